@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Short names for the builds in CMakePresets.json. `make help` lists them.
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+FUZZ_SECONDS ?= 60
+
+.PHONY: all check check-all asan tsan clang fuzz bench coverage format lint \
+        install clean help
+
+# Two builds at once would only take turns on the cores.
+.NOTPARALLEL:
+
+all:  ## Build the library and the program in build/release
+	cmake --preset release
+	cmake --build --preset release
+
+check:  ## Build with warnings as errors and run every test once
+	@$(MAKE) --no-print-directory test-dev
+
+check-all: test-release asan clang  ## Tests: release, sanitizers, clang
+
+asan: test-asan  ## Tests under AddressSanitizer and UBSan
+
+tsan: test-tsan  ## Tests under ThreadSanitizer
+
+clang: test-clang  ## Tests built with clang, warnings as errors
+
+test-%:
+	cmake --preset $*
+	cmake --build --preset $*
+	ctest --preset $*
+
+coverage: test-coverage  ## Tests, then lines covered (needs gcovr)
+	gcovr --root . --filter src/ --print-summary build/coverage
+
+fuzz:  ## Run each libFuzzer target for FUZZ_SECONDS (60)
+	cmake --preset fuzz
+	cmake --build --preset fuzz
+	@set -e; for target in build/fuzz/fuzz/*_fuzz; do \
+	  noun=$$(basename "$$target" _fuzz); \
+	  mkdir -p "build/fuzz/corpus/$$noun" "fuzz/corpus/$$noun"; \
+	  echo "== $$noun"; \
+	  "$$target" -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 \
+	    -artifact_prefix="build/fuzz/$$noun-" \
+	    "build/fuzz/corpus/$$noun" "fuzz/corpus/$$noun"; \
+	done
+
+bench:  ## Build the benchmarks and run each one
+	cmake --preset bench
+	cmake --build --preset bench
+	@set -e; for program in build/bench/bench/*; do \
+	  echo "== $$(basename "$$program")"; "$$program"; \
+	done
+
+format:  ## Format every C file with clang-format
+	tools/format
+
+lint:  ## Check the layers, the house rules and the format
+	tools/lint
+	tools/format --check
+
+install: all  ## Install into $(DESTDIR)$(PREFIX)
+	DESTDIR="$(DESTDIR)" cmake --install build/release --prefix "$(PREFIX)"
+
+clean:  ## Remove build/
+	rm -rf build
+
+help:  ## Say what each target does
+	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1|\2/p' Makefile | \
+	  awk -F '|' '{ printf "%-18s %s\n", $$1, $$2 }'

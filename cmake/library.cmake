@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# One object library per folder of src/, joined into liblockstep.so and
+# liblockstep.a; src/cli is the program.
+
+set(LS_GENERATED_INCLUDE "${PROJECT_BINARY_DIR}/include")
+
+# lockstep/places.h: a macro per placed function that records the caller's
+# source line. Made from the public headers by cmake/places.cmake.
+file(GLOB LS_PUBLIC_HEADERS CONFIGURE_DEPENDS
+     "${PROJECT_SOURCE_DIR}/include/lockstep/*.h"
+     "${PROJECT_SOURCE_DIR}/include/lockstep/*.def")
+set(LS_PLACES_HEADER "${LS_GENERATED_INCLUDE}/lockstep/places.h")
+add_custom_command(
+  OUTPUT "${LS_PLACES_HEADER}"
+  COMMAND "${CMAKE_COMMAND}"
+          "-DHEADER_DIR=${PROJECT_SOURCE_DIR}/include/lockstep"
+          "-DOUT=${LS_PLACES_HEADER}"
+          -P "${PROJECT_SOURCE_DIR}/cmake/places.cmake"
+  DEPENDS ${LS_PUBLIC_HEADERS} cmake/places.cmake
+  COMMENT "Generating lockstep/places.h"
+  VERBATIM)
+add_custom_target(ls_places DEPENDS "${LS_PLACES_HEADER}")
+
+# What every target of ours needs, inside and outside the library.
+add_library(ls_includes INTERFACE)
+target_include_directories(ls_includes INTERFACE
+  "${PROJECT_SOURCE_DIR}/include" "${LS_GENERATED_INCLUDE}")
+add_dependencies(ls_includes ls_places)
+
+# Adds the object library `name` and puts it into the two libraries.
+function(ls_add_objects name)
+  add_library(${name} OBJECT ${ARGN})
+  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/src")
+  target_compile_definitions(${name} PRIVATE LS_NO_PLACES)
+  target_link_libraries(${name} PRIVATE ls_flags ls_includes ls_dependencies)
+  add_dependencies(${name} ls_places)
+  set_property(GLOBAL APPEND PROPERTY LS_OBJECTS $<TARGET_OBJECTS:${name}>)
+endfunction()
+
+file(GLOB folders CONFIGURE_DEPENDS LIST_DIRECTORIES true
+     RELATIVE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/src/*")
+list(REMOVE_ITEM folders cli)
+foreach(folder IN LISTS folders)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS
+       "${PROJECT_SOURCE_DIR}/src/${folder}/*.c")
+  list(FILTER sources EXCLUDE REGEX "/src/engine/cpu/isa/")
+  if(sources)
+    ls_add_objects(ls_${folder} ${sources})
+  endif()
+endforeach()
+
+# The vector kernels: the same sources once per instruction set, told apart by
+# LS_ISA, which is part of the names they define. The engine chooses at start.
+file(GLOB isa_sources CONFIGURE_DEPENDS
+     "${PROJECT_SOURCE_DIR}/src/engine/cpu/isa/*.c")
+set(LS_ISAS base)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$")
+  list(APPEND LS_ISAS v3 v4)
+endif()
+set(isa_flags_base "")
+set(isa_flags_v3 -march=x86-64-v3)
+set(isa_flags_v4 -march=x86-64-v4 -mprefer-vector-width=512)
+if(isa_sources)
+  foreach(isa IN LISTS LS_ISAS)
+    ls_add_objects(ls_isa_${isa} ${isa_sources})
+    target_compile_definitions(ls_isa_${isa} PRIVATE LS_ISA=${isa})
+    target_compile_options(ls_isa_${isa} PRIVATE ${isa_flags_${isa}})
+  endforeach()
+endif()
+
+get_property(objects GLOBAL PROPERTY LS_OBJECTS)
+add_library(lockstep SHARED ${objects})
+set_target_properties(lockstep PROPERTIES
+  VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+add_library(lockstep_static STATIC ${objects})
+set_target_properties(lockstep_static PROPERTIES OUTPUT_NAME lockstep)
+foreach(library lockstep lockstep_static)
+  set_target_properties(${library} PROPERTIES LINKER_LANGUAGE C)
+  target_include_directories(${library} INTERFACE
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+    $<BUILD_INTERFACE:${LS_GENERATED_INCLUDE}>
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  add_dependencies(${library} ls_places)
+endforeach()
+target_link_libraries(lockstep PRIVATE $<BUILD_INTERFACE:ls_flags>
+                                       $<BUILD_INTERFACE:ls_dependencies>)
+if(NOT LS_SANITIZE)  # Whose runtime the program brings.
+  target_link_options(lockstep PRIVATE LINKER:--no-undefined)
+endif()
+target_link_libraries(lockstep_static PRIVATE ls_flags ls_dependencies)
+
+# The program is a user of the shared library, so that what it needs is public.
+file(GLOB_RECURSE cli_sources CONFIGURE_DEPENDS
+     "${PROJECT_SOURCE_DIR}/src/cli/*.c")
+if(cli_sources)
+  add_executable(lockstep_cli ${cli_sources})
+  set_target_properties(lockstep_cli PROPERTIES OUTPUT_NAME lockstep)
+  target_include_directories(lockstep_cli PRIVATE "${PROJECT_SOURCE_DIR}/src")
+  target_link_libraries(lockstep_cli PRIVATE ls_flags lockstep m)
+endif()

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Tests are found by name:
+#   tests/<folder>/<noun>_test.c  a cmocka program, sees internals
+#   tests/cli/*.sh                a script that gets the program as $LOCKSTEP
+#   tests/tools/*_test.sh         a script about the tree and the build
+#   examples/*.c                  a program that must exit with 0
+#   fuzz/<noun>_fuzz.c            replayed over its corpus, or a libFuzzer
+#                                 target where LS_FUZZ is on
+# Every test has a time limit, and a scratch folder of its own to run in.
+
+enable_testing()
+
+# Registers the test `name` that runs the rest of the arguments.
+function(ls_add_test name)
+  set(scratch "${PROJECT_BINARY_DIR}/scratch/${name}")
+  file(MAKE_DIRECTORY "${scratch}")
+  add_test(NAME "${name}" COMMAND ${ARGN} WORKING_DIRECTORY "${scratch}")
+  set(environment
+    "LS_SOURCE_DIR=${PROJECT_SOURCE_DIR}"
+    "LS_BUILD_DIR=${PROJECT_BINARY_DIR}"
+    "CC=${CMAKE_C_COMPILER}"
+    "CMAKE_GENERATOR=${CMAKE_GENERATOR}"
+    "UBSAN_OPTIONS=print_stacktrace=1"
+    "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1")
+  if(TARGET lockstep_cli)
+    list(APPEND environment "LOCKSTEP=$<TARGET_FILE:lockstep_cli>")
+  endif()
+  set_tests_properties("${name}" PROPERTIES
+    TIMEOUT ${LS_TEST_TIMEOUT} ENVIRONMENT "${environment}")
+endfunction()
+
+# Adds a program that sees the internals of the library.
+function(ls_add_inner_executable target folder)
+  add_executable(${target} ${ARGN})
+  set_target_properties(${target} PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/${folder}")
+  target_include_directories(${target} PRIVATE
+    "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tests")
+  target_compile_definitions(${target} PRIVATE
+    "LS_TESTS_DIR=\"${PROJECT_SOURCE_DIR}/tests\"")
+  target_link_libraries(${target} PRIVATE
+    ls_flags lockstep_static ls_dependencies)
+endfunction()
+
+# Unit tests.
+if(LS_TESTS AND CMOCKA_FOUND)
+  file(GLOB support CONFIGURE_DEPENDS
+       "${PROJECT_SOURCE_DIR}/tests/support/*.c")
+  if(support)
+    add_library(ls_test_support OBJECT ${support})
+    target_include_directories(ls_test_support PRIVATE
+      "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tests")
+    target_link_libraries(ls_test_support PRIVATE
+      ls_flags ls_includes ls_dependencies PkgConfig::CMOCKA)
+    add_dependencies(ls_test_support ls_places)
+    set(support $<TARGET_OBJECTS:ls_test_support>)
+  endif()
+  file(GLOB_RECURSE tests CONFIGURE_DEPENDS
+       RELATIVE "${PROJECT_SOURCE_DIR}/tests"
+       "${PROJECT_SOURCE_DIR}/tests/*_test.c")
+  foreach(test IN LISTS tests)
+    string(REGEX REPLACE "\\.c$" "" name "${test}")
+    string(MAKE_C_IDENTIFIER "${name}" target)
+    get_filename_component(folder "tests/${test}" DIRECTORY)
+    ls_add_inner_executable(${target} ${folder}
+      "${PROJECT_SOURCE_DIR}/tests/${test}" ${support})
+    target_link_libraries(${target} PRIVATE PkgConfig::CMOCKA)
+    ls_add_test("${name}" ${target})
+  endforeach()
+endif()
+
+# Scripts. Those about the tree and the installed files say nothing new in a
+# build with sanitizers, and an installed library could not be linked plainly.
+if(LS_TESTS)
+  set(patterns "")
+  if(TARGET lockstep_cli)
+    list(APPEND patterns "${PROJECT_SOURCE_DIR}/tests/cli/*.sh")
+  endif()
+  if(NOT LS_SANITIZE AND NOT LS_COVERAGE)
+    list(APPEND patterns "${PROJECT_SOURCE_DIR}/tests/tools/*_test.sh")
+    ls_add_test(tools/lint
+      "${PROJECT_SOURCE_DIR}/tools/lint" "${PROJECT_SOURCE_DIR}")
+  endif()
+  if(patterns)
+    file(GLOB scripts CONFIGURE_DEPENDS
+         RELATIVE "${PROJECT_SOURCE_DIR}/tests" ${patterns})
+    foreach(script IN LISTS scripts)
+      string(REGEX REPLACE "\\.sh$" "" name "${script}")
+      ls_add_test("${name}" sh "${PROJECT_SOURCE_DIR}/tests/${script}")
+    endforeach()
+  endif()
+endif()
+
+# Examples: written, compiled and linked as a user would.
+if(LS_TESTS)
+  file(GLOB examples CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/examples/*.c")
+  foreach(example IN LISTS examples)
+    get_filename_component(name "${example}" NAME_WE)
+    add_executable(example_${name} ${example})
+    set_target_properties(example_${name} PROPERTIES
+      OUTPUT_NAME ${name}
+      RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/examples")
+    target_link_libraries(example_${name} PRIVATE ls_flags lockstep m)
+    ls_add_test(examples/${name} example_${name})
+  endforeach()
+endif()
+
+# Fuzz targets.
+file(GLOB fuzzers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/fuzz/*_fuzz.c")
+foreach(fuzzer IN LISTS fuzzers)
+  get_filename_component(name "${fuzzer}" NAME_WE)
+  string(REGEX REPLACE "_fuzz$" "" noun "${name}")
+  if(LS_FUZZ)
+    ls_add_inner_executable(${name} fuzz ${fuzzer})
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  else()
+    ls_add_inner_executable(${name} fuzz
+      ${fuzzer} "${PROJECT_SOURCE_DIR}/fuzz/replay.c")
+    ls_add_test(fuzz/${noun} ${name}
+      "${PROJECT_SOURCE_DIR}/fuzz/corpus/${noun}")
+  endif()
+endforeach()

@@ -1,0 +1,18 @@
+graph build "constants" {
+  %1 = constant() {value = f64[3] [0.1, -0, nan(0x7ff8000000000123)]} # "a" : f64[3]
+  %2 = constant() {value = f32[2,4] [1, 2.5, 0.1, 1e-45, 3.4028235e+38, -inf, nan, nan(0xffc00001)]} # "b" : f32[2,4]
+  %3 = constant() {value = f16[4] [1, 0.1, 65504, nan(0x7c01)]} # "c" : f16[4]
+  %4 = constant() {value = bf16[4] [1, 0.1, 3.39e+38, nan]} # "d" : bf16[4]
+  %5 = constant() {value = i8[2] [-128, 127]} # "e" : i8[2]
+  %6 = constant() {value = i16[1] [-32768]} # "f" : i16[1]
+  %7 = constant() {value = i32[] [2147483647]} # "g" : i32[]
+  %8 = constant() {value = i64[2] [-9223372036854775808, 9223372036854775807]} # "h" : i64[2]
+  %9 = constant() {value = u8[1] [255]} # "i" : u8[1]
+  %10 = constant() {value = u16[1] [65535]} # "j" : u16[1]
+  %11 = constant() {value = u32[1] [4294967295]} # "k" : u32[1]
+  %12 = constant() {value = u64[1] [18446744073709551615]} # "l" : u64[1]
+  %13 = constant() {value = bool[2] [true, false]} # "m" : bool[2]
+  %14 = constant() {value = string[2] ["one", "\x00two"]} # "n" : string[2]
+  %15 = constant() {value = c64[1] base64 "AACAPwAAAEA="} # "o" : c64[1]
+  %16 = constant() {value = f32[0,3] []} # "p" : f32[0,3]
+}

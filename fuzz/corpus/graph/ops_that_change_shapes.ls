@@ -1,0 +1,18 @@
+graph build "shapes" {
+  %1 = placeholder() {dtype = f32, shape = shape[?,3]} # "x" : f32[?,3]
+  %2 = placeholder() {dtype = f32, shape = shape[5,3,4]} # "y" : f32[5,3,4]
+  %3 = reshape(%2) {sizes = sizes[15, -1]} : f32[15,4]
+  %4 = reshape(%1, %2) {sizes = sizes[dim(0, 0), 1, dim(1, 1)]} : f32[?,1,3]
+  %5 = broadcast(%1) {sizes = sizes[7, dim(0, 0), 3]} : f32[7,?,3]
+  %6 = sum_to(%5, %1) {sizes = sizes[dim(1, 0), 3]} : f32[?,3]
+  %7 = transpose(%2) {permutation = [2, 0, 1]} : f32[4,5,3]
+  %8 = reduce_sum(%2) {axes = [1], keep_dims = true} : f32[5,1,4]
+  %9 = reduce_mean(%2) {axes = [0, 2]} : f32[3]
+  %10 = reduce_max(%1) {axes = [0]} : f32[3]
+  %11 = reduce_min(%1) {axes = []} : f32[?,3]
+  %12 = argmax(%2) {axis = 1} : i64[5,4]
+  %13 = one_hot(%12) {depth = 3, dtype = f32} : f32[5,4,3]
+  %14 = iota(%1) {sizes = sizes[dim(0, 0), 2], axis = 1, dtype = i32} : i32[?,2]
+  %15 = random_uniform(%1) {sizes = sizes[dim(0, 0)], dtype = f32, low = -1.0, high = 1.0, seed = 7, stream = 0, fixed = false, same_on_all_replicas = true} : f32[?]
+  %16 = random_normal() {sizes = sizes[2], dtype = bf16, mean = 0.0, deviation = 0.02} : bf16[2]
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layer: data
+//
+// Data: labelled examples in memory, and the batches they are dealt in.
+//
+// The order of examples is a function of (seed, epoch) alone, so that a run can
+// be repeated, and continued at any batch.
+#ifndef LOCKSTEP_DATA_H_
+#define LOCKSTEP_DATA_H_
+
+#include "lockstep/nest.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// ---- Datasets --------------------------------------------------------------
+// Examples with a label each. Counted, immutable, thread-safe.
+typedef struct ls_dataset ls_dataset;
+
+// A dataset of the rows of two arrays, which are retained and must not change:
+// examples [n, ...] of u8 or f32, labels [n] of any integer type.
+//   LS_INVALID_ARGUMENT  other types or shapes, or numbers of rows that differ.
+LS_API LS_MUST_USE ls_status ls_dataset_create(ls_array *examples,
+                                               ls_array *labels,
+                                               ls_dataset **out_dataset);
+// Fashion-MNIST: u8 images [60000, 28, 28] (`train`) or [10000, 28, 28], with
+// labels 0 to 9, from the four IDX files, plain or gzip, in `directory` (NULL:
+// where Debian's package dataset-fashion-mnist puts them). Files of the same
+// names with other content of this kind, such as MNIST, do as well.
+//   LS_NOT_FOUND  no such file; the message has the path.
+//   LS_DATA_LOSS  a file is cut off or damaged.
+LS_API LS_MUST_USE ls_status ls_dataset_fashion_mnist(
+    const char *directory, bool train, ls_dataset **out_dataset);
+
+// Which made-up examples. Zero in a field means its default.
+typedef struct ls_synthetic_options {
+  int64_t size;         // Examples. Default 1024.
+  ls_shape shape;       // Of an example. Default: a scalar.
+  int64_t num_classes;  // Default 2.
+  int64_t seed;
+  int64_t sample;  // Another draw from the same classes: 0 to train, 1 to test.
+} ls_synthetic_options;
+// Examples that can be learnt and need no file: f32 in [0, 1), a pattern per
+// class with noise. `options` may be NULL.
+LS_API LS_MUST_USE ls_status ls_dataset_synthetic(
+    const ls_synthetic_options *options, ls_dataset **out_dataset);
+
+LS_API ls_dataset *ls_dataset_retain(ls_dataset *dataset);
+LS_API void ls_dataset_release(ls_dataset *dataset);  // NULL is fine.
+
+LS_API int64_t ls_dataset_size(const ls_dataset *dataset);
+// The shape of one example.
+LS_API ls_shape ls_dataset_example_shape(const ls_dataset *dataset);
+// The largest label plus one.
+LS_API int64_t ls_dataset_num_classes(const ls_dataset *dataset);
+// Lent: valid as long as the dataset. Labels are i32 here.
+LS_API ls_array *ls_dataset_examples(const ls_dataset *dataset);
+LS_API ls_array *ls_dataset_labels(const ls_dataset *dataset);
+
+// ---- Batches ---------------------------------------------------------------
+// Deals a dataset in batches, epoch after epoch. Thread-compatible.
+typedef struct ls_batcher ls_batcher;
+
+// How to deal. Zero in a field means its default.
+typedef struct ls_batcher_options {
+  int64_t batch_size;      // Default 32.
+  bool shuffle;            // Another order each epoch. Default: as they stand.
+  int64_t seed;            // Of the orders.
+  bool drop_remainder;     // Leave out a last batch that is not full.
+  ls_shape example_shape;  // What to make of an example, such as [784] of
+                           // [28, 28]. Default (a scalar): as it is.
+} ls_batcher_options;
+
+// Creates a batcher at the start of epoch 0. It retains the dataset. `options`
+// may be NULL. The caller owns it.
+//   LS_INVALID_ARGUMENT  a batch size below 1, or one that drops everything,
+//                        or an example shape that does not fit.
+LS_API LS_MUST_USE ls_status ls_batcher_create(
+    ls_dataset *dataset, const ls_batcher_options *options,
+    ls_batcher **out_batcher);
+LS_API void ls_batcher_destroy(ls_batcher *batcher);  // NULL is fine.
+
+// Batches in an epoch.
+LS_API int64_t ls_batcher_num_batches(const ls_batcher *batcher);
+// Goes to batch `batch` of epoch `epoch`: the next one that is dealt. Behind
+// the last batch is the end of the epoch.
+//   LS_INVALID_ARGUMENT  no such place.
+LS_API LS_MUST_USE ls_status ls_batcher_seek(ls_batcher *batcher,
+                                             int64_t epoch, int64_t batch);
+// Where it stands.
+LS_API int64_t ls_batcher_epoch(const ls_batcher *batcher);
+LS_API int64_t ls_batcher_batch(const ls_batcher *batcher);
+
+// The next batch: a tuple of f32 examples [b, ...], u8 ones scaled to [0, 1], and
+// i32 labels [b]. `*batch` is in-out: arrays of the right type that nobody else
+// holds are filled in place, else it is released and made anew (start with a
+// zeroed nest).
+//   LS_OUT_OF_RANGE  the end of the epoch, not a fault: the next call gives the
+//                    first batch of the next one. `*batch` stays.
+LS_API LS_MUST_USE ls_status ls_batcher_next(ls_batcher *batcher,
+                                             ls_nest *batch);
+
+#ifdef __cplusplus
+}
+#endif
+#endif  // LOCKSTEP_DATA_H_

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layer: runtime
+//
+// Eager: with no graph open, ops run as they are made.
+//
+// Values live in frames: a frame's end frees the values made inside, but those
+// it is told to keep, which move to the frame around it. Handles of freed
+// values are errors, not crashes. A failed op makes a failed value; its status
+// is returned by the first status-returning call that uses it.
+#ifndef LOCKSTEP_EAGER_H_
+#define LOCKSTEP_EAGER_H_
+
+#include "lockstep/gradients.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Opens a frame of this thread's runtime. Frames nest.
+LS_API LS_MUST_USE ls_status ls_frame_begin(void);
+// Closes the innermost frame. `keep` (NULL: nothing) is a nest whose tensors
+// survive; their handles stay as they are.
+//   LS_FAILED_PRECONDITION  no frame is open, or a tape opened in it still is.
+LS_API LS_MUST_USE ls_status ls_frame_end(const ls_nest *keep);
+
+// The value of an eager tensor, as an array of the caller's.
+//   (the value's own status, if its op failed)
+LS_API LS_MUST_USE ls_status ls_tensor_value(ls_tensor tensor,
+                                             ls_array **out_array);
+// The same for one element: a scalar, converted.
+LS_API LS_MUST_USE ls_status ls_tensor_item(ls_tensor tensor, double *out_item);
+// An eager tensor that holds the array (retained).
+LS_PLACED ls_tensor ls_tensor_from_array(ls_array *array);
+
+// A variable's value in the eager store.
+LS_API LS_MUST_USE ls_status ls_variable_value(ls_variable *variable,
+                                               ls_array **out_array);
+LS_API LS_MUST_USE ls_status ls_variable_set_value(ls_variable *variable,
+                                                   const ls_array *array);
+
+// ---- Tape ------------------------------------------------------------------
+// A recorded interval of the eager graph.
+typedef struct ls_tape ls_tape;
+
+// Begins recording on this thread. Trainable variables that are read are
+// watched by themselves.
+LS_API LS_MUST_USE ls_status ls_tape_begin(ls_tape **out_tape);
+LS_API LS_MUST_USE ls_status ls_tape_watch(ls_tape *tape, ls_tensor tensor);
+// Ends recording. Gradients can be asked for until the tape is released.
+LS_API LS_MUST_USE ls_status ls_tape_end(ls_tape *tape);
+// Frees the tape and what it holds. NULL is fine.
+LS_API void ls_tape_release(ls_tape *tape);
+// The gradient of y with respect to each x (tensors or variables): tensor
+// leaves, or none for what was not watched or not recorded.
+LS_API LS_MUST_USE ls_status ls_tape_gradients(ls_tape *tape, ls_nest y,
+                                               const ls_nest *xs,
+                                               size_t num_xs, ls_nest *grads);
+// The trainable variables read on the tape, in the order of their first read.
+// Returns their number; writes up to `capacity`, lent.
+LS_API size_t ls_tape_variables(const ls_tape *tape, ls_variable **variables,
+                                size_t capacity);
+
+#ifdef __cplusplus
+}
+#endif
+#endif  // LOCKSTEP_EAGER_H_

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layer: runtime
+//
+// Traced functions: a callback that is run once to record its ops, then as a
+// compiled program.
+//
+// A function owns its traces. A call looks for one that fits the structure,
+// dtypes and shapes of the arguments, the host scalars by value and the
+// strategy; without one the callback is run in a new function graph. What the
+// callback reads through `user` is frozen at the trace. Every effect in it
+// (assignments, prints) runs at each call, in order.
+//
+// Called while another graph is being built, a function becomes part of it.
+#ifndef LOCKSTEP_FUNCTION_H_
+#define LOCKSTEP_FUNCTION_H_
+
+#include "lockstep/ops.h"
+#include "lockstep/variable.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ls_function ls_function;
+
+// How to make a function. Zero in a field means its default.
+typedef struct ls_function_options {
+  ls_callback call;            // Required.
+  void *user;                  // Must live until `release`.
+  const char *name;            // Default "function".
+  void (*release)(void *user); // Called when the function goes.
+  int64_t seed;                // Of its random ops.
+} ls_function_options;
+
+// Creates a function. The caller owns a reference.
+LS_API LS_MUST_USE ls_status ls_function_create(
+    const ls_function_options *options, ls_function **out_function);
+LS_API ls_function *ls_function_retain(ls_function *function);
+LS_API void ls_function_release(ls_function *function);
+// Drops all traces: the callback runs again at the next call.
+LS_API void ls_function_clear(ls_function *function);
+
+// Calls the function. `args` is lent: a nest of arrays, eager tensors (or
+// tensors of the graph being built), host scalars, variables. `*results` is
+// in-out: arrays of the right type that nobody else holds are filled in place,
+// else it is released and made anew (start with a zeroed nest).
+LS_API LS_MUST_USE ls_status ls_function_call(ls_function *function,
+                                              ls_nest args, ls_nest *results);
+
+// Number of traces that were made so far.
+LS_API size_t ls_function_num_traces(const ls_function *function);
+// The built graph of the newest trace, lent until the function is cleared;
+// NULL before the first.
+LS_API const ls_graph *ls_function_graph(const ls_function *function);
+// The newest trace's program as text: the lowered graph, or the memory plan
+// with its streams of instructions. The caller releases it (ls_text_release).
+//   LS_FAILED_PRECONDITION  no program yet: call the function first.
+LS_API LS_MUST_USE ls_status ls_function_print_lowered(
+    const ls_function *function, char **out_text);
+LS_API LS_MUST_USE ls_status ls_function_print_plan(
+    const ls_function *function, char **out_text);
+
+// What a strategy runs: a traced function, or a plain callback that eager runs
+// op by op at each call.
+typedef struct ls_callable {
+  ls_function *traced;
+  ls_callback plain;
+  void *user;
+} ls_callable;
+static inline ls_callable ls_traced(ls_function *function) {
+  return (ls_callable){.traced = function};
+}
+static inline ls_callable ls_plain(ls_callback callback, void *user) {
+  return (ls_callable){.plain = callback, .user = user};
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif  // LOCKSTEP_FUNCTION_H_

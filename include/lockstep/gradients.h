@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layer: grad
+//
+// Gradients in build and function graphs.
+#ifndef LOCKSTEP_GRADIENTS_H_
+#define LOCKSTEP_GRADIENTS_H_
+
+#include "lockstep/ops.h"
+#include "lockstep/variable.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Zero in a field means its default.
+typedef struct ls_gradient_options {
+  const ls_nest *grad_ys;         // One a y, none for ones. Default: all ones.
+  const char *name;               // Name scope. Default "gradients".
+  bool colocate_with_ops;         // Gradient ops beside their forward ops.
+  bool gate;                      // All of an op's gradients before any is
+                                  // used.
+  int aggregation;                // 0 add_n, 1 tree, 2 accumulate_n.
+  const ls_nest *stop_gradients;  // Not differentiated through.
+  size_t num_stop_gradients;
+  bool unconnected_zero;          // Zeros for an unconnected x, not none.
+} ls_gradient_options;
+
+// The gradient of the sum of `ys` with respect to each of `xs`, which are
+// tensors or variables: `grads[i]` is a tensor leaf, or none when no path
+// leads there. `options` may be NULL.
+//   LS_NOT_FOUND            an op on a needed path has no gradient.
+//   LS_FAILED_PRECONDITION  in an eager graph: there it is ls_tape_gradients.
+LS_API LS_MUST_USE ls_status ls_gradients(const ls_nest *ys, size_t num_ys,
+                                          const ls_nest *xs, size_t num_xs,
+                                          const ls_gradient_options *options,
+                                          ls_nest *grads);
+
+#ifdef __cplusplus
+}
+#endif
+#endif  // LOCKSTEP_GRADIENTS_H_

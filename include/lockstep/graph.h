@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layer: graph
+//
+// Graphs, ops and scopes: what is being built.
+//
+// Every thread has one current graph: the innermost open build block, function
+// trace, loop or branch body or replica; with nothing open, the runtime's
+// eager graph. Each op is added there, whatever its operands. A value of an
+// enclosing graph is captured; a value of any other graph is refused.
+//
+// Three kinds of calls, three rules. Op makers return a tensor; a failure makes
+// a failed tensor and is the graph's first error until ls_graph_take_error.
+// Everything else returns a status and, if refused, leaves everything as it
+// was. Callbacks return a nest, ls_fail to refuse.
+//
+// A graph belongs to the threads that build it one at a time.
+#ifndef LOCKSTEP_GRAPH_H_
+#define LOCKSTEP_GRAPH_H_
+
+#include "lockstep/nest.h"
+#include "lockstep/runtime.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// The marker of calls that know their caller's source line: the generated
+// header lockstep/places.h wraps each in a macro.
+#define LS_PLACED LS_API
+
+// ---- Types and attributes --------------------------------------------------
+// What is known of a value.
+typedef struct ls_type {
+  ls_dtype dtype;
+  ls_shape shape;
+} ls_type;
+
+// One size in a list of sizes: a number, or dimension `value` of operand
+// `operand` of the op that holds the list, known when that is.
+typedef struct ls_size {
+  int32_t operand;  // LS_SIZE_CONSTANT, or the index of an operand.
+  int64_t value;
+} ls_size;
+#define LS_SIZE_CONSTANT (-1)
+
+typedef enum ls_attr_kind {
+  LS_ATTR_NONE,
+  LS_ATTR_INT,
+  LS_ATTR_FLOAT,
+  LS_ATTR_BOOL,
+  LS_ATTR_STRING,
+  LS_ATTR_DTYPE,
+  LS_ATTR_SHAPE,
+  LS_ATTR_INTS,
+  LS_ATTR_SIZES,
+  LS_ATTR_STRINGS,
+  LS_ATTR_ARRAY,   // The op holds a reference.
+  LS_ATTR_OBJECT,  // The op holds a reference.
+  LS_ATTR_KERNEL,  // Static data.
+} ls_attr_kind;
+
+typedef struct ls_host_kernel ls_host_kernel;
+
+// A named attribute of an op. Adding an op copies it and what it points to.
+typedef struct ls_attr {
+  const char *name;
+  ls_attr_kind kind;
+  union {
+    int64_t i;
+    double f;
+    const char *string;
+    ls_dtype dtype;
+    ls_shape shape;
+    struct {
+      const int64_t *items;
+      size_t count;
+    } ints;
+    struct {
+      const ls_size *items;
+      size_t count;
+    } sizes;
+    struct {
+      const char *const *items;
+      size_t count;
+    } strings;
+    ls_array *array;
+    ls_object *object;
+    const ls_host_kernel *kernel;
+  } as;
+} ls_attr;
+
+// ---- Graphs ----------------------------------------------------------------
+// Creates an empty build graph for sessions. The caller owns it.
+LS_API LS_MUST_USE ls_status ls_graph_create(const char *name,
+                                             ls_graph **out_graph);
+// Destroys a build graph with all ops; sessions on it must be gone.
+LS_API void ls_graph_destroy(ls_graph *graph);
+
+// The graph that an op made now would go to.
+LS_API ls_graph *ls_graph_current(void);
+LS_API const char *ls_graph_name(const ls_graph *graph);
+LS_API bool ls_graph_is_eager(const ls_graph *graph);
+
+// The first error of an op maker in this graph, or OK. The caller's; the graph
+// is clean afterwards.
+LS_API LS_MUST_USE ls_status ls_graph_take_error(ls_graph *graph);
+// The same, and the graph keeps it.
+LS_API LS_MUST_USE ls_status ls_graph_error(const ls_graph *graph);
+
+// Number of ops, and the i-th in order of creation.
+LS_API size_t ls_graph_num_ops(const ls_graph *graph);
+LS_API ls_op ls_graph_op(const ls_graph *graph, size_t index);
+//   LS_NOT_FOUND  no op of this name.
+LS_API LS_MUST_USE ls_status ls_graph_lookup_op(const ls_graph *graph,
+                                                const char *name,
+                                                ls_op *out_op);
+
+// ---- Ops and tensors -------------------------------------------------------
+// A general op, for makers. Everything is copied.
+typedef struct ls_op_spec {
+  uint16_t type;     // LS_OP_...
+  const char *name;  // Within the current name scope. Default: the type's.
+  const ls_tensor *inputs;
+  size_t num_inputs;
+  const ls_op *control;
+  size_t num_control;
+  const ls_attr *attrs;
+  size_t num_attrs;
+  ls_graph *const *regions;  // Taken over on success.
+  size_t num_regions;
+} ls_op_spec;
+
+// Adds an op to the thread's current graph. On failure the op's id is 0.
+LS_API ls_op ls_op_add(const ls_op_spec *spec);
+
+// Whether there is no value: a maker failed. In eager this includes an op that
+// failed as it ran; ls_tensor_status has the reason.
+LS_API bool ls_tensor_is_failed(ls_tensor tensor);
+static inline bool ls_op_is_failed(ls_op op) { return op.id == 0; }
+static inline ls_tensor ls_failed_tensor(void) { return (ls_tensor){NULL, 0}; }
+static inline bool ls_tensor_equal(ls_tensor a, ls_tensor b) {
+  return a.graph == b.graph && a.ref == b.ref;
+}
+static inline ls_op ls_tensor_op(ls_tensor t) {
+  return (ls_op){t.graph, t.ref >> 16};
+}
+static inline ls_tensor ls_op_output(ls_op op, unsigned output) {
+  return (ls_tensor){op.graph, op.id ? op.id << 16 | output : 0};
+}
+// Of a failed or stale handle: LS_DTYPE_NONE and an unknown shape.
+LS_API ls_dtype ls_tensor_dtype(ls_tensor tensor);
+LS_API ls_shape ls_tensor_shape(ls_tensor tensor);
+// "scope/op:0". Lent until the graph ends; "" of a failed or stale handle.
+LS_API const char *ls_tensor_name(ls_tensor tensor);
+
+LS_API const char *ls_op_name(ls_op op);
+LS_API const char *ls_op_type_name(ls_op op);
+LS_API uint16_t ls_op_type(ls_op op);
+LS_API const char *ls_op_device(ls_op op);  // "" when there is none.
+LS_API size_t ls_op_num_inputs(ls_op op);
+LS_API ls_tensor ls_op_input(ls_op op, size_t index);
+LS_API size_t ls_op_num_outputs(ls_op op);
+LS_API size_t ls_op_num_control_inputs(ls_op op);
+LS_API ls_op ls_op_control_input(ls_op op, size_t index);
+// Where the user made it: file and line, NULL and 0 when not known.
+LS_API const char *ls_op_file(ls_op op);
+LS_API int ls_op_line(ls_op op);
+// An attribute, lent. NOT_FOUND naming the op and the attribute.
+LS_API LS_MUST_USE ls_status ls_op_attr(ls_op op, const char *name,
+                                        const ls_attr **out_attr);
+// Sets or replaces an attribute of an op in a build graph.
+LS_API LS_MUST_USE ls_status ls_op_set_attr(ls_op op, const ls_attr *attr);
+
+// Gives its place to every op made since the last such call that has none, and
+// to a sticky error born there. What places.h calls.
+LS_API ls_tensor ls_at_tensor(ls_tensor value, const char *file, int line);
+LS_API ls_op ls_at_op(ls_op value, const char *file, int line);
+LS_API ls_nest ls_at_nest(ls_nest value, const char *file, int line);
+LS_API ls_status ls_at_status(ls_status value, const char *file, int line);
+
+// ---- Scopes ----------------------------------------------------------------
+// An open scope. The storage is the caller's; begin and end calls nest. A
+// scope that was refused is a failed context: op makers in it give failed
+// tensors, and calls its status.
+typedef struct ls_scope {
+  struct ls_scope *outer;
+  int kind;
+  const void *data;
+  uint64_t extra[6];
+} ls_scope;
+
+LS_API void ls_scope_end(ls_scope *scope);
+
+// Ops go to `graph`, a build graph.
+LS_API void ls_graph_begin(ls_scope *scope, ls_graph *graph);
+// Names get the prefix "name/", made unique ("name_1/"); a trailing '/' enters
+// that very scope again; NULL or "" leaves all.
+LS_API void ls_name_scope_begin(ls_scope *scope, const char *name);
+// Ops get the device; the innermost scope wins. NULL leaves all.
+LS_API void ls_device_scope_begin(ls_scope *scope, const char *device);
+// Ops are placed where `op` is, and marked so.
+LS_API void ls_colocate_scope_begin(ls_scope *scope, ls_op op);
+// Ops run after these; `ops` must live as long as the scope. NULL clears all.
+LS_API void ls_control_scope_begin(ls_scope *scope, const ls_op *ops,
+                                   size_t count);
+// Leaves functions, loops, branches, replicas and control dependencies: ops
+// go to the build graph or eager graph around them. Initial values use it.
+LS_API void ls_init_scope_begin(ls_scope *scope);
+
+// The current name scope: "a/b/", or "".
+LS_API const char *ls_name_scope_current(void);
+
+// Block forms: LS_NAME_SCOPE("dense") { ... }. The scope is left on every way
+// out: fall-through, break, continue, return, goto.
+#define LS_SCOPE_BLOCK_(id, begin)                                           \
+  for (ls_scope LS_CONCAT(ls_scope_, id)                                     \
+           __attribute__((cleanup(ls_scope_end))) = {0},                     \
+                *LS_CONCAT(ls_once_, id) =                                   \
+                    ((begin), &LS_CONCAT(ls_scope_, id));                    \
+       LS_CONCAT(ls_once_, id) != NULL; LS_CONCAT(ls_once_, id) = NULL)
+#define LS_SCOPE_(id, call, ...) \
+  LS_SCOPE_BLOCK_(id, call(&LS_CONCAT(ls_scope_, id), __VA_ARGS__))
+#define LS_GRAPH_SCOPE(graph) LS_SCOPE_(__LINE__, ls_graph_begin, graph)
+#define LS_NAME_SCOPE(name) LS_SCOPE_(__LINE__, ls_name_scope_begin, name)
+#define LS_DEVICE_SCOPE(device) \
+  LS_SCOPE_(__LINE__, ls_device_scope_begin, device)
+#define LS_COLOCATE_SCOPE(op) LS_SCOPE_(__LINE__, ls_colocate_scope_begin, op)
+#define LS_CONTROL_SCOPE(ops, count) \
+  LS_SCOPE_(__LINE__, ls_control_scope_begin, ops, count)
+#define LS_INIT_SCOPE \
+  LS_SCOPE_BLOCK_(__LINE__, \
+                  ls_init_scope_begin(&LS_CONCAT(ls_scope_, __LINE__)))
+
+// ---- Text ------------------------------------------------------------------
+// The graph as text that ls_graph_parse reads back, or as a DOT drawing. The
+// caller releases `*out_text` with ls_text_release.
+LS_API LS_MUST_USE ls_status ls_graph_print(const ls_graph *graph,
+                                            char **out_text);
+LS_API LS_MUST_USE ls_status ls_graph_print_dot(const ls_graph *graph,
+                                                char **out_text);
+LS_API void ls_text_release(char *text);
+// Makes a graph from its text. `kernels` names the host kernels that may occur
+// (NULL, 0: none). The caller owns the graph.
+//   LS_INVALID_ARGUMENT  names the line, what stands there and what would be
+//                        right.
+LS_API LS_MUST_USE ls_status ls_graph_parse(
+    const char *text, const ls_host_kernel *const *kernels, size_t num_kernels,
+    ls_graph **out_graph);
+// Checks every rule of the graph's stage. INTERNAL names op and rule.
+LS_API LS_MUST_USE ls_status ls_graph_verify(const ls_graph *graph);
+
+#ifdef __cplusplus
+}
+#endif
+#endif  // LOCKSTEP_GRAPH_H_

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Lockstep: trains models in lock step on many replicas, from C. This header
+// includes the whole public interface; the tour is in README.md.
+#ifndef LOCKSTEP_LOCKSTEP_H_
+#define LOCKSTEP_LOCKSTEP_H_
+
+#include "lockstep/data.h"
+#include "lockstep/distributed.h"
+#include "lockstep/eager.h"
+#include "lockstep/function.h"
+#include "lockstep/gradients.h"
+#include "lockstep/graph.h"
+#include "lockstep/host.h"
+#include "lockstep/models.h"
+#include "lockstep/nest.h"
+#include "lockstep/nn.h"
+#include "lockstep/ops.h"
+#include "lockstep/runtime.h"
+#include "lockstep/session.h"
+#include "lockstep/strategy.h"
+#include "lockstep/train.h"
+#include "lockstep/variable.h"
+
+// Last: gives op makers their caller's source line.
+#include "lockstep/places.h"
+
+#endif  // LOCKSTEP_LOCKSTEP_H_

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layer: base
+//
+// Objects: what is counted and shared, of any layer. A struct whose first
+// member is an `ls_object` can stand in a nest or be a resource.
+#ifndef LOCKSTEP_OBJECT_H_
+#define LOCKSTEP_OBJECT_H_
+
+#include "lockstep/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ls_object ls_object;
+
+// What all objects of a type share; static data.
+typedef struct ls_object_type {
+  const char *name;                    // "variable", "queue", ...
+  void (*destroy)(ls_object *object);  // Called when the last reference goes.
+  // Prints a short form into `buffer`; NULL: the type's name is printed.
+  void (*print)(const ls_object *object, char *buffer, size_t size);
+} ls_object_type;
+
+struct ls_object {
+  const ls_object_type *type;
+  int references;  // Atomic; touched by the functions below only.
+};
+
+// Makes it an object with one reference, the caller's.
+LS_API void ls_object_init(ls_object *object, const ls_object_type *type);
+LS_API void *ls_object_retain(void *object);  // Returns it; NULL is fine.
+LS_API void ls_object_release(void *object);  // NULL is fine.
+LS_API bool ls_object_is_unique(const void *object);
+
+#ifdef __cplusplus
+}
+#endif
+#endif  // LOCKSTEP_OBJECT_H_

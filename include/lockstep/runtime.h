@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layer: base
+//
+// The runtime: the root of everything, and what "per process" means here.
+//
+// It owns the log sink, clock, environment, file system, allocator and the
+// worker threads, all replaceable, and outlives whatever is made under it. A
+// thread works under one runtime at a time: the one it made current, else the
+// default one, which is made at first use.
+#ifndef LOCKSTEP_RUNTIME_H_
+#define LOCKSTEP_RUNTIME_H_
+
+#include "lockstep/allocator.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ls_runtime ls_runtime;
+
+typedef enum ls_log_level {
+  LS_LOG_ERROR = 0,
+  LS_LOG_WARNING = 1,
+  LS_LOG_INFO = 2,
+  LS_LOG_DEBUG = 3,
+} ls_log_level;
+
+// One log line. `source` is the part of the library that speaks.
+typedef struct ls_log_line {
+  ls_log_level level;
+  const char *source;
+  const char *text;  // No newline at its end.
+} ls_log_line;
+
+// Time, in nanoseconds. Replaceable, so that a test waits for nothing.
+typedef struct ls_clock {
+  int64_t (*now)(void *user);                // Monotonic.
+  int64_t (*wall)(void *user);               // Since 1970.
+  void (*sleep)(void *user, int64_t nanos);
+  void *user;
+} ls_clock;
+
+// Files. Paths are the system's. Each call but the first two replaces or
+// makes, as its name says; all give NOT_FOUND, PERMISSION_DENIED or
+// UNAVAILABLE with the path and the system's words.
+typedef struct ls_file_system {
+  // The whole file; the caller owns `*out_data` and releases it with the
+  // allocator it gave. One byte beyond the end is 0.
+  ls_status (*read)(void *user, const char *path, ls_allocator *allocator,
+                    char **out_data, size_t *out_size);
+  ls_status (*exists)(void *user, const char *path, bool *out_exists);
+  // Replaces the file: written aside, synced, renamed.
+  ls_status (*write)(void *user, const char *path, const void *data,
+                     size_t size);
+  ls_status (*append)(void *user, const char *path, const void *data,
+                      size_t size);
+  ls_status (*make_directories)(void *user, const char *path);
+  ls_status (*remove)(void *user, const char *path);
+  void *user;
+} ls_file_system;
+
+// How to make a runtime. Zero in a field means its default.
+typedef struct ls_runtime_options {
+  ls_allocator *allocator;  // Outlives the runtime. Default: the system's.
+  void (*log)(void *user, const ls_log_line *line);  // Default: nowhere.
+  void *log_user;
+  const ls_clock *clock;              // Copied. Default: the system's.
+  const ls_file_system *file_system;  // Copied. Default: the system's.
+  const char *(*environment)(void *user, const char *name);  // Default: getenv.
+  void *environment_user;
+  int threads;  // Compute threads, the caller's included. Default: real cores.
+} ls_runtime_options;
+
+// Creates a runtime. `options` may be NULL. The caller owns it.
+LS_API LS_MUST_USE ls_status ls_runtime_create(
+    const ls_runtime_options *options, ls_runtime **out_runtime);
+
+// Destroys a runtime; everything made under it must be gone but what it owns
+// itself. NULL destroys the default runtime, if there is one.
+//   LS_FAILED_PRECONDITION  something of it still runs; it stays.
+LS_API LS_MUST_USE ls_status ls_runtime_destroy(ls_runtime *runtime);
+
+// The runtime this thread works under. Makes the default one at first use;
+// NULL only when that found no memory.
+LS_API ls_runtime *ls_runtime_current(void);
+
+// From now on this thread works under `runtime` (NULL: the default one).
+// Returns what it worked under before, NULL for the default.
+LS_API ls_runtime *ls_runtime_make_current(ls_runtime *runtime);
+
+LS_API int ls_runtime_threads(const ls_runtime *runtime);
+LS_API ls_allocator *ls_runtime_allocator(ls_runtime *runtime);
+
+// Writes one line to the sink.
+LS_API void ls_runtime_log(ls_runtime *runtime, ls_log_level level, const char *source,
+                   const char *format, ...) LS_PRINTF(4, 5);
+
+// One line per debug switch, with its meaning, from the one table there is;
+// printed by `lockstep help env`. Static text.
+LS_API const char *ls_debug_switches_help(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif  // LOCKSTEP_RUNTIME_H_

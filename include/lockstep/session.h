@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layer: runtime
+//
+// Sessions: run parts of a build graph. A session has its own values of the
+// graph's variables.
+#ifndef LOCKSTEP_SESSION_H_
+#define LOCKSTEP_SESSION_H_
+
+#include "lockstep/variable.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ls_session ls_session;
+
+// Creates a session on a build graph, which must outlive it.
+LS_API LS_MUST_USE ls_status ls_session_create(ls_graph *graph,
+                                               ls_session **out_session);
+LS_API void ls_session_destroy(ls_session *session);
+
+// A value for a placeholder (or any other tensor) in one run.
+typedef struct ls_feed {
+  ls_tensor tensor;
+  const ls_array *value;  // Lent.
+} ls_feed;
+
+// Runs what the fetches need. `fetches` is a lent nest of tensors and ops
+// (run for their effect: none in the results); `*results` gets the same
+// structure with arrays, in-out as in ls_function_call.
+//   LS_INVALID_ARGUMENT     a placeholder is needed and not fed, or a feed
+//                           does not fit.
+//   LS_FAILED_PRECONDITION  a variable is read that was not initialized.
+LS_API LS_MUST_USE ls_status ls_session_run(ls_session *session,
+                                            ls_nest fetches,
+                                            const ls_feed *feeds,
+                                            size_t num_feeds,
+                                            ls_nest *results);
+
+// A variable's value in this session.
+LS_API LS_MUST_USE ls_status ls_session_variable_value(ls_session *session,
+                                                       ls_variable *variable,
+                                                       ls_array **out_array);
+LS_API LS_MUST_USE ls_status ls_session_set_variable_value(
+    ls_session *session, ls_variable *variable, const ls_array *array);
+
+#ifdef __cplusplus
+}
+#endif
+#endif  // LOCKSTEP_SESSION_H_

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layer: base
+//
+// Data types and shapes: plain values.
+#ifndef LOCKSTEP_SHAPE_H_
+#define LOCKSTEP_SHAPE_H_
+
+#include <stdint.h>
+
+#include "lockstep/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Element types. String and later ones take part in shape rules, text form and
+// host kernels; no compute kernel takes them.
+typedef enum ls_dtype {
+  LS_DTYPE_NONE,
+  LS_DTYPE_F64,
+  LS_DTYPE_F32,
+  LS_DTYPE_F16,
+  LS_DTYPE_BF16,
+  LS_DTYPE_I8,
+  LS_DTYPE_I16,
+  LS_DTYPE_I32,
+  LS_DTYPE_I64,
+  LS_DTYPE_U8,
+  LS_DTYPE_U16,
+  LS_DTYPE_U32,
+  LS_DTYPE_U64,
+  LS_DTYPE_BOOL,
+  LS_DTYPE_STRING,
+  LS_DTYPE_C64,
+  LS_DTYPE_C128,
+  LS_DTYPE_RESOURCE,
+  LS_DTYPE_VARIANT,
+  LS_DTYPE_COUNT,
+} ls_dtype;
+
+// Bytes of one element in an array; strings are an `ls_bytes`, resources and
+// variants a pointer. 0 for LS_DTYPE_NONE.
+LS_API size_t ls_dtype_size(ls_dtype dtype);
+// "f32", "bool", "none", ...: static text.
+LS_API const char *ls_dtype_name(ls_dtype dtype);
+//   LS_INVALID_ARGUMENT  no such name; the message lists what there is.
+LS_API LS_MUST_USE ls_status ls_dtype_parse(const char *text,
+                                            ls_dtype *out_dtype);
+LS_API bool ls_dtype_is_float(ls_dtype dtype);     // f64 f32 f16 bf16
+LS_API bool ls_dtype_is_integer(ls_dtype dtype);   // i8..i64, u8..u64
+LS_API bool ls_dtype_is_unsigned(ls_dtype dtype);  // u8..u64
+LS_API bool ls_dtype_is_complex(ls_dtype dtype);
+// Whether gradients flow through it: floats, complex, resource, variant.
+LS_API bool ls_dtype_is_trainable(ls_dtype dtype);
+
+#define LS_MAX_RANK 8
+#define LS_UNKNOWN_RANK (-1)
+#define LS_UNKNOWN_DIM (-1)
+
+// A shape: a plain value. rank -1: nothing is known. dim -1: that one is not.
+// Zeroed: a scalar. Dimensions beyond the rank are 0.
+typedef struct ls_shape {
+  int32_t rank;
+  int64_t dim[LS_MAX_RANK];
+} ls_shape;
+
+// LS_SHAPE(2, 3) is the 2 by 3 matrix, LS_SCALAR the scalar.
+#define LS_SHAPE(...)                                                    \
+  ((ls_shape){.rank = (int32_t)(sizeof((int64_t[]){__VA_ARGS__}) /       \
+                                sizeof(int64_t)),                        \
+              .dim = {__VA_ARGS__}})
+#define LS_SCALAR ((ls_shape){0})
+#define LS_SHAPE_UNKNOWN ((ls_shape){.rank = LS_UNKNOWN_RANK})
+
+LS_API bool ls_shape_is_known(ls_shape shape);  // Rank and every dimension.
+LS_API bool ls_shape_equal(ls_shape a, ls_shape b);
+// Whether one actual shape could fit both.
+LS_API bool ls_shape_compatible(ls_shape a, ls_shape b);
+// What is known from both. LS_INVALID_ARGUMENT naming both when incompatible.
+LS_API LS_MUST_USE ls_status ls_shape_merge(ls_shape a, ls_shape b,
+                                            ls_shape *out_shape);
+// The shape of an elementwise op of both, by NumPy's rules; unknown where it
+// depends on an unknown. LS_INVALID_ARGUMENT naming both when they don't fit.
+LS_API LS_MUST_USE ls_status ls_shape_broadcast(ls_shape a, ls_shape b,
+                                                ls_shape *out_shape);
+// Number of elements, -1 while not known. Saturates at INT64_MAX.
+LS_API int64_t ls_shape_num_elements(ls_shape shape);
+// LS_INVALID_ARGUMENT: a rank above LS_MAX_RANK, a dimension below -1, or more
+// than 2^46 elements.
+LS_API LS_MUST_USE ls_status ls_shape_check(ls_shape shape);
+
+// "f32[2,?]", "i32[]", "f32[...]" for an unknown rank: printed into `buffer`,
+// cut to `size`; returns `buffer`. 200 bytes hold any.
+LS_API const char *ls_shape_print(ls_dtype dtype, ls_shape shape, char *buffer,
+                                  size_t size);
+// Reads what ls_shape_print prints, from the whole of `text`.
+//   LS_INVALID_ARGUMENT  names the text and the first place that is wrong.
+LS_API LS_MUST_USE ls_status ls_shape_parse(const char *text,
+                                            ls_dtype *out_dtype,
+                                            ls_shape *out_shape);
+// A short-lived buffer for messages: LS_SHAPE_TEXT(dtype, shape).
+#define LS_SHAPE_TEXT(dtype, shape) \
+  ls_shape_print((dtype), (shape), (char[200]){0}, 200)
+
+#ifdef __cplusplus
+}
+#endif
+#endif  // LOCKSTEP_SHAPE_H_

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cores, by hwloc.
+//
+// A container or a launcher may leave us few of the machine's cores: only
+// those count that the process is bound to now. Nothing here is an error, since
+// an unbound thread computes the same.
+#include "base/cores.h"
+
+#include <hwloc.h>
+
+struct ls_cores {
+  ls_allocator *allocator;
+  hwloc_topology_t topology;  // NULL when it could not be loaded.
+  hwloc_obj_t *usable;        // Cores, in the machine's order.
+  int count;
+};
+
+// Loads what we look at: cores and threads, no devices.
+static hwloc_topology_t load_topology(void) {
+  hwloc_topology_t topology = NULL;
+  if (hwloc_topology_init(&topology) != 0) return NULL;
+  hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
+  hwloc_topology_set_type_filter(topology, HWLOC_OBJ_CORE,
+                                 HWLOC_TYPE_FILTER_KEEP_ALL);
+  if (hwloc_topology_load(topology) != 0) {
+    hwloc_topology_destroy(topology);
+    return NULL;
+  }
+  return topology;
+}
+
+// Lists the cores of which the process may use a thread. False without memory.
+static bool list_usable(ls_cores *cores) {
+  const int total = hwloc_get_nbobjs_by_type(cores->topology, HWLOC_OBJ_CORE);
+  if (total <= 0) return true;
+  cores->usable = ls_new_array(cores->allocator, hwloc_obj_t, (size_t)total);
+  if (cores->usable == NULL) return false;
+  hwloc_bitmap_t bound = hwloc_bitmap_alloc();
+  if (bound == NULL) return false;
+  const bool is_known =
+      hwloc_get_cpubind(cores->topology, bound, HWLOC_CPUBIND_THREAD) == 0;
+  for (int i = 0; i < total; ++i) {
+    hwloc_obj_t core =
+        hwloc_get_obj_by_type(cores->topology, HWLOC_OBJ_CORE, (unsigned)i);
+    if (!is_known || hwloc_bitmap_intersects(core->cpuset, bound)) {
+      cores->usable[cores->count++] = core;
+    }
+  }
+  hwloc_bitmap_free(bound);
+  return true;
+}
+
+ls_status ls_cores_create(ls_allocator *allocator, ls_cores **out_cores) {
+  *out_cores = NULL;
+  ls_cores *cores = ls_new(allocator, ls_cores);
+  if (cores == NULL) return ls_out_of_memory();
+  cores->allocator = allocator;
+  cores->topology = load_topology();
+  if (cores->topology != NULL && !list_usable(cores)) {
+    ls_cores_destroy(cores);
+    return ls_out_of_memory();
+  }
+  *out_cores = cores;
+  return ls_ok();
+}
+
+void ls_cores_destroy(ls_cores *cores) {
+  if (cores == NULL) return;
+  if (cores->topology != NULL) hwloc_topology_destroy(cores->topology);
+  ls_release(cores->allocator, cores->usable);
+  ls_release(cores->allocator, cores);
+}
+
+int ls_cores_count(const ls_cores *cores) {
+  return cores->count > 0 ? cores->count : 1;
+}
+
+bool ls_cores_bind(const ls_cores *cores, int index) {
+  if (index < 0 || index >= cores->count) return false;
+  // Without the thread's old binding the core may be wider than we may use;
+  // the kernel cuts it to what the container allows.
+  return hwloc_set_cpubind(cores->topology, cores->usable[index]->cpuset,
+                           HWLOC_CPUBIND_THREAD) == 0;
+}

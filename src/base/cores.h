@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cores: which real cores this process may use (the only place with hwloc.h).
+#ifndef LS_BASE_CORES_H_
+#define LS_BASE_CORES_H_
+
+#include "base/allocator.h"
+
+typedef struct ls_cores ls_cores;
+
+// Looks at the machine. Never fails for the machine's sake: what cannot be
+// found out counts as one core.
+LS_MUST_USE ls_status ls_cores_create(ls_allocator *allocator,
+                                      ls_cores **out_cores);
+void ls_cores_destroy(ls_cores *cores);  // NULL is fine.
+
+// Cores that the process may run on, at least 1. Two hardware threads of one
+// core count once.
+int ls_cores_count(const ls_cores *cores);
+// Binds the calling thread to core `index`. False where that is not allowed or
+// there is no such core: then nothing has changed.
+bool ls_cores_bind(const ls_cores *cores, int index);
+
+#endif  // LS_BASE_CORES_H_

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// Debug switches: reading them.
+#include "base/debug.h"
+
+#include <stdio.h>
+
+#include "base/allocator.h"
+#include "base/runtime_internal.h"
+
+typedef enum debug_switch {
+#define LS_SWITCH(id, variable, form, help) SWITCH_##id,
+#include "base/debug.def"
+#undef LS_SWITCH
+} debug_switch;
+
+static const char *const variables[] = {
+#define LS_SWITCH(id, variable, form, help) variable,
+#include "base/debug.def"
+#undef LS_SWITCH
+};
+
+static const char *const forms[] = {
+#define LS_SWITCH(id, variable, form, help) form,
+#include "base/debug.def"
+#undef LS_SWITCH
+};
+
+static const char *const areas[] = {
+#define LS_DEBUG_AREA_ROW(id, name, help) name,
+#include "base/debug.def"
+#undef LS_DEBUG_AREA_ROW
+};
+
+const char *ls_debug_switches_help(void) {
+  return
+#define LS_SWITCH(id, variable, form, help) variable "=" form "  " help "\n"
+#include "base/debug.def"
+#undef LS_SWITCH
+#define LS_DEBUG_AREA_ROW(id, name, help) "  area " name "  " help "\n"
+#include "base/debug.def"
+#undef LS_DEBUG_AREA_ROW
+      ;
+}
+
+// ---- Values ----------------------------------------------------------------
+// A decimal number from 0 to `limit` that is the whole of `size` bytes.
+static bool read_number(const char *text, size_t size, uint64_t limit,
+                        uint64_t *out_value) {
+  uint64_t value = 0;
+  for (size_t i = 0; i < size; ++i) {
+    if (text[i] < '0' || text[i] > '9') return false;
+    if (__builtin_mul_overflow(value, (uint64_t)10, &value) ||
+        __builtin_add_overflow(value, (uint64_t)(text[i] - '0'), &value)) {
+      return false;
+    }
+  }
+  *out_value = value;
+  return size > 0 && value <= limit;
+}
+
+// One "area" or "area:level" of LS_DEBUG.
+static bool read_area(ls_debug *debug, const char *text, size_t size) {
+  const char *colon = memchr(text, ':', size);
+  const size_t name_size = colon == NULL ? size : (size_t)(colon - text);
+  uint64_t level = 1;
+  if (colon != NULL &&
+      !read_number(colon + 1, size - name_size - 1, 9, &level)) {
+    return false;
+  }
+  for (size_t i = 0; i < LS_COUNT_OF(areas); ++i) {
+    if (strlen(areas[i]) == name_size &&
+        memcmp(areas[i], text, name_size) == 0) {
+      debug->level[i] = (int)level;
+      return true;
+    }
+  }
+  return false;
+}
+
+static bool read_areas(ls_debug *debug, const char *text) {
+  for (;;) {
+    const size_t size = strcspn(text, ",");
+    if (!read_area(debug, text, size)) return false;
+    if (text[size] == '\0') return true;
+    text += size + 1;
+  }
+}
+
+static bool read_isa(ls_debug *debug, const char *text) {
+  static const struct {
+    const char *name;
+    ls_isa isa;
+  } rows[] = {{"base", LS_ISA_BASE}, {"v3", LS_ISA_V3}, {"v4", LS_ISA_V4}};
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
+    if (strcmp(rows[i].name, text) == 0) {
+      debug->isa = rows[i].isa;
+      return true;
+    }
+  }
+  return false;
+}
+
+// Reads one switch into `debug`; false when the text is not of its form.
+static bool read_switch(ls_debug *debug, debug_switch which, const char *text) {
+  uint64_t number = 0;
+  switch (which) {
+  case SWITCH_DEBUG: {
+    ls_debug read = {0};  // All of it or nothing.
+    if (!read_areas(&read, text)) return false;
+    memcpy(debug->level, read.level, sizeof(read.level));
+    return true;
+  }
+  case SWITCH_DUMP:
+    return true;  // Any text is a folder; copied by the caller.
+  case SWITCH_VERIFY:
+    if (!read_number(text, strlen(text), 1, &number)) return false;
+    debug->verify = number == 1;
+    return true;
+  case SWITCH_FAULT: {
+    static const char prefix[] = "alloc:";
+    const size_t size = sizeof(prefix) - 1;
+    if (strncmp(text, prefix, size) != 0) return false;
+    return read_number(text + size, strlen(text + size), UINT64_MAX,
+                       &debug->fault_at);
+  }
+  case SWITCH_THREADS:
+    if (!read_number(text, strlen(text), 4096, &number) || number == 0) {
+      return false;
+    }
+    debug->threads = (int)number;
+    return true;
+  case SWITCH_ISA:
+    return read_isa(debug, text);
+  }
+  return false;
+}
+
+ls_status
+ls_debug_init(ls_debug *debug, ls_allocator *allocator,
+              const char *(*environment)(void *user, const char *name),
+              void *user, void (*complain)(void *to, const char *line),
+              void *to) {
+  *debug = (ls_debug){0};
+  for (size_t i = 0; i < LS_COUNT_OF(variables); ++i) {
+    const char *text = environment(user, variables[i]);
+    if (text == NULL || text[0] == '\0') continue;
+    if (i == SWITCH_DUMP) {
+      debug->dump_directory = ls_copy_text(allocator, text, strlen(text));
+      if (debug->dump_directory == NULL) return ls_out_of_memory();
+    } else if (!read_switch(debug, (debug_switch)i, text)) {
+      char line[256];
+      snprintf(line, sizeof(line), "%s=%.100s is ignored: it should be %s",
+               variables[i], text, forms[i]);
+      complain(to, line);
+    }
+  }
+  return ls_ok();
+}
+
+void ls_debug_deinit(ls_debug *debug, ls_allocator *allocator) {
+  ls_release(allocator, debug->dump_directory);
+  *debug = (ls_debug){0};
+}
+
+// ---- Questions -------------------------------------------------------------
+int ls_debug_level(const ls_runtime *runtime, ls_debug_area area) {
+  return runtime->debug.level[area];
+}
+
+bool ls_debug_verify(const ls_runtime *runtime) {
+  return runtime->debug.verify;
+}
+
+ls_isa ls_debug_isa(const ls_runtime *runtime) { return runtime->debug.isa; }
+
+const char *ls_debug_dump_directory(const ls_runtime *runtime) {
+  return runtime->debug.dump_directory;
+}

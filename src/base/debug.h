@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Debug switches: what debug.def lists, read once per runtime.
+//
+// A switch that cannot be read is reported in the log as a warning and counts
+// as not given.
+#ifndef LS_BASE_DEBUG_H_
+#define LS_BASE_DEBUG_H_
+
+#include <stdint.h>
+
+#include "lockstep/runtime.h"
+
+// Parts of the library that LS_DEBUG can make talk.
+typedef enum ls_debug_area {
+#define LS_DEBUG_AREA_ROW(id, name, help) LS_DEBUG_##id,
+#include "base/debug.def"
+#undef LS_DEBUG_AREA_ROW
+  LS_DEBUG_AREA_COUNT,
+} ls_debug_area;
+
+typedef enum ls_isa {
+  LS_ISA_ANY,   // The best that the machine has.
+  LS_ISA_BASE,  // What the compiler assumes of every machine.
+  LS_ISA_V3,    // x86-64-v3: AVX2 and FMA.
+  LS_ISA_V4,    // x86-64-v4: AVX-512.
+} ls_isa;
+
+// The switches of one runtime. Zeroed: none given.
+typedef struct ls_debug {
+  int level[LS_DEBUG_AREA_COUNT];  // 0: silent, to 9.
+  char *dump_directory;            // NULL: no dumps.
+  bool verify;
+  uint64_t fault_at;  // The memory request to fail; 0: none.
+  int threads;        // 0: not given.
+  ls_isa isa;
+} ls_debug;
+
+// Reads the switches through environment(user, name). `complain` is called
+// with a line for each that cannot be read.
+//   LS_RESOURCE_EXHAUSTED  no memory.
+LS_MUST_USE ls_status ls_debug_init(
+    ls_debug *debug, ls_allocator *allocator,
+    const char *(*environment)(void *user, const char *name), void *user,
+    void (*complain)(void *to, const char *line), void *to);
+void ls_debug_deinit(ls_debug *debug, ls_allocator *allocator);
+
+// What a runtime was told; see debug.def.
+int ls_debug_level(const ls_runtime *runtime, ls_debug_area area);
+bool ls_debug_verify(const ls_runtime *runtime);
+ls_isa ls_debug_isa(const ls_runtime *runtime);
+// NULL: no dumps. Valid as long as the runtime.
+const char *ls_debug_dump_directory(const ls_runtime *runtime);
+
+#endif  // LS_BASE_DEBUG_H_

@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+// Nests: leaves, inner nodes, looking in.
+//
+// An inner node is one block: header, items, keys, their sorted order, and the
+// characters of tag and keys. A failed nest points to a counted holder of its
+// status, or to nothing when there was no memory even for that.
+#include "lockstep/nest.h"
+
+#include "base/allocator.h"
+#include "base/nest_internal.h"
+#include "base/runtime_internal.h"
+
+typedef struct nest_node {
+  ls_object object;
+  ls_allocator *allocator;
+  size_t count;
+  int depth;  // 1 above leaves.
+  const char *tag;
+  const char **keys;  // NULL for a list and a plain tuple.
+  uint32_t *order;    // Positions of the keys in sorted order; with `keys`.
+  ls_nest items[];
+} nest_node;
+
+typedef struct failure {
+  ls_object object;
+  ls_status status;
+} failure;
+
+// ---- Failed nests ----------------------------------------------------------
+static void destroy_failure(ls_object *object) {
+  ls_status_free(((failure *)object)->status);
+  ls_release(ls_allocator_system(), object);
+}
+
+static const ls_object_type failure_type = {"failure", destroy_failure, NULL};
+
+ls_nest ls_fail(ls_status status) {
+  const ls_nest nest = {.kind = LS_KIND_FAILED};
+  if (status == NULL) status = ls_internal("a nest failed without a status");
+  // As for statuses, memory is the system's.
+  failure *holder = ls_new(ls_allocator_system(), failure);
+  if (holder == NULL) {
+    ls_status_free(status);
+    return nest;
+  }
+  ls_object_init(&holder->object, &failure_type);
+  holder->status = status;
+  return (ls_nest){.kind = LS_KIND_FAILED, .as.ref = holder};
+}
+
+ls_status ls_nest_status(ls_nest nest) {
+  if (nest.kind != LS_KIND_FAILED) return ls_ok();
+  const failure *holder = nest.as.ref;
+  return holder == NULL ? ls_out_of_memory() : ls_status_clone(holder->status);
+}
+
+// ---- Leaves ----------------------------------------------------------------
+ls_nest ls_nest_i64(int64_t value) {
+  return (ls_nest){
+      .kind = LS_KIND_SCALAR, .dtype = LS_DTYPE_I64, .as.i64 = value};
+}
+
+ls_nest ls_nest_f64(double value) {
+  return (ls_nest){
+      .kind = LS_KIND_SCALAR, .dtype = LS_DTYPE_F64, .as.f64 = value};
+}
+
+ls_nest ls_nest_bool(bool value) {
+  return (ls_nest){
+      .kind = LS_KIND_SCALAR, .dtype = LS_DTYPE_BOOL, .as.i64 = value ? 1 : 0};
+}
+
+ls_nest ls_nest_array(ls_array *array) {
+  if (array == NULL) return LS_FAIL(LS_INVALID_ARGUMENT, "a nest of no array");
+  return (ls_nest){.kind = LS_KIND_ARRAY, .as.ref = array};
+}
+
+static bool is_object_kind(ls_kind kind) {
+  return kind == LS_KIND_ARRAY || kind == LS_KIND_VARIABLE ||
+         kind == LS_KIND_DISTRIBUTED || kind == LS_KIND_SLICES ||
+         kind == LS_KIND_OBJECT;
+}
+
+ls_nest ls_nest_object(ls_kind kind, ls_object *object) {
+  if (object == NULL) {
+    return LS_FAIL(LS_INVALID_ARGUMENT, "a nest of no object");
+  }
+  if (!is_object_kind(kind)) {
+    ls_nest failed = LS_FAIL(LS_INVALID_ARGUMENT, "a nest of kind %d with %s",
+                             (int)kind, object->type->name);
+    ls_object_release(object);
+    return failed;
+  }
+  return (ls_nest){.kind = kind, .as.ref = object};
+}
+
+// ---- Ownership -------------------------------------------------------------
+static bool owns_reference(ls_nest nest) {
+  return is_object_kind(nest.kind) || ls_nest_is_node(nest) ||
+         nest.kind == LS_KIND_FAILED;
+}
+
+ls_nest ls_nest_retain(ls_nest nest) {
+  if (owns_reference(nest)) ls_object_retain(nest.as.ref);
+  return nest;
+}
+
+void ls_nest_release(ls_nest nest) {
+  if (owns_reference(nest)) ls_object_release(nest.as.ref);
+}
+
+static void release_all(const ls_nest *items, size_t count) {
+  for (size_t i = 0; i < count; ++i)
+    ls_nest_release(items[i]);
+}
+
+// ---- Making nodes ----------------------------------------------------------
+static void destroy_node(ls_object *object) {
+  nest_node *node = (nest_node *)object;
+  release_all(node->items, node->count);
+  ls_release(node->allocator, node);
+}
+
+static const ls_object_type node_type = {"nest", destroy_node, NULL};
+
+// Bytes of a node, or false when they do not fit.
+static bool node_size(const char *tag, const char *const *keys, size_t count,
+                      size_t *out_chars, size_t *out_size) {
+  const size_t per_item =
+      sizeof(ls_nest) + (keys ? sizeof(char *) + sizeof(uint32_t) : 0);
+  *out_chars = strlen(tag) + 1;
+  for (size_t i = 0; keys != NULL && i < count; ++i) {
+    *out_chars += strlen(keys[i]) + 1;
+  }
+  return count <= UINT32_MAX &&
+         !__builtin_mul_overflow(count, per_item, out_size) &&
+         !__builtin_add_overflow(*out_size, sizeof(nest_node) + *out_chars,
+                                 out_size);
+}
+
+static char *copy_chars(char **place, const char *text) {
+  const size_t size = strlen(text) + 1;
+  char *copy = memcpy(*place, text, size);
+  *place += size;
+  return copy;
+}
+
+// Moves order[at] down in the heap of `count`, the largest key on top.
+static void sift_down(const nest_node *node, size_t at, size_t count) {
+  uint32_t *order = node->order;
+  for (size_t child = 2 * at + 1; child < count; child = 2 * at + 1) {
+    if (child + 1 < count &&
+        strcmp(node->keys[order[child]], node->keys[order[child + 1]]) < 0) {
+      ++child;
+    }
+    if (strcmp(node->keys[order[at]], node->keys[order[child]]) >= 0) return;
+    const uint32_t swapped = order[at];
+    order[at] = order[child];
+    order[child] = swapped;
+    at = child;
+  }
+}
+
+// Heap sort: in place, where the C library's qsort takes memory.
+static void sort_keys(nest_node *node) {
+  for (uint32_t i = 0; i < node->count; ++i)
+    node->order[i] = i;
+  for (size_t i = node->count / 2; i-- > 0;)
+    sift_down(node, i, node->count);
+  for (size_t end = node->count; end-- > 1;) {
+    const uint32_t largest = node->order[0];
+    node->order[0] = node->order[end];
+    node->order[end] = largest;
+    sift_down(node, 0, end);
+  }
+}
+
+// A node whose items are all none. `keys` may be NULL. NULL without memory.
+static nest_node *make_node(const char *tag, const char *const *keys,
+                            size_t count) {
+  size_t chars = 0;
+  size_t size = 0;
+  if (!node_size(tag, keys, count, &chars, &size)) return NULL;
+  ls_allocator *allocator = ls_current_allocator();
+  nest_node *node = ls_allocate_zeroed(allocator, 1, size);
+  if (node == NULL) return NULL;
+  ls_object_init(&node->object, &node_type);
+  node->allocator = allocator;
+  node->count = count;
+  node->depth = 1;
+  char *place = (char *)(node->items + count);
+  if (keys != NULL) {
+    node->keys = (const char **)(void *)place;
+    place += count * sizeof(char *);
+    node->order = (uint32_t *)(void *)place;
+    place += count * sizeof(uint32_t);
+  }
+  node->tag = copy_chars(&place, tag);
+  for (size_t i = 0; keys != NULL && i < count; ++i) {
+    node->keys[i] = copy_chars(&place, keys[i]);
+  }
+  if (keys != NULL) sort_keys(node);
+  return node;
+}
+
+// Puts an item, taken over, where none stands.
+static void fill_item(nest_node *node, size_t index, ls_nest item) {
+  node->items[index] = item;
+  if (!ls_nest_is_node(item)) return;
+  const nest_node *child = item.as.ref;
+  if (child->depth >= node->depth) node->depth = child->depth + 1;
+}
+
+// The nest of a filled node, taken over; a failed one if it is too deep.
+static ls_nest finish_node(ls_kind kind, nest_node *node) {
+  const ls_nest nest = {.kind = kind, .as.ref = node};
+  if (node->depth <= LS_NEST_MAX_DEPTH) return nest;
+  ls_nest_release(nest);
+  return LS_FAIL(LS_INVALID_ARGUMENT, "a nest of more than %d levels",
+                 LS_NEST_MAX_DEPTH);
+}
+
+static const ls_nest *find_failed(const ls_nest *items, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    if (ls_nest_is_failed(items[i])) return &items[i];
+  }
+  return NULL;
+}
+
+// The one way to make a node of given items, which are taken over.
+static ls_nest make_nest(ls_kind kind, const char *tag, const char *const *keys,
+                         const ls_nest *items, size_t count) {
+  const ls_nest *failed = find_failed(items, count);
+  if (failed != NULL) {
+    const ls_nest result = ls_nest_retain(*failed);
+    release_all(items, count);
+    return result;
+  }
+  nest_node *node = make_node(tag, keys, count);
+  if (node == NULL) {
+    release_all(items, count);
+    return ls_fail(ls_out_of_memory());
+  }
+  for (size_t i = 0; i < count; ++i)
+    fill_item(node, i, items[i]);
+  for (size_t i = 1; keys != NULL && i < count; ++i) {
+    const char *key = node->keys[node->order[i]];
+    if (strcmp(node->keys[node->order[i - 1]], key) != 0) continue;
+    ls_nest refused =
+        LS_FAIL(LS_INVALID_ARGUMENT, "key '%s' is given twice in one %s", key,
+                kind == LS_KIND_DICT ? "dict" : "named tuple");
+    ls_object_release(node);
+    return refused;
+  }
+  return finish_node(kind, node);
+}
+
+ls_nest ls_nest_sequence(ls_kind kind, const ls_nest *items, size_t count) {
+  if (kind != LS_KIND_LIST && kind != LS_KIND_TUPLE) {
+    release_all(items, count);
+    return LS_FAIL(LS_INVALID_ARGUMENT,
+                   "a sequence of kind %d; it is a list or a tuple", (int)kind);
+  }
+  return make_nest(kind, "", NULL, items, count);
+}
+
+// Without items there need be no keys; a node with names has some all the same.
+static const char *const *keys_or_empty(const char *const *keys) {
+  static const char *const none[] = {""};
+  return keys == NULL ? none : keys;
+}
+
+ls_nest ls_nest_named_tuple(const char *type_name, const char *const *names,
+                            const ls_nest *items, size_t count) {
+  return make_nest(LS_KIND_TUPLE, type_name == NULL ? "" : type_name,
+                   keys_or_empty(names), items, count);
+}
+
+ls_nest ls_nest_dict(const char *type_tag, const char *const *keys,
+                     const ls_nest *items, size_t count) {
+  return make_nest(LS_KIND_DICT, type_tag == NULL ? "" : type_tag,
+                   keys_or_empty(keys), items, count);
+}
+
+// ---- Looking in ------------------------------------------------------------
+static const nest_node *node_of(ls_nest nest) {
+  return ls_nest_is_node(nest) ? nest.as.ref : NULL;
+}
+
+size_t ls_nest_count(ls_nest nest) {
+  const nest_node *node = node_of(nest);
+  return node == NULL ? 0 : node->count;
+}
+
+ls_nest ls_nest_item(ls_nest nest, size_t index) {
+  const nest_node *node = node_of(nest);
+  return node != NULL && index < node->count ? node->items[index] : ls_none();
+}
+
+ls_nest ls_nest_item_sorted(ls_nest nest, size_t index) {
+  return ls_nest_item(nest, ls_nest_sorted_position(nest, index));
+}
+
+size_t ls_nest_sorted_position(ls_nest nest, size_t index) {
+  const nest_node *node = node_of(nest);
+  const bool sorted =
+      nest.kind == LS_KIND_DICT && node != NULL && index < node->count;
+  return sorted ? node->order[index] : index;
+}
+
+ls_nest ls_nest_find(ls_nest dict, const char *key) {
+  const nest_node *node = node_of(dict);
+  if (node == NULL || node->keys == NULL) return ls_none();
+  size_t low = 0;
+  size_t high = node->count;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    const uint32_t position = node->order[middle];
+    const int compared = strcmp(key, node->keys[position]);
+    if (compared == 0) return node->items[position];
+    if (compared < 0) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return ls_none();
+}
+
+const char *ls_nest_key(ls_nest nest, size_t index) {
+  const nest_node *node = node_of(nest);
+  if (node == NULL || node->keys == NULL || index >= node->count) return NULL;
+  return node->keys[index];
+}
+
+bool ls_nest_has_keys(ls_nest nest) {
+  const nest_node *node = node_of(nest);
+  return node != NULL && node->keys != NULL;
+}
+
+const char *ls_nest_tag(ls_nest nest) {
+  const nest_node *node = node_of(nest);
+  return node == NULL ? "" : node->tag;
+}
+
+ls_tensor ls_nest_tensor(ls_nest nest, size_t index) {
+  const ls_nest leaf = ls_nest_is_node(nest) ? ls_nest_item(nest, index)
+                                             : (index == 0 ? nest : ls_none());
+  return leaf.kind == LS_KIND_TENSOR ? leaf.as.tensor : (ls_tensor){0};
+}
+
+ls_array *ls_nest_as_array(ls_nest nest) {
+  return nest.kind == LS_KIND_ARRAY ? nest.as.ref : NULL;
+}
+
+// ---- Remaking a tree -------------------------------------------------------
+// The tree of `nest` with fn's leaf in place of each. Stands here because it
+// fills nodes, which nobody else may.
+ls_nest ls_nest_map(ls_nest nest, ls_leaf_function fn, void *user) {
+  const nest_node *from = node_of(nest);
+  if (from == NULL) return fn(nest, user);
+  nest_node *node =
+      make_node(from->tag, (const char *const *)from->keys, from->count);
+  if (node == NULL) return ls_fail(ls_out_of_memory());
+  for (size_t i = 0; i < from->count; ++i) {
+    const size_t position = ls_nest_sorted_position(nest, i);
+    const ls_nest item = ls_nest_map(from->items[position], fn, user);
+    if (ls_nest_is_failed(item)) {
+      ls_object_release(node);
+      return item;
+    }
+    fill_item(node, position, item);
+  }
+  return finish_node(nest.kind, node);
+}

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Nests, as the layers above see them.
+#ifndef LS_BASE_NEST_INTERNAL_H_
+#define LS_BASE_NEST_INTERNAL_H_
+
+#include "lockstep/nest.h"
+
+// Deeper nests are refused, so that recursion fits a fiber's stack.
+enum { LS_NEST_MAX_DEPTH = 256 };
+
+// The position of the index-th item in the order of flattening: of a dict the
+// one with the index-th smallest key, of a sequence `index` itself.
+size_t ls_nest_sorted_position(ls_nest nest, size_t index);
+// That item, lent.
+ls_nest ls_nest_item_sorted(ls_nest nest, size_t index);
+// Whether it is a dict or a named tuple, also an empty one.
+bool ls_nest_has_keys(ls_nest nest);
+
+#endif  // LS_BASE_NEST_INTERNAL_H_

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Objects: counting references.
+#include "lockstep/object.h"
+
+#include "base/allocator.h"
+#include "base/threads.h"
+
+void ls_object_init(ls_object *object, const ls_object_type *type) {
+  object->type = type;
+  object->references = 1;
+}
+
+void *ls_object_retain(void *object) {
+  if (object != NULL) ls_count_retain(&((ls_object *)object)->references);
+  return object;
+}
+
+void ls_object_release(void *object) {
+  if (object == NULL) return;
+  ls_object *self = object;
+  LS_ASSERT(__atomic_load_n(&self->references, __ATOMIC_RELAXED) > 0);
+  if (ls_count_release(&self->references)) self->type->destroy(self);
+}
+
+bool ls_object_is_unique(const void *object) {
+  return object != NULL &&
+         ls_count_is_one(&((const ls_object *)object)->references);
+}

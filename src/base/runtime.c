@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runtime: creation, the current one, slots.
+#include "lockstep/runtime.h"
+
+#include <stdlib.h>
+
+#include "base/fiber.h"
+#include "base/runtime_internal.h"
+
+enum { MAX_THREADS = 4096 };
+
+// The default runtime. Guarded by the lock; read without it once it stands.
+static ls_mutex default_lock = {PTHREAD_MUTEX_INITIALIZER, true};
+static ls_runtime *default_runtime;
+
+static const char *system_environment(void *user, const char *name) {
+  (void)user;
+  return getenv(name);
+}
+
+// ---- Creation --------------------------------------------------------------
+static void complain(void *to, const char *line) {
+  ls_runtime_log(to, LS_LOG_WARNING, "debug", "%s", line);
+}
+
+// Frees the runtime itself, also a half-built one.
+static void free_runtime(ls_runtime *runtime) {
+  ls_workers_destroy(runtime->workers);
+  ls_map_deinit(&runtime->log_counts);
+  ls_mutex_deinit(&runtime->lock);
+  ls_debug_deinit(&runtime->debug, runtime->own);
+  ls_counting_allocator_destroy(runtime->counting);
+  ls_release(runtime->own, runtime);
+}
+
+// With LS_FAULT the runtime's memory comes through an allocator that fails.
+static ls_status install_fault(ls_runtime *runtime) {
+  if (runtime->debug.fault_at == 0) return ls_ok();
+  LS_TRY(ls_counting_allocator_create(runtime->own, &runtime->counting));
+  runtime->allocator = ls_counting_allocator_allocator(runtime->counting);
+  ls_counting_allocator_fail_at(runtime->counting, runtime->debug.fault_at);
+  return ls_ok();
+}
+
+static ls_status init_runtime(ls_runtime *runtime,
+                              const ls_runtime_options *options) {
+  runtime->log = options->log;
+  runtime->log_user = options->log_user;
+  runtime->clock = options->clock ? *options->clock : *ls_clock_system();
+  runtime->file_system =
+      options->file_system ? *options->file_system : *ls_file_system_system();
+  runtime->environment =
+      options->environment ? options->environment : system_environment;
+  runtime->environment_user = options->environment_user;
+  runtime->allocator = runtime->own;
+  LS_TRY(ls_mutex_init_recursive(&runtime->lock));
+  LS_TRY(ls_debug_init(&runtime->debug, runtime->own, runtime->environment,
+                       runtime->environment_user, complain, runtime));
+  runtime->threads = options->threads;
+  if (runtime->threads == 0) runtime->threads = runtime->debug.threads;
+  if (runtime->threads == 0) runtime->threads = ls_real_cores();
+  LS_TRY(install_fault(runtime));
+  ls_map_init(&runtime->log_counts, runtime->allocator);
+  return ls_ok();
+}
+
+ls_status ls_runtime_create(const ls_runtime_options *options,
+                            ls_runtime **out_runtime) {
+  *out_runtime = NULL;
+  const ls_runtime_options none = {0};
+  if (options == NULL) options = &none;
+  if (options->threads < 0 || options->threads > MAX_THREADS) {
+    return ls_invalid_argument("a runtime with %d threads; 1 to %d are "
+                               "possible, 0 for the machine's cores",
+                               options->threads, MAX_THREADS);
+  }
+  ls_allocator *allocator =
+      options->allocator ? options->allocator : ls_allocator_system();
+  ls_runtime *runtime = ls_new(allocator, ls_runtime);
+  if (runtime == NULL) return ls_out_of_memory();
+  runtime->own = allocator;
+  ls_status status = init_runtime(runtime, options);
+  if (status != NULL) {
+    free_runtime(runtime);
+    return status;
+  }
+  *out_runtime = runtime;
+  return ls_ok();
+}
+
+// ---- Destruction -----------------------------------------------------------
+// The highest layer goes first; who refuses stays, with all below.
+static ls_status destroy_slots(ls_runtime *runtime) {
+  for (int i = LS_SLOT_COUNT - 1; i >= 0; --i) {
+    ls_runtime_slot_state *slot = &runtime->slots[i];
+    if (slot->state == NULL) continue;
+    if (slot->destroy != NULL) LS_TRY(slot->destroy(slot->state));
+    slot->destroy = NULL;
+    __atomic_store_n(&slot->state, NULL, __ATOMIC_RELEASE);
+  }
+  return ls_ok();
+}
+
+static ls_status destroy_runtime(ls_runtime *runtime) {
+  ls_runtime *before = ls_runtime_make_current(runtime);
+  ls_status status = destroy_slots(runtime);
+  ls_set_thread_runtime(status == NULL && before == runtime ? NULL : before);
+  if (status == NULL) free_runtime(runtime);
+  return status;
+}
+
+ls_status ls_runtime_destroy(ls_runtime *runtime) {
+  ls_mutex_lock(&default_lock);
+  const bool is_default = runtime == NULL || runtime == default_runtime;
+  if (!is_default) {
+    ls_mutex_unlock(&default_lock);
+    return destroy_runtime(runtime);
+  }
+  ls_status status = ls_ok();
+  if (default_runtime != NULL) status = destroy_runtime(default_runtime);
+  if (status == NULL) {
+    __atomic_store_n(&default_runtime, NULL, __ATOMIC_RELEASE);
+  }
+  ls_mutex_unlock(&default_lock);
+  return status;
+}
+
+// ---- The current one -------------------------------------------------------
+static ls_runtime *make_default(void) {
+  ls_mutex_lock(&default_lock);
+  ls_runtime *runtime = default_runtime;
+  if (runtime == NULL) {
+    // No option of it can be wrong: what fails is memory.
+    ls_status_free(ls_runtime_create(NULL, &runtime));
+    __atomic_store_n(&default_runtime, runtime, __ATOMIC_RELEASE);
+  }
+  ls_mutex_unlock(&default_lock);
+  return runtime;
+}
+
+ls_runtime *ls_runtime_current(void) {
+  ls_runtime *runtime = ls_thread_runtime();
+  if (runtime != NULL) return runtime;
+  runtime = __atomic_load_n(&default_runtime, __ATOMIC_ACQUIRE);
+  return runtime != NULL ? runtime : make_default();
+}
+
+ls_runtime *ls_runtime_make_current(ls_runtime *runtime) {
+  ls_runtime *before = ls_thread_runtime();
+  ls_set_thread_runtime(runtime);
+  return before;
+}
+
+ls_allocator *ls_current_allocator(void) {
+  const ls_runtime *runtime = ls_runtime_current();
+  return runtime == NULL ? ls_allocator_system() : runtime->allocator;
+}
+
+// ---- What it has -----------------------------------------------------------
+int ls_runtime_threads(const ls_runtime *runtime) { return runtime->threads; }
+
+ls_allocator *ls_runtime_allocator(ls_runtime *runtime) {
+  return runtime->allocator;
+}
+
+ls_status ls_runtime_workers(ls_runtime *runtime, ls_workers **out_workers) {
+  ls_status status = ls_ok();
+  ls_runtime_lock(runtime);
+  if (runtime->workers == NULL) {
+    status = ls_workers_create(runtime->allocator, runtime->threads,
+                               &runtime->workers);
+  }
+  *out_workers = runtime->workers;
+  ls_runtime_unlock(runtime);
+  return status;
+}
+
+const ls_file_system *ls_runtime_files(const ls_runtime *runtime) {
+  return &runtime->file_system;
+}
+
+const char *ls_runtime_environment(const ls_runtime *runtime,
+                                   const char *name) {
+  return runtime->environment(runtime->environment_user, name);
+}
+
+// ---- Slots -----------------------------------------------------------------
+void *ls_runtime_slot(const ls_runtime *runtime, ls_slot slot) {
+  return __atomic_load_n(&runtime->slots[slot].state, __ATOMIC_ACQUIRE);
+}
+
+void ls_runtime_set_slot(ls_runtime *runtime, ls_slot slot, void *state,
+                         ls_status (*destroy)(void *state)) {
+  ls_runtime_lock(runtime);
+  runtime->slots[slot].destroy = destroy;
+  __atomic_store_n(&runtime->slots[slot].state, state, __ATOMIC_RELEASE);
+  ls_runtime_unlock(runtime);
+}
+
+void ls_runtime_lock(ls_runtime *runtime) { ls_mutex_lock(&runtime->lock); }
+
+void ls_runtime_unlock(ls_runtime *runtime) { ls_mutex_unlock(&runtime->lock); }

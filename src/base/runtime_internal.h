@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runtime, as the layers above see it.
+//
+// What a layer keeps "per process" hangs in its slot here, and goes with the
+// runtime, the highest layer first.
+#ifndef LS_BASE_RUNTIME_INTERNAL_H_
+#define LS_BASE_RUNTIME_INTERNAL_H_
+
+#include "base/allocator.h"
+#include "base/debug.h"
+#include "base/map.h"
+#include "base/threads.h"
+#include "base/workers.h"
+#include "lockstep/runtime.h"
+
+// Whose state: one slot per layer that keeps some, from low to high.
+typedef enum ls_slot {
+  LS_SLOT_GRAPH,
+  LS_SLOT_ENGINE,
+  LS_SLOT_RUNTIME,
+  LS_SLOT_DATA,
+  LS_SLOT_DIST,
+  LS_SLOT_TPU,
+  LS_SLOT_COUNT,
+} ls_slot;
+
+typedef struct ls_runtime_slot_state {
+  void *state;                        // Read without the lock.
+  ls_status (*destroy)(void *state);  // May refuse.
+} ls_runtime_slot_state;
+
+struct ls_runtime {
+  ls_allocator *allocator;          // The caller's, or around it:
+  ls_counting_allocator *counting;  // with LS_FAULT.
+  ls_allocator *own;                // Where the runtime itself lives.
+  void (*log)(void *user, const ls_log_line *line);  // NULL: nowhere.
+  void *log_user;
+  ls_clock clock;
+  ls_file_system file_system;
+  const char *(*environment)(void *user, const char *name);
+  void *environment_user;
+  ls_debug debug;
+  int threads;
+
+  ls_mutex lock;  // Recursive. Guards what follows.
+  ls_workers *workers;
+  ls_map log_counts;  // Times a limited line was written, by its key.
+  ls_runtime_slot_state slots[LS_SLOT_COUNT];
+};
+
+// ---- Services --------------------------------------------------------------
+// The worker threads, made at the first call; the runtime's.
+LS_MUST_USE ls_status ls_runtime_workers(ls_runtime *runtime,
+                                         ls_workers **out_workers);
+// Nanoseconds: monotonic, and since 1970.
+int64_t ls_runtime_now(const ls_runtime *runtime);
+int64_t ls_runtime_wall(const ls_runtime *runtime);
+void ls_runtime_sleep(const ls_runtime *runtime, int64_t nanos);
+// The files it works on: files->read(files->user, ...).
+const ls_file_system *ls_runtime_files(const ls_runtime *runtime);
+// A variable of the environment, NULL if unset.
+const char *ls_runtime_environment(const ls_runtime *runtime, const char *name);
+// The allocator of the runtime this thread works under; the system's when
+// there is none.
+ls_allocator *ls_current_allocator(void);
+
+// The system's clock and files: what a runtime has by default.
+const ls_clock *ls_clock_system(void);
+const ls_file_system *ls_file_system_system(void);
+
+// ---- Log -------------------------------------------------------------------
+void ls_log_v(ls_runtime *runtime, ls_log_level level, const char *source,
+              const char *format, va_list arguments);
+// Writes the line at most `limit` times per runtime; `key` names it.
+void ls_log_limited(ls_runtime *runtime, const char *key, int limit,
+                    ls_log_level level, const char *source, const char *format,
+                    ...) LS_PRINTF(6, 7);
+
+// ---- Slots -----------------------------------------------------------------
+// A layer's state, NULL before it was set. Cheap; needs no lock.
+void *ls_runtime_slot(const ls_runtime *runtime, ls_slot slot);
+// Sets it. `destroy` is called when the runtime goes, with this runtime
+// current; a status refuses and keeps the runtime alive. Hold the lock and look
+// again before making a state, so that two threads do not both make one.
+void ls_runtime_set_slot(ls_runtime *runtime, ls_slot slot, void *state,
+                         ls_status (*destroy)(void *state));
+// The runtime's lock, for making slots. A thread may take it more than once.
+void ls_runtime_lock(ls_runtime *runtime);
+void ls_runtime_unlock(ls_runtime *runtime);
+
+#endif  // LS_BASE_RUNTIME_INTERNAL_H_

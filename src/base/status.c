@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Status: one object per failure.
+//
+// Its memory is the system's, never an injected allocator's, so that a test of
+// failing memory sees the same statuses. Without any memory there is the
+// static one.
+#include "lockstep/status.h"
+
+#include <stdio.h>
+
+#include "base/allocator.h"
+
+struct ls_status_object {
+  ls_code code;
+  int line;
+  const char *file;  // Static text.
+  const char *text;  // Owned, but for the static status.
+};
+
+static struct ls_status_object out_of_memory = {
+    .code = LS_RESOURCE_EXHAUSTED,
+    .line = __LINE__,
+    .file = __FILE__,
+    .text = "out of memory",
+};
+
+ls_status ls_out_of_memory(void) { return &out_of_memory; }
+
+const char *ls_code_name(ls_code code) {
+  static const char *const names[] = {
+      "OK",
+      "CANCELLED",
+      "UNKNOWN",
+      "INVALID_ARGUMENT",
+      "DEADLINE_EXCEEDED",
+      "NOT_FOUND",
+      "ALREADY_EXISTS",
+      "PERMISSION_DENIED",
+      "RESOURCE_EXHAUSTED",
+      "FAILED_PRECONDITION",
+      "ABORTED",
+      "OUT_OF_RANGE",
+      "UNIMPLEMENTED",
+      "INTERNAL",
+      "UNAVAILABLE",
+      "DATA_LOSS",
+  };
+  const size_t index = (size_t)code;
+  return index < LS_COUNT_OF(names) ? names[index] : "UNKNOWN";
+}
+
+ls_code ls_status_code(ls_status status) {
+  return status == NULL ? LS_OK : status->code;
+}
+
+const char *ls_status_message(ls_status status) {
+  return status == NULL ? "" : status->text;
+}
+
+const char *ls_status_file(ls_status status) {
+  return status == NULL ? NULL : status->file;
+}
+
+int ls_status_line(ls_status status) {
+  return status == NULL ? 0 : status->line;
+}
+
+// `prefix`, and behind it what the format makes; NULL without memory.
+static char *format_behind(const char *prefix, const char *format,
+                           va_list arguments) {
+  va_list again;
+  va_copy(again, arguments);
+  const int length = vsnprintf(NULL, 0, format, arguments);
+  const size_t before = strlen(prefix);
+  // A format that cannot be printed is shown as it is.
+  const size_t added = length < 0 ? strlen(format) : (size_t)length;
+  char *text = ls_allocate(ls_allocator_system(), before + added + 1);
+  if (text != NULL) {
+    memcpy(text, prefix, before);
+    if (length < 0) {
+      memcpy(text + before, format, added + 1);
+    } else {
+      vsnprintf(text + before, added + 1, format, again);
+    }
+  }
+  va_end(again);
+  return text;
+}
+
+// Takes `text` over.
+static ls_status make_status(ls_code code, const char *file, int line,
+                             char *text) {
+  ls_allocator *system = ls_allocator_system();
+  if (text == NULL) return ls_out_of_memory();
+  ls_status status = ls_new(system, struct ls_status_object);
+  if (status == NULL) {
+    ls_release(system, text);
+    return ls_out_of_memory();
+  }
+  *status = (struct ls_status_object){code, line, file, text};
+  return status;
+}
+
+ls_status ls_status_make_v(ls_code code, const char *file, int line,
+                           const char *format, va_list arguments) {
+  if (code == LS_OK) return ls_ok();
+  return make_status(code, file, line, format_behind("", format, arguments));
+}
+
+ls_status ls_status_make(ls_code code, const char *file, int line,
+                         const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  ls_status status = ls_status_make_v(code, file, line, format, arguments);
+  va_end(arguments);
+  return status;
+}
+
+ls_status ls_status_clone(ls_status status) {
+  if (status == NULL || status == &out_of_memory) return status;
+  return make_status(
+      status->code, status->file, status->line,
+      ls_copy_text(ls_allocator_system(), status->text, strlen(status->text)));
+}
+
+void ls_status_free(ls_status status) {
+  if (status == NULL || status == &out_of_memory) return;
+  ls_release(ls_allocator_system(), status->text);
+  ls_release(ls_allocator_system(), status);
+}
+
+ls_status ls_status_annotate(ls_status status, const char *format, ...) {
+  if (status == NULL) return ls_ok();
+  const size_t size = strlen(status->text);
+  char *prefix = ls_copy_text(ls_allocator_system(), status->text, size + 1);
+  if (prefix == NULL) return status;  // Better without the note than lost.
+  prefix[size] = '\n';
+  va_list arguments;
+  va_start(arguments, format);
+  char *text = format_behind(prefix, format, arguments);
+  va_end(arguments);
+  ls_release(ls_allocator_system(), prefix);
+  if (text == NULL) return status;
+  if (status == &out_of_memory) {
+    return make_status(status->code, status->file, status->line, text);
+  }
+  ls_release(ls_allocator_system(), status->text);
+  status->text = text;
+  return status;
+}

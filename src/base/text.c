@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text: a growable string.
+#include "base/text.h"
+
+#include <stdio.h>
+
+void ls_text_init(ls_text *text, ls_allocator *allocator) {
+  *text = (ls_text){.allocator = allocator};
+}
+
+void ls_text_deinit(ls_text *text) {
+  ls_release(text->allocator, text->data);
+  *text = (ls_text){.allocator = text->allocator};
+}
+
+void ls_text_clear(ls_text *text) {
+  text->size = 0;
+  text->failed = false;
+  if (text->data != NULL) text->data[0] = '\0';
+}
+
+// Whether `more` bytes and a zero fit now.
+static bool make_room(ls_text *text, size_t more) {
+  size_t needed = 0;
+  if (text->failed || __builtin_add_overflow(text->size, more, &needed) ||
+      __builtin_add_overflow(needed, (size_t)1, &needed) ||
+      !ls_grow(text->allocator, &text->data, &text->capacity, needed, 1)) {
+    text->failed = true;
+    return false;
+  }
+  return true;
+}
+
+void ls_text_append_bytes(ls_text *text, const void *data, size_t size) {
+  if (!make_room(text, size)) return;
+  if (size > 0) memcpy(text->data + text->size, data, size);
+  text->size += size;
+  text->data[text->size] = '\0';
+}
+
+void ls_text_append(ls_text *text, const char *piece) {
+  ls_text_append_bytes(text, piece, strlen(piece));
+}
+
+void ls_text_append_char(ls_text *text, char c) {
+  ls_text_append_bytes(text, &c, 1);
+}
+
+void ls_text_append_format_v(ls_text *text, const char *format,
+                             va_list arguments) {
+  va_list again;
+  va_copy(again, arguments);
+  const int length = vsnprintf(NULL, 0, format, arguments);
+  LS_ASSERT(length >= 0);
+  if (length >= 0 && make_room(text, (size_t)length)) {
+    vsnprintf(text->data + text->size, (size_t)length + 1, format, again);
+    text->size += (size_t)length;
+  }
+  va_end(again);
+}
+
+void ls_text_append_format(ls_text *text, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  ls_text_append_format_v(text, format, arguments);
+  va_end(arguments);
+}
+
+const char *ls_text_data(const ls_text *text) {
+  return text->data == NULL ? "" : text->data;
+}
+
+ls_status ls_text_status(const ls_text *text) {
+  return text->failed ? ls_out_of_memory() : ls_ok();
+}
+
+char *ls_text_finish(ls_text *text) {
+  ls_text_append_bytes(text, "", 0);  // An empty text is a string too.
+  char *result = NULL;
+  if (!text->failed) {
+    result = text->data;
+    text->data = NULL;
+  }
+  ls_text_deinit(text);
+  return result;
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+// Workers: a generation counter starts a run, a count of the unfinished ends
+// it. Both sides spin on these first; who gives up parks on a condition, after
+// saying so in a flag that the other side reads after its own write (both
+// sequentially consistent, so that one of them sees the other).
+#include "base/workers.h"
+
+#include "base/cores.h"
+#include "base/fiber.h"
+#include "base/threads.h"
+
+enum { MAX_THREADS = 4096, SPINS = 2000 };
+
+typedef struct worker {
+  ls_workers *pool;
+  int index;
+  ls_thread thread;
+} worker;
+
+struct ls_workers {
+  ls_allocator *allocator;
+  int count;
+  worker *threads;  // Number 0, the caller's, is not used.
+  ls_cores *cores;  // While threads run.
+  bool bind;        // There is a core for each.
+  bool started;     // Guarded by `turn`, as is the job.
+  ls_mutex turn;    // Held during a run.
+  ls_worker_function fn;
+  void *user;
+  struct ls_runtime *runtime;  // The caller's current one.
+  bool stop;
+  ls_mutex lock;  // Of the two conditions.
+  ls_condition work;
+  ls_condition done;
+
+  // Atomic, each on a cache line of its own.
+  char padding0[LS_CACHE_LINE];
+  unsigned generation;  // Of the run under way or the last one.
+  char padding1[LS_CACHE_LINE];
+  int pending;  // Workers that have not finished it.
+  char padding2[LS_CACHE_LINE];
+  int parked_workers;
+  int parked_caller;
+};
+
+// The pool whose run this thread is in.
+static _Thread_local const ls_workers *running;
+
+// ---- A worker's side -------------------------------------------------------
+// Waits until the generation is no longer `seen`, and returns it.
+static unsigned wait_for_work(ls_workers *pool, unsigned seen) {
+  for (int i = 0; i < SPINS; ++i) {
+    const unsigned now = __atomic_load_n(&pool->generation, __ATOMIC_ACQUIRE);
+    if (now != seen) return now;
+    ls_spin_pause();
+  }
+  unsigned now = seen;
+  ls_mutex_lock(&pool->lock);
+  __atomic_fetch_add(&pool->parked_workers, 1, __ATOMIC_SEQ_CST);
+  while ((now = __atomic_load_n(&pool->generation, __ATOMIC_SEQ_CST)) == seen) {
+    ls_condition_wait(&pool->work, &pool->lock);
+  }
+  __atomic_fetch_sub(&pool->parked_workers, 1, __ATOMIC_SEQ_CST);
+  ls_mutex_unlock(&pool->lock);
+  return now;
+}
+
+static void finish_work(ls_workers *pool) {
+  if (__atomic_sub_fetch(&pool->pending, 1, __ATOMIC_SEQ_CST) > 0) return;
+  if (__atomic_load_n(&pool->parked_caller, __ATOMIC_SEQ_CST) == 0) return;
+  ls_mutex_lock(&pool->lock);
+  ls_condition_signal(&pool->done);
+  ls_mutex_unlock(&pool->lock);
+}
+
+static void run_worker(void *user) {
+  const worker *self = user;
+  ls_workers *pool = self->pool;
+  if (pool->bind) (void)ls_cores_bind(pool->cores, self->index);
+  (void)ls_float_mode_enter();
+  running = pool;
+  for (unsigned seen = 0;;) {
+    seen = wait_for_work(pool, seen);
+    if (pool->stop) return;
+    ls_set_thread_runtime(pool->runtime);
+    pool->fn(pool->user, self->index);
+    finish_work(pool);
+  }
+}
+
+// ---- The caller's side -----------------------------------------------------
+static void announce_work(ls_workers *pool) {
+  __atomic_store_n(&pool->pending, pool->count - 1, __ATOMIC_RELAXED);
+  __atomic_add_fetch(&pool->generation, 1, __ATOMIC_SEQ_CST);
+  if (__atomic_load_n(&pool->parked_workers, __ATOMIC_SEQ_CST) == 0) return;
+  ls_mutex_lock(&pool->lock);
+  ls_condition_broadcast(&pool->work);
+  ls_mutex_unlock(&pool->lock);
+}
+
+static void wait_until_done(ls_workers *pool) {
+  for (int i = 0; i < SPINS; ++i) {
+    if (__atomic_load_n(&pool->pending, __ATOMIC_ACQUIRE) == 0) return;
+    ls_spin_pause();
+  }
+  ls_mutex_lock(&pool->lock);
+  __atomic_store_n(&pool->parked_caller, 1, __ATOMIC_SEQ_CST);
+  while (__atomic_load_n(&pool->pending, __ATOMIC_SEQ_CST) != 0) {
+    ls_condition_wait(&pool->done, &pool->lock);
+  }
+  __atomic_store_n(&pool->parked_caller, 0, __ATOMIC_SEQ_CST);
+  ls_mutex_unlock(&pool->lock);
+}
+
+static void stop_threads(ls_workers *pool) {
+  if (pool->threads == NULL) return;
+  pool->stop = true;
+  announce_work(pool);
+  for (int i = 1; i < pool->count; ++i) {
+    ls_thread_join(&pool->threads[i].thread);
+  }
+  pool->stop = false;
+  pool->started = false;
+  pool->generation = 0;  // What a new thread has seen.
+  ls_cores_destroy(pool->cores);
+  pool->cores = NULL;
+}
+
+static ls_status start_threads(ls_workers *pool) {
+  LS_TRY(ls_cores_create(pool->allocator, &pool->cores));
+  pool->bind = pool->count <= ls_cores_count(pool->cores);
+  for (int i = 1; i < pool->count; ++i) {
+    worker *self = &pool->threads[i];
+    ls_status status =
+        ls_thread_start(&self->thread, "ls-worker", run_worker, self);
+    if (status != NULL) {
+      stop_threads(pool);
+      return ls_status_annotate(status, "starting worker %d of %d", i,
+                                pool->count);
+    }
+  }
+  pool->started = true;
+  return ls_ok();
+}
+
+static void run_job(ls_workers *pool, ls_worker_function fn, void *user) {
+  const ls_workers *outer = running;
+  running = pool;
+  const uint64_t mode = ls_float_mode_enter();
+  if (pool->count > 1) {
+    pool->fn = fn;
+    pool->user = user;
+    pool->runtime = ls_thread_runtime();
+    announce_work(pool);
+  }
+  fn(user, 0);
+  if (pool->count > 1) wait_until_done(pool);
+  ls_float_mode_leave(mode);
+  running = outer;
+}
+
+ls_status ls_workers_run(ls_workers *workers, ls_worker_function fn,
+                         void *user) {
+  if (running == workers) {
+    return ls_failed_precondition("a run of workers inside a run of the same "
+                                  "workers; its threads are busy with it");
+  }
+  ls_mutex_lock(&workers->turn);
+  ls_status status = ls_ok();
+  if (workers->count > 1 && !workers->started) status = start_threads(workers);
+  if (status == NULL) run_job(workers, fn, user);
+  ls_mutex_unlock(&workers->turn);
+  return status;
+}
+
+// ---- The pool --------------------------------------------------------------
+static ls_status init_pool(ls_workers *pool) {
+  LS_TRY(ls_mutex_init(&pool->turn));
+  LS_TRY(ls_mutex_init(&pool->lock));
+  LS_TRY(ls_condition_init(&pool->work));
+  LS_TRY(ls_condition_init(&pool->done));
+  pool->threads = ls_new_array(pool->allocator, worker, (size_t)pool->count);
+  if (pool->threads == NULL) return ls_out_of_memory();
+  for (int i = 0; i < pool->count; ++i) {
+    pool->threads[i].pool = pool;
+    pool->threads[i].index = i;
+  }
+  return ls_ok();
+}
+
+ls_status ls_workers_create(ls_allocator *allocator, int threads,
+                            ls_workers **out_workers) {
+  *out_workers = NULL;
+  if (threads < 1 || threads > MAX_THREADS) {
+    return ls_invalid_argument("%d threads; 1 to %d are possible", threads,
+                               MAX_THREADS);
+  }
+  ls_workers *pool = ls_new(allocator, ls_workers);
+  if (pool == NULL) return ls_out_of_memory();
+  pool->allocator = allocator;
+  pool->count = threads;
+  ls_status status = init_pool(pool);
+  if (status != NULL) {
+    ls_workers_destroy(pool);
+    return status;
+  }
+  *out_workers = pool;
+  return ls_ok();
+}
+
+void ls_workers_destroy(ls_workers *workers) {
+  if (workers == NULL) return;
+  if (workers->started) stop_threads(workers);
+  ls_condition_deinit(&workers->done);
+  ls_condition_deinit(&workers->work);
+  ls_mutex_deinit(&workers->lock);
+  ls_mutex_deinit(&workers->turn);
+  ls_release(workers->allocator, workers->threads);
+  ls_release(workers->allocator, workers);
+}
+
+int ls_workers_count(const ls_workers *workers) { return workers->count; }
+
+int ls_real_cores(void) {
+  ls_cores *cores = NULL;
+  ls_status status = ls_cores_create(ls_allocator_system(), &cores);
+  if (status != NULL) {
+    ls_status_free(status);
+    return 1;
+  }
+  const int count = ls_cores_count(cores);
+  ls_cores_destroy(cores);
+  return count;
+}

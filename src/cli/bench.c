@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+typedef struct bench_flags {
+  const char *model;
+  int64_t replicas, threads, steps, batch_size;
+  bool json;
+} bench_flags;
+
+typedef struct bench_figures {
+  double first_step_ms, min_ms, median_ms;
+  int64_t steps;
+  int threads;
+  double gflops, rss_mb;
+} bench_figures;
+
+// Without --steps: as many as take this long, but at least so many.
+static const double budget_ms = 2000;
+enum { WARM_STEPS = 10, LEAST_STEPS = 20, MOST_STEPS = 100000 };
+
+// ---- Time ------------------------------------------------------------------
+static double now_ms(clockid_t clock) {
+  struct timespec t;
+  clock_gettime(clock, &t);
+  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+// When the process began, on CLOCK_BOOTTIME, from /proc/self/stat. That counts
+// in ticks, so a time since then is up to 10 ms too long, never too short. 0
+// where the system does not tell.
+static double process_start_ms(void) {
+  char text[1024];
+  FILE *file = fopen("/proc/self/stat", "r");
+  if (file == NULL) return 0;
+  const size_t size = fread(text, 1, sizeof(text) - 1, file);
+  fclose(file);
+  text[size] = '\0';
+  // The second field is the program's name in parentheses, and may hold any
+  // character. The start time is the 22nd, so 20 behind it.
+  const char *at = strrchr(text, ')');
+  for (int field = 0; at != NULL && field < 20; ++field)
+    at = strchr(at + 1, ' ');
+  const long ticks = sysconf(_SC_CLK_TCK);
+  return at != NULL && ticks > 0
+             ? strtod(at, NULL) * 1e3 / (double)ticks
+             : 0;
+}
+
+static int by_value(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+// ---- Running ---------------------------------------------------------------
+static ls_status run_once(cli_step *step, ls_nest *results, double *out_ms) {
+  const double before = now_ms(CLOCK_MONOTONIC);
+  const ls_status status = ls_strategy_run(
+      step->strategy, ls_traced(step->function), step->args, results);
+  *out_ms = now_ms(CLOCK_MONOTONIC) - before;
+  return status;
+}
+
+static ls_status measure(const bench_flags *flags, cli_step *step,
+                         ls_nest *results, double *times,
+                         bench_figures *figures) {
+  double ms = 0;
+  LS_RETURN_IF_ERROR(run_once(step, results, &ms));
+  const double start = process_start_ms();
+  figures->first_step_ms = start > 0 ? now_ms(CLOCK_BOOTTIME) - start : ms;
+  for (int i = 0; i < WARM_STEPS; ++i)
+    LS_RETURN_IF_ERROR(run_once(step, results, &ms));
+  const double end = now_ms(CLOCK_MONOTONIC) + budget_ms;
+  int64_t done = 0;
+  while (done < (flags->steps > 0 ? flags->steps : MOST_STEPS)) {
+    LS_RETURN_IF_ERROR(run_once(step, results, &times[done]));
+    ++done;
+    if (flags->steps == 0 && done >= LEAST_STEPS &&
+        now_ms(CLOCK_MONOTONIC) > end)
+      break;
+  }
+  qsort(times, (size_t)done, sizeof(times[0]), by_value);
+  figures->steps = done;
+  figures->min_ms = times[0];
+  figures->median_ms = (times[(done - 1) / 2] + times[done / 2]) / 2;
+  return ls_ok();
+}
+
+static ls_status bench(const bench_flags *flags, const ls_model_type *type,
+                       ls_runtime *runtime, bench_figures *figures) {
+  ls_allocator *allocator = ls_runtime_allocator(runtime);
+  const int64_t most = flags->steps > 0 ? flags->steps : MOST_STEPS;
+  double *times =
+      allocator->allocate(allocator, (size_t)most * sizeof(*times), 16);
+  if (times == NULL) return ls_out_of_memory();
+  cli_step step = {0};
+  ls_nest results = {0};
+  ls_status status =
+      cli_step_open(type, flags->replicas, flags->batch_size, &step);
+  if (ls_status_is_ok(status))
+    status = measure(flags, &step, &results, times, figures);
+  ls_nest_release(results);
+  cli_step_close(&step);
+  allocator->release(allocator, times);
+  const double flops = type->flops_per_example * (double)flags->batch_size;
+  struct rusage usage = {0};
+  getrusage(RUSAGE_SELF, &usage);
+  figures->gflops = flops / figures->median_ms * 1e-6;
+  figures->rss_mb = (double)usage.ru_maxrss / 1024;
+  figures->threads = ls_runtime_threads(runtime);
+  return status;
+}
+
+static void print(const bench_flags *flags, const bench_figures *f) {
+  if (flags->json) {
+    printf("{\"model\":\"%s\",\"replicas\":%lld,\"threads\":%d,"
+           "\"precision\":\"f32\",\"batch_size\":%lld,\"steps\":%lld,"
+           "\"min_ms\":%.6g,\"median_ms\":%.6g,\"first_step_ms\":%.6g,"
+           "\"rss_mb\":%.6g,\"gflops\":%.6g}\n",
+           flags->model, (long long)flags->replicas, f->threads,
+           (long long)flags->batch_size, (long long)f->steps, f->min_ms,
+           f->median_ms, f->first_step_ms, f->rss_mb, f->gflops);
+    return;
+  }
+  printf("%s, %lld replica%s, %d thread%s, f32, batch of %lld\n", flags->model,
+         (long long)flags->replicas, flags->replicas == 1 ? "" : "s",
+         f->threads, f->threads == 1 ? "" : "s", (long long)flags->batch_size);
+  printf("  step        %.4g ms median, %.4g ms least, of %lld\n",
+         f->median_ms, f->min_ms, (long long)f->steps);
+  printf("  first step  %.4g ms after the process began\n", f->first_step_ms);
+  printf("  speed       %.4g Gflop/s\n", f->gflops);
+  printf("  memory      %.4g MiB at most\n", f->rss_mb);
+}
+
+int cli_bench(int argc, char **argv) {
+  bench_flags flags = {.replicas = 1};
+  const cli_option options[] = {
+      {"replicas", CLI_COUNT, &flags.replicas, "N",
+       "replicas that share the batch (default 1)", 1},
+      {"threads", CLI_COUNT, &flags.threads, "N",
+       "compute threads (default: one per core)", 1},
+      {"steps", CLI_COUNT, &flags.steps, "N",
+       "steps that are timed (default: for 2 seconds)", 1},
+      {"batch-size", CLI_COUNT, &flags.batch_size, "N",
+       "examples of all replicas (default: the model's)", 1},
+      {"json", CLI_FLAG, &flags.json, NULL, "print one line of JSON", 0},
+  };
+  const cli_syntax syntax = {
+      .command = "bench",
+      .about = "Times a model's training step on made-up data: the median and "
+               "the least of\nmany steps after 10 to warm up, the first step's "
+               "end since the process began\n(up to 10 ms too long), the "
+               "products' speed at the median, peak memory.",
+      .options = options,
+      .num_options = sizeof(options) / sizeof(options[0]),
+      .operand_form = "MODEL",
+      .operand = &flags.model};
+  int code = CLI_OK;
+  if (!cli_parse(&syntax, argc, argv, &code)) return code;
+  const ls_model_type *type = cli_find_model("bench", flags.model);
+  if (type == NULL) return CLI_USAGE;
+  if (flags.batch_size == 0) flags.batch_size = type->batch_size;
+  ls_runtime *runtime = NULL;
+  bench_figures figures = {0};
+  ls_status status = cli_runtime_open(flags.threads, &runtime);
+  if (ls_status_is_ok(status))
+    status = bench(&flags, type, runtime, &figures);
+  if (ls_status_is_ok(status))
+    print(&flags, &figures);
+  else
+    code = cli_report("bench", status);
+  return cli_runtime_close("bench", runtime, code);
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program's parts share this: its commands, flags and messages. Results go
+// to standard output, all that is said besides to standard error.
+#ifndef LS_CLI_CLI_H_
+#define LS_CLI_CLI_H_
+
+#include "lockstep/lockstep.h"
+
+// What the program ends with. A run that a signal stopped ends with 128 and the
+// signal's number, as a shell says it: 130 for Ctrl-C.
+enum {
+  CLI_OK = 0,
+  CLI_FAILED = 1,  // What was asked for could not be done.
+  CLI_USAGE = 2,   // It was not asked for rightly.
+  CLI_SIGNAL = 128,
+};
+
+// ---- Commands --------------------------------------------------------------
+// `argv` holds what follows the command's name. Each returns an exit code.
+int cli_train(int argc, char **argv);
+int cli_bench(int argc, char **argv);
+int cli_graph(int argc, char **argv);
+int cli_devices(int argc, char **argv);
+int cli_help(int argc, char **argv);
+
+typedef struct cli_command {
+  const char *name;
+  const char *about;  // One line.
+  int (*run)(int argc, char **argv);
+} cli_command;
+// The table of commands, ended by a row without a name.
+extern const cli_command cli_commands[];
+
+// ---- Flags -----------------------------------------------------------------
+typedef enum cli_kind {
+  CLI_FLAG,   // bool: given or not.
+  CLI_COUNT,  // int64_t: a whole number from `least` on.
+  CLI_REAL,   // double: a number above 0.
+  CLI_TEXT,   // const char *: lent from argv.
+} cli_kind;
+
+typedef struct cli_option {
+  const char *name;  // Without its dashes.
+  cli_kind kind;
+  void *value;       // Where it goes; holds the default.
+  const char *form;  // What stands behind it, in the help: "N".
+  const char *help;
+  int64_t least;
+} cli_option;
+
+typedef struct cli_syntax {
+  const char *command;
+  const char *about;  // What the command does: sentences, for its help.
+  const cli_option *options;
+  size_t num_options;
+  const char *operand_form;  // "MODEL"; NULL: the command takes none.
+  const char **operand;      // Required where there is a form.
+} cli_syntax;
+
+// Reads the flags and the operand of a command. False: the command ends, with
+// `*out_exit`, for its help was asked for and printed, or something was wrong
+// and said so.
+bool cli_parse(const cli_syntax *syntax, int argc, char **argv, int *out_exit);
+
+// The one of the names nearest to `text`, NULL if none is near.
+const char *cli_nearest(const char *text, const char *const *names,
+                        size_t count);
+
+// ---- Services --------------------------------------------------------------
+// Prints "lockstep COMMAND: ..." and a newline to standard error.
+void cli_say(const char *command, const char *format, ...) LS_PRINTF(2, 3);
+// Says and frees the status. Returns CLI_FAILED.
+int cli_report(const char *command, ls_status status);
+
+// Creates a runtime with this many threads (0: as many as cores) whose log goes
+// to standard error, and makes it current.
+ls_status cli_runtime_open(int64_t threads, ls_runtime **out_runtime);
+// Destroys it. Returns `code`, or CLI_FAILED if something of it still ran.
+int cli_runtime_close(const char *command, ls_runtime *runtime, int code);
+
+// The type of this name; NULL when there is none, which has been said.
+const ls_model_type *cli_find_model(const char *command, const char *name);
+
+// What bench and graph run: a model, its training step and a made-up batch.
+typedef struct cli_step {
+  ls_model model;
+  ls_strategy *strategy;
+  ls_function *function;
+  ls_nest args;  // Split among the replicas.
+} cli_step;
+ls_status cli_step_open(const ls_model_type *type, int64_t replicas,
+                        int64_t batch_size, cli_step *out_step);
+void cli_step_close(cli_step *step);
+
+#endif  // LS_CLI_CLI_H_

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <stdio.h>
+
+#include "cli/cli.h"
+
+typedef struct graph_flags {
+  const char *model;
+  bool lowered, plan, dot;
+  int64_t replicas, batch_size;
+} graph_flags;
+
+// The step is compiled by running it once.
+static ls_status print(const graph_flags *flags, const ls_model_type *type,
+                       cli_step *step) {
+  LS_RETURN_IF_ERROR(
+      cli_step_open(type, flags->replicas, flags->batch_size, step));
+  ls_nest results = {0};
+  const ls_status run = ls_strategy_run(
+      step->strategy, ls_traced(step->function), step->args, &results);
+  ls_nest_release(results);
+  LS_RETURN_IF_ERROR(run);
+  char *text = NULL;
+  if (flags->lowered) {
+    LS_RETURN_IF_ERROR(ls_function_print_lowered(step->function, &text));
+  } else if (flags->plan) {
+    LS_RETURN_IF_ERROR(ls_function_print_plan(step->function, &text));
+  } else {
+    const ls_graph *graph = ls_function_graph(step->function);
+    LS_RETURN_IF_ERROR(flags->dot ? ls_graph_print_dot(graph, &text)
+                                  : ls_graph_print(graph, &text));
+  }
+  fputs(text, stdout);
+  ls_text_release(text);
+  return ls_ok();
+}
+
+int cli_graph(int argc, char **argv) {
+  graph_flags flags = {.replicas = 1};
+  const cli_option options[] = {
+      {"lowered", CLI_FLAG, &flags.lowered, NULL,
+       "the pruned graph that is compiled", 0},
+      {"plan", CLI_FLAG, &flags.plan, NULL,
+       "instructions and memory as they run", 0},
+      {"dot", CLI_FLAG, &flags.dot, NULL,
+       "the built graph as a drawing for Graphviz", 0},
+      {"replicas", CLI_COUNT, &flags.replicas, "N",
+       "replicas of the step (default 1)", 1},
+      {"batch-size", CLI_COUNT, &flags.batch_size, "N",
+       "examples of all replicas (default: the model's)", 1},
+  };
+  const cli_syntax syntax = {
+      .command = "graph",
+      .about = "Prints a model's training step: by default the graph as it was "
+               "built.",
+      .options = options,
+      .num_options = sizeof(options) / sizeof(options[0]),
+      .operand_form = "MODEL",
+      .operand = &flags.model};
+  int code = CLI_OK;
+  if (!cli_parse(&syntax, argc, argv, &code)) return code;
+  if (flags.lowered + flags.plan + flags.dot > 1) {
+    cli_say("graph", "--lowered, --plan and --dot are three prints; give one");
+    return CLI_USAGE;
+  }
+  const ls_model_type *type = cli_find_model("graph", flags.model);
+  if (type == NULL) return CLI_USAGE;
+  ls_runtime *runtime = NULL;
+  cli_step step = {0};
+  ls_status status = cli_runtime_open(0, &runtime);
+  if (ls_status_is_ok(status)) status = print(&flags, type, &step);
+  if (!ls_status_is_ok(status)) code = cli_report("graph", status);
+  cli_step_close(&step);
+  return cli_runtime_close("graph", runtime, code);
+}

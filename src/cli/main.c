@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// lockstep: trains models in lock step on many replicas.
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+const cli_command cli_commands[] = {
+    {"train", "train a model", cli_train},
+    {"bench", "time a model's training step", cli_bench},
+    {"graph", "print what a model's training step is made of", cli_graph},
+    {"devices", "list what computes", cli_devices},
+    {"help", "explain a command, or the environment (help env)", cli_help},
+    {NULL, NULL, NULL},
+};
+
+static int unknown(const char *name) {
+  const char *names[sizeof(cli_commands) / sizeof(cli_commands[0])];
+  size_t count = 0;
+  for (const cli_command *it = cli_commands; it->name != NULL; ++it)
+    names[count++] = it->name;
+  const char *nearest = cli_nearest(name, names, count);
+  if (nearest != NULL)
+    cli_say(NULL, "there is no command '%s'; did you mean '%s'?", name,
+            nearest);
+  else
+    cli_say(NULL, "there is no command '%s'; see 'lockstep help'", name);
+  return CLI_USAGE;
+}
+
+static int run(int argc, char **argv) {
+  if (argc < 2) {
+    cli_say(NULL, "a command is missing; see 'lockstep help'");
+    return CLI_USAGE;
+  }
+  const char *name = argv[1];
+  if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) name = "help";
+  for (const cli_command *it = cli_commands; it->name != NULL; ++it) {
+    if (strcmp(name, it->name) == 0) return it->run(argc - 2, argv + 2);
+  }
+  return unknown(name);
+}
+
+int main(int argc, char **argv) {
+  int code = run(argc, argv);
+  if ((fflush(stdout) != 0 || ferror(stdout)) && code == CLI_OK) {
+    cli_say(NULL, "cannot write to standard output");
+    code = CLI_FAILED;
+  }
+  return code;
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flags: "--name value", "--name=value", "--name"; the last one given counts.
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+// ---- Near names ------------------------------------------------------------
+enum { MAX_WORD = 32 };
+
+static int least(int a, int b) { return a < b ? a : b; }
+
+// Letters to add, drop, change or swap with their neighbour to get from one
+// word to the other (Damerau and Levenshtein); words are at most MAX_WORD long.
+static int distance(const char *a, const char *b) {
+  const int m = (int)strlen(a), n = (int)strlen(b);
+  int rows[MAX_WORD + 1][MAX_WORD + 1];
+  for (int i = 0; i <= m; ++i) {
+    for (int k = 0; k <= n; ++k) {
+      if (i == 0 || k == 0) {
+        rows[i][k] = i + k;
+        continue;
+      }
+      const int changed = a[i - 1] != b[k - 1];
+      rows[i][k] = least(rows[i - 1][k] + 1, rows[i][k - 1] + 1);
+      rows[i][k] = least(rows[i][k], rows[i - 1][k - 1] + changed);
+      if (i > 1 && k > 1 && a[i - 1] == b[k - 2] && a[i - 2] == b[k - 1])
+        rows[i][k] = least(rows[i][k], rows[i - 2][k - 2] + 1);
+    }
+  }
+  return rows[m][n];
+}
+
+const char *cli_nearest(const char *text, const char *const *names,
+                        size_t count) {
+  const size_t length = strlen(text);
+  if (length > MAX_WORD) return NULL;
+  const char *nearest = NULL;
+  int best = 2 + (int)length / 8;  // Farther ones are other words.
+  for (size_t i = 0; i < count; ++i) {
+    // The beginning of a name is near, too.
+    const int d = length >= 2 && strncmp(text, names[i], length) == 0
+                      ? 1
+                      : distance(text, names[i]);
+    if (d <= best && d < (int)length) {
+      best = d - 1;
+      nearest = names[i];
+    }
+  }
+  return nearest;
+}
+
+// ---- Help ------------------------------------------------------------------
+static void print_help(const cli_syntax *syntax) {
+  printf("usage: lockstep %s%s%s%s\n\n%s\n", syntax->command,
+         syntax->operand_form != NULL ? " " : "",
+         syntax->operand_form != NULL ? syntax->operand_form : "",
+         syntax->num_options > 0 ? " [FLAG...]" : "", syntax->about);
+  if (syntax->num_options > 0) printf("\nflags:\n");
+  for (size_t i = 0; i < syntax->num_options; ++i) {
+    const cli_option *it = &syntax->options[i];
+    char head[64];
+    snprintf(head, sizeof(head), "--%s%s%s", it->name,
+             it->kind == CLI_FLAG ? "" : " ",
+             it->kind == CLI_FLAG ? "" : it->form);
+    printf("  %-24s  %s\n", head, it->help);
+  }
+}
+
+// ---- Values ----------------------------------------------------------------
+// What a value must be, for messages.
+static const char *expectation(const cli_option *option, char *buffer,
+                               size_t size) {
+  if (option->kind == CLI_COUNT)
+    snprintf(buffer, size, "a whole number from %lld on",
+             (long long)option->least);
+  else if (option->kind == CLI_REAL)
+    snprintf(buffer, size, "a number above 0");
+  else
+    snprintf(buffer, size, "%s", option->form);
+  return buffer;
+}
+
+static bool read_count(const cli_option *option, const char *text) {
+  char *end = NULL;
+  errno = 0;
+  const long long value = strtoll(text, &end, 10);
+  // Nobody has more of anything we count; sums of such cannot overflow.
+  if (end == text || *end != '\0' || errno != 0 || value < option->least ||
+      value > INT32_MAX)
+    return false;
+  *(int64_t *)option->value = value;
+  return true;
+}
+
+static bool read_real(const cli_option *option, const char *text) {
+  char *end = NULL;
+  const double value = strtod(text, &end);
+  if (end == text || *end != '\0' || !isfinite(value) || value <= 0)
+    return false;
+  *(double *)option->value = value;
+  return true;
+}
+
+static bool read_value(const cli_option *option, const char *text) {
+  if (option->kind == CLI_COUNT) return read_count(option, text);
+  if (option->kind == CLI_REAL) return read_real(option, text);
+  *(const char **)option->value = text;
+  return text[0] != '\0';
+}
+
+// ---- Parsing ---------------------------------------------------------------
+static const cli_option *find_option(const cli_syntax *syntax,
+                                     const char *name, size_t size) {
+  for (size_t i = 0; i < syntax->num_options; ++i) {
+    const char *it = syntax->options[i].name;
+    if (strlen(it) == size && memcmp(it, name, size) == 0)
+      return &syntax->options[i];
+  }
+  return NULL;
+}
+
+static int unknown_flag(const cli_syntax *syntax, const char *flag,
+                        size_t size) {
+  enum { MOST = 32 };
+  const char *names[MOST];
+  size_t count = 0;
+  for (; count < syntax->num_options && count < MOST; ++count)
+    names[count] = syntax->options[count].name;
+  char name[MAX_WORD + 1] = "";
+  if (size <= MAX_WORD) memcpy(name, flag, size);
+  const char *nearest = cli_nearest(name, names, count);
+  if (nearest != NULL)
+    cli_say(syntax->command, "there is no flag '--%.*s'; did you mean '--%s'?",
+            (int)size, flag, nearest);
+  else
+    cli_say(syntax->command,
+            "there is no flag '--%.*s'; see 'lockstep %s --help'", (int)size,
+            flag, syntax->command);
+  return CLI_USAGE;
+}
+
+// One flag at argv[*at]; moves `*at` to its last word. CLI_OK or CLI_USAGE.
+static int parse_flag(const cli_syntax *syntax, int argc, char **argv,
+                      int *at) {
+  const char *name = argv[*at] + 2;
+  const size_t size = strcspn(name, "=");
+  const cli_option *option = find_option(syntax, name, size);
+  if (option == NULL) return unknown_flag(syntax, name, size);
+  const char *value = name[size] == '=' ? name + size + 1 : NULL;
+  if (option->kind == CLI_FLAG) {
+    if (value != NULL) {
+      cli_say(syntax->command, "--%s takes no value, got '%s'", option->name,
+              value);
+      return CLI_USAGE;
+    }
+    *(bool *)option->value = true;
+    return CLI_OK;
+  }
+  char wanted[64];
+  expectation(option, wanted, sizeof(wanted));
+  if (value == NULL && *at + 1 < argc) value = argv[++*at];
+  if (value == NULL) {
+    cli_say(syntax->command, "--%s needs a value: %s", option->name, wanted);
+    return CLI_USAGE;
+  }
+  if (read_value(option, value)) return CLI_OK;
+  cli_say(syntax->command, "--%s is '%s', expected %s", option->name, value,
+          wanted);
+  return CLI_USAGE;
+}
+
+static int parse_operand(const cli_syntax *syntax, const char *word) {
+  if (word[0] == '-' && word[1] != '\0') {
+    cli_say(syntax->command,
+            "there is no flag '%s'; see 'lockstep %s --help'", word,
+            syntax->command);
+    return CLI_USAGE;
+  }
+  if (syntax->operand_form == NULL || *syntax->operand != NULL) {
+    cli_say(syntax->command, "'%s' is one word too many; see 'lockstep %s "
+            "--help'", word, syntax->command);
+    return CLI_USAGE;
+  }
+  *syntax->operand = word;
+  return CLI_OK;
+}
+
+bool cli_parse(const cli_syntax *syntax, int argc, char **argv,
+               int *out_exit) {
+  *out_exit = CLI_OK;
+  for (int i = 0; i < argc; ++i) {
+    if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+      print_help(syntax);
+      return false;
+    }
+  }
+  for (int i = 0; *out_exit == CLI_OK && i < argc; ++i)
+    *out_exit = strncmp(argv[i], "--", 2) == 0
+                    ? parse_flag(syntax, argc, argv, &i)
+                    : parse_operand(syntax, argv[i]);
+  if (*out_exit == CLI_OK && syntax->operand_form != NULL &&
+      *syntax->operand == NULL) {
+    cli_say(syntax->command, "%s is missing; see 'lockstep %s --help'",
+            syntax->operand_form, syntax->command);
+    *out_exit = CLI_USAGE;
+  }
+  return *out_exit == CLI_OK;
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/runtime_internal.h"
+#include "data/shuffle.h"
+#include "lockstep/data.h"
+
+struct ls_batcher {
+  ls_allocator *allocator;
+  ls_dataset *dataset;
+  ls_batcher_options options;
+  int64_t width;        // Elements of an example.
+  int64_t num_batches;  // In an epoch.
+  int64_t epoch, batch;  // Of the next one.
+  uint32_t *order;       // Of the examples in `ordered_epoch`; NULL: as they
+  int64_t ordered_epoch;  // stand.
+};
+
+// ---- Making ----------------------------------------------------------------
+static ls_status with_defaults(const ls_dataset *dataset,
+                               const ls_batcher_options *options,
+                               ls_batcher_options *out) {
+  *out = options != NULL ? *options : (ls_batcher_options){0};
+  if (out->batch_size == 0) out->batch_size = 32;
+  const int64_t size = ls_dataset_size(dataset);
+  if (out->batch_size < 1)
+    return ls_invalid_argument("a batch size must be at least 1, got %lld",
+                               (long long)out->batch_size);
+  if (out->drop_remainder && out->batch_size > size)
+    return ls_invalid_argument(
+        "batches of %lld from %lld examples: no batch would be full, and those "
+        "that are not shall be dropped",
+        (long long)out->batch_size, (long long)size);
+  const ls_shape own = ls_dataset_example_shape(dataset);
+  if (out->example_shape.rank == 0) out->example_shape = own;
+  if (!ls_shape_is_known(out->example_shape) ||
+      out->example_shape.rank >= LS_MAX_RANK ||
+      ls_shape_num_elements(out->example_shape) != ls_shape_num_elements(own))
+    return ls_invalid_argument(
+        "the dataset's examples are %s, which cannot be made %s",
+        LS_SHAPE_TEXT(LS_DTYPE_F32, own),
+        LS_SHAPE_TEXT(LS_DTYPE_F32, out->example_shape));
+  if (size > UINT32_MAX && out->shuffle)
+    return LS_STATUS(LS_UNIMPLEMENTED,
+                     "shuffling %lld examples: at most 2^32 - 1 can be",
+                     (long long)size);
+  return ls_ok();
+}
+
+ls_status ls_batcher_create(ls_dataset *dataset,
+                            const ls_batcher_options *options,
+                            ls_batcher **out_batcher) {
+  *out_batcher = NULL;
+  ls_batcher_options opts;
+  LS_RETURN_IF_ERROR(with_defaults(dataset, options, &opts));
+  ls_allocator *allocator = ls_current_allocator();
+  ls_batcher *batcher = ls_new(allocator, ls_batcher);
+  if (batcher == NULL) return ls_out_of_memory();
+  const int64_t size = ls_dataset_size(dataset);
+  batcher->allocator = allocator;
+  batcher->dataset = ls_dataset_retain(dataset);
+  batcher->options = opts;
+  batcher->width = ls_shape_num_elements(opts.example_shape);
+  batcher->num_batches = size / opts.batch_size;
+  if (size % opts.batch_size != 0 && !opts.drop_remainder)
+    ++batcher->num_batches;
+  batcher->ordered_epoch = -1;
+  if (opts.shuffle) {
+    batcher->order = ls_new_array(allocator, uint32_t, (size_t)size);
+    if (batcher->order == NULL) {
+      ls_batcher_destroy(batcher);
+      return ls_out_of_memory();
+    }
+  }
+  *out_batcher = batcher;
+  return ls_ok();
+}
+
+void ls_batcher_destroy(ls_batcher *batcher) {
+  if (batcher == NULL) return;
+  ls_dataset_release(batcher->dataset);
+  ls_release(batcher->allocator, batcher->order);
+  ls_release(batcher->allocator, batcher);
+}
+
+// ---- Where it stands -------------------------------------------------------
+int64_t ls_batcher_num_batches(const ls_batcher *batcher) {
+  return batcher->num_batches;
+}
+
+int64_t ls_batcher_epoch(const ls_batcher *batcher) { return batcher->epoch; }
+int64_t ls_batcher_batch(const ls_batcher *batcher) { return batcher->batch; }
+
+ls_status ls_batcher_seek(ls_batcher *batcher, int64_t epoch, int64_t batch) {
+  if (epoch < 0 || batch < 0 || batch > batcher->num_batches)
+    return ls_invalid_argument(
+        "there is no batch %lld of epoch %lld: an epoch has %lld, and both "
+        "count from 0",
+        (long long)batch, (long long)epoch, (long long)batcher->num_batches);
+  batcher->epoch = epoch;
+  batcher->batch = batch;
+  return ls_ok();
+}
+
+// ---- Dealing ---------------------------------------------------------------
+static bool can_fill(ls_nest item, ls_dtype dtype, ls_shape shape) {
+  const ls_array *array = ls_nest_as_array(item);
+  return array != NULL && ls_array_is_unique(array) &&
+         ls_array_dtype(array) == dtype &&
+         ls_shape_equal(ls_array_shape(array), shape);
+}
+
+// Makes `*batch` a tuple of two arrays that may be written.
+static ls_status prepare(ls_nest *batch, ls_shape examples, ls_shape labels) {
+  if (batch->kind == LS_KIND_TUPLE && ls_nest_count(*batch) == 2 &&
+      ls_object_is_unique(batch->as.ref) &&
+      can_fill(ls_nest_item(*batch, 0), LS_DTYPE_F32, examples) &&
+      can_fill(ls_nest_item(*batch, 1), LS_DTYPE_I32, labels))
+    return ls_ok();
+  ls_nest_release(*batch);
+  *batch = ls_none();
+  ls_array *x = NULL, *y = NULL;
+  LS_RETURN_IF_ERROR(ls_array_create(LS_DTYPE_F32, examples, &x));
+  ls_status status = ls_array_create(LS_DTYPE_I32, labels, &y);
+  if (!ls_status_is_ok(status)) {
+    ls_array_release(x);
+    return status;
+  }
+  *batch = LS_TUPLE(ls_nest_array(x), ls_nest_array(y));
+  return ls_nest_status(*batch);
+}
+
+static void scale_u8(float *to, const uint8_t *from, size_t count) {
+  for (size_t i = 0; i < count; ++i) to[i] = (float)from[i] * (1.0F / 255.0F);
+}
+
+// Copies example `from` of the dataset to row `to`.
+static void copy_example(const ls_batcher *batcher, int64_t from, float *x,
+                         int32_t *y, int64_t to) {
+  const ls_array *examples = ls_dataset_examples(batcher->dataset);
+  const ls_array *labels = ls_dataset_labels(batcher->dataset);
+  const size_t width = (size_t)batcher->width;
+  float *row = x + (size_t)to * width;
+  if (ls_array_dtype(examples) == LS_DTYPE_U8) {
+    const uint8_t *data = ls_array_data(examples);
+    scale_u8(row, data + (size_t)from * width, width);
+  } else {
+    const float *data = ls_array_data(examples);
+    memcpy(row, data + (size_t)from * width, width * sizeof(float));
+  }
+  y[to] = ((const int32_t *)ls_array_data(labels))[from];
+}
+
+ls_status ls_batcher_next(ls_batcher *batcher, ls_nest *batch) {
+  if (batcher->batch == batcher->num_batches) {
+    ++batcher->epoch;
+    batcher->batch = 0;
+    return ls_out_of_range("the end of epoch %lld",
+                           (long long)batcher->epoch - 1);
+  }
+  const ls_batcher_options *opts = &batcher->options;
+  const int64_t total = ls_dataset_size(batcher->dataset);
+  const int64_t first = batcher->batch * opts->batch_size;
+  const int64_t size = total - first < opts->batch_size ? total - first
+                                                        : opts->batch_size;
+  ls_shape shape = {.rank = opts->example_shape.rank + 1, .dim = {size}};
+  for (int i = 0; i + 1 < shape.rank; ++i)
+    shape.dim[i + 1] = opts->example_shape.dim[i];
+  LS_RETURN_IF_ERROR(prepare(batch, shape, LS_SHAPE(size)));
+  if (batcher->order != NULL && batcher->ordered_epoch != batcher->epoch) {
+    ls_shuffle((uint64_t)opts->seed, (uint64_t)batcher->epoch, batcher->order,
+               (size_t)total);
+    batcher->ordered_epoch = batcher->epoch;
+  }
+  float *x = ls_array_mutable_data(ls_nest_as_array(ls_nest_item(*batch, 0)));
+  int32_t *y = ls_array_mutable_data(ls_nest_as_array(ls_nest_item(*batch, 1)));
+  for (int64_t i = 0; i < size; ++i) {
+    const int64_t at = first + i;
+    copy_example(batcher, batcher->order != NULL ? batcher->order[at] : at, x,
+                 y, i);
+  }
+  ++batcher->batch;
+  return ls_ok();
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fashion-MNIST (Xiao, Rasul, Vollgraf 2017), from the files it comes in.
+#include <stdio.h>
+
+#include "base/text.h"
+#include "io/idx.h"
+#include "lockstep/data.h"
+
+static const char debian_directory[] = "/usr/share/datasets/fashion-mnist";
+
+// Reads `directory`/`name`.gz, or without the .gz.
+static ls_status read_either(ls_runtime *runtime, const char *directory,
+                             const char *name, ls_array **out_array) {
+  const ls_file_system *files = ls_runtime_files(runtime);
+  ls_text path;
+  ls_text_init(&path, ls_runtime_allocator(runtime));
+  ls_status status = ls_ok();
+  bool found = false;
+  for (int plain = 0; plain < 2 && !found && ls_status_is_ok(status); ++plain) {
+    ls_text_clear(&path);
+    ls_text_append_format(&path, "%s/%s%s", directory, name,
+                          plain ? "" : ".gz");
+    status = ls_text_status(&path);
+    if (ls_status_is_ok(status))
+      status = files->exists(files->user, ls_text_data(&path), &found);
+    if (ls_status_is_ok(status) && found)
+      status = ls_idx_read(runtime, ls_text_data(&path), out_array);
+  }
+  if (ls_status_is_ok(status) && !found)
+    status = ls_not_found(
+        "there is no '%s/%s.gz', nor the same without .gz; Debian has it in "
+        "the package dataset-fashion-mnist",
+        directory, name);
+  ls_text_deinit(&path);
+  return status;
+}
+
+static ls_status check(const char *directory, const char *name,
+                       const ls_array *array, int rank) {
+  const ls_shape shape = ls_array_shape(array);
+  if (ls_array_dtype(array) == LS_DTYPE_U8 && shape.rank == rank)
+    return ls_ok();
+  return ls_invalid_argument(
+      "'%s/%s' holds %s, expected %s", directory, name,
+      LS_SHAPE_TEXT(ls_array_dtype(array), shape),
+      rank == 1 ? "labels u8[n]" : "images u8[n,height,width]");
+}
+
+ls_status ls_dataset_fashion_mnist(const char *directory, bool train,
+                                   ls_dataset **out_dataset) {
+  *out_dataset = NULL;
+  if (directory == NULL) directory = debian_directory;
+  ls_runtime *runtime = ls_runtime_current();
+  if (runtime == NULL) return ls_out_of_memory();
+  const char *part = train ? "train" : "t10k";
+  char image_name[32], label_name[32];
+  snprintf(image_name, sizeof(image_name), "%s-images-idx3-ubyte", part);
+  snprintf(label_name, sizeof(label_name), "%s-labels-idx1-ubyte", part);
+  ls_array *images = NULL, *labels = NULL;
+  ls_status status = ls_ok();
+  LS_GOTO_IF_ERROR(done, status,
+                   read_either(runtime, directory, label_name, &labels));
+  LS_GOTO_IF_ERROR(done, status, check(directory, label_name, labels, 1));
+  LS_GOTO_IF_ERROR(done, status,
+                   read_either(runtime, directory, image_name, &images));
+  LS_GOTO_IF_ERROR(done, status, check(directory, image_name, images, 3));
+  status = ls_dataset_create(images, labels, out_dataset);
+done:
+  ls_array_release(images);
+  ls_array_release(labels);
+  return ls_status_annotate(status, "while reading Fashion-MNIST's %s set",
+                            train ? "training" : "test");
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The one interface between "what to compute" and "who computes it". cpu/ and
+// pjrt/ implement it; nobody looks behind it.
+//
+// A program is an immutable lowered graph with its inputs, outputs and uses of
+// variables. `compile` makes an executable of it, shared and counted; `bind`
+// ties an executable to buffers and makes an instance, which runs once at a
+// time; `run` looks nothing up by name, takes no lock outside collectives and
+// allocates nothing.
+#ifndef LS_ENGINE_BACKEND_H_
+#define LS_ENGINE_BACKEND_H_
+
+#include "graph/graph.h"
+#include "lockstep/host.h"
+#include "lockstep/object.h"
+
+// A variable that a program reads or writes.
+typedef struct ls_use {
+  ls_object *variable;  // Identity only; retained by the program.
+  ls_type type;
+  bool read;  // Its value at the start matters.
+  bool written;
+  bool per_replica_before, per_replica_after;  // Else one shared value.
+} ls_use;
+
+// The body is a LOWERED graph. Its declared parameters are the `num_inputs`
+// inputs, then one for each use, in order. Its results are the `num_outputs`
+// outputs, then the final value of each written use, in order. Node order is
+// execution order; every shape is static. What a lowered graph may hold:
+//   - rows of ops.def that are not BUILD_ONLY; elementwise operands have the
+//     output's shape or are scalars (rank 0), other broadcasts are explicit;
+//   - `sizes` are constants; there are no shape operands;
+//   - while, cond: regions are LOWERED graphs whose parent is this one and
+//     whose captures (graph->captures, as the op's trailing inputs) are as in
+//     the build stage; variables they write are carried values and results;
+//   - one level of `replicate`: replicas INT (R), num_split INT (S): inputs are
+//     first S*R values (the R values of split argument 0, of 1, ...), then the
+//     captured uniform values. Its region's declared parameters are the S
+//     split arguments, its captures the uniform values. num_gathered INT (G):
+//     the region's results are first G per-replica results, then uniform ones;
+//     the op's outputs are first G*R (result 0 of replicas 0..R-1, ...), then
+//     the uniform ones. Inside, each node says `varying` or not: a value that
+//     is not varying is the same on all replicas and is computed and stored
+//     once. all_reduce takes any value and gives a uniform one.
+typedef struct ls_program {
+  ls_object object;
+  ls_runtime *runtime;
+  ls_graph *body;
+  size_t num_inputs, num_outputs, num_uses;
+  ls_use *uses;
+  uint64_t fingerprint[2];  // Of the body and the uses' states.
+  char *text;               // The body's text: what equal programs share.
+} ls_program;
+
+// Lane = (replica, core) = leaf of every sum over replicas. This process hosts
+// lanes first .. first + count - 1.
+typedef struct ls_lanes {
+  int32_t replicas, cores, first, count;
+} ls_lanes;
+
+// The storage of one variable's value.
+typedef struct ls_buffer {
+  ls_object object;
+  const struct ls_backend *backend;
+  ls_type type;
+  bool per_replica;  // Else shared.
+  void *data;        // The back end's; on the CPU dense, row by row.
+  uint64_t version;  // Grows with each write from outside a program.
+} ls_buffer;
+
+struct ls_text;
+typedef struct ls_executable ls_executable;
+typedef struct ls_instance ls_instance;
+
+// One run. Everything is lent for the call.
+typedef struct ls_run_args {
+  const void *const *inputs;  // Data of each input, dense.
+  void *const *outputs;       // Where each output goes; NULL: not wanted.
+  uint64_t step;              // For random ops.
+  uint64_t seed;
+} ls_run_args;
+
+// What an instance plans and has measured, for people.
+typedef struct ls_plan_facts {
+  size_t shared_bytes, frame_bytes, scratch_bytes, constant_bytes;
+  size_t num_instructions;
+  int64_t flops;
+} ls_plan_facts;
+
+struct ls_text;  // base/text.h
+
+typedef struct ls_backend {
+  const struct ls_backend_vtable *vtable;
+  ls_runtime *runtime;
+} ls_backend;
+
+struct ls_backend_vtable {
+  const char *name;
+  // OK, or UNIMPLEMENTED naming op and place.
+  ls_status (*supports)(ls_backend *self, ls_graph *graph, const ls_node *node);
+  ls_status (*compile)(ls_backend *self, const ls_program *program,
+                       ls_lanes lanes, ls_executable **out_executable);
+  void (*release_executable)(ls_executable *executable);
+  ls_plan_facts (*facts)(const ls_executable *executable);
+  // The plan as text; appended to a builder.
+  ls_status (*print_plan)(const ls_executable *executable,
+                          struct ls_text *text);
+  // `buffers`: one a use, retained by the instance.
+  ls_status (*bind)(ls_executable *executable, ls_buffer *const *buffers,
+                    ls_instance **out_instance);
+  void (*destroy_instance)(ls_instance *instance);
+  ls_status (*run)(ls_instance *instance, const ls_run_args *args);
+  // A buffer of zeros.
+  ls_status (*create_buffer)(ls_backend *self, ls_type type,
+                             ls_buffer **out_buffer);
+  ls_status (*upload)(ls_buffer *buffer, const void *data);
+  ls_status (*download)(const ls_buffer *buffer, void *data);
+  // ISA, kernel library, cache sizes: equal ids promise equal bits.
+  const char *(*numerics_id)(ls_backend *self);
+};
+
+// The CPU engine's back end for a runtime, made at first use and owned by the
+// runtime (slot LS_SLOT_ENGINE).
+ls_status ls_cpu_backend(ls_runtime *runtime, ls_backend **out_backend);
+
+#endif  // LS_ENGINE_BACKEND_H_

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The CPU engine as a back end: its table of functions, buffers and identity.
+#include <stdio.h>
+#include <sys/mman.h>
+#if defined(__GLIBC__)
+#include <gnu/libc-version.h>
+#endif
+
+#include "base/runtime_internal.h"
+#include "engine/cpu/instance.h"
+
+typedef struct cpu_backend {
+  ls_backend base;
+  const ls_cpu_kernels *kernels;
+  char numerics_id[64];
+} cpu_backend;
+
+const ls_cpu_kernels *ls_cpu_backend_kernels(const ls_backend *backend) {
+  return ((const cpu_backend *)backend)->kernels;
+}
+
+// ---- Memory ----------------------------------------------------------------
+void *ls_cpu_allocate_large(ls_allocator *allocator, size_t size) {
+  enum { HUGE_PAGE = 2 * 1024 * 1024 };
+  if (size < HUGE_PAGE) {
+    return allocator->allocate(allocator, size, LS_CACHE_LINE);
+  }
+  void *memory = allocator->allocate(allocator, size, HUGE_PAGE);
+#if defined(MADV_HUGEPAGE)
+  // Only a wish. Whole pages of the block: no neighbour is meant.
+  if (memory != NULL) {
+    madvise(memory, size & ~(size_t)(HUGE_PAGE - 1), MADV_HUGEPAGE);
+  }
+#endif
+  return memory;
+}
+
+// ---- Buffers ---------------------------------------------------------------
+static void destroy_buffer(ls_object *object) {
+  ls_buffer *buffer = (ls_buffer *)object;
+  ls_allocator *allocator = ls_runtime_allocator(buffer->backend->runtime);
+  ls_release(allocator, buffer->data);
+  ls_release(allocator, buffer);
+}
+
+static const ls_object_type buffer_type = {
+    .name = "buffer",
+    .destroy = destroy_buffer,
+};
+
+static size_t buffer_size(const ls_buffer *buffer) {
+  return (size_t)ls_shape_num_elements(buffer->type.shape) *
+         ls_dtype_size(buffer->type.dtype);
+}
+
+static ls_status create_buffer(ls_backend *self, ls_type type,
+                               ls_buffer **out_buffer) {
+  *out_buffer = NULL;
+  if (!ls_shape_is_known(type.shape)) {
+    return ls_invalid_argument("a buffer of unknown shape: %s",
+                               LS_SHAPE_TEXT(type.dtype, type.shape));
+  }
+  LS_TRY(ls_shape_check(type.shape));
+  ls_allocator *allocator = ls_runtime_allocator(self->runtime);
+  ls_buffer *buffer = ls_new(allocator, ls_buffer);
+  if (buffer == NULL) return ls_out_of_memory();
+  ls_object_init(&buffer->object, &buffer_type);
+  buffer->backend = self;
+  buffer->type = type;
+  const size_t size = buffer_size(buffer);
+  buffer->data = ls_cpu_allocate_large(allocator, size);
+  if (buffer->data == NULL) {
+    ls_object_release(buffer);
+    return LS_STATUS(LS_RESOURCE_EXHAUSTED, "no memory for a buffer: %zu bytes",
+                     size);
+  }
+  memset(buffer->data, 0, size);
+  *out_buffer = buffer;
+  return ls_ok();
+}
+
+static ls_status upload(ls_buffer *buffer, const void *data) {
+  const size_t size = buffer_size(buffer);
+  if (size > 0) memcpy(buffer->data, data, size);
+  ++buffer->version;
+  return ls_ok();
+}
+
+static ls_status download(const ls_buffer *buffer, void *data) {
+  const size_t size = buffer_size(buffer);
+  if (size > 0) memcpy(data, buffer->data, size);
+  return ls_ok();
+}
+
+// ---- Executables -----------------------------------------------------------
+void ls_cpu_release_executable(ls_executable *executable) {
+  if (executable == NULL || !ls_count_release(&executable->references)) return;
+  ls_allocator *allocator = executable->allocator;
+  ls_release(allocator, executable->constants);
+  ls_arena_deinit(&executable->arena);
+  ls_object_release(executable->program);
+  ls_release(allocator, executable);
+}
+
+static ls_plan_facts facts(const ls_executable *executable) {
+  return executable->facts;
+}
+
+// ---- The back end ----------------------------------------------------------
+static const char *numerics_id(ls_backend *self) {
+  return ((const cpu_backend *)self)->numerics_id;
+}
+
+static const struct ls_backend_vtable cpu_vtable = {
+    .name = "cpu",
+    .supports = ls_cpu_supports,
+    .compile = ls_cpu_compile,
+    .release_executable = ls_cpu_release_executable,
+    .facts = facts,
+    .print_plan = ls_cpu_print_plan,
+    .bind = ls_cpu_bind,
+    .destroy_instance = ls_cpu_destroy_instance,
+    .run = ls_cpu_run,
+    .create_buffer = create_buffer,
+    .upload = upload,
+    .download = download,
+    .numerics_id = numerics_id,
+};
+
+static const ls_cpu_kernels *choose_kernels(const ls_runtime *runtime) {
+  static const char *const names[] = {
+      [LS_ISA_BASE] = "base", [LS_ISA_V3] = "v3", [LS_ISA_V4] = "v4"};
+  const ls_cpu_kernels *best = ls_cpu_kernels_best();
+  // A level is a bound: a machine that lacks it uses the best below.
+  for (int isa = (int)ls_debug_isa(runtime); isa > LS_ISA_ANY; --isa) {
+    const ls_cpu_kernels *kernels = ls_cpu_kernels_find(names[isa]);
+    if (kernels != NULL) return kernels;
+  }
+  return best;
+}
+
+// Our kernels give the same bits on every instruction set and cut work by
+// shapes alone, so neither that nor any cache size takes part. The number
+// grows with any change of their arithmetic. pow is the C library's.
+static void make_numerics_id(cpu_backend *self) {
+#if defined(__x86_64__)
+  const char *machine =
+      ls_cpu_kernels_find("v3") != NULL ? "x86-64-fma" : "x86-64";
+#elif defined(__aarch64__)
+  const char *machine = "aarch64";
+#else
+  const char *machine = "other";
+#endif
+#if defined(__GLIBC__)
+  const char *library = gnu_get_libc_version();
+#else
+  const char *library = "unknown";
+#endif
+  snprintf(self->numerics_id, sizeof(self->numerics_id),
+           "lockstep-1 %s libc-%s", machine, library);
+}
+
+static ls_status destroy_backend(void *state) {
+  ls_backend *self = state;
+  ls_release(ls_runtime_allocator(self->runtime), self);
+  return ls_ok();
+}
+
+static ls_status create_backend(ls_runtime *runtime, ls_backend **out_backend) {
+  cpu_backend *self = ls_new(ls_runtime_allocator(runtime), cpu_backend);
+  if (self == NULL) return ls_out_of_memory();
+  self->base.vtable = &cpu_vtable;
+  self->base.runtime = runtime;
+  self->kernels = choose_kernels(runtime);
+  make_numerics_id(self);
+  *out_backend = &self->base;
+  return ls_ok();
+}
+
+ls_status ls_cpu_backend(ls_runtime *runtime, ls_backend **out_backend) {
+  ls_status status = ls_ok();
+  *out_backend = ls_runtime_slot(runtime, LS_SLOT_ENGINE);
+  if (*out_backend != NULL) return ls_ok();
+  ls_runtime_lock(runtime);
+  *out_backend = ls_runtime_slot(runtime, LS_SLOT_ENGINE);
+  if (*out_backend == NULL) {
+    status = create_backend(runtime, out_backend);
+    if (status == NULL) {
+      ls_runtime_set_slot(runtime, LS_SLOT_ENGINE, *out_backend,
+                          destroy_backend);
+    }
+  }
+  ls_runtime_unlock(runtime);
+  return status;
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The compiler's own state, shared by compile*.c, storage.c and plan.c.
+//
+// Emission walks the graphs once and appends instructions whose operands are
+// storages: buffers without an address. A ref of a graph maps to a storage;
+// reshapes, captures and region parameters share their operand's. storage.c
+// then lets storages share memory where that saves a copy, plan.c gives
+// addresses, and finish.c writes the executable.
+//
+// Positions are indices of instructions. Lane code stands behind its launch
+// and join, so every stream is a stretch of positions.
+#ifndef LS_ENGINE_CPU_COMPILE_H_
+#define LS_ENGINE_CPU_COMPILE_H_
+
+#include "engine/cpu/executable.h"
+
+enum { LS_CPU_NONE = UINT32_MAX };
+
+typedef enum ls_cpu_home {
+  LS_CPU_ARENA,     // Planned: shared, frame or scratch.
+  LS_CPU_CONSTANT,  // The rest are bases, by `index`.
+  LS_CPU_INPUT,
+  LS_CPU_OUTPUT,
+  LS_CPU_VARIABLE,
+  LS_CPU_SPLIT,
+  LS_CPU_GATHERED,
+  LS_CPU_CONTRIBUTION,  // Scratch, but on some lanes a merge's stack.
+} ls_cpu_home;
+
+typedef struct ls_cpu_storage {
+  ls_cpu_home home;
+  bool is_lane;     // Each lane has its own.
+  bool in_frame;    // Lane, arena: lives across a park.
+  bool by_host;     // A host call writes it.
+  uint32_t index;   // Of the input, output, ...
+  uint32_t merged;  // The storage it became a part of, or itself.
+  size_t size;
+  const void *data;         // CONSTANT: the bytes.
+  uint32_t first_access;    // Chain through `accesses`.
+  uint32_t last_access;
+  ls_cpu_place place;       // plan.c.
+} ls_cpu_storage;
+
+// One operand of one instruction. What lanes and their launch do to a shared
+// storage happens at any time between launch and join.
+typedef struct ls_cpu_access {
+  uint32_t position;
+  uint32_t low, high;
+  uint32_t next;
+  bool is_write;
+} ls_cpu_access;
+
+// What emission knows of an instruction beyond the instruction.
+typedef struct ls_cpu_origin {
+  ls_cpu_note note;
+  uint32_t replicate;  // Lane code and launches: index of the op. Else NONE.
+  uint32_t in_place;   // Kernels: operands that output 0 may lie on.
+} ls_cpu_origin;
+
+typedef struct ls_cpu_stretch {
+  uint32_t begin, end;  // Positions, both included.
+} ls_cpu_stretch;
+
+// The storages of a graph's refs.
+typedef struct ls_cpu_scope {
+  const ls_graph *graph;
+  uint32_t *first;     // Of the i-th node: index of its output 0 ...
+  uint32_t *storages;  // ... in here; NONE until it is computed.
+} ls_cpu_scope;
+
+typedef struct ls_cpu_compiler {
+  ls_executable *out;
+  const ls_program *program;
+  ls_allocator *allocator;
+  const ls_cpu_kernels *kernels;
+  ls_arena temp;
+  ls_status status;  // The first failure. Emission goes on, harmlessly.
+
+  ls_cpu_instruction *instructions;
+  ls_cpu_origin *origins;
+  size_t num_instructions, instructions_capacity, origins_capacity;
+  uint32_t *operands;  // Storages.
+  size_t num_operands, operands_capacity;
+  ls_cpu_storage *storages;
+  size_t num_storages, storages_capacity;
+  ls_cpu_access *accesses;
+  size_t num_accesses, accesses_capacity;
+  ls_cpu_stretch *loops;
+  size_t num_loops, loops_capacity;
+  ls_cpu_stretch *replicates;  // From launch to join.
+  size_t num_replicates, replicates_capacity;
+  uint32_t *parks;  // Instructions of lanes that may park, ascending.
+  size_t num_parks, parks_capacity;
+
+  // Where emission stands.
+  int32_t replicas;    // Of the replicate op around; 1 outside.
+  bool in_lane;        // In lane code.
+  uint32_t replicate;  // Its index; NONE outside.
+  bool in_order;       // Lanes come here in order, which posts rely on.
+  int64_t trips;       // Runs of this place in one run, for the flops.
+} ls_cpu_compiler;
+
+// ---- compile.c: emission ---------------------------------------------------
+// Takes a failure over; the first one is kept.
+void ls_cpu_fail(ls_cpu_compiler *self, ls_status status);
+static inline bool ls_cpu_failed(const ls_cpu_compiler *self) {
+  return self->status != NULL;
+}
+
+// Appends an instruction. Its operands follow: all reads, then all writes.
+uint32_t ls_cpu_emit(ls_cpu_compiler *self, ls_cpu_code code,
+                     const ls_node *node);
+void ls_cpu_read(ls_cpu_compiler *self, uint32_t storage);
+void ls_cpu_write(ls_cpu_compiler *self, uint32_t storage);
+void ls_cpu_emit_copy(ls_cpu_compiler *self, const ls_node *node, uint32_t to,
+                      uint32_t from);
+// Names the last instruction for messages.
+void ls_cpu_label(ls_cpu_compiler *self, const ls_graph *graph,
+                  const ls_node *node);
+// Lets the last instruction park a lane.
+void ls_cpu_park(ls_cpu_compiler *self);
+uint32_t ls_cpu_here(const ls_cpu_compiler *self);  // The next position.
+static inline ls_cpu_instruction *ls_cpu_at(ls_cpu_compiler *self,
+                                            uint32_t position) {
+  return &self->instructions[position];
+}
+
+// A new storage: planned memory of the stream that is being emitted, or a base.
+uint32_t ls_cpu_new_storage(ls_cpu_compiler *self, size_t size);
+uint32_t ls_cpu_new_shared(ls_cpu_compiler *self, size_t size);
+uint32_t ls_cpu_new_base(ls_cpu_compiler *self, ls_cpu_home home,
+                         uint32_t index, size_t size);
+
+size_t ls_cpu_type_size(ls_type type);
+size_t ls_cpu_ref_size(const ls_graph *graph, uint64_t ref);
+
+// The index of a node in its graph, by its id; num_nodes: there is none.
+size_t ls_cpu_node_index(const ls_graph *graph, uint64_t id);
+
+void ls_cpu_scope_init(ls_cpu_compiler *self, ls_cpu_scope *scope,
+                       const ls_graph *graph);
+// The storage of a ref. INTERNAL if it is not computed yet.
+uint32_t ls_cpu_storage_of(ls_cpu_compiler *self, const ls_cpu_scope *scope,
+                           uint64_t ref);
+void ls_cpu_bind_ref(ls_cpu_compiler *self, ls_cpu_scope *scope, uint64_t ref,
+                     uint32_t storage);
+// Emits one node, or all of a graph.
+void ls_cpu_emit_node(ls_cpu_compiler *self, ls_cpu_scope *scope,
+                      const ls_node *node);
+void ls_cpu_emit_graph(ls_cpu_compiler *self, ls_cpu_scope *scope);
+
+// ---- compile_flow.c --------------------------------------------------------
+void ls_cpu_emit_while(ls_cpu_compiler *self, ls_cpu_scope *scope,
+                       const ls_node *node);
+void ls_cpu_emit_cond(ls_cpu_compiler *self, ls_cpu_scope *scope,
+                      const ls_node *node);
+void ls_cpu_emit_host(ls_cpu_compiler *self, ls_cpu_scope *scope,
+                      const ls_node *node);
+
+// ---- compile_replicate.c ---------------------------------------------------
+void ls_cpu_emit_replicate(ls_cpu_compiler *self, ls_cpu_scope *scope,
+                           const ls_node *node);
+void ls_cpu_emit_all_reduce(ls_cpu_compiler *self, ls_cpu_scope *scope,
+                            const ls_node *node);
+
+// ---- storage.c -------------------------------------------------------------
+// Collects the accesses of all storages.
+void ls_cpu_collect_accesses(ls_cpu_compiler *self);
+// Drops copies and lets kernels work in place.
+void ls_cpu_share_storages(ls_cpu_compiler *self);
+uint32_t ls_cpu_root(const ls_cpu_compiler *self, uint32_t storage);
+// The positions that a root storage lives from and to; false: none.
+bool ls_cpu_extent(const ls_cpu_compiler *self, uint32_t root,
+                   ls_cpu_stretch *out_extent);
+
+// ---- plan.c ----------------------------------------------------------------
+// Gives every storage its place and the executable its sizes.
+void ls_cpu_plan_memory(ls_cpu_compiler *self);
+
+// ---- finish.c --------------------------------------------------------------
+// Writes instructions, places and constants into the executable.
+void ls_cpu_finish(ls_cpu_compiler *self);
+
+#endif  // LS_ENGINE_CPU_COMPILE_H_

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Running: one interpreter for all streams, and who gets a turn.
+//
+// The caller's thread alternates between the shared stream, until it parks,
+// and a sweep: every lane in order of replica, until it parks or ends. So
+// lanes come to each merge in order, which is what its stack relies on; where
+// a host call could change that, the compiler has put a turn instruction. If
+// neither gets on and no host call is under way, nothing ever will.
+//
+// For several threads a worker each would sweep an aligned range of lanes, with
+// a stack of partial results of its own, and shared code would go to whoever
+// makes the last post; nothing outside this file and merge.h would change.
+#include "base/workers.h"
+#include "engine/cpu/host_call.h"
+
+// ---- Lanes -----------------------------------------------------------------
+// Readies all lanes. What they find in slots is fresh.
+static void launch_lanes(ls_instance *self, const ls_cpu_stream *main,
+                         const ls_cpu_instruction *instruction) {
+  const ls_cpu_launch *launch = instruction->params;
+  const int32_t replicas = self->executable->replicas;
+  for (int32_t r = 0; r < replicas; ++r) {
+    ls_cpu_stream *lane = &self->lanes[r];
+    lane->pc = instruction->target;
+    lane->iteration = main->iteration;
+    lane->ended = false;
+  }
+  for (uint32_t i = 0; i < launch->num_slots; ++i) {
+    self->slots[launch->first_slot + i] = (ls_cpu_slot){0};
+  }
+  self->published = 0;
+  self->num_running = (uint32_t)replicas;
+  self->launch = instruction;
+}
+
+// Sets the bases that differ from lane to lane.
+static void enter_lane(const ls_instance *self, ls_cpu_worker *worker,
+                       uint32_t replica) {
+  const ls_executable *executable = self->executable;
+  const ls_cpu_instruction *instruction = self->launch;
+  const ls_cpu_launch *launch = instruction->params;
+  const uint32_t replicas = (uint32_t)executable->replicas;
+  const ls_cpu_place *place = executable->places + instruction->operand;
+  char **bases = worker->bases;
+  bases[LS_CPU_BASE_FRAME] = self->frames + replica * self->frame_stride;
+  char **split = bases + ls_cpu_base_split(executable);
+  for (uint32_t i = 0; i < launch->num_split; ++i, place += replicas) {
+    split[i] = ls_cpu_resolve(worker, place[replica]);
+  }
+  char **gathered = bases + ls_cpu_base_gathered(executable);
+  for (uint32_t i = 0; i < launch->num_gathered; ++i, place += replicas) {
+    gathered[i] = ls_cpu_resolve(worker, place[replica]);
+  }
+  char **contributions = bases + ls_cpu_base_contributions(executable);
+  for (uint32_t i = 0; i < launch->num_contributions; ++i) {
+    const ls_cpu_contribution *c = &launch->contributions[i];
+    char *top = ls_cpu_merge_top(c->merge, ls_cpu_resolve(worker, c->partials),
+                                 replica);
+    contributions[i] = top != NULL ? top : ls_cpu_resolve(worker, c->staging);
+  }
+}
+
+// Adds a lane's value to a slot. False: it is not its turn.
+static bool post(ls_instance *self, ls_cpu_stream *lane,
+                 const ls_cpu_instruction *instruction, ls_kernel_call *call,
+                 void *const *operands) {
+  ls_cpu_slot *slot = &self->slots[instruction->number];
+  const uint32_t replica = (uint32_t)lane->replica;
+  if (slot->arrived != replica) return false;
+  lane->generation = slot->generation;
+  lane->sweep = self->sweep;
+  void *wide = instruction->num_out > 2 ? operands[3] : NULL;
+  if (ls_cpu_merge_add(instruction->params, call, replica, operands[0],
+                       operands[1], operands[2], wide)) {
+    slot->arrived = 0;
+    ++slot->generation;
+  } else {
+    slot->arrived = replica + 1;
+  }
+  return true;
+}
+
+// ---- Streams ---------------------------------------------------------------
+static inline void **resolve_all(const ls_executable *executable,
+                                 const ls_cpu_worker *worker,
+                                 const ls_cpu_instruction *instruction) {
+  const ls_cpu_place *places = executable->places + instruction->operand;
+  const uint32_t count = instruction->num_in + instruction->num_out;
+  void **operands = worker->operands;
+  for (uint32_t i = 0; i < count; ++i) {
+    operands[i] = ls_cpu_resolve(worker, places[i]);
+  }
+  return operands;
+}
+
+// Runs a stream until it parks, ends or the run fails. Whether it got on.
+static bool run_stream(ls_instance *self, ls_cpu_worker *worker,
+                       ls_cpu_stream *stream) {
+  const ls_executable *executable = self->executable;
+  const ls_cpu_instruction *code = executable->instructions;
+  ls_kernel_call call = {
+      .scratch = worker->kernel_scratch,
+      .step = self->step,
+      .seed = self->seed,
+      .iteration = stream->iteration,
+      .replica = stream->replica,
+  };
+  uint32_t pc = stream->pc;
+  for (bool moved = false;; moved = true) {
+    const ls_cpu_instruction *at = &code[pc];
+    const ls_cpu_slot *slot = self->slots + at->number;  // If it is one's.
+    void **operands = NULL;
+    bool parks = false;
+    switch (at->code) {
+    case LS_CPU_KERNEL:
+      operands = resolve_all(executable, worker, at);
+      call.in = (const void *const *)operands;
+      call.out = operands + at->num_in;
+      call.params = at->params;
+      at->loop(&call, 0, at->size);
+      ++pc;
+      continue;
+    case LS_CPU_COPY:
+      operands = resolve_all(executable, worker, at);
+      memcpy(operands[1], operands[0], (size_t)at->size);
+      ++pc;
+      continue;
+    case LS_CPU_BRANCH:
+      operands = resolve_all(executable, worker, at);
+      pc = *(const uint8_t *)operands[0] != 0 ? pc + 1 : at->target;
+      continue;
+    case LS_CPU_JUMP:
+      pc = at->target;
+      continue;
+    case LS_CPU_LOOP_BEGIN: {
+      ls_cpu_loop_state *state = resolve_all(executable, worker, at)[0];
+      *state = (ls_cpu_loop_state){.outer_iteration = call.iteration};
+      ++pc;
+      continue;
+    }
+    case LS_CPU_LOOP_NEXT: {
+      ls_cpu_loop_state *state = resolve_all(executable, worker, at)[0];
+      if (at->size > 0 && state->trips == at->size) {
+        pc = at->target;
+        continue;
+      }
+      call.iteration =
+          ls_cpu_iteration(state->outer_iteration, state->trips++);
+      ++pc;
+      continue;
+    }
+    case LS_CPU_LOOP_END: {
+      const ls_cpu_loop_state *state = resolve_all(executable, worker, at)[0];
+      call.iteration = state->outer_iteration;
+      ++pc;
+      continue;
+    }
+    case LS_CPU_HOST_START:
+      ls_cpu_start_host(self, worker, stream, at,
+                        resolve_all(executable, worker, at));
+      ++pc;
+      continue;
+    case LS_CPU_HOST_FINISH:
+      parks = !ls_cpu_finish_host(self, stream) || self->status != NULL;
+      break;
+    case LS_CPU_LAUNCH:
+      stream->iteration = call.iteration;
+      launch_lanes(self, stream, at);
+      break;
+    case LS_CPU_AWAIT:
+      parks = slot->generation == 0;
+      break;
+    case LS_CPU_PUBLISH:
+      self->published = at->number;
+      break;
+    case LS_CPU_JOIN:
+      parks = self->num_running > 0;
+      if (parks) break;
+      pc = at->target;
+      continue;
+    case LS_CPU_EQUAL:
+      operands = resolve_all(executable, worker, at);
+      ls_cpu_merge_equal(at->params, &call, operands[0], operands[1],
+                         operands[2], operands[3]);
+      break;
+    case LS_CPU_WAIT:
+      parks = self->published < at->number;
+      break;
+    case LS_CPU_TURN:
+      parks = slot->arrived != (uint32_t)stream->replica;
+      break;
+    case LS_CPU_POST:
+      parks = !post(self, stream, at, &call,
+                    resolve_all(executable, worker, at));
+      break;
+    case LS_CPU_MEET:
+      // Whoever posts last waits for the next sweep too, to stay in order.
+      parks = slot->generation == stream->generation ||
+              self->sweep == stream->sweep;
+      if (parks) break;
+      operands = resolve_all(executable, worker, at);
+      memcpy(operands[1], operands[0], (size_t)at->size);
+      break;
+    case LS_CPU_END:
+      stream->ended = true;
+      parks = true;
+      moved = true;
+      break;
+    case LS_CPU_NOTHING:
+      break;
+    }
+    if (parks) {
+      stream->pc = pc;
+      stream->iteration = call.iteration;
+      return moved;
+    }
+    ++pc;
+  }
+}
+
+// Gives each lane a turn, in order of replica.
+static bool sweep(ls_instance *self, ls_cpu_worker *worker) {
+  bool moved = false;
+  const uint32_t replicas = (uint32_t)self->executable->replicas;
+  ++self->sweep;
+  for (uint32_t r = 0; r < replicas && self->status == NULL; ++r) {
+    ls_cpu_stream *lane = &self->lanes[r];
+    if (lane->ended) continue;
+    enter_lane(self, worker, r);
+    if (run_stream(self, worker, lane)) moved = true;
+    self->num_running -= lane->ended;
+  }
+  return moved;
+}
+
+static void run_streams(ls_instance *self, ls_cpu_worker *worker) {
+  for (;;) {
+    const uint64_t seen = ls_cpu_host_events(self);
+    bool moved = run_stream(self, worker, &self->main);
+    if (self->status != NULL || self->main.ended) return;
+    if (self->num_running > 0 && sweep(self, worker)) moved = true;
+    if (self->status != NULL) return;
+    if (moved || ls_cpu_wait_for_host(self, seen)) continue;
+    ls_cpu_instance_fail(self, ls_cpu_deadlock(self));
+    return;
+  }
+}
+
+// ---- Runs ------------------------------------------------------------------
+static void set_bases(ls_instance *self, const ls_run_args *args) {
+  const ls_executable *executable = self->executable;
+  const ls_program *program = executable->program;
+  char **inputs = self->worker.bases + ls_cpu_base_inputs();
+  for (size_t i = 0; i < program->num_inputs; ++i) {
+    inputs[i] = (char *)(uintptr_t)args->inputs[i];  // Nothing writes there.
+  }
+  char **outputs = self->worker.bases + ls_cpu_base_outputs(executable);
+  for (size_t i = 0; i < program->num_outputs; ++i) {
+    void *wanted = args->outputs == NULL ? NULL : args->outputs[i];
+    outputs[i] = wanted != NULL
+                     ? wanted
+                     : self->spares + executable->spare_offsets[i];
+  }
+}
+
+ls_status ls_cpu_run(ls_instance *self, const ls_run_args *args) {
+  set_bases(self, args);
+  self->step = args->step;
+  self->seed = args->seed;
+  self->status = NULL;
+  self->num_running = 0;
+  self->main.pc = 0;
+  self->main.iteration = 0;
+  self->main.ended = false;
+  self->worker.float_mode = ls_float_mode_enter();
+  run_streams(self, &self->worker);
+  ls_float_mode_leave(self->worker.float_mode);
+  if (self->status != NULL) ls_cpu_drain_host(self);
+  return self->status;
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Binding: memory for an executable, and the buffers of its variables.
+#include "engine/cpu/instance.h"
+
+#include "engine/cpu/host_call.h"
+
+static ls_status check_buffers(const ls_executable *executable,
+                               ls_buffer *const *buffers) {
+  const ls_program *program = executable->program;
+  for (size_t i = 0; i < program->num_uses; ++i) {
+    const ls_type *wanted = &program->uses[i].type;
+    const ls_buffer *buffer = buffers[i];
+    if (buffer == NULL || buffer->backend != executable->backend) {
+      return ls_invalid_argument("use %zu has no buffer of this back end", i);
+    }
+    if (buffer->per_replica || buffer->type.dtype != wanted->dtype ||
+        !ls_shape_equal(buffer->type.shape, wanted->shape)) {
+      return ls_invalid_argument(
+          "use %zu is %s, its buffer %s%s", i,
+          LS_SHAPE_TEXT(wanted->dtype, wanted->shape),
+          LS_SHAPE_TEXT(buffer->type.dtype, buffer->type.shape),
+          buffer->per_replica ? " for each replica" : "");
+    }
+  }
+  return ls_ok();
+}
+
+static void retain_buffers(ls_instance *self, ls_buffer *const *buffers) {
+  const ls_executable *executable = self->executable;
+  char **variables = self->worker.bases + ls_cpu_base_variables(executable);
+  for (size_t i = 0; i < executable->program->num_uses; ++i) {
+    self->buffers[i] = ls_object_retain(buffers[i]);
+    variables[i] = buffers[i]->data;
+  }
+}
+
+// The streams' state and the tables that a run works with.
+static ls_status make_tables(ls_instance *self) {
+  const ls_executable *executable = self->executable;
+  ls_allocator *allocator = self->allocator;
+  ls_cpu_worker *worker = &self->worker;
+  worker->bases = ls_new_array(allocator, char *, ls_cpu_num_bases(executable));
+  worker->operands = ls_new_array(allocator, void *, executable->max_operands);
+  self->buffers =
+      ls_new_array(allocator, ls_buffer *, executable->program->num_uses);
+  self->lanes =
+      ls_new_array(allocator, ls_cpu_stream, (size_t)executable->replicas);
+  self->slots = ls_new_array(allocator, ls_cpu_slot, executable->num_slots);
+  if (worker->bases == NULL || worker->operands == NULL ||
+      self->buffers == NULL || self->lanes == NULL || self->slots == NULL) {
+    return ls_out_of_memory();
+  }
+  for (int32_t r = 0; r < executable->replicas; ++r) self->lanes[r].replica = r;
+  return ls_ok();
+}
+
+// `count` blocks of `size` bytes.
+static ls_status make_memory(ls_instance *self, size_t count, size_t size,
+                             char **out_memory) {
+  size_t bytes = 0;
+  if (__builtin_mul_overflow(count, size, &bytes)) return ls_out_of_memory();
+  *out_memory = ls_cpu_allocate_large(self->allocator, bytes);
+  if (*out_memory != NULL) return ls_ok();
+  return LS_STATUS(LS_RESOURCE_EXHAUSTED, "no memory for a program: %zu bytes",
+                   bytes);
+}
+
+static ls_status make_arenas(ls_instance *self) {
+  const ls_executable *executable = self->executable;
+  const ls_plan_facts *facts = &executable->facts;
+  ls_cpu_worker *worker = &self->worker;
+  self->frame_stride = facts->frame_bytes;
+  LS_TRY(make_memory(self, 1, facts->shared_bytes, &self->shared));
+  LS_TRY(make_memory(self, (size_t)executable->replicas, facts->frame_bytes,
+                     &self->frames));
+  LS_TRY(make_memory(self, 1, executable->spare_bytes, &self->spares));
+  LS_TRY(make_memory(self, 1, facts->scratch_bytes, &worker->scratch));
+  LS_TRY(make_memory(self, 1, executable->kernel_scratch,
+                     &worker->kernel_scratch));
+  worker->bases[LS_CPU_BASE_CONSTANTS] = executable->constants;
+  worker->bases[LS_CPU_BASE_SHARED] = self->shared;
+  worker->bases[LS_CPU_BASE_FRAME] = self->frames;
+  worker->bases[LS_CPU_BASE_SCRATCH] = worker->scratch;
+  return ls_ok();
+}
+
+ls_status ls_cpu_bind(ls_executable *executable, ls_buffer *const *buffers,
+                      ls_instance **out_instance) {
+  *out_instance = NULL;
+  LS_TRY(check_buffers(executable, buffers));
+  ls_instance *self = ls_new(executable->allocator, ls_instance);
+  if (self == NULL) return ls_out_of_memory();
+  self->allocator = executable->allocator;
+  self->executable = executable;
+  ls_count_retain(&executable->references);
+  ls_status status = make_tables(self);
+  if (status == NULL) retain_buffers(self, buffers);
+  if (status == NULL) status = make_arenas(self);
+  if (status == NULL) status = ls_cpu_init_host(self);
+  if (status != NULL) {
+    ls_cpu_destroy_instance(self);
+    return status;
+  }
+  *out_instance = self;
+  return ls_ok();
+}
+
+void ls_cpu_destroy_instance(ls_instance *self) {
+  if (self == NULL) return;
+  ls_allocator *allocator = self->allocator;
+  ls_cpu_deinit_host(self);
+  if (self->buffers != NULL) {
+    for (size_t i = 0; i < self->executable->program->num_uses; ++i) {
+      ls_object_release(self->buffers[i]);
+    }
+  }
+  ls_release(allocator, self->buffers);
+  ls_release(allocator, self->lanes);
+  ls_release(allocator, self->slots);
+  ls_release(allocator, self->shared);
+  ls_release(allocator, self->frames);
+  ls_release(allocator, self->spares);
+  ls_release(allocator, self->worker.bases);
+  ls_release(allocator, self->worker.operands);
+  ls_release(allocator, self->worker.scratch);
+  ls_release(allocator, self->worker.kernel_scratch);
+  ls_cpu_release_executable(self->executable);
+  ls_release(allocator, self);
+}
+
+void ls_cpu_instance_fail(ls_instance *self, ls_status status) {
+  if (self->status == NULL) {
+    self->status = status;
+  } else {
+    ls_status_free(status);
+  }
+}

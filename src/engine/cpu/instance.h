@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// An executable with memory: what a run works on.
+//
+// Everything that a thread needs of its own is in a worker: bases, operands,
+// scratch. What streams share (slots, published values, lanes) is in the
+// instance. Now there is one worker, the caller.
+#ifndef LS_ENGINE_CPU_INSTANCE_H_
+#define LS_ENGINE_CPU_INSTANCE_H_
+
+#include "base/threads.h"
+#include "engine/cpu/executable.h"
+
+// One host call at a time of one stream.
+typedef struct ls_cpu_host_record ls_cpu_host_record;
+
+// A lane, or the shared stream, between two instructions.
+typedef struct ls_cpu_stream {
+  uint32_t pc;
+  int32_t replica;     // 0 for the shared stream.
+  uint64_t iteration;  // Of the loops around; see ls_cpu_iteration.
+  // The last post: the slot's generation then, and the sweep it was in.
+  uint64_t generation, sweep;
+  ls_cpu_host_record *host;  // NULL where the stream calls none.
+  bool ended;
+} ls_cpu_stream;
+
+// A merge. Its generation grows when it has its value; in a loop it begins
+// again.
+typedef struct ls_cpu_slot {
+  uint32_t arrived;  // Lanes 0 to arrived - 1 have posted.
+  uint64_t generation;
+} ls_cpu_slot;
+
+typedef struct ls_cpu_worker {
+  char **bases;
+  void **operands;       // Of the instruction at hand.
+  char *scratch;         // Of lanes.
+  char *kernel_scratch;  // Of one instruction.
+  uint64_t float_mode;   // The thread's own.
+} ls_cpu_worker;
+
+struct ls_instance {
+  ls_executable *executable;  // Counted.
+  ls_allocator *allocator;
+  ls_buffer **buffers;  // Retained; one a use.
+  ls_cpu_worker worker;
+  char *shared, *frames, *spares;
+  size_t frame_stride;
+
+  ls_cpu_stream main;    // The shared stream.
+  ls_cpu_stream *lanes;  // One a replica; NULL without a replicate op.
+  uint32_t num_running;  // Lanes that have not ended.
+  const ls_cpu_instruction *launch;  // The one that started them.
+  ls_cpu_slot *slots;
+  uint32_t published;
+  uint64_t sweep;
+  uint64_t step, seed;  // Of the run.
+  ls_status status;     // The run's first failure.
+
+  ls_mutex lock;            // Guards what follows and the records' results.
+  ls_condition host_event;  // A host call was done.
+  uint64_t host_done;       // Calls done so far.
+  uint32_t host_running;
+  ls_cpu_host_record *records;
+};
+
+static inline void *ls_cpu_resolve(const ls_cpu_worker *worker,
+                                   ls_cpu_place place) {
+  return (void *)((uintptr_t)worker->bases[place.base] +
+                  (uintptr_t)place.line * 64);
+}
+
+// Takes a failure over; the run's first one is kept.
+void ls_cpu_instance_fail(ls_instance *self, ls_status status);
+
+// The vtable's functions.
+ls_status ls_cpu_bind(ls_executable *executable, ls_buffer *const *buffers,
+                      ls_instance **out_instance);
+void ls_cpu_destroy_instance(ls_instance *instance);
+ls_status ls_cpu_run(ls_instance *instance, const ls_run_args *args);
+
+// FAILED_PRECONDITION: who waits where.
+ls_status ls_cpu_deadlock(const ls_instance *self);
+
+#endif  // LS_ENGINE_CPU_INSTANCE_H_

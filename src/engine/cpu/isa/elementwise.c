@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sums, updates and gradients that are bound by memory.
+
+#include "engine/cpu/isa/isa.h"
+#include "engine/cpu/isa/vec.h"
+
+void LS_ISA_NAME(ls_cpu_add)(float *dst, const float *a, const float *b,
+                             size_t n) {
+  size_t i = 0;
+  for (; i + VF_LANES <= n; i += VF_LANES) {
+    vf_store(dst + i, vf_add(vf_load(a + i), vf_load(b + i)));
+  }
+  if (i < n) {
+    const size_t left = n - i;
+    vf_store_n(dst + i, left,
+               vf_add(vf_load_n(a + i, left), vf_load_n(b + i, left)));
+  }
+}
+
+LS_INLINE vf stepped(vf parameter, vf grad, vf rate) {
+  return vf_sub(parameter, vf_mul(rate, grad));
+}
+
+void LS_ISA_NAME(ls_cpu_sgd)(float *dst, const float *parameter,
+                             const float *grad, float rate, size_t n) {
+  const vf rates = vf_set1(rate);
+  size_t i = 0;
+  for (; i + VF_LANES <= n; i += VF_LANES) {
+    vf_store(dst + i,
+             stepped(vf_load(parameter + i), vf_load(grad + i), rates));
+  }
+  if (i < n) {
+    const size_t left = n - i;
+    vf_store_n(dst + i, left,
+               stepped(vf_load_n(parameter + i, left),
+                       vf_load_n(grad + i, left), rates));
+  }
+}
+
+LS_INLINE vf where_positive(vf dy, vf y) {
+  return vf_select(vf_lt(vf_zero(), y), dy, vf_zero());
+}
+
+void LS_ISA_NAME(ls_cpu_relu_grad)(float *dst, const float *dy, const float *y,
+                                   size_t n) {
+  size_t i = 0;
+  for (; i + VF_LANES <= n; i += VF_LANES) {
+    vf_store(dst + i, where_positive(vf_load(dy + i), vf_load(y + i)));
+  }
+  if (i < n) {
+    const size_t left = n - i;
+    vf_store_n(dst + i, left,
+               where_positive(vf_load_n(dy + i, left), vf_load_n(y + i, left)));
+  }
+}
+
+// Sums `vectors` vectors of columns, of which the last has `lanes` lanes.
+LS_INLINE void sum_columns(float *dst, const float *src, size_t rows,
+                           size_t stride, const int vectors, const size_t lanes,
+                           bool accumulate) {
+  const size_t last = (size_t)(vectors - 1) * VF_LANES;
+  vf sums[8];
+  LS_UNROLL
+  for (int v = 0; v < vectors; ++v) sums[v] = vf_zero();
+  for (size_t i = 0; i < rows; ++i) {
+    const float *row = src + i * stride;
+    LS_UNROLL
+    for (int v = 0; v < vectors - 1; ++v) {
+      sums[v] = vf_add(sums[v], vf_load(row + VF_LANES * v));
+    }
+    const vf tail = lanes == VF_LANES ? vf_load(row + last)
+                                      : vf_load_n(row + last, lanes);
+    sums[vectors - 1] = vf_add(sums[vectors - 1], tail);
+  }
+  LS_UNROLL
+  for (int v = 0; v < vectors; ++v) {
+    const size_t n = v == vectors - 1 ? lanes : VF_LANES;
+    float *to = dst + VF_LANES * v;
+    if (accumulate) sums[v] = vf_add(vf_load_n(to, n), sums[v]);
+    vf_store_n(to, n, sums[v]);
+  }
+}
+
+void LS_ISA_NAME(ls_cpu_column_sums)(float *dst, const float *src, size_t rows,
+                                     size_t columns, size_t stride,
+                                     bool accumulate) {
+  size_t j = 0;
+  // Eight chains at a time hide the latency of an addition.
+  for (; j + 8 * VF_LANES <= columns; j += 8 * VF_LANES) {
+    sum_columns(dst + j, src + j, rows, stride, 8, VF_LANES, accumulate);
+  }
+  for (; j + 2 * VF_LANES <= columns; j += 2 * VF_LANES) {
+    sum_columns(dst + j, src + j, rows, stride, 2, VF_LANES, accumulate);
+  }
+  for (; j + VF_LANES <= columns; j += VF_LANES) {
+    sum_columns(dst + j, src + j, rows, stride, 1, VF_LANES, accumulate);
+  }
+  if (j < columns) {
+    sum_columns(dst + j, src + j, rows, stride, 1, columns - j, accumulate);
+  }
+}
+
+float LS_ISA_NAME(ls_cpu_sum)(const float *src, size_t n) {
+  vf sums = vf_zero();
+  size_t i = 0;
+  for (; i + VF_LANES <= n; i += VF_LANES) {
+    sums = vf_add(sums, vf_load(src + i));
+  }
+  // Adding the +0 of an absent lane changes no sum, as none is ever -0.
+  if (i < n) sums = vf_add(sums, vf_load_n(src + i, n - i));
+  return vf_sum(sums);
+}

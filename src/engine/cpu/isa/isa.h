@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Names of what is compiled once per instruction set.
+//
+// The build compiles each .c file of this folder with -DLS_ISA=base, v3 or v4
+// and the compiler flags of that instruction set. LS_ISA_NAME(ls_cpu_exp)
+// then is ls_cpu_exp_v4. What is declared here is what table.c collects;
+// engine/cpu/kernels.h documents it.
+
+#ifndef LS_ENGINE_CPU_ISA_ISA_H_
+#define LS_ENGINE_CPU_ISA_ISA_H_
+
+#include "engine/cpu/kernels.h"
+
+#define LS_ISA_PASTE_EXPANDED(name, isa) name##_##isa
+#define LS_ISA_PASTE(name, isa) LS_ISA_PASTE_EXPANDED(name, isa)
+#define LS_ISA_NAME(name) LS_ISA_PASTE(name, LS_ISA)
+#define LS_ISA_STRING_EXPANDED(isa) #isa
+#define LS_ISA_STRING(isa) LS_ISA_STRING_EXPANDED(isa)
+
+void LS_ISA_NAME(ls_cpu_product_f32)(const ls_cpu_product *product,
+                                     const ls_cpu_block *block, void *scratch);
+size_t LS_ISA_NAME(ls_cpu_product_f32_scratch)(const ls_cpu_product *product);
+void LS_ISA_NAME(ls_cpu_product_f64)(const ls_cpu_product *product,
+                                     const ls_cpu_block *block, void *scratch);
+size_t LS_ISA_NAME(ls_cpu_product_f64_scratch)(const ls_cpu_product *product);
+
+void LS_ISA_NAME(ls_cpu_exp)(float *dst, const float *src, size_t n);
+void LS_ISA_NAME(ls_cpu_log)(float *dst, const float *src, size_t n);
+void LS_ISA_NAME(ls_cpu_tanh)(float *dst, const float *src, size_t n);
+void LS_ISA_NAME(ls_cpu_erf)(float *dst, const float *src, size_t n);
+void LS_ISA_NAME(ls_cpu_sigmoid)(float *dst, const float *src, size_t n);
+void LS_ISA_NAME(ls_cpu_rsqrt)(float *dst, const float *src, size_t n);
+
+void LS_ISA_NAME(ls_cpu_softmax)(float *dst, const float *src, size_t rows,
+                                 size_t columns);
+void LS_ISA_NAME(ls_cpu_log_softmax)(float *dst, const float *src, size_t rows,
+                                     size_t columns);
+void LS_ISA_NAME(ls_cpu_label_loss)(float *loss, const float *logits,
+                                    const int32_t *labels, size_t rows,
+                                    size_t columns);
+void LS_ISA_NAME(ls_cpu_label_loss_grad)(float *grad, const float *logits,
+                                         const int32_t *labels,
+                                         const float *scale,
+                                         size_t scale_stride, size_t rows,
+                                         size_t columns);
+
+void LS_ISA_NAME(ls_cpu_add)(float *dst, const float *a, const float *b,
+                             size_t n);
+void LS_ISA_NAME(ls_cpu_sgd)(float *dst, const float *parameter,
+                             const float *grad, float rate, size_t n);
+void LS_ISA_NAME(ls_cpu_relu_grad)(float *dst, const float *dy, const float *y,
+                                   size_t n);
+void LS_ISA_NAME(ls_cpu_column_sums)(float *dst, const float *src, size_t rows,
+                                     size_t columns, size_t stride,
+                                     bool accumulate);
+float LS_ISA_NAME(ls_cpu_sum)(const float *src, size_t n);
+
+extern const ls_cpu_kernels LS_ISA_NAME(ls_cpu_kernels);
+
+#endif  // LS_ENGINE_CPU_ISA_ISA_H_

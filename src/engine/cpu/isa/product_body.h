@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The product of ls_cpu_product for one element type: a template, included by
+// product_f32.c and product_f64.c.
+//
+// It needs ELEM (the type), VEC and LANES (its vector), V(op) (the operation's
+// name), PRODUCT and PRODUCT_SCRATCH (the functions' names), and a function
+//   turn(dst, width, src, stride, k, columns):
+//     dst[p * width + j] = src[j * stride + p] for p < k, j < columns.
+//
+// The innermost loop, a tile, holds a few rows by one or two vectors of C in
+// registers while it runs over k. Around it everything is cut to fit the second
+// cache: k into blocks of K_BLOCK (a tile's chain goes on from where the last
+// block left it, kept in C or, if C is added to, in scratch), rows into blocks
+// of M_BLOCK, columns into groups of GROUP and these into panels of a tile's
+// width. Panels of B that many rows use, or that are stored transposed, are
+// copied so that tiles read them in order; so are tile rows of A that many
+// columns use. No cut touches the order of any output's chain.
+
+#include <string.h>
+
+#include "engine/cpu/isa/product_tile.h"
+
+#define PANEL ((size_t)LS_TILE_VECTORS * LANES)
+#define K_BLOCK ((size_t)256)
+#define M_BLOCK ((size_t)384)
+#define GROUP ((size_t)256)
+#define N_BLOCK ((size_t)1024)  // Bounds the scratch for chains.
+
+// Uses from which on a copy pays, measured on Zen 4. Where A is stored
+// transposed, a tile finds its rows side by side and never needs one.
+#define PACK_A_COLUMNS ((size_t)256)
+#define PACK_B_ROWS ((size_t)48)
+
+static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+
+// What follows the chain.
+typedef struct {
+  const ELEM *bias;  // Of the tile's first column, or NULL.
+  bool relu;
+  bool accumulate;
+} epilogue;
+
+// One tile's work.
+typedef struct {
+  const ELEM *a, *b;
+  size_t a_stride;  // Between rows of A as stored (or packed).
+  size_t b_stride;  // Between values of k.
+  size_t k;
+  const ELEM *in;  // The chains so far; NULL: all +0.
+  size_t in_stride;
+  ELEM *out;
+  size_t out_stride;
+  size_t lanes;  // Columns of the last vector.
+  const epilogue *end;  // NULL: `out` takes the chains as they are.
+} tile_work;
+
+typedef void tile_fn(const tile_work *work);
+
+LS_INLINE VEC load_part(const ELEM *p, bool partial, size_t lanes) {
+  return partial ? V(load_n)(p, lanes) : V(load)(p);
+}
+
+LS_INLINE void store_part(ELEM *p, bool partial, size_t lanes, VEC v) {
+  if (partial) {
+    V(store_n)(p, lanes, v);
+  } else {
+    V(store)(p, v);
+  }
+}
+
+// One tile. Everything but `work` is a constant where this is expanded.
+LS_INLINE void run_tile(const tile_work *work, const size_t rows,
+                        const size_t vectors, const bool a_transposed,
+                        const bool masked) {
+  const size_t lanes = work->lanes;
+  VEC acc[LS_TILE_ROWS][LS_TILE_VECTORS];
+  LS_UNROLL
+  for (size_t i = 0; i < rows; ++i) {
+    LS_UNROLL
+    for (size_t v = 0; v < vectors; ++v) {
+      acc[i][v] = V(zero)();
+      if (work->in != NULL) {
+        acc[i][v] = load_part(work->in + i * work->in_stride + v * LANES,
+                              masked && v + 1 == vectors, lanes);
+      }
+    }
+  }
+
+  const ELEM *a = work->a;
+  const ELEM *b = work->b;
+  const size_t a_stride = work->a_stride, b_stride = work->b_stride;
+  for (size_t p = work->k; p > 0; --p) {
+    VEC row[LS_TILE_VECTORS];
+    LS_UNROLL
+    for (size_t v = 0; v < vectors; ++v) {
+      row[v] = load_part(b + v * LANES, masked && v + 1 == vectors, lanes);
+    }
+    LS_UNROLL
+    for (size_t i = 0; i < rows; ++i) {
+      const VEC x = V(set1)(a_transposed ? a[i] : a[i * a_stride]);
+      LS_UNROLL
+      for (size_t v = 0; v < vectors; ++v) {
+        acc[i][v] = V(fma)(x, row[v], acc[i][v]);
+      }
+    }
+    a += a_transposed ? a_stride : 1;
+    b += b_stride;
+  }
+
+  const epilogue *end = work->end;
+  LS_UNROLL
+  for (size_t i = 0; i < rows; ++i) {
+    LS_UNROLL
+    for (size_t v = 0; v < vectors; ++v) {
+      const bool partial = masked && v + 1 == vectors;
+      ELEM *out = work->out + i * work->out_stride + v * LANES;
+      VEC x = acc[i][v];
+      if (end != NULL) {
+        if (end->bias != NULL) {
+          x = V(add)(x, load_part(end->bias + v * LANES, partial, lanes));
+        }
+        if (end->relu) x = V(max)(V(zero)(), x);
+        if (end->accumulate) x = V(add)(load_part(out, partial, lanes), x);
+      }
+      store_part(out, partial, lanes, x);
+    }
+  }
+}
+
+// Tiles of each number of rows: full width, full width with a masked last
+// vector, one masked vector; A as stored or transposed.
+#define LS_TILE_FUNCTIONS(rows)                                                \
+  static void full_##rows(const tile_work *w) {                                \
+    run_tile(w, rows, LS_TILE_VECTORS, false, false);                          \
+  }                                                                            \
+  static void full_turned_##rows(const tile_work *w) {                         \
+    run_tile(w, rows, LS_TILE_VECTORS, true, false);                           \
+  }                                                                            \
+  static void masked_##rows(const tile_work *w) {                              \
+    run_tile(w, rows, LS_TILE_VECTORS, false, true);                           \
+  }                                                                            \
+  static void masked_turned_##rows(const tile_work *w) {                       \
+    run_tile(w, rows, LS_TILE_VECTORS, true, true);                            \
+  }                                                                            \
+  static void narrow_##rows(const tile_work *w) {                              \
+    run_tile(w, rows, 1, false, true);                                         \
+  }                                                                            \
+  static void narrow_turned_##rows(const tile_work *w) {                       \
+    run_tile(w, rows, 1, true, true);                                          \
+  }
+LS_TILE_EACH_ROWS(LS_TILE_FUNCTIONS)
+#undef LS_TILE_FUNCTIONS
+
+typedef struct {
+  size_t rows;
+  tile_fn *full[2], *masked[2], *narrow[2];  // [A transposed]
+} tile_size;
+
+static const tile_size tile_sizes[] = {
+#define LS_TILE_ROW(rows)                                                      \
+  {rows,                                                                       \
+   {full_##rows, full_turned_##rows},                                          \
+   {masked_##rows, masked_turned_##rows},                                      \
+   {narrow_##rows, narrow_turned_##rows}},
+    LS_TILE_EACH_ROWS(LS_TILE_ROW)
+#undef LS_TILE_ROW
+};
+
+// dst[p * PANEL + j] = src[p * stride + j] for p < k, j < columns.
+LS_INLINE void copy_rows(ELEM *dst, const ELEM *src, size_t stride, size_t k,
+                         const size_t columns) {
+  for (size_t p = 0; p < k; ++p) {
+    memcpy(dst + p * PANEL, src + p * stride, columns * sizeof(ELEM));
+  }
+}
+
+// One block of rows, columns and k, and the parts of the call's scratch.
+typedef struct {
+  const ls_cpu_product *product;
+  size_t m0, m1, n0, n1, k0, k1;
+  bool packs_a, packs_b;
+  ELEM *a;       // This block of A, tile row after tile row.
+  ELEM *b;       // One group of B, panel after panel.
+  ELEM *chains;  // This block's outputs so far, where C cannot hold them.
+} step;
+
+// Gives `s` its parts of `scratch`, unless NULL. Returns their size in bytes.
+static size_t divide_scratch(step *s, ELEM *scratch) {
+  const ls_cpu_product *p = s->product;
+  const size_t k = smaller(p->k, K_BLOCK), m = smaller(p->m, M_BLOCK);
+  const size_t panels = (smaller(p->n, GROUP) + PANEL - 1) / PANEL;
+  const size_t b_size = k * panels * PANEL;
+  const size_t a_size = p->a_transposed ? 0 : k * m;
+  const bool keeps_chains = p->accumulate && p->k > K_BLOCK;
+  const size_t chains_size = keeps_chains ? m * smaller(p->n, N_BLOCK) : 0;
+  if (scratch != NULL) {
+    s->b = scratch;
+    s->a = scratch + b_size;
+    s->chains = scratch + b_size + a_size;
+  }
+  return (b_size + a_size + chains_size) * sizeof(ELEM);
+}
+
+size_t PRODUCT_SCRATCH(const ls_cpu_product *product) {
+  return divide_scratch(&(step){.product = product}, NULL);
+}
+
+static const ELEM *a_at(const step *s, size_t m) {
+  const ls_cpu_product *p = s->product;
+  const ELEM *a = p->a;
+  return p->a_transposed ? a + s->k0 * p->lda + m : a + m * p->lda + s->k0;
+}
+
+static const ELEM *b_at(const step *s, size_t n) {
+  const ls_cpu_product *p = s->product;
+  const ELEM *b = p->b;
+  return p->b_transposed ? b + n * p->ldb + s->k0 : b + s->k0 * p->ldb + n;
+}
+
+static const tile_size *largest_tile(size_t rows) {
+  const tile_size *size = tile_sizes;
+  while (size->rows > rows) ++size;
+  return size;
+}
+
+static void pack_a_block(const step *s) {
+  const size_t k = s->k1 - s->k0;
+  for (size_t m = s->m0; m < s->m1;) {
+    const size_t rows = largest_tile(s->m1 - m)->rows;
+    turn(s->a + (m - s->m0) * k, rows, a_at(s, m), s->product->lda, k, rows);
+    m += rows;
+  }
+}
+
+// Copies the panels of the columns [n0, n1). What the last panel lacks stays
+// as it is: tiles mask it.
+static void pack_b_group(const step *s, size_t n0, size_t n1) {
+  const ls_cpu_product *p = s->product;
+  const size_t k = s->k1 - s->k0;
+  for (size_t n = n0; n < n1; n += PANEL) {
+    const size_t columns = smaller(PANEL, n1 - n);
+    ELEM *dst = s->b + (n - n0) * k;
+    const ELEM *src = b_at(s, n);
+    if (p->b_transposed) {
+      turn(dst, PANEL, src, p->ldb, k, columns);
+    } else if (columns == PANEL) {
+      copy_rows(dst, src, p->ldb, k, PANEL);
+    } else {
+      copy_rows(dst, src, p->ldb, k, columns);
+    }
+  }
+}
+
+// Runs the tiles of one tile row, at row m, in the columns [n0, n1) of a group.
+static void run_row(const step *s, const tile_size *size, size_t m, size_t n0,
+                    size_t n1) {
+  const ls_cpu_product *p = s->product;
+  const size_t k = s->k1 - s->k0;
+  const bool is_first = s->k0 == 0, is_last = s->k1 == p->k;
+  const bool turned = p->a_transposed || s->packs_a;
+  epilogue end = {
+      .relu = p->activation == LS_CPU_ACTIVATION_RELU,
+      .accumulate = p->accumulate,
+  };
+  ELEM *c = (ELEM *)p->c + m * p->ldc + n0;
+  ELEM *chains = c;
+  size_t chains_stride = p->ldc;
+  if (p->accumulate && !(is_first && is_last)) {
+    chains_stride = s->n1 - s->n0;
+    chains = s->chains + (m - s->m0) * chains_stride + (n0 - s->n0);
+  }
+  tile_work work = {
+      .a = s->packs_a ? s->a + (m - s->m0) * k : a_at(s, m),
+      .a_stride = s->packs_a ? size->rows : p->lda,
+      .b_stride = s->packs_b ? PANEL : p->ldb,
+      .k = k,
+      .in_stride = chains_stride,
+      .out_stride = is_last ? p->ldc : chains_stride,
+      .end = is_last ? &end : NULL,
+  };
+  for (size_t n = n0; n < n1; n += PANEL) {
+    const size_t columns = smaller(PANEL, n1 - n);
+    const bool is_narrow = columns <= LANES;
+    tile_fn *const *tiles = columns == PANEL ? size->full
+                            : is_narrow      ? size->narrow
+                                             : size->masked;
+    work.lanes = columns - (is_narrow ? 0 : PANEL - LANES);
+    work.b = s->packs_b ? s->b + (n - n0) * k : b_at(s, n);
+    work.in = is_first ? NULL : chains + (n - n0);
+    work.out = (is_last ? c : chains) + (n - n0);
+    if (p->bias != NULL) end.bias = (const ELEM *)p->bias + n;
+    tiles[turned](&work);
+  }
+}
+
+static void run_step(const step *s) {
+  if (s->packs_a) pack_a_block(s);
+  for (size_t n0 = s->n0; n0 < s->n1; n0 += GROUP) {
+    const size_t n1 = smaller(s->n1, n0 + GROUP);
+    if (s->packs_b) pack_b_group(s, n0, n1);
+    for (size_t m = s->m0; m < s->m1;) {
+      const tile_size *size = largest_tile(s->m1 - m);
+      run_row(s, size, m, n0, n1);
+      m += size->rows;
+    }
+  }
+}
+
+void PRODUCT(const ls_cpu_product *product, const ls_cpu_block *block,
+             void *scratch) {
+  const size_t m = block->m1 - block->m0, n = block->n1 - block->n0;
+  step s = {
+      .product = product,
+      .packs_a = !product->a_transposed && n >= PACK_A_COLUMNS,
+      .packs_b = product->b_transposed || m >= PACK_B_ROWS,
+  };
+  divide_scratch(&s, scratch);
+  for (s.n0 = block->n0; s.n0 < block->n1; s.n0 = s.n1) {
+    s.n1 = smaller(block->n1, s.n0 + N_BLOCK);
+    for (s.m0 = block->m0; s.m0 < block->m1; s.m0 = s.m1) {
+      s.m1 = smaller(block->m1, s.m0 + M_BLOCK);
+      s.k0 = 0;
+      do {  // Once even if k is 0: the epilogue still runs.
+        s.k1 = smaller(product->k, s.k0 + K_BLOCK);
+        run_step(&s);
+        s.k0 = s.k1;
+      } while (s.k0 < product->k);
+    }
+  }
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Vectors of 16 floats or 8 doubles, the same on every instruction set.
+//
+// A kernel written with these operations gives the same bits whichever file
+// below carries it: each has the same lanes, every operation is one IEEE
+// operation a lane, and what the hardware leaves open is fixed here:
+//   max(a, b) is a > b ? a : b and min(a, b) is a < b ? a : b, so that the
+//   second operand comes out where one is a NaN or both are zeros;
+//   vf_sum adds lane i + w to lane i for w = 8, 4, 2, 1, vf_max_lane likewise;
+//   load_n and store_n touch only the first n lanes, load_n zeroes the rest.
+// Only the sign and payload of a NaN are not promised.
+//
+// `vf` is 16 floats, `vi` 16 32-bit integers, `vm` 16 truth values, `vd` 8
+// doubles. Include this file alone in files that are compiled once per
+// instruction set.
+
+#ifndef LS_ENGINE_CPU_ISA_VEC_H_
+#define LS_ENGINE_CPU_ISA_VEC_H_
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define LS_INLINE static inline __attribute__((always_inline))
+
+// Before a loop of at most 16 rounds, whose number is known: unrolls all of it,
+// so that an array of vectors that it indexes becomes registers.
+#if defined(__clang__)
+#define LS_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define LS_UNROLL _Pragma("GCC unroll 16")
+#endif
+
+// Lanes of a vf and of a vd.
+#define VF_LANES 16
+#define VD_LANES 8
+
+#if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
+#include "engine/cpu/isa/vec_avx512.h"
+#elif defined(__AVX2__) && defined(__FMA__)
+#include "engine/cpu/isa/vec_avx2.h"
+#elif defined(__aarch64__) && defined(__ARM_NEON)
+#include "engine/cpu/isa/vec_neon.h"
+#else
+#include "engine/cpu/isa/vec_plain.h"
+#endif
+
+#endif  // LS_ENGINE_CPU_ISA_VEC_H_

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// vec.h on AVX-512: a vector is one register.
+
+#ifndef LS_ENGINE_CPU_ISA_VEC_AVX512_H_
+#define LS_ENGINE_CPU_ISA_VEC_AVX512_H_
+
+#include <immintrin.h>
+
+typedef __m512 vf;
+typedef __m512i vi;
+typedef __mmask16 vm;
+typedef __m512d vd;
+
+LS_INLINE __mmask16 vf_first(size_t n) {
+  return (__mmask16)_bzhi_u32(0xffffu, (unsigned)n);
+}
+
+LS_INLINE vf vf_load(const float *p) { return _mm512_loadu_ps(p); }
+LS_INLINE void vf_store(float *p, vf v) { _mm512_storeu_ps(p, v); }
+LS_INLINE vf vf_load_n(const float *p, size_t n) {
+  return _mm512_maskz_loadu_ps(vf_first(n), p);
+}
+LS_INLINE void vf_store_n(float *p, size_t n, vf v) {
+  _mm512_mask_storeu_ps(p, vf_first(n), v);
+}
+LS_INLINE vf vf_set1(float x) { return _mm512_set1_ps(x); }
+LS_INLINE vf vf_zero(void) { return _mm512_setzero_ps(); }
+
+LS_INLINE vf vf_add(vf a, vf b) { return _mm512_add_ps(a, b); }
+LS_INLINE vf vf_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
+LS_INLINE vf vf_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
+LS_INLINE vf vf_div(vf a, vf b) { return _mm512_div_ps(a, b); }
+LS_INLINE vf vf_sqrt(vf a) { return _mm512_sqrt_ps(a); }
+LS_INLINE vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); }
+LS_INLINE vf vf_min(vf a, vf b) { return _mm512_min_ps(a, b); }
+// a * b + c, rounded once.
+LS_INLINE vf vf_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
+// c - a * b, rounded once.
+LS_INLINE vf vf_fnma(vf a, vf b, vf c) { return _mm512_fnmadd_ps(a, b, c); }
+
+LS_INLINE vm vf_lt(vf a, vf b) {
+  return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ);
+}
+LS_INLINE vm vf_eq(vf a, vf b) {
+  return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ);
+}
+LS_INLINE vm vf_is_nan(vf a) {
+  return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q);
+}
+// a where m, else b.
+LS_INLINE vf vf_select(vm m, vf a, vf b) {
+  return _mm512_mask_blend_ps(m, b, a);
+}
+// v in the first n lanes, `rest` in the others.
+LS_INLINE vf vf_first_n(size_t n, vf v, vf rest) {
+  return _mm512_mask_blend_ps(vf_first(n), rest, v);
+}
+
+LS_INLINE vi vi_set1(int32_t x) { return _mm512_set1_epi32(x); }
+LS_INLINE vi vi_add(vi a, vi b) { return _mm512_add_epi32(a, b); }
+LS_INLINE vi vi_sub(vi a, vi b) { return _mm512_sub_epi32(a, b); }
+LS_INLINE vi vi_and(vi a, vi b) { return _mm512_and_si512(a, b); }
+LS_INLINE vi vi_or(vi a, vi b) { return _mm512_or_si512(a, b); }
+LS_INLINE vi vi_shl(vi a, unsigned s) { return _mm512_slli_epi32(a, s); }
+// Arithmetic: the sign comes in from the left.
+LS_INLINE vi vi_shr(vi a, unsigned s) { return _mm512_srai_epi32(a, s); }
+LS_INLINE vf vi_to_float(vi a) { return _mm512_cvtepi32_ps(a); }
+LS_INLINE vi vf_bits(vf a) { return _mm512_castps_si512(a); }
+LS_INLINE vf vi_as_float(vi a) { return _mm512_castsi512_ps(a); }
+
+LS_INLINE vf vf_abs(vf a) { return _mm512_abs_ps(a); }
+LS_INLINE vf vf_copysign(vf magnitude, vf sign) {
+  const vi s = _mm512_set1_epi32(INT32_MIN);
+  return vi_as_float(
+      _mm512_ternarylogic_epi32(s, vf_bits(sign), vf_bits(magnitude), 0xca));
+}
+// v * 2^n, rounded once, for |v| in [0.5, 2) and n in [-250, 250].
+LS_INLINE vf vf_ldexp(vf v, vi n) {
+  return _mm512_scalef_ps(v, _mm512_cvtepi32_ps(n));
+}
+
+LS_INLINE float vf_sum(vf a) {
+  const __m256 low = _mm512_castps512_ps256(a);
+  const __m256 s8 = _mm256_add_ps(low, _mm512_extractf32x8_ps(a, 1));
+  const __m128 s4 = _mm_add_ps(_mm256_castps256_ps128(s8),
+                               _mm256_extractf128_ps(s8, 1));
+  const __m128 s2 = _mm_add_ps(s4, _mm_movehl_ps(s4, s4));
+  return _mm_cvtss_f32(_mm_add_ss(s2, _mm_movehdup_ps(s2)));
+}
+LS_INLINE float vf_max_lane(vf a) {
+  const __m256 low = _mm512_castps512_ps256(a);
+  const __m256 s8 = _mm256_max_ps(low, _mm512_extractf32x8_ps(a, 1));
+  const __m128 s4 = _mm_max_ps(_mm256_castps256_ps128(s8),
+                               _mm256_extractf128_ps(s8, 1));
+  const __m128 s2 = _mm_max_ps(s4, _mm_movehl_ps(s4, s4));
+  return _mm_cvtss_f32(_mm_max_ss(s2, _mm_movehdup_ps(s2)));
+}
+
+LS_INLINE __mmask8 vd_first(size_t n) {
+  return (__mmask8)_bzhi_u32(0xffu, (unsigned)n);
+}
+LS_INLINE vd vd_load(const double *p) { return _mm512_loadu_pd(p); }
+LS_INLINE void vd_store(double *p, vd v) { _mm512_storeu_pd(p, v); }
+LS_INLINE vd vd_load_n(const double *p, size_t n) {
+  return _mm512_maskz_loadu_pd(vd_first(n), p);
+}
+LS_INLINE void vd_store_n(double *p, size_t n, vd v) {
+  _mm512_mask_storeu_pd(p, vd_first(n), v);
+}
+LS_INLINE vd vd_set1(double x) { return _mm512_set1_pd(x); }
+LS_INLINE vd vd_zero(void) { return _mm512_setzero_pd(); }
+LS_INLINE vd vd_add(vd a, vd b) { return _mm512_add_pd(a, b); }
+LS_INLINE vd vd_max(vd a, vd b) { return _mm512_max_pd(a, b); }
+LS_INLINE vd vd_fma(vd a, vd b, vd c) { return _mm512_fmadd_pd(a, b, c); }
+
+#endif  // LS_ENGINE_CPU_ISA_VEC_AVX512_H_

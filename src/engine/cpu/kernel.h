@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What an instruction is made of: a kernel and its parameters.
+//
+// `kernel_<name>` in kernel_*.c, named in the last column of ops.def, prepares
+// a lowered node: it chooses a loop for the types and shapes and stores what
+// the loop needs in the arena. The loop then runs without a look-up. Work is
+// cut into blocks of outputs whose number is a function of the shapes alone;
+// blocks may run on any thread, in any order, with the same bits.
+#ifndef LS_ENGINE_CPU_KERNEL_H_
+#define LS_ENGINE_CPU_KERNEL_H_
+
+#include "engine/backend.h"
+#include "engine/cpu/kernels.h"
+
+// What a loop is called with.
+typedef struct ls_kernel_call {
+  const void *const *in;
+  void *const *out;
+  void *scratch;  // plan.scratch bytes, aligned to 64; each thread its own.
+  const void *params;
+  uint64_t step, seed, iteration;  // For random ops. Iteration: enclosing
+  int32_t replica;                 // loops' counters, flattened.
+} ls_kernel_call;
+
+typedef void (*ls_kernel_loop)(const ls_kernel_call *call, int64_t begin_block,
+                               int64_t end_block);
+
+// Filled by a prepare function.
+typedef struct ls_kernel_plan {
+  // Given.
+  const ls_graph *graph;
+  const ls_node *node;
+  const ls_type *in;  // One an input.
+  size_t num_in;
+  const ls_type *out;  // One an output.
+  size_t num_out;
+  const ls_cpu_kernels *kernels;
+  ls_arena *arena;
+  // Wanted.
+  ls_kernel_loop loop;
+  const void *params;   // In the arena.
+  int64_t blocks;       // At least 1. A function of the shapes alone.
+  size_t scratch;       // Bytes a thread needs.
+  uint32_t in_place;    // Bit i: output 0 may lie exactly on input i.
+  bool alias;           // Output 0 is input 0's bytes (reshape): no work if
+                        // they share storage; `loop` copies otherwise.
+  int64_t flops;        // 2 x multiply-add of products; 0 for others.
+} ls_kernel_plan;
+
+typedef ls_status (*ls_kernel_prepare)(ls_kernel_plan *plan);
+
+// The prepare function of an op, from ops.def. NULL: the compiler's own.
+ls_kernel_prepare ls_kernel_prepare_of(uint16_t op_type);
+
+#endif  // LS_ENGINE_CPU_KERNEL_H_

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Elementwise ops of two operands of one type.
+//
+// Integers wrap around; x / 0 is all bits set (-1 if signed), and the least
+// number over -1 is itself.
+#include <math.h>
+
+#include "engine/cpu/kernel_list.h"
+#include "engine/cpu/loops.h"
+
+// One loop for each way that an operand can be a scalar. The scalar's value is
+// read first, so that the output may lie on the other operand.
+#define BINARY(name, E, D, T, W)                                           \
+  static void name##_##D(const ls_elementwise *self, void *out,            \
+                         const void *const *in, int64_t count) {           \
+    T *o = out;                                                            \
+    const T *a = in[0], *b = in[1];                                        \
+    if (self->scalars == 0) {                                              \
+      LS_INDEPENDENT                                                       \
+      for (int64_t i = 0; i < count; ++i) o[i] = E(T, W, a[i], b[i]);      \
+    } else if (self->scalars == 1) {                                       \
+      const T x = a[0];                                                    \
+      LS_INDEPENDENT                                                       \
+      for (int64_t i = 0; i < count; ++i) o[i] = E(T, W, x, b[i]);         \
+    } else {                                                               \
+      const T y = b[0];                                                    \
+      LS_INDEPENDENT                                                       \
+      for (int64_t i = 0; i < count; ++i) o[i] = E(T, W, a[i], y);         \
+    }                                                                      \
+  }
+
+#define ADD(T, W, x, y) ((T)((W)(x) + (W)(y)))
+#define SUB(T, W, x, y) ((T)((W)(x) - (W)(y)))
+#define MUL(T, W, x, y) ((T)((W)(x) * (W)(y)))
+LS_EACH_INTEGER(BINARY, add, ADD)
+LS_EACH_FLOAT(BINARY, add, ADD)
+LS_EACH_INTEGER(BINARY, sub, SUB)
+LS_EACH_FLOAT(BINARY, sub, SUB)
+LS_EACH_INTEGER(BINARY, mul, MUL)
+LS_EACH_FLOAT(BINARY, mul, MUL)
+
+#define DIV_SIGNED(T, W, x, y) \
+  ((y) == 0 ? (T)-1 : (y) == -1 ? (T)(0 - (W)(x)) : (T)((x) / (y)))
+#define DIV_UNSIGNED(T, W, x, y) ((y) == 0 ? (T)~(W)0 : (T)((x) / (y)))
+#define DIV_FLOAT(T, W, x, y) ((x) / (y))
+LS_EACH_SIGNED(BINARY, div, DIV_SIGNED)
+LS_EACH_UNSIGNED(BINARY, div, DIV_UNSIGNED)
+LS_EACH_FLOAT(BINARY, div, DIV_FLOAT)
+
+// A nan on the left is asked for; one on the right fails the comparison.
+#define MAX_INTEGER(T, W, x, y) ((x) > (y) ? (x) : (y))
+#define MIN_INTEGER(T, W, x, y) ((x) < (y) ? (x) : (y))
+#define MAX_FLOAT(T, W, x, y) ((((x) > (y)) | ((x) != (x))) ? (x) : (y))
+#define MIN_FLOAT(T, W, x, y) ((((x) < (y)) | ((x) != (x))) ? (x) : (y))
+LS_EACH_INTEGER(BINARY, maximum, MAX_INTEGER)
+LS_EACH_INTEGER(BINARY, minimum, MIN_INTEGER)
+LS_EACH_FLOAT(BINARY, maximum, MAX_FLOAT)
+LS_EACH_FLOAT(BINARY, minimum, MIN_FLOAT)
+
+// Powers are libm's: their last bits are those of the C library in use. An f32
+// power is the double one, rounded, which hides nearly all of that.
+static uint64_t integer_power(uint64_t base, uint64_t exponent) {
+  uint64_t power = 1;
+  for (; exponent != 0; exponent >>= 1) {
+    if ((exponent & 1U) != 0) power *= base;
+    base *= base;
+  }
+  return power;
+}
+
+// x^-n is 1 / x^n towards zero: 0 but for 1 and -1; all bits set for 0.
+static uint64_t signed_power(int64_t base, int64_t exponent) {
+  if (exponent >= 0) return integer_power((uint64_t)base, (uint64_t)exponent);
+  if (base == 0) return ~UINT64_C(0);
+  if (base == 1) return 1;
+  if (base == -1) return (exponent & 1) != 0 ? ~UINT64_C(0) : 1;
+  return 0;
+}
+
+#define POW_F32(T, W, x, y) ((float)pow((double)(x), (double)(y)))
+#define POW_F64(T, W, x, y) pow((x), (y))
+#define POW_SIGNED(T, W, x, y) ((T)signed_power((x), (y)))
+#define POW_UNSIGNED(T, W, x, y) ((T)integer_power((x), (y)))
+BINARY(pow, POW_F32, F32, float, float)
+BINARY(pow, POW_F64, F64, double, double)
+LS_EACH_SIGNED(BINARY, pow, POW_SIGNED)
+LS_EACH_UNSIGNED(BINARY, pow, POW_UNSIGNED)
+
+#define RELU_GRAD(T, W, x, y) ((y) > 0 ? (x) : (T)0)
+LS_EACH_INTEGER(BINARY, relu_grad, RELU_GRAD)
+LS_EACH_FLOAT(BINARY, relu_grad, RELU_GRAD)
+
+#define AND(T, W, x, y) ((T)(((x) != 0) & ((y) != 0)))
+#define OR(T, W, x, y) ((T)(((x) != 0) | ((y) != 0)))
+BINARY(and, AND, BOOL, uint8_t, uint32_t)
+BINARY(or, OR, BOOL, uint8_t, uint32_t)
+
+static void call_table(const ls_elementwise *self, void *out,
+                       const void *const *in, int64_t count) {
+  self->binary(out, in[0], in[1], (size_t)count);
+}
+
+#define ENTRY(name, D, T, W) [LS_DTYPE_##D] = name##_##D,
+#define NUMBERS(name) {LS_EACH_INTEGER(ENTRY, name) LS_EACH_FLOAT(ENTRY, name)}
+
+static const ls_span spans[LS_OP_COUNT][LS_DTYPE_COUNT] = {
+    [LS_OP_ADD] = NUMBERS(add),
+    [LS_OP_SUB] = NUMBERS(sub),
+    [LS_OP_MUL] = NUMBERS(mul),
+    [LS_OP_DIV] = NUMBERS(div),
+    [LS_OP_MAXIMUM] = NUMBERS(maximum),
+    [LS_OP_MINIMUM] = NUMBERS(minimum),
+    [LS_OP_POW] = NUMBERS(pow),
+    [LS_OP_RELU_GRAD] = NUMBERS(relu_grad),
+    [LS_OP_AND] = {ENTRY(and, BOOL, , )},
+    [LS_OP_OR] = {ENTRY(or, BOOL, , )},
+};
+
+bool ls_binary_span(ls_elementwise *work, uint16_t op, ls_dtype dtype,
+                    const ls_cpu_kernels *kernels) {
+  if (ls_is_half(dtype)) dtype = LS_DTYPE_F32;
+  work->span = spans[op][dtype];
+  work->binary = NULL;
+  if (dtype == LS_DTYPE_F32 && op == LS_OP_ADD) work->binary = kernels->add;
+  if (dtype == LS_DTYPE_F32 && op == LS_OP_RELU_GRAD)
+    work->binary = kernels->relu_grad;
+  if (work->binary != NULL) work->span = call_table;
+  return work->span != NULL;
+}
+
+ls_status kernel_binary(ls_kernel_plan *plan) {
+  const ls_dtype dtype = plan->out[0].dtype;
+  ls_elementwise work = {
+      .half = ls_is_half(dtype) ? dtype : LS_DTYPE_NONE,
+      .out_is_half = ls_is_half(dtype),
+  };
+  if (!ls_binary_span(&work, plan->node->type, dtype, plan->kernels))
+    return ls_kernel_unsupported(plan, dtype);
+  // The table's functions know no scalars.
+  if (!ls_shape_equal(plan->in[0].shape, plan->in[1].shape))
+    work.span = spans[plan->node->type][ls_is_half(dtype) ? LS_DTYPE_F32
+                                                          : dtype];
+  return ls_elementwise_plan(plan, work);
+}

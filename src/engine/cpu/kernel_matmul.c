@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Matrix products: matmul and dense.
+//
+// Every output is one chain of multiply-adds over k, in order; then comes the
+// bias, then the activation. f32 and f64 are the kernel table's product; 16-bit
+// floats are widened and go the same way, rounded once at the end; integers
+// are a plain loop and wrap around.
+//
+// The work is cut into units of a band of rows by a panel of columns. The bits
+// do not depend on cuts, so neighbouring units of one call are joined.
+#include "engine/cpu/kernel_list.h"
+#include "engine/cpu/loops.h"
+
+// A unit: big enough that rearranging its part of B is cheap beside the work.
+enum { PANEL = 128, BAND = 256 };
+// Least multiply-adds of a block.
+enum { BLOCK_WORK = 1 << 19 };
+
+typedef struct matmul_params {
+  ls_cpu_product product;  // Without the arrays.
+  ls_cpu_product_fn *run;
+  ls_dtype dtype;
+  int64_t batch;
+  int64_t a_step, b_step, c_step;  // Elements from one matrix to the next.
+  int64_t bands, panels, units_per_block, units;
+  bool has_bias;
+  // Of integers.
+  void (*integers)(const ls_cpu_product *product, const ls_cpu_block *block);
+} matmul_params;
+
+// ---- Integers --------------------------------------------------------------
+#define INTEGERS(name, D, T, W)                                               \
+  static void name##_##D(const ls_cpu_product *p, const ls_cpu_block *t) {    \
+    const size_t ai = p->a_transposed ? 1 : p->lda;                           \
+    const size_t ak = p->a_transposed ? p->lda : 1;                           \
+    const size_t bk = p->b_transposed ? 1 : p->ldb;                           \
+    const size_t bj = p->b_transposed ? p->ldb : 1;                           \
+    const T *bias = p->bias;                                                  \
+    for (size_t i = t->m0; i < t->m1; ++i) {                                  \
+      T *c = (T *)p->c + i * p->ldc;                                          \
+      for (size_t j = t->n0; j < t->n1; ++j) c[j] = 0;                        \
+      for (size_t k = 0; k < p->k; ++k) {                                     \
+        const W x = (W)((const T *)p->a)[i * ai + k * ak];                    \
+        const T *b = (const T *)p->b + k * bk;                                \
+        for (size_t j = t->n0; j < t->n1; ++j) {                              \
+          const W y = (W)b[j * bj];                                           \
+          c[j] = (T)((W)c[j] + x * y);                                        \
+        }                                                                     \
+      }                                                                       \
+      for (size_t j = t->n0; j < t->n1; ++j) {                                \
+        if (bias != NULL) c[j] = (T)((W)c[j] + (W)bias[j]);                   \
+        if (p->activation == LS_CPU_ACTIVATION_RELU && c[j] < 1) c[j] = 0;    \
+      }                                                                       \
+    }                                                                         \
+  }
+LS_EACH_INTEGER(INTEGERS, product)
+
+#define ENTRY(name, D, T, W) [LS_DTYPE_##D] = name##_##D,
+static void (*const integer_products[LS_DTYPE_COUNT])(
+    const ls_cpu_product *, const ls_cpu_block *) = {
+    LS_EACH_INTEGER(ENTRY, product)
+};
+
+// ---- 16-bit floats ---------------------------------------------------------
+// Widens a matrix of rows that lie `pitch` apart; returns its end.
+static float *widen_rows(ls_dtype half, float *out, const uint16_t *in,
+                         size_t rows, size_t columns, size_t pitch) {
+  for (size_t i = 0; i < rows; ++i)
+    ls_widen(half, out + i * columns, in + i * pitch, (int64_t)columns);
+  return out + rows * columns;
+}
+
+static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+
+// Floats for one unit's A, B, C and bias.
+static size_t half_floats(const ls_cpu_product *p) {
+  const size_t m = smaller(p->m, BAND), n = smaller(p->n, PANEL);
+  return m * p->k + p->k * n + m * n + n;
+}
+
+// The scratch: the widened unit, then the product's own.
+static void half_unit(const matmul_params *self, const ls_cpu_product *p,
+                      const ls_cpu_block *t, void *scratch) {
+  const size_t m = t->m1 - t->m0, n = t->n1 - t->n0, k = p->k;
+  const uint16_t *a = p->a, *b = p->b, *bias = p->bias;
+  ls_cpu_product unit = *p;
+  unit.m = m;
+  unit.n = n;
+  unit.lda = p->a_transposed ? m : k;
+  unit.ldb = p->b_transposed ? k : n;
+  unit.ldc = n;
+  float *next = scratch;
+  unit.a = next;
+  next = p->a_transposed
+             ? widen_rows(self->dtype, next, a + t->m0, k, m, p->lda)
+             : widen_rows(self->dtype, next, a + t->m0 * p->lda, m, k, p->lda);
+  unit.b = next;
+  next = p->b_transposed
+             ? widen_rows(self->dtype, next, b + t->n0 * p->ldb, n, k, p->ldb)
+             : widen_rows(self->dtype, next, b + t->n0, k, n, p->ldb);
+  if (bias != NULL) {
+    unit.bias = next;
+    next = widen_rows(self->dtype, next, bias + t->n0, 1, n, n);
+  }
+  unit.c = next;
+  self->run(&unit, &(ls_cpu_block){0, m, 0, n},
+            (float *)scratch + half_floats(p));
+  uint16_t *c = (uint16_t *)p->c + t->m0 * p->ldc + t->n0;
+  for (size_t i = 0; i < m; ++i)
+    ls_narrow(self->dtype, c + i * p->ldc, next + i * n, (int64_t)n);
+}
+
+// ---- Loop ------------------------------------------------------------------
+// Units are numbered band by band within a panel, panel by panel within a
+// matrix. Gives those from `unit` that one call can compute, before `end`.
+static int64_t join_units(const matmul_params *self, int64_t unit, int64_t end,
+                          ls_cpu_block *out_block) {
+  const int64_t in_matrix = unit % (self->bands * self->panels);
+  const int64_t panel = in_matrix / self->bands;
+  const int64_t band = in_matrix % self->bands;
+  int64_t bands = ls_min_i64(self->bands - band, end - unit), panels = 1;
+  if (ls_is_half(self->dtype)) bands = 1;
+  else if (band == 0 && bands == self->bands)
+    panels = ls_min_i64(self->panels - panel, (end - unit) / bands);
+  *out_block = (ls_cpu_block){
+      .m0 = (size_t)(band * BAND),
+      .m1 = smaller((size_t)((band + bands) * BAND), self->product.m),
+      .n0 = (size_t)(panel * PANEL),
+      .n1 = smaller((size_t)((panel + panels) * PANEL), self->product.n),
+  };
+  return bands * panels;
+}
+
+static const char *matrix(const void *base, int64_t index, int64_t step,
+                          ls_dtype dtype) {
+  return (const char *)base + (size_t)(index * step) * ls_dtype_size(dtype);
+}
+
+static void matmul_loop(const ls_kernel_call *call, int64_t begin_block,
+                        int64_t end_block) {
+  const matmul_params *self = call->params;
+  const int64_t end =
+      ls_min_i64(end_block * self->units_per_block, self->units);
+  ls_cpu_product product = self->product;
+  if (self->has_bias) product.bias = call->in[2];
+  int64_t unit = begin_block * self->units_per_block;
+  while (unit < end) {
+    const int64_t at = unit / (self->bands * self->panels);
+    ls_cpu_block block;
+    unit += join_units(self, unit, end, &block);
+    product.a = matrix(call->in[0], at, self->a_step, self->dtype);
+    product.b = matrix(call->in[1], at, self->b_step, self->dtype);
+    product.c = (char *)call->out[0] +
+                (size_t)(at * self->c_step) * ls_dtype_size(self->dtype);
+    if (self->integers != NULL)
+      self->integers(&product, &block);
+    else if (ls_is_half(self->dtype))
+      half_unit(self, &product, &block, call->scratch);
+    else
+      self->run(&product, &block, call->scratch);
+  }
+}
+
+// ---- Plan ------------------------------------------------------------------
+static int64_t product_of(ls_shape shape, int32_t dims) {
+  int64_t count = 1;
+  for (int32_t i = 0; i < dims; ++i) count *= shape.dim[i];
+  return count;
+}
+
+// Reads the sizes from the types.
+static void measure(const ls_kernel_plan *plan, matmul_params *self) {
+  const ls_shape a = plan->in[0].shape, b = plan->in[1].shape;
+  ls_cpu_product *p = &self->product;
+  p->a_transposed = ls_node_int(plan->node, "transpose_a", 0) != 0;
+  p->b_transposed = ls_node_int(plan->node, "transpose_b", 0) != 0;
+  p->k = (size_t)b.dim[b.rank - (p->b_transposed ? 1 : 2)];
+  p->n = (size_t)b.dim[b.rank - (p->b_transposed ? 2 : 1)];
+  if (b.rank == 2 && !p->a_transposed) {
+    self->batch = 1;  // Leading dimensions are more rows.
+    p->m = (size_t)product_of(a, a.rank - 1);
+  } else {
+    self->batch = product_of(a, a.rank - 2);
+    p->m = (size_t)a.dim[a.rank - (p->a_transposed ? 1 : 2)];
+  }
+  p->lda = p->a_transposed ? p->m : p->k;
+  p->ldb = p->b_transposed ? p->k : p->n;
+  p->ldc = p->n;
+  self->a_step = (int64_t)(p->m * p->k);
+  self->b_step = (int64_t)(p->k * p->n);
+  self->c_step = (int64_t)(p->m * p->n);
+}
+
+// Chooses who computes; false if nobody can.
+static bool choose_product(ls_kernel_plan *plan, matmul_params *self) {
+  const ls_cpu_kernels *kernels = plan->kernels;
+  switch (self->dtype) {
+  case LS_DTYPE_F64:
+    self->run = kernels->product_f64;
+    plan->scratch = kernels->product_f64_scratch(&self->product);
+    return true;
+  case LS_DTYPE_F32:
+    self->run = kernels->product_f32;
+    plan->scratch = kernels->product_f32_scratch(&self->product);
+    return true;
+  case LS_DTYPE_F16:
+  case LS_DTYPE_BF16:
+    self->run = kernels->product_f32;
+    plan->scratch = kernels->product_f32_scratch(&self->product) +
+                    half_floats(&self->product) * sizeof(float);
+    return true;
+  default:
+    self->integers = integer_products[self->dtype];
+    return self->integers != NULL;
+  }
+}
+
+ls_status kernel_matmul(ls_kernel_plan *plan) {
+  matmul_params *self = ls_arena_new(plan->arena, matmul_params);
+  if (self == NULL) return ls_out_of_memory();
+  measure(plan, self);
+  self->dtype = plan->in[0].dtype;
+  self->has_bias = plan->node->type == LS_OP_DENSE && plan->num_in > 2;
+  const ls_attr *activation = ls_node_attr(plan->node, "activation");
+  if (activation != NULL) {
+    if (strcmp(activation->as.string, "relu") != 0)
+      return ls_unimplemented("op '%s' has no CPU kernel for activation '%s'",
+                              ls_node_info(plan->node)->name,
+                              activation->as.string);
+    self->product.activation = LS_CPU_ACTIVATION_RELU;
+  }
+  if (!choose_product(plan, self))
+    return ls_kernel_unsupported(plan, self->dtype);
+  const int64_t m = (int64_t)self->product.m, n = (int64_t)self->product.n;
+  const int64_t k = (int64_t)self->product.k;
+  self->bands = ls_blocks_of(m, BAND);
+  self->panels = ls_blocks_of(n, PANEL);
+  self->units = self->batch * self->bands * self->panels;
+  const int64_t work = ls_min_i64(m, BAND) * ls_min_i64(n, PANEL) * k;
+  self->units_per_block = ls_max_i64(1, BLOCK_WORK / ls_max_i64(1, work));
+  plan->loop = matmul_loop;
+  plan->params = self;
+  plan->blocks = ls_blocks_of(self->units, self->units_per_block);
+  plan->flops = 2 * self->batch * m * n * k;
+  return ls_ok();
+}

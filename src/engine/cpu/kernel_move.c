@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Ops that only move elements: copy, broadcast, transpose. The result is
+// written in row order; along each of its dimensions the operand has a step.
+//
+// Where the innermost step is 0 a row is filled, where it is 1 copied. Else
+// some other dimension has step 1 (or none, then elements are gathered): those
+// two are cut into tiles, so that both arrays are used by whole cache lines.
+#include "engine/cpu/dims.h"
+#include "engine/cpu/kernel_list.h"
+#include "engine/cpu/loops.h"
+
+// Tiles are up to TILE_ROWS rows of the result, TILE_COLUMNS wide.
+enum { TILE_ROWS = 32, TILE_COLUMNS = 512 };
+// Shorter rows are copied in place of calling memcpy.
+enum { SHORT_ROW = 32 };
+
+typedef struct move_params {
+  int64_t count;
+  size_t element;
+  int64_t columns, column_step;  // The innermost dimension.
+  ls_dims outer;                 // The others; of tiles without the rows.
+  int64_t units_per_block, units;
+  // Of tiles.
+  int64_t rows, row_pitch;  // The dimension of step 1, its step in the result.
+  int64_t row_tiles, column_tiles;
+  ls_dims result;  // As `outer`, with the steps of the result.
+  void (*tile)(const struct move_params *self, void *out, const void *in,
+               int64_t rows, int64_t columns);
+  void (*row)(void *out, const void *in, int64_t count, int64_t step);
+} move_params;
+
+#define ROW(name, size, T)                                                 \
+  static void name##_##size(void *out, const void *in, int64_t count,      \
+                            int64_t step) {                                \
+    T *o = out;                                                            \
+    const T *a = in;                                                       \
+    if (step == 0) {                                                       \
+      const T value = a[0];                                                \
+      for (int64_t i = 0; i < count; ++i) o[i] = value;                    \
+    } else if (step == 1 && count >= SHORT_ROW) {                          \
+      memcpy(o, a, (size_t)count * sizeof(T));                             \
+    } else {                                                               \
+      LS_INDEPENDENT                                                       \
+      for (int64_t i = 0; i < count; ++i) o[i] = a[i * step];              \
+    }                                                                      \
+  }
+LS_EACH_SIZE(ROW, row)
+
+// Eight by eight at a time: eight cache lines of each array are in use.
+#define TILE(name, size, T)                                                  \
+  static void name##_##size(const move_params *self, void *out,              \
+                            const void *in, int64_t rows, int64_t columns) { \
+    const int64_t pitch = self->row_pitch, step = self->column_step;         \
+    for (int64_t r = 0; r < rows; r += 8) {                                  \
+      const int64_t r1 = ls_min_i64(r + 8, rows);                            \
+      for (int64_t c = 0; c < columns; c += 8) {                             \
+        const int64_t c1 = ls_min_i64(c + 8, columns);                       \
+        for (int64_t i = r; i < r1; ++i) {                                   \
+          T *o = (T *)out + i * pitch;                                       \
+          const T *a = (const T *)in + i;                                    \
+          for (int64_t j = c; j < c1; ++j) o[j] = a[j * step];               \
+        }                                                                    \
+      }                                                                      \
+    }                                                                        \
+  }
+LS_EACH_SIZE(TILE, tile)
+
+static void choose_functions(move_params *self) {
+  switch (self->element) {
+#define CASE(unused, size, T)    \
+  case size:                     \
+    self->row = row_##size;      \
+    self->tile = tile_##size;    \
+    break;
+    LS_EACH_SIZE(CASE, )
+#undef CASE
+  default: break;
+  }
+}
+
+static void row_loop(const ls_kernel_call *call, int64_t begin_block,
+                     int64_t end_block) {
+  const move_params *self = call->params;
+  int64_t at = begin_block * LS_BLOCK;
+  const int64_t end = ls_min_i64(end_block * LS_BLOCK, self->count);
+  if (at >= end) return;
+  int64_t column = at % self->columns;
+  ls_walk walk = ls_walk_at(&self->outer, at / self->columns);
+  while (at < end) {
+    const int64_t count = ls_min_i64(self->columns - column, end - at);
+    const int64_t from = walk.offset + column * self->column_step;
+    self->row((char *)call->out[0] + (size_t)at * self->element,
+              (const char *)call->in[0] + (size_t)from * self->element, count,
+              self->column_step);
+    at += count;
+    column = 0;
+    ls_walk_next(&walk, &self->outer);
+  }
+}
+
+static void tile_loop(const ls_kernel_call *call, int64_t begin_block,
+                      int64_t end_block) {
+  const move_params *self = call->params;
+  const int64_t end =
+      ls_min_i64(end_block * self->units_per_block, self->units);
+  for (int64_t u = begin_block * self->units_per_block; u < end; ++u) {
+    const int64_t c = u % self->column_tiles * TILE_COLUMNS;
+    const int64_t row_tile = u / self->column_tiles;
+    const int64_t r = row_tile % self->row_tiles * TILE_ROWS;
+    const int64_t outer = row_tile / self->row_tiles;
+    const int64_t from =
+        ls_walk_at(&self->outer, outer).offset + r + c * self->column_step;
+    const int64_t to =
+        ls_walk_at(&self->result, outer).offset + r * self->row_pitch + c;
+    self->tile(self, (char *)call->out[0] + (size_t)to * self->element,
+               (const char *)call->in[0] + (size_t)from * self->element,
+               ls_min_i64(TILE_ROWS, self->rows - r),
+               ls_min_i64(TILE_COLUMNS, self->columns - c));
+  }
+}
+
+// The outer dimension of step 1, or -1.
+static int32_t find_rows(const ls_dims *outer) {
+  for (int32_t i = 0; i < outer->rank; ++i)
+    if (outer->step[i] == 1) return i;
+  return -1;
+}
+
+static void plan_tiles(move_params *self, int32_t rows_at) {
+  self->result = self->outer;
+  int64_t pitch = self->columns;
+  for (int32_t i = self->outer.rank; i-- > 0;) {
+    self->result.step[i] = pitch;
+    pitch *= self->outer.size[i];
+  }
+  self->rows = self->outer.size[rows_at];
+  self->row_pitch = self->result.step[rows_at];
+  ls_dims_remove(&self->outer, rows_at);
+  ls_dims_remove(&self->result, rows_at);
+  self->row_tiles = ls_blocks_of(self->rows, TILE_ROWS);
+  self->column_tiles = ls_blocks_of(self->columns, TILE_COLUMNS);
+  self->units =
+      ls_dims_count(&self->outer) * self->row_tiles * self->column_tiles;
+  const int64_t unit = ls_min_i64(self->rows, TILE_ROWS) *
+                       ls_min_i64(self->columns, TILE_COLUMNS);
+  self->units_per_block = ls_max_i64(1, LS_BLOCK / unit);
+}
+
+// `dims` are those of the result, with the steps of the operand.
+static ls_status plan_move(ls_kernel_plan *plan, ls_dims dims) {
+  const ls_dtype dtype = plan->out[0].dtype;
+  if (!ls_is_plain(dtype)) return ls_kernel_unsupported(plan, dtype);
+  move_params *self = ls_arena_new(plan->arena, move_params);
+  if (self == NULL) return ls_out_of_memory();
+  self->count = ls_shape_num_elements(plan->out[0].shape);
+  self->element = ls_dtype_size(dtype);
+  self->columns = 1;
+  self->column_step = 1;
+  if (dims.rank > 0) {
+    const int32_t last = dims.rank - 1;
+    self->columns = dims.size[last];
+    self->column_step = dims.step[last];
+    ls_dims_remove(&dims, last);
+  }
+  self->outer = dims;
+  choose_functions(self);
+  plan->params = self;
+  const int32_t rows_at = find_rows(&self->outer);
+  if (self->count > 0 && self->column_step > 1 && rows_at >= 0) {
+    plan_tiles(self, rows_at);
+    plan->loop = tile_loop;
+    plan->blocks = ls_blocks_of(self->units, self->units_per_block);
+  } else {
+    plan->loop = row_loop;
+    plan->blocks = ls_blocks_of(self->count, LS_BLOCK);
+  }
+  return ls_ok();
+}
+
+// Elements from one index of a dense array's dimension to the next.
+static int64_t step_of(ls_shape shape, int32_t axis) {
+  int64_t step = 1;
+  for (int32_t i = axis + 1; i < shape.rank; ++i) step *= shape.dim[i];
+  return step;
+}
+
+ls_status kernel_copy(ls_kernel_plan *plan) {
+  ls_dims dims = {0};
+  ls_dims_add(&dims, ls_shape_num_elements(plan->out[0].shape), 1);
+  plan->alias = true;
+  plan->in_place = 1;
+  return plan_move(plan, dims);
+}
+
+ls_status kernel_broadcast(ls_kernel_plan *plan) {
+  const ls_shape from = plan->in[0].shape, to = plan->out[0].shape;
+  ls_dims dims = {0};
+  for (int32_t i = 0; i < to.rank; ++i) {
+    const int32_t axis = i - (to.rank - from.rank);
+    const bool repeated = axis < 0 || from.dim[axis] == 1;
+    ls_dims_add(&dims, to.dim[i], repeated ? 0 : step_of(from, axis));
+  }
+  return plan_move(plan, dims);
+}
+
+ls_status kernel_transpose(ls_kernel_plan *plan) {
+  const ls_shape from = plan->in[0].shape, to = plan->out[0].shape;
+  const ls_attr *permutation = ls_node_attr(plan->node, "permutation");
+  if (permutation == NULL || permutation->kind != LS_ATTR_INTS ||
+      permutation->as.ints.count != (size_t)to.rank)
+    return ls_internal("lowered transpose without a permutation of rank %d",
+                       to.rank);
+  ls_dims dims = {0};
+  for (int32_t i = 0; i < to.rank; ++i) {
+    const int32_t axis = (int32_t)permutation->as.ints.items[i];
+    ls_dims_add(&dims, to.dim[i], step_of(from, axis));
+  }
+  return plan_move(plan, dims);
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Elementwise ops of one operand.
+//
+// Integers wrap around. f32 functions are those of the kernel table, the same
+// on every machine; f64 ones are libm's, so their last bits are those of the C
+// library in use.
+#include <math.h>
+
+#include "engine/cpu/kernel_list.h"
+#include "engine/cpu/loops.h"
+
+#define UNARY(name, E, D, T, W)                                            \
+  static void name##_##D(const ls_elementwise *self, void *out,            \
+                         const void *const *in, int64_t count) {           \
+    (void)self;                                                            \
+    T *o = out;                                                            \
+    const T *a = in[0];                                                    \
+    LS_INDEPENDENT                                                         \
+    for (int64_t i = 0; i < count; ++i) {                                  \
+      const T x = a[i];                                                    \
+      o[i] = E(T, W, x);                                                   \
+    }                                                                      \
+  }
+
+#define NEG_INTEGER(T, W, x) ((T)(0 - (W)(x)))
+#define NEG_FLOAT(T, W, x) (-(x))
+LS_EACH_INTEGER(UNARY, neg, NEG_INTEGER)
+LS_EACH_FLOAT(UNARY, neg, NEG_FLOAT)
+
+#define ABS_SIGNED(T, W, x) ((x) < 0 ? NEG_INTEGER(T, W, x) : (x))
+#define ABS_UNSIGNED(T, W, x) (x)
+LS_EACH_SIGNED(UNARY, abs, ABS_SIGNED)
+LS_EACH_UNSIGNED(UNARY, abs, ABS_UNSIGNED)
+#define ABS_F32(T, W, x) fabsf(x)
+#define ABS_F64(T, W, x) fabs(x)
+UNARY(abs, ABS_F32, F32, float, float)
+UNARY(abs, ABS_F64, F64, double, double)
+
+// A zero keeps its sign, and nan stays.
+#define SIGN_SIGNED(T, W, x) ((T)(((x) > 0) - ((x) < 0)))
+#define SIGN_UNSIGNED(T, W, x) ((T)((x) != 0))
+#define SIGN_FLOAT(T, W, x) ((x) > 0 ? (T)1 : (x) < 0 ? (T)-1 : (x))
+LS_EACH_SIGNED(UNARY, sign, SIGN_SIGNED)
+LS_EACH_UNSIGNED(UNARY, sign, SIGN_UNSIGNED)
+LS_EACH_FLOAT(UNARY, sign, SIGN_FLOAT)
+
+// As the product's epilogue: -0 and nan stay.
+#define RELU_NUMBER(T, W, x) ((x) < 0 ? (T)0 : (x))
+#define RELU_UNSIGNED(T, W, x) (x)
+LS_EACH_SIGNED(UNARY, relu, RELU_NUMBER)
+LS_EACH_UNSIGNED(UNARY, relu, RELU_UNSIGNED)
+LS_EACH_FLOAT(UNARY, relu, RELU_NUMBER)
+
+#define SQRT_F32(T, W, x) sqrtf(x)
+#define SQRT_F64(T, W, x) sqrt(x)
+#define RSQRT_F64(T, W, x) (1.0 / sqrt(x))
+#define EXP_F64(T, W, x) exp(x)
+#define LOG_F64(T, W, x) log(x)
+#define TANH_F64(T, W, x) tanh(x)
+#define ERF_F64(T, W, x) erf(x)
+#define SIGMOID_F64(T, W, x) (1.0 / (1.0 + exp(-(x))))
+UNARY(sqrt, SQRT_F32, F32, float, float)
+UNARY(sqrt, SQRT_F64, F64, double, double)
+UNARY(rsqrt, RSQRT_F64, F64, double, double)
+UNARY(exp, EXP_F64, F64, double, double)
+UNARY(log, LOG_F64, F64, double, double)
+UNARY(tanh, TANH_F64, F64, double, double)
+UNARY(erf, ERF_F64, F64, double, double)
+UNARY(sigmoid, SIGMOID_F64, F64, double, double)
+
+#define NOT_BOOL(T, W, x) ((T)((x) == 0))
+UNARY(not, NOT_BOOL, BOOL, uint8_t, uint32_t)
+
+static void call_table(const ls_elementwise *self, void *out,
+                       const void *const *in, int64_t count) {
+  self->unary(out, in[0], (size_t)count);
+}
+
+#define ENTRY(name, D, T, W) [LS_DTYPE_##D] = name##_##D,
+#define NUMBERS(name) {LS_EACH_INTEGER(ENTRY, name) LS_EACH_FLOAT(ENTRY, name)}
+#define OF_TABLE(name) {[LS_DTYPE_F32] = call_table, ENTRY(name, F64, , )}
+
+static const ls_span spans[LS_OP_COUNT][LS_DTYPE_COUNT] = {
+    [LS_OP_NEG] = NUMBERS(neg),
+    [LS_OP_ABS] = NUMBERS(abs),
+    [LS_OP_SIGN] = NUMBERS(sign),
+    [LS_OP_RELU] = NUMBERS(relu),
+    [LS_OP_EXP] = OF_TABLE(exp),
+    [LS_OP_LOG] = OF_TABLE(log),
+    [LS_OP_TANH] = OF_TABLE(tanh),
+    [LS_OP_ERF] = OF_TABLE(erf),
+    [LS_OP_SIGMOID] = OF_TABLE(sigmoid),
+    [LS_OP_RSQRT] = OF_TABLE(rsqrt),
+    [LS_OP_SQRT] = {LS_EACH_FLOAT(ENTRY, sqrt)},
+    [LS_OP_NOT] = {ENTRY(not, BOOL, , )},
+};
+
+static ls_cpu_unary_fn *table_function(const ls_cpu_kernels *kernels,
+                                       uint16_t op) {
+  switch (op) {
+  case LS_OP_EXP: return kernels->exp;
+  case LS_OP_LOG: return kernels->log;
+  case LS_OP_TANH: return kernels->tanh;
+  case LS_OP_ERF: return kernels->erf;
+  case LS_OP_SIGMOID: return kernels->sigmoid;
+  case LS_OP_RSQRT: return kernels->rsqrt;
+  default: return NULL;
+  }
+}
+
+ls_status kernel_unary(ls_kernel_plan *plan) {
+  const ls_dtype dtype = plan->in[0].dtype;
+  const bool half = ls_is_half(dtype);
+  const uint16_t op = plan->node->type;
+  const ls_elementwise work = {
+      .span = spans[op][half ? LS_DTYPE_F32 : dtype],
+      .half = half ? dtype : LS_DTYPE_NONE,
+      .out_is_half = half,
+      .unary = table_function(plan->kernels, op),
+  };
+  if (work.span == NULL) return ls_kernel_unsupported(plan, dtype);
+  return ls_elementwise_plan(plan, work);
+}

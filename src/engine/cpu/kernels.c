@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "engine/cpu/kernels.h"
+
+#include <string.h>
+
+// Defined by isa/table.c, once per instruction set.
+extern const ls_cpu_kernels ls_cpu_kernels_base;
+
+#if defined(__x86_64__)
+extern const ls_cpu_kernels ls_cpu_kernels_v3;
+extern const ls_cpu_kernels ls_cpu_kernels_v4;
+
+// These ask the processor and whether the system saves the registers. Not all
+// compilers know the levels by name, so the features are asked one by one.
+static bool has_v3(void) {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+         __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+}
+
+static bool has_v4(void) {
+  return has_v3() && __builtin_cpu_supports("avx512f") &&
+         __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512cd") &&
+         __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vl");
+}
+
+const ls_cpu_kernels *ls_cpu_kernels_best(void) {
+  if (has_v4()) return &ls_cpu_kernels_v4;
+  if (has_v3()) return &ls_cpu_kernels_v3;
+  return &ls_cpu_kernels_base;
+}
+
+const ls_cpu_kernels *ls_cpu_kernels_find(const char *name) {
+  if (strcmp(name, "base") == 0) return &ls_cpu_kernels_base;
+  if (strcmp(name, "v3") == 0 && has_v3()) return &ls_cpu_kernels_v3;
+  if (strcmp(name, "v4") == 0 && has_v4()) return &ls_cpu_kernels_v4;
+  return NULL;
+}
+
+#else
+
+const ls_cpu_kernels *ls_cpu_kernels_best(void) { return &ls_cpu_kernels_base; }
+
+const ls_cpu_kernels *ls_cpu_kernels_find(const char *name) {
+  return strcmp(name, "base") == 0 ? &ls_cpu_kernels_base : NULL;
+}
+
+#endif

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The kernels that exist once per instruction set, as a table of functions.
+//
+// Every function gives the same bits in every table (base, v3 = AVX2 and FMA,
+// v4 = AVX-512), for any alignment, and does not depend on what it is called
+// on beside: a block of a product has the bits it has in the whole. Only the
+// sign and payload of a NaN are not promised. The order of each sum is stated.
+//
+// All are thread-safe and allocate nothing. Pointers may be unaligned;
+// 64-byte alignment is faster. Unless said otherwise `dst` may be one of the
+// inputs exactly, and must not overlap them in part. An empty size is fine.
+
+#ifndef LS_ENGINE_CPU_KERNELS_H_
+#define LS_ENGINE_CPU_KERNELS_H_
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// What a product does to each output after the bias.
+typedef enum ls_cpu_activation {
+  LS_CPU_ACTIVATION_NONE = 0,
+  LS_CPU_ACTIVATION_RELU,  // 0 > x ? 0 : x, so a NaN stays.
+} ls_cpu_activation;
+
+// C = epilogue(A B), m x n, row-major, all of one type, float or double.
+//
+// Each output is one chain of fused multiply-adds over k, in order, from +0.
+// The epilogue then is, in this order: add the column's bias, activate, add to
+// what C held before. The arrays do not overlap.
+typedef struct ls_cpu_product {
+  size_t m, n, k;
+  const void *a;     // m x k, or k x m if a_transposed.
+  const void *b;     // k x n, or n x k if b_transposed.
+  void *c;           // m x n.
+  size_t lda;        // Elements from one stored row to the next: at least the
+  size_t ldb;        // stored columns.
+  size_t ldc;
+  const void *bias;  // n values, or NULL.
+  ls_cpu_activation activation;
+  bool a_transposed;
+  bool b_transposed;
+  bool accumulate;   // C = C + result instead of C = result.
+} ls_cpu_product;
+
+// The outputs [m0, m1) x [n0, n1) of a product.
+typedef struct ls_cpu_block {
+  size_t m0, m1;
+  size_t n0, n1;
+} ls_cpu_block;
+
+// Computes one block of a product. `scratch` is the caller's, of the size that
+// the matching _scratch function gives, for one call at a time.
+typedef void ls_cpu_product_fn(const ls_cpu_product *product,
+                               const ls_cpu_block *block, void *scratch);
+
+// Bytes of scratch that a call for any block of `product` needs: a function of
+// its shape alone. Reads no array.
+typedef size_t ls_cpu_product_scratch_fn(const ls_cpu_product *product);
+
+// dst[i] = f(src[i]) for n floats.
+typedef void ls_cpu_unary_fn(float *dst, const float *src, size_t n);
+
+// A function of each row of a dense rows x columns array. A row's sum is
+// that of `sum`, and a sum's reciprocal is multiplied with.
+typedef void ls_cpu_rows_fn(float *dst, const float *src, size_t rows,
+                            size_t columns);
+
+typedef struct ls_cpu_kernels {
+  const char *name;  // "base", "v3" or "v4".
+
+  // Products. A cut of the work into blocks costs least at multiples of these
+  // (the bits do not care). Each call rearranges the part of B that its block
+  // uses, so cut columns before rows where there is a choice.
+  size_t product_f32_rows, product_f32_columns;
+  ls_cpu_product_fn *product_f32;
+  ls_cpu_product_scratch_fn *product_f32_scratch;
+  ls_cpu_product_fn *product_f64;
+  ls_cpu_product_scratch_fn *product_f64_scratch;
+
+  // Elementary functions; errors and special cases: isa/vecmath.h.
+  ls_cpu_unary_fn *exp, *log, *tanh, *erf;
+  ls_cpu_unary_fn *sigmoid;  // 1 / (1 + e^-x)
+  ls_cpu_unary_fn *rsqrt;    // 1 / sqrt(x)
+
+  // e^(x - max) / sum of these.
+  ls_cpu_rows_fn *softmax;
+  // (x - max) - log(sum of e^(x - max)).
+  ls_cpu_rows_fn *log_softmax;
+
+  // Cross-entropy of softmax(logits) against one class per row:
+  //   loss[i] = log(sum of e^(x - max)) - (x[label] - max).
+  // A label outside [0, columns) makes its row's loss NaN. No overlap.
+  void (*label_loss)(float *loss, const float *logits, const int32_t *labels,
+                     size_t rows, size_t columns);
+
+  // Its gradient: (softmax(x) - onehot(label)) * scale[i * scale_stride] for
+  // row i, so stride 0 is one scale for all. A label outside [0, columns)
+  // makes its row NaN. `grad` may be `logits`.
+  void (*label_loss_grad)(float *grad, const float *logits,
+                          const int32_t *labels, const float *scale,
+                          size_t scale_stride, size_t rows, size_t columns);
+
+  // dst[i] = a[i] + b[i].
+  void (*add)(float *dst, const float *a, const float *b, size_t n);
+
+  // dst[i] = parameter[i] - rate * grad[i], the product rounded first.
+  void (*sgd)(float *dst, const float *parameter, const float *grad, float rate,
+              size_t n);
+
+  // dst[i] = y[i] > 0 ? dy[i] : 0, with y the activation's output (or input).
+  void (*relu_grad)(float *dst, const float *dy, const float *y, size_t n);
+
+  // dst[j] = sum over i of src[i * stride + j]: each column by rows in order,
+  // from +0. With `accumulate` that sum is added to dst[j]. No overlap.
+  void (*column_sums)(float *dst, const float *src, size_t rows, size_t columns,
+                      size_t stride, bool accumulate);
+
+  // Sum of n floats: 16 partial sums from +0, the j-th over elements j, j + 16,
+  // ... in order; then sum j takes in sum j + 8, j + 4, j + 2, j + 1.
+  float (*sum)(const float *src, size_t n);
+} ls_cpu_kernels;
+
+// The fastest table that this machine and its operating system can run.
+const ls_cpu_kernels *ls_cpu_kernels_best(void);
+
+// The table of that name; NULL if there is none or this machine cannot run it.
+const ls_cpu_kernels *ls_cpu_kernels_find(const char *name);
+
+#endif  // LS_ENGINE_CPU_KERNELS_H_

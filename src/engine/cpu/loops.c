@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/cpu/loops.h"
+
+#include <math.h>
+
+ls_status ls_kernel_unsupported(const ls_kernel_plan *plan, ls_dtype dtype) {
+  return ls_unimplemented("op '%s' has no CPU kernel for %s",
+                          ls_node_info(plan->node)->name,
+                          ls_dtype_name(dtype));
+}
+
+// ---- 16-bit floats ---------------------------------------------------------
+// The conversions of base/, written without branches so that they vectorize.
+static inline float float_of(uint32_t bits) {
+  float value;
+  memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+static inline uint32_t bits_of(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
+
+static inline float widen_f16(uint32_t half) {
+  // Exponent and mantissa moved into place are the number times 2^-112, also
+  // for denormals of f16, which are made from integers as they would be
+  // flushed to zero otherwise.
+  const uint32_t magnitude = half & 0x7FFFU;
+  const uint32_t special = magnitude >= 0x7C00U ? 0x38000000U : 0;
+  const uint32_t normal = (magnitude << 13) + 0x38000000U + special;
+  const uint32_t small = bits_of((float)(int32_t)magnitude * 0x1p-24F);
+  const uint32_t bits = magnitude < 0x0400U ? small : normal;
+  return float_of(bits | (half & 0x8000U) << 16);
+}
+
+static inline uint32_t narrow_f16(uint32_t bits) {
+  const uint32_t magnitude = bits & 0x7FFFFFFFU;
+  // From 65520 on all is infinite; nan keeps its upper bits and gets quiet.
+  const uint32_t top = magnitude > 0x7F800000U
+                           ? 0x7E00U | (magnitude >> 13 & 0x3FFU)
+                           : 0x7C00U;
+  const uint32_t odd = magnitude >> 13 & 1U;
+  const uint32_t normal = (magnitude - 0x38000000U + 0xFFFU + odd) >> 13;
+  // Below 2^-14 the last place is 2^-24, that of floats around 0.5.
+  const float clamped = float_of(magnitude < 0x38800000U ? magnitude : 0);
+  const uint32_t small = bits_of(clamped + 0.5F) - 0x3F000000U;
+  uint32_t half = magnitude < 0x38800000U ? small : normal;
+  half = magnitude >= 0x477FF000U ? top : half;
+  return half | (bits >> 16 & 0x8000U);
+}
+
+static inline uint32_t narrow_bf16(uint32_t bits) {
+  const uint32_t rounded = (bits + 0x7FFFU + (bits >> 16 & 1U)) >> 16;
+  const bool is_nan = (bits & 0x7FFFFFFFU) > 0x7F800000U;
+  return is_nan ? (bits >> 16 | 0x0040U) : rounded;
+}
+
+void ls_widen(ls_dtype half, float *out, const uint16_t *in, int64_t count) {
+  if (half == LS_DTYPE_F16) {
+    for (int64_t i = 0; i < count; ++i) out[i] = widen_f16(in[i]);
+  } else {
+    for (int64_t i = 0; i < count; ++i) out[i] = float_of((uint32_t)in[i] << 16);
+  }
+}
+
+void ls_narrow(ls_dtype half, uint16_t *out, const float *in, int64_t count) {
+  if (half == LS_DTYPE_F16) {
+    for (int64_t i = 0; i < count; ++i)
+      out[i] = (uint16_t)narrow_f16(bits_of(in[i]));
+  } else {
+    for (int64_t i = 0; i < count; ++i)
+      out[i] = (uint16_t)narrow_bf16(bits_of(in[i]));
+  }
+}
+
+float ls_odd_f32(double value) {
+  const float nearest = (float)value;
+  const double back = (double)nearest;
+  if (back == value || value != value) return nearest;
+  // Of the two neighbours the odd one: `nearest`, or the one beyond `value`.
+  const uint32_t bits = bits_of(nearest);
+  if ((bits & 1U) != 0) return nearest;
+  return float_of(fabs(back) > fabs(value) ? bits - 1 : bits + 1);
+}
+
+float ls_odd_f32_of_u64(uint64_t value) {
+  // Beyond 53 bits the last ones are gathered in one, so that a double holds
+  // the rest exactly.
+  if (value >> 53 != 0) value = (value >> 11 | ((value & 2047U) != 0)) << 11;
+  return ls_odd_f32((double)value);
+}
+
+float ls_odd_f32_of_i64(int64_t value) {
+  if (value >= 0) return ls_odd_f32_of_u64((uint64_t)value);
+  return -ls_odd_f32_of_u64(0 - (uint64_t)value);
+}
+
+// ---- Elementwise work ------------------------------------------------------
+static inline const void *at(const void *base, int64_t index, uint32_t size) {
+  return (const char *)base + (size_t)index * size;
+}
+
+static void elementwise_loop(const ls_kernel_call *call, int64_t begin_block,
+                             int64_t end_block) {
+  const ls_elementwise *self = call->params;
+  const int64_t begin = begin_block * LS_BLOCK;
+  const int64_t end = ls_min_i64(end_block * LS_BLOCK, self->count);
+  const void *in[3];
+  for (uint32_t i = 0; i < self->num_in; ++i) {
+    const bool scalar = (self->scalars >> i & 1U) != 0;
+    in[i] = at(call->in[i], scalar ? 0 : begin, self->in_size[i]);
+  }
+  if (end > begin)
+    self->span(self, (char *)call->out[0] + (size_t)begin * self->out_size, in,
+               end - begin);
+}
+
+// The scratch: a chunk for each input, and one for the output.
+static void half_loop(const ls_kernel_call *call, int64_t begin_block,
+                      int64_t end_block) {
+  const ls_elementwise *self = call->params;
+  const int64_t end = ls_min_i64(end_block * LS_BLOCK, self->count);
+  float *chunks = call->scratch;
+  float *result = chunks + self->num_in * LS_CHUNK;
+  const void *in[3];
+  for (uint32_t i = 0; i < self->num_in; ++i) {
+    in[i] = chunks + i * LS_CHUNK;
+    if ((self->scalars >> i & 1U) != 0)
+      ls_widen(self->half, chunks + i * LS_CHUNK, call->in[i], 1);
+  }
+  for (int64_t k = begin_block * LS_BLOCK; k < end; k += LS_CHUNK) {
+    const int64_t count = ls_min_i64(LS_CHUNK, end - k);
+    for (uint32_t i = 0; i < self->num_in; ++i)
+      if ((self->scalars >> i & 1U) == 0)
+        ls_widen(self->half, chunks + i * LS_CHUNK,
+                 (const uint16_t *)call->in[i] + k, count);
+    void *out = (char *)call->out[0] + (size_t)k * self->out_size;
+    self->span(self, self->out_is_half ? result : out, in, count);
+    if (self->out_is_half) ls_narrow(self->half, out, result, count);
+  }
+}
+
+// Whether input `i` is a scalar beside an output of rank 1 or more.
+static ls_status place_operand(const ls_kernel_plan *plan, uint32_t i,
+                               ls_elementwise *work) {
+  const ls_shape shape = plan->in[i].shape;
+  work->in_size[i] = (uint32_t)ls_dtype_size(plan->in[i].dtype);
+  if (ls_shape_equal(shape, plan->out[0].shape)) return ls_ok();
+  work->scalars |= 1U << i;
+  if (shape.rank == 0) return ls_ok();
+  return ls_internal("lowered op '%s': operand %u is %s, the result %s",
+                     ls_node_info(plan->node)->name, i,
+                     LS_SHAPE_TEXT(plan->in[i].dtype, shape),
+                     LS_SHAPE_TEXT(plan->out[0].dtype, plan->out[0].shape));
+}
+
+ls_status ls_elementwise_plan(ls_kernel_plan *plan, ls_elementwise work) {
+  work.count = ls_shape_num_elements(plan->out[0].shape);
+  work.num_in = (uint32_t)plan->num_in;
+  work.out_size = (uint32_t)ls_dtype_size(plan->out[0].dtype);
+  for (uint32_t i = 0; i < work.num_in; ++i) {
+    LS_RETURN_IF_ERROR(place_operand(plan, i, &work));
+    const bool whole = (work.scalars >> i & 1U) == 0;
+    if (whole && work.in_size[i] == work.out_size) plan->in_place |= 1U << i;
+  }
+  if (work.scalars == (1U << work.num_in) - 1)
+    return ls_internal("lowered op '%s' repeats scalars to %s",
+                       ls_node_info(plan->node)->name,
+                       LS_SHAPE_TEXT(plan->out[0].dtype, plan->out[0].shape));
+  plan->loop = elementwise_loop;
+  if (work.half != LS_DTYPE_NONE) {
+    plan->loop = half_loop;
+    plan->scratch = (work.num_in + 1) * (size_t)LS_CHUNK * sizeof(float);
+  }
+  plan->blocks = ls_blocks_of(work.count, LS_BLOCK);
+  plan->params = ls_arena_copy(plan->arena, &work, sizeof(work));
+  return plan->params == NULL ? ls_out_of_memory() : ls_ok();
+}

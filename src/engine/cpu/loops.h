@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the loops of kernel_*.c share: lists of types, spans of elementwise
+// work, and 16-bit floats.
+//
+// A span is a typed loop over a stretch of elements. 16-bit floats have no
+// spans: a stretch is widened to f32, computed there and rounded once.
+#ifndef LS_ENGINE_CPU_LOOPS_H_
+#define LS_ENGINE_CPU_LOOPS_H_
+
+#include "engine/cpu/kernel.h"
+
+// Lists of types: X(..., dtype, C type, the unsigned type that it is computed
+// in when it must wrap around).
+#define LS_EACH_SIGNED(X, ...)      \
+  X(__VA_ARGS__, I8, int8_t, uint32_t)   \
+  X(__VA_ARGS__, I16, int16_t, uint32_t) \
+  X(__VA_ARGS__, I32, int32_t, uint32_t) \
+  X(__VA_ARGS__, I64, int64_t, uint64_t)
+#define LS_EACH_UNSIGNED(X, ...)     \
+  X(__VA_ARGS__, U8, uint8_t, uint32_t)   \
+  X(__VA_ARGS__, U16, uint16_t, uint32_t) \
+  X(__VA_ARGS__, U32, uint32_t, uint32_t) \
+  X(__VA_ARGS__, U64, uint64_t, uint64_t)
+#define LS_EACH_INTEGER(X, ...)  \
+  LS_EACH_SIGNED(X, __VA_ARGS__) \
+  LS_EACH_UNSIGNED(X, __VA_ARGS__)
+#define LS_EACH_FLOAT(X, ...)    \
+  X(__VA_ARGS__, F32, float, float) \
+  X(__VA_ARGS__, F64, double, double)
+// The unsigned type of each element size: for what only moves elements.
+#define LS_EACH_SIZE(X, ...)  \
+  X(__VA_ARGS__, 1, uint8_t)  \
+  X(__VA_ARGS__, 2, uint16_t) \
+  X(__VA_ARGS__, 4, uint32_t) \
+  X(__VA_ARGS__, 8, uint64_t)
+
+// Before a loop whose output is exactly an input or far from it: no element
+// depends on an earlier one.
+#if defined(__clang__)
+// Where the body calls a function it cannot be vectorized, which is no news.
+#pragma clang diagnostic ignored "-Wpass-failed"
+#define LS_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define LS_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
+// Elements in a block of elementwise work.
+#define LS_BLOCK ((int64_t)16384)
+// Elements that are widened at a time.
+#define LS_CHUNK ((int64_t)512)
+
+static inline int64_t ls_min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t ls_max_i64(int64_t a, int64_t b) { return a > b ? a : b; }
+// Blocks of `size` that cover `count`; at least 1.
+static inline int64_t ls_blocks_of(int64_t count, int64_t size) {
+  return ls_max_i64(1, (count + size - 1) / size);
+}
+
+static inline bool ls_is_half(ls_dtype dtype) {
+  return dtype == LS_DTYPE_F16 || dtype == LS_DTYPE_BF16;
+}
+// Numbers and bools: what a kernel can hold.
+static inline bool ls_is_plain(ls_dtype dtype) {
+  return ls_dtype_is_float(dtype) || ls_dtype_is_integer(dtype) ||
+         dtype == LS_DTYPE_BOOL;
+}
+
+// UNIMPLEMENTED: the op has no kernel for this dtype.
+ls_status ls_kernel_unsupported(const ls_kernel_plan *plan, ls_dtype dtype);
+
+// ---- 16-bit floats ---------------------------------------------------------
+// `count` elements of f16 or bf16 to f32 and back, to nearest even.
+void ls_widen(ls_dtype half, float *out, const uint16_t *in, int64_t count);
+void ls_narrow(ls_dtype half, uint16_t *out, const float *in, int64_t count);
+
+// f32 rounded to odd: a further rounding to fewer bits then gives what one
+// rounding of the original gives.
+float ls_odd_f32(double value);
+float ls_odd_f32_of_i64(int64_t value);
+float ls_odd_f32_of_u64(uint64_t value);
+
+// ---- Elementwise work ------------------------------------------------------
+typedef struct ls_elementwise ls_elementwise;
+
+// Computes `count` elements.
+typedef void (*ls_span)(const ls_elementwise *self, void *out,
+                        const void *const *in, int64_t count);
+
+// The parameters of an elementwise loop.
+struct ls_elementwise {
+  int64_t count;
+  ls_span span;
+  uint32_t num_in;
+  uint32_t scalars;     // Bit i: input i is one element for all.
+  uint32_t in_size[3];  // Bytes an element.
+  uint32_t out_size;
+  ls_dtype half;        // Not NONE: inputs are of this type, computed in f32.
+  bool out_is_half;     // So is the output.
+  ls_cpu_unary_fn *unary;  // Of a span that calls one.
+  void (*binary)(float *dst, const float *a, const float *b, size_t n);
+};
+
+// Fills the plan: `span` applied to all elements. Sizes, scalars and places to
+// work in are derived from the plan's types; `half` makes it go by f32.
+ls_status ls_elementwise_plan(ls_kernel_plan *plan, ls_elementwise work);
+
+// The span of a binary op: for `dtype`, of f32 if that is a 16-bit float. Sets
+// span and binary; false if there is none.
+bool ls_binary_span(ls_elementwise *work, uint16_t op, ls_dtype dtype,
+                    const ls_cpu_kernels *kernels);
+
+#endif  // LS_ENGINE_CPU_LOOPS_H_

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/cpu/merge.h"
+
+// ---- Preparing -------------------------------------------------------------
+typedef struct preparation {
+  const ls_cpu_kernels *kernels;
+  ls_arena *arena;
+  const ls_graph *graph;
+  size_t scratch;
+} preparation;
+
+// A kernel that no node asked for: op `type` from `num_in` operands to one.
+static ls_status prepare_step(preparation *self, uint16_t type,
+                              const ls_type *in, size_t num_in, ls_type out,
+                              ls_cpu_step *step) {
+  ls_node *node = ls_arena_new(self->arena, ls_node);
+  ls_attr *attr = ls_arena_new(self->arena, ls_attr);
+  ls_type *types = ls_arena_new_array(self->arena, ls_type, num_in + 1);
+  if (node == NULL || attr == NULL || types == NULL) return ls_out_of_memory();
+  memcpy(types, in, num_in * sizeof(*in));
+  types[num_in] = out;
+  *attr = LS_ATTR_T("dtype", out.dtype);  // What convert is told.
+  *node = (ls_node){
+      .type = type,
+      .num_outputs = 1,
+      .outputs = types + num_in,
+      .attrs = attr,
+      .num_attrs = type == LS_OP_CONVERT ? 1 : 0,
+      .base = "merge",
+  };
+  ls_kernel_plan plan = {
+      .graph = self->graph,
+      .node = node,
+      .in = types,
+      .num_in = num_in,
+      .out = types + num_in,
+      .num_out = 1,
+      .kernels = self->kernels,
+      .arena = self->arena,
+  };
+  const ls_kernel_prepare prepare = ls_kernel_prepare_of(type);
+  if (prepare == NULL) return ls_internal("op %u has no kernel", type);
+  LS_TRY(prepare(&plan));
+  // What the merge relies on: the result may lie on an operand.
+  const uint32_t all = type == LS_OP_CONVERT ? 0 : num_in == 2 ? 3 : 1;
+  const bool scalar = num_in == 2 && in[1].shape.rank == 0 &&
+                      in[0].shape.rank != 0;
+  const uint32_t needed = scalar ? 1 : all;
+  if ((plan.in_place & needed) != needed) {
+    return ls_internal("kernel '%s' does not work in place",
+                       ls_op_table[type].name);
+  }
+  *step = (ls_cpu_step){plan.loop, plan.params, plan.blocks};
+  if (plan.scratch > self->scratch) self->scratch = plan.scratch;
+  return ls_ok();
+}
+
+static const char *reduction_of(const ls_node *node) {
+  const ls_attr *attr = ls_node_attr(node, "reduce");
+  return attr != NULL && attr->kind == LS_ATTR_STRING ? attr->as.string : "sum";
+}
+
+static ls_status combination_of(const char *reduction, uint16_t *out_type) {
+  static const struct {
+    const char *name;
+    uint16_t type;
+  } rows[] = {
+      {"sum", LS_OP_ADD},
+      {"mean", LS_OP_ADD},
+      {"max", LS_OP_MAXIMUM},
+      {"min", LS_OP_MINIMUM},
+  };
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
+    if (strcmp(reduction, rows[i].name) == 0) {
+      *out_type = rows[i].type;
+      return ls_ok();
+    }
+  }
+  return ls_unimplemented("all_reduce: no reduction '%s'; there are sum, mean, "
+                          "max and min", reduction);
+}
+
+bool ls_cpu_merge_is_idempotent(const ls_node *node) {
+  const char *reduction = reduction_of(node);
+  return strcmp(reduction, "max") == 0 || strcmp(reduction, "min") == 0;
+}
+
+// Mean is one multiplication by 1 / R, in the type that is added in.
+static ls_status prepare_mean(preparation *self, ls_type wide,
+                              ls_cpu_merge *merge) {
+  void *reciprocal = ls_arena_allocate(self->arena, sizeof(double));
+  if (reciprocal == NULL) return ls_out_of_memory();
+  if (wide.dtype == LS_DTYPE_F32) {
+    const float value = 1.0F / (float)merge->replicas;
+    memcpy(reciprocal, &value, sizeof(value));
+  } else if (wide.dtype == LS_DTYPE_F64) {
+    const double value = 1.0 / (double)merge->replicas;
+    memcpy(reciprocal, &value, sizeof(value));
+  } else {
+    return ls_unimplemented("all_reduce: no mean of %s; convert it to a float "
+                            "first", ls_dtype_name(wide.dtype));
+  }
+  merge->reciprocal = reciprocal;
+  const ls_type in[2] = {wide, {.dtype = wide.dtype}};
+  return prepare_step(self, LS_OP_MUL, in, 2, wide, &merge->scale);
+}
+
+ls_status ls_cpu_merge_prepare(const ls_cpu_kernels *kernels, ls_arena *arena,
+                               const ls_graph *graph, const ls_node *node,
+                               ls_type type, int32_t replicas,
+                               ls_cpu_merge **out_merge) {
+  *out_merge = NULL;
+  preparation self = {kernels, arena, graph, 0};
+  ls_cpu_merge *merge = ls_arena_new(arena, ls_cpu_merge);
+  if (merge == NULL) return ls_out_of_memory();
+  merge->replicas = replicas;
+  uint16_t combination = LS_OP_NONE;
+  const char *reduction = reduction_of(node);
+  LS_TRY(combination_of(reduction, &combination));
+
+  ls_type wide = type;
+  if (type.dtype == LS_DTYPE_F16 || type.dtype == LS_DTYPE_BF16) {
+    wide.dtype = LS_DTYPE_F32;
+    LS_TRY(prepare_step(&self, LS_OP_CONVERT, &type, 1, wide, &merge->widen));
+    LS_TRY(prepare_step(&self, LS_OP_CONVERT, &wide, 1, type, &merge->narrow));
+  }
+  const ls_type in[2] = {wide, wide};
+  LS_TRY(prepare_step(&self, combination, in, 2, wide, &merge->combine));
+  if (strcmp(reduction, "mean") == 0) LS_TRY(prepare_mean(&self, wide, merge));
+
+  merge->bytes = (size_t)ls_shape_num_elements(wide.shape) *
+                 ls_dtype_size(wide.dtype);
+  // Buffers of big operands are not a multiple of a page apart; see plan.c.
+  merge->stride = ((merge->bytes + 63) & ~(size_t)63) +
+                  (merge->bytes >= 2048 ? 192 : 0);
+  if (merge->stride == 0) merge->stride = 64;
+  merge->depth = 31U - (uint32_t)__builtin_clz((unsigned)replicas);
+  merge->scratch = self.scratch;
+  *out_merge = merge;
+  return ls_ok();
+}
+
+// ---- Running ---------------------------------------------------------------
+static void run_step(const ls_cpu_step *step, ls_kernel_call *call,
+                     const void *left, const void *right, void *out) {
+  const void *const in[2] = {left, right};
+  void *const outs[1] = {out};
+  call->in = in;
+  call->out = outs;
+  call->params = step->params;
+  step->loop(call, 0, step->blocks);
+}
+
+bool ls_cpu_merge_add(const ls_cpu_merge *self, ls_kernel_call *call,
+                      uint32_t replica, const void *value, char *stack,
+                      void *result, void *wide) {
+  void *top = ls_cpu_merge_top(self, stack, replica);
+  if (self->widen.loop != NULL) {
+    void *to = top != NULL ? top : wide;
+    run_step(&self->widen, call, value, NULL, to);
+    value = to;
+  }
+  if (top != NULL) {
+    if (top != value) memcpy(top, value, self->bytes);
+    return false;
+  }
+  const bool is_last = replica + 1 == (uint32_t)self->replicas;
+  uint32_t waiting = (uint32_t)__builtin_popcount(replica);
+  uint32_t merges = is_last ? waiting : (uint32_t)__builtin_ctz(~replica);
+  for (; merges > 0; --merges) {
+    char *left = stack + (size_t)--waiting * self->stride;
+    // The very last one goes where it is wanted, unless more is to be done.
+    const bool ends = is_last && merges == 1 && self->narrow.loop == NULL;
+    void *to = ends ? result : left;
+    run_step(&self->combine, call, left, value, to);
+    value = to;
+  }
+  if (!is_last) return false;
+  // The stack is empty now: its lowest buffer, or the result, has the value.
+  void *sum = self->narrow.loop == NULL ? result : stack;
+  if (self->scale.loop != NULL) {
+    run_step(&self->scale, call, sum, self->reciprocal, sum);
+  }
+  if (self->narrow.loop != NULL) {
+    run_step(&self->narrow, call, sum, NULL, result);
+  }
+  return true;
+}
+
+// The complete subtrees of n equal leaves are the ones of n, read as a binary
+// number: 2^k of them sum to `power` after k doublings.
+void ls_cpu_merge_equal(const ls_cpu_merge *self, ls_kernel_call *call,
+                        const void *value, void *result, void *power,
+                        void *sum) {
+  if (self->narrow.loop == NULL) sum = result;
+  if (self->widen.loop != NULL) {
+    run_step(&self->widen, call, value, NULL, power);
+    value = power;
+  }
+  bool is_first = true;
+  for (uint32_t left = (uint32_t)self->replicas;;) {
+    if ((left & 1U) != 0) {
+      if (is_first) {
+        memcpy(sum, value, self->bytes);
+      } else {
+        run_step(&self->combine, call, value, sum, sum);
+      }
+      is_first = false;
+    }
+    left >>= 1;
+    if (left == 0) break;
+    run_step(&self->combine, call, value, value, power);
+    value = power;
+  }
+  if (self->scale.loop != NULL) {
+    run_step(&self->scale, call, sum, self->reciprocal, sum);
+  }
+  if (self->narrow.loop != NULL) {
+    run_step(&self->narrow, call, sum, NULL, result);
+  }
+}

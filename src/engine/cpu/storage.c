@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which storages share memory.
+//
+// Every storage knows its accesses. A copy T = S goes when S can be computed
+// in T from the start, and a kernel works in place when its operand dies at it.
+// This is how results are computed in the caller's arrays, new values of
+// variables in their buffers, and carried values of loops in one place.
+#include "engine/cpu/compile.h"
+
+// ---- Accesses --------------------------------------------------------------
+// What lanes do to shared storages may happen at any time between launch and
+// join; so may what a launch hands them.
+static void add_access(ls_cpu_compiler *self, uint32_t position,
+                       uint32_t operand, bool is_write) {
+  ls_cpu_storage *storage = &self->storages[self->operands[operand]];
+  const uint32_t replicate = self->origins[position].replicate;
+  ls_cpu_access access = {
+      position, position, position, LS_CPU_NONE, is_write};
+  if (replicate != LS_CPU_NONE && !storage->is_lane) {
+    access.low = self->replicates[replicate].begin;
+    access.high = self->replicates[replicate].end;
+  }
+  const uint32_t index = (uint32_t)self->num_accesses++;
+  self->accesses[index] = access;
+  if (storage->first_access == LS_CPU_NONE) {
+    storage->first_access = index;
+  } else {
+    self->accesses[storage->last_access].next = index;
+  }
+  storage->last_access = index;
+  storage->by_host |=
+      is_write && self->instructions[position].code == LS_CPU_HOST_START;
+}
+
+void ls_cpu_collect_accesses(ls_cpu_compiler *self) {
+  if (ls_cpu_failed(self)) return;
+  if (!ls_grow(self->allocator, &self->accesses, &self->accesses_capacity,
+               self->num_operands + 1, sizeof(*self->accesses))) {
+    ls_cpu_fail(self, ls_out_of_memory());
+    return;
+  }
+  for (uint32_t i = 0; i < self->num_instructions; ++i) {
+    const ls_cpu_instruction *instruction = &self->instructions[i];
+    if (instruction->code == LS_CPU_NOTHING) continue;
+    for (uint32_t k = 0; k < instruction->num_in + instruction->num_out; ++k) {
+      add_access(self, i, instruction->operand + k, k >= instruction->num_in);
+    }
+  }
+}
+
+uint32_t ls_cpu_root(const ls_cpu_compiler *self, uint32_t storage) {
+  while (self->storages[storage].merged != storage) {
+    storage = self->storages[storage].merged;
+  }
+  return storage;
+}
+
+static const ls_cpu_access *first_access(const ls_cpu_compiler *self,
+                                         uint32_t root) {
+  const uint32_t first = self->storages[root].first_access;
+  return first == LS_CPU_NONE ? NULL : &self->accesses[first];
+}
+static const ls_cpu_access *next_access(const ls_cpu_compiler *self,
+                                        const ls_cpu_access *access) {
+  return access->next == LS_CPU_NONE ? NULL : &self->accesses[access->next];
+}
+
+static bool holds(const ls_cpu_stretch *stretch, uint32_t position) {
+  return stretch->begin <= position && position <= stretch->end;
+}
+
+// A storage that is first written before a loop and used in it lives on to the
+// loop's end: the next trip uses it again.
+bool ls_cpu_extent(const ls_cpu_compiler *self, uint32_t root,
+                   ls_cpu_stretch *out_extent) {
+  ls_cpu_stretch extent = {UINT32_MAX, 0};
+  for (const ls_cpu_access *a = first_access(self, root); a != NULL;
+       a = next_access(self, a)) {
+    if (a->low < extent.begin) extent.begin = a->low;
+    if (a->high > extent.end) extent.end = a->high;
+  }
+  if (extent.begin == UINT32_MAX) return false;
+  for (size_t i = 0; i < self->num_loops; ++i) {
+    const ls_cpu_stretch *loop = &self->loops[i];
+    if (extent.begin >= loop->begin || loop->end <= extent.end) continue;
+    for (const ls_cpu_access *a = first_access(self, root); a != NULL;
+         a = next_access(self, a)) {
+      if (!holds(loop, a->position)) continue;
+      extent.end = loop->end;
+      break;
+    }
+  }
+  *out_extent = extent;
+  return true;
+}
+
+// ---- Sharing ---------------------------------------------------------------
+static void merge(ls_cpu_compiler *self, uint32_t from, uint32_t into) {
+  ls_cpu_storage *s = &self->storages[from], *t = &self->storages[into];
+  s->merged = into;
+  t->by_host |= s->by_host;
+  if (s->first_access == LS_CPU_NONE) return;
+  if (t->first_access == LS_CPU_NONE) {
+    t->first_access = s->first_access;
+  } else {
+    self->accesses[t->last_access].next = s->first_access;
+  }
+  t->last_access = s->last_access;
+}
+
+// Whether output 0 of the instruction may lie on `root`, as far as its other
+// operands go: each one there must be allowed to be overwritten.
+static bool may_overwrite(const ls_cpu_compiler *self, uint32_t position,
+                          uint32_t output, uint32_t root) {
+  const ls_cpu_instruction *instruction = &self->instructions[position];
+  const uint32_t *operands = &self->operands[instruction->operand];
+  if (instruction->code == LS_CPU_COPY) return true;
+  if (instruction->code != LS_CPU_KERNEL) return false;
+  for (uint32_t i = 0; i < instruction->num_in; ++i) {
+    if (ls_cpu_root(self, operands[i]) != root) continue;
+    if (i >= 32 || (self->origins[position].in_place >> i & 1U) == 0) {
+      return false;
+    }
+  }
+  for (uint32_t i = 0; i < instruction->num_out; ++i) {
+    const uint32_t out = ls_cpu_root(self, operands[instruction->num_in + i]);
+    if ((i == 0) != (out == output)) return false;
+  }
+  return true;
+}
+
+// Whether S may lie in T so that the copy T = S at `copy` is none: T must be
+// free from where S begins up to the copy, and unchanged from there to the
+// last use of S.
+static bool may_share(const ls_cpu_compiler *self, uint32_t s, uint32_t t,
+                      uint32_t copy) {
+  const ls_cpu_storage *from = &self->storages[s], *to = &self->storages[t];
+  ls_cpu_stretch life;
+  if (s == t || from->home != LS_CPU_ARENA || from->is_lane != to->is_lane ||
+      from->size != to->size || !ls_cpu_extent(self, s, &life)) {
+    return false;
+  }
+  // A host call that fails may have written half of it.
+  if (to->home == LS_CPU_VARIABLE && from->by_host) return false;
+  for (const ls_cpu_access *a = first_access(self, t); a != NULL;
+       a = next_access(self, a)) {
+    if (a->position == copy || a->high < life.begin) continue;
+    if (a->low > copy) {
+      if (a->is_write && a->low <= life.end) return false;
+      continue;
+    }
+    if (a->position != life.begin || a->is_write ||
+        !may_overwrite(self, a->position, s, t)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static void drop_copies(ls_cpu_compiler *self) {
+  for (uint32_t i = 0; i < self->num_instructions; ++i) {
+    ls_cpu_instruction *instruction = &self->instructions[i];
+    if (instruction->code != LS_CPU_COPY) continue;
+    const uint32_t *operands = &self->operands[instruction->operand];
+    const uint32_t from = ls_cpu_root(self, operands[0]);
+    const uint32_t to = ls_cpu_root(self, operands[1]);
+    if (from != to && may_share(self, from, to, i)) merge(self, from, to);
+  }
+  // Also those that became copies onto themselves by another one's going.
+  for (uint32_t i = 0; i < self->num_instructions; ++i) {
+    ls_cpu_instruction *instruction = &self->instructions[i];
+    if (instruction->code != LS_CPU_COPY) continue;
+    const uint32_t *operands = &self->operands[instruction->operand];
+    if (ls_cpu_root(self, operands[0]) == ls_cpu_root(self, operands[1]) ||
+        instruction->size == 0) {
+      instruction->code = LS_CPU_NOTHING;
+    }
+  }
+}
+
+// Puts output 0 on an operand that is used for the last time.
+static void work_in_place(ls_cpu_compiler *self, uint32_t position) {
+  const ls_cpu_instruction *instruction = &self->instructions[position];
+  if (instruction->code != LS_CPU_KERNEL || instruction->num_out == 0) return;
+  const uint32_t *operands = &self->operands[instruction->operand];
+  const uint32_t out = ls_cpu_root(self, operands[instruction->num_in]);
+  const ls_cpu_storage *output = &self->storages[out];
+  ls_cpu_stretch life;
+  if (output->home != LS_CPU_ARENA || !ls_cpu_extent(self, out, &life) ||
+      life.begin != position) {
+    return;
+  }
+  for (uint32_t i = 0; i < instruction->num_in && i < 32; ++i) {
+    if ((self->origins[position].in_place >> i & 1U) == 0) continue;
+    const uint32_t in = ls_cpu_root(self, operands[i]);
+    const ls_cpu_storage *input = &self->storages[in];
+    if (in == out || input->home != LS_CPU_ARENA ||
+        input->is_lane != output->is_lane || input->size != output->size ||
+        !may_overwrite(self, position, out, in) ||
+        !ls_cpu_extent(self, in, &life) || life.end != position) {
+      continue;
+    }
+    merge(self, out, in);
+    return;
+  }
+}
+
+void ls_cpu_share_storages(ls_cpu_compiler *self) {
+  if (ls_cpu_failed(self)) return;
+  drop_copies(self);
+  for (uint32_t i = 0; i < self->num_instructions; ++i) {
+    work_in_place(self, i);
+  }
+}

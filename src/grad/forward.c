@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "grad/forward.h"
+
+#include "graph/context.h"
+#include "graph/inline.h"
+#include "lockstep/ops.h"
+
+// One value that was found: in which graph, for which output.
+struct ls_forward_value_list {
+  ls_forward_value_list *next;
+  const ls_graph *in;
+  unsigned output;
+  ls_tensor value;
+};
+
+ls_forward *ls_forward_plain(ls_arena *arena) {
+  ls_forward *forward = ls_arena_new(arena, ls_forward);
+  if (forward != NULL) forward->arena = arena;
+  return forward;
+}
+
+ls_forward *ls_forward_region(ls_forward *outer, ls_op op, size_t region) {
+  const ls_node *node = ls_graph_node(op.graph, op.id);
+  ls_arena *arena = outer->arena;
+  ls_forward *forward = ls_arena_new(arena, ls_forward);
+  if (forward == NULL) return NULL;
+  forward->outer = outer;
+  forward->graph = ls_graph_resolve(node->regions[region]);
+  forward->op = op;
+  forward->region = region;
+  forward->arena = arena;
+  forward->recompute = node->type != LS_OP_CALL || outer->recompute;
+  if (node->type == LS_OP_COND) {
+    forward->first_input = 1;
+    for (size_t r = 0; r < region; ++r)
+      forward->first_input += ls_graph_resolve(node->regions[r])->num_captures;
+  }
+  forward->num_nodes = forward->graph->num_nodes;
+  forward->made =
+      ls_arena_new_array(arena, ls_forward_value_list *, forward->num_nodes);
+  forward->calls = ls_arena_new_array(arena, ls_forward *, forward->num_nodes);
+  return forward->made == NULL || forward->calls == NULL ? NULL : forward;
+}
+
+// ---- What was found before -------------------------------------------------
+static bool recall(const ls_forward *f, ls_tensor value, ls_tensor *out_value) {
+  const size_t at_node = ls_graph_position(f->graph, value.ref >> 16);
+  if (at_node >= f->num_nodes) return false;
+  const ls_graph *current = ls_graph_resolve(ls_graph_current());
+  for (const ls_forward_value_list *at = f->made[at_node]; at != NULL;
+       at = at->next)
+    if (at->in == current && at->output == ls_ref_output(value.ref)) {
+      *out_value = at->value;
+      return true;
+    }
+  return false;
+}
+
+static ls_status remember(ls_forward *f, ls_tensor value, ls_tensor found) {
+  const size_t at_node = ls_graph_position(f->graph, value.ref >> 16);
+  if (at_node >= f->num_nodes) return ls_ok();
+  ls_forward_value_list *at = ls_arena_new(f->arena, ls_forward_value_list);
+  if (at == NULL) return ls_out_of_memory();
+  *at = (ls_forward_value_list){f->made[at_node],
+                                ls_graph_resolve(ls_graph_current()),
+                                ls_ref_output(value.ref), found};
+  f->made[at_node] = at;
+  return ls_ok();
+}
+
+// ---- Values that come out as results ---------------------------------------
+// A value without meaning, for a branch to give where the other one gives
+// `value`: the variable's, or zeros.
+static ls_status add_filler(ls_graph *branch, ls_tensor value,
+                            uint64_t *out_ref) {
+  const ls_node *node = ls_graph_node_of(value.graph, value.ref);
+  const ls_type type = node->outputs[ls_ref_output(value.ref)];
+  const ls_attr *variable = ls_node_attr(node, "variable");
+  ls_tensor filler = ls_failed_tensor();
+  ls_scope scope = {0};
+  ls_context_enter_graph(&scope, branch);
+  if (variable != NULL && variable->kind == LS_ATTR_OBJECT)
+    filler = ls_op_output(ls_op_add(&(ls_op_spec){.type = LS_OP_READ,
+                                                  .attrs = variable,
+                                                  .num_attrs = 1}),
+                          0);
+  else if (ls_shape_is_known(type.shape) &&
+           (ls_dtype_is_float(type.dtype) || ls_dtype_is_integer(type.dtype) ||
+            type.dtype == LS_DTYPE_BOOL))
+    filler = ls_fill(type.dtype, type.shape, 0);
+  ls_scope_end(&scope);
+  if (filler.ref != 0) return ls_graph_import(branch, filler, out_ref);
+  return ls_unimplemented(
+      "a gradient needs '%s', %s, outside of its branch: only variables and "
+      "values of known shapes can leave one",
+      ls_tensor_name(value), LS_SHAPE_TEXT(type.dtype, type.shape));
+}
+
+static ls_status append_result(ls_graph *graph, uint64_t ref) {
+  const size_t count = graph->num_results;
+  uint64_t *results = ls_new_array(graph->allocator, uint64_t, count + 1);
+  if (results == NULL) return ls_out_of_memory();
+  if (count != 0) memcpy(results, graph->results, count * sizeof(*results));
+  results[count] = ref;
+  const ls_status status = ls_graph_set_results(graph, results, count + 1);
+  ls_release(graph->allocator, results);
+  return status;
+}
+
+static ls_status append_output(ls_forward *f, ls_node *node, ls_type type) {
+  ls_graph *graph = ls_graph_resolve(f->op.graph);
+  ls_type *outputs =
+      ls_arena_new_array(&graph->arena, ls_type, node->num_outputs + 1u);
+  if (outputs == NULL || node->num_outputs == UINT16_MAX)
+    return ls_out_of_memory();
+  memcpy(outputs, node->outputs, node->num_outputs * sizeof(*outputs));
+  outputs[node->num_outputs] = type;
+  node->outputs = outputs;
+  ++node->num_outputs;
+  return ls_ok();
+}
+
+// Makes `value` a further result of the op, and gives that result.
+static ls_status extend_op(ls_forward *f, ls_tensor value,
+                           ls_tensor *out_result) {
+  ls_node *node = ls_graph_node(f->op.graph, f->op.id);
+  if (ls_graph_resolve(f->op.graph)->kind == LS_GRAPH_EAGER ||
+      (node->type != LS_OP_CALL && node->type != LS_OP_COND))
+    return ls_unimplemented(
+        "a gradient needs '%s' out of '%s' (%s), which has already run",
+        ls_tensor_name(value), ls_op_name(f->op), ls_op_type_name(f->op));
+  for (size_t i = 0; i < f->graph->num_results; ++i)
+    if (f->graph->results[i] == value.ref) {
+      *out_result = ls_op_output(f->op, (unsigned)i);
+      return ls_ok();
+    }
+  uint64_t filler = 0;
+  ls_graph *other = NULL;
+  if (node->type == LS_OP_COND) {
+    other = ls_graph_resolve(node->regions[1 - f->region]);
+    LS_RETURN_IF_ERROR(add_filler(other, value, &filler));
+  }
+  const ls_type type = ls_graph_type(value.graph, value.ref);
+  LS_RETURN_IF_ERROR(append_result(f->graph, value.ref));
+  if (other != NULL) LS_RETURN_IF_ERROR(append_result(other, filler));
+  LS_RETURN_IF_ERROR(append_output(f, node, type));
+  *out_result = ls_op_output(f->op, node->num_outputs - 1u);
+  return ls_ok();
+}
+
+// Brings a value out through all ops around it.
+static ls_status bring_out(ls_forward *f, ls_tensor value,
+                           ls_tensor *out_value) {
+  for (; f->graph != NULL; f = f->outer)
+    LS_RETURN_IF_ERROR(extend_op(f, value, &value));
+  *out_value = value;
+  return ls_ok();
+}
+
+// ---- Values that are computed again ----------------------------------------
+// Whether the value is had at once; else it is to be computed from operands.
+static ls_status find_at_once(ls_forward *f, ls_tensor value, bool *out_found,
+                              ls_tensor *out_value) {
+  *out_found = true;
+  if (recall(f, value, out_value)) return ls_ok();
+  const ls_node *node = ls_graph_node_of(f->graph, value.ref);
+  ls_status status = ls_ok();
+  if (node->type == LS_OP_PARAMETER) {
+    const size_t index = (size_t)ls_node_int(node, "index", 0);
+    status = ls_forward_value(
+        f->outer, ls_op_input(f->op, f->first_input + index), out_value);
+  } else if (!f->recompute ||
+             (node->type != LS_OP_CALL && !ls_node_is_repeatable(node))) {
+    status = bring_out(f, value, out_value);
+  } else {
+    *out_found = false;
+    return ls_ok();
+  }
+  return status == NULL ? remember(f, value, *out_value) : status;
+}
+
+// A call is computed again op by op.
+static ls_status find_in_call(ls_forward *f, ls_tensor value,
+                              ls_tensor *out_value) {
+  const size_t at_node = ls_graph_position(f->graph, value.ref >> 16);
+  ls_forward *body = f->calls[at_node];
+  if (body == NULL) body = ls_forward_region(f, ls_tensor_op(value), 0);
+  if (body == NULL) return ls_out_of_memory();
+  f->calls[at_node] = body;
+  const uint64_t ref = body->graph->results[ls_ref_output(value.ref)];
+  return ls_forward_value(body, (ls_tensor){body->graph, ref}, out_value);
+}
+
+static ls_status compute(ls_forward *f, const ls_node *node, ls_tensor value,
+                         const ls_tensor *inputs) {
+  if (node->type == LS_OP_CALL) {
+    ls_tensor found;
+    LS_RETURN_IF_ERROR(find_in_call(f, value, &found));
+    return remember(f, value, found);
+  }
+  ls_op copy;
+  LS_RETURN_IF_ERROR(ls_graph_copy_op(f->graph, node, inputs, NULL, 0, &copy));
+  for (unsigned i = 0; i < node->num_outputs; ++i)
+    LS_RETURN_IF_ERROR(remember(f, (ls_tensor){f->graph, ls_ref(node->id, i)},
+                                ls_op_output(copy, i)));
+  return ls_ok();
+}
+
+// Values still to be computed, the innermost last: an explicit stack, since
+// branches may be long and fiber stacks are not.
+typedef struct agenda {
+  ls_tensor *items;
+  size_t count, capacity;
+} agenda;
+
+static bool push(agenda *todo, ls_allocator *allocator, ls_tensor value) {
+  if (!ls_grow(allocator, &todo->items, &todo->capacity, todo->count + 1,
+               sizeof(*todo->items)))
+    return false;
+  todo->items[todo->count++] = value;
+  return true;
+}
+
+// Computes the last item, or puts what it needs behind it.
+static ls_status advance(ls_forward *f, agenda *todo) {
+  const ls_tensor value = todo->items[todo->count - 1];
+  ls_tensor found;
+  if (recall(f, value, &found)) {
+    --todo->count;
+    return ls_ok();
+  }
+  const ls_node *node = ls_graph_node_of(f->graph, value.ref);
+  ls_tensor *inputs = ls_arena_new_array(f->arena, ls_tensor, node->num_inputs);
+  if (inputs == NULL) return ls_out_of_memory();
+  bool ready = true;
+  for (uint32_t i = 0; i < node->num_inputs; ++i) {
+    const ls_tensor input = {f->graph, node->inputs[i]};
+    bool at_once = false;
+    LS_RETURN_IF_ERROR(find_at_once(f, input, &at_once, &inputs[i]));
+    if (at_once) continue;
+    ready = false;
+    if (!push(todo, f->graph->allocator, input)) return ls_out_of_memory();
+  }
+  if (!ready) return ls_ok();
+  --todo->count;
+  return compute(f, node, value, inputs);
+}
+
+ls_status ls_forward_value(ls_forward *forward, ls_tensor value,
+                           ls_tensor *out_value) {
+  *out_value = value;
+  if (forward->graph == NULL) return ls_ok();
+  bool found = false;
+  LS_RETURN_IF_ERROR(find_at_once(forward, value, &found, out_value));
+  if (found) return ls_ok();
+  agenda todo = {0};
+  ls_status status = push(&todo, forward->graph->allocator, value)
+                         ? ls_ok()
+                         : ls_out_of_memory();
+  while (status == NULL && todo.count != 0)
+    status = advance(forward, &todo);
+  ls_release(forward->graph->allocator, todo.items);
+  if (status == NULL && !recall(forward, value, out_value))
+    status = ls_internal("'%s' was computed again and not found",
+                         ls_tensor_name(value));
+  return status;
+}

@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ls_gradients: what is asked for, checked; where the walk starts; what comes
+// of it.
+#include <stdio.h>
+
+#include "base/runtime_internal.h"
+#include "grad/walk.h"
+#include "graph/context.h"
+
+// One call.
+typedef struct request {
+  ls_graph *graph;    // Whose ops are differentiated.
+  ls_graph *current;  // Where gradient ops go.
+  const ls_nest *ys, *xs;
+  size_t num_ys, num_xs;
+  uint64_t first_id, last_id;
+  ls_gradient_options options;
+  ls_arena arena;
+  ls_gradient_context context;
+  ls_gradient_walk walk;
+  ls_gradient_span *spans;
+  ls_tensor *y_values;
+  ls_gradient_seed *seeds;
+  ls_gradient_goal *goals;
+  ls_op *stops;
+} request;
+
+// ---- What is asked for -----------------------------------------------------
+static ls_status check_aggregation(int aggregation) {
+  if (aggregation >= 0 && aggregation <= 2) return ls_ok();
+  return ls_invalid_argument(
+      "gradients: aggregation %d is none of 0 (add_n), 1 (tree), 2 "
+      "(accumulate_n)",
+      aggregation);
+}
+
+// The tensor of a leaf, if the walk goes over its graph.
+static ls_status take_tensor(const request *r, ls_nest leaf, const char *what,
+                             size_t index, ls_tensor *out_tensor) {
+  char text[200];
+  if (leaf.kind != LS_KIND_TENSOR)
+    return ls_invalid_argument(
+        "gradients: %s %zu must be a tensor or a variable, is %s", what, index,
+        ls_nest_print(leaf, text, sizeof(text)));
+  ls_tensor tensor = leaf.as.tensor;
+  if (ls_tensor_is_failed(tensor)) {
+    const ls_status status = ls_graph_error(r->current);
+    return status != NULL
+               ? status
+               : ls_invalid_argument("gradients: %s %zu is a failed tensor",
+                                     what, index);
+  }
+  tensor.graph = ls_graph_resolve(tensor.graph);
+  if (ls_graph_node_of(tensor.graph, tensor.ref) == NULL)
+    return ls_invalid_argument("gradients: %s %zu is a stale handle", what,
+                               index);
+  for (size_t i = 0; i < r->walk.num_spans; ++i)
+    if (r->spans[i].graph == tensor.graph) {
+      *out_tensor = tensor;
+      return ls_ok();
+    }
+  return ls_invalid_argument(
+      "gradients: %s %zu, '%s', belongs to graph '%s'; gradients are taken in "
+      "graph '%s' and can reach only that and the graphs around it",
+      what, index, ls_tensor_name(tensor), ls_graph_name(tensor.graph),
+      ls_graph_name(r->graph));
+}
+
+// The graph, and those around it, outermost first. Eager values are constants
+// of what captures them.
+static ls_status list_spans(request *r) {
+  size_t count = 1;
+  const ls_graph *around = r->first_id == 0 ? r->graph->parent : NULL;
+  for (; around != NULL && around->kind != LS_GRAPH_EAGER;
+       around = around->parent)
+    ++count;
+  r->spans = ls_arena_new_array(&r->arena, ls_gradient_span, count);
+  if (r->spans == NULL) return ls_out_of_memory();
+  ls_graph *graph = r->graph;
+  for (size_t i = count; i > 0; --i, graph = graph->parent)
+    r->spans[i - 1].graph = graph;
+  r->walk.spans = r->spans;
+  r->walk.num_spans = count;
+  return ls_ok();
+}
+
+// The ops there are by now, and their numbers.
+static void close_spans(request *r) {
+  size_t base = 0;
+  for (size_t i = 0; i < r->walk.num_spans; ++i) {
+    ls_gradient_span *span = &r->spans[i];
+    const ls_graph *graph = span->graph;
+    span->end = graph->num_nodes;
+    while (r->last_id != 0 && span->end > 0 &&
+           graph->nodes[span->end - 1]->id > r->last_id)
+      --span->end;
+    span->begin = span->end;
+    while (span->begin > 0 && graph->nodes[span->begin - 1]->id >= r->first_id)
+      --span->begin;
+    span->base = base;
+    base += span->end - span->begin;
+  }
+}
+
+static ls_status list_goals(request *r) {
+  r->goals = ls_arena_new_array(&r->arena, ls_gradient_goal, r->num_xs);
+  r->stops =
+      ls_arena_new_array(&r->arena, ls_op, r->options.num_stop_gradients);
+  if (r->goals == NULL || r->stops == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < r->num_xs; ++i) {
+    r->goals[i].variable = ls_nest_as_variable(r->xs[i]);
+    if (r->goals[i].variable == NULL)
+      LS_RETURN_IF_ERROR(take_tensor(r, r->xs[i], "x", i, &r->goals[i].tensor));
+  }
+  for (size_t i = 0; i < r->options.num_stop_gradients; ++i) {
+    ls_tensor stop;
+    LS_RETURN_IF_ERROR(take_tensor(r, r->options.stop_gradients[i],
+                                   "stop_gradients", i, &stop));
+    r->stops[i] = ls_tensor_op(stop);
+  }
+  r->walk.goals = r->goals;
+  r->walk.num_goals = r->num_xs;
+  r->walk.stops = r->stops;
+  r->walk.num_stops = r->options.num_stop_gradients;
+  return ls_ok();
+}
+
+// The ys that are tensors; those that are variables are read later, inside
+// the name scope.
+static ls_status check_ys(request *r) {
+  r->y_values = ls_arena_new_array(&r->arena, ls_tensor, r->num_ys);
+  if (r->y_values == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < r->num_ys; ++i)
+    if (ls_nest_as_variable(r->ys[i]) == NULL)
+      LS_RETURN_IF_ERROR(take_tensor(r, r->ys[i], "y", i, &r->y_values[i]));
+  return ls_ok();
+}
+
+// ---- Where the walk starts -------------------------------------------------
+static bool is_number(ls_dtype dtype) {
+  return ls_dtype_is_float(dtype) || ls_dtype_is_integer(dtype);
+}
+
+static ls_status check_types(const request *r, size_t i, ls_dtype given) {
+  const ls_tensor y = r->y_values[i];
+  const ls_dtype dtype = ls_tensor_dtype(y);
+  const char *wanted = NULL;
+  if (is_number(dtype))
+    wanted = is_number(given) ? NULL : "real or integer";
+  else if (ls_dtype_is_complex(dtype))
+    wanted = ls_dtype_is_complex(given) ? NULL : "complex";
+  else if (dtype == LS_DTYPE_VARIANT)
+    wanted = given == LS_DTYPE_VARIANT ? NULL : "variant";
+  else if (dtype == LS_DTYPE_RESOURCE)
+    wanted = given == LS_DTYPE_RESOURCE ? "no resource" : NULL;
+  else
+    return ls_invalid_argument(
+        "gradients: y %zu, '%s', is %s, its grad_ys %s: it must be numeric", i,
+        ls_tensor_name(y), ls_dtype_name(dtype), ls_dtype_name(given));
+  if (wanted == NULL) return ls_ok();
+  return ls_invalid_argument(
+      "gradients: y %zu, '%s', is %s, its grad_ys %s: it must be %s", i,
+      ls_tensor_name(y), ls_dtype_name(dtype), ls_dtype_name(given), wanted);
+}
+
+static ls_tensor filled_like(ls_tensor like, double value) {
+  return ls_broadcast_like(ls_scalar(ls_tensor_dtype(like), value), like);
+}
+
+// The gradient of y number i that was given, or ones.
+static ls_status make_gradient(const request *r, size_t i,
+                               ls_tensor *out_gradient) {
+  const ls_tensor y = r->y_values[i];
+  const ls_nest given =
+      r->options.grad_ys != NULL ? r->options.grad_ys[i] : ls_none();
+  switch (given.kind) {
+  case LS_KIND_NONE:
+    if (ls_dtype_is_complex(ls_tensor_dtype(y)))
+      return ls_invalid_argument(
+          "Gradients of complex tensors must set grad_ys: y %zu, '%s', is "
+          "%s",
+          i, ls_tensor_name(y), ls_dtype_name(ls_tensor_dtype(y)));
+    *out_gradient = filled_like(y, 1);
+    return ls_ok();
+  case LS_KIND_TENSOR:
+    *out_gradient = given.as.tensor;
+    break;
+  case LS_KIND_ARRAY:
+    *out_gradient = ls_constant(ls_nest_as_array(given));
+    break;
+  case LS_KIND_SCALAR:
+    *out_gradient =
+        filled_like(y, ls_dtype_is_float(given.dtype) ? given.as.f64
+                                                      : (double)given.as.i64);
+    return ls_ok();
+  case LS_KIND_SLICES:
+    return ls_unimplemented("gradients: grad_ys %zu is sparse slices", i);
+  default: {
+    char text[200];
+    return ls_invalid_argument(
+        "gradients: grad_ys %zu must be a tensor, an array or a number, is "
+        "%s",
+        i, ls_nest_print(given, text, sizeof(text)));
+  }
+  }
+  if (ls_tensor_is_failed(*out_gradient)) {
+    const ls_status status = ls_graph_error(r->current);
+    return status != NULL ? status
+                          : ls_invalid_argument(
+                                "gradients: grad_ys %zu is a failed tensor", i);
+  }
+  return check_types(r, i, ls_tensor_dtype(*out_gradient));
+}
+
+static ls_status make_seeds(request *r) {
+  r->seeds = ls_arena_new_array(&r->arena, ls_gradient_seed, r->num_ys);
+  if (r->seeds == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < r->num_ys; ++i) {
+    ls_scope beside = {0};
+    ls_gradient_begin_beside(&r->context, &beside,
+                             ls_tensor_op(r->y_values[i]));
+    ls_tensor gradient = ls_failed_tensor();
+    ls_status status = make_gradient(r, i, &gradient);
+    char name[40];
+    snprintf(name, sizeof(name), "grad_ys_%zu", i);
+    if (status == NULL) gradient = ls_identity_named(gradient, name);
+    ls_scope_end(&beside);
+    LS_RETURN_IF_ERROR(status);
+    r->seeds[i] = (ls_gradient_seed){r->y_values[i], gradient};
+  }
+  r->walk.seeds = r->seeds;
+  r->walk.num_seeds = r->num_ys;
+  return ls_graph_error(r->current);
+}
+
+// ---- The call --------------------------------------------------------------
+// Takes the name `uid` in the scope: it tells this call's gradient ops from
+// those of another call.
+static ls_status take_uid(request *r) {
+  if (r->current->kind == LS_GRAPH_EAGER) return ls_ok();
+  ls_node name = {.type = LS_OP_NO_OP};
+  LS_RETURN_IF_ERROR(ls_graph_name_node(r->current, &name,
+                                        ls_context_current()->names, "uid"));
+  r->context.uid = ls_arena_string(&r->arena, ls_node_name(r->current, &name));
+  return r->context.uid != NULL ? ls_ok() : ls_out_of_memory();
+}
+
+static ls_status read_ys(request *r) {
+  for (size_t i = 0; i < r->num_ys; ++i) {
+    ls_variable *variable = ls_nest_as_variable(r->ys[i]);
+    if (variable != NULL) r->y_values[i] = ls_variable_read(variable);
+  }
+  return ls_graph_error(r->current);
+}
+
+static ls_status walk_in_scope(request *r) {
+  LS_RETURN_IF_ERROR(take_uid(r));
+  LS_RETURN_IF_ERROR(read_ys(r));
+  close_spans(r);
+  LS_RETURN_IF_ERROR(make_seeds(r));
+  LS_RETURN_IF_ERROR(ls_gradient_walk_run(&r->walk));
+  for (size_t i = 0; r->options.unconnected_zero && i < r->num_xs; ++i) {
+    ls_gradient_goal *goal = &r->goals[i];
+    if (goal->gradient.ref != 0) continue;
+    goal->gradient = goal->variable == NULL
+                         ? filled_like(goal->tensor, 0)
+                         : ls_fill(ls_variable_dtype(goal->variable),
+                                   ls_variable_shape(goal->variable), 0);
+  }
+  return ls_graph_error(r->current);
+}
+
+static ls_status walk_in_graph(request *r) {
+  ls_graph *graph = r->current;
+  const ls_graph_rollback_point mark = ls_graph_mark(graph);
+  const size_t num_captures = graph->num_captures;
+  // An error from before is the graph's, one from here is this call's.
+  ls_status before = graph->error;
+  const bool unplaced = graph->error_unplaced;
+  graph->error = NULL;
+  ls_scope names = {0};
+  if (graph->kind != LS_GRAPH_EAGER)
+    ls_name_scope_begin(&names, r->options.name != NULL ? r->options.name
+                                                        : "gradients");
+  ls_status status = walk_in_scope(r);
+  ls_scope_end(&names);
+  ls_status_free(r->walk.failure);
+  ls_status_free(graph->error);
+  graph->error = before;
+  graph->error_unplaced = unplaced;
+  // A capture cannot be taken back; it does no harm.
+  if (status != NULL && graph->kind != LS_GRAPH_EAGER &&
+      graph->num_captures == num_captures)
+    ls_graph_rollback(graph, mark);
+  return status;
+}
+
+static ls_status run_request(request *r) {
+  LS_RETURN_IF_ERROR(check_aggregation(r->options.aggregation));
+  LS_RETURN_IF_ERROR(list_spans(r));
+  LS_RETURN_IF_ERROR(list_goals(r));
+  LS_RETURN_IF_ERROR(check_ys(r));
+  r->context = (ls_gradient_context){
+      .arena = &r->arena,
+      .runtime = r->current->runtime,
+      .aggregation = r->options.aggregation,
+      .gate = r->options.gate,
+      .colocate = r->options.colocate_with_ops,
+  };
+  r->walk.context = &r->context;
+  r->walk.forward = ls_forward_plain(&r->arena);
+  if (r->walk.forward == NULL) return ls_out_of_memory();
+  return walk_in_graph(r);
+}
+
+ls_status ls_gradients_walk(ls_graph *graph, uint64_t first_id,
+                            uint64_t last_id, const ls_nest *ys, size_t num_ys,
+                            const ls_nest *xs, size_t num_xs,
+                            const ls_gradient_options *options,
+                            ls_nest *grads) {
+  request r = {.graph = ls_graph_resolve(graph),
+               .current = ls_graph_resolve(ls_graph_current()),
+               .ys = ys,
+               .xs = xs,
+               .num_ys = num_ys,
+               .num_xs = num_xs,
+               .first_id = first_id,
+               .last_id = last_id};
+  if (options != NULL) r.options = *options;
+  ls_status status = ls_out_of_memory();
+  if (r.graph != NULL && r.current != NULL) {
+    ls_arena_init(&r.arena, r.graph->allocator);
+    status = run_request(&r);
+  }
+  // Only now: the ys may be in the same array.
+  for (size_t i = 0; i < num_xs; ++i)
+    grads[i] = status == NULL && r.goals[i].gradient.ref != 0
+                   ? ls_leaf(r.goals[i].gradient)
+                   : ls_none();
+  ls_arena_deinit(&r.arena);
+  return status;
+}
+
+ls_status ls_gradients(const ls_nest *ys, size_t num_ys, const ls_nest *xs,
+                       size_t num_xs, const ls_gradient_options *options,
+                       ls_nest *grads) {
+  ls_graph *graph = ls_graph_resolve(ls_graph_current());
+  if (graph != NULL && graph->kind == LS_GRAPH_EAGER) {
+    for (size_t i = 0; i < num_xs; ++i)
+      grads[i] = ls_none();
+    return ls_failed_precondition(
+        "gradients are not taken in an eager graph; record a tape and use "
+        "ls_tape_gradients, or call this inside a function or build graph");
+  }
+  return ls_gradients_walk(graph, 0, 0, ys, num_ys, xs, num_xs, options, grads);
+}

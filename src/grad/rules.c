@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The table of rules, and what rules share.
+#include "grad/rules.h"
+
+const ls_gradient_function ls_gradient_table[LS_OP_COUNT] = {
+    [LS_OP_NONE] = gradient_none,
+#define LS_OP(id, name, inputs, traits, shape, gradient, ...)                  \
+  [LS_OP_##id] = gradient_##gradient,
+#include "lockstep/ops.def"
+#undef LS_OP
+};
+
+// Not differentiable: contributes nothing.
+ls_status gradient_none(ls_gradient *g) {
+  (void)g;
+  return ls_ok();
+}
+
+ls_status gradient_refused(ls_gradient *g) {
+  return ls_not_found(
+      "op '%s' (%s) has no gradient; wrap its operand in ls_stop_gradient, or "
+      "name it in stop_gradients, if none shall pass",
+      ls_op_name(g->op), ls_op_type_name(g->op));
+}
+
+// Reads are where gradients of variables end; see the walk.
+ls_status gradient_read(ls_gradient *g) {
+  (void)g;
+  return ls_ok();
+}
+
+// ---- What rules share ------------------------------------------------------
+// Whether no dimension of `x` can have been repeated to fit `other`.
+static bool kept_its_shape(ls_shape x, ls_shape other) {
+  if (x.rank < 0 || other.rank < 0 || other.rank > x.rank) return false;
+  for (int i = 1; i <= other.rank; ++i) {
+    const int64_t mine = x.dim[x.rank - i], its = other.dim[other.rank - i];
+    const bool kept = its == 1 || mine > 1 || (mine == its && mine >= 0);
+    if (!kept) return false;
+  }
+  return true;
+}
+
+ls_tensor ls_gradient_sum_to(ls_gradient *g, ls_tensor term, size_t index,
+                             size_t other) {
+  const ls_tensor mine = ls_op_input(g->op, index);
+  const ls_tensor its = ls_op_input(g->op, other);
+  if (ls_tensor_equal(mine, its) ||
+      kept_its_shape(ls_tensor_shape(mine), ls_tensor_shape(its)))
+    return term;
+  return ls_sum_to_like(term, ls_gradient_input(g, index));
+}
+
+// A reshape of `x` to `sizes`, which may take dimensions from `like`.
+static ls_tensor reshape_to(ls_tensor x, ls_tensor like, const ls_size *sizes,
+                            size_t count) {
+  const ls_attr attr = LS_ATTR_SZ("sizes", sizes, count);
+  return ls_op_output(
+      ls_op_add(&(ls_op_spec){.type = LS_OP_RESHAPE,
+                              .inputs = (const ls_tensor[]){x, like},
+                              .num_inputs = like.ref != 0 ? 2 : 1,
+                              .attrs = &attr,
+                              .num_attrs = 1}),
+      0);
+}
+
+ls_tensor ls_gradient_keep_axes(ls_gradient *g, ls_tensor term) {
+  if (ls_node_int(g->node, "keep_dims", 0) != 0) return term;
+  const ls_tensor x = ls_gradient_input(g, 0);
+  const ls_attr *axes = ls_node_attr(g->node, "axes");
+  const int32_t rank = ls_tensor_shape(x).rank;  // Known: the axes are.
+  ls_size sizes[LS_MAX_RANK];
+  for (int32_t i = 0; i < rank; ++i)
+    sizes[i] = (ls_size){1, i};
+  for (size_t i = 0; i < axes->as.ints.count; ++i)
+    sizes[axes->as.ints.items[i]] = (ls_size){LS_SIZE_CONSTANT, 1};
+  return reshape_to(term, x, sizes, rank < 0 ? 0 : (size_t)rank);
+}
+
+ls_tensor ls_gradient_as_matrix(ls_tensor x) {
+  const int32_t rank = ls_tensor_shape(x).rank;
+  if (rank == 2) return x;
+  const ls_size sizes[2] = {{LS_SIZE_CONSTANT, -1}, {0, rank - 1}};
+  return reshape_to(x, ls_failed_tensor(), sizes, 2);
+}
+
+ls_tensor ls_gradient_with_last(ls_tensor x) {
+  const int32_t rank = ls_tensor_shape(x).rank;
+  ls_size sizes[LS_MAX_RANK + 1];
+  for (int32_t i = 0; i < rank; ++i)
+    sizes[i] = (ls_size){0, i};
+  sizes[rank < 0 ? 0 : rank] = (ls_size){LS_SIZE_CONSTANT, 1};
+  return reshape_to(x, ls_failed_tensor(), sizes, (size_t)(rank + 1));
+}
+
+ls_tensor ls_gradient_number(ls_tensor x, double value) {
+  return ls_scalar(ls_tensor_dtype(x), value);
+}

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What rules share. A rule is named gradient_<x> after the column `gradient`
+// of ops.def and reads like the formula it is.
+#ifndef LS_GRAD_RULES_H_
+#define LS_GRAD_RULES_H_
+
+#include "grad/grad.h"
+
+// `term`, of the result's shape, summed down to operand `index`, which was
+// broadcast against operand `other`.
+ls_tensor ls_gradient_sum_to(ls_gradient *g, ls_tensor term, size_t index,
+                             size_t other);
+// `term`, a reduction of operand 0 along the op's axes, with the reduced
+// dimensions put back with size 1.
+ls_tensor ls_gradient_keep_axes(ls_gradient *g, ls_tensor term);
+// [..., n] as [m, n].
+ls_tensor ls_gradient_as_matrix(ls_tensor x);
+// [...] as [..., 1].
+ls_tensor ls_gradient_with_last(ls_tensor x);
+// A number of x's dtype.
+ls_tensor ls_gradient_number(ls_tensor x, double value);
+
+#endif  // LS_GRAD_RULES_H_

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rules of elementwise ops. Where operands broadcast, a gradient is summed
+// down to its operand's shape.
+//
+// C leaves open which argument of a call is evaluated first, so a call has at
+// most one argument that makes ops: the order of ops, and with it their names,
+// is the same whatever the compiler.
+#include "grad/rules.h"
+
+static ls_tensor in(ls_gradient *g, size_t i) {
+  return ls_gradient_input(g, i);
+}
+static ls_tensor out(ls_gradient *g) { return ls_gradient_output(g, 0); }
+
+// ---- One operand -----------------------------------------------------------
+ls_status gradient_identity(ls_gradient *g) {
+  g->din[0] = g->dout[0];
+  return ls_ok();
+}
+
+ls_status gradient_neg(ls_gradient *g) {
+  g->din[0] = ls_neg(g->dout[0]);
+  return ls_ok();
+}
+
+// 0 at 0.
+ls_status gradient_abs(ls_gradient *g) {
+  g->din[0] = ls_mul(g->dout[0], ls_sign(in(g, 0)));
+  return ls_ok();
+}
+
+ls_status gradient_exp(ls_gradient *g) {
+  g->din[0] = ls_mul(g->dout[0], out(g));
+  return ls_ok();
+}
+
+ls_status gradient_log(ls_gradient *g) {
+  g->din[0] = ls_div(g->dout[0], in(g, 0));
+  return ls_ok();
+}
+
+// d / (2 y)
+ls_status gradient_sqrt(ls_gradient *g) {
+  const ls_tensor y = out(g);
+  g->din[0] = ls_div(ls_mul_scalar(g->dout[0], 0.5), y);
+  return ls_ok();
+}
+
+// -d y^3 / 2
+ls_status gradient_rsqrt(ls_gradient *g) {
+  const ls_tensor y = out(g);
+  const ls_tensor cube = ls_mul(ls_square(y), y);
+  g->din[0] = ls_mul(ls_mul_scalar(g->dout[0], -0.5), cube);
+  return ls_ok();
+}
+
+// d (1 - y^2)
+ls_status gradient_tanh(ls_gradient *g) {
+  const ls_tensor y = out(g);
+  const ls_tensor one = ls_gradient_number(y, 1);
+  g->din[0] = ls_mul(g->dout[0], ls_sub(one, ls_square(y)));
+  return ls_ok();
+}
+
+// d y (1 - y)
+ls_status gradient_sigmoid(ls_gradient *g) {
+  const ls_tensor y = out(g);
+  const ls_tensor one = ls_gradient_number(y, 1);
+  g->din[0] = ls_mul(g->dout[0], ls_mul(y, ls_sub(one, y)));
+  return ls_ok();
+}
+
+// d e^(-x^2) 2 / sqrt(pi)
+ls_status gradient_erf(ls_gradient *g) {
+  const double factor = 1.1283791670955126;
+  const ls_tensor bell = ls_exp(ls_neg(ls_square(in(g, 0))));
+  g->din[0] = ls_mul(ls_mul_scalar(g->dout[0], factor), bell);
+  return ls_ok();
+}
+
+// 0 at 0.
+ls_status gradient_relu(ls_gradient *g) {
+  g->din[0] = ls_relu_grad(g->dout[0], out(g));
+  return ls_ok();
+}
+
+ls_status gradient_convert(ls_gradient *g) {
+  g->din[0] = ls_convert(g->dout[0], ls_tensor_dtype(ls_op_input(g->op, 0)));
+  return ls_ok();
+}
+
+// ---- Two operands ----------------------------------------------------------
+// Gives operand `i` of two `term`, which has the result's shape.
+static void give(ls_gradient *g, size_t i, ls_tensor term) {
+  g->din[i] = ls_gradient_sum_to(g, term, i, 1 - i);
+}
+
+ls_status gradient_add(ls_gradient *g) {
+  if (g->wanted[0]) give(g, 0, g->dout[0]);
+  if (g->wanted[1]) give(g, 1, g->dout[0]);
+  return ls_ok();
+}
+
+ls_status gradient_sub(ls_gradient *g) {
+  if (g->wanted[0]) give(g, 0, g->dout[0]);
+  if (g->wanted[1]) give(g, 1, ls_neg(g->dout[0]));
+  return ls_ok();
+}
+
+ls_status gradient_mul(ls_gradient *g) {
+  if (g->wanted[0]) give(g, 0, ls_mul(g->dout[0], in(g, 1)));
+  if (g->wanted[1]) give(g, 1, ls_mul(g->dout[0], in(g, 0)));
+  return ls_ok();
+}
+
+// d / y and -(d / y) (x / y)
+ls_status gradient_div(ls_gradient *g) {
+  const ls_tensor quotient = ls_div(g->dout[0], in(g, 1));
+  if (g->wanted[0]) give(g, 0, quotient);
+  if (g->wanted[1]) give(g, 1, ls_neg(ls_mul(quotient, out(g))));
+  return ls_ok();
+}
+
+// Equal operands: all of it goes to the first.
+static ls_status choose(ls_gradient *g,
+                        ls_tensor (*first_is_chosen)(ls_tensor, ls_tensor)) {
+  const ls_tensor x = in(g, 0), y = in(g, 1);
+  const ls_tensor first = first_is_chosen(x, y);
+  const ls_tensor zero = ls_gradient_number(g->dout[0], 0);
+  if (g->wanted[0]) give(g, 0, ls_select(first, g->dout[0], zero));
+  if (g->wanted[1]) give(g, 1, ls_select(first, zero, g->dout[0]));
+  return ls_ok();
+}
+
+ls_status gradient_maximum(ls_gradient *g) {
+  return choose(g, ls_greater_equal);
+}
+
+ls_status gradient_minimum(ls_gradient *g) { return choose(g, ls_less_equal); }
+
+// d y x^(y - 1), which is 0 for y = 0 whatever x is.
+static ls_tensor pow_by_base(ls_gradient *g) {
+  const ls_tensor x = in(g, 0), y = in(g, 1);
+  const ls_tensor one = ls_gradient_number(y, 1);
+  const ls_tensor constant = ls_equal(y, ls_gradient_number(y, 0));
+  const ls_tensor exponent = ls_select(constant, one, ls_sub(y, one));
+  return ls_mul(g->dout[0], ls_mul(y, ls_pow(x, exponent)));
+}
+
+// d x^y log(x), taken as 0 where x is not positive. The logarithm is of a
+// number that is, so that no nan comes up where it is not used.
+static ls_tensor pow_by_exponent(ls_gradient *g) {
+  const ls_tensor x = in(g, 0), y = out(g);
+  const ls_tensor zero = ls_gradient_number(x, 0);
+  const ls_tensor positive = ls_greater(x, zero);
+  const ls_tensor log =
+      ls_log(ls_select(positive, x, ls_gradient_number(x, 1)));
+  return ls_mul(g->dout[0], ls_mul(y, ls_select(positive, log, zero)));
+}
+
+ls_status gradient_pow(ls_gradient *g) {
+  if (g->wanted[0]) give(g, 0, pow_by_base(g));
+  if (g->wanted[1]) give(g, 1, pow_by_exponent(g));
+  return ls_ok();
+}
+
+// Linear in the first; nothing for the second, which only switches.
+ls_status gradient_relu_grad(ls_gradient *g) {
+  if (g->wanted[0]) give(g, 0, ls_relu_grad(g->dout[0], in(g, 1)));
+  return ls_ok();
+}
+
+// ---- More ------------------------------------------------------------------
+ls_status gradient_select(ls_gradient *g) {
+  const ls_tensor condition = in(g, 0);
+  const ls_tensor zero = ls_gradient_number(g->dout[0], 0);
+  if (g->wanted[1]) {
+    const ls_tensor taken = ls_select(condition, g->dout[0], zero);
+    g->din[1] = ls_sum_to_like(taken, in(g, 1));
+  }
+  if (g->wanted[2]) {
+    const ls_tensor taken = ls_select(condition, zero, g->dout[0]);
+    g->din[2] = ls_sum_to_like(taken, in(g, 2));
+  }
+  return ls_ok();
+}
+
+ls_status gradient_add_n(ls_gradient *g) {
+  for (size_t i = 0; i < g->num_inputs; ++i)
+    g->din[i] = g->dout[0];
+  return ls_ok();
+}
+
+// What a replica's value contributes to every replica's sum comes back from
+// all of them.
+ls_status gradient_all_reduce(ls_gradient *g) {
+  const char *reduce = ls_node_attr(g->node, "reduce")->as.string;
+  if (strcmp(reduce, "sum") == 0)
+    g->din[0] = ls_all_reduce(LS_REDUCE_SUM, g->dout[0]);
+  else if (strcmp(reduce, "mean") == 0)
+    g->din[0] = ls_all_reduce(LS_REDUCE_MEAN, g->dout[0]);
+  else
+    return ls_not_found(
+        "op '%s' (all_reduce by %s) has no gradient: only sum and mean have "
+        "one; wrap its operand in ls_stop_gradient if none shall pass",
+        ls_op_name(g->op), reduce);
+  return ls_ok();
+}

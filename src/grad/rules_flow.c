@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rules of ops that hold child graphs: each walks a child graph with a walk of
+// its own.
+#include "grad/rules.h"
+#include "grad/walk.h"
+
+// ---- An inner walk ---------------------------------------------------------
+// The goals of an inner walk: the parameters of region `region` whose operands
+// are wanted, then the variables read in it.
+typedef struct inner {
+  ls_forward *forward;
+  ls_gradient_goal *goals;
+  size_t num_goals;
+} inner;
+
+static ls_tensor parameter(const ls_forward *forward, size_t index) {
+  return (ls_tensor){forward->graph, forward->graph->parameters[index]};
+}
+
+// Walks region `region` of the op from its results, whose gradients are the
+// op's, to `goals`. `first_result` is the op's result for result 0.
+static ls_status walk_region(ls_gradient *g, const inner *of) {
+  ls_arena *arena = g->walk->context->arena;
+  ls_graph *graph = of->forward->graph;
+  ls_gradient_seed *seeds =
+      ls_arena_new_array(arena, ls_gradient_seed, g->num_outputs);
+  if (seeds == NULL) return ls_out_of_memory();
+  size_t num_seeds = 0;
+  for (size_t i = 0; i < g->num_outputs; ++i)
+    if (g->dout[i].ref != 0)
+      seeds[num_seeds++] =
+          (ls_gradient_seed){{graph, graph->results[i]}, g->dout[i]};
+  const ls_gradient_span span = {graph, 0, graph->num_nodes, 0};
+  ls_gradient_walk walk = {.context = g->walk->context,
+                           .forward = of->forward,
+                           .spans = &span,
+                           .num_spans = 1,
+                           .seeds = seeds,
+                           .num_seeds = num_seeds,
+                           .goals = of->goals,
+                           .num_goals = of->num_goals};
+  const ls_status status = ls_gradient_walk_run(&walk);
+  ls_status_free(walk.failure);
+  return status;
+}
+
+// ---- Calls -----------------------------------------------------------------
+// Differentiated through the body: its gradient ops stand where the call's
+// would.
+ls_status gradient_call(ls_gradient *g) {
+  inner body = {.forward = ls_forward_region(g->walk->forward, g->op, 0)};
+  ls_gradient_goal *variables = NULL;
+  size_t *sources = NULL, num_variables = 0, num_tensors = 0;
+  if (body.forward == NULL) return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(ls_gradient_walk_variables(g->walk, g->node, &variables,
+                                                &sources, &num_variables));
+  body.goals = ls_arena_new_array(g->walk->context->arena, ls_gradient_goal,
+                                  g->num_inputs + num_variables);
+  if (body.goals == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < g->num_inputs; ++i)
+    if (g->wanted[i])
+      body.goals[num_tensors++].tensor = parameter(body.forward, i);
+  for (size_t i = 0; i < num_variables; ++i)
+    body.goals[num_tensors + i] = variables[i];
+  body.num_goals = num_tensors + num_variables;
+  LS_RETURN_IF_ERROR(walk_region(g, &body));
+  size_t next = 0;
+  for (size_t i = 0; i < g->num_inputs; ++i)
+    if (g->wanted[i]) g->din[i] = body.goals[next++].gradient;
+  for (size_t i = 0; i < num_variables; ++i, ++next)
+    if (body.goals[next].gradient.ref != 0)
+      LS_RETURN_IF_ERROR(ls_gradient_walk_contribute(
+          g->walk, sources[i], body.goals[next].gradient));
+  return ls_ok();
+}
+
+// ---- Branches --------------------------------------------------------------
+// One gradient that a cond's gradient gives: of an operand, or of a variable.
+typedef struct branch_result {
+  size_t input;  // 0 (the predicate): a variable.
+  const ls_variable *variable;
+  size_t source;  // The variable's goal in the walk around.
+} branch_result;
+
+typedef struct branches {
+  ls_gradient *g;
+  branch_result *results;
+  size_t num_results;
+} branches;
+
+static ls_status list_results(ls_gradient *g, branches *all) {
+  ls_gradient_goal *variables = NULL;
+  size_t *sources = NULL, num_variables = 0;
+  LS_RETURN_IF_ERROR(ls_gradient_walk_variables(g->walk, g->node, &variables,
+                                                &sources, &num_variables));
+  all->g = g;
+  all->results = ls_arena_new_array(g->walk->context->arena, branch_result,
+                                    g->num_inputs + num_variables);
+  if (all->results == NULL) return ls_out_of_memory();
+  for (size_t i = 1; i < g->num_inputs; ++i)
+    if (g->wanted[i])
+      all->results[all->num_results++] = (branch_result){.input = i};
+  for (size_t i = 0; i < num_variables; ++i)
+    all->results[all->num_results++] = (branch_result){
+        .variable = variables[i].variable, .source = sources[i]};
+  return ls_ok();
+}
+
+// The number of the branch's parameter that an operand is, or -1.
+static ptrdiff_t parameter_of(const ls_forward *forward, size_t input) {
+  const size_t first = forward->first_input;
+  return input >= first && input < first + forward->graph->num_parameters
+             ? (ptrdiff_t)(input - first)
+             : -1;
+}
+
+// Zeros of the type of the result, for the branch that does not lead there.
+static ls_tensor zeros_of(const branches *all, const branch_result *result) {
+  if (result->variable != NULL)
+    return ls_fill(ls_variable_dtype(result->variable),
+                   ls_variable_shape(result->variable), 0);
+  const ls_tensor like = ls_gradient_input(all->g, result->input);
+  return ls_broadcast_like(ls_gradient_number(like, 0), like);
+}
+
+// Builds the gradients that branch `region` gives, in the current graph.
+static ls_status build_branch(const branches *all, size_t region,
+                              ls_nest *out_results) {
+  ls_gradient *g = all->g;
+  ls_arena *arena = g->walk->context->arena;
+  inner branch = {.forward =
+                      ls_forward_region(g->walk->forward, g->op, region)};
+  branch.goals = ls_arena_new_array(arena, ls_gradient_goal, all->num_results);
+  ls_nest *leaves = ls_arena_new_array(arena, ls_nest, all->num_results);
+  size_t *goals = ls_arena_new_array(arena, size_t, all->num_results);
+  if (branch.forward == NULL || branch.goals == NULL || leaves == NULL ||
+      goals == NULL)
+    return ls_out_of_memory();
+  for (size_t i = 0; i < all->num_results; ++i) {
+    const branch_result *result = &all->results[i];
+    const ptrdiff_t number = result->variable != NULL
+                                 ? 0
+                                 : parameter_of(branch.forward, result->input);
+    goals[i] = SIZE_MAX;
+    if (number < 0) continue;  // An operand of the other branch.
+    goals[i] = branch.num_goals++;
+    branch.goals[goals[i]].variable = result->variable;
+    if (result->variable == NULL)
+      branch.goals[goals[i]].tensor = parameter(branch.forward, (size_t)number);
+  }
+  LS_RETURN_IF_ERROR(walk_region(g, &branch));
+  for (size_t i = 0; i < all->num_results; ++i) {
+    ls_tensor gradient = ls_failed_tensor();
+    if (goals[i] != SIZE_MAX) gradient = branch.goals[goals[i]].gradient;
+    if (gradient.ref == 0) gradient = zeros_of(all, &all->results[i]);
+    leaves[i] = ls_leaf(gradient);
+  }
+  *out_results = ls_nest_sequence(LS_KIND_TUPLE, leaves, all->num_results);
+  return ls_ok();
+}
+
+static ls_nest trace_branch(void *user, size_t region) {
+  ls_nest results = ls_none();
+  const ls_status status = build_branch(user, region, &results);
+  return status == NULL ? results : ls_fail(status);
+}
+
+static ls_nest trace_then(ls_nest none, void *user) {
+  (void)none;
+  return trace_branch(user, 0);
+}
+
+static ls_nest trace_else(ls_nest none, void *user) {
+  (void)none;
+  return trace_branch(user, 1);
+}
+
+// A cond on the same predicate, whose branches are the gradients of the
+// branches. What they need of the forward pass is computed again in them.
+ls_status gradient_cond(ls_gradient *g) {
+  branches all = {0};
+  LS_RETURN_IF_ERROR(list_results(g, &all));
+  if (all.num_results == 0) return ls_ok();
+  const ls_nest made =
+      ls_cond(ls_gradient_input(g, 0), trace_then, trace_else, &all);
+  ls_status status = ls_nest_status(made);
+  for (size_t i = 0; status == NULL && i < all.num_results; ++i) {
+    const ls_tensor gradient = ls_nest_tensor(made, i);
+    if (all.results[i].variable == NULL)
+      g->din[all.results[i].input] = gradient;
+    else
+      status =
+          ls_gradient_walk_contribute(g->walk, all.results[i].source, gradient);
+  }
+  ls_nest_release(made);
+  return status;
+}
+
+// ---- Loops -----------------------------------------------------------------
+ls_status gradient_while(ls_gradient *g) {
+  return ls_unimplemented(
+      "the gradient of loop '%s' needs the values of each iteration, which "
+      "loops do not keep yet",
+      ls_op_name(g->op));
+}

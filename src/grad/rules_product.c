@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rules of products and of what stands around them.
+#include "grad/rules.h"
+
+// ---- Matrix products -------------------------------------------------------
+// op(a)^T d, where op(b) is one matrix under all leading dimensions of a: the
+// rows of all of them count as rows of one matrix.
+static ls_tensor shared_matrix(ls_tensor a, ls_tensor d, bool transposed) {
+  const ls_tensor rows = ls_gradient_as_matrix(a);
+  const ls_tensor down = ls_gradient_as_matrix(d);
+  return transposed ? ls_matmul_transposed(down, true, rows, false)
+                    : ls_matmul_transposed(rows, true, down, false);
+}
+
+// c = op(a) op(b): the gradient of op(a) is d op(b)^T, of op(b) op(a)^T d.
+ls_status gradient_matmul(ls_gradient *g) {
+  const bool ta = ls_node_int(g->node, "transpose_a", 0) != 0;
+  const bool tb = ls_node_int(g->node, "transpose_b", 0) != 0;
+  const ls_tensor d = g->dout[0];
+  const int32_t rank_a = ls_tensor_shape(ls_op_input(g->op, 0)).rank;
+  const int32_t rank_b = ls_tensor_shape(ls_op_input(g->op, 1)).rank;
+  if (rank_a < 0 || rank_b < 0)
+    return ls_unimplemented("the gradient of matmul needs ranks that are known "
+                            "while building");
+  if (g->wanted[0]) {
+    const ls_tensor b = ls_gradient_input(g, 1);
+    g->din[0] = ta ? ls_matmul_transposed(b, tb, d, true)
+                   : ls_matmul_transposed(d, false, b, !tb);
+  }
+  if (g->wanted[1]) {
+    const ls_tensor a = ls_gradient_input(g, 0);
+    g->din[1] = rank_b == 2 && rank_a > 2 ? shared_matrix(a, d, tb)
+                : tb                      ? ls_matmul_transposed(d, true, a, ta)
+                     : ls_matmul_transposed(a, !ta, d, false);
+  }
+  return ls_ok();
+}
+
+// y = activation(x w + bias)
+ls_status gradient_dense(ls_gradient *g) {
+  const bool relu = ls_node_attr(g->node, "activation") != NULL;
+  const int32_t rank = ls_tensor_shape(ls_op_input(g->op, 0)).rank;
+  if (rank < 0)
+    return ls_unimplemented("the gradient of dense needs a rank that is known "
+                            "while building");
+  const ls_tensor d =
+      relu ? ls_relu_grad(g->dout[0], ls_gradient_output(g, 0)) : g->dout[0];
+  const ls_tensor rows =
+      rank == 1 || g->wanted[1] || (g->num_inputs > 2 && g->wanted[2])
+          ? ls_gradient_as_matrix(d)
+          : d;
+  if (g->wanted[0]) {
+    const ls_tensor w = ls_gradient_input(g, 1);
+    g->din[0] = ls_matmul_transposed(rank == 1 ? rows : d, false, w, true);
+    if (rank == 1)
+      g->din[0] = ls_reshape_like(g->din[0], ls_gradient_input(g, 0));
+  }
+  if (g->wanted[1])
+    g->din[1] = ls_matmul_transposed(
+        ls_gradient_as_matrix(ls_gradient_input(g, 0)), true, rows, false);
+  if (g->num_inputs > 2 && g->wanted[2])
+    g->din[2] = ls_reduce_sum(rows, LS_AXES(0));
+  return ls_ok();
+}
+
+// ---- Softmax ---------------------------------------------------------------
+// (d - sum(d y)) y
+static ls_tensor softmax_gradient(ls_tensor d, ls_tensor y) {
+  const ls_tensor sum = ls_reduce_sum_keep(ls_mul(d, y), LS_AXES(-1));
+  return ls_mul(ls_sub(d, sum), y);
+}
+
+ls_status gradient_softmax(ls_gradient *g) {
+  g->din[0] = softmax_gradient(g->dout[0], ls_gradient_output(g, 0));
+  return ls_ok();
+}
+
+// d - sum(d) e^y
+ls_status gradient_log_softmax(ls_gradient *g) {
+  const ls_tensor sum = ls_reduce_sum_keep(g->dout[0], LS_AXES(-1));
+  g->din[0] = ls_sub(g->dout[0], ls_mul(sum, ls_exp(ls_gradient_output(g, 0))));
+  return ls_ok();
+}
+
+ls_status gradient_cross_entropy(ls_gradient *g) {
+  const ls_tensor x = ls_gradient_input(g, 0), labels = ls_gradient_input(g, 1);
+  g->din[0] = ls_softmax_cross_entropy_grad(x, labels, g->dout[0]);
+  return ls_ok();
+}
+
+// y = (softmax(x) - one_hot(label)) r, r being the rows' gradients.
+ls_status gradient_cross_entropy_grad(ls_gradient *g) {
+  const ls_tensor x = ls_gradient_input(g, 0), r = ls_gradient_input(g, 2);
+  if (g->wanted[0]) {
+    const ls_tensor unscaled = softmax_gradient(g->dout[0], ls_softmax(x));
+    g->din[0] = ls_mul(unscaled, ls_gradient_with_last(r));
+  }
+  if (g->wanted[2]) {
+    const ls_tensor labels = ls_gradient_input(g, 1);
+    const ls_tensor ones = ls_broadcast_like(ls_gradient_number(r, 1), r);
+    const ls_tensor unscaled = ls_softmax_cross_entropy_grad(x, labels, ones);
+    g->din[2] = ls_reduce_sum(ls_mul(g->dout[0], unscaled), LS_AXES(-1));
+  }
+  return ls_ok();
+}

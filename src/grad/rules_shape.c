@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rules of ops that change shapes, and of reductions.
+#include "grad/rules.h"
+
+// ---- Reshaping -------------------------------------------------------------
+// Operands that only lend dimensions get nothing.
+ls_status gradient_reshape(ls_gradient *g) {
+  g->din[0] = ls_reshape_like(g->dout[0], ls_gradient_input(g, 0));
+  return ls_ok();
+}
+
+ls_status gradient_broadcast(ls_gradient *g) {
+  g->din[0] = ls_sum_to_like(g->dout[0], ls_gradient_input(g, 0));
+  return ls_ok();
+}
+
+ls_status gradient_sum_to(ls_gradient *g) {
+  g->din[0] = ls_broadcast_like(g->dout[0], ls_gradient_input(g, 0));
+  return ls_ok();
+}
+
+ls_status gradient_transpose(ls_gradient *g) {
+  const ls_attr *permutation = ls_node_attr(g->node, "permutation");
+  int inverse[LS_MAX_RANK] = {0};
+  for (size_t i = 0; i < permutation->as.ints.count; ++i)
+    inverse[permutation->as.ints.items[i]] = (int)i;
+  g->din[0] = ls_transpose(g->dout[0], inverse);
+  return ls_ok();
+}
+
+// ---- Reductions ------------------------------------------------------------
+ls_status gradient_reduce_sum(ls_gradient *g) {
+  const ls_tensor x = ls_gradient_input(g, 0);
+  g->din[0] = ls_broadcast_like(ls_gradient_keep_axes(g, g->dout[0]), x);
+  return ls_ok();
+}
+
+// 1 / the number of elements that went into each mean, as a scalar of `dtype`.
+static ls_tensor one_over_count(ls_gradient *g, ls_dtype dtype) {
+  const ls_attr *axes = ls_node_attr(g->node, "axes");
+  const ls_tensor x = ls_gradient_input(g, 0);
+  if (axes->as.ints.count == 0) return ls_scalar(dtype, 1);
+  ls_tensor count = ls_dim_size(x, (int)axes->as.ints.items[0]);
+  for (size_t i = 1; i < axes->as.ints.count; ++i)
+    count = ls_mul(count, ls_dim_size(x, (int)axes->as.ints.items[i]));
+  const ls_tensor one = ls_scalar(dtype, 1);
+  return ls_div(one, ls_convert(count, dtype));
+}
+
+// The reciprocal and the product in f64 for f64, else in f32, as the mean.
+ls_status gradient_reduce_mean(ls_gradient *g) {
+  const ls_dtype dtype = ls_tensor_dtype(g->dout[0]);
+  const ls_dtype wide = dtype == LS_DTYPE_F64 ? LS_DTYPE_F64 : LS_DTYPE_F32;
+  const ls_tensor x = ls_gradient_input(g, 0);
+  const ls_tensor factor = one_over_count(g, wide);
+  const ls_tensor scaled = ls_mul(ls_convert(g->dout[0], wide), factor);
+  g->din[0] =
+      ls_broadcast_like(ls_gradient_keep_axes(g, ls_convert(scaled, dtype)), x);
+  return ls_ok();
+}
+
+// Of maximum and minimum. Elements that are equally extreme share the gradient
+// equally.
+ls_status gradient_reduce_max(ls_gradient *g) {
+  const ls_attr *axes = ls_node_attr(g->node, "axes");
+  const ls_tensor x = ls_gradient_input(g, 0);
+  const ls_tensor y = ls_gradient_keep_axes(g, ls_gradient_output(g, 0));
+  const ls_tensor chosen = ls_convert(ls_equal(x, y), ls_tensor_dtype(x));
+  int items[LS_MAX_RANK];
+  for (size_t i = 0; i < axes->as.ints.count; ++i)
+    items[i] = (int)axes->as.ints.items[i];
+  const ls_tensor count = ls_reduce_sum_keep(
+      chosen, (ls_axes){.items = items, .count = axes->as.ints.count});
+  const ls_tensor d = ls_gradient_keep_axes(g, g->dout[0]);
+  g->din[0] = ls_mul(chosen, ls_div(d, count));
+  return ls_ok();
+}

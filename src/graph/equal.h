@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef LS_GRAPH_EQUAL_H_
+#define LS_GRAPH_EQUAL_H_
+
+#include "graph/graph.h"
+
+// Whether two regions of one parent are the same op for op: types, operands,
+// attributes, captured values, results, child regions. Names are not compared.
+// If not, the first difference is written into `difference`.
+bool ls_graph_equal(ls_graph *a, ls_graph *b, char *difference, size_t size);
+
+#endif  // LS_GRAPH_EQUAL_H_

@@ -1,0 +1,467 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/graph.h"
+
+#include "base/runtime_internal.h"
+
+ls_status ls_graph_make(ls_graph_kind kind, const char *name,
+                        ls_runtime *runtime, ls_graph *parent,
+                        ls_graph **out_graph) {
+  *out_graph = NULL;
+  ls_allocator *allocator = ls_runtime_allocator(runtime);
+  ls_graph *graph = ls_new(allocator, ls_graph);
+  if (graph == NULL) return ls_out_of_memory();
+  graph->kind = kind;
+  graph->runtime = runtime;
+  graph->allocator = allocator;
+  graph->parent = parent;
+  graph->next_id = 1;
+  ls_arena_init(&graph->arena, allocator);
+  ls_arena_init(&graph->names_arena, allocator);
+  ls_map_init(&graph->capture_index, allocator);
+  ls_map_init(&graph->names, allocator);
+  ls_map_init(&graph->scopes, allocator);
+  graph->name = ls_arena_string(&graph->names_arena, name ? name : "");
+  if (graph->name == NULL) {
+    ls_graph_free(graph);
+    return ls_out_of_memory();
+  }
+  *out_graph = graph;
+  return ls_ok();
+}
+
+static void release_node(ls_node *node) {
+  for (uint32_t i = 0; i < node->num_attrs; ++i) {
+    const ls_attr *attr = &node->attrs[i];
+    if (attr->kind == LS_ATTR_ARRAY) ls_array_release(attr->as.array);
+    if (attr->kind == LS_ATTR_OBJECT) ls_object_release(attr->as.object);
+  }
+  for (uint32_t i = 0; i < node->num_regions; ++i)
+    ls_graph_free(node->regions[i]);
+  if (node->values != NULL)
+    for (uint32_t i = 0; i < node->num_outputs; ++i)
+      ls_array_release(node->values[i]);
+  ls_status_free(node->failure);
+}
+
+static void release_nodes(ls_graph *graph, size_t from) {
+  for (size_t i = graph->num_nodes; i > from; --i)
+    release_node(graph->nodes[i - 1]);
+  if (graph->num_nodes > from) graph->num_nodes = from;
+}
+
+void ls_graph_free(ls_graph *graph) {
+  if (graph == NULL) return;
+  release_nodes(graph, 0);
+  for (size_t i = 0; i < graph->num_variables; ++i)
+    ls_object_release(graph->variables[i]);
+  for (size_t i = 0; i < graph->num_stubs; ++i)
+    ls_graph_free(graph->stubs[i]);
+  ls_release(graph->allocator, graph->stubs);
+  ls_status_free(graph->error);
+  ls_map_deinit(&graph->capture_index);
+  ls_map_deinit(&graph->names);
+  ls_map_deinit(&graph->scopes);
+  ls_release(graph->allocator, graph->nodes);
+  ls_release(graph->allocator, graph->parameters);
+  ls_release(graph->allocator, graph->captures);
+  ls_release(graph->allocator, graph->results);
+  ls_release(graph->allocator, graph->variables);
+  ls_arena_deinit(&graph->arena);
+  ls_arena_deinit(&graph->names_arena);
+  ls_release(graph->allocator, graph);
+}
+
+void ls_graph_forward(ls_graph *graph, ls_graph *to) {
+  release_nodes(graph, 0);
+  ls_release(graph->allocator, graph->nodes);
+  graph->nodes = NULL;
+  graph->nodes_capacity = 0;
+  ls_release(graph->allocator, graph->parameters);
+  graph->parameters = NULL;
+  graph->num_parameters = graph->parameters_capacity = 0;
+  ls_release(graph->allocator, graph->captures);
+  graph->captures = NULL;
+  graph->num_captures = graph->captures_capacity = 0;
+  ls_release(graph->allocator, graph->results);
+  graph->results = NULL;
+  graph->num_results = 0;
+  ls_map_deinit(&graph->capture_index);
+  ls_map_deinit(&graph->names);
+  ls_map_deinit(&graph->scopes);
+  ls_arena_deinit(&graph->arena);
+  ls_arena_deinit(&graph->names_arena);
+  graph->name = to->name;
+  graph->forward = to;
+}
+
+bool ls_graph_keep_stub(ls_graph *graph, ls_graph *stub) {
+  if (!ls_grow(graph->allocator, &graph->stubs, &graph->stubs_capacity,
+               graph->num_stubs + 1, sizeof(*graph->stubs)))
+    return false;
+  graph->stubs[graph->num_stubs++] = stub;
+  return true;
+}
+
+ls_graph_rollback_point ls_graph_mark(const ls_graph *graph) {
+  return (ls_graph_rollback_point){
+      .num_nodes = graph->num_nodes,
+      .num_variables = graph->num_variables,
+      .num_random = graph->num_random,
+  };
+}
+
+void ls_graph_rollback(ls_graph *graph, ls_graph_rollback_point to) {
+  // The arena keeps the bytes of what is dropped: a refusal is rare, and
+  // interned names may lie between.
+  release_nodes(graph, to.num_nodes);
+  while (graph->num_variables > to.num_variables)
+    ls_object_release(graph->variables[--graph->num_variables]);
+  graph->num_random = to.num_random;
+}
+
+void ls_graph_fail(ls_graph *graph, ls_status status) {
+  if (graph->error == NULL)
+    graph->error = status;
+  else
+    ls_status_free(status);
+}
+
+// ---- Nodes -----------------------------------------------------------------
+static bool copy_attr(ls_arena *arena, const ls_attr *from, ls_attr *to) {
+  *to = *from;
+  to->name = ls_arena_string(arena, from->name);
+  if (to->name == NULL) return false;
+  switch (from->kind) {
+    case LS_ATTR_STRING:
+      to->as.string = ls_arena_string(arena, from->as.string);
+      return to->as.string != NULL;
+    case LS_ATTR_INTS:
+      to->as.ints.items =
+          ls_arena_copy(arena, from->as.ints.items,
+                        from->as.ints.count * sizeof(int64_t));
+      return to->as.ints.items != NULL;
+    case LS_ATTR_SIZES:
+      to->as.sizes.items =
+          ls_arena_copy(arena, from->as.sizes.items,
+                        from->as.sizes.count * sizeof(ls_size));
+      return to->as.sizes.items != NULL;
+    case LS_ATTR_STRINGS: {
+      const size_t count = from->as.strings.count;
+      const char **items = ls_arena_new_array(arena, const char *, count);
+      if (items == NULL) return false;
+      for (size_t i = 0; i < count; ++i) {
+        items[i] = ls_arena_string(arena, from->as.strings.items[i]);
+        if (items[i] == NULL) return false;
+      }
+      to->as.strings.items = items;
+      return true;
+    }
+    default:
+      return true;
+  }
+}
+
+// Copies the attributes; references are taken only once nothing can fail.
+static bool copy_attrs(ls_arena *arena, const ls_op_spec *spec, ls_node *node) {
+  if (spec->num_attrs == 0) return true;
+  ls_attr *attrs = ls_arena_new_array(arena, ls_attr, spec->num_attrs);
+  if (attrs == NULL) return false;
+  for (size_t i = 0; i < spec->num_attrs; ++i)
+    if (!copy_attr(arena, &spec->attrs[i], &attrs[i])) return false;
+  node->attrs = attrs;
+  node->num_attrs = (uint32_t)spec->num_attrs;
+  return true;
+}
+
+void ls_node_retain_attrs(const ls_node *node) {
+  for (uint32_t i = 0; i < node->num_attrs; ++i) {
+    const ls_attr *attr = &node->attrs[i];
+    if (attr->kind == LS_ATTR_ARRAY) ls_array_retain(attr->as.array);
+    if (attr->kind == LS_ATTR_OBJECT) ls_object_retain(attr->as.object);
+  }
+}
+
+ls_status ls_node_set_attr(ls_graph *graph, ls_node *node,
+                           const ls_attr *attr) {
+  ls_attr *attrs =
+      ls_arena_new_array(&graph->arena, ls_attr, node->num_attrs + 1);
+  ls_attr copy;
+  if (attrs == NULL || !copy_attr(&graph->arena, attr, &copy))
+    return ls_out_of_memory();
+  uint32_t count = 0;
+  const ls_attr *replaced = NULL;
+  for (uint32_t i = 0; i < node->num_attrs; ++i) {
+    if (strcmp(node->attrs[i].name, attr->name) == 0)
+      replaced = &node->attrs[i];
+    else
+      attrs[count++] = node->attrs[i];
+  }
+  attrs[count++] = copy;
+  if (copy.kind == LS_ATTR_ARRAY) ls_array_retain(copy.as.array);
+  if (copy.kind == LS_ATTR_OBJECT) ls_object_retain(copy.as.object);
+  if (replaced != NULL && replaced->kind == LS_ATTR_ARRAY)
+    ls_array_release(replaced->as.array);
+  if (replaced != NULL && replaced->kind == LS_ATTR_OBJECT)
+    ls_object_release(replaced->as.object);
+  node->attrs = attrs;
+  node->num_attrs = count;
+  return ls_ok();
+}
+
+ls_node *ls_graph_append(ls_graph *graph, const ls_op_spec *spec,
+                         const uint64_t *input_refs, size_t num_outputs) {
+  ls_arena *arena = &graph->arena;
+  if (!ls_grow(graph->allocator, &graph->nodes, &graph->nodes_capacity,
+               graph->num_nodes + 1, sizeof(*graph->nodes)))
+    return NULL;
+  ls_node *node = ls_arena_new(arena, ls_node);
+  if (node == NULL) return NULL;
+  node->type = spec->type;
+  node->num_inputs = (uint32_t)spec->num_inputs;
+  node->num_control = (uint32_t)spec->num_control;
+  node->num_outputs = (uint16_t)num_outputs;
+  node->num_regions = (uint32_t)spec->num_regions;
+  node->inputs =
+      ls_arena_copy(arena, input_refs, spec->num_inputs * sizeof(uint64_t));
+  node->outputs = ls_arena_new_array(arena, ls_type, num_outputs);
+  node->control = ls_arena_new_array(arena, uint64_t, spec->num_control);
+  node->regions = ls_arena_copy(arena, spec->regions,
+                                spec->num_regions * sizeof(ls_graph *));
+  if (node->inputs == NULL || node->outputs == NULL || node->control == NULL ||
+      node->regions == NULL || !copy_attrs(arena, spec, node))
+    return NULL;
+  for (size_t i = 0; i < spec->num_control; ++i)
+    node->control[i] = spec->control[i].id;
+  ls_node_retain_attrs(node);
+  node->id = graph->next_id++;
+  graph->nodes[graph->num_nodes++] = node;
+  return node;
+}
+
+ls_node *ls_graph_node(const ls_graph *graph, uint64_t id) {
+  while (graph != NULL && graph->forward != NULL) graph = graph->forward;
+  if (graph == NULL || graph->num_nodes == 0) return NULL;
+  // Dense but in the eager graph: the distance from the end tells the place.
+  const uint64_t behind = graph->next_id - id;
+  if (id == 0 || behind == 0 || id > graph->next_id) return NULL;
+  if (behind <= graph->num_nodes) {
+    ls_node *node = graph->nodes[graph->num_nodes - behind];
+    if (node->id == id) return node;
+  }
+  size_t low = 0, high = graph->num_nodes;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    if (graph->nodes[middle]->id < id)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low < graph->num_nodes && graph->nodes[low]->id == id
+             ? graph->nodes[low]
+             : NULL;
+}
+
+ls_type ls_graph_type(const ls_graph *graph, uint64_t ref) {
+  const ls_node *node = ls_graph_node_of(graph, ref);
+  if (node == NULL || ls_ref_output(ref) >= node->num_outputs)
+    return (ls_type){LS_DTYPE_NONE, LS_SHAPE_UNKNOWN};
+  return node->outputs[ls_ref_output(ref)];
+}
+
+ls_graph *ls_graph_enclosing(ls_graph *graph, ls_graph_kind kind) {
+  while (graph != NULL && graph->kind != kind) graph = graph->parent;
+  return graph;
+}
+
+// ---- Parameters and captures -----------------------------------------------
+static ls_status append_parameter(ls_graph *graph, ls_type type,
+                                  const char *name, uint64_t *out_ref) {
+  if (!ls_grow(graph->allocator, &graph->parameters,
+               &graph->parameters_capacity, graph->num_parameters + 1,
+               sizeof(*graph->parameters)))
+    return ls_out_of_memory();
+  const ls_attr attrs[] = {
+      LS_ATTR_T("dtype", type.dtype), LS_ATTR_SH("shape", type.shape),
+      LS_ATTR_I("index", (int64_t)graph->num_parameters)};
+  ls_node *node = ls_graph_append(
+      graph,
+      &(ls_op_spec){.type = LS_OP_PARAMETER,
+                    .attrs = attrs,
+                    .num_attrs = LS_COUNT_OF(attrs)},
+      NULL, 1);
+  if (node == NULL) return ls_out_of_memory();
+  node->outputs[0] = type;
+  if (graph->kind != LS_GRAPH_LOWERED) {
+    LS_RETURN_IF_ERROR(ls_graph_name_node(graph, node, NULL,
+                                          name ? name : "parameter"));
+  }
+  *out_ref = ls_ref(node->id, 0);
+  graph->parameters[graph->num_parameters++] = *out_ref;
+  return ls_ok();
+}
+
+ls_status ls_graph_add_parameter(ls_graph *graph, ls_type type,
+                                 const char *name, ls_tensor *out_tensor) {
+  *out_tensor = ls_failed_tensor();
+  LS_ASSERT(graph->num_captures == 0);
+  uint64_t ref = 0;
+  LS_RETURN_IF_ERROR(append_parameter(graph, type, name, &ref));
+  graph->num_declared = graph->num_parameters;
+  *out_tensor = (ls_tensor){graph, ref};
+  return ls_ok();
+}
+
+ls_status ls_graph_add_capture(ls_graph *graph, ls_tensor outer,
+                               uint64_t *out_ref) {
+  const struct {
+    ls_graph *graph;
+    uint64_t ref;
+  } key = {outer.graph, outer.ref};
+  const uintptr_t found =
+      (uintptr_t)ls_map_find(&graph->capture_index, &key, sizeof(key));
+  if (found != 0) {
+    *out_ref = graph->captures[found - 1].inner;
+    return ls_ok();
+  }
+  if (!ls_grow(graph->allocator, &graph->captures, &graph->captures_capacity,
+               graph->num_captures + 1, sizeof(*graph->captures)) ||
+      !ls_map_insert(&graph->capture_index, &key, sizeof(key),
+                     (void *)(uintptr_t)(graph->num_captures + 1)))
+    return ls_out_of_memory();
+  const ls_type type = ls_graph_type(outer.graph, outer.ref);
+  const ls_status status = append_parameter(graph, type, "capture", out_ref);
+  if (!ls_status_is_ok(status)) {
+    ls_map_remove(&graph->capture_index, &key, sizeof(key));
+    return status;
+  }
+  graph->captures[graph->num_captures++] =
+      (ls_capture){.outer = outer, .inner = *out_ref};
+  return ls_ok();
+}
+
+// An eager value enters a function as a constant: what a trace reads from
+// around it is frozen.
+static ls_status import_eager(ls_graph *graph, ls_tensor value,
+                              uint64_t *out_ref) {
+  const ls_node *node = ls_graph_node_of(value.graph, value.ref);
+  if (node->failure != NULL) return ls_status_clone(node->failure);
+  ls_array *array = node->values[ls_ref_output(value.ref)];
+  const ls_attr attrs[] = {LS_ATTR_A("value", array)};
+  ls_node *constant = ls_graph_append(
+      graph,
+      &(ls_op_spec){.type = LS_OP_CONSTANT, .attrs = attrs, .num_attrs = 1},
+      NULL, 1);
+  if (constant == NULL) return ls_out_of_memory();
+  constant->outputs[0] = node->outputs[ls_ref_output(value.ref)];
+  *out_ref = ls_ref(constant->id, 0);
+  return ls_graph_name_node(graph, constant, NULL, "captured");
+}
+
+ls_status ls_graph_import(ls_graph *graph, ls_tensor value, uint64_t *out_ref) {
+  graph = ls_graph_resolve(graph);
+  value.graph = ls_graph_resolve(value.graph);
+  const ls_node *node = ls_graph_node_of(value.graph, value.ref);
+  if (node == NULL || ls_ref_output(value.ref) >= node->num_outputs)
+    return ls_invalid_argument(
+        "a stale handle was used in graph '%s': its op %llu has gone with its "
+        "frame or graph; keep values in ls_frame_end or fetch them before",
+        graph->name, (unsigned long long)(value.ref >> 16));
+  if (value.graph == graph) {
+    *out_ref = value.ref;
+    return ls_ok();
+  }
+  const ls_graph *around = graph->parent;
+  while (around != NULL && around != value.graph) around = around->parent;
+  if (around == NULL)
+    return ls_invalid_argument(
+        "value '%s' belongs to graph '%s', but the op is being added to graph "
+        "'%s', which is not inside it",
+        ls_tensor_name(value), value.graph->name, graph->name);
+  if (graph->parent != value.graph) {
+    uint64_t outer = 0;  // Capture in each graph on the way in.
+    LS_RETURN_IF_ERROR(ls_graph_import(graph->parent, value, &outer));
+    return ls_graph_add_capture(graph, (ls_tensor){graph->parent, outer},
+                                out_ref);
+  }
+  if (value.graph->kind == LS_GRAPH_EAGER)
+    return import_eager(graph, value, out_ref);
+  return ls_graph_add_capture(graph, value, out_ref);
+}
+
+ls_status ls_graph_set_results(ls_graph *graph, const uint64_t *refs,
+                               size_t count) {
+  uint64_t *results = ls_new_array(graph->allocator, uint64_t, count);
+  if (results == NULL) return ls_out_of_memory();
+  if (count != 0) memcpy(results, refs, count * sizeof(*refs));
+  ls_release(graph->allocator, graph->results);
+  graph->results = results;
+  graph->num_results = count;
+  return ls_ok();
+}
+
+static uint64_t renumbered(const uint64_t *ids, uint64_t ref) {
+  return ls_ref(ids[ref >> 16], ls_ref_output(ref));
+}
+
+ls_status ls_graph_keep_nodes(ls_graph *graph, const bool *keep) {
+  uint64_t *ids = ls_new_array(graph->allocator, uint64_t, graph->next_id);
+  if (ids == NULL) return ls_out_of_memory();
+  size_t count = 0;
+  for (size_t i = 0; i < graph->num_nodes; ++i) {
+    ls_node *node = graph->nodes[i];
+    if (!keep[node->id]) {
+      release_node(node);
+      continue;
+    }
+    ids[node->id] = count + 1;
+    node->id = count + 1;
+    for (uint32_t k = 0; k < node->num_inputs; ++k)
+      node->inputs[k] = renumbered(ids, node->inputs[k]);
+    for (uint32_t k = 0; k < node->num_control; ++k)
+      node->control[k] = ids[node->control[k]];
+    for (uint32_t r = 0; r < node->num_regions; ++r)
+      for (size_t c = 0; c < node->regions[r]->num_captures; ++c) {
+        ls_tensor *outer = &node->regions[r]->captures[c].outer;
+        outer->ref = renumbered(ids, outer->ref);
+      }
+    graph->nodes[count++] = node;
+  }
+  graph->num_nodes = count;
+  graph->next_id = count + 1;
+  for (size_t i = 0; i < graph->num_parameters; ++i)
+    graph->parameters[i] = renumbered(ids, graph->parameters[i]);
+  for (size_t i = 0; i < graph->num_captures; ++i)
+    graph->captures[i].inner = renumbered(ids, graph->captures[i].inner);
+  for (size_t i = 0; i < graph->num_results; ++i)
+    graph->results[i] = renumbered(ids, graph->results[i]);
+  ls_map_clear(&graph->capture_index);
+  ls_release(graph->allocator, ids);
+  return ls_ok();
+}
+
+// ---- Public ----------------------------------------------------------------
+ls_status ls_graph_create(const char *name, ls_graph **out_graph) {
+  ls_runtime *runtime = ls_runtime_current();
+  *out_graph = NULL;
+  if (runtime == NULL) return ls_out_of_memory();
+  return ls_graph_make(LS_GRAPH_BUILD, name ? name : "graph", runtime, NULL,
+                       out_graph);
+}
+
+void ls_graph_destroy(ls_graph *graph) { ls_graph_free(graph); }
+
+const char *ls_graph_name(const ls_graph *graph) { return graph->name; }
+
+bool ls_graph_is_eager(const ls_graph *graph) {
+  return graph->kind == LS_GRAPH_EAGER;
+}
+
+ls_status ls_graph_take_error(ls_graph *graph) {
+  const ls_status status = graph->error;
+  graph->error = NULL;
+  return status;
+}
+
+ls_status ls_graph_error(const ls_graph *graph) {
+  return ls_status_clone(graph->error);
+}

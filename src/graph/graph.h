@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a graph is inside.
+//
+// One data structure, two stages. A build or function graph is what the user
+// made and nothing rewrites it; a lowered graph is a pruned copy with static
+// shapes that only passes touch. Nodes are in order of creation, which is
+// topological: an input is always an earlier node. Nodes live in the graph's
+// arena and are never freed singly, except in the eager graph, which has its
+// own storage rule (see runtime/eager.c).
+//
+// A child graph (function, region) knows its parent; a value of an enclosing
+// graph enters it by a capture: a parameter node that stands for the outer
+// value, one per outer value.
+#ifndef LS_GRAPH_GRAPH_H_
+#define LS_GRAPH_GRAPH_H_
+
+#include "base/arena.h"
+#include "base/map.h"
+#include "graph/op_table.h"
+#include "lockstep/graph.h"
+
+typedef enum ls_graph_kind {
+  LS_GRAPH_BUILD,     // A user's graph for sessions.
+  LS_GRAPH_FUNCTION,  // A traced function's body.
+  LS_GRAPH_REGION,    // The body of a while, cond or replicate, or a replica's
+                      // segment.
+  LS_GRAPH_EAGER,     // The runtime's: ops run as they are added.
+  LS_GRAPH_LOWERED,   // A program's body, or a region of one.
+} ls_graph_kind;
+
+// A name's length within its scope, and with all scopes.
+enum { LS_MAX_NAME = 256, LS_MAX_FULL_NAME = 2048 };
+
+// A name scope: rendered as parent's text + name + "/".
+typedef struct ls_name_scope {
+  const struct ls_name_scope *parent;
+  const char *name;  // Unique in its parent.
+} ls_name_scope;
+
+typedef struct ls_node {
+  uint64_t id;
+  uint16_t type;
+  uint16_t num_outputs;
+  uint32_t num_inputs, num_control, num_attrs, num_regions;
+  uint64_t *inputs;   // Refs: id << 16 | output, in the same graph.
+  ls_type *outputs;
+  uint64_t *control;  // Ids. Build stage only.
+  ls_attr *attrs;
+  ls_graph **regions;
+  const ls_name_scope *scope;  // Name = scope + base [+ "_" + number].
+  const char *base;
+  uint32_t number;
+  bool varying;          // Lowered, in a replicate region: differs by replica.
+  const char *rendered;  // The full name, once somebody asked.
+  const char *device;    // NULL: none.
+  const char *file;      // The user's source place; static text.
+  int line;
+  ls_op origin;          // Lowered: the op it came from.
+  ls_array **values;     // Eager: one an output.
+  ls_status failure;     // Eager: why there is no value.
+} ls_node;
+
+// A value of an enclosing graph, and the parameter that stands for it.
+typedef struct ls_capture {
+  ls_tensor outer;
+  uint64_t inner;  // Ref of the parameter.
+} ls_capture;
+
+struct ls_graph {
+  ls_graph_kind kind;
+  const char *name;
+  ls_runtime *runtime;
+  ls_allocator *allocator;
+  ls_arena arena;
+  ls_arena names_arena;  // Name scopes; outlives the eager graph's frames.
+  ls_graph *parent;   // Function, region: the graph around it. Else NULL.
+  ls_graph *forward;  // Not NULL: a replica's segment that equals `forward`,
+                      // ref for ref; its own nodes are gone.
+  bool is_while_body; // Region of a loop: random streams count iterations.
+
+  ls_node **nodes;  // By ascending id.
+  size_t num_nodes, nodes_capacity;
+  uint64_t next_id;   // Ids ascend and are never reused. Nodes of the eager
+                      // graph go with their frame, so there ids have gaps.
+
+  uint64_t *parameters;  // Refs of parameter nodes, declared ones first, then
+  size_t num_parameters, parameters_capacity;  // captures in order.
+  size_t num_declared;
+  ls_capture *captures;
+  size_t num_captures, captures_capacity;
+  ls_map capture_index;  // Outer (graph, ref) -> index + 1 in captures.
+  uint64_t *results;     // Refs that leave a function, region or program.
+  size_t num_results;
+
+  ls_map names;         // (scope, base) -> next number.
+  ls_map scopes;        // Interned name scopes.
+  ls_object **variables;  // Of a build graph: all, in order of creation.
+  size_t num_variables, variables_capacity;
+  ls_status error;      // First sticky error.
+  bool error_unplaced;  // It waits for the user's source line.
+  uint64_t placed;      // Ops up to this id have been offered a place.
+  uint32_t num_random;  // Random ops so far: the next stream number.
+  ls_graph **stubs;     // Forwarded segments that handles may still name.
+  size_t num_stubs, stubs_capacity;
+  const void *owner;    // Function, replica: whoever traces it.
+};
+
+// ---- Making ----------------------------------------------------------------
+// Creates a graph. `parent` for functions and regions (NULL for others).
+ls_status ls_graph_make(ls_graph_kind kind, const char *name,
+                        ls_runtime *runtime, ls_graph *parent,
+                        ls_graph **out_graph);
+// Destroys any graph with its regions. NULL is fine.
+void ls_graph_free(ls_graph *graph);
+// Drops the nodes of a replica's segment; its handles now mean those of `to`.
+void ls_graph_forward(ls_graph *graph, ls_graph *to);
+// `graph` owns `stub` from now on. False without memory.
+bool ls_graph_keep_stub(ls_graph *graph, ls_graph *stub);
+
+// Appends a node with `num_outputs` unset outputs; everything in `spec` is
+// copied into the arena, inputs must be refs of this graph. Does no inference
+// and knows no scopes: what lowering and parsing use. NULL: no memory.
+ls_node *ls_graph_append(ls_graph *graph, const ls_op_spec *spec,
+                         const uint64_t *input_refs, size_t num_outputs);
+
+// Where a graph can be brought back to: a refused call leaves no trace.
+typedef struct ls_graph_rollback_point {
+  size_t num_nodes, num_variables;
+  uint32_t num_random;
+} ls_graph_rollback_point;
+ls_graph_rollback_point ls_graph_mark(const ls_graph *graph);
+void ls_graph_rollback(ls_graph *graph, ls_graph_rollback_point to);
+
+// Takes the status over as the graph's sticky error unless it has one.
+void ls_graph_fail(ls_graph *graph, ls_status status);
+
+// Adds a declared parameter of a function, region or lowered graph. Only
+// before any capture.
+ls_status ls_graph_add_parameter(ls_graph *graph, ls_type type,
+                                 const char *name, ls_tensor *out_tensor);
+// The value of this graph that stands for `value` of this or an enclosing one,
+// capturing as needed. INVALID_ARGUMENT naming both graphs otherwise.
+ls_status ls_graph_import(ls_graph *graph, ls_tensor value, uint64_t *out_ref);
+// The parameter of `graph` that stands for `outer`, a value of its parent.
+ls_status ls_graph_add_capture(ls_graph *graph, ls_tensor outer,
+                               uint64_t *out_ref);
+// Sets the results; copies.
+ls_status ls_graph_set_results(ls_graph *graph, const uint64_t *refs,
+                               size_t count);
+
+// Removes the nodes whose id is not set in `keep` (one flag an id, parameters
+// are set) and renumbers the rest, so that ids are dense again.
+ls_status ls_graph_keep_nodes(ls_graph *graph, const bool *keep);
+
+// ---- Looking up ------------------------------------------------------------
+// The node of an id or ref; NULL when stale.
+ls_node *ls_graph_node(const ls_graph *graph, uint64_t id);
+static inline ls_node *ls_graph_node_of(const ls_graph *graph, uint64_t ref) {
+  return ls_graph_node(graph, ref >> 16);
+}
+// The type of a ref; zero when stale.
+ls_type ls_graph_type(const ls_graph *graph, uint64_t ref);
+static inline uint64_t ls_ref(uint64_t id, unsigned output) {
+  return id << 16 | output;
+}
+static inline unsigned ls_ref_output(uint64_t ref) { return ref & 0xffff; }
+// The graph that holds the nodes of a handle: follows `forward`.
+static inline ls_graph *ls_graph_resolve(ls_graph *graph) {
+  while (graph != NULL && graph->forward != NULL) graph = graph->forward;
+  return graph;
+}
+// The graph itself or the innermost enclosing one of that kind, or NULL.
+ls_graph *ls_graph_enclosing(ls_graph *graph, ls_graph_kind kind);
+
+// Names a node `base` (NULL: its type) in `scope` (NULL: none), uniquely.
+ls_status ls_graph_name_node(ls_graph *graph, ls_node *node,
+                             const ls_name_scope *scope, const char *base);
+// A name scope in `parent` (NULL: at the top), interned. `unique`: one that
+// was not there before, by a number behind the name.
+ls_status ls_graph_name_scope(ls_graph *graph, const ls_name_scope *parent,
+                              const char *name, bool unique,
+                              const ls_name_scope **out_scope);
+// The scope of a path "a/b/", as it is.
+ls_status ls_graph_name_scope_path(ls_graph *graph, const char *path,
+                                   const ls_name_scope **out_scope);
+// "a/b/" into `buffer`.
+void ls_name_scope_print(const ls_name_scope *scope, char *buffer,
+                         size_t size);
+// Sets or replaces an attribute.
+ls_status ls_node_set_attr(ls_graph *graph, ls_node *node,
+                           const ls_attr *attr);
+void ls_node_retain_attrs(const ls_node *node);
+const ls_attr *ls_node_attr(const ls_node *node, const char *name);  // Or NULL.
+int64_t ls_node_int(const ls_node *node, const char *name, int64_t fallback);
+const char *ls_node_name(ls_graph *graph, ls_node *node);
+// "op 'scope/name' (file.c:12)": for messages, into `buffer`.
+const char *ls_node_describe(ls_graph *graph, ls_node *node, char *buffer,
+                             size_t size);
+
+static inline const ls_op_info *ls_node_info(const ls_node *node) {
+  return &ls_op_table[node->type];
+}
+
+// Convenience for attributes.
+#define LS_ATTR_I(n, v) \
+  ((ls_attr){.name = (n), .kind = LS_ATTR_INT, .as.i = (v)})
+#define LS_ATTR_F(n, v) \
+  ((ls_attr){.name = (n), .kind = LS_ATTR_FLOAT, .as.f = (v)})
+#define LS_ATTR_B(n, v) \
+  ((ls_attr){.name = (n), .kind = LS_ATTR_BOOL, .as.i = (v)})
+#define LS_ATTR_S(n, v) \
+  ((ls_attr){.name = (n), .kind = LS_ATTR_STRING, .as.string = (v)})
+#define LS_ATTR_T(n, v) \
+  ((ls_attr){.name = (n), .kind = LS_ATTR_DTYPE, .as.dtype = (v)})
+#define LS_ATTR_SH(n, v) \
+  ((ls_attr){.name = (n), .kind = LS_ATTR_SHAPE, .as.shape = (v)})
+#define LS_ATTR_IS(n, v, c)             \
+  ((ls_attr){.name = (n),               \
+             .kind = LS_ATTR_INTS,      \
+             .as.ints = {.items = (v), .count = (c)}})
+#define LS_ATTR_SZ(n, v, c)             \
+  ((ls_attr){.name = (n),               \
+             .kind = LS_ATTR_SIZES,     \
+             .as.sizes = {.items = (v), .count = (c)}})
+#define LS_ATTR_A(n, v) \
+  ((ls_attr){.name = (n), .kind = LS_ATTR_ARRAY, .as.array = (v)})
+#define LS_ATTR_O(n, v) \
+  ((ls_attr){.name = (n), .kind = LS_ATTR_OBJECT, .as.object = (v)})
+
+#endif  // LS_GRAPH_GRAPH_H_

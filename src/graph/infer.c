@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Shape rules of sources, elementwise ops, variables and the host.
+#include "graph/infer.h"
+
+#include "graph/variable.h"
+#include "lockstep/host.h"
+
+// ---- Sources ---------------------------------------------------------------
+ls_status infer_constant(ls_infer *infer) {
+  const ls_attr *value = ls_infer_attr(infer, "value");
+  if (value == NULL || value->kind != LS_ATTR_ARRAY || value->as.array == NULL)
+    return ls_invalid_argument("a constant needs an array");
+  infer->out[0] = (ls_type){ls_array_dtype(value->as.array),
+                            ls_array_shape(value->as.array)};
+  return ls_ok();
+}
+
+static ls_status read_dtype(ls_infer *infer, ls_dtype *out_dtype) {
+  const ls_attr *dtype = ls_infer_attr(infer, "dtype");
+  if (dtype == NULL || dtype->kind != LS_ATTR_DTYPE ||
+      dtype->as.dtype <= LS_DTYPE_NONE || dtype->as.dtype >= LS_DTYPE_COUNT)
+    return ls_invalid_argument("%s needs a dtype", infer->op_name);
+  *out_dtype = dtype->as.dtype;
+  return ls_ok();
+}
+
+ls_status infer_placeholder(ls_infer *infer) {
+  const ls_attr *shape = ls_infer_attr(infer, "shape");
+  LS_RETURN_IF_ERROR(read_dtype(infer, &infer->out[0].dtype));
+  if (shape == NULL || shape->kind != LS_ATTR_SHAPE)
+    return ls_invalid_argument("%s needs a shape", infer->op_name);
+  infer->out[0].shape = shape->as.shape;
+  return ls_shape_check(shape->as.shape);
+}
+
+ls_status infer_iota(ls_infer *infer) {
+  LS_RETURN_IF_ERROR(read_dtype(infer, &infer->out[0].dtype));
+  LS_RETURN_IF_ERROR(ls_infer_sizes(infer, "sizes", &infer->out[0].shape));
+  const int64_t axis = ls_infer_int(infer, "axis", 0);
+  if (axis < 0 || axis >= infer->out[0].shape.rank)
+    return ls_invalid_argument("iota along axis %lld of rank %d",
+                               (long long)axis, infer->out[0].shape.rank);
+  return ls_shape_check(infer->out[0].shape);
+}
+
+ls_status infer_random(ls_infer *infer) {
+  LS_RETURN_IF_ERROR(read_dtype(infer, &infer->out[0].dtype));
+  if (!ls_dtype_is_float(infer->out[0].dtype))
+    return ls_invalid_argument("%s gives floats, got %s", infer->op_name,
+                               ls_dtype_name(infer->out[0].dtype));
+  LS_RETURN_IF_ERROR(ls_infer_sizes(infer, "sizes", &infer->out[0].shape));
+  return ls_shape_check(infer->out[0].shape);
+}
+
+ls_status infer_nothing(ls_infer *infer) {
+  infer->num_out = 0;
+  return ls_ok();
+}
+
+ls_status infer_replica_id(ls_infer *infer) {
+  infer->out[0] = (ls_type){LS_DTYPE_I32, LS_SCALAR};
+  return ls_ok();
+}
+
+// ---- One operand -----------------------------------------------------------
+static ls_status same_if(ls_infer *infer, bool fits, const char *wanted) {
+  if (!fits)
+    return ls_invalid_argument("%s takes %s, got %s", infer->op_name, wanted,
+                               LS_OPERAND_TEXT(infer, 0));
+  infer->out[0] = infer->in[0];
+  return ls_ok();
+}
+
+static bool is_number(ls_dtype dtype) {
+  return ls_dtype_is_float(dtype) || ls_dtype_is_integer(dtype);
+}
+
+ls_status infer_same(ls_infer *infer) { return same_if(infer, true, ""); }
+
+ls_status infer_number(ls_infer *infer) {
+  return same_if(infer, is_number(infer->in[0].dtype), "numbers");
+}
+
+ls_status infer_signed(ls_infer *infer) {
+  return same_if(infer, is_number(infer->in[0].dtype), "numbers");
+}
+
+ls_status infer_float(ls_infer *infer) {
+  return same_if(infer, ls_dtype_is_float(infer->in[0].dtype), "floats");
+}
+
+ls_status infer_bool(ls_infer *infer) {
+  return same_if(infer, infer->in[0].dtype == LS_DTYPE_BOOL, "bools");
+}
+
+ls_status infer_convert(ls_infer *infer) {
+  LS_RETURN_IF_ERROR(read_dtype(infer, &infer->out[0].dtype));
+  const ls_dtype from = infer->in[0].dtype, to = infer->out[0].dtype;
+  const bool possible = (is_number(from) || from == LS_DTYPE_BOOL) &&
+                        (is_number(to) || to == LS_DTYPE_BOOL);
+  if (!possible)
+    return ls_unimplemented("convert from %s to %s: numbers and bools only",
+                            ls_dtype_name(from), ls_dtype_name(to));
+  infer->out[0].shape = infer->in[0].shape;
+  return ls_ok();
+}
+
+ls_status infer_dim_size(ls_infer *infer) {
+  const int64_t axis = ls_infer_int(infer, "axis", 0);
+  const int32_t rank = infer->in[0].shape.rank;
+  if (axis < 0 || (rank != LS_UNKNOWN_RANK && axis >= rank))
+    return ls_invalid_argument("dim_size: axis %lld of %s", (long long)axis,
+                               LS_OPERAND_TEXT(infer, 0));
+  infer->out[0] = (ls_type){LS_DTYPE_I64, LS_SCALAR};
+  return ls_ok();
+}
+
+// ---- Two and more operands -------------------------------------------------
+static ls_status broadcast_pair(ls_infer *infer, size_t a, size_t b) {
+  if (infer->in[a].dtype != infer->in[b].dtype)
+    return ls_invalid_argument("%s of %s and %s: the dtypes differ; convert "
+                               "one with ls_convert",
+                               infer->op_name, LS_OPERAND_TEXT(infer, a),
+                               LS_OPERAND_TEXT(infer, b));
+  infer->out[0].dtype = infer->in[a].dtype;
+  ls_status status = ls_shape_broadcast(infer->in[a].shape, infer->in[b].shape,
+                                        &infer->out[0].shape);
+  if (ls_status_is_ok(status)) return status;
+  ls_status_free(status);
+  return ls_invalid_argument(
+      "%s of %s and %s: the shapes do not broadcast; sizes must be equal, or "
+      "one of them 1, counted from the last dimension",
+      infer->op_name, LS_OPERAND_TEXT(infer, a), LS_OPERAND_TEXT(infer, b));
+}
+
+ls_status infer_arithmetic(ls_infer *infer) {
+  if (!is_number(infer->in[0].dtype))
+    return ls_invalid_argument("%s takes numbers, got %s", infer->op_name,
+                               LS_OPERAND_TEXT(infer, 0));
+  return broadcast_pair(infer, 0, 1);
+}
+
+ls_status infer_logical(ls_infer *infer) {
+  if (infer->in[0].dtype != LS_DTYPE_BOOL)
+    return ls_invalid_argument("%s takes bools, got %s", infer->op_name,
+                               LS_OPERAND_TEXT(infer, 0));
+  return broadcast_pair(infer, 0, 1);
+}
+
+ls_status infer_compare(ls_infer *infer) {
+  if (!is_number(infer->in[0].dtype) && infer->in[0].dtype != LS_DTYPE_BOOL)
+    return ls_invalid_argument("%s takes numbers or bools, got %s",
+                               infer->op_name, LS_OPERAND_TEXT(infer, 0));
+  LS_RETURN_IF_ERROR(broadcast_pair(infer, 0, 1));
+  infer->out[0].dtype = LS_DTYPE_BOOL;
+  return ls_ok();
+}
+
+ls_status infer_select(ls_infer *infer) {
+  if (infer->in[0].dtype != LS_DTYPE_BOOL)
+    return ls_invalid_argument("select takes a bool condition, got %s",
+                               LS_OPERAND_TEXT(infer, 0));
+  LS_RETURN_IF_ERROR(broadcast_pair(infer, 1, 2));
+  const ls_shape both = infer->out[0].shape;
+  ls_status status =
+      ls_shape_broadcast(infer->in[0].shape, both, &infer->out[0].shape);
+  if (ls_status_is_ok(status)) return status;
+  ls_status_free(status);
+  return ls_invalid_argument(
+      "select by %s between %s and %s: the shapes do not broadcast",
+      LS_OPERAND_TEXT(infer, 0), LS_OPERAND_TEXT(infer, 1),
+      LS_OPERAND_TEXT(infer, 2));
+}
+
+ls_status infer_add_n(ls_infer *infer) {
+  if (infer->num_in == 0)
+    return ls_invalid_argument("add_n needs at least one operand");
+  infer->out[0] = infer->in[0];
+  for (size_t i = 1; i < infer->num_in; ++i) {
+    ls_shape merged;
+    ls_status status =
+        ls_shape_merge(infer->out[0].shape, infer->in[i].shape, &merged);
+    if (!ls_status_is_ok(status) ||
+        infer->in[i].dtype != infer->out[0].dtype) {
+      ls_status_free(status);
+      return ls_invalid_argument("add_n: operand %zu is %s, operand 0 is %s", i,
+                                 LS_OPERAND_TEXT(infer, i),
+                                 LS_OPERAND_TEXT(infer, 0));
+    }
+    infer->out[0].shape = merged;
+  }
+  return ls_ok();
+}
+
+ls_status infer_all_reduce(ls_infer *infer) {
+  const ls_attr *reduce = ls_infer_attr(infer, "reduce");
+  static const char *const names[] = {"sum", "mean", "max", "min"};
+  bool known = false;
+  for (size_t i = 0; reduce != NULL && i < LS_COUNT_OF(names); ++i)
+    known = known || strcmp(reduce->as.string, names[i]) == 0;
+  if (!known)
+    return ls_invalid_argument(
+        "all_reduce: '%s' is none of sum, mean, max, min",
+        reduce == NULL ? "" : reduce->as.string);
+  return infer_number(infer);
+}
+
+// ---- Variables -------------------------------------------------------------
+static ls_status variable_type(ls_infer *infer, ls_variable **out_variable) {
+  const ls_attr *attr = ls_infer_attr(infer, "variable");
+  if (attr == NULL || attr->kind != LS_ATTR_OBJECT || attr->as.object == NULL)
+    return ls_invalid_argument("%s needs a variable", infer->op_name);
+  *out_variable = (ls_variable *)attr->as.object;
+  infer->out[0] = (*out_variable)->type;
+  return ls_ok();
+}
+
+ls_status infer_read(ls_infer *infer) {
+  ls_variable *variable = NULL;
+  return variable_type(infer, &variable);
+}
+
+ls_status infer_assign(ls_infer *infer) {
+  ls_variable *variable = NULL;
+  LS_RETURN_IF_ERROR(variable_type(infer, &variable));
+  if (infer->in[0].dtype == variable->type.dtype &&
+      ls_shape_compatible(infer->in[0].shape, variable->type.shape))
+    return ls_ok();
+  return ls_invalid_argument(
+      "%s: variable '%s' is %s, the value %s", infer->op_name, variable->name,
+      LS_SHAPE_TEXT(variable->type.dtype, variable->type.shape),
+      LS_OPERAND_TEXT(infer, 0));
+}
+
+// ---- Host ------------------------------------------------------------------
+ls_status infer_host(ls_infer *infer) {
+  const ls_attr *kernel = ls_infer_attr(infer, "kernel");
+  const ls_attr *state = ls_infer_attr(infer, "state");
+  if (kernel == NULL || kernel->kind != LS_ATTR_KERNEL)
+    return ls_invalid_argument("a host call needs a kernel");
+  if (kernel->as.kernel->infer == NULL) return infer_nothing(infer);
+  ls_type out[16];
+  size_t count = 0;
+  LS_RETURN_IF_ERROR(kernel->as.kernel->infer(
+      state == NULL ? NULL : state->as.object, infer->in, infer->num_in, out,
+      &count));
+  LS_RETURN_IF_ERROR(ls_infer_outputs(infer, count));
+  memcpy(infer->out, out, count * sizeof(*out));
+  return ls_ok();
+}

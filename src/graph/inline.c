@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/inline.h"
+
+#include "graph/context.h"
+
+bool ls_node_is_repeatable(const ls_node *node) {
+  const unsigned traits = ls_node_info(node)->traits;
+  if (node->type == LS_OP_READ || (traits & (LS_OP_EFFECT | LS_OP_HOST)) != 0)
+    return false;
+  for (uint32_t r = 0; r < node->num_regions; ++r) {
+    const ls_graph *region = ls_graph_resolve(node->regions[r]);
+    for (size_t i = 0; i < region->num_nodes; ++i)
+      if (!ls_node_is_repeatable(region->nodes[i])) return false;
+  }
+  return true;
+}
+
+size_t ls_graph_position(const ls_graph *graph, uint64_t id) {
+  const uint64_t behind = graph->next_id - id;  // From the end, without gaps.
+  if (behind != 0 && behind <= graph->num_nodes &&
+      graph->nodes[graph->num_nodes - behind]->id == id)
+    return graph->num_nodes - (size_t)behind;
+  size_t low = 0, high = graph->num_nodes;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    if (graph->nodes[middle]->id < id)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low < graph->num_nodes && graph->nodes[low]->id == id ? low : SIZE_MAX;
+}
+
+// ---- Regions ---------------------------------------------------------------
+// Copies `region` into a graph inside the current one. `captured` are the
+// values for its captures.
+static ls_status copy_region(ls_graph *region, const ls_tensor *captured,
+                             ls_arena *memory, ls_graph **out_graph) {
+  ls_graph *current = ls_graph_resolve(ls_graph_current());
+  ls_graph *copy = NULL;
+  LS_RETURN_IF_ERROR(ls_graph_make(region->kind, region->name, current->runtime,
+                                   current, &copy));
+  copy->is_while_body = region->is_while_body;
+  ls_tensor *args =
+      ls_arena_new_array(memory, ls_tensor, region->num_parameters);
+  ls_tensor *results =
+      ls_arena_new_array(memory, ls_tensor, region->num_results);
+  uint64_t *refs = ls_arena_new_array(memory, uint64_t, region->num_results);
+  ls_status status = ls_ok();
+  if (args == NULL || results == NULL || refs == NULL)
+    status = ls_out_of_memory();
+  for (size_t i = 0; status == NULL && i < region->num_declared; ++i)
+    status = ls_graph_add_parameter(
+        copy, ls_graph_type(region, region->parameters[i]), NULL, &args[i]);
+  for (size_t i = 0; status == NULL && i < region->num_captures; ++i)
+    args[region->num_declared + i] = captured[i];
+
+  if (status == NULL) {
+    ls_scope scope = {0};
+    ls_context_enter_graph(&scope, copy);
+    status = ls_graph_inline(region, args, region->num_parameters, results);
+    ls_scope_end(&scope);
+  }
+  for (size_t i = 0; status == NULL && i < region->num_results; ++i)
+    status = ls_graph_import(copy, results[i], &refs[i]);
+  if (status == NULL)
+    status = ls_graph_set_results(copy, refs, region->num_results);
+  if (status != NULL) {
+    ls_graph_free(copy);
+    return status;
+  }
+  // A copy draws the numbers of its original.
+  if (copy->num_random < region->num_random)
+    copy->num_random = region->num_random;
+  *out_graph = copy;
+  return ls_ok();
+}
+
+// ---- Ops -------------------------------------------------------------------
+// Copies the regions and lists the operands of the copy: those before the
+// captures as given, then what the new regions capture.
+static ls_status copy_regions(const ls_node *node, const ls_tensor *inputs,
+                              ls_arena *memory, ls_op_spec *spec) {
+  size_t captures = 0, new_captures = 0;
+  for (uint32_t r = 0; r < node->num_regions; ++r)
+    captures += ls_graph_resolve(node->regions[r])->num_captures;
+  const size_t leading = node->num_inputs - captures;
+  ls_graph **regions =
+      ls_arena_new_array(memory, ls_graph *, node->num_regions);
+  if (regions == NULL) return ls_out_of_memory();
+  spec->regions = regions;
+  const ls_tensor *captured = inputs + leading;
+  for (uint32_t r = 0; r < node->num_regions; ++r) {
+    ls_graph *region = ls_graph_resolve(node->regions[r]);
+    LS_RETURN_IF_ERROR(copy_region(region, captured, memory, &regions[r]));
+    ++spec->num_regions;
+    captured += region->num_captures;
+    new_captures += regions[r]->num_captures;
+  }
+  ls_tensor *all =
+      ls_arena_new_array(memory, ls_tensor, leading + new_captures);
+  if (all == NULL) return ls_out_of_memory();
+  size_t count = 0;
+  for (; count < leading; ++count)
+    all[count] = inputs[count];
+  for (uint32_t r = 0; r < node->num_regions; ++r)
+    for (size_t i = 0; i < regions[r]->num_captures; ++i)
+      all[count++] = regions[r]->captures[i].outer;
+  spec->inputs = all;
+  spec->num_inputs = count;
+  return ls_ok();
+}
+
+static ls_status add_copy(ls_graph *from, const ls_node *node,
+                          const ls_tensor *inputs, ls_op_spec *spec,
+                          ls_arena *memory, ls_op *out_op) {
+  if (node->num_regions != 0)
+    LS_RETURN_IF_ERROR(copy_regions(node, inputs, memory, spec));
+  ls_scope device = {0};
+  if (node->device != NULL) ls_device_scope_begin(&device, node->device);
+  *out_op = ls_op_add(spec);
+  ls_scope_end(&device);
+  if (!ls_op_is_failed(*out_op)) {
+    spec->num_regions = 0;  // Taken over.
+    return ls_ok();
+  }
+  ls_graph *graph = ls_graph_resolve(ls_graph_current());
+  const ls_op original = {from, node->id};
+  return graph->error != NULL
+             ? ls_status_annotate(ls_graph_error(graph), "in a copy of '%s'",
+                                  ls_op_name(original))
+             : ls_internal("a copy of '%s' failed", ls_op_name(original));
+}
+
+ls_status ls_graph_copy_op(ls_graph *from, const ls_node *node,
+                           const ls_tensor *inputs, const ls_op *control,
+                           size_t num_control, ls_op *out_op) {
+  *out_op = (ls_op){0};
+  ls_arena memory;
+  ls_arena_init(&memory, from->allocator);
+  ls_op_spec spec = {.type = node->type,
+                     .name = node->base,
+                     .inputs = inputs,
+                     .num_inputs = node->num_inputs,
+                     .control = control,
+                     .num_control = num_control,
+                     .attrs = node->attrs,
+                     .num_attrs = node->num_attrs};
+  const ls_status status = add_copy(from, node, inputs, &spec, &memory, out_op);
+  for (size_t r = 0; r < spec.num_regions; ++r)
+    ls_graph_free(spec.regions[r]);
+  ls_arena_deinit(&memory);
+  return status;
+}
+
+// ---- Whole bodies ----------------------------------------------------------
+// What the copies are: by place of the original, and of a parameter its value.
+typedef struct copies {
+  ls_op *ops;
+  ls_tensor *parameters;
+} copies;
+
+static ls_tensor copy_of(const ls_graph *body, const copies *made,
+                         uint64_t ref) {
+  const size_t position = ls_graph_position(body, ref >> 16);
+  const ls_node *node = body->nodes[position];
+  if (node->type == LS_OP_PARAMETER)
+    return made->parameters[ls_node_int(node, "index", 0)];
+  return ls_op_output(made->ops[position], ls_ref_output(ref));
+}
+
+static ls_status copy_body_op(ls_graph *body, size_t position,
+                              const copies *made) {
+  const ls_node *node = body->nodes[position];
+  ls_arena memory;
+  ls_arena_init(&memory, body->allocator);
+  ls_tensor *inputs = ls_arena_new_array(&memory, ls_tensor, node->num_inputs);
+  ls_op *control = ls_arena_new_array(&memory, ls_op, node->num_control);
+  ls_status status = ls_ok();
+  if (inputs == NULL || control == NULL) {
+    status = ls_out_of_memory();
+  } else {
+    for (uint32_t i = 0; i < node->num_inputs; ++i)
+      inputs[i] = copy_of(body, made, node->inputs[i]);
+    size_t num_control = 0;
+    for (uint32_t i = 0; i < node->num_control; ++i) {
+      const ls_op copy = made->ops[ls_graph_position(body, node->control[i])];
+      if (copy.id != 0) control[num_control++] = copy;  // No parameter.
+    }
+    status = ls_graph_copy_op(body, node, inputs, control, num_control,
+                              &made->ops[position]);
+  }
+  ls_arena_deinit(&memory);
+  return status;
+}
+
+ls_status ls_graph_inline(ls_graph *body, const ls_tensor *args,
+                          size_t num_args, ls_tensor *results) {
+  body = ls_graph_resolve(body);
+  if (num_args != body->num_parameters && num_args != body->num_declared)
+    return ls_internal("graph '%s' has %zu parameters, %zu of them declared; "
+                       "got %zu arguments",
+                       body->name, body->num_parameters, body->num_declared,
+                       num_args);
+  ls_arena memory;
+  ls_arena_init(&memory, body->allocator);
+  const copies made = {
+      .ops = ls_arena_new_array(&memory, ls_op, body->num_nodes),
+      .parameters =
+          ls_arena_new_array(&memory, ls_tensor, body->num_parameters)};
+  ls_status status = ls_ok();
+  if (made.ops == NULL || made.parameters == NULL) status = ls_out_of_memory();
+  for (size_t i = 0; status == NULL && i < body->num_parameters; ++i)
+    made.parameters[i] =
+        i < num_args ? args[i] : body->captures[i - body->num_declared].outer;
+  const size_t num_nodes = body->num_nodes;  // It may be the current graph's.
+  for (size_t i = 0; status == NULL && i < num_nodes; ++i)
+    if (body->nodes[i]->type != LS_OP_PARAMETER)
+      status = copy_body_op(body, i, &made);
+  for (size_t i = 0; status == NULL && i < body->num_results; ++i)
+    results[i] = copy_of(body, &made, body->results[i]);
+  ls_arena_deinit(&memory);
+  return status;
+}

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Op makers: sources, structure and elementwise ops.
+#include "graph/make.h"
+
+#include "base/runtime_internal.h"
+#include "graph/eager_hook.h"
+
+ls_tensor ls_make(uint16_t type, const ls_tensor *inputs, size_t num_inputs,
+                  const ls_attr *attrs, size_t num_attrs) {
+  return ls_op_output(ls_op_add(&(ls_op_spec){.type = type,
+                                              .inputs = inputs,
+                                              .num_inputs = num_inputs,
+                                              .attrs = attrs,
+                                              .num_attrs = num_attrs}),
+                      0);
+}
+
+ls_tensor ls_make_failed(const char *op_name, ls_status status) {
+  ls_graph *graph = ls_graph_current();
+  status = ls_status_annotate(status, "in op %s", op_name);
+  if (graph == NULL) {
+    ls_status_free(status);
+    return ls_failed_tensor();
+  }
+  if (graph->kind == LS_GRAPH_EAGER)
+    return ls_op_output(ls_eager_fail(graph, status), 0);
+  if (graph->error == NULL) graph->error_unplaced = true;
+  ls_graph_fail(graph, status);
+  return ls_failed_tensor();
+}
+
+int ls_make_axis(ls_tensor x, int axis) {
+  const int32_t rank = ls_tensor_shape(x).rank;
+  if (rank == LS_UNKNOWN_RANK) return axis;
+  if (axis < 0) axis += rank;
+  return axis < 0 || axis >= rank ? -1 : axis;
+}
+
+// ---- Sources ---------------------------------------------------------------
+// Small data is copied, so that the caller may change its array; large data is
+// shared.
+enum { COPIED_BYTES = 64 };
+
+ls_tensor ls_constant(ls_array *array) {
+  if (array == NULL)
+    return ls_make_failed("constant", ls_invalid_argument("the array is NULL"));
+  ls_array *held = array;
+  const bool copies = ls_array_size(array) <= COPIED_BYTES;
+  if (copies) {
+    const ls_status status =
+        ls_array_create_copy(ls_array_dtype(array), ls_array_shape(array),
+                             ls_array_data(array), &held);
+    if (!ls_status_is_ok(status)) return ls_make_failed("constant", status);
+  }
+  const ls_attr attr = LS_ATTR_A("value", held);
+  const ls_tensor made = ls_make(LS_OP_CONSTANT, NULL, 0, &attr, 1);
+  if (copies) ls_array_release(held);
+  return made;
+}
+
+static ls_tensor constant_of(ls_status status, ls_array *array) {
+  if (!ls_status_is_ok(status)) return ls_make_failed("constant", status);
+  const ls_attr attr = LS_ATTR_A("value", array);
+  const ls_tensor made = ls_make(LS_OP_CONSTANT, NULL, 0, &attr, 1);
+  ls_array_release(array);
+  return made;
+}
+
+ls_tensor ls_scalar(ls_dtype dtype, double value) {
+  ls_array *array = NULL;
+  const ls_status status = ls_array_create(dtype, LS_SCALAR, &array);
+  if (ls_status_is_ok(status)) ls_array_set_f64(array, 0, value);
+  return constant_of(status, array);
+}
+
+ls_tensor ls_scalar_i64(ls_dtype dtype, int64_t value) {
+  ls_array *array = NULL;
+  const ls_status status = ls_array_create(dtype, LS_SCALAR, &array);
+  if (ls_status_is_ok(status)) ls_array_set_i64(array, 0, value);
+  return constant_of(status, array);
+}
+
+ls_tensor ls_fill(ls_dtype dtype, ls_shape shape, double value) {
+  return ls_broadcast(ls_scalar(dtype, value), shape);
+}
+
+ls_tensor ls_placeholder(ls_dtype dtype, ls_shape shape, const char *name) {
+  ls_graph *graph = ls_graph_current();
+  if (graph != NULL && graph->kind == LS_GRAPH_EAGER)
+    return ls_make_failed(
+        "placeholder",
+        ls_failed_precondition("a placeholder needs a build graph to be fed "
+                               "in; open one with LS_GRAPH_SCOPE"));
+  const ls_attr attrs[] = {LS_ATTR_T("dtype", dtype),
+                           LS_ATTR_SH("shape", shape)};
+  return ls_op_output(ls_op_add(&(ls_op_spec){.type = LS_OP_PLACEHOLDER,
+                                              .name = name,
+                                              .attrs = attrs,
+                                              .num_attrs = 2}),
+                      0);
+}
+
+// The sizes of a shape as constants.
+static ls_attr shape_sizes(ls_shape shape, ls_size sizes[LS_MAX_RANK]) {
+  for (int i = 0; i < shape.rank && i < LS_MAX_RANK; ++i)
+    sizes[i] = (ls_size){LS_SIZE_CONSTANT, shape.dim[i]};
+  return LS_ATTR_SZ("sizes", sizes, shape.rank < 0 ? 0 : (size_t)shape.rank);
+}
+
+ls_tensor ls_iota(ls_dtype dtype, ls_shape shape, int axis) {
+  ls_size sizes[LS_MAX_RANK];
+  const ls_attr attrs[] = {LS_ATTR_T("dtype", dtype), shape_sizes(shape, sizes),
+                           LS_ATTR_I("axis", axis < 0 ? axis + shape.rank
+                                                      : axis)};
+  return ls_make(LS_OP_IOTA, NULL, 0, attrs, LS_COUNT_OF(attrs));
+}
+
+static ls_tensor random_op(uint16_t type, ls_dtype dtype, ls_shape shape,
+                           ls_attr first, ls_attr second,
+                           const ls_random_options *options) {
+  const ls_random_options o = options != NULL ? *options
+                                              : (ls_random_options){0};
+  ls_graph *graph = ls_graph_current();
+  int64_t stream = o.stream.value;
+  if (!o.stream.set) {
+    // Streams count the random ops of the function, regions included.
+    while (graph != NULL && graph->kind == LS_GRAPH_REGION)
+      graph = graph->parent;
+    stream = graph == NULL ? 0 : graph->num_random++;
+  }
+  ls_size sizes[LS_MAX_RANK];
+  const ls_attr attrs[] = {LS_ATTR_T("dtype", dtype),
+                           shape_sizes(shape, sizes),
+                           first,
+                           second,
+                           LS_ATTR_I("seed", o.seed),
+                           LS_ATTR_I("stream", stream),
+                           LS_ATTR_B("fixed", o.fixed),
+                           LS_ATTR_B("same_on_all_replicas",
+                                     o.same_on_all_replicas)};
+  return ls_make(type, NULL, 0, attrs, LS_COUNT_OF(attrs));
+}
+
+ls_tensor ls_random_uniform(ls_dtype dtype, ls_shape shape, double low,
+                            double high, const ls_random_options *options) {
+  return random_op(LS_OP_RANDOM_UNIFORM, dtype, shape, LS_ATTR_F("low", low),
+                   LS_ATTR_F("high", high), options);
+}
+
+ls_tensor ls_random_normal(ls_dtype dtype, ls_shape shape, double mean,
+                           double deviation, const ls_random_options *options) {
+  return random_op(LS_OP_RANDOM_NORMAL, dtype, shape, LS_ATTR_F("mean", mean),
+                   LS_ATTR_F("deviation", deviation), options);
+}
+
+// ---- Structure -------------------------------------------------------------
+ls_tensor ls_identity(ls_tensor x) {
+  return ls_make(LS_OP_IDENTITY, &x, 1, NULL, 0);
+}
+
+ls_tensor ls_identity_named(ls_tensor x, const char *name) {
+  return ls_op_output(ls_op_add(&(ls_op_spec){.type = LS_OP_IDENTITY,
+                                              .name = name,
+                                              .inputs = &x,
+                                              .num_inputs = 1}),
+                      0);
+}
+
+ls_tensor ls_stop_gradient(ls_tensor x) {
+  return ls_make(LS_OP_STOP_GRADIENT, &x, 1, NULL, 0);
+}
+
+ls_op ls_group(const ls_op *ops, size_t count, const char *name) {
+  return ls_op_add(&(ls_op_spec){.type = LS_OP_NO_OP,
+                                 .name = name != NULL ? name : "group_deps",
+                                 .control = ops,
+                                 .num_control = count});
+}
+
+ls_tensor ls_dim_size(ls_tensor x, int axis) {
+  const ls_attr attr = LS_ATTR_I("axis", ls_make_axis(x, axis));
+  return ls_make(LS_OP_DIM_SIZE, &x, 1, &attr, 1);
+}
+
+// ---- Elementwise -----------------------------------------------------------
+#define UNARY(function, id)                  \
+  ls_tensor function(ls_tensor x) {          \
+    return ls_make(LS_OP_##id, &x, 1, NULL, 0); \
+  }
+UNARY(ls_neg, NEG)
+UNARY(ls_abs, ABS)
+UNARY(ls_sign, SIGN)
+UNARY(ls_exp, EXP)
+UNARY(ls_log, LOG)
+UNARY(ls_sqrt, SQRT)
+UNARY(ls_rsqrt, RSQRT)
+UNARY(ls_tanh, TANH)
+UNARY(ls_sigmoid, SIGMOID)
+UNARY(ls_erf, ERF)
+UNARY(ls_relu, RELU)
+UNARY(ls_not, NOT)
+UNARY(ls_softmax, SOFTMAX)
+UNARY(ls_log_softmax, LOG_SOFTMAX)
+
+#define BINARY(function, id)                                            \
+  ls_tensor function(ls_tensor x, ls_tensor y) {                        \
+    return ls_make(LS_OP_##id, (const ls_tensor[]){x, y}, 2, NULL, 0);  \
+  }
+BINARY(ls_add, ADD)
+BINARY(ls_sub, SUB)
+BINARY(ls_mul, MUL)
+BINARY(ls_div, DIV)
+BINARY(ls_maximum, MAXIMUM)
+BINARY(ls_minimum, MINIMUM)
+BINARY(ls_pow, POW)
+BINARY(ls_and, AND)
+BINARY(ls_or, OR)
+BINARY(ls_equal, EQUAL)
+BINARY(ls_not_equal, NOT_EQUAL)
+BINARY(ls_less, LESS)
+BINARY(ls_less_equal, LESS_EQUAL)
+BINARY(ls_greater, GREATER)
+BINARY(ls_greater_equal, GREATER_EQUAL)
+BINARY(ls_relu_grad, RELU_GRAD)
+
+ls_tensor ls_square(ls_tensor x) { return ls_mul(x, x); }
+
+ls_tensor ls_convert(ls_tensor x, ls_dtype dtype) {
+  if (ls_tensor_dtype(x) == dtype) return x;
+  const ls_attr attr = LS_ATTR_T("dtype", dtype);
+  return ls_make(LS_OP_CONVERT, &x, 1, &attr, 1);
+}
+
+ls_tensor ls_select(ls_tensor condition, ls_tensor y, ls_tensor z) {
+  return ls_make(LS_OP_SELECT, (const ls_tensor[]){condition, y, z}, 3, NULL,
+                 0);
+}
+
+ls_tensor ls_add_scalar(ls_tensor x, double value) {
+  if (ls_tensor_is_failed(x)) return ls_add(x, x);
+  return ls_add(x, ls_scalar(ls_tensor_dtype(x), value));
+}
+
+ls_tensor ls_mul_scalar(ls_tensor x, double value) {
+  if (ls_tensor_is_failed(x)) return ls_mul(x, x);
+  return ls_mul(x, ls_scalar(ls_tensor_dtype(x), value));
+}
+
+// ---- Replicas --------------------------------------------------------------
+ls_tensor ls_all_reduce(ls_reduce_op op, ls_tensor x) {
+  static const char *const names[] = {"sum", "mean", "max", "min"};
+  if ((unsigned)op >= LS_COUNT_OF(names))
+    return ls_make_failed("all_reduce",
+                          ls_invalid_argument("reduce op %d is none of "
+                                              "LS_REDUCE_SUM, MEAN, MAX, MIN",
+                                              (int)op));
+  const ls_attr attr = LS_ATTR_S("reduce", names[op]);
+  return ls_make(LS_OP_ALL_REDUCE, &x, 1, &attr, 1);
+}
+
+ls_tensor ls_replica_id(void) {
+  return ls_make(LS_OP_REPLICA_ID, NULL, 0, NULL, 0);
+}

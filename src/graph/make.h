@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What op makers share.
+#ifndef LS_GRAPH_MAKE_H_
+#define LS_GRAPH_MAKE_H_
+
+#include "graph/context.h"
+#include "lockstep/ops.h"
+
+// Adds an op with these operands and attributes and gives its first output.
+ls_tensor ls_make(uint16_t type, const ls_tensor *inputs, size_t num_inputs,
+                  const ls_attr *attrs, size_t num_attrs);
+// The current graph fails with `status`, taken over; the result is failed.
+ls_tensor ls_make_failed(const char *op_name, ls_status status);
+// A negative axis from the end. -1 when out of range; unknown rank: as it is.
+int ls_make_axis(ls_tensor x, int axis);
+
+#endif  // LS_GRAPH_MAKE_H_

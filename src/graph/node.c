@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Nodes: names, and what the public accessors of ops and tensors show.
+#include <stdio.h>
+
+#include "graph/graph.h"
+
+// ---- Names -----------------------------------------------------------------
+// A name is scope + base [+ "_" + number] and is rendered when asked for. What
+// is kept is the next number of each (scope, base).
+typedef struct name_key {
+  const ls_name_scope *scope;
+  char base[LS_MAX_NAME];
+} name_key;
+
+static size_t make_key(name_key *key, const ls_name_scope *scope,
+                       const char *base, size_t size) {
+  key->scope = scope;
+  memcpy(key->base, base, size);
+  return offsetof(name_key, base) + size;
+}
+
+// Takes the next free number of a base: 0 means the plain base.
+static ls_status take_number(ls_graph *graph, const ls_name_scope *scope,
+                             const char *base, uint32_t *out_number) {
+  const size_t length = strlen(base);
+  if (length == 0 || length >= LS_MAX_NAME - 12)
+    return ls_invalid_argument("the name '%.40s' has %zu characters; 1 to %d "
+                               "are possible",
+                               base, length, LS_MAX_NAME - 13);
+  name_key key;
+  size_t size = make_key(&key, scope, base, length);
+  uintptr_t next = (uintptr_t)ls_map_find(&graph->names, &key, size);
+  uint32_t number = (uint32_t)next;
+  name_key numbered;
+  while (number != 0) {  // "relu_1" may have been asked for by that name.
+    char text[LS_MAX_NAME];
+    const int n = snprintf(text, sizeof(text), "%s_%u", base, number);
+    const size_t s = make_key(&numbered, scope, text, (size_t)n);
+    if (!ls_map_has(&graph->names, &numbered, s)) break;
+    ++number;
+  }
+  if (!ls_map_insert(&graph->names, &key, size,
+                     (void *)(uintptr_t)(number + 1)))
+    return ls_out_of_memory();
+  *out_number = number;
+  return ls_ok();
+}
+
+ls_status ls_graph_name_node(ls_graph *graph, ls_node *node,
+                             const ls_name_scope *scope, const char *base) {
+  node->scope = scope;
+  if (base == NULL) {
+    node->base = ls_op_table[node->type].name;
+  } else {
+    node->base = ls_arena_string(&graph->arena, base);
+    if (node->base == NULL) return ls_out_of_memory();
+  }
+  return take_number(graph, scope, node->base, &node->number);
+}
+
+ls_status ls_graph_name_scope(ls_graph *graph, const ls_name_scope *parent,
+                              const char *name, bool unique,
+                              const ls_name_scope **out_scope) {
+  *out_scope = NULL;
+  char text[LS_MAX_NAME];
+  uint32_t number = 0;
+  if (unique) LS_RETURN_IF_ERROR(take_number(graph, parent, name, &number));
+  if (number == 0)
+    snprintf(text, sizeof(text), "%s", name);
+  else
+    snprintf(text, sizeof(text), "%s_%u", name, number);
+  name_key key;
+  const size_t size = make_key(&key, parent, text, strlen(text));
+  ls_name_scope *scope = ls_map_find(&graph->scopes, &key, size);
+  if (scope == NULL) {
+    scope = ls_arena_new(&graph->names_arena, ls_name_scope);
+    if (scope == NULL) return ls_out_of_memory();
+    scope->parent = parent;
+    scope->name = ls_arena_string(&graph->names_arena, text);
+    if (scope->name == NULL ||
+        !ls_map_insert(&graph->scopes, &key, size, scope))
+      return ls_out_of_memory();
+  }
+  *out_scope = scope;
+  return ls_ok();
+}
+
+ls_status ls_graph_name_scope_path(ls_graph *graph, const char *path,
+                                   const ls_name_scope **out_scope) {
+  *out_scope = NULL;
+  for (const char *at = path; *at != '\0';) {
+    const char *end = strchr(at, '/');
+    const size_t length = end != NULL ? (size_t)(end - at) : strlen(at);
+    char name[LS_MAX_NAME];
+    if (length == 0 || length >= sizeof(name))
+      return ls_invalid_argument("'%s' is no name scope: a part of it is empty "
+                                 "or longer than %d characters",
+                                 path, LS_MAX_NAME - 1);
+    memcpy(name, at, length);
+    name[length] = '\0';
+    const ls_name_scope *parent = *out_scope;
+    LS_RETURN_IF_ERROR(
+        ls_graph_name_scope(graph, parent, name, false, out_scope));
+    at += length + (end != NULL);
+  }
+  return ls_ok();
+}
+
+// Renders scopes outermost first; returns the characters written.
+static size_t render_scope(const ls_name_scope *scope, char *buffer,
+                           size_t size) {
+  if (scope == NULL) return 0;
+  const size_t at = render_scope(scope->parent, buffer, size);
+  const int n = snprintf(buffer + at, size - at, "%s/", scope->name);
+  return n < 0 || (size_t)n >= size - at ? size - 1 : at + (size_t)n;
+}
+
+void ls_name_scope_print(const ls_name_scope *scope, char *buffer,
+                         size_t size) {
+  buffer[0] = '\0';
+  render_scope(scope, buffer, size);
+}
+
+const char *ls_node_name(ls_graph *graph, ls_node *node) {
+  if (node->rendered != NULL) return node->rendered;
+  if (node->base == NULL) return "";
+  char text[LS_MAX_FULL_NAME];
+  const size_t at = render_scope(node->scope, text, sizeof(text));
+  if (node->number == 0)
+    snprintf(text + at, sizeof(text) - at, "%s", node->base);
+  else
+    snprintf(text + at, sizeof(text) - at, "%s_%u", node->base, node->number);
+  node->rendered = ls_arena_string(&graph->arena, text);
+  return node->rendered != NULL ? node->rendered : node->base;
+}
+
+const char *ls_node_describe(ls_graph *graph, ls_node *node, char *buffer,
+                             size_t size) {
+  const char *type = ls_node_info(node)->name;
+  const char *name = ls_node_name(graph, node);
+  int n = name[0] == '\0'
+              ? snprintf(buffer, size, "op %s", type)
+              : snprintf(buffer, size, "op '%s' (%s)", name, type);
+  if (node->file != NULL && n > 0 && (size_t)n < size)
+    snprintf(buffer + n, size - (size_t)n, " at %s:%d", node->file,
+             node->line);
+  return buffer;
+}
+
+// ---- Attributes ------------------------------------------------------------
+const ls_attr *ls_node_attr(const ls_node *node, const char *name) {
+  for (uint32_t i = 0; i < node->num_attrs; ++i)
+    if (strcmp(node->attrs[i].name, name) == 0) return &node->attrs[i];
+  return NULL;
+}
+
+int64_t ls_node_int(const ls_node *node, const char *name, int64_t fallback) {
+  const ls_attr *attr = ls_node_attr(node, name);
+  return attr == NULL ? fallback : attr->as.i;
+}
+
+ls_status ls_op_attr(ls_op op, const char *name, const ls_attr **out_attr) {
+  *out_attr = NULL;
+  ls_node *node = ls_graph_node(op.graph, op.id);
+  if (node == NULL)
+    return ls_invalid_argument("attribute '%s' of a failed or stale op", name);
+  *out_attr = ls_node_attr(node, name);
+  if (*out_attr != NULL) return ls_ok();
+  return ls_not_found("op '%s' (%s) has no attribute '%s'", ls_op_name(op),
+                      ls_node_info(node)->name, name);
+}
+
+ls_status ls_op_set_attr(ls_op op, const ls_attr *attr) {
+  ls_graph *graph = ls_graph_resolve(op.graph);
+  ls_node *node = ls_graph_node(graph, op.id);
+  if (node == NULL)
+    return ls_invalid_argument("setting '%s' of a failed or stale op",
+                               attr->name);
+  if (graph->kind == LS_GRAPH_LOWERED || graph->kind == LS_GRAPH_EAGER)
+    return ls_failed_precondition(
+        "setting '%s' of op '%s': only ops of build and function graphs have "
+        "attributes to set",
+        attr->name, ls_op_name(op));
+  return ls_node_set_attr(graph, node, attr);
+}
+
+// ---- Ops and tensors -------------------------------------------------------
+static ls_node *node_of(ls_op op) { return ls_graph_node(op.graph, op.id); }
+
+bool ls_tensor_is_failed(ls_tensor tensor) {
+  if (tensor.ref == 0) return true;
+  const ls_graph *graph = ls_graph_resolve(tensor.graph);
+  if (graph->kind != LS_GRAPH_EAGER) return false;
+  const ls_node *node = ls_graph_node_of(graph, tensor.ref);
+  return node == NULL || node->failure != NULL;
+}
+
+ls_dtype ls_tensor_dtype(ls_tensor tensor) {
+  return ls_graph_type(tensor.graph, tensor.ref).dtype;
+}
+
+ls_shape ls_tensor_shape(ls_tensor tensor) {
+  return ls_graph_type(tensor.graph, tensor.ref).shape;
+}
+
+const char *ls_tensor_name(ls_tensor tensor) {
+  ls_graph *graph = ls_graph_resolve(tensor.graph);
+  ls_node *node = ls_graph_node_of(graph, tensor.ref);
+  if (node == NULL) return "";
+  char text[LS_MAX_FULL_NAME + 8];
+  snprintf(text, sizeof(text), "%s:%u", ls_node_name(graph, node),
+           ls_ref_output(tensor.ref));
+  const char *kept = ls_arena_string(&graph->arena, text);
+  return kept != NULL ? kept : "";
+}
+
+const char *ls_op_name(ls_op op) {
+  ls_node *node = node_of(op);
+  return node == NULL ? "" : ls_node_name(ls_graph_resolve(op.graph), node);
+}
+
+const char *ls_op_type_name(ls_op op) {
+  const ls_node *node = node_of(op);
+  return node == NULL ? "" : ls_node_info(node)->name;
+}
+
+uint16_t ls_op_type(ls_op op) {
+  const ls_node *node = node_of(op);
+  return node == NULL ? LS_OP_NONE : node->type;
+}
+
+const char *ls_op_device(ls_op op) {
+  const ls_node *node = node_of(op);
+  return node == NULL || node->device == NULL ? "" : node->device;
+}
+
+size_t ls_op_num_inputs(ls_op op) {
+  const ls_node *node = node_of(op);
+  return node == NULL ? 0 : node->num_inputs;
+}
+
+ls_tensor ls_op_input(ls_op op, size_t index) {
+  const ls_node *node = node_of(op);
+  if (node == NULL || index >= node->num_inputs) return ls_failed_tensor();
+  return (ls_tensor){ls_graph_resolve(op.graph), node->inputs[index]};
+}
+
+size_t ls_op_num_outputs(ls_op op) {
+  const ls_node *node = node_of(op);
+  return node == NULL ? 0 : node->num_outputs;
+}
+
+size_t ls_op_num_control_inputs(ls_op op) {
+  const ls_node *node = node_of(op);
+  return node == NULL ? 0 : node->num_control;
+}
+
+ls_op ls_op_control_input(ls_op op, size_t index) {
+  const ls_node *node = node_of(op);
+  if (node == NULL || index >= node->num_control) return (ls_op){0};
+  return (ls_op){ls_graph_resolve(op.graph), node->control[index]};
+}
+
+const char *ls_op_file(ls_op op) {
+  const ls_node *node = node_of(op);
+  return node == NULL ? NULL : node->file;
+}
+
+int ls_op_line(ls_op op) {
+  const ls_node *node = node_of(op);
+  return node == NULL ? 0 : node->line;
+}
+
+size_t ls_graph_num_ops(const ls_graph *graph) { return graph->num_nodes; }
+
+ls_op ls_graph_op(const ls_graph *graph, size_t index) {
+  if (index >= graph->num_nodes) return (ls_op){0};
+  return (ls_op){(ls_graph *)graph, graph->nodes[index]->id};
+}
+
+ls_status ls_graph_lookup_op(const ls_graph *graph, const char *name,
+                             ls_op *out_op) {
+  *out_op = (ls_op){0};
+  ls_graph *writable = (ls_graph *)graph;  // Rendering keeps the text.
+  for (size_t i = 0; i < graph->num_nodes; ++i) {
+    if (strcmp(ls_node_name(writable, graph->nodes[i]), name) != 0) continue;
+    *out_op = ls_graph_op(graph, i);
+    return ls_ok();
+  }
+  return ls_not_found("graph '%s' has no op named '%s'", graph->name, name);
+}

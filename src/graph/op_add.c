@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Adding an op: operands are brought into the current graph, types inferred,
+// scopes applied. The one way into build and function graphs, and the door to
+// the eager graph.
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/runtime_internal.h"
+#include "graph/context.h"
+#include "graph/eager_hook.h"
+
+// What is being added, gathered on the stack; long lists in `memory`.
+typedef struct addition {
+  const ls_op_spec *spec;
+  const ls_op_info *info;
+  ls_graph *graph;
+  ls_context *context;
+  ls_arena memory;
+  uint64_t *refs;
+  ls_type *in, *out;
+  size_t num_out;
+  uint64_t few_refs[8];
+  ls_type few_in[8], few_out[2];
+} addition;
+
+static ls_op failed_op(addition *a, ls_status status) {
+  if (a->graph == NULL) {
+    ls_status_free(status);
+    return (ls_op){0};
+  }
+  if (a->graph->kind == LS_GRAPH_EAGER)
+    return ls_eager_fail(a->graph, status);
+  if (a->graph->error == NULL) a->graph->error_unplaced = true;
+  ls_graph_fail(a->graph, status);
+  return (ls_op){0};
+}
+
+// Puts "op, scope" behind a refusal.
+static ls_status with_scope(const addition *a, ls_status status) {
+  char scope[LS_MAX_FULL_NAME];
+  ls_name_scope_print(a->context->names, scope, sizeof(scope));
+  if (scope[0] == '\0' && a->spec->name == NULL)
+    return ls_status_annotate(status, "in op %s of graph '%s'", a->info->name,
+                              a->graph->name);
+  return ls_status_annotate(status, "in op '%s%s' of graph '%s'", scope,
+                            a->spec->name ? a->spec->name : a->info->name,
+                            a->graph->name);
+}
+
+static ls_status import_inputs(addition *a) {
+  const ls_op_spec *spec = a->spec;
+  a->refs = a->few_refs;
+  a->in = a->few_in;
+  if (spec->num_inputs > LS_COUNT_OF(a->few_refs)) {
+    a->refs = ls_arena_new_array(&a->memory, uint64_t, spec->num_inputs);
+    a->in = ls_arena_new_array(&a->memory, ls_type, spec->num_inputs);
+    if (a->refs == NULL || a->in == NULL) return ls_out_of_memory();
+  }
+  for (size_t i = 0; i < spec->num_inputs; ++i) {
+    const ls_tensor input = spec->inputs[i];
+    if (input.ref == 0)
+      return ls_invalid_argument(
+          "operand %zu of %s is a failed or zeroed tensor", i, a->info->name);
+    LS_RETURN_IF_ERROR(ls_graph_import(a->graph, input, &a->refs[i]));
+    a->in[i] = ls_graph_type(a->graph, a->refs[i]);
+  }
+  return ls_ok();
+}
+
+static ls_status check_count(const addition *a) {
+  const int wanted = a->info->data_inputs;
+  const size_t got = a->spec->num_inputs;
+  if (wanted == LS_VARIADIC || got == (size_t)wanted ||
+      ((a->info->traits & LS_OP_SIZED) && got > (size_t)wanted))
+    return ls_ok();
+  return ls_invalid_argument("%s takes %d operands, got %zu", a->info->name,
+                             wanted, got);
+}
+
+static ls_status infer_types(addition *a) {
+  ls_infer infer = {.spec = a->spec,
+                    .op_name = a->info->name,
+                    .in = a->in,
+                    .num_in = a->spec->num_inputs,
+                    .out = a->few_out,
+                    .num_out = 1,
+                    .arena = &a->memory};
+  memset(a->few_out, 0, sizeof(a->few_out));
+  LS_RETURN_IF_ERROR(a->info->infer(&infer));
+  a->out = infer.out;
+  a->num_out = infer.num_out;
+  return ls_ok();
+}
+
+// ---- Scopes ----------------------------------------------------------------
+static size_t count_control(const addition *a) {
+  size_t count = a->spec->num_control;
+  for (const ls_scope *s = a->context->control; s != NULL;
+       s = (const ls_scope *)(uintptr_t)s->extra[LS_SCOPE_SAVED_CONTROL])
+    count += s->extra[5];
+  return count;
+}
+
+// The op's own control inputs and those of the scopes, without repetition.
+static ls_status gather_control(addition *a, ls_op_spec *spec) {
+  const size_t most = count_control(a);
+  spec->num_control = 0;
+  if (most == 0) return ls_ok();
+  ls_op *ops = ls_arena_new_array(&a->memory, ls_op, most);
+  if (ops == NULL) return ls_out_of_memory();
+  const ls_scope *scope = a->context->control;
+  const ls_op *from = a->spec->control;
+  size_t count = a->spec->num_control;
+  while (true) {
+    for (size_t i = 0; i < count; ++i) {
+      if (from[i].id == 0)
+        return ls_invalid_argument("a control input of %s is a failed op",
+                                   a->info->name);
+      if (ls_graph_resolve(from[i].graph) != a->graph) continue;
+      bool known = false;
+      for (size_t k = 0; k < spec->num_control; ++k)
+        known = known || ops[k].id == from[i].id;
+      if (!known) ops[spec->num_control++] = from[i];
+    }
+    if (scope == NULL) break;
+    from = scope->data;
+    count = scope->extra[5];
+    scope = (const ls_scope *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_CONTROL];
+  }
+  spec->control = ops;
+  return ls_ok();
+}
+
+static int compare_text(const void *a, const void *b) {
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+// Marks an op made in colocation scopes: `_class` = sorted "loc:@<op>".
+static ls_status mark_colocated(addition *a, ls_node *node) {
+  const ls_scope *scope = a->context->colocate;
+  const char *places[16];
+  size_t count = 0;
+  for (; scope != NULL && count < LS_COUNT_OF(places);
+       scope =
+           (const ls_scope *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_COLOCATE]) {
+    const ls_op op = {(ls_graph *)(uintptr_t)scope->data, scope->extra[5]};
+    places[count] =
+        ls_arena_format(&a->memory, "loc:@%s", ls_op_name(op));
+    if (places[count++] == NULL) return ls_out_of_memory();
+  }
+  if (count == 0) return ls_ok();
+  qsort(places, count, sizeof(*places), compare_text);
+  size_t kept = 1;
+  for (size_t i = 1; i < count; ++i)
+    if (strcmp(places[i], places[kept - 1]) != 0) places[kept++] = places[i];
+  return ls_node_set_attr(a->graph, node,
+                          &(ls_attr){.name = "_class",
+                                     .kind = LS_ATTR_STRINGS,
+                                     .as.strings = {places, kept}});
+}
+
+static ls_status append(addition *a, ls_node **out_node) {
+  ls_op_spec spec = *a->spec;
+  LS_RETURN_IF_ERROR(gather_control(a, &spec));
+  ls_node *node = ls_graph_append(a->graph, &spec, a->refs, a->num_out);
+  if (node == NULL) return ls_out_of_memory();
+  memcpy(node->outputs, a->out, a->num_out * sizeof(*a->out));
+  node->device = a->context->device;
+  ls_status status =
+      ls_graph_name_node(a->graph, node, a->context->names, spec.name);
+  if (ls_status_is_ok(status)) status = mark_colocated(a, node);
+  if (!ls_status_is_ok(status)) {
+    node->num_regions = 0;  // They stay the caller's.
+    ls_graph_rollback_point back = ls_graph_mark(a->graph);
+    --back.num_nodes;
+    ls_graph_rollback(a->graph, back);
+    return status;
+  }
+  *out_node = node;
+  return ls_ok();
+}
+
+static ls_op add(addition *a) {
+  if (a->context->refused != NULL)
+    return failed_op(a, ls_status_clone(a->context->refusal));
+  if (a->graph->kind == LS_GRAPH_LOWERED)
+    return failed_op(a, ls_internal("an op maker in a lowered graph"));
+  // What follows a failed op fails silently: the first error tells.
+  if (a->graph->error != NULL)
+    for (size_t i = 0; i < a->spec->num_inputs; ++i)
+      if (a->spec->inputs[i].ref == 0) return (ls_op){0};
+  if (a->graph->kind == LS_GRAPH_EAGER)
+    for (size_t i = 0; i < a->spec->num_inputs; ++i) {
+      const ls_tensor input = a->spec->inputs[i];
+      const ls_node *node = ls_graph_node_of(input.graph, input.ref);
+      if (node != NULL && node->failure != NULL)
+        return failed_op(a, ls_status_clone(node->failure));
+    }
+  ls_status status = check_count(a);
+  if (ls_status_is_ok(status)) status = import_inputs(a);
+  if (ls_status_is_ok(status)) status = infer_types(a);
+  if (!ls_status_is_ok(status)) return failed_op(a, with_scope(a, status));
+  if (a->graph->kind == LS_GRAPH_EAGER)
+    return ls_eager_run(a->graph, a->spec, a->refs, a->out, a->num_out);
+  ls_node *node = NULL;
+  status = append(a, &node);
+  if (!ls_status_is_ok(status)) return failed_op(a, with_scope(a, status));
+  return (ls_op){a->graph, node->id};
+}
+
+ls_op ls_op_add(const ls_op_spec *spec) {
+  addition a = {.spec = spec,
+                .info = &ls_op_table[spec->type],
+                .graph = ls_graph_resolve(ls_graph_current()),
+                .context = ls_context_current()};
+  if (a.graph == NULL) return (ls_op){0};
+  ls_arena_init(&a.memory, a.graph->allocator);
+  const ls_op op = add(&a);
+  ls_arena_deinit(&a.memory);
+  return op;
+}
+
+// ---- Places ----------------------------------------------------------------
+static void place(const char *file, int line) {
+  ls_graph *graph = ls_graph_current();
+  if (graph == NULL) return;
+  for (size_t i = graph->num_nodes; i > 0; --i) {
+    ls_node *node = graph->nodes[i - 1];
+    if (node->id <= graph->placed) break;
+    if (node->file != NULL) continue;
+    node->file = file;
+    node->line = line;
+    if (node->failure != NULL)
+      node->failure =
+          ls_status_annotate(node->failure, "at %s:%d", file, line);
+  }
+  graph->placed = graph->next_id - 1;
+  if (graph->error != NULL && graph->error_unplaced) {
+    graph->error = ls_status_annotate(graph->error, "at %s:%d", file, line);
+    graph->error_unplaced = false;
+  }
+}
+
+ls_tensor ls_at_tensor(ls_tensor value, const char *file, int line) {
+  place(file, line);
+  return value;
+}
+
+ls_op ls_at_op(ls_op value, const char *file, int line) {
+  place(file, line);
+  return value;
+}
+
+ls_nest ls_at_nest(ls_nest value, const char *file, int line) {
+  place(file, line);
+  return value;
+}
+
+ls_status ls_at_status(ls_status value, const char *file, int line) {
+  place(file, line);
+  return value;
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/region.h"
+
+#include "base/runtime_internal.h"
+
+ls_status ls_region_tensor(ls_nest leaf, ls_tensor *out_tensor) {
+  *out_tensor = ls_failed_tensor();
+  switch (leaf.kind) {
+    case LS_KIND_TENSOR:
+      *out_tensor = leaf.as.tensor;
+      break;
+    case LS_KIND_SCALAR:
+      *out_tensor = ls_dtype_is_float(leaf.dtype)
+                        ? ls_scalar(LS_DTYPE_F32, leaf.as.f64)
+                        : ls_scalar_i64(leaf.dtype == LS_DTYPE_BOOL
+                                            ? LS_DTYPE_BOOL
+                                            : LS_DTYPE_I32,
+                                        leaf.as.i64);
+      break;
+    case LS_KIND_ARRAY:
+      *out_tensor = ls_constant(leaf.as.ref);
+      break;
+    case LS_KIND_VARIABLE:
+      *out_tensor = ls_variable_read(leaf.as.ref);
+      break;
+    default: {
+      char text[200];
+      return ls_invalid_argument("%s stands where a tensor is needed",
+                                 ls_nest_print(leaf, text, sizeof(text)));
+    }
+  }
+  if (!ls_tensor_is_failed(*out_tensor)) return ls_ok();
+  ls_graph *graph = ls_graph_current();
+  const ls_status status = ls_graph_take_error(graph);
+  return status != NULL ? status
+                        : ls_invalid_argument("a failed tensor stands where a "
+                                              "value is needed");
+}
+
+ls_status ls_region_parameters(ls_graph *graph, ls_nest like,
+                               const ls_type *types, size_t count,
+                               ls_nest *out_args) {
+  *out_args = ls_none();
+  ls_nest *leaves = ls_new_array(graph->allocator, ls_nest, count + 1);
+  if (leaves == NULL) return ls_out_of_memory();
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+    ls_tensor parameter;
+    status = ls_graph_add_parameter(graph, types[i], NULL, &parameter);
+    leaves[i] = ls_leaf(parameter);
+  }
+  if (ls_status_is_ok(status)) {
+    *out_args = ls_nest_pack(like, leaves, count);
+    status = ls_nest_status(*out_args);
+    if (!ls_status_is_ok(status)) {
+      ls_nest_release(*out_args);
+      *out_args = ls_none();
+    }
+  }
+  ls_release(graph->allocator, leaves);
+  return status;
+}
+
+// The leaf as a value of the graph, or as it is; adds its ref to the results.
+typedef struct result_state {
+  ls_graph *graph;
+  uint64_t *refs;
+  size_t count, capacity;
+} result_state;
+
+static ls_nest take_result(ls_nest leaf, void *user) {
+  result_state *state = user;
+  if (leaf.kind == LS_KIND_NONE || leaf.kind == LS_KIND_OP ||
+      leaf.kind == LS_KIND_OBJECT)
+    return ls_nest_retain(leaf);
+  if (leaf.kind == LS_KIND_TENSOR && leaf.as.tensor.ref == 0) {
+    const ls_status error = ls_graph_take_error(state->graph);
+    return ls_fail(error != NULL
+                       ? error
+                       : ls_invalid_argument("a result is a failed tensor"));
+  }
+  ls_tensor tensor;
+  ls_status status = ls_region_tensor(leaf, &tensor);
+  uint64_t ref = 0;
+  if (ls_status_is_ok(status))
+    status = ls_graph_import(state->graph, tensor, &ref);
+  if (ls_status_is_ok(status) &&
+      !ls_grow(state->graph->allocator, &state->refs, &state->capacity,
+               state->count + 1, sizeof(*state->refs)))
+    status = ls_out_of_memory();
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  state->refs[state->count++] = ref;
+  return ls_leaf((ls_tensor){state->graph, ref});
+}
+
+ls_status ls_region_trace(ls_graph *graph, ls_flow_callback callback,
+                          ls_nest args, void *user, ls_nest *out_result) {
+  *out_result = ls_none();
+  ls_scope scope = {0};
+  ls_context_enter_graph(&scope, graph);
+  ls_nest made = callback(args, user);
+  result_state state = {.graph = graph};
+  const ls_nest result = ls_nest_map(made, take_result, &state);
+  // An op maker's failure inside is the first cause, if there was one.
+  ls_status status = ls_nest_status(result);
+  if (graph->error != NULL) {
+    ls_status_free(status);
+    status = ls_graph_take_error(graph);
+  }
+  ls_scope_end(&scope);
+  ls_nest_release(made);
+  if (ls_status_is_ok(status))
+    status = ls_graph_set_results(graph, state.refs, state.count);
+  ls_release(graph->allocator, state.refs);
+  if (ls_status_is_ok(status))
+    *out_result = result;
+  else
+    ls_nest_release(result);
+  return status;
+}

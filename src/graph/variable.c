@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/variable.h"
+
+#include <stdio.h>
+
+#include "base/runtime_internal.h"
+#include "graph/eager_hook.h"
+#include "graph/make.h"
+
+static void destroy_variable(ls_object *object) {
+  ls_variable *variable = (ls_variable *)object;
+  if (variable->graph == NULL) ls_eager_forget(variable);
+  ls_release(variable->allocator, variable->name);
+  ls_release(variable->allocator, variable);
+}
+
+static void print_variable(const ls_object *object, char *buffer, size_t size) {
+  const ls_variable *variable = (const ls_variable *)object;
+  snprintf(buffer, size, "variable '%s' %s", variable->name,
+           LS_SHAPE_TEXT(variable->type.dtype, variable->type.shape));
+}
+
+const ls_object_type ls_variable_object_type = {
+    .name = "variable", .destroy = destroy_variable, .print = print_variable};
+
+ls_status ls_variable_make(ls_runtime *runtime, const char *name, ls_type type,
+                           bool trainable, ls_variable **out_variable) {
+  static uint64_t last_id;
+  *out_variable = NULL;
+  ls_allocator *allocator = ls_runtime_allocator(runtime);
+  ls_variable *variable = ls_new(allocator, ls_variable);
+  if (variable == NULL) return ls_out_of_memory();
+  variable->name = ls_copy_text(allocator, name, strlen(name));
+  if (variable->name == NULL) {
+    ls_release(allocator, variable);
+    return ls_out_of_memory();
+  }
+  ls_object_init(&variable->object, &ls_variable_object_type);
+  variable->allocator = allocator;
+  variable->runtime = runtime;
+  variable->type = type;
+  variable->trainable = trainable;
+  variable->id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);
+  *out_variable = variable;
+  return ls_ok();
+}
+
+// ---- Creating --------------------------------------------------------------
+// The initial value, as ops of the current (build or eager) graph.
+static ls_status initial_tensor(const ls_variable_options *options,
+                                ls_tensor *out_value) {
+  *out_value = ls_failed_tensor();
+  if (options->initial_array != NULL) {
+    ls_array *copy = NULL;
+    LS_RETURN_IF_ERROR(ls_array_create_copy(
+        ls_array_dtype(options->initial_array),
+        ls_array_shape(options->initial_array),
+        ls_array_data(options->initial_array), &copy));
+    *out_value = ls_constant(copy);
+    ls_array_release(copy);
+  } else if (options->initial_value.ref != 0) {
+    *out_value = options->initial_value;
+  } else if (options->initializer != NULL) {
+    const ls_nest made =
+        options->initializer(ls_none(), options->initializer_user);
+    if (ls_nest_is_failed(made)) {
+      const ls_status status = ls_nest_status(made);
+      ls_nest_release(made);
+      return status;
+    }
+    *out_value = ls_nest_tensor(made, 0);
+    const bool is_tensor = made.kind == LS_KIND_TENSOR;
+    ls_nest_release(made);
+    if (!is_tensor)
+      return ls_invalid_argument("an initializer must return one tensor");
+  } else if (options->dtype != LS_DTYPE_NONE) {
+    *out_value = ls_fill(options->dtype, options->shape, 0);
+  } else {
+    return ls_invalid_argument(
+        "variable '%s' has neither an initial value nor a dtype",
+        options->name ? options->name : "Variable");
+  }
+  return ls_ok();
+}
+
+static ls_status check_initial(const ls_variable_options *options,
+                               ls_tensor value, ls_type *out_type) {
+  ls_graph *graph = ls_graph_current();
+  if (value.ref == 0) {
+    const ls_status status = ls_graph_take_error(graph);
+    return status != NULL
+               ? status
+               : ls_invalid_argument("the initial value is a failed tensor");
+  }
+  const ls_node *node = ls_graph_node_of(value.graph, value.ref);
+  if (node != NULL && node->failure != NULL)
+    return ls_status_clone(node->failure);
+  *out_type = ls_graph_type(value.graph, value.ref);
+  const bool wanted_shape = options->dtype != LS_DTYPE_NONE;
+  if ((wanted_shape && out_type->dtype != options->dtype) ||
+      (options->initializer != NULL && wanted_shape &&
+       !ls_shape_compatible(out_type->shape, options->shape)))
+    return ls_invalid_argument(
+        "variable '%s' shall be %s, its initial value is %s",
+        options->name ? options->name : "Variable",
+        LS_SHAPE_TEXT(options->dtype, options->shape),
+        LS_SHAPE_TEXT(out_type->dtype, out_type->shape));
+  if (!ls_shape_is_known(out_type->shape))
+    return ls_invalid_argument(
+        "variable '%s': the initial value's shape %s is not known",
+        options->name ? options->name : "Variable",
+        LS_SHAPE_TEXT(out_type->dtype, out_type->shape));
+  return ls_ok();
+}
+
+// In a build graph: the op that writes the initial value.
+static ls_status add_initializer(ls_variable *variable, ls_tensor value) {
+  ls_graph *graph = variable->graph;
+  if (!ls_grow(graph->allocator, &graph->variables, &graph->variables_capacity,
+               graph->num_variables + 1, sizeof(*graph->variables)))
+    return ls_out_of_memory();
+  char name[LS_MAX_FULL_NAME + 16];
+  snprintf(name, sizeof(name), "%s/", variable->name);
+  LS_NAME_SCOPE(name) {
+    const ls_attr attr = LS_ATTR_O("variable", &variable->object);
+    variable->initializer = ls_op_add(&(ls_op_spec){.type = LS_OP_ASSIGN,
+                                                    .name = "initializer",
+                                                    .inputs = &value,
+                                                    .num_inputs = 1,
+                                                    .attrs = &attr,
+                                                    .num_attrs = 1});
+  }
+  if (ls_op_is_failed(variable->initializer)) return ls_graph_take_error(graph);
+  graph->variables[graph->num_variables++] =
+      ls_object_retain(&variable->object);
+  return ls_ok();
+}
+
+static ls_status create(const ls_variable_options *options, const char *name,
+                        ls_variable **out_variable) {
+  ls_tensor value;
+  ls_type type;
+  LS_RETURN_IF_ERROR(initial_tensor(options, &value));
+  LS_RETURN_IF_ERROR(check_initial(options, value, &type));
+  ls_graph *graph = ls_graph_current();
+  ls_variable *variable = NULL;
+  LS_RETURN_IF_ERROR(ls_variable_make(graph->runtime, name, type,
+                                      options->trainable != LS_FLAG_OFF,
+                                      &variable));
+  ls_status status = ls_ok();
+  if (graph->kind == LS_GRAPH_BUILD) {
+    variable->graph = graph;
+    status = add_initializer(variable, value);
+  } else {
+    status = ls_eager_initialize(variable, value);
+  }
+  if (!ls_status_is_ok(status))
+    ls_variable_release(variable);
+  else
+    *out_variable = variable;
+  return status;
+}
+
+ls_status ls_variable_create(const ls_variable_options *options,
+                             ls_variable **out_variable) {
+  static const ls_variable_options defaults;
+  *out_variable = NULL;
+  if (options == NULL) options = &defaults;
+  const char *base = options->name != NULL ? options->name : "Variable";
+  const ls_name_scope *names = ls_context_current()->names;
+  char name[LS_MAX_FULL_NAME];
+  ls_status status = ls_ok();
+  LS_INIT_SCOPE {
+    ls_graph *graph = ls_graph_current();
+    if (graph == NULL) return ls_out_of_memory();
+    const ls_graph_rollback_point mark = ls_graph_mark(graph);
+    ls_name_scope_print(names, name, sizeof(name));
+    const size_t at = strlen(name);
+    if (graph->kind == LS_GRAPH_EAGER) {
+      snprintf(name + at, sizeof(name) - at, "%s", base);
+      status = create(options, name, out_variable);
+    } else {
+      // The variable's name is taken as a scope; its ops stand inside.
+      const ls_name_scope *scope = NULL;
+      const ls_name_scope *parent = NULL;
+      if (at > 0) status = ls_graph_name_scope_path(graph, name, &parent);
+      if (ls_status_is_ok(status))
+        status = ls_graph_name_scope(graph, parent, base, true, &scope);
+      if (ls_status_is_ok(status)) {
+        snprintf(name + at, sizeof(name) - at, "%s", scope->name);
+        char inner[LS_MAX_FULL_NAME + 16];
+        snprintf(inner, sizeof(inner), "%s/", name);
+        LS_NAME_SCOPE(inner) { status = create(options, name, out_variable); }
+      }
+    }
+    if (!ls_status_is_ok(status) && graph->kind == LS_GRAPH_BUILD)
+      ls_graph_rollback(graph, mark);
+  }
+  if (!ls_status_is_ok(status))
+    status = ls_status_annotate(status, "while creating variable '%s'", base);
+  return status;
+}
+
+// ---- Reading and writing ---------------------------------------------------
+static ls_tensor variable_op(uint16_t type, ls_variable *variable,
+                             const ls_tensor *value, const char *what) {
+  if (variable == NULL)
+    return ls_make_failed(what, ls_invalid_argument("the variable is NULL"));
+  const ls_attr attr = LS_ATTR_O("variable", &variable->object);
+  return ls_make(type, value, value == NULL ? 0 : 1, &attr, 1);
+}
+
+ls_tensor ls_variable_read(ls_variable *variable) {
+  return variable_op(LS_OP_READ, variable, NULL, "read_variable");
+}
+
+ls_tensor ls_variable_assign(ls_variable *variable, ls_tensor value) {
+  return variable_op(LS_OP_ASSIGN, variable, &value, "assign");
+}
+
+ls_tensor ls_variable_assign_add(ls_variable *variable, ls_tensor delta) {
+  return variable_op(LS_OP_ASSIGN_ADD, variable, &delta, "assign_add");
+}
+
+ls_tensor ls_variable_assign_sub(ls_variable *variable, ls_tensor delta) {
+  return variable_op(LS_OP_ASSIGN_SUB, variable, &delta, "assign_sub");
+}
+
+ls_op ls_global_initializer(void) {
+  ls_graph *graph = ls_graph_current();
+  if (graph == NULL || graph->kind != LS_GRAPH_BUILD)
+    return ls_group(NULL, 0, "init");
+  ls_op *ops = ls_new_array(graph->allocator, ls_op, graph->num_variables + 1);
+  if (ops == NULL) {
+    ls_graph_fail(graph, ls_out_of_memory());
+    return (ls_op){0};
+  }
+  for (size_t i = 0; i < graph->num_variables; ++i)
+    ops[i] = ((ls_variable *)graph->variables[i])->initializer;
+  const ls_op op = ls_group(ops, graph->num_variables, "init");
+  ls_release(graph->allocator, ops);
+  return op;
+}
+
+// ---- Accessors -------------------------------------------------------------
+ls_variable *ls_variable_retain(ls_variable *variable) {
+  return ls_object_retain(variable);
+}
+
+void ls_variable_release(ls_variable *variable) { ls_object_release(variable); }
+
+const char *ls_variable_name(const ls_variable *variable) {
+  return variable->name;
+}
+
+ls_dtype ls_variable_dtype(const ls_variable *variable) {
+  return variable->type.dtype;
+}
+
+ls_shape ls_variable_shape(const ls_variable *variable) {
+  return variable->type.shape;
+}
+
+bool ls_variable_is_trainable(const ls_variable *variable) {
+  return variable->trainable;
+}
+
+ls_op ls_variable_initializer(const ls_variable *variable) {
+  return variable->initializer;
+}
+
+ls_nest ls_nest_variable(ls_variable *variable) {
+  return ls_nest_object(LS_KIND_VARIABLE, ls_object_retain(variable));
+}
+
+ls_variable *ls_nest_as_variable(ls_nest nest) {
+  return nest.kind == LS_KIND_VARIABLE ? nest.as.ref : NULL;
+}

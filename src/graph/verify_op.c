@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The verifier's knowledge of single ops: attributes and regions.
+#include "graph/variable.h"
+#include "graph/verify.h"
+
+// ---- Attributes ------------------------------------------------------------
+typedef struct attr_rule {
+  uint16_t type;
+  const char *name;
+  ls_attr_kind kind;
+  bool required;
+} attr_rule;
+
+// Attributes that ops have beyond these are marks: any name, any kind.
+static const attr_rule attr_rules[] = {
+    {LS_OP_CONSTANT, "value", LS_ATTR_ARRAY, true},
+    {LS_OP_PLACEHOLDER, "dtype", LS_ATTR_DTYPE, true},
+    {LS_OP_PLACEHOLDER, "shape", LS_ATTR_SHAPE, true},
+    {LS_OP_PARAMETER, "dtype", LS_ATTR_DTYPE, true},
+    {LS_OP_PARAMETER, "shape", LS_ATTR_SHAPE, true},
+    {LS_OP_PARAMETER, "index", LS_ATTR_INT, true},
+    {LS_OP_IOTA, "sizes", LS_ATTR_SIZES, true},
+    {LS_OP_IOTA, "axis", LS_ATTR_INT, false},
+    {LS_OP_IOTA, "dtype", LS_ATTR_DTYPE, true},
+    {LS_OP_RANDOM_UNIFORM, "sizes", LS_ATTR_SIZES, true},
+    {LS_OP_RANDOM_UNIFORM, "dtype", LS_ATTR_DTYPE, true},
+    {LS_OP_RANDOM_UNIFORM, "seed", LS_ATTR_INT, false},
+    {LS_OP_RANDOM_UNIFORM, "stream", LS_ATTR_INT, false},
+    {LS_OP_RANDOM_UNIFORM, "low", LS_ATTR_FLOAT, false},
+    {LS_OP_RANDOM_UNIFORM, "high", LS_ATTR_FLOAT, false},
+    {LS_OP_RANDOM_UNIFORM, "same_on_all_replicas", LS_ATTR_BOOL, false},
+    {LS_OP_RANDOM_UNIFORM, "fixed", LS_ATTR_BOOL, false},
+    {LS_OP_RANDOM_NORMAL, "sizes", LS_ATTR_SIZES, true},
+    {LS_OP_RANDOM_NORMAL, "dtype", LS_ATTR_DTYPE, true},
+    {LS_OP_RANDOM_NORMAL, "seed", LS_ATTR_INT, false},
+    {LS_OP_RANDOM_NORMAL, "stream", LS_ATTR_INT, false},
+    {LS_OP_RANDOM_NORMAL, "mean", LS_ATTR_FLOAT, false},
+    {LS_OP_RANDOM_NORMAL, "deviation", LS_ATTR_FLOAT, false},
+    {LS_OP_RANDOM_NORMAL, "same_on_all_replicas", LS_ATTR_BOOL, false},
+    {LS_OP_RANDOM_NORMAL, "fixed", LS_ATTR_BOOL, false},
+    {LS_OP_DIM_SIZE, "axis", LS_ATTR_INT, false},
+    {LS_OP_CONVERT, "dtype", LS_ATTR_DTYPE, true},
+    {LS_OP_RESHAPE, "sizes", LS_ATTR_SIZES, true},
+    {LS_OP_BROADCAST, "sizes", LS_ATTR_SIZES, true},
+    {LS_OP_SUM_TO, "sizes", LS_ATTR_SIZES, true},
+    {LS_OP_TRANSPOSE, "permutation", LS_ATTR_INTS, true},
+    {LS_OP_REDUCE_SUM, "axes", LS_ATTR_INTS, true},
+    {LS_OP_REDUCE_SUM, "keep_dims", LS_ATTR_BOOL, false},
+    {LS_OP_REDUCE_MEAN, "axes", LS_ATTR_INTS, true},
+    {LS_OP_REDUCE_MEAN, "keep_dims", LS_ATTR_BOOL, false},
+    {LS_OP_REDUCE_MAX, "axes", LS_ATTR_INTS, true},
+    {LS_OP_REDUCE_MAX, "keep_dims", LS_ATTR_BOOL, false},
+    {LS_OP_REDUCE_MIN, "axes", LS_ATTR_INTS, true},
+    {LS_OP_REDUCE_MIN, "keep_dims", LS_ATTR_BOOL, false},
+    {LS_OP_ARGMAX, "axis", LS_ATTR_INT, false},
+    {LS_OP_MATMUL, "transpose_a", LS_ATTR_BOOL, false},
+    {LS_OP_MATMUL, "transpose_b", LS_ATTR_BOOL, false},
+    {LS_OP_DENSE, "activation", LS_ATTR_STRING, false},
+    {LS_OP_ONE_HOT, "depth", LS_ATTR_INT, true},
+    {LS_OP_ONE_HOT, "dtype", LS_ATTR_DTYPE, true},
+    {LS_OP_READ, "variable", LS_ATTR_OBJECT, true},
+    {LS_OP_ASSIGN, "variable", LS_ATTR_OBJECT, true},
+    {LS_OP_ASSIGN_ADD, "variable", LS_ATTR_OBJECT, true},
+    {LS_OP_ASSIGN_SUB, "variable", LS_ATTR_OBJECT, true},
+    {LS_OP_WHILE, "num_carried", LS_ATTR_INT, true},
+    {LS_OP_WHILE, "max_trips", LS_ATTR_INT, false},
+    {LS_OP_REPLICATE, "replicas", LS_ATTR_INT, true},
+    {LS_OP_REPLICATE, "num_split", LS_ATTR_INT, false},
+    {LS_OP_REPLICATE, "num_gathered", LS_ATTR_INT, false},
+    {LS_OP_ALL_REDUCE, "reduce", LS_ATTR_STRING, true},
+    {LS_OP_HOST, "kernel", LS_ATTR_KERNEL, true},
+    {LS_OP_HOST, "state", LS_ATTR_OBJECT, false},
+};
+
+// By ls_attr_kind.
+static const char *const kind_names[] = {
+    "nothing",  "an integer", "a float",  "a bool", "a string",
+    "a dtype",  "a shape",    "integers", "sizes",  "strings",
+    "an array", "an object",  "a kernel"};
+
+static ls_status check_sizes(const ls_verifier *v, const ls_attr *attr) {
+  for (size_t i = 0; i < attr->as.sizes.count; ++i) {
+    const ls_size size = attr->as.sizes.items[i];
+    const bool fits =
+        size.operand == LS_SIZE_CONSTANT
+            ? size.value >= -1 && size.value <= INT64_C(1) << 46
+            : size.operand >= 0 && (uint32_t)size.operand < v->node->num_inputs;
+    if (!fits)
+      return ls_verify_broken(v, "size %zu in '%s' is no possible size", i,
+                              attr->name);
+  }
+  return ls_ok();
+}
+
+// What an attribute points to is there.
+static ls_status check_pointer(const ls_verifier *v, const ls_attr *attr) {
+  if ((attr->kind == LS_ATTR_ARRAY && attr->as.array == NULL) ||
+      (attr->kind == LS_ATTR_KERNEL && attr->as.kernel == NULL) ||
+      (attr->kind == LS_ATTR_STRING && attr->as.string == NULL))
+    return ls_verify_broken(v, "attribute '%s' is NULL", attr->name);
+  return ls_ok();
+}
+
+static ls_status check_rule(const ls_verifier *v, const attr_rule *rule) {
+  const ls_attr *attr = ls_node_attr(v->node, rule->name);
+  if (attr == NULL)
+    return rule->required
+               ? ls_verify_broken(v, "it needs the attribute '%s', %s",
+                                  rule->name, kind_names[rule->kind])
+               : ls_ok();
+  if (attr->kind != rule->kind)
+    return ls_verify_broken(v, "attribute '%s' is %s, not %s", rule->name,
+                            kind_names[attr->kind], kind_names[rule->kind]);
+  if (strcmp(rule->name, "variable") == 0 &&
+      (attr->as.object == NULL ||
+       attr->as.object->type != &ls_variable_object_type))
+    return ls_verify_broken(v, "attribute 'variable' is no variable");
+  return ls_ok();
+}
+
+ls_status ls_verify_attrs(const ls_verifier *v) {
+  const ls_node *node = v->node;
+  for (uint32_t i = 0; i < node->num_attrs; ++i) {
+    const ls_attr *attr = &node->attrs[i];
+    if (ls_node_attr(node, attr->name) != attr)
+      return ls_verify_broken(v, "attribute '%s' is there twice", attr->name);
+    LS_RETURN_IF_ERROR(check_pointer(v, attr));
+    if (attr->kind == LS_ATTR_SIZES) LS_RETURN_IF_ERROR(check_sizes(v, attr));
+  }
+  for (size_t i = 0; i < LS_COUNT_OF(attr_rules); ++i)
+    if (attr_rules[i].type == node->type)
+      LS_RETURN_IF_ERROR(check_rule(v, &attr_rules[i]));
+  return ls_ok();
+}
+
+// ---- Regions ---------------------------------------------------------------
+static ls_graph *region(const ls_verifier *v, uint32_t index) {
+  return ls_graph_resolve(v->node->regions[index]);
+}
+
+static ls_status check_count(const ls_verifier *v, uint32_t regions) {
+  if (v->node->num_regions == regions) return ls_ok();
+  return ls_verify_broken(v, "it holds %u regions and has %u", regions,
+                          v->node->num_regions);
+}
+
+// Inputs from `input` on become the parameters from `parameter` to `end`.
+static ls_status check_passing(const ls_verifier *v, uint32_t index,
+                               size_t input, size_t parameter, size_t end) {
+  const ls_graph *graph = region(v, index);
+  for (; parameter < end; ++parameter, ++input) {
+    const ls_type from = ls_graph_type(v->graph, v->node->inputs[input]);
+    const ls_type to = ls_graph_type(graph, graph->parameters[parameter]);
+    if (from.dtype == to.dtype && ls_shape_compatible(from.shape, to.shape))
+      continue;
+    return ls_verify_broken(
+        v, "input %zu is %s, parameter %zu of region %u is %s", input,
+        LS_SHAPE_TEXT(from.dtype, from.shape), parameter, index,
+        LS_SHAPE_TEXT(to.dtype, to.shape));
+  }
+  return ls_ok();
+}
+
+static ls_status check_inputs(const ls_verifier *v, size_t wanted) {
+  if (v->node->num_inputs == wanted) return ls_ok();
+  return ls_verify_broken(
+      v, "its regions take %zu inputs with their captures, it has %u", wanted,
+      v->node->num_inputs);
+}
+
+static ls_status check_while(const ls_verifier *v) {
+  LS_RETURN_IF_ERROR(check_count(v, 2));
+  const ls_graph *cond = region(v, 0), *body = region(v, 1);
+  const int64_t carried = ls_node_int(v->node, "num_carried", -1);
+  if (carried < 0 || cond->num_declared != (size_t)carried ||
+      body->num_declared != (size_t)carried)
+    return ls_verify_broken(
+        v, "%lld values go round, its regions declare %zu and %zu parameters",
+        (long long)carried, cond->num_declared, body->num_declared);
+  const size_t behind = (size_t)carried + cond->num_captures;
+  LS_RETURN_IF_ERROR(check_inputs(v, behind + body->num_captures));
+  LS_RETURN_IF_ERROR(check_passing(v, 0, 0, 0, cond->num_parameters));
+  LS_RETURN_IF_ERROR(check_passing(v, 1, 0, 0, (size_t)carried));
+  return check_passing(v, 1, behind, (size_t)carried, body->num_parameters);
+}
+
+static ls_status check_cond(const ls_verifier *v) {
+  LS_RETURN_IF_ERROR(check_count(v, 2));
+  const ls_graph *yes = region(v, 0), *no = region(v, 1);
+  if (yes->num_declared + no->num_declared != 0)
+    return ls_verify_broken(v, "a branch declares parameters");
+  LS_RETURN_IF_ERROR(check_inputs(v, 1 + yes->num_captures + no->num_captures));
+  LS_RETURN_IF_ERROR(check_passing(v, 0, 1, 0, yes->num_captures));
+  return check_passing(v, 1, 1 + yes->num_captures, 0, no->num_captures);
+}
+
+static ls_status check_call(const ls_verifier *v) {
+  LS_RETURN_IF_ERROR(check_count(v, 1));
+  const size_t count = region(v, 0)->num_parameters;
+  LS_RETURN_IF_ERROR(check_inputs(v, count));
+  return check_passing(v, 0, 0, 0, count);
+}
+
+static ls_status check_replicate(const ls_verifier *v) {
+  LS_RETURN_IF_ERROR(check_count(v, 1));
+  const ls_graph *body = region(v, 0);
+  const int64_t replicas = ls_node_int(v->node, "replicas", 0);
+  const int64_t split = ls_node_int(v->node, "num_split", 0);
+  const int64_t gathered = ls_node_int(v->node, "num_gathered", 0);
+  if (replicas < 1 || replicas > UINT32_MAX || split < 0 ||
+      (size_t)split != body->num_declared || gathered < 0 ||
+      (size_t)gathered > body->num_results)
+    return ls_verify_broken(
+        v,
+        "%lld replicas, %lld split arguments for %zu parameters, %lld gathered "
+        "of %zu results",
+        (long long)replicas, (long long)split, body->num_declared,
+        (long long)gathered, body->num_results);
+  const size_t behind = (size_t)(split * replicas);
+  const size_t outputs =
+      (size_t)(gathered * replicas) + body->num_results - (size_t)gathered;
+  if (v->node->num_outputs != outputs)
+    return ls_verify_broken(v, "it has %u outputs, its body makes %zu",
+                            v->node->num_outputs, outputs);
+  LS_RETURN_IF_ERROR(check_inputs(v, behind + body->num_captures));
+  return check_passing(v, 0, behind, (size_t)split, body->num_parameters);
+}
+
+ls_status ls_verify_regions(const ls_verifier *v) {
+  switch (v->node->type) {
+  case LS_OP_WHILE:
+    return check_while(v);
+  case LS_OP_COND:
+    return check_cond(v);
+  case LS_OP_CALL:
+    return check_call(v);
+  case LS_OP_REPLICATE:
+    return check_replicate(v);
+  default:
+    return check_count(v, 0);
+  }
+}

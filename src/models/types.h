@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rows of the table of models, one or more a file.
+#ifndef LS_MODELS_TYPES_H_
+#define LS_MODELS_TYPES_H_
+
+#include "lockstep/models.h"
+
+extern const ls_model_type ls_model_tiny;
+extern const ls_model_type ls_model_mlp;
+
+#endif  // LS_MODELS_TYPES_H_

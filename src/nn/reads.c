@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/reads.h"
+
+#include <stdlib.h>
+
+#include "graph/variable.h"
+
+// A node still to be looked at.
+typedef struct place {
+  ls_graph *graph;
+  ls_node *node;
+} place;
+
+typedef struct walk {
+  ls_allocator *allocator;
+  ls_map seen;  // Addresses of nodes and variables.
+  place *stack;
+  size_t depth, stack_capacity;
+  ls_variable **variables;
+  size_t count, capacity;
+} walk;
+
+static ls_status see(walk *w, const void *address, bool *out_new) {
+  const uint64_t key = (uintptr_t)address;
+  *out_new = ls_map_find_u64(&w->seen, key) == NULL;
+  if (!*out_new || ls_map_insert_u64(&w->seen, key, w)) return ls_ok();
+  return ls_out_of_memory();
+}
+
+static ls_status push(walk *w, ls_graph *graph, uint64_t id) {
+  graph = ls_graph_resolve(graph);
+  ls_node *node = ls_graph_node(graph, id);
+  bool is_new = false;
+  if (node == NULL) return ls_ok();
+  LS_RETURN_IF_ERROR(see(w, node, &is_new));
+  if (!is_new) return ls_ok();
+  if (!ls_grow(w->allocator, &w->stack, &w->stack_capacity, w->depth + 1,
+               sizeof(*w->stack)))
+    return ls_out_of_memory();
+  w->stack[w->depth++] = (place){graph, node};
+  return ls_ok();
+}
+
+static ls_status add_read(walk *w, const ls_node *node) {
+  const ls_attr *attr = ls_node_attr(node, "variable");
+  ls_variable *variable = attr != NULL ? (ls_variable *)attr->as.object : NULL;
+  bool is_new = false;
+  if (variable == NULL || !variable->trainable ||
+      !ls_dtype_is_trainable(variable->type.dtype))
+    return ls_ok();
+  LS_RETURN_IF_ERROR(see(w, variable, &is_new));
+  if (!is_new) return ls_ok();
+  if (!ls_grow(w->allocator, &w->variables, &w->capacity, w->count + 1,
+               sizeof(*w->variables)))
+    return ls_out_of_memory();
+  w->variables[w->count++] = variable;
+  return ls_ok();
+}
+
+// The value that a captured parameter stands for, in the graph around.
+static ls_status push_outer(walk *w, const place *at) {
+  const ls_graph *graph = at->graph;
+  for (size_t i = 0; i < graph->num_captures; ++i) {
+    if (graph->captures[i].inner >> 16 == at->node->id)
+      return push(w, graph->captures[i].outer.graph,
+                  graph->captures[i].outer.ref >> 16);
+  }
+  return ls_ok();
+}
+
+static ls_status visit(walk *w, const place *at) {
+  const ls_node *node = at->node;
+  if (node->type == LS_OP_READ) return add_read(w, node);
+  if (node->type == LS_OP_PARAMETER) return push_outer(w, at);
+  for (uint32_t i = 0; i < node->num_inputs; ++i)
+    LS_RETURN_IF_ERROR(push(w, at->graph, node->inputs[i] >> 16));
+  for (uint32_t i = 0; i < node->num_regions; ++i) {
+    ls_graph *region = node->regions[i];
+    for (size_t k = 0; k < region->num_results; ++k)
+      LS_RETURN_IF_ERROR(push(w, region, region->results[k] >> 16));
+  }
+  return ls_ok();
+}
+
+static int by_id(const void *a, const void *b) {
+  const uint64_t x = (*(ls_variable *const *)a)->id;
+  const uint64_t y = (*(ls_variable *const *)b)->id;
+  return (x > y) - (x < y);
+}
+
+ls_status ls_reads_find(ls_allocator *allocator, ls_tensor value,
+                        ls_variable ***out_variables, size_t *out_count) {
+  walk w = {.allocator = allocator};
+  ls_map_init(&w.seen, allocator);
+  ls_status status = push(&w, value.graph, value.ref >> 16);
+  while (ls_status_is_ok(status) && w.depth > 0) {
+    const place at = w.stack[--w.depth];
+    status = visit(&w, &at);
+  }
+  ls_map_deinit(&w.seen);
+  ls_release(allocator, w.stack);
+  if (w.count > 0) qsort(w.variables, w.count, sizeof(*w.variables), by_id);
+  if (!ls_status_is_ok(status)) {
+    ls_release(allocator, w.variables);
+    w = (walk){0};
+  }
+  *out_variables = w.variables;
+  *out_count = w.count;
+  return status;
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weights: variables whose first value is drawn by name.
+#include <stdio.h>
+
+#include "base/map.h"
+#include "graph/graph.h"
+#include "lockstep/nn.h"
+
+// What the callback of ls_variable_create needs; lives during that call only.
+typedef struct weight_draw {
+  const ls_weight_options *options;
+  const char *eager_name;  // Its full name in eager, where none is changed.
+} weight_draw;
+
+// The draw depends on the full name. In a build graph that may have got a
+// number, and the variable's ops stand in a scope of just that name.
+static ls_nest draw(ls_nest args, void *user) {
+  (void)args;
+  const weight_draw *it = user;
+  const char *name = it->eager_name;
+  size_t size = strlen(name);
+  if (!ls_graph_is_eager(ls_graph_current())) {
+    name = ls_name_scope_current();
+    size = strlen(name);
+    if (size > 0 && name[size - 1] == '/') --size;
+  }
+  const ls_weight_options *options = it->options;
+  // A stream is a positive number in the text form.
+  const uint64_t stream = ls_hash(name, size, 0) & INT64_MAX;
+  const ls_random_options random = {.seed = options->seed,
+                                    .stream = LS_SOME((int64_t)stream),
+                                    .fixed = true,
+                                    .same_on_all_replicas = true};
+  return ls_leaf(options->initializer(options->dtype, options->shape, &random));
+}
+
+ls_status ls_weight_create(const ls_weight_options *options,
+                           ls_variable **out_variable) {
+  *out_variable = NULL;
+  ls_weight_options opts = options != NULL ? *options : (ls_weight_options){0};
+  if (opts.name == NULL) opts.name = "weight";
+  if (opts.dtype == LS_DTYPE_NONE) opts.dtype = LS_DTYPE_F32;
+  if (opts.initializer == NULL) opts.initializer = ls_glorot_uniform;
+  if (!ls_shape_is_known(opts.shape))
+    return ls_invalid_argument(
+        "weight '%s' needs a known shape, got %s", opts.name,
+        LS_SHAPE_TEXT(opts.dtype, opts.shape));
+  char name[LS_MAX_FULL_NAME];
+  snprintf(name, sizeof(name), "%s%s", ls_name_scope_current(), opts.name);
+  weight_draw it = {.options = &opts, .eager_name = name};
+  return ls_variable_create(&(ls_variable_options){.name = opts.name,
+                                                   .dtype = opts.dtype,
+                                                   .shape = opts.shape,
+                                                   .initializer = draw,
+                                                   .initializer_user = &it,
+                                                   .trainable = opts.trainable},
+                            out_variable);
+}

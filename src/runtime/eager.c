@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/eager.h"
+
+#include <pthread.h>
+
+#include "base/runtime_internal.h"
+#include "runtime/lower_ops.h"
+
+enum { MAX_VALUES = 16, MAX_CACHED_OPS = 4096 };
+
+// ---- Graphs ----------------------------------------------------------------
+static ls_graph *make_graph(ls_runtime_state *state, uintptr_t thread) {
+  ls_graph *graph = NULL;
+  ls_status status =
+      ls_graph_make(LS_GRAPH_EAGER, "eager", state->runtime, NULL, &graph);
+  ls_eager *eager = ls_new(state->allocator, ls_eager);
+  if (ls_status_is_ok(status) && eager != NULL &&
+      ls_map_insert_u64(&state->eager_graphs, thread, graph)) {
+    eager->state = state;
+    graph->owner = eager;
+    return graph;
+  }
+  ls_status_free(status);
+  ls_release(state->allocator, eager);
+  ls_graph_free(graph);
+  return NULL;
+}
+
+ls_graph *ls_eager_graph(ls_runtime *runtime) {
+  static _Thread_local ls_graph *last;  // Of this thread; checked before use.
+  static _Thread_local ls_runtime_state *last_state;
+  static _Thread_local uint64_t last_serial;
+  ls_runtime_state *state = ls_runtime_slot(runtime, LS_SLOT_RUNTIME);
+  if (state != NULL && state == last_state && state->serial == last_serial)
+    return last;
+  const ls_status status = ls_runtime_state_get(runtime, &state);
+  if (!ls_status_is_ok(status)) {
+    ls_status_free(status);
+    return NULL;
+  }
+  const uintptr_t thread = (uintptr_t)pthread_self();
+  ls_runtime_lock(runtime);
+  ls_graph *graph = ls_map_find_u64(&state->eager_graphs, thread);
+  if (graph == NULL) graph = make_graph(state, thread);
+  ls_runtime_unlock(runtime);
+  if (graph == NULL) return NULL;
+  last = graph;
+  last_state = state;
+  last_serial = state->serial;
+  return graph;
+}
+
+void ls_eager_graph_free(ls_graph *graph) {
+  ls_eager *eager = ls_eager_of(graph);
+  while (eager->frame != NULL) {
+    ls_frame *outer = eager->frame->outer;
+    ls_release(graph->allocator, eager->frame);
+    eager->frame = outer;
+  }
+  ls_release(graph->allocator, eager);
+  ls_graph_free(graph);
+}
+
+// ---- Values ----------------------------------------------------------------
+ls_status ls_eager_value(const ls_graph *graph, uint64_t ref,
+                         ls_array **out_array) {
+  const ls_node *node = ls_graph_node_of(graph, ref);
+  *out_array = NULL;
+  if (node == NULL)
+    return ls_invalid_argument("a stale or failed eager handle: its value has "
+                               "gone with its frame");
+  if (node->failure != NULL) return ls_status_clone(node->failure);
+  *out_array = node->values[ls_ref_output(ref)];
+  return ls_ok();
+}
+
+ls_op ls_eager_fail(ls_graph *graph, ls_status status) {
+  const ls_op_spec spec = {.type = LS_OP_CONSTANT};
+  ls_node *node = ls_graph_append(graph, &spec, NULL, 1);
+  if (node == NULL) {
+    ls_status_free(status);
+    return (ls_op){0};
+  }
+  node->outputs[0].shape = LS_SHAPE_UNKNOWN;
+  node->failure = status;
+  return (ls_op){graph, node->id};
+}
+
+ls_op ls_eager_keep(ls_graph *graph, const ls_op_spec *spec,
+                    const uint64_t *input_refs, ls_array *const *values,
+                    size_t count) {
+  const bool recording = ls_eager_of(graph)->recording > 0;
+  const ls_op_spec bare = {.type = spec->type};
+  ls_node *node = recording
+                      ? ls_graph_append(graph, spec, input_refs, count)
+                      : ls_graph_append(graph, &bare, NULL, count);
+  if (node == NULL) return ls_eager_fail(graph, ls_out_of_memory());
+  node->values = ls_arena_new_array(&graph->arena, ls_array *, count);
+  if (node->values == NULL) {
+    node->failure = ls_out_of_memory();
+    return (ls_op){graph, node->id};
+  }
+  for (size_t i = 0; i < count; ++i) {
+    node->values[i] = ls_array_retain(values[i]);
+    node->outputs[i] = (ls_type){ls_array_dtype(values[i]),
+                                 ls_array_shape(values[i])};
+  }
+  return (ls_op){graph, node->id};
+}
+
+// ---- Compiling one op ------------------------------------------------------
+// A function graph of this one op on parameters of the operands' types.
+static ls_status one_op_graph(ls_runtime *runtime, const ls_op_spec *spec,
+                              const ls_type *in, const ls_type *out,
+                              size_t num_out, ls_graph **out_graph) {
+  ls_graph *graph = NULL;
+  uint64_t refs[MAX_VALUES] = {0};
+  LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_FUNCTION,
+                                   ls_op_table[spec->type].name, runtime, NULL,
+                                   &graph));
+  *out_graph = graph;  // The caller frees it whatever happens.
+  uint64_t *inputs =
+      ls_arena_new_array(&graph->arena, uint64_t, spec->num_inputs);
+  if (inputs == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < spec->num_inputs; ++i) {
+    ls_tensor parameter;
+    LS_RETURN_IF_ERROR(
+        ls_graph_add_parameter(graph, in[i], NULL, &parameter));
+    inputs[i] = parameter.ref;
+  }
+  ls_op_spec bare = *spec;
+  bare.num_control = 0;
+  ls_node *node = ls_graph_append(graph, &bare, inputs, num_out);
+  if (node == NULL) return ls_out_of_memory();
+  memcpy(node->outputs, out, num_out * sizeof(*out));
+  for (size_t i = 0; i < num_out; ++i)
+    refs[i] = ls_ref(node->id, (unsigned)i);
+  return ls_graph_set_results(graph, refs, num_out);
+}
+
+static ls_status compile_op(ls_runtime_state *state, const ls_op_spec *spec,
+                            const ls_type *in, const ls_type *out,
+                            size_t num_out, ls_compiled **out_compiled) {
+  ls_graph *graph = NULL;
+  ls_status status =
+      one_op_graph(state->runtime, spec, in, out, num_out, &graph);
+  if (ls_status_is_ok(status))
+    status = ls_compile(state->runtime,
+                        &(ls_lower_request){.graph = graph,
+                                            .fetches = graph->results,
+                                            .num_fetches = graph->num_results,
+                                            .feeds = graph->parameters,
+                                            .feed_types = in,
+                                            .num_feeds = graph->num_parameters,
+                                            .effects_are_roots = true},
+                        1, out_compiled);
+  ls_graph_free(graph);
+  return status;
+}
+
+static ls_status op_key(const ls_op_spec *spec, const ls_type *in,
+                        ls_text *key) {
+  ls_text_append_bytes(key, &spec->type, sizeof(spec->type));
+  for (size_t i = 0; i < spec->num_inputs; ++i) {
+    ls_text_append_bytes(key, &in[i].dtype, sizeof(in[i].dtype));
+    ls_text_append_bytes(key, &in[i].shape.rank, sizeof(int32_t));
+    ls_text_append_bytes(key, in[i].shape.dim,
+                         (size_t)in[i].shape.rank * sizeof(int64_t));
+  }
+  for (size_t i = 0; i < spec->num_attrs; ++i)
+    ls_key_attr(key, &spec->attrs[i]);
+  return ls_text_status(key);
+}
+
+// From the cache, or compiled. The caller owns a reference.
+static ls_status find_op(ls_runtime_state *state, const ls_op_spec *spec,
+                         const ls_type *in, const ls_type *out, size_t num_out,
+                         ls_compiled **out_compiled) {
+  ls_text key;
+  ls_text_init(&key, state->allocator);
+  ls_status status = op_key(spec, in, &key);
+  ls_runtime_lock(state->runtime);
+  if (ls_status_is_ok(status)) {
+    *out_compiled = ls_map_find(&state->eager_ops, key.data, key.size);
+    if (*out_compiled == NULL) {
+      if (ls_map_count(&state->eager_ops) >= MAX_CACHED_OPS)
+        ls_runtime_state_drop_ops(state);
+      status = compile_op(state, spec, in, out, num_out, out_compiled);
+      if (ls_status_is_ok(status) &&
+          !ls_map_insert(&state->eager_ops, key.data, key.size,
+                         *out_compiled)) {
+        ls_compiled_release(*out_compiled);
+        status = ls_out_of_memory();
+      }
+    }
+    if (ls_status_is_ok(status)) ls_compiled_retain(*out_compiled);
+  }
+  ls_runtime_unlock(state->runtime);
+  ls_text_deinit(&key);
+  return status;
+}
+
+// ---- Running one op --------------------------------------------------------
+static ls_status run_compiled(ls_runtime_state *state, ls_compiled *compiled,
+                              ls_array *const *in, size_t num_in,
+                              ls_array **out, size_t num_out) {
+  const void *few[MAX_VALUES];
+  const void **inputs = few;
+  void *outputs[MAX_VALUES];
+  if (num_in > MAX_VALUES) {
+    inputs = ls_new_array(state->allocator, const void *, num_in);
+    if (inputs == NULL) return ls_out_of_memory();
+  }
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < num_in; ++i) inputs[i] = ls_array_data(in[i]);
+  for (size_t i = 0; i < num_out && ls_status_is_ok(status); ++i) {
+    const ls_type type = ls_compiled_output(compiled, i);
+    status = ls_array_create(type.dtype, type.shape, &out[i]);
+    if (ls_status_is_ok(status)) outputs[i] = ls_array_mutable_data(out[i]);
+  }
+  if (ls_status_is_ok(status))
+    status = ls_compiled_run(
+        compiled, state->store,
+        &(ls_run_args){.inputs = inputs,
+                       .outputs = outputs,
+                       .step = __atomic_fetch_add(&state->eager_random, 1,
+                                                  __ATOMIC_RELAXED)});
+  if (inputs != few) ls_release(state->allocator, inputs);
+  return status;
+}
+
+static ls_status run_op(ls_graph *graph, const ls_op_spec *spec,
+                        ls_array *const *in, const ls_type *in_types,
+                        const ls_type *out, size_t num_out, ls_array **values) {
+  ls_runtime_state *state = ls_eager_of(graph)->state;
+  ls_compiled *compiled = NULL;
+  LS_RETURN_IF_ERROR(
+      find_op(state, spec, in_types, out, num_out, &compiled));
+  const ls_status status = run_compiled(state, compiled, in, spec->num_inputs,
+                                        values, num_out);
+  ls_compiled_release(compiled);
+  return status;
+}
+
+static const ls_attr *find_attr(const ls_op_spec *spec, const char *name) {
+  for (size_t i = 0; i < spec->num_attrs; ++i)
+    if (strcmp(spec->attrs[i].name, name) == 0) return &spec->attrs[i];
+  return NULL;
+}
+
+// Reads and writes of variables go to the store: no program has them.
+static ls_status run_variable_op(ls_graph *graph, const ls_op_spec *spec,
+                                 ls_array *const *in, ls_array **values) {
+  ls_store *store = ls_eager_of(graph)->state->store;
+  ls_variable *variable =
+      (ls_variable *)find_attr(spec, "variable")->as.object;
+  if (spec->type == LS_OP_READ)
+    return ls_store_read(store, variable, &values[0]);
+  if (spec->type == LS_OP_ASSIGN) {
+    values[0] = ls_array_retain(in[0]);
+    return ls_store_write(store, variable, in[0]);
+  }
+  ls_array *before = NULL;
+  LS_RETURN_IF_ERROR(ls_store_read(store, variable, &before));
+  const ls_op_spec change = {
+      .type = spec->type == LS_OP_ASSIGN_ADD ? LS_OP_ADD : LS_OP_SUB,
+      .num_inputs = 2};
+  ls_array *const operands[] = {before, in[0]};
+  const ls_type types[] = {variable->type, variable->type};
+  ls_status status =
+      run_op(graph, &change, operands, types, &variable->type, 1, values);
+  ls_array_release(before);
+  if (ls_status_is_ok(status))
+    status = ls_store_write(store, variable, values[0]);
+  return status;
+}
+
+static ls_status run_any(ls_graph *graph, const ls_op_spec *spec,
+                         const uint64_t *input_refs, const ls_type *out,
+                         size_t num_out, ls_array **values) {
+  ls_array *few[MAX_VALUES];
+  ls_type few_types[MAX_VALUES];
+  ls_array **in = few;
+  ls_type *types = few_types;
+  ls_arena memory;
+  ls_arena_init(&memory, graph->allocator);
+  ls_status status = ls_ok();
+  if (spec->num_inputs > MAX_VALUES) {
+    in = ls_arena_new_array(&memory, ls_array *, spec->num_inputs);
+    types = ls_arena_new_array(&memory, ls_type, spec->num_inputs);
+    if (in == NULL || types == NULL) status = ls_out_of_memory();
+  }
+  for (size_t i = 0; i < spec->num_inputs && ls_status_is_ok(status); ++i) {
+    status = ls_eager_value(graph, input_refs[i], &in[i]);
+    if (ls_status_is_ok(status))
+      types[i] = ls_graph_type(graph, input_refs[i]);
+  }
+  if (ls_status_is_ok(status)) {
+    switch (spec->type) {
+      case LS_OP_CONSTANT:
+        values[0] = ls_array_retain(find_attr(spec, "value")->as.array);
+        break;
+      case LS_OP_IDENTITY:
+      case LS_OP_STOP_GRADIENT:
+        values[0] = ls_array_retain(in[0]);
+        break;
+      case LS_OP_READ:
+      case LS_OP_ASSIGN:
+      case LS_OP_ASSIGN_ADD:
+      case LS_OP_ASSIGN_SUB:
+        status = run_variable_op(graph, spec, in, values);
+        break;
+      default:
+        status = run_op(graph, spec, in, types, out, num_out, values);
+    }
+  }
+  ls_arena_deinit(&memory);
+  return status;
+}
+
+ls_op ls_eager_run(ls_graph *graph, const ls_op_spec *spec,
+                   const uint64_t *input_refs, const ls_type *out,
+                   size_t num_out) {
+  ls_array *values[MAX_VALUES] = {0};
+  if (num_out > MAX_VALUES)
+    return ls_eager_fail(
+        graph, ls_unimplemented("an eager op with %zu results; at most %d",
+                                num_out, MAX_VALUES));
+  ls_status status = run_any(graph, spec, input_refs, out, num_out, values);
+  const ls_op op =
+      ls_status_is_ok(status)
+          ? ls_eager_keep(graph, spec, input_refs, values, num_out)
+          : ls_eager_fail(graph,
+                          ls_status_annotate(status, "in eager op %s",
+                                             ls_op_table[spec->type].name));
+  for (size_t i = 0; i < num_out; ++i) ls_array_release(values[i]);
+  return op;
+}
+
+// ---- Variables -------------------------------------------------------------
+ls_status ls_eager_initialize(ls_variable *variable, ls_tensor value) {
+  ls_runtime_state *state = NULL;
+  ls_array *array = NULL;
+  LS_RETURN_IF_ERROR(ls_runtime_state_get(variable->runtime, &state));
+  LS_RETURN_IF_ERROR(ls_tensor_value(value, &array));
+  const ls_status status = ls_store_write(state->store, variable, array);
+  ls_array_release(array);
+  return status;
+}
+
+void ls_eager_forget(const ls_variable *variable) {
+  ls_runtime_state *state =
+      ls_runtime_slot(variable->runtime, LS_SLOT_RUNTIME);
+  if (state != NULL) ls_store_forget(state->store, variable);
+}
+
+ls_status ls_variable_value(ls_variable *variable, ls_array **out_array) {
+  *out_array = NULL;
+  ls_runtime_state *state = NULL;
+  LS_RETURN_IF_ERROR(ls_runtime_state_get(variable->runtime, &state));
+  return ls_store_read(state->store, variable, out_array);
+}
+
+ls_status ls_variable_set_value(ls_variable *variable, const ls_array *array) {
+  ls_runtime_state *state = NULL;
+  LS_RETURN_IF_ERROR(ls_runtime_state_get(variable->runtime, &state));
+  return ls_store_write(state->store, variable, array);
+}
+
+// ---- Public values ---------------------------------------------------------
+static ls_status not_eager(ls_tensor tensor) {
+  if (tensor.ref == 0 || tensor.graph == NULL)
+    return ls_invalid_argument("a failed tensor has no value");
+  return ls_failed_precondition(
+      "'%s' belongs to graph '%s' that is being built and has no value yet; "
+      "return it from the function or fetch it with a session",
+      ls_tensor_name(tensor), tensor.graph->name);
+}
+
+ls_status ls_tensor_value(ls_tensor tensor, ls_array **out_array) {
+  *out_array = NULL;
+  if (tensor.ref == 0 || tensor.graph == NULL ||
+      tensor.graph->kind != LS_GRAPH_EAGER)
+    return not_eager(tensor);
+  LS_RETURN_IF_ERROR(ls_eager_value(tensor.graph, tensor.ref, out_array));
+  ls_array_retain(*out_array);
+  return ls_ok();
+}
+
+ls_status ls_tensor_item(ls_tensor tensor, double *out_item) {
+  *out_item = 0;
+  ls_array *array = NULL;
+  LS_RETURN_IF_ERROR(ls_tensor_value(tensor, &array));
+  ls_status status = ls_ok();
+  if (ls_array_num_elements(array) == 1)
+    *out_item = ls_array_f64(array, 0);
+  else
+    status = ls_invalid_argument(
+        "one element was asked for, the tensor is %s",
+        LS_SHAPE_TEXT(ls_array_dtype(array), ls_array_shape(array)));
+  ls_array_release(array);
+  return status;
+}
+
+ls_tensor ls_tensor_from_array(ls_array *array) { return ls_constant(array); }

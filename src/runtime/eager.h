@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The eager graph: ops run as they are added.
+//
+// An eager op is a function of one op in the program cache. Its node keeps the
+// values; operands and attributes are kept only while a tape records. Nodes
+// live in frames: a frame is a mark in the graph, and its end drops what came
+// after, but what is kept. Each thread has its own eager graph.
+#ifndef LS_RUNTIME_EAGER_H_
+#define LS_RUNTIME_EAGER_H_
+
+#include "graph/eager_hook.h"
+#include "lockstep/eager.h"
+#include "runtime/state.h"
+
+// A frame: where the graph was when it began.
+typedef struct ls_frame {
+  struct ls_frame *outer;
+  size_t num_nodes;
+  ls_arena_mark_point arena;
+} ls_frame;
+
+// What an eager graph has beyond a graph; `graph->owner` points to it.
+typedef struct ls_eager {
+  ls_runtime_state *state;
+  ls_frame *frame;    // Innermost.
+  ls_tape *tape;      // Innermost open or ended tape, not yet released.
+  size_t recording;   // Open tapes.
+} ls_eager;
+
+static inline ls_eager *ls_eager_of(const ls_graph *graph) {
+  return (ls_eager *)(uintptr_t)graph->owner;
+}
+
+struct ls_tape {
+  ls_graph *graph;
+  struct ls_tape *outer;
+  ls_frame *frame;           // The frame it was begun in.
+  uint64_t first_id, last_id;  // Recorded: first_id .. last_id; 0: still open.
+  uint64_t *watched;         // Refs.
+  size_t num_watched, watched_capacity;
+};
+
+void ls_eager_graph_free(ls_graph *graph);
+// The value of a ref of an eager graph, lent.
+ls_status ls_eager_value(const ls_graph *graph, uint64_t ref,
+                         ls_array **out_array);
+// A new value that holds `array`, retained.
+ls_op ls_eager_keep(ls_graph *graph, const ls_op_spec *spec,
+                    const uint64_t *input_refs, ls_array *const *values,
+                    size_t count);
+
+#endif  // LS_RUNTIME_EAGER_H_

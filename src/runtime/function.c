@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/function.h"
+
+#include "base/runtime_internal.h"
+#include "graph/region.h"
+#include "runtime/eager.h"
+#include "runtime/results.h"
+#include "runtime/signature.h"
+
+// One trace: a function graph for one signature, and its program.
+typedef struct trace {
+  struct trace *next;  // Newest first.
+  const void *tracer_key;
+  int32_t replicas;
+  ls_signature signature;
+  ls_graph *graph;
+  ls_nest results;  // Structure of what a call returns.
+  ls_type *result_types;
+  size_t num_results, num_result_leaves;
+  ls_compiled *compiled;
+} trace;
+
+// What one call needs; kept between calls, one is taken at a time.
+typedef struct call_room {
+  ls_nest *leaves;
+  const void **inputs;
+  void **outputs;
+  size_t leaves_capacity, inputs_capacity, outputs_capacity;
+} call_room;
+
+struct ls_function {
+  ls_object object;
+  ls_allocator *allocator;
+  ls_runtime *runtime;
+  ls_function_options options;
+  char *name;
+  ls_mutex lock;  // Guards adding traces.
+  trace *traces;
+  size_t num_traces;
+  uint64_t step;    // Calls so far: what random ops draw by.
+  call_room *room;  // Taken and given back with an atomic exchange.
+};
+
+// ---- Creating and destroying -----------------------------------------------
+static void destroy_trace(ls_function *function, trace *t) {
+  if (t == NULL) return;
+  ls_compiled_release(t->compiled);
+  ls_graph_free(t->graph);
+  ls_nest_release(t->results);
+  ls_release(function->allocator, t->result_types);
+  ls_signature_deinit(&t->signature);
+  ls_release(function->allocator, t);
+}
+
+static void destroy_room(ls_function *function, call_room *room) {
+  if (room == NULL) return;
+  ls_release(function->allocator, room->leaves);
+  ls_release(function->allocator, room->inputs);
+  ls_release(function->allocator, room->outputs);
+  ls_release(function->allocator, room);
+}
+
+void ls_function_clear(ls_function *function) {
+  while (function->traces != NULL) {
+    trace *next = function->traces->next;
+    destroy_trace(function, function->traces);
+    function->traces = next;
+  }
+}
+
+static void destroy_function(ls_object *object) {
+  ls_function *function = (ls_function *)object;
+  ls_function_clear(function);
+  destroy_room(function, function->room);
+  if (function->options.release != NULL)
+    function->options.release(function->options.user);
+  ls_mutex_deinit(&function->lock);
+  ls_release(function->allocator, function->name);
+  ls_release(function->allocator, function);
+}
+
+static const ls_object_type function_type = {.name = "function",
+                                             .destroy = destroy_function};
+
+ls_status ls_function_create(const ls_function_options *options,
+                             ls_function **out_function) {
+  *out_function = NULL;
+  if (options == NULL || options->call == NULL)
+    return ls_invalid_argument("a function needs a callback to trace");
+  ls_runtime *runtime = ls_runtime_current();
+  if (runtime == NULL) return ls_out_of_memory();
+  ls_allocator *allocator = ls_runtime_allocator(runtime);
+  ls_function *function = ls_new(allocator, ls_function);
+  if (function == NULL) return ls_out_of_memory();
+  ls_object_init(&function->object, &function_type);
+  function->allocator = allocator;
+  function->runtime = runtime;
+  const char *name = options->name != NULL ? options->name : "function";
+  function->name = ls_copy_text(allocator, name, strlen(name));
+  const ls_status status = function->name == NULL
+                               ? ls_out_of_memory()
+                               : ls_mutex_init(&function->lock);
+  if (!ls_status_is_ok(status)) {
+    ls_function_release(function);
+    return status;
+  }
+  function->options = *options;
+  function->options.name = function->name;
+  *out_function = function;
+  return ls_ok();
+}
+
+ls_function *ls_function_retain(ls_function *function) {
+  return ls_object_retain(function);
+}
+
+void ls_function_release(ls_function *function) { ls_object_release(function); }
+
+const ls_function_options *ls_function_options_of(const ls_function *function) {
+  return &function->options;
+}
+
+// ---- Tracing ---------------------------------------------------------------
+// Turns the arguments' values into parameters.
+typedef struct to_parameters {
+  ls_graph *graph;
+  const ls_signature *signature;
+  size_t leaf, slot;
+} to_parameters;
+
+static ls_nest next_parameter(to_parameters *p) {
+  ls_tensor parameter;
+  const ls_status status = ls_graph_add_parameter(
+      p->graph, p->signature->types[p->slot++], NULL, &parameter);
+  return ls_status_is_ok(status) ? ls_leaf(parameter) : ls_fail(status);
+}
+
+static ls_nest to_parameter(ls_nest leaf, void *user) {
+  to_parameters *p = user;
+  const ls_leaf_key *key = &p->signature->keys[p->leaf++];
+  if (key->kind == LS_KIND_ARRAY) return next_parameter(p);
+  if (key->kind != LS_KIND_DISTRIBUTED) return ls_nest_retain(leaf);
+  ls_nest *items = ls_new_array(p->graph->allocator, ls_nest, key->slots);
+  if (items == NULL) return ls_fail(ls_out_of_memory());
+  for (size_t i = 0; i < key->slots; ++i) items[i] = next_parameter(p);
+  const ls_nest made =
+      ls_nest_distributed(ls_distributed_kind_of(leaf), items, key->slots);
+  ls_release(p->graph->allocator, items);
+  return made;
+}
+
+static ls_status trace_plain(const ls_tracer *tracer, ls_graph *graph,
+                             const ls_function_options *function, ls_nest args,
+                             ls_nest *out_result) {
+  (void)tracer;
+  return ls_region_trace(graph, function->call, args, function->user,
+                         out_result);
+}
+
+static ls_status compile_trace(ls_function *function, trace *t) {
+  LS_RETURN_IF_ERROR(ls_compile(
+      function->runtime,
+      &(ls_lower_request){.graph = t->graph,
+                          .fetches = t->graph->results,
+                          .num_fetches = t->graph->num_results,
+                          .feeds = t->graph->parameters,
+                          .feed_types = t->signature.types,
+                          .num_feeds = t->graph->num_declared,
+                          .effects_are_roots = true},
+      t->replicas, &t->compiled));
+  t->num_results = t->graph->num_results;
+  t->num_result_leaves = ls_nest_num_leaves(t->results);
+  t->result_types =
+      ls_new_array(function->allocator, ls_type, t->num_results + 1);
+  if (t->result_types == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < t->num_results; ++i)
+    t->result_types[i] = ls_compiled_output(t->compiled, i);
+  return ls_ok();
+}
+
+static ls_status trace_into(ls_function *function, const ls_tracer *tracer,
+                            trace *t, ls_nest args) {
+  LS_RETURN_IF_ERROR(
+      ls_signature_init(&t->signature, function->allocator, args));
+  LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_FUNCTION, function->name,
+                                   function->runtime, ls_graph_current(),
+                                   &t->graph));
+  to_parameters p = {.graph = t->graph, .signature = &t->signature};
+  const ls_nest parameters = ls_nest_map(args, to_parameter, &p);
+  ls_status status = ls_nest_status(parameters);
+  if (ls_status_is_ok(status))
+    status = (tracer->trace != NULL ? tracer->trace : trace_plain)(
+        tracer, t->graph, &function->options, parameters, &t->results);
+  ls_nest_release(parameters);
+  LS_RETURN_IF_ERROR(status);
+  return compile_trace(function, t);
+}
+
+static ls_status add_trace(ls_function *function, const ls_tracer *tracer,
+                           ls_nest args, trace **out_trace) {
+  trace *t = ls_new(function->allocator, trace);
+  if (t == NULL) return ls_out_of_memory();
+  t->tracer_key = tracer->key;
+  t->replicas = tracer->replicas > 0 ? tracer->replicas : 1;
+  const ls_status status = trace_into(function, tracer, t, args);
+  if (!ls_status_is_ok(status)) {
+    destroy_trace(function, t);
+    return ls_status_annotate(status, "while tracing function '%s'",
+                              function->name);
+  }
+  ls_mutex_lock(&function->lock);
+  t->next = function->traces;
+  __atomic_store_n(&function->traces, t, __ATOMIC_RELEASE);
+  ++function->num_traces;
+  ls_mutex_unlock(&function->lock);
+  *out_trace = t;
+  return ls_ok();
+}
+
+// ---- Calling ---------------------------------------------------------------
+static bool make_room(ls_function *function, call_room *room, size_t leaves,
+                      size_t inputs, size_t outputs) {
+  ls_allocator *allocator = function->allocator;
+  return (leaves <= room->leaves_capacity ||
+          ls_grow(allocator, &room->leaves, &room->leaves_capacity, leaves,
+                  sizeof(*room->leaves))) &&
+         (inputs <= room->inputs_capacity ||
+          ls_grow(allocator, &room->inputs, &room->inputs_capacity, inputs,
+                  sizeof(*room->inputs))) &&
+         (outputs <= room->outputs_capacity ||
+          ls_grow(allocator, &room->outputs, &room->outputs_capacity, outputs,
+                  sizeof(*room->outputs)));
+}
+
+static trace *find_trace(ls_function *function, const ls_tracer *tracer,
+                         ls_nest args, ls_nest *leaves) {
+  trace *t = __atomic_load_n(&function->traces, __ATOMIC_ACQUIRE);
+  for (; t != NULL; t = t->next)
+    if (t->tracer_key == tracer->key &&
+        ls_signature_matches(&t->signature, args, leaves))
+      return t;
+  return NULL;
+}
+
+static ls_status run_trace(ls_function *function, const trace *t,
+                           call_room *room, ls_nest *results) {
+  ls_runtime_state *state = NULL;
+  LS_RETURN_IF_ERROR(ls_runtime_state_get(function->runtime, &state));
+  LS_RETURN_IF_ERROR(
+      ls_signature_arrays(&t->signature, room->leaves, room->inputs));
+  LS_RETURN_IF_ERROR(ls_results_open(t->results, t->result_types,
+                                     t->num_results, room->leaves, results,
+                                     room->outputs));
+  const ls_run_args args = {
+      .inputs = room->inputs,
+      .outputs = room->outputs,
+      .step = __atomic_fetch_add(&function->step, 1, __ATOMIC_RELAXED),
+      .seed = (uint64_t)function->options.seed};
+  return ls_compiled_run(t->compiled, state->store, &args);
+}
+
+static ls_status call_with_room(ls_function *function, const ls_tracer *tracer,
+                                call_room *room, ls_nest args,
+                                ls_nest *results) {
+  const size_t leaves = ls_nest_num_leaves(args);
+  if (!make_room(function, room, leaves + 1, 1, 1)) return ls_out_of_memory();
+  trace *t = find_trace(function, tracer, args, room->leaves);
+  if (t == NULL) {
+    LS_RETURN_IF_ERROR(add_trace(function, tracer, args, &t));
+    ls_nest_flatten(args, room->leaves, leaves);
+  }
+  const size_t result_leaves = 2 * t->num_result_leaves;
+  if (!make_room(function, room,
+                 leaves > result_leaves ? leaves : result_leaves,
+                 t->signature.num_slots, t->num_results))
+    return ls_out_of_memory();
+  return run_trace(function, t, room, results);
+}
+
+static ls_nest to_constant(ls_nest leaf, void *user) {
+  (void)user;
+  return leaf.kind == LS_KIND_ARRAY ? ls_leaf(ls_constant(leaf.as.ref))
+                                    : ls_nest_retain(leaf);
+}
+
+// In a graph being built, or under a tape: the callback's ops become part of
+// what is recorded.
+static ls_status call_inline(ls_function *function, ls_nest args,
+                             ls_nest *results) {
+  ls_nest made = ls_none();
+  LS_NAME_SCOPE(function->name) {
+    const ls_nest tensors = ls_nest_map(args, to_constant, NULL);
+    made = ls_nest_is_failed(tensors)
+               ? ls_nest_retain(tensors)
+               : function->options.call(tensors, function->options.user);
+    ls_nest_release(tensors);
+  }
+  const ls_status status = ls_nest_status(made);
+  if (ls_status_is_ok(status)) {
+    ls_nest_release(*results);
+    *results = made;
+  } else {
+    ls_nest_release(made);
+  }
+  return status;
+}
+
+ls_status ls_function_call_by(ls_function *function, const ls_tracer *tracer,
+                              ls_nest args, ls_nest *results) {
+  if (function == NULL) return ls_invalid_argument("the function is NULL");
+  ls_graph *graph = ls_graph_current();
+  if (graph == NULL) return ls_out_of_memory();
+  const bool recording =
+      graph->kind == LS_GRAPH_EAGER && ls_eager_of(graph)->recording > 0;
+  if (graph->kind != LS_GRAPH_EAGER || recording) {
+    if (tracer->trace == NULL) return call_inline(function, args, results);
+    return ls_unimplemented("running a strategy inside %s",
+                            recording ? "a tape" : "a graph being built");
+  }
+  call_room *room =
+      __atomic_exchange_n(&function->room, NULL, __ATOMIC_ACQ_REL);
+  if (room == NULL) room = ls_new(function->allocator, call_room);
+  if (room == NULL) return ls_out_of_memory();
+  const ls_status status =
+      call_with_room(function, tracer, room, args, results);
+  room = __atomic_exchange_n(&function->room, room, __ATOMIC_ACQ_REL);
+  destroy_room(function, room);  // Another call's, at the same time.
+  return status;
+}
+
+ls_status ls_function_call(ls_function *function, ls_nest args,
+                           ls_nest *results) {
+  return ls_function_call_by(function, &(ls_tracer){0}, args, results);
+}
+
+// ---- Looking in ------------------------------------------------------------
+size_t ls_function_num_traces(const ls_function *function) {
+  return function->num_traces;
+}
+
+const ls_graph *ls_function_graph(const ls_function *function) {
+  return function->traces == NULL ? NULL : function->traces->graph;
+}
+
+static ls_status newest(const ls_function *function, const trace **out_trace) {
+  *out_trace = function->traces;
+  if (*out_trace != NULL) return ls_ok();
+  return ls_failed_precondition(
+      "function '%s' has no program yet; call it first", function->name);
+}
+
+ls_status ls_function_print_lowered(const ls_function *function,
+                                    char **out_text) {
+  const trace *t = NULL;
+  *out_text = NULL;
+  LS_RETURN_IF_ERROR(newest(function, &t));
+  return ls_graph_print(ls_compiled_program(t->compiled)->body, out_text);
+}
+
+ls_status ls_function_print_plan(const ls_function *function,
+                                 char **out_text) {
+  const trace *t = NULL;
+  *out_text = NULL;
+  LS_RETURN_IF_ERROR(newest(function, &t));
+  return ls_compiled_print_plan(t->compiled, out_text);
+}

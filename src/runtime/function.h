@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Functions, as the layers above see them: how a strategy has its own way of
+// tracing, and shares traces, programs and calls.
+#ifndef LS_RUNTIME_FUNCTION_H_
+#define LS_RUNTIME_FUNCTION_H_
+
+#include "lockstep/distributed.h"
+#include "lockstep/function.h"
+#include "runtime/program.h"
+
+// Who traces. Zeroed: the function itself, once.
+typedef struct ls_tracer {
+  const void *key;   // Part of a trace's key: the strategy.
+  int32_t replicas;  // Lanes of the program; 0: 1.
+  // Traces `function` into `graph` (a function graph, not yet current). In
+  // `args` arrays and tensors have become parameters of the graph; distributed
+  // leaves are distributed parameters. Sets the graph's results, in the order
+  // in which they stand in `*out_result`, a nest like what a call returns.
+  ls_status (*trace)(const struct ls_tracer *tracer, ls_graph *graph,
+                     const ls_function_options *function, ls_nest args,
+                     ls_nest *out_result);
+  void *self;
+} ls_tracer;
+
+ls_status ls_function_call_by(ls_function *function, const ls_tracer *tracer,
+                              ls_nest args, ls_nest *results);
+const ls_function_options *ls_function_options_of(const ls_function *function);
+
+#endif  // LS_RUNTIME_FUNCTION_H_

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/lower.h"
+
+#include "base/runtime_internal.h"
+#include "runtime/lower_ops.h"
+
+static const ls_lower_function lower_table[LS_OP_COUNT] = {
+#define LS_OP(id, name, inputs, traits, shape, gradient, lower, ...) \
+  [LS_OP_##id] = lower_##lower,
+#include "lockstep/ops.def"
+#undef LS_OP
+};
+
+// ---- Scopes ----------------------------------------------------------------
+ls_status ls_lower_scope_init(ls_lower_scope *scope, ls_lowering *all,
+                              ls_lower_scope *outer, ls_graph *from,
+                              ls_graph *to) {
+  *scope = (ls_lower_scope){.all = all,
+                            .outer = outer,
+                            .from = from,
+                            .to = to,
+                            .replicated = outer != NULL && outer->replicated};
+  ls_map_init(&scope->values, all->allocator);
+  ls_map_init(&scope->variables, all->allocator);
+  ls_map_init(&scope->known, all->allocator);
+  ls_text_init(&scope->key, all->allocator);
+  return ls_ok();
+}
+
+void ls_lower_scope_deinit(ls_lower_scope *scope) {
+  ls_map_deinit(&scope->values);
+  ls_map_deinit(&scope->variables);
+  ls_map_deinit(&scope->known);
+  ls_text_deinit(&scope->key);
+}
+
+uint64_t ls_lowered(const ls_lower_scope *scope, uint64_t ref) {
+  return (uint64_t)(uintptr_t)ls_map_find_u64(&scope->values, ref);
+}
+
+ls_status ls_lower_map(ls_lower_scope *scope, uint64_t from, uint64_t to) {
+  return ls_map_insert_u64(&scope->values, from, (void *)(uintptr_t)to)
+             ? ls_ok()
+             : ls_out_of_memory();
+}
+
+ls_type ls_lowered_type(const ls_lower_scope *scope, uint64_t to_ref) {
+  return ls_graph_type(scope->to, to_ref);
+}
+
+// ---- What is needed --------------------------------------------------------
+static bool node_has_effects(const ls_node *node) {
+  if (node->type == LS_OP_HOST) {
+    const ls_attr *kernel = ls_node_attr(node, "kernel");
+    return (kernel->as.kernel->flags & LS_HOST_MAY_BE_DROPPED) == 0;
+  }
+  if (ls_node_info(node)->traits & LS_OP_EFFECT) return true;
+  for (uint32_t i = 0; i < node->num_regions; ++i)
+    if (ls_graph_has_effects(node->regions[i])) return true;
+  return false;
+}
+
+bool ls_graph_has_effects(const ls_graph *graph) {
+  for (size_t i = 0; i < graph->num_nodes; ++i)
+    if (node_has_effects(graph->nodes[i])) return true;
+  return false;
+}
+
+static ls_status add_written(ls_variable *variable, ls_allocator *allocator,
+                             ls_variable ***list, size_t *count,
+                             size_t *capacity) {
+  for (size_t i = 0; i < *count; ++i)
+    if ((*list)[i] == variable) return ls_ok();
+  if (!ls_grow(allocator, list, capacity, *count + 1, sizeof(**list)))
+    return ls_out_of_memory();
+  (*list)[(*count)++] = variable;
+  return ls_ok();
+}
+
+ls_status ls_graph_written(const ls_graph *graph, ls_allocator *allocator,
+                           ls_variable ***list, size_t *count,
+                           size_t *capacity) {
+  for (size_t i = 0; i < graph->num_nodes; ++i) {
+    const ls_node *node = graph->nodes[i];
+    if (node->type == LS_OP_ASSIGN || node->type == LS_OP_ASSIGN_ADD ||
+        node->type == LS_OP_ASSIGN_SUB)
+      LS_RETURN_IF_ERROR(
+          add_written((ls_variable *)ls_node_attr(node, "variable")->as.object,
+                      allocator, list, count, capacity));
+    for (uint32_t r = 0; r < node->num_regions; ++r)
+      LS_RETURN_IF_ERROR(ls_graph_written(node->regions[r], allocator, list,
+                                          count, capacity));
+  }
+  return ls_ok();
+}
+
+static size_t index_of(const ls_graph *graph, uint64_t id) {
+  size_t low = 0, high = graph->num_nodes;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    if (graph->nodes[middle]->id < id)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+static void mark_ref(const ls_lower_scope *scope, bool *needed, uint64_t ref) {
+  if (ls_lowered(scope, ref) == 0)
+    needed[index_of(scope->from, ref >> 16)] = true;
+}
+
+static ls_status lower_one(ls_lower_scope *scope, ls_node *node) {
+  const ls_lower_function lower = lower_table[node->type];
+  ls_status status = lower(scope, node);
+  if (ls_status_is_ok(status)) return status;
+  char text[LS_MAX_FULL_NAME];
+  return ls_status_annotate(
+      status, "in %s",
+      ls_node_describe(scope->from, node, text, sizeof(text)));
+}
+
+ls_status ls_lower_nodes(ls_lower_scope *scope, const uint64_t *roots,
+                         size_t num_roots, const ls_op *targets,
+                         size_t num_targets, bool effects_are_roots) {
+  ls_graph *from = scope->from;
+  bool *needed = ls_new_array(scope->all->allocator, bool, from->num_nodes + 1);
+  if (needed == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < num_roots; ++i) mark_ref(scope, needed, roots[i]);
+  for (size_t i = 0; i < num_targets; ++i)
+    needed[index_of(from, targets[i].id)] = true;
+  for (size_t i = from->num_nodes; i > 0; --i) {
+    const ls_node *node = from->nodes[i - 1];
+    if (!needed[i - 1] && effects_are_roots && node_has_effects(node))
+      needed[i - 1] = true;
+    if (!needed[i - 1]) continue;
+    for (uint32_t k = 0; k < node->num_inputs; ++k)
+      mark_ref(scope, needed, node->inputs[k]);
+    for (uint32_t k = 0; k < node->num_control; ++k)
+      needed[index_of(from, node->control[k])] = true;
+  }
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < from->num_nodes && ls_status_is_ok(status); ++i)
+    if (needed[i]) status = lower_one(scope, from->nodes[i]);
+  ls_release(scope->all->allocator, needed);
+  return status;
+}
+
+// ---- Appending -------------------------------------------------------------
+static void key_array(ls_text *key, const ls_array *array) {
+  const size_t size = ls_array_size(array);
+  const ls_dtype dtype = ls_array_dtype(array);
+  if (size > 64 || dtype == LS_DTYPE_STRING) {
+    ls_text_append_bytes(key, &array, sizeof(array));
+    return;
+  }
+  const ls_shape shape = ls_array_shape(array);
+  ls_text_append_bytes(key, &dtype, sizeof(dtype));
+  ls_text_append_bytes(key, &shape, sizeof(shape));
+  ls_text_append_bytes(key, ls_array_data(array), size);
+}
+
+void ls_key_attr(ls_text *key, const ls_attr *attr) {
+  ls_text_append_bytes(key, attr->name, strlen(attr->name) + 1);
+  switch (attr->kind) {
+    case LS_ATTR_STRING:
+      ls_text_append_bytes(key, attr->as.string, strlen(attr->as.string) + 1);
+      break;
+    case LS_ATTR_INTS:
+      ls_text_append_bytes(key, attr->as.ints.items,
+                           attr->as.ints.count * sizeof(int64_t));
+      break;
+    case LS_ATTR_SIZES:
+      for (size_t i = 0; i < attr->as.sizes.count; ++i) {
+        ls_text_append_bytes(key, &attr->as.sizes.items[i].operand,
+                             sizeof(int32_t));
+        ls_text_append_bytes(key, &attr->as.sizes.items[i].value,
+                             sizeof(int64_t));
+      }
+      break;
+    case LS_ATTR_STRINGS:
+      for (size_t i = 0; i < attr->as.strings.count; ++i)
+        ls_text_append_bytes(key, attr->as.strings.items[i],
+                             strlen(attr->as.strings.items[i]) + 1);
+      break;
+    case LS_ATTR_ARRAY:
+      key_array(key, attr->as.array);
+      break;
+    case LS_ATTR_SHAPE:
+      ls_text_append_bytes(key, &attr->as.shape, sizeof(ls_shape));
+      break;
+    case LS_ATTR_DTYPE:
+      ls_text_append_bytes(key, &attr->as.dtype, sizeof(ls_dtype));
+      break;
+    default:  // Numbers and pointers: eight bytes.
+      ls_text_append_bytes(key, &attr->as.i, sizeof(int64_t));
+  }
+  ls_text_append_char(key, '\n');
+}
+
+// What makes two pure nodes the same: type, operands, attributes.
+static bool make_key(ls_lower_scope *scope, const ls_op_spec *spec,
+                     const uint64_t *inputs) {
+  const unsigned traits = ls_op_table[spec->type].traits;
+  if ((traits & (LS_OP_EFFECT | LS_OP_ON_HOST)) || spec->num_regions != 0 ||
+      spec->type == LS_OP_PARAMETER)
+    return false;
+  ls_text *key = &scope->key;
+  ls_text_clear(key);
+  ls_text_append_bytes(key, &spec->type, sizeof(spec->type));
+  ls_text_append_bytes(key, inputs, spec->num_inputs * sizeof(*inputs));
+  for (size_t i = 0; i < spec->num_attrs; ++i) ls_key_attr(key, &spec->attrs[i]);
+  return !key->failed;
+}
+
+static ls_status infer_lowered(ls_lower_scope *scope, const ls_op_spec *spec,
+                               const uint64_t *inputs, ls_arena *memory,
+                               ls_infer *infer) {
+  ls_type *types = ls_arena_new_array(memory, ls_type, spec->num_inputs + 2);
+  if (types == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < spec->num_inputs; ++i)
+    types[i] = ls_graph_type(scope->to, inputs[i]);
+  *infer = (ls_infer){.spec = spec,
+                      .op_name = ls_op_table[spec->type].name,
+                      .in = types,
+                      .num_in = spec->num_inputs,
+                      .out = &types[spec->num_inputs],
+                      .num_out = 1,
+                      .arena = memory};
+  LS_RETURN_IF_ERROR(ls_op_table[spec->type].infer(infer));
+  for (size_t i = 0; i < infer->num_out; ++i)
+    if (!ls_shape_is_known(infer->out[i].shape))
+      return ls_invalid_argument(
+          "the shape of result %zu, %s, is not known when it is to run", i,
+          LS_SHAPE_TEXT(infer->out[i].dtype, infer->out[i].shape));
+  return ls_ok();
+}
+
+ls_status ls_lower_append(ls_lower_scope *scope, const ls_op_spec *spec,
+                          const uint64_t *inputs, const ls_node *origin,
+                          ls_node **out_node) {
+  const bool pure = make_key(scope, spec, inputs);
+  if (pure) {
+    const uint64_t id = (uint64_t)(uintptr_t)ls_map_find(
+        &scope->known, scope->key.data, scope->key.size);
+    if (id != 0) {
+      *out_node = ls_graph_node(scope->to, id);
+      return ls_ok();
+    }
+  }
+  ls_arena memory;
+  ls_infer infer;
+  ls_arena_init(&memory, scope->all->allocator);
+  ls_status status = infer_lowered(scope, spec, inputs, &memory, &infer);
+  ls_node *node = NULL;
+  if (ls_status_is_ok(status)) {
+    node = ls_graph_append(scope->to, spec, inputs, infer.num_out);
+    if (node == NULL)
+      status = ls_out_of_memory();
+    else
+      memcpy(node->outputs, infer.out, infer.num_out * sizeof(*infer.out));
+  }
+  ls_arena_deinit(&memory);
+  LS_RETURN_IF_ERROR(status);
+  if (origin != NULL) {
+    node->origin = (ls_op){scope->from, origin->id};
+    node->file = origin->file;
+    node->line = origin->line;
+  }
+  *out_node = node;
+  if (pure && !ls_map_insert(&scope->known, scope->key.data, scope->key.size,
+                             (void *)(uintptr_t)node->id))
+    return ls_out_of_memory();
+  return ls_ok();
+}
+
+ls_status ls_lower_make(ls_lower_scope *scope, uint16_t type,
+                        const uint64_t *inputs, size_t num_inputs,
+                        const ls_attr *attrs, size_t num_attrs,
+                        const ls_node *origin, uint64_t *out_ref) {
+  ls_node *node = NULL;
+  LS_RETURN_IF_ERROR(ls_lower_append(scope,
+                                     &(ls_op_spec){.type = type,
+                                                   .num_inputs = num_inputs,
+                                                   .attrs = attrs,
+                                                   .num_attrs = num_attrs},
+                                     inputs, origin, &node));
+  *out_ref = ls_ref(node->id, 0);
+  return ls_ok();
+}
+
+// ---- Variables -------------------------------------------------------------
+// A new use at the top: a parameter of the program.
+static ls_status add_use(ls_lower_scope *scope, ls_variable *variable,
+                         uint64_t *out_ref) {
+  ls_program *program = scope->all->program;
+  if (!ls_grow(scope->all->allocator, &program->uses,
+               &scope->all->uses_capacity, program->num_uses + 1,
+               sizeof(*program->uses)))
+    return ls_out_of_memory();
+  ls_tensor parameter;
+  LS_RETURN_IF_ERROR(ls_graph_add_parameter(scope->to, variable->type, NULL,
+                                            &parameter));
+  program->uses[program->num_uses++] = (ls_use){
+      .variable = ls_object_retain(&variable->object), .type = variable->type};
+  *out_ref = parameter.ref;
+  return ls_ok();
+}
+
+ls_status ls_lower_read(ls_lower_scope *scope, ls_variable *variable,
+                        uint64_t *out_ref) {
+  *out_ref = (uint64_t)(uintptr_t)ls_map_find_u64(&scope->variables,
+                                                  (uintptr_t)variable);
+  if (*out_ref != 0) return ls_ok();
+  if (scope->outer == NULL) {
+    LS_RETURN_IF_ERROR(add_use(scope, variable, out_ref));
+  } else {
+    uint64_t outer = 0;
+    LS_RETURN_IF_ERROR(ls_lower_read(scope->outer, variable, &outer));
+    LS_RETURN_IF_ERROR(ls_graph_add_capture(
+        scope->to, (ls_tensor){scope->outer->to, outer}, out_ref));
+  }
+  return ls_map_insert_u64(&scope->variables, (uintptr_t)variable,
+                           (void *)(uintptr_t)*out_ref)
+             ? ls_ok()
+             : ls_out_of_memory();
+}
+
+ls_status ls_lower_write(ls_lower_scope *scope, ls_variable *variable,
+                         uint64_t ref) {
+  uint64_t before = 0;  // Makes the use, so that the program knows of it.
+  LS_RETURN_IF_ERROR(ls_lower_read(scope, variable, &before));
+  if (!ls_map_insert_u64(&scope->variables, (uintptr_t)variable,
+                         (void *)(uintptr_t)ref))
+    return ls_out_of_memory();
+  if (scope->outer != NULL) return ls_ok();
+  ls_program *program = scope->all->program;
+  for (size_t i = 0; i < program->num_uses; ++i)
+    if (program->uses[i].variable == &variable->object)
+      program->uses[i].written = true;
+  return ls_ok();
+}

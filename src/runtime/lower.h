@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Lowering: from a build or function graph to a program.
+//
+// A copy is made, never a rewrite: only what the results need, with every
+// shape known, variables as values, equal pure ops merged. The order of nodes
+// is the order of creation, so effects keep it. One function per op, named in
+// the `lower` column of ops.def, works on one scope: a graph or region being
+// copied into its lowered counterpart.
+#ifndef LS_RUNTIME_LOWER_H_
+#define LS_RUNTIME_LOWER_H_
+
+#include "base/text.h"
+#include "engine/backend.h"
+#include "graph/variable.h"
+
+// What shall be lowered.
+typedef struct ls_lower_request {
+  ls_graph *graph;
+  const uint64_t *fetches;  // Refs of `graph`.
+  size_t num_fetches;
+  // Values that the program's inputs replace, with their actual types. In a
+  // function these are its parameters.
+  const uint64_t *feeds;
+  const ls_type *feed_types;
+  size_t num_feeds;
+  const ls_op *targets;  // Ops that must run.
+  size_t num_targets;
+  bool effects_are_roots;  // In functions every effect runs.
+} ls_lower_request;
+
+// Makes the program. The caller owns a reference.
+//   LS_INVALID_ARGUMENT  shapes that do not fit once they are known, or a
+//                        placeholder that is needed and not fed.
+ls_status ls_lower(ls_runtime *runtime, const ls_lower_request *request,
+                   ls_program **out_program);
+
+// ---- Inside ----------------------------------------------------------------
+typedef struct ls_lowering {
+  ls_runtime *runtime;
+  ls_allocator *allocator;
+  ls_program *program;
+  size_t uses_capacity;
+} ls_lowering;
+
+// One graph or region on its way.
+typedef struct ls_lower_scope {
+  ls_lowering *all;
+  struct ls_lower_scope *outer;  // NULL at the top.
+  ls_graph *from, *to;
+  ls_map values;     // Ref in `from` -> ref in `to`.
+  ls_map variables;  // Variable -> ref in `to` of its value at this point.
+  ls_map known;      // A pure node's content -> node id in `to`.
+  ls_text key;       // Scratch.
+  bool replicated;   // In the body of a replicate, at any depth.
+} ls_lower_scope;
+
+typedef ls_status (*ls_lower_function)(ls_lower_scope *scope, ls_node *node);
+
+ls_status ls_lower_scope_init(ls_lower_scope *scope, ls_lowering *all,
+                              ls_lower_scope *outer, ls_graph *from,
+                              ls_graph *to);
+void ls_lower_scope_deinit(ls_lower_scope *scope);
+
+// Lowers the nodes that results and effects of `scope->from` need.
+ls_status ls_lower_nodes(ls_lower_scope *scope, const uint64_t *roots,
+                         size_t num_roots, const ls_op *targets,
+                         size_t num_targets, bool effects_are_roots);
+
+// The lowered ref of a ref in `from`.
+uint64_t ls_lowered(const ls_lower_scope *scope, uint64_t ref);
+ls_status ls_lower_map(ls_lower_scope *scope, uint64_t from, uint64_t to);
+ls_type ls_lowered_type(const ls_lower_scope *scope, uint64_t to_ref);
+
+// Appends a lowered node, inferring its types; an equal pure one is reused.
+// `origin` is the node it comes from.
+ls_status ls_lower_append(ls_lower_scope *scope, const ls_op_spec *spec,
+                          const uint64_t *inputs, const ls_node *origin,
+                          ls_node **out_node);
+// One-output short form.
+ls_status ls_lower_make(ls_lower_scope *scope, uint16_t type,
+                        const uint64_t *inputs, size_t num_inputs,
+                        const ls_attr *attrs, size_t num_attrs,
+                        const ls_node *origin, uint64_t *out_ref);
+// A scalar constant of `dtype`.
+ls_status ls_lower_scalar(ls_lower_scope *scope, ls_dtype dtype, double value,
+                          const ls_node *origin, uint64_t *out_ref);
+// `ref`, broadcast to `shape` unless it has it.
+ls_status ls_lower_broadcast(ls_lower_scope *scope, uint64_t ref,
+                             ls_shape shape, const ls_node *origin,
+                             uint64_t *out_ref);
+
+// A variable's value at this point of the scope, and a new one. The innermost
+// scope that holds a value decides; reading through a region captures.
+ls_status ls_lower_read(ls_lower_scope *scope, ls_variable *variable,
+                        uint64_t *out_ref);
+ls_status ls_lower_write(ls_lower_scope *scope, ls_variable *variable,
+                         uint64_t ref);
+// Whether the graph writes variables or has host effects, at any depth.
+bool ls_graph_has_effects(const ls_graph *graph);
+// The variables that a graph writes, at any depth, in order of their first
+// write; appended to a growable list.
+ls_status ls_graph_written(const ls_graph *graph, ls_allocator *allocator,
+                           ls_variable ***list, size_t *count,
+                           size_t *capacity);
+
+#endif  // LS_RUNTIME_LOWER_H_

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How each op without child graphs is lowered.
+#include "runtime/lower_ops.h"
+
+#include "base/runtime_internal.h"
+
+enum { FEW_INPUTS = 8 };
+
+ls_status ls_lower_scalar(ls_lower_scope *scope, ls_dtype dtype, double value,
+                          const ls_node *origin, uint64_t *out_ref) {
+  ls_array *array = NULL;
+  LS_RETURN_IF_ERROR(ls_array_create(dtype, LS_SCALAR, &array));
+  ls_array_set_f64(array, 0, value);
+  const ls_attr attr = LS_ATTR_A("value", array);
+  const ls_status status = ls_lower_make(scope, LS_OP_CONSTANT, NULL, 0, &attr,
+                                         1, origin, out_ref);
+  ls_array_release(array);
+  return status;
+}
+
+static ls_attr sizes_of(ls_shape shape, ls_size sizes[LS_MAX_RANK]) {
+  for (int i = 0; i < shape.rank; ++i)
+    sizes[i] = (ls_size){LS_SIZE_CONSTANT, shape.dim[i]};
+  return LS_ATTR_SZ("sizes", sizes, (size_t)shape.rank);
+}
+
+ls_status ls_lower_broadcast(ls_lower_scope *scope, uint64_t ref,
+                             ls_shape shape, const ls_node *origin,
+                             uint64_t *out_ref) {
+  *out_ref = ref;
+  if (ls_shape_equal(ls_lowered_type(scope, ref).shape, shape)) return ls_ok();
+  ls_size sizes[LS_MAX_RANK];
+  const ls_attr attr = sizes_of(shape, sizes);
+  return ls_lower_make(scope, LS_OP_BROADCAST, &ref, 1, &attr, 1, origin,
+                       out_ref);
+}
+
+static ls_status reshape_to(ls_lower_scope *scope, uint64_t ref, ls_shape shape,
+                            const ls_node *origin, uint64_t *out_ref) {
+  *out_ref = ref;
+  if (ls_shape_equal(ls_lowered_type(scope, ref).shape, shape)) return ls_ok();
+  ls_size sizes[LS_MAX_RANK];
+  const ls_attr attr = sizes_of(shape, sizes);
+  return ls_lower_make(scope, LS_OP_RESHAPE, &ref, 1, &attr, 1, origin,
+                       out_ref);
+}
+
+// ---- As they are -----------------------------------------------------------
+// The node's types with known inputs: what its sizes come to.
+static ls_status infer_again(ls_lower_scope *scope, const ls_node *node,
+                             const uint64_t *inputs, ls_type *out_type) {
+  ls_type in[FEW_INPUTS + LS_MAX_RANK] = {0};
+  const ls_op_spec spec = {.type = node->type,
+                           .attrs = node->attrs,
+                           .num_attrs = node->num_attrs};
+  for (uint32_t i = 0; i < node->num_inputs; ++i)
+    in[i] = ls_lowered_type(scope, inputs[i]);
+  *out_type = (ls_type){0};
+  ls_infer infer = {.spec = &spec,
+                    .op_name = ls_node_info(node)->name,
+                    .in = in,
+                    .num_in = node->num_inputs,
+                    .out = out_type,
+                    .num_out = 1};
+  return ls_node_info(node)->infer(&infer);
+}
+
+// Replaces sizes that come from operands by numbers and drops those operands.
+static ls_status lower_sized(ls_lower_scope *scope, ls_node *node,
+                             const uint64_t *inputs, uint64_t *out_ref) {
+  ls_type type;
+  LS_RETURN_IF_ERROR(infer_again(scope, node, inputs, &type));
+  const int data = ls_node_info(node)->data_inputs;
+  const bool reshapes =
+      node->type == LS_OP_RESHAPE || node->type == LS_OP_BROADCAST;
+  if (reshapes &&
+      ls_shape_equal(type.shape, ls_lowered_type(scope, inputs[0]).shape)) {
+    *out_ref = inputs[0];
+    return ls_ok();
+  }
+  ls_size sizes[LS_MAX_RANK];
+  ls_attr attrs[FEW_INPUTS + 4];
+  if (node->num_attrs > LS_COUNT_OF(attrs))
+    return ls_internal("%u attributes", node->num_attrs);
+  for (uint32_t i = 0; i < node->num_attrs; ++i)
+    attrs[i] = strcmp(node->attrs[i].name, "sizes") == 0
+                   ? sizes_of(type.shape, sizes)
+                   : node->attrs[i];
+  return ls_lower_make(scope, node->type, inputs, (size_t)data, attrs,
+                       node->num_attrs, node, out_ref);
+}
+
+// Operands of elementwise ops get the result's shape, but scalars.
+static ls_status broadcast_operands(ls_lower_scope *scope, ls_node *node,
+                                    uint64_t *inputs) {
+  ls_type type;
+  if (node->num_inputs < 2 || node->type == LS_OP_ADD_N) return ls_ok();
+  LS_RETURN_IF_ERROR(infer_again(scope, node, inputs, &type));
+  for (uint32_t i = 0; i < node->num_inputs; ++i)
+    if (ls_lowered_type(scope, inputs[i]).shape.rank != 0)
+      LS_RETURN_IF_ERROR(ls_lower_broadcast(scope, inputs[i], type.shape, node,
+                                            &inputs[i]));
+  return ls_ok();
+}
+
+ls_status lower_copy(ls_lower_scope *scope, ls_node *node) {
+  uint64_t few[FEW_INPUTS];
+  uint64_t *inputs = few;
+  if (node->num_inputs > FEW_INPUTS) {
+    inputs = ls_arena_new_array(&scope->to->arena, uint64_t, node->num_inputs);
+    if (inputs == NULL) return ls_out_of_memory();
+  }
+  for (uint32_t i = 0; i < node->num_inputs; ++i)
+    inputs[i] = ls_lowered(scope, node->inputs[i]);
+  const unsigned traits = ls_node_info(node)->traits;
+  uint64_t ref = 0;
+  if (traits & LS_OP_SIZED) {
+    LS_RETURN_IF_ERROR(lower_sized(scope, node, inputs, &ref));
+    return ls_lower_map(scope, ls_ref(node->id, 0), ref);
+  }
+  if (traits & LS_OP_ELEMENTWISE)
+    LS_RETURN_IF_ERROR(broadcast_operands(scope, node, inputs));
+  ls_node *made = NULL;
+  LS_RETURN_IF_ERROR(ls_lower_append(scope,
+                                     &(ls_op_spec){
+                                         .type = node->type,
+                                         .num_inputs = node->num_inputs,
+                                         .attrs = node->attrs,
+                                         .num_attrs = node->num_attrs,
+                                     },
+                                     inputs, node, &made));
+  for (unsigned i = 0; i < made->num_outputs; ++i)
+    LS_RETURN_IF_ERROR(
+        ls_lower_map(scope, ls_ref(node->id, i), ls_ref(made->id, i)));
+  return ls_ok();
+}
+
+ls_status lower_random(ls_lower_scope *scope, ls_node *node) {
+  return lower_copy(scope, node);
+}
+
+// ---- Gone ------------------------------------------------------------------
+ls_status lower_never(ls_lower_scope *scope, ls_node *node) {
+  (void)scope;
+  return ls_internal("op %s has no lowering", ls_node_info(node)->name);
+}
+
+ls_status lower_forward(ls_lower_scope *scope, ls_node *node) {
+  return ls_lower_map(scope, ls_ref(node->id, 0),
+                      ls_lowered(scope, node->inputs[0]));
+}
+
+ls_status lower_nothing(ls_lower_scope *scope, ls_node *node) {
+  (void)scope;
+  (void)node;
+  return ls_ok();
+}
+
+ls_status lower_placeholder(ls_lower_scope *scope, ls_node *node) {
+  return ls_invalid_argument(
+      "placeholder '%s' %s is needed but was not fed",
+      ls_node_name(scope->from, node),
+      LS_SHAPE_TEXT(node->outputs[0].dtype, node->outputs[0].shape));
+}
+
+ls_status lower_dim_size(ls_lower_scope *scope, ls_node *node) {
+  const ls_shape shape =
+      ls_lowered_type(scope, ls_lowered(scope, node->inputs[0])).shape;
+  const int64_t axis = ls_node_int(node, "axis", 0);
+  uint64_t ref = 0;
+  if (axis >= shape.rank)
+    return ls_invalid_argument("dim_size: axis %lld of rank %d",
+                               (long long)axis, shape.rank);
+  LS_RETURN_IF_ERROR(ls_lower_scalar(scope, LS_DTYPE_I64,
+                                     (double)shape.dim[axis], node, &ref));
+  return ls_lower_map(scope, ls_ref(node->id, 0), ref);
+}
+
+ls_status lower_replica_id(ls_lower_scope *scope, ls_node *node) {
+  uint64_t ref = 0;
+  if (scope->replicated)
+    LS_RETURN_IF_ERROR(ls_lower_make(scope, LS_OP_REPLICA_ID, NULL, 0, NULL, 0,
+                                     node, &ref));
+  else
+    LS_RETURN_IF_ERROR(ls_lower_scalar(scope, LS_DTYPE_I32, 0, node, &ref));
+  return ls_lower_map(scope, ls_ref(node->id, 0), ref);
+}
+
+ls_status lower_all_reduce(ls_lower_scope *scope, ls_node *node) {
+  // Outside replicas there is one: the value itself.
+  return scope->replicated ? lower_copy(scope, node)
+                           : lower_forward(scope, node);
+}
+
+// ---- Expanded --------------------------------------------------------------
+ls_status lower_expand_sum_to(ls_lower_scope *scope, ls_node *node) {
+  uint64_t inputs[FEW_INPUTS];
+  ls_type want;
+  if (node->num_inputs > FEW_INPUTS) return ls_internal("too many operands");
+  for (uint32_t i = 0; i < node->num_inputs; ++i)
+    inputs[i] = ls_lowered(scope, node->inputs[i]);
+  LS_RETURN_IF_ERROR(infer_again(scope, node, inputs, &want));
+  const ls_shape have = ls_lowered_type(scope, inputs[0]).shape;
+  const int extra = have.rank - want.shape.rank;
+  int64_t axes[LS_MAX_RANK];
+  size_t count = 0;
+  for (int i = 0; i < have.rank; ++i)
+    if (i < extra ||
+        (have.dim[i] != want.shape.dim[i - extra]))
+      axes[count++] = i;
+  uint64_t ref = inputs[0];
+  if (count != 0) {
+    const ls_attr attrs[] = {LS_ATTR_IS("axes", axes, count),
+                             LS_ATTR_B("keep_dims", false)};
+    LS_RETURN_IF_ERROR(
+        ls_lower_make(scope, LS_OP_REDUCE_SUM, &ref, 1, attrs, 2, node, &ref));
+  }
+  LS_RETURN_IF_ERROR(reshape_to(scope, ref, want.shape, node, &ref));
+  return ls_lower_map(scope, ls_ref(node->id, 0), ref);
+}
+
+// The sum, then one multiplication by 1 / count. Integers divide truly.
+ls_status lower_expand_reduce_mean(ls_lower_scope *scope, ls_node *node) {
+  const uint64_t x = ls_lowered(scope, node->inputs[0]);
+  const ls_type type = ls_lowered_type(scope, x);
+  if (!ls_dtype_is_float(type.dtype))
+    return ls_unimplemented("reduce_mean of %s: convert it to a float first",
+                            ls_dtype_name(type.dtype));
+  uint64_t sum = 0, factor = 0, mean = 0;
+  LS_RETURN_IF_ERROR(ls_lower_make(scope, LS_OP_REDUCE_SUM, &x, 1, node->attrs,
+                                   node->num_attrs, node, &sum));
+  const int64_t before = ls_shape_num_elements(type.shape);
+  const int64_t after =
+      ls_shape_num_elements(ls_lowered_type(scope, sum).shape);
+  const double count = after == 0 ? 1 : (double)before / (double)after;
+  LS_RETURN_IF_ERROR(ls_lower_scalar(scope, type.dtype,
+                                     type.dtype == LS_DTYPE_F64
+                                         ? 1.0 / count
+                                         : (double)(1.0f / (float)count),
+                                     node, &factor));
+  const uint64_t operands[] = {sum, factor};
+  LS_RETURN_IF_ERROR(
+      ls_lower_make(scope, LS_OP_MUL, operands, 2, NULL, 0, node, &mean));
+  return ls_lower_map(scope, ls_ref(node->id, 0), mean);
+}
+
+// ---- Variables -------------------------------------------------------------
+static ls_variable *variable_of(const ls_node *node) {
+  return (ls_variable *)ls_node_attr(node, "variable")->as.object;
+}
+
+ls_status lower_read(ls_lower_scope *scope, ls_node *node) {
+  uint64_t ref = 0;
+  LS_RETURN_IF_ERROR(ls_lower_read(scope, variable_of(node), &ref));
+  return ls_lower_map(scope, ls_ref(node->id, 0), ref);
+}
+
+ls_status lower_assign(ls_lower_scope *scope, ls_node *node) {
+  ls_variable *variable = variable_of(node);
+  uint64_t value = ls_lowered(scope, node->inputs[0]);
+  const ls_type type = ls_lowered_type(scope, value);
+  if (!ls_shape_equal(type.shape, variable->type.shape))
+    return ls_invalid_argument(
+        "variable '%s' is %s, the value %s", variable->name,
+        LS_SHAPE_TEXT(variable->type.dtype, variable->type.shape),
+        LS_SHAPE_TEXT(type.dtype, type.shape));
+  if (node->type != LS_OP_ASSIGN) {
+    uint64_t before = 0;
+    LS_RETURN_IF_ERROR(ls_lower_read(scope, variable, &before));
+    const uint64_t operands[] = {before, value};
+    LS_RETURN_IF_ERROR(ls_lower_make(
+        scope, node->type == LS_OP_ASSIGN_ADD ? LS_OP_ADD : LS_OP_SUB, operands,
+        2, NULL, 0, node, &value));
+  }
+  LS_RETURN_IF_ERROR(ls_lower_write(scope, variable, value));
+  return ls_lower_map(scope, ls_ref(node->id, 0), value);
+}

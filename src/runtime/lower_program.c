@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A program from a request: parameters, nodes, results, then what nothing uses
+// is dropped and the whole is checked.
+#include "base/runtime_internal.h"
+#include "runtime/lower_ops.h"
+
+// ---- Unused nodes ----------------------------------------------------------
+static bool has_host_effect(const ls_node *node) {
+  if (ls_node_info(node)->traits & LS_OP_EFFECT) return true;
+  for (uint32_t r = 0; r < node->num_regions; ++r)
+    for (size_t i = 0; i < node->regions[r]->num_nodes; ++i)
+      if (has_host_effect(node->regions[r]->nodes[i])) return true;
+  return false;
+}
+
+ls_status ls_drop_unused(ls_graph *graph) {
+  const uint64_t most =
+      graph->num_nodes == 0 ? 0 : graph->nodes[graph->num_nodes - 1]->id;
+  bool *used = ls_new_array(graph->allocator, bool, most + 1);
+  if (used == NULL) return ls_out_of_memory();
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < graph->num_results; ++i)
+    used[graph->results[i] >> 16] = true;
+  for (size_t i = graph->num_nodes; i > 0; --i) {
+    const ls_node *node = graph->nodes[i - 1];
+    if (node->type == LS_OP_PARAMETER || has_host_effect(node))
+      used[node->id] = true;
+    if (!used[node->id]) continue;
+    for (uint32_t k = 0; k < node->num_inputs; ++k)
+      used[node->inputs[k] >> 16] = true;
+    for (uint32_t r = 0; r < node->num_regions && ls_status_is_ok(status); ++r)
+      status = ls_drop_unused(node->regions[r]);
+  }
+  if (ls_status_is_ok(status)) status = ls_graph_keep_nodes(graph, used);
+  ls_release(graph->allocator, used);
+  return status;
+}
+
+// ---- Uses ------------------------------------------------------------------
+// A use is a read when its parameter has a user: an op, or a result other than
+// its own final value.
+static void mark_reads(ls_program *program) {
+  const ls_graph *body = program->body;
+  for (size_t u = 0; u < program->num_uses; ++u) {
+    const uint64_t ref = body->parameters[program->num_inputs + u];
+    bool read = false;
+    for (size_t i = 0; i < body->num_nodes && !read; ++i)
+      for (uint32_t k = 0; k < body->nodes[i]->num_inputs; ++k)
+        read = read || body->nodes[i]->inputs[k] == ref;
+    for (size_t i = 0; i < body->num_results; ++i)
+      read = read || body->results[i] == ref;
+    program->uses[u].read = read;
+  }
+}
+
+// ---- Making ----------------------------------------------------------------
+static void destroy_program(ls_object *object) {
+  ls_program *program = (ls_program *)object;
+  ls_allocator *allocator = ls_runtime_allocator(program->runtime);
+  for (size_t i = 0; i < program->num_uses; ++i)
+    ls_object_release(program->uses[i].variable);
+  ls_release(allocator, program->uses);
+  ls_text_release(program->text);
+  ls_graph_free(program->body);
+  ls_release(allocator, program);
+}
+
+static const ls_object_type program_type = {.name = "program",
+                                            .destroy = destroy_program};
+
+static ls_status add_inputs(ls_lower_scope *scope,
+                            const ls_lower_request *request) {
+  for (size_t i = 0; i < request->num_feeds; ++i) {
+    const ls_type built = ls_graph_type(request->graph, request->feeds[i]);
+    const ls_type given = request->feed_types[i];
+    if (built.dtype != given.dtype ||
+        !ls_shape_compatible(built.shape, given.shape))
+      return ls_invalid_argument(
+          "'%s' is %s, the value fed is %s",
+          ls_tensor_name((ls_tensor){request->graph, request->feeds[i]}),
+          LS_SHAPE_TEXT(built.dtype, built.shape),
+          LS_SHAPE_TEXT(given.dtype, given.shape));
+    ls_tensor parameter;
+    LS_RETURN_IF_ERROR(
+        ls_graph_add_parameter(scope->to, given, NULL, &parameter));
+    LS_RETURN_IF_ERROR(ls_lower_map(scope, request->feeds[i], parameter.ref));
+  }
+  return ls_ok();
+}
+
+static ls_status set_results(ls_lower_scope *scope,
+                             const ls_lower_request *request) {
+  ls_program *program = scope->all->program;
+  ls_allocator *allocator = scope->all->allocator;
+  uint64_t *results = ls_new_array(allocator, uint64_t,
+                                   request->num_fetches + program->num_uses);
+  if (results == NULL) return ls_out_of_memory();
+  size_t count = 0;
+  for (size_t i = 0; i < request->num_fetches; ++i)
+    results[count++] = ls_lowered(scope, request->fetches[i]);
+  for (size_t i = 0; i < program->num_uses; ++i)
+    if (program->uses[i].written)
+      results[count++] = (uint64_t)(uintptr_t)ls_map_find_u64(
+          &scope->variables, (uintptr_t)program->uses[i].variable);
+  const ls_status status = ls_graph_set_results(scope->to, results, count);
+  ls_release(allocator, results);
+  return status;
+}
+
+static ls_status finish(ls_program *program) {
+  LS_RETURN_IF_ERROR(ls_drop_unused(program->body));
+  mark_reads(program);
+  LS_RETURN_IF_ERROR(ls_graph_verify(program->body));
+  LS_RETURN_IF_ERROR(ls_graph_print(program->body, &program->text));
+  const char *text = program->text;
+  program->fingerprint[0] = ls_hash(text, strlen(text), 1);
+  program->fingerprint[1] = ls_hash(text, strlen(text), 2);
+  return ls_ok();
+}
+
+static ls_status lower_request(ls_lowering *all,
+                               const ls_lower_request *request) {
+  ls_program *program = all->program;
+  LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_LOWERED, request->graph->name,
+                                   all->runtime, NULL, &program->body));
+  ls_lower_scope scope;
+  LS_RETURN_IF_ERROR(ls_lower_scope_init(&scope, all, NULL, request->graph,
+                                         program->body));
+  ls_status status = add_inputs(&scope, request);
+  if (ls_status_is_ok(status))
+    status = ls_lower_nodes(&scope, request->fetches, request->num_fetches,
+                            request->targets, request->num_targets,
+                            request->effects_are_roots);
+  if (ls_status_is_ok(status)) status = set_results(&scope, request);
+  ls_lower_scope_deinit(&scope);
+  LS_RETURN_IF_ERROR(status);
+  program->num_inputs = request->num_feeds;
+  program->num_outputs = request->num_fetches;
+  return finish(program);
+}
+
+ls_status ls_lower(ls_runtime *runtime, const ls_lower_request *request,
+                   ls_program **out_program) {
+  *out_program = NULL;
+  if (request->graph->error != NULL)
+    return ls_status_clone(request->graph->error);
+  ls_allocator *allocator = ls_runtime_allocator(runtime);
+  ls_program *program = ls_new(allocator, ls_program);
+  if (program == NULL) return ls_out_of_memory();
+  ls_object_init(&program->object, &program_type);
+  program->runtime = runtime;
+  ls_lowering all = {
+      .runtime = runtime, .allocator = allocator, .program = program};
+  const ls_status status = lower_request(&all, request);
+  if (ls_status_is_ok(status))
+    *out_program = program;
+  else
+    ls_object_release(program);
+  return status;
+}

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/program.h"
+
+#include "base/runtime_internal.h"
+#include "graph/print.h"
+#include "runtime/state.h"
+
+// A program bound to a store; a list of idle ones.
+typedef struct bound {
+  struct bound *next;
+  ls_store *store;
+  ls_instance *instance;
+} bound;
+
+struct ls_compiled {
+  ls_object object;
+  ls_allocator *allocator;
+  ls_backend *backend;
+  ls_program *program;
+  ls_executable *executable;
+  char *key;  // In the runtime's program cache, which does not own it.
+  size_t key_size;
+  bound *idle;    // One is taken and given back with an atomic exchange.
+  const ls_store *checked;  // Where every variable was seen to have a value.
+};
+
+static void destroy_bound(ls_compiled *compiled, bound *b) {
+  while (b != NULL) {
+    bound *next = b->next;
+    if (b->instance != NULL)
+      compiled->backend->vtable->destroy_instance(b->instance);
+    ls_release(compiled->allocator, b);
+    b = next;
+  }
+}
+
+// Leaves the cache, unless another has taken the place meanwhile.
+static void forget(ls_compiled *compiled) {
+  if (compiled->key == NULL) return;
+  ls_runtime *runtime = compiled->program->runtime;
+  ls_runtime_lock(runtime);
+  ls_runtime_state *state = ls_runtime_slot(runtime, LS_SLOT_RUNTIME);
+  if (ls_map_find(&state->programs, compiled->key, compiled->key_size) ==
+      compiled)
+    ls_map_remove(&state->programs, compiled->key, compiled->key_size);
+  ls_runtime_unlock(runtime);
+  ls_release(compiled->allocator, compiled->key);
+}
+
+static void destroy_compiled(ls_object *object) {
+  ls_compiled *compiled = (ls_compiled *)object;
+  forget(compiled);
+  destroy_bound(compiled, compiled->idle);
+  if (compiled->executable != NULL)
+    compiled->backend->vtable->release_executable(compiled->executable);
+  ls_object_release(compiled->program);
+  ls_release(compiled->allocator, compiled);
+}
+
+static const ls_object_type compiled_type = {.name = "compiled program",
+                                             .destroy = destroy_compiled};
+
+// ---- Compiling -------------------------------------------------------------
+// The cache's key: the text, and which variable stands where. Uses differ
+// between two models of equal shape, so they are part of it.
+static ls_status cache_key(const ls_program *program, int32_t replicas,
+                           ls_text *key) {
+  ls_text_append_bytes(key, program->fingerprint, sizeof(program->fingerprint));
+  ls_text_append_bytes(key, &replicas, sizeof(replicas));
+  for (size_t i = 0; i < program->num_uses; ++i) {
+    const uint64_t id = ((ls_variable *)program->uses[i].variable)->id;
+    ls_text_append_bytes(key, &id, sizeof(id));
+  }
+  ls_text_append(key, program->text);
+  return ls_text_status(key);
+}
+
+static ls_status compile(ls_runtime *runtime, ls_program *program,
+                         int32_t replicas, ls_compiled **out_compiled) {
+  ls_allocator *allocator = ls_runtime_allocator(runtime);
+  ls_compiled *compiled = ls_new(allocator, ls_compiled);
+  if (compiled == NULL) return ls_out_of_memory();
+  ls_object_init(&compiled->object, &compiled_type);
+  compiled->allocator = allocator;
+  compiled->program = ls_object_retain(program);
+  ls_status status = ls_cpu_backend(runtime, &compiled->backend);
+  if (ls_status_is_ok(status))
+    status = compiled->backend->vtable->compile(
+        compiled->backend, program,
+        (ls_lanes){.replicas = replicas, .cores = 1, .count = replicas},
+        &compiled->executable);
+  if (ls_status_is_ok(status))
+    *out_compiled = compiled;
+  else
+    ls_compiled_release(compiled);
+  return status;
+}
+
+// A program in the cache may be on its way out: its last reference has gone,
+// but it has not left yet. Then it is as if it were not there.
+static ls_compiled *retain_if_alive(ls_compiled *compiled) {
+  if (compiled == NULL) return NULL;
+  int *references = &compiled->object.references;
+  int seen = __atomic_load_n(references, __ATOMIC_RELAXED);
+  while (seen > 0)
+    if (__atomic_compare_exchange_n(references, &seen, seen + 1, false,
+                                    __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+      return compiled;
+  return NULL;
+}
+
+static ls_status find_or_compile(ls_runtime_state *state, ls_program *program,
+                                 int32_t replicas, const ls_text *key,
+                                 ls_compiled **out_compiled) {
+  *out_compiled =
+      retain_if_alive(ls_map_find(&state->programs, key->data, key->size));
+  if (*out_compiled != NULL) return ls_ok();
+  ls_compiled *made = NULL;
+  LS_RETURN_IF_ERROR(compile(state->runtime, program, replicas, &made));
+  made->key = ls_copy_text(state->allocator, key->data, key->size);
+  made->key_size = key->size;
+  if (made->key == NULL ||
+      !ls_map_insert(&state->programs, key->data, key->size, made)) {
+    ls_compiled_release(made);
+    return ls_out_of_memory();
+  }
+  *out_compiled = made;
+  return ls_ok();
+}
+
+ls_status ls_compile(ls_runtime *runtime, const ls_lower_request *request,
+                     int32_t replicas, ls_compiled **out_compiled) {
+  *out_compiled = NULL;
+  ls_runtime_state *state = NULL;
+  LS_RETURN_IF_ERROR(ls_runtime_state_get(runtime, &state));
+  ls_program *program = NULL;
+  LS_RETURN_IF_ERROR(ls_lower(runtime, request, &program));
+  ls_text key;
+  ls_text_init(&key, state->allocator);
+  ls_status status = cache_key(program, replicas, &key);
+  if (ls_status_is_ok(status)) {
+    ls_runtime_lock(runtime);
+    status = find_or_compile(state, program, replicas, &key, out_compiled);
+    ls_runtime_unlock(runtime);
+  }
+  ls_text_deinit(&key);
+  ls_object_release(program);
+  return status;
+}
+
+// ---- Accessors -------------------------------------------------------------
+ls_compiled *ls_compiled_retain(ls_compiled *compiled) {
+  return ls_object_retain(compiled);
+}
+
+void ls_compiled_release(ls_compiled *compiled) { ls_object_release(compiled); }
+
+const ls_program *ls_compiled_program(const ls_compiled *compiled) {
+  return compiled->program;
+}
+
+ls_type ls_compiled_output(const ls_compiled *compiled, size_t i) {
+  const ls_graph *body = compiled->program->body;
+  return ls_graph_type(body, body->results[i]);
+}
+
+ls_status ls_compiled_print_plan(const ls_compiled *compiled, char **out_text) {
+  ls_text text;
+  *out_text = NULL;
+  ls_print_begin(&text, compiled->allocator);
+  ls_status status =
+      compiled->backend->vtable->print_plan(compiled->executable, &text);
+  if (ls_status_is_ok(status)) status = ls_print_end(&text, out_text);
+  ls_text_deinit(&text);
+  return status;
+}
+
+// ---- Running ---------------------------------------------------------------
+static ls_status bind(ls_compiled *compiled, ls_store *store,
+                      bound **out_bound) {
+  const ls_program *program = compiled->program;
+  bound *b = ls_new(compiled->allocator, bound);
+  ls_buffer **buffers =
+      ls_new_array(compiled->allocator, ls_buffer *, program->num_uses + 1);
+  ls_status status = b == NULL || buffers == NULL ? ls_out_of_memory()
+                                                  : ls_ok();
+  for (size_t i = 0; i < program->num_uses && ls_status_is_ok(status); ++i)
+    status = ls_store_buffer(store, (ls_variable *)program->uses[i].variable,
+                             &buffers[i]);
+  if (ls_status_is_ok(status)) {
+    b->store = store;
+    status = compiled->backend->vtable->bind(compiled->executable, buffers,
+                                             &b->instance);
+  }
+  ls_release(compiled->allocator, buffers);
+  if (ls_status_is_ok(status))
+    *out_bound = b;
+  else
+    ls_release(compiled->allocator, b);
+  return status;
+}
+
+// Takes the idle list whole, keeps the first of this store, puts the rest back.
+static bound *take_idle(ls_compiled *compiled, const ls_store *store) {
+  bound *list = __atomic_exchange_n(&compiled->idle, NULL, __ATOMIC_ACQ_REL);
+  if (list == NULL || (list->next == NULL && list->store == store)) return list;
+  bound *found = NULL;
+  for (bound **at = &list; *at != NULL; at = &(*at)->next) {
+    if ((*at)->store != store) continue;
+    found = *at;
+    *at = found->next;
+    found->next = NULL;
+    break;
+  }
+  list = __atomic_exchange_n(&compiled->idle, list, __ATOMIC_ACQ_REL);
+  destroy_bound(compiled, list);  // Another thread's, a moment's surplus.
+  return found;
+}
+
+static void give_back(ls_compiled *compiled, bound *b) {
+  b->next = __atomic_exchange_n(&compiled->idle, NULL, __ATOMIC_ACQ_REL);
+  bound *lost = __atomic_exchange_n(&compiled->idle, b, __ATOMIC_ACQ_REL);
+  destroy_bound(compiled, lost);
+}
+
+// Every variable that is read must have a value. Asked once for each store:
+// a value never goes away.
+static ls_status check_values(ls_compiled *compiled, ls_store *store) {
+  const ls_program *program = compiled->program;
+  for (size_t i = 0; i < program->num_uses; ++i) {
+    const ls_variable *variable = (ls_variable *)program->uses[i].variable;
+    if (program->uses[i].read && !ls_store_has_value(store, variable))
+      return ls_failed_precondition(
+          "variable '%s' is read but was never initialized; run its "
+          "initializer (ls_global_initializer) or assign a value first",
+          variable->name);
+  }
+  return ls_ok();
+}
+
+ls_status ls_compiled_run(ls_compiled *compiled, ls_store *store,
+                          const ls_run_args *args) {
+  const bool checked = compiled->checked == store;
+  if (!checked) LS_RETURN_IF_ERROR(check_values(compiled, store));
+  bound *b = take_idle(compiled, store);
+  if (b == NULL) LS_RETURN_IF_ERROR(bind(compiled, store, &b));
+  const ls_status status =
+      compiled->backend->vtable->run(b->instance, args);
+  give_back(compiled, b);
+  LS_RETURN_IF_ERROR(status);
+  if (!checked) {
+    for (size_t i = 0; i < compiled->program->num_uses; ++i)
+      if (compiled->program->uses[i].written)
+        ls_store_mark_written(
+            store, (ls_variable *)compiled->program->uses[i].variable);
+    compiled->checked = store;
+  }
+  return ls_ok();
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Programs: lowered graphs, compiled once. One cache serves functions, eager
+// ops and sessions: programs with the same text share an executable.
+#ifndef LS_RUNTIME_PROGRAM_H_
+#define LS_RUNTIME_PROGRAM_H_
+
+#include "runtime/lower.h"
+#include "runtime/store.h"
+
+// A program with its executable and idle instances on one store. Counted.
+typedef struct ls_compiled ls_compiled;
+
+// Lowers and compiles. `replicas` is what the engine's lanes are cut by.
+ls_status ls_compile(ls_runtime *runtime, const ls_lower_request *request,
+                     int32_t replicas, ls_compiled **out_compiled);
+ls_compiled *ls_compiled_retain(ls_compiled *compiled);
+void ls_compiled_release(ls_compiled *compiled);
+
+const ls_program *ls_compiled_program(const ls_compiled *compiled);
+// The type of output `i`.
+ls_type ls_compiled_output(const ls_compiled *compiled, size_t i);
+// The plan as text, the caller's (ls_text_release).
+ls_status ls_compiled_print_plan(const ls_compiled *compiled, char **out_text);
+
+// Runs on the variables of `store`. An idle instance is taken; without one, one
+// is bound.
+//   LS_FAILED_PRECONDITION  a variable is read that has no value.
+ls_status ls_compiled_run(ls_compiled *compiled, ls_store *store,
+                          const ls_run_args *args);
+
+#endif  // LS_RUNTIME_PROGRAM_H_

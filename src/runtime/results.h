@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Results: from a program's outputs to a nest of arrays, filled in place when
+// the caller's nest can hold them.
+//
+// The structure is a nest whose tensor leaves are one output each and whose
+// distributed leaves are one output a component; other leaves are passed on.
+#ifndef LS_RUNTIME_RESULTS_H_
+#define LS_RUNTIME_RESULTS_H_
+
+#include "lockstep/distributed.h"
+#include "lockstep/graph.h"
+
+// Number of outputs that the structure's leaves take.
+size_t ls_results_count(ls_nest structure);
+
+// Makes `*results` a nest of arrays of these types, one an output, reusing what
+// is there if it fits and nobody else holds it. `outputs[i]` is where output i
+// goes: data of its array. `leaves` is scratch with room for as many leaves as
+// the structure has, twice.
+ls_status ls_results_open(ls_nest structure, const ls_type *types,
+                          size_t count, ls_nest *leaves, ls_nest *results,
+                          void **outputs);
+
+#endif  // LS_RUNTIME_RESULTS_H_

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A session run is a function made of a pruned graph: fetches and feeds with
+// their types are the signature, and programs come from the same cache.
+#include "lockstep/session.h"
+
+#include "base/runtime_internal.h"
+#include "runtime/results.h"
+#include "runtime/state.h"
+
+// A kind of run seen before.
+typedef struct plan {
+  ls_compiled *compiled;
+  ls_type *types;  // One an output.
+  uint64_t step;   // Runs so far: what random ops draw by.
+} plan;
+
+struct ls_session {
+  ls_runtime *runtime;
+  ls_allocator *allocator;
+  ls_graph *graph;
+  ls_store *store;
+  ls_mutex lock;  // Guards the plans.
+  ls_map plans;   // Key -> plan.
+};
+
+ls_status ls_session_create(ls_graph *graph, ls_session **out_session) {
+  *out_session = NULL;
+  if (graph == NULL || graph->kind != LS_GRAPH_BUILD)
+    return ls_invalid_argument("a session needs a build graph made by "
+                               "ls_graph_create");
+  ls_session *session = ls_new(graph->allocator, ls_session);
+  if (session == NULL) return ls_out_of_memory();
+  session->runtime = graph->runtime;
+  session->allocator = graph->allocator;
+  session->graph = graph;
+  ls_map_init(&session->plans, session->allocator);
+  ls_status status = ls_mutex_init(&session->lock);
+  if (ls_status_is_ok(status))
+    status = ls_store_create(session->runtime, &session->store);
+  if (!ls_status_is_ok(status)) {
+    ls_session_destroy(session);
+    return status;
+  }
+  *out_session = session;
+  return ls_ok();
+}
+
+static void destroy_plan(ls_session *session, plan *p) {
+  if (p == NULL) return;
+  ls_compiled_release(p->compiled);
+  ls_release(session->allocator, p->types);
+  ls_release(session->allocator, p);
+}
+
+void ls_session_destroy(ls_session *session) {
+  if (session == NULL) return;
+  ls_map_item item;
+  for (size_t at = 0; ls_map_next(&session->plans, &at, &item);)
+    destroy_plan(session, item.value);
+  ls_map_deinit(&session->plans);
+  ls_store_destroy(session->store);
+  ls_mutex_deinit(&session->lock);
+  ls_release(session->allocator, session);
+}
+
+// ---- One run ---------------------------------------------------------------
+// What a run asks for, in the terms of lowering.
+typedef struct request {
+  ls_session *session;
+  ls_nest fetches;   // Checked.
+  ls_nest *leaves;   // Of fetches, and as many again for the results.
+  size_t num_leaves;
+  uint64_t *refs;
+  size_t num_refs;
+  ls_op *targets;
+  size_t num_targets;
+  uint64_t *feed_refs;
+  ls_type *feed_types;
+  const void **inputs;
+  size_t num_feeds;
+  void **outputs;
+  ls_arena memory;
+} request;
+
+// Tensors and ops of this graph only.
+static ls_nest fetch_leaf(ls_nest leaf, void *user) {
+  request *r = user;
+  char text[200];
+  switch (leaf.kind) {
+    case LS_KIND_TENSOR:
+    case LS_KIND_OP: {
+      ls_graph *graph = leaf.kind == LS_KIND_TENSOR ? leaf.as.tensor.graph
+                                                    : leaf.as.op.graph;
+      if (graph == r->session->graph) return leaf;
+      const ls_status error = ls_graph_error(r->session->graph);
+      if (graph == NULL && error != NULL) return ls_fail(error);
+      ls_status_free(error);
+      return LS_FAIL(LS_INVALID_ARGUMENT,
+                     "a fetch belongs to graph '%s', the session runs '%s'",
+                     graph == NULL ? "(failed)" : graph->name,
+                     r->session->graph->name);
+    }
+    case LS_KIND_NONE:
+      return leaf;
+    default:
+      return LS_FAIL(LS_INVALID_ARGUMENT,
+                     "%s cannot be fetched: tensors and ops can (read a "
+                     "variable with ls_variable_read)",
+                     ls_nest_print(leaf, text, sizeof(text)));
+  }
+}
+
+static ls_status gather_fetches(request *r, ls_nest fetches) {
+  r->fetches = ls_nest_map(fetches, fetch_leaf, r);
+  LS_RETURN_IF_ERROR(ls_nest_status(r->fetches));
+  r->num_leaves = ls_nest_num_leaves(r->fetches);
+  r->leaves = ls_arena_new_array(&r->memory, ls_nest, 2 * r->num_leaves + 1);
+  r->refs = ls_arena_new_array(&r->memory, uint64_t, r->num_leaves + 1);
+  r->targets = ls_arena_new_array(&r->memory, ls_op, r->num_leaves + 1);
+  r->outputs = ls_arena_new_array(&r->memory, void *, r->num_leaves + 1);
+  if (r->leaves == NULL || r->refs == NULL || r->targets == NULL ||
+      r->outputs == NULL)
+    return ls_out_of_memory();
+  ls_nest_flatten(r->fetches, r->leaves, r->num_leaves);
+  for (size_t i = 0; i < r->num_leaves; ++i) {
+    if (r->leaves[i].kind == LS_KIND_TENSOR)
+      r->refs[r->num_refs++] = r->leaves[i].as.tensor.ref;
+    if (r->leaves[i].kind == LS_KIND_OP)
+      r->targets[r->num_targets++] = r->leaves[i].as.op;
+  }
+  return ls_ok();
+}
+
+static ls_status gather_feeds(request *r, const ls_feed *feeds, size_t count) {
+  r->feed_refs = ls_arena_new_array(&r->memory, uint64_t, count + 1);
+  r->feed_types = ls_arena_new_array(&r->memory, ls_type, count + 1);
+  r->inputs = ls_arena_new_array(&r->memory, const void *, count + 1);
+  if (r->feed_refs == NULL || r->feed_types == NULL || r->inputs == NULL)
+    return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i) {
+    if (feeds[i].tensor.graph != r->session->graph)
+      return ls_invalid_argument("feed %zu is no tensor of graph '%s'", i,
+                                 r->session->graph->name);
+    if (feeds[i].value == NULL)
+      return ls_invalid_argument("the value fed to '%s' is NULL",
+                                 ls_tensor_name(feeds[i].tensor));
+    for (size_t k = 0; k < i; ++k)
+      if (feeds[k].tensor.ref == feeds[i].tensor.ref)
+        return ls_invalid_argument("'%s' is fed twice",
+                                   ls_tensor_name(feeds[i].tensor));
+    r->feed_refs[i] = feeds[i].tensor.ref;
+    r->feed_types[i] = (ls_type){ls_array_dtype(feeds[i].value),
+                                 ls_array_shape(feeds[i].value)};
+    r->inputs[i] = ls_array_data(feeds[i].value);
+  }
+  r->num_feeds = count;
+  return ls_ok();
+}
+
+static ls_status make_plan(request *r, plan **out_plan) {
+  ls_session *session = r->session;
+  plan *p = ls_new(session->allocator, plan);
+  if (p == NULL) return ls_out_of_memory();
+  ls_status status =
+      ls_compile(session->runtime,
+                 &(ls_lower_request){.graph = session->graph,
+                                     .fetches = r->refs,
+                                     .num_fetches = r->num_refs,
+                                     .feeds = r->feed_refs,
+                                     .feed_types = r->feed_types,
+                                     .num_feeds = r->num_feeds,
+                                     .targets = r->targets,
+                                     .num_targets = r->num_targets},
+                 1, &p->compiled);
+  if (ls_status_is_ok(status)) {
+    p->types = ls_new_array(session->allocator, ls_type, r->num_refs + 1);
+    if (p->types == NULL) status = ls_out_of_memory();
+  }
+  for (size_t i = 0; i < r->num_refs && ls_status_is_ok(status); ++i)
+    p->types[i] = ls_compiled_output(p->compiled, i);
+  if (ls_status_is_ok(status))
+    *out_plan = p;
+  else
+    destroy_plan(session, p);
+  return status;
+}
+
+static ls_status find_plan(request *r, plan **out_plan) {
+  ls_session *session = r->session;
+  ls_text key;
+  ls_text_init(&key, session->allocator);
+  ls_text_append_bytes(&key, r->refs, r->num_refs * sizeof(*r->refs));
+  for (size_t i = 0; i < r->num_targets; ++i) {
+    const uint64_t id = r->targets[i].id << 16 | 0xffff;
+    ls_text_append_bytes(&key, &id, sizeof(id));
+  }
+  for (size_t i = 0; i < r->num_feeds; ++i) {
+    ls_text_append_bytes(&key, &r->feed_refs[i], sizeof(uint64_t));
+    ls_text_append_bytes(&key, &r->feed_types[i].dtype, sizeof(ls_dtype));
+    ls_text_append_bytes(&key, &r->feed_types[i].shape, sizeof(ls_shape));
+  }
+  ls_text_append_bytes(&key, &r->num_refs, sizeof(r->num_refs));
+  ls_status status = ls_text_status(&key);
+  ls_mutex_lock(&session->lock);
+  if (ls_status_is_ok(status)) {
+    *out_plan = ls_map_find(&session->plans, key.data, key.size);
+    if (*out_plan == NULL) {
+      status = make_plan(r, out_plan);
+      if (ls_status_is_ok(status) &&
+          !ls_map_insert(&session->plans, key.data, key.size, *out_plan)) {
+        destroy_plan(session, *out_plan);
+        status = ls_out_of_memory();
+      }
+    }
+  }
+  ls_mutex_unlock(&session->lock);
+  ls_text_deinit(&key);
+  return status;
+}
+
+static ls_status run(request *r, ls_nest fetches, const ls_feed *feeds,
+                     size_t num_feeds, ls_nest *results) {
+  LS_RETURN_IF_ERROR(gather_fetches(r, fetches));
+  LS_RETURN_IF_ERROR(gather_feeds(r, feeds, num_feeds));
+  plan *p = NULL;
+  LS_RETURN_IF_ERROR(find_plan(r, &p));
+  LS_RETURN_IF_ERROR(ls_results_open(r->fetches, p->types, r->num_refs,
+                                     r->leaves, results, r->outputs));
+  const ls_run_args args = {
+      .inputs = r->inputs,
+      .outputs = r->outputs,
+      .step = __atomic_fetch_add(&p->step, 1, __ATOMIC_RELAXED)};
+  return ls_compiled_run(p->compiled, r->session->store, &args);
+}
+
+ls_status ls_session_run(ls_session *session, ls_nest fetches,
+                         const ls_feed *feeds, size_t num_feeds,
+                         ls_nest *results) {
+  LS_RETURN_IF_ERROR(ls_graph_error(session->graph));
+  request r = {.session = session};
+  ls_arena_init(&r.memory, session->allocator);
+  const ls_status status = run(&r, fetches, feeds, num_feeds, results);
+  ls_nest_release(r.fetches);
+  ls_arena_deinit(&r.memory);
+  return status;
+}
+
+ls_status ls_session_variable_value(ls_session *session, ls_variable *variable,
+                                    ls_array **out_array) {
+  return ls_store_read(session->store, variable, out_array);
+}
+
+ls_status ls_session_set_variable_value(ls_session *session,
+                                        ls_variable *variable,
+                                        const ls_array *array) {
+  return ls_store_write(session->store, variable, array);
+}

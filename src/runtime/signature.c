@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/signature.h"
+
+#include "base/allocator.h"
+#include "graph/graph.h"
+#include "lockstep/variable.h"
+#include "runtime/eager.h"
+
+// The array of an array leaf or eager tensor; NULL for other leaves and for
+// eager tensors without value.
+static ls_array *array_of(ls_nest leaf) {
+  if (leaf.kind == LS_KIND_ARRAY) return leaf.as.ref;
+  if (leaf.kind != LS_KIND_TENSOR || leaf.as.tensor.graph == NULL ||
+      leaf.as.tensor.graph->kind != LS_GRAPH_EAGER)
+    return NULL;
+  const ls_node *node =
+      ls_graph_node_of(leaf.as.tensor.graph, leaf.as.tensor.ref);
+  return node == NULL || node->values == NULL
+             ? NULL
+             : node->values[ls_ref_output(leaf.as.tensor.ref)];
+}
+
+static ls_type type_of(const ls_array *array) {
+  return (ls_type){ls_array_dtype(array), ls_array_shape(array)};
+}
+
+static bool same_type(ls_type a, ls_type b) {
+  return a.dtype == b.dtype && ls_shape_equal(a.shape, b.shape);
+}
+
+static bool key_of(ls_nest leaf, ls_leaf_key *key) {
+  *key = (ls_leaf_key){.kind = leaf.kind};
+  const ls_array *array = array_of(leaf);
+  if (array != NULL) {
+    key->kind = LS_KIND_ARRAY;
+    key->type = type_of(array);
+    key->slots = 1;
+    return true;
+  }
+  switch (leaf.kind) {
+    case LS_KIND_NONE:
+      return true;
+    case LS_KIND_SCALAR:
+      key->type.dtype = leaf.dtype;
+      key->bits = leaf.as.bits;
+      return true;
+    case LS_KIND_VARIABLE:
+    case LS_KIND_OBJECT:
+      key->bits = (uintptr_t)leaf.as.ref;
+      return true;
+    case LS_KIND_DISTRIBUTED:
+      key->slots = (uint32_t)ls_distributed_count(leaf);
+      return true;
+    default:
+      return false;
+  }
+}
+
+static ls_status refuse(ls_nest leaf) {
+  char text[200];
+  if (leaf.kind == LS_KIND_FAILED) return ls_nest_status(leaf);
+  if (leaf.kind == LS_KIND_TENSOR && leaf.as.tensor.graph != NULL) {
+    const ls_node *node =
+        ls_graph_node_of(leaf.as.tensor.graph, leaf.as.tensor.ref);
+    if (node != NULL && node->failure != NULL)
+      return ls_status_clone(node->failure);
+  }
+  return ls_invalid_argument(
+      "%s cannot be an argument of a call: arrays, eager tensors, variables, "
+      "host scalars and distributed values of these can",
+      ls_nest_print(leaf, text, sizeof(text)));
+}
+
+static ls_status add_types(ls_signature *s, ls_nest leaf) {
+  if (leaf.kind != LS_KIND_DISTRIBUTED) {
+    const ls_array *array = array_of(leaf);
+    if (array != NULL) s->types[s->num_slots++] = type_of(array);
+    return ls_ok();
+  }
+  for (size_t i = 0; i < ls_distributed_count(leaf); ++i) {
+    const ls_nest component = ls_distributed_component(leaf, i);
+    const ls_array *array = array_of(component);
+    if (array == NULL) return refuse(component);
+    s->types[s->num_slots++] = type_of(array);
+  }
+  return ls_ok();
+}
+
+static ls_nest to_none(ls_nest leaf, void *user) {
+  (void)leaf;
+  (void)user;
+  return ls_none();
+}
+
+static ls_status fill(ls_signature *s, ls_nest args, ls_nest *leaves) {
+  size_t slots = 0;
+  ls_nest_flatten(args, leaves, s->num_leaves);
+  for (size_t i = 0; i < s->num_leaves; ++i) {
+    if (!key_of(leaves[i], &s->keys[i])) return refuse(leaves[i]);
+    slots += s->keys[i].slots;
+  }
+  s->types = ls_new_array(s->allocator, ls_type, slots + 1);
+  if (s->types == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < s->num_leaves; ++i)
+    LS_RETURN_IF_ERROR(add_types(s, leaves[i]));
+  s->structure = ls_nest_map(args, to_none, NULL);
+  return ls_nest_status(s->structure);
+}
+
+ls_status ls_signature_init(ls_signature *signature, ls_allocator *allocator,
+                            ls_nest args) {
+  *signature = (ls_signature){.allocator = allocator,
+                              .num_leaves = ls_nest_num_leaves(args)};
+  signature->keys =
+      ls_new_array(allocator, ls_leaf_key, signature->num_leaves + 1);
+  ls_nest *leaves =
+      ls_new_array(allocator, ls_nest, signature->num_leaves + 1);
+  const ls_status status = signature->keys == NULL || leaves == NULL
+                               ? ls_out_of_memory()
+                               : fill(signature, args, leaves);
+  ls_release(allocator, leaves);
+  if (!ls_status_is_ok(status)) ls_signature_deinit(signature);
+  return status;
+}
+
+void ls_signature_deinit(ls_signature *signature) {
+  if (signature->allocator == NULL) return;
+  ls_nest_release(signature->structure);
+  ls_release(signature->allocator, signature->keys);
+  ls_release(signature->allocator, signature->types);
+  *signature = (ls_signature){0};
+}
+
+// ---- Matching --------------------------------------------------------------
+static bool same_shape(ls_nest a, ls_nest b) {
+  if (!ls_nest_is_node(a) && !ls_nest_is_node(b)) return true;
+  const ls_status same = ls_nest_same_structure(a, b);
+  ls_status_free(same);
+  return same == NULL;
+}
+
+bool ls_signature_matches(const ls_signature *signature, ls_nest args,
+                          ls_nest *leaves) {
+  if (ls_nest_num_leaves(args) != signature->num_leaves ||
+      !same_shape(signature->structure, args))
+    return false;
+  ls_nest_flatten(args, leaves, signature->num_leaves);
+  for (size_t i = 0, slot = 0; i < signature->num_leaves; ++i) {
+    const ls_leaf_key *want = &signature->keys[i];
+    ls_leaf_key have;
+    if (!key_of(leaves[i], &have) || have.kind != want->kind ||
+        have.slots != want->slots || have.bits != want->bits ||
+        !same_type(have.type, want->type))
+      return false;
+    for (size_t c = 0; want->kind == LS_KIND_DISTRIBUTED && c < want->slots;
+         ++c) {
+      const ls_array *array =
+          array_of(ls_distributed_component(leaves[i], c));
+      if (array == NULL ||
+          !same_type(type_of(array), signature->types[slot + c]))
+        return false;
+    }
+    slot += want->slots;
+  }
+  return true;
+}
+
+ls_status ls_signature_arrays(const ls_signature *signature,
+                              const ls_nest *leaves, const void **data) {
+  size_t slot = 0;
+  for (size_t i = 0; i < signature->num_leaves; ++i) {
+    const ls_leaf_key *key = &signature->keys[i];
+    if (key->kind == LS_KIND_ARRAY)
+      data[slot++] = ls_array_data(array_of(leaves[i]));
+    for (size_t c = 0; key->kind == LS_KIND_DISTRIBUTED && c < key->slots; ++c)
+      data[slot++] =
+          ls_array_data(array_of(ls_distributed_component(leaves[i], c)));
+  }
+  return ls_ok();
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/store.h"
+
+#include "base/runtime_internal.h"
+
+// A variable's place in a store. Keyed by the variable's id, which is never
+// reused, so a forgotten variable leaves nothing behind.
+typedef struct entry {
+  ls_buffer *buffer;
+  bool written;
+} entry;
+
+struct ls_store {
+  ls_runtime *runtime;
+  ls_allocator *allocator;
+  ls_backend *backend;
+  ls_mutex lock;  // Guards the map.
+  ls_map entries;
+};
+
+ls_status ls_store_create(ls_runtime *runtime, ls_store **out_store) {
+  *out_store = NULL;
+  ls_allocator *allocator = ls_runtime_allocator(runtime);
+  ls_store *store = ls_new(allocator, ls_store);
+  if (store == NULL) return ls_out_of_memory();
+  store->runtime = runtime;
+  store->allocator = allocator;
+  ls_map_init(&store->entries, allocator);
+  ls_status status = ls_mutex_init(&store->lock);
+  if (ls_status_is_ok(status))
+    status = ls_cpu_backend(runtime, &store->backend);
+  if (!ls_status_is_ok(status)) {
+    ls_store_destroy(store);
+    return status;
+  }
+  *out_store = store;
+  return ls_ok();
+}
+
+static void destroy_entry(ls_store *store, entry *e) {
+  if (e == NULL) return;
+  ls_object_release(e->buffer);
+  ls_release(store->allocator, e);
+}
+
+void ls_store_destroy(ls_store *store) {
+  if (store == NULL) return;
+  ls_map_item item;
+  for (size_t at = 0; ls_map_next(&store->entries, &at, &item);)
+    destroy_entry(store, item.value);
+  ls_map_deinit(&store->entries);
+  ls_mutex_deinit(&store->lock);
+  ls_release(store->allocator, store);
+}
+
+static entry *find(const ls_store *store, const ls_variable *variable) {
+  ls_store *writable = (ls_store *)(uintptr_t)store;
+  ls_mutex_lock(&writable->lock);
+  entry *e = ls_map_find_u64(&store->entries, variable->id);
+  ls_mutex_unlock(&writable->lock);
+  return e;
+}
+
+static ls_status add(ls_store *store, ls_variable *variable,
+                     entry **out_entry) {
+  entry *e = ls_new(store->allocator, entry);
+  if (e == NULL) return ls_out_of_memory();
+  ls_status status = store->backend->vtable->create_buffer(
+      store->backend, variable->type, &e->buffer);
+  if (ls_status_is_ok(status) &&
+      !ls_map_insert_u64(&store->entries, variable->id, e))
+    status = ls_out_of_memory();
+  if (!ls_status_is_ok(status)) {
+    destroy_entry(store, e);
+    return ls_status_annotate(status, "for variable '%s'", variable->name);
+  }
+  *out_entry = e;
+  return ls_ok();
+}
+
+ls_status ls_store_buffer(ls_store *store, ls_variable *variable,
+                          ls_buffer **out_buffer) {
+  *out_buffer = NULL;
+  ls_status status = ls_ok();
+  ls_mutex_lock(&store->lock);
+  entry *e = ls_map_find_u64(&store->entries, variable->id);
+  if (e == NULL) status = add(store, variable, &e);
+  if (ls_status_is_ok(status)) *out_buffer = e->buffer;
+  ls_mutex_unlock(&store->lock);
+  return status;
+}
+
+bool ls_store_has_value(const ls_store *store, const ls_variable *variable) {
+  const entry *e = find(store, variable);
+  return e != NULL && e->written;
+}
+
+void ls_store_mark_written(ls_store *store, const ls_variable *variable) {
+  entry *e = find(store, variable);
+  if (e != NULL) e->written = true;
+}
+
+void ls_store_forget(ls_store *store, const ls_variable *variable) {
+  ls_mutex_lock(&store->lock);
+  entry *e = ls_map_remove_u64(&store->entries, variable->id);
+  ls_mutex_unlock(&store->lock);
+  destroy_entry(store, e);
+}
+
+ls_status ls_store_read(ls_store *store, ls_variable *variable,
+                        ls_array **out_array) {
+  *out_array = NULL;
+  const entry *e = find(store, variable);
+  if (e == NULL || !e->written)
+    return ls_failed_precondition(
+        "variable '%s' has no value here; run its initializer first",
+        variable->name);
+  LS_RETURN_IF_ERROR(
+      ls_array_create(variable->type.dtype, variable->type.shape, out_array));
+  const ls_status status = store->backend->vtable->download(
+      e->buffer, ls_array_mutable_data(*out_array));
+  if (ls_status_is_ok(status)) return status;
+  ls_array_release(*out_array);
+  *out_array = NULL;
+  return status;
+}
+
+ls_status ls_store_write(ls_store *store, ls_variable *variable,
+                         const ls_array *array) {
+  const ls_type type = {ls_array_dtype(array), ls_array_shape(array)};
+  if (type.dtype != variable->type.dtype ||
+      !ls_shape_equal(type.shape, variable->type.shape))
+    return ls_invalid_argument(
+        "variable '%s' is %s, the value %s", variable->name,
+        LS_SHAPE_TEXT(variable->type.dtype, variable->type.shape),
+        LS_SHAPE_TEXT(type.dtype, type.shape));
+  ls_buffer *buffer = NULL;
+  LS_RETURN_IF_ERROR(ls_store_buffer(store, variable, &buffer));
+  LS_RETURN_IF_ERROR(
+      store->backend->vtable->upload(buffer, ls_array_data(array)));
+  ls_store_mark_written(store, variable);
+  return ls_ok();
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tapes: recorded intervals of the eager graph. While one is open, nodes keep
+// operands and attributes; its gradient is the ordinary backward pass over
+// them, whose ops run as they are made.
+#include "base/runtime_internal.h"
+#include "grad/grad.h"
+#include "runtime/eager.h"
+
+ls_status ls_tape_begin(ls_tape **out_tape) {
+  *out_tape = NULL;
+  ls_runtime *runtime = ls_runtime_current();
+  ls_graph *graph = runtime == NULL ? NULL : ls_eager_graph(runtime);
+  if (graph == NULL) return ls_out_of_memory();
+  ls_tape *tape = ls_new(graph->allocator, ls_tape);
+  if (tape == NULL) return ls_out_of_memory();
+  ls_eager *eager = ls_eager_of(graph);
+  tape->graph = graph;
+  tape->outer = eager->tape;
+  tape->frame = eager->frame;
+  tape->first_id = graph->next_id;
+  eager->tape = tape;
+  ++eager->recording;
+  *out_tape = tape;
+  return ls_ok();
+}
+
+ls_status ls_tape_watch(ls_tape *tape, ls_tensor tensor) {
+  if (tensor.graph != tape->graph ||
+      ls_graph_node_of(tape->graph, tensor.ref) == NULL)
+    return ls_invalid_argument("a tape watches values of its own eager graph");
+  if (!ls_grow(tape->graph->allocator, &tape->watched, &tape->watched_capacity,
+               tape->num_watched + 1, sizeof(*tape->watched)))
+    return ls_out_of_memory();
+  tape->watched[tape->num_watched++] = tensor.ref;
+  return ls_ok();
+}
+
+ls_status ls_tape_end(ls_tape *tape) {
+  if (tape->last_id != 0)
+    return ls_failed_precondition("the tape has been ended before");
+  tape->last_id = tape->graph->next_id - 1;
+  --ls_eager_of(tape->graph)->recording;
+  return ls_ok();
+}
+
+void ls_tape_release(ls_tape *tape) {
+  if (tape == NULL) return;
+  ls_eager *eager = ls_eager_of(tape->graph);
+  if (tape->last_id == 0) --eager->recording;
+  for (ls_tape **at = &eager->tape; *at != NULL; at = &(*at)->outer)
+    if (*at == tape) {
+      *at = tape->outer;
+      break;
+    }
+  ls_release(tape->graph->allocator, tape->watched);
+  ls_release(tape->graph->allocator, tape);
+}
+
+// Only what is watched has a gradient: variables by themselves, tensors by
+// ls_tape_watch or when they were made on the tape.
+static bool is_watched(const ls_tape *tape, ls_nest x) {
+  if (x.kind == LS_KIND_VARIABLE) return true;
+  if (x.kind != LS_KIND_TENSOR || x.as.tensor.graph != tape->graph)
+    return false;
+  if (x.as.tensor.ref >> 16 >= tape->first_id) return true;
+  for (size_t i = 0; i < tape->num_watched; ++i)
+    if (tape->watched[i] == x.as.tensor.ref) return true;
+  return false;
+}
+
+ls_status ls_tape_gradients(ls_tape *tape, ls_nest y, const ls_nest *xs,
+                            size_t num_xs, ls_nest *grads) {
+  for (size_t i = 0; i < num_xs; ++i) grads[i] = ls_none();
+  const uint64_t last =
+      tape->last_id != 0 ? tape->last_id : tape->graph->next_id - 1;
+  ls_nest *watched = ls_new_array(tape->graph->allocator, ls_nest, num_xs * 2);
+  if (watched == NULL) return ls_out_of_memory();
+  size_t count = 0;
+  for (size_t i = 0; i < num_xs; ++i)
+    if (is_watched(tape, xs[i])) watched[count++] = xs[i];
+  // What the backward pass itself computes is not recorded on this tape.
+  ls_eager *eager = ls_eager_of(tape->graph);
+  const size_t recording = eager->recording;
+  if (tape->last_id == 0) --eager->recording;
+  const ls_status status =
+      ls_gradients_walk(tape->graph, tape->first_id, last, &y, 1, watched,
+                        count, NULL, &watched[num_xs]);
+  eager->recording = recording;
+  if (ls_status_is_ok(status))
+    for (size_t i = 0, k = 0; i < num_xs; ++i)
+      if (is_watched(tape, xs[i])) grads[i] = watched[num_xs + k++];
+  ls_release(tape->graph->allocator, watched);
+  return status;
+}
+
+size_t ls_tape_variables(const ls_tape *tape, ls_variable **variables,
+                         size_t capacity) {
+  const ls_graph *graph = tape->graph;
+  size_t count = 0;
+  for (size_t i = 0; i < graph->num_nodes; ++i) {
+    const ls_node *node = graph->nodes[i];
+    if (node->type != LS_OP_READ || node->id < tape->first_id ||
+        (tape->last_id != 0 && node->id > tape->last_id) ||
+        node->num_attrs == 0)
+      continue;
+    ls_variable *variable =
+        (ls_variable *)ls_node_attr(node, "variable")->as.object;
+    bool known = !variable->trainable;
+    for (size_t k = 0; k < i && !known; ++k) {
+      const ls_node *earlier = graph->nodes[k];
+      known = earlier->type == LS_OP_READ && earlier->id >= tape->first_id &&
+              earlier->num_attrs != 0 &&
+              ls_node_attr(earlier, "variable")->as.object ==
+                  &variable->object;
+    }
+    if (known) continue;
+    if (count < capacity) variables[count] = variable;
+    ++count;
+  }
+  return count;
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/runtime_internal.h"
+#include "lockstep/nn.h"
+#include "lockstep/train.h"
+
+// Examples a call: enough to keep the products busy.
+static const int64_t evaluation_batch = 1000;
+
+struct ls_evaluator {
+  ls_allocator *allocator;
+  const ls_model *model;
+  ls_dataset *dataset;
+  ls_batcher *batcher;
+  ls_function *function;
+  ls_nest batch, results;
+};
+
+ls_status ls_train_check_data(const ls_model_type *type,
+                              const ls_dataset *dataset) {
+  const ls_shape has = ls_dataset_example_shape(dataset);
+  const int64_t classes = ls_dataset_num_classes(dataset);
+  if (ls_shape_num_elements(has) == ls_shape_num_elements(type->example_shape) &&
+      classes <= type->num_classes)
+    return ls_ok();
+  return ls_invalid_argument(
+      "model '%s' takes examples %s of %lld classes; these are %s of %lld",
+      type->name, LS_SHAPE_TEXT(LS_DTYPE_F32, type->example_shape),
+      (long long)type->num_classes, LS_SHAPE_TEXT(LS_DTYPE_F32, has),
+      (long long)classes);
+}
+
+// Sums over a batch, so that batches of any size can be added up.
+static ls_nest evaluate_batch(ls_nest args, void *user) {
+  const ls_model *model = user;
+  const ls_nest result = model->type->logits(args, model->self);
+  if (ls_nest_is_failed(result)) return result;
+  const ls_tensor logits = ls_nest_tensor(result, 0);
+  const ls_tensor labels = ls_nest_tensor(args, 1);
+  ls_nest_release(result);
+  const ls_tensor losses = ls_softmax_cross_entropy(logits, labels);
+  return LS_TUPLE(ls_leaf(ls_reduce_sum(losses, LS_ALL_AXES)),
+                  ls_leaf(ls_count_correct(logits, labels)));
+}
+
+static ls_status fill(ls_evaluator *evaluator) {
+  const ls_model *model = evaluator->model;
+  LS_RETURN_IF_ERROR(ls_train_check_data(model->type, evaluator->dataset));
+  LS_RETURN_IF_ERROR(ls_batcher_create(
+      evaluator->dataset,
+      &(ls_batcher_options){.batch_size = evaluation_batch,
+                            .example_shape = model->type->example_shape},
+      &evaluator->batcher));
+  return ls_function_create(
+      &(ls_function_options){.call = evaluate_batch,
+                             .user = (void *)(uintptr_t)model,
+                             .name = "evaluate"},
+      &evaluator->function);
+}
+
+ls_status ls_evaluator_create(const ls_model *model, ls_dataset *dataset,
+                              ls_evaluator **out_evaluator) {
+  *out_evaluator = NULL;
+  ls_allocator *allocator = ls_current_allocator();
+  ls_evaluator *evaluator = ls_new(allocator, ls_evaluator);
+  if (evaluator == NULL) return ls_out_of_memory();
+  evaluator->allocator = allocator;
+  evaluator->model = model;
+  evaluator->dataset = ls_dataset_retain(dataset);
+  const ls_status status = fill(evaluator);
+  if (!ls_status_is_ok(status))
+    ls_evaluator_destroy(evaluator);
+  else
+    *out_evaluator = evaluator;
+  return status;
+}
+
+void ls_evaluator_destroy(ls_evaluator *evaluator) {
+  if (evaluator == NULL) return;
+  ls_nest_release(evaluator->batch);
+  ls_nest_release(evaluator->results);
+  ls_function_release(evaluator->function);
+  ls_batcher_destroy(evaluator->batcher);
+  ls_dataset_release(evaluator->dataset);
+  ls_release(evaluator->allocator, evaluator);
+}
+
+ls_status ls_evaluator_run(ls_evaluator *evaluator, const ls_train_stop *stop,
+                           ls_evaluation *out_evaluation) {
+  *out_evaluation = (ls_evaluation){0};
+  const int64_t batches = ls_batcher_num_batches(evaluator->batcher);
+  double loss = 0, correct = 0;
+  LS_RETURN_IF_ERROR(ls_batcher_seek(evaluator->batcher, 0, 0));
+  for (int64_t i = 0; i < batches; ++i) {
+    if (ls_train_stop_requested(stop))
+      return LS_STATUS(LS_CANCELLED, "the evaluation was stopped by request");
+    LS_RETURN_IF_ERROR(ls_batcher_next(evaluator->batcher, &evaluator->batch));
+    LS_RETURN_IF_ERROR(ls_function_call(
+        evaluator->function, evaluator->batch, &evaluator->results));
+    const ls_nest results = evaluator->results;
+    loss += ls_array_f64(ls_nest_as_array(ls_nest_item(results, 0)), 0);
+    correct += ls_array_f64(ls_nest_as_array(ls_nest_item(results, 1)), 0);
+  }
+  const int64_t examples = ls_dataset_size(evaluator->dataset);
+  *out_evaluation = (ls_evaluation){.examples = examples,
+                                    .loss = loss / (double)examples,
+                                    .accuracy = correct / (double)examples};
+  return ls_ok();
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <stdio.h>
+
+#include "base/runtime_internal.h"
+#include "lockstep/train.h"
+
+static const int64_t second = 1000000000;
+
+struct ls_progress {
+  ls_allocator *allocator;
+  ls_runtime *runtime;
+  ls_progress_options options;
+  int64_t next;     // When the next line is due.
+  bool line_open;   // On a terminal: the line is still being rewritten.
+};
+
+ls_status ls_progress_create(const ls_progress_options *options,
+                             ls_progress **out_progress) {
+  *out_progress = NULL;
+  ls_runtime *runtime = ls_runtime_current();
+  if (runtime == NULL) return ls_out_of_memory();
+  ls_allocator *allocator = ls_runtime_allocator(runtime);
+  ls_progress *progress = ls_new(allocator, ls_progress);
+  if (progress == NULL) return ls_out_of_memory();
+  progress->allocator = allocator;
+  progress->runtime = runtime;
+  progress->options = *options;
+  if (progress->options.width == 0) progress->options.width = 80;
+  // On a terminal something shows at once; else a short run says one line an
+  // epoch.
+  if (!options->terminal) progress->next = ls_runtime_now(runtime) + 5 * second;
+  *out_progress = progress;
+  return ls_ok();
+}
+
+void ls_progress_destroy(ls_progress *progress) {
+  if (progress == NULL) return;
+  if (progress->line_open)
+    progress->options.write(progress->options.user, "\n");
+  ls_release(progress->allocator, progress);
+}
+
+// ---- Pieces ----------------------------------------------------------------
+// Seconds as 0:07, 12:34 or 1:02:03.
+static void print_duration(double seconds, char *buffer, size_t size) {
+  long long s = seconds > 0 ? (long long)(seconds + 0.5) : 0;
+  if (s > 359999) s = 359999;  // 99:59:59 is "long" enough for anybody.
+  if (s >= 3600)
+    snprintf(buffer, size, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
+  else
+    snprintf(buffer, size, "%lld:%02lld", s / 60, s % 60);
+}
+
+// A bar of `width` columns with its brackets, `done` of `all` full.
+static void print_bar(int64_t done, int64_t all, int width, char *buffer) {
+  const int inner = width - 2;
+  const int full = all > 0 ? (int)(done * inner / all) : 0;
+  char *at = buffer;
+  *at++ = '[';
+  for (int i = 0; i < inner; ++i)
+    *at++ = i < full ? '=' : (i == full ? '>' : '.');
+  *at++ = ']';
+  *at = '\0';
+}
+
+static void print_line(const ls_train_report *report, int width, bool bar,
+                       char *buffer, size_t size) {
+  char head[64], tail[160], left[24];
+  print_duration(report->epoch_end && report->step < report->num_steps
+                     ? report->seconds
+                     : report->seconds_left,
+                 left, sizeof(left));
+  snprintf(head, sizeof(head), "epoch %lld/%lld ", (long long)report->epoch,
+           (long long)report->num_epochs);
+  int n = snprintf(tail, sizeof(tail), " %lld/%lld loss %.4f acc %.1f%%",
+                   (long long)report->epoch_step,
+                   (long long)report->steps_per_epoch, report->loss,
+                   100 * report->accuracy);
+  if (report->tested) {
+    snprintf(tail + n, sizeof(tail) - (size_t)n, " test acc %.2f%%",
+             100 * report->test.accuracy);
+  } else {
+    snprintf(tail + n, sizeof(tail) - (size_t)n, " %.0f ex/s eta %s",
+             report->examples_per_second, left);
+  }
+  char drawn[64] = "";
+  // One column stays free: a full line would wrap.
+  const int room = width - 1 - (int)strlen(head) - (int)strlen(tail);
+  if (bar && room >= 6)
+    print_bar(report->epoch_step, report->steps_per_epoch,
+              room > 40 ? 40 : room, drawn);
+  snprintf(buffer, size, "%s%s%s", head, drawn,
+           drawn[0] == '\0' ? tail + 1 : tail);
+}
+
+// ---- Showing ---------------------------------------------------------------
+void ls_progress_show(void *user, const ls_train_report *report) {
+  ls_progress *progress = user;
+  const bool terminal = progress->options.terminal;
+  const int64_t now = ls_runtime_now(progress->runtime);
+  if (now < progress->next && !report->epoch_end) return;
+  progress->next = now + (terminal ? second / 10 : 5 * second);
+  char line[256], text[280];
+  print_line(report, progress->options.width, terminal, line, sizeof(line));
+  // \r goes to the line's start, \033[K clears what a longer one left.
+  snprintf(text, sizeof(text), "%s%s%s%s", terminal ? "\r" : "", line,
+           terminal ? "\033[K" : "",
+           !terminal || report->epoch_end ? "\n" : "");
+  progress->line_open = terminal && !report->epoch_end;
+  progress->options.write(progress->options.user, text);
+}

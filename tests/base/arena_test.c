@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/arena.h"
+
+#include "base/runtime_internal.h"
+#include "support/expect.h"
+
+static void memory_is_zeroed_aligned_and_apart(void **state) {
+  (void)state;
+  ls_arena arena;
+  ls_arena_init(&arena, ls_allocator_system());
+  unsigned char *pieces[300];
+  for (size_t round = 0; round < 2; ++round) {
+    for (size_t i = 0; i < 300; ++i) {
+      pieces[i] = ls_arena_allocate(&arena, i);
+      assert_int_equal((uintptr_t)pieces[i] % 16, 0);
+      for (size_t k = 0; k < i; ++k)
+        assert_int_equal(pieces[i][k], 0);
+      memset(pieces[i], (int)(i & 0xFF), i);
+    }
+    for (size_t i = 0; i < 300; ++i) {
+      for (size_t k = 0; k < i; ++k)
+        assert_int_equal(pieces[i][k], i & 0xFF);
+    }
+    ls_arena_reset(&arena);  // The second round meets used memory.
+  }
+  ls_arena_deinit(&arena);
+}
+
+static void blocks_double_and_large_requests_have_their_own(void **state) {
+  (void)state;
+  ls_counting_allocator *counting = NULL;
+  expect_ok(ls_counting_allocator_create(NULL, &counting));
+  ls_arena arena;
+  ls_arena_init(&arena, ls_counting_allocator_allocator(counting));
+  assert_int_equal(ls_arena_bytes(&arena), 0);
+  for (int i = 0; i < 10000; ++i)
+    assert_non_null(ls_arena_allocate(&arena, 64));
+  // 640 KB: six doubling blocks, then nine or ten of 64 KiB.
+  const uint64_t blocks = ls_counting_allocator_counts(counting).live_blocks;
+  assert_in_range(blocks, 14, 17);
+  assert_non_null(ls_arena_allocate(&arena, 1 << 20));
+  assert_int_equal(ls_counting_allocator_counts(counting).live_blocks,
+                   blocks + 1);
+  assert_int_equal(ls_arena_bytes(&arena),
+                   ls_counting_allocator_counts(counting).live_bytes);
+  ls_arena_reset(&arena);
+  assert_int_equal(ls_counting_allocator_counts(counting).live_blocks, 1);
+  ls_arena_deinit(&arena);
+  assert_int_equal(ls_counting_allocator_counts(counting).live_blocks, 0);
+  assert_int_equal(ls_arena_bytes(&arena), 0);
+  ls_counting_allocator_destroy(counting);
+}
+
+static void copies_strings_and_formats(void **state) {
+  (void)state;
+  ls_arena arena;
+  ls_arena_init(&arena, ls_allocator_system());
+  const int numbers[] = {1, 2, 3};
+  const int *copy = ls_arena_copy(&arena, numbers, sizeof(numbers));
+  assert_memory_equal(copy, numbers, sizeof(numbers));
+  assert_ptr_not_equal(copy, numbers);
+  assert_string_equal(ls_arena_string(&arena, "dense/kernel"), "dense/kernel");
+  assert_string_equal(ls_arena_string(&arena, ""), "");
+  assert_string_equal(ls_arena_format(&arena, "%s_%d", "add", 12), "add_12");
+  const uint64_t *items = ls_arena_new_array(&arena, uint64_t, 5);
+  assert_int_equal(items[4], 0);
+  ls_arena_deinit(&arena);
+}
+
+static void rollback_drops_what_came_after_the_mark(void **state) {
+  (void)state;
+  ls_arena arena;
+  ls_arena_init(&arena, ls_allocator_system());
+  const ls_arena_mark_point empty = ls_arena_mark(&arena);
+  char *kept = ls_arena_string(&arena, "kept");
+  const ls_arena_mark_point mark = ls_arena_mark(&arena);
+  const size_t bytes = ls_arena_bytes(&arena);
+  const void *first = ls_arena_allocate(&arena, 100);
+  for (int i = 0; i < 100; ++i)
+    assert_non_null(ls_arena_allocate(&arena, 999));
+  ls_arena_rollback(&arena, mark);
+  assert_int_equal(ls_arena_bytes(&arena), bytes);
+  assert_string_equal(kept, "kept");
+  assert_ptr_equal(ls_arena_allocate(&arena, 100), first);
+  ls_arena_rollback(&arena, empty);
+  assert_int_equal(ls_arena_bytes(&arena), 0);
+  ls_arena_deinit(&arena);
+}
+
+static void absurd_sizes_give_null(void **state) {
+  (void)state;
+  ls_arena arena;
+  ls_arena_init(&arena, ls_allocator_system());
+  assert_null(ls_arena_allocate(&arena, SIZE_MAX));
+  assert_null(ls_arena_allocate(&arena, SIZE_MAX - 20));
+  assert_null(ls_arena_allocate_array(&arena, SIZE_MAX / 8, 16));
+  assert_non_null(ls_arena_allocate(&arena, 1));
+  ls_arena_deinit(&arena);
+}
+
+static ls_status fill_arena(void *user) {
+  (void)user;
+  ls_arena arena;
+  ls_arena_init(&arena, ls_current_allocator());
+  ls_status status = ls_ok();
+  for (int i = 0; i < 50 && status == NULL; ++i) {
+    if (ls_arena_format(&arena, "%0500d", i) == NULL) {
+      status = ls_out_of_memory();
+    }
+  }
+  ls_arena_deinit(&arena);
+  return status;
+}
+
+static void failing_memory_is_survived(void **state) {
+  (void)state;
+  expect_memory_failures_survived(fill_arena, NULL);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(memory_is_zeroed_aligned_and_apart),
+      cmocka_unit_test(blocks_double_and_large_requests_have_their_own),
+      cmocka_unit_test(copies_strings_and_formats),
+      cmocka_unit_test(rollback_drops_what_came_after_the_mark),
+      cmocka_unit_test(absurd_sizes_give_null),
+      cmocka_unit_test(failing_memory_is_survived),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

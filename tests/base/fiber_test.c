@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/fiber.h"
+
+#include "base/runtime_internal.h"
+#include "base/threads.h"
+#include "support/expect.h"
+
+static ls_fiber_pool *make_pool(void) {
+  ls_fiber_pool *pool = NULL;
+  expect_ok(ls_fiber_pool_create(ls_allocator_system(), &pool));
+  return pool;
+}
+
+static ls_fiber *make_fiber(ls_fiber_pool *pool, ls_fiber_function fn,
+                            void *user) {
+  ls_fiber *fiber = NULL;
+  expect_ok(ls_fiber_create(pool, fn, user, &fiber));
+  assert_false(ls_fiber_is_started(fiber));
+  assert_false(ls_fiber_is_done(fiber));
+  return fiber;
+}
+
+// Appends to a trace, pausing between the letters.
+static char trace[64];
+static void write_letters(void *user) {
+  for (const char *letter = user; *letter != '\0'; ++letter) {
+    if (letter != user) ls_fiber_pause();
+    const size_t used = strlen(trace);
+    trace[used] = *letter;
+    trace[used + 1] = '\0';
+  }
+}
+
+static void fibers_pause_and_go_on(void **state) {
+  (void)state;
+  trace[0] = '\0';
+  ls_fiber_pool *pool = make_pool();
+  ls_fiber *a = make_fiber(pool, write_letters, "abc");
+  ls_fiber *b = make_fiber(pool, write_letters, "XY");
+  expect_ok(ls_fiber_resume(a));
+  assert_true(ls_fiber_is_started(a));
+  expect_ok(ls_fiber_resume(b));
+  expect_ok(ls_fiber_resume(a));
+  expect_ok(ls_fiber_resume(b));
+  assert_true(ls_fiber_is_done(b));
+  assert_false(ls_fiber_is_done(a));
+  expect_ok(ls_fiber_resume(a));
+  assert_true(ls_fiber_is_done(a));
+  assert_string_equal(trace, "aXbYc");
+  ls_fiber_destroy(a);
+  ls_fiber_destroy(b);
+  ls_fiber_destroy(NULL);
+  ls_fiber_pool_destroy(pool);
+}
+
+enum { MANY = 1024 };
+
+// Uses much of its stack, pausing at the bottom of it.
+static int sum_down(int depth, int id) {
+  volatile char frame[256];
+  frame[0] = (char)id;
+  if (depth == 0) {
+    ls_fiber_pause();
+    return id;
+  }
+  const int below = sum_down(depth - 1, id);
+  return below + (frame[0] == (char)id ? 0 : 1000000);
+}
+
+static void sum_fiber(void *user) {
+  int *sum = user;
+  *sum = sum_down(100, *sum);
+}
+
+static void a_thousand_can_be_paused_at_once(void **state) {
+  (void)state;
+  static ls_fiber *fibers[MANY];
+  static int sums[MANY];
+  ls_fiber_pool *pool = make_pool();
+  for (int i = 0; i < MANY; ++i) {
+    sums[i] = i;
+    fibers[i] = make_fiber(pool, sum_fiber, &sums[i]);
+    expect_ok(ls_fiber_resume(fibers[i]));
+  }
+  assert_int_equal(ls_fiber_pool_stacks(pool), MANY);
+  for (int i = 0; i < MANY; ++i) {
+    expect_ok(ls_fiber_resume(fibers[i]));
+    assert_true(ls_fiber_is_done(fibers[i]));
+    assert_int_equal(sums[i], i);
+    ls_fiber_destroy(fibers[i]);
+  }
+  assert_int_equal(ls_fiber_pool_stacks(pool), MANY);
+  ls_fiber_pool_destroy(pool);
+}
+
+static void count_fiber(void *user) { ++*(int *)user; }
+
+static void fibers_one_after_another_share_a_stack(void **state) {
+  (void)state;
+  static ls_fiber *fibers[MANY];
+  int count = 0;
+  ls_fiber_pool *pool = make_pool();
+  for (int i = 0; i < MANY; ++i) {
+    fibers[i] = make_fiber(pool, count_fiber, &count);
+  }
+  assert_int_equal(ls_fiber_pool_stacks(pool), 0);
+  for (int i = 0; i < MANY; ++i)
+    expect_ok(ls_fiber_resume(fibers[i]));
+  assert_int_equal(count, MANY);
+  assert_int_equal(ls_fiber_pool_stacks(pool), 1);
+  for (int i = 0; i < MANY; ++i)
+    ls_fiber_destroy(fibers[i]);
+  ls_fiber_pool_destroy(pool);
+}
+
+static void a_fiber_never_resumed_can_be_destroyed(void **state) {
+  (void)state;
+  int count = 0;
+  ls_fiber_pool *pool = make_pool();
+  ls_fiber_destroy(make_fiber(pool, count_fiber, &count));
+  assert_int_equal(count, 0);
+  ls_fiber_pool_destroy(pool);
+}
+
+// ---- State -----------------------------------------------------------------
+typedef struct seen {
+  void *first;
+  void *second;
+  ls_fiber *fiber;
+  ls_runtime *runtime[2];
+  int own;
+} seen;
+
+static void look_at_state(void *user) {
+  seen *it = user;
+  it->first = ls_thread_state();
+  it->fiber = ls_fiber_current();
+  it->runtime[0] = ls_thread_runtime();
+  ls_set_thread_state(&it->own);
+  ls_set_thread_runtime(NULL);
+  ls_fiber_pause();
+  it->second = ls_thread_state();
+  it->runtime[1] = ls_thread_runtime();
+}
+
+static void each_fiber_has_its_own_state(void **state) {
+  (void)state;
+  int mine = 0;
+  int given = 0;
+  ls_runtime *runtime = NULL;
+  expect_ok(ls_runtime_create(&(ls_runtime_options){.threads = 1}, &runtime));
+  ls_runtime_make_current(runtime);
+  ls_set_thread_state(&mine);
+  ls_fiber_pool *pool = make_pool();
+  seen seen_a = {0};
+  seen seen_b = {0};
+  ls_fiber *a = make_fiber(pool, look_at_state, &seen_a);
+  ls_fiber *b = make_fiber(pool, look_at_state, &seen_b);
+  ls_fiber_set_state(a, &given);
+  for (int round = 0; round < 2; ++round) {
+    expect_ok(ls_fiber_resume(a));
+    assert_ptr_equal(ls_thread_state(), &mine);
+    assert_ptr_equal(ls_thread_runtime(), runtime);
+    expect_ok(ls_fiber_resume(b));
+    assert_ptr_equal(ls_thread_state(), &mine);
+    assert_null(ls_fiber_current());
+  }
+  assert_ptr_equal(seen_a.first, &given);
+  assert_ptr_equal(seen_a.second, &seen_a.own);
+  assert_null(seen_b.first);
+  assert_ptr_equal(seen_b.second, &seen_b.own);
+  assert_ptr_equal(seen_a.fiber, a);
+  // The resumer's runtime at first, then what the fiber made current.
+  assert_ptr_equal(seen_a.runtime[0], runtime);
+  assert_null(seen_a.runtime[1]);
+  ls_set_thread_state(NULL);
+  ls_runtime_make_current(NULL);
+  ls_fiber_destroy(a);
+  ls_fiber_destroy(b);
+  ls_fiber_pool_destroy(pool);
+  expect_ok(ls_runtime_destroy(runtime));
+}
+
+typedef struct nesting {
+  ls_fiber *inner;
+  ls_fiber *outer_seen;
+  int steps;
+} nesting;
+
+static void pause_twice(void *user) {
+  nesting *it = user;
+  ++it->steps;
+  ls_fiber_pause();
+  ++it->steps;
+}
+
+static void drive_inner(void *user) {
+  nesting *it = user;
+  ls_status_free(ls_fiber_resume(it->inner));
+  it->outer_seen = ls_fiber_current();
+  ls_fiber_pause();
+  ls_status_free(ls_fiber_resume(it->inner));
+}
+
+static void fibers_may_resume_fibers(void **state) {
+  (void)state;
+  ls_fiber_pool *pool = make_pool();
+  nesting it = {0};
+  it.inner = make_fiber(pool, pause_twice, &it);
+  ls_fiber *outer = make_fiber(pool, drive_inner, &it);
+  expect_ok(ls_fiber_resume(outer));
+  assert_ptr_equal(it.outer_seen, outer);
+  assert_int_equal(it.steps, 1);
+  expect_ok(ls_fiber_resume(outer));
+  assert_int_equal(it.steps, 2);
+  assert_true(ls_fiber_is_done(it.inner) && ls_fiber_is_done(outer));
+  ls_fiber_destroy(it.inner);
+  ls_fiber_destroy(outer);
+  ls_fiber_pool_destroy(pool);
+}
+
+// ---- Threads ---------------------------------------------------------------
+typedef struct crew {
+  ls_fiber_pool *pool;
+  int done;
+} crew;
+
+static void run_some(void *user) {
+  crew *self = user;
+  for (int round = 0; round < 20; ++round) {
+    ls_fiber *fibers[8] = {0};
+    int sums[8];
+    for (int i = 0; i < 8; ++i) {
+      sums[i] = i;
+      ls_status_free(
+          ls_fiber_create(self->pool, sum_fiber, &sums[i], &fibers[i]));
+      ls_status_free(ls_fiber_resume(fibers[i]));
+    }
+    for (int i = 0; i < 8; ++i) {
+      ls_status_free(ls_fiber_resume(fibers[i]));
+      if (ls_fiber_is_done(fibers[i]) && sums[i] == i) ++self->done;
+      ls_fiber_destroy(fibers[i]);
+    }
+  }
+}
+
+static void threads_may_share_a_pool(void **state) {
+  (void)state;
+  ls_fiber_pool *pool = make_pool();
+  crew crews[3] = {{pool, 0}, {pool, 0}, {pool, 0}};
+  ls_thread threads[3] = {0};
+  for (int i = 0; i < 3; ++i) {
+    expect_ok(ls_thread_start(&threads[i], "crew", run_some, &crews[i]));
+  }
+  for (int i = 0; i < 3; ++i) {
+    ls_thread_join(&threads[i]);
+    assert_int_equal(crews[i].done, 160);
+  }
+  assert_in_range(ls_fiber_pool_stacks(pool), 8, 24);
+  ls_fiber_pool_destroy(pool);
+}
+
+// ---- Failing memory --------------------------------------------------------
+static ls_status run_one(void *user) {
+  (void)user;
+  ls_fiber_pool *pool = NULL;
+  ls_fiber *fiber = NULL;
+  int sum = 3;
+  LS_TRY(ls_fiber_pool_create(ls_current_allocator(), &pool));
+  ls_status status = ls_fiber_create(pool, sum_fiber, &sum, &fiber);
+  while (status == NULL && !ls_fiber_is_done(fiber)) {
+    status = ls_fiber_resume(fiber);
+  }
+  if (status != NULL && fiber != NULL) assert_false(ls_fiber_is_started(fiber));
+  ls_fiber_destroy(fiber);
+  ls_fiber_pool_destroy(pool);
+  return status;
+}
+
+static void failing_memory_is_survived(void **state) {
+  (void)state;
+  expect_memory_failures_survived(run_one, NULL);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(fibers_pause_and_go_on),
+      cmocka_unit_test(a_thousand_can_be_paused_at_once),
+      cmocka_unit_test(fibers_one_after_another_share_a_stack),
+      cmocka_unit_test(a_fiber_never_resumed_can_be_destroyed),
+      cmocka_unit_test(each_fiber_has_its_own_state),
+      cmocka_unit_test(fibers_may_resume_fibers),
+      cmocka_unit_test(threads_may_share_a_pool),
+      cmocka_unit_test(failing_memory_is_survived),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

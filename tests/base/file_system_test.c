@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/runtime_internal.h"
+#include "support/expect.h"
+
+static char folder[] = "files-XXXXXX";
+
+static int make_folder(void **state) {
+  (void)state;
+  return mkdtemp(folder) == NULL ? 1 : 0;
+}
+
+static int remove_folder(void **state) {
+  (void)state;
+  return rmdir(folder);  // Each test removes what it made.
+}
+
+static const char *path_of(const char *name) {
+  static char paths[4][300];
+  static int next;
+  next = (next + 1) % 4;
+  snprintf(paths[next], sizeof(paths[next]), "%s/%s", folder, name);
+  return paths[next];
+}
+
+static const ls_file_system *files(void) { return ls_file_system_system(); }
+
+static void expect_content(const char *path, const char *want) {
+  char *data = NULL;
+  size_t size = 0;
+  expect_ok(files()->read(NULL, path, ls_allocator_system(), &data, &size));
+  assert_int_equal(size, strlen(want));
+  assert_memory_equal(data, want, size + 1);  // A zero follows.
+  ls_release(ls_allocator_system(), data);
+}
+
+static size_t entries_in_folder(void) {
+  DIR *handle = opendir(folder);
+  assert_non_null(handle);
+  size_t count = 0;
+  for (struct dirent *entry; (entry = readdir(handle)) != NULL;) {
+    if (entry->d_name[0] != '.') ++count;
+  }
+  closedir(handle);
+  return count;
+}
+
+static void what_was_written_is_read(void **state) {
+  (void)state;
+  const char *path = path_of("a.txt");
+  expect_ok(files()->write(NULL, path, "hello", 5));
+  expect_content(path, "hello");
+  expect_ok(files()->write(NULL, path, "", 0));
+  expect_content(path, "");
+  expect_ok(files()->append(NULL, path, "one ", 4));
+  expect_ok(files()->append(NULL, path, "two", 3));
+  expect_content(path, "one two");
+  assert_int_equal(entries_in_folder(), 1);  // Nothing is left aside.
+  expect_ok(files()->remove(NULL, path));
+  assert_int_equal(entries_in_folder(), 0);
+}
+
+static void large_files_come_back_whole(void **state) {
+  (void)state;
+  enum { SIZE = 3000001 };
+  char *data = malloc(SIZE);
+  for (size_t i = 0; i < SIZE; ++i)
+    data[i] = (char)(i * 31);
+  const char *path = path_of("large");
+  expect_ok(files()->write(NULL, path, data, SIZE));
+  char *read = NULL;
+  size_t size = 0;
+  expect_ok(files()->read(NULL, path, ls_allocator_system(), &read, &size));
+  assert_int_equal(size, SIZE);
+  assert_memory_equal(read, data, SIZE);
+  ls_release(ls_allocator_system(), read);
+  free(data);
+  expect_ok(files()->remove(NULL, path));
+}
+
+static void files_without_a_known_size_are_read_to_the_end(void **state) {
+  (void)state;
+  char *data = NULL;
+  size_t size = 0;
+  expect_ok(files()->read(NULL, "/proc/self/maps", ls_allocator_system(), &data,
+                          &size));
+  assert_true(size > 100);
+  assert_int_equal(strlen(data), size);
+  ls_release(ls_allocator_system(), data);
+}
+
+static void existence_is_told(void **state) {
+  (void)state;
+  bool exists = true;
+  expect_ok(files()->exists(NULL, path_of("none"), &exists));
+  assert_false(exists);
+  expect_ok(files()->exists(NULL, path_of("none/below"), &exists));
+  assert_false(exists);
+  expect_ok(files()->exists(NULL, folder, &exists));
+  assert_true(exists);
+}
+
+static void folders_are_made_with_those_above(void **state) {
+  (void)state;
+  static const char *const forms[] = {"x/y/z", "x//y///z/", "x", "x/"};
+  for (size_t i = 0; i < LS_COUNT_OF(forms); ++i) {
+    expect_ok(files()->make_directories(NULL, path_of(forms[i])));
+    expect_ok(files()->make_directories(NULL, path_of(forms[i])));
+    bool exists = false;
+    expect_ok(files()->exists(NULL, path_of(forms[i]), &exists));
+    assert_true(exists);
+  }
+  expect_ok(files()->write(NULL, path_of("x/f"), "f", 1));
+  expect_status(files()->make_directories(NULL, path_of("x/f/g")), LS_NOT_FOUND,
+                "x/f/g'");
+  expect_status(files()->make_directories(NULL, path_of("x/f")), LS_NOT_FOUND,
+                "x/f'");
+  expect_status(files()->make_directories(NULL, ""), LS_NOT_FOUND, "''");
+  expect_ok(files()->make_directories(NULL, "/"));
+  static const char *const made[] = {"x/f", "x/y/z", "x/y", "x"};
+  for (size_t i = 0; i < LS_COUNT_OF(made); ++i) {
+    expect_ok(files()->remove(NULL, path_of(made[i])));
+  }
+}
+
+static void errors_name_the_path_and_the_systems_words(void **state) {
+  (void)state;
+  char *data = NULL;
+  size_t size = 0;
+  ls_allocator *system = ls_allocator_system();
+  expect_status(files()->read(NULL, path_of("none"), system, &data, &size),
+                LS_NOT_FOUND, "/none': No such file");
+  assert_null(data);
+  expect_status(files()->remove(NULL, path_of("none")), LS_NOT_FOUND,
+                "cannot remove");
+  expect_status(files()->write(NULL, path_of("none/f"), "x", 1), LS_NOT_FOUND,
+                "cannot write");
+  expect_status(files()->append(NULL, path_of("none/f"), "x", 1), LS_NOT_FOUND,
+                "cannot open");
+  expect_status(files()->read(NULL, folder, system, &data, &size),
+                LS_UNAVAILABLE, "directory");
+  assert_null(data);
+}
+
+static void a_forbidden_folder_is_permission_denied(void **state) {
+  (void)state;
+  if (geteuid() == 0) {
+    // The superuser may write everywhere but where the kernel says no.
+    expect_status(files()->make_directories(NULL, "/proc/1/lockstep"),
+                  LS_NOT_FOUND, "/proc/1/lockstep");
+    return;
+  }
+  assert_int_equal(chmod(folder, 0500), 0);
+  ls_status status = files()->write(NULL, path_of("f"), "x", 1);
+  assert_int_equal(chmod(folder, 0700), 0);
+  expect_status(status, LS_PERMISSION_DENIED, "cannot write");
+}
+
+static void a_failed_write_leaves_the_old_file(void **state) {
+  (void)state;
+  // The folder takes the place that the new file is to be moved to.
+  const char *path = path_of("taken");
+  expect_ok(files()->make_directories(NULL, path));
+  expect_status(files()->write(NULL, path, "x", 1), LS_UNAVAILABLE, "taken");
+  assert_int_equal(entries_in_folder(), 1);
+  expect_ok(files()->remove(NULL, path));
+}
+
+static ls_status read_back(void *user) {
+  char *data = NULL;
+  size_t size = 0;
+  ls_allocator *allocator = ls_current_allocator();
+  LS_TRY(files()->read(NULL, user, allocator, &data, &size));
+  ls_release(allocator, data);
+  return ls_ok();
+}
+
+static void failing_memory_is_survived(void **state) {
+  (void)state;
+  char path[300];
+  snprintf(path, sizeof(path), "%s", path_of("a"));
+  expect_ok(files()->write(NULL, path, "12345", 5));
+  expect_memory_failures_survived(read_back, path);
+  expect_ok(files()->remove(NULL, path));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(what_was_written_is_read),
+      cmocka_unit_test(large_files_come_back_whole),
+      cmocka_unit_test(files_without_a_known_size_are_read_to_the_end),
+      cmocka_unit_test(existence_is_told),
+      cmocka_unit_test(folders_are_made_with_those_above),
+      cmocka_unit_test(errors_name_the_path_and_the_systems_words),
+      cmocka_unit_test(a_forbidden_folder_is_permission_denied),
+      cmocka_unit_test(a_failed_write_leaves_the_old_file),
+      cmocka_unit_test(failing_memory_is_survived),
+  };
+  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/map.h"
+
+#include <stdio.h>
+
+#include "base/random.h"
+#include "base/runtime_internal.h"
+#include "support/expect.h"
+
+enum { MODEL_SIZE = 400 };
+
+// The same as a map, without a hash: keys in order of insertion.
+typedef struct model {
+  char keys[MODEL_SIZE * 8][40];
+  uintptr_t values[MODEL_SIZE * 8];
+  size_t count;
+} model;
+
+static size_t model_find(const model *self, const char *key) {
+  size_t i = 0;
+  while (i < self->count && strcmp(self->keys[i], key) != 0)
+    ++i;
+  return i;
+}
+
+static void model_insert(model *self, const char *key, uintptr_t value) {
+  const size_t at = model_find(self, key);
+  if (at == self->count) strcpy(self->keys[self->count++], key);
+  self->values[at] = value;
+}
+
+static void model_remove(model *self, const char *key) {
+  const size_t at = model_find(self, key);
+  if (at == self->count) return;
+  --self->count;
+  for (size_t i = at; i < self->count; ++i) {
+    strcpy(self->keys[i], self->keys[i + 1]);
+    self->values[i] = self->values[i + 1];
+  }
+}
+
+static void expect_equal(const ls_map *map, const model *wanted) {
+  assert_int_equal(ls_map_count(map), wanted->count);
+  size_t i = 0;
+  ls_map_item item;
+  for (size_t at = 0; ls_map_next(map, &at, &item); ++i) {
+    assert_string_equal((const char *)item.key, wanted->keys[i]);
+    assert_int_equal(item.size, strlen(wanted->keys[i]));
+    assert_int_equal((uintptr_t)item.value, wanted->values[i]);
+  }
+  assert_int_equal(i, wanted->count);
+}
+
+static void a_map_does_what_a_plain_list_does(void **state) {
+  (void)state;
+  static model wanted;
+  ls_map map;
+  ls_map_init(&map, ls_allocator_system());
+  for (uint64_t step = 0; step < 6000; ++step) {
+    uint32_t bits[4];
+    ls_random_bits(&(ls_random_key){.seed = 7}, step, bits);
+    char key[40];
+    // Short keys and long ones, which are stored apart.
+    snprintf(key, sizeof(key), bits[0] % 2 ? "%u" : "a_rather_long_key_%u",
+             bits[1] % MODEL_SIZE);
+    const size_t at = model_find(&wanted, key);
+    const uintptr_t old = at < wanted.count ? wanted.values[at] : 0;
+    assert_int_equal((uintptr_t)ls_map_find_text(&map, key), old);
+    if (bits[2] % 3 == 0) {
+      assert_int_equal((uintptr_t)ls_map_remove_text(&map, key), old);
+      model_remove(&wanted, key);
+    } else {
+      const uintptr_t value = (uintptr_t)step + 1;
+      assert_true(ls_map_insert_text(&map, key, (void *)value));
+      model_insert(&wanted, key, value);
+    }
+    if (step % 500 == 0) expect_equal(&map, &wanted);
+  }
+  expect_equal(&map, &wanted);
+  ls_map_deinit(&map);
+}
+
+static void numbers_are_keys_too(void **state) {
+  (void)state;
+  ls_map map;
+  ls_map_init(&map, ls_allocator_system());
+  for (uint64_t i = 0; i < 5000; ++i) {
+    assert_true(ls_map_insert_u64(&map, i << 32, (void *)(uintptr_t)(i + 1)));
+  }
+  for (uint64_t i = 0; i < 5000; ++i) {
+    assert_int_equal((uintptr_t)ls_map_find_u64(&map, i << 32), i + 1);
+    assert_null(ls_map_find_u64(&map, (i << 32) + 1));
+  }
+  assert_int_equal((uintptr_t)ls_map_remove_u64(&map, UINT64_C(3) << 32), 4);
+  ls_map_item item;
+  size_t at = 0;
+  for (int i = 0; i < 4; ++i)
+    assert_true(ls_map_next(&map, &at, &item));
+  assert_int_equal(ls_map_item_u64(&item), UINT64_C(4) << 32);
+  ls_map_deinit(&map);
+}
+
+static void keys_are_bytes_with_their_length(void **state) {
+  (void)state;
+  ls_map map;
+  ls_map_init(&map, ls_allocator_system());
+  int values[3];
+  assert_true(ls_map_insert(&map, "a\0b", 3, &values[0]));
+  assert_true(ls_map_insert(&map, "a\0c", 3, &values[1]));
+  assert_true(ls_map_insert(&map, NULL, 0, &values[2]));
+  assert_ptr_equal(ls_map_find(&map, "a\0b", 3), &values[0]);
+  assert_ptr_equal(ls_map_find(&map, "a\0c", 3), &values[1]);
+  assert_ptr_equal(ls_map_find(&map, "", 0), &values[2]);
+  assert_null(ls_map_find(&map, "a", 1));
+  assert_true(ls_map_insert(&map, "null", 4, NULL));
+  assert_true(ls_map_has(&map, "null", 4));
+  assert_false(ls_map_has(&map, "nul", 3));
+  ls_map_deinit(&map);
+}
+
+static void clearing_empties_a_map_that_goes_on(void **state) {
+  (void)state;
+  ls_map map;
+  ls_map_init(&map, ls_allocator_system());
+  int value = 0;
+  assert_null(ls_map_remove_text(&map, "nothing"));
+  assert_true(ls_map_insert_text(&map, "a key of more than 16", &value));
+  ls_map_clear(&map);
+  assert_int_equal(ls_map_count(&map), 0);
+  assert_null(ls_map_find_text(&map, "a key of more than 16"));
+  assert_true(ls_map_insert_text(&map, "b", &value));
+  assert_int_equal(ls_map_count(&map), 1);
+  ls_map_deinit(&map);
+  ls_map_deinit(&map);
+}
+
+static void holes_do_not_make_a_map_grow(void **state) {
+  (void)state;
+  ls_map map;
+  ls_map_init(&map, ls_allocator_system());
+  int value = 0;
+  for (uint64_t i = 0; i < 100000; ++i) {
+    assert_true(ls_map_insert_u64(&map, i, &value));
+    if (i >= 4) assert_ptr_equal(ls_map_remove_u64(&map, i - 4), &value);
+  }
+  assert_int_equal(ls_map_count(&map), 4);
+  assert_true(map.capacity <= 16);
+  ls_map_deinit(&map);
+}
+
+static void hashes_spread_and_stay(void **state) {
+  (void)state;
+  // Recorded hashes stay valid from one version to the next.
+  assert_int_equal(ls_hash("lockstep", 8, 0), UINT64_C(0x2f1dac24e24858e2));
+  assert_int_equal(ls_hash("", 0, 0), ls_hash(NULL, 0, 0));
+  assert_int_not_equal(ls_hash("a", 1, 0), ls_hash("a\0", 2, 0));
+  assert_int_not_equal(ls_hash("a", 1, 0), ls_hash("a", 1, 1));
+  // Of 2^16 numbers in a row, the lower 16 bits hit about 1 - 1/e of the
+  // places, as random ones would.
+  static unsigned char seen[65536];
+  size_t hits = 0;
+  for (uint64_t i = 0; i < 65536; ++i) {
+    const uint64_t hash = ls_hash(&i, sizeof(i), 0);
+    if (seen[hash & 0xFFFF]++ == 0) ++hits;
+  }
+  assert_in_range(hits, 41000, 41850);
+  // Each input bit moves about half of the output bits.
+  unsigned moved = 0;
+  char text[48] = "a text that is longer than two pieces of sixteen";
+  const uint64_t before = ls_hash(text, sizeof(text), 0);
+  for (size_t bit = 0; bit < sizeof(text) * 8; ++bit) {
+    text[bit / 8] = (char)(text[bit / 8] ^ (1 << bit % 8));
+    const uint64_t changed = before ^ ls_hash(text, sizeof(text), 0);
+    moved += (unsigned)__builtin_popcountll(changed);
+    text[bit / 8] = (char)(text[bit / 8] ^ (1 << bit % 8));
+  }
+  assert_in_range(moved, 384 * 31, 384 * 33);
+}
+
+static ls_status fill_map(void *user) {
+  (void)user;
+  ls_map map;
+  ls_map_init(&map, ls_current_allocator());
+  ls_status status = ls_ok();
+  for (uint64_t i = 0; i < 20 && status == NULL; ++i) {
+    char key[40];
+    snprintf(key, sizeof(key), "a_rather_long_key_%d", (int)i);
+    const size_t before = ls_map_count(&map);
+    if (!ls_map_insert_text(&map, key, &map) ||
+        !ls_map_insert_u64(&map, i, &map)) {
+      status = ls_out_of_memory();
+      assert_true(ls_map_count(&map) <= before + 1);
+    }
+  }
+  ls_map_deinit(&map);
+  return status;
+}
+
+static void failing_memory_is_survived(void **state) {
+  (void)state;
+  expect_memory_failures_survived(fill_map, NULL);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_map_does_what_a_plain_list_does),
+      cmocka_unit_test(numbers_are_keys_too),
+      cmocka_unit_test(keys_are_bytes_with_their_length),
+      cmocka_unit_test(clearing_empties_a_map_that_goes_on),
+      cmocka_unit_test(holes_do_not_make_a_map_grow),
+      cmocka_unit_test(hashes_spread_and_stay),
+      cmocka_unit_test(failing_memory_is_survived),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/queue.h"
+
+#include "base/runtime_internal.h"
+#include "base/threads.h"
+#include "support/expect.h"
+
+static ls_array *number(int64_t value) {
+  ls_array *array = NULL;
+  expect_ok(ls_array_create_copy(LS_DTYPE_I64, LS_SCALAR, &value, &array));
+  return array;
+}
+
+static ls_queue *make(size_t capacity) {
+  ls_queue *queue = NULL;
+  expect_ok(ls_queue_create(
+      &(ls_queue_options){.capacity = capacity, .name = "infeed:0"}, &queue));
+  return queue;
+}
+
+// Takes the head, which must be there, and gives its number.
+static int64_t pop_number(ls_queue *queue) {
+  ls_array *array = NULL;
+  expect_ok(ls_queue_pop(queue, &array));
+  const int64_t value = ls_array_i64(array, 0);
+  ls_array_release(array);
+  return value;
+}
+
+static void arrays_come_out_in_the_order_they_went_in(void **state) {
+  (void)state;
+  ls_queue *queue = make(3);
+  int64_t next = 0;
+  for (int64_t i = 0; i < 20; ++i) {
+    expect_ok(ls_queue_push(queue, number(i)));
+    if (i % 3 == 2) {
+      assert_int_equal(ls_queue_count(queue), 3);
+      while (ls_queue_count(queue) > 0) {
+        assert_int_equal(pop_number(queue), next++);
+      }
+    }
+  }
+  ls_queue_destroy(queue);  // Two are left inside.
+}
+
+static void defaults_are_sixteen_and_a_name(void **state) {
+  (void)state;
+  ls_queue *queue = NULL;
+  expect_ok(ls_queue_create(NULL, &queue));
+  assert_string_equal(ls_queue_name(queue), "queue");
+  bool pushed = true;
+  for (int i = 0; i < 16; ++i) {
+    expect_ok(ls_queue_try_push(queue, number(i), &pushed));
+    assert_true(pushed);
+  }
+  ls_array *extra = number(16);
+  expect_ok(ls_queue_try_push(queue, extra, &pushed));
+  assert_false(pushed);
+  assert_true(ls_array_is_unique(extra));  // Still ours.
+  ls_array_release(extra);
+  ls_queue_destroy(queue);
+  ls_queue_destroy(NULL);
+}
+
+static void closing_drains_and_then_ends(void **state) {
+  (void)state;
+  ls_queue *queue = make(4);
+  expect_ok(ls_queue_push(queue, number(1)));
+  assert_false(ls_queue_is_closed(queue));
+  ls_queue_close(queue);
+  ls_queue_close(queue);
+  assert_true(ls_queue_is_closed(queue));
+  ls_array *late = number(2);
+  expect_status(ls_queue_push(queue, late), LS_CANCELLED, "'infeed:0'");
+  bool pushed = true;
+  expect_status(ls_queue_try_push(queue, late, &pushed), LS_CANCELLED,
+                "closed");
+  assert_false(pushed);
+  ls_array_release(late);
+  assert_int_equal(pop_number(queue), 1);
+  ls_array *array = NULL;
+  expect_status(ls_queue_pop(queue, &array), LS_OUT_OF_RANGE, "drained");
+  expect_status(ls_queue_try_pop(queue, &array), LS_OUT_OF_RANGE, "drained");
+  assert_null(array);
+  ls_queue_destroy(queue);
+}
+
+static void trying_to_pop_an_empty_queue_gives_nothing(void **state) {
+  (void)state;
+  ls_queue *queue = make(1);
+  ls_array *array = NULL;
+  expect_ok(ls_queue_try_pop(queue, &array));
+  assert_null(array);
+  expect_ok(ls_queue_push(queue, number(5)));
+  expect_ok(ls_queue_try_pop(queue, &array));
+  assert_int_equal(ls_array_i64(array, 0), 5);
+  ls_array_release(array);
+  ls_queue_destroy(queue);
+}
+
+// ---- Threads ---------------------------------------------------------------
+enum { PER_PRODUCER = 500, PRODUCERS = 2, CONSUMERS = 2 };
+
+typedef struct producer {
+  ls_queue *queue;
+  int64_t first;
+  bool failed;
+} producer;
+
+static void produce(void *user) {
+  producer *self = user;
+  for (int64_t i = 0; i < PER_PRODUCER; ++i) {
+    const int64_t value = self->first + i;
+    ls_array *array = NULL;
+    ls_status status =
+        ls_array_create_copy(LS_DTYPE_I64, LS_SCALAR, &value, &array);
+    if (status == NULL) status = ls_queue_push(self->queue, array);
+    self->failed |= status != NULL;
+    ls_status_free(status);
+  }
+}
+
+typedef struct consumer {
+  ls_queue *queue;
+  int64_t sum;
+  int64_t count;
+  int64_t last[PRODUCERS];  // Of each producer.
+  bool disordered;
+  ls_code end;
+} consumer;
+
+static void consume(void *user) {
+  consumer *self = user;
+  for (;;) {
+    ls_array *array = NULL;
+    ls_status status = ls_queue_pop(self->queue, &array);
+    if (status != NULL) {
+      self->end = ls_status_code(status);
+      ls_status_free(status);
+      return;
+    }
+    const int64_t value = ls_array_i64(array, 0);
+    int64_t *last = &self->last[value / PER_PRODUCER];
+    self->disordered |= value < *last;
+    *last = value;
+    self->sum += value;
+    ++self->count;
+    ls_array_release(array);
+  }
+}
+
+static void threads_lose_and_double_nothing(void **state) {
+  (void)state;
+  ls_queue *queue = make(4);
+  producer producers[PRODUCERS];
+  consumer consumers[CONSUMERS];
+  ls_thread threads[PRODUCERS + CONSUMERS] = {0};
+  for (int i = 0; i < CONSUMERS; ++i) {
+    consumers[i] = (consumer){.queue = queue};
+    expect_ok(ls_thread_start(&threads[i], "consumer", consume, &consumers[i]));
+  }
+  for (int i = 0; i < PRODUCERS; ++i) {
+    producers[i] = (producer){queue, (int64_t)i * PER_PRODUCER, false};
+    expect_ok(ls_thread_start(&threads[CONSUMERS + i], "producer", produce,
+                              &producers[i]));
+  }
+  for (int i = 0; i < PRODUCERS; ++i) {
+    ls_thread_join(&threads[CONSUMERS + i]);
+    assert_false(producers[i].failed);
+  }
+  ls_queue_close(queue);
+  int64_t sum = 0;
+  int64_t count = 0;
+  for (int i = 0; i < CONSUMERS; ++i) {
+    ls_thread_join(&threads[i]);
+    assert_int_equal(consumers[i].end, LS_OUT_OF_RANGE);
+    assert_false(consumers[i].disordered);
+    sum += consumers[i].sum;
+    count += consumers[i].count;
+  }
+  const int64_t n = PRODUCERS * PER_PRODUCER;
+  assert_int_equal(count, n);
+  assert_int_equal(sum, n * (n - 1) / 2);
+  ls_queue_destroy(queue);
+}
+
+typedef struct pusher {
+  ls_queue *queue;
+  ls_array *array;
+  ls_code code;
+} pusher;
+
+static void push_one(void *user) {
+  pusher *self = user;
+  ls_status status = ls_queue_push(self->queue, self->array);
+  self->code = ls_status_code(status);
+  ls_status_free(status);
+}
+
+static void closing_wakes_who_waits_to_push(void **state) {
+  (void)state;
+  ls_queue *queue = make(1);
+  expect_ok(ls_queue_push(queue, number(0)));
+  pusher blocked = {queue, number(1), LS_OK};
+  ls_thread thread = {0};
+  expect_ok(ls_thread_start(&thread, "pusher", push_one, &blocked));
+  ls_queue_close(queue);  // Before or after it waits: the same.
+  ls_thread_join(&thread);
+  assert_int_equal(blocked.code, LS_CANCELLED);
+  assert_true(ls_array_is_unique(blocked.array));
+  ls_array_release(blocked.array);
+  ls_queue_destroy(queue);
+}
+
+// ---- Waiters ---------------------------------------------------------------
+static char order[16];
+static void note(void *user) {
+  const size_t used = strlen(order);
+  order[used] = *(const char *)user;
+  order[used + 1] = '\0';
+}
+
+static void waiters_are_told_once_in_order(void **state) {
+  (void)state;
+  order[0] = '\0';
+  ls_queue *queue = make(2);
+  ls_queue_waiter a = {.ready = note, .user = "a"};
+  ls_queue_waiter b = {.ready = note, .user = "b"};
+  ls_queue_waiter c = {.ready = note, .user = "c"};
+  assert_true(ls_queue_on_ready(queue, LS_QUEUE_POP, &a));
+  assert_true(ls_queue_on_ready(queue, LS_QUEUE_POP, &b));
+  assert_true(ls_queue_on_ready(queue, LS_QUEUE_POP, &c));
+  assert_true(ls_queue_withdraw(queue, LS_QUEUE_POP, &b));
+  assert_false(ls_queue_withdraw(queue, LS_QUEUE_POP, &b));
+  assert_string_equal(order, "");
+  expect_ok(ls_queue_push(queue, number(1)));
+  assert_string_equal(order, "ac");
+  assert_false(ls_queue_withdraw(queue, LS_QUEUE_POP, &a));
+  expect_ok(ls_queue_push(queue, number(2)));
+  assert_string_equal(order, "ac");
+  // Ready already: not registered.
+  assert_false(ls_queue_on_ready(queue, LS_QUEUE_POP, &b));
+  assert_false(ls_queue_withdraw(queue, LS_QUEUE_POP, &b));
+  // Full: told when there is room.
+  assert_true(ls_queue_on_ready(queue, LS_QUEUE_PUSH, &a));
+  assert_string_equal(order, "ac");
+  (void)pop_number(queue);
+  assert_string_equal(order, "aca");
+  (void)pop_number(queue);
+  assert_true(ls_queue_on_ready(queue, LS_QUEUE_POP, &c));
+  ls_queue_close(queue);
+  assert_string_equal(order, "acac");
+  ls_queue_destroy(queue);
+}
+
+static void withdrawing_the_last_leaves_a_good_list(void **state) {
+  (void)state;
+  order[0] = '\0';
+  ls_queue *queue = make(2);
+  ls_queue_waiter a = {.ready = note, .user = "a"};
+  ls_queue_waiter b = {.ready = note, .user = "b"};
+  assert_true(ls_queue_on_ready(queue, LS_QUEUE_POP, &a));
+  assert_true(ls_queue_on_ready(queue, LS_QUEUE_POP, &b));
+  assert_true(ls_queue_withdraw(queue, LS_QUEUE_POP, &b));
+  assert_true(ls_queue_on_ready(queue, LS_QUEUE_POP, &b));
+  assert_true(ls_queue_withdraw(queue, LS_QUEUE_POP, &a));
+  assert_true(ls_queue_withdraw(queue, LS_QUEUE_POP, &b));
+  assert_true(ls_queue_on_ready(queue, LS_QUEUE_POP, &a));
+  expect_ok(ls_queue_push(queue, number(1)));
+  assert_string_equal(order, "a");
+  ls_queue_destroy(queue);
+}
+
+// A task that takes all there is whenever it is told, as a parked lane would.
+typedef struct task {
+  ls_queue *queue;
+  ls_queue_waiter waiter;
+  int64_t sum;
+  bool ended;
+} task;
+
+static void run_task(void *user) {
+  task *self = user;
+  do {
+    ls_array *array = NULL;
+    ls_status status = ls_queue_try_pop(self->queue, &array);
+    if (status != NULL) {
+      ls_status_free(status);
+      self->ended = true;
+      return;
+    }
+    if (array != NULL) self->sum += ls_array_i64(array, 0);
+    ls_array_release(array);
+  } while (!ls_queue_on_ready(self->queue, LS_QUEUE_POP, &self->waiter));
+}
+
+static void a_task_can_park_instead_of_a_thread(void **state) {
+  (void)state;
+  ls_queue *queue = make(2);
+  task it = {.queue = queue};
+  it.waiter = (ls_queue_waiter){.ready = run_task, .user = &it};
+  run_task(&it);
+  producer maker = {queue, 0, false};
+  ls_thread thread = {0};
+  expect_ok(ls_thread_start(&thread, "producer", produce, &maker));
+  ls_thread_join(&thread);
+  ls_queue_close(queue);
+  assert_false(maker.failed);
+  assert_true(it.ended);
+  assert_int_equal(it.sum, PER_PRODUCER * (PER_PRODUCER - 1) / 2);
+  ls_queue_destroy(queue);
+}
+
+// ---- Failing memory --------------------------------------------------------
+static ls_status create_queue(void *user) {
+  (void)user;
+  ls_queue *queue = NULL;
+  ls_status status = ls_queue_create(
+      &(ls_queue_options){.allocator = ls_current_allocator()}, &queue);
+  ls_queue_destroy(queue);
+  return status;
+}
+
+static void failing_memory_is_survived(void **state) {
+  (void)state;
+  expect_memory_failures_survived(create_queue, NULL);
+  ls_queue *queue = NULL;
+  expect_status(
+      ls_queue_create(&(ls_queue_options){.capacity = SIZE_MAX}, &queue),
+      LS_RESOURCE_EXHAUSTED, "creating queue 'queue'");
+  assert_null(queue);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(arrays_come_out_in_the_order_they_went_in),
+      cmocka_unit_test(defaults_are_sixteen_and_a_name),
+      cmocka_unit_test(closing_drains_and_then_ends),
+      cmocka_unit_test(trying_to_pop_an_empty_queue_gives_nothing),
+      cmocka_unit_test(threads_lose_and_double_nothing),
+      cmocka_unit_test(closing_wakes_who_waits_to_push),
+      cmocka_unit_test(waiters_are_told_once_in_order),
+      cmocka_unit_test(withdrawing_the_last_leaves_a_good_list),
+      cmocka_unit_test(a_task_can_park_instead_of_a_thread),
+      cmocka_unit_test(failing_memory_is_survived),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

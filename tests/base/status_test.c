@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/status.h"
+
+#include <string.h>
+
+#include "support/expect.h"
+
+static void ok_is_null_and_has_nothing_to_say(void **state) {
+  (void)state;
+  assert_null(ls_ok());
+  assert_true(ls_status_is_ok(ls_ok()));
+  assert_int_equal(ls_status_code(ls_ok()), LS_OK);
+  assert_string_equal(ls_status_message(ls_ok()), "");
+  assert_null(ls_status_file(ls_ok()));
+  assert_int_equal(ls_status_line(ls_ok()), 0);
+  assert_null(ls_status_clone(ls_ok()));
+  assert_null(ls_status_annotate(ls_ok(), "not added"));
+  ls_status_free(ls_ok());
+}
+
+static void a_status_keeps_code_text_and_place(void **state) {
+  (void)state;
+  ls_status status = ls_not_found("no '%s' in %d files", "loss", 3);
+  const int line = __LINE__ - 1;
+  assert_int_equal(ls_status_code(status), LS_NOT_FOUND);
+  assert_false(ls_status_is_ok(status));
+  assert_string_equal(ls_status_message(status), "no 'loss' in 3 files");
+  assert_string_equal(ls_status_file(status), __FILE__);
+  assert_int_equal(ls_status_line(status), line);
+  ls_status_free(status);
+}
+
+static void notes_follow_one_a_line(void **state) {
+  (void)state;
+  ls_status status = ls_invalid_argument("rank 9");
+  status = ls_status_annotate(status, "reading '%s'", "a.npy");
+  status = ls_status_annotate(status, "restoring");
+  assert_string_equal(ls_status_message(status),
+                      "rank 9\nreading 'a.npy'\nrestoring");
+  assert_int_equal(ls_status_code(status), LS_INVALID_ARGUMENT);
+  ls_status_free(status);
+}
+
+static void a_clone_lives_on_its_own(void **state) {
+  (void)state;
+  ls_status status = ls_internal("first");
+  ls_status clone = ls_status_clone(status);
+  status = ls_status_annotate(status, "later");
+  assert_string_equal(ls_status_message(clone), "first");
+  assert_int_equal(ls_status_line(clone), ls_status_line(status));
+  ls_status_free(status);
+  assert_int_equal(ls_status_code(clone), LS_INTERNAL);
+  ls_status_free(clone);
+}
+
+static void out_of_memory_is_static_until_annotated(void **state) {
+  (void)state;
+  ls_status status = ls_out_of_memory();
+  ls_status again = ls_out_of_memory();
+  assert_ptr_equal(status, again);
+  ls_status clone = ls_status_clone(status);
+  assert_ptr_equal(clone, status);
+  assert_int_equal(ls_status_code(status), LS_RESOURCE_EXHAUSTED);
+  ls_status_free(status);
+  status = ls_status_annotate(status, "making a graph");
+  assert_string_equal(ls_status_message(status),
+                      "out of memory\nmaking a graph");
+  assert_string_equal(ls_status_message(again), "out of memory");
+  ls_status_free(status);
+}
+
+static void a_long_message_is_whole(void **state) {
+  (void)state;
+  char text[5000];
+  memset(text, 'x', sizeof(text) - 1);
+  text[sizeof(text) - 1] = '\0';
+  ls_status status = ls_unimplemented("%s.", text);
+  assert_int_equal(strlen(ls_status_message(status)), sizeof(text));
+  ls_status_free(status);
+}
+
+static void every_code_has_its_name(void **state) {
+  (void)state;
+  assert_string_equal(ls_code_name(LS_OK), "OK");
+  assert_string_equal(ls_code_name(LS_INVALID_ARGUMENT), "INVALID_ARGUMENT");
+  assert_string_equal(ls_code_name(LS_UNAVAILABLE), "UNAVAILABLE");
+  assert_string_equal(ls_code_name(LS_DATA_LOSS), "DATA_LOSS");
+  assert_string_equal(ls_code_name((ls_code)99), "UNKNOWN");
+}
+
+static void making_ok_gives_ok(void **state) {
+  (void)state;
+  ls_status status = LS_STATUS(LS_OK, "nothing");
+  assert_null(status);
+}
+
+static ls_status fail_at(int step, int *reached) {
+  LS_RETURN_IF_ERROR(step == 0 ? ls_out_of_range("step 0") : ls_ok());
+  *reached = 1;
+  ls_status status = ls_ok();
+  LS_GOTO_IF_ERROR(done, status, step == 1 ? ls_internal("one") : ls_ok());
+  *reached = 2;
+done:
+  return status;
+}
+
+static void macros_leave_at_the_first_error(void **state) {
+  (void)state;
+  int reached = 0;
+  expect_status(fail_at(0, &reached), LS_OUT_OF_RANGE, "step 0");
+  assert_int_equal(reached, 0);
+  expect_status(fail_at(1, &reached), LS_INTERNAL, "one");
+  assert_int_equal(reached, 1);
+  expect_ok(fail_at(2, &reached));
+  assert_int_equal(reached, 2);
+}
+
+static void an_optional_tells_zero_from_not_given(void **state) {
+  (void)state;
+  const ls_opt none = {0};
+  assert_false(none.set);
+  assert_true(LS_SOME(0).set);
+  assert_int_equal(LS_SOME(-3).value, -3);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(ok_is_null_and_has_nothing_to_say),
+      cmocka_unit_test(a_status_keeps_code_text_and_place),
+      cmocka_unit_test(notes_follow_one_a_line),
+      cmocka_unit_test(a_clone_lives_on_its_own),
+      cmocka_unit_test(out_of_memory_is_static_until_annotated),
+      cmocka_unit_test(a_long_message_is_whole),
+      cmocka_unit_test(every_code_has_its_name),
+      cmocka_unit_test(making_ok_gives_ok),
+      cmocka_unit_test(macros_leave_at_the_first_error),
+      cmocka_unit_test(an_optional_tells_zero_from_not_given),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/threads.h"
+
+#include <signal.h>
+#include <time.h>
+
+#include "support/expect.h"
+
+typedef struct shared {
+  ls_mutex lock;
+  ls_condition changed;
+  int turn;
+  int64_t sum;
+} shared;
+
+static void init_shared(shared *it) {
+  *it = (shared){0};
+  expect_ok(ls_mutex_init(&it->lock));
+  expect_ok(ls_condition_init(&it->changed));
+}
+
+static void deinit_shared(shared *it) {
+  ls_condition_deinit(&it->changed);
+  ls_mutex_deinit(&it->lock);
+}
+
+static void add_often(void *user) {
+  shared *it = user;
+  for (int i = 0; i < 10000; ++i) {
+    ls_mutex_lock(&it->lock);
+    ++it->sum;
+    ls_mutex_unlock(&it->lock);
+  }
+}
+
+static void a_mutex_lets_one_in_at_a_time(void **state) {
+  (void)state;
+  shared it;
+  init_shared(&it);
+  ls_thread threads[3] = {0};
+  for (int i = 0; i < 3; ++i) {
+    expect_ok(ls_thread_start(&threads[i], "adder", add_often, &it));
+  }
+  for (int i = 0; i < 3; ++i)
+    ls_thread_join(&threads[i]);
+  assert_int_equal(it.sum, 30000);
+  deinit_shared(&it);
+}
+
+static void a_recursive_mutex_lets_its_holder_in_again(void **state) {
+  (void)state;
+  ls_mutex lock = {0};
+  expect_ok(ls_mutex_init_recursive(&lock));
+  ls_mutex_lock(&lock);
+  ls_mutex_lock(&lock);
+  ls_mutex_unlock(&lock);
+  ls_mutex_unlock(&lock);
+  ls_mutex_deinit(&lock);
+}
+
+static void answer(void *user) {
+  shared *it = user;
+  ls_mutex_lock(&it->lock);
+  while (it->turn == 0)
+    ls_condition_wait(&it->changed, &it->lock);
+  it->turn = 2;
+  ls_condition_broadcast(&it->changed);
+  ls_mutex_unlock(&it->lock);
+}
+
+static void conditions_wake_who_waits(void **state) {
+  (void)state;
+  shared it;
+  init_shared(&it);
+  ls_thread thread = {0};
+  expect_ok(ls_thread_start(&thread, "a name too long for it", answer, &it));
+  ls_mutex_lock(&it.lock);
+  it.turn = 1;
+  ls_condition_signal(&it.changed);
+  while (it.turn != 2)
+    ls_condition_wait(&it.changed, &it.lock);
+  ls_mutex_unlock(&it.lock);
+  ls_thread_join(&thread);
+  deinit_shared(&it);
+}
+
+static void a_limited_wait_ends(void **state) {
+  (void)state;
+  shared it;
+  init_shared(&it);
+  ls_mutex_lock(&it.lock);
+  const int64_t nanos = 2000000;
+  struct timespec before;
+  struct timespec after;
+  clock_gettime(CLOCK_MONOTONIC, &before);
+  // It may return early, but not say that the time has passed.
+  while (ls_condition_wait_for(&it.changed, &it.lock, nanos)) {
+  }
+  clock_gettime(CLOCK_MONOTONIC, &after);
+  assert_true((after.tv_sec - before.tv_sec) * 1000000000 +
+                  (after.tv_nsec - before.tv_nsec) >=
+              nanos);
+  assert_false(ls_condition_wait_for(&it.changed, &it.lock, -5));
+  ls_mutex_unlock(&it.lock);
+  deinit_shared(&it);
+}
+
+static void look_at_signals(void *user) {
+  sigset_t mask;
+  pthread_sigmask(SIG_SETMASK, NULL, &mask);
+  *(int *)user = sigismember(&mask, SIGINT) && sigismember(&mask, SIGTERM);
+}
+
+static void threads_leave_signals_to_the_program(void **state) {
+  (void)state;
+  ls_thread thread = {0};
+  int blocked = 0;
+  expect_ok(ls_thread_start(&thread, "quiet", look_at_signals, &blocked));
+  ls_thread_join(&thread);
+  assert_true(blocked);
+  look_at_signals(&blocked);
+  assert_false(blocked);
+}
+
+static void zeroed_storage_is_fine_to_undo(void **state) {
+  (void)state;
+  shared it = {0};
+  deinit_shared(&it);
+  ls_thread thread = {0};
+  ls_thread_join(&thread);
+  assert_false(thread.made);
+}
+
+static int runs;
+static void run_once(void) { ++runs; }
+
+static void once_is_once(void **state) {
+  (void)state;
+  static ls_once once = LS_ONCE_INIT;
+  for (int i = 0; i < 3; ++i)
+    ls_once_run(&once, run_once);
+  assert_int_equal(runs, 1);
+}
+
+static void counts_tell_the_last(void **state) {
+  (void)state;
+  int count = 1;
+  assert_true(ls_count_is_one(&count));
+  ls_count_retain(&count);
+  assert_false(ls_count_is_one(&count));
+  assert_false(ls_count_release(&count));
+  assert_true(ls_count_release(&count));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_mutex_lets_one_in_at_a_time),
+      cmocka_unit_test(a_recursive_mutex_lets_its_holder_in_again),
+      cmocka_unit_test(conditions_wake_who_waits),
+      cmocka_unit_test(a_limited_wait_ends),
+      cmocka_unit_test(threads_leave_signals_to_the_program),
+      cmocka_unit_test(zeroed_storage_is_fine_to_undo),
+      cmocka_unit_test(once_is_once),
+      cmocka_unit_test(counts_tell_the_last),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

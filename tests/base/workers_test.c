@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/workers.h"
+
+#include <pthread.h>
+#include <time.h>
+
+#include "base/cores.h"
+#include "base/runtime_internal.h"
+#include "support/expect.h"
+
+enum { MAX_WORKERS = 3 };
+
+typedef struct job {
+  ls_workers *workers;
+  int runs[MAX_WORKERS];
+  pthread_t threads[MAX_WORKERS];
+  ls_runtime *runtime[MAX_WORKERS];
+  double product[MAX_WORKERS];
+  volatile double tiny;
+  int64_t sleep;
+  int inside;  // The worker that starts a run inside.
+  ls_code code;
+} job;
+
+static ls_workers *make(int threads) {
+  ls_workers *workers = NULL;
+  expect_ok(ls_workers_create(ls_allocator_system(), threads, &workers));
+  assert_int_equal(ls_workers_count(workers), threads);
+  return workers;
+}
+
+static void count_run(void *user, int worker) {
+  job *it = user;
+  ++it->runs[worker];
+  it->threads[worker] = pthread_self();
+  it->runtime[worker] = ls_runtime_current();
+  it->product[worker] = it->tiny * 0.5;
+  if (worker > 0 && it->sleep > 0) {
+    nanosleep(&(struct timespec){.tv_nsec = (long)it->sleep}, NULL);
+  }
+}
+
+static void every_worker_runs_once_a_run(void **state) {
+  (void)state;
+  for (int threads = 1; threads <= MAX_WORKERS; ++threads) {
+    ls_workers *workers = make(threads);
+    job it = {0};
+    for (int run = 1; run <= 300; ++run) {
+      expect_ok(ls_workers_run(workers, count_run, &it));
+      for (int w = 0; w < MAX_WORKERS; ++w) {
+        assert_int_equal(it.runs[w], w < threads ? run : 0);
+      }
+    }
+    assert_true(pthread_equal(it.threads[0], pthread_self()));
+    for (int w = 1; w < threads; ++w) {
+      assert_false(pthread_equal(it.threads[w], it.threads[w - 1]));
+    }
+    ls_workers_destroy(workers);
+  }
+}
+
+static void both_sides_wake_up_after_parking(void **state) {
+  (void)state;
+  ls_workers *workers = make(2);
+  job it = {.sleep = 3000000};  // The caller parks.
+  for (int run = 0; run < 5; ++run) {
+    expect_ok(ls_workers_run(workers, count_run, &it));
+    nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);  // So do they.
+  }
+  assert_int_equal(it.runs[1], 5);
+  ls_workers_destroy(workers);
+}
+
+static void denormals_are_zero_inside_and_back_outside(void **state) {
+  (void)state;
+  ls_workers *workers = make(2);
+  job it = {.tiny = 0x1p-1022};
+  expect_ok(ls_workers_run(workers, count_run, &it));
+  assert_true(it.product[0] == 0);
+  assert_true(it.product[1] == 0);
+  assert_true(it.tiny * 0.5 == 0x1p-1023);
+  // Called through a pointer, so that no compiler moves the product.
+  const volatile ls_worker_function call = count_run;
+  const uint64_t mode = ls_float_mode_enter();
+  call(&it, 2);
+  ls_float_mode_leave(mode);
+  assert_true(it.product[2] == 0);
+  call(&it, 2);
+  assert_true(it.product[2] == 0x1p-1023);
+  ls_workers_destroy(workers);
+}
+
+static void workers_work_under_the_callers_runtime(void **state) {
+  (void)state;
+  ls_runtime *runtime = NULL;
+  expect_ok(ls_runtime_create(&(ls_runtime_options){.threads = 3}, &runtime));
+  ls_runtime *before = ls_runtime_make_current(runtime);
+  ls_workers *workers = NULL;
+  expect_ok(ls_runtime_workers(runtime, &workers));
+  assert_int_equal(ls_workers_count(workers), 3);
+  job it = {0};
+  expect_ok(ls_workers_run(workers, count_run, &it));
+  for (int w = 0; w < 3; ++w)
+    assert_ptr_equal(it.runtime[w], runtime);
+  ls_workers *again = NULL;
+  expect_ok(ls_runtime_workers(runtime, &again));
+  assert_ptr_equal(again, workers);
+  ls_runtime_make_current(before);
+  expect_ok(ls_runtime_destroy(runtime));
+}
+
+static void run_inside(void *user, int worker) {
+  job *it = user;
+  if (worker != it->inside) return;
+  ls_status status = ls_workers_run(it->workers, count_run, it);
+  it->code = ls_status_code(status);
+  ls_status_free(status);
+}
+
+static void a_run_inside_a_run_is_refused(void **state) {
+  (void)state;
+  for (int threads = 1; threads <= 2; ++threads) {
+    ls_workers *workers = make(threads);
+    for (int inside = 0; inside < threads; ++inside) {
+      job it = {.workers = workers, .inside = inside};
+      expect_ok(ls_workers_run(workers, run_inside, &it));
+      assert_int_equal(it.code, LS_FAILED_PRECONDITION);
+    }
+    // Another pool's is not.
+    ls_workers *other = make(2);
+    job it = {.workers = other};
+    expect_ok(ls_workers_run(workers, run_inside, &it));
+    assert_int_equal(it.code, LS_OK);
+    assert_int_equal(it.runs[1], 1);
+    ls_workers_destroy(other);
+    ls_workers_destroy(workers);
+  }
+}
+
+static void add_slowly(void *user, int worker) {
+  if (worker == 0) {
+    int *sum = user;  // Not atomic: runs take turns.
+    const int before = *sum;
+    for (int i = 0; i < 100; ++i)
+      ls_spin_pause();
+    *sum = before + 1;
+  }
+}
+
+typedef struct caller {
+  ls_workers *workers;
+  int *sum;
+  bool failed;
+} caller;
+
+static void call_often(void *user) {
+  caller *self = user;
+  for (int i = 0; i < 200; ++i) {
+    ls_status status = ls_workers_run(self->workers, add_slowly, self->sum);
+    self->failed |= status != NULL;
+    ls_status_free(status);
+  }
+}
+
+static void runs_from_several_threads_take_turns(void **state) {
+  (void)state;
+  ls_workers *workers = make(2);
+  int sum = 0;
+  ls_thread threads[2] = {0};
+  caller callers[2] = {{workers, &sum, false}, {workers, &sum, false}};
+  for (int i = 0; i < 2; ++i) {
+    expect_ok(ls_thread_start(&threads[i], "caller", call_often, &callers[i]));
+  }
+  for (int i = 0; i < 2; ++i) {
+    ls_thread_join(&threads[i]);
+    assert_false(callers[i].failed);
+  }
+  assert_int_equal(sum, 400);
+  ls_workers_destroy(workers);
+}
+
+static void absurd_counts_are_refused(void **state) {
+  (void)state;
+  ls_workers *workers = NULL;
+  expect_status(ls_workers_create(ls_allocator_system(), 0, &workers),
+                LS_INVALID_ARGUMENT, "0 threads");
+  expect_status(ls_workers_create(ls_allocator_system(), 5000, &workers),
+                LS_INVALID_ARGUMENT, "4096");
+  assert_null(workers);
+  ls_workers_destroy(NULL);
+}
+
+static void a_pool_that_never_ran_has_no_threads(void **state) {
+  (void)state;
+  ls_workers *workers = make(4096);  // Starting them would take a while.
+  ls_workers_destroy(workers);
+  assert_true(ls_real_cores() >= 1);
+}
+
+static void bind_to_each(void *user) {
+  int *bound = user;
+  ls_cores *cores = NULL;
+  ls_status status = ls_cores_create(ls_allocator_system(), &cores);
+  if (status == NULL && !ls_cores_bind(cores, -1) &&
+      !ls_cores_bind(cores, ls_cores_count(cores))) {
+    *bound = 0;
+    for (int i = 0; i < ls_cores_count(cores); ++i) {
+      *bound += ls_cores_bind(cores, i) ? 1 : 0;
+    }
+    // Bound to the last core, only that one can be used.
+    ls_cores *left = NULL;
+    if (*bound > 0 && ls_cores_create(ls_allocator_system(), &left) == NULL) {
+      *bound = ls_cores_count(left);
+    }
+    ls_cores_destroy(left);
+  }
+  ls_status_free(status);
+  ls_cores_destroy(cores);
+}
+
+static void a_bound_thread_has_one_core(void **state) {
+  (void)state;
+  ls_thread thread = {0};
+  int bound = -1;
+  expect_ok(ls_thread_start(&thread, "bound", bind_to_each, &bound));
+  ls_thread_join(&thread);
+  // 0 where binding is not allowed.
+  assert_in_range(bound, 0, 1);
+}
+
+static void do_nothing(void *user, int worker) {
+  (void)user;
+  (void)worker;
+}
+
+static ls_status create_and_run(void *user) {
+  (void)user;
+  ls_workers *workers = NULL;
+  LS_TRY(ls_workers_create(ls_current_allocator(), 2, &workers));
+  ls_status status = ls_workers_run(workers, do_nothing, NULL);
+  ls_workers_destroy(workers);
+  return status;
+}
+
+static void failing_memory_is_survived(void **state) {
+  (void)state;
+  expect_memory_failures_survived(create_and_run, NULL);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_worker_runs_once_a_run),
+      cmocka_unit_test(both_sides_wake_up_after_parking),
+      cmocka_unit_test(denormals_are_zero_inside_and_back_outside),
+      cmocka_unit_test(workers_work_under_the_callers_runtime),
+      cmocka_unit_test(a_run_inside_a_run_is_refused),
+      cmocka_unit_test(runs_from_several_threads_take_turns),
+      cmocka_unit_test(absurd_counts_are_refused),
+      cmocka_unit_test(a_pool_that_never_ran_has_no_threads),
+      cmocka_unit_test(a_bound_thread_has_one_core),
+      cmocka_unit_test(failing_memory_is_survived),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,130 @@
+// What is wrong with a text, where, and what would be right.
+==== nothing at all
+---- INVALID_ARGUMENT
+line 1: the text ends where 'graph' should stand
+==== no graph
+hello world
+---- INVALID_ARGUMENT
+line 1: 'hello' stands where 'graph' should
+==== a stage that there is not
+graph eager "g" {
+}
+---- INVALID_ARGUMENT
+line 1: 'eager' stands where build, function, region or lowered should
+==== no end
+graph build "g" {
+  %1 = no_op()
+---- INVALID_ARGUMENT
+line 3: the text ends where '%', 'return' or '}' should stand
+==== more than one graph
+graph build "g" {
+}
+graph build "h" {
+}
+---- INVALID_ARGUMENT
+line 3: 'graph' stands where the end of the text should
+==== a string without an end
+graph build "g {
+}
+---- INVALID_ARGUMENT
+line 1: a string without an end where a graph's name should stand
+==== a stray character
+graph build "g" {
+  %1 = no_op() ; second
+}
+---- INVALID_ARGUMENT
+line 2: ';' stands where '%', 'return' or '}' should
+==== an op that there is not
+graph build "g" {
+  %1 = frobnicate()
+}
+---- INVALID_ARGUMENT
+line 2: 'frobnicate' stands where the name of an op should
+==== a value before it is made
+graph build "g" {
+  %1 = neg(%2) : f32[]
+}
+---- INVALID_ARGUMENT
+line 2: %2:0 is no output of an op before this place in graph 'g'
+==== an output that there is not
+graph build "g" {
+  %1 = constant() {value = f32[] [1]} : f32[]
+  %2 = neg(%1:1) : f32[]
+}
+---- INVALID_ARGUMENT
+line 3: %1:1 is no output
+==== ids go up
+graph build "g" {
+  %2 = no_op()
+  %2 = no_op()
+}
+---- INVALID_ARGUMENT
+line 3: an op's number is 2; 3 to
+==== a control input that there is not
+graph build "g" {
+  %1 = no_op() ^%7
+}
+---- INVALID_ARGUMENT
+line 2: control input ^%7 is no op before this one
+==== types without their number
+graph build "g" {
+  %1 = constant() {value = f32[] [1]} : f32[], f32[]
+}
+---- INVALID_ARGUMENT
+line 2: op %1 has 2 types
+==== a type that there is not
+graph build "g" {
+  %1 = constant() {value = f32[] [1]} : f33[]
+}
+---- INVALID_ARGUMENT
+line 2: 'f33' stands where a type like f32[2,?] should
+==== too many dimensions
+graph build "g" {
+  %1 = placeholder() {dtype = f32, shape = shape[1,1,1,1,1,1,1,1,1]} : f32[1]
+}
+---- INVALID_ARGUMENT
+line 2: a shape has at most 8 dimensions
+==== a name that is taken
+graph build "g" {
+  %1 = no_op() # "a/b"
+  %2 = no_op() # "a/b"
+}
+---- INVALID_ARGUMENT
+the name 'a/b' is taken by an op before
+line 3 of the graph text
+==== a build graph in a graph
+graph build "g" {
+  %1 = call() (graph build "h" {
+  })
+}
+---- INVALID_ARGUMENT
+line 2: 'build' stands where function, region or lowered should
+==== a capture of what is not there
+graph build "g" {
+  %1 = call() (graph function "f" {
+    %1 = parameter() {dtype = f32, shape = shape[], index = 0} captures (%1) : f32[]
+  })
+}
+---- INVALID_ARGUMENT
+line 3: %1:0 is no output of an op before this place in graph 'g'
+==== the same value captured twice
+graph function "f" {
+  %1 = parameter() {dtype = f32, shape = shape[], index = 0} captures (%1) : f32[]
+  %2 = parameter() {dtype = f32, shape = shape[], index = 1} captures (%1) : f32[]
+}
+---- INVALID_ARGUMENT
+another parameter captures this value already
+line 3 of the graph text
+==== a declared parameter after a capture
+graph function "f" {
+  %1 = parameter() {dtype = f32, shape = shape[], index = 0} captures (%1) : f32[]
+  %2 = parameter() {dtype = f32, shape = shape[], index = 1} : f32[]
+}
+---- INVALID_ARGUMENT
+a declared parameter behind one that captures
+==== only parameters capture
+graph function "f" {
+  %1 = no_op() captures (%1)
+}
+---- INVALID_ARGUMENT
+only an op 'parameter' captures

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Products, softmax, cross-entropy and random numbers.
+#include <math.h>
+#include <stdlib.h>
+
+#include "engine/cpu/loops.h"
+#include "support/expect.h"
+#include "support/loop_case.h"
+
+static const ls_dtype all_types[] = {
+    LS_DTYPE_F64, LS_DTYPE_F32, LS_DTYPE_F16, LS_DTYPE_BF16,
+    LS_DTYPE_I8,  LS_DTYPE_I16, LS_DTYPE_I32, LS_DTYPE_I64,
+    LS_DTYPE_U8,  LS_DTYPE_U16, LS_DTYPE_U32, LS_DTYPE_U64};
+enum { FLOATS = 4 };
+
+// ---- Products --------------------------------------------------------------
+typedef struct product_case {
+  ls_dtype dtype;
+  int64_t batch, m, n, k;
+  bool ta, tb, shared_b;  // B is one matrix for the whole batch.
+} product_case;
+
+static double product_reference(const product_case *p, const void *a,
+                                const void *b, int64_t at, int64_t i,
+                                int64_t j) {
+  double sum = 0;
+  for (int64_t k = 0; k < p->k; ++k) {
+    const int64_t ai = at * p->m * p->k + (p->ta ? k * p->m + i : i * p->k + k);
+    const int64_t bi = (p->shared_b ? 0 : at * p->k * p->n) +
+                       (p->tb ? j * p->k + k : k * p->n + j);
+    sum += loop_read(p->dtype, a, ai) * loop_read(p->dtype, b, bi);
+  }
+  return sum;
+}
+
+static void check_matmul(const product_case *p, loop_random *random) {
+  loop_case c = {.op = LS_OP_MATMUL,
+                 .out = {p->dtype, LS_SHAPE(p->batch, p->m, p->n)}};
+  loop_case_attr(&c, LS_ATTR_B("transpose_a", p->ta));
+  loop_case_attr(&c, LS_ATTR_B("transpose_b", p->tb));
+  const ls_shape a = p->ta ? LS_SHAPE(p->batch, p->k, p->m)
+                           : LS_SHAPE(p->batch, p->m, p->k);
+  ls_shape b = p->tb ? LS_SHAPE(p->batch, p->n, p->k)
+                     : LS_SHAPE(p->batch, p->k, p->n);
+  if (p->shared_b) b = LS_SHAPE(b.dim[1], b.dim[2]);
+  const void *x = loop_case_add(&c, (ls_type){p->dtype, a}, 0, 5, random);
+  const void *y = loop_case_add(&c, (ls_type){p->dtype, b}, 0, 5, random);
+  void *got = loop_case_run(&c);
+  assert_int_equal(c.flops, 2 * p->batch * p->m * p->n * p->k);
+  for (int64_t i = 0; i < p->batch * p->m * p->n; ++i)
+    loop_expect(&c, got, i,
+                loop_stored(p->dtype,
+                        product_reference(p, x, y, i / (p->m * p->n),
+                                          i / p->n % p->m, i % p->n)),
+                4);
+  free(got);
+  loop_case_deinit(&c);
+}
+
+static void matmul_agrees_with_double_in_every_orientation(void **state) {
+  (void)state;
+  loop_random random = {loop_random_seed()};
+  for (size_t t = 0; t < LS_COUNT_OF(all_types); ++t) {
+    for (int round = 0; round < 16; ++round) {
+      product_case p = {
+          .dtype = all_types[t],
+          .batch = loop_random_between(&random, 1, 4),
+          .m = loop_random_between(&random, 0, 40),
+          .n = loop_random_between(&random, 0, 40),
+          .k = loop_random_between(&random, 0, 40),
+          .ta = round & 1,
+          .tb = round & 2,
+          .shared_b = round % 8 >= 4 && !(round & 1),
+      };
+      check_matmul(&p, &random);
+    }
+  }
+}
+
+static void large_products_are_cut_without_a_trace(void **state) {
+  (void)state;
+  loop_random random = {loop_random_seed()};
+  for (size_t t = 0; t < FLOATS; ++t) {
+    product_case p = {.dtype = all_types[t],
+                      .batch = 1,
+                      .m = 530,
+                      .n = 270,
+                      .k = 21,
+                      .ta = t & 1,
+                      .tb = t & 2};
+    check_matmul(&p, &random);
+    p = (product_case){
+        .dtype = all_types[t], .batch = 40, .m = 33, .n = 150, .k = 9};
+    check_matmul(&p, &random);
+  }
+}
+
+static void dense_adds_its_bias_and_activates(void **state) {
+  (void)state;
+  loop_random random = {loop_random_seed()};
+  for (size_t t = 0; t < FLOATS; ++t) {
+    for (int variant = 0; variant < 4; ++variant) {
+      const ls_dtype dtype = all_types[t];
+      const int64_t m = loop_random_between(&random, 1, 300);
+      const product_case p = {.dtype = dtype,
+                              .batch = 1,
+                              .m = 2 * m,
+                              .n = loop_random_between(&random, 1, 200),
+                              .k = loop_random_between(&random, 1, 30)};
+      loop_case c = {.op = LS_OP_DENSE, .out = {dtype, LS_SHAPE(2, m, p.n)}};
+      if (variant & 1) loop_case_attr(&c, LS_ATTR_S("activation", "relu"));
+      const void *x = loop_case_add(
+          &c, (ls_type){dtype, LS_SHAPE(2, m, p.k)}, -1, 1, &random);
+      const void *w = loop_case_add(&c, (ls_type){dtype, LS_SHAPE(p.k, p.n)},
+                                    -1, 1, &random);
+      const void *bias = variant & 2 ? loop_case_add(&c,
+                                                     (ls_type){dtype,
+                                                               LS_SHAPE(p.n)},
+                                                     -1, 1, &random)
+                                     : NULL;
+      void *got = loop_case_run(&c);
+      for (int64_t i = 0; i < p.m * p.n; ++i) {
+        double want = product_reference(&p, x, w, 0, i / p.n, i % p.n);
+        if (bias != NULL) want += loop_read(dtype, bias, i % p.n);
+        if ((variant & 1) && want < 0) want = 0;
+        loop_expect_near(&c, got, i, want, 1, 8);  // Terms up to 1 cancel.
+      }
+      free(got);
+      loop_case_deinit(&c);
+    }
+  }
+}
+
+static void products_have_the_same_bytes_on_every_instruction_set(void **state) {
+  (void)state;
+  static const char *const names[] = {"base", "v3", "v4"};
+  float *first = NULL;
+  for (size_t i = 0; i < LS_COUNT_OF(names); ++i) {
+    if (ls_cpu_kernels_find(names[i]) == NULL) continue;
+    loop_random random = {7};
+    loop_case c = {.op = LS_OP_DENSE,
+                   .out = {LS_DTYPE_F32, LS_SHAPE(70, 140)},
+                   .kernels = names[i]};
+    loop_case_add(&c, (ls_type){LS_DTYPE_F32, LS_SHAPE(70, 300)}, -1, 1,
+                  &random);
+    loop_case_add(&c, (ls_type){LS_DTYPE_F32, LS_SHAPE(300, 140)}, -1, 1,
+                  &random);
+    float *got = loop_case_run(&c);
+    if (first == NULL) {
+      first = got;
+    } else {
+      assert_memory_equal(first, got, 70 * 140 * sizeof(float));
+      free(got);
+    }
+    loop_case_deinit(&c);
+  }
+  free(first);
+}
+
+// ---- Softmax ---------------------------------------------------------------
+static void check_softmax(uint16_t op, ls_dtype dtype, int64_t rows, int64_t n,
+                          loop_random *random) {
+  const ls_type type = {dtype, LS_SHAPE(rows, n)};
+  loop_case c = {.op = op, .out = type};
+  const void *x = loop_case_add(&c, type, -4, 4, random);
+  void *got = loop_case_run(&c);
+  for (int64_t i = 0; i < rows; ++i) {
+    double sum = 0;
+    for (int64_t j = 0; j < n; ++j) sum += exp(loop_read(dtype, x, i * n + j));
+    for (int64_t j = 0; j < n; ++j) {
+      const double e = loop_read(dtype, x, i * n + j);
+      loop_expect_near(&c, got, i * n + j,
+                       op == LS_OP_SOFTMAX ? exp(e) / sum : e - log(sum), 4,
+                       op == LS_OP_SOFTMAX ? 0 : 8);
+    }
+  }
+  free(got);
+  loop_case_deinit(&c);
+}
+
+static void softmax_agrees_with_double(void **state) {
+  (void)state;
+  loop_random random = {loop_random_seed()};
+  for (size_t t = 0; t < FLOATS; ++t) {
+    for (int round = 0; round < 10; ++round) {
+      const int64_t rows = loop_random_between(&random, 0, 40);
+      const int64_t n = loop_random_between(&random, 1, 70);
+      check_softmax(LS_OP_SOFTMAX, all_types[t], rows, n, &random);
+      check_softmax(LS_OP_LOG_SOFTMAX, all_types[t], rows, n, &random);
+    }
+    check_softmax(LS_OP_SOFTMAX, all_types[t], 3000, 10, &random);
+    check_softmax(LS_OP_LOG_SOFTMAX, all_types[t], 50, 1000, &random);
+  }
+}
+
+// Labels of any integer type; row 0's is out of range.
+static void check_cross_entropy(bool gradient, ls_dtype dtype, ls_dtype label,
+                                int64_t rows, int64_t n, loop_random *random) {
+  const ls_type logits = {dtype, LS_SHAPE(rows, n)};
+  const ls_type row = {dtype, LS_SHAPE(rows)};
+  loop_case c = {.op = gradient ? LS_OP_CROSS_ENTROPY_GRAD
+                                : LS_OP_CROSS_ENTROPY,
+                 .out = gradient ? logits : row};
+  const void *x = loop_case_add(&c, logits, -4, 4, random);
+  void *labels = loop_case_add(&c, (ls_type){label, LS_SHAPE(rows)}, 0,
+                               (double)n - 1e-9, random);
+  loop_write(label, labels, 0, label == LS_DTYPE_I64 ? 0x1p32 : 120);
+  const void *scale = NULL;
+  if (gradient) scale = loop_case_add(&c, row, -1, 1, random);
+  void *got = loop_case_run(&c);
+  for (int64_t i = 0; i < rows; ++i) {
+    const int64_t at = i == 0 ? -1 : (int64_t)loop_read(label, labels, i);
+    double sum = 0;
+    for (int64_t j = 0; j < n; ++j) sum += exp(loop_read(dtype, x, i * n + j));
+    if (!gradient)
+      loop_expect_near(&c, got, i,
+                       at < 0 ? (double)NAN
+                              : log(sum) - loop_read(dtype, x, i * n + at),
+                       4, 8);
+    for (int64_t j = 0; gradient && j < n; ++j) {
+      const double p = exp(loop_read(dtype, x, i * n + j)) / sum;
+      loop_expect_near(&c, got, i * n + j,
+                       at < 0 ? (double)NAN
+                              : (p - (j == at)) * loop_read(dtype, scale, i),
+                       4, 1);
+    }
+  }
+  free(got);
+  loop_case_deinit(&c);
+}
+
+static void cross_entropy_agrees_with_double_for_any_labels(void **state) {
+  (void)state;
+  loop_random random = {loop_random_seed()};
+  for (size_t t = 0; t < FLOATS; ++t) {
+    for (size_t l = FLOATS; l < LS_COUNT_OF(all_types); ++l) {
+      const int64_t rows = loop_random_between(&random, 1, 50);
+      const int64_t n = loop_random_between(&random, 1, 100);
+      check_cross_entropy(false, all_types[t], all_types[l], rows, n, &random);
+      check_cross_entropy(true, all_types[t], all_types[l], rows, n, &random);
+    }
+    check_cross_entropy(false, all_types[t], LS_DTYPE_I32, 4000, 10, &random);
+    check_cross_entropy(true, all_types[t], LS_DTYPE_I32, 4000, 10, &random);
+  }
+}
+
+// ---- Random ----------------------------------------------------------------
+static void *draw(uint16_t op, ls_dtype dtype, int64_t count, loop_case with,
+                  const ls_attr *attrs, size_t num_attrs) {
+  with.op = op;
+  with.out = (ls_type){dtype, LS_SHAPE(count)};
+  for (size_t i = 0; i < num_attrs; ++i) loop_case_attr(&with, attrs[i]);
+  return loop_case_run(&with);
+}
+
+static void random_numbers_have_their_moments(void **state) {
+  (void)state;
+  enum { COUNT = 200000 };
+  for (size_t t = 0; t < FLOATS; ++t) {
+    const ls_attr range[] = {LS_ATTR_F("low", -1.0), LS_ATTR_F("high", 3.0)};
+    const ls_attr bell[] = {LS_ATTR_F("mean", 2.0), LS_ATTR_F("deviation", .5)};
+    for (int normal = 0; normal < 2; ++normal) {
+      void *x = draw(normal ? LS_OP_RANDOM_NORMAL : LS_OP_RANDOM_UNIFORM,
+                     all_types[t], COUNT, (loop_case){0},
+                     normal ? bell : range, 2);
+      double sum = 0, squares = 0, least = 99, greatest = -99;
+      for (int64_t i = 0; i < COUNT; ++i) {
+        const double v = loop_read(all_types[t], x, i);
+        sum += v;
+        squares += v * v;
+        least = fmin(least, v);
+        greatest = fmax(greatest, v);
+      }
+      const double mean = sum / COUNT;
+      const double variance = squares / COUNT - mean * mean;
+      assert_true(fabs(mean - (normal ? 2.0 : 1.0)) < 0.012);
+      assert_true(fabs(variance - (normal ? 0.25 : 16.0 / 12)) < 0.015);
+      if (!normal) assert_true(least >= -1 && greatest < 3);
+      free(x);
+    }
+  }
+}
+
+static void uniform_numbers_stay_below_the_upper_end(void **state) {
+  (void)state;
+  // Ranges whose upper end rounding would reach often.
+  static const double ends[][2] = {{1, 1.001}, {-0.001, 0}, {100, 100.5},
+                                   {-2, -1.999}};
+  for (size_t t = 0; t < FLOATS; ++t) {
+    for (size_t r = 0; r < LS_COUNT_OF(ends); ++r) {
+      const ls_attr range[] = {LS_ATTR_F("low", ends[r][0]),
+                               LS_ATTR_F("high", ends[r][1])};
+      void *x = draw(LS_OP_RANDOM_UNIFORM, all_types[t], 20000, (loop_case){0},
+                     range, 2);
+      double rounded;  // The lower end in this type.
+      loop_write(all_types[t], &rounded, 0, ends[r][0]);
+      const double low = loop_read(all_types[t], &rounded, 0);
+      for (int64_t i = 0; i < 20000; ++i) {
+        const double v = loop_read(all_types[t], x, i);
+        assert_true(v >= fmin(low, ends[r][0]) && v < ends[r][1]);
+      }
+      free(x);
+    }
+  }
+}
+
+// Whether two draws of the same number have the same bytes.
+static bool same(const loop_case *a, const loop_case *b, const ls_attr *attrs,
+                 size_t num_attrs) {
+  void *x = draw(LS_OP_RANDOM_NORMAL, LS_DTYPE_F32, 64, *a, attrs, num_attrs);
+  void *y = draw(LS_OP_RANDOM_NORMAL, LS_DTYPE_F32, 64, *b, attrs, num_attrs);
+  const bool equal = memcmp(x, y, 64 * sizeof(float)) == 0;
+  free(x);
+  free(y);
+  return equal;
+}
+
+static void every_part_of_the_key_changes_the_numbers(void **state) {
+  (void)state;
+  const loop_case plain = {0};
+  const loop_case changed[] = {
+      {.step = 1}, {.seed = 1}, {.iteration = 1}, {.replica = 1}};
+  assert_true(same(&plain, &plain, NULL, 0));
+  for (size_t i = 0; i < LS_COUNT_OF(changed); ++i)
+    assert_false(same(&plain, &changed[i], NULL, 0));
+  const ls_attr fixed = LS_ATTR_B("fixed", true);
+  assert_true(same(&plain, &changed[0], &fixed, 1));
+  assert_false(same(&plain, &changed[3], &fixed, 1));
+  const ls_attr shared = LS_ATTR_B("same_on_all_replicas", true);
+  assert_true(same(&plain, &changed[3], &shared, 1));
+  assert_false(same(&plain, &changed[0], &shared, 1));
+  const ls_attr streams[] = {LS_ATTR_I("stream", 1), LS_ATTR_I("seed", 1)};
+  for (size_t i = 0; i < 2; ++i) {
+    float *x = draw(LS_OP_RANDOM_NORMAL, LS_DTYPE_F32, 64, plain, NULL, 0);
+    float *y =
+        draw(LS_OP_RANDOM_NORMAL, LS_DTYPE_F32, 64, plain, &streams[i], 1);
+    assert_memory_not_equal(x, y, 64 * sizeof(float));
+    free(x);
+    free(y);
+  }
+}
+
+static void an_element_depends_on_its_index_alone(void **state) {
+  (void)state;
+  for (size_t t = 0; t < FLOATS; ++t) {
+    for (int normal = 0; normal < 2; ++normal) {
+      const uint16_t op = normal ? LS_OP_RANDOM_NORMAL : LS_OP_RANDOM_UNIFORM;
+      void *few = draw(op, all_types[t], 37, (loop_case){0}, NULL, 0);
+      void *many = draw(op, all_types[t], 40000, (loop_case){0}, NULL, 0);
+      assert_memory_equal(few, many, 37 * ls_dtype_size(all_types[t]));
+      free(few);
+      free(many);
+    }
+  }
+}
+
+static void the_first_numbers_are_pinned(void **state) {
+  (void)state;
+  const loop_case at = {.seed = 1, .step = 2, .iteration = 3, .replica = 4};
+  const ls_attr attrs[] = {LS_ATTR_I("seed", 5), LS_ATTR_I("stream", 6)};
+  float *f = draw(LS_OP_RANDOM_UNIFORM, LS_DTYPE_F32, 4, at, attrs, 2);
+  double *d = draw(LS_OP_RANDOM_UNIFORM, LS_DTYPE_F64, 2, at, attrs, 2);
+  float *n = draw(LS_OP_RANDOM_NORMAL, LS_DTYPE_F32, 4, at, attrs, 2);
+  static const float uniform[] = {0x1.cda8ap-5F, 0x1.d9e18p-5F, 0x1.31c48ap-1F,
+                                  0x1.86d5a8p-1F};
+  static const double wide[] = {0x1.cda8a941d9e1p-5, 0x1.31c48aa586d5ap-1};
+  static const float bell[] = {0x1.1eef9ep+1F, 0x1.b48e8p-1F, 0x1.5c6b7ap-4F,
+                               -0x1.03060ep+0F};
+  assert_memory_equal(f, uniform, sizeof(uniform));
+  assert_memory_equal(d, wide, sizeof(wide));
+  assert_memory_equal(n, bell, sizeof(bell));
+  free(f);
+  free(d);
+  free(n);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(matmul_agrees_with_double_in_every_orientation),
+      cmocka_unit_test(large_products_are_cut_without_a_trace),
+      cmocka_unit_test(dense_adds_its_bias_and_activates),
+      cmocka_unit_test(products_have_the_same_bytes_on_every_instruction_set),
+      cmocka_unit_test(softmax_agrees_with_double),
+      cmocka_unit_test(cross_entropy_agrees_with_double_for_any_labels),
+      cmocka_unit_test(random_numbers_have_their_moments),
+      cmocka_unit_test(uniform_numbers_stay_below_the_upper_end),
+      cmocka_unit_test(every_part_of_the_key_changes_the_numbers),
+      cmocka_unit_test(an_element_depends_on_its_index_alone),
+      cmocka_unit_test(the_first_numbers_are_pinned),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,490 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Elementwise kernels against a naive reference in double.
+#include <math.h>
+#include <stdlib.h>
+
+#include "engine/cpu/loops.h"
+#include "support/expect.h"
+#include "support/loop_case.h"
+
+static const ls_dtype floats[] = {LS_DTYPE_F64, LS_DTYPE_F32, LS_DTYPE_F16,
+                                  LS_DTYPE_BF16};
+static const ls_dtype integers[] = {
+    LS_DTYPE_I8, LS_DTYPE_I16, LS_DTYPE_I32, LS_DTYPE_I64,
+    LS_DTYPE_U8, LS_DTYPE_U16, LS_DTYPE_U32, LS_DTYPE_U64};
+static const ls_dtype all_types[] = {
+    LS_DTYPE_F64, LS_DTYPE_F32, LS_DTYPE_F16, LS_DTYPE_BF16, LS_DTYPE_I8,
+    LS_DTYPE_I16, LS_DTYPE_I32, LS_DTYPE_I64, LS_DTYPE_U8,   LS_DTYPE_U16,
+    LS_DTYPE_U32, LS_DTYPE_U64, LS_DTYPE_BOOL};
+
+static ls_type vector(ls_dtype dtype, int64_t count) {
+  return (ls_type){dtype, LS_SHAPE(count)};
+}
+static ls_type scalar(ls_dtype dtype) { return (ls_type){dtype, LS_SCALAR}; }
+
+// ---- The table -------------------------------------------------------------
+static void ops_of_the_compiler_have_no_prepare_function(void **state) {
+  (void)state;
+  assert_null(ls_kernel_prepare_of(LS_OP_CONSTANT));
+  assert_null(ls_kernel_prepare_of(LS_OP_WHILE));
+  assert_null(ls_kernel_prepare_of(LS_OP_IDENTITY));
+  assert_null(ls_kernel_prepare_of(LS_OP_COUNT));
+  assert_non_null(ls_kernel_prepare_of(LS_OP_IOTA));
+  assert_ptr_equal(ls_kernel_prepare_of(LS_OP_MATMUL),
+                   ls_kernel_prepare_of(LS_OP_DENSE));
+}
+
+// ---- Unary -----------------------------------------------------------------
+static double unary_reference(uint16_t op, double x) {
+  switch (op) {
+  case LS_OP_NEG: return -x;
+  case LS_OP_ABS: return fabs(x);
+  case LS_OP_SIGN: return x > 0 ? 1 : x < 0 ? -1 : x;
+  case LS_OP_EXP: return exp(x);
+  case LS_OP_LOG: return log(x);
+  case LS_OP_SQRT: return sqrt(x);
+  case LS_OP_RSQRT: return 1 / sqrt(x);
+  case LS_OP_TANH: return tanh(x);
+  case LS_OP_SIGMOID: return 1 / (1 + exp(-x));
+  case LS_OP_ERF: return erf(x);
+  default: return x > 0 ? x : 0;
+  }
+}
+
+static void check_unary(uint16_t op, ls_dtype dtype, int64_t count,
+                        loop_random *random) {
+  loop_case c = {.op = op, .out = vector(dtype, count)};
+  const bool positive =
+      op == LS_OP_LOG || op == LS_OP_SQRT || op == LS_OP_RSQRT;
+  const void *x = loop_case_add(&c, vector(dtype, count),
+                                positive ? 0.125 : -10, 10, random);
+  void *got = loop_case_run(&c);
+  for (int64_t i = 0; i < count; ++i) {
+    double want = unary_reference(op, loop_read(dtype, x, i));
+    if (ls_dtype_is_unsigned(dtype) && op == LS_OP_NEG && want != 0)
+      want += ldexp(1, 8 * (int)ls_dtype_size(dtype));
+    loop_expect(&c, got, i, want, 2);
+  }
+  free(got);
+  loop_case_deinit(&c);
+}
+
+static void unary_ops_agree_with_double_on_all_types(void **state) {
+  (void)state;
+  static const uint16_t any[] = {LS_OP_NEG, LS_OP_ABS, LS_OP_SIGN, LS_OP_RELU};
+  static const uint16_t of_floats[] = {LS_OP_EXP,     LS_OP_LOG,  LS_OP_SQRT,
+                                       LS_OP_RSQRT,   LS_OP_TANH, LS_OP_ERF,
+                                       LS_OP_SIGMOID};
+  loop_random random = {loop_random_seed()};
+  for (size_t t = 0; t < LS_COUNT_OF(all_types) - 1; ++t) {
+    for (size_t o = 0; o < LS_COUNT_OF(any); ++o) {
+      check_unary(any[o], all_types[t], loop_random_between(&random, 0, 99),
+                  &random);
+      check_unary(any[o], all_types[t], 40000, &random);
+    }
+  }
+  for (size_t t = 0; t < LS_COUNT_OF(floats); ++t)
+    for (size_t o = 0; o < LS_COUNT_OF(of_floats); ++o)
+      check_unary(of_floats[o], floats[t], 17000, &random);
+}
+
+static void unary_ops_keep_nan_and_the_sign_of_zero(void **state) {
+  (void)state;
+  static const float x[] = {-0.0F, NAN};
+  static const uint16_t ops[] = {LS_OP_SIGN, LS_OP_RELU};
+  for (size_t o = 0; o < LS_COUNT_OF(ops); ++o) {
+    loop_case c = {.op = ops[o], .out = vector(LS_DTYPE_F32, 2)};
+    loop_case_add_copy(&c, vector(LS_DTYPE_F32, 2), x);
+    float *got = loop_case_run(&c);
+    assert_true(got[0] == 0 && signbit(got[0]) && isnan(got[1]));
+    free(got);
+    loop_case_deinit(&c);
+  }
+}
+
+static void not_turns_every_bool(void **state) {
+  (void)state;
+  loop_random random = {loop_random_seed()};
+  loop_case c = {.op = LS_OP_NOT, .out = vector(LS_DTYPE_BOOL, 100)};
+  const uint8_t *x =
+      loop_case_add(&c, vector(LS_DTYPE_BOOL, 100), 0, 1, &random);
+  uint8_t *got = loop_case_run(&c);
+  for (int i = 0; i < 100; ++i) assert_int_equal(got[i], !x[i]);
+  free(got);
+  loop_case_deinit(&c);
+}
+
+static void what_makes_no_sense_is_refused_by_name(void **state) {
+  (void)state;
+  loop_case c = {.op = LS_OP_POW, .out = vector(LS_DTYPE_BOOL, 2)};
+  loop_case_add_copy(&c, vector(LS_DTYPE_BOOL, 2), "\0\1");
+  loop_case_add_copy(&c, vector(LS_DTYPE_BOOL, 2), "\0\1");
+  ls_status status = loop_case_prepare(&c);
+  assert_int_equal(ls_status_code(status), LS_UNIMPLEMENTED);
+  assert_string_equal(ls_status_message(status),
+                      "op 'pow' has no CPU kernel for bool");
+  ls_status_free(status);
+  loop_case_deinit(&c);
+}
+
+// ---- Binary ----------------------------------------------------------------
+static double binary_reference(uint16_t op, double x, double y, bool integer) {
+  switch (op) {
+  case LS_OP_ADD: return x + y;
+  case LS_OP_SUB: return x - y;
+  case LS_OP_MUL: return x * y;
+  case LS_OP_DIV: return integer ? trunc(x / y) : x / y;
+  case LS_OP_MAXIMUM: return x > y ? x : y;
+  case LS_OP_MINIMUM: return x < y ? x : y;
+  case LS_OP_POW: return pow(x, y);
+  case LS_OP_RELU_GRAD: return y > 0 ? x : 0;
+  case LS_OP_EQUAL: return x == y;
+  case LS_OP_NOT_EQUAL: return x != y;
+  case LS_OP_LESS: return x < y;
+  case LS_OP_LESS_EQUAL: return x <= y;
+  case LS_OP_GREATER: return x > y;
+  case LS_OP_GREATER_EQUAL: return x >= y;
+  case LS_OP_AND: return x != 0 && y != 0;
+  default: return x != 0 || y != 0;
+  }
+}
+
+// `which` is the operand that is a scalar; 2: none.
+static void check_binary(uint16_t op, ls_dtype dtype, ls_dtype result,
+                         int64_t count, int which, loop_random *random) {
+  loop_case c = {.op = op, .out = vector(result, count)};
+  const bool is_pow = op == LS_OP_POW, is_div = op == LS_OP_DIV;
+  const ls_type full = vector(dtype, count), one = scalar(dtype);
+  // Ranges in which nothing wraps around.
+  const double low = is_pow ? 1 : ls_dtype_is_unsigned(dtype) ? 6 : -6;
+  const void *x = loop_case_add(&c, which == 0 ? one : full, low,
+                                is_pow ? 4 : 11, random);
+  const void *y = loop_case_add(&c, which == 1 ? one : full,
+                                is_div || is_pow ? 1 : -5,
+                                is_pow ? 3 : 6, random);
+  void *got = loop_case_run(&c);
+  for (int64_t i = 0; i < count; ++i)
+    loop_expect(&c, got, i,
+                binary_reference(op, loop_read(dtype, x, which == 0 ? 0 : i),
+                                 loop_read(dtype, y, which == 1 ? 0 : i),
+                                 !ls_dtype_is_float(dtype)),
+                1);
+  free(got);
+  loop_case_deinit(&c);
+}
+
+static void binary_ops_agree_with_double_on_all_types(void **state) {
+  (void)state;
+  static const uint16_t ops[] = {LS_OP_ADD,     LS_OP_SUB,     LS_OP_MUL,
+                                 LS_OP_DIV,     LS_OP_MAXIMUM, LS_OP_MINIMUM,
+                                 LS_OP_POW,     LS_OP_RELU_GRAD};
+  loop_random random = {loop_random_seed()};
+  for (size_t t = 0; t < LS_COUNT_OF(all_types) - 1; ++t)
+    for (size_t o = 0; o < LS_COUNT_OF(ops); ++o)
+      for (int which = 0; which < 3; ++which)
+        check_binary(ops[o], all_types[t], all_types[t],
+                     which == 2 ? 33000 : loop_random_between(&random, 0, 700),
+                     which, &random);
+}
+
+static void comparisons_agree_with_double_on_all_types(void **state) {
+  (void)state;
+  static const uint16_t ops[] = {LS_OP_EQUAL,      LS_OP_NOT_EQUAL,
+                                 LS_OP_LESS,       LS_OP_LESS_EQUAL,
+                                 LS_OP_GREATER,    LS_OP_GREATER_EQUAL};
+  loop_random random = {loop_random_seed()};
+  for (size_t t = 0; t < LS_COUNT_OF(all_types); ++t)
+    for (size_t o = 0; o < LS_COUNT_OF(ops); ++o)
+      for (int which = 0; which < 3; ++which)
+        check_binary(ops[o], all_types[t], LS_DTYPE_BOOL,
+                     which == 2 ? 20000 : 300, which, &random);
+  check_binary(LS_OP_AND, LS_DTYPE_BOOL, LS_DTYPE_BOOL, 99, 2, &random);
+  check_binary(LS_OP_OR, LS_DTYPE_BOOL, LS_DTYPE_BOOL, 99, 2, &random);
+}
+
+static void integers_wrap_around_and_divide_as_stated(void **state) {
+  (void)state;
+  static const int32_t x[] = {INT32_MAX, INT32_MIN, INT32_MIN, 7, -7, 65537};
+  static const int32_t y[] = {1, 1, -1, 0, 2, 65537};
+  static const struct {
+    uint16_t op;
+    int32_t want[6];
+  } rows[] = {
+      {LS_OP_ADD, {INT32_MIN, INT32_MIN + 1, INT32_MAX, 7, -5, 131074}},
+      {LS_OP_SUB, {INT32_MAX - 1, INT32_MAX, INT32_MIN + 1, 7, -9, 0}},
+      {LS_OP_MUL, {INT32_MAX, INT32_MIN, INT32_MIN, 0, -14, 131073}},
+      {LS_OP_DIV, {INT32_MAX, INT32_MIN, INT32_MIN, -1, -3, 1}},
+      {LS_OP_POW, {INT32_MAX, INT32_MIN, 0, 1, 49, 65537}},
+  };
+  for (size_t r = 0; r < LS_COUNT_OF(rows); ++r) {
+    loop_case c = {.op = rows[r].op, .out = vector(LS_DTYPE_I32, 6)};
+    loop_case_add_copy(&c, c.out, x);
+    loop_case_add_copy(&c, c.out, y);
+    int32_t *got = loop_case_run(&c);
+    for (int i = 0; i < 6; ++i) assert_int_equal(got[i], rows[r].want[i]);
+    free(got);
+    loop_case_deinit(&c);
+  }
+}
+
+static void narrow_integers_wrap_around(void **state) {
+  (void)state;
+  static const int8_t x[] = {-128, 127, -128, 5};
+  static const int8_t y[] = {-1, 127, 0, -2};
+  static const int8_t quotient[] = {-128, 1, -1, -2};
+  static const int8_t product[] = {-128, 1, 0, -10};
+  static const uint16_t ops[] = {LS_OP_DIV, LS_OP_MUL};
+  for (size_t o = 0; o < 2; ++o) {
+    loop_case c = {.op = ops[o], .out = vector(LS_DTYPE_I8, 4)};
+    loop_case_add_copy(&c, c.out, x);
+    loop_case_add_copy(&c, c.out, y);
+    int8_t *got = loop_case_run(&c);
+    assert_memory_equal(got, o == 0 ? quotient : product, 4);
+    free(got);
+    loop_case_deinit(&c);
+  }
+  static const uint16_t large[] = {65535, 65535, 9};
+  static const uint16_t small[] = {65535, 0, 10};
+  static const uint16_t wants[2][3] = {{1, 65535, 0}, {1, 0, 90}};
+  for (size_t o = 0; o < 2; ++o) {
+    loop_case c = {.op = ops[o], .out = vector(LS_DTYPE_U16, 3)};
+    loop_case_add_copy(&c, c.out, large);
+    loop_case_add_copy(&c, c.out, small);
+    uint16_t *got = loop_case_run(&c);
+    assert_memory_equal(got, wants[o], 6);
+    free(got);
+    loop_case_deinit(&c);
+  }
+}
+
+static void neg_and_abs_of_the_least_number_are_itself(void **state) {
+  (void)state;
+  static const int64_t least[] = {INT64_MIN};
+  static const uint16_t ops[] = {LS_OP_NEG, LS_OP_ABS};
+  for (size_t o = 0; o < 2; ++o) {
+    loop_case c = {.op = ops[o], .out = vector(LS_DTYPE_I64, 1)};
+    loop_case_add_copy(&c, c.out, least);
+    int64_t *got = loop_case_run(&c);
+    assert_true(got[0] == INT64_MIN);
+    free(got);
+    loop_case_deinit(&c);
+  }
+}
+
+static void maximum_and_minimum_pass_nan_on(void **state) {
+  (void)state;
+  static const double x[] = {NAN, 1, NAN}, y[] = {1, NAN, NAN};
+  static const uint16_t ops[] = {LS_OP_MAXIMUM, LS_OP_MINIMUM};
+  for (size_t t = 0; t < LS_COUNT_OF(floats); ++t) {
+    for (size_t o = 0; o < 2; ++o) {
+      loop_case c = {.op = ops[o], .out = vector(floats[t], 3)};
+      void *a = loop_case_add_copy(&c, c.out, NULL);
+      void *b = loop_case_add_copy(&c, c.out, NULL);
+      for (int i = 0; i < 3; ++i) {
+        loop_write(floats[t], a, i, x[i]);
+        loop_write(floats[t], b, i, y[i]);
+      }
+      void *got = loop_case_run(&c);
+      for (int i = 0; i < 3; ++i)
+        assert_true(isnan(loop_read(floats[t], got, i)));
+      free(got);
+      loop_case_deinit(&c);
+    }
+  }
+}
+
+// ---- Select ----------------------------------------------------------------
+static void select_takes_scalars_in_every_place(void **state) {
+  (void)state;
+  loop_random random = {loop_random_seed()};
+  for (size_t t = 0; t < LS_COUNT_OF(all_types); ++t) {
+    const ls_dtype dtype = all_types[t];
+    for (unsigned scalars = 0; scalars < 7; ++scalars) {
+      const int64_t n = loop_random_between(&random, 1, 20000);
+      loop_case c = {.op = LS_OP_SELECT, .out = vector(dtype, n)};
+      const void *data[3];
+      for (unsigned i = 0; i < 3; ++i) {
+        const ls_dtype type = i == 0 ? LS_DTYPE_BOOL : dtype;
+        data[i] = loop_case_add(
+            &c, (scalars >> i & 1) ? scalar(type) : vector(type, n), -9, 9,
+            &random);
+      }
+      void *got = loop_case_run(&c);
+      for (int64_t i = 0; i < n; ++i) {
+        const int64_t at[3] = {scalars & 1 ? 0 : i, scalars & 2 ? 0 : i,
+                               scalars & 4 ? 0 : i};
+        const bool yes = loop_read(LS_DTYPE_BOOL, data[0], at[0]) != 0;
+        loop_expect(&c, got, i,
+                    yes ? loop_read(dtype, data[1], at[1])
+                        : loop_read(dtype, data[2], at[2]),
+                    0);
+      }
+      free(got);
+      loop_case_deinit(&c);
+    }
+  }
+}
+
+// ---- 16-bit floats ---------------------------------------------------------
+static void widening_and_narrowing_are_those_of_the_base(void **state) {
+  (void)state;
+  loop_random random = {loop_random_seed()};
+  for (uint32_t i = 0; i < 65536; ++i) {
+    const uint16_t half = (uint16_t)i;
+    float wide[2];
+    ls_widen(LS_DTYPE_F16, &wide[0], &half, 1);
+    ls_widen(LS_DTYPE_BF16, &wide[1], &half, 1);
+    const float want[2] = {ls_f16_to_f32(half), ls_bf16_to_f32(half)};
+    assert_true(wide[0] == want[0] || (isnan(wide[0]) && isnan(want[0])));
+    assert_true(wide[1] == want[1] || (isnan(wide[1]) && isnan(want[1])));
+  }
+  for (int i = 0; i < 400000; ++i) {
+    // All bit patterns, and often those near the range of f16.
+    uint32_t bits = loop_random_bits(&random);
+    if (i % 2 != 0) bits = (bits & 0x80FFFFFFU) | (0x32U + bits % 23) << 24;
+    if (i % 3 == 0) bits &= 0xFFFFF000U;  // Ties.
+    float x;
+    memcpy(&x, &bits, sizeof(x));
+    uint16_t half[2];
+    ls_narrow(LS_DTYPE_F16, &half[0], &x, 1);
+    ls_narrow(LS_DTYPE_BF16, &half[1], &x, 1);
+    if (isnan(x)) {
+      assert_true(isnan(ls_f16_to_f32(half[0])));
+      assert_true(isnan(ls_bf16_to_f32(half[1])));
+    } else {
+      assert_int_equal(half[0], ls_f16_from_f32(x));
+      assert_int_equal(half[1], ls_bf16_from_f32(x));
+    }
+  }
+}
+
+// ---- Convert ---------------------------------------------------------------
+static loop_case convert_case(ls_dtype from, ls_dtype to, int64_t count) {
+  (void)from;
+  loop_case c = {.op = LS_OP_CONVERT, .out = vector(to, count)};
+  loop_case_attr(&c, LS_ATTR_T("dtype", to));
+  return c;
+}
+
+static void convert_agrees_with_double_between_all_types(void **state) {
+  (void)state;
+  loop_random random = {loop_random_seed()};
+  for (size_t f = 0; f < LS_COUNT_OF(all_types); ++f) {
+    for (size_t t = 0; t < LS_COUNT_OF(all_types); ++t) {
+      const ls_dtype from = all_types[f], to = all_types[t];
+      const int64_t n = (f + t) % 3 == 0 ? 17000 : 700;
+      loop_case c = convert_case(from, to, n);
+      const bool to_unsigned = ls_dtype_is_unsigned(to);
+      const void *x = loop_case_add(&c, vector(from, n),
+                                    to_unsigned ? 0 : -100, 100, &random);
+      void *got = loop_case_run(&c);
+      for (int64_t i = 0; i < n; ++i) {
+        double want = loop_read(from, x, i);
+        if (to == LS_DTYPE_BOOL) want = want != 0;
+        if (ls_dtype_is_integer(to)) want = trunc(want);
+        loop_expect(&c, got, i, want, 1);
+      }
+      free(got);
+      loop_case_deinit(&c);
+    }
+  }
+}
+
+static void floats_saturate_at_integers(void **state) {
+  (void)state;
+  static const double x[] = {1e30,  -1e30, INFINITY, -INFINITY,
+                             NAN,   -0.75, 127.9,    -128.9};
+  static const int least_bits[] = {7, 15, 31, 63, 0, 0, 0, 0};
+  static const ls_dtype from[] = {LS_DTYPE_F64, LS_DTYPE_F32};
+  for (size_t f = 0; f < 2; ++f) {
+    for (size_t t = 0; t < LS_COUNT_OF(integers); ++t) {
+      loop_case c = convert_case(from[f], integers[t], 8);
+      void *data = loop_case_add_copy(&c, vector(from[f], 8), NULL);
+      for (int i = 0; i < 8; ++i) loop_write(from[f], data, i, x[i]);
+      void *got = loop_case_run(&c);
+      const bool is_unsigned = ls_dtype_is_unsigned(integers[t]);
+      const int bits = 8 * (int)ls_dtype_size(integers[t]);
+      const double greatest = ldexp(1, is_unsigned ? bits : bits - 1);
+      const double least = is_unsigned ? 0 : -ldexp(1, least_bits[t]);
+      // Read as double, the greatest i64 and u64 round up.
+      const double top = bits == 64 ? greatest : greatest - 1;
+      const double want[] = {top, least, top, least, 0, 0, 127,
+                             least > -128 ? 0 : -128};
+      for (int i = 0; i < 8; ++i) loop_expect(&c, got, i, want[i], 0);
+      free(got);
+      loop_case_deinit(&c);
+    }
+  }
+}
+
+// The 16-bit float nearest to `x`, of a tie the even one.
+static uint16_t nearest(ls_dtype dtype, double x) {
+  uint16_t best = 0;
+  loop_write(dtype, &best, 0, x);
+  const uint16_t first = best;
+  for (int d = -1; d <= 1; d += 2) {
+    const uint16_t other = (uint16_t)(first + d);
+    const double now = fabs(loop_read(dtype, &best, 0) - x);
+    const double then = fabs(loop_read(dtype, &other, 0) - x);
+    if (then < now || (then == now && other % 2 == 0)) best = other;
+  }
+  return best;
+}
+
+static void wide_numbers_become_16_bit_floats_in_one_rounding(void **state) {
+  (void)state;
+  loop_random random = {loop_random_seed()};
+  static const ls_dtype to[] = {LS_DTYPE_F16, LS_DTYPE_BF16};
+  for (size_t t = 0; t < 2; ++t) {
+    loop_case c = convert_case(LS_DTYPE_F64, to[t], 20000);
+    double *x = loop_case_add_copy(&c, vector(LS_DTYPE_F64, 20000), NULL);
+    for (int i = 0; i < 20000; ++i) {
+      // A little off the middle between two neighbours.
+      const int places = to[t] == LS_DTYPE_F16 ? 11 : 8;
+      const double whole =
+          (double)(loop_random_bits(&random) % 1024) + 1024 + 0.5;
+      x[i] = ldexp(whole, places - 11 - 1) *
+             (1 + ldexp((double)loop_random_between(&random, -1, 1), -40));
+    }
+    uint16_t *got = loop_case_run(&c);
+    for (int i = 0; i < 20000; ++i)
+      assert_int_equal(got[i], nearest(to[t], x[i]));
+    free(got);
+    loop_case_deinit(&c);
+  }
+  static const int64_t whole[] = {(INT64_C(0x101) << 40) + 1,
+                                  INT64_C(0x101) << 40,
+                                  -(INT64_C(0x101) << 40) - 1, INT64_MIN};
+  loop_case c = convert_case(LS_DTYPE_I64, LS_DTYPE_BF16, 4);
+  loop_case_add_copy(&c, vector(LS_DTYPE_I64, 4), whole);
+  uint16_t *got = loop_case_run(&c);
+  assert_true(ls_bf16_to_f32(got[0]) == ldexpf(0x102, 40));
+  assert_true(ls_bf16_to_f32(got[1]) == ldexpf(0x100, 40));
+  assert_true(ls_bf16_to_f32(got[2]) == -ldexpf(0x102, 40));
+  assert_true(ls_bf16_to_f32(got[3]) == -0x1p63F);
+  free(got);
+  loop_case_deinit(&c);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(ops_of_the_compiler_have_no_prepare_function),
+      cmocka_unit_test(unary_ops_agree_with_double_on_all_types),
+      cmocka_unit_test(unary_ops_keep_nan_and_the_sign_of_zero),
+      cmocka_unit_test(not_turns_every_bool),
+      cmocka_unit_test(what_makes_no_sense_is_refused_by_name),
+      cmocka_unit_test(binary_ops_agree_with_double_on_all_types),
+      cmocka_unit_test(comparisons_agree_with_double_on_all_types),
+      cmocka_unit_test(integers_wrap_around_and_divide_as_stated),
+      cmocka_unit_test(narrow_integers_wrap_around),
+      cmocka_unit_test(neg_and_abs_of_the_least_number_are_itself),
+      cmocka_unit_test(maximum_and_minimum_pass_nan_on),
+      cmocka_unit_test(select_takes_scalars_in_every_place),
+      cmocka_unit_test(widening_and_narrowing_are_those_of_the_base),
+      cmocka_unit_test(convert_agrees_with_double_between_all_types),
+      cmocka_unit_test(floats_saturate_at_integers),
+      cmocka_unit_test(wide_numbers_become_16_bit_floats_in_one_rounding),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every gradient rule against finite differences, and its own gradient too.
+#include "lockstep/function.h"
+#include "support/expect.h"
+#include "support/gradient_check.h"
+#include "support/spec.h"
+
+static ls_tensor labels_of(int64_t a, int64_t b) {
+  const int64_t data[] = {a, b};
+  ls_array *array = NULL;
+  expect_ok(ls_array_create_copy(LS_DTYPE_I64, LS_SHAPE(2), data, &array));
+  const ls_tensor labels = ls_constant(array);
+  ls_array_release(array);
+  return labels;
+}
+
+// ---- Elementwise -----------------------------------------------------------
+#define ONE(name)                                                              \
+  static ls_tensor make_##name(const ls_tensor *xs, size_t count,              \
+                               const void *user) {                             \
+    (void)count;                                                               \
+    (void)user;                                                                \
+    return ls_##name(xs[0]);                                                   \
+  }
+#define TWO(name)                                                              \
+  static ls_tensor make_##name(const ls_tensor *xs, size_t count,              \
+                               const void *user) {                             \
+    (void)count;                                                               \
+    (void)user;                                                                \
+    return ls_##name(xs[0], xs[1]);                                            \
+  }
+#define CODE(name, ...)                                                        \
+  static ls_tensor make_##name(const ls_tensor *xs, size_t count,              \
+                               const void *user) {                             \
+    (void)count;                                                               \
+    (void)user;                                                                \
+    __VA_ARGS__                                                                \
+  }
+ONE(identity)
+ONE(neg)
+ONE(abs)
+ONE(exp)
+ONE(log)
+ONE(sqrt)
+ONE(rsqrt)
+ONE(square)
+ONE(tanh)
+ONE(sigmoid)
+ONE(erf)
+ONE(relu)
+TWO(add)
+TWO(sub)
+TWO(mul)
+TWO(div)
+TWO(maximum)
+TWO(minimum)
+TWO(pow)
+TWO(relu_grad)
+CODE(select, const ls_tensor c = ls_greater(xs[0], xs[1]);
+     const ls_tensor twice = ls_mul_scalar(xs[0], 2);
+     return ls_select(c, twice, xs[1]);)
+CODE(convert, return ls_convert(ls_convert(xs[0], LS_DTYPE_F64), LS_DTYPE_F64);)
+CODE(all_reduce, const ls_tensor sum = ls_all_reduce(LS_REDUCE_SUM, xs[0]);
+     return ls_all_reduce(LS_REDUCE_MEAN, ls_square(sum));)
+
+#define MATRIX {LS_SHAPE(2, 3)}, .count = 1
+#define PAIR {LS_SHAPE(2, 3), LS_SHAPE(2, 3)}, .count = 2
+#define ROW {LS_SHAPE(2, 3), LS_SHAPE(3)}, .count = 2
+#define COLUMN {LS_SHAPE(2, 1), LS_SHAPE(4, 1, 3)}, .count = 2
+#define SCALAR {LS_SCALAR, LS_SHAPE(2, 3)}, .count = 2
+
+static void elementwise_rules_agree_with_differences(void **state) {
+  (void)state;
+  static const gradient_case rows[] = {
+      {"identity", make_identity, .shapes = MATRIX},
+      {"neg", make_neg, .shapes = MATRIX},
+      {"abs", make_abs, .shapes = MATRIX},
+      {"exp", make_exp, .shapes = MATRIX},
+      {"log", make_log, .shapes = MATRIX, .low = 0.5, .high = 2},
+      {"sqrt", make_sqrt, .shapes = MATRIX, .low = 0.5, .high = 2},
+      {"rsqrt", make_rsqrt, .shapes = MATRIX, .low = 0.5, .high = 2},
+      {"square", make_square, .shapes = MATRIX},
+      {"tanh", make_tanh, .shapes = MATRIX},
+      {"sigmoid", make_sigmoid, .shapes = MATRIX},
+      {"erf", make_erf, .shapes = MATRIX},
+      {"relu", make_relu, .shapes = MATRIX},
+      {"convert", make_convert, .shapes = MATRIX},
+      {"all_reduce", make_all_reduce, .shapes = MATRIX},
+      {"add", make_add, .shapes = PAIR},
+      {"add a row", make_add, .shapes = ROW},
+      {"sub a row", make_sub, .shapes = ROW},
+      {"sub from a scalar", make_sub, .shapes = SCALAR},
+      {"mul", make_mul, .shapes = PAIR},
+      {"mul both ways", make_mul, .shapes = COLUMN},
+      {"div", make_div, .shapes = ROW, .low = 0.5, .high = 2},
+      {"div of a scalar", make_div, .shapes = SCALAR, .low = 0.5, .high = 2},
+      {"maximum", make_maximum, .shapes = ROW},
+      {"minimum", make_minimum, .shapes = COLUMN},
+      {"pow", make_pow, .shapes = ROW, .low = 0.5, .high = 2},
+      {"relu_grad", make_relu_grad, .shapes = PAIR},
+      {"select", make_select, .shapes = ROW},
+  };
+  for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i)
+    expect_gradients(&rows[i], 2);
+}
+
+// ---- Shapes and reductions -------------------------------------------------
+CODE(reshape, return ls_square(ls_reshape(xs[0], LS_SHAPE(3, -1)));)
+CODE(broadcast, return ls_square(ls_broadcast(xs[0], LS_SHAPE(4, 2, 3)));)
+CODE(sum_to, return ls_square(ls_sum_to_like(xs[0], xs[1]));)
+CODE(transpose, const int order[] = {2, 0, 1};
+     return ls_square(ls_transpose(xs[0], order));)
+CODE(sum_all, return ls_square(ls_reduce_sum(xs[0], LS_ALL_AXES));)
+CODE(sum_middle, return ls_square(ls_reduce_sum(xs[0], LS_AXES(1)));)
+CODE(sum_keep, return ls_square(ls_reduce_sum_keep(xs[0], LS_AXES(0, -1)));)
+CODE(mean_all, return ls_square(ls_reduce_mean(xs[0], LS_ALL_AXES));)
+CODE(mean_outer, return ls_square(ls_reduce_mean(xs[0], LS_AXES(0, 2)));)
+CODE(max_all, return ls_square(ls_reduce_max(xs[0], LS_ALL_AXES));)
+CODE(max_last, return ls_square(ls_reduce_max_keep(xs[0], LS_AXES(-1)));)
+CODE(min_first, return ls_square(ls_reduce_min(xs[0], LS_AXES(0)));)
+CODE(add_n, const ls_tensor both[] = {xs[0], xs[1], xs[0]};
+     return ls_square(ls_add_n(both, 3));)
+
+#define BOX {LS_SHAPE(2, 3, 4)}, .count = 1
+
+static void shape_and_reduction_rules_agree_with_differences(void **state) {
+  (void)state;
+  static const gradient_case rows[] = {
+      {"reshape", make_reshape, .shapes = BOX},
+      {"broadcast", make_broadcast, .shapes = {LS_SHAPE(2, 1)}, .count = 1},
+      {"sum_to", make_sum_to, .shapes = {LS_SHAPE(2, 3, 4), LS_SHAPE(3, 1)},
+       .count = 2},
+      {"transpose", make_transpose, .shapes = BOX},
+      {"reduce_sum of all", make_sum_all, .shapes = BOX},
+      {"reduce_sum in the middle", make_sum_middle, .shapes = BOX},
+      {"reduce_sum that keeps", make_sum_keep, .shapes = BOX},
+      {"reduce_mean of all", make_mean_all, .shapes = BOX},
+      {"reduce_mean of two", make_mean_outer, .shapes = BOX},
+      {"reduce_max of all", make_max_all, .shapes = BOX},
+      {"reduce_max that keeps", make_max_last, .shapes = BOX},
+      {"reduce_min", make_min_first, .shapes = BOX},
+      {"add_n", make_add_n, .shapes = PAIR},
+  };
+  for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i)
+    expect_gradients(&rows[i], 2);
+}
+
+// ---- Products --------------------------------------------------------------
+typedef struct product {
+  bool transpose_a, transpose_b;
+} product;
+
+static ls_tensor make_matmul(const ls_tensor *xs, size_t count,
+                             const void *user) {
+  (void)count;
+  const product *p = user;
+  return ls_square(
+      ls_matmul_transposed(xs[0], p->transpose_a, xs[1], p->transpose_b));
+}
+
+static void matmul_rules_agree_with_differences(void **state) {
+  (void)state;
+  for (int i = 0; i < 8; ++i) {
+    const product p = {(i & 1) != 0, (i & 2) != 0};
+    const bool batch = (i & 4) != 0;
+    gradient_case row = {"matmul", make_matmul, .user = &p, .count = 2};
+    row.shapes[0] = p.transpose_a ? LS_SHAPE(3, 2) : LS_SHAPE(2, 3);
+    row.shapes[1] = p.transpose_b ? LS_SHAPE(4, 3) : LS_SHAPE(3, 4);
+    for (int k = 0; k < 2 && batch; ++k) {
+      const ls_shape s = row.shapes[k];
+      row.shapes[k] = LS_SHAPE(2, s.dim[0], s.dim[1]);
+    }
+    expect_gradients(&row, 2);
+  }
+  for (int i = 0; i < 2; ++i) {
+    const product p = {false, i != 0};
+    gradient_case row = {"matmul by one matrix", make_matmul, .user = &p,
+                         .count = 2};
+    row.shapes[0] = LS_SHAPE(2, 5, 3);
+    row.shapes[1] = i != 0 ? LS_SHAPE(4, 3) : LS_SHAPE(3, 4);
+    expect_gradients(&row, 2);
+  }
+}
+
+CODE(dense,
+     return ls_square(ls_dense(xs[0], xs[1], xs[2], LS_ACTIVATION_NONE));)
+CODE(dense_relu,
+     return ls_square(ls_dense(xs[0], xs[1], xs[2], LS_ACTIVATION_RELU));)
+CODE(dense_bare, return ls_square(ls_dense(xs[0], xs[1], ls_failed_tensor(),
+                                           LS_ACTIVATION_RELU));)
+CODE(softmax, return ls_square(ls_softmax(xs[0]));)
+CODE(log_softmax, return ls_square(ls_log_softmax(xs[0]));)
+CODE(cross_entropy,
+     return ls_square(ls_softmax_cross_entropy(xs[0], labels_of(2, 0)));)
+CODE(cross_entropy_grad,
+     return ls_square(ls_softmax_cross_entropy_grad(xs[0], labels_of(1, 2),
+                                                    xs[1]));)
+
+static void product_rules_agree_with_differences(void **state) {
+  (void)state;
+  static const gradient_case rows[] = {
+      {"dense", make_dense,
+       .shapes = {LS_SHAPE(2, 3), LS_SHAPE(3, 4), LS_SHAPE(4)}, .count = 3},
+      {"dense with relu", make_dense_relu,
+       .shapes = {LS_SHAPE(2, 3), LS_SHAPE(3, 4), LS_SHAPE(4)}, .count = 3},
+      {"dense of rank 3", make_dense_relu,
+       .shapes = {LS_SHAPE(2, 2, 3), LS_SHAPE(3, 4), LS_SHAPE(4)}, .count = 3},
+      {"dense of rank 1", make_dense_relu,
+       .shapes = {LS_SHAPE(3), LS_SHAPE(3, 4), LS_SHAPE(4)}, .count = 3},
+      {"dense without bias", make_dense_bare,
+       .shapes = {LS_SHAPE(2, 3), LS_SHAPE(3, 4)}, .count = 2},
+      {"softmax", make_softmax, .shapes = MATRIX},
+      {"log_softmax", make_log_softmax, .shapes = MATRIX},
+      {"softmax_cross_entropy", make_cross_entropy, .shapes = MATRIX},
+      {"softmax_cross_entropy_grad", make_cross_entropy_grad,
+       .shapes = {LS_SHAPE(2, 3), LS_SHAPE(2)}, .count = 2},
+  };
+  for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i)
+    expect_gradients(&rows[i], 2);
+}
+
+// ---- Ties and edges --------------------------------------------------------
+static ls_array *vector(const double *data, int64_t count) {
+  ls_array *array = NULL;
+  expect_ok(ls_array_create_copy(LS_DTYPE_F64, LS_SHAPE(count), data, &array));
+  return array;
+}
+
+typedef ls_tensor (*plain_function)(ls_tensor x);
+
+static ls_nest edge_body(ls_nest args, void *user) {
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  const plain_function *function = user;
+  const ls_nest ys[] = {ls_leaf((*function)(x))}, xs[] = {ls_leaf(x)};
+  ls_nest grads[1];
+  const ls_status status = ls_gradients(ys, 1, xs, 1, NULL, grads);
+  return status == NULL ? grads[0] : ls_fail(status);
+}
+
+static void expect_edge(plain_function function, const double *x,
+                        const double *want, int64_t count) {
+  ls_function *f = NULL;
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = edge_body, .user = &function}, &f));
+  const ls_nest args = LS_LIST(ls_nest_array(vector(x, count)));
+  ls_nest result = ls_none();
+  expect_ok(ls_function_call(f, args, &result));
+  for (int64_t i = 0; i < count; ++i)
+    assert_true(ls_array_f64(ls_nest_as_array(result), i) == want[i]);
+  ls_nest_release(result);
+  ls_nest_release(args);
+  ls_function_release(f);
+}
+
+static ls_tensor largest(ls_tensor x) { return ls_reduce_max(x, LS_ALL_AXES); }
+static ls_tensor powers(ls_tensor x) {
+  return ls_pow(x, ls_scalar(LS_DTYPE_F64, 0));
+}
+static ls_tensor to_powers(ls_tensor x) {
+  return ls_pow(ls_scalar(LS_DTYPE_F64, 0), x);
+}
+static ls_tensor clipped(ls_tensor x) {
+  return ls_maximum(x, ls_scalar(LS_DTYPE_F64, 1));
+}
+
+static void equal_extremes_share_the_gradient(void **state) {
+  (void)state;
+  const double x[] = {3, 1, 3, 3, 0}, third = 1.0 / 3;
+  const double want[] = {third, 0, third, third, 0};
+  expect_edge(largest, x, want, 5);
+}
+
+static void edges_give_numbers(void **state) {
+  (void)state;
+  const double x[] = {0, 1, 2};
+  const double zeros[] = {0, 0, 0};
+  expect_edge(powers, x, zeros, 3);     // d x^0 / dx, at 0 too.
+  expect_edge(to_powers, x, zeros, 3);  // d 0^x / dx.
+  const double ties[] = {0, 1, 1};      // Equal: to the first operand.
+  expect_edge(clipped, x, ties, 3);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(elementwise_rules_agree_with_differences),
+      cmocka_unit_test(shape_and_reduction_rules_agree_with_differences),
+      cmocka_unit_test(matmul_rules_agree_with_differences),
+      cmocka_unit_test(product_rules_agree_with_differences),
+      cmocka_unit_test(equal_extremes_share_the_gradient),
+      cmocka_unit_test(edges_give_numbers),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

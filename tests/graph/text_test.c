@@ -1,0 +1,577 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The text form over graphs that were made by calls: what is parsed equals
+// what was printed, node for node, and prints back the same.
+#include <locale.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/allocator.h"
+#include "base/runtime_internal.h"
+#include "graph/variable.h"
+#include "lockstep/ops.h"
+#include "support/expect.h"
+
+// ---- Making graphs ---------------------------------------------------------
+static ls_node *add(ls_graph *graph, uint16_t type, const uint64_t *inputs,
+                    size_t num_inputs, const ls_attr *attrs, size_t num_attrs,
+                    ls_type out) {
+  const ls_op_spec spec = {.type = type,
+                           .num_inputs = num_inputs,
+                           .attrs = attrs,
+                           .num_attrs = num_attrs};
+  const size_t outputs = out.dtype == LS_DTYPE_NONE ? 0 : 1;
+  ls_node *node = ls_graph_append(graph, &spec, inputs, outputs);
+  assert_non_null(node);
+  if (outputs > 0) node->outputs[0] = out;
+  if (graph->kind != LS_GRAPH_LOWERED)
+    expect_ok(ls_graph_name_node(graph, node, NULL, NULL));
+  return node;
+}
+
+static ls_type type_of(ls_dtype dtype, ls_shape shape) {
+  return (ls_type){dtype, shape};
+}
+
+static uint64_t add_constant(ls_graph *graph, ls_dtype dtype, ls_shape shape,
+                             const void *data) {
+  ls_array *array = NULL;
+  expect_ok(ls_array_create_copy(dtype, shape, data, &array));
+  const ls_attr attr = LS_ATTR_A("value", array);
+  const ls_node *node =
+      add(graph, LS_OP_CONSTANT, NULL, 0, &attr, 1, type_of(dtype, shape));
+  ls_array_release(array);
+  return ls_ref(node->id, 0);
+}
+
+static ls_graph *make(ls_graph_kind kind, ls_graph *parent) {
+  ls_graph *graph = NULL;
+  expect_ok(ls_graph_make(kind, "graph", ls_runtime_current(), parent, &graph));
+  return graph;
+}
+
+// while (false) x = x + y, where y is captured.
+static void add_loop(ls_graph *graph, uint64_t x, uint64_t y) {
+  const ls_type type = ls_graph_type(graph, x);
+  ls_graph *regions[2] = {make(LS_GRAPH_REGION, graph),
+                          make(LS_GRAPH_REGION, graph)};
+  ls_tensor parameter[2];
+  uint64_t captured = 0;
+  for (int i = 0; i < 2; ++i) {
+    regions[i]->is_while_body = true;
+    expect_ok(ls_graph_add_parameter(regions[i], type, NULL, &parameter[i]));
+  }
+  const uint64_t no =
+      add_constant(regions[0], LS_DTYPE_BOOL, LS_SCALAR, &(uint8_t){0});
+  expect_ok(ls_graph_set_results(regions[0], &no, 1));
+  expect_ok(ls_graph_import(regions[1], (ls_tensor){graph, y}, &captured));
+  const uint64_t terms[] = {parameter[1].ref, captured};
+  const uint64_t sum =
+      ls_ref(add(regions[1], LS_OP_ADD, terms, 2, NULL, 0, type)->id, 0);
+  expect_ok(ls_graph_set_results(regions[1], &sum, 1));
+  const ls_attr attr = LS_ATTR_I("num_carried", 1);
+  const uint64_t inputs[] = {x, y};
+  const ls_op_spec spec = {.type = LS_OP_WHILE,
+                           .num_inputs = 2,
+                           .attrs = &attr,
+                           .num_attrs = 1,
+                           .regions = regions,
+                           .num_regions = 2};
+  ls_node *node = ls_graph_append(graph, &spec, inputs, 1);
+  assert_non_null(node);
+  node->outputs[0] = type;
+  expect_ok(ls_graph_name_node(graph, node, NULL, NULL));
+}
+
+static void add_variable(ls_graph *graph, const char *name, uint64_t value) {
+  ls_variable *variable = NULL;
+  const ls_type type = ls_graph_type(graph, value);
+  expect_ok(ls_variable_make(graph->runtime, name, type, true, &variable));
+  assert_true(ls_grow(graph->allocator, &graph->variables,
+                      &graph->variables_capacity, graph->num_variables + 1,
+                      sizeof(*graph->variables)));
+  graph->variables[graph->num_variables++] = &variable->object;
+  variable->graph = graph;
+  const ls_attr attr = LS_ATTR_O("variable", &variable->object);
+  const ls_node *node = add(graph, LS_OP_ASSIGN, &value, 1, &attr, 1, type);
+  variable->initializer = (ls_op){graph, node->id};
+  add(graph, LS_OP_READ, NULL, 0, &attr, 1, type);
+}
+
+// A build graph with something of everything.
+static ls_graph *make_example(void) {
+  ls_graph *graph = make(LS_GRAPH_BUILD, NULL);
+  const float numbers[] = {1, 0.1f, -0.0f, 1e-45f};
+  const ls_name_scope *scope = NULL;
+  const uint64_t x = add_constant(graph, LS_DTYPE_F32, LS_SHAPE(4), numbers);
+  const ls_attr attrs[] = {LS_ATTR_T("dtype", LS_DTYPE_F32),
+                           LS_ATTR_SH("shape", LS_SHAPE(-1))};
+  const uint64_t y = ls_ref(add(graph, LS_OP_PLACEHOLDER, NULL, 0, attrs, 2,
+                                type_of(LS_DTYPE_F32, LS_SHAPE(-1)))
+                                ->id,
+                            0);
+  add_variable(graph, "scope/w", x);
+  add_variable(graph, "scope/w", x);
+  add_loop(graph, y, x);
+  // A gap in the ids, as a refused op leaves one.
+  graph->next_id += 3;
+  const ls_op control[] = {{graph, 1}, {graph, 2}};
+  const ls_op_spec spec = {
+      .type = LS_OP_NO_OP, .control = control, .num_control = 2};
+  ls_node *node = ls_graph_append(graph, &spec, NULL, 0);
+  assert_non_null(node);
+  node->device = "/device:CPU:1";
+  expect_ok(ls_graph_name_scope_path(graph, "outer/inner/", &scope));
+  expect_ok(ls_graph_name_node(graph, node, scope, "joined"));
+  return graph;
+}
+
+// ---- Comparing graphs ------------------------------------------------------
+static void expect_same_graph(const ls_graph *a, const ls_graph *b);
+
+static void expect_same_array(const ls_array *a, const ls_array *b) {
+  assert_int_equal(ls_array_dtype(a), ls_array_dtype(b));
+  assert_true(ls_shape_equal(ls_array_shape(a), ls_array_shape(b)));
+  if (ls_array_dtype(a) != LS_DTYPE_STRING) {
+    assert_memory_equal(ls_array_data(a), ls_array_data(b), ls_array_size(a));
+    return;
+  }
+  const ls_bytes *x = ls_array_data(a), *y = ls_array_data(b);
+  for (int64_t i = 0; i < ls_array_num_elements(a); ++i) {
+    assert_int_equal(x[i].size, y[i].size);
+    if (x[i].size > 0) assert_memory_equal(x[i].data, y[i].data, x[i].size);
+  }
+}
+
+static void expect_same_attr(const ls_attr *a, const ls_attr *b) {
+  assert_string_equal(a->name, b->name);
+  assert_int_equal(a->kind, b->kind);
+  switch (a->kind) {
+  case LS_ATTR_ARRAY:
+    expect_same_array(a->as.array, b->as.array);
+    break;
+  case LS_ATTR_OBJECT: {
+    const ls_variable *x = (const ls_variable *)(const void *)a->as.object;
+    const ls_variable *y = (const ls_variable *)(const void *)b->as.object;
+    assert_string_equal(x->name, y->name);
+    assert_int_equal(x->trainable, y->trainable);
+    assert_int_equal(x->initializer.id, y->initializer.id);
+    break;
+  }
+  case LS_ATTR_SHAPE:
+    assert_true(ls_shape_equal(a->as.shape, b->as.shape));
+    break;
+  case LS_ATTR_DTYPE:
+    assert_int_equal(a->as.dtype, b->as.dtype);
+    break;
+  case LS_ATTR_STRING:
+    assert_string_equal(a->as.string, b->as.string);
+    break;
+  case LS_ATTR_INTS:
+    assert_int_equal(a->as.ints.count, b->as.ints.count);
+    for (size_t i = 0; i < a->as.ints.count; ++i)
+      assert_int_equal(a->as.ints.items[i], b->as.ints.items[i]);
+    break;
+  case LS_ATTR_SIZES:
+    assert_int_equal(a->as.sizes.count, b->as.sizes.count);
+    for (size_t i = 0; i < a->as.sizes.count; ++i) {
+      assert_int_equal(a->as.sizes.items[i].operand,
+                       b->as.sizes.items[i].operand);
+      assert_int_equal(a->as.sizes.items[i].value, b->as.sizes.items[i].value);
+    }
+    break;
+  case LS_ATTR_STRINGS:
+    assert_int_equal(a->as.strings.count, b->as.strings.count);
+    for (size_t i = 0; i < a->as.strings.count; ++i)
+      assert_string_equal(a->as.strings.items[i], b->as.strings.items[i]);
+    break;
+  default:  // Numbers and bools, by their bits.
+    assert_true(a->kind == LS_ATTR_INT || a->kind == LS_ATTR_FLOAT ||
+                a->kind == LS_ATTR_BOOL);
+    assert_int_equal(a->as.i, b->as.i);
+  }
+}
+
+static void expect_same_node(const ls_graph *ga, const ls_graph *gb, ls_node *a,
+                             ls_node *b) {
+  assert_int_equal(a->id, b->id);
+  assert_int_equal(a->type, b->type);
+  assert_int_equal(a->num_outputs, b->num_outputs);
+  assert_int_equal(a->num_inputs, b->num_inputs);
+  assert_int_equal(a->num_control, b->num_control);
+  assert_int_equal(a->num_attrs, b->num_attrs);
+  assert_int_equal(a->num_regions, b->num_regions);
+  assert_int_equal(a->varying, b->varying);
+  assert_string_equal(ls_node_name((ls_graph *)(uintptr_t)ga, a),
+                      ls_node_name((ls_graph *)(uintptr_t)gb, b));
+  assert_string_equal(a->device ? a->device : "", b->device ? b->device : "");
+  for (uint32_t i = 0; i < a->num_inputs; ++i)
+    assert_int_equal(a->inputs[i], b->inputs[i]);
+  for (uint32_t i = 0; i < a->num_control; ++i)
+    assert_int_equal(a->control[i], b->control[i]);
+  for (uint32_t i = 0; i < a->num_outputs; ++i) {
+    assert_int_equal(a->outputs[i].dtype, b->outputs[i].dtype);
+    assert_true(ls_shape_equal(a->outputs[i].shape, b->outputs[i].shape));
+  }
+  for (uint32_t i = 0; i < a->num_attrs; ++i)
+    expect_same_attr(&a->attrs[i], &b->attrs[i]);
+  for (uint32_t i = 0; i < a->num_regions; ++i)
+    expect_same_graph(a->regions[i], b->regions[i]);
+}
+
+static void expect_same_graph(const ls_graph *a, const ls_graph *b) {
+  assert_int_equal(a->kind, b->kind);
+  assert_string_equal(a->name, b->name);
+  assert_int_equal(a->is_while_body, b->is_while_body);
+  assert_int_equal(a->num_nodes, b->num_nodes);
+  assert_int_equal(a->num_declared, b->num_declared);
+  assert_int_equal(a->num_parameters, b->num_parameters);
+  assert_int_equal(a->num_captures, b->num_captures);
+  assert_int_equal(a->num_results, b->num_results);
+  assert_int_equal(a->num_variables, b->num_variables);
+  for (size_t i = 0; i < a->num_nodes; ++i)
+    expect_same_node(a, b, a->nodes[i], b->nodes[i]);
+  for (size_t i = 0; i < a->num_parameters; ++i)
+    assert_int_equal(a->parameters[i], b->parameters[i]);
+  for (size_t i = 0; i < a->num_captures; ++i) {
+    assert_int_equal(a->captures[i].inner, b->captures[i].inner);
+    assert_int_equal(a->captures[i].outer.ref, b->captures[i].outer.ref);
+    if (a->captures[i].outer.graph == a->parent)
+      assert_ptr_equal(b->captures[i].outer.graph, b->parent);
+  }
+  for (size_t i = 0; i < a->num_results; ++i)
+    assert_int_equal(a->results[i], b->results[i]);
+}
+
+// Prints, parses, compares, prints again. Takes the graph over.
+static void expect_round_trip(ls_graph *graph) {
+  char *text = NULL, *again = NULL;
+  ls_graph *parsed = NULL;
+  expect_ok(ls_graph_verify(graph));
+  expect_ok(ls_graph_print(graph, &text));
+  expect_ok(ls_graph_parse(text, NULL, 0, &parsed));
+  expect_same_graph(graph, parsed);
+  expect_ok(ls_graph_print(parsed, &again));
+  assert_string_equal(text, again);
+  ls_text_release(text);
+  ls_text_release(again);
+  ls_graph_free(parsed);
+  ls_graph_free(graph);
+}
+
+// ---- Tests -----------------------------------------------------------------
+static void a_build_graph_survives_the_round_trip(void **state) {
+  (void)state;
+  expect_round_trip(make_example());
+}
+
+typedef struct model {
+  ls_tensor x, scale;
+} model;
+
+static ls_nest keep_on(ls_nest values, void *user) {
+  (void)user;
+  return ls_leaf(
+      ls_less(ls_nest_tensor(values, 0), ls_scalar_i64(LS_DTYPE_I32, 3)));
+}
+
+static ls_nest one_round(ls_nest values, void *user) {
+  const model *m = user;
+  const ls_tensor i = ls_nest_tensor(values, 0);
+  const ls_tensor y = ls_mul(ls_nest_tensor(values, 1), m->scale);
+  return LS_TUPLE(ls_leaf(ls_add(i, ls_scalar_i64(LS_DTYPE_I32, 1))),
+                  ls_leaf(ls_add(y, m->x)));
+}
+
+static ls_nest negated(ls_nest values, void *user) {
+  (void)values;
+  return ls_leaf(ls_neg(((model *)user)->x));
+}
+
+static ls_nest unchanged(ls_nest values, void *user) {
+  (void)values;
+  return ls_leaf(((model *)user)->x);
+}
+
+// A model with a loop in a branch's neighbourhood, as a user would write it.
+static void build_model(ls_graph *graph) {
+  LS_GRAPH_SCOPE(graph) {
+    model m = {.x = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(-1, 4), "x")};
+    ls_variable *w = NULL;
+    LS_NAME_SCOPE("dense") {
+      LS_DEVICE_SCOPE("/device:CPU:0") {
+        expect_ok(ls_variable_create(
+            &(ls_variable_options){
+                .name = "w",
+                .initial_value = ls_random_normal(LS_DTYPE_F32, LS_SHAPE(4, 4),
+                                                  0, 0.1, NULL)},
+            &w));
+        m.scale = ls_matmul(m.x, ls_variable_read(w));
+      }
+    }
+    const ls_nest looped = ls_while(
+        keep_on, one_round, &m,
+        LS_TUPLE(ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 0)), ls_leaf(m.x)), 0);
+    expect_ok(ls_nest_status(looped));
+    const ls_tensor yes =
+        ls_less(ls_reduce_sum(m.x, LS_ALL_AXES), ls_scalar(LS_DTYPE_F32, 0.3));
+    const ls_nest chosen = ls_cond(yes, negated, unchanged, &m);
+    expect_ok(ls_nest_status(chosen));
+    const ls_op last = ls_tensor_op(ls_nest_tensor(looped, 1));
+    LS_CONTROL_SCOPE(&last, 1) {
+      ls_variable_assign_add(w, ls_fill(LS_DTYPE_F32, LS_SHAPE(4, 4), 1));
+    }
+    ls_nest_release(looped);
+    ls_nest_release(chosen);
+    ls_variable_release(w);
+  }
+  expect_ok(ls_graph_error(graph));
+}
+
+static void what_op_makers_build_survives_the_round_trip(void **state) {
+  (void)state;
+  ls_graph *graph = NULL;
+  expect_ok(ls_graph_create("model", &graph));
+  build_model(graph);
+  char *text = NULL;
+  expect_ok(ls_graph_print(graph, &text));
+  expect_contains(text, "# \"dense/matmul\" @\"/device:CPU:0\"");
+  expect_contains(text, "variable @\"dense/w\" : f32[4,4] trainable");
+  ls_text_release(text);
+  expect_round_trip(graph);
+}
+
+static void a_function_survives_without_the_graph_around_it(void **state) {
+  (void)state;
+  ls_graph *outer = make(LS_GRAPH_BUILD, NULL);
+  const uint64_t x = add_constant(outer, LS_DTYPE_F32, LS_SCALAR, &(float){2});
+  ls_graph *function = make(LS_GRAPH_FUNCTION, outer);
+  ls_tensor declared;
+  uint64_t captured = 0;
+  expect_ok(ls_graph_add_parameter(
+      function, type_of(LS_DTYPE_F32, LS_SHAPE(2, -1)), "x", &declared));
+  expect_ok(ls_graph_import(function, (ls_tensor){outer, x}, &captured));
+  const uint64_t results[] = {captured, declared.ref, captured};
+  expect_ok(ls_graph_set_results(function, results, 3));
+  expect_round_trip(function);
+  ls_graph_free(outer);
+}
+
+static void a_lowered_graph_survives_the_round_trip(void **state) {
+  (void)state;
+  ls_graph *graph = make(LS_GRAPH_LOWERED, NULL);
+  ls_tensor x;
+  const ls_type type = type_of(LS_DTYPE_F32, LS_SHAPE(3));
+  expect_ok(ls_graph_add_parameter(graph, type, NULL, &x));
+  ls_node *node = add(graph, LS_OP_NEG, &x.ref, 1, NULL, 0, type);
+  node->varying = true;
+  const uint64_t result = ls_ref(node->id, 0);
+  expect_ok(ls_graph_set_results(graph, &result, 1));
+  expect_round_trip(graph);
+}
+
+// Bits from a small generator, as numbers of every dtype: nans, denormals and
+// all. The first arrays are printed as numbers, the last in base64.
+static void arrays_of_any_bits_survive_the_round_trip(void **state) {
+  (void)state;
+  uint64_t random = 88172645463325252u;
+  for (ls_dtype dtype = LS_DTYPE_F64; dtype < LS_DTYPE_RESOURCE; ++dtype) {
+    if (dtype == LS_DTYPE_STRING) continue;
+    ls_graph *graph = make(LS_GRAPH_BUILD, NULL);
+    for (int64_t count = 0; count < 70; count += 3) {
+      uint64_t data[140];
+      for (size_t i = 0; i < LS_COUNT_OF(data); ++i) {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        data[i] = i % 5 == 4 ? random | 0x7ff07f807c007f80u : random;
+        if (dtype == LS_DTYPE_BOOL && count < 60)
+          data[i] &= UINT64_C(0x101010101010101);
+      }
+      add_constant(graph, dtype, LS_SHAPE(count), data);
+    }
+    expect_round_trip(graph);
+  }
+}
+
+static void strings_may_hold_any_bytes(void **state) {
+  (void)state;
+  char all[256];
+  for (int i = 0; i < 256; ++i)
+    all[i] = (char)i;
+  const ls_bytes strings[] = {{all, 256}, {"", 0}, {"\\x\"//", 5}};
+  ls_graph *graph = make(LS_GRAPH_BUILD, NULL);
+  add_constant(graph, LS_DTYPE_STRING, LS_SHAPE(3, 1), strings);
+  expect_round_trip(graph);
+}
+
+static void a_parsed_graph_can_be_built_on(void **state) {
+  (void)state;
+  ls_graph *graph = NULL;
+  expect_ok(ls_graph_parse("graph build \"g\" {\n"
+                           "  %3 = constant() {value = f32[] [1]} # \"a/x\" : "
+                           "f32[]\n"
+                           "}\n",
+                           NULL, 0, &graph));
+  const ls_name_scope *scope = NULL;
+  ls_node *node =
+      ls_graph_append(graph, &(ls_op_spec){.type = LS_OP_NO_OP}, NULL, 0);
+  assert_non_null(node);
+  assert_int_equal(node->id, 4);
+  expect_ok(ls_graph_name_scope_path(graph, "a/", &scope));
+  expect_ok(ls_graph_name_node(graph, node, scope, "x"));
+  assert_string_equal(ls_node_name(graph, node), "a/x_1");
+  ls_op op;
+  expect_ok(ls_graph_lookup_op(graph, "a/x", &op));
+  assert_int_equal(op.id, 3);
+  assert_string_equal(ls_op_file(op), "graph text");
+  assert_int_equal(ls_op_line(op), 2);
+  ls_graph_free(graph);
+}
+
+static void regions_nest_so_deep_and_no_deeper(void **state) {
+  (void)state;
+  for (int depth = 64; depth <= 65; ++depth) {
+    char text[8192] = "graph build \"g\" {";
+    for (int i = 0; i < depth; ++i)
+      strcat(text, "%1 = call() (graph function \"f\" {");
+    for (int i = 0; i < depth; ++i)
+      strcat(text, "})");
+    strcat(text, "}");
+    ls_graph *graph = NULL;
+    ls_status status = ls_graph_parse(text, NULL, 0, &graph);
+    if (depth == 64) {
+      expect_ok(status);
+      ls_graph_free(graph);
+    } else {
+      expect_status(status, LS_INVALID_ARGUMENT, "deeper than the 64");
+      assert_null(graph);
+    }
+  }
+}
+
+static void every_cut_of_a_text_gives_a_graph_or_a_status(void **state) {
+  (void)state;
+  ls_graph *graph = make_example();
+  char *text = NULL;
+  expect_ok(ls_graph_print(graph, &text));
+  const size_t length = strlen(text);
+  for (size_t n = 0; n + 1 < length; ++n) {
+    char *cut = malloc(n + 1);
+    assert_non_null(cut);
+    memcpy(cut, text, n);
+    cut[n] = '\0';
+    ls_graph *parsed = NULL;
+    expect_status(ls_graph_parse(cut, NULL, 0, &parsed), LS_INVALID_ARGUMENT,
+                  "line ");
+    assert_null(parsed);
+    free(cut);
+  }
+  ls_text_release(text);
+  ls_graph_free(graph);
+}
+
+static ls_status parse_and_print(void *user) {
+  ls_graph *graph = NULL;
+  char *text = NULL, *drawing = NULL;
+  LS_RETURN_IF_ERROR(ls_graph_parse(user, NULL, 0, &graph));
+  ls_status status = ls_graph_print(graph, &text);
+  if (ls_status_is_ok(status)) status = ls_graph_print_dot(graph, &drawing);
+  if (ls_status_is_ok(status)) assert_string_equal(text, user);
+  ls_text_release(text);
+  ls_text_release(drawing);
+  ls_graph_free(graph);
+  return status;
+}
+
+static void failing_memory_loses_nothing(void **state) {
+  (void)state;
+  ls_graph *graph = make_example();
+  char *text = NULL;
+  expect_ok(ls_graph_print(graph, &text));
+  expect_memory_failures_survived(parse_and_print, text);
+  ls_text_release(text);
+  ls_graph_free(graph);
+}
+
+static void numbers_have_a_point_in_every_language(void **state) {
+  (void)state;
+  const char *const names[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "de_DE.utf8"};
+  bool found = false;
+  for (size_t i = 0; i < LS_COUNT_OF(names) && !found; ++i)
+    found = setlocale(LC_NUMERIC, names[i]) != NULL;
+  if (!found) skip();  // This machine has no language with a comma.
+  char *text = NULL;
+  ls_graph *graph = make(LS_GRAPH_BUILD, NULL);
+  add_constant(graph, LS_DTYPE_F32, LS_SCALAR, &(float){2.5f});
+  expect_ok(ls_graph_print(graph, &text));
+  expect_contains(text, "[2.5]");
+  ls_text_release(text);
+  expect_round_trip(graph);
+  setlocale(LC_NUMERIC, "C");
+}
+
+static void a_drawing_has_boxes_arrows_and_frames(void **state) {
+  (void)state;
+  ls_graph *graph = NULL;
+  char *drawing = NULL;
+  expect_ok(ls_graph_parse(
+      "graph build \"g\" {\n"
+      "  %1 = constant() {value = f32[2] [1, 2]} # \"a\" : f32[2]\n"
+      "  %2 = call(%1) ^%1 # \"b\" @\"/device:CPU:0\" (graph function \"f\" {\n"
+      "    %1 = parameter() {dtype = f32, shape = shape[2], index = 0} : "
+      "f32[2]\n"
+      "    return %1\n"
+      "  }) : f32[2]\n"
+      "}\n",
+      NULL, 0, &graph));
+  expect_ok(ls_graph_print_dot(graph, &drawing));
+  assert_string_equal(drawing, "digraph \"g\" {\n"
+                               "  node [shape=box];\n"
+                               "  n0_1 [label=\"constant\\na\"];\n"
+                               "  n0_2 [label=\"call\\nb\\n/device:CPU:0\", "
+                               "shape=doubleoctagon];\n"
+                               "  subgraph cluster_1 {\n"
+                               "    label=\"call 2: f\";\n"
+                               "    n1_1 [label=\"parameter\"];\n"
+                               "    r1_0 [label=\"result 0\", shape=ellipse];\n"
+                               "    n1_1 -> r1_0;\n"
+                               "  }\n"
+                               "  n0_1 -> n0_2 [label=\"f32[2]\"];\n"
+                               "  n0_1 -> n0_2 [style=dashed];\n"
+                               "}\n");
+  ls_text_release(drawing);
+  ls_graph_free(graph);
+}
+
+static void the_eager_graph_has_no_text(void **state) {
+  (void)state;
+  ls_graph *graph = make(LS_GRAPH_EAGER, NULL);
+  char *text = NULL;
+  expect_status(ls_graph_print(graph, &text), LS_FAILED_PRECONDITION,
+                "the eager graph has no text");
+  expect_status(ls_graph_print_dot(graph, &text), LS_FAILED_PRECONDITION,
+                "the eager graph cannot be drawn");
+  assert_null(text);
+  ls_text_release(NULL);
+  ls_graph_free(graph);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_build_graph_survives_the_round_trip),
+      cmocka_unit_test(what_op_makers_build_survives_the_round_trip),
+      cmocka_unit_test(a_function_survives_without_the_graph_around_it),
+      cmocka_unit_test(a_lowered_graph_survives_the_round_trip),
+      cmocka_unit_test(arrays_of_any_bits_survive_the_round_trip),
+      cmocka_unit_test(strings_may_hold_any_bytes),
+      cmocka_unit_test(a_parsed_graph_can_be_built_on),
+      cmocka_unit_test(regions_nest_so_deep_and_no_deeper),
+      cmocka_unit_test(every_cut_of_a_text_gives_a_graph_or_a_status),
+      cmocka_unit_test(failing_memory_loses_nothing),
+      cmocka_unit_test(numbers_have_a_point_in_every_language),
+      cmocka_unit_test(a_drawing_has_boxes_arrows_and_frames),
+      cmocka_unit_test(the_eager_graph_has_no_text),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// What tests expect: statuses, texts, and correct work when memory fails.
+// Include this instead of cmocka.h, which needs four headers before it.
+#ifndef LS_TESTS_SUPPORT_EXPECT_H_
+#define LS_TESTS_SUPPORT_EXPECT_H_
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "lockstep/runtime.h"
+#include "lockstep/status.h"
+
+// Expects OK; prints and frees any other status.
+#define expect_ok(status)                                                      \
+  expect_status_at((status), LS_OK, "", __FILE__, __LINE__)
+// Expects a status of this code whose text contains `part`. Frees it.
+#define expect_status(status, code, part)                                      \
+  expect_status_at((status), (code), (part), __FILE__, __LINE__)
+void expect_status_at(ls_status status, ls_code code, const char *part,
+                      const char *file, int line);
+
+// Expects that `text` contains `part`.
+#define expect_contains(text, part)                                            \
+  expect_contains_at((text), (part), __FILE__, __LINE__)
+void expect_contains_at(const char *text, const char *part, const char *file,
+                        int line);
+
+// Runs `work` again and again, under a current runtime whose 1st, 2nd, 3rd ...
+// memory request fails, until it needs no more requests. Each time it gives OK
+// or RESOURCE_EXHAUSTED, and what it took of the runtime's memory is back.
+void expect_memory_failures_survived(ls_status (*work)(void *user), void *user);
+
+#endif  // LS_TESTS_SUPPORT_EXPECT_H_

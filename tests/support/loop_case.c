@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/loop_case.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/arena.h"
+#include "support/expect.h"
+
+// ---- Random numbers --------------------------------------------------------
+uint64_t loop_random_seed(void) {
+  const char *text = getenv("LS_TEST_SEED");
+  return text == NULL ? 1 : strtoull(text, NULL, 10);
+}
+
+uint32_t loop_random_bits(loop_random *random) {
+  // SplitMix64.
+  uint64_t z = random->state += UINT64_C(0x9E3779B97F4A7C15);
+  z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+  z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
+  return (uint32_t)((z ^ z >> 31) >> 16);
+}
+
+int64_t loop_random_between(loop_random *random, int64_t low, int64_t high) {
+  return low + (int64_t)(loop_random_bits(random) % (uint64_t)(high - low + 1));
+}
+
+// ---- Elements --------------------------------------------------------------
+#define EACH_TYPE(X)   \
+  X(F64, double)       \
+  X(F32, float)        \
+  X(I8, int8_t)        \
+  X(I16, int16_t)      \
+  X(I32, int32_t)      \
+  X(I64, int64_t)      \
+  X(U8, uint8_t)       \
+  X(U16, uint16_t)     \
+  X(U32, uint32_t)     \
+  X(U64, uint64_t)     \
+  X(BOOL, uint8_t)
+
+double loop_read(ls_dtype dtype, const void *data, int64_t index) {
+  switch (dtype) {
+#define CASE(D, T) \
+  case LS_DTYPE_##D: return (double)((const T *)data)[index];
+    EACH_TYPE(CASE)
+#undef CASE
+  case LS_DTYPE_F16:
+    return (double)ls_f16_to_f32(((const uint16_t *)data)[index]);
+  case LS_DTYPE_BF16:
+    return (double)ls_bf16_to_f32(((const uint16_t *)data)[index]);
+  default: return 0;
+  }
+}
+
+void loop_write(ls_dtype dtype, void *data, int64_t index, double value) {
+  switch (dtype) {
+#define CASE(D, T)                   \
+  case LS_DTYPE_##D:                 \
+    ((T *)data)[index] = (T)(value); \
+    break;
+    EACH_TYPE(CASE)
+#undef CASE
+  case LS_DTYPE_F16:
+    ((uint16_t *)data)[index] = ls_f16_from_f32((float)value);
+    break;
+  case LS_DTYPE_BF16:
+    ((uint16_t *)data)[index] = ls_bf16_from_f32((float)value);
+    break;
+  default: break;
+  }
+}
+
+double loop_stored(ls_dtype dtype, double value) {
+  if (dtype == LS_DTYPE_F16 && fabs(value) >= 65520)
+    return copysign((double)INFINITY, value);
+  if (ls_dtype_is_float(dtype) || ls_dtype_size(dtype) == 8) return value;
+  const double range = ldexp(1, 8 * (int)ls_dtype_size(dtype));
+  const double rest = value - floor(value / range) * range;
+  const bool negative = !ls_dtype_is_unsigned(dtype) && rest >= range / 2;
+  return negative ? rest - range : rest;
+}
+
+static size_t bytes_of(ls_type type) {
+  return (size_t)ls_shape_num_elements(type.shape) * ls_dtype_size(type.dtype);
+}
+
+static void *allocate(size_t size) {
+  void *memory = aligned_alloc(64, (size + 127) / 64 * 64);
+  assert_non_null(memory);
+  return memory;
+}
+
+// ---- Cases -----------------------------------------------------------------
+void *loop_case_add_copy(loop_case *c, ls_type type, const void *data) {
+  assert_true(c->num_in < LOOP_CASE_OPERANDS);
+  void *copy = allocate(bytes_of(type));
+  if (data != NULL) memcpy(copy, data, bytes_of(type));
+  c->in[c->num_in] = type;
+  c->data[c->num_in++] = copy;
+  return copy;
+}
+
+void *loop_case_add(loop_case *c, ls_type type, double low, double high,
+                    loop_random *random) {
+  void *data = loop_case_add_copy(c, type, NULL);
+  const int64_t count = ls_shape_num_elements(type.shape);
+  for (int64_t i = 0; i < count; ++i) {
+    double x = low + (high - low) * loop_random_bits(random) * 0x1p-32;
+    if (type.dtype == LS_DTYPE_BOOL) x = loop_random_bits(random) & 1;
+    if (!ls_dtype_is_float(type.dtype)) x = floor(x);
+    if (ls_dtype_is_unsigned(type.dtype)) x = fabs(x);
+    loop_write(type.dtype, data, i, x);
+  }
+  return data;
+}
+
+void loop_case_attr(loop_case *c, ls_attr attr) {
+  c->attrs[c->num_attrs++] = attr;
+}
+
+void loop_case_deinit(loop_case *c) {
+  for (uint32_t i = 0; i < c->num_in; ++i) free(c->data[i]);
+  *c = (loop_case){0};
+}
+
+static ls_status prepare(loop_case *c, ls_node *node, ls_arena *arena,
+                         ls_kernel_plan *out_plan) {
+  *out_plan = (ls_kernel_plan){
+      .node = node,
+      .in = c->in,
+      .num_in = c->num_in,
+      .out = &c->out,
+      .num_out = 1,
+      .kernels = c->kernels == NULL ? ls_cpu_kernels_best()
+                                    : ls_cpu_kernels_find(c->kernels),
+      .arena = arena,
+      .blocks = -1,
+  };
+  const ls_kernel_prepare function = ls_kernel_prepare_of(c->op);
+  assert_non_null(function);
+  return function(out_plan);
+}
+
+static ls_node node_of(loop_case *c, uint64_t *inputs) {
+  for (uint32_t i = 0; i < c->num_in; ++i) inputs[i] = ls_ref(i + 1, 0);
+  return (ls_node){
+      .id = 100,
+      .type = c->op,
+      .num_outputs = 1,
+      .num_inputs = c->num_in,
+      .num_attrs = c->num_attrs,
+      .inputs = inputs,
+      .outputs = &c->out,
+      .attrs = c->attrs,
+  };
+}
+
+ls_status loop_case_prepare(loop_case *c) {
+  uint64_t inputs[LOOP_CASE_OPERANDS];
+  ls_node node = node_of(c, inputs);
+  ls_arena arena;
+  ls_arena_init(&arena, ls_allocator_system());
+  ls_kernel_plan plan;
+  ls_status status = prepare(c, &node, &arena, &plan);
+  ls_arena_deinit(&arena);
+  return status;
+}
+
+typedef enum cut { WHOLE, BACKWARDS, RAGGED } cut;
+
+static void run(const loop_case *c, const ls_kernel_plan *plan,
+                const void *const *in, void *out, cut how) {
+  void *scratch = allocate(plan->scratch);
+  memset(scratch, 0xA5, plan->scratch);
+  void *const outs[1] = {out};
+  const ls_kernel_call call = {
+      .in = in,
+      .out = outs,
+      .scratch = scratch,
+      .params = plan->params,
+      .step = c->step,
+      .seed = c->seed,
+      .iteration = c->iteration,
+      .replica = c->replica,
+  };
+  if (how == WHOLE) plan->loop(&call, 0, plan->blocks);
+  if (how == BACKWARDS)
+    for (int64_t b = plan->blocks; b-- > 0;) plan->loop(&call, b, b + 1);
+  if (how == RAGGED)
+    for (int64_t b = 0, n = 1; b < plan->blocks; b += n, n = n % 5 + 2)
+      plan->loop(&call, b, b + n < plan->blocks ? b + n : plan->blocks);
+  free(scratch);
+}
+
+static void expect_bytes(const loop_case *c, const void *want, const void *got,
+                         const char *how) {
+  if (memcmp(want, got, bytes_of(c->out)) != 0)
+    fail_msg("%s of %s: other bytes %s; seed %llu", ls_op_table[c->op].name,
+             LS_SHAPE_TEXT(c->in[0].dtype, c->in[0].shape), how,
+             (unsigned long long)loop_random_seed());
+}
+
+// In place of each operand that the plan allows.
+static void run_in_place(const loop_case *c, const ls_kernel_plan *plan,
+                         const void *want) {
+  for (uint32_t i = 0; i < c->num_in && i < 32; ++i) {
+    if ((plan->in_place >> i & 1U) == 0) continue;
+    assert_int_equal(bytes_of(c->in[i]), bytes_of(c->out));
+    void *both = allocate(bytes_of(c->out));
+    memcpy(both, c->data[i], bytes_of(c->out));
+    const void *in[LOOP_CASE_OPERANDS];
+    for (uint32_t k = 0; k < c->num_in; ++k)
+      in[k] = k == i ? both : c->data[k];
+    run(c, plan, in, both, WHOLE);
+    expect_bytes(c, want, both, "in place");
+    free(both);
+  }
+}
+
+void *loop_case_run(loop_case *c) {
+  uint64_t inputs[LOOP_CASE_OPERANDS];
+  ls_node node = node_of(c, inputs);
+  ls_arena arena;
+  ls_arena_init(&arena, ls_allocator_system());
+  ls_kernel_plan plan;
+  ls_status status = prepare(c, &node, &arena, &plan);
+  if (status != NULL)
+    fail_msg("%s of %s: %s", ls_op_table[c->op].name,
+             LS_SHAPE_TEXT(c->in[0].dtype, c->in[0].shape),
+             ls_status_message(status));
+  assert_true(plan.blocks >= 1);
+  c->flops = plan.flops;
+  c->blocks = plan.blocks;
+  const size_t size = bytes_of(c->out);
+  void *whole = allocate(size), *cuts = allocate(size);
+  const void *const *in = (const void *const *)c->data;
+  memset(whole, 0x5A, size + 16);
+  run(c, &plan, in, whole, WHOLE);
+  for (size_t i = 0; i < 16; ++i)  // Nothing behind the result is written.
+    assert_int_equal(((const unsigned char *)whole)[size + i], 0x5A);
+  memset(cuts, 0xC3, size);
+  run(c, &plan, in, cuts, BACKWARDS);
+  expect_bytes(c, whole, cuts, "block by block");
+  memset(cuts, 0xC3, size);
+  run(c, &plan, in, cuts, RAGGED);
+  expect_bytes(c, whole, cuts, "in ragged ranges");
+  run_in_place(c, &plan, whole);
+  free(cuts);
+  ls_arena_deinit(&arena);
+  return whole;
+}
+
+void loop_expect_near(const loop_case *c, const void *got, int64_t index,
+                      double want, double slack, double magnitude) {
+  const double value = loop_read(c->out.dtype, got, index);
+  double unit = 0, computed = 0x1p-22;
+  if (c->out.dtype == LS_DTYPE_F64) unit = computed = 0x1p-50;
+  if (c->out.dtype == LS_DTYPE_F32) unit = 0x1p-22;
+  if (c->out.dtype == LS_DTYPE_F16) unit = 0x1p-10;
+  if (c->out.dtype == LS_DTYPE_BF16) unit = 0x1p-7;
+  if (unit == 0) computed = 0;  // Integers and bools: exact.
+  if (value == want || (isnan(value) && isnan(want))) return;
+  double bound = slack * (unit * fabs(want) + computed * magnitude);
+  if (c->out.dtype == LS_DTYPE_F16) bound += 0x1p-25;  // Its denormals.
+  if (fabs(value - want) <= bound) return;
+  fail_msg("%s of %s to %s: element %lld is %.17g, wanted %.17g; seed %llu",
+           ls_op_table[c->op].name,
+           c->num_in == 0 ? "nothing"
+                          : LS_SHAPE_TEXT(c->in[0].dtype, c->in[0].shape),
+           LS_SHAPE_TEXT(c->out.dtype, c->out.shape), (long long)index, value,
+           want, (unsigned long long)loop_random_seed());
+}
+
+void loop_expect(const loop_case *c, const void *got, int64_t index,
+                 double want, double slack) {
+  loop_expect_near(c, got, index, want, slack, 0.001);
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Runs one CPU kernel alone, by its node and data, in every way that must give
+// the same bytes: in one piece, block by block backwards, in ragged ranges, and
+// in place of each operand that the plan allows.
+#ifndef LS_TESTS_SUPPORT_LOOP_CASE_H_
+#define LS_TESTS_SUPPORT_LOOP_CASE_H_
+
+#include "engine/cpu/kernel.h"
+
+enum { LOOP_CASE_OPERANDS = 40 };
+
+// One op on given data. Zeroed: no operands, no attributes.
+typedef struct loop_case {
+  uint16_t op;
+  ls_attr attrs[6];
+  uint32_t num_attrs;
+  ls_type in[LOOP_CASE_OPERANDS];
+  void *data[LOOP_CASE_OPERANDS];  // Owned by the case.
+  uint32_t num_in;
+  ls_type out;
+  uint64_t step, seed, iteration;
+  int32_t replica;
+  const char *kernels;  // Name of the kernel table. NULL: the fastest.
+  int64_t flops, blocks;  // Of the plan, once run.
+} loop_case;
+
+// A reproducible stream of numbers.
+typedef struct loop_random {
+  uint64_t state;
+} loop_random;
+// From LS_TEST_SEED, else 1; printed by every failure.
+uint64_t loop_random_seed(void);
+uint32_t loop_random_bits(loop_random *random);
+int64_t loop_random_between(loop_random *random, int64_t low, int64_t high);
+
+// Element `index`, read as double and stored from one (rounded; integers must
+// fit).
+double loop_read(ls_dtype dtype, const void *data, int64_t index);
+void loop_write(ls_dtype dtype, void *data, int64_t index, double value);
+
+// What a type makes of an exact value that is too large: integers of up to 32
+// bits wrap around, f16 is infinite.
+double loop_stored(ls_dtype dtype, double value);
+
+// Adds an operand of random small numbers, at least `low` and at most `high`;
+// bools are 0 or 1. Returns its data.
+void *loop_case_add(loop_case *c, ls_type type, double low, double high,
+                    loop_random *random);
+// Adds an operand with a copy of `data`.
+void *loop_case_add_copy(loop_case *c, ls_type type, const void *data);
+void loop_case_attr(loop_case *c, ls_attr attr);
+
+// Runs it in all ways and compares them. The caller frees the result.
+void *loop_case_run(loop_case *c);
+// The status of preparing alone; the caller's.
+ls_status loop_case_prepare(loop_case *c);
+void loop_case_deinit(loop_case *c);
+
+// Fails unless element `index` of `got` is `want`: exactly for integers, else
+// within the dtype's rounding of it, and within rounding of `magnitude` in
+// what the kernel computes with (f32 for 16 bits), both times `slack`. nan
+// equals nan.
+void loop_expect_near(const loop_case *c, const void *got, int64_t index,
+                      double want, double slack, double magnitude);
+// The same for results that hold no cancellation.
+void loop_expect(const loop_case *c, const void *got, int64_t index,
+                 double want, double slack);
+
+#endif  // LS_TESTS_SUPPORT_LOOP_CASE_H_

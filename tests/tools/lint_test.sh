@@ -1,0 +1,131 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# tools/lint finds each kind of offence when it is planted in a clean tree.
+
+set -eu
+lint=${LS_SOURCE_DIR:?}/tools/lint
+root=$(mktemp -d)
+trap 'rm -rf "$root"' EXIT
+failed=0
+
+spdx='// SPDX-License-Identifier: Apache-2.0'
+
+# put PATH LINE...: writes a file that starts with the SPDX line.
+put() {
+  path=$root/$1
+  shift
+  mkdir -p "$(dirname "$path")"
+  printf '%s\n' "$spdx" "$@" >"$path"
+}
+
+clean_tree() {
+  rm -rf "${root:?}"/*
+  put include/lockstep/status.h '#include <stddef.h>'
+  put include/lockstep/graph.h '// Layer: graph' '#include "lockstep/status.h"'
+  put include/lockstep/lockstep.h '#include "lockstep/graph.h"'
+  put src/base/arena.h '#include "lockstep/status.h"'
+  put src/base/allocator.c '#include <stdlib.h>' 'int *p = malloc(4);'
+  put src/base/debug.c 'char *p = getenv("X");'
+  put src/graph/op.h '#include "base/arena.h"' '#include "lockstep/graph.h"'
+  put src/engine/cpu/onednn.c '#include <oneapi/dnnl/dnnl.h>'
+  put src/cli/main.c '#include "cli/args.h"' '#include "lockstep/lockstep.h"'
+  put src/train/loop.c '#include "graph/op.h"' '// free(x) is not a call' \
+    'const char *s = "malloc(4) // \" free(";' 'ls_free(a); t->free(a);' \
+    '/* getenv("A")' 'free(x) */ int y;'
+  put tests/base/arena_test.c '#include "graph/op.h"' 'void f() { free(0); }'
+}
+
+# passes NAME / finds NAME WANTED: runs the checker on the tree as it stands.
+passes() {
+  if ! out=$("$lint" "$root" 2>&1); then
+    printf 'FAIL %s: wanted no fault, got:\n%s\n' "$1" "$out"
+    failed=1
+  else
+    echo "ok   $1"
+  fi
+}
+finds() {
+  if out=$("$lint" "$root" 2>&1); then
+    printf 'FAIL %s: the checker passed\n' "$1"
+    failed=1
+  elif ! printf '%s\n' "$out" | grep -qF -- "$2"; then
+    printf 'FAIL %s: wanted "%s", got:\n%s\n' "$1" "$2" "$out"
+    failed=1
+  elif [ "$(printf '%s\n' "$out" | tail -n 1)" != "lint: 1 fault" ]; then
+    printf 'FAIL %s: wanted one fault, got:\n%s\n' "$1" "$out"
+    failed=1
+  else
+    echo "ok   $1"
+  fi
+}
+
+clean_tree
+passes "a clean tree passes"
+
+put src/base/bad.c '#include "graph/op.h"'
+finds "an upward include is found" \
+  'src/base/bad.c:2: upward include: base includes "graph/op.h" of graph'
+
+clean_tree
+put src/io/bad.h '' '  #  include "lockstep/graph.h"  // Why not.'
+finds "an upward include of a public header is found" \
+  'src/io/bad.h:3: upward include: io includes "lockstep/graph.h" of graph'
+
+clean_tree
+put include/lockstep/ops.def '// Layer: graph' 'OP(A)'
+put src/base/bad.c '#include "lockstep/ops.def"'
+finds "an upward include of a public table is found" 'of graph'
+
+clean_tree
+put src/nn/bad.c '#include "lockstep/lockstep.h"'
+finds "the header of headers belongs to the top" 'of cli'
+
+clean_tree
+put include/lockstep/bad.h '#include "lockstep/graph.h"'
+finds "a public header includes no higher one" 'base includes'
+
+clean_tree
+put include/lockstep/bad.h '#include "base/arena.h"'
+finds "a public header includes no private one" 'private "base/arena.h"'
+
+clean_tree
+put include/lockstep/bad.h '// Layer: cellar'
+finds "an unknown layer is found" 'unknown layer "cellar"'
+
+clean_tree
+put src/attic/bad.c 'int x;'
+finds "a folder that is no layer is found" 'no layer is called "attic"'
+
+clean_tree
+put src/cli/bad.c '#include "base/arena.h"'
+finds "the program includes no private header" 'src/cli/bad.c:2: src/cli'
+
+clean_tree
+put src/graph/bad.c '#include "../base/arena.h"'
+finds "a way up by dots is found" 'not by ..'
+
+for call in 'malloc(1)' 'calloc (1, 2)' 'realloc(p, 2)' 'free(p)' \
+            'strdup("a")'; do
+  clean_tree
+  put src/graph/bad.c "  x = $call;"
+  finds "a stray $call is found" 'memory comes from an ls_allocator'
+done
+
+clean_tree
+put src/graph/bad.c 'char *p = getenv("HOME");'
+finds "a stray getenv is found" 'the environment is read in src/base'
+
+clean_tree
+put src/engine/cpu/bad.c '#include <oneapi/dnnl/dnnl.h>'
+finds "a stray dnnl.h is found" 'belongs in src/engine/cpu/onednn*'
+
+clean_tree
+put src/dist/bad.c '#include <mpi.h>'
+finds "a stray mpi.h is found" 'belongs in src/net'
+
+clean_tree
+echo 'int x;' >"$root/src/base/bad.c"
+finds "a missing SPDX line is found" 'src/base/bad.c:1: the first line'
+
+exit $failed
