@@ -30,8 +30,9 @@ LS_API LS_MUST_USE ls_status ls_dataset_create(ls_array *examples,
 // names with other content of this kind, such as MNIST, do as well.
 //   LS_NOT_FOUND  no such file; the message has the path.
 //   LS_DATA_LOSS  a file is cut off or damaged.
-LS_API LS_MUST_USE ls_status ls_dataset_fashion_mnist(
-    const char *directory, bool train, ls_dataset **out_dataset);
+LS_API LS_MUST_USE ls_status ls_dataset_fashion_mnist(const char *directory,
+                                                      bool train,
+                                                      ls_dataset **out_dataset);
 
 // Which made-up examples. Zero in a field means its default.
 typedef struct ls_synthetic_options {
@@ -76,9 +77,9 @@ typedef struct ls_batcher_options {
 // may be NULL. The caller owns it.
 //   LS_INVALID_ARGUMENT  a batch size below 1, or one that drops everything,
 //                        or an example shape that does not fit.
-LS_API LS_MUST_USE ls_status ls_batcher_create(
-    ls_dataset *dataset, const ls_batcher_options *options,
-    ls_batcher **out_batcher);
+LS_API LS_MUST_USE ls_status
+ls_batcher_create(ls_dataset *dataset, const ls_batcher_options *options,
+                  ls_batcher **out_batcher);
 LS_API void ls_batcher_destroy(ls_batcher *batcher);  // NULL is fine.
 
 // Batches in an epoch.
@@ -86,16 +87,16 @@ LS_API int64_t ls_batcher_num_batches(const ls_batcher *batcher);
 // Goes to batch `batch` of epoch `epoch`: the next one that is dealt. Behind
 // the last batch is the end of the epoch.
 //   LS_INVALID_ARGUMENT  no such place.
-LS_API LS_MUST_USE ls_status ls_batcher_seek(ls_batcher *batcher,
-                                             int64_t epoch, int64_t batch);
+LS_API LS_MUST_USE ls_status ls_batcher_seek(ls_batcher *batcher, int64_t epoch,
+                                             int64_t batch);
 // Where it stands.
 LS_API int64_t ls_batcher_epoch(const ls_batcher *batcher);
 LS_API int64_t ls_batcher_batch(const ls_batcher *batcher);
 
-// The next batch: a tuple of f32 examples [b, ...], u8 ones scaled to [0, 1], and
-// i32 labels [b]. `*batch` is in-out: arrays of the right type that nobody else
-// holds are filled in place, else it is released and made anew (start with a
-// zeroed nest).
+// The next batch: a tuple of f32 examples [b, ...], u8 ones scaled to [0, 1],
+// and i32 labels [b]. `*batch` is in-out: arrays of the right type that nobody
+// else holds are filled in place, else it is released and made anew (start with
+// a zeroed nest).
 //   LS_OUT_OF_RANGE  the end of the epoch, not a fault: the next call gives the
 //                    first batch of the next one. `*batch` stays.
 LS_API LS_MUST_USE ls_status ls_batcher_next(ls_batcher *batcher,

@@ -63,8 +63,9 @@ LS_API void ls_model_destroy(ls_model *model);  // Zeroed is fine.
 
 // A made-up batch that fits the model: a tuple of examples and labels. The
 // caller owns it.
-LS_API LS_MUST_USE ls_status ls_model_synthetic_batch(
-    const ls_model_type *type, int64_t batch_size, ls_nest *out_batch);
+LS_API LS_MUST_USE ls_status ls_model_synthetic_batch(const ls_model_type *type,
+                                                      int64_t batch_size,
+                                                      ls_nest *out_batch);
 
 #ifdef __cplusplus
 }

@@ -61,7 +61,7 @@ typedef struct ls_dense_options {
   int64_t units;     // Required: the size of the result's.
   ls_activation activation;
   bool no_bias;
-  ls_dtype dtype;  // Default f32.
+  ls_dtype dtype;                     // Default f32.
   ls_initializer kernel_initializer;  // Default ls_glorot_uniform.
   ls_initializer bias_initializer;    // Default ls_zeros.
   int64_t seed;
@@ -98,8 +98,8 @@ typedef struct ls_optimizer ls_optimizer;
 // Stochastic gradient descent. Zero in a field means its default.
 typedef struct ls_sgd_options {
   double learning_rate;  // Default 0.01.
-  double momentum;       // v' = momentum v + g; w' = w - rate v'. Default: none.
-  bool nesterov;         // w' = w - rate (momentum v' + g).
+  double momentum;  // v' = momentum v + g; w' = w - rate v'. Default: none.
+  bool nesterov;    // w' = w - rate (momentum v' + g).
 } ls_sgd_options;
 // The caller owns a reference.
 //   LS_INVALID_ARGUMENT  a rate or momentum that is negative or no number, or

@@ -63,27 +63,27 @@ typedef struct ls_train_report {
   double examples_per_second;           // The same.
   double seconds;                       // Since the run began.
   double seconds_left;                  // By the steps of this epoch.
-  bool epoch_end;  // The epoch's last report.
-  bool tested;     // It has an evaluation on the test set.
+  bool epoch_end;                       // The epoch's last report.
+  bool tested;                          // It has an evaluation on the test set.
   ls_evaluation test;
 } ls_train_report;
 
 // What to train and how. Zero in a field means its default.
 typedef struct ls_train_options {
-  const ls_model *model;       // Required; made with `.metrics`. Lent.
-  ls_strategy *strategy;       // Required. Lent.
-  ls_dataset *train;           // Required. Lent.
-  ls_dataset *test;            // Evaluated after each epoch. Default: none.
-  int64_t batch_size;          // Of all replicas. Default: the model's.
-  int64_t epochs;              // Default: the model's, or as `steps` needs.
-  int64_t steps;               // End after so many. Default: no limit.
-  int64_t seed;                // Of the order of examples.
-  const char *run_folder;      // Default: none is written.
-  bool overwrite;              // Replace what a run left there before.
-  const char *data_name;       // For config.json.
-  double learning_rate;        // For config.json.
-  int64_t log_every;           // Steps a line of metrics.jsonl. Default 100.
-  const ls_train_stop *stop;   // Default: never.
+  const ls_model *model;      // Required; made with `.metrics`. Lent.
+  ls_strategy *strategy;      // Required. Lent.
+  ls_dataset *train;          // Required. Lent.
+  ls_dataset *test;           // Evaluated after each epoch. Default: none.
+  int64_t batch_size;         // Of all replicas. Default: the model's.
+  int64_t epochs;             // Default: the model's, or as `steps` needs.
+  int64_t steps;              // End after so many. Default: no limit.
+  int64_t seed;               // Of the order of examples.
+  const char *run_folder;     // Default: none is written.
+  bool overwrite;             // Replace what a run left there before.
+  const char *data_name;      // For config.json.
+  double learning_rate;       // For config.json.
+  int64_t log_every;          // Steps a line of metrics.jsonl. Default 100.
+  const ls_train_stop *stop;  // Default: never.
   void (*report)(void *user, const ls_train_report *report);  // Default: none.
   void *report_user;
 } ls_train_options;

@@ -49,9 +49,7 @@ static double process_start_ms(void) {
   for (int field = 0; at != NULL && field < 20; ++field)
     at = strchr(at + 1, ' ');
   const long ticks = sysconf(_SC_CLK_TCK);
-  return at != NULL && ticks > 0
-             ? strtod(at, NULL) * 1e3 / (double)ticks
-             : 0;
+  return at != NULL && ticks > 0 ? strtod(at, NULL) * 1e3 / (double)ticks : 0;
 }
 
 static int by_value(const void *a, const void *b) {
@@ -132,8 +130,8 @@ static void print(const bench_flags *flags, const bench_figures *f) {
   printf("%s, %lld replica%s, %d thread%s, f32, batch of %lld\n", flags->model,
          (long long)flags->replicas, flags->replicas == 1 ? "" : "s",
          f->threads, f->threads == 1 ? "" : "s", (long long)flags->batch_size);
-  printf("  step        %.4g ms median, %.4g ms least, of %lld\n",
-         f->median_ms, f->min_ms, (long long)f->steps);
+  printf("  step        %.4g ms median, %.4g ms least, of %lld\n", f->median_ms,
+         f->min_ms, (long long)f->steps);
   printf("  first step  %.4g ms after the process began\n", f->first_step_ms);
   printf("  speed       %.4g Gflop/s\n", f->gflops);
   printf("  memory      %.4g MiB at most\n", f->rss_mb);
@@ -170,8 +168,7 @@ int cli_bench(int argc, char **argv) {
   ls_runtime *runtime = NULL;
   bench_figures figures = {0};
   ls_status status = cli_runtime_open(flags.threads, &runtime);
-  if (ls_status_is_ok(status))
-    status = bench(&flags, type, runtime, &figures);
+  if (ls_status_is_ok(status)) status = bench(&flags, type, runtime, &figures);
   if (ls_status_is_ok(status))
     print(&flags, &figures);
   else

@@ -113,8 +113,8 @@ static bool read_value(const cli_option *option, const char *text) {
 }
 
 // ---- Parsing ---------------------------------------------------------------
-static const cli_option *find_option(const cli_syntax *syntax,
-                                     const char *name, size_t size) {
+static const cli_option *find_option(const cli_syntax *syntax, const char *name,
+                                     size_t size) {
   for (size_t i = 0; i < syntax->num_options; ++i) {
     const char *it = syntax->options[i].name;
     if (strlen(it) == size && memcmp(it, name, size) == 0)
@@ -175,22 +175,22 @@ static int parse_flag(const cli_syntax *syntax, int argc, char **argv,
 
 static int parse_operand(const cli_syntax *syntax, const char *word) {
   if (word[0] == '-' && word[1] != '\0') {
-    cli_say(syntax->command,
-            "there is no flag '%s'; see 'lockstep %s --help'", word,
-            syntax->command);
+    cli_say(syntax->command, "there is no flag '%s'; see 'lockstep %s --help'",
+            word, syntax->command);
     return CLI_USAGE;
   }
   if (syntax->operand_form == NULL || *syntax->operand != NULL) {
-    cli_say(syntax->command, "'%s' is one word too many; see 'lockstep %s "
-            "--help'", word, syntax->command);
+    cli_say(syntax->command,
+            "'%s' is one word too many; see 'lockstep %s "
+            "--help'",
+            word, syntax->command);
     return CLI_USAGE;
   }
   *syntax->operand = word;
   return CLI_OK;
 }
 
-bool cli_parse(const cli_syntax *syntax, int argc, char **argv,
-               int *out_exit) {
+bool cli_parse(const cli_syntax *syntax, int argc, char **argv, int *out_exit) {
   *out_exit = CLI_OK;
   for (int i = 0; i < argc; ++i) {
     if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {

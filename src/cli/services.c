@@ -76,9 +76,8 @@ static ls_status split_args(const cli_step *step, ls_nest batch,
   ls_nest parts[2] = {{0}};
   ls_status status = ls_ok();
   for (size_t i = 0; ls_status_is_ok(status) && i < 2; ++i)
-    status = ls_strategy_split(step->strategy,
-                               ls_nest_as_array(ls_nest_item(batch, i)),
-                               &parts[i]);
+    status = ls_strategy_split(
+        step->strategy, ls_nest_as_array(ls_nest_item(batch, i)), &parts[i]);
   if (!ls_status_is_ok(status)) {
     ls_nest_release(parts[0]);
     return status;
@@ -93,11 +92,11 @@ static ls_status fill_step(const ls_model_type *type, int64_t replicas,
       &(ls_mirrored_options){.num_replicas = LS_SOME(replicas)},
       &step->strategy));
   LS_RETURN_IF_ERROR(ls_model_create(type, NULL, &step->model));
-  LS_RETURN_IF_ERROR(ls_function_create(
-      &(ls_function_options){.call = type->train_step,
-                             .user = step->model.self,
-                             .name = "train_step"},
-      &step->function));
+  LS_RETURN_IF_ERROR(
+      ls_function_create(&(ls_function_options){.call = type->train_step,
+                                                .user = step->model.self,
+                                                .name = "train_step"},
+                         &step->function));
   ls_nest batch = {0};
   LS_RETURN_IF_ERROR(ls_model_synthetic_batch(
       type, batch_size != 0 ? batch_size : type->batch_size, &batch));

@@ -134,8 +134,8 @@ static int print_result(const train_flags *flags, const char *run_folder,
                         const ls_train_result *result) {
   if (!flags->quiet)
     cli_say("train", "%s%lld steps in %.1f s; the run is in %s",
-            result->stopped ? "stopped after " : "",
-            (long long)result->steps, result->seconds, run_folder);
+            result->stopped ? "stopped after " : "", (long long)result->steps,
+            result->seconds, run_folder);
   if (result->tested && !result->stopped)
     printf("test accuracy: %.4f\n", result->test.accuracy);
   return result->stopped ? CLI_SIGNAL + (int)stop_signal : CLI_OK;
@@ -164,8 +164,7 @@ static int run_train(const train_flags *flags) {
 }
 
 int cli_train(int argc, char **argv) {
-  train_flags flags = {
-      .model = "mlp", .data = "fashion-mnist", .replicas = 1};
+  train_flags flags = {.model = "mlp", .data = "fashion-mnist", .replicas = 1};
   const cli_option options[] = {
       {"model", CLI_TEXT, &flags.model, "NAME",
        "what to train (default mlp); 'lockstep help' lists them", 0},

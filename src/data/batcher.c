@@ -7,10 +7,10 @@ struct ls_batcher {
   ls_allocator *allocator;
   ls_dataset *dataset;
   ls_batcher_options options;
-  int64_t width;        // Elements of an example.
-  int64_t num_batches;  // In an epoch.
-  int64_t epoch, batch;  // Of the next one.
-  uint32_t *order;       // Of the examples in `ordered_epoch`; NULL: as they
+  int64_t width;          // Elements of an example.
+  int64_t num_batches;    // In an epoch.
+  int64_t epoch, batch;   // Of the next one.
+  uint32_t *order;        // Of the examples in `ordered_epoch`; NULL: as they
   int64_t ordered_epoch;  // stand.
 };
 
@@ -129,7 +129,8 @@ static ls_status prepare(ls_nest *batch, ls_shape examples, ls_shape labels) {
 }
 
 static void scale_u8(float *to, const uint8_t *from, size_t count) {
-  for (size_t i = 0; i < count; ++i) to[i] = (float)from[i] * (1.0F / 255.0F);
+  for (size_t i = 0; i < count; ++i)
+    to[i] = (float)from[i] * (1.0F / 255.0F);
 }
 
 // Copies example `from` of the dataset to row `to`.
@@ -159,8 +160,8 @@ ls_status ls_batcher_next(ls_batcher *batcher, ls_nest *batch) {
   const ls_batcher_options *opts = &batcher->options;
   const int64_t total = ls_dataset_size(batcher->dataset);
   const int64_t first = batcher->batch * opts->batch_size;
-  const int64_t size = total - first < opts->batch_size ? total - first
-                                                        : opts->batch_size;
+  const int64_t size =
+      total - first < opts->batch_size ? total - first : opts->batch_size;
   ls_shape shape = {.rank = opts->example_shape.rank + 1, .dim = {size}};
   for (int i = 0; i + 1 < shape.rank; ++i)
     shape.dim[i + 1] = opts->example_shape.dim[i];

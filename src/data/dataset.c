@@ -93,7 +93,8 @@ int64_t ls_dataset_size(const ls_dataset *dataset) {
 ls_shape ls_dataset_example_shape(const ls_dataset *dataset) {
   const ls_shape whole = ls_array_shape(dataset->examples);
   ls_shape shape = {.rank = whole.rank - 1};
-  for (int i = 0; i < shape.rank; ++i) shape.dim[i] = whole.dim[i + 1];
+  for (int i = 0; i < shape.rank; ++i)
+    shape.dim[i] = whole.dim[i + 1];
   return shape;
 }
 

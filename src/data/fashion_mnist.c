@@ -40,10 +40,10 @@ static ls_status check(const char *directory, const char *name,
   const ls_shape shape = ls_array_shape(array);
   if (ls_array_dtype(array) == LS_DTYPE_U8 && shape.rank == rank)
     return ls_ok();
-  return ls_invalid_argument(
-      "'%s/%s' holds %s, expected %s", directory, name,
-      LS_SHAPE_TEXT(ls_array_dtype(array), shape),
-      rank == 1 ? "labels u8[n]" : "images u8[n,height,width]");
+  return ls_invalid_argument("'%s/%s' holds %s, expected %s", directory, name,
+                             LS_SHAPE_TEXT(ls_array_dtype(array), shape),
+                             rank == 1 ? "labels u8[n]"
+                                       : "images u8[n,height,width]");
 }
 
 ls_status ls_dataset_fashion_mnist(const char *directory, bool train,

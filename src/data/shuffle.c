@@ -34,7 +34,8 @@ void ls_shuffle(uint64_t seed, uint64_t epoch, uint32_t *order, size_t count) {
   draws d = {.source = ls_random_source_make(
                  &(ls_random_key){.seed = seed, .step = epoch}),
              .next = 4};
-  for (size_t i = 0; i < count; ++i) order[i] = (uint32_t)i;
+  for (size_t i = 0; i < count; ++i)
+    order[i] = (uint32_t)i;
   for (size_t left = count; left > 1; --left) {
     const uint32_t pick = draw_below(&d, (uint32_t)left);
     const uint32_t last = order[left - 1];

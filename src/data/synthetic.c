@@ -17,11 +17,11 @@ static float draw(const ls_random_source *source, int64_t index) {
 static ls_random_source source_of(const ls_synthetic_options *options,
                                   uint64_t stream, int64_t id) {
   const bool noise = stream == STREAM_NOISE;
-  return ls_random_source_make(&(ls_random_key){
-      .seed = (uint64_t)options->seed,
-      .stream = stream,
-      .step = noise ? (uint64_t)options->sample : 0,
-      .id = (uint64_t)id});
+  return ls_random_source_make(
+      &(ls_random_key){.seed = (uint64_t)options->seed,
+                       .stream = stream,
+                       .step = noise ? (uint64_t)options->sample : 0,
+                       .id = (uint64_t)id});
 }
 
 static void fill(const ls_synthetic_options *options, float *examples,
@@ -61,9 +61,8 @@ ls_status ls_dataset_synthetic(const ls_synthetic_options *options,
   ls_status status = ls_ok();
   LS_GOTO_IF_ERROR(done, status,
                    ls_array_create(LS_DTYPE_F32, shape, &examples));
-  LS_GOTO_IF_ERROR(
-      done, status,
-      ls_array_create(LS_DTYPE_I32, LS_SHAPE(opts.size), &labels));
+  LS_GOTO_IF_ERROR(done, status,
+                   ls_array_create(LS_DTYPE_I32, LS_SHAPE(opts.size), &labels));
   fill(&opts, ls_array_mutable_data(examples), ls_array_mutable_data(labels));
   status = ls_dataset_create(examples, labels, out_dataset);
 done:

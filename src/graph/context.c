@@ -31,7 +31,7 @@ static ls_context *open_scope(ls_scope *scope, ls_scope_kind kind,
                               const void *data) {
   ls_context *context = ls_context_current();
   scope->outer = context->top;
-  scope->kind = kind;
+  scope->kind = (int)kind;
   scope->data = data;
   scope->extra[LS_SCOPE_SAVED_GRAPH] = (uintptr_t)context->graph;
   scope->extra[LS_SCOPE_SAVED_NAMES] = (uintptr_t)context->names;

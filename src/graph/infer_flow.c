@@ -67,8 +67,11 @@ ls_status infer_cond(ls_infer *infer) {
   LS_RETURN_IF_ERROR(check_regions(infer, 2));
   const ls_graph *yes = infer->spec->regions[0];
   const ls_graph *no = infer->spec->regions[1];
-  if (infer->num_in != 1 + yes->num_captures + no->num_captures ||
-      infer->in[0].dtype != LS_DTYPE_BOOL ||
+  if (infer->num_in != 1 + yes->num_captures + no->num_captures)
+    return ls_invalid_argument(
+        "cond: a predicate, %zu and %zu captures against %zu operands",
+        yes->num_captures, no->num_captures, infer->num_in);
+  if (infer->in[0].dtype != LS_DTYPE_BOOL ||
       !ls_shape_compatible(infer->in[0].shape, LS_SCALAR))
     return ls_invalid_argument("cond: the predicate must be a bool scalar, "
                                "got %s",

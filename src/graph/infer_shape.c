@@ -24,7 +24,7 @@ static ls_status fill_rest(const ls_infer *infer, ls_shape *shape) {
   for (int i = 0; i < shape->rank; ++i) {
     if (i == rest) continue;
     if (shape->dim[i] < 0) return ls_ok();
-    others *= shape->dim[i];
+    if (__builtin_mul_overflow(others, shape->dim[i], &others)) others = 0;
   }
   if (others == 0 || have % others != 0)
     return ls_invalid_argument(
@@ -273,5 +273,5 @@ ls_status infer_one_hot(ls_infer *infer) {
   infer->out[0] = (ls_type){dtype->as.dtype, infer->in[0].shape};
   ls_shape *shape = &infer->out[0].shape;
   if (shape->rank != LS_UNKNOWN_RANK) shape->dim[shape->rank++] = depth;
-  return ls_ok();
+  return ls_shape_check(*shape);
 }

@@ -41,6 +41,7 @@ ls_status ls_region_parameters(ls_graph *graph, ls_nest like,
                                const ls_type *types, size_t count,
                                ls_nest *out_args) {
   *out_args = ls_none();
+  if (count == 0) return ls_ok();
   ls_nest *leaves = ls_new_array(graph->allocator, ls_nest, count + 1);
   if (leaves == NULL) return ls_out_of_memory();
   ls_status status = ls_ok();

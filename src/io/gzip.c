@@ -69,8 +69,7 @@ static ls_status inflate_member(inflation *it, const unsigned char *data) {
     it->stream.next_out = (unsigned char *)it->out + it->out_size;
     it->stream.avail_out = clamp(it->out_capacity - it->out_size - 1);
     const int result = inflate(&it->stream, Z_NO_FLUSH);
-    it->out_size =
-        (size_t)((char *)it->stream.next_out - it->out);
+    it->out_size = (size_t)((char *)it->stream.next_out - it->out);
     if (result == Z_STREAM_END) return ls_ok();
     if (result == Z_MEM_ERROR) return ls_out_of_memory();
     if (result == Z_BUF_ERROR ||
@@ -82,10 +81,10 @@ static ls_status inflate_member(inflation *it, const unsigned char *data) {
                        it->name, it->size);
     }
     if (result != Z_OK) {
-      return LS_STATUS(LS_DATA_LOSS, "'%s' is damaged gzip data near byte %zu%s%s",
-                       it->name, input_position(it, data),
-                       it->stream.msg != NULL ? ": " : "",
-                       it->stream.msg != NULL ? it->stream.msg : "");
+      return LS_STATUS(
+          LS_DATA_LOSS, "'%s' is damaged gzip data near byte %zu%s%s", it->name,
+          input_position(it, data), it->stream.msg != NULL ? ": " : "",
+          it->stream.msg != NULL ? it->stream.msg : "");
     }
   }
 }
@@ -96,9 +95,8 @@ static ls_status inflate_all(inflation *it, const unsigned char *data) {
     const size_t at = input_position(it, data);
     if (at == it->size) break;
     if (!ls_gzip_is(data + at, it->size - at)) {
-      return LS_STATUS(LS_DATA_LOSS,
-                       "'%s' has %zu bytes behind its gzip data", it->name,
-                       it->size - at);
+      return LS_STATUS(LS_DATA_LOSS, "'%s' has %zu bytes behind its gzip data",
+                       it->name, it->size - at);
     }
     if (inflateReset(&it->stream) != Z_OK) return ls_out_of_memory();
   }

@@ -13,9 +13,9 @@ bool ls_gzip_is(const void *data, size_t size);
 // what messages call the file.
 //   LS_DATA_LOSS           cut off, damaged, or followed by something else.
 //   LS_RESOURCE_EXHAUSTED  no memory, or more than `limit` bytes come out.
-LS_MUST_USE ls_status ls_gzip_inflate(ls_allocator *allocator,
-                                      const char *name, const void *data,
-                                      size_t size, size_t limit,
-                                      char **out_data, size_t *out_size);
+LS_MUST_USE ls_status ls_gzip_inflate(ls_allocator *allocator, const char *name,
+                                      const void *data, size_t size,
+                                      size_t limit, char **out_data,
+                                      size_t *out_size);
 
 #endif  // LS_IO_GZIP_H_

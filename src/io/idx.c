@@ -68,8 +68,8 @@ ls_status ls_idx_parse(const char *name, const void *bytes, size_t size,
   ls_status status = ls_shape_check(header.shape);
   if (!ls_status_is_ok(status))
     return ls_status_annotate(status, "while reading '%s'", name);
-  const size_t wanted = (size_t)ls_shape_num_elements(header.shape) *
-                        ls_dtype_size(header.dtype);
+  const size_t wanted =
+      (size_t)ls_shape_num_elements(header.shape) * ls_dtype_size(header.dtype);
   const size_t found = size - header.data_offset;
   if (found != wanted) {
     return LS_STATUS(LS_DATA_LOSS,
@@ -128,9 +128,8 @@ ls_status ls_idx_decode(ls_allocator *allocator, const char *name,
     return decode_plain(name, bytes, size, out_array);
   char *inflated = NULL;
   size_t inflated_size = 0;
-  LS_RETURN_IF_ERROR(ls_gzip_inflate(allocator, name, bytes, size,
-                                     inflated_limit, &inflated,
-                                     &inflated_size));
+  LS_RETURN_IF_ERROR(ls_gzip_inflate(
+      allocator, name, bytes, size, inflated_limit, &inflated, &inflated_size));
   ls_status status = decode_plain(name, inflated, inflated_size, out_array);
   ls_release(allocator, inflated);
   return status;

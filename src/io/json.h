@@ -44,15 +44,15 @@ typedef enum ls_json_kind {
 typedef struct ls_json ls_json;
 struct ls_json {
   ls_json_kind kind;
-  bool is_integer;      // Of a number: `integer` is its exact value.
+  bool is_integer;  // Of a number: `integer` is its exact value.
   bool boolean;
   double number;
   int64_t integer;
-  const char *string;   // UTF-8; `string_size` bytes and a zero.
+  const char *string;  // UTF-8; `string_size` bytes and a zero.
   size_t string_size;
-  const char *key;      // Of an object's member.
-  ls_json *first;       // Item or member of an array or object.
-  ls_json *next;        // Beside it.
+  const char *key;  // Of an object's member.
+  ls_json *first;   // Item or member of an array or object.
+  ls_json *next;    // Beside it.
 };
 
 // Reads the whole of `size` bytes. The value lives in the arena. `name` is what

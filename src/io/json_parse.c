@@ -16,7 +16,8 @@ typedef struct parser {
 // ---- Messages --------------------------------------------------------------
 static ls_status wrong(const parser *p, const char *wanted) {
   int line = 1;
-  for (const char *at = p->text; at < p->at; ++at) line += *at == '\n';
+  for (const char *at = p->text; at < p->at; ++at)
+    line += *at == '\n';
   char found[16];
   const unsigned char c = p->at < p->end ? (unsigned char)*p->at : 0;
   if (p->at >= p->end) {
@@ -31,8 +32,8 @@ static ls_status wrong(const parser *p, const char *wanted) {
 }
 
 static void skip_space(parser *p) {
-  while (p->at < p->end && (*p->at == ' ' || *p->at == '\t' ||
-                            *p->at == '\n' || *p->at == '\r'))
+  while (p->at < p->end &&
+         (*p->at == ' ' || *p->at == '\t' || *p->at == '\n' || *p->at == '\r'))
     ++p->at;
 }
 
@@ -152,7 +153,8 @@ static ls_status parse_string(parser *p, const char **out, size_t *out_size) {
 // ---- Numbers ---------------------------------------------------------------
 static size_t skip_digits(parser *p) {
   const char *start = p->at;
-  while (p->at < p->end && *p->at >= '0' && *p->at <= '9') ++p->at;
+  while (p->at < p->end && *p->at >= '0' && *p->at <= '9')
+    ++p->at;
   return (size_t)(p->at - start);
 }
 
@@ -161,8 +163,7 @@ static ls_status parse_number(parser *p, ls_json *value) {
   const bool negative = accept_word(p, "-");
   const char *digits = p->at;
   const size_t count = skip_digits(p);
-  if (count == 0 || (count > 1 && *digits == '0'))
-    return wrong(p, "a value");
+  if (count == 0 || (count > 1 && *digits == '0')) return wrong(p, "a value");
   value->kind = LS_JSON_NUMBER;
   value->is_integer = true;
   for (const char *at = digits; at < p->at; ++at) {
@@ -211,21 +212,23 @@ static ls_status parse_items(parser *p, int depth, ls_json *value) {
       LS_GOTO_IF_ERROR(done, status, parse_string(p, &item->key, &size));
       if (ls_map_has(&keys, item->key, size)) {
         status = wrong(p, "every key once");
-        status = ls_status_annotate(status, "'%s' was there already",
-                                    item->key);
+        status =
+            ls_status_annotate(status, "'%s' was there already", item->key);
         goto done;
       }
       LS_GOTO_IF_ERROR(done, status,
                        ls_map_insert(&keys, item->key, size, item)
                            ? ls_ok()
                            : ls_out_of_memory());
-      LS_GOTO_IF_ERROR(done, status, accept(p, ':') ? ls_ok() : wrong(p, "':'"));
+      LS_GOTO_IF_ERROR(done, status,
+                       accept(p, ':') ? ls_ok() : wrong(p, "':'"));
     }
     LS_GOTO_IF_ERROR(done, status, parse_value(p, depth + 1, item));
     *to = item;
     to = &item->next;
   } while (accept(p, ','));
-  if (!accept(p, close)) status = wrong(p, object ? "',' or '}'" : "',' or ']'");
+  if (!accept(p, close))
+    status = wrong(p, object ? "',' or '}'" : "',' or ']'");
 done:
   ls_map_deinit(&keys);
   return status;
@@ -272,6 +275,7 @@ ls_status ls_json_parse(ls_arena *arena, const char *name, const char *text,
 const ls_json *ls_json_find(const ls_json *object, const char *key) {
   if (object == NULL || object->kind != LS_JSON_OBJECT) return NULL;
   const ls_json *item = object->first;
-  while (item != NULL && strcmp(item->key, key) != 0) item = item->next;
+  while (item != NULL && strcmp(item->key, key) != 0)
+    item = item->next;
   return item;
 }

@@ -25,10 +25,12 @@ typedef struct ls_safetensors_note {
 // is lent.
 //   LS_INVALID_ARGUMENT  a name given twice or reserved, or a dtype that the
 //                        format does not have.
-LS_MUST_USE ls_status ls_safetensors_encode(
-    ls_allocator *allocator, const ls_safetensor *tensors, size_t num_tensors,
-    const ls_safetensors_note *notes, size_t num_notes, char **out_bytes,
-    size_t *out_size);
+LS_MUST_USE ls_status ls_safetensors_encode(ls_allocator *allocator,
+                                            const ls_safetensor *tensors,
+                                            size_t num_tensors,
+                                            const ls_safetensors_note *notes,
+                                            size_t num_notes, char **out_bytes,
+                                            size_t *out_size);
 // The same, into a file that is replaced as a whole.
 LS_MUST_USE ls_status ls_safetensors_write(
     ls_runtime *runtime, const char *path, const ls_safetensor *tensors,
@@ -48,11 +50,10 @@ typedef struct ls_safetensors {
 //   LS_DATA_LOSS         cut off, or elements are not where the header says.
 //   LS_INVALID_ARGUMENT  the header is no such JSON.
 LS_MUST_USE ls_status ls_safetensors_decode(ls_allocator *allocator,
-                                            const char *name,
-                                            const void *bytes, size_t size,
+                                            const char *name, const void *bytes,
+                                            size_t size,
                                             ls_safetensors *out_file);
-LS_MUST_USE ls_status ls_safetensors_read(ls_runtime *runtime,
-                                          const char *path,
+LS_MUST_USE ls_status ls_safetensors_read(ls_runtime *runtime, const char *path,
                                           ls_safetensors *out_file);
 // Frees the list and its references to the arrays. Zeroed is fine.
 void ls_safetensors_deinit(ls_safetensors *file);

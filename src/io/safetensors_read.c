@@ -50,8 +50,8 @@ static ls_status parse_shape(const reader *r, const ls_json *entry,
       return bad_entry(r, entry, "has more than 8 dimensions");
     out_shape->dim[out_shape->rank++] = dim->integer;
   }
-  return ls_status_annotate(ls_shape_check(*out_shape),
-                            "array '%s' of '%s'", entry->key, r->name);
+  return ls_status_annotate(ls_shape_check(*out_shape), "array '%s' of '%s'",
+                            entry->key, r->name);
 }
 
 static ls_status parse_entry(reader *r, const ls_json *entry,
@@ -61,9 +61,8 @@ static ls_status parse_entry(reader *r, const ls_json *entry,
   LS_RETURN_IF_ERROR(parse_dtype(r, entry, &dtype));
   LS_RETURN_IF_ERROR(parse_shape(r, entry, &shape));
   const ls_json *offsets = ls_json_find(entry, "data_offsets");
-  const ls_json *from = offsets != NULL && offsets->kind == LS_JSON_ARRAY
-                            ? offsets->first
-                            : NULL;
+  const ls_json *from =
+      offsets != NULL && offsets->kind == LS_JSON_ARRAY ? offsets->first : NULL;
   const ls_json *to = from != NULL ? from->next : NULL;
   if (to == NULL || to->next != NULL || !from->is_integer || !to->is_integer)
     return bad_entry(r, entry, "has no two data_offsets");
@@ -81,11 +80,9 @@ static ls_status parse_entry(reader *r, const ls_json *entry,
     return LS_STATUS(LS_DATA_LOSS,
                      "'%s' is cut off: array '%s' ends at byte %lld of the "
                      "elements, which are %zu",
-                     r->name, entry->key, (long long)to->integer,
-                     r->data_size);
+                     r->name, entry->key, (long long)to->integer, r->data_size);
   r->covered += (size_t)wanted;
-  return ls_array_create_copy(dtype, shape, r->data + from->integer,
-                              out_array);
+  return ls_array_create_copy(dtype, shape, r->data + from->integer, out_array);
 }
 
 // ---- The whole -------------------------------------------------------------
@@ -101,8 +98,7 @@ static ls_status parse_notes(const reader *r, const ls_json *notes,
   file->notes = ls_arena_new_array(arena, ls_safetensors_note, count + 1);
   if (file->notes == NULL) return ls_out_of_memory();
   for (const ls_json *it = notes->first; it != NULL; it = it->next)
-    file->notes[file->num_notes++] =
-        (ls_safetensors_note){it->key, it->string};
+    file->notes[file->num_notes++] = (ls_safetensors_note){it->key, it->string};
   return ls_ok();
 }
 
@@ -111,7 +107,8 @@ static ls_status parse_file(reader *r, const ls_json *header, ls_arena *arena,
   if (header->kind != LS_JSON_OBJECT)
     return ls_invalid_argument("'%s': the header is no JSON object", r->name);
   size_t count = 0;
-  for (const ls_json *it = header->first; it != NULL; it = it->next) ++count;
+  for (const ls_json *it = header->first; it != NULL; it = it->next)
+    ++count;
   file->tensors = ls_arena_new_array(arena, ls_safetensor, count + 1);
   if (file->tensors == NULL) return ls_out_of_memory();
   for (const ls_json *it = header->first; it != NULL; it = it->next) {
@@ -153,8 +150,7 @@ ls_status ls_safetensors_decode(ls_allocator *allocator, const char *name,
   const ls_json *header = NULL;
   ls_status status = ls_json_parse(arena, name, (const char *)at + 8,
                                    (size_t)header_size, &header);
-  if (ls_status_is_ok(status))
-    status = parse_file(&r, header, arena, out_file);
+  if (ls_status_is_ok(status)) status = parse_file(&r, header, arena, out_file);
   if (!ls_status_is_ok(status)) ls_safetensors_deinit(out_file);
   return status;
 }
@@ -185,8 +181,7 @@ void ls_safetensors_deinit(ls_safetensors *file) {
 
 ls_array *ls_safetensors_find(const ls_safetensors *file, const char *name) {
   for (size_t i = 0; i < file->num_tensors; ++i) {
-    if (strcmp(file->tensors[i].name, name) == 0)
-      return file->tensors[i].array;
+    if (strcmp(file->tensors[i].name, name) == 0) return file->tensors[i].array;
   }
   return NULL;
 }

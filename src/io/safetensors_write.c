@@ -18,8 +18,7 @@ static ls_status check(ls_allocator *allocator, const ls_safetensor *tensors,
           reserved_name);
     } else if (ls_map_find_text(&names, tensors[i].name) != NULL) {
       status = ls_invalid_argument(
-          "two arrays for a safetensors file are called '%s'",
-          tensors[i].name);
+          "two arrays for a safetensors file are called '%s'", tensors[i].name);
     } else if (ls_safetensors_dtype_name(dtype) == NULL) {
       status = ls_invalid_argument(
           "array '%s' is %s, which safetensors files cannot hold",
@@ -75,11 +74,11 @@ static void write_header(ls_text *text, const ls_safetensor *tensors,
     ls_json_key(&json, it->name);
     ls_json_begin(&json, '{');
     ls_json_key(&json, "dtype");
-    ls_json_string(&json,
-                   ls_safetensors_dtype_name(ls_array_dtype(it->array)));
+    ls_json_string(&json, ls_safetensors_dtype_name(ls_array_dtype(it->array)));
     ls_json_key(&json, "shape");
     ls_json_begin(&json, '[');
-    for (int i = 0; i < shape.rank; ++i) ls_json_i64(&json, shape.dim[i]);
+    for (int i = 0; i < shape.rank; ++i)
+      ls_json_i64(&json, shape.dim[i]);
     ls_json_end(&json, ']');
     ls_json_key(&json, "data_offsets");
     ls_json_begin(&json, '[');
@@ -90,15 +89,14 @@ static void write_header(ls_text *text, const ls_safetensor *tensors,
     ls_json_end(&json, '}');
   }
   ls_json_end(&json, '}');
-  while (text->size % 8 != 0 && !text->failed) ls_text_append_char(text, ' ');
+  while (text->size % 8 != 0 && !text->failed)
+    ls_text_append_char(text, ' ');
 }
 
-ls_status ls_safetensors_encode(ls_allocator *allocator,
-                                const ls_safetensor *tensors,
-                                size_t num_tensors,
-                                const ls_safetensors_note *notes,
-                                size_t num_notes, char **out_bytes,
-                                size_t *out_size) {
+ls_status
+ls_safetensors_encode(ls_allocator *allocator, const ls_safetensor *tensors,
+                      size_t num_tensors, const ls_safetensors_note *notes,
+                      size_t num_notes, char **out_bytes, size_t *out_size) {
   *out_bytes = NULL;
   *out_size = 0;
   LS_RETURN_IF_ERROR(check(allocator, tensors, num_tensors));
@@ -131,8 +129,7 @@ ls_status ls_safetensors_encode(ls_allocator *allocator,
 }
 
 ls_status ls_safetensors_write(ls_runtime *runtime, const char *path,
-                               const ls_safetensor *tensors,
-                               size_t num_tensors,
+                               const ls_safetensor *tensors, size_t num_tensors,
                                const ls_safetensors_note *notes,
                                size_t num_notes) {
   const ls_file_system *files = ls_runtime_files(runtime);

@@ -40,17 +40,17 @@ ls_status ls_model_synthetic_batch(const ls_model_type *type,
   ls_dataset *dataset = NULL;
   ls_batcher *batcher = NULL;
   ls_status status = ls_ok();
-  LS_GOTO_IF_ERROR(done, status,
-                   ls_dataset_synthetic(
-                       &(ls_synthetic_options){.size = batch_size,
-                                               .shape = type->example_shape,
-                                               .num_classes = type->num_classes},
-                       &dataset));
   LS_GOTO_IF_ERROR(
       done, status,
-      ls_batcher_create(dataset,
-                        &(ls_batcher_options){.batch_size = batch_size},
-                        &batcher));
+      ls_dataset_synthetic(
+          &(ls_synthetic_options){.size = batch_size,
+                                  .shape = type->example_shape,
+                                  .num_classes = type->num_classes},
+          &dataset));
+  LS_GOTO_IF_ERROR(
+      done, status,
+      ls_batcher_create(
+          dataset, &(ls_batcher_options){.batch_size = batch_size}, &batcher));
   status = ls_batcher_next(batcher, out_batch);
 done:
   ls_batcher_destroy(batcher);

@@ -30,15 +30,15 @@ static ls_status fill(perceptron *net, const int64_t *sizes,
                       const ls_model_options *options, double learning_rate) {
   for (size_t i = 0; i < net->num_layers; ++i) {
     const bool last = i + 1 == net->num_layers;
-    char name[16] = "logits";
+    char name[32] = "logits";
     if (!last) snprintf(name, sizeof(name), "hidden%zu", i + 1);
     LS_RETURN_IF_ERROR(ls_dense_layer_create(
-        &(ls_dense_options){
-            .name = name,
-            .inputs = sizes[i],
-            .units = sizes[i + 1],
-            .activation = last ? LS_ACTIVATION_NONE : LS_ACTIVATION_RELU,
-            .seed = options->seed},
+        &(ls_dense_options){.name = name,
+                            .inputs = sizes[i],
+                            .units = sizes[i + 1],
+                            .activation =
+                                last ? LS_ACTIVATION_NONE : LS_ACTIVATION_RELU,
+                            .seed = options->seed},
         &net->layers[i]));
   }
   if (options->learning_rate != 0) learning_rate = options->learning_rate;
@@ -104,8 +104,7 @@ static size_t variables(void *self, ls_variable **out, size_t capacity) {
 // layers, and the inputs' gradients of all but the first.
 #define PRODUCTS(first, rest) (2.0 * (2 * ((first) + (rest)) + (rest)))
 
-static ls_status create_tiny(const ls_model_options *options,
-                             void **out_self) {
+static ls_status create_tiny(const ls_model_options *options, void **out_self) {
   static const int64_t sizes[] = {16, 16, 4};
   return create(sizes, 2, options, ls_model_tiny.learning_rate, out_self);
 }

@@ -72,8 +72,8 @@ ls_tensor ls_dense_layer_apply(const ls_dense_layer *layer, ls_tensor x) {
   LS_NAME_SCOPE(layer->name) {
     const ls_tensor bias = layer->bias != NULL ? ls_variable_read(layer->bias)
                                                : ls_failed_tensor();
-    result = ls_dense(x, ls_variable_read(layer->kernel), bias,
-                      layer->activation);
+    result =
+        ls_dense(x, ls_variable_read(layer->kernel), bias, layer->activation);
   }
   return result;
 }

@@ -9,7 +9,8 @@ typedef struct fans {
 
 static fans fans_of(ls_shape shape) {
   double all = 1;
-  for (int i = 0; i < shape.rank; ++i) all *= (double)shape.dim[i];
+  for (int i = 0; i < shape.rank; ++i)
+    all *= (double)shape.dim[i];
   if (shape.rank < 2) return (fans){all, all};
   const double in = (double)shape.dim[shape.rank - 2];
   const double out = (double)shape.dim[shape.rank - 1];

@@ -77,14 +77,16 @@ static ls_status slots_of(ls_optimizer *optimizer, ls_variable *variable,
   *out_slots = ls_map_find_u64(&optimizer->slots, variable->id);
   const size_t count = optimizer->rule->num_slots;
   if (*out_slots != NULL || count == 0) return ls_ok();
-  ls_variable **slots = ls_new_array(optimizer->allocator, ls_variable *, count);
+  ls_variable **slots =
+      ls_new_array(optimizer->allocator, ls_variable *, count);
   if (slots == NULL) return ls_out_of_memory();
   ls_status status = create_slots(optimizer, variable, slots);
   if (ls_status_is_ok(status) &&
       !ls_map_insert_u64(&optimizer->slots, variable->id, slots))
     status = ls_out_of_memory();
   if (!ls_status_is_ok(status)) {
-    for (size_t i = 0; i < count; ++i) ls_variable_release(slots[i]);
+    for (size_t i = 0; i < count; ++i)
+      ls_variable_release(slots[i]);
     ls_release(optimizer->allocator, slots);
     return status;
   }
@@ -132,8 +134,7 @@ static ls_op join(const ls_optimizer *optimizer, const ls_op *ops,
   return count > 0 ? ops[count - 1] : (ls_op){0};
 }
 
-ls_op ls_optimizer_apply(ls_optimizer *optimizer,
-                         ls_variable *const *variables,
+ls_op ls_optimizer_apply(ls_optimizer *optimizer, ls_variable *const *variables,
                          const ls_nest *gradients, size_t count) {
   const size_t each = 1 + optimizer->rule->num_slots;
   ls_op *ops = ls_new_array(optimizer->allocator, ls_op, count * each);
@@ -177,10 +178,12 @@ static ls_status gradients_of(ls_allocator *allocator, ls_tensor loss,
                               ls_nest *gradients) {
   ls_nest *xs = ls_new_array(allocator, ls_nest, count);
   if (xs == NULL) return ls_out_of_memory();
-  for (size_t i = 0; i < count; ++i) xs[i] = ls_nest_variable(variables[i]);
+  for (size_t i = 0; i < count; ++i)
+    xs[i] = ls_nest_variable(variables[i]);
   const ls_nest y = ls_leaf(loss);
   ls_status status = ls_gradients(&y, 1, xs, count, NULL, gradients);
-  for (size_t i = 0; i < count; ++i) ls_nest_release(xs[i]);
+  for (size_t i = 0; i < count; ++i)
+    ls_nest_release(xs[i]);
   ls_release(allocator, xs);
   return status;
 }
@@ -204,9 +207,8 @@ ls_op ls_optimizer_minimize(ls_optimizer *optimizer, ls_tensor loss) {
   }
   gradients = ls_new_array(allocator, ls_nest, count);
   LS_GOTO_IF_ERROR(done, status, gradients ? ls_ok() : ls_out_of_memory());
-  LS_GOTO_IF_ERROR(
-      done, status,
-      gradients_of(allocator, loss, variables, count, gradients));
+  LS_GOTO_IF_ERROR(done, status,
+                   gradients_of(allocator, loss, variables, count, gradients));
   result = ls_optimizer_apply(optimizer, variables, gradients, count);
 done:
   for (size_t i = 0; gradients != NULL && i < count; ++i)

@@ -17,8 +17,7 @@ typedef struct ls_optimizer_rule {
   // is the same on all replicas. Writes the assignments, one for the variable
   // and one for each slot, into `out_ops`.
   void (*update)(const ls_optimizer *optimizer, ls_variable *variable,
-                 ls_variable *const *slots, ls_tensor gradient,
-                 ls_op *out_ops);
+                 ls_variable *const *slots, ls_tensor gradient, ls_op *out_ops);
 } ls_optimizer_rule;
 
 struct ls_optimizer {

@@ -22,8 +22,8 @@ static void update_momentum(const ls_optimizer *optimizer,
                             ls_variable *variable, ls_variable *const *slots,
                             ls_tensor gradient, ls_op *out_ops) {
   const double momentum = optimizer->momentum;
-  const ls_tensor v = ls_add(
-      ls_mul_scalar(ls_variable_read(slots[0]), momentum), gradient);
+  const ls_tensor v =
+      ls_add(ls_mul_scalar(ls_variable_read(slots[0]), momentum), gradient);
   out_ops[1] = ls_tensor_op(ls_variable_assign(slots[0], v));
   const ls_tensor step =
       optimizer->nesterov ? ls_add(ls_mul_scalar(v, momentum), gradient) : v;

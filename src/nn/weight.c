@@ -42,9 +42,9 @@ ls_status ls_weight_create(const ls_weight_options *options,
   if (opts.dtype == LS_DTYPE_NONE) opts.dtype = LS_DTYPE_F32;
   if (opts.initializer == NULL) opts.initializer = ls_glorot_uniform;
   if (!ls_shape_is_known(opts.shape))
-    return ls_invalid_argument(
-        "weight '%s' needs a known shape, got %s", opts.name,
-        LS_SHAPE_TEXT(opts.dtype, opts.shape));
+    return ls_invalid_argument("weight '%s' needs a known shape, got %s",
+                               opts.name,
+                               LS_SHAPE_TEXT(opts.dtype, opts.shape));
   char name[LS_MAX_FULL_NAME];
   snprintf(name, sizeof(name), "%s%s", ls_name_scope_current(), opts.name);
   weight_draw it = {.options = &opts, .eager_name = name};

@@ -11,6 +11,10 @@
 #include "lockstep/ops.def"
 #undef LS_OP
 
+// If the node is arithmetic on scalar constants, its value as a constant, with
+// the bits that running it would give; else 0.
+ls_status ls_lower_fold(ls_lower_scope *scope, const ls_node *node,
+                        const uint64_t *inputs, uint64_t *out_ref);
 // Marks which nodes of a replicate body differ between replicas.
 void ls_mark_varying(ls_graph *body, size_t num_split);
 // Removes nodes that nothing uses. Parameters stay.

@@ -19,7 +19,8 @@ ls_status ls_train_check_data(const ls_model_type *type,
                               const ls_dataset *dataset) {
   const ls_shape has = ls_dataset_example_shape(dataset);
   const int64_t classes = ls_dataset_num_classes(dataset);
-  if (ls_shape_num_elements(has) == ls_shape_num_elements(type->example_shape) &&
+  if (ls_shape_num_elements(has) ==
+          ls_shape_num_elements(type->example_shape) &&
       classes <= type->num_classes)
     return ls_ok();
   return ls_invalid_argument(
@@ -94,8 +95,8 @@ ls_status ls_evaluator_run(ls_evaluator *evaluator, const ls_train_stop *stop,
     if (ls_train_stop_requested(stop))
       return LS_STATUS(LS_CANCELLED, "the evaluation was stopped by request");
     LS_RETURN_IF_ERROR(ls_batcher_next(evaluator->batcher, &evaluator->batch));
-    LS_RETURN_IF_ERROR(ls_function_call(
-        evaluator->function, evaluator->batch, &evaluator->results));
+    LS_RETURN_IF_ERROR(ls_function_call(evaluator->function, evaluator->batch,
+                                        &evaluator->results));
     const ls_nest results = evaluator->results;
     loss += ls_array_f64(ls_nest_as_array(ls_nest_item(results, 0)), 0);
     correct += ls_array_f64(ls_nest_as_array(ls_nest_item(results, 1)), 0);

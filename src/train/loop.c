@@ -66,8 +66,8 @@ static ls_status with_defaults(const ls_train_options *options, loop *it) {
       &it->batcher));
   it->steps_per_epoch = ls_batcher_num_batches(it->batcher);
   if (o->epochs == 0)
-    o->epochs = o->steps > 0 ? (o->steps - 1) / it->steps_per_epoch + 1
-                             : type->epochs;
+    o->epochs =
+        o->steps > 0 ? (o->steps - 1) / it->steps_per_epoch + 1 : type->epochs;
   it->num_steps = o->epochs * it->steps_per_epoch;
   if (o->steps > 0 && o->steps < it->num_steps) it->num_steps = o->steps;
   o->epochs = (it->num_steps - 1) / it->steps_per_epoch + 1;
@@ -78,12 +78,12 @@ static ls_status begin(const ls_train_options *options, loop *it) {
   LS_RETURN_IF_ERROR(with_defaults(options, it));
   const ls_train_options *o = &it->options;
   const ls_model *model = o->model;
-  LS_RETURN_IF_ERROR(ls_function_create(
-      &(ls_function_options){.call = model->type->train_step,
-                             .user = model->self,
-                             .name = "train_step",
-                             .seed = o->seed},
-      &it->function));
+  LS_RETURN_IF_ERROR(
+      ls_function_create(&(ls_function_options){.call = model->type->train_step,
+                                                .user = model->self,
+                                                .name = "train_step",
+                                                .seed = o->seed},
+                         &it->function));
   if (o->test != NULL)
     LS_RETURN_IF_ERROR(ls_evaluator_create(model, o->test, &it->evaluator));
   return ls_run_folder_open(&it->folder, it->runtime, o);
@@ -223,12 +223,12 @@ static ls_status test(loop *it) {
 
 static ls_status epoch(loop *it, int64_t number) {
   const int64_t left = it->num_steps - it->result->steps;
-  it->report = (ls_train_report){
-      .epoch = number + 1,
-      .num_epochs = it->options.epochs,
-      .steps_per_epoch =
-          left < it->steps_per_epoch ? left : it->steps_per_epoch,
-      .num_steps = it->num_steps};
+  it->report = (ls_train_report){.epoch = number + 1,
+                                 .num_epochs = it->options.epochs,
+                                 .steps_per_epoch = left < it->steps_per_epoch
+                                                        ? left
+                                                        : it->steps_per_epoch,
+                                 .num_steps = it->num_steps};
   LS_RETURN_IF_ERROR(ls_batcher_seek(it->batcher, number, 0));
   window_begin(it, &it->epoch);
   window_begin(it, &it->logged);

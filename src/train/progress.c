@@ -10,8 +10,8 @@ struct ls_progress {
   ls_allocator *allocator;
   ls_runtime *runtime;
   ls_progress_options options;
-  int64_t next;     // When the next line is due.
-  bool line_open;   // On a terminal: the line is still being rewritten.
+  int64_t next;    // When the next line is due.
+  bool line_open;  // On a terminal: the line is still being rewritten.
 };
 
 ls_status ls_progress_create(const ls_progress_options *options,

@@ -132,9 +132,8 @@ ls_status ls_run_folder_log(ls_run_folder *folder,
 
 // ---- Model -----------------------------------------------------------------
 static ls_status save_variables(ls_run_folder *folder, const ls_model *model,
-                                ls_variable **variables,
-                                ls_safetensor *tensors, size_t count,
-                                int64_t step) {
+                                ls_variable **variables, ls_safetensor *tensors,
+                                size_t count, int64_t step) {
   model->type->variables(model->self, variables, count);
   for (size_t i = 0; i < count; ++i) {
     tensors[i].name = ls_variable_name(variables[i]);

@@ -11,7 +11,7 @@
 #include "engine/cpu/loops.h"
 
 // Tiles are up to TILE_ROWS rows of the result, TILE_COLUMNS wide.
-enum { TILE_ROWS = 32, TILE_COLUMNS = 512 };
+enum { TILE_ROWS = 32, TILE_COLUMNS = 512, STRIP = 16 };
 // Shorter rows are copied in place of calling memcpy.
 enum { SHORT_ROW = 32 };
 
@@ -47,23 +47,62 @@ typedef struct move_params {
   }
 LS_EACH_SIZE(ROW, row)
 
-// Eight by eight at a time: eight cache lines of each array are in use.
+// Sixteen columns at a time, down all rows: each cache line of the operand and
+// of the result is used up before the next.
 #define TILE(name, size, T)                                                  \
   static void name##_##size(const move_params *self, void *out,              \
                             const void *in, int64_t rows, int64_t columns) { \
     const int64_t pitch = self->row_pitch, step = self->column_step;         \
-    for (int64_t r = 0; r < rows; r += 8) {                                  \
-      const int64_t r1 = ls_min_i64(r + 8, rows);                            \
-      for (int64_t c = 0; c < columns; c += 8) {                             \
-        const int64_t c1 = ls_min_i64(c + 8, columns);                       \
-        for (int64_t i = r; i < r1; ++i) {                                   \
-          T *o = (T *)out + i * pitch;                                       \
-          const T *a = (const T *)in + i;                                    \
-          for (int64_t j = c; j < c1; ++j) o[j] = a[j * step];               \
-        }                                                                    \
-      }                                                                      \
+    for (int64_t c = 0; c < columns; c += STRIP) {                           \
+      const int64_t width = ls_min_i64(STRIP, columns - c);                  \
+      T *o = (T *)out + c;                                                   \
+      const T *a = (const T *)in + c * step;                                 \
+      const int64_t whole = strip_##size(o, pitch, a, step, rows, width);    \
+      for (int64_t i = whole; i < rows; ++i)                                 \
+        for (int64_t j = 0; j < width; ++j) o[i * pitch + j] = a[j * step + i]; \
     }                                                                        \
   }
+
+#define NO_STRIP(name, size, T)                                            \
+  static int64_t name##_##size(T *o, int64_t pitch, const T *a,            \
+                               int64_t step, int64_t rows, int64_t width) { \
+    (void)o, (void)pitch, (void)a, (void)step, (void)rows, (void)width;    \
+    return 0;                                                              \
+  }
+NO_STRIP(strip, 1, uint8_t)
+NO_STRIP(strip, 2, uint16_t)
+NO_STRIP(strip, 8, uint64_t)
+
+typedef uint32_t quad
+    __attribute__((vector_size(16), aligned(4), may_alias));
+
+// Four rows by four columns.
+static inline void turn_quads(uint32_t *o, int64_t pitch, const uint32_t *a,
+                              int64_t step) {
+  const quad a0 = *(const quad *)a, a1 = *(const quad *)(a + step);
+  const quad a2 = *(const quad *)(a + 2 * step);
+  const quad a3 = *(const quad *)(a + 3 * step);
+  const quad low01 = __builtin_shufflevector(a0, a1, 0, 4, 1, 5);
+  const quad low23 = __builtin_shufflevector(a2, a3, 0, 4, 1, 5);
+  const quad high01 = __builtin_shufflevector(a0, a1, 2, 6, 3, 7);
+  const quad high23 = __builtin_shufflevector(a2, a3, 2, 6, 3, 7);
+  *(quad *)o = __builtin_shufflevector(low01, low23, 0, 1, 4, 5);
+  *(quad *)(o + pitch) = __builtin_shufflevector(low01, low23, 2, 3, 6, 7);
+  *(quad *)(o + 2 * pitch) = __builtin_shufflevector(high01, high23, 0, 1, 4, 5);
+  *(quad *)(o + 3 * pitch) = __builtin_shufflevector(high01, high23, 2, 3, 6, 7);
+}
+
+// A strip of 4-byte elements by registers. Returns the rows that it did.
+static int64_t strip_4(uint32_t *o, int64_t pitch, const uint32_t *a,
+                       int64_t step, int64_t rows, int64_t width) {
+  if (width != STRIP) return 0;
+  int64_t i = 0;
+  for (; i + 4 <= rows; i += 4)
+    for (int64_t j = 0; j < STRIP; j += 4)
+      turn_quads(o + i * pitch + j, pitch, a + j * step + i, step);
+  return i;
+}
+
 LS_EACH_SIZE(TILE, tile)
 
 static void choose_functions(move_params *self) {

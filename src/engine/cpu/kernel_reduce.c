@@ -31,36 +31,37 @@ typedef struct reducer {
   size_t size;  // Of an element, and of an accumulator.
   // Sets `count` accumulators to the value of nothing.
   void (*fill)(void *sums, int64_t count);
-  // Adds elements in order, the first to sum `lane`, the next to lane + 1, ...
-  void (*run)(void *sums, int64_t lane, const void *in, int64_t count);
-  // Adds rows, one after the other.
+  // Adds rows, one after the other, column by column.
   void (*rows)(void *sums, const void *in, int64_t rows, int64_t pitch,
                int64_t columns);
 } reducer;
 
+// Sixteen columns are held in registers. Their loop must stay one until it has
+// been vectorized.
 #define REDUCER(name, NOTHING, E, D, T, W)                                    \
   static void name##_fill_##D(void *sums, int64_t count) {                    \
     T *s = sums;                                                              \
     for (int64_t i = 0; i < count; ++i) s[i] = NOTHING(T, D);                 \
   }                                                                           \
-  static void name##_run_##D(void *sums, int64_t lane, const void *in,        \
-                             int64_t count) {                                 \
+  static void name##_lanes_##D(T *sums, const T *a, int64_t rows,             \
+                               int64_t pitch) {                               \
     T s[LANES];                                                               \
     memcpy(s, sums, sizeof(s));                                               \
-    const T *a = in;                                                          \
-    for (; lane % LANES != 0 && count > 0; ++lane, ++a, --count)              \
-      s[lane % LANES] = E(T, W, s[lane % LANES], a[0]);                       \
-    for (; count >= LANES; a += LANES, count -= LANES)                        \
+    for (int64_t i = 0; i < rows; ++i, a += pitch) {                          \
+      _Pragma("GCC unroll 1")                                                 \
       for (int64_t j = 0; j < LANES; ++j) s[j] = E(T, W, s[j], a[j]);         \
-    for (int64_t j = 0; j < count; ++j)                                       \
-      s[(lane + j) % LANES] = E(T, W, s[(lane + j) % LANES], a[j]);           \
+    }                                                                         \
     memcpy(sums, s, sizeof(s));                                               \
   }                                                                           \
   static void name##_rows_##D(void *sums, const void *in, int64_t rows,       \
                               int64_t pitch, int64_t columns) {               \
     T *s = sums;                                                              \
-    for (int64_t i = 0; i < rows; ++i) {                                      \
-      const T *a = (const T *)in + i * pitch;                                 \
+    const T *a = in;                                                          \
+    if (columns == LANES) {                                                   \
+      name##_lanes_##D(s, a, rows, pitch);                                    \
+      return;                                                                 \
+    }                                                                         \
+    for (int64_t i = 0; i < rows; ++i, a += pitch) {                          \
       LS_INDEPENDENT                                                          \
       for (int64_t j = 0; j < columns; ++j) s[j] = E(T, W, s[j], a[j]);       \
     }                                                                         \
@@ -104,8 +105,7 @@ LS_EACH_INTEGER(REDUCER, min, GREATEST, MIN_INTEGER)
 LS_EACH_FLOAT(REDUCER, min, GREATEST, MIN_FLOAT)
 
 #define ENTRY(name, D, T, W)                                       \
-  [LS_DTYPE_##D] = {sizeof(T), name##_fill_##D, name##_run_##D,    \
-                    name##_rows_##D},
+  [LS_DTYPE_##D] = {sizeof(T), name##_fill_##D, name##_rows_##D},
 #define NUMBERS(name) LS_EACH_INTEGER(ENTRY, name) LS_EACH_FLOAT(ENTRY, name)
 
 static const reducer sums_of[LS_DTYPE_COUNT] = {NUMBERS(sum)};
@@ -135,17 +135,30 @@ static inline const char *element_at(const reduce_params *self, const void *in,
   return (const char *)in + index * (int64_t)self->element;
 }
 
-static void add_run(const reduce_params *self, void *sums, int64_t lane,
-                    const void *in) {
+// Adds elements in order, the first to partial sum `lane`, the next to the one
+// after, and so round.
+static void add_lanes(const reducer *reduce, unsigned char *sums, int64_t lane,
+                      const char *in, int64_t count) {
+  const int64_t size = (int64_t)reduce->size;
+  const int64_t first = ls_min_i64(count, (LANES - lane % LANES) % LANES);
+  reduce->rows(sums + lane % LANES * size, in, 1, 0, first);
+  in += first * size;
+  count -= first;
+  reduce->rows(sums, in, count / LANES, LANES, LANES);
+  reduce->rows(sums, in + count / LANES * LANES * size, 1, 0, count % LANES);
+}
+
+static void add_run(const reduce_params *self, unsigned char *sums,
+                    int64_t lane, const char *in) {
   if (self->half == LS_DTYPE_NONE) {
-    self->reduce.run(sums, lane, in, self->run);
+    add_lanes(&self->reduce, sums, lane, in, self->run);
     return;
   }
   float chunk[LS_CHUNK];
   for (int64_t k = 0; k < self->run; k += LS_CHUNK) {
     const int64_t count = ls_min_i64(LS_CHUNK, self->run - k);
-    ls_widen(self->half, chunk, (const uint16_t *)in + k, count);
-    self->reduce.run(sums, lane + k, chunk, count);
+    ls_widen(self->half, chunk, (const uint16_t *)(const void *)in + k, count);
+    add_lanes(&self->reduce, sums, lane + k, (const char *)chunk, count);
   }
 }
 

@@ -23,32 +23,38 @@ static inline uint32_t bits_of(float value) {
   return bits;
 }
 
+// `yes` where the condition holds, else `no`, by masks.
+static inline uint32_t choose(bool condition, uint32_t yes, uint32_t no) {
+  const uint32_t mask = 0 - (uint32_t)condition;
+  return (yes & mask) | (no & ~mask);
+}
+
 static inline float widen_f16(uint32_t half) {
-  // Exponent and mantissa moved into place are the number times 2^-112, also
-  // for denormals of f16, which are made from integers as they would be
-  // flushed to zero otherwise.
+  // Exponent and mantissa moved into place, and the exponent's offset. The
+  // denormals of f16 are made from integers, as multiplying would flush them.
   const uint32_t magnitude = half & 0x7FFFU;
-  const uint32_t special = magnitude >= 0x7C00U ? 0x38000000U : 0;
+  const uint32_t special = choose(magnitude >= 0x7C00U, 0x38000000U, 0);
   const uint32_t normal = (magnitude << 13) + 0x38000000U + special;
   const uint32_t small = bits_of((float)(int32_t)magnitude * 0x1p-24F);
-  const uint32_t bits = magnitude < 0x0400U ? small : normal;
+  const uint32_t bits = choose(magnitude < 0x0400U, small, normal);
   return float_of(bits | (half & 0x8000U) << 16);
 }
 
 static inline uint32_t narrow_f16(uint32_t bits) {
   const uint32_t magnitude = bits & 0x7FFFFFFFU;
   // From 65520 on all is infinite; nan keeps its upper bits and gets quiet.
-  const uint32_t top = magnitude > 0x7F800000U
-                           ? 0x7E00U | (magnitude >> 13 & 0x3FFU)
-                           : 0x7C00U;
+  const uint32_t top =
+      choose(magnitude > 0x7F800000U, 0x7E00U | (magnitude >> 13 & 0x3FFU),
+             0x7C00U);
   const uint32_t odd = magnitude >> 13 & 1U;
   const uint32_t normal = (magnitude - 0x38000000U + 0xFFFU + odd) >> 13;
   // Below 2^-14 the last place is 2^-24, that of floats around 0.5.
-  const float clamped = float_of(magnitude < 0x38800000U ? magnitude : 0);
+  const bool is_small = magnitude < 0x38800000U;
+  const float clamped = float_of(choose(is_small, magnitude, 0));
   const uint32_t small = bits_of(clamped + 0.5F) - 0x3F000000U;
-  uint32_t half = magnitude < 0x38800000U ? small : normal;
-  half = magnitude >= 0x477FF000U ? top : half;
-  return half | (bits >> 16 & 0x8000U);
+  const uint32_t half = choose(is_small, small, normal);
+  return choose(magnitude >= 0x477FF000U, top, half) |
+         (bits >> 16 & 0x8000U);
 }
 
 static inline uint32_t narrow_bf16(uint32_t bits) {

@@ -130,32 +130,67 @@ static bool may_overwrite(const ls_cpu_compiler *self, uint32_t position,
   return true;
 }
 
-// Whether S may lie in T so that the copy T = S at `copy` is none: T must be
-// free from where S begins up to the copy, and unchanged from there to the
-// last use of S.
-static bool may_share(const ls_cpu_compiler *self, uint32_t s, uint32_t t,
-                      uint32_t copy) {
-  const ls_cpu_storage *from = &self->storages[s], *to = &self->storages[t];
-  ls_cpu_stretch life;
-  if (s == t || from->home != LS_CPU_ARENA || from->is_lane != to->is_lane ||
-      from->size != to->size || !ls_cpu_extent(self, s, &life)) {
-    return false;
+// Whether both positions are in the same loops, given that `inner` is behind
+// `outer` and each loop around `outer` is around it too.
+static bool in_same_loops(const ls_cpu_compiler *self, uint32_t outer,
+                          uint32_t inner) {
+  for (size_t i = 0; i < self->num_loops; ++i) {
+    if (holds(&self->loops[i], inner) && !holds(&self->loops[i], outer)) {
+      return false;
+    }
   }
-  // A host call that fails may have written half of it.
-  if (to->home == LS_CPU_VARIABLE && from->by_host) return false;
+  return true;
+}
+
+// Whether nothing writes `root` in the positions `after` < p <= `last`.
+static bool is_unchanged(const ls_cpu_compiler *self, uint32_t root,
+                         uint32_t after, uint32_t last) {
+  for (const ls_cpu_access *a = first_access(self, root); a != NULL;
+       a = next_access(self, a)) {
+    if (a->is_write && a->high > after && a->low <= last &&
+        a->position != after) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Whether nothing but the copy uses T from where S begins up to the copy. The
+// instruction that begins S may read T if it can work in place.
+static bool is_free(const ls_cpu_compiler *self, uint32_t s, uint32_t t,
+                    uint32_t begin, uint32_t copy) {
   for (const ls_cpu_access *a = first_access(self, t); a != NULL;
        a = next_access(self, a)) {
-    if (a->position == copy || a->high < life.begin) continue;
-    if (a->low > copy) {
-      if (a->is_write && a->low <= life.end) return false;
-      continue;
-    }
-    if (a->position != life.begin || a->is_write ||
+    if (a->position == copy || a->high < begin || a->low > copy) continue;
+    if (a->position != begin || a->is_write ||
         !may_overwrite(self, a->position, s, t)) {
       return false;
     }
   }
   return true;
+}
+
+// Whether S may lie in T so that the copy T = S at `copy` is none: T must be
+// free from where S begins up to the copy, and afterwards neither may change
+// while the other is in use.
+static bool may_share(const ls_cpu_compiler *self, uint32_t s, uint32_t t,
+                      uint32_t copy) {
+  const ls_cpu_storage *from = &self->storages[s], *to = &self->storages[t];
+  ls_cpu_stretch life, other;
+  if (s == t || from->home != LS_CPU_ARENA || from->is_lane != to->is_lane ||
+      from->size != to->size || !ls_cpu_extent(self, s, &life) ||
+      !ls_cpu_extent(self, t, &other)) {
+    return false;
+  }
+  // A host call that fails may have written half of it.
+  if (to->home == LS_CPU_VARIABLE && from->by_host) return false;
+  // What T held before the loop is still wanted if the copy is never made.
+  if (!in_same_loops(self, life.begin, copy)) return false;
+  // What leaves the program is in use to the end.
+  const uint32_t end = to->home == LS_CPU_ARENA ? other.end : UINT32_MAX;
+  return is_free(self, s, t, life.begin, copy) &&
+         is_unchanged(self, t, copy, life.end) &&
+         is_unchanged(self, s, copy, end);
 }
 
 static void drop_copies(ls_cpu_compiler *self) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // vec.h in plain C: a vector is an array. The reference for the others, and
-// what runs where there is no FMA: slow there, as fmaf is then a call.
+// what runs where there is no FMA: slow there, as fmaf is then a call. So the
+// functions are not expanded in place either, which took compilers minutes.
 
 #ifndef LS_ENGINE_CPU_ISA_VEC_PLAIN_H_
 #define LS_ENGINE_CPU_ISA_VEC_PLAIN_H_
@@ -22,9 +23,11 @@ typedef struct {
   double at[VD_LANES];
 } vd;
 
+#define LS_PLAIN static __attribute__((noinline, unused))
+
 // Defines a function whose lane i is `expression`.
 #define LS_LANES(type, count, name, parameters, expression)                    \
-  LS_INLINE type name parameters {                                             \
+  LS_PLAIN type name parameters {                                             \
     type r;                                                                    \
     for (int i = 0; i < (count); ++i) r.at[i] = (expression);                  \
     return r;                                                                  \
@@ -42,8 +45,8 @@ LS_VF(vf_load, (const float *p), p[i])
 LS_VF(vf_load_n, (const float *p, size_t n), (size_t)i < n ? p[i] : 0.0f)
 LS_VF(vf_set1, (float x), x)
 LS_VF(vf_zero, (void), 0.0f)
-LS_INLINE void vf_store(float *p, vf v) { memcpy(p, v.at, sizeof v.at); }
-LS_INLINE void vf_store_n(float *p, size_t n, vf v) {
+LS_PLAIN void vf_store(float *p, vf v) { memcpy(p, v.at, sizeof v.at); }
+LS_PLAIN void vf_store_n(float *p, size_t n, vf v) {
   for (size_t i = 0; i < n; ++i) p[i] = v.at[i];
 }
 
@@ -79,12 +82,12 @@ LS_VI(vi_shl, (vi a, unsigned s), (int32_t)((uint32_t)a.at[i] << s))
 LS_VI(vi_shr, (vi a, unsigned s), a.at[i] >> s)
 LS_VF(vi_to_float, (vi a), (float)a.at[i])
 
-LS_INLINE vi vf_bits(vf a) {
+LS_PLAIN vi vf_bits(vf a) {
   vi r;
   memcpy(r.at, a.at, sizeof r.at);
   return r;
 }
-LS_INLINE vf vi_as_float(vi a) {
+LS_PLAIN vf vi_as_float(vi a) {
   vf r;
   memcpy(r.at, a.at, sizeof r.at);
   return r;
@@ -95,7 +98,7 @@ LS_VF(vf_copysign, (vf magnitude, vf sign),
       copysignf(magnitude.at[i], sign.at[i]))
 // v * 2^n, rounded once, for |v| in [0.5, 2) and n in [-250, 250]. Only the
 // second of the two factors can leave the normal range.
-LS_INLINE vf vf_ldexp(vf v, vi n) {
+LS_PLAIN vf vf_ldexp(vf v, vi n) {
   const vi half = vi_shr(n, 1);
   const vi bias = vi_set1(127);
   const vi first = vi_shl(vi_add(half, bias), 23);
@@ -103,13 +106,13 @@ LS_INLINE vf vf_ldexp(vf v, vi n) {
   return vf_mul(vf_mul(v, vi_as_float(first)), vi_as_float(second));
 }
 
-LS_INLINE float vf_sum(vf a) {
+LS_PLAIN float vf_sum(vf a) {
   for (int w = VF_LANES / 2; w > 0; w /= 2) {
     for (int i = 0; i < w; ++i) a.at[i] += a.at[i + w];
   }
   return a.at[0];
 }
-LS_INLINE float vf_max_lane(vf a) {
+LS_PLAIN float vf_max_lane(vf a) {
   for (int w = VF_LANES / 2; w > 0; w /= 2) {
     for (int i = 0; i < w; ++i) {
       a.at[i] = a.at[i] > a.at[i + w] ? a.at[i] : a.at[i + w];
@@ -122,14 +125,15 @@ LS_VD(vd_load, (const double *p), p[i])
 LS_VD(vd_load_n, (const double *p, size_t n), (size_t)i < n ? p[i] : 0.0)
 LS_VD(vd_set1, (double x), x)
 LS_VD(vd_zero, (void), 0.0)
-LS_INLINE void vd_store(double *p, vd v) { memcpy(p, v.at, sizeof v.at); }
-LS_INLINE void vd_store_n(double *p, size_t n, vd v) {
+LS_PLAIN void vd_store(double *p, vd v) { memcpy(p, v.at, sizeof v.at); }
+LS_PLAIN void vd_store_n(double *p, size_t n, vd v) {
   for (size_t i = 0; i < n; ++i) p[i] = v.at[i];
 }
 LS_VD(vd_add, (vd a, vd b), a.at[i] + b.at[i])
 LS_VD(vd_max, (vd a, vd b), a.at[i] > b.at[i] ? a.at[i] : b.at[i])
 LS_VD(vd_fma, (vd a, vd b, vd c), fma(a.at[i], b.at[i], c.at[i]))
 
+#undef LS_PLAIN
 #undef LS_LANES
 #undef LS_VF
 #undef LS_VI

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Arithmetic on scalar constants, done while lowering: counts, factors, the
+// ones that gradients start from.
+//
+// The bits are those of running the op: +, -, *, / of f32 computed in f64 and
+// rounded once equal the f32 ops, f64 and integers are themselves.
+#include <float.h>
+#include <math.h>
+
+#include "base/runtime_internal.h"
+#include "runtime/lower_ops.h"
+
+static const ls_array *constant_scalar(const ls_lower_scope *scope,
+                                       uint64_t ref) {
+  const ls_node *node = ls_graph_node_of(scope->to, ref);
+  if (node == NULL || node->type != LS_OP_CONSTANT ||
+      node->outputs[0].shape.rank != 0)
+    return NULL;
+  const ls_dtype dtype = node->outputs[0].dtype;
+  const bool folds = dtype == LS_DTYPE_F32 || dtype == LS_DTYPE_F64 ||
+                     dtype == LS_DTYPE_I64;
+  return folds ? ls_node_attr(node, "value")->as.array : NULL;
+}
+
+static bool fold_floats(uint16_t type, double x, double y, double *out) {
+  switch (type) {
+    case LS_OP_ADD: *out = x + y; return true;
+    case LS_OP_SUB: *out = x - y; return true;
+    case LS_OP_MUL: *out = x * y; return true;
+    case LS_OP_DIV: *out = x / y; return true;
+    case LS_OP_NEG: *out = -x; return true;
+    default: return false;
+  }
+}
+
+static bool fits_double(const ls_array *array) {
+  const int64_t limit = (int64_t)1 << 53;
+  if (ls_array_dtype(array) != LS_DTYPE_I64) return true;
+  const int64_t value = ls_array_i64(array, 0);
+  return value >= -limit && value <= limit;
+}
+
+ls_status ls_lower_fold(ls_lower_scope *scope, const ls_node *node,
+                        const uint64_t *inputs, uint64_t *out_ref) {
+  *out_ref = 0;
+  if (node->num_inputs == 0 || node->num_inputs > 2) return ls_ok();
+  const ls_array *x = constant_scalar(scope, inputs[0]);
+  const ls_array *y =
+      node->num_inputs == 2 ? constant_scalar(scope, inputs[1]) : x;
+  if (x == NULL || y == NULL || !fits_double(x)) return ls_ok();
+  ls_dtype dtype = ls_array_dtype(x);
+  double value = ls_array_f64(x, 0);
+  if (node->type == LS_OP_CONVERT) {
+    dtype = ls_node_attr(node, "dtype")->as.dtype;
+    if (dtype != LS_DTYPE_F32 && dtype != LS_DTYPE_F64) return ls_ok();
+  } else if (dtype == LS_DTYPE_I64 ||
+             !fold_floats(node->type, value, ls_array_f64(y, 0), &value)) {
+    return ls_ok();
+  }
+  // Running flushes denormals to zero; those are left to it.
+  const double least = dtype == LS_DTYPE_F32 ? FLT_MIN : DBL_MIN;
+  if (value != 0 && fabs(value) < least) return ls_ok();
+  return ls_lower_scalar(scope, dtype, value, node, out_ref);
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/expect.h"
+
+#include <string.h>
+
+#include "base/allocator.h"
+#include "lockstep/data.h"
+
+// Ten u8 examples of shape [2]: example i is (i, 51), its label i.
+static ls_dataset *ten(void) {
+  ls_array *examples = NULL, *labels = NULL;
+  ls_dataset *dataset = NULL;
+  expect_ok(ls_array_create(LS_DTYPE_U8, LS_SHAPE(10, 2), &examples));
+  expect_ok(ls_array_create(LS_DTYPE_U8, LS_SHAPE(10), &labels));
+  for (int64_t i = 0; i < 10; ++i) {
+    ls_array_set_i64(examples, 2 * i, i);
+    ls_array_set_i64(examples, 2 * i + 1, 51);
+    ls_array_set_i64(labels, i, i);
+  }
+  expect_ok(ls_dataset_create(examples, labels, &dataset));
+  ls_array_release(examples);
+  ls_array_release(labels);
+  return dataset;
+}
+
+static ls_batcher *deal(const ls_batcher_options *options) {
+  ls_dataset *dataset = ten();
+  ls_batcher *batcher = NULL;
+  expect_ok(ls_batcher_create(dataset, options, &batcher));
+  ls_dataset_release(dataset);
+  return batcher;
+}
+
+static int64_t label(ls_nest batch, int64_t index) {
+  return ls_array_i64(ls_nest_as_array(ls_nest_item(batch, 1)), index);
+}
+
+// Deals the rest of the epoch; writes its labels, returns their number.
+static int64_t deal_epoch(ls_batcher *batcher, ls_nest *batch, int64_t *out) {
+  int64_t count = 0;
+  ls_status status;
+  while (ls_status_is_ok(status = ls_batcher_next(batcher, batch))) {
+    const ls_array *x = ls_nest_as_array(ls_nest_item(*batch, 0));
+    const int64_t size = ls_array_shape(x).dim[0];
+    for (int64_t i = 0; i < size; ++i) {
+      out[count++] = label(*batch, i);
+      assert_float_equal(ls_array_f64(x, 2 * i), (double)label(*batch, i) / 255,
+                         1e-8);
+      assert_float_equal(ls_array_f64(x, 2 * i + 1), 0.2, 1e-7);
+    }
+  }
+  expect_status(status, LS_OUT_OF_RANGE, "the end of epoch");
+  return count;
+}
+
+static void batches_cover_the_dataset_in_order(void **state) {
+  (void)state;
+  ls_batcher *batcher = deal(&(ls_batcher_options){.batch_size = 4});
+  assert_int_equal(ls_batcher_num_batches(batcher), 3);
+  ls_nest batch = {0};
+  int64_t labels[10];
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    assert_int_equal(ls_batcher_epoch(batcher), epoch);
+    assert_int_equal(deal_epoch(batcher, &batch, labels), 10);
+    for (int64_t i = 0; i < 10; ++i)
+      assert_int_equal(labels[i], i);
+  }
+  ls_nest_release(batch);
+  ls_batcher_destroy(batcher);
+}
+
+static void the_remainder_can_be_dropped(void **state) {
+  (void)state;
+  ls_batcher *batcher =
+      deal(&(ls_batcher_options){.batch_size = 4, .drop_remainder = true});
+  assert_int_equal(ls_batcher_num_batches(batcher), 2);
+  ls_nest batch = {0};
+  int64_t labels[10];
+  assert_int_equal(deal_epoch(batcher, &batch, labels), 8);
+  ls_nest_release(batch);
+  ls_batcher_destroy(batcher);
+}
+
+static void shuffled_epochs_differ_and_repeat(void **state) {
+  (void)state;
+  const ls_batcher_options options = {
+      .batch_size = 3, .shuffle = true, .seed = 5};
+  int64_t labels[2][2][10];
+  for (int run = 0; run < 2; ++run) {
+    ls_batcher *batcher = deal(&options);
+    ls_nest batch = {0};
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      bool seen[10] = {false};
+      assert_int_equal(deal_epoch(batcher, &batch, labels[run][epoch]), 10);
+      for (int i = 0; i < 10; ++i)
+        seen[labels[run][epoch][i]] = true;
+      for (int i = 0; i < 10; ++i)
+        assert_true(seen[i]);
+    }
+    ls_nest_release(batch);
+    ls_batcher_destroy(batcher);
+  }
+  assert_memory_equal(labels[0], labels[1], sizeof(labels[0]));
+  assert_memory_not_equal(labels[0][0], labels[0][1], sizeof(labels[0][0]));
+}
+
+static void a_run_can_go_on_anywhere(void **state) {
+  (void)state;
+  ls_batcher *batcher =
+      deal(&(ls_batcher_options){.batch_size = 4, .shuffle = true});
+  ls_nest batch = {0};
+  int64_t all[10], rest[10];
+  expect_ok(ls_batcher_seek(batcher, 7, 0));
+  assert_int_equal(deal_epoch(batcher, &batch, all), 10);
+  expect_ok(ls_batcher_seek(batcher, 7, 1));
+  assert_int_equal(ls_batcher_batch(batcher), 1);
+  assert_int_equal(deal_epoch(batcher, &batch, rest), 6);
+  assert_memory_equal(rest, all + 4, 6 * sizeof(all[0]));
+  expect_status(ls_batcher_seek(batcher, 0, 4), LS_INVALID_ARGUMENT,
+                "no batch 4 of epoch 0: an epoch has 3");
+  expect_status(ls_batcher_seek(batcher, -1, 0), LS_INVALID_ARGUMENT,
+                "epoch -1");
+  ls_nest_release(batch);
+  ls_batcher_destroy(batcher);
+}
+
+static void examples_take_the_shape_that_is_asked_for(void **state) {
+  (void)state;
+  ls_batcher *batcher = deal(&(ls_batcher_options){
+      .batch_size = 5, .example_shape = LS_SHAPE(1, 2, 1)});
+  ls_nest batch = {0};
+  expect_ok(ls_batcher_next(batcher, &batch));
+  assert_true(
+      ls_shape_equal(ls_array_shape(ls_nest_as_array(ls_nest_item(batch, 0))),
+                     LS_SHAPE(5, 1, 2, 1)));
+  assert_true(ls_shape_equal(
+      ls_array_shape(ls_nest_as_array(ls_nest_item(batch, 1))), LS_SHAPE(5)));
+  ls_nest_release(batch);
+  ls_batcher_destroy(batcher);
+}
+
+static void options_that_cannot_be_are_refused(void **state) {
+  (void)state;
+  ls_dataset *dataset = ten();
+  ls_batcher *batcher = NULL;
+  expect_status(ls_batcher_create(
+                    dataset, &(ls_batcher_options){.batch_size = -1}, &batcher),
+                LS_INVALID_ARGUMENT, "got -1");
+  expect_status(ls_batcher_create(dataset,
+                                  &(ls_batcher_options){.batch_size = 11,
+                                                        .drop_remainder = true},
+                                  &batcher),
+                LS_INVALID_ARGUMENT, "batches of 11 from 10 examples");
+  expect_status(
+      ls_batcher_create(dataset,
+                        &(ls_batcher_options){.example_shape = LS_SHAPE(3)},
+                        &batcher),
+      LS_INVALID_ARGUMENT, "f32[2], which cannot be made f32[3]");
+  assert_null(batcher);
+  ls_dataset_release(dataset);
+}
+
+static void arrays_that_somebody_holds_are_left_alone(void **state) {
+  (void)state;
+  ls_batcher *batcher = deal(&(ls_batcher_options){.batch_size = 5});
+  ls_nest batch = {0};
+  expect_ok(ls_batcher_next(batcher, &batch));
+  const ls_nest held = ls_nest_retain(batch);
+  expect_ok(ls_batcher_next(batcher, &batch));
+  assert_int_equal(label(held, 0), 0);
+  assert_int_equal(label(batch, 0), 5);
+  ls_nest_release(held);
+  ls_array *labels = ls_array_retain(ls_nest_as_array(ls_nest_item(batch, 1)));
+  expect_status(ls_batcher_next(batcher, &batch), LS_OUT_OF_RANGE, "epoch 0");
+  expect_ok(ls_batcher_next(batcher, &batch));
+  assert_int_equal(ls_array_i64(labels, 0), 5);
+  ls_array_release(labels);
+  ls_nest_release(batch);
+  ls_batcher_destroy(batcher);
+}
+
+static void steady_dealing_allocates_nothing(void **state) {
+  (void)state;
+  ls_counting_allocator *counting = NULL;
+  ls_runtime *runtime = NULL;
+  expect_ok(ls_counting_allocator_create(NULL, &counting));
+  expect_ok(ls_runtime_create(
+      &(ls_runtime_options){.allocator =
+                                ls_counting_allocator_allocator(counting)},
+      &runtime));
+  ls_runtime *before = ls_runtime_make_current(runtime);
+  ls_batcher *batcher =
+      deal(&(ls_batcher_options){.batch_size = 2, .shuffle = true});
+  ls_nest batch = {0};
+  expect_ok(ls_batcher_next(batcher, &batch));
+  const uint64_t count = ls_counting_allocator_counts(counting).allocations;
+  const void *data = ls_array_data(ls_nest_as_array(ls_nest_item(batch, 0)));
+  for (int i = 1; i < 5; ++i)
+    expect_ok(ls_batcher_next(batcher, &batch));
+  assert_int_equal(ls_counting_allocator_counts(counting).allocations, count);
+  assert_ptr_equal(ls_array_data(ls_nest_as_array(ls_nest_item(batch, 0))),
+                   data);
+  ls_nest_release(batch);
+  ls_batcher_destroy(batcher);
+  ls_runtime_make_current(before);
+  expect_ok(ls_runtime_destroy(runtime));
+  ls_counting_allocator_destroy(counting);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(batches_cover_the_dataset_in_order),
+      cmocka_unit_test(the_remainder_can_be_dropped),
+      cmocka_unit_test(shuffled_epochs_differ_and_repeat),
+      cmocka_unit_test(a_run_can_go_on_anywhere),
+      cmocka_unit_test(examples_take_the_shape_that_is_asked_for),
+      cmocka_unit_test(options_that_cannot_be_are_refused),
+      cmocka_unit_test(arrays_that_somebody_holds_are_left_alone),
+      cmocka_unit_test(steady_dealing_allocates_nothing),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

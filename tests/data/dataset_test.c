@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/expect.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/runtime_internal.h"
+#include "lockstep/data.h"
+
+static ls_array *make(ls_dtype dtype, ls_shape shape) {
+  ls_array *array = NULL;
+  expect_ok(ls_array_create(dtype, shape, &array));
+  return array;
+}
+
+static void a_dataset_knows_its_sizes(void **state) {
+  (void)state;
+  ls_array *examples = make(LS_DTYPE_U8, LS_SHAPE(3, 2, 2));
+  ls_array *labels = make(LS_DTYPE_I64, LS_SHAPE(3));
+  ls_array_set_i64(labels, 1, 6);
+  ls_dataset *dataset = NULL;
+  expect_ok(ls_dataset_create(examples, labels, &dataset));
+  ls_array_release(examples);
+  ls_array_release(labels);
+  assert_int_equal(ls_dataset_size(dataset), 3);
+  assert_int_equal(ls_dataset_num_classes(dataset), 7);
+  assert_true(
+      ls_shape_equal(ls_dataset_example_shape(dataset), LS_SHAPE(2, 2)));
+  assert_int_equal(ls_array_dtype(ls_dataset_labels(dataset)), LS_DTYPE_I32);
+  assert_int_equal(ls_array_i64(ls_dataset_labels(dataset), 1), 6);
+  ls_dataset_release(dataset);
+}
+
+static void expect_refused(ls_array *examples, ls_array *labels,
+                           const char *part) {
+  ls_dataset *dataset = NULL;
+  expect_status(ls_dataset_create(examples, labels, &dataset),
+                LS_INVALID_ARGUMENT, part);
+  assert_null(dataset);
+  ls_array_release(examples);
+  ls_array_release(labels);
+}
+
+static void what_is_no_dataset_is_refused(void **state) {
+  (void)state;
+  expect_refused(make(LS_DTYPE_I32, LS_SHAPE(2, 2)),
+                 make(LS_DTYPE_U8, LS_SHAPE(2)), "got i32[2,2]");
+  expect_refused(make(LS_DTYPE_F32, LS_SCALAR), make(LS_DTYPE_U8, LS_SHAPE(2)),
+                 "got f32[]");
+  expect_refused(make(LS_DTYPE_F32, LS_SHAPE(2, 2)),
+                 make(LS_DTYPE_F32, LS_SHAPE(2)), "got f32[2]");
+  expect_refused(make(LS_DTYPE_F32, LS_SHAPE(2, 2)),
+                 make(LS_DTYPE_U8, LS_SHAPE(3)), "2 examples and 3 labels");
+  expect_refused(make(LS_DTYPE_F32, LS_SHAPE(0, 2)),
+                 make(LS_DTYPE_U8, LS_SHAPE(0)), "0 examples");
+  ls_array *labels = make(LS_DTYPE_I32, LS_SHAPE(2));
+  ls_array_set_i64(labels, 1, -1);
+  expect_refused(make(LS_DTYPE_F32, LS_SHAPE(2, 2)), labels, "is -1");
+}
+
+static void made_up_data_are_the_same_each_time(void **state) {
+  (void)state;
+  const ls_synthetic_options options = {
+      .size = 20, .shape = LS_SHAPE(5), .num_classes = 4};
+  ls_synthetic_options other = options;
+  other.sample = 1;
+  ls_dataset *a = NULL, *b = NULL, *c = NULL;
+  expect_ok(ls_dataset_synthetic(&options, &a));
+  expect_ok(ls_dataset_synthetic(&options, &b));
+  expect_ok(ls_dataset_synthetic(&other, &c));
+  const ls_array *x = ls_dataset_examples(a);
+  assert_true(ls_shape_equal(ls_array_shape(x), LS_SHAPE(20, 5)));
+  assert_memory_equal(ls_array_data(x), ls_array_data(ls_dataset_examples(b)),
+                      ls_array_size(x));
+  assert_memory_not_equal(ls_array_data(x),
+                          ls_array_data(ls_dataset_examples(c)),
+                          ls_array_size(x));
+  for (int64_t i = 0; i < 100; ++i)
+    assert_true(ls_array_f64(x, i) >= 0 && ls_array_f64(x, i) < 1);
+  assert_int_equal(ls_dataset_num_classes(a), 4);
+  ls_dataset_release(a);
+  ls_dataset_release(b);
+  ls_dataset_release(c);
+}
+
+// ---- Fashion-MNIST ---------------------------------------------------------
+static void write_file(const char *path, const void *data, size_t size) {
+  const ls_file_system *files = ls_runtime_files(ls_runtime_current());
+  expect_ok(files->make_directories(files->user, "mnist"));
+  expect_ok(files->write(files->user, path, data, size));
+}
+
+// A folder with two test images of 1 by 2, plain IDX.
+static void write_small_set(void) {
+  const unsigned char images[] = {0, 0, 8, 3, 0, 0, 0, 2,  0,   0,
+                                  0, 1, 0, 0, 0, 2, 0, 51, 102, 255};
+  const unsigned char labels[] = {0, 0, 8, 1, 0, 0, 0, 2, 3, 9};
+  write_file("mnist/t10k-images-idx3-ubyte", images, sizeof(images));
+  write_file("mnist/t10k-labels-idx1-ubyte", labels, sizeof(labels));
+}
+
+static void plain_files_do_as_well(void **state) {
+  (void)state;
+  write_small_set();
+  ls_dataset *dataset = NULL;
+  expect_ok(ls_dataset_fashion_mnist("mnist", false, &dataset));
+  assert_int_equal(ls_dataset_size(dataset), 2);
+  assert_int_equal(ls_dataset_num_classes(dataset), 10);
+  assert_int_equal(ls_array_i64(ls_dataset_examples(dataset), 3), 255);
+  ls_dataset_release(dataset);
+}
+
+static void a_missing_file_is_named(void **state) {
+  (void)state;
+  ls_dataset *dataset = NULL;
+  expect_status(ls_dataset_fashion_mnist("no-such-folder", true, &dataset),
+                LS_NOT_FOUND, "'no-such-folder/train-labels-idx1-ubyte.gz'");
+  assert_null(dataset);
+}
+
+static void files_that_do_not_belong_together_are_refused(void **state) {
+  (void)state;
+  write_small_set();
+  const unsigned char labels[] = {0, 0, 8, 1, 0, 0, 0, 1, 3};
+  write_file("mnist/t10k-labels-idx1-ubyte", labels, sizeof(labels));
+  ls_dataset *dataset = NULL;
+  expect_status(ls_dataset_fashion_mnist("mnist", false, &dataset),
+                LS_INVALID_ARGUMENT, "2 examples and 1 labels");
+  const unsigned char flat[] = {0, 0, 8, 1, 0, 0, 0, 1, 3};
+  write_file("mnist/t10k-images-idx3-ubyte", flat, sizeof(flat));
+  expect_status(ls_dataset_fashion_mnist("mnist", false, &dataset),
+                LS_INVALID_ARGUMENT,
+                "holds u8[1], expected images u8[n,height,width]");
+  assert_null(dataset);
+}
+
+static ls_status read_small_set(void *user) {
+  (void)user;
+  ls_dataset *dataset = NULL;
+  LS_RETURN_IF_ERROR(ls_dataset_fashion_mnist("mnist", false, &dataset));
+  ls_dataset_release(dataset);
+  return ls_ok();
+}
+
+static void no_memory_is_a_status(void **state) {
+  (void)state;
+  write_small_set();
+  expect_memory_failures_survived(read_small_set, NULL);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_dataset_knows_its_sizes),
+      cmocka_unit_test(what_is_no_dataset_is_refused),
+      cmocka_unit_test(made_up_data_are_the_same_each_time),
+      cmocka_unit_test(plain_files_do_as_well),
+      cmocka_unit_test(a_missing_file_is_named),
+      cmocka_unit_test(files_that_do_not_belong_together_are_refused),
+      cmocka_unit_test(no_memory_is_a_status),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

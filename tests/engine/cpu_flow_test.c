@@ -1,0 +1,486 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CPU engine: loops, branches and host calls.
+#include "support/expect.h"
+#include "support/lowered.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/allocator.h"
+#include "base/threads.h"
+
+#define I "dtype = i32, shape = shape[], index = "
+#define F "dtype = f32, shape = shape[2], index = "
+
+static void make(lowered *program, const lowered_options *options) {
+  expect_ok(lowered_create(options, program));
+}
+
+// ---- Loops -----------------------------------------------------------------
+// i = 0, sum = 0; while i < n: sum += i * factor, i += 1
+static const char sum_text[] =
+    "graph lowered \"p\" {"
+    "  %1 = parameter() {" I "0} : i32[]"
+    "  %2 = parameter() {" I "1} : i32[]"
+    "  %3 = constant() {value = i32[] [0]} : i32[]"
+    "  %4:2 = while(%3, %3, %1, %2) {num_carried = 2, max_trips = 5}"
+    "  (graph lowered \"c\" loop {"
+    "    %1 = parameter() {" I "0} : i32[]"
+    "    %2 = parameter() {" I "1} : i32[]"
+    "    %3 = parameter() {" I "2} captures (%1) : i32[]"
+    "    %4 = less(%1, %3) : bool[]"
+    "    return %4 }, graph lowered \"b\" loop {"
+    "    %1 = parameter() {" I "0} : i32[]"
+    "    %2 = parameter() {" I "1} : i32[]"
+    "    %3 = parameter() {" I "2} captures (%2) : i32[]"
+    "    %4 = constant() {value = i32[] [1]} : i32[]"
+    "    %5 = mul(%1, %3) : i32[]"
+    "    %6 = add(%2, %5) : i32[]"
+    "    %7 = add(%1, %4) : i32[]"
+    "    return %7, %6 }) : i32[], i32[]"
+    "  %5 = add(%4:1, %2) : i32[]"
+    "  return %4, %4:1, %5 }";
+
+static void a_loop_runs_while_its_condition_holds_and_trips_last(void **state) {
+  (void)state;
+  lowered program;
+  make(&program, &(lowered_options){.text = sum_text});
+  const struct {
+    int32_t n, trips, sum;
+  } rows[] = {{0, 0, 0}, {1, 1, 0}, {4, 4, 60}, {5, 5, 100}, {9, 5, 100}};
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
+    const int32_t factor = 10;
+    int32_t trips = -1, sum = -1, more = -1;
+    expect_ok(lowered_run(&program, (const void *[]){&rows[i].n, &factor},
+                          (void *[]){&trips, &sum, &more}));
+    assert_int_equal(trips, rows[i].trips);
+    assert_int_equal(sum, rows[i].sum);
+    assert_int_equal(more, rows[i].sum + 10);
+  }
+  lowered_destroy(&program);
+}
+
+// (a, b, c) = (b, c, a + b), n times.
+static const char shift_text[] =
+    "graph lowered \"p\" {"
+    "  %1 = parameter() {" I "0} : i32[]"
+    "  %2 = constant() {value = i32[] [0]} : i32[]"
+    "  %3 = constant() {value = i32[] [1]} : i32[]"
+    "  %4:4 = while(%1, %2, %3, %3, %2, %3) {num_carried = 4}"
+    "  (graph lowered \"c\" loop {"
+    "    %1 = parameter() {" I "0} : i32[]"
+    "    %2 = parameter() {" I "1} : i32[]"
+    "    %3 = parameter() {" I "2} : i32[]"
+    "    %4 = parameter() {" I "3} : i32[]"
+    "    %5 = parameter() {" I "4} captures (%2) : i32[]"
+    "    %6 = greater(%1, %5) : bool[]"
+    "    return %6 }, graph lowered \"b\" loop {"
+    "    %1 = parameter() {" I "0} : i32[]"
+    "    %2 = parameter() {" I "1} : i32[]"
+    "    %3 = parameter() {" I "2} : i32[]"
+    "    %4 = parameter() {" I "3} : i32[]"
+    "    %5 = parameter() {" I "4} captures (%3) : i32[]"
+    "    %6 = sub(%1, %5) : i32[]"
+    "    %7 = add(%2, %3) : i32[]"
+    "    return %6, %3, %4, %7 }) : i32[], i32[], i32[], i32[]"
+    "  return %4:1, %4:2, %4:3 }";
+
+static void carried_values_change_places_all_at_once(void **state) {
+  (void)state;
+  lowered program;
+  make(&program, &(lowered_options){.text = shift_text});
+  for (int32_t n = 0; n < 12; ++n) {
+    int32_t want[3] = {0, 1, 1}, got[3] = {0};
+    for (int32_t i = 0; i < n; ++i) {
+      const int32_t next = want[0] + want[1];
+      want[0] = want[1];
+      want[1] = want[2];
+      want[2] = next;
+    }
+    expect_ok(lowered_run(&program, (const void *[]){&n},
+                          (void *[]){&got[0], &got[1], &got[2]}));
+    assert_memory_equal(got, want, sizeof(got));
+  }
+  lowered_destroy(&program);
+}
+
+// for i < 3: for j < i: x = x * 2 + 1. The inner loop sees the outer's values.
+static const char nested_text[] =
+    "graph lowered \"p\" {"
+    "  %1 = parameter() {" F "0} : f32[2]"
+    "  %2 = constant() {value = i32[] [0]} : i32[]"
+    "  %3 = constant() {value = i32[] [3]} : i32[]"
+    "  %4:2 = while(%2, %1, %3, %2) {num_carried = 2}"
+    "  (graph lowered \"c\" loop {"
+    "    %1 = parameter() {" I "0} : i32[]"
+    "    %2 = parameter() {" F "1} : f32[2]"
+    "    %3 = parameter() {" I "2} captures (%3) : i32[]"
+    "    %4 = less(%1, %3) : bool[]"
+    "    return %4 }, graph lowered \"b\" loop {"
+    "    %1 = parameter() {" I "0} : i32[]"
+    "    %2 = parameter() {" F "1} : f32[2]"
+    "    %3 = parameter() {" I "2} captures (%2) : i32[]"
+    "    %4 = constant() {value = i32[] [1]} : i32[]"
+    "    %5:2 = while(%3, %2, %1, %4) {num_carried = 2}"
+    "    (graph lowered \"c\" loop {"
+    "      %1 = parameter() {" I "0} : i32[]"
+    "      %2 = parameter() {" F "1} : f32[2]"
+    "      %3 = parameter() {" I "2} captures (%1) : i32[]"
+    "      %4 = less(%1, %3) : bool[]"
+    "      return %4 }, graph lowered \"b\" loop {"
+    "      %1 = parameter() {" I "0} : i32[]"
+    "      %2 = parameter() {" F "1} : f32[2]"
+    "      %3 = parameter() {" I "2} captures (%4) : i32[]"
+    "      %4 = add(%1, %3) : i32[]"
+    "      %5 = add(%2, %2) : f32[2]"
+    "      %6 = constant() {value = f32[] [1]} : f32[]"
+    "      %7 = add(%5, %6) : f32[2]"
+    "      return %4, %7 }) : i32[], f32[2]"
+    "    %6 = add(%1, %4) : i32[]"
+    "    return %6, %5:1 }) : i32[], f32[2]"
+    "  return %4:1 }";
+
+static void loops_nest(void **state) {
+  (void)state;
+  lowered program;
+  make(&program, &(lowered_options){.text = nested_text});
+  const float in[2] = {0, 1};
+  float out[2];
+  for (int i = 0; i < 2; ++i) {
+    expect_ok(lowered_run(&program, (const void *[]){in}, (void *[]){out}));
+    assert_memory_equal(out, ((float[]){7, 15}), 8);
+  }
+  lowered_destroy(&program);
+}
+
+// for i < 4: w = w - 0.5 w, in a loop in a program.
+static const char train_text[] =
+    "graph lowered \"p\" {"
+    "  %1 = parameter() {" F "0} : f32[2]"
+    "  %2 = constant() {value = i32[] [0]} : i32[]"
+    "  %3:2 = while(%2, %1) {num_carried = 2}"
+    "  (graph lowered \"c\" loop {"
+    "    %1 = parameter() {" I "0} : i32[]"
+    "    %2 = parameter() {" F "1} : f32[2]"
+    "    %3 = constant() {value = i32[] [4]} : i32[]"
+    "    %4 = less(%1, %3) : bool[]"
+    "    return %4 }, graph lowered \"b\" loop {"
+    "    %1 = parameter() {" I "0} : i32[]"
+    "    %2 = parameter() {" F "1} : f32[2]"
+    "    %3 = constant() {value = i32[] [1]} : i32[]"
+    "    %4 = add(%1, %3) : i32[]"
+    "    %5 = constant() {value = f32[] [0.5]} : f32[]"
+    "    %6 = mul(%2, %5) : f32[2]"
+    "    %7 = sub(%2, %6) : f32[2]"
+    "    return %4, %7 }) : i32[], f32[2]"
+    "  return %3:1 }";
+
+static void a_variable_is_carried_in_its_buffer(void **state) {
+  (void)state;
+  lowered program;
+  make(&program, &(lowered_options){
+      .num_uses = 1, .written = {true}, .text = train_text});
+  // One copy is left: the counter's initial value.
+  assert_int_equal(lowered_plan_count(&program, "copy"), 1);
+  memcpy(program.buffers[0]->data, (float[]){16, 32}, 8);
+  expect_ok(lowered_run(&program, NULL, NULL));
+  assert_memory_equal(program.buffers[0]->data, ((float[]){1, 2}), 8);
+  lowered_destroy(&program);
+}
+
+// Two draws by each trip of a loop, kept by trip.
+static const char random_text[] =
+    "graph lowered \"p\" {"
+    "  %1 = constant() {value = i32[] [0]} : i32[]"
+    "  %2 = constant() {value = f32[] [0]} : f32[]"
+    "  %3:4 = while(%1, %2, %2, %2) {num_carried = 4, max_trips = 3}"
+    "  (graph lowered \"c\" loop {"
+    "    %1 = parameter() {" I "0} : i32[]"
+    "    %2 = parameter() {dtype = f32, shape = shape[], index = 1} : f32[]"
+    "    %3 = parameter() {dtype = f32, shape = shape[], index = 2} : f32[]"
+    "    %4 = parameter() {dtype = f32, shape = shape[], index = 3} : f32[]"
+    "    %5 = constant() {value = bool[] [true]} : bool[]"
+    "    return %5 }, graph lowered \"b\" loop {"
+    "    %1 = parameter() {" I "0} : i32[]"
+    "    %2 = parameter() {dtype = f32, shape = shape[], index = 1} : f32[]"
+    "    %3 = parameter() {dtype = f32, shape = shape[], index = 2} : f32[]"
+    "    %4 = parameter() {dtype = f32, shape = shape[], index = 3} : f32[]"
+    "    %5 = random_uniform() {sizes = sizes[], dtype = f32, seed = 1, "
+    "stream = 0, low = 0.0, high = 1.0, same_on_all_replicas = false, "
+    "fixed = false} : f32[]"
+    "    return %1, %5, %2, %3 }) : i32[], f32[], f32[], f32[]"
+    "  return %3:1, %3:2, %3:3 }";
+
+static void each_trip_of_a_loop_draws_other_numbers(void **state) {
+  (void)state;
+  lowered program;
+  make(&program, &(lowered_options){.text = random_text});
+  float first[3], again[3];
+  expect_ok(lowered_run(&program, NULL,
+                        (void *[]){&first[0], &first[1], &first[2]}));
+  expect_ok(lowered_run(&program, NULL,
+                        (void *[]){&again[0], &again[1], &again[2]}));
+  assert_memory_equal(first, again, sizeof(first));
+  assert_true(first[0] != first[1] && first[1] != first[2] &&
+              first[0] != first[2] && first[2] != 0);
+  lowered_destroy(&program);
+}
+
+// ---- Branches --------------------------------------------------------------
+// p ? (q ? x + y : x) : y, and a number that says which.
+static const char branch_text[] =
+    "graph lowered \"p\" {"
+    "  %1 = parameter() {dtype = bool, shape = shape[], index = 0} : bool[]"
+    "  %2 = parameter() {dtype = bool, shape = shape[], index = 1} : bool[]"
+    "  %3 = parameter() {" F "2} : f32[2]"
+    "  %4 = parameter() {" F "3} : f32[2]"
+    "  %5:2 = cond(%1, %2, %3, %4, %4)"
+    "  (graph lowered \"then\" {"
+    "    %1 = parameter() {dtype = bool, shape = shape[], index = 0}"
+    "    captures (%2) : bool[]"
+    "    %2 = parameter() {" F "1} captures (%3) : f32[2]"
+    "    %3 = parameter() {" F "2} captures (%4) : f32[2]"
+    "    %4:2 = cond(%1, %2, %3, %2)"
+    "    (graph lowered \"then\" {"
+    "      %1 = parameter() {" F "0} captures (%2) : f32[2]"
+    "      %2 = parameter() {" F "1} captures (%3) : f32[2]"
+    "      %3 = add(%1, %2) : f32[2]"
+    "      %4 = constant() {value = i32[] [1]} : i32[]"
+    "      return %3, %4 }, graph lowered \"else\" {"
+    "      %1 = parameter() {" F "0} captures (%2) : f32[2]"
+    "      %2 = constant() {value = i32[] [2]} : i32[]"
+    "      return %1, %2 }) : f32[2], i32[]"
+    "    return %4, %4:1 }, graph lowered \"else\" {"
+    "    %1 = parameter() {" F "0} captures (%4) : f32[2]"
+    "    %2 = constant() {value = i32[] [3]} : i32[]"
+    "    return %1, %2 }) : f32[2], i32[]"
+    "  %6 = add(%5, %3) : f32[2]"
+    "  return %5, %5:1, %6 }";
+
+static void branches_nest_and_may_pass_values_on(void **state) {
+  (void)state;
+  lowered program;
+  make(&program, &(lowered_options){.text = branch_text});
+  const float x[2] = {1, 2}, y[2] = {10, 20};
+  const struct {
+    bool p, q;
+    int32_t which;
+    float result[2], sum[2];
+  } rows[] = {
+      {true, true, 1, {11, 22}, {12, 24}},
+      {true, false, 2, {1, 2}, {2, 4}},
+      {false, true, 3, {10, 20}, {11, 22}},
+  };
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
+    float result[2], sum[2];
+    int32_t which = 0;
+    expect_ok(lowered_run(&program,
+                          (const void *[]){&rows[i].p, &rows[i].q, x, y},
+                          (void *[]){result, &which, sum}));
+    assert_int_equal(which, rows[i].which);
+    assert_memory_equal(result, rows[i].result, 8);
+    assert_memory_equal(sum, rows[i].sum, 8);
+  }
+  lowered_destroy(&program);
+}
+
+// ---- Host calls ------------------------------------------------------------
+// What the test's kernels did, and what they shall do.
+static struct {
+  int calls;
+  int fail_at;  // Number of the call that fails; 0: none.
+  float seen[8];
+  ls_thread thread;
+  ls_host_call *pending;
+} host;
+
+static ls_status infer_same(const ls_object *state, const ls_type *in,
+                            size_t num_in, ls_type *out, size_t *num_out) {
+  (void)state;
+  (void)num_in;
+  out[0] = in[0];
+  *num_out = 1;
+  return ls_ok();
+}
+
+static void answer(ls_host_call *call) {
+  const float *in = call->inputs[0];
+  float *out = call->outputs[0];
+  assert_int_equal(call->input_types[0].shape.dim[0], 2);
+  assert_int_equal(call->output_types[0].dtype, LS_DTYPE_F32);
+  host.seen[host.calls % 8] = in[0];
+  for (int i = 0; i < 2; ++i) out[i] = in[i] + 100;
+  if (++host.calls == host.fail_at) {
+    ls_host_done(call, ls_out_of_range("no more data"));
+  } else {
+    ls_host_done(call, ls_ok());
+  }
+}
+
+static ls_status start_now(ls_host_call *call) {
+  volatile float tiny = 1e-20F;
+  assert_true(tiny * tiny > 0);  // The caller's arithmetic, not the engine's.
+  answer(call);
+  return ls_ok();
+}
+
+static void answer_later(void *user) { answer(user); }
+
+static ls_status start_later(ls_host_call *call) {
+  ls_thread_join(&host.thread);
+  host.thread = (ls_thread){0};
+  return ls_thread_start(&host.thread, "host", answer_later, call);
+}
+
+static ls_status start_refused(ls_host_call *call) {
+  (void)call;
+  return ls_failed_precondition("the queue is closed");
+}
+
+static const ls_host_kernel now = {"now", infer_same, start_now, 0};
+static const ls_host_kernel later = {"later", infer_same, start_later, 0};
+static const ls_host_kernel refused = {"refused", infer_same, start_refused, 0};
+static const ls_host_kernel *const kernels[] = {&now, &later, &refused};
+
+static void make_host(lowered *program, const char *text) {
+  memset(&host, 0, sizeof(host));
+  make(program, &(lowered_options){.text = text,
+                                   .num_uses = 1,
+                                   .written = {true},
+                                   .kernels = kernels,
+                                   .num_kernels = LS_COUNT_OF(kernels)});
+}
+
+static void end_host(lowered *program) {
+  ls_thread_join(&host.thread);
+  lowered_destroy(program);
+}
+
+// w = later(now(x) + x)
+static const char host_text[] =
+    "graph lowered \"p\" {"
+    "  %1 = parameter() {" F "0} : f32[2]"
+    "  %2 = parameter() {" F "1} : f32[2]"
+    "  %3 = host(%1) {kernel = kernel \"now\"} : f32[2]"
+    "  %4 = add(%3, %1) : f32[2]"
+    "  %5 = host(%4) {kernel = kernel \"later\"} : f32[2]"
+    "  %6 = neg(%5) : f32[2]"
+    "  return %6, %5 }";
+
+static void host_calls_run_in_order_now_or_later(void **state) {
+  (void)state;
+  lowered program;
+  make_host(&program, host_text);
+  const float x[2] = {1, 2};
+  float out[2];
+  for (int i = 0; i < 3; ++i) {
+    expect_ok(lowered_run(&program, (const void *[]){x}, (void *[]){out}));
+    assert_memory_equal(out, ((float[]){-202, -204}), 8);
+    assert_int_equal(host.calls, 2 * i + 2);
+  }
+  assert_true(host.seen[0] == 1 && host.seen[1] == 102);
+  end_host(&program);
+}
+
+static void a_failed_host_call_fails_the_run_but_not_the_next(void **state) {
+  (void)state;
+  lowered program;
+  make_host(&program, host_text);
+  const float x[2] = {1, 2};
+  float out[2] = {0};
+  for (int call = 1; call <= 2; ++call) {
+    host.calls = 0;
+    host.fail_at = call;
+    ls_status status =
+        lowered_run(&program, (const void *[]){x}, (void *[]){out});
+    expect_contains(ls_status_message(status), "in op");
+    expect_contains(ls_status_message(status), "replica 0");
+    expect_status(status, LS_OUT_OF_RANGE, "no more data");
+    // Half of its result may be there: the variable has nothing of it.
+    assert_memory_equal(program.buffers[0]->data, ((float[]){0, 0}), 8);
+  }
+  host.fail_at = 0;
+  expect_ok(lowered_run(&program, (const void *[]){x}, (void *[]){out}));
+  assert_memory_equal(out, ((float[]){-202, -204}), 8);
+  end_host(&program);
+}
+
+static void a_host_call_that_does_not_start_fails_the_run(void **state) {
+  (void)state;
+  lowered program;
+  make_host(&program,
+            "graph lowered \"p\" {"
+            "  %1 = parameter() {" F "0} : f32[2]"
+            "  %2 = parameter() {" F "1} : f32[2]"
+            "  %3 = host(%1) {kernel = kernel \"refused\"} : f32[2]"
+            "  return %3 }");
+  const float x[2] = {1, 2};
+  expect_status(lowered_run(&program, (const void *[]){x}, NULL),
+                LS_FAILED_PRECONDITION, "the queue is closed");
+  end_host(&program);
+}
+
+// ---- Memory ----------------------------------------------------------------
+static ls_status run_all(void *user) {
+  (void)user;
+  const char *const texts[] = {shift_text, nested_text, branch_text};
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < LS_COUNT_OF(texts) && status == NULL; ++i) {
+    lowered program;
+    const float zeros[4][2] = {{0}};
+    status = lowered_create(&(lowered_options){.text = texts[i]}, &program);
+    if (status == NULL) {
+      status = lowered_run(
+          &program,
+          (const void *[]){zeros[0], zeros[1], zeros[2], zeros[3]}, NULL);
+    }
+    lowered_destroy(&program);
+  }
+  return status;
+}
+
+static void a_failed_memory_request_loses_nothing(void **state) {
+  (void)state;
+  expect_memory_failures_survived(run_all, NULL);
+}
+
+static ls_status run_host(void *user) {
+  (void)user;
+  memset(&host, 0, sizeof(host));
+  lowered program;
+  const float x[2] = {1, 2};
+  ls_status status =
+      lowered_create(&(lowered_options){.text = host_text,
+                                        .num_uses = 1,
+                                        .written = {true},
+                                        .kernels = kernels,
+                                        .num_kernels = LS_COUNT_OF(kernels)},
+                     &program);
+  if (status == NULL) {
+    status = lowered_run(&program, (const void *[]){x}, NULL);
+  }
+  end_host(&program);
+  return status;
+}
+
+static void a_failed_memory_request_loses_no_host_call(void **state) {
+  (void)state;
+  expect_memory_failures_survived(run_host, NULL);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_loop_runs_while_its_condition_holds_and_trips_last),
+      cmocka_unit_test(carried_values_change_places_all_at_once),
+      cmocka_unit_test(loops_nest),
+      cmocka_unit_test(a_variable_is_carried_in_its_buffer),
+      cmocka_unit_test(each_trip_of_a_loop_draws_other_numbers),
+      cmocka_unit_test(branches_nest_and_may_pass_values_on),
+      cmocka_unit_test(host_calls_run_in_order_now_or_later),
+      cmocka_unit_test(a_failed_host_call_fails_the_run_but_not_the_next),
+      cmocka_unit_test(a_host_call_that_does_not_start_fails_the_run),
+      cmocka_unit_test(a_failed_memory_request_loses_nothing),
+      cmocka_unit_test(a_failed_memory_request_loses_no_host_call),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/expect.h"
+
+#include <string.h>
+
+#include "io/idx.h"
+
+#define BYTES(...)                                                             \
+  (const unsigned char[]){__VA_ARGS__}, sizeof((unsigned char[]){__VA_ARGS__})
+
+typedef struct bad_file {
+  const char *name;
+  const unsigned char *bytes;
+  size_t size;
+  ls_code code;
+  const char *part;
+} bad_file;
+
+static ls_array *decode(const unsigned char *bytes, size_t size) {
+  ls_array *array = NULL;
+  expect_ok(ls_idx_decode(ls_allocator_system(), "a.idx", bytes, size, &array));
+  assert_non_null(array);
+  return array;
+}
+
+static void bytes_come_back_with_their_shape(void **state) {
+  (void)state;
+  ls_array *array =
+      decode(BYTES(0, 0, 8, 2, 0, 0, 0, 2, 0, 0, 0, 3, 1, 2, 3, 4, 5, 255));
+  assert_int_equal(ls_array_dtype(array), LS_DTYPE_U8);
+  assert_true(ls_shape_equal(ls_array_shape(array), LS_SHAPE(2, 3)));
+  assert_int_equal(ls_array_i64(array, 0), 1);
+  assert_int_equal(ls_array_i64(array, 5), 255);
+  ls_array_release(array);
+}
+
+static void wide_elements_are_big_endian(void **state) {
+  (void)state;
+  ls_array *array = decode(BYTES(0, 0, 11, 1, 0, 0, 0, 2, 1, 2, 255, 254));
+  assert_int_equal(ls_array_dtype(array), LS_DTYPE_I16);
+  assert_int_equal(ls_array_i64(array, 0), 258);
+  assert_int_equal(ls_array_i64(array, 1), -2);
+  ls_array_release(array);
+  array = decode(BYTES(0, 0, 12, 1, 0, 0, 0, 1, 0, 1, 0, 0));
+  assert_int_equal(ls_array_i64(array, 0), 65536);
+  ls_array_release(array);
+  array = decode(BYTES(0, 0, 13, 1, 0, 0, 0, 1, 0xbf, 0x80, 0, 0));
+  assert_true(ls_array_f64(array, 0) == -1.0);
+  ls_array_release(array);
+  array = decode(BYTES(0, 0, 14, 1, 0, 0, 0, 1, 0x3f, 0xe0, 0, 0, 0, 0, 0, 0));
+  assert_true(ls_array_f64(array, 0) == 0.5);
+  ls_array_release(array);
+}
+
+static void scalars_and_empty_files_are_fine(void **state) {
+  (void)state;
+  ls_array *array = decode(BYTES(0, 0, 8, 0, 7));
+  assert_int_equal(ls_array_shape(array).rank, 0);
+  assert_int_equal(ls_array_i64(array, 0), 7);
+  ls_array_release(array);
+  array = decode(BYTES(0, 0, 8, 1, 0, 0, 0, 0));
+  assert_int_equal(ls_array_num_elements(array), 0);
+  ls_array_release(array);
+}
+
+static void what_is_wrong_is_named(void **state) {
+  (void)state;
+  const bad_file files[] = {
+      {"empty", BYTES(0), LS_DATA_LOSS, "'empty' has 1 bytes"},
+      {"text", BYTES('h', 'e', 'l', 'l', 'o'), LS_INVALID_ARGUMENT,
+       "'text' is no IDX file: it begins with bytes 68 65"},
+      {"type", BYTES(0, 0, 10, 1, 0, 0, 0, 0), LS_INVALID_ARGUMENT,
+       "'type' is no IDX file: its element type is 0a"},
+      {"rank", BYTES(0, 0, 8, 9), LS_INVALID_ARGUMENT,
+       "'rank' has 9 dimensions; at most 8"},
+      {"header", BYTES(0, 0, 8, 2, 0, 0, 0, 1), LS_DATA_LOSS,
+       "'header' is cut off in its header"},
+      {"short", BYTES(0, 0, 8, 1, 0, 0, 0, 3, 1, 2), LS_DATA_LOSS,
+       "'short' is cut off: its header says u8[3], which is 3 bytes of "
+       "elements; it has 2"},
+      {"long", BYTES(0, 0, 8, 1, 0, 0, 0, 1, 1, 2), LS_DATA_LOSS,
+       "'long' is too long"},
+      {"absurd",
+       BYTES(0, 0, 14, 3, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
+             255),
+       LS_INVALID_ARGUMENT, "'absurd'"},
+      {"cut.gz", BYTES(0x1f, 0x8b, 8, 0, 0), LS_DATA_LOSS,
+       "'cut.gz' is cut off"},
+  };
+  for (size_t i = 0; i < LS_COUNT_OF(files); ++i) {
+    ls_array *array = NULL;
+    expect_status(ls_idx_decode(ls_allocator_system(), files[i].name,
+                                files[i].bytes, files[i].size, &array),
+                  files[i].code, files[i].part);
+    assert_null(array);
+  }
+}
+
+static void a_file_that_is_not_there_is_named(void **state) {
+  (void)state;
+  ls_array *array = NULL;
+  expect_status(ls_idx_read(ls_runtime_current(), "no/such/file", &array),
+                LS_NOT_FOUND, "no/such/file");
+  assert_null(array);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(bytes_come_back_with_their_shape),
+      cmocka_unit_test(wide_elements_are_big_endian),
+      cmocka_unit_test(scalars_and_empty_files_are_fine),
+      cmocka_unit_test(what_is_wrong_is_named),
+      cmocka_unit_test(a_file_that_is_not_there_is_named),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

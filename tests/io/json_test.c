@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/expect.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "io/json.h"
+
+static void a_writer_puts_commas_and_quotes(void **state) {
+  (void)state;
+  ls_text text;
+  ls_text_init(&text, ls_allocator_system());
+  ls_json_writer json = {.text = &text};
+  ls_json_begin(&json, '{');
+  ls_json_key(&json, "a \"b\"\n");
+  ls_json_string(&json, "\\ \x01 \xc3\xa4");
+  ls_json_key(&json, "list");
+  ls_json_begin(&json, '[');
+  ls_json_i64(&json, INT64_MIN);
+  ls_json_bool(&json, true);
+  ls_json_begin(&json, '[');
+  ls_json_end(&json, ']');
+  ls_json_f64(&json, 0.1);
+  ls_json_f64(&json, (double)NAN);
+  ls_json_f64(&json, 1e300);
+  ls_json_end(&json, ']');
+  ls_json_end(&json, '}');
+  assert_string_equal(ls_text_data(&text),
+                      "{\"a \\\"b\\\"\\n\":\"\\\\ \\u0001 \xc3\xa4\",\"list\":"
+                      "[-9223372036854775808,true,[],0.1,null,1e+300]}");
+  ls_text_deinit(&text);
+}
+
+static const ls_json *parse(ls_arena *arena, const char *text) {
+  const ls_json *value = NULL;
+  expect_ok(ls_json_parse(arena, "t", text, strlen(text), &value));
+  assert_non_null(value);
+  return value;
+}
+
+static void values_of_every_kind_are_read(void **state) {
+  (void)state;
+  ls_arena arena;
+  ls_arena_init(&arena, ls_allocator_system());
+  const ls_json *value =
+      parse(&arena, " { \"n\" : [ -12 , 2.5e-1, 12345678901234567890 ] , "
+                    "\"s\":\"\\u00e4\\ud83d\\ude00\\t\", \"t\":true,\"f\":"
+                    "false, \"z\": null, \"o\":{} }\n");
+  assert_int_equal(value->kind, LS_JSON_OBJECT);
+  const ls_json *n = ls_json_find(value, "n")->first;
+  assert_true(n->is_integer && n->integer == -12 && n->number == -12);
+  assert_true(!n->next->is_integer && n->next->number == 0.25);
+  assert_true(!n->next->next->is_integer &&
+              n->next->next->number == 12345678901234567890.0);
+  assert_string_equal(ls_json_find(value, "s")->string,
+                      "\xc3\xa4\xf0\x9f\x98\x80\t");
+  assert_true(ls_json_find(value, "t")->boolean);
+  assert_int_equal(ls_json_find(value, "f")->kind, LS_JSON_BOOL);
+  assert_int_equal(ls_json_find(value, "z")->kind, LS_JSON_NULL);
+  assert_null(ls_json_find(value, "o")->first);
+  assert_null(ls_json_find(value, "none"));
+  ls_arena_deinit(&arena);
+}
+
+static void what_is_wrong_is_named_with_its_line(void **state) {
+  (void)state;
+  static const struct {
+    const char *text, *part;
+  } cases[] = {
+      {"", "t:1: found the end, expected a value"},
+      {"[1,\n2,\n]", "t:3: found ']', expected a value"},
+      {"{\"a\" 1}", "found '1', expected ':'"},
+      {"{a:1}", "expected a key in quotes"},
+      {"{\"a\":1,\"a\":2}", "expected every key once"},
+      {"[1 2]", "found '2', expected ',' or ']'"},
+      {"\"abc", "expected '\"' at the string's end"},
+      {"\"\\x\"", "found 'x', expected one of"},
+      {"\"\\ud800x\"", "the pair's second half"},
+      {"\"\\udc00\"", "surrogate pair"},
+      {"\"\n\"", "no control byte"},
+      {"01", "expected a value"},
+      {"1.", "digits behind the point"},
+      {"1e", "digits of the exponent"},
+      {"nul", "expected a value"},
+      {"1 1", "expected nothing behind the value"},
+  };
+  ls_arena arena;
+  ls_arena_init(&arena, ls_allocator_system());
+  for (size_t i = 0; i < LS_COUNT_OF(cases); ++i) {
+    const ls_json *value = NULL;
+    expect_status(ls_json_parse(&arena, "t", cases[i].text,
+                                strlen(cases[i].text), &value),
+                  LS_INVALID_ARGUMENT, cases[i].part);
+    assert_null(value);
+  }
+  ls_arena_deinit(&arena);
+}
+
+static void deep_nesting_is_refused(void **state) {
+  (void)state;
+  ls_arena arena;
+  ls_arena_init(&arena, ls_allocator_system());
+  char text[100000];
+  memset(text, '[', sizeof(text));
+  const ls_json *value = NULL;
+  expect_status(ls_json_parse(&arena, "t", text, sizeof(text), &value),
+                LS_INVALID_ARGUMENT, "at most 64 levels");
+  ls_arena_deinit(&arena);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_writer_puts_commas_and_quotes),
+      cmocka_unit_test(values_of_every_kind_are_read),
+      cmocka_unit_test(what_is_wrong_is_named_with_its_line),
+      cmocka_unit_test(deep_nesting_is_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/expect.h"
+
+#include <string.h>
+
+#include "io/safetensors.h"
+
+static ls_array *make(ls_dtype dtype, ls_shape shape, const void *data) {
+  ls_array *array = NULL;
+  expect_ok(ls_array_create_copy(dtype, shape, data, &array));
+  return array;
+}
+
+static void arrays_come_back_bit_for_bit(void **state) {
+  (void)state;
+  const uint8_t bytes[] = {1, 2, 3};
+  const float floats[] = {1.5F, -0.0F, 3e-45F, 4};
+  const int64_t whole[] = {INT64_MIN};
+  ls_safetensor tensors[] = {
+      {"a/bytes", make(LS_DTYPE_U8, LS_SHAPE(3), bytes)},
+      {"b", make(LS_DTYPE_F32, LS_SHAPE(2, 2), floats)},
+      {"scalar", make(LS_DTYPE_I64, LS_SCALAR, whole)},
+      {"nothing", make(LS_DTYPE_F32, LS_SHAPE(0, 5), floats)},
+  };
+  const ls_safetensors_note notes[] = {{"model", "a \"quoted\" one"}};
+  char *data = NULL;
+  size_t size = 0;
+  expect_ok(ls_safetensors_encode(ls_allocator_system(), tensors, 4, notes, 1,
+                                  &data, &size));
+  ls_safetensors file;
+  expect_ok(
+      ls_safetensors_decode(ls_allocator_system(), "f", data, size, &file));
+  assert_int_equal(file.num_tensors, 4);
+  for (size_t i = 0; i < 4; ++i) {
+    const ls_array *got = ls_safetensors_find(&file, tensors[i].name);
+    assert_non_null(got);
+    assert_int_equal(ls_array_dtype(got), ls_array_dtype(tensors[i].array));
+    assert_true(
+        ls_shape_equal(ls_array_shape(got), ls_array_shape(tensors[i].array)));
+    assert_memory_equal(ls_array_data(got), ls_array_data(tensors[i].array),
+                        ls_array_size(got));
+    ls_array_release(tensors[i].array);
+  }
+  assert_int_equal(file.num_notes, 1);
+  assert_string_equal(file.notes[0].value, "a \"quoted\" one");
+  assert_null(ls_safetensors_find(&file, "b/"));
+  ls_safetensors_deinit(&file);
+  ls_release(ls_allocator_system(), data);
+}
+
+static void the_file_is_as_the_format_says(void **state) {
+  (void)state;
+  const float value = 1;
+  ls_safetensor tensor = {"w", make(LS_DTYPE_F32, LS_SHAPE(1), &value)};
+  char *data = NULL;
+  size_t size = 0;
+  expect_ok(ls_safetensors_encode(ls_allocator_system(), &tensor, 1, NULL, 0,
+                                  &data, &size));
+  const char header[] =
+      "{\"w\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}";
+  const size_t padded = (sizeof(header) - 1 + 7) / 8 * 8;
+  assert_int_equal(size, 8 + padded + 4);
+  assert_int_equal((unsigned char)data[0], padded);
+  assert_memory_equal(data + 8, header, sizeof(header) - 1);
+  assert_memory_equal(data + 8 + padded, "\x00\x00\x80\x3f", 4);
+  ls_array_release(tensor.array);
+  ls_release(ls_allocator_system(), data);
+}
+
+static void names_that_clash_are_refused(void **state) {
+  (void)state;
+  const float value = 1;
+  ls_array *array = make(LS_DTYPE_F32, LS_SCALAR, &value);
+  char *data = NULL;
+  size_t size = 0;
+  const ls_safetensor twice[] = {{"w", array}, {"w", array}};
+  expect_status(ls_safetensors_encode(ls_allocator_system(), twice, 2, NULL, 0,
+                                      &data, &size),
+                LS_INVALID_ARGUMENT, "two arrays");
+  const ls_safetensor reserved = {"__metadata__", array};
+  expect_status(ls_safetensors_encode(ls_allocator_system(), &reserved, 1, NULL,
+                                      0, &data, &size),
+                LS_INVALID_ARGUMENT, "__metadata__");
+  assert_null(data);
+  ls_array_release(array);
+}
+
+// A file with this header and `data_size` bytes of elements.
+static void expect_refused(const char *header, size_t data_size, ls_code code,
+                           const char *part) {
+  char bytes[512] = "";
+  const size_t size = strlen(header);
+  bytes[0] = (char)size;
+  memcpy(bytes + 8, header, size);
+  ls_safetensors file;
+  expect_status(ls_safetensors_decode(ls_allocator_system(), "f.st", bytes,
+                                      8 + size + data_size, &file),
+                code, part);
+  assert_null(file.tensors);
+}
+
+static void what_is_wrong_is_named(void **state) {
+  (void)state;
+  expect_refused("[]", 0, LS_INVALID_ARGUMENT, "no JSON object");
+  expect_refused("{", 0, LS_INVALID_ARGUMENT, "f.st:1");
+  expect_refused("{\"w\":{\"shape\":[1]}}", 0, LS_INVALID_ARGUMENT,
+                 "array 'w' has no dtype");
+  expect_refused("{\"w\":{\"dtype\":\"F8\",\"shape\":[1]}}", 0,
+                 LS_UNIMPLEMENTED, "dtype 'F8'");
+  expect_refused("{\"w\":{\"dtype\":\"F32\"}}", 0, LS_INVALID_ARGUMENT,
+                 "no shape");
+  expect_refused("{\"w\":{\"dtype\":\"F32\",\"shape\":[-1]}}", 0,
+                 LS_INVALID_ARGUMENT, "no count");
+  expect_refused("{\"w\":{\"dtype\":\"F32\",\"shape\":[1]}}", 0,
+                 LS_INVALID_ARGUMENT, "no two data_offsets");
+  expect_refused("{\"w\":{\"dtype\":\"F32\",\"shape\":[1],"
+                 "\"data_offsets\":[0,8]}}",
+                 8, LS_DATA_LOSS, "which is 4 bytes");
+  expect_refused("{\"w\":{\"dtype\":\"F32\",\"shape\":[1],"
+                 "\"data_offsets\":[0,4]}}",
+                 3, LS_DATA_LOSS, "cut off");
+  expect_refused("{\"w\":{\"dtype\":\"F32\",\"shape\":[1],"
+                 "\"data_offsets\":[0,4]}}",
+                 5, LS_DATA_LOSS, "has 5 bytes of elements");
+  ls_safetensors file;
+  expect_status(ls_safetensors_decode(ls_allocator_system(), "f.st",
+                                      "\xff\xff\xff\xff\xff\xff\xff\x7f", 8,
+                                      &file),
+                LS_DATA_LOSS, "cut off or no safetensors file");
+  expect_status(
+      ls_safetensors_decode(ls_allocator_system(), "f.st", "abc", 3, &file),
+      LS_DATA_LOSS, "3 bytes");
+}
+
+static ls_status round_trip(void *user) {
+  ls_runtime *runtime = ls_runtime_current();
+  const float value = 1;
+  ls_safetensor tensor = {.name = "w"};
+  ls_safetensors file = {0};
+  LS_RETURN_IF_ERROR(
+      ls_array_create_copy(LS_DTYPE_F32, LS_SCALAR, &value, &tensor.array));
+  ls_status status = ls_safetensors_write(runtime, user, &tensor, 1, NULL, 0);
+  if (ls_status_is_ok(status))
+    status = ls_safetensors_read(runtime, user, &file);
+  ls_safetensors_deinit(&file);
+  ls_array_release(tensor.array);
+  return status;
+}
+
+static void no_memory_is_a_status(void **state) {
+  (void)state;
+  char path[] = "round_trip.safetensors";
+  expect_memory_failures_survived(round_trip, path);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(arrays_come_back_bit_for_bit),
+      cmocka_unit_test(the_file_is_as_the_format_says),
+      cmocka_unit_test(names_that_clash_are_refused),
+      cmocka_unit_test(what_is_wrong_is_named),
+      cmocka_unit_test(no_memory_is_a_status),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
