@@ -87,7 +87,7 @@ typedef struct {
 
 static void run_peak(void *user, int worker) {
   peak_job *job = user;
-  job->flops[worker] = loop_peak(job->sinks[worker], 4000000);
+  job->flops[worker] = loop_peak(job->sinks[worker], 1000000);
 }
 
 // Flops a second of all threads at once, from registers; false if disturbed.

@@ -101,7 +101,9 @@ ls_status ls_region_trace(ls_graph *graph, ls_flow_callback callback,
   ls_context_enter_graph(&scope, graph);
   ls_nest made = callback(args, user);
   result_state state = {.graph = graph};
-  const ls_nest result = ls_nest_map(made, take_result, &state);
+  const ls_nest result = ls_nest_is_failed(made)
+                             ? ls_nest_retain(made)
+                             : ls_nest_map(made, take_result, &state);
   // An op maker's failure inside is the first cause, if there was one.
   ls_status status = ls_nest_status(result);
   if (graph->error != NULL) {

@@ -8,10 +8,10 @@
 #include "support/expect.h"
 #include "support/loop_case.h"
 
-static const ls_dtype all_types[] = {
-    LS_DTYPE_F64, LS_DTYPE_F32, LS_DTYPE_F16, LS_DTYPE_BF16,
-    LS_DTYPE_I8,  LS_DTYPE_I16, LS_DTYPE_I32, LS_DTYPE_I64,
-    LS_DTYPE_U8,  LS_DTYPE_U16, LS_DTYPE_U32, LS_DTYPE_U64};
+static const ls_dtype all_types[] = {LS_DTYPE_F64,  LS_DTYPE_F32, LS_DTYPE_F16,
+                                     LS_DTYPE_BF16, LS_DTYPE_I8,  LS_DTYPE_I16,
+                                     LS_DTYPE_I32,  LS_DTYPE_I64, LS_DTYPE_U8,
+                                     LS_DTYPE_U16,  LS_DTYPE_U32, LS_DTYPE_U64};
 enum { FLOATS = 4 };
 
 // ---- Products --------------------------------------------------------------
@@ -39,21 +39,21 @@ static void check_matmul(const product_case *p, loop_random *random) {
                  .out = {p->dtype, LS_SHAPE(p->batch, p->m, p->n)}};
   loop_case_attr(&c, LS_ATTR_B("transpose_a", p->ta));
   loop_case_attr(&c, LS_ATTR_B("transpose_b", p->tb));
-  const ls_shape a = p->ta ? LS_SHAPE(p->batch, p->k, p->m)
-                           : LS_SHAPE(p->batch, p->m, p->k);
-  ls_shape b = p->tb ? LS_SHAPE(p->batch, p->n, p->k)
-                     : LS_SHAPE(p->batch, p->k, p->n);
+  const ls_shape a =
+      p->ta ? LS_SHAPE(p->batch, p->k, p->m) : LS_SHAPE(p->batch, p->m, p->k);
+  ls_shape b =
+      p->tb ? LS_SHAPE(p->batch, p->n, p->k) : LS_SHAPE(p->batch, p->k, p->n);
   if (p->shared_b) b = LS_SHAPE(b.dim[1], b.dim[2]);
   const void *x = loop_case_add(&c, (ls_type){p->dtype, a}, 0, 5, random);
   const void *y = loop_case_add(&c, (ls_type){p->dtype, b}, 0, 5, random);
   void *got = loop_case_run(&c);
   assert_int_equal(c.flops, 2 * p->batch * p->m * p->n * p->k);
   for (int64_t i = 0; i < p->batch * p->m * p->n; ++i)
-    loop_expect(&c, got, i,
-                loop_stored(p->dtype,
-                        product_reference(p, x, y, i / (p->m * p->n),
-                                          i / p->n % p->m, i % p->n)),
-                4);
+    loop_expect(
+        &c, got, i,
+        loop_stored(p->dtype, product_reference(p, x, y, i / (p->m * p->n),
+                                                i / p->n % p->m, i % p->n)),
+        4);
   free(got);
   loop_case_deinit(&c);
 }
@@ -110,15 +110,14 @@ static void dense_adds_its_bias_and_activates(void **state) {
                               .k = loop_random_between(&random, 1, 30)};
       loop_case c = {.op = LS_OP_DENSE, .out = {dtype, LS_SHAPE(2, m, p.n)}};
       if (variant & 1) loop_case_attr(&c, LS_ATTR_S("activation", "relu"));
-      const void *x = loop_case_add(
-          &c, (ls_type){dtype, LS_SHAPE(2, m, p.k)}, -1, 1, &random);
+      const void *x = loop_case_add(&c, (ls_type){dtype, LS_SHAPE(2, m, p.k)},
+                                    -1, 1, &random);
       const void *w = loop_case_add(&c, (ls_type){dtype, LS_SHAPE(p.k, p.n)},
                                     -1, 1, &random);
-      const void *bias = variant & 2 ? loop_case_add(&c,
-                                                     (ls_type){dtype,
-                                                               LS_SHAPE(p.n)},
-                                                     -1, 1, &random)
-                                     : NULL;
+      const void *bias =
+          variant & 2 ? loop_case_add(&c, (ls_type){dtype, LS_SHAPE(p.n)}, -1,
+                                      1, &random)
+                      : NULL;
       void *got = loop_case_run(&c);
       for (int64_t i = 0; i < p.m * p.n; ++i) {
         double want = product_reference(&p, x, w, 0, i / p.n, i % p.n);
@@ -132,7 +131,8 @@ static void dense_adds_its_bias_and_activates(void **state) {
   }
 }
 
-static void products_have_the_same_bytes_on_every_instruction_set(void **state) {
+static void
+products_have_the_same_bytes_on_every_instruction_set(void **state) {
   (void)state;
   static const char *const names[] = {"base", "v3", "v4"};
   float *first = NULL;
@@ -167,7 +167,8 @@ static void check_softmax(uint16_t op, ls_dtype dtype, int64_t rows, int64_t n,
   void *got = loop_case_run(&c);
   for (int64_t i = 0; i < rows; ++i) {
     double sum = 0;
-    for (int64_t j = 0; j < n; ++j) sum += exp(loop_read(dtype, x, i * n + j));
+    for (int64_t j = 0; j < n; ++j)
+      sum += exp(loop_read(dtype, x, i * n + j));
     for (int64_t j = 0; j < n; ++j) {
       const double e = loop_read(dtype, x, i * n + j);
       loop_expect_near(&c, got, i * n + j,
@@ -199,8 +200,8 @@ static void check_cross_entropy(bool gradient, ls_dtype dtype, ls_dtype label,
                                 int64_t rows, int64_t n, loop_random *random) {
   const ls_type logits = {dtype, LS_SHAPE(rows, n)};
   const ls_type row = {dtype, LS_SHAPE(rows)};
-  loop_case c = {.op = gradient ? LS_OP_CROSS_ENTROPY_GRAD
-                                : LS_OP_CROSS_ENTROPY,
+  loop_case c = {.op =
+                     gradient ? LS_OP_CROSS_ENTROPY_GRAD : LS_OP_CROSS_ENTROPY,
                  .out = gradient ? logits : row};
   const void *x = loop_case_add(&c, logits, -4, 4, random);
   void *labels = loop_case_add(&c, (ls_type){label, LS_SHAPE(rows)}, 0,
@@ -212,7 +213,8 @@ static void check_cross_entropy(bool gradient, ls_dtype dtype, ls_dtype label,
   for (int64_t i = 0; i < rows; ++i) {
     const int64_t at = i == 0 ? -1 : (int64_t)loop_read(label, labels, i);
     double sum = 0;
-    for (int64_t j = 0; j < n; ++j) sum += exp(loop_read(dtype, x, i * n + j));
+    for (int64_t j = 0; j < n; ++j)
+      sum += exp(loop_read(dtype, x, i * n + j));
     if (!gradient)
       loop_expect_near(&c, got, i,
                        at < 0 ? (double)NAN
@@ -250,7 +252,8 @@ static void *draw(uint16_t op, ls_dtype dtype, int64_t count, loop_case with,
                   const ls_attr *attrs, size_t num_attrs) {
   with.op = op;
   with.out = (ls_type){dtype, LS_SHAPE(count)};
-  for (size_t i = 0; i < num_attrs; ++i) loop_case_attr(&with, attrs[i]);
+  for (size_t i = 0; i < num_attrs; ++i)
+    loop_case_attr(&with, attrs[i]);
   return loop_case_run(&with);
 }
 
@@ -261,9 +264,9 @@ static void random_numbers_have_their_moments(void **state) {
     const ls_attr range[] = {LS_ATTR_F("low", -1.0), LS_ATTR_F("high", 3.0)};
     const ls_attr bell[] = {LS_ATTR_F("mean", 2.0), LS_ATTR_F("deviation", .5)};
     for (int normal = 0; normal < 2; ++normal) {
-      void *x = draw(normal ? LS_OP_RANDOM_NORMAL : LS_OP_RANDOM_UNIFORM,
-                     all_types[t], COUNT, (loop_case){0},
-                     normal ? bell : range, 2);
+      void *x =
+          draw(normal ? LS_OP_RANDOM_NORMAL : LS_OP_RANDOM_UNIFORM,
+               all_types[t], COUNT, (loop_case){0}, normal ? bell : range, 2);
       double sum = 0, squares = 0, least = 99, greatest = -99;
       for (int64_t i = 0; i < COUNT; ++i) {
         const double v = loop_read(all_types[t], x, i);
@@ -285,8 +288,8 @@ static void random_numbers_have_their_moments(void **state) {
 static void uniform_numbers_stay_below_the_upper_end(void **state) {
   (void)state;
   // Ranges whose upper end rounding would reach often.
-  static const double ends[][2] = {{1, 1.001}, {-0.001, 0}, {100, 100.5},
-                                   {-2, -1.999}};
+  static const double ends[][2] = {
+      {1, 1.001}, {-0.001, 0}, {100, 100.5}, {-2, -1.999}};
   for (size_t t = 0; t < FLOATS; ++t) {
     for (size_t r = 0; r < LS_COUNT_OF(ends); ++r) {
       const ls_attr range[] = {LS_ATTR_F("low", ends[r][0]),

@@ -42,7 +42,8 @@ static void indices_of(ls_shape shape, int64_t at, int64_t *out) {
 
 static int64_t element_of(ls_shape shape, const int64_t *indices) {
   int64_t at = 0;
-  for (int32_t i = 0; i < shape.rank; ++i) at = at * shape.dim[i] + indices[i];
+  for (int32_t i = 0; i < shape.rank; ++i)
+    at = at * shape.dim[i] + indices[i];
   return at;
 }
 
@@ -53,8 +54,8 @@ static void reshape_copies_and_may_share_storage(void **state) {
   for (size_t t = 0; t < LS_COUNT_OF(all_types); ++t) {
     loop_case c = {.op = LS_OP_RESHAPE,
                    .out = {all_types[t], LS_SHAPE(100, 7, 30)}};
-    const void *x = loop_case_add(
-        &c, (ls_type){all_types[t], LS_SHAPE(21000)}, 0, 50, &random);
+    const void *x = loop_case_add(&c, (ls_type){all_types[t], LS_SHAPE(21000)},
+                                  0, 50, &random);
     void *got = loop_case_run(&c);
     assert_memory_equal(got, x, 21000 * ls_dtype_size(all_types[t]));
     free(got);
@@ -82,8 +83,7 @@ static void broadcast_repeats_new_and_unit_dimensions(void **state) {
       int64_t *source = at + (rank - from.rank);
       for (int32_t d = 0; d < from.rank; ++d)
         if (from.dim[d] == 1) source[d] = 0;
-      loop_expect(&c, got, i, loop_read(dtype, x, element_of(from, source)),
-                  0);
+      loop_expect(&c, got, i, loop_read(dtype, x, element_of(from, source)), 0);
     }
     free(got);
     loop_case_deinit(&c);
@@ -93,7 +93,8 @@ static void broadcast_repeats_new_and_unit_dimensions(void **state) {
 static void check_transpose(ls_dtype dtype, ls_shape from, const int64_t *order,
                             loop_random *random) {
   ls_shape to = from;
-  for (int32_t i = 0; i < from.rank; ++i) to.dim[i] = from.dim[order[i]];
+  for (int32_t i = 0; i < from.rank; ++i)
+    to.dim[i] = from.dim[order[i]];
   loop_case c = {.op = LS_OP_TRANSPOSE, .out = {dtype, to}};
   loop_case_attr(&c, LS_ATTR_IS("permutation", order, (size_t)from.rank));
   const void *x = loop_case_add(&c, (ls_type){dtype, from}, 0, 99, random);
@@ -101,7 +102,8 @@ static void check_transpose(ls_dtype dtype, ls_shape from, const int64_t *order,
   for (int64_t i = 0; i < ls_shape_num_elements(to); ++i) {
     int64_t at[LS_MAX_RANK], source[LS_MAX_RANK];
     indices_of(to, i, at);
-    for (int32_t d = 0; d < from.rank; ++d) source[order[d]] = at[d];
+    for (int32_t d = 0; d < from.rank; ++d)
+      source[order[d]] = at[d];
     loop_expect(&c, got, i, loop_read(dtype, x, element_of(from, source)), 0);
   }
   free(got);
@@ -161,8 +163,8 @@ static void one_hot_is_zero_outside_its_depth(void **state) {
     const int64_t depth = loop_random_between(&random, 1, 500);
     loop_case c = {.op = LS_OP_ONE_HOT, .out = {dtype, LS_SHAPE(rows, depth)}};
     loop_case_attr(&c, LS_ATTR_I("depth", depth));
-    const void *x = loop_case_add(&c, (ls_type){index, LS_SHAPE(rows)}, -9,
-                                  100, &random);
+    const void *x =
+        loop_case_add(&c, (ls_type){index, LS_SHAPE(rows)}, -9, 100, &random);
     void *got = loop_case_run(&c);
     for (int64_t i = 0; i < rows * depth; ++i)
       loop_expect(&c, got, i,
@@ -174,9 +176,8 @@ static void one_hot_is_zero_outside_its_depth(void **state) {
 
 static void replica_id_is_the_replica_of_the_call(void **state) {
   (void)state;
-  loop_case c = {.op = LS_OP_REPLICA_ID,
-                 .out = {LS_DTYPE_I32, LS_SCALAR},
-                 .replica = 6};
+  loop_case c = {
+      .op = LS_OP_REPLICA_ID, .out = {LS_DTYPE_I32, LS_SCALAR}, .replica = 6};
   int32_t *got = loop_case_run(&c);
   assert_int_equal(got[0], 6);
   free(got);
@@ -229,21 +230,21 @@ static void check_reduce(uint16_t op, ls_dtype dtype, ls_shape shape,
   int64_t axes[LS_MAX_RANK];
   loop_case c = reduce_case(op, dtype, shape, mask, axes);
   const bool is_float = ls_dtype_is_float(dtype);
-  const void *x = loop_case_add(&c, (ls_type){dtype, shape},
-                                is_float ? 0.25 : -3, is_float ? 1 : 20,
-                                random);
+  const void *x =
+      loop_case_add(&c, (ls_type){dtype, shape}, is_float ? 0.25 : -3,
+                    is_float ? 1 : 20, random);
   void *got = loop_case_run(&c);
   const int64_t outputs = ls_shape_num_elements(c.out.shape);
   double *want = calloc((size_t)outputs + 1, sizeof(*want));
-  for (int64_t i = 0; i < outputs; ++i) want[i] = nothing(op, dtype);
+  for (int64_t i = 0; i < outputs; ++i)
+    want[i] = nothing(op, dtype);
   for (int64_t i = 0; i < ls_shape_num_elements(shape); ++i) {
     double *to = &want[output_of(shape, mask, i)];
     *to = combined(op, *to, loop_read(dtype, x, i));
   }
   for (int64_t i = 0; i < outputs; ++i) {
-    const double exact = op == LS_OP_REDUCE_SUM
-                             ? loop_stored(dtype, want[i])
-                             : want[i];
+    const double exact =
+        op == LS_OP_REDUCE_SUM ? loop_stored(dtype, want[i]) : want[i];
     loop_expect(&c, got, i, exact, 8);
   }
   free(want);
@@ -277,11 +278,12 @@ static void maxima_of_floats_are_nan_if_an_element_is(void **state) {
   for (int at = 0; at < 40; ++at) {
     for (unsigned mask = 1; mask < 4; ++mask) {
       int64_t axes[LS_MAX_RANK];
-      loop_case c = reduce_case(LS_OP_REDUCE_MAX, LS_DTYPE_F32,
-                                LS_SHAPE(2, 20), mask, axes);
+      loop_case c = reduce_case(LS_OP_REDUCE_MAX, LS_DTYPE_F32, LS_SHAPE(2, 20),
+                                mask, axes);
       float *x = loop_case_add_copy(
           &c, (ls_type){LS_DTYPE_F32, LS_SHAPE(2, 20)}, NULL);
-      for (int i = 0; i < 40; ++i) x[i] = i == at ? NAN : (float)i;
+      for (int i = 0; i < 40; ++i)
+        x[i] = i == at ? NAN : (float)i;
       float *got = loop_case_run(&c);
       const int64_t to = output_of(LS_SHAPE(2, 20), mask, at);
       for (int64_t i = 0; i < ls_shape_num_elements(c.out.shape); ++i)
@@ -295,9 +297,11 @@ static void maxima_of_floats_are_nan_if_an_element_is(void **state) {
 // The stated order for an innermost dimension that is reduced.
 static float lanes_sum(const float *x, int64_t count) {
   float s[16] = {0};
-  for (int64_t i = 0; i < count; ++i) s[i % 16] += x[i];
+  for (int64_t i = 0; i < count; ++i)
+    s[i % 16] += x[i];
   for (int half = 8; half > 0; half /= 2)
-    for (int j = 0; j < half; ++j) s[j] += s[j + half];
+    for (int j = 0; j < half; ++j)
+      s[j] += s[j + half];
   return s[0];
 }
 
@@ -310,8 +314,8 @@ static void sums_along_rows_go_to_sixteen_partial_sums(void **state) {
     const int64_t b = loop_random_between(&random, 1, 3);
     const int64_t n = loop_random_between(&random, 2, 900);
     int64_t axes[LS_MAX_RANK];
-    loop_case c = reduce_case(LS_OP_REDUCE_SUM, LS_DTYPE_F32,
-                              LS_SHAPE(a, b, n), 5, axes);
+    loop_case c =
+        reduce_case(LS_OP_REDUCE_SUM, LS_DTYPE_F32, LS_SHAPE(a, b, n), 5, axes);
     const float *x = loop_case_add(
         &c, (ls_type){LS_DTYPE_F32, LS_SHAPE(a, b, n)}, -1, 1, &random);
     float *got = loop_case_run(&c);
@@ -336,10 +340,10 @@ static void sums_of_columns_go_row_by_row_in_chains_of_512(void **state) {
     const int64_t rows = loop_random_between(&random, 1, 1600);
     const int64_t n = loop_random_between(&random, 2, 300);
     int64_t axes[LS_MAX_RANK];
-    loop_case c = reduce_case(LS_OP_REDUCE_SUM, dtype, LS_SHAPE(rows, n), 1,
-                              axes);
-    const void *x = loop_case_add(&c, (ls_type){dtype, LS_SHAPE(rows, n)}, -1,
-                                  1, &random);
+    loop_case c =
+        reduce_case(LS_OP_REDUCE_SUM, dtype, LS_SHAPE(rows, n), 1, axes);
+    const void *x =
+        loop_case_add(&c, (ls_type){dtype, LS_SHAPE(rows, n)}, -1, 1, &random);
     void *got = loop_case_run(&c);
     for (int64_t j = 0; j < n; ++j) {
       float total = 0, chain = 0;
@@ -369,8 +373,8 @@ static void argmax_is_the_first_maximum_and_nan_is_one(void **state) {
     const int64_t b = loop_random_between(&random, 1, 20);
     loop_case c = {.op = LS_OP_ARGMAX, .out = {LS_DTYPE_I64, LS_SHAPE(a, b)}};
     loop_case_attr(&c, LS_ATTR_I("axis", 1));
-    void *x = loop_case_add(&c, (ls_type){dtype, LS_SHAPE(a, n, b)}, -5, 6,
-                            &random);
+    void *x =
+        loop_case_add(&c, (ls_type){dtype, LS_SHAPE(a, n, b)}, -5, 6, &random);
     const bool with_nan = ls_dtype_is_float(dtype) && round % 2 == 0;
     if (with_nan) loop_write(dtype, x, (n / 2) * b, NAN);
     int64_t *got = loop_case_run(&c);
@@ -393,7 +397,8 @@ static void argmax_is_the_first_maximum_and_nan_is_one(void **state) {
 static float tree_sum(float *const *x, int64_t at, size_t begin, size_t end) {
   if (end - begin == 1) return x[begin][at];
   size_t split = 1;
-  while (split * 2 < end - begin) split *= 2;
+  while (split * 2 < end - begin)
+    split *= 2;
   return tree_sum(x, at, begin, begin + split) +
          tree_sum(x, at, begin + split, end);
 }
@@ -404,7 +409,8 @@ static void add_n_follows_the_canonical_tree(void **state) {
   for (size_t n = 1; n <= 33; ++n) {
     const int64_t count = n % 4 == 0 ? 17000 : 100;
     loop_case c = {.op = LS_OP_ADD_N, .out = {LS_DTYPE_F32, LS_SHAPE(count)}};
-    for (size_t i = 0; i < n; ++i) loop_case_add(&c, c.out, -1, 1, &random);
+    for (size_t i = 0; i < n; ++i)
+      loop_case_add(&c, c.out, -1, 1, &random);
     float *got = loop_case_run(&c);
     for (int64_t i = 0; i < count; ++i)
       assert_true(got[i] == tree_sum((float *const *)c.data, i, 0, n));
@@ -419,7 +425,8 @@ static void add_n_agrees_with_double_on_all_types(void **state) {
   for (size_t t = 0; t < NUMBERS; ++t) {
     for (uint32_t n = 1; n <= 12; ++n) {
       loop_case c = {.op = LS_OP_ADD_N, .out = {all_types[t], LS_SHAPE(700)}};
-      for (uint32_t i = 0; i < n; ++i) loop_case_add(&c, c.out, 0, 9, &random);
+      for (uint32_t i = 0; i < n; ++i)
+        loop_case_add(&c, c.out, 0, 9, &random);
       void *got = loop_case_run(&c);
       for (int64_t i = 0; i < 700; ++i) {
         double want = 0;

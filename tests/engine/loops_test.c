@@ -10,9 +10,9 @@
 
 static const ls_dtype floats[] = {LS_DTYPE_F64, LS_DTYPE_F32, LS_DTYPE_F16,
                                   LS_DTYPE_BF16};
-static const ls_dtype integers[] = {
-    LS_DTYPE_I8, LS_DTYPE_I16, LS_DTYPE_I32, LS_DTYPE_I64,
-    LS_DTYPE_U8, LS_DTYPE_U16, LS_DTYPE_U32, LS_DTYPE_U64};
+static const ls_dtype integers[] = {LS_DTYPE_I8,  LS_DTYPE_I16, LS_DTYPE_I32,
+                                    LS_DTYPE_I64, LS_DTYPE_U8,  LS_DTYPE_U16,
+                                    LS_DTYPE_U32, LS_DTYPE_U64};
 static const ls_dtype all_types[] = {
     LS_DTYPE_F64, LS_DTYPE_F32, LS_DTYPE_F16, LS_DTYPE_BF16, LS_DTYPE_I8,
     LS_DTYPE_I16, LS_DTYPE_I32, LS_DTYPE_I64, LS_DTYPE_U8,   LS_DTYPE_U16,
@@ -38,17 +38,28 @@ static void ops_of_the_compiler_have_no_prepare_function(void **state) {
 // ---- Unary -----------------------------------------------------------------
 static double unary_reference(uint16_t op, double x) {
   switch (op) {
-  case LS_OP_NEG: return -x;
-  case LS_OP_ABS: return fabs(x);
-  case LS_OP_SIGN: return x > 0 ? 1 : x < 0 ? -1 : x;
-  case LS_OP_EXP: return exp(x);
-  case LS_OP_LOG: return log(x);
-  case LS_OP_SQRT: return sqrt(x);
-  case LS_OP_RSQRT: return 1 / sqrt(x);
-  case LS_OP_TANH: return tanh(x);
-  case LS_OP_SIGMOID: return 1 / (1 + exp(-x));
-  case LS_OP_ERF: return erf(x);
-  default: return x > 0 ? x : 0;
+  case LS_OP_NEG:
+    return -x;
+  case LS_OP_ABS:
+    return fabs(x);
+  case LS_OP_SIGN:
+    return x > 0 ? 1 : x < 0 ? -1 : x;
+  case LS_OP_EXP:
+    return exp(x);
+  case LS_OP_LOG:
+    return log(x);
+  case LS_OP_SQRT:
+    return sqrt(x);
+  case LS_OP_RSQRT:
+    return 1 / sqrt(x);
+  case LS_OP_TANH:
+    return tanh(x);
+  case LS_OP_SIGMOID:
+    return 1 / (1 + exp(-x));
+  case LS_OP_ERF:
+    return erf(x);
+  default:
+    return x > 0 ? x : 0;
   }
 }
 
@@ -73,8 +84,8 @@ static void check_unary(uint16_t op, ls_dtype dtype, int64_t count,
 static void unary_ops_agree_with_double_on_all_types(void **state) {
   (void)state;
   static const uint16_t any[] = {LS_OP_NEG, LS_OP_ABS, LS_OP_SIGN, LS_OP_RELU};
-  static const uint16_t of_floats[] = {LS_OP_EXP,     LS_OP_LOG,  LS_OP_SQRT,
-                                       LS_OP_RSQRT,   LS_OP_TANH, LS_OP_ERF,
+  static const uint16_t of_floats[] = {LS_OP_EXP,    LS_OP_LOG,  LS_OP_SQRT,
+                                       LS_OP_RSQRT,  LS_OP_TANH, LS_OP_ERF,
                                        LS_OP_SIGMOID};
   loop_random random = {loop_random_seed()};
   for (size_t t = 0; t < LS_COUNT_OF(all_types) - 1; ++t) {
@@ -110,7 +121,8 @@ static void not_turns_every_bool(void **state) {
   const uint8_t *x =
       loop_case_add(&c, vector(LS_DTYPE_BOOL, 100), 0, 1, &random);
   uint8_t *got = loop_case_run(&c);
-  for (int i = 0; i < 100; ++i) assert_int_equal(got[i], !x[i]);
+  for (int i = 0; i < 100; ++i)
+    assert_int_equal(got[i], !x[i]);
   free(got);
   loop_case_deinit(&c);
 }
@@ -131,22 +143,38 @@ static void what_makes_no_sense_is_refused_by_name(void **state) {
 // ---- Binary ----------------------------------------------------------------
 static double binary_reference(uint16_t op, double x, double y, bool integer) {
   switch (op) {
-  case LS_OP_ADD: return x + y;
-  case LS_OP_SUB: return x - y;
-  case LS_OP_MUL: return x * y;
-  case LS_OP_DIV: return integer ? trunc(x / y) : x / y;
-  case LS_OP_MAXIMUM: return x > y ? x : y;
-  case LS_OP_MINIMUM: return x < y ? x : y;
-  case LS_OP_POW: return pow(x, y);
-  case LS_OP_RELU_GRAD: return y > 0 ? x : 0;
-  case LS_OP_EQUAL: return x == y;
-  case LS_OP_NOT_EQUAL: return x != y;
-  case LS_OP_LESS: return x < y;
-  case LS_OP_LESS_EQUAL: return x <= y;
-  case LS_OP_GREATER: return x > y;
-  case LS_OP_GREATER_EQUAL: return x >= y;
-  case LS_OP_AND: return x != 0 && y != 0;
-  default: return x != 0 || y != 0;
+  case LS_OP_ADD:
+    return x + y;
+  case LS_OP_SUB:
+    return x - y;
+  case LS_OP_MUL:
+    return x * y;
+  case LS_OP_DIV:
+    return integer ? trunc(x / y) : x / y;
+  case LS_OP_MAXIMUM:
+    return x > y ? x : y;
+  case LS_OP_MINIMUM:
+    return x < y ? x : y;
+  case LS_OP_POW:
+    return pow(x, y);
+  case LS_OP_RELU_GRAD:
+    return y > 0 ? x : 0;
+  case LS_OP_EQUAL:
+    return x == y;
+  case LS_OP_NOT_EQUAL:
+    return x != y;
+  case LS_OP_LESS:
+    return x < y;
+  case LS_OP_LESS_EQUAL:
+    return x <= y;
+  case LS_OP_GREATER:
+    return x > y;
+  case LS_OP_GREATER_EQUAL:
+    return x >= y;
+  case LS_OP_AND:
+    return x != 0 && y != 0;
+  default:
+    return x != 0 || y != 0;
   }
 }
 
@@ -158,11 +186,11 @@ static void check_binary(uint16_t op, ls_dtype dtype, ls_dtype result,
   const ls_type full = vector(dtype, count), one = scalar(dtype);
   // Ranges in which nothing wraps around.
   const double low = is_pow ? 1 : ls_dtype_is_unsigned(dtype) ? 6 : -6;
-  const void *x = loop_case_add(&c, which == 0 ? one : full, low,
-                                is_pow ? 4 : 11, random);
-  const void *y = loop_case_add(&c, which == 1 ? one : full,
-                                is_div || is_pow ? 1 : -5,
-                                is_pow ? 3 : 6, random);
+  const void *x =
+      loop_case_add(&c, which == 0 ? one : full, low, is_pow ? 4 : 11, random);
+  const void *y =
+      loop_case_add(&c, which == 1 ? one : full, is_div || is_pow ? 1 : -5,
+                    is_pow ? 3 : 6, random);
   void *got = loop_case_run(&c);
   for (int64_t i = 0; i < count; ++i)
     loop_expect(&c, got, i,
@@ -176,9 +204,9 @@ static void check_binary(uint16_t op, ls_dtype dtype, ls_dtype result,
 
 static void binary_ops_agree_with_double_on_all_types(void **state) {
   (void)state;
-  static const uint16_t ops[] = {LS_OP_ADD,     LS_OP_SUB,     LS_OP_MUL,
-                                 LS_OP_DIV,     LS_OP_MAXIMUM, LS_OP_MINIMUM,
-                                 LS_OP_POW,     LS_OP_RELU_GRAD};
+  static const uint16_t ops[] = {LS_OP_ADD, LS_OP_SUB,      LS_OP_MUL,
+                                 LS_OP_DIV, LS_OP_MAXIMUM,  LS_OP_MINIMUM,
+                                 LS_OP_POW, LS_OP_RELU_GRAD};
   loop_random random = {loop_random_seed()};
   for (size_t t = 0; t < LS_COUNT_OF(all_types) - 1; ++t)
     for (size_t o = 0; o < LS_COUNT_OF(ops); ++o)
@@ -190,9 +218,9 @@ static void binary_ops_agree_with_double_on_all_types(void **state) {
 
 static void comparisons_agree_with_double_on_all_types(void **state) {
   (void)state;
-  static const uint16_t ops[] = {LS_OP_EQUAL,      LS_OP_NOT_EQUAL,
-                                 LS_OP_LESS,       LS_OP_LESS_EQUAL,
-                                 LS_OP_GREATER,    LS_OP_GREATER_EQUAL};
+  static const uint16_t ops[] = {LS_OP_EQUAL,   LS_OP_NOT_EQUAL,
+                                 LS_OP_LESS,    LS_OP_LESS_EQUAL,
+                                 LS_OP_GREATER, LS_OP_GREATER_EQUAL};
   loop_random random = {loop_random_seed()};
   for (size_t t = 0; t < LS_COUNT_OF(all_types); ++t)
     for (size_t o = 0; o < LS_COUNT_OF(ops); ++o)
@@ -222,7 +250,8 @@ static void integers_wrap_around_and_divide_as_stated(void **state) {
     loop_case_add_copy(&c, c.out, x);
     loop_case_add_copy(&c, c.out, y);
     int32_t *got = loop_case_run(&c);
-    for (int i = 0; i < 6; ++i) assert_int_equal(got[i], rows[r].want[i]);
+    for (int i = 0; i < 6; ++i)
+      assert_int_equal(got[i], rows[r].want[i]);
     free(got);
     loop_case_deinit(&c);
   }
@@ -376,8 +405,8 @@ static void convert_agrees_with_double_between_all_types(void **state) {
       const int64_t n = (f + t) % 3 == 0 ? 17000 : 700;
       loop_case c = convert_case(from, to, n);
       const bool to_unsigned = ls_dtype_is_unsigned(to);
-      const void *x = loop_case_add(&c, vector(from, n),
-                                    to_unsigned ? 0 : -100, 100, &random);
+      const void *x = loop_case_add(&c, vector(from, n), to_unsigned ? 0 : -100,
+                                    100, &random);
       void *got = loop_case_run(&c);
       for (int64_t i = 0; i < n; ++i) {
         double want = loop_read(from, x, i);
@@ -393,15 +422,16 @@ static void convert_agrees_with_double_between_all_types(void **state) {
 
 static void floats_saturate_at_integers(void **state) {
   (void)state;
-  static const double x[] = {1e30,  -1e30, INFINITY, -INFINITY,
-                             NAN,   -0.75, 127.9,    -128.9};
+  static const double x[] = {1e30, -1e30, INFINITY, -INFINITY,
+                             NAN,  -0.75, 127.9,    -128.9};
   static const int least_bits[] = {7, 15, 31, 63, 0, 0, 0, 0};
   static const ls_dtype from[] = {LS_DTYPE_F64, LS_DTYPE_F32};
   for (size_t f = 0; f < 2; ++f) {
     for (size_t t = 0; t < LS_COUNT_OF(integers); ++t) {
       loop_case c = convert_case(from[f], integers[t], 8);
       void *data = loop_case_add_copy(&c, vector(from[f], 8), NULL);
-      for (int i = 0; i < 8; ++i) loop_write(from[f], data, i, x[i]);
+      for (int i = 0; i < 8; ++i)
+        loop_write(from[f], data, i, x[i]);
       void *got = loop_case_run(&c);
       const bool is_unsigned = ls_dtype_is_unsigned(integers[t]);
       const int bits = 8 * (int)ls_dtype_size(integers[t]);
@@ -409,9 +439,10 @@ static void floats_saturate_at_integers(void **state) {
       const double least = is_unsigned ? 0 : -ldexp(1, least_bits[t]);
       // Read as double, the greatest i64 and u64 round up.
       const double top = bits == 64 ? greatest : greatest - 1;
-      const double want[] = {top, least, top, least, 0, 0, 127,
-                             least > -128 ? 0 : -128};
-      for (int i = 0; i < 8; ++i) loop_expect(&c, got, i, want[i], 0);
+      const double want[] = {top, least, top, least,
+                             0,   0,     127, least > -128 ? 0 : -128};
+      for (int i = 0; i < 8; ++i)
+        loop_expect(&c, got, i, want[i], 0);
       free(got);
       loop_case_deinit(&c);
     }

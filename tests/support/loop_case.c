@@ -26,38 +26,40 @@ int64_t loop_random_between(loop_random *random, int64_t low, int64_t high) {
 }
 
 // ---- Elements --------------------------------------------------------------
-#define EACH_TYPE(X)   \
-  X(F64, double)       \
-  X(F32, float)        \
-  X(I8, int8_t)        \
-  X(I16, int16_t)      \
-  X(I32, int32_t)      \
-  X(I64, int64_t)      \
-  X(U8, uint8_t)       \
-  X(U16, uint16_t)     \
-  X(U32, uint32_t)     \
-  X(U64, uint64_t)     \
+#define EACH_TYPE(X)                                                           \
+  X(F64, double)                                                               \
+  X(F32, float)                                                                \
+  X(I8, int8_t)                                                                \
+  X(I16, int16_t)                                                              \
+  X(I32, int32_t)                                                              \
+  X(I64, int64_t)                                                              \
+  X(U8, uint8_t)                                                               \
+  X(U16, uint16_t)                                                             \
+  X(U32, uint32_t)                                                             \
+  X(U64, uint64_t)                                                             \
   X(BOOL, uint8_t)
 
 double loop_read(ls_dtype dtype, const void *data, int64_t index) {
   switch (dtype) {
-#define CASE(D, T) \
-  case LS_DTYPE_##D: return (double)((const T *)data)[index];
+#define CASE(D, T)                                                             \
+  case LS_DTYPE_##D:                                                           \
+    return (double)((const T *)data)[index];
     EACH_TYPE(CASE)
 #undef CASE
   case LS_DTYPE_F16:
     return (double)ls_f16_to_f32(((const uint16_t *)data)[index]);
   case LS_DTYPE_BF16:
     return (double)ls_bf16_to_f32(((const uint16_t *)data)[index]);
-  default: return 0;
+  default:
+    return 0;
   }
 }
 
 void loop_write(ls_dtype dtype, void *data, int64_t index, double value) {
   switch (dtype) {
-#define CASE(D, T)                   \
-  case LS_DTYPE_##D:                 \
-    ((T *)data)[index] = (T)(value); \
+#define CASE(D, T)                                                             \
+  case LS_DTYPE_##D:                                                           \
+    ((T *)data)[index] = (T)(value);                                           \
     break;
     EACH_TYPE(CASE)
 #undef CASE
@@ -67,7 +69,8 @@ void loop_write(ls_dtype dtype, void *data, int64_t index, double value) {
   case LS_DTYPE_BF16:
     ((uint16_t *)data)[index] = ls_bf16_from_f32((float)value);
     break;
-  default: break;
+  default:
+    break;
   }
 }
 
@@ -120,7 +123,8 @@ void loop_case_attr(loop_case *c, ls_attr attr) {
 }
 
 void loop_case_deinit(loop_case *c) {
-  for (uint32_t i = 0; i < c->num_in; ++i) free(c->data[i]);
+  for (uint32_t i = 0; i < c->num_in; ++i)
+    free(c->data[i]);
   *c = (loop_case){0};
 }
 
@@ -143,7 +147,8 @@ static ls_status prepare(loop_case *c, ls_node *node, ls_arena *arena,
 }
 
 static ls_node node_of(loop_case *c, uint64_t *inputs) {
-  for (uint32_t i = 0; i < c->num_in; ++i) inputs[i] = ls_ref(i + 1, 0);
+  for (uint32_t i = 0; i < c->num_in; ++i)
+    inputs[i] = ls_ref(i + 1, 0);
   return (ls_node){
       .id = 100,
       .type = c->op,
@@ -186,7 +191,8 @@ static void run(const loop_case *c, const ls_kernel_plan *plan,
   };
   if (how == WHOLE) plan->loop(&call, 0, plan->blocks);
   if (how == BACKWARDS)
-    for (int64_t b = plan->blocks; b-- > 0;) plan->loop(&call, b, b + 1);
+    for (int64_t b = plan->blocks; b-- > 0;)
+      plan->loop(&call, b, b + 1);
   if (how == RAGGED)
     for (int64_t b = 0, n = 1; b < plan->blocks; b += n, n = n % 5 + 2)
       plan->loop(&call, b, b + n < plan->blocks ? b + n : plan->blocks);

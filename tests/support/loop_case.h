@@ -21,7 +21,7 @@ typedef struct loop_case {
   ls_type out;
   uint64_t step, seed, iteration;
   int32_t replica;
-  const char *kernels;  // Name of the kernel table. NULL: the fastest.
+  const char *kernels;    // Name of the kernel table. NULL: the fastest.
   int64_t flops, blocks;  // Of the plan, once run.
 } loop_case;
 

@@ -143,6 +143,7 @@ static top_merge make_merge(ls_cpu_compiler *self, const ls_graph *graph,
 
 static void emit_post(ls_cpu_compiler *self, const ls_graph *graph,
                       const top_merge *merge, uint32_t value) {
+  if (ls_cpu_failed(self)) return;
   if (!self->in_order) {
     const uint32_t turn = ls_cpu_emit(self, LS_CPU_TURN, merge->node);
     ls_cpu_label(self, graph, merge->node);

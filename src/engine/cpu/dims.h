@@ -45,7 +45,8 @@ static inline void ls_dims_remove(ls_dims *dims, int32_t at) {
 
 static inline int64_t ls_dims_count(const ls_dims *dims) {
   int64_t count = 1;
-  for (int32_t i = 0; i < dims->rank; ++i) count *= dims->size[i];
+  for (int32_t i = 0; i < dims->rank; ++i)
+    count *= dims->size[i];
   return count;
 }
 

@@ -24,7 +24,8 @@ typedef struct add_n_chunk {
 
 static int64_t split_of(int64_t count) {
   int64_t split = 1;
-  while (split * 2 < count) split *= 2;
+  while (split * 2 < count)
+    split *= 2;
   return split;
 }
 
@@ -103,7 +104,8 @@ ls_status kernel_add_n(ls_kernel_plan *plan) {
   self->chunk = (size_t)LS_CHUNK *
                 (self->half != LS_DTYPE_NONE ? sizeof(float) : self->element);
   size_t levels = 0;
-  while ((INT64_C(1) << levels) < self->operands) ++levels;
+  while ((INT64_C(1) << levels) < self->operands)
+    ++levels;
   plan->loop = add_n_loop;
   plan->params = self;
   plan->blocks = ls_blocks_of(self->count, LS_BLOCK);

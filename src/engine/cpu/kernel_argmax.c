@@ -6,7 +6,7 @@
 #include "engine/cpu/loops.h"
 
 typedef struct argmax_params {
-  int64_t count;  // Of outputs.
+  int64_t count;        // Of outputs.
   int64_t size, inner;  // Of the axis, and elements from one to the next.
   int64_t outputs_per_block;
   size_t element;
@@ -14,19 +14,19 @@ typedef struct argmax_params {
 } argmax_params;
 
 #define SAME(x) (x)
-#define FIND(name, LOAD, V, D, T, W)                                      \
-  static int64_t name##_##D(const void *in, int64_t size, int64_t step) { \
-    const T *a = in;                                                      \
-    int64_t best = 0;                                                     \
-    V top = LOAD(a[0]);                                                   \
-    for (int64_t i = 1; i < size; ++i) {                                  \
-      const V x = LOAD(a[i * step]);                                      \
-      if (x > top || (x != x && top == top)) {                            \
-        top = x;                                                          \
-        best = i;                                                         \
-      }                                                                   \
-    }                                                                     \
-    return best;                                                          \
+#define FIND(name, LOAD, V, D, T, W)                                           \
+  static int64_t name##_##D(const void *in, int64_t size, int64_t step) {      \
+    const T *a = in;                                                           \
+    int64_t best = 0;                                                          \
+    V top = LOAD(a[0]);                                                        \
+    for (int64_t i = 1; i < size; ++i) {                                       \
+      const V x = LOAD(a[i * step]);                                           \
+      if (x > top || (x != x && top == top)) {                                 \
+        top = x;                                                               \
+        best = i;                                                              \
+      }                                                                        \
+    }                                                                          \
+    return best;                                                               \
   }
 #define FIND_NUMBER(name, D, T, W) FIND(name, SAME, T, D, T, W)
 LS_EACH_INTEGER(FIND_NUMBER, find)
@@ -37,11 +37,8 @@ FIND(find, ls_bf16_to_f32, float, BF16, uint16_t, )
 #define ENTRY(name, D, T, W) [LS_DTYPE_##D] = name##_##D,
 static int64_t (*const finds[LS_DTYPE_COUNT])(const void *, int64_t,
                                               int64_t) = {
-    LS_EACH_INTEGER(ENTRY, find)
-    LS_EACH_FLOAT(ENTRY, find)
-    ENTRY(find, F16, , )
-    ENTRY(find, BF16, , )
-};
+    LS_EACH_INTEGER(ENTRY, find) LS_EACH_FLOAT(ENTRY, find) ENTRY(find, F16, , )
+        ENTRY(find, BF16, , )};
 
 static void argmax_loop(const ls_kernel_call *call, int64_t begin_block,
                         int64_t end_block) {
@@ -52,8 +49,9 @@ static void argmax_loop(const ls_kernel_call *call, int64_t begin_block,
   for (int64_t i = begin_block * self->outputs_per_block; i < end; ++i) {
     const int64_t from =
         i / self->inner * self->size * self->inner + i % self->inner;
-    out[i] = self->find((const char *)call->in[0] + (size_t)from * self->element,
-                        self->size, self->inner);
+    out[i] =
+        self->find((const char *)call->in[0] + (size_t)from * self->element,
+                   self->size, self->inner);
   }
 }
 
@@ -72,8 +70,7 @@ ls_status kernel_argmax(ls_kernel_plan *plan) {
     return ls_invalid_argument("argmax along axis %d of %s: there is none",
                                axis, LS_SHAPE_TEXT(type.dtype, type.shape));
   self->element = ls_dtype_size(type.dtype);
-  self->outputs_per_block =
-      ls_max_i64(1, LS_BLOCK / ls_max_i64(1, self->size));
+  self->outputs_per_block = ls_max_i64(1, LS_BLOCK / ls_max_i64(1, self->size));
   self->find = finds[type.dtype];
   plan->loop = argmax_loop;
   plan->params = self;

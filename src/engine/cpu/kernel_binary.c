@@ -11,23 +11,26 @@
 
 // One loop for each way that an operand can be a scalar. The scalar's value is
 // read first, so that the output may lie on the other operand.
-#define BINARY(name, E, D, T, W)                                           \
-  static void name##_##D(const ls_elementwise *self, void *out,            \
-                         const void *const *in, int64_t count) {           \
-    T *o = out;                                                            \
-    const T *a = in[0], *b = in[1];                                        \
-    if (self->scalars == 0) {                                              \
-      LS_INDEPENDENT                                                       \
-      for (int64_t i = 0; i < count; ++i) o[i] = E(T, W, a[i], b[i]);      \
-    } else if (self->scalars == 1) {                                       \
-      const T x = a[0];                                                    \
-      LS_INDEPENDENT                                                       \
-      for (int64_t i = 0; i < count; ++i) o[i] = E(T, W, x, b[i]);         \
-    } else {                                                               \
-      const T y = b[0];                                                    \
-      LS_INDEPENDENT                                                       \
-      for (int64_t i = 0; i < count; ++i) o[i] = E(T, W, a[i], y);         \
-    }                                                                      \
+#define BINARY(name, E, D, T, W)                                               \
+  static void name##_##D(const ls_elementwise *self, void *out,                \
+                         const void *const *in, int64_t count) {               \
+    T *o = out;                                                                \
+    const T *a = in[0], *b = in[1];                                            \
+    if (self->scalars == 0) {                                                  \
+      LS_INDEPENDENT                                                           \
+      for (int64_t i = 0; i < count; ++i)                                      \
+        o[i] = E(T, W, a[i], b[i]);                                            \
+    } else if (self->scalars == 1) {                                           \
+      const T x = a[0];                                                        \
+      LS_INDEPENDENT                                                           \
+      for (int64_t i = 0; i < count; ++i)                                      \
+        o[i] = E(T, W, x, b[i]);                                               \
+    } else {                                                                   \
+      const T y = b[0];                                                        \
+      LS_INDEPENDENT                                                           \
+      for (int64_t i = 0; i < count; ++i)                                      \
+        o[i] = E(T, W, a[i], y);                                               \
+    }                                                                          \
   }
 
 #define ADD(T, W, x, y) ((T)((W)(x) + (W)(y)))
@@ -40,9 +43,9 @@ LS_EACH_FLOAT(BINARY, sub, SUB)
 LS_EACH_INTEGER(BINARY, mul, MUL)
 LS_EACH_FLOAT(BINARY, mul, MUL)
 
-#define DIV_SIGNED(T, W, x, y) \
+#define DIV_SIGNED(T, W, x, y)                                                 \
   ((y) == 0 ? (T)-1 : (y) == -1 ? (T)(0 - (W)(x)) : (T)((x) / (y)))
-#define DIV_UNSIGNED(T, W, x, y) ((y) == 0 ? (T)~(W)0 : (T)((x) / (y)))
+#define DIV_UNSIGNED(T, W, x, y) ((y) == 0 ? (T) ~(W)0 : (T)((x) / (y)))
 #define DIV_FLOAT(T, W, x, y) ((x) / (y))
 LS_EACH_SIGNED(BINARY, div, DIV_SIGNED)
 LS_EACH_UNSIGNED(BINARY, div, DIV_UNSIGNED)
@@ -102,7 +105,8 @@ static void call_table(const ls_elementwise *self, void *out,
 }
 
 #define ENTRY(name, D, T, W) [LS_DTYPE_##D] = name##_##D,
-#define NUMBERS(name) {LS_EACH_INTEGER(ENTRY, name) LS_EACH_FLOAT(ENTRY, name)}
+#define NUMBERS(name)                                                          \
+  { LS_EACH_INTEGER(ENTRY, name) LS_EACH_FLOAT(ENTRY, name) }
 
 static const ls_span spans[LS_OP_COUNT][LS_DTYPE_COUNT] = {
     [LS_OP_ADD] = NUMBERS(add),
@@ -139,7 +143,7 @@ ls_status kernel_binary(ls_kernel_plan *plan) {
     return ls_kernel_unsupported(plan, dtype);
   // The table's functions know no scalars.
   if (!ls_shape_equal(plan->in[0].shape, plan->in[1].shape))
-    work.span = spans[plan->node->type][ls_is_half(dtype) ? LS_DTYPE_F32
-                                                          : dtype];
+    work.span =
+        spans[plan->node->type][ls_is_half(dtype) ? LS_DTYPE_F32 : dtype];
   return ls_elementwise_plan(plan, work);
 }

@@ -6,31 +6,34 @@
 #include "engine/cpu/loops.h"
 
 // ---- Compare ---------------------------------------------------------------
-#define COMPARE(name, E, D, T, W)                                        \
-  static void name##_##D(const ls_elementwise *self, void *out,          \
-                         const void *const *in, int64_t count) {         \
-    uint8_t *o = out;                                                    \
-    const T *a = in[0], *b = in[1];                                      \
-    if (self->scalars == 0) {                                            \
-      LS_INDEPENDENT                                                     \
-      for (int64_t i = 0; i < count; ++i) o[i] = E(a[i], b[i]);          \
-    } else if (self->scalars == 1) {                                     \
-      const T x = a[0];                                                  \
-      LS_INDEPENDENT                                                     \
-      for (int64_t i = 0; i < count; ++i) o[i] = E(x, b[i]);             \
-    } else {                                                             \
-      const T y = b[0];                                                  \
-      LS_INDEPENDENT                                                     \
-      for (int64_t i = 0; i < count; ++i) o[i] = E(a[i], y);             \
-    }                                                                    \
+#define COMPARE(name, E, D, T, W)                                              \
+  static void name##_##D(const ls_elementwise *self, void *out,                \
+                         const void *const *in, int64_t count) {               \
+    uint8_t *o = out;                                                          \
+    const T *a = in[0], *b = in[1];                                            \
+    if (self->scalars == 0) {                                                  \
+      LS_INDEPENDENT                                                           \
+      for (int64_t i = 0; i < count; ++i)                                      \
+        o[i] = E(a[i], b[i]);                                                  \
+    } else if (self->scalars == 1) {                                           \
+      const T x = a[0];                                                        \
+      LS_INDEPENDENT                                                           \
+      for (int64_t i = 0; i < count; ++i)                                      \
+        o[i] = E(x, b[i]);                                                     \
+    } else {                                                                   \
+      const T y = b[0];                                                        \
+      LS_INDEPENDENT                                                           \
+      for (int64_t i = 0; i < count; ++i)                                      \
+        o[i] = E(a[i], y);                                                     \
+    }                                                                          \
   }
 
 #define EQUAL(x, y) ((x) == (y))
 #define NOT_EQUAL(x, y) ((x) != (y))
 #define LESS(x, y) ((x) < (y))
 #define LESS_EQUAL(x, y) ((x) <= (y))
-#define EACH_TYPE(X, ...)         \
-  LS_EACH_INTEGER(X, __VA_ARGS__) \
+#define EACH_TYPE(X, ...)                                                      \
+  LS_EACH_INTEGER(X, __VA_ARGS__)                                              \
   LS_EACH_FLOAT(X, __VA_ARGS__)
 EACH_TYPE(COMPARE, equal, EQUAL)
 EACH_TYPE(COMPARE, not_equal, NOT_EQUAL)
@@ -56,7 +59,8 @@ COMPARE(greater, GREATER_BOOL, BOOL, uint8_t, )
 COMPARE(greater_equal, GREATER_EQUAL_BOOL, BOOL, uint8_t, )
 
 #define ENTRY(name, D, T, W) [LS_DTYPE_##D] = name##_##D,
-#define ROW(name) {EACH_TYPE(ENTRY, name) ENTRY(name, BOOL, , )}
+#define ROW(name)                                                              \
+  { EACH_TYPE(ENTRY, name) ENTRY(name, BOOL, , ) }
 
 static const ls_span compare_spans[LS_OP_COUNT][LS_DTYPE_COUNT] = {
     [LS_OP_EQUAL] = ROW(equal),     [LS_OP_NOT_EQUAL] = ROW(not_equal),
@@ -77,41 +81,58 @@ ls_status kernel_compare(ls_kernel_plan *plan) {
 
 // ---- Select ----------------------------------------------------------------
 // `cs`, `ys` and `zs` are constants where this is expanded: 0 for a scalar.
-#define SELECT(name, size, T)                                               \
-  static inline __attribute__((always_inline)) void steps_##size(           \
-      T *o, const uint8_t *c, const T *y, const T *z, int64_t count,        \
-      int64_t cs, int64_t ys, int64_t zs) {                                 \
-    LS_INDEPENDENT                                                          \
-    for (int64_t i = 0; i < count; ++i) {                                   \
-      const T yes = y[i * ys], no = z[i * zs];                              \
-      o[i] = c[i * cs] != 0 ? yes : no;                                     \
-    }                                                                       \
-  }                                                                         \
-  static void name##_##size(const ls_elementwise *self, void *out,          \
-                            const void *const *in, int64_t count) {         \
-    const uint8_t *c = in[0];                                               \
-    const T *y = in[1], *z = in[2];                                         \
-    T *o = out;                                                             \
-    switch (self->scalars) {                                                \
-    case 0: steps_##size(o, c, y, z, count, 1, 1, 1); break;                \
-    case 1: steps_##size(o, c, y, z, count, 0, 1, 1); break;                \
-    case 2: steps_##size(o, c, y, z, count, 1, 0, 1); break;                \
-    case 3: steps_##size(o, c, y, z, count, 0, 0, 1); break;                \
-    case 4: steps_##size(o, c, y, z, count, 1, 1, 0); break;                \
-    case 5: steps_##size(o, c, y, z, count, 0, 1, 0); break;                \
-    case 6: steps_##size(o, c, y, z, count, 1, 0, 0); break;                \
-    default: break;                                                         \
-    }                                                                       \
+#define SELECT(name, size, T)                                                  \
+  static inline __attribute__((always_inline)) void steps_##size(              \
+      T *o, const uint8_t *c, const T *y, const T *z, int64_t count,           \
+      int64_t cs, int64_t ys, int64_t zs) {                                    \
+    LS_INDEPENDENT                                                             \
+    for (int64_t i = 0; i < count; ++i) {                                      \
+      const T yes = y[i * ys], no = z[i * zs];                                 \
+      o[i] = c[i * cs] != 0 ? yes : no;                                        \
+    }                                                                          \
+  }                                                                            \
+  static void name##_##size(const ls_elementwise *self, void *out,             \
+                            const void *const *in, int64_t count) {            \
+    const uint8_t *c = in[0];                                                  \
+    const T *y = in[1], *z = in[2];                                            \
+    T *o = out;                                                                \
+    switch (self->scalars) {                                                   \
+    case 0:                                                                    \
+      steps_##size(o, c, y, z, count, 1, 1, 1);                                \
+      break;                                                                   \
+    case 1:                                                                    \
+      steps_##size(o, c, y, z, count, 0, 1, 1);                                \
+      break;                                                                   \
+    case 2:                                                                    \
+      steps_##size(o, c, y, z, count, 1, 0, 1);                                \
+      break;                                                                   \
+    case 3:                                                                    \
+      steps_##size(o, c, y, z, count, 0, 0, 1);                                \
+      break;                                                                   \
+    case 4:                                                                    \
+      steps_##size(o, c, y, z, count, 1, 1, 0);                                \
+      break;                                                                   \
+    case 5:                                                                    \
+      steps_##size(o, c, y, z, count, 0, 1, 0);                                \
+      break;                                                                   \
+    case 6:                                                                    \
+      steps_##size(o, c, y, z, count, 1, 0, 0);                                \
+      break;                                                                   \
+    default:                                                                   \
+      break;                                                                   \
+    }                                                                          \
   }
 LS_EACH_SIZE(SELECT, select)
 
 static ls_span select_span(size_t size) {
   switch (size) {
-#define CASE(name, bytes, T) \
-  case bytes: return name##_##bytes;
+#define CASE(name, bytes, T)                                                   \
+  case bytes:                                                                  \
+    return name##_##bytes;
     LS_EACH_SIZE(CASE, select)
 #undef CASE
-  default: return NULL;
+  default:
+    return NULL;
   }
 }
 

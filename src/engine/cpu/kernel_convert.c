@@ -10,47 +10,47 @@
 
 // X(..., target, C type, least, greatest + 1 as a power of two): the integers
 // as targets. Both bounds are exact in any float.
-#define EACH_TARGET(X, ...)                                             \
-  X(__VA_ARGS__, I8, int8_t, INT8_MIN, INT8_MAX, 0x1p7)                 \
-  X(__VA_ARGS__, I16, int16_t, INT16_MIN, INT16_MAX, 0x1p15)            \
-  X(__VA_ARGS__, I32, int32_t, INT32_MIN, INT32_MAX, 0x1p31)            \
-  X(__VA_ARGS__, I64, int64_t, INT64_MIN, INT64_MAX, 0x1p63)            \
-  X(__VA_ARGS__, U8, uint8_t, 0, UINT8_MAX, 0x1p8)                      \
-  X(__VA_ARGS__, U16, uint16_t, 0, UINT16_MAX, 0x1p16)                  \
-  X(__VA_ARGS__, U32, uint32_t, 0, UINT32_MAX, 0x1p32)                  \
+#define EACH_TARGET(X, ...)                                                    \
+  X(__VA_ARGS__, I8, int8_t, INT8_MIN, INT8_MAX, 0x1p7)                        \
+  X(__VA_ARGS__, I16, int16_t, INT16_MIN, INT16_MAX, 0x1p15)                   \
+  X(__VA_ARGS__, I32, int32_t, INT32_MIN, INT32_MAX, 0x1p31)                   \
+  X(__VA_ARGS__, I64, int64_t, INT64_MIN, INT64_MAX, 0x1p63)                   \
+  X(__VA_ARGS__, U8, uint8_t, 0, UINT8_MAX, 0x1p8)                             \
+  X(__VA_ARGS__, U16, uint16_t, 0, UINT16_MAX, 0x1p16)                         \
+  X(__VA_ARGS__, U32, uint32_t, 0, UINT32_MAX, 0x1p32)                         \
   X(__VA_ARGS__, U64, uint64_t, 0, UINT64_MAX, 0x1p64)
 
-#define LOOP(name, S, T, expression)                                 \
-  static void name(const ls_elementwise *self, void *out,            \
-                   const void *const *in, int64_t count) {           \
-    (void)self;                                                      \
-    T *o = out;                                                      \
-    const S *a = in[0];                                              \
-    LS_INDEPENDENT                                                   \
-    for (int64_t i = 0; i < count; ++i) {                            \
-      const S x = a[i];                                              \
-      o[i] = expression;                                             \
-    }                                                                \
+#define LOOP(name, S, T, expression)                                           \
+  static void name(const ls_elementwise *self, void *out,                      \
+                   const void *const *in, int64_t count) {                     \
+    (void)self;                                                                \
+    T *o = out;                                                                \
+    const S *a = in[0];                                                        \
+    LS_INDEPENDENT                                                             \
+    for (int64_t i = 0; i < count; ++i) {                                      \
+      const S x = a[i];                                                        \
+      o[i] = expression;                                                       \
+    }                                                                          \
   }
 
-#define FLOAT_TO_INTEGER(from, S, to, T, least, greatest, bound) \
-  LOOP(from##_to_##to, S, T,                                     \
-       x != x            ? (T)0                                  \
-       : x >= (S)(bound) ? (T)(greatest)                         \
-       : x <= (S)(least) ? (T)(least)                            \
+#define FLOAT_TO_INTEGER(from, S, to, T, least, greatest, bound)               \
+  LOOP(from##_to_##to, S, T,                                                   \
+       x != x            ? (T)0                                                \
+       : x >= (S)(bound) ? (T)(greatest)                                       \
+       : x <= (S)(least) ? (T)(least)                                          \
                          : (T)x)
 EACH_TARGET(FLOAT_TO_INTEGER, F32, float)
 EACH_TARGET(FLOAT_TO_INTEGER, F64, double)
 
-#define INTEGER_TO_INTEGER(from, S, to, T, least, greatest, bound) \
+#define INTEGER_TO_INTEGER(from, S, to, T, least, greatest, bound)             \
   LOOP(from##_to_##to, S, T, (T)x)
-#define BOOL_TO_INTEGER(from, S, to, T, least, greatest, bound) \
+#define BOOL_TO_INTEGER(from, S, to, T, least, greatest, bound)                \
   LOOP(from##_to_##to, S, T, (T)(x != 0))
 // What an integer becomes, and a bool from it.
-#define FROM_INTEGER(unused, from, S, W)                 \
-  EACH_TARGET(INTEGER_TO_INTEGER, from, S)               \
-  LOOP(from##_to_F32, S, float, (float)x)                \
-  LOOP(from##_to_F64, S, double, (double)x)              \
+#define FROM_INTEGER(unused, from, S, W)                                       \
+  EACH_TARGET(INTEGER_TO_INTEGER, from, S)                                     \
+  LOOP(from##_to_F32, S, float, (float)x)                                      \
+  LOOP(from##_to_F64, S, double, (double)x)                                    \
   LOOP(from##_to_BOOL, S, uint8_t, x != 0)
 LS_EACH_INTEGER(FROM_INTEGER, )
 EACH_TARGET(BOOL_TO_INTEGER, BOOL, uint8_t)
@@ -70,29 +70,37 @@ LOOP(U64_to_odd, uint64_t, float, ls_odd_f32_of_u64(x))
 
 #define TO_INTEGER(from, to, ...) [LS_DTYPE_##to] = from##_to_##to,
 #define INTEGERS(from) EACH_TARGET(TO_INTEGER, from)
-#define FROM_INTEGER_ROW(unused, from, S, W)                      \
-  [LS_DTYPE_##from] = {INTEGERS(from)[LS_DTYPE_F32] = from##_to_F32, \
-                       [LS_DTYPE_F64] = from##_to_F64,            \
-                       [LS_DTYPE_BOOL] = from##_to_BOOL},
+#define FROM_INTEGER_ROW(unused, from, S, W)                                   \
+  [LS_DTYPE_##from] = {                                                        \
+      INTEGERS(from)[LS_DTYPE_F32] = from##_to_F32,                            \
+      [LS_DTYPE_F64] = from##_to_F64, [LS_DTYPE_BOOL] = from##_to_BOOL},
 
 static const ls_span spans[LS_DTYPE_COUNT][LS_DTYPE_COUNT] = {
-    LS_EACH_INTEGER(FROM_INTEGER_ROW, )
-    [LS_DTYPE_BOOL] = {INTEGERS(BOOL)[LS_DTYPE_F32] = BOOL_to_F32,
-                       [LS_DTYPE_F64] = BOOL_to_F64},
-    [LS_DTYPE_F32] = {INTEGERS(F32)[LS_DTYPE_F64] = F32_to_F64,
-                      [LS_DTYPE_BOOL] = F32_to_BOOL},
-    [LS_DTYPE_F64] = {INTEGERS(F64)[LS_DTYPE_F32] = F64_to_F32,
-                      [LS_DTYPE_BOOL] = F64_to_BOOL},
+    LS_EACH_INTEGER(FROM_INTEGER_ROW, )[LS_DTYPE_BOOL] =
+        {INTEGERS(BOOL)[LS_DTYPE_F32] = BOOL_to_F32, [LS_DTYPE_F64] =
+                                                         BOOL_to_F64},
+    [LS_DTYPE_F32] =
+        {INTEGERS(F32)[LS_DTYPE_F64] = F32_to_F64, [LS_DTYPE_BOOL] =
+                                                       F32_to_BOOL},
+    [LS_DTYPE_F64] =
+        {INTEGERS(F64)[LS_DTYPE_F32] = F64_to_F32, [LS_DTYPE_BOOL] =
+                                                       F64_to_BOOL},
 };
 
 static ls_span span_to_half(ls_dtype from) {
   switch (from) {
-  case LS_DTYPE_F64: return F64_to_odd;
-  case LS_DTYPE_I32: return I32_to_odd;
-  case LS_DTYPE_I64: return I64_to_odd;
-  case LS_DTYPE_U32: return U32_to_odd;
-  case LS_DTYPE_U64: return U64_to_odd;
-  default: return spans[from][LS_DTYPE_F32];
+  case LS_DTYPE_F64:
+    return F64_to_odd;
+  case LS_DTYPE_I32:
+    return I32_to_odd;
+  case LS_DTYPE_I64:
+    return I64_to_odd;
+  case LS_DTYPE_U32:
+    return U32_to_odd;
+  case LS_DTYPE_U64:
+    return U64_to_odd;
+  default:
+    return spans[from][LS_DTYPE_F32];
   }
 }
 

@@ -30,37 +30,37 @@ typedef struct matmul_params {
 } matmul_params;
 
 // ---- Integers --------------------------------------------------------------
-#define INTEGERS(name, D, T, W)                                               \
-  static void name##_##D(const ls_cpu_product *p, const ls_cpu_block *t) {    \
-    const size_t ai = p->a_transposed ? 1 : p->lda;                           \
-    const size_t ak = p->a_transposed ? p->lda : 1;                           \
-    const size_t bk = p->b_transposed ? 1 : p->ldb;                           \
-    const size_t bj = p->b_transposed ? p->ldb : 1;                           \
-    const T *bias = p->bias;                                                  \
-    for (size_t i = t->m0; i < t->m1; ++i) {                                  \
-      T *c = (T *)p->c + i * p->ldc;                                          \
-      for (size_t j = t->n0; j < t->n1; ++j) c[j] = 0;                        \
-      for (size_t k = 0; k < p->k; ++k) {                                     \
-        const W x = (W)((const T *)p->a)[i * ai + k * ak];                    \
-        const T *b = (const T *)p->b + k * bk;                                \
-        for (size_t j = t->n0; j < t->n1; ++j) {                              \
-          const W y = (W)b[j * bj];                                           \
-          c[j] = (T)((W)c[j] + x * y);                                        \
-        }                                                                     \
-      }                                                                       \
-      for (size_t j = t->n0; j < t->n1; ++j) {                                \
-        if (bias != NULL) c[j] = (T)((W)c[j] + (W)bias[j]);                   \
-        if (p->activation == LS_CPU_ACTIVATION_RELU && c[j] < 1) c[j] = 0;    \
-      }                                                                       \
-    }                                                                         \
+#define INTEGERS(name, D, T, W)                                                \
+  static void name##_##D(const ls_cpu_product *p, const ls_cpu_block *t) {     \
+    const size_t ai = p->a_transposed ? 1 : p->lda;                            \
+    const size_t ak = p->a_transposed ? p->lda : 1;                            \
+    const size_t bk = p->b_transposed ? 1 : p->ldb;                            \
+    const size_t bj = p->b_transposed ? p->ldb : 1;                            \
+    const T *bias = p->bias;                                                   \
+    for (size_t i = t->m0; i < t->m1; ++i) {                                   \
+      T *c = (T *)p->c + i * p->ldc;                                           \
+      for (size_t j = t->n0; j < t->n1; ++j)                                   \
+        c[j] = 0;                                                              \
+      for (size_t k = 0; k < p->k; ++k) {                                      \
+        const W x = (W)((const T *)p->a)[i * ai + k * ak];                     \
+        const T *b = (const T *)p->b + k * bk;                                 \
+        for (size_t j = t->n0; j < t->n1; ++j) {                               \
+          const W y = (W)b[j * bj];                                            \
+          c[j] = (T)((W)c[j] + x * y);                                         \
+        }                                                                      \
+      }                                                                        \
+      for (size_t j = t->n0; j < t->n1; ++j) {                                 \
+        if (bias != NULL) c[j] = (T)((W)c[j] + (W)bias[j]);                    \
+        if (p->activation == LS_CPU_ACTIVATION_RELU && c[j] < 1) c[j] = 0;     \
+      }                                                                        \
+    }                                                                          \
   }
 LS_EACH_INTEGER(INTEGERS, product)
 
 #define ENTRY(name, D, T, W) [LS_DTYPE_##D] = name##_##D,
-static void (*const integer_products[LS_DTYPE_COUNT])(
-    const ls_cpu_product *, const ls_cpu_block *) = {
-    LS_EACH_INTEGER(ENTRY, product)
-};
+static void (*const integer_products[LS_DTYPE_COUNT])(const ls_cpu_product *,
+                                                      const ls_cpu_block *) = {
+    LS_EACH_INTEGER(ENTRY, product)};
 
 // ---- 16-bit floats ---------------------------------------------------------
 // Widens a matrix of rows that lie `pitch` apart; returns its end.
@@ -120,7 +120,8 @@ static int64_t join_units(const matmul_params *self, int64_t unit, int64_t end,
   const int64_t panel = in_matrix / self->bands;
   const int64_t band = in_matrix % self->bands;
   int64_t bands = ls_min_i64(self->bands - band, end - unit), panels = 1;
-  if (ls_is_half(self->dtype)) bands = 1;
+  if (ls_is_half(self->dtype))
+    bands = 1;
   else if (band == 0 && bands == self->bands)
     panels = ls_min_i64(self->panels - panel, (end - unit) / bands);
   *out_block = (ls_cpu_block){
@@ -165,7 +166,8 @@ static void matmul_loop(const ls_kernel_call *call, int64_t begin_block,
 // ---- Plan ------------------------------------------------------------------
 static int64_t product_of(ls_shape shape, int32_t dims) {
   int64_t count = 1;
-  for (int32_t i = 0; i < dims; ++i) count *= shape.dim[i];
+  for (int32_t i = 0; i < dims; ++i)
+    count *= shape.dim[i];
   return count;
 }
 

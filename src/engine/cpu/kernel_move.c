@@ -30,71 +30,46 @@ typedef struct move_params {
   void (*row)(void *out, const void *in, int64_t count, int64_t step);
 } move_params;
 
-#define ROW(name, size, T)                                                 \
-  static void name##_##size(void *out, const void *in, int64_t count,      \
-                            int64_t step) {                                \
-    T *o = out;                                                            \
-    const T *a = in;                                                       \
-    if (step == 0) {                                                       \
-      const T value = a[0];                                                \
-      for (int64_t i = 0; i < count; ++i) o[i] = value;                    \
-    } else if (step == 1 && count >= SHORT_ROW) {                          \
-      memcpy(o, a, (size_t)count * sizeof(T));                             \
-    } else {                                                               \
-      LS_INDEPENDENT                                                       \
-      for (int64_t i = 0; i < count; ++i) o[i] = a[i * step];              \
-    }                                                                      \
+#define ROW(name, size, T)                                                     \
+  static void name##_##size(void *out, const void *in, int64_t count,          \
+                            int64_t step) {                                    \
+    T *o = out;                                                                \
+    const T *a = in;                                                           \
+    if (step == 0) {                                                           \
+      const T value = a[0];                                                    \
+      for (int64_t i = 0; i < count; ++i)                                      \
+        o[i] = value;                                                          \
+    } else if (step == 1 && count >= SHORT_ROW) {                              \
+      memcpy(o, a, (size_t)count * sizeof(T));                                 \
+    } else {                                                                   \
+      LS_INDEPENDENT                                                           \
+      for (int64_t i = 0; i < count; ++i)                                      \
+        o[i] = a[i * step];                                                    \
+    }                                                                          \
   }
 LS_EACH_SIZE(ROW, row)
 
-// Sixteen columns at a time, down all rows: each cache line of the operand and
-// of the result is used up before the next.
-#define TILE(name, size, T)                                                  \
-  static void name##_##size(const move_params *self, void *out,              \
-                            const void *in, int64_t rows, int64_t columns) { \
-    const int64_t pitch = self->row_pitch, step = self->column_step;         \
-    for (int64_t c = 0; c < columns; c += STRIP) {                           \
-      const int64_t width = ls_min_i64(STRIP, columns - c);                  \
-      T *o = (T *)out + c;                                                   \
-      const T *a = (const T *)in + c * step;                                 \
-      const int64_t whole = strip_##size(o, pitch, a, step, rows, width);    \
-      for (int64_t i = whole; i < rows; ++i)                                 \
-        for (int64_t j = 0; j < width; ++j) o[i * pitch + j] = a[j * step + i]; \
-    }                                                                        \
-  }
+typedef uint32_t quad __attribute__((vector_size(16), aligned(4), may_alias));
 
-#define NO_STRIP(name, size, T)                                            \
-  static int64_t name##_##size(T *o, int64_t pitch, const T *a,            \
-                               int64_t step, int64_t rows, int64_t width) { \
-    (void)o, (void)pitch, (void)a, (void)step, (void)rows, (void)width;    \
-    return 0;                                                              \
-  }
-NO_STRIP(strip, 1, uint8_t)
-NO_STRIP(strip, 2, uint16_t)
-NO_STRIP(strip, 8, uint64_t)
-
-typedef uint32_t quad
-    __attribute__((vector_size(16), aligned(4), may_alias));
-
-// Four rows by four columns.
+// Four rows by four columns of 4 bytes.
 static inline void turn_quads(uint32_t *o, int64_t pitch, const uint32_t *a,
                               int64_t step) {
   const quad a0 = *(const quad *)a, a1 = *(const quad *)(a + step);
   const quad a2 = *(const quad *)(a + 2 * step);
   const quad a3 = *(const quad *)(a + 3 * step);
-  const quad low01 = __builtin_shufflevector(a0, a1, 0, 4, 1, 5);
-  const quad low23 = __builtin_shufflevector(a2, a3, 0, 4, 1, 5);
-  const quad high01 = __builtin_shufflevector(a0, a1, 2, 6, 3, 7);
-  const quad high23 = __builtin_shufflevector(a2, a3, 2, 6, 3, 7);
-  *(quad *)o = __builtin_shufflevector(low01, low23, 0, 1, 4, 5);
-  *(quad *)(o + pitch) = __builtin_shufflevector(low01, low23, 2, 3, 6, 7);
-  *(quad *)(o + 2 * pitch) = __builtin_shufflevector(high01, high23, 0, 1, 4, 5);
-  *(quad *)(o + 3 * pitch) = __builtin_shufflevector(high01, high23, 2, 3, 6, 7);
+  const quad b0 = __builtin_shufflevector(a0, a1, 0, 4, 1, 5);
+  const quad b1 = __builtin_shufflevector(a2, a3, 0, 4, 1, 5);
+  const quad b2 = __builtin_shufflevector(a0, a1, 2, 6, 3, 7);
+  const quad b3 = __builtin_shufflevector(a2, a3, 2, 6, 3, 7);
+  *(quad *)o = __builtin_shufflevector(b0, b1, 0, 1, 4, 5);
+  *(quad *)(o + pitch) = __builtin_shufflevector(b0, b1, 2, 3, 6, 7);
+  *(quad *)(o + 2 * pitch) = __builtin_shufflevector(b2, b3, 0, 1, 4, 5);
+  *(quad *)(o + 3 * pitch) = __builtin_shufflevector(b2, b3, 2, 3, 6, 7);
 }
 
-// A strip of 4-byte elements by registers. Returns the rows that it did.
-static int64_t strip_4(uint32_t *o, int64_t pitch, const uint32_t *a,
-                       int64_t step, int64_t rows, int64_t width) {
+// A strip by such squares, if it is full. Returns the rows that are done.
+static int64_t turn_strip(uint32_t *o, int64_t pitch, const uint32_t *a,
+                          int64_t step, int64_t rows, int64_t width) {
   if (width != STRIP) return 0;
   int64_t i = 0;
   for (; i + 4 <= rows; i += 4)
@@ -103,18 +78,37 @@ static int64_t strip_4(uint32_t *o, int64_t pitch, const uint32_t *a,
   return i;
 }
 
-LS_EACH_SIZE(TILE, tile)
+// A strip of columns at a time, down all rows: each cache line of the operand
+// and of the result is used up before the next. DONE: rows that need no more.
+#define TILE(name, size, T, DONE)                                              \
+  static void name##_##size(const move_params *self, void *out,                \
+                            const void *in, int64_t rows, int64_t columns) {   \
+    const int64_t pitch = self->row_pitch, step = self->column_step;           \
+    for (int64_t c = 0; c < columns; c += STRIP) {                             \
+      const int64_t width = ls_min_i64(STRIP, columns - c);                    \
+      T *o = (T *)out + c;                                                     \
+      const T *a = (const T *)in + c * step;                                   \
+      for (int64_t i = DONE; i < rows; ++i)                                    \
+        for (int64_t j = 0; j < width; ++j)                                    \
+          o[i * pitch + j] = a[j * step + i];                                  \
+    }                                                                          \
+  }
+TILE(tile, 1, uint8_t, 0)
+TILE(tile, 2, uint16_t, 0)
+TILE(tile, 4, uint32_t, turn_strip(o, pitch, a, step, rows, width))
+TILE(tile, 8, uint64_t, 0)
 
 static void choose_functions(move_params *self) {
   switch (self->element) {
-#define CASE(unused, size, T)    \
-  case size:                     \
-    self->row = row_##size;      \
-    self->tile = tile_##size;    \
+#define CASE(unused, size, T)                                                  \
+  case size:                                                                   \
+    self->row = row_##size;                                                    \
+    self->tile = tile_##size;                                                  \
     break;
     LS_EACH_SIZE(CASE, )
 #undef CASE
-  default: break;
+  default:
+    break;
   }
 }
 
@@ -220,7 +214,8 @@ static ls_status plan_move(ls_kernel_plan *plan, ls_dims dims) {
 // Elements from one index of a dense array's dimension to the next.
 static int64_t step_of(ls_shape shape, int32_t axis) {
   int64_t step = 1;
-  for (int32_t i = axis + 1; i < shape.rank; ++i) step *= shape.dim[i];
+  for (int32_t i = axis + 1; i < shape.rank; ++i)
+    step *= shape.dim[i];
   return step;
 }
 

@@ -34,20 +34,36 @@ static ls_random_source source_of(const random_params *self,
   return ls_random_source_make(&key);
 }
 
-// Elements [at, at + count), `at` a multiple of four.
+// Blocks drawn together, so that they are computed side by side.
+enum { DRAWN = 16, WORDS = 4 * DRAWN };
+
+static void draw_blocks(const ls_random_source *source, int64_t first,
+                        uint32_t bits[WORDS]) {
+  const ls_random_source copy = *source;
+  for (int lane = 0; lane < DRAWN; ++lane) {
+    uint32_t block[4];
+    ls_random_source_bits(&copy, (uint64_t)(first + lane), block);
+    for (int k = 0; k < 4; ++k)
+      bits[4 * lane + k] = block[k];
+  }
+}
+
+// Elements [at, at + count), `at` a multiple of what a group of blocks gives.
 static void draw_f32(const random_params *self, const ls_random_source *source,
                      float *out, int64_t at, int64_t count) {
   const float offset = (float)self->offset, factor = (float)self->factor;
   const float cap = (float)self->cap;
-  for (int64_t i = 0; i < count; i += 4) {
-    uint32_t bits[4];
-    float numbers[4];
-    ls_random_source_bits(source, (uint64_t)(at + i) / 4, bits);
+  for (int64_t i = 0; i < count; i += WORDS) {
+    uint32_t bits[WORDS];
+    float numbers[WORDS];
+    draw_blocks(source, (at + i) / 4, bits);
     if (self->normal)
-      ls_random_normals_f32(bits, numbers);
+      for (int k = 0; k < WORDS; k += 4)
+        ls_random_normals_f32(bits + k, numbers + k);
     else
-      for (int k = 0; k < 4; ++k) numbers[k] = ls_random_uniform_f32(bits[k]);
-    const int64_t left = ls_min_i64(4, count - i);
+      for (int k = 0; k < WORDS; ++k)
+        numbers[k] = ls_random_uniform_f32(bits[k]);
+    const int64_t left = ls_min_i64(WORDS, count - i);
     for (int64_t k = 0; k < left; ++k) {
       const float x = numbers[k] * factor + offset;
       out[i + k] = x > cap ? cap : x;
@@ -57,16 +73,20 @@ static void draw_f32(const random_params *self, const ls_random_source *source,
 
 static void draw_f64(const random_params *self, const ls_random_source *source,
                      double *out, int64_t at, int64_t count) {
-  for (int64_t i = 0; i < count; i += 2) {
-    uint32_t bits[4];
-    double numbers[2];
-    ls_random_source_bits(source, (uint64_t)(at + i) / 2, bits);
-    if (self->normal)
-      ls_random_normals_f64(bits, numbers);
-    else
-      for (int k = 0; k < 2; ++k)
-        numbers[k] = ls_random_uniform_f64(bits[2 * k], bits[2 * k + 1]);
-    const int64_t left = ls_min_i64(2, count - i);
+  for (int64_t i = 0; i < count; i += WORDS / 2) {
+    uint32_t bits[WORDS];
+    double numbers[WORDS / 2];
+    draw_blocks(source, (at + i) / 2, bits);
+    for (int k = 0; k < WORDS; k += 4) {
+      double *two = numbers + k / 2;
+      if (self->normal) {
+        ls_random_normals_f64(bits + k, two);
+      } else {
+        two[0] = ls_random_uniform_f64(bits[k], bits[k + 1]);
+        two[1] = ls_random_uniform_f64(bits[k + 2], bits[k + 3]);
+      }
+    }
+    const int64_t left = ls_min_i64(WORDS / 2, count - i);
     for (int64_t k = 0; k < left; ++k) {
       const double x = numbers[k] * self->factor + self->offset;
       out[i + k] = x > self->cap ? self->cap : x;
@@ -81,8 +101,7 @@ static void random_loop(const ls_kernel_call *call, int64_t begin_block,
   const int64_t begin = begin_block * LS_BLOCK;
   const int64_t end = ls_min_i64(end_block * LS_BLOCK, self->count);
   if (self->dtype == LS_DTYPE_F64) {
-    draw_f64(self, &source, (double *)call->out[0] + begin, begin,
-             end - begin);
+    draw_f64(self, &source, (double *)call->out[0] + begin, begin, end - begin);
   } else if (self->dtype == LS_DTYPE_F32) {
     draw_f32(self, &source, (float *)call->out[0] + begin, begin, end - begin);
   } else {

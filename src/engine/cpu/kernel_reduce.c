@@ -23,7 +23,7 @@
 enum { LANES = 16, CHAIN = 512, COLUMNS = 128 };
 
 // Room for `count` accumulators of any type.
-#define ACCUMULATORS(name, count) \
+#define ACCUMULATORS(name, count)                                              \
   _Alignas(LS_CACHE_LINE) unsigned char name[(count) * sizeof(uint64_t)]
 
 // How one op reduces one type.
@@ -38,33 +38,37 @@ typedef struct reducer {
 
 // Sixteen columns are held in registers. Their loop must stay one until it has
 // been vectorized.
-#define REDUCER(name, NOTHING, E, D, T, W)                                    \
-  static void name##_fill_##D(void *sums, int64_t count) {                    \
-    T *s = sums;                                                              \
-    for (int64_t i = 0; i < count; ++i) s[i] = NOTHING(T, D);                 \
-  }                                                                           \
-  static void name##_lanes_##D(T *sums, const T *a, int64_t rows,             \
-                               int64_t pitch) {                               \
-    T s[LANES];                                                               \
-    memcpy(s, sums, sizeof(s));                                               \
-    for (int64_t i = 0; i < rows; ++i, a += pitch) {                          \
-      _Pragma("GCC unroll 1")                                                 \
-      for (int64_t j = 0; j < LANES; ++j) s[j] = E(T, W, s[j], a[j]);         \
-    }                                                                         \
-    memcpy(sums, s, sizeof(s));                                               \
-  }                                                                           \
-  static void name##_rows_##D(void *sums, const void *in, int64_t rows,       \
-                              int64_t pitch, int64_t columns) {               \
-    T *s = sums;                                                              \
-    const T *a = in;                                                          \
-    if (columns == LANES) {                                                   \
-      name##_lanes_##D(s, a, rows, pitch);                                    \
-      return;                                                                 \
-    }                                                                         \
-    for (int64_t i = 0; i < rows; ++i, a += pitch) {                          \
-      LS_INDEPENDENT                                                          \
-      for (int64_t j = 0; j < columns; ++j) s[j] = E(T, W, s[j], a[j]);       \
-    }                                                                         \
+#define ROLLED _Pragma("GCC unroll 1")
+#define REDUCER(name, NOTHING, E, D, T, W)                                     \
+  static void name##_fill_##D(void *sums, int64_t count) {                     \
+    T *s = sums;                                                               \
+    for (int64_t i = 0; i < count; ++i)                                        \
+      s[i] = NOTHING(T, D);                                                    \
+  }                                                                            \
+  static void name##_lanes_##D(T *sums, const T *a, int64_t rows,              \
+                               int64_t pitch) {                                \
+    T s[LANES];                                                                \
+    memcpy(s, sums, sizeof(s));                                                \
+    for (int64_t i = 0; i < rows; ++i, a += pitch) {                           \
+      ROLLED                                                                   \
+      for (int64_t j = 0; j < LANES; ++j)                                      \
+        s[j] = E(T, W, s[j], a[j]);                                            \
+    }                                                                          \
+    memcpy(sums, s, sizeof(s));                                                \
+  }                                                                            \
+  static void name##_rows_##D(void *sums, const void *in, int64_t rows,        \
+                              int64_t pitch, int64_t columns) {                \
+    T *s = sums;                                                               \
+    const T *a = in;                                                           \
+    if (columns == LANES) {                                                    \
+      name##_lanes_##D(s, a, rows, pitch);                                     \
+      return;                                                                  \
+    }                                                                          \
+    for (int64_t i = 0; i < rows; ++i, a += pitch) {                           \
+      LS_INDEPENDENT                                                           \
+      for (int64_t j = 0; j < columns; ++j)                                    \
+        s[j] = E(T, W, s[j], a[j]);                                            \
+    }                                                                          \
   }
 
 #define SUM(T, W, s, x) ((T)((W)(s) + (W)(x)))
@@ -104,7 +108,7 @@ LS_EACH_FLOAT(REDUCER, max, LEAST, MAX_FLOAT)
 LS_EACH_INTEGER(REDUCER, min, GREATEST, MIN_INTEGER)
 LS_EACH_FLOAT(REDUCER, min, GREATEST, MIN_FLOAT)
 
-#define ENTRY(name, D, T, W)                                       \
+#define ENTRY(name, D, T, W)                                                   \
   [LS_DTYPE_##D] = {sizeof(T), name##_fill_##D, name##_rows_##D},
 #define NUMBERS(name) LS_EACH_INTEGER(ENTRY, name) LS_EACH_FLOAT(ENTRY, name)
 
@@ -115,9 +119,9 @@ static const reducer minima_of[LS_DTYPE_COUNT] = {NUMBERS(min)};
 // ---- Loops -----------------------------------------------------------------
 typedef struct reduce_params {
   reducer reduce;
-  size_t element;  // Of the arrays.
-  ls_dtype half;   // Not NONE: of this type, reduced in f32.
-  ls_dims kept;    // Outputs; of columns without the innermost dimension.
+  size_t element;   // Of the arrays.
+  ls_dtype half;    // Not NONE: of this type, reduced in f32.
+  ls_dims kept;     // Outputs; of columns without the innermost dimension.
   ls_dims reduced;  // Without the innermost dimension.
   int64_t run;      // The innermost reduced dimension, and of columns its step.
   int64_t pitch;
@@ -126,8 +130,8 @@ typedef struct reduce_params {
   int64_t steps;  // Of `reduced`.
   // The table's, for f32 sums: of rows at one step, and of columns.
   float (*sum)(const float *src, size_t n);
-  void (*column_sums)(float *dst, const float *src, size_t rows,
-                      size_t columns, size_t stride, bool accumulate);
+  void (*column_sums)(float *dst, const float *src, size_t rows, size_t columns,
+                      size_t stride, bool accumulate);
 } reduce_params;
 
 static inline const char *element_at(const reduce_params *self, const void *in,
@@ -194,7 +198,8 @@ static void run_loop(const ls_kernel_call *call, int64_t begin_block,
       ls_walk_next(&step, &self->reduced);
     }
     for (int64_t half = LANES / 2; half > 0; half /= 2)
-      self->reduce.rows(sums, sums + (size_t)half * self->reduce.size, 1, 0, half);
+      self->reduce.rows(sums, sums + (size_t)half * self->reduce.size, 1, 0,
+                        half);
     store(self, call->out[0], u, sums, 1);
   }
 }
@@ -224,9 +229,8 @@ static void reduce_columns(const reduce_params *self, void *sums,
       const char *from = element_at(self, in, step.offset + r * self->pitch);
       const bool first = i == 0 && r == 0;
       if (self->column_sums != NULL) {
-        self->column_sums(sums, (const float *)(const void *)from,
-                          (size_t)rows, (size_t)columns, (size_t)self->pitch,
-                          !first);
+        self->column_sums(sums, (const float *)(const void *)from, (size_t)rows,
+                          (size_t)columns, (size_t)self->pitch, !first);
         continue;
       }
       void *to = first ? sums : chain;
@@ -296,8 +300,8 @@ static int64_t take_last(ls_dims *dims, int64_t *out_step) {
 ls_status kernel_reduce(ls_kernel_plan *plan) {
   const ls_dtype dtype = plan->in[0].dtype;
   const bool half = ls_is_half(dtype);
-  const reducer *reduce = &reducers_of(
-      plan->node->type)[half ? LS_DTYPE_F32 : dtype];
+  const reducer *reduce =
+      &reducers_of(plan->node->type)[half ? LS_DTYPE_F32 : dtype];
   if (reduce->fill == NULL) return ls_kernel_unsupported(plan, dtype);
   reduce_params *self = ls_arena_new(plan->arena, reduce_params);
   if (self == NULL) return ls_out_of_memory();

@@ -23,29 +23,34 @@ typedef struct rows_params {
 // ---- f64 -------------------------------------------------------------------
 static double max_f64(const double *x, int64_t n) {
   double top = -(double)INFINITY;
-  for (int64_t i = 0; i < n; ++i) top = x[i] > top ? x[i] : top;
+  for (int64_t i = 0; i < n; ++i)
+    top = x[i] > top ? x[i] : top;
   return top;
 }
 
 // The sum of e^(x - max) in 16 partial sums, as ls_cpu_kernels.sum.
 static double sum_exp_f64(const double *x, int64_t n, double max) {
   double sums[16] = {0};
-  for (int64_t i = 0; i < n; ++i) sums[i % 16] += exp(x[i] - max);
+  for (int64_t i = 0; i < n; ++i)
+    sums[i % 16] += exp(x[i] - max);
   for (int half = 8; half > 0; half /= 2)
-    for (int i = 0; i < half; ++i) sums[i] += sums[i + half];
+    for (int i = 0; i < half; ++i)
+      sums[i] += sums[i + half];
   return sums[0];
 }
 
 static void softmax_f64(double *y, const double *x, int64_t n) {
   const double max = max_f64(x, n);
   const double factor = 1.0 / sum_exp_f64(x, n, max);
-  for (int64_t i = 0; i < n; ++i) y[i] = exp(x[i] - max) * factor;
+  for (int64_t i = 0; i < n; ++i)
+    y[i] = exp(x[i] - max) * factor;
 }
 
 static void log_softmax_f64(double *y, const double *x, int64_t n) {
   const double max = max_f64(x, n);
   const double log_sum = log(sum_exp_f64(x, n, max));
-  for (int64_t i = 0; i < n; ++i) y[i] = x[i] - max - log_sum;
+  for (int64_t i = 0; i < n; ++i)
+    y[i] = x[i] - max - log_sum;
 }
 
 static double loss_f64(const double *x, int64_t n, int32_t label) {
@@ -82,9 +87,15 @@ static void rows_f64(const rows_params *self, const rows_work *work) {
     double *out = work->out;
     const double *x = (const double *)work->logits + i * n;
     switch (self->op) {
-    case LS_OP_SOFTMAX: softmax_f64(out + i * n, x, n); break;
-    case LS_OP_LOG_SOFTMAX: log_softmax_f64(out + i * n, x, n); break;
-    case LS_OP_CROSS_ENTROPY: out[i] = loss_f64(x, n, work->labels[i]); break;
+    case LS_OP_SOFTMAX:
+      softmax_f64(out + i * n, x, n);
+      break;
+    case LS_OP_LOG_SOFTMAX:
+      log_softmax_f64(out + i * n, x, n);
+      break;
+    case LS_OP_CROSS_ENTROPY:
+      out[i] = loss_f64(x, n, work->labels[i]);
+      break;
     default:
       loss_grad_f64(out + i * n, x, n, work->labels[i], scale[i]);
       break;
@@ -106,8 +117,8 @@ static void rows_f32(const rows_params *self, const rows_work *work) {
     kernels->label_loss(work->out, work->logits, work->labels, rows, columns);
     break;
   default:
-    kernels->label_loss_grad(work->out, work->logits, work->labels,
-                             work->scale, 1, rows, columns);
+    kernels->label_loss_grad(work->out, work->logits, work->labels, work->scale,
+                             1, rows, columns);
     break;
   }
 }
@@ -121,8 +132,8 @@ static void rows_half(const rows_params *self, const rows_work *work,
   ls_widen(self->dtype, scratch, work->logits, work->rows * columns);
   if (work->scale != NULL)
     ls_widen(self->dtype, scale, work->scale, work->rows);
-  rows_f32(self, &(rows_work){results, scratch, work->labels, scale,
-                              work->rows});
+  rows_f32(self,
+           &(rows_work){results, scratch, work->labels, scale, work->rows});
   const int64_t width = self->op == LS_OP_CROSS_ENTROPY ? 1 : columns;
   ls_narrow(self->dtype, work->out, results, work->rows * width);
 }
@@ -132,16 +143,17 @@ static void rows_half(const rows_params *self, const rows_work *work,
 static void read_labels(int32_t *out, const void *labels, ls_dtype dtype,
                         int64_t at, int64_t count) {
   switch (dtype) {
-#define CASE(unused, D, T, W)                                    \
-  case LS_DTYPE_##D: {                                           \
-    const T *in = (const T *)labels + at;                        \
-    for (int64_t i = 0; i < count; ++i)                          \
-      out[i] = (W)in[i] > INT32_MAX ? -1 : (int32_t)in[i];       \
-    break;                                                       \
+#define CASE(unused, D, T, W)                                                  \
+  case LS_DTYPE_##D: {                                                         \
+    const T *in = (const T *)labels + at;                                      \
+    for (int64_t i = 0; i < count; ++i)                                        \
+      out[i] = (W)in[i] > INT32_MAX ? -1 : (int32_t)in[i];                     \
+    break;                                                                     \
   }
     LS_EACH_INTEGER(CASE, )
 #undef CASE
-  default: break;
+  default:
+    break;
   }
 }
 
@@ -152,15 +164,14 @@ static void rows_loop(const ls_kernel_call *call, int64_t begin_block,
   const size_t element = ls_dtype_size(self->dtype);
   const size_t width =
       self->op == LS_OP_CROSS_ENTROPY ? 1 : (size_t)self->columns;
-  const int64_t end =
-      ls_min_i64(end_block * self->rows_per_block, self->rows);
+  const int64_t end = ls_min_i64(end_block * self->rows_per_block, self->rows);
   for (int64_t i = begin_block * self->rows_per_block; i < end; i += GROUP) {
     int32_t labels[GROUP];
     const size_t row = (size_t)i;
     rows_work work = {
         .out = (char *)call->out[0] + row * width * element,
-        .logits = (const char *)call->in[0] +
-                  row * (size_t)self->columns * element,
+        .logits =
+            (const char *)call->in[0] + row * (size_t)self->columns * element,
         .labels = labels,
         .rows = ls_min_i64(GROUP, end - i),
     };
@@ -200,8 +211,7 @@ static ls_status plan_rows(ls_kernel_plan *plan, ls_dtype label) {
   plan->loop = rows_loop;
   plan->params = self;
   plan->blocks = ls_blocks_of(self->rows, self->rows_per_block);
-  if (ls_is_half(type.dtype))
-    plan->scratch = 2 * (size_t)group * sizeof(float);
+  if (ls_is_half(type.dtype)) plan->scratch = 2 * (size_t)group * sizeof(float);
   return ls_ok();
 }
 

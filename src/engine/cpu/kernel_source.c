@@ -15,11 +15,12 @@ typedef struct iota_params {
 #define AS_NUMBER(T, value) ((T)(value))
 #define AS_F16(T, value) ls_f16_from_f32(ls_odd_f32_of_i64(value))
 #define AS_BF16(T, value) ls_bf16_from_f32(ls_odd_f32_of_i64(value))
-#define FILL(name, E, D, T, W)                                            \
-  static void name##_##D(void *out, int64_t at, int64_t value,            \
-                         int64_t step, int64_t count) {                   \
-    T *o = (T *)out + at;                                                 \
-    for (int64_t i = 0; i < count; ++i) o[i] = E(T, value + i * step);    \
+#define FILL(name, E, D, T, W)                                                 \
+  static void name##_##D(void *out, int64_t at, int64_t value, int64_t step,   \
+                         int64_t count) {                                      \
+    T *o = (T *)out + at;                                                      \
+    for (int64_t i = 0; i < count; ++i)                                        \
+      o[i] = E(T, value + i * step);                                           \
   }
 LS_EACH_INTEGER(FILL, fill, AS_NUMBER)
 LS_EACH_FLOAT(FILL, fill, AS_NUMBER)
@@ -29,11 +30,8 @@ FILL(fill, AS_BF16, BF16, uint16_t, )
 #define ENTRY(name, D, T, W) [LS_DTYPE_##D] = name##_##D,
 static void (*const fills[LS_DTYPE_COUNT])(void *, int64_t, int64_t, int64_t,
                                            int64_t) = {
-    LS_EACH_INTEGER(ENTRY, fill)
-    LS_EACH_FLOAT(ENTRY, fill)
-    ENTRY(fill, F16, , )
-    ENTRY(fill, BF16, , )
-};
+    LS_EACH_INTEGER(ENTRY, fill) LS_EACH_FLOAT(ENTRY, fill) ENTRY(fill, F16, , )
+        ENTRY(fill, BF16, , )};
 
 static void iota_loop(const ls_kernel_call *call, int64_t begin_block,
                       int64_t end_block) {
@@ -78,22 +76,22 @@ typedef struct one_hot_params {
 // Element `at` of an array of integers; -1 for what is beyond i64.
 static int64_t index_at(const void *indices, ls_dtype dtype, int64_t at) {
   switch (dtype) {
-#define CASE(unused, D, T, W)                               \
-  case LS_DTYPE_##D: {                                      \
-    const T index = ((const T *)indices)[at];               \
-    return (int64_t)index;                                  \
+#define CASE(unused, D, T, W)                                                  \
+  case LS_DTYPE_##D: {                                                         \
+    const T index = ((const T *)indices)[at];                                  \
+    return (int64_t)index;                                                     \
   }
     LS_EACH_INTEGER(CASE, )
 #undef CASE
-  default: return -1;
+  default:
+    return -1;
   }
 }
 
 static void one_hot_loop(const ls_kernel_call *call, int64_t begin_block,
                          int64_t end_block) {
   const one_hot_params *self = call->params;
-  const int64_t end =
-      ls_min_i64(end_block * self->rows_per_block, self->rows);
+  const int64_t end = ls_min_i64(end_block * self->rows_per_block, self->rows);
   const size_t row_bytes = (size_t)self->depth * self->element;
   for (int64_t i = begin_block * self->rows_per_block; i < end; ++i) {
     char *row = (char *)call->out[0] + (size_t)i * row_bytes;
@@ -103,26 +101,32 @@ static void one_hot_loop(const ls_kernel_call *call, int64_t begin_block,
     // The low bytes of `one`, in the machine's order.
     char *to = row + (size_t)index * self->element;
     switch (self->element) {
-#define CASE(unused, size, T)               \
-  case size: {                              \
-    const T one = (T)self->one;             \
-    memcpy(to, &one, sizeof(one));          \
-    break;                                  \
+#define CASE(unused, size, T)                                                  \
+  case size: {                                                                 \
+    const T one = (T)self->one;                                                \
+    memcpy(to, &one, sizeof(one));                                             \
+    break;                                                                     \
   }
       LS_EACH_SIZE(CASE, )
 #undef CASE
-    default: break;
+    default:
+      break;
     }
   }
 }
 
 static uint64_t bits_of_one(ls_dtype dtype) {
   switch (dtype) {
-  case LS_DTYPE_F64: return UINT64_C(0x3FF0000000000000);
-  case LS_DTYPE_F32: return 0x3F800000U;
-  case LS_DTYPE_F16: return 0x3C00U;
-  case LS_DTYPE_BF16: return 0x3F80U;
-  default: return 1;
+  case LS_DTYPE_F64:
+    return UINT64_C(0x3FF0000000000000);
+  case LS_DTYPE_F32:
+    return 0x3F800000U;
+  case LS_DTYPE_F16:
+    return 0x3C00U;
+  case LS_DTYPE_BF16:
+    return 0x3F80U;
+  default:
+    return 1;
   }
 }
 

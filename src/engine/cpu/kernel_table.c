@@ -8,7 +8,7 @@
 #define kernel_none NULL
 
 static const ls_kernel_prepare prepare_of[LS_OP_COUNT] = {
-#define LS_OP(id, name, inputs, traits, shape, gradient, lower, kernel, doc) \
+#define LS_OP(id, name, inputs, traits, shape, gradient, lower, kernel, doc)   \
   [LS_OP_##id] = kernel_##kernel,
 #include "lockstep/ops.def"
 #undef LS_OP

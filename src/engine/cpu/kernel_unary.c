@@ -10,17 +10,17 @@
 #include "engine/cpu/kernel_list.h"
 #include "engine/cpu/loops.h"
 
-#define UNARY(name, E, D, T, W)                                            \
-  static void name##_##D(const ls_elementwise *self, void *out,            \
-                         const void *const *in, int64_t count) {           \
-    (void)self;                                                            \
-    T *o = out;                                                            \
-    const T *a = in[0];                                                    \
-    LS_INDEPENDENT                                                         \
-    for (int64_t i = 0; i < count; ++i) {                                  \
-      const T x = a[i];                                                    \
-      o[i] = E(T, W, x);                                                   \
-    }                                                                      \
+#define UNARY(name, E, D, T, W)                                                \
+  static void name##_##D(const ls_elementwise *self, void *out,                \
+                         const void *const *in, int64_t count) {               \
+    (void)self;                                                                \
+    T *o = out;                                                                \
+    const T *a = in[0];                                                        \
+    LS_INDEPENDENT                                                             \
+    for (int64_t i = 0; i < count; ++i) {                                      \
+      const T x = a[i];                                                        \
+      o[i] = E(T, W, x);                                                       \
+    }                                                                          \
   }
 
 #define NEG_INTEGER(T, W, x) ((T)(0 - (W)(x)))
@@ -78,8 +78,10 @@ static void call_table(const ls_elementwise *self, void *out,
 }
 
 #define ENTRY(name, D, T, W) [LS_DTYPE_##D] = name##_##D,
-#define NUMBERS(name) {LS_EACH_INTEGER(ENTRY, name) LS_EACH_FLOAT(ENTRY, name)}
-#define OF_TABLE(name) {[LS_DTYPE_F32] = call_table, ENTRY(name, F64, , )}
+#define NUMBERS(name)                                                          \
+  { LS_EACH_INTEGER(ENTRY, name) LS_EACH_FLOAT(ENTRY, name) }
+#define OF_TABLE(name)                                                         \
+  { [LS_DTYPE_F32] = call_table, ENTRY(name, F64, , ) }
 
 static const ls_span spans[LS_OP_COUNT][LS_DTYPE_COUNT] = {
     [LS_OP_NEG] = NUMBERS(neg),
@@ -99,13 +101,20 @@ static const ls_span spans[LS_OP_COUNT][LS_DTYPE_COUNT] = {
 static ls_cpu_unary_fn *table_function(const ls_cpu_kernels *kernels,
                                        uint16_t op) {
   switch (op) {
-  case LS_OP_EXP: return kernels->exp;
-  case LS_OP_LOG: return kernels->log;
-  case LS_OP_TANH: return kernels->tanh;
-  case LS_OP_ERF: return kernels->erf;
-  case LS_OP_SIGMOID: return kernels->sigmoid;
-  case LS_OP_RSQRT: return kernels->rsqrt;
-  default: return NULL;
+  case LS_OP_EXP:
+    return kernels->exp;
+  case LS_OP_LOG:
+    return kernels->log;
+  case LS_OP_TANH:
+    return kernels->tanh;
+  case LS_OP_ERF:
+    return kernels->erf;
+  case LS_OP_SIGMOID:
+    return kernels->sigmoid;
+  case LS_OP_RSQRT:
+    return kernels->rsqrt;
+  default:
+    return NULL;
   }
 }
 

@@ -5,8 +5,7 @@
 
 ls_status ls_kernel_unsupported(const ls_kernel_plan *plan, ls_dtype dtype) {
   return ls_unimplemented("op '%s' has no CPU kernel for %s",
-                          ls_node_info(plan->node)->name,
-                          ls_dtype_name(dtype));
+                          ls_node_info(plan->node)->name, ls_dtype_name(dtype));
 }
 
 // ---- 16-bit floats ---------------------------------------------------------
@@ -43,9 +42,8 @@ static inline float widen_f16(uint32_t half) {
 static inline uint32_t narrow_f16(uint32_t bits) {
   const uint32_t magnitude = bits & 0x7FFFFFFFU;
   // From 65520 on all is infinite; nan keeps its upper bits and gets quiet.
-  const uint32_t top =
-      choose(magnitude > 0x7F800000U, 0x7E00U | (magnitude >> 13 & 0x3FFU),
-             0x7C00U);
+  const uint32_t top = choose(magnitude > 0x7F800000U,
+                              0x7E00U | (magnitude >> 13 & 0x3FFU), 0x7C00U);
   const uint32_t odd = magnitude >> 13 & 1U;
   const uint32_t normal = (magnitude - 0x38000000U + 0xFFFU + odd) >> 13;
   // Below 2^-14 the last place is 2^-24, that of floats around 0.5.
@@ -53,8 +51,7 @@ static inline uint32_t narrow_f16(uint32_t bits) {
   const float clamped = float_of(choose(is_small, magnitude, 0));
   const uint32_t small = bits_of(clamped + 0.5F) - 0x3F000000U;
   const uint32_t half = choose(is_small, small, normal);
-  return choose(magnitude >= 0x477FF000U, top, half) |
-         (bits >> 16 & 0x8000U);
+  return choose(magnitude >= 0x477FF000U, top, half) | (bits >> 16 & 0x8000U);
 }
 
 static inline uint32_t narrow_bf16(uint32_t bits) {
@@ -65,9 +62,11 @@ static inline uint32_t narrow_bf16(uint32_t bits) {
 
 void ls_widen(ls_dtype half, float *out, const uint16_t *in, int64_t count) {
   if (half == LS_DTYPE_F16) {
-    for (int64_t i = 0; i < count; ++i) out[i] = widen_f16(in[i]);
+    for (int64_t i = 0; i < count; ++i)
+      out[i] = widen_f16(in[i]);
   } else {
-    for (int64_t i = 0; i < count; ++i) out[i] = float_of((uint32_t)in[i] << 16);
+    for (int64_t i = 0; i < count; ++i)
+      out[i] = float_of((uint32_t)in[i] << 16);
   }
 }
 

@@ -12,27 +12,27 @@
 
 // Lists of types: X(..., dtype, C type, the unsigned type that it is computed
 // in when it must wrap around).
-#define LS_EACH_SIGNED(X, ...)      \
-  X(__VA_ARGS__, I8, int8_t, uint32_t)   \
-  X(__VA_ARGS__, I16, int16_t, uint32_t) \
-  X(__VA_ARGS__, I32, int32_t, uint32_t) \
+#define LS_EACH_SIGNED(X, ...)                                                 \
+  X(__VA_ARGS__, I8, int8_t, uint32_t)                                         \
+  X(__VA_ARGS__, I16, int16_t, uint32_t)                                       \
+  X(__VA_ARGS__, I32, int32_t, uint32_t)                                       \
   X(__VA_ARGS__, I64, int64_t, uint64_t)
-#define LS_EACH_UNSIGNED(X, ...)     \
-  X(__VA_ARGS__, U8, uint8_t, uint32_t)   \
-  X(__VA_ARGS__, U16, uint16_t, uint32_t) \
-  X(__VA_ARGS__, U32, uint32_t, uint32_t) \
+#define LS_EACH_UNSIGNED(X, ...)                                               \
+  X(__VA_ARGS__, U8, uint8_t, uint32_t)                                        \
+  X(__VA_ARGS__, U16, uint16_t, uint32_t)                                      \
+  X(__VA_ARGS__, U32, uint32_t, uint32_t)                                      \
   X(__VA_ARGS__, U64, uint64_t, uint64_t)
-#define LS_EACH_INTEGER(X, ...)  \
-  LS_EACH_SIGNED(X, __VA_ARGS__) \
+#define LS_EACH_INTEGER(X, ...)                                                \
+  LS_EACH_SIGNED(X, __VA_ARGS__)                                               \
   LS_EACH_UNSIGNED(X, __VA_ARGS__)
-#define LS_EACH_FLOAT(X, ...)    \
-  X(__VA_ARGS__, F32, float, float) \
+#define LS_EACH_FLOAT(X, ...)                                                  \
+  X(__VA_ARGS__, F32, float, float)                                            \
   X(__VA_ARGS__, F64, double, double)
 // The unsigned type of each element size: for what only moves elements.
-#define LS_EACH_SIZE(X, ...)  \
-  X(__VA_ARGS__, 1, uint8_t)  \
-  X(__VA_ARGS__, 2, uint16_t) \
-  X(__VA_ARGS__, 4, uint32_t) \
+#define LS_EACH_SIZE(X, ...)                                                   \
+  X(__VA_ARGS__, 1, uint8_t)                                                   \
+  X(__VA_ARGS__, 2, uint16_t)                                                  \
+  X(__VA_ARGS__, 4, uint32_t)                                                  \
   X(__VA_ARGS__, 8, uint64_t)
 
 // Before a loop whose output is exactly an input or far from it: no element
@@ -95,8 +95,8 @@ struct ls_elementwise {
   uint32_t scalars;     // Bit i: input i is one element for all.
   uint32_t in_size[3];  // Bytes an element.
   uint32_t out_size;
-  ls_dtype half;        // Not NONE: inputs are of this type, computed in f32.
-  bool out_is_half;     // So is the output.
+  ls_dtype half;     // Not NONE: inputs are of this type, computed in f32.
+  bool out_is_half;  // So is the output.
   ls_cpu_unary_fn *unary;  // Of a span that calls one.
   void (*binary)(float *dst, const float *a, const float *b, size_t n);
 };

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/strategy.h"
+
+#include <string.h>
+
+#include "support/expect.h"
+#include "support/spec.h"
+
+static ls_strategy *strategy_of(int replicas) {
+  ls_strategy *strategy = NULL;
+  expect_ok(ls_mirrored_strategy_create(
+      &(ls_mirrored_options){.num_replicas = LS_SOME(replicas)}, &strategy));
+  return strategy;
+}
+
+static ls_function *function_of(ls_callback call, void *user) {
+  ls_function *function = NULL;
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = call, .user = user}, &function));
+  return function;
+}
+
+// Values whose sum depends on the order of addition.
+static ls_array *numbers(int64_t count) {
+  ls_array *array = NULL;
+  expect_ok(ls_array_create(LS_DTYPE_F32, LS_SHAPE(count), &array));
+  uint32_t state = 7;
+  for (int64_t i = 0; i < count; ++i) {
+    state = state * 1664525u + 1013904223u;
+    ls_array_set_f64(array, i,
+                     ((double)(state >> 8) / (1 << 24) - 0.5) *
+                         (i % 3 == 0 ? 1e6 : 1e-3));
+  }
+  return array;
+}
+
+// The canonical tree: cut at the largest power of two below n.
+static float tree(const float *values, int n) {
+  if (n == 1) return values[0];
+  int half = 1;
+  while (half * 2 < n) half *= 2;
+  return tree(values, half) + tree(values + half, n - half);
+}
+
+static ls_nest sum_of_row(ls_nest args, void *user) {
+  (void)user;
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  const ls_tensor row = ls_reduce_sum(x, LS_ALL_AXES);
+  return LS_TUPLE(ls_leaf(row), ls_leaf(ls_all_reduce(LS_REDUCE_SUM, row)),
+                  ls_leaf(ls_all_reduce(LS_REDUCE_MEAN, row)),
+                  ls_leaf(ls_all_reduce(LS_REDUCE_MAX, row)));
+}
+
+static float component(ls_nest result, size_t leaf, size_t replica) {
+  const ls_nest value = ls_nest_item(result, leaf);
+  const ls_nest part = ls_distributed_count(value) != 0
+                           ? ls_distributed_component(value, replica)
+                           : value;
+  float got = 0;
+  memcpy(&got, ls_array_data(ls_nest_as_array(part)), sizeof(got));
+  return got;
+}
+
+static void sums_over_replicas_follow_the_canonical_tree(void **state) {
+  (void)state;
+  LS_SPEC("V180 V185");
+  static const int counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 13, 64, 1000};
+  ls_function *f = function_of(sum_of_row, NULL);
+  for (size_t c = 0; c < sizeof(counts) / sizeof(*counts); ++c) {
+    const int n = counts[c];
+    ls_strategy *strategy = strategy_of(n);
+    ls_array *array = numbers(n);
+    const float *values = ls_array_data(array);
+    ls_nest split = {0}, result = {0};
+    expect_ok(ls_strategy_split(strategy, array, &split));
+    const ls_nest args = LS_TUPLE(split);
+    expect_ok(ls_strategy_run(strategy, ls_traced(f), args, &result));
+    const float sum = tree(values, n);
+    float max = values[0];
+    for (int r = 0; r < n; ++r) max = values[r] > max ? values[r] : max;
+    for (int r = 0; r < n; ++r) {
+      assert_true(component(result, 0, (size_t)r) == values[r]);
+      assert_true(component(result, 1, (size_t)r) == sum);
+      assert_true(component(result, 2, (size_t)r) ==
+                  (n == 1 ? sum : sum * (1.0f / (float)n)));
+      assert_true(component(result, 3, (size_t)r) == max);
+    }
+    // The same order from outside.
+    ls_nest reduced = {0};
+    expect_ok(ls_strategy_reduce(strategy, LS_REDUCE_SUM,
+                                 ls_nest_item(result, 0), &reduced));
+    float outside = 0;
+    memcpy(&outside, ls_array_data(ls_nest_as_array(reduced)), sizeof(float));
+    assert_true(outside == sum);
+    ls_nest_release(reduced);
+    ls_nest_release(result);
+    ls_nest_release(args);
+    ls_array_release(array);
+    ls_strategy_release(strategy);
+  }
+  ls_function_release(f);
+}
+
+static ls_nest use_id(ls_nest args, void *user) {
+  int *traced = user;
+  (void)args;
+  assert_int_equal(ls_replica_number(), *traced % 4);
+  assert_int_equal(ls_num_replicas(), 4);
+  ++*traced;
+  const ls_tensor id = ls_replica_id();
+  return ls_leaf(ls_mul(id, ls_scalar_i64(LS_DTYPE_I32, 10)));
+}
+
+static void each_replica_has_its_id(void **state) {
+  (void)state;
+  ls_strategy *strategy = strategy_of(4);
+  int traced = 0;
+  ls_function *f = function_of(use_id, &traced);
+  ls_nest result = {0};
+  expect_ok(ls_strategy_run(strategy, ls_traced(f), ls_none(), &result));
+  assert_int_equal(traced, 4);
+  for (size_t r = 0; r < 4; ++r)
+    assert_int_equal(ls_array_i64(ls_nest_as_array(ls_distributed_component(
+                                      result, r)),
+                                  0),
+                     10 * (int)r);
+  expect_ok(ls_strategy_run(strategy, ls_traced(f), ls_none(), &result));
+  assert_int_equal(traced, 4);
+  assert_int_equal(ls_replica_number(), -1);
+  ls_nest_release(result);
+  ls_function_release(f);
+  ls_strategy_release(strategy);
+}
+
+static ls_nest differs(ls_nest args, void *user) {
+  (void)user;
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  return ls_leaf(ls_replica_number() == 2 ? ls_exp(x) : ls_neg(x));
+}
+
+static void a_replica_whose_ops_differ_is_named(void **state) {
+  (void)state;
+  ls_strategy *strategy = strategy_of(3);
+  ls_function *f = function_of(differs, NULL);
+  ls_array *array = numbers(3);
+  ls_nest split = {0}, result = {0};
+  expect_ok(ls_strategy_split(strategy, array, &split));
+  const ls_nest args = LS_TUPLE(split);
+  expect_status(ls_strategy_run(strategy, ls_traced(f), args, &result),
+                LS_UNIMPLEMENTED, "replica 2");
+  ls_nest_release(args);
+  ls_array_release(array);
+  ls_function_release(f);
+  ls_strategy_release(strategy);
+}
+
+static ls_nest fails_on_one(ls_nest args, void *user) {
+  (void)user;
+  if (ls_replica_number() == 1) return LS_FAIL(LS_ABORTED, "not today");
+  return ls_leaf(ls_neg(ls_nest_tensor(args, 0)));
+}
+
+static void a_failing_replica_ends_the_run_with_its_status(void **state) {
+  (void)state;
+  LS_SPEC("V169 V213");
+  ls_strategy *strategy = strategy_of(3);
+  ls_function *f = function_of(fails_on_one, NULL);
+  ls_array *array = numbers(3);
+  ls_nest split = {0}, result = {0};
+  expect_ok(ls_strategy_split(strategy, array, &split));
+  const ls_nest args = LS_TUPLE(split);
+  const ls_status status =
+      ls_strategy_run(strategy, ls_traced(f), args, &result);
+  assert_memory_equal(ls_status_message(status), "not today", 9);
+  expect_status(status, LS_ABORTED, "replica 1");
+  assert_int_equal(ls_replica_number(), -1);
+  ls_nest_release(args);
+  ls_array_release(array);
+  ls_function_release(f);
+  ls_strategy_release(strategy);
+}
+
+static ls_nest write_variable(ls_nest args, void *user) {
+  const ls_tensor mine = ls_reduce_sum(ls_nest_tensor(args, 0), LS_ALL_AXES);
+  const ls_tensor all = ls_all_reduce(LS_REDUCE_SUM, mine);
+  ls_variable_assign_add(user, all);
+  return ls_leaf(ls_variable_read(user));
+}
+
+static void a_uniform_write_happens_once(void **state) {
+  (void)state;
+  ls_strategy *strategy = strategy_of(5);
+  ls_variable *v = NULL;
+  expect_ok(ls_variable_create(
+      &(ls_variable_options){.name = "v", .dtype = LS_DTYPE_F32}, &v));
+  ls_function *f = function_of(write_variable, v);
+  ls_array *array = NULL;
+  expect_ok(ls_array_create(LS_DTYPE_F32, LS_SHAPE(5), &array));
+  for (int i = 0; i < 5; ++i) ls_array_set_f64(array, i, i);
+  ls_nest split = {0}, result = {0};
+  expect_ok(ls_strategy_split(strategy, array, &split));
+  const ls_nest args = LS_TUPLE(split);
+  for (int step = 1; step <= 3; ++step) {
+    expect_ok(ls_strategy_run(strategy, ls_traced(f), args, &result));
+    for (size_t r = 0; r < 5; ++r)
+      assert_true(ls_array_f64(ls_nest_as_array(
+                                   ls_distributed_component(result, r)),
+                               0) == 10 * step);
+  }
+  ls_nest_release(result);
+  ls_nest_release(args);
+  ls_array_release(array);
+  ls_function_release(f);
+  ls_variable_release(v);
+  ls_strategy_release(strategy);
+}
+
+static void wrong_numbers_of_replicas_are_refused(void **state) {
+  (void)state;
+  ls_strategy *strategy = NULL;
+  expect_status(ls_mirrored_strategy_create(
+                    &(ls_mirrored_options){.num_replicas = LS_SOME(0)},
+                    &strategy),
+                LS_INVALID_ARGUMENT, "0 replicas");
+  assert_null(strategy);
+  ls_strategy *four = strategy_of(4), *two = strategy_of(2);
+  ls_function *f = function_of(sum_of_row, NULL);
+  ls_array *array = numbers(2);
+  ls_nest split = {0}, result = {0};
+  expect_ok(ls_strategy_split(two, array, &split));
+  const ls_nest args = LS_TUPLE(split);
+  expect_status(ls_strategy_run(four, ls_traced(f), args, &result),
+                LS_INVALID_ARGUMENT, "2 components");
+  ls_nest_release(args);
+  ls_array_release(array);
+  ls_function_release(f);
+  ls_strategy_release(four);
+  ls_strategy_release(two);
+}
+
+static void a_split_is_even_and_shares_the_array(void **state) {
+  (void)state;
+  ls_strategy *strategy = strategy_of(4);
+  ls_array *array = numbers(10);
+  ls_nest split = {0};
+  expect_ok(ls_strategy_split(strategy, array, &split));
+  static const int64_t sizes[] = {3, 3, 2, 2};
+  const float *at = ls_array_data(array);
+  for (size_t r = 0; r < 4; ++r) {
+    const ls_array *part =
+        ls_nest_as_array(ls_distributed_component(split, r));
+    assert_int_equal(ls_array_num_elements(part), sizes[r]);
+    assert_ptr_equal(ls_array_data(part), at);
+    at += sizes[r];
+  }
+  ls_array_release(array);
+  ls_nest_release(split);
+  ls_strategy_release(strategy);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(sums_over_replicas_follow_the_canonical_tree),
+      cmocka_unit_test(each_replica_has_its_id),
+      cmocka_unit_test(a_replica_whose_ops_differ_is_named),
+      cmocka_unit_test(a_failing_replica_ends_the_run_with_its_status),
+      cmocka_unit_test(a_uniform_write_happens_once),
+      cmocka_unit_test(wrong_numbers_of_replicas_are_refused),
+      cmocka_unit_test(a_split_is_even_and_shares_the_array),
+  };
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  expect_ok(ls_runtime_destroy(NULL));
+  return failed;
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/expect.h"
+
+#include <string.h>
+
+#include "lockstep/eager.h"
+#include "lockstep/models.h"
+
+enum { MOST_VARIABLES = 256 };
+
+static void the_table_is_complete(void **state) {
+  (void)state;
+  size_t count = 0;
+  const ls_model_type *const *types = ls_model_types(&count);
+  assert_true(count >= 2);
+  for (size_t i = 0; i < count; ++i) {
+    const ls_model_type *type = types[i];
+    assert_ptr_equal(ls_model_find(type->name), type);
+    assert_non_null(type->description);
+    assert_true(type->batch_size > 0 && type->epochs > 0 &&
+                type->num_classes > 1);
+    assert_true(type->learning_rate > 0 && type->flops_per_example > 0);
+  }
+  assert_null(ls_model_find("none"));
+  assert_null(ls_model_find(""));
+}
+
+static void steps_have_the_products_that_are_stated(void **state) {
+  (void)state;
+  const ls_model_type *mlp = ls_model_find("mlp");
+  assert_float_equal(mlp->flops_per_example * (double)mlp->batch_size * 1e-9,
+                     0.82, 0.005);
+  const ls_model_type *tiny = ls_model_find("tiny");
+  assert_true(tiny->flops_per_example * (double)tiny->batch_size == 11264);
+}
+
+static void variables_have_names_of_their_own(void **state) {
+  (void)state;
+  size_t count = 0;
+  const ls_model_type *const *types = ls_model_types(&count);
+  for (size_t i = 0; i < count; ++i) {
+    ls_model model;
+    ls_variable *variables[MOST_VARIABLES] = {NULL};
+    expect_ok(ls_model_create(types[i], NULL, &model));
+    const size_t n = types[i]->variables(model.self, variables, MOST_VARIABLES);
+    assert_true(n > 0 && n <= MOST_VARIABLES);
+    for (size_t a = 0; a < n; ++a) {
+      for (size_t b = 0; b < a; ++b)
+        assert_string_not_equal(ls_variable_name(variables[a]),
+                                ls_variable_name(variables[b]));
+    }
+    ls_model_destroy(&model);
+  }
+}
+
+static double loss_of(ls_nest results) {
+  return ls_array_f64(ls_nest_as_array(ls_nest_find(results, "loss")), 0);
+}
+
+static void training_makes_the_loss_smaller(void **state) {
+  (void)state;
+  const ls_model_type *type = ls_model_find("tiny");
+  ls_model model;
+  ls_nest batch, results = {0};
+  ls_function *function = NULL;
+  expect_ok(
+      ls_model_create(type, &(ls_model_options){.metrics = true}, &model));
+  expect_ok(ls_model_synthetic_batch(type, type->batch_size, &batch));
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = type->train_step, .user = model.self},
+      &function));
+  expect_ok(ls_function_call(function, batch, &results));
+  const double first = loss_of(results);
+  for (int i = 0; i < 50; ++i)
+    expect_ok(ls_function_call(function, batch, &results));
+  assert_true(loss_of(results) < first / 2);
+  assert_true(ls_array_f64(ls_nest_as_array(ls_nest_find(results, "accuracy")),
+                           0) > 0.9);
+  ls_nest_release(results);
+  ls_nest_release(batch);
+  ls_function_release(function);
+  ls_model_destroy(&model);
+}
+
+static void the_accuracy_is_there_if_asked_for(void **state) {
+  (void)state;
+  const ls_model_type *type = ls_model_find("tiny");
+  ls_model model;
+  ls_nest batch, results = {0};
+  ls_function *function = NULL;
+  expect_ok(ls_model_create(type, NULL, &model));
+  expect_ok(ls_model_synthetic_batch(type, 4, &batch));
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = type->train_step, .user = model.self},
+      &function));
+  expect_ok(ls_function_call(function, batch, &results));
+  assert_int_equal(ls_nest_count(results), 1);
+  ls_nest_release(results);
+  ls_nest_release(batch);
+  ls_function_release(function);
+  ls_model_destroy(&model);
+}
+
+static ls_nest logits(ls_nest args, void *user) {
+  const ls_model *model = user;
+  return model->type->logits(args, model->self);
+}
+
+static void logits_have_a_column_a_class(void **state) {
+  (void)state;
+  const ls_model_type *type = ls_model_find("tiny");
+  ls_model model;
+  ls_nest batch, results = {0};
+  ls_function *function = NULL;
+  expect_ok(ls_model_create(type, NULL, &model));
+  expect_ok(ls_model_synthetic_batch(type, 5, &batch));
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = logits, .user = &model}, &function));
+  expect_ok(ls_function_call(function, batch, &results));
+  assert_true(ls_shape_equal(ls_array_shape(ls_nest_as_array(results)),
+                             LS_SHAPE(5, 4)));
+  ls_nest_release(results);
+  ls_nest_release(batch);
+  ls_function_release(function);
+  ls_model_destroy(&model);
+}
+
+static void models_of_one_seed_start_alike(void **state) {
+  (void)state;
+  const ls_model_type *type = ls_model_find("tiny");
+  ls_array *values[3] = {NULL};
+  for (int i = 0; i < 3; ++i) {
+    ls_model model;
+    ls_variable *variable = NULL;
+    expect_ok(ls_model_create(type, &(ls_model_options){.seed = i == 2 ? 1 : 0},
+                              &model));
+    type->variables(model.self, &variable, 1);
+    expect_ok(ls_variable_value(variable, &values[i]));
+    ls_model_destroy(&model);
+  }
+  assert_memory_equal(ls_array_data(values[0]), ls_array_data(values[1]),
+                      ls_array_size(values[0]));
+  assert_memory_not_equal(ls_array_data(values[0]), ls_array_data(values[2]),
+                          ls_array_size(values[0]));
+  for (int i = 0; i < 3; ++i)
+    ls_array_release(values[i]);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_table_is_complete),
+      cmocka_unit_test(steps_have_the_products_that_are_stated),
+      cmocka_unit_test(variables_have_names_of_their_own),
+      cmocka_unit_test(training_makes_the_loss_smaller),
+      cmocka_unit_test(the_accuracy_is_there_if_asked_for),
+      cmocka_unit_test(logits_have_a_column_a_class),
+      cmocka_unit_test(models_of_one_seed_start_alike),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

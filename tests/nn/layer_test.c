@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layers, losses and metrics, in eager.
+#include "support/expect.h"
+
+#include <math.h>
+
+#include "lockstep/eager.h"
+#include "lockstep/nn.h"
+
+static ls_tensor tensor(ls_dtype dtype, ls_shape shape, const double *values) {
+  ls_array *array = NULL;
+  expect_ok(ls_array_create(dtype, shape, &array));
+  for (int64_t i = 0; i < ls_array_num_elements(array); ++i)
+    ls_array_set_f64(array, i, values[i]);
+  const ls_tensor result = ls_tensor_from_array(array);
+  ls_array_release(array);
+  return result;
+}
+
+static double item(ls_tensor value) {
+  double result = 0;
+  expect_ok(ls_tensor_item(value, &result));
+  return result;
+}
+
+static void set(ls_variable *variable, const double *values) {
+  ls_array *array = NULL;
+  expect_ok(ls_array_create(ls_variable_dtype(variable),
+                            ls_variable_shape(variable), &array));
+  for (int64_t i = 0; i < ls_array_num_elements(array); ++i)
+    ls_array_set_f64(array, i, values[i]);
+  expect_ok(ls_variable_set_value(variable, array));
+  ls_array_release(array);
+}
+
+static void expect_values(ls_tensor value, const double *wanted) {
+  ls_array *array = NULL;
+  expect_ok(ls_tensor_value(value, &array));
+  for (int64_t i = 0; i < ls_array_num_elements(array); ++i)
+    assert_float_equal(ls_array_f64(array, i), wanted[i], 1e-6);
+  ls_array_release(array);
+}
+
+static void a_dense_layer_is_a_product_a_bias_and_an_activation(void **state) {
+  (void)state;
+  expect_ok(ls_frame_begin());
+  ls_dense_layer *layer = NULL;
+  expect_ok(ls_dense_layer_create(
+      &(ls_dense_options){.name = "hidden",
+                          .inputs = 2,
+                          .units = 3,
+                          .activation = LS_ACTIVATION_RELU},
+      &layer));
+  assert_string_equal(ls_variable_name(ls_dense_layer_kernel(layer)),
+                      "hidden/kernel");
+  assert_string_equal(ls_variable_name(ls_dense_layer_bias(layer)),
+                      "hidden/bias");
+  const double kernel[] = {1, 2, 3, 4, 5, 6}, bias[] = {0, -20, 1};
+  set(ls_dense_layer_kernel(layer), kernel);
+  set(ls_dense_layer_bias(layer), bias);
+  const double x[] = {1, 1, 2, 0}, wanted[] = {5, 0, 10, 2, 0, 7};
+  expect_values(
+      ls_dense_layer_apply(layer, tensor(LS_DTYPE_F32, LS_SHAPE(2, 2), x)),
+      wanted);
+  ls_dense_layer_destroy(layer);
+  expect_ok(ls_frame_end(NULL));
+}
+
+static void a_layer_can_do_without_bias(void **state) {
+  (void)state;
+  expect_ok(ls_frame_begin());
+  ls_dense_layer *layer = NULL;
+  expect_ok(ls_dense_layer_create(
+      &(ls_dense_options){.inputs = 1, .units = 1, .no_bias = true}, &layer));
+  assert_null(ls_dense_layer_bias(layer));
+  const double two = 2, three = 3, six = 6;
+  set(ls_dense_layer_kernel(layer), &two);
+  expect_values(
+      ls_dense_layer_apply(layer, tensor(LS_DTYPE_F32, LS_SHAPE(1, 1), &three)),
+      &six);
+  ls_dense_layer_destroy(layer);
+  expect_ok(ls_frame_end(NULL));
+}
+
+static void a_layer_without_size_is_refused(void **state) {
+  (void)state;
+  ls_dense_layer *layer = NULL;
+  expect_status(ls_dense_layer_create(
+                    &(ls_dense_options){.name = "out", .inputs = 3}, &layer),
+                LS_INVALID_ARGUMENT,
+                "dense layer 'out' needs at least one input and one unit, got "
+                "3 and 0");
+  assert_null(layer);
+}
+
+static ls_status make_layer(void *user) {
+  (void)user;
+  ls_dense_layer *layer = NULL;
+  LS_RETURN_IF_ERROR(ls_frame_begin());
+  ls_status status = ls_dense_layer_create(
+      &(ls_dense_options){.inputs = 2, .units = 3}, &layer);
+  ls_dense_layer_destroy(layer);
+  ls_status_free(ls_frame_end(NULL));
+  return status;
+}
+
+static void no_memory_for_a_layer_is_a_status(void **state) {
+  (void)state;
+  expect_memory_failures_survived(make_layer, NULL);
+}
+
+static void the_loss_is_the_mean_over_all_rows(void **state) {
+  (void)state;
+  expect_ok(ls_frame_begin());
+  const double logits[] = {1, 2, 3, 0, 0, 0}, labels[] = {2, 0};
+  const ls_tensor x = tensor(LS_DTYPE_F32, LS_SHAPE(2, 3), logits);
+  const ls_tensor y = tensor(LS_DTYPE_I32, LS_SHAPE(2), labels);
+  const double first = log(exp(-2) + exp(-1) + 1), second = log(3);
+  assert_float_equal(item(ls_mean_softmax_cross_entropy(x, y)),
+                     (first + second) / 2, 1e-6);
+  expect_ok(ls_frame_end(NULL));
+}
+
+static void accuracy_counts_the_rows_that_are_right(void **state) {
+  (void)state;
+  expect_ok(ls_frame_begin());
+  const double logits[] = {1, 2, 5, 4, 3, -1, 1, 0};
+  const double labels[] = {1, 1, 0, 0};
+  const ls_tensor x = tensor(LS_DTYPE_F32, LS_SHAPE(4, 2), logits);
+  const ls_tensor y = tensor(LS_DTYPE_I32, LS_SHAPE(4), labels);
+  assert_true(item(ls_accuracy(x, y)) == 0.75);
+  assert_true(item(ls_count_correct(x, y)) == 3);
+  expect_ok(ls_frame_end(NULL));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_dense_layer_is_a_product_a_bias_and_an_activation),
+      cmocka_unit_test(a_layer_can_do_without_bias),
+      cmocka_unit_test(a_layer_without_size_is_refused),
+      cmocka_unit_test(no_memory_for_a_layer_is_a_status),
+      cmocka_unit_test(the_loss_is_the_mean_over_all_rows),
+      cmocka_unit_test(accuracy_counts_the_rows_that_are_right),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

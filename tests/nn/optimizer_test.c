@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/expect.h"
+
+#include <math.h>
+
+#include "lockstep/eager.h"
+#include "lockstep/nn.h"
+#include "lockstep/session.h"
+#include "lockstep/strategy.h"
+
+// What a step of these tests knows.
+typedef struct problem {
+  ls_variable *w, *fixed, *unread;
+  ls_optimizer *optimizer;
+} problem;
+
+static ls_variable *make(const char *name, double a, double b, ls_flag train) {
+  ls_variable *variable = NULL;
+  ls_array *array = NULL;
+  expect_ok(ls_array_create(LS_DTYPE_F64, LS_SHAPE(2), &array));
+  ls_array_set_f64(array, 0, a);
+  ls_array_set_f64(array, 1, b);
+  expect_ok(ls_variable_create(&(ls_variable_options){.name = name,
+                                                      .initial_array = array,
+                                                      .trainable = train},
+                               &variable));
+  ls_array_release(array);
+  return variable;
+}
+
+static void begin(problem *p, const ls_sgd_options *options) {
+  p->w = make("w", 3, -1, LS_FLAG_ON);
+  p->fixed = make("fixed", 1, 1, LS_FLAG_OFF);
+  p->unread = make("unread", 7, 7, LS_FLAG_ON);
+  expect_ok(ls_sgd_create(options, &p->optimizer));
+}
+
+static void end(problem *p) {
+  ls_variable_release(p->w);
+  ls_variable_release(p->fixed);
+  ls_variable_release(p->unread);
+  ls_optimizer_release(p->optimizer);
+}
+
+static void expect_value(ls_variable *variable, double a, double b) {
+  ls_array *array = NULL;
+  expect_ok(ls_variable_value(variable, &array));
+  assert_float_equal(ls_array_f64(array, 0), a, 1e-12);
+  assert_float_equal(ls_array_f64(array, 1), b, 1e-12);
+  ls_array_release(array);
+}
+
+// sum(fixed w^2): the gradient of w is 2 w.
+static ls_tensor loss_of(const problem *p) {
+  const ls_tensor terms =
+      ls_mul(ls_square(ls_variable_read(p->w)), ls_variable_read(p->fixed));
+  return ls_reduce_sum(terms, LS_ALL_AXES);
+}
+
+static ls_nest descend(ls_nest args, void *user) {
+  (void)args;
+  const problem *p = user;
+  const ls_tensor loss = loss_of(p);
+  ls_optimizer_minimize(p->optimizer, loss);
+  return ls_leaf(loss);
+}
+
+// sum(w x): the gradient of w is x.
+static ls_nest follow(ls_nest args, void *user) {
+  problem *p = user;
+  const ls_tensor loss = ls_reduce_sum(
+      ls_mul(ls_variable_read(p->w), ls_nest_tensor(args, 0)), LS_ALL_AXES);
+  ls_optimizer_minimize(p->optimizer, loss);
+  return ls_leaf(loss);
+}
+
+static void run(problem *p, ls_callback callback, int times) {
+  ls_function *function = NULL;
+  ls_nest results = {0};
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = callback, .user = p}, &function));
+  for (int i = 0; i < times; ++i)
+    expect_ok(ls_function_call(function, ls_none(), &results));
+  ls_nest_release(results);
+  ls_function_release(function);
+}
+
+static void sgd_moves_what_is_trained_and_read(void **state) {
+  (void)state;
+  problem p;
+  begin(&p, &(ls_sgd_options){.learning_rate = 0.125});
+  run(&p, descend, 1);
+  expect_value(p.w, 3 - 0.125 * 6, -1 + 0.125 * 2);
+  run(&p, descend, 1);
+  expect_value(p.w, 3 * 0.75 * 0.75, -0.75 * 0.75);
+  expect_value(p.fixed, 1, 1);
+  expect_value(p.unread, 7, 7);
+  end(&p);
+}
+
+static void momentum_adds_up_gradients(void **state) {
+  (void)state;
+  for (int nesterov = 0; nesterov < 2; ++nesterov) {
+    problem p;
+    begin(&p, &(ls_sgd_options){.learning_rate = 0.1,
+                                .momentum = 0.9,
+                                .nesterov = nesterov == 1});
+    run(&p, descend, 4);
+    double w = 3, v = 0;
+    for (int i = 0; i < 4; ++i) {
+      const double g = 2 * w;
+      v = 0.9 * v + g;
+      w -= 0.1 * (nesterov == 1 ? 0.9 * v + g : v);
+    }
+    expect_value(p.w, w, -w / 3);
+    end(&p);
+  }
+}
+
+static void replicas_move_by_the_mean_gradient(void **state) {
+  (void)state;
+  problem p;
+  begin(&p, &(ls_sgd_options){.learning_rate = 0.5});
+  ls_strategy *strategy = NULL;
+  ls_function *function = NULL;
+  ls_array *array = NULL;
+  ls_nest split, results = {0};
+  expect_ok(ls_mirrored_strategy_create(
+      &(ls_mirrored_options){.num_replicas = LS_SOME(4)}, &strategy));
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = follow, .user = &p}, &function));
+  // Replica r gets (r, 1).
+  expect_ok(ls_array_create(LS_DTYPE_F64, LS_SHAPE(4, 2), &array));
+  for (int64_t r = 0; r < 4; ++r) {
+    ls_array_set_f64(array, 2 * r, (double)r);
+    ls_array_set_f64(array, 2 * r + 1, 1);
+  }
+  expect_ok(ls_strategy_split(strategy, array, &split));
+  const ls_nest args = LS_TUPLE(split);
+  expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &results));
+  expect_value(p.w, 3 - 0.5 * 1.5, -1 - 0.5 * 1);
+  ls_nest_release(args);
+  ls_nest_release(results);
+  ls_array_release(array);
+  ls_function_release(function);
+  ls_strategy_release(strategy);
+  end(&p);
+}
+
+static void a_session_fetches_the_training_op(void **state) {
+  (void)state;
+  ls_graph *graph = NULL;
+  ls_session *session = NULL;
+  problem p = {0};
+  ls_op train = {0}, init = {0};
+  expect_ok(ls_graph_create("g", &graph));
+  LS_GRAPH_SCOPE(graph) {
+    begin(&p, &(ls_sgd_options){.learning_rate = 0.1, .momentum = 0.5});
+    train = ls_optimizer_minimize(
+        p.optimizer,
+        ls_reduce_sum(ls_square(ls_variable_read(p.w)), LS_ALL_AXES));
+    init = ls_global_initializer();
+  }
+  expect_ok(ls_graph_error(graph));
+  expect_ok(ls_session_create(graph, &session));
+  ls_nest results = {0};
+  expect_ok(ls_session_run(session, ls_nest_op(init), NULL, 0, &results));
+  expect_ok(ls_session_run(session, ls_nest_op(train), NULL, 0, &results));
+  expect_ok(ls_session_run(session, ls_nest_op(train), NULL, 0, &results));
+  ls_array *value = NULL;
+  expect_ok(ls_session_variable_value(session, p.w, &value));
+  // 3 - 0.1 6 = 2.4; 2.4 - 0.1 (0.5 6 + 4.8) = 1.62.
+  assert_float_equal(ls_array_f64(value, 0), 1.62, 1e-12);
+  ls_array_release(value);
+  ls_nest_release(results);
+  ls_session_destroy(session);
+  end(&p);
+  ls_graph_destroy(graph);
+}
+
+static void eager_applies_the_gradients_of_a_tape(void **state) {
+  (void)state;
+  problem p;
+  begin(&p, &(ls_sgd_options){.learning_rate = 0.125});
+  expect_ok(ls_frame_begin());
+  ls_tape *tape = NULL;
+  expect_ok(ls_tape_begin(&tape));
+  const ls_nest loss = ls_leaf(loss_of(&p));
+  expect_ok(ls_tape_end(tape));
+  ls_variable *variables[2] = {p.unread, p.w};
+  const ls_nest xs[2] = {ls_nest_variable(p.unread), ls_nest_variable(p.w)};
+  ls_nest gradients[2] = {{0}};
+  expect_ok(ls_tape_gradients(tape, loss, xs, 2, gradients));
+  ls_tape_release(tape);
+  ls_optimizer_apply(p.optimizer, variables, gradients, 2);
+  for (size_t i = 0; i < 2; ++i) {
+    ls_nest_release(xs[i]);
+    ls_nest_release(gradients[i]);
+  }
+  expect_ok(ls_frame_end(NULL));
+  expect_value(p.w, 3 - 0.125 * 6, -1 + 0.125 * 2);
+  expect_value(p.unread, 7, 7);
+  end(&p);
+}
+
+// ---- What is refused -------------------------------------------------------
+static ls_nest train_nothing(ls_nest args, void *user) {
+  (void)args;
+  const problem *p = user;
+  ls_optimizer_minimize(p->optimizer,
+                        ls_reduce_sum(ls_variable_read(p->fixed), LS_ALL_AXES));
+  return ls_none();
+}
+
+static ls_nest train_a_vector(ls_nest args, void *user) {
+  (void)args;
+  const problem *p = user;
+  ls_optimizer_minimize(p->optimizer, ls_variable_read(p->w));
+  return ls_none();
+}
+
+static void expect_refused(problem *p, ls_callback callback, const char *part) {
+  ls_function *function = NULL;
+  ls_nest results = {0};
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = callback, .user = p}, &function));
+  expect_status(ls_function_call(function, ls_none(), &results),
+                LS_INVALID_ARGUMENT, part);
+  ls_nest_release(results);
+  ls_function_release(function);
+}
+
+static void a_loss_that_trains_nothing_is_refused(void **state) {
+  (void)state;
+  problem p;
+  begin(&p, NULL);
+  expect_refused(&p, train_nothing, "no trainable variable is read");
+  expect_refused(&p, train_a_vector,
+                 "a loss must be a float scalar, got f64[2]");
+  expect_value(p.w, 3, -1);
+  end(&p);
+}
+
+static void options_that_cannot_be_are_refused(void **state) {
+  (void)state;
+  ls_optimizer *optimizer = NULL;
+  const ls_sgd_options bad[] = {{.learning_rate = -1},
+                                {.learning_rate = (double)NAN},
+                                {.momentum = -0.5},
+                                {.nesterov = true}};
+  for (size_t i = 0; i < 4; ++i) {
+    expect_status(ls_sgd_create(&bad[i], &optimizer), LS_INVALID_ARGUMENT,
+                  "sgd");
+    assert_null(optimizer);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(sgd_moves_what_is_trained_and_read),
+      cmocka_unit_test(momentum_adds_up_gradients),
+      cmocka_unit_test(replicas_move_by_the_mean_gradient),
+      cmocka_unit_test(a_session_fetches_the_training_op),
+      cmocka_unit_test(eager_applies_the_gradients_of_a_tape),
+      cmocka_unit_test(a_loss_that_trains_nothing_is_refused),
+      cmocka_unit_test(options_that_cannot_be_are_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/eager.h"
+
+#include "lockstep/function.h"
+#include "support/expect.h"
+#include "support/spec.h"
+
+static double item(ls_tensor tensor) {
+  double value = 0;
+  expect_ok(ls_tensor_item(tensor, &value));
+  return value;
+}
+
+static ls_tensor f64(double value) { return ls_scalar(LS_DTYPE_F64, value); }
+
+static ls_variable *variable(double value) {
+  ls_variable *made = NULL;
+  expect_ok(ls_variable_create(
+      &(ls_variable_options){.name = "v", .initial_value = f64(value)}, &made));
+  return made;
+}
+
+// ---- Values ----------------------------------------------------------------
+static void an_op_runs_as_it_is_made(void **state) {
+  (void)state;
+  assert_true(item(ls_add(f64(2), f64(3))) == 5);
+  const ls_tensor matrix = ls_fill(LS_DTYPE_F32, LS_SHAPE(2, 3), 2);
+  assert_true(item(ls_reduce_sum(ls_matmul(matrix, ls_transpose(matrix, NULL)),
+                                 LS_ALL_AXES)) == 4 * 12);
+}
+
+static void a_failed_op_is_a_failed_value_and_nothing_else(void **state) {
+  (void)state;
+  const ls_tensor a = ls_fill(LS_DTYPE_F32, LS_SHAPE(2), 1);
+  const ls_tensor bad = ls_add(a, ls_fill(LS_DTYPE_F32, LS_SHAPE(3), 1));
+  const ls_tensor worse = ls_exp(bad);
+  double value = 0;
+  assert_true(ls_tensor_is_failed(bad));
+  assert_true(ls_tensor_is_failed(worse));
+  expect_status(ls_tensor_item(worse, &value), LS_INVALID_ARGUMENT,
+                "f32[2] and f32[3]");
+  expect_status(ls_tensor_item(worse, &value), LS_INVALID_ARGUMENT,
+                "f32[2] and f32[3]");
+  assert_true(item(ls_reduce_sum(ls_add(a, a), LS_ALL_AXES)) == 4);
+}
+
+// ---- Frames ----------------------------------------------------------------
+static void a_frame_frees_what_is_not_kept(void **state) {
+  (void)state;
+  LS_SPEC("V211");
+  expect_ok(ls_frame_begin());
+  const ls_tensor gone = f64(1), kept = ls_add(f64(2), f64(3));
+  const ls_nest keep = ls_leaf(kept);
+  expect_ok(ls_frame_end(&keep));
+  assert_true(item(kept) == 5);
+  double value = 0;
+  expect_status(ls_tensor_item(gone, &value), LS_INVALID_ARGUMENT, "stale");
+  const ls_tensor after = ls_neg(gone);
+  assert_true(ls_tensor_is_failed(after));
+  assert_true(item(ls_neg(kept)) == -5);
+}
+
+static void frames_nest_and_pass_kept_values_outward(void **state) {
+  (void)state;
+  expect_ok(ls_frame_begin());
+  expect_ok(ls_frame_begin());
+  const ls_tensor x = f64(7);
+  const ls_nest keep = LS_TUPLE(ls_leaf(x), ls_leaf(x), ls_none());
+  expect_ok(ls_frame_end(&keep));
+  const ls_tensor y = ls_add(x, x);
+  const ls_nest both = ls_leaf(y);
+  expect_ok(ls_frame_end(&both));
+  assert_true(item(y) == 14);
+  assert_true(ls_tensor_is_failed(ls_neg(x)));
+  ls_nest_release(keep);
+}
+
+static void closing_a_frame_that_is_not_open_is_refused(void **state) {
+  (void)state;
+  expect_status(ls_frame_end(NULL), LS_FAILED_PRECONDITION, "frame");
+}
+
+static void ten_thousand_ops_in_frames_do_not_grow_memory(void **state) {
+  (void)state;
+  LS_SPEC("V211");
+  ls_counting_allocator *counting = NULL;
+  ls_runtime *runtime = NULL;
+  expect_ok(ls_counting_allocator_create(NULL, &counting));
+  expect_ok(ls_runtime_create(
+      &(ls_runtime_options){
+          .allocator = ls_counting_allocator_allocator(counting),
+          .threads = 1},
+      &runtime));
+  ls_runtime *before = ls_runtime_make_current(runtime);
+  uint64_t settled = 0;
+  ls_tensor total = f64(0);
+  expect_ok(ls_frame_begin());
+  for (int i = 0; i < 1000; ++i) {
+    expect_ok(ls_frame_begin());
+    ls_tensor x = f64(i % 3);
+    for (int k = 0; k < 8; ++k) x = ls_add(x, f64(k % 2));
+    expect_ok(ls_frame_end(NULL));
+    const uint64_t live = ls_counting_allocator_counts(counting).live_bytes;
+    if (i == 10) settled = live;
+    if (i > 10) assert_true(live <= settled);
+  }
+  expect_ok(ls_frame_end(NULL));
+  assert_true(item(total) == 0);
+  ls_runtime_make_current(before);
+  expect_ok(ls_runtime_destroy(runtime));
+  assert_int_equal(ls_counting_allocator_counts(counting).live_blocks, 0);
+  ls_counting_allocator_destroy(counting);
+}
+
+// ---- Variables -------------------------------------------------------------
+static void a_variable_is_initialized_when_it_is_made(void **state) {
+  (void)state;
+  ls_variable *v = variable(4);
+  assert_true(item(ls_variable_read(v)) == 4);
+  const ls_tensor before = ls_variable_read(v);
+  assert_true(item(ls_variable_assign_add(v, f64(2))) == 6);
+  assert_true(item(ls_variable_assign_sub(v, f64(1))) == 5);
+  assert_true(item(before) == 4);
+  assert_true(item(ls_variable_assign(v, f64(9))) == 9);
+  ls_array *array = NULL;
+  expect_ok(ls_variable_value(v, &array));
+  assert_true(ls_array_f64(array, 0) == 9);
+  ls_array_set_f64(array, 0, 3);
+  expect_ok(ls_variable_set_value(v, array));
+  ls_array_release(array);
+  assert_true(item(ls_variable_read(v)) == 3);
+  ls_variable_release(v);
+}
+
+static void a_write_of_another_shape_is_refused(void **state) {
+  (void)state;
+  ls_variable *v = variable(4);
+  const ls_tensor t =
+      ls_variable_assign(v, ls_fill(LS_DTYPE_F64, LS_SHAPE(2), 1));
+  double value = 0;
+  expect_status(ls_tensor_item(t, &value), LS_INVALID_ARGUMENT, "'v'");
+  assert_true(item(ls_variable_read(v)) == 4);
+  ls_variable_release(v);
+}
+
+// ---- Control flow ----------------------------------------------------------
+static ls_nest below_100(ls_nest values, void *user) {
+  (void)user;
+  return ls_leaf(ls_less(ls_nest_tensor(values, 0), f64(100)));
+}
+
+static ls_nest square_it(ls_nest values, void *user) {
+  (void)user;
+  const ls_tensor x = ls_nest_tensor(values, 0);
+  return LS_TUPLE(ls_leaf(ls_mul(x, x)));
+}
+
+static void a_loop_runs_over_known_values(void **state) {
+  (void)state;
+  const ls_nest result =
+      ls_while(below_100, square_it, NULL, LS_TUPLE(ls_leaf(f64(3))), 0);
+  assert_true(item(ls_nest_tensor(result, 0)) == 6561);
+  ls_nest_release(result);
+  const ls_nest once =
+      ls_while(below_100, square_it, NULL, LS_TUPLE(ls_leaf(f64(3))), 1);
+  assert_true(item(ls_nest_tensor(once, 0)) == 9);
+  ls_nest_release(once);
+}
+
+// ---- Tape ------------------------------------------------------------------
+static void a_tape_gives_the_gradients_of_what_it_recorded(void **state) {
+  (void)state;
+  LS_SPEC("V211");
+  ls_variable *v = variable(3);
+  ls_tape *tape = NULL;
+  const ls_tensor w = f64(5), unwatched = f64(2);
+  expect_ok(ls_tape_begin(&tape));
+  expect_ok(ls_tape_watch(tape, w));
+  const ls_tensor x = ls_variable_read(v);
+  const ls_tensor y = ls_add(ls_mul(ls_mul(x, x), w), ls_mul(x, unwatched));
+  expect_ok(ls_tape_end(tape));
+  const ls_nest xs[] = {ls_nest_variable(v), ls_leaf(w), ls_leaf(unwatched)};
+  ls_nest grads[3];
+  for (int i = 0; i < 2; ++i) {  // Any number of times.
+    expect_ok(ls_tape_gradients(tape, ls_leaf(y), xs, 3, grads));
+    assert_true(item(ls_nest_tensor(grads[0], 0)) == 2 * 3 * 5 + 2);
+    assert_true(item(ls_nest_tensor(grads[1], 0)) == 9);
+    assert_int_equal(grads[2].kind, LS_KIND_NONE);
+  }
+  ls_variable *found[2] = {NULL};
+  assert_int_equal(ls_tape_variables(tape, found, 2), 1);
+  assert_ptr_equal(found[0], v);
+  ls_tape_release(tape);
+  ls_nest_release(xs[0]);
+  ls_variable_release(v);
+}
+
+static void a_tape_follows_the_loop_that_ran(void **state) {
+  (void)state;
+  ls_tape *tape = NULL;
+  const ls_tensor x = f64(2);
+  expect_ok(ls_tape_begin(&tape));
+  expect_ok(ls_tape_watch(tape, x));
+  const ls_nest result =
+      ls_while(below_100, square_it, NULL, LS_TUPLE(ls_leaf(x)), 0);
+  expect_ok(ls_tape_end(tape));  // x -> x^8 = 256.
+  const ls_nest xs[] = {ls_leaf(x)};
+  ls_nest grads[1];
+  expect_ok(ls_tape_gradients(tape, ls_nest_item(result, 0), xs, 1, grads));
+  assert_true(item(ls_nest_tensor(grads[0], 0)) == 8 * 128);
+  ls_nest_release(result);
+  ls_tape_release(tape);
+}
+
+static void what_is_computed_after_the_tape_is_not_on_it(void **state) {
+  (void)state;
+  ls_tape *tape = NULL;
+  const ls_tensor x = f64(2);
+  expect_ok(ls_tape_begin(&tape));
+  expect_ok(ls_tape_watch(tape, x));
+  expect_ok(ls_tape_end(tape));
+  const ls_tensor y = ls_mul(x, x);
+  const ls_nest xs[] = {ls_leaf(x)};
+  ls_nest grads[1];
+  expect_ok(ls_tape_gradients(tape, ls_leaf(y), xs, 1, grads));
+  assert_int_equal(grads[0].kind, LS_KIND_NONE);
+  ls_tape_release(tape);
+}
+
+static void a_frame_with_an_unreleased_tape_cannot_end(void **state) {
+  (void)state;
+  ls_tape *tape = NULL;
+  expect_ok(ls_frame_begin());
+  expect_ok(ls_tape_begin(&tape));
+  expect_status(ls_frame_end(NULL), LS_FAILED_PRECONDITION, "tape");
+  ls_tape_release(tape);
+  expect_ok(ls_frame_end(NULL));
+}
+
+static void gradients_refuses_the_eager_graph(void **state) {
+  (void)state;
+  LS_SPEC("O177");
+  const ls_nest x[] = {ls_leaf(f64(2))};
+  ls_nest grads[1];
+  expect_status(ls_gradients(x, 1, x, 1, NULL, grads), LS_FAILED_PRECONDITION,
+                "tape");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(an_op_runs_as_it_is_made),
+      cmocka_unit_test(a_failed_op_is_a_failed_value_and_nothing_else),
+      cmocka_unit_test(a_frame_frees_what_is_not_kept),
+      cmocka_unit_test(frames_nest_and_pass_kept_values_outward),
+      cmocka_unit_test(closing_a_frame_that_is_not_open_is_refused),
+      cmocka_unit_test(ten_thousand_ops_in_frames_do_not_grow_memory),
+      cmocka_unit_test(a_variable_is_initialized_when_it_is_made),
+      cmocka_unit_test(a_write_of_another_shape_is_refused),
+      cmocka_unit_test(a_loop_runs_over_known_values),
+      cmocka_unit_test(a_tape_gives_the_gradients_of_what_it_recorded),
+      cmocka_unit_test(a_tape_follows_the_loop_that_ran),
+      cmocka_unit_test(what_is_computed_after_the_tape_is_not_on_it),
+      cmocka_unit_test(a_frame_with_an_unreleased_tape_cannot_end),
+      cmocka_unit_test(gradients_refuses_the_eager_graph),
+  };
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  expect_ok(ls_runtime_destroy(NULL));
+  return failed;
+}

@@ -1,0 +1,491 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/function.h"
+
+#include <string.h>
+
+#include "lockstep/eager.h"
+#include "support/expect.h"
+
+// ---- Helpers ---------------------------------------------------------------
+static ls_nest vector(size_t count, const float *values) {
+  ls_array *array = NULL;
+  expect_ok(ls_array_create_copy(LS_DTYPE_F32, LS_SHAPE((int64_t)count),
+                                 values, &array));
+  return ls_nest_array(array);
+}
+
+static ls_function *function_of(ls_callback call, void *user) {
+  ls_function *function = NULL;
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = call, .user = user, .name = "f"},
+      &function));
+  return function;
+}
+
+static double item(ls_nest nest, int64_t index) {
+  return ls_array_f64(ls_nest_as_array(nest), index);
+}
+
+static ls_variable *f32_variable(const char *name, double value) {
+  ls_variable *variable = NULL;
+  expect_ok(ls_variable_create(
+      &(ls_variable_options){.name = name,
+                             .initial_value = ls_scalar(LS_DTYPE_F32, value)},
+      &variable));
+  return variable;
+}
+
+// ---- Traces ----------------------------------------------------------------
+static int traced;
+
+static ls_nest doubled(ls_nest args, void *user) {
+  (void)user;
+  ++traced;
+  return ls_leaf(ls_mul_scalar(ls_nest_tensor(args, 0), 2));
+}
+
+static void a_function_is_traced_once_per_signature(void **state) {
+  (void)state;
+  ls_function *f = function_of(doubled, NULL);
+  const ls_nest two = LS_TUPLE(vector(2, (float[]){1, 2}));
+  const ls_nest three = LS_TUPLE(vector(3, (float[]){1, 2, 3}));
+  ls_nest result = {0};
+  traced = 0;
+  for (int i = 0; i < 3; ++i) {
+    expect_ok(ls_function_call(f, two, &result));
+    assert_true(item(result, 1) == 4);
+  }
+  assert_int_equal(traced, 1);
+  expect_ok(ls_function_call(f, three, &result));
+  assert_true(item(result, 2) == 6);
+  assert_int_equal(traced, 2);
+  expect_ok(ls_function_call(f, two, &result));
+  assert_int_equal(traced, 2);
+  assert_int_equal(ls_function_num_traces(f), 2);
+  ls_function_clear(f);
+  expect_ok(ls_function_call(f, two, &result));
+  assert_int_equal(traced, 3);
+  ls_nest_release(result);
+  ls_nest_release(two);
+  ls_nest_release(three);
+  ls_function_release(f);
+}
+
+static ls_nest scaled(ls_nest args, void *user) {
+  (void)user;
+  ++traced;
+  return ls_leaf(
+      ls_mul_scalar(ls_nest_tensor(args, 0), ls_nest_item(args, 1).as.f64));
+}
+
+static void host_scalars_are_part_of_the_signature_by_value(void **state) {
+  (void)state;
+  ls_function *f = function_of(scaled, NULL);
+  ls_nest result = {0};
+  traced = 0;
+  static const double factors[] = {2, 3, 2, 3, 0.5};
+  for (size_t i = 0; i < 5; ++i) {
+    const ls_nest args =
+        LS_TUPLE(vector(1, (float[]){4}), ls_nest_f64(factors[i]));
+    expect_ok(ls_function_call(f, args, &result));
+    assert_true(item(result, 0) == 4 * factors[i]);
+    ls_nest_release(args);
+  }
+  assert_int_equal(traced, 3);
+  ls_nest_release(result);
+  ls_function_release(f);
+}
+
+static void results_are_filled_in_place_unless_somebody_holds_them(
+    void **state) {
+  (void)state;
+  ls_function *f = function_of(doubled, NULL);
+  const ls_nest args = LS_TUPLE(vector(2, (float[]){1, 2}));
+  ls_nest result = {0};
+  expect_ok(ls_function_call(f, args, &result));
+  ls_array *first = ls_nest_as_array(result);
+  expect_ok(ls_function_call(f, args, &result));
+  assert_ptr_equal(ls_nest_as_array(result), first);
+  ls_array_retain(first);
+  expect_ok(ls_function_call(f, args, &result));
+  assert_ptr_not_equal(ls_nest_as_array(result), first);
+  assert_true(ls_array_f64(first, 1) == 4);
+  ls_array_release(first);
+  ls_nest_release(result);
+  ls_nest_release(args);
+  ls_function_release(f);
+}
+
+// ---- Effects ---------------------------------------------------------------
+static ls_nest count_up(ls_nest args, void *user) {
+  (void)args;
+  ls_variable_assign_add(user, ls_scalar(LS_DTYPE_F32, 1));
+  ls_variable_assign(user, ls_mul_scalar(ls_variable_read(user), 2));
+  return ls_none();
+}
+
+static void every_effect_runs_at_each_call_in_order(void **state) {
+  (void)state;
+  ls_variable *v = f32_variable("v", 1);
+  ls_function *f = function_of(count_up, v);
+  ls_nest result = {0};
+  double want = 1;
+  for (int i = 0; i < 4; ++i) {
+    expect_ok(ls_function_call(f, ls_none(), &result));
+    want = (want + 1) * 2;
+    ls_array *value = NULL;
+    expect_ok(ls_variable_value(v, &value));
+    assert_true(ls_array_f64(value, 0) == want);
+    ls_array_release(value);
+  }
+  ls_nest_release(result);
+  ls_function_release(f);
+  ls_variable_release(v);
+}
+
+static ls_nest swap(ls_nest args, void *user) {
+  (void)args;
+  ls_variable **v = user;
+  const ls_tensor a = ls_variable_read(v[0]), b = ls_variable_read(v[1]);
+  ls_variable_assign(v[0], b);
+  ls_variable_assign(v[1], a);
+  return LS_TUPLE(ls_leaf(a), ls_leaf(b));
+}
+
+static void a_read_keeps_its_value_when_the_variable_changes(void **state) {
+  (void)state;
+  ls_variable *v[] = {f32_variable("a", 3), f32_variable("b", 5)};
+  ls_function *f = function_of(swap, v);
+  ls_nest result = {0};
+  expect_ok(ls_function_call(f, ls_none(), &result));
+  assert_true(item(ls_nest_item(result, 0), 0) == 3);
+  assert_true(item(ls_nest_item(result, 1), 0) == 5);
+  expect_ok(ls_function_call(f, ls_none(), &result));
+  assert_true(item(ls_nest_item(result, 0), 0) == 5);
+  assert_true(item(ls_nest_item(result, 1), 0) == 3);
+  ls_nest_release(result);
+  ls_function_release(f);
+  ls_variable_release(v[0]);
+  ls_variable_release(v[1]);
+}
+
+// ---- Control flow ----------------------------------------------------------
+static ls_nest below_limit(ls_nest values, void *user) {
+  (void)user;
+  return ls_leaf(ls_less(ls_nest_tensor(values, 0),
+                         ls_scalar_i64(LS_DTYPE_I32, 10)));
+}
+
+static ls_nest add_and_write(ls_nest values, void *user) {
+  const ls_tensor i = ls_nest_tensor(values, 0), sum = ls_nest_tensor(values, 1);
+  ls_variable_assign_add(user, ls_scalar(LS_DTYPE_F32, 1));
+  return LS_TUPLE(ls_leaf(ls_add(i, ls_scalar_i64(LS_DTYPE_I32, 1))),
+                  ls_leaf(ls_add(sum, ls_variable_read(user))));
+}
+
+static ls_nest loop(ls_nest args, void *user) {
+  return ls_while(below_limit, add_and_write, user,
+                  LS_TUPLE(ls_nest_item(args, 0), ls_nest_item(args, 1)), 0);
+}
+
+static void a_loop_carries_values_and_variables(void **state) {
+  (void)state;
+  ls_variable *v = f32_variable("v", 0);
+  ls_function *f = function_of(loop, v);
+  ls_array *start = NULL, *sum = NULL;
+  expect_ok(ls_array_create(LS_DTYPE_I32, LS_SCALAR, &start));
+  expect_ok(ls_array_create(LS_DTYPE_F32, LS_SCALAR, &sum));
+  ls_array_set_i64(start, 0, 6);
+  const ls_nest args = LS_TUPLE(ls_nest_array(start), ls_nest_array(sum));
+  ls_nest result = {0};
+  expect_ok(ls_function_call(f, args, &result));
+  assert_true(item(ls_nest_item(result, 0), 0) == 10);
+  assert_true(item(ls_nest_item(result, 1), 0) == 1 + 2 + 3 + 4);
+  expect_ok(ls_function_call(f, args, &result));
+  assert_true(item(ls_nest_item(result, 1), 0) == 5 + 6 + 7 + 8);
+  ls_array_set_i64(start, 0, 12);  // No trip at all.
+  expect_ok(ls_function_call(f, args, &result));
+  assert_true(item(ls_nest_item(result, 0), 0) == 12);
+  assert_true(item(ls_nest_item(result, 1), 0) == 0);
+  ls_nest_release(result);
+  ls_nest_release(args);
+  ls_function_release(f);
+  ls_variable_release(v);
+}
+
+typedef struct branch_user {
+  ls_variable *variable;
+  ls_tensor x;
+} branch_user;
+
+static ls_nest write_x(ls_nest none, void *user) {
+  (void)none;
+  const branch_user *u = user;
+  return ls_leaf(ls_variable_assign(u->variable, u->x));
+}
+
+static ls_nest negate_x(ls_nest none, void *user) {
+  (void)none;
+  return ls_leaf(ls_neg(((const branch_user *)user)->x));
+}
+
+static ls_nest branch(ls_nest args, void *user) {
+  branch_user u = {.variable = user, .x = ls_nest_tensor(args, 0)};
+  const ls_tensor positive = ls_greater(u.x, ls_scalar(LS_DTYPE_F32, 0));
+  return ls_cond(positive, write_x, negate_x, &u);
+}
+
+static void only_the_branch_taken_has_its_effect(void **state) {
+  (void)state;
+  ls_variable *v = f32_variable("v", 7);
+  ls_function *f = function_of(branch, v);
+  ls_array *x = NULL, *value = NULL;
+  expect_ok(ls_array_create(LS_DTYPE_F32, LS_SCALAR, &x));
+  const ls_nest args = LS_TUPLE(ls_nest_array(x));
+  ls_nest result = {0};
+  ls_array_set_f64(x, 0, -2);
+  expect_ok(ls_function_call(f, args, &result));
+  assert_true(item(result, 0) == 2);
+  expect_ok(ls_variable_value(v, &value));
+  assert_true(ls_array_f64(value, 0) == 7);
+  ls_array_release(value);
+  ls_array_set_f64(x, 0, 5);
+  expect_ok(ls_function_call(f, args, &result));
+  assert_true(item(result, 0) == 5);
+  expect_ok(ls_variable_value(v, &value));
+  assert_true(ls_array_f64(value, 0) == 5);
+  ls_array_release(value);
+  ls_nest_release(result);
+  ls_nest_release(args);
+  ls_function_release(f);
+  ls_variable_release(v);
+}
+
+// ---- Refusals --------------------------------------------------------------
+static ls_nest wrong_shapes(ls_nest args, void *user) {
+  (void)user;
+  ls_tensor sum = {0};
+  LS_NAME_SCOPE("layer") {
+    sum = ls_at_tensor(ls_add(ls_nest_tensor(args, 0),
+                              ls_fill(LS_DTYPE_F32, LS_SHAPE(3), 1)),
+                       "model.c", 12);
+  }
+  return ls_leaf(ls_exp(sum));
+}
+
+static void a_failed_op_surfaces_once_with_its_place(void **state) {
+  (void)state;
+  ls_function *f = function_of(wrong_shapes, NULL);
+  const ls_nest args = LS_TUPLE(vector(2, (float[]){1, 2}));
+  ls_nest result = {0};
+  const ls_status status = ls_function_call(f, args, &result);
+  assert_non_null(strstr(ls_status_message(status), "f32[2]"));
+  assert_non_null(strstr(ls_status_message(status), "f32[3]"));
+  assert_non_null(strstr(ls_status_message(status), "layer/add"));
+  assert_non_null(strstr(ls_status_message(status), "model.c:12"));
+  expect_status(status, LS_INVALID_ARGUMENT, "broadcast");
+  assert_int_equal(ls_function_num_traces(f), 0);
+  ls_nest_release(args);
+  ls_function_release(f);
+}
+
+static ls_nest refuse(ls_nest args, void *user) {
+  (void)args;
+  (void)user;
+  return LS_FAIL(LS_OUT_OF_RANGE, "no more of it");
+}
+
+static void a_callback_refuses_by_a_failed_nest(void **state) {
+  (void)state;
+  ls_function *f = function_of(refuse, NULL);
+  ls_nest result = {0};
+  expect_status(ls_function_call(f, ls_none(), &result), LS_OUT_OF_RANGE,
+                "no more of it");
+  ls_function_release(f);
+}
+
+static ls_tensor stolen;
+
+static ls_nest steal(ls_nest args, void *user) {
+  (void)user;
+  stolen = ls_neg(ls_nest_tensor(args, 0));
+  return ls_leaf(stolen);
+}
+
+static ls_nest use_stolen(ls_nest args, void *user) {
+  (void)args;
+  (void)user;
+  return ls_leaf(ls_neg(stolen));
+}
+
+static void a_value_of_another_functions_graph_is_refused(void **state) {
+  (void)state;
+  ls_function *f = function_of(steal, NULL), *g = function_of(use_stolen, NULL);
+  const ls_nest args = LS_TUPLE(vector(2, (float[]){1, 2}));
+  ls_nest result = {0};
+  expect_ok(ls_function_call(f, args, &result));
+  expect_status(ls_function_call(g, ls_none(), &result), LS_INVALID_ARGUMENT,
+                "not inside it");
+  ls_nest_release(result);
+  ls_nest_release(args);
+  ls_function_release(f);
+  ls_function_release(g);
+}
+
+static ls_nest check(ls_nest args, void *user) {
+  (void)user;
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  ls_assert_true(ls_less(ls_reduce_max(x, LS_ALL_AXES),
+                         ls_scalar(LS_DTYPE_F32, 3)),
+                 "x stays below 3");
+  return ls_leaf(x);
+}
+
+static void a_failed_assertion_fails_the_run_and_the_next_one_works(
+    void **state) {
+  (void)state;
+  ls_function *f = function_of(check, NULL);
+  const ls_nest good = LS_TUPLE(vector(2, (float[]){1, 2}));
+  const ls_nest bad = LS_TUPLE(vector(2, (float[]){1, 4}));
+  ls_nest result = {0};
+  expect_ok(ls_function_call(f, good, &result));
+  expect_status(ls_function_call(f, bad, &result), LS_INVALID_ARGUMENT,
+                "x stays below 3");
+  expect_ok(ls_function_call(f, good, &result));
+  ls_nest_release(result);
+  ls_nest_release(good);
+  ls_nest_release(bad);
+  ls_function_release(f);
+}
+
+// ---- Around it -------------------------------------------------------------
+static ls_nest outer_call(ls_nest args, void *user) {
+  ls_nest inner = {0};
+  const ls_status status = ls_function_call(user, args, &inner);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  const ls_nest result = ls_leaf(ls_neg(ls_nest_tensor(inner, 0)));
+  ls_nest_release(inner);
+  return result;
+}
+
+static void a_function_called_in_a_trace_becomes_part_of_it(void **state) {
+  (void)state;
+  ls_function *f = function_of(doubled, NULL), *g = function_of(outer_call, f);
+  const ls_nest args = LS_TUPLE(vector(2, (float[]){1, 2}));
+  ls_nest result = {0};
+  expect_ok(ls_function_call(g, args, &result));
+  assert_true(item(result, 1) == -4);
+  assert_int_equal(ls_function_num_traces(f), 0);
+  ls_nest_release(result);
+  ls_nest_release(args);
+  ls_function_release(g);
+  ls_function_release(f);
+}
+
+static ls_nest add_captured(ls_nest args, void *user) {
+  return ls_leaf(ls_add(ls_nest_tensor(args, 0), *(ls_tensor *)user));
+}
+
+static void an_eager_value_is_captured_as_it_is_at_the_trace(void **state) {
+  (void)state;
+  ls_tensor captured = ls_scalar(LS_DTYPE_F32, 10);
+  ls_function *f = function_of(add_captured, &captured);
+  const ls_nest args = LS_TUPLE(vector(1, (float[]){1}));
+  ls_nest result = {0};
+  expect_ok(ls_function_call(f, args, &result));
+  captured = ls_scalar(LS_DTYPE_F32, 20);
+  expect_ok(ls_function_call(f, args, &result));
+  assert_true(item(result, 0) == 11);
+  ls_nest_release(result);
+  ls_nest_release(args);
+  ls_function_release(f);
+}
+
+static ls_nest draw(ls_nest args, void *user) {
+  (void)args;
+  (void)user;
+  const ls_shape shape = LS_SHAPE(4);
+  return LS_TUPLE(
+      ls_leaf(ls_random_uniform(LS_DTYPE_F32, shape, 0, 1, NULL)),
+      ls_leaf(ls_random_uniform(LS_DTYPE_F32, shape, 0, 1, NULL)),
+      ls_leaf(ls_random_uniform(LS_DTYPE_F32, shape, 0, 1,
+                                &(ls_random_options){.fixed = true})));
+}
+
+static void random_ops_draw_by_stream_and_step(void **state) {
+  (void)state;
+  ls_function *f = function_of(draw, NULL), *g = function_of(draw, NULL);
+  ls_nest first = {0}, second = {0}, other = {0};
+  expect_ok(ls_function_call(f, ls_none(), &first));
+  expect_ok(ls_function_call(f, ls_none(), &second));
+  expect_ok(ls_function_call(g, ls_none(), &other));
+  assert_true(item(ls_nest_item(first, 0), 0) !=
+              item(ls_nest_item(first, 1), 0));
+  assert_true(item(ls_nest_item(first, 0), 0) !=
+              item(ls_nest_item(second, 0), 0));
+  assert_true(item(ls_nest_item(first, 2), 0) ==
+              item(ls_nest_item(second, 2), 0));
+  for (int64_t i = 0; i < 4; ++i)
+    assert_true(item(ls_nest_item(first, 0), i) ==
+                item(ls_nest_item(other, 0), i));
+  ls_nest_release(first);
+  ls_nest_release(second);
+  ls_nest_release(other);
+  ls_function_release(f);
+  ls_function_release(g);
+}
+
+static void discarded_functions_free_their_variables(void **state) {
+  (void)state;
+  ls_counting_allocator *counting = NULL;
+  ls_runtime *runtime = NULL;
+  expect_ok(ls_counting_allocator_create(NULL, &counting));
+  expect_ok(ls_runtime_create(
+      &(ls_runtime_options){
+          .allocator = ls_counting_allocator_allocator(counting),
+          .threads = 1},
+      &runtime));
+  ls_runtime *before = ls_runtime_make_current(runtime);
+  uint64_t settled = 0;
+  for (int i = 0; i < 20; ++i) {
+    expect_ok(ls_frame_begin());
+    ls_variable *v = f32_variable("v", 1);
+    ls_function *f = function_of(count_up, v);
+    ls_nest result = {0};
+    expect_ok(ls_function_call(f, ls_none(), &result));
+    ls_function_release(f);
+    ls_variable_release(v);
+    expect_ok(ls_frame_end(NULL));
+    const uint64_t live = ls_counting_allocator_counts(counting).live_bytes;
+    if (i == 9) settled = live;
+    if (i > 9) assert_true(live <= settled);
+  }
+  ls_runtime_make_current(before);
+  expect_ok(ls_runtime_destroy(runtime));
+  assert_int_equal(ls_counting_allocator_counts(counting).live_blocks, 0);
+  ls_counting_allocator_destroy(counting);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_function_is_traced_once_per_signature),
+      cmocka_unit_test(host_scalars_are_part_of_the_signature_by_value),
+      cmocka_unit_test(results_are_filled_in_place_unless_somebody_holds_them),
+      cmocka_unit_test(every_effect_runs_at_each_call_in_order),
+      cmocka_unit_test(a_read_keeps_its_value_when_the_variable_changes),
+      cmocka_unit_test(a_loop_carries_values_and_variables),
+      cmocka_unit_test(only_the_branch_taken_has_its_effect),
+      cmocka_unit_test(a_failed_op_surfaces_once_with_its_place),
+      cmocka_unit_test(a_callback_refuses_by_a_failed_nest),
+      cmocka_unit_test(a_value_of_another_functions_graph_is_refused),
+      cmocka_unit_test(
+          a_failed_assertion_fails_the_run_and_the_next_one_works),
+      cmocka_unit_test(a_function_called_in_a_trace_becomes_part_of_it),
+      cmocka_unit_test(an_eager_value_is_captured_as_it_is_at_the_trace),
+      cmocka_unit_test(random_ops_draw_by_stream_and_step),
+      cmocka_unit_test(discarded_functions_free_their_variables),
+  };
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  expect_ok(ls_runtime_destroy(NULL));
+  return failed;
+}

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/session.h"
+
+#include "lockstep/gradients.h"
+#include "support/expect.h"
+
+// A graph with y = w x + b and a step down the gradient of its square.
+typedef struct net {
+  ls_graph *graph;
+  ls_session *session;
+  ls_tensor x, y, loss;
+  ls_variable *w;
+  ls_op init, step;
+} net;
+
+static void setup(net *n) {
+  *n = (net){0};
+  expect_ok(ls_graph_create("net", &n->graph));
+  LS_GRAPH_SCOPE(n->graph) {
+    n->x = ls_placeholder(LS_DTYPE_F64, LS_SHAPE(LS_UNKNOWN_DIM), "x");
+    expect_ok(ls_variable_create(
+        &(ls_variable_options){.name = "w",
+                               .initial_value = ls_scalar(LS_DTYPE_F64, 3)},
+        &n->w));
+    const ls_tensor w = ls_variable_read(n->w);
+    n->y = ls_mul(n->x, w);
+    n->loss = ls_reduce_mean(ls_square(n->y), LS_ALL_AXES);
+    const ls_nest ys[] = {ls_leaf(n->loss)}, xs[] = {ls_nest_variable(n->w)};
+    ls_nest grads[1];
+    expect_ok(ls_gradients(ys, 1, xs, 1, NULL, grads));
+    n->step = ls_tensor_op(ls_variable_assign_sub(
+        n->w, ls_mul_scalar(ls_nest_tensor(grads[0], 0), 0.25)));
+    n->init = ls_global_initializer();
+    ls_nest_release(xs[0]);
+  }
+  expect_ok(ls_graph_take_error(n->graph));
+  expect_ok(ls_graph_verify(n->graph));
+  expect_ok(ls_session_create(n->graph, &n->session));
+}
+
+static void teardown(net *n) {
+  ls_session_destroy(n->session);
+  ls_variable_release(n->w);
+  ls_graph_destroy(n->graph);
+}
+
+static ls_array *array_of(size_t count, const double *values) {
+  ls_array *array = NULL;
+  expect_ok(ls_array_create_copy(LS_DTYPE_F64, LS_SHAPE((int64_t)count),
+                                 values, &array));
+  return array;
+}
+
+static double item(ls_nest nest, int64_t index) {
+  return ls_array_f64(ls_nest_as_array(nest), index);
+}
+
+static void init(net *n) {
+  ls_nest result = {0};
+  expect_ok(ls_session_run(n->session, ls_nest_op(n->init), NULL, 0, &result));
+  assert_int_equal(result.kind, LS_KIND_NONE);
+}
+
+static void a_run_does_what_its_fetches_need(void **state) {
+  (void)state;
+  net n;
+  setup(&n);
+  init(&n);
+  ls_array *x = array_of(2, (double[]){1, 2});
+  const ls_feed feed = {n.x, x};
+  ls_nest result = {0};
+  expect_ok(ls_session_run(n.session, ls_leaf(n.y), &feed, 1, &result));
+  assert_true(item(result, 0) == 3);
+  assert_true(item(result, 1) == 6);
+  // The step: d loss / d w = mean(2 w x^2) = 15; w = 3 - 15 / 4.
+  const ls_nest both = LS_TUPLE(ls_leaf(n.loss), ls_nest_op(n.step));
+  expect_ok(ls_session_run(n.session, both, &feed, 1, &result));
+  assert_true(item(ls_nest_item(result, 0), 0) == (9.0 + 36.0) / 2);
+  ls_array *w = NULL;
+  expect_ok(ls_session_variable_value(n.session, n.w, &w));
+  assert_true(ls_array_f64(w, 0) == 3 - 15.0 / 4);
+  ls_array_release(w);
+  ls_nest_release(both);
+  ls_nest_release(result);
+  ls_array_release(x);
+  teardown(&n);
+}
+
+static void a_batch_of_another_size_is_another_program(void **state) {
+  (void)state;
+  net n;
+  setup(&n);
+  init(&n);
+  ls_nest result = {0};
+  for (size_t count = 1; count <= 3; ++count) {
+    ls_array *x = array_of(count, (double[]){1, 2, 3});
+    const ls_feed feed = {n.x, x};
+    expect_ok(ls_session_run(n.session, ls_leaf(n.loss), &feed, 1, &result));
+    const double want[] = {9, 22.5, 42};
+    assert_true(item(result, 0) > want[count - 1] - 1e-12);
+    assert_true(item(result, 0) < want[count - 1] + 1e-12);
+    ls_array_release(x);
+  }
+  ls_nest_release(result);
+  teardown(&n);
+}
+
+static void two_sessions_have_their_own_values(void **state) {
+  (void)state;
+  net n;
+  setup(&n);
+  init(&n);
+  ls_session *other = NULL;
+  ls_array *value = NULL;
+  ls_nest result = {0};
+  expect_ok(ls_session_create(n.graph, &other));
+  ls_array *x = array_of(1, (double[]){1});
+  const ls_feed feed = {n.x, x};
+  expect_status(ls_session_run(other, ls_leaf(n.y), &feed, 1, &result),
+                LS_FAILED_PRECONDITION, "'w'");
+  ls_array *five = NULL;
+  expect_ok(ls_array_create(LS_DTYPE_F64, LS_SCALAR, &five));
+  ls_array_set_f64(five, 0, 5);
+  expect_ok(ls_session_set_variable_value(other, n.w, five));
+  expect_ok(ls_session_run(other, ls_leaf(n.y), &feed, 1, &result));
+  assert_true(item(result, 0) == 5);
+  expect_ok(ls_session_variable_value(n.session, n.w, &value));
+  assert_true(ls_array_f64(value, 0) == 3);
+  ls_array_release(value);
+  ls_array_release(five);
+  ls_array_release(x);
+  ls_nest_release(result);
+  ls_session_destroy(other);
+  teardown(&n);
+}
+
+static void assignments_that_nobody_asked_for_do_not_run(void **state) {
+  (void)state;
+  net n;
+  setup(&n);
+  LS_GRAPH_SCOPE(n.graph) {  // As a saver's restore would stand there.
+    ls_variable_assign(n.w, ls_scalar(LS_DTYPE_F64, 100));
+    n.y = ls_variable_read(n.w);
+  }
+  init(&n);
+  ls_nest result = {0};
+  expect_ok(ls_session_run(n.session, ls_leaf(n.y), NULL, 0, &result));
+  assert_true(item(result, 0) == 3);
+  ls_nest_release(result);
+  teardown(&n);
+}
+
+static void a_control_scope_forces_its_ops_into_the_run(void **state) {
+  (void)state;
+  net n;
+  setup(&n);
+  ls_tensor after = {0};
+  LS_GRAPH_SCOPE(n.graph) {
+    const ls_op op = ls_tensor_op(
+        ls_variable_assign_add(n.w, ls_scalar(LS_DTYPE_F64, 1)));
+    LS_CONTROL_SCOPE(&op, 1) { after = ls_variable_read(n.w); }
+  }
+  init(&n);
+  ls_nest result = {0};
+  for (int i = 1; i <= 3; ++i) {
+    expect_ok(ls_session_run(n.session, ls_leaf(after), NULL, 0, &result));
+    assert_true(item(result, 0) == 3 + i);
+  }
+  ls_nest_release(result);
+  teardown(&n);
+}
+
+static void any_tensor_can_be_fed(void **state) {
+  (void)state;
+  net n;
+  setup(&n);
+  ls_array *y = array_of(2, (double[]){3, 4});
+  const ls_feed feed = {n.y, y};
+  ls_nest result = {0};  // Neither x nor w is needed.
+  expect_ok(ls_session_run(n.session, ls_leaf(n.loss), &feed, 1, &result));
+  assert_true(item(result, 0) == 12.5);
+  ls_nest_release(result);
+  ls_array_release(y);
+  teardown(&n);
+}
+
+static void bad_fetches_and_feeds_are_named(void **state) {
+  (void)state;
+  net n;
+  setup(&n);
+  init(&n);
+  ls_nest result = {0};
+  expect_status(ls_session_run(n.session, ls_leaf(n.y), NULL, 0, &result),
+                LS_INVALID_ARGUMENT, "placeholder 'x'");
+  ls_array *wrong = NULL;
+  expect_ok(ls_array_create(LS_DTYPE_F32, LS_SHAPE(2), &wrong));
+  const ls_feed feed = {n.x, wrong};
+  expect_status(ls_session_run(n.session, ls_leaf(n.y), &feed, 1, &result),
+                LS_INVALID_ARGUMENT, "x");
+  expect_status(ls_session_run(n.session, ls_nest_f64(3), NULL, 0, &result),
+                LS_INVALID_ARGUMENT, "fetched");
+  const ls_tensor eager = ls_scalar(LS_DTYPE_F64, 1);
+  expect_status(ls_session_run(n.session, ls_leaf(eager), NULL, 0, &result),
+                LS_INVALID_ARGUMENT, "eager");
+  ls_array_release(wrong);
+  teardown(&n);
+}
+
+static void a_graph_with_an_error_does_not_run_until_it_is_taken(void **state) {
+  (void)state;
+  net n;
+  setup(&n);
+  init(&n);
+  LS_GRAPH_SCOPE(n.graph) {
+    LS_NAME_SCOPE("late") {
+      ls_matmul(n.x, n.x);
+      ls_exp(ls_convert(n.x, LS_DTYPE_I32));  // Not the first error.
+    }
+  }
+  ls_nest result = {0};
+  expect_status(ls_session_run(n.session, ls_nest_op(n.init), NULL, 0, &result),
+                LS_INVALID_ARGUMENT, "late/matmul");
+  expect_status(ls_graph_take_error(n.graph), LS_INVALID_ARGUMENT, "matmul");
+  expect_ok(ls_session_run(n.session, ls_nest_op(n.init), NULL, 0, &result));
+  teardown(&n);
+}
+
+static void names_follow_scopes_and_are_unique(void **state) {
+  (void)state;
+  net n;
+  setup(&n);
+  LS_GRAPH_SCOPE(n.graph) {
+    const ls_tensor a = ls_neg(n.x), b = ls_neg(n.x);
+    assert_string_equal(ls_tensor_name(a), "neg:0");
+    assert_string_equal(ls_tensor_name(b), "neg_1:0");
+    LS_NAME_SCOPE("s") {
+      assert_string_equal(ls_op_name(ls_tensor_op(ls_neg(n.x))), "s/neg");
+      LS_NAME_SCOPE("t") {
+        assert_string_equal(ls_op_name(ls_tensor_op(ls_neg(n.x))), "s/t/neg");
+        assert_string_equal(ls_name_scope_current(), "s/t/");
+      }
+    }
+    LS_NAME_SCOPE("s") {
+      assert_string_equal(ls_op_name(ls_tensor_op(ls_neg(n.x))), "s_1/neg");
+    }
+    LS_NAME_SCOPE("s/") {
+      assert_string_equal(ls_op_name(ls_tensor_op(ls_neg(n.x))), "s/neg_1");
+    }
+    LS_NAME_SCOPE(NULL) {
+      assert_string_equal(
+          ls_tensor_name(ls_identity_named(n.x, "neg_2")), "neg_2:0");
+    }
+    assert_string_equal(ls_tensor_name(ls_neg(n.x)), "neg_3:0");
+  }
+  teardown(&n);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_run_does_what_its_fetches_need),
+      cmocka_unit_test(a_batch_of_another_size_is_another_program),
+      cmocka_unit_test(two_sessions_have_their_own_values),
+      cmocka_unit_test(assignments_that_nobody_asked_for_do_not_run),
+      cmocka_unit_test(a_control_scope_forces_its_ops_into_the_run),
+      cmocka_unit_test(any_tensor_can_be_fed),
+      cmocka_unit_test(bad_fetches_and_feeds_are_named),
+      cmocka_unit_test(a_graph_with_an_error_does_not_run_until_it_is_taken),
+      cmocka_unit_test(names_follow_scopes_and_are_unique),
+  };
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  expect_ok(ls_runtime_destroy(NULL));
+  return failed;
+}
