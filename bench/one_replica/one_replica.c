@@ -63,7 +63,7 @@ static void take_step(const bench_way *way, const bench_pools *pools) {
 // ---- Peak ------------------------------------------------------------------
 // All threads work or spin during a step, so where this process got less than
 // all the time of its cores, something else ran and the sample says nothing.
-#define QUIET_SHARE 0.99
+#define QUIET_SHARE 0.98
 
 typedef struct {
   double wall, cpu;
@@ -81,19 +81,23 @@ static bool stop_watch(const stopwatch *start, int threads, double *seconds) {
 }
 
 typedef struct {
+  int64_t rounds;
   float sinks[MAX_THREADS][64];  // Cache lines apart.
   double flops[MAX_THREADS];
 } peak_job;
 
 static void run_peak(void *user, int worker) {
   peak_job *job = user;
-  job->flops[worker] = loop_peak(job->sinks[worker], 1000000);
+  job->flops[worker] = loop_peak(job->sinks[worker], job->rounds);
 }
 
 // Flops a second of all threads at once, from registers; false if disturbed.
 static bool measure_peak(ls_workers *pool, double *peak) {
   static peak_job job;
   const int threads = ls_workers_count(pool);
+  job.rounds = 10000;  // Wakes the threads.
+  if (ls_workers_run(pool, run_peak, &job) != NULL) die("no threads");
+  job.rounds = 1000000;
   const stopwatch start = start_watch();
   if (ls_workers_run(pool, run_peak, &job) != NULL) die("no threads");
   double seconds = 0, flops = 0;

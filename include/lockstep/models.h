@@ -17,6 +17,7 @@ extern "C" {
 typedef struct ls_model_options {
   int64_t seed;          // Of the first values of its weights.
   double learning_rate;  // Default: the model's.
+  int64_t decay_steps;   // The rate falls to 0 over so many. Default: it stays.
   bool metrics;          // A training step also computes the accuracy.
 } ls_model_options;
 

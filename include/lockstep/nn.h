@@ -98,18 +98,20 @@ typedef struct ls_optimizer ls_optimizer;
 // Stochastic gradient descent. Zero in a field means its default.
 typedef struct ls_sgd_options {
   double learning_rate;  // Default 0.01.
+  int64_t decay_steps;   // The rate falls in a line to 0 over so many steps:
+                         // step i, from 0, has rate (1 - i / decay_steps).
+                         // Default: it stays.
   double momentum;  // v' = momentum v + g; w' = w - rate v'. Default: none.
   bool nesterov;    // w' = w - rate (momentum v' + g).
 } ls_sgd_options;
 // The caller owns a reference.
-//   LS_INVALID_ARGUMENT  a rate or momentum that is negative or no number, or
-//                        nesterov without momentum.
+//   LS_INVALID_ARGUMENT  a rate, a number of steps or a momentum that is
+//                        negative or no number, or nesterov without momentum.
 LS_API LS_MUST_USE ls_status ls_sgd_create(const ls_sgd_options *options,
                                            ls_optimizer **out_optimizer);
 
 LS_API ls_optimizer *ls_optimizer_retain(ls_optimizer *optimizer);
 LS_API void ls_optimizer_release(ls_optimizer *optimizer);  // NULL is fine.
-LS_API double ls_optimizer_learning_rate(const ls_optimizer *optimizer);
 
 // In a function or build graph: one step down the gradient of `loss`, a scalar,
 // in every trainable variable that was read on the way to it. On many replicas

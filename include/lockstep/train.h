@@ -68,6 +68,12 @@ typedef struct ls_train_report {
   ls_evaluation test;
 } ls_train_report;
 
+// Steps of a run with these options: full batches of `train_size` examples for
+// the epochs or steps asked for (0: not asked for). 0 when there is no batch.
+LS_API int64_t ls_train_count_steps(const ls_model_type *type,
+                                    int64_t train_size, int64_t batch_size,
+                                    int64_t epochs, int64_t steps);
+
 // What to train and how. Zero in a field means its default.
 typedef struct ls_train_options {
   const ls_model *model;      // Required; made with `.metrics`. Lent.
@@ -80,8 +86,9 @@ typedef struct ls_train_options {
   int64_t seed;               // Of the order of examples.
   const char *run_folder;     // Default: none is written.
   bool overwrite;             // Replace what a run left there before.
-  const char *data_name;      // For config.json.
-  double learning_rate;       // For config.json.
+  const char *data_name;      // For config.json, like the next two.
+  double learning_rate;       // Default: the model's.
+  const char *schedule;       // Of the learning rate. Default "constant".
   int64_t log_every;          // Steps a line of metrics.jsonl. Default 100.
   const ls_train_stop *stop;  // Default: never.
   void (*report)(void *user, const ls_train_report *report);  // Default: none.

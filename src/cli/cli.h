@@ -44,7 +44,7 @@ typedef struct cli_option {
   cli_kind kind;
   void *value;       // Where it goes; holds the default.
   const char *form;  // What stands behind it, in the help: "N".
-  const char *help;
+  const char *help;  // One line or more.
   int64_t least;
 } cli_option;
 

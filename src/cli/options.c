@@ -66,7 +66,15 @@ static void print_help(const cli_syntax *syntax) {
     snprintf(head, sizeof(head), "--%s%s%s", it->name,
              it->kind == CLI_FLAG ? "" : " ",
              it->kind == CLI_FLAG ? "" : it->form);
-    printf("  %-24s  %s\n", head, it->help);
+    printf("  %-18s  ", head);
+    // Later lines of a help stand below its first.
+    for (const char *at = it->help; *at != '\0'; ++at) {
+      if (*at == '\n')
+        printf("\n%22s", "");
+      else
+        putchar(*at);
+    }
+    putchar('\n');
   }
 }
 

@@ -11,7 +11,7 @@
 #include "lockstep/train.h"
 
 typedef struct train_flags {
-  const char *model, *data, *run_folder;
+  const char *model, *data, *run_folder, *schedule;
   int64_t replicas, threads, batch_size, epochs, steps, seed;
   double learning_rate;
   bool overwrite, quiet;
@@ -96,10 +96,15 @@ static ls_status train(const train_flags *flags, const ls_model_type *type,
       &run->strategy));
   LS_RETURN_IF_ERROR(open_data(flags, type, run));
   LS_RETURN_IF_ERROR(ls_train_check_data(type, run->train));
+  const bool decays = strcmp(flags->schedule, "linear") == 0;
+  const int64_t steps =
+      ls_train_count_steps(type, ls_dataset_size(run->train), flags->batch_size,
+                           flags->epochs, flags->steps);
   LS_RETURN_IF_ERROR(
       ls_model_create(type,
                       &(ls_model_options){.seed = flags->seed,
                                           .learning_rate = flags->learning_rate,
+                                          .decay_steps = decays ? steps : 0,
                                           .metrics = true},
                       &run->model));
   if (!flags->quiet) LS_RETURN_IF_ERROR(open_progress(run));
@@ -116,6 +121,7 @@ static ls_status train(const train_flags *flags, const ls_model_type *type,
                           .overwrite = flags->overwrite,
                           .data_name = flags->data,
                           .learning_rate = flags->learning_rate,
+                          .schedule = flags->schedule,
                           .stop = &stop,
                           .report = flags->quiet ? NULL : ls_progress_show,
                           .report_user = run->progress},
@@ -164,18 +170,21 @@ static int run_train(const train_flags *flags) {
 }
 
 int cli_train(int argc, char **argv) {
-  train_flags flags = {.model = "mlp", .data = "fashion-mnist", .replicas = 1};
+  train_flags flags = {.model = "mlp",
+                       .data = "fashion-mnist",
+                       .schedule = "linear",
+                       .replicas = 1};
   const cli_option options[] = {
       {"model", CLI_TEXT, &flags.model, "NAME",
-       "what to train (default mlp); 'lockstep help' lists them", 0},
+       "what to train (default mlp); see 'lockstep help'", 0},
       {"data", CLI_TEXT, &flags.data, "NAME|DIR",
        "fashion-mnist (default), synthetic, or a folder with\n"
-       "                            the four IDX files of MNIST or its like",
+       "the four IDX files of MNIST or its like",
        0},
       {"replicas", CLI_COUNT, &flags.replicas, "N",
        "replicas that share each batch (default 1)", 1},
       {"threads", CLI_COUNT, &flags.threads, "N",
-       "compute threads (default: one per core); changes no bit", 1},
+       "compute threads (default: one per core)", 1},
       {"batch-size", CLI_COUNT, &flags.batch_size, "N",
        "examples a step, of all replicas (default: the model's)", 1},
       {"epochs", CLI_COUNT, &flags.epochs, "N",
@@ -183,7 +192,11 @@ int cli_train(int argc, char **argv) {
       {"steps", CLI_COUNT, &flags.steps, "N",
        "end after so many steps (default: whole epochs)", 1},
       {"learning-rate", CLI_REAL, &flags.learning_rate, "X",
-       "default: the model's", 0},
+       "of the first step (default: the model's)", 0},
+      {"schedule", CLI_TEXT, &flags.schedule, "NAME",
+       "linear (default): the rate falls to 0 over the run;\n"
+       "constant: it stays",
+       0},
       {"seed", CLI_COUNT, &flags.seed, "N",
        "of first weights and order of examples (default 0)", 0},
       {"run-dir", CLI_TEXT, &flags.run_folder, "DIR",
@@ -203,5 +216,11 @@ int cli_train(int argc, char **argv) {
       .num_options = sizeof(options) / sizeof(options[0])};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
+  if (strcmp(flags.schedule, "linear") != 0 &&
+      strcmp(flags.schedule, "constant") != 0) {
+    cli_say("train", "--schedule is '%s', expected linear or constant",
+            flags.schedule);
+    return CLI_USAGE;
+  }
   return run_train(&flags);
 }

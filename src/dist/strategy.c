@@ -13,6 +13,8 @@ static const ls_object_type strategy_type = {.name = "strategy",
                                              .destroy = destroy_strategy};
 
 // ---- Mirrored --------------------------------------------------------------
+static const ls_strategy_vtable mirrored_vtable;
+
 static ls_status trace_mirrored(const ls_tracer *tracer, ls_graph *graph,
                                 const ls_function_options *function,
                                 ls_nest args, ls_nest *out_result) {
@@ -40,7 +42,7 @@ static ls_status run_mirrored(ls_strategy *strategy, ls_callable callable,
   const ls_status status = ls_nest_status(checked);
   ls_nest_release(checked);
   LS_RETURN_IF_ERROR(status);
-  const ls_tracer tracer = {.key = strategy,
+  const ls_tracer tracer = {.key = &mirrored_vtable,
                             .replicas = strategy->num_replicas,
                             .trace = trace_mirrored,
                             .self = strategy};

@@ -149,7 +149,7 @@ ls_status infer_argmax(ls_infer *infer) {
   infer->out[0] = (ls_type){LS_DTYPE_I64, LS_SHAPE_UNKNOWN};
   if (from.rank == LS_UNKNOWN_RANK) return ls_ok();
   if (axis < 0 || axis >= from.rank)
-    return ls_invalid_argument("argmax of %s along axis %lld",
+    return ls_invalid_argument("%s of %s along axis %lld", infer->op_name,
                                LS_OPERAND_TEXT(infer, 0), (long long)axis);
   ls_shape shape = {0};
   for (int i = 0; i < from.rank; ++i)

@@ -42,7 +42,8 @@ static ls_status fill(perceptron *net, const int64_t *sizes,
         &net->layers[i]));
   }
   if (options->learning_rate != 0) learning_rate = options->learning_rate;
-  return ls_sgd_create(&(ls_sgd_options){.learning_rate = learning_rate},
+  return ls_sgd_create(&(ls_sgd_options){.learning_rate = learning_rate,
+                                         .decay_steps = options->decay_steps},
                        &net->optimizer);
 }
 

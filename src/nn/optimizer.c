@@ -21,6 +21,7 @@ static void destroy_optimizer(ls_object *object) {
     ls_release(optimizer->allocator, slots);
   }
   ls_map_deinit(&optimizer->slots);
+  ls_variable_release(optimizer->step);
   ls_release(optimizer->allocator, optimizer);
 }
 
@@ -47,10 +48,6 @@ ls_optimizer *ls_optimizer_retain(ls_optimizer *optimizer) {
 
 void ls_optimizer_release(ls_optimizer *optimizer) {
   ls_object_release(optimizer);
-}
-
-double ls_optimizer_learning_rate(const ls_optimizer *optimizer) {
-  return optimizer->learning_rate;
 }
 
 // ---- Slots -----------------------------------------------------------------
@@ -103,9 +100,29 @@ static ls_tensor global_gradient(ls_tensor gradient) {
                                : gradient;
 }
 
+// This step's learning rate, a failed tensor where it does not change.
+static ls_status rate_of(ls_optimizer *optimizer, ls_tensor *out_rate) {
+  *out_rate = ls_failed_tensor();
+  if (optimizer->decay_steps == 0) return ls_ok();
+  if (optimizer->step == NULL)
+    LS_RETURN_IF_ERROR(ls_variable_create(
+        &(ls_variable_options){
+            .name = "step", .dtype = LS_DTYPE_I64, .trainable = LS_FLAG_OFF},
+        &optimizer->step));
+  const ls_tensor done =
+      ls_convert(ls_variable_read(optimizer->step), LS_DTYPE_F32);
+  const double slope =
+      -optimizer->learning_rate / (double)optimizer->decay_steps;
+  const ls_tensor rate =
+      ls_add_scalar(ls_mul_scalar(done, slope), optimizer->learning_rate);
+  *out_rate = ls_maximum(rate, ls_scalar(LS_DTYPE_F32, 0));
+  return ls_ok();
+}
+
 // Moves one variable; writes 1 + num_slots ops.
-static ls_status apply_one(ls_optimizer *optimizer, ls_variable *variable,
-                           ls_nest gradient, ls_op *out_ops) {
+static ls_status apply_one(ls_optimizer *optimizer, ls_tensor rate,
+                           ls_variable *variable, ls_nest gradient,
+                           ls_op *out_ops) {
   if (gradient.kind != LS_KIND_TENSOR)
     return LS_STATUS(LS_UNIMPLEMENTED,
                      "the gradient of variable '%s' is no plain tensor: such "
@@ -113,7 +130,7 @@ static ls_status apply_one(ls_optimizer *optimizer, ls_variable *variable,
                      ls_variable_name(variable));
   ls_variable **slots = NULL;
   LS_RETURN_IF_ERROR(slots_of(optimizer, variable, &slots));
-  optimizer->rule->update(optimizer, variable, slots,
+  optimizer->rule->update(optimizer, rate, variable, slots,
                           global_gradient(gradient.as.tensor), out_ops);
   return ls_ok();
 }
@@ -134,25 +151,42 @@ static ls_op join(const ls_optimizer *optimizer, const ls_op *ops,
   return count > 0 ? ops[count - 1] : (ls_op){0};
 }
 
+// Adds all updates; writes their ops, room for which is there.
+static ls_status apply_all(ls_optimizer *optimizer,
+                           ls_variable *const *variables,
+                           const ls_nest *gradients, size_t count, ls_op *ops,
+                           size_t *out_num_ops) {
+  size_t num_ops = 0;
+  ls_tensor rate;
+  LS_RETURN_IF_ERROR(rate_of(optimizer, &rate));
+  for (size_t i = 0; i < count; ++i) {
+    if (gradients[i].kind == LS_KIND_NONE) continue;
+    LS_RETURN_IF_ERROR(
+        apply_one(optimizer, rate, variables[i], gradients[i], ops + num_ops));
+    num_ops += 1 + optimizer->rule->num_slots;
+  }
+  if (num_ops == 0)
+    return ls_invalid_argument(
+        "none of the %zu variables has a gradient: no path leads from them to "
+        "the loss",
+        count);
+  if (optimizer->step != NULL)
+    ops[num_ops++] = ls_tensor_op(ls_variable_assign_add(
+        optimizer->step, ls_scalar_i64(LS_DTYPE_I64, 1)));
+  *out_num_ops = num_ops;
+  return ls_ok();
+}
+
 ls_op ls_optimizer_apply(ls_optimizer *optimizer, ls_variable *const *variables,
                          const ls_nest *gradients, size_t count) {
-  const size_t each = 1 + optimizer->rule->num_slots;
-  ls_op *ops = ls_new_array(optimizer->allocator, ls_op, count * each);
+  const size_t room = count * (1 + optimizer->rule->num_slots) + 1;
+  ls_op *ops = ls_new_array(optimizer->allocator, ls_op, room);
   if (ops == NULL) return failed(ls_out_of_memory());
   size_t num_ops = 0;
-  ls_status status = ls_ok();
   ls_op result = {0};
   LS_NAME_SCOPE(optimizer->rule->name) {
-    for (size_t i = 0; ls_status_is_ok(status) && i < count; ++i) {
-      if (gradients[i].kind == LS_KIND_NONE) continue;
-      status = apply_one(optimizer, variables[i], gradients[i], ops + num_ops);
-      num_ops += each;
-    }
-    if (ls_status_is_ok(status) && num_ops == 0)
-      status = ls_invalid_argument(
-          "none of the %zu variables has a gradient: no path leads from them "
-          "to the loss",
-          count);
+    ls_status status =
+        apply_all(optimizer, variables, gradients, count, ops, &num_ops);
     result = ls_status_is_ok(status) ? join(optimizer, ops, num_ops)
                                      : failed(status);
   }

@@ -14,18 +14,22 @@ typedef struct ls_optimizer_rule {
   size_t num_slots;
   const char *slot_names[LS_MAX_SLOTS];  // Zeros at first, like the variable.
   // Adds the ops that move one variable and its slots along `gradient`, which
-  // is the same on all replicas. Writes the assignments, one for the variable
-  // and one for each slot, into `out_ops`.
-  void (*update)(const ls_optimizer *optimizer, ls_variable *variable,
-                 ls_variable *const *slots, ls_tensor gradient, ls_op *out_ops);
+  // is the same on all replicas. `rate` is this step's learning rate, an f32
+  // scalar, where it changes; else a failed tensor. Writes the assignments, one
+  // for the variable and one for each slot, into `out_ops`.
+  void (*update)(const ls_optimizer *optimizer, ls_tensor rate,
+                 ls_variable *variable, ls_variable *const *slots,
+                 ls_tensor gradient, ls_op *out_ops);
 } ls_optimizer_rule;
 
 struct ls_optimizer {
   ls_object object;
   ls_allocator *allocator;
   const ls_optimizer_rule *rule;
-  ls_map slots;  // Id of a variable -> its ls_variable *[num_slots].
-  double learning_rate;
+  ls_map slots;          // Id of a variable -> its ls_variable *[num_slots].
+  double learning_rate;  // Of step 0.
+  int64_t decay_steps;   // 0: the rate stays.
+  ls_variable *step;     // Steps done, i64; NULL until it is needed.
   double momentum;
   bool nesterov;
 };

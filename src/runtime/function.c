@@ -235,8 +235,9 @@ static bool make_room(ls_function *function, call_room *room, size_t leaves,
 static trace *find_trace(ls_function *function, const ls_tracer *tracer,
                          ls_nest args, ls_nest *leaves) {
   trace *t = __atomic_load_n(&function->traces, __ATOMIC_ACQUIRE);
+  const int32_t replicas = tracer->replicas > 0 ? tracer->replicas : 1;
   for (; t != NULL; t = t->next)
-    if (t->tracer_key == tracer->key &&
+    if (t->tracer_key == tracer->key && t->replicas == replicas &&
         ls_signature_matches(&t->signature, args, leaves))
       return t;
   return NULL;

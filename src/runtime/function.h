@@ -11,8 +11,8 @@
 
 // Who traces. Zeroed: the function itself, once.
 typedef struct ls_tracer {
-  const void *key;   // Part of a trace's key: the strategy.
-  int32_t replicas;  // Lanes of the program; 0: 1.
+  const void *key;   // Part of a trace's key: the kind of strategy.
+  int32_t replicas;  // Also part of it. Lanes of the program; 0: 1.
   // Traces `function` into `graph` (a function graph, not yet current). In
   // `args` arrays and tensors have become parameters of the graph; distributed
   // leaves are distributed parameters. Sets the graph's results, in the order

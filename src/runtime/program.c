@@ -8,7 +8,7 @@
 // A program bound to a store; a list of idle ones.
 typedef struct bound {
   struct bound *next;
-  ls_store *store;
+  uint64_t store_id;
   ls_instance *instance;
 } bound;
 
@@ -20,8 +20,8 @@ struct ls_compiled {
   ls_executable *executable;
   char *key;  // In the runtime's program cache, which does not own it.
   size_t key_size;
-  bound *idle;    // One is taken and given back with an atomic exchange.
-  const ls_store *checked;  // Where every variable was seen to have a value.
+  bound *idle;       // One is taken and given back with an atomic exchange.
+  uint64_t checked;  // The store where every variable was seen to have a value.
 };
 
 static void destroy_bound(ls_compiled *compiled, bound *b) {
@@ -61,8 +61,29 @@ static const ls_object_type compiled_type = {.name = "compiled program",
                                              .destroy = destroy_compiled};
 
 // ---- Compiling -------------------------------------------------------------
-// The cache's key: the text, and which variable stands where. Uses differ
-// between two models of equal shape, so they are part of it.
+// Host kernels, their states and resources, which the text knows by type only.
+// A program holds them, so while it is in the cache no other lies there.
+static void key_objects(const ls_graph *graph, ls_text *key) {
+  for (size_t i = 0; i < graph->num_nodes; ++i) {
+    const ls_node *node = graph->nodes[i];
+    for (uint32_t k = 0; k < node->num_attrs; ++k) {
+      const ls_attr *attr = &node->attrs[k];
+      if (attr->kind == LS_ATTR_OBJECT)
+        ls_text_append_bytes(key, &attr->as.object, sizeof(attr->as.object));
+      if (attr->kind == LS_ATTR_KERNEL)
+        ls_text_append_bytes(key, &attr->as.kernel, sizeof(attr->as.kernel));
+      if (attr->kind == LS_ATTR_ARRAY &&
+          (ls_array_dtype(attr->as.array) == LS_DTYPE_RESOURCE ||
+           ls_array_dtype(attr->as.array) == LS_DTYPE_VARIANT))
+        ls_text_append_bytes(key, &attr->as.array, sizeof(attr->as.array));
+    }
+    for (uint32_t k = 0; k < node->num_regions; ++k)
+      key_objects(ls_graph_resolve(node->regions[k]), key);
+  }
+}
+
+// The cache's key: the text, and which variable and object stands where. Uses
+// differ between two models of equal shape, so they are part of it.
 static ls_status cache_key(const ls_program *program, int32_t replicas,
                            ls_text *key) {
   ls_text_append_bytes(key, program->fingerprint, sizeof(program->fingerprint));
@@ -71,6 +92,7 @@ static ls_status cache_key(const ls_program *program, int32_t replicas,
     const uint64_t id = ((ls_variable *)program->uses[i].variable)->id;
     ls_text_append_bytes(key, &id, sizeof(id));
   }
+  key_objects(program->body, key);
   ls_text_append(key, program->text);
   return ls_text_status(key);
 }
@@ -182,13 +204,13 @@ static ls_status bind(ls_compiled *compiled, ls_store *store,
   bound *b = ls_new(compiled->allocator, bound);
   ls_buffer **buffers =
       ls_new_array(compiled->allocator, ls_buffer *, program->num_uses + 1);
-  ls_status status = b == NULL || buffers == NULL ? ls_out_of_memory()
-                                                  : ls_ok();
+  ls_status status =
+      b == NULL || buffers == NULL ? ls_out_of_memory() : ls_ok();
   for (size_t i = 0; i < program->num_uses && ls_status_is_ok(status); ++i)
     status = ls_store_buffer(store, (ls_variable *)program->uses[i].variable,
                              &buffers[i]);
   if (ls_status_is_ok(status)) {
-    b->store = store;
+    b->store_id = ls_store_id(store);
     status = compiled->backend->vtable->bind(compiled->executable, buffers,
                                              &b->instance);
   }
@@ -201,12 +223,13 @@ static ls_status bind(ls_compiled *compiled, ls_store *store,
 }
 
 // Takes the idle list whole, keeps the first of this store, puts the rest back.
-static bound *take_idle(ls_compiled *compiled, const ls_store *store) {
+static bound *take_idle(ls_compiled *compiled, uint64_t store_id) {
   bound *list = __atomic_exchange_n(&compiled->idle, NULL, __ATOMIC_ACQ_REL);
-  if (list == NULL || (list->next == NULL && list->store == store)) return list;
+  if (list == NULL || (list->next == NULL && list->store_id == store_id))
+    return list;
   bound *found = NULL;
   for (bound **at = &list; *at != NULL; at = &(*at)->next) {
-    if ((*at)->store != store) continue;
+    if ((*at)->store_id != store_id) continue;
     found = *at;
     *at = found->next;
     found->next = NULL;
@@ -240,12 +263,13 @@ static ls_status check_values(ls_compiled *compiled, ls_store *store) {
 
 ls_status ls_compiled_run(ls_compiled *compiled, ls_store *store,
                           const ls_run_args *args) {
-  const bool checked = compiled->checked == store;
+  const uint64_t id = ls_store_id(store);
+  const bool checked =
+      __atomic_load_n(&compiled->checked, __ATOMIC_ACQUIRE) == id;
   if (!checked) LS_RETURN_IF_ERROR(check_values(compiled, store));
-  bound *b = take_idle(compiled, store);
+  bound *b = take_idle(compiled, id);
   if (b == NULL) LS_RETURN_IF_ERROR(bind(compiled, store, &b));
-  const ls_status status =
-      compiled->backend->vtable->run(b->instance, args);
+  const ls_status status = compiled->backend->vtable->run(b->instance, args);
   give_back(compiled, b);
   LS_RETURN_IF_ERROR(status);
   if (!checked) {
@@ -253,7 +277,13 @@ ls_status ls_compiled_run(ls_compiled *compiled, ls_store *store,
       if (compiled->program->uses[i].written)
         ls_store_mark_written(
             store, (ls_variable *)compiled->program->uses[i].variable);
-    compiled->checked = store;
+    __atomic_store_n(&compiled->checked, id, __ATOMIC_RELEASE);
   }
   return ls_ok();
+}
+
+void ls_compiled_forget_store(ls_compiled *compiled, const ls_store *store) {
+  bound *b = NULL;
+  while ((b = take_idle(compiled, ls_store_id(store))) != NULL)
+    destroy_bound(compiled, b);
 }

@@ -28,5 +28,7 @@ ls_status ls_compiled_print_plan(const ls_compiled *compiled, char **out_text);
 //   LS_FAILED_PRECONDITION  a variable is read that has no value.
 ls_status ls_compiled_run(ls_compiled *compiled, ls_store *store,
                           const ls_run_args *args);
+// Drops the instances on a store that is about to go.
+void ls_compiled_forget_store(ls_compiled *compiled, const ls_store *store);
 
 #endif  // LS_RUNTIME_PROGRAM_H_

@@ -48,6 +48,8 @@ ls_status ls_session_create(ls_graph *graph, ls_session **out_session) {
 
 static void destroy_plan(ls_session *session, plan *p) {
   if (p == NULL) return;
+  if (p->compiled != NULL)
+    ls_compiled_forget_store(p->compiled, session->store);
   ls_compiled_release(p->compiled);
   ls_release(session->allocator, p->types);
   ls_release(session->allocator, p);

@@ -56,6 +56,11 @@ static bool key_of(ls_nest leaf, ls_leaf_key *key) {
   }
 }
 
+// Known by its address, so the signature holds it.
+static bool is_object(ls_kind kind) {
+  return kind == LS_KIND_VARIABLE || kind == LS_KIND_OBJECT;
+}
+
 static ls_status refuse(ls_nest leaf) {
   char text[200];
   if (leaf.kind == LS_KIND_FAILED) return ls_nest_status(leaf);
@@ -97,6 +102,7 @@ static ls_status fill(ls_signature *s, ls_nest args, ls_nest *leaves) {
   ls_nest_flatten(args, leaves, s->num_leaves);
   for (size_t i = 0; i < s->num_leaves; ++i) {
     if (!key_of(leaves[i], &s->keys[i])) return refuse(leaves[i]);
+    if (is_object(leaves[i].kind)) ls_object_retain(leaves[i].as.ref);
     slots += s->keys[i].slots;
   }
   s->types = ls_new_array(s->allocator, ls_type, slots + 1);
@@ -125,6 +131,9 @@ ls_status ls_signature_init(ls_signature *signature, ls_allocator *allocator,
 
 void ls_signature_deinit(ls_signature *signature) {
   if (signature->allocator == NULL) return;
+  for (size_t i = 0; signature->keys != NULL && i < signature->num_leaves; ++i)
+    if (is_object(signature->keys[i].kind))
+      ls_object_release((void *)(uintptr_t)signature->keys[i].bits);
   ls_nest_release(signature->structure);
   ls_release(signature->allocator, signature->keys);
   ls_release(signature->allocator, signature->types);

@@ -11,6 +11,7 @@ typedef struct entry {
 } entry;
 
 struct ls_store {
+  uint64_t id;
   ls_runtime *runtime;
   ls_allocator *allocator;
   ls_backend *backend;
@@ -23,6 +24,8 @@ ls_status ls_store_create(ls_runtime *runtime, ls_store **out_store) {
   ls_allocator *allocator = ls_runtime_allocator(runtime);
   ls_store *store = ls_new(allocator, ls_store);
   if (store == NULL) return ls_out_of_memory();
+  static uint64_t last_id;
+  store->id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);
   store->runtime = runtime;
   store->allocator = allocator;
   ls_map_init(&store->entries, allocator);
@@ -52,6 +55,8 @@ void ls_store_destroy(ls_store *store) {
   ls_mutex_deinit(&store->lock);
   ls_release(store->allocator, store);
 }
+
+uint64_t ls_store_id(const ls_store *store) { return store->id; }
 
 static entry *find(const ls_store *store, const ls_variable *variable) {
   ls_store *writable = (ls_store *)(uintptr_t)store;

@@ -11,6 +11,8 @@ typedef struct ls_store ls_store;
 
 ls_status ls_store_create(ls_runtime *runtime, ls_store **out_store);
 void ls_store_destroy(ls_store *store);  // NULL is fine.
+// Never 0 and never that of another store, even of one that is gone.
+uint64_t ls_store_id(const ls_store *store);
 
 // The variable's buffer, made at first use (then it has no value yet). Lent;
 // it stays where it is for the store's life or until it is forgotten.

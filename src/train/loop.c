@@ -29,6 +29,16 @@ typedef struct loop {
 } loop;
 
 // ---- Making ----------------------------------------------------------------
+int64_t ls_train_count_steps(const ls_model_type *type, int64_t train_size,
+                             int64_t batch_size, int64_t epochs,
+                             int64_t steps) {
+  if (batch_size == 0) batch_size = type->batch_size;
+  const int64_t per_epoch = train_size / batch_size;
+  if (epochs == 0 && steps > 0) return per_epoch > 0 ? steps : 0;
+  const int64_t all = (epochs > 0 ? epochs : type->epochs) * per_epoch;
+  return steps > 0 && steps < all ? steps : all;
+}
+
 static ls_status check_options(const ls_train_options *options,
                                int32_t replicas) {
   const ls_train_options *o = options;
@@ -54,6 +64,7 @@ static ls_status with_defaults(const ls_train_options *options, loop *it) {
   if (o->batch_size == 0) o->batch_size = type->batch_size;
   if (o->log_every == 0) o->log_every = 100;
   if (o->learning_rate == 0) o->learning_rate = type->learning_rate;
+  if (o->schedule == NULL) o->schedule = "constant";
   it->replicas = ls_strategy_num_replicas(o->strategy);
   LS_RETURN_IF_ERROR(check_options(o, it->replicas));
   LS_RETURN_IF_ERROR(ls_batcher_create(
@@ -65,11 +76,8 @@ static ls_status with_defaults(const ls_train_options *options, loop *it) {
                             .example_shape = type->example_shape},
       &it->batcher));
   it->steps_per_epoch = ls_batcher_num_batches(it->batcher);
-  if (o->epochs == 0)
-    o->epochs =
-        o->steps > 0 ? (o->steps - 1) / it->steps_per_epoch + 1 : type->epochs;
-  it->num_steps = o->epochs * it->steps_per_epoch;
-  if (o->steps > 0 && o->steps < it->num_steps) it->num_steps = o->steps;
+  it->num_steps = ls_train_count_steps(type, ls_dataset_size(o->train),
+                                       o->batch_size, o->epochs, o->steps);
   o->epochs = (it->num_steps - 1) / it->steps_per_epoch + 1;
   return ls_ok();
 }

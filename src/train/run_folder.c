@@ -40,6 +40,8 @@ static void print_config(const ls_train_options *options, ls_text *text) {
   ls_json_i64(&json, options->steps);
   ls_json_key(&json, "learning_rate");
   ls_json_f64(&json, options->learning_rate);
+  ls_json_key(&json, "schedule");
+  ls_json_string(&json, options->schedule);
   ls_json_key(&json, "seed");
   ls_json_i64(&json, options->seed);
   ls_json_end(&json, '}');

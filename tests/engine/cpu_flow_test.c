@@ -104,6 +104,43 @@ static void carried_values_change_places_all_at_once(void **state) {
   lowered_destroy(&program);
 }
 
+// while n > 0: (n, a, b) = (n - 1, b, b)
+static const char follow_text[] =
+    "graph lowered \"p\" {"
+    "  %1 = parameter() {" I "0} : i32[]"
+    "  %2 = parameter() {" I "1} : i32[]"
+    "  %3 = parameter() {" I "2} : i32[]"
+    "  %4:3 = while(%1, %2, %3) {num_carried = 3}"
+    "  (graph lowered \"c\" loop {"
+    "    %1 = parameter() {" I "0} : i32[]"
+    "    %2 = parameter() {" I "1} : i32[]"
+    "    %3 = parameter() {" I "2} : i32[]"
+    "    %4 = constant() {value = i32[] [0]} : i32[]"
+    "    %5 = greater(%1, %4) : bool[]"
+    "    return %5 }, graph lowered \"b\" loop {"
+    "    %1 = parameter() {" I "0} : i32[]"
+    "    %2 = parameter() {" I "1} : i32[]"
+    "    %3 = parameter() {" I "2} : i32[]"
+    "    %4 = constant() {value = i32[] [1]} : i32[]"
+    "    %5 = sub(%1, %4) : i32[]"
+    "    return %5, %3, %3 }) : i32[], i32[], i32[]"
+    "  return %4:1, %4:2 }";
+
+static void a_loop_that_never_runs_keeps_its_initial_values(void **state) {
+  (void)state;
+  lowered program;
+  make(&program, &(lowered_options){.text = follow_text});
+  for (int32_t n = 0; n < 3; ++n) {
+    const int32_t a = 5, b = 6;
+    int32_t out[2] = {0};
+    expect_ok(lowered_run(&program, (const void *[]){&n, &a, &b},
+                          (void *[]){&out[0], &out[1]}));
+    assert_int_equal(out[0], n == 0 ? 5 : 6);
+    assert_int_equal(out[1], 6);
+  }
+  lowered_destroy(&program);
+}
+
 // for i < 3: for j < i: x = x * 2 + 1. The inner loop sees the outer's values.
 static const char nested_text[] =
     "graph lowered \"p\" {"
@@ -179,7 +216,7 @@ static void a_variable_is_carried_in_its_buffer(void **state) {
   (void)state;
   lowered program;
   make(&program, &(lowered_options){
-      .num_uses = 1, .written = {true}, .text = train_text});
+                     .num_uses = 1, .written = {true}, .text = train_text});
   // One copy is left: the counter's initial value.
   assert_int_equal(lowered_plan_count(&program, "copy"), 1);
   memcpy(program.buffers[0]->data, (float[]){16, 32}, 8);
@@ -216,10 +253,10 @@ static void each_trip_of_a_loop_draws_other_numbers(void **state) {
   lowered program;
   make(&program, &(lowered_options){.text = random_text});
   float first[3], again[3];
-  expect_ok(lowered_run(&program, NULL,
-                        (void *[]){&first[0], &first[1], &first[2]}));
-  expect_ok(lowered_run(&program, NULL,
-                        (void *[]){&again[0], &again[1], &again[2]}));
+  expect_ok(
+      lowered_run(&program, NULL, (void *[]){&first[0], &first[1], &first[2]}));
+  expect_ok(
+      lowered_run(&program, NULL, (void *[]){&again[0], &again[1], &again[2]}));
   assert_memory_equal(first, again, sizeof(first));
   assert_true(first[0] != first[1] && first[1] != first[2] &&
               first[0] != first[2] && first[2] != 0);
@@ -309,7 +346,8 @@ static void answer(ls_host_call *call) {
   assert_int_equal(call->input_types[0].shape.dim[0], 2);
   assert_int_equal(call->output_types[0].dtype, LS_DTYPE_F32);
   host.seen[host.calls % 8] = in[0];
-  for (int i = 0; i < 2; ++i) out[i] = in[i] + 100;
+  for (int i = 0; i < 2; ++i)
+    out[i] = in[i] + 100;
   if (++host.calls == host.fail_at) {
     ls_host_done(call, ls_out_of_range("no more data"));
   } else {
@@ -408,12 +446,11 @@ static void a_failed_host_call_fails_the_run_but_not_the_next(void **state) {
 static void a_host_call_that_does_not_start_fails_the_run(void **state) {
   (void)state;
   lowered program;
-  make_host(&program,
-            "graph lowered \"p\" {"
-            "  %1 = parameter() {" F "0} : f32[2]"
-            "  %2 = parameter() {" F "1} : f32[2]"
-            "  %3 = host(%1) {kernel = kernel \"refused\"} : f32[2]"
-            "  return %3 }");
+  make_host(&program, "graph lowered \"p\" {"
+                      "  %1 = parameter() {" F "0} : f32[2]"
+                      "  %2 = parameter() {" F "1} : f32[2]"
+                      "  %3 = host(%1) {kernel = kernel \"refused\"} : f32[2]"
+                      "  return %3 }");
   const float x[2] = {1, 2};
   expect_status(lowered_run(&program, (const void *[]){x}, NULL),
                 LS_FAILED_PRECONDITION, "the queue is closed");
@@ -431,8 +468,8 @@ static ls_status run_all(void *user) {
     status = lowered_create(&(lowered_options){.text = texts[i]}, &program);
     if (status == NULL) {
       status = lowered_run(
-          &program,
-          (const void *[]){zeros[0], zeros[1], zeros[2], zeros[3]}, NULL);
+          &program, (const void *[]){zeros[0], zeros[1], zeros[2], zeros[3]},
+          NULL);
     }
     lowered_destroy(&program);
   }
@@ -472,6 +509,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_loop_runs_while_its_condition_holds_and_trips_last),
       cmocka_unit_test(carried_values_change_places_all_at_once),
+      cmocka_unit_test(a_loop_that_never_runs_keeps_its_initial_values),
       cmocka_unit_test(loops_nest),
       cmocka_unit_test(a_variable_is_carried_in_its_buffer),
       cmocka_unit_test(each_trip_of_a_loop_draws_other_numbers),

@@ -65,10 +65,13 @@ static value any(const writer *w) {
   return w->values[w->count - 1 - pick(range)];
 }
 
-static void print_value(writer *w, value v) { print(w, "%%%d:%d", v.id, v.output); }
+static void print_value(writer *w, value v) {
+  print(w, "%%%d:%d", v.id, v.output);
+}
 
 static void print_types(writer *w, int count) {
-  for (int i = 0; i < count; ++i) print(w, "%s i32[]", i == 0 ? " :" : ",");
+  for (int i = 0; i < count; ++i)
+    print(w, "%s i32[]", i == 0 ? " :" : ",");
   print(w, "\n");
 }
 
@@ -151,16 +154,20 @@ static void close_region(writer *w, int first, int count) {
 static void write_while(writer *w) {
   value initial[4], outside[3], seen[3];
   const int carried = 1 + pick(4);  // The counter is one of them.
-  for (int i = 0; i < carried; ++i) initial[i] = any(w);
+  for (int i = 0; i < carried; ++i)
+    initial[i] = any(w);
   const int num_outside = choose_captures(w, outside);
   const int num_seen = choose_captures(w, seen);
   write_constant(w, 0);
   const value zero = w->values[w->count - 1];
   const int id = w->next_id++;
   bool varying = false;
-  for (int i = 1; i < carried; ++i) varying |= initial[i].varying;
-  for (int i = 0; i < num_outside; ++i) varying |= outside[i].varying;
-  for (int i = 0; i < num_seen; ++i) varying |= seen[i].varying;
+  for (int i = 1; i < carried; ++i)
+    varying |= initial[i].varying;
+  for (int i = 0; i < num_outside; ++i)
+    varying |= outside[i].varying;
+  for (int i = 0; i < num_seen; ++i)
+    varying |= seen[i].varying;
   print(w, "%%%d:%d = while(", id, carried);
   print_value(w, zero);
   print_operands(w, initial + 1, carried - 1);
@@ -168,8 +175,7 @@ static void write_while(writer *w) {
   print_operands(w, seen, num_seen);
   print(w, ") {num_carried = %d, max_trips = %d}%s (", carried, pick(4),
         mark(varying));
-  writer condition =
-      open_region(w, "c\" loop", carried, outside, num_outside);
+  writer condition = open_region(w, "c\" loop", carried, outside, num_outside);
   write_nodes(&condition, pick(2));
   write_constant(&condition, pick(4));
   print(w, "%%%d = less(%%1, %%%d) : bool[]\nreturn %%%d }, ",
@@ -182,7 +188,8 @@ static void write_while(writer *w) {
   close_region(&body, next, carried);
   print(w, ")");
   print_types(w, carried);
-  for (int i = 0; i < carried; ++i) add_value(w, id, i, varying);
+  for (int i = 0; i < carried; ++i)
+    add_value(w, id, i, varying);
 }
 
 static void write_cond(writer *w) {
@@ -192,7 +199,8 @@ static void write_cond(writer *w) {
   bool varying = a.varying || b.varying;
   for (int k = 0; k < 2; ++k) {
     counts[k] = choose_captures(w, captures[k]);
-    for (int i = 0; i < counts[k]; ++i) varying |= captures[k][i].varying;
+    for (int i = 0; i < counts[k]; ++i)
+      varying |= captures[k][i].varying;
   }
   const int predicate = w->next_id++, id = w->next_id++;
   const int results = 1 + pick(3);
@@ -200,19 +208,21 @@ static void write_cond(writer *w) {
   print_value(w, a);
   print(w, ", ");
   print_value(w, b);
-  print(w, ")%s : bool[]\n%%%d:%d = cond(%%%d",
-        mark(a.varying || b.varying), id, results, predicate);
-  for (int k = 0; k < 2; ++k) print_operands(w, captures[k], counts[k]);
+  print(w, ")%s : bool[]\n%%%d:%d = cond(%%%d", mark(a.varying || b.varying),
+        id, results, predicate);
+  for (int k = 0; k < 2; ++k)
+    print_operands(w, captures[k], counts[k]);
   print(w, ")%s (", mark(varying));
   for (int k = 0; k < 2; ++k) {
-    writer branch = open_region(w, k == 0 ? "then\"" : "else\"", 0,
-                                captures[k], counts[k]);
+    writer branch =
+        open_region(w, k == 0 ? "then\"" : "else\"", 0, captures[k], counts[k]);
     write_nodes(&branch, pick(4));
     close_region(&branch, 0, results);
     print(w, k == 0 ? ", " : ")");
   }
   print_types(w, results);
-  for (int i = 0; i < results; ++i) add_value(w, id, i, varying);
+  for (int i = 0; i < results; ++i)
+    add_value(w, id, i, varying);
 }
 
 static void write_all_reduce(writer *w) {
@@ -236,8 +246,8 @@ static void write_replicate(writer *w) {
   print_operands(w, captures, num_captures);
   print(w, ") {replicas = %d, num_split = %d, num_gathered = %d} (", REPLICAS,
         SPLIT, GATHERED);
-  writer inner = {.text = w->text, .next_id = 1, .depth = w->depth + 1,
-                  .in_replica = true};
+  writer inner = {
+      .text = w->text, .next_id = 1, .depth = w->depth + 1, .in_replica = true};
   print(w, "graph lowered \"r\" {\n");
   for (int i = 0; i < SPLIT + num_captures; ++i) {
     const bool is_split = i < SPLIT;
@@ -264,7 +274,8 @@ static void write_replicate(writer *w) {
   }
   print(w, " })");
   print_types(w, GATHERED * REPLICAS + 2);
-  for (int i = 0; i < GATHERED * REPLICAS + 2; ++i) add_value(w, id, i, false);
+  for (int i = 0; i < GATHERED * REPLICAS + 2; ++i)
+    add_value(w, id, i, false);
 }
 
 static void write_nodes(writer *w, int count) {
@@ -292,8 +303,10 @@ static char *write_program(int num_written) {
   writer w = {.text = &text, .next_id = 1, .has_replicate = true};
   print(&w, "graph lowered \"p\" {\n");
   for (int i = 0; i < INPUTS + USES; ++i) {
-    print(&w, "%%%d = parameter() {dtype = i32, shape = shape[], index = %d} "
-              ": i32[]\n", w.next_id, i);
+    print(&w,
+          "%%%d = parameter() {dtype = i32, shape = shape[], index = %d} "
+          ": i32[]\n",
+          w.next_id, i);
     add_value(&w, w.next_id++, 0, false);
   }
   write_nodes(&w, 3 + pick(12));
@@ -317,7 +330,8 @@ static int32_t get(const table *t, uint64_t ref) {
 
 static void gather(const table *t, const ls_node *node, uint32_t from,
                    size_t count, int32_t *values) {
-  for (size_t i = 0; i < count; ++i) values[i] = get(t, node->inputs[from + i]);
+  for (size_t i = 0; i < count; ++i)
+    values[i] = get(t, node->inputs[from + i]);
 }
 
 static void evaluate_while(const ls_node *node, const table *t, int32_t *out) {
@@ -343,8 +357,7 @@ static void evaluate_cond(const ls_node *node, const table *t, int32_t *out) {
   const bool holds = get(t, node->inputs[0]) != 0;
   const ls_graph *branch = node->regions[holds ? 0 : 1];
   int32_t seen[MOST];
-  gather(t, node,
-         holds ? 1 : 1 + (uint32_t)node->regions[0]->num_captures,
+  gather(t, node, holds ? 1 : 1 + (uint32_t)node->regions[0]->num_captures,
          branch->num_captures, seen);
   evaluate(branch, seen, out);
 }
@@ -393,7 +406,8 @@ static void merge(const ls_node *node, table *lanes) {
     if (reduction[1] == 'a' && next > all) all = next;
     if (reduction[1] == 'i' && next < all) all = next;
   }
-  for (int r = 0; r < REPLICAS; ++r) lanes[r].at[node->id][0] = all;
+  for (int r = 0; r < REPLICAS; ++r)
+    lanes[r].at[node->id][0] = all;
 }
 
 static void evaluate_replicate(const ls_node *node, table *t) {
@@ -445,14 +459,15 @@ static void evaluate(const ls_graph *graph, const int32_t *parameters,
 }
 
 // ---- Comparing -------------------------------------------------------------
-static void check_run(lowered *program, int32_t *parameters,
-                      const char *text) {
+static void check_run(lowered *program, int32_t *parameters, const char *text) {
   int32_t want[OUTPUTS + USES], got[OUTPUTS];
   evaluate(program->program->body, parameters, want);
   const void *inputs[INPUTS];
   void *outputs[OUTPUTS];
-  for (int i = 0; i < INPUTS; ++i) inputs[i] = &parameters[i];
-  for (int i = 0; i < OUTPUTS; ++i) outputs[i] = &got[i];
+  for (int i = 0; i < INPUTS; ++i)
+    inputs[i] = &parameters[i];
+  for (int i = 0; i < OUTPUTS; ++i)
+    outputs[i] = &got[i];
   expect_ok(lowered_run(program, inputs, outputs));
   bool equal = memcmp(got, want, sizeof(got)) == 0;
   int result = OUTPUTS;
@@ -491,11 +506,13 @@ static void random_programs_give_what_an_evaluator_gives(void **state) {
     lowered program;
     expect_ok(lowered_create(&options, &program));
     int32_t parameters[INPUTS + USES];
-    for (int i = 0; i < INPUTS + USES; ++i) parameters[i] = pick(20) - 10;
+    for (int i = 0; i < INPUTS + USES; ++i)
+      parameters[i] = pick(20) - 10;
     for (int i = 0; i < USES; ++i) {
       memcpy(program.buffers[i]->data, &parameters[INPUTS + i], 4);
     }
-    for (int run = 0; run < 2; ++run) check_run(&program, parameters, text);
+    for (int run = 0; run < 2; ++run)
+      check_run(&program, parameters, text);
     lowered_destroy(&program);
     ls_release(ls_allocator_system(), text);
   }

@@ -29,7 +29,8 @@ static ls_plan_facts facts_of(const lowered *program) {
 static float tree_sum(const float *values, size_t n, size_t stride) {
   if (n == 1) return values[0];
   size_t left = 1;
-  while (left * 2 < n) left *= 2;
+  while (left * 2 < n)
+    left *= 2;
   return tree_sum(values, left, stride) +
          tree_sum(values + left * stride, n - left, stride);
 }
@@ -42,25 +43,28 @@ static float value_at(size_t i) {
 }
 
 // "graph lowered ..." of R split inputs of f32[7]: the text up to the body.
-static char *split_text(int32_t replicas, const char *outputs,
-                        const char *body, const char *types) {
+static char *split_text(int32_t replicas, const char *outputs, const char *body,
+                        const char *types) {
   ls_text text;
   ls_text_init(&text, ls_allocator_system());
   ls_text_append(&text, "graph lowered \"p\" {");
   for (int32_t r = 0; r < replicas; ++r) {
-    ls_text_append_format(
-        &text, "%%%d = parameter() {dtype = f32, shape = shape[7], "
-               "index = %d} : f32[7] ", r + 1, r);
+    ls_text_append_format(&text,
+                          "%%%d = parameter() {dtype = f32, shape = shape[7], "
+                          "index = %d} : f32[7] ",
+                          r + 1, r);
   }
   ls_text_append_format(&text, "%%%d%s = replicate(", replicas + 1, outputs);
   for (int32_t r = 0; r < replicas; ++r) {
     ls_text_append_format(&text, "%s%%%d", r == 0 ? "" : ", ", r + 1);
   }
   ls_text_append_format(
-      &text, ") {replicas = %d, num_split = 1, num_gathered = 0} "
-             "(graph lowered \"r\" {"
-             " %%1 = parameter() {dtype = f32, shape = shape[7], index = 0} "
-             "varying : f32[7] %s }) : %s return ", replicas, body, types);
+      &text,
+      ") {replicas = %d, num_split = 1, num_gathered = 0} "
+      "(graph lowered \"r\" {"
+      " %%1 = parameter() {dtype = f32, shape = shape[7], index = 0} "
+      "varying : f32[7] %s }) : %s return ",
+      replicas, body, types);
   const int num_outputs = outputs[0] == ':' ? atoi(outputs + 1) : 1;
   for (int i = 0; i < num_outputs; ++i) {
     ls_text_append_format(&text, "%s%%%d:%d", i == 0 ? "" : ", ", replicas + 1,
@@ -76,7 +80,8 @@ static const void *rows[MOST];
 static void fill_values(void) {
   for (size_t r = 0; r < MOST; ++r) {
     rows[r] = values[r];
-    for (size_t i = 0; i < WIDTH; ++i) values[r][i] = value_at(r * WIDTH + i);
+    for (size_t i = 0; i < WIDTH; ++i)
+      values[r][i] = value_at(r * WIDTH + i);
   }
 }
 
@@ -110,7 +115,8 @@ static void sums_and_means_follow_the_canonical_tree(void **state) {
       assert_memory_equal(&mean[i], &want_mean, 4);
       assert_true(negated[i] == -want);
       float straight = 0;
-      for (size_t r = 0; r < n; ++r) straight += values[r][i];
+      for (size_t r = 0; r < n; ++r)
+        straight += values[r][i];
       if (straight != want) depends_on_order = true;
     }
     lowered_destroy(&program);
@@ -139,7 +145,8 @@ static void maxima_minima_and_integers_merge(void **state) {
        "  return %1:0, %1:1, %1:2, %1:3 }");
   int32_t max, min, sum;
   uint8_t wrapped;
-  expect_ok(lowered_run(&program, NULL, (void *[]){&max, &min, &sum, &wrapped}));
+  expect_ok(
+      lowered_run(&program, NULL, (void *[]){&max, &min, &sum, &wrapped}));
   assert_int_equal(max, 1);
   assert_int_equal(min, -3);
   assert_int_equal(sum, -5);
@@ -192,21 +199,25 @@ static void equal_contributions_merge_as_others_do(void **state) {
              "%%4 = all_reduce(%%3) {reduce = \"sum\"} : f32[7]"
              "%%5 = all_reduce(%%3) {reduce = \"max\"} : f32[7]"
              "return %%2, %%4, %%5 }) : f32[7], f32[7], f32[7]"
-             "return %%2, %%2:1, %%2:2 }", counts[k]);
+             "return %%2, %%2:1, %%2:2 }",
+             counts[k]);
     lowered program;
     make(&program, counts[k], text);
     float x[WIDTH], mean[WIDTH], sum[WIDTH], max[WIDTH];
-    for (size_t i = 0; i < WIDTH; ++i) x[i] = value_at(i) / 3;
-    expect_ok(lowered_run(&program, (const void *[]){x},
-                          (void *[]){mean, sum, max}));
+    for (size_t i = 0; i < WIDTH; ++i)
+      x[i] = value_at(i) / 3;
+    expect_ok(
+        lowered_run(&program, (const void *[]){x}, (void *[]){mean, sum, max}));
     const size_t n = (size_t)counts[k];
     float copies[MOST];
     for (size_t i = 0; i < WIDTH; ++i) {
-      for (size_t r = 0; r < n; ++r) copies[r] = x[i];
+      for (size_t r = 0; r < n; ++r)
+        copies[r] = x[i];
       const float want = tree_sum(copies, n, 1) * (1.0F / (float)n);
       assert_memory_equal(&mean[i], &want, 4);
       assert_true(max[i] == -want);
-      for (size_t r = 0; r < n; ++r) copies[r] = -want;
+      for (size_t r = 0; r < n; ++r)
+        copies[r] = -want;
       const float want_sum = tree_sum(copies, n, 1);
       assert_memory_equal(&sum[i], &want_sum, 4);
     }
@@ -244,7 +255,8 @@ static void a_lane_has_its_arguments_and_gives_its_results(void **state) {
   const int32_t a = 2, b = 5;
   int32_t out[11];
   void *outputs[11];
-  for (int i = 0; i < 11; ++i) outputs[i] = &out[i];
+  for (int i = 0; i < 11; ++i)
+    outputs[i] = &out[i];
   expect_ok(lowered_run(&program, (const void *[]){&a, &b}, outputs));
   // Splits: (2, 7), (5, 7), (7, 2); 5 is added.
   const int32_t want[11] = {14 + 5, 35 + 5, 14 + 5, 2, 5, 7, 5, 5, 5, 10, 29};
@@ -271,7 +283,8 @@ static void lanes_park_until_a_merge_has_its_value(void **state) {
   for (size_t k = 1; k < LS_COUNT_OF(counts); ++k) {
     const int32_t replicas = counts[k];
     const size_t n = (size_t)replicas;
-    char *text = split_text(replicas, ":3", norm_body, "f32[7], f32[7], f32[7]");
+    char *text =
+        split_text(replicas, ":3", norm_body, "f32[7], f32[7], f32[7]");
     lowered program;
     make(&program, replicas, text);
     free(text);
@@ -289,7 +302,8 @@ static void lanes_park_until_a_merge_has_its_value(void **state) {
         squares[r] = apart[r] * apart[r];
       }
       const float s = tree_sum(squares, n, 1) + 1;
-      for (size_t r = 0; r < n; ++r) squares[r] = apart[r] / s * apart[r];
+      for (size_t r = 0; r < n; ++r)
+        squares[r] = apart[r] / s * apart[r];
       const float l = tree_sum(squares, n, 1);
       assert_memory_equal(&mean[i], &m, 4);
       assert_memory_equal(&sum[i], &s, 4);
@@ -339,11 +353,14 @@ static void lanes_meet_again_and_again_in_a_loop(void **state) {
     }
     for (size_t i = 0; i < WIDTH; ++i) {
       float x[MOST];
-      for (size_t r = 0; r < n; ++r) x[r] = values[r][i];
+      for (size_t r = 0; r < n; ++r)
+        x[r] = values[r][i];
       for (int trip = 0; trip < 5; ++trip) {
-        for (size_t r = 0; r < n; ++r) x[r] *= 0.5F;
+        for (size_t r = 0; r < n; ++r)
+          x[r] *= 0.5F;
         const float all = tree_sum(x, n, 1) * 0.25F;
-        for (size_t r = 0; r < n; ++r) x[r] = all + x[r];
+        for (size_t r = 0; r < n; ++r)
+          x[r] = all + x[r];
       }
       const float want = tree_sum(x, n, 1);
       assert_memory_equal(&sum[i], &want, 4);
@@ -356,26 +373,27 @@ static void lanes_meet_again_and_again_in_a_loop(void **state) {
 static void lanes_may_go_different_ways_between_merges(void **state) {
   (void)state;
   lowered program;
-  make(&program, 6,
-       "graph lowered \"p\" {"
-       "  %1 = replicate() {replicas = 6, num_split = 0, num_gathered = 0}"
-       "  (graph lowered \"r\" {"
-       "    %1 = replica_id() varying : i32[]"
-       "    %2 = constant() {value = i32[] [0]} : i32[]"
-       "    %3 = while(%2, %1) {num_carried = 1} varying"
-       "    (graph lowered \"c\" loop {"
-       "      %1 = parameter() {dtype = i32, shape = shape[], index = 0} : i32[]"
-       "      %2 = parameter() {dtype = i32, shape = shape[], index = 1}"
-       "      captures (%1) : i32[]"
-       "      %3 = less_equal(%1, %2) : bool[]"
-       "      return %3 }, graph lowered \"b\" loop {"
-       "      %1 = parameter() {dtype = i32, shape = shape[], index = 0} : i32[]"
-       "      %2 = constant() {value = i32[] [1]} : i32[]"
-       "      %3 = add(%1, %2) : i32[]"
-       "      return %3 }) : i32[]"
-       "    %4 = all_reduce(%3) {reduce = \"sum\"} : i32[]"
-       "    return %4 }) : i32[]"
-       "  return %1 }");
+  make(
+      &program, 6,
+      "graph lowered \"p\" {"
+      "  %1 = replicate() {replicas = 6, num_split = 0, num_gathered = 0}"
+      "  (graph lowered \"r\" {"
+      "    %1 = replica_id() varying : i32[]"
+      "    %2 = constant() {value = i32[] [0]} : i32[]"
+      "    %3 = while(%2, %1) {num_carried = 1} varying"
+      "    (graph lowered \"c\" loop {"
+      "      %1 = parameter() {dtype = i32, shape = shape[], index = 0} : i32[]"
+      "      %2 = parameter() {dtype = i32, shape = shape[], index = 1}"
+      "      captures (%1) : i32[]"
+      "      %3 = less_equal(%1, %2) : bool[]"
+      "      return %3 }, graph lowered \"b\" loop {"
+      "      %1 = parameter() {dtype = i32, shape = shape[], index = 0} : i32[]"
+      "      %2 = constant() {value = i32[] [1]} : i32[]"
+      "      %3 = add(%1, %2) : i32[]"
+      "      return %3 }) : i32[]"
+      "    %4 = all_reduce(%3) {reduce = \"sum\"} : i32[]"
+      "    return %4 }) : i32[]"
+      "  return %1 }");
   int32_t sum = 0;
   expect_ok(lowered_run(&program, NULL, (void *[]){&sum}));
   assert_int_equal(sum, 1 + 2 + 3 + 4 + 5 + 6);
@@ -422,8 +440,8 @@ static void lanes_that_miss_each_other_are_named(void **state) {
   }
   // All or none: that is fine, also after a failure.
   for (int32_t meeting = 0; meeting <= 12; meeting += 12) {
-    expect_ok(lowered_run(&program, (const void *[]){&meeting},
-                          (void *[]){&out}));
+    expect_ok(
+        lowered_run(&program, (const void *[]){&meeting}, (void *[]){&out}));
     assert_int_equal(out, meeting == 0 ? 66 : 66 * 12);
   }
   lowered_destroy(&program);
@@ -456,11 +474,10 @@ static const char update_text[] =
 static void a_variable_that_lanes_read_is_updated_in_its_buffer(void **state) {
   (void)state;
   lowered program;
-  expect_ok(lowered_create(&(lowered_options){.text = update_text,
-                                              .num_uses = 1,
-                                              .written = {true},
-                                              .replicas = 4},
-                           &program));
+  expect_ok(lowered_create(
+      &(lowered_options){
+          .text = update_text, .num_uses = 1, .written = {true}, .replicas = 4},
+      &program));
   assert_int_equal(lowered_plan_count(&program, "copy"), 0);
   assert_int_equal(facts_of(&program).frame_bytes, 0);
   memcpy(program.buffers[0]->data, (float[]){8, 16}, 8);
@@ -477,31 +494,42 @@ static void a_variable_that_lanes_read_is_updated_in_its_buffer(void **state) {
 static void lanes_can_be_launched_in_a_loop(void **state) {
   (void)state;
   lowered program;
-  expect_ok(lowered_create(&(lowered_options){
-      .num_uses = 1, .written = {true}, .replicas = 3, .text =
-      "graph lowered \"p\" {"
-      "  %1 = parameter() {dtype = f32, shape = shape[2], index = 0} : f32[2]"
-      "  %2 = constant() {value = i32[] [0]} : i32[]"
-      "  %3:2 = while(%2, %1) {num_carried = 2, max_trips = 3}"
-      "  (graph lowered \"c\" loop {"
-      "    %1 = parameter() {dtype = i32, shape = shape[], index = 0} : i32[]"
-      "    %2 = parameter() {dtype = f32, shape = shape[2], index = 1} : f32[2]"
-      "    %3 = constant() {value = bool[] [true]} : bool[]"
-      "    return %3 }, graph lowered \"b\" loop {"
-      "    %1 = parameter() {dtype = i32, shape = shape[], index = 0} : i32[]"
-      "    %2 = parameter() {dtype = f32, shape = shape[2], index = 1} : f32[2]"
-      "    %3 = replicate(%2) {replicas = 3, num_split = 0, num_gathered = 0}"
-      "    (graph lowered \"r\" {"
-      "      %1 = parameter() {dtype = f32, shape = shape[2], index = 0}"
-      "      captures (%2) : f32[2]"
-      "      %2 = replica_id() varying : i32[]"
-      "      %3 = convert(%2) {dtype = f32} varying : f32[]"
-      "      %4 = mul(%1, %3) varying : f32[2]"
-      "      %5 = all_reduce(%4) {reduce = \"sum\"} : f32[2]"
-      "      %6 = add(%1, %5) : f32[2]"
-      "      return %6 }) : f32[2]"
-      "    return %1, %3 }) : i32[], f32[2]"
-      "  return %3:1 }"}, &program));
+  expect_ok(lowered_create(
+      &(lowered_options){
+          .num_uses = 1,
+          .written = {true},
+          .replicas = 3,
+          .text = "graph lowered \"p\" {"
+                  "  %1 = parameter() {dtype = f32, shape = shape[2], index = "
+                  "0} : f32[2]"
+                  "  %2 = constant() {value = i32[] [0]} : i32[]"
+                  "  %3:2 = while(%2, %1) {num_carried = 2, max_trips = 3}"
+                  "  (graph lowered \"c\" loop {"
+                  "    %1 = parameter() {dtype = i32, shape = shape[], index = "
+                  "0} : i32[]"
+                  "    %2 = parameter() {dtype = f32, shape = shape[2], index "
+                  "= 1} : f32[2]"
+                  "    %3 = constant() {value = bool[] [true]} : bool[]"
+                  "    return %3 }, graph lowered \"b\" loop {"
+                  "    %1 = parameter() {dtype = i32, shape = shape[], index = "
+                  "0} : i32[]"
+                  "    %2 = parameter() {dtype = f32, shape = shape[2], index "
+                  "= 1} : f32[2]"
+                  "    %3 = replicate(%2) {replicas = 3, num_split = 0, "
+                  "num_gathered = 0}"
+                  "    (graph lowered \"r\" {"
+                  "      %1 = parameter() {dtype = f32, shape = shape[2], "
+                  "index = 0}"
+                  "      captures (%2) : f32[2]"
+                  "      %2 = replica_id() varying : i32[]"
+                  "      %3 = convert(%2) {dtype = f32} varying : f32[]"
+                  "      %4 = mul(%1, %3) varying : f32[2]"
+                  "      %5 = all_reduce(%4) {reduce = \"sum\"} : f32[2]"
+                  "      %6 = add(%1, %5) : f32[2]"
+                  "      return %6 }) : f32[2]"
+                  "    return %1, %3 }) : i32[], f32[2]"
+                  "  return %3:1 }"},
+      &program));
   memcpy(program.buffers[0]->data, (float[]){1, 2}, 8);
   expect_ok(lowered_run(&program, NULL, NULL));
   assert_memory_equal(program.buffers[0]->data, ((float[]){64, 128}), 8);
@@ -510,9 +538,11 @@ static void lanes_can_be_launched_in_a_loop(void **state) {
 
 static void one_replica_costs_nothing(void **state) {
   (void)state;
-  char *text = split_text(1, "", "%2 = neg(%1) varying : f32[7]"
+  char *text = split_text(1, "",
+                          "%2 = neg(%1) varying : f32[7]"
                           "%3 = all_reduce(%2) {reduce = \"mean\"} : f32[7]"
-                          "return %3", "f32[7]");
+                          "return %3",
+                          "f32[7]");
   lowered program;
   make(&program, 1, text);
   free(text);
@@ -529,7 +559,8 @@ static void many_replicas_take_the_memory_of_few(void **state) {
     char *text = split_text(
         replicas[i], "",
         "%2 = exp(%1) varying : f32[7] %3 = mul(%2, %1) varying : f32[7]"
-        "%4 = all_reduce(%3) {reduce = \"mean\"} : f32[7] return %4", "f32[7]");
+        "%4 = all_reduce(%3) {reduce = \"mean\"} : f32[7] return %4",
+        "f32[7]");
     lowered program;
     make(&program, replicas[i], text);
     free(text);
@@ -544,13 +575,35 @@ static void many_replicas_take_the_memory_of_few(void **state) {
 
 static void a_program_of_another_number_of_replicas_is_refused(void **state) {
   (void)state;
-  char *text = split_text(2, "", "%2 = all_reduce(%1) {reduce = \"sum\"} "
-                          ": f32[7] return %2", "f32[7]");
+  char *text = split_text(2, "",
+                          "%2 = all_reduce(%1) {reduce = \"sum\"} "
+                          ": f32[7] return %2",
+                          "f32[7]");
   lowered program;
-  expect_status(lowered_create(&(lowered_options){.text = text, .replicas = 3},
-                               &program),
-                LS_INVALID_ARGUMENT, "2 replicas in a program of 3");
+  expect_status(
+      lowered_create(&(lowered_options){.text = text, .replicas = 3}, &program),
+      LS_INVALID_ARGUMENT, "2 replicas in a program of 3");
   free(text);
+  lowered_destroy(&program);
+}
+
+static void a_mean_of_integers_is_refused_by_name(void **state) {
+  (void)state;
+  lowered program;
+  ls_status status = lowered_create(
+      &(lowered_options){
+          .replicas = 2,
+          .text = "graph lowered \"p\" {"
+                  "  %1 = replicate() {replicas = 2, num_split = 0, "
+                  "num_gathered = 0}"
+                  "  (graph lowered \"r\" {"
+                  "    %1 = replica_id() varying : i32[]"
+                  "    %2 = all_reduce(%1) {reduce = \"mean\"} : i32[]"
+                  "    return %2 }) : i32[]"
+                  "  return %1 }"},
+      &program);
+  expect_contains(ls_status_message(status), "in op");
+  expect_status(status, LS_UNIMPLEMENTED, "no mean of i32");
   lowered_destroy(&program);
 }
 
@@ -578,8 +631,8 @@ static void answer_all(void *user) {
   for (int r = CALLERS; r-- > 0;) {
     ls_host_call *call = host.calls[r];
     *(int32_t *)call->outputs[0] = *(const int32_t *)call->inputs[0] * 10;
-    ls_host_done(call, r == host.fails ? ls_out_of_range("no more data")
-                                       : ls_ok());
+    ls_host_done(call,
+                 r == host.fails ? ls_out_of_range("no more data") : ls_ok());
   }
 }
 
@@ -625,8 +678,7 @@ static void lanes_go_on_while_another_one_waits_for_the_host(void **state) {
                            &program));
   for (host.fails = -1; host.fails < CALLERS; ++host.fails) {
     int32_t sum = 0, max = 0;
-    ls_status status =
-        lowered_run(&program, NULL, (void *[]){&sum, &max});
+    ls_status status = lowered_run(&program, NULL, (void *[]){&sum, &max});
     if (host.fails < 0) {
       expect_ok(status);
       assert_int_equal(sum, 11 * 21);
@@ -681,6 +733,7 @@ int main(void) {
       cmocka_unit_test(one_replica_costs_nothing),
       cmocka_unit_test(many_replicas_take_the_memory_of_few),
       cmocka_unit_test(a_program_of_another_number_of_replicas_is_refused),
+      cmocka_unit_test(a_mean_of_integers_is_refused_by_name),
       cmocka_unit_test(lanes_go_on_while_another_one_waits_for_the_host),
       cmocka_unit_test(a_failed_memory_request_loses_nothing),
   };

@@ -28,16 +28,17 @@ static ls_plan_facts facts_of(const lowered *program) {
 static void a_program_computes_its_outputs(void **state) {
   (void)state;
   lowered program;
-  make(&program, &(lowered_options){.text =
-      "graph lowered \"p\" {"
-      "  %1 = parameter() {" F "shape[3], index = 0} : f32[3]"
-      "  %2 = parameter() {" F "shape[3], index = 1} : f32[3]"
-      "  %3 = constant() {value = f32[] [10]} : f32[]"
-      "  %4 = constant() {value = f32[3] [1, 2, 3]} : f32[3]"
-      "  %5 = add(%1, %2) : f32[3]"
-      "  %6 = mul(%5, %3) : f32[3]"
-      "  %7 = sub(%6, %4) : f32[3]"
-      "  return %7, %5 }"});
+  make(&program,
+       &(lowered_options){
+           .text = "graph lowered \"p\" {"
+                   "  %1 = parameter() {" F "shape[3], index = 0} : f32[3]"
+                   "  %2 = parameter() {" F "shape[3], index = 1} : f32[3]"
+                   "  %3 = constant() {value = f32[] [10]} : f32[]"
+                   "  %4 = constant() {value = f32[3] [1, 2, 3]} : f32[3]"
+                   "  %5 = add(%1, %2) : f32[3]"
+                   "  %6 = mul(%5, %3) : f32[3]"
+                   "  %7 = sub(%6, %4) : f32[3]"
+                   "  return %7, %5 }"});
   const float a[3] = {1, 2, 3}, b[3] = {4, 5, 6};
   float difference[3], sum[3];
   expect_ok(lowered_run(&program, (const void *[]){a, b},
@@ -50,11 +51,12 @@ static void a_program_computes_its_outputs(void **state) {
 static void results_are_computed_in_the_callers_array(void **state) {
   (void)state;
   lowered program;
-  make(&program, &(lowered_options){.text =
-      "graph lowered \"p\" {"
-      "  %1 = parameter() {" F "shape[1000], index = 0} : f32[1000]"
-      "  %2 = neg(%1) : f32[1000]"
-      "  return %2 }"});
+  make(&program,
+       &(lowered_options){.text = "graph lowered \"p\" {"
+                                  "  %1 = parameter() {" F
+                                  "shape[1000], index = 0} : f32[1000]"
+                                  "  %2 = neg(%1) : f32[1000]"
+                                  "  return %2 }"});
   assert_int_equal(facts_of(&program).shared_bytes, 0);
   assert_int_equal(lowered_plan_count(&program, "copy"), 0);
   lowered_destroy(&program);
@@ -63,22 +65,25 @@ static void results_are_computed_in_the_callers_array(void **state) {
 static void a_chain_works_in_one_buffer(void **state) {
   (void)state;
   lowered program;
-  make(&program, &(lowered_options){.text =
-      "graph lowered \"p\" {"
-      "  %1 = parameter() {" F "shape[1000], index = 0} : f32[1000]"
-      "  %2 = neg(%1) : f32[1000]"
-      "  %3 = abs(%2) : f32[1000]"
-      "  %4 = sqrt(%3) : f32[1000]"
-      "  %5 = add(%4, %4) : f32[1000]"
-      "  %6 = mul(%5, %4) : f32[1000]"
-      "  %7 = reshape(%6) {sizes = sizes[10, 100]} : f32[10,100]"
-      "  %8 = transpose(%7) {permutation = [1, 0]} : f32[100,10]"
-      "  return %8 }"});
+  make(&program,
+       &(lowered_options){
+           .text =
+               "graph lowered \"p\" {"
+               "  %1 = parameter() {" F "shape[1000], index = 0} : f32[1000]"
+               "  %2 = neg(%1) : f32[1000]"
+               "  %3 = abs(%2) : f32[1000]"
+               "  %4 = sqrt(%3) : f32[1000]"
+               "  %5 = add(%4, %4) : f32[1000]"
+               "  %6 = mul(%5, %4) : f32[1000]"
+               "  %7 = reshape(%6) {sizes = sizes[10, 100]} : f32[10,100]"
+               "  %8 = transpose(%7) {permutation = [1, 0]} : f32[100,10]"
+               "  return %8 }"});
   // %4 is still needed when %5 is made: two buffers of 4,000 bytes.
   const size_t bytes = facts_of(&program).shared_bytes;
   assert_in_range(bytes, 8000, 9000);
   float in[1000], out[1000];
-  for (int i = 0; i < 1000; ++i) in[i] = (float)i;
+  for (int i = 0; i < 1000; ++i)
+    in[i] = (float)i;
   expect_ok(lowered_run(&program, (const void *[]){in}, (void *[]){out}));
   for (int i = 0; i < 100; ++i) {
     assert_float_equal(out[i * 10 + 3], 2 * (300 + (float)i), 0.01);
@@ -89,12 +94,13 @@ static void a_chain_works_in_one_buffer(void **state) {
 static void inputs_constants_and_twins_can_be_outputs(void **state) {
   (void)state;
   lowered program;
-  make(&program, &(lowered_options){.text =
-      "graph lowered \"p\" {"
-      "  %1 = parameter() {" F "shape[2], index = 0} : f32[2]"
-      "  %2 = constant() {value = f32[2] [7, 8]} : f32[2]"
-      "  %3 = neg(%1) : f32[2]"
-      "  return %1, %2, %3, %3, %1 }"});
+  make(&program,
+       &(lowered_options){
+           .text = "graph lowered \"p\" {"
+                   "  %1 = parameter() {" F "shape[2], index = 0} : f32[2]"
+                   "  %2 = constant() {value = f32[2] [7, 8]} : f32[2]"
+                   "  %3 = neg(%1) : f32[2]"
+                   "  return %1, %2, %3, %3, %1 }"});
   const float in[2] = {1, 2};
   float out[5][2] = {0};
   expect_ok(lowered_run(&program, (const void *[]){in},
@@ -107,12 +113,12 @@ static void inputs_constants_and_twins_can_be_outputs(void **state) {
 static void an_unwanted_output_does_not_hurt_others(void **state) {
   (void)state;
   lowered program;
-  make(&program, &(lowered_options){.text =
-      "graph lowered \"p\" {"
-      "  %1 = parameter() {" F "shape[2], index = 0} : f32[2]"
-      "  %2 = neg(%1) : f32[2]"
-      "  %3 = mul(%2, %2) : f32[2]"
-      "  return %2, %3 }"});
+  make(&program, &(lowered_options){.text = "graph lowered \"p\" {"
+                                            "  %1 = parameter() {" F
+                                            "shape[2], index = 0} : f32[2]"
+                                            "  %2 = neg(%1) : f32[2]"
+                                            "  %3 = mul(%2, %2) : f32[2]"
+                                            "  return %2, %3 }"});
   const float in[2] = {3, 4};
   float out[2] = {0};
   expect_ok(lowered_run(&program, (const void *[]){in}, (void *[]){NULL, out}));
@@ -124,15 +130,17 @@ static void an_unwanted_output_does_not_hurt_others(void **state) {
 static void empty_values_pass_through(void **state) {
   (void)state;
   lowered program;
-  make(&program, &(lowered_options){.text =
-      "graph lowered \"p\" {"
-      "  %1 = parameter() {" F "shape[0,3], index = 0} : f32[0,3]"
-      "  %2 = neg(%1) : f32[0,3]"
-      "  %3 = reduce_sum(%2) {axes = [0], keep_dims = false} : f32[3]"
-      "  return %2, %3 }"});
+  make(&program,
+       &(lowered_options){
+           .text =
+               "graph lowered \"p\" {"
+               "  %1 = parameter() {" F "shape[0,3], index = 0} : f32[0,3]"
+               "  %2 = neg(%1) : f32[0,3]"
+               "  %3 = reduce_sum(%2) {axes = [0], keep_dims = false} : f32[3]"
+               "  return %2, %3 }"});
   float none[1], out[3] = {5, 5, 5};
-  expect_ok(lowered_run(&program, (const void *[]){none},
-                        (void *[]){none, out}));
+  expect_ok(
+      lowered_run(&program, (const void *[]){none}, (void *[]){none, out}));
   assert_memory_equal(out, ((float[]){0, 0, 0}), 12);
   lowered_destroy(&program);
 }
@@ -140,11 +148,11 @@ static void empty_values_pass_through(void **state) {
 static void denormals_are_zero_inside_and_not_outside(void **state) {
   (void)state;
   lowered program;
-  make(&program, &(lowered_options){.text =
-      "graph lowered \"p\" {"
-      "  %1 = parameter() {" F "shape[2], index = 0} : f32[2]"
-      "  %2 = mul(%1, %1) : f32[2]"
-      "  return %2 }"});
+  make(&program, &(lowered_options){.text = "graph lowered \"p\" {"
+                                            "  %1 = parameter() {" F
+                                            "shape[2], index = 0} : f32[2]"
+                                            "  %2 = mul(%1, %1) : f32[2]"
+                                            "  return %2 }"});
   const float in[2] = {1e-20F, 2};
   float out[2];
   expect_ok(lowered_run(&program, (const void *[]){in}, (void *[]){out}));
@@ -157,12 +165,14 @@ static void denormals_are_zero_inside_and_not_outside(void **state) {
 static void random_ops_draw_by_step_and_seed(void **state) {
   (void)state;
   lowered program;
-  make(&program, &(lowered_options){.text =
-      "graph lowered \"p\" {"
-      "  %1 = random_uniform() {sizes = sizes[8], dtype = f32, seed = 3, "
-      "stream = 1, low = 0.0, high = 1.0, same_on_all_replicas = false, "
-      "fixed = false} : f32[8]"
-      "  return %1 }"});
+  make(&program,
+       &(lowered_options){.text = "graph lowered \"p\" {"
+                                  "  %1 = random_uniform() {sizes = sizes[8], "
+                                  "dtype = f32, seed = 3, "
+                                  "stream = 1, low = 0.0, high = 1.0, "
+                                  "same_on_all_replicas = false, "
+                                  "fixed = false} : f32[8]"
+                                  "  return %1 }"});
   float out[4][8];
   const uint64_t keys[4][2] = {{0, 0}, {1, 0}, {0, 1}, {1, 0}};
   for (int i = 0; i < 4; ++i) {
@@ -181,13 +191,16 @@ static void random_ops_draw_by_step_and_seed(void **state) {
 static void a_variable_is_updated_in_its_buffer(void **state) {
   (void)state;
   lowered program;
-  make(&program, &(lowered_options){.num_uses = 1, .written = {true}, .text =
-      "graph lowered \"p\" {"
-      "  %1 = parameter() {" F "shape[3], index = 0} : f32[3]"
-      "  %2 = parameter() {" F "shape[3], index = 1} : f32[3]"
-      "  %3 = mul(%1, %2) : f32[3]"
-      "  %4 = sub(%2, %3) : f32[3]"
-      "  return %4 }"});
+  make(&program, &(lowered_options){.num_uses = 1,
+                                    .written = {true},
+                                    .text = "graph lowered \"p\" {"
+                                            "  %1 = parameter() {" F
+                                            "shape[3], index = 0} : f32[3]"
+                                            "  %2 = parameter() {" F
+                                            "shape[3], index = 1} : f32[3]"
+                                            "  %3 = mul(%1, %2) : f32[3]"
+                                            "  %4 = sub(%2, %3) : f32[3]"
+                                            "  return %4 }"});
   assert_int_equal(lowered_plan_count(&program, "copy"), 0);
   const float start[3] = {1, 2, 3}, in[3] = {0.5F, 0.25F, 2};
   expect_ok(program.backend->vtable->upload(program.buffers[0], start));
@@ -199,17 +212,20 @@ static void a_variable_is_updated_in_its_buffer(void **state) {
   lowered_destroy(&program);
 }
 
-static void a_variable_that_is_read_later_keeps_its_value_till_the_end(
-    void **state) {
+static void
+a_variable_that_is_read_later_keeps_its_value_till_the_end(void **state) {
   (void)state;
   lowered program;
-  make(&program, &(lowered_options){.num_uses = 1, .written = {true}, .text =
-      "graph lowered \"p\" {"
-      "  %1 = parameter() {" F "shape[2], index = 0} : f32[2]"
-      "  %2 = parameter() {" F "shape[2], index = 1} : f32[2]"
-      "  %3 = add(%1, %2) : f32[2]"
-      "  %4 = mul(%3, %2) : f32[2]"
-      "  return %4, %3 }"});
+  make(&program, &(lowered_options){.num_uses = 1,
+                                    .written = {true},
+                                    .text = "graph lowered \"p\" {"
+                                            "  %1 = parameter() {" F
+                                            "shape[2], index = 0} : f32[2]"
+                                            "  %2 = parameter() {" F
+                                            "shape[2], index = 1} : f32[2]"
+                                            "  %3 = add(%1, %2) : f32[2]"
+                                            "  %4 = mul(%3, %2) : f32[2]"
+                                            "  return %4, %3 }"});
   assert_int_equal(lowered_plan_count(&program, "copy"), 1);
   memcpy(variable(&program, 0), (float[]){2, 3}, 8);
   const float in[2] = {1, 1};
@@ -220,21 +236,22 @@ static void a_variable_that_is_read_later_keeps_its_value_till_the_end(
   lowered_destroy(&program);
 }
 
-static void the_old_value_of_a_written_variable_can_be_an_output(
-    void **state) {
+static void the_old_value_of_a_written_variable_can_be_an_output(void **state) {
   (void)state;
   lowered program;
-  make(&program, &(lowered_options){.num_uses = 1, .written = {true}, .text =
-      "graph lowered \"p\" {"
-      "  %1 = parameter() {" F "shape[2], index = 0} : f32[2]"
-      "  %2 = constant() {value = f32[] [1]} : f32[]"
-      "  %3 = add(%1, %2) : f32[2]"
-      "  %4 = reshape(%1) {sizes = sizes[2, 1]} : f32[2,1]"
-      "  return %1, %4, %3, %3 }"});
+  make(&program,
+       &(lowered_options){
+           .num_uses = 1,
+           .written = {true},
+           .text = "graph lowered \"p\" {"
+                   "  %1 = parameter() {" F "shape[2], index = 0} : f32[2]"
+                   "  %2 = constant() {value = f32[] [1]} : f32[]"
+                   "  %3 = add(%1, %2) : f32[2]"
+                   "  %4 = reshape(%1) {sizes = sizes[2, 1]} : f32[2,1]"
+                   "  return %1, %4, %3, %3 }"});
   float out[3][2];
   for (int i = 0; i < 2; ++i) {
-    expect_ok(lowered_run(&program, NULL,
-                          (void *[]){out[0], out[1], out[2]}));
+    expect_ok(lowered_run(&program, NULL, (void *[]){out[0], out[1], out[2]}));
   }
   const float wanted[3][2] = {{1, 1}, {1, 1}, {2, 2}};
   assert_memory_equal(out, wanted, sizeof(out));
@@ -245,13 +262,15 @@ static void the_old_value_of_a_written_variable_can_be_an_output(
 static void two_variables_can_change_places(void **state) {
   (void)state;
   lowered program;
-  make(&program, &(lowered_options){
-      .num_uses = 3, .written = {true, true, true}, .text =
-      "graph lowered \"p\" {"
-      "  %1 = parameter() {" F "shape[2], index = 0} : f32[2]"
-      "  %2 = parameter() {" F "shape[2], index = 1} : f32[2]"
-      "  %3 = parameter() {" F "shape[2], index = 2} : f32[2]"
-      "  return %2, %3, %1 }"});
+  make(&program,
+       &(lowered_options){
+           .num_uses = 3,
+           .written = {true, true, true},
+           .text = "graph lowered \"p\" {"
+                   "  %1 = parameter() {" F "shape[2], index = 0} : f32[2]"
+                   "  %2 = parameter() {" F "shape[2], index = 1} : f32[2]"
+                   "  %3 = parameter() {" F "shape[2], index = 2} : f32[2]"
+                   "  return %2, %3, %1 }"});
   for (size_t i = 0; i < 3; ++i) {
     variable(&program, i)[0] = (float)i;
     variable(&program, i)[1] = (float)i + 10;
@@ -266,14 +285,16 @@ static void two_variables_can_change_places(void **state) {
 static void a_variable_may_become_a_constant_or_an_input(void **state) {
   (void)state;
   lowered program;
-  make(&program, &(lowered_options){.num_uses = 2, .written = {true, true},
-      .text =
-      "graph lowered \"p\" {"
-      "  %1 = parameter() {" F "shape[2], index = 0} : f32[2]"
-      "  %2 = parameter() {" F "shape[2], index = 1} : f32[2]"
-      "  %3 = parameter() {" F "shape[2], index = 2} : f32[2]"
-      "  %4 = constant() {value = f32[2] [5, 6]} : f32[2]"
-      "  return %4, %1 }"});
+  make(&program,
+       &(lowered_options){
+           .num_uses = 2,
+           .written = {true, true},
+           .text = "graph lowered \"p\" {"
+                   "  %1 = parameter() {" F "shape[2], index = 0} : f32[2]"
+                   "  %2 = parameter() {" F "shape[2], index = 1} : f32[2]"
+                   "  %3 = parameter() {" F "shape[2], index = 2} : f32[2]"
+                   "  %4 = constant() {value = f32[2] [5, 6]} : f32[2]"
+                   "  return %4, %1 }"});
   const float in[2] = {1, 2};
   expect_ok(lowered_run(&program, (const void *[]){in}, NULL));
   assert_memory_equal(variable(&program, 0), ((float[]){5, 6}), 8);
@@ -323,11 +344,16 @@ static void what_is_not_there_is_refused(void **state) {
 static void an_op_without_a_kernel_is_named(void **state) {
   (void)state;
   lowered program;
-  expect_status(lowered_create(&(lowered_options){.text =
-      "graph lowered \"p\" {"
-      "  %1 = constant() {value = string[1] [\"a\"]} : string[1]"
-      "  %2 = transpose(%1) {permutation = [0]} : string[1]"
-      "  return %2 }"}, &program), LS_UNIMPLEMENTED, "string");
+  expect_status(
+      lowered_create(
+          &(lowered_options){
+              .text =
+                  "graph lowered \"p\" {"
+                  "  %1 = constant() {value = string[1] [\"a\"]} : string[1]"
+                  "  %2 = transpose(%1) {permutation = [0]} : string[1]"
+                  "  return %2 }"},
+          &program),
+      LS_UNIMPLEMENTED, "string");
   lowered_destroy(&program);
 }
 
@@ -379,8 +405,8 @@ static void a_run_allocates_nothing(void **state) {
       &runtime));
   ls_runtime *before = ls_runtime_make_current(runtime);
   lowered program;
-  make(&program, &(lowered_options){
-      .num_uses = 1, .written = {true}, .text = step_text});
+  make(&program,
+       &(lowered_options){.num_uses = 1, .written = {true}, .text = step_text});
   const float x[128] = {1, 2, 3};
   float sum = 0;
   const uint64_t count = ls_counting_allocator_counts(memory).allocations;
@@ -397,8 +423,8 @@ static void a_run_allocates_nothing(void **state) {
 static void an_executable_outlives_what_it_was_made_of(void **state) {
   (void)state;
   lowered program;
-  make(&program, &(lowered_options){
-      .num_uses = 1, .written = {true}, .text = step_text});
+  make(&program,
+       &(lowered_options){.num_uses = 1, .written = {true}, .text = step_text});
   const struct ls_backend_vtable *vtable = program.backend->vtable;
   ls_object_release(program.program);
   vtable->release_executable(program.executable);
@@ -416,8 +442,8 @@ static void an_executable_outlives_what_it_was_made_of(void **state) {
 static void the_plan_names_instructions_places_and_sizes(void **state) {
   (void)state;
   lowered program;
-  make(&program, &(lowered_options){
-      .num_uses = 1, .written = {true}, .text = step_text});
+  make(&program,
+       &(lowered_options){.num_uses = 1, .written = {true}, .text = step_text});
   char *plan = lowered_plan(&program);
   expect_contains(plan, "inputs 1, outputs 1, variables 1, replicas 1\n");
   expect_contains(plan, "kernel matmul input 0:512, variable 0:1024 -> ");

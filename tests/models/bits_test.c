@@ -84,8 +84,8 @@ static void train_function(const job *work, outcome *out) {
   *out = (outcome){0};
   expect_ok(mlp_create(work->shape, LS_DTYPE_F32, &model));
   model.returns_hidden = work->fetches_hidden;
-  expect_ok(mlp_batch(work->shape, LS_DTYPE_F32, 0, work->batch, &examples,
-                      &labels));
+  expect_ok(
+      mlp_batch(work->shape, LS_DTYPE_F32, 0, work->batch, &examples, &labels));
   expect_ok(ls_function_create(
       &(ls_function_options){.call = mlp_step, .user = &model}, &step));
   ls_nest args = LS_TUPLE(ls_nest_array(examples), ls_nest_array(labels));
@@ -111,8 +111,8 @@ static void train_replicas(const job *work, outcome *out) {
   *out = (outcome){0};
   expect_ok(mlp_create(work->shape, LS_DTYPE_F32, &model));
   model.returns_hidden = work->fetches_hidden;
-  expect_ok(mlp_batch(work->shape, LS_DTYPE_F32, 0, work->batch, &examples,
-                      &labels));
+  expect_ok(
+      mlp_batch(work->shape, LS_DTYPE_F32, 0, work->batch, &examples, &labels));
   expect_ok(ls_function_create(
       &(ls_function_options){.call = mlp_step, .user = &model}, &step));
   expect_ok(ls_mirrored_strategy_create(
@@ -145,8 +145,8 @@ static void train_eager(const job *work, outcome *out) {
   ls_array *examples = NULL, *labels = NULL;
   *out = (outcome){0};
   expect_ok(mlp_create(work->shape, LS_DTYPE_F32, &model));
-  expect_ok(mlp_batch(work->shape, LS_DTYPE_F32, 0, work->batch, &examples,
-                      &labels));
+  expect_ok(
+      mlp_batch(work->shape, LS_DTYPE_F32, 0, work->batch, &examples, &labels));
   for (int i = 0; i < work->steps; ++i) {
     ls_array *loss = NULL;
     expect_ok(mlp_step_eager(&model, examples, labels, &loss));
@@ -177,8 +177,7 @@ static void build(const job *work, built *out) {
     out->examples =
         ls_placeholder(LS_DTYPE_F32, LS_SHAPE(-1, work->shape->size[0]), "x");
     out->labels = ls_placeholder(LS_DTYPE_I32, LS_SHAPE(-1), "y");
-    expect_ok(
-        mlp_add_step(&out->model, out->examples, out->labels, &out->ops));
+    expect_ok(mlp_add_step(&out->model, out->examples, out->labels, &out->ops));
     out->initializer = ls_global_initializer();
   }
   expect_ok(ls_graph_error(out->graph));
@@ -193,21 +192,21 @@ static void built_destroy(built *self) {
 static void run_steps(const job *work, const built *graph, ls_session *session,
                       outcome *out) {
   ls_array *examples = NULL, *labels = NULL;
-  expect_ok(mlp_batch(work->shape, LS_DTYPE_F32, 0, work->batch, &examples,
-                      &labels));
+  expect_ok(
+      mlp_batch(work->shape, LS_DTYPE_F32, 0, work->batch, &examples, &labels));
   const ls_feed feeds[] = {{graph->examples, examples},
                            {graph->labels, labels}};
-  const ls_nest few = LS_TUPLE(ls_leaf(graph->ops.loss),
-                               ls_nest_op(graph->ops.update));
-  const ls_nest more = LS_TUPLE(ls_leaf(graph->ops.loss),
-                                ls_nest_op(graph->ops.update),
-                                ls_leaf(graph->ops.hidden));
+  const ls_nest few =
+      LS_TUPLE(ls_leaf(graph->ops.loss), ls_nest_op(graph->ops.update));
+  const ls_nest more =
+      LS_TUPLE(ls_leaf(graph->ops.loss), ls_nest_op(graph->ops.update),
+               ls_leaf(graph->ops.hidden));
   ls_nest results[2] = {ls_none(), ls_none()};
   for (int i = 0; i < work->steps; ++i) {
     const bool fetches_more = work->fetches_hidden && i % 3 == 0;
     ls_nest *result = &results[fetches_more ? 1 : 0];
-    expect_ok(ls_session_run(session, fetches_more ? more : few, feeds, 2,
-                             result));
+    expect_ok(
+        ls_session_run(session, fetches_more ? more : few, feeds, 2, result));
     add_loss(out, ls_nest_item(*result, 0));
   }
   ls_nest_release(few);
@@ -240,8 +239,8 @@ static void train_by_hand(const job *work, outcome *out) {
   ls_array *examples = NULL, *labels = NULL;
   *out = (outcome){0};
   expect_ok(canonical_create(work->shape, &hand));
-  expect_ok(mlp_batch(work->shape, LS_DTYPE_F32, 0, work->batch, &examples,
-                      &labels));
+  expect_ok(
+      mlp_batch(work->shape, LS_DTYPE_F32, 0, work->batch, &examples, &labels));
   for (int i = 0; i < work->steps; ++i) {
     expect_ok(canonical_step(&hand, examples, labels, work->replicas));
     for (int r = 0; r < work->replicas; ++r)
@@ -346,9 +345,8 @@ static void train_with_threads(int threads,
     ls_array *value = out->values[i];
     if (value == NULL) continue;
     ls_runtime_make_current(before);
-    expect_ok(ls_array_create_copy(ls_array_dtype(value),
-                                   ls_array_shape(value), ls_array_data(value),
-                                   &out->values[i]));
+    expect_ok(ls_array_create_copy(ls_array_dtype(value), ls_array_shape(value),
+                                   ls_array_data(value), &out->values[i]));
     ls_runtime_make_current(runtime);
     ls_array_release(value);
   }
@@ -400,71 +398,6 @@ static void what_ran_before_does_not_matter(void **state) {
   outcome_deinit(&later);
 }
 
-// ---- Programs and who made them --------------------------------------------
-static ls_nest read_replicas(ls_nest args, void *user) {
-  (void)args;
-  (void)user;
-  return ls_leaf(ls_scalar_i64(LS_DTYPE_I32, ls_num_replicas()));
-}
-
-static void a_trace_is_not_mistaken_for_one_of_another_strategy(void **state) {
-  (void)state;
-  ls_function *function = NULL;
-  expect_ok(ls_function_create(&(ls_function_options){.call = read_replicas},
-                               &function));
-  ls_nest result = ls_none();
-  for (int replicas = 1; replicas < 5; ++replicas) {
-    ls_strategy *strategy = NULL;  // Likely where the one before was.
-    expect_ok(ls_mirrored_strategy_create(
-        &(ls_mirrored_options){.num_replicas = LS_SOME(replicas)}, &strategy));
-    expect_ok(
-        ls_strategy_run(strategy, ls_traced(function), ls_none(), &result));
-    const ls_nest first = ls_distributed_count(result) > 0
-                              ? ls_distributed_component(result, 0)
-                              : result;
-    assert_int_equal(ls_array_i64(ls_nest_as_array(first), 0), replicas);
-    ls_strategy_release(strategy);
-  }
-  ls_nest_release(result);
-  ls_function_release(function);
-}
-
-// Programs are shared by sessions, values are not.
-static void a_session_knows_nothing_of_one_before_it(void **state) {
-  (void)state;
-  const job work = {&mlp_tiny, 8, 5, 0, false};
-  built graph;
-  ls_session *sessions[3] = {NULL};
-  outcome want, got;
-  build(&work, &graph);
-  ls_nest nothing = ls_none();
-  for (size_t i = 0; i < 3; ++i) {
-    outcome *out = i == 0 ? &want : &got;
-    *out = (outcome){0};
-    expect_ok(ls_session_create(graph.graph, &sessions[i]));
-    ls_array *loss = NULL;
-    expect_status(ls_session_variable_value(
-                      sessions[i], graph.model.variables[0], &loss),
-                  LS_FAILED_PRECONDITION, "");
-    ls_nest result = ls_none();
-    expect_status(
-        ls_session_run(sessions[i],
-                       ls_nest_op(graph.ops.update),
-                       NULL, 0, &result),
-        LS_INVALID_ARGUMENT, "");
-    expect_ok(ls_session_run(sessions[i], ls_nest_op(graph.initializer), NULL,
-                             0, &nothing));
-    run_steps(&work, &graph, sessions[i], out);
-    if (i > 0) expect_same(&want, &got);
-    // The third is likely made where the second was; the first still holds
-    // the programs.
-    if (i == 1) ls_session_destroy(sessions[i]);
-  }
-  ls_session_destroy(sessions[0]);
-  ls_session_destroy(sessions[2]);
-  built_destroy(&graph);
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_function_eager_and_a_session_give_the_same_bytes),
@@ -475,8 +408,6 @@ int main(void) {
       cmocka_unit_test(what_else_is_fetched_does_not_matter),
       cmocka_unit_test(the_number_of_threads_does_not_matter),
       cmocka_unit_test(what_ran_before_does_not_matter),
-      cmocka_unit_test(a_trace_is_not_mistaken_for_one_of_another_strategy),
-      cmocka_unit_test(a_session_knows_nothing_of_one_before_it),
   };
   const int failures = cmocka_run_group_tests(tests, NULL, NULL);
   ls_status_free(ls_runtime_destroy(NULL));

@@ -28,8 +28,8 @@ static void the_table_is_complete(void **state) {
 static void steps_have_the_products_that_are_stated(void **state) {
   (void)state;
   const ls_model_type *mlp = ls_model_find("mlp");
-  assert_float_equal(mlp->flops_per_example * (double)mlp->batch_size * 1e-9,
-                     0.82, 0.005);
+  const double giga = mlp->flops_per_example * (double)mlp->batch_size * 1e-9;
+  assert_true(giga > 0.815 && giga < 0.825);
   const ls_model_type *tiny = ls_model_find("tiny");
   assert_true(tiny->flops_per_example * (double)tiny->batch_size == 11264);
 }
@@ -71,7 +71,7 @@ static void training_makes_the_loss_smaller(void **state) {
       &function));
   expect_ok(ls_function_call(function, batch, &results));
   const double first = loss_of(results);
-  for (int i = 0; i < 50; ++i)
+  for (int i = 0; i < 300; ++i)
     expect_ok(ls_function_call(function, batch, &results));
   assert_true(loss_of(results) < first / 2);
   assert_true(ls_array_f64(ls_nest_as_array(ls_nest_find(results, "accuracy")),

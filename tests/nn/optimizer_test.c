@@ -42,11 +42,16 @@ static void end(problem *p) {
   ls_optimizer_release(p->optimizer);
 }
 
-static void expect_value(ls_variable *variable, double a, double b) {
+static void expect_near(double got, double wanted) {
+  if (fabs(got - wanted) <= 1e-12) return;
+  fail_msg("got %.17g, wanted %.17g", got, wanted);
+}
+
+static void expect_values_of(ls_variable *variable, double a, double b) {
   ls_array *array = NULL;
   expect_ok(ls_variable_value(variable, &array));
-  assert_float_equal(ls_array_f64(array, 0), a, 1e-12);
-  assert_float_equal(ls_array_f64(array, 1), b, 1e-12);
+  expect_near(ls_array_f64(array, 0), a);
+  expect_near(ls_array_f64(array, 1), b);
   ls_array_release(array);
 }
 
@@ -90,11 +95,11 @@ static void sgd_moves_what_is_trained_and_read(void **state) {
   problem p;
   begin(&p, &(ls_sgd_options){.learning_rate = 0.125});
   run(&p, descend, 1);
-  expect_value(p.w, 3 - 0.125 * 6, -1 + 0.125 * 2);
+  expect_values_of(p.w, 3 - 0.125 * 6, -1 + 0.125 * 2);
   run(&p, descend, 1);
-  expect_value(p.w, 3 * 0.75 * 0.75, -0.75 * 0.75);
-  expect_value(p.fixed, 1, 1);
-  expect_value(p.unread, 7, 7);
+  expect_values_of(p.w, 3 * 0.75 * 0.75, -0.75 * 0.75);
+  expect_values_of(p.fixed, 1, 1);
+  expect_values_of(p.unread, 7, 7);
   end(&p);
 }
 
@@ -112,9 +117,19 @@ static void momentum_adds_up_gradients(void **state) {
       v = 0.9 * v + g;
       w -= 0.1 * (nesterov == 1 ? 0.9 * v + g : v);
     }
-    expect_value(p.w, w, -w / 3);
+    expect_values_of(p.w, w, -w / 3);
     end(&p);
   }
+}
+
+static void the_rate_falls_in_a_line(void **state) {
+  (void)state;
+  problem p;
+  begin(&p, &(ls_sgd_options){.learning_rate = 0.25, .decay_steps = 4});
+  run(&p, descend, 6);  // The last two have a rate of 0.
+  const double factor = 0.5 * 0.625 * 0.75 * 0.875;
+  expect_values_of(p.w, 3 * factor, -factor);
+  end(&p);
 }
 
 static void replicas_move_by_the_mean_gradient(void **state) {
@@ -138,7 +153,7 @@ static void replicas_move_by_the_mean_gradient(void **state) {
   expect_ok(ls_strategy_split(strategy, array, &split));
   const ls_nest args = LS_TUPLE(split);
   expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &results));
-  expect_value(p.w, 3 - 0.5 * 1.5, -1 - 0.5 * 1);
+  expect_values_of(p.w, 3 - 0.5 * 1.5, -1 - 0.5 * 1);
   ls_nest_release(args);
   ls_nest_release(results);
   ls_array_release(array);
@@ -170,7 +185,7 @@ static void a_session_fetches_the_training_op(void **state) {
   ls_array *value = NULL;
   expect_ok(ls_session_variable_value(session, p.w, &value));
   // 3 - 0.1 6 = 2.4; 2.4 - 0.1 (0.5 6 + 4.8) = 1.62.
-  assert_float_equal(ls_array_f64(value, 0), 1.62, 1e-12);
+  expect_near(ls_array_f64(value, 0), 1.62);
   ls_array_release(value);
   ls_nest_release(results);
   ls_session_destroy(session);
@@ -198,8 +213,8 @@ static void eager_applies_the_gradients_of_a_tape(void **state) {
     ls_nest_release(gradients[i]);
   }
   expect_ok(ls_frame_end(NULL));
-  expect_value(p.w, 3 - 0.125 * 6, -1 + 0.125 * 2);
-  expect_value(p.unread, 7, 7);
+  expect_values_of(p.w, 3 - 0.125 * 6, -1 + 0.125 * 2);
+  expect_values_of(p.unread, 7, 7);
   end(&p);
 }
 
@@ -237,7 +252,7 @@ static void a_loss_that_trains_nothing_is_refused(void **state) {
   expect_refused(&p, train_nothing, "no trainable variable is read");
   expect_refused(&p, train_a_vector,
                  "a loss must be a float scalar, got f64[2]");
-  expect_value(p.w, 3, -1);
+  expect_values_of(p.w, 3, -1);
   end(&p);
 }
 
@@ -259,6 +274,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(sgd_moves_what_is_trained_and_read),
       cmocka_unit_test(momentum_adds_up_gradients),
+      cmocka_unit_test(the_rate_falls_in_a_line),
       cmocka_unit_test(replicas_move_by_the_mean_gradient),
       cmocka_unit_test(a_session_fetches_the_training_op),
       cmocka_unit_test(eager_applies_the_gradients_of_a_tape),

@@ -64,7 +64,8 @@ static float tree_sum(const parts *all, size_t item, int64_t at, int64_t first,
                       int64_t count) {
   if (count == 1) return part_data(all, first, item)[at];
   int64_t left = 1;
-  while (2 * left < count) left *= 2;
+  while (2 * left < count)
+    left *= 2;
   const float a = tree_sum(all, item, at, first, left);
   const float b = tree_sum(all, item, at, first + left, count - left);
   return a + b;
@@ -105,7 +106,8 @@ ls_status canonical_step(canonical *self, ls_array *examples, ls_array *labels,
   for (size_t i = 0; i < self->model.num_variables && ls_status_is_ok(status);
        ++i)
     status = update_variable(self, &all, i);
-  for (int64_t r = 0; r < replicas; ++r) ls_nest_release(all.results[r]);
+  for (int64_t r = 0; r < replicas; ++r)
+    ls_nest_release(all.results[r]);
   free(all.results);
   return status;
 }

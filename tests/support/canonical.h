@@ -11,8 +11,8 @@
 enum { CANONICAL_MAX_REPLICAS = 1024 };
 
 typedef struct canonical {
-  mlp model;               // Its own variables: f32.
-  ls_function *gradients;  // Of one part, on one replica.
+  mlp model;                             // Its own variables: f32.
+  ls_function *gradients;                // Of one part, on one replica.
   float losses[CANONICAL_MAX_REPLICAS];  // Of the latest step.
 } canonical;
 

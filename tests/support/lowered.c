@@ -40,8 +40,7 @@ static ls_status make_program(const lowered_options *options, ls_graph *body,
   program->num_outputs = body->num_results;
   for (size_t i = 0; i < options->num_uses; ++i) {
     program->uses[i] = (ls_use){
-        .type =
-            ls_graph_type(body, body->parameters[program->num_inputs + i]),
+        .type = ls_graph_type(body, body->parameters[program->num_inputs + i]),
         .read = true,
         .written = options->written[i],
     };
@@ -73,7 +72,8 @@ void lowered_destroy(lowered *self) {
   if (self->backend == NULL) return;
   const struct ls_backend_vtable *vtable = self->backend->vtable;
   vtable->destroy_instance(self->instance);
-  for (size_t i = 0; i < LOWERED_USES; ++i) ls_object_release(self->buffers[i]);
+  for (size_t i = 0; i < LOWERED_USES; ++i)
+    ls_object_release(self->buffers[i]);
   vtable->release_executable(self->executable);
   ls_object_release(self->program);
   *self = (lowered){0};
@@ -95,7 +95,8 @@ char *lowered_plan(lowered *self) {
 int lowered_plan_count(lowered *self, const char *part) {
   char *plan = lowered_plan(self);
   int count = 0;
-  for (const char *at = plan; (at = strstr(at, part)) != NULL; ++at) ++count;
+  for (const char *at = plan; (at = strstr(at, part)) != NULL; ++at)
+    ++count;
   free(plan);
   return count;
 }

@@ -32,9 +32,9 @@ ls_status mlp_initial_value(const mlp_shape *shape, ls_dtype dtype,
                             size_t index, ls_array **out_array) {
   const int64_t *size = &shape->size[index / 2];
   double scale = 1.0 / 2048;
-  for (int64_t n = 6; n < size[0] + size[1]; n *= 4) scale /= 2;
-  LS_RETURN_IF_ERROR(
-      ls_array_create(dtype, shape_of(shape, index), out_array));
+  for (int64_t n = 6; n < size[0] + size[1]; n *= 4)
+    scale /= 2;
+  LS_RETURN_IF_ERROR(ls_array_create(dtype, shape_of(shape, index), out_array));
   const int64_t count = ls_array_num_elements(*out_array);
   for (int64_t i = 0; i < count; ++i) {
     const uint32_t bits = mlp_hash((uint32_t)index, (uint32_t)i) >> 20;
@@ -85,9 +85,8 @@ static ls_status create_variable(mlp *self, size_t index) {
 }
 
 ls_status mlp_create(const mlp_shape *shape, ls_dtype dtype, mlp *out) {
-  *out = (mlp){.shape = shape,
-               .dtype = dtype,
-               .num_variables = 2 * shape->num_layers};
+  *out = (mlp){
+      .shape = shape, .dtype = dtype, .num_variables = 2 * shape->num_layers};
   for (size_t i = 0; i < out->num_variables; ++i)
     LS_RETURN_IF_ERROR(create_variable(out, i));
   return ls_ok();
@@ -138,9 +137,8 @@ static ls_op update(const mlp *self, const ls_tensor *reads,
   for (size_t i = 0; i < self->num_variables; ++i) {
     const ls_tensor mean =
         ls_all_reduce(LS_REDUCE_MEAN, ls_nest_tensor(grads[i], 0));
-    writes[i] = ls_tensor_op(
-        ls_variable_assign(self->variables[i],
-                           ls_sub(reads[i], ls_mul_scalar(mean, 0.1))));
+    writes[i] = ls_tensor_op(ls_variable_assign(
+        self->variables[i], ls_sub(reads[i], ls_mul_scalar(mean, 0.1))));
   }
   return ls_group(writes, self->num_variables, "update");
 }
@@ -187,7 +185,8 @@ static ls_status record(const mlp *self, ls_array *examples, ls_array *labels,
     xs[i] = ls_nest_variable(self->variables[i]);
   const ls_status status = ls_tape_gradients(tape, ls_leaf(pass.loss), xs,
                                              self->num_variables, grads);
-  for (size_t i = 0; i < self->num_variables; ++i) ls_nest_release(xs[i]);
+  for (size_t i = 0; i < self->num_variables; ++i)
+    ls_nest_release(xs[i]);
   LS_RETURN_IF_ERROR(status);
   update(self, pass.reads, grads);
   return ls_tensor_value(pass.loss, out_loss);

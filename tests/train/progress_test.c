@@ -76,7 +76,7 @@ static void a_terminal_line_is_rewritten_and_fits(void **state) {
   const ls_train_report report = half_way();
   ls_progress_show(progress, &report);
   assert_string_equal(written,
-                      "\repoch 2/4 [======>......] 50/100 loss 0.5000 acc "
+                      "\repoch 2/4 [=======>.......] 50/100 loss 0.5000 acc "
                       "75.0% 12346 ex/s eta 1:02:05\033[K");
   assert_int_equal(strlen(written) - strlen("\r\033[K"), 79);
   ls_progress_show(progress, &report);  // Too soon: nothing.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The compiler's own state, shared by compile*.c, storage.c and plan.c.
+// The compiler's own state, shared by emit.c, compile*.c, storage.c, plan.c and
+// finish.c.
 //
 // Emission walks the graphs once and appends instructions whose operands are
 // storages: buffers without an address. A ref of a graph maps to a storage;
@@ -36,10 +37,10 @@ typedef struct ls_cpu_storage {
   uint32_t index;   // Of the input, output, ...
   uint32_t merged;  // The storage it became a part of, or itself.
   size_t size;
-  const void *data;         // CONSTANT: the bytes.
-  uint32_t first_access;    // Chain through `accesses`.
+  const void *data;       // CONSTANT: the bytes.
+  uint32_t first_access;  // Chain through `accesses`.
   uint32_t last_access;
-  ls_cpu_place place;       // plan.c.
+  ls_cpu_place place;  // plan.c.
 } ls_cpu_storage;
 
 // One operand of one instruction. What lanes and their launch do to a shared
@@ -94,16 +95,21 @@ typedef struct ls_cpu_compiler {
   size_t num_parks, parks_capacity;
 
   // Where emission stands.
-  int32_t replicas;    // Of the replicate op around; 1 outside.
-  bool in_lane;        // In lane code.
-  uint32_t replicate;  // Its index; NONE outside.
-  bool in_order;       // Lanes come here in order, which posts rely on.
-  int64_t trips;       // Runs of this place in one run, for the flops.
+  int32_t replicas;      // Of the replicate op around; 1 outside.
+  bool in_lane;          // In lane code.
+  uint32_t replicate;    // Its index; NONE outside.
+  bool in_order;         // Lanes come here in order, which posts rely on.
+  int64_t trips;         // Runs of this place in one run, for the flops.
+  const ls_node *named;  // The node that was named last, and its name.
+  const char *name;
 } ls_cpu_compiler;
 
-// ---- compile.c: emission ---------------------------------------------------
+// ---- emit.c: emission ---------------------------------------------------
 // Takes a failure over; the first one is kept.
 void ls_cpu_fail(ls_cpu_compiler *self, ls_status status);
+// The same, with the op's name and place.
+void ls_cpu_fail_at(ls_cpu_compiler *self, const ls_graph *graph,
+                    const ls_node *node, ls_status status);
 static inline bool ls_cpu_failed(const ls_cpu_compiler *self) {
   return self->status != NULL;
 }
@@ -157,6 +163,8 @@ void ls_cpu_emit_cond(ls_cpu_compiler *self, ls_cpu_scope *scope,
                       const ls_node *node);
 void ls_cpu_emit_host(ls_cpu_compiler *self, ls_cpu_scope *scope,
                       const ls_node *node);
+// UNIMPLEMENTED: it gives what the engine cannot keep.
+ls_status ls_cpu_check_host(const ls_node *node);
 
 // ---- compile_replicate.c ---------------------------------------------------
 void ls_cpu_emit_replicate(ls_cpu_compiler *self, ls_cpu_scope *scope,

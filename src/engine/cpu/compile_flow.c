@@ -87,8 +87,7 @@ static uint32_t *make_carried(ls_cpu_compiler *self, const ls_cpu_scope *scope,
     return NULL;
   }
   for (uint32_t i = 0; i < count; ++i) {
-    const uint32_t initial =
-        ls_cpu_storage_of(self, scope, node->inputs[i]);
+    const uint32_t initial = ls_cpu_storage_of(self, scope, node->inputs[i]);
     if (ls_cpu_failed(self)) return NULL;
     carried[i] = ls_cpu_new_storage(self, self->storages[initial].size);
     ls_cpu_emit_copy(self, node, carried[i], initial);
@@ -108,8 +107,8 @@ static void add_loop(ls_cpu_compiler *self, uint32_t begin, uint32_t end) {
 
 void ls_cpu_emit_while(ls_cpu_compiler *self, ls_cpu_scope *scope,
                        const ls_node *node) {
-  const uint32_t count = (uint32_t)ls_node_int(node, "num_carried",
-                                               node->num_outputs);
+  const uint32_t count =
+      (uint32_t)ls_node_int(node, "num_carried", node->num_outputs);
   const uint32_t *carried = make_carried(self, scope, node, count);
   if (carried == NULL) return;
   // Lanes that call the host in a loop go through it in any order.
@@ -199,13 +198,14 @@ void ls_cpu_emit_cond(ls_cpu_compiler *self, ls_cpu_scope *scope,
 
 // ---- Host calls ------------------------------------------------------------
 // The engine cannot own what such values point to.
-static ls_status check_host_results(const ls_node *node) {
+ls_status ls_cpu_check_host(const ls_node *node) {
   for (unsigned i = 0; i < node->num_outputs; ++i) {
     const ls_dtype dtype = node->outputs[i].dtype;
     if (dtype == LS_DTYPE_STRING || dtype == LS_DTYPE_RESOURCE ||
         dtype == LS_DTYPE_VARIANT) {
       return ls_unimplemented("a host call gives a %s: the CPU engine keeps "
-                              "numbers only", ls_dtype_name(dtype));
+                              "numbers only",
+                              ls_dtype_name(dtype));
     }
   }
   return ls_ok();
@@ -213,7 +213,7 @@ static ls_status check_host_results(const ls_node *node) {
 
 static ls_status make_host(ls_arena *arena, const ls_cpu_scope *scope,
                            const ls_node *node, ls_cpu_host **out_host) {
-  LS_TRY(check_host_results(node));
+  LS_TRY(ls_cpu_check_host(node));
   const ls_attr *kernel = ls_node_attr(node, "kernel");
   const ls_attr *state = ls_node_attr(node, "state");
   if (kernel == NULL || kernel->kind != LS_ATTR_KERNEL) {
@@ -259,7 +259,7 @@ void ls_cpu_emit_host(ls_cpu_compiler *self, ls_cpu_scope *scope,
   uint32_t *storages = ls_arena_new_array(&self->temp, uint32_t, count);
   if (status == NULL && storages == NULL) status = ls_out_of_memory();
   if (status != NULL) {
-    ls_cpu_fail(self, status);
+    ls_cpu_fail_at(self, scope->graph, node, status);
     return;
   }
   for (uint32_t i = 0; i < node->num_inputs; ++i) {

@@ -94,8 +94,8 @@ static ls_status init_region(ls_cpu_compiler *compiler, const ls_node *op,
   if (graph->num_declared != self->num_split ||
       op->num_inputs != self->num_split * replicas + num_captures ||
       graph->num_results < self->num_gathered ||
-      op->num_outputs != self->num_gathered * (replicas - 1) +
-                             graph->num_results) {
+      op->num_outputs !=
+          self->num_gathered * (replicas - 1) + graph->num_results) {
     return ls_internal("a replicate op of %zu replicas has %u inputs and %u "
                        "outputs, which its region does not fit",
                        replicas, op->num_inputs, op->num_outputs);
@@ -127,7 +127,7 @@ static top_merge make_merge(ls_cpu_compiler *self, const ls_graph *graph,
       ls_cpu_merge_prepare(self->kernels, &self->out->arena, graph, node, type,
                            self->replicas, &made.merge);
   if (status != NULL) {
-    ls_cpu_fail(self, status);
+    ls_cpu_fail_at(self, graph, node, status);
     return made;
   }
   ls_executable *out = self->out;
@@ -188,11 +188,11 @@ static void emit_meeting(ls_cpu_compiler *self, ls_cpu_scope *scope,
 static void emit_equal(ls_cpu_compiler *self, ls_cpu_scope *scope,
                        const ls_node *node, uint32_t value) {
   ls_cpu_merge *merge = NULL;
-  ls_status status = ls_cpu_merge_prepare(
-      self->kernels, &self->out->arena, scope->graph, node, node->outputs[0],
-      self->replicas, &merge);
+  ls_status status =
+      ls_cpu_merge_prepare(self->kernels, &self->out->arena, scope->graph, node,
+                           node->outputs[0], self->replicas, &merge);
   if (status != NULL) {
-    ls_cpu_fail(self, status);
+    ls_cpu_fail_at(self, scope->graph, node, status);
     return;
   }
   if (merge->scratch > self->out->kernel_scratch) {
@@ -253,7 +253,8 @@ static void emit_uniform(ls_cpu_compiler *compiler, region *self,
     } else if (needed) {
       // Without need for it in here, the join is enough to wait for.
       uint32_t merge = 0;
-      while (self->merges[merge].node != node) ++merge;
+      while (self->merges[merge].node != node)
+        ++merge;
       const uint32_t await = ls_cpu_emit(compiler, LS_CPU_AWAIT, node);
       ls_cpu_label(compiler, self->graph, node);
       if (ls_cpu_failed(compiler)) return;
@@ -339,9 +340,8 @@ static void emit_lanes(ls_cpu_compiler *compiler, region *self) {
   for (uint32_t g = 0; g < self->num_gathered; ++g) {
     if (!self->is_gathered[g]) continue;
     const uint64_t ref = self->graph->results[g];
-    const uint32_t to =
-        ls_cpu_new_base(compiler, LS_CPU_GATHERED, index++,
-                        ls_cpu_ref_size(self->graph, ref));
+    const uint32_t to = ls_cpu_new_base(compiler, LS_CPU_GATHERED, index++,
+                                        ls_cpu_ref_size(self->graph, ref));
     ls_cpu_emit_copy(compiler, self->op, to,
                      ls_cpu_storage_of(compiler, &self->scope, ref));
   }
@@ -443,8 +443,8 @@ void ls_cpu_emit_replicate(ls_cpu_compiler *compiler, ls_cpu_scope *outer,
   if (replicas != compiler->out->replicas || replicas < 1) {
     ls_cpu_fail(compiler, ls_invalid_argument(
                               "a replicate op of %lld replicas in a program "
-                              "of %d", (long long)replicas,
-                              compiler->out->replicas));
+                              "of %d",
+                              (long long)replicas, compiler->out->replicas));
     return;
   }
   compiler->replicas = (int32_t)replicas;

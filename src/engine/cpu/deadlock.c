@@ -75,7 +75,8 @@ ls_status ls_cpu_deadlock(const ls_instance *self) {
   }
   ls_status status = ls_failed_precondition(
       "the replicas wait for each other: not all come to the same "
-      "collectives%s", ls_text_data(&text));
+      "collectives%s",
+      ls_text_data(&text));
   ls_text_deinit(&text);
   return status;
 }

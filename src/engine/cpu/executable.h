@@ -73,7 +73,7 @@ typedef struct ls_cpu_instruction {
 
 // What a loop keeps between its instructions.
 typedef struct ls_cpu_loop_state {
-  int64_t trips;            // Body runs begun.
+  int64_t trips;             // Body runs begun.
   uint64_t outer_iteration;  // The stream's iteration around the loop.
 } ls_cpu_loop_state;
 
@@ -109,6 +109,7 @@ typedef struct ls_cpu_launch {
 // What a person wants to know of an instruction; NULL where there is nothing.
 typedef struct ls_cpu_note {
   const ls_node *node;
+  const char *name;   // Of the user's op.
   const char *label;  // "op 'a/b' (f.c:12)": of what parks or fails.
 } ls_cpu_note;
 
@@ -132,7 +133,7 @@ struct ls_executable {
   size_t spare_bytes;
   uint32_t num_split, num_gathered, num_contributions;  // The most of any.
   uint32_t num_slots;
-  uint32_t max_operands;  // Of one instruction.
+  uint32_t max_operands;       // Of one instruction.
   uint32_t max_host_operands;  // Of one host call.
   bool calls_host, lanes_call_host;
   size_t kernel_scratch;
@@ -165,8 +166,7 @@ ls_status ls_cpu_compile(ls_backend *backend, const ls_program *program,
 ls_status ls_cpu_supports(ls_backend *backend, ls_graph *graph,
                           const ls_node *node);
 void ls_cpu_release_executable(ls_executable *executable);
-ls_status ls_cpu_print_plan(const ls_executable *executable,
-                            ls_text *text);
+ls_status ls_cpu_print_plan(const ls_executable *executable, ls_text *text);
 
 // The kernels that the back end works with.
 const ls_cpu_kernels *ls_cpu_backend_kernels(const ls_backend *backend);

@@ -109,7 +109,6 @@ static bool run_stream(ls_instance *self, ls_cpu_worker *worker,
   uint32_t pc = stream->pc;
   for (bool moved = false;; moved = true) {
     const ls_cpu_instruction *at = &code[pc];
-    const ls_cpu_slot *slot = self->slots + at->number;  // If it is one's.
     void **operands = NULL;
     bool parks = false;
     switch (at->code) {
@@ -145,8 +144,7 @@ static bool run_stream(ls_instance *self, ls_cpu_worker *worker,
         pc = at->target;
         continue;
       }
-      call.iteration =
-          ls_cpu_iteration(state->outer_iteration, state->trips++);
+      call.iteration = ls_cpu_iteration(state->outer_iteration, state->trips++);
       ++pc;
       continue;
     }
@@ -169,7 +167,7 @@ static bool run_stream(ls_instance *self, ls_cpu_worker *worker,
       launch_lanes(self, stream, at);
       break;
     case LS_CPU_AWAIT:
-      parks = slot->generation == 0;
+      parks = self->slots[at->number].generation == 0;
       break;
     case LS_CPU_PUBLISH:
       self->published = at->number;
@@ -188,15 +186,15 @@ static bool run_stream(ls_instance *self, ls_cpu_worker *worker,
       parks = self->published < at->number;
       break;
     case LS_CPU_TURN:
-      parks = slot->arrived != (uint32_t)stream->replica;
+      parks = self->slots[at->number].arrived != (uint32_t)stream->replica;
       break;
     case LS_CPU_POST:
-      parks = !post(self, stream, at, &call,
-                    resolve_all(executable, worker, at));
+      parks =
+          !post(self, stream, at, &call, resolve_all(executable, worker, at));
       break;
     case LS_CPU_MEET:
       // Whoever posts last waits for the next sweep too, to stay in order.
-      parks = slot->generation == stream->generation ||
+      parks = self->slots[at->number].generation == stream->generation ||
               self->sweep == stream->sweep;
       if (parks) break;
       operands = resolve_all(executable, worker, at);
@@ -258,9 +256,8 @@ static void set_bases(ls_instance *self, const ls_run_args *args) {
   char **outputs = self->worker.bases + ls_cpu_base_outputs(executable);
   for (size_t i = 0; i < program->num_outputs; ++i) {
     void *wanted = args->outputs == NULL ? NULL : args->outputs[i];
-    outputs[i] = wanted != NULL
-                     ? wanted
-                     : self->spares + executable->spare_offsets[i];
+    outputs[i] =
+        wanted != NULL ? wanted : self->spares + executable->spare_offsets[i];
   }
 }
 

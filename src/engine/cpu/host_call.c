@@ -35,11 +35,9 @@ ls_status ls_cpu_init_host(ls_instance *self) {
   const size_t lanes =
       executable->lanes_call_host ? (size_t)executable->replicas : 0;
   const size_t width = executable->max_host_operands;
-  self->records =
-      ls_new_array(self->allocator, ls_cpu_host_record, lanes + 1);
+  self->records = ls_new_array(self->allocator, ls_cpu_host_record, lanes + 1);
   if (self->records == NULL) return ls_out_of_memory();
-  void **operands =
-      ls_new_array(self->allocator, void *, (lanes + 1) * width);
+  void **operands = ls_new_array(self->allocator, void *, (lanes + 1) * width);
   if (operands == NULL) return ls_out_of_memory();
   for (size_t i = 0; i <= lanes; ++i) {
     self->records[i].done = record_done;

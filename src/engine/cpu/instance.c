@@ -51,7 +51,8 @@ static ls_status make_tables(ls_instance *self) {
       self->buffers == NULL || self->lanes == NULL || self->slots == NULL) {
     return ls_out_of_memory();
   }
-  for (int32_t r = 0; r < executable->replicas; ++r) self->lanes[r].replica = r;
+  for (int32_t r = 0; r < executable->replicas; ++r)
+    self->lanes[r].replica = r;
   return ls_ok();
 }
 

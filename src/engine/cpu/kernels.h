@@ -31,17 +31,17 @@ typedef enum ls_cpu_activation {
 // what C held before. The arrays do not overlap.
 typedef struct ls_cpu_product {
   size_t m, n, k;
-  const void *a;     // m x k, or k x m if a_transposed.
-  const void *b;     // k x n, or n x k if b_transposed.
-  void *c;           // m x n.
-  size_t lda;        // Elements from one stored row to the next: at least the
-  size_t ldb;        // stored columns.
+  const void *a;  // m x k, or k x m if a_transposed.
+  const void *b;  // k x n, or n x k if b_transposed.
+  void *c;        // m x n.
+  size_t lda;     // Elements from one stored row to the next: at least the
+  size_t ldb;     // stored columns.
   size_t ldc;
   const void *bias;  // n values, or NULL.
   ls_cpu_activation activation;
   bool a_transposed;
   bool b_transposed;
-  bool accumulate;   // C = C + result instead of C = result.
+  bool accumulate;  // C = C + result instead of C = result.
 } ls_cpu_product;
 
 // The outputs [m0, m1) x [n0, n1) of a product.

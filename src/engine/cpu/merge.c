@@ -43,8 +43,8 @@ static ls_status prepare_step(preparation *self, uint16_t type,
   LS_TRY(prepare(&plan));
   // What the merge relies on: the result may lie on an operand.
   const uint32_t all = type == LS_OP_CONVERT ? 0 : num_in == 2 ? 3 : 1;
-  const bool scalar = num_in == 2 && in[1].shape.rank == 0 &&
-                      in[0].shape.rank != 0;
+  const bool scalar =
+      num_in == 2 && in[1].shape.rank == 0 && in[0].shape.rank != 0;
   const uint32_t needed = scalar ? 1 : all;
   if ((plan.in_place & needed) != needed) {
     return ls_internal("kernel '%s' does not work in place",
@@ -77,7 +77,8 @@ static ls_status combination_of(const char *reduction, uint16_t *out_type) {
     }
   }
   return ls_unimplemented("all_reduce: no reduction '%s'; there are sum, mean, "
-                          "max and min", reduction);
+                          "max and min",
+                          reduction);
 }
 
 bool ls_cpu_merge_is_idempotent(const ls_node *node) {
@@ -98,7 +99,8 @@ static ls_status prepare_mean(preparation *self, ls_type wide,
     memcpy(reciprocal, &value, sizeof(value));
   } else {
     return ls_unimplemented("all_reduce: no mean of %s; convert it to a float "
-                            "first", ls_dtype_name(wide.dtype));
+                            "first",
+                            ls_dtype_name(wide.dtype));
   }
   merge->reciprocal = reciprocal;
   const ls_type in[2] = {wide, {.dtype = wide.dtype}};
@@ -128,11 +130,11 @@ ls_status ls_cpu_merge_prepare(const ls_cpu_kernels *kernels, ls_arena *arena,
   LS_TRY(prepare_step(&self, combination, in, 2, wide, &merge->combine));
   if (strcmp(reduction, "mean") == 0) LS_TRY(prepare_mean(&self, wide, merge));
 
-  merge->bytes = (size_t)ls_shape_num_elements(wide.shape) *
-                 ls_dtype_size(wide.dtype);
+  merge->bytes =
+      (size_t)ls_shape_num_elements(wide.shape) * ls_dtype_size(wide.dtype);
   // Buffers of big operands are not a multiple of a page apart; see plan.c.
-  merge->stride = ((merge->bytes + 63) & ~(size_t)63) +
-                  (merge->bytes >= 2048 ? 192 : 0);
+  merge->stride =
+      ((merge->bytes + 63) & ~(size_t)63) + (merge->bytes >= 2048 ? 192 : 0);
   if (merge->stride == 0) merge->stride = 64;
   merge->depth = 31U - (uint32_t)__builtin_clz((unsigned)replicas);
   merge->scratch = self.scratch;

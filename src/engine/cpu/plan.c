@@ -26,7 +26,8 @@ typedef struct arena_plan {
 } arena_plan;
 
 static size_t padded(size_t size) {
-  const size_t lines = size == 0 ? LINE : (size + LINE - 1) & ~(size_t)(LINE - 1);
+  const size_t lines =
+      size == 0 ? LINE : (size + LINE - 1) & ~(size_t)(LINE - 1);
   return size >= STAGGERED ? lines + STAGGER : lines;
 }
 
@@ -73,7 +74,8 @@ static void set_place(ls_cpu_compiler *self, ls_cpu_storage *storage,
   if (offset / LINE > UINT32_MAX) {
     ls_cpu_fail(self, LS_STATUS(LS_RESOURCE_EXHAUSTED,
                                 "a program's buffers take %zu bytes; 256 GiB "
-                                "is what an engine can address", offset));
+                                "is what an engine can address",
+                                offset));
     return;
   }
   storage->place = (ls_cpu_place){base, (uint32_t)(offset / LINE)};
@@ -132,7 +134,7 @@ static void place_storages(ls_cpu_compiler *self, scan_state *scan) {
     expire(&scan->scratch, at);
     for (uint32_t i = scan->first[at]; i != LS_CPU_NONE; i = scan->next[i]) {
       ls_cpu_storage *storage = &self->storages[i];
-      arena_plan *arena = !storage->is_lane  ? &scan->shared
+      arena_plan *arena = !storage->is_lane   ? &scan->shared
                           : storage->in_frame ? &scan->frame
                                               : &scan->scratch;
       const size_t offset =

@@ -57,34 +57,23 @@ static void print_place(const ls_executable *self, ls_cpu_place place,
                           (size_t)place.line * 64);
   } else {
     size_t group = 0;
-    while (place.base < groups[group].begin) ++group;
+    while (place.base < groups[group].begin)
+      ++group;
     ls_text_append_format(text, "%s %u", groups[group].name,
                           place.base - groups[group].begin);
   }
   ls_text_append_format(text, ":%zu", size);
 }
 
-static void print_scope(const ls_name_scope *scope, ls_text *text) {
-  if (scope == NULL) return;
-  print_scope(scope->parent, text);
-  if (scope->name == NULL || scope->name[0] == '\0') return;
-  ls_text_append_format(text, "%s/", scope->name);
-}
-
-static void print_node(const ls_node *node, ls_text *text) {
-  ls_text_append_format(text, " %s", ls_node_info(node)->name);
-  if (node->base == NULL) return;
-  ls_text_append(text, " '");
-  print_scope(node->scope, text);
-  ls_text_append(text, node->base);
-  if (node->number > 0) ls_text_append_format(text, "_%u", node->number);
-  ls_text_append_char(text, '\'');
-}
-
 static void print_operands(const ls_executable *self,
                            const ls_cpu_instruction *at, ls_text *text) {
+  enum { SHOWN = 16 };  // A launch may have thousands.
   const uint32_t count = at->num_in + at->num_out;
   for (uint32_t i = 0; i < count; ++i) {
+    if (i == SHOWN) {
+      ls_text_append_format(text, " and %u more", count - SHOWN);
+      return;
+    }
     ls_text_append(text, i == at->num_in ? " -> " : i == 0 ? " " : ", ");
     print_place(self, self->places[at->operand + i],
                 self->place_sizes[at->operand + i], text);
@@ -94,7 +83,7 @@ static void print_operands(const ls_executable *self,
 static void print_instruction(const ls_executable *self, size_t pc,
                               ls_text *text) {
   const ls_cpu_instruction *at = &self->instructions[pc];
-  const ls_node *node = self->notes[pc].node;
+  const ls_cpu_note *note = &self->notes[pc];
   ls_text_append_format(text, "%5zu  %s", pc, ls_cpu_code_name(at->code));
   switch (at->code) {
   case LS_CPU_BRANCH:
@@ -120,7 +109,10 @@ static void print_instruction(const ls_executable *self, size_t pc,
   default:
     break;
   }
-  if (node != NULL) print_node(node, text);
+  if (note->node != NULL) {
+    ls_text_append_format(text, " %s", ls_node_info(note->node)->name);
+  }
+  if (note->name != NULL) ls_text_append_format(text, " '%s'", note->name);
   print_operands(self, at, text);
   ls_text_append_char(text, '\n');
 }
@@ -148,8 +140,8 @@ ls_status ls_cpu_print_plan(const ls_executable *self, ls_text *text) {
       facts->constant_bytes, self->kernel_scratch);
   for (size_t pc = 0; pc < self->num_instructions; ++pc) {
     if (begins_lanes(self, pc)) ls_text_append(text, "lanes:\n");
-    const bool is_after = pc > 0 &&
-                          self->instructions[pc - 1].code == LS_CPU_END;
+    const bool is_after =
+        pc > 0 && self->instructions[pc - 1].code == LS_CPU_END;
     if (pc == 0 || is_after) ls_text_append(text, "shared:\n");
     print_instruction(self, pc, text);
   }

@@ -15,8 +15,7 @@ static void add_access(ls_cpu_compiler *self, uint32_t position,
                        uint32_t operand, bool is_write) {
   ls_cpu_storage *storage = &self->storages[self->operands[operand]];
   const uint32_t replicate = self->origins[position].replicate;
-  ls_cpu_access access = {
-      position, position, position, LS_CPU_NONE, is_write};
+  ls_cpu_access access = {position, position, position, LS_CPU_NONE, is_write};
   if (replicate != LS_CPU_NONE && !storage->is_lane) {
     access.low = self->replicates[replicate].begin;
     access.high = self->replicates[replicate].end;

@@ -62,15 +62,16 @@ LS_INLINE void sum_columns(float *dst, const float *src, size_t rows,
   const size_t last = (size_t)(vectors - 1) * VF_LANES;
   vf sums[8];
   LS_UNROLL
-  for (int v = 0; v < vectors; ++v) sums[v] = vf_zero();
+  for (int v = 0; v < vectors; ++v)
+    sums[v] = vf_zero();
   for (size_t i = 0; i < rows; ++i) {
     const float *row = src + i * stride;
     LS_UNROLL
     for (int v = 0; v < vectors - 1; ++v) {
       sums[v] = vf_add(sums[v], vf_load(row + VF_LANES * v));
     }
-    const vf tail = lanes == VF_LANES ? vf_load(row + last)
-                                      : vf_load_n(row + last, lanes);
+    const vf tail =
+        lanes == VF_LANES ? vf_load(row + last) : vf_load_n(row + last, lanes);
     sums[vectors - 1] = vf_add(sums[vectors - 1], tail);
   }
   LS_UNROLL

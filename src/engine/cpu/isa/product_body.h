@@ -51,7 +51,7 @@ typedef struct {
   size_t in_stride;
   ELEM *out;
   size_t out_stride;
-  size_t lanes;  // Columns of the last vector.
+  size_t lanes;         // Columns of the last vector.
   const epilogue *end;  // NULL: `out` takes the chains as they are.
 } tile_work;
 
@@ -70,7 +70,7 @@ LS_INLINE void store_part(ELEM *p, bool partial, size_t lanes, VEC v) {
 }
 
 // One tile. Everything but `work` is a constant where this is expanded.
-LS_INLINE void run_tile(const tile_work *work, const size_t rows,
+LS_EXPAND void run_tile(const tile_work *work, const size_t rows,
                         const size_t vectors, const bool a_transposed,
                         const bool masked) {
   const size_t lanes = work->lanes;
@@ -220,7 +220,8 @@ static const ELEM *b_at(const step *s, size_t n) {
 
 static const tile_size *largest_tile(size_t rows) {
   const tile_size *size = tile_sizes;
-  while (size->rows > rows) ++size;
+  while (size->rows > rows)
+    ++size;
   return size;
 }
 

@@ -20,7 +20,8 @@ LS_INLINE void turn_four(float *dst, size_t width, const float *src,
     transpose_4x4(dst + j, width, src + j * stride, stride);
   }
   for (; j < columns; ++j) {
-    for (size_t p = 0; p < 4; ++p) dst[p * width + j] = src[j * stride + p];
+    for (size_t p = 0; p < 4; ++p)
+      dst[p * width + j] = src[j * stride + p];
   }
 }
 

@@ -127,9 +127,8 @@ void LS_ISA_NAME(ls_cpu_label_loss)(float *loss, const float *logits,
     for (size_t i = 0; i < count; ++i) {
       const int32_t label = labels[first + i];
       const float *x = logits + (first + i) * columns;
-      loss[first + i] = label_is_valid(label, columns)
-                            ? logs[i] - (x[label] - max[i])
-                            : NAN;
+      loss[first + i] =
+          label_is_valid(label, columns) ? logs[i] - (x[label] - max[i]) : NAN;
     }
   }
 }
@@ -164,7 +163,8 @@ void LS_ISA_NAME(ls_cpu_label_loss_grad)(float *grad, const float *logits,
     float *y = grad + i * columns;
     const float row_scale = scale[i * scale_stride];
     if (!label_is_valid(labels[i], columns)) {
-      for (size_t j = 0; j < columns; ++j) y[j] = NAN;
+      for (size_t j = 0; j < columns; ++j)
+        y[j] = NAN;
     } else if (columns <= VF_LANES) {
       short_grad_row(y, x, columns, labels[i], row_scale);
     } else {

@@ -42,7 +42,8 @@ LS_INLINE void transpose_8x8(float *dst, size_t dst_stride, const float *src,
                              size_t src_stride) {
   __m256 rows[8], upper[4], lower[4];
   LS_UNROLL
-  for (size_t j = 0; j < 8; ++j) rows[j] = _mm256_loadu_ps(src + j * src_stride);
+  for (size_t j = 0; j < 8; ++j)
+    rows[j] = _mm256_loadu_ps(src + j * src_stride);
   transpose_halves(upper, rows);
   transpose_halves(lower, rows + 4);
   LS_UNROLL
@@ -105,7 +106,8 @@ LS_INLINE void transpose_16x16(float *dst, size_t dst_stride, const float *src,
     rows[j] = _mm512_loadu_ps(src + j * src_stride);
   }
   LS_UNROLL
-  for (size_t j = 0; j < 16; j += 4) transpose_quarters(rows + j);
+  for (size_t j = 0; j < 16; j += 4)
+    transpose_quarters(rows + j);
   LS_UNROLL
   for (size_t i = 0; i < 4; ++i) {
     float *to = dst + i * dst_stride;

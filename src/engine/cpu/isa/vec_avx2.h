@@ -70,9 +70,7 @@ LS_INLINE vf vf_zero(void) {
 }
 
 #define LS_VF_BINARY(name, op)                                                 \
-  LS_INLINE vf name(vf a, vf b) {                                              \
-    return (vf){op(a.lo, b.lo), op(a.hi, b.hi)};                               \
-  }
+  LS_INLINE vf name(vf a, vf b) { return (vf){op(a.lo, b.lo), op(a.hi, b.hi)}; }
 LS_VF_BINARY(vf_add, _mm256_add_ps)
 LS_VF_BINARY(vf_sub, _mm256_sub_ps)
 LS_VF_BINARY(vf_mul, _mm256_mul_ps)
@@ -114,9 +112,7 @@ LS_INLINE vf vf_select(vm m, vf a, vf b) {
 }
 
 #define LS_VI_BINARY(name, op)                                                 \
-  LS_INLINE vi name(vi a, vi b) {                                              \
-    return (vi){op(a.lo, b.lo), op(a.hi, b.hi)};                               \
-  }
+  LS_INLINE vi name(vi a, vi b) { return (vi){op(a.lo, b.lo), op(a.hi, b.hi)}; }
 LS_VI_BINARY(vi_add, _mm256_add_epi32)
 LS_VI_BINARY(vi_sub, _mm256_sub_epi32)
 LS_VI_BINARY(vi_and, _mm256_and_si256)
@@ -166,15 +162,15 @@ LS_INLINE vf vf_ldexp(vf v, vi n) {
 
 LS_INLINE float vf_sum(vf a) {
   const __m256 s8 = _mm256_add_ps(a.lo, a.hi);
-  const __m128 s4 = _mm_add_ps(_mm256_castps256_ps128(s8),
-                               _mm256_extractf128_ps(s8, 1));
+  const __m128 s4 =
+      _mm_add_ps(_mm256_castps256_ps128(s8), _mm256_extractf128_ps(s8, 1));
   const __m128 s2 = _mm_add_ps(s4, _mm_movehl_ps(s4, s4));
   return _mm_cvtss_f32(_mm_add_ss(s2, _mm_movehdup_ps(s2)));
 }
 LS_INLINE float vf_max_lane(vf a) {
   const __m256 s8 = _mm256_max_ps(a.lo, a.hi);
-  const __m128 s4 = _mm_max_ps(_mm256_castps256_ps128(s8),
-                               _mm256_extractf128_ps(s8, 1));
+  const __m128 s4 =
+      _mm_max_ps(_mm256_castps256_ps128(s8), _mm256_extractf128_ps(s8, 1));
   const __m128 s2 = _mm_max_ps(s4, _mm_movehl_ps(s4, s4));
   return _mm_cvtss_f32(_mm_max_ss(s2, _mm_movehdup_ps(s2)));
 }

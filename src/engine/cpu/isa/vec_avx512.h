@@ -39,15 +39,9 @@ LS_INLINE vf vf_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
 // c - a * b, rounded once.
 LS_INLINE vf vf_fnma(vf a, vf b, vf c) { return _mm512_fnmadd_ps(a, b, c); }
 
-LS_INLINE vm vf_lt(vf a, vf b) {
-  return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ);
-}
-LS_INLINE vm vf_eq(vf a, vf b) {
-  return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ);
-}
-LS_INLINE vm vf_is_nan(vf a) {
-  return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q);
-}
+LS_INLINE vm vf_lt(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
+LS_INLINE vm vf_eq(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
+LS_INLINE vm vf_is_nan(vf a) { return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q); }
 // a where m, else b.
 LS_INLINE vf vf_select(vm m, vf a, vf b) {
   return _mm512_mask_blend_ps(m, b, a);
@@ -83,16 +77,16 @@ LS_INLINE vf vf_ldexp(vf v, vi n) {
 LS_INLINE float vf_sum(vf a) {
   const __m256 low = _mm512_castps512_ps256(a);
   const __m256 s8 = _mm256_add_ps(low, _mm512_extractf32x8_ps(a, 1));
-  const __m128 s4 = _mm_add_ps(_mm256_castps256_ps128(s8),
-                               _mm256_extractf128_ps(s8, 1));
+  const __m128 s4 =
+      _mm_add_ps(_mm256_castps256_ps128(s8), _mm256_extractf128_ps(s8, 1));
   const __m128 s2 = _mm_add_ps(s4, _mm_movehl_ps(s4, s4));
   return _mm_cvtss_f32(_mm_add_ss(s2, _mm_movehdup_ps(s2)));
 }
 LS_INLINE float vf_max_lane(vf a) {
   const __m256 low = _mm512_castps512_ps256(a);
   const __m256 s8 = _mm256_max_ps(low, _mm512_extractf32x8_ps(a, 1));
-  const __m128 s4 = _mm_max_ps(_mm256_castps256_ps128(s8),
-                               _mm256_extractf128_ps(s8, 1));
+  const __m128 s4 =
+      _mm_max_ps(_mm256_castps256_ps128(s8), _mm256_extractf128_ps(s8, 1));
   const __m128 s2 = _mm_max_ps(s4, _mm_movehl_ps(s4, s4));
   return _mm_cvtss_f32(_mm_max_ss(s2, _mm_movehdup_ps(s2)));
 }

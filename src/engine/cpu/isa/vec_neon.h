@@ -25,23 +25,27 @@ typedef struct {
   LS_INLINE type name parameters {                                             \
     type r;                                                                    \
     LS_UNROLL                                                                  \
-    for (int q = 0; q < 4; ++q) r.at[q] = (expression);                        \
+    for (int q = 0; q < 4; ++q)                                                \
+      r.at[q] = (expression);                                                  \
     return r;                                                                  \
   }
 
 LS_PARTS(vf, vf_load, (const float *p), vld1q_f32(p + 4 * q))
 LS_INLINE void vf_store(float *p, vf v) {
-  for (int q = 0; q < 4; ++q) vst1q_f32(p + 4 * q, v.at[q]);
+  for (int q = 0; q < 4; ++q)
+    vst1q_f32(p + 4 * q, v.at[q]);
 }
 LS_INLINE vf vf_load_n(const float *p, size_t n) {
   float lanes[VF_LANES] = {0};
-  for (size_t i = 0; i < n; ++i) lanes[i] = p[i];
+  for (size_t i = 0; i < n; ++i)
+    lanes[i] = p[i];
   return vf_load(lanes);
 }
 LS_INLINE void vf_store_n(float *p, size_t n, vf v) {
   float lanes[VF_LANES];
   vf_store(lanes, v);
-  for (size_t i = 0; i < n; ++i) p[i] = lanes[i];
+  for (size_t i = 0; i < n; ++i)
+    p[i] = lanes[i];
 }
 LS_PARTS(vf, vf_set1, (float x), vdupq_n_f32(x))
 LS_PARTS(vf, vf_zero, (void), vdupq_n_f32(0.0f))
@@ -103,8 +107,8 @@ LS_INLINE vf vf_ldexp(vf v, vi n) {
 }
 
 LS_INLINE float vf_sum(vf a) {
-  const float32x4_t s4 = vaddq_f32(vaddq_f32(a.at[0], a.at[2]),
-                                   vaddq_f32(a.at[1], a.at[3]));
+  const float32x4_t s4 =
+      vaddq_f32(vaddq_f32(a.at[0], a.at[2]), vaddq_f32(a.at[1], a.at[3]));
   const float32x2_t s2 = vadd_f32(vget_low_f32(s4), vget_high_f32(s4));
   return vget_lane_f32(s2, 0) + vget_lane_f32(s2, 1);
 }
@@ -121,17 +125,20 @@ LS_INLINE float vf_max_lane(vf a) {
 
 LS_PARTS(vd, vd_load, (const double *p), vld1q_f64(p + 2 * q))
 LS_INLINE void vd_store(double *p, vd v) {
-  for (int q = 0; q < 4; ++q) vst1q_f64(p + 2 * q, v.at[q]);
+  for (int q = 0; q < 4; ++q)
+    vst1q_f64(p + 2 * q, v.at[q]);
 }
 LS_INLINE vd vd_load_n(const double *p, size_t n) {
   double lanes[VD_LANES] = {0};
-  for (size_t i = 0; i < n; ++i) lanes[i] = p[i];
+  for (size_t i = 0; i < n; ++i)
+    lanes[i] = p[i];
   return vd_load(lanes);
 }
 LS_INLINE void vd_store_n(double *p, size_t n, vd v) {
   double lanes[VD_LANES];
   vd_store(lanes, v);
-  for (size_t i = 0; i < n; ++i) p[i] = lanes[i];
+  for (size_t i = 0; i < n; ++i)
+    p[i] = lanes[i];
 }
 LS_PARTS(vd, vd_set1, (double x), vdupq_n_f64(x))
 LS_PARTS(vd, vd_zero, (void), vdupq_n_f64(0.0))

@@ -27,9 +27,10 @@ typedef struct {
 
 // Defines a function whose lane i is `expression`.
 #define LS_LANES(type, count, name, parameters, expression)                    \
-  LS_PLAIN type name parameters {                                             \
+  LS_PLAIN type name parameters {                                              \
     type r;                                                                    \
-    for (int i = 0; i < (count); ++i) r.at[i] = (expression);                  \
+    for (int i = 0; i < (count); ++i)                                          \
+      r.at[i] = (expression);                                                  \
     return r;                                                                  \
   }
 #define LS_VF(name, parameters, expression)                                    \
@@ -47,7 +48,8 @@ LS_VF(vf_set1, (float x), x)
 LS_VF(vf_zero, (void), 0.0f)
 LS_PLAIN void vf_store(float *p, vf v) { memcpy(p, v.at, sizeof v.at); }
 LS_PLAIN void vf_store_n(float *p, size_t n, vf v) {
-  for (size_t i = 0; i < n; ++i) p[i] = v.at[i];
+  for (size_t i = 0; i < n; ++i)
+    p[i] = v.at[i];
 }
 
 LS_VF(vf_add, (vf a, vf b), a.at[i] + b.at[i])
@@ -108,7 +110,8 @@ LS_PLAIN vf vf_ldexp(vf v, vi n) {
 
 LS_PLAIN float vf_sum(vf a) {
   for (int w = VF_LANES / 2; w > 0; w /= 2) {
-    for (int i = 0; i < w; ++i) a.at[i] += a.at[i + w];
+    for (int i = 0; i < w; ++i)
+      a.at[i] += a.at[i + w];
   }
   return a.at[0];
 }
@@ -127,7 +130,8 @@ LS_VD(vd_set1, (double x), x)
 LS_VD(vd_zero, (void), 0.0)
 LS_PLAIN void vd_store(double *p, vd v) { memcpy(p, v.at, sizeof v.at); }
 LS_PLAIN void vd_store_n(double *p, size_t n, vd v) {
-  for (size_t i = 0; i < n; ++i) p[i] = v.at[i];
+  for (size_t i = 0; i < n; ++i)
+    p[i] = v.at[i];
 }
 LS_VD(vd_add, (vd a, vd b), a.at[i] + b.at[i])
 LS_VD(vd_max, (vd a, vd b), a.at[i] > b.at[i] ? a.at[i] : b.at[i])

@@ -3,7 +3,7 @@
 // Elementary functions on a vf: branch-free, the same bits on every
 // instruction set, special cases as in C's <math.h>.
 //
-// Measured against libm in double, over all floats:
+// Measured against libm in double, over every seventh float:
 //   exp 1.0 ulp, log 0.9, tanh 2.5, erf 1.2, sigmoid 2.4, rsqrt 1.5.
 // Where denormals are flushed to zero they are zeros here too: exp and sigmoid
 // then end at the smallest normal number, and log sees 0.
@@ -143,8 +143,6 @@ LS_INLINE vf ls_vf_sigmoid(vf x) {
 }
 
 // 1 / sqrt(x), each of the two rounded.
-LS_INLINE vf ls_vf_rsqrt(vf x) {
-  return vf_div(vf_set1(1.0f), vf_sqrt(x));
-}
+LS_INLINE vf ls_vf_rsqrt(vf x) { return vf_div(vf_set1(1.0f), vf_sqrt(x)); }
 
 #endif  // LS_ENGINE_CPU_ISA_VECMATH_H_

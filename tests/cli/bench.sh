@@ -1,0 +1,56 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# lockstep bench and lockstep graph print what they promise.
+
+set -u
+lockstep=${LOCKSTEP:?}
+failed=0
+fail() {
+  echo "FAIL $*"
+  cat out.txt err.txt
+  failed=1
+}
+
+# prints WANTED ARGUMENT...: code 0, WANTED on standard output, no error.
+prints() {
+  wanted=$1
+  shift
+  if "$lockstep" "$@" >out.txt 2>err.txt && [ ! -s err.txt ] &&
+     grep -qE -- "$wanted" out.txt; then
+    echo "ok   lockstep $*"
+  else
+    fail "lockstep $*: wanted: $wanted"
+  fi
+}
+
+number='[0-9]+(\.[0-9]+)?(e[+-][0-9]+)?'
+prints "^\\{\"model\":\"tiny\",\"replicas\":4,\"threads\":2,\
+\"precision\":\"f32\",\"batch_size\":8,\"steps\":20,\"min_ms\":$number,\
+\"median_ms\":$number,\"first_step_ms\":$number,\"rss_mb\":$number,\
+\"gflops\":$number\\}\$" \
+  bench tiny --replicas 4 --threads 2 --steps 20 --json
+[ "$(wc -l <out.txt)" = 1 ] || fail "more than one line of JSON"
+prints "step +$number ms median, $number ms least, of 5\$" \
+  bench tiny --steps 5 --batch-size 16
+prints "^tiny, 1 replica, 1 thread, f32, batch of 16\$" \
+  bench tiny --steps 5 --batch-size 16 --threads 1
+
+prints "softmax_cross_entropy" graph tiny
+prints "read_variable" graph tiny
+prints "^graph lowered" graph tiny --lowered
+prints "^digraph" graph tiny --dot
+prints "all_reduce" graph tiny --replicas 2 --plan
+
+"$lockstep" bench tiny --replicas 3 >out.txt 2>err.txt
+[ $? = 1 ] && grep -q "a batch of 8 cannot be shared evenly by 3" err.txt ||
+  fail "a batch that cannot be shared is not refused"
+
+# A result that cannot be written is an error.
+if [ -c /dev/full ]; then
+  "$lockstep" graph tiny >/dev/full 2>err.txt
+  [ $? = 1 ] && grep -q "cannot write to standard output" err.txt ||
+    fail "a full disk is not noticed"
+fi
+
+exit $failed

@@ -1,0 +1,103 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# lockstep train: a run, its folder, and what goes wrong in the world.
+
+set -u
+lockstep=${LOCKSTEP:?}
+failed=0
+rm -rf runs run data locked
+fail() {
+  echo "FAIL $*"
+  cat out.txt err.txt
+  failed=1
+}
+
+# fails WANTED ARGUMENT...: code 1 and one line with WANTED on standard error.
+fails() {
+  wanted=$1
+  shift
+  "$lockstep" train "$@" >out.txt 2>err.txt
+  code=$?
+  if [ "$code" = 1 ] && [ ! -s out.txt ] && [ "$(wc -l <err.txt)" = 1 ] &&
+     grep -qF -- "$wanted" err.txt; then
+    echo "ok   lockstep train $*"
+  else
+    fail "lockstep train $*: code $code, wanted 1 and: $wanted"
+  fi
+}
+
+tiny="--model tiny --data synthetic --epochs 2"
+
+# The accuracy comes last, alone on standard output.
+# shellcheck disable=SC2086
+"$lockstep" train $tiny --replicas 2 --seed 7 --run-dir run >out.txt 2>err.txt \
+  || fail "a run fails"
+grep -qE '^test accuracy: (0\.[0-9]{4}|1\.0000)$' out.txt &&
+  [ "$(wc -l <out.txt)" = 1 ] || fail "no accuracy on standard output"
+grep -q '^epoch 2/2 ' err.txt || fail "no progress"
+grep -q 'the run is in run$' err.txt || fail "the run folder is not named"
+for file in config.json metrics.jsonl model.safetensors; do
+  [ -s "run/$file" ] || fail "no run/$file"
+done
+grep -qF '"seed":7' run/config.json || fail "the seed is not in config.json"
+
+# --quiet says nothing but the result.
+# shellcheck disable=SC2086
+"$lockstep" train $tiny --quiet --run-dir run --overwrite >out.txt 2>err.txt ||
+  fail "a quiet run fails"
+[ ! -s err.txt ] || fail "a quiet run is not quiet"
+
+# Runs that are given no folder get a new one each.
+for number in 1 2; do
+  # shellcheck disable=SC2086
+  "$lockstep" train $tiny --quiet >out.txt 2>err.txt || fail "run $number fails"
+  [ -s "runs/tiny-$number/model.safetensors" ] || fail "no runs/tiny-$number"
+done
+cmp -s runs/tiny-1/model.safetensors runs/tiny-2/model.safetensors ||
+  fail "two equal runs give two models"
+
+# Neither threads nor the run folder change a bit.
+for threads in 1 2 5; do
+  # shellcheck disable=SC2086
+  "$lockstep" train $tiny --quiet --replicas 8 --threads $threads \
+    --run-dir "runs/threads-$threads" >out.txt 2>err.txt || fail "a run fails"
+  cmp -s runs/threads-1/model.safetensors \
+    "runs/threads-$threads/model.safetensors" ||
+    fail "$threads threads give another model than 1"
+done
+
+# shellcheck disable=SC2086
+{
+  fails "the run folder 'run' holds a run already" $tiny --run-dir run
+  fails "a batch of 8 cannot be shared evenly by 3 replicas; 9 can" \
+    $tiny --replicas 3
+  fails "cannot make folder '/dev/null/x'" $tiny --run-dir /dev/null/x
+  fails "the learning rate 1e+30 may be too high" $tiny --quiet \
+    --learning-rate 1e30 --run-dir run --overwrite
+}
+fails "there is no 'no-such-folder/train-labels-idx1-ubyte.gz'" \
+  --data no-such-folder
+mkdir data
+printf 'not a dataset' >data/train-labels-idx1-ubyte
+fails "'data/train-labels-idx1-ubyte' is no IDX file" --data data
+printf '\000\000\010\001\000\000\000\011abc' >data/train-labels-idx1-ubyte
+fails "'data/train-labels-idx1-ubyte' is cut off" --data data
+if [ "$(id -u)" != 0 ]; then
+  mkdir locked
+  chmod 500 locked
+  # shellcheck disable=SC2086
+  fails "Permission denied" $tiny --run-dir locked/run
+fi
+
+# The reference data set, where it is installed.
+if [ -d /usr/share/datasets/fashion-mnist ]; then
+  "$lockstep" train --steps 40 --replicas 2 --quiet >out.txt 2>err.txt ||
+    fail "a run on Fashion-MNIST fails"
+  grep -qE '^test accuracy: 0\.[5-9]' out.txt ||
+    fail "40 steps on Fashion-MNIST give a poor accuracy"
+  fails "model 'tiny' takes examples f32[16] of 4 classes; these are f32[28,28]" \
+    --model tiny
+fi
+
+exit $failed

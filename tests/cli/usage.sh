@@ -1,0 +1,59 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# What is asked for wrongly ends with code 2 and one line that names it.
+
+set -u
+lockstep=${LOCKSTEP:?}
+failed=0
+
+# refuses WANTED ARGUMENT...: code 2, nothing on standard output, one line with
+# WANTED in it on standard error.
+refuses() {
+  wanted=$1
+  shift
+  "$lockstep" "$@" >out.txt 2>err.txt
+  code=$?
+  if [ "$code" = 2 ] && [ ! -s out.txt ] && [ "$(wc -l <err.txt)" = 1 ] &&
+     grep -qF -- "$wanted" err.txt; then
+    echo "ok   lockstep $*"
+  else
+    echo "FAIL lockstep $*: code $code, wanted 2 and: $wanted"
+    cat out.txt err.txt
+    failed=1
+  fi
+}
+
+refuses "lockstep: a command is missing"
+refuses "there is no command 'trian'; did you mean 'train'?" trian
+refuses "there is no command 'frobnicate'; see 'lockstep help'" frobnicate
+refuses "lockstep train: there is no flag '--replica'; did you mean '--replicas'?" \
+  train --replica 2
+refuses "did you mean '--batch-size'?" train --batchsize=3
+refuses "there is no flag '--color'; see 'lockstep train --help'" train --color
+refuses "there is no flag '-r'" train -r
+refuses "--replicas is '0', expected a whole number from 1 on" \
+  train --replicas 0
+refuses "--replicas is '2x', expected a whole number from 1 on" \
+  train --replicas 2x
+refuses "--replicas is '-1', expected" train --replicas=-1
+refuses "--replicas is '99999999999', expected" train --replicas 99999999999
+refuses "--replicas needs a value: a whole number from 1 on" train --replicas
+refuses "--learning-rate is 'fast', expected a number above 0" \
+  train --learning-rate fast
+refuses "--learning-rate is '0', expected" train --learning-rate 0
+refuses "--learning-rate is 'nan', expected" train --learning-rate nan
+refuses "--schedule is 'cosine', expected linear or constant" \
+  train --schedule cosine
+refuses "--run-dir is '', expected" train --run-dir ""
+refuses "--quiet takes no value, got 'yes'" train --quiet=yes
+refuses "'mlp' is one word too many" train mlp
+refuses "there is no model 'mpl'; there are: tiny, mlp" train --model mpl
+refuses "lockstep bench: MODEL is missing" bench
+refuses "there is no model 'none'; there are:" bench none
+refuses "lockstep graph: MODEL is missing" graph --dot
+refuses "give one" graph tiny --dot --plan
+refuses "'x' is one word too many" devices x
+refuses "there is no command 'none'" help none
+
+exit $failed

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A step that has run before, on arrays and results that are used again, takes
+// no memory: neither from the runtime's allocator nor from the system behind
+// its back.
+#include "support/expect.h"
+
+#include <stdlib.h>
+
+#include "support/trainer.h"
+
+// ---- The system's memory ---------------------------------------------------
+// Every request of the whole program comes through here. Sanitizers have their
+// own such functions, and other C libraries other names.
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define HAS_SANITIZER 1
+#endif
+#endif
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) &&                    \
+    !defined(__SANITIZE_THREAD__) && !defined(HAS_SANITIZER)
+#define COUNTS_SYSTEM 1
+#else
+#define COUNTS_SYSTEM 0
+#endif
+
+static uint64_t system_requests;
+
+#if COUNTS_SYSTEM
+// What glibc's own functions do.
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t count, size_t size);
+void *__libc_realloc(void *memory, size_t size);
+void *__libc_memalign(size_t alignment, size_t size);
+
+static void count_request(void) {
+  __atomic_add_fetch(&system_requests, 1, __ATOMIC_RELAXED);
+}
+
+#define INTERPOSED __attribute__((visibility("default")))
+
+INTERPOSED void *malloc(size_t size) {
+  count_request();
+  return __libc_malloc(size);
+}
+
+INTERPOSED void *calloc(size_t count, size_t size) {
+  count_request();
+  return __libc_calloc(count, size);
+}
+
+INTERPOSED void *realloc(void *memory, size_t size) {
+  count_request();
+  return __libc_realloc(memory, size);
+}
+
+INTERPOSED void *aligned_alloc(size_t alignment, size_t size) {
+  count_request();
+  return __libc_memalign(alignment, size);
+}
+
+INTERPOSED void *memalign(size_t alignment, size_t size);
+INTERPOSED void *memalign(size_t alignment, size_t size) {
+  count_request();
+  return __libc_memalign(alignment, size);
+}
+
+INTERPOSED int posix_memalign(void **out, size_t alignment, size_t size) {
+  count_request();
+  void *memory = __libc_memalign(alignment, size);
+  if (memory == NULL) return 12;  // ENOMEM
+  *out = memory;
+  return 0;
+}
+#endif
+
+static uint64_t system_count(void) {
+  return __atomic_load_n(&system_requests, __ATOMIC_RELAXED);
+}
+
+static void the_system_count_counts(void **state) {
+  (void)state;
+  if (!COUNTS_SYSTEM) skip();
+  const uint64_t before = system_count();
+  ls_allocator *system = ls_allocator_system();
+  system->release(system, system->allocate(system, 100, 64));
+  assert_true(system_count() > before);
+}
+
+// ---- Counting steps --------------------------------------------------------
+typedef struct requests {
+  uint64_t own, system;  // Of the runtime's allocator, and of the system.
+} requests;
+
+enum { WARM_STEPS = 3, COUNTED_STEPS = 10 };
+
+// What COUNTED_STEPS take, after a few others.
+static requests count_steps(const trainer_options *options, int threads) {
+  ls_counting_allocator *memory = NULL;
+  ls_runtime *runtime = NULL;
+  expect_ok(ls_counting_allocator_create(NULL, &memory));
+  expect_ok(ls_runtime_create(
+      &(ls_runtime_options){.allocator =
+                                ls_counting_allocator_allocator(memory),
+                            .threads = threads},
+      &runtime));
+  ls_runtime *outside = ls_runtime_make_current(runtime);
+  trainer training;
+  expect_ok(trainer_create(options, &training));
+  for (int i = 0; i < WARM_STEPS; ++i)
+    expect_ok(trainer_step(&training));
+  const float loss = trainer_loss(&training);
+  const uint64_t own = ls_counting_allocator_counts(memory).allocations;
+  const uint64_t system = system_count();
+  ls_status status = ls_ok();
+  for (int i = 0; i < COUNTED_STEPS && status == NULL; ++i)
+    status = trainer_step(&training);
+  const requests taken = {ls_counting_allocator_counts(memory).allocations -
+                              own,
+                          system_count() - system};
+  expect_ok(status);
+  assert_true(trainer_loss(&training) < loss);  // It did train.
+  trainer_destroy(&training);
+  ls_runtime_make_current(outside);
+  expect_ok(ls_runtime_destroy(runtime));
+  assert_int_equal(ls_counting_allocator_counts(memory).live_blocks, 0);
+  ls_counting_allocator_destroy(memory);
+  return taken;
+}
+
+static void expect_none(const char *name, const trainer_options *options) {
+  for (int threads = 1; threads <= 2; ++threads) {
+    const requests taken = count_steps(options, threads);
+    if (taken.own != 0 || taken.system != 0)
+      fail_msg("%s with %d threads: %d steps took memory %llu times from the "
+               "runtime's allocator, %llu times from the system",
+               name, threads, COUNTED_STEPS, (unsigned long long)taken.own,
+               (unsigned long long)taken.system);
+  }
+}
+
+static void a_function_call_takes_no_memory(void **state) {
+  (void)state;
+  expect_none("tiny", &(trainer_options){&mlp_tiny, TRAINER_FUNCTION, 8, 0});
+  expect_none("mlp", &(trainer_options){&mlp_large, TRAINER_FUNCTION, 64, 0});
+}
+
+static void a_step_on_replicas_takes_no_memory(void **state) {
+  (void)state;
+  static const int replicas[] = {1, 3, 8};
+  for (size_t i = 0; i < 3; ++i) {
+    const int64_t batch = 8 * replicas[i];
+    expect_none("tiny", &(trainer_options){&mlp_tiny, TRAINER_STRATEGY, batch,
+                                           replicas[i]});
+    expect_none("mlp", &(trainer_options){&mlp_large, TRAINER_STRATEGY, batch,
+                                          replicas[i]});
+  }
+}
+
+// Not promised, but it stays small: what a session looks up per run, and what
+// eager makes per op.
+static void sessions_and_eager_take_little(void **state) {
+  (void)state;
+  const requests session =
+      count_steps(&(trainer_options){&mlp_tiny, TRAINER_SESSION, 8, 0}, 1);
+  const requests eager =
+      count_steps(&(trainer_options){&mlp_tiny, TRAINER_EAGER, 8, 0}, 1);
+  print_message("requests a step of tiny: session %.1f, eager %.1f\n",
+                (double)session.own / COUNTED_STEPS,
+                (double)eager.own / COUNTED_STEPS);
+  assert_true(session.own <= 10 * COUNTED_STEPS);
+  assert_true(eager.own <= 400 * COUNTED_STEPS);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_system_count_counts),
+      cmocka_unit_test(a_function_call_takes_no_memory),
+      cmocka_unit_test(a_step_on_replicas_takes_no_memory),
+      cmocka_unit_test(sessions_and_eager_take_little),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
