@@ -60,26 +60,50 @@ static void take_step(const bench_way *way, const bench_pools *pools) {
   model_step(way->model, pool, &way->options);
 }
 
-// ---- Peak ------------------------------------------------------------------
-// All threads work or spin during a step, so where this process got less than
-// all the time of its cores, something else ran and the sample says nothing.
+// ---- Undisturbed samples ---------------------------------------------------
+// All threads work or spin during a step, so where they got less than all the
+// time of their cores, something else ran and the sample says nothing.
 #define QUIET_SHARE 0.98
 
-typedef struct {
+// The threads to watch: a pool's, or OpenMP's where it is NULL.
+typedef struct stopwatch {
+  ls_workers *pool;
+  int threads;
   double wall, cpu;
 } stopwatch;
 
-static stopwatch start_watch(void) {
-  return (stopwatch){seconds_now(), cpu_seconds_now()};
+static void read_clock_of(void *user, int worker) {
+  ((double *)user)[worker] = thread_seconds_now();
 }
 
-// True if nothing disturbed so many threads since the start.
-static bool stop_watch(const stopwatch *start, int threads, double *seconds) {
-  *seconds = seconds_now() - start->wall;
-  const double cpu = cpu_seconds_now() - start->cpu;
-  return cpu >= QUIET_SHARE * *seconds * threads;
+// The clock of a process knows what its other threads used only up to their
+// last tick; each must read its own.
+static double cpu_seconds(const stopwatch *watch) {
+  if (watch->pool == NULL) return openmp_seconds_now(watch->threads);
+  double clocks[MAX_THREADS] = {0}, sum = 0;
+  if (ls_workers_run(watch->pool, read_clock_of, clocks) != NULL) {
+    die("no threads");
+  }
+  for (int i = 0; i < watch->threads; ++i)
+    sum += clocks[i];
+  return sum;
 }
 
+static stopwatch start_watch(ls_workers *pool, int threads) {
+  stopwatch watch = {.pool = pool, .threads = threads};
+  watch.cpu = cpu_seconds(&watch);
+  watch.wall = seconds_now();
+  return watch;
+}
+
+// True if nothing disturbed the threads since the start.
+static bool stop_watch(const stopwatch *watch, double *seconds) {
+  *seconds = seconds_now() - watch->wall;
+  const double cpu = cpu_seconds(watch) - watch->cpu;
+  return cpu >= QUIET_SHARE * *seconds * watch->threads;
+}
+
+// ---- Peak ------------------------------------------------------------------
 typedef struct {
   int64_t rounds;
   float sinks[MAX_THREADS][64];  // Cache lines apart.
@@ -98,10 +122,10 @@ static bool measure_peak(ls_workers *pool, double *peak) {
   job.rounds = 10000;  // Wakes the threads.
   if (ls_workers_run(pool, run_peak, &job) != NULL) die("no threads");
   job.rounds = 1000000;
-  const stopwatch start = start_watch();
+  const stopwatch watch = start_watch(pool, threads);
   if (ls_workers_run(pool, run_peak, &job) != NULL) die("no threads");
   double seconds = 0, flops = 0;
-  const bool quiet = stop_watch(&start, threads, &seconds);
+  const bool quiet = stop_watch(&watch, &seconds);
   for (int i = 0; i < threads; ++i)
     flops += job.flops[i];
   if (quiet && flops / seconds > *peak) *peak = flops / seconds;
@@ -193,14 +217,17 @@ static void check_ways(bench_way *ways, size_t n, const bench_pools *pools) {
 // ---- Timing ----------------------------------------------------------------
 // Takes one sample; false if it was disturbed.
 static bool time_way(bench_way *way, const bench_pools *pools) {
+  const bool vendor = way->model->options.vendor;
+  const int threads = way->options.threads;
+  ls_workers *pool = threads == 1 ? pools->one : pools->all;
   take_step(way, pools);  // Wakes threads, fills caches.
-  const stopwatch start = start_watch();
+  const stopwatch watch = start_watch(vendor ? NULL : pool, threads);
   take_step(way, pools);
   double seconds = 0;
-  const bool quiet = stop_watch(&start, way->options.threads, &seconds);
+  const bool quiet = stop_watch(&watch, &seconds);
   if (quiet) way->times[way->samples++] = seconds;
   // OpenMP's threads spin for a while after their last work.
-  if (way->model->options.vendor) usleep(50000);
+  if (vendor) usleep(50000);
   return quiet;
 }
 

@@ -31,7 +31,7 @@ static double read_clock(clockid_t clock) {
 
 double seconds_now(void) { return read_clock(CLOCK_MONOTONIC); }
 
-double cpu_seconds_now(void) { return read_clock(CLOCK_PROCESS_CPUTIME_ID); }
+double thread_seconds_now(void) { return read_clock(CLOCK_THREAD_CPUTIME_ID); }
 
 // ---- Memory ----------------------------------------------------------------
 void arena_init(bench_arena *arena, size_t size) {
@@ -165,4 +165,11 @@ void program_run_openmp(const bench_program *program,
       if (begin < end) at->run(at->params, begin, end, &workers[index]);
     }
   }
+}
+
+double openmp_seconds_now(int threads) {
+  double sum = 0;
+#pragma omp parallel num_threads(threads) reduction(+ : sum)
+  sum += thread_seconds_now();
+  return sum;
 }

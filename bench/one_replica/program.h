@@ -19,7 +19,7 @@ enum { MAX_THREADS = 16, MAX_INSTRUCTIONS = 256 };
 _Noreturn void die(const char *format, ...)
     __attribute__((format(printf, 1, 2)));
 double seconds_now(void);
-double cpu_seconds_now(void);  // Of all threads of this process.
+double thread_seconds_now(void);  // That this thread ran.
 
 // ---- Memory ----------------------------------------------------------------
 // A stretch of address space on huge pages, handed out from the bottom.
@@ -105,5 +105,8 @@ void program_run_blocks(const bench_program *program,
 // threads.
 void program_run_openmp(const bench_program *program,
                         const bench_worker *workers, int threads);
+
+// Seconds that OpenMP's threads ran, together.
+double openmp_seconds_now(int threads);
 
 #endif  // BENCH_ONE_REPLICA_PROGRAM_H_

@@ -23,6 +23,10 @@ LS_API LS_MUST_USE ls_status ls_frame_begin(void);
 //   LS_FAILED_PRECONDITION  no frame is open, or a tape opened in it still is.
 LS_API LS_MUST_USE ls_status ls_frame_end(const ls_nest *keep);
 
+// Why there is no value: the status of the op that failed, or of one before it
+// that this one needed; OK when there is one. The value itself is not needed:
+// this is how a write or another op for its effect is checked.
+LS_API LS_MUST_USE ls_status ls_tensor_status(ls_tensor tensor);
 // The value of an eager tensor, as an array of the caller's.
 //   (the value's own status, if its op failed)
 LS_API LS_MUST_USE ls_status ls_tensor_value(ls_tensor tensor,

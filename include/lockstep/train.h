@@ -54,6 +54,11 @@ LS_API LS_MUST_USE ls_status ls_train_check_data(const ls_model_type *type,
                                                  const ls_dataset *dataset);
 
 // ---- Training --------------------------------------------------------------
+// A batch as the arguments of a strategy's step: each array is split among the
+// replicas; for one replica the batch itself. The caller owns the result, whose
+// views keep the batch's arrays.
+LS_API LS_MUST_USE ls_status ls_train_split(ls_strategy *strategy,
+                                            ls_nest batch, ls_nest *out_args);
 // How far a run is, after each step.
 typedef struct ls_train_report {
   int64_t epoch, num_epochs;            // This one counts from 1.

@@ -9,24 +9,35 @@
 #include "base/fiber.h"
 #include "base/threads.h"
 
+#include <sched.h>
+
 enum { MAX_THREADS = 4096, SPINS = 2000 };
 
 typedef struct worker {
   ls_workers *pool;
   int index;
   ls_thread thread;
+  // Atomic: generation << 32 | the next number of this worker's part of a
+  // shared job. Claimed by compare-and-swap, so a late worker cannot take from
+  // a job that is over, and a job with a claimed number cannot be over.
+  char padding0[LS_CACHE_LINE];
+  uint64_t next;
+  char padding1[LS_CACHE_LINE];
 } worker;
 
 struct ls_workers {
   ls_allocator *allocator;
   int count;
-  worker *threads;  // Number 0, the caller's, is not used.
+  worker *threads;  // Number 0 is the caller: no thread.
   ls_cores *cores;  // While threads run.
   bool bind;        // There is a core for each.
   bool started;     // Guarded by `turn`, as is the job.
   ls_mutex turn;    // Held during a run.
   ls_worker_function fn;
   void *user;
+  bool is_shared;  // Atomic. The job is `share`, not `fn` on every worker.
+  ls_share_function share;
+  int64_t share_count;         // Atomic.
   struct ls_runtime *runtime;  // The caller's current one.
   bool stop;
   ls_mutex lock;  // Of the two conditions.
@@ -41,6 +52,8 @@ struct ls_workers {
   char padding2[LS_CACHE_LINE];
   int parked_workers;
   int parked_caller;
+  char padding3[LS_CACHE_LINE];
+  int64_t shared_done;  // Numbers of a shared job that are finished.
 };
 
 // The pool whose run this thread is in.
@@ -73,6 +86,41 @@ static void finish_work(ls_workers *pool) {
   ls_mutex_unlock(&pool->lock);
 }
 
+// ---- Shared jobs -----------------------------------------------------------
+static int64_t part_begin(const ls_workers *pool, int64_t count, int part) {
+  return count * part / pool->count;
+}
+
+// Claims the next number of a part; -1: there is none, or the job is over.
+static int64_t claim(ls_workers *pool, uint32_t generation, int part) {
+  uint64_t *next = &pool->threads[part].next;
+  uint64_t seen = __atomic_load_n(next, __ATOMIC_ACQUIRE);
+  for (;;) {
+    const int64_t count =
+        __atomic_load_n(&pool->share_count, __ATOMIC_RELAXED);
+    const int64_t number = (int64_t)(seen & UINT32_MAX);
+    if (seen >> 32 != generation ||
+        number >= part_begin(pool, count, part + 1)) {
+      return -1;
+    }
+    if (__atomic_compare_exchange_n(next, &seen, seen + 1, true,
+                                    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+      return number;
+    }
+  }
+}
+
+static void do_share(ls_workers *pool, uint32_t generation, int index) {
+  for (int i = 0; i < pool->count; ++i) {
+    const int part = (index + i) % pool->count;
+    int64_t number = 0;
+    while ((number = claim(pool, generation, part)) >= 0) {
+      pool->share(pool->user, index, number, number + 1);
+      __atomic_add_fetch(&pool->shared_done, 1, __ATOMIC_RELEASE);
+    }
+  }
+}
+
 static void run_worker(void *user) {
   const worker *self = user;
   ls_workers *pool = self->pool;
@@ -82,6 +130,10 @@ static void run_worker(void *user) {
   for (unsigned seen = 0;;) {
     seen = wait_for_work(pool, seen);
     if (pool->stop) return;
+    if (__atomic_load_n(&pool->is_shared, __ATOMIC_ACQUIRE)) {
+      do_share(pool, seen, self->index);
+      continue;
+    }
     ls_set_thread_runtime(pool->runtime);
     pool->fn(pool->user, self->index);
     finish_work(pool);
@@ -148,6 +200,7 @@ static void run_job(ls_workers *pool, ls_worker_function fn, void *user) {
   running = pool;
   const uint64_t mode = ls_float_mode_enter();
   if (pool->count > 1) {
+    __atomic_store_n(&pool->is_shared, false, __ATOMIC_RELAXED);
     pool->fn = fn;
     pool->user = user;
     pool->runtime = ls_thread_runtime();
@@ -169,6 +222,54 @@ ls_status ls_workers_run(ls_workers *workers, ls_worker_function fn,
   ls_status status = ls_ok();
   if (workers->count > 1 && !workers->started) status = start_threads(workers);
   if (status == NULL) run_job(workers, fn, user);
+  ls_mutex_unlock(&workers->turn);
+  return status;
+}
+
+static void share_job(ls_workers *pool, ls_share_function fn, void *user,
+                      int64_t count) {
+  const ls_workers *outer = running;
+  running = pool;
+  const uint64_t mode = ls_float_mode_enter();
+  const uint32_t generation = pool->generation + 1;
+  pool->share = fn;
+  pool->user = user;
+  __atomic_store_n(&pool->share_count, count, __ATOMIC_RELAXED);
+  __atomic_store_n(&pool->shared_done, 0, __ATOMIC_RELAXED);
+  __atomic_store_n(&pool->is_shared, true, __ATOMIC_RELAXED);
+  for (int part = 0; part < pool->count; ++part) {
+    __atomic_store_n(&pool->threads[part].next,
+                     (uint64_t)generation << 32 |
+                         (uint64_t)part_begin(pool, count, part),
+                     __ATOMIC_RELEASE);
+  }
+  announce_work(pool);
+  do_share(pool, generation, 0);
+  for (int i = 0;
+       __atomic_load_n(&pool->shared_done, __ATOMIC_ACQUIRE) < count; ++i) {
+    if (i < SPINS)
+      ls_spin_pause();
+    else
+      sched_yield();
+  }
+  ls_float_mode_leave(mode);
+  running = outer;
+}
+
+ls_status ls_workers_share(ls_workers *workers, ls_share_function fn,
+                           void *user, int64_t count) {
+  if (running == workers) {
+    return ls_failed_precondition("a run of workers inside a run of the same "
+                                  "workers; its threads are busy with it");
+  }
+  if (count > INT32_MAX) {
+    return ls_invalid_argument("%lld numbers to share; at most %d",
+                               (long long)count, INT32_MAX);
+  }
+  ls_mutex_lock(&workers->turn);
+  ls_status status = ls_ok();
+  if (workers->count > 1 && !workers->started) status = start_threads(workers);
+  if (status == NULL) share_job(workers, fn, user, count);
   ls_mutex_unlock(&workers->turn);
   return status;
 }

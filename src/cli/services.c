@@ -71,21 +71,6 @@ const ls_model_type *cli_find_model(const char *command, const char *name) {
   return NULL;
 }
 
-static ls_status split_args(const cli_step *step, ls_nest batch,
-                            ls_nest *out_args) {
-  ls_nest parts[2] = {{0}};
-  ls_status status = ls_ok();
-  for (size_t i = 0; ls_status_is_ok(status) && i < 2; ++i)
-    status = ls_strategy_split(
-        step->strategy, ls_nest_as_array(ls_nest_item(batch, i)), &parts[i]);
-  if (!ls_status_is_ok(status)) {
-    ls_nest_release(parts[0]);
-    return status;
-  }
-  *out_args = ls_nest_sequence(LS_KIND_TUPLE, parts, 2);
-  return ls_nest_status(*out_args);
-}
-
 static ls_status fill_step(const ls_model_type *type, int64_t replicas,
                            int64_t batch_size, cli_step *step) {
   LS_RETURN_IF_ERROR(ls_mirrored_strategy_create(
@@ -98,13 +83,8 @@ static ls_status fill_step(const ls_model_type *type, int64_t replicas,
                                                 .name = "train_step"},
                          &step->function));
   ls_nest batch = {0};
-  LS_RETURN_IF_ERROR(ls_model_synthetic_batch(
-      type, batch_size != 0 ? batch_size : type->batch_size, &batch));
-  ls_status status = ls_ok();
-  if (replicas == 1)
-    step->args = ls_nest_retain(batch);
-  else
-    status = split_args(step, batch, &step->args);
+  LS_RETURN_IF_ERROR(ls_model_synthetic_batch(type, batch_size, &batch));
+  const ls_status status = ls_train_split(step->strategy, batch, &step->args);
   ls_nest_release(batch);
   return status;
 }

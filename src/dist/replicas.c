@@ -221,7 +221,10 @@ static ls_nest note_split(ls_nest leaf, void *user) {
 }
 
 static ls_status note_splits(tracing *all) {
-  ls_nest_release(ls_nest_map(all->args, note_split, all));
+  const ls_nest counted = ls_nest_map(all->args, note_split, all);
+  const ls_status incomplete = ls_nest_status(counted);
+  ls_nest_release(counted);
+  LS_RETURN_IF_ERROR(incomplete);
   const size_t count = all->num_split;
   const size_t replicas = (size_t)all->strategy->num_replicas;
   all->split =

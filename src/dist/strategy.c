@@ -21,15 +21,17 @@ static ls_status trace_mirrored(const ls_tracer *tracer, ls_graph *graph,
   return ls_replicas_trace(tracer->self, graph, function, args, out_result);
 }
 
-static ls_nest check_components(ls_nest leaf, void *user) {
-  const ls_strategy *strategy = user;
-  const size_t count = ls_distributed_count(leaf);
-  if (leaf.kind == LS_KIND_DISTRIBUTED &&
-      count < (size_t)strategy->num_replicas)
-    return LS_FAIL(LS_INVALID_ARGUMENT,
-                   "an argument has %zu components, the strategy %d replicas",
-                   count, strategy->num_replicas);
-  return ls_none();
+// Takes no memory: a walk, not a map.
+static ls_status check_components(const ls_strategy *strategy, ls_nest nest) {
+  for (size_t i = 0; i < ls_nest_count(nest); ++i)
+    LS_RETURN_IF_ERROR(check_components(strategy, ls_nest_item(nest, i)));
+  const size_t count = ls_distributed_count(nest);
+  if (nest.kind == LS_KIND_DISTRIBUTED &&
+      count != (size_t)strategy->num_replicas)
+    return ls_invalid_argument(
+        "an argument has %zu components, the strategy %d replicas", count,
+        strategy->num_replicas);
+  return ls_ok();
 }
 
 static ls_status run_mirrored(ls_strategy *strategy, ls_callable callable,
@@ -38,10 +40,7 @@ static ls_status run_mirrored(ls_strategy *strategy, ls_callable callable,
     return ls_unimplemented(
         "a strategy runs traced functions only; make one with "
         "ls_function_create and pass ls_traced(function)");
-  const ls_nest checked = ls_nest_map(args, check_components, strategy);
-  const ls_status status = ls_nest_status(checked);
-  ls_nest_release(checked);
-  LS_RETURN_IF_ERROR(status);
+  LS_RETURN_IF_ERROR(check_components(strategy, args));
   const ls_tracer tracer = {.key = &mirrored_vtable,
                             .replicas = strategy->num_replicas,
                             .trace = trace_mirrored,

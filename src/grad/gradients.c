@@ -35,6 +35,22 @@ static ls_status check_aggregation(int aggregation) {
       aggregation);
 }
 
+// The first cause: the op's own failure in eager, else the graph's error.
+static ls_status why_failed(const request *r, ls_tensor tensor,
+                            const char *what, size_t index) {
+  const ls_node *node =
+      tensor.graph == NULL ? NULL : ls_graph_node_of(tensor.graph, tensor.ref);
+  if (node != NULL && node->failure != NULL)
+    return ls_status_clone(node->failure);
+  const ls_status status = r->current->kind == LS_GRAPH_EAGER
+                               ? ls_graph_take_error(r->current)
+                               : ls_graph_error(r->current);
+  return status != NULL
+             ? status
+             : ls_invalid_argument("gradients: %s %zu is a failed tensor",
+                                   what, index);
+}
+
 // The tensor of a leaf, if the walk goes over its graph.
 static ls_status take_tensor(const request *r, ls_nest leaf, const char *what,
                              size_t index, ls_tensor *out_tensor) {
@@ -44,13 +60,7 @@ static ls_status take_tensor(const request *r, ls_nest leaf, const char *what,
         "gradients: %s %zu must be a tensor or a variable, is %s", what, index,
         ls_nest_print(leaf, text, sizeof(text)));
   ls_tensor tensor = leaf.as.tensor;
-  if (ls_tensor_is_failed(tensor)) {
-    const ls_status status = ls_graph_error(r->current);
-    return status != NULL
-               ? status
-               : ls_invalid_argument("gradients: %s %zu is a failed tensor",
-                                     what, index);
-  }
+  if (ls_tensor_is_failed(tensor)) return why_failed(r, tensor, what, index);
   tensor.graph = ls_graph_resolve(tensor.graph);
   if (ls_graph_node_of(tensor.graph, tensor.ref) == NULL)
     return ls_invalid_argument("gradients: %s %zu is a stale handle", what,
@@ -204,12 +214,8 @@ static ls_status make_gradient(const request *r, size_t i,
         i, ls_nest_print(given, text, sizeof(text)));
   }
   }
-  if (ls_tensor_is_failed(*out_gradient)) {
-    const ls_status status = ls_graph_error(r->current);
-    return status != NULL ? status
-                          : ls_invalid_argument(
-                                "gradients: grad_ys %zu is a failed tensor", i);
-  }
+  if (ls_tensor_is_failed(*out_gradient))
+    return why_failed(r, *out_gradient, "grad_ys", i);
   return check_types(r, i, ls_tensor_dtype(*out_gradient));
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the graph layer calls when no graph is open. The eager graph runs ops,
-// which takes an engine, so it lives in runtime/eager.c; these two functions
-// are the whole of what is known of it down here.
+// which takes an engine, so it lives in runtime/eager.c; these functions are
+// the whole of what is known of it down here.
 #ifndef LS_GRAPH_EAGER_HOOK_H_
 #define LS_GRAPH_EAGER_HOOK_H_
 
@@ -16,6 +16,11 @@ ls_graph *ls_eager_graph(ls_runtime *runtime);
 ls_op ls_eager_run(ls_graph *graph, const ls_op_spec *spec,
                    const uint64_t *input_refs, const ls_type *out,
                    size_t num_out);
+// Frees the values of the eager graph that were made since it had `num_nodes`
+// and its arena was at `memory`, unless a tape may need them. Their handles are
+// stale then.
+void ls_eager_drop_since(ls_graph *graph, size_t num_nodes,
+                         ls_arena_mark_point memory);
 // A value of the eager graph that failed with `status`, taken over.
 ls_op ls_eager_fail(ls_graph *graph, ls_status status);
 

@@ -94,6 +94,11 @@ void ls_graph_forward(ls_graph *graph, ls_graph *to) {
   graph->forward = to;
 }
 
+typedef struct capture_key {
+  ls_graph *graph;
+  uint64_t ref;
+} capture_key;
+
 bool ls_graph_keep_stub(ls_graph *graph, ls_graph *stub) {
   if (!ls_grow(graph->allocator, &graph->stubs, &graph->stubs_capacity,
                graph->num_stubs + 1, sizeof(*graph->stubs)))
@@ -106,6 +111,8 @@ ls_graph_rollback_point ls_graph_mark(const ls_graph *graph) {
   return (ls_graph_rollback_point){
       .num_nodes = graph->num_nodes,
       .num_variables = graph->num_variables,
+      .num_parameters = graph->num_parameters,
+      .num_captures = graph->num_captures,
       .num_random = graph->num_random,
   };
 }
@@ -116,6 +123,12 @@ void ls_graph_rollback(ls_graph *graph, ls_graph_rollback_point to) {
   release_nodes(graph, to.num_nodes);
   while (graph->num_variables > to.num_variables)
     ls_object_release(graph->variables[--graph->num_variables]);
+  while (graph->num_captures > to.num_captures) {
+    const ls_tensor outer = graph->captures[--graph->num_captures].outer;
+    const capture_key key = {outer.graph, outer.ref};
+    ls_map_remove(&graph->capture_index, &key, sizeof(key));
+  }
+  graph->num_parameters = to.num_parameters;
   graph->num_random = to.num_random;
 }
 
@@ -313,10 +326,7 @@ ls_status ls_graph_add_parameter(ls_graph *graph, ls_type type,
 
 ls_status ls_graph_add_capture(ls_graph *graph, ls_tensor outer,
                                uint64_t *out_ref) {
-  const struct {
-    ls_graph *graph;
-    uint64_t ref;
-  } key = {outer.graph, outer.ref};
+  const capture_key key = {outer.graph, outer.ref};
   const uintptr_t found =
       (uintptr_t)ls_map_find(&graph->capture_index, &key, sizeof(key));
   if (found != 0) {

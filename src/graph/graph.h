@@ -126,7 +126,7 @@ ls_node *ls_graph_append(ls_graph *graph, const ls_op_spec *spec,
 
 // Where a graph can be brought back to: a refused call leaves no trace.
 typedef struct ls_graph_rollback_point {
-  size_t num_nodes, num_variables;
+  size_t num_nodes, num_variables, num_parameters, num_captures;
   uint32_t num_random;
 } ls_graph_rollback_point;
 ls_graph_rollback_point ls_graph_mark(const ls_graph *graph);

@@ -181,6 +181,23 @@ static ls_status append(addition *a, ls_node **out_node) {
   return ls_ok();
 }
 
+// In eager: what runs after a failed op fails like it.
+static ls_status check_control(const addition *a) {
+  for (size_t i = 0; i < a->spec->num_control; ++i) {
+    const ls_op op = a->spec->control[i];
+    const ls_node *node = op.id == 0 ? NULL : ls_graph_node(op.graph, op.id);
+    if (node != NULL && node->failure != NULL)
+      return ls_status_clone(node->failure);
+    if (op.id != 0) continue;
+    const ls_status status = ls_graph_take_error(a->graph);
+    return status != NULL ? status
+                          : ls_invalid_argument(
+                                "a control input of %s is a failed op",
+                                a->info->name);
+  }
+  return ls_ok();
+}
+
 static ls_op add(addition *a) {
   if (a->context->refused != NULL)
     return failed_op(a, ls_status_clone(a->context->refusal));
@@ -197,7 +214,10 @@ static ls_op add(addition *a) {
       if (node != NULL && node->failure != NULL)
         return failed_op(a, ls_status_clone(node->failure));
     }
-  ls_status status = check_count(a);
+  ls_status status = a->graph->kind == LS_GRAPH_EAGER ? check_control(a)
+                                                      : ls_ok();
+  if (!ls_status_is_ok(status)) return failed_op(a, status);
+  status = check_count(a);
   if (ls_status_is_ok(status)) status = import_inputs(a);
   if (ls_status_is_ok(status)) status = infer_types(a);
   if (!ls_status_is_ok(status)) return failed_op(a, with_scope(a, status));

@@ -174,11 +174,14 @@ ls_status ls_variable_create(const ls_variable_options *options,
     ls_graph *graph = ls_graph_current();
     if (graph == NULL) return ls_out_of_memory();
     const ls_graph_rollback_point mark = ls_graph_mark(graph);
+    const ls_arena_mark_point memory = ls_arena_mark(&graph->arena);
     ls_name_scope_print(names, name, sizeof(name));
     const size_t at = strlen(name);
     if (graph->kind == LS_GRAPH_EAGER) {
       snprintf(name + at, sizeof(name) - at, "%s", base);
       status = create(options, name, out_variable);
+      // The store has the initial value now; what it was made of may go.
+      ls_eager_drop_since(graph, mark.num_nodes, memory);
     } else {
       // The variable's name is taken as a scope; its ops stand inside.
       const ls_name_scope *scope = NULL;

@@ -172,6 +172,7 @@ static ls_status parse_number(parser *p, ls_json *value) {
         __builtin_add_overflow(value->integer, digit, &value->integer))
       value->is_integer = false;
   }
+  if (negative && value->integer == 0) value->is_integer = false;  // -0.
   if (accept_word(p, ".")) {
     value->is_integer = false;
     if (skip_digits(p) == 0) return wrong(p, "digits behind the point");

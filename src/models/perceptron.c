@@ -135,7 +135,7 @@ const ls_model_type ls_model_mlp = {
     .name = "mlp",
     .description = "784 inputs, dense 512 relu, dense 512 relu, dense 10; SGD",
     .batch_size = 256,
-    .epochs = 10,
+    .epochs = 20,
     .learning_rate = 0.1,
     .example_shape = {.rank = 1, .dim = {784}},
     .num_classes = 10,

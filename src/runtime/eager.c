@@ -62,13 +62,16 @@ void ls_eager_graph_free(ls_graph *graph) {
 }
 
 // ---- Values ----------------------------------------------------------------
+static ls_status stale(void) {
+  return ls_invalid_argument("a stale or failed eager handle: its value has "
+                             "gone with its frame");
+}
+
 ls_status ls_eager_value(const ls_graph *graph, uint64_t ref,
                          ls_array **out_array) {
   const ls_node *node = ls_graph_node_of(graph, ref);
   *out_array = NULL;
-  if (node == NULL)
-    return ls_invalid_argument("a stale or failed eager handle: its value has "
-                               "gone with its frame");
+  if (node == NULL) return stale();
   if (node->failure != NULL) return ls_status_clone(node->failure);
   *out_array = node->values[ls_ref_output(ref)];
   return ls_ok();
@@ -77,8 +80,8 @@ ls_status ls_eager_value(const ls_graph *graph, uint64_t ref,
 ls_op ls_eager_fail(ls_graph *graph, ls_status status) {
   const ls_op_spec spec = {.type = LS_OP_CONSTANT};
   ls_node *node = ls_graph_append(graph, &spec, NULL, 1);
-  if (node == NULL) {
-    ls_status_free(status);
+  if (node == NULL) {  // The graph tells when the handle is used.
+    ls_graph_fail(graph, status);
     return (ls_op){0};
   }
   node->outputs[0].shape = LS_SHAPE_UNKNOWN;
@@ -369,12 +372,27 @@ ls_status ls_variable_set_value(ls_variable *variable, const ls_array *array) {
 
 // ---- Public values ---------------------------------------------------------
 static ls_status not_eager(ls_tensor tensor) {
-  if (tensor.ref == 0 || tensor.graph == NULL)
-    return ls_invalid_argument("a failed tensor has no value");
+  if (tensor.ref == 0 || tensor.graph == NULL) {
+    ls_graph *graph = ls_graph_current();
+    const ls_status status = graph == NULL ? ls_out_of_memory()
+                             : ls_graph_is_eager(graph)
+                                 ? ls_graph_take_error(graph)
+                                 : ls_graph_error(graph);
+    return status != NULL ? status
+                          : ls_invalid_argument("a failed tensor has no value");
+  }
   return ls_failed_precondition(
       "'%s' belongs to graph '%s' that is being built and has no value yet; "
       "return it from the function or fetch it with a session",
       ls_tensor_name(tensor), tensor.graph->name);
+}
+
+ls_status ls_tensor_status(ls_tensor tensor) {
+  if (tensor.ref == 0 || tensor.graph == NULL ||
+      tensor.graph->kind != LS_GRAPH_EAGER)
+    return not_eager(tensor);
+  const ls_node *node = ls_graph_node_of(tensor.graph, tensor.ref);
+  return node == NULL ? stale() : ls_status_clone(node->failure);
 }
 
 ls_status ls_tensor_value(ls_tensor tensor, ls_array **out_array) {

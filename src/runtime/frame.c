@@ -25,6 +25,15 @@ ls_status ls_frame_begin(void) {
   return ls_ok();
 }
 
+void ls_eager_drop_since(ls_graph *graph, size_t num_nodes,
+                         ls_arena_mark_point memory) {
+  if (ls_eager_of(graph)->tape != NULL) return;
+  ls_graph_rollback_point back = ls_graph_mark(graph);
+  back.num_nodes = num_nodes;
+  ls_graph_rollback(graph, back);
+  ls_arena_rollback(&graph->arena, memory);
+}
+
 // A value that outlives its frame, while the arena is rolled back.
 typedef struct survivor {
   uint64_t id;
@@ -114,17 +123,20 @@ ls_status ls_frame_end(const ls_nest *keep) {
   ls_status status = ls_ok();
   if (eager->tape == NULL) {  // Else the tape holds what was recorded.
     survivors list = {.graph = graph, .first_node = frame->num_nodes};
-    if (keep != NULL) ls_nest_release(ls_nest_map(*keep, note_survivor, &list));
+    if (keep != NULL) {
+      const ls_nest noted = ls_nest_map(*keep, note_survivor, &list);
+      if (ls_nest_is_failed(noted)) list.failed = true;
+      ls_nest_release(noted);
+    }
     if (list.failed) {
       drop_survivors(&list);
       return ls_out_of_memory();
     }
     if (list.count > 1)
       qsort(list.items, list.count, sizeof(*list.items), by_id);
-    ls_graph_rollback(graph, (ls_graph_rollback_point){
-                                 .num_nodes = frame->num_nodes,
-                                 .num_variables = graph->num_variables,
-                                 .num_random = graph->num_random});
+    ls_graph_rollback_point back = ls_graph_mark(graph);
+    back.num_nodes = frame->num_nodes;
+    ls_graph_rollback(graph, back);
     ls_arena_rollback(&graph->arena, frame->arena);
     for (size_t i = 0; i < list.count && ls_status_is_ok(status); ++i)
       status = put_back(graph, &list.items[i]);

@@ -1,22 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/results.h"
 
-#include "base/allocator.h"
+#include "base/runtime_internal.h"
 
 static size_t slots_of(ls_nest leaf) {
   if (leaf.kind == LS_KIND_TENSOR) return 1;
   return leaf.kind == LS_KIND_DISTRIBUTED ? ls_distributed_count(leaf) : 0;
-}
-
-static ls_nest count_slots(ls_nest leaf, void *user) {
-  *(size_t *)user += slots_of(leaf);
-  return ls_none();
-}
-
-size_t ls_results_count(ls_nest structure) {
-  size_t count = 0;
-  ls_nest_release(ls_nest_map(structure, count_slots, &count));
-  return count;
 }
 
 // ---- In place --------------------------------------------------------------
@@ -76,12 +65,12 @@ static ls_nest make_leaf(ls_nest leaf, void *user) {
   if (leaf.kind != LS_KIND_DISTRIBUTED) return ls_nest_retain(leaf);
   const size_t count = ls_distributed_count(leaf);
   // Freshly made; the structure's components serve as room of the right size.
-  ls_nest *items = ls_new_array(ls_allocator_system(), ls_nest, count);
+  ls_nest *items = ls_new_array(ls_current_allocator(), ls_nest, count);
   if (items == NULL) return ls_fail(ls_out_of_memory());
   for (size_t i = 0; i < count; ++i) items[i] = make_array(m);
   const ls_nest made =
       ls_nest_distributed(ls_distributed_kind_of(leaf), items, count);
-  ls_release(ls_allocator_system(), items);
+  ls_release(ls_current_allocator(), items);
   return made;
 }
 

@@ -11,9 +11,6 @@
 #include "lockstep/distributed.h"
 #include "lockstep/graph.h"
 
-// Number of outputs that the structure's leaves take.
-size_t ls_results_count(ls_nest structure);
-
 // Makes `*results` a nest of arrays of these types, one an output, reusing what
 // is there if it fits and nobody else holds it. `outputs[i]` is where output i
 // goes: data of its array. `leaves` is scratch with room for as many leaves as

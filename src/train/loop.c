@@ -16,7 +16,6 @@ typedef struct loop {
   ls_runtime *runtime;
   ls_train_options options;  // With defaults.
   int64_t steps_per_epoch, num_steps;
-  int32_t replicas;
   ls_function *function;
   ls_batcher *batcher;
   ls_evaluator *evaluator;  // NULL: no test set.
@@ -65,8 +64,7 @@ static ls_status with_defaults(const ls_train_options *options, loop *it) {
   if (o->log_every == 0) o->log_every = 100;
   if (o->learning_rate == 0) o->learning_rate = type->learning_rate;
   if (o->schedule == NULL) o->schedule = "constant";
-  it->replicas = ls_strategy_num_replicas(o->strategy);
-  LS_RETURN_IF_ERROR(check_options(o, it->replicas));
+  LS_RETURN_IF_ERROR(check_options(o, ls_strategy_num_replicas(o->strategy)));
   LS_RETURN_IF_ERROR(ls_batcher_create(
       o->train,
       &(ls_batcher_options){.batch_size = o->batch_size,
@@ -121,24 +119,22 @@ static double scalar(ls_nest results, const char *key) {
   return sum / (double)count;
 }
 
-static ls_status run_split(loop *it) {
-  ls_nest parts[2] = {{0}};
-  for (size_t i = 0; i < 2; ++i) {
-    const ls_status status = ls_strategy_split(
-        it->options.strategy, ls_nest_as_array(ls_nest_item(it->batch, i)),
-        &parts[i]);
-    if (!ls_status_is_ok(status)) {
-      ls_nest_release(parts[0]);
-      return status;
-    }
-  }
-  const ls_nest args = ls_nest_sequence(LS_KIND_TUPLE, parts, 2);
+static ls_nest split_leaf(ls_nest leaf, void *user) {
+  ls_nest parts = {0};
+  if (leaf.kind != LS_KIND_ARRAY) return ls_nest_retain(leaf);
+  const ls_status status =
+      ls_strategy_split(user, ls_nest_as_array(leaf), &parts);
+  return ls_status_is_ok(status) ? parts : ls_fail(status);
+}
+
+ls_status ls_train_split(ls_strategy *strategy, ls_nest batch,
+                         ls_nest *out_args) {
+  const ls_nest args = ls_strategy_num_replicas(strategy) == 1
+                           ? ls_nest_retain(batch)
+                           : ls_nest_map(batch, split_leaf, strategy);
   ls_status status = ls_nest_status(args);
-  if (ls_status_is_ok(status))
-    status = ls_strategy_run(it->options.strategy, ls_traced(it->function),
-                             args, &it->results);
-  // The views go, so that the next batch can be dealt into the same arrays.
-  ls_nest_release(args);
+  *out_args = ls_status_is_ok(status) ? args : ls_none();
+  if (!ls_status_is_ok(status)) ls_nest_release(args);
   return status;
 }
 
@@ -150,12 +146,13 @@ static void add(window *w, double loss, double accuracy) {
 
 static ls_status step(loop *it) {
   LS_RETURN_IF_ERROR(ls_batcher_next(it->batcher, &it->batch));
-  if (it->replicas > 1)
-    LS_RETURN_IF_ERROR(run_split(it));
-  else
-    LS_RETURN_IF_ERROR(ls_strategy_run(it->options.strategy,
-                                       ls_traced(it->function), it->batch,
-                                       &it->results));
+  ls_nest args = {0};
+  LS_RETURN_IF_ERROR(ls_train_split(it->options.strategy, it->batch, &args));
+  const ls_status status = ls_strategy_run(
+      it->options.strategy, ls_traced(it->function), args, &it->results);
+  // Views go at once, so that the next batch is dealt into the same arrays.
+  ls_nest_release(args);
+  LS_RETURN_IF_ERROR(status);
   const double loss = scalar(it->results, "loss");
   const double accuracy = scalar(it->results, "accuracy");
   add(&it->epoch, loss, accuracy);

@@ -100,7 +100,7 @@ void ls_progress_show(void *user, const ls_train_report *report) {
   const int64_t now = ls_runtime_now(progress->runtime);
   if (now < progress->next && !report->epoch_end) return;
   progress->next = now + (terminal ? second / 10 : 5 * second);
-  char line[256], text[280];
+  char line[320], text[352];
   print_line(report, progress->options.width, terminal, line, sizeof(line));
   // \r goes to the line's start, \033[K clears what a longer one left.
   snprintf(text, sizeof(text), "%s%s%s%s", terminal ? "\r" : "", line,

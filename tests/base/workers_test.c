@@ -247,9 +247,47 @@ static void failing_memory_is_survived(void **state) {
   expect_memory_failures_survived(create_and_run, NULL);
 }
 
+typedef struct shared_job {
+  int hits[1000];  // Atomic.
+  int64_t sleep;
+} shared_job;
+
+static void hit(void *user, int worker, int64_t begin, int64_t end) {
+  shared_job *it = user;
+  for (int64_t i = begin; i < end; ++i) {
+    __atomic_add_fetch(&it->hits[i], 1, __ATOMIC_RELAXED);
+  }
+  if (worker > 0 && it->sleep > 0) {
+    nanosleep(&(struct timespec){.tv_nsec = (long)it->sleep}, NULL);
+  }
+}
+
+static void every_number_is_shared_out_once(void **state) {
+  (void)state;
+  static const int64_t counts[] = {0, 1, 2, 3, 7, 64, 1000};
+  for (int threads = 1; threads <= MAX_WORKERS; ++threads) {
+    ls_workers *workers = make(threads);
+    for (int run = 0; run < 400; ++run) {
+      const int64_t count = counts[run % 7];
+      shared_job it = {.sleep = run % 50 == 49 ? 100000 : 0};
+      expect_ok(ls_workers_share(workers, hit, &it, count));
+      for (int64_t i = 0; i < 1000; ++i) {
+        assert_int_equal(it.hits[i], i < count);
+      }
+      if (run % 10 == 0) {  // Both kinds of jobs take turns.
+        job all = {0};
+        expect_ok(ls_workers_run(workers, count_run, &all));
+        for (int w = 0; w < threads; ++w) assert_int_equal(all.runs[w], 1);
+      }
+    }
+    ls_workers_destroy(workers);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_worker_runs_once_a_run),
+      cmocka_unit_test(every_number_is_shared_out_once),
       cmocka_unit_test(both_sides_wake_up_after_parking),
       cmocka_unit_test(denormals_are_zero_inside_and_back_outside),
       cmocka_unit_test(workers_work_under_the_callers_runtime),

@@ -12,7 +12,7 @@
 #include "base/text.h"
 
 enum {
-  PROGRAMS = 1500,
+  PROGRAMS = 600,
   REPLICAS = 5,
   INPUTS = 2,
   USES = 3,

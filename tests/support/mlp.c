@@ -130,17 +130,16 @@ static ls_status gradients_of(const mlp *self, const forward_pass *pass,
   return ls_gradients(&loss, 1, reads, self->num_variables, NULL, grads);
 }
 
-// One step down the gradient, averaged over the replicas.
-static ls_op update(const mlp *self, const ls_tensor *reads,
-                    const ls_nest *grads) {
-  ls_op writes[MLP_MAX_VARIABLES];
+// One step down the gradient, averaged over the replicas: a write for each
+// variable.
+static void update(const mlp *self, const ls_tensor *reads,
+                   const ls_nest *grads, ls_tensor *writes) {
   for (size_t i = 0; i < self->num_variables; ++i) {
     const ls_tensor mean =
         ls_all_reduce(LS_REDUCE_MEAN, ls_nest_tensor(grads[i], 0));
-    writes[i] = ls_tensor_op(ls_variable_assign(
-        self->variables[i], ls_sub(reads[i], ls_mul_scalar(mean, 0.1))));
+    const ls_tensor after = ls_sub(reads[i], ls_mul_scalar(mean, 0.1));
+    writes[i] = ls_variable_assign(self->variables[i], after);
   }
-  return ls_group(writes, self->num_variables, "update");
 }
 
 ls_status mlp_add_step(const mlp *self, ls_tensor examples, ls_tensor labels,
@@ -149,7 +148,12 @@ ls_status mlp_add_step(const mlp *self, ls_tensor examples, ls_tensor labels,
   *out_ops = (mlp_ops){.loss = pass.loss, .hidden = pass.hidden};
   ls_nest grads[MLP_MAX_VARIABLES];
   LS_RETURN_IF_ERROR(gradients_of(self, &pass, grads));
-  out_ops->update = update(self, pass.reads, grads);
+  ls_tensor writes[MLP_MAX_VARIABLES];
+  ls_op ops[MLP_MAX_VARIABLES];
+  update(self, pass.reads, grads, writes);
+  for (size_t i = 0; i < self->num_variables; ++i)
+    ops[i] = ls_tensor_op(writes[i]);
+  out_ops->update = ls_group(ops, self->num_variables, "update");
   return ls_ok();
 }
 
@@ -188,7 +192,10 @@ static ls_status record(const mlp *self, ls_array *examples, ls_array *labels,
   for (size_t i = 0; i < self->num_variables; ++i)
     ls_nest_release(xs[i]);
   LS_RETURN_IF_ERROR(status);
-  update(self, pass.reads, grads);
+  ls_tensor writes[MLP_MAX_VARIABLES];
+  update(self, pass.reads, grads, writes);
+  for (size_t i = 0; i < self->num_variables; ++i)
+    LS_RETURN_IF_ERROR(ls_tensor_status(writes[i]));
   return ls_tensor_value(pass.loss, out_loss);
 }
 

@@ -3,6 +3,8 @@
 // Emission: from a lowered graph to instructions on storages.
 #include "engine/cpu/compile.h"
 
+#include "engine/cpu/team.h"
+
 // ---- Building blocks -------------------------------------------------------
 void ls_cpu_fail(ls_cpu_compiler *self, ls_status status) {
   if (self->status == NULL) {
@@ -312,10 +314,13 @@ static void emit_kernel(ls_cpu_compiler *self, ls_cpu_scope *scope,
     return;
   }
   const uint32_t position = ls_cpu_emit(self, LS_CPU_KERNEL, node);
+  size_t bytes = 0;
   for (uint32_t i = 0; i < node->num_inputs; ++i) {
     ls_cpu_read(self, ls_cpu_storage_of(self, scope, node->inputs[i]));
+    bytes += ls_cpu_type_size(plan.in[i]);
   }
   for (unsigned i = 0; i < node->num_outputs; ++i) {
+    bytes += ls_cpu_type_size(node->outputs[i]);
     const uint32_t storage =
         ls_cpu_new_storage(self, ls_cpu_type_size(node->outputs[i]));
     ls_cpu_write(self, storage);
@@ -326,6 +331,7 @@ static void emit_kernel(ls_cpu_compiler *self, ls_cpu_scope *scope,
   instruction->loop = plan.loop;
   instruction->params = plan.params;
   instruction->size = plan.blocks;
+  instruction->number = ls_cpu_team_gains(plan.flops, bytes, plan.blocks);
   self->origins[position].in_place = plan.in_place;
   ls_executable *out = self->out;
   if (plan.scratch > out->kernel_scratch) out->kernel_scratch = plan.scratch;

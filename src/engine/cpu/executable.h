@@ -18,7 +18,7 @@
 
 typedef enum ls_cpu_code {
   LS_CPU_NOTHING,  // Gone when compiling ends.
-  LS_CPU_KERNEL,   // loop over all blocks.
+  LS_CPU_KERNEL,   // loop over all blocks; `number`: by a team.
   LS_CPU_COPY,     // `size` bytes.
   LS_CPU_BRANCH,   // To `target` unless in 0 holds.
   LS_CPU_JUMP,

@@ -100,11 +100,12 @@ static bool run_stream(ls_instance *self, ls_cpu_worker *worker,
   const ls_executable *executable = self->executable;
   const ls_cpu_instruction *code = executable->instructions;
   ls_kernel_call call = {
-      .scratch = worker->kernel_scratch,
+      .scratch = self->team.scratch,
       .step = self->step,
       .seed = self->seed,
       .iteration = stream->iteration,
       .replica = stream->replica,
+      .team = &self->team,
   };
   uint32_t pc = stream->pc;
   for (bool moved = false;; moved = true) {
@@ -117,7 +118,11 @@ static bool run_stream(ls_instance *self, ls_cpu_worker *worker,
       call.in = (const void *const *)operands;
       call.out = operands + at->num_in;
       call.params = at->params;
-      at->loop(&call, 0, at->size);
+      if (at->number != 0) {
+        ls_cpu_team_run(&self->team, at->loop, &call, at->size);
+      } else {
+        at->loop(&call, 0, at->size);
+      }
       ++pc;
       continue;
     case LS_CPU_COPY:

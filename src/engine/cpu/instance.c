@@ -3,6 +3,7 @@
 // Binding: memory for an executable, and the buffers of its variables.
 #include "engine/cpu/instance.h"
 
+#include "base/runtime_internal.h"
 #include "engine/cpu/host_call.h"
 
 static ls_status check_buffers(const ls_executable *executable,
@@ -67,6 +68,19 @@ static ls_status make_memory(ls_instance *self, size_t count, size_t size,
                    bytes);
 }
 
+// The runtime's workers, each with scratch of its own.
+static ls_status make_team(ls_instance *self) {
+  ls_runtime *runtime = self->executable->backend->runtime;
+  ls_cpu_team *team = &self->team;
+  team->threads = ls_runtime_threads(runtime);
+  if (team->threads > 1) LS_TRY(ls_runtime_workers(runtime, &team->workers));
+  // A page more, so that no two threads share a line or alias.
+  team->stride = (self->executable->kernel_scratch + 63) / 64 * 64;
+  if (team->threads > 1) team->stride += 4096 + 192;
+  return make_memory(self, (size_t)team->threads, team->stride,
+                     &team->scratch);
+}
+
 static ls_status make_arenas(ls_instance *self) {
   const ls_executable *executable = self->executable;
   const ls_plan_facts *facts = &executable->facts;
@@ -77,8 +91,7 @@ static ls_status make_arenas(ls_instance *self) {
                      &self->frames));
   LS_TRY(make_memory(self, 1, executable->spare_bytes, &self->spares));
   LS_TRY(make_memory(self, 1, facts->scratch_bytes, &worker->scratch));
-  LS_TRY(make_memory(self, 1, executable->kernel_scratch,
-                     &worker->kernel_scratch));
+  LS_TRY(make_team(self));
   worker->bases[LS_CPU_BASE_CONSTANTS] = executable->constants;
   worker->bases[LS_CPU_BASE_SHARED] = self->shared;
   worker->bases[LS_CPU_BASE_FRAME] = self->frames;
@@ -125,7 +138,7 @@ void ls_cpu_destroy_instance(ls_instance *self) {
   ls_release(allocator, self->worker.bases);
   ls_release(allocator, self->worker.operands);
   ls_release(allocator, self->worker.scratch);
-  ls_release(allocator, self->worker.kernel_scratch);
+  ls_release(allocator, self->team.scratch);
   ls_cpu_release_executable(self->executable);
   ls_release(allocator, self);
 }

@@ -10,6 +10,7 @@
 
 #include "base/threads.h"
 #include "engine/cpu/executable.h"
+#include "engine/cpu/team.h"
 
 // One host call at a time of one stream.
 typedef struct ls_cpu_host_record ls_cpu_host_record;
@@ -36,7 +37,6 @@ typedef struct ls_cpu_worker {
   char **bases;
   void **operands;       // Of the instruction at hand.
   char *scratch;         // Of lanes.
-  char *kernel_scratch;  // Of one instruction.
   uint64_t float_mode;   // The thread's own.
 } ls_cpu_worker;
 
@@ -45,6 +45,7 @@ struct ls_instance {
   ls_allocator *allocator;
   ls_buffer **buffers;  // Retained; one a use.
   ls_cpu_worker worker;
+  ls_cpu_team team;  // Its scratch is the instance's.
   char *shared, *frames, *spares;
   size_t frame_stride;
 

@@ -13,6 +13,8 @@
 #include "engine/backend.h"
 #include "engine/cpu/kernels.h"
 
+typedef struct ls_cpu_team ls_cpu_team;
+
 // What a loop is called with.
 typedef struct ls_kernel_call {
   const void *const *in;
@@ -21,6 +23,7 @@ typedef struct ls_kernel_call {
   const void *params;
   uint64_t step, seed, iteration;  // For random ops. Iteration: enclosing
   int32_t replica;                 // loops' counters, flattened.
+  const ls_cpu_team *team;         // The engine's own.
 } ls_kernel_call;
 
 typedef void (*ls_kernel_loop)(const ls_kernel_call *call, int64_t begin_block,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/cpu/merge.h"
 
+#include "engine/cpu/team.h"
+
 // ---- Preparing -------------------------------------------------------------
 typedef struct preparation {
   const ls_cpu_kernels *kernels;
@@ -50,7 +52,10 @@ static ls_status prepare_step(preparation *self, uint16_t type,
     return ls_internal("kernel '%s' does not work in place",
                        ls_op_table[type].name);
   }
-  *step = (ls_cpu_step){plan.loop, plan.params, plan.blocks};
+  const size_t bytes = (size_t)ls_shape_num_elements(out.shape) *
+                       ls_dtype_size(out.dtype) * (num_in + 1);
+  *step = (ls_cpu_step){plan.loop, plan.params, plan.blocks,
+                        ls_cpu_team_gains(plan.flops, bytes, plan.blocks)};
   if (plan.scratch > self->scratch) self->scratch = plan.scratch;
   return ls_ok();
 }
@@ -150,7 +155,11 @@ static void run_step(const ls_cpu_step *step, ls_kernel_call *call,
   call->in = in;
   call->out = outs;
   call->params = step->params;
-  step->loop(call, 0, step->blocks);
+  if (step->by_team) {
+    ls_cpu_team_run(call->team, step->loop, call, step->blocks);
+  } else {
+    step->loop(call, 0, step->blocks);
+  }
 }
 
 bool ls_cpu_merge_add(const ls_cpu_merge *self, ls_kernel_call *call,

@@ -20,6 +20,7 @@ typedef struct ls_cpu_step {
   ls_kernel_loop loop;  // NULL: no such step.
   const void *params;
   int64_t blocks;
+  bool by_team;  // Worth sharing among threads.
 } ls_cpu_step;
 
 typedef struct ls_cpu_merge {

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A thousand replicas on a few cores: what they compute, and what one more of
+// them costs.
+#include "support/expect.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "lockstep/eager.h"
+#include "support/canonical.h"
+#include "support/trainer.h"
+
+enum { MANY = 1024, FEW = 8 };
+
+static double seconds(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static float loss_of_replica(const trainer *training, size_t replica) {
+  const ls_nest leaf = ls_distributed_component(training->result, replica);
+  float loss = 0;
+  memcpy(&loss, ls_array_data(ls_nest_as_array(leaf)), sizeof(loss));
+  return loss;
+}
+
+// ---- What they compute -----------------------------------------------------
+static void expect_same_values(const mlp *a, const mlp *b) {
+  for (size_t i = 0; i < a->num_variables; ++i) {
+    ls_array *x = NULL, *y = NULL;
+    expect_ok(ls_variable_value(a->variables[i], &x));
+    expect_ok(ls_variable_value(b->variables[i], &y));
+    assert_int_equal(ls_array_size(x), ls_array_size(y));
+    assert_memory_equal(ls_array_data(x), ls_array_data(y), ls_array_size(x));
+    ls_array_release(x);
+    ls_array_release(y);
+  }
+}
+
+// `rows` examples on each of `replicas`.
+static void expect_canonical(int replicas, int64_t rows, int steps) {
+  static canonical hand;
+  trainer training;
+  expect_ok(trainer_create(&(trainer_options){&mlp_tiny, TRAINER_STRATEGY,
+                                              rows * replicas, replicas},
+                           &training));
+  expect_ok(canonical_create(&mlp_tiny, &hand));
+  for (int i = 0; i < steps; ++i) {
+    expect_ok(trainer_step(&training));
+    expect_ok(
+        canonical_step(&hand, training.examples, training.labels, replicas));
+    assert_int_equal(ls_distributed_count(training.result), replicas);
+    for (int r = 0; r < replicas; ++r) {
+      const float loss = loss_of_replica(&training, (size_t)r);
+      assert_memory_equal(&loss, &hand.losses[r], sizeof(loss));
+    }
+    expect_same_values(&training.model, &hand.model);
+  }
+  canonical_destroy(&hand);
+  trainer_destroy(&training);
+}
+
+static void a_thousand_replicas_add_along_the_canonical_tree(void **state) {
+  (void)state;
+  expect_canonical(MANY, 1, 3);
+  expect_canonical(MANY, 3, 2);
+  expect_canonical(MANY - 1, 1, 2);
+  expect_canonical(513, 2, 2);
+}
+
+// Each replica of mlp has one example; a sample of them is run alone.
+static void replicas_of_mlp_give_what_their_example_gives_alone(void **state) {
+  (void)state;
+  trainer training;
+  mlp model = {0};
+  ls_function *gradients = NULL;
+  expect_ok(trainer_create(
+      &(trainer_options){&mlp_large, TRAINER_STRATEGY, MANY, MANY}, &training));
+  expect_ok(mlp_create(&mlp_large, LS_DTYPE_F32, &model));
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = mlp_gradients, .user = &model},
+      &gradients));
+  expect_ok(trainer_step(&training));
+  for (int64_t r = 0; r < MANY; r += 93) {
+    ls_array *example = NULL, *label = NULL;
+    expect_ok(mlp_batch(&mlp_large, LS_DTYPE_F32, r, 1, &example, &label));
+    ls_nest args = LS_TUPLE(ls_nest_array(example), ls_nest_array(label));
+    ls_nest alone = ls_none();
+    expect_ok(ls_function_call(gradients, args, &alone));
+    const float loss = loss_of_replica(&training, (size_t)r);
+    assert_memory_equal(&loss,
+                        ls_array_data(ls_nest_as_array(ls_nest_item(alone, 0))),
+                        sizeof(loss));
+    ls_nest_release(args);
+    ls_nest_release(alone);
+  }
+  ls_function_release(gradients);
+  mlp_destroy(&model);
+  trainer_destroy(&training);
+}
+
+// ---- What they cost --------------------------------------------------------
+typedef struct cost {
+  uint64_t live, peak;  // Bytes that model, trace and program take.
+  double first, later;  // Seconds of the first step and of a later one.
+} cost;
+
+static cost measure(const mlp_shape *shape, int replicas) {
+  ls_counting_allocator *memory = NULL;
+  ls_runtime *runtime = NULL;
+  expect_ok(ls_counting_allocator_create(NULL, &memory));
+  expect_ok(ls_runtime_create(
+      &(ls_runtime_options){.allocator =
+                                ls_counting_allocator_allocator(memory)},
+      &runtime));
+  ls_runtime *outside = ls_runtime_make_current(runtime);
+  trainer training;
+  expect_ok(trainer_create(
+      &(trainer_options){shape, TRAINER_STRATEGY, replicas, replicas},
+      &training));
+  const uint64_t data =
+      ls_array_size(training.examples) + ls_array_size(training.labels);
+  const double start = seconds();
+  expect_ok(trainer_step(&training));
+  const double middle = seconds();
+  expect_ok(trainer_step(&training));
+  const double end = seconds();
+  const ls_allocator_counts counts = ls_counting_allocator_counts(memory);
+  trainer_destroy(&training);
+  ls_runtime_make_current(outside);
+  expect_ok(ls_runtime_destroy(runtime));
+  assert_int_equal(ls_counting_allocator_counts(memory).live_blocks, 0);
+  ls_counting_allocator_destroy(memory);
+  return (cost){counts.live_bytes - data, counts.peak_bytes - data,
+                middle - start, end - middle};
+}
+
+static uint64_t gradient_bytes(const mlp_shape *shape) {
+  int64_t count = 0;
+  for (size_t i = 0; i < shape->num_layers; ++i)
+    count += (shape->size[i] + 1) * shape->size[i + 1];
+  return (uint64_t)count * sizeof(float);
+}
+
+// Sums wait in one buffer of all gradients for each level of the tree. Beside
+// that and its part of the batch a replica has argument views, results, a stub
+// of its trace and a stream's state: no activations, no gradients, no graph.
+static void expect_cheap(const mlp_shape *shape, uint64_t live, uint64_t peak) {
+  const cost few = measure(shape, FEW), many = measure(shape, MANY);
+  uint64_t levels = 0;
+  for (int n = FEW; n < MANY; n *= 2)
+    levels += gradient_bytes(shape);
+  const uint64_t more = MANY - FEW;
+  assert_true(many.live > few.live + levels);
+  const uint64_t each_live = (many.live - few.live - levels) / more;
+  const uint64_t each_peak = (many.peak - few.peak - levels) / more;
+  print_message("%s: %.2f MB for %d replicas, %.2f MB for %d: the tree's %.2f "
+                "MB, and %llu bytes a replica, %llu while tracing\n",
+                shape->name, (double)few.live * 1e-6, FEW,
+                (double)many.live * 1e-6, MANY, (double)levels * 1e-6,
+                (unsigned long long)each_live, (unsigned long long)each_peak);
+  print_message("%s: first step of %d replicas %.3f s, later ones %.3f s\n",
+                shape->name, MANY, many.first, many.later);
+  assert_true(each_live <= live);
+  assert_true(each_peak <= peak);
+}
+
+static void one_more_replica_takes_a_few_kilobytes(void **state) {
+  (void)state;
+  expect_cheap(&mlp_tiny, 6144, 8192);
+  // Not more, although its gradients alone are 2.7 MB.
+  expect_cheap(&mlp_large, 6144, 8192);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_thousand_replicas_add_along_the_canonical_tree),
+      cmocka_unit_test(replicas_of_mlp_give_what_their_example_gives_alone),
+      cmocka_unit_test(one_more_replica_takes_a_few_kilobytes),
+  };
+  const int failures = cmocka_run_group_tests(tests, NULL, NULL);
+  ls_status_free(ls_runtime_destroy(NULL));
+  return failures;
+}
