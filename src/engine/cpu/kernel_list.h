@@ -24,19 +24,5 @@ ls_status kernel_softmax(ls_kernel_plan *plan);
 ls_status kernel_cross_entropy(ls_kernel_plan *plan);
 ls_status kernel_one_hot(ls_kernel_plan *plan);
 ls_status kernel_replica_id(ls_kernel_plan *plan);
-ls_status kernel_slice(ls_kernel_plan *plan);
-ls_status kernel_dynamic_slice(ls_kernel_plan *plan);
-ls_status kernel_dynamic_update_slice(ls_kernel_plan *plan);
-ls_status kernel_pad(ls_kernel_plan *plan);
-ls_status kernel_concatenate(ls_kernel_plan *plan);
-ls_status kernel_reverse(ls_kernel_plan *plan);
-ls_status kernel_gather(ls_kernel_plan *plan);
-ls_status kernel_scatter(ls_kernel_plan *plan);
-ls_status kernel_take_along(ls_kernel_plan *plan);
-ls_status kernel_add_along(ls_kernel_plan *plan);
-ls_status kernel_scan(ls_kernel_plan *plan);
-ls_status kernel_sort(ls_kernel_plan *plan);
-ls_status kernel_top_k(ls_kernel_plan *plan);
-ls_status kernel_clamp(ls_kernel_plan *plan);
 
 #endif  // LS_ENGINE_CPU_KERNEL_LIST_H_
