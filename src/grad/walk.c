@@ -361,8 +361,10 @@ static ls_status rule_error(ls_gradient_walk *walk, ls_op op,
     status = walk->failure;
     walk->failure = NULL;
   }
-  const ls_graph *current = ls_graph_resolve(ls_graph_current());
-  if (status == NULL && current != NULL) status = ls_graph_error(current);
+  ls_graph *current = ls_graph_resolve(ls_graph_current());
+  if (status == NULL && current != NULL)
+    status = current->kind == LS_GRAPH_EAGER ? ls_graph_take_error(current)
+                                             : ls_graph_error(current);
   return ls_status_annotate(status, "in the gradient of '%s' (%s)",
                             ls_op_name(op), ls_op_type_name(op));
 }
@@ -373,6 +375,9 @@ static ls_status check_gradient(const ls_gradient *g, size_t i) {
   const ls_tensor input = ls_op_input(g->op, i);
   const ls_type type = {ls_tensor_dtype(input), ls_tensor_shape(input)};
   const ls_shape shape = ls_tensor_shape(gradient);
+  const ls_node *made = ls_graph_node_of(gradient.graph, gradient.ref);
+  if (made != NULL && made->failure != NULL)  // In eager.
+    return ls_status_clone(made->failure);
   if (ls_tensor_dtype(gradient) != type.dtype ||
       !ls_shape_compatible(shape, type.shape))
     return ls_invalid_argument(

@@ -193,6 +193,7 @@ static void a_session_has_nothing_of_one_that_is_gone(void **state) {
   ls_nest result = ls_none();
   expect_status(ls_session_run(next, ls_leaf(c.next), NULL, 0, &result),
                 LS_FAILED_PRECONDITION, "count");
+  ls_nest_release(result);
   assert_int_equal(run_counter(&c, next, true), 1);
   assert_int_equal(run_counter(&c, lasting, false), 2);
   ls_session_destroy(next);

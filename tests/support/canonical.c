@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/canonical.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "lockstep/eager.h"
@@ -58,17 +57,23 @@ static ls_status run_part(canonical *self, ls_array *examples, ls_array *labels,
   return status;
 }
 
-// Element `at` of the sum over `count` parts from `first` on: the canonical
-// tree splits at the largest power of two below their number.
-static float tree_sum(const parts *all, size_t item, int64_t at, int64_t first,
-                      int64_t count) {
-  if (count == 1) return part_data(all, first, item)[at];
+// Elements `at` to `at + n` of the sum over `count` parts from `first` on: the
+// canonical tree splits at the largest power of two below their number.
+enum { BLOCK = 1024 };
+static void tree_sum(const parts *all, size_t item, int64_t at, int64_t n,
+                     int64_t first, int64_t count, float *sum) {
+  if (count == 1) {
+    memcpy(sum, part_data(all, first, item) + at, (size_t)n * sizeof(float));
+    return;
+  }
   int64_t left = 1;
   while (2 * left < count)
     left *= 2;
-  const float a = tree_sum(all, item, at, first, left);
-  const float b = tree_sum(all, item, at, first + left, count - left);
-  return a + b;
+  float right_sum[BLOCK];
+  tree_sum(all, item, at, n, first, left, sum);
+  tree_sum(all, item, at, n, first + left, count - left, right_sum);
+  for (int64_t k = 0; k < n; ++k)
+    sum[k] = sum[k] + right_sum[k];
 }
 
 static ls_status update_variable(canonical *self, const parts *all, size_t i) {
@@ -81,12 +86,17 @@ static ls_status update_variable(canonical *self, const parts *all, size_t i) {
   LS_RETURN_IF_ERROR(status);
   float *values = ls_array_mutable_data(after);
   const float share = 1.0F / (float)all->count;
-  for (int64_t k = 0; k < ls_array_num_elements(after); ++k) {
-    const float sum = tree_sum(all, 1 + i, k, 0, all->count);
-    // With one replica there is nothing to average.
-    const float mean = all->count == 1 ? sum : sum * share;
-    const float change = mean * 0.1F;
-    values[k] = values[k] - change;
+  const int64_t size = ls_array_num_elements(after);
+  for (int64_t at = 0; at < size; at += BLOCK) {
+    const int64_t n = size - at < BLOCK ? size - at : BLOCK;
+    float sum[BLOCK];
+    tree_sum(all, 1 + i, at, n, 0, all->count, sum);
+    for (int64_t k = 0; k < n; ++k) {
+      // With one replica there is nothing to average.
+      const float mean = all->count == 1 ? sum[k] : sum[k] * share;
+      const float change = mean * 0.1F;
+      values[at + k] = values[at + k] - change;
+    }
   }
   status = ls_variable_set_value(variable, after);
   ls_array_release(after);
@@ -98,16 +108,16 @@ ls_status canonical_step(canonical *self, ls_array *examples, ls_array *labels,
   if (replicas < 1 || replicas > CANONICAL_MAX_REPLICAS ||
       ls_array_shape(examples).dim[0] % replicas != 0)
     return ls_invalid_argument("%lld equal parts", (long long)replicas);
-  parts all = {calloc((size_t)replicas, sizeof(ls_nest)), replicas};
-  if (all.results == NULL) return ls_out_of_memory();
+  parts all = {self->results, replicas};
   ls_status status = ls_ok();
   for (int64_t r = 0; r < replicas && ls_status_is_ok(status); ++r)
     status = run_part(self, examples, labels, r, &all);
   for (size_t i = 0; i < self->model.num_variables && ls_status_is_ok(status);
        ++i)
     status = update_variable(self, &all, i);
-  for (int64_t r = 0; r < replicas; ++r)
+  for (int64_t r = 0; r < replicas; ++r) {
     ls_nest_release(all.results[r]);
-  free(all.results);
+    all.results[r] = ls_none();
+  }
   return status;
 }

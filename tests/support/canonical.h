@@ -11,9 +11,10 @@
 enum { CANONICAL_MAX_REPLICAS = 1024 };
 
 typedef struct canonical {
-  mlp model;                             // Its own variables: f32.
-  ls_function *gradients;                // Of one part, on one replica.
-  float losses[CANONICAL_MAX_REPLICAS];  // Of the latest step.
+  mlp model;                                // Its own variables: f32.
+  ls_function *gradients;                   // Of one part, on one replica.
+  ls_nest results[CANONICAL_MAX_REPLICAS];  // Of the parts, in a step.
+  float losses[CANONICAL_MAX_REPLICAS];     // Of the latest step.
 } canonical;
 
 // Creates the model with its first values. Destroy it also after a failure.
