@@ -44,8 +44,8 @@ LS_EACH_INTEGER(BINARY, mul, MUL)
 LS_EACH_FLOAT(BINARY, mul, MUL)
 
 #define DIV_SIGNED(T, W, x, y)                                                 \
-  ((y) == 0 ? (T)-1 : (y) == -1 ? (T)(0 - (W)(x)) : (T)((x) / (y)))
-#define DIV_UNSIGNED(T, W, x, y) ((y) == 0 ? (T) ~(W)0 : (T)((x) / (y)))
+  ((T)((y) == 0 ? (T)-1 : (y) == -1 ? (T)(0 - (W)(x)) : (T)((x) / (y))))
+#define DIV_UNSIGNED(T, W, x, y) ((T)((y) == 0 ? (T) ~(W)0 : (T)((x) / (y))))
 #define DIV_FLOAT(T, W, x, y) ((x) / (y))
 LS_EACH_SIGNED(BINARY, div, DIV_SIGNED)
 LS_EACH_UNSIGNED(BINARY, div, DIV_UNSIGNED)

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// What eager tells of values that are not there, and what it leaves behind.
+#include "support/expect.h"
+
+#include "lockstep/eager.h"
+#include "lockstep/ops.h"
+#include "lockstep/variable.h"
+
+static ls_variable *make_variable(int64_t size) {
+  ls_variable *variable = NULL;
+  expect_ok(ls_variable_create(
+      &(ls_variable_options){.dtype = LS_DTYPE_F32, .shape = LS_SHAPE(size)},
+      &variable));
+  return variable;
+}
+
+static void a_write_tells_whether_it_was_done(void **state) {
+  (void)state;
+  ls_variable *variable = make_variable(3);
+  expect_ok(ls_frame_begin());
+  const ls_tensor three = ls_fill(LS_DTYPE_F32, LS_SHAPE(3), 1);
+  const ls_tensor four = ls_fill(LS_DTYPE_F32, LS_SHAPE(4), 1);
+  expect_ok(ls_tensor_status(ls_variable_assign(variable, three)));
+  const ls_tensor refused = ls_variable_assign(variable, four);
+  assert_true(ls_tensor_is_failed(refused));
+  expect_status(ls_tensor_status(refused), LS_INVALID_ARGUMENT, "f32[4]");
+  // And what needs it, and so on.
+  const ls_tensor after = ls_neg(ls_neg(refused));
+  expect_status(ls_tensor_status(after), LS_INVALID_ARGUMENT, "f32[4]");
+  expect_ok(ls_frame_end(NULL));
+  ls_variable_release(variable);
+}
+
+static void what_runs_after_a_failed_op_fails_like_it(void **state) {
+  (void)state;
+  ls_variable *variable = make_variable(3);
+  expect_ok(ls_frame_begin());
+  const ls_tensor four = ls_fill(LS_DTYPE_F32, LS_SHAPE(4), 1);
+  const ls_op done[] = {ls_tensor_op(ls_variable_read(variable))};
+  const ls_op failed[] = {ls_tensor_op(ls_variable_read(variable)),
+                          ls_tensor_op(ls_variable_assign(variable, four))};
+  expect_ok(ls_tensor_status(ls_op_output(ls_group(done, 1, NULL), 0)));
+  expect_status(ls_tensor_status(ls_op_output(ls_group(failed, 2, NULL), 0)),
+                LS_INVALID_ARGUMENT, "f32[4]");
+  expect_ok(ls_frame_end(NULL));
+  ls_variable_release(variable);
+}
+
+static void a_handle_without_an_op_has_a_status_too(void **state) {
+  (void)state;
+  expect_ok(ls_frame_begin());
+  const ls_tensor gone = ls_scalar(LS_DTYPE_F32, 1);
+  expect_ok(ls_tensor_status(gone));
+  expect_ok(ls_frame_end(NULL));
+  expect_status(ls_tensor_status(gone), LS_INVALID_ARGUMENT, "stale");
+  expect_status(ls_tensor_status(ls_failed_tensor()), LS_INVALID_ARGUMENT,
+                "failed");
+}
+
+// Outside any frame, where eager values stay for good.
+static void a_variable_leaves_no_copy_of_its_first_value(void **state) {
+  (void)state;
+  enum { SIZE = 1 << 16 };
+  ls_counting_allocator *memory = NULL;
+  ls_runtime *runtime = NULL;
+  expect_ok(ls_counting_allocator_create(NULL, &memory));
+  expect_ok(ls_runtime_create(
+      &(ls_runtime_options){
+          .allocator = ls_counting_allocator_allocator(memory), .threads = 1},
+      &runtime));
+  ls_runtime *outside = ls_runtime_make_current(runtime);
+  ls_variable_release(make_variable(SIZE));  // What is made once is made.
+  const uint64_t before = ls_counting_allocator_counts(memory).live_bytes;
+  ls_variable *variable = make_variable(SIZE);
+  const uint64_t with = ls_counting_allocator_counts(memory).live_bytes;
+  assert_in_range(with - before, SIZE * 4, SIZE * 4 + 4096);
+  ls_variable_release(variable);
+  assert_int_equal(ls_counting_allocator_counts(memory).live_bytes, before);
+  ls_runtime_make_current(outside);
+  expect_ok(ls_runtime_destroy(runtime));
+  ls_counting_allocator_destroy(memory);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_write_tells_whether_it_was_done),
+      cmocka_unit_test(what_runs_after_a_failed_op_fails_like_it),
+      cmocka_unit_test(a_handle_without_an_op_has_a_status_too),
+      cmocka_unit_test(a_variable_leaves_no_copy_of_its_first_value),
+  };
+  const int failures = cmocka_run_group_tests(tests, NULL, NULL);
+  ls_status_free(ls_runtime_destroy(NULL));
+  return failures;
+}
