@@ -245,7 +245,7 @@ static double time_ways(bench_way *ways, size_t n, int rounds, double seconds,
     } else if (seconds_now() - start > seconds) {
       break;
     } else {
-      usleep(200000);  // Whatever it is, let it finish.
+      usleep(50000);  // Whatever it is, let it finish.
     }
   }
   return peak;

@@ -20,6 +20,8 @@ typedef struct ls_object_type {
   void (*destroy)(ls_object *object);  // Called when the last reference goes.
   // Prints a short form into `buffer`; NULL: the type's name is printed.
   void (*print)(const ls_object *object, char *buffer, size_t size);
+  // Whether two of this type mean the same; NULL: each means itself alone.
+  bool (*equal)(const ls_object *a, const ls_object *b);
 } ls_object_type;
 
 struct ls_object {
@@ -32,6 +34,8 @@ LS_API void ls_object_init(ls_object *object, const ls_object_type *type);
 LS_API void *ls_object_retain(void *object);  // Returns it; NULL is fine.
 LS_API void ls_object_release(void *object);  // NULL is fine.
 LS_API bool ls_object_is_unique(const void *object);
+// Whether both are the same, or of one type that says that they mean the same.
+LS_API bool ls_object_equal(const ls_object *a, const ls_object *b);
 
 #ifdef __cplusplus
 }

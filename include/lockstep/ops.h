@@ -153,11 +153,302 @@ LS_PLACED ls_tensor ls_log_softmax(ls_tensor x);  // Along the last axis.
 // -log_softmax(logits)[label], one for each row. Labels are integers.
 LS_PLACED ls_tensor ls_softmax_cross_entropy(ls_tensor logits,
                                              ls_tensor labels);
+// -sum(log_softmax(logits) probabilities) of each row, for labels that are a
+// distribution, of the logits' type and shape.
+LS_PLACED ls_tensor ls_softmax_cross_entropy_soft(ls_tensor logits,
+                                                  ls_tensor probabilities);
 LS_PLACED ls_tensor ls_softmax_cross_entropy_grad(ls_tensor logits,
                                                   ls_tensor labels,
                                                   ls_tensor row_gradients);
 LS_PLACED ls_tensor ls_one_hot(ls_tensor indices, int64_t depth,
                                ls_dtype dtype);
+
+// ---- Parts, joins, lookups, scans, orders ----------------------------------
+// Every strides-th element from starts to limits along each axis; shapes serve
+// as lists of numbers. A limit of -1 is the end, strides LS_SCALAR all 1.
+LS_PLACED ls_tensor ls_slice(ls_tensor x, ls_shape starts, ls_shape limits,
+                             ls_shape strides);
+// x from start to limit (-1: to the end) along one axis.
+LS_PLACED ls_tensor ls_slice_axis(ls_tensor x, int axis, int64_t start,
+                                  int64_t limit);
+// The part of these sizes from `starts`: one integer scalar for each axis,
+// clamped so that the part lies inside x.
+LS_PLACED ls_tensor ls_dynamic_slice(ls_tensor x, const ls_tensor *starts,
+                                     ls_shape sizes);
+// The same, as large as `like`.
+LS_PLACED ls_tensor ls_dynamic_slice_like(ls_tensor x, const ls_tensor *starts,
+                                          ls_tensor like);
+// x with `update` in place of the part that ls_dynamic_slice_like would give.
+LS_PLACED ls_tensor ls_dynamic_update_slice(ls_tensor x, ls_tensor update,
+                                            const ls_tensor *starts);
+// x with `value`, a scalar, low times before, high times behind and interior
+// times between the elements along each axis. Negative low and high cut
+// elements off, after those between were put in. LS_SCALAR for a list: all 0.
+LS_PLACED ls_tensor ls_pad(ls_tensor x, ls_tensor value, ls_shape low,
+                           ls_shape high, ls_shape interior);
+// The items behind each other along an axis. One: itself.
+LS_PLACED ls_tensor ls_concatenate(const ls_tensor *items, size_t count,
+                                   int axis);
+// x cut along an axis into `count` pieces, piece i as long as likes[i]. Output
+// i is piece i.
+LS_PLACED ls_op ls_split_like(ls_tensor x, const ls_tensor *likes,
+                              size_t count, int axis);
+LS_PLACED ls_tensor ls_reverse(ls_tensor x, ls_axes axes);
+
+// The slices of x at the indices along `axis`: x's shape with the axis replaced
+// by the dimensions of the indices. Indices out of range are clamped: below 0
+// is the first slice, beyond the end the last.
+LS_PLACED ls_tensor ls_gather(ls_tensor x, ls_tensor indices, int axis);
+typedef enum ls_scatter_op {
+  LS_SCATTER_UPDATE,  // x = update
+  LS_SCATTER_ADD,     // x = x + update
+  LS_SCATTER_SUB,
+  LS_SCATTER_MUL,
+  LS_SCATTER_DIV,
+  LS_SCATTER_MIN,
+  LS_SCATTER_MAX,
+} ls_scatter_op;
+// x, whose slices at the indices along axis 0 are combined with the updates,
+// which are shaped as ls_gather's result. They are applied one by one in the
+// order of the indices, each result rounded to x's type; so of equal indices
+// the last one wins an update. Indices out of range are skipped. The gradient
+// of mul, div, min and max is refused.
+LS_PLACED ls_tensor ls_scatter(ls_scatter_op op, ls_tensor x,
+                               ls_tensor indices, ls_tensor updates);
+// The same along any axis.
+LS_PLACED ls_tensor ls_scatter_axis(ls_scatter_op op, ls_tensor x,
+                                    ls_tensor indices, ls_tensor updates,
+                                    int axis);
+// Line by line along an axis: result[.., i, ..] = x[.., indices[.., i, ..], ..].
+// Shapes are equal but along the axis. Indices out of range are clamped.
+LS_PLACED ls_tensor ls_take_along(ls_tensor x, ls_tensor indices, int axis);
+// x with updates[.., i, ..] added at [.., indices[.., i, ..], ..], in order of
+// i; indices out of range are skipped.
+LS_PLACED ls_tensor ls_add_along(ls_tensor x, ls_tensor indices,
+                                 ls_tensor updates, int axis);
+
+// Sums and products of the elements up to each one along an axis, which counts
+// unless `exclusive`; `reverse`: from the end. Added one after another, 16-bit
+// floats in f32, each result rounded once.
+LS_PLACED ls_tensor ls_cumsum(ls_tensor x, int axis, bool exclusive,
+                              bool reverse);
+LS_PLACED ls_tensor ls_cumprod(ls_tensor x, int axis, bool exclusive,
+                               bool reverse);
+// h[i] = a[i] h[i - 1] + b[i] along an axis, from 0; `reverse`: from the end.
+LS_PLACED ls_tensor ls_linear_scan(ls_tensor a, ls_tensor b, int axis,
+                                   bool reverse);
+
+// Sorted along an axis, smallest first or largest first. Equal elements keep
+// their order; a nan is larger than any number.
+LS_PLACED ls_tensor ls_sort(ls_tensor x, int axis, bool descending);
+// The places of the sorted elements in x, i64.
+LS_PLACED ls_tensor ls_argsort(ls_tensor x, int axis, bool descending);
+// All items in the order of the first. Output i is items[i], sorted; output
+// `count` the places where the elements stood, i64.
+LS_PLACED ls_op ls_sort_by(const ls_tensor *items, size_t count, int axis,
+                           bool descending);
+// The k largest along the last axis, largest first, equal ones by index: output
+// 0 holds the values, output 1 their indices, i32.
+LS_PLACED ls_op ls_top_k(ls_tensor x, int64_t k);
+// The index of the first minimum along an axis, i64; of the first nan, if there
+// is one.
+LS_PLACED ls_tensor ls_argmin(ls_tensor x, int axis);
+// min(max(x, low), high); each bound is a scalar or as large as x. Where x lies
+// on a bound the gradient passes.
+LS_PLACED ls_tensor ls_clamp(ls_tensor low, ls_tensor x, ls_tensor high);
+
+// ---- Mathematics -----------------------------------------------------------
+LS_PLACED ls_tensor ls_expm1(ls_tensor x);  // e^x - 1, exact near 0.
+LS_PLACED ls_tensor ls_log1p(ls_tensor x);  // log(1 + x), exact near 0.
+LS_PLACED ls_tensor ls_ceil(ls_tensor x);
+LS_PLACED ls_tensor ls_floor(ls_tensor x);
+// The nearest integer; of two the even one, or the one away from zero.
+LS_PLACED ls_tensor ls_round(ls_tensor x);
+LS_PLACED ls_tensor ls_round_away(ls_tensor x);
+LS_PLACED ls_tensor ls_cos(ls_tensor x);
+LS_PLACED ls_tensor ls_sin(ls_tensor x);
+LS_PLACED ls_tensor ls_tan(ls_tensor x);
+LS_PLACED ls_tensor ls_cbrt(ls_tensor x);
+LS_PLACED ls_tensor ls_erfc(ls_tensor x);
+// Bools: neither infinite nor nan.
+LS_PLACED ls_tensor ls_is_finite(ls_tensor x);
+// The angle of the point with this ordinate and abscissa, in [-pi, pi].
+LS_PLACED ls_tensor ls_atan2(ls_tensor y, ls_tensor x);
+// What x / y, rounded towards zero, leaves: it has x's sign. Of integers x for
+// y = 0.
+LS_PLACED ls_tensor ls_remainder(ls_tensor x, ls_tensor y);
+
+// Activations. softplus and gelu are ops of their own; the others are made of
+// ops.
+LS_PLACED ls_tensor ls_softplus(ls_tensor x);  // log(1 + e^x)
+// The approximation by tanh: x sigmoid(2u) with
+// u = sqrt(2 / pi) (x + 0.044715 x^3).
+LS_PLACED ls_tensor ls_gelu(ls_tensor x);
+// dy gelu'(x): the gradient of gelu.
+LS_PLACED ls_tensor ls_gelu_grad(ls_tensor dy, ls_tensor x);
+LS_PLACED ls_tensor ls_silu(ls_tensor x);  // x sigmoid(x)
+// x where it is positive, else alpha (e^x - 1).
+LS_PLACED ls_tensor ls_elu(ls_tensor x, double alpha);
+// x where it is positive, else slope x.
+LS_PLACED ls_tensor ls_leaky_relu(ls_tensor x, double slope);
+
+// Bits of integers; ls_not, ls_and, ls_or and ls_xor take bools, too. Shifting
+// by as many bits as there are, or more, or by less than none, moves all out.
+LS_PLACED ls_tensor ls_xor(ls_tensor x, ls_tensor y);
+LS_PLACED ls_tensor ls_shift_left(ls_tensor x, ls_tensor y);
+// The top bit follows, whether the type is signed or not; or zeros do.
+LS_PLACED ls_tensor ls_shift_right_arithmetic(ls_tensor x, ls_tensor y);
+LS_PLACED ls_tensor ls_shift_right_logical(ls_tensor x, ls_tensor y);
+LS_PLACED ls_tensor ls_popcount(ls_tensor x);
+LS_PLACED ls_tensor ls_count_leading_zeros(ls_tensor x);
+// The same bits as a number type of the same size.
+LS_PLACED ls_tensor ls_bitcast(ls_tensor x, ls_dtype dtype);
+
+LS_PLACED ls_tensor ls_reduce_product(ls_tensor x, ls_axes axes);
+LS_PLACED ls_tensor ls_reduce_product_keep(ls_tensor x, ls_axes axes);
+LS_PLACED ls_tensor ls_reduce_and(ls_tensor x, ls_axes axes);  // Of bools.
+LS_PLACED ls_tensor ls_reduce_or(ls_tensor x, ls_axes axes);   // Of bools.
+
+// Normal numbers of which those beyond two deviations are drawn again. An
+// element stays a function of what random numbers depend on alone: its next
+// attempt is the same element of the next set of blocks, whatever its
+// neighbours need. 16-bit floats are rounded afterwards.
+LS_PLACED ls_tensor
+ls_random_truncated_normal(ls_dtype dtype, ls_shape shape, double mean,
+                           double deviation, const ls_random_options *options);
+// Integers of random bits: u32 or u64.
+LS_PLACED ls_tensor ls_random_unsigned(ls_dtype dtype, ls_shape shape,
+                                       const ls_random_options *options);
+// 0 to count - 1 in random order, as i32 or i64: sorted by random numbers of 64
+// bits, equal ones by index.
+LS_PLACED ls_tensor ls_random_permutation(ls_dtype dtype, int64_t count,
+                                          const ls_random_options *options);
+
+// ---- Convolutions and windows ----------------------------------------------
+// Values are [batch, spatial..., channels] with 1 to 3 spatial dimensions.
+// Lists of numbers, one for each spatial dimension, are shapes: LS_SHAPE(2, 2).
+
+typedef enum ls_padding {
+  LS_PADDING_VALID,  // No more than `low` and `high` say: every window is full.
+  LS_PADDING_SAME,   // As many results as strides in the input; of the padding
+                     // that needs, half goes before, a rest behind.
+} ls_padding;
+
+// Where a convolution's windows lie. Zero in a field means its default. Output
+// o sees with element k of the weights place o stride + k dilation - low of the
+// input, between whose elements are input_dilation - 1 zeros.
+typedef struct ls_convolution_options {
+  ls_shape strides;          // Default: all 1.
+  ls_shape dilations;        // Of the weights. Default: all 1.
+  ls_shape input_dilations;  // Default: all 1.
+  ls_padding padding;        // Default: LS_PADDING_VALID.
+  ls_shape low, high;        // Zeros around the input. Default: none. They are
+                             // not negative, and not for LS_PADDING_SAME.
+  int64_t groups;            // Default 1. The channels of each group make its
+                             // share of the output channels.
+} ls_convolution_options;
+// x by weights w, [spatial..., channels / groups, output channels]. `options`
+// may be NULL: all defaults. A window that is larger than the padded input is
+// refused.
+LS_PLACED ls_tensor ls_convolution(ls_tensor x, ls_tensor w,
+                                   const ls_convolution_options *options);
+// activation(convolution + bias) as one op: fused is its meaning. The bias is
+// [output channels].
+LS_PLACED ls_tensor ls_conv_bias_act(ls_tensor x, ls_tensor w, ls_tensor bias,
+                                     ls_activation activation,
+                                     const ls_convolution_options *options);
+// The gradient of a convolution by w, of a result with gradient dy, for its
+// input, which is as large as `x_like`. Also called transposed convolution.
+LS_PLACED ls_tensor ls_conv_grad_input(ls_tensor dy, ls_tensor w,
+                                       ls_tensor x_like,
+                                       const ls_convolution_options *options);
+// The same for the weights, as large as `w_like`, of a convolution of x.
+LS_PLACED ls_tensor ls_conv_grad_weights(ls_tensor x, ls_tensor dy,
+                                         ls_tensor w_like,
+                                         const ls_convolution_options *options);
+
+typedef enum ls_window_op {
+  LS_WINDOW_SUM,
+  LS_WINDOW_MAX,   // NaN if one is; -infinity of padding alone.
+  LS_WINDOW_MEAN,  // Of floats; NaN of padding alone.
+} ls_window_op;
+// Where windows lie. Zero in a field means its default.
+typedef struct ls_window_options {
+  ls_shape strides;    // Default: the window's sizes, so that they tile x.
+  ls_shape dilations;  // Default: all 1.
+  ls_padding padding;  // Default: LS_PADDING_VALID. Padding takes no part...
+  ls_shape low, high;
+  bool count_padding;  // ... but as zeros in a mean, if this is set.
+} ls_window_options;
+// The sum, maximum or mean of each window of these sizes. The gradient of a
+// maximum goes to the first one in row order. `options` may be NULL.
+LS_PLACED ls_tensor ls_reduce_window(ls_window_op op, ls_tensor x,
+                                     ls_shape window,
+                                     const ls_window_options *options);
+LS_PLACED ls_tensor ls_max_pool(ls_tensor x, ls_shape window,
+                                const ls_window_options *options);
+LS_PLACED ls_tensor ls_avg_pool(ls_tensor x, ls_shape window,
+                                const ls_window_options *options);
+
+// ---- Normalization ---------------------------------------------------------
+// In all of these, what is one number a channel or column (scale, offset, mean,
+// variance) is of x's type, but f32 beside x of 16-bit floats. r is what is
+// left of x without its mean, divided by sqrt(variance + epsilon).
+//
+// By channel, the last dimension. Output 0 is activation(r scale + offset),
+// output 1 the mean and output 2 the biased variance of each channel of x. The
+// activation is none or relu.
+LS_PLACED ls_op ls_batch_norm(ls_tensor x, ls_tensor scale, ls_tensor offset,
+                              double epsilon, ls_activation activation);
+// The same with a mean and variance that are given.
+LS_PLACED ls_tensor ls_batch_norm_inference(ls_tensor x, ls_tensor scale,
+                                            ls_tensor offset, ls_tensor mean,
+                                            ls_tensor variance, double epsilon,
+                                            ls_activation activation);
+// The gradients of ls_batch_norm's x, scale and offset for a gradient dy of its
+// output 0. mean and variance are its outputs 1 and 2.
+LS_PLACED ls_op ls_batch_norm_grad(ls_tensor dy, ls_tensor x, ls_tensor scale,
+                                   ls_tensor offset, ls_tensor mean,
+                                   ls_tensor variance, double epsilon,
+                                   ls_activation activation);
+// r scale + offset, each row along the last axis by itself.
+LS_PLACED ls_tensor ls_layer_norm(ls_tensor x, ls_tensor scale,
+                                  ls_tensor offset, double epsilon);
+// The gradients of x, scale and offset.
+LS_PLACED ls_op ls_layer_norm_grad(ls_tensor dy, ls_tensor x, ls_tensor scale,
+                                   double epsilon);
+// x scale / sqrt(mean(x^2) + epsilon), each row along the last axis by itself.
+LS_PLACED ls_tensor ls_rms_norm(ls_tensor x, ls_tensor scale, double epsilon);
+// The gradients of x and scale.
+LS_PLACED ls_op ls_rms_norm_grad(ls_tensor dy, ls_tensor x, ls_tensor scale,
+                                 double epsilon);
+// r scale + offset of x [n, ..., channels], where mean and variance are those
+// of all positions of one example and of one of `groups` groups of neighbouring
+// channels. Groups of one channel: instance norm.
+LS_PLACED ls_tensor ls_group_norm(ls_tensor x, ls_tensor scale,
+                                  ls_tensor offset, int64_t groups,
+                                  double epsilon);
+
+// ---- Attention -------------------------------------------------------------
+// Zero in a field means its default.
+typedef struct ls_attention_options {
+  int64_t num_heads;  // Default 1.
+  bool causal;        // Token i sees tokens 0 to i.
+  double scale;       // Of the scores. Default: 1 / sqrt(depth of a head).
+} ls_attention_options;
+// softmax(scale q k') v for each head. q is [batch, tokens, heads * depth]; k
+// and v may have other tokens, v another depth. `options` may be NULL.
+LS_PLACED ls_tensor ls_attention(ls_tensor q, ls_tensor k, ls_tensor v,
+                                 const ls_attention_options *options);
+// The same of q, k and v side by side: [batch, tokens, 3 * heads * depth], as
+// one dense layer gives them. Nothing is copied.
+LS_PLACED ls_tensor ls_attention_packed(ls_tensor qkv,
+                                        const ls_attention_options *options);
+// The gradients of q, k and v for a gradient of the result; or of qkv, with
+// k and v failed (zeroed) tensors.
+LS_PLACED ls_op ls_attention_grad(ls_tensor gradient, ls_tensor q, ls_tensor k,
+                                  ls_tensor v,
+                                  const ls_attention_options *options);
 
 // ---- Control flow ----------------------------------------------------------
 typedef ls_nest (*ls_flow_callback)(ls_nest values, void *user);
@@ -171,6 +462,25 @@ LS_PLACED ls_nest ls_while(ls_flow_callback condition, ls_flow_callback body,
 // else_branch(none). Both must return the same structure and types.
 LS_PLACED ls_nest ls_cond(ls_tensor predicate, ls_flow_callback then_branch,
                           ls_flow_callback else_branch, void *user);
+
+// The same values, of which all tensors are computed before any is used
+// further; no op moves across, and equal ops on both sides stay two. `values`
+// is taken over.
+LS_PLACED ls_nest ls_barrier(ls_nest values);
+
+// Gives the gradients of the inputs' leaves: as many leaves as the inputs have,
+// each a tensor (or number) of the input's type, or none for no gradient. All
+// arguments are lent; where nothing came for an output its gradient is zeros.
+typedef ls_nest (*ls_gradient_callback)(ls_nest inputs, ls_nest outputs,
+                                        ls_nest output_gradients, void *user);
+// forward(inputs), whose gradient is what `gradient` says. No gradient flows
+// through the ops that `forward` makes, nor to what else it uses; so reading a
+// trainable variable in it is refused: make it an input. `gradient` is called
+// each time that a gradient is taken, so `user` lives as long as the graph or
+// tape. `inputs` is taken over.
+LS_PLACED ls_nest ls_custom_gradient(ls_flow_callback forward,
+                                     ls_gradient_callback gradient, void *user,
+                                     ls_nest inputs);
 
 // ---- Replicas --------------------------------------------------------------
 typedef enum ls_reduce_op {

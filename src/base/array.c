@@ -51,7 +51,8 @@ static void print_array(const ls_object *object, char *buffer, size_t size) {
   ls_shape_print(array->dtype, array->shape, buffer, size);
 }
 
-static const ls_object_type array_type = {"array", destroy_array, print_array};
+static const ls_object_type array_type = {
+    .name = "array", .destroy = destroy_array, .print = print_array};
 
 // ---- Creation --------------------------------------------------------------
 static ls_status check_type(ls_dtype dtype, ls_shape shape) {

@@ -4,9 +4,12 @@
 // A container or a launcher may leave us few of the machine's cores: only
 // those count that the process is bound to now. Nothing here is an error, since
 // an unbound thread computes the same.
+#define _GNU_SOURCE
 #include "base/cores.h"
 
 #include <hwloc.h>
+#include <sched.h>
+#include <unistd.h>
 
 struct ls_cores {
   ls_allocator *allocator;
@@ -15,9 +18,14 @@ struct ls_cores {
   int count;
 };
 
-// Loads what we look at: cores and threads, no devices.
+// Loads what we look at: cores and threads, no devices. NULL where the system
+// does not show them, as in a root without /sys, of which hwloc would complain
+// on the standard error.
 static hwloc_topology_t load_topology(void) {
   hwloc_topology_t topology = NULL;
+#if defined(__linux__)
+  if (access("/sys/devices/system/cpu", F_OK) != 0) return NULL;
+#endif
   if (hwloc_topology_init(&topology) != 0) return NULL;
   hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
   hwloc_topology_set_type_filter(topology, HWLOC_OBJ_CORE,
@@ -71,8 +79,17 @@ void ls_cores_destroy(ls_cores *cores) {
   ls_release(cores->allocator, cores);
 }
 
+// Processors that the process may use: what is known without a topology.
+static int usable_processors(void) {
+#if defined(__linux__)
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) return CPU_COUNT(&set);
+#endif
+  return 1;
+}
+
 int ls_cores_count(const ls_cores *cores) {
-  return cores->count > 0 ? cores->count : 1;
+  return cores->count > 0 ? cores->count : usable_processors();
 }
 
 bool ls_cores_bind(const ls_cores *cores, int index) {

@@ -32,7 +32,8 @@ static void destroy_failure(ls_object *object) {
   ls_release(ls_allocator_system(), object);
 }
 
-static const ls_object_type failure_type = {"failure", destroy_failure, NULL};
+static const ls_object_type failure_type = {.name = "failure",
+                                            .destroy = destroy_failure};
 
 ls_nest ls_fail(ls_status status) {
   const ls_nest nest = {.kind = LS_KIND_FAILED};
@@ -121,7 +122,8 @@ static void destroy_node(ls_object *object) {
   ls_release(node->allocator, node);
 }
 
-static const ls_object_type node_type = {"nest", destroy_node, NULL};
+static const ls_object_type node_type = {.name = "nest",
+                                         .destroy = destroy_node};
 
 // Bytes of a node, or false when they do not fit.
 static bool node_size(const char *tag, const char *const *keys, size_t count,

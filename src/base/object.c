@@ -26,3 +26,9 @@ bool ls_object_is_unique(const void *object) {
   return object != NULL &&
          ls_count_is_one(&((const ls_object *)object)->references);
 }
+
+bool ls_object_equal(const ls_object *a, const ls_object *b) {
+  if (a == b) return true;
+  return a != NULL && b != NULL && a->type == b->type &&
+         a->type->equal != NULL && a->type->equal(a, b);
+}

@@ -98,7 +98,10 @@ static ls_status share(tracing *all, int32_t id, ls_graph *region,
 }
 
 static ls_status trace_all(tracing *all) {
+  // Each replica counts the same random streams; its id tells its draws apart.
+  const uint32_t num_random = all->graph->num_random;
   for (int32_t r = 0; r < all->strategy->num_replicas; ++r) {
+    all->graph->num_random = num_random;
     char name[32];
     snprintf(name, sizeof(name), "replica_%d", r);
     ls_graph *region = NULL;

@@ -47,6 +47,8 @@ static bool same_attr(const ls_attr *a, const ls_attr *b) {
       return same_strings(a, b);
     case LS_ATTR_ARRAY:
       return same_array(a->as.array, b->as.array);
+    case LS_ATTR_OBJECT:
+      return ls_object_equal(a->as.object, b->as.object);
     default:  // Numbers and pointers: eight bytes.
       return a->as.i == b->as.i;
   }

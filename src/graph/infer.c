@@ -16,7 +16,7 @@ ls_status infer_constant(ls_infer *infer) {
   return ls_ok();
 }
 
-static ls_status read_dtype(ls_infer *infer, ls_dtype *out_dtype) {
+ls_status ls_infer_dtype(const ls_infer *infer, ls_dtype *out_dtype) {
   const ls_attr *dtype = ls_infer_attr(infer, "dtype");
   if (dtype == NULL || dtype->kind != LS_ATTR_DTYPE ||
       dtype->as.dtype <= LS_DTYPE_NONE || dtype->as.dtype >= LS_DTYPE_COUNT)
@@ -27,7 +27,7 @@ static ls_status read_dtype(ls_infer *infer, ls_dtype *out_dtype) {
 
 ls_status infer_placeholder(ls_infer *infer) {
   const ls_attr *shape = ls_infer_attr(infer, "shape");
-  LS_RETURN_IF_ERROR(read_dtype(infer, &infer->out[0].dtype));
+  LS_RETURN_IF_ERROR(ls_infer_dtype(infer, &infer->out[0].dtype));
   if (shape == NULL || shape->kind != LS_ATTR_SHAPE)
     return ls_invalid_argument("%s needs a shape", infer->op_name);
   infer->out[0].shape = shape->as.shape;
@@ -35,7 +35,7 @@ ls_status infer_placeholder(ls_infer *infer) {
 }
 
 ls_status infer_iota(ls_infer *infer) {
-  LS_RETURN_IF_ERROR(read_dtype(infer, &infer->out[0].dtype));
+  LS_RETURN_IF_ERROR(ls_infer_dtype(infer, &infer->out[0].dtype));
   LS_RETURN_IF_ERROR(ls_infer_sizes(infer, "sizes", &infer->out[0].shape));
   const int64_t axis = ls_infer_int(infer, "axis", 0);
   if (axis < 0 || axis >= infer->out[0].shape.rank)
@@ -45,7 +45,7 @@ ls_status infer_iota(ls_infer *infer) {
 }
 
 ls_status infer_random(ls_infer *infer) {
-  LS_RETURN_IF_ERROR(read_dtype(infer, &infer->out[0].dtype));
+  LS_RETURN_IF_ERROR(ls_infer_dtype(infer, &infer->out[0].dtype));
   if (!ls_dtype_is_float(infer->out[0].dtype))
     return ls_invalid_argument("%s gives floats, got %s", infer->op_name,
                                ls_dtype_name(infer->out[0].dtype));
@@ -90,12 +90,8 @@ ls_status infer_float(ls_infer *infer) {
   return same_if(infer, ls_dtype_is_float(infer->in[0].dtype), "floats");
 }
 
-ls_status infer_bool(ls_infer *infer) {
-  return same_if(infer, infer->in[0].dtype == LS_DTYPE_BOOL, "bools");
-}
-
 ls_status infer_convert(ls_infer *infer) {
-  LS_RETURN_IF_ERROR(read_dtype(infer, &infer->out[0].dtype));
+  LS_RETURN_IF_ERROR(ls_infer_dtype(infer, &infer->out[0].dtype));
   const ls_dtype from = infer->in[0].dtype, to = infer->out[0].dtype;
   const bool possible = (is_number(from) || from == LS_DTYPE_BOOL) &&
                         (is_number(to) || to == LS_DTYPE_BOOL);
@@ -117,7 +113,7 @@ ls_status infer_dim_size(ls_infer *infer) {
 }
 
 // ---- Two and more operands -------------------------------------------------
-static ls_status broadcast_pair(ls_infer *infer, size_t a, size_t b) {
+ls_status ls_infer_pair(ls_infer *infer, size_t a, size_t b) {
   if (infer->in[a].dtype != infer->in[b].dtype)
     return ls_invalid_argument("%s of %s and %s: the dtypes differ; convert "
                                "one with ls_convert",
@@ -138,21 +134,14 @@ ls_status infer_arithmetic(ls_infer *infer) {
   if (!is_number(infer->in[0].dtype))
     return ls_invalid_argument("%s takes numbers, got %s", infer->op_name,
                                LS_OPERAND_TEXT(infer, 0));
-  return broadcast_pair(infer, 0, 1);
-}
-
-ls_status infer_logical(ls_infer *infer) {
-  if (infer->in[0].dtype != LS_DTYPE_BOOL)
-    return ls_invalid_argument("%s takes bools, got %s", infer->op_name,
-                               LS_OPERAND_TEXT(infer, 0));
-  return broadcast_pair(infer, 0, 1);
+  return ls_infer_pair(infer, 0, 1);
 }
 
 ls_status infer_compare(ls_infer *infer) {
   if (!is_number(infer->in[0].dtype) && infer->in[0].dtype != LS_DTYPE_BOOL)
     return ls_invalid_argument("%s takes numbers or bools, got %s",
                                infer->op_name, LS_OPERAND_TEXT(infer, 0));
-  LS_RETURN_IF_ERROR(broadcast_pair(infer, 0, 1));
+  LS_RETURN_IF_ERROR(ls_infer_pair(infer, 0, 1));
   infer->out[0].dtype = LS_DTYPE_BOOL;
   return ls_ok();
 }
@@ -161,7 +150,7 @@ ls_status infer_select(ls_infer *infer) {
   if (infer->in[0].dtype != LS_DTYPE_BOOL)
     return ls_invalid_argument("select takes a bool condition, got %s",
                                LS_OPERAND_TEXT(infer, 0));
-  LS_RETURN_IF_ERROR(broadcast_pair(infer, 1, 2));
+  LS_RETURN_IF_ERROR(ls_infer_pair(infer, 1, 2));
   const ls_shape both = infer->out[0].shape;
   ls_status status =
       ls_shape_broadcast(infer->in[0].shape, both, &infer->out[0].shape);

@@ -13,6 +13,11 @@
 #include "lockstep/ops.def"
 #undef LS_OP
 
+// The attribute `dtype`.
+ls_status ls_infer_dtype(const ls_infer *infer, ls_dtype *out_dtype);
+// The type of operands `a` and `b`, which broadcast.
+ls_status ls_infer_pair(ls_infer *infer, size_t a, size_t b);
+
 // "f32[2,3]" of operand `i`, for messages.
 #define LS_OPERAND_TEXT(infer, i) \
   LS_SHAPE_TEXT((infer)->in[i].dtype, (infer)->in[i].shape)

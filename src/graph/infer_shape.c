@@ -117,11 +117,15 @@ ls_status infer_reduce(ls_infer *infer) {
   const ls_shape from = infer->in[0].shape;
   if (axes == NULL || axes->kind != LS_ATTR_INTS)
     return ls_invalid_argument("%s needs axes", infer->op_name);
-  if (!ls_dtype_is_float(infer->in[0].dtype) &&
-      !ls_dtype_is_integer(infer->in[0].dtype))
-    return ls_invalid_argument("%s takes numbers, got %s", infer->op_name,
+  const ls_dtype dtype = infer->in[0].dtype;
+  const bool of_bools = infer->spec->type == LS_OP_REDUCE_AND ||
+                        infer->spec->type == LS_OP_REDUCE_OR;
+  if (of_bools ? dtype != LS_DTYPE_BOOL
+               : !ls_dtype_is_float(dtype) && !ls_dtype_is_integer(dtype))
+    return ls_invalid_argument("%s takes %s, got %s", infer->op_name,
+                               of_bools ? "bools" : "numbers",
                                LS_OPERAND_TEXT(infer, 0));
-  infer->out[0] = (ls_type){infer->in[0].dtype, LS_SHAPE_UNKNOWN};
+  infer->out[0] = (ls_type){dtype, LS_SHAPE_UNKNOWN};
   if (from.rank == LS_UNKNOWN_RANK) return ls_ok();
   unsigned reduced = 0;
   for (size_t i = 0; i < axes->as.ints.count; ++i) {

@@ -116,9 +116,9 @@ ls_tensor ls_iota(ls_dtype dtype, ls_shape shape, int axis) {
   return ls_make(LS_OP_IOTA, NULL, 0, attrs, LS_COUNT_OF(attrs));
 }
 
-static ls_tensor random_op(uint16_t type, ls_dtype dtype, ls_shape shape,
-                           ls_attr first, ls_attr second,
-                           const ls_random_options *options) {
+ls_tensor ls_make_random(uint16_t type, ls_dtype dtype, ls_shape shape,
+                         const ls_attr *own, size_t num_own,
+                         const ls_random_options *options) {
   const ls_random_options o = options != NULL ? *options
                                               : (ls_random_options){0};
   ls_graph *graph = ls_graph_current();
@@ -130,28 +130,28 @@ static ls_tensor random_op(uint16_t type, ls_dtype dtype, ls_shape shape,
     stream = graph == NULL ? 0 : graph->num_random++;
   }
   ls_size sizes[LS_MAX_RANK];
-  const ls_attr attrs[] = {LS_ATTR_T("dtype", dtype),
-                           shape_sizes(shape, sizes),
-                           first,
-                           second,
-                           LS_ATTR_I("seed", o.seed),
-                           LS_ATTR_I("stream", stream),
-                           LS_ATTR_B("fixed", o.fixed),
-                           LS_ATTR_B("same_on_all_replicas",
-                                     o.same_on_all_replicas)};
-  return ls_make(type, NULL, 0, attrs, LS_COUNT_OF(attrs));
+  ls_attr attrs[8] = {LS_ATTR_T("dtype", dtype), shape_sizes(shape, sizes)};
+  size_t count = 2;
+  for (size_t i = 0; i < num_own; ++i)
+    attrs[count++] = own[i];
+  attrs[count++] = LS_ATTR_I("seed", o.seed);
+  attrs[count++] = LS_ATTR_I("stream", stream);
+  attrs[count++] = LS_ATTR_B("fixed", o.fixed);
+  attrs[count++] = LS_ATTR_B("same_on_all_replicas", o.same_on_all_replicas);
+  return ls_make(type, NULL, 0, attrs, count);
 }
 
 ls_tensor ls_random_uniform(ls_dtype dtype, ls_shape shape, double low,
                             double high, const ls_random_options *options) {
-  return random_op(LS_OP_RANDOM_UNIFORM, dtype, shape, LS_ATTR_F("low", low),
-                   LS_ATTR_F("high", high), options);
+  const ls_attr own[] = {LS_ATTR_F("low", low), LS_ATTR_F("high", high)};
+  return ls_make_random(LS_OP_RANDOM_UNIFORM, dtype, shape, own, 2, options);
 }
 
 ls_tensor ls_random_normal(ls_dtype dtype, ls_shape shape, double mean,
                            double deviation, const ls_random_options *options) {
-  return random_op(LS_OP_RANDOM_NORMAL, dtype, shape, LS_ATTR_F("mean", mean),
-                   LS_ATTR_F("deviation", deviation), options);
+  const ls_attr own[] = {LS_ATTR_F("mean", mean),
+                         LS_ATTR_F("deviation", deviation)};
+  return ls_make_random(LS_OP_RANDOM_NORMAL, dtype, shape, own, 2, options);
 }
 
 // ---- Structure -------------------------------------------------------------

@@ -10,6 +10,12 @@
 // Adds an op with these operands and attributes and gives its first output.
 ls_tensor ls_make(uint16_t type, const ls_tensor *inputs, size_t num_inputs,
                   const ls_attr *attrs, size_t num_attrs);
+// A reduction over some axes.
+ls_tensor ls_make_reduce(uint16_t type, ls_tensor x, ls_axes axes, bool keep);
+// A random op of this shape, with up to two attributes of its own.
+ls_tensor ls_make_random(uint16_t type, ls_dtype dtype, ls_shape shape,
+                         const ls_attr *own, size_t num_own,
+                         const ls_random_options *options);
 // The current graph fails with `status`, taken over; the result is failed.
 ls_tensor ls_make_failed(const char *op_name, ls_status status);
 // A negative axis from the end. -1 when out of range; unknown rank: as it is.

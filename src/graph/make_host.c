@@ -33,8 +33,12 @@ static void destroy_label(ls_object *object) {
   ls_release(l->allocator, l);
 }
 
-static const ls_object_type label_type = {.name = "label",
-                                          .destroy = destroy_label};
+static bool same_label(const ls_object *a, const ls_object *b) {
+  return strcmp(((const label *)a)->text, ((const label *)b)->text) == 0;
+}
+
+static const ls_object_type label_type = {
+    .name = "label", .destroy = destroy_label, .equal = same_label};
 
 static label *make_label(const char *text) {
   ls_allocator *allocator = ls_current_allocator();

@@ -74,7 +74,7 @@ ls_tensor ls_transpose(ls_tensor x, const int *permutation) {
 }
 
 // ---- Reductions ------------------------------------------------------------
-static ls_tensor reduce(uint16_t type, ls_tensor x, ls_axes axes, bool keep) {
+ls_tensor ls_make_reduce(uint16_t type, ls_tensor x, ls_axes axes, bool keep) {
   const int32_t rank = ls_tensor_shape(x).rank;
   int64_t items[LS_MAX_RANK];
   size_t count = axes.all ? (size_t)(rank < 0 ? 0 : rank) : axes.count;
@@ -103,27 +103,27 @@ static ls_tensor reduce(uint16_t type, ls_tensor x, ls_axes axes, bool keep) {
 }
 
 ls_tensor ls_reduce_sum(ls_tensor x, ls_axes axes) {
-  return reduce(LS_OP_REDUCE_SUM, x, axes, false);
+  return ls_make_reduce(LS_OP_REDUCE_SUM, x, axes, false);
 }
 
 ls_tensor ls_reduce_mean(ls_tensor x, ls_axes axes) {
-  return reduce(LS_OP_REDUCE_MEAN, x, axes, false);
+  return ls_make_reduce(LS_OP_REDUCE_MEAN, x, axes, false);
 }
 
 ls_tensor ls_reduce_max(ls_tensor x, ls_axes axes) {
-  return reduce(LS_OP_REDUCE_MAX, x, axes, false);
+  return ls_make_reduce(LS_OP_REDUCE_MAX, x, axes, false);
 }
 
 ls_tensor ls_reduce_min(ls_tensor x, ls_axes axes) {
-  return reduce(LS_OP_REDUCE_MIN, x, axes, false);
+  return ls_make_reduce(LS_OP_REDUCE_MIN, x, axes, false);
 }
 
 ls_tensor ls_reduce_sum_keep(ls_tensor x, ls_axes axes) {
-  return reduce(LS_OP_REDUCE_SUM, x, axes, true);
+  return ls_make_reduce(LS_OP_REDUCE_SUM, x, axes, true);
 }
 
 ls_tensor ls_reduce_max_keep(ls_tensor x, ls_axes axes) {
-  return reduce(LS_OP_REDUCE_MAX, x, axes, true);
+  return ls_make_reduce(LS_OP_REDUCE_MAX, x, axes, true);
 }
 
 ls_tensor ls_argmax(ls_tensor x, int axis) {
@@ -160,6 +160,12 @@ ls_tensor ls_dense(ls_tensor x, ls_tensor w, ls_tensor bias,
 ls_tensor ls_softmax_cross_entropy(ls_tensor logits, ls_tensor labels) {
   return ls_make(LS_OP_CROSS_ENTROPY, (const ls_tensor[]){logits, labels}, 2,
                  NULL, 0);
+}
+
+ls_tensor ls_softmax_cross_entropy_soft(ls_tensor logits,
+                                        ls_tensor probabilities) {
+  const ls_tensor terms = ls_mul(ls_log_softmax(logits), probabilities);
+  return ls_neg(ls_reduce_sum(terms, LS_AXES(-1)));
 }
 
 ls_tensor ls_softmax_cross_entropy_grad(ls_tensor logits, ls_tensor labels,

@@ -4,7 +4,8 @@
 #include "lockstep/data.h"
 #include "models/types.h"
 
-static const ls_model_type *const types[] = {&ls_model_tiny, &ls_model_mlp};
+static const ls_model_type *const types[] = {&ls_model_tiny, &ls_model_mlp,
+                                             &ls_model_cnn, &ls_model_resnet20};
 enum { NUM_TYPES = sizeof(types) / sizeof(types[0]) };
 
 const ls_model_type *const *ls_model_types(size_t *out_count) {

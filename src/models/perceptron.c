@@ -42,8 +42,12 @@ static ls_status fill(perceptron *net, const int64_t *sizes,
         &net->layers[i]));
   }
   if (options->learning_rate != 0) learning_rate = options->learning_rate;
+  const ls_schedule schedule = {.kind = options->decay_steps > 0
+                                             ? LS_SCHEDULE_LINEAR
+                                             : LS_SCHEDULE_CONSTANT,
+                                 .steps = options->decay_steps};
   return ls_sgd_create(&(ls_sgd_options){.learning_rate = learning_rate,
-                                         .decay_steps = options->decay_steps},
+                                         .schedule = schedule},
                        &net->optimizer);
 }
 

@@ -7,5 +7,7 @@
 
 extern const ls_model_type ls_model_tiny;
 extern const ls_model_type ls_model_mlp;
+extern const ls_model_type ls_model_cnn;
+extern const ls_model_type ls_model_resnet20;
 
 #endif  // LS_MODELS_TYPES_H_

@@ -1,8 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <math.h>
 
-#include "lockstep/nn.h"
+#include "lockstep/weights.h"
 
+// ---- By numbers ------------------------------------------------------------
+static ls_tensor draw_constant(const ls_initializer *self, ls_dtype dtype,
+                               ls_shape shape,
+                               const ls_random_options *random) {
+  (void)random;
+  return ls_fill(dtype, shape, self->a);
+}
+
+static ls_tensor draw_uniform(const ls_initializer *self, ls_dtype dtype,
+                              ls_shape shape, const ls_random_options *random) {
+  return ls_random_uniform(dtype, shape, self->a, self->b, random);
+}
+
+static ls_tensor draw_normal(const ls_initializer *self, ls_dtype dtype,
+                             ls_shape shape, const ls_random_options *random) {
+  return ls_random_normal(dtype, shape, self->a, self->b, random);
+}
+
+static ls_tensor draw_truncated(const ls_initializer *self, ls_dtype dtype,
+                                ls_shape shape,
+                                const ls_random_options *random) {
+  return ls_random_truncated_normal(dtype, shape, self->a, self->b, random);
+}
+
+ls_initializer ls_init_zeros(void) { return ls_init_constant(0); }
+
+ls_initializer ls_init_ones(void) { return ls_init_constant(1); }
+
+ls_initializer ls_init_constant(double value) {
+  return (ls_initializer){.draw = draw_constant, .a = value};
+}
+
+ls_initializer ls_init_uniform(double low, double high) {
+  return (ls_initializer){.draw = draw_uniform, .a = low, .b = high};
+}
+
+ls_initializer ls_init_normal(double mean, double deviation) {
+  return (ls_initializer){.draw = draw_normal, .a = mean, .b = deviation};
+}
+
+ls_initializer ls_init_truncated_normal(double mean, double deviation) {
+  return (ls_initializer){.draw = draw_truncated, .a = mean, .b = deviation};
+}
+
+// ---- By fans ---------------------------------------------------------------
 typedef struct fans {
   double in, out;
 } fans;
@@ -11,34 +56,115 @@ static fans fans_of(ls_shape shape) {
   double all = 1;
   for (int i = 0; i < shape.rank; ++i)
     all *= (double)shape.dim[i];
+  if (all == 0) return (fans){1, 1};  // Nothing will be drawn.
   if (shape.rank < 2) return (fans){all, all};
   const double in = (double)shape.dim[shape.rank - 2];
   const double out = (double)shape.dim[shape.rank - 1];
-  if (all == 0) return (fans){1, 1};  // Nothing will be drawn.
   return (fans){all / out, all / in};
 }
 
-ls_tensor ls_glorot_uniform(ls_dtype dtype, ls_shape shape,
-                            const ls_random_options *random) {
+// The variance is `a` over this: the fan in, or with `b` the mean of both fans.
+static double divisor(const ls_initializer *self, ls_shape shape) {
   const fans f = fans_of(shape);
-  const double limit = sqrt(6.0 / (f.in + f.out));
+  return self->b != 0 ? (f.in + f.out) / 2 : f.in;
+}
+
+static ls_tensor draw_scaled_uniform(const ls_initializer *self, ls_dtype dtype,
+                                     ls_shape shape,
+                                     const ls_random_options *random) {
+  const double limit = sqrt(3 * self->a / divisor(self, shape));
   return ls_random_uniform(dtype, shape, -limit, limit, random);
 }
 
-ls_tensor ls_he_normal(ls_dtype dtype, ls_shape shape,
-                       const ls_random_options *random) {
-  return ls_random_normal(dtype, shape, 0, sqrt(2.0 / fans_of(shape).in),
-                          random);
+static ls_tensor draw_scaled_normal(const ls_initializer *self, ls_dtype dtype,
+                                    ls_shape shape,
+                                    const ls_random_options *random) {
+  return ls_random_normal(dtype, shape, 0,
+                          sqrt(self->a / divisor(self, shape)), random);
 }
 
-ls_tensor ls_zeros(ls_dtype dtype, ls_shape shape,
-                   const ls_random_options *random) {
-  (void)random;
-  return ls_fill(dtype, shape, 0);
+ls_initializer ls_init_glorot_uniform(void) {
+  return (ls_initializer){.draw = draw_scaled_uniform, .a = 1, .b = 1};
 }
 
-ls_tensor ls_ones(ls_dtype dtype, ls_shape shape,
-                  const ls_random_options *random) {
-  (void)random;
-  return ls_fill(dtype, shape, 1);
+ls_initializer ls_init_glorot_normal(void) {
+  return (ls_initializer){.draw = draw_scaled_normal, .a = 1, .b = 1};
+}
+
+ls_initializer ls_init_he_uniform(void) {
+  return (ls_initializer){.draw = draw_scaled_uniform, .a = 2};
+}
+
+ls_initializer ls_init_he_normal(void) {
+  return (ls_initializer){.draw = draw_scaled_normal, .a = 2};
+}
+
+ls_initializer ls_init_lecun_uniform(void) {
+  return (ls_initializer){.draw = draw_scaled_uniform, .a = 1};
+}
+
+ls_initializer ls_init_lecun_normal(void) {
+  return (ls_initializer){.draw = draw_scaled_normal, .a = 1};
+}
+
+// ---- Orthogonal ------------------------------------------------------------
+// The orthogonal factor by Newton's iteration x' = (3 x - x x^T x) / 2, which
+// drives every singular value in (0, sqrt(3)) to 1. Values: x and its product
+// with itself, x^T x or, where x is wide, x x^T.
+static ls_nest with_product(ls_tensor x) {
+  const ls_shape shape = ls_tensor_shape(x);
+  const bool wide = shape.dim[0] < shape.dim[1];
+  return LS_TUPLE(ls_leaf(x),
+                  ls_leaf(ls_matmul_transposed(x, !wide, x, wide)));
+}
+
+static ls_tensor better(ls_nest values) {
+  const ls_tensor x = ls_nest_tensor(values, 0);
+  const ls_tensor product = ls_nest_tensor(values, 1);
+  const ls_shape shape = ls_tensor_shape(x);
+  const ls_tensor cube = shape.dim[0] < shape.dim[1] ? ls_matmul(product, x)
+                                                     : ls_matmul(x, product);
+  return ls_sub(ls_mul_scalar(x, 1.5), ls_mul_scalar(cube, 0.5));
+}
+
+static ls_nest improve(ls_nest values, void *user) {
+  (void)user;
+  return with_product(better(values));
+}
+
+// Whether the product is not the identity yet. The step behind the loop squares
+// the error that is left.
+static ls_nest is_far(ls_nest values, void *user) {
+  (void)user;
+  const ls_tensor product = ls_nest_tensor(values, 1);
+  const ls_shape shape = ls_tensor_shape(product);
+  const ls_dtype dtype = ls_tensor_dtype(product);
+  const ls_tensor identity =
+      ls_one_hot(ls_iota(LS_DTYPE_I32, LS_SHAPE(shape.dim[0]), 0),
+                 shape.dim[0], dtype);
+  const ls_tensor error =
+      ls_reduce_max(ls_abs(ls_sub(product, identity)), LS_ALL_AXES);
+  return ls_leaf(ls_greater(error, ls_scalar(dtype, 1e-4)));
+}
+
+static ls_tensor draw_orthogonal(const ls_initializer *self, ls_dtype dtype,
+                                 ls_shape shape,
+                                 const ls_random_options *random) {
+  const int64_t all = ls_shape_num_elements(shape);
+  if (all <= 0) return ls_fill(dtype, shape, 0);
+  const int64_t columns = shape.rank > 0 ? shape.dim[shape.rank - 1] : 1;
+  const int64_t rows = all / columns;
+  const ls_dtype inner = dtype == LS_DTYPE_F64 ? LS_DTYPE_F64 : LS_DTYPE_F32;
+  // The largest singular value is about the sum of the sizes' roots.
+  const double deviation = 1 / (sqrt((double)rows) + sqrt((double)columns));
+  const ls_tensor start = ls_random_normal(inner, LS_SHAPE(rows, columns), 0,
+                                           deviation, random);
+  const ls_nest near = ls_while(is_far, improve, NULL, with_product(start), 100);
+  const ls_tensor x = better(near);
+  ls_nest_release(near);
+  return ls_convert(ls_reshape(ls_mul_scalar(x, self->a), shape), dtype);
+}
+
+ls_initializer ls_init_orthogonal(double gain) {
+  return (ls_initializer){.draw = draw_orthogonal, .a = gain};
 }

@@ -1,22 +1,108 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses and metrics.
-#include "lockstep/nn.h"
+#include "lockstep/losses.h"
+
+#include "graph/make.h"
+
+ls_tensor ls_reduce_loss(ls_tensor losses, ls_reduction reduction) {
+  switch (reduction) {
+    case LS_REDUCTION_MEAN:
+      return ls_reduce_mean(losses, LS_ALL_AXES);
+    case LS_REDUCTION_SUM:
+      return ls_reduce_sum(losses, LS_ALL_AXES);
+    case LS_REDUCTION_NONE:
+      return losses;
+  }
+  return ls_make_failed("loss", ls_invalid_argument("there is no reduction %d",
+                                                    (int)reduction));
+}
+
+ls_tensor ls_weighted_mean(ls_tensor losses, ls_tensor weights) {
+  const ls_dtype dtype = ls_tensor_dtype(losses);
+  weights = ls_convert(weights, dtype);
+  const ls_tensor sum = ls_reduce_sum(ls_mul(losses, weights), LS_ALL_AXES);
+  const ls_tensor total = ls_reduce_sum(weights, LS_ALL_AXES);
+  const ls_tensor zero = ls_scalar(dtype, 0), one = ls_scalar(dtype, 1);
+  const ls_tensor empty = ls_equal(total, zero);
+  // Divided by 1 where it is empty: a nan would come back in the gradient.
+  return ls_select(empty, zero, ls_div(sum, ls_select(empty, one, total)));
+}
+
+// ---- By class --------------------------------------------------------------
+ls_tensor ls_cross_entropy_loss(ls_tensor logits, ls_tensor labels,
+                                double smoothing, ls_reduction reduction) {
+  if (!(smoothing >= 0 && smoothing <= 1))
+    return ls_make_failed(
+        "cross entropy",
+        ls_invalid_argument("label smoothing must be from 0 to 1, got %g",
+                            smoothing));
+  ls_tensor losses = ls_softmax_cross_entropy(logits, labels);
+  if (smoothing > 0) {
+    const ls_tensor even =
+        ls_reduce_mean(ls_log_softmax(logits), LS_AXES(-1));
+    losses = ls_sub(ls_mul_scalar(losses, 1 - smoothing),
+                    ls_mul_scalar(even, smoothing));
+  }
+  return ls_reduce_loss(losses, reduction);
+}
 
 ls_tensor ls_mean_softmax_cross_entropy(ls_tensor logits, ls_tensor labels) {
-  return ls_reduce_mean(ls_softmax_cross_entropy(logits, labels), LS_ALL_AXES);
+  return ls_cross_entropy_loss(logits, labels, 0, LS_REDUCTION_MEAN);
 }
 
-// 1 for each row whose largest logit is the label's, else 0.
-static ls_tensor hits(ls_tensor logits, ls_tensor labels) {
-  const ls_tensor guess = ls_argmax(logits, -1);
-  return ls_convert(ls_equal(guess, ls_convert(labels, LS_DTYPE_I64)),
-                    LS_DTYPE_F32);
+ls_tensor ls_soft_cross_entropy_loss(ls_tensor logits, ls_tensor targets,
+                                     ls_reduction reduction) {
+  const ls_tensor terms = ls_mul(targets, ls_log_softmax(logits));
+  return ls_reduce_loss(ls_neg(ls_reduce_sum(terms, LS_AXES(-1))), reduction);
 }
 
-ls_tensor ls_accuracy(ls_tensor logits, ls_tensor labels) {
-  return ls_reduce_mean(hits(logits, labels), LS_ALL_AXES);
+ls_tensor ls_kl_divergence_loss(ls_tensor log_q, ls_tensor p,
+                                ls_reduction reduction) {
+  const ls_dtype dtype = ls_tensor_dtype(p);
+  const ls_tensor zero = ls_scalar(dtype, 0), one = ls_scalar(dtype, 1);
+  const ls_tensor some = ls_greater(p, zero);
+  const ls_tensor log_p = ls_log(ls_select(some, p, one));
+  const ls_tensor terms = ls_mul(p, ls_sub(log_p, log_q));
+  const ls_tensor kept = ls_select(some, terms, zero);
+  return ls_reduce_loss(ls_reduce_sum(kept, LS_AXES(-1)), reduction);
 }
 
-ls_tensor ls_count_correct(ls_tensor logits, ls_tensor labels) {
-  return ls_reduce_sum(hits(logits, labels), LS_ALL_AXES);
+// ---- By element ------------------------------------------------------------
+ls_tensor ls_sigmoid_cross_entropy_loss(ls_tensor logits, ls_tensor targets,
+                                        ls_reduction reduction) {
+  return ls_reduce_loss(ls_sub(ls_softplus(logits), ls_mul(logits, targets)),
+                        reduction);
+}
+
+ls_tensor ls_mean_squared_error(ls_tensor x, ls_tensor y,
+                                ls_reduction reduction) {
+  return ls_reduce_loss(ls_square(ls_sub(x, y)), reduction);
+}
+
+ls_tensor ls_mean_absolute_error(ls_tensor x, ls_tensor y,
+                                 ls_reduction reduction) {
+  return ls_reduce_loss(ls_abs(ls_sub(x, y)), reduction);
+}
+
+ls_tensor ls_huber_loss(ls_tensor x, ls_tensor y, double delta,
+                        ls_reduction reduction) {
+  if (delta == 0) delta = 1;
+  if (!(delta > 0))
+    return ls_make_failed(
+        "huber",
+        ls_invalid_argument("delta must be above 0, got %g", delta));
+  // With c = min(|d|, delta): c^2 / 2 + delta (|d| - c).
+  const ls_tensor distance = ls_abs(ls_sub(x, y));
+  const ls_tensor near =
+      ls_minimum(distance, ls_scalar(ls_tensor_dtype(distance), delta));
+  const ls_tensor losses =
+      ls_add(ls_mul_scalar(ls_square(near), 0.5),
+             ls_mul_scalar(ls_sub(distance, near), delta));
+  return ls_reduce_loss(losses, reduction);
+}
+
+ls_tensor ls_hinge_loss(ls_tensor x, ls_tensor targets,
+                        ls_reduction reduction) {
+  const ls_tensor margin = ls_mul(x, targets);
+  const ls_tensor one = ls_scalar(ls_tensor_dtype(margin), 1);
+  return ls_reduce_loss(ls_relu(ls_sub(one, margin)), reduction);
 }

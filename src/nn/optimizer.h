@@ -1,41 +1,112 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimizers, inside: what is common is in optimizer.c, and a rule says how one
-// variable moves.
+// Optimizers, inside: what is common is in optimizer.c and apply.c, and a rule
+// says how one variable moves.
 #ifndef LS_NN_OPTIMIZER_H_
 #define LS_NN_OPTIMIZER_H_
 
 #include "base/map.h"
-#include "lockstep/nn.h"
+#include "lockstep/optimizers.h"
 
-enum { LS_MAX_SLOTS = 4 };
+enum { LS_MAX_SLOTS = 3, LS_MAX_STEP_SCALARS = 2 };
+
+// What all variables of one step share: f64 scalars.
+typedef struct ls_step_scalars {
+  bool rate_changes;
+  ls_tensor rate;  // Where it changes, or the rule counts steps.
+  ls_tensor own[LS_MAX_STEP_SCALARS];  // The rule's.
+} ls_step_scalars;
+
+// How one variable is moved.
+typedef struct ls_update {
+  const ls_optimizer *optimizer;
+  const ls_step_scalars *scalars;
+  ls_variable *variable;
+  ls_variable *const *slots;
+  ls_tensor w;         // The variable's value.
+  ls_tensor gradient;  // The same on all replicas; clipped.
+  ls_op *ops;          // The variable's assignment, then the slots'.
+} ls_update;
 
 typedef struct ls_optimizer_rule {
-  const char *name;  // Also the name scope of its ops.
+  const char *name;  // Of the optimizer unless it is given one.
+  bool counts;       // Needs the number of steps, whatever the schedule.
+  bool own_decay;    // `update` sees to weight decay.
   size_t num_slots;
-  const char *slot_names[LS_MAX_SLOTS];  // Zeros at first, like the variable.
-  // Adds the ops that move one variable and its slots along `gradient`, which
-  // is the same on all replicas. `rate` is this step's learning rate, an f32
-  // scalar, where it changes; else a failed tensor. Writes the assignments, one
-  // for the variable and one for each slot, into `out_ops`.
-  void (*update)(const ls_optimizer *optimizer, ls_tensor rate,
-                 ls_variable *variable, ls_variable *const *slots,
-                 ls_tensor gradient, ls_op *out_ops);
+  const char *slot_names[LS_MAX_SLOTS];
+  // Makes the rule's own scalars. `t` is the number of this step from 1, an f64
+  // scalar. NULL: none.
+  void (*begin)(const ls_optimizer *optimizer, ls_tensor t,
+                ls_step_scalars *scalars);
+  // Adds the ops that move one variable: one ls_update_slot for each slot and
+  // one ls_update_move.
+  void (*update)(const ls_update *update);
 } ls_optimizer_rule;
 
 struct ls_optimizer {
   ls_object object;
   ls_allocator *allocator;
-  const ls_optimizer_rule *rule;
-  ls_map slots;          // Id of a variable -> its ls_variable *[num_slots].
-  double learning_rate;  // Of step 0.
-  int64_t decay_steps;   // 0: the rate stays.
-  ls_variable *step;     // Steps done, i64; NULL until it is needed.
-  double momentum;
-  bool nesterov;
+  char *name_text;  // What `name` points to.
+  LS_OPTIMIZER_FIELDS;
+  ls_optimizer_rule rule;
+  ls_map slots;       // Id of a variable -> its ls_variable *[num_slots].
+  ls_variable *step;  // Steps done, i64; NULL until it is needed.
+  // Of the rules.
+  double momentum, beta1, beta2, epsilon, initial;
+  bool nesterov, centered, no_momentum;
 };
 
-// Creates an optimizer; the numbers of its rule are still to be set.
+// Creates an optimizer from options that begin with LS_OPTIMIZER_FIELDS (NULL:
+// all zero); the numbers of its rule are still to be set.
 LS_MUST_USE ls_status ls_optimizer_make(const ls_optimizer_rule *rule,
+                                        const void *options,
+                                        double learning_rate,
                                         ls_optimizer **out_optimizer);
+// INVALID_ARGUMENT naming the number unless it lies in [0, limit).
+LS_MUST_USE ls_status ls_optimizer_check(const char *kind, const char *what,
+                                         double value, double limit);
+LS_MUST_USE ls_status ls_schedule_check(const char *kind,
+                                        const ls_schedule *schedule);
+
+// The slots of a variable, made when it is first moved; NULL without any.
+LS_MUST_USE ls_status ls_optimizer_slots(ls_optimizer *optimizer,
+                                         ls_variable *variable,
+                                         ls_variable ***out_slots);
+// Makes the number of steps unless it is there or nothing depends on it.
+LS_MUST_USE ls_status ls_optimizer_count_steps(ls_optimizer *optimizer);
+// The gradients of `loss` with respect to the variables.
+LS_MUST_USE ls_status ls_optimizer_gradients(const ls_optimizer *optimizer,
+                                             ls_tensor loss,
+                                             ls_variable *const *variables,
+                                             size_t count, ls_nest *gradients);
+bool ls_schedule_changes(const ls_schedule *schedule);
+// One op that runs after all of them: in eager, where all have run, the first
+// that failed or the last.
+ls_op ls_join_ops(const ls_op *ops, size_t count, const char *name);
+// Refuses eager and what is no float scalar.
+LS_MUST_USE ls_status ls_optimizer_check_loss(ls_tensor loss);
+LS_MUST_USE ls_status ls_optimizer_nothing_to_train(ls_tensor loss);
+
+// ---- For rules -------------------------------------------------------------
+// x times a scalar of the step, in x's type.
+ls_tensor ls_update_scale(ls_tensor x, ls_tensor scalar);
+// x times the learning rate.
+ls_tensor ls_update_rate(const ls_update *update, ls_tensor x);
+// Whether weight decay moves the variable.
+bool ls_update_decays(const ls_update *update);
+// weight_decay w
+ls_tensor ls_update_decay(const ls_update *update);
+// decay x + (1 - decay) y
+ls_tensor ls_update_mix(double decay, ls_tensor x, ls_tensor y);
+ls_tensor ls_update_read(const ls_update *update, size_t slot);
+void ls_update_slot(const ls_update *update, size_t slot, ls_tensor value);
+// w - delta
+void ls_update_move(const ls_update *update, ls_tensor delta);
+
+// ---- Clipping --------------------------------------------------------------
+// The gradient within the limits of its own: `value` and `norm`.
+ls_tensor ls_clip_one(const ls_clip *clip, ls_tensor gradient);
+// All within the limit `global_norm`, in place.
+void ls_clip_all(const ls_clip *clip, ls_tensor *gradients, size_t count,
+                 ls_tensor *squares);
 
 #endif  // LS_NN_OPTIMIZER_H_

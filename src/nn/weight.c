@@ -4,7 +4,7 @@
 
 #include "base/map.h"
 #include "graph/graph.h"
-#include "lockstep/nn.h"
+#include "lockstep/weights.h"
 
 // What the callback of ls_variable_create needs; lives during that call only.
 typedef struct weight_draw {
@@ -31,7 +31,9 @@ static ls_nest draw(ls_nest args, void *user) {
                                     .stream = LS_SOME((int64_t)stream),
                                     .fixed = true,
                                     .same_on_all_replicas = true};
-  return ls_leaf(options->initializer(options->dtype, options->shape, &random));
+  return ls_leaf(options->initializer.draw(&options->initializer,
+                                           options->dtype, options->shape,
+                                           &random));
 }
 
 ls_status ls_weight_create(const ls_weight_options *options,
@@ -40,7 +42,8 @@ ls_status ls_weight_create(const ls_weight_options *options,
   ls_weight_options opts = options != NULL ? *options : (ls_weight_options){0};
   if (opts.name == NULL) opts.name = "weight";
   if (opts.dtype == LS_DTYPE_NONE) opts.dtype = LS_DTYPE_F32;
-  if (opts.initializer == NULL) opts.initializer = ls_glorot_uniform;
+  if (opts.initializer.draw == NULL)
+    opts.initializer = ls_init_glorot_uniform();
   if (!ls_shape_is_known(opts.shape))
     return ls_invalid_argument("weight '%s' needs a known shape, got %s",
                                opts.name,

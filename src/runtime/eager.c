@@ -307,6 +307,11 @@ static ls_status run_any(ls_graph *graph, const ls_op_spec *spec,
       case LS_OP_STOP_GRADIENT:
         values[0] = ls_array_retain(in[0]);
         break;
+      case LS_OP_BARRIER:
+      case LS_OP_CUSTOM_GRADIENT:  // Its last operands.
+        for (size_t i = 0; i < num_out; ++i)
+          values[i] = ls_array_retain(in[spec->num_inputs - num_out + i]);
+        break;
       case LS_OP_READ:
       case LS_OP_ASSIGN:
       case LS_OP_ASSIGN_ADD:

@@ -154,6 +154,16 @@ ls_status lower_forward(ls_lower_scope *scope, ls_node *node) {
                       ls_lowered(scope, node->inputs[0]));
 }
 
+// What the callback made; who asks for gradients has asked.
+ls_status lower_custom_gradient(ls_lower_scope *scope, ls_node *node) {
+  const uint32_t first = (uint32_t)ls_node_int(node, "num_inputs", 0);
+  for (unsigned i = 0; i < node->num_outputs; ++i)
+    LS_RETURN_IF_ERROR(
+        ls_lower_map(scope, ls_ref(node->id, i),
+                     ls_lowered(scope, node->inputs[first + i])));
+  return ls_ok();
+}
+
 ls_status lower_nothing(ls_lower_scope *scope, ls_node *node) {
   (void)scope;
   (void)node;

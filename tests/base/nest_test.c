@@ -323,7 +323,7 @@ static void sameness_is_identity(void **state) {
 }
 
 // ---- Printing --------------------------------------------------------------
-static const ls_object_type silent_type = {"iterator", NULL, NULL};
+static const ls_object_type silent_type = {.name = "iterator"};
 
 static void every_kind_prints(void **state) {
   (void)state;

@@ -11,7 +11,8 @@ typedef struct thing {
 
 static void destroy_thing(ls_object *object) { ++((thing *)object)->destroyed; }
 
-static const ls_object_type thing_type = {"thing", destroy_thing, NULL};
+static const ls_object_type thing_type = {.name = "thing",
+                                          .destroy = destroy_thing};
 
 static void the_last_reference_destroys(void **state) {
   (void)state;
@@ -31,6 +32,31 @@ static void null_is_fine(void **state) {
   assert_null(ls_object_retain(NULL));
   ls_object_release(NULL);
   assert_false(ls_object_is_unique(NULL));
+}
+
+// Objects are alike when both have been destroyed as often.
+static bool same_things(const ls_object *a, const ls_object *b) {
+  return ((const thing *)a)->destroyed == ((const thing *)b)->destroyed;
+}
+
+static const ls_object_type like_type = {
+    .name = "like", .destroy = destroy_thing, .equal = same_things};
+
+static void objects_are_equal_as_their_type_says(void **state) {
+  (void)state;
+  thing a = {0}, b = {0}, like = {0}, alike = {0}, unlike = {.destroyed = 1};
+  ls_object_init(&a.object, &thing_type);
+  ls_object_init(&b.object, &thing_type);
+  ls_object_init(&like.object, &like_type);
+  ls_object_init(&alike.object, &like_type);
+  ls_object_init(&unlike.object, &like_type);
+  assert_true(ls_object_equal(&a.object, &a.object));
+  assert_false(ls_object_equal(&a.object, &b.object));
+  assert_false(ls_object_equal(&a.object, &like.object));
+  assert_true(ls_object_equal(&like.object, &alike.object));
+  assert_false(ls_object_equal(&like.object, &unlike.object));
+  assert_false(ls_object_equal(&like.object, NULL));
+  assert_true(ls_object_equal(NULL, NULL));
 }
 
 static void use(void *user) {
@@ -62,6 +88,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_last_reference_destroys),
       cmocka_unit_test(null_is_fine),
+      cmocka_unit_test(objects_are_equal_as_their_type_says),
       cmocka_unit_test(threads_may_share_an_object),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -386,6 +386,12 @@ static void product_relu_lets_a_nan_through(void **state) {
 
 static double sigmoid64(double x) { return 1.0 / (1.0 + exp(-x)); }
 static double rsqrt64(double x) { return 1.0 / sqrt(x); }
+static double softplus64(double x) {
+  return fmax(x, 0.0) + log1p(exp(-fabs(x)));
+}
+static double gelu64(double x) {
+  return x / (1.0 + exp(-1.5957691216057308 * (x + 0.044715 * x * x * x)));
+}
 
 typedef struct {
   const char *name;
@@ -401,6 +407,10 @@ static const unary_case unaries[] = {
     UNARY(exp, exp, 1.0),           UNARY(log, log, 0.9),
     UNARY(tanh, tanh, 2.5),         UNARY(erf, erf, 1.2),
     UNARY(sigmoid, sigmoid64, 2.4), UNARY(rsqrt, rsqrt64, 1.5),
+    UNARY(expm1, expm1, 1.5),       UNARY(log1p, log1p, 1.5),
+    UNARY(sin, sin, 1.5),           UNARY(cos, cos, 1.5),
+    UNARY(tan, tan, 3.4),           UNARY(softplus, softplus64, 1.7),
+    UNARY(gelu, gelu64, INFINITY),  // Its errors are bounded below.
 };
 
 static ls_cpu_unary_fn *unary_of(const ls_cpu_kernels *table,
@@ -425,7 +435,7 @@ static double ulps(float got, double want) {
 }
 
 // Floats at equal distances over all bit patterns: all signs, sizes, NaNs.
-#define SAMPLE_STRIDE 8209u
+#define SAMPLE_STRIDE 16411u
 #define SAMPLE_COUNT ((size_t)(UINT32_MAX / SAMPLE_STRIDE))
 
 static float *new_samples(void) {
@@ -529,6 +539,19 @@ static void elementary_functions_have_the_special_values_of_libm(void **state) {
       {4, -INFINITY, 0.0f},      {4, NAN, NAN},
       {5, 0.0f, INFINITY},       {5, 0.25f, 2.0f},
       {5, INFINITY, 0.0f},       {5, -1.0f, NAN},
+      {6, -0.0f, -0.0f},         {6, -INFINITY, -1.0f},
+      {6, INFINITY, INFINITY},   {6, 89.0f, INFINITY},
+      {6, 0x1p-140f, 0x1p-140f}, {6, NAN, NAN},
+      {7, -0.0f, -0.0f},         {7, -1.0f, -INFINITY},
+      {7, -1.5f, NAN},           {7, INFINITY, INFINITY},
+      {7, 0x1p-140f, 0x1p-140f}, {7, NAN, NAN},
+      {8, -0.0f, -0.0f},         {8, INFINITY, NAN},
+      {8, 0x1p-140f, 0x1p-140f}, {8, NAN, NAN},
+      {9, 0.0f, 1.0f},           {9, -INFINITY, NAN},
+      {10, -0.0f, -0.0f},        {10, NAN, NAN},
+      {11, INFINITY, INFINITY},  {11, NAN, NAN},
+      {12, INFINITY, INFINITY},  {12, NAN, NAN},
+      {12, 0.0f, 0.0f},
   };
   for (size_t i = 0; i < table_count; ++i) {
     for (size_t r = 0; r < COUNT_OF(rows); ++r) {
@@ -540,6 +563,121 @@ static void elementary_functions_have_the_special_values_of_libm(void **state) {
       expect_same(what, tables[i]->name, &got, &rows[r].want, 1);
     }
   }
+}
+
+// Lanes of large angles are reduced apart from their neighbours.
+static void large_angles_do_not_touch_other_lanes(void **state) {
+  (void)state;
+  float x[64], alone, y[64];
+  for (size_t i = 0; i < COUNT_OF(x); ++i) {
+    x[i] = random_unit() * (i % 5 == 0 ? 0x1p100f : 10.0f);
+    if (i % 7 == 0) x[i] = NAN;
+    if (i % 11 == 0) x[i] = INFINITY;
+  }
+  for (size_t i = 0; i < table_count; ++i) {
+    tables[i]->sin(y, x, COUNT_OF(x));
+    for (size_t k = 0; k < COUNT_OF(x); ++k) {
+      tables[i]->sin(&alone, &x[k], 1);
+      expect_same("sin", tables[i]->name, &y[k], &alone, 1);
+    }
+  }
+}
+
+// The bounds of isa/vecactivation.h.
+static void gelu_and_its_slope_err_little(void **state) {
+  (void)state;
+  const ls_cpu_kernels *best = ls_cpu_kernels_best();
+  enum { COUNT = 100000 };
+  float *x = allocate(COUNT * sizeof *x), *y = allocate(COUNT * sizeof *y);
+  float *ones = allocate(COUNT * sizeof *ones);
+  for (size_t i = 0; i < COUNT; ++i) {
+    x[i] = random_unit() * 9.9f;
+    ones[i] = 1.0f;
+  }
+  best->gelu(y, x, COUNT);
+  for (size_t i = 0; i < COUNT; ++i) {
+    const double a = (double)x[i], want = gelu64(a);
+    const double bound = fabs(want) * 0x1p-22 * (1.0 + a * a);
+    if (a >= -1.0 ? ulps(y[i], want) > 3.1 : fabs((double)y[i] - want) > bound)
+      fail_msg("gelu(%a) is %a, want %a", a, (double)y[i], want);
+  }
+  best->gelu_grad(y, ones, x, COUNT);
+  for (size_t i = 0; i < COUNT; ++i) {
+    const double a = (double)x[i], c = 1.5957691216057308;
+    const double s = 1.0 / (1.0 + exp(-c * (a + 0.044715 * a * a * a)));
+    const double rest = 1.0 / (1.0 + exp(c * (a + 0.044715 * a * a * a)));
+    const double want = s + a * s * rest * c * (1.0 + 0.134145 * a * a);
+    if (fabs((double)y[i] - want) > 0x1p-22)
+      fail_msg("gelu'(%a) is %a, want %a", a, (double)y[i], want);
+  }
+  free(x);
+  free(y);
+  free(ones);
+}
+
+static void gelu_grad_is_the_same_in_every_table_and_tail(void **state) {
+  (void)state;
+  for (size_t n = 0; n < 40; ++n) {
+    float *dy = new_floats(n), *x = new_floats(n), *want = new_floats(n);
+    for (size_t i = 0; i < n; ++i)
+      x[i] *= 20.0f;
+    tables[0]->gelu_grad(want, dy, x, n);
+    for (size_t i = 1; i < table_count; ++i) {
+      float *in_place = copy_of(x, n);
+      tables[i]->gelu_grad(in_place, dy, in_place, n);
+      expect_same("gelu_grad", tables[i]->name, in_place, want, n);
+      free(in_place);
+    }
+    free(dy);
+    free(x);
+    free(want);
+  }
+}
+
+// --- 16-bit floats ---
+
+static void check_half(size_t n, const float *x, const uint16_t *halves) {
+  for (size_t i = 0; i < table_count; ++i) {
+    const ls_cpu_kernels *t = tables[i], *base = tables[0];
+    float *wide = allocate(n * sizeof *wide), *want = allocate(n * sizeof *x);
+    t->widen_f16(wide, halves, n);
+    base->widen_f16(want, halves, n);
+    expect_same("widen_f16", t->name, wide, want, n);
+    t->widen_bf16(wide, halves, n);
+    base->widen_bf16(want, halves, n);
+    expect_same("widen_bf16", t->name, wide, want, n);
+    uint16_t *got = allocate(n * sizeof *got), *as = allocate(n * sizeof *as);
+    t->narrow_f16(got, x, n);
+    base->narrow_f16(as, x, n);
+    assert_memory_equal(got, as, n * sizeof *got);
+    t->narrow_bf16(got, x, n);
+    base->narrow_bf16(as, x, n);
+    assert_memory_equal(got, as, n * sizeof *got);
+    free(wide);
+    free(want);
+    free(got);
+    free(as);
+  }
+}
+
+static void halves_convert_alike_in_every_table(void **state) {
+  (void)state;
+  float *x = new_samples();
+  uint16_t *halves = allocate(65536 * sizeof *halves);
+  for (size_t i = 0; i < 65536; ++i)
+    halves[i] = (uint16_t)i;
+  check_half(65536, x, halves);
+  check_half(65536, x + SAMPLE_COUNT - 65536, halves);
+  for (size_t n = 0; n < 40; ++n) {
+    float *few = copy_of(x + 70000, n);
+    uint16_t *few_halves = allocate(n * sizeof *few_halves);
+    memcpy(few_halves, halves + 20000, n * sizeof *few_halves);
+    check_half(n, few, few_halves);
+    free(few);
+    free(few_halves);
+  }
+  free(x);
+  free(halves);
 }
 
 // --- Rows ---
@@ -765,6 +903,28 @@ static void sum_runs_in_sixteen_partial_sums(void **state) {
   }
 }
 
+static void max_sees_every_element_and_every_nan(void **state) {
+  (void)state;
+  for (size_t n = 0; n < 70; ++n) {
+    float *x = new_floats(n);
+    for (size_t i = 0; i < table_count; ++i) {
+      float want = -INFINITY;
+      for (size_t k = 0; k < n; ++k)
+        want = x[k] > want ? x[k] : want;
+      assert_true(tables[i]->max(x, n) == want);
+      for (size_t k = 0; k < n; ++k) {
+        const float old = x[k];
+        x[k] = 3.0f;
+        assert_true(tables[i]->max(x, n) == 3.0f);
+        x[k] = NAN;
+        assert_true(isnan(tables[i]->max(x, n)));
+        x[k] = old;
+      }
+    }
+    free(x);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(best_table_is_one_that_can_be_found),
@@ -783,6 +943,10 @@ int main(void) {
 #endif
     cmocka_unit_test(elementary_functions_keep_to_their_tails),
     cmocka_unit_test(elementary_functions_have_the_special_values_of_libm),
+    cmocka_unit_test(large_angles_do_not_touch_other_lanes),
+    cmocka_unit_test(gelu_and_its_slope_err_little),
+    cmocka_unit_test(gelu_grad_is_the_same_in_every_table_and_tail),
+    cmocka_unit_test(halves_convert_alike_in_every_table),
     cmocka_unit_test(softmax_and_its_log_are_close_to_doubles),
     cmocka_unit_test(label_loss_is_close_to_doubles_and_equal_in_tables),
     cmocka_unit_test(label_loss_grad_is_scaled_softmax_minus_onehot),
@@ -790,6 +954,7 @@ int main(void) {
     cmocka_unit_test(elementwise_kernels_are_their_formulas),
     cmocka_unit_test(column_sums_add_rows_in_order),
     cmocka_unit_test(sum_runs_in_sixteen_partial_sums),
+    cmocka_unit_test(max_sees_every_element_and_every_nan),
   };
   return cmocka_run_group_tests(tests, find_tables, NULL);
 }

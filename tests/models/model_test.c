@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/expect.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "lockstep/eager.h"
 #include "lockstep/models.h"
+#include "lockstep/train.h"
 
 enum { MOST_VARIABLES = 256 };
 
@@ -32,6 +34,14 @@ static void steps_have_the_products_that_are_stated(void **state) {
   assert_true(giga > 0.815 && giga < 0.825);
   const ls_model_type *tiny = ls_model_find("tiny");
   assert_true(tiny->flops_per_example * (double)tiny->batch_size == 11264);
+  const ls_model_type *cnn = ls_model_find("cnn");
+  const double cnn_giga =
+      cnn->flops_per_example * (double)cnn->batch_size * 1e-9;
+  assert_true(cnn_giga > 12.4 && cnn_giga < 12.5);
+  const ls_model_type *resnet20 = ls_model_find("resnet20");
+  const double resnet20_giga =
+      resnet20->flops_per_example * (double)resnet20->batch_size * 1e-9;
+  assert_true(resnet20_giga > 15.6 && resnet20_giga < 15.8);
 }
 
 static void variables_have_names_of_their_own(void **state) {
@@ -146,6 +156,106 @@ static void models_of_one_seed_start_alike(void **state) {
     ls_array_release(values[i]);
 }
 
+// ---- Every model -----------------------------------------------------------
+enum { MOST_STEPS = 5, BATCH = 8 };
+
+typedef struct training {
+  double losses[MOST_STEPS];
+  ls_array *values[MOST_VARIABLES];  // Of the variables at the end.
+  size_t num_values;
+} training;
+
+static training trained(const ls_model_type *type, int replicas, int steps) {
+  training out = {.num_values = 0};
+  ls_model model;
+  ls_nest batch, args, results = {0};
+  ls_function *function = NULL;
+  ls_strategy *strategy = NULL;
+  ls_variable *variables[MOST_VARIABLES];
+  expect_ok(ls_mirrored_strategy_create(
+      &(ls_mirrored_options){.num_replicas = LS_SOME(replicas)}, &strategy));
+  expect_ok(
+      ls_model_create(type, &(ls_model_options){.metrics = true}, &model));
+  expect_ok(ls_model_synthetic_batch(type, BATCH, &batch));
+  expect_ok(ls_train_split(strategy, batch, &args));
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = type->train_step, .user = model.self},
+      &function));
+  for (int i = 0; i < steps; ++i) {
+    expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &results));
+    ls_nest loss = {0};
+    expect_ok(ls_strategy_reduce(strategy, LS_REDUCE_MEAN,
+                                 ls_nest_find(results, "loss"), &loss));
+    out.losses[i] = ls_array_f64(ls_nest_as_array(loss), 0);
+    ls_nest_release(loss);
+  }
+  out.num_values = type->variables(model.self, variables, MOST_VARIABLES);
+  for (size_t i = 0; i < out.num_values; ++i)
+    expect_ok(ls_variable_value(variables[i], &out.values[i]));
+  ls_nest_release(results);
+  ls_nest_release(args);
+  ls_nest_release(batch);
+  ls_function_release(function);
+  ls_model_destroy(&model);
+  ls_strategy_release(strategy);
+  return out;
+}
+
+static void forget(training *run) {
+  for (size_t i = 0; i < run->num_values; ++i)
+    ls_array_release(run->values[i]);
+}
+
+static void
+every_model_learns_its_batch_with_the_same_bits_each_time(void **state) {
+  (void)state;
+  size_t count = 0;
+  const ls_model_type *const *types = ls_model_types(&count);
+  for (size_t t = 0; t < count; ++t) {
+    training a = trained(types[t], 1, MOST_STEPS);
+    training b = trained(types[t], 1, MOST_STEPS);
+    assert_true(isfinite(a.losses[0]) && a.losses[0] > 0);
+    assert_true(a.losses[MOST_STEPS - 1] < a.losses[0]);
+    assert_memory_equal(a.losses, b.losses, sizeof(a.losses));
+    for (size_t i = 0; i < a.num_values; ++i)
+      assert_memory_equal(ls_array_data(a.values[i]),
+                          ls_array_data(b.values[i]),
+                          ls_array_size(a.values[i]));
+    forget(&a);
+    forget(&b);
+  }
+}
+
+// Losses only: Adam's first steps go by the sign of a gradient, so that
+// rounding can turn a weight's whole step around where a gradient is near 0.
+static void two_replicas_train_as_one_does(void **state) {
+  (void)state;
+  static const char *const names[] = {"tiny", "mlp", "cnn"};
+  for (size_t t = 0; t < sizeof(names) / sizeof(names[0]); ++t) {
+    training one = trained(ls_model_find(names[t]), 1, 3);
+    training two = trained(ls_model_find(names[t]), 2, 3);
+    for (int i = 0; i < 3; ++i)
+      assert_true(fabs(one.losses[i] - two.losses[i]) <=
+                  1e-4 * fabs(one.losses[i]));
+    forget(&one);
+    forget(&two);
+  }
+}
+
+// Batch norm sees a replica's own part of the batch, so that two replicas are
+// not as one; they are the same each time.
+static void resnet20_learns_on_two_replicas(void **state) {
+  (void)state;
+  const ls_model_type *type = ls_model_find("resnet20");
+  training a = trained(type, 2, MOST_STEPS);
+  training b = trained(type, 2, MOST_STEPS);
+  assert_true(isfinite(a.losses[0]) && a.losses[0] > 0);
+  assert_true(a.losses[MOST_STEPS - 1] < a.losses[0]);
+  assert_memory_equal(a.losses, b.losses, sizeof(a.losses));
+  forget(&a);
+  forget(&b);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_table_is_complete),
@@ -155,6 +265,10 @@ int main(void) {
       cmocka_unit_test(the_accuracy_is_there_if_asked_for),
       cmocka_unit_test(logits_have_a_column_a_class),
       cmocka_unit_test(models_of_one_seed_start_alike),
+      cmocka_unit_test(
+          every_model_learns_its_batch_with_the_same_bits_each_time),
+      cmocka_unit_test(two_replicas_train_as_one_does),
+      cmocka_unit_test(resnet20_learns_on_two_replicas),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

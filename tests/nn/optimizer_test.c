@@ -125,7 +125,7 @@ static void momentum_adds_up_gradients(void **state) {
 static void the_rate_falls_in_a_line(void **state) {
   (void)state;
   problem p;
-  begin(&p, &(ls_sgd_options){.learning_rate = 0.25, .decay_steps = 4});
+  begin(&p, &(ls_sgd_options){.learning_rate = 0.25, .schedule = {LS_SCHEDULE_LINEAR, 4}});
   run(&p, descend, 6);  // The last two have a rate of 0.
   const double factor = 0.5 * 0.625 * 0.75 * 0.875;
   expect_values_of(p.w, 3 * factor, -factor);

@@ -79,7 +79,7 @@ static void a_session_starts_with_the_values_of_eager(void **state) {
 static void glorot_uniform_fills_its_range(void **state) {
   (void)state;
   ls_array *value = value_of(&(ls_weight_options){
-      .shape = LS_SHAPE(3, 3, 8, 16), .initializer = ls_glorot_uniform});
+      .shape = LS_SHAPE(3, 3, 8, 16), .initializer = ls_init_glorot_uniform()});
   const double limit = sqrt(6.0 / (9 * 8 + 9 * 16));
   double least = 1, most = -1;
   for (int64_t i = 0; i < ls_array_num_elements(value); ++i) {
@@ -94,7 +94,7 @@ static void glorot_uniform_fills_its_range(void **state) {
 static void he_normal_has_its_deviation(void **state) {
   (void)state;
   ls_array *value = value_of(&(ls_weight_options){.shape = LS_SHAPE(50, 200),
-                                                  .initializer = ls_he_normal});
+                                                  .initializer = ls_init_he_normal()});
   double sum = 0, squares = 0;
   const int64_t count = ls_array_num_elements(value);
   for (int64_t i = 0; i < count; ++i) {
@@ -112,7 +112,7 @@ static void zeros_and_ones_are_that(void **state) {
   const struct {
     ls_initializer initializer;
     double value;
-  } rows[] = {{ls_zeros, 0}, {ls_ones, 1}};
+  } rows[] = {{ls_init_zeros(), 0}, {ls_init_ones(), 1}};
   for (size_t k = 0; k < 2; ++k) {
     ls_array *value =
         value_of(&(ls_weight_options){.shape = LS_SHAPE(5),

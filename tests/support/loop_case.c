@@ -122,64 +122,100 @@ void loop_case_attr(loop_case *c, ls_attr attr) {
   c->attrs[c->num_attrs++] = attr;
 }
 
+void loop_case_add_output(loop_case *c, ls_type type) {
+  assert_true(c->num_more < LOOP_CASE_MORE);
+  c->more[c->num_more++] = type;
+}
+
+loop_case loop_case_of_output(const loop_case *c, uint32_t index) {
+  loop_case other = *c;
+  other.out = c->more[index];
+  return other;
+}
+
 void loop_case_deinit(loop_case *c) {
   for (uint32_t i = 0; i < c->num_in; ++i)
     free(c->data[i]);
+  for (uint32_t i = 0; i < c->num_more; ++i)
+    free(c->results[i]);
   *c = (loop_case){0};
 }
 
-static ls_status prepare(loop_case *c, ls_node *node, ls_arena *arena,
-                         ls_kernel_plan *out_plan) {
-  *out_plan = (ls_kernel_plan){
-      .node = node,
+// ---- Running ---------------------------------------------------------------
+enum { OUTPUTS = 1 + LOOP_CASE_MORE };
+
+// What a prepare function is given, and what it made of that.
+typedef struct prepared {
+  ls_node node;
+  uint64_t inputs[LOOP_CASE_OPERANDS];
+  ls_type out[OUTPUTS];
+  uint32_t num_out;
+  ls_arena arena;
+  ls_kernel_plan plan;
+} prepared;
+
+static ls_status prepare(loop_case *c, prepared *p) {
+  *p = (prepared){.num_out = 1 + c->num_more};
+  p->out[0] = c->out;
+  memcpy(p->out + 1, c->more, sizeof(c->more));
+  for (uint32_t i = 0; i < c->num_in; ++i)
+    p->inputs[i] = ls_ref(i + 1, 0);
+  p->node = (ls_node){
+      .id = 100,
+      .type = c->op,
+      .num_outputs = (uint16_t)p->num_out,
+      .num_inputs = c->num_in,
+      .num_attrs = c->num_attrs,
+      .inputs = p->inputs,
+      .outputs = p->out,
+      .attrs = c->attrs,
+  };
+  ls_arena_init(&p->arena, ls_allocator_system());
+  p->plan = (ls_kernel_plan){
+      .node = &p->node,
       .in = c->in,
       .num_in = c->num_in,
-      .out = &c->out,
-      .num_out = 1,
+      .out = p->out,
+      .num_out = p->num_out,
       .kernels = c->kernels == NULL ? ls_cpu_kernels_best()
                                     : ls_cpu_kernels_find(c->kernels),
-      .arena = arena,
+      .arena = &p->arena,
       .blocks = -1,
   };
   const ls_kernel_prepare function = ls_kernel_prepare_of(c->op);
   assert_non_null(function);
-  return function(out_plan);
-}
-
-static ls_node node_of(loop_case *c, uint64_t *inputs) {
-  for (uint32_t i = 0; i < c->num_in; ++i)
-    inputs[i] = ls_ref(i + 1, 0);
-  return (ls_node){
-      .id = 100,
-      .type = c->op,
-      .num_outputs = 1,
-      .num_inputs = c->num_in,
-      .num_attrs = c->num_attrs,
-      .inputs = inputs,
-      .outputs = &c->out,
-      .attrs = c->attrs,
-  };
+  return function(&p->plan);
 }
 
 ls_status loop_case_prepare(loop_case *c) {
-  uint64_t inputs[LOOP_CASE_OPERANDS];
-  ls_node node = node_of(c, inputs);
-  ls_arena arena;
-  ls_arena_init(&arena, ls_allocator_system());
-  ls_kernel_plan plan;
-  ls_status status = prepare(c, &node, &arena, &plan);
-  ls_arena_deinit(&arena);
+  prepared p;
+  ls_status status = prepare(c, &p);
+  ls_arena_deinit(&p.arena);
   return status;
 }
 
 typedef enum cut { WHOLE, BACKWARDS, RAGGED } cut;
 
+static void run_step(ls_kernel_loop loop, const ls_kernel_call *call,
+                     int64_t blocks, cut how) {
+  assert_true(blocks >= 1);
+  if (how == WHOLE) loop(call, 0, blocks);
+  if (how == BACKWARDS)
+    for (int64_t b = blocks; b-- > 0;)
+      loop(call, b, b + 1);
+  if (how == RAGGED)
+    for (int64_t b = 0, n = 1; b < blocks; b += n, n = n % 5 + 2)
+      loop(call, b, b + n < blocks ? b + n : blocks);
+}
+
 static void run(const loop_case *c, const ls_kernel_plan *plan,
-                const void *const *in, void *out, cut how) {
-  void *scratch = allocate(plan->scratch);
+                const void *const *in, void *const *out, cut how) {
+  void *scratch = allocate(plan->scratch), *shared = allocate(plan->shared);
   memset(scratch, 0xA5, plan->scratch);
-  void *const outs[1] = {out};
-  const ls_kernel_call call = {
+  memset(shared, 0xA5, plan->shared);
+  const void *ins[LOOP_CASE_OPERANDS + 1];
+  void *outs[OUTPUTS + 1];
+  ls_kernel_call call = {
       .in = in,
       .out = outs,
       .scratch = scratch,
@@ -189,72 +225,87 @@ static void run(const loop_case *c, const ls_kernel_plan *plan,
       .iteration = c->iteration,
       .replica = c->replica,
   };
-  if (how == WHOLE) plan->loop(&call, 0, plan->blocks);
-  if (how == BACKWARDS)
-    for (int64_t b = plan->blocks; b-- > 0;)
-      plan->loop(&call, b, b + 1);
-  if (how == RAGGED)
-    for (int64_t b = 0, n = 1; b < plan->blocks; b += n, n = n % 5 + 2)
-      plan->loop(&call, b, b + n < plan->blocks ? b + n : plan->blocks);
+  if (plan->first != NULL) {
+    memcpy(outs, out, plan->first_outputs * sizeof(*outs));
+    outs[plan->first_outputs] = shared;
+    run_step(plan->first, &call, plan->first_blocks, how);
+    const uint32_t kept = plan->only_shared ? 0 : c->num_in;
+    memcpy(ins, in, kept * sizeof(*ins));
+    ins[kept] = shared;
+    call.in = ins;
+  }
+  call.out = out + plan->first_outputs;
+  run_step(plan->loop, &call, plan->blocks, how);
   free(scratch);
+  free(shared);
 }
 
-static void expect_bytes(const loop_case *c, const void *want, const void *got,
+static void expect_bytes(const loop_case *c, const prepared *p,
+                         void *const *want, void *const *got,
                          const char *how) {
-  if (memcmp(want, got, bytes_of(c->out)) != 0)
-    fail_msg("%s of %s: other bytes %s; seed %llu", ls_op_table[c->op].name,
-             LS_SHAPE_TEXT(c->in[0].dtype, c->in[0].shape), how,
-             (unsigned long long)loop_random_seed());
+  for (uint32_t i = 0; i < p->num_out; ++i)
+    if (memcmp(want[i], got[i], bytes_of(p->out[i])) != 0)
+      fail_msg("%s of %s: other bytes of output %u %s; seed %llu",
+               ls_op_table[c->op].name,
+               LS_SHAPE_TEXT(c->in[0].dtype, c->in[0].shape), i, how,
+               (unsigned long long)loop_random_seed());
 }
 
 // In place of each operand that the plan allows.
-static void run_in_place(const loop_case *c, const ls_kernel_plan *plan,
-                         const void *want) {
+static void run_in_place(const loop_case *c, const prepared *p,
+                         void *const *want, void *const *room) {
   for (uint32_t i = 0; i < c->num_in && i < 32; ++i) {
-    if ((plan->in_place >> i & 1U) == 0) continue;
+    if ((p->plan.in_place >> i & 1U) == 0) continue;
     assert_int_equal(bytes_of(c->in[i]), bytes_of(c->out));
-    void *both = allocate(bytes_of(c->out));
-    memcpy(both, c->data[i], bytes_of(c->out));
+    memcpy(room[0], c->data[i], bytes_of(c->out));
     const void *in[LOOP_CASE_OPERANDS];
     for (uint32_t k = 0; k < c->num_in; ++k)
-      in[k] = k == i ? both : c->data[k];
-    run(c, plan, in, both, WHOLE);
-    expect_bytes(c, want, both, "in place");
-    free(both);
+      in[k] = k == i ? room[0] : c->data[k];
+    run(c, &p->plan, in, room, WHOLE);
+    expect_bytes(c, p, want, room, "in place");
+  }
+}
+
+static void allocate_outputs(const prepared *p, int fill, void **out) {
+  for (uint32_t i = 0; i < p->num_out; ++i) {
+    out[i] = allocate(bytes_of(p->out[i]));
+    memset(out[i], fill, bytes_of(p->out[i]) + 16);
   }
 }
 
 void *loop_case_run(loop_case *c) {
-  uint64_t inputs[LOOP_CASE_OPERANDS];
-  ls_node node = node_of(c, inputs);
-  ls_arena arena;
-  ls_arena_init(&arena, ls_allocator_system());
-  ls_kernel_plan plan;
-  ls_status status = prepare(c, &node, &arena, &plan);
+  prepared p;
+  ls_status status = prepare(c, &p);
   if (status != NULL)
     fail_msg("%s of %s: %s", ls_op_table[c->op].name,
              LS_SHAPE_TEXT(c->in[0].dtype, c->in[0].shape),
              ls_status_message(status));
-  assert_true(plan.blocks >= 1);
-  c->flops = plan.flops;
-  c->blocks = plan.blocks;
-  const size_t size = bytes_of(c->out);
-  void *whole = allocate(size), *cuts = allocate(size);
+  c->flops = p.plan.flops;
+  c->blocks = p.plan.blocks;
+  void *whole[OUTPUTS], *cuts[OUTPUTS];
+  allocate_outputs(&p, 0x5A, whole);
+  allocate_outputs(&p, 0xC3, cuts);
   const void *const *in = (const void *const *)c->data;
-  memset(whole, 0x5A, size + 16);
-  run(c, &plan, in, whole, WHOLE);
-  for (size_t i = 0; i < 16; ++i)  // Nothing behind the result is written.
-    assert_int_equal(((const unsigned char *)whole)[size + i], 0x5A);
-  memset(cuts, 0xC3, size);
-  run(c, &plan, in, cuts, BACKWARDS);
-  expect_bytes(c, whole, cuts, "block by block");
-  memset(cuts, 0xC3, size);
-  run(c, &plan, in, cuts, RAGGED);
-  expect_bytes(c, whole, cuts, "in ragged ranges");
-  run_in_place(c, &plan, whole);
-  free(cuts);
-  ls_arena_deinit(&arena);
-  return whole;
+  run(c, &p.plan, in, whole, WHOLE);
+  for (uint32_t k = 0; k < p.num_out; ++k)
+    for (size_t i = 0; i < 16; ++i)  // Nothing behind the result is written.
+      assert_int_equal(((unsigned char *)whole[k])[bytes_of(p.out[k]) + i],
+                       0x5A);
+  run(c, &p.plan, in, cuts, BACKWARDS);
+  expect_bytes(c, &p, whole, cuts, "block by block");
+  for (uint32_t k = 0; k < p.num_out; ++k)
+    memset(cuts[k], 0xC3, bytes_of(p.out[k]));
+  run(c, &p.plan, in, cuts, RAGGED);
+  expect_bytes(c, &p, whole, cuts, "in ragged ranges");
+  run_in_place(c, &p, whole, cuts);
+  for (uint32_t k = 0; k < p.num_out; ++k) {
+    free(cuts[k]);
+    if (k == 0) continue;
+    free(c->results[k - 1]);
+    c->results[k - 1] = whole[k];
+  }
+  ls_arena_deinit(&p.arena);
+  return whole[0];
 }
 
 void loop_expect_near(const loop_case *c, const void *got, int64_t index,

@@ -8,7 +8,7 @@
 
 #include "engine/cpu/kernel.h"
 
-enum { LOOP_CASE_OPERANDS = 40 };
+enum { LOOP_CASE_OPERANDS = 40, LOOP_CASE_MORE = 3 };
 
 // One op on given data. Zeroed: no operands, no attributes.
 typedef struct loop_case {
@@ -19,6 +19,9 @@ typedef struct loop_case {
   void *data[LOOP_CASE_OPERANDS];  // Owned by the case.
   uint32_t num_in;
   ls_type out;
+  ls_type more[LOOP_CASE_MORE];  // Outputs after the first one.
+  uint32_t num_more;
+  void *results[LOOP_CASE_MORE];  // Of these, once run. Owned by the case.
   uint64_t step, seed, iteration;
   int32_t replica;
   const char *kernels;    // Name of the kernel table. NULL: the fastest.
@@ -51,11 +54,18 @@ void *loop_case_add(loop_case *c, ls_type type, double low, double high,
 void *loop_case_add_copy(loop_case *c, ls_type type, const void *data);
 void loop_case_attr(loop_case *c, ls_attr attr);
 
-// Runs it in all ways and compares them. The caller frees the result.
+// Adds an output after the first one.
+void loop_case_add_output(loop_case *c, ls_type type);
+
+// Runs it in all ways and compares them. The caller frees the first output.
 void *loop_case_run(loop_case *c);
 // The status of preparing alone; the caller's.
 ls_status loop_case_prepare(loop_case *c);
 void loop_case_deinit(loop_case *c);
+
+// The case of output `index` of c->more, to compare c->results[index] with.
+// Owns nothing.
+loop_case loop_case_of_output(const loop_case *c, uint32_t index);
 
 // Fails unless element `index` of `got` is `want`: exactly for integers, else
 // within the dtype's rounding of it, and within rounding of `magnitude` in

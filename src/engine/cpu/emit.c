@@ -262,6 +262,14 @@ static void emit_constant(ls_cpu_compiler *self, ls_cpu_scope *scope,
   ls_cpu_bind_ref(self, scope, ls_ref(node->id, 0), storage);
 }
 
+// Nothing is done, in order: each result is its operand.
+static void emit_barrier(ls_cpu_compiler *self, ls_cpu_scope *scope,
+                         const ls_node *node) {
+  for (uint32_t i = 0; i < node->num_inputs; ++i)
+    ls_cpu_bind_ref(self, scope, ls_ref(node->id, i),
+                    ls_cpu_storage_of(self, scope, node->inputs[i]));
+}
+
 // What a prepare function is told.
 static ls_status make_kernel_plan(const ls_graph *graph, const ls_node *node,
                                   const ls_cpu_kernels *kernels,
@@ -295,6 +303,44 @@ static ls_status no_kernel(const ls_graph *graph, const ls_node *node) {
                           ls_node_info(node)->name);
 }
 
+// One step of a kernel: what it runs, which outputs it writes, and the storage
+// that the first of two steps leaves for the second.
+typedef struct kernel_step {
+  ls_kernel_loop loop;
+  int64_t blocks;
+  bool reads;           // The op's inputs.
+  unsigned begin, end;  // Outputs.
+  uint32_t from, to;    // The storage between the steps, or NONE.
+} kernel_step;
+
+static void emit_step(ls_cpu_compiler *self, ls_cpu_scope *scope,
+                      const ls_kernel_plan *plan, const kernel_step *step) {
+  const ls_node *node = plan->node;
+  const uint32_t position = ls_cpu_emit(self, LS_CPU_KERNEL, node);
+  size_t bytes = plan->shared;
+  for (uint32_t i = 0; step->reads && i < node->num_inputs; ++i) {
+    ls_cpu_read(self, ls_cpu_storage_of(self, scope, node->inputs[i]));
+    bytes += ls_cpu_type_size(plan->in[i]);
+  }
+  if (step->from != LS_CPU_NONE) ls_cpu_read(self, step->from);
+  for (unsigned i = step->begin; i < step->end; ++i) {
+    bytes += ls_cpu_type_size(node->outputs[i]);
+    const uint32_t storage =
+        ls_cpu_new_storage(self, ls_cpu_type_size(node->outputs[i]));
+    ls_cpu_write(self, storage);
+    ls_cpu_bind_ref(self, scope, ls_ref(node->id, i), storage);
+  }
+  if (step->to != LS_CPU_NONE) ls_cpu_write(self, step->to);
+  if (ls_cpu_failed(self)) return;
+  ls_cpu_instruction *instruction = ls_cpu_at(self, position);
+  instruction->loop = step->loop;
+  instruction->params = plan->params;
+  instruction->size = step->blocks;
+  instruction->number = ls_cpu_team_gains(plan->flops, bytes, step->blocks);
+  if (step->begin == 0 && step->end > 0)
+    self->origins[position].in_place = plan->in_place;
+}
+
 static void emit_kernel(ls_cpu_compiler *self, ls_cpu_scope *scope,
                         const ls_node *node) {
   if (ls_kernel_prepare_of(node->type) == NULL) {
@@ -313,26 +359,24 @@ static void emit_kernel(ls_cpu_compiler *self, ls_cpu_scope *scope,
                     ls_cpu_storage_of(self, scope, node->inputs[0]));
     return;
   }
-  const uint32_t position = ls_cpu_emit(self, LS_CPU_KERNEL, node);
-  size_t bytes = 0;
-  for (uint32_t i = 0; i < node->num_inputs; ++i) {
-    ls_cpu_read(self, ls_cpu_storage_of(self, scope, node->inputs[i]));
-    bytes += ls_cpu_type_size(plan.in[i]);
+  kernel_step step = {.loop = plan.loop,
+                      .blocks = plan.blocks,
+                      .reads = !plan.only_shared,
+                      .begin = plan.first_outputs,
+                      .end = node->num_outputs,
+                      .from = LS_CPU_NONE,
+                      .to = LS_CPU_NONE};
+  if (plan.first != NULL) {
+    step.from = ls_cpu_new_storage(self, plan.shared);
+    const kernel_step first = {.loop = plan.first,
+                               .blocks = plan.first_blocks,
+                               .reads = true,
+                               .end = plan.first_outputs,
+                               .from = LS_CPU_NONE,
+                               .to = step.from};
+    emit_step(self, scope, &plan, &first);
   }
-  for (unsigned i = 0; i < node->num_outputs; ++i) {
-    bytes += ls_cpu_type_size(node->outputs[i]);
-    const uint32_t storage =
-        ls_cpu_new_storage(self, ls_cpu_type_size(node->outputs[i]));
-    ls_cpu_write(self, storage);
-    ls_cpu_bind_ref(self, scope, ls_ref(node->id, i), storage);
-  }
-  if (ls_cpu_failed(self)) return;
-  ls_cpu_instruction *instruction = ls_cpu_at(self, position);
-  instruction->loop = plan.loop;
-  instruction->params = plan.params;
-  instruction->size = plan.blocks;
-  instruction->number = ls_cpu_team_gains(plan.flops, bytes, plan.blocks);
-  self->origins[position].in_place = plan.in_place;
+  emit_step(self, scope, &plan, &step);
   ls_executable *out = self->out;
   if (plan.scratch > out->kernel_scratch) out->kernel_scratch = plan.scratch;
   out->facts.flops += plan.flops * self->trips;
@@ -346,6 +390,9 @@ void ls_cpu_emit_node(ls_cpu_compiler *self, ls_cpu_scope *scope,
     return;
   case LS_OP_CONSTANT:
     emit_constant(self, scope, node);
+    return;
+  case LS_OP_BARRIER:
+    emit_barrier(self, scope, node);
     return;
   case LS_OP_WHILE:
     ls_cpu_emit_while(self, scope, node);

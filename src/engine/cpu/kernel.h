@@ -46,6 +46,16 @@ typedef struct ls_kernel_plan {
   int64_t blocks;       // At least 1. A function of the shapes alone.
   size_t scratch;       // Bytes a thread needs.
   uint32_t in_place;    // Bit i: output 0 may lie exactly on input i.
+  // Two steps, if `first` is set: it runs to its end in blocks of its own
+  // before `loop` begins, and leaves `shared` bytes, aligned to 64, which are
+  // its last output and `loop`'s last input. Of the outputs it writes the
+  // leading `first_outputs`, `loop` the rest. in_place is about the step that
+  // writes output 0; only the other step may read that input too.
+  ls_kernel_loop first;
+  int64_t first_blocks;
+  size_t shared;
+  uint32_t first_outputs;
+  bool only_shared;     // `loop` has no other input.
   bool alias;           // Output 0 is input 0's bytes (reshape): no work if
                         // they share storage; `loop` copies otherwise.
   int64_t flops;        // 2 x multiply-add of products; 0 for others.

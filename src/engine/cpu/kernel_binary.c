@@ -94,11 +94,6 @@ LS_EACH_UNSIGNED(BINARY, pow, POW_UNSIGNED)
 LS_EACH_INTEGER(BINARY, relu_grad, RELU_GRAD)
 LS_EACH_FLOAT(BINARY, relu_grad, RELU_GRAD)
 
-#define AND(T, W, x, y) ((T)(((x) != 0) & ((y) != 0)))
-#define OR(T, W, x, y) ((T)(((x) != 0) | ((y) != 0)))
-BINARY(and, AND, BOOL, uint8_t, uint32_t)
-BINARY(or, OR, BOOL, uint8_t, uint32_t)
-
 static void call_table(const ls_elementwise *self, void *out,
                        const void *const *in, int64_t count) {
   self->binary(out, in[0], in[1], (size_t)count);
@@ -117,8 +112,6 @@ static const ls_span spans[LS_OP_COUNT][LS_DTYPE_COUNT] = {
     [LS_OP_MINIMUM] = NUMBERS(minimum),
     [LS_OP_POW] = NUMBERS(pow),
     [LS_OP_RELU_GRAD] = NUMBERS(relu_grad),
-    [LS_OP_AND] = {ENTRY(and, BOOL, , )},
-    [LS_OP_OR] = {ENTRY(or, BOOL, , )},
 };
 
 bool ls_binary_span(ls_elementwise *work, uint16_t op, ls_dtype dtype,

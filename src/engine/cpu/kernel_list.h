@@ -8,6 +8,9 @@
 
 ls_status kernel_iota(ls_kernel_plan *plan);
 ls_status kernel_random(ls_kernel_plan *plan);
+ls_status kernel_permutation(ls_kernel_plan *plan);
+ls_status kernel_math(ls_kernel_plan *plan);
+ls_status kernel_bits(ls_kernel_plan *plan);
 ls_status kernel_unary(ls_kernel_plan *plan);
 ls_status kernel_binary(ls_kernel_plan *plan);
 ls_status kernel_compare(ls_kernel_plan *plan);
@@ -23,6 +26,34 @@ ls_status kernel_matmul(ls_kernel_plan *plan);
 ls_status kernel_softmax(ls_kernel_plan *plan);
 ls_status kernel_cross_entropy(ls_kernel_plan *plan);
 ls_status kernel_one_hot(ls_kernel_plan *plan);
+ls_status kernel_convolution(ls_kernel_plan *plan);
+ls_status kernel_conv_grad_weights(ls_kernel_plan *plan);
+ls_status kernel_reduce_window(ls_kernel_plan *plan);
+ls_status kernel_window_sum_grad(ls_kernel_plan *plan);
+ls_status kernel_window_max(ls_kernel_plan *plan);
 ls_status kernel_replica_id(ls_kernel_plan *plan);
+ls_status kernel_slice(ls_kernel_plan *plan);
+ls_status kernel_dynamic_slice(ls_kernel_plan *plan);
+ls_status kernel_dynamic_update_slice(ls_kernel_plan *plan);
+ls_status kernel_pad(ls_kernel_plan *plan);
+ls_status kernel_concatenate(ls_kernel_plan *plan);
+ls_status kernel_reverse(ls_kernel_plan *plan);
+ls_status kernel_gather(ls_kernel_plan *plan);
+ls_status kernel_scatter(ls_kernel_plan *plan);
+ls_status kernel_take_along(ls_kernel_plan *plan);
+ls_status kernel_add_along(ls_kernel_plan *plan);
+ls_status kernel_scan(ls_kernel_plan *plan);
+ls_status kernel_sort(ls_kernel_plan *plan);
+ls_status kernel_top_k(ls_kernel_plan *plan);
+ls_status kernel_clamp(ls_kernel_plan *plan);
+ls_status kernel_batch_norm(ls_kernel_plan *plan);
+ls_status kernel_batch_norm_grad(ls_kernel_plan *plan);
+ls_status kernel_batch_norm_inference(ls_kernel_plan *plan);
+ls_status kernel_layer_norm(ls_kernel_plan *plan);
+ls_status kernel_layer_norm_grad(ls_kernel_plan *plan);
+ls_status kernel_rms_norm(ls_kernel_plan *plan);
+ls_status kernel_rms_norm_grad(ls_kernel_plan *plan);
+ls_status kernel_attention(ls_kernel_plan *plan);
+ls_status kernel_attention_grad(ls_kernel_plan *plan);
 
 #endif  // LS_ENGINE_CPU_KERNEL_LIST_H_

@@ -6,9 +6,9 @@
 // Where the innermost step is 0 a row is filled, where it is 1 copied. Else
 // some other dimension has step 1 (or none, then elements are gathered): those
 // two are cut into tiles, so that both arrays are used by whole cache lines.
-#include "engine/cpu/dims.h"
 #include "engine/cpu/kernel_list.h"
 #include "engine/cpu/loops.h"
+#include "engine/cpu/move.h"
 
 // Tiles are up to TILE_ROWS rows of the result, TILE_COLUMNS wide.
 enum { TILE_ROWS = 32, TILE_COLUMNS = 512, STRIP = 16 };
@@ -17,6 +17,7 @@ enum { SHORT_ROW = 32 };
 
 typedef struct move_params {
   int64_t count;
+  int64_t base;  // Where the operand begins.
   size_t element;
   int64_t columns, column_step;  // The innermost dimension.
   ls_dims outer;                 // The others; of tiles without the rows.
@@ -122,7 +123,7 @@ static void row_loop(const ls_kernel_call *call, int64_t begin_block,
   ls_walk walk = ls_walk_at(&self->outer, at / self->columns);
   while (at < end) {
     const int64_t count = ls_min_i64(self->columns - column, end - at);
-    const int64_t from = walk.offset + column * self->column_step;
+    const int64_t from = self->base + walk.offset + column * self->column_step;
     self->row((char *)call->out[0] + (size_t)at * self->element,
               (const char *)call->in[0] + (size_t)from * self->element, count,
               self->column_step);
@@ -142,8 +143,8 @@ static void tile_loop(const ls_kernel_call *call, int64_t begin_block,
     const int64_t row_tile = u / self->column_tiles;
     const int64_t r = row_tile % self->row_tiles * TILE_ROWS;
     const int64_t outer = row_tile / self->row_tiles;
-    const int64_t from =
-        ls_walk_at(&self->outer, outer).offset + r + c * self->column_step;
+    const int64_t from = self->base + ls_walk_at(&self->outer, outer).offset +
+                         r + c * self->column_step;
     const int64_t to =
         ls_walk_at(&self->result, outer).offset + r * self->row_pitch + c;
     self->tile(self, (char *)call->out[0] + (size_t)to * self->element,
@@ -180,13 +181,13 @@ static void plan_tiles(move_params *self, int32_t rows_at) {
   self->units_per_block = ls_max_i64(1, LS_BLOCK / unit);
 }
 
-// `dims` are those of the result, with the steps of the operand.
-static ls_status plan_move(ls_kernel_plan *plan, ls_dims dims) {
+ls_status ls_move_plan(ls_kernel_plan *plan, ls_dims dims, int64_t base) {
   const ls_dtype dtype = plan->out[0].dtype;
   if (!ls_is_plain(dtype)) return ls_kernel_unsupported(plan, dtype);
   move_params *self = ls_arena_new(plan->arena, move_params);
   if (self == NULL) return ls_out_of_memory();
   self->count = ls_shape_num_elements(plan->out[0].shape);
+  self->base = base;
   self->element = ls_dtype_size(dtype);
   self->columns = 1;
   self->column_step = 1;
@@ -211,20 +212,12 @@ static ls_status plan_move(ls_kernel_plan *plan, ls_dims dims) {
   return ls_ok();
 }
 
-// Elements from one index of a dense array's dimension to the next.
-static int64_t step_of(ls_shape shape, int32_t axis) {
-  int64_t step = 1;
-  for (int32_t i = axis + 1; i < shape.rank; ++i)
-    step *= shape.dim[i];
-  return step;
-}
-
 ls_status kernel_copy(ls_kernel_plan *plan) {
   ls_dims dims = {0};
   ls_dims_add(&dims, ls_shape_num_elements(plan->out[0].shape), 1);
   plan->alias = true;
   plan->in_place = 1;
-  return plan_move(plan, dims);
+  return ls_move_plan(plan, dims, 0);
 }
 
 ls_status kernel_broadcast(ls_kernel_plan *plan) {
@@ -233,9 +226,9 @@ ls_status kernel_broadcast(ls_kernel_plan *plan) {
   for (int32_t i = 0; i < to.rank; ++i) {
     const int32_t axis = i - (to.rank - from.rank);
     const bool repeated = axis < 0 || from.dim[axis] == 1;
-    ls_dims_add(&dims, to.dim[i], repeated ? 0 : step_of(from, axis));
+    ls_dims_add(&dims, to.dim[i], repeated ? 0 : ls_step_of(from, axis));
   }
-  return plan_move(plan, dims);
+  return ls_move_plan(plan, dims, 0);
 }
 
 ls_status kernel_transpose(ls_kernel_plan *plan) {
@@ -248,7 +241,7 @@ ls_status kernel_transpose(ls_kernel_plan *plan) {
   ls_dims dims = {0};
   for (int32_t i = 0; i < to.rank; ++i) {
     const int32_t axis = (int32_t)permutation->as.ints.items[i];
-    ls_dims_add(&dims, to.dim[i], step_of(from, axis));
+    ls_dims_add(&dims, to.dim[i], ls_step_of(from, axis));
   }
-  return plan_move(plan, dims);
+  return ls_move_plan(plan, dims, 0);
 }

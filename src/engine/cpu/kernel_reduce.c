@@ -11,9 +11,9 @@
 //   - else they are rows of columns: along the innermost reduced dimension
 //     each CHAIN rows are added one by one, from 0, and these chains' sums
 //     are added in row order.
-// Integers wrap around. 16-bit floats are summed in f32 and rounded once.
-// Maxima and minima are nan if an element is. Of nothing, a sum is 0 and a
-// maximum the least number.
+// Products go in the same order. Integers wrap around. 16-bit floats are summed
+// in f32 and rounded once. Maxima and minima are nan if an element is. Of
+// nothing, a sum is 0, a product 1, a maximum the least number.
 #include <math.h>
 
 #include "engine/cpu/dims.h"
@@ -77,7 +77,12 @@ typedef struct reducer {
 #define MAX_FLOAT(T, W, s, x) ((((x) > (s)) | ((x) != (x))) ? (x) : (s))
 #define MIN_FLOAT(T, W, s, x) ((((x) < (s)) | ((x) != (x))) ? (x) : (s))
 
+#define PRODUCT(T, W, s, x) ((T)((W)(s) * (W)(x)))
+#define BOTH(T, W, s, x) ((T)((s) & ((x) != 0)))
+#define EITHER(T, W, s, x) ((T)((s) | ((x) != 0)))
+
 #define ZERO(T, D) ((T)0)
+#define ONE(T, D) ((T)1)
 #define LEAST(T, D) LEAST_##D
 #define GREATEST(T, D) GREATEST_##D
 #define LEAST_F32 (-INFINITY)
@@ -103,6 +108,10 @@ typedef struct reducer {
 
 LS_EACH_INTEGER(REDUCER, sum, ZERO, SUM)
 LS_EACH_FLOAT(REDUCER, sum, ZERO, SUM)
+LS_EACH_INTEGER(REDUCER, product, ONE, PRODUCT)
+LS_EACH_FLOAT(REDUCER, product, ONE, PRODUCT)
+REDUCER(all, ONE, BOTH, BOOL, uint8_t, uint8_t)
+REDUCER(any, ZERO, EITHER, BOOL, uint8_t, uint8_t)
 LS_EACH_INTEGER(REDUCER, max, LEAST, MAX_INTEGER)
 LS_EACH_FLOAT(REDUCER, max, LEAST, MAX_FLOAT)
 LS_EACH_INTEGER(REDUCER, min, GREATEST, MIN_INTEGER)
@@ -113,6 +122,9 @@ LS_EACH_FLOAT(REDUCER, min, GREATEST, MIN_FLOAT)
 #define NUMBERS(name) LS_EACH_INTEGER(ENTRY, name) LS_EACH_FLOAT(ENTRY, name)
 
 static const reducer sums_of[LS_DTYPE_COUNT] = {NUMBERS(sum)};
+static const reducer products_of[LS_DTYPE_COUNT] = {NUMBERS(product)};
+static const reducer all_of[LS_DTYPE_COUNT] = {ENTRY(all, BOOL, uint8_t, )};
+static const reducer any_of[LS_DTYPE_COUNT] = {ENTRY(any, BOOL, uint8_t, )};
 static const reducer maxima_of[LS_DTYPE_COUNT] = {NUMBERS(max)};
 static const reducer minima_of[LS_DTYPE_COUNT] = {NUMBERS(min)};
 
@@ -128,8 +140,9 @@ typedef struct reduce_params {
   int64_t columns, column_tiles;
   int64_t units, units_per_block;
   int64_t steps;  // Of `reduced`.
-  // The table's, for f32 sums: of rows at one step, and of columns.
-  float (*sum)(const float *src, size_t n);
+  // The table's, for f32: sums and maxima of elements in a row, and sums of
+  // columns.
+  float (*row)(const float *src, size_t n);
   void (*column_sums)(float *dst, const float *src, size_t rows, size_t columns,
                       size_t stride, bool accumulate);
 } reduce_params;
@@ -184,8 +197,8 @@ static void run_loop(const ls_kernel_call *call, int64_t begin_block,
   if (begin >= end) return;
   ls_walk output = ls_walk_at(&self->kept, begin);
   for (int64_t u = begin; u < end; ++u, ls_walk_next(&output, &self->kept)) {
-    if (self->sum != NULL) {
-      ((float *)call->out[0])[u] = self->sum(
+    if (self->row != NULL) {
+      ((float *)call->out[0])[u] = self->row(
           (const float *)call->in[0] + output.offset, (size_t)self->run);
       continue;
     }
@@ -262,6 +275,9 @@ static void column_loop(const ls_kernel_call *call, int64_t begin_block,
 static const reducer *reducers_of(uint16_t op) {
   if (op == LS_OP_REDUCE_MAX) return maxima_of;
   if (op == LS_OP_REDUCE_MIN) return minima_of;
+  if (op == LS_OP_REDUCE_PRODUCT) return products_of;
+  if (op == LS_OP_REDUCE_AND) return all_of;
+  if (op == LS_OP_REDUCE_OR) return any_of;
   return sums_of;
 }
 
@@ -319,8 +335,11 @@ ls_status kernel_reduce(ls_kernel_plan *plan) {
   }
   if (dtype == LS_DTYPE_F32 && plan->node->type == LS_OP_REDUCE_SUM) {
     if (!runs) self->column_sums = plan->kernels->column_sums;
-    if (runs && self->steps == 1) self->sum = plan->kernels->sum;
+    if (runs && self->steps == 1) self->row = plan->kernels->sum;
   }
+  if (dtype == LS_DTYPE_F32 && plan->node->type == LS_OP_REDUCE_MAX && runs &&
+      self->steps == 1)
+    self->row = plan->kernels->max;
   self->units = ls_dims_count(&self->kept) * self->column_tiles;
   const int64_t unit =
       self->steps * self->run * ls_min_i64(self->columns, COLUMNS);

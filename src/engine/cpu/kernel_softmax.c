@@ -39,7 +39,7 @@ static double sum_exp_f64(const double *x, int64_t n, double max) {
   return sums[0];
 }
 
-static void softmax_f64(double *y, const double *x, int64_t n) {
+void ls_softmax_f64(double *y, const double *x, int64_t n) {
   const double max = max_f64(x, n);
   const double factor = 1.0 / sum_exp_f64(x, n, max);
   for (int64_t i = 0; i < n; ++i)
@@ -88,7 +88,7 @@ static void rows_f64(const rows_params *self, const rows_work *work) {
     const double *x = (const double *)work->logits + i * n;
     switch (self->op) {
     case LS_OP_SOFTMAX:
-      softmax_f64(out + i * n, x, n);
+      ls_softmax_f64(out + i * n, x, n);
       break;
     case LS_OP_LOG_SOFTMAX:
       log_softmax_f64(out + i * n, x, n);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Values made from little or nothing: iota, one_hot, replica_id.
+#include "engine/cpu/index.h"
 #include "engine/cpu/kernel_list.h"
-#include "engine/cpu/loops.h"
 
 // ---- Iota ------------------------------------------------------------------
 typedef struct iota_params {
@@ -73,21 +73,6 @@ typedef struct one_hot_params {
   ls_dtype index;
 } one_hot_params;
 
-// Element `at` of an array of integers; -1 for what is beyond i64.
-static int64_t index_at(const void *indices, ls_dtype dtype, int64_t at) {
-  switch (dtype) {
-#define CASE(unused, D, T, W)                                                  \
-  case LS_DTYPE_##D: {                                                         \
-    const T index = ((const T *)indices)[at];                                  \
-    return (int64_t)index;                                                     \
-  }
-    LS_EACH_INTEGER(CASE, )
-#undef CASE
-  default:
-    return -1;
-  }
-}
-
 static void one_hot_loop(const ls_kernel_call *call, int64_t begin_block,
                          int64_t end_block) {
   const one_hot_params *self = call->params;
@@ -96,7 +81,7 @@ static void one_hot_loop(const ls_kernel_call *call, int64_t begin_block,
   for (int64_t i = begin_block * self->rows_per_block; i < end; ++i) {
     char *row = (char *)call->out[0] + (size_t)i * row_bytes;
     memset(row, 0, row_bytes);
-    const int64_t index = index_at(call->in[0], self->index, i);
+    const int64_t index = ls_index_read(call->in[0], self->index, i);
     if (index < 0 || index >= self->depth) continue;
     // The low bytes of `one`, in the machine's order.
     char *to = row + (size_t)index * self->element;

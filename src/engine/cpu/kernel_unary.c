@@ -69,9 +69,6 @@ UNARY(tanh, TANH_F64, F64, double, double)
 UNARY(erf, ERF_F64, F64, double, double)
 UNARY(sigmoid, SIGMOID_F64, F64, double, double)
 
-#define NOT_BOOL(T, W, x) ((T)((x) == 0))
-UNARY(not, NOT_BOOL, BOOL, uint8_t, uint32_t)
-
 static void call_table(const ls_elementwise *self, void *out,
                        const void *const *in, int64_t count) {
   self->unary(out, in[0], (size_t)count);
@@ -95,7 +92,6 @@ static const ls_span spans[LS_OP_COUNT][LS_DTYPE_COUNT] = {
     [LS_OP_SIGMOID] = OF_TABLE(sigmoid),
     [LS_OP_RSQRT] = OF_TABLE(rsqrt),
     [LS_OP_SQRT] = {LS_EACH_FLOAT(ENTRY, sqrt)},
-    [LS_OP_NOT] = {ENTRY(not, BOOL, , )},
 };
 
 static ls_cpu_unary_fn *table_function(const ls_cpu_kernels *kernels,

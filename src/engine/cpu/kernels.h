@@ -18,6 +18,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "engine/cpu/norms.h"
+
 // What a product does to each output after the bias.
 typedef enum ls_cpu_activation {
   LS_CPU_ACTIVATION_NONE = 0,
@@ -67,6 +69,25 @@ typedef void ls_cpu_unary_fn(float *dst, const float *src, size_t n);
 typedef void ls_cpu_rows_fn(float *dst, const float *src, size_t rows,
                             size_t columns);
 
+// Rows of windows: floats, side by side. A NaN is larger than any number; of
+// equal numbers, and of NaNs, the first one counts. Tap numbers are floats too.
+typedef struct ls_cpu_windows {
+  // best[i] = x[i] where that is larger.
+  void (*max)(void *best, const void *x, int64_t n);
+  // The largest of four rows, in this order.
+  void (*max_of_four)(void *dst, const void *const *x, int64_t n);
+  // best[i] = x[i], at[i] = tap where x[i] is larger.
+  void (*compare)(void *best, void *at, const void *x, int64_t tap, int64_t n);
+  // dx[i] += at[i] == tap ? dy[i] : 0.
+  void (*give)(void *dx, const void *at, int64_t tap, const void *dy,
+               int64_t n);
+  // dx[k][i] = dy[i] where x[k][i] is the largest of four, else 0.
+  void (*give_four)(void *const *dx, const void *const *x, const void *dy,
+                    int64_t n);
+  // acc[i] += x[i] * y[i], the product rounded first.
+  void (*add_products)(void *acc, const void *x, const void *y, int64_t n);
+} ls_cpu_windows;
+
 typedef struct ls_cpu_kernels {
   const char *name;  // "base", "v3" or "v4".
 
@@ -83,6 +104,19 @@ typedef struct ls_cpu_kernels {
   ls_cpu_unary_fn *exp, *log, *tanh, *erf;
   ls_cpu_unary_fn *sigmoid;  // 1 / (1 + e^-x)
   ls_cpu_unary_fn *rsqrt;    // 1 / sqrt(x)
+
+  ls_cpu_unary_fn *expm1, *log1p;
+  ls_cpu_unary_fn *sin, *cos, *tan;  // isa/vectrig.h
+  ls_cpu_unary_fn *softplus;         // log(1 + e^x); isa/vecactivation.h
+  ls_cpu_unary_fn *gelu;             // By tanh.
+  // dst[i] = dy[i] gelu'(x[i]).
+  void (*gelu_grad)(float *dst, const float *dy, const float *x, size_t n);
+
+  // 16-bit floats to f32 and back, to nearest even. No overlap.
+  void (*widen_f16)(float *dst, const uint16_t *src, size_t n);
+  void (*widen_bf16)(float *dst, const uint16_t *src, size_t n);
+  void (*narrow_f16)(uint16_t *dst, const float *src, size_t n);
+  void (*narrow_bf16)(uint16_t *dst, const float *src, size_t n);
 
   // e^(x - max) / sum of these.
   ls_cpu_rows_fn *softmax;
@@ -120,6 +154,13 @@ typedef struct ls_cpu_kernels {
   // Sum of n floats: 16 partial sums from +0, the j-th over elements j, j + 16,
   // ... in order; then sum j takes in sum j + 8, j + 4, j + 2, j + 1.
   float (*sum)(const float *src, size_t n);
+
+  // The largest of n floats, NaN if one is, -infinity of none. Of zeros of both
+  // signs the one that is met first in the order of `sum`.
+  float (*max)(const float *src, size_t n);
+
+  const ls_cpu_norms *norms_f32, *norms_f64;
+  const ls_cpu_windows *windows;
 } ls_cpu_kernels;
 
 // The fastest table that this machine and its operating system can run.

@@ -9,7 +9,6 @@ ls_status ls_kernel_unsupported(const ls_kernel_plan *plan, ls_dtype dtype) {
 }
 
 // ---- 16-bit floats ---------------------------------------------------------
-// The conversions of base/, written without branches so that they vectorize.
 static inline float float_of(uint32_t bits) {
   float value;
   memcpy(&value, &bits, sizeof(value));
@@ -22,62 +21,17 @@ static inline uint32_t bits_of(float value) {
   return bits;
 }
 
-// `yes` where the condition holds, else `no`, by masks.
-static inline uint32_t choose(bool condition, uint32_t yes, uint32_t no) {
-  const uint32_t mask = 0 - (uint32_t)condition;
-  return (yes & mask) | (no & ~mask);
-}
-
-static inline float widen_f16(uint32_t half) {
-  // Exponent and mantissa moved into place, and the exponent's offset. The
-  // denormals of f16 are made from integers, as multiplying would flush them.
-  const uint32_t magnitude = half & 0x7FFFU;
-  const uint32_t special = choose(magnitude >= 0x7C00U, 0x38000000U, 0);
-  const uint32_t normal = (magnitude << 13) + 0x38000000U + special;
-  const uint32_t small = bits_of((float)(int32_t)magnitude * 0x1p-24F);
-  const uint32_t bits = choose(magnitude < 0x0400U, small, normal);
-  return float_of(bits | (half & 0x8000U) << 16);
-}
-
-static inline uint32_t narrow_f16(uint32_t bits) {
-  const uint32_t magnitude = bits & 0x7FFFFFFFU;
-  // From 65520 on all is infinite; nan keeps its upper bits and gets quiet.
-  const uint32_t top = choose(magnitude > 0x7F800000U,
-                              0x7E00U | (magnitude >> 13 & 0x3FFU), 0x7C00U);
-  const uint32_t odd = magnitude >> 13 & 1U;
-  const uint32_t normal = (magnitude - 0x38000000U + 0xFFFU + odd) >> 13;
-  // Below 2^-14 the last place is 2^-24, that of floats around 0.5.
-  const bool is_small = magnitude < 0x38800000U;
-  const float clamped = float_of(choose(is_small, magnitude, 0));
-  const uint32_t small = bits_of(clamped + 0.5F) - 0x3F000000U;
-  const uint32_t half = choose(is_small, small, normal);
-  return choose(magnitude >= 0x477FF000U, top, half) | (bits >> 16 & 0x8000U);
-}
-
-static inline uint32_t narrow_bf16(uint32_t bits) {
-  const uint32_t rounded = (bits + 0x7FFFU + (bits >> 16 & 1U)) >> 16;
-  const bool is_nan = (bits & 0x7FFFFFFFU) > 0x7F800000U;
-  return is_nan ? (bits >> 16 | 0x0040U) : rounded;
-}
-
+// The best table's, whatever table the engine uses: their bits are the same.
 void ls_widen(ls_dtype half, float *out, const uint16_t *in, int64_t count) {
-  if (half == LS_DTYPE_F16) {
-    for (int64_t i = 0; i < count; ++i)
-      out[i] = widen_f16(in[i]);
-  } else {
-    for (int64_t i = 0; i < count; ++i)
-      out[i] = float_of((uint32_t)in[i] << 16);
-  }
+  const ls_cpu_kernels *kernels = ls_cpu_kernels_best();
+  (half == LS_DTYPE_F16 ? kernels->widen_f16
+                        : kernels->widen_bf16)(out, in, (size_t)count);
 }
 
 void ls_narrow(ls_dtype half, uint16_t *out, const float *in, int64_t count) {
-  if (half == LS_DTYPE_F16) {
-    for (int64_t i = 0; i < count; ++i)
-      out[i] = (uint16_t)narrow_f16(bits_of(in[i]));
-  } else {
-    for (int64_t i = 0; i < count; ++i)
-      out[i] = (uint16_t)narrow_bf16(bits_of(in[i]));
-  }
+  const ls_cpu_kernels *kernels = ls_cpu_kernels_best();
+  (half == LS_DTYPE_F16 ? kernels->narrow_f16
+                        : kernels->narrow_bf16)(out, in, (size_t)count);
 }
 
 float ls_odd_f32(double value) {

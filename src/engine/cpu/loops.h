@@ -80,6 +80,10 @@ float ls_odd_f32(double value);
 float ls_odd_f32_of_i64(int64_t value);
 float ls_odd_f32_of_u64(uint64_t value);
 
+// The softmax of n doubles, in the steps of ls_cpu_kernels.softmax. `y` may be
+// `x`.
+void ls_softmax_f64(double *y, const double *x, int64_t n);
+
 // ---- Elementwise work ------------------------------------------------------
 typedef struct ls_elementwise ls_elementwise;
 

@@ -15,9 +15,9 @@ __extension__ typedef __int128 wide_signed;
 
 // 2 / pi in binary, after a word of zeros: bit p from the left weighs
 // 2^(31 - p).
-static const uint32_t two_over_pi[] = {
-    0x00000000U, 0xA2F9836EU, 0x4E441529U, 0xFC2757D1U,
-    0xF534DDC0U, 0xDB629599U, 0x3C439041U, 0xFE5163ABU};
+static const uint32_t two_over_pi[] = {0x00000000U, 0xA2F9836EU, 0x4E441529U,
+                                       0xFC2757D1U, 0xF534DDC0U, 0xDB629599U,
+                                       0x3C439041U, 0xFE5163ABU};
 
 enum { WINDOW = 96, FRACTION = WINDOW - 2 };
 

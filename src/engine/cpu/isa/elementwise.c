@@ -2,6 +2,8 @@
 //
 // Sums, updates and gradients that are bound by memory.
 
+#include <math.h>
+
 #include "engine/cpu/isa/isa.h"
 #include "engine/cpu/isa/vec.h"
 
@@ -38,20 +40,17 @@ void LS_ISA_NAME(ls_cpu_sgd)(float *dst, const float *parameter,
   }
 }
 
-LS_INLINE vf where_positive(vf dy, vf y) {
-  return vf_select(vf_lt(vf_zero(), y), dy, vf_zero());
-}
-
 void LS_ISA_NAME(ls_cpu_relu_grad)(float *dst, const float *dy, const float *y,
                                    size_t n) {
   size_t i = 0;
   for (; i + VF_LANES <= n; i += VF_LANES) {
-    vf_store(dst + i, where_positive(vf_load(dy + i), vf_load(y + i)));
+    vf_store(dst + i, vf_where_positive(vf_load(dy + i), vf_load(y + i)));
   }
   if (i < n) {
     const size_t left = n - i;
-    vf_store_n(dst + i, left,
-               where_positive(vf_load_n(dy + i, left), vf_load_n(y + i, left)));
+    vf_store_n(
+        dst + i, left,
+        vf_where_positive(vf_load_n(dy + i, left), vf_load_n(y + i, left)));
   }
 }
 
@@ -111,4 +110,30 @@ float LS_ISA_NAME(ls_cpu_sum)(const float *src, size_t n) {
   // Adding the +0 of an absent lane changes no sum, as none is ever -0.
   if (i < n) sums = vf_add(sums, vf_load_n(src + i, n - i));
   return vf_sum(sums);
+}
+
+// The larger of two, NaN if one is, `a` if they are equal.
+LS_INLINE vf larger(vf a, vf b) {
+  return vf_select(vf_is_nan(b), b, vf_select(vf_lt(a, b), b, a));
+}
+
+float LS_ISA_NAME(ls_cpu_max)(const float *src, size_t n) {
+  const vf least = vf_set1(-INFINITY);
+  vf top = least;
+  size_t i = 0;
+  for (; i + VF_LANES <= n; i += VF_LANES) {
+    top = larger(top, vf_load(src + i));
+  }
+  if (i < n) {
+    top = larger(top, vf_first_n(n - i, vf_load_n(src + i, n - i), least));
+  }
+  float lanes[VF_LANES];
+  vf_store(lanes, top);
+  for (int w = VF_LANES / 2; w > 0; w /= 2) {
+    for (int j = 0; j < w; ++j) {
+      const float other = lanes[j + w];
+      if (other > lanes[j] || other != other) lanes[j] = other;
+    }
+  }
+  return lanes[0];
 }

@@ -32,6 +32,21 @@ void LS_ISA_NAME(ls_cpu_erf)(float *dst, const float *src, size_t n);
 void LS_ISA_NAME(ls_cpu_sigmoid)(float *dst, const float *src, size_t n);
 void LS_ISA_NAME(ls_cpu_rsqrt)(float *dst, const float *src, size_t n);
 
+void LS_ISA_NAME(ls_cpu_expm1)(float *dst, const float *src, size_t n);
+void LS_ISA_NAME(ls_cpu_log1p)(float *dst, const float *src, size_t n);
+void LS_ISA_NAME(ls_cpu_sin)(float *dst, const float *src, size_t n);
+void LS_ISA_NAME(ls_cpu_cos)(float *dst, const float *src, size_t n);
+void LS_ISA_NAME(ls_cpu_tan)(float *dst, const float *src, size_t n);
+void LS_ISA_NAME(ls_cpu_softplus)(float *dst, const float *src, size_t n);
+void LS_ISA_NAME(ls_cpu_gelu)(float *dst, const float *src, size_t n);
+void LS_ISA_NAME(ls_cpu_gelu_grad)(float *dst, const float *dy, const float *x,
+                                   size_t n);
+
+void LS_ISA_NAME(ls_cpu_widen_f16)(float *dst, const uint16_t *src, size_t n);
+void LS_ISA_NAME(ls_cpu_widen_bf16)(float *dst, const uint16_t *src, size_t n);
+void LS_ISA_NAME(ls_cpu_narrow_f16)(uint16_t *dst, const float *src, size_t n);
+void LS_ISA_NAME(ls_cpu_narrow_bf16)(uint16_t *dst, const float *src, size_t n);
+
 void LS_ISA_NAME(ls_cpu_softmax)(float *dst, const float *src, size_t rows,
                                  size_t columns);
 void LS_ISA_NAME(ls_cpu_log_softmax)(float *dst, const float *src, size_t rows,
@@ -55,7 +70,12 @@ void LS_ISA_NAME(ls_cpu_column_sums)(float *dst, const float *src, size_t rows,
                                      size_t columns, size_t stride,
                                      bool accumulate);
 float LS_ISA_NAME(ls_cpu_sum)(const float *src, size_t n);
+float LS_ISA_NAME(ls_cpu_max)(const float *src, size_t n);
 
+extern const ls_cpu_norms LS_ISA_NAME(ls_cpu_norms_f32);
+extern const ls_cpu_norms LS_ISA_NAME(ls_cpu_norms_f64);
+
+extern const ls_cpu_windows LS_ISA_NAME(ls_cpu_windows);
 extern const ls_cpu_kernels LS_ISA_NAME(ls_cpu_kernels);
 
 #endif  // LS_ENGINE_CPU_ISA_ISA_H_

@@ -3,7 +3,9 @@
 // Elementary functions over arrays.
 
 #include "engine/cpu/isa/isa.h"
+#include "engine/cpu/isa/vecactivation.h"
 #include "engine/cpu/isa/vecmath.h"
+#include "engine/cpu/isa/vectrig.h"
 
 #define LS_UNARY(name)                                                         \
   void LS_ISA_NAME(ls_cpu_##name)(float *dst, const float *src, size_t n) {    \
@@ -22,3 +24,25 @@ LS_UNARY(tanh)
 LS_UNARY(erf)
 LS_UNARY(sigmoid)
 LS_UNARY(rsqrt)
+LS_UNARY(expm1)
+LS_UNARY(log1p)
+LS_UNARY(sin)
+LS_UNARY(cos)
+LS_UNARY(tan)
+LS_UNARY(softplus)
+LS_UNARY(gelu)
+
+void LS_ISA_NAME(ls_cpu_gelu_grad)(float *dst, const float *dy, const float *x,
+                                   size_t n) {
+  size_t i = 0;
+  for (; i + VF_LANES <= n; i += VF_LANES) {
+    vf_store(dst + i,
+             vf_mul(vf_load(dy + i), ls_vf_gelu_slope(vf_load(x + i))));
+  }
+  if (i < n) {
+    const size_t left = n - i;
+    vf_store_n(dst + i, left,
+               vf_mul(vf_load_n(dy + i, left),
+                      ls_vf_gelu_slope(vf_load_n(x + i, left))));
+  }
+}

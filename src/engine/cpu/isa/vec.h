@@ -7,7 +7,8 @@
 // operation a lane, and what the hardware leaves open is fixed here:
 //   max(a, b) is a > b ? a : b and min(a, b) is a < b ? a : b, so that the
 //   second operand comes out where one is a NaN or both are zeros;
-//   vf_sum adds lane i + w to lane i for w = 8, 4, 2, 1, vf_max_lane likewise;
+//   vf_sum adds lane i + w to lane i for w = 8, 4, 2, 1, vf_max_lane and vd_sum
+//   likewise;
 //   load_n and store_n touch only the first n lanes, load_n zeroes the rest.
 // Only the sign and payload of a NaN are not promised.
 //
@@ -62,5 +63,10 @@
 #else
 #include "engine/cpu/isa/vec_plain.h"
 #endif
+
+// v where `by` is above 0, else 0.
+LS_INLINE vf vf_where_positive(vf v, vf by) {
+  return vf_select(vf_lt(vf_zero(), by), v, vf_zero());
+}
 
 #endif  // LS_ENGINE_CPU_ISA_VEC_H_

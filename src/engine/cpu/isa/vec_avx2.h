@@ -206,12 +206,37 @@ LS_INLINE vd vd_zero(void) {
 LS_INLINE vd vd_add(vd a, vd b) {
   return (vd){_mm256_add_pd(a.lo, b.lo), _mm256_add_pd(a.hi, b.hi)};
 }
+LS_INLINE vd vd_sub(vd a, vd b) {
+  return (vd){_mm256_sub_pd(a.lo, b.lo), _mm256_sub_pd(a.hi, b.hi)};
+}
+LS_INLINE vd vd_mul(vd a, vd b) {
+  return (vd){_mm256_mul_pd(a.lo, b.lo), _mm256_mul_pd(a.hi, b.hi)};
+}
 LS_INLINE vd vd_max(vd a, vd b) {
   return (vd){_mm256_max_pd(a.lo, b.lo), _mm256_max_pd(a.hi, b.hi)};
 }
 LS_INLINE vd vd_fma(vd a, vd b, vd c) {
   return (vd){_mm256_fmadd_pd(a.lo, b.lo, c.lo),
               _mm256_fmadd_pd(a.hi, b.hi, c.hi)};
+}
+// v where `by` is above 0, else 0.
+LS_INLINE vd vd_where_positive(vd v, vd by) {
+  const __m256d zero = _mm256_setzero_pd();
+  return (vd){
+      _mm256_and_pd(v.lo, _mm256_cmp_pd(zero, by.lo, _CMP_LT_OQ)),
+      _mm256_and_pd(v.hi, _mm256_cmp_pd(zero, by.hi, _CMP_LT_OQ))};
+}
+LS_INLINE vd vd_first_n(size_t n, vd v, vd rest) {
+  const vi m = vd_first(n);
+  return (vd){
+      _mm256_blendv_pd(rest.lo, v.lo, _mm256_castsi256_pd(m.lo)),
+      _mm256_blendv_pd(rest.hi, v.hi, _mm256_castsi256_pd(m.hi))};
+}
+LS_INLINE double vd_sum(vd a) {
+  const __m256d s4 = _mm256_add_pd(a.lo, a.hi);
+  const __m128d s2 =
+      _mm_add_pd(_mm256_castpd256_pd128(s4), _mm256_extractf128_pd(s4, 1));
+  return _mm_cvtsd_f64(_mm_add_sd(s2, _mm_unpackhi_pd(s2, s2)));
 }
 
 #endif  // LS_ENGINE_CPU_ISA_VEC_AVX2_H_

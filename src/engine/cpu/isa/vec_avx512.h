@@ -105,7 +105,24 @@ LS_INLINE void vd_store_n(double *p, size_t n, vd v) {
 LS_INLINE vd vd_set1(double x) { return _mm512_set1_pd(x); }
 LS_INLINE vd vd_zero(void) { return _mm512_setzero_pd(); }
 LS_INLINE vd vd_add(vd a, vd b) { return _mm512_add_pd(a, b); }
+LS_INLINE vd vd_sub(vd a, vd b) { return _mm512_sub_pd(a, b); }
+LS_INLINE vd vd_mul(vd a, vd b) { return _mm512_mul_pd(a, b); }
 LS_INLINE vd vd_max(vd a, vd b) { return _mm512_max_pd(a, b); }
 LS_INLINE vd vd_fma(vd a, vd b, vd c) { return _mm512_fmadd_pd(a, b, c); }
+// v where `by` is above 0, else 0.
+LS_INLINE vd vd_where_positive(vd v, vd by) {
+  return _mm512_maskz_mov_pd(
+      _mm512_cmp_pd_mask(vd_zero(), by, _CMP_LT_OQ), v);
+}
+LS_INLINE vd vd_first_n(size_t n, vd v, vd rest) {
+  return _mm512_mask_blend_pd(vd_first(n), rest, v);
+}
+LS_INLINE double vd_sum(vd a) {
+  const __m256d s4 =
+      _mm256_add_pd(_mm512_castpd512_pd256(a), _mm512_extractf64x4_pd(a, 1));
+  const __m128d s2 =
+      _mm_add_pd(_mm256_castpd256_pd128(s4), _mm256_extractf128_pd(s4, 1));
+  return _mm_cvtsd_f64(_mm_add_sd(s2, _mm_unpackhi_pd(s2, s2)));
+}
 
 #endif  // LS_ENGINE_CPU_ISA_VEC_AVX512_H_

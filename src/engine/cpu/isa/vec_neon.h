@@ -143,9 +143,26 @@ LS_INLINE void vd_store_n(double *p, size_t n, vd v) {
 LS_PARTS(vd, vd_set1, (double x), vdupq_n_f64(x))
 LS_PARTS(vd, vd_zero, (void), vdupq_n_f64(0.0))
 LS_PARTS(vd, vd_add, (vd a, vd b), vaddq_f64(a.at[q], b.at[q]))
+LS_PARTS(vd, vd_sub, (vd a, vd b), vsubq_f64(a.at[q], b.at[q]))
+LS_PARTS(vd, vd_mul, (vd a, vd b), vmulq_f64(a.at[q], b.at[q]))
 LS_PARTS(vd, vd_max, (vd a, vd b),
          vbslq_f64(vcgtq_f64(a.at[q], b.at[q]), a.at[q], b.at[q]))
 LS_PARTS(vd, vd_fma, (vd a, vd b, vd c), vfmaq_f64(c.at[q], a.at[q], b.at[q]))
+// v where `by` is above 0, else 0.
+LS_PARTS(vd, vd_where_positive, (vd v, vd by),
+         vbslq_f64(vcgtq_f64(by.at[q], vdupq_n_f64(0.0)), v.at[q],
+                   vdupq_n_f64(0.0)))
+LS_INLINE vd vd_first_n(size_t n, vd v, vd rest) {
+  double lanes[VD_LANES];
+  vd_store(lanes, rest);
+  vd_store_n(lanes, n, v);
+  return vd_load(lanes);
+}
+LS_INLINE double vd_sum(vd a) {
+  const float64x2_t s2 =
+      vaddq_f64(vaddq_f64(a.at[0], a.at[2]), vaddq_f64(a.at[1], a.at[3]));
+  return vgetq_lane_f64(s2, 0) + vgetq_lane_f64(s2, 1);
+}
 
 #undef LS_PARTS
 

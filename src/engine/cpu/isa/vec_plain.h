@@ -134,8 +134,21 @@ LS_PLAIN void vd_store_n(double *p, size_t n, vd v) {
     p[i] = v.at[i];
 }
 LS_VD(vd_add, (vd a, vd b), a.at[i] + b.at[i])
+LS_VD(vd_sub, (vd a, vd b), a.at[i] - b.at[i])
+LS_VD(vd_mul, (vd a, vd b), a.at[i] * b.at[i])
 LS_VD(vd_max, (vd a, vd b), a.at[i] > b.at[i] ? a.at[i] : b.at[i])
 LS_VD(vd_fma, (vd a, vd b, vd c), fma(a.at[i], b.at[i], c.at[i]))
+// v where `by` is above 0, else 0.
+LS_VD(vd_where_positive, (vd v, vd by), by.at[i] > 0.0 ? v.at[i] : 0.0)
+LS_VD(vd_first_n, (size_t n, vd v, vd rest),
+      (size_t)i < n ? v.at[i] : rest.at[i])
+LS_PLAIN double vd_sum(vd a) {
+  for (int w = VD_LANES / 2; w > 0; w /= 2) {
+    for (int i = 0; i < w; ++i)
+      a.at[i] += a.at[i + w];
+  }
+  return a.at[0];
+}
 
 #undef LS_PLAIN
 #undef LS_LANES

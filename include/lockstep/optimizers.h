@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layer: nn
+//
+// Optimizers: what changes variables so that a loss gets smaller. With them,
+// schedules of the learning rate, clipping, gradients of a batch in parts, and
+// moving averages of weights.
+//
+// On many replicas the gradient g below is that of the whole batch: the mean
+// of the replicas' gradients, added along the canonical tree. Clipping, decay
+// and what an optimizer remembers come after that sum, so that they are the
+// same as on one replica, and are computed once for all.
+#ifndef LOCKSTEP_OPTIMIZERS_H_
+#define LOCKSTEP_OPTIMIZERS_H_
+
+#include "lockstep/ops.h"
+#include "lockstep/variable.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// ---- Schedules -------------------------------------------------------------
+typedef enum ls_schedule_kind {
+  LS_SCHEDULE_CONSTANT,     // 1
+  LS_SCHEDULE_LINEAR,       // 1 + (end - 1) p
+  LS_SCHEDULE_COSINE,       // end + (1 - end) (1 + cos(pi p)) / 2
+  LS_SCHEDULE_EXPONENTIAL,  // max(factor^(i / steps), end)
+  LS_SCHEDULE_STEP,         // max(factor^floor(i / steps), end)
+} ls_schedule_kind;
+
+// How the learning rate changes: the rate of a step is the optimizer's times
+// the schedule's factor. A plain value; zeroed: the rate stays. In the table
+// above i counts steps from 0 and p = min(i / steps, 1).
+typedef struct ls_schedule {
+  ls_schedule_kind kind;
+  int64_t steps;  // Required, but for a constant.
+  double end;     // The factor at the end, or the least. Default 0.
+  double factor;  // Of exponential and step. Default 0.1.
+  // Before all that, the factor rises in a line: step i < warmup has
+  // (i + 1) / warmup, and i counts from the end of it. Default: none.
+  int64_t warmup;
+  // A factor of one's own, in place of `kind`: an f64 scalar for the number of
+  // steps after the warm-up, an i64 scalar.
+  ls_tensor (*custom)(ls_tensor step, void *user);
+  void *user;
+} ls_schedule;
+
+// The schedule's factor at `step`, an integer scalar; an f64 scalar.
+LS_PLACED ls_tensor ls_schedule_factor(const ls_schedule *schedule,
+                                       ls_tensor step);
+
+// ---- Clipping --------------------------------------------------------------
+// Limits of gradients. Zero: no limit. More than one works in this order.
+typedef struct ls_clip {
+  double value;        // Each element to [-value, value].
+  double norm;         // Each gradient: times norm / max(|g|, norm).
+  double global_norm;  // All gradients of a step, by the norm of all of them.
+} ls_clip;
+
+// ---- Optimizers ------------------------------------------------------------
+// Counted. What it remembers of a variable (slots) are variables of their own,
+// called "<variable>/<slot>", of its type and zero at first. The number of
+// steps done is a variable too: "<name>/step", i64. It is made when something
+// depends on it.
+typedef struct ls_optimizer ls_optimizer;
+
+// Common to the options of all optimizers. Zero in a field means its default;
+// below, w is the variable, g the gradient, rate the learning rate and t the
+// number of the step from 1.
+//   name           Default: the kind's, such as "adam".
+//   learning_rate  See each. It is above 0.
+//   schedule       Default: the rate stays.
+//   clip           Default: none.
+//   weight_decay   Unless said otherwise, g + weight_decay w takes the place of
+//                  g, after clipping. Default: none.
+//   decays         Whether a variable takes part in weight decay. Default: all.
+#define LS_OPTIMIZER_FIELDS \
+  const char *name;         \
+  double learning_rate;     \
+  ls_schedule schedule;     \
+  ls_clip clip;             \
+  double weight_decay;      \
+  bool (*decays)(const ls_variable *variable)
+
+// Stochastic gradient descent: w' = w - rate g. With momentum
+//   v' = momentum v + g             slot "momentum"
+//   w' = w - rate v'                or, nesterov, w - rate (momentum v' + g)
+typedef struct ls_sgd_options {
+  LS_OPTIMIZER_FIELDS;  // Rate: default 0.01.
+  double momentum;      // Default: none.
+  bool nesterov;
+} ls_sgd_options;
+// The caller owns a reference, here as below.
+//   LS_INVALID_ARGUMENT  a number that is negative or no number, a schedule
+//                        without steps, or nesterov without momentum.
+LS_API LS_MUST_USE ls_status ls_sgd_create(const ls_sgd_options *options,
+                                           ls_optimizer **out_optimizer);
+
+// Kingma and Ba, 2015.
+//   m' = beta1 m + (1 - beta1) g                           slot "m"
+//   v' = beta2 v + (1 - beta2) g^2                         slot "v"
+//   u  = m' / (1 - beta1^t) / (sqrt(v' / (1 - beta2^t)) + epsilon)
+//   w' = w - rate u
+typedef struct ls_adam_options {
+  LS_OPTIMIZER_FIELDS;  // Rate: default 0.001.
+  double beta1;         // Default 0.9.
+  double beta2;         // Default 0.999.
+  double epsilon;       // Default 1e-8.
+  bool no_momentum;     // beta1 is 0: m' = g, without a slot.
+} ls_adam_options;
+//   LS_INVALID_ARGUMENT  as ls_sgd_create; also a beta of 1 or more.
+LS_API LS_MUST_USE ls_status ls_adam_create(const ls_adam_options *options,
+                                            ls_optimizer **out_optimizer);
+// Adam with decay apart from the gradient (Loshchilov and Hutter, 2019):
+//   w' = w - rate (u + weight_decay w)
+// Weight decay: default 0.01.
+LS_API LS_MUST_USE ls_status ls_adamw_create(const ls_adam_options *options,
+                                             ls_optimizer **out_optimizer);
+// Adam's direction, as long as the weight (You et al., 2020):
+//   d  = u + weight_decay w
+//   w' = w - rate (|w| / |d|) d        the quotient is 1 if a norm is 0
+// Epsilon: default 1e-6.
+LS_API LS_MUST_USE ls_status ls_lamb_create(const ls_adam_options *options,
+                                            ls_optimizer **out_optimizer);
+
+// Duchi et al., 2011.
+//   s' = s + g^2                       slot "sum", at first `initial`
+//   w' = w - rate g / sqrt(s' + epsilon)
+typedef struct ls_adagrad_options {
+  LS_OPTIMIZER_FIELDS;  // Rate: default 0.01.
+  double initial;       // Default 0.1.
+  double epsilon;       // Default 1e-7.
+} ls_adagrad_options;
+LS_API LS_MUST_USE ls_status ls_adagrad_create(
+    const ls_adagrad_options *options, ls_optimizer **out_optimizer);
+
+// Tieleman and Hinton, 2012.
+//   s' = decay s + (1 - decay) g^2     slot "square"
+//   u  = g / sqrt(s' + epsilon)
+//   w' = w - rate u
+// Centered, e' = decay e + (1 - decay) g is in slot "mean" and s' - e'^2 takes
+// the place of s' in u. With momentum v' = momentum v + rate u is in slot
+// "momentum" and w' = w - v'.
+typedef struct ls_rmsprop_options {
+  LS_OPTIMIZER_FIELDS;  // Rate: default 0.001.
+  double decay;         // Default 0.9.
+  double momentum;      // Default: none.
+  double epsilon;       // Default 1e-8.
+  bool centered;
+} ls_rmsprop_options;
+LS_API LS_MUST_USE ls_status ls_rmsprop_create(
+    const ls_rmsprop_options *options, ls_optimizer **out_optimizer);
+
+// Chen et al., 2023. Decay is apart from the gradient.
+//   u  = sign(beta1 m + (1 - beta1) g)
+//   m' = beta2 m + (1 - beta2) g       slot "m"
+//   w' = w - rate (u + weight_decay w)
+typedef struct ls_lion_options {
+  LS_OPTIMIZER_FIELDS;  // Rate: default 0.0001.
+  double beta1;         // Default 0.9.
+  double beta2;         // Default 0.99.
+} ls_lion_options;
+LS_API LS_MUST_USE ls_status ls_lion_create(const ls_lion_options *options,
+                                            ls_optimizer **out_optimizer);
+
+LS_API ls_optimizer *ls_optimizer_retain(ls_optimizer *optimizer);
+LS_API void ls_optimizer_release(ls_optimizer *optimizer);  // NULL is fine.
+
+// ---- Steps -----------------------------------------------------------------
+// In a function or build graph: one step down the gradient of `loss`, a scalar,
+// in every trainable variable that was read on the way to it. On many replicas
+// every variable moves by the mean of the replicas' gradients, which is that of
+// the whole batch when the replicas have equally many examples. Returns an op
+// that runs after all updates, to be fetched in a session; in a function they
+// run at each call anyway.
+LS_PLACED ls_op ls_optimizer_minimize(ls_optimizer *optimizer, ls_tensor loss);
+// The same for gradients that are known already, such as those of a tape in
+// eager: `gradients[i]` belongs to `variables[i]`; a none leaves it alone.
+LS_PLACED ls_op ls_optimizer_apply(ls_optimizer *optimizer,
+                                   ls_variable *const *variables,
+                                   const ls_nest *gradients, size_t count);
+
+// The loss, a scalar, of one part of a batch.
+typedef ls_tensor (*ls_loss_callback)(ls_nest args, void *user);
+// As ls_optimizer_minimize, with the memory of a smaller batch: dimension 0 of
+// every tensor of `args` (lent) is cut into `parts` equal pieces, `loss` is
+// traced for the first and, as a loop, for the others, and one step goes down
+// the mean of their gradients. Gradients and losses are added left to right
+// over the parts, then along the tree over the replicas: the step agrees with
+// that of the whole batch to rounding only. Returns the mean loss, after the
+// updates. In functions and build graphs.
+//   LS_INVALID_ARGUMENT  fewer than one part.
+LS_PLACED ls_tensor ls_optimizer_minimize_parts(ls_optimizer *optimizer,
+                                                int64_t parts,
+                                                ls_loss_callback loss,
+                                                ls_nest args, void *user);
+
+// The learning rate of the next step, an f64 scalar.
+LS_PLACED ls_tensor ls_optimizer_rate(ls_optimizer *optimizer);
+
+// Makes the slots of these variables, and the number of steps, which are else
+// made when they are first needed: for who wants to restore them.
+LS_API LS_MUST_USE ls_status ls_optimizer_prepare(ls_optimizer *optimizer,
+                                                  ls_variable *const *variables,
+                                                  size_t count);
+// What there is to save, lent: the number of steps, then slots, variable by
+// variable. Writes up to `capacity`, returns their number.
+LS_API size_t ls_optimizer_variables(const ls_optimizer *optimizer,
+                                     ls_variable **variables, size_t capacity);
+
+// ---- Averages of weights ---------------------------------------------------
+// The exponential moving average of variables over steps: for evaluation, where
+// it is often better than the last values. The average after update t is that
+// of the values seen, value k with a weight in proportion to decay^(t - k): it
+// starts at the first value, not at 0.
+typedef struct ls_average ls_average;
+
+// How to make one. Zero in a field means its default.
+typedef struct ls_average_options {
+  const char *name;  // Default "average".
+  ls_variable *const *variables;  // Required; retained.
+  size_t count;
+  double decay;  // Default 0.999.
+} ls_average_options;
+// Creates variables "<variable>/<name>", and the number of updates as
+// "<name>/step". The caller owns it.
+//   LS_INVALID_ARGUMENT  no variables, or a decay outside of (0, 1).
+LS_API LS_MUST_USE ls_status ls_average_create(
+    const ls_average_options *options, ls_average **out_average);
+LS_API void ls_average_destroy(ls_average *average);  // NULL is fine.
+// Takes the variables' values at this point in: after a step's updates.
+//   average' = average + (1 - decay) / (1 - decay^t) (w - average)
+LS_PLACED ls_op ls_average_update(ls_average *average);
+// Exchanges variables and averages: once before an evaluation, and once more
+// behind it.
+LS_PLACED ls_op ls_average_swap(ls_average *average);
+// What there is to save, lent; as ls_optimizer_variables.
+LS_API size_t ls_average_variables(const ls_average *average,
+                                   ls_variable **variables, size_t capacity);
+
+#ifdef __cplusplus
+}
+#endif
+#endif  // LOCKSTEP_OPTIMIZERS_H_

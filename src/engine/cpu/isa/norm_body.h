@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The functions of ls_cpu_norms for one element type: a template, included by
+// norm_f32.c and norm_f64.c.
+//
+// It needs ELEM (the type), VEC and LANES (its vector), V(op) (the operation's
+// name) and TABLE (the name of the table it defines).
+//
+// Columns are worked on GROUP vectors at a time, down all rows, with what
+// belongs to a column in registers.
+
+#include <math.h>
+
+#if defined(__AVX512F__)
+#define GROUP ((size_t)4)
+#else
+#define GROUP ((size_t)2)
+#endif
+
+LS_INLINE VEC load_lanes(const ELEM *p, size_t lanes) {
+  return lanes == LANES ? V(load)(p) : V(load_n)(p, lanes);
+}
+
+LS_INLINE void store_lanes(ELEM *p, size_t lanes, VEC v) {
+  if (lanes == LANES) {
+    V(store)(p, v);
+  } else {
+    V(store_n)(p, lanes, v);
+  }
+}
+
+// The elements of column j on in an array of one element a column.
+LS_INLINE VEC constants(const void *array, size_t j, size_t lanes) {
+  return load_lanes((const ELEM *)array + j, lanes);
+}
+
+// Calls each(work, first column, vectors, lanes of the last vector) for all
+// columns, with the numbers of vectors and full lanes as constants.
+#define EACH_GROUP(each, work, columns)                                        \
+  do {                                                                         \
+    size_t j = 0;                                                              \
+    for (; j + GROUP * LANES <= (columns); j += GROUP * LANES)                 \
+      each(work, j, GROUP, LANES);                                             \
+    for (; j + LANES <= (columns); j += LANES)                                 \
+      each(work, j, (size_t)1, LANES);                                                 \
+    if (j < (columns)) each(work, j, 1, (columns) - j);                        \
+  } while (0)
+#define LANES_OF(v) ((v) == vectors - 1 ? lanes : LANES)
+
+// ---- Sums of columns -------------------------------------------------------
+typedef struct {
+  double *sums, *products;
+  const ELEM *dy, *x;
+  const void *center;
+  const ls_cpu_batch_norm *norm;
+  ls_cpu_columns size;
+} moments_work;
+
+LS_INLINE void add_wide(double *to, VEC v, size_t lanes) {
+  ELEM part[LANES];
+  V(store)(part, v);
+  for (size_t i = 0; i < lanes; ++i)
+    to[i] += (double)part[i];
+}
+
+LS_EXPAND void moments_of_group(const moments_work *w, size_t j,
+                                const size_t vectors, const size_t lanes) {
+  VEC center[GROUP], sums[GROUP], squares[GROUP];
+  LS_UNROLL
+  for (size_t v = 0; v < vectors; ++v) {
+    center[v] = constants(w->center, j + v * LANES, LANES_OF(v));
+    sums[v] = squares[v] = V(zero)();
+  }
+  const ELEM *x = w->x + j;
+  for (size_t i = w->size.rows; i > 0; --i, x += w->size.pitch) {
+    LS_UNROLL
+    for (size_t v = 0; v < vectors; ++v) {
+      const VEC t =
+          V(sub)(load_lanes(x + v * LANES, LANES_OF(v)), center[v]);
+      sums[v] = V(add)(sums[v], t);
+      squares[v] = V(fma)(t, t, squares[v]);
+    }
+  }
+  LS_UNROLL
+  for (size_t v = 0; v < vectors; ++v) {
+    add_wide(w->sums + j + v * LANES, sums[v], LANES_OF(v));
+    add_wide(w->products + j + v * LANES, squares[v], LANES_OF(v));
+  }
+}
+
+static void moments(double *sums, double *squares, const void *x,
+                    const void *center, ls_cpu_columns size) {
+  const moments_work work = {
+      .sums = sums, .products = squares, .x = x, .center = center, .size = size};
+  EACH_GROUP(moments_of_group, &work, size.columns);
+}
+
+LS_INLINE void add_gradient_moments(const moments_work *w, size_t j,
+                                    const size_t vectors, const size_t lanes,
+                                    const bool relu) {
+  VEC mean[GROUP], factor[GROUP], shift[GROUP], sums[GROUP], products[GROUP];
+  LS_UNROLL
+  for (size_t v = 0; v < vectors; ++v) {
+    const size_t at = j + v * LANES;
+    mean[v] = constants(w->norm->mean, at, LANES_OF(v));
+    if (relu) {
+      factor[v] = constants(w->norm->factor, at, LANES_OF(v));
+      shift[v] = constants(w->norm->shift, at, LANES_OF(v));
+    }
+    sums[v] = products[v] = V(zero)();
+  }
+  const ELEM *x = w->x + j, *dy = w->dy + j;
+  for (size_t i = w->size.rows; i > 0; --i) {
+    LS_UNROLL
+    for (size_t v = 0; v < vectors; ++v) {
+      const VEC at = load_lanes(x + v * LANES, LANES_OF(v));
+      VEC d = load_lanes(dy + v * LANES, LANES_OF(v));
+      if (relu) d = V(where_positive)(d, V(fma)(at, factor[v], shift[v]));
+      sums[v] = V(add)(sums[v], d);
+      products[v] = V(fma)(d, V(sub)(at, mean[v]), products[v]);
+    }
+    x += w->size.pitch;
+    dy += w->size.pitch;
+  }
+  LS_UNROLL
+  for (size_t v = 0; v < vectors; ++v) {
+    add_wide(w->sums + j + v * LANES, sums[v], LANES_OF(v));
+    add_wide(w->products + j + v * LANES, products[v], LANES_OF(v));
+  }
+}
+
+LS_EXPAND void gradient_moments_of_group(const moments_work *w, size_t j,
+                                         const size_t vectors,
+                                         const size_t lanes) {
+  if (w->norm->relu) {
+    add_gradient_moments(w, j, vectors, lanes, true);
+  } else {
+    add_gradient_moments(w, j, vectors, lanes, false);
+  }
+}
+
+static void gradient_moments(double *sums, double *products, const void *dy,
+                             const void *x, const ls_cpu_batch_norm *norm,
+                             ls_cpu_columns size) {
+  const moments_work work = {.sums = sums,
+                             .products = products,
+                             .dy = dy,
+                             .x = x,
+                             .norm = norm,
+                             .size = size};
+  EACH_GROUP(gradient_moments_of_group, &work, size.columns);
+}
+
+// ---- Columns ---------------------------------------------------------------
+typedef struct {
+  ELEM *dst;
+  const ELEM *dy, *x;
+  const ls_cpu_batch_norm *norm;
+  ls_cpu_columns size;
+} columns_work;
+
+LS_EXPAND void normalize_group(const columns_work *w, size_t j,
+                               const size_t vectors, const size_t lanes) {
+  VEC factor[GROUP], shift[GROUP];
+  LS_UNROLL
+  for (size_t v = 0; v < vectors; ++v) {
+    const size_t at = j + v * LANES;
+    factor[v] = constants(w->norm->factor, at, LANES_OF(v));
+    shift[v] = constants(w->norm->shift, at, LANES_OF(v));
+  }
+  const bool relu = w->norm->relu;
+  const ELEM *x = w->x + j;
+  ELEM *dst = w->dst + j;
+  for (size_t i = w->size.rows; i > 0; --i) {
+    LS_UNROLL
+    for (size_t v = 0; v < vectors; ++v) {
+      const VEC at = load_lanes(x + v * LANES, LANES_OF(v));
+      VEC y = V(fma)(at, factor[v], shift[v]);
+      if (relu) y = V(max)(V(zero)(), y);
+      store_lanes(dst + v * LANES, LANES_OF(v), y);
+    }
+    x += w->size.pitch;
+    dst += w->size.pitch;
+  }
+}
+
+static void normalize(void *dst, const void *x, const ls_cpu_batch_norm *norm,
+                      ls_cpu_columns size) {
+  const columns_work work = {.dst = dst, .x = x, .norm = norm, .size = size};
+  EACH_GROUP(normalize_group, &work, size.columns);
+}
+
+LS_INLINE void gradient_columns(const columns_work *w, size_t j,
+                                const size_t vectors, const size_t lanes,
+                                const bool relu) {
+  VEC mean[GROUP], factor[GROUP], slope[GROUP], base[GROUP], shift[GROUP];
+  LS_UNROLL
+  for (size_t v = 0; v < vectors; ++v) {
+    const size_t at = j + v * LANES;
+    mean[v] = constants(w->norm->mean, at, LANES_OF(v));
+    factor[v] = constants(w->norm->factor, at, LANES_OF(v));
+    slope[v] = constants(w->norm->slope, at, LANES_OF(v));
+    base[v] = constants(w->norm->base, at, LANES_OF(v));
+    if (relu) shift[v] = constants(w->norm->shift, at, LANES_OF(v));
+  }
+  const ELEM *x = w->x + j, *dy = w->dy + j;
+  ELEM *dst = w->dst + j;
+  for (size_t i = w->size.rows; i > 0; --i) {
+    LS_UNROLL
+    for (size_t v = 0; v < vectors; ++v) {
+      const VEC at = load_lanes(x + v * LANES, LANES_OF(v));
+      VEC d = load_lanes(dy + v * LANES, LANES_OF(v));
+      if (relu) d = V(where_positive)(d, V(fma)(at, factor[v], shift[v]));
+      const VEC rest = V(fma)(V(sub)(at, mean[v]), slope[v], base[v]);
+      store_lanes(dst + v * LANES, LANES_OF(v), V(fma)(d, factor[v], rest));
+    }
+    x += w->size.pitch;
+    dy += w->size.pitch;
+    dst += w->size.pitch;
+  }
+}
+
+LS_EXPAND void gradient_of_group(const columns_work *w, size_t j,
+                                 const size_t vectors, const size_t lanes) {
+  if (w->norm->relu) {
+    gradient_columns(w, j, vectors, lanes, true);
+  } else {
+    gradient_columns(w, j, vectors, lanes, false);
+  }
+}
+
+static void gradient(void *dst, const void *dy, const void *x,
+                     const ls_cpu_batch_norm *norm, ls_cpu_columns size) {
+  const columns_work work = {
+      .dst = dst, .dy = dy, .x = x, .norm = norm, .size = size};
+  EACH_GROUP(gradient_of_group, &work, size.columns);
+}
+
+// ---- Rows ------------------------------------------------------------------
+typedef struct {
+  VEC mean, inverse;  // 1 / sqrt(variance + epsilon)
+} row_moments;
+
+LS_INLINE ELEM sum_row(const ELEM *x, size_t n) {
+  VEC sums = V(zero)();
+  size_t j = 0;
+  for (; j + LANES <= n; j += LANES)
+    sums = V(add)(sums, V(load)(x + j));
+  if (j < n) sums = V(add)(sums, V(load_n)(x + j, n - j));
+  return V(sum)(sums);
+}
+
+LS_INLINE ELEM sum_squares(const ELEM *x, size_t n, VEC mean) {
+  VEC sums = V(zero)();
+  size_t j = 0;
+  for (; j + LANES <= n; j += LANES) {
+    const VEC t = V(sub)(V(load)(x + j), mean);
+    sums = V(fma)(t, t, sums);
+  }
+  if (j < n) {
+    VEC t = V(sub)(V(load_n)(x + j, n - j), mean);
+    t = V(first_n)(n - j, t, V(zero)());
+    sums = V(fma)(t, t, sums);
+  }
+  return V(sum)(sums);
+}
+
+LS_INLINE row_moments measure_row(const ELEM *x, size_t n,
+                                  const ls_cpu_row_norm *norm) {
+  const ELEM mean = norm->centred ? sum_row(x, n) / (ELEM)n : (ELEM)0;
+  const ELEM squares = sum_squares(x, n, V(set1)(mean));
+  const double variance = (double)squares / (double)n;
+  return (row_moments){
+      V(set1)(mean), V(set1)((ELEM)(1.0 / sqrt(variance + norm->epsilon)))};
+}
+
+LS_INLINE void normalize_at(ELEM *y, const ELEM *x, size_t j, size_t lanes,
+                            row_moments row, const ls_cpu_row_norm *norm) {
+  const VEC t = V(sub)(load_lanes(x + j, lanes), row.mean);
+  const VEC r = V(mul)(t, row.inverse);
+  const VEC scale = constants(norm->scale, j, lanes);
+  store_lanes(y + j, lanes,
+              norm->offset == NULL
+                  ? V(mul)(r, scale)
+                  : V(fma)(r, scale, constants(norm->offset, j, lanes)));
+}
+
+static void normalize_rows(void *dst, const void *src,
+                           const ls_cpu_row_norm *norm, size_t rows,
+                           size_t columns) {
+  const ELEM *x = src;
+  ELEM *y = dst;
+  for (; rows > 0; --rows, x += columns, y += columns) {
+    const row_moments row = measure_row(x, columns, norm);
+    size_t j = 0;
+    for (; j + LANES <= columns; j += LANES)
+      normalize_at(y, x, j, LANES, row, norm);
+    if (j < columns) normalize_at(y, x, j, columns - j, row, norm);
+  }
+}
+
+// The gradient of up to ROWS rows: together, so that no row waits for the sums
+// of another one, and the sums of columns are stored once.
+#define ROWS GROUP
+
+typedef struct {
+  ELEM *dx, *dscale, *doffset;
+  const ELEM *dy, *x;
+  const ls_cpu_row_norm *norm;
+  size_t columns;
+} rows_work;
+
+// What a row's dx is made of: the means of g = dy scale and of g r.
+typedef struct {
+  VEC mean, inverse, sum, product;
+} row_slope;
+
+// Adds some columns of the rows to all sums. In absent lanes dy is 0.
+LS_INLINE void sum_gradient_at(const rows_work *w, row_slope *slopes,
+                               const size_t rows, size_t j, size_t lanes) {
+  const VEC scale = constants(w->norm->scale, j, lanes);
+  VEC dscale = load_lanes(w->dscale + j, lanes), doffset = V(zero)();
+  if (w->doffset != NULL) doffset = load_lanes(w->doffset + j, lanes);
+  LS_UNROLL
+  for (size_t i = 0; i < rows; ++i) {
+    const VEC x = load_lanes(w->x + i * w->columns + j, lanes);
+    const VEC dy = load_lanes(w->dy + i * w->columns + j, lanes);
+    const VEC r = V(mul)(V(sub)(x, slopes[i].mean), slopes[i].inverse);
+    const VEC g = V(mul)(dy, scale);
+    slopes[i].sum = V(add)(slopes[i].sum, g);
+    slopes[i].product = V(fma)(g, r, slopes[i].product);
+    dscale = V(fma)(dy, r, dscale);
+    doffset = V(add)(doffset, dy);
+  }
+  store_lanes(w->dscale + j, lanes, dscale);
+  if (w->doffset != NULL) store_lanes(w->doffset + j, lanes, doffset);
+}
+
+// dx = (g - mean(g) - r mean(g r)) inverse
+LS_INLINE void gradient_at(const rows_work *w, const row_slope *slopes,
+                           const size_t rows, size_t j, size_t lanes) {
+  const VEC scale = constants(w->norm->scale, j, lanes);
+  LS_UNROLL
+  for (size_t i = 0; i < rows; ++i) {
+    const VEC x = load_lanes(w->x + i * w->columns + j, lanes);
+    const VEC dy = load_lanes(w->dy + i * w->columns + j, lanes);
+    const VEC r = V(mul)(V(sub)(x, slopes[i].mean), slopes[i].inverse);
+    const VEC g = V(sub)(V(mul)(dy, scale), slopes[i].sum);
+    const VEC rest = V(sub)(g, V(mul)(r, slopes[i].product));
+    store_lanes(w->dx + i * w->columns + j, lanes,
+                V(mul)(rest, slopes[i].inverse));
+  }
+}
+
+LS_EXPAND void gradient_of_some(const rows_work *w, const size_t rows) {
+  row_slope slopes[ROWS];
+  LS_UNROLL
+  for (size_t i = 0; i < rows; ++i) {
+    const row_moments row =
+        measure_row(w->x + i * w->columns, w->columns, w->norm);
+    slopes[i] = (row_slope){row.mean, row.inverse, V(zero)(), V(zero)()};
+  }
+  const size_t columns = w->columns;
+  size_t j = 0;
+  for (; j + LANES <= columns; j += LANES)
+    sum_gradient_at(w, slopes, rows, j, LANES);
+  if (j < columns) sum_gradient_at(w, slopes, rows, j, columns - j);
+  const ELEM count = (ELEM)columns;
+  LS_UNROLL
+  for (size_t i = 0; i < rows; ++i) {
+    const ELEM mean =
+        w->norm->centred ? V(sum)(slopes[i].sum) / count : (ELEM)0;
+    slopes[i].sum = V(set1)(mean);
+    slopes[i].product = V(set1)(V(sum)(slopes[i].product) / count);
+  }
+  for (j = 0; j + LANES <= columns; j += LANES)
+    gradient_at(w, slopes, rows, j, LANES);
+  if (j < columns) gradient_at(w, slopes, rows, j, columns - j);
+}
+
+static void gradient_rows(void *dst, void *dscale, void *doffset,
+                          const void *dy, const void *x,
+                          const ls_cpu_row_norm *norm, size_t rows,
+                          size_t columns) {
+  rows_work work = {.dx = dst,
+                    .dscale = dscale,
+                    .doffset = doffset,
+                    .dy = dy,
+                    .x = x,
+                    .norm = norm,
+                    .columns = columns};
+  while (rows > 0) {
+    const size_t count = rows >= ROWS ? ROWS : 1;
+    if (count == ROWS) {
+      gradient_of_some(&work, ROWS);
+    } else {
+      gradient_of_some(&work, 1);
+    }
+    work.dx += count * columns;
+    work.dy += count * columns;
+    work.x += count * columns;
+    rows -= count;
+  }
+}
+
+// ---- Softmax ---------------------------------------------------------------
+static void softmax_gradient(void *dst, const void *y, const void *dy,
+                             size_t n) {
+  const ELEM *p = y, *d = dy;
+  VEC sums = V(zero)();
+  size_t j = 0;
+  for (; j + LANES <= n; j += LANES)
+    sums = V(fma)(V(load)(p + j), V(load)(d + j), sums);
+  if (j < n)
+    sums = V(fma)(V(load_n)(p + j, n - j), V(load_n)(d + j, n - j), sums);
+  const VEC sum = V(set1)(V(sum)(sums));
+  ELEM *out = dst;
+  for (j = 0; j + LANES <= n; j += LANES)
+    V(store)(out + j, V(mul)(V(load)(p + j), V(sub)(V(load)(d + j), sum)));
+  if (j < n) {
+    const VEC rest = V(sub)(V(load_n)(d + j, n - j), sum);
+    V(store_n)(out + j, n - j, V(mul)(V(load_n)(p + j, n - j), rest));
+  }
+}
+
+static void scale(void *dst, const void *x, double factor, size_t n) {
+  const VEC factors = V(set1)((ELEM)factor);
+  const ELEM *from = x;
+  ELEM *to = dst;
+  size_t j = 0;
+  for (; j + LANES <= n; j += LANES)
+    V(store)(to + j, V(mul)(V(load)(from + j), factors));
+  if (j < n)
+    V(store_n)(to + j, n - j, V(mul)(V(load_n)(from + j, n - j), factors));
+}
+
+const ls_cpu_norms TABLE = {
+    .moments = moments,
+    .gradient_moments = gradient_moments,
+    .normalize = normalize,
+    .gradient = gradient,
+    .normalize_rows = normalize_rows,
+    .gradient_rows = gradient_rows,
+    .softmax_gradient = softmax_gradient,
+    .scale = scale,
+};

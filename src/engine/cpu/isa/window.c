@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rows of windows: maxima, where they stood, and sums of products.
+
+#include "engine/cpu/isa/isa.h"
+#include "engine/cpu/isa/vec.h"
+
+// Runs BODY(i, lanes, load, store) over n floats from `i`: whole vectors, then
+// what is left.
+#define LS_ROW(n, BODY)                                                        \
+  do {                                                                         \
+    size_t at_ = 0;                                                            \
+    for (; at_ + VF_LANES <= (n); at_ += VF_LANES)                             \
+      BODY(at_, WHOLE_LOAD, WHOLE_STORE);                                      \
+    left = (n) - at_;                                                          \
+    if (left > 0) BODY(at_, PART_LOAD, PART_STORE);                            \
+  } while (0)
+#define WHOLE_LOAD(p) vf_load(p)
+#define WHOLE_STORE(p, v) vf_store(p, v)
+#define PART_LOAD(p) vf_load_n(p, left)
+#define PART_STORE(p, v) vf_store_n(p, left, v)
+
+// The second where it is larger or a NaN, else the first.
+LS_INLINE vf larger(vf old, vf new) {
+  return vf_select(vf_is_nan(new), new, vf_max(new, old));
+}
+
+// a where `new` is larger than `old`, or the first NaN of the two; else b.
+LS_INLINE vf where_larger(vf old, vf new, vf a, vf b) {
+  const vf of_nan = vf_select(vf_is_nan(old), b, a);
+  return vf_select(vf_lt(old, new), a, vf_select(vf_is_nan(new), of_nan, b));
+}
+
+static void take_max(void *best, const void *in, int64_t count) {
+  float *dst = best;
+  const float *x = in;
+  const size_t n = (size_t)count;
+  size_t left = 0;
+#define BODY(i, LOAD, STORE) STORE(dst + i, larger(LOAD(dst + i), LOAD(x + i)))
+  LS_ROW(n, BODY);
+#undef BODY
+}
+
+static void max_of_four(void *out, const void *const *in, int64_t count) {
+  float *dst = out;
+  const float *a = in[0], *b = in[1], *c = in[2], *d = in[3];
+  const size_t n = (size_t)count;
+  size_t left = 0;
+#define BODY(i, LOAD, STORE)                                                   \
+  STORE(dst + i, larger(larger(larger(LOAD(a + i), LOAD(b + i)), LOAD(c + i)), \
+                        LOAD(d + i)))
+  LS_ROW(n, BODY);
+#undef BODY
+}
+
+static void compare(void *best, void *at, const void *in, int64_t tap,
+                    int64_t count) {
+  float *max = best, *where = at;
+  const float *x = in;
+  const vf number = vf_set1((float)tap);
+  const size_t n = (size_t)count;
+  size_t left = 0;
+#define BODY(i, LOAD, STORE)                                                   \
+  do {                                                                         \
+    const vf old = LOAD(max + i), new = LOAD(x + i);                           \
+    STORE(where + i, where_larger(old, new, number, LOAD(where + i)));         \
+    STORE(max + i, where_larger(old, new, new, old));                          \
+  } while (0)
+  LS_ROW(n, BODY);
+#undef BODY
+}
+
+static void give(void *out, const void *at, int64_t tap, const void *from,
+                 int64_t count) {
+  float *dx = out;
+  const float *where = at, *dy = from;
+  const vf number = vf_set1((float)tap);
+  const size_t n = (size_t)count;
+  size_t left = 0;
+#define BODY(i, LOAD, STORE)                                                   \
+  STORE(dx + i, vf_add(LOAD(dx + i), vf_select(vf_eq(LOAD(where + i), number), \
+                                               LOAD(dy + i), vf_zero())))
+  LS_ROW(n, BODY);
+#undef BODY
+}
+
+static void give_four(void *const *out, const void *const *in, const void *from,
+                      int64_t count) {
+  const float *a = in[0], *b = in[1], *c = in[2], *d = in[3], *dy = from;
+  float *da = out[0], *db = out[1], *dc = out[2], *dd = out[3];
+  const vf zero = vf_zero();
+  const size_t n = (size_t)count;
+  size_t left = 0;
+#define BODY(i, LOAD, STORE)                                                   \
+  do {                                                                         \
+    const vf va = LOAD(a + i), vb = LOAD(b + i), vc = LOAD(c + i);             \
+    const vf vd_ = LOAD(d + i), g = LOAD(dy + i);                              \
+    const vf top = where_larger(va, vb, vb, va);                               \
+    const vf bottom = where_larger(vc, vd_, vd_, vc);                          \
+    const vf above = where_larger(top, bottom, zero, g);                       \
+    const vf below = where_larger(top, bottom, g, zero);                       \
+    STORE(da + i, where_larger(va, vb, zero, above));                          \
+    STORE(db + i, where_larger(va, vb, above, zero));                          \
+    STORE(dc + i, where_larger(vc, vd_, zero, below));                         \
+    STORE(dd + i, where_larger(vc, vd_, below, zero));                         \
+  } while (0)
+  LS_ROW(n, BODY);
+#undef BODY
+}
+
+static void add_products(void *acc, const void *in, const void *by,
+                         int64_t count) {
+  float *dst = acc;
+  const float *x = in, *y = by;
+  const size_t n = (size_t)count;
+  size_t left = 0;
+#define BODY(i, LOAD, STORE)                                                   \
+  STORE(dst + i, vf_add(LOAD(dst + i), vf_mul(LOAD(x + i), LOAD(y + i))))
+  LS_ROW(n, BODY);
+#undef BODY
+}
+
+const ls_cpu_windows LS_ISA_NAME(ls_cpu_windows) = {
+    .max = take_max,
+    .max_of_four = max_of_four,
+    .compare = compare,
+    .give = give,
+    .give_four = give_four,
+    .add_products = add_products,
+};

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rules of attention.
+#include <math.h>
+
+#include "grad/rules.h"
+
+static ls_attention_options options_of(const ls_gradient *g) {
+  const ls_attr *scale = ls_node_attr(g->node, "scale");
+  return (ls_attention_options){
+      .num_heads = ls_node_int(g->node, "num_heads", 1),
+      .causal = ls_node_int(g->node, "causal", 0) != 0,
+      .scale = scale == NULL ? 0 : scale->as.f};
+}
+
+ls_status gradient_attention(ls_gradient *g) {
+  ls_tensor in[3] = {{0}};
+  for (size_t i = 0; i < g->num_inputs; ++i)
+    in[i] = ls_gradient_input(g, i);
+  const ls_attention_options options = options_of(g);
+  const ls_op op =
+      ls_attention_grad(g->dout[0], in[0], in[1], in[2], &options);
+  for (size_t i = 0; i < g->num_inputs; ++i)
+    if (g->wanted[i]) g->din[i] = ls_op_output(op, (unsigned)i);
+  return ls_ok();
+}
+
+// ---- The gradient's gradient -----------------------------------------------
+// Of plain ops, in f64 for f64, else in f32, on [batch, heads, tokens, depth].
+typedef struct heads {
+  ls_gradient *g;
+  ls_attention_options options;
+  bool packed;
+  int64_t width;  // Packed: of each of the three.
+  ls_dtype wide;
+} heads;
+
+static ls_tensor reshape(ls_tensor x, const ls_size *sizes, size_t count) {
+  const ls_attr attr = LS_ATTR_SZ("sizes", sizes, count);
+  return ls_op_output(ls_op_add(&(ls_op_spec){.type = LS_OP_RESHAPE,
+                                              .inputs = &x,
+                                              .num_inputs = 1,
+                                              .attrs = &attr,
+                                              .num_attrs = 1}),
+                      0);
+}
+
+static const int heads_first[] = {0, 2, 1, 3};
+
+static ls_tensor split_heads(const heads *h, ls_tensor x) {
+  const ls_size sizes[] = {{0, 0},
+                           {0, 1},
+                           {LS_SIZE_CONSTANT, h->options.num_heads},
+                           {LS_SIZE_CONSTANT, -1}};
+  return ls_transpose(reshape(ls_convert(x, h->wide), sizes, 4), heads_first);
+}
+
+static ls_tensor join_heads(ls_tensor x) {
+  const ls_size sizes[] = {{0, 0}, {0, 1}, {LS_SIZE_CONSTANT, -1}};
+  return reshape(ls_transpose(x, heads_first), sizes, 3);
+}
+
+// q, k and v of what holds them: operands, or gradients of the results; zeroed
+// where there is none.
+static void split_operands(const heads *h, const ls_tensor *from,
+                           ls_tensor out[3]) {
+  for (int i = 0; i < 3; ++i) {
+    const ls_tensor x = from[h->packed ? 0 : i];
+    out[i] = ls_failed_tensor();
+    if (x.ref == 0) continue;
+    const int64_t begin = i * h->width, end = begin + h->width;
+    out[i] = split_heads(h, h->packed ? ls_slice_axis(x, 2, begin, end) : x);
+  }
+}
+
+// The index along an axis of the scores' last two.
+static ls_tensor index_of(ls_tensor scores, int axis) {
+  const ls_size sizes[] = {{0, 2}, {0, 3}};
+  const ls_attr attrs[] = {LS_ATTR_SZ("sizes", sizes, 2),
+                           LS_ATTR_I("axis", axis),
+                           LS_ATTR_T("dtype", LS_DTYPE_I32)};
+  return ls_op_output(ls_op_add(&(ls_op_spec){.type = LS_OP_IOTA,
+                                              .inputs = &scores,
+                                              .num_inputs = 1,
+                                              .attrs = attrs,
+                                              .num_attrs = 3}),
+                      0);
+}
+
+static ls_tensor probabilities(const heads *h, ls_tensor q, ls_tensor k) {
+  ls_tensor scores = ls_matmul_transposed(q, false, k, true);
+  if (h->options.causal) {
+    const ls_tensor query = index_of(scores, 0);
+    const ls_tensor seen = ls_less_equal(index_of(scores, 1), query);
+    const ls_tensor least = ls_gradient_number(scores, -1e30);
+    scores = ls_select(seen, scores, least);
+  }
+  return ls_softmax(scores);
+}
+
+static ls_tensor times(ls_tensor a, bool turn_a, ls_tensor b, bool turn_b) {
+  return ls_matmul_transposed(a, turn_a, b, turn_b);
+}
+
+static ls_tensor row_sums(ls_tensor a, ls_tensor b) {
+  return ls_reduce_sum_keep(ls_mul(a, b), LS_AXES(-1));
+}
+
+// The gradient of softmax p for one of its result: p (d - sum(p d)).
+static ls_tensor through_softmax(ls_tensor p, ls_tensor d) {
+  return ls_mul(p, ls_sub(d, row_sums(p, d)));
+}
+
+static ls_tensor plus(ls_tensor a, ls_tensor b) {
+  if (a.ref == 0 || b.ref == 0) return a.ref == 0 ? b : a;
+  return ls_add(a, b);
+}
+
+// attention_grad is, with p = softmax(s q k'), and q times s from here on,
+//   dv = p' d, dp = d v', ds = p (dp - sum(p dp)), dq = s ds k, dk = ds' q.
+// For gradients a of dq, b of dk and c of dv, the gradient of
+//   ds is e = s a k' + q b', of dp f = p (e - sum(p e)),
+//   p  is t = e (dp - sum(p dp)) - sum(p e) dp + d c',
+//   the scores u = p (t - sum(p t)),
+// and from these: of d f v + p c, of v f' d, of k ds' s a + u' q, of s q
+// ds b + u k.
+static void differentiate_again(const heads *h, ls_tensor d,
+                                const ls_tensor in[3], const ls_tensor given[3],
+                                double scale, ls_tensor out[4]) {
+  const ls_tensor q = ls_mul_scalar(in[0], scale), k = in[1], v = in[2];
+  const ls_tensor p = probabilities(h, q, k);
+  const ls_tensor dp = times(d, false, v, true);
+  const ls_tensor ds = through_softmax(p, dp);
+  ls_tensor e = ls_failed_tensor(), t = e, of_q = e;
+  if (given[0].ref != 0) {
+    const ls_tensor a = ls_mul_scalar(given[0], scale);
+    e = times(a, false, k, true);
+    out[2] = times(ds, true, a, false);
+  }
+  if (given[1].ref != 0) {
+    e = plus(e, times(q, false, given[1], true));
+    of_q = times(ds, false, given[1], false);
+  }
+  if (e.ref != 0) {
+    const ls_tensor f = through_softmax(p, e);
+    out[0] = times(f, false, v, false);
+    out[3] = times(f, true, d, false);
+    const ls_tensor rest = ls_sub(dp, row_sums(p, dp));
+    const ls_tensor first = ls_mul(e, rest);
+    t = ls_sub(first, ls_mul(dp, row_sums(p, e)));
+  }
+  if (given[2].ref != 0) {
+    out[0] = plus(out[0], times(p, false, given[2], false));
+    t = plus(t, times(d, false, given[2], true));
+  }
+  const ls_tensor u = through_softmax(p, t);
+  of_q = plus(of_q, times(u, false, k, false));
+  out[1] = ls_mul_scalar(of_q, scale);
+  out[2] = plus(out[2], times(u, true, q, false));
+}
+
+static void give(ls_gradient *g, size_t i, ls_tensor value) {
+  if (g->wanted[i] && value.ref != 0)
+    g->din[i] = ls_convert(value, ls_tensor_dtype(ls_op_input(g->op, i)));
+}
+
+// Zeros in place of a part of a packed gradient that is not there.
+static void give_packed(ls_gradient *g, const ls_tensor in[3],
+                        const ls_tensor out[4]) {
+  ls_tensor parts[3];
+  for (int i = 0; i < 3; ++i) {
+    const ls_tensor zero = ls_gradient_number(in[i], 0);
+    const ls_tensor part =
+        out[i + 1].ref != 0 ? out[i + 1] : ls_broadcast_like(zero, in[i]);
+    parts[i] = join_heads(part);
+  }
+  give(g, 1, ls_concatenate(parts, 3, 2));
+}
+
+// Operands: the result's gradient, then those of attention.
+ls_status gradient_attention_grad(ls_gradient *g) {
+  heads h = {.g = g, .options = options_of(g), .packed = g->num_inputs == 2};
+  const ls_tensor d = ls_gradient_input(g, 0);
+  ls_tensor operands[3] = {{0}}, in[3], given[3], out[4] = {{0}};
+  for (size_t i = 1; i < g->num_inputs; ++i)
+    operands[i - 1] = ls_gradient_input(g, i);
+  h.wide = ls_tensor_dtype(d) == LS_DTYPE_F64 ? LS_DTYPE_F64 : LS_DTYPE_F32;
+  const ls_shape q = ls_tensor_shape(operands[0]);
+  const int64_t width = q.rank == 3 ? q.dim[2] : LS_UNKNOWN_DIM;
+  if (width < 0)
+    return ls_unimplemented("the gradient of attention_grad needs a width that "
+                            "is known while building");
+  h.width = h.packed ? width / 3 : width;
+  split_operands(&h, operands, in);
+  split_operands(&h, g->dout, given);
+  double scale = h.options.scale;
+  if (scale == 0)
+    scale = 1.0 / sqrt((double)h.width / (double)h.options.num_heads);
+  differentiate_again(&h, split_heads(&h, d), in, given, scale, out);
+  if (g->wanted[0] && out[0].ref != 0) give(g, 0, join_heads(out[0]));
+  if (h.packed && g->wanted[1]) give_packed(g, in, out);
+  for (size_t i = 1; !h.packed && i < 4; ++i)
+    if (g->wanted[i] && out[i].ref != 0) give(g, i, join_heads(out[i]));
+  return ls_ok();
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The rule of custom_gradient: it asks the user's callback.
+#include "grad/rules.h"
+#include "grad/walk.h"
+#include "graph/custom_gradient.h"
+#include "graph/region.h"
+
+// Fills a structure with values, one for each number in it.
+typedef struct filling {
+  ls_gradient *g;
+  size_t next;
+} filling;
+
+static ls_nest next_input(ls_nest leaf, void *user) {
+  filling *f = user;
+  if (leaf.kind != LS_KIND_SCALAR) return ls_nest_retain(leaf);
+  return ls_leaf(ls_gradient_input(f->g, f->next++));
+}
+
+static ls_nest next_output(ls_nest leaf, void *user) {
+  filling *f = user;
+  if (leaf.kind != LS_KIND_SCALAR) return ls_nest_retain(leaf);
+  return ls_leaf(ls_gradient_output(f->g, f->next++));
+}
+
+static ls_nest next_gradient(ls_nest leaf, void *user) {
+  filling *f = user;
+  if (leaf.kind != LS_KIND_SCALAR) return ls_nest_retain(leaf);
+  const size_t i = f->next++;
+  if (f->g->dout[i].ref != 0) return ls_leaf(f->g->dout[i]);
+  const ls_tensor like = ls_gradient_output(f->g, i);
+  return ls_leaf(ls_broadcast_like(ls_gradient_number(like, 0), like));
+}
+
+static ls_nest fill(ls_gradient *g, ls_nest structure, ls_leaf_function next) {
+  filling f = {.g = g};
+  return ls_nest_map(structure, next, &f);
+}
+
+// Takes the gradients, in the order of the inputs.
+static ls_status take(ls_gradient *g, const ls_custom_gradient_object *object,
+                      ls_nest made) {
+  LS_RETURN_IF_ERROR(ls_nest_status(made));
+  ls_arena *arena = g->walk->context->arena;
+  const size_t count = ls_nest_num_leaves(object->inputs);
+  ls_nest *inputs = ls_arena_new_array(arena, ls_nest, count);
+  ls_nest *leaves = ls_arena_new_array(arena, ls_nest, count);
+  if (inputs == NULL || leaves == NULL) return ls_out_of_memory();
+  ls_nest_flatten(object->inputs, inputs, count);
+  const size_t given = ls_nest_flatten(made, leaves, count);
+  if (given != count)
+    return ls_invalid_argument(
+        "a gradient callback gave %zu gradients for %zu inputs", given, count);
+  size_t next = 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (inputs[i].kind != LS_KIND_SCALAR) continue;
+    const size_t at = next++;
+    if (leaves[i].kind == LS_KIND_NONE || !g->wanted[at]) continue;
+    LS_RETURN_IF_ERROR(ls_region_tensor(leaves[i], &g->din[at]));
+  }
+  return ls_ok();
+}
+
+ls_status gradient_custom_gradient(ls_gradient *g) {
+  const ls_attr *attr = ls_node_attr(g->node, "gradient");
+  if (attr->as.object == NULL ||
+      attr->as.object->type != &ls_custom_gradient_type)
+    return ls_invalid_argument("its attribute 'gradient' is no callback");
+  const ls_custom_gradient_object *object =
+      (const ls_custom_gradient_object *)attr->as.object;
+  const ls_nest inputs = fill(g, object->inputs, next_input);
+  const ls_nest outputs = fill(g, object->outputs, next_output);
+  const ls_nest gradients = fill(g, object->outputs, next_gradient);
+  ls_nest made = ls_none();
+  ls_status status = ls_ok();
+  if (g->walk->failure == NULL) {
+    made = object->gradient(inputs, outputs, gradients, object->user);
+    status = take(g, object, made);
+  }
+  ls_nest_release(made);
+  ls_nest_release(gradients);
+  ls_nest_release(outputs);
+  ls_nest_release(inputs);
+  return status;
+}

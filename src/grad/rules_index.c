@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rules of ops that take parts of values, join them, and look up by index.
+#include "grad/rules.h"
+
+static ls_tensor zeros_like(ls_tensor x) {
+  return ls_broadcast_like(ls_gradient_number(x, 0), x);
+}
+
+static ls_shape shape_of_ints(const ls_node *node, const char *name) {
+  const ls_attr *attr = ls_node_attr(node, name);
+  ls_shape shape = {.rank = (int32_t)attr->as.ints.count};
+  memcpy(shape.dim, attr->as.ints.items,
+         attr->as.ints.count * sizeof(*attr->as.ints.items));
+  return shape;
+}
+
+static ls_status rank_needed(const ls_gradient *g) {
+  return ls_unimplemented("the gradient of %s needs ranks that are known while "
+                          "building",
+                          ls_op_type_name(g->op));
+}
+
+// ---- Slices ----------------------------------------------------------------
+ls_status gradient_slice(ls_gradient *g) {
+  const ls_attr attrs[] = {*ls_node_attr(g->node, "starts"),
+                           *ls_node_attr(g->node, "limits"),
+                           *ls_node_attr(g->node, "strides")};
+  const ls_tensor inputs[] = {g->dout[0], ls_gradient_input(g, 0)};
+  g->din[0] = ls_op_output(ls_op_add(&(ls_op_spec){.type = LS_OP_SLICE_GRAD,
+                                                   .inputs = inputs,
+                                                   .num_inputs = 2,
+                                                   .attrs = attrs,
+                                                   .num_attrs = 3}),
+                           0);
+  return ls_ok();
+}
+
+// Operand 1 only lends its dimensions.
+ls_status gradient_slice_grad(ls_gradient *g) {
+  g->din[0] = ls_slice(g->dout[0], shape_of_ints(g->node, "starts"),
+                       shape_of_ints(g->node, "limits"),
+                       shape_of_ints(g->node, "strides"));
+  return ls_ok();
+}
+
+// The starts of a dynamic slice, from operand `first` on.
+static void read_starts(ls_gradient *g, size_t first, size_t count,
+                        ls_tensor starts[LS_MAX_RANK]) {
+  for (size_t i = 0; i < count; ++i)
+    starts[i] = ls_gradient_input(g, first + i);
+}
+
+ls_status gradient_dynamic_slice(ls_gradient *g) {
+  ls_tensor starts[LS_MAX_RANK];
+  read_starts(g, 1, ls_node_attr(g->node, "sizes")->as.sizes.count, starts);
+  const ls_tensor x = ls_gradient_input(g, 0);
+  g->din[0] = ls_dynamic_update_slice(zeros_like(x), g->dout[0], starts);
+  return ls_ok();
+}
+
+ls_status gradient_dynamic_update_slice(ls_gradient *g) {
+  ls_tensor starts[LS_MAX_RANK];
+  read_starts(g, 2, g->num_inputs - 2, starts);
+  const ls_tensor update = ls_gradient_input(g, 1);
+  if (g->wanted[0])
+    g->din[0] = ls_dynamic_update_slice(g->dout[0], zeros_like(update), starts);
+  if (g->wanted[1])
+    g->din[1] = ls_dynamic_slice_like(g->dout[0], starts, update);
+  return ls_ok();
+}
+
+// ---- Pad, concatenate, reverse ---------------------------------------------
+// What was put around is cut off, what was cut off is zero; then every element
+// that was there before.
+static ls_tensor unpadded(const ls_gradient *g) {
+  const ls_tensor d = g->dout[0];
+  ls_shape low = shape_of_ints(g->node, "low");
+  ls_shape high = shape_of_ints(g->node, "high");
+  ls_shape strides = shape_of_ints(g->node, "interior");
+  ls_shape starts = {.rank = low.rank}, limits = low;
+  bool has_gaps = false;
+  for (int32_t i = 0; i < low.rank; ++i) {
+    low.dim[i] = -low.dim[i];
+    high.dim[i] = -high.dim[i];
+    has_gaps = has_gaps || strides.dim[i] != 0;
+    ++strides.dim[i];
+    limits.dim[i] = -1;
+  }
+  const ls_tensor inside =
+      ls_pad(d, ls_gradient_number(d, 0), low, high, LS_SCALAR);
+  return has_gaps ? ls_slice(inside, starts, limits, strides) : inside;
+}
+
+ls_status gradient_pad(ls_gradient *g) {
+  if (g->wanted[0]) g->din[0] = unpadded(g);
+  if (!g->wanted[1]) return ls_ok();
+  const ls_tensor no = ls_scalar(LS_DTYPE_BOOL, 0);
+  const ls_tensor yes = ls_scalar(LS_DTYPE_BOOL, 1);
+  const ls_tensor is_value =
+      ls_pad(ls_broadcast_like(no, ls_gradient_input(g, 0)), yes,
+             shape_of_ints(g->node, "low"), shape_of_ints(g->node, "high"),
+             shape_of_ints(g->node, "interior"));
+  g->din[1] = ls_reduce_sum(
+      ls_select(is_value, g->dout[0], ls_gradient_number(g->dout[0], 0)),
+      LS_ALL_AXES);
+  return ls_ok();
+}
+
+// Whether slices can be cut without asking the operands for their sizes.
+static bool sizes_known(const ls_gradient *g, int axis) {
+  for (size_t i = 0; i < g->num_inputs; ++i) {
+    const ls_shape shape = ls_tensor_shape(ls_op_input(g->op, i));
+    if (shape.rank < 0 || shape.dim[axis] < 0) return false;
+  }
+  return true;
+}
+
+ls_status gradient_concatenate(ls_gradient *g) {
+  const int axis = (int)ls_node_int(g->node, "axis", 0);
+  if (sizes_known(g, axis)) {
+    int64_t start = 0;
+    for (size_t i = 0; i < g->num_inputs; ++i) {
+      const int64_t size = ls_tensor_shape(ls_op_input(g->op, i)).dim[axis];
+      if (g->wanted[i])
+        g->din[i] = ls_slice_axis(g->dout[0], axis, start, start + size);
+      start += size;
+    }
+    return ls_ok();
+  }
+  const ls_graph *graph = ls_graph_current();
+  ls_arena memory;
+  ls_arena_init(&memory, graph->allocator);
+  ls_tensor *likes = ls_arena_new_array(&memory, ls_tensor, g->num_inputs);
+  for (size_t i = 0; likes != NULL && i < g->num_inputs; ++i)
+    likes[i] = ls_gradient_input(g, i);
+  if (likes != NULL) {
+    const ls_op pieces = ls_split_like(g->dout[0], likes, g->num_inputs, axis);
+    for (size_t i = 0; i < g->num_inputs; ++i)
+      if (g->wanted[i]) g->din[i] = ls_op_output(pieces, (unsigned)i);
+  }
+  ls_arena_deinit(&memory);
+  return likes == NULL ? ls_out_of_memory() : ls_ok();
+}
+
+// Operands after the first only lend their dimensions.
+ls_status gradient_split_like(ls_gradient *g) {
+  const ls_graph *graph = ls_graph_current();
+  ls_arena memory;
+  ls_arena_init(&memory, graph->allocator);
+  ls_tensor *pieces = ls_arena_new_array(&memory, ls_tensor, g->num_outputs);
+  for (size_t i = 0; pieces != NULL && i < g->num_outputs; ++i)
+    pieces[i] = g->dout[i].ref != 0 ? g->dout[i]
+                                    : zeros_like(ls_gradient_input(g, i + 1));
+  if (pieces != NULL)
+    g->din[0] = ls_concatenate(pieces, g->num_outputs,
+                               (int)ls_node_int(g->node, "axis", 0));
+  ls_arena_deinit(&memory);
+  return pieces == NULL ? ls_out_of_memory() : ls_ok();
+}
+
+ls_status gradient_reverse(ls_gradient *g) {
+  const ls_shape axes = shape_of_ints(g->node, "axes");
+  int items[LS_MAX_RANK];
+  for (int32_t i = 0; i < axes.rank; ++i)
+    items[i] = (int)axes.dim[i];
+  g->din[0] = ls_reverse(g->dout[0],
+                         (ls_axes){.items = items, .count = (size_t)axes.rank});
+  return ls_ok();
+}
+
+// ---- Lookups ---------------------------------------------------------------
+// Operand 1 as i64, or u64 if it is that, with the number of slices of operand
+// 0, a scalar of the same type.
+static ls_tensor wide_indices(ls_gradient *g, int axis, ls_tensor *out_size) {
+  const ls_tensor indices = ls_gradient_input(g, 1);
+  const ls_dtype dtype =
+      ls_tensor_dtype(indices) == LS_DTYPE_U64 ? LS_DTYPE_U64 : LS_DTYPE_I64;
+  *out_size = ls_convert(ls_dim_size(ls_gradient_input(g, 0), axis), dtype);
+  return ls_convert(indices, dtype);
+}
+
+// The indices that were really used.
+static ls_tensor clamped_indices(ls_gradient *g, int axis) {
+  ls_tensor size;
+  const ls_tensor indices = wide_indices(g, axis, &size);
+  const ls_dtype dtype = ls_tensor_dtype(indices);
+  return ls_clamp(ls_scalar(dtype, 0), indices,
+                  ls_sub(size, ls_scalar(dtype, 1)));
+}
+
+static ls_tensor indices_in_range(ls_gradient *g, int axis) {
+  ls_tensor size;
+  const ls_tensor indices = wide_indices(g, axis, &size);
+  return ls_and(
+      ls_greater_equal(indices, ls_scalar(ls_tensor_dtype(indices), 0)),
+      ls_less(indices, size));
+}
+
+// Many small terms may meet at one index: 16-bit floats are added in f32.
+static ls_dtype sum_dtype(ls_tensor d) {
+  return ls_tensor_dtype(d) == LS_DTYPE_F64 ? LS_DTYPE_F64 : LS_DTYPE_F32;
+}
+
+// The gradient of a table of which slices were looked up: dense, with zeros
+// for what was not.
+static ls_tensor gathered_gradient(ls_gradient *g, int axis) {
+  const ls_tensor x = ls_gradient_input(g, 0), d = g->dout[0];
+  const ls_dtype wide = sum_dtype(d);
+  const ls_tensor zeros = ls_broadcast_like(ls_scalar(wide, 0), x);
+  const ls_tensor sums =
+      ls_scatter_axis(LS_SCATTER_ADD, zeros, clamped_indices(g, axis),
+                      ls_convert(d, wide), axis);
+  return ls_convert(sums, ls_tensor_dtype(d));
+}
+
+ls_status gradient_gather(ls_gradient *g) {
+  g->din[0] = gathered_gradient(g, (int)ls_node_int(g->node, "axis", 0));
+  return ls_ok();
+}
+
+// `mask`, one bool an index of a scatter, as it broadcasts to the updates.
+static ls_tensor as_updates(ls_tensor mask, int32_t inner) {
+  for (int32_t i = 0; i < inner; ++i)
+    mask = ls_gradient_with_last(mask);
+  return mask;
+}
+
+// A value of one dimension: `value` repeated as often as `like` has slices
+// along `axis`.
+static ls_tensor repeated(ls_tensor value, ls_tensor like, int axis) {
+  const ls_size size = {1, axis};
+  const ls_attr attr = LS_ATTR_SZ("sizes", &size, 1);
+  return ls_op_output(
+      ls_op_add(&(ls_op_spec){.type = LS_OP_BROADCAST,
+                              .inputs = (const ls_tensor[]){value, like},
+                              .num_inputs = 2,
+                              .attrs = &attr,
+                              .num_attrs = 1}),
+      0);
+}
+
+// Which updates are still there: those of which no later one has the index.
+// Each writes its number to a list of slices, where it is looked up again.
+static ls_tensor last_updates(ls_gradient *g, int axis) {
+  const ls_tensor indices = ls_gradient_input(g, 1);
+  const ls_tensor flat = ls_reshape(indices, LS_SHAPE(-1));
+  const ls_tensor one = ls_scalar(LS_DTYPE_I64, 1);
+  const ls_tensor numbers =
+      ls_cumsum(ls_broadcast_like(one, flat), 0, true, false);
+  const ls_tensor nobody =
+      repeated(ls_scalar(LS_DTYPE_I64, -1), ls_gradient_input(g, 0), axis);
+  const ls_tensor writers =
+      ls_scatter(LS_SCATTER_UPDATE, nobody, flat, numbers);
+  const ls_tensor last = ls_equal(ls_gather(writers, flat, 0), numbers);
+  return ls_reshape_like(last, indices);
+}
+
+// x op update, where `take` says which updates count.
+static ls_tensor update_gradient(ls_gradient *g, ls_tensor take, int axis) {
+  const ls_tensor indices = ls_gradient_input(g, 1), d = g->dout[0];
+  const int32_t inner = ls_tensor_shape(ls_op_input(g->op, 0)).rank - 1 - axis;
+  return ls_select(as_updates(take, inner), ls_gather(d, indices, axis),
+                   ls_gradient_number(d, 0));
+}
+
+ls_status gradient_scatter(ls_gradient *g) {
+  const char *combine = ls_node_attr(g->node, "combine")->as.string;
+  const int axis = (int)ls_node_int(g->node, "axis", 0);
+  const bool updates = strcmp(combine, "update") == 0;
+  const bool subtracts = strcmp(combine, "sub") == 0;
+  if (!updates && !subtracts && strcmp(combine, "add") != 0)
+    return ls_unimplemented(
+        "scatter by %s has no gradient: it depends on all updates of an index "
+        "and on their order; use add, sub or update",
+        combine);
+  if (ls_tensor_shape(ls_op_input(g->op, 0)).rank < 0 ||
+      ls_tensor_shape(ls_op_input(g->op, 1)).rank < 0)
+    return rank_needed(g);
+  if (g->wanted[0])
+    g->din[0] =
+        !updates ? g->dout[0]
+                 : ls_scatter_axis(LS_SCATTER_UPDATE, g->dout[0],
+                                   ls_gradient_input(g, 1),
+                                   zeros_like(ls_gradient_input(g, 2)), axis);
+  if (!g->wanted[2]) return ls_ok();
+  const ls_tensor take =
+      updates ? last_updates(g, axis) : indices_in_range(g, axis);
+  g->din[2] = update_gradient(g, take, axis);
+  if (subtracts) g->din[2] = ls_neg(g->din[2]);
+  return ls_ok();
+}
+
+// ---- Along an axis ---------------------------------------------------------
+ls_status gradient_take_along(ls_gradient *g) {
+  const int axis = (int)ls_node_int(g->node, "axis", 0);
+  const ls_tensor x = ls_gradient_input(g, 0), d = g->dout[0];
+  const ls_dtype wide = sum_dtype(d);
+  const ls_tensor zeros = ls_broadcast_like(ls_scalar(wide, 0), x);
+  const ls_tensor sums =
+      ls_add_along(zeros, clamped_indices(g, axis), ls_convert(d, wide), axis);
+  g->din[0] = ls_convert(sums, ls_tensor_dtype(d));
+  return ls_ok();
+}
+
+ls_status gradient_add_along(ls_gradient *g) {
+  const int axis = (int)ls_node_int(g->node, "axis", 0);
+  const ls_tensor d = g->dout[0];
+  if (g->wanted[0]) g->din[0] = d;
+  if (g->wanted[2])
+    g->din[2] = ls_select(indices_in_range(g, axis),
+                          ls_take_along(d, ls_gradient_input(g, 1), axis),
+                          ls_gradient_number(d, 0));
+  return ls_ok();
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rules of convolutions and of reductions over windows.
+//
+// A convolution y = c(x, w) is linear in both operands, so its two gradients
+// and itself are each other's gradients; likewise a window's sum and where a
+// maximum stood. All share the attributes that say where the windows lie.
+#include "grad/rules.h"
+
+enum { MOST_ATTRS = 10 };  // All shared ones and sizes.
+
+// Whether an op of `type` has the attribute too.
+static bool is_shared(uint16_t type, const char *name) {
+  static const char *const names[] = {"reduce",     "count_padding",
+                                      "window",     "strides",
+                                      "dilations",  "input_dilations",
+                                      "padding",    "same",
+                                      "groups"};
+  const bool is_max =
+      type == LS_OP_WINDOW_MAX_GRAD || type == LS_OP_WINDOW_MAX_PICK;
+  for (size_t i = is_max ? 2 : 0; i < LS_COUNT_OF(names); ++i)
+    if (strcmp(name, names[i]) == 0) return true;
+  return false;
+}
+
+// An op of `type` on the same windows. The result of one that has sizes is as
+// large as `like`, whose rank is `rank`.
+static ls_tensor same_windows(ls_gradient *g, uint16_t type, ls_tensor x,
+                              ls_tensor y, ls_tensor like, int32_t rank) {
+  ls_attr attrs[MOST_ATTRS];
+  ls_size sizes[LS_MAX_RANK];
+  ls_tensor inputs[3] = {x};
+  size_t num_attrs = 0, num_inputs = 1;
+  for (uint32_t i = 0; i < g->node->num_attrs; ++i)
+    if (is_shared(type, g->node->attrs[i].name))
+      attrs[num_attrs++] = g->node->attrs[i];
+  if (y.graph != NULL) inputs[num_inputs++] = y;
+  if (rank != 0) {
+    for (int32_t i = 0; i < rank; ++i)
+      sizes[i] = (ls_size){(int32_t)num_inputs, i};
+    attrs[num_attrs++] = LS_ATTR_SZ("sizes", sizes, (size_t)rank);
+    inputs[num_inputs++] = like;
+  }
+  return ls_op_output(ls_op_add(&(ls_op_spec){.type = type,
+                                              .inputs = inputs,
+                                              .num_inputs = num_inputs,
+                                              .attrs = attrs,
+                                              .num_attrs = num_attrs}),
+                      0);
+}
+
+// The rank that values and weights have alike, from whichever is known.
+static ls_status rank_of(ls_gradient *g, int32_t *out_rank) {
+  *out_rank = LS_UNKNOWN_RANK;
+  for (size_t i = 0; i < 2 && *out_rank == LS_UNKNOWN_RANK; ++i)
+    *out_rank = ls_tensor_shape(ls_op_input(g->op, i)).rank;
+  if (*out_rank != LS_UNKNOWN_RANK) return ls_ok();
+  return ls_unimplemented("the gradient of %s needs a rank that is known while "
+                          "building",
+                          ls_op_type_name(g->op));
+}
+
+// ---- Convolutions ----------------------------------------------------------
+// Of c(x, w) where d is the gradient of the result.
+static ls_status convolution_gradient(ls_gradient *g, ls_tensor d) {
+  int32_t rank;
+  LS_RETURN_IF_ERROR(rank_of(g, &rank));
+  const ls_tensor x = ls_gradient_input(g, 0), w = ls_gradient_input(g, 1);
+  if (g->wanted[0])
+    g->din[0] = same_windows(g, LS_OP_CONV_GRAD_INPUT, d, w, x, rank);
+  if (g->wanted[1])
+    g->din[1] = same_windows(g, LS_OP_CONV_GRAD_WEIGHTS, x, d, w, rank);
+  return ls_ok();
+}
+
+ls_status gradient_convolution(ls_gradient *g) {
+  return convolution_gradient(g, g->dout[0]);
+}
+
+// y = activation(c(x, w) + bias)
+ls_status gradient_conv_bias_act(ls_gradient *g) {
+  const bool relu = ls_node_attr(g->node, "activation") != NULL;
+  const ls_tensor d =
+      relu ? ls_relu_grad(g->dout[0], ls_gradient_output(g, 0)) : g->dout[0];
+  if (g->wanted[2])
+    g->din[2] = ls_reduce_sum(ls_gradient_as_matrix(d), LS_AXES(0));
+  if (!g->wanted[0] && !g->wanted[1]) return ls_ok();
+  return convolution_gradient(g, d);
+}
+
+// x = the input's gradient for (dy, w); d is shaped as x.
+ls_status gradient_conv_grad_input(ls_gradient *g) {
+  int32_t rank;
+  LS_RETURN_IF_ERROR(rank_of(g, &rank));
+  const ls_tensor d = g->dout[0];
+  const ls_tensor dy = ls_gradient_input(g, 0), w = ls_gradient_input(g, 1);
+  if (g->wanted[0])
+    g->din[0] = same_windows(g, LS_OP_CONVOLUTION, d, w, ls_failed_tensor(), 0);
+  if (g->wanted[1])
+    g->din[1] = same_windows(g, LS_OP_CONV_GRAD_WEIGHTS, d, dy, w, rank);
+  return ls_ok();
+}
+
+// w = the weights' gradient for (x, dy); d is shaped as w.
+ls_status gradient_conv_grad_weights(ls_gradient *g) {
+  int32_t rank;
+  LS_RETURN_IF_ERROR(rank_of(g, &rank));
+  const ls_tensor d = g->dout[0];
+  const ls_tensor x = ls_gradient_input(g, 0), dy = ls_gradient_input(g, 1);
+  if (g->wanted[0])
+    g->din[0] = same_windows(g, LS_OP_CONV_GRAD_INPUT, dy, d, x, rank);
+  if (g->wanted[1])
+    g->din[1] = same_windows(g, LS_OP_CONVOLUTION, x, d, ls_failed_tensor(), 0);
+  return ls_ok();
+}
+
+// ---- Windows ---------------------------------------------------------------
+ls_status gradient_reduce_window(ls_gradient *g) {
+  const ls_attr *reduce = ls_node_attr(g->node, "reduce");
+  const ls_attr *window = ls_node_attr(g->node, "window");
+  const ls_tensor x = ls_gradient_input(g, 0), none = ls_failed_tensor();
+  const int32_t rank = (int32_t)window->as.ints.count + 2;
+  g->din[0] = strcmp(reduce->as.string, "max") == 0
+                  ? same_windows(g, LS_OP_WINDOW_MAX_GRAD, x, g->dout[0], none,
+                                 0)
+                  : same_windows(g, LS_OP_WINDOW_SUM_GRAD, g->dout[0], none, x,
+                                 rank);
+  return ls_ok();
+}
+
+ls_status gradient_window_sum_grad(ls_gradient *g) {
+  const ls_tensor none = ls_failed_tensor();
+  g->din[0] = same_windows(g, LS_OP_REDUCE_WINDOW, g->dout[0], none, none, 0);
+  return ls_ok();
+}
+
+// Where a maximum is does not change with x: no gradient passes to it.
+ls_status gradient_window_max_grad(ls_gradient *g) {
+  const ls_tensor x = ls_gradient_input(g, 0), none = ls_failed_tensor();
+  if (g->wanted[1])
+    g->din[1] =
+        same_windows(g, LS_OP_WINDOW_MAX_PICK, x, g->dout[0], none, 0);
+  return ls_ok();
+}
+
+ls_status gradient_window_max_pick(ls_gradient *g) {
+  const ls_tensor x = ls_gradient_input(g, 0), none = ls_failed_tensor();
+  if (g->wanted[1])
+    g->din[1] =
+        same_windows(g, LS_OP_WINDOW_MAX_GRAD, x, g->dout[0], none, 0);
+  return ls_ok();
+}

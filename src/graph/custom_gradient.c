@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/custom_gradient.h"
+
+#include "base/runtime_internal.h"
+#include "graph/make.h"
+#include "graph/region.h"
+
+// ---- The object ------------------------------------------------------------
+static void destroy(ls_object *object) {
+  ls_custom_gradient_object *self = (ls_custom_gradient_object *)object;
+  ls_nest_release(self->inputs);
+  ls_nest_release(self->outputs);
+  ls_release(self->allocator, self);
+}
+
+static bool same_structure(ls_nest a, ls_nest b) {
+  ls_status status = ls_nest_same_structure(a, b);
+  const bool same = status == NULL;
+  ls_status_free(status);
+  return same;
+}
+
+static bool equal(const ls_object *a, const ls_object *b) {
+  const ls_custom_gradient_object *x = (const ls_custom_gradient_object *)a;
+  const ls_custom_gradient_object *y = (const ls_custom_gradient_object *)b;
+  return x->gradient == y->gradient && x->user == y->user &&
+         same_structure(x->inputs, y->inputs) &&
+         same_structure(x->outputs, y->outputs);
+}
+
+const ls_object_type ls_custom_gradient_type = {
+    .name = "custom_gradient", .destroy = destroy, .equal = equal};
+
+// Handles would outlive what they name.
+static ls_nest without_handles(ls_nest leaf, void *user) {
+  (void)user;
+  return leaf.kind == LS_KIND_TENSOR ? ls_nest_i64(0) : ls_none();
+}
+
+static ls_status make_object(ls_gradient_callback gradient, void *user,
+                             ls_nest inputs, ls_nest outputs,
+                             ls_custom_gradient_object **out_object) {
+  ls_allocator *allocator = ls_current_allocator();
+  ls_custom_gradient_object *self =
+      ls_new(allocator, ls_custom_gradient_object);
+  *out_object = self;
+  if (self == NULL) return ls_out_of_memory();
+  ls_object_init(&self->object, &ls_custom_gradient_type);
+  self->allocator = allocator;
+  self->gradient = gradient;
+  self->user = user;
+  self->inputs = ls_nest_map(inputs, without_handles, NULL);
+  self->outputs = ls_nest_map(outputs, without_handles, NULL);
+  LS_RETURN_IF_ERROR(ls_nest_status(self->inputs));
+  return ls_nest_status(self->outputs);
+}
+
+// ---- The maker -------------------------------------------------------------
+// Tensors of the nests' leaves, in order.
+typedef struct operands {
+  ls_tensor *items;
+  size_t count, next;
+  ls_op op;
+} operands;
+
+static ls_nest to_tensor(ls_nest leaf, void *user) {
+  (void)user;
+  if (leaf.kind == LS_KIND_NONE || leaf.kind == LS_KIND_OP ||
+      leaf.kind == LS_KIND_OBJECT)
+    return ls_nest_retain(leaf);
+  ls_tensor tensor;
+  const ls_status status = ls_region_tensor(leaf, &tensor);
+  return status == NULL ? ls_leaf(tensor) : ls_fail(status);
+}
+
+static ls_nest note_operand(ls_nest leaf, void *user) {
+  operands *all = user;
+  if (leaf.kind == LS_KIND_TENSOR) all->items[all->count++] = leaf.as.tensor;
+  return ls_none();
+}
+
+static ls_nest take_output(ls_nest leaf, void *user) {
+  operands *all = user;
+  if (leaf.kind != LS_KIND_TENSOR) return ls_nest_retain(leaf);
+  return ls_leaf(ls_op_output(all->op, (unsigned)all->next++));
+}
+
+// No gradient would reach a variable that the forward callback reads by itself.
+static ls_status check_reads(const ls_graph *graph, size_t first) {
+  for (size_t i = first; i < graph->num_nodes; ++i) {
+    const ls_node *node = graph->nodes[i];
+    for (uint32_t r = 0; r < node->num_regions; ++r)
+      LS_RETURN_IF_ERROR(check_reads(ls_graph_resolve(node->regions[r]), 0));
+    // What eager does not record has no attributes.
+    const ls_attr *attr =
+        node->type == LS_OP_READ ? ls_node_attr(node, "variable") : NULL;
+    if (attr == NULL) continue;
+    const ls_variable *variable = (const ls_variable *)attr->as.object;
+    if (ls_variable_is_trainable(variable))
+      return ls_failed_precondition(
+          "the forward callback reads variable '%s', which no gradient would "
+          "reach; make it one of the inputs",
+          ls_variable_name(variable));
+  }
+  return ls_ok();
+}
+
+static ls_status add_op(ls_graph *graph, ls_gradient_callback gradient,
+                        void *user, ls_nest inputs, ls_nest outputs,
+                        ls_nest *out_result) {
+  const size_t most = ls_nest_num_leaves(inputs) + ls_nest_num_leaves(outputs);
+  operands all = {.items = ls_new_array(graph->allocator, ls_tensor, most + 1)};
+  ls_custom_gradient_object *object = NULL;
+  ls_status status =
+      all.items == NULL ? ls_out_of_memory()
+                        : make_object(gradient, user, inputs, outputs, &object);
+  if (status == NULL) {
+    ls_nest_release(ls_nest_map(inputs, note_operand, &all));
+    const ls_attr attrs[] = {LS_ATTR_I("num_inputs", (int64_t)all.count),
+                             LS_ATTR_O("gradient", &object->object)};
+    ls_nest_release(ls_nest_map(outputs, note_operand, &all));
+    all.op = ls_op_add(&(ls_op_spec){.type = LS_OP_CUSTOM_GRADIENT,
+                                     .inputs = all.items,
+                                     .num_inputs = all.count,
+                                     .attrs = attrs,
+                                     .num_attrs = 2});
+    *out_result = ls_nest_map(outputs, take_output, &all);
+  }
+  ls_object_release(object);
+  ls_release(graph->allocator, all.items);
+  return status;
+}
+
+static ls_status build(ls_graph *graph, ls_flow_callback forward,
+                       ls_gradient_callback gradient, void *user,
+                       ls_nest inputs, ls_nest *out_result) {
+  ls_nest made = ls_none(), outputs = ls_none();
+  const ls_nest tensors = ls_nest_map(inputs, to_tensor, NULL);
+  ls_status status = ls_nest_status(tensors);
+  const size_t before = graph->num_nodes;
+  if (status == NULL) made = forward(tensors, user);
+  if (status == NULL) status = ls_nest_status(made);
+  if (status == NULL) status = check_reads(graph, before);
+  if (status == NULL) outputs = ls_nest_map(made, to_tensor, NULL);
+  if (status == NULL) status = ls_nest_status(outputs);
+  if (status == NULL)
+    status = add_op(graph, gradient, user, tensors, outputs, out_result);
+  ls_nest_release(outputs);
+  ls_nest_release(made);
+  ls_nest_release(tensors);
+  return status;
+}
+
+ls_nest ls_custom_gradient(ls_flow_callback forward,
+                           ls_gradient_callback gradient, void *user,
+                           ls_nest inputs) {
+  ls_graph *graph = ls_graph_resolve(ls_graph_current());
+  if (graph == NULL || ls_nest_is_failed(inputs)) return inputs;
+  ls_nest result = ls_none();
+  ls_status status = build(graph, forward, gradient, user, inputs, &result);
+  ls_nest_release(inputs);
+  if (status == NULL) return result;
+  ls_nest_release(result);
+  ls_make_failed("custom_gradient", ls_status_clone(status));
+  return ls_fail(status);
+}

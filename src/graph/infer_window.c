@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Shape rules of convolutions and of reductions over windows. Values are
+// [batch, spatial..., channels], weights [spatial..., channels of a group,
+// output channels].
+#include "graph/infer.h"
+#include "graph/window.h"
+
+static ls_shape unknown_of_rank(int32_t rank) {
+  ls_shape shape = {.rank = rank};
+  for (int32_t i = 0; i < rank; ++i)
+    shape.dim[i] = LS_UNKNOWN_DIM;
+  return shape;
+}
+
+static bool is_number(ls_dtype dtype) {
+  return ls_dtype_is_float(dtype) || ls_dtype_is_integer(dtype);
+}
+
+static ls_status read_window(const ls_infer *infer, int32_t rank,
+                             ls_window *out_window) {
+  return ls_window_read(infer->op_name, infer->spec->attrs,
+                        infer->spec->num_attrs, rank - 2, out_window);
+}
+
+// ---- Convolutions ----------------------------------------------------------
+// Whether channels x of the input, c of the weights and o of the output can go
+// together in `groups` groups.
+static bool channels_fit(int64_t x, int64_t c, int64_t o, int64_t groups) {
+  if (groups < 1 || (x >= 0 && x % groups != 0) || (o >= 0 && o % groups != 0))
+    return false;
+  return x < 0 || c < 0 || x / groups == c;
+}
+
+// The result of convolving x by w; either may be unknown in part or whole.
+static ls_status convolved(const ls_infer *infer, ls_type x, ls_type w,
+                           ls_shape *out_shape) {
+  *out_shape = LS_SHAPE_UNKNOWN;
+  const int32_t rank =
+      x.shape.rank != LS_UNKNOWN_RANK ? x.shape.rank : w.shape.rank;
+  const int64_t groups = ls_infer_int(infer, "groups", 1);
+  if (rank == LS_UNKNOWN_RANK) return ls_ok();
+  if (x.shape.rank == LS_UNKNOWN_RANK) x.shape = unknown_of_rank(rank);
+  if (w.shape.rank == LS_UNKNOWN_RANK) w.shape = unknown_of_rank(rank);
+  ls_window window;
+  LS_RETURN_IF_ERROR(read_window(infer, rank, &window));
+  if (w.shape.rank != rank ||
+      !channels_fit(x.shape.dim[rank - 1], w.shape.dim[rank - 2],
+                    w.shape.dim[rank - 1], groups))
+    return ls_invalid_argument(
+        "%s of %s by weights %s in %lld groups: weights must be [spatial..., "
+        "channels / groups, output channels], and both channels multiples of "
+        "the groups",
+        infer->op_name, LS_SHAPE_TEXT(x.dtype, x.shape),
+        LS_SHAPE_TEXT(w.dtype, w.shape), (long long)groups);
+  ls_shape y = unknown_of_rank(rank);
+  y.dim[0] = x.shape.dim[0];
+  y.dim[rank - 1] = w.shape.dim[rank - 1];
+  for (int32_t i = 0; i < window.rank; ++i) {
+    window.taps[i] = w.shape.dim[i];
+    LS_RETURN_IF_ERROR(
+        ls_window_slide(&window, i, x.shape.dim[i + 1], &y.dim[i + 1]));
+  }
+  *out_shape = y;
+  return ls_shape_check(y);
+}
+
+static ls_status check_dtypes(const ls_infer *infer, size_t operands) {
+  bool fits = is_number(infer->in[0].dtype);
+  for (size_t i = 1; i < operands; ++i)
+    fits = fits && infer->in[i].dtype == infer->in[0].dtype;
+  if (fits) return ls_ok();
+  return ls_invalid_argument(
+      "%s of %s and %s: its operands are numbers of one dtype", infer->op_name,
+      LS_OPERAND_TEXT(infer, 0), LS_OPERAND_TEXT(infer, 1));
+}
+
+ls_status infer_convolution(ls_infer *infer) {
+  infer->out[0].dtype = infer->in[0].dtype;
+  LS_RETURN_IF_ERROR(check_dtypes(infer, 2));
+  return convolved(infer, infer->in[0], infer->in[1], &infer->out[0].shape);
+}
+
+ls_status infer_conv_bias_act(ls_infer *infer) {
+  const ls_attr *activation = ls_infer_attr(infer, "activation");
+  if (activation != NULL && (activation->kind != LS_ATTR_STRING ||
+                             strcmp(activation->as.string, "relu") != 0))
+    return ls_invalid_argument("%s: the activation is none of relu",
+                               infer->op_name);
+  LS_RETURN_IF_ERROR(check_dtypes(infer, 3));
+  LS_RETURN_IF_ERROR(infer_convolution(infer));
+  const ls_shape y = infer->out[0].shape;
+  const int64_t channels =
+      y.rank == LS_UNKNOWN_RANK ? LS_UNKNOWN_DIM : y.dim[y.rank - 1];
+  if (ls_shape_compatible(infer->in[2].shape, LS_SHAPE(channels)))
+    return ls_ok();
+  return ls_invalid_argument("%s by %s: the bias is %s", infer->op_name,
+                             LS_OPERAND_TEXT(infer, 1),
+                             LS_OPERAND_TEXT(infer, 2));
+}
+
+// `sizes` is the shape of x or of w: what the gradient is asked for.
+static ls_status check_result(const ls_infer *infer, ls_type x, ls_type w,
+                              size_t dy) {
+  ls_shape y;
+  LS_RETURN_IF_ERROR(convolved(infer, x, w, &y));
+  if (ls_shape_compatible(y, infer->in[dy].shape)) return ls_ok();
+  return ls_invalid_argument("%s: %s by %s gives %s, operand %zu is %s",
+                             infer->op_name, LS_SHAPE_TEXT(x.dtype, x.shape),
+                             LS_SHAPE_TEXT(w.dtype, w.shape),
+                             LS_SHAPE_TEXT(x.dtype, y), dy,
+                             LS_OPERAND_TEXT(infer, dy));
+}
+
+ls_status infer_conv_grad_input(ls_infer *infer) {
+  infer->out[0].dtype = infer->in[0].dtype;
+  LS_RETURN_IF_ERROR(check_dtypes(infer, 2));
+  LS_RETURN_IF_ERROR(ls_infer_sizes(infer, "sizes", &infer->out[0].shape));
+  LS_RETURN_IF_ERROR(check_result(infer, infer->out[0], infer->in[1], 0));
+  return ls_shape_check(infer->out[0].shape);
+}
+
+ls_status infer_conv_grad_weights(ls_infer *infer) {
+  infer->out[0].dtype = infer->in[0].dtype;
+  LS_RETURN_IF_ERROR(check_dtypes(infer, 2));
+  LS_RETURN_IF_ERROR(ls_infer_sizes(infer, "sizes", &infer->out[0].shape));
+  LS_RETURN_IF_ERROR(check_result(infer, infer->in[0], infer->out[0], 1));
+  return ls_shape_check(infer->out[0].shape);
+}
+
+// ---- Reductions over windows -----------------------------------------------
+// The shape that reducing x's windows gives.
+static ls_status reduced(const ls_infer *infer, ls_shape x,
+                         ls_shape *out_shape) {
+  const ls_attr *taps = ls_infer_attr(infer, "window");
+  if (taps == NULL || taps->kind != LS_ATTR_INTS ||
+      taps->as.ints.count > LS_WINDOW_DIMS)
+    return ls_invalid_argument(
+        "%s needs 'window', a size for each of 1 to %d spatial dimensions",
+        infer->op_name, LS_WINDOW_DIMS);
+  const int32_t rank = (int32_t)taps->as.ints.count + 2;
+  ls_window window;
+  LS_RETURN_IF_ERROR(read_window(infer, rank, &window));
+  if (x.rank == LS_UNKNOWN_RANK) x = unknown_of_rank(rank);
+  if (x.rank != rank)
+    return ls_invalid_argument(
+        "%s of %s by a window of %d dimensions: it goes over [batch, "
+        "spatial..., channels]",
+        infer->op_name, LS_SHAPE_TEXT(infer->in[0].dtype, x), window.rank);
+  *out_shape = x;
+  for (int32_t i = 0; i < window.rank; ++i) {
+    if (window.input_dilations[i] != 1)
+      return ls_invalid_argument("%s has no 'input_dilations'", infer->op_name);
+    LS_RETURN_IF_ERROR(
+        ls_window_slide(&window, i, x.dim[i + 1], &out_shape->dim[i + 1]));
+  }
+  return ls_shape_check(*out_shape);
+}
+
+// `reduce` is one of the `count` names, and `count_padding` only of a mean.
+static ls_status check_reduce(const ls_infer *infer, const char *const *names,
+                              size_t count) {
+  const ls_attr *reduce = ls_infer_attr(infer, "reduce");
+  const char *name = reduce != NULL && reduce->kind == LS_ATTR_STRING
+                         ? reduce->as.string
+                         : "";
+  bool known = false;
+  for (size_t i = 0; i < count; ++i)
+    known = known || strcmp(name, names[i]) == 0;
+  if (!known)
+    return ls_invalid_argument("%s: '%s' is none of sum, mean%s",
+                               infer->op_name, name, count > 2 ? ", max" : "");
+  const bool is_mean = strcmp(name, "mean") == 0;
+  if (!is_mean && ls_infer_int(infer, "count_padding", 0) != 0)
+    return ls_invalid_argument("%s: only a mean can count padding, not a %s",
+                               infer->op_name, name);
+  const ls_dtype dtype = infer->in[0].dtype;
+  if (is_mean ? ls_dtype_is_float(dtype) : is_number(dtype)) return ls_ok();
+  return ls_invalid_argument("%s: a %s is of %s, got %s", infer->op_name, name,
+                             is_mean ? "floats" : "numbers",
+                             LS_OPERAND_TEXT(infer, 0));
+}
+
+ls_status infer_reduce_window(ls_infer *infer) {
+  static const char *const names[] = {"sum", "mean", "max"};
+  infer->out[0].dtype = infer->in[0].dtype;
+  LS_RETURN_IF_ERROR(check_reduce(infer, names, LS_COUNT_OF(names)));
+  return reduced(infer, infer->in[0].shape, &infer->out[0].shape);
+}
+
+static ls_status check_windows(const ls_infer *infer, ls_shape x, size_t dy) {
+  ls_shape y;
+  LS_RETURN_IF_ERROR(reduced(infer, x, &y));
+  if (ls_shape_compatible(y, infer->in[dy].shape)) return ls_ok();
+  return ls_invalid_argument(
+      "%s: the windows of %s give %s, operand %zu is %s", infer->op_name,
+      LS_SHAPE_TEXT(infer->in[0].dtype, x),
+      LS_SHAPE_TEXT(infer->in[0].dtype, y), dy, LS_OPERAND_TEXT(infer, dy));
+}
+
+ls_status infer_window_sum_grad(ls_infer *infer) {
+  static const char *const names[] = {"sum", "mean"};
+  infer->out[0].dtype = infer->in[0].dtype;
+  LS_RETURN_IF_ERROR(check_reduce(infer, names, LS_COUNT_OF(names)));
+  LS_RETURN_IF_ERROR(ls_infer_sizes(infer, "sizes", &infer->out[0].shape));
+  LS_RETURN_IF_ERROR(check_windows(infer, infer->out[0].shape, 0));
+  return ls_shape_check(infer->out[0].shape);
+}
+
+ls_status infer_window_max_grad(ls_infer *infer) {
+  infer->out[0] = infer->in[0];
+  LS_RETURN_IF_ERROR(check_dtypes(infer, 2));
+  return check_windows(infer, infer->in[0].shape, 1);
+}
+
+ls_status infer_window_max_pick(ls_infer *infer) {
+  ls_shape x;
+  LS_RETURN_IF_ERROR(check_dtypes(infer, 2));
+  ls_status status =
+      ls_shape_merge(infer->in[0].shape, infer->in[1].shape, &x);
+  if (!ls_status_is_ok(status)) {
+    ls_status_free(status);
+    return ls_invalid_argument("%s: operand 0 is %s, operand 1 %s",
+                               infer->op_name, LS_OPERAND_TEXT(infer, 0),
+                               LS_OPERAND_TEXT(infer, 1));
+  }
+  infer->out[0].dtype = infer->in[0].dtype;
+  return reduced(infer, x, &infer->out[0].shape);
+}

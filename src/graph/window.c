@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/window.h"
+
+// No number of a window may be larger, nor a padded input. So places along a
+// dimension can be computed with in 64 bits without fear.
+static const int64_t largest_number = INT64_C(1) << 31;
+static const int64_t largest_span = INT64_C(1) << 46;
+
+static const ls_attr *find(const ls_attr *attrs, size_t count,
+                           const char *name) {
+  for (size_t i = 0; i < count; ++i)
+    if (strcmp(attrs[i].name, name) == 0) return &attrs[i];
+  return NULL;
+}
+
+// The numbers of `attr`, `each` for a dimension, into out[dimension * each...].
+static ls_status read_numbers(const ls_window *w, const ls_attr *attr,
+                              int32_t each, int64_t least, int64_t *out) {
+  const int32_t count = w->rank * each;
+  if (attr->kind != LS_ATTR_INTS || attr->as.ints.count != (size_t)count)
+    return ls_invalid_argument(
+        "%s: '%s' must hold %d whole numbers, %d for each of %d spatial "
+        "dimensions, holds %zu",
+        w->op_name, attr->name, count, each, w->rank,
+        attr->kind == LS_ATTR_INTS ? attr->as.ints.count : 0);
+  for (int32_t i = 0; i < count; ++i) {
+    out[i] = attr->as.ints.items[i];
+    if (out[i] < least || out[i] > largest_number)
+      return ls_invalid_argument(
+          "%s: number %d of '%s' is %lld, must be %lld to %lld", w->op_name, i,
+          attr->name, (long long)out[i], (long long)least,
+          (long long)largest_number);
+  }
+  return ls_ok();
+}
+
+static ls_status read_padding(ls_window *w, const ls_attr *padding,
+                              const ls_attr *same) {
+  w->same = same != NULL && same->as.i != 0;
+  if (padding == NULL) return ls_ok();
+  if (w->same)
+    return ls_invalid_argument(
+        "%s: it has 'padding' and is 'same', which pads as it needs",
+        w->op_name);
+  int64_t numbers[2 * LS_WINDOW_DIMS];
+  LS_RETURN_IF_ERROR(read_numbers(w, padding, 2, 0, numbers));
+  for (int32_t i = 0; i < w->rank; ++i) {
+    w->low[i] = numbers[2 * i];
+    w->high[i] = numbers[2 * i + 1];
+  }
+  return ls_ok();
+}
+
+ls_status ls_window_read(const char *op_name, const ls_attr *attrs,
+                         size_t num_attrs, int32_t rank,
+                         ls_window *out_window) {
+  ls_window *w = out_window;
+  *w = (ls_window){.op_name = op_name, .rank = rank};
+  if (rank < 1 || rank > LS_WINDOW_DIMS)
+    return ls_invalid_argument(
+        "%s: %d spatial dimensions; with a batch before and channels behind "
+        "them 1 to %d are possible",
+        op_name, rank, LS_WINDOW_DIMS);
+  for (int32_t i = 0; i < rank; ++i) {
+    w->taps[i] = LS_UNKNOWN_DIM;
+    w->strides[i] = w->dilations[i] = w->input_dilations[i] = 1;
+  }
+  const struct {
+    const char *name;
+    int64_t *numbers;
+  } lists[] = {{"window", w->taps},
+               {"strides", w->strides},
+               {"dilations", w->dilations},
+               {"input_dilations", w->input_dilations}};
+  for (size_t i = 0; i < LS_COUNT_OF(lists); ++i) {
+    const ls_attr *attr = find(attrs, num_attrs, lists[i].name);
+    if (attr != NULL)
+      LS_RETURN_IF_ERROR(read_numbers(w, attr, 1, 1, lists[i].numbers));
+  }
+  return read_padding(w, find(attrs, num_attrs, "padding"),
+                      find(attrs, num_attrs, "same"));
+}
+
+// (count - 1) * distance + 1, or -1 where that is more than is possible.
+static int64_t span_of(int64_t count, int64_t distance) {
+  int64_t span;
+  if (count == 0) return 0;
+  if (__builtin_mul_overflow(count - 1, distance, &span) ||
+      span >= largest_span)
+    return -1;
+  return span + 1;
+}
+
+ls_status ls_window_slide(ls_window *w, int32_t axis, int64_t size,
+                          int64_t *out_size) {
+  const int64_t taps = w->taps[axis], stride = w->strides[axis];
+  *out_size = LS_UNKNOWN_DIM;
+  if (taps == 0)
+    return ls_invalid_argument("%s: the window has size 0 along spatial "
+                               "dimension %d",
+                               w->op_name, axis);
+  const int64_t have =
+      size < 0 ? size : span_of(size, w->input_dilations[axis]);
+  const int64_t want = taps < 0 ? taps : span_of(taps, w->dilations[axis]);
+  if ((size >= 0 && have < 0) || (taps >= 0 && want < 0))
+    return ls_invalid_argument(
+        "%s: %lld elements by a window of %lld along spatial dimension %d are "
+        "more than is possible",
+        w->op_name, (long long)size, (long long)taps, axis);
+  if (size < 0) return ls_ok();
+  if (w->same) {
+    *out_size = (have + stride - 1) / stride;
+    if (taps < 0) return ls_ok();
+    const int64_t missing = (*out_size - 1) * stride + want - have;
+    const int64_t padding = *out_size > 0 && missing > 0 ? missing : 0;
+    w->low[axis] = padding / 2;
+    w->high[axis] = padding - padding / 2;
+    return ls_ok();
+  }
+  if (taps < 0) return ls_ok();
+  const int64_t room = w->low[axis] + have + w->high[axis] - want;
+  if (room < 0)
+    return ls_invalid_argument(
+        "%s: along spatial dimension %d the window spans %lld elements, the "
+        "input with its padding has %lld",
+        w->op_name, axis, (long long)want, (long long)(room + want));
+  *out_size = room / stride + 1;
+  return ls_ok();
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// cnn: two convolutions, a pool and two dense layers; softmax cross-entropy,
+// Adam.
+#include "models/classifier.h"
+#include "models/types.h"
+
+// Height and width of the images, and of what is left behind the pool.
+enum { SIDE = 28, POOLED = SIDE / 2 };
+// Channels behind each convolution, and units of the hidden dense layer.
+enum { FIRST = 32, SECOND = 64, HIDDEN = 128, CLASSES = 10 };
+enum { FEATURES = POOLED * POOLED * SECOND };
+
+typedef struct cnn {
+  ls_allocator *allocator;
+  ls_conv_layer *conv1, *conv2;
+  ls_dense_layer *hidden, *logits;
+  ls_optimizer *optimizer;
+  bool metrics;
+} cnn;
+
+static void destroy(void *self) {
+  cnn *net = self;
+  if (net == NULL) return;
+  ls_conv_layer_destroy(net->conv1);
+  ls_conv_layer_destroy(net->conv2);
+  ls_dense_layer_destroy(net->hidden);
+  ls_dense_layer_destroy(net->logits);
+  ls_optimizer_release(net->optimizer);
+  net->allocator->release(net->allocator, net);
+}
+
+static ls_status add_conv(const char *name, int64_t channels, int64_t filters,
+                          int64_t seed, ls_conv_layer **out_layer) {
+  return ls_conv_layer_create(
+      &(ls_conv_options){.name = name,
+                         .channels = channels,
+                         .filters = filters,
+                         .window = LS_SHAPE(3, 3),
+                         .how = {.padding = LS_PADDING_SAME},
+                         .activation = LS_ACTIVATION_RELU,
+                         .seed = seed},
+      out_layer);
+}
+
+static ls_status fill(cnn *net, const ls_model_options *options) {
+  const int64_t seed = options->seed;
+  LS_RETURN_IF_ERROR(add_conv("conv1", 1, FIRST, seed, &net->conv1));
+  LS_RETURN_IF_ERROR(add_conv("conv2", FIRST, SECOND, seed, &net->conv2));
+  LS_RETURN_IF_ERROR(ls_dense_layer_create(
+      &(ls_dense_options){.name = "hidden",
+                          .inputs = FEATURES,
+                          .units = HIDDEN,
+                          .activation = LS_ACTIVATION_RELU,
+                          .seed = seed},
+      &net->hidden));
+  LS_RETURN_IF_ERROR(ls_dense_layer_create(
+      &(ls_dense_options){
+          .name = "logits", .inputs = HIDDEN, .units = CLASSES, .seed = seed},
+      &net->logits));
+  const double rate = options->learning_rate != 0 ? options->learning_rate
+                                                  : ls_model_cnn.learning_rate;
+  return ls_adam_create(
+      &(ls_adam_options){.learning_rate = rate,
+                         .schedule = ls_classifier_schedule(options)},
+      &net->optimizer);
+}
+
+static ls_status create(const ls_model_options *options, void **out_self) {
+  *out_self = NULL;
+  ls_allocator *allocator = NULL;
+  void *memory = NULL;
+  LS_RETURN_IF_ERROR(ls_classifier_allocate(sizeof(cnn), &allocator, &memory));
+  cnn *net = memory;
+  net->allocator = allocator;
+  net->metrics = options->metrics;
+  const ls_status status = fill(net, options);
+  if (!ls_status_is_ok(status))
+    destroy(net);
+  else
+    *out_self = net;
+  return status;
+}
+
+static ls_tensor apply(const cnn *net, ls_tensor x) {
+  x = ls_conv_layer_apply(net->conv1, x);
+  x = ls_conv_layer_apply(net->conv2, x);
+  x = ls_max_pool(x, LS_SHAPE(2, 2), NULL);
+  x = ls_reshape(x, LS_SHAPE(-1, FEATURES));
+  x = ls_dense_layer_apply(net->hidden, x);
+  return ls_dense_layer_apply(net->logits, x);
+}
+
+static ls_nest train_step(ls_nest args, void *self) {
+  const cnn *net = self;
+  const ls_tensor logits = apply(net, ls_nest_tensor(args, 0));
+  return ls_classifier_step(net->optimizer, logits, ls_nest_tensor(args, 1),
+                            net->metrics);
+}
+
+static ls_nest logits(ls_nest args, void *self) {
+  return ls_leaf(apply(self, ls_nest_tensor(args, 0)));
+}
+
+static size_t variables(void *self, ls_variable **out, size_t capacity) {
+  const cnn *net = self;
+  ls_variable *all[8] = {NULL};
+  size_t count = 0;
+  count += ls_conv_layer_variables(net->conv1, all + count, 2);
+  count += ls_conv_layer_variables(net->conv2, all + count, 2);
+  count += ls_dense_layer_variables(net->hidden, all + count, 2);
+  count += ls_dense_layer_variables(net->logits, all + count, 2);
+  for (size_t i = 0; i < count && i < capacity; ++i)
+    out[i] = all[i];
+  return count;
+}
+
+// The products of one example: forward and the weights' gradients of all
+// layers, and the inputs' gradients of all but the first.
+#define PRODUCTS                                                               \
+  (2.0 * (2 * (SIDE * SIDE * 9 * FIRST) +                                      \
+          3 * (SIDE * SIDE * 9 * FIRST * SECOND + FEATURES * HIDDEN +          \
+               HIDDEN * CLASSES)))
+
+const ls_model_type ls_model_cnn = {
+    .name = "cnn",
+    .description = "28x28x1 images, conv 3x3x32 relu, conv 3x3x64 relu, max "
+                   "pool 2x2, dense 128 relu, dense 10; Adam",
+    .batch_size = 128,
+    .epochs = 4,
+    .learning_rate = 1e-3,
+    .example_shape = {.rank = 3, .dim = {SIDE, SIDE, 1}},
+    .num_classes = CLASSES,
+    .flops_per_example = PRODUCTS,
+    .create = create,
+    .destroy = destroy,
+    .train_step = train_step,
+    .logits = logits,
+    .variables = variables,
+};

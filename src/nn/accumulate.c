@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// A step on a batch in parts: the first part's gradients start the sums, a
+// loop adds those of the others.
+#include "base/runtime_internal.h"
+#include "graph/make.h"
+#include "nn/optimizer.h"
+#include "nn/reads.h"
+
+typedef struct accumulation {
+  ls_optimizer *optimizer;
+  int64_t parts;
+  ls_loss_callback loss;
+  ls_nest args;
+  void *user;
+  ls_variable **variables;  // Those with a gradient, after the first part.
+  size_t count;
+  ls_nest *sums;  // [1 + count]: of the losses, and of the gradients.
+} accumulation;
+
+// ---- One part --------------------------------------------------------------
+typedef struct cut {
+  int64_t parts;
+  ls_tensor index;
+} cut;
+
+// Part `index` of a tensor's dimension 0.
+static ls_nest cut_leaf(ls_nest leaf, void *user) {
+  const cut *c = user;
+  if (leaf.kind != LS_KIND_TENSOR) return ls_nest_retain(leaf);
+  const ls_tensor x = leaf.as.tensor;
+  const ls_shape shape = ls_tensor_shape(x);
+  if (shape.rank < 1 || shape.rank >= LS_MAX_RANK ||
+      (shape.dim[0] >= 0 && shape.dim[0] % c->parts != 0))
+    return LS_FAIL(LS_INVALID_ARGUMENT,
+                   "dimension 0 of argument '%s', which is %s, cannot be cut "
+                   "into %lld equal parts",
+                   ls_tensor_name(x),
+                   LS_SHAPE_TEXT(ls_tensor_dtype(x), shape),
+                   (long long)c->parts);
+  ls_shape cut_shape = {.rank = shape.rank + 1, .dim = {c->parts, -1}};
+  if (shape.dim[0] >= 0) cut_shape.dim[1] = shape.dim[0] / c->parts;
+  for (int i = 1; i < shape.rank; ++i)
+    cut_shape.dim[i + 1] = shape.dim[i];
+  return ls_leaf(ls_gather(ls_reshape(x, cut_shape), c->index, 0));
+}
+
+static ls_status loss_of_part(const accumulation *all, ls_tensor index,
+                              ls_tensor *out_loss) {
+  cut c = {.parts = all->parts, .index = index};
+  const ls_nest args = ls_nest_map(all->args, cut_leaf, &c);
+  ls_status status = ls_nest_status(args);
+  if (ls_status_is_ok(status)) {
+    *out_loss = all->loss(args, all->user);
+    status = ls_optimizer_check_loss(*out_loss);
+  }
+  ls_nest_release(args);
+  return status;
+}
+
+// Part 0, in the graph itself. Finds out what is trained.
+static ls_status first_part(accumulation *all) {
+  ls_allocator *allocator = all->optimizer->allocator;
+  ls_tensor loss = ls_failed_tensor();
+  size_t count = 0;
+  LS_RETURN_IF_ERROR(
+      loss_of_part(all, ls_scalar_i64(LS_DTYPE_I64, 0), &loss));
+  LS_RETURN_IF_ERROR(
+      ls_reads_find(allocator, loss, &all->variables, &count));
+  if (count == 0) return ls_optimizer_nothing_to_train(loss);
+  all->sums = ls_new_array(allocator, ls_nest, count + 1);
+  if (all->sums == NULL) return ls_out_of_memory();
+  all->sums[0] = ls_leaf(loss);
+  LS_RETURN_IF_ERROR(ls_optimizer_gradients(
+      all->optimizer, loss, all->variables, count, all->sums + 1));
+  for (size_t i = 0; i < count; ++i) {
+    if (all->sums[1 + i].kind == LS_KIND_NONE) continue;
+    LS_ASSERT(all->sums[1 + i].kind == LS_KIND_TENSOR);
+    all->variables[all->count] = all->variables[i];
+    all->sums[1 + all->count++] = all->sums[1 + i];
+  }
+  return ls_ok();
+}
+
+// ---- The others ------------------------------------------------------------
+// The loop's values: the number of the next part, then the sums.
+static ls_nest is_left(ls_nest values, void *user) {
+  const accumulation *all = user;
+  return ls_leaf(ls_less(ls_nest_tensor(values, 0),
+                         ls_scalar_i64(LS_DTYPE_I64, all->parts)));
+}
+
+static ls_status add_part(accumulation *all, ls_nest values, ls_nest *next) {
+  const ls_tensor index = ls_nest_tensor(values, 0);
+  ls_tensor loss = ls_failed_tensor();
+  LS_RETURN_IF_ERROR(loss_of_part(all, index, &loss));
+  LS_RETURN_IF_ERROR(ls_optimizer_gradients(all->optimizer, loss,
+                                            all->variables, all->count,
+                                            next + 2));
+  next[0] = ls_leaf(ls_add_scalar(index, 1));
+  next[1] = ls_leaf(loss);
+  for (size_t i = 1; i < all->count + 2; ++i)
+    if (next[i].kind == LS_KIND_TENSOR)
+      next[i] = ls_leaf(ls_add(ls_nest_tensor(values, i), next[i].as.tensor));
+    else
+      next[i] = ls_leaf(ls_nest_tensor(values, i));
+  return ls_ok();
+}
+
+static ls_nest add_next(ls_nest values, void *user) {
+  accumulation *all = user;
+  ls_allocator *allocator = all->optimizer->allocator;
+  ls_nest *next = ls_new_array(allocator, ls_nest, all->count + 2);
+  if (next == NULL) return ls_fail(ls_out_of_memory());
+  const ls_status status = add_part(all, values, next);
+  const ls_nest result =
+      ls_status_is_ok(status)
+          ? ls_nest_sequence(LS_KIND_TUPLE, next, all->count + 2)
+          : ls_fail(status);
+  ls_release(allocator, next);
+  return result;
+}
+
+static ls_status other_parts(accumulation *all) {
+  ls_allocator *allocator = all->optimizer->allocator;
+  if (all->parts == 1) return ls_ok();
+  ls_nest *first = ls_new_array(allocator, ls_nest, all->count + 2);
+  if (first == NULL) return ls_out_of_memory();
+  first[0] = ls_leaf(ls_scalar_i64(LS_DTYPE_I64, 1));
+  memcpy(first + 1, all->sums, (all->count + 1) * sizeof(*first));
+  const ls_nest last = ls_while(
+      is_left, add_next, all,
+      ls_nest_sequence(LS_KIND_TUPLE, first, all->count + 2), all->parts);
+  ls_release(allocator, first);
+  const ls_status status = ls_nest_status(last);
+  for (size_t i = 0; ls_status_is_ok(status) && i < all->count + 1; ++i) {
+    const ls_tensor sum = ls_nest_tensor(last, i + 1);
+    all->sums[i] = ls_leaf(ls_mul_scalar(sum, 1 / (double)all->parts));
+  }
+  ls_nest_release(last);
+  return status;
+}
+
+static ls_status minimize(accumulation *all, ls_tensor *out_loss) {
+  if (all->parts < 1)
+    return ls_invalid_argument("a batch cannot be cut into %lld parts",
+                               (long long)all->parts);
+  LS_RETURN_IF_ERROR(first_part(all));
+  LS_RETURN_IF_ERROR(other_parts(all));
+  const ls_op moved = ls_optimizer_apply(all->optimizer, all->variables,
+                                         all->sums + 1, all->count);
+  if (ls_op_is_failed(moved)) return ls_ok();  // The graph has its error.
+  LS_CONTROL_SCOPE(&moved, 1) {
+    *out_loss = ls_identity(all->sums[0].as.tensor);
+  }
+  return ls_ok();
+}
+
+ls_tensor ls_optimizer_minimize_parts(ls_optimizer *optimizer, int64_t parts,
+                                      ls_loss_callback loss, ls_nest args,
+                                      void *user) {
+  accumulation all = {.optimizer = optimizer,
+                      .parts = parts,
+                      .loss = loss,
+                      .args = args,
+                      .user = user};
+  ls_tensor result = ls_failed_tensor();
+  const ls_status status = minimize(&all, &result);
+  ls_release(optimizer->allocator, all.variables);
+  ls_release(optimizer->allocator, all.sums);
+  return ls_status_is_ok(status) ? result
+                                 : ls_make_failed("optimizer", status);
+}

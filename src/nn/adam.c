@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Adam and its kin: AdamW and LAMB. They differ in where weight decay stands
+// and in how long the move is.
+#include <math.h>
+
+#include "nn/optimizer.h"
+
+// The step's scalars: what the first moment is multiplied with, and the second
+// before its root. Adam's first one has the rate in it, which saves a pass over
+// the weights.
+enum { FIRST, SECOND };
+
+static ls_tensor number(double value) {
+  return ls_scalar(LS_DTYPE_F64, value);
+}
+
+// 1 - beta^t
+static ls_tensor correction(double beta, ls_tensor t) {
+  return ls_sub(number(1), ls_pow(number(beta), t));
+}
+
+static void begin(const ls_optimizer *optimizer, ls_tensor t,
+                  ls_step_scalars *scalars) {
+  scalars->own[FIRST] = optimizer->no_momentum
+                            ? number(1)
+                            : ls_div(number(1), correction(optimizer->beta1, t));
+  scalars->own[SECOND] = ls_div(number(1), correction(optimizer->beta2, t));
+}
+
+static void begin_with_rate(const ls_optimizer *optimizer, ls_tensor t,
+                            ls_step_scalars *scalars) {
+  begin(optimizer, t, scalars);
+  scalars->own[FIRST] = ls_mul(scalars->own[FIRST], scalars->rate);
+}
+
+// Moves the moments on. The result is u, or rate u.
+static ls_tensor direction(const ls_update *update) {
+  const ls_optimizer *optimizer = update->optimizer;
+  const ls_tensor g = update->gradient;
+  ls_tensor m = g;
+  size_t slot = 0;
+  if (!optimizer->no_momentum) {
+    m = ls_update_mix(optimizer->beta1, ls_update_read(update, slot), g);
+    ls_update_slot(update, slot++, m);
+  }
+  const ls_tensor v = ls_update_mix(
+      optimizer->beta2, ls_update_read(update, slot), ls_square(g));
+  ls_update_slot(update, slot, v);
+  const ls_tensor *scalars = update->scalars->own;
+  const ls_tensor root = ls_sqrt(ls_update_scale(v, scalars[SECOND]));
+  return ls_div(ls_update_scale(m, scalars[FIRST]),
+                ls_add_scalar(root, optimizer->epsilon));
+}
+
+static void update_adam(const ls_update *update) {
+  ls_update_move(update, direction(update));
+}
+
+static void update_adamw(const ls_update *update) {
+  ls_tensor delta = direction(update);
+  if (ls_update_decays(update))
+    delta = ls_add(delta, ls_update_rate(update, ls_update_decay(update)));
+  ls_update_move(update, delta);
+}
+
+static ls_tensor norm(ls_tensor x) {
+  return ls_sqrt(ls_reduce_sum(ls_square(x), LS_ALL_AXES));
+}
+
+static void update_lamb(const ls_update *update) {
+  ls_tensor d = direction(update);
+  if (ls_update_decays(update)) d = ls_add(d, ls_update_decay(update));
+  const ls_dtype dtype = ls_variable_dtype(update->variable);
+  const ls_tensor zero = ls_scalar(dtype, 0), one = ls_scalar(dtype, 1);
+  const ls_tensor long_w = norm(update->w), long_d = norm(d);
+  const ls_tensor none =
+      ls_or(ls_equal(long_w, zero), ls_equal(long_d, zero));
+  const ls_tensor ratio = ls_select(none, one, ls_div(long_w, long_d));
+  ls_update_move(update, ls_mul(d, ls_update_rate(update, ratio)));
+}
+
+static const ls_optimizer_rule adam_rule = {.name = "adam",
+                                            .counts = true,
+                                            .begin = begin_with_rate,
+                                            .update = update_adam};
+static const ls_optimizer_rule adamw_rule = {.name = "adamw",
+                                             .counts = true,
+                                             .own_decay = true,
+                                             .begin = begin_with_rate,
+                                             .update = update_adamw};
+static const ls_optimizer_rule lamb_rule = {.name = "lamb",
+                                            .counts = true,
+                                            .own_decay = true,
+                                            .begin = begin,
+                                            .update = update_lamb};
+
+static ls_status create(const ls_optimizer_rule *base,
+                        const ls_adam_options *options, double weight_decay,
+                        double epsilon, ls_optimizer **out_optimizer) {
+  *out_optimizer = NULL;
+  ls_adam_options opts = options != NULL ? *options : (ls_adam_options){0};
+  if (opts.beta1 == 0) opts.beta1 = 0.9;
+  if (opts.beta2 == 0) opts.beta2 = 0.999;
+  if (opts.epsilon == 0) opts.epsilon = epsilon;
+  if (opts.weight_decay == 0) opts.weight_decay = weight_decay;
+  LS_RETURN_IF_ERROR(ls_optimizer_check(base->name, "beta1", opts.beta1, 1));
+  LS_RETURN_IF_ERROR(ls_optimizer_check(base->name, "beta2", opts.beta2, 1));
+  LS_RETURN_IF_ERROR(
+      ls_optimizer_check(base->name, "epsilon", opts.epsilon, INFINITY));
+  ls_optimizer_rule rule = *base;
+  if (!opts.no_momentum) rule.slot_names[rule.num_slots++] = "m";
+  rule.slot_names[rule.num_slots++] = "v";
+  LS_RETURN_IF_ERROR(ls_optimizer_make(&rule, &opts, 0.001, out_optimizer));
+  ls_optimizer *optimizer = *out_optimizer;
+  optimizer->beta1 = opts.beta1;
+  optimizer->beta2 = opts.beta2;
+  optimizer->epsilon = opts.epsilon;
+  optimizer->no_momentum = opts.no_momentum;
+  return ls_ok();
+}
+
+ls_status ls_adam_create(const ls_adam_options *options,
+                         ls_optimizer **out_optimizer) {
+  return create(&adam_rule, options, 0, 1e-8, out_optimizer);
+}
+
+ls_status ls_adamw_create(const ls_adam_options *options,
+                          ls_optimizer **out_optimizer) {
+  return create(&adamw_rule, options, 0.01, 1e-8, out_optimizer);
+}
+
+ls_status ls_lamb_create(const ls_adam_options *options,
+                         ls_optimizer **out_optimizer) {
+  return create(&lamb_rule, options, 0, 1e-6, out_optimizer);
+}

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// One step of an optimizer: gradients of the whole batch, clipped, and a
+// variable after the other moved along them.
+#include "base/runtime_internal.h"
+#include "graph/make.h"
+#include "lockstep/gradients.h"
+#include "lockstep/strategy.h"
+#include "nn/optimizer.h"
+#include "nn/reads.h"
+
+// ---- For rules -------------------------------------------------------------
+ls_tensor ls_update_scale(ls_tensor x, ls_tensor scalar) {
+  return ls_mul(x, ls_convert(scalar, ls_tensor_dtype(x)));
+}
+
+ls_tensor ls_update_rate(const ls_update *update, ls_tensor x) {
+  return update->scalars->rate_changes
+             ? ls_update_scale(x, update->scalars->rate)
+             : ls_mul_scalar(x, update->optimizer->learning_rate);
+}
+
+bool ls_update_decays(const ls_update *update) {
+  const ls_optimizer *optimizer = update->optimizer;
+  return optimizer->weight_decay > 0 &&
+         (optimizer->decays == NULL || optimizer->decays(update->variable));
+}
+
+ls_tensor ls_update_decay(const ls_update *update) {
+  return ls_mul_scalar(update->w, update->optimizer->weight_decay);
+}
+
+ls_tensor ls_update_mix(double decay, ls_tensor x, ls_tensor y) {
+  return ls_add(ls_mul_scalar(x, decay), ls_mul_scalar(y, 1 - decay));
+}
+
+ls_tensor ls_update_read(const ls_update *update, size_t slot) {
+  return ls_variable_read(update->slots[slot]);
+}
+
+void ls_update_slot(const ls_update *update, size_t slot, ls_tensor value) {
+  update->ops[1 + slot] =
+      ls_tensor_op(ls_variable_assign(update->slots[slot], value));
+}
+
+void ls_update_move(const ls_update *update, ls_tensor delta) {
+  update->ops[0] = ls_tensor_op(
+      ls_variable_assign(update->variable, ls_sub(update->w, delta)));
+}
+
+ls_op ls_join_ops(const ls_op *ops, size_t count, const char *name) {
+  if (!ls_graph_is_eager(ls_graph_current()))
+    return ls_group(ops, count, name);
+  for (size_t i = 0; i + 1 < count; ++i) {
+    if (ls_tensor_is_failed(ls_op_output(ops[i], 0))) return ops[i];
+  }
+  return count > 0 ? ops[count - 1] : (ls_op){0};
+}
+
+// ---- Applying --------------------------------------------------------------
+// What a step works on: the variables that have a gradient.
+typedef struct step {
+  ls_optimizer *optimizer;
+  ls_step_scalars scalars;
+  ls_variable **variables;
+  ls_tensor *gradients, *squares;
+  size_t count;
+  ls_op *ops;
+  size_t num_ops;
+} step;
+
+// The gradient of the whole batch from that of this replica's part: the mean,
+// which is exact while all parts have the same number of examples. Weights for
+// parts that differ belong here.
+static ls_tensor global_gradient(ls_tensor gradient) {
+  return ls_num_replicas() > 1 ? ls_all_reduce(LS_REDUCE_MEAN, gradient)
+                               : gradient;
+}
+
+static ls_status begin_step(step *s, ls_variable *const *variables,
+                            const ls_nest *gradients, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    if (gradients[i].kind == LS_KIND_NONE) continue;
+    if (gradients[i].kind != LS_KIND_TENSOR)
+      return LS_STATUS(LS_UNIMPLEMENTED,
+                       "the gradient of variable '%s' is no plain tensor: such "
+                       "gradients cannot be applied",
+                       ls_variable_name(variables[i]));
+    s->variables[s->count] = variables[i];
+    s->gradients[s->count++] = gradients[i].as.tensor;
+  }
+  if (s->count == 0)
+    return ls_invalid_argument(
+        "none of the %zu variables has a gradient: no path leads from them to "
+        "the loss",
+        count);
+  ls_optimizer *optimizer = s->optimizer;
+  LS_RETURN_IF_ERROR(ls_optimizer_count_steps(optimizer));
+  if (optimizer->step == NULL) return ls_ok();
+  s->scalars.rate_changes = ls_schedule_changes(&optimizer->schedule);
+  s->scalars.rate = ls_optimizer_rate(optimizer);
+  const ls_tensor done = ls_variable_read(optimizer->step);
+  if (optimizer->rule.begin != NULL)
+    optimizer->rule.begin(optimizer,
+                          ls_convert(ls_add_scalar(done, 1), LS_DTYPE_F64),
+                          &s->scalars);
+  return ls_ok();
+}
+
+static ls_status move_one(step *s, size_t i) {
+  ls_optimizer *optimizer = s->optimizer;
+  ls_variable **slots = NULL;
+  LS_RETURN_IF_ERROR(ls_optimizer_slots(optimizer, s->variables[i], &slots));
+  ls_update update = {.optimizer = optimizer,
+                      .scalars = &s->scalars,
+                      .variable = s->variables[i],
+                      .slots = slots,
+                      .w = ls_variable_read(s->variables[i]),
+                      .gradient = s->gradients[i],
+                      .ops = &s->ops[s->num_ops]};
+  if (!optimizer->rule.own_decay && ls_update_decays(&update))
+    update.gradient = ls_add(update.gradient, ls_update_decay(&update));
+  optimizer->rule.update(&update);
+  s->num_ops += 1 + optimizer->rule.num_slots;
+  return ls_ok();
+}
+
+// Adds all updates. A global norm needs every gradient before the first
+// update; without one, each variable moves as soon as its gradient is there.
+static ls_status move_all(step *s) {
+  const ls_clip *clip = &s->optimizer->clip;
+  const bool wait = clip->global_norm > 0;
+  for (size_t i = 0; i < s->count; ++i) {
+    s->gradients[i] = ls_clip_one(clip, global_gradient(s->gradients[i]));
+    if (!wait) LS_RETURN_IF_ERROR(move_one(s, i));
+  }
+  ls_clip_all(clip, s->gradients, s->count, s->squares);
+  for (size_t i = 0; wait && i < s->count; ++i)
+    LS_RETURN_IF_ERROR(move_one(s, i));
+  if (s->optimizer->step != NULL)
+    s->ops[s->num_ops++] = ls_tensor_op(ls_variable_assign_add(
+        s->optimizer->step, ls_scalar_i64(LS_DTYPE_I64, 1)));
+  return ls_ok();
+}
+
+static ls_op failed(ls_status status) {
+  return ls_tensor_op(ls_make_failed("optimizer", status));
+}
+
+ls_op ls_optimizer_apply(ls_optimizer *optimizer, ls_variable *const *variables,
+                         const ls_nest *gradients, size_t count) {
+  ls_allocator *allocator = optimizer->allocator;
+  const size_t room = count * (1 + optimizer->rule.num_slots) + 1;
+  step s = {.optimizer = optimizer,
+            .variables = ls_new_array(allocator, ls_variable *, count),
+            .gradients = ls_new_array(allocator, ls_tensor, count),
+            .squares = ls_new_array(allocator, ls_tensor, count),
+            .ops = ls_new_array(allocator, ls_op, room)};
+  ls_op result = {0};
+  ls_status status = ls_out_of_memory();
+  if (s.variables != NULL && s.gradients != NULL && s.squares != NULL &&
+      s.ops != NULL) {
+    ls_status_free(status);
+    LS_NAME_SCOPE(optimizer->name) {
+      status = begin_step(&s, variables, gradients, count);
+      if (ls_status_is_ok(status)) status = move_all(&s);
+      result = ls_status_is_ok(status)
+                   ? ls_join_ops(s.ops, s.num_ops, optimizer->name)
+                   : failed(status);
+    }
+  } else {
+    result = failed(status);
+  }
+  ls_release(allocator, s.variables);
+  ls_release(allocator, s.gradients);
+  ls_release(allocator, s.squares);
+  ls_release(allocator, s.ops);
+  return result;
+}
+
+// ---- Minimizing ------------------------------------------------------------
+ls_status ls_optimizer_check_loss(ls_tensor loss) {
+  if (ls_graph_is_eager(ls_graph_current()))
+    return ls_failed_precondition(
+        "ls_optimizer_minimize works in functions and build graphs; in eager "
+        "take the gradients from a tape and give them to ls_optimizer_apply");
+  const ls_shape shape = ls_tensor_shape(loss);
+  if (ls_dtype_is_float(ls_tensor_dtype(loss)) && shape.rank <= 0)
+    return ls_ok();
+  return ls_invalid_argument("a loss must be a float scalar, got %s",
+                             LS_SHAPE_TEXT(ls_tensor_dtype(loss), shape));
+}
+
+ls_status ls_optimizer_nothing_to_train(ls_tensor loss) {
+  return ls_invalid_argument(
+      "nothing to train: no trainable variable is read on the way to '%s'",
+      ls_tensor_name(loss));
+}
+
+ls_status ls_optimizer_gradients(const ls_optimizer *optimizer, ls_tensor loss,
+                                 ls_variable *const *variables, size_t count,
+                                 ls_nest *gradients) {
+  ls_nest *xs = ls_new_array(optimizer->allocator, ls_nest, count);
+  if (xs == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i)
+    xs[i] = ls_nest_variable(variables[i]);
+  const ls_nest y = ls_leaf(loss);
+  ls_status status = ls_gradients(&y, 1, xs, count, NULL, gradients);
+  for (size_t i = 0; i < count; ++i)
+    ls_nest_release(xs[i]);
+  ls_release(optimizer->allocator, xs);
+  return status;
+}
+
+ls_op ls_optimizer_minimize(ls_optimizer *optimizer, ls_tensor loss) {
+  if (loss.ref == 0) return (ls_op){0};  // The graph has its error already.
+  ls_allocator *allocator = optimizer->allocator;
+  ls_variable **variables = NULL;
+  ls_nest *gradients = NULL;
+  size_t count = 0;
+  ls_op result = {0};
+  ls_status status = ls_ok();
+  LS_GOTO_IF_ERROR(done, status, ls_optimizer_check_loss(loss));
+  LS_GOTO_IF_ERROR(done, status,
+                   ls_reads_find(allocator, loss, &variables, &count));
+  if (count == 0) {
+    status = ls_optimizer_nothing_to_train(loss);
+    goto done;
+  }
+  gradients = ls_new_array(allocator, ls_nest, count);
+  LS_GOTO_IF_ERROR(done, status, gradients ? ls_ok() : ls_out_of_memory());
+  LS_GOTO_IF_ERROR(done, status,
+                   ls_optimizer_gradients(optimizer, loss, variables, count,
+                                          gradients));
+  result = ls_optimizer_apply(optimizer, variables, gradients, count);
+done:
+  for (size_t i = 0; gradients != NULL && i < count; ++i)
+    ls_nest_release(gradients[i]);
+  ls_release(allocator, gradients);
+  ls_release(allocator, variables);
+  return ls_status_is_ok(status) ? result : failed(status);
+}

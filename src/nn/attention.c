@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/layer.h"
+
+struct ls_attention_layer {
+  ls_layer base;
+  ls_variable *qkv, *qkv_bias;  // The biases are NULL without.
+  ls_variable *out, *out_bias;
+  int64_t width;
+  ls_attention_options how;
+};
+
+// ---- Creating --------------------------------------------------------------
+static ls_status create_dense(const ls_attention_layer_options *options,
+                              ls_attention_layer *layer, const char *scope,
+                              int64_t units, ls_variable **out_kernel,
+                              ls_variable **out_bias) {
+  LS_NAME_SCOPE(scope) {
+    LS_RETURN_IF_ERROR(ls_layer_weight(
+        &layer->base,
+        &(ls_weight_options){.name = "kernel",
+                             .shape = LS_SHAPE(options->width, units),
+                             .dtype = options->dtype,
+                             .initializer = options->kernel_initializer,
+                             .seed = options->seed},
+        out_kernel));
+    if (options->no_bias) return ls_ok();
+    return ls_layer_weight(&layer->base,
+                           &(ls_weight_options){.name = "bias",
+                                                .shape = LS_SHAPE(units),
+                                                .dtype = options->dtype,
+                                                .initializer = ls_init_zeros(),
+                                                .seed = options->seed},
+                           out_bias);
+  }
+  return ls_ok();
+}
+
+static ls_status create_variables(const ls_attention_layer_options *options,
+                                  ls_attention_layer *layer) {
+  const int64_t width = options->width;
+  LS_NAME_SCOPE(layer->base.name) {
+    LS_RETURN_IF_ERROR(create_dense(options, layer, "qkv", 3 * width,
+                                    &layer->qkv, &layer->qkv_bias));
+    return create_dense(options, layer, "out", width, &layer->out,
+                        &layer->out_bias);
+  }
+  return ls_ok();
+}
+
+ls_status ls_attention_layer_create(const ls_attention_layer_options *options,
+                                    ls_attention_layer **out_layer) {
+  *out_layer = NULL;
+  const char *name = options->name != NULL ? options->name : "attention";
+  const int64_t heads = options->num_heads != 0 ? options->num_heads : 1;
+  if (options->width < 1 || heads < 1 || options->width % heads != 0)
+    return ls_invalid_argument(
+        "attention '%s': %lld heads cannot share a width of %lld evenly", name,
+        (long long)heads, (long long)options->width);
+  ls_attention_layer *layer = ls_layer_make(sizeof(*layer), name);
+  if (layer == NULL) return ls_out_of_memory();
+  layer->width = options->width;
+  layer->how =
+      (ls_attention_options){.num_heads = heads, .causal = options->causal};
+  return ls_layer_finish(&layer->base, "attention",
+                         create_variables(options, layer), out_layer);
+}
+
+void ls_attention_layer_destroy(ls_attention_layer *layer) {
+  ls_layer_free((ls_layer *)layer);
+}
+
+// ---- Applying --------------------------------------------------------------
+static ls_tensor finish(const ls_attention_layer *layer, ls_tensor heads) {
+  return ls_dense(heads, ls_variable_read(layer->out),
+                  ls_layer_read(layer->out_bias), LS_ACTIVATION_NONE);
+}
+
+ls_tensor ls_attention_layer_apply(const ls_attention_layer *layer,
+                                   ls_tensor x) {
+  ls_tensor y = ls_failed_tensor();
+  LS_NAME_SCOPE(layer->base.name) {
+    const ls_tensor qkv =
+        ls_dense(x, ls_variable_read(layer->qkv),
+                 ls_layer_read(layer->qkv_bias), LS_ACTIVATION_NONE);
+    y = finish(layer, ls_attention_packed(qkv, &layer->how));
+  }
+  return y;
+}
+
+// x by `count` of the three parts of the qkv weights, from part `first`.
+static ls_tensor project(const ls_attention_layer *layer, ls_tensor x,
+                         int64_t first, int64_t count) {
+  const int64_t start = first * layer->width;
+  const int64_t limit = start + count * layer->width;
+  const ls_tensor kernel =
+      ls_slice_axis(ls_variable_read(layer->qkv), 1, start, limit);
+  ls_tensor bias = ls_failed_tensor();
+  if (layer->qkv_bias != NULL)
+    bias = ls_slice_axis(ls_variable_read(layer->qkv_bias), 0, start, limit);
+  return ls_dense(x, kernel, bias, LS_ACTIVATION_NONE);
+}
+
+ls_tensor ls_attention_layer_apply_to(const ls_attention_layer *layer,
+                                      ls_tensor x, ls_tensor memory) {
+  ls_tensor y = ls_failed_tensor();
+  LS_NAME_SCOPE(layer->base.name) {
+    y = finish(layer, ls_attention(project(layer, x, 0, 1),
+                                   project(layer, memory, 1, 1),
+                                   project(layer, memory, 2, 1), &layer->how));
+  }
+  return y;
+}
+
+size_t ls_attention_layer_variables(const ls_attention_layer *layer,
+                                    ls_variable **variables, size_t capacity) {
+  return ls_layer_list(&layer->base, variables, capacity);
+}

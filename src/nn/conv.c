@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/make.h"
+#include "nn/layer.h"
+
+struct ls_conv_layer {
+  ls_layer base;
+  ls_variable *kernel;
+  ls_variable *bias;  // NULL: none.
+  ls_shape window;
+  int64_t filters;
+  ls_convolution_options how;
+  bool transposed;
+  ls_activation activation;
+};
+
+// ---- Creating --------------------------------------------------------------
+static ls_status check(const char *name, const ls_conv_options *options,
+                       int64_t groups) {
+  if (options->channels < 1 || options->filters < 1)
+    return ls_invalid_argument("convolution '%s' needs at least one channel "
+                               "and one filter, got %lld and %lld",
+                               name, (long long)options->channels,
+                               (long long)options->filters);
+  if (groups < 1 || options->channels % groups != 0 ||
+      options->filters % groups != 0)
+    return ls_invalid_argument(
+        "convolution '%s': %lld groups cannot share %lld channels and %lld "
+        "filters evenly",
+        name, (long long)groups, (long long)options->channels,
+        (long long)options->filters);
+  bool known = options->window.rank >= 1 && options->window.rank <= 3;
+  for (int i = 0; i < options->window.rank && known; ++i)
+    known = options->window.dim[i] >= 1;
+  if (known) return ls_ok();
+  return ls_invalid_argument("convolution '%s' needs a window of 1 to 3 sizes "
+                             "of 1 or more",
+                             name);
+}
+
+static ls_shape kernel_shape(const ls_conv_options *options, int64_t groups) {
+  ls_shape shape = options->window;
+  const int64_t in = options->transposed ? options->filters : options->channels;
+  const int64_t out =
+      options->transposed ? options->channels : options->filters;
+  shape.dim[shape.rank++] = in / groups;
+  shape.dim[shape.rank++] = out;
+  return shape;
+}
+
+static ls_status create_variables(const ls_conv_options *options,
+                                  int64_t groups, ls_conv_layer *layer) {
+  LS_NAME_SCOPE(layer->base.name) {
+    LS_RETURN_IF_ERROR(ls_layer_weight(
+        &layer->base,
+        &(ls_weight_options){.name = "kernel",
+                             .shape = kernel_shape(options, groups),
+                             .dtype = options->dtype,
+                             .initializer = options->kernel_initializer,
+                             .seed = options->seed},
+        &layer->kernel));
+    if (options->no_bias) return ls_ok();
+    return ls_layer_weight(
+        &layer->base,
+        &(ls_weight_options){
+            .name = "bias",
+            .shape = LS_SHAPE(options->filters),
+            .dtype = options->dtype,
+            .initializer =
+                ls_init_or(options->bias_initializer, ls_init_zeros()),
+            .seed = options->seed},
+        &layer->bias);
+  }
+  return ls_ok();
+}
+
+ls_status ls_conv_layer_create(const ls_conv_options *options,
+                               ls_conv_layer **out_layer) {
+  *out_layer = NULL;
+  const char *name = options->name != NULL ? options->name : "conv";
+  const int64_t groups = options->how.groups != 0 ? options->how.groups : 1;
+  LS_RETURN_IF_ERROR(check(name, options, groups));
+  ls_conv_layer *layer = ls_layer_make(sizeof(*layer), name);
+  if (layer == NULL) return ls_out_of_memory();
+  layer->window = options->window;
+  layer->filters = options->filters;
+  layer->how = options->how;
+  layer->transposed = options->transposed;
+  layer->activation = options->activation;
+  return ls_layer_finish(&layer->base, "convolution",
+                         create_variables(options, groups, layer), out_layer);
+}
+
+void ls_conv_layer_destroy(ls_conv_layer *layer) {
+  ls_layer_free((ls_layer *)layer);
+}
+
+// ---- Applying --------------------------------------------------------------
+static int64_t size_or(ls_shape list, int i, int64_t fallback) {
+  return list.rank > 0 ? list.dim[i] : fallback;
+}
+
+// What a transposed convolution makes of size n along dimension i of space.
+static int64_t larger(const ls_conv_layer *layer, int i, int64_t n) {
+  const ls_convolution_options *how = &layer->how;
+  const int64_t stride = size_or(how->strides, i, 1);
+  if (how->padding == LS_PADDING_SAME) return n * stride;
+  const int64_t window =
+      (layer->window.dim[i] - 1) * size_or(how->dilations, i, 1) + 1;
+  return (n - 1) * stride + window - size_or(how->low, i, 0) -
+         size_or(how->high, i, 0);
+}
+
+// Something as large as a transposed convolution's result, with the batch of x.
+static ls_tensor like_result(const ls_conv_layer *layer, ls_tensor x) {
+  const ls_shape shape = ls_tensor_shape(x);
+  const int rank = layer->window.rank + 2;
+  ls_size sizes[LS_MAX_RANK] = {{.operand = 1, .value = 0}};
+  bool known = shape.rank == rank;
+  for (int i = 1; i < rank - 1 && known; ++i) {
+    known = shape.dim[i] >= 0;
+    sizes[i] = (ls_size){LS_SIZE_CONSTANT, larger(layer, i - 1, shape.dim[i])};
+  }
+  if (!known)
+    return ls_make_failed(
+        "transposed convolution",
+        ls_invalid_argument(
+            "layer '%s' needs a value of rank %d with known sizes in space, "
+            "got %s",
+            layer->base.name, rank,
+            LS_SHAPE_TEXT(ls_tensor_dtype(x), shape)));
+  sizes[rank - 1] = (ls_size){LS_SIZE_CONSTANT, layer->filters};
+  return ls_layer_zeros(x, sizes, (size_t)rank);
+}
+
+static ls_tensor apply_transposed(const ls_conv_layer *layer, ls_tensor x) {
+  if (ls_tensor_is_failed(x)) return ls_identity(x);
+  ls_tensor y = ls_conv_grad_input(x, ls_variable_read(layer->kernel),
+                                   like_result(layer, x), &layer->how);
+  if (layer->bias != NULL) y = ls_add(y, ls_variable_read(layer->bias));
+  return layer->activation == LS_ACTIVATION_RELU ? ls_relu(y) : y;
+}
+
+ls_tensor ls_conv_layer_apply(const ls_conv_layer *layer, ls_tensor x) {
+  ls_tensor y = ls_failed_tensor();
+  LS_NAME_SCOPE(layer->base.name) {
+    if (layer->transposed) {
+      y = apply_transposed(layer, x);
+    } else if (layer->bias != NULL) {
+      y = ls_conv_bias_act(x, ls_variable_read(layer->kernel),
+                           ls_variable_read(layer->bias), layer->activation,
+                           &layer->how);
+    } else {
+      y = ls_convolution(x, ls_variable_read(layer->kernel), &layer->how);
+      if (layer->activation == LS_ACTIVATION_RELU) y = ls_relu(y);
+    }
+  }
+  return y;
+}
+
+size_t ls_conv_layer_variables(const ls_conv_layer *layer,
+                               ls_variable **variables, size_t capacity) {
+  return ls_layer_list(&layer->base, variables, capacity);
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/layer.h"
+
+#include "graph/make.h"
+
+void *ls_layer_make(size_t size, const char *name) {
+  ls_allocator *allocator = ls_current_allocator();
+  ls_layer *layer = ls_allocate_zeroed(allocator, 1, size);
+  if (layer == NULL) return NULL;
+  layer->allocator = allocator;
+  layer->name = ls_copy_text(allocator, name, strlen(name));
+  if (layer->name != NULL) return layer;
+  ls_release(allocator, layer);
+  return NULL;
+}
+
+void ls_layer_free(ls_layer *layer) {
+  if (layer == NULL) return;
+  for (size_t i = 0; i < layer->num_variables; ++i)
+    ls_variable_release(layer->variables[i]);
+  ls_release(layer->allocator, layer->name);
+  ls_release(layer->allocator, layer);
+}
+
+ls_status ls_layer_weight(ls_layer *layer, const ls_weight_options *options,
+                          ls_variable **out_variable) {
+  LS_ASSERT(layer->num_variables < LS_MAX_LAYER_VARIABLES);
+  LS_RETURN_IF_ERROR(ls_weight_create(options, out_variable));
+  layer->variables[layer->num_variables++] = *out_variable;
+  return ls_ok();
+}
+
+ls_status ls_layer_finish(ls_layer *layer, const char *what, ls_status status,
+                          void *out_layer) {
+  if (ls_status_is_ok(status)) {
+    *(ls_layer **)out_layer = layer;
+    return status;
+  }
+  status =
+      ls_status_annotate(status, "while creating %s '%s'", what, layer->name);
+  ls_layer_free(layer);
+  return status;
+}
+
+size_t ls_layer_list(const ls_layer *layer, ls_variable **variables,
+                     size_t capacity) {
+  for (size_t i = 0; i < layer->num_variables && i < capacity; ++i)
+    variables[i] = layer->variables[i];
+  return layer->num_variables;
+}
+
+ls_tensor ls_layer_read(ls_variable *variable) {
+  return variable != NULL ? ls_variable_read(variable) : ls_failed_tensor();
+}
+
+ls_tensor ls_layer_read_or(ls_variable *variable, ls_dtype dtype, int64_t size,
+                           double value) {
+  return variable != NULL ? ls_variable_read(variable)
+                          : ls_fill(dtype, LS_SHAPE(size), value);
+}
+
+ls_tensor ls_layer_zeros(ls_tensor x, const ls_size *sizes, size_t rank) {
+  const ls_shape shape = ls_tensor_shape(x);
+  ls_size known[LS_MAX_RANK];
+  for (size_t i = 0; i < rank; ++i) {
+    known[i] = sizes[i];
+    if (sizes[i].operand == 1 && shape.dim[sizes[i].value] >= 0)
+      known[i] =
+          (ls_size){LS_SIZE_CONSTANT, shape.dim[sizes[i].value]};
+  }
+  const ls_tensor inputs[] = {ls_scalar(ls_tensor_dtype(x), 0), x};
+  const ls_attr attr = LS_ATTR_SZ("sizes", known, rank);
+  return ls_make(LS_OP_BROADCAST, inputs, 2, &attr, 1);
+}
+
+ls_initializer ls_init_or(ls_initializer given, ls_initializer fallback) {
+  return given.draw != NULL ? given : fallback;
+}

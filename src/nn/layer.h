@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all layers are: a name and variables. A layer's struct begins with an
+// ls_layer.
+#ifndef LS_NN_LAYER_H_
+#define LS_NN_LAYER_H_
+
+#include "base/runtime_internal.h"
+#include "lockstep/layers.h"
+
+enum { LS_MAX_LAYER_VARIABLES = 4 };
+
+typedef struct ls_layer {
+  ls_allocator *allocator;
+  char *name;
+  ls_variable *variables[LS_MAX_LAYER_VARIABLES];  // In order of creation.
+  size_t num_variables;
+} ls_layer;
+
+// A zeroed layer struct of this size, named; NULL without memory.
+void *ls_layer_make(size_t size, const char *name);
+// NULL is fine.
+void ls_layer_free(ls_layer *layer);
+// Creates a weight in the current name scope, the layer's. `*out_variable` is
+// lent.
+LS_MUST_USE ls_status ls_layer_weight(ls_layer *layer,
+                                      const ls_weight_options *options,
+                                      ls_variable **out_variable);
+// The end of a `create`: hands the layer out, or frees it and says what (a
+// "dense layer") could not be made.
+LS_MUST_USE ls_status ls_layer_finish(ls_layer *layer, const char *what,
+                                      ls_status status, void *out_layer);
+size_t ls_layer_list(const ls_layer *layer, ls_variable **variables,
+                     size_t capacity);
+
+// The value of a variable; a failed tensor, which makers take for none, of
+// NULL.
+ls_tensor ls_layer_read(ls_variable *variable);
+// The value of a variable, or `value` in its place, [size], of NULL.
+ls_tensor ls_layer_read_or(ls_variable *variable, ls_dtype dtype, int64_t size,
+                           double value);
+// Zeros of x's type. A size may be a dimension of x, as operand 1.
+ls_tensor ls_layer_zeros(ls_tensor x, const ls_size *sizes, size_t rank);
+// The initializer, or the default in its place.
+ls_initializer ls_init_or(ls_initializer given, ls_initializer fallback);
+
+#endif  // LS_NN_LAYER_H_

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/runtime_internal.h"
+#include "lockstep/losses.h"
+#include "lockstep/strategy.h"
+#include "nn/optimizer.h"
+
+// ---- Of one batch ----------------------------------------------------------
+// 1 for each row whose largest logit is the label's, else 0.
+static ls_tensor hits(ls_tensor logits, ls_tensor labels) {
+  const ls_tensor guess = ls_argmax(logits, -1);
+  return ls_convert(ls_equal(guess, ls_convert(labels, LS_DTYPE_I64)),
+                    LS_DTYPE_F32);
+}
+
+ls_tensor ls_accuracy(ls_tensor logits, ls_tensor labels) {
+  return ls_reduce_mean(hits(logits, labels), LS_ALL_AXES);
+}
+
+ls_tensor ls_count_correct(ls_tensor logits, ls_tensor labels) {
+  return ls_reduce_sum(hits(logits, labels), LS_ALL_AXES);
+}
+
+// With one more dimension behind, of size 1.
+static ls_tensor as_column(ls_tensor x) {
+  ls_shape shape = ls_tensor_shape(x);
+  if (shape.rank < 0 || shape.rank == LS_MAX_RANK) return x;
+  shape.dim[shape.rank++] = 1;
+  return ls_reshape(x, shape);
+}
+
+ls_tensor ls_top_k_accuracy(ls_tensor logits, ls_tensor labels, int64_t k) {
+  const ls_tensor best = ls_op_output(ls_top_k(logits, k), 1);
+  const ls_tensor label = as_column(ls_convert(labels, LS_DTYPE_I64));
+  const ls_tensor found =
+      ls_convert(ls_equal(ls_convert(best, LS_DTYPE_I64), label), LS_DTYPE_F32);
+  return ls_reduce_mean(ls_reduce_max(found, LS_AXES(-1)), LS_ALL_AXES);
+}
+
+// ---- Of many batches -------------------------------------------------------
+struct ls_running_mean {
+  ls_allocator *allocator;
+  char *name;
+  ls_variable *total, *count;
+};
+
+static ls_status create_variables(ls_running_mean *mean) {
+  LS_NAME_SCOPE(mean->name) {
+    ls_variable_options options = {
+        .name = "total", .dtype = LS_DTYPE_F64, .trainable = LS_FLAG_OFF};
+    LS_RETURN_IF_ERROR(ls_variable_create(&options, &mean->total));
+    options.name = "count";
+    return ls_variable_create(&options, &mean->count);
+  }
+  return ls_ok();
+}
+
+ls_status ls_running_mean_create(const char *name, ls_running_mean **out_mean) {
+  *out_mean = NULL;
+  if (name == NULL) name = "mean";
+  ls_allocator *allocator = ls_current_allocator();
+  ls_running_mean *mean = ls_new(allocator, ls_running_mean);
+  if (mean == NULL) return ls_out_of_memory();
+  mean->allocator = allocator;
+  mean->name = ls_copy_text(allocator, name, strlen(name));
+  const ls_status status =
+      mean->name != NULL ? create_variables(mean) : ls_out_of_memory();
+  if (!ls_status_is_ok(status))
+    ls_running_mean_destroy(mean);
+  else
+    *out_mean = mean;
+  return status;
+}
+
+void ls_running_mean_destroy(ls_running_mean *mean) {
+  if (mean == NULL) return;
+  ls_variable_release(mean->total);
+  ls_variable_release(mean->count);
+  ls_release(mean->allocator, mean->name);
+  ls_release(mean->allocator, mean);
+}
+
+size_t ls_running_mean_variables(const ls_running_mean *mean,
+                                 ls_variable **variables, size_t capacity) {
+  if (capacity > 0) variables[0] = mean->total;
+  if (capacity > 1) variables[1] = mean->count;
+  return 2;
+}
+
+static ls_tensor everywhere(ls_tensor x) {
+  return ls_num_replicas() > 1 ? ls_all_reduce(LS_REDUCE_SUM, x) : x;
+}
+
+ls_op ls_running_mean_update(ls_running_mean *mean, ls_tensor values) {
+  ls_op ops[2] = {{0}};
+  ls_op result = {0};
+  LS_NAME_SCOPE(mean->name) {
+    const ls_dtype dtype = ls_tensor_dtype(values);
+    if (dtype != LS_DTYPE_F64) values = ls_convert(values, LS_DTYPE_F32);
+    const ls_tensor ones =
+        ls_broadcast_like(ls_scalar(LS_DTYPE_F64, 1), values);
+    const ls_tensor sum =
+        ls_convert(ls_reduce_sum(values, LS_ALL_AXES), LS_DTYPE_F64);
+    const ls_tensor number = ls_reduce_sum(ones, LS_ALL_AXES);
+    ops[0] =
+        ls_tensor_op(ls_variable_assign_add(mean->total, everywhere(sum)));
+    ops[1] =
+        ls_tensor_op(ls_variable_assign_add(mean->count, everywhere(number)));
+    result = ls_join_ops(ops, 2, "update");
+  }
+  return result;
+}
+
+ls_tensor ls_running_mean_value(const ls_running_mean *mean) {
+  ls_tensor result = ls_failed_tensor();
+  LS_NAME_SCOPE(mean->name) {
+    result = ls_div(ls_variable_read(mean->total),
+                    ls_variable_read(mean->count));
+  }
+  return result;
+}
+
+ls_op ls_running_mean_reset(ls_running_mean *mean) {
+  const ls_tensor zero = ls_scalar(LS_DTYPE_F64, 0);
+  ls_op ops[2] = {{0}};
+  ls_op result = {0};
+  LS_NAME_SCOPE(mean->name) {
+    ops[0] = ls_tensor_op(ls_variable_assign(mean->total, zero));
+    ops[1] = ls_tensor_op(ls_variable_assign(mean->count, zero));
+    result = ls_join_ops(ops, 2, "reset");
+  }
+  return result;
+}

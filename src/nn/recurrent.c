@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// LSTM and GRU. What does not depend on the state, x by the kernel, is one
+// product over all steps; then the steps follow one another, each with ops of
+// its own.
+#include "graph/make.h"
+#include "nn/layer.h"
+
+struct ls_recurrent_layer {
+  ls_layer base;
+  ls_recurrent_kind kind;
+  ls_variable *kernel, *recurrent_kernel;
+  ls_variable *bias, *recurrent_bias;  // NULL: none.
+  int64_t inputs, units;
+};
+
+// ---- Creating --------------------------------------------------------------
+// 0, but 1 for the second quarter, the gate f: what is remembered stays until
+// training says otherwise.
+static ls_tensor draw_lstm_bias(const ls_initializer *self, ls_dtype dtype,
+                                ls_shape shape,
+                                const ls_random_options *random) {
+  (void)self;
+  (void)random;
+  const int64_t units = shape.dim[0] / 4;
+  const ls_tensor parts[] = {ls_fill(dtype, LS_SHAPE(units), 0),
+                             ls_fill(dtype, LS_SHAPE(units), 1),
+                             ls_fill(dtype, LS_SHAPE(2 * units), 0)};
+  return ls_concatenate(parts, 3, 0);
+}
+
+static ls_status create_variables(const ls_recurrent_options *options,
+                                  ls_recurrent_layer *layer) {
+  const bool lstm = layer->kind == LS_RECURRENT_LSTM;
+  const int64_t wide = (lstm ? 4 : 3) * layer->units;
+  ls_weight_options weight = {.name = "kernel",
+                              .shape = LS_SHAPE(layer->inputs, wide),
+                              .dtype = options->dtype,
+                              .initializer = options->kernel_initializer,
+                              .seed = options->seed};
+  LS_NAME_SCOPE(layer->base.name) {
+    LS_RETURN_IF_ERROR(ls_layer_weight(&layer->base, &weight, &layer->kernel));
+    weight.name = "recurrent_kernel";
+    weight.shape = LS_SHAPE(layer->units, wide);
+    weight.initializer =
+        ls_init_or(options->recurrent_initializer, ls_init_orthogonal(1));
+    LS_RETURN_IF_ERROR(
+        ls_layer_weight(&layer->base, &weight, &layer->recurrent_kernel));
+    if (options->no_bias) return ls_ok();
+    weight.name = "bias";
+    weight.shape = LS_SHAPE(wide);
+    weight.initializer =
+        lstm ? (ls_initializer){.draw = draw_lstm_bias} : ls_init_zeros();
+    LS_RETURN_IF_ERROR(ls_layer_weight(&layer->base, &weight, &layer->bias));
+    if (lstm) return ls_ok();
+    weight.name = "recurrent_bias";
+    return ls_layer_weight(&layer->base, &weight, &layer->recurrent_bias);
+  }
+  return ls_ok();
+}
+
+ls_status ls_recurrent_layer_create(const ls_recurrent_options *options,
+                                    ls_recurrent_layer **out_layer) {
+  *out_layer = NULL;
+  if (options->kind > LS_RECURRENT_GRU)
+    return ls_invalid_argument("there is no kind %d of recurrent layers",
+                               (int)options->kind);
+  const char *kind = options->kind == LS_RECURRENT_LSTM ? "lstm" : "gru";
+  const char *name = options->name != NULL ? options->name : kind;
+  if (options->inputs < 1 || options->units < 1)
+    return ls_invalid_argument(
+        "%s layer '%s' needs at least one input and one unit, got %lld and "
+        "%lld",
+        kind, name, (long long)options->inputs, (long long)options->units);
+  ls_recurrent_layer *layer = ls_layer_make(sizeof(*layer), name);
+  if (layer == NULL) return ls_out_of_memory();
+  layer->kind = options->kind;
+  layer->inputs = options->inputs;
+  layer->units = options->units;
+  return ls_layer_finish(&layer->base, "recurrent layer",
+                         create_variables(options, layer), out_layer);
+}
+
+void ls_recurrent_layer_destroy(ls_recurrent_layer *layer) {
+  ls_layer_free((ls_layer *)layer);
+}
+
+size_t ls_recurrent_layer_variables(const ls_recurrent_layer *layer,
+                                    ls_variable **variables, size_t capacity) {
+  return ls_layer_list(&layer->base, variables, capacity);
+}
+
+// ---- One step --------------------------------------------------------------
+// x by the kernel, of one step or of all.
+static ls_tensor project(const ls_recurrent_layer *layer, ls_tensor x) {
+  return ls_dense(x, ls_variable_read(layer->kernel),
+                  ls_layer_read(layer->bias), LS_ACTIVATION_NONE);
+}
+
+// What steps share: values of the variables.
+typedef struct shared {
+  const ls_recurrent_layer *layer;
+  ls_tensor kernel, bias;  // For the state.
+} shared;
+
+static shared read_shared(const ls_recurrent_layer *layer) {
+  return (shared){.layer = layer,
+                  .kernel = ls_variable_read(layer->recurrent_kernel),
+                  .bias = ls_layer_read(layer->recurrent_bias)};
+}
+
+// Columns of gate `index`.
+static ls_tensor gate(const shared *s, ls_tensor x, int64_t index) {
+  const int64_t units = s->layer->units;
+  return ls_slice_axis(x, 1, index * units, (index + 1) * units);
+}
+
+static ls_recurrent_state lstm_step(const shared *s, ls_tensor a,
+                                    ls_recurrent_state state) {
+  const ls_tensor z = ls_add(a, ls_matmul(state.h, s->kernel));
+  const ls_tensor i = ls_sigmoid(gate(s, z, 0));
+  const ls_tensor f = ls_sigmoid(gate(s, z, 1));
+  const ls_tensor g = ls_tanh(gate(s, z, 2));
+  const ls_tensor o = ls_sigmoid(gate(s, z, 3));
+  const ls_tensor c = ls_add(ls_mul(f, state.c), ls_mul(i, g));
+  return (ls_recurrent_state){.h = ls_mul(o, ls_tanh(c)), .c = c};
+}
+
+static ls_recurrent_state gru_step(const shared *s, ls_tensor a,
+                                   ls_recurrent_state state) {
+  const ls_tensor b =
+      ls_dense(state.h, s->kernel, s->bias, LS_ACTIVATION_NONE);
+  const ls_tensor r = ls_sigmoid(ls_add(gate(s, a, 0), gate(s, b, 0)));
+  const ls_tensor z = ls_sigmoid(ls_add(gate(s, a, 1), gate(s, b, 1)));
+  const ls_tensor n =
+      ls_tanh(ls_add(gate(s, a, 2), ls_mul(r, gate(s, b, 2))));
+  // (1 - z) n + z h
+  const ls_tensor h = ls_add(n, ls_mul(z, ls_sub(state.h, n)));
+  return (ls_recurrent_state){.h = h};
+}
+
+static ls_recurrent_state step(const shared *s, ls_tensor a,
+                               ls_recurrent_state state) {
+  return s->layer->kind == LS_RECURRENT_LSTM ? lstm_step(s, a, state)
+                                             : gru_step(s, a, state);
+}
+
+ls_recurrent_state ls_recurrent_layer_step(const ls_recurrent_layer *layer,
+                                           ls_tensor x,
+                                           ls_recurrent_state state) {
+  LS_NAME_SCOPE(layer->base.name) {
+    const shared s = read_shared(layer);
+    state = step(&s, project(layer, x), state);
+  }
+  return state;
+}
+
+// ---- All steps -------------------------------------------------------------
+static ls_recurrent_state zero_state(const ls_recurrent_layer *layer,
+                                     ls_tensor x) {
+  const ls_size sizes[] = {{1, 0}, {LS_SIZE_CONSTANT, layer->units}};
+  const ls_tensor zeros = ls_layer_zeros(x, sizes, 2);
+  return (ls_recurrent_state){.h = zeros, .c = zeros};
+}
+
+// Step `t` of [batch, steps, width].
+static ls_tensor at_step(ls_tensor x, int64_t t) {
+  const ls_shape shape = ls_tensor_shape(x);
+  return ls_reshape(ls_slice_axis(x, 1, t, t + 1),
+                    LS_SHAPE(-1, shape.dim[2]));
+}
+
+static ls_tensor all_steps(const ls_recurrent_layer *layer, ls_tensor x,
+                           int64_t steps, ls_tensor *outputs,
+                           ls_recurrent_state *state) {
+  const shared s = read_shared(layer);
+  const ls_tensor projected = project(layer, x);
+  for (int64_t t = 0; t < steps; ++t) {
+    *state = step(&s, at_step(projected, t), *state);
+    outputs[t] = ls_reshape(state->h, LS_SHAPE(-1, 1, layer->units));
+  }
+  return ls_concatenate(outputs, (size_t)steps, 1);
+}
+
+ls_tensor ls_recurrent_layer_apply(const ls_recurrent_layer *layer, ls_tensor x,
+                                   const ls_recurrent_state *initial,
+                                   ls_recurrent_state *out_final) {
+  ls_recurrent_state state = {0};
+  if (out_final != NULL) *out_final = state;
+  if (ls_tensor_is_failed(x)) return ls_identity(x);
+  const ls_shape shape = ls_tensor_shape(x);
+  if (shape.rank != 3 || shape.dim[1] < 1)
+    return ls_make_failed(
+        "recurrent layer",
+        ls_invalid_argument("layer '%s' needs [batch, steps, inputs] with a "
+                            "known number of steps, got %s",
+                            layer->base.name,
+                            LS_SHAPE_TEXT(ls_tensor_dtype(x), shape)));
+  ls_allocator *allocator = layer->base.allocator;
+  ls_tensor *outputs =
+      ls_new_array(allocator, ls_tensor, (size_t)shape.dim[1]);
+  if (outputs == NULL)
+    return ls_make_failed("recurrent layer", ls_out_of_memory());
+  ls_tensor y = ls_failed_tensor();
+  LS_NAME_SCOPE(layer->base.name) {
+    state = initial != NULL ? *initial : zero_state(layer, x);
+    y = all_steps(layer, x, shape.dim[1], outputs, &state);
+  }
+  ls_release(allocator, outputs);
+  if (out_final != NULL) *out_final = state;
+  return y;
+}

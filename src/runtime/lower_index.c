@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How slices whose sizes are known only now are lowered.
+#include "runtime/lower_ops.h"
+
+static ls_type type_of(const ls_lower_scope *scope, const ls_node *node,
+                       uint32_t input) {
+  return ls_lowered_type(scope, ls_lowered(scope, node->inputs[input]));
+}
+
+// Ranks that were not known while building.
+static ls_status check_axis(const ls_node *node, int64_t axis, ls_type type) {
+  if (axis >= 0 && axis < type.shape.rank) return ls_ok();
+  return ls_invalid_argument("%s: axis %lld of %s", ls_node_info(node)->name,
+                             (long long)axis,
+                             LS_SHAPE_TEXT(type.dtype, type.shape));
+}
+
+// Sizes that come from operands become numbers; those operands are dropped.
+ls_status lower_dynamic_slice(ls_lower_scope *scope, ls_node *node) {
+  const ls_attr *attr = ls_node_attr(node, "sizes");
+  const size_t rank = attr->as.sizes.count;
+  ls_size sizes[LS_MAX_RANK];
+  uint64_t inputs[LS_MAX_RANK + 1], ref = 0;
+  for (size_t i = 0; i < rank; ++i) {
+    const ls_size size = attr->as.sizes.items[i];
+    sizes[i] = size;
+    if (size.operand == LS_SIZE_CONSTANT) continue;
+    const ls_type from = type_of(scope, node, (uint32_t)size.operand);
+    LS_RETURN_IF_ERROR(check_axis(node, size.value, from));
+    sizes[i] = (ls_size){LS_SIZE_CONSTANT, from.shape.dim[size.value]};
+  }
+  for (size_t i = 0; i <= rank; ++i)
+    inputs[i] = ls_lowered(scope, node->inputs[i]);
+  const ls_attr known = LS_ATTR_SZ("sizes", sizes, rank);
+  LS_RETURN_IF_ERROR(ls_lower_make(scope, LS_OP_DYNAMIC_SLICE, inputs, rank + 1,
+                                   &known, 1, node, &ref));
+  return ls_lower_map(scope, ls_ref(node->id, 0), ref);
+}
+
+// Zeros around and between the elements.
+ls_status lower_expand_slice_grad(ls_lower_scope *scope, ls_node *node) {
+  const int64_t *starts = ls_node_attr(node, "starts")->as.ints.items;
+  const int64_t *strides = ls_node_attr(node, "strides")->as.ints.items;
+  const size_t rank = ls_node_attr(node, "starts")->as.ints.count;
+  const ls_type from = type_of(scope, node, 0);
+  const ls_shape to = type_of(scope, node, 1).shape;
+  if (from.shape.rank != (int32_t)rank || to.rank != (int32_t)rank)
+    return ls_invalid_argument("slice_grad of %s: starts for %zu axes of %s",
+                               LS_SHAPE_TEXT(from.dtype, from.shape), rank,
+                               LS_SHAPE_TEXT(from.dtype, to));
+  int64_t high[LS_MAX_RANK], interior[LS_MAX_RANK];
+  for (size_t i = 0; i < rank; ++i) {
+    const int64_t count = from.shape.dim[i];
+    // A stride may be long beside one element: nothing lies between.
+    interior[i] = count > 1 ? strides[i] - 1 : 0;
+    const int64_t span = count == 0 ? 0 : count + (count - 1) * interior[i];
+    high[i] = to.dim[i] - starts[i] - span;
+  }
+  uint64_t operands[2] = {ls_lowered(scope, node->inputs[0])}, ref = 0;
+  LS_RETURN_IF_ERROR(ls_lower_scalar(scope, from.dtype, 0, node, &operands[1]));
+  const ls_attr attrs[] = {LS_ATTR_IS("low", starts, rank),
+                           LS_ATTR_IS("high", high, rank),
+                           LS_ATTR_IS("interior", interior, rank)};
+  LS_RETURN_IF_ERROR(ls_lower_make(scope, LS_OP_PAD, operands, 2, attrs,
+                                   LS_COUNT_OF(attrs), node, &ref));
+  return ls_lower_map(scope, ls_ref(node->id, 0), ref);
+}
+
+// One slice for each piece.
+ls_status lower_expand_split_like(ls_lower_scope *scope, ls_node *node) {
+  const int64_t axis = ls_node_int(node, "axis", 0);
+  const uint64_t x = ls_lowered(scope, node->inputs[0]);
+  const ls_shape whole = ls_lowered_type(scope, x).shape;
+  LS_RETURN_IF_ERROR(check_axis(node, axis, ls_lowered_type(scope, x)));
+  const size_t rank = (size_t)whole.rank;
+  int64_t starts[LS_MAX_RANK] = {0}, limits[LS_MAX_RANK], strides[LS_MAX_RANK];
+  for (size_t i = 0; i < rank; ++i) {
+    limits[i] = whole.dim[i];
+    strides[i] = 1;
+  }
+  limits[axis] = 0;
+  const ls_attr attrs[] = {LS_ATTR_IS("starts", starts, rank),
+                           LS_ATTR_IS("limits", limits, rank),
+                           LS_ATTR_IS("strides", strides, rank)};
+  for (uint32_t i = 1; i < node->num_inputs; ++i) {
+    uint64_t ref = 0;
+    starts[axis] = limits[axis];
+    LS_RETURN_IF_ERROR(check_axis(node, axis, type_of(scope, node, i)));
+    limits[axis] += type_of(scope, node, i).shape.dim[axis];
+    if (limits[axis] > whole.dim[axis]) break;
+    LS_RETURN_IF_ERROR(ls_lower_make(scope, LS_OP_SLICE, &x, 1, attrs,
+                                     LS_COUNT_OF(attrs), node, &ref));
+    LS_RETURN_IF_ERROR(ls_lower_map(scope, ls_ref(node->id, i - 1), ref));
+  }
+  if (limits[axis] == whole.dim[axis]) return ls_ok();
+  return ls_invalid_argument(
+      "split_like of %s: the pieces' sizes along axis %lld make %lld or more",
+      LS_SHAPE_TEXT(ls_lowered_type(scope, x).dtype, whole), (long long)axis,
+      (long long)limits[axis]);
+}

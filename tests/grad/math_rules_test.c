@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rules of mathematical functions against finite differences, and their own
+// gradients too.
+#include <math.h>
+
+#include "lockstep/function.h"
+#include "support/expect.h"
+#include "support/gradient_check.h"
+
+#define CODE(name, ...)                                                        \
+  static ls_tensor make_##name(const ls_tensor *xs, size_t count,              \
+                               const void *user) {                             \
+    (void)count;                                                               \
+    (void)user;                                                                \
+    __VA_ARGS__                                                                \
+  }
+#define ONE(name) CODE(name, return ls_##name(xs[0]);)
+#define TWO(name) CODE(name, return ls_##name(xs[0], xs[1]);)
+ONE(expm1)
+ONE(log1p)
+ONE(cos)
+ONE(sin)
+ONE(tan)
+ONE(cbrt)
+ONE(erfc)
+ONE(softplus)
+ONE(gelu)
+ONE(silu)
+TWO(gelu_grad)
+TWO(atan2)
+TWO(remainder)
+CODE(elu, return ls_elu(xs[0], 1);)
+CODE(steep_elu, return ls_elu(xs[0], 1.5);)
+CODE(leaky_relu, return ls_leaky_relu(xs[0], 0.1);)
+CODE(floor, return ls_mul(xs[0], ls_floor(xs[0]));)
+
+#define MATRIX {LS_SHAPE(2, 3)}, .count = 1
+#define PAIR {LS_SHAPE(2, 3), LS_SHAPE(2, 3)}, .count = 2
+#define ROW {LS_SHAPE(2, 3), LS_SHAPE(3)}, .count = 2
+#define SCALAR {LS_SCALAR, LS_SHAPE(2, 3)}, .count = 2
+#define COLUMN {LS_SHAPE(2, 1), LS_SHAPE(4, 1, 3)}, .count = 2
+
+static void functions_agree_with_differences(void **state) {
+  (void)state;
+  static const gradient_case rows[] = {
+      {"expm1", make_expm1, .shapes = MATRIX},
+      {"log1p", make_log1p, .shapes = MATRIX, .low = -0.5, .high = 2},
+      {"cos", make_cos, .shapes = MATRIX},
+      {"sin", make_sin, .shapes = MATRIX},
+      {"tan", make_tan, .shapes = MATRIX, .low = -1, .high = 1},
+      {"cbrt", make_cbrt, .shapes = MATRIX, .low = 0.5, .high = 2},
+      {"cbrt below 0", make_cbrt, .shapes = MATRIX, .low = -2, .high = -0.5},
+      {"erfc", make_erfc, .shapes = MATRIX},
+      {"softplus", make_softplus, .shapes = MATRIX},
+      {"gelu", make_gelu, .shapes = MATRIX},
+      {"gelu_grad", make_gelu_grad, .shapes = PAIR},
+      {"gelu_grad of a row", make_gelu_grad, .shapes = ROW},
+      {"silu", make_silu, .shapes = MATRIX},
+      {"elu", make_elu, .shapes = MATRIX},
+      {"steep elu", make_steep_elu, .shapes = MATRIX},
+      {"leaky relu", make_leaky_relu, .shapes = MATRIX},
+      {"x floor(x)", make_floor, .shapes = MATRIX},
+      {"atan2", make_atan2, .shapes = PAIR},
+      {"atan2 of a scalar", make_atan2, .shapes = SCALAR},
+      {"atan2 both ways", make_atan2, .shapes = COLUMN},
+      {"remainder", make_remainder, .shapes = ROW, .low = 0.6, .high = 2.4},
+  };
+  for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i)
+    expect_gradients(&rows[i], 2);
+}
+
+// ---- Products --------------------------------------------------------------
+CODE(product_of_all, return ls_square(ls_reduce_product(xs[0], LS_ALL_AXES));)
+CODE(product_inside, return ls_square(ls_reduce_product(xs[0], LS_AXES(1)));)
+CODE(product_of_two,
+     return ls_square(ls_reduce_product(xs[0], LS_AXES(0, -1)));)
+CODE(product_kept,
+     return ls_square(ls_reduce_product_keep(xs[0], LS_AXES(-1)));)
+// Of numbers among which are zeros: one along the last axis.
+CODE(product_with_zeros, const ls_tensor zero = ls_scalar(LS_DTYPE_F64, 0);
+     const ls_tensor place = ls_iota(LS_DTYPE_F64, LS_SHAPE(2, 3, 4), 2);
+     const ls_tensor kept = ls_greater(place, zero);
+     const ls_tensor shifted = ls_add_scalar(xs[0], -0.5);
+     const ls_tensor x = ls_select(kept, xs[0], ls_sub(shifted, shifted));
+     return ls_reduce_product(ls_add(x, ls_mul(x, xs[0])), LS_AXES(2));)
+
+#define BOX {LS_SHAPE(2, 3, 4)}, .count = 1, .low = 0.5, .high = 1.5
+
+static void products_agree_with_differences(void **state) {
+  (void)state;
+  static const gradient_case rows[] = {
+      {"product of all", make_product_of_all, .shapes = BOX},
+      {"product in the middle", make_product_inside, .shapes = BOX},
+      {"product of two axes", make_product_of_two, .shapes = BOX},
+      {"product that keeps", make_product_kept, .shapes = BOX},
+      {"product with zeros", make_product_with_zeros, .shapes = BOX},
+  };
+  for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i)
+    expect_gradients(&rows[i], 2);
+}
+
+// ---- Barriers --------------------------------------------------------------
+CODE(barrier, const ls_nest both = ls_barrier(LS_TUPLE(ls_leaf(xs[0]),
+                                                       ls_leaf(ls_exp(xs[1]))));
+     const ls_tensor a = ls_nest_tensor(both, 0), b = ls_nest_tensor(both, 1);
+     ls_nest_release(both); return ls_mul(a, b);)
+
+static void gradients_pass_a_barrier(void **state) {
+  (void)state;
+  static const gradient_case row = {"barrier", make_barrier, .shapes = PAIR};
+  expect_gradients(&row, 2);
+}
+
+// ---- Edges -----------------------------------------------------------------
+typedef ls_tensor (*plain_function)(ls_tensor x);
+
+static ls_nest edge_body(ls_nest args, void *user) {
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  const plain_function *function = user;
+  const ls_nest ys[] = {ls_leaf((*function)(x))}, xs[] = {ls_leaf(x)};
+  ls_nest grads[1];
+  const ls_status status = ls_gradients(
+      ys, 1, xs, 1, &(ls_gradient_options){.unconnected_zero = true}, grads);
+  return status == NULL ? grads[0] : ls_fail(status);
+}
+
+static void expect_edge(plain_function function, ls_dtype dtype,
+                        const double *x, const double *want, int64_t count) {
+  ls_function *f = NULL;
+  ls_array *array = NULL;
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = edge_body, .user = &function}, &f));
+  expect_ok(ls_array_create(dtype, LS_SHAPE(count), &array));
+  for (int64_t i = 0; i < count; ++i)
+    ls_array_set_f64(array, i, x[i]);
+  const ls_nest args = LS_LIST(ls_nest_array(array));
+  ls_nest result = ls_none();
+  expect_ok(ls_function_call(f, args, &result));
+  for (int64_t i = 0; i < count; ++i) {
+    const double got = ls_array_f64(ls_nest_as_array(result), i);
+    if (!(fabs(got - want[i]) <= 1e-6))
+      fail_msg("element %lld is %g, wanted %g", (long long)i, got, want[i]);
+  }
+  ls_nest_release(result);
+  ls_nest_release(args);
+  ls_function_release(f);
+}
+
+static ls_tensor elu(ls_tensor x) { return ls_elu(x, 1); }
+static ls_tensor leaky(ls_tensor x) { return ls_leaky_relu(x, 0.25); }
+static ls_tensor product(ls_tensor x) {
+  return ls_reduce_product(x, LS_ALL_AXES);
+}
+static ls_tensor rounded(ls_tensor x) { return ls_round(x); }
+static ls_tensor twice_gelu(ls_tensor x) {
+  const ls_nest ys[] = {ls_leaf(ls_gelu(x))}, xs[] = {ls_leaf(x)};
+  ls_nest grads[1];
+  expect_ok(ls_gradients(ys, 1, xs, 1, NULL, grads));
+  return grads[0].as.tensor;
+}
+
+static void edges_give_numbers(void **state) {
+  (void)state;
+  static const double xs[] = {-1e4, 0, 1e4};
+  expect_edge(elu, LS_DTYPE_F32, xs, (double[]){0, 1, 1}, 3);
+  expect_edge(leaky, LS_DTYPE_F32, xs, (double[]){0.25, 0.25, 1}, 3);
+  expect_edge((plain_function)(ls_softplus), LS_DTYPE_F32, xs,
+              (double[]){0, 0.5, 1}, 3);
+  expect_edge((plain_function)(ls_gelu), LS_DTYPE_F32, xs,
+              (double[]){0, 0.5, 1}, 3);
+  expect_edge(twice_gelu, LS_DTYPE_F32, (double[]){-1e18, 0, 1e18},
+              (double[]){0, 0.7978845608028654, 0}, 3);
+  expect_edge(rounded, LS_DTYPE_F32, xs, (double[]){0, 0, 0}, 3);
+  // One zero: it alone has a gradient. Two: none has.
+  expect_edge(product, LS_DTYPE_F64, (double[]){2, 0, 3}, (double[]){0, 6, 0},
+              3);
+  expect_edge(product, LS_DTYPE_F64, (double[]){0, 0, 3}, (double[]){0, 0, 0},
+              3);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(functions_agree_with_differences),
+      cmocka_unit_test(products_agree_with_differences),
+      cmocka_unit_test(gradients_pass_a_barrier),
+      cmocka_unit_test(edges_give_numbers),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

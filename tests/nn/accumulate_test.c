@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// A step on a batch in parts.
+#include <math.h>
+
+#include "lockstep/layers.h"
+#include "lockstep/losses.h"
+#include "lockstep/optimizers.h"
+#include "lockstep/session.h"
+#include "support/values.h"
+
+enum { EXAMPLES = 16, WIDTH = 6, CLASSES = 3 };
+
+typedef struct net {
+  ls_dense_layer *hidden, *logits;
+  ls_optimizer *optimizer;
+  int64_t parts;  // 0: the whole batch at once.
+} net;
+
+static void begin(net *n, int64_t parts) {
+  n->parts = parts;
+  expect_ok(ls_dense_layer_create(
+      &(ls_dense_options){.name = "hidden",
+                          .inputs = WIDTH,
+                          .units = 8,
+                          .activation = LS_ACTIVATION_RELU,
+                          .dtype = LS_DTYPE_F64},
+      &n->hidden));
+  expect_ok(ls_dense_layer_create(&(ls_dense_options){.name = "logits",
+                                                      .inputs = 8,
+                                                      .units = CLASSES,
+                                                      .dtype = LS_DTYPE_F64},
+                                  &n->logits));
+  expect_ok(ls_adam_create(
+      &(ls_adam_options){.learning_rate = 0.01, .clip = {.global_norm = 0.1}},
+      &n->optimizer));
+}
+
+static void end(net *n) {
+  ls_dense_layer_destroy(n->hidden);
+  ls_dense_layer_destroy(n->logits);
+  ls_optimizer_release(n->optimizer);
+}
+
+static ls_tensor loss_of(ls_nest args, void *user) {
+  const net *n = user;
+  const ls_tensor x = ls_dense_layer_apply(n->hidden, ls_nest_tensor(args, 0));
+  return ls_mean_softmax_cross_entropy(ls_dense_layer_apply(n->logits, x),
+                                       ls_nest_tensor(args, 1));
+}
+
+static ls_nest train(ls_nest args, void *user) {
+  net *n = user;
+  if (n->parts != 0)
+    return ls_leaf(
+        ls_optimizer_minimize_parts(n->optimizer, n->parts, loss_of, args, n));
+  const ls_tensor loss = loss_of(args, n);
+  ls_optimizer_minimize(n->optimizer, loss);
+  return ls_leaf(loss);
+}
+
+static ls_array *examples(void) {
+  return array_of_numbers(LS_DTYPE_F64, LS_SHAPE(EXAMPLES, WIDTH), 3);
+}
+
+static ls_array *labels(void) {
+  ls_array *array = NULL;
+  expect_ok(ls_array_create(LS_DTYPE_I32, LS_SHAPE(EXAMPLES), &array));
+  for (int64_t i = 0; i < EXAMPLES; ++i)
+    ls_array_set_i64(array, i, i % CLASSES);
+  return array;
+}
+
+static ls_nest batch(int replicas) {
+  return LS_TUPLE(split_of(replicas, examples()),
+                  split_of(replicas, labels()));
+}
+
+enum { WEIGHTS = WIDTH * 8 };
+
+// The hidden kernel after five steps, and the last loss.
+static double run(int replicas, int64_t parts, double *weights) {
+  net n = {0};
+  begin(&n, parts);
+  const ls_nest args = batch(replicas);
+  const ls_nest loss = call_on(replicas, train, &n, args, 5);
+  const ls_nest first =
+      ls_distributed_count(loss) > 0 ? ls_distributed_component(loss, 0) : loss;
+  double sum = ls_array_f64(ls_nest_as_array(first), 0);
+  for (size_t r = 1; r < ls_distributed_count(loss); ++r)
+    sum += ls_array_f64(ls_nest_as_array(ls_distributed_component(loss, r)), 0);
+  read_variable(ls_dense_layer_kernel(n.hidden), weights, WEIGHTS);
+  ls_nest_release(args);
+  ls_nest_release(loss);
+  end(&n);
+  return sum / replicas;
+}
+
+static void parts_agree_with_the_whole_batch(void **state) {
+  (void)state;
+  double whole[WEIGHTS], got[WEIGHTS];
+  const double loss = run(1, 0, whole);
+  const struct {
+    int replicas;
+    int64_t parts;
+  } rows[] = {{1, 1}, {1, 2}, {1, 8}, {2, 4}, {4, 4}};
+  for (size_t k = 0; k < sizeof(rows) / sizeof(*rows); ++k) {
+    const double other = run(rows[k].replicas, rows[k].parts, got);
+    assert_true(fabs(other - loss) < 1e-10);
+    for (int i = 0; i < WEIGHTS; ++i)
+      assert_true(fabs(got[i] - whole[i]) < 1e-10);
+  }
+}
+
+static void a_session_fetches_the_mean_loss_after_the_updates(void **state) {
+  (void)state;
+  ls_graph *graph = NULL;
+  ls_session *session = NULL;
+  net n = {0};
+  ls_op init = {0};
+  ls_tensor loss = {0};
+  expect_ok(ls_graph_create("g", &graph));
+  LS_GRAPH_SCOPE(graph) {
+    begin(&n, 4);
+    ls_array *x = examples(), *y = labels();
+    const ls_nest args =
+        LS_TUPLE(ls_leaf(ls_constant(x)), ls_leaf(ls_constant(y)));
+    ls_array_release(x);
+    ls_array_release(y);
+    loss = ls_nest_tensor(train(args, &n), 0);
+    ls_nest_release(args);
+    init = ls_global_initializer();
+  }
+  expect_ok(ls_graph_error(graph));
+  expect_ok(ls_session_create(graph, &session));
+  ls_nest results = {0};
+  expect_ok(ls_session_run(session, ls_nest_op(init), NULL, 0, &results));
+  double losses[2];
+  for (int i = 0; i < 2; ++i) {
+    expect_ok(ls_session_run(session, ls_leaf(loss), NULL, 0, &results));
+    losses[i] = ls_array_f64(ls_nest_as_array(results), 0);
+  }
+  assert_true(losses[1] < losses[0]);
+  ls_nest_release(results);
+  ls_session_destroy(session);
+  end(&n);
+  ls_graph_destroy(graph);
+}
+
+static void expect_refused(int64_t parts, const char *part) {
+  net n = {0};
+  begin(&n, parts);
+  ls_function *function = NULL;
+  ls_nest results = {0};
+  const ls_nest args =
+      LS_TUPLE(ls_nest_array(examples()), ls_nest_array(labels()));
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = train, .user = &n}, &function));
+  expect_status(ls_function_call(function, args, &results),
+                LS_INVALID_ARGUMENT, part);
+  ls_nest_release(args);
+  ls_nest_release(results);
+  ls_function_release(function);
+  end(&n);
+}
+
+static void parts_that_cannot_be_are_refused(void **state) {
+  (void)state;
+  expect_refused(5, "cannot be cut into 5 equal parts");
+  expect_refused(-1, "cannot be cut into -1 parts");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(parts_agree_with_the_whole_batch),
+      cmocka_unit_test(a_session_fetches_the_mean_loss_after_the_updates),
+      cmocka_unit_test(parts_that_cannot_be_are_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/optimizers.h"
+
+#include <math.h>
+
+#include "support/values.h"
+
+typedef struct problem {
+  ls_variable *w;
+  ls_optimizer *optimizer;
+  ls_average *average;
+} problem;
+
+static void begin(problem *p) {
+  const double values[] = {1, -2};
+  p->w = variable_of("w", LS_DTYPE_F64, LS_SHAPE(2), values);
+  expect_ok(ls_sgd_create(&(ls_sgd_options){.learning_rate = 0.25},
+                          &p->optimizer));
+  expect_ok(ls_average_create(
+      &(ls_average_options){.variables = &p->w, .count = 1, .decay = 0.75},
+      &p->average));
+}
+
+static void end(problem *p) {
+  ls_average_destroy(p->average);
+  ls_optimizer_release(p->optimizer);
+  ls_variable_release(p->w);
+}
+
+// w falls to a half at each step.
+static ls_nest train(ls_nest args, void *user) {
+  (void)args;
+  problem *p = user;
+  ls_optimizer_minimize(
+      p->optimizer,
+      ls_reduce_sum(ls_square(ls_variable_read(p->w)), LS_ALL_AXES));
+  ls_average_update(p->average);
+  return ls_none();
+}
+
+static ls_variable *averaged(const problem *p) {
+  ls_variable *variables[2] = {NULL};
+  assert_int_equal(ls_average_variables(p->average, variables, 2), 2);
+  assert_string_equal(ls_variable_name(variables[0]), "average/step");
+  assert_string_equal(ls_variable_name(variables[1]), "w/average");
+  return variables[1];
+}
+
+static void an_average_weighs_values_by_their_age(void **state) {
+  (void)state;
+  for (int replicas = 1; replicas <= 2; ++replicas) {
+    problem p;
+    begin(&p);
+    ls_nest_release(call_on(replicas, train, &p, ls_none(), 4));
+    double sum = 0, weights = 0;
+    for (int k = 1; k <= 4; ++k) {
+      const double weight = pow(0.75, 4 - k);
+      sum += weight * pow(0.5, k);
+      weights += weight;
+    }
+    const double wanted[] = {sum / weights, -2 * sum / weights};
+    expect_variable(averaged(&p), wanted, 2, 1e-14);
+    end(&p);
+  }
+}
+
+static void the_first_average_is_the_first_value(void **state) {
+  (void)state;
+  problem p;
+  begin(&p);
+  ls_nest_release(call_on(1, train, &p, ls_none(), 1));
+  const double wanted[] = {0.5, -1};
+  expect_variable(averaged(&p), wanted, 2, 0);
+  end(&p);
+}
+
+static void swapping_twice_changes_nothing(void **state) {
+  (void)state;
+  problem p;
+  begin(&p);
+  ls_nest_release(call_on(1, train, &p, ls_none(), 3));
+  double w[2], mean[2];
+  read_variable(p.w, w, 2);
+  read_variable(averaged(&p), mean, 2);
+  assert_true(w[0] != mean[0]);
+  expect_ok(ls_frame_begin());
+  expect_ok(ls_tensor_status(ls_op_output(ls_average_swap(p.average), 0)));
+  expect_variable(p.w, mean, 2, 0);
+  expect_variable(averaged(&p), w, 2, 0);
+  expect_ok(ls_tensor_status(ls_op_output(ls_average_swap(p.average), 0)));
+  expect_variable(p.w, w, 2, 0);
+  expect_variable(averaged(&p), mean, 2, 0);
+  expect_ok(ls_frame_end(NULL));
+  end(&p);
+}
+
+static void averages_that_cannot_be_are_refused(void **state) {
+  (void)state;
+  ls_average *average = NULL;
+  expect_status(ls_average_create(&(ls_average_options){.decay = 1}, &average),
+                LS_INVALID_ARGUMENT, "the decay must be 0 or more and below 1");
+  expect_status(ls_average_create(&(ls_average_options){0}, &average),
+                LS_INVALID_ARGUMENT, "at least one variable");
+  assert_null(average);
+}
+
+static ls_status make_average(void *user) {
+  ls_variable *w = NULL;
+  ls_average *average = NULL;
+  (void)user;
+  LS_RETURN_IF_ERROR(ls_variable_create(
+      &(ls_variable_options){.name = "w", .dtype = LS_DTYPE_F32}, &w));
+  const ls_status status = ls_average_create(
+      &(ls_average_options){.variables = &w, .count = 1}, &average);
+  ls_average_destroy(average);
+  ls_variable_release(w);
+  return status;
+}
+
+static void no_memory_for_an_average_is_a_status(void **state) {
+  (void)state;
+  expect_memory_failures_survived(make_average, NULL);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(an_average_weighs_values_by_their_age),
+      cmocka_unit_test(the_first_average_is_the_first_value),
+      cmocka_unit_test(swapping_twice_changes_nothing),
+      cmocka_unit_test(averages_that_cannot_be_are_refused),
+      cmocka_unit_test(no_memory_for_an_average_is_a_status),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

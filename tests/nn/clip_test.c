@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Clipping, alone and on replicas.
+#include <math.h>
+
+#include "lockstep/optimizers.h"
+#include "support/values.h"
+
+enum { COUNT = 2, SIZE = 3, EXAMPLES = 4 };
+
+typedef struct problem {
+  ls_variable *w[COUNT];
+  ls_optimizer *optimizer;
+} problem;
+
+static void begin(problem *p, ls_clip clip) {
+  const double zeros[SIZE] = {0};
+  p->w[0] = variable_of("a", LS_DTYPE_F64, LS_SHAPE(SIZE), zeros);
+  p->w[1] = variable_of("b", LS_DTYPE_F64, LS_SHAPE(SIZE), zeros);
+  expect_ok(ls_sgd_create(&(ls_sgd_options){.learning_rate = 1, .clip = clip},
+                          &p->optimizer));
+}
+
+static void end(problem *p) {
+  ls_variable_release(p->w[0]);
+  ls_variable_release(p->w[1]);
+  ls_optimizer_release(p->optimizer);
+}
+
+// The mean over examples x of sum(a x) + sum(b x^2): the gradients are the
+// means of x and x^2.
+static ls_nest follow(ls_nest args, void *user) {
+  const problem *p = user;
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  const ls_tensor terms =
+      ls_add(ls_mul(ls_variable_read(p->w[0]), x),
+             ls_mul(ls_variable_read(p->w[1]), ls_square(x)));
+  const ls_tensor rows = ls_reduce_sum(terms, LS_AXES(-1));
+  ls_optimizer_minimize(p->optimizer, ls_reduce_mean(rows, LS_ALL_AXES));
+  return ls_none();
+}
+
+static const double examples[EXAMPLES * SIZE] = {1,  2, -3, 0.5, 1, 1,
+                                                 -4, 2, 0,  1,   0, 5};
+
+static void gradients_of(double *a, double *b) {
+  for (int i = 0; i < SIZE; ++i) {
+    a[i] = b[i] = 0;
+    for (int e = 0; e < EXAMPLES; ++e) {
+      a[i] += examples[e * SIZE + i] / EXAMPLES;
+      b[i] += examples[e * SIZE + i] * examples[e * SIZE + i] / EXAMPLES;
+    }
+  }
+}
+
+static double squares(const double *x) {
+  return x[0] * x[0] + x[1] * x[1] + x[2] * x[2];
+}
+
+// Runs one step on so many replicas and expects the weights to have moved by
+// the negative of these.
+static void expect_moved(ls_clip clip, int replicas, const double *a,
+                         const double *b) {
+  problem p;
+  begin(&p, clip);
+  const ls_nest args = LS_TUPLE(split_of(
+      replicas,
+      array_of(LS_DTYPE_F64, LS_SHAPE(EXAMPLES, SIZE), examples)));
+  ls_nest_release(call_on(replicas, follow, &p, args, 1));
+  ls_nest_release(args);
+  double wanted[COUNT][SIZE];
+  for (int i = 0; i < SIZE; ++i) {
+    wanted[0][i] = -a[i];
+    wanted[1][i] = -b[i];
+  }
+  expect_variable(p.w[0], wanted[0], SIZE, 1e-14);
+  expect_variable(p.w[1], wanted[1], SIZE, 1e-14);
+  end(&p);
+}
+
+static void values_are_clipped_one_by_one(void **state) {
+  (void)state;
+  double a[SIZE], b[SIZE];
+  gradients_of(a, b);
+  for (int i = 0; i < SIZE; ++i) {
+    a[i] = fmax(fmin(a[i], 0.8), -0.8);
+    b[i] = fmax(fmin(b[i], 0.8), -0.8);
+  }
+  for (int replicas = 1; replicas <= 4; replicas *= 2)
+    expect_moved((ls_clip){.value = 0.8}, replicas, a, b);
+}
+
+static void norms_are_clipped_one_by_one(void **state) {
+  (void)state;
+  double a[SIZE], b[SIZE];
+  gradients_of(a, b);
+  assert_true(squares(a) < 4 && squares(b) > 4);
+  const double factor = 2 / sqrt(squares(b));
+  for (int i = 0; i < SIZE; ++i)
+    b[i] *= factor;
+  for (int replicas = 1; replicas <= 4; replicas *= 2)
+    expect_moved((ls_clip){.norm = 2}, replicas, a, b);
+}
+
+static void the_global_norm_is_that_of_the_whole_batch(void **state) {
+  (void)state;
+  double a[SIZE], b[SIZE];
+  gradients_of(a, b);
+  const double factor = 0.5 / sqrt(squares(a) + squares(b));
+  for (int i = 0; i < SIZE; ++i) {
+    a[i] *= factor;
+    b[i] *= factor;
+  }
+  for (int replicas = 1; replicas <= 4; replicas *= 2)
+    expect_moved((ls_clip){.global_norm = 0.5}, replicas, a, b);
+}
+
+static void gradients_within_the_limits_keep_their_bits(void **state) {
+  (void)state;
+  double a[SIZE], b[SIZE], got[SIZE];
+  gradients_of(a, b);
+  problem p;
+  begin(&p, (ls_clip){.value = 100, .norm = 100, .global_norm = 100});
+  const ls_nest args = LS_TUPLE(ls_nest_array(
+      array_of(LS_DTYPE_F64, LS_SHAPE(EXAMPLES, SIZE), examples)));
+  ls_nest_release(call_on(1, follow, &p, args, 1));
+  ls_nest_release(args);
+  read_variable(p.w[0], got, SIZE);
+  for (int i = 0; i < SIZE; ++i)
+    assert_true(got[i] == -a[i]);
+  end(&p);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(values_are_clipped_one_by_one),
+      cmocka_unit_test(norms_are_clipped_one_by_one),
+      cmocka_unit_test(the_global_norm_is_that_of_the_whole_batch),
+      cmocka_unit_test(gradients_within_the_limits_keep_their_bits),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+// Losses against plain C, and their gradients.
+#include "lockstep/losses.h"
+
+#include <math.h>
+
+#include "support/gradient_check.h"
+#include "support/values.h"
+
+enum { ROWS = 4, COLUMNS = 5, ALL = ROWS * COLUMNS };
+
+// ---- Plain C ---------------------------------------------------------------
+static double log_softmax(const double *row, int k) {
+  double most = row[0], sum = 0;
+  for (int i = 1; i < COLUMNS; ++i)
+    most = fmax(most, row[i]);
+  for (int i = 0; i < COLUMNS; ++i)
+    sum += exp(row[i] - most);
+  return row[k] - most - log(sum);
+}
+
+typedef struct data {
+  double x[ALL], y[ALL];  // y: 0 to 1, rows sum to 1.
+  double labels[ROWS];
+} data;
+
+static void fill(data *d) {
+  fill_numbers(d->x, ALL, 5);
+  fill_numbers(d->y, ALL, 6);
+  for (int r = 0; r < ROWS; ++r) {
+    double sum = 0;
+    for (int i = 0; i < COLUMNS; ++i) {
+      d->x[r * COLUMNS + i] *= 3;
+      sum += d->y[r * COLUMNS + i] = fabs(d->y[r * COLUMNS + i]);
+    }
+    for (int i = 0; i < COLUMNS; ++i)
+      d->y[r * COLUMNS + i] /= sum;
+    d->labels[r] = (r * 3) % COLUMNS;
+  }
+}
+
+typedef struct tensors {
+  ls_tensor x, y, labels;
+} tensors;
+
+static tensors tensors_of(const data *d) {
+  return (tensors){
+      eager_of(LS_DTYPE_F64, LS_SHAPE(ROWS, COLUMNS), d->x),
+      eager_of(LS_DTYPE_F64, LS_SHAPE(ROWS, COLUMNS), d->y),
+      eager_of(LS_DTYPE_I32, LS_SHAPE(ROWS), d->labels)};
+}
+
+// ---- By class --------------------------------------------------------------
+static void cross_entropy_is_minus_the_labels_log_probability(void **state) {
+  (void)state;
+  data d;
+  fill(&d);
+  expect_ok(ls_frame_begin());
+  const tensors t = tensors_of(&d);
+  for (int smooth = 0; smooth < 2; ++smooth) {
+    const double s = smooth == 1 ? 0.1 : 0;
+    double rows[ROWS], sum = 0;
+    for (int r = 0; r < ROWS; ++r) {
+      const double *row = d.x + r * COLUMNS;
+      rows[r] = -(1 - s) * log_softmax(row, (int)d.labels[r]);
+      for (int i = 0; i < COLUMNS; ++i)
+        rows[r] -= s / COLUMNS * log_softmax(row, i);
+      sum += rows[r];
+    }
+    const double mean = sum / ROWS;
+    expect_tensor(ls_cross_entropy_loss(t.x, t.labels, s, LS_REDUCTION_NONE),
+                  rows, ROWS, 1e-12);
+    expect_tensor(ls_cross_entropy_loss(t.x, t.labels, s, LS_REDUCTION_SUM),
+                  &sum, 1, 1e-12);
+    expect_tensor(ls_cross_entropy_loss(t.x, t.labels, s, LS_REDUCTION_MEAN),
+                  &mean, 1, 1e-12);
+  }
+  expect_ok(ls_frame_end(NULL));
+}
+
+static void soft_targets_weigh_all_classes(void **state) {
+  (void)state;
+  data d;
+  fill(&d);
+  double cross[ROWS] = {0}, divergence[ROWS] = {0};
+  d.y[3] += d.y[2];
+  d.y[2] = 0;  // 0 log 0 is 0.
+  for (int i = 0; i < ALL; ++i) {
+    const int r = i / COLUMNS;
+    const double log_q = log_softmax(d.x + r * COLUMNS, i % COLUMNS);
+    cross[r] -= d.y[i] * log_q;
+    if (d.y[i] > 0) divergence[r] += d.y[i] * (log(d.y[i]) - log_q);
+  }
+  expect_ok(ls_frame_begin());
+  const tensors t = tensors_of(&d);
+  expect_tensor(ls_soft_cross_entropy_loss(t.x, t.y, LS_REDUCTION_NONE), cross,
+                ROWS, 1e-12);
+  expect_tensor(
+      ls_kl_divergence_loss(ls_log_softmax(t.x), t.y, LS_REDUCTION_NONE),
+      divergence, ROWS, 1e-12);
+  expect_ok(ls_frame_end(NULL));
+}
+
+// ---- By element ------------------------------------------------------------
+static double squared(double x, double y) { return (x - y) * (x - y); }
+static double absolute(double x, double y) { return fabs(x - y); }
+static double huber(double x, double y) {
+  const double d = fabs(x - y);
+  return d <= 0.75 ? d * d / 2 : 0.75 * (d - 0.375);
+}
+static double hinge(double x, double t) { return fmax(0, 1 - x * t); }
+static double sigmoid_cross(double x, double t) {
+  return -t * log(1 / (1 + exp(-x))) - (1 - t) * log(1 / (1 + exp(x)));
+}
+
+static ls_tensor huber_loss(ls_tensor x, ls_tensor y, ls_reduction reduction) {
+  return ls_huber_loss(x, y, 0.75, reduction);
+}
+
+static const struct {
+  const char *name;
+  ls_tensor (*loss)(ls_tensor x, ls_tensor y, ls_reduction reduction);
+  double (*plain)(double x, double y);
+} element_rows[] = {
+    {"squared", ls_mean_squared_error, squared},
+    {"absolute", ls_mean_absolute_error, absolute},
+    {"huber", huber_loss, huber},
+    {"hinge", ls_hinge_loss, hinge},
+    {"sigmoid", ls_sigmoid_cross_entropy_loss, sigmoid_cross},
+};
+enum { ELEMENT_ROWS = sizeof(element_rows) / sizeof(element_rows[0]) };
+
+static void losses_by_element_are_as_in_plain_c(void **state) {
+  (void)state;
+  data d;
+  fill(&d);
+  for (size_t k = 0; k < ELEMENT_ROWS; ++k) {
+    double each[ALL], sum = 0;
+    for (int i = 0; i < ALL; ++i)
+      sum += each[i] = element_rows[k].plain(d.x[i], d.y[i]);
+    const double mean = sum / ALL;
+    expect_ok(ls_frame_begin());
+    const tensors t = tensors_of(&d);
+    expect_tensor(element_rows[k].loss(t.x, t.y, LS_REDUCTION_NONE), each, ALL,
+                  1e-12);
+    expect_tensor(element_rows[k].loss(t.x, t.y, LS_REDUCTION_SUM), &sum, 1,
+                  1e-12);
+    expect_tensor(element_rows[k].loss(t.x, t.y, LS_REDUCTION_MEAN), &mean, 1,
+                  1e-12);
+    expect_ok(ls_frame_end(NULL));
+  }
+}
+
+static void weights_choose_rows(void **state) {
+  (void)state;
+  const double losses[] = {1, 2, 3, 4}, weights[] = {0.5, 0, 2, 0};
+  const double none[] = {0, 0, 0, 0};
+  const double wanted = (0.5 + 6) / 2.5, zero = 0;
+  expect_ok(ls_frame_begin());
+  const ls_tensor x = eager_of(LS_DTYPE_F64, LS_SHAPE(4), losses);
+  expect_tensor(
+      ls_weighted_mean(x, eager_of(LS_DTYPE_F64, LS_SHAPE(4), weights)),
+      &wanted, 1, 1e-15);
+  expect_tensor(ls_weighted_mean(x, eager_of(LS_DTYPE_F64, LS_SHAPE(4), none)),
+                &zero, 1, 0);
+  expect_ok(ls_frame_end(NULL));
+}
+
+// ---- Gradients -------------------------------------------------------------
+static ls_tensor smoothed(const ls_tensor *xs, size_t count, const void *user) {
+  (void)count;
+  (void)user;
+  const ls_tensor labels = ls_iota(LS_DTYPE_I32, LS_SHAPE(ROWS), 0);
+  return ls_cross_entropy_loss(xs[0], labels, 0.2, LS_REDUCTION_NONE);
+}
+
+static ls_tensor soft(const ls_tensor *xs, size_t count, const void *user) {
+  (void)count;
+  (void)user;
+  return ls_soft_cross_entropy_loss(xs[0], xs[1], LS_REDUCTION_NONE);
+}
+
+static ls_tensor divergence(const ls_tensor *xs, size_t count,
+                            const void *user) {
+  (void)count;
+  (void)user;
+  return ls_kl_divergence_loss(ls_log_softmax(xs[0]), ls_softmax(xs[1]),
+                               LS_REDUCTION_NONE);
+}
+
+static ls_tensor by_element(const ls_tensor *xs, size_t count,
+                            const void *user) {
+  (void)count;
+  return element_rows[*(const size_t *)user].loss(xs[0], xs[1],
+                                                  LS_REDUCTION_NONE);
+}
+
+static void gradients_are_difference_quotients(void **state) {
+  (void)state;
+  const ls_shape shape = LS_SHAPE(ROWS, COLUMNS);
+  const gradient_case cases[] = {
+      {"smoothed", smoothed, NULL, {shape}, 1, 0, 0},
+      {"soft", soft, NULL, {shape, shape}, 2, 0, 0},
+      {"divergence", divergence, NULL, {shape, shape}, 2, 0, 0},
+  };
+  for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); ++i)
+    expect_gradients(&cases[i], 1);
+  for (size_t k = 0; k < ELEMENT_ROWS; ++k)
+    expect_gradients(
+        &(gradient_case){
+            element_rows[k].name, by_element, &k, {shape, shape}, 2, 0, 0},
+        1);
+}
+
+// softplus(x) - x t: at 0 the slope is 1/2 - t, not what a maximum would say.
+static ls_nest at_zero(ls_nest args, void *user) {
+  (void)user;
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  const ls_nest y = ls_leaf(ls_sigmoid_cross_entropy_loss(
+      x, ls_scalar(LS_DTYPE_F64, 1), LS_REDUCTION_SUM));
+  const ls_nest from = ls_leaf(x);
+  ls_nest gradient = ls_none();
+  const ls_status status = ls_gradients(&y, 1, &from, 1, NULL, &gradient);
+  return ls_status_is_ok(status) ? gradient : ls_fail(status);
+}
+
+static void sigmoid_cross_entropy_has_its_slope_at_zero(void **state) {
+  (void)state;
+  const double zero = 0;
+  const ls_nest args =
+      LS_TUPLE(ls_nest_array(array_of(LS_DTYPE_F64, LS_SCALAR, &zero)));
+  const ls_nest got = call_on(1, at_zero, NULL, args, 1);
+  assert_true(fabs(ls_array_f64(ls_nest_as_array(got), 0) + 0.5) < 1e-15);
+  ls_nest_release(got);
+  ls_nest_release(args);
+}
+
+static void losses_that_cannot_be_are_refused(void **state) {
+  (void)state;
+  data d;
+  fill(&d);
+  expect_ok(ls_frame_begin());
+  const tensors t = tensors_of(&d);
+  expect_status(ls_tensor_status(ls_cross_entropy_loss(t.x, t.labels, 1.5,
+                                                       LS_REDUCTION_MEAN)),
+                LS_INVALID_ARGUMENT, "smoothing must be from 0 to 1, got 1.5");
+  expect_status(
+      ls_tensor_status(ls_huber_loss(t.x, t.y, -1, LS_REDUCTION_MEAN)),
+      LS_INVALID_ARGUMENT, "delta must be above 0");
+  expect_status(ls_tensor_status(ls_reduce_loss(t.x, (ls_reduction)7)),
+                LS_INVALID_ARGUMENT, "there is no reduction 7");
+  expect_ok(ls_frame_end(NULL));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(cross_entropy_is_minus_the_labels_log_probability),
+      cmocka_unit_test(soft_targets_weigh_all_classes),
+      cmocka_unit_test(losses_by_element_are_as_in_plain_c),
+      cmocka_unit_test(weights_choose_rows),
+      cmocka_unit_test(gradients_are_difference_quotients),
+      cmocka_unit_test(sigmoid_cross_entropy_has_its_slope_at_zero),
+      cmocka_unit_test(losses_that_cannot_be_are_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/losses.h"
+
+#include <math.h>
+
+#include "support/values.h"
+
+static void top_k_counts_labels_among_the_largest(void **state) {
+  (void)state;
+  const double logits[] = {1, 5, 3, 2,  //
+                           4, 4, 4, 4,  // Equal ones by index.
+                           0, 1, 2, 3};
+  const double labels[] = {2, 1, 0};
+  const double parts[] = {0, 2.0 / 3, 2.0 / 3, 1};
+  expect_ok(ls_frame_begin());
+  const ls_tensor x = eager_of(LS_DTYPE_F32, LS_SHAPE(3, 4), logits);
+  const ls_tensor y = eager_of(LS_DTYPE_I32, LS_SHAPE(3), labels);
+  for (int k = 1; k <= 4; ++k)
+    assert_float_equal(item_of(ls_top_k_accuracy(x, y, k)), parts[k - 1], 1e-6);
+  expect_ok(ls_frame_end(NULL));
+}
+
+static ls_nest take_in(ls_nest args, void *user) {
+  ls_running_mean_update(user, ls_nest_tensor(args, 0));
+  return ls_none();
+}
+
+static void a_running_mean_is_that_of_all_elements_so_far(void **state) {
+  (void)state;
+  const double first[] = {1, 2, 3, 4}, second[] = {10, 20};
+  for (int replicas = 1; replicas <= 2; ++replicas) {
+    ls_running_mean *mean = NULL;
+    expect_ok(ls_running_mean_create("loss", &mean));
+    ls_nest args = LS_TUPLE(split_of(
+        replicas, array_of(LS_DTYPE_F32, LS_SHAPE(4), first)));
+    ls_nest_release(call_on(replicas, take_in, mean, args, 2));
+    ls_nest_release(args);
+    args = LS_TUPLE(split_of(
+        replicas, array_of(LS_DTYPE_F32, LS_SHAPE(2, 1), second)));
+    ls_nest_release(call_on(replicas, take_in, mean, args, 1));
+    ls_nest_release(args);
+    expect_ok(ls_frame_begin());
+    assert_true(item_of(ls_running_mean_value(mean)) == 5);
+    ls_variable *variables[2] = {NULL};
+    assert_int_equal(ls_running_mean_variables(mean, variables, 2), 2);
+    assert_string_equal(ls_variable_name(variables[0]), "loss/total");
+    assert_string_equal(ls_variable_name(variables[1]), "loss/count");
+    const double total = 50, count = 10;
+    expect_variable(variables[0], &total, 1, 0);
+    expect_variable(variables[1], &count, 1, 0);
+    expect_ok(
+        ls_tensor_status(ls_op_output(ls_running_mean_reset(mean), 0)));
+    assert_true(isnan(item_of(ls_running_mean_value(mean))));
+    expect_ok(ls_frame_end(NULL));
+    ls_running_mean_destroy(mean);
+  }
+}
+
+static ls_status make_mean(void *user) {
+  (void)user;
+  ls_running_mean *mean = NULL;
+  const ls_status status = ls_running_mean_create(NULL, &mean);
+  ls_running_mean_destroy(mean);
+  return status;
+}
+
+static void no_memory_for_a_mean_is_a_status(void **state) {
+  (void)state;
+  expect_memory_failures_survived(make_mean, NULL);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(top_k_counts_labels_among_the_largest),
+      cmocka_unit_test(a_running_mean_is_that_of_all_elements_so_far),
+      cmocka_unit_test(no_memory_for_a_mean_is_a_status),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

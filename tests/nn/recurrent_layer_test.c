@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// LSTM and GRU against plain loops, and on a task that needs memory.
+#include <math.h>
+
+#include "lockstep/layers.h"
+#include "lockstep/losses.h"
+#include "lockstep/optimizers.h"
+#include "support/values.h"
+
+enum { BATCH = 2, STEPS = 3, INPUTS = 2, UNITS = 3, MAX_ELEMENTS = 64 };
+
+static double sigma(double x) { return 1 / (1 + exp(-x)); }
+
+// Variables: kernel, recurrent kernel, bias, recurrent bias.
+typedef struct weights {
+  double v[4][MAX_ELEMENTS];
+} weights;
+
+// Column `c` of x by kernel + bias.
+static double column(const double *x, int size, const double *kernel,
+                     const double *bias, int wide, int c) {
+  double sum = bias[c];
+  for (int k = 0; k < size; ++k)
+    sum += x[k] * kernel[k * wide + c];
+  return sum;
+}
+
+static void lstm_step(const weights *w, const double *x, double *h, double *c) {
+  enum { WIDE = 4 * UNITS };
+  const double none[WIDE] = {0};
+  double z[WIDE];
+  for (int i = 0; i < WIDE; ++i)
+    z[i] = column(x, INPUTS, w->v[0], w->v[2], WIDE, i) +
+           column(h, UNITS, w->v[1], none, WIDE, i);
+  for (int u = 0; u < UNITS; ++u) {
+    c[u] = sigma(z[UNITS + u]) * c[u] + sigma(z[u]) * tanh(z[2 * UNITS + u]);
+    h[u] = sigma(z[3 * UNITS + u]) * tanh(c[u]);
+  }
+}
+
+static void gru_step(const weights *w, const double *x, double *h, double *c) {
+  enum { WIDE = 3 * UNITS };
+  (void)c;
+  double a[WIDE], b[WIDE];
+  for (int i = 0; i < WIDE; ++i) {
+    a[i] = column(x, INPUTS, w->v[0], w->v[2], WIDE, i);
+    b[i] = column(h, UNITS, w->v[1], w->v[3], WIDE, i);
+  }
+  for (int u = 0; u < UNITS; ++u) {
+    const double r = sigma(a[u] + b[u]);
+    const double z = sigma(a[UNITS + u] + b[UNITS + u]);
+    const double n = tanh(a[2 * UNITS + u] + r * b[2 * UNITS + u]);
+    h[u] = (1 - z) * n + z * h[u];
+  }
+}
+
+static size_t begin(ls_recurrent_kind kind, ls_recurrent_layer **out_layer,
+                    ls_variable **variables, weights *w) {
+  expect_ok(ls_recurrent_layer_create(
+      &(ls_recurrent_options){.kind = kind,
+                              .inputs = INPUTS,
+                              .units = UNITS,
+                              .dtype = LS_DTYPE_F64},
+      out_layer));
+  const size_t count =
+      ls_recurrent_layer_variables(*out_layer, variables, 4);
+  assert_int_equal(count, kind == LS_RECURRENT_LSTM ? 3 : 4);
+  for (size_t i = 0; i < count; ++i) {
+    fill_numbers(w->v[i], MAX_ELEMENTS, 30 + (uint32_t)i);
+    set_variable(variables[i], w->v[i]);
+  }
+  return count;
+}
+
+static void steps_follow_the_formulas(void **state) {
+  (void)state;
+  for (ls_recurrent_kind kind = 0; kind <= LS_RECURRENT_GRU; ++kind) {
+    ls_recurrent_layer *layer = NULL;
+    ls_variable *variables[4];
+    weights w;
+    begin(kind, &layer, variables, &w);
+    double x[BATCH * STEPS * INPUTS], y[BATCH * STEPS * UNITS];
+    double h[BATCH * UNITS] = {0}, c[BATCH * UNITS] = {0};
+    fill_numbers(x, BATCH * STEPS * INPUTS, 1);
+    for (int b = 0; b < BATCH; ++b)
+      for (int t = 0; t < STEPS; ++t) {
+        (kind == LS_RECURRENT_LSTM ? lstm_step : gru_step)(
+            &w, x + (b * STEPS + t) * INPUTS, h + b * UNITS, c + b * UNITS);
+        for (int u = 0; u < UNITS; ++u)
+          y[(b * STEPS + t) * UNITS + u] = h[b * UNITS + u];
+      }
+    expect_ok(ls_frame_begin());
+    ls_recurrent_state end = {0};
+    expect_tensor(
+        ls_recurrent_layer_apply(
+            layer, eager_of(LS_DTYPE_F64, LS_SHAPE(BATCH, STEPS, INPUTS), x),
+            NULL, &end),
+        y, BATCH * STEPS * UNITS, 1e-12);
+    expect_tensor(end.h, h, BATCH * UNITS, 1e-12);
+    if (kind == LS_RECURRENT_LSTM)
+      expect_tensor(end.c, c, BATCH * UNITS, 1e-12);
+    // One more step, by itself.
+    for (int b = 0; b < BATCH; ++b)
+      (kind == LS_RECURRENT_LSTM ? lstm_step : gru_step)(
+          &w, x + b * INPUTS, h + b * UNITS, c + b * UNITS);
+    end = ls_recurrent_layer_step(
+        layer, eager_of(LS_DTYPE_F64, LS_SHAPE(BATCH, INPUTS), x), end);
+    expect_tensor(end.h, h, BATCH * UNITS, 1e-12);
+    expect_ok(ls_frame_end(NULL));
+    ls_recurrent_layer_destroy(layer);
+  }
+}
+
+static void a_sequence_can_go_on_from_a_state(void **state) {
+  (void)state;
+  for (ls_recurrent_kind kind = 0; kind <= LS_RECURRENT_GRU; ++kind) {
+    ls_recurrent_layer *layer = NULL;
+    ls_variable *variables[4];
+    weights w;
+    begin(kind, &layer, variables, &w);
+    double x[BATCH * STEPS * INPUTS], wanted[BATCH * UNITS];
+    fill_numbers(x, BATCH * STEPS * INPUTS, 1);
+    expect_ok(ls_frame_begin());
+    const ls_tensor all =
+        eager_of(LS_DTYPE_F64, LS_SHAPE(BATCH, STEPS, INPUTS), x);
+    ls_recurrent_state whole = {0}, half = {0}, rest = {0};
+    ls_recurrent_layer_apply(layer, all, NULL, &whole);
+    ls_recurrent_layer_apply(layer, ls_slice_axis(all, 1, 0, 1), NULL, &half);
+    ls_recurrent_layer_apply(layer, ls_slice_axis(all, 1, 1, -1), &half, &rest);
+    ls_array *array = NULL;
+    expect_ok(ls_tensor_value(whole.h, &array));
+    for (int i = 0; i < BATCH * UNITS; ++i)
+      wanted[i] = ls_array_f64(array, i);
+    ls_array_release(array);
+    expect_tensor(rest.h, wanted, BATCH * UNITS, 1e-12);
+    expect_ok(ls_frame_end(NULL));
+    ls_recurrent_layer_destroy(layer);
+  }
+}
+
+static void an_lstm_remembers_at_first(void **state) {
+  (void)state;
+  ls_recurrent_layer *layer = NULL;
+  expect_ok(ls_recurrent_layer_create(
+      &(ls_recurrent_options){.inputs = 1, .units = 2}, &layer));
+  ls_variable *variables[3];
+  assert_int_equal(ls_recurrent_layer_variables(layer, variables, 3), 3);
+  assert_string_equal(ls_variable_name(variables[0]), "lstm/kernel");
+  assert_string_equal(ls_variable_name(variables[1]), "lstm/recurrent_kernel");
+  assert_string_equal(ls_variable_name(variables[2]), "lstm/bias");
+  const double wanted[] = {0, 0, 1, 1, 0, 0, 0, 0};
+  expect_variable(variables[2], wanted, 8, 0);
+  ls_recurrent_layer_destroy(layer);
+}
+
+static ls_nest loss_of(ls_nest args, void *user) {
+  ls_recurrent_state end = {0};
+  const ls_tensor y =
+      ls_recurrent_layer_apply(user, ls_nest_tensor(args, 0), NULL, &end);
+  return ls_leaf(ls_add(ls_reduce_sum(ls_square(y), LS_ALL_AXES),
+                        ls_reduce_sum(end.h, LS_ALL_AXES)));
+}
+
+static void gradients_flow_back_through_the_steps(void **state) {
+  (void)state;
+  const ls_nest args = LS_TUPLE(ls_nest_array(array_of_numbers(
+      LS_DTYPE_F64, LS_SHAPE(BATCH, STEPS, INPUTS), 5)));
+  for (ls_recurrent_kind kind = 0; kind <= LS_RECURRENT_GRU; ++kind) {
+    ls_recurrent_layer *layer = NULL;
+    ls_variable *variables[4];
+    weights w;
+    const size_t count = begin(kind, &layer, variables, &w);
+    expect_variable_gradients(loss_of, layer, args, variables, count, 1e-6);
+    ls_recurrent_layer_destroy(layer);
+  }
+  ls_nest_release(args);
+}
+
+// ---- Learning --------------------------------------------------------------
+// The first of several bits is to be told at the end.
+enum { BITS = 8, EXAMPLES = 64 };
+
+typedef struct task {
+  ls_recurrent_layer *layer;
+  ls_dense_layer *logit;
+  ls_optimizer *optimizer;
+} task;
+
+static ls_nest train(ls_nest args, void *user) {
+  const task *t = user;
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  ls_recurrent_state end = {0};
+  ls_recurrent_layer_apply(t->layer, x, NULL, &end);
+  const ls_tensor logit =
+      ls_reshape(ls_dense_layer_apply(t->logit, end.h), LS_SHAPE(-1));
+  const ls_tensor first =
+      ls_reshape(ls_slice_axis(x, 1, 0, 1), LS_SHAPE(-1));
+  // Bits are -1 and 1.
+  const ls_tensor target =
+      ls_mul_scalar(ls_add_scalar(first, 1), 0.5);
+  const ls_tensor loss =
+      ls_sigmoid_cross_entropy_loss(logit, target, LS_REDUCTION_MEAN);
+  ls_optimizer_minimize(t->optimizer, loss);
+  return ls_leaf(loss);
+}
+
+static void both_kinds_learn_to_remember(void **state) {
+  (void)state;
+  ls_array *bits = array_of_numbers(LS_DTYPE_F32,
+                                    LS_SHAPE(EXAMPLES, BITS, 1), 8);
+  for (int64_t i = 0; i < EXAMPLES * BITS; ++i)
+    ls_array_set_f64(bits, i, ls_array_f64(bits, i) < 0 ? -1 : 1);
+  const ls_nest args = LS_TUPLE(ls_nest_array(bits));
+  for (ls_recurrent_kind kind = 0; kind <= LS_RECURRENT_GRU; ++kind) {
+    task t = {0};
+    expect_ok(ls_recurrent_layer_create(
+        &(ls_recurrent_options){.kind = kind, .inputs = 1, .units = 8},
+        &t.layer));
+    expect_ok(ls_dense_layer_create(
+        &(ls_dense_options){.inputs = 8, .units = 1}, &t.logit));
+    expect_ok(ls_adam_create(&(ls_adam_options){.learning_rate = 0.02,
+                                                .clip = {.global_norm = 1}},
+                             &t.optimizer));
+    const ls_nest loss = call_on(1, train, &t, args, 150);
+    const double got = ls_array_f64(ls_nest_as_array(loss), 0);
+    if (!(got < 0.05)) fail_msg("kind %d: the loss is %g", (int)kind, got);
+    ls_nest_release(loss);
+    ls_optimizer_release(t.optimizer);
+    ls_dense_layer_destroy(t.logit);
+    ls_recurrent_layer_destroy(t.layer);
+  }
+  ls_nest_release(args);
+}
+
+// ---- What is refused -------------------------------------------------------
+static void layers_that_cannot_be_are_refused(void **state) {
+  (void)state;
+  ls_recurrent_layer *layer = NULL;
+  expect_status(ls_recurrent_layer_create(
+                    &(ls_recurrent_options){.kind = LS_RECURRENT_GRU,
+                                            .inputs = 3},
+                    &layer),
+                LS_INVALID_ARGUMENT,
+                "gru layer 'gru' needs at least one input and one unit, got 3 "
+                "and 0");
+  expect_status(ls_recurrent_layer_create(
+                    &(ls_recurrent_options){.kind = (ls_recurrent_kind)7},
+                    &layer),
+                LS_INVALID_ARGUMENT, "no kind 7 of recurrent layers");
+  assert_null(layer);
+}
+
+static ls_status make_layer(void *user) {
+  (void)user;
+  ls_recurrent_layer *layer = NULL;
+  const ls_status status = ls_recurrent_layer_create(
+      &(ls_recurrent_options){
+          .inputs = 1, .units = 1, .recurrent_initializer = ls_init_zeros()},
+      &layer);
+  ls_recurrent_layer_destroy(layer);
+  return status;
+}
+
+static void no_memory_for_a_layer_is_a_status(void **state) {
+  (void)state;
+  expect_memory_failures_survived(make_layer, NULL);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(steps_follow_the_formulas),
+      cmocka_unit_test(a_sequence_can_go_on_from_a_state),
+      cmocka_unit_test(an_lstm_remembers_at_first),
+      cmocka_unit_test(gradients_flow_back_through_the_steps),
+      cmocka_unit_test(both_kinds_learn_to_remember),
+      cmocka_unit_test(layers_that_cannot_be_are_refused),
+      cmocka_unit_test(no_memory_for_a_layer_is_a_status),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
