@@ -22,12 +22,12 @@ typedef struct layer {
 } layer;
 
 static const layer layers[] = {
-    {128, 28, 1, 32, 3, 1, true},   {128, 28, 32, 64, 3, 1, false},
-    {16, 28, 32, 64, 3, 1, false},  {64, 32, 3, 16, 3, 1, true},
-    {64, 32, 16, 16, 3, 1, false},  {8, 32, 16, 16, 3, 1, false},
-    {64, 32, 16, 32, 3, 2, false},  {64, 32, 16, 32, 1, 2, false},
-    {64, 16, 32, 32, 3, 1, false},  {64, 16, 32, 64, 3, 2, false},
-    {64, 16, 32, 64, 1, 2, false},  {64, 8, 64, 64, 3, 1, false},
+    {128, 28, 1, 32, 3, 1, true},  {128, 28, 32, 64, 3, 1, false},
+    {16, 28, 32, 64, 3, 1, false}, {64, 32, 3, 16, 3, 1, true},
+    {64, 32, 16, 16, 3, 1, false}, {8, 32, 16, 16, 3, 1, false},
+    {64, 32, 16, 32, 3, 2, false}, {64, 32, 16, 32, 1, 2, false},
+    {64, 16, 32, 32, 3, 1, false}, {64, 16, 32, 64, 3, 2, false},
+    {64, 16, 32, 64, 1, 2, false}, {64, 8, 64, 64, 3, 1, false},
     {8, 8, 64, 64, 3, 1, false},
 };
 
@@ -56,17 +56,29 @@ static void time_op(const char *what, uint16_t op, const ls_attr *attrs,
   ls_attr copies[8];
   memcpy(copies, attrs, num_attrs * sizeof *attrs);
   uint64_t inputs[2] = {ls_ref(1, 0), ls_ref(2, 0)};
-  ls_node node = {.id = 3, .type = op, .num_outputs = 1, .num_inputs = num_in,
-                  .num_attrs = num_attrs, .inputs = inputs, .outputs = &out,
+  ls_node node = {.id = 3,
+                  .type = op,
+                  .num_outputs = 1,
+                  .num_inputs = num_in,
+                  .num_attrs = num_attrs,
+                  .inputs = inputs,
+                  .outputs = &out,
                   .attrs = copies};
-  ls_kernel_plan plan = {.node = &node, .in = in, .num_in = num_in, .out = &out,
-                         .num_out = 1, .kernels = kernels, .arena = &arena};
+  ls_kernel_plan plan = {.node = &node,
+                         .in = in,
+                         .num_in = num_in,
+                         .out = &out,
+                         .num_out = 1,
+                         .kernels = kernels,
+                         .arena = &arena};
   if (ls_kernel_prepare_of(op)(&plan) != NULL) exit(EXIT_FAILURE);
   float *data[3] = {floats(in[0]), floats(in[num_in - 1]), floats(out)};
   void *scratch = aligned_alloc(64, (plan.scratch + 127) / 64 * 64);
   void *const outs[1] = {data[2]};
-  const ls_kernel_call call = {.in = (const void *const *)data, .out = outs,
-                               .scratch = scratch, .params = plan.params};
+  const ls_kernel_call call = {.in = (const void *const *)data,
+                               .out = outs,
+                               .scratch = scratch,
+                               .params = plan.params};
   double best = 1e9;
   const double start = now();
   for (int i = 0; i < 5 || now() - start < SECONDS_A_SHAPE; ++i) {

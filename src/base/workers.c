@@ -12,6 +12,8 @@
 #include <sched.h>
 
 enum { MAX_THREADS = 4096, SPINS = 2000 };
+// Kinds of jobs: `fn` on every worker, or `share` for every number.
+enum { JOB_RUN = 0, JOB_SHARE = 1 };
 
 typedef struct worker {
   ls_workers *pool;
@@ -35,7 +37,6 @@ struct ls_workers {
   ls_mutex turn;    // Held during a run.
   ls_worker_function fn;
   void *user;
-  bool is_shared;  // Atomic. The job is `share`, not `fn` on every worker.
   ls_share_function share;
   int64_t share_count;         // Atomic.
   struct ls_runtime *runtime;  // The caller's current one.
@@ -46,7 +47,9 @@ struct ls_workers {
 
   // Atomic, each on a cache line of its own.
   char padding0[LS_CACHE_LINE];
-  unsigned generation;  // Of the run under way or the last one.
+  // Of the job under way or the last one. Its lowest bit is the job's kind, so
+  // that a worker which sees a job cannot mistake one kind for the other.
+  unsigned generation;
   char padding1[LS_CACHE_LINE];
   int pending;  // Workers that have not finished it.
   char padding2[LS_CACHE_LINE];
@@ -130,7 +133,7 @@ static void run_worker(void *user) {
   for (unsigned seen = 0;;) {
     seen = wait_for_work(pool, seen);
     if (pool->stop) return;
-    if (__atomic_load_n(&pool->is_shared, __ATOMIC_ACQUIRE)) {
+    if ((seen & 1U) == JOB_SHARE) {
       do_share(pool, seen, self->index);
       continue;
     }
@@ -141,9 +144,14 @@ static void run_worker(void *user) {
 }
 
 // ---- The caller's side -----------------------------------------------------
-static void announce_work(ls_workers *pool) {
+static unsigned next_generation(const ls_workers *pool, unsigned kind) {
+  return ((pool->generation >> 1) + 1) << 1 | kind;
+}
+
+static void announce_work(ls_workers *pool, unsigned kind) {
+  const unsigned next = next_generation(pool, kind);
   __atomic_store_n(&pool->pending, pool->count - 1, __ATOMIC_RELAXED);
-  __atomic_add_fetch(&pool->generation, 1, __ATOMIC_SEQ_CST);
+  __atomic_store_n(&pool->generation, next, __ATOMIC_SEQ_CST);
   if (__atomic_load_n(&pool->parked_workers, __ATOMIC_SEQ_CST) == 0) return;
   ls_mutex_lock(&pool->lock);
   ls_condition_broadcast(&pool->work);
@@ -167,7 +175,7 @@ static void wait_until_done(ls_workers *pool) {
 static void stop_threads(ls_workers *pool) {
   if (pool->threads == NULL) return;
   pool->stop = true;
-  announce_work(pool);
+  announce_work(pool, JOB_RUN);
   for (int i = 1; i < pool->count; ++i) {
     ls_thread_join(&pool->threads[i].thread);
   }
@@ -200,11 +208,10 @@ static void run_job(ls_workers *pool, ls_worker_function fn, void *user) {
   running = pool;
   const uint64_t mode = ls_float_mode_enter();
   if (pool->count > 1) {
-    __atomic_store_n(&pool->is_shared, false, __ATOMIC_RELAXED);
     pool->fn = fn;
     pool->user = user;
     pool->runtime = ls_thread_runtime();
-    announce_work(pool);
+    announce_work(pool, JOB_RUN);
   }
   fn(user, 0);
   if (pool->count > 1) wait_until_done(pool);
@@ -231,19 +238,18 @@ static void share_job(ls_workers *pool, ls_share_function fn, void *user,
   const ls_workers *outer = running;
   running = pool;
   const uint64_t mode = ls_float_mode_enter();
-  const uint32_t generation = pool->generation + 1;
+  const uint32_t generation = next_generation(pool, JOB_SHARE);
   pool->share = fn;
   pool->user = user;
   __atomic_store_n(&pool->share_count, count, __ATOMIC_RELAXED);
   __atomic_store_n(&pool->shared_done, 0, __ATOMIC_RELAXED);
-  __atomic_store_n(&pool->is_shared, true, __ATOMIC_RELAXED);
   for (int part = 0; part < pool->count; ++part) {
     __atomic_store_n(&pool->threads[part].next,
                      (uint64_t)generation << 32 |
                          (uint64_t)part_begin(pool, count, part),
                      __ATOMIC_RELEASE);
   }
-  announce_work(pool);
+  announce_work(pool, JOB_SHARE);
   do_share(pool, generation, 0);
   for (int i = 0;
        __atomic_load_n(&pool->shared_done, __ATOMIC_ACQUIRE) < count; ++i) {

@@ -18,8 +18,7 @@ ls_status gradient_attention(ls_gradient *g) {
   for (size_t i = 0; i < g->num_inputs; ++i)
     in[i] = ls_gradient_input(g, i);
   const ls_attention_options options = options_of(g);
-  const ls_op op =
-      ls_attention_grad(g->dout[0], in[0], in[1], in[2], &options);
+  const ls_op op = ls_attention_grad(g->dout[0], in[0], in[1], in[2], &options);
   for (size_t i = 0; i < g->num_inputs; ++i)
     if (g->wanted[i]) g->din[i] = ls_op_output(op, (unsigned)i);
   return ls_ok();

@@ -175,8 +175,8 @@ typedef struct second {
   ls_gradient *g;
   grouping axes;
   bool by_channel, centred;
-  ls_tensor x, ones;        // x in wide.
-  ls_tensor mean, variance; // Of a batch norm, one number a channel.
+  ls_tensor x, ones;         // x in wide.
+  ls_tensor mean, variance;  // Of a batch norm, one number a channel.
   ls_tensor zeros;
 } second;
 
@@ -267,10 +267,8 @@ ls_status gradient_batch_norm_grad(ls_gradient *g) {
   const ls_tensor dy = ls_gradient_input(g, 0), x = ls_gradient_input(g, 1);
   const ls_tensor scale = ls_gradient_input(g, 2);
   const ls_tensor offset = ls_gradient_input(g, 3);
-  second s = {.g = g,
-              .axes = group_axes(x, true),
-              .by_channel = true,
-              .centred = true};
+  second s = {
+      .g = g, .axes = group_axes(x, true), .by_channel = true, .centred = true};
   s.mean = ls_gradient_input(g, 4);
   s.variance = ls_gradient_input(g, 5);
   s.x = ls_convert(x, s.axes.wide);

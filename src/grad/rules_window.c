@@ -11,11 +11,9 @@ enum { MOST_ATTRS = 10 };  // All shared ones and sizes.
 
 // Whether an op of `type` has the attribute too.
 static bool is_shared(uint16_t type, const char *name) {
-  static const char *const names[] = {"reduce",     "count_padding",
-                                      "window",     "strides",
-                                      "dilations",  "input_dilations",
-                                      "padding",    "same",
-                                      "groups"};
+  static const char *const names[] = {
+      "reduce",          "count_padding", "window", "strides", "dilations",
+      "input_dilations", "padding",       "same",   "groups"};
   const bool is_max =
       type == LS_OP_WINDOW_MAX_GRAD || type == LS_OP_WINDOW_MAX_PICK;
   for (size_t i = is_max ? 2 : 0; i < LS_COUNT_OF(names); ++i)
@@ -120,11 +118,10 @@ ls_status gradient_reduce_window(ls_gradient *g) {
   const ls_attr *window = ls_node_attr(g->node, "window");
   const ls_tensor x = ls_gradient_input(g, 0), none = ls_failed_tensor();
   const int32_t rank = (int32_t)window->as.ints.count + 2;
-  g->din[0] = strcmp(reduce->as.string, "max") == 0
-                  ? same_windows(g, LS_OP_WINDOW_MAX_GRAD, x, g->dout[0], none,
-                                 0)
-                  : same_windows(g, LS_OP_WINDOW_SUM_GRAD, g->dout[0], none, x,
-                                 rank);
+  g->din[0] =
+      strcmp(reduce->as.string, "max") == 0
+          ? same_windows(g, LS_OP_WINDOW_MAX_GRAD, x, g->dout[0], none, 0)
+          : same_windows(g, LS_OP_WINDOW_SUM_GRAD, g->dout[0], none, x, rank);
   return ls_ok();
 }
 
@@ -138,15 +135,13 @@ ls_status gradient_window_sum_grad(ls_gradient *g) {
 ls_status gradient_window_max_grad(ls_gradient *g) {
   const ls_tensor x = ls_gradient_input(g, 0), none = ls_failed_tensor();
   if (g->wanted[1])
-    g->din[1] =
-        same_windows(g, LS_OP_WINDOW_MAX_PICK, x, g->dout[0], none, 0);
+    g->din[1] = same_windows(g, LS_OP_WINDOW_MAX_PICK, x, g->dout[0], none, 0);
   return ls_ok();
 }
 
 ls_status gradient_window_max_pick(ls_gradient *g) {
   const ls_tensor x = ls_gradient_input(g, 0), none = ls_failed_tensor();
   if (g->wanted[1])
-    g->din[1] =
-        same_windows(g, LS_OP_WINDOW_MAX_GRAD, x, g->dout[0], none, 0);
+    g->din[1] = same_windows(g, LS_OP_WINDOW_MAX_GRAD, x, g->dout[0], none, 0);
   return ls_ok();
 }

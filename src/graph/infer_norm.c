@@ -39,8 +39,7 @@ static ls_status check_channels(ls_infer *infer, size_t x, size_t first,
   ls_type type = channel_type(infer->in[x]);
   for (size_t i = first; i < end; ++i) {
     ls_shape merged = type.shape;
-    ls_status status =
-        ls_shape_merge(type.shape, infer->in[i].shape, &merged);
+    ls_status status = ls_shape_merge(type.shape, infer->in[i].shape, &merged);
     const bool fits =
         ls_status_is_ok(status) && infer->in[i].dtype == type.dtype;
     ls_status_free(status);
@@ -58,8 +57,7 @@ static ls_status check_channels(ls_infer *infer, size_t x, size_t first,
 
 // x, whose last dimension may be known from its channels.
 static ls_type with_channels(ls_type x, ls_type channels) {
-  if (x.shape.rank > 0)
-    x.shape.dim[x.shape.rank - 1] = channels.shape.dim[0];
+  if (x.shape.rank > 0) x.shape.dim[x.shape.rank - 1] = channels.shape.dim[0];
   return x;
 }
 
@@ -197,8 +195,8 @@ ls_status infer_attention_grad(ls_infer *infer) {
   ls_shape shape, merged;
   LS_RETURN_IF_ERROR(attention_shape(infer, 1, &shape));
   ls_status status = ls_shape_merge(shape, infer->in[0].shape, &merged);
-  const bool fits = ls_status_is_ok(status) &&
-                    infer->in[0].dtype == infer->in[1].dtype;
+  const bool fits =
+      ls_status_is_ok(status) && infer->in[0].dtype == infer->in[1].dtype;
   ls_status_free(status);
   if (!fits)
     return ls_invalid_argument("%s: the result's gradient is %s, the result %s",

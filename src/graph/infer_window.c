@@ -105,11 +105,10 @@ static ls_status check_result(const ls_infer *infer, ls_type x, ls_type w,
   ls_shape y;
   LS_RETURN_IF_ERROR(convolved(infer, x, w, &y));
   if (ls_shape_compatible(y, infer->in[dy].shape)) return ls_ok();
-  return ls_invalid_argument("%s: %s by %s gives %s, operand %zu is %s",
-                             infer->op_name, LS_SHAPE_TEXT(x.dtype, x.shape),
-                             LS_SHAPE_TEXT(w.dtype, w.shape),
-                             LS_SHAPE_TEXT(x.dtype, y), dy,
-                             LS_OPERAND_TEXT(infer, dy));
+  return ls_invalid_argument(
+      "%s: %s by %s gives %s, operand %zu is %s", infer->op_name,
+      LS_SHAPE_TEXT(x.dtype, x.shape), LS_SHAPE_TEXT(w.dtype, w.shape),
+      LS_SHAPE_TEXT(x.dtype, y), dy, LS_OPERAND_TEXT(infer, dy));
 }
 
 ls_status infer_conv_grad_input(ls_infer *infer) {
@@ -161,9 +160,8 @@ static ls_status reduced(const ls_infer *infer, ls_shape x,
 static ls_status check_reduce(const ls_infer *infer, const char *const *names,
                               size_t count) {
   const ls_attr *reduce = ls_infer_attr(infer, "reduce");
-  const char *name = reduce != NULL && reduce->kind == LS_ATTR_STRING
-                         ? reduce->as.string
-                         : "";
+  const char *name =
+      reduce != NULL && reduce->kind == LS_ATTR_STRING ? reduce->as.string : "";
   bool known = false;
   for (size_t i = 0; i < count; ++i)
     known = known || strcmp(name, names[i]) == 0;
@@ -216,8 +214,7 @@ ls_status infer_window_max_grad(ls_infer *infer) {
 ls_status infer_window_max_pick(ls_infer *infer) {
   ls_shape x;
   LS_RETURN_IF_ERROR(check_dtypes(infer, 2));
-  ls_status status =
-      ls_shape_merge(infer->in[0].shape, infer->in[1].shape, &x);
+  ls_status status = ls_shape_merge(infer->in[0].shape, infer->in[1].shape, &x);
   if (!ls_status_is_ok(status)) {
     ls_status_free(status);
     return ls_invalid_argument("%s: operand 0 is %s, operand 1 %s",

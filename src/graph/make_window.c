@@ -52,8 +52,7 @@ static ls_status add_padding(attr_list *attrs, ls_padding padding, ls_shape low,
     items[2 * i + 1] = high.dim[i];
     none = none && low.dim[i] == 0 && high.dim[i] == 0;
   }
-  if (!none)
-    add_attr(attrs, LS_ATTR_IS("padding", items, 2 * (size_t)rank));
+  if (!none) add_attr(attrs, LS_ATTR_IS("padding", items, 2 * (size_t)rank));
   return ls_ok();
 }
 

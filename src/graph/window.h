@@ -7,7 +7,8 @@
 // `input_dilation` - 1 zeros, and which has `low` elements of padding before
 // it and `high` behind. Output o sees with its tap k the place
 //   o * stride + k * dilation - low
-// of the spread-out input. Shape rules and kernels ask here, so that they agree.
+// of the spread-out input. Shape rules and kernels ask here, so that they
+// agree.
 #ifndef LS_GRAPH_WINDOW_H_
 #define LS_GRAPH_WINDOW_H_
 
@@ -31,8 +32,7 @@ typedef struct ls_window {
 // if absent) or `same`, and `window`, the taps, if it is there.
 //   LS_INVALID_ARGUMENT  naming the attribute, what it is and what it may be.
 ls_status ls_window_read(const char *op_name, const ls_attr *attrs,
-                         size_t num_attrs, int32_t rank,
-                         ls_window *out_window);
+                         size_t num_attrs, int32_t rank, ls_window *out_window);
 
 // The output's size along `axis` for an input of `size` elements, -1 where it
 // is not known. With `same`, also sets low and high, where they are known.

@@ -126,7 +126,7 @@ const ls_model_type ls_model_cnn = {
     .description = "28x28x1 images, conv 3x3x32 relu, conv 3x3x64 relu, max "
                    "pool 2x2, dense 128 relu, dense 10; Adam",
     .batch_size = 128,
-    .epochs = 4,
+    .epochs = 5,
     .learning_rate = 1e-3,
     .example_shape = {.rank = 3, .dim = {SIDE, SIDE, 1}},
     .num_classes = CLASSES,

@@ -3,8 +3,13 @@
 #include <stdio.h>
 
 #include "base/map.h"
-#include "graph/graph.h"
+#include "graph/context.h"
 #include "lockstep/weights.h"
+
+// The current name scope, "a/b/", into `buffer`.
+static void print_scope(char *buffer, size_t size) {
+  ls_name_scope_print(ls_context_current()->names, buffer, size);
+}
 
 // What the callback of ls_variable_create needs; lives during that call only.
 typedef struct weight_draw {
@@ -19,10 +24,12 @@ static ls_nest draw(ls_nest args, void *user) {
   const weight_draw *it = user;
   const char *name = it->eager_name;
   size_t size = strlen(name);
+  char scope[LS_MAX_FULL_NAME];
   if (!ls_graph_is_eager(ls_graph_current())) {
-    name = ls_name_scope_current();
-    size = strlen(name);
-    if (size > 0 && name[size - 1] == '/') --size;
+    print_scope(scope, sizeof(scope));
+    name = scope;
+    size = strlen(scope);
+    if (size > 0 && scope[size - 1] == '/') --size;
   }
   const ls_weight_options *options = it->options;
   // A stream is a positive number in the text form.
@@ -31,9 +38,9 @@ static ls_nest draw(ls_nest args, void *user) {
                                     .stream = LS_SOME((int64_t)stream),
                                     .fixed = true,
                                     .same_on_all_replicas = true};
-  return ls_leaf(options->initializer.draw(&options->initializer,
-                                           options->dtype, options->shape,
-                                           &random));
+  const ls_initializer *initializer = &options->initializer;
+  return ls_leaf(initializer->draw(initializer, options->dtype, options->shape,
+                                   &random));
 }
 
 ls_status ls_weight_create(const ls_weight_options *options,
@@ -48,8 +55,9 @@ ls_status ls_weight_create(const ls_weight_options *options,
     return ls_invalid_argument("weight '%s' needs a known shape, got %s",
                                opts.name,
                                LS_SHAPE_TEXT(opts.dtype, opts.shape));
-  char name[LS_MAX_FULL_NAME];
-  snprintf(name, sizeof(name), "%s%s", ls_name_scope_current(), opts.name);
+  char scope[LS_MAX_FULL_NAME], name[2 * LS_MAX_FULL_NAME];
+  print_scope(scope, sizeof(scope));
+  snprintf(name, sizeof(name), "%s%s", scope, opts.name);
   weight_draw it = {.options = &opts, .eager_name = name};
   return ls_variable_create(&(ls_variable_options){.name = opts.name,
                                                    .dtype = opts.dtype,

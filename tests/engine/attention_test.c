@@ -33,8 +33,8 @@ static double at(const part *p, int64_t batch, int64_t token, int64_t head,
 
 static int64_t index_of(const part *p, int64_t batch, int64_t token,
                         int64_t head, int64_t i) {
-  return (batch * p->tokens + token) * p->width + p->offset +
-         head * p->depth + i;
+  return (batch * p->tokens + token) * p->width + p->offset + head * p->depth +
+         i;
 }
 
 static ls_type type_of(const shape *s, int64_t tokens, int64_t depth) {
@@ -48,14 +48,18 @@ static void add_operands(loop_case *c, const shape *s, part parts[3],
   const int64_t depths[] = {s->depth, s->depth, s->value_depth};
   const void *data = NULL;
   if (s->packed)
-    data = loop_case_add(c, type_of(s, s->queries, 3 * s->depth), -1, 1,
-                         random);
+    data =
+        loop_case_add(c, type_of(s, s->queries, 3 * s->depth), -1, 1, random);
   for (int i = 0; i < 3; ++i) {
     const int64_t width = s->heads * depths[i];
     if (!s->packed)
       data = loop_case_add(c, type_of(s, tokens[i], depths[i]), -1, 1, random);
-    parts[i] = (part){s->dtype, data, tokens[i], s->packed ? 3 * width : width,
-                      s->packed ? i * width : 0, depths[i]};
+    parts[i] = (part){s->dtype,
+                      data,
+                      tokens[i],
+                      s->packed ? 3 * width : width,
+                      s->packed ? i * width : 0,
+                      depths[i]};
   }
   loop_case_attr(c, LS_ATTR_I("num_heads", s->heads));
   loop_case_attr(c, LS_ATTR_B("causal", s->causal));
@@ -87,8 +91,8 @@ static void check_attention(const shape *s, loop_random *random) {
                  .out = type_of(s, s->queries, s->value_depth)};
   part parts[3];
   add_operands(&c, s, parts, random);
-  const part out = {s->dtype, NULL, s->queries, s->heads * s->value_depth, 0,
-                    s->value_depth};
+  const part out = {
+      s->dtype, NULL, s->queries, s->heads * s->value_depth, 0, s->value_depth};
   void *got = loop_case_run(&c);
   double *p = malloc(((size_t)s->keys + 1) * sizeof(double));
   for (int64_t row = 0; row < s->batch * s->heads * s->queries; ++row) {
@@ -150,7 +154,7 @@ static void check_attention_grad(const shape *s, loop_random *random) {
   c.out = c.in[1];
   for (uint32_t i = 2; i < c.num_in; ++i)
     loop_case_add_output(&c, c.in[i]);
-  const part out = {s->dtype, d, s->queries, s->heads * s->value_depth, 0,
+  const part out = {s->dtype,      d, s->queries, s->heads * s->value_depth, 0,
                     s->value_depth};
   void *got = loop_case_run(&c);
   for (int64_t unit = 0; unit < s->batch * s->heads; ++unit) {
@@ -162,8 +166,7 @@ static void check_attention_grad(const shape *s, loop_random *random) {
     differentiate(s, parts, &out, batch, head, &want);
     for (int i = 0; i < 3; ++i) {
       const bool first = i == 0 || s->packed;
-      const loop_case as =
-          first ? c : loop_case_of_output(&c, (uint32_t)i - 1);
+      const loop_case as = first ? c : loop_case_of_output(&c, (uint32_t)i - 1);
       const void *data = first ? got : c.results[i - 1];
       for (int64_t k = 0; k < parts[i].tokens * parts[i].depth; ++k)
         loop_expect_near(&as, data,
@@ -238,15 +241,23 @@ attention_has_the_same_bytes_on_every_instruction_set(void **state) {
   (void)state;
   static const char *const names[] = {"base", "v3", "v4"};
   for (int i = 0; i < 2; ++i) {
-    const shape s = {i == 0 ? LS_DTYPE_F32 : LS_DTYPE_F64, 2, 70, 70, 2, 17,
-                     17, true, true, 0};
+    const shape s = {i == 0 ? LS_DTYPE_F32 : LS_DTYPE_F64,
+                     2,
+                     70,
+                     70,
+                     2,
+                     17,
+                     17,
+                     true,
+                     true,
+                     0};
     void *first = NULL;
     const ls_type type = type_of(&s, s.queries, 3 * s.depth);
     for (size_t k = 0; k < LS_COUNT_OF(names); ++k) {
       if (ls_cpu_kernels_find(names[k]) == NULL) continue;
       loop_random random = {7};
-      loop_case c = {.op = LS_OP_ATTENTION_GRAD, .out = type,
-                     .kernels = names[k]};
+      loop_case c = {
+          .op = LS_OP_ATTENTION_GRAD, .out = type, .kernels = names[k]};
       part parts[3];
       loop_case_add(&c, type_of(&s, s.queries, s.depth), -1, 1, &random);
       add_operands(&c, &s, parts, &random);

@@ -26,7 +26,8 @@ typedef struct conv_case {
   bool same, bias, relu;
 } conv_case;
 
-#define NO_SIDE {1, 1, 1, 1, 1, 1, 0, 0}
+#define NO_SIDE                                                                \
+  { 1, 1, 1, 1, 1, 1, 0, 0 }
 
 // The output's size, and the padding of SAME, by the definitions.
 static void finish(conv_case *c) {
@@ -243,10 +244,12 @@ static void depthwise_geometry_agrees_with_double(void **state) {
   .dtype = LS_DTYPE_##type, .rank = dims, .images = n, .groups = g, .in = i,   \
   .out = o
 #define SIDE(size, taps, stride, low, high)                                    \
-  {size, 0, taps, stride, 1, 1, low, high}
+  { size, 0, taps, stride, 1, 1, low, high }
 #define SQUARE(size, taps, stride, low, high)                                  \
-  {NO_SIDE, SIDE(size, taps, stride, low, high),                               \
-   SIDE(size + 1, taps, stride, low, high)}
+  {                                                                            \
+    NO_SIDE, SIDE(size, taps, stride, low, high),                              \
+        SIDE(size + 1, taps, stride, low, high)                                \
+  }
 
 // More than one band, chain and joined unit; every path of the loops.
 static const conv_case large_cases[] = {
@@ -288,7 +291,7 @@ static void large_ones_are_cut_without_a_trace(void **state) {
 static void every_instruction_set_gives_the_same_bytes(void **state) {
   (void)state;
   static const char *const names[] = {"base", "v3", "v4"};
-  for (size_t i = 0; i < 6; ++i)
+  for (size_t i = 0; i < LS_COUNT_OF(large_cases); ++i)
     for (conv_way way = FORWARD; way <= GRAD_WEIGHTS; ++way) {
       conv_case c = large_cases[i];
       finish(&c);
@@ -298,7 +301,9 @@ static void every_instruction_set_gives_the_same_bytes(void **state) {
         if (ls_cpu_kernels_find(names[k]) == NULL) continue;
         loop_random random = {loop_random_seed()};
         void *got = check(&c, way, names[k], &random);
-        const char letter = way == FORWARD ? 'y' : way == GRAD_INPUT ? 'x' : 'w';
+        const char letter = way == FORWARD      ? 'y'
+                            : way == GRAD_INPUT ? 'x'
+                                                : 'w';
         size = (size_t)ls_shape_num_elements(shape_of(&c, letter)) *
                ls_dtype_size(c.dtype);
         if (first == NULL) {

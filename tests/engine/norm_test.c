@@ -72,10 +72,8 @@ static void check_batch_norm(const norm *n, loop_random *random) {
     double mean, variance;
     moments(n->dtype, x, j, n->columns, n->rows, &mean, &variance);
     loop_expect_near(&means, c.results[0], j, mean, 2, size);
-    loop_expect_near(&variances, c.results[1], j, variance, 8,
-                     spread * spread);
-    const double factor =
-        loop_read(wide, scale, j) / sqrt(variance + epsilon);
+    loop_expect_near(&variances, c.results[1], j, variance, 8, spread * spread);
+    const double factor = loop_read(wide, scale, j) / sqrt(variance + epsilon);
     for (int64_t i = 0; i < n->rows; ++i) {
       const int64_t at = i * n->columns + j;
       double y = (loop_read(n->dtype, x, at) - mean) * factor +
@@ -331,8 +329,8 @@ static unsigned char *bytes_on(loop_case c, const char *kernels, size_t *size) {
   *size = 0;
   for (uint32_t i = 0; i <= c.num_more; ++i) {
     const ls_type type = i == 0 ? c.out : c.more[i - 1];
-    const size_t bytes = (size_t)ls_shape_num_elements(type.shape) *
-                         ls_dtype_size(type.dtype);
+    const size_t bytes =
+        (size_t)ls_shape_num_elements(type.shape) * ls_dtype_size(type.dtype);
     memcpy(all + *size, i == 0 ? first : c.results[i - 1], bytes);
     *size += bytes;
   }

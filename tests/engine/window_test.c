@@ -19,7 +19,8 @@ enum { FLOATS = 4, TYPES = 12 };
 typedef struct side {
   int64_t in, out, taps, stride, dilation, low, high;
 } side;
-#define NO_SIDE {1, 1, 1, 1, 1, 0, 0}
+#define NO_SIDE                                                                \
+  { 1, 1, 1, 1, 1, 0, 0 }
 
 typedef struct window_case {
   ls_dtype dtype;
@@ -99,8 +100,8 @@ static int64_t seen(const window_case *c, int64_t y, int64_t tap) {
   const side *s = c->side;
   int64_t place[3];
   for (int i = 3; i-- > 0;) {
-    place[i] = y % s[i].out * s[i].stride + tap % s[i].taps * s[i].dilation -
-               s[i].low;
+    place[i] =
+        y % s[i].out * s[i].stride + tap % s[i].taps * s[i].dilation - s[i].low;
     y /= s[i].out;
     tap /= s[i].taps;
     if (place[i] < 0 || place[i] >= s[i].in) return -1;
@@ -154,7 +155,8 @@ static double reduced(const window_case *c, const void *x, int64_t y,
   double sum = 0;
   for (int64_t t = 0; t < taps_of(c); ++t) {
     const int64_t place = seen(c, y, t);
-    if (place >= 0) sum += loop_read(c->dtype, x, place * c->channels + channel);
+    if (place >= 0)
+      sum += loop_read(c->dtype, x, place * c->channels + channel);
   }
   if (strcmp(c->reduce, "mean") == 0) return sum / (double)count_of(c, y);
   return loop_stored(c->dtype, sum);
@@ -294,14 +296,13 @@ static void windows_of_four_agree_with_double(void **state) {
     for (int64_t stride = 1; stride <= 3; ++stride)
       for (int64_t size = 4; size <= 7; ++size) {
         const int64_t out = (size - 2) / stride + 1;
-        window_case c = {
-            .dtype = all_types[t],
-            .rank = 2,
-            .images = 3,
-            .channels = size == 6 ? 150 : 5,
-            .side = {NO_SIDE,
-                     {size, out, 2, stride, 1, 0, 0},
-                     {size, out, 2, stride, 1, 0, 0}}};
+        window_case c = {.dtype = all_types[t],
+                         .rank = 2,
+                         .images = 3,
+                         .channels = size == 6 ? 150 : 5,
+                         .side = {NO_SIDE,
+                                  {size, out, 2, stride, 1, 0, 0},
+                                  {size, out, 2, stride, 1, 0, 0}}};
         check_max_grad(&c, &random);
         check_max_pick(&c, &random);
         c.reduce = "max";
@@ -309,6 +310,51 @@ static void windows_of_four_agree_with_double(void **state) {
         c.reduce = "sum";
         check_reduce(&c, &random);
       }
+}
+
+// Of ties and NaNs, in every table of kernels.
+static void every_instruction_set_gives_the_same_bytes(void **state) {
+  (void)state;
+  static const char *const names[] = {"base", "v3", "v4"};
+  static const uint16_t ops[] = {LS_OP_REDUCE_WINDOW, LS_OP_WINDOW_MAX_GRAD,
+                                 LS_OP_WINDOW_MAX_PICK};
+  for (int round = 0; round < 12; ++round) {
+    const int64_t taps = round % 2 + 2, out = (9 - taps) / 2 + 1;
+    const window_case c = {.dtype = LS_DTYPE_F32,
+                           .rank = 2,
+                           .images = 2,
+                           .channels = 70,
+                           .side = {NO_SIDE,
+                                    {9, out, taps, 2, 1, 0, 0},
+                                    {9, out, taps, 2, 1, 0, 0}},
+                           .reduce = "max"};
+    const uint16_t op = ops[round / 2 % 3];
+    const bool gradient = op == LS_OP_WINDOW_MAX_GRAD;
+    void *first = NULL;
+    for (size_t i = 0; i < LS_COUNT_OF(names); ++i) {
+      if (ls_cpu_kernels_find(names[i]) == NULL) continue;
+      loop_random random = {loop_random_seed() + (uint64_t)round};
+      numbers n;
+      loop_case run = {
+          .op = op, .out = type_of(&c, gradient), .kernels = names[i]};
+      add_attrs(&c, &run, &n);
+      float *x = add_ties(&c, &run, &random);
+      for (int64_t k = 0; op == LS_OP_REDUCE_WINDOW && k < 9 * 9 * 70 * 2; ++k)
+        if (isnan(x[k])) x[k] = -0.0F;  // A NaN's bits are not promised.
+      if (run.op != LS_OP_REDUCE_WINDOW)
+        loop_case_add(&run, type_of(&c, !gradient), -1, 1, &random);
+      void *got = loop_case_run(&run);
+      if (first == NULL)
+        first = got;
+      else
+        assert_memory_equal(first, got,
+                            (size_t)ls_shape_num_elements(run.out.shape) *
+                                sizeof(float));
+      if (got != first) free(got);
+      loop_case_deinit(&run);
+    }
+    free(first);
+  }
 }
 
 static void a_nan_is_the_maximum(void **state) {
@@ -356,6 +402,7 @@ int main(void) {
       cmocka_unit_test(sums_gradients_agree_with_double),
       cmocka_unit_test(the_first_maximum_gets_the_gradient),
       cmocka_unit_test(windows_of_four_agree_with_double),
+      cmocka_unit_test(every_instruction_set_gives_the_same_bytes),
       cmocka_unit_test(a_nan_is_the_maximum),
       cmocka_unit_test(gradients_of_integers_have_no_kernel),
   };

@@ -36,8 +36,7 @@ CODE(batch_moments, const ls_op op = batch_norm(xs, LS_ACTIVATION_NONE);
 CODE(batch_all, const ls_op op = batch_norm(xs, LS_ACTIVATION_NONE);
      const ls_tensor y = ls_square(ls_op_output(op, 0));
      return ls_mul(ls_mul(y, ls_op_output(op, 1)), ls_op_output(op, 2));)
-CODE(layer_norm,
-     return ls_square(ls_layer_norm(xs[0], xs[1], xs[2], epsilon));)
+CODE(layer_norm, return ls_square(ls_layer_norm(xs[0], xs[1], xs[2], epsilon));)
 CODE(rms_norm, return ls_square(ls_rms_norm(xs[0], xs[1], epsilon));)
 CODE(group_norm,
      return ls_square(ls_group_norm(xs[0], xs[1], xs[2], 2, epsilon));)
@@ -78,13 +77,11 @@ static void norm_rules_agree_with_differences(void **state) {
 // The gradient of one operand alone closes over gradients too.
 CODE(scale_alone, const ls_tensor y = ls_layer_norm(xs[0], xs[1], xs[2], 0.1);
      const ls_nest ys[] = {ls_leaf(ls_square(y))}, x[] = {ls_leaf(xs[1])};
-     ls_nest grads[1];
-     expect_ok(ls_gradients(ys, 1, x, 1, NULL, grads));
+     ls_nest grads[1]; expect_ok(ls_gradients(ys, 1, x, 1, NULL, grads));
      return ls_square(ls_nest_tensor(grads[0], 0));)
 CODE(third, const ls_tensor y = ls_rms_norm(xs[0], xs[1], 0.1);
      const ls_nest ys[] = {ls_leaf(ls_square(y))}, x[] = {ls_leaf(xs[0])};
-     ls_nest grads[1];
-     expect_ok(ls_gradients(ys, 1, x, 1, NULL, grads));
+     ls_nest grads[1]; expect_ok(ls_gradients(ys, 1, x, 1, NULL, grads));
      return ls_square(ls_nest_tensor(grads[0], 0));)
 
 static void gradients_of_gradients_close(void **state) {
@@ -101,9 +98,8 @@ static void gradients_of_gradients_close(void **state) {
 static ls_tensor make_attention(const ls_tensor *xs, size_t count,
                                 const void *user) {
   const ls_attention_options *options = user;
-  return ls_square(count == 1
-                       ? ls_attention_packed(xs[0], options)
-                       : ls_attention(xs[0], xs[1], xs[2], options));
+  return ls_square(count == 1 ? ls_attention_packed(xs[0], options)
+                              : ls_attention(xs[0], xs[1], xs[2], options));
 }
 
 static void attention_rules_agree_with_differences(void **state) {
@@ -131,9 +127,9 @@ CODE(soft, const ls_tensor p = ls_softmax(xs[1]);
 
 static void soft_labels_agree_with_differences(void **state) {
   (void)state;
-  static const gradient_case row = {
-      "softmax_cross_entropy_soft", make_soft,
-      .shapes = {LS_SHAPE(2, 3), LS_SHAPE(2, 3)}, .count = 2};
+  static const gradient_case row = {"softmax_cross_entropy_soft", make_soft,
+                                    .shapes = {LS_SHAPE(2, 3), LS_SHAPE(2, 3)},
+                                    .count = 2};
   expect_gradients(&row, 2);
 }
 

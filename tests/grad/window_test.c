@@ -43,8 +43,8 @@ static ls_tensor grad_weights(const ls_tensor *xs, size_t count,
 static const ls_convolution_options same = {.padding = LS_PADDING_SAME};
 static const ls_convolution_options strided = {
     .strides = {2, {2, 3}}, .low = {2, {1, 0}}, .high = {2, {0, 2}}};
-static const ls_convolution_options dilated = {
-    .dilations = {1, {2}}, .low = {1, {1}}};
+static const ls_convolution_options dilated = {.dilations = {1, {2}},
+                                               .low = {1, {1}}};
 static const ls_convolution_options spread = {
     .strides = {1, {3}}, .input_dilations = {1, {2}}, .high = {1, {1}}};
 static const ls_convolution_options grouped = {.groups = 2,
@@ -55,28 +55,59 @@ static void convolution_rules_agree_with_differences(void **state) {
   const gradient_case rows[] = {
       {"convolution", convolution,
        .shapes = {LS_SHAPE(2, 4, 2), LS_SHAPE(3, 2, 2)}, .count = 2},
-      {"same", convolution, &same, {LS_SHAPE(1, 3, 4, 2), LS_SHAPE(3, 2, 2, 3)},
+      {"same",
+       convolution,
+       &same,
+       {LS_SHAPE(1, 3, 4, 2), LS_SHAPE(3, 2, 2, 3)},
        .count = 2},
-      {"strided", convolution, &strided,
-       {LS_SHAPE(1, 5, 4, 1), LS_SHAPE(2, 3, 1, 2)}, .count = 2},
-      {"dilated", convolution, &dilated,
-       {LS_SHAPE(2, 6, 1), LS_SHAPE(3, 1, 2)}, .count = 2},
-      {"spread", convolution, &spread, {LS_SHAPE(1, 5, 2), LS_SHAPE(3, 2, 2)},
+      {"strided",
+       convolution,
+       &strided,
+       {LS_SHAPE(1, 5, 4, 1), LS_SHAPE(2, 3, 1, 2)},
        .count = 2},
-      {"grouped", convolution, &grouped,
-       {LS_SHAPE(1, 3, 3, 4), LS_SHAPE(2, 2, 2, 4)}, .count = 2},
-      {"depthwise", convolution, &grouped,
-       {LS_SHAPE(1, 5, 2), LS_SHAPE(3, 1, 2)}, .count = 2},
-      {"volume", convolution, &same,
-       {LS_SHAPE(1, 2, 3, 2, 1), LS_SHAPE(2, 2, 1, 1, 2)}, .count = 2},
-      {"bias", with_bias, &same,
-       {LS_SHAPE(2, 3, 2), LS_SHAPE(3, 2, 2), LS_SHAPE(2)}, .count = 3},
-      {"bias and relu", with_relu, &strided,
-       {LS_SHAPE(1, 5, 4, 2), LS_SHAPE(2, 3, 2, 2), LS_SHAPE(2)}, .count = 3},
-      {"conv_grad_input", grad_input, &strided,
+      {"dilated",
+       convolution,
+       &dilated,
+       {LS_SHAPE(2, 6, 1), LS_SHAPE(3, 1, 2)},
+       .count = 2},
+      {"spread",
+       convolution,
+       &spread,
+       {LS_SHAPE(1, 5, 2), LS_SHAPE(3, 2, 2)},
+       .count = 2},
+      {"grouped",
+       convolution,
+       &grouped,
+       {LS_SHAPE(1, 3, 3, 4), LS_SHAPE(2, 2, 2, 4)},
+       .count = 2},
+      {"depthwise",
+       convolution,
+       &grouped,
+       {LS_SHAPE(1, 5, 2), LS_SHAPE(3, 1, 2)},
+       .count = 2},
+      {"volume",
+       convolution,
+       &same,
+       {LS_SHAPE(1, 2, 3, 2, 1), LS_SHAPE(2, 2, 1, 1, 2)},
+       .count = 2},
+      {"bias",
+       with_bias,
+       &same,
+       {LS_SHAPE(2, 3, 2), LS_SHAPE(3, 2, 2), LS_SHAPE(2)},
+       .count = 3},
+      {"bias and relu",
+       with_relu,
+       &strided,
+       {LS_SHAPE(1, 5, 4, 2), LS_SHAPE(2, 3, 2, 2), LS_SHAPE(2)},
+       .count = 3},
+      {"conv_grad_input",
+       grad_input,
+       &strided,
        {LS_SHAPE(1, 3, 2, 2), LS_SHAPE(2, 3, 1, 2), LS_SHAPE(1, 5, 4, 1)},
        .count = 3},
-      {"conv_grad_weights", grad_weights, &strided,
+      {"conv_grad_weights",
+       grad_weights,
+       &strided,
        {LS_SHAPE(1, 5, 4, 1), LS_SHAPE(1, 3, 2, 2), LS_SHAPE(2, 3, 1, 2)},
        .count = 3},
   };
@@ -192,8 +223,7 @@ static void makers_refuse_what_does_not_fit(void **state) {
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("refusals", &graph));
   LS_GRAPH_SCOPE(graph) {
-    const ls_tensor x =
-        ls_fill(LS_DTYPE_F32, LS_SHAPE(1, 4, 4, 6), 1);
+    const ls_tensor x = ls_fill(LS_DTYPE_F32, LS_SHAPE(1, 4, 4, 6), 1);
     const ls_tensor w = ls_fill(LS_DTYPE_F32, LS_SHAPE(3, 3, 6, 8), 1);
     ls_convolution(x, w, &(ls_convolution_options){.low = {2, {-1, 0}}});
     expect_refused(graph, LS_INVALID_ARGUMENT, "-1, must be 0 to");
@@ -209,9 +239,8 @@ static void makers_refuse_what_does_not_fit(void **state) {
                    &(ls_convolution_options){.padding = LS_PADDING_SAME,
                                              .low = {2, {1, 1}}});
     expect_refused(graph, LS_INVALID_ARGUMENT, "is 'same'");
-    ls_convolution(x, w,
-                   &(ls_convolution_options){.low = {2, {1, 1}},
-                                             .high = {1, {1}}});
+    ls_convolution(
+        x, w, &(ls_convolution_options){.low = {2, {1, 1}}, .high = {1, {1}}});
     expect_refused(graph, LS_INVALID_ARGUMENT, "low has 2 numbers, high 1");
     ls_conv_bias_act(x, w, ls_fill(LS_DTYPE_F32, LS_SHAPE(6), 1),
                      LS_ACTIVATION_RELU, NULL);
@@ -222,8 +251,7 @@ static void makers_refuse_what_does_not_fit(void **state) {
     expect_refused(graph, LS_INVALID_ARGUMENT, "operand 1 is f32[1,4,4,6]");
     ls_max_pool(x, LS_SHAPE(2), NULL);
     expect_refused(graph, LS_INVALID_ARGUMENT, "a window of 1 dimensions");
-    ls_max_pool(x, LS_SHAPE(2, 2),
-                &(ls_window_options){.count_padding = true});
+    ls_max_pool(x, LS_SHAPE(2, 2), &(ls_window_options){.count_padding = true});
     expect_refused(graph, LS_INVALID_ARGUMENT, "only a mean");
     ls_avg_pool(ls_convert(x, LS_DTYPE_I32), LS_SHAPE(2, 2), NULL);
     expect_refused(graph, LS_INVALID_ARGUMENT, "a mean is of floats");

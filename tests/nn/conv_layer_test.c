@@ -276,11 +276,13 @@ static void layers_that_cannot_be_are_refused(void **state) {
 static ls_status make_layer(void *user) {
   (void)user;
   ls_conv_layer *layer = NULL;
+  LS_RETURN_IF_ERROR(ls_frame_begin());
   const ls_status status = ls_conv_layer_create(
       &(ls_conv_options){
           .channels = 1, .filters = 2, .window = LS_SHAPE(3, 3)},
       &layer);
   ls_conv_layer_destroy(layer);
+  ls_status_free(ls_frame_end(NULL));
   return status;
 }
 

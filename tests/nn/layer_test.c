@@ -55,6 +55,10 @@ static void a_dense_layer_is_a_product_a_bias_and_an_activation(void **state) {
                       "hidden/kernel");
   assert_string_equal(ls_variable_name(ls_dense_layer_bias(layer)),
                       "hidden/bias");
+  ls_variable *variables[2] = {NULL};
+  assert_int_equal(ls_dense_layer_variables(layer, variables, 2), 2);
+  assert_ptr_equal(variables[0], ls_dense_layer_kernel(layer));
+  assert_ptr_equal(variables[1], ls_dense_layer_bias(layer));
   const double kernel[] = {1, 2, 3, 4, 5, 6}, bias[] = {0, -20, 1};
   set(ls_dense_layer_kernel(layer), kernel);
   set(ls_dense_layer_bias(layer), bias);

@@ -218,6 +218,79 @@ static void eager_applies_the_gradients_of_a_tape(void **state) {
   end(&p);
 }
 
+static bool is_w(const ls_variable *variable) {
+  return ls_variable_name(variable)[0] == 'w';
+}
+
+static void decay_leaves_out_what_it_is_told_to(void **state) {
+  (void)state;
+  for (int only_w = 0; only_w < 2; ++only_w) {
+    problem p;
+    begin(&p, &(ls_sgd_options){.learning_rate = 0.5,
+                                .weight_decay = 0.25,
+                                .decays = only_w == 1 ? is_w : NULL});
+    ls_variable *variables[2] = {p.w, p.unread};
+    expect_ok(ls_frame_begin());
+    const ls_nest zero =
+        ls_leaf(ls_fill(LS_DTYPE_F64, LS_SHAPE(2), 0));
+    const ls_nest gradients[2] = {zero, zero};
+    ls_optimizer_apply(p.optimizer, variables, gradients, 2);
+    expect_ok(ls_frame_end(NULL));
+    expect_values_of(p.w, 3 * 0.875, -0.875);
+    if (only_w == 1)
+      expect_values_of(p.unread, 7, 7);
+    else
+      expect_values_of(p.unread, 7 * 0.875, 7 * 0.875);
+    end(&p);
+  }
+}
+
+static void what_there_is_to_save_can_be_made_before_the_first_step(
+    void **state) {
+  (void)state;
+  problem p;
+  begin(&p, NULL);
+  ls_optimizer *adam = NULL;
+  expect_ok(ls_adam_create(&(ls_adam_options){.name = "second"}, &adam));
+  ls_variable *variables[2] = {p.w, p.unread}, *saved[8] = {NULL};
+  assert_int_equal(ls_optimizer_variables(adam, saved, 8), 0);
+  for (int i = 0; i < 2; ++i) {
+    expect_ok(ls_optimizer_prepare(adam, variables, 2));
+    assert_int_equal(ls_optimizer_variables(adam, saved, 8), 5);
+  }
+  static const char *const names[] = {"second/step", "w/m", "w/v", "unread/m",
+                                      "unread/v"};
+  for (int i = 0; i < 5; ++i)
+    assert_string_equal(ls_variable_name(saved[i]), names[i]);
+  expect_values_of(saved[1], 0, 0);
+  ls_optimizer_release(adam);
+  end(&p);
+}
+
+static ls_status make_and_apply(void *user) {
+  (void)user;
+  ls_variable *w = NULL;
+  ls_optimizer *optimizer = NULL;
+  LS_RETURN_IF_ERROR(ls_frame_begin());
+  ls_status status = ls_variable_create(
+      &(ls_variable_options){.name = "w", .dtype = LS_DTYPE_F32}, &w);
+  if (ls_status_is_ok(status)) status = ls_adam_create(NULL, &optimizer);
+  if (ls_status_is_ok(status)) {
+    const ls_nest gradient = ls_leaf(ls_scalar(LS_DTYPE_F32, 1));
+    const ls_op op = ls_optimizer_apply(optimizer, &w, &gradient, 1);
+    status = ls_tensor_status(ls_op_output(op, 0));
+  }
+  ls_optimizer_release(optimizer);
+  ls_variable_release(w);
+  ls_status_free(ls_frame_end(NULL));
+  return status;
+}
+
+static void no_memory_for_a_step_is_a_status(void **state) {
+  (void)state;
+  expect_memory_failures_survived(make_and_apply, NULL);
+}
+
 // ---- What is refused -------------------------------------------------------
 static ls_nest train_nothing(ls_nest args, void *user) {
   (void)args;
@@ -262,12 +335,28 @@ static void options_that_cannot_be_are_refused(void **state) {
   const ls_sgd_options bad[] = {{.learning_rate = -1},
                                 {.learning_rate = (double)NAN},
                                 {.momentum = -0.5},
-                                {.nesterov = true}};
-  for (size_t i = 0; i < 4; ++i) {
+                                {.nesterov = true},
+                                {.weight_decay = -1},
+                                {.clip = {.value = -1}},
+                                {.clip = {.norm = (double)INFINITY}},
+                                {.clip = {.global_norm = (double)NAN}}};
+  for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); ++i) {
     expect_status(ls_sgd_create(&bad[i], &optimizer), LS_INVALID_ARGUMENT,
                   "sgd");
     assert_null(optimizer);
   }
+  expect_status(ls_adam_create(&(ls_adam_options){.beta2 = 1}, &optimizer),
+                LS_INVALID_ARGUMENT,
+                "adam: the beta2 must be 0 or more and below 1, got 1");
+  expect_status(ls_lion_create(&(ls_lion_options){.beta1 = 2}, &optimizer),
+                LS_INVALID_ARGUMENT, "lion: the beta1");
+  expect_status(
+      ls_rmsprop_create(&(ls_rmsprop_options){.decay = -1}, &optimizer),
+      LS_INVALID_ARGUMENT, "rmsprop: the decay");
+  expect_status(
+      ls_adagrad_create(&(ls_adagrad_options){.initial = -1}, &optimizer),
+      LS_INVALID_ARGUMENT, "adagrad: the initial sum");
+  assert_null(optimizer);
 }
 
 int main(void) {
@@ -278,6 +367,10 @@ int main(void) {
       cmocka_unit_test(replicas_move_by_the_mean_gradient),
       cmocka_unit_test(a_session_fetches_the_training_op),
       cmocka_unit_test(eager_applies_the_gradients_of_a_tape),
+      cmocka_unit_test(decay_leaves_out_what_it_is_told_to),
+      cmocka_unit_test(
+          what_there_is_to_save_can_be_made_before_the_first_step),
+      cmocka_unit_test(no_memory_for_a_step_is_a_status),
       cmocka_unit_test(a_loss_that_trains_nothing_is_refused),
       cmocka_unit_test(options_that_cannot_be_are_refused),
   };

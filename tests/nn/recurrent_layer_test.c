@@ -253,11 +253,15 @@ static void layers_that_cannot_be_are_refused(void **state) {
 static ls_status make_layer(void *user) {
   (void)user;
   ls_recurrent_layer *layer = NULL;
+  LS_RETURN_IF_ERROR(ls_frame_begin());
   const ls_status status = ls_recurrent_layer_create(
-      &(ls_recurrent_options){
-          .inputs = 1, .units = 1, .recurrent_initializer = ls_init_zeros()},
+      &(ls_recurrent_options){.kind = LS_RECURRENT_GRU,
+                              .inputs = 1,
+                              .units = 1,
+                              .recurrent_initializer = ls_init_zeros()},
       &layer);
   ls_recurrent_layer_destroy(layer);
+  ls_status_free(ls_frame_end(NULL));
   return status;
 }
 

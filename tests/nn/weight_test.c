@@ -76,53 +76,134 @@ static void a_session_starts_with_the_values_of_eager(void **state) {
   ls_graph_destroy(graph);
 }
 
-static void glorot_uniform_fills_its_range(void **state) {
-  (void)state;
+// ---- Initializers ----------------------------------------------------------
+typedef struct moments {
+  double mean, variance, least, most;
+} moments;
+
+static moments moments_of(ls_initializer initializer, ls_shape shape) {
   ls_array *value = value_of(&(ls_weight_options){
-      .shape = LS_SHAPE(3, 3, 8, 16), .initializer = ls_init_glorot_uniform()});
-  const double limit = sqrt(6.0 / (9 * 8 + 9 * 16));
-  double least = 1, most = -1;
-  for (int64_t i = 0; i < ls_array_num_elements(value); ++i) {
-    least = fmin(least, ls_array_f64(value, i));
-    most = fmax(most, ls_array_f64(value, i));
+      .shape = shape, .dtype = LS_DTYPE_F64, .initializer = initializer});
+  const int64_t count = ls_array_num_elements(value);
+  moments m = {.least = INFINITY, .most = -INFINITY};
+  double squares = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const double x = ls_array_f64(value, i);
+    m.mean += x / (double)count;
+    squares += x * x / (double)count;
+    m.least = fmin(m.least, x);
+    m.most = fmax(m.most, x);
   }
-  assert_true(least >= -limit * (1 + 1e-6) && least < -0.95 * limit);
-  assert_true(most <= limit * (1 + 1e-6) && most > 0.95 * limit);
+  m.variance = squares - m.mean * m.mean;
   ls_array_release(value);
+  return m;
 }
 
-static void he_normal_has_its_deviation(void **state) {
+// Of [50, 200] or [5, 5, 8, 50]: fans of 50 or 200 in and 200 or 1250 out.
+static void fans_set_the_variance(void **state) {
   (void)state;
-  ls_array *value = value_of(&(ls_weight_options){.shape = LS_SHAPE(50, 200),
-                                                  .initializer = ls_init_he_normal()});
-  double sum = 0, squares = 0;
-  const int64_t count = ls_array_num_elements(value);
-  for (int64_t i = 0; i < count; ++i) {
-    sum += ls_array_f64(value, i);
-    squares += ls_array_f64(value, i) * ls_array_f64(value, i);
-  }
-  // Five standard errors of ten thousand draws.
-  assert_true(fabs(sum / (double)count) < 0.2 * 0.05);
-  assert_true(fabs(sqrt(squares / (double)count) - 0.2) < 0.2 * 0.036);
-  ls_array_release(value);
+  const struct {
+    ls_initializer initializer;
+    double matrix, windows;  // Variances.
+    bool uniform;
+  } rows[] = {
+      {ls_init_glorot_uniform(), 2.0 / 250, 2.0 / 1450, true},
+      {ls_init_glorot_normal(), 2.0 / 250, 2.0 / 1450, false},
+      {ls_init_he_uniform(), 2.0 / 50, 2.0 / 200, true},
+      {ls_init_he_normal(), 2.0 / 50, 2.0 / 200, false},
+      {ls_init_lecun_uniform(), 1.0 / 50, 1.0 / 200, true},
+      {ls_init_lecun_normal(), 1.0 / 50, 1.0 / 200, false},
+  };
+  const ls_shape shapes[] = {LS_SHAPE(50, 200), LS_SHAPE(5, 5, 8, 50)};
+  for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i)
+    for (size_t k = 0; k < 2; ++k) {
+      const double wanted = k == 0 ? rows[i].matrix : rows[i].windows;
+      const moments m = moments_of(rows[i].initializer, shapes[k]);
+      // Five standard errors of ten thousand draws.
+      assert_true(fabs(m.mean) < 0.05 * sqrt(wanted));
+      assert_true(fabs(m.variance / wanted - 1) < 0.071);
+      const double limit = sqrt(3 * wanted);
+      const bool inside = m.least >= -limit && m.most <= limit;
+      assert_true(inside == rows[i].uniform);
+      if (inside) assert_true(m.least < -0.99 * limit && m.most > 0.99 * limit);
+    }
+}
+
+static void numbers_set_range_mean_and_deviation(void **state) {
+  (void)state;
+  const ls_shape shape = LS_SHAPE(10000);
+  moments m = moments_of(ls_init_uniform(2, 5), shape);
+  assert_true(m.least >= 2 && m.least < 2.01 && m.most < 5 && m.most > 4.99);
+  m = moments_of(ls_init_normal(3, 0.5), shape);
+  assert_true(fabs(m.mean - 3) < 0.025 && fabs(m.variance - 0.25) < 0.018);
+  assert_true(m.most > 4.5);
+  m = moments_of(ls_init_truncated_normal(3, 0.5), shape);
+  assert_true(m.least >= 2 && m.most <= 4 && m.least < 2.01 && m.most > 3.99);
+  // Of a normal cut at two deviations 0.7737 of the variance is left.
+  assert_true(fabs(m.mean - 3) < 0.025);
+  assert_true(fabs(m.variance - 0.25 * 0.7737) < 0.012);
+  m = moments_of(ls_init_constant(-1.5), shape);
+  assert_true(m.least == -1.5 && m.most == -1.5);
+}
+
+// The product of rows a and b of [rows, columns], or of columns.
+static double product(const ls_array *x, int64_t columns, int64_t count,
+                      bool of_rows, int64_t a, int64_t b) {
+  double sum = 0;
+  for (int64_t k = 0; k < count; ++k)
+    sum += of_rows ? ls_array_f64(x, a * columns + k) *
+                         ls_array_f64(x, b * columns + k)
+                   : ls_array_f64(x, k * columns + a) *
+                         ls_array_f64(x, k * columns + b);
+  return sum;
+}
+
+static void orthogonal_rows_or_columns_are_orthonormal(void **state) {
+  (void)state;
+  const struct {
+    ls_shape shape;
+    int64_t rows, columns;
+  } cases[] = {{LS_SHAPE(6, 20), 6, 20},
+               {LS_SHAPE(20, 6), 20, 6},
+               {LS_SHAPE(24, 24), 24, 24},
+               {LS_SHAPE(3, 3, 2, 5), 18, 5},
+               {LS_SHAPE(4), 1, 4}};
+  for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); ++i)
+    for (ls_dtype dtype = LS_DTYPE_F64; dtype <= LS_DTYPE_F32; ++dtype) {
+      ls_array *x =
+          value_of(&(ls_weight_options){.shape = cases[i].shape,
+                                        .dtype = dtype,
+                                        .initializer = ls_init_orthogonal(2)});
+      const int64_t rows = cases[i].rows, columns = cases[i].columns;
+      const bool wide = rows < columns;
+      const int64_t few = wide ? rows : columns, many = wide ? columns : rows;
+      for (int64_t a = 0; a < few; ++a)
+        for (int64_t b = 0; b < few; ++b)
+          assert_true(fabs(product(x, columns, many, wide, a, b) -
+                           (a == b ? 4 : 0)) < 2e-5);
+      ls_array_release(x);
+    }
 }
 
 static void zeros_and_ones_are_that(void **state) {
   (void)state;
-  const struct {
-    ls_initializer initializer;
-    double value;
-  } rows[] = {{ls_init_zeros(), 0}, {ls_init_ones(), 1}};
-  for (size_t k = 0; k < 2; ++k) {
-    ls_array *value =
-        value_of(&(ls_weight_options){.shape = LS_SHAPE(5),
-                                      .dtype = LS_DTYPE_F64,
-                                      .initializer = rows[k].initializer});
-    assert_int_equal(ls_array_dtype(value), LS_DTYPE_F64);
-    for (int64_t i = 0; i < 5; ++i)
-      assert_true(ls_array_f64(value, i) == rows[k].value);
-    ls_array_release(value);
-  }
+  const moments zeros = moments_of(ls_init_zeros(), LS_SHAPE(5));
+  const moments ones = moments_of(ls_init_ones(), LS_SHAPE(5));
+  assert_true(zeros.least == 0 && zeros.most == 0);
+  assert_true(ones.least == 1 && ones.most == 1);
+}
+
+static ls_tensor draw_iota(const ls_initializer *self, ls_dtype dtype,
+                           ls_shape shape, const ls_random_options *random) {
+  (void)random;
+  return ls_mul_scalar(ls_iota(dtype, shape, 0), self->a);
+}
+
+static void an_initializer_can_be_ones_own(void **state) {
+  (void)state;
+  const moments m = moments_of((ls_initializer){.draw = draw_iota, .a = 3},
+                               LS_SHAPE(5));
+  assert_true(m.least == 0 && m.most == 12);
 }
 
 static void an_unknown_shape_is_refused(void **state) {
@@ -139,9 +220,11 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_weight_depends_on_seed_and_name_alone),
       cmocka_unit_test(a_session_starts_with_the_values_of_eager),
-      cmocka_unit_test(glorot_uniform_fills_its_range),
-      cmocka_unit_test(he_normal_has_its_deviation),
+      cmocka_unit_test(fans_set_the_variance),
+      cmocka_unit_test(numbers_set_range_mean_and_deviation),
+      cmocka_unit_test(orthogonal_rows_or_columns_are_orthonormal),
       cmocka_unit_test(zeros_and_ones_are_that),
+      cmocka_unit_test(an_initializer_can_be_ones_own),
       cmocka_unit_test(an_unknown_shape_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

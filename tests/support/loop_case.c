@@ -241,8 +241,7 @@ static void run(const loop_case *c, const ls_kernel_plan *plan,
 }
 
 static void expect_bytes(const loop_case *c, const prepared *p,
-                         void *const *want, void *const *got,
-                         const char *how) {
+                         void *const *want, void *const *got, const char *how) {
   for (uint32_t i = 0; i < p->num_out; ++i)
     if (memcmp(want[i], got[i], bytes_of(p->out[i])) != 0)
       fail_msg("%s of %s: other bytes of output %u %s; seed %llu",

@@ -13,8 +13,8 @@ ls_status ls_conv_read(const ls_kernel_plan *plan, ls_shape x, ls_shape w,
   ls_window window;
   LS_RETURN_IF_ERROR(ls_window_read(ls_node_info(node)->name, node->attrs,
                                     node->num_attrs, rank, &window));
-  *out_conv = (ls_conv){.images = x.dim[0],
-                        .groups = ls_node_int(node, "groups", 1)};
+  *out_conv =
+      (ls_conv){.images = x.dim[0], .groups = ls_node_int(node, "groups", 1)};
   out_conv->in_channels = x.dim[rank + 1] / out_conv->groups;
   out_conv->out_channels = w.dim[rank + 1] / out_conv->groups;
   for (int32_t i = 0; i < absent; ++i)
@@ -225,11 +225,11 @@ int64_t ls_conv_output_at(const ls_conv_phase *phase,
 // Taps that lie side by side in the input and in the panel. Numbers are bytes.
 typedef struct piece {
   int64_t taps;
-  int64_t width;     // Places along the innermost dimension.
-  int64_t channels;  // Of one tap.
-  int64_t pixel;     // From place to place in the input.
-  int64_t low, high; // The part of the piece that is wanted.
-  int64_t pitch;     // From row to row of the panel.
+  int64_t width;      // Places along the innermost dimension.
+  int64_t channels;   // Of one tap.
+  int64_t pixel;      // From place to place in the input.
+  int64_t low, high;  // The part of the piece that is wanted.
+  int64_t pitch;      // From row to row of the panel.
 } piece;
 
 // Copies of a known size, which need no call.
@@ -313,15 +313,14 @@ static void tap_row(const line_work *w, int64_t z, int64_t y, int64_t column,
                     char *to) {
   const ls_conv *conv = w->phase->conv;
   const ls_conv_axis *axis = w->phase->axis;
-  const int64_t at_z = axis[0].start + z * axis[0].start_step +
-                       w->line.at[0] * axis[0].move;
-  const int64_t at_y = axis[1].start + y * axis[1].start_step +
-                       w->line.at[1] * axis[1].move;
+  const int64_t at_z =
+      axis[0].start + z * axis[0].start_step + w->line.at[0] * axis[0].move;
+  const int64_t at_y =
+      axis[1].start + y * axis[1].start_step + w->line.at[1] * axis[1].move;
   const bool inside = at_z >= 0 && at_z < conv->dim[0].in && at_y >= 0 &&
                       at_y < conv->dim[1].in;
-  const int64_t row = (w->line.image * conv->dim[0].in + at_z) *
-                          conv->dim[1].in +
-                      at_y;
+  const int64_t row =
+      (w->line.image * conv->dim[0].in + at_z) * conv->dim[1].in + at_y;
   const char *from = w->source->in;
   if (inside) from += row * conv->dim[X].in * w->piece.pixel;
   piece p = w->piece;
@@ -330,8 +329,8 @@ static void tap_row(const line_work *w, int64_t z, int64_t y, int64_t column,
     p.high = ls_min_i64(w->run, w->end - column);
     if (p.low >= p.high) continue;
     char *rows = to + column + p.low - w->begin;
-    const int64_t place = axis[X].start + x * axis[X].start_step +
-                          w->line.at[X] * axis[X].move;
+    const int64_t place =
+        axis[X].start + x * axis[X].start_step + w->line.at[X] * axis[X].move;
     if (inside)
       piece_rows(&p, rows, from, place, axis[X].move, w->line.count);
     else
@@ -351,7 +350,8 @@ void ls_conv_panel(const ls_conv_phase *phase, const ls_conv_source *source,
   w.piece.channels = conv->in_channels * size;
   w.piece.pixel = w.piece.channels * conv->groups;
   w.piece.pitch = (k1 - k0) * size;
-  w.piece.taps = conv->groups == 1 && axis[X].start_step == 1 ? axis[X].taps : 1;
+  w.piece.taps =
+      conv->groups == 1 && axis[X].start_step == 1 ? axis[X].taps : 1;
   w.run = w.piece.taps * w.piece.channels;
   const int64_t row = axis[X].taps * w.piece.channels;
   char *to = panel;

@@ -35,8 +35,8 @@ typedef struct ls_conv {
   int64_t in_channels, out_channels;  // Of one group.
 } ls_conv;
 
-// Which channels are whose: those of x are the forward input's. `w` is [taps...,
-// channels of a group, output channels].
+// Which channels are whose: those of x are the forward input's. `w` is
+// [taps..., channels of a group, output channels].
 ls_status ls_conv_read(const ls_kernel_plan *plan, ls_shape x, ls_shape w,
                        ls_shape y, ls_conv *out_conv);
 // The geometry of a window reduction: `x` is what its windows go over.

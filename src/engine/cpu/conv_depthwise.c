@@ -218,7 +218,8 @@ static void weights_loop(const ls_kernel_call *call, int64_t begin_block,
   char *acc = (char *)call->scratch + self->acc;
   char *sum = (char *)call->scratch + self->weights;
   for (int64_t b = begin_block; b < end_block; ++b) {
-    const int64_t tap = b / self->units, first = b % self->units * UNIT_CHANNELS;
+    const int64_t tap = b / self->units,
+                  first = b % self->units * UNIT_CHANNELS;
     const int64_t count = ls_min_i64(UNIT_CHANNELS, channels - first);
     ls_conv_phase phase;
     if (!ls_conv_phase_of_tap(&self->conv, tap, &phase)) phase.pixels = 0;

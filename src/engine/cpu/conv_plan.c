@@ -57,8 +57,8 @@ void ls_conv_widen_column(const ls_conv_types *types, void *to, int64_t pitch,
 }
 
 int64_t ls_conv_flops(const ls_conv *conv) {
-  int64_t flops = 2 * conv->images * conv->groups * conv->in_channels *
-                  conv->out_channels;
+  int64_t flops =
+      2 * conv->images * conv->groups * conv->in_channels * conv->out_channels;
   for (int i = 0; i < LS_WINDOW_DIMS; ++i) {
     const ls_conv_dim *dim = &conv->dim[i];
     // Of `spread` taps in a row one meets something, on the average.

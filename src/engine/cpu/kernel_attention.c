@@ -19,7 +19,7 @@
 
 // Scores of a band, least and most queries in it; multiply-adds of a block.
 enum { SCORES = 32768, LEAST_BAND = 16, MOST_BAND = 128, BLOCK_WORK = 1 << 19 };
-enum { CAUSAL_BAND = 64 };
+enum { CAUSAL_BAND = 32 };
 
 // Where a head's columns are in an operand.
 typedef struct place {
@@ -44,8 +44,8 @@ typedef struct attention_params {
   bool causal;
   int64_t heads, units, units_per_block;  // A unit is a head.
   int64_t band;
-  place q, k, v, out;     // `out`: the result, or its gradient.
-  place dq, dk, dv;       // Results of the gradient.
+  place q, k, v, out;  // `out`: the result, or its gradient.
+  place dq, dk, dv;    // Results of the gradient.
   size_t product_scratch;
 } attention_params;
 
@@ -54,8 +54,8 @@ typedef struct attention_work {
   const attention_params *self;
   const ls_kernel_call *call;
   int64_t unit;
-  void *product;                // The product's own.
-  void *scores, *dscores, *q;   // Of a band; q is scaled.
+  void *product;                 // The product's own.
+  void *scores, *dscores, *q;    // Of a band; q is scaled.
   void *k, *v, *rows, *dk, *dv;  // Widened, for 16-bit floats.
 } attention_work;
 
@@ -172,18 +172,20 @@ typedef struct query_band {
 } query_band;
 
 static query_band band_at(const attention_params *self, int64_t begin) {
-  query_band b = {begin, ls_min_i64(self->band, self->q.rows - begin), self->k.rows};
+  query_band b = {begin, ls_min_i64(self->band, self->q.rows - begin),
+                  self->k.rows};
   if (self->causal) b.keys = begin + b.rows;
   return b;
 }
 
 // Keys that a band's query sees; the rest of its row is 0.
-static int64_t seen(const attention_params *self, const query_band *b, int64_t row) {
+static int64_t seen(const attention_params *self, const query_band *b,
+                    int64_t row) {
   return self->causal ? b->begin + row + 1 : b->keys;
 }
 
-static void clear_unseen(const attention_work *work, const query_band *b, void *rows,
-                         int64_t row) {
+static void clear_unseen(const attention_work *work, const query_band *b,
+                         void *rows, int64_t row) {
   const int64_t from = seen(work->self, b, row);
   memset(shifted(work->self, rows, row * b->keys + from), 0,
          (size_t)(b->keys - from) * work->self->wide);
@@ -342,7 +344,10 @@ static size_t product_scratch(const attention_params *self,
   const ls_cpu_product products[] = {
       {.m = queries, .n = keys, .k = depth, .b_transposed = true},
       {.m = queries, .n = depth, .k = keys},
-      {.m = keys, .n = depth, .k = queries, .a_transposed = true,
+      {.m = keys,
+       .n = depth,
+       .k = queries,
+       .a_transposed = true,
        .accumulate = true},
   };
   size_t size = 0;
@@ -371,8 +376,9 @@ static ls_status plan_attention(ls_kernel_plan *plan, uint32_t first,
   self->causal = ls_node_int(plan->node, "causal", 0) != 0;
   find_places(self, plan, first);
   const ls_attr *scale = ls_node_attr(plan->node, "scale");
-  self->scale = scale != NULL ? scale->as.f
-                              : 1.0 / sqrt((double)ls_max_i64(1, self->q.depth));
+  self->scale = scale != NULL
+                    ? scale->as.f
+                    : 1.0 / sqrt((double)ls_max_i64(1, self->q.depth));
   const int64_t keys = ls_max_i64(1, self->k.rows);
   self->band = ls_min_i64(MOST_BAND, ls_max_i64(LEAST_BAND, SCORES / keys));
   if (self->causal) self->band = ls_min_i64(self->band, CAUSAL_BAND);

@@ -143,8 +143,7 @@ static bool stretch_of(const batch_work *work, int64_t chunk, int64_t number,
 static const void *load(const batch_params *self, const void *array,
                         const stretch *from, float *room) {
   if (!ls_is_half(self->dtype))
-    return (const char *)array +
-           (size_t)from->at * ls_dtype_size(self->dtype);
+    return (const char *)array + (size_t)from->at * ls_dtype_size(self->dtype);
   const int64_t columns = (int64_t)from->size.columns;
   const uint16_t *in = (const uint16_t *)array + from->at;
   for (size_t i = 0; i < from->size.rows; ++i)
@@ -329,8 +328,7 @@ static void inference_loop(const ls_kernel_call *call, int64_t begin_block,
     for (int64_t j = 0; entered && j < work.distinct; ++j) {
       const int64_t channel = work.column + j;
       set_line(&work, j, get(self, call->in[1], channel),
-               get(self, call->in[2], channel),
-               get(self, call->in[3], channel),
+               get(self, call->in[2], channel), get(self, call->in[3], channel),
                get(self, call->in[4], channel));
     }
     if (entered) {
@@ -384,10 +382,9 @@ static void gradient_sum_loop(const ls_kernel_call *call, int64_t begin_block,
     clear_sums(&work);
     stretch at;
     for (int64_t i = 0; stretch_of(&work, chunk, i, &at); ++i)
-      self->norms->gradient_moments(work.sums, work.products,
-                                    load(self, call->in[0], &at, work.dy),
-                                    load(self, call->in[1], &at, work.x),
-                                    &norm, size_of(self, &at));
+      self->norms->gradient_moments(
+          work.sums, work.products, load(self, call->in[0], &at, work.dy),
+          load(self, call->in[1], &at, work.x), &norm, size_of(self, &at));
     store_sums(&work, call->out[0], chunk);
   }
 }
@@ -491,8 +488,8 @@ static ls_status plan_batch_norm(ls_kernel_plan *plan, size_t x,
   plan->params = self;
   plan->blocks = ls_blocks_of(self->units, self->units_per_block);
   plan->first_blocks = plan->blocks;
-  plan->shared = (size_t)(self->channels * (1 + 2 * self->chunks)) *
-                 sizeof(double);
+  plan->shared =
+      (size_t)(self->channels * (1 + 2 * self->chunks)) * sizeof(double);
   plan->scratch = scratch_size(self);
   *out_self = self;
   return ls_ok();

@@ -14,17 +14,17 @@
 #include "engine/cpu/kernel_list.h"
 
 // Bytes of a panel, and the least and greatest number of its rows.
-enum { PANEL_BYTES = 64 << 10, LEAST_BAND = 48, GREATEST_BAND = 960 };
+enum { PANEL_BYTES = 192 << 10, LEAST_BAND = 48, GREATEST_BAND = 960 };
 
 typedef struct conv_params {
   ls_conv conv;
   ls_conv_types types;
   ls_cpu_activation activation;
   bool has_bias;
-  bool turned;     // Inputs and outputs have changed places in the weights.
-  bool plain;      // The input is the panel.
-  bool packs;      // Weights are brought in order, in scratch.
-  bool scatters;   // Results go to scratch before they are put in place.
+  bool turned;    // Inputs and outputs have changed places in the weights.
+  bool plain;     // The input is the panel.
+  bool packs;     // Weights are brought in order, in scratch.
+  bool scatters;  // Results go to scratch before they are put in place.
   int64_t phases, bands, band;
   int64_t columns;  // Of the widest panel.
   // Where things lie in scratch.
@@ -38,7 +38,8 @@ static void pack_weights(const conv_params *self, const ls_conv_phase *phase,
                          int64_t group, const void *stored, char *scratch) {
   const ls_conv *conv = &self->conv;
   const int64_t in = conv->in_channels, out = conv->out_channels;
-  const int64_t rows = self->turned ? out : in, columns = self->turned ? in : out;
+  const int64_t rows = self->turned ? out : in,
+                columns = self->turned ? in : out;
   const size_t wide = self->types.wide;
   for (int64_t t = 0; t < phase->taps; ++t) {
     const int64_t tap = ls_conv_tap_at(phase, t);
@@ -64,18 +65,18 @@ static void scatter(const conv_params *self, const ls_conv_phase *phase,
                     int64_t group, int64_t m0, int64_t m1, const char *from,
                     void *out) {
   const ls_conv *conv = &self->conv;
+  const bool half = self->types.half != LS_DTYPE_NONE;
   const int64_t size = (int64_t)self->types.size;
-  const int64_t row = conv->out_channels * (int64_t)self->types.wide;
   const int64_t channels = conv->out_channels, all = channels * conv->groups;
+  const int64_t row = channels * (int64_t)self->types.wide;
+  const int64_t pitch = phase->axis[LS_WINDOW_DIMS - 1].period * all * size;
   for (int64_t m = m0; m < m1;) {
     const ls_conv_line line = ls_conv_line_at(phase, m, m1);
-    const int64_t at = ls_conv_output_at(phase, &line);
-    const int64_t pitch = phase->axis[LS_WINDOW_DIMS - 1].period * all * size;
-    char *to = (char *)out + (at * all + group * channels) * size;
-    if (self->types.half == LS_DTYPE_NONE)
-      ls_conv_copy_rows(to, pitch, from, row, row, line.count);
-    for (int64_t i = 0; i < line.count && self->types.half != LS_DTYPE_NONE;
-         ++i)
+    char *to =
+        (char *)out +
+        (ls_conv_output_at(phase, &line) * all + group * channels) * size;
+    if (!half) ls_conv_copy_rows(to, pitch, from, row, row, line.count);
+    for (int64_t i = 0; half && i < line.count; ++i)
       ls_conv_narrow(&self->types, to + i * pitch, from + i * row, channels);
     from += line.count * row;
     m += line.count;
@@ -141,10 +142,10 @@ static void unit(const conv_params *self, const conv_state *s, int64_t m0,
   };
   product.lda = product.k * (size_t)(self->plain ? conv->groups : 1);
   if (self->has_bias)
-    product.bias = (self->types.half != LS_DTYPE_NONE
-                        ? scratch + self->bias
-                        : (const char *)s->call->in[2]) +
-                   (size_t)first * wide;
+    product.bias =
+        (self->types.half != LS_DTYPE_NONE ? scratch + self->bias
+                                           : (const char *)s->call->in[2]) +
+        (size_t)first * wide;
   self->types.product(&product, &(ls_cpu_block){0, product.m, 0, product.n},
                       scratch + self->product);
   if (self->scatters)
@@ -168,9 +169,8 @@ static void convolution_loop(const ls_kernel_call *call, int64_t begin_block,
 }
 
 // ---- Plan ------------------------------------------------------------------
-static void place_scratch(const conv_params *from, ls_kernel_plan *plan,
-                          conv_params *self) {
-  const ls_conv *conv = &from->conv;
+static void place_scratch(ls_kernel_plan *plan, conv_params *self) {
+  const ls_conv *conv = &self->conv;
   const size_t wide = self->types.wide, band = (size_t)self->band;
   const size_t columns = (size_t)self->columns;
   const size_t out = (size_t)conv->out_channels;
@@ -231,7 +231,7 @@ ls_status kernel_convolution(ls_kernel_plan *plan) {
   self->phases = ls_conv_phases(conv);
   self->scatters = self->phases > 1 || half;
   cut_bands(self);
-  place_scratch(self, plan, self);
+  place_scratch(plan, self);
   plan->loop = convolution_loop;
   plan->params = self;
   plan->blocks = conv->groups * self->phases * self->bands;

@@ -164,8 +164,8 @@ static ls_status plan_rows(ls_kernel_plan *plan, size_t x, bool centred,
   const int64_t columns = ls_max_i64(1, self->columns);
   self->group = ls_max_i64(1, WIDENED / columns);
   self->rows_per_block = ls_max_i64(1, LS_BLOCK / columns);
-  self->chunk = ls_max_i64(self->rows_per_block,
-                           ls_blocks_of(self->rows, CHUNKS));
+  self->chunk =
+      ls_max_i64(self->rows_per_block, ls_blocks_of(self->rows, CHUNKS));
   self->chunks = ls_blocks_of(self->rows, self->chunk);
   plan->params = self;
   *out_self = self;

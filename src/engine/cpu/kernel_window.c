@@ -3,10 +3,10 @@
 // Sums, means and maxima of windows, and the gradient of sums and means.
 //
 // The elements of a window are taken one after another, in row order, from +0
-// or the least number; a mean is the sum times 1 / count. The gradient adds, for
-// each element, the windows that have it in row order. Integers wrap around;
-// 16-bit floats are widened and rounded once at the end. All channels of a
-// place are handled together, a row.
+// or the least number; a mean is the sum times 1 / count. The gradient adds,
+// for each element, the windows that have it in row order. Integers wrap
+// around; 16-bit floats are widened and rounded once at the end. All channels
+// of a place are handled together, a row.
 #include "engine/cpu/conv.h"
 #include "engine/cpu/kernel_list.h"
 #include "engine/cpu/loops.h"
@@ -89,10 +89,10 @@ LS_EACH_FLOAT(SCALED_ROWS, scaled)
 
 // ---- What the loops share --------------------------------------------------
 typedef struct window_params {
-  ls_conv conv;      // Turned, for the gradient.
-  ls_conv counted;   // As it was.
-  ls_dtype half;     // Not NONE: computed in f32.
-  size_t size;       // Bytes of an element.
+  ls_conv conv;     // Turned, for the gradient.
+  ls_conv counted;  // As it was.
+  ls_dtype half;    // Not NONE: computed in f32.
+  size_t size;      // Bytes of an element.
   window_rows rows;
   void (*scale)(void *acc, double factor, int64_t count);
   void (*add_scaled)(void *acc, const void *x, double factor, int64_t count);
@@ -141,8 +141,7 @@ typedef void (*take_row)(const window_work *w, int64_t index,
 static void take_element(const window_work *w, int64_t index,
                          const int64_t *place) {
   (void)place;
-  w->self->rows.combine(w->acc,
-                        load(w->self, w->call->in[0], index, w->buffer),
+  w->self->rows.combine(w->acc, load(w->self, w->call->in[0], index, w->buffer),
                         w->self->channels);
 }
 
@@ -260,8 +259,8 @@ static ls_status plan_windows(ls_kernel_plan *plan, ls_shape x, ls_shape y,
   const int64_t work =
       ls_max_i64(1, self->channels * ls_conv_taps(&self->conv));
   self->per_block = ls_max_i64(1, LS_BLOCK / work);
-  plan->blocks = ls_blocks_of(
-      self->conv.images * ls_conv_outputs(&self->conv), self->per_block);
+  plan->blocks = ls_blocks_of(self->conv.images * ls_conv_outputs(&self->conv),
+                              self->per_block);
   if (self->half != LS_DTYPE_NONE)
     plan->scratch = 2 * (size_t)self->channels * sizeof(float);
   plan->loop = window_loop;

@@ -76,17 +76,17 @@ typedef struct max_work {
   const max_params *self;
   const ls_kernel_call *call;
   int64_t image, first, count;
-  char *dx;        // Of the image's first place, in what is computed with.
-  int64_t pitch;   // Elements from place to place there.
+  char *dx;       // Of the image's first place, in what is computed with.
+  int64_t pitch;  // Elements from place to place there.
 } max_work;
 
 // `count` channels of place `index`; 16-bit ones widened into scratch.
 static const void *load(const max_work *w, const void *in, int64_t index,
                         size_t buffer) {
   const max_params *self = w->self;
-  const char *from = (const char *)in + (size_t)(index * self->channels +
-                                                 w->first) *
-                                            self->types.size;
+  const char *from =
+      (const char *)in +
+      (size_t)(index * self->channels + w->first) * self->types.size;
   if (self->types.half == LS_DTYPE_NONE) return from;
   char *to = (char *)w->call->scratch + buffer;
   ls_conv_widen(&self->types, to, from, w->count);
@@ -97,7 +97,7 @@ static const void *load(const max_work *w, const void *in, int64_t index,
 typedef struct tap_walk {
   const ls_conv_dim *dim;
   int64_t begin[LS_WINDOW_DIMS], end[LS_WINDOW_DIMS];  // Taps inside.
-  int64_t at[LS_WINDOW_DIMS];  // The next one.
+  int64_t at[LS_WINDOW_DIMS];                          // The next one.
   int64_t first[LS_WINDOW_DIMS];
   bool ends;
 } tap_walk;
@@ -203,8 +203,7 @@ static void give_image(const max_work *w) {
   for (int64_t o = 0; o < windows; ++o) {
     const int64_t line = o / dim[2].out;
     const int64_t at[] = {line / dim[1].out, line % dim[1].out, o % dim[2].out};
-    const void *dy =
-        load(w, w->call->in[1], w->image * windows + o, self->y);
+    const void *dy = load(w, w->call->in[1], w->image * windows + o, self->y);
     (self->in_fours ? give_four : give_window)(w, at, dy);
   }
   char *out = (char *)w->call->out[0] +
@@ -231,8 +230,7 @@ static void pick_window(const max_work *w, const int64_t *at, int64_t out) {
   int64_t tap;
   int64_t place;
   while (next_tap(&walk, &tap, &place)) {
-    const void *x =
-        load(w, w->call->in[1], w->image * places + place, self->x);
+    const void *x = load(w, w->call->in[1], w->image * places + place, self->x);
     self->rows->give(row, found, tap, x, w->count);
   }
   if (half) ls_conv_narrow(&self->types, to, row, w->count);
@@ -271,8 +269,8 @@ static void max_loop(const ls_kernel_call *call, int64_t begin_block,
 
 static bool in_fours(const ls_conv *conv) {
   const ls_conv_dim *dim = conv->dim;
-  bool fits = dim[0].in == 1 && dim[0].out == 1 && dim[0].taps == 1 &&
-              dim[0].base == 0;
+  bool fits =
+      dim[0].in == 1 && dim[0].out == 1 && dim[0].taps == 1 && dim[0].base == 0;
   for (int i = 1; i < LS_WINDOW_DIMS; ++i)
     fits = fits && dim[i].taps == 2 && dim[i].stride >= 2 && dim[i].step == 1 &&
            dim[i].base == 0 &&
@@ -300,8 +298,8 @@ ls_status kernel_window_max(ls_kernel_plan *plan) {
     return ls_unimplemented("op '%s' has no CPU kernel for windows of %lld",
                             ls_node_info(plan->node)->name, (long long)taps);
   const bool half = self->types.half != LS_DTYPE_NONE;
-  self->rows = self->types.wide == sizeof(double) ? &rows_f64
-                                                  : plan->kernels->windows;
+  self->rows =
+      self->types.wide == sizeof(double) ? &rows_f64 : plan->kernels->windows;
   self->in_fours = in_fours(&self->conv) && !half;
   self->tile = self->in_fours && tile(&self->conv);
   self->channels = x.dim[x.rank - 1];

@@ -42,8 +42,8 @@ LS_INLINE VEC constants(const void *array, size_t j, size_t lanes) {
     for (; j + GROUP * LANES <= (columns); j += GROUP * LANES)                 \
       each(work, j, GROUP, LANES);                                             \
     for (; j + LANES <= (columns); j += LANES)                                 \
-      each(work, j, (size_t)1, LANES);                                                 \
-    if (j < (columns)) each(work, j, 1, (columns) - j);                        \
+      each(work, j, (size_t)1, LANES);                                         \
+    if (j < (columns)) each(work, j, 1, (columns)-j);                          \
   } while (0)
 #define LANES_OF(v) ((v) == vectors - 1 ? lanes : LANES)
 
@@ -75,8 +75,7 @@ LS_EXPAND void moments_of_group(const moments_work *w, size_t j,
   for (size_t i = w->size.rows; i > 0; --i, x += w->size.pitch) {
     LS_UNROLL
     for (size_t v = 0; v < vectors; ++v) {
-      const VEC t =
-          V(sub)(load_lanes(x + v * LANES, LANES_OF(v)), center[v]);
+      const VEC t = V(sub)(load_lanes(x + v * LANES, LANES_OF(v)), center[v]);
       sums[v] = V(add)(sums[v], t);
       squares[v] = V(fma)(t, t, squares[v]);
     }
@@ -90,8 +89,11 @@ LS_EXPAND void moments_of_group(const moments_work *w, size_t j,
 
 static void moments(double *sums, double *squares, const void *x,
                     const void *center, ls_cpu_columns size) {
-  const moments_work work = {
-      .sums = sums, .products = squares, .x = x, .center = center, .size = size};
+  const moments_work work = {.sums = sums,
+                             .products = squares,
+                             .x = x,
+                             .center = center,
+                             .size = size};
   EACH_GROUP(moments_of_group, &work, size.columns);
 }
 
@@ -270,8 +272,8 @@ LS_INLINE row_moments measure_row(const ELEM *x, size_t n,
   const ELEM mean = norm->centred ? sum_row(x, n) / (ELEM)n : (ELEM)0;
   const ELEM squares = sum_squares(x, n, V(set1)(mean));
   const double variance = (double)squares / (double)n;
-  return (row_moments){
-      V(set1)(mean), V(set1)((ELEM)(1.0 / sqrt(variance + norm->epsilon)))};
+  return (row_moments){V(set1)(mean),
+                       V(set1)((ELEM)(1.0 / sqrt(variance + norm->epsilon)))};
 }
 
 LS_INLINE void normalize_at(ELEM *y, const ELEM *x, size_t j, size_t lanes,

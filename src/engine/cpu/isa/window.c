@@ -12,7 +12,7 @@
     size_t at_ = 0;                                                            \
     for (; at_ + VF_LANES <= (n); at_ += VF_LANES)                             \
       BODY(at_, WHOLE_LOAD, WHOLE_STORE);                                      \
-    left = (n) - at_;                                                          \
+    left = (n)-at_;                                                            \
     if (left > 0) BODY(at_, PART_LOAD, PART_STORE);                            \
   } while (0)
 #define WHOLE_LOAD(p) vf_load(p)

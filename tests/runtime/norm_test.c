@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The makers of normalizations and attention, by value and by what they refuse.
+#include <math.h>
+
+#include "lockstep/eager.h"
+#include "lockstep/function.h"
+#include "support/expect.h"
+
+static ls_tensor f32(ls_shape shape, const float *data) {
+  ls_array *array = NULL;
+  expect_ok(ls_array_create_copy(LS_DTYPE_F32, shape, data, &array));
+  const ls_tensor tensor = ls_tensor_from_array(array);
+  ls_array_release(array);
+  return tensor;
+}
+
+static void expect_values(ls_tensor tensor, ls_shape shape,
+                          const double *want) {
+  ls_array *array = NULL;
+  expect_ok(ls_tensor_value(tensor, &array));
+  assert_true(ls_shape_equal(ls_array_shape(array), shape));
+  for (int64_t i = 0; i < ls_array_num_elements(array); ++i)
+    if (!(fabs(ls_array_f64(array, i) - want[i]) < 1e-5))
+      fail_msg("element %lld is %.9g, wanted %.9g", (long long)i,
+               ls_array_f64(array, i), want[i]);
+  ls_array_release(array);
+}
+
+#define VALUES(tensor, shape, ...)                                             \
+  expect_values((tensor), (shape), (const double[]){__VA_ARGS__})
+
+static void expect_refusal(ls_tensor tensor, ls_code code, const char *part) {
+  double value = 0;
+  expect_status(ls_tensor_item(tensor, &value), code, part);
+}
+
+static ls_tensor constants(int64_t count, double value) {
+  return ls_fill(LS_DTYPE_F32, LS_SHAPE(count), value);
+}
+
+// ---- Normalization ---------------------------------------------------------
+static void norms_give_what_they_say(void **state) {
+  (void)state;
+  const ls_tensor x = f32(LS_SHAPE(2, 2), (const float[]){1, 10, 3, 20});
+  const ls_tensor ones = constants(2, 1), twos = constants(2, 2);
+  const ls_op batch = ls_batch_norm(x, twos, ones, 0, LS_ACTIVATION_NONE);
+  VALUES(ls_op_output(batch, 0), LS_SHAPE(2, 2), -1, -1, 3, 3);
+  VALUES(ls_op_output(batch, 1), LS_SHAPE(2), 2, 15);
+  VALUES(ls_op_output(batch, 2), LS_SHAPE(2), 1, 25);
+  const ls_op relu = ls_batch_norm(x, twos, ones, 0, LS_ACTIVATION_RELU);
+  VALUES(ls_op_output(relu, 0), LS_SHAPE(2, 2), 0, 0, 3, 3);
+  VALUES(ls_batch_norm_inference(x, twos, ones, ones, constants(2, 3), 1,
+                                 LS_ACTIVATION_NONE),
+         LS_SHAPE(2, 2), 1, 10, 3, 20);
+  VALUES(ls_layer_norm(x, twos, ones, 0), LS_SHAPE(2, 2), -1, 3, -1, 3);
+  VALUES(ls_rms_norm(f32(LS_SHAPE(2), (const float[]){3, 4}), ones, 0),
+         LS_SHAPE(2), 3 / sqrt(12.5), 4 / sqrt(12.5));
+}
+
+static void group_norm_takes_positions_and_channels_of_a_group(void **state) {
+  (void)state;
+  // Two examples, two positions, two groups of two channels.
+  const float data[] = {1, 3, 10, 30, 3, 1, 30, 10, 0, 0, 2, 2, 8, 8, 6, 6};
+  const ls_tensor x = f32(LS_SHAPE(2, 2, 4), data);
+  const ls_tensor y = ls_group_norm(x, constants(4, 2), constants(4, 1), 2, 0);
+  VALUES(y, LS_SHAPE(2, 2, 4), -1, 3, -1, 3, 3, -1, 3, -1, -1, -1, -1, -1, 3, 3,
+         3, 3);
+}
+
+static void statistics_of_16_bit_floats_are_f32(void **state) {
+  (void)state;
+  const ls_tensor x =
+      ls_convert(f32(LS_SHAPE(3, 2), (const float[]){256, 1, 257, 2, 258, 3}),
+                 LS_DTYPE_F16);
+  const ls_tensor ones = constants(2, 1);
+  const ls_op op = ls_batch_norm(x, ones, ones, 0, LS_ACTIVATION_NONE);
+  assert_int_equal(ls_tensor_dtype(ls_op_output(op, 0)), LS_DTYPE_F16);
+  assert_int_equal(ls_tensor_dtype(ls_op_output(op, 1)), LS_DTYPE_F32);
+  VALUES(ls_op_output(op, 2), LS_SHAPE(2), 2.0 / 3, 2.0 / 3);
+  const ls_tensor y = ls_group_norm(x, ones, ones, 1, 0.5);
+  assert_int_equal(ls_tensor_dtype(y), LS_DTYPE_F16);
+}
+
+// ---- Attention -------------------------------------------------------------
+static void attention_averages_values(void **state) {
+  (void)state;
+  // Equal scores: the mean of the values, causally of those up to the query.
+  const ls_tensor zeros = ls_fill(LS_DTYPE_F32, LS_SHAPE(1, 2, 2), 0);
+  const ls_tensor v = f32(LS_SHAPE(1, 2, 2), (const float[]){1, 2, 3, 6});
+  const ls_attention_options causal = {.num_heads = 2, .causal = true};
+  VALUES(ls_attention(zeros, zeros, v, NULL), LS_SHAPE(1, 2, 2), 2, 4, 2, 4);
+  VALUES(ls_attention(zeros, zeros, v, &causal), LS_SHAPE(1, 2, 2), 1, 2, 2, 4);
+  const ls_tensor parts[] = {zeros, zeros, v};
+  const ls_tensor packed = ls_concatenate(parts, 3, 2);
+  VALUES(ls_attention_packed(packed, &causal), LS_SHAPE(1, 2, 2), 1, 2, 2, 4);
+  // Scores of 0 and log(3): weights 1/4 and 3/4.
+  const ls_tensor q = f32(LS_SHAPE(1, 1, 1), (const float[]){logf(3) / 0.5F});
+  const ls_tensor k = f32(LS_SHAPE(1, 2, 1), (const float[]){0, 1});
+  const ls_attention_options half = {.scale = 0.5};
+  VALUES(ls_attention(q, k, v, &half), LS_SHAPE(1, 1, 2), 2.5, 5);
+}
+
+static void a_tape_goes_through_norms_and_attention_twice(void **state) {
+  (void)state;
+  const ls_tensor x = f32(LS_SHAPE(1, 2, 2), (const float[]){1, 2, 3, 5});
+  ls_tape *outer = NULL, *inner = NULL;
+  expect_ok(ls_tape_begin(&outer));
+  expect_ok(ls_tape_watch(outer, x));
+  expect_ok(ls_tape_begin(&inner));
+  expect_ok(ls_tape_watch(inner, x));
+  const ls_tensor ones = constants(2, 1);
+  const ls_tensor normal = ls_layer_norm(x, ones, ones, 0.5);
+  const ls_op batch =
+      ls_batch_norm(normal, ones, ones, 0.5, LS_ACTIVATION_RELU);
+  const ls_tensor y = ls_op_output(batch, 0);
+  const ls_tensor z = ls_square(ls_attention(y, y, x, NULL));
+  expect_ok(ls_tape_end(inner));
+  const ls_nest xs[] = {ls_leaf(x)};
+  ls_nest grads[1], again[1];
+  expect_ok(ls_tape_gradients(inner, ls_leaf(z), xs, 1, grads));
+  expect_ok(ls_tape_end(outer));
+  expect_ok(ls_tape_gradients(outer, grads[0], xs, 1, again));
+  double sum = 0;
+  expect_ok(ls_tensor_item(
+      ls_reduce_sum(ls_square(ls_nest_tensor(again[0], 0)), LS_ALL_AXES),
+      &sum));
+  assert_true(isfinite(sum) && sum > 0.1);
+  ls_tape_release(inner);
+  ls_tape_release(outer);
+}
+
+// ---- Refusals --------------------------------------------------------------
+static void makers_refuse_what_does_not_fit(void **state) {
+  (void)state;
+  const ls_tensor x = ls_fill(LS_DTYPE_F32, LS_SHAPE(2, 3, 4), 1);
+  const ls_tensor four = constants(4, 1), three = constants(3, 1);
+  expect_refusal(ls_layer_norm(x, three, four, 0.1), LS_INVALID_ARGUMENT,
+                 "operand 1 must be f32[4]");
+  expect_refusal(ls_rms_norm(x, four, -1), LS_INVALID_ARGUMENT, "epsilon");
+  expect_refusal(ls_rms_norm(x, four, (double)NAN), LS_INVALID_ARGUMENT,
+                 "epsilon");
+  expect_refusal(ls_batch_norm_inference(x, four, four, four, four, 0.1,
+                                         (ls_activation)77),
+                 LS_INVALID_ARGUMENT, "none of relu");
+  expect_refusal(ls_group_norm(x, four, four, 3, 0.1), LS_INVALID_ARGUMENT,
+                 "groups must divide the channels");
+  expect_refusal(ls_group_norm(x, four, four, 0, 0.1), LS_INVALID_ARGUMENT,
+                 "in 0 groups");
+  const ls_attention_options options = {.num_heads = 3};
+  expect_refusal(ls_attention(x, x, x, &options), LS_INVALID_ARGUMENT,
+                 "heads must divide the widths");
+  expect_refusal(ls_attention_packed(x, NULL), LS_INVALID_ARGUMENT,
+                 "attention by 1 heads of f32[2,3,4]");
+  const ls_attention_options negative = {.num_heads = -1};
+  expect_refusal(ls_attention(x, x, x, &negative), LS_INVALID_ARGUMENT,
+                 "by -1 heads");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(norms_give_what_they_say),
+      cmocka_unit_test(group_norm_takes_positions_and_channels_of_a_group),
+      cmocka_unit_test(statistics_of_16_bit_floats_are_f32),
+      cmocka_unit_test(attention_averages_values),
+      cmocka_unit_test(a_tape_goes_through_norms_and_attention_twice),
+      cmocka_unit_test(makers_refuse_what_does_not_fit),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
