@@ -28,6 +28,12 @@ typedef struct ls_gradient_options {
 // The gradient of the sum of `ys` with respect to each of `xs`, which are
 // tensors or variables: `grads[i]` is a tensor leaf, or none when no path
 // leads there. `options` may be NULL.
+//
+// Through a loop, gradients of variables and of values from around it are the
+// sums of the trips' gradients, added from the last trip to the first. Inside
+// of a loop's body gradients are taken with respect to the body's parameters
+// and what does not change, not to what the loop starts from.
+//   LS_INVALID_ARGUMENT     with respect to a loop's initial value, inside.
 //   LS_NOT_FOUND            an op on a needed path has no gradient.
 //   LS_FAILED_PRECONDITION  in an eager graph: there it is ls_tape_gradients.
 LS_API LS_MUST_USE ls_status ls_gradients(const ls_nest *ys, size_t num_ys,

@@ -79,8 +79,8 @@ typedef struct ls_conv_options {
 // Variables: kernel [window..., channels / groups, filters], of a transposed
 // one [window..., filters / groups, channels]; and bias [filters].
 //   LS_INVALID_ARGUMENT  also channels or filters that the groups cannot share.
-LS_API LS_MUST_USE ls_status ls_conv_layer_create(
-    const ls_conv_options *options, ls_conv_layer **out_layer);
+LS_API LS_MUST_USE ls_status
+ls_conv_layer_create(const ls_conv_options *options, ls_conv_layer **out_layer);
 LS_API void ls_conv_layer_destroy(ls_conv_layer *layer);
 // x is [batch, space..., channels], the result [batch, space..., filters]. Of a
 // transposed one the sizes in space must be known while building.
@@ -133,16 +133,16 @@ typedef enum ls_norm_kind {
 typedef struct ls_norm_options {
   const char *name;  // Default "norm".
   ls_norm_kind kind;
-  int64_t channels;  // Required: the size of x's last dimension.
-  int64_t groups;    // Required for LS_NORM_GROUP.
-  double epsilon;    // Default 1e-5.
+  int64_t channels;          // Required: the size of x's last dimension.
+  int64_t groups;            // Required for LS_NORM_GROUP.
+  double epsilon;            // Default 1e-5.
   bool no_scale, no_offset;  // They are 1 and 0.
-  ls_dtype dtype;    // Of the variables. Default f32, also beside 16-bit x.
+  ls_dtype dtype;  // Of the variables. Default f32, also beside 16-bit x.
 } ls_norm_options;
 
 // Variables: scale and offset, [channels] each.
-LS_API LS_MUST_USE ls_status ls_norm_layer_create(
-    const ls_norm_options *options, ls_norm_layer **out_layer);
+LS_API LS_MUST_USE ls_status
+ls_norm_layer_create(const ls_norm_options *options, ls_norm_layer **out_layer);
 LS_API void ls_norm_layer_destroy(ls_norm_layer *layer);
 LS_PLACED ls_tensor ls_norm_layer_apply(const ls_norm_layer *layer,
                                         ls_tensor x);
@@ -154,10 +154,10 @@ LS_API size_t ls_norm_layer_variables(const ls_norm_layer *layer,
 typedef struct ls_embedding_layer ls_embedding_layer;
 
 typedef struct ls_embedding_options {
-  const char *name;  // Default "embedding".
-  int64_t rows;      // Required: how many things there are.
-  int64_t width;     // Required: numbers for each.
-  ls_dtype dtype;    // Default f32.
+  const char *name;            // Default "embedding".
+  int64_t rows;                // Required: how many things there are.
+  int64_t width;               // Required: numbers for each.
+  ls_dtype dtype;              // Default f32.
   ls_initializer initializer;  // Default ls_init_normal(0, 0.02).
   int64_t seed;
 } ls_embedding_options;
@@ -190,10 +190,10 @@ LS_PLACED ls_tensor ls_dropout(ls_tensor x, double rate, bool training,
 typedef struct ls_attention_layer ls_attention_layer;
 
 typedef struct ls_attention_layer_options {
-  const char *name;  // Default "attention".
-  int64_t width;     // Required: of tokens, in and out.
-  int64_t num_heads; // Default 1; they share the width evenly.
-  bool causal;       // Token i sees tokens 0 to i.
+  const char *name;   // Default "attention".
+  int64_t width;      // Required: of tokens, in and out.
+  int64_t num_heads;  // Default 1; they share the width evenly.
+  bool causal;        // Token i sees tokens 0 to i.
   bool no_bias;
   ls_dtype dtype;                     // Default f32.
   ls_initializer kernel_initializer;  // Default ls_init_glorot_uniform.

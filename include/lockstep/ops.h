@@ -482,6 +482,22 @@ LS_PLACED ls_nest ls_custom_gradient(ls_flow_callback forward,
                                      ls_gradient_callback gradient, void *user,
                                      ls_nest inputs);
 
+// ---- Stacks ----------------------------------------------------------------
+// A stack is a variant scalar that lives inside of one run: it goes round in
+// loops and through branches, but is neither fed nor fetched. Each value of a
+// stack is used once, by what gives the next one. Elements are numbers, bools
+// or stacks, all of one type.
+//
+// An empty stack. LS_DTYPE_NONE: of what will be pushed.
+LS_PLACED ls_tensor ls_stack_new(ls_dtype dtype, ls_shape shape);
+// A stack of endless zeros, which is the zero that gradients of stacks have:
+// taking from it when nothing was pushed gives zeros.
+LS_PLACED ls_tensor ls_stack_zeros(void);
+LS_PLACED ls_tensor ls_stack_push(ls_tensor stack, ls_tensor value);
+// Output 0 is the stack without its top, output 1 the top, of this type. A run
+// fails with FAILED_PRECONDITION if there is none.
+LS_PLACED ls_op ls_stack_pop(ls_tensor stack, ls_dtype dtype, ls_shape shape);
+
 // ---- Replicas --------------------------------------------------------------
 typedef enum ls_reduce_op {
   LS_REDUCE_SUM,

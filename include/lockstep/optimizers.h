@@ -74,12 +74,12 @@ typedef struct ls_optimizer ls_optimizer;
 //   weight_decay   Unless said otherwise, g + weight_decay w takes the place of
 //                  g, after clipping. Default: none.
 //   decays         Whether a variable takes part in weight decay. Default: all.
-#define LS_OPTIMIZER_FIELDS \
-  const char *name;         \
-  double learning_rate;     \
-  ls_schedule schedule;     \
-  ls_clip clip;             \
-  double weight_decay;      \
+#define LS_OPTIMIZER_FIELDS                                                    \
+  const char *name;                                                            \
+  double learning_rate;                                                        \
+  ls_schedule schedule;                                                        \
+  ls_clip clip;                                                                \
+  double weight_decay;                                                         \
   bool (*decays)(const ls_variable *variable)
 
 // Stochastic gradient descent: w' = w - rate g. With momentum
@@ -217,7 +217,7 @@ typedef struct ls_average ls_average;
 
 // How to make one. Zero in a field means its default.
 typedef struct ls_average_options {
-  const char *name;  // Default "average".
+  const char *name;               // Default "average".
   ls_variable *const *variables;  // Required; retained.
   size_t count;
   double decay;  // Default 0.999.
@@ -225,8 +225,8 @@ typedef struct ls_average_options {
 // Creates variables "<variable>/<name>", and the number of updates as
 // "<name>/step". The caller owns it.
 //   LS_INVALID_ARGUMENT  no variables, or a decay outside of (0, 1).
-LS_API LS_MUST_USE ls_status ls_average_create(
-    const ls_average_options *options, ls_average **out_average);
+LS_API LS_MUST_USE ls_status
+ls_average_create(const ls_average_options *options, ls_average **out_average);
 LS_API void ls_average_destroy(ls_average *average);  // NULL is fine.
 // Takes the variables' values at this point in: after a step's updates.
 //   average' = average + (1 - decay) / (1 - decay^t) (w - average)

@@ -19,7 +19,8 @@ ls_forward *ls_forward_plain(ls_arena *arena) {
   return forward;
 }
 
-ls_forward *ls_forward_region(ls_forward *outer, ls_op op, size_t region) {
+ls_forward *ls_forward_region(ls_forward *outer, ls_op op, size_t region,
+                              ls_graph *home) {
   const ls_node *node = ls_graph_node(op.graph, op.id);
   ls_arena *arena = outer->arena;
   ls_forward *forward = ls_arena_new(arena, ls_forward);
@@ -29,48 +30,79 @@ ls_forward *ls_forward_region(ls_forward *outer, ls_op op, size_t region) {
   forward->op = op;
   forward->region = region;
   forward->arena = arena;
-  forward->recompute = node->type != LS_OP_CALL || outer->recompute;
-  if (node->type == LS_OP_COND) {
-    forward->first_input = 1;
-    for (size_t r = 0; r < region; ++r)
-      forward->first_input += ls_graph_resolve(node->regions[r])->num_captures;
-  }
+  forward->recompute = node->type == LS_OP_COND || outer->recompute;
+  forward->in_loop = outer->in_loop;
+  if (node->type == LS_OP_COND) forward->first_input = 1;
+  for (size_t r = 0; r < region; ++r)
+    forward->first_input += ls_graph_resolve(node->regions[r])->num_captures;
   forward->num_nodes = forward->graph->num_nodes;
   forward->made =
       ls_arena_new_array(arena, ls_forward_value_list *, forward->num_nodes);
   forward->calls = ls_arena_new_array(arena, ls_forward *, forward->num_nodes);
-  return forward->made == NULL || forward->calls == NULL ? NULL : forward;
+  if (forward->made == NULL || forward->calls == NULL) return NULL;
+  forward->home = home;
+  const ls_context *context = ls_context_current();
+  if (home != ls_graph_resolve(ls_graph_current()))
+    forward->around = (ls_forward_scopes){context->names, context->device,
+                                          context->control, context->colocate};
+  if (node->type == LS_OP_WHILE && ls_forward_init_loop(forward) != NULL)
+    return NULL;  // No memory, and so no status to free.
+  return forward;
+}
+
+void ls_forward_enter_around(const ls_forward *f, ls_scope *scope) {
+  ls_context_enter_graph(scope, f->home->parent);
+  ls_context *context = ls_context_current();
+  context->names = f->around.names;
+  context->device = f->around.device;
+  context->control = f->around.control;
+  context->colocate = f->around.colocate;
+}
+
+void ls_forward_enter_home(const ls_forward *f, ls_scope *scope) {
+  ls_context_enter_graph(scope, f->home);
 }
 
 // ---- What was found before -------------------------------------------------
-static bool recall(const ls_forward *f, ls_tensor value, ls_tensor *out_value) {
+bool ls_forward_recall(const ls_forward *f, const ls_graph *in, ls_tensor value,
+                       ls_tensor *out_value) {
   const size_t at_node = ls_graph_position(f->graph, value.ref >> 16);
   if (at_node >= f->num_nodes) return false;
-  const ls_graph *current = ls_graph_resolve(ls_graph_current());
   for (const ls_forward_value_list *at = f->made[at_node]; at != NULL;
        at = at->next)
-    if (at->in == current && at->output == ls_ref_output(value.ref)) {
+    if (at->in == in && at->output == ls_ref_output(value.ref)) {
       *out_value = at->value;
       return true;
     }
   return false;
 }
 
-static ls_status remember(ls_forward *f, ls_tensor value, ls_tensor found) {
+ls_status ls_forward_remember(ls_forward *f, const ls_graph *in,
+                              ls_tensor value, ls_tensor found) {
   const size_t at_node = ls_graph_position(f->graph, value.ref >> 16);
   if (at_node >= f->num_nodes) return ls_ok();
   ls_forward_value_list *at = ls_arena_new(f->arena, ls_forward_value_list);
   if (at == NULL) return ls_out_of_memory();
-  *at = (ls_forward_value_list){f->made[at_node],
-                                ls_graph_resolve(ls_graph_current()),
-                                ls_ref_output(value.ref), found};
+  *at = (ls_forward_value_list){f->made[at_node], in, ls_ref_output(value.ref),
+                                found};
   f->made[at_node] = at;
   return ls_ok();
 }
 
+// Both are for the current graph.
+static bool recall(const ls_forward *f, ls_tensor value, ls_tensor *out_value) {
+  return ls_forward_recall(f, ls_graph_resolve(ls_graph_current()), value,
+                           out_value);
+}
+
+static ls_status remember(ls_forward *f, ls_tensor value, ls_tensor found) {
+  return ls_forward_remember(f, ls_graph_resolve(ls_graph_current()), value,
+                             found);
+}
+
 // ---- Values that come out as results ---------------------------------------
 // A value without meaning, for a branch to give where the other one gives
-// `value`: the variable's, or zeros.
+// `value`: the variable's, an empty stack, or zeros.
 static ls_status add_filler(ls_graph *branch, ls_tensor value,
                             uint64_t *out_ref) {
   const ls_node *node = ls_graph_node_of(value.graph, value.ref);
@@ -84,6 +116,8 @@ static ls_status add_filler(ls_graph *branch, ls_tensor value,
                                                   .attrs = variable,
                                                   .num_attrs = 1}),
                           0);
+  else if (type.dtype == LS_DTYPE_VARIANT)
+    filler = ls_stack_new(LS_DTYPE_NONE, LS_SCALAR);
   else if (ls_shape_is_known(type.shape) &&
            (ls_dtype_is_float(type.dtype) || ls_dtype_is_integer(type.dtype) ||
             type.dtype == LS_DTYPE_BOOL))
@@ -96,7 +130,7 @@ static ls_status add_filler(ls_graph *branch, ls_tensor value,
       ls_tensor_name(value), LS_SHAPE_TEXT(type.dtype, type.shape));
 }
 
-static ls_status append_result(ls_graph *graph, uint64_t ref) {
+ls_status ls_forward_add_result(ls_graph *graph, uint64_t ref) {
   const size_t count = graph->num_results;
   uint64_t *results = ls_new_array(graph->allocator, uint64_t, count + 1);
   if (results == NULL) return ls_out_of_memory();
@@ -107,8 +141,9 @@ static ls_status append_result(ls_graph *graph, uint64_t ref) {
   return status;
 }
 
-static ls_status append_output(ls_forward *f, ls_node *node, ls_type type) {
+ls_status ls_forward_add_output(ls_forward *f, ls_type type) {
   ls_graph *graph = ls_graph_resolve(f->op.graph);
+  ls_node *node = ls_graph_node(graph, f->op.id);
   ls_type *outputs =
       ls_arena_new_array(&graph->arena, ls_type, node->num_outputs + 1u);
   if (outputs == NULL || node->num_outputs == UINT16_MAX)
@@ -141,36 +176,81 @@ static ls_status extend_op(ls_forward *f, ls_tensor value,
     LS_RETURN_IF_ERROR(add_filler(other, value, &filler));
   }
   const ls_type type = ls_graph_type(value.graph, value.ref);
-  LS_RETURN_IF_ERROR(append_result(f->graph, value.ref));
-  if (other != NULL) LS_RETURN_IF_ERROR(append_result(other, filler));
-  LS_RETURN_IF_ERROR(append_output(f, node, type));
+  LS_RETURN_IF_ERROR(ls_forward_add_result(f->graph, value.ref));
+  if (other != NULL) LS_RETURN_IF_ERROR(ls_forward_add_result(other, filler));
+  LS_RETURN_IF_ERROR(ls_forward_add_output(f, type));
   *out_result = ls_op_output(f->op, node->num_outputs - 1u);
   return ls_ok();
 }
 
-// Brings a value out through all ops around it.
+// A value of unknown size leaves its branch on a stack, which is empty when the
+// other one runs.
+static ls_status wrap(ls_graph *branch, ls_tensor value, ls_tensor *out_stack) {
+  ls_scope scope = {0};
+  ls_context_enter_graph(&scope, branch);
+  const ls_tensor empty =
+      ls_stack_new(ls_tensor_dtype(value), ls_tensor_shape(value));
+  *out_stack = ls_stack_push(empty, value);
+  ls_scope_end(&scope);
+  return ls_graph_error(branch);
+}
+
+static ls_status bring_out_on_stack(ls_forward *f, ls_tensor value,
+                                    ls_tensor *out_value) {
+  ls_tensor stack;
+  const ls_type type = ls_graph_type(value.graph, value.ref);
+  LS_RETURN_IF_ERROR(wrap(f->graph, value, &stack));
+  LS_RETURN_IF_ERROR(extend_op(f, stack, &stack));
+  ls_scope scope = {0};
+  ls_forward_enter_around(f, &scope);
+  const ls_status status = ls_forward_value(f->outer, stack, &stack);
+  ls_scope_end(&scope);
+  LS_RETURN_IF_ERROR(status);
+  LS_RETURN_IF_ERROR(ls_forward_take(f, stack, type, out_value));
+  return ls_forward_remember(f, f->home, value, *out_value);
+}
+
+// Brings a value out of its graph, and from there to where it is wanted.
 static ls_status bring_out(ls_forward *f, ls_tensor value,
                            ls_tensor *out_value) {
-  for (; f->graph != NULL; f = f->outer)
-    LS_RETURN_IF_ERROR(extend_op(f, value, &value));
-  *out_value = value;
-  return ls_ok();
+  const ls_node *node = ls_graph_node_of(value.graph, value.ref);
+  const ls_node *op = ls_graph_node(f->op.graph, f->op.id);
+  if (op->type == LS_OP_COND && f->home != NULL && node->type != LS_OP_READ &&
+      !ls_shape_is_known(node->outputs[ls_ref_output(value.ref)].shape))
+    return bring_out_on_stack(f, value, out_value);
+  LS_RETURN_IF_ERROR(extend_op(f, value, &value));
+  return ls_forward_value(f->outer, value, out_value);
 }
 
 // ---- Values that are computed again ----------------------------------------
+// Whether a value is computed again rather than brought out. A loop is run
+// again only if what it gives cannot come out.
+static bool is_computed_again(const ls_forward *f, const ls_node *node,
+                              ls_type type) {
+  if (!f->recompute || type.dtype == LS_DTYPE_VARIANT) return false;
+  if (node->type == LS_OP_CALL) return true;
+  if (node->type == LS_OP_WHILE && ls_shape_is_known(type.shape)) return false;
+  return ls_node_is_repeatable(node) && !(f->in_loop && ls_node_draws(node));
+}
+
 // Whether the value is had at once; else it is to be computed from operands.
 static ls_status find_at_once(ls_forward *f, ls_tensor value, bool *out_found,
                               ls_tensor *out_value) {
   *out_found = true;
   if (recall(f, value, out_value)) return ls_ok();
+  if (f->home != NULL && ls_forward_recall(f, f->home, value, out_value))
+    return ls_ok();
   const ls_node *node = ls_graph_node_of(f->graph, value.ref);
   ls_status status = ls_ok();
-  if (node->type == LS_OP_PARAMETER) {
+  if (f->loop != NULL) {
+    status = ls_forward_find_same(f, value, out_found, out_value);
+    if (status == NULL && !*out_found) return ls_ok();
+  } else if (node->type == LS_OP_PARAMETER) {
     const size_t index = (size_t)ls_node_int(node, "index", 0);
     status = ls_forward_value(
         f->outer, ls_op_input(f->op, f->first_input + index), out_value);
-  } else if (!f->recompute ||
-             (node->type != LS_OP_CALL && !ls_node_is_repeatable(node))) {
+  } else if (!is_computed_again(f, node,
+                                node->outputs[ls_ref_output(value.ref)])) {
     status = bring_out(f, value, out_value);
   } else {
     *out_found = false;
@@ -184,7 +264,7 @@ static ls_status find_in_call(ls_forward *f, ls_tensor value,
                               ls_tensor *out_value) {
   const size_t at_node = ls_graph_position(f->graph, value.ref >> 16);
   ls_forward *body = f->calls[at_node];
-  if (body == NULL) body = ls_forward_region(f, ls_tensor_op(value), 0);
+  if (body == NULL) body = ls_forward_region(f, ls_tensor_op(value), 0, NULL);
   if (body == NULL) return ls_out_of_memory();
   f->calls[at_node] = body;
   const uint64_t ref = body->graph->results[ls_ref_output(value.ref)];
@@ -250,6 +330,13 @@ ls_status ls_forward_value(ls_forward *forward, ls_tensor value,
                            ls_tensor *out_value) {
   *out_value = value;
   if (forward->graph == NULL) return ls_ok();
+  return forward->loop != NULL
+             ? ls_forward_loop_value(forward, value, out_value)
+             : ls_forward_compute(forward, value, out_value);
+}
+
+ls_status ls_forward_compute(ls_forward *forward, ls_tensor value,
+                             ls_tensor *out_value) {
   bool found = false;
   LS_RETURN_IF_ERROR(find_at_once(forward, value, &found, out_value));
   if (found) return ls_ok();

@@ -186,11 +186,12 @@ static ls_status make_gradient(const request *r, size_t i,
       r->options.grad_ys != NULL ? r->options.grad_ys[i] : ls_none();
   switch (given.kind) {
   case LS_KIND_NONE:
-    if (ls_dtype_is_complex(ls_tensor_dtype(y)))
+    if (ls_dtype_is_complex(ls_tensor_dtype(y)) ||
+        ls_tensor_dtype(y) == LS_DTYPE_VARIANT)
       return ls_invalid_argument(
-          "Gradients of complex tensors must set grad_ys: y %zu, '%s', is "
-          "%s",
-          i, ls_tensor_name(y), ls_dtype_name(ls_tensor_dtype(y)));
+          "Gradients of %s tensors must set grad_ys: y %zu, '%s', is %s",
+          ls_tensor_dtype(y) == LS_DTYPE_VARIANT ? "variant" : "complex", i,
+          ls_tensor_name(y), ls_dtype_name(ls_tensor_dtype(y)));
     *out_gradient = filled_like(y, 1);
     return ls_ok();
   case LS_KIND_TENSOR:

@@ -97,3 +97,8 @@ ls_tensor ls_gradient_with_last(ls_tensor x) {
 ls_tensor ls_gradient_number(ls_tensor x, double value) {
   return ls_scalar(ls_tensor_dtype(x), value);
 }
+
+ls_tensor ls_gradient_zeros(ls_tensor x) {
+  if (ls_tensor_dtype(x) == LS_DTYPE_VARIANT) return ls_stack_zeros();
+  return ls_broadcast_like(ls_gradient_number(x, 0), x);
+}

@@ -18,6 +18,8 @@ ls_tensor ls_gradient_keep_axes(ls_gradient *g, ls_tensor term);
 ls_tensor ls_gradient_as_matrix(ls_tensor x);
 // [...] as [..., 1].
 ls_tensor ls_gradient_with_last(ls_tensor x);
+// The zero that gradients of x have: zeros like it, or an empty stack.
+ls_tensor ls_gradient_zeros(ls_tensor x);
 // A number of x's dtype.
 ls_tensor ls_gradient_number(ls_tensor x, double value);
 

@@ -2,54 +2,45 @@
 //
 // Rules of ops that hold child graphs: each walks a child graph with a walk of
 // its own.
-#include "grad/rules.h"
-#include "grad/walk.h"
+#include "grad/rules_flow.h"
 
 // ---- An inner walk ---------------------------------------------------------
-// The goals of an inner walk: the parameters of region `region` whose operands
-// are wanted, then the variables read in it.
-typedef struct inner {
-  ls_forward *forward;
-  ls_gradient_goal *goals;
-  size_t num_goals;
-} inner;
-
-static ls_tensor parameter(const ls_forward *forward, size_t index) {
-  return (ls_tensor){forward->graph, forward->graph->parameters[index]};
-}
-
-// Walks region `region` of the op from its results, whose gradients are the
-// op's, to `goals`. `first_result` is the op's result for result 0.
-static ls_status walk_region(ls_gradient *g, const inner *of) {
-  ls_arena *arena = g->walk->context->arena;
-  ls_graph *graph = of->forward->graph;
-  ls_gradient_seed *seeds =
-      ls_arena_new_array(arena, ls_gradient_seed, g->num_outputs);
-  if (seeds == NULL) return ls_out_of_memory();
-  size_t num_seeds = 0;
-  for (size_t i = 0; i < g->num_outputs; ++i)
-    if (g->dout[i].ref != 0)
-      seeds[num_seeds++] =
-          (ls_gradient_seed){{graph, graph->results[i]}, g->dout[i]};
+ls_status ls_gradient_walk_inner(const ls_gradient *g,
+                                 const ls_gradient_inner *inner) {
+  ls_graph *graph = inner->forward->graph;
   const ls_gradient_span span = {graph, 0, graph->num_nodes, 0};
   ls_gradient_walk walk = {.context = g->walk->context,
-                           .forward = of->forward,
+                           .forward = inner->forward,
                            .spans = &span,
                            .num_spans = 1,
-                           .seeds = seeds,
-                           .num_seeds = num_seeds,
-                           .goals = of->goals,
-                           .num_goals = of->num_goals};
+                           .seeds = inner->seeds,
+                           .num_seeds = inner->num_seeds,
+                           .goals = inner->goals,
+                           .num_goals = inner->num_goals};
   const ls_status status = ls_gradient_walk_run(&walk);
   ls_status_free(walk.failure);
   return status;
+}
+
+// Walks from the results of the child graph, whose gradients are the op's.
+static ls_status walk_from_results(ls_gradient *g, ls_gradient_inner *inner) {
+  const ls_graph *graph = inner->forward->graph;
+  inner->seeds = ls_arena_new_array(g->walk->context->arena, ls_gradient_seed,
+                                    g->num_outputs);
+  if (inner->seeds == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < g->num_outputs; ++i)
+    if (g->dout[i].ref != 0)
+      inner->seeds[inner->num_seeds++] = (ls_gradient_seed){
+          {inner->forward->graph, graph->results[i]}, g->dout[i]};
+  return ls_gradient_walk_inner(g, inner);
 }
 
 // ---- Calls -----------------------------------------------------------------
 // Differentiated through the body: its gradient ops stand where the call's
 // would.
 ls_status gradient_call(ls_gradient *g) {
-  inner body = {.forward = ls_forward_region(g->walk->forward, g->op, 0)};
+  ls_gradient_inner body = {
+      .forward = ls_forward_region(g->walk->forward, g->op, 0, NULL)};
   ls_gradient_goal *variables = NULL;
   size_t *sources = NULL, num_variables = 0, num_tensors = 0;
   if (body.forward == NULL) return ls_out_of_memory();
@@ -60,11 +51,11 @@ ls_status gradient_call(ls_gradient *g) {
   if (body.goals == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < g->num_inputs; ++i)
     if (g->wanted[i])
-      body.goals[num_tensors++].tensor = parameter(body.forward, i);
+      body.goals[num_tensors++].tensor = ls_gradient_parameter(body.forward, i);
   for (size_t i = 0; i < num_variables; ++i)
     body.goals[num_tensors + i] = variables[i];
   body.num_goals = num_tensors + num_variables;
-  LS_RETURN_IF_ERROR(walk_region(g, &body));
+  LS_RETURN_IF_ERROR(walk_from_results(g, &body));
   size_t next = 0;
   for (size_t i = 0; i < g->num_inputs; ++i)
     if (g->wanted[i]) g->din[i] = body.goals[next++].gradient;
@@ -120,8 +111,7 @@ static ls_tensor zeros_of(const branches *all, const branch_result *result) {
   if (result->variable != NULL)
     return ls_fill(ls_variable_dtype(result->variable),
                    ls_variable_shape(result->variable), 0);
-  const ls_tensor like = ls_gradient_input(all->g, result->input);
-  return ls_broadcast_like(ls_gradient_number(like, 0), like);
+  return ls_gradient_zeros(ls_gradient_input(all->g, result->input));
 }
 
 // Builds the gradients that branch `region` gives, in the current graph.
@@ -129,8 +119,9 @@ static ls_status build_branch(const branches *all, size_t region,
                               ls_nest *out_results) {
   ls_gradient *g = all->g;
   ls_arena *arena = g->walk->context->arena;
-  inner branch = {.forward =
-                      ls_forward_region(g->walk->forward, g->op, region)};
+  ls_gradient_inner branch = {
+      .forward = ls_forward_region(g->walk->forward, g->op, region,
+                                   ls_graph_resolve(ls_graph_current()))};
   branch.goals = ls_arena_new_array(arena, ls_gradient_goal, all->num_results);
   ls_nest *leaves = ls_arena_new_array(arena, ls_nest, all->num_results);
   size_t *goals = ls_arena_new_array(arena, size_t, all->num_results);
@@ -147,9 +138,10 @@ static ls_status build_branch(const branches *all, size_t region,
     goals[i] = branch.num_goals++;
     branch.goals[goals[i]].variable = result->variable;
     if (result->variable == NULL)
-      branch.goals[goals[i]].tensor = parameter(branch.forward, (size_t)number);
+      branch.goals[goals[i]].tensor =
+          ls_gradient_parameter(branch.forward, (size_t)number);
   }
-  LS_RETURN_IF_ERROR(walk_region(g, &branch));
+  LS_RETURN_IF_ERROR(walk_from_results(g, &branch));
   for (size_t i = 0; i < all->num_results; ++i) {
     ls_tensor gradient = ls_failed_tensor();
     if (goals[i] != SIZE_MAX) gradient = branch.goals[goals[i]].gradient;
@@ -195,12 +187,4 @@ ls_status gradient_cond(ls_gradient *g) {
   }
   ls_nest_release(made);
   return status;
-}
-
-// ---- Loops -----------------------------------------------------------------
-ls_status gradient_while(ls_gradient *g) {
-  return ls_unimplemented(
-      "the gradient of loop '%s' needs the values of each iteration, which "
-      "loops do not keep yet",
-      ls_op_name(g->op));
 }

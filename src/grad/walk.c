@@ -69,10 +69,24 @@ static const ls_capture *capture_of(const ls_gradient_walk *walk,
              : &graph->captures[number - graph->num_declared];
 }
 
+// A value that goes round in a loop whose body is being traced has one too:
+// what it starts from. No gradient passes there.
+static const ls_tensor *initial_of(const ls_gradient_walk *walk,
+                                   const ls_graph *graph,
+                                   const ls_node *node) {
+  if (node->type != LS_OP_PARAMETER || walk->spans[0].graph == graph ||
+      graph->initial == NULL)
+    return NULL;
+  const size_t number = (size_t)ls_node_int(node, "index", 0);
+  return number < graph->num_declared ? &graph->initial[number] : NULL;
+}
+
 // Operands that only lend their dimensions are none here.
 static size_t count_operands(const ls_gradient_walk *walk,
                              const ls_graph *graph, const ls_node *node) {
-  if (capture_of(walk, graph, node) != NULL) return 1;
+  if (capture_of(walk, graph, node) != NULL ||
+      initial_of(walk, graph, node) != NULL)
+    return 1;
   const ls_op_info *info = ls_node_info(node);
   return (info->traits & LS_OP_SIZED) != 0 ? (size_t)info->data_inputs
                                            : node->num_inputs;
@@ -81,7 +95,9 @@ static size_t count_operands(const ls_gradient_walk *walk,
 static ls_tensor operand(const ls_gradient_walk *walk, ls_graph *graph,
                          const ls_node *node, size_t i) {
   const ls_capture *capture = capture_of(walk, graph, node);
-  return capture != NULL ? capture->outer : (ls_tensor){graph, node->inputs[i]};
+  if (capture != NULL) return capture->outer;
+  const ls_tensor *initial = initial_of(walk, graph, node);
+  return initial != NULL ? *initial : (ls_tensor){graph, node->inputs[i]};
 }
 
 // The entry of the op an operand comes from, if gradients may flow there.
@@ -129,6 +145,10 @@ static bool has_variables(const ls_gradient_walk *walk) {
   for (size_t i = 0; i < walk->num_goals; ++i)
     if (walk->goals[i].variable != NULL) return true;
   return false;
+}
+
+bool ls_gradient_walk_reads(const ls_gradient_walk *walk, const ls_node *node) {
+  return goal_of_read(walk, node) != nowhere || find_reads(walk, node, NULL);
 }
 
 ls_status ls_gradient_walk_variables(const ls_gradient_walk *walk,
@@ -466,6 +486,37 @@ static ls_status differentiate(ls_gradient_walk *walk, size_t index, ls_op op,
   return ls_ok();
 }
 
+// The operand that depends on an x; `nowhere`: none.
+static size_t operand_behind(const ls_gradient_walk *walk, ls_graph *graph,
+                             const ls_node *node) {
+  const size_t count = count_operands(walk, graph, node);
+  for (size_t i = 0; i < count; ++i) {
+    size_t from = 0;
+    const ls_gradient_entry *source =
+        operand_entry(walk, operand(walk, graph, node, i), &from);
+    if (source != NULL && (source->flags & FLAG_REACHED)) return from;
+  }
+  return nowhere;
+}
+
+// A value that goes round, whose initial value depends on an x: names that x.
+static ls_status refuse_initial(const ls_gradient_walk *walk, ls_op op,
+                                size_t at) {
+  for (size_t next = at; next != nowhere;) {
+    at = next;
+    if (walk->entries[at].flags & FLAG_TARGET) break;
+    const ls_op source = op_at(walk, at);
+    ls_graph *graph = ls_graph_resolve(source.graph);
+    next = operand_behind(walk, graph, ls_graph_node(graph, source.id));
+  }
+  return ls_invalid_argument(
+      "a gradient is taken inside of a loop with respect to '%s', through the "
+      "initial value of '%s', which goes round. Inside it can be taken with "
+      "respect to the body's parameters and to what does not change; with "
+      "respect to initial values, outside",
+      ls_op_name(op_at(walk, at)), ls_op_name(op));
+}
+
 static ls_status visit_with_gradients(ls_gradient_walk *walk, size_t index,
                                       ls_op op, ls_graph *graph,
                                       const ls_node *node) {
@@ -477,6 +528,10 @@ static ls_status visit_with_gradients(ls_gradient_walk *walk, size_t index,
   const ls_capture *capture = capture_of(walk, graph, node);
   if (capture != NULL)
     return add_term(walk, capture->outer, entry->slots[0].sum);
+  if (initial_of(walk, graph, node) != NULL) {
+    const size_t behind = operand_behind(walk, graph, node);
+    if (behind != nowhere) return refuse_initial(walk, op, behind);
+  }
   if (ls_gradient_table[node->type] == gradient_none) return ls_ok();
   return differentiate(walk, index, op, node);
 }

@@ -87,6 +87,8 @@ ls_status ls_gradient_walk_variables(const ls_gradient_walk *walk,
                                      const ls_node *node,
                                      ls_gradient_goal **out_goals,
                                      size_t **out_sources, size_t *out_count);
+// Whether the op, or one in its regions, reads such a goal.
+bool ls_gradient_walk_reads(const ls_gradient_walk *walk, const ls_node *node);
 // Adds what the op being visited contributes to a goal that is a variable.
 ls_status ls_gradient_walk_contribute(ls_gradient_walk *walk, size_t goal,
                                       ls_tensor gradient);

@@ -78,6 +78,8 @@ struct ls_graph {
   ls_graph *forward;  // Not NULL: a replica's segment that equals `forward`,
                       // ref for ref; its own nodes are gone.
   bool is_while_body; // Region of a loop: random streams count iterations.
+  const ls_tensor *initial;  // Region of a loop that is being traced: what the
+                             // declared parameters start from. Else NULL.
 
   ls_node **nodes;  // By ascending id.
   size_t num_nodes, nodes_capacity;

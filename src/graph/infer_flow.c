@@ -37,13 +37,20 @@ static ls_status carried_type(const ls_infer *infer, size_t i,
   return ls_ok();
 }
 
+// A loop whose body's values are saved counts its trips in one more output and
+// gives a stack for each of them.
+static void saved_types(ls_infer *infer, size_t carried, size_t saved) {
+  infer->out[carried] = (ls_type){LS_DTYPE_I64, LS_SCALAR};
+  for (size_t i = 0; i < saved; ++i)
+    infer->out[carried + 1 + i] = (ls_type){LS_DTYPE_VARIANT, LS_SCALAR};
+}
+
 ls_status infer_while(ls_infer *infer) {
   LS_RETURN_IF_ERROR(check_regions(infer, 2));
   const ls_graph *cond = infer->spec->regions[0];
   const ls_graph *body = infer->spec->regions[1];
   const size_t carried = (size_t)ls_infer_int(infer, "num_carried", 0);
-  if (cond->num_results != 1 ||
-      result_type(cond, 0).dtype != LS_DTYPE_BOOL ||
+  if (cond->num_results != 1 || result_type(cond, 0).dtype != LS_DTYPE_BOOL ||
       !ls_shape_compatible(result_type(cond, 0).shape, LS_SCALAR))
     return ls_invalid_argument(
         "while: the condition must give one bool scalar, gives %zu values%s%s",
@@ -51,15 +58,20 @@ ls_status infer_while(ls_infer *infer) {
         cond->num_results ? LS_SHAPE_TEXT(result_type(cond, 0).dtype,
                                           result_type(cond, 0).shape)
                           : "");
-  if (body->num_results != carried || body->num_declared != carried ||
-      cond->num_declared != carried ||
+  const bool saves = ls_infer_attr(infer, "num_saved") != NULL;
+  const size_t saved = (size_t)ls_infer_int(infer, "num_saved", 0);
+  if (saved > body->num_results || body->num_results != carried + saved ||
+      body->num_declared != carried || cond->num_declared != carried ||
       infer->num_in != carried + cond->num_captures + body->num_captures)
     return ls_invalid_argument(
-        "while: %zu values go round, the body takes %zu and gives %zu",
-        carried, body->num_declared, body->num_results);
-  LS_RETURN_IF_ERROR(ls_infer_outputs(infer, carried));
+        "while: %zu values go round and %lld are saved, the body takes %zu and "
+        "gives %zu",
+        carried, (long long)saved, body->num_declared, body->num_results);
+  LS_RETURN_IF_ERROR(
+      ls_infer_outputs(infer, saves ? carried + 1 + saved : carried));
   for (size_t i = 0; i < carried; ++i)
     LS_RETURN_IF_ERROR(carried_type(infer, i, body, &infer->out[i]));
+  if (saves) saved_types(infer, carried, saved);
   return ls_ok();
 }
 
@@ -99,8 +111,7 @@ ls_status infer_call(ls_infer *infer) {
   const ls_graph *body = infer->spec->regions[0];
   if (infer->num_in != body->num_parameters)
     return ls_invalid_argument("call of '%s': it takes %zu values, got %zu",
-                               body->name, body->num_parameters,
-                               infer->num_in);
+                               body->name, body->num_parameters, infer->num_in);
   return take_results(infer, body);
 }
 

@@ -5,14 +5,38 @@
 
 bool ls_node_is_repeatable(const ls_node *node) {
   const unsigned traits = ls_node_info(node)->traits;
-  if (node->type == LS_OP_READ || (traits & (LS_OP_EFFECT | LS_OP_HOST)) != 0)
-    return false;
+  const unsigned once = LS_OP_EFFECT | LS_OP_ON_HOST | LS_OP_LINEAR;
+  if (node->type == LS_OP_READ || (traits & once) != 0) return false;
   for (uint32_t r = 0; r < node->num_regions; ++r) {
     const ls_graph *region = ls_graph_resolve(node->regions[r]);
     for (size_t i = 0; i < region->num_nodes; ++i)
       if (!ls_node_is_repeatable(region->nodes[i])) return false;
   }
   return true;
+}
+
+bool ls_node_draws(const ls_node *node) {
+  if ((ls_node_info(node)->traits & LS_OP_RANDOM) != 0) return true;
+  for (uint32_t r = 0; r < node->num_regions; ++r) {
+    const ls_graph *region = ls_graph_resolve(node->regions[r]);
+    for (size_t i = 0; i < region->num_nodes; ++i)
+      if (ls_node_draws(region->nodes[i])) return true;
+  }
+  return false;
+}
+
+bool ls_node_writes(const ls_node *node, const ls_object *variable) {
+  const bool assigns = node->type == LS_OP_ASSIGN ||
+                       node->type == LS_OP_ASSIGN_ADD ||
+                       node->type == LS_OP_ASSIGN_SUB;
+  if (assigns && ls_node_attr(node, "variable")->as.object == variable)
+    return true;
+  for (uint32_t r = 0; r < node->num_regions; ++r) {
+    const ls_graph *region = ls_graph_resolve(node->regions[r]);
+    for (size_t i = 0; i < region->num_nodes; ++i)
+      if (ls_node_writes(region->nodes[i], variable)) return true;
+  }
+  return false;
 }
 
 size_t ls_graph_position(const ls_graph *graph, uint64_t id) {
@@ -169,6 +193,32 @@ static ls_tensor copy_of(const ls_graph *body, const copies *made,
   return ls_op_output(made->ops[position], ls_ref_output(ref));
 }
 
+// The scope of the same name in the current graph, inside the current one.
+static ls_status copy_names(const ls_name_scope *names,
+                            const ls_name_scope **out_names) {
+  *out_names = ls_context_current()->names;
+  if (names == NULL) return ls_ok();
+  const ls_name_scope *parent = NULL;
+  LS_RETURN_IF_ERROR(copy_names(names->parent, &parent));
+  return ls_graph_name_scope(ls_graph_resolve(ls_graph_current()), parent,
+                             names->name, false, out_names);
+}
+
+static ls_status copy_named(ls_graph *body, const ls_node *node,
+                            const ls_tensor *inputs, const ls_op *control,
+                            size_t num_control, ls_op *out_op) {
+  const ls_name_scope *names = NULL;
+  if (ls_graph_current()->kind != LS_GRAPH_EAGER)
+    LS_RETURN_IF_ERROR(copy_names(node->scope, &names));
+  ls_scope scope = {0};
+  ls_name_scope_begin(&scope, NULL);
+  ls_context_current()->names = names;
+  const ls_status status =
+      ls_graph_copy_op(body, node, inputs, control, num_control, out_op);
+  ls_scope_end(&scope);
+  return status;
+}
+
 static ls_status copy_body_op(ls_graph *body, size_t position,
                               const copies *made) {
   const ls_node *node = body->nodes[position];
@@ -187,8 +237,8 @@ static ls_status copy_body_op(ls_graph *body, size_t position,
       const ls_op copy = made->ops[ls_graph_position(body, node->control[i])];
       if (copy.id != 0) control[num_control++] = copy;  // No parameter.
     }
-    status = ls_graph_copy_op(body, node, inputs, control, num_control,
-                              &made->ops[position]);
+    status = copy_named(body, node, inputs, control, num_control,
+                        &made->ops[position]);
   }
   ls_arena_deinit(&memory);
   return status;

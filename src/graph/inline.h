@@ -21,9 +21,14 @@ ls_status ls_graph_inline(ls_graph *body, const ls_tensor *args,
                           size_t num_args, ls_tensor *results);
 
 // Whether a second copy of the op does no harm and gives the same values: it
-// neither reads or writes variables nor calls the host, nor does what is in
-// its regions.
+// neither reads or writes variables nor calls the host nor uses stacks, nor
+// does what is in its regions. Inside a loop a copy of what draws random
+// numbers gives others, though.
 bool ls_node_is_repeatable(const ls_node *node);
+// Whether the op, or one in its regions, draws random numbers.
+bool ls_node_draws(const ls_node *node);
+// Whether the op, or one in its regions, writes the variable.
+bool ls_node_writes(const ls_node *node, const ls_object *variable);
 
 // Where the op of an id stands among the graph's nodes; SIZE_MAX: nowhere.
 size_t ls_graph_position(const ls_graph *graph, uint64_t id);

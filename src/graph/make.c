@@ -116,9 +116,10 @@ ls_tensor ls_iota(ls_dtype dtype, ls_shape shape, int axis) {
   return ls_make(LS_OP_IOTA, NULL, 0, attrs, LS_COUNT_OF(attrs));
 }
 
-ls_tensor ls_make_random(uint16_t type, ls_dtype dtype, ls_shape shape,
-                         const ls_attr *own, size_t num_own,
-                         const ls_random_options *options) {
+// A random op of these sizes, which may be dimensions of `like` (NULL: none).
+static ls_tensor random_op(uint16_t type, ls_dtype dtype, ls_attr sizes,
+                           const ls_tensor *like, const ls_attr *own,
+                           size_t num_own, const ls_random_options *options) {
   const ls_random_options o = options != NULL ? *options
                                               : (ls_random_options){0};
   ls_graph *graph = ls_graph_current();
@@ -129,8 +130,7 @@ ls_tensor ls_make_random(uint16_t type, ls_dtype dtype, ls_shape shape,
       graph = graph->parent;
     stream = graph == NULL ? 0 : graph->num_random++;
   }
-  ls_size sizes[LS_MAX_RANK];
-  ls_attr attrs[8] = {LS_ATTR_T("dtype", dtype), shape_sizes(shape, sizes)};
+  ls_attr attrs[8] = {LS_ATTR_T("dtype", dtype), sizes};
   size_t count = 2;
   for (size_t i = 0; i < num_own; ++i)
     attrs[count++] = own[i];
@@ -138,7 +138,33 @@ ls_tensor ls_make_random(uint16_t type, ls_dtype dtype, ls_shape shape,
   attrs[count++] = LS_ATTR_I("stream", stream);
   attrs[count++] = LS_ATTR_B("fixed", o.fixed);
   attrs[count++] = LS_ATTR_B("same_on_all_replicas", o.same_on_all_replicas);
-  return ls_make(type, NULL, 0, attrs, count);
+  return ls_make(type, like, like != NULL, attrs, count);
+}
+
+ls_tensor ls_make_random(uint16_t type, ls_dtype dtype, ls_shape shape,
+                         const ls_attr *own, size_t num_own,
+                         const ls_random_options *options) {
+  ls_size sizes[LS_MAX_RANK];
+  return random_op(type, dtype, shape_sizes(shape, sizes), NULL, own, num_own,
+                   options);
+}
+
+ls_tensor ls_make_random_like(uint16_t type, ls_dtype dtype, ls_tensor like,
+                              const ls_attr *own, size_t num_own,
+                              const ls_random_options *options) {
+  const ls_shape shape = ls_tensor_shape(like);
+  if (ls_shape_is_known(shape) || ls_tensor_is_failed(like))
+    return ls_make_random(type, dtype, shape, own, num_own, options);
+  if (shape.rank == LS_UNKNOWN_RANK)
+    return ls_make_failed(
+        ls_op_table[type].name,
+        ls_unimplemented("the rank of '%s' is not known while building",
+                         ls_tensor_name(like)));
+  ls_size sizes[LS_MAX_RANK];
+  const ls_attr attr = shape_sizes(shape, sizes);
+  for (int i = 0; i < shape.rank; ++i)
+    if (shape.dim[i] < 0) sizes[i] = (ls_size){0, i};
+  return random_op(type, dtype, attr, &like, own, num_own, options);
 }
 
 ls_tensor ls_random_uniform(ls_dtype dtype, ls_shape shape, double low,

@@ -16,6 +16,10 @@ ls_tensor ls_make_reduce(uint16_t type, ls_tensor x, ls_axes axes, bool keep);
 ls_tensor ls_make_random(uint16_t type, ls_dtype dtype, ls_shape shape,
                          const ls_attr *own, size_t num_own,
                          const ls_random_options *options);
+// The same, as large as `like`, also where its sizes are not known yet.
+ls_tensor ls_make_random_like(uint16_t type, ls_dtype dtype, ls_tensor like,
+                              const ls_attr *own, size_t num_own,
+                              const ls_random_options *options);
 // The current graph fails with `status`, taken over; the result is failed.
 ls_tensor ls_make_failed(const char *op_name, ls_status status);
 // A negative axis from the end. -1 when out of range; unknown rank: as it is.

@@ -72,7 +72,9 @@ static ls_status trace_region(flow *f, size_t r, const char *name,
       ls_region_parameters(f->regions[r], like, types, count, &args);
   ls_release(f->graph->allocator, types);
   LS_RETURN_IF_ERROR(status);
+  if (count != 0) f->regions[r]->initial = f->inputs;
   status = ls_region_trace(f->regions[r], callback, args, user, &result);
+  f->regions[r]->initial = NULL;
   ls_nest_release(args);
   LS_RETURN_IF_ERROR(status);
   if (out_result != NULL)
@@ -82,15 +84,20 @@ static ls_status trace_region(flow *f, size_t r, const char *name,
   return ls_ok();
 }
 
-static ls_nest pack_outputs(ls_op op, ls_nest like) {
+static ls_status pack_outputs(ls_op op, ls_nest like, ls_nest *out_nest) {
   const size_t count = ls_op_num_outputs(op);
   ls_nest *leaves = ls_new_array(op.graph->allocator, ls_nest, count + 1);
-  if (leaves == NULL) return ls_fail(ls_out_of_memory());
+  if (leaves == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < count; ++i)
     leaves[i] = ls_leaf(ls_op_output(op, (unsigned)i));
   const ls_nest packed = ls_nest_pack(like, leaves, count);
   ls_release(op.graph->allocator, leaves);
-  return packed;
+  const ls_status status = ls_nest_status(packed);
+  if (ls_status_is_ok(status))
+    *out_nest = packed;
+  else
+    ls_nest_release(packed);
+  return status;
 }
 
 static ls_nest flow_failed(const char *what, ls_status status) {
@@ -165,14 +172,17 @@ static ls_status build_while(flow *f, ls_flow_callback condition,
                                            .num_regions = 2});
   if (ls_op_is_failed(op)) return ls_graph_error(f->graph);
   f->regions[0] = f->regions[1] = NULL;
-  *out_result = pack_outputs(op, initial);
-  return ls_ok();
+  return pack_outputs(op, initial, out_result);
 }
 
 ls_nest ls_while(ls_flow_callback condition, ls_flow_callback body, void *user,
                  ls_nest initial, int64_t max_trips) {
   ls_graph *graph = ls_graph_current();
-  if (graph == NULL || ls_nest_is_failed(initial)) return initial;
+  if (graph == NULL) return initial;
+  if (ls_nest_is_failed(initial)) {
+    ls_make_failed("while", ls_nest_status(initial));
+    return initial;
+  }
   if (graph->kind == LS_GRAPH_EAGER)
     return eager_while(condition, body, user, initial, max_trips);
   flow f = {.graph = graph};
@@ -209,7 +219,7 @@ static ls_status build_cond(flow *f, ls_tensor predicate, ls_flow_callback yes,
       status = ls_graph_error(f->graph);
     } else {
       f->regions[0] = f->regions[1] = NULL;
-      *out_result = pack_outputs(op, a);
+      status = pack_outputs(op, a, out_result);
     }
   }
   ls_nest_release(a);

@@ -24,6 +24,7 @@ typedef enum ls_op_traits {
   LS_OP_LOWERED_ONLY = 1 << 8,  // Only lowering makes it.
   LS_OP_REGIONS = 1 << 9,       // Holds child graphs.
   LS_OP_ON_HOST = 1 << 10,         // Runs on the host.
+  LS_OP_LINEAR = 1 << 11,  // Its values are used once: never merged or copied.
 } ls_op_traits;
 
 #define LS_VARIADIC (-1)

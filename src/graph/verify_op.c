@@ -193,6 +193,12 @@ static const attr_rule attr_rules[] = {
     {LS_OP_ASSIGN_SUB, "variable", LS_ATTR_OBJECT, true},
     {LS_OP_WHILE, "num_carried", LS_ATTR_INT, true},
     {LS_OP_WHILE, "max_trips", LS_ATTR_INT, false},
+    {LS_OP_WHILE, "num_saved", LS_ATTR_INT, false},
+    {LS_OP_STACK_NEW, "dtype", LS_ATTR_DTYPE, false},
+    {LS_OP_STACK_NEW, "shape", LS_ATTR_SHAPE, false},
+    {LS_OP_STACK_NEW, "endless", LS_ATTR_BOOL, false},
+    {LS_OP_STACK_POP, "dtype", LS_ATTR_DTYPE, true},
+    {LS_OP_STACK_POP, "shape", LS_ATTR_SHAPE, true},
     {LS_OP_REPLICATE, "replicas", LS_ATTR_INT, true},
     {LS_OP_REPLICATE, "num_split", LS_ATTR_INT, false},
     {LS_OP_REPLICATE, "num_gathered", LS_ATTR_INT, false},
@@ -301,6 +307,10 @@ static ls_status check_while(const ls_verifier *v) {
   LS_RETURN_IF_ERROR(check_count(v, 2));
   const ls_graph *cond = region(v, 0), *body = region(v, 1);
   const int64_t carried = ls_node_int(v->node, "num_carried", -1);
+  if (v->graph->kind == LS_GRAPH_LOWERED &&
+      ls_node_attr(v->node, "num_saved") != NULL)
+    return ls_verify_broken(v, "a lowered loop saves values on stacks of its "
+                               "own");
   if (carried < 0 || cond->num_declared != (size_t)carried ||
       body->num_declared != (size_t)carried)
     return ls_verify_broken(

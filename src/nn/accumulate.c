@@ -34,8 +34,7 @@ static ls_nest cut_leaf(ls_nest leaf, void *user) {
     return LS_FAIL(LS_INVALID_ARGUMENT,
                    "dimension 0 of argument '%s', which is %s, cannot be cut "
                    "into %lld equal parts",
-                   ls_tensor_name(x),
-                   LS_SHAPE_TEXT(ls_tensor_dtype(x), shape),
+                   ls_tensor_name(x), LS_SHAPE_TEXT(ls_tensor_dtype(x), shape),
                    (long long)c->parts);
   ls_shape cut_shape = {.rank = shape.rank + 1, .dim = {c->parts, -1}};
   if (shape.dim[0] >= 0) cut_shape.dim[1] = shape.dim[0] / c->parts;
@@ -62,10 +61,8 @@ static ls_status first_part(accumulation *all) {
   ls_allocator *allocator = all->optimizer->allocator;
   ls_tensor loss = ls_failed_tensor();
   size_t count = 0;
-  LS_RETURN_IF_ERROR(
-      loss_of_part(all, ls_scalar_i64(LS_DTYPE_I64, 0), &loss));
-  LS_RETURN_IF_ERROR(
-      ls_reads_find(allocator, loss, &all->variables, &count));
+  LS_RETURN_IF_ERROR(loss_of_part(all, ls_scalar_i64(LS_DTYPE_I64, 0), &loss));
+  LS_RETURN_IF_ERROR(ls_reads_find(allocator, loss, &all->variables, &count));
   if (count == 0) return ls_optimizer_nothing_to_train(loss);
   all->sums = ls_new_array(allocator, ls_nest, count + 1);
   if (all->sums == NULL) return ls_out_of_memory();
@@ -93,9 +90,8 @@ static ls_status add_part(accumulation *all, ls_nest values, ls_nest *next) {
   const ls_tensor index = ls_nest_tensor(values, 0);
   ls_tensor loss = ls_failed_tensor();
   LS_RETURN_IF_ERROR(loss_of_part(all, index, &loss));
-  LS_RETURN_IF_ERROR(ls_optimizer_gradients(all->optimizer, loss,
-                                            all->variables, all->count,
-                                            next + 2));
+  LS_RETURN_IF_ERROR(ls_optimizer_gradients(
+      all->optimizer, loss, all->variables, all->count, next + 2));
   next[0] = ls_leaf(ls_add_scalar(index, 1));
   next[1] = ls_leaf(loss);
   for (size_t i = 1; i < all->count + 2; ++i)
@@ -167,6 +163,5 @@ ls_tensor ls_optimizer_minimize_parts(ls_optimizer *optimizer, int64_t parts,
   const ls_status status = minimize(&all, &result);
   ls_release(optimizer->allocator, all.variables);
   ls_release(optimizer->allocator, all.sums);
-  return ls_status_is_ok(status) ? result
-                                 : ls_make_failed("optimizer", status);
+  return ls_status_is_ok(status) ? result : ls_make_failed("optimizer", status);
 }

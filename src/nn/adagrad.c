@@ -56,9 +56,9 @@ static void update_rmsprop(const ls_update *update) {
   const ls_tensor root = ls_sqrt(ls_add_scalar(variance, optimizer->epsilon));
   ls_tensor delta = ls_update_rate(update, ls_div(g, root));
   if (optimizer->momentum > 0) {
-    delta = ls_add(
-        ls_mul_scalar(ls_update_read(update, slot), optimizer->momentum),
-        delta);
+    delta =
+        ls_add(ls_mul_scalar(ls_update_read(update, slot), optimizer->momentum),
+               delta);
     ls_update_slot(update, slot, delta);
   }
   ls_update_move(update, delta);

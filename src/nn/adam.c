@@ -10,9 +10,7 @@
 // the weights.
 enum { FIRST, SECOND };
 
-static ls_tensor number(double value) {
-  return ls_scalar(LS_DTYPE_F64, value);
-}
+static ls_tensor number(double value) { return ls_scalar(LS_DTYPE_F64, value); }
 
 // 1 - beta^t
 static ls_tensor correction(double beta, ls_tensor t) {
@@ -21,9 +19,10 @@ static ls_tensor correction(double beta, ls_tensor t) {
 
 static void begin(const ls_optimizer *optimizer, ls_tensor t,
                   ls_step_scalars *scalars) {
-  scalars->own[FIRST] = optimizer->no_momentum
-                            ? number(1)
-                            : ls_div(number(1), correction(optimizer->beta1, t));
+  scalars->own[FIRST] =
+      optimizer->no_momentum
+          ? number(1)
+          : ls_div(number(1), correction(optimizer->beta1, t));
   scalars->own[SECOND] = ls_div(number(1), correction(optimizer->beta2, t));
 }
 
@@ -43,8 +42,8 @@ static ls_tensor direction(const ls_update *update) {
     m = ls_update_mix(optimizer->beta1, ls_update_read(update, slot), g);
     ls_update_slot(update, slot++, m);
   }
-  const ls_tensor v = ls_update_mix(
-      optimizer->beta2, ls_update_read(update, slot), ls_square(g));
+  const ls_tensor v = ls_update_mix(optimizer->beta2,
+                                    ls_update_read(update, slot), ls_square(g));
   ls_update_slot(update, slot, v);
   const ls_tensor *scalars = update->scalars->own;
   const ls_tensor root = ls_sqrt(ls_update_scale(v, scalars[SECOND]));
@@ -73,8 +72,7 @@ static void update_lamb(const ls_update *update) {
   const ls_dtype dtype = ls_variable_dtype(update->variable);
   const ls_tensor zero = ls_scalar(dtype, 0), one = ls_scalar(dtype, 1);
   const ls_tensor long_w = norm(update->w), long_d = norm(d);
-  const ls_tensor none =
-      ls_or(ls_equal(long_w, zero), ls_equal(long_d, zero));
+  const ls_tensor none = ls_or(ls_equal(long_w, zero), ls_equal(long_d, zero));
   const ls_tensor ratio = ls_select(none, one, ls_div(long_w, long_d));
   ls_update_move(update, ls_mul(d, ls_update_rate(update, ratio)));
 }

@@ -48,8 +48,7 @@ void ls_update_move(const ls_update *update, ls_tensor delta) {
 }
 
 ls_op ls_join_ops(const ls_op *ops, size_t count, const char *name) {
-  if (!ls_graph_is_eager(ls_graph_current()))
-    return ls_group(ops, count, name);
+  if (!ls_graph_is_eager(ls_graph_current())) return ls_group(ops, count, name);
   for (size_t i = 0; i + 1 < count; ++i) {
     if (ls_tensor_is_failed(ls_op_output(ops[i], 0))) return ops[i];
   }
@@ -228,9 +227,9 @@ ls_op ls_optimizer_minimize(ls_optimizer *optimizer, ls_tensor loss) {
   }
   gradients = ls_new_array(allocator, ls_nest, count);
   LS_GOTO_IF_ERROR(done, status, gradients ? ls_ok() : ls_out_of_memory());
-  LS_GOTO_IF_ERROR(done, status,
-                   ls_optimizer_gradients(optimizer, loss, variables, count,
-                                          gradients));
+  LS_GOTO_IF_ERROR(
+      done, status,
+      ls_optimizer_gradients(optimizer, loss, variables, count, gradients));
   result = ls_optimizer_apply(optimizer, variables, gradients, count);
 done:
   for (size_t i = 0; gradients != NULL && i < count; ++i)

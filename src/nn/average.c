@@ -63,10 +63,10 @@ static ls_status fill(ls_average *average, const ls_average_options *options) {
   char scope[LS_MAX_FULL_NAME + 2];
   snprintf(scope, sizeof(scope), "%s/", average->name);
   LS_NAME_SCOPE(scope) {
-    return ls_variable_create(
-        &(ls_variable_options){
-            .name = "step", .dtype = LS_DTYPE_I64, .trainable = LS_FLAG_OFF},
-        &average->step);
+    return ls_variable_create(&(ls_variable_options){.name = "step",
+                                                     .dtype = LS_DTYPE_I64,
+                                                     .trainable = LS_FLAG_OFF},
+                              &average->step);
   }
   return ls_ok();
 }
@@ -108,15 +108,15 @@ static ls_tensor share(const ls_average *average, ls_tensor t) {
 }
 
 static void update_all(ls_average *average, ls_op *ops) {
-  const ls_tensor t = ls_variable_assign_add(average->step,
-                                             ls_scalar_i64(LS_DTYPE_I64, 1));
+  const ls_tensor t =
+      ls_variable_assign_add(average->step, ls_scalar_i64(LS_DTYPE_I64, 1));
   const ls_tensor part = share(average, ls_convert(t, LS_DTYPE_F64));
   for (size_t i = 0; i < average->count; ++i) {
     const ls_tensor old = ls_variable_read(average->averages[i]);
     const ls_tensor w = ls_variable_read(average->variables[i]);
-    ops[i] = ls_tensor_op(ls_variable_assign(
-        average->averages[i],
-        ls_add(old, ls_update_scale(ls_sub(w, old), part))));
+    ops[i] = ls_tensor_op(
+        ls_variable_assign(average->averages[i],
+                           ls_add(old, ls_update_scale(ls_sub(w, old), part))));
   }
   ops[average->count] = ls_tensor_op(t);
 }
@@ -125,8 +125,7 @@ static void swap_all(ls_average *average, ls_op *ops) {
   for (size_t i = 0; i < average->count; ++i) {
     const ls_tensor mean = ls_variable_read(average->averages[i]);
     const ls_tensor w = ls_variable_read(average->variables[i]);
-    ops[2 * i] =
-        ls_tensor_op(ls_variable_assign(average->variables[i], mean));
+    ops[2 * i] = ls_tensor_op(ls_variable_assign(average->variables[i], mean));
     ops[2 * i + 1] = ls_tensor_op(ls_variable_assign(average->averages[i], w));
   }
 }

@@ -32,12 +32,12 @@ static ls_status create_variables(const ls_batch_norm_options *options,
       if (rows[i].left_out) continue;
       LS_RETURN_IF_ERROR(ls_layer_weight(
           &layer->base,
-          &(ls_weight_options){
-              .name = rows[i].name,
-              .shape = LS_SHAPE(options->channels),
-              .dtype = layer->dtype,
-              .initializer = ls_init_constant(rows[i].value),
-              .trainable = rows[i].moving ? LS_FLAG_OFF : LS_FLAG_ON},
+          &(ls_weight_options){.name = rows[i].name,
+                               .shape = LS_SHAPE(options->channels),
+                               .dtype = layer->dtype,
+                               .initializer = ls_init_constant(rows[i].value),
+                               .trainable =
+                                   rows[i].moving ? LS_FLAG_OFF : LS_FLAG_ON},
           rows[i].variable));
     }
   }
@@ -141,7 +141,6 @@ ls_tensor ls_batch_norm_layer_apply(const ls_batch_norm_layer *layer,
 }
 
 size_t ls_batch_norm_layer_variables(const ls_batch_norm_layer *layer,
-                                     ls_variable **variables,
-                                     size_t capacity) {
+                                     ls_variable **variables, size_t capacity) {
   return ls_layer_list(&layer->base, variables, capacity);
 }

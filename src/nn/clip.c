@@ -19,13 +19,12 @@ static ls_tensor factor_for(double limit, ls_tensor squares) {
 ls_tensor ls_clip_one(const ls_clip *clip, ls_tensor gradient) {
   if (clip->value > 0) {
     const ls_dtype dtype = ls_tensor_dtype(gradient);
-    gradient = ls_maximum(
-        ls_minimum(gradient, ls_scalar(dtype, clip->value)),
-        ls_scalar(dtype, -clip->value));
+    gradient = ls_maximum(ls_minimum(gradient, ls_scalar(dtype, clip->value)),
+                          ls_scalar(dtype, -clip->value));
   }
   if (clip->norm > 0)
-    gradient = ls_update_scale(gradient,
-                               factor_for(clip->norm, square_sum(gradient)));
+    gradient =
+        ls_update_scale(gradient, factor_for(clip->norm, square_sum(gradient)));
   return gradient;
 }
 

@@ -61,13 +61,12 @@ static ls_status create_variables(const ls_conv_options *options,
     if (options->no_bias) return ls_ok();
     return ls_layer_weight(
         &layer->base,
-        &(ls_weight_options){
-            .name = "bias",
-            .shape = LS_SHAPE(options->filters),
-            .dtype = options->dtype,
-            .initializer =
-                ls_init_or(options->bias_initializer, ls_init_zeros()),
-            .seed = options->seed},
+        &(ls_weight_options){.name = "bias",
+                             .shape = LS_SHAPE(options->filters),
+                             .dtype = options->dtype,
+                             .initializer = ls_init_or(
+                                 options->bias_initializer, ls_init_zeros()),
+                             .seed = options->seed},
         &layer->bias);
   }
   return ls_ok();
@@ -126,8 +125,7 @@ static ls_tensor like_result(const ls_conv_layer *layer, ls_tensor x) {
         ls_invalid_argument(
             "layer '%s' needs a value of rank %d with known sizes in space, "
             "got %s",
-            layer->base.name, rank,
-            LS_SHAPE_TEXT(ls_tensor_dtype(x), shape)));
+            layer->base.name, rank, LS_SHAPE_TEXT(ls_tensor_dtype(x), shape)));
   sizes[rank - 1] = (ls_size){LS_SIZE_CONSTANT, layer->filters};
   return ls_layer_zeros(x, sizes, (size_t)rank);
 }

@@ -22,13 +22,12 @@ static ls_status create_variables(const ls_dense_options *options,
     if (options->no_bias) return ls_ok();
     return ls_layer_weight(
         &layer->base,
-        &(ls_weight_options){
-            .name = "bias",
-            .shape = LS_SHAPE(options->units),
-            .dtype = options->dtype,
-            .initializer =
-                ls_init_or(options->bias_initializer, ls_init_zeros()),
-            .seed = options->seed},
+        &(ls_weight_options){.name = "bias",
+                             .shape = LS_SHAPE(options->units),
+                             .dtype = options->dtype,
+                             .initializer = ls_init_or(
+                                 options->bias_initializer, ls_init_zeros()),
+                             .seed = options->seed},
         &layer->bias);
   }
   return ls_ok();

@@ -7,7 +7,9 @@
 // Keys by example id, which do not depend on how examples were dealt to
 // replicas, belong here.
 static ls_tensor draw_like(ls_tensor x, const ls_random_options *random) {
-  return ls_random_uniform(LS_DTYPE_F32, ls_tensor_shape(x), 0, 1, random);
+  const ls_attr range[] = {LS_ATTR_F("low", 0), LS_ATTR_F("high", 1)};
+  return ls_make_random_like(LS_OP_RANDOM_UNIFORM, LS_DTYPE_F32, x, range, 2,
+                             random);
 }
 
 ls_tensor ls_dropout(ls_tensor x, double rate, bool training,

@@ -11,13 +11,12 @@ static ls_status create_table(const ls_embedding_options *options,
   LS_NAME_SCOPE(layer->base.name) {
     return ls_layer_weight(
         &layer->base,
-        &(ls_weight_options){
-            .name = "table",
-            .shape = LS_SHAPE(options->rows, options->width),
-            .dtype = options->dtype,
-            .initializer =
-                ls_init_or(options->initializer, ls_init_normal(0, 0.02)),
-            .seed = options->seed},
+        &(ls_weight_options){.name = "table",
+                             .shape = LS_SHAPE(options->rows, options->width),
+                             .dtype = options->dtype,
+                             .initializer = ls_init_or(options->initializer,
+                                                       ls_init_normal(0, 0.02)),
+                             .seed = options->seed},
         &layer->table);
   }
   return ls_ok();

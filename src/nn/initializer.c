@@ -79,8 +79,8 @@ static ls_tensor draw_scaled_uniform(const ls_initializer *self, ls_dtype dtype,
 static ls_tensor draw_scaled_normal(const ls_initializer *self, ls_dtype dtype,
                                     ls_shape shape,
                                     const ls_random_options *random) {
-  return ls_random_normal(dtype, shape, 0,
-                          sqrt(self->a / divisor(self, shape)), random);
+  return ls_random_normal(dtype, shape, 0, sqrt(self->a / divisor(self, shape)),
+                          random);
 }
 
 ls_initializer ls_init_glorot_uniform(void) {
@@ -114,8 +114,7 @@ ls_initializer ls_init_lecun_normal(void) {
 static ls_nest with_product(ls_tensor x) {
   const ls_shape shape = ls_tensor_shape(x);
   const bool wide = shape.dim[0] < shape.dim[1];
-  return LS_TUPLE(ls_leaf(x),
-                  ls_leaf(ls_matmul_transposed(x, !wide, x, wide)));
+  return LS_TUPLE(ls_leaf(x), ls_leaf(ls_matmul_transposed(x, !wide, x, wide)));
 }
 
 static ls_tensor better(ls_nest values) {
@@ -139,9 +138,8 @@ static ls_nest is_far(ls_nest values, void *user) {
   const ls_tensor product = ls_nest_tensor(values, 1);
   const ls_shape shape = ls_tensor_shape(product);
   const ls_dtype dtype = ls_tensor_dtype(product);
-  const ls_tensor identity =
-      ls_one_hot(ls_iota(LS_DTYPE_I32, LS_SHAPE(shape.dim[0]), 0),
-                 shape.dim[0], dtype);
+  const ls_tensor identity = ls_one_hot(
+      ls_iota(LS_DTYPE_I32, LS_SHAPE(shape.dim[0]), 0), shape.dim[0], dtype);
   const ls_tensor error =
       ls_reduce_max(ls_abs(ls_sub(product, identity)), LS_ALL_AXES);
   return ls_leaf(ls_greater(error, ls_scalar(dtype, 1e-4)));
@@ -157,9 +155,10 @@ static ls_tensor draw_orthogonal(const ls_initializer *self, ls_dtype dtype,
   const ls_dtype inner = dtype == LS_DTYPE_F64 ? LS_DTYPE_F64 : LS_DTYPE_F32;
   // The largest singular value is about the sum of the sizes' roots.
   const double deviation = 1 / (sqrt((double)rows) + sqrt((double)columns));
-  const ls_tensor start = ls_random_normal(inner, LS_SHAPE(rows, columns), 0,
-                                           deviation, random);
-  const ls_nest near = ls_while(is_far, improve, NULL, with_product(start), 100);
+  const ls_tensor start =
+      ls_random_normal(inner, LS_SHAPE(rows, columns), 0, deviation, random);
+  const ls_nest near =
+      ls_while(is_far, improve, NULL, with_product(start), 100);
   const ls_tensor x = better(near);
   ls_nest_release(near);
   return ls_convert(ls_reshape(ls_mul_scalar(x, self->a), shape), dtype);

@@ -65,8 +65,7 @@ ls_tensor ls_layer_zeros(ls_tensor x, const ls_size *sizes, size_t rank) {
   for (size_t i = 0; i < rank; ++i) {
     known[i] = sizes[i];
     if (sizes[i].operand == 1 && shape.dim[sizes[i].value] >= 0)
-      known[i] =
-          (ls_size){LS_SIZE_CONSTANT, shape.dim[sizes[i].value]};
+      known[i] = (ls_size){LS_SIZE_CONSTANT, shape.dim[sizes[i].value]};
   }
   const ls_tensor inputs[] = {ls_scalar(ls_tensor_dtype(x), 0), x};
   const ls_attr attr = LS_ATTR_SZ("sizes", known, rank);

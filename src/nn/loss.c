@@ -5,15 +5,15 @@
 
 ls_tensor ls_reduce_loss(ls_tensor losses, ls_reduction reduction) {
   switch (reduction) {
-    case LS_REDUCTION_MEAN:
-      return ls_reduce_mean(losses, LS_ALL_AXES);
-    case LS_REDUCTION_SUM:
-      return ls_reduce_sum(losses, LS_ALL_AXES);
-    case LS_REDUCTION_NONE:
-      return losses;
+  case LS_REDUCTION_MEAN:
+    return ls_reduce_mean(losses, LS_ALL_AXES);
+  case LS_REDUCTION_SUM:
+    return ls_reduce_sum(losses, LS_ALL_AXES);
+  case LS_REDUCTION_NONE:
+    return losses;
   }
-  return ls_make_failed("loss", ls_invalid_argument("there is no reduction %d",
-                                                    (int)reduction));
+  return ls_make_failed(
+      "loss", ls_invalid_argument("there is no reduction %d", (int)reduction));
 }
 
 ls_tensor ls_weighted_mean(ls_tensor losses, ls_tensor weights) {
@@ -37,8 +37,7 @@ ls_tensor ls_cross_entropy_loss(ls_tensor logits, ls_tensor labels,
                             smoothing));
   ls_tensor losses = ls_softmax_cross_entropy(logits, labels);
   if (smoothing > 0) {
-    const ls_tensor even =
-        ls_reduce_mean(ls_log_softmax(logits), LS_AXES(-1));
+    const ls_tensor even = ls_reduce_mean(ls_log_softmax(logits), LS_AXES(-1));
     losses = ls_sub(ls_mul_scalar(losses, 1 - smoothing),
                     ls_mul_scalar(even, smoothing));
   }
@@ -88,15 +87,13 @@ ls_tensor ls_huber_loss(ls_tensor x, ls_tensor y, double delta,
   if (delta == 0) delta = 1;
   if (!(delta > 0))
     return ls_make_failed(
-        "huber",
-        ls_invalid_argument("delta must be above 0, got %g", delta));
+        "huber", ls_invalid_argument("delta must be above 0, got %g", delta));
   // With c = min(|d|, delta): c^2 / 2 + delta (|d| - c).
   const ls_tensor distance = ls_abs(ls_sub(x, y));
   const ls_tensor near =
       ls_minimum(distance, ls_scalar(ls_tensor_dtype(distance), delta));
-  const ls_tensor losses =
-      ls_add(ls_mul_scalar(ls_square(near), 0.5),
-             ls_mul_scalar(ls_sub(distance, near), delta));
+  const ls_tensor losses = ls_add(ls_mul_scalar(ls_square(near), 0.5),
+                                  ls_mul_scalar(ls_sub(distance, near), delta));
   return ls_reduce_loss(losses, reduction);
 }
 

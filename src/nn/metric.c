@@ -101,8 +101,7 @@ ls_op ls_running_mean_update(ls_running_mean *mean, ls_tensor values) {
     const ls_tensor sum =
         ls_convert(ls_reduce_sum(values, LS_ALL_AXES), LS_DTYPE_F64);
     const ls_tensor number = ls_reduce_sum(ones, LS_ALL_AXES);
-    ops[0] =
-        ls_tensor_op(ls_variable_assign_add(mean->total, everywhere(sum)));
+    ops[0] = ls_tensor_op(ls_variable_assign_add(mean->total, everywhere(sum)));
     ops[1] =
         ls_tensor_op(ls_variable_assign_add(mean->count, everywhere(number)));
     result = ls_join_ops(ops, 2, "update");
@@ -113,8 +112,8 @@ ls_op ls_running_mean_update(ls_running_mean *mean, ls_tensor values) {
 ls_tensor ls_running_mean_value(const ls_running_mean *mean) {
   ls_tensor result = ls_failed_tensor();
   LS_NAME_SCOPE(mean->name) {
-    result = ls_div(ls_variable_read(mean->total),
-                    ls_variable_read(mean->count));
+    result =
+        ls_div(ls_variable_read(mean->total), ls_variable_read(mean->count));
   }
   return result;
 }

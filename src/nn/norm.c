@@ -58,8 +58,8 @@ ls_status ls_norm_layer_create(const ls_norm_options *options,
   layer->channels = options->channels;
   layer->groups = options->groups;
   layer->epsilon = options->epsilon != 0 ? options->epsilon : 1e-5;
-  return ls_layer_finish(&layer->base, "norm",
-                         create_variables(options, layer), out_layer);
+  return ls_layer_finish(&layer->base, "norm", create_variables(options, layer),
+                         out_layer);
 }
 
 void ls_norm_layer_destroy(ls_norm_layer *layer) {

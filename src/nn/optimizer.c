@@ -63,8 +63,8 @@ static ls_status check(const char *kind, const common_options *options) {
                  {"limit of the global norm", options->clip.global_norm},
                  {"weight decay", options->weight_decay}};
   for (size_t i = 0; i < LS_COUNT_OF(numbers); ++i)
-    LS_RETURN_IF_ERROR(ls_optimizer_check(kind, numbers[i].what,
-                                          numbers[i].value, INFINITY));
+    LS_RETURN_IF_ERROR(
+        ls_optimizer_check(kind, numbers[i].what, numbers[i].value, INFINITY));
   return ls_schedule_check(kind, &options->schedule);
 }
 
@@ -147,10 +147,10 @@ ls_status ls_optimizer_count_steps(ls_optimizer *optimizer) {
   char scope[LS_MAX_FULL_NAME + 2];
   snprintf(scope, sizeof(scope), "%s/", optimizer->name);
   LS_NAME_SCOPE(scope) {
-    return ls_variable_create(
-        &(ls_variable_options){
-            .name = "step", .dtype = LS_DTYPE_I64, .trainable = LS_FLAG_OFF},
-        &optimizer->step);
+    return ls_variable_create(&(ls_variable_options){.name = "step",
+                                                     .dtype = LS_DTYPE_I64,
+                                                     .trainable = LS_FLAG_OFF},
+                              &optimizer->step);
   }
   return ls_ok();
 }

@@ -96,6 +96,8 @@ static ls_tensor project(const ls_recurrent_layer *layer, ls_tensor x) {
                   ls_layer_read(layer->bias), LS_ACTIVATION_NONE);
 }
 
+enum { MAX_GATES = 4 };
+
 // What steps share: values of the variables.
 typedef struct shared {
   const ls_recurrent_layer *layer;
@@ -108,34 +110,40 @@ static shared read_shared(const ls_recurrent_layer *layer) {
                   .bias = ls_layer_read(layer->recurrent_bias)};
 }
 
-// Columns of gate `index`.
-static ls_tensor gate(const shared *s, ls_tensor x, int64_t index) {
-  const int64_t units = s->layer->units;
-  return ls_slice_axis(x, 1, index * units, (index + 1) * units);
+// The gates that stand side by side in x, each as large as the state. Cut in
+// one go: its gradient is one concatenation.
+static void cut_gates(ls_tensor x, ls_tensor h, ls_tensor *gates,
+                      size_t count) {
+  const ls_tensor likes[MAX_GATES] = {h, h, h, h};
+  const ls_op pieces = ls_split_like(x, likes, count, 1);
+  for (size_t i = 0; i < count; ++i)
+    gates[i] = ls_op_output(pieces, (unsigned)i);
 }
 
 static ls_recurrent_state lstm_step(const shared *s, ls_tensor a,
                                     ls_recurrent_state state) {
-  const ls_tensor z = ls_add(a, ls_matmul(state.h, s->kernel));
-  const ls_tensor i = ls_sigmoid(gate(s, z, 0));
-  const ls_tensor f = ls_sigmoid(gate(s, z, 1));
-  const ls_tensor g = ls_tanh(gate(s, z, 2));
-  const ls_tensor o = ls_sigmoid(gate(s, z, 3));
-  const ls_tensor c = ls_add(ls_mul(f, state.c), ls_mul(i, g));
-  return (ls_recurrent_state){.h = ls_mul(o, ls_tanh(c)), .c = c};
+  enum { I, F, G, O };
+  ls_tensor z[MAX_GATES];
+  cut_gates(ls_add(a, ls_matmul(state.h, s->kernel)), state.h, z, 4);
+  const ls_tensor kept = ls_mul(ls_sigmoid(z[F]), state.c);
+  const ls_tensor added = ls_mul(ls_sigmoid(z[I]), ls_tanh(z[G]));
+  const ls_tensor c = ls_add(kept, added);
+  return (ls_recurrent_state){.h = ls_mul(ls_sigmoid(z[O]), ls_tanh(c)),
+                              .c = c};
 }
 
 static ls_recurrent_state gru_step(const shared *s, ls_tensor a,
                                    ls_recurrent_state state) {
-  const ls_tensor b =
-      ls_dense(state.h, s->kernel, s->bias, LS_ACTIVATION_NONE);
-  const ls_tensor r = ls_sigmoid(ls_add(gate(s, a, 0), gate(s, b, 0)));
-  const ls_tensor z = ls_sigmoid(ls_add(gate(s, a, 1), gate(s, b, 1)));
-  const ls_tensor n =
-      ls_tanh(ls_add(gate(s, a, 2), ls_mul(r, gate(s, b, 2))));
+  enum { R, Z, N };
+  ls_tensor x[MAX_GATES], y[MAX_GATES];
+  const ls_tensor b = ls_dense(state.h, s->kernel, s->bias, LS_ACTIVATION_NONE);
+  cut_gates(a, state.h, x, 3);
+  cut_gates(b, state.h, y, 3);
+  const ls_tensor r = ls_sigmoid(ls_add(x[R], y[R]));
+  const ls_tensor z = ls_sigmoid(ls_add(x[Z], y[Z]));
+  const ls_tensor n = ls_tanh(ls_add(x[N], ls_mul(r, y[N])));
   // (1 - z) n + z h
-  const ls_tensor h = ls_add(n, ls_mul(z, ls_sub(state.h, n)));
-  return (ls_recurrent_state){.h = h};
+  return (ls_recurrent_state){.h = ls_add(n, ls_mul(z, ls_sub(state.h, n)))};
 }
 
 static ls_recurrent_state step(const shared *s, ls_tensor a,
@@ -162,23 +170,30 @@ static ls_recurrent_state zero_state(const ls_recurrent_layer *layer,
   return (ls_recurrent_state){.h = zeros, .c = zeros};
 }
 
-// Step `t` of [batch, steps, width].
-static ls_tensor at_step(ls_tensor x, int64_t t) {
-  const ls_shape shape = ls_tensor_shape(x);
-  return ls_reshape(ls_slice_axis(x, 1, t, t + 1),
-                    LS_SHAPE(-1, shape.dim[2]));
+// Cuts x, [batch, steps, width], into its steps, [batch, width] each; in one
+// go, as the gates are.
+static void cut_steps(ls_tensor x, size_t steps, ls_tensor *parts) {
+  const ls_tensor first = ls_slice_axis(x, 1, 0, 1);
+  const int64_t width = ls_tensor_shape(x).dim[2];
+  for (size_t t = 0; t < steps; ++t)
+    parts[t] = first;
+  const ls_op pieces = ls_split_like(x, parts, steps, 1);
+  for (size_t t = 0; t < steps; ++t)
+    parts[t] =
+        ls_reshape(ls_op_output(pieces, (unsigned)t), LS_SHAPE(-1, width));
 }
 
+// `parts` is room for one tensor a step.
 static ls_tensor all_steps(const ls_recurrent_layer *layer, ls_tensor x,
-                           int64_t steps, ls_tensor *outputs,
+                           size_t steps, ls_tensor *parts,
                            ls_recurrent_state *state) {
   const shared s = read_shared(layer);
-  const ls_tensor projected = project(layer, x);
-  for (int64_t t = 0; t < steps; ++t) {
-    *state = step(&s, at_step(projected, t), *state);
-    outputs[t] = ls_reshape(state->h, LS_SHAPE(-1, 1, layer->units));
+  cut_steps(project(layer, x), steps, parts);
+  for (size_t t = 0; t < steps; ++t) {
+    *state = step(&s, parts[t], *state);
+    parts[t] = ls_reshape(state->h, LS_SHAPE(-1, 1, layer->units));
   }
-  return ls_concatenate(outputs, (size_t)steps, 1);
+  return ls_concatenate(parts, steps, 1);
 }
 
 ls_tensor ls_recurrent_layer_apply(const ls_recurrent_layer *layer, ls_tensor x,
@@ -196,16 +211,16 @@ ls_tensor ls_recurrent_layer_apply(const ls_recurrent_layer *layer, ls_tensor x,
                             layer->base.name,
                             LS_SHAPE_TEXT(ls_tensor_dtype(x), shape)));
   ls_allocator *allocator = layer->base.allocator;
-  ls_tensor *outputs =
-      ls_new_array(allocator, ls_tensor, (size_t)shape.dim[1]);
-  if (outputs == NULL)
+  const size_t steps = (size_t)shape.dim[1];
+  ls_tensor *parts = ls_new_array(allocator, ls_tensor, steps);
+  if (parts == NULL)
     return ls_make_failed("recurrent layer", ls_out_of_memory());
   ls_tensor y = ls_failed_tensor();
   LS_NAME_SCOPE(layer->base.name) {
     state = initial != NULL ? *initial : zero_state(layer, x);
-    y = all_steps(layer, x, shape.dim[1], outputs, &state);
+    y = all_steps(layer, x, steps, parts, &state);
   }
-  ls_release(allocator, outputs);
+  ls_release(allocator, parts);
   if (out_final != NULL) *out_final = state;
   return y;
 }

@@ -6,9 +6,7 @@
 
 #include "nn/optimizer.h"
 
-static ls_tensor number(double value) {
-  return ls_scalar(LS_DTYPE_F64, value);
-}
+static ls_tensor number(double value) { return ls_scalar(LS_DTYPE_F64, value); }
 
 ls_status ls_schedule_check(const char *kind, const ls_schedule *schedule) {
   if (schedule->kind > LS_SCHEDULE_STEP)
@@ -39,24 +37,23 @@ static ls_tensor curve(const ls_schedule *schedule, ls_tensor i) {
   const double factor = schedule->factor != 0 ? schedule->factor : 0.1;
   const ls_tensor at = ls_div(i, number((double)schedule->steps));
   switch (schedule->kind) {
-    case LS_SCHEDULE_LINEAR:
-      return ls_add_scalar(ls_mul_scalar(ls_minimum(at, number(1)), end - 1),
-                           1);
-    case LS_SCHEDULE_COSINE: {
-      const ls_tensor angle = ls_mul_scalar(ls_minimum(at, number(1)), M_PI);
-      return ls_add_scalar(
-          ls_mul_scalar(ls_add_scalar(ls_cos(angle), 1), (1 - end) / 2), end);
-    }
-    case LS_SCHEDULE_EXPONENTIAL:
-      return ls_maximum(ls_pow(number(factor), at), number(end));
-    case LS_SCHEDULE_STEP: {
-      // To integers and back rounds towards zero.
-      const ls_tensor whole =
-          ls_convert(ls_convert(at, LS_DTYPE_I64), LS_DTYPE_F64);
-      return ls_maximum(ls_pow(number(factor), whole), number(end));
-    }
-    default:
-      return number(1);
+  case LS_SCHEDULE_LINEAR:
+    return ls_add_scalar(ls_mul_scalar(ls_minimum(at, number(1)), end - 1), 1);
+  case LS_SCHEDULE_COSINE: {
+    const ls_tensor angle = ls_mul_scalar(ls_minimum(at, number(1)), M_PI);
+    return ls_add_scalar(
+        ls_mul_scalar(ls_add_scalar(ls_cos(angle), 1), (1 - end) / 2), end);
+  }
+  case LS_SCHEDULE_EXPONENTIAL:
+    return ls_maximum(ls_pow(number(factor), at), number(end));
+  case LS_SCHEDULE_STEP: {
+    // To integers and back rounds towards zero.
+    const ls_tensor whole =
+        ls_convert(ls_convert(at, LS_DTYPE_I64), LS_DTYPE_F64);
+    return ls_maximum(ls_pow(number(factor), whole), number(end));
+  }
+  default:
+    return number(1);
   }
 }
 
@@ -71,8 +68,7 @@ ls_tensor ls_schedule_factor(const ls_schedule *schedule, ls_tensor step) {
           ? schedule->custom(after, schedule->user)
           : curve(schedule, ls_convert(after, LS_DTYPE_F64));
   if (schedule->warmup == 0) return factor;
-  const ls_tensor rising =
-      ls_div(ls_add_scalar(ls_convert(i, LS_DTYPE_F64), 1),
-             number((double)schedule->warmup));
+  const ls_tensor rising = ls_div(ls_add_scalar(ls_convert(i, LS_DTYPE_F64), 1),
+                                  number((double)schedule->warmup));
   return ls_select(ls_less(i, warmup), rising, factor);
 }

@@ -39,8 +39,8 @@ static ls_nest draw(ls_nest args, void *user) {
                                     .fixed = true,
                                     .same_on_all_replicas = true};
   const ls_initializer *initializer = &options->initializer;
-  return ls_leaf(initializer->draw(initializer, options->dtype, options->shape,
-                                   &random));
+  return ls_leaf(
+      initializer->draw(initializer, options->dtype, options->shape, &random));
 }
 
 ls_status ls_weight_create(const ls_weight_options *options,

@@ -203,8 +203,9 @@ void ls_key_attr(ls_text *key, const ls_attr *attr) {
 static bool make_key(ls_lower_scope *scope, const ls_op_spec *spec,
                      const uint64_t *inputs) {
   const unsigned traits = ls_op_table[spec->type].traits;
+  const unsigned single = LS_OP_EFFECT | LS_OP_ON_HOST | LS_OP_LINEAR;
   // Two barriers are two, or what they hold apart would become one.
-  if ((traits & (LS_OP_EFFECT | LS_OP_ON_HOST)) || spec->num_regions != 0 ||
+  if ((traits & single) || spec->num_regions != 0 ||
       spec->type == LS_OP_PARAMETER || spec->type == LS_OP_BARRIER)
     return false;
   ls_text *key = &scope->key;

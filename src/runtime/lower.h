@@ -41,6 +41,7 @@ typedef struct ls_lowering {
   ls_allocator *allocator;
   ls_program *program;
   size_t uses_capacity;
+  ls_map stacks;  // Lowered (graph, ref) of a stack -> what is known of it.
 } ls_lowering;
 
 // One graph or region on its way.

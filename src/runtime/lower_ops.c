@@ -133,9 +133,14 @@ ls_status lower_copy(ls_lower_scope *scope, ls_node *node) {
                                          .num_attrs = node->num_attrs,
                                      },
                                      inputs, node, &made));
-  for (unsigned i = 0; i < made->num_outputs; ++i)
+  for (unsigned i = 0; i < made->num_outputs; ++i) {
     LS_RETURN_IF_ERROR(
         ls_lower_map(scope, ls_ref(node->id, i), ls_ref(made->id, i)));
+    if (node->type == LS_OP_BARRIER)  // A stack passes.
+      LS_RETURN_IF_ERROR(ls_lower_stack_set(
+          scope->all, scope->to, ls_ref(made->id, i),
+          ls_lower_stack_of(scope->all, scope->to, inputs[i])));
+  }
   return ls_ok();
 }
 

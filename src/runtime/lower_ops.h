@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The lowering functions that ops.def names, in lower_ops.c and lower_flow.c.
+// The lowering functions that ops.def names, in lower_*.c, and what they share.
 #ifndef LS_RUNTIME_LOWER_OPS_H_
 #define LS_RUNTIME_LOWER_OPS_H_
 
@@ -15,6 +15,30 @@
 // the bits that running it would give; else 0.
 ls_status ls_lower_fold(ls_lower_scope *scope, const ls_node *node,
                         const uint64_t *inputs, uint64_t *out_ref);
+// ---- Stacks (lower_stack.c) ------------------------------------------------
+// What is known of a stack: shared by all values that come of one stack_new.
+typedef struct ls_lower_stack ls_lower_stack;
+// Nothing yet. NULL: no memory.
+ls_lower_stack *ls_lower_stack_new(ls_lowering *all);
+// Of a lowered value; NULL: it is no stack.
+ls_lower_stack *ls_lower_stack_of(const ls_lowering *all, const ls_graph *graph,
+                                  uint64_t ref);
+ls_status ls_lower_stack_set(ls_lowering *all, const ls_graph *graph,
+                             uint64_t ref, ls_lower_stack *stack);
+// Both hold the same. NULL is fine.
+ls_status ls_lower_stack_unify(ls_lowering *all, ls_lower_stack *a,
+                               ls_lower_stack *b);
+// Appends the op that makes an empty stack, and one that pushes.
+ls_status ls_lower_stack_make(ls_lower_scope *scope, ls_lower_stack *stack,
+                              const ls_attr *attrs, size_t num_attrs,
+                              const ls_node *origin, uint64_t *out_ref);
+ls_status ls_lower_stack_push(ls_lower_scope *scope, uint64_t stack,
+                              uint64_t value, const ls_node *origin,
+                              uint64_t *out_ref);
+// Of a lowered graph: each value of a stack is used once.
+//   LS_INVALID_ARGUMENT  names the op that uses one again.
+ls_status ls_check_stacks(const ls_graph *graph);
+
 // Marks which nodes of a replicate body differ between replicas.
 void ls_mark_varying(ls_graph *body, size_t num_split);
 // Removes nodes that nothing uses. Parameters stay.

@@ -5,38 +5,6 @@
 #include "base/runtime_internal.h"
 #include "runtime/lower_ops.h"
 
-// ---- Unused nodes ----------------------------------------------------------
-static bool has_host_effect(const ls_node *node) {
-  if (ls_node_info(node)->traits & LS_OP_EFFECT) return true;
-  for (uint32_t r = 0; r < node->num_regions; ++r)
-    for (size_t i = 0; i < node->regions[r]->num_nodes; ++i)
-      if (has_host_effect(node->regions[r]->nodes[i])) return true;
-  return false;
-}
-
-ls_status ls_drop_unused(ls_graph *graph) {
-  const uint64_t most =
-      graph->num_nodes == 0 ? 0 : graph->nodes[graph->num_nodes - 1]->id;
-  bool *used = ls_new_array(graph->allocator, bool, most + 1);
-  if (used == NULL) return ls_out_of_memory();
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < graph->num_results; ++i)
-    used[graph->results[i] >> 16] = true;
-  for (size_t i = graph->num_nodes; i > 0; --i) {
-    const ls_node *node = graph->nodes[i - 1];
-    if (node->type == LS_OP_PARAMETER || has_host_effect(node))
-      used[node->id] = true;
-    if (!used[node->id]) continue;
-    for (uint32_t k = 0; k < node->num_inputs; ++k)
-      used[node->inputs[k] >> 16] = true;
-    for (uint32_t r = 0; r < node->num_regions && ls_status_is_ok(status); ++r)
-      status = ls_drop_unused(node->regions[r]);
-  }
-  if (ls_status_is_ok(status)) status = ls_graph_keep_nodes(graph, used);
-  ls_release(graph->allocator, used);
-  return status;
-}
-
 // ---- Uses ------------------------------------------------------------------
 // A use is a read when its parameter has a user: an op, or a result other than
 // its own final value.
@@ -68,6 +36,23 @@ static void destroy_program(ls_object *object) {
 
 static const ls_object_type program_type = {.name = "program",
                                             .destroy = destroy_program};
+
+// What a run is given and gives are numbers: a stack does not outlive it.
+static ls_status check_border(const ls_lower_request *request) {
+  for (size_t i = 0; i < request->num_feeds + request->num_fetches; ++i) {
+    const bool is_feed = i < request->num_feeds;
+    const ls_tensor value = {request->graph,
+                             is_feed ? request->feeds[i]
+                                     : request->fetches[i - request->num_feeds]};
+    if (ls_tensor_dtype(value) != LS_DTYPE_VARIANT) continue;
+    return ls_unimplemented("'%s' is %s: a stack lives inside of one run and "
+                            "cannot %s it",
+                            ls_tensor_name(value),
+                            ls_dtype_name(LS_DTYPE_VARIANT),
+                            is_feed ? "enter" : "leave");
+  }
+  return ls_ok();
+}
 
 static ls_status add_inputs(ls_lower_scope *scope,
                             const ls_lower_request *request) {
@@ -110,6 +95,7 @@ static ls_status set_results(ls_lower_scope *scope,
 
 static ls_status finish(ls_program *program) {
   LS_RETURN_IF_ERROR(ls_drop_unused(program->body));
+  LS_RETURN_IF_ERROR(ls_check_stacks(program->body));
   mark_reads(program);
   LS_RETURN_IF_ERROR(ls_graph_verify(program->body));
   LS_RETURN_IF_ERROR(ls_graph_print(program->body, &program->text));
@@ -122,6 +108,7 @@ static ls_status finish(ls_program *program) {
 static ls_status lower_request(ls_lowering *all,
                                const ls_lower_request *request) {
   ls_program *program = all->program;
+  LS_RETURN_IF_ERROR(check_border(request));
   LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_LOWERED, request->graph->name,
                                    all->runtime, NULL, &program->body));
   ls_lower_scope scope;
@@ -152,7 +139,9 @@ ls_status ls_lower(ls_runtime *runtime, const ls_lower_request *request,
   program->runtime = runtime;
   ls_lowering all = {
       .runtime = runtime, .allocator = allocator, .program = program};
+  ls_map_init(&all.stacks, allocator);
   const ls_status status = lower_request(&all, request);
+  ls_map_deinit(&all.stacks);
   if (ls_status_is_ok(status))
     *out_program = program;
   else

@@ -254,20 +254,20 @@ static void depthwise_geometry_agrees_with_double(void **state) {
 // More than one band, chain and joined unit; every path of the loops.
 static const conv_case large_cases[] = {
     // An input layer: short copies.
-    {CASE(F32, 2, 5, 1, 3, 16), .side = SQUARE(20, 3, 1, 1, 1)},
+    {CASE(F32, 2, 3, 1, 3, 16), .side = SQUARE(20, 3, 1, 1, 1)},
     // Strided, padded on one side only.
-    {CASE(F32, 2, 3, 1, 16, 32), .side = SQUARE(32, 3, 2, 0, 1), .bias = true,
+    {CASE(F32, 2, 2, 1, 16, 24), .side = SQUARE(24, 3, 2, 0, 1), .bias = true,
      .relu = true},
     // The panel is the input.
-    {CASE(F32, 2, 4, 1, 24, 40), .side = SQUARE(17, 1, 1, 0, 0), .bias = true},
+    {CASE(F32, 2, 3, 1, 24, 20), .side = SQUARE(17, 1, 1, 0, 0), .bias = true},
     {CASE(F64, 2, 2, 2, 8, 12), .side = SQUARE(13, 1, 1, 0, 0)},
     // A projection: one tap, a stride, so three of four phases are empty.
-    {CASE(F32, 2, 3, 1, 16, 32), .side = SQUARE(32, 1, 2, 0, 0)},
+    {CASE(F32, 2, 2, 1, 16, 32), .side = SQUARE(32, 1, 2, 0, 0)},
     // More rows of weights than are joined.
-    {CASE(F32, 2, 2, 1, 64, 8), .side = SQUARE(9, 3, 1, 1, 1)},
+    {CASE(F32, 2, 1, 1, 64, 8), .side = SQUARE(9, 3, 1, 1, 1)},
     // Long lines.
     {CASE(F32, 1, 2, 1, 4, 8),
-     .side = {NO_SIDE, NO_SIDE, {2500, 0, 5, 1, 3, 1, 12, 0}}},
+     .side = {NO_SIDE, NO_SIDE, {1500, 0, 5, 1, 3, 1, 12, 0}}},
     // Groups, in 16 bits.
     {CASE(BF16, 2, 3, 4, 5, 6), .side = SQUARE(16, 3, 1, 1, 1), .bias = true,
      .relu = true},
@@ -291,9 +291,11 @@ static void large_ones_are_cut_without_a_trace(void **state) {
 static void every_instruction_set_gives_the_same_bytes(void **state) {
   (void)state;
   static const char *const names[] = {"base", "v3", "v4"};
-  for (size_t i = 0; i < LS_COUNT_OF(large_cases); ++i)
+  // An input layer, a projection, a depthwise one.
+  for (size_t i = 0; i < LS_COUNT_OF(large_cases); i += 4)
     for (conv_way way = FORWARD; way <= GRAD_WEIGHTS; ++way) {
       conv_case c = large_cases[i];
+      c.images = 1;  // The base table is slow where FMA is a call.
       finish(&c);
       void *first = NULL;
       size_t size = 0;

@@ -728,26 +728,6 @@ static void gradients_inside_a_branch_reach_values_around_it(void **state) {
   ls_nest_release(result);
 }
 
-static ls_nest below_ten(ls_nest values, void *user) {
-  (void)user;
-  const ls_tensor ten = ls_scalar(LS_DTYPE_F32, 10);
-  return ls_leaf(ls_less(ls_nest_tensor(values, 0), ten));
-}
-
-static ls_nest doubled(ls_nest values, void *user) {
-  (void)user;
-  return ls_leaf(ls_mul_scalar(ls_nest_tensor(values, 0), 2));
-}
-
-static void the_gradient_of_a_loop_is_not_there_yet(void **state) {
-  (void)state;
-  const ls_tensor x = ls_placeholder(LS_DTYPE_F32, LS_SCALAR, "x");
-  const ls_nest result = ls_while(below_ten, doubled, NULL, ls_leaf(x), 0);
-  expect_status(refusal(ls_nest_tensor(result, 0), x, NULL), LS_UNIMPLEMENTED,
-                "loop 'while'");
-  ls_nest_release(result);
-}
-
 // ---- Log -------------------------------------------------------------------
 static char log_text[4096];
 
@@ -840,7 +820,6 @@ int main(void) {
       TEST(calls_are_differentiated_through_their_body),
       TEST(the_gradient_of_a_cond_is_a_cond),
       TEST(gradients_inside_a_branch_reach_values_around_it),
-      TEST(the_gradient_of_a_loop_is_not_there_yet),
       cmocka_unit_test(the_log_tells_gradients_and_sums),
       cmocka_unit_test(gradients_survive_a_lack_of_memory),
   };

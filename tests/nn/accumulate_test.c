@@ -71,8 +71,7 @@ static ls_array *labels(void) {
 }
 
 static ls_nest batch(int replicas) {
-  return LS_TUPLE(split_of(replicas, examples()),
-                  split_of(replicas, labels()));
+  return LS_TUPLE(split_of(replicas, examples()), split_of(replicas, labels()));
 }
 
 enum { WEIGHTS = WIDTH * 8 };
@@ -155,8 +154,8 @@ static void expect_refused(int64_t parts, const char *part) {
       LS_TUPLE(ls_nest_array(examples()), ls_nest_array(labels()));
   expect_ok(ls_function_create(
       &(ls_function_options){.call = train, .user = &n}, &function));
-  expect_status(ls_function_call(function, args, &results),
-                LS_INVALID_ARGUMENT, part);
+  expect_status(ls_function_call(function, args, &results), LS_INVALID_ARGUMENT,
+                part);
   ls_nest_release(args);
   ls_nest_release(results);
   ls_function_release(function);

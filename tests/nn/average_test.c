@@ -14,8 +14,8 @@ typedef struct problem {
 static void begin(problem *p) {
   const double values[] = {1, -2};
   p->w = variable_of("w", LS_DTYPE_F64, LS_SHAPE(2), values);
-  expect_ok(ls_sgd_create(&(ls_sgd_options){.learning_rate = 0.25},
-                          &p->optimizer));
+  expect_ok(
+      ls_sgd_create(&(ls_sgd_options){.learning_rate = 0.25}, &p->optimizer));
   expect_ok(ls_average_create(
       &(ls_average_options){.variables = &p->w, .count = 1, .decay = 0.75},
       &p->average));

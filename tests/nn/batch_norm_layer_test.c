@@ -24,9 +24,9 @@ static void begin(problem *p, bool over_replicas) {
                                .dtype = LS_DTYPE_F64},
       &p->layer));
   assert_int_equal(ls_batch_norm_layer_variables(p->layer, p->variables, 4), 4);
-  static const char *const names[] = {
-      "batch_norm/scale", "batch_norm/offset", "batch_norm/moving_mean",
-      "batch_norm/moving_variance"};
+  static const char *const names[] = {"batch_norm/scale", "batch_norm/offset",
+                                      "batch_norm/moving_mean",
+                                      "batch_norm/moving_variance"};
   double numbers[CHANNELS];
   for (uint32_t i = 0; i < 4; ++i) {
     assert_string_equal(ls_variable_name(p->variables[i]), names[i]);
@@ -34,8 +34,8 @@ static void begin(problem *p, bool over_replicas) {
     fill_numbers(numbers, CHANNELS, 40 + i);
     if (i < 2) set_variable(p->variables[i], numbers);
   }
-  expect_ok(ls_sgd_create(&(ls_sgd_options){.learning_rate = 1},
-                          &p->optimizer));
+  expect_ok(
+      ls_sgd_create(&(ls_sgd_options){.learning_rate = 1}, &p->optimizer));
 }
 
 static void end(problem *p) {
@@ -102,8 +102,7 @@ static void training_uses_the_batch_of_the_replica_or_of_all(void **state) {
       problem p;
       begin(&p, together == 1);
       ls_array *x = examples();
-      const ls_nest args =
-          LS_TUPLE(split_of(replicas, ls_array_retain(x)));
+      const ls_nest args = LS_TUPLE(split_of(replicas, ls_array_retain(x)));
       const ls_nest y = call_on(replicas, apply, &p, args, 1);
       const int rows = together == 1 ? ROWS : ROWS / replicas;
       for (int r = 0; r < ROWS; ++r)
@@ -163,9 +162,9 @@ static void inference_uses_the_averages_and_leaves_them(void **state) {
   read_variable(p.variables[1], offset, CHANNELS);
   for (int i = 0; i < ALL; ++i) {
     const int c = i % CHANNELS;
-    wanted[i] = (ls_array_f64(x, i) - mean[c]) / sqrt(variance[c] + 1e-3) *
-                    scale[c] +
-                offset[c];
+    wanted[i] =
+        (ls_array_f64(x, i) - mean[c]) / sqrt(variance[c] + 1e-3) * scale[c] +
+        offset[c];
   }
   const ls_nest args = LS_TUPLE(ls_nest_array(x));
   const ls_nest y = call_on(1, apply, &p, args, 1);
@@ -209,18 +208,17 @@ static ls_nest loss_above(ls_nest args, void *user) {
   const ls_tensor x = ls_dense_layer_apply(s->below, ls_nest_tensor(args, 0));
   const ls_tensor y =
       ls_batch_norm_layer_apply(s->norm.layer, x, !s->norm.inference);
-  return ls_leaf(
-      ls_reduce_mean(ls_mul(y, ls_square(y)), LS_ALL_AXES));
+  return ls_leaf(ls_reduce_mean(ls_mul(y, ls_square(y)), LS_ALL_AXES));
 }
 
 static void gradients_flow_through_the_statistics(void **state) {
   (void)state;
   sandwich s = {0};
   begin(&s.norm, false);
-  expect_ok(ls_dense_layer_create(
-      &(ls_dense_options){
-          .inputs = CHANNELS, .units = CHANNELS, .dtype = LS_DTYPE_F64},
-      &s.below));
+  expect_ok(ls_dense_layer_create(&(ls_dense_options){.inputs = CHANNELS,
+                                                      .units = CHANNELS,
+                                                      .dtype = LS_DTYPE_F64},
+                                  &s.below));
   ls_variable *variables[] = {s.norm.variables[0], s.norm.variables[1],
                               ls_dense_layer_kernel(s.below)};
   const ls_nest args = LS_TUPLE(ls_nest_array(examples()));
@@ -247,10 +245,10 @@ static void gradients_flow_through_statistics_of_all(void **state) {
   for (int replicas = 1; replicas <= 2; ++replicas) {
     sandwich s = {0};
     begin(&s.norm, true);
-    expect_ok(ls_dense_layer_create(
-        &(ls_dense_options){
-            .inputs = CHANNELS, .units = CHANNELS, .dtype = LS_DTYPE_F64},
-        &s.below));
+    expect_ok(ls_dense_layer_create(&(ls_dense_options){.inputs = CHANNELS,
+                                                        .units = CHANNELS,
+                                                        .dtype = LS_DTYPE_F64},
+                                    &s.below));
     set_variable(ls_dense_layer_kernel(s.below), numbers);
     const ls_nest args = LS_TUPLE(split_of(replicas, examples()));
     ls_nest_release(call_on(replicas, step, &s, args, 3));

@@ -63,8 +63,7 @@ static void expect_moved(ls_clip clip, int replicas, const double *a,
   problem p;
   begin(&p, clip);
   const ls_nest args = LS_TUPLE(split_of(
-      replicas,
-      array_of(LS_DTYPE_F64, LS_SHAPE(EXAMPLES, SIZE), examples)));
+      replicas, array_of(LS_DTYPE_F64, LS_SHAPE(EXAMPLES, SIZE), examples)));
   ls_nest_release(call_on(replicas, follow, &p, args, 1));
   ls_nest_release(args);
   double wanted[COUNT][SIZE];

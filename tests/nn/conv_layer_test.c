@@ -3,15 +3,16 @@
 #include <math.h>
 
 #include "lockstep/layers.h"
+#include "lockstep/session.h"
 #include "support/values.h"
 
 enum { MAX_ELEMENTS = 2048 };
 
 // One plane of two dimensions; the third and fourth are batch and channels.
 typedef struct plain {
-  int64_t n, h, w, c;      // x
-  int64_t kh, kw, f;       // Window and filters.
-  int64_t oh, ow;          // The result.
+  int64_t n, h, w, c;  // x
+  int64_t kh, kw, f;   // Window and filters.
+  int64_t oh, ow;      // The result.
   int64_t stride, low_h, low_w, groups;
 } plain;
 
@@ -106,9 +107,8 @@ static void layers_convolve_as_plain_loops_do(void **state) {
                            .filters = p->f,
                            .window = conv_rows[k].window,
                            .how = *conv_rows[k].how,
-                           .activation = conv_rows[k].relu
-                                             ? LS_ACTIVATION_RELU
-                                             : LS_ACTIVATION_NONE,
+                           .activation = conv_rows[k].relu ? LS_ACTIVATION_RELU
+                                                           : LS_ACTIVATION_NONE,
                            .dtype = LS_DTYPE_F64},
         &layer));
     ls_variable *variables[2] = {NULL};
@@ -151,8 +151,7 @@ static void a_layer_can_have_three_dimensions(void **state) {
   const ls_tensor y = ls_conv_layer_apply(
       layer, ls_fill(LS_DTYPE_F32, LS_SHAPE(1, 3, 3, 2, 2), 1));
   const double wanted[] = {16, 16, 16, 16};
-  assert_true(
-      ls_shape_equal(ls_tensor_shape(y), LS_SHAPE(1, 2, 2, 1, 1)));
+  assert_true(ls_shape_equal(ls_tensor_shape(y), LS_SHAPE(1, 2, 2, 1, 1)));
   expect_tensor(y, wanted, 4, 0);
   expect_ok(ls_frame_end(NULL));
   ls_conv_layer_destroy(layer);
@@ -169,7 +168,8 @@ static void spread(const double *x, const double *kernel, int64_t size,
     for (int64_t j = 0; j < size; ++j)
       for (int64_t a = 0; a < window; ++a)
         for (int64_t b = 0; b < window; ++b) {
-          const int64_t row = i * stride + a - low, column = j * stride + b - low;
+          const int64_t row = i * stride + a - low,
+                        column = j * stride + b - low;
           if (row < 0 || row >= size_y || column < 0 || column >= size_y)
             continue;
           y[row * size_y + column] += x[i * size + j] * kernel[a * window + b];
@@ -188,13 +188,13 @@ static void a_transposed_layer_spreads_what_another_gathers(void **state) {
   for (size_t k = 0; k < 2; ++k) {
     ls_conv_layer *layer = NULL;
     expect_ok(ls_conv_layer_create(
-        &(ls_conv_options){.channels = 1,
-                           .filters = 1,
-                           .window = LS_SHAPE(3, 3),
-                           .how = {.strides = LS_SHAPE(2, 2),
-                                   .padding = rows[k].padding},
-                           .transposed = true,
-                           .dtype = LS_DTYPE_F64},
+        &(ls_conv_options){
+            .channels = 1,
+            .filters = 1,
+            .window = LS_SHAPE(3, 3),
+            .how = {.strides = LS_SHAPE(2, 2), .padding = rows[k].padding},
+            .transposed = true,
+            .dtype = LS_DTYPE_F64},
         &layer));
     ls_variable *variable = NULL;
     ls_conv_layer_variables(layer, &variable, 1);
@@ -207,6 +207,46 @@ static void a_transposed_layer_spreads_what_another_gathers(void **state) {
     expect_ok(ls_frame_end(NULL));
     ls_conv_layer_destroy(layer);
   }
+}
+
+static void a_session_may_feed_any_batch_to_a_transposed_layer(void **state) {
+  (void)state;
+  ls_graph *graph = NULL;
+  ls_session *session = NULL;
+  ls_conv_layer *layer = NULL;
+  ls_tensor x = {0}, y = {0};
+  ls_op init = {0};
+  expect_ok(ls_graph_create("g", &graph));
+  LS_GRAPH_SCOPE(graph) {
+    expect_ok(ls_conv_layer_create(
+        &(ls_conv_options){.channels = 2,
+                           .filters = 3,
+                           .window = LS_SHAPE(2, 2),
+                           .how = {.strides = LS_SHAPE(2, 2)},
+                           .transposed = true,
+                           .activation = LS_ACTIVATION_RELU},
+        &layer));
+    x = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(-1, 4, 5, 2), "x");
+    y = ls_conv_layer_apply(layer, x);
+    init = ls_global_initializer();
+  }
+  expect_ok(ls_graph_error(graph));
+  expect_ok(ls_session_create(graph, &session));
+  ls_nest result = {0};
+  expect_ok(ls_session_run(session, ls_nest_op(init), NULL, 0, &result));
+  for (int64_t rows = 1; rows <= 3; ++rows) {
+    ls_array *value =
+        array_of_numbers(LS_DTYPE_F32, LS_SHAPE(rows, 4, 5, 2), 1);
+    const ls_feed feed = {x, value};
+    expect_ok(ls_session_run(session, ls_leaf(y), &feed, 1, &result));
+    assert_true(ls_shape_equal(ls_array_shape(ls_nest_as_array(result)),
+                               LS_SHAPE(rows, 8, 10, 3)));
+    ls_array_release(value);
+  }
+  ls_nest_release(result);
+  ls_conv_layer_destroy(layer);
+  ls_session_destroy(session);
+  ls_graph_destroy(graph);
 }
 
 // ---- Gradients -------------------------------------------------------------
@@ -224,12 +264,12 @@ static ls_nest loss_of(ls_nest args, void *user) {
 static void gradients_flow_through_both_kinds(void **state) {
   (void)state;
   net n = {0};
-  ls_conv_options options = {.channels = 2,
-                             .filters = 3,
-                             .window = LS_SHAPE(3, 3),
-                             .how = {.strides = LS_SHAPE(2, 2),
-                                     .padding = LS_PADDING_SAME},
-                             .dtype = LS_DTYPE_F64};
+  ls_conv_options options = {
+      .channels = 2,
+      .filters = 3,
+      .window = LS_SHAPE(3, 3),
+      .how = {.strides = LS_SHAPE(2, 2), .padding = LS_PADDING_SAME},
+      .dtype = LS_DTYPE_F64};
   expect_ok(ls_conv_layer_create(&options, &n.down));
   options.name = "up";
   options.channels = 3;
@@ -239,8 +279,8 @@ static void gradients_flow_through_both_kinds(void **state) {
   ls_variable *variables[4] = {NULL};
   ls_conv_layer_variables(n.down, variables, 2);
   ls_conv_layer_variables(n.up, variables + 2, 2);
-  const ls_nest args = LS_TUPLE(ls_nest_array(
-      array_of_numbers(LS_DTYPE_F64, LS_SHAPE(2, 6, 6, 2), 9)));
+  const ls_nest args = LS_TUPLE(
+      ls_nest_array(array_of_numbers(LS_DTYPE_F64, LS_SHAPE(2, 6, 6, 2), 9)));
   expect_variable_gradients(loss_of, &n, args, variables, 4, 1e-6);
   ls_nest_release(args);
   ls_conv_layer_destroy(n.down);
@@ -278,8 +318,7 @@ static ls_status make_layer(void *user) {
   ls_conv_layer *layer = NULL;
   LS_RETURN_IF_ERROR(ls_frame_begin());
   const ls_status status = ls_conv_layer_create(
-      &(ls_conv_options){
-          .channels = 1, .filters = 2, .window = LS_SHAPE(3, 3)},
+      &(ls_conv_options){.channels = 1, .filters = 2, .window = LS_SHAPE(3, 3)},
       &layer);
   ls_conv_layer_destroy(layer);
   ls_status_free(ls_frame_end(NULL));
@@ -296,6 +335,7 @@ int main(void) {
       cmocka_unit_test(layers_convolve_as_plain_loops_do),
       cmocka_unit_test(a_layer_can_have_three_dimensions),
       cmocka_unit_test(a_transposed_layer_spreads_what_another_gathers),
+      cmocka_unit_test(a_session_may_feed_any_batch_to_a_transposed_layer),
       cmocka_unit_test(gradients_flow_through_both_kinds),
       cmocka_unit_test(layers_that_cannot_be_are_refused),
       cmocka_unit_test(no_memory_for_a_layer_is_a_status),

@@ -4,6 +4,7 @@
 
 #include "lockstep/gradients.h"
 #include "lockstep/layers.h"
+#include "lockstep/session.h"
 #include "support/values.h"
 
 enum { SIZE = 10000 };
@@ -73,9 +74,8 @@ static void each_step_and_replica_drops_others(void **state) {
     replicas +=
         value !=
         ls_array_f64(ls_nest_as_array(ls_distributed_component(a, 1)), i);
-    steps +=
-        value !=
-        ls_array_f64(ls_nest_as_array(ls_distributed_component(b, 0)), i);
+    steps += value !=
+             ls_array_f64(ls_nest_as_array(ls_distributed_component(b, 0)), i);
   }
   assert_true(abs(replicas - SIZE / 2) < 5 * 50);
   assert_true(abs(steps - SIZE / 2) < 5 * 50);
@@ -95,6 +95,37 @@ static void outside_training_nothing_is_dropped(void **state) {
   ls_nest_release(args);
 }
 
+// The sizes come with each run.
+static void a_session_may_feed_any_number_of_rows(void **state) {
+  (void)state;
+  ls_graph *graph = NULL;
+  ls_session *session = NULL;
+  ls_tensor x = {0}, y = {0};
+  expect_ok(ls_graph_create("g", &graph));
+  LS_GRAPH_SCOPE(graph) {
+    x = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(-1), "x");
+    y = ls_dropout(x, 0.5, true, NULL);
+  }
+  expect_ok(ls_graph_error(graph));
+  expect_ok(ls_session_create(graph, &session));
+  for (int64_t count = 100; count <= 200; count += 100) {
+    ls_array *value = ones(count);
+    const ls_feed feed = {x, value};
+    ls_nest result = {0};
+    expect_ok(ls_session_run(session, ls_leaf(y), &feed, 1, &result));
+    const ls_array *got = ls_nest_as_array(result);
+    assert_int_equal(ls_array_num_elements(got), count);
+    int64_t dropped = 0;
+    for (int64_t i = 0; i < count; ++i)
+      dropped += ls_array_f64(got, i) == 0;
+    assert_true(dropped > count / 4 && dropped < count * 3 / 4);
+    ls_nest_release(result);
+    ls_array_release(value);
+  }
+  ls_session_destroy(session);
+  ls_graph_destroy(graph);
+}
+
 static void rates_that_cannot_be_are_refused(void **state) {
   (void)state;
   const double one = 1;
@@ -112,6 +143,7 @@ int main(void) {
       cmocka_unit_test(dropped_elements_are_zero_and_the_mean_stays),
       cmocka_unit_test(each_step_and_replica_drops_others),
       cmocka_unit_test(outside_training_nothing_is_dropped),
+      cmocka_unit_test(a_session_may_feed_any_number_of_rows),
       cmocka_unit_test(rates_that_cannot_be_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -44,10 +44,9 @@ typedef struct tensors {
 } tensors;
 
 static tensors tensors_of(const data *d) {
-  return (tensors){
-      eager_of(LS_DTYPE_F64, LS_SHAPE(ROWS, COLUMNS), d->x),
-      eager_of(LS_DTYPE_F64, LS_SHAPE(ROWS, COLUMNS), d->y),
-      eager_of(LS_DTYPE_I32, LS_SHAPE(ROWS), d->labels)};
+  return (tensors){eager_of(LS_DTYPE_F64, LS_SHAPE(ROWS, COLUMNS), d->x),
+                   eager_of(LS_DTYPE_F64, LS_SHAPE(ROWS, COLUMNS), d->y),
+                   eager_of(LS_DTYPE_I32, LS_SHAPE(ROWS), d->labels)};
 }
 
 // ---- By class --------------------------------------------------------------

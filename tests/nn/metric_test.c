@@ -31,12 +31,12 @@ static void a_running_mean_is_that_of_all_elements_so_far(void **state) {
   for (int replicas = 1; replicas <= 2; ++replicas) {
     ls_running_mean *mean = NULL;
     expect_ok(ls_running_mean_create("loss", &mean));
-    ls_nest args = LS_TUPLE(split_of(
-        replicas, array_of(LS_DTYPE_F32, LS_SHAPE(4), first)));
+    ls_nest args = LS_TUPLE(
+        split_of(replicas, array_of(LS_DTYPE_F32, LS_SHAPE(4), first)));
     ls_nest_release(call_on(replicas, take_in, mean, args, 2));
     ls_nest_release(args);
-    args = LS_TUPLE(split_of(
-        replicas, array_of(LS_DTYPE_F32, LS_SHAPE(2, 1), second)));
+    args = LS_TUPLE(
+        split_of(replicas, array_of(LS_DTYPE_F32, LS_SHAPE(2, 1), second)));
     ls_nest_release(call_on(replicas, take_in, mean, args, 1));
     ls_nest_release(args);
     expect_ok(ls_frame_begin());
@@ -48,8 +48,7 @@ static void a_running_mean_is_that_of_all_elements_so_far(void **state) {
     const double total = 50, count = 10;
     expect_variable(variables[0], &total, 1, 0);
     expect_variable(variables[1], &count, 1, 0);
-    expect_ok(
-        ls_tensor_status(ls_op_output(ls_running_mean_reset(mean), 0)));
+    expect_ok(ls_tensor_status(ls_op_output(ls_running_mean_reset(mean), 0)));
     assert_true(isnan(item_of(ls_running_mean_value(mean))));
     expect_ok(ls_frame_end(NULL));
     ls_running_mean_destroy(mean);

@@ -70,8 +70,7 @@ static void layers_normalize_as_plain_c_does(void **state) {
     expect_ok(ls_frame_begin());
     expect_tensor(
         ls_norm_layer_apply(
-            layer,
-            eager_of(LS_DTYPE_F64, LS_SHAPE(ROWS, PLACES, CHANNELS), x)),
+            layer, eager_of(LS_DTYPE_F64, LS_SHAPE(ROWS, PLACES, CHANNELS), x)),
         wanted, ALL, 1e-10);
     expect_ok(ls_frame_end(NULL));
     ls_norm_layer_destroy(layer);
@@ -107,8 +106,8 @@ static ls_nest cubes_of_norm(ls_nest args, void *user) {
 
 static void gradients_flow_to_scale_and_offset(void **state) {
   (void)state;
-  const ls_nest args = LS_TUPLE(ls_nest_array(array_of_numbers(
-      LS_DTYPE_F64, LS_SHAPE(ROWS, PLACES, CHANNELS), 4)));
+  const ls_nest args = LS_TUPLE(ls_nest_array(
+      array_of_numbers(LS_DTYPE_F64, LS_SHAPE(ROWS, PLACES, CHANNELS), 4)));
   for (ls_norm_kind kind = LS_NORM_LAYER; kind <= LS_NORM_GROUP; ++kind) {
     ls_norm_layer *layer = NULL;
     expect_ok(ls_norm_layer_create(&(ls_norm_options){.kind = kind,

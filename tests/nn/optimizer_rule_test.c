@@ -63,8 +63,8 @@ static void expect_formula(ls_optimizer *optimizer, void (*move)(state *s),
     double values[SIZE];
     for (int i = 0; i < SIZE; ++i)
       values[i] = (double)s.g[i];
-    const ls_nest args = LS_TUPLE(
-        ls_nest_array(array_of(LS_DTYPE_F32, LS_SHAPE(SIZE), values)));
+    const ls_nest args =
+        LS_TUPLE(ls_nest_array(array_of(LS_DTYPE_F32, LS_SHAPE(SIZE), values)));
     expect_ok(ls_function_call(function, args, &results));
     ls_nest_release(args);
     move(&s);
@@ -120,9 +120,7 @@ static float adam_direction(state *s, int i, double a, double epsilon) {
   return *m * f(a) / (sqrtf(*v * f(b)) + f(epsilon));
 }
 
-static double adam_first(const state *s) {
-  return 1 / (1 - pow(0.8, s->t));
-}
+static double adam_first(const state *s) { return 1 / (1 - pow(0.8, s->t)); }
 
 static void move_adam(state *s) {
   for (int i = 0; i < SIZE; ++i)
@@ -201,11 +199,10 @@ static void sgd_with_nesterov_and_decay_follows_its_formula(void **unused) {
 static void adam_follows_its_formula(void **unused) {
   (void)unused;
   ls_optimizer *optimizer = NULL;
-  expect_ok(ls_adam_create(&(ls_adam_options){.learning_rate = 0.01,
-                                              .beta1 = 0.8,
-                                              .beta2 = 0.95,
-                                              .epsilon = 1e-3},
-                           &optimizer));
+  expect_ok(ls_adam_create(
+      &(ls_adam_options){
+          .learning_rate = 0.01, .beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-3},
+      &optimizer));
   static const char *const names[] = {"m", "v", NULL};
   expect_formula(optimizer, move_adam, 0, names);
 }
@@ -312,8 +309,8 @@ static void lamb_moves_by_the_length_of_the_weight(void **unused) {
     }
     for (int i = 0; i < SIZE; ++i)
       s.w[i] -= f(0.05 * sqrt(squares_w / squares_d) * d[i]);
-    const ls_nest args = LS_TUPLE(
-        ls_nest_array(array_of(LS_DTYPE_F32, LS_SHAPE(SIZE), values)));
+    const ls_nest args =
+        LS_TUPLE(ls_nest_array(array_of(LS_DTYPE_F32, LS_SHAPE(SIZE), values)));
     ls_nest_release(call_on(1, follow, &p, args, 1));
     ls_nest_release(args);
     for (int i = 0; i < SIZE; ++i)

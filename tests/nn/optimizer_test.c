@@ -125,7 +125,8 @@ static void momentum_adds_up_gradients(void **state) {
 static void the_rate_falls_in_a_line(void **state) {
   (void)state;
   problem p;
-  begin(&p, &(ls_sgd_options){.learning_rate = 0.25, .schedule = {LS_SCHEDULE_LINEAR, 4}});
+  begin(&p, &(ls_sgd_options){.learning_rate = 0.25,
+                              .schedule = {LS_SCHEDULE_LINEAR, .steps = 4}});
   run(&p, descend, 6);  // The last two have a rate of 0.
   const double factor = 0.5 * 0.625 * 0.75 * 0.875;
   expect_values_of(p.w, 3 * factor, -factor);
@@ -231,8 +232,7 @@ static void decay_leaves_out_what_it_is_told_to(void **state) {
                                 .decays = only_w == 1 ? is_w : NULL});
     ls_variable *variables[2] = {p.w, p.unread};
     expect_ok(ls_frame_begin());
-    const ls_nest zero =
-        ls_leaf(ls_fill(LS_DTYPE_F64, LS_SHAPE(2), 0));
+    const ls_nest zero = ls_leaf(ls_fill(LS_DTYPE_F64, LS_SHAPE(2), 0));
     const ls_nest gradients[2] = {zero, zero};
     ls_optimizer_apply(p.optimizer, variables, gradients, 2);
     expect_ok(ls_frame_end(NULL));
@@ -245,8 +245,8 @@ static void decay_leaves_out_what_it_is_told_to(void **state) {
   }
 }
 
-static void what_there_is_to_save_can_be_made_before_the_first_step(
-    void **state) {
+static void
+what_there_is_to_save_can_be_made_before_the_first_step(void **state) {
   (void)state;
   problem p;
   begin(&p, NULL);
@@ -368,8 +368,7 @@ int main(void) {
       cmocka_unit_test(a_session_fetches_the_training_op),
       cmocka_unit_test(eager_applies_the_gradients_of_a_tape),
       cmocka_unit_test(decay_leaves_out_what_it_is_told_to),
-      cmocka_unit_test(
-          what_there_is_to_save_can_be_made_before_the_first_step),
+      cmocka_unit_test(what_there_is_to_save_can_be_made_before_the_first_step),
       cmocka_unit_test(no_memory_for_a_step_is_a_status),
       cmocka_unit_test(a_loss_that_trains_nothing_is_refused),
       cmocka_unit_test(options_that_cannot_be_are_refused),

@@ -5,6 +5,7 @@
 #include "lockstep/layers.h"
 #include "lockstep/losses.h"
 #include "lockstep/optimizers.h"
+#include "lockstep/session.h"
 #include "support/values.h"
 
 enum { BATCH = 2, STEPS = 3, INPUTS = 2, UNITS = 3, MAX_ELEMENTS = 64 };
@@ -56,14 +57,13 @@ static void gru_step(const weights *w, const double *x, double *h, double *c) {
 
 static size_t begin(ls_recurrent_kind kind, ls_recurrent_layer **out_layer,
                     ls_variable **variables, weights *w) {
-  expect_ok(ls_recurrent_layer_create(
-      &(ls_recurrent_options){.kind = kind,
-                              .inputs = INPUTS,
-                              .units = UNITS,
-                              .dtype = LS_DTYPE_F64},
-      out_layer));
-  const size_t count =
-      ls_recurrent_layer_variables(*out_layer, variables, 4);
+  expect_ok(
+      ls_recurrent_layer_create(&(ls_recurrent_options){.kind = kind,
+                                                        .inputs = INPUTS,
+                                                        .units = UNITS,
+                                                        .dtype = LS_DTYPE_F64},
+                                out_layer));
+  const size_t count = ls_recurrent_layer_variables(*out_layer, variables, 4);
   assert_int_equal(count, kind == LS_RECURRENT_LSTM ? 3 : 4);
   for (size_t i = 0; i < count; ++i) {
     fill_numbers(w->v[i], MAX_ELEMENTS, 30 + (uint32_t)i);
@@ -91,11 +91,11 @@ static void steps_follow_the_formulas(void **state) {
       }
     expect_ok(ls_frame_begin());
     ls_recurrent_state end = {0};
-    expect_tensor(
-        ls_recurrent_layer_apply(
-            layer, eager_of(LS_DTYPE_F64, LS_SHAPE(BATCH, STEPS, INPUTS), x),
-            NULL, &end),
-        y, BATCH * STEPS * UNITS, 1e-12);
+    expect_tensor(ls_recurrent_layer_apply(
+                      layer,
+                      eager_of(LS_DTYPE_F64, LS_SHAPE(BATCH, STEPS, INPUTS), x),
+                      NULL, &end),
+                  y, BATCH * STEPS * UNITS, 1e-12);
     expect_tensor(end.h, h, BATCH * UNITS, 1e-12);
     if (kind == LS_RECURRENT_LSTM)
       expect_tensor(end.c, c, BATCH * UNITS, 1e-12);
@@ -163,8 +163,8 @@ static ls_nest loss_of(ls_nest args, void *user) {
 
 static void gradients_flow_back_through_the_steps(void **state) {
   (void)state;
-  const ls_nest args = LS_TUPLE(ls_nest_array(array_of_numbers(
-      LS_DTYPE_F64, LS_SHAPE(BATCH, STEPS, INPUTS), 5)));
+  const ls_nest args = LS_TUPLE(ls_nest_array(
+      array_of_numbers(LS_DTYPE_F64, LS_SHAPE(BATCH, STEPS, INPUTS), 5)));
   for (ls_recurrent_kind kind = 0; kind <= LS_RECURRENT_GRU; ++kind) {
     ls_recurrent_layer *layer = NULL;
     ls_variable *variables[4];
@@ -174,6 +174,40 @@ static void gradients_flow_back_through_the_steps(void **state) {
     ls_recurrent_layer_destroy(layer);
   }
   ls_nest_release(args);
+}
+
+static void a_session_may_feed_any_number_of_rows(void **state) {
+  (void)state;
+  ls_graph *graph = NULL;
+  ls_session *session = NULL;
+  ls_recurrent_layer *layer = NULL;
+  ls_tensor x = {0}, y = {0};
+  ls_op init = {0};
+  expect_ok(ls_graph_create("g", &graph));
+  LS_GRAPH_SCOPE(graph) {
+    expect_ok(ls_recurrent_layer_create(
+        &(ls_recurrent_options){.inputs = INPUTS, .units = UNITS}, &layer));
+    x = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(-1, STEPS, INPUTS), "x");
+    y = ls_recurrent_layer_apply(layer, x, NULL, NULL);
+    init = ls_global_initializer();
+  }
+  expect_ok(ls_graph_error(graph));
+  expect_ok(ls_session_create(graph, &session));
+  ls_nest result = {0};
+  expect_ok(ls_session_run(session, ls_nest_op(init), NULL, 0, &result));
+  for (int64_t rows = 1; rows <= 3; ++rows) {
+    ls_array *value =
+        array_of_numbers(LS_DTYPE_F32, LS_SHAPE(rows, STEPS, INPUTS), 1);
+    const ls_feed feed = {x, value};
+    expect_ok(ls_session_run(session, ls_leaf(y), &feed, 1, &result));
+    assert_true(ls_shape_equal(ls_array_shape(ls_nest_as_array(result)),
+                               LS_SHAPE(rows, STEPS, UNITS)));
+    ls_array_release(value);
+  }
+  ls_nest_release(result);
+  ls_recurrent_layer_destroy(layer);
+  ls_session_destroy(session);
+  ls_graph_destroy(graph);
 }
 
 // ---- Learning --------------------------------------------------------------
@@ -193,11 +227,9 @@ static ls_nest train(ls_nest args, void *user) {
   ls_recurrent_layer_apply(t->layer, x, NULL, &end);
   const ls_tensor logit =
       ls_reshape(ls_dense_layer_apply(t->logit, end.h), LS_SHAPE(-1));
-  const ls_tensor first =
-      ls_reshape(ls_slice_axis(x, 1, 0, 1), LS_SHAPE(-1));
+  const ls_tensor first = ls_reshape(ls_slice_axis(x, 1, 0, 1), LS_SHAPE(-1));
   // Bits are -1 and 1.
-  const ls_tensor target =
-      ls_mul_scalar(ls_add_scalar(first, 1), 0.5);
+  const ls_tensor target = ls_mul_scalar(ls_add_scalar(first, 1), 0.5);
   const ls_tensor loss =
       ls_sigmoid_cross_entropy_loss(logit, target, LS_REDUCTION_MEAN);
   ls_optimizer_minimize(t->optimizer, loss);
@@ -206,8 +238,8 @@ static ls_nest train(ls_nest args, void *user) {
 
 static void both_kinds_learn_to_remember(void **state) {
   (void)state;
-  ls_array *bits = array_of_numbers(LS_DTYPE_F32,
-                                    LS_SHAPE(EXAMPLES, BITS, 1), 8);
+  ls_array *bits =
+      array_of_numbers(LS_DTYPE_F32, LS_SHAPE(EXAMPLES, BITS, 1), 8);
   for (int64_t i = 0; i < EXAMPLES * BITS; ++i)
     ls_array_set_f64(bits, i, ls_array_f64(bits, i) < 0 ? -1 : 1);
   const ls_nest args = LS_TUPLE(ls_nest_array(bits));
@@ -218,9 +250,9 @@ static void both_kinds_learn_to_remember(void **state) {
         &t.layer));
     expect_ok(ls_dense_layer_create(
         &(ls_dense_options){.inputs = 8, .units = 1}, &t.logit));
-    expect_ok(ls_adam_create(&(ls_adam_options){.learning_rate = 0.02,
-                                                .clip = {.global_norm = 1}},
-                             &t.optimizer));
+    expect_ok(ls_adam_create(
+        &(ls_adam_options){.learning_rate = 0.02, .clip = {.global_norm = 1}},
+        &t.optimizer));
     const ls_nest loss = call_on(1, train, &t, args, 150);
     const double got = ls_array_f64(ls_nest_as_array(loss), 0);
     if (!(got < 0.05)) fail_msg("kind %d: the loss is %g", (int)kind, got);
@@ -236,17 +268,17 @@ static void both_kinds_learn_to_remember(void **state) {
 static void layers_that_cannot_be_are_refused(void **state) {
   (void)state;
   ls_recurrent_layer *layer = NULL;
-  expect_status(ls_recurrent_layer_create(
-                    &(ls_recurrent_options){.kind = LS_RECURRENT_GRU,
-                                            .inputs = 3},
-                    &layer),
-                LS_INVALID_ARGUMENT,
-                "gru layer 'gru' needs at least one input and one unit, got 3 "
-                "and 0");
-  expect_status(ls_recurrent_layer_create(
-                    &(ls_recurrent_options){.kind = (ls_recurrent_kind)7},
-                    &layer),
-                LS_INVALID_ARGUMENT, "no kind 7 of recurrent layers");
+  expect_status(
+      ls_recurrent_layer_create(
+          &(ls_recurrent_options){.kind = LS_RECURRENT_GRU, .inputs = 3},
+          &layer),
+      LS_INVALID_ARGUMENT,
+      "gru layer 'gru' needs at least one input and one unit, got 3 "
+      "and 0");
+  expect_status(
+      ls_recurrent_layer_create(
+          &(ls_recurrent_options){.kind = (ls_recurrent_kind)7}, &layer),
+      LS_INVALID_ARGUMENT, "no kind 7 of recurrent layers");
   assert_null(layer);
 }
 
@@ -276,6 +308,7 @@ int main(void) {
       cmocka_unit_test(a_sequence_can_go_on_from_a_state),
       cmocka_unit_test(an_lstm_remembers_at_first),
       cmocka_unit_test(gradients_flow_back_through_the_steps),
+      cmocka_unit_test(a_session_may_feed_any_number_of_rows),
       cmocka_unit_test(both_kinds_learn_to_remember),
       cmocka_unit_test(layers_that_cannot_be_are_refused),
       cmocka_unit_test(no_memory_for_a_layer_is_a_status),

@@ -35,9 +35,7 @@ static double exponential(double i) { return fmax(pow(0.5, i / 4), 0.1); }
 
 static double stairs(double i) { return pow(0.1, floor(i / 4)); }
 
-static double warmed(double i) {
-  return i < 5 ? (i + 1) / 5 : line(i - 5);
-}
+static double warmed(double i) { return i < 5 ? (i + 1) / 5 : line(i - 5); }
 
 static void schedules_follow_their_formulas(void **state) {
   (void)state;

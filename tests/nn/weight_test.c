@@ -201,8 +201,8 @@ static ls_tensor draw_iota(const ls_initializer *self, ls_dtype dtype,
 
 static void an_initializer_can_be_ones_own(void **state) {
   (void)state;
-  const moments m = moments_of((ls_initializer){.draw = draw_iota, .a = 3},
-                               LS_SHAPE(5));
+  const moments m =
+      moments_of((ls_initializer){.draw = draw_iota, .a = 3}, LS_SHAPE(5));
   assert_true(m.least == 0 && m.most == 12);
 }
 

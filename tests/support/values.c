@@ -96,8 +96,8 @@ void expect_variable(ls_variable *variable, const double *wanted, size_t count,
   expect_ok(ls_variable_value(variable, &array));
   assert_int_equal(ls_array_num_elements(array), count);
   for (size_t i = 0; i < count; ++i)
-    expect_near(ls_variable_name(variable), i,
-                ls_array_f64(array, (int64_t)i), wanted[i], tolerance);
+    expect_near(ls_variable_name(variable), i, ls_array_f64(array, (int64_t)i),
+                wanted[i], tolerance);
   ls_array_release(array);
 }
 
@@ -189,17 +189,15 @@ void expect_variable_gradients(ls_callback loss, void *user, ls_nest args,
   }
   expect_ok(ls_function_call(function, args, &gradients));
   for (size_t i = 0; i < count; ++i) {
-    const ls_array *gradient =
-        ls_nest_as_array(ls_nest_item(gradients, 1 + i));
+    const ls_array *gradient = ls_nest_as_array(ls_nest_item(gradients, 1 + i));
     const size_t size = (size_t)ls_array_num_elements(gradient);
     assert_true(size <= MAX_ELEMENTS);
     fill_numbers(values, MAX_ELEMENTS, 17 + (uint32_t)i);
     for (size_t k = 0; k < size; k += 1 + size / 16)
-      expect_near(
-          ls_variable_name(variables[i]), k,
-          ls_array_f64(gradient, (int64_t)k),
-          quotient(function, args, &results, variables[i], values, k),
-          tolerance);
+      expect_near(ls_variable_name(variables[i]), k,
+                  ls_array_f64(gradient, (int64_t)k),
+                  quotient(function, args, &results, variables[i], values, k),
+                  tolerance);
   }
   ls_nest_release(gradients);
   ls_nest_release(results);

@@ -97,7 +97,21 @@ static void release_compiler(ls_cpu_compiler *self) {
   ls_release(self->allocator, self->loops);
   ls_release(self->allocator, self->replicates);
   ls_release(self->allocator, self->parks);
+  ls_release(self->allocator, self->endless_stacks);
   ls_arena_deinit(&self->temp);
+}
+
+// A stack lives inside of one run.
+static bool has_stack_at_border(const ls_program *program) {
+  const ls_graph *body = program->body;
+  bool found = false;
+  for (size_t i = 0; i < body->num_parameters; ++i) {
+    found |= ls_graph_type(body, body->parameters[i]).dtype == LS_DTYPE_VARIANT;
+  }
+  for (size_t i = 0; i < body->num_results; ++i) {
+    found |= ls_graph_type(body, body->results[i]).dtype == LS_DTYPE_VARIANT;
+  }
+  return found;
 }
 
 static ls_status check_program(const ls_program *program, ls_lanes lanes) {
@@ -126,6 +140,9 @@ static ls_status check_program(const ls_program *program, ls_lanes lanes) {
         "uses, its body %zu parameters and %zu results",
         program->num_inputs, program->num_uses, program->num_outputs, written,
         body->num_parameters, body->num_results);
+  }
+  if (has_stack_at_border(program)) {
+    return ls_unimplemented("a stack enters or leaves the program");
   }
   return ls_ok();
 }

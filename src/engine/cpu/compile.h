@@ -56,7 +56,7 @@ typedef struct ls_cpu_access {
 typedef struct ls_cpu_origin {
   ls_cpu_note note;
   uint32_t replicate;  // Lane code and launches: index of the op. Else NONE.
-  uint32_t in_place;   // Kernels: operands that output 0 may lie on.
+  uint32_t in_place;   // Kernels, stacks: operands that output 0 may lie on.
 } ls_cpu_origin;
 
 typedef struct ls_cpu_stretch {
@@ -93,6 +93,8 @@ typedef struct ls_cpu_compiler {
   size_t num_replicates, replicates_capacity;
   uint32_t *parks;  // Instructions of lanes that may park, ascending.
   size_t num_parks, parks_capacity;
+  bool *endless_stacks;  // Of each stack_new: whether it is one.
+  size_t endless_stacks_capacity;
 
   // Where emission stands.
   int32_t replicas;      // Of the replicate op around; 1 outside.
@@ -165,6 +167,11 @@ void ls_cpu_emit_host(ls_cpu_compiler *self, ls_cpu_scope *scope,
                       const ls_node *node);
 // UNIMPLEMENTED: it gives what the engine cannot keep.
 ls_status ls_cpu_check_host(const ls_node *node);
+
+// ---- compile_stack.c -------------------------------------------------------
+// stack_new, stack_push, stack_pop.
+void ls_cpu_emit_stack(ls_cpu_compiler *self, ls_cpu_scope *scope,
+                       const ls_node *node);
 
 // ---- compile_replicate.c ---------------------------------------------------
 void ls_cpu_emit_replicate(ls_cpu_compiler *self, ls_cpu_scope *scope,

@@ -400,6 +400,11 @@ void ls_cpu_emit_node(ls_cpu_compiler *self, ls_cpu_scope *scope,
   case LS_OP_COND:
     ls_cpu_emit_cond(self, scope, node);
     return;
+  case LS_OP_STACK_NEW:
+  case LS_OP_STACK_PUSH:
+  case LS_OP_STACK_POP:
+    ls_cpu_emit_stack(self, scope, node);
+    return;
   case LS_OP_HOST:
     ls_cpu_emit_host(self, scope, node);
     return;
@@ -430,6 +435,9 @@ ls_status ls_cpu_supports(ls_backend *backend, ls_graph *graph,
   case LS_OP_COND:
   case LS_OP_REPLICATE:
   case LS_OP_ALL_REDUCE:
+  case LS_OP_STACK_NEW:
+  case LS_OP_STACK_PUSH:
+  case LS_OP_STACK_POP:
     return ls_ok();
   case LS_OP_HOST:
     return ls_cpu_check_host(node);

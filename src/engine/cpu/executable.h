@@ -26,6 +26,10 @@ typedef enum ls_cpu_code {
   LS_CPU_LOOP_BEGIN,
   LS_CPU_LOOP_NEXT,  // Counts; to `target` once `size` trips are done, if > 0.
   LS_CPU_LOOP_END,
+  // Stacks: operands and results as the op's; see stack.h.
+  LS_CPU_STACK_NEW,   // Number `number`.
+  LS_CPU_STACK_PUSH,  // `size` bytes.
+  LS_CPU_STACK_POP,   // `size` bytes; `number` 1: they are a stack.
   // Host calls: params is a ls_cpu_host; both have all operands.
   LS_CPU_HOST_START,
   LS_CPU_HOST_FINISH,  // Parks until the call is done.
@@ -63,7 +67,8 @@ enum {
 typedef struct ls_cpu_instruction {
   ls_kernel_loop loop;
   const void *params;
-  int64_t size;      // KERNEL: blocks. COPY, MEET: bytes. LOOP_NEXT: bound.
+  int64_t size;      // KERNEL: blocks. COPY, MEET, STACK: bytes. LOOP_NEXT:
+                     // bound.
   uint32_t operand;  // The first place: num_in inputs, then num_out outputs.
   uint32_t num_in, num_out;
   uint32_t target;
@@ -133,6 +138,8 @@ struct ls_executable {
   size_t spare_bytes;
   uint32_t num_split, num_gathered, num_contributions;  // The most of any.
   uint32_t num_slots;
+  uint32_t num_stacks;     // stack_news.
+  bool *stack_is_endless;  // Of each.
   uint32_t max_operands;       // Of one instruction.
   uint32_t max_host_operands;  // Of one host call.
   bool calls_host, lanes_call_host;

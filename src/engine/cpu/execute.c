@@ -94,6 +94,25 @@ static inline void **resolve_all(const ls_executable *executable,
   return operands;
 }
 
+// Pushes or pops. False: the run has failed.
+static bool use_stack(ls_instance *self, ls_cpu_stack_pool *pools, uint32_t pc,
+                      void **operands) {
+  const ls_executable *executable = self->executable;
+  const ls_cpu_instruction *at = &executable->instructions[pc];
+  ls_cpu_stack *stack = *(ls_cpu_stack **)operands[0];
+  const size_t size = (size_t)at->size;
+  ls_status status =
+      at->code == LS_CPU_STACK_PUSH
+          ? ls_cpu_stack_push(&self->stacks, pools, stack, operands[1], size,
+                              operands[2])
+          : ls_cpu_stack_pop(&self->stacks, pools, executable, stack,
+                             operands[2], size, at->number != 0, operands[1]);
+  if (status == NULL) return true;
+  ls_cpu_instance_fail(self, ls_status_annotate(status, "in %s",
+                                                executable->notes[pc].label));
+  return false;
+}
+
 // Runs a stream until it parks, ends or the run fails. Whether it got on.
 static bool run_stream(ls_instance *self, ls_cpu_worker *worker,
                        ls_cpu_stream *stream) {
@@ -107,6 +126,8 @@ static bool run_stream(ls_instance *self, ls_cpu_worker *worker,
       .replica = stream->replica,
       .team = &self->team,
   };
+  ls_cpu_stack_pool *pools = ls_cpu_stacks_of(
+      &self->stacks, stream == &self->main ? 0 : (size_t)stream->replica + 1);
   uint32_t pc = stream->pc;
   for (bool moved = false;; moved = true) {
     const ls_cpu_instruction *at = &code[pc];
@@ -159,6 +180,15 @@ static bool run_stream(ls_instance *self, ls_cpu_worker *worker,
       ++pc;
       continue;
     }
+    case LS_CPU_STACK_NEW:
+      operands = resolve_all(executable, worker, at);
+      *(ls_cpu_stack **)operands[0] = &pools[at->number].empty;
+      ++pc;
+      continue;
+    case LS_CPU_STACK_PUSH:
+    case LS_CPU_STACK_POP:
+      parks = !use_stack(self, pools, pc, resolve_all(executable, worker, at));
+      break;
     case LS_CPU_HOST_START:
       ls_cpu_start_host(self, worker, stream, at,
                         resolve_all(executable, worker, at));
@@ -275,6 +305,7 @@ ls_status ls_cpu_run(ls_instance *self, const ls_run_args *args) {
   self->main.pc = 0;
   self->main.iteration = 0;
   self->main.ended = false;
+  ls_cpu_stacks_reset(&self->stacks);
   self->worker.float_mode = ls_float_mode_enter();
   run_streams(self, &self->worker);
   ls_float_mode_leave(self->worker.float_mode);

@@ -86,7 +86,9 @@ void ls_cpu_finish(ls_cpu_compiler *self) {
       ls_arena_new_array(arena, size_t, self->program->num_outputs);
   out->constants =
       ls_cpu_allocate_large(self->allocator, out->facts.constant_bytes);
-  if (out->instructions == NULL || out->notes == NULL || out->places == NULL ||
+  out->stack_is_endless = ls_arena_copy(arena, self->endless_stacks,
+                                        out->num_stacks * sizeof(bool));
+  if (out->stack_is_endless == NULL || out->instructions == NULL || out->notes == NULL || out->places == NULL ||
       out->place_sizes == NULL || out->spare_offsets == NULL ||
       out->constants == NULL) {
     ls_cpu_fail(self, ls_out_of_memory());

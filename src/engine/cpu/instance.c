@@ -54,7 +54,8 @@ static ls_status make_tables(ls_instance *self) {
   }
   for (int32_t r = 0; r < executable->replicas; ++r)
     self->lanes[r].replica = r;
-  return ls_ok();
+  return ls_cpu_stacks_init(&self->stacks, allocator, executable->num_stacks,
+                            (size_t)executable->replicas + 1);
 }
 
 // `count` blocks of `size` bytes.
@@ -132,6 +133,7 @@ void ls_cpu_destroy_instance(ls_instance *self) {
   ls_release(allocator, self->buffers);
   ls_release(allocator, self->lanes);
   ls_release(allocator, self->slots);
+  ls_cpu_stacks_deinit(&self->stacks);
   ls_release(allocator, self->shared);
   ls_release(allocator, self->frames);
   ls_release(allocator, self->spares);

@@ -10,6 +10,7 @@
 
 #include "base/threads.h"
 #include "engine/cpu/executable.h"
+#include "engine/cpu/stack.h"
 #include "engine/cpu/team.h"
 
 // One host call at a time of one stream.
@@ -54,6 +55,7 @@ struct ls_instance {
   uint32_t num_running;  // Lanes that have not ended.
   const ls_cpu_instruction *launch;  // The one that started them.
   ls_cpu_slot *slots;
+  ls_cpu_stacks stacks;  // Streams: the shared one, then the lanes.
   uint32_t published;
   uint64_t sweep;
   uint64_t step, seed;  // Of the run.

@@ -14,6 +14,9 @@ static const char *const code_names[] = {
     [LS_CPU_LOOP_BEGIN] = "loop_begin",
     [LS_CPU_LOOP_NEXT] = "loop_next",
     [LS_CPU_LOOP_END] = "loop_end",
+    [LS_CPU_STACK_NEW] = "stack_new",
+    [LS_CPU_STACK_PUSH] = "stack_push",
+    [LS_CPU_STACK_POP] = "stack_pop",
     [LS_CPU_HOST_START] = "host_start",
     [LS_CPU_HOST_FINISH] = "host_finish",
     [LS_CPU_LAUNCH] = "launch",
@@ -99,6 +102,7 @@ static void print_instruction(const ls_executable *self, size_t pc,
   case LS_CPU_TURN:
   case LS_CPU_POST:
   case LS_CPU_MEET:
+  case LS_CPU_STACK_NEW:
     ls_text_append_format(text, " #%u", at->number);
     break;
   case LS_CPU_KERNEL:

@@ -108,6 +108,11 @@ static void merge(ls_cpu_compiler *self, uint32_t from, uint32_t into) {
   t->last_access = s->last_access;
 }
 
+static bool works_in_place(ls_cpu_code code) {
+  return code == LS_CPU_KERNEL || code == LS_CPU_STACK_PUSH ||
+         code == LS_CPU_STACK_POP;
+}
+
 // Whether output 0 of the instruction may lie on `root`, as far as its other
 // operands go: each one there must be allowed to be overwritten.
 static bool may_overwrite(const ls_cpu_compiler *self, uint32_t position,
@@ -115,7 +120,7 @@ static bool may_overwrite(const ls_cpu_compiler *self, uint32_t position,
   const ls_cpu_instruction *instruction = &self->instructions[position];
   const uint32_t *operands = &self->operands[instruction->operand];
   if (instruction->code == LS_CPU_COPY) return true;
-  if (instruction->code != LS_CPU_KERNEL) return false;
+  if (!works_in_place(instruction->code)) return false;
   for (uint32_t i = 0; i < instruction->num_in; ++i) {
     if (ls_cpu_root(self, operands[i]) != root) continue;
     if (i >= 32 || (self->origins[position].in_place >> i & 1U) == 0) {
@@ -216,7 +221,7 @@ static void drop_copies(ls_cpu_compiler *self) {
 // Puts output 0 on an operand that is used for the last time.
 static void work_in_place(ls_cpu_compiler *self, uint32_t position) {
   const ls_cpu_instruction *instruction = &self->instructions[position];
-  if (instruction->code != LS_CPU_KERNEL || instruction->num_out == 0) return;
+  if (!works_in_place(instruction->code) || instruction->num_out == 0) return;
   const uint32_t *operands = &self->operands[instruction->operand];
   const uint32_t out = ls_cpu_root(self, operands[instruction->num_in]);
   const ls_cpu_storage *output = &self->storages[out];

@@ -5,8 +5,8 @@
 #include "engine/cpu/isa/isa.h"
 #include "engine/cpu/isa/vec.h"
 
-// Runs BODY(i, lanes, load, store) over n floats from `i`: whole vectors, then
-// what is left.
+// Runs BODY(i, LOAD, STORE) for the vectors of n floats that begin at i: whole
+// ones, then the one that is left, of which there are `left` lanes.
 #define LS_ROW(n, BODY)                                                        \
   do {                                                                         \
     size_t at_ = 0;                                                            \

@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The rule of loops.
+//
+// The gradient of a loop is a loop that makes as many trips, the last one
+// first. These go round in it: the trips that are left; the gradients of those
+// values that go round in the loop and lead from a wanted value to a wanted
+// gradient; the sums, so far, of the gradients of captures and variables, each
+// trip's added to those of the trips behind it; the stacks of what was saved.
+//
+// What a trip needs is known only once its gradient is built. So that is built
+// first, in a graph of its own (the draft), and then copied into the body.
+#include "grad/rules_flow.h"
+#include "graph/inline.h"
+
+// A sum that goes round: of a capture's gradients, or of a variable's.
+typedef struct loop_sum {
+  size_t goal;
+  size_t input;   // The loop's operand; of a variable its goal in the walk
+  bool is_input;  // around.
+} loop_sum;
+
+typedef struct loop {
+  ls_gradient *g;
+  ls_graph *body, *draft;
+  ls_forward *forward;
+  size_t num_carried, num_saved;
+  size_t first_capture;  // The operand for the body's capture 0.
+  size_t words;          // Of a set of carried values and the mark.
+  uint64_t *sources;     // By place: the set that a node depends on.
+  uint64_t *turning;     // The carried values whose gradients go round.
+  uint64_t *useful;      // Those that lead to a wanted gradient.
+  ls_gradient_inner walk;
+  size_t num_turning;
+  size_t *turning_goals;  // By turning value: its goal.
+  loop_sum *sums;
+  size_t num_sums, num_sums_kept;
+  size_t num_variables;
+  size_t *variable_sources;
+  uint64_t *results;  // Of the draft.
+  size_t num_results;
+} loop;
+
+// ---- Sets ------------------------------------------------------------------
+// Item `num_carried` of a set is the mark: a capture or variable is wanted.
+static bool has(const uint64_t *set, size_t item) {
+  return (set[item / 64] >> item % 64 & 1) != 0;
+}
+static void add(uint64_t *set, size_t item) {
+  set[item / 64] |= UINT64_C(1) << item % 64;
+}
+static void join(const loop *l, uint64_t *set, const uint64_t *other) {
+  for (size_t i = 0; i < l->words; ++i)
+    set[i] |= other[i];
+}
+static bool is_empty(const loop *l, const uint64_t *set) {
+  uint64_t all = 0;
+  for (size_t i = 0; i < l->words; ++i)
+    all |= set[i];
+  return all == 0;
+}
+static uint64_t *sources_of(const loop *l, uint64_t ref) {
+  return l->sources + ls_graph_position(l->body, ref >> 16) * l->words;
+}
+static bool is_trainable(const loop *l, uint64_t ref) {
+  return ls_dtype_is_trainable(ls_graph_type(l->body, ref).dtype);
+}
+
+// ---- What leads where ------------------------------------------------------
+static void find_sources_of_parameter(const loop *l, const ls_node *node,
+                                      uint64_t *set) {
+  const size_t index = (size_t)ls_node_int(node, "index", 0);
+  if (index < l->num_carried) {
+    if (is_trainable(l, ls_ref(node->id, 0))) add(set, index);
+  } else if (l->g->wanted[l->first_capture + index - l->num_carried]) {
+    add(set, l->num_carried);
+  }
+}
+
+static void find_sources(const loop *l) {
+  for (size_t i = 0; i < l->body->num_nodes; ++i) {
+    const ls_node *node = l->body->nodes[i];
+    uint64_t *set = l->sources + i * l->words;
+    if (node->type == LS_OP_PARAMETER) {
+      find_sources_of_parameter(l, node, set);
+      continue;
+    }
+    if (ls_gradient_table[node->type] == gradient_none) continue;
+    if (ls_gradient_walk_reads(l->g->walk, node)) add(set, l->num_carried);
+    for (uint32_t k = 0; k < node->num_inputs; ++k)
+      if (is_trainable(l, node->inputs[k]))
+        join(l, set, sources_of(l, node->inputs[k]));
+  }
+}
+
+// Whether a value with these sources leads to a wanted gradient.
+static bool leads_on(const loop *l, const uint64_t *set) {
+  if (has(set, l->num_carried)) return true;
+  for (size_t k = 0; k < l->num_carried; ++k)
+    if (has(set, k) && (l->g->wanted[k] || has(l->useful, k))) return true;
+  return false;
+}
+
+static bool comes_in(const loop *l, size_t output) {
+  return output < l->g->num_outputs && l->g->dout[output].ref != 0;
+}
+
+// The saved value that output `output` is a stack of, if its gradient is to be
+// followed.
+static bool is_saved_followed(const loop *l, size_t saved) {
+  const uint64_t ref = l->body->results[l->num_carried + saved];
+  return comes_in(l, l->num_carried + 1 + saved) && is_trainable(l, ref) &&
+         leads_on(l, sources_of(l, ref));
+}
+
+static void find_useful(const loop *l) {
+  for (bool more = true; more;) {
+    more = false;
+    for (size_t i = 0; i < l->num_carried; ++i) {
+      if (has(l->useful, i) || !is_trainable(l, l->body->results[i]) ||
+          !leads_on(l, sources_of(l, l->body->results[i])))
+        continue;
+      add(l->useful, i);
+      more = true;
+    }
+  }
+}
+
+static void find_turning(const loop *l) {
+  for (size_t i = 0; i < l->num_carried; ++i)
+    if (comes_in(l, i)) add(l->turning, i);
+  for (size_t i = 0; i < l->num_saved; ++i)
+    if (is_saved_followed(l, i))
+      join(l, l->turning, sources_of(l, l->body->results[l->num_carried + i]));
+  for (bool more = true; more;) {
+    more = false;
+    for (size_t i = 0; i < l->num_carried; ++i) {
+      if (!has(l->turning, i)) continue;
+      const uint64_t *from = sources_of(l, l->body->results[i]);
+      for (size_t k = 0; k < l->num_carried; ++k)
+        if (has(from, k) && !has(l->turning, k)) {
+          add(l->turning, k);
+          more = true;
+        }
+    }
+  }
+  for (size_t i = 0; i < l->num_carried; ++i)
+    if (has(l->turning, i) && !l->g->wanted[i] && !has(l->useful, i))
+      l->turning[i / 64] &= ~(UINT64_C(1) << i % 64);
+  l->turning[l->num_carried / 64] &= ~(UINT64_C(1) << l->num_carried % 64);
+}
+
+static ls_status look_around(loop *l, ls_gradient *g) {
+  ls_arena *arena = g->walk->context->arena;
+  l->g = g;
+  l->body = ls_graph_resolve(g->node->regions[1]);
+  l->num_carried = (size_t)ls_node_int(g->node, "num_carried", 0);
+  l->num_saved = l->body->num_results - l->num_carried;
+  l->first_capture =
+      l->num_carried + ls_graph_resolve(g->node->regions[0])->num_captures;
+  l->words = l->num_carried / 64 + 1;
+  l->sources =
+      ls_arena_new_array(arena, uint64_t, (l->body->num_nodes + 1) * l->words);
+  l->turning = ls_arena_new_array(arena, uint64_t, l->words);
+  l->useful = ls_arena_new_array(arena, uint64_t, l->words);
+  if (l->sources == NULL || l->turning == NULL || l->useful == NULL)
+    return ls_out_of_memory();
+  find_sources(l);
+  find_useful(l);
+  find_turning(l);
+  return ls_ok();
+}
+
+// ---- Refusals --------------------------------------------------------------
+// The gradient takes from stacks that the loop has filled once. So it must not
+// stand in a loop that the loop does not stand in.
+static ls_status check_place(const loop *l) {
+  const ls_forward *f = l->g->walk->forward;
+  ls_graph *to = ls_graph_resolve(l->g->op.graph);
+  while (f->graph != NULL && f->loop == NULL) {
+    to = ls_graph_resolve(f->op.graph);
+    f = f->outer;
+  }
+  if (f->loop != NULL) return ls_ok();  // Taken where that loop's values are.
+  for (const ls_graph *at = ls_graph_resolve(ls_graph_current());
+       at != NULL && at != to; at = at->parent)
+    if (at->is_while_body || at->initial != NULL)
+      return ls_unimplemented(
+          "the gradient of loop '%s' is taken inside of another loop, '%s', "
+          "which stands behind it; take it outside",
+          ls_op_name(l->g->op), ls_graph_name(at));
+  return ls_ok();
+}
+
+static ls_status check_captures(const loop *l) {
+  for (size_t i = 0; i < l->body->num_captures; ++i)
+    if (l->g->wanted[l->first_capture + i] &&
+        ls_tensor_dtype(ls_op_input(l->g->op, l->first_capture + i)) ==
+            LS_DTYPE_VARIANT)
+      return ls_unimplemented("loop '%s' takes from a stack that does not go "
+                              "round in it",
+                              ls_op_name(l->g->op));
+  return ls_ok();
+}
+
+// ---- The draft -------------------------------------------------------------
+static ls_status make_draft(loop *l) {
+  ls_graph *around = ls_graph_resolve(ls_graph_current());
+  LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_REGION, "while_gradient",
+                                   around->runtime, around, &l->draft));
+  l->draft->is_while_body = true;
+  for (size_t i = 0; i < l->num_carried; ++i) {
+    ls_tensor gradient;
+    if (!has(l->turning, i)) continue;
+    LS_RETURN_IF_ERROR(ls_graph_add_parameter(
+        l->draft, ls_graph_type(l->body, l->body->parameters[i]), NULL,
+        &gradient));
+    ++l->num_turning;
+  }
+  l->forward = ls_forward_region(l->g->walk->forward, l->g->op, 1, l->draft);
+  return l->forward != NULL ? ls_ok() : ls_out_of_memory();
+}
+
+static ls_tensor turning_gradient(const loop *l, size_t number) {
+  return (ls_tensor){l->draft, l->draft->parameters[number]};
+}
+
+static ls_status list_seeds(loop *l) {
+  ls_gradient_inner *walk = &l->walk;
+  walk->seeds = ls_arena_new_array(l->g->walk->context->arena, ls_gradient_seed,
+                                   l->num_carried + l->num_saved);
+  if (walk->seeds == NULL) return ls_out_of_memory();
+  size_t number = 0;
+  for (size_t i = 0; i < l->num_carried; ++i)
+    if (has(l->turning, i))
+      walk->seeds[walk->num_seeds++] = (ls_gradient_seed){
+          {l->body, l->body->results[i]}, turning_gradient(l, number++)};
+  for (size_t i = 0; i < l->num_saved; ++i) {
+    if (!is_saved_followed(l, i)) continue;
+    const uint64_t ref = l->body->results[l->num_carried + i];
+    ls_gradient_seed *seed = &walk->seeds[walk->num_seeds++];
+    seed->y = (ls_tensor){l->body, ref};
+    LS_RETURN_IF_ERROR(
+        ls_forward_take(l->forward, l->g->dout[l->num_carried + 1 + i],
+                        ls_graph_type(l->body, ref), &seed->gradient));
+  }
+  return ls_ok();
+}
+
+static ls_status list_goals(loop *l) {
+  const ls_gradient *g = l->g;
+  ls_arena *arena = g->walk->context->arena;
+  ls_gradient_goal *variables = NULL;
+  LS_RETURN_IF_ERROR(ls_gradient_walk_variables(
+      g->walk, g->node, &variables, &l->variable_sources, &l->num_variables));
+  const size_t most = l->num_turning + l->body->num_captures + l->num_variables;
+  ls_gradient_inner *walk = &l->walk;
+  walk->goals = ls_arena_new_array(arena, ls_gradient_goal, most);
+  l->turning_goals = ls_arena_new_array(arena, size_t, l->num_turning);
+  l->sums = ls_arena_new_array(arena, loop_sum, most);
+  if (walk->goals == NULL || l->turning_goals == NULL || l->sums == NULL)
+    return ls_out_of_memory();
+  size_t number = 0;
+  for (size_t i = 0; i < l->num_carried; ++i) {
+    if (!has(l->turning, i)) continue;
+    l->turning_goals[number++] = walk->num_goals;
+    walk->goals[walk->num_goals++].tensor =
+        ls_gradient_parameter(l->forward, i);
+  }
+  for (size_t i = 0; i < l->body->num_captures; ++i) {
+    const size_t input = l->first_capture + i;
+    if (!g->wanted[input]) continue;
+    l->sums[l->num_sums++] = (loop_sum){walk->num_goals, input, true};
+    walk->goals[walk->num_goals++].tensor =
+        ls_gradient_parameter(l->forward, l->num_carried + i);
+  }
+  for (size_t i = 0; i < l->num_variables; ++i) {
+    l->sums[l->num_sums++] =
+        (loop_sum){walk->num_goals, l->variable_sources[i], false};
+    walk->goals[walk->num_goals++] = variables[i];
+  }
+  return ls_ok();
+}
+
+static ls_status add_result(loop *l, ls_tensor value) {
+  if (ls_tensor_is_failed(value)) return ls_graph_error(l->draft);
+  return ls_graph_import(l->draft, value, &l->results[l->num_results++]);
+}
+
+// The gradients of this trip's operands, then what is left of the stacks.
+static ls_status list_results(loop *l) {
+  const ls_gradient_goal *goals = l->walk.goals;
+  const ls_forward_loop *saved = l->forward->loop;
+  l->results =
+      ls_arena_new_array(l->g->walk->context->arena, uint64_t,
+                         l->num_turning + l->num_sums + saved->num_stacks);
+  if (l->results == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < l->num_turning; ++i) {
+    ls_tensor gradient = goals[l->turning_goals[i]].gradient;
+    if (gradient.ref == 0) gradient = ls_gradient_zeros(turning_gradient(l, i));
+    LS_RETURN_IF_ERROR(add_result(l, gradient));
+  }
+  for (size_t i = 0; i < l->num_sums; ++i) {
+    const ls_tensor gradient = goals[l->sums[i].goal].gradient;
+    if (gradient.ref == 0) continue;
+    l->sums[l->num_sums_kept++] = l->sums[i];
+    LS_RETURN_IF_ERROR(add_result(l, gradient));
+  }
+  for (size_t i = 0; i < saved->num_stacks; ++i)
+    l->results[l->num_results++] = saved->stacks[i].rest;
+  return ls_graph_set_results(l->draft, l->results, l->num_results);
+}
+
+static ls_status fill_draft(loop *l) {
+  l->walk.forward = l->forward;
+  LS_RETURN_IF_ERROR(list_seeds(l));
+  LS_RETURN_IF_ERROR(list_goals(l));
+  ls_scope scope = {0};
+  ls_context_enter_graph(&scope, l->draft);
+  ls_status status = ls_gradient_walk_inner(l->g, &l->walk);
+  if (status == NULL) status = list_results(l);
+  if (status == NULL) status = ls_graph_error(l->draft);
+  ls_scope_end(&scope);
+  return status;
+}
+
+// ---- The gradient's loop ---------------------------------------------------
+static ls_nest has_trips_left(ls_nest values, void *user) {
+  (void)user;
+  const ls_tensor none = ls_scalar_i64(LS_DTYPE_I64, 0);
+  return ls_leaf(ls_greater(ls_nest_tensor(values, 0), none));
+}
+
+// What a parameter of the draft is in the body.
+static ls_tensor argument(const loop *l, ls_nest values, size_t parameter) {
+  const ls_forward_loop *saved = l->forward->loop;
+  if (parameter < l->num_turning) return ls_nest_tensor(values, 1 + parameter);
+  const ls_capture *capture = &l->draft->captures[parameter - l->num_turning];
+  for (size_t i = 0; i < saved->num_stacks; ++i)
+    if (saved->stacks[i].capture == capture->inner)
+      return ls_nest_tensor(values, 1 + l->num_turning + l->num_sums_kept + i);
+  return capture->outer;
+}
+
+static ls_status build_trip(const loop *l, ls_nest values, ls_nest *leaves) {
+  ls_arena *arena = l->g->walk->context->arena;
+  const size_t count = l->draft->num_parameters;
+  ls_tensor *args = ls_arena_new_array(arena, ls_tensor, count);
+  ls_tensor *made = ls_arena_new_array(arena, ls_tensor, l->num_results);
+  if (args == NULL || made == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i)
+    args[i] = argument(l, values, i);
+  const ls_tensor one = ls_scalar_i64(LS_DTYPE_I64, 1);
+  leaves[0] = ls_leaf(ls_sub(ls_nest_tensor(values, 0), one));
+  LS_RETURN_IF_ERROR(ls_graph_inline(l->draft, args, count, made));
+  for (size_t i = 0; i < l->num_results; ++i) {
+    const bool is_sum =
+        i >= l->num_turning && i < l->num_turning + l->num_sums_kept;
+    leaves[1 + i] = ls_leaf(
+        is_sum ? ls_add(ls_nest_tensor(values, 1 + i), made[i]) : made[i]);
+  }
+  return ls_ok();
+}
+
+static ls_nest trip(ls_nest values, void *user) {
+  const loop *l = user;
+  ls_nest *leaves = ls_arena_new_array(l->g->walk->context->arena, ls_nest,
+                                       1 + l->num_results);
+  if (leaves == NULL) return ls_fail(ls_out_of_memory());
+  const ls_status status = build_trip(l, values, leaves);
+  if (status != NULL) return ls_fail(status);
+  return ls_nest_sequence(LS_KIND_LIST, leaves, 1 + l->num_results);
+}
+
+// What a sum begins with.
+static ls_tensor zero_sum(const loop *l, const loop_sum *sum) {
+  if (sum->is_input)
+    return ls_gradient_zeros(ls_gradient_input(l->g, sum->input));
+  const ls_variable *variable = l->walk.goals[sum->goal].variable;
+  return ls_fill(ls_variable_dtype(variable), ls_variable_shape(variable), 0);
+}
+
+static ls_status list_initial(const loop *l, ls_nest *leaves) {
+  const ls_forward_loop *saved = l->forward->loop;
+  ls_tensor trips;
+  LS_RETURN_IF_ERROR(ls_forward_trips(l->forward, &trips));
+  size_t count = 0;
+  leaves[count++] = ls_leaf(trips);
+  for (size_t i = 0; i < l->num_carried; ++i) {
+    if (!has(l->turning, i)) continue;
+    leaves[count++] = ls_leaf(
+        comes_in(l, i) ? l->g->dout[i]
+                       : ls_gradient_zeros(ls_gradient_output(l->g, i)));
+  }
+  for (size_t i = 0; i < l->num_sums_kept; ++i)
+    leaves[count++] = ls_leaf(zero_sum(l, &l->sums[i]));
+  for (size_t i = 0; i < saved->num_stacks; ++i)
+    leaves[count++] = ls_leaf(saved->stacks[i].stack);
+  return ls_ok();
+}
+
+// Hands out what has come of the turning gradients and the sums.
+static ls_status take_results(const loop *l, ls_nest made) {
+  ls_gradient *g = l->g;
+  size_t next = 1;
+  for (size_t i = 0; i < l->num_carried; ++i) {
+    if (!has(l->turning, i)) continue;
+    if (g->wanted[i]) g->din[i] = ls_nest_tensor(made, next);
+    ++next;
+  }
+  for (size_t i = 0; i < l->num_sums_kept; ++i) {
+    const loop_sum *sum = &l->sums[i];
+    const ls_tensor total = ls_nest_tensor(made, next++);
+    if (sum->is_input)
+      g->din[sum->input] = total;
+    else
+      LS_RETURN_IF_ERROR(
+          ls_gradient_walk_contribute(g->walk, sum->input, total));
+  }
+  return ls_ok();
+}
+
+static ls_status run_back(loop *l) {
+  ls_nest *leaves = ls_arena_new_array(l->g->walk->context->arena, ls_nest,
+                                       1 + l->num_results);
+  if (leaves == NULL) return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(list_initial(l, leaves));
+  LS_RETURN_IF_ERROR(ls_graph_error(ls_graph_current()));
+  const ls_nest made =
+      ls_while(has_trips_left, trip, l,
+               ls_nest_sequence(LS_KIND_LIST, leaves, 1 + l->num_results),
+               ls_node_int(l->g->node, "max_trips", 0));
+  ls_status status = ls_nest_status(made);
+  if (status == NULL) status = take_results(l, made);
+  ls_nest_release(made);
+  return status;
+}
+
+ls_status gradient_while(ls_gradient *g) {
+  loop l = {0};
+  LS_RETURN_IF_ERROR(look_around(&l, g));
+  bool followed = !is_empty(&l, l.turning);
+  for (size_t i = 0; i < l.num_saved; ++i)
+    followed |= is_saved_followed(&l, i);
+  if (!followed) return ls_ok();
+  LS_RETURN_IF_ERROR(check_place(&l));
+  LS_RETURN_IF_ERROR(check_captures(&l));
+  ls_status status = make_draft(&l);
+  if (status == NULL) status = fill_draft(&l);
+  if (status == NULL) status = run_back(&l);
+  ls_graph_free(l.draft);
+  return status;
+}

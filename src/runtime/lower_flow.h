@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the lowering of ops with child graphs shares. A region's lowered graph
+// captures what it reads from around it; variables that it writes go in as
+// carried or captured values and come out as results.
+#ifndef LS_RUNTIME_LOWER_FLOW_H_
+#define LS_RUNTIME_LOWER_FLOW_H_
+
+#include "runtime/lower_ops.h"
+
+// A list of refs that grows.
+typedef struct ls_ref_list {
+  ls_allocator *allocator;
+  uint64_t *items;
+  size_t count, capacity;
+} ls_ref_list;
+ls_status ls_ref_list_push(ls_ref_list *list, uint64_t ref);
+
+// An op with regions on its way.
+typedef struct ls_flow {
+  ls_lower_scope *scope;  // Where the op stands.
+  ls_node *node;
+  ls_graph *regions[2];
+  size_t num_regions;
+  ls_ref_list inputs;
+  ls_variable **written;  // Variables that the regions write.
+  size_t num_written, written_capacity;
+} ls_flow;
+
+ls_status ls_flow_begin(ls_flow *f, ls_lower_scope *scope, ls_node *node);
+void ls_flow_end(ls_flow *f);
+// Makes the lowered graph of a region and a scope in it, which the caller ends.
+ls_status ls_flow_open(ls_flow *f, ls_graph *from, const char *name,
+                       ls_lower_scope *inner);
+// Adds a parameter to it.
+ls_status ls_flow_declare(ls_lower_scope *inner, ls_type type,
+                          uint64_t *out_ref);
+// Its captures stand for lowered values around it.
+ls_status ls_flow_map_captures(ls_flow *f, ls_lower_scope *inner);
+// Lowers what is in it.
+ls_status ls_flow_lower(ls_lower_scope *inner);
+// Appends the lowered op: the inputs listed so far, then what its regions
+// capture.
+ls_status ls_flow_append(ls_flow *f, const ls_attr *attrs, size_t num_attrs,
+                         ls_node **out_node);
+// The variables' new values are the outputs of `made` from `first` on.
+ls_status ls_flow_take_written(ls_flow *f, const ls_node *made, size_t first);
+
+#endif  // LS_RUNTIME_LOWER_FLOW_H_

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What gradients of loops cost: what is saved, and memory.
+#include <string.h>
+
+#include "support/expect.h"
+#include "support/recurrence.h"
+
+// ---- What is saved ---------------------------------------------------------
+static ls_nest loss_beside_gradients(ls_nest args, void *user) {
+  (void)user;
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  const recurrence r = {ls_nest_tensor(args, 1), ls_nest_tensor(args, 2),
+                        ls_nest_tensor(args, 3)};
+  const ls_tensor loss = loss_of(recur(x, r));
+  const ls_nest ys[] = {ls_leaf(loss)}, xs[] = {ls_leaf(x)};
+  ls_nest grads[1];
+  const ls_status status = ls_gradients(ys, 1, xs, 1, NULL, grads);
+  return status == NULL ? ls_leaf(loss) : ls_fail(status);
+}
+
+static void
+a_loop_saves_nothing_for_a_gradient_that_nobody_wants(void **state) {
+  (void)state;
+  ls_function *f = function_of(loss_beside_gradients, NULL);
+  const ls_nest args = recurrence_args(2, 3);
+  ls_nest result = ls_none();
+  char *text = NULL;
+  expect_ok(ls_function_call(f, args, &result));
+  expect_ok(ls_function_print_lowered(f, &text));
+  assert_null(strstr(text, "stack"));
+  expect_contains(text, "{num_carried = 2,");
+  ls_text_release(text);
+  ls_nest_release(result);
+  ls_nest_release(args);
+  ls_function_release(f);
+}
+
+// Values that are asked for because of their shapes are not saved either.
+static ls_nest sum_rows(ls_nest values, void *user) {
+  const recurrence *r = user;
+  const ls_tensor one = ls_scalar_i64(LS_DTYPE_I32, 1);
+  const ls_tensor i = ls_add(ls_nest_tensor(values, 0), one);
+  const ls_tensor h = ls_nest_tensor(values, 1);
+  const ls_tensor mean = ls_reduce_mean(ls_add(h, r->b), LS_AXES(0));
+  return LS_LIST(ls_leaf(i), ls_leaf(ls_add(h, mean)));
+}
+
+static ls_nest gradient_of_rows(ls_nest args, void *user) {
+  (void)user;
+  recurrence r = {.b = ls_nest_tensor(args, 2),
+                  .trips = ls_nest_tensor(args, 3)};
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  const ls_nest made =
+      ls_while(is_below, sum_rows, &r,
+               LS_LIST(ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 0)), ls_leaf(x)), 0);
+  const ls_nest ys[] = {ls_leaf(ls_nest_tensor(made, 1))};
+  const ls_nest xs[] = {ls_leaf(x)};
+  ls_nest grads[1];
+  const ls_status status = ls_gradients(ys, 1, xs, 1, NULL, grads);
+  ls_nest_release(made);
+  return status == NULL ? grads[0] : ls_fail(status);
+}
+
+static void a_loop_saves_no_value_for_its_shape(void **state) {
+  (void)state;
+  ls_function *f = function_of(gradient_of_rows, NULL);
+  const ls_nest args = recurrence_args(2, 3);
+  ls_nest result = ls_none();
+  char *text = NULL;
+  expect_ok(ls_function_call(f, args, &result));
+  // y = x + mean x over two rows, thrice: each column's sum doubles.
+  expect_near(ls_array_f64(ls_nest_as_array(result), 0), 8);
+  expect_ok(ls_function_print_lowered(f, &text));
+  assert_null(strstr(text, "stack"));
+  ls_text_release(text);
+  ls_nest_release(result);
+  ls_nest_release(args);
+  ls_function_release(f);
+}
+
+// ---- Memory ----------------------------------------------------------------
+static ls_status call_once(void *user) {
+  (void)user;
+  ls_function *f = NULL;
+  ls_array *x = NULL, *w = NULL, *b = NULL, *trips = NULL;
+  ls_nest result = ls_none(), args = ls_none();
+  ls_status status = ls_function_create(
+      &(ls_function_options){.call = gradients_of_recurrence}, &f);
+  if (status == NULL)
+    status = ls_array_create(LS_DTYPE_F64, LS_SHAPE(20, 3), &x);
+  if (status == NULL)
+    status = ls_array_create(LS_DTYPE_F64, LS_SHAPE(3, 3), &w);
+  if (status == NULL) status = ls_array_create(LS_DTYPE_F64, LS_SHAPE(3), &b);
+  if (status == NULL) status = ls_array_create(LS_DTYPE_I32, LS_SCALAR, &trips);
+  if (status == NULL) {
+    ls_array_set_f64(trips, 0, 30);
+    const ls_nest leaves[] = {ls_nest_array(ls_array_retain(x)),
+                              ls_nest_array(ls_array_retain(w)),
+                              ls_nest_array(ls_array_retain(b)),
+                              ls_nest_array(ls_array_retain(trips))};
+    args = ls_nest_sequence(LS_KIND_LIST, leaves, 4);
+    status = ls_nest_status(args);
+  }
+  if (status == NULL) status = ls_function_call(f, args, &result);
+  ls_nest_release(result);
+  ls_nest_release(args);
+  ls_array_release(x);
+  ls_array_release(w);
+  ls_array_release(b);
+  ls_array_release(trips);
+  ls_function_release(f);
+  return status;
+}
+
+static void any_failure_of_memory_is_survived(void **state) {
+  (void)state;
+  expect_memory_failures_survived(call_once, NULL);
+}
+
+static void a_run_as_long_as_one_before_takes_no_memory(void **state) {
+  (void)state;
+  ls_counting_allocator *memory = NULL;
+  ls_runtime *runtime = NULL;
+  expect_ok(ls_counting_allocator_create(NULL, &memory));
+  expect_ok(ls_runtime_create(
+      &(ls_runtime_options){
+          .allocator = ls_counting_allocator_allocator(memory), .threads = 1},
+      &runtime));
+  ls_runtime *outside = ls_runtime_make_current(runtime);
+  ls_function *f = function_of(gradients_of_recurrence, NULL);
+  const ls_nest args = recurrence_args(40, 100);
+  ls_array *trips = ls_nest_as_array(ls_nest_item(args, 3));
+  ls_nest result = ls_none();
+  // The second call's program is bound before, so only stacks can grow.
+  for (int i = 0; i < 2; ++i)
+    expect_ok(ls_function_call(f, args, &result));
+  const uint64_t warm = ls_counting_allocator_counts(memory).allocations;
+  for (int i = 100; i >= 0; i -= 20) {
+    ls_array_set_f64(trips, 0, i);
+    expect_ok(ls_function_call(f, args, &result));
+  }
+  ls_array_set_f64(trips, 0, 100);
+  expect_ok(ls_function_call(f, args, &result));
+  assert_int_equal(ls_counting_allocator_counts(memory).allocations, warm);
+  ls_array_set_f64(trips, 0, 1000);
+  expect_ok(ls_function_call(f, args, &result));
+  assert_true(ls_counting_allocator_counts(memory).allocations > warm);
+  ls_nest_release(result);
+  ls_nest_release(args);
+  ls_function_release(f);
+  ls_runtime_make_current(outside);
+  expect_ok(ls_runtime_destroy(runtime));
+  assert_int_equal(ls_counting_allocator_counts(memory).live_blocks, 0);
+  ls_counting_allocator_destroy(memory);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_loop_saves_nothing_for_a_gradient_that_nobody_wants),
+      cmocka_unit_test(a_loop_saves_no_value_for_its_shape),
+      cmocka_unit_test(any_failure_of_memory_is_survived),
+      cmocka_unit_test(a_run_as_long_as_one_before_takes_no_memory),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

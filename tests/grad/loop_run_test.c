@@ -1,0 +1,516 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Gradients of loops as they are used: with variables, in sessions, on
+// replicas; and what is refused.
+#include "lockstep/session.h"
+#include "lockstep/strategy.h"
+#include "lockstep/variable.h"
+#include "support/expect.h"
+#include "support/recurrence.h"
+#include "support/spec.h"
+
+static double item(ls_nest list, size_t index, int64_t element) {
+  return ls_array_f64(ls_nest_as_array(ls_nest_item(list, index)), element);
+}
+
+static ls_variable *new_variable(const char *name, ls_array *initial) {
+  ls_variable *variable = NULL;
+  expect_ok(ls_variable_create(
+      &(ls_variable_options){.name = name, .initial_array = initial},
+      &variable));
+  ls_array_release(initial);
+  return variable;
+}
+
+// ---- Trips ------------------------------------------------------------------
+static void expect_equal_lists(ls_nest have, ls_nest want) {
+  const size_t count = ls_nest_num_leaves(want);
+  assert_int_equal(ls_nest_num_leaves(have), count);
+  for (size_t i = 0; i < count; ++i) {
+    const ls_array *array = ls_nest_as_array(ls_nest_item(want, i));
+    for (int64_t k = 0; k < ls_array_num_elements(array); ++k)
+      expect_near(item(have, i, k), ls_array_f64(array, k));
+  }
+}
+
+static void a_loop_has_the_gradient_of_its_trips_one_by_one(void **state) {
+  LS_SPEC("O194");
+  (void)state;
+  ls_function *loop = function_of(gradients_of_recurrence, NULL);
+  ls_nest have = ls_none();
+  for (int trips = 0; trips < 12; trips += trips < 3 ? 1 : 4) {
+    ls_function *plain = function_of(gradients_of_recurrence, &trips);
+    const ls_nest args = recurrence_args(2, trips);
+    ls_nest want = ls_none();
+    expect_ok(ls_function_call(loop, args, &have));
+    expect_ok(ls_function_call(plain, args, &want));
+    expect_equal_lists(have, want);
+    ls_nest_release(want);
+    ls_nest_release(args);
+    ls_function_release(plain);
+  }
+  assert_int_equal(ls_function_num_traces(loop), 1);
+  ls_nest_release(have);
+  ls_function_release(loop);
+}
+
+// Gated, and added up in pairs.
+static ls_nest gradients_in_order(ls_nest args, void *user) {
+  (void)user;
+  const recurrence r = {ls_nest_tensor(args, 1), ls_nest_tensor(args, 2),
+                        ls_nest_tensor(args, 3)};
+  const ls_tensor h = ls_nest_tensor(args, 0);
+  const ls_nest ys[] = {ls_leaf(loss_of(recur(h, r)))};
+  const ls_nest xs[] = {ls_leaf(h), ls_leaf(r.w), ls_leaf(r.b)};
+  ls_nest grads[3];
+  const ls_status status = ls_gradients(
+      ys, 1, xs, 3,
+      &(ls_gradient_options){
+          .gate = true, .aggregation = 1, .colocate_with_ops = true},
+      grads);
+  return status == NULL ? ls_nest_sequence(LS_KIND_LIST, grads, 3)
+                        : ls_fail(status);
+}
+
+static void gates_and_other_sums_change_no_gradient_of_a_loop(void **state) {
+  (void)state;
+  ls_function *plain = function_of(gradients_of_recurrence, NULL);
+  ls_function *gated = function_of(gradients_in_order, NULL);
+  const ls_nest args = recurrence_args(2, 5);
+  ls_nest have = ls_none(), want = ls_none();
+  expect_ok(ls_function_call(gated, args, &have));
+  expect_ok(ls_function_call(plain, args, &want));
+  expect_equal_lists(have, want);
+  ls_nest_release(have);
+  ls_nest_release(want);
+  ls_nest_release(args);
+  ls_function_release(plain);
+  ls_function_release(gated);
+}
+
+// ---- Variables -------------------------------------------------------------
+typedef struct reading {
+  ls_variable *variable;
+  bool writes;
+} reading;
+
+static ls_nest below_three(ls_nest values, void *user) {
+  (void)user;
+  const ls_tensor three = ls_scalar_i64(LS_DTYPE_I32, 3);
+  return ls_leaf(ls_less(ls_nest_tensor(values, 0), three));
+}
+
+// y *= v; then v += 1, if it is written.
+static ls_nest times_variable(ls_nest values, void *user) {
+  const reading *r = user;
+  const ls_tensor one = ls_scalar_i64(LS_DTYPE_I32, 1);
+  const ls_tensor i = ls_add(ls_nest_tensor(values, 0), one);
+  const ls_tensor v = ls_variable_read(r->variable);
+  const ls_tensor y = ls_mul(ls_nest_tensor(values, 1), v);
+  if (r->writes)
+    ls_variable_assign_add(r->variable, ls_scalar(LS_DTYPE_F64, 1));
+  return LS_LIST(ls_leaf(i), ls_leaf(y));
+}
+
+static ls_nest use_variable(ls_nest args, void *user) {
+  const reading *r = user;
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  const ls_tensor zero = ls_scalar_i64(LS_DTYPE_I32, 0);
+  const ls_nest made = ls_while(below_three, times_variable, user,
+                                LS_LIST(ls_leaf(zero), ls_leaf(x)), 0);
+  const ls_tensor hundred = ls_scalar(LS_DTYPE_F64, 100);
+  ls_variable_assign_add(r->variable, hundred);
+  const ls_nest ys[] = {ls_leaf(ls_nest_tensor(made, 1))};
+  const ls_nest xs[] = {ls_leaf(x), ls_nest_variable(r->variable)};
+  ls_nest grads[2];
+  const ls_status status = ls_gradients(ys, 1, xs, 2, NULL, grads);
+  ls_nest_release(xs[1]);
+  ls_nest_release(made);
+  return status == NULL ? ls_nest_sequence(LS_KIND_LIST, grads, 2)
+                        : ls_fail(status);
+}
+
+static void gradients_use_what_a_variable_was_in_each_trip(void **state) {
+  (void)state;
+  const struct {
+    bool writes;
+    double dx, dv;  // Of x = 7, v = 2, and v = 2, 3, 4.
+  } rows[] = {{false, 8, 7 * 12}, {true, 24, 7 * (12 + 8 + 6)}};
+  for (size_t i = 0; i < 2; ++i) {
+    reading r = {new_variable("v", scalar_array(LS_DTYPE_F64, 2)),
+                 rows[i].writes};
+    ls_function *f = function_of(use_variable, &r);
+    const ls_nest args = LS_LIST(ls_nest_array(scalar_array(LS_DTYPE_F64, 7)));
+    ls_nest result = ls_none();
+    expect_ok(ls_function_call(f, args, &result));
+    expect_near(item(result, 0, 0), rows[i].dx);
+    expect_near(item(result, 1, 0), rows[i].dv);
+    ls_nest_release(result);
+    ls_nest_release(args);
+    ls_function_release(f);
+    ls_variable_release(r.variable);
+  }
+}
+
+// ---- Sessions --------------------------------------------------------------
+static ls_nest run(ls_session *session, const ls_nest *fetches, size_t count,
+                   ls_feed feed) {
+  const ls_nest wanted = ls_nest_sequence(LS_KIND_LIST, fetches, count);
+  ls_nest result = ls_none();
+  expect_ok(ls_session_run(session, wanted, &feed, 1, &result));
+  ls_nest_release(wanted);
+  return result;
+}
+
+static void batches_of_any_size_go_through_a_session(void **state) {
+  LS_SPEC("O192");
+  (void)state;
+  ls_graph *graph = NULL;
+  expect_ok(ls_graph_create("unknown batch", &graph));
+  LS_GRAPH_SCOPE(graph) {
+    ls_array *w = steps_array(LS_SHAPE(3, 3), 0.3, -0.07);
+    ls_array *b = steps_array(LS_SHAPE(3), -0.1, 0.2);
+    const ls_tensor x = ls_placeholder(LS_DTYPE_F64, LS_SHAPE(-1, 3), "x");
+    const recurrence r = {ls_constant(w), ls_constant(b),
+                          ls_scalar_i64(LS_DTYPE_I32, 5)};
+    ls_array_release(w);
+    ls_array_release(b);
+    const ls_nest xs[] = {ls_leaf(x), ls_leaf(r.w), ls_leaf(r.b)};
+    const ls_nest loop[] = {ls_leaf(loss_of(recur(x, r)))};
+    const ls_nest plain[] = {ls_leaf(loss_of(unrolled(x, r, 5)))};
+    ls_nest have[3], want[3];
+    expect_ok(ls_gradients(loop, 1, xs, 3, NULL, have));
+    expect_ok(ls_gradients(plain, 1, xs, 3, NULL, want));
+    expect_ok(ls_graph_verify(graph));
+    ls_session *session = NULL;
+    expect_ok(ls_session_create(graph, &session));
+    for (int64_t rows = 1; rows <= 5; rows += 2) {
+      ls_array *batch = steps_array(LS_SHAPE(rows, 3), -0.4, 0.11);
+      const ls_nest a = run(session, have, 3, (ls_feed){x, batch});
+      const ls_nest b3 = run(session, want, 3, (ls_feed){x, batch});
+      expect_equal_lists(a, b3);
+      ls_nest_release(a);
+      ls_nest_release(b3);
+      ls_array_release(batch);
+    }
+    ls_session_destroy(session);
+  }
+  expect_ok(ls_graph_error(graph));
+  ls_graph_destroy(graph);
+}
+
+static void each_gradient_of_a_loop_has_stacks_of_its_own(void **state) {
+  (void)state;
+  ls_graph *graph = NULL;
+  expect_ok(ls_graph_create("two gradients", &graph));
+  LS_GRAPH_SCOPE(graph) {
+    ls_array *w = steps_array(LS_SHAPE(3, 3), 0.3, -0.07);
+    const ls_tensor x = ls_placeholder(LS_DTYPE_F64, LS_SHAPE(-1, 3), "x");
+    const recurrence r = {ls_constant(w), ls_scalar(LS_DTYPE_F64, 0.1),
+                          ls_scalar_i64(LS_DTYPE_I32, 4)};
+    ls_array_release(w);
+    const ls_nest ys[] = {ls_leaf(loss_of(recur(x, r)))};
+    const ls_nest xs[] = {ls_leaf(x), ls_leaf(r.w)};
+    ls_nest grads[4];
+    expect_ok(ls_gradients(ys, 1, xs, 2, NULL, grads));
+    expect_ok(ls_gradients(ys, 1, xs, 2, NULL, &grads[2]));
+    ls_session *session = NULL;
+    expect_ok(ls_session_create(graph, &session));
+    ls_array *batch = steps_array(LS_SHAPE(2, 3), -0.4, 0.11);
+    const ls_nest result = run(session, grads, 4, (ls_feed){x, batch});
+    for (int64_t i = 0; i < 6; ++i)
+      assert_true(item(result, 0, i) == item(result, 2, i) &&
+                  item(result, 0, i) != 0);
+    for (int64_t i = 0; i < 9; ++i)
+      assert_true(item(result, 1, i) == item(result, 3, i));
+    ls_nest_release(result);
+    ls_array_release(batch);
+    ls_session_destroy(session);
+  }
+  ls_graph_destroy(graph);
+}
+
+// ---- Replicas --------------------------------------------------------------
+// x of this replica, w of all: gradients of the sum over replicas.
+static ls_nest replicated(ls_nest args, void *user) {
+  reading *shared = user;
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  const ls_tensor w = ls_variable_read(shared->variable);
+  const recurrence r = {w, ls_scalar(LS_DTYPE_F64, 0.1),
+                        ls_scalar_i64(LS_DTYPE_I32, 4)};
+  // A loop that is the same on all replicas: its gradient is not.
+  const ls_tensor common = recur(ls_mul_scalar(w, 0.5), r);
+  const ls_tensor mixed = ls_matmul(recur(x, r), common);
+  const ls_nest ys[] = {ls_leaf(loss_of(mixed))};
+  const ls_nest xs[] = {ls_leaf(x), ls_nest_variable(shared->variable)};
+  ls_nest grads[2];
+  const ls_status status = ls_gradients(ys, 1, xs, 2, NULL, grads);
+  ls_nest_release(xs[1]);
+  if (status != NULL) return ls_fail(status);
+  const ls_tensor dw =
+      ls_all_reduce(LS_REDUCE_SUM, ls_nest_tensor(grads[1], 0));
+  return LS_LIST(grads[0], ls_leaf(dw));
+}
+
+// What replica r gives, by the unrolled loops on all of x.
+static ls_nest whole(ls_nest args, void *user) {
+  reading *shared = user;
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  const ls_tensor w = ls_variable_read(shared->variable);
+  const recurrence r = {w, ls_scalar(LS_DTYPE_F64, 0.1), {0}};
+  const ls_tensor common = unrolled(ls_mul_scalar(w, 0.5), r, 4);
+  const ls_nest ys[] = {ls_leaf(loss_of(ls_matmul(unrolled(x, r, 4), common)))};
+  const ls_nest xs[] = {ls_leaf(x), ls_nest_variable(shared->variable)};
+  ls_nest grads[2];
+  const ls_status status = ls_gradients(ys, 1, xs, 2, NULL, grads);
+  ls_nest_release(xs[1]);
+  return status == NULL ? ls_nest_sequence(LS_KIND_LIST, grads, 2)
+                        : ls_fail(status);
+}
+
+static const ls_array *component(ls_nest result, size_t leaf, size_t replica) {
+  const ls_nest value = ls_nest_item(result, leaf);
+  return ls_nest_as_array(ls_distributed_count(value) != 0
+                              ? ls_distributed_component(value, replica)
+                              : value);
+}
+
+static void each_replica_has_stacks_of_its_own(void **state) {
+  (void)state;
+  reading shared = {new_variable("w", steps_array(LS_SHAPE(3, 3), 0.3, -0.07)),
+                    false};
+  ls_function *step = function_of(replicated, &shared);
+  ls_function *reference = function_of(whole, &shared);
+  ls_array *x = steps_array(LS_SHAPE(6, 3), -0.4, 0.05);
+  const ls_nest plain = LS_LIST(ls_nest_array(ls_array_retain(x)));
+  ls_nest want = ls_none();
+  expect_ok(ls_function_call(reference, plain, &want));
+  for (int replicas = 1; replicas <= 3; ++replicas) {
+    ls_strategy *strategy = NULL;
+    expect_ok(ls_mirrored_strategy_create(
+        &(ls_mirrored_options){.num_replicas = LS_SOME(replicas)}, &strategy));
+    ls_nest split = ls_none(), have = ls_none();
+    expect_ok(ls_strategy_split(strategy, x, &split));
+    const ls_nest args = LS_TUPLE(split);
+    for (int again = 0; again < 2; ++again)
+      expect_ok(ls_strategy_run(strategy, ls_traced(step), args, &have));
+    const int64_t part = 18 / replicas;
+    for (int64_t i = 0; i < 18; ++i)
+      expect_near(
+          ls_array_f64(component(have, 0, (size_t)(i / part)), i % part),
+          item(want, 0, i));
+    for (int64_t i = 0; i < 9; ++i)
+      expect_near(ls_array_f64(component(have, 1, 0), i), item(want, 1, i));
+    ls_nest_release(have);
+    ls_nest_release(args);
+    ls_strategy_release(strategy);
+  }
+  ls_nest_release(want);
+  ls_nest_release(plain);
+  ls_array_release(x);
+  ls_function_release(step);
+  ls_function_release(reference);
+  ls_variable_release(shared.variable);
+}
+
+// h = tanh(h w) + the mean of h over all replicas, `trips` times or unrolled.
+static ls_tensor mix(ls_tensor h, ls_tensor w) {
+  const ls_tensor mean = ls_all_reduce(LS_REDUCE_MEAN, h);
+  return ls_add(ls_tanh(ls_matmul(h, w)), mean);
+}
+
+static ls_nest mix_once(ls_nest values, void *user) {
+  const recurrence *r = user;
+  const ls_tensor one = ls_scalar_i64(LS_DTYPE_I32, 1);
+  const ls_tensor i = ls_add(ls_nest_tensor(values, 0), one);
+  return LS_LIST(ls_leaf(i), ls_leaf(mix(ls_nest_tensor(values, 1), r->w)));
+}
+
+static ls_nest meeting(ls_nest args, void *user) {
+  (void)user;
+  recurrence r = {ls_nest_tensor(args, 1), {0}, ls_scalar_i64(LS_DTYPE_I32, 3)};
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  const ls_nest made =
+      ls_while(is_below, mix_once, &r,
+               LS_LIST(ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 0)), ls_leaf(x)), 0);
+  ls_tensor h = x;
+  for (int i = 0; i < 3; ++i)
+    h = mix(h, r.w);
+  const ls_nest loop[] = {ls_leaf(loss_of(ls_nest_tensor(made, 1)))};
+  const ls_nest plain[] = {ls_leaf(loss_of(h))};
+  const ls_nest xs[] = {ls_leaf(x), ls_leaf(r.w)};
+  ls_nest grads[4];
+  ls_status status = ls_gradients(loop, 1, xs, 2, NULL, grads);
+  if (status == NULL) status = ls_gradients(plain, 1, xs, 2, NULL, &grads[2]);
+  ls_nest_release(made);
+  return status == NULL ? ls_nest_sequence(LS_KIND_LIST, grads, 4)
+                        : ls_fail(status);
+}
+
+static void replicas_meet_in_loops_and_in_their_gradients(void **state) {
+  (void)state;
+  ls_function *step = function_of(meeting, NULL);
+  ls_array *x = steps_array(LS_SHAPE(6, 3), -0.4, 0.05);
+  ls_strategy *strategy = NULL;
+  expect_ok(ls_mirrored_strategy_create(
+      &(ls_mirrored_options){.num_replicas = LS_SOME(3)}, &strategy));
+  ls_nest split = ls_none(), have = ls_none();
+  expect_ok(ls_strategy_split(strategy, x, &split));
+  const ls_nest args =
+      LS_TUPLE(split, ls_nest_array(steps_array(LS_SHAPE(3, 3), 0.3, -0.07)));
+  expect_ok(ls_strategy_run(strategy, ls_traced(step), args, &have));
+  for (size_t r = 0; r < 3; ++r) {
+    for (int64_t i = 0; i < 6; ++i)
+      expect_near(ls_array_f64(component(have, 0, r), i),
+                  ls_array_f64(component(have, 2, r), i));
+    for (int64_t i = 0; i < 9; ++i)
+      expect_near(ls_array_f64(component(have, 1, r), i),
+                  ls_array_f64(component(have, 3, r), i));
+  }
+  ls_nest_release(have);
+  ls_nest_release(args);
+  ls_strategy_release(strategy);
+  ls_array_release(x);
+  ls_function_release(step);
+}
+
+// ---- Names and refusals ----------------------------------------------------
+static void gradients_of_a_loop_stand_beside_it(void **state) {
+  LS_SPEC("O181 O190 O194");
+  (void)state;
+  ls_graph *graph = NULL;
+  expect_ok(ls_graph_create("names", &graph));
+  LS_GRAPH_SCOPE(graph) {
+    const ls_tensor x = ls_placeholder(LS_DTYPE_F64, LS_SHAPE(2, 3), "x");
+    const recurrence r = {ls_placeholder(LS_DTYPE_F64, LS_SHAPE(3, 3), "w"),
+                          ls_scalar(LS_DTYPE_F64, 0.1),
+                          ls_scalar_i64(LS_DTYPE_I32, 4)};
+    const ls_nest ys[] = {ls_leaf(recur(x, r))}, xs[] = {ls_leaf(r.w)};
+    ls_nest grads[1];
+    expect_ok(ls_gradients(ys, 1, xs, 1,
+                           &(ls_gradient_options){.colocate_with_ops = true},
+                           grads));
+    const ls_op made = ls_tensor_op(ls_nest_tensor(grads[0], 0));
+    assert_string_equal(ls_op_name(made), "gradients/while_grad/while");
+    const ls_attr *class = NULL;
+    expect_ok(ls_op_attr(made, "_class", &class));
+    assert_string_equal(class->as.strings.items[0], "loc:@while");
+    char *text = NULL;
+    expect_ok(ls_graph_print(graph, &text));
+    expect_contains(text, "# \"tanh_grad/mul\"");
+    expect_contains(text, "_class = strings[\"loc:@while\"]} # \"stack_pop\"");
+    ls_graph *parsed = NULL;
+    char *again = NULL;
+    expect_ok(ls_graph_parse(text, NULL, 0, &parsed));
+    expect_ok(ls_graph_print(parsed, &again));
+    assert_string_equal(again, text);
+    ls_text_release(again);
+    ls_text_release(text);
+    ls_graph_destroy(parsed);
+  }
+  expect_ok(ls_graph_verify(graph));
+  ls_graph_destroy(graph);
+}
+
+// Where a gradient is asked for inside of a loop, with respect to what.
+typedef struct inside {
+  ls_tensor initial, captured;
+  bool of_parameter, of_capture;
+} inside;
+
+static ls_nest once(ls_nest values, void *user) {
+  (void)user;
+  return ls_leaf(
+      ls_less(ls_nest_tensor(values, 0), ls_scalar(LS_DTYPE_F64, 1)));
+}
+
+static ls_nest ask_inside(ls_nest values, void *user) {
+  const inside *in = user;
+  const ls_tensor v = ls_nest_tensor(values, 0);
+  const ls_nest ys[] = {ls_leaf(ls_mul(ls_square(v), in->captured))};
+  const ls_nest xs[] = {ls_leaf(in->of_parameter ? v
+                                : in->of_capture ? in->captured
+                                                 : in->initial)};
+  ls_nest grads[1];
+  const ls_status status = ls_gradients(ys, 1, xs, 1, NULL, grads);
+  return status == NULL ? grads[0] : ls_fail(status);
+}
+
+static void initial_values_are_refused_inside_of_a_loop(void **state) {
+  LS_SPEC("O194");
+  (void)state;
+  const struct {
+    bool of_parameter, of_capture;
+    const char *name;  // NULL: allowed.
+  } rows[] = {
+      {true, false, NULL}, {false, true, NULL}, {false, false, "start"}};
+  for (size_t i = 0; i < 3; ++i) {
+    ls_graph *graph = NULL;
+    expect_ok(ls_graph_create("inside", &graph));
+    LS_GRAPH_SCOPE(graph) {
+      inside in = {.initial = ls_placeholder(LS_DTYPE_F64, LS_SCALAR, "start"),
+                   .captured =
+                       ls_placeholder(LS_DTYPE_F64, LS_SCALAR, "captured"),
+                   .of_parameter = rows[i].of_parameter,
+                   .of_capture = rows[i].of_capture};
+      const ls_nest made =
+          ls_while(once, ask_inside, &in, ls_leaf(ls_exp(in.initial)), 0);
+      ls_status status = ls_nest_status(made);
+      ls_nest_release(made);
+      if (rows[i].name == NULL) {
+        expect_ok(status);
+        continue;
+      }
+      expect_status(status, LS_INVALID_ARGUMENT, rows[i].name);
+      expect_status(ls_graph_take_error(graph), LS_INVALID_ARGUMENT,
+                    rows[i].name);
+    }
+    ls_graph_destroy(graph);
+  }
+}
+
+static ls_nest ask_for_other_loop(ls_nest values, void *user) {
+  const inside *in = user;
+  const ls_nest ys[] = {ls_leaf(in->captured)}, xs[] = {ls_leaf(in->initial)};
+  ls_nest grads[1];
+  const ls_status status = ls_gradients(ys, 1, xs, 1, NULL, grads);
+  if (status != NULL) return ls_fail(status);
+  const ls_tensor sum = ls_reduce_sum(ls_nest_tensor(grads[0], 0), LS_ALL_AXES);
+  return ls_leaf(ls_add(ls_nest_tensor(values, 0), sum));
+}
+
+static void
+a_loop_around_is_no_place_for_the_gradient_of_another(void **state) {
+  (void)state;
+  ls_graph *graph = NULL;
+  expect_ok(ls_graph_create("around", &graph));
+  LS_GRAPH_SCOPE(graph) {
+    const ls_tensor x = ls_placeholder(LS_DTYPE_F64, LS_SHAPE(2, 3), "x");
+    const recurrence r = {ls_placeholder(LS_DTYPE_F64, LS_SHAPE(3, 3), "w"),
+                          ls_scalar(LS_DTYPE_F64, 0.1),
+                          ls_scalar_i64(LS_DTYPE_I32, 4)};
+    inside in = {.initial = x, .captured = recur(x, r)};
+    const ls_nest made = ls_while(once, ask_for_other_loop, &in,
+                                  ls_leaf(ls_scalar(LS_DTYPE_F64, 0)), 0);
+    expect_status(ls_nest_status(made), LS_UNIMPLEMENTED, "loop 'while'");
+    ls_nest_release(made);
+    expect_status(ls_graph_take_error(graph), LS_UNIMPLEMENTED, "loop 'while'");
+  }
+  ls_graph_destroy(graph);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_loop_has_the_gradient_of_its_trips_one_by_one),
+      cmocka_unit_test(gates_and_other_sums_change_no_gradient_of_a_loop),
+      cmocka_unit_test(gradients_use_what_a_variable_was_in_each_trip),
+      cmocka_unit_test(batches_of_any_size_go_through_a_session),
+      cmocka_unit_test(each_gradient_of_a_loop_has_stacks_of_its_own),
+      cmocka_unit_test(each_replica_has_stacks_of_its_own),
+      cmocka_unit_test(replicas_meet_in_loops_and_in_their_gradients),
+      cmocka_unit_test(gradients_of_a_loop_stand_beside_it),
+      cmocka_unit_test(initial_values_are_refused_inside_of_a_loop),
+      cmocka_unit_test(a_loop_around_is_no_place_for_the_gradient_of_another),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
