@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Each bench/*.c is a program, and so is each folder bench/<name>/. Benchmarks
-# see the internals, and oneDNN as the yardstick where it is installed
+# Each bench/*.c is a program, and so is the folder bench/one_replica/; what
+# runs side by side in bench/compare is in bench/contestants/. Benchmarks see
+# the internals, and oneDNN as the yardstick where it is installed
 # (LS_HAVE_DNNL).
 
 function(ls_add_bench name)
@@ -18,18 +19,37 @@ function(ls_add_bench name)
   endif()
 endfunction()
 
+include(CheckCCompilerFlag)
+check_c_compiler_flag(-march=native LS_HAS_MARCH_NATIVE)
+
+# What the machine can do, for those who compare with it.
+add_library(bench_machine STATIC "${PROJECT_SOURCE_DIR}/bench/common/machine.c")
+target_include_directories(bench_machine PUBLIC
+  "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/bench")
+target_link_libraries(bench_machine PRIVATE ls_flags Threads::Threads)
+if(LS_HAS_MARCH_NATIVE)
+  target_compile_options(bench_machine PRIVATE -march=native)
+endif()
+
 file(GLOB benches CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/*.c")
 foreach(bench IN LISTS benches)
   get_filename_component(name "${bench}" NAME_WE)
   ls_add_bench(${name} ${bench})
+  target_link_libraries(bench_${name} PRIVATE bench_machine)
 endforeach()
+
+# Our side of bench/compare: a user of the shared library, in a folder of its
+# own, for it waits for orders.
+add_executable(bench_serve "${PROJECT_SOURCE_DIR}/bench/contestants/serve.c")
+set_target_properties(bench_serve PROPERTIES
+  OUTPUT_NAME serve
+  RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/contestants")
+target_link_libraries(bench_serve PRIVATE ls_flags lockstep bench_machine)
 
 # Runs oneDNN on OpenMP's threads and on ours, so it needs both. Its loops are
 # compiled for the machine at hand.
 find_package(OpenMP QUIET COMPONENTS C)
 if(TARGET ls_dnnl AND OpenMP_C_FOUND)
-  include(CheckCCompilerFlag)
-  check_c_compiler_flag(-march=native LS_HAS_MARCH_NATIVE)
   file(GLOB sources CONFIGURE_DEPENDS
        "${PROJECT_SOURCE_DIR}/bench/one_replica/*.c")
   ls_add_bench(one_replica ${sources})

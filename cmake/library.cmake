@@ -97,5 +97,6 @@ if(cli_sources)
   add_executable(lockstep_cli ${cli_sources})
   set_target_properties(lockstep_cli PROPERTIES OUTPUT_NAME lockstep)
   target_include_directories(lockstep_cli PRIVATE "${PROJECT_SOURCE_DIR}/src")
-  target_link_libraries(lockstep_cli PRIVATE ls_flags lockstep m)
+  target_link_libraries(lockstep_cli PRIVATE
+    ls_flags lockstep m ${CMAKE_DL_LIBS})
 endif()

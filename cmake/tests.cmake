@@ -70,6 +70,21 @@ if(LS_TESTS AND CMOCKA_FOUND)
   endforeach()
 endif()
 
+# Shared libraries of models, for the program to load: one source, compiled as
+# a user would, right and wrong in different ways.
+if(LS_TESTS AND TARGET lockstep_cli)
+  foreach(variant MINE ANOTHER NO_MODELS OTHER_VERSION SMALL)
+    string(TOLOWER "${variant}" name)
+    add_library(cli_library_${name} MODULE
+      "${PROJECT_SOURCE_DIR}/tests/cli/libraries/mine.c")
+    set_target_properties(cli_library_${name} PROPERTIES
+      PREFIX "" OUTPUT_NAME ${name} C_VISIBILITY_PRESET hidden
+      LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/cli/libraries")
+    target_compile_definitions(cli_library_${name} PRIVATE ${variant})
+    target_link_libraries(cli_library_${name} PRIVATE ls_flags lockstep)
+  endforeach()
+endif()
+
 # Scripts. Those about the tree and the installed files say nothing new in a
 # build with sanitizers, and an installed library could not be linked plainly.
 if(LS_TESTS)
@@ -93,7 +108,7 @@ if(LS_TESTS)
 endif()
 
 # Examples: written, compiled and linked as a user would.
-if(LS_TESTS)
+if(LS_EXAMPLES)
   file(GLOB examples CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/examples/*.c")
   foreach(example IN LISTS examples)
     get_filename_component(name "${example}" NAME_WE)
@@ -102,22 +117,26 @@ if(LS_TESTS)
       OUTPUT_NAME ${name}
       RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/examples")
     target_link_libraries(example_${name} PRIVATE ls_flags lockstep m)
-    ls_add_test(examples/${name} example_${name})
+    if(LS_TESTS)
+      ls_add_test(examples/${name} example_${name})
+    endif()
   endforeach()
 endif()
 
 # Fuzz targets.
-file(GLOB fuzzers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/fuzz/*_fuzz.c")
-foreach(fuzzer IN LISTS fuzzers)
-  get_filename_component(name "${fuzzer}" NAME_WE)
-  string(REGEX REPLACE "_fuzz$" "" noun "${name}")
-  if(LS_FUZZ)
-    ls_add_inner_executable(${name} fuzz ${fuzzer})
-    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
-  else()
-    ls_add_inner_executable(${name} fuzz
-      ${fuzzer} "${PROJECT_SOURCE_DIR}/fuzz/replay.c")
-    ls_add_test(fuzz/${noun} ${name}
-      "${PROJECT_SOURCE_DIR}/fuzz/corpus/${noun}")
-  endif()
-endforeach()
+if(LS_TESTS OR LS_FUZZ)
+  file(GLOB fuzzers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/fuzz/*_fuzz.c")
+  foreach(fuzzer IN LISTS fuzzers)
+    get_filename_component(name "${fuzzer}" NAME_WE)
+    string(REGEX REPLACE "_fuzz$" "" noun "${name}")
+    if(LS_FUZZ)
+      ls_add_inner_executable(${name} fuzz ${fuzzer})
+      target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+    else()
+      ls_add_inner_executable(${name} fuzz
+        ${fuzzer} "${PROJECT_SOURCE_DIR}/fuzz/replay.c")
+      ls_add_test(fuzz/${noun} ${name}
+        "${PROJECT_SOURCE_DIR}/fuzz/corpus/${noun}")
+    endif()
+  endforeach()
+endif()

@@ -15,11 +15,12 @@ extern "C" {
 #endif
 
 // ---- Datasets --------------------------------------------------------------
-// Examples with a label each. Counted, immutable, thread-safe.
+// Examples with labels: one each, or a shape of them, such as the next token at
+// every place of a text. Counted, immutable, thread-safe.
 typedef struct ls_dataset ls_dataset;
 
 // A dataset of the rows of two arrays, which are retained and must not change:
-// examples [n, ...] of u8 or f32, labels [n] of any integer type.
+// examples [n, ...] of u8, i32 or f32, labels [n, ...] of any integer type.
 //   LS_INVALID_ARGUMENT  other types or shapes, or numbers of rows that differ.
 LS_API LS_MUST_USE ls_status ls_dataset_create(ls_array *examples,
                                                ls_array *labels,
@@ -34,16 +35,37 @@ LS_API LS_MUST_USE ls_status ls_dataset_fashion_mnist(const char *directory,
                                                       bool train,
                                                       ls_dataset **out_dataset);
 
+// Which part of a text, and in what pieces. Zero in a field means its default.
+typedef struct ls_text_options {
+  int64_t length;  // Bytes in an example. Default 128.
+  // The last tenth of the pieces, at least one, to test on. Default: those
+  // before, to train on.
+  bool test;
+} ls_text_options;
+// Any file as a text of bytes: u8 examples [n, length], piece after piece, with
+// the byte behind each byte as its label, [n, length]. What is left at the end
+// and fills no piece is not used. `options` may be NULL.
+//   LS_NOT_FOUND         no such file.
+//   LS_INVALID_ARGUMENT  a length below 1, or a file that is too short for two
+//                        pieces and the byte behind them.
+LS_API LS_MUST_USE ls_status ls_dataset_text(const char *path,
+                                             const ls_text_options *options,
+                                             ls_dataset **out_dataset);
+
 // Which made-up examples. Zero in a field means its default.
 typedef struct ls_synthetic_options {
   int64_t size;         // Examples. Default 1024.
+  ls_dtype dtype;       // f32, or i32 for texts of tokens. Default f32.
   ls_shape shape;       // Of an example. Default: a scalar.
-  int64_t num_classes;  // Default 2.
+  int64_t num_classes;  // Default 2. Of texts: the number of tokens.
   int64_t seed;
   int64_t sample;  // Another draw from the same classes: 0 to train, 1 to test.
 } ls_synthetic_options;
-// Examples that can be learnt and need no file: f32 in [0, 1), a pattern per
-// class with noise. `options` may be NULL.
+// Examples that can be learnt and need no file. `options` may be NULL.
+//   f32  in [0, 1), a pattern per class with noise; a label each.
+//   i32  texts in which three tokens of four are the one that follows the token
+//        before in this language, the others any; labels are the next tokens,
+//        shaped as the example.
 LS_API LS_MUST_USE ls_status ls_dataset_synthetic(
     const ls_synthetic_options *options, ls_dataset **out_dataset);
 
@@ -51,8 +73,9 @@ LS_API ls_dataset *ls_dataset_retain(ls_dataset *dataset);
 LS_API void ls_dataset_release(ls_dataset *dataset);  // NULL is fine.
 
 LS_API int64_t ls_dataset_size(const ls_dataset *dataset);
-// The shape of one example.
+// The shape of one example, and of its labels.
 LS_API ls_shape ls_dataset_example_shape(const ls_dataset *dataset);
+LS_API ls_shape ls_dataset_label_shape(const ls_dataset *dataset);
 // The largest label plus one.
 LS_API int64_t ls_dataset_num_classes(const ls_dataset *dataset);
 // Lent: valid as long as the dataset. Labels are i32 here.
@@ -65,10 +88,13 @@ typedef struct ls_batcher ls_batcher;
 
 // How to deal. Zero in a field means its default.
 typedef struct ls_batcher_options {
-  int64_t batch_size;      // Default 32.
-  bool shuffle;            // Another order each epoch. Default: as they stand.
-  int64_t seed;            // Of the orders.
-  bool drop_remainder;     // Leave out a last batch that is not full.
+  int64_t batch_size;   // Default 32.
+  bool shuffle;         // Another order each epoch. Default: as they stand.
+  int64_t seed;         // Of the orders.
+  bool drop_remainder;  // Leave out a last batch that is not full.
+  // What examples are dealt in: f32, u8 ones scaled to [0, 1]; or i32, u8 ones
+  // as the numbers they are. Default: i32 for i32 examples, else f32.
+  ls_dtype dtype;
   ls_shape example_shape;  // What to make of an example, such as [784] of
                            // [28, 28]. Default (a scalar): as it is.
 } ls_batcher_options;
@@ -76,7 +102,7 @@ typedef struct ls_batcher_options {
 // Creates a batcher at the start of epoch 0. It retains the dataset. `options`
 // may be NULL. The caller owns it.
 //   LS_INVALID_ARGUMENT  a batch size below 1, or one that drops everything,
-//                        or an example shape that does not fit.
+//                        or an example shape or type that does not fit.
 LS_API LS_MUST_USE ls_status
 ls_batcher_create(ls_dataset *dataset, const ls_batcher_options *options,
                   ls_batcher **out_batcher);
@@ -93,8 +119,8 @@ LS_API LS_MUST_USE ls_status ls_batcher_seek(ls_batcher *batcher, int64_t epoch,
 LS_API int64_t ls_batcher_epoch(const ls_batcher *batcher);
 LS_API int64_t ls_batcher_batch(const ls_batcher *batcher);
 
-// The next batch: a tuple of f32 examples [b, ...], u8 ones scaled to [0, 1],
-// and i32 labels [b]. `*batch` is in-out: arrays of the right type that nobody
+// The next batch: a tuple of examples [b, ...], in the type of the options, and
+// i32 labels [b, ...]. `*batch` is in-out: arrays of the right type that nobody
 // else holds are filled in place, else it is released and made anew (start with
 // a zeroed nest).
 //   LS_OUT_OF_RANGE  the end of the epoch, not a fault: the next call gives the

@@ -180,7 +180,8 @@ LS_API size_t ls_embedding_layer_variables(const ls_embedding_layer *layer,
 
 // ---- Dropout ---------------------------------------------------------------
 // While training, each element is 0 with probability `rate`, else divided by
-// 1 - rate; otherwise x. `random` (NULL: defaults) is what to draw with.
+// 1 - rate; otherwise x. `random` (NULL: defaults) is what to draw with; with
+// example ids in it, an example loses the same elements on any replica.
 //   LS_INVALID_ARGUMENT  a rate outside of [0, 1).
 LS_PLACED ls_tensor ls_dropout(ls_tensor x, double rate, bool training,
                                const ls_random_options *random);
@@ -241,6 +242,11 @@ typedef struct ls_recurrent_options {
   ls_initializer kernel_initializer;     // Default ls_init_glorot_uniform.
   ls_initializer recurrent_initializer;  // Default ls_init_orthogonal(1).
   int64_t seed;
+  // Up to so many steps each has ops of its own; more go round in a loop, in
+  // functions and build graphs. Values are the same bits; gradients agree to
+  // rounding, as a loop adds what its trips contribute from the last to the
+  // first. Default 32.
+  int64_t unrolled;
 } ls_recurrent_options;
 
 // Variables: kernel [inputs, gates units], recurrent_kernel [units, gates

@@ -6,6 +6,7 @@
 #define LOCKSTEP_LOCKSTEP_H_
 
 #include "lockstep/data.h"
+#include "lockstep/device.h"
 #include "lockstep/distributed.h"
 #include "lockstep/eager.h"
 #include "lockstep/function.h"

@@ -74,6 +74,9 @@ LS_API ls_nest ls_nest_f64(double value);
 LS_API ls_nest ls_nest_bool(bool value);
 // Takes over one reference to the array / object.
 LS_API ls_nest ls_nest_array(ls_array *array);
+// A leaf with a new array of zeros, to be filled; failed as ls_array_create
+// fails.
+LS_API ls_nest ls_nest_zeros(ls_dtype dtype, ls_shape shape);
 LS_API ls_nest ls_nest_object(ls_kind kind, ls_object *object);
 // A failed nest: what a callback returns to refuse. Takes the status over.
 LS_API ls_nest ls_fail(ls_status status);
@@ -121,6 +124,12 @@ LS_API const char *ls_nest_tag(ls_nest nest);
 LS_API ls_tensor ls_nest_tensor(ls_nest nest, size_t index);
 // The array of a leaf, lent; NULL if it is none.
 LS_API ls_array *ls_nest_as_array(ls_nest nest);
+// The elements of the array of a leaf, or of item `index`, for who may write
+// there: see ls_array. NULL if there is no array.
+LS_API void *ls_nest_data(ls_nest nest, size_t index);
+// The number in a leaf: a host scalar, or an array of one element. NaN if it is
+// none.
+LS_API double ls_nest_number(ls_nest nest);
 // A copy of the status of a failed nest, OK for any other. The caller's.
 LS_API LS_MUST_USE ls_status ls_nest_status(ls_nest nest);
 

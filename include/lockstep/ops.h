@@ -40,6 +40,10 @@ typedef struct ls_random_options {
   ls_opt stream;             // Default: the op's number in its function.
   bool fixed;                // The step does not count: the same each time.
   bool same_on_all_replicas; // Default: each replica draws its own.
+  // Of floats: an integer for each slice along dimension 0, its example's
+  // number, which takes the replica's place in what numbers depend on. So they
+  // do not depend on how examples were dealt to replicas, nor on their order.
+  ls_tensor example_ids;     // [rows]. Default (zeroed): none.
 } ls_random_options;
 // Floats in [low, high); `options` may be NULL.
 LS_PLACED ls_tensor ls_random_uniform(ls_dtype dtype, ls_shape shape,
@@ -219,6 +223,17 @@ LS_PLACED ls_tensor ls_scatter(ls_scatter_op op, ls_tensor x,
 LS_PLACED ls_tensor ls_scatter_axis(ls_scatter_op op, ls_tensor x,
                                     ls_tensor indices, ls_tensor updates,
                                     int axis);
+// Sparse slices: zeros as large as `like`, to whose slices at the indices along
+// axis 0 the values are added one by one in the order of the indices, as
+// ls_scatter does; 16-bit floats are added in f32 and rounded once. It is what
+// the gradient of a gather along axis 0 is: a tensor as any other, but what is
+// dense in it is computed only if somebody uses it.
+LS_PLACED ls_tensor ls_indexed_slices(ls_tensor indices, ls_tensor values,
+                                      ls_tensor like);
+// Whether this value of a function or build graph was made so, and of what;
+// outputs are failed tensors if not. In eager, slices are dense.
+LS_API bool ls_tensor_is_slices(ls_tensor tensor, ls_tensor *out_indices,
+                                ls_tensor *out_values);
 // Line by line along an axis: result[.., i, ..] = x[.., indices[.., i, ..], ..].
 // Shapes are equal but along the axis. Indices out of range are clamped.
 LS_PLACED ls_tensor ls_take_along(ls_tensor x, ls_tensor indices, int axis);

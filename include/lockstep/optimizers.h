@@ -12,7 +12,7 @@
 #ifndef LOCKSTEP_OPTIMIZERS_H_
 #define LOCKSTEP_OPTIMIZERS_H_
 
-#include "lockstep/ops.h"
+#include "lockstep/eager.h"
 #include "lockstep/variable.h"
 
 #ifdef __cplusplus
@@ -163,6 +163,22 @@ typedef struct ls_lion_options {
 LS_API LS_MUST_USE ls_status ls_lion_create(const ls_lion_options *options,
                                             ls_optimizer **out_optimizer);
 
+// What every optimizer has. Zero in a field means its default.
+typedef struct ls_optimizer_options {
+  LS_OPTIMIZER_FIELDS;
+} ls_optimizer_options;
+// An optimizer whose kind is known at run time only: sgd, momentum (SGD with a
+// momentum of 0.9), nesterov (the same, with nesterov), adam, adamw, lamb,
+// adagrad, rmsprop or lion. `options` may be NULL. What is the kind's own has
+// its default.
+//   LS_INVALID_ARGUMENT  as ls_sgd_create; also another kind: the message lists
+//                        those there are.
+LS_API LS_MUST_USE ls_status
+ls_optimizer_create(const char *kind, const ls_optimizer_options *options,
+                    ls_optimizer **out_optimizer);
+// The name of kind `index`, NULL behind the last one. Static.
+LS_API const char *ls_optimizer_kind(size_t index);
+
 LS_API ls_optimizer *ls_optimizer_retain(ls_optimizer *optimizer);
 LS_API void ls_optimizer_release(ls_optimizer *optimizer);  // NULL is fine.
 
@@ -174,8 +190,13 @@ LS_API void ls_optimizer_release(ls_optimizer *optimizer);  // NULL is fine.
 // that runs after all updates, to be fetched in a session; in a function they
 // run at each call anyway.
 LS_PLACED ls_op ls_optimizer_minimize(ls_optimizer *optimizer, ls_tensor loss);
-// The same for gradients that are known already, such as those of a tape in
-// eager: `gradients[i]` belongs to `variables[i]`; a none leaves it alone.
+// The same in eager: ends the tape, on which `loss` was computed, and takes one
+// step in every trainable variable that was read on it.
+LS_API LS_MUST_USE ls_status ls_optimizer_minimize_tape(ls_optimizer *optimizer,
+                                                        ls_tape *tape,
+                                                        ls_tensor loss);
+// The same for gradients that are known already: `gradients[i]` belongs to
+// `variables[i]`; a none leaves it alone.
 LS_PLACED ls_op ls_optimizer_apply(ls_optimizer *optimizer,
                                    ls_variable *const *variables,
                                    const ls_nest *gradients, size_t count);
@@ -199,12 +220,14 @@ LS_PLACED ls_tensor ls_optimizer_minimize_parts(ls_optimizer *optimizer,
 LS_PLACED ls_tensor ls_optimizer_rate(ls_optimizer *optimizer);
 
 // Makes the slots of these variables, and the number of steps, which are else
-// made when they are first needed: for who wants to restore them.
+// made when they are first needed, just as their first use would: for who wants
+// to restore them. Outside of steps.
 LS_API LS_MUST_USE ls_status ls_optimizer_prepare(ls_optimizer *optimizer,
                                                   ls_variable *const *variables,
                                                   size_t count);
 // What there is to save, lent: the number of steps, then slots, variable by
-// variable. Writes up to `capacity`, returns their number.
+// variable in the order in which they were made. Writes up to `capacity`,
+// returns their number.
 LS_API size_t ls_optimizer_variables(const ls_optimizer *optimizer,
                                      ls_variable **variables, size_t capacity);
 

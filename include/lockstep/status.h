@@ -76,6 +76,10 @@ LS_API ls_status ls_status_clone(ls_status status);
 // Frees a status; NULL is fine.
 LS_API void ls_status_free(ls_status status);
 
+// The first of two that is an error, OK if none is; takes both over and frees
+// the other. For what must be ended or closed after a failure, too.
+LS_API LS_MUST_USE ls_status ls_status_join(ls_status first, ls_status second);
+
 // Adds a note on its own line and returns the status. OK stays OK.
 LS_API LS_MUST_USE ls_status ls_status_annotate(ls_status status,
                                                 const char *format, ...)

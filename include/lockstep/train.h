@@ -27,7 +27,8 @@ LS_API void ls_train_stop_request(ls_train_stop *stop);
 LS_API bool ls_train_stop_requested(const ls_train_stop *stop);
 
 // ---- Evaluation ------------------------------------------------------------
-// Means over a whole dataset.
+// Means over all labels of a dataset: over its examples, or of texts over all
+// tokens.
 typedef struct ls_evaluation {
   int64_t examples;
   double loss, accuracy;
@@ -48,8 +49,8 @@ LS_API LS_MUST_USE ls_status ls_evaluator_run(ls_evaluator *evaluator,
                                               const ls_train_stop *stop,
                                               ls_evaluation *out_evaluation);
 
-// OK if the dataset's examples can be given to a model of this type and it has
-// no more classes than that. INVALID_ARGUMENT naming both otherwise.
+// OK if the dataset's examples and labels can be given to a model of this type
+// and it has no more classes than that. INVALID_ARGUMENT naming both otherwise.
 LS_API LS_MUST_USE ls_status ls_train_check_data(const ls_model_type *type,
                                                  const ls_dataset *dataset);
 
@@ -64,9 +65,9 @@ typedef struct ls_train_report {
   int64_t epoch, num_epochs;            // This one counts from 1.
   int64_t epoch_step, steps_per_epoch;  // Steps done in this epoch.
   int64_t step, num_steps;              // In the whole run.
-  double loss, accuracy;                // Means over this epoch so far.
-  double examples_per_second;           // The same.
-  double seconds;                       // Since the run began.
+  double loss, accuracy;                // Means over this epoch so far, since
+  double examples_per_second;           // the run was resumed. The speed too.
+  double seconds;                       // Of the whole run.
   double seconds_left;                  // By the steps of this epoch.
   bool epoch_end;                       // The epoch's last report.
   bool tested;                          // It has an evaluation on the test set.
@@ -79,21 +80,52 @@ LS_API int64_t ls_train_count_steps(const ls_model_type *type,
                                     int64_t train_size, int64_t batch_size,
                                     int64_t epochs, int64_t steps);
 
+// What a run was made with: enough to do it again. Kept in config.json. Texts
+// are lent. Zero in a field means its default.
+typedef struct ls_train_config {
+  const char *model;      // Its name, or where it is from. Default: the name.
+  const char *data;       // The same. Default "".
+  const char *precision;  // Default "f32".
+  const char *math;       // Default "direct".
+  const char *optimizer;  // Its kind. Default "": the model's own.
+  const char *schedule;   // Of the learning rate. Default "constant".
+  int64_t replicas, threads, batch_size, epochs, steps, seed, warmup;
+  double learning_rate, weight_decay, clip_norm;
+} ls_train_config;
+
+// Reads config.json of a run folder. What it does not say has its default, and
+// texts are never NULL. The caller owns the result, texts included.
+//   LS_NOT_FOUND         there is no run.
+//   LS_INVALID_ARGUMENT  it is damaged: names the line or the entry.
+LS_API LS_MUST_USE ls_status ls_train_config_read(const char *run_folder,
+                                                  ls_train_config **out_config);
+LS_API void ls_train_config_destroy(ls_train_config *config);  // NULL is fine.
+
+// Gives the model's variables the values that the run in the folder has saved
+// last.
+//   LS_NOT_FOUND         it has saved none.
+//   LS_DATA_LOSS         the file is damaged, or lacks one of them.
+//   LS_INVALID_ARGUMENT  it is another model's.
+LS_API LS_MUST_USE ls_status ls_train_load(const char *run_folder,
+                                           const ls_model *model);
+
 // What to train and how. Zero in a field means its default.
 typedef struct ls_train_options {
-  const ls_model *model;      // Required; made with `.metrics`. Lent.
-  ls_strategy *strategy;      // Required. Lent.
-  ls_dataset *train;          // Required. Lent.
-  ls_dataset *test;           // Evaluated after each epoch. Default: none.
-  int64_t batch_size;         // Of all replicas. Default: the model's.
-  int64_t epochs;             // Default: the model's, or as `steps` needs.
-  int64_t steps;              // End after so many. Default: no limit.
-  int64_t seed;               // Of the order of examples.
-  const char *run_folder;     // Default: none is written.
-  bool overwrite;             // Replace what a run left there before.
-  const char *data_name;      // For config.json, like the next two.
-  double learning_rate;       // Default: the model's.
-  const char *schedule;       // Of the learning rate. Default "constant".
+  const ls_model *model;   // Required; made with `.metrics`. Lent.
+  ls_strategy *strategy;   // Required. Lent.
+  ls_dataset *train;       // Required. Lent.
+  ls_dataset *test;        // Evaluated after each epoch. Default: none.
+  int64_t batch_size;      // Of all replicas. Default: the model's.
+  int64_t epochs;          // Default: the model's, or as `steps` needs.
+  int64_t steps;           // End after so many. Default: no limit.
+  int64_t seed;            // Of the order of examples and of random ops.
+  const char *run_folder;  // Default: none is written.
+  bool overwrite;          // Replace what a run left there before.
+  bool resume;             // Go on with the run that is there.
+  int64_t save_seconds;    // Between two times of saving. Default 60.
+  // For config.json; what the fields above and the strategy say takes the place
+  // of what it says. Default: all zero.
+  const ls_train_config *config;
   int64_t log_every;          // Steps a line of metrics.jsonl. Default 100.
   const ls_train_stop *stop;  // Default: never.
   void (*report)(void *user, const ls_train_report *report);  // Default: none.
@@ -102,22 +134,32 @@ typedef struct ls_train_options {
 
 // How it went.
 typedef struct ls_train_result {
-  int64_t steps;
-  double seconds;
-  bool stopped;  // By request.
+  int64_t steps;   // Of the whole run, also those before it was resumed.
+  double seconds;  // The same.
+  bool stopped;    // By request.
   bool tested;
   ls_evaluation test;  // The last one.
 } ls_train_result;
 
 // Trains. Each epoch deals all full batches in an order of its own. The run
 // folder gets
-//   config.json        what was asked for, with defaults filled in
-//   metrics.jsonl      a line per `log_every` steps and per evaluation
-//   model.safetensors  the trained variables, at the end or when stopped
-// A request to stop is no failure: what there is gets saved.
+//   config.json             what was asked for, with defaults filled in
+//   metrics.jsonl           a line per `log_every` steps and per evaluation
+//   model.safetensors       the model's variables
+//   checkpoint.safetensors  all that the run goes on from
+// The last two are replaced as whole files, every `save_seconds`, at the end
+// and when stopped. A request to stop is no failure.
+//
+// A resumed run starts at its last checkpoint and gives the bits that it would
+// have given without a pause, where options, data and model are the same;
+// `epochs` and `steps` may be other ones, and a schedule is as the optimizer
+// has it. One that never came to save anything starts anew.
 //   LS_INVALID_ARGUMENT  what the replicas cannot share evenly, a dataset that
-//                        does not fit, and other options that cannot be.
+//                        does not fit, a run to resume that is another one, and
+//                        other options that cannot be.
 //   LS_ALREADY_EXISTS    the folder holds a run.
+//   LS_NOT_FOUND         it holds none to resume.
+//   LS_DATA_LOSS         the checkpoint is damaged.
 //   LS_OUT_OF_RANGE      the loss is no number any more.
 LS_API LS_MUST_USE ls_status ls_train(const ls_train_options *options,
                                       ls_train_result *out_result);

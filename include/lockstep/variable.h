@@ -8,7 +8,7 @@
 #ifndef LOCKSTEP_VARIABLE_H_
 #define LOCKSTEP_VARIABLE_H_
 
-#include "lockstep/graph.h"
+#include "lockstep/ops.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -59,6 +59,18 @@ LS_PLACED ls_tensor ls_variable_assign_add(ls_variable *variable,
                                            ls_tensor delta);
 LS_PLACED ls_tensor ls_variable_assign_sub(ls_variable *variable,
                                            ls_tensor delta);
+
+// Writes the rows at some indices: as ls_scatter, with the variable in place of
+// x. Only those rows are touched, where nothing else needs what was there
+// before. For an effect alone: no gradient passes.
+LS_PLACED ls_tensor ls_variable_scatter(ls_variable *variable, ls_scatter_op op,
+                                        ls_tensor indices, ls_tensor updates);
+LS_PLACED ls_tensor ls_variable_scatter_update(ls_variable *variable,
+                                               ls_tensor indices,
+                                               ls_tensor updates);
+LS_PLACED ls_tensor ls_variable_scatter_add(ls_variable *variable,
+                                            ls_tensor indices,
+                                            ls_tensor updates);
 
 // A leaf that holds the variable: takes one more reference.
 LS_API ls_nest ls_nest_variable(ls_variable *variable);

@@ -6,6 +6,8 @@
 // status, or to nothing when there was no memory even for that.
 #include "lockstep/nest.h"
 
+#include <math.h>
+
 #include "base/allocator.h"
 #include "base/nest_internal.h"
 #include "base/runtime_internal.h"
@@ -74,6 +76,12 @@ ls_nest ls_nest_bool(bool value) {
 ls_nest ls_nest_array(ls_array *array) {
   if (array == NULL) return LS_FAIL(LS_INVALID_ARGUMENT, "a nest of no array");
   return (ls_nest){.kind = LS_KIND_ARRAY, .as.ref = array};
+}
+
+ls_nest ls_nest_zeros(ls_dtype dtype, ls_shape shape) {
+  ls_array *array = NULL;
+  const ls_status status = ls_array_create(dtype, shape, &array);
+  return ls_status_is_ok(status) ? ls_nest_array(array) : ls_fail(status);
 }
 
 static bool is_object_kind(ls_kind kind) {
@@ -345,14 +353,33 @@ const char *ls_nest_tag(ls_nest nest) {
   return node == NULL ? "" : node->tag;
 }
 
+// Item `index` of a node; of a leaf, itself.
+static ls_nest leaf_at(ls_nest nest, size_t index) {
+  if (ls_nest_is_node(nest)) return ls_nest_item(nest, index);
+  return index == 0 ? nest : ls_none();
+}
+
 ls_tensor ls_nest_tensor(ls_nest nest, size_t index) {
-  const ls_nest leaf = ls_nest_is_node(nest) ? ls_nest_item(nest, index)
-                                             : (index == 0 ? nest : ls_none());
+  const ls_nest leaf = leaf_at(nest, index);
   return leaf.kind == LS_KIND_TENSOR ? leaf.as.tensor : (ls_tensor){0};
 }
 
 ls_array *ls_nest_as_array(ls_nest nest) {
   return nest.kind == LS_KIND_ARRAY ? nest.as.ref : NULL;
+}
+
+void *ls_nest_data(ls_nest nest, size_t index) {
+  ls_array *array = ls_nest_as_array(leaf_at(nest, index));
+  return array != NULL ? ls_array_mutable_data(array) : NULL;
+}
+
+double ls_nest_number(ls_nest nest) {
+  if (nest.kind == LS_KIND_SCALAR)
+    return ls_dtype_is_float(nest.dtype) ? nest.as.f64 : (double)nest.as.i64;
+  const ls_array *array = ls_nest_as_array(nest);
+  return array != NULL && ls_array_num_elements(array) == 1
+             ? ls_array_f64(array, 0)
+             : (double)NAN;
 }
 
 // ---- Remaking a tree -------------------------------------------------------

@@ -129,6 +129,12 @@ void ls_status_free(ls_status status) {
   ls_release(ls_allocator_system(), status);
 }
 
+ls_status ls_status_join(ls_status first, ls_status second) {
+  if (first == NULL) return second;
+  ls_status_free(second);
+  return first;
+}
+
 ls_status ls_status_annotate(ls_status status, const char *format, ...) {
   if (status == NULL) return ls_ok();
   const size_t size = strlen(status->text);

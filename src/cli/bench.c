@@ -10,7 +10,7 @@
 #include "cli/cli.h"
 
 typedef struct bench_flags {
-  const char *model;
+  const char *model, *precision;
   int64_t replicas, threads, steps, batch_size;
   bool json;
 } bench_flags;
@@ -101,7 +101,11 @@ static ls_status bench(const bench_flags *flags, const ls_model_type *type,
   cli_step step = {0};
   ls_nest results = {0};
   ls_status status =
-      cli_step_open(type, flags->replicas, flags->batch_size, &step);
+      cli_step_open(type,
+                    &(cli_step_options){.replicas = flags->replicas,
+                                        .batch_size = flags->batch_size,
+                                        .precision = flags->precision},
+                    &step);
   if (ls_status_is_ok(status))
     status = measure(flags, &step, &results, times, figures);
   ls_nest_release(results);
@@ -118,18 +122,21 @@ static ls_status bench(const bench_flags *flags, const ls_model_type *type,
 
 static void print(const bench_flags *flags, const bench_figures *f) {
   if (flags->json) {
-    printf("{\"model\":\"%s\",\"replicas\":%lld,\"threads\":%d,"
-           "\"precision\":\"f32\",\"batch_size\":%lld,\"steps\":%lld,"
-           "\"min_ms\":%.6g,\"median_ms\":%.6g,\"first_step_ms\":%.6g,"
-           "\"rss_mb\":%.6g,\"gflops\":%.6g}\n",
-           flags->model, (long long)flags->replicas, f->threads,
+    printf("{\"model\":");
+    cli_print_json(flags->model);
+    printf(",\"replicas\":%lld,\"threads\":%d,\"precision\":\"%s\","
+           "\"batch_size\":%lld,\"steps\":%lld,\"min_ms\":%.6g,"
+           "\"median_ms\":%.6g,\"first_step_ms\":%.6g,\"rss_mb\":%.6g,"
+           "\"gflops\":%.6g}\n",
+           (long long)flags->replicas, f->threads, flags->precision,
            (long long)flags->batch_size, (long long)f->steps, f->min_ms,
            f->median_ms, f->first_step_ms, f->rss_mb, f->gflops);
     return;
   }
-  printf("%s, %lld replica%s, %d thread%s, f32, batch of %lld\n", flags->model,
+  printf("%s, %lld replica%s, %d thread%s, %s, batch of %lld\n", flags->model,
          (long long)flags->replicas, flags->replicas == 1 ? "" : "s",
-         f->threads, f->threads == 1 ? "" : "s", (long long)flags->batch_size);
+         f->threads, f->threads == 1 ? "" : "s", flags->precision,
+         (long long)flags->batch_size);
   printf("  step        %.4g ms median, %.4g ms least, of %lld\n", f->median_ms,
          f->min_ms, (long long)f->steps);
   printf("  first step  %.4g ms after the process began\n", f->first_step_ms);
@@ -138,7 +145,7 @@ static void print(const bench_flags *flags, const bench_figures *f) {
 }
 
 int cli_bench(int argc, char **argv) {
-  bench_flags flags = {.replicas = 1};
+  bench_flags flags = {.replicas = 1, .precision = "f32"};
   const cli_option options[] = {
       {"replicas", CLI_COUNT, &flags.replicas, "N",
        "replicas that share the batch (default 1)", 1},
@@ -148,20 +155,28 @@ int cli_bench(int argc, char **argv) {
        "steps that are timed (default: for 2 seconds)", 1},
       {"batch-size", CLI_COUNT, &flags.batch_size, "N",
        "examples of all replicas (default: the model's)", 1},
-      {"json", CLI_FLAG, &flags.json, NULL, "print one line of JSON", 0},
+      {"precision", CLI_TEXT, &flags.precision, "NAME",
+       "f32 (default) or f64: what the model computes in", 0},
+      {"json", CLI_FLAG, &flags.json, NULL,
+       "print one line of JSON: model, replicas, threads,\n"
+       "precision, batch_size, steps, min_ms, median_ms,\n"
+       "first_step_ms, rss_mb, gflops",
+       0},
   };
   const cli_syntax syntax = {
       .command = "bench",
       .about = "Times a model's training step on made-up data: the median and "
                "the least of\nmany steps after 10 to warm up, the first step's "
                "end since the process began\n(up to 10 ms too long), the "
-               "products' speed at the median, peak memory.",
+               "products' speed at the median, peak memory.\nMODEL may be a "
+               "shared library of models: ./mine.so or ./mine.so:NAME.",
       .options = options,
       .num_options = sizeof(options) / sizeof(options[0]),
       .operand_form = "MODEL",
       .operand = &flags.model};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
+  if (!cli_check_precision("bench", flags.precision)) return CLI_USAGE;
   const ls_model_type *type = cli_find_model("bench", flags.model);
   if (type == NULL) return CLI_USAGE;
   if (flags.batch_size == 0) flags.batch_size = type->batch_size;

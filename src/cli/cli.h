@@ -18,6 +18,7 @@ enum {
 // ---- Commands --------------------------------------------------------------
 // `argv` holds what follows the command's name. Each returns an exit code.
 int cli_train(int argc, char **argv);
+int cli_eval(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_graph(int argc, char **argv);
 int cli_devices(int argc, char **argv);
@@ -72,14 +73,42 @@ void cli_say(const char *command, const char *format, ...) LS_PRINTF(2, 3);
 // Says and frees the status. Returns CLI_FAILED.
 int cli_report(const char *command, ls_status status);
 
+// Prints a text as JSON, with its quotes, to standard output.
+void cli_print_json(const char *text);
+
 // Creates a runtime with this many threads (0: as many as cores) whose log goes
 // to standard error, and makes it current.
 ls_status cli_runtime_open(int64_t threads, ls_runtime **out_runtime);
 // Destroys it. Returns `code`, or CLI_FAILED if something of it still ran.
 int cli_runtime_close(const char *command, ls_runtime *runtime, int code);
 
-// The type of this name; NULL when there is none, which has been said.
-const ls_model_type *cli_find_model(const char *command, const char *name);
+// ---- Models and data -------------------------------------------------------
+// The model of this name, or of a shared library: "./mine.so", or
+// "./mine.so:NAME" where it has more than one. NULL when there is none, which
+// has been said.
+const ls_model_type *cli_find_model(const char *command, const char *text);
+// The same text with the whole path of a shared library, perhaps in `buffer`.
+const char *cli_full_model(const char *text, char *buffer, size_t size);
+
+// Whether the value of a flag is one of these; says so if not.
+bool cli_choose(const char *command, const char *flag, const char *value,
+                const char *const *choices, size_t count);
+// Whether --precision has a value that means something.
+bool cli_check_precision(const char *command, const char *precision);
+ls_status cli_precision(const char *precision, ls_dtype *out_dtype);
+
+// Opens what --data names, or a part of it: `train` and `test` may be NULL.
+ls_status cli_open_data(const char *data, const ls_model_type *type,
+                        ls_dataset **train, ls_dataset **test);
+// The same name with the whole path of a file or folder, perhaps in `buffer`,
+// which has PATH_MAX bytes.
+const char *cli_full_data(const char *data, char *buffer);
+
+// Creates a model with metrics and its optimizer, as configured for a run of so
+// many steps.
+ls_status cli_create_model(const ls_train_config *config,
+                           const ls_model_type *type, int64_t steps,
+                           ls_model *out_model);
 
 // What bench and graph run: a model, its training step and a made-up batch.
 typedef struct cli_step {
@@ -88,8 +117,14 @@ typedef struct cli_step {
   ls_function *function;
   ls_nest args;  // Split among the replicas.
 } cli_step;
-ls_status cli_step_open(const ls_model_type *type, int64_t replicas,
-                        int64_t batch_size, cli_step *out_step);
+// Zero in a field means its default.
+typedef struct cli_step_options {
+  int64_t replicas;       // Required.
+  int64_t batch_size;     // Default: the model's.
+  const char *precision;  // Default "f32".
+} cli_step_options;
+ls_status cli_step_open(const ls_model_type *type,
+                        const cli_step_options *options, cli_step *out_step);
 void cli_step_close(cli_step *step);
 
 #endif  // LS_CLI_CLI_H_

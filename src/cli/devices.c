@@ -23,6 +23,22 @@ static void read_name(char *name, size_t size) {
   fclose(file);
 }
 
+static void print(const ls_runtime *runtime, const char *kernels) {
+  char name[200];
+  read_name(name, sizeof(name));
+  const long pages = sysconf(_SC_PHYS_PAGES);
+  const long page_size = sysconf(_SC_PAGESIZE);
+  printf("cpu  %s\n", name);
+  printf("     %d compute thread%s, %ld logical processors, %.1f GiB memory\n",
+         ls_runtime_threads(runtime),
+         ls_runtime_threads(runtime) == 1 ? "" : "s",
+         sysconf(_SC_NPROCESSORS_ONLN),
+         (double)pages * (double)page_size / (1 << 30));
+  printf("     kernels %s (of base, v3 with AVX2, v4 with AVX-512; see "
+         "LS_ISA)\n",
+         kernels);
+}
+
 int cli_devices(int argc, char **argv) {
   int64_t threads = 0;
   const cli_option options[] = {
@@ -39,16 +55,11 @@ int cli_devices(int argc, char **argv) {
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
   ls_runtime *runtime = NULL;
   ls_status status = cli_runtime_open(threads, &runtime);
-  if (!ls_status_is_ok(status)) return cli_report("devices", status);
-  char name[200];
-  read_name(name, sizeof(name));
-  const long pages = sysconf(_SC_PHYS_PAGES);
-  const long page_size = sysconf(_SC_PAGESIZE);
-  printf("cpu  %s\n", name);
-  printf("     %d compute thread%s, %ld logical processors, %.1f GiB memory\n",
-         ls_runtime_threads(runtime),
-         ls_runtime_threads(runtime) == 1 ? "" : "s",
-         sysconf(_SC_NPROCESSORS_ONLN),
-         (double)pages * (double)page_size / (1 << 30));
-  return cli_runtime_close("devices", runtime, CLI_OK);
+  const char *kernels = NULL;
+  if (ls_status_is_ok(status)) status = ls_device_kernels(runtime, &kernels);
+  if (ls_status_is_ok(status))
+    print(runtime, kernels);
+  else
+    code = cli_report("devices", status);
+  return cli_runtime_close("devices", runtime, code);
 }

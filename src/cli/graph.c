@@ -13,7 +13,10 @@ typedef struct graph_flags {
 static ls_status print(const graph_flags *flags, const ls_model_type *type,
                        cli_step *step) {
   LS_RETURN_IF_ERROR(
-      cli_step_open(type, flags->replicas, flags->batch_size, step));
+      cli_step_open(type,
+                    &(cli_step_options){.replicas = flags->replicas,
+                                        .batch_size = flags->batch_size},
+                    step));
   ls_nest results = {0};
   const ls_status run = ls_strategy_run(
       step->strategy, ls_traced(step->function), step->args, &results);
@@ -51,7 +54,8 @@ int cli_graph(int argc, char **argv) {
   const cli_syntax syntax = {
       .command = "graph",
       .about = "Prints a model's training step: by default the graph as it was "
-               "built.",
+               "built.\nMODEL may be a shared library of models: ./mine.so or "
+               "./mine.so:NAME.",
       .options = options,
       .num_options = sizeof(options) / sizeof(options[0]),
       .operand_form = "MODEL",

@@ -7,6 +7,7 @@
 
 const cli_command cli_commands[] = {
     {"train", "train a model", cli_train},
+    {"eval", "evaluate a trained model", cli_eval},
     {"bench", "time a model's training step", cli_bench},
     {"graph", "print what a model's training step is made of", cli_graph},
     {"devices", "list what computes", cli_devices},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the commands share: messages, the runtime, models.
+// What the commands share: messages, the runtime, a step to time or to print.
 #include <stdio.h>
 #include <string.h>
 
@@ -32,6 +32,19 @@ int cli_report(const char *command, ls_status status) {
   return CLI_FAILED;
 }
 
+void cli_print_json(const char *text) {
+  putchar('"');
+  for (const char *at = text; *at != '\0'; ++at) {
+    if (*at == '"' || *at == '\\')
+      printf("\\%c", *at);
+    else if ((unsigned char)*at < 0x20)
+      printf("\\u%04x", (unsigned)*at);
+    else
+      putchar(*at);
+  }
+  putchar('"');
+}
+
 // ---- Runtime ---------------------------------------------------------------
 static void write_log(void *user, const ls_log_line *line) {
   static const char *const levels[] = {"error", "warning", "info", "debug"};
@@ -55,28 +68,17 @@ int cli_runtime_close(const char *command, ls_runtime *runtime, int code) {
   return ls_status_is_ok(status) ? code : cli_report(command, status);
 }
 
-// ---- Models ----------------------------------------------------------------
-const ls_model_type *cli_find_model(const char *command, const char *name) {
-  const ls_model_type *type = ls_model_find(name);
-  if (type != NULL) return type;
-  size_t count = 0;
-  const ls_model_type *const *types = ls_model_types(&count);
-  char all[256] = "";
-  for (size_t i = 0; i < count; ++i) {
-    const size_t at = strlen(all);
-    snprintf(all + at, sizeof(all) - at, "%s%s", i > 0 ? ", " : "",
-             types[i]->name);
-  }
-  cli_say(command, "there is no model '%s'; there are: %s", name, all);
-  return NULL;
-}
-
-static ls_status fill_step(const ls_model_type *type, int64_t replicas,
-                           int64_t batch_size, cli_step *step) {
+// ---- A step ----------------------------------------------------------------
+static ls_status fill_step(const ls_model_type *type,
+                           const cli_step_options *options, int64_t batch_size,
+                           cli_step *step) {
+  ls_model_options model = {0};
+  if (options->precision != NULL)
+    LS_RETURN_IF_ERROR(cli_precision(options->precision, &model.dtype));
   LS_RETURN_IF_ERROR(ls_mirrored_strategy_create(
-      &(ls_mirrored_options){.num_replicas = LS_SOME(replicas)},
+      &(ls_mirrored_options){.num_replicas = LS_SOME(options->replicas)},
       &step->strategy));
-  LS_RETURN_IF_ERROR(ls_model_create(type, NULL, &step->model));
+  LS_RETURN_IF_ERROR(ls_model_create(type, &model, &step->model));
   LS_RETURN_IF_ERROR(
       ls_function_create(&(ls_function_options){.call = type->train_step,
                                                 .user = step->model.self,
@@ -89,16 +91,18 @@ static ls_status fill_step(const ls_model_type *type, int64_t replicas,
   return status;
 }
 
-ls_status cli_step_open(const ls_model_type *type, int64_t replicas,
-                        int64_t batch_size, cli_step *out_step) {
+ls_status cli_step_open(const ls_model_type *type,
+                        const cli_step_options *options, cli_step *out_step) {
   *out_step = (cli_step){0};
-  const int64_t batch = batch_size != 0 ? batch_size : type->batch_size;
+  const int64_t replicas = options->replicas;
+  const int64_t batch =
+      options->batch_size != 0 ? options->batch_size : type->batch_size;
   if (batch % replicas != 0)
     return ls_invalid_argument(
         "a batch of %lld cannot be shared evenly by %lld replicas; %lld can",
         (long long)batch, (long long)replicas,
         (long long)((batch / replicas + 1) * replicas));
-  const ls_status status = fill_step(type, replicas, batch, out_step);
+  const ls_status status = fill_step(type, options, batch, out_step);
   if (!ls_status_is_ok(status)) cli_step_close(out_step);
   return status;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,18 +9,22 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "lockstep/train.h"
 
+// What was asked for. A zero, or a seed of -1, is not given.
 typedef struct train_flags {
-  const char *model, *data, *run_folder, *schedule;
-  int64_t replicas, threads, batch_size, epochs, steps, seed;
-  double learning_rate;
+  ls_train_config asked;
+  const char *run_folder, *resume;
+  int64_t save_seconds;
   bool overwrite, quiet;
 } train_flags;
 
 // Everything that a run holds.
 typedef struct session {
   ls_runtime *runtime;
+  ls_train_config config;
+  ls_train_config *resumed;  // What the run was made with; NULL: a new one.
+  const char *data;          // As it was given.
+  const char *run_folder;
   ls_strategy *strategy;
   ls_model model;
   ls_dataset *train, *test;
@@ -46,23 +51,6 @@ static void watch_signals(void) {
 }
 
 // ---- Parts of a run --------------------------------------------------------
-static ls_status open_data(const train_flags *flags, const ls_model_type *type,
-                           session *run) {
-  if (strcmp(flags->data, "synthetic") == 0) {
-    ls_synthetic_options options = {.size = 8192,
-                                    .shape = type->example_shape,
-                                    .num_classes = type->num_classes};
-    LS_RETURN_IF_ERROR(ls_dataset_synthetic(&options, &run->train));
-    options.size = 1024;
-    options.sample = 1;
-    return ls_dataset_synthetic(&options, &run->test);
-  }
-  const char *directory =
-      strcmp(flags->data, "fashion-mnist") == 0 ? NULL : flags->data;
-  LS_RETURN_IF_ERROR(ls_dataset_fashion_mnist(directory, true, &run->train));
-  return ls_dataset_fashion_mnist(directory, false, &run->test);
-}
-
 static void write_progress(void *user, const char *text) {
   (void)user;
   fputs(text, stderr);
@@ -89,39 +77,32 @@ static void choose_folder(const ls_model_type *type, char *path, size_t size) {
 }
 
 static ls_status train(const train_flags *flags, const ls_model_type *type,
-                       const char *run_folder, session *run) {
-  LS_RETURN_IF_ERROR(cli_runtime_open(flags->threads, &run->runtime));
+                       session *run) {
+  const ls_train_config *config = &run->config;
   LS_RETURN_IF_ERROR(ls_mirrored_strategy_create(
-      &(ls_mirrored_options){.num_replicas = LS_SOME(flags->replicas)},
+      &(ls_mirrored_options){.num_replicas = LS_SOME(config->replicas)},
       &run->strategy));
-  LS_RETURN_IF_ERROR(open_data(flags, type, run));
+  LS_RETURN_IF_ERROR(cli_open_data(run->data, type, &run->train, &run->test));
   LS_RETURN_IF_ERROR(ls_train_check_data(type, run->train));
-  const bool decays = strcmp(flags->schedule, "linear") == 0;
   const int64_t steps =
-      ls_train_count_steps(type, ls_dataset_size(run->train), flags->batch_size,
-                           flags->epochs, flags->steps);
-  LS_RETURN_IF_ERROR(
-      ls_model_create(type,
-                      &(ls_model_options){.seed = flags->seed,
-                                          .learning_rate = flags->learning_rate,
-                                          .decay_steps = decays ? steps : 0,
-                                          .metrics = true},
-                      &run->model));
+      ls_train_count_steps(type, ls_dataset_size(run->train),
+                           config->batch_size, config->epochs, config->steps);
+  LS_RETURN_IF_ERROR(cli_create_model(config, type, steps, &run->model));
   if (!flags->quiet) LS_RETURN_IF_ERROR(open_progress(run));
   return ls_train(
       &(ls_train_options){.model = &run->model,
                           .strategy = run->strategy,
                           .train = run->train,
                           .test = run->test,
-                          .batch_size = flags->batch_size,
-                          .epochs = flags->epochs,
-                          .steps = flags->steps,
-                          .seed = flags->seed,
-                          .run_folder = run_folder,
+                          .batch_size = config->batch_size,
+                          .epochs = config->epochs,
+                          .steps = config->steps,
+                          .seed = config->seed,
+                          .run_folder = run->run_folder,
                           .overwrite = flags->overwrite,
-                          .data_name = flags->data,
-                          .learning_rate = flags->learning_rate,
-                          .schedule = flags->schedule,
+                          .resume = run->resumed != NULL,
+                          .save_seconds = flags->save_seconds,
+                          .config = config,
                           .stop = &stop,
                           .report = flags->quiet ? NULL : ls_progress_show,
                           .report_user = run->progress},
@@ -136,91 +117,258 @@ static void end(session *run) {
   ls_strategy_release(run->strategy);
 }
 
-static int print_result(const train_flags *flags, const char *run_folder,
-                        const ls_train_result *result) {
+static int print_result(const train_flags *flags, const session *run) {
+  const ls_train_result *result = &run->result;
   if (!flags->quiet)
-    cli_say("train", "%s%lld steps in %.1f s; the run is in %s",
+    cli_say("train", "%s%lld steps in %.1f s; the run is in %s%s",
             result->stopped ? "stopped after " : "", (long long)result->steps,
-            result->seconds, run_folder);
+            result->seconds, run->run_folder,
+            result->stopped ? ", --resume goes on with it" : "");
   if (result->tested && !result->stopped)
     printf("test accuracy: %.4f\n", result->test.accuracy);
   return result->stopped ? CLI_SIGNAL + (int)stop_signal : CLI_OK;
 }
 
-// ---- The command -----------------------------------------------------------
-static int run_train(const train_flags *flags) {
-  const ls_model_type *type = cli_find_model("train", flags->model);
-  if (type == NULL) return CLI_USAGE;
-  char chosen[256];
-  const char *run_folder = flags->run_folder;
-  if (run_folder == NULL) {
-    choose_folder(type, chosen, sizeof(chosen));
-    run_folder = chosen;
+// ---- What was asked for ----------------------------------------------------
+// Where a flag of the configuration has its place in one; -1 for other flags.
+static ptrdiff_t place_of(const cli_option *option, const train_flags *flags) {
+  const char *at = option->value, *first = (const char *)&flags->asked;
+  return at >= first && at < first + sizeof(flags->asked) ? at - first : -1;
+}
+
+// Prints what a configuration has at the place of a flag; "" for what is not
+// given.
+static void print_value(const cli_option *option, const void *value, char *text,
+                        size_t size) {
+  text[0] = '\0';
+  const bool seed = strcmp(option->name, "seed") == 0;
+  if (option->kind == CLI_COUNT) {
+    const int64_t count = *(const int64_t *)value;
+    if (count != (seed ? -1 : 0))
+      snprintf(text, size, "%lld", (long long)count);
+  } else if (option->kind == CLI_REAL) {
+    const double real = *(const double *)value;
+    if (real != 0) snprintf(text, size, "%.17g", real);
+  } else {
+    const char *given = *(const char *const *)value;
+    char full[PATH_MAX];
+    if (given == NULL) return;
+    if (strcmp(option->name, "model") == 0)
+      given = cli_full_model(given, full, sizeof(full));
+    else if (strcmp(option->name, "data") == 0)
+      given = cli_full_data(given, full);
+    snprintf(text, size, "%s", given);
   }
+}
+
+// Whether what was asked for is what the run has; says so if not. A run may
+// become longer and have other threads.
+static bool agrees(const cli_syntax *syntax, const train_flags *flags,
+                   const ls_train_config *config) {
+  static const char *const may_differ[] = {"epochs", "steps", "threads"};
+  for (size_t i = 0; i < syntax->num_options; ++i) {
+    const cli_option *option = &syntax->options[i];
+    const ptrdiff_t place = place_of(option, flags);
+    bool free_to_differ = place < 0;
+    for (size_t k = 0; k < 3; ++k)
+      free_to_differ |= strcmp(option->name, may_differ[k]) == 0;
+    if (free_to_differ) continue;
+    char asked[PATH_MAX], has[PATH_MAX];
+    print_value(option, option->value, asked, sizeof(asked));
+    print_value(option, (const char *)config + place, has, sizeof(has));
+    if (asked[0] == '\0' || strcmp(asked, has) == 0) continue;
+    cli_say("train",
+            "--%s is '%s', the run in '%s' has '%s': it can only go on as it "
+            "began",
+            option->name, asked, flags->resume, has);
+    return false;
+  }
+  return true;
+}
+
+// The model's own optimizer takes a learning rate and a falling one only.
+static bool check_optimizer(const ls_train_config *asked) {
+  const char *kinds[32];
+  size_t count = 0;
+  while (count < 32 && ls_optimizer_kind(count) != NULL) {
+    kinds[count] = ls_optimizer_kind(count);
+    ++count;
+  }
+  if (asked->optimizer != NULL)
+    return cli_choose("train", "optimizer", asked->optimizer, kinds, count);
+  const char *needs = NULL;
+  if (asked->warmup != 0) needs = "warmup";
+  if (asked->weight_decay != 0) needs = "weight-decay";
+  if (asked->clip_norm != 0) needs = "clip-norm";
+  if (asked->schedule != NULL && strcmp(asked->schedule, "cosine") == 0)
+    needs = "schedule cosine";
+  if (needs == NULL) return true;
+  cli_say("train",
+          "--%s needs an --optimizer: the model's own has no such thing",
+          needs);
+  return false;
+}
+
+static bool check_flags(const train_flags *flags) {
+  static const char *const schedules[] = {"constant", "linear", "cosine"};
+  static const char *const maths[] = {"direct", "fast"};
+  const ls_train_config *asked = &flags->asked;
+  if (asked->schedule != NULL &&
+      !cli_choose("train", "schedule", asked->schedule, schedules, 3))
+    return false;
+  if (asked->math != NULL &&
+      !cli_choose("train", "math", asked->math, maths, 2))
+    return false;
+  if (asked->precision != NULL &&
+      !cli_check_precision("train", asked->precision))
+    return false;
+  if (flags->resume == NULL) return check_optimizer(asked);
+  if (flags->run_folder == NULL && !flags->overwrite) return true;
+  cli_say("train",
+          "--resume goes on in the folder it names; --%s has no place "
+          "beside it",
+          flags->run_folder != NULL ? "run-dir" : "overwrite");
+  return false;
+}
+
+// A new run's configuration: what was asked for, and defaults.
+static ls_train_config fresh_config(const train_flags *flags) {
+  ls_train_config config = flags->asked;
+  if (config.model == NULL) config.model = "mlp";
+  if (config.data == NULL) config.data = "fashion-mnist";
+  if (config.precision == NULL) config.precision = "f32";
+  if (config.math == NULL) config.math = "direct";
+  if (config.optimizer == NULL) config.optimizer = "";
+  if (config.schedule == NULL) config.schedule = "linear";
+  if (config.replicas == 0) config.replicas = 1;
+  if (config.seed < 0) config.seed = 0;
+  return config;
+}
+
+// The run's configuration, to another end if one was asked for.
+static ls_train_config resumed_config(const train_flags *flags,
+                                      const ls_train_config *resumed) {
+  ls_train_config config = *resumed;
+  if (flags->asked.epochs != 0 || flags->asked.steps != 0) {
+    config.epochs = flags->asked.epochs;
+    config.steps = flags->asked.steps;
+  }
+  return config;
+}
+
+// ---- The command -----------------------------------------------------------
+static int run_session(const train_flags *flags, session *run) {
+  const ls_model_type *type = cli_find_model("train", run->config.model);
+  if (type == NULL) return CLI_USAGE;
+  char chosen[PATH_MAX], model[PATH_MAX], data[PATH_MAX];
+  run->run_folder = flags->resume != NULL ? flags->resume : flags->run_folder;
+  if (run->run_folder == NULL) {
+    choose_folder(type, chosen, sizeof(chosen));
+    run->run_folder = chosen;
+  }
+  run->data = run->config.data;
+  run->config.data = cli_full_data(run->config.data, data);
+  run->config.model = cli_full_model(run->config.model, model, sizeof(model));
   watch_signals();
-  session run = {0};
-  ls_status status = train(flags, type, run_folder, &run);
-  end(&run);  // Ends a line of progress before anything else is said.
+  ls_status status = train(flags, type, run);
+  end(run);  // Ends a line of progress before anything else is said.
   if (ls_status_code(status) == LS_ALREADY_EXISTS)
-    status = ls_status_annotate(status, "with --run-dir, or --overwrite");
-  const int code = ls_status_is_ok(status)
-                       ? print_result(flags, run_folder, &run.result)
-                       : cli_report("train", status);
+    status =
+        ls_status_annotate(status, "with --run-dir, --overwrite or --resume");
+  return ls_status_is_ok(status) ? print_result(flags, run)
+                                 : cli_report("train", status);
+}
+
+static int run_train(const cli_syntax *syntax, const train_flags *flags) {
+  session run = {0};
+  int code = CLI_OK;
+  ls_status status = cli_runtime_open(flags->asked.threads, &run.runtime);
+  if (ls_status_is_ok(status) && flags->resume != NULL)
+    status = ls_train_config_read(flags->resume, &run.resumed);
+  if (!ls_status_is_ok(status)) {
+    code = cli_report("train", status);
+  } else if (run.resumed == NULL) {
+    run.config = fresh_config(flags);
+    code = run_session(flags, &run);
+  } else if (agrees(syntax, flags, run.resumed)) {
+    run.config = resumed_config(flags, run.resumed);
+    code = run_session(flags, &run);
+  } else {
+    code = CLI_USAGE;
+  }
+  ls_train_config_destroy(run.resumed);
   return cli_runtime_close("train", run.runtime, code);
 }
 
 int cli_train(int argc, char **argv) {
-  train_flags flags = {.model = "mlp",
-                       .data = "fashion-mnist",
-                       .schedule = "linear",
-                       .replicas = 1};
+  train_flags flags = {.asked = {.seed = -1}};
+  ls_train_config *asked = &flags.asked;
   const cli_option options[] = {
-      {"model", CLI_TEXT, &flags.model, "NAME",
-       "what to train (default mlp); see 'lockstep help'", 0},
-      {"data", CLI_TEXT, &flags.data, "NAME|DIR",
-       "fashion-mnist (default), synthetic, or a folder with\n"
-       "the four IDX files of MNIST or its like",
+      {"model", CLI_TEXT, &asked->model, "NAME",
+       "what to train (default mlp); see 'lockstep help'; or\n"
+       "a shared library of models: ./mine.so, ./mine.so:NAME",
        0},
-      {"replicas", CLI_COUNT, &flags.replicas, "N",
+      {"data", CLI_TEXT, &asked->data, "NAME|PATH",
+       "fashion-mnist (default), synthetic, a folder with the\n"
+       "four IDX files of MNIST or its like, or, for a model\n"
+       "that learns from text, any file",
+       0},
+      {"replicas", CLI_COUNT, &asked->replicas, "N",
        "replicas that share each batch (default 1)", 1},
-      {"threads", CLI_COUNT, &flags.threads, "N",
+      {"threads", CLI_COUNT, &asked->threads, "N",
        "compute threads (default: one per core)", 1},
-      {"batch-size", CLI_COUNT, &flags.batch_size, "N",
+      {"batch-size", CLI_COUNT, &asked->batch_size, "N",
        "examples a step, of all replicas (default: the model's)", 1},
-      {"epochs", CLI_COUNT, &flags.epochs, "N",
+      {"epochs", CLI_COUNT, &asked->epochs, "N",
        "passes over the training set (default: the model's)", 1},
-      {"steps", CLI_COUNT, &flags.steps, "N",
+      {"steps", CLI_COUNT, &asked->steps, "N",
        "end after so many steps (default: whole epochs)", 1},
-      {"learning-rate", CLI_REAL, &flags.learning_rate, "X",
-       "of the first step (default: the model's)", 0},
-      {"schedule", CLI_TEXT, &flags.schedule, "NAME",
-       "linear (default): the rate falls to 0 over the run;\n"
-       "constant: it stays",
+      {"optimizer", CLI_TEXT, &asked->optimizer, "NAME",
+       "sgd, momentum, nesterov, adam, adamw, lamb, adagrad,\n"
+       "rmsprop or lion (default: the model's own)",
        0},
-      {"seed", CLI_COUNT, &flags.seed, "N",
+      {"learning-rate", CLI_REAL, &asked->learning_rate, "X",
+       "of the first step (default: the optimizer's)", 0},
+      {"schedule", CLI_TEXT, &asked->schedule, "NAME",
+       "linear (default): the rate falls to 0 over the run;\n"
+       "constant: it stays; cosine, with --optimizer: it falls\n"
+       "along a cosine",
+       0},
+      {"warmup", CLI_COUNT, &asked->warmup, "N",
+       "steps in which the rate rises; with --optimizer", 1},
+      {"weight-decay", CLI_REAL, &asked->weight_decay, "X",
+       "with --optimizer (default: its own)", 0},
+      {"clip-norm", CLI_REAL, &asked->clip_norm, "X",
+       "longest gradient, over all weights; with --optimizer", 0},
+      {"precision", CLI_TEXT, &asked->precision, "NAME",
+       "f32 (default) or f64: what the model computes in", 0},
+      {"math", CLI_TEXT, &asked->math, "NAME",
+       "direct (default): convolutions as they are defined", 0},
+      {"seed", CLI_COUNT, &asked->seed, "N",
        "of first weights and order of examples (default 0)", 0},
       {"run-dir", CLI_TEXT, &flags.run_folder, "DIR",
        "where the run is kept (default: a new runs/MODEL-N)", 0},
       {"overwrite", CLI_FLAG, &flags.overwrite, NULL,
        "replace a run that is in --run-dir", 0},
+      {"resume", CLI_TEXT, &flags.resume, "DIR",
+       "go on with the run there as if it had not stopped;\n"
+       "--epochs or --steps may give it another end, over\n"
+       "which a falling rate then falls",
+       0},
+      {"save-every", CLI_COUNT, &flags.save_seconds, "SECONDS",
+       "how often the run is saved (default 60)", 1},
       {"quiet", CLI_FLAG, &flags.quiet, NULL, "show no progress", 0},
   };
   const cli_syntax syntax = {
       .command = "train",
       .about =
           "Trains a model and prints its accuracy on the test set. The run "
-          "folder gets\nconfig.json, metrics.jsonl and model.safetensors. "
-          "Ctrl-C ends the run after the\nstep it is in, saves the model and "
-          "exits with code 130.",
+          "folder gets\nconfig.json, metrics.jsonl, model.safetensors, and "
+          "checkpoint.safetensors to\nresume from. Ctrl-C ends the run after "
+          "the step it is in, saves it and exits\nwith code 130.",
       .options = options,
       .num_options = sizeof(options) / sizeof(options[0])};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
-  if (strcmp(flags.schedule, "linear") != 0 &&
-      strcmp(flags.schedule, "constant") != 0) {
-    cli_say("train", "--schedule is '%s', expected linear or constant",
-            flags.schedule);
-    return CLI_USAGE;
-  }
-  return run_train(&flags);
+  return check_flags(&flags) ? run_train(&syntax, &flags) : CLI_USAGE;
 }

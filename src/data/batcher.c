@@ -7,7 +7,7 @@ struct ls_batcher {
   ls_allocator *allocator;
   ls_dataset *dataset;
   ls_batcher_options options;
-  int64_t width;          // Elements of an example.
+  int64_t width, labels;  // Elements of an example, and labels of it.
   int64_t num_batches;    // In an epoch.
   int64_t epoch, batch;   // Of the next one.
   uint32_t *order;        // Of the examples in `ordered_epoch`; NULL: as they
@@ -15,6 +15,23 @@ struct ls_batcher {
 };
 
 // ---- Making ----------------------------------------------------------------
+// What the examples are dealt in: the options' type, where that can be.
+static ls_status choose_dtype(const ls_dataset *dataset,
+                              ls_batcher_options *options) {
+  const ls_dtype has = ls_array_dtype(ls_dataset_examples(dataset));
+  if (options->dtype == LS_DTYPE_NONE)
+    options->dtype = has == LS_DTYPE_I32 ? LS_DTYPE_I32 : LS_DTYPE_F32;
+  if (options->dtype == has && has != LS_DTYPE_U8) return ls_ok();
+  if (has == LS_DTYPE_U8 &&
+      (options->dtype == LS_DTYPE_F32 || options->dtype == LS_DTYPE_I32))
+    return ls_ok();
+  return ls_invalid_argument(
+      "the dataset's examples are %s, which cannot be dealt in %s: %s",
+      ls_dtype_name(has), ls_dtype_name(options->dtype),
+      has == LS_DTYPE_U8 ? "u8 can be in f32 or i32"
+                         : "only u8 can be in another type");
+}
+
 static ls_status with_defaults(const ls_dataset *dataset,
                                const ls_batcher_options *options,
                                ls_batcher_options *out) {
@@ -29,6 +46,7 @@ static ls_status with_defaults(const ls_dataset *dataset,
         "batches of %lld from %lld examples: no batch would be full, and those "
         "that are not shall be dropped",
         (long long)out->batch_size, (long long)size);
+  LS_RETURN_IF_ERROR(choose_dtype(dataset, out));
   const ls_shape own = ls_dataset_example_shape(dataset);
   if (out->example_shape.rank == 0) out->example_shape = own;
   if (!ls_shape_is_known(out->example_shape) ||
@@ -36,8 +54,8 @@ static ls_status with_defaults(const ls_dataset *dataset,
       ls_shape_num_elements(out->example_shape) != ls_shape_num_elements(own))
     return ls_invalid_argument(
         "the dataset's examples are %s, which cannot be made %s",
-        LS_SHAPE_TEXT(LS_DTYPE_F32, own),
-        LS_SHAPE_TEXT(LS_DTYPE_F32, out->example_shape));
+        LS_SHAPE_TEXT(out->dtype, own),
+        LS_SHAPE_TEXT(out->dtype, out->example_shape));
   if (size > UINT32_MAX && out->shuffle)
     return LS_STATUS(LS_UNIMPLEMENTED,
                      "shuffling %lld examples: at most 2^32 - 1 can be",
@@ -59,6 +77,7 @@ ls_status ls_batcher_create(ls_dataset *dataset,
   batcher->dataset = ls_dataset_retain(dataset);
   batcher->options = opts;
   batcher->width = ls_shape_num_elements(opts.example_shape);
+  batcher->labels = ls_shape_num_elements(ls_dataset_label_shape(dataset));
   batcher->num_batches = size / opts.batch_size;
   if (size % opts.batch_size != 0 && !opts.drop_remainder)
     ++batcher->num_batches;
@@ -109,16 +128,17 @@ static bool can_fill(ls_nest item, ls_dtype dtype, ls_shape shape) {
 }
 
 // Makes `*batch` a tuple of two arrays that may be written.
-static ls_status prepare(ls_nest *batch, ls_shape examples, ls_shape labels) {
+static ls_status prepare(ls_nest *batch, ls_dtype dtype, ls_shape examples,
+                         ls_shape labels) {
   if (batch->kind == LS_KIND_TUPLE && ls_nest_count(*batch) == 2 &&
       ls_object_is_unique(batch->as.ref) &&
-      can_fill(ls_nest_item(*batch, 0), LS_DTYPE_F32, examples) &&
+      can_fill(ls_nest_item(*batch, 0), dtype, examples) &&
       can_fill(ls_nest_item(*batch, 1), LS_DTYPE_I32, labels))
     return ls_ok();
   ls_nest_release(*batch);
   *batch = ls_none();
   ls_array *x = NULL, *y = NULL;
-  LS_RETURN_IF_ERROR(ls_array_create(LS_DTYPE_F32, examples, &x));
+  LS_RETURN_IF_ERROR(ls_array_create(dtype, examples, &x));
   ls_status status = ls_array_create(LS_DTYPE_I32, labels, &y);
   if (!ls_status_is_ok(status)) {
     ls_array_release(x);
@@ -133,21 +153,35 @@ static void scale_u8(float *to, const uint8_t *from, size_t count) {
     to[i] = (float)from[i] * (1.0F / 255.0F);
 }
 
+static void widen_u8(int32_t *to, const uint8_t *from, size_t count) {
+  for (size_t i = 0; i < count; ++i)
+    to[i] = from[i];
+}
+
 // Copies example `from` of the dataset to row `to`.
-static void copy_example(const ls_batcher *batcher, int64_t from, float *x,
+static void copy_example(const ls_batcher *batcher, int64_t from, void *x,
                          int32_t *y, int64_t to) {
   const ls_array *examples = ls_dataset_examples(batcher->dataset);
-  const ls_array *labels = ls_dataset_labels(batcher->dataset);
+  const char *data = ls_array_data(examples);
   const size_t width = (size_t)batcher->width;
-  float *row = x + (size_t)to * width;
-  if (ls_array_dtype(examples) == LS_DTYPE_U8) {
-    const uint8_t *data = ls_array_data(examples);
-    scale_u8(row, data + (size_t)from * width, width);
-  } else {
-    const float *data = ls_array_data(examples);
-    memcpy(row, data + (size_t)from * width, width * sizeof(float));
-  }
-  y[to] = ((const int32_t *)ls_array_data(labels))[from];
+  const size_t source = (size_t)from * width, target = (size_t)to * width;
+  if (ls_array_dtype(examples) != LS_DTYPE_U8)  // f32 or i32, as it is dealt.
+    memcpy((char *)x + target * 4, data + source * 4, width * 4);
+  else if (batcher->options.dtype == LS_DTYPE_I32)
+    widen_u8((int32_t *)x + target, (const uint8_t *)data + source, width);
+  else
+    scale_u8((float *)x + target, (const uint8_t *)data + source, width);
+  const int32_t *labels = ls_array_data(ls_dataset_labels(batcher->dataset));
+  const size_t count = (size_t)batcher->labels;
+  memcpy(y + (size_t)to * count, labels + (size_t)from * count, count * 4);
+}
+
+// [size, shape...]
+static ls_shape with_rows(int64_t size, ls_shape shape) {
+  ls_shape whole = {.rank = shape.rank + 1, .dim = {size}};
+  for (int i = 0; i < shape.rank; ++i)
+    whole.dim[i + 1] = shape.dim[i];
+  return whole;
 }
 
 ls_status ls_batcher_next(ls_batcher *batcher, ls_nest *batch) {
@@ -162,16 +196,15 @@ ls_status ls_batcher_next(ls_batcher *batcher, ls_nest *batch) {
   const int64_t first = batcher->batch * opts->batch_size;
   const int64_t size =
       total - first < opts->batch_size ? total - first : opts->batch_size;
-  ls_shape shape = {.rank = opts->example_shape.rank + 1, .dim = {size}};
-  for (int i = 0; i + 1 < shape.rank; ++i)
-    shape.dim[i + 1] = opts->example_shape.dim[i];
-  LS_RETURN_IF_ERROR(prepare(batch, shape, LS_SHAPE(size)));
+  LS_RETURN_IF_ERROR(
+      prepare(batch, opts->dtype, with_rows(size, opts->example_shape),
+              with_rows(size, ls_dataset_label_shape(batcher->dataset))));
   if (batcher->order != NULL && batcher->ordered_epoch != batcher->epoch) {
     ls_shuffle((uint64_t)opts->seed, (uint64_t)batcher->epoch, batcher->order,
                (size_t)total);
     batcher->ordered_epoch = batcher->epoch;
   }
-  float *x = ls_array_mutable_data(ls_nest_as_array(ls_nest_item(*batch, 0)));
+  void *x = ls_array_mutable_data(ls_nest_as_array(ls_nest_item(*batch, 0)));
   int32_t *y = ls_array_mutable_data(ls_nest_as_array(ls_nest_item(*batch, 1)));
   for (int64_t i = 0; i < size; ++i) {
     const int64_t at = first + i;

@@ -5,8 +5,8 @@
 struct ls_dataset {
   ls_object object;
   ls_allocator *allocator;
-  ls_array *examples;  // [n, ...] of u8 or f32.
-  ls_array *labels;    // [n] of i32.
+  ls_array *examples;  // [n, ...] of u8, i32 or f32.
+  ls_array *labels;    // [n, ...] of i32.
   int64_t num_classes;
 };
 
@@ -23,17 +23,22 @@ static const ls_object_type dataset_type = {.name = "dataset",
 static ls_status check(const ls_array *examples, const ls_array *labels) {
   const ls_shape e = ls_array_shape(examples), l = ls_array_shape(labels);
   const ls_dtype type = ls_array_dtype(examples);
-  if ((type != LS_DTYPE_U8 && type != LS_DTYPE_F32) || e.rank < 1)
+  if ((type != LS_DTYPE_U8 && type != LS_DTYPE_I32 && type != LS_DTYPE_F32) ||
+      e.rank < 1)
+    return ls_invalid_argument("the examples of a dataset must be u8[n,...], "
+                               "i32[n,...] or f32[n,...], got %s",
+                               LS_SHAPE_TEXT(type, e));
+  if (!ls_dtype_is_integer(ls_array_dtype(labels)) || l.rank < 1)
     return ls_invalid_argument(
-        "the examples of a dataset must be u8[n,...] or f32[n,...], got %s",
-        LS_SHAPE_TEXT(type, e));
-  if (!ls_dtype_is_integer(ls_array_dtype(labels)) || l.rank != 1)
+        "the labels of a dataset must be integers of shape [n,...], got %s",
+        LS_SHAPE_TEXT(ls_array_dtype(labels), l));
+  if (ls_shape_num_elements(l) == 0 && l.dim[0] != 0)
     return ls_invalid_argument(
-        "the labels of a dataset must be integers of shape [n], got %s",
+        "a dataset needs at least one label for each example, got %s",
         LS_SHAPE_TEXT(ls_array_dtype(labels), l));
   if (e.dim[0] != l.dim[0] || e.dim[0] == 0)
     return ls_invalid_argument(
-        "a dataset needs a label for each example: there are %lld examples and "
+        "a dataset needs labels for each example: there are %lld examples and "
         "%lld labels",
         (long long)e.dim[0], (long long)l.dim[0]);
   return ls_ok();
@@ -87,15 +92,24 @@ ls_dataset *ls_dataset_retain(ls_dataset *dataset) {
 void ls_dataset_release(ls_dataset *dataset) { ls_object_release(dataset); }
 
 int64_t ls_dataset_size(const ls_dataset *dataset) {
-  return ls_array_num_elements(dataset->labels);
+  return ls_array_shape(dataset->labels).dim[0];
 }
 
-ls_shape ls_dataset_example_shape(const ls_dataset *dataset) {
-  const ls_shape whole = ls_array_shape(dataset->examples);
+// The shape of one row of [n, ...].
+static ls_shape row_shape(const ls_array *array) {
+  const ls_shape whole = ls_array_shape(array);
   ls_shape shape = {.rank = whole.rank - 1};
   for (int i = 0; i < shape.rank; ++i)
     shape.dim[i] = whole.dim[i + 1];
   return shape;
+}
+
+ls_shape ls_dataset_example_shape(const ls_dataset *dataset) {
+  return row_shape(dataset->examples);
+}
+
+ls_shape ls_dataset_label_shape(const ls_dataset *dataset) {
+  return row_shape(dataset->labels);
 }
 
 int64_t ls_dataset_num_classes(const ls_dataset *dataset) {

@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Made-up examples. Class c has a fixed random pattern; example i is of class
-// i mod classes: half its pattern, half noise of its own.
+// Made-up examples. As numbers: class c has a fixed random pattern; example i
+// is of class i mod classes: half its pattern, half noise of its own. As texts:
+// each token has one that mostly follows it.
 #include "base/allocator.h"
 #include "base/random.h"
 #include "lockstep/data.h"
 
 enum { STREAM_PATTERN = 1, STREAM_NOISE = 2 };
 
-// Number `index` of a source.
-static float draw(const ls_random_source *source, int64_t index) {
+static uint32_t draw_bits(const ls_random_source *source, int64_t index) {
   uint32_t bits[4];
   ls_random_source_bits(source, (uint64_t)index / 4, bits);
-  return ls_random_uniform_f32(bits[index % 4]);
+  return bits[index % 4];
+}
+
+// Number `index` of a source.
+static float draw(const ls_random_source *source, int64_t index) {
+  return ls_random_uniform_f32(draw_bits(source, index));
 }
 
 static ls_random_source source_of(const ls_synthetic_options *options,
@@ -24,8 +29,10 @@ static ls_random_source source_of(const ls_synthetic_options *options,
                        .id = (uint64_t)id});
 }
 
-static void fill(const ls_synthetic_options *options, float *examples,
-                 int32_t *labels) {
+static void fill_patterns(const ls_synthetic_options *options,
+                          ls_array *example_array, ls_array *label_array) {
+  float *examples = ls_array_mutable_data(example_array);
+  int32_t *labels = ls_array_mutable_data(label_array);
   const int64_t width = ls_shape_num_elements(options->shape);
   for (int64_t i = 0; i < options->size; ++i) {
     const int64_t label = i % options->num_classes;
@@ -38,6 +45,56 @@ static void fill(const ls_synthetic_options *options, float *examples,
   }
 }
 
+// The token behind `before`: of four, three follow the language, which is the
+// source of patterns.
+static int32_t next_token(const ls_synthetic_options *options,
+                          const ls_random_source *language,
+                          const ls_random_source *noise, int64_t place,
+                          int32_t before) {
+  const uint32_t classes = (uint32_t)options->num_classes;
+  const bool follows = draw_bits(noise, 2 * place) % 4 != 0;
+  const uint32_t bits =
+      follows ? draw_bits(language, before) : draw_bits(noise, 2 * place + 1);
+  return (int32_t)(bits % classes);
+}
+
+static void fill_texts(const ls_synthetic_options *options,
+                       ls_array *example_array, ls_array *label_array) {
+  int32_t *examples = ls_array_mutable_data(example_array);
+  int32_t *labels = ls_array_mutable_data(label_array);
+  const int64_t length = ls_shape_num_elements(options->shape);
+  const uint32_t classes = (uint32_t)options->num_classes;
+  const ls_random_source language = source_of(options, STREAM_PATTERN, 0);
+  for (int64_t i = 0; i < options->size; ++i) {
+    const ls_random_source noise = source_of(options, STREAM_NOISE, i);
+    int32_t token = (int32_t)(draw_bits(&noise, 2 * length) % classes);
+    for (int64_t k = 0; k < length; ++k) {
+      examples[i * length + k] = token;
+      token = next_token(options, &language, &noise, k, token);
+      labels[i * length + k] = token;
+    }
+  }
+}
+
+static ls_status check(const ls_synthetic_options *options) {
+  const int64_t width = ls_shape_num_elements(options->shape);
+  if (options->dtype != LS_DTYPE_F32 && options->dtype != LS_DTYPE_I32)
+    return ls_invalid_argument("made-up data are f32 or i32, asked for %s",
+                               ls_dtype_name(options->dtype));
+  if (options->size >= 1 && options->num_classes >= 1 &&
+      options->num_classes <= INT32_MAX - 1 &&
+      ls_shape_is_known(options->shape) && options->shape.rank < LS_MAX_RANK &&
+      (options->dtype == LS_DTYPE_F32 || width > 0))
+    return ls_ok();
+  return ls_invalid_argument(
+      "made-up data need at least one example and one class, and a known "
+      "shape of at most %d dimensions, for texts of at least one token; asked "
+      "for %lld examples %s of %lld classes",
+      LS_MAX_RANK - 1, (long long)options->size,
+      LS_SHAPE_TEXT(options->dtype, options->shape),
+      (long long)options->num_classes);
+}
+
 ls_status ls_dataset_synthetic(const ls_synthetic_options *options,
                                ls_dataset **out_dataset) {
   *out_dataset = NULL;
@@ -45,25 +102,23 @@ ls_status ls_dataset_synthetic(const ls_synthetic_options *options,
       options != NULL ? *options : (ls_synthetic_options){0};
   if (opts.size == 0) opts.size = 1024;
   if (opts.num_classes == 0) opts.num_classes = 2;
-  if (opts.size < 1 || opts.num_classes < 1 ||
-      opts.num_classes > INT32_MAX - 1 || !ls_shape_is_known(opts.shape) ||
-      opts.shape.rank >= LS_MAX_RANK)
-    return ls_invalid_argument(
-        "made-up data need at least one example and one class, and a known "
-        "shape of at most %d dimensions; asked for %lld examples %s of %lld "
-        "classes",
-        LS_MAX_RANK - 1, (long long)opts.size,
-        LS_SHAPE_TEXT(LS_DTYPE_F32, opts.shape), (long long)opts.num_classes);
+  if (opts.dtype == LS_DTYPE_NONE) opts.dtype = LS_DTYPE_F32;
+  LS_RETURN_IF_ERROR(check(&opts));
+  const bool texts = opts.dtype == LS_DTYPE_I32;
   ls_shape shape = {.rank = opts.shape.rank + 1, .dim = {opts.size}};
   for (int i = 0; i < opts.shape.rank; ++i)
     shape.dim[i + 1] = opts.shape.dim[i];
   ls_array *examples = NULL, *labels = NULL;
   ls_status status = ls_ok();
+  LS_GOTO_IF_ERROR(done, status, ls_array_create(opts.dtype, shape, &examples));
   LS_GOTO_IF_ERROR(done, status,
-                   ls_array_create(LS_DTYPE_F32, shape, &examples));
-  LS_GOTO_IF_ERROR(done, status,
-                   ls_array_create(LS_DTYPE_I32, LS_SHAPE(opts.size), &labels));
-  fill(&opts, ls_array_mutable_data(examples), ls_array_mutable_data(labels));
+                   ls_array_create(LS_DTYPE_I32,
+                                   texts ? shape : LS_SHAPE(opts.size),
+                                   &labels));
+  if (texts)
+    fill_texts(&opts, examples, labels);
+  else
+    fill_patterns(&opts, examples, labels);
   status = ls_dataset_create(examples, labels, out_dataset);
 done:
   ls_array_release(examples);

@@ -78,10 +78,24 @@ ls_tensor ls_gradient_keep_axes(ls_gradient *g, ls_tensor term) {
   return reshape_to(term, x, sizes, rank < 0 ? 0 : (size_t)rank);
 }
 
+int64_t ls_gradient_product(ls_shape shape, int32_t first, int32_t end) {
+  int64_t product = 1;
+  for (int32_t i = first; i < end; ++i) {
+    if (shape.dim[i] < 0) return -1;
+    product *= shape.dim[i];
+  }
+  return product;
+}
+
 ls_tensor ls_gradient_as_matrix(ls_tensor x) {
-  const int32_t rank = ls_tensor_shape(x).rank;
+  const ls_shape shape = ls_tensor_shape(x);
+  const int32_t rank = shape.rank;
   if (rank == 2) return x;
-  const ls_size sizes[2] = {{LS_SIZE_CONSTANT, -1}, {0, rank - 1}};
+  // Said as a number where it can be: of rows without elements any number
+  // could be left.
+  const ls_size sizes[2] = {
+      {LS_SIZE_CONSTANT, ls_gradient_product(shape, 0, rank - 1)},
+      {0, rank - 1}};
   return reshape_to(x, ls_failed_tensor(), sizes, 2);
 }
 

@@ -14,6 +14,9 @@ ls_tensor ls_gradient_sum_to(ls_gradient *g, ls_tensor term, size_t index,
 // `term`, a reduction of operand 0 along the op's axes, with the reduced
 // dimensions put back with size 1.
 ls_tensor ls_gradient_keep_axes(ls_gradient *g, ls_tensor term);
+// The product of dimensions `first` to `end`, or -1 if one is not known yet:
+// as a size of a reshape, what is left.
+int64_t ls_gradient_product(ls_shape shape, int32_t first, int32_t end);
 // [..., n] as [m, n].
 ls_tensor ls_gradient_as_matrix(ls_tensor x);
 // [...] as [..., 1].

@@ -47,16 +47,20 @@ static ls_tensor reshape(ls_tensor x, const ls_size *sizes, size_t count) {
 static const int heads_first[] = {0, 2, 1, 3};
 
 static ls_tensor split_heads(const heads *h, ls_tensor x) {
+  const int64_t width = ls_tensor_shape(x).dim[2];
+  const int64_t depth = width < 0 ? -1 : width / h->options.num_heads;
   const ls_size sizes[] = {{0, 0},
                            {0, 1},
                            {LS_SIZE_CONSTANT, h->options.num_heads},
-                           {LS_SIZE_CONSTANT, -1}};
+                           {LS_SIZE_CONSTANT, depth}};
   return ls_transpose(reshape(ls_convert(x, h->wide), sizes, 4), heads_first);
 }
 
 static ls_tensor join_heads(ls_tensor x) {
-  const ls_size sizes[] = {{0, 0}, {0, 1}, {LS_SIZE_CONSTANT, -1}};
-  return reshape(ls_transpose(x, heads_first), sizes, 3);
+  const ls_tensor joined = ls_transpose(x, heads_first);
+  const int64_t width = ls_gradient_product(ls_tensor_shape(joined), 2, 4);
+  const ls_size sizes[] = {{0, 0}, {0, 1}, {LS_SIZE_CONSTANT, width}};
+  return reshape(joined, sizes, 3);
 }
 
 // q, k and v of what holds them: operands, or gradients of the results; zeroed

@@ -63,10 +63,11 @@ ls_status gradient_dynamic_update_slice(ls_gradient *g) {
   ls_tensor starts[LS_MAX_RANK];
   read_starts(g, 2, g->num_inputs - 2, starts);
   const ls_tensor update = ls_gradient_input(g, 1);
-  if (g->wanted[0])
-    g->din[0] = ls_dynamic_update_slice(g->dout[0], zeros_like(update), starts);
+  // In this order the zeros can be written in place.
   if (g->wanted[1])
     g->din[1] = ls_dynamic_slice_like(g->dout[0], starts, update);
+  if (g->wanted[0])
+    g->din[0] = ls_dynamic_update_slice(g->dout[0], zeros_like(update), starts);
   return ls_ok();
 }
 
@@ -170,31 +171,41 @@ ls_status gradient_reverse(ls_gradient *g) {
 }
 
 // ---- Lookups ---------------------------------------------------------------
-// Operand 1 as i64, or u64 if it is that, with the number of slices of operand
-// 0, a scalar of the same type.
-static ls_tensor wide_indices(ls_gradient *g, int axis, ls_tensor *out_size) {
-  const ls_tensor indices = ls_gradient_input(g, 1);
+// Indices as i64, or u64 if they are that, and the number of slices, a scalar,
+// in the same type.
+static ls_tensor widened(ls_tensor indices, ls_tensor *size) {
   const ls_dtype dtype =
       ls_tensor_dtype(indices) == LS_DTYPE_U64 ? LS_DTYPE_U64 : LS_DTYPE_I64;
-  *out_size = ls_convert(ls_dim_size(ls_gradient_input(g, 0), axis), dtype);
+  *size = ls_convert(*size, dtype);
   return ls_convert(indices, dtype);
+}
+
+static ls_tensor in_range(ls_tensor indices, ls_tensor size) {
+  indices = widened(indices, &size);
+  const ls_tensor zero = ls_scalar(ls_tensor_dtype(indices), 0);
+  const ls_tensor begun = ls_greater_equal(indices, zero);
+  return ls_and(begun, ls_less(indices, size));
 }
 
 // The indices that were really used.
 static ls_tensor clamped_indices(ls_gradient *g, int axis) {
-  ls_tensor size;
-  const ls_tensor indices = wide_indices(g, axis, &size);
+  ls_tensor size = ls_dim_size(ls_gradient_input(g, 0), axis);
+  const ls_tensor indices = widened(ls_gradient_input(g, 1), &size);
   const ls_dtype dtype = ls_tensor_dtype(indices);
   return ls_clamp(ls_scalar(dtype, 0), indices,
                   ls_sub(size, ls_scalar(dtype, 1)));
 }
 
 static ls_tensor indices_in_range(ls_gradient *g, int axis) {
-  ls_tensor size;
-  const ls_tensor indices = wide_indices(g, axis, &size);
-  return ls_and(
-      ls_greater_equal(indices, ls_scalar(ls_tensor_dtype(indices), 0)),
-      ls_less(indices, size));
+  const ls_tensor size = ls_dim_size(ls_gradient_input(g, 0), axis);
+  return in_range(ls_gradient_input(g, 1), size);
+}
+
+// `mask`, one bool an index of a scatter, as it broadcasts to the updates.
+static ls_tensor as_updates(ls_tensor mask, int32_t inner) {
+  for (int32_t i = 0; i < inner; ++i)
+    mask = ls_gradient_with_last(mask);
+  return mask;
 }
 
 // Many small terms may meet at one index: 16-bit floats are added in f32.
@@ -202,8 +213,37 @@ static ls_dtype sum_dtype(ls_tensor d) {
   return ls_tensor_dtype(d) == LS_DTYPE_F64 ? LS_DTYPE_F64 : LS_DTYPE_F32;
 }
 
-// The gradient of a table of which slices were looked up: dense, with zeros
-// for what was not.
+// [indices..., rest] as [n, rest], where the rest is that of x, [rows, rest].
+static ls_tensor as_rows(ls_tensor values, ls_shape indices, ls_tensor x) {
+  const ls_shape shape = ls_tensor_shape(x);
+  ls_size sizes[LS_MAX_RANK] = {
+      {LS_SIZE_CONSTANT, ls_shape_num_elements(indices)}};
+  for (int i = 1; i < shape.rank; ++i)
+    sizes[i] = shape.dim[i] >= 0 ? (ls_size){LS_SIZE_CONSTANT, shape.dim[i]}
+                                 : (ls_size){1, i};
+  const ls_attr attr = LS_ATTR_SZ("sizes", sizes, (size_t)shape.rank);
+  return ls_op_output(
+      ls_op_add(&(ls_op_spec){.type = LS_OP_RESHAPE,
+                              .inputs = (const ls_tensor[]){values, x},
+                              .num_inputs = ls_shape_is_known(shape) ? 1 : 2,
+                              .attrs = &attr,
+                              .num_attrs = 1}),
+      0);
+}
+
+// The gradient of a table of which rows were looked up: those rows.
+static ls_tensor looked_up_gradient(ls_gradient *g) {
+  const ls_tensor x = ls_gradient_input(g, 0);
+  const ls_shape shape = ls_tensor_shape(ls_op_input(g->op, 1));
+  ls_tensor indices = clamped_indices(g, 0), values = g->dout[0];
+  if (shape.rank != 1) {
+    indices = ls_reshape(indices, LS_SHAPE(ls_shape_num_elements(shape)));
+    values = as_rows(values, shape, x);
+  }
+  return ls_indexed_slices(indices, values, x);
+}
+
+// Along another axis: dense, with zeros for what was not looked up.
 static ls_tensor gathered_gradient(ls_gradient *g, int axis) {
   const ls_tensor x = ls_gradient_input(g, 0), d = g->dout[0];
   const ls_dtype wide = sum_dtype(d);
@@ -215,15 +255,21 @@ static ls_tensor gathered_gradient(ls_gradient *g, int axis) {
 }
 
 ls_status gradient_gather(ls_gradient *g) {
-  g->din[0] = gathered_gradient(g, (int)ls_node_int(g->node, "axis", 0));
+  const int axis = (int)ls_node_int(g->node, "axis", 0);
+  const bool rows =
+      axis == 0 && ls_tensor_shape(ls_op_input(g->op, 0)).rank > 0;
+  g->din[0] = rows ? looked_up_gradient(g) : gathered_gradient(g, axis);
   return ls_ok();
 }
 
-// `mask`, one bool an index of a scatter, as it broadcasts to the updates.
-static ls_tensor as_updates(ls_tensor mask, int32_t inner) {
-  for (int32_t i = 0; i < inner; ++i)
-    mask = ls_gradient_with_last(mask);
-  return mask;
+ls_status gradient_indexed_slices(ls_gradient *g) {
+  const ls_tensor indices = ls_gradient_input(g, 0), d = g->dout[0];
+  const int32_t rank = ls_tensor_shape(ls_op_output(g->op, 0)).rank;
+  const ls_tensor take =
+      as_updates(in_range(indices, ls_dim_size(d, 0)), rank - 1);
+  const ls_tensor rows = ls_gather(d, indices, 0);
+  g->din[1] = ls_select(take, rows, ls_gradient_number(d, 0));
+  return ls_ok();
 }
 
 // A value of one dimension: `value` repeated as often as `like` has slices

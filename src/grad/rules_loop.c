@@ -342,6 +342,17 @@ static ls_tensor argument(const loop *l, ls_nest values, size_t parameter) {
   return capture->outer;
 }
 
+// Rows that were looked up are added where they belong: a trip costs what it
+// looks up, not the whole table.
+static ls_tensor add_term(ls_tensor sum, ls_tensor term) {
+  ls_tensor indices, values;
+  const ls_dtype dtype = ls_tensor_dtype(term);
+  const bool rounds_once = dtype == LS_DTYPE_F16 || dtype == LS_DTYPE_BF16;
+  return !rounds_once && ls_tensor_is_slices(term, &indices, &values)
+             ? ls_scatter(LS_SCATTER_ADD, sum, indices, values)
+             : ls_add(sum, term);
+}
+
 static ls_status build_trip(const loop *l, ls_nest values, ls_nest *leaves) {
   ls_arena *arena = l->g->walk->context->arena;
   const size_t count = l->draft->num_parameters;
@@ -357,7 +368,7 @@ static ls_status build_trip(const loop *l, ls_nest values, ls_nest *leaves) {
     const bool is_sum =
         i >= l->num_turning && i < l->num_turning + l->num_sums_kept;
     leaves[1 + i] = ls_leaf(
-        is_sum ? ls_add(ls_nest_tensor(values, 1 + i), made[i]) : made[i]);
+        is_sum ? add_term(ls_nest_tensor(values, 1 + i), made[i]) : made[i]);
   }
   return ls_ok();
 }

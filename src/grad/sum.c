@@ -124,12 +124,34 @@ static ls_tensor sum_in_pairs(const char *op_name, const ls_tensor *terms,
   return sum;
 }
 
+// Slices one behind the other, if all terms are lists of those; else a failed
+// tensor. Equal indices stay apart.
+static ls_tensor join_slices(const ls_gradient_context *context,
+                             const ls_tensor *terms, size_t count) {
+  ls_tensor *indices = ls_arena_new_array(context->arena, ls_tensor, count);
+  ls_tensor *values = ls_arena_new_array(context->arena, ls_tensor, count);
+  if (indices == NULL || values == NULL) return ls_failed_tensor();
+  bool mixed = false;
+  for (size_t i = 0; i < count; ++i) {
+    if (!ls_tensor_is_slices(terms[i], &indices[i], &values[i]) ||
+        ls_tensor_shape(indices[i]).rank != 1)
+      return ls_failed_tensor();
+    mixed = mixed || ls_tensor_dtype(indices[i]) != ls_tensor_dtype(indices[0]);
+  }
+  for (size_t i = 0; mixed && i < count; ++i)
+    indices[i] = ls_convert(indices[i], LS_DTYPE_I64);
+  const ls_tensor where = ls_concatenate(indices, count, 0);
+  const ls_tensor what = ls_concatenate(values, count, 0);
+  return ls_indexed_slices(where, what, terms[0]);
+}
+
 ls_tensor ls_gradient_sum(const ls_gradient_context *context,
                           const char *op_name, const ls_tensor *terms,
                           size_t count) {
-  ls_tensor sum = terms[0];
   const bool pairs = context->aggregation != AGGREGATE_ADD_N;
-  if (count > 1)
+  ls_tensor sum = count > 1 ? join_slices(context, terms, count) : terms[0];
+  const bool joined = sum.ref != 0;
+  if (!joined)
     sum = pairs        ? sum_in_pairs(op_name, terms, count)
           : in_eager() ? ls_add_n(terms, count)
                        : sum_by_device(context, terms, count);
@@ -138,6 +160,7 @@ ls_tensor ls_gradient_sum(const ls_gradient_context *context,
                    "%s: %zu terms of %s, %s", op_name, count,
                    LS_SHAPE_TEXT(ls_tensor_dtype(sum), ls_tensor_shape(sum)),
                    count == 1 ? "nop"
+                   : joined   ? "slices"
                    : pairs    ? "tree"
                               : "add_n");
   return sum;

@@ -194,6 +194,11 @@ ls_status ls_node_set_attr(ls_graph *graph, ls_node *node,
                            const ls_attr *attr);
 void ls_node_retain_attrs(const ls_node *node);
 const ls_attr *ls_node_attr(const ls_node *node, const char *name);  // Or NULL.
+// Whether it is a write of a variable.
+static inline bool ls_node_assigns(const ls_node *node) {
+  return node->type == LS_OP_ASSIGN || node->type == LS_OP_ASSIGN_ADD ||
+         node->type == LS_OP_ASSIGN_SUB || node->type == LS_OP_ASSIGN_SCATTER;
+}
 int64_t ls_node_int(const ls_node *node, const char *name, int64_t fallback);
 const char *ls_node_name(ls_graph *graph, ls_node *node);
 // "op 'scope/name' (file.c:12)": for messages, into `buffer`.

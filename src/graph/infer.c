@@ -53,6 +53,28 @@ ls_status infer_random(ls_infer *infer) {
   return ls_shape_check(infer->out[0].shape);
 }
 
+ls_status infer_random_by_example(ls_infer *infer) {
+  LS_RETURN_IF_ERROR(infer_random(infer));
+  const ls_attr *attr = ls_infer_attr(infer, "distribution");
+  const char *name =
+      attr != NULL && attr->kind == LS_ATTR_STRING ? attr->as.string : "";
+  if (strcmp(name, "uniform") != 0 && strcmp(name, "normal") != 0 &&
+      strcmp(name, "truncated_normal") != 0)
+    return ls_invalid_argument("random_by_example: '%s' is none of uniform, "
+                               "normal, truncated_normal",
+                               name);
+  const ls_type ids = infer->in[0];
+  const ls_shape shape = infer->out[0].shape;
+  const int64_t rows = shape.rank > 0 ? shape.dim[0] : 0;
+  if (ids.dtype == LS_DTYPE_I64 && shape.rank > 0 &&
+      ls_shape_compatible(ids.shape, LS_SHAPE(rows)))
+    return ls_ok();
+  return ls_invalid_argument(
+      "random numbers %s by example: an id is needed for each slice along "
+      "dimension 0, i64, got %s",
+      LS_SHAPE_TEXT(infer->out[0].dtype, shape), LS_OPERAND_TEXT(infer, 0));
+}
+
 ls_status infer_nothing(ls_infer *infer) {
   infer->num_out = 0;
   return ls_ok();
@@ -170,8 +192,7 @@ ls_status infer_add_n(ls_infer *infer) {
     ls_shape merged;
     ls_status status =
         ls_shape_merge(infer->out[0].shape, infer->in[i].shape, &merged);
-    if (!ls_status_is_ok(status) ||
-        infer->in[i].dtype != infer->out[0].dtype) {
+    if (!ls_status_is_ok(status) || infer->in[i].dtype != infer->out[0].dtype) {
       ls_status_free(status);
       return ls_invalid_argument("add_n: operand %zu is %s, operand 0 is %s", i,
                                  LS_OPERAND_TEXT(infer, i),
@@ -196,7 +217,7 @@ ls_status infer_all_reduce(ls_infer *infer) {
 }
 
 // ---- Variables -------------------------------------------------------------
-static ls_status variable_type(ls_infer *infer, ls_variable **out_variable) {
+ls_status ls_infer_variable(ls_infer *infer, ls_variable **out_variable) {
   const ls_attr *attr = ls_infer_attr(infer, "variable");
   if (attr == NULL || attr->kind != LS_ATTR_OBJECT || attr->as.object == NULL)
     return ls_invalid_argument("%s needs a variable", infer->op_name);
@@ -207,12 +228,12 @@ static ls_status variable_type(ls_infer *infer, ls_variable **out_variable) {
 
 ls_status infer_read(ls_infer *infer) {
   ls_variable *variable = NULL;
-  return variable_type(infer, &variable);
+  return ls_infer_variable(infer, &variable);
 }
 
 ls_status infer_assign(ls_infer *infer) {
   ls_variable *variable = NULL;
-  LS_RETURN_IF_ERROR(variable_type(infer, &variable));
+  LS_RETURN_IF_ERROR(ls_infer_variable(infer, &variable));
   if (infer->in[0].dtype == variable->type.dtype &&
       ls_shape_compatible(infer->in[0].shape, variable->type.shape))
     return ls_ok();
@@ -231,9 +252,9 @@ ls_status infer_host(ls_infer *infer) {
   if (kernel->as.kernel->infer == NULL) return infer_nothing(infer);
   ls_type out[16];
   size_t count = 0;
-  LS_RETURN_IF_ERROR(kernel->as.kernel->infer(
-      state == NULL ? NULL : state->as.object, infer->in, infer->num_in, out,
-      &count));
+  LS_RETURN_IF_ERROR(
+      kernel->as.kernel->infer(state == NULL ? NULL : state->as.object,
+                               infer->in, infer->num_in, out, &count));
   LS_RETURN_IF_ERROR(ls_infer_outputs(infer, count));
   memcpy(infer->out, out, count * sizeof(*out));
   return ls_ok();

@@ -7,6 +7,7 @@
 #define LS_GRAPH_INFER_H_
 
 #include "graph/op_table.h"
+#include "graph/variable.h"
 
 #define LS_OP(id, name, inputs, traits, shape, ...) \
   ls_status infer_##shape(ls_infer *infer);
@@ -17,6 +18,9 @@
 ls_status ls_infer_dtype(const ls_infer *infer, ls_dtype *out_dtype);
 // The type of operands `a` and `b`, which broadcast.
 ls_status ls_infer_pair(ls_infer *infer, size_t a, size_t b);
+
+// The variable of the attribute, and its type as that of output 0.
+ls_status ls_infer_variable(ls_infer *infer, ls_variable **out_variable);
 
 // "f32[2,3]" of operand `i`, for messages.
 #define LS_OPERAND_TEXT(infer, i) \

@@ -401,6 +401,36 @@ ls_status infer_scatter(ls_infer *infer) {
       LS_SHAPE_TEXT(infer->in[0].dtype, wanted), LS_OPERAND_TEXT(infer, 2));
 }
 
+ls_status infer_indexed_slices(ls_infer *infer) {
+  ls_shape shape, wanted;
+  LS_RETURN_IF_ERROR(ls_infer_sizes(infer, "sizes", &shape));
+  LS_RETURN_IF_ERROR(check_indices(infer, 0));
+  infer->out[0] = (ls_type){infer->in[1].dtype, shape};
+  const ls_type in[] = {infer->out[0], infer->in[0]};
+  ls_infer gather = *infer;
+  gather.in = in;
+  gather.num_in = LS_COUNT_OF(in);
+  LS_RETURN_IF_ERROR(gathered_shape(&gather, 0, &wanted));
+  if (is_number(infer->in[1].dtype) &&
+      ls_shape_compatible(wanted, infer->in[1].shape))
+    return ls_ok();
+  return ls_invalid_argument(
+      "indexed_slices of %s at %s: the values must be numbers %s, are %s",
+      LS_SHAPE_TEXT(infer->in[1].dtype, shape), LS_OPERAND_TEXT(infer, 0),
+      LS_SHAPE_TEXT(infer->in[1].dtype, wanted), LS_OPERAND_TEXT(infer, 1));
+}
+
+ls_status infer_assign_scatter(ls_infer *infer) {
+  ls_variable *variable = NULL;
+  LS_RETURN_IF_ERROR(ls_infer_variable(infer, &variable));
+  const ls_type in[] = {variable->type, infer->in[0], infer->in[1]};
+  ls_infer scatter = *infer;
+  scatter.in = in;
+  scatter.num_in = LS_COUNT_OF(in);
+  return ls_status_annotate(infer_scatter(&scatter), "into variable '%s'",
+                            variable->name);
+}
+
 // Operands 0 and 1 have one rank and differ along the axis only. Gives what is
 // known of the indices' shape.
 static ls_status along_shape(const ls_infer *infer, ls_shape *out_shape) {

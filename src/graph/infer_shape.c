@@ -55,9 +55,9 @@ ls_status infer_broadcast(ls_infer *infer) {
   LS_RETURN_IF_ERROR(ls_infer_sizes(infer, "sizes", &shape));
   infer->out[0] = (ls_type){infer->in[0].dtype, shape};
   ls_status status = ls_shape_broadcast(infer->in[0].shape, shape, &both);
-  const bool fits =
-      ls_status_is_ok(status) && ls_shape_compatible(both, shape) &&
-      (infer->in[0].shape.rank <= shape.rank);
+  const bool fits = ls_status_is_ok(status) &&
+                    ls_shape_compatible(both, shape) &&
+                    (infer->in[0].shape.rank <= shape.rank);
   ls_status_free(status);
   if (!fits)
     return ls_invalid_argument(
@@ -69,11 +69,15 @@ ls_status infer_broadcast(ls_infer *infer) {
 
 ls_status infer_sum_to(ls_infer *infer) {
   ls_shape shape, both;
+  const ls_dtype dtype = infer->in[0].dtype;
+  if (!ls_dtype_is_float(dtype) && !ls_dtype_is_integer(dtype))
+    return ls_invalid_argument("sum_to takes numbers, got %s",
+                               LS_OPERAND_TEXT(infer, 0));
   LS_RETURN_IF_ERROR(ls_infer_sizes(infer, "sizes", &shape));
   infer->out[0] = (ls_type){infer->in[0].dtype, shape};
   ls_status status = ls_shape_broadcast(infer->in[0].shape, shape, &both);
-  const bool fits = ls_status_is_ok(status) &&
-                    ls_shape_compatible(both, infer->in[0].shape);
+  const bool fits =
+      ls_status_is_ok(status) && ls_shape_compatible(both, infer->in[0].shape);
   ls_status_free(status);
   if (fits) return ls_ok();
   return ls_invalid_argument("sum_to of %s: %s does not broadcast to it",
@@ -174,7 +178,8 @@ ls_status infer_matmul(ls_infer *infer) {
   if (dtypes && (a.rank == LS_UNKNOWN_RANK || b.rank == LS_UNKNOWN_RANK))
     return ls_ok();
   bool fits = dtypes && a.rank >= 2 && b.rank >= 2 &&
-              (a.rank == b.rank || b.rank == 2) && !(b.rank == 2 && a.rank > 2 && ta);
+              (a.rank == b.rank || b.rank == 2) &&
+              !(b.rank == 2 && a.rank > 2 && ta);
   if (fits) {
     const int64_t k = a.dim[a.rank - (ta ? 2 : 1)];
     const int64_t also_k = b.dim[b.rank - (tb ? 1 : 2)];

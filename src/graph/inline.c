@@ -26,10 +26,8 @@ bool ls_node_draws(const ls_node *node) {
 }
 
 bool ls_node_writes(const ls_node *node, const ls_object *variable) {
-  const bool assigns = node->type == LS_OP_ASSIGN ||
-                       node->type == LS_OP_ASSIGN_ADD ||
-                       node->type == LS_OP_ASSIGN_SUB;
-  if (assigns && ls_node_attr(node, "variable")->as.object == variable)
+  if (ls_node_assigns(node) &&
+      ls_node_attr(node, "variable")->as.object == variable)
     return true;
   for (uint32_t r = 0; r < node->num_regions; ++r) {
     const ls_graph *region = ls_graph_resolve(node->regions[r]);

@@ -116,28 +116,74 @@ ls_tensor ls_iota(ls_dtype dtype, ls_shape shape, int axis) {
   return ls_make(LS_OP_IOTA, NULL, 0, attrs, LS_COUNT_OF(attrs));
 }
 
-// A random op of these sizes, which may be dimensions of `like` (NULL: none).
-static ls_tensor random_op(uint16_t type, ls_dtype dtype, ls_attr sizes,
-                           const ls_tensor *like, const ls_attr *own,
-                           size_t num_own, const ls_random_options *options) {
-  const ls_random_options o = options != NULL ? *options
-                                              : (ls_random_options){0};
+enum { MAX_RANDOM_ATTRS = 9 };
+
+// What random numbers depend on, and what they are: attributes.
+static size_t random_attrs(ls_dtype dtype, ls_attr sizes, const ls_attr *own,
+                           size_t num_own, const ls_random_options *options,
+                           ls_attr attrs[MAX_RANDOM_ATTRS]) {
   ls_graph *graph = ls_graph_current();
-  int64_t stream = o.stream.value;
-  if (!o.stream.set) {
+  int64_t stream = options->stream.value;
+  if (!options->stream.set) {
     // Streams count the random ops of the function, regions included.
     while (graph != NULL && graph->kind == LS_GRAPH_REGION)
       graph = graph->parent;
     stream = graph == NULL ? 0 : graph->num_random++;
   }
-  ls_attr attrs[8] = {LS_ATTR_T("dtype", dtype), sizes};
-  size_t count = 2;
+  size_t count = 0;
+  attrs[count++] = LS_ATTR_T("dtype", dtype);
+  attrs[count++] = sizes;
   for (size_t i = 0; i < num_own; ++i)
     attrs[count++] = own[i];
-  attrs[count++] = LS_ATTR_I("seed", o.seed);
+  attrs[count++] = LS_ATTR_I("seed", options->seed);
   attrs[count++] = LS_ATTR_I("stream", stream);
-  attrs[count++] = LS_ATTR_B("fixed", o.fixed);
-  attrs[count++] = LS_ATTR_B("same_on_all_replicas", o.same_on_all_replicas);
+  attrs[count++] = LS_ATTR_B("fixed", options->fixed);
+  return count;
+}
+
+// Drawn by example ids. The sizes may be dimensions of `like` (NULL: none),
+// which stands behind the ids.
+static ls_tensor random_by_example(uint16_t type, ls_dtype dtype, ls_attr sizes,
+                                   const ls_tensor *like, const ls_attr *own,
+                                   size_t num_own,
+                                   const ls_random_options *options) {
+  const char *distribution = type == LS_OP_RANDOM_UNIFORM  ? "uniform"
+                             : type == LS_OP_RANDOM_NORMAL ? "normal"
+                             : type == LS_OP_RANDOM_TRUNCATED_NORMAL
+                                 ? "truncated_normal"
+                                 : NULL;
+  const char *name = ls_op_table[type].name;
+  if (distribution == NULL)
+    return ls_make_failed(
+        name, ls_unimplemented("%s by example ids: only floats are", name));
+  ls_size items[LS_MAX_RANK];
+  for (size_t i = 0; i < sizes.as.sizes.count; ++i) {
+    items[i] = sizes.as.sizes.items[i];
+    if (items[i].operand != LS_SIZE_CONSTANT) items[i].operand = 1;
+  }
+  sizes.as.sizes.items = items;
+  const ls_tensor inputs[] = {ls_convert(options->example_ids, LS_DTYPE_I64),
+                              like != NULL ? *like : ls_failed_tensor()};
+  ls_attr attrs[MAX_RANDOM_ATTRS];
+  size_t count = random_attrs(dtype, sizes, own, num_own, options, attrs);
+  attrs[count++] = LS_ATTR_S("distribution", distribution);
+  attrs[count++] = LS_ATTR_B("same_on_all_replicas", true);  // For equal ids.
+  return ls_make(LS_OP_RANDOM_BY_EXAMPLE, inputs, like != NULL ? 2 : 1, attrs,
+                 count);
+}
+
+// A random op of these sizes, which may be dimensions of `like` (NULL: none).
+static ls_tensor random_op(uint16_t type, ls_dtype dtype, ls_attr sizes,
+                           const ls_tensor *like, const ls_attr *own,
+                           size_t num_own, const ls_random_options *options) {
+  static const ls_random_options defaults;
+  if (options == NULL) options = &defaults;
+  if (options->example_ids.ref != 0)
+    return random_by_example(type, dtype, sizes, like, own, num_own, options);
+  ls_attr attrs[MAX_RANDOM_ATTRS];
+  size_t count = random_attrs(dtype, sizes, own, num_own, options, attrs);
+  attrs[count++] =
+      LS_ATTR_B("same_on_all_replicas", options->same_on_all_replicas);
   return ls_make(type, like, like != NULL, attrs, count);
 }
 

@@ -22,6 +22,9 @@ ls_tensor ls_make_random_like(uint16_t type, ls_dtype dtype, ls_tensor like,
                               const ls_random_options *options);
 // The current graph fails with `status`, taken over; the result is failed.
 ls_tensor ls_make_failed(const char *op_name, ls_status status);
+// What a scatter op's attribute says; NULL, and why, if there is no such op.
+const char *ls_scatter_name(ls_scatter_op op);
+ls_status ls_no_scatter(ls_scatter_op op);
 // A negative axis from the end. -1 when out of range; unknown rank: as it is.
 int ls_make_axis(ls_tensor x, int axis);
 

@@ -174,23 +174,62 @@ ls_tensor ls_gather(ls_tensor x, ls_tensor indices, int axis) {
   return ls_make(LS_OP_GATHER, (const ls_tensor[]){x, indices}, 2, &attr, 1);
 }
 
-ls_tensor ls_scatter_axis(ls_scatter_op op, ls_tensor x, ls_tensor indices,
-                          ls_tensor updates, int axis) {
+const char *ls_scatter_name(ls_scatter_op op) {
   static const char *const names[] = {
       [LS_SCATTER_UPDATE] = "update", [LS_SCATTER_ADD] = "add",
       [LS_SCATTER_SUB] = "sub",       [LS_SCATTER_MUL] = "mul",
       [LS_SCATTER_DIV] = "div",       [LS_SCATTER_MIN] = "min",
       [LS_SCATTER_MAX] = "max"};
-  if ((unsigned)op >= LS_COUNT_OF(names))
-    return ls_make_failed(
-        "scatter", ls_invalid_argument("scatter op %d is none of "
-                                       "LS_SCATTER_UPDATE, ADD, SUB, MUL, DIV, "
-                                       "MIN, MAX",
-                                       (int)op));
-  const ls_attr attrs[] = {LS_ATTR_S("combine", names[op]),
+  return (unsigned)op < LS_COUNT_OF(names) ? names[op] : NULL;
+}
+
+ls_status ls_no_scatter(ls_scatter_op op) {
+  return ls_invalid_argument("scatter op %d is none of LS_SCATTER_UPDATE, ADD, "
+                             "SUB, MUL, DIV, MIN, MAX",
+                             (int)op);
+}
+
+ls_tensor ls_scatter_axis(ls_scatter_op op, ls_tensor x, ls_tensor indices,
+                          ls_tensor updates, int axis) {
+  const char *name = ls_scatter_name(op);
+  if (name == NULL) return ls_make_failed("scatter", ls_no_scatter(op));
+  const ls_attr attrs[] = {LS_ATTR_S("combine", name),
                            LS_ATTR_I("axis", ls_make_axis(x, axis))};
   return ls_make(LS_OP_SCATTER, (const ls_tensor[]){x, indices, updates}, 3,
                  attrs, LS_COUNT_OF(attrs));
+}
+
+ls_tensor ls_indexed_slices(ls_tensor indices, ls_tensor values,
+                            ls_tensor like) {
+  const ls_shape shape = ls_tensor_shape(like);
+  const ls_tensor inputs[] = {indices, values, like};
+  if (!ls_tensor_is_failed(like) && shape.rank < 1)
+    return ls_make_failed(
+        "indexed_slices",
+        ls_invalid_argument("'%s', which is %s, has no slices that are known "
+                            "while building",
+                            ls_tensor_name(like),
+                            LS_SHAPE_TEXT(ls_tensor_dtype(like), shape)));
+  ls_size sizes[LS_MAX_RANK];
+  for (int i = 0; i < shape.rank; ++i)
+    sizes[i] = shape.dim[i] >= 0 ? (ls_size){LS_SIZE_CONSTANT, shape.dim[i]}
+                                 : (ls_size){2, i};
+  const bool known = ls_shape_is_known(shape);
+  const ls_attr attr =
+      LS_ATTR_SZ("sizes", sizes, (size_t)(shape.rank < 0 ? 0 : shape.rank));
+  return ls_make(LS_OP_INDEXED_SLICES, inputs, known ? 2 : 3, &attr, 1);
+}
+
+bool ls_tensor_is_slices(ls_tensor tensor, ls_tensor *out_indices,
+                         ls_tensor *out_values) {
+  *out_indices = *out_values = ls_failed_tensor();
+  const ls_graph *graph = ls_graph_resolve(tensor.graph);
+  if (graph == NULL || graph->kind == LS_GRAPH_EAGER) return false;
+  const ls_node *node = ls_graph_node_of(graph, tensor.ref);
+  if (node == NULL || node->type != LS_OP_INDEXED_SLICES) return false;
+  *out_indices = (ls_tensor){tensor.graph, node->inputs[0]};
+  *out_values = (ls_tensor){tensor.graph, node->inputs[1]};
+  return true;
 }
 
 ls_tensor ls_scatter(ls_scatter_op op, ls_tensor x, ls_tensor indices,

@@ -205,10 +205,13 @@ ls_status ls_variable_create(const ls_variable_options *options,
 }
 
 // ---- Reading and writing ---------------------------------------------------
+static ls_tensor no_variable(const char *what) {
+  return ls_make_failed(what, ls_invalid_argument("the variable is NULL"));
+}
+
 static ls_tensor variable_op(uint16_t type, ls_variable *variable,
                              const ls_tensor *value, const char *what) {
-  if (variable == NULL)
-    return ls_make_failed(what, ls_invalid_argument("the variable is NULL"));
+  if (variable == NULL) return no_variable(what);
   const ls_attr attr = LS_ATTR_O("variable", &variable->object);
   return ls_make(type, value, value == NULL ? 0 : 1, &attr, 1);
 }
@@ -227,6 +230,27 @@ ls_tensor ls_variable_assign_add(ls_variable *variable, ls_tensor delta) {
 
 ls_tensor ls_variable_assign_sub(ls_variable *variable, ls_tensor delta) {
   return variable_op(LS_OP_ASSIGN_SUB, variable, &delta, "assign_sub");
+}
+
+ls_tensor ls_variable_scatter(ls_variable *variable, ls_scatter_op op,
+                              ls_tensor indices, ls_tensor updates) {
+  if (variable == NULL) return no_variable("assign_scatter");
+  const char *name = ls_scatter_name(op);
+  if (name == NULL) return ls_make_failed("assign_scatter", ls_no_scatter(op));
+  const ls_attr attrs[] = {LS_ATTR_O("variable", &variable->object),
+                           LS_ATTR_S("combine", name)};
+  return ls_make(LS_OP_ASSIGN_SCATTER, (const ls_tensor[]){indices, updates}, 2,
+                 attrs, LS_COUNT_OF(attrs));
+}
+
+ls_tensor ls_variable_scatter_update(ls_variable *variable, ls_tensor indices,
+                                     ls_tensor updates) {
+  return ls_variable_scatter(variable, LS_SCATTER_UPDATE, indices, updates);
+}
+
+ls_tensor ls_variable_scatter_add(ls_variable *variable, ls_tensor indices,
+                                  ls_tensor updates) {
+  return ls_variable_scatter(variable, LS_SCATTER_ADD, indices, updates);
 }
 
 ls_op ls_global_initializer(void) {

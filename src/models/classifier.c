@@ -3,33 +3,98 @@
 
 #include <string.h>
 
-ls_status ls_classifier_allocate(size_t size, ls_allocator **out_allocator,
-                                 void **out_memory) {
-  *out_allocator = NULL;
-  *out_memory = NULL;
+// ---- Making ----------------------------------------------------------------
+ls_status ls_classifier_create(
+    size_t size, const ls_model_options *options,
+    ls_status (*fill)(void *self, const ls_model_options *options),
+    void (*destroy)(void *self), void **out_self) {
+  *out_self = NULL;
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  void *memory = allocator->allocate(allocator, size, 16);
-  if (memory == NULL) return ls_out_of_memory();
-  memset(memory, 0, size);
-  *out_allocator = allocator;
-  *out_memory = memory;
-  return ls_ok();
+  ls_classifier *self = allocator->allocate(allocator, size, 16);
+  if (self == NULL) return ls_out_of_memory();
+  memset(self, 0, size);
+  self->allocator = allocator;
+  self->dtype = options->dtype;
+  self->metrics = options->metrics;
+  const ls_status status = fill(self, options);
+  if (!ls_status_is_ok(status))
+    destroy(self);
+  else
+    *out_self = self;
+  return status;
 }
 
-ls_schedule ls_classifier_schedule(const ls_model_options *options) {
+void ls_classifier_free(ls_classifier *self) {
+  ls_optimizer_release(self->optimizer);
+  self->allocator->release(self->allocator, self);
+}
+
+// The rate falls in a line over options->decay_steps, or stays.
+static ls_schedule schedule_of(const ls_model_options *options) {
   return (ls_schedule){.kind = options->decay_steps > 0 ? LS_SCHEDULE_LINEAR
                                                         : LS_SCHEDULE_CONSTANT,
                        .steps = options->decay_steps};
 }
 
-ls_nest ls_classifier_step(ls_optimizer *optimizer, ls_tensor logits,
-                           ls_tensor labels, bool metrics) {
+ls_status ls_classifier_use_sgd(ls_classifier *self,
+                                const ls_model_options *options,
+                                double momentum) {
+  if (options->optimizer == NULL)
+    return ls_sgd_create(
+        &(ls_sgd_options){.learning_rate = options->learning_rate,
+                          .schedule = schedule_of(options),
+                          .momentum = momentum},
+        &self->optimizer);
+  self->optimizer = ls_optimizer_retain(options->optimizer);
+  return ls_ok();
+}
+
+ls_status ls_classifier_use_adam(ls_classifier *self,
+                                 const ls_model_options *options) {
+  if (options->optimizer == NULL)
+    return ls_adam_create(
+        &(ls_adam_options){.learning_rate = options->learning_rate,
+                           .schedule = schedule_of(options)},
+        &self->optimizer);
+  self->optimizer = ls_optimizer_retain(options->optimizer);
+  return ls_ok();
+}
+
+static bool is_16_bit(ls_dtype dtype) {
+  return ls_dtype_size(dtype) < ls_dtype_size(LS_DTYPE_F32);
+}
+
+ls_dtype ls_classifier_norm_dtype(const ls_model_options *options) {
+  return is_16_bit(options->dtype) ? LS_DTYPE_F32 : options->dtype;
+}
+
+// ---- Using -----------------------------------------------------------------
+ls_tensor ls_classifier_examples(const ls_classifier *self, ls_nest args) {
+  return ls_convert(ls_nest_tensor(args, 0), self->dtype);
+}
+
+ls_nest ls_classifier_step(const ls_classifier *self, ls_tensor logits,
+                           ls_nest args) {
+  const ls_tensor labels = ls_nest_tensor(args, 1);
+  // The mean of many rows needs more than 16 bits.
+  if (is_16_bit(self->dtype)) logits = ls_convert(logits, LS_DTYPE_F32);
   const ls_tensor loss = ls_mean_softmax_cross_entropy(logits, labels);
-  ls_optimizer_minimize(optimizer, loss);
+  ls_optimizer_minimize(self->optimizer, loss);
   const char *const keys[] = {"loss", "accuracy"};
   ls_nest items[2] = {ls_leaf(loss)};
-  if (metrics) items[1] = ls_leaf(ls_accuracy(logits, labels));
-  return ls_nest_dict("", keys, items, metrics ? 2 : 1);
+  if (self->metrics) items[1] = ls_leaf(ls_accuracy(logits, labels));
+  return ls_nest_dict("", keys, items, self->metrics ? 2 : 1);
+}
+
+ls_optimizer *ls_classifier_optimizer(void *self) {
+  return ((ls_classifier *)self)->optimizer;
+}
+
+size_t ls_classifier_list(ls_variable *const *all, size_t count,
+                          ls_variable **variables, size_t capacity) {
+  for (size_t i = 0; i < count && i < capacity; ++i)
+    variables[i] = all[i];
+  return count;
 }

@@ -11,11 +11,9 @@ enum { FIRST = 32, SECOND = 64, HIDDEN = 128, CLASSES = 10 };
 enum { FEATURES = POOLED * POOLED * SECOND };
 
 typedef struct cnn {
-  ls_allocator *allocator;
+  ls_classifier base;
   ls_conv_layer *conv1, *conv2;
   ls_dense_layer *hidden, *logits;
-  ls_optimizer *optimizer;
-  bool metrics;
 } cnn;
 
 static void destroy(void *self) {
@@ -25,12 +23,12 @@ static void destroy(void *self) {
   ls_conv_layer_destroy(net->conv2);
   ls_dense_layer_destroy(net->hidden);
   ls_dense_layer_destroy(net->logits);
-  ls_optimizer_release(net->optimizer);
-  net->allocator->release(net->allocator, net);
+  ls_classifier_free(&net->base);
 }
 
 static ls_status add_conv(const char *name, int64_t channels, int64_t filters,
-                          int64_t seed, ls_conv_layer **out_layer) {
+                          const ls_model_options *options,
+                          ls_conv_layer **out_layer) {
   return ls_conv_layer_create(
       &(ls_conv_options){.name = name,
                          .channels = channels,
@@ -38,50 +36,39 @@ static ls_status add_conv(const char *name, int64_t channels, int64_t filters,
                          .window = LS_SHAPE(3, 3),
                          .how = {.padding = LS_PADDING_SAME},
                          .activation = LS_ACTIVATION_RELU,
-                         .seed = seed},
+                         .dtype = options->dtype,
+                         .seed = options->seed},
       out_layer);
 }
 
-static ls_status fill(cnn *net, const ls_model_options *options) {
-  const int64_t seed = options->seed;
-  LS_RETURN_IF_ERROR(add_conv("conv1", 1, FIRST, seed, &net->conv1));
-  LS_RETURN_IF_ERROR(add_conv("conv2", FIRST, SECOND, seed, &net->conv2));
+static ls_status fill(void *self, const ls_model_options *options) {
+  cnn *net = self;
+  LS_RETURN_IF_ERROR(add_conv("conv1", 1, FIRST, options, &net->conv1));
+  LS_RETURN_IF_ERROR(add_conv("conv2", FIRST, SECOND, options, &net->conv2));
   LS_RETURN_IF_ERROR(ls_dense_layer_create(
       &(ls_dense_options){.name = "hidden",
                           .inputs = FEATURES,
                           .units = HIDDEN,
                           .activation = LS_ACTIVATION_RELU,
-                          .seed = seed},
+                          .dtype = options->dtype,
+                          .seed = options->seed},
       &net->hidden));
-  LS_RETURN_IF_ERROR(ls_dense_layer_create(
-      &(ls_dense_options){
-          .name = "logits", .inputs = HIDDEN, .units = CLASSES, .seed = seed},
-      &net->logits));
-  const double rate = options->learning_rate != 0 ? options->learning_rate
-                                                  : ls_model_cnn.learning_rate;
-  return ls_adam_create(
-      &(ls_adam_options){.learning_rate = rate,
-                         .schedule = ls_classifier_schedule(options)},
-      &net->optimizer);
+  LS_RETURN_IF_ERROR(
+      ls_dense_layer_create(&(ls_dense_options){.name = "logits",
+                                                .inputs = HIDDEN,
+                                                .units = CLASSES,
+                                                .dtype = options->dtype,
+                                                .seed = options->seed},
+                            &net->logits));
+  return ls_classifier_use_adam(&net->base, options);
 }
 
 static ls_status create(const ls_model_options *options, void **out_self) {
-  *out_self = NULL;
-  ls_allocator *allocator = NULL;
-  void *memory = NULL;
-  LS_RETURN_IF_ERROR(ls_classifier_allocate(sizeof(cnn), &allocator, &memory));
-  cnn *net = memory;
-  net->allocator = allocator;
-  net->metrics = options->metrics;
-  const ls_status status = fill(net, options);
-  if (!ls_status_is_ok(status))
-    destroy(net);
-  else
-    *out_self = net;
-  return status;
+  return ls_classifier_create(sizeof(cnn), options, fill, destroy, out_self);
 }
 
-static ls_tensor apply(const cnn *net, ls_tensor x) {
+static ls_tensor apply(const cnn *net, ls_nest args) {
+  ls_tensor x = ls_classifier_examples(&net->base, args);
   x = ls_conv_layer_apply(net->conv1, x);
   x = ls_conv_layer_apply(net->conv2, x);
   x = ls_max_pool(x, LS_SHAPE(2, 2), NULL);
@@ -92,13 +79,11 @@ static ls_tensor apply(const cnn *net, ls_tensor x) {
 
 static ls_nest train_step(ls_nest args, void *self) {
   const cnn *net = self;
-  const ls_tensor logits = apply(net, ls_nest_tensor(args, 0));
-  return ls_classifier_step(net->optimizer, logits, ls_nest_tensor(args, 1),
-                            net->metrics);
+  return ls_classifier_step(&net->base, apply(net, args), args);
 }
 
 static ls_nest logits(ls_nest args, void *self) {
-  return ls_leaf(apply(self, ls_nest_tensor(args, 0)));
+  return ls_leaf(apply(self, args));
 }
 
 static size_t variables(void *self, ls_variable **out, size_t capacity) {
@@ -109,9 +94,7 @@ static size_t variables(void *self, ls_variable **out, size_t capacity) {
   count += ls_conv_layer_variables(net->conv2, all + count, 2);
   count += ls_dense_layer_variables(net->hidden, all + count, 2);
   count += ls_dense_layer_variables(net->logits, all + count, 2);
-  for (size_t i = 0; i < count && i < capacity; ++i)
-    out[i] = all[i];
-  return count;
+  return ls_classifier_list(all, count, out, capacity);
 }
 
 // The products of one example: forward and the weights' gradients of all
@@ -136,4 +119,5 @@ const ls_model_type ls_model_cnn = {
     .train_step = train_step,
     .logits = logits,
     .variables = variables,
+    .optimizer = ls_classifier_optimizer,
 };

@@ -5,7 +5,8 @@
 #include "models/types.h"
 
 static const ls_model_type *const types[] = {&ls_model_tiny, &ls_model_mlp,
-                                             &ls_model_cnn, &ls_model_resnet20};
+                                             &ls_model_cnn, &ls_model_resnet20,
+                                             &ls_model_gpt};
 enum { NUM_TYPES = sizeof(types) / sizeof(types[0]) };
 
 const ls_model_type *const *ls_model_types(size_t *out_count) {
@@ -20,13 +21,35 @@ const ls_model_type *ls_model_find(const char *name) {
   return NULL;
 }
 
+static ls_status with_defaults(const ls_model_type *type,
+                               const ls_model_options *options,
+                               ls_model_options *out) {
+  *out = options != NULL ? *options : (ls_model_options){0};
+  if (out->dtype == LS_DTYPE_NONE) out->dtype = LS_DTYPE_F32;
+  if (!ls_dtype_is_float(out->dtype))
+    return ls_invalid_argument("a model computes in f64, f32, f16 or bf16, "
+                               "got %s",
+                               ls_dtype_name(out->dtype));
+  if (out->decay_steps < 0)
+    return ls_invalid_argument("a rate cannot fall over %lld steps",
+                               (long long)out->decay_steps);
+  if (out->optimizer != NULL &&
+      (out->learning_rate != 0 || out->decay_steps != 0))
+    return ls_invalid_argument(
+        "an optimizer has a learning rate and schedule of its own, so that "
+        "%g over %lld steps cannot be asked for beside it",
+        out->learning_rate, (long long)out->decay_steps);
+  if (out->learning_rate == 0) out->learning_rate = type->learning_rate;
+  return ls_ok();
+}
+
 ls_status ls_model_create(const ls_model_type *type,
                           const ls_model_options *options,
                           ls_model *out_model) {
-  static const ls_model_options defaults;
   *out_model = (ls_model){.type = type};
-  const ls_status status =
-      type->create(options != NULL ? options : &defaults, &out_model->self);
+  ls_model_options opts;
+  ls_status status = with_defaults(type, options, &opts);
+  if (ls_status_is_ok(status)) status = type->create(&opts, &out_model->self);
   return ls_status_annotate(status, "while creating model '%s'", type->name);
 }
 
@@ -38,6 +61,14 @@ void ls_model_destroy(ls_model *model) {
 ls_status ls_model_synthetic_batch(const ls_model_type *type,
                                    int64_t batch_size, ls_nest *out_batch) {
   *out_batch = ls_none();
+  const bool text = type->example_dtype == LS_DTYPE_I32;
+  const ls_shape labels = text ? type->example_shape : LS_SCALAR;
+  if (!ls_shape_equal(type->label_shape, labels))
+    return LS_STATUS(
+        LS_UNIMPLEMENTED,
+        "made-up data have labels %s for model '%s', which takes %s",
+        LS_SHAPE_TEXT(LS_DTYPE_I32, labels), type->name,
+        LS_SHAPE_TEXT(LS_DTYPE_I32, type->label_shape));
   ls_dataset *dataset = NULL;
   ls_batcher *batcher = NULL;
   ls_status status = ls_ok();
@@ -45,6 +76,7 @@ ls_status ls_model_synthetic_batch(const ls_model_type *type,
       done, status,
       ls_dataset_synthetic(
           &(ls_synthetic_options){.size = batch_size,
+                                  .dtype = type->example_dtype,
                                   .shape = type->example_shape,
                                   .num_classes = type->num_classes},
           &dataset));

@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // mlp and tiny: dense layers with relu between, softmax cross-entropy, SGD.
 #include <stdio.h>
-#include <string.h>
 
-#include "lockstep/nn.h"
+#include "models/classifier.h"
 #include "models/types.h"
 
 enum { MAX_LAYERS = 3 };
 
 typedef struct perceptron {
-  ls_allocator *allocator;
+  ls_classifier base;
   size_t num_layers;
   ls_dense_layer *layers[MAX_LAYERS];
-  ls_optimizer *optimizer;
-  bool metrics;
 } perceptron;
 
 static void destroy(void *self) {
@@ -21,15 +18,15 @@ static void destroy(void *self) {
   if (net == NULL) return;
   for (size_t i = 0; i < net->num_layers; ++i)
     ls_dense_layer_destroy(net->layers[i]);
-  ls_optimizer_release(net->optimizer);
-  net->allocator->release(net->allocator, net);
+  ls_classifier_free(&net->base);
 }
 
 // `sizes`: the input's, then each layer's.
-static ls_status fill(perceptron *net, const int64_t *sizes,
-                      const ls_model_options *options, double learning_rate) {
-  for (size_t i = 0; i < net->num_layers; ++i) {
-    const bool last = i + 1 == net->num_layers;
+static ls_status fill(perceptron *net, const int64_t *sizes, size_t num_layers,
+                      const ls_model_options *options) {
+  net->num_layers = num_layers;
+  for (size_t i = 0; i < num_layers; ++i) {
+    const bool last = i + 1 == num_layers;
     char name[32] = "logits";
     if (!last) snprintf(name, sizeof(name), "hidden%zu", i + 1);
     LS_RETURN_IF_ERROR(ls_dense_layer_create(
@@ -38,41 +35,15 @@ static ls_status fill(perceptron *net, const int64_t *sizes,
                             .units = sizes[i + 1],
                             .activation =
                                 last ? LS_ACTIVATION_NONE : LS_ACTIVATION_RELU,
+                            .dtype = options->dtype,
                             .seed = options->seed},
         &net->layers[i]));
   }
-  if (options->learning_rate != 0) learning_rate = options->learning_rate;
-  const ls_schedule schedule = {.kind = options->decay_steps > 0
-                                             ? LS_SCHEDULE_LINEAR
-                                             : LS_SCHEDULE_CONSTANT,
-                                 .steps = options->decay_steps};
-  return ls_sgd_create(&(ls_sgd_options){.learning_rate = learning_rate,
-                                         .schedule = schedule},
-                       &net->optimizer);
+  return ls_classifier_use_sgd(&net->base, options, 0);
 }
 
-static ls_status create(const int64_t *sizes, size_t num_layers,
-                        const ls_model_options *options, double learning_rate,
-                        void **out_self) {
-  *out_self = NULL;
-  ls_runtime *runtime = ls_runtime_current();
-  if (runtime == NULL) return ls_out_of_memory();
-  ls_allocator *allocator = ls_runtime_allocator(runtime);
-  perceptron *net = allocator->allocate(allocator, sizeof(*net), 16);
-  if (net == NULL) return ls_out_of_memory();
-  memset(net, 0, sizeof(*net));
-  net->allocator = allocator;
-  net->num_layers = num_layers;
-  net->metrics = options->metrics;
-  const ls_status status = fill(net, sizes, options, learning_rate);
-  if (!ls_status_is_ok(status))
-    destroy(net);
-  else
-    *out_self = net;
-  return status;
-}
-
-static ls_tensor apply(const perceptron *net, ls_tensor x) {
+static ls_tensor apply(const perceptron *net, ls_nest args) {
+  ls_tensor x = ls_classifier_examples(&net->base, args);
   for (size_t i = 0; i < net->num_layers; ++i)
     x = ls_dense_layer_apply(net->layers[i], x);
   return x;
@@ -80,28 +51,20 @@ static ls_tensor apply(const perceptron *net, ls_tensor x) {
 
 static ls_nest train_step(ls_nest args, void *self) {
   const perceptron *net = self;
-  const ls_tensor labels = ls_nest_tensor(args, 1);
-  const ls_tensor logits = apply(net, ls_nest_tensor(args, 0));
-  const ls_tensor loss = ls_mean_softmax_cross_entropy(logits, labels);
-  ls_optimizer_minimize(net->optimizer, loss);
-  const char *const keys[] = {"loss", "accuracy"};
-  ls_nest items[2] = {ls_leaf(loss)};
-  if (net->metrics) items[1] = ls_leaf(ls_accuracy(logits, labels));
-  return ls_nest_dict("", keys, items, net->metrics ? 2 : 1);
+  return ls_classifier_step(&net->base, apply(net, args), args);
 }
 
 static ls_nest logits(ls_nest args, void *self) {
-  return ls_leaf(apply(self, ls_nest_tensor(args, 0)));
+  return ls_leaf(apply(self, args));
 }
 
 static size_t variables(void *self, ls_variable **out, size_t capacity) {
   const perceptron *net = self;
-  for (size_t i = 0; i < net->num_layers; ++i) {
-    if (2 * i < capacity) out[2 * i] = ls_dense_layer_kernel(net->layers[i]);
-    if (2 * i + 1 < capacity)
-      out[2 * i + 1] = ls_dense_layer_bias(net->layers[i]);
-  }
-  return 2 * net->num_layers;
+  ls_variable *all[2 * MAX_LAYERS] = {NULL};
+  size_t count = 0;
+  for (size_t i = 0; i < net->num_layers; ++i)
+    count += ls_dense_layer_variables(net->layers[i], all + count, 2);
+  return ls_classifier_list(all, count, out, capacity);
 }
 
 // ---- The two ---------------------------------------------------------------
@@ -109,9 +72,14 @@ static size_t variables(void *self, ls_variable **out, size_t capacity) {
 // layers, and the inputs' gradients of all but the first.
 #define PRODUCTS(first, rest) (2.0 * (2 * ((first) + (rest)) + (rest)))
 
-static ls_status create_tiny(const ls_model_options *options, void **out_self) {
+static ls_status fill_tiny(void *self, const ls_model_options *options) {
   static const int64_t sizes[] = {16, 16, 4};
-  return create(sizes, 2, options, ls_model_tiny.learning_rate, out_self);
+  return fill(self, sizes, 2, options);
+}
+
+static ls_status create_tiny(const ls_model_options *options, void **out_self) {
+  return ls_classifier_create(sizeof(perceptron), options, fill_tiny, destroy,
+                              out_self);
 }
 
 const ls_model_type ls_model_tiny = {
@@ -128,11 +96,17 @@ const ls_model_type ls_model_tiny = {
     .train_step = train_step,
     .logits = logits,
     .variables = variables,
+    .optimizer = ls_classifier_optimizer,
 };
 
-static ls_status create_mlp(const ls_model_options *options, void **out_self) {
+static ls_status fill_mlp(void *self, const ls_model_options *options) {
   static const int64_t sizes[] = {784, 512, 512, 10};
-  return create(sizes, 3, options, ls_model_mlp.learning_rate, out_self);
+  return fill(self, sizes, 3, options);
+}
+
+static ls_status create_mlp(const ls_model_options *options, void **out_self) {
+  return ls_classifier_create(sizeof(perceptron), options, fill_mlp, destroy,
+                              out_self);
 }
 
 const ls_model_type ls_model_mlp = {
@@ -149,4 +123,5 @@ const ls_model_type ls_model_mlp = {
     .train_step = train_step,
     .logits = logits,
     .variables = variables,
+    .optimizer = ls_classifier_optimizer,
 };

@@ -24,12 +24,10 @@ typedef struct residual_block {
 } residual_block;
 
 typedef struct resnet {
-  ls_allocator *allocator;
+  ls_classifier base;
   conv_unit stem;
   residual_block blocks[NUM_BLOCKS];
   ls_dense_layer *logits;
-  ls_optimizer *optimizer;
-  bool metrics;
 } resnet;
 
 static void unit_destroy(conv_unit *unit) {
@@ -47,8 +45,7 @@ static void destroy(void *self) {
     ls_conv_layer_destroy(net->blocks[i].projection);
   }
   ls_dense_layer_destroy(net->logits);
-  ls_optimizer_release(net->optimizer);
-  net->allocator->release(net->allocator, net);
+  ls_classifier_free(&net->base);
 }
 
 // ---- Making ----------------------------------------------------------------
@@ -56,7 +53,8 @@ typedef struct conv_size {
   int64_t window, channels, filters, stride;
 } conv_size;
 
-static ls_status conv_create(const char *name, conv_size size, int64_t seed,
+static ls_status conv_create(const char *name, conv_size size,
+                             const ls_model_options *options,
                              ls_conv_layer **out_layer) {
   return ls_conv_layer_create(
       &(ls_conv_options){.name = name,
@@ -66,29 +64,32 @@ static ls_status conv_create(const char *name, conv_size size, int64_t seed,
                          .how = {.strides = LS_SHAPE(size.stride, size.stride),
                                  .padding = LS_PADDING_SAME},
                          .no_bias = true,
+                         .dtype = options->dtype,
                          .kernel_initializer = ls_init_he_normal(),
-                         .seed = seed},
+                         .seed = options->seed},
       out_layer);
 }
 
 static ls_status unit_create(const char *name, conv_size size,
-                             ls_activation activation, int64_t seed,
-                             conv_unit *unit) {
+                             ls_activation activation,
+                             const ls_model_options *options, conv_unit *unit) {
   char full[64];
   snprintf(full, sizeof(full), "%s/conv", name);
-  LS_RETURN_IF_ERROR(conv_create(full, size, seed, &unit->conv));
+  LS_RETURN_IF_ERROR(conv_create(full, size, options, &unit->conv));
   snprintf(full, sizeof(full), "%s/norm", name);
   return ls_batch_norm_layer_create(
       &(ls_batch_norm_options){.name = full,
                                .channels = size.filters,
                                .momentum = 0.9,
-                               .activation = activation},
+                               .activation = activation,
+                               .dtype = ls_classifier_norm_dtype(options)},
       &unit->norm);
 }
 
 // The first block of every stage but the first one halves the image and
 // doubles the channels.
-static ls_status block_create(int number, int64_t seed, residual_block *block) {
+static ls_status block_create(int number, const ls_model_options *options,
+                              residual_block *block) {
   const int stage = number / BLOCKS;
   const bool halves = stage > 0 && number % BLOCKS == 0;
   const int64_t filters = (int64_t)FIRST_CHANNELS << stage;
@@ -98,53 +99,34 @@ static ls_status block_create(int number, int64_t seed, residual_block *block) {
   snprintf(name, sizeof(name), "stage%d/block%d/unit1", stage + 1,
            number % BLOCKS + 1);
   LS_RETURN_IF_ERROR(
-      unit_create(name, first, LS_ACTIVATION_RELU, seed, &block->unit1));
+      unit_create(name, first, LS_ACTIVATION_RELU, options, &block->unit1));
   name[strlen(name) - 1] = '2';
   LS_RETURN_IF_ERROR(unit_create(name, (conv_size){3, filters, filters, 1},
-                                 LS_ACTIVATION_NONE, seed, &block->unit2));
+                                 LS_ACTIVATION_NONE, options, &block->unit2));
   if (!halves) return ls_ok();
   snprintf(name, sizeof(name), "stage%d/projection", stage + 1);
-  return conv_create(name, (conv_size){1, filters / 2, filters, 2}, seed,
+  return conv_create(name, (conv_size){1, filters / 2, filters, 2}, options,
                      &block->projection);
 }
 
-static ls_status fill(resnet *net, const ls_model_options *options) {
-  const int64_t seed = options->seed;
+static ls_status fill(void *self, const ls_model_options *options) {
+  resnet *net = self;
   LS_RETURN_IF_ERROR(unit_create("stem", (conv_size){3, 3, FIRST_CHANNELS, 1},
-                                 LS_ACTIVATION_RELU, seed, &net->stem));
+                                 LS_ACTIVATION_RELU, options, &net->stem));
   for (int i = 0; i < NUM_BLOCKS; ++i)
-    LS_RETURN_IF_ERROR(block_create(i, seed, &net->blocks[i]));
+    LS_RETURN_IF_ERROR(block_create(i, options, &net->blocks[i]));
   LS_RETURN_IF_ERROR(
       ls_dense_layer_create(&(ls_dense_options){.name = "logits",
                                                 .inputs = LAST_CHANNELS,
                                                 .units = CLASSES,
-                                                .seed = seed},
+                                                .dtype = options->dtype,
+                                                .seed = options->seed},
                             &net->logits));
-  const double rate = options->learning_rate != 0
-                          ? options->learning_rate
-                          : ls_model_resnet20.learning_rate;
-  return ls_sgd_create(
-      &(ls_sgd_options){.learning_rate = rate,
-                        .schedule = ls_classifier_schedule(options),
-                        .momentum = 0.9},
-      &net->optimizer);
+  return ls_classifier_use_sgd(&net->base, options, 0.9);
 }
 
 static ls_status create(const ls_model_options *options, void **out_self) {
-  *out_self = NULL;
-  ls_allocator *allocator = NULL;
-  void *memory = NULL;
-  LS_RETURN_IF_ERROR(
-      ls_classifier_allocate(sizeof(resnet), &allocator, &memory));
-  resnet *net = memory;
-  net->allocator = allocator;
-  net->metrics = options->metrics;
-  const ls_status status = fill(net, options);
-  if (!ls_status_is_ok(status))
-    destroy(net);
-  else
-    *out_self = net;
-  return status;
+  return ls_classifier_create(sizeof(resnet), options, fill, destroy, out_self);
 }
 
 // ---- Using -----------------------------------------------------------------
@@ -153,7 +135,8 @@ static ls_tensor unit_apply(const conv_unit *unit, ls_tensor x, bool training) {
       unit->norm, ls_conv_layer_apply(unit->conv, x), training);
 }
 
-static ls_tensor apply(const resnet *net, ls_tensor x, bool training) {
+static ls_tensor apply(const resnet *net, ls_nest args, bool training) {
+  ls_tensor x = ls_classifier_examples(&net->base, args);
   x = unit_apply(&net->stem, x, training);
   for (int i = 0; i < NUM_BLOCKS; ++i) {
     const residual_block *block = &net->blocks[i];
@@ -168,13 +151,11 @@ static ls_tensor apply(const resnet *net, ls_tensor x, bool training) {
 
 static ls_nest train_step(ls_nest args, void *self) {
   const resnet *net = self;
-  const ls_tensor logits = apply(net, ls_nest_tensor(args, 0), true);
-  return ls_classifier_step(net->optimizer, logits, ls_nest_tensor(args, 1),
-                            net->metrics);
+  return ls_classifier_step(&net->base, apply(net, args, true), args);
 }
 
 static ls_nest logits(ls_nest args, void *self) {
-  return ls_leaf(apply(self, ls_nest_tensor(args, 0), false));
+  return ls_leaf(apply(self, args, false));
 }
 
 static size_t unit_variables(const conv_unit *unit, ls_variable **out) {
@@ -197,9 +178,7 @@ static size_t variables(void *self, ls_variable **out, size_t capacity) {
       count += ls_conv_layer_variables(block->projection, all + count, 1);
   }
   count += ls_dense_layer_variables(net->logits, all + count, 2);
-  for (size_t i = 0; i < count && i < capacity; ++i)
-    out[i] = all[i];
-  return count;
+  return ls_classifier_list(all, count, out, capacity);
 }
 
 // ---- The row ---------------------------------------------------------------
@@ -228,4 +207,5 @@ const ls_model_type ls_model_resnet20 = {
     .train_step = train_step,
     .logits = logits,
     .variables = variables,
+    .optimizer = ls_classifier_optimizer,
 };

@@ -6,13 +6,27 @@
 #include "nn/optimizer.h"
 
 // ---- Adagrad ---------------------------------------------------------------
+static ls_tensor adagrad_move(const ls_update *update, ls_tensor g,
+                              ls_tensor sum) {
+  const ls_tensor root =
+      ls_sqrt(ls_add_scalar(sum, update->optimizer->epsilon));
+  return ls_update_rate(update, ls_div(g, root));
+}
+
 static void update_adagrad(const ls_update *update) {
+  ls_update_rows rows;
+  if (ls_update_find_rows(update, &rows)) {
+    const ls_tensor sum =
+        ls_add(ls_update_read_rows(update, 0, &rows), ls_square(rows.gradient));
+    ls_update_slot_rows(update, 0, &rows, sum);
+    ls_update_move_rows(update, &rows,
+                        adagrad_move(update, rows.gradient, sum));
+    return;
+  }
   const ls_tensor g = update->gradient;
   const ls_tensor sum = ls_add(ls_update_read(update, 0), ls_square(g));
   ls_update_slot(update, 0, sum);
-  const ls_tensor root =
-      ls_sqrt(ls_add_scalar(sum, update->optimizer->epsilon));
-  ls_update_move(update, ls_update_rate(update, ls_div(g, root)));
+  ls_update_move(update, adagrad_move(update, g, sum));
 }
 
 static const ls_optimizer_rule adagrad_rule = {.name = "adagrad",

@@ -3,8 +3,8 @@
 // variable after the other moved along them.
 #include "base/runtime_internal.h"
 #include "graph/make.h"
+#include "lockstep/eager.h"
 #include "lockstep/gradients.h"
-#include "lockstep/strategy.h"
 #include "nn/optimizer.h"
 #include "nn/reads.h"
 
@@ -67,14 +67,6 @@ typedef struct step {
   size_t num_ops;
 } step;
 
-// The gradient of the whole batch from that of this replica's part: the mean,
-// which is exact while all parts have the same number of examples. Weights for
-// parts that differ belong here.
-static ls_tensor global_gradient(ls_tensor gradient) {
-  return ls_num_replicas() > 1 ? ls_all_reduce(LS_REDUCE_MEAN, gradient)
-                               : gradient;
-}
-
 static ls_status begin_step(step *s, ls_variable *const *variables,
                             const ls_nest *gradients, size_t count) {
   for (size_t i = 0; i < count; ++i) {
@@ -129,7 +121,7 @@ static ls_status move_all(step *s) {
   const ls_clip *clip = &s->optimizer->clip;
   const bool wait = clip->global_norm > 0;
   for (size_t i = 0; i < s->count; ++i) {
-    s->gradients[i] = ls_clip_one(clip, global_gradient(s->gradients[i]));
+    s->gradients[i] = ls_clip_one(clip, ls_gradient_of_all(s->gradients[i]));
     if (!wait) LS_RETURN_IF_ERROR(move_one(s, i));
   }
   ls_clip_all(clip, s->gradients, s->count, s->squares);
@@ -181,7 +173,7 @@ ls_status ls_optimizer_check_loss(ls_tensor loss) {
   if (ls_graph_is_eager(ls_graph_current()))
     return ls_failed_precondition(
         "ls_optimizer_minimize works in functions and build graphs; in eager "
-        "take the gradients from a tape and give them to ls_optimizer_apply");
+        "record a tape and use ls_optimizer_minimize_tape");
   const ls_shape shape = ls_tensor_shape(loss);
   if (ls_dtype_is_float(ls_tensor_dtype(loss)) && shape.rank <= 0)
     return ls_ok();
@@ -195,46 +187,73 @@ ls_status ls_optimizer_nothing_to_train(ls_tensor loss) {
       ls_tensor_name(loss));
 }
 
-ls_status ls_optimizer_gradients(const ls_optimizer *optimizer, ls_tensor loss,
-                                 ls_variable *const *variables, size_t count,
-                                 ls_nest *gradients) {
+// Of the tape, or of the graph being built.
+static ls_status take_gradients(const ls_optimizer *optimizer, ls_tape *tape,
+                                ls_tensor loss, ls_variable *const *variables,
+                                size_t count, ls_nest *gradients) {
   ls_nest *xs = ls_new_array(optimizer->allocator, ls_nest, count);
   if (xs == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < count; ++i)
     xs[i] = ls_nest_variable(variables[i]);
   const ls_nest y = ls_leaf(loss);
-  ls_status status = ls_gradients(&y, 1, xs, count, NULL, gradients);
+  const ls_status status =
+      tape != NULL ? ls_tape_gradients(tape, y, xs, count, gradients)
+                   : ls_gradients(&y, 1, xs, count, NULL, gradients);
   for (size_t i = 0; i < count; ++i)
     ls_nest_release(xs[i]);
   ls_release(optimizer->allocator, xs);
   return status;
 }
 
+ls_status ls_optimizer_gradients(const ls_optimizer *optimizer, ls_tensor loss,
+                                 ls_variable *const *variables, size_t count,
+                                 ls_nest *gradients) {
+  return take_gradients(optimizer, NULL, loss, variables, count, gradients);
+}
+
+static ls_status descend(ls_optimizer *optimizer, ls_tape *tape, ls_tensor loss,
+                         ls_variable *const *variables, size_t count,
+                         ls_op *out_moved) {
+  if (count == 0) return ls_optimizer_nothing_to_train(loss);
+  ls_nest *gradients = ls_new_array(optimizer->allocator, ls_nest, count);
+  if (gradients == NULL) return ls_out_of_memory();
+  const ls_status status =
+      take_gradients(optimizer, tape, loss, variables, count, gradients);
+  if (ls_status_is_ok(status))
+    *out_moved = ls_optimizer_apply(optimizer, variables, gradients, count);
+  for (size_t i = 0; i < count; ++i)
+    ls_nest_release(gradients[i]);
+  ls_release(optimizer->allocator, gradients);
+  return status;
+}
+
 ls_op ls_optimizer_minimize(ls_optimizer *optimizer, ls_tensor loss) {
   if (loss.ref == 0) return (ls_op){0};  // The graph has its error already.
-  ls_allocator *allocator = optimizer->allocator;
   ls_variable **variables = NULL;
-  ls_nest *gradients = NULL;
   size_t count = 0;
-  ls_op result = {0};
-  ls_status status = ls_ok();
-  LS_GOTO_IF_ERROR(done, status, ls_optimizer_check_loss(loss));
-  LS_GOTO_IF_ERROR(done, status,
-                   ls_reads_find(allocator, loss, &variables, &count));
-  if (count == 0) {
-    status = ls_optimizer_nothing_to_train(loss);
-    goto done;
-  }
-  gradients = ls_new_array(allocator, ls_nest, count);
-  LS_GOTO_IF_ERROR(done, status, gradients ? ls_ok() : ls_out_of_memory());
-  LS_GOTO_IF_ERROR(
-      done, status,
-      ls_optimizer_gradients(optimizer, loss, variables, count, gradients));
-  result = ls_optimizer_apply(optimizer, variables, gradients, count);
-done:
-  for (size_t i = 0; gradients != NULL && i < count; ++i)
-    ls_nest_release(gradients[i]);
-  ls_release(allocator, gradients);
-  ls_release(allocator, variables);
-  return ls_status_is_ok(status) ? result : failed(status);
+  ls_op moved = {0};
+  ls_status status = ls_optimizer_check_loss(loss);
+  if (ls_status_is_ok(status))
+    status = ls_reads_find(optimizer->allocator, loss, &variables, &count);
+  if (ls_status_is_ok(status))
+    status = descend(optimizer, NULL, loss, variables, count, &moved);
+  ls_release(optimizer->allocator, variables);
+  return ls_status_is_ok(status) ? moved : failed(status);
+}
+
+ls_status ls_optimizer_minimize_tape(ls_optimizer *optimizer, ls_tape *tape,
+                                     ls_tensor loss) {
+  LS_RETURN_IF_ERROR(ls_tensor_status(loss));
+  LS_RETURN_IF_ERROR(ls_tape_end(tape));
+  const size_t count = ls_tape_variables(tape, NULL, 0);
+  ls_variable **variables =
+      ls_new_array(optimizer->allocator, ls_variable *, count);
+  if (variables == NULL) return ls_out_of_memory();
+  ls_tape_variables(tape, variables, count);
+  ls_op moved = {0};
+  const ls_status status =
+      descend(optimizer, tape, loss, variables, count, &moved);
+  ls_release(optimizer->allocator, variables);
+  LS_RETURN_IF_ERROR(status);
+  return ls_tensor_status(ls_op_output(moved, 0));
 }

@@ -3,9 +3,8 @@
 #include "lockstep/layers.h"
 
 // Numbers in [0, 1), as many as x has elements. They are a function of what
-// random numbers depend on (see ls_random_options): replicas draw their own.
-// Keys by example id, which do not depend on how examples were dealt to
-// replicas, belong here.
+// random numbers depend on (see ls_random_options): replicas draw their own,
+// unless the caller tells the ids of the examples.
 static ls_tensor draw_like(ls_tensor x, const ls_random_options *random) {
   const ls_attr range[] = {LS_ATTR_F("low", 0), LS_ATTR_F("high", 1)};
   return ls_make_random_like(LS_OP_RANDOM_UNIFORM, LS_DTYPE_F32, x, range, 2,

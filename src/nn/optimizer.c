@@ -38,10 +38,6 @@ void ls_optimizer_release(ls_optimizer *optimizer) {
 }
 
 // ---- Options ---------------------------------------------------------------
-typedef struct common_options {
-  LS_OPTIMIZER_FIELDS;
-} common_options;
-
 ls_status ls_optimizer_check(const char *kind, const char *what, double value,
                              double limit) {
   if (value >= 0 && value < limit) return ls_ok();
@@ -53,7 +49,7 @@ ls_status ls_optimizer_check(const char *kind, const char *what, double value,
                              kind, what, limit, value);
 }
 
-static ls_status check(const char *kind, const common_options *options) {
+static ls_status check(const char *kind, const ls_optimizer_options *options) {
   const struct {
     const char *what;
     double value;
@@ -72,7 +68,7 @@ ls_status ls_optimizer_make(const ls_optimizer_rule *rule, const void *options,
                             double learning_rate,
                             ls_optimizer **out_optimizer) {
   *out_optimizer = NULL;
-  common_options common = {0};
+  ls_optimizer_options common = {0};
   if (options != NULL) memcpy(&common, options, sizeof(common));
   LS_RETURN_IF_ERROR(check(rule->name, &common));
   const char *name = common.name != NULL ? common.name : rule->name;

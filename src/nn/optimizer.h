@@ -102,6 +102,27 @@ void ls_update_slot(const ls_update *update, size_t slot, ls_tensor value);
 // w - delta
 void ls_update_move(const ls_update *update, ls_tensor delta);
 
+// ---- Rows ------------------------------------------------------------------
+// The rows of a variable that have a gradient, no index twice but -1, which is
+// no row; and the gradient, [rows, ...].
+typedef struct ls_update_rows {
+  ls_tensor indices, gradient;
+} ls_update_rows;
+// Whether the gradient is that of some rows of many. Then a rule that leaves a
+// row alone whose gradient is 0 may move those rows alone.
+bool ls_update_find_rows(const ls_update *update, ls_update_rows *out_rows);
+ls_tensor ls_update_read_rows(const ls_update *update, size_t slot,
+                              const ls_update_rows *rows);
+void ls_update_slot_rows(const ls_update *update, size_t slot,
+                         const ls_update_rows *rows, ls_tensor values);
+void ls_update_move_rows(const ls_update *update, const ls_update_rows *rows,
+                         ls_tensor delta);
+// The gradient of the whole batch from that of this replica's part: the mean,
+// which is exact while all parts have the same number of examples. Weights for
+// parts that differ belong here. Rows are put one behind the other, replica by
+// replica.
+ls_tensor ls_gradient_of_all(ls_tensor gradient);
+
 // ---- Clipping --------------------------------------------------------------
 // The gradient within the limits of its own: `value` and `norm`.
 ls_tensor ls_clip_one(const ls_clip *clip, ls_tensor gradient);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // LSTM and GRU. What does not depend on the state, x by the kernel, is one
 // product over all steps; then the steps follow one another, each with ops of
-// its own.
+// its own or, where they are many, in a loop.
 #include "graph/make.h"
 #include "nn/layer.h"
 
@@ -10,8 +10,10 @@ struct ls_recurrent_layer {
   ls_recurrent_kind kind;
   ls_variable *kernel, *recurrent_kernel;
   ls_variable *bias, *recurrent_bias;  // NULL: none.
-  int64_t inputs, units;
+  int64_t inputs, units, unrolled;
 };
+
+enum { UNROLLED = 32 };
 
 // ---- Creating --------------------------------------------------------------
 // 0, but 1 for the second quarter, the gate f: what is remembered stays until
@@ -71,11 +73,15 @@ ls_status ls_recurrent_layer_create(const ls_recurrent_options *options,
         "%s layer '%s' needs at least one input and one unit, got %lld and "
         "%lld",
         kind, name, (long long)options->inputs, (long long)options->units);
+  if (options->unrolled < 0)
+    return ls_invalid_argument("%s layer '%s' cannot unroll %lld steps", kind,
+                               name, (long long)options->unrolled);
   ls_recurrent_layer *layer = ls_layer_make(sizeof(*layer), name);
   if (layer == NULL) return ls_out_of_memory();
   layer->kind = options->kind;
   layer->inputs = options->inputs;
   layer->units = options->units;
+  layer->unrolled = options->unrolled > 0 ? options->unrolled : UNROLLED;
   return ls_layer_finish(&layer->base, "recurrent layer",
                          create_variables(options, layer), out_layer);
 }
@@ -183,19 +189,87 @@ static void cut_steps(ls_tensor x, size_t steps, ls_tensor *parts) {
         ls_reshape(ls_op_output(pieces, (unsigned)t), LS_SHAPE(-1, width));
 }
 
-// `parts` is room for one tensor a step.
-static ls_tensor all_steps(const ls_recurrent_layer *layer, ls_tensor x,
-                           size_t steps, ls_tensor *parts,
-                           ls_recurrent_state *state) {
+static ls_tensor unrolled_steps(const ls_recurrent_layer *layer, ls_tensor x,
+                                size_t steps, ls_recurrent_state *state) {
+  ls_allocator *allocator = layer->base.allocator;
+  ls_tensor *parts = ls_new_array(allocator, ls_tensor, steps);
+  if (parts == NULL)
+    return ls_make_failed("recurrent layer", ls_out_of_memory());
   const shared s = read_shared(layer);
   cut_steps(project(layer, x), steps, parts);
   for (size_t t = 0; t < steps; ++t) {
     *state = step(&s, parts[t], *state);
     parts[t] = ls_reshape(state->h, LS_SHAPE(-1, 1, layer->units));
   }
-  return ls_concatenate(parts, steps, 1);
+  const ls_tensor y = ls_concatenate(parts, steps, 1);
+  ls_release(allocator, parts);
+  return y;
 }
 
+// ---- In a loop -------------------------------------------------------------
+// The number of the step, h, c (the LSTM's alone) and the h of all steps so
+// far, [steps, batch, units].
+enum { STEP, H, ALL_H, C };
+
+typedef struct looped {
+  shared s;
+  ls_tensor projected;  // [steps, batch, gates units]
+  int64_t steps;
+} looped;
+
+static ls_nest has_steps_left(ls_nest values, void *user) {
+  const looped *all = user;
+  return ls_leaf(ls_less(ls_nest_tensor(values, STEP),
+                         ls_scalar_i64(LS_DTYPE_I64, all->steps)));
+}
+
+static ls_nest looped_values(ls_tensor number, ls_recurrent_state state,
+                             ls_tensor all_h) {
+  const ls_nest items[] = {ls_leaf(number), ls_leaf(state.h), ls_leaf(all_h),
+                           ls_leaf(state.c)};
+  return ls_nest_sequence(LS_KIND_TUPLE, items, state.c.ref != 0 ? 4 : 3);
+}
+
+static ls_nest next_step(ls_nest values, void *user) {
+  const looped *all = user;
+  const ls_tensor number = ls_nest_tensor(values, STEP);
+  const ls_tensor none = ls_scalar_i64(LS_DTYPE_I64, 0);
+  const ls_tensor starts[] = {number, none, none};
+  const ls_recurrent_state before = {.h = ls_nest_tensor(values, H),
+                                     .c = ls_nest_tensor(values, C)};
+  const ls_recurrent_state state =
+      step(&all->s, ls_gather(all->projected, number, 0), before);
+  const ls_tensor row =
+      ls_reshape(state.h, LS_SHAPE(1, -1, all->s.layer->units));
+  return looped_values(
+      ls_add_scalar(number, 1), state,
+      ls_dynamic_update_slice(ls_nest_tensor(values, ALL_H), row, starts));
+}
+
+static ls_tensor looped_steps(const ls_recurrent_layer *layer, ls_tensor x,
+                              int64_t steps, ls_recurrent_state *state) {
+  const int swapped[] = {1, 0, 2};
+  looped all = {.s = read_shared(layer),
+                .projected = ls_transpose(project(layer, x), swapped),
+                .steps = steps};
+  const ls_size sizes[] = {
+      {LS_SIZE_CONSTANT, steps}, {1, 0}, {LS_SIZE_CONSTANT, layer->units}};
+  if (layer->kind == LS_RECURRENT_GRU) state->c = ls_failed_tensor();
+  const ls_nest end =
+      ls_while(has_steps_left, next_step, &all,
+               looped_values(ls_scalar_i64(LS_DTYPE_I64, 0), *state,
+                             ls_layer_zeros(x, sizes, 3)),
+               steps);
+  *state = (ls_recurrent_state){.h = ls_nest_tensor(end, H),
+                                .c = ls_nest_tensor(end, C)};
+  const ls_tensor all_h = ls_nest_tensor(end, ALL_H);
+  const ls_status status = ls_nest_status(end);
+  ls_nest_release(end);
+  return ls_status_is_ok(status) ? ls_transpose(all_h, swapped)
+                                 : ls_make_failed("recurrent layer", status);
+}
+
+// ---- Applying --------------------------------------------------------------
 ls_tensor ls_recurrent_layer_apply(const ls_recurrent_layer *layer, ls_tensor x,
                                    const ls_recurrent_state *initial,
                                    ls_recurrent_state *out_final) {
@@ -210,17 +284,14 @@ ls_tensor ls_recurrent_layer_apply(const ls_recurrent_layer *layer, ls_tensor x,
                             "known number of steps, got %s",
                             layer->base.name,
                             LS_SHAPE_TEXT(ls_tensor_dtype(x), shape)));
-  ls_allocator *allocator = layer->base.allocator;
-  const size_t steps = (size_t)shape.dim[1];
-  ls_tensor *parts = ls_new_array(allocator, ls_tensor, steps);
-  if (parts == NULL)
-    return ls_make_failed("recurrent layer", ls_out_of_memory());
+  const int64_t steps = shape.dim[1];
   ls_tensor y = ls_failed_tensor();
   LS_NAME_SCOPE(layer->base.name) {
     state = initial != NULL ? *initial : zero_state(layer, x);
-    y = all_steps(layer, x, steps, parts, &state);
+    y = steps <= layer->unrolled || ls_graph_is_eager(ls_graph_current())
+            ? unrolled_steps(layer, x, (size_t)steps, &state)
+            : looped_steps(layer, x, steps, &state);
   }
-  ls_release(allocator, parts);
   if (out_final != NULL) *out_final = state;
   return y;
 }

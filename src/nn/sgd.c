@@ -4,7 +4,11 @@
 #include "nn/optimizer.h"
 
 static void update_plain(const ls_update *update) {
-  ls_update_move(update, ls_update_rate(update, update->gradient));
+  ls_update_rows rows;
+  if (ls_update_find_rows(update, &rows))
+    ls_update_move_rows(update, &rows, ls_update_rate(update, rows.gradient));
+  else
+    ls_update_move(update, ls_update_rate(update, update->gradient));
 }
 
 static void update_momentum(const ls_update *update) {

@@ -253,7 +253,8 @@ static const ls_attr *find_attr(const ls_op_spec *spec, const char *name) {
 
 // Reads and writes of variables go to the store: no program has them.
 static ls_status run_variable_op(ls_graph *graph, const ls_op_spec *spec,
-                                 ls_array *const *in, ls_array **values) {
+                                 ls_array *const *in, const ls_type *in_types,
+                                 ls_array **values) {
   ls_store *store = ls_eager_of(graph)->state->store;
   ls_variable *variable =
       (ls_variable *)find_attr(spec, "variable")->as.object;
@@ -263,13 +264,24 @@ static ls_status run_variable_op(ls_graph *graph, const ls_op_spec *spec,
     values[0] = ls_array_retain(in[0]);
     return ls_store_write(store, variable, in[0]);
   }
-  ls_array *before = NULL;
+  // Else a function of the value there is, and of the operands.
+  const bool scatters = spec->type == LS_OP_ASSIGN_SCATTER;
+  const ls_attr how = scatters ? *find_attr(spec, "combine") : (ls_attr){0};
+  const ls_op_spec change = {.type = scatters ? LS_OP_SCATTER
+                                     : spec->type == LS_OP_ASSIGN_ADD
+                                         ? LS_OP_ADD
+                                         : LS_OP_SUB,
+                             .num_inputs = 1 + spec->num_inputs,
+                             .attrs = &how,
+                             .num_attrs = scatters};
+  ls_array *before = NULL, *operands[3];
+  ls_type types[3] = {variable->type};
   LS_RETURN_IF_ERROR(ls_store_read(store, variable, &before));
-  const ls_op_spec change = {
-      .type = spec->type == LS_OP_ASSIGN_ADD ? LS_OP_ADD : LS_OP_SUB,
-      .num_inputs = 2};
-  ls_array *const operands[] = {before, in[0]};
-  const ls_type types[] = {variable->type, variable->type};
+  operands[0] = before;
+  for (size_t i = 0; i < spec->num_inputs; ++i) {
+    operands[1 + i] = in[i];
+    types[1 + i] = in_types[i];
+  }
   ls_status status =
       run_op(graph, &change, operands, types, &variable->type, 1, values);
   ls_array_release(before);
@@ -316,7 +328,8 @@ static ls_status run_any(ls_graph *graph, const ls_op_spec *spec,
       case LS_OP_ASSIGN:
       case LS_OP_ASSIGN_ADD:
       case LS_OP_ASSIGN_SUB:
-        status = run_variable_op(graph, spec, in, values);
+      case LS_OP_ASSIGN_SCATTER:
+        status = run_variable_op(graph, spec, in, types, values);
         break;
       default:
         status = run_op(graph, spec, in, types, out, num_out, values);

@@ -335,6 +335,14 @@ ls_status ls_function_call(ls_function *function, ls_nest args,
 }
 
 // ---- Looking in ------------------------------------------------------------
+uint64_t ls_function_steps(const ls_function *function) {
+  return __atomic_load_n(&function->step, __ATOMIC_RELAXED);
+}
+
+void ls_function_set_steps(ls_function *function, uint64_t steps) {
+  __atomic_store_n(&function->step, steps, __ATOMIC_RELAXED);
+}
+
 size_t ls_function_num_traces(const ls_function *function) {
   return function->num_traces;
 }

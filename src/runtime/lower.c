@@ -82,8 +82,7 @@ ls_status ls_graph_written(const ls_graph *graph, ls_allocator *allocator,
                            size_t *capacity) {
   for (size_t i = 0; i < graph->num_nodes; ++i) {
     const ls_node *node = graph->nodes[i];
-    if (node->type == LS_OP_ASSIGN || node->type == LS_OP_ASSIGN_ADD ||
-        node->type == LS_OP_ASSIGN_SUB)
+    if (ls_node_assigns(node))
       LS_RETURN_IF_ERROR(
           add_written((ls_variable *)ls_node_attr(node, "variable")->as.object,
                       allocator, list, count, capacity));

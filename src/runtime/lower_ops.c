@@ -13,8 +13,8 @@ ls_status ls_lower_scalar(ls_lower_scope *scope, ls_dtype dtype, double value,
   LS_RETURN_IF_ERROR(ls_array_create(dtype, LS_SCALAR, &array));
   ls_array_set_f64(array, 0, value);
   const ls_attr attr = LS_ATTR_A("value", array);
-  const ls_status status = ls_lower_make(scope, LS_OP_CONSTANT, NULL, 0, &attr,
-                                         1, origin, out_ref);
+  const ls_status status =
+      ls_lower_make(scope, LS_OP_CONSTANT, NULL, 0, &attr, 1, origin, out_ref);
   ls_array_release(array);
   return status;
 }
@@ -51,9 +51,8 @@ static ls_status reshape_to(ls_lower_scope *scope, uint64_t ref, ls_shape shape,
 static ls_status infer_again(ls_lower_scope *scope, const ls_node *node,
                              const uint64_t *inputs, ls_type *out_type) {
   ls_type in[FEW_INPUTS + LS_MAX_RANK] = {0};
-  const ls_op_spec spec = {.type = node->type,
-                           .attrs = node->attrs,
-                           .num_attrs = node->num_attrs};
+  const ls_op_spec spec = {
+      .type = node->type, .attrs = node->attrs, .num_attrs = node->num_attrs};
   for (uint32_t i = 0; i < node->num_inputs; ++i)
     in[i] = ls_lowered_type(scope, inputs[i]);
   *out_type = (ls_type){0};
@@ -99,8 +98,8 @@ static ls_status broadcast_operands(ls_lower_scope *scope, ls_node *node,
   LS_RETURN_IF_ERROR(infer_again(scope, node, inputs, &type));
   for (uint32_t i = 0; i < node->num_inputs; ++i)
     if (ls_lowered_type(scope, inputs[i]).shape.rank != 0)
-      LS_RETURN_IF_ERROR(ls_lower_broadcast(scope, inputs[i], type.shape, node,
-                                            &inputs[i]));
+      LS_RETURN_IF_ERROR(
+          ls_lower_broadcast(scope, inputs[i], type.shape, node, &inputs[i]));
   return ls_ok();
 }
 
@@ -198,8 +197,8 @@ ls_status lower_dim_size(ls_lower_scope *scope, ls_node *node) {
 ls_status lower_replica_id(ls_lower_scope *scope, ls_node *node) {
   uint64_t ref = 0;
   if (scope->replicated)
-    LS_RETURN_IF_ERROR(ls_lower_make(scope, LS_OP_REPLICA_ID, NULL, 0, NULL, 0,
-                                     node, &ref));
+    LS_RETURN_IF_ERROR(
+        ls_lower_make(scope, LS_OP_REPLICA_ID, NULL, 0, NULL, 0, node, &ref));
   else
     LS_RETURN_IF_ERROR(ls_lower_scalar(scope, LS_DTYPE_I32, 0, node, &ref));
   return ls_lower_map(scope, ls_ref(node->id, 0), ref);
@@ -224,8 +223,7 @@ ls_status lower_expand_sum_to(ls_lower_scope *scope, ls_node *node) {
   int64_t axes[LS_MAX_RANK];
   size_t count = 0;
   for (int i = 0; i < have.rank; ++i)
-    if (i < extra ||
-        (have.dim[i] != want.shape.dim[i - extra]))
+    if (i < extra || (have.dim[i] != want.shape.dim[i - extra]))
       axes[count++] = i;
   uint64_t ref = inputs[0];
   if (count != 0) {
@@ -238,28 +236,71 @@ ls_status lower_expand_sum_to(ls_lower_scope *scope, ls_node *node) {
   return ls_lower_map(scope, ls_ref(node->id, 0), ref);
 }
 
+static ls_status convert_to(ls_lower_scope *scope, uint64_t ref, ls_dtype dtype,
+                            const ls_node *origin, uint64_t *out_ref) {
+  *out_ref = ref;
+  if (ls_lowered_type(scope, ref).dtype == dtype) return ls_ok();
+  const ls_attr attr = LS_ATTR_T("dtype", dtype);
+  return ls_lower_make(scope, LS_OP_CONVERT, &ref, 1, &attr, 1, origin,
+                       out_ref);
+}
+
+// Added to zeros, 16-bit floats in f32.
+ls_status lower_expand_indexed_slices(ls_lower_scope *scope, ls_node *node) {
+  uint64_t inputs[FEW_INPUTS + LS_MAX_RANK], ref = 0;
+  ls_type type;
+  for (uint32_t i = 0; i < node->num_inputs; ++i)
+    inputs[i] = ls_lowered(scope, node->inputs[i]);
+  LS_RETURN_IF_ERROR(infer_again(scope, node, inputs, &type));
+  const bool half = type.dtype == LS_DTYPE_F16 || type.dtype == LS_DTYPE_BF16;
+  const ls_dtype wide = half ? LS_DTYPE_F32 : type.dtype;
+  uint64_t operands[3] = {0, inputs[0]};
+  LS_RETURN_IF_ERROR(ls_lower_scalar(scope, wide, 0, node, &operands[0]));
+  LS_RETURN_IF_ERROR(
+      ls_lower_broadcast(scope, operands[0], type.shape, node, &operands[0]));
+  LS_RETURN_IF_ERROR(convert_to(scope, inputs[1], wide, node, &operands[2]));
+  const ls_attr attrs[] = {LS_ATTR_S("combine", "add"), LS_ATTR_I("axis", 0)};
+  LS_RETURN_IF_ERROR(
+      ls_lower_make(scope, LS_OP_SCATTER, operands, 3, attrs, 2, node, &ref));
+  LS_RETURN_IF_ERROR(convert_to(scope, ref, type.dtype, node, &ref));
+  return ls_lower_map(scope, ls_ref(node->id, 0), ref);
+}
+
 // The sum, then one multiplication by 1 / count. Integers divide truly.
+static ls_status converted(ls_lower_scope *scope, uint64_t x, ls_dtype dtype,
+                           ls_node *node, uint64_t *out) {
+  *out = x;
+  if (ls_lowered_type(scope, x).dtype == dtype) return ls_ok();
+  const ls_attr attr = LS_ATTR_T("dtype", dtype);
+  return ls_lower_make(scope, LS_OP_CONVERT, &x, 1, &attr, 1, node, out);
+}
+
+// 16-bit floats are added and scaled in f32: their sum may be too large where
+// their mean is not.
 ls_status lower_expand_reduce_mean(ls_lower_scope *scope, ls_node *node) {
-  const uint64_t x = ls_lowered(scope, node->inputs[0]);
+  uint64_t x = ls_lowered(scope, node->inputs[0]);
   const ls_type type = ls_lowered_type(scope, x);
   if (!ls_dtype_is_float(type.dtype))
     return ls_unimplemented("reduce_mean of %s: convert it to a float first",
                             ls_dtype_name(type.dtype));
+  const ls_dtype wide =
+      type.dtype == LS_DTYPE_F64 ? LS_DTYPE_F64 : LS_DTYPE_F32;
   uint64_t sum = 0, factor = 0, mean = 0;
+  LS_RETURN_IF_ERROR(converted(scope, x, wide, node, &x));
   LS_RETURN_IF_ERROR(ls_lower_make(scope, LS_OP_REDUCE_SUM, &x, 1, node->attrs,
                                    node->num_attrs, node, &sum));
   const int64_t before = ls_shape_num_elements(type.shape);
   const int64_t after =
       ls_shape_num_elements(ls_lowered_type(scope, sum).shape);
   const double count = after == 0 ? 1 : (double)before / (double)after;
-  LS_RETURN_IF_ERROR(ls_lower_scalar(scope, type.dtype,
-                                     type.dtype == LS_DTYPE_F64
-                                         ? 1.0 / count
-                                         : (double)(1.0f / (float)count),
-                                     node, &factor));
+  LS_RETURN_IF_ERROR(ls_lower_scalar(
+      scope, wide,
+      wide == LS_DTYPE_F64 ? 1.0 / count : (double)(1.0f / (float)count), node,
+      &factor));
   const uint64_t operands[] = {sum, factor};
   LS_RETURN_IF_ERROR(
       ls_lower_make(scope, LS_OP_MUL, operands, 2, NULL, 0, node, &mean));
+  LS_RETURN_IF_ERROR(converted(scope, mean, type.dtype, node, &mean));
   return ls_lower_map(scope, ls_ref(node->id, 0), mean);
 }
 
@@ -272,6 +313,19 @@ ls_status lower_read(ls_lower_scope *scope, ls_node *node) {
   uint64_t ref = 0;
   LS_RETURN_IF_ERROR(ls_lower_read(scope, variable_of(node), &ref));
   return ls_lower_map(scope, ls_ref(node->id, 0), ref);
+}
+
+ls_status lower_assign_scatter(ls_lower_scope *scope, ls_node *node) {
+  ls_variable *variable = variable_of(node);
+  uint64_t operands[] = {0, ls_lowered(scope, node->inputs[0]),
+                         ls_lowered(scope, node->inputs[1])};
+  uint64_t value = 0;
+  LS_RETURN_IF_ERROR(ls_lower_read(scope, variable, &operands[0]));
+  LS_RETURN_IF_ERROR(ls_lower_make(scope, LS_OP_SCATTER, operands, 3,
+                                   ls_node_attr(node, "combine"), 1, node,
+                                   &value));
+  LS_RETURN_IF_ERROR(ls_lower_write(scope, variable, value));
+  return ls_lower_map(scope, ls_ref(node->id, 0), value);
 }
 
 ls_status lower_assign(ls_lower_scope *scope, ls_node *node) {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <stdio.h>
+
 #include "base/runtime_internal.h"
 #include "lockstep/nn.h"
 #include "lockstep/train.h"
 
-// Examples a call: enough to keep the products busy.
-static const int64_t evaluation_batch = 1000;
+// Labels a call: enough to keep the products busy.
+static const int64_t evaluation_labels = 1000;
 
 struct ls_evaluator {
   ls_allocator *allocator;
@@ -15,21 +17,52 @@ struct ls_evaluator {
   ls_nest batch, results;
 };
 
-ls_status ls_train_check_data(const ls_model_type *type,
-                              const ls_dataset *dataset) {
-  const ls_shape has = ls_dataset_example_shape(dataset);
-  const int64_t classes = ls_dataset_num_classes(dataset);
-  if (ls_shape_num_elements(has) ==
-          ls_shape_num_elements(type->example_shape) &&
-      classes <= type->num_classes)
-    return ls_ok();
-  return ls_invalid_argument(
-      "model '%s' takes examples %s of %lld classes; these are %s of %lld",
-      type->name, LS_SHAPE_TEXT(LS_DTYPE_F32, type->example_shape),
-      (long long)type->num_classes, LS_SHAPE_TEXT(LS_DTYPE_F32, has),
-      (long long)classes);
+static ls_dtype dtype_of(const ls_model_type *type) {
+  return type->example_dtype != LS_DTYPE_NONE ? type->example_dtype
+                                              : LS_DTYPE_F32;
 }
 
+static int64_t labels_of(const ls_model_type *type) {
+  return ls_shape_num_elements(type->label_shape);
+}
+
+// ---- Data ------------------------------------------------------------------
+// "f32[16] of 4 classes", with labels that are no scalars behind the examples.
+static void print_data(ls_dtype dtype, ls_shape example, ls_shape label,
+                       int64_t classes, char *buffer, size_t size) {
+  snprintf(buffer, size, "%s%s%s of %lld classes",
+           LS_SHAPE_TEXT(dtype, example), label.rank > 0 ? " labelled " : "",
+           label.rank > 0 ? LS_SHAPE_TEXT(LS_DTYPE_I32, label) : "",
+           (long long)classes);
+}
+
+// u8 examples are dealt as what the model takes.
+static bool can_be(ls_dtype from, ls_dtype to) {
+  return from == to || from == LS_DTYPE_U8;
+}
+
+ls_status ls_train_check_data(const ls_model_type *type,
+                              const ls_dataset *dataset) {
+  const ls_shape example = ls_dataset_example_shape(dataset);
+  const ls_shape label = ls_dataset_label_shape(dataset);
+  const int64_t classes = ls_dataset_num_classes(dataset);
+  const ls_dtype wanted = dtype_of(type);
+  const ls_dtype has = ls_array_dtype(ls_dataset_examples(dataset));
+  if (can_be(has, wanted) &&
+      ls_shape_num_elements(example) ==
+          ls_shape_num_elements(type->example_shape) &&
+      ls_shape_equal(label, type->label_shape) && classes <= type->num_classes)
+    return ls_ok();
+  char takes[480], are[480];
+  print_data(wanted, type->example_shape, type->label_shape, type->num_classes,
+             takes, sizeof(takes));
+  print_data(has == LS_DTYPE_U8 ? wanted : has, example, label, classes, are,
+             sizeof(are));
+  return ls_invalid_argument("model '%s' takes examples %s; these are %s",
+                             type->name, takes, are);
+}
+
+// ---- Evaluation ------------------------------------------------------------
 // Sums over a batch, so that batches of any size can be added up.
 static ls_nest evaluate_batch(ls_nest args, void *user) {
   const ls_model *model = user;
@@ -46,9 +79,11 @@ static ls_nest evaluate_batch(ls_nest args, void *user) {
 static ls_status fill(ls_evaluator *evaluator) {
   const ls_model *model = evaluator->model;
   LS_RETURN_IF_ERROR(ls_train_check_data(model->type, evaluator->dataset));
+  const int64_t batch = evaluation_labels / labels_of(model->type);
   LS_RETURN_IF_ERROR(ls_batcher_create(
       evaluator->dataset,
-      &(ls_batcher_options){.batch_size = evaluation_batch,
+      &(ls_batcher_options){.batch_size = batch > 0 ? batch : 1,
+                            .dtype = dtype_of(model->type),
                             .example_shape = model->type->example_shape},
       &evaluator->batcher));
   return ls_function_create(
@@ -102,8 +137,10 @@ ls_status ls_evaluator_run(ls_evaluator *evaluator, const ls_train_stop *stop,
     correct += ls_array_f64(ls_nest_as_array(ls_nest_item(results, 1)), 0);
   }
   const int64_t examples = ls_dataset_size(evaluator->dataset);
+  const double labels =
+      (double)examples * (double)labels_of(evaluator->model->type);
   *out_evaluation = (ls_evaluation){.examples = examples,
-                                    .loss = loss / (double)examples,
-                                    .accuracy = correct / (double)examples};
+                                    .loss = loss / labels,
+                                    .accuracy = correct / labels};
   return ls_ok();
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <math.h>
+#include <stdio.h>
 
 #include "base/runtime_internal.h"
 #include "lockstep/train.h"
@@ -15,6 +16,7 @@ typedef struct window {
 typedef struct loop {
   ls_runtime *runtime;
   ls_train_options options;  // With defaults.
+  ls_train_config config;    // The same, for the run folder.
   int64_t steps_per_epoch, num_steps;
   ls_function *function;
   ls_batcher *batcher;
@@ -22,10 +24,16 @@ typedef struct loop {
   ls_run_folder folder;
   ls_nest batch, results;
   window epoch, logged;
-  int64_t began;
+  int64_t epoch_first;  // The first step of this epoch that is run here.
+  int64_t began;        // Of the clock, as if the run had never paused.
+  int64_t saved;
   ls_train_report report;
   ls_train_result *result;
 } loop;
+
+static double seconds_since(const loop *it, int64_t began) {
+  return (double)(ls_runtime_now(it->runtime) - began) * 1e-9;
+}
 
 // ---- Making ----------------------------------------------------------------
 int64_t ls_train_count_steps(const ls_model_type *type, int64_t train_size,
@@ -54,16 +62,35 @@ static ls_status check_options(const ls_train_options *options,
   return ls_train_check_data(o->model->type, o->train);
 }
 
+// What config.json says, by the options.
+static void fill_config(loop *it) {
+  const ls_train_options *o = &it->options;
+  ls_train_config *config = &it->config;
+  if (o->config != NULL) *config = *o->config;
+  if (config->model == NULL) config->model = o->model->type->name;
+  if (config->learning_rate == 0 &&
+      (config->optimizer == NULL || config->optimizer[0] == '\0'))
+    config->learning_rate = o->model->type->learning_rate;
+  config->replicas = ls_strategy_num_replicas(o->strategy);
+  config->threads = ls_runtime_threads(it->runtime);
+  config->batch_size = o->batch_size;
+  config->epochs = o->epochs;
+  config->steps = o->steps;
+  config->seed = o->seed;
+}
+
 static ls_status with_defaults(const ls_train_options *options, loop *it) {
   it->options = *options;
   it->runtime = ls_runtime_current();
   if (it->runtime == NULL) return ls_out_of_memory();
   ls_train_options *o = &it->options;
+  if (o->model == NULL || o->strategy == NULL || o->train == NULL)
+    return ls_invalid_argument(
+        "training needs a model, a strategy and a training set");
   const ls_model_type *type = o->model->type;
   if (o->batch_size == 0) o->batch_size = type->batch_size;
   if (o->log_every == 0) o->log_every = 100;
-  if (o->learning_rate == 0) o->learning_rate = type->learning_rate;
-  if (o->schedule == NULL) o->schedule = "constant";
+  if (o->save_seconds == 0) o->save_seconds = 60;
   LS_RETURN_IF_ERROR(check_options(o, ls_strategy_num_replicas(o->strategy)));
   LS_RETURN_IF_ERROR(ls_batcher_create(
       o->train,
@@ -71,13 +98,76 @@ static ls_status with_defaults(const ls_train_options *options, loop *it) {
                             .shuffle = true,
                             .seed = o->seed,
                             .drop_remainder = true,
+                            .dtype = type->example_dtype,
                             .example_shape = type->example_shape},
       &it->batcher));
   it->steps_per_epoch = ls_batcher_num_batches(it->batcher);
   it->num_steps = ls_train_count_steps(type, ls_dataset_size(o->train),
                                        o->batch_size, o->epochs, o->steps);
   o->epochs = (it->num_steps - 1) / it->steps_per_epoch + 1;
+  fill_config(it);
   return ls_ok();
+}
+
+// ---- The folder ------------------------------------------------------------
+static ls_checkpoint_notes notes_of(const loop *it) {
+  return (ls_checkpoint_notes){.replicas = it->config.replicas,
+                               .batch_size = it->config.batch_size,
+                               .seed = it->config.seed,
+                               .examples = ls_dataset_size(it->options.train),
+                               .steps = it->result->steps,
+                               .seconds = seconds_since(it, it->began)};
+}
+
+static ls_status save(loop *it) {
+  const ls_checkpoint_notes notes = notes_of(it);
+  LS_RETURN_IF_ERROR(
+      ls_run_folder_save(&it->folder, it->options.model, &notes));
+  it->saved = ls_runtime_now(it->runtime);
+  return ls_ok();
+}
+
+static ls_status save_if_due(loop *it) {
+  if (it->folder.path == NULL ||
+      seconds_since(it, it->saved) < (double)it->options.save_seconds)
+    return ls_ok();
+  return save(it);
+}
+
+// The optimizer's variables are made here, so that there is something to set;
+// the first step would have made the same ones.
+static ls_status prepare_optimizer(const loop *it) {
+  const ls_model *model = it->options.model;
+  if (model->type->optimizer == NULL) return ls_ok();
+  ls_allocator *allocator = ls_runtime_allocator(it->runtime);
+  const size_t all = model->type->variables(model->self, NULL, 0);
+  ls_variable **variables = ls_new_array(allocator, ls_variable *, all + 1);
+  if (variables == NULL) return ls_out_of_memory();
+  model->type->variables(model->self, variables, all);
+  size_t count = 0;
+  for (size_t i = 0; i < all; ++i) {
+    if (ls_variable_is_trainable(variables[i]))
+      variables[count++] = variables[i];
+  }
+  const ls_status status = ls_optimizer_prepare(
+      model->type->optimizer(model->self), variables, count);
+  ls_release(allocator, variables);
+  return status;
+}
+
+static ls_status resume(loop *it) {
+  ls_checkpoint_notes notes = notes_of(it);
+  notes.seconds = 0;
+  LS_RETURN_IF_ERROR(
+      ls_run_folder_restore(&it->folder, it->options.model, &notes));
+  if (notes.steps > it->num_steps)
+    return ls_invalid_argument(
+        "the run in '%s' is at step %lld already, beyond the %lld asked for",
+        it->folder.path, (long long)notes.steps, (long long)it->num_steps);
+  it->result->steps = notes.steps;
+  it->began -= (int64_t)(notes.seconds * 1e9);
+  ls_function_set_steps(it->function, (uint64_t)notes.steps);
+  return ls_run_folder_continue(&it->folder, &it->config, notes.steps);
 }
 
 static ls_status begin(const ls_train_options *options, loop *it) {
@@ -92,11 +182,16 @@ static ls_status begin(const ls_train_options *options, loop *it) {
                          &it->function));
   if (o->test != NULL)
     LS_RETURN_IF_ERROR(ls_evaluator_create(model, o->test, &it->evaluator));
-  return ls_run_folder_open(&it->folder, it->runtime, o);
+  LS_RETURN_IF_ERROR(prepare_optimizer(it));
+  ls_run_folder_init(&it->folder, it->runtime, o->run_folder);
+  it->began = it->saved = ls_runtime_now(it->runtime);
+  return o->resume
+             ? resume(it)
+             : ls_run_folder_start(&it->folder, &it->config, o->overwrite);
 }
 
 static void end(loop *it) {
-  ls_run_folder_close(&it->folder);
+  ls_run_folder_deinit(&it->folder);
   ls_nest_release(it->batch);
   ls_nest_release(it->results);
   ls_evaluator_destroy(it->evaluator);
@@ -159,16 +254,15 @@ static ls_status step(loop *it) {
   add(&it->logged, loss, accuracy);
   ++it->result->steps;
   if (isfinite(loss)) return ls_ok();
+  char rate[32] = "";
+  if (it->config.learning_rate != 0)
+    snprintf(rate, sizeof(rate), " %g", it->config.learning_rate);
   return ls_out_of_range(
-      "the loss is %g at step %lld: the learning rate %g may be too high", loss,
-      (long long)it->result->steps, it->options.learning_rate);
+      "the loss is %g at step %lld: the learning rate%s may be too high", loss,
+      (long long)it->result->steps, rate);
 }
 
 // ---- Reports ---------------------------------------------------------------
-static double seconds_since(const loop *it, int64_t began) {
-  return (double)(ls_runtime_now(it->runtime) - began) * 1e-9;
-}
-
 static void window_begin(const loop *it, window *w) {
   *w = (window){.began = ls_runtime_now(it->runtime)};
 }
@@ -179,7 +273,7 @@ static void describe(loop *it, const window *w) {
   const double seconds = seconds_since(it, w->began);
   const double steps = (double)w->steps;
   r->step = it->result->steps;
-  r->epoch_step = it->epoch.steps;
+  r->epoch_step = it->epoch_first + it->epoch.steps;
   r->loss = w->loss / steps;
   r->accuracy = w->accuracy / steps;
   r->examples_per_second =
@@ -226,21 +320,30 @@ static ls_status test(loop *it) {
   return ls_run_folder_log(&it->folder, &it->report);
 }
 
-static ls_status epoch(loop *it, int64_t number) {
-  const int64_t left = it->num_steps - it->result->steps;
-  it->report = (ls_train_report){.epoch = number + 1,
+static void begin_report(loop *it, int64_t epoch) {
+  const int64_t before = epoch * it->steps_per_epoch;
+  const int64_t left = it->num_steps - before;
+  it->epoch_first = it->result->steps - before;
+  it->report = (ls_train_report){.epoch = epoch + 1,
                                  .num_epochs = it->options.epochs,
                                  .steps_per_epoch = left < it->steps_per_epoch
                                                         ? left
                                                         : it->steps_per_epoch,
+                                 .step = it->result->steps,
                                  .num_steps = it->num_steps};
-  LS_RETURN_IF_ERROR(ls_batcher_seek(it->batcher, number, 0));
+}
+
+static ls_status epoch(loop *it, int64_t number) {
+  begin_report(it, number);
+  LS_RETURN_IF_ERROR(ls_batcher_seek(it->batcher, number, it->epoch_first));
   window_begin(it, &it->epoch);
   window_begin(it, &it->logged);
-  while (it->epoch.steps < it->report.steps_per_epoch && !stop_requested(it)) {
+  while (it->epoch_first + it->epoch.steps < it->report.steps_per_epoch &&
+         !stop_requested(it)) {
     LS_RETURN_IF_ERROR(step(it));
     if (it->logged.steps == it->options.log_every)
       LS_RETURN_IF_ERROR(log_window(it));
+    LS_RETURN_IF_ERROR(save_if_due(it));
     describe(it, &it->epoch);
     show(it);
   }
@@ -253,19 +356,39 @@ static ls_status epoch(loop *it, int64_t number) {
   return ls_ok();
 }
 
+// A run that goes on at the end of an epoch may have been stopped before its
+// evaluation, which is done again.
+static ls_status repeat_test(loop *it) {
+  const int64_t steps = it->result->steps;
+  if (steps == 0 ||
+      (steps % it->steps_per_epoch != 0 && steps != it->num_steps))
+    return ls_ok();
+  begin_report(it, (steps - 1) / it->steps_per_epoch);
+  return test(it);
+}
+
+static ls_status run(loop *it) {
+  LS_RETURN_IF_ERROR(repeat_test(it));
+  const int64_t first = it->result->steps / it->steps_per_epoch;
+  for (int64_t i = first;
+       i < it->options.epochs && it->result->steps < it->num_steps &&
+       !stop_requested(it);
+       ++i)
+    LS_RETURN_IF_ERROR(epoch(it, i));
+  it->result->seconds = seconds_since(it, it->began);
+  return save(it);
+}
+
 ls_status ls_train(const ls_train_options *options,
                    ls_train_result *out_result) {
   *out_result = (ls_train_result){0};
   loop it = {.result = out_result};
   ls_status status = begin(options, &it);
-  it.began = ls_status_is_ok(status) ? ls_runtime_now(it.runtime) : 0;
-  for (int64_t i = 0; ls_status_is_ok(status) && i < it.options.epochs &&
-                      out_result->steps < it.num_steps && !stop_requested(&it);
-       ++i)
-    status = epoch(&it, i);
   if (ls_status_is_ok(status)) {
-    status = ls_run_folder_save(&it.folder, options->model, out_result->steps);
-    out_result->seconds = seconds_since(&it, it.began);
+    status = run(&it);
+    // A run that could not do a single step is no run.
+    if (!ls_status_is_ok(status) && out_result->steps == 0 && !options->resume)
+      ls_run_folder_abandon(&it.folder);
   }
   end(&it);
   return status;

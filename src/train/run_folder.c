@@ -1,16 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/run_folder.h"
 
-#include <stdio.h>
+#include <stdlib.h>
 
 #include "io/json.h"
-#include "io/safetensors.h"
-#include "lockstep/eager.h"
+#include "train/config.h"
 
 static const char config_name[] = "config.json";
 static const char metrics_name[] = "metrics.jsonl";
 static const char model_name[] = "model.safetensors";
+static const char checkpoint_name[] = "checkpoint.safetensors";
 
+void ls_run_folder_init(ls_run_folder *folder, ls_runtime *runtime,
+                        const char *path) {
+  ls_allocator *allocator = ls_runtime_allocator(runtime);
+  *folder = (ls_run_folder){.runtime = runtime, .path = path};
+  ls_text_init(&folder->file, allocator);
+  ls_text_init(&folder->text, allocator);
+}
+
+void ls_run_folder_deinit(ls_run_folder *folder) {
+  if (folder->runtime != NULL) {
+    ls_text_deinit(&folder->file);
+    ls_text_deinit(&folder->text);
+  }
+  *folder = (ls_run_folder){0};
+}
+
+// ---- Files of the folder ---------------------------------------------------
 // Sets `folder->file` to a file of the folder.
 static ls_status name_file(ls_run_folder *folder, const char *name) {
   ls_text_clear(&folder->file);
@@ -18,88 +35,137 @@ static ls_status name_file(ls_run_folder *folder, const char *name) {
   return ls_text_status(&folder->file);
 }
 
-// ---- Opening ---------------------------------------------------------------
-static void print_config(const ls_train_options *options, ls_text *text) {
-  ls_json_writer json = {.text = text};
-  ls_json_begin(&json, '{');
-  ls_json_key(&json, "model");
-  ls_json_string(&json, options->model->type->name);
-  ls_json_key(&json, "data");
-  ls_json_string(&json, options->data_name != NULL ? options->data_name : "");
-  ls_json_key(&json, "replicas");
-  ls_json_i64(&json, ls_strategy_num_replicas(options->strategy));
-  ls_json_key(&json, "threads");
-  ls_json_i64(&json, ls_runtime_threads(ls_runtime_current()));
-  ls_json_key(&json, "precision");
-  ls_json_string(&json, "f32");
-  ls_json_key(&json, "batch_size");
-  ls_json_i64(&json, options->batch_size);
-  ls_json_key(&json, "epochs");
-  ls_json_i64(&json, options->epochs);
-  ls_json_key(&json, "steps");
-  ls_json_i64(&json, options->steps);
-  ls_json_key(&json, "learning_rate");
-  ls_json_f64(&json, options->learning_rate);
-  ls_json_key(&json, "schedule");
-  ls_json_string(&json, options->schedule);
-  ls_json_key(&json, "seed");
-  ls_json_i64(&json, options->seed);
-  ls_json_end(&json, '}');
-  ls_text_append_char(text, '\n');
+static ls_status has_file(ls_run_folder *folder, const char *name,
+                          bool *out_exists) {
+  const ls_file_system *files = ls_runtime_files(folder->runtime);
+  LS_RETURN_IF_ERROR(name_file(folder, name));
+  return files->exists(files->user, ls_text_data(&folder->file), out_exists);
 }
 
-// Takes away what a former run left.
+// Writes `folder->text` to a file of the folder.
+static ls_status write_text(ls_run_folder *folder, const char *name) {
+  const ls_file_system *files = ls_runtime_files(folder->runtime);
+  LS_RETURN_IF_ERROR(ls_text_status(&folder->text));
+  LS_RETURN_IF_ERROR(name_file(folder, name));
+  return files->write(files->user, ls_text_data(&folder->file),
+                      ls_text_data(&folder->text), folder->text.size);
+}
+
+static ls_status write_config(ls_run_folder *folder,
+                              const ls_train_config *config) {
+  ls_text_clear(&folder->text);
+  ls_train_config_print(config, &folder->text);
+  return write_text(folder, config_name);
+}
+
+// ---- Starting --------------------------------------------------------------
+// Takes away what a former run left; config.json last, so that what is left of
+// it after a failure is still a run.
 static ls_status clear(ls_run_folder *folder) {
-  static const char *const names[] = {model_name, metrics_name, config_name};
+  static const char *const names[] = {checkpoint_name, model_name, metrics_name,
+                                      config_name};
   const ls_file_system *files = ls_runtime_files(folder->runtime);
   for (size_t i = 0; i < LS_COUNT_OF(names); ++i) {
     bool exists = false;
-    LS_RETURN_IF_ERROR(name_file(folder, names[i]));
-    const char *path = ls_text_data(&folder->file);
-    LS_RETURN_IF_ERROR(files->exists(files->user, path, &exists));
-    if (exists) LS_RETURN_IF_ERROR(files->remove(files->user, path));
+    LS_RETURN_IF_ERROR(has_file(folder, names[i], &exists));
+    if (exists)
+      LS_RETURN_IF_ERROR(
+          files->remove(files->user, ls_text_data(&folder->file)));
   }
   return ls_ok();
 }
 
-static ls_status start(ls_run_folder *folder, const ls_train_options *options) {
+ls_status ls_run_folder_start(ls_run_folder *folder,
+                              const ls_train_config *config, bool overwrite) {
+  if (folder->path == NULL) return ls_ok();
   const ls_file_system *files = ls_runtime_files(folder->runtime);
   bool exists = false;
-  LS_RETURN_IF_ERROR(name_file(folder, config_name));
-  LS_RETURN_IF_ERROR(
-      files->exists(files->user, ls_text_data(&folder->file), &exists));
-  if (exists && !options->overwrite)
+  LS_RETURN_IF_ERROR(has_file(folder, config_name, &exists));
+  if (exists && !overwrite)
     return LS_STATUS(LS_ALREADY_EXISTS,
                      "the run folder '%s' holds a run already; choose another "
                      "one, or allow to overwrite it",
                      folder->path);
   if (exists) LS_RETURN_IF_ERROR(clear(folder));
   LS_RETURN_IF_ERROR(files->make_directories(files->user, folder->path));
-  print_config(options, &folder->text);
-  LS_RETURN_IF_ERROR(ls_text_status(&folder->text));
-  LS_RETURN_IF_ERROR(name_file(folder, config_name));
-  return files->write(files->user, ls_text_data(&folder->file),
-                      ls_text_data(&folder->text), folder->text.size);
-}
-
-ls_status ls_run_folder_open(ls_run_folder *folder, ls_runtime *runtime,
-                             const ls_train_options *options) {
-  ls_allocator *allocator = ls_runtime_allocator(runtime);
-  *folder = (ls_run_folder){.runtime = runtime, .path = options->run_folder};
-  ls_text_init(&folder->file, allocator);
-  ls_text_init(&folder->text, allocator);
-  if (folder->path == NULL) return ls_ok();
-  const ls_status status = start(folder, options);
-  if (!ls_status_is_ok(status)) ls_run_folder_close(folder);
+  const ls_status status = write_config(folder, config);
+  if (!ls_status_is_ok(status)) ls_run_folder_abandon(folder);
   return status;
 }
 
-void ls_run_folder_close(ls_run_folder *folder) {
-  if (folder->runtime != NULL) {
-    ls_text_deinit(&folder->file);
-    ls_text_deinit(&folder->text);
+void ls_run_folder_abandon(ls_run_folder *folder) {
+  if (folder->path == NULL) return;
+  const ls_file_system *files = ls_runtime_files(folder->runtime);
+  const ls_status status = clear(folder);
+  // Removes a folder only if nothing else is in it.
+  if (ls_status_is_ok(status))
+    ls_status_free(files->remove(files->user, folder->path));
+  ls_status_free(status);
+}
+
+// ---- Resuming --------------------------------------------------------------
+// Of the lines of a metrics.jsonl, the bytes of those before `step`, and of
+// `step` if they are no evaluation, which the resumed run repeats. A line that
+// is not ours, such as one that was cut off, ends them.
+static size_t lines_until(const char *text, int64_t step) {
+  static const char head[] = "{\"step\":";
+  const char *at = text;
+  for (;;) {
+    const size_t size = strcspn(at, "\n");
+    if (at[size] == '\0' || strncmp(at, head, sizeof(head) - 1) != 0) break;
+    const long long of = strtoll(at + sizeof(head) - 1, NULL, 10);
+    const char *test = strstr(at, "\"test_loss\"");
+    const bool tested = test != NULL && test < at + size;
+    if (of > step || (of == step && tested)) break;
+    at += size + 1;
   }
-  *folder = (ls_run_folder){0};
+  return (size_t)(at - text);
+}
+
+static ls_status cut_metrics(ls_run_folder *folder, int64_t step) {
+  const ls_file_system *files = ls_runtime_files(folder->runtime);
+  ls_allocator *allocator = ls_runtime_allocator(folder->runtime);
+  bool exists = false;
+  LS_RETURN_IF_ERROR(has_file(folder, metrics_name, &exists));
+  if (!exists) return ls_ok();
+  char *text = NULL;
+  size_t size = 0;
+  LS_RETURN_IF_ERROR(files->read(files->user, ls_text_data(&folder->file),
+                                 allocator, &text, &size));
+  const size_t kept = lines_until(text, step);
+  ls_status status = ls_ok();
+  if (kept < size) {
+    ls_text_clear(&folder->text);
+    ls_text_append_bytes(&folder->text, text, kept);
+    status = write_text(folder, metrics_name);
+  }
+  ls_release(allocator, text);
+  return status;
+}
+
+ls_status ls_run_folder_restore(ls_run_folder *folder, const ls_model *model,
+                                ls_checkpoint_notes *notes) {
+  if (folder->path == NULL)
+    return ls_invalid_argument("there is no run folder to resume from");
+  bool run = false, saved = false, has_model = false;
+  LS_RETURN_IF_ERROR(has_file(folder, config_name, &run));
+  if (!run)
+    return ls_not_found("'%s' is no run folder: it has no config.json",
+                        folder->path);
+  LS_RETURN_IF_ERROR(has_file(folder, model_name, &has_model));
+  LS_RETURN_IF_ERROR(has_file(folder, checkpoint_name, &saved));
+  if (has_model && !saved)
+    return ls_not_found("the run in '%s' cannot be resumed: its %s is gone",
+                        folder->path, checkpoint_name);
+  return saved ? ls_checkpoint_read(folder->runtime,
+                                    ls_text_data(&folder->file), model, notes)
+               : ls_ok();
+}
+
+ls_status ls_run_folder_continue(ls_run_folder *folder,
+                                 const ls_train_config *config, int64_t step) {
+  LS_RETURN_IF_ERROR(cut_metrics(folder, step));
+  return write_config(folder, config);
 }
 
 // ---- Metrics ---------------------------------------------------------------
@@ -133,37 +199,34 @@ ls_status ls_run_folder_log(ls_run_folder *folder,
 }
 
 // ---- Model -----------------------------------------------------------------
-static ls_status save_variables(ls_run_folder *folder, const ls_model *model,
-                                ls_variable **variables, ls_safetensor *tensors,
-                                size_t count, int64_t step) {
-  model->type->variables(model->self, variables, count);
-  for (size_t i = 0; i < count; ++i) {
-    tensors[i].name = ls_variable_name(variables[i]);
-    LS_RETURN_IF_ERROR(ls_variable_value(variables[i], &tensors[i].array));
-  }
-  char step_text[24];
-  snprintf(step_text, sizeof(step_text), "%lld", (long long)step);
-  const ls_safetensors_note notes[] = {{"model", model->type->name},
-                                       {"step", step_text}};
+ls_status ls_run_folder_save(ls_run_folder *folder, const ls_model *model,
+                             const ls_checkpoint_notes *notes) {
+  if (folder->path == NULL) return ls_ok();
+  LS_RETURN_IF_ERROR(name_file(folder, checkpoint_name));
+  LS_RETURN_IF_ERROR(ls_checkpoint_write(folder->runtime,
+                                         ls_text_data(&folder->file), model,
+                                         notes->steps, notes));
   LS_RETURN_IF_ERROR(name_file(folder, model_name));
-  return ls_safetensors_write(folder->runtime, ls_text_data(&folder->file),
-                              tensors, count, notes, LS_COUNT_OF(notes));
+  return ls_checkpoint_write(folder->runtime, ls_text_data(&folder->file),
+                             model, notes->steps, NULL);
 }
 
-ls_status ls_run_folder_save(ls_run_folder *folder, const ls_model *model,
-                             int64_t step) {
-  if (folder->path == NULL) return ls_ok();
-  ls_allocator *allocator = ls_runtime_allocator(folder->runtime);
-  const size_t count = model->type->variables(model->self, NULL, 0);
-  ls_variable **variables = ls_new_array(allocator, ls_variable *, count);
-  ls_safetensor *tensors = ls_new_array(allocator, ls_safetensor, count);
-  const ls_status status =
-      variables != NULL && tensors != NULL
-          ? save_variables(folder, model, variables, tensors, count, step)
-          : ls_out_of_memory();
-  for (size_t i = 0; tensors != NULL && i < count; ++i)
-    ls_array_release(tensors[i].array);
-  ls_release(allocator, tensors);
-  ls_release(allocator, variables);
+static ls_status load(ls_run_folder *folder, const ls_model *model) {
+  bool saved = false;
+  LS_RETURN_IF_ERROR(has_file(folder, model_name, &saved));
+  if (!saved)
+    return ls_not_found("the run in '%s' has saved no model: there is no %s",
+                        folder->path, model_name);
+  return ls_checkpoint_read(folder->runtime, ls_text_data(&folder->file), model,
+                            NULL);
+}
+
+ls_status ls_train_load(const char *run_folder, const ls_model *model) {
+  ls_runtime *runtime = ls_runtime_current();
+  if (runtime == NULL) return ls_out_of_memory();
+  ls_run_folder folder;
+  ls_run_folder_init(&folder, runtime, run_folder);
+  const ls_status status = load(&folder, model);
+  ls_run_folder_deinit(&folder);
   return status;
 }

@@ -404,6 +404,30 @@ static void failing_memory_is_survived(void **state) {
   expect_memory_failures_survived(build_and_map, NULL);
 }
 
+static void a_new_array_is_filled_where_it_hangs(void **state) {
+  (void)state;
+  const ls_nest nest = LS_TUPLE(ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(2)),
+                                ls_nest_zeros(LS_DTYPE_F64, LS_SCALAR),
+                                ls_nest_i64(-3), ls_nest_f64(0.5));
+  expect_ok(ls_nest_status(nest));
+  float *first = ls_nest_data(nest, 0);
+  assert_true(first[0] == 0 && first[1] == 0);
+  *(double *)ls_nest_data(nest, 1) = 4;
+  assert_true(ls_nest_number(ls_nest_item(nest, 1)) == 4);
+  assert_true(ls_nest_data(ls_nest_item(nest, 0), 0) == first);
+  assert_null(ls_nest_data(nest, 2));
+  assert_null(ls_nest_data(nest, 9));
+  assert_true(ls_nest_number(ls_nest_item(nest, 2)) == -3);
+  assert_true(ls_nest_number(ls_nest_item(nest, 3)) == 0.5);
+  const double two = ls_nest_number(ls_nest_item(nest, 0));
+  assert_true(two != two);
+  ls_nest_release(nest);
+  const ls_nest failed = LS_TUPLE(ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(-1)),
+                                  ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(2)));
+  expect_status(ls_nest_status(failed), LS_INVALID_ARGUMENT, "");
+  ls_nest_release(failed);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_nest_is_24_bytes),
@@ -426,6 +450,7 @@ int main(void) {
       cmocka_unit_test(every_kind_prints),
       cmocka_unit_test(many_keys_are_sorted),
       cmocka_unit_test(failing_memory_is_survived),
+      cmocka_unit_test(a_new_array_is_filled_where_it_hangs),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

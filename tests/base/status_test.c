@@ -104,6 +104,15 @@ done:
   return status;
 }
 
+static void joining_keeps_the_first_error(void **state) {
+  (void)state;
+  assert_null(ls_status_join(ls_ok(), ls_ok()));
+  expect_status(ls_status_join(ls_ok(), ls_not_found("b")), LS_NOT_FOUND, "b");
+  expect_status(ls_status_join(ls_internal("a"), ls_ok()), LS_INTERNAL, "a");
+  expect_status(ls_status_join(ls_internal("a"), ls_not_found("b")),
+                LS_INTERNAL, "a");
+}
+
 static void macros_leave_at_the_first_error(void **state) {
   (void)state;
   int reached = 0;
@@ -133,6 +142,7 @@ int main(void) {
       cmocka_unit_test(a_long_message_is_whole),
       cmocka_unit_test(every_code_has_its_name),
       cmocka_unit_test(making_ok_gives_ok),
+      cmocka_unit_test(joining_keeps_the_first_error),
       cmocka_unit_test(macros_leave_at_the_first_error),
       cmocka_unit_test(an_optional_tells_zero_from_not_given),
   };

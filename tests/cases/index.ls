@@ -37,6 +37,7 @@ graph build "lookups" {
   %13 = argmin(%1) {axis = 1} : i64[100]
   %14 = constant() {value = f32[] [0]} : f32[]
   %15 = clamp(%14, %1, %7) : f32[100,4]
+  %16 = indexed_slices(%2, %3, %1) {sizes = sizes[dim(2, 0), 4]} : f32[100,4]
 }
 ---- same
 ==== values that do not fit side by side

@@ -59,8 +59,17 @@ graph build "shapes" {
   %14 = iota(%1) {sizes = sizes[dim(0, 0), 2], axis = 1, dtype = i32} : i32[?,2]
   %15 = random_uniform(%1) {sizes = sizes[dim(0, 0)], dtype = f32, low = -1.0, high = 1.0, seed = 7, stream = 0, fixed = false, same_on_all_replicas = true} : f32[?]
   %16 = random_normal() {sizes = sizes[2], dtype = bf16, mean = 0.0, deviation = 0.02} : bf16[2]
+  %17 = placeholder() {dtype = i64, shape = shape[?]} # "ids" : i64[?]
+  %18 = random_by_example(%17, %2) {sizes = sizes[6, dim(1, 1)], dtype = f32, distribution = "normal"} : f32[6,3]
 }
 ---- same
+==== random numbers of no distribution
+graph build "g" {
+  %1 = placeholder() {dtype = i64, shape = shape[?]} # "ids" : i64[?]
+  %2 = random_by_example(%1) {sizes = sizes[6], dtype = f32, distribution = "even"} : f32[6]
+}
+---- INVALID_ARGUMENT
+random_by_example: 'even' is none of uniform, normal, truncated_normal
 ==== products and what stands around them
 graph build "products" {
   %1 = placeholder() {dtype = f32, shape = shape[?,784]} # "x" : f32[?,784]

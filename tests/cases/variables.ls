@@ -9,6 +9,15 @@ graph build "variables" {
   %4 = assign_add(%3) ^%3 {variable = @"w"} # "assign_add" : f32[2]
 }
 ---- same
+==== rows of a variable are written
+variable @"w" : f32[4,2]
+graph function "f" {
+  %1 = parameter() {dtype = i64, shape = shape[3], index = 0} : i64[3]
+  %2 = parameter() {dtype = f32, shape = shape[3,2], index = 1} : f32[3,2]
+  %3 = assign_scatter(%1, %2) {variable = @"w", combine = "add"} : f32[4,2]
+  return %3
+}
+---- same
 ==== two variables of one name
 variable @"w" : f32[]
 variable @"w"#2 : f32[] trainable

@@ -35,6 +35,10 @@ prints "^\\{\"model\":\"tiny\",\"replicas\":4,\"threads\":2,\
 [ "$(wc -l <out.txt)" = 1 ] || fail "more than one line of JSON"
 prints "step +$number ms median, $number ms least, of 5\$" \
   bench tiny --steps 5 --batch-size 16
+prints "^\\{\"model\":\"tiny\",.*,\"precision\":\"f64\",.*\\}\$" \
+  bench tiny --precision f64 --steps 5 --json
+prints "^\\{\"model\":\"gpt\",.*\"gflops\":$number\\}\$" \
+  bench gpt --batch-size 2 --steps 1 --json
 prints "^tiny, 1 replica, 1 thread, f32, batch of 16\$" \
   bench tiny --steps 5 --batch-size 16 --threads 1
 

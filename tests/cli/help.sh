@@ -25,20 +25,37 @@ explains "usage: lockstep COMMAND" help
 explains "usage: lockstep COMMAND" --help
 explains "usage: lockstep COMMAND" -h
 explains "LS_THREADS=" help env
-for command in train bench graph devices help; do
+for command in train eval bench graph devices help; do
   explains "usage: lockstep $command" $command --help
   explains "usage: lockstep $command" help $command
   explains "  $command " help
 done
-for flag in model data replicas threads batch-size epochs steps learning-rate \
-            schedule seed run-dir overwrite quiet; do
+for flag in model data replicas threads batch-size epochs steps optimizer \
+            learning-rate schedule warmup weight-decay clip-norm precision \
+            math seed run-dir overwrite resume save-every quiet; do
   explains "--$flag" train --help
+done
+for field in model replicas threads precision batch_size steps min_ms \
+             median_ms first_step_ms rss_mb gflops; do
+  explains "$field" bench --help
+done
+for optimizer in sgd momentum nesterov adam adamw lamb adagrad rmsprop lion; do
+  explains "$optimizer" train --help
+done
+# Each model stands there with what it is.
+explains "tiny      16 inputs, dense 16 relu, dense 4; SGD" help
+for model in mlp cnn resnet20 gpt; do
+  explains "  $model " help
 done
 explains "compute thread" devices
 explains "1 compute thread," devices --threads 1
+LS_ISA=base
+export LS_ISA
+explains "kernels base" devices
+unset LS_ISA
 
 # Lines fit a terminal of 80 columns.
-for command in train bench graph devices help; do
+for command in train eval bench graph devices help; do
   if "$lockstep" help $command | grep -n '.\{81,\}'; then
     echo "FAIL a line of 'lockstep help $command' is too long"
     failed=1

@@ -37,7 +37,8 @@ grep -qE '^test accuracy: (0\.[0-9]{4}|1\.0000)$' out.txt &&
   [ "$(wc -l <out.txt)" = 1 ] || fail "no accuracy on standard output"
 grep -q '^epoch 2/2 ' err.txt || fail "no progress"
 grep -q 'the run is in run$' err.txt || fail "the run folder is not named"
-for file in config.json metrics.jsonl model.safetensors; do
+for file in config.json metrics.jsonl model.safetensors \
+            checkpoint.safetensors; do
   [ -s "run/$file" ] || fail "no run/$file"
 done
 grep -qF '"seed":7' run/config.json || fail "the seed is not in config.json"
@@ -89,6 +90,35 @@ if [ "$(id -u)" != 0 ]; then
   # shellcheck disable=SC2086
   fails "Permission denied" $tiny --run-dir locked/run
 fi
+
+fails "precision bf16 is not there yet; f32 and f64 are" \
+  --model tiny --data synthetic --precision bf16
+fails "math fast is not there yet; direct is" \
+  --model tiny --data synthetic --math fast
+fails "model 'tiny' learns from images, 'out.txt' is a file" \
+  --model tiny --data out.txt
+fails "model 'gpt' learns from text, 'fashion-mnist' has images" --model gpt
+fails "model 'gpt' learns from text, 'data' has images" --model gpt --data data
+fails "'no-such-text'" --model gpt --data no-such-text
+ls runs | grep -v '^tiny-[12]$' | grep -v '^threads-' &&
+  fail "a run that did not begin left a folder"
+
+# A text, by its tokens: the accuracy is one of many.
+yes 'the cat sat on the mat, and the dog sat on the cat;' | head -c 20000 >text
+"$lockstep" train --model gpt --data text --steps 2 --batch-size 4 --quiet \
+  --run-dir runs/text >out.txt 2>err.txt || fail "a run on a text fails"
+grep -qE '^test accuracy: (0\.[0-9]{4}|1\.0000)$' out.txt ||
+  fail "no accuracy per token"
+
+# f64 weights are kept as they are.
+# shellcheck disable=SC2086
+"$lockstep" train $tiny --quiet --precision f64 --optimizer adamw \
+  --schedule cosine --warmup 10 --weight-decay 0.01 --clip-norm 1 \
+  --run-dir runs/f64 >out.txt 2>err.txt || fail "a run in f64 fails"
+head -c 300 runs/f64/model.safetensors | grep -q '"dtype":"F64"' ||
+  fail "the model is not in f64"
+grep -qF '"optimizer":"adamw"' runs/f64/config.json ||
+  fail "the optimizer is not in config.json"
 
 # The reference data set, where it is installed.
 if [ -d /usr/share/datasets/fashion-mnist ]; then

@@ -43,12 +43,29 @@ refuses "--learning-rate is 'fast', expected a number above 0" \
   train --learning-rate fast
 refuses "--learning-rate is '0', expected" train --learning-rate 0
 refuses "--learning-rate is 'nan', expected" train --learning-rate nan
-refuses "--schedule is 'cosine', expected linear or constant" \
-  train --schedule cosine
+refuses "--schedule is 'step', expected constant, linear or cosine" \
+  train --schedule step
+refuses "--schedule cosine needs an --optimizer" train --schedule cosine
+refuses "--warmup needs an --optimizer" train --warmup 5
+refuses "--optimizer is 'adma', expected sgd, momentum, nesterov, adam," \
+  train --optimizer adma
+refuses "--precision is 'f16', expected f32, f64 or bf16" train --precision f16
+refuses "--precision is 'half', expected" bench tiny --precision half
+refuses "--math is 'slow', expected direct or fast" train --math slow
+refuses "--resume goes on in the folder it names; --run-dir has no place" \
+  train --resume a --run-dir b
+refuses "--overwrite has no place beside it" train --resume a --overwrite
+refuses "there is no flag '--resum'; did you mean '--resume'?" train --resum a
+refuses "there is no flag '--optimiser'; did you mean '--optimizer'?" \
+  train --optimiser adam
+refuses "--save-every is '0', expected a whole number from 1 on" \
+  train --save-every 0
+refuses "lockstep eval: RUN is missing" eval
+refuses "there is no flag '--jsn'; did you mean '--json'?" eval run --jsn
 refuses "--run-dir is '', expected" train --run-dir ""
 refuses "--quiet takes no value, got 'yes'" train --quiet=yes
 refuses "'mlp' is one word too many" train mlp
-refuses "there is no model 'mpl'; there are: tiny, mlp" train --model mpl
+refuses "there is no model 'mpl'; there are: tiny, mlp," train --model mpl
 refuses "lockstep bench: MODEL is missing" bench
 refuses "there is no model 'none'; there are:" bench none
 refuses "lockstep graph: MODEL is missing" graph --dot

@@ -179,6 +179,99 @@ static void arrays_that_somebody_holds_are_left_alone(void **state) {
   ls_batcher_destroy(batcher);
 }
 
+// ---- Tokens ----------------------------------------------------------------
+// Three examples of two tokens of this type, 10 to 15, each with the next one
+// as its label.
+static ls_dataset *tokens(ls_dtype dtype) {
+  ls_array *examples = NULL, *labels = NULL;
+  ls_dataset *dataset = NULL;
+  expect_ok(ls_array_create(dtype, LS_SHAPE(3, 2), &examples));
+  expect_ok(ls_array_create(LS_DTYPE_I64, LS_SHAPE(3, 2), &labels));
+  for (int64_t i = 0; i < 6; ++i) {
+    ls_array_set_i64(examples, i, 10 + i);
+    ls_array_set_i64(labels, i, 11 + i);
+  }
+  expect_ok(ls_dataset_create(examples, labels, &dataset));
+  ls_array_release(examples);
+  ls_array_release(labels);
+  return dataset;
+}
+
+// Deals `dataset`, which is released, in batches of two.
+static void expect_tokens(ls_dataset *dataset, ls_dtype asked) {
+  ls_batcher *batcher = NULL;
+  expect_ok(ls_batcher_create(
+      dataset, &(ls_batcher_options){.batch_size = 2, .dtype = asked},
+      &batcher));
+  ls_dataset_release(dataset);
+  ls_nest batch = {0};
+  for (int64_t first = 0; first < 3; first += 2) {
+    const ls_shape shape = LS_SHAPE(first == 0 ? 2 : 1, 2);
+    expect_ok(ls_batcher_next(batcher, &batch));
+    for (size_t item = 0; item < 2; ++item) {
+      const ls_array *array = ls_nest_as_array(ls_nest_item(batch, item));
+      assert_int_equal(ls_array_dtype(array), LS_DTYPE_I32);
+      assert_true(ls_shape_equal(ls_array_shape(array), shape));
+      for (int64_t i = 0; i < ls_array_num_elements(array); ++i)
+        assert_int_equal(ls_array_i64(array, i),
+                         10 + (int64_t)item + 2 * first + i);
+    }
+  }
+  ls_nest_release(batch);
+  ls_batcher_destroy(batcher);
+}
+
+static void tokens_are_dealt_as_they_are_with_a_label_each(void **state) {
+  (void)state;
+  expect_tokens(tokens(LS_DTYPE_I32), LS_DTYPE_NONE);
+  expect_tokens(tokens(LS_DTYPE_I32), LS_DTYPE_I32);
+  expect_tokens(tokens(LS_DTYPE_U8), LS_DTYPE_I32);
+}
+
+static void shuffled_labels_stay_with_their_examples(void **state) {
+  (void)state;
+  ls_dataset *dataset = tokens(LS_DTYPE_I32);
+  ls_batcher *batcher = NULL;
+  expect_ok(ls_batcher_create(
+      dataset, &(ls_batcher_options){.batch_size = 3, .shuffle = true},
+      &batcher));
+  ls_dataset_release(dataset);
+  ls_nest batch = {0};
+  bool moved = false;
+  for (int epoch = 0; epoch < 8; ++epoch) {
+    expect_ok(ls_batcher_seek(batcher, epoch, 0));
+    expect_ok(ls_batcher_next(batcher, &batch));
+    const ls_array *x = ls_nest_as_array(ls_nest_item(batch, 0));
+    for (int64_t i = 0; i < 6; ++i)
+      assert_int_equal(label(batch, i), ls_array_i64(x, i) + 1);
+    moved |= ls_array_i64(x, 0) != 10;
+  }
+  assert_true(moved);
+  ls_nest_release(batch);
+  ls_batcher_destroy(batcher);
+}
+
+static void expect_type_refused(ls_dtype has, ls_dtype asked,
+                                const char *part) {
+  ls_dataset *dataset = tokens(has);
+  ls_batcher *batcher = NULL;
+  expect_status(ls_batcher_create(
+                    dataset, &(ls_batcher_options){.dtype = asked}, &batcher),
+                LS_INVALID_ARGUMENT, part);
+  assert_null(batcher);
+  ls_dataset_release(dataset);
+}
+
+static void types_that_would_lose_something_are_refused(void **state) {
+  (void)state;
+  expect_type_refused(LS_DTYPE_I32, LS_DTYPE_F32,
+                      "i32, which cannot be dealt in f32");
+  expect_type_refused(LS_DTYPE_F32, LS_DTYPE_I32,
+                      "f32, which cannot be dealt in i32");
+  expect_type_refused(LS_DTYPE_U8, LS_DTYPE_F64, "u8 can be in f32 or i32");
+  expect_type_refused(LS_DTYPE_U8, LS_DTYPE_U8, "cannot be dealt in u8");
+}
+
 static void steady_dealing_allocates_nothing(void **state) {
   (void)state;
   ls_counting_allocator *counting = NULL;
@@ -216,6 +309,9 @@ int main(void) {
       cmocka_unit_test(examples_take_the_shape_that_is_asked_for),
       cmocka_unit_test(options_that_cannot_be_are_refused),
       cmocka_unit_test(arrays_that_somebody_holds_are_left_alone),
+      cmocka_unit_test(tokens_are_dealt_as_they_are_with_a_label_each),
+      cmocka_unit_test(shuffled_labels_stay_with_their_examples),
+      cmocka_unit_test(types_that_would_lose_something_are_refused),
       cmocka_unit_test(steady_dealing_allocates_nothing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -31,6 +31,22 @@ static void a_dataset_knows_its_sizes(void **state) {
   ls_dataset_release(dataset);
 }
 
+static void an_example_can_have_labels_of_any_shape(void **state) {
+  (void)state;
+  ls_array *examples = make(LS_DTYPE_I32, LS_SHAPE(2, 3));
+  ls_array *labels = make(LS_DTYPE_U8, LS_SHAPE(2, 3, 4));
+  ls_array_set_i64(labels, 23, 9);
+  ls_dataset *dataset = NULL;
+  expect_ok(ls_dataset_create(examples, labels, &dataset));
+  ls_array_release(examples);
+  ls_array_release(labels);
+  assert_int_equal(ls_dataset_size(dataset), 2);
+  assert_int_equal(ls_dataset_num_classes(dataset), 10);
+  assert_true(ls_shape_equal(ls_dataset_label_shape(dataset), LS_SHAPE(3, 4)));
+  assert_int_equal(ls_array_i64(ls_dataset_labels(dataset), 23), 9);
+  ls_dataset_release(dataset);
+}
+
 static void expect_refused(ls_array *examples, ls_array *labels,
                            const char *part) {
   ls_dataset *dataset = NULL;
@@ -43,8 +59,12 @@ static void expect_refused(ls_array *examples, ls_array *labels,
 
 static void what_is_no_dataset_is_refused(void **state) {
   (void)state;
+  expect_refused(make(LS_DTYPE_I64, LS_SHAPE(2, 2)),
+                 make(LS_DTYPE_U8, LS_SHAPE(2)), "got i64[2,2]");
   expect_refused(make(LS_DTYPE_I32, LS_SHAPE(2, 2)),
-                 make(LS_DTYPE_U8, LS_SHAPE(2)), "got i32[2,2]");
+                 make(LS_DTYPE_U8, LS_SHAPE(2, 0)), "got u8[2,0]");
+  expect_refused(make(LS_DTYPE_I32, LS_SHAPE(2, 2)),
+                 make(LS_DTYPE_U8, LS_SCALAR), "got u8[]");
   expect_refused(make(LS_DTYPE_F32, LS_SCALAR), make(LS_DTYPE_U8, LS_SHAPE(2)),
                  "got f32[]");
   expect_refused(make(LS_DTYPE_F32, LS_SHAPE(2, 2)),
@@ -81,6 +101,83 @@ static void made_up_data_are_the_same_each_time(void **state) {
   ls_dataset_release(a);
   ls_dataset_release(b);
   ls_dataset_release(c);
+}
+
+static ls_dataset *made_up_text(int64_t sample) {
+  ls_dataset *dataset = NULL;
+  expect_ok(ls_dataset_synthetic(&(ls_synthetic_options){.size = 50,
+                                                         .dtype = LS_DTYPE_I32,
+                                                         .shape = LS_SHAPE(40),
+                                                         .num_classes = 16,
+                                                         .sample = sample},
+                                 &dataset));
+  return dataset;
+}
+
+// Adds how often each token of 16 follows each.
+static void count_pairs(const ls_dataset *dataset, int64_t counts[16][16]) {
+  const int32_t *x = ls_array_data(ls_dataset_examples(dataset));
+  const int32_t *y = ls_array_data(ls_dataset_labels(dataset));
+  for (int64_t i = 0; i < 50 * 40; ++i) {
+    assert_in_range(x[i], 0, 15);
+    assert_in_range(y[i], 0, 15);
+    // The next token stands at the next place.
+    if (i % 40 != 39) assert_int_equal(y[i], x[i + 1]);
+    ++counts[x[i]][y[i]];
+  }
+}
+
+static void made_up_texts_have_a_language_to_be_learnt(void **state) {
+  (void)state;
+  ls_dataset *a = made_up_text(0), *b = made_up_text(0), *c = made_up_text(1);
+  const ls_array *x = ls_dataset_examples(a);
+  assert_int_equal(ls_array_dtype(x), LS_DTYPE_I32);
+  assert_true(ls_shape_equal(ls_dataset_label_shape(a), LS_SHAPE(40)));
+  assert_memory_equal(ls_array_data(x), ls_array_data(ls_dataset_examples(b)),
+                      ls_array_size(x));
+  assert_memory_not_equal(ls_array_data(x),
+                          ls_array_data(ls_dataset_examples(c)),
+                          ls_array_size(x));
+  // Both samples speak it: of each token's 64 parts, 48 and one of chance are
+  // the same next token.
+  int64_t counts[16][16] = {{0}}, all = 0, most = 0;
+  count_pairs(a, counts);
+  count_pairs(c, counts);
+  for (int i = 0; i < 16; ++i) {
+    int64_t largest = 0;
+    for (int k = 0; k < 16; ++k) {
+      all += counts[i][k];
+      if (counts[i][k] > largest) largest = counts[i][k];
+    }
+    most += largest;
+  }
+  assert_int_equal(all, 4000);
+  // 49 of 64, within five standard deviations.
+  assert_in_range(most, 3062 - 135, 3062 + 135);
+  ls_dataset_release(a);
+  ls_dataset_release(b);
+  ls_dataset_release(c);
+}
+
+static void made_up_data_that_cannot_be_are_refused(void **state) {
+  (void)state;
+  const struct {
+    ls_synthetic_options options;
+    const char *part;
+  } rows[] = {
+      {{.size = -1}, "asked for -1 examples"},
+      {{.num_classes = -2}, "-2 classes"},
+      {{.shape = {.rank = 1, .dim = {-1}}}, "a known shape"},
+      {{.dtype = LS_DTYPE_F64}, "asked for f64"},
+      {{.dtype = LS_DTYPE_I32, .shape = {.rank = 1, .dim = {0}}},
+       "at least one token"},
+  };
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
+    ls_dataset *dataset = NULL;
+    expect_status(ls_dataset_synthetic(&rows[i].options, &dataset),
+                  LS_INVALID_ARGUMENT, rows[i].part);
+    assert_null(dataset);
+  }
 }
 
 // ---- Fashion-MNIST ---------------------------------------------------------
@@ -151,8 +248,11 @@ static void no_memory_is_a_status(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_dataset_knows_its_sizes),
+      cmocka_unit_test(an_example_can_have_labels_of_any_shape),
       cmocka_unit_test(what_is_no_dataset_is_refused),
       cmocka_unit_test(made_up_data_are_the_same_each_time),
+      cmocka_unit_test(made_up_texts_have_a_language_to_be_learnt),
+      cmocka_unit_test(made_up_data_that_cannot_be_are_refused),
       cmocka_unit_test(plain_files_do_as_well),
       cmocka_unit_test(a_missing_file_is_named),
       cmocka_unit_test(files_that_do_not_belong_together_are_refused),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Kernels of bits and logic against a reference that looks at bit after bit;
-// and the reductions of bools, and products.
+// Kernels of bits and logic against the reference, which looks at bit after
+// bit; and the reductions of bools, and products.
 #include <math.h>
 #include <stdlib.h>
 
@@ -9,19 +9,10 @@
 #include "support/expect.h"
 #include "support/loop_case.h"
 
-static const ls_dtype integers[] = {LS_DTYPE_I8,  LS_DTYPE_I16, LS_DTYPE_I32,
-                                    LS_DTYPE_I64, LS_DTYPE_U8,  LS_DTYPE_U16,
-                                    LS_DTYPE_U32, LS_DTYPE_U64};
+enum { INTEGERS = LOOP_NUMBERS - LOOP_FLOATS };
 
 static ls_type vector(ls_dtype dtype, int64_t count) {
   return (ls_type){dtype, LS_SHAPE(count)};
-}
-
-static uint64_t bits_at(ls_dtype dtype, const void *data, int64_t index) {
-  const size_t size = ls_dtype_size(dtype);
-  uint64_t bits = 0;
-  memcpy(&bits, (const char *)data + (size_t)index * size, size);
-  return bits;
 }
 
 // Values of all sizes, and often extreme ones.
@@ -42,71 +33,15 @@ static void *add_random(loop_case *c, ls_type type, bool amounts,
   return data;
 }
 
-// ---- References ------------------------------------------------------------
-static bool bit(uint64_t x, unsigned i) { return (x >> i & 1U) != 0; }
-
-static uint64_t shifted(uint16_t op, uint64_t x, uint64_t amount,
-                        unsigned width) {
-  uint64_t result = 0;
-  for (unsigned i = 0; i < width; ++i) {
-    bool one = false;
-    if (op == LS_OP_SHIFT_LEFT)
-      one = amount <= i && bit(x, i - (unsigned)amount);
-    else if (amount < width - i)
-      one = bit(x, i + (unsigned)amount);
-    else
-      one = op == LS_OP_SHIFT_RIGHT_ARITHMETIC && bit(x, width - 1);
-    result |= (uint64_t)one << i;
-  }
-  return result;
-}
-
-static uint64_t reference(uint16_t op, uint64_t x, uint64_t y, unsigned width) {
-  uint64_t result = 0;
-  unsigned ones = 0, leading = 0;
-  for (unsigned i = 0; i < width; ++i) {
-    const bool a = bit(x, i), b = bit(y, i);
-    ones += a;
-    leading = a ? 0 : leading + 1;
-    const bool one = op == LS_OP_NOT   ? !a
-                     : op == LS_OP_AND ? a && b
-                     : op == LS_OP_OR  ? a || b
-                                       : a != b;
-    result |= (uint64_t)one << i;
-  }
-  if (op == LS_OP_POPCOUNT) return ones;
-  if (op == LS_OP_COUNT_LEADING_ZEROS) return leading;
-  const bool shifts = op == LS_OP_SHIFT_LEFT ||
-                      op == LS_OP_SHIFT_RIGHT_LOGICAL ||
-                      op == LS_OP_SHIFT_RIGHT_ARITHMETIC;
-  return shifts ? shifted(op, x, y, width) : result;
-}
-
 // `which` is the operand that is a scalar; 2: none.
 static void check(uint16_t op, ls_dtype dtype, int64_t count, int which,
                   int operands, loop_random *random) {
   loop_case c = {.op = op, .out = vector(dtype, count)};
   const ls_type full = vector(dtype, count), one = {dtype, LS_SCALAR};
-  const unsigned width = 8 * (unsigned)ls_dtype_size(dtype);
   const bool shifts = op >= LS_OP_SHIFT_LEFT;
-  const void *x = add_random(&c, which == 0 ? one : full, false, random);
-  const void *y = operands == 2
-                      ? add_random(&c, which == 1 ? one : full, shifts, random)
-                      : x;
-  void *got = loop_case_run(&c);
-  for (int64_t i = 0; i < count; ++i) {
-    const uint64_t a = bits_at(dtype, x, which == 0 ? 0 : i);
-    const uint64_t b = bits_at(dtype, y, which == 1 ? 0 : i);
-    const uint64_t want = reference(op, a, b, width);
-    if (bits_at(dtype, got, i) != want)
-      fail_msg(
-          "%s of %s: %llx, %llx give %llx, wanted %llx; seed %llu",
-          ls_op_table[op].name, ls_dtype_name(dtype), (unsigned long long)a,
-          (unsigned long long)b, (unsigned long long)bits_at(dtype, got, i),
-          (unsigned long long)want, (unsigned long long)loop_random_seed());
-  }
-  free(got);
-  loop_case_deinit(&c);
+  add_random(&c, which == 0 ? one : full, false, random);
+  if (operands == 2) add_random(&c, which == 1 ? one : full, shifts, random);
+  loop_case_agrees(&c, 0);
 }
 
 static void bits_are_those_of_a_look_at_each(void **state) {
@@ -120,16 +55,16 @@ static void bits_are_those_of_a_look_at_each(void **state) {
                                     LS_OP_SHIFT_RIGHT_ARITHMETIC,
                                     LS_OP_SHIFT_RIGHT_LOGICAL};
   loop_random random = {loop_random_seed()};
-  for (size_t t = 0; t < LS_COUNT_OF(integers); ++t) {
+  for (size_t t = 0; t < INTEGERS; ++t) {
     for (size_t o = 0; o < LS_COUNT_OF(unary); ++o) {
-      check(unary[o], integers[t], 17000, 2, 1, &random);
-      check(unary[o], integers[t], loop_random_between(&random, 0, 99), 2, 1,
-            &random);
+      check(unary[o], loop_types[LOOP_FLOATS + t], 17000, 2, 1, &random);
+      check(unary[o], loop_types[LOOP_FLOATS + t],
+            loop_random_between(&random, 0, 99), 2, 1, &random);
     }
     for (size_t o = 0; o < LS_COUNT_OF(binary); ++o)
       for (int which = 0; which < 3; ++which)
-        check(binary[o], integers[t], which == 2 ? 17000 : 99, which, 2,
-              &random);
+        check(binary[o], loop_types[LOOP_FLOATS + t], which == 2 ? 17000 : 99,
+              which, 2, &random);
   }
 }
 
@@ -207,11 +142,6 @@ static void fill(ls_dtype dtype, void *data, int64_t count, uint16_t op,
   }
 }
 
-static double fold(uint16_t op, double sum, double x) {
-  if (op == LS_OP_REDUCE_PRODUCT) return sum * x;
-  return op == LS_OP_REDUCE_AND ? sum != 0 && x != 0 : sum != 0 || x != 0;
-}
-
 static void check_reduction(const reduction *r, loop_random *random) {
   static const int64_t axes[] = {1, 2};
   loop_case c = {.op = r->op};
@@ -221,28 +151,11 @@ static void check_reduction(const reduction *r, loop_random *random) {
   void *x = loop_case_add_copy(
       &c, (ls_type){r->dtype, LS_SHAPE(r->a, r->b, r->c)}, NULL);
   fill(r->dtype, x, r->a * r->b * r->c, r->op, random);
-  void *got = loop_case_run(&c);
-  const int64_t columns = r->last_too ? 1 : r->c;
-  const int64_t depth = r->last_too ? r->b * r->c : r->b;
-  for (int64_t i = 0; i < r->a; ++i)
-    for (int64_t k = 0; k < columns; ++k) {
-      double want = r->op == LS_OP_REDUCE_OR ? 0 : 1;
-      for (int64_t j = 0; j < depth; ++j)
-        want = fold(r->op, want,
-                    loop_read(r->dtype, x, (i * depth + j) * columns + k));
-      want = loop_stored(r->dtype, want);
-      loop_expect_near(&c, got, i * columns + k, want, 0, 0);
-    }
-  free(got);
-  loop_case_deinit(&c);
+  loop_case_agrees(&c, 0);
 }
 
 static void products_and_logic_reduce_any_axes(void **state) {
   (void)state;
-  static const ls_dtype types[] = {LS_DTYPE_F64,  LS_DTYPE_F32, LS_DTYPE_F16,
-                                   LS_DTYPE_BF16, LS_DTYPE_I8,  LS_DTYPE_I16,
-                                   LS_DTYPE_I32,  LS_DTYPE_I64, LS_DTYPE_U8,
-                                   LS_DTYPE_U16,  LS_DTYPE_U32, LS_DTYPE_U64};
   static const int64_t shapes[][3] = {
       {3, 5, 7}, {2, 70, 33}, {1, 300, 1}, {2, 0, 3}, {40, 9, 150}};
   loop_random random = {loop_random_seed()};
@@ -251,8 +164,8 @@ static void products_and_logic_reduce_any_axes(void **state) {
       reduction r = {LS_OP_REDUCE_PRODUCT, LS_DTYPE_F32, shapes[s][0],
                      shapes[s][1],         shapes[s][2], last != 0};
       // Of at most 150 numbers, so that what is a power of two stays finite.
-      for (size_t t = 0; t < LS_COUNT_OF(types) && r.b * r.c < 1000; ++t) {
-        r.dtype = types[t];
+      for (size_t t = 0; t < LOOP_NUMBERS && r.b * r.c < 1000; ++t) {
+        r.dtype = loop_types[t];
         check_reduction(&r, &random);
       }
       r.dtype = LS_DTYPE_BOOL;

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Convolutions and both their gradients against naive loops in double.
+// Convolutions and both their gradients against the reference.
 #include <math.h>
 #include <stdlib.h>
 
 #include "engine/cpu/loops.h"
 #include "support/expect.h"
 #include "support/loop_case.h"
-
-static const ls_dtype floats[] = {LS_DTYPE_F64, LS_DTYPE_F32, LS_DTYPE_F16,
-                                  LS_DTYPE_BF16};
-enum { FLOATS = 4 };
 
 // ---- Cases -----------------------------------------------------------------
 // The last `rank` of three dimensions are there.
@@ -98,55 +94,6 @@ static ls_shape shape_of(const conv_case *c, char what) {
   return shape;
 }
 
-// ---- Reference -------------------------------------------------------------
-typedef struct reference {
-  const conv_case *c;
-  conv_way way;
-  const void *a, *b;
-  double *sum, *magnitude;
-} reference;
-
-// All channels of one output, one tap and the place they meet.
-static void meet(const reference *r, int64_t x, int64_t w, int64_t y) {
-  const conv_case *c = r->c;
-  for (int64_t g = 0; g < c->groups; ++g)
-    for (int64_t i = 0; i < c->in; ++i)
-      for (int64_t o = 0; o < c->out; ++o) {
-        const int64_t xi = (x * c->groups + g) * c->in + i;
-        const int64_t wi = ((w * c->in + i) * c->groups + g) * c->out + o;
-        const int64_t yi = (y * c->groups + g) * c->out + o;
-        const int64_t at[][3] = {{xi, wi, yi}, {yi, wi, xi}, {xi, yi, wi}};
-        const double term = loop_read(c->dtype, r->a, at[r->way][0]) *
-                            loop_read(c->dtype, r->b, at[r->way][1]);
-        r->sum[at[r->way][2]] += term;
-        r->magnitude[at[r->way][2]] += fabs(term);
-      }
-}
-
-// The place that output o sees with tap k; false: padding, or between.
-static bool sees(const side *s, int64_t o, int64_t k, int64_t *place) {
-  const int64_t spread = o * s->stride + k * s->dilation - s->low;
-  *place = spread / s->spread;
-  return spread >= 0 && spread % s->spread == 0 && *place < s->in;
-}
-
-static void compute(const reference *r) {
-  const side *s = r->c->side;
-  int64_t p[3];
-  const int64_t outputs = s[0].out * s[1].out * s[2].out;
-  for (int64_t y = 0; y < r->c->images * outputs; ++y)
-    for (int64_t w = 0; w < s[0].taps * s[1].taps * s[2].taps; ++w)
-      if (sees(&s[0], y / (s[1].out * s[2].out) % s[0].out,
-               w / (s[1].taps * s[2].taps), &p[0]) &&
-          sees(&s[1], y / s[2].out % s[1].out, w / s[2].taps % s[1].taps,
-               &p[1]) &&
-          sees(&s[2], y % s[2].out, w % s[2].taps, &p[2])) {
-        const int64_t image = y / outputs;
-        meet(r, ((image * s[0].in + p[0]) * s[1].in + p[1]) * s[2].in + p[2], w,
-             y);
-      }
-}
-
 // ---- Checks ----------------------------------------------------------------
 typedef struct numbers {
   int64_t stride[3], dilation[3], spread[3], padding[6];
@@ -170,69 +117,52 @@ static void add_attrs(const conv_case *c, loop_case *to, numbers *n) {
   loop_case_attr(to, LS_ATTR_I("groups", c->groups));
 }
 
-// The result; the caller frees it.
-static void *check(const conv_case *c, conv_way way, const char *kernels,
-                   loop_random *random) {
+static loop_case case_of(const conv_case *c, conv_way way, const char *kernels,
+                         numbers *n, loop_random *random) {
   static const char *const letters[] = {"xwy", "ywx", "xyw"};
   const bool fused = way == FORWARD && (c->bias || c->relu);
   const char *letter = letters[way];
-  numbers n;
   loop_case run = {.op = way == GRAD_INPUT     ? LS_OP_CONV_GRAD_INPUT
                          : way == GRAD_WEIGHTS ? LS_OP_CONV_GRAD_WEIGHTS
                          : fused               ? LS_OP_CONV_BIAS_ACT
                                                : LS_OP_CONVOLUTION,
                    .out = {c->dtype, shape_of(c, letter[2])},
                    .kernels = kernels};
-  add_attrs(c, &run, &n);
-  reference r = {.c = c, .way = way};
-  r.a = loop_case_add(&run, (ls_type){c->dtype, shape_of(c, letter[0])}, -1, 1,
-                      random);
-  r.b = loop_case_add(&run, (ls_type){c->dtype, shape_of(c, letter[1])}, -1, 1,
-                      random);
-  const int64_t channels = c->groups * c->out;
-  const void *bias = NULL;
+  add_attrs(c, &run, n);
+  for (int i = 0; i < 2; ++i)
+    loop_case_add(&run, (ls_type){c->dtype, shape_of(c, letter[i])}, -1, 1,
+                  random);
   if (fused)
-    bias = loop_case_add(&run, (ls_type){c->dtype, LS_SHAPE(channels)},
-                         c->bias ? -1 : 0, c->bias ? 1 : 0, random);
+    loop_case_add(&run, (ls_type){c->dtype, LS_SHAPE(c->groups * c->out)},
+                  c->bias ? -1 : 0, c->bias ? 1 : 0, random);
   if (fused && c->relu) loop_case_attr(&run, LS_ATTR_S("activation", "relu"));
-  const int64_t count = ls_shape_num_elements(run.out.shape);
-  r.sum = calloc((size_t)count + 1, sizeof(double));
-  r.magnitude = calloc((size_t)count + 1, sizeof(double));
-  compute(&r);
-  void *got = loop_case_run(&run);
-  for (int64_t i = 0; i < count; ++i) {
-    double want = r.sum[i];
-    if (bias != NULL) want += loop_read(c->dtype, bias, i % channels);
-    if (fused && c->relu && want < 0) want = 0;
-    loop_expect_near(&run, got, i, want, 4, r.magnitude[i] + 1);
-  }
-  free(r.sum);
-  free(r.magnitude);
-  loop_case_deinit(&run);
-  return got;
+  return run;
 }
 
 static void check_all(const conv_case *c, loop_random *random) {
-  for (conv_way way = FORWARD; way <= GRAD_WEIGHTS; ++way)
-    free(check(c, way, NULL, random));
+  for (conv_way way = FORWARD; way <= GRAD_WEIGHTS; ++way) {
+    numbers n;
+    loop_case run = case_of(c, way, NULL, &n, random);
+    loop_case_agrees(&run, 1);
+  }
 }
 
-static void random_geometry_agrees_with_double(void **state) {
+static void random_geometry_agrees_with_the_reference(void **state) {
   (void)state;
   loop_random random = {loop_random_seed()};
-  for (size_t t = 0; t < FLOATS; ++t)
+  for (size_t t = 0; t < LOOP_FLOATS; ++t)
     for (int round = 0; round < 36; ++round) {
-      const conv_case c = random_case(&random, floats[t], round % 3 + 1);
+      const conv_case c = random_case(&random, loop_types[t], round % 3 + 1);
       check_all(&c, &random);
     }
 }
 
-static void depthwise_geometry_agrees_with_double(void **state) {
+static void depthwise_geometry_agrees_with_the_reference(void **state) {
   (void)state;
   loop_random random = {loop_random_seed()};
-  for (size_t t = 0; t < FLOATS; ++t)
+  for (size_t t = 0; t < LOOP_FLOATS; ++t)
     for (int round = 0; round < 18; ++round) {
-      conv_case c = random_case(&random, floats[t], round % 3 + 1);
+      conv_case c = random_case(&random, loop_types[t], round % 3 + 1);
       c.in = c.out = 1;
       c.groups = loop_random_between(&random, 2, 40);
       check_all(&c, &random);
@@ -302,12 +232,12 @@ static void every_instruction_set_gives_the_same_bytes(void **state) {
       for (size_t k = 0; k < LS_COUNT_OF(names); ++k) {
         if (ls_cpu_kernels_find(names[k]) == NULL) continue;
         loop_random random = {loop_random_seed()};
-        void *got = check(&c, way, names[k], &random);
-        const char letter = way == FORWARD      ? 'y'
-                            : way == GRAD_INPUT ? 'x'
-                                                : 'w';
-        size = (size_t)ls_shape_num_elements(shape_of(&c, letter)) *
+        numbers n;
+        loop_case run = case_of(&c, way, names[k], &n, &random);
+        void *got = loop_case_run(&run);
+        size = (size_t)ls_shape_num_elements(run.out.shape) *
                ls_dtype_size(c.dtype);
+        loop_case_deinit(&run);
         if (first == NULL) {
           first = got;
           continue;
@@ -383,8 +313,8 @@ static void integers_have_no_kernel(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(random_geometry_agrees_with_double),
-      cmocka_unit_test(depthwise_geometry_agrees_with_double),
+      cmocka_unit_test(random_geometry_agrees_with_the_reference),
+      cmocka_unit_test(depthwise_geometry_agrees_with_the_reference),
       cmocka_unit_test(large_ones_are_cut_without_a_trace),
       cmocka_unit_test(every_instruction_set_gives_the_same_bytes),
       cmocka_unit_test(an_image_does_not_depend_on_its_batch),

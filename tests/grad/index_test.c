@@ -51,6 +51,12 @@ CODE(split_like, const ls_tensor likes[] = {xs[1], xs[2]};
 CODE(reverse, return ls_mul(ls_reverse(xs[0], LS_AXES(0, -1)), xs[0]);)
 CODE(gather_rows, return ls_square(ls_gather(
                       xs[0], INTEGERS(LS_SHAPE(2, 3), 2, 0, 2, 9, 1, -4), 0));)
+CODE(gather_twice,
+     return ls_mul(ls_gather(xs[0], INTEGERS(LS_SHAPE(3), 2, 0, 2), 0),
+                   ls_gather(xs[0], INTEGERS(LS_SHAPE(3), 1, 2, 2), 0));)
+CODE(indexed_slices,
+     return ls_square(ls_indexed_slices(INTEGERS(LS_SHAPE(4), 1, 7, 1, -1),
+                                        xs[0], xs[1]));)
 CODE(gather_columns,
      return ls_square(ls_gather(xs[0], INTEGERS(LS_SHAPE(3), 2, 0, 2), 1));)
 CODE(gather_one, return ls_square(ls_gather(xs[0], scalar(1), -1));)
@@ -111,6 +117,9 @@ static const gradient_case rows[] = {
      .shapes = THREE(LS_SHAPE(2, 5), LS_SHAPE(2, 2), LS_SHAPE(2, 3))},
     {"reverse", make_reverse, .shapes = ONE(2, 3, 2)},
     {"gather of rows", make_gather_rows, .shapes = ONE(3, 2)},
+    {"two gathers of rows", make_gather_twice, .shapes = ONE(3, 2)},
+    {"indexed_slices", make_indexed_slices,
+     .shapes = TWO(LS_SHAPE(4, 2), LS_SHAPE(3, 2))},
     {"gather of columns", make_gather_columns, .shapes = ONE(2, 3, 2)},
     {"gather of one", make_gather_one, .shapes = ONE(2, 3)},
     {"scatter add", make_scatter_add,

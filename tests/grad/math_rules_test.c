@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rules of mathematical functions against finite differences, and their own
-// gradients too.
+// Gradients of activations, products and barriers against finite differences,
+// and their own gradients too.
 #include <math.h>
 
 #include "lockstep/function.h"
@@ -16,20 +16,8 @@
     __VA_ARGS__                                                                \
   }
 #define ONE(name) CODE(name, return ls_##name(xs[0]);)
-#define TWO(name) CODE(name, return ls_##name(xs[0], xs[1]);)
-ONE(expm1)
-ONE(log1p)
-ONE(cos)
-ONE(sin)
-ONE(tan)
 ONE(cbrt)
-ONE(erfc)
-ONE(softplus)
-ONE(gelu)
 ONE(silu)
-TWO(gelu_grad)
-TWO(atan2)
-TWO(remainder)
 CODE(elu, return ls_elu(xs[0], 1);)
 CODE(steep_elu, return ls_elu(xs[0], 1.5);)
 CODE(leaky_relu, return ls_leaky_relu(xs[0], 0.1);)
@@ -37,42 +25,22 @@ CODE(floor, return ls_mul(xs[0], ls_floor(xs[0]));)
 
 #define MATRIX {LS_SHAPE(2, 3)}, .count = 1
 #define PAIR {LS_SHAPE(2, 3), LS_SHAPE(2, 3)}, .count = 2
-#define ROW {LS_SHAPE(2, 3), LS_SHAPE(3)}, .count = 2
-#define SCALAR {LS_SCALAR, LS_SHAPE(2, 3)}, .count = 2
-#define COLUMN {LS_SHAPE(2, 1), LS_SHAPE(4, 1, 3)}, .count = 2
 
 static void functions_agree_with_differences(void **state) {
   (void)state;
   static const gradient_case rows[] = {
-      {"expm1", make_expm1, .shapes = MATRIX},
-      {"log1p", make_log1p, .shapes = MATRIX, .low = -0.5, .high = 2},
-      {"cos", make_cos, .shapes = MATRIX},
-      {"sin", make_sin, .shapes = MATRIX},
-      {"tan", make_tan, .shapes = MATRIX, .low = -1, .high = 1},
-      {"cbrt", make_cbrt, .shapes = MATRIX, .low = 0.5, .high = 2},
       {"cbrt below 0", make_cbrt, .shapes = MATRIX, .low = -2, .high = -0.5},
-      {"erfc", make_erfc, .shapes = MATRIX},
-      {"softplus", make_softplus, .shapes = MATRIX},
-      {"gelu", make_gelu, .shapes = MATRIX},
-      {"gelu_grad", make_gelu_grad, .shapes = PAIR},
-      {"gelu_grad of a row", make_gelu_grad, .shapes = ROW},
       {"silu", make_silu, .shapes = MATRIX},
       {"elu", make_elu, .shapes = MATRIX},
       {"steep elu", make_steep_elu, .shapes = MATRIX},
       {"leaky relu", make_leaky_relu, .shapes = MATRIX},
       {"x floor(x)", make_floor, .shapes = MATRIX},
-      {"atan2", make_atan2, .shapes = PAIR},
-      {"atan2 of a scalar", make_atan2, .shapes = SCALAR},
-      {"atan2 both ways", make_atan2, .shapes = COLUMN},
-      {"remainder", make_remainder, .shapes = ROW, .low = 0.6, .high = 2.4},
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i)
     expect_gradients(&rows[i], 2);
 }
 
 // ---- Products --------------------------------------------------------------
-CODE(product_of_all, return ls_square(ls_reduce_product(xs[0], LS_ALL_AXES));)
-CODE(product_inside, return ls_square(ls_reduce_product(xs[0], LS_AXES(1)));)
 CODE(product_of_two,
      return ls_square(ls_reduce_product(xs[0], LS_AXES(0, -1)));)
 CODE(product_kept,
@@ -90,8 +58,6 @@ CODE(product_with_zeros, const ls_tensor zero = ls_scalar(LS_DTYPE_F64, 0);
 static void products_agree_with_differences(void **state) {
   (void)state;
   static const gradient_case rows[] = {
-      {"product of all", make_product_of_all, .shapes = BOX},
-      {"product in the middle", make_product_inside, .shapes = BOX},
       {"product of two axes", make_product_of_two, .shapes = BOX},
       {"product that keeps", make_product_kept, .shapes = BOX},
       {"product with zeros", make_product_with_zeros, .shapes = BOX},

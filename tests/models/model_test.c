@@ -6,15 +6,16 @@
 
 #include "lockstep/eager.h"
 #include "lockstep/models.h"
-#include "lockstep/train.h"
+#include "support/sanitizer.h"
+#include "support/training.h"
 
-enum { MOST_VARIABLES = 256 };
+enum { MOST_VARIABLES = TRAINING_MOST_VARIABLES };
 
 static void the_table_is_complete(void **state) {
   (void)state;
   size_t count = 0;
   const ls_model_type *const *types = ls_model_types(&count);
-  assert_true(count >= 2);
+  assert_int_equal(count, 5);
   for (size_t i = 0; i < count; ++i) {
     const ls_model_type *type = types[i];
     assert_ptr_equal(ls_model_find(type->name), type);
@@ -22,6 +23,9 @@ static void the_table_is_complete(void **state) {
     assert_true(type->batch_size > 0 && type->epochs > 0 &&
                 type->num_classes > 1);
     assert_true(type->learning_rate > 0 && type->flops_per_example > 0);
+    // In the order of size.
+    if (i > 0)
+      assert_true(type->flops_per_example > types[i - 1]->flops_per_example);
   }
   assert_null(ls_model_find("none"));
   assert_null(ls_model_find(""));
@@ -42,6 +46,10 @@ static void steps_have_the_products_that_are_stated(void **state) {
   const double resnet20_giga =
       resnet20->flops_per_example * (double)resnet20->batch_size * 1e-9;
   assert_true(resnet20_giga > 15.6 && resnet20_giga < 15.8);
+  const ls_model_type *gpt = ls_model_find("gpt");
+  const double gpt_giga =
+      gpt->flops_per_example * (double)gpt->batch_size * 1e-9;
+  assert_true(gpt_giga > 42.65 && gpt_giga < 42.75);
 }
 
 static void variables_have_names_of_their_own(void **state) {
@@ -53,7 +61,12 @@ static void variables_have_names_of_their_own(void **state) {
     ls_variable *variables[MOST_VARIABLES] = {NULL};
     expect_ok(ls_model_create(types[i], NULL, &model));
     const size_t n = types[i]->variables(model.self, variables, MOST_VARIABLES);
-    assert_true(n > 0 && n <= MOST_VARIABLES);
+    assert_true(n > 1 && n <= MOST_VARIABLES);
+    // What does not fit is counted, not written.
+    ls_variable *two[3] = {NULL};
+    assert_int_equal(types[i]->variables(model.self, two, 2), n);
+    assert_ptr_equal(two[1], variables[1]);
+    assert_null(two[2]);
     for (size_t a = 0; a < n; ++a) {
       for (size_t b = 0; b < a; ++b)
         assert_string_not_equal(ls_variable_name(variables[a]),
@@ -156,55 +169,228 @@ static void models_of_one_seed_start_alike(void **state) {
     ls_array_release(values[i]);
 }
 
-// ---- Every model -----------------------------------------------------------
-enum { MOST_STEPS = 5, BATCH = 8 };
-
-typedef struct training {
-  double losses[MOST_STEPS];
-  ls_array *values[MOST_VARIABLES];  // Of the variables at the end.
-  size_t num_values;
-} training;
-
-static training trained(const ls_model_type *type, int replicas, int steps) {
-  training out = {.num_values = 0};
-  ls_model model;
-  ls_nest batch, args, results = {0};
-  ls_function *function = NULL;
-  ls_strategy *strategy = NULL;
-  ls_variable *variables[MOST_VARIABLES];
-  expect_ok(ls_mirrored_strategy_create(
-      &(ls_mirrored_options){.num_replicas = LS_SOME(replicas)}, &strategy));
-  expect_ok(
-      ls_model_create(type, &(ls_model_options){.metrics = true}, &model));
-  expect_ok(ls_model_synthetic_batch(type, BATCH, &batch));
-  expect_ok(ls_train_split(strategy, batch, &args));
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = type->train_step, .user = model.self},
-      &function));
-  for (int i = 0; i < steps; ++i) {
-    expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &results));
-    ls_nest loss = {0};
-    expect_ok(ls_strategy_reduce(strategy, LS_REDUCE_MEAN,
-                                 ls_nest_find(results, "loss"), &loss));
-    out.losses[i] = ls_array_f64(ls_nest_as_array(loss), 0);
-    ls_nest_release(loss);
+// ---- Options ---------------------------------------------------------------
+static void all_that_is_computed_from_is_listed(void **state) {
+  (void)state;
+  static const struct {
+    const char *model;
+    size_t trained, averaged;
+  } rows[] = {
+      {"tiny", 4, 0},
+      {"mlp", 6, 0},
+      {"cnn", 8, 0},
+      // 19 units with norm, of kernel, scale and offset, and two averages; two
+      // projections, and the last layer.
+      {"resnet20", 19 * 3 + 2 + 2, 19 * 2},
+      {"gpt", 2 + 4 * 8 + 2, 0},
+  };
+  for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
+    ls_model model;
+    ls_variable *variables[MOST_VARIABLES];
+    expect_ok(ls_model_create(ls_model_find(rows[i].model), NULL, &model));
+    const size_t count =
+        model.type->variables(model.self, variables, MOST_VARIABLES);
+    size_t trained = 0;
+    for (size_t k = 0; k < count; ++k)
+      trained += ls_variable_is_trainable(variables[k]);
+    assert_int_equal(trained, rows[i].trained);
+    assert_int_equal(count - trained, rows[i].averaged);
+    ls_model_destroy(&model);
   }
-  out.num_values = type->variables(model.self, variables, MOST_VARIABLES);
-  for (size_t i = 0; i < out.num_values; ++i)
-    expect_ok(ls_variable_value(variables[i], &out.values[i]));
-  ls_nest_release(results);
+}
+
+static void an_optimizer_can_be_brought_along(void **state) {
+  (void)state;
+  ls_optimizer *optimizer = NULL;
+  expect_ok(
+      ls_sgd_create(&(ls_sgd_options){.learning_rate = 0.25}, &optimizer));
+  ls_model model;
+  expect_ok(ls_model_create(ls_model_find("gpt"),
+                            &(ls_model_options){.optimizer = optimizer},
+                            &model));
+  assert_ptr_equal(model.type->optimizer(model.self), optimizer);
+  ls_model_destroy(&model);
+  // It still is ours; and it does what such a rate of the model's own does.
+  training own, brought;
+  training_job job = {.model = "tiny", .batch = 8, .steps = 3};
+  job.options.optimizer = optimizer;
+  training_run(&job, &brought);
+  job.options = (ls_model_options){.learning_rate = 0.25};
+  training_run(&job, &own);
+  expect_same_training(&own, &brought);
+  training_deinit(&own);
+  training_deinit(&brought);
+  ls_optimizer_release(optimizer);
+}
+
+static void every_model_shows_its_optimizer(void **state) {
+  (void)state;
+  size_t count = 0;
+  const ls_model_type *const *types = ls_model_types(&count);
+  for (size_t i = 0; i < count; ++i) {
+    ls_model model;
+    expect_ok(ls_model_create(types[i], NULL, &model));
+    assert_non_null(types[i]->optimizer(model.self));
+    ls_model_destroy(&model);
+  }
+}
+
+static void the_rate_can_fall_to_nothing(void **state) {
+  (void)state;
+  training run;
+  training_run(&(training_job){.model = "tiny",
+                               .batch = 8,
+                               .steps = 5,
+                               .options = {.decay_steps = 3}},
+               &run);
+  expect_learnt(&run);
+  assert_true(run.losses[2] < run.losses[1]);
+  // Three steps moved the weights, and no more do.
+  assert_true(run.losses[3] < run.losses[2]);
+  assert_true(run.losses[4] == run.losses[3]);
+  training_deinit(&run);
+}
+
+static void models_compute_in_the_type_that_is_asked_for(void **state) {
+  (void)state;
+  static const ls_dtype dtypes[] = {LS_DTYPE_F64, LS_DTYPE_BF16, LS_DTYPE_F16};
+  for (size_t i = 0; i < sizeof(dtypes) / sizeof(dtypes[0]); ++i) {
+    training run;
+    training_run(&(training_job){.model = "tiny",
+                                 .batch = 8,
+                                 .steps = 4,
+                                 .options = {.dtype = dtypes[i]}},
+                 &run);
+    for (size_t k = 0; k < run.num_values; ++k)
+      assert_int_equal(ls_array_dtype(run.values[k]), dtypes[i]);
+    expect_learnt(&run);
+    training_deinit(&run);
+  }
+}
+
+static void every_model_learns_in_bf16(void **state) {
+  (void)state;
+  size_t count = 0;
+  const ls_model_type *const *types = ls_model_types(&count);
+  if (LS_SANITIZED) count = 2;
+  for (size_t i = 0; i < count; ++i) {
+    training run;
+    training_run(&(training_job){.model = types[i]->name,
+                                 .batch = 4,
+                                 .steps = 3,
+                                 .options = {.dtype = LS_DTYPE_BF16}},
+                 &run);
+    assert_int_equal(ls_array_dtype(run.values[0]), LS_DTYPE_BF16);
+    expect_learnt(&run);
+    training_deinit(&run);
+  }
+}
+
+static void options_that_cannot_be_are_refused(void **state) {
+  (void)state;
+  const ls_model_type *type = ls_model_find("gpt");
+  ls_optimizer *optimizer = NULL;
+  ls_model model;
+  expect_ok(ls_sgd_create(NULL, &optimizer));
+  const struct {
+    ls_model_options options;
+    const char *part;
+  } rows[] = {
+      {{.dtype = LS_DTYPE_I32}, "f64, f32, f16 or bf16, got i32"},
+      {{.decay_steps = -1}, "fall over -1 steps"},
+      {{.learning_rate = -1}, "while creating model 'gpt'"},
+      {{.optimizer = optimizer, .learning_rate = 0.5}, "beside it"},
+      {{.optimizer = optimizer, .decay_steps = 5}, "beside it"},
+  };
+  for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
+    expect_status(ls_model_create(type, &rows[i].options, &model),
+                  LS_INVALID_ARGUMENT, rows[i].part);
+    assert_null(model.self);
+    ls_model_destroy(&model);
+  }
+  ls_optimizer_release(optimizer);
+}
+
+static void a_batch_of_other_tokens_is_refused(void **state) {
+  (void)state;
+  const ls_model_type *type = ls_model_find("gpt");
+  ls_model model;
+  ls_array *x = NULL;
+  ls_function *function = NULL;
+  ls_nest results = {0};
+  expect_ok(ls_model_create(type, NULL, &model));
+  expect_ok(ls_array_create(LS_DTYPE_I32, LS_SHAPE(2, 64), &x));
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = logits, .user = &model}, &function));
+  const ls_nest args = LS_TUPLE(ls_nest_array(x));
+  expect_status(ls_function_call(function, args, &results), LS_INVALID_ARGUMENT,
+                "[2,64,256]");
   ls_nest_release(args);
-  ls_nest_release(batch);
   ls_function_release(function);
   ls_model_destroy(&model);
-  ls_strategy_release(strategy);
-  return out;
 }
 
-static void forget(training *run) {
-  for (size_t i = 0; i < run->num_values; ++i)
-    ls_array_release(run->values[i]);
+static void a_batch_that_cannot_be_made_up_is_refused(void **state) {
+  (void)state;
+  const ls_model_type type = {.name = "tagger",
+                              .example_dtype = LS_DTYPE_I32,
+                              .example_shape = LS_SHAPE(9),
+                              .num_classes = 3};
+  ls_nest batch;
+  expect_status(ls_model_synthetic_batch(&type, 2, &batch), LS_UNIMPLEMENTED,
+                "labels i32[9] for model 'tagger', which takes i32[]");
+  expect_status(ls_model_synthetic_batch(ls_model_find("gpt"), -1, &batch),
+                LS_INVALID_ARGUMENT, "-1 examples");
 }
+
+static ls_status create_and_destroy(void *user) {
+  ls_model model;
+  LS_RETURN_IF_ERROR(ls_model_create(user, NULL, &model));
+  ls_model_destroy(&model);
+  return ls_ok();
+}
+
+static void no_memory_is_a_status(void **state) {
+  (void)state;
+  expect_memory_failures_survived(create_and_destroy,
+                                  (void *)(uintptr_t)ls_model_find("tiny"));
+}
+
+// ---- Every model -----------------------------------------------------------
+static void batches_and_logits_have_the_types_that_are_stated(void **state) {
+  (void)state;
+  size_t count = 0;
+  const ls_model_type *const *types = ls_model_types(&count);
+  for (size_t i = 0; i < count; ++i) {
+    const ls_model_type *type = types[i];
+    ls_model model;
+    ls_nest batch, results = {0};
+    ls_function *function = NULL;
+    expect_ok(ls_model_create(type, NULL, &model));
+    expect_ok(ls_model_synthetic_batch(type, 2, &batch));
+    const ls_array *x = ls_nest_as_array(ls_nest_item(batch, 0));
+    const ls_array *y = ls_nest_as_array(ls_nest_item(batch, 1));
+    assert_int_equal(ls_array_dtype(x), type->example_dtype != LS_DTYPE_NONE
+                                            ? type->example_dtype
+                                            : LS_DTYPE_F32);
+    assert_int_equal(ls_array_num_elements(x),
+                     2 * ls_shape_num_elements(type->example_shape));
+    assert_int_equal(ls_array_shape(y).rank, 1 + type->label_shape.rank);
+    expect_ok(ls_function_create(
+        &(ls_function_options){.call = logits, .user = &model}, &function));
+    expect_ok(ls_function_call(function, batch, &results));
+    ls_shape shape = ls_array_shape(y);
+    shape.dim[shape.rank++] = type->num_classes;
+    assert_true(
+        ls_shape_equal(ls_array_shape(ls_nest_as_array(results)), shape));
+    ls_nest_release(results);
+    ls_nest_release(batch);
+    ls_function_release(function);
+    ls_model_destroy(&model);
+  }
+}
+
+enum { STEPS = LS_SANITIZED ? 3 : 5, BATCH = LS_SANITIZED ? 2 : 4 };
 
 static void
 every_model_learns_its_batch_with_the_same_bits_each_time(void **state) {
@@ -212,17 +398,15 @@ every_model_learns_its_batch_with_the_same_bits_each_time(void **state) {
   size_t count = 0;
   const ls_model_type *const *types = ls_model_types(&count);
   for (size_t t = 0; t < count; ++t) {
-    training a = trained(types[t], 1, MOST_STEPS);
-    training b = trained(types[t], 1, MOST_STEPS);
-    assert_true(isfinite(a.losses[0]) && a.losses[0] > 0);
-    assert_true(a.losses[MOST_STEPS - 1] < a.losses[0]);
-    assert_memory_equal(a.losses, b.losses, sizeof(a.losses));
-    for (size_t i = 0; i < a.num_values; ++i)
-      assert_memory_equal(ls_array_data(a.values[i]),
-                          ls_array_data(b.values[i]),
-                          ls_array_size(a.values[i]));
-    forget(&a);
-    forget(&b);
+    const training_job job = {
+        .model = types[t]->name, .batch = BATCH, .steps = STEPS};
+    training a, b;
+    training_run(&job, &a);
+    expect_learnt(&a);
+    training_run(&job, &b);
+    expect_same_training(&a, &b);
+    training_deinit(&a);
+    training_deinit(&b);
   }
 }
 
@@ -230,15 +414,18 @@ every_model_learns_its_batch_with_the_same_bits_each_time(void **state) {
 // rounding can turn a weight's whole step around where a gradient is near 0.
 static void two_replicas_train_as_one_does(void **state) {
   (void)state;
-  static const char *const names[] = {"tiny", "mlp", "cnn"};
+  static const char *const names[] = {"tiny", "mlp", "cnn", "gpt"};
   for (size_t t = 0; t < sizeof(names) / sizeof(names[0]); ++t) {
-    training one = trained(ls_model_find(names[t]), 1, 3);
-    training two = trained(ls_model_find(names[t]), 2, 3);
+    training_job job = {.model = names[t], .batch = BATCH, .steps = 3};
+    training one, two;
+    training_run(&job, &one);
+    job.replicas = 2;
+    training_run(&job, &two);
     for (int i = 0; i < 3; ++i)
       assert_true(fabs(one.losses[i] - two.losses[i]) <=
                   1e-4 * fabs(one.losses[i]));
-    forget(&one);
-    forget(&two);
+    training_deinit(&one);
+    training_deinit(&two);
   }
 }
 
@@ -246,14 +433,15 @@ static void two_replicas_train_as_one_does(void **state) {
 // not as one; they are the same each time.
 static void resnet20_learns_on_two_replicas(void **state) {
   (void)state;
-  const ls_model_type *type = ls_model_find("resnet20");
-  training a = trained(type, 2, MOST_STEPS);
-  training b = trained(type, 2, MOST_STEPS);
-  assert_true(isfinite(a.losses[0]) && a.losses[0] > 0);
-  assert_true(a.losses[MOST_STEPS - 1] < a.losses[0]);
-  assert_memory_equal(a.losses, b.losses, sizeof(a.losses));
-  forget(&a);
-  forget(&b);
+  const training_job job = {
+      .model = "resnet20", .batch = 4, .steps = STEPS, .replicas = 2};
+  training a, b;
+  training_run(&job, &a);
+  expect_learnt(&a);
+  training_run(&job, &b);
+  expect_same_training(&a, &b);
+  training_deinit(&a);
+  training_deinit(&b);
 }
 
 int main(void) {
@@ -265,10 +453,23 @@ int main(void) {
       cmocka_unit_test(the_accuracy_is_there_if_asked_for),
       cmocka_unit_test(logits_have_a_column_a_class),
       cmocka_unit_test(models_of_one_seed_start_alike),
+      cmocka_unit_test(all_that_is_computed_from_is_listed),
+      cmocka_unit_test(an_optimizer_can_be_brought_along),
+      cmocka_unit_test(every_model_shows_its_optimizer),
+      cmocka_unit_test(the_rate_can_fall_to_nothing),
+      cmocka_unit_test(models_compute_in_the_type_that_is_asked_for),
+      cmocka_unit_test(every_model_learns_in_bf16),
+      cmocka_unit_test(options_that_cannot_be_are_refused),
+      cmocka_unit_test(a_batch_of_other_tokens_is_refused),
+      cmocka_unit_test(a_batch_that_cannot_be_made_up_is_refused),
+      cmocka_unit_test(no_memory_is_a_status),
+      cmocka_unit_test(batches_and_logits_have_the_types_that_are_stated),
       cmocka_unit_test(
           every_model_learns_its_batch_with_the_same_bits_each_time),
       cmocka_unit_test(two_replicas_train_as_one_does),
       cmocka_unit_test(resnet20_learns_on_two_replicas),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  const int failures = cmocka_run_group_tests(tests, NULL, NULL);
+  ls_status_free(ls_runtime_destroy(NULL));
+  return failures;
 }

@@ -219,6 +219,32 @@ static void eager_applies_the_gradients_of_a_tape(void **state) {
   end(&p);
 }
 
+static void eager_goes_down_a_tape_in_one_call(void **state) {
+  (void)state;
+  problem p;
+  begin(&p, &(ls_sgd_options){.learning_rate = 0.125});
+  expect_ok(ls_frame_begin());
+  ls_tape *tape = NULL;
+  expect_ok(ls_tape_begin(&tape));
+  const ls_tensor loss = loss_of(&p);
+  expect_ok(ls_optimizer_minimize_tape(p.optimizer, tape, loss));
+  ls_tape_release(tape);
+  expect_values_of(p.w, 3 - 0.125 * 6, -1 + 0.125 * 2);
+  expect_values_of(p.unread, 7, 7);
+  // A loss that failed, and one that needs no variable.
+  expect_ok(ls_tape_begin(&tape));
+  expect_status(
+      ls_optimizer_minimize_tape(p.optimizer, tape,
+                                 ls_add(loss, ls_scalar(LS_DTYPE_I32, 1))),
+      LS_INVALID_ARGUMENT, "i32");
+  expect_status(ls_optimizer_minimize_tape(p.optimizer, tape,
+                                           ls_scalar(LS_DTYPE_F64, 1)),
+                LS_INVALID_ARGUMENT, "nothing to train");
+  ls_tape_release(tape);
+  expect_ok(ls_frame_end(NULL));
+  end(&p);
+}
+
 static bool is_w(const ls_variable *variable) {
   return ls_variable_name(variable)[0] == 'w';
 }
@@ -367,6 +393,7 @@ int main(void) {
       cmocka_unit_test(replicas_move_by_the_mean_gradient),
       cmocka_unit_test(a_session_fetches_the_training_op),
       cmocka_unit_test(eager_applies_the_gradients_of_a_tape),
+      cmocka_unit_test(eager_goes_down_a_tape_in_one_call),
       cmocka_unit_test(decay_leaves_out_what_it_is_told_to),
       cmocka_unit_test(what_there_is_to_save_can_be_made_before_the_first_step),
       cmocka_unit_test(no_memory_for_a_step_is_a_status),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // LSTM and GRU against plain loops, and on a task that needs memory.
 #include <math.h>
+#include <string.h>
 
 #include "lockstep/layers.h"
 #include "lockstep/losses.h"
@@ -55,13 +56,15 @@ static void gru_step(const weights *w, const double *x, double *h, double *c) {
   }
 }
 
-static size_t begin(ls_recurrent_kind kind, ls_recurrent_layer **out_layer,
-                    ls_variable **variables, weights *w) {
+static size_t begin_with(ls_recurrent_kind kind, int64_t unrolled,
+                         ls_recurrent_layer **out_layer,
+                         ls_variable **variables, weights *w) {
   expect_ok(
       ls_recurrent_layer_create(&(ls_recurrent_options){.kind = kind,
                                                         .inputs = INPUTS,
                                                         .units = UNITS,
-                                                        .dtype = LS_DTYPE_F64},
+                                                        .dtype = LS_DTYPE_F64,
+                                                        .unrolled = unrolled},
                                 out_layer));
   const size_t count = ls_recurrent_layer_variables(*out_layer, variables, 4);
   assert_int_equal(count, kind == LS_RECURRENT_LSTM ? 3 : 4);
@@ -70,6 +73,11 @@ static size_t begin(ls_recurrent_kind kind, ls_recurrent_layer **out_layer,
     set_variable(variables[i], w->v[i]);
   }
   return count;
+}
+
+static size_t begin(ls_recurrent_kind kind, ls_recurrent_layer **out_layer,
+                    ls_variable **variables, weights *w) {
+  return begin_with(kind, 0, out_layer, variables, w);
 }
 
 static void steps_follow_the_formulas(void **state) {
@@ -165,19 +173,87 @@ static void gradients_flow_back_through_the_steps(void **state) {
   (void)state;
   const ls_nest args = LS_TUPLE(ls_nest_array(
       array_of_numbers(LS_DTYPE_F64, LS_SHAPE(BATCH, STEPS, INPUTS), 5)));
+  for (ls_recurrent_kind kind = 0; kind <= LS_RECURRENT_GRU; ++kind)
+    for (int64_t unrolled = 0; unrolled < 2; ++unrolled) {
+      ls_recurrent_layer *layer = NULL;
+      ls_variable *variables[4];
+      weights w;
+      const size_t count = begin_with(kind, unrolled, &layer, variables, &w);
+      expect_variable_gradients(loss_of, layer, args, variables, count, 1e-6);
+      ls_recurrent_layer_destroy(layer);
+    }
+  ls_nest_release(args);
+}
+
+// ---- Loops -----------------------------------------------------------------
+enum { LONG = 40 };
+
+// All steps, the state behind them, and the gradient of x.
+static ls_nest run_long(ls_nest args, void *user) {
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  const ls_recurrent_state begin = {ls_nest_tensor(args, 1),
+                                    ls_nest_tensor(args, 2)};
+  ls_recurrent_state end = {0};
+  const ls_tensor y = ls_recurrent_layer_apply(user, x, &begin, &end);
+  const ls_nest ys = ls_leaf(ls_reduce_sum(ls_square(y), LS_ALL_AXES));
+  const ls_nest xs = ls_leaf(x);
+  ls_nest gradient = ls_none();
+  const ls_status status = ls_gradients(&ys, 1, &xs, 1, NULL, &gradient);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  return LS_TUPLE(ls_leaf(y), ls_leaf(end.h),
+                  ls_leaf(end.c.ref != 0 ? end.c : end.h), gradient);
+}
+
+static ls_nest call_long(ls_recurrent_kind kind, int64_t unrolled, ls_nest args,
+                         bool *out_loops) {
+  ls_recurrent_layer *layer = NULL;
+  ls_variable *variables[4];
+  ls_function *function = NULL;
+  weights w;
+  begin_with(kind, unrolled, &layer, variables, &w);
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = run_long, .user = layer}, &function));
+  ls_nest result = ls_none();
+  expect_ok(ls_function_call(function, args, &result));
+  char *text = NULL;
+  expect_ok(ls_function_print_lowered(function, &text));
+  *out_loops = strstr(text, "while") != NULL;
+  ls_text_release(text);
+  ls_function_release(function);
+  ls_recurrent_layer_destroy(layer);
+  return result;
+}
+
+static void a_loop_gives_the_bits_of_steps_apart(void **state) {
+  (void)state;
+  const ls_nest args = LS_TUPLE(
+      ls_nest_array(
+          array_of_numbers(LS_DTYPE_F64, LS_SHAPE(BATCH, LONG, INPUTS), 5)),
+      ls_nest_array(array_of_numbers(LS_DTYPE_F64, LS_SHAPE(BATCH, UNITS), 6)),
+      ls_nest_array(array_of_numbers(LS_DTYPE_F64, LS_SHAPE(BATCH, UNITS), 7)));
   for (ls_recurrent_kind kind = 0; kind <= LS_RECURRENT_GRU; ++kind) {
-    ls_recurrent_layer *layer = NULL;
-    ls_variable *variables[4];
-    weights w;
-    const size_t count = begin(kind, &layer, variables, &w);
-    expect_variable_gradients(loss_of, layer, args, variables, count, 1e-6);
-    ls_recurrent_layer_destroy(layer);
+    bool loops = true;
+    const ls_nest want = call_long(kind, LONG, args, &loops);
+    assert_false(loops);
+    const ls_nest got = call_long(kind, 0, args, &loops);
+    assert_true(loops);
+    for (size_t i = 0; i < 4; ++i) {
+      const ls_array *a = ls_nest_as_array(ls_nest_item(want, i));
+      const ls_array *b = ls_nest_as_array(ls_nest_item(got, i));
+      assert_true(ls_shape_equal(ls_array_shape(a), ls_array_shape(b)));
+      if (i < 3)
+        assert_memory_equal(ls_array_data(a), ls_array_data(b),
+                            ls_array_size(a));
+      for (int64_t k = 0; k < ls_array_num_elements(a); ++k)
+        assert_true(fabs(ls_array_f64(a, k) - ls_array_f64(b, k)) < 1e-12);
+    }
+    ls_nest_release(want);
+    ls_nest_release(got);
   }
   ls_nest_release(args);
 }
 
-static void a_session_may_feed_any_number_of_rows(void **state) {
-  (void)state;
+static void feed_rows(int64_t unrolled) {
   ls_graph *graph = NULL;
   ls_session *session = NULL;
   ls_recurrent_layer *layer = NULL;
@@ -186,7 +262,9 @@ static void a_session_may_feed_any_number_of_rows(void **state) {
   expect_ok(ls_graph_create("g", &graph));
   LS_GRAPH_SCOPE(graph) {
     expect_ok(ls_recurrent_layer_create(
-        &(ls_recurrent_options){.inputs = INPUTS, .units = UNITS}, &layer));
+        &(ls_recurrent_options){
+            .inputs = INPUTS, .units = UNITS, .unrolled = unrolled},
+        &layer));
     x = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(-1, STEPS, INPUTS), "x");
     y = ls_recurrent_layer_apply(layer, x, NULL, NULL);
     init = ls_global_initializer();
@@ -208,6 +286,12 @@ static void a_session_may_feed_any_number_of_rows(void **state) {
   ls_recurrent_layer_destroy(layer);
   ls_session_destroy(session);
   ls_graph_destroy(graph);
+}
+
+static void a_session_may_feed_any_number_of_rows(void **state) {
+  (void)state;
+  feed_rows(STEPS);
+  feed_rows(1);
 }
 
 // ---- Learning --------------------------------------------------------------
@@ -279,6 +363,11 @@ static void layers_that_cannot_be_are_refused(void **state) {
       ls_recurrent_layer_create(
           &(ls_recurrent_options){.kind = (ls_recurrent_kind)7}, &layer),
       LS_INVALID_ARGUMENT, "no kind 7 of recurrent layers");
+  expect_status(
+      ls_recurrent_layer_create(
+          &(ls_recurrent_options){.inputs = 1, .units = 1, .unrolled = -2},
+          &layer),
+      LS_INVALID_ARGUMENT, "lstm layer 'lstm' cannot unroll -2 steps");
   assert_null(layer);
 }
 
@@ -308,6 +397,7 @@ int main(void) {
       cmocka_unit_test(a_sequence_can_go_on_from_a_state),
       cmocka_unit_test(an_lstm_remembers_at_first),
       cmocka_unit_test(gradients_flow_back_through_the_steps),
+      cmocka_unit_test(a_loop_gives_the_bits_of_steps_apart),
       cmocka_unit_test(a_session_may_feed_any_number_of_rows),
       cmocka_unit_test(both_kinds_learn_to_remember),
       cmocka_unit_test(layers_that_cannot_be_are_refused),

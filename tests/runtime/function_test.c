@@ -435,6 +435,25 @@ static void random_ops_draw_by_stream_and_step(void **state) {
   ls_function_release(g);
 }
 
+static void a_function_goes_on_at_the_step_it_is_set_to(void **state) {
+  (void)state;
+  ls_function *f = function_of(draw, NULL), *g = function_of(draw, NULL);
+  ls_nest third = {0}, again = {0};
+  for (int i = 0; i < 3; ++i)
+    expect_ok(ls_function_call(f, ls_none(), &third));
+  assert_int_equal(ls_function_steps(f), 3);
+  ls_function_set_steps(g, 2);
+  expect_ok(ls_function_call(g, ls_none(), &again));
+  assert_int_equal(ls_function_steps(g), 3);
+  for (int64_t i = 0; i < 4; ++i)
+    assert_true(item(ls_nest_item(third, 0), i) ==
+                item(ls_nest_item(again, 0), i));
+  ls_nest_release(third);
+  ls_nest_release(again);
+  ls_function_release(f);
+  ls_function_release(g);
+}
+
 static void discarded_functions_free_their_variables(void **state) {
   (void)state;
   ls_counting_allocator *counting = NULL;
@@ -483,6 +502,7 @@ int main(void) {
       cmocka_unit_test(a_function_called_in_a_trace_becomes_part_of_it),
       cmocka_unit_test(an_eager_value_is_captured_as_it_is_at_the_trace),
       cmocka_unit_test(random_ops_draw_by_stream_and_step),
+      cmocka_unit_test(a_function_goes_on_at_the_step_it_is_set_to),
       cmocka_unit_test(discarded_functions_free_their_variables),
   };
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -157,6 +157,14 @@ static void makers_refuse_what_does_not_fit(void **state) {
                  "by -1 heads");
 }
 
+static void a_group_norm_of_no_examples_is_empty(void **state) {
+  (void)state;
+  const ls_tensor x = ls_fill(LS_DTYPE_F32, LS_SHAPE(0, 5, 4), 1);
+  const ls_tensor y =
+      ls_group_norm(x, constants(4, 1), constants(4, 0), 2, 1e-3);
+  VALUES(y, LS_SHAPE(0, 5, 4), 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(norms_give_what_they_say),
@@ -165,6 +173,7 @@ int main(void) {
       cmocka_unit_test(attention_averages_values),
       cmocka_unit_test(a_tape_goes_through_norms_and_attention_twice),
       cmocka_unit_test(makers_refuse_what_does_not_fit),
+      cmocka_unit_test(a_group_norm_of_no_examples_is_empty),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,7 @@
 
 #include "lockstep/gradients.h"
 
-enum { CHECK_MAX_INPUTS = 4 };
+enum { CHECK_MAX_INPUTS = 8 };
 
 // What is differentiated: makes a value of any shape of f64 from `count` ones.
 typedef ls_tensor (*checked_function)(const ls_tensor *xs, size_t count,

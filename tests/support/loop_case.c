@@ -2,10 +2,12 @@
 #include "support/loop_case.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/arena.h"
 #include "support/expect.h"
+#include "support/reference.h"
 
 // ---- Random numbers --------------------------------------------------------
 uint64_t loop_random_seed(void) {
@@ -23,6 +25,37 @@ uint32_t loop_random_bits(loop_random *random) {
 
 int64_t loop_random_between(loop_random *random, int64_t low, int64_t high) {
   return low + (int64_t)(loop_random_bits(random) % (uint64_t)(high - low + 1));
+}
+
+const ls_dtype loop_types[LOOP_TYPES] = {
+    LS_DTYPE_F64, LS_DTYPE_F32, LS_DTYPE_F16, LS_DTYPE_BF16, LS_DTYPE_I8,
+    LS_DTYPE_I16, LS_DTYPE_I32, LS_DTYPE_I64, LS_DTYPE_U8,   LS_DTYPE_U16,
+    LS_DTYPE_U32, LS_DTYPE_U64, LS_DTYPE_BOOL};
+
+ls_dtype loop_any_type(loop_random *random, size_t count) {
+  return loop_types[loop_random_bits(random) % count];
+}
+
+ls_dtype loop_any_index(loop_random *random, bool is_signed) {
+  return loop_types[LOOP_FLOATS +
+                    loop_random_bits(random) % (is_signed ? 4 : 8)];
+}
+
+ls_shape loop_any_shape(loop_random *random, int32_t rank, bool empty,
+                        int64_t large) {
+  ls_shape shape = {.rank = rank};
+  for (int32_t i = 0; i < rank; ++i) {
+    shape.dim[i] = loop_random_between(random, empty ? 0 : 1, 9);
+    if (loop_random_bits(random) % 4 == 0) shape.dim[i] = 1;
+  }
+  if (rank > 0 && loop_random_bits(random) % 8 == 0)
+    shape.dim[loop_any_axis(random, shape)] =
+        loop_random_between(random, 40, large);
+  return shape;
+}
+
+int32_t loop_any_axis(loop_random *random, ls_shape shape) {
+  return (int32_t)loop_random_between(random, 0, shape.rank - 1);
 }
 
 // ---- Elements --------------------------------------------------------------
@@ -154,7 +187,8 @@ typedef struct prepared {
   ls_kernel_plan plan;
 } prepared;
 
-static ls_status prepare(loop_case *c, prepared *p) {
+// The node of a case, as lowering would leave it.
+static void make_node(loop_case *c, prepared *p) {
   *p = (prepared){.num_out = 1 + c->num_more};
   p->out[0] = c->out;
   memcpy(p->out + 1, c->more, sizeof(c->more));
@@ -170,6 +204,10 @@ static ls_status prepare(loop_case *c, prepared *p) {
       .outputs = p->out,
       .attrs = c->attrs,
   };
+}
+
+static ls_status prepare(loop_case *c, prepared *p) {
+  make_node(c, p);
   ls_arena_init(&p->arena, ls_allocator_system());
   p->plan = (ls_kernel_plan){
       .node = &p->node,
@@ -305,6 +343,30 @@ void *loop_case_run(loop_case *c) {
   }
   ls_arena_deinit(&p.arena);
   return whole[0];
+}
+
+void loop_case_agrees(loop_case *c, double slack) {
+  ref_run *run = ref_run_create();
+  ref_tensor in[LOOP_CASE_OPERANDS], out[OUTPUTS];
+  prepared p;
+  char what[300];
+  void *first = loop_case_run(c);
+  make_node(c, &p);
+  for (uint32_t i = 0; i < c->num_in; ++i)
+    in[i] = ref_tensor_load(run, c->in[i], c->data[i]);
+  for (uint32_t i = 0; i < p.num_out; ++i)
+    out[i] = ref_tensor_create(run, p.out[i]);
+  ref_evaluate(run, &p.node, in, out);
+  snprintf(what, sizeof(what), "%s of %s", ls_op_table[c->op].name,
+           c->num_in == 0 ? "nothing"
+                          : LS_SHAPE_TEXT(c->in[0].dtype, c->in[0].shape));
+  for (uint32_t i = 0; i < p.num_out; ++i)
+    ref_expect(what, &out[i], i == 0 ? first : c->results[i - 1], slack);
+  ref_run_destroy(run);
+  free(first);
+  const loop_case planned = {.flops = c->flops, .blocks = c->blocks};
+  loop_case_deinit(c);
+  *c = planned;
 }
 
 void loop_expect_near(const loop_case *c, const void *got, int64_t index,

@@ -2,7 +2,8 @@
 //
 // Runs one CPU kernel alone, by its node and data, in every way that must give
 // the same bytes: in one piece, block by block backwards, in ragged ranges, and
-// in place of each operand that the plan allows.
+// in place of each operand that the plan allows. What the bytes must be the
+// reference says.
 #ifndef LS_TESTS_SUPPORT_LOOP_CASE_H_
 #define LS_TESTS_SUPPORT_LOOP_CASE_H_
 
@@ -37,6 +38,18 @@ uint64_t loop_random_seed(void);
 uint32_t loop_random_bits(loop_random *random);
 int64_t loop_random_between(loop_random *random, int64_t low, int64_t high);
 
+// All types of numbers and bools: floats first, then integers, signed ones
+// before, then bool.
+enum { LOOP_FLOATS = 4, LOOP_NUMBERS = 12, LOOP_TYPES = 13 };
+extern const ls_dtype loop_types[LOOP_TYPES];
+// One of the first `count`; and an integer type.
+ls_dtype loop_any_type(loop_random *random, size_t count);
+ls_dtype loop_any_index(loop_random *random, bool is_signed);
+// Sizes of 0 (if `empty`) to 9, often 1, now and then one of up to `large`.
+ls_shape loop_any_shape(loop_random *random, int32_t rank, bool empty,
+                        int64_t large);
+int32_t loop_any_axis(loop_random *random, ls_shape shape);
+
 // Element `index`, read as double and stored from one (rounded; integers must
 // fit).
 double loop_read(ls_dtype dtype, const void *data, int64_t index);
@@ -59,6 +72,10 @@ void loop_case_add_output(loop_case *c, ls_type type);
 
 // Runs it in all ways and compares them. The caller frees the first output.
 void *loop_case_run(loop_case *c);
+// Runs it in all ways, compares all outputs with the reference, and deinits the
+// case but for the plan's numbers. `slack` times the rounding of the type is
+// allowed; 0: exactly.
+void loop_case_agrees(loop_case *c, double slack);
 // The status of preparing alone; the caller's.
 ls_status loop_case_prepare(loop_case *c);
 void loop_case_deinit(loop_case *c);

@@ -51,6 +51,13 @@ expect_output env LD_LIBRARY_PATH="$libdir" "$work/shared"
   "$libdir/liblockstep.a" $(pkg-config --libs hwloc zlib) -pthread -lm
 expect_output "$work/static"
 
+# The examples, as their README says.
+cp -r "$LS_SOURCE_DIR/examples" "$work/examples"
+make -C "$work/examples" CC="$CC" >"$work/make.log" 2>&1 ||
+  { cat "$work/make.log"; exit 1; }
+LD_LIBRARY_PATH="$libdir" "$work/examples/eager" >"$work/eager.log" ||
+  { cat "$work/eager.log"; exit 1; }
+
 cat >"$work/user/CMakeLists.txt" <<'END'
 cmake_minimum_required(VERSION 3.21)
 project(user C)

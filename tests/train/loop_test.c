@@ -177,8 +177,8 @@ static void the_run_folder_says_what_happened(void **state) {
   begin(&s, 2, 0.25);
   s.options.run_folder = "some/run";
   s.options.overwrite = true;
-  s.options.learning_rate = 0.25;
-  s.options.data_name = "made up";
+  const ls_train_config made_with = {.data = "made up", .learning_rate = 0.25};
+  s.options.config = &made_with;
   expect_ok(ls_train(&s.options, &s.result));
   ls_arena arena;
   ls_arena_init(&arena, ls_allocator_system());
@@ -272,7 +272,7 @@ static void a_loss_that_is_no_number_ends_the_run(void **state) {
   (void)state;
   setup s;
   begin(&s, 1, 1e30);
-  s.options.learning_rate = 1e30;
+  s.options.config = &(ls_train_config){.learning_rate = 1e30};
   expect_refused(&s, LS_OUT_OF_RANGE,
                  "the learning rate 1e+30 may be too high");
   end(&s);

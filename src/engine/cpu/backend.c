@@ -9,6 +9,7 @@
 
 #include "base/runtime_internal.h"
 #include "engine/cpu/instance.h"
+#include "lockstep/device.h"
 
 typedef struct cpu_backend {
   ls_backend base;
@@ -193,4 +194,12 @@ ls_status ls_cpu_backend(ls_runtime *runtime, ls_backend **out_backend) {
   }
   ls_runtime_unlock(runtime);
   return status;
+}
+
+ls_status ls_device_kernels(ls_runtime *runtime, const char **out_name) {
+  *out_name = NULL;
+  ls_backend *backend = NULL;
+  LS_RETURN_IF_ERROR(ls_cpu_backend(runtime, &backend));
+  *out_name = ls_cpu_backend_kernels(backend)->name;
+  return ls_ok();
 }

@@ -9,29 +9,7 @@
 #include "engine/cpu/kernel_list.h"
 #include "engine/cpu/loops.h"
 
-// One loop for each way that an operand can be a scalar. The scalar's value is
-// read first, so that the output may lie on the other operand.
-#define BINARY(name, E, D, T, W)                                               \
-  static void name##_##D(const ls_elementwise *self, void *out,                \
-                         const void *const *in, int64_t count) {               \
-    T *o = out;                                                                \
-    const T *a = in[0], *b = in[1];                                            \
-    if (self->scalars == 0) {                                                  \
-      LS_INDEPENDENT                                                           \
-      for (int64_t i = 0; i < count; ++i)                                      \
-        o[i] = E(T, W, a[i], b[i]);                                            \
-    } else if (self->scalars == 1) {                                           \
-      const T x = a[0];                                                        \
-      LS_INDEPENDENT                                                           \
-      for (int64_t i = 0; i < count; ++i)                                      \
-        o[i] = E(T, W, x, b[i]);                                               \
-    } else {                                                                   \
-      const T y = b[0];                                                        \
-      LS_INDEPENDENT                                                           \
-      for (int64_t i = 0; i < count; ++i)                                      \
-        o[i] = E(T, W, a[i], y);                                               \
-    }                                                                          \
-  }
+#define BINARY(name, E, D, T, W) LS_SPAN_OF_TWO(name, E, D, T, T, W)
 
 #define ADD(T, W, x, y) ((T)((W)(x) + (W)(y)))
 #define SUB(T, W, x, y) ((T)((W)(x) - (W)(y)))
@@ -104,14 +82,10 @@ static void call_table(const ls_elementwise *self, void *out,
   { LS_EACH_INTEGER(ENTRY, name) LS_EACH_FLOAT(ENTRY, name) }
 
 static const ls_span spans[LS_OP_COUNT][LS_DTYPE_COUNT] = {
-    [LS_OP_ADD] = NUMBERS(add),
-    [LS_OP_SUB] = NUMBERS(sub),
-    [LS_OP_MUL] = NUMBERS(mul),
-    [LS_OP_DIV] = NUMBERS(div),
-    [LS_OP_MAXIMUM] = NUMBERS(maximum),
-    [LS_OP_MINIMUM] = NUMBERS(minimum),
-    [LS_OP_POW] = NUMBERS(pow),
-    [LS_OP_RELU_GRAD] = NUMBERS(relu_grad),
+    [LS_OP_ADD] = NUMBERS(add),         [LS_OP_SUB] = NUMBERS(sub),
+    [LS_OP_MUL] = NUMBERS(mul),         [LS_OP_DIV] = NUMBERS(div),
+    [LS_OP_MAXIMUM] = NUMBERS(maximum), [LS_OP_MINIMUM] = NUMBERS(minimum),
+    [LS_OP_POW] = NUMBERS(pow),         [LS_OP_RELU_GRAD] = NUMBERS(relu_grad),
 };
 
 bool ls_binary_span(ls_elementwise *work, uint16_t op, ls_dtype dtype,

@@ -12,16 +12,7 @@
 #define BITS(T, W, x) ((W)(x) & (W)(~(W)0 >> (8 * sizeof(W) - WIDTH(T))))
 
 // ---- One operand -----------------------------------------------------------
-#define UNARY(name, E, D, T, W)                                                \
-  static void name##_##D(const ls_elementwise *self, void *out,                \
-                         const void *const *in, int64_t count) {               \
-    (void)self;                                                                \
-    T *o = out;                                                                \
-    const T *a = in[0];                                                        \
-    LS_INDEPENDENT                                                             \
-    for (int64_t i = 0; i < count; ++i)                                        \
-      o[i] = E(T, W, a[i]);                                                    \
-  }
+#define UNARY(name, E, D, T, W) LS_SPAN_OF_ONE(name, E, D, T, T, W)
 
 #define NOT_INTEGER(T, W, x) ((T) ~(W)(x))
 #define NOT_BOOL(T, W, x) ((T)((x) == 0))
@@ -71,28 +62,7 @@ LS_EACH_INTEGER(UNARY, popcount, POPCOUNT)
 LS_EACH_INTEGER(UNARY, leading, LEADING)
 
 // ---- Two operands ----------------------------------------------------------
-// One loop for each way that an operand can be a scalar, which is read first.
-#define BINARY(name, E, D, T, W)                                               \
-  static void name##_##D(const ls_elementwise *self, void *out,                \
-                         const void *const *in, int64_t count) {               \
-    T *o = out;                                                                \
-    const T *a = in[0], *b = in[1];                                            \
-    if (self->scalars == 0) {                                                  \
-      LS_INDEPENDENT                                                           \
-      for (int64_t i = 0; i < count; ++i)                                      \
-        o[i] = E(T, W, a[i], b[i]);                                            \
-    } else if (self->scalars == 1) {                                           \
-      const T x = a[0];                                                        \
-      LS_INDEPENDENT                                                           \
-      for (int64_t i = 0; i < count; ++i)                                      \
-        o[i] = E(T, W, x, b[i]);                                               \
-    } else {                                                                   \
-      const T y = b[0];                                                        \
-      LS_INDEPENDENT                                                           \
-      for (int64_t i = 0; i < count; ++i)                                      \
-        o[i] = E(T, W, a[i], y);                                               \
-    }                                                                          \
-  }
+#define BINARY(name, E, D, T, W) LS_SPAN_OF_TWO(name, E, D, T, T, W)
 
 #define AND(T, W, x, y) ((T)((W)(x) & (W)(y)))
 #define OR(T, W, x, y) ((T)((W)(x) | (W)(y)))

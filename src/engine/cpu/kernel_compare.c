@@ -6,32 +6,12 @@
 #include "engine/cpu/loops.h"
 
 // ---- Compare ---------------------------------------------------------------
-#define COMPARE(name, E, D, T, W)                                              \
-  static void name##_##D(const ls_elementwise *self, void *out,                \
-                         const void *const *in, int64_t count) {               \
-    uint8_t *o = out;                                                          \
-    const T *a = in[0], *b = in[1];                                            \
-    if (self->scalars == 0) {                                                  \
-      LS_INDEPENDENT                                                           \
-      for (int64_t i = 0; i < count; ++i)                                      \
-        o[i] = E(a[i], b[i]);                                                  \
-    } else if (self->scalars == 1) {                                           \
-      const T x = a[0];                                                        \
-      LS_INDEPENDENT                                                           \
-      for (int64_t i = 0; i < count; ++i)                                      \
-        o[i] = E(x, b[i]);                                                     \
-    } else {                                                                   \
-      const T y = b[0];                                                        \
-      LS_INDEPENDENT                                                           \
-      for (int64_t i = 0; i < count; ++i)                                      \
-        o[i] = E(a[i], y);                                                     \
-    }                                                                          \
-  }
+#define COMPARE(name, E, D, T, W) LS_SPAN_OF_TWO(name, E, D, uint8_t, T, W)
 
-#define EQUAL(x, y) ((x) == (y))
-#define NOT_EQUAL(x, y) ((x) != (y))
-#define LESS(x, y) ((x) < (y))
-#define LESS_EQUAL(x, y) ((x) <= (y))
+#define EQUAL(T, W, x, y) ((x) == (y))
+#define NOT_EQUAL(T, W, x, y) ((x) != (y))
+#define LESS(T, W, x, y) ((x) < (y))
+#define LESS_EQUAL(T, W, x, y) ((x) <= (y))
 #define EACH_TYPE(X, ...)                                                      \
   LS_EACH_INTEGER(X, __VA_ARGS__)                                              \
   LS_EACH_FLOAT(X, __VA_ARGS__)
@@ -39,18 +19,18 @@ EACH_TYPE(COMPARE, equal, EQUAL)
 EACH_TYPE(COMPARE, not_equal, NOT_EQUAL)
 EACH_TYPE(COMPARE, less, LESS)
 EACH_TYPE(COMPARE, less_equal, LESS_EQUAL)
-#define GREATER(x, y) ((x) > (y))
-#define GREATER_EQUAL(x, y) ((x) >= (y))
+#define GREATER(T, W, x, y) ((x) > (y))
+#define GREATER_EQUAL(T, W, x, y) ((x) >= (y))
 EACH_TYPE(COMPARE, greater, GREATER)
 EACH_TYPE(COMPARE, greater_equal, GREATER_EQUAL)
 
-#define AS_BOOLS(E, x, y) E((x) != 0, (y) != 0)
-#define EQUAL_BOOL(x, y) AS_BOOLS(EQUAL, x, y)
-#define NOT_EQUAL_BOOL(x, y) AS_BOOLS(NOT_EQUAL, x, y)
-#define LESS_BOOL(x, y) AS_BOOLS(LESS, x, y)
-#define LESS_EQUAL_BOOL(x, y) AS_BOOLS(LESS_EQUAL, x, y)
-#define GREATER_BOOL(x, y) AS_BOOLS(GREATER, x, y)
-#define GREATER_EQUAL_BOOL(x, y) AS_BOOLS(GREATER_EQUAL, x, y)
+#define AS_BOOLS(E, x, y) E(, , (x) != 0, (y) != 0)
+#define EQUAL_BOOL(T, W, x, y) AS_BOOLS(EQUAL, x, y)
+#define NOT_EQUAL_BOOL(T, W, x, y) AS_BOOLS(NOT_EQUAL, x, y)
+#define LESS_BOOL(T, W, x, y) AS_BOOLS(LESS, x, y)
+#define LESS_EQUAL_BOOL(T, W, x, y) AS_BOOLS(LESS_EQUAL, x, y)
+#define GREATER_BOOL(T, W, x, y) AS_BOOLS(GREATER, x, y)
+#define GREATER_EQUAL_BOOL(T, W, x, y) AS_BOOLS(GREATER_EQUAL, x, y)
 COMPARE(equal, EQUAL_BOOL, BOOL, uint8_t, )
 COMPARE(not_equal, NOT_EQUAL_BOOL, BOOL, uint8_t, )
 COMPARE(less, LESS_BOOL, BOOL, uint8_t, )

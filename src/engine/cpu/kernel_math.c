@@ -106,18 +106,10 @@ static inline double gelu_slope(double x) {
          near * far * x * (GELU_A + 3.0 * GELU_B * x * x);
 }
 
-#define IS_FINITE(D, T, FABS, MOST)                                            \
-  static void is_finite_##D(const ls_elementwise *self, void *out,             \
-                            const void *const *in, int64_t count) {            \
-    (void)self;                                                                \
-    uint8_t *o = out;                                                          \
-    const T *a = in[0];                                                        \
-    LS_INDEPENDENT                                                             \
-    for (int64_t i = 0; i < count; ++i)                                        \
-      o[i] = FABS(a[i]) < MOST;                                                \
-  }
-IS_FINITE(F32, float, fabsf, INFINITY)
-IS_FINITE(F64, double, fabs, (double)INFINITY)
+#define IS_FINITE_F32(T, W, x) (fabsf(x) < INFINITY)
+#define IS_FINITE_F64(T, W, x) (fabs(x) < (double)INFINITY)
+LS_SPAN_OF_ONE(is_finite, IS_FINITE_F32, F32, uint8_t, float, )
+LS_SPAN_OF_ONE(is_finite, IS_FINITE_F64, F64, uint8_t, double, )
 
 static void call_unary(const ls_elementwise *self, void *out,
                        const void *const *in, int64_t count) {
@@ -125,26 +117,7 @@ static void call_unary(const ls_elementwise *self, void *out,
 }
 
 // ---- Two operands ----------------------------------------------------------
-// `as` and `bs` are constants where this is expanded: 0 for a scalar, which is
-// read before the output, that may lie on the other operand, is written.
-#define BINARY(name, E, D, T, W)                                               \
-  static inline __attribute__((always_inline)) void name##_steps_##D(          \
-      T *o, const T *a, const T *b, int64_t count, int64_t as, int64_t bs) {   \
-    const T x = a[0], y = b[0];                                                \
-    LS_INDEPENDENT                                                             \
-    for (int64_t i = 0; i < count; ++i)                                        \
-      o[i] = E(T, W, as != 0 ? a[i] : x, bs != 0 ? b[i] : y);                  \
-  }                                                                            \
-  static void name##_##D(const ls_elementwise *self, void *out,                \
-                         const void *const *in, int64_t count) {               \
-    if (count == 0) return;                                                    \
-    if (self->scalars == 0)                                                    \
-      name##_steps_##D(out, in[0], in[1], count, 1, 1);                        \
-    else if (self->scalars == 1)                                               \
-      name##_steps_##D(out, in[0], in[1], count, 0, 1);                        \
-    else                                                                       \
-      name##_steps_##D(out, in[0], in[1], count, 1, 0);                        \
-  }
+#define BINARY(name, E, D, T, W) LS_SPAN_OF_TWO(name, E, D, T, T, W)
 
 #define ATAN2_F32(T, W, y, x) ((float)atan2((double)(y), (double)(x)))
 #define ATAN2_F64(T, W, y, x) atan2(y, x)

@@ -2,7 +2,7 @@
 //
 // Random numbers. Element i is drawn from block i / 4 of the op's key (f64:
 // i / 2), so that it depends on what it is for alone, not on how the work is
-// cut.
+// cut. By example, each row has a key of its own, and i counts in it.
 //
 // A normal number that shall be within two deviations and is not is replaced
 // by the one at its place in block i / 4 + 2^48, then + 2 * 2^48 and so on. It
@@ -12,11 +12,13 @@
 #include "engine/cpu/draw.h"
 #include "engine/cpu/kernel_list.h"
 #include "engine/cpu/loops.h"
+#include "engine/cpu/move.h"
 
 typedef enum random_kind { UNIFORM, NORMAL, TRUNCATED, BITS } random_kind;
 
 typedef struct random_params {
   int64_t count;
+  int64_t width, rows_per_block;  // By example: of a row.
   ls_draw draw;
   random_kind kind;
   ls_dtype dtype;
@@ -151,27 +153,44 @@ static void draw_bits(const random_params *self, const ls_random_source *source,
   }
 }
 
+// Elements [begin, end) of what starts at `out`.
+static void draw(const random_params *self, const ls_random_source *source,
+                 void *out, int64_t begin, int64_t end, float *chunk) {
+  if (self->kind == BITS) {
+    void *at = (char *)out + (size_t)begin * ls_dtype_size(self->dtype);
+    draw_bits(self, source, at, begin, end - begin);
+  } else if (self->dtype == LS_DTYPE_F64) {
+    draw_f64(self, source, (double *)out + begin, begin, end - begin);
+  } else if (self->dtype == LS_DTYPE_F32) {
+    draw_f32(self, source, (float *)out + begin, begin, end - begin);
+  } else {
+    for (int64_t k = begin; k < end; k += LS_CHUNK) {
+      const int64_t count = ls_min_i64(LS_CHUNK, end - k);
+      draw_f32(self, source, chunk, k, count);
+      ls_narrow(self->dtype, (uint16_t *)out + k, chunk, count);
+    }
+  }
+}
+
 static void random_loop(const ls_kernel_call *call, int64_t begin_block,
                         int64_t end_block) {
   const random_params *self = call->params;
   const ls_random_source source = ls_draw_source(&self->draw, call);
-  const int64_t begin = begin_block * LS_BLOCK;
-  const int64_t end = ls_min_i64(end_block * LS_BLOCK, self->count);
-  if (self->kind == BITS) {
-    void *out =
-        (char *)call->out[0] + (size_t)begin * ls_dtype_size(self->dtype);
-    draw_bits(self, &source, out, begin, end - begin);
-  } else if (self->dtype == LS_DTYPE_F64) {
-    draw_f64(self, &source, (double *)call->out[0] + begin, begin, end - begin);
-  } else if (self->dtype == LS_DTYPE_F32) {
-    draw_f32(self, &source, (float *)call->out[0] + begin, begin, end - begin);
-  } else {
-    float *chunk = call->scratch;
-    for (int64_t k = begin; k < end; k += LS_CHUNK) {
-      const int64_t count = ls_min_i64(LS_CHUNK, end - k);
-      draw_f32(self, &source, chunk, k, count);
-      ls_narrow(self->dtype, (uint16_t *)call->out[0] + k, chunk, count);
-    }
+  draw(self, &source, call->out[0], begin_block * LS_BLOCK,
+       ls_min_i64(end_block * LS_BLOCK, self->count), call->scratch);
+}
+
+static void random_rows_loop(const ls_kernel_call *call, int64_t begin_block,
+                             int64_t end_block) {
+  const random_params *self = call->params;
+  ls_random_source source = ls_draw_source(&self->draw, call);
+  const int64_t *ids = call->in[0];
+  const size_t bytes = (size_t)self->width * ls_dtype_size(self->dtype);
+  const int64_t end = ls_min_i64(end_block * self->rows_per_block, self->count);
+  for (int64_t i = begin_block * self->rows_per_block; i < end; ++i) {
+    source.id = (uint64_t)ids[i];
+    draw(self, &source, (char *)call->out[0] + (size_t)i * bytes, 0,
+         self->width, call->scratch);
   }
 }
 
@@ -207,7 +226,14 @@ static double float_attr(const ls_node *node, const char *name,
   return attr == NULL ? fallback : attr->as.f;
 }
 
-static random_kind kind_of(uint16_t op) {
+static random_kind kind_of(const ls_node *node) {
+  const uint16_t op = node->type;
+  if (op == LS_OP_RANDOM_BY_EXAMPLE) {
+    const char *name = ls_node_attr(node, "distribution")->as.string;
+    return strcmp(name, "uniform") == 0  ? UNIFORM
+           : strcmp(name, "normal") == 0 ? NORMAL
+                                         : TRUNCATED;
+  }
   if (op == LS_OP_RANDOM_NORMAL) return NORMAL;
   if (op == LS_OP_RANDOM_TRUNCATED_NORMAL) return TRUNCATED;
   return op == LS_OP_RANDOM_BITS ? BITS : UNIFORM;
@@ -221,7 +247,7 @@ static bool can_draw(random_kind kind, ls_dtype dtype) {
 ls_status kernel_random(ls_kernel_plan *plan) {
   const ls_node *node = plan->node;
   const ls_dtype dtype = plan->out[0].dtype;
-  const random_kind kind = kind_of(node->type);
+  const random_kind kind = kind_of(node);
   if (!can_draw(kind, dtype)) return ls_kernel_unsupported(plan, dtype);
   random_params *self = ls_arena_new(plan->arena, random_params);
   if (self == NULL) return ls_out_of_memory();
@@ -246,5 +272,12 @@ ls_status kernel_random(ls_kernel_plan *plan) {
   plan->params = self;
   plan->blocks = ls_blocks_of(self->count, LS_BLOCK);
   if (ls_is_half(dtype)) plan->scratch = (size_t)LS_CHUNK * sizeof(float);
+  if (node->type == LS_OP_RANDOM_BY_EXAMPLE) {
+    self->width = ls_step_of(plan->out[0].shape, 0);
+    self->count = plan->out[0].shape.dim[0];
+    self->rows_per_block = ls_max_i64(1, LS_BLOCK / ls_max_i64(1, self->width));
+    plan->loop = random_rows_loop;
+    plan->blocks = ls_blocks_of(self->count, self->rows_per_block);
+  }
   return ls_ok();
 }

@@ -10,18 +10,7 @@
 #include "engine/cpu/kernel_list.h"
 #include "engine/cpu/loops.h"
 
-#define UNARY(name, E, D, T, W)                                                \
-  static void name##_##D(const ls_elementwise *self, void *out,                \
-                         const void *const *in, int64_t count) {               \
-    (void)self;                                                                \
-    T *o = out;                                                                \
-    const T *a = in[0];                                                        \
-    LS_INDEPENDENT                                                             \
-    for (int64_t i = 0; i < count; ++i) {                                      \
-      const T x = a[i];                                                        \
-      o[i] = E(T, W, x);                                                       \
-    }                                                                          \
-  }
+#define UNARY(name, E, D, T, W) LS_SPAN_OF_ONE(name, E, D, T, T, W)
 
 #define NEG_INTEGER(T, W, x) ((T)(0 - (W)(x)))
 #define NEG_FLOAT(T, W, x) (-(x))

@@ -105,6 +105,43 @@ struct ls_elementwise {
   void (*binary)(float *dst, const float *a, const float *b, size_t n);
 };
 
+// Defines the span name_D of one operand, or of two: elements of type O from
+// those of type T by the macro E, which also gets W. Of two operands one may be
+// a scalar: its value is read first, so that the output may lie on the other.
+#define LS_SPAN_OF_ONE(name, E, D, O, T, W)                                    \
+  static void name##_##D(const ls_elementwise *self, void *out,                \
+                         const void *const *in, int64_t count) {               \
+    (void)self;                                                                \
+    O *o = out;                                                                \
+    const T *a = in[0];                                                        \
+    LS_INDEPENDENT                                                             \
+    for (int64_t i = 0; i < count; ++i) {                                      \
+      const T x = a[i];                                                        \
+      o[i] = E(T, W, x);                                                       \
+    }                                                                          \
+  }
+#define LS_SPAN_OF_TWO(name, E, D, O, T, W)                                    \
+  static void name##_##D(const ls_elementwise *self, void *out,                \
+                         const void *const *in, int64_t count) {               \
+    O *o = out;                                                                \
+    const T *a = in[0], *b = in[1];                                            \
+    if (self->scalars == 0) {                                                  \
+      LS_INDEPENDENT                                                           \
+      for (int64_t i = 0; i < count; ++i)                                      \
+        o[i] = E(T, W, a[i], b[i]);                                            \
+    } else if (self->scalars == 1) {                                           \
+      const T x = a[0];                                                        \
+      LS_INDEPENDENT                                                           \
+      for (int64_t i = 0; i < count; ++i)                                      \
+        o[i] = E(T, W, x, b[i]);                                               \
+    } else {                                                                   \
+      const T y = b[0];                                                        \
+      LS_INDEPENDENT                                                           \
+      for (int64_t i = 0; i < count; ++i)                                      \
+        o[i] = E(T, W, a[i], y);                                               \
+    }                                                                          \
+  }
+
 // Fills the plan: `span` applied to all elements. Sizes, scalars and places to
 // work in are derived from the plan's types; `half` makes it go by f32.
 ls_status ls_elementwise_plan(ls_kernel_plan *plan, ls_elementwise work);

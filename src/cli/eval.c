@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <stdio.h>
+
+#include "cli/cli.h"
+
+typedef struct eval_flags {
+  const char *run_folder, *data;
+  int64_t threads;
+  bool json;
+} eval_flags;
+
+static ls_status evaluate(const ls_model *model, ls_dataset *test,
+                          ls_evaluation *out_evaluation) {
+  ls_evaluator *evaluator = NULL;
+  ls_status status = ls_evaluator_create(model, test, &evaluator);
+  if (ls_status_is_ok(status))
+    status = ls_evaluator_run(evaluator, NULL, out_evaluation);
+  ls_evaluator_destroy(evaluator);
+  return status;
+}
+
+static ls_status load_and_evaluate(const eval_flags *flags,
+                                   const ls_train_config *config,
+                                   const ls_model_type *type,
+                                   ls_evaluation *out_evaluation) {
+  ls_dataset *test = NULL;
+  ls_model model = {0};
+  ls_status status = cli_open_data(flags->data, type, NULL, &test);
+  // The optimizer's schedule plays no part here, but it needs its steps.
+  if (ls_status_is_ok(status))
+    status = cli_create_model(config, type, 1, &model);
+  if (ls_status_is_ok(status))
+    status = ls_train_load(flags->run_folder, &model);
+  if (ls_status_is_ok(status)) status = evaluate(&model, test, out_evaluation);
+  ls_model_destroy(&model);
+  ls_dataset_release(test);
+  return status;
+}
+
+static void print(const eval_flags *flags, const ls_train_config *config,
+                  const ls_evaluation *evaluation) {
+  if (!flags->json) {
+    printf("test loss: %.4f\ntest accuracy: %.4f\n", evaluation->loss,
+           evaluation->accuracy);
+    return;
+  }
+  printf("{\"model\":");
+  cli_print_json(config->model);
+  printf(",\"data\":");
+  cli_print_json(flags->data);
+  printf(",\"examples\":%lld,\"loss\":%.9g,\"accuracy\":%.9g}\n",
+         (long long)evaluation->examples, evaluation->loss,
+         evaluation->accuracy);
+}
+
+static int run(eval_flags *flags, const ls_train_config *config) {
+  const ls_model_type *type = cli_find_model("eval", config->model);
+  if (type == NULL) return CLI_FAILED;
+  if (flags->data == NULL) flags->data = config->data;
+  ls_evaluation evaluation = {0};
+  const ls_status status = load_and_evaluate(flags, config, type, &evaluation);
+  if (!ls_status_is_ok(status)) return cli_report("eval", status);
+  print(flags, config, &evaluation);
+  return CLI_OK;
+}
+
+int cli_eval(int argc, char **argv) {
+  eval_flags flags = {0};
+  const cli_option options[] = {
+      {"data", CLI_TEXT, &flags.data, "NAME|PATH",
+       "other data than the run's; see 'lockstep train'", 0},
+      {"threads", CLI_COUNT, &flags.threads, "N",
+       "compute threads (default: one per core)", 1},
+      {"json", CLI_FLAG, &flags.json, NULL,
+       "print one line of JSON: model, data, examples, loss,\naccuracy", 0},
+  };
+  const cli_syntax syntax = {
+      .command = "eval",
+      .about = "Evaluates the model that a run has saved on a test set, of a "
+               "text on its last\ntenth, and prints the mean loss and the "
+               "accuracy: of examples, or of tokens.",
+      .options = options,
+      .num_options = sizeof(options) / sizeof(options[0]),
+      .operand_form = "RUN",
+      .operand = &flags.run_folder};
+  int code = CLI_OK;
+  if (!cli_parse(&syntax, argc, argv, &code)) return code;
+  ls_runtime *runtime = NULL;
+  ls_train_config *config = NULL;
+  ls_status status = cli_runtime_open(flags.threads, &runtime);
+  if (ls_status_is_ok(status))
+    status = ls_train_config_read(flags.run_folder, &config);
+  code = ls_status_is_ok(status) ? run(&flags, config)
+                                 : cli_report("eval", status);
+  ls_train_config_destroy(config);
+  return cli_runtime_close("eval", runtime, code);
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of a run, from its configuration: data, optimizer, model.
+#define _GNU_SOURCE
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/cli.h"
+
+static const char synthetic[] = "synthetic";
+static const char fashion_mnist[] = "fashion-mnist";
+
+// ---- Choices ---------------------------------------------------------------
+bool cli_choose(const char *command, const char *flag, const char *value,
+                const char *const *choices, size_t count) {
+  char all[128] = "";
+  for (size_t i = 0; i < count; ++i) {
+    if (strcmp(choices[i], value) == 0) return true;
+    const size_t at = strlen(all);
+    snprintf(all + at, sizeof(all) - at, "%s%s",
+             i == 0 ? "" : (i + 1 == count ? " or " : ", "), choices[i]);
+  }
+  cli_say(command, "--%s is '%s', expected %s", flag, value, all);
+  return false;
+}
+
+bool cli_check_precision(const char *command, const char *precision) {
+  static const char *const choices[] = {"f32", "f64", "bf16"};
+  return cli_choose(command, "precision", precision, choices, 3);
+}
+
+ls_status cli_precision(const char *precision, ls_dtype *out_dtype) {
+  *out_dtype = LS_DTYPE_NONE;
+  if (strcmp(precision, "bf16") == 0)
+    return LS_STATUS(LS_UNIMPLEMENTED,
+                     "precision bf16 is not there yet; f32 and f64 are");
+  return ls_dtype_parse(precision, out_dtype);
+}
+
+// ---- Data ------------------------------------------------------------------
+const char *cli_full_data(const char *data, char *buffer) {
+  if (strcmp(data, synthetic) == 0 || strcmp(data, fashion_mnist) == 0)
+    return data;
+  return realpath(data, buffer) != NULL ? buffer : data;
+}
+
+static ls_status open_synthetic(const ls_model_type *type, ls_dataset **train,
+                                ls_dataset **test) {
+  ls_synthetic_options options = {.size = 8192,
+                                  .dtype = type->example_dtype,
+                                  .shape = type->example_shape,
+                                  .num_classes = type->num_classes};
+  if (train != NULL) LS_RETURN_IF_ERROR(ls_dataset_synthetic(&options, train));
+  options.size = 1024;
+  options.sample = 1;
+  return test != NULL ? ls_dataset_synthetic(&options, test) : ls_ok();
+}
+
+static ls_status open_text(const char *path, const ls_model_type *type,
+                           ls_dataset **train, ls_dataset **test) {
+  struct stat info;
+  if (strcmp(path, fashion_mnist) == 0 ||
+      (stat(path, &info) == 0 && S_ISDIR(info.st_mode)))
+    return ls_invalid_argument(
+        "model '%s' learns from text, '%s' has images; give it a file, or "
+        "synthetic",
+        type->name, path);
+  ls_text_options options = {.length =
+                                 ls_shape_num_elements(type->example_shape)};
+  if (train != NULL) LS_RETURN_IF_ERROR(ls_dataset_text(path, &options, train));
+  options.test = true;
+  return test != NULL ? ls_dataset_text(path, &options, test) : ls_ok();
+}
+
+static ls_status open_images(const char *path, const ls_model_type *type,
+                             ls_dataset **train, ls_dataset **test) {
+  struct stat info;
+  const char *folder = strcmp(path, fashion_mnist) == 0 ? NULL : path;
+  if (folder != NULL && stat(path, &info) == 0 && !S_ISDIR(info.st_mode))
+    return ls_invalid_argument(
+        "model '%s' learns from images, '%s' is a file; give it a folder with "
+        "IDX files, fashion-mnist or synthetic",
+        type->name, path);
+  if (train != NULL)
+    LS_RETURN_IF_ERROR(ls_dataset_fashion_mnist(folder, true, train));
+  return test != NULL ? ls_dataset_fashion_mnist(folder, false, test) : ls_ok();
+}
+
+ls_status cli_open_data(const char *data, const ls_model_type *type,
+                        ls_dataset **train, ls_dataset **test) {
+  if (strcmp(data, synthetic) == 0) return open_synthetic(type, train, test);
+  return type->example_dtype == LS_DTYPE_I32
+             ? open_text(data, type, train, test)
+             : open_images(data, type, train, test);
+}
+
+// ---- Model -----------------------------------------------------------------
+static ls_status create_optimizer(const ls_train_config *config, int64_t steps,
+                                  ls_optimizer **out_optimizer) {
+  *out_optimizer = NULL;
+  if (config->optimizer[0] == '\0') return ls_ok();
+  const bool changes = strcmp(config->schedule, "constant") != 0;
+  const bool cosine = strcmp(config->schedule, "cosine") == 0;
+  const int64_t rest = steps > config->warmup ? steps - config->warmup : 1;
+  return ls_optimizer_create(
+      config->optimizer,
+      &(ls_optimizer_options){
+          .learning_rate = config->learning_rate,
+          .schedule = {.kind = !changes ? LS_SCHEDULE_CONSTANT
+                               : cosine ? LS_SCHEDULE_COSINE
+                                        : LS_SCHEDULE_LINEAR,
+                       .steps = changes ? rest : 0,
+                       .warmup = config->warmup},
+          .clip = {.global_norm = config->clip_norm},
+          .weight_decay = config->weight_decay},
+      out_optimizer);
+}
+
+// A model of a user's might pass over what it was asked for.
+static ls_status check_model(const ls_model *model, ls_dtype dtype,
+                             const ls_optimizer *optimizer) {
+  ls_variable *first = NULL;
+  if (model->type->variables(model->self, &first, 1) > 0 &&
+      ls_dtype_is_float(ls_variable_dtype(first)) &&
+      ls_variable_dtype(first) != dtype)
+    return ls_unimplemented(
+        "model '%s' computes in %s, not in %s", model->type->name,
+        ls_dtype_name(ls_variable_dtype(first)), ls_dtype_name(dtype));
+  if (optimizer != NULL && model->type->optimizer(model->self) != optimizer)
+    return ls_unimplemented("model '%s' takes no other optimizer than its own",
+                            model->type->name);
+  return ls_ok();
+}
+
+ls_status cli_create_model(const ls_train_config *config,
+                           const ls_model_type *type, int64_t steps,
+                           ls_model *out_model) {
+  *out_model = (ls_model){0};
+  ls_model_options options = {.seed = config->seed, .metrics = true};
+  if (strcmp(config->math, "direct") != 0)
+    return ls_unimplemented("math %s is not there yet; direct is",
+                            config->math);
+  LS_RETURN_IF_ERROR(cli_precision(config->precision, &options.dtype));
+  if (config->optimizer[0] == '\0') {
+    options.learning_rate = config->learning_rate;
+    if (strcmp(config->schedule, "linear") == 0) options.decay_steps = steps;
+  }
+  LS_RETURN_IF_ERROR(create_optimizer(config, steps, &options.optimizer));
+  ls_status status = ls_model_create(type, &options, out_model);
+  if (ls_status_is_ok(status))
+    status = check_model(out_model, options.dtype, options.optimizer);
+  ls_optimizer_release(options.optimizer);
+  return status;
+}

@@ -1,0 +1,109 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# What the world refuses, memory or room for a file, is one line and a code, and
+# nothing is half-written.
+
+set -u
+lockstep=${LOCKSTEP:?}
+failed=0
+rm -rf run base
+fail() {
+  echo "FAIL $*"
+  cat out.txt err.txt
+  failed=1
+}
+
+# What AddressSanitizer says about fibers, once, is none of ours.
+lines() { grep -cv '^==[0-9]*==WARNING: ASan' err.txt; }
+
+train="train --model tiny --data synthetic --steps 3 --replicas 2 --quiet"
+
+# ---- Memory ------------------------------------------------------------------
+# Request n fails: the run fails with one line, or could do without. What it
+# leaves is a whole run or none.
+n=1
+refused=0
+while [ $n -lt 60000 ]; do
+  rm -rf run
+  # shellcheck disable=SC2086
+  LS_FAULT=alloc:$n "$lockstep" $train --run-dir run >out.txt 2>err.txt
+  code=$?
+  case $code in
+  0)
+    [ -s run/model.safetensors ] || fail "alloc:$n: no model, but code 0"
+    ;;
+  1)
+    refused=$((refused + 1))
+    [ "$(lines)" = 1 ] && grep -q 'memory' err.txt ||
+      fail "alloc:$n: not one line about memory"
+    [ ! -s out.txt ] || fail "alloc:$n: a result is printed"
+    ;;
+  *) fail "alloc:$n: code $code" ;;
+  esac
+  if [ -e run ]; then
+    [ -z "$(find run -name '*.tmp-*')" ] || fail "alloc:$n: half a file is left"
+    "$lockstep" train --resume run --quiet >out.txt 2>err.txt ||
+      fail "alloc:$n: what is left cannot be resumed"
+  fi
+  n=$((n * 3 / 2 + 1))
+done
+[ $refused -ge 5 ] || fail "memory failed $refused times only"
+
+for command in "bench tiny --steps 2" "graph tiny" "eval base" devices; do
+  [ -e base ] || "$lockstep" train --model tiny --data synthetic --steps 3 \
+    --quiet --run-dir base >out.txt 2>err.txt || fail "a run fails"
+  for n in 1 4 40 400; do
+    # shellcheck disable=SC2086
+    LS_FAULT=alloc:$n "$lockstep" $command >out.txt 2>err.txt
+    code=$?
+    if [ $code = 1 ]; then
+      [ "$(lines)" = 1 ] && grep -q 'memory' err.txt ||
+        fail "$command, alloc:$n: not one line about memory"
+    elif [ $code != 0 ]; then
+      fail "$command, alloc:$n: code $code"
+    fi
+  done
+done
+
+# ---- Room --------------------------------------------------------------------
+# Files may not grow beyond some blocks of 512 bytes, as on a disk that fills.
+# The run that is there stays as it was.
+for blocks in 0 1 2 4 6; do
+  rm -rf run
+  cp -r base run
+  (
+    trap '' XFSZ
+    ulimit -f $blocks
+    "$lockstep" train --resume run --steps 9 --quiet 2>&1 >/dev/null
+  ) | cat >err.txt
+  : >out.txt
+  if [ -s err.txt ]; then
+    [ "$(lines)" = 1 ] && grep -q "'run/.*': File too large" err.txt ||
+      fail "$blocks blocks: not one line about a file"
+  fi
+  [ -z "$(find run -name '*.tmp-*')" ] || fail "$blocks blocks: half a file"
+  "$lockstep" eval run >out.txt 2>err.txt ||
+    fail "$blocks blocks: the model is damaged"
+  "$lockstep" train --resume run --steps 9 --quiet >out.txt 2>err.txt ||
+    fail "$blocks blocks: the run cannot go on"
+done
+rm -rf run
+(
+  trap '' XFSZ
+  ulimit -f 0
+  # shellcheck disable=SC2086
+  "$lockstep" $train --run-dir run 2>&1 >/dev/null
+) | cat >err.txt
+grep -q "cannot write 'run/config.json': File too large" err.txt ||
+  fail "a full disk is not named"
+[ ! -e run ] || fail "a run that could not begin left a folder"
+
+# A folder that is a file.
+: >file
+# shellcheck disable=SC2086
+"$lockstep" $train --run-dir file/run >out.txt 2>err.txt
+[ $? = 1 ] && grep -q "cannot make folder 'file/run': Not a directory" err.txt ||
+  fail "a folder in a file is not named"
+
+exit $failed

@@ -1,0 +1,80 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Models in shared libraries: trained, resumed, evaluated, timed, printed; and
+# refused where they are not what they should be.
+
+set -u
+lockstep=${LOCKSTEP:?}
+libraries=${LS_BUILD_DIR:?}/tests/cli/libraries
+failed=0
+rm -rf run straight runs mine.so
+echo 'no library' >out.so
+fail() {
+  echo "FAIL $*"
+  cat out.txt err.txt
+  failed=1
+}
+
+# works WANTED ARGUMENT...
+works() {
+  wanted=$1
+  shift
+  if "$lockstep" "$@" >out.txt 2>err.txt && grep -qE -- "$wanted" out.txt; then
+    echo "ok   lockstep $*"
+  else
+    fail "lockstep $*: wanted: $wanted"
+  fi
+}
+
+# refuses WANTED MODEL: by each command, with one line.
+refuses() {
+  for command in "train --data synthetic --model $2" "bench $2" "graph $2"; do
+    # shellcheck disable=SC2086
+    "$lockstep" $command >out.txt 2>err.txt
+    code=$?
+    if [ "$code" = 2 ] && [ ! -s out.txt ] && [ "$(wc -l <err.txt)" = 1 ] &&
+       grep -qF -- "$1" err.txt; then
+      echo "ok   lockstep $command"
+    else
+      fail "lockstep $command: code $code, wanted 2 and: $1"
+    fi
+  done
+}
+
+cp "$libraries/mine.so" mine.so
+accuracy='^test accuracy: 0\.[3-9]'
+works "$accuracy" train --model ./mine.so --data synthetic --quiet \
+  --schedule constant --steps 900 --run-dir run
+works "$accuracy" train --resume run --steps 1500 --quiet
+works "$accuracy" train --model mine.so:line --data synthetic --quiet \
+  --schedule constant --steps 1500 --run-dir straight
+cmp -s run/model.safetensors straight/model.safetensors ||
+  fail "a resumed run with dropout ends otherwise"
+works "$accuracy" eval run
+works "$accuracy" train --model mine.so --data synthetic --quiet --steps 900 \
+  --optimizer momentum --learning-rate 0.01
+[ -s runs/line-1/model.safetensors ] || fail "no runs/line-1"
+works '"model":"\./mine\.so",' bench ./mine.so --steps 3 --json
+works "softmax_cross_entropy" graph mine.so
+works "^test accuracy" train --model "$libraries/another.so:curve" --quiet \
+  --data synthetic --steps 5 --run-dir run --overwrite
+
+refuses "cannot load models from './none.so': No such file" ./none.so
+refuses "cannot load models from 'out.so' as a shared library" out.so
+refuses "has 2 models, say which one" "$libraries/another.so"
+refuses "has no model 'circle'; it has: line, curve" \
+  "$libraries/another.so:circle"
+refuses "does not export 'ls_exported_models'; see LS_EXPORT_MODELS" \
+  "$libraries/no_models.so"
+refuses "has models of version 2, this program takes 1" \
+  "$libraries/other_version.so"
+refuses "has models of an older Lockstep" "$libraries/small.so"
+
+# What a model of a user's does not do is said, not passed over.
+"$lockstep" train --model mine.so --data synthetic --precision f64 >out.txt \
+  2>err.txt
+[ $? = 1 ] && grep -q "model 'line' computes in f32, not in f64" err.txt ||
+  fail "a model that has no f64 is not refused"
+
+exit $failed

@@ -1,0 +1,141 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# lockstep train --resume goes on with a run as if it had not stopped, whatever
+# stopped it; lockstep eval evaluates what a run has saved.
+
+set -u
+lockstep=${LOCKSTEP:?}
+failed=0
+rm -rf straight stopped longer killed moved
+fail() {
+  echo "FAIL $*"
+  cat out.txt err.txt
+  failed=1
+}
+
+# trains ARGUMENT...
+trains() {
+  "$lockstep" train --quiet "$@" >out.txt 2>err.txt || fail "train $*: code $?"
+}
+
+# refuses CODE WANTED ARGUMENT...: one line with WANTED on standard error.
+refuses() {
+  wanted_code=$1
+  wanted=$2
+  shift 2
+  "$lockstep" "$@" >out.txt 2>err.txt
+  code=$?
+  if [ "$code" = "$wanted_code" ] && [ ! -s out.txt ] &&
+     [ "$(wc -l <err.txt)" = 1 ] && grep -qF -- "$wanted" err.txt; then
+    echo "ok   lockstep $*"
+  else
+    fail "lockstep $*: code $code, wanted $wanted_code and: $wanted"
+  fi
+}
+
+# same WHAT FOLDER FOLDER
+same() {
+  cmp -s "$2/model.safetensors" "$3/model.safetensors" ||
+    fail "$1: the model is another one"
+}
+
+# Stopped by a signal or killed, somewhere in an epoch of a run without end, and
+# resumed: the model is that of a run that goes straight to the same step.
+tiny="--model tiny --data synthetic --seed 3 --schedule constant"
+# shellcheck disable=SC2086
+for how in "1 INT sgd" "2 TERM adam" "1 KILL adam"; do
+  set -- $how
+  rm -rf straight stopped
+  env --default-signal=INT "$lockstep" train $tiny --replicas $1 \
+    --optimizer $3 --epochs 1000000 --run-dir stopped --save-every 1 --quiet \
+    >out.txt 2>err.txt &
+  process=$!
+  waited=0
+  file=stopped/metrics.jsonl
+  [ "$2" = KILL ] && file=stopped/checkpoint.safetensors
+  while [ ! -s $file ] && [ $waited -lt 400 ]; do
+    sleep 0.05
+    waited=$((waited + 1))
+  done
+  kill -s "$2" $process
+  wait $process
+  code=$?
+  [ "$code" -gt 128 ] || fail "SIG$2: code $code"
+  step=$(head -c 600 stopped/checkpoint.safetensors |
+         grep -ao '"step":"[0-9]*"' | grep -o '[0-9]*')
+  [ "${step:-0}" -gt 0 ] || fail "SIG$2: the checkpoint has no step"
+  trains --resume stopped --threads 1 --steps $((step + 500))
+  grep -q '^test accuracy: ' out.txt || fail "SIG$2: no accuracy at the end"
+  trains $tiny --replicas $1 --optimizer $3 --steps $((step + 500)) \
+    --run-dir straight
+  same "SIG$2 with $3 at $1 replicas" straight stopped
+done
+
+# Another end, with a rate that stays.
+tiny="--model tiny --data synthetic --schedule constant --replicas 2"
+# shellcheck disable=SC2086
+{
+  trains $tiny --steps 1100 --run-dir longer
+  trains --resume longer --steps 1500
+  trains --resume longer --epochs 2 --seed 0 --data synthetic
+  rm -rf straight
+  trains $tiny --epochs 2 --run-dir straight
+}
+same "a longer run" straight longer
+[ "$(grep -c test_loss longer/metrics.jsonl)" = 2 ] ||
+  fail "the metrics are not those of one run"
+trains --resume longer
+same "a finished run" straight longer
+
+# What contradicts the run is refused, and changes nothing.
+refuses 2 "--batch-size is '16', the run in 'longer' has '8'" \
+  train --resume longer --batch-size 16
+refuses 2 "--replicas is '1', the run in 'longer' has '2'" \
+  train --resume longer --replicas 1
+refuses 2 "--optimizer is 'adam', the run in 'longer' has ''" \
+  train --resume longer --optimizer adam
+refuses 2 "--model is 'mlp', the run in 'longer' has 'tiny'" \
+  train --resume longer --model mlp
+refuses 2 "--seed is '1', the run in 'longer' has '0'" \
+  train --resume longer --seed 1
+refuses 2 "--learning-rate is '0.5', the run" \
+  train --resume longer --learning-rate 0.5
+refuses 1 "is at step 2048 already, beyond the 10 asked for" \
+  train --resume longer --steps 10
+refuses 1 "'nowhere' is no run folder: it has no config.json" \
+  train --resume nowhere
+trains --resume longer
+same "after refusals" straight longer
+
+# ---- eval --------------------------------------------------------------------
+"$lockstep" train --resume longer --quiet >trained.txt 2>err.txt
+"$lockstep" eval longer >out.txt 2>err.txt || fail "eval fails"
+grep -qE '^test loss: [0-9]+\.[0-9]{4}$' out.txt || fail "no loss"
+grep -qxF "$(cat trained.txt)" out.txt || fail "another accuracy than the run's"
+"$lockstep" eval longer --json --threads 1 >out.txt 2>err.txt ||
+  fail "eval --json fails"
+[ "$(wc -l <out.txt)" = 1 ] &&
+  grep -qE '^\{"model":"tiny","data":"synthetic","examples":1024,"loss":[0-9.e-]+,"accuracy":[0-9.]+\}$' \
+    out.txt || fail "eval --json prints something else"
+refuses 1 "'nowhere' is no run folder" eval nowhere
+refuses 1 "there is no 'nodata/t10k-labels" eval longer --data nodata
+
+# Damaged files are named.
+cp -r longer killed
+head -c 700 longer/checkpoint.safetensors >killed/checkpoint.safetensors
+refuses 1 "'killed/checkpoint.safetensors'" train --resume killed
+head -c 300 longer/model.safetensors >killed/model.safetensors
+refuses 1 "killed/model.safetensors" eval killed
+rm killed/checkpoint.safetensors
+refuses 1 "its checkpoint.safetensors is gone" train --resume killed
+rm killed/model.safetensors
+refuses 1 "has saved no model" eval killed
+printf '{"model":"tiny","seed":' >killed/config.json
+refuses 1 "killed/config.json:1" train --resume killed
+refuses 1 "killed/config.json:1" eval killed
+printf '{"model":"mlp","data":"synthetic"}' >killed/config.json
+cp longer/*.safetensors killed
+refuses 1 "is of model 'tiny', not of 'mlp'" eval killed
+
+exit $failed

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+// Steps on the rows that were looked up: the bits of the step over all rows, at
+// the cost of those rows.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/allocator.h"
+#include "lockstep/eager.h"
+#include "lockstep/function.h"
+#include "lockstep/nn.h"
+#include "lockstep/strategy.h"
+#include "support/expect.h"
+
+enum { BATCH = 6, STEPS = 4 };
+
+typedef struct problem {
+  ls_variable *table;
+  ls_optimizer *optimizer;
+  bool dense;  // The gradient is made so.
+} problem;
+
+static ls_tensor loss_of(ls_variable *table, ls_nest args) {
+  const ls_tensor rows =
+      ls_gather(ls_variable_read(table), ls_nest_tensor(args, 0), 0);
+  return ls_reduce_mean(ls_square(ls_sub(rows, ls_nest_tensor(args, 1))),
+                        LS_ALL_AXES);
+}
+
+static ls_nest step(ls_nest args, void *user) {
+  const problem *p = user;
+  const ls_tensor loss = loss_of(p->table, args);
+  const ls_nest y = ls_leaf(loss), x = ls_nest_variable(p->table);
+  ls_nest gradient = ls_none();
+  const ls_status status = ls_gradients(&y, 1, &x, 1, NULL, &gradient);
+  ls_nest_release(x);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  if (p->dense) gradient = ls_leaf(ls_identity(gradient.as.tensor));
+  ls_variable *variables[] = {p->table};
+  ls_optimizer_apply(p->optimizer, variables, &gradient, 1);
+  return ls_leaf(loss);
+}
+
+static ls_variable *make_table(int64_t rows, int64_t width, ls_dtype dtype) {
+  ls_variable *table = NULL;
+  expect_ok(ls_weight_create(
+      &(ls_weight_options){.name = "table",
+                           .shape = LS_SHAPE(rows, width),
+                           .dtype = dtype,
+                           .initializer = ls_init_normal(0, 1)},
+      &table));
+  return table;
+}
+
+// Some rows twice and three times, the last one, and beyond it.
+static ls_nest make_args(int64_t rows, int64_t width, ls_dtype dtype,
+                         int64_t batch) {
+  const ls_nest args = LS_TUPLE(ls_nest_zeros(LS_DTYPE_I32, LS_SHAPE(batch)),
+                                ls_nest_zeros(dtype, LS_SHAPE(batch, width)));
+  expect_ok(ls_nest_status(args));
+  ls_array *indices = ls_nest_as_array(ls_nest_item(args, 0));
+  ls_array *targets = ls_nest_as_array(ls_nest_item(args, 1));
+  for (int64_t i = 0; i < batch; ++i)
+    ls_array_set_i64(indices, i, i % 3 == 0 ? 5 : rows - 3 + i % 5);
+  for (int64_t i = 0; i < batch * width; ++i)
+    ls_array_set_f64(targets, i, (double)(i * 37 % 11) / 7 - 1);
+  return args;
+}
+
+static ls_function *function_of(ls_callback callback, void *user) {
+  ls_function *function = NULL;
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = callback, .user = user}, &function));
+  return function;
+}
+
+// ---- The same bits ---------------------------------------------------------
+typedef ls_status (*optimizer_maker)(ls_optimizer **out);
+
+static ls_status make_sgd(ls_optimizer **out) {
+  return ls_sgd_create(&(ls_sgd_options){.learning_rate = 0.3}, out);
+}
+static ls_status make_falling(ls_optimizer **out) {
+  return ls_sgd_create(
+      &(ls_sgd_options){.learning_rate = 0.3,
+                        .schedule = {.kind = LS_SCHEDULE_LINEAR, .steps = 9}},
+      out);
+}
+static ls_status make_decaying(ls_optimizer **out) {
+  return ls_sgd_create(
+      &(ls_sgd_options){.learning_rate = 0.3, .weight_decay = 0.1}, out);
+}
+static ls_status make_clipping(ls_optimizer **out) {
+  return ls_sgd_create(
+      &(ls_sgd_options){.learning_rate = 0.3, .clip = {.global_norm = 0.01}},
+      out);
+}
+static ls_status make_momentum(ls_optimizer **out) {
+  return ls_sgd_create(&(ls_sgd_options){.learning_rate = 0.3, .momentum = 0.9},
+                       out);
+}
+static ls_status make_adagrad(ls_optimizer **out) {
+  return ls_adagrad_create(&(ls_adagrad_options){.learning_rate = 0.3}, out);
+}
+static ls_status make_adam(ls_optimizer **out) {
+  return ls_adam_create(NULL, out);
+}
+
+static const struct {
+  const char *name;
+  optimizer_maker make;
+  bool by_rows;
+} makers[] = {{"sgd", make_sgd, true},
+              {"sgd with a rate that falls", make_falling, true},
+              {"adagrad", make_adagrad, true},
+              {"sgd with decay", make_decaying, false},
+              {"sgd with clipping", make_clipping, false},
+              {"momentum", make_momentum, false},
+              {"adam", make_adam, false}};
+
+// The table after some steps; and whether they wrote rows.
+static ls_array *train(problem *p, optimizer_maker make, ls_dtype dtype,
+                       bool *out_by_rows) {
+  enum { ROWS = 20, WIDTH = 3 };
+  p->table = make_table(ROWS, WIDTH, dtype);
+  expect_ok(make(&p->optimizer));
+  ls_function *function = function_of(step, p);
+  const ls_nest args = make_args(ROWS, WIDTH, dtype, BATCH);
+  ls_nest loss = ls_none();
+  for (int i = 0; i < STEPS; ++i)
+    expect_ok(ls_function_call(function, args, &loss));
+  char *text = NULL;
+  expect_ok(ls_graph_print(ls_function_graph(function), &text));
+  *out_by_rows = strstr(text, "assign_scatter") != NULL;
+  ls_text_release(text);
+  ls_array *value = NULL;
+  expect_ok(ls_variable_value(p->table, &value));
+  ls_nest_release(loss);
+  ls_nest_release(args);
+  ls_function_release(function);
+  ls_optimizer_release(p->optimizer);
+  ls_variable_release(p->table);
+  return value;
+}
+
+static void a_step_by_rows_has_the_bits_of_one_over_all(void **state) {
+  (void)state;
+  static const ls_dtype dtypes[] = {LS_DTYPE_F32, LS_DTYPE_F64, LS_DTYPE_BF16};
+  for (size_t d = 0; d < LS_COUNT_OF(dtypes); ++d)
+    for (size_t i = 0; i < LS_COUNT_OF(makers); ++i) {
+      problem p = {.dense = true};
+      bool by_rows = true;
+      ls_array *want = train(&p, makers[i].make, dtypes[d], &by_rows);
+      assert_false(by_rows);
+      p.dense = false;
+      ls_array *got = train(&p, makers[i].make, dtypes[d], &by_rows);
+      assert_int_equal(by_rows, makers[i].by_rows);
+      if (memcmp(ls_array_data(want), ls_array_data(got),
+                 ls_array_size(want)) != 0)
+        fail_msg("%s in %s: other bits", makers[i].name,
+                 ls_dtype_name(dtypes[d]));
+      ls_array_release(want);
+      ls_array_release(got);
+    }
+}
+
+// ---- Replicas --------------------------------------------------------------
+// All numbers are small integers and their halves: every order of adding gives
+// the same.
+static void replicas_put_their_rows_together(void **state) {
+  (void)state;
+  enum { ROWS = 64, REPLICAS = 4 };
+  double values[2][ROWS];
+  for (int dense = 0; dense < 2; ++dense) {
+    problem p = {.table = make_table(ROWS, 1, LS_DTYPE_F32), .dense = dense};
+    expect_ok(
+        ls_sgd_create(&(ls_sgd_options){.learning_rate = 0.5}, &p.optimizer));
+    ls_array *zeros = NULL;
+    expect_ok(ls_array_create(LS_DTYPE_F32, LS_SHAPE(ROWS, 1), &zeros));
+    expect_ok(ls_variable_set_value(p.table, zeros));
+    ls_array_release(zeros);
+    ls_strategy *strategy = NULL;
+    expect_ok(ls_mirrored_strategy_create(
+        &(ls_mirrored_options){.num_replicas = LS_SOME(REPLICAS)}, &strategy));
+    const ls_nest whole = make_args(ROWS, 1, LS_DTYPE_F32, 2 * REPLICAS);
+    ls_array *targets = ls_nest_as_array(ls_nest_item(whole, 1));
+    for (int64_t i = 0; i < 2 * REPLICAS; ++i)
+      ls_array_set_f64(targets, i, (double)(16 * i));
+    ls_nest parts[2] = {{0}};
+    for (size_t i = 0; i < 2; ++i)
+      expect_ok(ls_strategy_split(
+          strategy, ls_nest_as_array(ls_nest_item(whole, i)), &parts[i]));
+    const ls_nest args = LS_TUPLE(parts[0], parts[1]);
+    ls_function *function = function_of(step, &p);
+    ls_nest loss = ls_none();
+    for (int i = 0; i < 2; ++i)
+      expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &loss));
+    ls_array *value = NULL;
+    expect_ok(ls_variable_value(p.table, &value));
+    for (int i = 0; i < ROWS; ++i)
+      values[dense][i] = ls_array_f64(value, i);
+    ls_array_release(value);
+    char *text = NULL;
+    expect_ok(ls_graph_print(ls_function_graph(function), &text));
+    assert_int_equal(strstr(text, "assign_scatter") != NULL, !dense);
+    ls_text_release(text);
+    ls_nest_release(loss);
+    ls_nest_release(args);
+    ls_nest_release(whole);
+    ls_function_release(function);
+    ls_strategy_release(strategy);
+    ls_optimizer_release(p.optimizer);
+    ls_variable_release(p.table);
+  }
+  assert_true(values[0][5] != 0 && values[0][6] == 0);
+  for (int i = 0; i < ROWS; ++i)
+    if (values[0][i] != values[1][i])
+      fail_msg("row %d is %g by rows and %g over all", i, values[0][i],
+               values[1][i]);
+}
+
+// ---- Cost ------------------------------------------------------------------
+static size_t arena_bytes(const ls_function *function) {
+  char *plan = NULL;
+  expect_ok(ls_function_print_plan(function, &plan));
+  const char *at = strstr(plan, "bytes: shared ");
+  assert_non_null(at);
+  const size_t bytes = strtoul(at + strlen("bytes: shared "), NULL, 10);
+  assert_null(strstr(plan, "  copy"));
+  ls_text_release(plan);
+  return bytes;
+}
+
+static ls_nest minimize(ls_nest args, void *user) {
+  const problem *p = user;
+  const ls_tensor loss = loss_of(p->table, args);
+  ls_optimizer_minimize(p->optimizer, loss);
+  return ls_leaf(loss);
+}
+
+static void a_large_table_costs_what_is_looked_up(void **state) {
+  (void)state;
+  enum { ROWS = 1000000, WIDTH = 8, LOOKED_UP = 64 };
+  static const optimizer_maker kinds[] = {make_sgd, make_adagrad};
+  for (size_t i = 0; i < LS_COUNT_OF(kinds); ++i) {
+    problem p = {.table = NULL};
+    expect_ok(ls_variable_create(
+        &(ls_variable_options){.name = "table",
+                               .dtype = LS_DTYPE_F32,
+                               .shape = LS_SHAPE(ROWS, WIDTH)},
+        &p.table));
+    expect_ok(kinds[i](&p.optimizer));
+    ls_function *function = function_of(minimize, &p);
+    const ls_nest args = make_args(ROWS, WIDTH, LS_DTYPE_F32, LOOKED_UP);
+    ls_nest loss = ls_none();
+    double first = 0;
+    for (int k = 0; k < 50; ++k) {
+      expect_ok(ls_function_call(function, args, &loss));
+      if (k == 0) first = ls_nest_number(loss);
+    }
+    assert_true(ls_nest_number(loss) < first);
+    // The table is 32 MB; nothing of that size is there beside it.
+    assert_true(arena_bytes(function) < 64 * 1024);
+    ls_nest_release(loss);
+    ls_nest_release(args);
+    ls_function_release(function);
+    ls_optimizer_release(p.optimizer);
+    ls_variable_release(p.table);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_step_by_rows_has_the_bits_of_one_over_all),
+      cmocka_unit_test(replicas_put_their_rows_together),
+      cmocka_unit_test(a_large_table_costs_what_is_looked_up),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Conformance cases: control flow, custom gradients, variables and stacks.
+#include "graph/context.h"
+#include "graph/region.h"
+#include "lockstep/ops.h"
+#include "support/expect.h"
+#include "support/op_case.h"
+
+static void draw_same(trial *t) {
+  const ls_shape shape = trial_shape(t, 0, 2);
+  trial_add(t, shape);
+  trial_add(t, shape);
+}
+
+// ---- Loops and branches ----------------------------------------------------
+// What a loop uses from around it.
+typedef struct around {
+  ls_tensor limit, y, trips;
+} around;
+
+// (trip, x), while trip is below a number and, for one that only data knows,
+// the sum of x is too.
+static ls_nest goes_on(ls_nest values, void *user) {
+  const around *a = user;
+  return ls_leaf(ls_less(ls_nest_tensor(values, 0), a->trips));
+}
+
+static ls_nest goes_on_below(ls_nest values, void *user) {
+  const around *a = user;
+  const ls_tensor x = ls_nest_tensor(values, 1);
+  const ls_tensor sum = ls_reduce_sum(ls_mul(x, x), LS_ALL_AXES);
+  return ls_leaf(ls_less(sum, a->limit));
+}
+
+static ls_nest next(ls_nest values, void *user) {
+  const around *a = user;
+  const ls_tensor trip = ls_nest_tensor(values, 0);
+  const ls_tensor x = ls_nest_tensor(values, 1);
+  return LS_TUPLE(ls_leaf(ls_add(trip, ls_scalar(LS_DTYPE_I32, 1))),
+                  ls_leaf(ls_add(ls_mul(x, a->y), x)));
+}
+
+static ls_nest make_while(const trial *t, const ls_tensor *xs) {
+  (void)t;
+  around a = {.y = xs[1], .trips = ls_scalar(LS_DTYPE_I32, 3)};
+  return ls_while(goes_on, next, &a,
+                  LS_TUPLE(ls_leaf(ls_scalar(LS_DTYPE_I32, 0)), ls_leaf(xs[0])),
+                  0);
+}
+
+static ls_nest make_while_below(const trial *t, const ls_tensor *xs) {
+  around a = {.y = xs[1], .limit = ls_scalar(t->dtype, 40)};
+  return ls_while(goes_on_below, next, &a,
+                  LS_TUPLE(ls_leaf(ls_scalar(LS_DTYPE_I32, 0)), ls_leaf(xs[0])),
+                  4);
+}
+
+static ls_nest product(ls_nest none, void *user) {
+  const ls_tensor *xs = user;
+  (void)none;
+  return ls_leaf(ls_mul(xs[0], xs[1]));
+}
+
+static ls_nest difference(ls_nest none, void *user) {
+  const ls_tensor *xs = user;
+  (void)none;
+  return ls_leaf(ls_sub(xs[0], xs[1]));
+}
+
+// One branch after the other, so that both are taken by what is drawn.
+static ls_nest make_cond(const trial *t, const ls_tensor *xs) {
+  ls_tensor both[] = {xs[0], xs[1]};
+  const ls_tensor zero = ls_scalar(t->dtype, 0);
+  const ls_tensor sum = ls_reduce_sum(xs[0], LS_ALL_AXES);
+  const ls_tensor above = ls_greater(sum, zero);
+  const ls_nest a = ls_cond(above, product, difference, both);
+  const ls_nest b = ls_cond(ls_not(above), product, difference, both);
+  return LS_TUPLE(a, b);
+}
+
+// ---- Calls -----------------------------------------------------------------
+static ls_nest callee(ls_nest args, void *user) {
+  (void)user;
+  ls_tensor xs[] = {ls_nest_tensor(args, 0), ls_nest_tensor(args, 1)};
+  return LS_TUPLE(product(ls_none(), xs), difference(ls_none(), xs));
+}
+
+// A function that is called while a graph is built becomes part of it; a text
+// may hold a call.
+static ls_status add_call(const ls_tensor *xs, ls_graph *graph,
+                          ls_graph **out_body, ls_op *out_op) {
+  const ls_type types[] = {{ls_tensor_dtype(xs[0]), ls_tensor_shape(xs[0])},
+                           {ls_tensor_dtype(xs[1]), ls_tensor_shape(xs[1])}};
+  ls_nest args = ls_none(), results = ls_none();
+  LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_FUNCTION, "body", graph->runtime,
+                                   graph, out_body));
+  const ls_nest like = LS_LIST(ls_leaf(xs[0]), ls_leaf(xs[1]));
+  ls_status status = ls_region_parameters(*out_body, like, types, 2, &args);
+  if (status == NULL)
+    status = ls_region_trace(*out_body, callee, args, NULL, &results);
+  ls_nest_release(like);
+  ls_nest_release(args);
+  ls_nest_release(results);
+  LS_RETURN_IF_ERROR(status);
+  *out_op = ls_op_add(&(ls_op_spec){.type = LS_OP_CALL,
+                                    .inputs = xs,
+                                    .num_inputs = 2,
+                                    .regions = out_body,
+                                    .num_regions = 1});
+  if (!ls_op_is_failed(*out_op)) *out_body = NULL;
+  return ls_ok();
+}
+
+static ls_nest make_call(const trial *t, const ls_tensor *xs) {
+  (void)t;
+  ls_graph *body = NULL;
+  ls_op op = {0};
+  const ls_status status = add_call(xs, ls_graph_current(), &body, &op);
+  ls_graph_free(body);
+  if (status != NULL) return ls_fail(status);
+  return LS_TUPLE(ls_leaf(ls_op_output(op, 0)), ls_leaf(ls_op_output(op, 1)));
+}
+
+// ---- Custom gradients ------------------------------------------------------
+static ls_nest forward(ls_nest inputs, void *user) {
+  (void)user;
+  const ls_tensor xs[] = {ls_nest_tensor(inputs, 0), ls_nest_tensor(inputs, 1)};
+  return ls_leaf(ls_mul(xs[0], xs[1]));
+}
+
+static ls_nest backward(ls_nest inputs, ls_nest outputs, ls_nest gradients,
+                        void *user) {
+  (void)outputs;
+  (void)user;
+  const ls_tensor dy = ls_nest_tensor(gradients, 0);
+  return LS_LIST(ls_leaf(ls_mul(dy, ls_nest_tensor(inputs, 1))),
+                 ls_leaf(ls_mul(dy, ls_nest_tensor(inputs, 0))));
+}
+
+static ls_nest make_custom(const trial *t, const ls_tensor *xs) {
+  (void)t;
+  return ls_custom_gradient(forward, backward, NULL,
+                            LS_LIST(ls_leaf(xs[0]), ls_leaf(xs[1])));
+}
+
+// ---- Variables -------------------------------------------------------------
+// A value, and a variable of the same type that is not trained.
+static void draw_variable(trial *t) {
+  draw_same(t);
+  expect_ok(ls_variable_create(
+      &(ls_variable_options){.initial_array = t->operand[1]}, &t->variable));
+}
+
+static ls_nest make_read(const trial *t, const ls_tensor *xs) {
+  return ls_leaf(ls_add(xs[0], ls_variable_read(t->variable)));
+}
+
+// Reads before and after a write, in the order of the calls.
+#define WRITE(name, write)                                                     \
+  static ls_nest make_##name(const trial *t, const ls_tensor *xs) {            \
+    const ls_tensor before = ls_variable_read(t->variable);                    \
+    const ls_tensor given = write(t->variable, xs[0]);                         \
+    const ls_tensor after = ls_variable_read(t->variable);                     \
+    return LS_TUPLE(ls_leaf(ls_mul(before, xs[0])), ls_leaf(given),            \
+                    ls_leaf(ls_add(after, xs[0])));                            \
+  }
+WRITE(assign, ls_variable_assign)
+WRITE(assign_add, ls_variable_assign_add)
+WRITE(assign_sub, ls_variable_assign_sub)
+
+// A variable, and updates of some of its rows.
+static void draw_rows(trial *t) {
+  ls_shape shape = trial_shape(t, 1, 3);
+  const double size = (double)shape.dim[0];
+  trial_add(t, shape);
+  expect_ok(ls_variable_create(
+      &(ls_variable_options){.initial_array = t->operand[0]}, &t->variable));
+  shape.dim[0] = trial_between(t, 0, 4);
+  trial_add_in(t, LS_DTYPE_I32, LS_SHAPE(shape.dim[0]), -2, size + 2);
+  trial_add(t, shape);
+}
+
+static ls_nest make_assign_scatter(const trial *t, const ls_tensor *xs) {
+  const ls_tensor before = ls_variable_read(t->variable);
+  const ls_tensor added =
+      ls_variable_scatter(t->variable, LS_SCATTER_ADD, xs[1], xs[2]);
+  const ls_tensor put =
+      ls_variable_scatter(t->variable, LS_SCATTER_UPDATE, xs[1], xs[2]);
+  return LS_TUPLE(ls_leaf(ls_add(before, xs[0])), ls_leaf(added),
+                  ls_leaf(ls_mul(put, xs[0])));
+}
+
+// ---- Stacks ----------------------------------------------------------------
+// What is pushed last is taken first.
+static ls_nest make_stack(const trial *t, const ls_tensor *xs) {
+  const ls_shape shape = ls_array_shape(t->operand[0]);
+  ls_tensor stack = ls_stack_new(t->dtype, shape);
+  stack = ls_stack_push(ls_stack_push(stack, xs[0]), xs[1]);
+  const ls_op first = ls_stack_pop(stack, t->dtype, shape);
+  const ls_op second = ls_stack_pop(ls_op_output(first, 0), t->dtype, shape);
+  return LS_TUPLE(ls_leaf(ls_op_output(first, 1)),
+                  ls_leaf(ls_op_output(second, 1)));
+}
+
+// ---- Replicas --------------------------------------------------------------
+// Outside of them there is one, with all that is to be reduced.
+static ls_nest make_all_reduce(const trial *t, const ls_tensor *xs) {
+  (void)t;
+  return LS_TUPLE(ls_leaf(ls_all_reduce(LS_REDUCE_SUM, xs[0])),
+                  ls_leaf(ls_all_reduce(LS_REDUCE_MEAN, xs[1])));
+}
+
+static ls_nest make_extremes(const trial *t, const ls_tensor *xs) {
+  (void)t;
+  return LS_TUPLE(ls_leaf(ls_all_reduce(LS_REDUCE_MAX, xs[0])),
+                  ls_leaf(ls_all_reduce(LS_REDUCE_MIN, xs[1])));
+}
+
+static ls_nest make_replica_id(const trial *t, const ls_tensor *xs) {
+  (void)t;
+  (void)xs;
+  return ls_leaf(ls_replica_id());
+}
+
+#define CASE(id, types, maker, ...)                                            \
+  { .op = LS_OP_##id, .dtypes = (types), .make = maker, __VA_ARGS__ }
+#define FLOW(id, maker)                                                        \
+  CASE(id, NUMBERS, maker, .draw = draw_same, .slack = 8, .in_graphs = true,   \
+       .gradient = 2)
+
+const op_case flow_cases[] = {
+    FLOW(WHILE, make_while),
+    FLOW(WHILE, make_while_below),
+    FLOW(COND, make_cond),
+    FLOW(CALL, make_call),
+    CASE(CUSTOM_GRADIENT, NUMBERS, make_custom, .draw = draw_same,
+         .in_graphs = true, .gradient = 2),
+    CASE(READ, NUMBERS, make_read, .draw = draw_variable),
+    CASE(ASSIGN, NUMBERS, make_assign, .draw = draw_variable),
+    CASE(ASSIGN_ADD, NUMBERS, make_assign_add, .draw = draw_variable),
+    CASE(ASSIGN_SUB, NUMBERS, make_assign_sub, .draw = draw_variable),
+    CASE(ASSIGN_SCATTER, NUMBERS, make_assign_scatter, .draw = draw_rows),
+    CASE(STACK_NEW, EVERY, make_stack, .draw = draw_same, .in_graphs = true),
+    CASE(STACK_PUSH, EVERY, make_stack, .draw = draw_same, .in_graphs = true,
+         .gradient = 2),
+    CASE(STACK_POP, EVERY, make_stack, .draw = draw_same, .in_graphs = true,
+         .gradient = 2),
+    CASE(REPLICA_ID, EVERY, make_replica_id),
+    CASE(ALL_REDUCE, NUMBERS, make_all_reduce, .draw = draw_same,
+         .gradient = 2),
+    CASE(ALL_REDUCE, NUMBERS, make_extremes, .draw = draw_same),
+    {0},
+};

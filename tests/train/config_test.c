@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// config.json: what is written reads back, and what is wrong is named.
+#include "support/expect.h"
+
+#include <string.h>
+
+#include "base/runtime_internal.h"
+#include "train/config.h"
+
+static void write_config(const char *text) {
+  const ls_file_system *files = ls_file_system_system();
+  expect_ok(files->make_directories(files->user, "configured"));
+  expect_ok(
+      files->write(files->user, "configured/config.json", text, strlen(text)));
+}
+
+static void what_is_written_reads_back(void **state) {
+  (void)state;
+  const ls_train_config written = {.model = "./mine.so:line",
+                                   .data = "a \"quoted\" folder",
+                                   .precision = "f64",
+                                   .math = "fast",
+                                   .optimizer = "lion",
+                                   .schedule = "cosine",
+                                   .replicas = 3,
+                                   .threads = 2,
+                                   .batch_size = 12,
+                                   .epochs = 4,
+                                   .steps = 1000,
+                                   .seed = -7,
+                                   .warmup = 50,
+                                   .learning_rate = 0.1,
+                                   .weight_decay = 1e-3,
+                                   .clip_norm = 2.5};
+  ls_text text;
+  ls_text_init(&text, ls_allocator_system());
+  ls_train_config_print(&written, &text);
+  expect_ok(ls_text_status(&text));
+  write_config(ls_text_data(&text));
+  ls_train_config *read = NULL;
+  expect_ok(ls_train_config_read("configured", &read));
+  ls_text again;
+  ls_text_init(&again, ls_allocator_system());
+  ls_train_config_print(read, &again);
+  assert_string_equal(ls_text_data(&again), ls_text_data(&text));
+  assert_string_equal(read->data, "a \"quoted\" folder");
+  assert_int_equal(read->seed, -7);
+  assert_true(read->learning_rate == 0.1);
+  ls_text_deinit(&text);
+  ls_text_deinit(&again);
+  ls_train_config_destroy(read);
+}
+
+static void what_is_not_said_has_its_default(void **state) {
+  (void)state;
+  write_config("{\"model\": \"tiny\", \"of another time\": [1, 2]}");
+  ls_train_config *read = NULL;
+  expect_ok(ls_train_config_read("configured", &read));
+  assert_string_equal(read->model, "tiny");
+  assert_string_equal(read->data, "");
+  assert_string_equal(read->precision, "f32");
+  assert_string_equal(read->math, "direct");
+  assert_string_equal(read->optimizer, "");
+  assert_string_equal(read->schedule, "constant");
+  assert_int_equal(read->replicas, 0);
+  ls_train_config_destroy(read);
+}
+
+static void what_is_wrong_is_named(void **state) {
+  (void)state;
+  static const struct {
+    const char *text, *part;
+  } rows[] = {
+      {"{\"model\":\"tiny\",", "configured/config.json:1"},
+      {"", "configured/config.json:1"},
+      {"[]", "holds no JSON object"},
+      {"{}", "names no \"model\""},
+      {"{\"model\":3}", "\"model\" is not a text"},
+      {"{\"model\":\"tiny\",\"seed\":0.5}", "\"seed\" is not a whole number"},
+      {"{\"model\":\"tiny\",\"clip_norm\":\"1\"}",
+       "\"clip_norm\" is not a number"},
+  };
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
+    ls_train_config *read = NULL;
+    write_config(rows[i].text);
+    expect_status(ls_train_config_read("configured", &read),
+                  LS_INVALID_ARGUMENT, rows[i].part);
+    assert_null(read);
+  }
+  ls_train_config *read = NULL;
+  expect_status(ls_train_config_read("no such folder", &read), LS_NOT_FOUND,
+                "'no such folder' is no run folder");
+}
+
+static ls_status read_and_drop(void *user) {
+  (void)user;
+  ls_train_config *read = NULL;
+  const ls_status status = ls_train_config_read("configured", &read);
+  ls_train_config_destroy(read);
+  return status;
+}
+
+static void no_memory_is_a_status(void **state) {
+  (void)state;
+  write_config("{\"model\": \"tiny\", \"seed\": 3}");
+  expect_memory_failures_survived(read_and_drop, NULL);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(what_is_written_reads_back),
+      cmocka_unit_test(what_is_not_said_has_its_default),
+      cmocka_unit_test(what_is_wrong_is_named),
+      cmocka_unit_test(no_memory_is_a_status),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
