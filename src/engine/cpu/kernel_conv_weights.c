@@ -11,8 +11,8 @@
 // goes over all pixels. Neighbouring units are joined, so that one panel and
 // one reading of dy serve them. Where not every tap meets every output (a
 // spread-out input), a unit is a tap, with the pixels of its phase.
-#include "engine/cpu/conv_plan.h"
 #include "engine/cpu/kernel_list.h"
+#include "engine/cpu/winograd.h"
 
 // Pixels of a chain; rows of a unit; rows that are joined at most.
 enum { CHAIN = 256, UNIT_ROWS = 24, JOINED_ROWS = 480 };
@@ -152,6 +152,8 @@ ls_status kernel_conv_grad_weights(ls_kernel_plan *plan) {
   plan->flops = ls_conv_flops(conv);
   if (conv->groups > 1 && conv->in_channels == 1 && conv->out_channels == 1)
     return ls_conv_depthwise_weights(plan, conv, &self->types);
+  if (ls_winograd_weights_fit(plan, conv))
+    return ls_winograd_weights(plan, conv);
   const int64_t taps = ls_conv_taps(conv);
   const bool half = self->types.half != LS_DTYPE_NONE;
   const size_t wide = self->types.wide;

@@ -10,8 +10,8 @@
 //
 // A unit is a band of a phase's pixels for one group: its panel is made in
 // scratch, small enough for the second cache, and multiplied by the weights.
-#include "engine/cpu/conv_plan.h"
 #include "engine/cpu/kernel_list.h"
+#include "engine/cpu/winograd.h"
 
 // Bytes of a panel, and the least and greatest number of its rows.
 enum { PANEL_BYTES = 192 << 10, LEAST_BAND = 48, GREATEST_BAND = 960 };
@@ -224,6 +224,8 @@ ls_status kernel_convolution(ls_kernel_plan *plan) {
   plan->flops = ls_conv_flops(conv);
   if (conv->groups > 1 && conv->in_channels == 1 && conv->out_channels == 1)
     return ls_conv_depthwise(plan, conv, &self->types, self->activation);
+  if (ls_winograd_fits(plan, conv))
+    return ls_winograd_convolution(plan, conv, self->turned, self->activation);
   const bool half = self->types.half != LS_DTYPE_NONE;
   const bool dense = ls_conv_is_dense(conv);
   self->plain = ls_conv_is_plain(conv) && !half;
