@@ -177,6 +177,7 @@ static ls_status prepare(loop_case *c, prepared *p) {
       .num_in = c->num_in,
       .out = p->out,
       .num_out = p->num_out,
+      .fast = c->fast,
       .kernels = c->kernels == NULL ? ls_cpu_kernels_best()
                                     : ls_cpu_kernels_find(c->kernels),
       .arena = &p->arena,
