@@ -110,6 +110,7 @@ typedef struct group {
 static const char *name_of(const ls_executable *executable, size_t pc) {
   const ls_cpu_note *note = &executable->notes[pc];
   const ls_cpu_code code = executable->instructions[pc].code;
+  if (note->kind != NULL) return note->kind;
   return code == LS_CPU_KERNEL && note->node != NULL
              ? ls_node_info(note->node)->name
              : ls_cpu_code_name(code);
