@@ -44,6 +44,10 @@ typedef struct ls_cpu_product {
   bool a_transposed;
   bool b_transposed;
   bool accumulate;  // C = C + result instead of C = result.
+  // A may be a view: behind every m_line rows of it, `m_skip` more elements are
+  // passed over in the array, and likewise along k. A line of 0: no skips.
+  size_t m_line, k_line;
+  ptrdiff_t m_skip, k_skip;
 } ls_cpu_product;
 
 // The outputs [m0, m1) x [n0, n1) of a product.
