@@ -4,7 +4,9 @@
 // reference models: milliseconds of its time and Gflop/s, the best of many
 // rounds.
 //
-// Usage: convolution_bench [TABLE]   (base, v3 or v4; default: the best)
+// Usage: convolution_bench [fast] [TABLE]
+//   fast   by Winograd where the engine does so; default: sums over the taps
+//   TABLE  base, v3 or v4; default: the best
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,6 +34,7 @@ static const layer layers[] = {
 };
 
 static const ls_cpu_kernels *kernels;
+static bool fast;
 
 static double now(void) {
   struct timespec t;
@@ -70,12 +73,17 @@ static void time_op(const char *what, uint16_t op, const ls_attr *attrs,
                          .out = &out,
                          .num_out = 1,
                          .kernels = kernels,
+                         .fast = fast,
                          .arena = &arena};
   if (ls_kernel_prepare_of(op)(&plan) != NULL) exit(EXIT_FAILURE);
   float *data[3] = {floats(in[0]), floats(in[num_in - 1]), floats(out)};
   void *scratch = aligned_alloc(64, (plan.scratch + 127) / 64 * 64);
-  void *const outs[1] = {data[2]};
-  const ls_kernel_call call = {.in = (const void *const *)data,
+  void *shared = aligned_alloc(64, (plan.shared + 127) / 64 * 64);
+  void *const outs[1] = {data[2]}, *const between[1] = {shared};
+  const void *const ins[] = {data[0], data[1], shared};
+  const ls_kernel_call first = {
+      .in = ins, .out = between, .scratch = scratch, .params = plan.params};
+  const ls_kernel_call call = {.in = plan.only_shared ? ins + 2 : ins,
                                .out = outs,
                                .scratch = scratch,
                                .params = plan.params};
@@ -83,6 +91,7 @@ static void time_op(const char *what, uint16_t op, const ls_attr *attrs,
   const double start = now();
   for (int i = 0; i < 5 || now() - start < SECONDS_A_SHAPE; ++i) {
     const double before = now();
+    if (plan.first != NULL) plan.first(&first, 0, plan.first_blocks);
     plan.loop(&call, 0, plan.blocks);
     const double took = now() - before;
     if (took < best) best = took;
@@ -92,6 +101,7 @@ static void time_op(const char *what, uint16_t op, const ls_attr *attrs,
   for (int i = 0; i < 3; ++i)
     free(data[i]);
   free(scratch);
+  free(shared);
   ls_arena_deinit(&arena);
 }
 
@@ -134,6 +144,9 @@ static void time_pool(int64_t batch, int64_t size, int64_t channels,
 }
 
 int main(int argc, char **argv) {
+  fast = argc > 1 && strcmp(argv[1], "fast") == 0;
+  argc -= fast;
+  argv += fast;
   kernels = argc > 1 ? ls_cpu_kernels_find(argv[1]) : ls_cpu_kernels_best();
   if (kernels == NULL) {
     fprintf(stderr, "convolution_bench: this machine has no table '%s'\n",

@@ -65,6 +65,19 @@ LS_API LS_MUST_USE ls_status ls_function_print_lowered(
 LS_API LS_MUST_USE ls_status ls_function_print_plan(
     const ls_function *function, char **out_text);
 
+// Counts from now on what each instruction of the newest trace's program
+// takes, on this thread's store, or stops that. A step gets some 50 ns an
+// instruction slower.
+//   LS_FAILED_PRECONDITION  no program yet: call the function first.
+LS_API LS_MUST_USE ls_status ls_function_measure(ls_function *function,
+                                                 bool on);
+// What was counted: planned memory, then time, flops and bytes by kernel, with
+// their share of what the machine can do, measured now. The caller releases it
+// (ls_text_release).
+//   LS_FAILED_PRECONDITION  nothing was measured.
+LS_API LS_MUST_USE ls_status ls_function_print_cost(const ls_function *function,
+                                                    char **out_text);
+
 // What a strategy runs: a traced function, or a plain callback that eager runs
 // op by op at each call.
 typedef struct ls_callable {

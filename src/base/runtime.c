@@ -56,6 +56,7 @@ static ls_status init_runtime(ls_runtime *runtime,
   LS_TRY(ls_mutex_init_recursive(&runtime->lock));
   LS_TRY(ls_debug_init(&runtime->debug, runtime->own, runtime->environment,
                        runtime->environment_user, complain, runtime));
+  runtime->math = options->math;
   runtime->threads = options->threads;
   if (runtime->threads == 0) runtime->threads = runtime->debug.threads;
   if (runtime->threads == 0) runtime->threads = ls_real_cores();
@@ -158,6 +159,8 @@ ls_allocator *ls_current_allocator(void) {
 
 // ---- What it has -----------------------------------------------------------
 int ls_runtime_threads(const ls_runtime *runtime) { return runtime->threads; }
+
+ls_math ls_runtime_math(const ls_runtime *runtime) { return runtime->math; }
 
 ls_allocator *ls_runtime_allocator(ls_runtime *runtime) {
   return runtime->allocator;

@@ -40,6 +40,7 @@ struct ls_runtime {
   const char *(*environment)(void *user, const char *name);
   void *environment_user;
   ls_debug debug;
+  ls_math math;
   int threads;
 
   ls_mutex lock;  // Recursive. Guards what follows.

@@ -111,6 +111,11 @@ struct ls_backend_vtable {
                     ls_instance **out_instance);
   void (*destroy_instance)(ls_instance *instance);
   ls_status (*run)(ls_instance *instance, const ls_run_args *args);
+  // Begins to count what each instruction takes, from zero, or ends it.
+  ls_status (*measure)(ls_instance *instance, bool on);
+  // What was counted, as a table; appended to a builder.
+  //   LS_FAILED_PRECONDITION  nothing was measured.
+  ls_status (*print_cost)(const ls_instance *instance, struct ls_text *text);
   // A buffer of zeros.
   ls_status (*create_buffer)(ls_backend *self, ls_type type,
                              ls_buffer **out_buffer);

@@ -373,3 +373,29 @@ ls_status ls_function_print_plan(const ls_function *function,
   LS_RETURN_IF_ERROR(newest(function, &t));
   return ls_compiled_print_plan(t->compiled, out_text);
 }
+
+// ---- What it takes ---------------------------------------------------------
+static ls_status newest_here(const ls_function *function,
+                             const trace **out_trace, ls_store **out_store) {
+  ls_runtime_state *state = NULL;
+  LS_RETURN_IF_ERROR(newest(function, out_trace));
+  LS_RETURN_IF_ERROR(ls_runtime_state_get(function->runtime, &state));
+  *out_store = state->store;
+  return ls_ok();
+}
+
+ls_status ls_function_measure(ls_function *function, bool on) {
+  const trace *t = NULL;
+  ls_store *store = NULL;
+  LS_RETURN_IF_ERROR(newest_here(function, &t, &store));
+  return ls_compiled_measure(t->compiled, store, on);
+}
+
+ls_status ls_function_print_cost(const ls_function *function,
+                                 char **out_text) {
+  const trace *t = NULL;
+  ls_store *store = NULL;
+  *out_text = NULL;
+  LS_RETURN_IF_ERROR(newest_here(function, &t, &store));
+  return ls_compiled_print_cost(t->compiled, store, out_text);
+}

@@ -246,6 +246,13 @@ static void give_back(ls_compiled *compiled, bound *b) {
   destroy_bound(compiled, lost);
 }
 
+// An instance on `store`, idle or new.
+static ls_status take(ls_compiled *compiled, ls_store *store,
+                      bound **out_bound) {
+  *out_bound = take_idle(compiled, ls_store_id(store));
+  return *out_bound != NULL ? ls_ok() : bind(compiled, store, out_bound);
+}
+
 // Every variable that is read must have a value. Asked once for each store:
 // a value never goes away.
 static ls_status check_values(ls_compiled *compiled, ls_store *store) {
@@ -267,8 +274,8 @@ ls_status ls_compiled_run(ls_compiled *compiled, ls_store *store,
   const bool checked =
       __atomic_load_n(&compiled->checked, __ATOMIC_ACQUIRE) == id;
   if (!checked) LS_RETURN_IF_ERROR(check_values(compiled, store));
-  bound *b = take_idle(compiled, id);
-  if (b == NULL) LS_RETURN_IF_ERROR(bind(compiled, store, &b));
+  bound *b = NULL;
+  LS_RETURN_IF_ERROR(take(compiled, store, &b));
   const ls_status status = compiled->backend->vtable->run(b->instance, args);
   give_back(compiled, b);
   LS_RETURN_IF_ERROR(status);
@@ -280,6 +287,29 @@ ls_status ls_compiled_run(ls_compiled *compiled, ls_store *store,
     __atomic_store_n(&compiled->checked, id, __ATOMIC_RELEASE);
   }
   return ls_ok();
+}
+
+ls_status ls_compiled_measure(ls_compiled *compiled, ls_store *store, bool on) {
+  bound *b = NULL;
+  LS_RETURN_IF_ERROR(take(compiled, store, &b));
+  const ls_status status =
+      compiled->backend->vtable->measure(b->instance, on);
+  give_back(compiled, b);
+  return status;
+}
+
+ls_status ls_compiled_print_cost(ls_compiled *compiled, ls_store *store,
+                                 char **out_text) {
+  bound *b = NULL;
+  ls_text text;
+  *out_text = NULL;
+  LS_RETURN_IF_ERROR(take(compiled, store, &b));
+  ls_print_begin(&text, compiled->allocator);
+  ls_status status = compiled->backend->vtable->print_cost(b->instance, &text);
+  if (ls_status_is_ok(status)) status = ls_print_end(&text, out_text);
+  ls_text_deinit(&text);
+  give_back(compiled, b);
+  return status;
 }
 
 void ls_compiled_forget_store(ls_compiled *compiled, const ls_store *store) {

@@ -28,6 +28,11 @@ ls_status ls_compiled_print_plan(const ls_compiled *compiled, char **out_text);
 //   LS_FAILED_PRECONDITION  a variable is read that has no value.
 ls_status ls_compiled_run(ls_compiled *compiled, ls_store *store,
                           const ls_run_args *args);
+// Counts from now on what each instruction takes on `store`, or stops that.
+ls_status ls_compiled_measure(ls_compiled *compiled, ls_store *store, bool on);
+// What was counted, as text, the caller's (ls_text_release).
+ls_status ls_compiled_print_cost(ls_compiled *compiled, ls_store *store,
+                                 char **out_text);
 // Drops the instances on a store that is about to go.
 void ls_compiled_forget_store(ls_compiled *compiled, const ls_store *store);
 

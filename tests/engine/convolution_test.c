@@ -20,6 +20,7 @@ typedef struct conv_case {
   int64_t images, groups, in, out;  // Channels of a group.
   side side[3];
   bool same, bias, relu;
+  bool fast;  // By Winograd.
 } conv_case;
 
 #define NO_SIDE                                                                \
@@ -127,7 +128,8 @@ static loop_case case_of(const conv_case *c, conv_way way, const char *kernels,
                          : fused               ? LS_OP_CONV_BIAS_ACT
                                                : LS_OP_CONVOLUTION,
                    .out = {c->dtype, shape_of(c, letter[2])},
-                   .kernels = kernels};
+                   .kernels = kernels,
+                   .fast = c->fast};
   add_attrs(c, &run, n);
   for (int i = 0; i < 2; ++i)
     loop_case_add(&run, (ls_type){c->dtype, shape_of(c, letter[i])}, -1, 1,
@@ -143,7 +145,7 @@ static void check_all(const conv_case *c, loop_random *random) {
   for (conv_way way = FORWARD; way <= GRAD_WEIGHTS; ++way) {
     numbers n;
     loop_case run = case_of(c, way, NULL, &n, random);
-    loop_case_agrees(&run, 1);
+    loop_case_agrees(&run, c->fast ? 16 : 1);
   }
 }
 
@@ -218,13 +220,38 @@ static void large_ones_are_cut_without_a_trace(void **state) {
   }
 }
 
+// By Winograd: tiles that are cut off on every side, more units than one, and
+// enough tiles for the weights' gradient.
+static const conv_case fast_cases[] = {
+    {CASE(F32, 2, 5, 1, 16, 32), .side = SQUARE(22, 3, 1, 1, 1), .bias = true,
+     .relu = true, .fast = true},
+    {CASE(F32, 2, 1, 1, 32, 16), .side = SQUARE(47, 3, 1, 0, 0), .fast = true},
+    {CASE(F32, 2, 2, 1, 48, 64), .side = SQUARE(33, 3, 1, 2, 0), .bias = true,
+     .fast = true},
+    {CASE(F32, 2, 3, 1, 16, 16), .side = SQUARE(4, 3, 1, 3, 4), .fast = true},
+};
+
+static void winograd_is_near_the_sum_over_taps(void **state) {
+  (void)state;
+  loop_random random = {loop_random_seed()};
+  for (size_t i = 0; i < LS_COUNT_OF(fast_cases); ++i) {
+    conv_case c = fast_cases[i];
+    finish(&c);
+    check_all(&c, &random);
+    c.images = 0;
+    check_all(&c, &random);
+  }
+}
+
 static void every_instruction_set_gives_the_same_bytes(void **state) {
   (void)state;
   static const char *const names[] = {"base", "v3", "v4"};
-  // An input layer, a projection, a depthwise one.
-  for (size_t i = 0; i < LS_COUNT_OF(large_cases); i += 4)
+  // An input layer, a projection, a depthwise one; one by Winograd.
+  const conv_case *const cases[] = {&large_cases[0], &large_cases[4],
+                                    &large_cases[8], &fast_cases[1]};
+  for (size_t i = 0; i < LS_COUNT_OF(cases); ++i)
     for (conv_way way = FORWARD; way <= GRAD_WEIGHTS; ++way) {
-      conv_case c = large_cases[i];
+      conv_case c = *cases[i];
       c.images = 1;  // The base table is slow where FMA is a call.
       finish(&c);
       void *first = NULL;
@@ -316,6 +343,7 @@ int main(void) {
       cmocka_unit_test(random_geometry_agrees_with_the_reference),
       cmocka_unit_test(depthwise_geometry_agrees_with_the_reference),
       cmocka_unit_test(large_ones_are_cut_without_a_trace),
+      cmocka_unit_test(winograd_is_near_the_sum_over_taps),
       cmocka_unit_test(every_instruction_set_gives_the_same_bytes),
       cmocka_unit_test(an_image_does_not_depend_on_its_batch),
       cmocka_unit_test(work_is_counted_and_cut),

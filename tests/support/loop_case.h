@@ -26,6 +26,7 @@ typedef struct loop_case {
   uint64_t step, seed, iteration;
   int32_t replica;
   const char *kernels;    // Name of the kernel table. NULL: the fastest.
+  bool fast;              // LS_MATH_FAST.
   int64_t flops, blocks;  // Of the plan, once run.
 } loop_case;
 

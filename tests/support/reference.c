@@ -223,6 +223,14 @@ void ref_evaluate_graph(ref_run *run, const ls_graph *graph,
     results[i] = value_of(&values, graph->results[i]);
 }
 
+void ref_tensor_level(ref_tensor *tensor) {
+  double largest = 0;
+  for (int64_t k = 0; k < tensor->count; ++k)
+    largest = fmax(largest, tensor->at[k].terms);
+  for (int64_t k = 0; k < tensor->count; ++k)
+    tensor->at[k].terms = largest;
+}
+
 // ---- Comparing -------------------------------------------------------------
 void ref_expect(const char *what, const ref_tensor *want, const void *data,
                 double slack) {

@@ -34,6 +34,9 @@ void ref_run_destroy(ref_run *run);
 // Zeros; and a copy of an engine's data.
 ref_tensor ref_tensor_create(ref_run *run, ls_type type);
 ref_tensor ref_tensor_load(ref_run *run, ls_type type, const void *data);
+// Lets each number have the error of the largest sum: fast arithmetic mixes
+// those of neighbours.
+void ref_tensor_level(ref_tensor *tensor);
 // What a variable holds from now on.
 void ref_set_variable(ref_run *run, const ls_variable *variable,
                       ref_tensor value);

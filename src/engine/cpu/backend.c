@@ -123,6 +123,8 @@ static const struct ls_backend_vtable cpu_vtable = {
     .bind = ls_cpu_bind,
     .destroy_instance = ls_cpu_destroy_instance,
     .run = ls_cpu_run,
+    .measure = ls_cpu_measure,
+    .print_cost = ls_cpu_print_cost,
     .create_buffer = create_buffer,
     .upload = upload,
     .download = download,
@@ -159,7 +161,9 @@ static void make_numerics_id(cpu_backend *self) {
   const char *library = "unknown";
 #endif
   snprintf(self->numerics_id, sizeof(self->numerics_id),
-           "lockstep-1 %s libc-%s", machine, library);
+           "lockstep-2 %s%s libc-%s", machine,
+           ls_runtime_math(self->base.runtime) == LS_MATH_FAST ? " fast" : "",
+           library);
 }
 
 static ls_status destroy_backend(void *state) {

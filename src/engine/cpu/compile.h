@@ -180,14 +180,19 @@ void ls_cpu_emit_all_reduce(ls_cpu_compiler *self, ls_cpu_scope *scope,
                             const ls_node *node);
 
 // ---- storage.c -------------------------------------------------------------
-// Collects the accesses of all storages.
+// Collects the accesses of all storages, or drops what was collected.
 void ls_cpu_collect_accesses(ls_cpu_compiler *self);
+void ls_cpu_forget_accesses(ls_cpu_compiler *self);
 // Drops copies and lets kernels work in place.
 void ls_cpu_share_storages(ls_cpu_compiler *self);
 uint32_t ls_cpu_root(const ls_cpu_compiler *self, uint32_t storage);
 // The positions that a root storage lives from and to; false: none.
 bool ls_cpu_extent(const ls_cpu_compiler *self, uint32_t root,
                    ls_cpu_stretch *out_extent);
+
+// ---- fuse.c ----------------------------------------------------------------
+// Makes one instruction of elementwise ones that follow one another.
+void ls_cpu_fuse(ls_cpu_compiler *self);
 
 // ---- plan.c ----------------------------------------------------------------
 // Gives every storage its place and the executable its sizes.

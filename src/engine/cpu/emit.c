@@ -272,8 +272,8 @@ static void emit_barrier(ls_cpu_compiler *self, ls_cpu_scope *scope,
 
 // What a prepare function is told.
 static ls_status make_kernel_plan(const ls_graph *graph, const ls_node *node,
-                                  const ls_cpu_kernels *kernels,
-                                  ls_arena *params, ls_arena *temp,
+                                  const ls_backend *backend, ls_arena *params,
+                                  ls_arena *temp,
                                   ls_kernel_plan *plan) {
   ls_type *in = ls_arena_new_array(temp, ls_type, node->num_inputs);
   if (in == NULL) return ls_out_of_memory();
@@ -287,7 +287,8 @@ static ls_status make_kernel_plan(const ls_graph *graph, const ls_node *node,
       .num_in = node->num_inputs,
       .out = node->outputs,
       .num_out = node->num_outputs,
-      .kernels = kernels,
+      .kernels = ls_cpu_backend_kernels(backend),
+      .fast = ls_runtime_math(backend->runtime) == LS_MATH_FAST,
       .arena = params,
       .blocks = 1,
   };
@@ -337,6 +338,9 @@ static void emit_step(ls_cpu_compiler *self, ls_cpu_scope *scope,
   instruction->params = plan->params;
   instruction->size = step->blocks;
   instruction->number = ls_cpu_team_gains(plan->flops, bytes, step->blocks);
+  self->origins[position].note.bytes = bytes;
+  if (step->end == node->num_outputs)
+    self->origins[position].note.flops = plan->flops;
   if (step->begin == 0 && step->end > 0)
     self->origins[position].in_place = plan->in_place;
 }
@@ -348,7 +352,7 @@ static void emit_kernel(ls_cpu_compiler *self, ls_cpu_scope *scope,
     return;
   }
   ls_kernel_plan plan;
-  ls_status status = make_kernel_plan(scope->graph, node, self->kernels,
+  ls_status status = make_kernel_plan(scope->graph, node, self->out->backend,
                                       &self->out->arena, &self->temp, &plan);
   if (status != NULL) {
     ls_cpu_fail_at(self, scope->graph, node, status);
@@ -449,7 +453,7 @@ ls_status ls_cpu_supports(ls_backend *backend, ls_graph *graph,
   ls_arena_init(&temp, ls_runtime_allocator(backend->runtime));
   ls_kernel_plan plan;
   ls_status status = make_kernel_plan(
-      graph, node, ls_cpu_backend_kernels(backend), &temp, &temp, &plan);
+      graph, node, backend, &temp, &temp, &plan);
   ls_arena_deinit(&temp);
   return status;
 }

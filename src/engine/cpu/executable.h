@@ -115,7 +115,10 @@ typedef struct ls_cpu_launch {
 typedef struct ls_cpu_note {
   const ls_node *node;
   const char *name;   // Of the user's op.
+  const char *kind;   // What it is, if not the op of `node`.
   const char *label;  // "op 'a/b' (f.c:12)": of what parks or fails.
+  int64_t flops;      // Of one run of a kernel, like what follows.
+  size_t bytes;       // Read and written, each operand once.
 } ls_cpu_note;
 
 struct ls_executable {

@@ -11,6 +11,7 @@
 // For several threads a worker each would sweep an aligned range of lanes, with
 // a stack of partial results of its own, and shared code would go to whoever
 // makes the last post; nothing outside this file and merge.h would change.
+#include "base/runtime_internal.h"
 #include "base/workers.h"
 #include "engine/cpu/host_call.h"
 
@@ -113,6 +114,25 @@ static bool use_stack(ls_instance *self, ls_cpu_stack_pool *pools, uint32_t pc,
   return false;
 }
 
+// Time that is being counted for an instruction.
+typedef struct meter {
+  const ls_runtime *clock;
+  ls_cpu_cost *costs;  // NULL: nobody measures.
+  ls_cpu_cost *at;
+  uint64_t since;
+} meter;
+
+// Counts what has passed, and goes on with another instruction.
+static void meter_move(meter *m, ls_cpu_cost *next) {
+  const uint64_t now = (uint64_t)ls_runtime_now(m->clock);
+  if (m->at != NULL) {
+    m->at->nanos += now - m->since;
+    ++m->at->runs;
+  }
+  m->at = next;
+  m->since = now;
+}
+
 // Runs a stream until it parks, ends or the run fails. Whether it got on.
 static bool run_stream(ls_instance *self, ls_cpu_worker *worker,
                        ls_cpu_stream *stream) {
@@ -128,9 +148,11 @@ static bool run_stream(ls_instance *self, ls_cpu_worker *worker,
   };
   ls_cpu_stack_pool *pools = ls_cpu_stacks_of(
       &self->stacks, stream == &self->main ? 0 : (size_t)stream->replica + 1);
+  meter time = {executable->backend->runtime, .costs = self->costs};
   uint32_t pc = stream->pc;
   for (bool moved = false;; moved = true) {
     const ls_cpu_instruction *at = &code[pc];
+    if (time.costs != NULL) meter_move(&time, &time.costs[pc]);
     void **operands = NULL;
     bool parks = false;
     switch (at->code) {
@@ -244,6 +266,7 @@ static bool run_stream(ls_instance *self, ls_cpu_worker *worker,
       break;
     }
     if (parks) {
+      if (time.costs != NULL) meter_move(&time, NULL);
       stream->pc = pc;
       stream->iteration = call.iteration;
       return moved;
@@ -305,6 +328,7 @@ ls_status ls_cpu_run(ls_instance *self, const ls_run_args *args) {
   self->main.pc = 0;
   self->main.iteration = 0;
   self->main.ended = false;
+  self->runs += self->costs != NULL;
   ls_cpu_stacks_reset(&self->stacks);
   self->worker.float_mode = ls_float_mode_enter();
   run_streams(self, &self->worker);

@@ -131,6 +131,7 @@ void ls_cpu_destroy_instance(ls_instance *self) {
     }
   }
   ls_release(allocator, self->buffers);
+  ls_release(allocator, self->costs);
   ls_release(allocator, self->lanes);
   ls_release(allocator, self->slots);
   ls_cpu_stacks_deinit(&self->stacks);

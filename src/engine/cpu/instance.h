@@ -41,6 +41,11 @@ typedef struct ls_cpu_worker {
   uint64_t float_mode;   // The thread's own.
 } ls_cpu_worker;
 
+// What an instruction took so far.
+typedef struct ls_cpu_cost {
+  uint64_t nanos, runs;
+} ls_cpu_cost;
+
 struct ls_instance {
   ls_executable *executable;  // Counted.
   ls_allocator *allocator;
@@ -60,6 +65,8 @@ struct ls_instance {
   uint64_t sweep;
   uint64_t step, seed;  // Of the run.
   ls_status status;     // The run's first failure.
+  ls_cpu_cost *costs;   // One an instruction; NULL: nobody measures.
+  uint64_t runs;        // That were measured.
 
   ls_mutex lock;            // Guards what follows and the records' results.
   ls_condition host_event;  // A host call was done.
@@ -82,6 +89,9 @@ ls_status ls_cpu_bind(ls_executable *executable, ls_buffer *const *buffers,
                       ls_instance **out_instance);
 void ls_cpu_destroy_instance(ls_instance *instance);
 ls_status ls_cpu_run(ls_instance *instance, const ls_run_args *args);
+
+ls_status ls_cpu_measure(ls_instance *instance, bool on);
+ls_status ls_cpu_print_cost(const ls_instance *instance, ls_text *text);
 
 // FAILED_PRECONDITION: who waits where.
 ls_status ls_cpu_deadlock(const ls_instance *self);

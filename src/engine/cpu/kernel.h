@@ -39,6 +39,7 @@ typedef struct ls_kernel_plan {
   const ls_type *out;  // One an output.
   size_t num_out;
   const ls_cpu_kernels *kernels;
+  bool fast;  // LS_MATH_FAST.
   ls_arena *arena;
   // Wanted.
   ls_kernel_loop loop;

@@ -3,16 +3,18 @@
 // Gradients of convolutions for their weights.
 //
 // The gradient is the panel, turned, times dy. Every element is a sum over
-// (image, place of the output) in row order: chains of CHAIN fused
-// multiply-adds, each from +0, added up in order. 16-bit floats are widened and
-// rounded once at the end.
+// (image, place of the output) in row order: chains of fused multiply-adds,
+// each from +0, added up in order. A chain is CHAIN outputs long, or where the
+// panel is a view of the input (conv_band.h), a band of lines of about that
+// many. 16-bit floats are widened and rounded once at the end.
 //
 // The outputs are cut into units of rows, (tap, channel), of one group; each
 // goes over all pixels. Neighbouring units are joined, so that one panel and
 // one reading of dy serve them. Where not every tap meets every output (a
 // spread-out input), a unit is a tap, with the pixels of its phase.
-#include "engine/cpu/conv_plan.h"
+#include "engine/cpu/conv_band.h"
 #include "engine/cpu/kernel_list.h"
+#include "engine/cpu/winograd.h"
 
 // Pixels of a chain; rows of a unit; rows that are joined at most.
 enum { CHAIN = 256, UNIT_ROWS = 24, JOINED_ROWS = 480 };
@@ -23,6 +25,7 @@ typedef struct weights_params {
   bool dense, plain;
   bool gathers;   // dy is brought together, in scratch.
   int64_t units;  // Of a group.
+  ls_conv_bands views;
   // Where things lie in scratch.
   size_t panel, half_panel, dy, result, product;
 } weights_params;
@@ -81,6 +84,50 @@ static const void *panel_of(const weights_params *self, const part *p,
   return scratch + self->panel;
 }
 
+// The chains of a part, by panels: adds that of the pixels from m0 on, and
+// returns where it ends.
+static int64_t add_panel(const weights_params *self, const part *p,
+                         const ls_kernel_call *call, int64_t m0,
+                         ls_cpu_product *product) {
+  const int64_t m1 = ls_min_i64(m0 + CHAIN, p->phase.pixels);
+  product->k = (size_t)(m1 - m0);
+  product->a = panel_of(self, p, call, m0, m1, &product->lda);
+  product->b = dy_of(self, p, call, m0, m1, &product->ldb);
+  self->types.product(product, &(ls_cpu_block){0, product->m, 0, product->n},
+                      (char *)call->scratch + self->product);
+  return m1;
+}
+
+// The same as a view, which has the rows of all parts. `product` is the part's.
+static int64_t add_view(const weights_params *self, const part *p,
+                        const ls_kernel_call *call, int64_t m0,
+                        const ls_cpu_product *of_part) {
+  const ls_conv_axis *axis = p->phase.axis;
+  const int64_t lines = axis[LS_WINDOW_DIMS - 2].count;
+  const int64_t width = axis[LS_WINDOW_DIMS - 1].count;
+  const int64_t line = m0 / width, begin = line % lines;
+  const int64_t end = ls_min_i64(begin + self->views.lines, lines);
+  const ls_conv_view view =
+      ls_conv_view_band(&p->phase, &self->types, call->in[0], line / lines,
+                        begin, end, (char *)call->scratch + self->panel);
+  ls_cpu_product product = *of_part;
+  product.a = view.start;
+  product.lda = view.pixel;
+  product.m_line = view.run;
+  product.m_skip = view.run_skip;
+  product.k_line = view.line;
+  product.k_skip = view.line_skip;
+  product.m = (size_t)p->r1;
+  product.c = (char *)of_part->c -
+              (size_t)(p->r0 * (int64_t)of_part->ldc) * self->types.wide;
+  product.k = (size_t)((end - begin) * width);
+  product.b = dy_of(self, p, call, m0, m0 + (int64_t)product.k, &product.ldb);
+  self->types.product(&product,
+                      &(ls_cpu_block){(size_t)p->r0, product.m, 0, product.n},
+                      (char *)call->scratch + self->product);
+  return m0 + (int64_t)product.k;
+}
+
 static void run_part(const weights_params *self, const part *p,
                      const ls_kernel_call *call) {
   const ls_conv *conv = &self->conv;
@@ -96,16 +143,12 @@ static void run_part(const weights_params *self, const part *p,
       .ldc = (size_t)(half ? channels : all),
       .a_transposed = true,
   };
-  const ls_cpu_block block = {0, product.m, 0, product.n};
+  const bool is_view = self->views.lines > 0 && p->phase.pixels > 0;
   int64_t m0 = 0;
   do {  // Once even if there are no pixels: the gradient is zero.
-    const int64_t m1 = ls_min_i64(m0 + CHAIN, p->phase.pixels);
-    product.k = (size_t)(m1 - m0);
-    product.a = panel_of(self, p, call, m0, m1, &product.lda);
-    product.b = dy_of(self, p, call, m0, m1, &product.ldb);
     product.accumulate = m0 > 0;
-    self->types.product(&product, &block, scratch + self->product);
-    m0 = m1;
+    m0 = is_view ? add_view(self, p, call, m0, &product)
+                 : add_panel(self, p, call, m0, &product);
   } while (m0 < p->phase.pixels);
   const float *wide = product.c;
   for (int64_t r = 0; half && r < p->r1 - p->r0; ++r)
@@ -152,6 +195,8 @@ ls_status kernel_conv_grad_weights(ls_kernel_plan *plan) {
   plan->flops = ls_conv_flops(conv);
   if (conv->groups > 1 && conv->in_channels == 1 && conv->out_channels == 1)
     return ls_conv_depthwise_weights(plan, conv, &self->types);
+  if (ls_winograd_weights_fit(plan, conv))
+    return ls_winograd_weights(plan, conv);
   const int64_t taps = ls_conv_taps(conv);
   const bool half = self->types.half != LS_DTYPE_NONE;
   const size_t wide = self->types.wide;
@@ -163,13 +208,20 @@ ls_status kernel_conv_grad_weights(ls_kernel_plan *plan) {
   const size_t rows = (size_t)(self->dense ? ls_min_i64(JOINED_ROWS, all_rows)
                                            : conv->in_channels);
   const size_t out = (size_t)conv->out_channels;
-  const ls_cpu_product largest = {.m = rows,
-                                  .n = out,
-                                  .k = CHAIN,
-                                  .a_transposed = true,
-                                  .accumulate = true};
+  const bool is_view =
+      self->dense && !self->plain &&
+      ls_conv_cut_bands(conv, &self->types, CHAIN, &self->views);
+  const ls_cpu_product largest = {
+      .m = rows,
+      .n = out,
+      .k = (size_t)ls_max_i64(CHAIN, self->views.lines *
+                                         conv->dim[LS_WINDOW_DIMS - 1].out),
+      .a_transposed = true,
+      .accumulate = true};
   size_t end = 0;
-  self->panel = ls_conv_place(&end, self->plain ? 0 : CHAIN * rows * wide);
+  self->panel = ls_conv_place(&end, is_view       ? self->views.bytes
+                                    : self->plain ? 0
+                                                  : CHAIN * rows * wide);
   self->half_panel =
       ls_conv_place(&end, half ? CHAIN * rows * self->types.size : 0);
   self->dy = ls_conv_place(&end, self->gathers ? CHAIN * out * wide : 0);

@@ -44,6 +44,10 @@ typedef struct ls_cpu_product {
   bool a_transposed;
   bool b_transposed;
   bool accumulate;  // C = C + result instead of C = result.
+  // A may be a view: behind every m_line rows of it, `m_skip` more elements are
+  // passed over in the array, and likewise along k. A line of 0: no skips.
+  size_t m_line, k_line;
+  ptrdiff_t m_skip, k_skip;
 } ls_cpu_product;
 
 // The outputs [m0, m1) x [n0, n1) of a product.
@@ -87,6 +91,29 @@ typedef struct ls_cpu_windows {
   // acc[i] += x[i] * y[i], the product rounded first.
   void (*add_products)(void *acc, const void *x, const void *y, int64_t n);
 } ls_cpu_windows;
+
+// The transforms of winograd.h. Numbers of channels are multiples of 16; a
+// pixel is its channels side by side; planes lie `channels` apart, or as said.
+typedef struct ls_cpu_winograd {
+  // V of the 6 by 6 inputs under a tile.
+  void (*input)(float *planes, const float *const *pixels, size_t channels);
+  // The 4 by 4 outputs of M, with the bias, unless NULL, and the activation.
+  void (*output)(float *const *pixels, const float *planes, size_t channels,
+                 const float *bias, bool relu);
+  // W of the gradients of 4 by 4 outputs.
+  void (*gradient)(float *planes, const float *const *pixels, size_t channels);
+  // U of row `row` of the taps [9, rows, columns]; planes are [rows, columns].
+  void (*weights)(float *planes, const float *taps, size_t rows,
+                  size_t columns, size_t row);
+  // The same of the taps turned around, for 16 rows from `row` on; planes are
+  // [columns, rows].
+  void (*turned_weights)(float *planes, const float *taps, size_t rows,
+                         size_t columns, size_t row);
+  // n weights' gradients of the sum, in order, of `parts` dU that lie `part`
+  // apart; planes and taps lie `plane` apart.
+  void (*weights_gradient)(float *taps, const float *planes, size_t parts,
+                           size_t part, size_t plane, size_t n);
+} ls_cpu_winograd;
 
 typedef struct ls_cpu_kernels {
   const char *name;  // "base", "v3" or "v4".
@@ -161,6 +188,7 @@ typedef struct ls_cpu_kernels {
 
   const ls_cpu_norms *norms_f32, *norms_f64;
   const ls_cpu_windows *windows;
+  const ls_cpu_winograd *winograd;
 } ls_cpu_kernels;
 
 // The fastest table that this machine and its operating system can run.

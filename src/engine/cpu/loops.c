@@ -61,8 +61,8 @@ static inline const void *at(const void *base, int64_t index, uint32_t size) {
   return (const char *)base + (size_t)index * size;
 }
 
-static void elementwise_loop(const ls_kernel_call *call, int64_t begin_block,
-                             int64_t end_block) {
+void ls_elementwise_loop(const ls_kernel_call *call, int64_t begin_block,
+                         int64_t end_block) {
   const ls_elementwise *self = call->params;
   const int64_t begin = begin_block * LS_BLOCK;
   const int64_t end = ls_min_i64(end_block * LS_BLOCK, self->count);
@@ -128,7 +128,7 @@ ls_status ls_elementwise_plan(ls_kernel_plan *plan, ls_elementwise work) {
     return ls_internal("lowered op '%s' repeats scalars to %s",
                        ls_node_info(plan->node)->name,
                        LS_SHAPE_TEXT(plan->out[0].dtype, plan->out[0].shape));
-  plan->loop = elementwise_loop;
+  plan->loop = ls_elementwise_loop;
   if (work.half != LS_DTYPE_NONE) {
     plan->loop = half_loop;
     plan->scratch = (work.num_in + 1) * (size_t)LS_CHUNK * sizeof(float);

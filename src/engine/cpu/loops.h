@@ -142,6 +142,9 @@ struct ls_elementwise {
     }                                                                          \
   }
 
+// The loop of elementwise work; its params are a ls_elementwise.
+void ls_elementwise_loop(const ls_kernel_call *call, int64_t begin_block,
+                         int64_t end_block);
 // Fills the plan: `span` applied to all elements. Sizes, scalars and places to
 // work in are derived from the plan's types; `half` makes it go by f32.
 ls_status ls_elementwise_plan(ls_kernel_plan *plan, ls_elementwise work);

@@ -113,8 +113,10 @@ static void print_instruction(const ls_executable *self, size_t pc,
   default:
     break;
   }
-  if (note->node != NULL) {
-    ls_text_append_format(text, " %s", ls_node_info(note->node)->name);
+  if (note->kind != NULL || note->node != NULL) {
+    ls_text_append_format(text, " %s",
+                          note->kind != NULL ? note->kind
+                                             : ls_node_info(note->node)->name);
   }
   if (note->name != NULL) ls_text_append_format(text, " '%s'", note->name);
   print_operands(self, at, text);

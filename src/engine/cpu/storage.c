@@ -48,6 +48,13 @@ void ls_cpu_collect_accesses(ls_cpu_compiler *self) {
   }
 }
 
+void ls_cpu_forget_accesses(ls_cpu_compiler *self) {
+  self->num_accesses = 0;
+  for (size_t i = 0; i < self->num_storages; ++i)
+    self->storages[i].first_access = self->storages[i].last_access =
+        LS_CPU_NONE;
+}
+
 uint32_t ls_cpu_root(const ls_cpu_compiler *self, uint32_t storage) {
   while (self->storages[storage].merged != storage) {
     storage = self->storages[storage].merged;

@@ -47,7 +47,9 @@ typedef struct {
   size_t a_stride;  // Between rows of A as stored (or packed).
   size_t b_stride;  // Between values of k.
   size_t k;
-  const ELEM *in;  // The chains so far; NULL: all +0.
+  size_t k_first, k_line;  // Values of k in the first line of A, in the others.
+  ptrdiff_t k_skip;        // Elements between lines.
+  const ELEM *in;          // The chains so far; NULL: all +0.
   size_t in_stride;
   ELEM *out;
   size_t out_stride;
@@ -90,22 +92,27 @@ LS_EXPAND void run_tile(const tile_work *work, const size_t rows,
   const ELEM *a = work->a;
   const ELEM *b = work->b;
   const size_t a_stride = work->a_stride, b_stride = work->b_stride;
-  for (size_t p = work->k; p > 0; --p) {
-    VEC row[LS_TILE_VECTORS];
-    LS_UNROLL
-    for (size_t v = 0; v < vectors; ++v) {
-      row[v] = load_part(b + v * LANES, masked && v + 1 == vectors, lanes);
-    }
-    LS_UNROLL
-    for (size_t i = 0; i < rows; ++i) {
-      const VEC x = V(set1)(a_transposed ? a[i] : a[i * a_stride]);
+  size_t line = work->k_first;
+  for (size_t left = work->k; left > 0; left -= line, a += work->k_skip) {
+    if (left < work->k) line = work->k_line;
+    if (line > left) line = left;
+    for (size_t p = line; p > 0; --p) {
+      VEC row[LS_TILE_VECTORS];
       LS_UNROLL
       for (size_t v = 0; v < vectors; ++v) {
-        acc[i][v] = V(fma)(x, row[v], acc[i][v]);
+        row[v] = load_part(b + v * LANES, masked && v + 1 == vectors, lanes);
       }
+      LS_UNROLL
+      for (size_t i = 0; i < rows; ++i) {
+        const VEC x = V(set1)(a_transposed ? a[i] : a[i * a_stride]);
+        LS_UNROLL
+        for (size_t v = 0; v < vectors; ++v) {
+          acc[i][v] = V(fma)(x, row[v], acc[i][v]);
+        }
+      }
+      a += a_transposed ? a_stride : 1;
+      b += b_stride;
     }
-    a += a_transposed ? a_stride : 1;
-    b += b_stride;
   }
 
   const epilogue *end = work->end;
@@ -206,10 +213,19 @@ size_t PRODUCT_SCRATCH(const ls_cpu_product *product) {
   return divide_scratch(&(step){.product = product}, NULL);
 }
 
-static const ELEM *a_at(const step *s, size_t m) {
+// Row m of A at k.
+static const ELEM *a_at(const step *s, size_t m, size_t k) {
   const ls_cpu_product *p = s->product;
   const ELEM *a = p->a;
-  return p->a_transposed ? a + s->k0 * p->lda + m : a + m * p->lda + s->k0;
+  a += p->a_transposed ? k * p->lda + m : m * p->lda + k;
+  if (p->m_line > 0) a += (ptrdiff_t)(m / p->m_line) * p->m_skip;
+  if (p->k_line > 0) a += (ptrdiff_t)(k / p->k_line) * p->k_skip;
+  return a;
+}
+
+// Where the line of rows or of values of k ends that `at` is in, `end` at most.
+static size_t line_end(size_t line, size_t at, size_t end) {
+  return line > 0 ? smaller(end, (at / line + 1) * line) : end;
 }
 
 static const ELEM *b_at(const step *s, size_t n) {
@@ -218,7 +234,9 @@ static const ELEM *b_at(const step *s, size_t n) {
   return p->b_transposed ? b + n * p->ldb + s->k0 : b + s->k0 * p->ldb + n;
 }
 
-static const tile_size *largest_tile(size_t rows) {
+// The tile at row m: as many rows as there are, of one line.
+static const tile_size *tile_at(const step *s, size_t m) {
+  const size_t rows = line_end(s->product->m_line, m, s->m1) - m;
   const tile_size *size = tile_sizes;
   while (size->rows > rows)
     ++size;
@@ -228,8 +246,14 @@ static const tile_size *largest_tile(size_t rows) {
 static void pack_a_block(const step *s) {
   const size_t k = s->k1 - s->k0;
   for (size_t m = s->m0; m < s->m1;) {
-    const size_t rows = largest_tile(s->m1 - m)->rows;
-    turn(s->a + (m - s->m0) * k, rows, a_at(s, m), s->product->lda, k, rows);
+    const size_t rows = tile_at(s, m)->rows;
+    ELEM *to = s->a + (m - s->m0) * k;
+    for (size_t k0 = s->k0; k0 < s->k1;) {
+      const size_t k1 = line_end(s->product->k_line, k0, s->k1);
+      turn(to + (k0 - s->k0) * rows, rows, a_at(s, m, k0), s->product->lda,
+           k1 - k0, rows);
+      k0 = k1;
+    }
     m += rows;
   }
 }
@@ -272,14 +296,20 @@ static void run_row(const step *s, const tile_size *size, size_t m, size_t n0,
     chains = s->chains + (m - s->m0) * chains_stride + (n0 - s->n0);
   }
   tile_work work = {
-      .a = s->packs_a ? s->a + (m - s->m0) * k : a_at(s, m),
+      .a = s->packs_a ? s->a + (m - s->m0) * k : a_at(s, m, s->k0),
       .a_stride = s->packs_a ? size->rows : p->lda,
       .b_stride = s->packs_b ? PANEL : p->ldb,
       .k = k,
+      .k_first = k,
       .in_stride = chains_stride,
       .out_stride = is_last ? p->ldc : chains_stride,
       .end = is_last ? &end : NULL,
   };
+  if (p->k_line > 0 && !s->packs_a) {
+    work.k_first = line_end(p->k_line, s->k0, s->k1) - s->k0;
+    work.k_line = p->k_line;
+    work.k_skip = p->k_skip;
+  }
   for (size_t n = n0; n < n1; n += PANEL) {
     const size_t columns = smaller(PANEL, n1 - n);
     const bool is_narrow = columns <= LANES;
@@ -301,7 +331,7 @@ static void run_step(const step *s) {
     const size_t n1 = smaller(s->n1, n0 + GROUP);
     if (s->packs_b) pack_b_group(s, n0, n1);
     for (size_t m = s->m0; m < s->m1;) {
-      const tile_size *size = largest_tile(s->m1 - m);
+      const tile_size *size = tile_at(s, m);
       run_row(s, size, m, n0, n1);
       m += size->rows;
     }

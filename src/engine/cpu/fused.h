@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Elementwise steps that run tile by tile; made by fuse.c.
+#ifndef LS_ENGINE_CPU_FUSED_H_
+#define LS_ENGINE_CPU_FUSED_H_
+
+#include "engine/cpu/loops.h"
+
+enum { LS_FUSED_SLOTS = 32 };
+
+typedef struct ls_fused_step {
+  const ls_elementwise *work;
+  uint8_t slot[4];  // Its inputs', then its output's.
+} ls_fused_step;
+
+typedef struct ls_fused {
+  int64_t count;  // Elements.
+  const ls_fused_step *steps;
+  uint32_t num_steps;
+  uint32_t num_in, num_out, num_registers;  // Slots, in this order.
+} ls_fused;
+
+void ls_fused_loop(const ls_kernel_call *call, int64_t begin_block,
+                   int64_t end_block);
+size_t ls_fused_scratch(const ls_fused *fused);
+
+#endif  // LS_ENGINE_CPU_FUSED_H_

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// Elementwise instructions that become one: the same bytes as one by one.
+#include "support/expect.h"
+#include "support/lowered.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+
+enum { COUNT = 40000 };  // Blocks and tiles, the last ones not full.
+
+static void fill(float *data, size_t count, float scale) {
+  uint32_t state = 7;
+  for (size_t i = 0; i < count; ++i) {
+    state = state * 1664525U + 1013904223U;
+    data[i] = scale * ((float)(state >> 8) * 0x1p-24F - 0.3F);
+  }
+}
+
+static float *new_floats(size_t count) {
+  float *data = malloc(count * sizeof(*data));
+  assert_non_null(data);
+  return data;
+}
+
+#define F "dtype = f32, shape = "
+#define V "f32[40000]"
+
+static void an_update_of_adam_is_one_pass(void **state) {
+  (void)state;
+  lowered p;
+  // The scalar's op between the members is moved before them.
+  expect_ok(lowered_create(
+      &(lowered_options){
+          .num_uses = 3,
+          .written = {true, true, true},
+          .text = "graph lowered \"p\" {"
+                  "  %1 = parameter() {" F "shape[40000], index = 0} : " V
+                  "  %2 = parameter() {" F "shape[], index = 1} : f32[]"
+                  "  %3 = parameter() {" F "shape[40000], index = 2} : " V
+                  "  %4 = parameter() {" F "shape[40000], index = 3} : " V
+                  "  %5 = parameter() {" F "shape[40000], index = 4} : " V
+                  "  %6 = constant() {value = f32[] [0.9]} : f32[]"
+                  "  %7 = constant() {value = f32[] [0.1]} : f32[]"
+                  "  %8 = neg(%1) : " V
+                  "  %9 = mul(%4, %6) : " V
+                  "  %10 = mul(%8, %7) : " V
+                  "  %11 = add(%9, %10) : " V
+                  "  %12 = mul(%8, %8) : " V
+                  "  %13 = mul(%12, %7) : " V
+                  "  %14 = mul(%5, %6) : " V
+                  "  %15 = add(%14, %13) : " V
+                  "  %16 = mul(%2, %6) : f32[]"
+                  "  %17 = sqrt(%15) : " V
+                  "  %18 = add(%17, %7) : " V
+                  "  %19 = mul(%11, %16) : " V
+                  "  %20 = div(%19, %18) : " V
+                  "  %21 = sub(%3, %20) : " V
+                  "  return %21, %11, %15 }"},
+      &p));
+  assert_int_equal(lowered_plan_count(&p, "fused"), 1);
+  assert_int_equal(lowered_plan_count(&p, "kernel "), 2);
+  assert_in_range(p.backend->vtable->facts(p.executable).shared_bytes, 0, 256);
+  float *g = new_floats(COUNT), *want = new_floats(3 * COUNT);
+  fill(g, COUNT, 1);
+  for (int i = 0; i < 3; ++i)
+    fill(p.buffers[i]->data, COUNT, (float)i + 1);
+  float *v = p.buffers[2]->data;
+  for (int i = 0; i < COUNT; ++i)
+    v[i] = fabsf(v[i]);
+  const float rate = 0.25F, decay = 0.9F, rest = 0.1F;
+  for (int i = 0; i < COUNT; ++i) {
+    const float d = -g[i];
+    const float m = ((float *)p.buffers[1]->data)[i] * decay + d * rest;
+    const float s = v[i] * decay + d * d * rest;
+    want[i] = ((float *)p.buffers[0]->data)[i] -
+              m * (rate * decay) / (sqrtf(s) + rest);
+    want[COUNT + i] = m;
+    want[2 * COUNT + i] = s;
+  }
+  expect_ok(lowered_run(&p, (const void *[]){g, &rate}, NULL));
+  for (int i = 0; i < 3; ++i)
+    assert_memory_equal(p.buffers[i]->data, want + i * COUNT,
+                        COUNT * sizeof(float));
+  free(g);
+  free(want);
+  lowered_destroy(&p);
+}
+
+// What is read before it is overwritten, and read again; types of other sizes.
+static void values_of_all_sizes_go_through_registers(void **state) {
+  (void)state;
+  lowered p;
+  expect_ok(lowered_create(
+      &(lowered_options){
+          .text = "graph lowered \"p\" {"
+                  "  %1 = parameter() {" F "shape[40000], index = 0} : " V
+                  "  %2 = parameter() {" F "shape[40000], index = 1} : " V
+                  "  %3 = less(%1, %2) : bool[40000]"
+                  "  %4 = convert(%1) {dtype = f64} : f64[40000]"
+                  "  %5 = mul(%4, %4) : f64[40000]"
+                  "  %6 = convert(%5) {dtype = f32} : " V
+                  "  %7 = select(%3, %6, %2) : " V
+                  "  %8 = not(%3) : bool[40000]"
+                  "  return %7, %8 }"},
+      &p));
+  assert_int_equal(lowered_plan_count(&p, "fused"), 1);
+  float *a = new_floats(COUNT), *b = new_floats(COUNT), *got = new_floats(COUNT);
+  bool *not_less = malloc(COUNT);
+  fill(a, COUNT, 1);
+  fill(b, COUNT, -2);
+  expect_ok(lowered_run(&p, (const void *[]){a, b}, (void *[]){got, not_less}));
+  for (int i = 0; i < COUNT; ++i) {
+    const float square = (float)((double)a[i] * (double)a[i]);
+    const float want = a[i] < b[i] ? square : b[i];
+    assert_memory_equal(&got[i], &want, sizeof(want));
+    assert_int_equal(not_less[i], !(a[i] < b[i]));
+  }
+  free(a);
+  free(b);
+  free(got);
+  free(not_less);
+  lowered_destroy(&p);
+}
+
+// More steps than a group holds, and more values at once than registers.
+static void long_chains_are_cut(void **state) {
+  (void)state;
+  enum { STEPS = 60 };
+  ls_text text;
+  ls_text_init(&text, ls_allocator_system());
+  ls_text_append(&text, "graph lowered \"p\" {"
+                        "  %1 = parameter() {" F "shape[40000], index = 0} : " V
+                        "  %2 = neg(%1) : " V);
+  for (int i = 0; i < STEPS; ++i)  // Each needs one from far back.
+    ls_text_append_format(&text, "  %%%d = add(%%%d, %%%d) : " V, i + 3, i + 2,
+                          i / 2 + 1);
+  ls_text_append_format(&text, "  return %%%d }", STEPS + 2);
+  lowered p;
+  expect_ok(lowered_create(
+      &(lowered_options){.text = ls_text_data(&text)}, &p));
+  assert_in_range(lowered_plan_count(&p, "fused"), 2, 6);
+  float *x = new_floats(COUNT), *got = new_floats(COUNT);
+  fill(x, COUNT, 0.001F);
+  expect_ok(lowered_run(&p, (const void *[]){x}, (void *[]){got}));
+  for (int i = 0; i < COUNT; ++i) {
+    float values[STEPS + 3] = {0, x[i], -x[i]};
+    for (int k = 0; k < STEPS; ++k)
+      values[k + 3] = values[k + 2] + values[k / 2 + 1];
+    assert_memory_equal(&got[i], &values[STEPS + 2], sizeof(float));
+  }
+  free(x);
+  free(got);
+  ls_text_deinit(&text);
+  lowered_destroy(&p);
+}
+
+// A value that the body of a loop carries is read where it was left.
+static void a_loop_fuses_its_body_alone(void **state) {
+  (void)state;
+  lowered p;
+  expect_ok(lowered_create(
+      &(lowered_options){
+          .text =
+              "graph lowered \"p\" {"
+              "  %1 = parameter() {" F "shape[40000], index = 0} : " V
+              "  %2 = constant() {value = i32[] [0]} : i32[]"
+              "  %3 = neg(%1) : " V
+              "  %4:2 = while(%2, %3) {num_carried = 2, max_trips = 3}"
+              "  (graph lowered \"c\" loop {"
+              "    %1 = parameter() {dtype = i32, shape = shape[], index = 0} "
+              ": i32[]"
+              "    %2 = parameter() {" F "shape[40000], index = 1} : " V
+              "    %3 = constant() {value = i32[] [9]} : i32[]"
+              "    %4 = less(%1, %3) : bool[]"
+              "    return %4 }, graph lowered \"b\" loop {"
+              "    %1 = parameter() {dtype = i32, shape = shape[], index = 0} "
+              ": i32[]"
+              "    %2 = parameter() {" F "shape[40000], index = 1} : " V
+              "    %3 = constant() {value = i32[] [1]} : i32[]"
+              "    %4 = add(%1, %3) : i32[]"
+              "    %5 = mul(%2, %2) : " V
+              "    %6 = add(%5, %2) : " V
+              "    return %4, %6 }) : i32[], " V
+              "  %5 = abs(%4:1) : " V
+              "  %6 = sqrt(%5) : " V
+              "  return %6 }"},
+      &p));
+  assert_int_equal(lowered_plan_count(&p, "fused"), 2);
+  float *x = new_floats(COUNT), *got = new_floats(COUNT);
+  fill(x, COUNT, 0.5F);
+  for (int run = 0; run < 2; ++run) {
+    expect_ok(lowered_run(&p, (const void *[]){x}, (void *[]){got}));
+    for (int i = 0; i < COUNT; ++i) {
+      float y = -x[i];
+      for (int k = 0; k < 3; ++k)
+        y = y * y + y;
+      const float want = sqrtf(fabsf(y));
+      assert_memory_equal(&got[i], &want, sizeof(want));
+    }
+  }
+  free(x);
+  free(got);
+  lowered_destroy(&p);
+}
+
+// A step that needs a whole value before its first element stays outside.
+static void a_scalar_of_the_group_is_not_read_early(void **state) {
+  (void)state;
+  lowered p;
+  expect_ok(lowered_create(
+      &(lowered_options){
+          .text = "graph lowered \"p\" {"
+                  "  %1 = parameter() {" F "shape[1], index = 0} : f32[1]"
+                  "  %2 = neg(%1) : f32[1]"
+                  "  %3 = reshape(%2) {sizes = sizes[]} : f32[]"
+                  "  %4 = parameter() {" F "shape[1], index = 1} : f32[1]"
+                  "  %5 = mul(%4, %3) : f32[1]"
+                  "  return %5 }"},
+      &p));
+  float got = 0;
+  expect_ok(lowered_run(&p, (const void *[]){(float[]){3}, (float[]){5}},
+                        (void *[]){&got}));
+  assert_true(got == -15);
+  lowered_destroy(&p);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(an_update_of_adam_is_one_pass),
+      cmocka_unit_test(values_of_all_sizes_go_through_registers),
+      cmocka_unit_test(long_chains_are_cut),
+      cmocka_unit_test(a_loop_fuses_its_body_alone),
+      cmocka_unit_test(a_scalar_of_the_group_is_not_read_early),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
