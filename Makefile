@@ -6,8 +6,8 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 FUZZ_SECONDS ?= 60
 
-.PHONY: all check check-all asan tsan clang fuzz bench coverage format lint \
-        install clean help
+.PHONY: all check check-all asan tsan clang fuzz bench compare coverage format \
+        lint install clean help
 
 # Two builds at once would only take turns on the cores.
 .NOTPARALLEL:
@@ -53,6 +53,9 @@ bench:  ## Build the benchmarks and run each one
 	@set -e; for program in build/bench/bench/*; do \
 	  echo "== $$(basename "$$program")"; "$$program"; \
 	done
+
+compare:  ## Time our steps against JAX, PyTorch and TensorFlow (from PyPI)
+	bench/compare
 
 format:  ## Format every C file with clang-format
 	tools/format

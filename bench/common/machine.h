@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The clock, and what the machine can do at most: multiply-adds from registers
+// and copies of memory, on so many threads at once.
+
+#ifndef BENCH_COMMON_MACHINE_H_
+#define BENCH_COMMON_MACHINE_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+double machine_seconds(void);  // Monotonic.
+
+// Sorts the times and returns the one in the middle.
+double machine_median(double *times, size_t count);
+
+// Flops of one run of machine_peak_run on this many threads.
+double machine_peak_flops(int threads);
+// Runs the same multiply-adds in each of so many threads, which takes some
+// milliseconds. Returns the seconds it took, 0 if a thread could not be made.
+double machine_peak_run(int threads);
+
+// Copies `bytes` from `from` to `to`, each thread its part. Returns seconds,
+// 0 if a thread could not be made.
+double machine_copy_run(int threads, void *to, const void *from, size_t bytes);
+
+#endif  // BENCH_COMMON_MACHINE_H_
