@@ -3,10 +3,13 @@
 // Speed of the f32 product on one core, in Gflop/s, for the shapes of the
 // reference models: the median of many rounds.
 //
-// Usage: product_bench [TABLE]   (base, v3 or v4; default: the best)
+// Usage: product_bench [bf16] [TABLE]
+//   bf16   of operands that are rounded to bf16
+//   TABLE  base, v3 or v4; default: the best
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "engine/cpu/kernels.h"
@@ -33,7 +36,7 @@ static const shape shapes[] = {
 
 static double now(void) {
   struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
@@ -95,14 +98,18 @@ static void time_shape(const ls_cpu_kernels *kernels, const shape *s) {
 }
 
 int main(int argc, char **argv) {
-  const ls_cpu_kernels *kernels =
-      argc > 1 ? ls_cpu_kernels_find(argv[1]) : ls_cpu_kernels_best();
-  if (kernels == NULL) {
-    fprintf(stderr, "product_bench: this machine has no table '%s'\n", argv[1]);
+  const bool bf16 = argc > 1 && strcmp(argv[1], "bf16") == 0;
+  const char *name = argc > 1 + bf16 ? argv[1 + bf16] : NULL;
+  const ls_cpu_kernels *table =
+      name != NULL ? ls_cpu_kernels_find(name) : ls_cpu_kernels_best();
+  if (table == NULL) {
+    fprintf(stderr, "product_bench: this machine has no table '%s'\n", name);
     return EXIT_FAILURE;
   }
+  ls_cpu_kernels kernels = *table;
+  if (bf16) ls_cpu_kernels_use_bf16(&kernels);
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; ++i) {
-    time_shape(kernels, &shapes[i]);
+    time_shape(&kernels, &shapes[i]);
   }
   return EXIT_SUCCESS;
 }

@@ -67,6 +67,15 @@ if(isa_sources)
     target_compile_definitions(ls_isa_${isa} PRIVATE LS_ISA=${isa})
     target_compile_options(ls_isa_${isa} PRIVATE ${isa_flags_${isa}})
   endforeach()
+  # What gains by instructions beyond a level; chosen at run time too.
+  if("v4" IN_LIST LS_ISAS)
+    ls_add_objects(ls_isa_v4bf16
+      "${PROJECT_SOURCE_DIR}/src/engine/cpu/isa/product_bf16.c"
+      "${PROJECT_SOURCE_DIR}/src/engine/cpu/isa/half.c")
+    target_compile_definitions(ls_isa_v4bf16 PRIVATE LS_ISA=v4bf16)
+    target_compile_options(ls_isa_v4bf16 PRIVATE
+                           ${isa_flags_v4} -mavx512bf16)
+  endif()
 endif()
 
 get_property(objects GLOBAL PROPERTY LS_OBJECTS)

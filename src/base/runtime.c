@@ -70,6 +70,8 @@ ls_status ls_runtime_create(const ls_runtime_options *options,
   *out_runtime = NULL;
   const ls_runtime_options none = {0};
   if (options == NULL) options = &none;
+  if ((unsigned)options->math > LS_MATH_BF16)
+    return ls_invalid_argument("there is no math %d", (int)options->math);
   if (options->threads < 0 || options->threads > MAX_THREADS) {
     return ls_invalid_argument("a runtime with %d threads; 1 to %d are "
                                "possible, 0 for the machine's cores",

@@ -14,6 +14,7 @@
 typedef struct cpu_backend {
   ls_backend base;
   const ls_cpu_kernels *kernels;
+  ls_cpu_kernels own;  // What it points to where products are of bf16.
   char numerics_id[64];
 } cpu_backend;
 
@@ -160,10 +161,12 @@ static void make_numerics_id(cpu_backend *self) {
 #else
   const char *library = "unknown";
 #endif
+  static const char *const maths[] = {[LS_MATH_FAST] = "fast",
+                                      [LS_MATH_DIRECT] = "direct",
+                                      [LS_MATH_BF16] = "bf16"};
   snprintf(self->numerics_id, sizeof(self->numerics_id),
-           "lockstep-2 %s%s libc-%s", machine,
-           ls_runtime_math(self->base.runtime) == LS_MATH_FAST ? " fast" : "",
-           library);
+           "lockstep-2 %s %s libc-%s", machine,
+           maths[ls_runtime_math(self->base.runtime)], library);
 }
 
 static ls_status destroy_backend(void *state) {
@@ -178,6 +181,11 @@ static ls_status create_backend(ls_runtime *runtime, ls_backend **out_backend) {
   self->base.vtable = &cpu_vtable;
   self->base.runtime = runtime;
   self->kernels = choose_kernels(runtime);
+  if (ls_runtime_math(runtime) == LS_MATH_BF16) {
+    self->own = *self->kernels;
+    ls_cpu_kernels_use_bf16(&self->own);
+    self->kernels = &self->own;
+  }
   make_numerics_id(self);
   *out_backend = &self->base;
   return ls_ok();

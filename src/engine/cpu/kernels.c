@@ -26,6 +26,19 @@ static bool has_v4(void) {
          __builtin_cpu_supports("avx512vl");
 }
 
+ls_cpu_product_fn ls_cpu_product_bf16_v4bf16;
+ls_cpu_product_scratch_fn ls_cpu_product_bf16_scratch_v4bf16;
+
+void ls_cpu_kernels_use_bf16(ls_cpu_kernels *kernels) {
+  if (strcmp(kernels->name, "v4") == 0 &&
+      __builtin_cpu_supports("avx512bf16")) {
+    kernels->product_bf16 = ls_cpu_product_bf16_v4bf16;
+    kernels->product_bf16_scratch = ls_cpu_product_bf16_scratch_v4bf16;
+  }
+  kernels->product_f32 = kernels->product_bf16;
+  kernels->product_f32_scratch = kernels->product_bf16_scratch;
+}
+
 const ls_cpu_kernels *ls_cpu_kernels_best(void) {
   if (has_v4()) return &ls_cpu_kernels_v4;
   if (has_v3()) return &ls_cpu_kernels_v3;
@@ -40,6 +53,11 @@ const ls_cpu_kernels *ls_cpu_kernels_find(const char *name) {
 }
 
 #else
+
+void ls_cpu_kernels_use_bf16(ls_cpu_kernels *kernels) {
+  kernels->product_f32 = kernels->product_bf16;
+  kernels->product_f32_scratch = kernels->product_bf16_scratch;
+}
 
 const ls_cpu_kernels *ls_cpu_kernels_best(void) { return &ls_cpu_kernels_base; }
 

@@ -124,6 +124,12 @@ typedef struct ls_cpu_kernels {
   size_t product_f32_rows, product_f32_columns;
   ls_cpu_product_fn *product_f32;
   ls_cpu_product_scratch_fn *product_f32_scratch;
+  // The same of floats that are rounded to bf16 first, to nearest even: to a
+  // chain each pair of values of k adds its odd product, then its even one;
+  // what is alone at the end counts as even. With flush to zero the same bits
+  // in every table.
+  ls_cpu_product_fn *product_bf16;
+  ls_cpu_product_scratch_fn *product_bf16_scratch;
   ls_cpu_product_fn *product_f64;
   ls_cpu_product_scratch_fn *product_f64_scratch;
 
@@ -193,6 +199,10 @@ typedef struct ls_cpu_kernels {
 
 // The fastest table that this machine and its operating system can run.
 const ls_cpu_kernels *ls_cpu_kernels_best(void);
+
+// Makes products of floats those of bf16: by the instruction for it if the
+// table is v4 and the machine has it.
+void ls_cpu_kernels_use_bf16(ls_cpu_kernels *kernels);
 
 // The table of that name; NULL if there is none or this machine cannot run it.
 const ls_cpu_kernels *ls_cpu_kernels_find(const char *name);

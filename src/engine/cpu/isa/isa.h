@@ -21,6 +21,9 @@
 void LS_ISA_NAME(ls_cpu_product_f32)(const ls_cpu_product *product,
                                      const ls_cpu_block *block, void *scratch);
 size_t LS_ISA_NAME(ls_cpu_product_f32_scratch)(const ls_cpu_product *product);
+void LS_ISA_NAME(ls_cpu_product_bf16)(const ls_cpu_product *product,
+                                      const ls_cpu_block *block, void *scratch);
+size_t LS_ISA_NAME(ls_cpu_product_bf16_scratch)(const ls_cpu_product *product);
 void LS_ISA_NAME(ls_cpu_product_f64)(const ls_cpu_product *product,
                                      const ls_cpu_block *block, void *scratch);
 size_t LS_ISA_NAME(ls_cpu_product_f64_scratch)(const ls_cpu_product *product);

@@ -21,6 +21,12 @@
 
 #include "engine/cpu/isa/product_tile.h"
 
+// What a value of A and one of B add to a chain. They need not be numbers: a
+// product of bf16 has pairs in each element.
+#ifndef MULTIPLY_ADD
+#define MULTIPLY_ADD V(fma)
+#endif
+
 #define PANEL ((size_t)LS_TILE_VECTORS * LANES)
 #define K_BLOCK ((size_t)256)
 #define M_BLOCK ((size_t)384)
@@ -107,7 +113,7 @@ LS_EXPAND void run_tile(const tile_work *work, const size_t rows,
         const VEC x = V(set1)(a_transposed ? a[i] : a[i * a_stride]);
         LS_UNROLL
         for (size_t v = 0; v < vectors; ++v) {
-          acc[i][v] = V(fma)(x, row[v], acc[i][v]);
+          acc[i][v] = MULTIPLY_ADD(x, row[v], acc[i][v]);
         }
       }
       a += a_transposed ? a_stride : 1;
