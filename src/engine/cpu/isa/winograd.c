@@ -71,8 +71,19 @@ LS_INLINE void to_taps(vf to[TAPS], const vf u[IN]) {
   to[2] = vf_add(vf_mul(sixth, vf_sub(far, near)), u[5]);
 }
 
+// The next tile's pixels mostly are those OUT columns further on. Of the last
+// tile of a row they are others, which does no harm.
+LS_INLINE void prefetch(const float *const *pixels, size_t rows, size_t columns,
+                        size_t first, size_t channels, size_t c) {
+  for (size_t i = 0; i < rows; ++i)
+    for (size_t j = first; j < columns; ++j)
+      __builtin_prefetch((const char *)pixels[i * columns + j] +
+                         (OUT * channels + c) * sizeof(float));
+}
+
 static void input(float *planes, const float *const *pixels, size_t channels) {
   for (size_t c = 0; c < channels; c += VF_LANES) {
+    prefetch(pixels, IN, IN, IN - OUT, channels, c);
     vf between[IN][IN];
     LS_UNROLL
     for (size_t j = 0; j < IN; ++j) {
@@ -129,6 +140,7 @@ static void output(float *const *pixels, const float *planes, size_t channels,
 static void gradient(float *planes, const float *const *pixels,
                      size_t channels) {
   for (size_t c = 0; c < channels; c += VF_LANES) {
+    prefetch(pixels, OUT, OUT, 0, channels, c);
     vf between[IN][OUT];
     LS_UNROLL
     for (size_t j = 0; j < OUT; ++j) {
