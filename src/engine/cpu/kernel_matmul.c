@@ -12,8 +12,9 @@
 #include "engine/cpu/kernel_list.h"
 #include "engine/cpu/loops.h"
 
-// A unit: big enough that rearranging its part of B is cheap beside the work.
-enum { PANEL = 128, BAND = 256 };
+// A unit: big enough that rearranging its part of B is cheap beside the work,
+// and halved where there would be few of them.
+enum { PANEL = 128, BAND = 256, LEAST_SIDE = 32, ENOUGH_UNITS = 8 };
 // Least multiply-adds of a block.
 enum { BLOCK_WORK = 1 << 19 };
 
@@ -23,6 +24,7 @@ typedef struct matmul_params {
   ls_dtype dtype;
   int64_t batch;
   int64_t a_step, b_step, c_step;  // Elements from one matrix to the next.
+  int64_t band, panel;             // Rows and columns of a unit.
   int64_t bands, panels, units_per_block, units;
   bool has_bias;
   // Of integers.
@@ -125,10 +127,10 @@ static int64_t join_units(const matmul_params *self, int64_t unit, int64_t end,
   else if (band == 0 && bands == self->bands)
     panels = ls_min_i64(self->panels - panel, (end - unit) / bands);
   *out_block = (ls_cpu_block){
-      .m0 = (size_t)(band * BAND),
-      .m1 = smaller((size_t)((band + bands) * BAND), self->product.m),
-      .n0 = (size_t)(panel * PANEL),
-      .n1 = smaller((size_t)((panel + panels) * PANEL), self->product.n),
+      .m0 = (size_t)(band * self->band),
+      .m1 = smaller((size_t)((band + bands) * self->band), self->product.m),
+      .n0 = (size_t)(panel * self->panel),
+      .n1 = smaller((size_t)((panel + panels) * self->panel), self->product.n),
   };
   return bands * panels;
 }
@@ -218,6 +220,25 @@ static bool choose_product(ls_kernel_plan *plan, matmul_params *self) {
   }
 }
 
+static void cut_units(matmul_params *self) {
+  const int64_t m = (int64_t)self->product.m, n = (int64_t)self->product.n;
+  const int64_t k = (int64_t)self->product.k;
+  self->band = ls_max_i64(1, ls_min_i64(m, BAND));
+  self->panel = ls_max_i64(1, ls_min_i64(n, PANEL));
+  for (;;) {
+    self->bands = ls_blocks_of(m, self->band);
+    self->panels = ls_blocks_of(n, self->panel);
+    self->units = self->batch * self->bands * self->panels;
+    int64_t *longer = self->band >= self->panel ? &self->band : &self->panel;
+    if (self->units >= ENOUGH_UNITS || *longer < 2 * LEAST_SIDE ||
+        self->band * self->panel * k < 2 * BLOCK_WORK)
+      break;
+    *longer = (*longer + 1) / 2;
+  }
+  const int64_t work = self->band * self->panel * k;
+  self->units_per_block = ls_max_i64(1, BLOCK_WORK / ls_max_i64(1, work));
+}
+
 ls_status kernel_matmul(ls_kernel_plan *plan) {
   matmul_params *self = ls_arena_new(plan->arena, matmul_params);
   if (self == NULL) return ls_out_of_memory();
@@ -236,11 +257,7 @@ ls_status kernel_matmul(ls_kernel_plan *plan) {
     return ls_kernel_unsupported(plan, self->dtype);
   const int64_t m = (int64_t)self->product.m, n = (int64_t)self->product.n;
   const int64_t k = (int64_t)self->product.k;
-  self->bands = ls_blocks_of(m, BAND);
-  self->panels = ls_blocks_of(n, PANEL);
-  self->units = self->batch * self->bands * self->panels;
-  const int64_t work = ls_min_i64(m, BAND) * ls_min_i64(n, PANEL) * k;
-  self->units_per_block = ls_max_i64(1, BLOCK_WORK / ls_max_i64(1, work));
+  cut_units(self);
   plan->loop = matmul_loop;
   plan->params = self;
   plan->blocks = ls_blocks_of(self->units, self->units_per_block);
