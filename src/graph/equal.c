@@ -28,7 +28,7 @@ static bool same_strings(const ls_attr *a, const ls_attr *b) {
   return true;
 }
 
-static bool same_attr(const ls_attr *a, const ls_attr *b) {
+bool ls_attr_equal(const ls_attr *a, const ls_attr *b) {
   if (a->kind != b->kind || strcmp(a->name, b->name) != 0) return false;
   switch (a->kind) {
     case LS_ATTR_STRING:
@@ -68,7 +68,7 @@ static bool same_node(const ls_node *a, const ls_node *b, char *difference,
         !ls_shape_equal(a->outputs[i].shape, b->outputs[i].shape))
       return false;
   for (uint32_t i = 0; i < a->num_attrs; ++i)
-    if (!same_attr(&a->attrs[i], &b->attrs[i])) return false;
+    if (!ls_attr_equal(&a->attrs[i], &b->attrs[i])) return false;
   for (uint32_t i = 0; i < a->num_regions; ++i)
     if (!ls_graph_equal(a->regions[i], b->regions[i], difference, size))
       return false;

@@ -316,6 +316,8 @@ ls_status kernel_window_max(ls_kernel_plan *plan) {
                 ? (size_t)(dim[0].in * dim[1].in * dim[2].in) * row
                 : 0);
   plan->scratch = end;
+  // Four elements are read, then written.
+  if (self->tile && !self->picks) plan->in_place = 1;
   plan->blocks = ls_max_i64(1, self->conv.images * self->chunks);
   plan->loop = max_loop;
   plan->params = self;

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The gradient of a relu before a maximum of windows: asked of the maxima, with
+// the same bits.
+#include <string.h>
+
+#include "lockstep/gradients.h"
+#include "lockstep/ops.h"
+#include "support/values.h"
+
+enum { COUNT = 2 * 6 * 7 * 5 };
+
+typedef struct pool {
+  ls_shape window;
+  ls_window_options options;
+} pool;
+
+static ls_tensor weighted(const pool *p, ls_tensor y) {
+  const ls_tensor top = ls_max_pool(y, p->window, &p->options);
+  const ls_tensor loss = ls_mul(top, ls_add_scalar(ls_square(top), -0.5));
+  return ls_reduce_sum(loss, LS_ALL_AXES);
+}
+
+static ls_tensor gradient(ls_tensor loss, ls_tensor x) {
+  const ls_nest y = ls_leaf(loss), xs = ls_leaf(x);
+  ls_nest dx = {0};
+  expect_ok(ls_gradients(&y, 1, &xs, 1, NULL, &dx));
+  return dx.as.tensor;
+}
+
+static ls_nest whole(ls_nest args, void *user) {
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  return ls_leaf(gradient(weighted(user, ls_relu(x)), x));
+}
+
+// The same in two steps, so that no relu is seen beside the windows.
+static ls_nest by_hand(ls_nest args, void *user) {
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  const ls_tensor y = ls_relu(x);
+  const ls_tensor zero = ls_scalar(ls_tensor_dtype(x), 0);
+  const ls_tensor d = gradient(weighted(user, y), y);
+  return ls_leaf(ls_select(ls_greater(x, zero), d, ls_mul(zero, ls_abs(d))));
+}
+
+static ls_nest call(ls_function *function, ls_array *x) {
+  const ls_nest args = LS_TUPLE(ls_nest_array(ls_array_retain(x)));
+  ls_nest result = {0};
+  expect_ok(ls_function_call(function, args, &result));
+  ls_nest_release(args);
+  return result;
+}
+
+static void check(ls_dtype dtype, pool p) {
+  ls_array *x = array_of_numbers(dtype, LS_SHAPE(2, 6, 7, 5), 3);
+  ls_function *functions[2] = {NULL, NULL};
+  ls_nest results[2];
+  for (int i = 0; i < 2; ++i) {
+    const ls_function_options options = {.call = i == 0 ? whole : by_hand,
+                                         .user = &p};
+    expect_ok(ls_function_create(&options, &functions[i]));
+    results[i] = call(functions[i], x);
+  }
+  const ls_array *got = ls_nest_as_array(results[0]);
+  assert_int_equal(ls_array_num_elements(got), COUNT);
+  assert_memory_equal(ls_array_data(got),
+                      ls_array_data(ls_nest_as_array(results[1])),
+                      COUNT * ls_dtype_size(dtype));
+  for (int i = 0; i < 2; ++i) {
+    ls_nest_release(results[i]);
+    ls_function_release(functions[i]);
+  }
+  ls_array_release(x);
+}
+
+static void the_maxima_are_asked_and_the_bits_stay(void **state) {
+  (void)state;
+  const pool plain = {.window = LS_SHAPE(2, 2)};
+  check(LS_DTYPE_F32, plain);
+  check(LS_DTYPE_F64, plain);
+  const pool overlapping = {.window = LS_SHAPE(3, 3),
+                            .options = {.strides = LS_SHAPE(2, 2),
+                                        .padding = LS_PADDING_SAME}};
+  check(LS_DTYPE_F32, overlapping);
+  check(LS_DTYPE_BF16, overlapping);
+}
+
+// relu_grad comes before window_max_grad, and once.
+static void the_relu_output_is_not_read_again(void **state) {
+  (void)state;
+  pool p = {.window = LS_SHAPE(2, 2)};
+  ls_function *function = NULL;
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = whole, .user = &p}, &function));
+  ls_array *x = array_of_numbers(LS_DTYPE_F32, LS_SHAPE(2, 6, 7, 5), 3);
+  ls_nest_release(call(function, x));
+  char *text = NULL;
+  expect_ok(ls_function_print_lowered(function, &text));
+  const char *mask = strstr(text, "relu_grad");
+  const char *give = strstr(text, "window_max_grad");
+  assert_non_null(mask);
+  assert_non_null(give);
+  assert_true(mask < give);
+  assert_null(strstr(give + 1, "window_max_grad"));
+  ls_text_release(text);
+  ls_array_release(x);
+  ls_function_release(function);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_maxima_are_asked_and_the_bits_stay),
+      cmocka_unit_test(the_relu_output_is_not_read_again),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
