@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // A denoising autoencoder: gives back clean waves from noisy ones, through a
 // bottleneck of eight numbers.
 #include <math.h>
@@ -13,8 +12,6 @@ enum { NUM_LAYERS = 4 };
 typedef struct autoencoder {
   ls_dense_layer *layers[NUM_LAYERS];
   ls_optimizer *optimizer;
-  ls_function *step;
-  ls_nest waves, loss;
 } autoencoder;
 
 static ls_nest step(ls_nest args, void *user) {
@@ -31,52 +28,40 @@ static ls_nest step(ls_nest args, void *user) {
 }
 
 // Sines of four frequencies and many phases.
-static ls_status make_waves(ls_nest *out_waves) {
-  *out_waves = LS_TUPLE(ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(WAVES, SAMPLES)));
-  LS_TRY(ls_nest_status(*out_waves));
-  float *sample = ls_nest_data(*out_waves, 0);
+static void make_waves(float *sample) {
   for (int i = 0; i < WAVES; ++i)
     for (int t = 0; t < SAMPLES; ++t)
       *sample++ = sinf(0.1F * (float)(1 + i % 4) * (float)t + (float)i);
-  return ls_ok();
 }
 
-static ls_status train(autoencoder *net, double *first, double *last) {
-  const int64_t sizes[] = {SAMPLES, WIDE, CODE, WIDE, SAMPLES};
-  const char *const names[] = {"widen", "code", "widen_again", "output"};
+static ls_status train(ls_bag *bag, double *first, double *last) {
+  static const int sizes[] = {SAMPLES, WIDE, CODE, WIDE, SAMPLES};
+  static const char *names[] = {"widen", "code", "widen_again", "output"};
+  autoencoder net = {.optimizer = ls_adam_in(bag)};
   for (int i = 0; i < NUM_LAYERS; ++i)
-    LS_TRY(ls_dense_layer_create(
-        &(ls_dense_options){.name = names[i],
-                            .inputs = sizes[i],
-                            .units = sizes[i + 1],
-                            .activation = sizes[i + 1] == WIDE
-                                              ? LS_ACTIVATION_RELU
-                                              : LS_ACTIVATION_NONE},
-        &net->layers[i]));
-  LS_TRY(ls_adam_create(NULL, &net->optimizer));
-  LS_TRY(ls_function_create(&(ls_function_options){.call = step, .user = net},
-                            &net->step));
-  LS_TRY(make_waves(&net->waves));
+    net.layers[i] = ls_dense_layer_in(
+        bag, .name = names[i], .inputs = sizes[i], .units = sizes[i + 1],
+        .activation =
+            sizes[i + 1] == WIDE ? LS_ACTIVATION_RELU : LS_ACTIVATION_NONE);
+  ls_function *function = ls_function_in(bag, .call = step, .user = &net);
+  ls_nest *waves = ls_nest_in(
+      bag, LS_TUPLE(ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(WAVES, SAMPLES))));
+  ls_nest *loss = ls_nest_in(bag, ls_none());
+  LS_TRY(ls_bag_take_error(bag));
+  make_waves(ls_nest_data(*waves, 0));
   for (int i = 0; i < STEPS; ++i) {
-    LS_TRY(ls_function_call(net->step, net->waves, &net->loss));
-    *(i == 0 ? first : last) = ls_nest_number(net->loss);
+    LS_TRY(ls_function_call(function, *waves, loss));
+    *(i == 0 ? first : last) = ls_nest_number(*loss);
   }
   return ls_ok();
 }
 
 int main(void) {
-  autoencoder net = {0};
+  ls_bag bag = {0};
   double first = 0, last = 0;
-  const ls_status status = train(&net, &first, &last);
-  printf("loss %.4f, after training %.4f %s\n", first, last,
-         ls_status_message(status));
-  const int failed = !ls_status_is_ok(status) || !(last < first / 4);
+  const ls_status status = train(&bag, &first, &last);
+  printf("loss %.4f, then %.4f %s\n", first, last, ls_status_message(status));
   ls_status_free(status);
-  ls_nest_release(net.loss);
-  ls_nest_release(net.waves);
-  ls_function_release(net.step);
-  ls_optimizer_release(net.optimizer);
-  for (int i = 0; i < NUM_LAYERS; ++i)
-    ls_dense_layer_destroy(net.layers[i]);
-  return failed;
+  ls_bag_empty(&bag);
+  return last < first / 4 ? 0 : 1;
 }

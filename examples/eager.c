@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // Eager: every op runs as it is made, so that a model can be stepped through
 // with a debugger and steered by plain C. A tape records what a gradient needs.
 // Here a small net learns one period of a sine.
@@ -13,17 +12,6 @@ typedef struct sine_net {
   ls_dense_layer *hidden, *output;
   ls_optimizer *optimizer;
 } sine_net;
-
-static ls_status create(sine_net *net) {
-  LS_TRY(ls_dense_layer_create(
-      &(ls_dense_options){.name = "hidden", .inputs = 1, .units = UNITS},
-      &net->hidden));
-  LS_TRY(ls_dense_layer_create(
-      &(ls_dense_options){.name = "output", .inputs = UNITS, .units = 1},
-      &net->output));
-  return ls_adam_create(&(ls_adam_options){.learning_rate = 0.01},
-                        &net->optimizer);
-}
 
 static ls_status descend(const sine_net *net, ls_tape **tape,
                          double *out_loss) {
@@ -46,24 +34,24 @@ static ls_status step(const sine_net *net, double *out_loss) {
   return ls_status_join(status, ls_frame_end(NULL));
 }
 
-static ls_status train(sine_net *net, double *first, double *last) {
-  LS_TRY(create(net));
-  LS_TRY(step(net, first));
-  for (int i = 1; i < STEPS; ++i)
-    LS_TRY(step(net, last));
+static ls_status train(ls_bag *bag, double *first, double *last) {
+  const sine_net net = {.hidden = ls_dense_layer_in(
+                            bag, .name = "hidden", .inputs = 1, .units = UNITS),
+                        .output = ls_dense_layer_in(
+                            bag, .name = "output", .inputs = UNITS, .units = 1),
+                        .optimizer = ls_adam_in(bag, .learning_rate = 0.01)};
+  LS_TRY(ls_bag_take_error(bag));
+  for (int i = 0; i < STEPS; ++i)
+    LS_TRY(step(&net, i == 0 ? first : last));
   return ls_ok();
 }
 
 int main(void) {
-  sine_net net = {0};
+  ls_bag bag = {0};
   double first = 0, last = 0;
-  const ls_status status = train(&net, &first, &last);
-  printf("loss %.4f, after training %.4f %s\n", first, last,
-         ls_status_message(status));
-  const int failed = !ls_status_is_ok(status) || !(last < first / 4);
+  const ls_status status = train(&bag, &first, &last);
+  printf("loss %.4f, then %.4f %s\n", first, last, ls_status_message(status));
   ls_status_free(status);
-  ls_dense_layer_destroy(net.hidden);
-  ls_dense_layer_destroy(net.output);
-  ls_optimizer_release(net.optimizer);
-  return failed;
+  ls_bag_empty(&bag);
+  return last < first / 4 ? 0 : 1;
 }

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // A sequence tagger: marks the words between an opening and a closing bracket.
 // Whether a word is inside depends on what comes before it and on what comes
 // after it, so one LSTM reads forwards and another one backwards.
@@ -15,8 +14,6 @@ typedef struct tagger {
   ls_recurrent_layer *forwards, *backwards;
   ls_dense_layer *tags;
   ls_optimizer *optimizer;
-  ls_function *step;
-  ls_nest loss;
 } tagger;
 
 // How many words of this kind there are before each place, or behind it.
@@ -29,10 +26,9 @@ static ls_tensor count(ls_tensor words, int word, bool behind) {
 static ls_nest step(ls_nest none, void *user) {
   (void)none;
   const tagger *net = user;
-  const ls_tensor words =
-      ls_convert(ls_random_uniform(LS_DTYPE_F32, LS_SHAPE(SENTENCES, LENGTH), 0,
-                                   VOCABULARY, NULL),
-                 LS_DTYPE_I32);
+  const ls_tensor random = ls_random_uniform(
+      LS_DTYPE_F32, LS_SHAPE(SENTENCES, LENGTH), 0, VOCABULARY, NULL);
+  const ls_tensor words = ls_convert(random, LS_DTYPE_I32);
   const ls_tensor inside =
       ls_minimum(ls_scalar_i64(LS_DTYPE_I32, 1),
                  ls_mul(count(words, OPEN, false), count(words, CLOSE, true)));
@@ -49,42 +45,31 @@ static ls_nest step(ls_nest none, void *user) {
   return ls_leaf(loss);
 }
 
-static ls_status train(tagger *net, double *first, double *last) {
-  LS_TRY(ls_embedding_layer_create(
-      &(ls_embedding_options){.rows = VOCABULARY, .width = WIDTH},
-      &net->embedding));
-  ls_recurrent_options lstm = {.inputs = WIDTH, .units = UNITS};
-  lstm.name = "forwards";
-  LS_TRY(ls_recurrent_layer_create(&lstm, &net->forwards));
-  lstm.name = "backwards";
-  LS_TRY(ls_recurrent_layer_create(&lstm, &net->backwards));
-  LS_TRY(ls_dense_layer_create(
-      &(ls_dense_options){.inputs = 2 * UNITS, .units = 2}, &net->tags));
-  LS_TRY(ls_adam_create(&(ls_adam_options){.learning_rate = 0.02},
-                        &net->optimizer));
-  LS_TRY(ls_function_create(&(ls_function_options){.call = step, .user = net},
-                            &net->step));
+static ls_status train(ls_bag *bag, double *first, double *last) {
+  tagger net = {.embedding = ls_embedding_layer_in(bag, .rows = VOCABULARY,
+                                                   .width = WIDTH),
+                .forwards = ls_recurrent_layer_in(
+                    bag, .name = "forwards", .inputs = WIDTH, .units = UNITS),
+                .backwards = ls_recurrent_layer_in(
+                    bag, .name = "backwards", .inputs = WIDTH, .units = UNITS),
+                .tags = ls_dense_layer_in(bag, .inputs = 2 * UNITS, .units = 2),
+                .optimizer = ls_adam_in(bag, .learning_rate = 0.02)};
+  ls_function *function = ls_function_in(bag, .call = step, .user = &net);
+  ls_nest *loss = ls_nest_in(bag, ls_none());
+  LS_TRY(ls_bag_take_error(bag));
   for (int i = 0; i < STEPS; ++i) {
-    LS_TRY(ls_function_call(net->step, ls_none(), &net->loss));
-    *(i == 0 ? first : last) = ls_nest_number(net->loss);
+    LS_TRY(ls_function_call(function, ls_none(), loss));
+    *(i == 0 ? first : last) = ls_nest_number(*loss);
   }
   return ls_ok();
 }
 
 int main(void) {
-  tagger net = {0};
+  ls_bag bag = {0};
   double first = 0, last = 0;
-  const ls_status status = train(&net, &first, &last);
-  printf("loss %.4f, after training %.4f %s\n", first, last,
-         ls_status_message(status));
-  const int failed = !ls_status_is_ok(status) || !(last < first / 4);
+  const ls_status status = train(&bag, &first, &last);
+  printf("loss %.4f, then %.4f %s\n", first, last, ls_status_message(status));
   ls_status_free(status);
-  ls_nest_release(net.loss);
-  ls_function_release(net.step);
-  ls_optimizer_release(net.optimizer);
-  ls_dense_layer_destroy(net.tags);
-  ls_recurrent_layer_destroy(net.backwards);
-  ls_recurrent_layer_destroy(net.forwards);
-  ls_embedding_layer_destroy(net.embedding);
-  return failed;
+  ls_bag_empty(&bag);
+  return last < first / 4 ? 0 : 1;
 }

@@ -7,7 +7,7 @@
 //   run K   K steps, each timed with its loss at hand; the answer is one line
 //           {"ms": [...], "loss": L}
 //
-// Usage: serve MODEL [--replicas N] [--threads N] [--precision f32|f64]
+// Usage: serve MODEL [--replicas N] [--threads N] [--precision f32|f64|bf16]
 //              [--math direct|fast] [--export FILE]
 //   --export  no step: writes the first weights and the batch to FILE, and
 //             {"flops": F}, of a step, to standard output
@@ -70,10 +70,8 @@ static ls_status open_model(const asked *what, contestant *self) {
   const ls_model_type *type = ls_model_find(what->model);
   if (type == NULL) return ls_not_found("there is no model '%s'", what->model);
   ls_model_options options = {0};
-  LS_RETURN_IF_ERROR(ls_dtype_parse(what->precision, &options.dtype));
-  if (ls_dtype_size(options.dtype) < ls_dtype_size(LS_DTYPE_F32))
-    return ls_unimplemented("precision %s is not there yet; f32 and f64 are",
-                            what->precision);
+  if (strcmp(what->precision, "bf16") != 0)
+    LS_RETURN_IF_ERROR(ls_dtype_parse(what->precision, &options.dtype));
   LS_RETURN_IF_ERROR(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(what->replicas)},
       &self->strategy));
@@ -214,10 +212,13 @@ static ls_status serve(const asked *what) {
   if (!fast && strcmp(what->math, "direct") != 0)
     return ls_invalid_argument("math is '%s', expected direct or fast",
                                what->math);
+  const bool bf16 = strcmp(what->precision, "bf16") == 0;
   ls_runtime *runtime = NULL;
   LS_RETURN_IF_ERROR(ls_runtime_create(
       &(ls_runtime_options){.threads = what->threads,
-                            .math = fast ? LS_MATH_FAST : LS_MATH_DIRECT},
+                            .math = bf16   ? LS_MATH_BF16
+                                    : fast ? LS_MATH_FAST
+                                           : LS_MATH_DIRECT},
       &runtime));
   ls_runtime_make_current(runtime);
   contestant self = {.threads = ls_runtime_threads(runtime)};
@@ -241,7 +242,7 @@ int main(int argc, char **argv) {
   if (!read_flags(argc, argv, &what)) {
     fprintf(stderr,
             "usage: serve MODEL [--replicas N] [--threads N] "
-            "[--precision f32|f64] [--math direct|fast] [--export FILE]\n");
+            "[--precision f32|f64|bf16] [--math direct|fast] [--export FILE]\n");
     return 2;
   }
   const ls_status status = serve(&what);

@@ -95,6 +95,10 @@ typedef struct ls_batcher_options {
   // What examples are dealt in: f32, u8 ones scaled to [0, 1]; or i32, u8 ones
   // as the numbers they are. Default: i32 for i32 examples, else f32.
   ls_dtype dtype;
+  // Deal into the arrays of the batch before even where others hold them, too:
+  // views of them, say, which then show the new batch. For who has done with
+  // the old one. Default: only where nobody else does.
+  bool in_place;
   ls_shape example_shape;  // What to make of an example, such as [784] of
                            // [28, 28]. Default (a scalar): as it is.
 } ls_batcher_options;
@@ -121,7 +125,7 @@ LS_API int64_t ls_batcher_batch(const ls_batcher *batcher);
 
 // The next batch: a tuple of examples [b, ...], in the type of the options, and
 // i32 labels [b, ...]. `*batch` is in-out: arrays of the right type that nobody
-// else holds are filled in place, else it is released and made anew (start with
+// else holds (or `in_place`) are filled in place, else it is released and made anew (start with
 // a zeroed nest).
 //   LS_OUT_OF_RANGE  the end of the epoch, not a fault: the next call gives the
 //                    first batch of the next one. `*batch` stays.

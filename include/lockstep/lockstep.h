@@ -5,6 +5,7 @@
 #ifndef LOCKSTEP_LOCKSTEP_H_
 #define LOCKSTEP_LOCKSTEP_H_
 
+#include "lockstep/bag.h"
 #include "lockstep/data.h"
 #include "lockstep/device.h"
 #include "lockstep/distributed.h"

@@ -106,6 +106,8 @@ LS_API ls_runtime *ls_runtime_make_current(ls_runtime *runtime);
 
 LS_API int ls_runtime_threads(const ls_runtime *runtime);
 LS_API ls_math ls_runtime_math(const ls_runtime *runtime);
+// "fast", "direct" or "bf16"; NULL: there is no such math. Static text.
+LS_API const char *ls_math_name(ls_math math);
 LS_API ls_allocator *ls_runtime_allocator(ls_runtime *runtime);
 
 // Writes one line to the sink.

@@ -86,7 +86,7 @@ typedef struct ls_train_config {
   const char *model;      // Its name, or where it is from. Default: the name.
   const char *data;       // The same. Default "".
   const char *precision;  // Default "f32".
-  const char *math;       // Default "direct".
+  const char *math;       // "fast", "direct" or "bf16". Default "fast".
   const char *optimizer;  // Its kind. Default "": the model's own.
   const char *schedule;   // Of the learning rate. Default "constant".
   int64_t replicas, threads, batch_size, epochs, steps, seed, warmup;
@@ -123,8 +123,8 @@ typedef struct ls_train_options {
   bool overwrite;          // Replace what a run left there before.
   bool resume;             // Go on with the run that is there.
   int64_t save_seconds;    // Between two times of saving. Default 60.
-  // For config.json; what the fields above and the strategy say takes the place
-  // of what it says. Default: all zero.
+  // For config.json; what the fields above, the strategy and the runtime say
+  // takes the place of what it says. Default: all zero.
   const ls_train_config *config;
   int64_t log_every;          // Steps a line of metrics.jsonl. Default 100.
   const ls_train_stop *stop;  // Default: never.

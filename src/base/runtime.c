@@ -164,6 +164,13 @@ int ls_runtime_threads(const ls_runtime *runtime) { return runtime->threads; }
 
 ls_math ls_runtime_math(const ls_runtime *runtime) { return runtime->math; }
 
+const char *ls_math_name(ls_math math) {
+  static const char *const names[] = {[LS_MATH_FAST] = "fast",
+                                      [LS_MATH_DIRECT] = "direct",
+                                      [LS_MATH_BF16] = "bf16"};
+  return (size_t)math < LS_COUNT_OF(names) ? names[math] : NULL;
+}
+
 ls_allocator *ls_runtime_allocator(ls_runtime *runtime) {
   return runtime->allocator;
 }

@@ -40,7 +40,7 @@ struct ls_workers {
   ls_share_function share;
   int64_t share_count;         // Atomic.
   struct ls_runtime *runtime;  // The caller's current one.
-  bool stop;
+  bool stop;                   // Atomic: a late worker may look early.
   ls_mutex lock;  // Of the two conditions.
   ls_condition work;
   ls_condition done;
@@ -100,7 +100,7 @@ static int64_t claim(ls_workers *pool, uint32_t generation, int part) {
   uint64_t seen = __atomic_load_n(next, __ATOMIC_ACQUIRE);
   for (;;) {
     const int64_t count =
-        __atomic_load_n(&pool->share_count, __ATOMIC_RELAXED);
+        __atomic_load_n(&pool->share_count, __ATOMIC_ACQUIRE);
     const int64_t number = (int64_t)(seen & UINT32_MAX);
     if (seen >> 32 != generation ||
         number >= part_begin(pool, count, part + 1)) {
@@ -132,7 +132,7 @@ static void run_worker(void *user) {
   running = pool;
   for (unsigned seen = 0;;) {
     seen = wait_for_work(pool, seen);
-    if (pool->stop) return;
+    if (__atomic_load_n(&pool->stop, __ATOMIC_RELAXED)) return;
     if ((seen & 1U) == JOB_SHARE) {
       do_share(pool, seen, self->index);
       continue;
@@ -174,7 +174,7 @@ static void wait_until_done(ls_workers *pool) {
 
 static void stop_threads(ls_workers *pool) {
   if (pool->threads == NULL) return;
-  pool->stop = true;
+  __atomic_store_n(&pool->stop, true, __ATOMIC_RELAXED);
   announce_work(pool, JOB_RUN);
   for (int i = 1; i < pool->count; ++i) {
     ls_thread_join(&pool->threads[i].thread);
@@ -241,7 +241,6 @@ static void share_job(ls_workers *pool, ls_share_function fn, void *user,
   const uint32_t generation = next_generation(pool, JOB_SHARE);
   pool->share = fn;
   pool->user = user;
-  __atomic_store_n(&pool->share_count, count, __ATOMIC_RELAXED);
   __atomic_store_n(&pool->shared_done, 0, __ATOMIC_RELAXED);
   for (int part = 0; part < pool->count; ++part) {
     __atomic_store_n(&pool->threads[part].next,
@@ -249,6 +248,9 @@ static void share_job(ls_workers *pool, ls_share_function fn, void *user,
                          (uint64_t)part_begin(pool, count, part),
                      __ATOMIC_RELEASE);
   }
+  // Only now: a worker that is late by a job must not see the new count beside
+  // a number of the old job, which it would take for one that is left.
+  __atomic_store_n(&pool->share_count, count, __ATOMIC_RELEASE);
   announce_work(pool, JOB_SHARE);
   do_share(pool, generation, 0);
   for (int i = 0;

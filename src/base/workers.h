@@ -46,18 +46,21 @@ LS_MUST_USE ls_status ls_workers_share(ls_workers *workers,
 // Real cores that this process may use; at least 1.
 int ls_real_cores(void);
 
-// Sets flush-to-zero and denormals-are-zero for this thread. Returns the
-// control word to give back to ls_float_mode_leave. Compilers may move
-// arithmetic over either: what counts is inside functions called in between.
+// Sets this thread's floating-point mode to the one that all work runs in:
+// denormals are zero, flushed and read so, numbers are rounded to nearest, and
+// nothing traps, whatever the caller has chosen. Returns the control word to
+// give back to ls_float_mode_leave. Compilers may move arithmetic over either:
+// what counts is inside functions called in between.
 static inline uint64_t ls_float_mode_enter(void) {
 #if defined(__x86_64__)
   const uint32_t before = __builtin_ia32_stmxcsr();
-  __builtin_ia32_ldmxcsr(before | 0x8040U);  // FTZ is bit 15, DAZ bit 6.
+  // All traps masked (the default, 0x1F80); FTZ is bit 15, DAZ bit 6.
+  __builtin_ia32_ldmxcsr(0x9FC0U);
   return before;
 #elif defined(__aarch64__)
   uint64_t before = 0;
   __asm__ __volatile__("mrs %0, fpcr" : "=r"(before));
-  const uint64_t after = before | (UINT64_C(1) << 24);  // FZ does both.
+  const uint64_t after = UINT64_C(1) << 24;  // FZ does both.
   __asm__ __volatile__("msr fpcr, %0" : : "r"(after));
   return before;
 #else

@@ -10,7 +10,7 @@
 #include "cli/cli.h"
 
 typedef struct bench_flags {
-  const char *model, *precision;
+  const char *model, *precision, *math;
   int64_t replicas, threads, steps, batch_size;
   bool json;
 } bench_flags;
@@ -19,6 +19,7 @@ typedef struct bench_figures {
   double first_step_ms, min_ms, median_ms;
   int64_t steps;
   int threads;
+  const char *math;
   double gflops, rss_mb;
 } bench_figures;
 
@@ -117,6 +118,7 @@ static ls_status bench(const bench_flags *flags, const ls_model_type *type,
   figures->gflops = flops / figures->median_ms * 1e-6;
   figures->rss_mb = (double)usage.ru_maxrss / 1024;
   figures->threads = ls_runtime_threads(runtime);
+  figures->math = cli_math_name(runtime);
   return status;
 }
 
@@ -125,17 +127,18 @@ static void print(const bench_flags *flags, const bench_figures *f) {
     printf("{\"model\":");
     cli_print_json(flags->model);
     printf(",\"replicas\":%lld,\"threads\":%d,\"precision\":\"%s\","
-           "\"batch_size\":%lld,\"steps\":%lld,\"min_ms\":%.6g,"
+           "\"math\":\"%s\",\"batch_size\":%lld,\"steps\":%lld,\"min_ms\":%.6g,"
            "\"median_ms\":%.6g,\"first_step_ms\":%.6g,\"rss_mb\":%.6g,"
            "\"gflops\":%.6g}\n",
-           (long long)flags->replicas, f->threads, flags->precision,
+           (long long)flags->replicas, f->threads, flags->precision, f->math,
            (long long)flags->batch_size, (long long)f->steps, f->min_ms,
            f->median_ms, f->first_step_ms, f->rss_mb, f->gflops);
     return;
   }
-  printf("%s, %lld replica%s, %d thread%s, %s, batch of %lld\n", flags->model,
-         (long long)flags->replicas, flags->replicas == 1 ? "" : "s",
-         f->threads, f->threads == 1 ? "" : "s", flags->precision,
+  printf("%s, %lld replica%s, %d thread%s, %s, %s math, batch of %lld\n",
+         flags->model, (long long)flags->replicas,
+         flags->replicas == 1 ? "" : "s", f->threads,
+         f->threads == 1 ? "" : "s", flags->precision, f->math,
          (long long)flags->batch_size);
   printf("  step        %.4g ms median, %.4g ms least, of %lld\n", f->median_ms,
          f->min_ms, (long long)f->steps);
@@ -155,11 +158,11 @@ int cli_bench(int argc, char **argv) {
        "steps that are timed (default: for 2 seconds)", 1},
       {"batch-size", CLI_COUNT, &flags.batch_size, "N",
        "examples of all replicas (default: the model's)", 1},
-      {"precision", CLI_TEXT, &flags.precision, "NAME",
-       "f32 (default) or f64: what the model computes in", 0},
+      CLI_PRECISION_OPTION(&flags.precision),
+      CLI_MATH_OPTION(&flags.math),
       {"json", CLI_FLAG, &flags.json, NULL,
        "print one line of JSON: model, replicas, threads,\n"
-       "precision, batch_size, steps, min_ms, median_ms,\n"
+       "precision, math, batch_size, steps, min_ms, median_ms,\n"
        "first_step_ms, rss_mb, gflops",
        0},
   };
@@ -176,13 +179,14 @@ int cli_bench(int argc, char **argv) {
       .operand = &flags.model};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
-  if (!cli_check_precision("bench", flags.precision)) return CLI_USAGE;
+  if (!cli_check_arithmetic("bench", flags.precision, &flags.math))
+    return CLI_USAGE;
   const ls_model_type *type = cli_find_model("bench", flags.model);
   if (type == NULL) return CLI_USAGE;
   if (flags.batch_size == 0) flags.batch_size = type->batch_size;
   ls_runtime *runtime = NULL;
   bench_figures figures = {0};
-  ls_status status = cli_runtime_open(flags.threads, &runtime);
+  ls_status status = cli_runtime_open(flags.threads, flags.math, &runtime);
   if (ls_status_is_ok(status)) status = bench(&flags, type, runtime, &figures);
   if (ls_status_is_ok(status))
     print(&flags, &figures);

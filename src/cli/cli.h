@@ -76,9 +76,17 @@ int cli_report(const char *command, ls_status status);
 // Prints a text as JSON, with its quotes, to standard output.
 void cli_print_json(const char *text);
 
-// Creates a runtime with this many threads (0: as many as cores) whose log goes
-// to standard error, and makes it current.
-ls_status cli_runtime_open(int64_t threads, ls_runtime **out_runtime);
+// Creates a runtime with this many threads (0: as many as cores) and this math
+// (NULL: fast) whose log goes to standard error, and makes it current.
+ls_status cli_runtime_open(int64_t threads, const char *math,
+                           ls_runtime **out_runtime);
+// The same for the run in a folder, with the math it was made with where `math`
+// is NULL. The caller owns its configuration, and both also after a failure.
+ls_status cli_run_open(const char *run_folder, int64_t threads,
+                       const char *math, ls_runtime **out_runtime,
+                       ls_train_config **out_config);
+// "fast", "direct" or "bf16".
+const char *cli_math_name(const ls_runtime *runtime);
 // Destroys it. Returns `code`, or CLI_FAILED if something of it still ran.
 int cli_runtime_close(const char *command, ls_runtime *runtime, int code);
 
@@ -95,6 +103,28 @@ bool cli_choose(const char *command, const char *flag, const char *value,
                 const char *const *choices, size_t count);
 // Whether --precision has a value that means something.
 bool cli_check_precision(const char *command, const char *precision);
+// Whether --math has; NULL means that it is not given, which is fine.
+bool cli_check_math(const char *command, const char *math);
+// Both together, where either may be NULL. Precision bf16 is a math.
+bool cli_check_arithmetic(const char *command, const char *precision,
+                          const char **math);
+// The row of --precision in a command's table of flags.
+#define CLI_PRECISION_OPTION(place)                                            \
+  {                                                                            \
+    "precision", CLI_TEXT, (place), "NAME",                                    \
+        "f32 (default); f64; bf16: as f32, but products and\n"                 \
+        "convolutions of operands rounded to bf16",                            \
+        0                                                                      \
+  }
+// The row of --math in a command's table of flags.
+#define CLI_MATH_OPTION(place)                                                 \
+  {                                                                            \
+    "math", CLI_TEXT, (place), "NAME",                                         \
+        "fast (default): convolutions also by Winograd's\n"                    \
+        "algorithm; direct: always as sums over the taps",                     \
+        0                                                                      \
+  }
+// The type of weights, and of all that is computed with them.
 ls_status cli_precision(const char *precision, ls_dtype *out_dtype);
 
 // Opens what --data names, or a part of it: `train` and `test` may be NULL.

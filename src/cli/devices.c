@@ -54,7 +54,7 @@ int cli_devices(int argc, char **argv) {
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
   ls_runtime *runtime = NULL;
-  ls_status status = cli_runtime_open(threads, &runtime);
+  ls_status status = cli_runtime_open(threads, NULL, &runtime);
   const char *kernels = NULL;
   if (ls_status_is_ok(status)) status = ls_device_kernels(runtime, &kernels);
   if (ls_status_is_ok(status))

@@ -4,7 +4,7 @@
 #include "cli/cli.h"
 
 typedef struct eval_flags {
-  const char *run_folder, *data;
+  const char *run_folder, *data, *math;
   int64_t threads;
   bool json;
 } eval_flags;
@@ -71,6 +71,8 @@ int cli_eval(int argc, char **argv) {
        "other data than the run's; see 'lockstep train'", 0},
       {"threads", CLI_COUNT, &flags.threads, "N",
        "compute threads (default: one per core)", 1},
+      {"math", CLI_TEXT, &flags.math, "NAME",
+       "fast or direct (default: the run's); see 'lockstep\ntrain'", 0},
       {"json", CLI_FLAG, &flags.json, NULL,
        "print one line of JSON: model, data, examples, loss,\naccuracy", 0},
   };
@@ -85,11 +87,11 @@ int cli_eval(int argc, char **argv) {
       .operand = &flags.run_folder};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
+  if (!cli_check_math("eval", flags.math)) return CLI_USAGE;
   ls_runtime *runtime = NULL;
   ls_train_config *config = NULL;
-  ls_status status = cli_runtime_open(flags.threads, &runtime);
-  if (ls_status_is_ok(status))
-    status = ls_train_config_read(flags.run_folder, &config);
+  const ls_status status = cli_run_open(flags.run_folder, flags.threads,
+                                        flags.math, &runtime, &config);
   code = ls_status_is_ok(status) ? run(&flags, config)
                                  : cli_report("eval", status);
   ls_train_config_destroy(config);

@@ -5,9 +5,9 @@
 #include "cli/cli.h"
 
 typedef struct graph_flags {
-  const char *model;
+  const char *model, *math;
   bool lowered, plan, dot, cost;
-  int64_t replicas, batch_size;
+  int64_t replicas, threads, batch_size;
 } graph_flags;
 
 static ls_status run_once(cli_step *step) {
@@ -70,8 +70,11 @@ int cli_graph(int argc, char **argv) {
        "the built graph as a drawing for Graphviz", 0},
       {"replicas", CLI_COUNT, &flags.replicas, "N",
        "replicas of the step (default 1)", 1},
+      {"threads", CLI_COUNT, &flags.threads, "N",
+       "compute threads (default: one per core)", 1},
       {"batch-size", CLI_COUNT, &flags.batch_size, "N",
        "examples of all replicas (default: the model's)", 1},
+      CLI_MATH_OPTION(&flags.math),
   };
   const cli_syntax syntax = {
       .command = "graph",
@@ -89,11 +92,12 @@ int cli_graph(int argc, char **argv) {
             "--lowered, --plan, --cost and --dot are four prints; give one");
     return CLI_USAGE;
   }
+  if (!cli_check_math("graph", flags.math)) return CLI_USAGE;
   const ls_model_type *type = cli_find_model("graph", flags.model);
   if (type == NULL) return CLI_USAGE;
   ls_runtime *runtime = NULL;
   cli_step step = {0};
-  ls_status status = cli_runtime_open(0, &runtime);
+  ls_status status = cli_runtime_open(flags.threads, flags.math, &runtime);
   if (ls_status_is_ok(status)) status = print(&flags, type, &step);
   if (!ls_status_is_ok(status)) code = cli_report("graph", status);
   cli_step_close(&step);

@@ -32,10 +32,8 @@ bool cli_check_precision(const char *command, const char *precision) {
 }
 
 ls_status cli_precision(const char *precision, ls_dtype *out_dtype) {
-  *out_dtype = LS_DTYPE_NONE;
-  if (strcmp(precision, "bf16") == 0)
-    return LS_STATUS(LS_UNIMPLEMENTED,
-                     "precision bf16 is not there yet; f32 and f64 are");
+  *out_dtype = LS_DTYPE_F32;  // Products alone are of bf16.
+  if (strcmp(precision, "bf16") == 0) return ls_ok();
   return ls_dtype_parse(precision, out_dtype);
 }
 
@@ -139,9 +137,6 @@ ls_status cli_create_model(const ls_train_config *config,
                            ls_model *out_model) {
   *out_model = (ls_model){0};
   ls_model_options options = {.seed = config->seed, .metrics = true};
-  if (strcmp(config->math, "direct") != 0)
-    return ls_unimplemented("math %s is not there yet; direct is",
-                            config->math);
   LS_RETURN_IF_ERROR(cli_precision(config->precision, &options.dtype));
   if (config->optimizer[0] == '\0') {
     options.learning_rate = config->learning_rate;

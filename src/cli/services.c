@@ -53,12 +53,74 @@ static void write_log(void *user, const ls_log_line *line) {
           line->text);
 }
 
-ls_status cli_runtime_open(int64_t threads, ls_runtime **out_runtime) {
+bool cli_check_math(const char *command, const char *math) {
+  static const char *const choices[] = {"fast", "direct"};
+  return math == NULL || cli_choose(command, "math", math, choices, 2);
+}
+
+bool cli_check_arithmetic(const char *command, const char *precision,
+                          const char **math) {
+  if (!cli_check_math(command, *math)) return false;
+  if (precision == NULL) return true;
+  if (!cli_check_precision(command, precision)) return false;
+  if (strcmp(precision, "bf16") != 0) return true;
+  if (*math != NULL) {
+    cli_say(command, "--precision bf16 has a math of its own; --math has no "
+                     "place beside it");
+    return false;
+  }
+  *math = ls_math_name(LS_MATH_BF16);
+  return true;
+}
+
+static bool find_math(const char *name, ls_math *out_math) {
+  for (int i = 0; ls_math_name((ls_math)i) != NULL; ++i) {
+    *out_math = (ls_math)i;
+    if (strcmp(ls_math_name(*out_math), name) == 0) return true;
+  }
+  return false;
+}
+
+const char *cli_math_name(const ls_runtime *runtime) {
+  return ls_math_name(ls_runtime_math(runtime));
+}
+
+ls_status cli_runtime_open(int64_t threads, const char *math,
+                           ls_runtime **out_runtime) {
+  *out_runtime = NULL;
+  ls_math wanted = LS_MATH_FAST;
+  if (math != NULL) (void)find_math(math, &wanted);  // Checked before.
   LS_RETURN_IF_ERROR(ls_runtime_create(
-      &(ls_runtime_options){.log = write_log, .threads = (int)threads},
+      &(ls_runtime_options){.log = write_log,
+                            .threads = (int)threads,
+                            .math = wanted},
       out_runtime));
   ls_runtime_make_current(*out_runtime);
   return ls_ok();
+}
+
+ls_status cli_run_open(const char *run_folder, int64_t threads,
+                       const char *math, ls_runtime **out_runtime,
+                       ls_train_config **out_config) {
+  *out_config = NULL;
+  LS_RETURN_IF_ERROR(cli_runtime_open(threads, math, out_runtime));
+  LS_RETURN_IF_ERROR(ls_train_config_read(run_folder, out_config));
+  const char *kept = (*out_config)->math;
+  if (math != NULL || strcmp(kept, cli_math_name(*out_runtime)) == 0)
+    return ls_ok();
+  ls_math known;
+  if (!find_math(kept, &known))
+    return ls_invalid_argument(
+        "'%s/config.json': \"math\" is '%s', expected fast, direct or bf16",
+        run_folder, kept);
+  // Files are read by a runtime, so it takes another one to compute as the file
+  // says.
+  ls_train_config_destroy(*out_config);
+  *out_config = NULL;
+  ls_runtime_make_current(NULL);
+  LS_RETURN_IF_ERROR(ls_runtime_destroy(*out_runtime));
+  LS_RETURN_IF_ERROR(cli_runtime_open(threads, ls_math_name(known), out_runtime));
+  return ls_train_config_read(run_folder, out_config);
 }
 
 int cli_runtime_close(const char *command, ls_runtime *runtime, int code) {

@@ -209,18 +209,13 @@ static bool check_optimizer(const ls_train_config *asked) {
   return false;
 }
 
-static bool check_flags(const train_flags *flags) {
+static bool check_flags(train_flags *flags) {
   static const char *const schedules[] = {"constant", "linear", "cosine"};
-  static const char *const maths[] = {"direct", "fast"};
-  const ls_train_config *asked = &flags->asked;
+  ls_train_config *asked = &flags->asked;
   if (asked->schedule != NULL &&
       !cli_choose("train", "schedule", asked->schedule, schedules, 3))
     return false;
-  if (asked->math != NULL &&
-      !cli_choose("train", "math", asked->math, maths, 2))
-    return false;
-  if (asked->precision != NULL &&
-      !cli_check_precision("train", asked->precision))
+  if (!cli_check_arithmetic("train", asked->precision, &asked->math))
     return false;
   if (flags->resume == NULL) return check_optimizer(asked);
   if (flags->run_folder == NULL && !flags->overwrite) return true;
@@ -237,7 +232,6 @@ static ls_train_config fresh_config(const train_flags *flags) {
   if (config.model == NULL) config.model = "mlp";
   if (config.data == NULL) config.data = "fashion-mnist";
   if (config.precision == NULL) config.precision = "f32";
-  if (config.math == NULL) config.math = "direct";
   if (config.optimizer == NULL) config.optimizer = "";
   if (config.schedule == NULL) config.schedule = "linear";
   if (config.replicas == 0) config.replicas = 1;
@@ -282,9 +276,12 @@ static int run_session(const train_flags *flags, session *run) {
 static int run_train(const cli_syntax *syntax, const train_flags *flags) {
   session run = {0};
   int code = CLI_OK;
-  ls_status status = cli_runtime_open(flags->asked.threads, &run.runtime);
-  if (ls_status_is_ok(status) && flags->resume != NULL)
-    status = ls_train_config_read(flags->resume, &run.resumed);
+  const ls_train_config *asked = &flags->asked;
+  ls_status status =
+      flags->resume == NULL
+          ? cli_runtime_open(asked->threads, asked->math, &run.runtime)
+          : cli_run_open(flags->resume, asked->threads, NULL, &run.runtime,
+                         &run.resumed);
   if (!ls_status_is_ok(status)) {
     code = cli_report("train", status);
   } else if (run.resumed == NULL) {
@@ -340,10 +337,8 @@ int cli_train(int argc, char **argv) {
        "with --optimizer (default: its own)", 0},
       {"clip-norm", CLI_REAL, &asked->clip_norm, "X",
        "longest gradient, over all weights; with --optimizer", 0},
-      {"precision", CLI_TEXT, &asked->precision, "NAME",
-       "f32 (default) or f64: what the model computes in", 0},
-      {"math", CLI_TEXT, &asked->math, "NAME",
-       "direct (default): convolutions as they are defined", 0},
+      CLI_PRECISION_OPTION(&asked->precision),
+      CLI_MATH_OPTION(&asked->math),
       {"seed", CLI_COUNT, &asked->seed, "N",
        "of first weights and order of examples (default 0)", 0},
       {"run-dir", CLI_TEXT, &flags.run_folder, "DIR",

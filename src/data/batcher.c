@@ -120,20 +120,23 @@ ls_status ls_batcher_seek(ls_batcher *batcher, int64_t epoch, int64_t batch) {
 }
 
 // ---- Dealing ---------------------------------------------------------------
-static bool can_fill(ls_nest item, ls_dtype dtype, ls_shape shape) {
+static bool can_fill(const ls_batcher *batcher, ls_nest item, ls_dtype dtype,
+                     ls_shape shape) {
   const ls_array *array = ls_nest_as_array(item);
-  return array != NULL && ls_array_is_unique(array) &&
+  return array != NULL &&
+         (batcher->options.in_place || ls_array_is_unique(array)) &&
          ls_array_dtype(array) == dtype &&
          ls_shape_equal(ls_array_shape(array), shape);
 }
 
 // Makes `*batch` a tuple of two arrays that may be written.
-static ls_status prepare(ls_nest *batch, ls_dtype dtype, ls_shape examples,
-                         ls_shape labels) {
+static ls_status prepare(const ls_batcher *batcher, ls_nest *batch,
+                         ls_shape examples, ls_shape labels) {
+  const ls_dtype dtype = batcher->options.dtype;
   if (batch->kind == LS_KIND_TUPLE && ls_nest_count(*batch) == 2 &&
-      ls_object_is_unique(batch->as.ref) &&
-      can_fill(ls_nest_item(*batch, 0), dtype, examples) &&
-      can_fill(ls_nest_item(*batch, 1), LS_DTYPE_I32, labels))
+      (batcher->options.in_place || ls_object_is_unique(batch->as.ref)) &&
+      can_fill(batcher, ls_nest_item(*batch, 0), dtype, examples) &&
+      can_fill(batcher, ls_nest_item(*batch, 1), LS_DTYPE_I32, labels))
     return ls_ok();
   ls_nest_release(*batch);
   *batch = ls_none();
@@ -197,7 +200,7 @@ ls_status ls_batcher_next(ls_batcher *batcher, ls_nest *batch) {
   const int64_t size =
       total - first < opts->batch_size ? total - first : opts->batch_size;
   LS_RETURN_IF_ERROR(
-      prepare(batch, opts->dtype, with_rows(size, opts->example_shape),
+      prepare(batcher, batch, with_rows(size, opts->example_shape),
               with_rows(size, ls_dataset_label_shape(batcher->dataset))));
   if (batcher->order != NULL && batcher->ordered_epoch != batcher->epoch) {
     ls_shuffle((uint64_t)opts->seed, (uint64_t)batcher->epoch, batcher->order,

@@ -116,8 +116,7 @@ void ls_device_scope_begin(ls_scope *scope, const char *device) {
   context->device = device;
   if (device == NULL || ls_graph_current() == NULL) return;
   // Kept with the graph's names: the caller's text need not live on.
-  context->device =
-      ls_arena_string(&ls_graph_current()->names_arena, device);
+  context->device = ls_graph_intern(ls_graph_current(), device);
 }
 
 void ls_colocate_scope_begin(ls_scope *scope, ls_op op) {
@@ -157,6 +156,6 @@ const char *ls_name_scope_current(void) {
   if (graph == NULL) return "";
   char text[LS_MAX_FULL_NAME];
   ls_name_scope_print(ls_context_current()->names, text, sizeof(text));
-  const char *kept = ls_arena_string(&graph->names_arena, text);
+  const char *kept = ls_graph_intern(graph, text);
   return kept != NULL ? kept : "";
 }

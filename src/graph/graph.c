@@ -20,6 +20,7 @@ ls_status ls_graph_make(ls_graph_kind kind, const char *name,
   ls_map_init(&graph->capture_index, allocator);
   ls_map_init(&graph->names, allocator);
   ls_map_init(&graph->scopes, allocator);
+  ls_map_init(&graph->texts, allocator);
   graph->name = ls_arena_string(&graph->names_arena, name ? name : "");
   if (graph->name == NULL) {
     ls_graph_free(graph);
@@ -61,6 +62,7 @@ void ls_graph_free(ls_graph *graph) {
   ls_map_deinit(&graph->capture_index);
   ls_map_deinit(&graph->names);
   ls_map_deinit(&graph->scopes);
+  ls_map_deinit(&graph->texts);
   ls_release(graph->allocator, graph->nodes);
   ls_release(graph->allocator, graph->parameters);
   ls_release(graph->allocator, graph->captures);
@@ -88,6 +90,7 @@ void ls_graph_forward(ls_graph *graph, ls_graph *to) {
   ls_map_deinit(&graph->capture_index);
   ls_map_deinit(&graph->names);
   ls_map_deinit(&graph->scopes);
+  ls_map_deinit(&graph->texts);
   ls_arena_deinit(&graph->arena);
   ls_arena_deinit(&graph->names_arena);
   graph->name = to->name;

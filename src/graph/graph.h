@@ -97,6 +97,7 @@ struct ls_graph {
 
   ls_map names;         // (scope, base) -> next number.
   ls_map scopes;        // Interned name scopes.
+  ls_map texts;         // Interned texts: the copies in names_arena.
   ls_object **variables;  // Of a build graph: all, in order of creation.
   size_t num_variables, variables_capacity;
   ls_status error;      // First sticky error.
@@ -175,6 +176,9 @@ static inline ls_graph *ls_graph_resolve(ls_graph *graph) {
 // The graph itself or the innermost enclosing one of that kind, or NULL.
 ls_graph *ls_graph_enclosing(ls_graph *graph, ls_graph_kind kind);
 
+// The graph's own copy of a text, one for all equal ones; it lives as long as
+// the graph. NULL: no memory.
+const char *ls_graph_intern(ls_graph *graph, const char *text);
 // Names a node `base` (NULL: its type) in `scope` (NULL: none), uniquely.
 ls_status ls_graph_name_node(ls_graph *graph, ls_node *node,
                              const ls_name_scope *scope, const char *base);

@@ -47,6 +47,14 @@ static ls_status take_number(ls_graph *graph, const ls_name_scope *scope,
   return ls_ok();
 }
 
+const char *ls_graph_intern(ls_graph *graph, const char *text) {
+  const char *kept = ls_map_find_text(&graph->texts, text);
+  if (kept != NULL) return kept;
+  char *copy = ls_arena_string(&graph->names_arena, text);
+  return copy != NULL && ls_map_insert_text(&graph->texts, text, copy) ? copy
+                                                                       : NULL;
+}
+
 ls_status ls_graph_name_node(ls_graph *graph, ls_node *node,
                              const ls_name_scope *scope, const char *base) {
   node->scope = scope;

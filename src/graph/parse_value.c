@@ -395,6 +395,18 @@ static ls_status parse_variable(ls_parser *parser, ls_attr *attr) {
   return ls_ok();
 }
 
+// Others than variables are printed by their kind alone.
+static ls_status refuse_object(ls_parser *parser) {
+  const int line = parser->lexer.token.line;
+  char *kind = NULL;
+  LS_RETURN_IF_ERROR(ls_lexer_string(&parser->lexer, "an object's kind",
+                                     &parser->scratch, &kind, NULL));
+  return ls_unimplemented(
+      "line %d: this '%.80s' lived in the process that printed the text, which "
+      "does not hold it: of all objects only variables can be read back",
+      line, kind);
+}
+
 // A value that begins with a dtype: that dtype, or an array.
 static ls_status parse_dtype_or_array(ls_parser *parser, ls_dtype dtype,
                                       ls_attr *attr) {
@@ -448,10 +460,7 @@ static ls_status parse_value(ls_parser *parser, ls_attr *attr) {
   }
   if (ls_lexer_accept(lexer, "kernel")) return parse_kernel(parser, attr);
   if (ls_lexer_at(lexer, "@")) return parse_variable(parser, attr);
-  if (ls_lexer_at(lexer, "object"))
-    return ls_unimplemented("line %d: only variables can be made from text, "
-                            "no other object",
-                            lexer->token.line);
+  if (ls_lexer_accept(lexer, "object")) return refuse_object(parser);
   if (find_dtype(&lexer->token, &dtype))
     return parse_dtype_or_array(parser, dtype, attr);
   return ls_lexer_wanted(lexer, "an attribute's value");

@@ -249,15 +249,16 @@ static ls_status run_trace(ls_function *function, const trace *t,
   LS_RETURN_IF_ERROR(ls_runtime_state_get(function->runtime, &state));
   LS_RETURN_IF_ERROR(
       ls_signature_arrays(&t->signature, room->leaves, room->inputs));
-  LS_RETURN_IF_ERROR(ls_results_open(t->results, t->result_types,
-                                     t->num_results, room->leaves, results,
-                                     room->outputs));
+  ls_former_results former;
+  LS_RETURN_IF_ERROR(ls_results_open(t->results, t->result_types, room->leaves,
+                                     results, room->outputs, &former));
   const ls_run_args args = {
       .inputs = room->inputs,
       .outputs = room->outputs,
       .step = __atomic_fetch_add(&function->step, 1, __ATOMIC_RELAXED),
       .seed = (uint64_t)function->options.seed};
-  return ls_compiled_run(t->compiled, state->store, &args);
+  const ls_status status = ls_compiled_run(t->compiled, state->store, &args);
+  return ls_results_close(former, status, results);
 }
 
 static ls_status call_with_room(ls_function *function, const ls_tracer *tracer,

@@ -90,9 +90,10 @@ static void point(ls_nest structure, ls_nest *leaves, ls_nest results,
   }
 }
 
-ls_status ls_results_open(ls_nest structure, const ls_type *types, size_t count,
-                          ls_nest *leaves, ls_nest *results, void **outputs) {
-  (void)count;
+ls_status ls_results_open(ls_nest structure, const ls_type *types,
+                          ls_nest *leaves, ls_nest *results, void **outputs,
+                          ls_former_results *out_former) {
+  *out_former = (ls_former_results){0};
   if (!fits(structure, types, leaves, *results)) {
     making m = {.types = types};
     const ls_nest made = ls_nest_map(structure, make_leaf, &m);
@@ -101,9 +102,18 @@ ls_status ls_results_open(ls_nest structure, const ls_type *types, size_t count,
       ls_nest_release(made);
       return status;
     }
-    ls_nest_release(*results);
+    *out_former = (ls_former_results){.nest = *results, .replaced = true};
     *results = made;
   }
   point(structure, leaves, *results, outputs);
   return ls_ok();
+}
+
+ls_status ls_results_close(ls_former_results former, ls_status status,
+                           ls_nest *results) {
+  if (!former.replaced) return status;
+  const bool failed = !ls_status_is_ok(status);
+  ls_nest_release(failed ? *results : former.nest);
+  if (failed) *results = former.nest;
+  return status;
 }

@@ -14,9 +14,19 @@
 // Makes `*results` a nest of arrays of these types, one an output, reusing what
 // is there if it fits and nobody else holds it. `outputs[i]` is where output i
 // goes: data of its array. `leaves` is scratch with room for as many leaves as
-// the structure has, twice.
+// the structure has, twice. What was there is in `*out_former`, for
+// ls_results_close, which must follow unless this fails.
+typedef struct ls_former_results {
+  ls_nest nest;
+  bool replaced;
+} ls_former_results;
 ls_status ls_results_open(ls_nest structure, const ls_type *types,
-                          size_t count, ls_nest *leaves, ls_nest *results,
-                          void **outputs);
+                          ls_nest *leaves, ls_nest *results, void **outputs,
+                          ls_former_results *out_former);
+
+// After the run, which ended with `status`: drops what was replaced, or puts it
+// back if the run has failed. Returns `status`.
+ls_status ls_results_close(ls_former_results former, ls_status status,
+                           ls_nest *results);
 
 #endif  // LS_RUNTIME_RESULTS_H_

@@ -227,13 +227,16 @@ static ls_status run(request *r, ls_nest fetches, const ls_feed *feeds,
   LS_RETURN_IF_ERROR(gather_feeds(r, feeds, num_feeds));
   plan *p = NULL;
   LS_RETURN_IF_ERROR(find_plan(r, &p));
-  LS_RETURN_IF_ERROR(ls_results_open(r->fetches, p->types, r->num_refs,
-                                     r->leaves, results, r->outputs));
+  ls_former_results former;
+  LS_RETURN_IF_ERROR(ls_results_open(r->fetches, p->types, r->leaves, results,
+                                     r->outputs, &former));
   const ls_run_args args = {
       .inputs = r->inputs,
       .outputs = r->outputs,
       .step = __atomic_fetch_add(&p->step, 1, __ATOMIC_RELAXED)};
-  return ls_compiled_run(p->compiled, r->session->store, &args);
+  const ls_status status =
+      ls_compiled_run(p->compiled, r->session->store, &args);
+  return ls_results_close(former, status, results);
 }
 
 ls_status ls_session_run(ls_session *session, ls_nest fetches,

@@ -17,7 +17,7 @@ static const struct {
 } entries[] = {
     ENTRY(TEXT, model, ""),           ENTRY(TEXT, data, ""),
     ENTRY(WHOLE, replicas, NULL),     ENTRY(WHOLE, threads, NULL),
-    ENTRY(TEXT, precision, "f32"),    ENTRY(TEXT, math, "direct"),
+    ENTRY(TEXT, precision, "f32"),    ENTRY(TEXT, math, "fast"),
     ENTRY(WHOLE, batch_size, NULL),   ENTRY(WHOLE, epochs, NULL),
     ENTRY(WHOLE, steps, NULL),        ENTRY(TEXT, optimizer, ""),
     ENTRY(REAL, learning_rate, NULL), ENTRY(TEXT, schedule, "constant"),

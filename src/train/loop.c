@@ -22,7 +22,7 @@ typedef struct loop {
   ls_batcher *batcher;
   ls_evaluator *evaluator;  // NULL: no test set.
   ls_run_folder folder;
-  ls_nest batch, results;
+  ls_nest batch, args, results;  // `args`: the batch, split.
   window epoch, logged;
   int64_t epoch_first;  // The first step of this epoch that is run here.
   int64_t began;        // Of the clock, as if the run had never paused.
@@ -73,6 +73,7 @@ static void fill_config(loop *it) {
     config->learning_rate = o->model->type->learning_rate;
   config->replicas = ls_strategy_num_replicas(o->strategy);
   config->threads = ls_runtime_threads(it->runtime);
+  config->math = ls_math_name(ls_runtime_math(it->runtime));
   config->batch_size = o->batch_size;
   config->epochs = o->epochs;
   config->steps = o->steps;
@@ -98,6 +99,7 @@ static ls_status with_defaults(const ls_train_options *options, loop *it) {
                             .shuffle = true,
                             .seed = o->seed,
                             .drop_remainder = true,
+                            .in_place = true,
                             .dtype = type->example_dtype,
                             .example_shape = type->example_shape},
       &it->batcher));
@@ -192,6 +194,7 @@ static ls_status begin(const ls_train_options *options, loop *it) {
 
 static void end(loop *it) {
   ls_run_folder_deinit(&it->folder);
+  ls_nest_release(it->args);
   ls_nest_release(it->batch);
   ls_nest_release(it->results);
   ls_evaluator_destroy(it->evaluator);
@@ -239,15 +242,19 @@ static void add(window *w, double loss, double accuracy) {
   w->accuracy += accuracy;
 }
 
-static ls_status step(loop *it) {
+// All batches are full and dealt into the same arrays, of which `args` has
+// views.
+static ls_status deal(loop *it) {
   LS_RETURN_IF_ERROR(ls_batcher_next(it->batcher, &it->batch));
-  ls_nest args = {0};
-  LS_RETURN_IF_ERROR(ls_train_split(it->options.strategy, it->batch, &args));
-  const ls_status status = ls_strategy_run(
-      it->options.strategy, ls_traced(it->function), args, &it->results);
-  // Views go at once, so that the next batch is dealt into the same arrays.
-  ls_nest_release(args);
-  LS_RETURN_IF_ERROR(status);
+  return it->args.kind != LS_KIND_NONE
+             ? ls_ok()
+             : ls_train_split(it->options.strategy, it->batch, &it->args);
+}
+
+static ls_status step(loop *it) {
+  LS_RETURN_IF_ERROR(deal(it));
+  LS_RETURN_IF_ERROR(ls_strategy_run(
+      it->options.strategy, ls_traced(it->function), it->args, &it->results));
   const double loss = scalar(it->results, "loss");
   const double accuracy = scalar(it->results, "accuracy");
   add(&it->epoch, loss, accuracy);

@@ -108,4 +108,4 @@ graph build "g" {
   %1 = no_op() {s = object "queue"}
 }
 ---- UNIMPLEMENTED
-line 2: only variables can be made from text
+line 2: this 'queue' lived in the process that printed the text, which does not hold it: of all objects only variables can be read back

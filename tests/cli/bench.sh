@@ -28,7 +28,7 @@ prints() {
 
 number='[0-9]+(\.[0-9]+)?(e[+-][0-9]+)?'
 prints "^\\{\"model\":\"tiny\",\"replicas\":4,\"threads\":2,\
-\"precision\":\"f32\",\"batch_size\":8,\"steps\":20,\"min_ms\":$number,\
+\"precision\":\"f32\",\"math\":\"fast\",\"batch_size\":8,\"steps\":20,\"min_ms\":$number,\
 \"median_ms\":$number,\"first_step_ms\":$number,\"rss_mb\":$number,\
 \"gflops\":$number\\}\$" \
   bench tiny --replicas 4 --threads 2 --steps 20 --json
@@ -39,7 +39,8 @@ prints "^\\{\"model\":\"tiny\",.*,\"precision\":\"f64\",.*\\}\$" \
   bench tiny --precision f64 --steps 5 --json
 prints "^\\{\"model\":\"gpt\",.*\"gflops\":$number\\}\$" \
   bench gpt --batch-size 2 --steps 1 --json
-prints "^tiny, 1 replica, 1 thread, f32, batch of 16\$" \
+prints "\"math\":\"direct\"" bench tiny --math direct --steps 5 --json
+prints "^tiny, 1 replica, 1 thread, f32, fast math, batch of 16\$" \
   bench tiny --steps 5 --batch-size 16 --threads 1
 
 prints "softmax_cross_entropy" graph tiny
@@ -47,6 +48,18 @@ prints "read_variable" graph tiny
 prints "^graph lowered" graph tiny --lowered
 prints "^digraph" graph tiny --dot
 prints "all_reduce" graph tiny --replicas 2 --plan
+
+# The cost of a step: its memory, the machine, a table of kernels.
+count='[0-9]+\.[0-9]+'
+prints "^kernel +ms  share +runs +Gflop/s +GB/s of bound\$" \
+  graph cnn --cost --batch-size 4 --threads 1
+grep -qE '^memory, MB: variables [0-9.]+, constants ' out.txt &&
+  grep -qE '^machine: .* Gflop/s in products, .*, 1 threads?$' out.txt ||
+  fail "the costs have no head"
+for kernel in conv_bias_act conv_grad_input conv_grad_weights all; do
+  grep -qE "^$kernel +$count +$count% +$count +$count +$count +[0-9]+%\$" \
+    out.txt || fail "the costs have no row for $kernel"
+done
 
 "$lockstep" bench tiny --replicas 3 >out.txt 2>err.txt
 [ $? = 1 ] && grep -q "a batch of 8 cannot be shared evenly by 3" err.txt ||

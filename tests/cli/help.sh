@@ -35,7 +35,7 @@ for flag in model data replicas threads batch-size epochs steps optimizer \
             math seed run-dir overwrite resume save-every quiet; do
   explains "--$flag" train --help
 done
-for field in model replicas threads precision batch_size steps min_ms \
+for field in model replicas threads precision math batch_size steps min_ms \
              median_ms first_step_ms rss_mb gflops; do
   explains "$field" bench --help
 done

@@ -108,6 +108,33 @@ refuses 1 "'nowhere' is no run folder: it has no config.json" \
 trains --resume longer
 same "after refusals" straight longer
 
+# Math is the run's: kept in config.json, and what it goes on with.
+cnn="--model cnn --data synthetic --batch-size 8 --schedule constant"
+rm -rf straight stopped
+# shellcheck disable=SC2086
+{
+  trains $cnn --steps 1 --math direct --run-dir stopped
+  trains $cnn --steps 2 --math direct --run-dir straight
+}
+grep -qF '"math":"direct"' stopped/config.json ||
+  fail "the math is not in config.json"
+trains --resume stopped --steps 2
+grep -qF '"math":"direct"' stopped/config.json ||
+  fail "a resumed run has other math"
+same "direct math" straight stopped
+refuses 2 "--math is 'fast', the run in 'stopped' has 'direct'" \
+  train --resume stopped --math fast
+# shellcheck disable=SC2086
+trains $cnn --steps 2 --run-dir straight --overwrite
+grep -qF '"math":"fast"' straight/config.json || fail "math is not fast"
+cmp -s straight/model.safetensors stopped/model.safetensors &&
+  fail "both maths give the same bits"
+"$lockstep" eval stopped --math fast >out.txt 2>err.txt ||
+  fail "eval --math fails"
+sed -i 's/"math":"direct"/"math":"slow"/' stopped/config.json
+refuses 1 "'stopped/config.json': \"math\" is 'slow', expected fast, direct or bf16" \
+  train --resume stopped
+
 # ---- eval --------------------------------------------------------------------
 "$lockstep" train --resume longer --quiet >trained.txt 2>err.txt
 "$lockstep" eval longer >out.txt 2>err.txt || fail "eval fails"

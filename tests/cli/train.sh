@@ -91,10 +91,6 @@ if [ "$(id -u)" != 0 ]; then
   fails "Permission denied" $tiny --run-dir locked/run
 fi
 
-fails "precision bf16 is not there yet; f32 and f64 are" \
-  --model tiny --data synthetic --precision bf16
-fails "math fast is not there yet; direct is" \
-  --model tiny --data synthetic --math fast
 fails "model 'tiny' learns from images, 'out.txt' is a file" \
   --model tiny --data out.txt
 fails "model 'gpt' learns from text, 'fashion-mnist' has images" --model gpt
@@ -102,6 +98,25 @@ fails "model 'gpt' learns from text, 'data' has images" --model gpt --data data
 fails "'no-such-text'" --model gpt --data no-such-text
 ls runs | grep -v '^tiny-[12]$' | grep -v '^threads-' &&
   fail "a run that did not begin left a folder"
+
+# Products of bf16: other bits than those of f32, the same in a run that goes on.
+for precision in f32 bf16; do
+  # shellcheck disable=SC2086
+  "$lockstep" train $tiny --steps 40 --precision $precision --quiet \
+    --run-dir runs/$precision >out.txt 2>err.txt || fail "a run in $precision"
+done
+cmp -s runs/f32/model.safetensors runs/bf16/model.safetensors &&
+  fail "bf16 has the bits of f32"
+"$lockstep" train --model tiny --data synthetic --epochs 2 --steps 20 \
+  --precision bf16 --schedule constant --quiet --run-dir runs/half >out.txt \
+  2>err.txt && "$lockstep" train --resume runs/half --steps 40 --quiet \
+  >out.txt 2>err.txt || fail "a run in bf16 that goes on"
+"$lockstep" train --model tiny --data synthetic --epochs 2 --steps 40 \
+  --precision bf16 --schedule constant --quiet --run-dir runs/whole >out.txt \
+  2>err.txt
+cmp -s runs/half/model.safetensors runs/whole/model.safetensors ||
+  fail "a run in bf16 goes on with other bits"
+"$lockstep" eval runs/bf16 >out.txt 2>err.txt || fail "eval of a run in bf16"
 
 # A text, by its tokens: the accuracy is one of many.
 yes 'the cat sat on the mat, and the dog sat on the cat;' | head -c 20000 >text

@@ -50,8 +50,13 @@ refuses "--warmup needs an --optimizer" train --warmup 5
 refuses "--optimizer is 'adma', expected sgd, momentum, nesterov, adam," \
   train --optimizer adma
 refuses "--precision is 'f16', expected f32, f64 or bf16" train --precision f16
+refuses "--precision bf16 has a math of its own; --math has no place beside it" \
+  train --precision bf16 --math direct
 refuses "--precision is 'half', expected" bench tiny --precision half
-refuses "--math is 'slow', expected direct or fast" train --math slow
+for command in train "eval run" "bench tiny" "graph tiny"; do
+  # shellcheck disable=SC2086
+  refuses "--math is 'slow', expected fast or direct" $command --math slow
+done
 refuses "--resume goes on in the folder it names; --run-dir has no place" \
   train --resume a --run-dir b
 refuses "--overwrite has no place beside it" train --resume a --overwrite
@@ -70,6 +75,8 @@ refuses "lockstep bench: MODEL is missing" bench
 refuses "there is no model 'none'; there are:" bench none
 refuses "lockstep graph: MODEL is missing" graph --dot
 refuses "give one" graph tiny --dot --plan
+refuses "--lowered, --plan, --cost and --dot are four prints; give one" \
+  graph cnn --cost --dot
 refuses "'x' is one word too many" devices x
 refuses "there is no command 'none'" help none
 

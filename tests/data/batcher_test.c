@@ -300,6 +300,24 @@ static void steady_dealing_allocates_nothing(void **state) {
   ls_counting_allocator_destroy(counting);
 }
 
+static void in_place_held_arrays_are_filled_too(void **state) {
+  (void)state;
+  ls_batcher *batcher = deal(&(ls_batcher_options){
+      .batch_size = 5, .drop_remainder = true, .in_place = true});
+  ls_nest batch = {0};
+  expect_ok(ls_batcher_next(batcher, &batch));
+  const ls_nest held = ls_nest_retain(batch);
+  ls_array *labels = ls_array_retain(ls_nest_as_array(ls_nest_item(batch, 1)));
+  assert_int_equal(ls_array_i64(labels, 0), 0);
+  expect_ok(ls_batcher_next(batcher, &batch));
+  assert_ptr_equal(ls_nest_as_array(ls_nest_item(batch, 1)), labels);
+  assert_int_equal(ls_array_i64(labels, 0), 5);
+  ls_array_release(labels);
+  ls_nest_release(held);
+  ls_nest_release(batch);
+  ls_batcher_destroy(batcher);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(batches_cover_the_dataset_in_order),
@@ -313,6 +331,7 @@ int main(void) {
       cmocka_unit_test(shuffled_labels_stay_with_their_examples),
       cmocka_unit_test(types_that_would_lose_something_are_refused),
       cmocka_unit_test(steady_dealing_allocates_nothing),
+      cmocka_unit_test(in_place_held_arrays_are_filled_too),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,53 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The models that convolve, normalize and attend: the same bytes however many
-// threads work, on one replica and on two.
+// Every reference model on one replica: the same bytes of all losses and
+// variables however many threads work, and whatever else is computed or was
+// before.
 #include "support/expect.h"
 
 #include "support/sanitizer.h"
 #include "support/training.h"
 
-// Where a sanitizer makes it slow, a step says enough.
-enum { STEPS = LS_SANITIZED ? 1 : 3, BATCH = LS_SANITIZED ? 2 : 4 };
+static void threads_do_not_matter(void **state) {
+  (void)state;
+  static const int threads[] = {2, 3, 8};
+  for (size_t i = 0; i < TRAINING_MODELS; ++i) {
+    training_job job = training_small_job(i);
+    job.before = NULL;
+    expect_any_threads(job, threads, LS_SANITIZED ? 1 : 3);
+  }
+}
 
-static void expect_any_threads(const char *model) {
-  for (int replicas = 1; replicas <= 2; ++replicas) {
-    training_job job = {.model = model,
-                        .batch = BATCH,
-                        .steps = STEPS,
-                        .replicas = replicas,
-                        .threads = 1};
-    training want, got;
+static void what_else_is_computed_does_not_matter(void **state) {
+  (void)state;
+  for (size_t i = 0; i < TRAINING_MODELS; ++i) {
+    training want;
+    training_job job = training_small_job(i);
+    const char *before = job.before;
+    job.before = NULL;
     training_run(&job, &want);
-    for (job.threads = 2; job.threads <= 3; ++job.threads) {
-      training_run(&job, &got);
-      expect_same_training(&want, &got);
-      training_deinit(&got);
-    }
+    job.more_results = true;
+    if (!LS_SANITIZED) expect_same_outcome(&want, &job);
+    job.more_results = LS_SANITIZED;
+    job.options.metrics = true;
+    job.threads = 2;
+    if (!LS_SANITIZED) expect_same_outcome(&want, &job);
+    job.before = before;
+    expect_same_outcome(&want, &job);
     training_deinit(&want);
   }
 }
 
-static void threads_do_not_matter_to_cnn(void **state) {
-  (void)state;
-  expect_any_threads("cnn");
-}
-
-static void threads_do_not_matter_to_resnet20(void **state) {
-  (void)state;
-  expect_any_threads("resnet20");
-}
-
-static void threads_do_not_matter_to_gpt(void **state) {
-  (void)state;
-  expect_any_threads("gpt");
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(threads_do_not_matter_to_cnn),
-      cmocka_unit_test(threads_do_not_matter_to_resnet20),
-      cmocka_unit_test(threads_do_not_matter_to_gpt),
+      cmocka_unit_test(threads_do_not_matter),
+      cmocka_unit_test(what_else_is_computed_does_not_matter),
   };
   const int failures = cmocka_run_group_tests(tests, NULL, NULL);
   ls_status_free(ls_runtime_destroy(NULL));

@@ -9,6 +9,7 @@
 
 #include "support/sanitizer.h"
 #include "support/trainer.h"
+#include "support/training.h"
 
 // ---- The system's memory ---------------------------------------------------
 // Every request of the whole program comes through here. Sanitizers have their
@@ -89,13 +90,13 @@ typedef struct requests {
 
 enum { WARM_STEPS = 3, COUNTED_STEPS = 10 };
 
-static ls_status run_steps(trainer *training, ls_counting_allocator *memory,
+static ls_status run_steps(trainer *it, ls_counting_allocator *memory,
                            requests *out_taken) {
   const uint64_t own = ls_counting_allocator_counts(memory).allocations;
   const uint64_t system = system_count();
   ls_status status = ls_ok();
   for (int i = 0; i < COUNTED_STEPS && status == NULL; ++i)
-    status = trainer_step(training);
+    status = trainer_step(it);
   out_taken->own = ls_counting_allocator_counts(memory).allocations - own;
   out_taken->system = system_count() - system;
   return status;
@@ -114,17 +115,17 @@ static requests count_steps(const trainer_options *options, int threads) {
                             .threads = threads},
       &runtime));
   ls_runtime *outside = ls_runtime_make_current(runtime);
-  trainer training;
-  expect_ok(trainer_create(options, &training));
+  trainer it;
+  expect_ok(trainer_create(options, &it));
   for (int i = 0; i < WARM_STEPS; ++i)
-    expect_ok(trainer_step(&training));
-  const float loss = trainer_loss(&training);
+    expect_ok(trainer_step(&it));
+  const float loss = trainer_loss(&it);
   requests taken;
-  expect_ok(run_steps(&training, memory, &taken));
+  expect_ok(run_steps(&it, memory, &taken));
   for (int i = 1; i < threads && taken.own == 0 && taken.system != 0; ++i)
-    expect_ok(run_steps(&training, memory, &taken));
-  assert_true(trainer_loss(&training) < loss);  // It did train.
-  trainer_destroy(&training);
+    expect_ok(run_steps(&it, memory, &taken));
+  assert_true(trainer_loss(&it) < loss);  // It did train.
+  trainer_destroy(&it);
   ls_runtime_make_current(outside);
   expect_ok(ls_runtime_destroy(runtime));
   assert_int_equal(ls_counting_allocator_counts(memory).live_blocks, 0);
@@ -161,6 +162,78 @@ static void a_step_on_replicas_takes_no_memory(void **state) {
   }
 }
 
+// ---- The reference models --------------------------------------------------
+// Counts what `steps` steps take; nothing they should, but a worker thread may
+// wake late, once each.
+static void expect_quiet(const char *what, const training_job *job,
+                         training_setup *setup, ls_counting_allocator *memory,
+                         int steps) {
+  requests taken = {0};
+  for (int attempt = 0; attempt < job->threads; ++attempt) {
+    const uint64_t own = ls_counting_allocator_counts(memory).allocations;
+    const uint64_t system = system_count();
+    for (int i = 0; i < steps; ++i)
+      expect_ok(training_setup_step(setup));
+    taken.own = ls_counting_allocator_counts(memory).allocations - own;
+    taken.system = system_count() - system;
+    if (taken.own != 0 || taken.system == 0) break;
+  }
+  if (taken.own != 0 || taken.system != 0)
+    fail_msg("%s on %d replicas and %d threads, %s: %llu times from the "
+             "runtime's allocator, %llu times from the system",
+             job->model, job->replicas, job->threads, what,
+             (unsigned long long)taken.own, (unsigned long long)taken.system);
+}
+
+static void expect_quiet_model(const training_job *job) {
+  const int steps = job->replicas > 1 ? 1 : 3;
+  ls_counting_allocator *memory = NULL;
+  ls_runtime *runtime = NULL;
+  expect_ok(ls_counting_allocator_create(NULL, &memory));
+  expect_ok(ls_runtime_create(
+      &(ls_runtime_options){.allocator =
+                                ls_counting_allocator_allocator(memory),
+                            .threads = job->threads},
+      &runtime));
+  ls_runtime *outside = ls_runtime_make_current(runtime);
+  training_setup setup;
+  training_setup_create(job, &setup);
+  for (int i = 0; i < 2; ++i)
+    expect_ok(training_setup_step(&setup));
+  expect_quiet("plainly", job, &setup, memory, steps);
+  expect_ok(ls_function_measure(setup.function, true));
+  expect_quiet("measured", job, &setup, memory, 1);
+  expect_ok(ls_function_measure(setup.function, false));
+  expect_quiet("measured no more", job, &setup, memory, 1);
+  training_setup_destroy(&setup);
+  ls_runtime_make_current(outside);
+  expect_ok(ls_runtime_destroy(runtime));
+  assert_int_equal(ls_counting_allocator_counts(memory).live_blocks, 0);
+  ls_counting_allocator_destroy(memory);
+}
+
+static void a_step_of_every_model_takes_no_memory(void **state) {
+  (void)state;
+  for (size_t i = 0; i < (LS_SANITIZED ? 4 : TRAINING_MODELS); ++i) {
+    training_job job = training_small_job(i);
+    job.replicas = 1;
+    job.options.metrics = i % 2 == 0;
+    for (job.threads = 1; job.threads <= (LS_SANITIZED ? 1 : 2); ++job.threads)
+      expect_quiet_model(&job);
+  }
+}
+
+static void nor_does_one_on_eight_replicas(void **state) {
+  (void)state;
+  for (size_t i = 0; i < (LS_SANITIZED ? 2 : TRAINING_MODELS); ++i) {
+    training_job job = training_small_job(i);
+    job.replicas = 8;
+    job.batch = 8;
+    job.threads = 2;
+    expect_quiet_model(&job);
+  }
+}
+
 // Not promised, but it stays small: what a session looks up per run, and what
 // eager makes per op.
 static void sessions_and_eager_take_little(void **state) {
@@ -181,6 +254,8 @@ int main(void) {
       cmocka_unit_test(the_system_count_counts),
       cmocka_unit_test(a_function_call_takes_no_memory),
       cmocka_unit_test(a_step_on_replicas_takes_no_memory),
+      cmocka_unit_test(a_step_of_every_model_takes_no_memory),
+      cmocka_unit_test(nor_does_one_on_eight_replicas),
       cmocka_unit_test(sessions_and_eager_take_little),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

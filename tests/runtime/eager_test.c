@@ -112,6 +112,38 @@ static void ten_thousand_ops_in_frames_do_not_grow_memory(void **state) {
   ls_counting_allocator_destroy(counting);
 }
 
+static void ten_thousand_scopes_do_not_grow_memory(void **state) {
+  (void)state;
+  ls_counting_allocator *counting = NULL;
+  ls_runtime *runtime = NULL;
+  expect_ok(ls_counting_allocator_create(NULL, &counting));
+  expect_ok(ls_runtime_create(
+      &(ls_runtime_options){
+          .allocator = ls_counting_allocator_allocator(counting),
+          .threads = 1},
+      &runtime));
+  ls_runtime *before = ls_runtime_make_current(runtime);
+  uint64_t settled = 0;
+  for (int i = 0; i < 10000; ++i) {
+    expect_ok(ls_frame_begin());
+    LS_NAME_SCOPE("outer") {
+      LS_NAME_SCOPE("inner") {
+        assert_string_equal(ls_name_scope_current(), "outer/inner/");
+        LS_DEVICE_SCOPE(i % 2 == 0 ? "/device:CPU:0" : "/device:CPU:1") {
+          ls_neg(f64(1));
+        }
+      }
+    }
+    expect_ok(ls_frame_end(NULL));
+    const uint64_t live = ls_counting_allocator_counts(counting).live_bytes;
+    if (i == 10) settled = live;
+    if (i > 10) assert_true(live <= settled);
+  }
+  ls_runtime_make_current(before);
+  expect_ok(ls_runtime_destroy(runtime));
+  ls_counting_allocator_destroy(counting);
+}
+
 // ---- Variables -------------------------------------------------------------
 static void a_variable_is_initialized_when_it_is_made(void **state) {
   (void)state;
@@ -254,6 +286,7 @@ int main(void) {
       cmocka_unit_test(frames_nest_and_pass_kept_values_outward),
       cmocka_unit_test(closing_a_frame_that_is_not_open_is_refused),
       cmocka_unit_test(ten_thousand_ops_in_frames_do_not_grow_memory),
+      cmocka_unit_test(ten_thousand_scopes_do_not_grow_memory),
       cmocka_unit_test(a_variable_is_initialized_when_it_is_made),
       cmocka_unit_test(a_write_of_another_shape_is_refused),
       cmocka_unit_test(a_loop_runs_over_known_values),

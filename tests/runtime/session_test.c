@@ -86,6 +86,30 @@ static void a_run_does_what_its_fetches_need(void **state) {
   teardown(&n);
 }
 
+static void a_failed_run_leaves_the_results_as_they_were(void **state) {
+  (void)state;
+  net n;
+  setup(&n);
+  ls_array *x = array_of(2, (double[]){1, 2});
+  const ls_feed feed = {n.x, x};
+  ls_array *kept = array_of(1, (double[]){7});
+  ls_nest result = ls_nest_array(kept);
+  expect_status(ls_session_run(n.session, ls_leaf(n.y), &feed, 1, &result),
+                LS_FAILED_PRECONDITION, "w");
+  assert_ptr_equal(ls_nest_as_array(result), kept);
+  assert_true(item(result, 0) == 7);
+  ls_nest none = {0};
+  expect_status(ls_session_run(n.session, ls_leaf(n.y), &feed, 1, &none),
+                LS_FAILED_PRECONDITION, "w");
+  assert_int_equal(none.kind, LS_KIND_NONE);
+  init(&n);
+  expect_ok(ls_session_run(n.session, ls_leaf(n.y), &feed, 1, &result));
+  assert_true(item(result, 1) == 6);
+  ls_nest_release(result);
+  ls_array_release(x);
+  teardown(&n);
+}
+
 static void a_batch_of_another_size_is_another_program(void **state) {
   (void)state;
   net n;
@@ -258,6 +282,7 @@ static void names_follow_scopes_and_are_unique(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_run_does_what_its_fetches_need),
+      cmocka_unit_test(a_failed_run_leaves_the_results_as_they_were),
       cmocka_unit_test(a_batch_of_another_size_is_another_program),
       cmocka_unit_test(two_sessions_have_their_own_values),
       cmocka_unit_test(assignments_that_nobody_asked_for_do_not_run),

@@ -2,55 +2,104 @@
 #include "support/training.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "lockstep/eager.h"
 #include "lockstep/train.h"
 #include "support/expect.h"
+#include "support/sanitizer.h"
 
-// ---- Running ---------------------------------------------------------------
-static double mean_loss(ls_strategy *strategy, ls_nest results) {
+// ---- One step after another ------------------------------------------------
+// The model's own step, and the logits that it would give next.
+static ls_nest step_and_logits(ls_nest args, void *user) {
+  const ls_model *model = user;
+  const ls_nest step = model->type->train_step(args, model->self);
+  return LS_TUPLE(step, model->type->logits(args, model->self));
+}
+
+void training_setup_create(const training_job *job, training_setup *out) {
+  const ls_model_type *type = ls_model_find(job->model);
+  assert_non_null(type);
+  *out = (training_setup){.more_results = job->more_results};
+  ls_nest batch;
+  expect_ok(ls_mirrored_strategy_create(
+      &(ls_mirrored_options){
+          .num_replicas = LS_SOME(job->replicas > 0 ? job->replicas : 1)},
+      &out->strategy));
+  expect_ok(ls_model_create(type, &job->options, &out->model));
+  expect_ok(ls_model_synthetic_batch(type, job->batch, &batch));
+  expect_ok(ls_train_split(out->strategy, batch, &out->args));
+  ls_nest_release(batch);
+  const ls_function_options options = {
+      .call = job->more_results ? step_and_logits : type->train_step,
+      .user = job->more_results ? &out->model : out->model.self};
+  expect_ok(ls_function_create(&options, &out->function));
+}
+
+ls_status training_setup_step(training_setup *self) {
+  return ls_strategy_run(self->strategy, ls_traced(self->function), self->args,
+                         &self->results);
+}
+
+double training_setup_loss(const training_setup *self) {
+  const ls_nest step =
+      self->more_results ? ls_nest_item(self->results, 0) : self->results;
   ls_nest loss = {0};
-  expect_ok(ls_strategy_reduce(strategy, LS_REDUCE_MEAN,
-                               ls_nest_find(results, "loss"), &loss));
+  expect_ok(ls_strategy_reduce(self->strategy, LS_REDUCE_MEAN,
+                               ls_nest_find(step, "loss"), &loss));
   const double value = ls_array_f64(ls_nest_as_array(loss), 0);
   ls_nest_release(loss);
   return value;
 }
 
+void training_setup_destroy(training_setup *self) {
+  ls_nest_release(self->results);
+  ls_nest_release(self->args);
+  ls_function_release(self->function);
+  ls_model_destroy(&self->model);
+  if (self->strategy != NULL) ls_strategy_release(self->strategy);
+  *self = (training_setup){0};
+}
+
+// ---- Jobs ------------------------------------------------------------------
+training_job training_small_job(size_t index) {
+  static const training_job jobs[TRAINING_MODELS] = {
+      {.model = "tiny", .before = "mlp", .batch = 6},
+      {.model = "mlp", .before = "tiny", .batch = LS_SANITIZED ? 8 : 40},
+      {.model = "cnn", .before = "tiny", .batch = LS_SANITIZED ? 2 : 4},
+      {.model = "resnet20", .before = "tiny", .batch = LS_SANITIZED ? 1 : 2},
+      {.model = "gpt", .before = "tiny", .batch = 1},
+  };
+  assert_in_range(index, 0, TRAINING_MODELS - 1);
+  training_job job = jobs[index];
+  job.steps = LS_SANITIZED ? 1 : 2;
+  job.threads = 1;
+  return job;
+}
+
+// ---- Running ---------------------------------------------------------------
 static void train(const training_job *job, training *out) {
-  const ls_model_type *type = ls_model_find(job->model);
-  assert_non_null(type);
-  ls_model model;
-  ls_nest batch, args, results = {0};
-  ls_function *function = NULL;
-  ls_strategy *strategy = NULL;
-  ls_variable *variables[TRAINING_MOST_VARIABLES];
-  expect_ok(ls_mirrored_strategy_create(
-      &(ls_mirrored_options){
-          .num_replicas = LS_SOME(job->replicas > 0 ? job->replicas : 1)},
-      &strategy));
-  expect_ok(ls_model_create(type, &job->options, &model));
-  expect_ok(ls_model_synthetic_batch(type, job->batch, &batch));
-  expect_ok(ls_train_split(strategy, batch, &args));
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = type->train_step, .user = model.self},
-      &function));
-  for (out->steps = 0; out->steps < job->steps; ++out->steps) {
-    expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &results));
-    out->losses[out->steps] = mean_loss(strategy, results);
+  training_setup beside = {0}, setup;
+  if (job->before != NULL) {
+    training_setup_create(&(training_job){.model = job->before, .batch = 2},
+                          &beside);
+    expect_ok(training_setup_step(&beside));
   }
+  training_setup_create(job, &setup);
+  for (out->steps = 0; out->steps < job->steps; ++out->steps) {
+    expect_ok(training_setup_step(&setup));
+    out->losses[out->steps] = training_setup_loss(&setup);
+  }
+  ls_variable *variables[TRAINING_MOST_VARIABLES];
+  const ls_model *model = &setup.model;
   out->num_values =
-      type->variables(model.self, variables, TRAINING_MOST_VARIABLES);
+      model->type->variables(model->self, variables, TRAINING_MOST_VARIABLES);
   assert_in_range(out->num_values, 1, TRAINING_MOST_VARIABLES);
   for (size_t i = 0; i < out->num_values; ++i)
     expect_ok(ls_variable_value(variables[i], &out->values[i]));
-  ls_nest_release(results);
-  ls_nest_release(args);
-  ls_nest_release(batch);
-  ls_function_release(function);
-  ls_model_destroy(&model);
-  ls_strategy_release(strategy);
+  training_setup_destroy(&setup);
+  training_setup_destroy(&beside);
 }
 
 // Moves the values from the current runtime to `to`.
@@ -65,6 +114,13 @@ static void move_values(training *self, ls_runtime *to) {
   }
 }
 
+// The environment of a job's runtime: LS_ISA is its own.
+static const char *environment_of(void *user, const char *name) {
+  const training_job *job = user;
+  return job->isa != NULL && strcmp(name, "LS_ISA") == 0 ? job->isa
+                                                         : getenv(name);
+}
+
 void training_run(const training_job *job, training *out) {
   assert_in_range(job->steps, 1, TRAINING_MOST_STEPS);
   memset(out, 0, sizeof(*out));
@@ -73,8 +129,12 @@ void training_run(const training_job *job, training *out) {
     return;
   }
   ls_runtime *runtime = NULL;
-  expect_ok(ls_runtime_create(&(ls_runtime_options){.threads = job->threads},
-                              &runtime));
+  expect_ok(ls_runtime_create(
+      &(ls_runtime_options){.threads = job->threads,
+                            .math = job->math,
+                            .environment = environment_of,
+                            .environment_user = (void *)(uintptr_t)job},
+      &runtime));
   ls_runtime *before = ls_runtime_make_current(runtime);
   train(job, out);
   move_values(out, before);
@@ -109,4 +169,22 @@ void expect_same_training(const training *a, const training *b) {
                size) != 0)
       fail_msg("variable %zu differs", i);
   }
+}
+
+void expect_same_outcome(const training *want, const training_job *job) {
+  training got;
+  training_run(job, &got);
+  expect_same_training(want, &got);
+  training_deinit(&got);
+}
+
+void expect_any_threads(training_job job, const int *threads, size_t count) {
+  training want;
+  job.threads = 1;
+  training_run(&job, &want);
+  for (size_t i = 0; i < count; ++i) {
+    job.threads = threads[i];
+    expect_same_outcome(&want, &job);
+  }
+  training_deinit(&want);
 }

@@ -19,7 +19,7 @@ static void what_is_written_reads_back(void **state) {
   const ls_train_config written = {.model = "./mine.so:line",
                                    .data = "a \"quoted\" folder",
                                    .precision = "f64",
-                                   .math = "fast",
+                                   .math = "direct",
                                    .optimizer = "lion",
                                    .schedule = "cosine",
                                    .replicas = 3,
@@ -59,7 +59,7 @@ static void what_is_not_said_has_its_default(void **state) {
   assert_string_equal(read->model, "tiny");
   assert_string_equal(read->data, "");
   assert_string_equal(read->precision, "f32");
-  assert_string_equal(read->math, "direct");
+  assert_string_equal(read->math, "fast");
   assert_string_equal(read->optimizer, "");
   assert_string_equal(read->schedule, "constant");
   assert_int_equal(read->replicas, 0);

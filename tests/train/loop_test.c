@@ -114,6 +114,48 @@ static void the_number_of_threads_changes_no_bit(void **state) {
     ls_array_release(values[i]);
 }
 
+typedef struct watch {
+  ls_counting_allocator *memory;
+  uint64_t settled;
+  int64_t compared;
+} watch;
+
+// Within an epoch, from the third step on: dealing, splitting and running it.
+static void watch_memory(void *user, const ls_train_report *report) {
+  watch *w = user;
+  if (report->epoch_end) return;
+  const uint64_t now = ls_counting_allocator_counts(w->memory).allocations;
+  if (report->epoch_step > 3) {
+    assert_int_equal(now, w->settled);
+    ++w->compared;
+  }
+  w->settled = now;
+}
+
+static void a_steady_step_takes_no_memory(void **state) {
+  (void)state;
+  for (int64_t replicas = 1; replicas <= 8; replicas *= 8) {
+    watch w = {0};
+    ls_runtime *runtime = NULL;
+    expect_ok(ls_counting_allocator_create(NULL, &w.memory));
+    expect_ok(ls_runtime_create(
+        &(ls_runtime_options){
+            .allocator = ls_counting_allocator_allocator(w.memory)},
+        &runtime));
+    ls_runtime_make_current(runtime);
+    setup s;
+    begin(&s, replicas, 0);
+    s.options.report = watch_memory;
+    s.options.report_user = &w;
+    expect_ok(ls_train(&s.options, &s.result));
+    assert_int_equal(w.compared, 4 * 22);
+    end(&s);
+    ls_runtime_make_current(NULL);
+    expect_ok(ls_runtime_destroy(runtime));
+    ls_counting_allocator_destroy(w.memory);
+  }
+}
+
 static void steps_end_a_run_within_an_epoch(void **state) {
   (void)state;
   setup s;
@@ -283,6 +325,7 @@ int main(void) {
       cmocka_unit_test(training_learns_and_evaluates),
       cmocka_unit_test(replicas_learn_what_one_learns),
       cmocka_unit_test(the_number_of_threads_changes_no_bit),
+      cmocka_unit_test(a_steady_step_takes_no_memory),
       cmocka_unit_test(steps_end_a_run_within_an_epoch),
       cmocka_unit_test(a_request_ends_the_run_and_saves),
       cmocka_unit_test(the_run_folder_says_what_happened),

@@ -161,12 +161,9 @@ static void make_numerics_id(cpu_backend *self) {
 #else
   const char *library = "unknown";
 #endif
-  static const char *const maths[] = {[LS_MATH_FAST] = "fast",
-                                      [LS_MATH_DIRECT] = "direct",
-                                      [LS_MATH_BF16] = "bf16"};
   snprintf(self->numerics_id, sizeof(self->numerics_id),
            "lockstep-2 %s %s libc-%s", machine,
-           maths[ls_runtime_math(self->base.runtime)], library);
+           ls_math_name(ls_runtime_math(self->base.runtime)), library);
 }
 
 static ls_status destroy_backend(void *state) {

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layer: nn
+//
+// Bags: owners of things that live equally long. What is made in a bag goes
+// with it, and the first failure waits in it, so that a program sets up its
+// layers, optimizer and function without a check a line, and has one call at
+// its end:
+//
+//   ls_bag bag = {0};
+//   net.hidden = ls_dense_layer_in(&bag, .inputs = 784, .units = 128);
+//   net.optimizer = ls_adam_in(&bag, .learning_rate = 0.01);
+//   train = ls_function_in(&bag, .call = step, .user = &net);
+//   ls_status status = ls_bag_take_error(&bag);
+//   ...
+//   ls_bag_empty(&bag);
+//
+// A name ending in _in is a macro that takes a bag and the fields of the
+// options; it gives NULL after a failure. Thread-compatible.
+#ifndef LOCKSTEP_BAG_H_
+#define LOCKSTEP_BAG_H_
+
+#include "lockstep/function.h"
+#include "lockstep/layers.h"
+#include "lockstep/optimizers.h"
+#include "lockstep/strategy.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// A plain value; zeroed it is empty.
+typedef struct ls_bag {
+  struct ls_bag_item *last;
+  ls_status error;  // The first failure, until it is taken.
+} ls_bag;
+
+// Puts `thing` into the bag, which releases it by `release`. For what the
+// makers below do not know. NULL is fine. Returns `thing`; NULL if `status`,
+// taken over, is a failure, or without memory: then it is released at once.
+LS_API void *ls_bag_keep(ls_bag *bag, ls_status status, void *thing,
+                         void (*release)(void *thing));
+// The same for a nest, taken over. The result may be used as results that a
+// call fills, for instance; it is lent, and NULL after a failure.
+LS_API ls_nest *ls_nest_in(ls_bag *bag, ls_nest nest);
+// The first failure since the bag was made or asked; the caller owns it.
+LS_API LS_MUST_USE ls_status ls_bag_take_error(ls_bag *bag);
+// Releases everything, what came last first, and the error. The bag is as new.
+LS_API void ls_bag_empty(ls_bag *bag);
+
+#ifndef __cplusplus
+#define LS_BAG_MAKER_(maker, type, options_type, drop)                         \
+  static inline void maker##_drop_(void *thing) { drop((type *)thing); }       \
+  static inline type *maker##_in_(ls_bag *bag, const options_type *options) {  \
+    type *made = NULL;                                                         \
+    if (bag->error != NULL) return NULL;                                       \
+    const ls_status status = maker##_create(options, &made);                   \
+    return (type *)ls_bag_keep(bag, status, made, maker##_drop_);              \
+  }
+LS_BAG_MAKER_(ls_dense_layer, ls_dense_layer, ls_dense_options,
+              ls_dense_layer_destroy)
+LS_BAG_MAKER_(ls_conv_layer, ls_conv_layer, ls_conv_options,
+              ls_conv_layer_destroy)
+LS_BAG_MAKER_(ls_batch_norm_layer, ls_batch_norm_layer, ls_batch_norm_options,
+              ls_batch_norm_layer_destroy)
+LS_BAG_MAKER_(ls_norm_layer, ls_norm_layer, ls_norm_options,
+              ls_norm_layer_destroy)
+LS_BAG_MAKER_(ls_embedding_layer, ls_embedding_layer, ls_embedding_options,
+              ls_embedding_layer_destroy)
+LS_BAG_MAKER_(ls_attention_layer, ls_attention_layer,
+              ls_attention_layer_options, ls_attention_layer_destroy)
+LS_BAG_MAKER_(ls_recurrent_layer, ls_recurrent_layer, ls_recurrent_options,
+              ls_recurrent_layer_destroy)
+LS_BAG_MAKER_(ls_sgd, ls_optimizer, ls_sgd_options, ls_optimizer_release)
+LS_BAG_MAKER_(ls_adam, ls_optimizer, ls_adam_options, ls_optimizer_release)
+LS_BAG_MAKER_(ls_adamw, ls_optimizer, ls_adam_options, ls_optimizer_release)
+LS_BAG_MAKER_(ls_function, ls_function, ls_function_options,
+              ls_function_release)
+LS_BAG_MAKER_(ls_mirrored_strategy, ls_strategy, ls_mirrored_options,
+              ls_strategy_release)
+#undef LS_BAG_MAKER_
+
+#define ls_dense_layer_in(bag, ...)                                            \
+  ls_dense_layer_in_((bag), &(ls_dense_options){__VA_ARGS__})
+#define ls_conv_layer_in(bag, ...)                                             \
+  ls_conv_layer_in_((bag), &(ls_conv_options){__VA_ARGS__})
+#define ls_batch_norm_layer_in(bag, ...)                                       \
+  ls_batch_norm_layer_in_((bag), &(ls_batch_norm_options){__VA_ARGS__})
+#define ls_norm_layer_in(bag, ...)                                             \
+  ls_norm_layer_in_((bag), &(ls_norm_options){__VA_ARGS__})
+#define ls_embedding_layer_in(bag, ...)                                        \
+  ls_embedding_layer_in_((bag), &(ls_embedding_options){__VA_ARGS__})
+#define ls_attention_layer_in(bag, ...)                                        \
+  ls_attention_layer_in_((bag), &(ls_attention_layer_options){__VA_ARGS__})
+#define ls_recurrent_layer_in(bag, ...)                                        \
+  ls_recurrent_layer_in_((bag), &(ls_recurrent_options){__VA_ARGS__})
+#define ls_sgd_in(bag, ...) ls_sgd_in_((bag), &(ls_sgd_options){__VA_ARGS__})
+#define ls_adam_in(bag, ...) ls_adam_in_((bag), &(ls_adam_options){__VA_ARGS__})
+#define ls_adamw_in(bag, ...)                                                  \
+  ls_adamw_in_((bag), &(ls_adam_options){__VA_ARGS__})
+#define ls_function_in(bag, ...)                                               \
+  ls_function_in_((bag), &(ls_function_options){__VA_ARGS__})
+#define ls_mirrored_strategy_in(bag, ...)                                      \
+  ls_mirrored_strategy_in_((bag), &(ls_mirrored_options){__VA_ARGS__})
+#endif  // __cplusplus
+
+#ifdef __cplusplus
+}
+#endif
+#endif  // LOCKSTEP_BAG_H_

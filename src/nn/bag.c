@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/bag.h"
+
+#include "base/runtime_internal.h"
+
+typedef struct ls_bag_item {
+  struct ls_bag_item *before;
+  ls_allocator *allocator;
+  void *thing;
+  void (*release)(void *thing);
+} ls_bag_item;
+
+static void fail(ls_bag *bag, ls_status status) {
+  if (bag->error == NULL)
+    bag->error = status;
+  else
+    ls_status_free(status);
+}
+
+void *ls_bag_keep(ls_bag *bag, ls_status status, void *thing,
+                  void (*release)(void *thing)) {
+  ls_bag_item *item = NULL;
+  if (ls_status_is_ok(status) && thing == NULL) return NULL;
+  if (ls_status_is_ok(status)) {
+    ls_allocator *allocator = ls_current_allocator();
+    item = ls_new(allocator, ls_bag_item);
+    if (item != NULL)
+      *item = (ls_bag_item){bag->last, allocator, thing, release};
+    else
+      status = ls_out_of_memory();
+  }
+  if (item == NULL) {
+    fail(bag, status);
+    if (thing != NULL) release(thing);
+    return NULL;
+  }
+  bag->last = item;
+  return thing;
+}
+
+// ---- Nests -----------------------------------------------------------------
+typedef struct kept_nest {
+  ls_nest nest;
+  ls_allocator *allocator;
+} kept_nest;
+
+static void release_nest(void *thing) {
+  kept_nest *kept = thing;
+  ls_nest_release(kept->nest);
+  ls_release(kept->allocator, kept);
+}
+
+ls_nest *ls_nest_in(ls_bag *bag, ls_nest nest) {
+  ls_allocator *allocator = ls_current_allocator();
+  ls_status status = ls_nest_status(nest);
+  kept_nest *kept = NULL;
+  if (ls_status_is_ok(status)) {
+    kept = ls_new(allocator, kept_nest);
+    if (kept == NULL) status = ls_out_of_memory();
+  }
+  if (kept == NULL) {
+    fail(bag, status);
+    ls_nest_release(nest);
+    return NULL;
+  }
+  *kept = (kept_nest){nest, allocator};
+  return ls_bag_keep(bag, ls_ok(), kept, release_nest);
+}
+
+// ---- The end ---------------------------------------------------------------
+ls_status ls_bag_take_error(ls_bag *bag) {
+  const ls_status error = bag->error;
+  bag->error = NULL;
+  return error;
+}
+
+void ls_bag_empty(ls_bag *bag) {
+  while (bag->last != NULL) {
+    ls_bag_item *item = bag->last;
+    bag->last = item->before;
+    item->release(item->thing);
+    ls_release(item->allocator, item);
+  }
+  ls_status_free(ls_bag_take_error(bag));
+}

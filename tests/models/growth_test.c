@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Long runs take no more memory than short ones: what the process holds does
+// not grow from one epoch to the next, nor from one eager step to the next.
+#include "support/expect.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "lockstep/eager.h"
+#include "lockstep/train.h"
+#include "support/mlp.h"
+#include "support/sanitizer.h"
+
+enum { BOUND = 100 << 10 };
+
+// ---- What the process holds ------------------------------------------------
+// Bytes of resident memory; 0 where the system does not say. Takes none itself.
+static int64_t resident_bytes(void) {
+  char text[128];
+  const int file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return 0;
+  const ssize_t size = read(file, text, sizeof(text) - 1);
+  close(file);
+  if (size <= 0) return 0;
+  text[size] = '\0';
+  char *at = text;
+  (void)strtoll(at, &at, 10);  // All of it, mapped or not.
+  return strtoll(at, NULL, 10) * sysconf(_SC_PAGESIZE);
+}
+
+// A sanitizer keeps what was freed for a while.
+static bool can_tell(void) { return !LS_SANITIZED && resident_bytes() > 0; }
+
+static void expect_little_growth(const char *what, int64_t before,
+                                 int64_t after) {
+  if (can_tell() && after - before > BOUND)
+    fail_msg("%s: %lld kB more", what, (long long)(after - before) / 1024);
+}
+
+// A runtime whose memory is counted, made current. On one thread: another that
+// wakes late in a run first touches its memory then, which is no growth.
+typedef struct fixture {
+  ls_counting_allocator *memory;
+  ls_runtime *runtime, *outside;
+} fixture;
+
+static void begin(fixture *f) {
+  *f = (fixture){0};
+  expect_ok(ls_counting_allocator_create(NULL, &f->memory));
+  expect_ok(ls_runtime_create(
+      &(ls_runtime_options){.allocator =
+                                ls_counting_allocator_allocator(f->memory),
+                            .threads = 1},
+      &f->runtime));
+  f->outside = ls_runtime_make_current(f->runtime);
+}
+
+static uint64_t live_bytes(const fixture *f) {
+  return ls_counting_allocator_counts(f->memory).live_bytes;
+}
+
+static void end(fixture *f) {
+  ls_runtime_make_current(f->outside);
+  expect_ok(ls_runtime_destroy(f->runtime));
+  assert_int_equal(ls_counting_allocator_counts(f->memory).live_blocks, 0);
+  ls_counting_allocator_destroy(f->memory);
+}
+
+// ---- Epochs ----------------------------------------------------------------
+enum { EPOCHS = LS_SANITIZED ? 6 : 100, EXAMPLES = 48, BATCH = 16 };
+
+// At the end of each epoch.
+typedef struct epochs {
+  fixture f;
+  int64_t resident[EPOCHS + 1];
+  uint64_t live[EPOCHS + 1];
+  int64_t count;
+} epochs;
+
+static void note_epoch(void *user, const ls_train_report *report) {
+  epochs *it = user;
+  if (!report->epoch_end || it->count > EPOCHS) return;
+  it->resident[it->count] = resident_bytes();
+  it->live[it->count++] = live_bytes(&it->f);
+}
+
+static void train_epochs(epochs *it) {
+  const ls_model_type *type = ls_model_find("mlp");
+  ls_model model;
+  ls_strategy *strategy = NULL;
+  ls_dataset *dataset = NULL;
+  ls_train_result result;
+  expect_ok(
+      ls_model_create(type, &(ls_model_options){.metrics = true}, &model));
+  expect_ok(ls_mirrored_strategy_create(
+      &(ls_mirrored_options){.num_replicas = LS_SOME(2)}, &strategy));
+  expect_ok(ls_dataset_synthetic(
+      &(ls_synthetic_options){.size = EXAMPLES,
+                              .num_classes = type->num_classes,
+                              .shape = type->example_shape},
+      &dataset));
+  expect_ok(ls_train(&(ls_train_options){.model = &model,
+                                         .strategy = strategy,
+                                         .train = dataset,
+                                         .test = dataset,
+                                         .batch_size = BATCH,
+                                         .epochs = EPOCHS,
+                                         .report = note_epoch,
+                                         .report_user = it},
+                     &result));
+  assert_int_equal(result.steps, EPOCHS * (EXAMPLES / BATCH));
+  ls_dataset_release(dataset);
+  ls_strategy_release(strategy);
+  ls_model_destroy(&model);
+}
+
+static void epochs_after_the_first_take_no_more_memory(void **state) {
+  (void)state;
+  epochs it = {.count = 0};
+  begin(&it.f);
+  train_epochs(&it);
+  assert_int_equal(it.count, EPOCHS);
+  // The first one compiles, the second one is the first that does not.
+  expect_little_growth("epochs", it.resident[1], it.resident[EPOCHS - 1]);
+  assert_int_equal(it.live[1], it.live[EPOCHS - 1]);
+  end(&it.f);
+}
+
+// ---- Eager -----------------------------------------------------------------
+static void eager_steps_with_tapes_take_no_more_memory(void **state) {
+  (void)state;
+  enum { STEPS = LS_SANITIZED ? 40 : 300, WARM = 20 };
+  fixture f;
+  begin(&f);
+  mlp model = {0};
+  ls_array *examples = NULL, *labels = NULL;
+  expect_ok(mlp_create(&mlp_tiny, LS_DTYPE_F32, &model));
+  expect_ok(mlp_batch(&mlp_tiny, LS_DTYPE_F32, 0, 8, &examples, &labels));
+  int64_t resident = 0;
+  uint64_t live = 0;
+  for (int i = 0; i < STEPS; ++i) {
+    ls_array *loss = NULL;
+    expect_ok(mlp_step_eager(&model, examples, labels, &loss));
+    ls_array_release(loss);
+    if (i != WARM) continue;
+    resident = resident_bytes();
+    live = live_bytes(&f);
+  }
+  expect_little_growth("eager steps", resident, resident_bytes());
+  assert_int_equal(live, live_bytes(&f));
+  ls_array_release(examples);
+  ls_array_release(labels);
+  mlp_destroy(&model);
+  end(&f);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(epochs_after_the_first_take_no_more_memory),
+      cmocka_unit_test(eager_steps_with_tapes_take_no_more_memory),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How far the elementary functions are from the exact result, measured against
+// long doubles, and what of their bits can be told without a reference.
+//
+// The sample: every STRIDE-th of all bit patterns, and all floats in runs of
+// RUN around the places where a function changes its ways. Set LS_TEST_TABLE to
+// print the table of errors.
+#include "support/expect.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/workers.h"
+#include "support/kernel_tables.h"
+#include "support/sanitizer.h"
+
+// ---- The functions ---------------------------------------------------------
+static long double sigmoid(long double x) { return 1 / (1 + expl(-x)); }
+static long double rsqrt(long double x) { return 1 / sqrtl(x); }
+static long double softplus(long double x) {
+  return (x > 0 ? x : 0) + log1pl(expl(-fabsl(x)));
+}
+
+typedef enum symmetry { NONE, ODD, EVEN } symmetry;
+
+typedef struct function {
+  const char *name;
+  size_t offset;  // In the table.
+  long double (*reference)(long double x);
+  double most_ulp;  // As isa/vec*.h promise.
+  symmetry symmetry;
+  double special[4];  // Where it changes its ways, beside 0, 1 and the ends.
+} function;
+#define FUNCTION(name) #name, offsetof(ls_cpu_kernels, name)
+
+static const function functions[] = {
+    {FUNCTION(exp), expl, 1.0, NONE, {88.722839, -87.336548, -103.97208}},
+    {FUNCTION(log), logl, 0.9, NONE, {0.70710678, 1.4142135}},
+    {FUNCTION(tanh), tanhl, 2.5, ODD, {0.625, 9.01}},
+    {FUNCTION(erf), erfl, 1.2, ODD, {0.921875, 3.92}},
+    {FUNCTION(sigmoid), sigmoid, 2.4, NONE, {88.0, -88.0, 16.6, -103.97208}},
+    {FUNCTION(rsqrt), rsqrt, 1.5, NONE, {2, 4}},
+    {FUNCTION(expm1), expm1l, 1.5, NONE, {0.34657359, -0.34657359, 88.722839}},
+    {FUNCTION(log1p), log1pl, 1.5, NONE, {-0.29289322, 0.41421356, -1}},
+    {FUNCTION(sin), sinl, 1.5, ODD, {3.14159265, 65536, 0.78539816}},
+    {FUNCTION(cos), cosl, 1.5, EVEN, {1.57079633, 65536, 0.78539816}},
+    {FUNCTION(tan), tanl, 3.4, ODD, {1.57079633, 65536, 0.78539816}},
+    {FUNCTION(softplus), softplus, 1.7, NONE, {-103.97208, 16.6, -16.6}},
+};
+
+static ls_cpu_unary_fn *of_table(const ls_cpu_kernels *table,
+                                 const function *f) {
+  ls_cpu_unary_fn *found;
+  memcpy(&found, (const char *)table + f->offset, sizeof(found));
+  return found;
+}
+
+// ---- The sample ------------------------------------------------------------
+enum { STRIDE = LS_SANITIZED ? 262147 : 65521, RUN = LS_SANITIZED ? 50 : 500 };
+enum { SPREAD = (int)(UINT32_MAX / STRIDE), RUNS = 10 };
+enum { SAMPLE = SPREAD + RUNS * (2 * RUN + 1) };
+
+static float of_bits(uint32_t bits) {
+  float x;
+  memcpy(&x, &bits, sizeof(x));
+  return x;
+}
+
+static uint32_t bits_of(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof(bits));
+  return bits;
+}
+
+static void make_sample(const function *f, float *x) {
+  const float places[RUNS] = {(float)f->special[0],
+                              (float)f->special[1],
+                              (float)f->special[2],
+                              (float)f->special[3],
+                              1,
+                              -1,
+                              0x1p-126F,  // The smallest normal number,
+                              -0x1p-126F,
+                              0x1p-12F,  // where results are their arguments,
+                              0x1p127F};
+  size_t n = 0;
+  for (uint32_t i = 0; i < SPREAD; ++i)
+    x[n++] = of_bits(i * STRIDE);
+  for (size_t i = 0; i < RUNS; ++i) {
+    // Around +0 bits go down into the NaNs, which is fine.
+    const uint32_t middle = bits_of(places[i]);
+    for (uint32_t k = 0; k <= 2 * RUN; ++k)
+      x[n++] = of_bits(middle + k - RUN);
+  }
+  assert_int_equal(n, SAMPLE);
+}
+
+// ---- Errors ----------------------------------------------------------------
+// From `want`, in units of a float's last place there; infinite where one is
+// no number and the other is, or is infinite too early.
+static double ulps(float got, long double want) {
+  if (isnan(want)) return isnan(got) ? 0 : INFINITY;
+  const float rounded = (float)want;
+  if (isinf(rounded) || isinf(got))
+    return got == rounded || fabsl(want) > 0x1.fffffep127L ? 0 : INFINITY;
+  int exponent;
+  (void)frexpl(want, &exponent);
+  const int place = exponent - 24 < -149 ? -149 : exponent - 24;
+  return (double)(fabsl((long double)got - want) / ldexpl(1, place));
+}
+
+static void functions_err_by_no_more_ulps_than_they_say(void **state) {
+  (void)state;
+  static float x[SAMPLE], y[SAMPLE];
+  const bool shows = getenv("LS_TEST_TABLE") != NULL;
+  for (size_t i = 0; i < LS_COUNT_OF(functions); ++i) {
+    const function *f = &functions[i];
+    make_sample(f, x);
+    of_table(ls_cpu_kernels_best(), f)(y, x, SAMPLE);
+    double worst = 0;
+    size_t at = 0, exact = 0, numbers = 0;
+    for (size_t k = 0; k < SAMPLE; ++k) {
+      const long double want = f->reference((long double)x[k]);
+      const double error = ulps(y[k], want);
+      if (error > worst) {
+        worst = error;
+        at = k;
+      }
+      if (isnan(want)) continue;
+      ++numbers;
+      exact += error <= 0.5;
+    }
+    if (shows)
+      print_message("%-9s %.2f ulp at %a, %.1f%% as rounded\n", f->name, worst,
+                    (double)x[at], 100.0 * (double)exact / (double)numbers);
+    if (!(worst <= f->most_ulp))
+      fail_msg("%s(%a) is %a: %.2f ulp, at most %.2f", f->name, (double)x[at],
+               (double)y[at], worst, f->most_ulp);
+  }
+}
+
+// ---- Bits ------------------------------------------------------------------
+static void odd_and_even_functions_are_so_to_the_bit(void **state) {
+  (void)state;
+  static float x[SAMPLE], minus[SAMPLE], y[SAMPLE], z[SAMPLE];
+  for (size_t i = 0; i < LS_COUNT_OF(functions); ++i) {
+    const function *f = &functions[i];
+    if (f->symmetry == NONE) continue;
+    make_sample(f, x);
+    for (size_t k = 0; k < SAMPLE; ++k)
+      minus[k] = -x[k];
+    of_table(ls_cpu_kernels_best(), f)(y, x, SAMPLE);
+    of_table(ls_cpu_kernels_best(), f)(z, minus, SAMPLE);
+    for (size_t k = 0; k < SAMPLE && f->symmetry == ODD; ++k)
+      z[k] = -z[k];
+    expect_same_numbers(f->name, "best", LS_DTYPE_F32, y, z, SAMPLE);
+  }
+}
+
+// Every table, on the sample's special places too, with denormals and without.
+static void compare_tables(void) {
+  static float x[SAMPLE], want[SAMPLE], got[SAMPLE];
+  const kernel_tables tables = kernel_tables_find();
+  for (size_t i = 0; i < LS_COUNT_OF(functions); ++i) {
+    make_sample(&functions[i], x);
+    for (size_t t = 0; t < tables.count; ++t) {
+      of_table(tables.at[t], &functions[i])(t == 0 ? want : got, x, SAMPLE);
+      if (t > 0)
+        expect_same_numbers(functions[i].name, tables.at[t]->name, LS_DTYPE_F32,
+                            want, got, SAMPLE);
+    }
+  }
+}
+
+static void every_table_gives_the_same_bytes_at_the_edges(void **state) {
+  (void)state;
+  compare_tables();
+  const uint64_t mode = ls_float_mode_enter();
+  compare_tables();
+  ls_float_mode_leave(mode);
+}
+
+// Where an engine runs them: what is denormal comes out as zero, and nothing
+// else changes but by what a denormal argument is.
+static void without_denormals_results_are_zeros_or_as_before(void **state) {
+  (void)state;
+  static float x[SAMPLE], with[SAMPLE], without[SAMPLE];
+  for (size_t i = 0; i < LS_COUNT_OF(functions); ++i) {
+    const function *f = &functions[i];
+    ls_cpu_unary_fn *const run = of_table(ls_cpu_kernels_best(), f);
+    make_sample(f, x);
+    run(with, x, SAMPLE);
+    const uint64_t mode = ls_float_mode_enter();
+    run(without, x, SAMPLE);
+    ls_float_mode_leave(mode);
+    for (size_t k = 0; k < SAMPLE; ++k) {
+      // An argument may be handed on as it is; whoever reads it finds a zero.
+      if (fpclassify(without[k]) == FP_SUBNORMAL &&
+          memcmp(&without[k], &x[k], sizeof(*x)) != 0)
+        fail_msg("%s(%a) is %a", f->name, (double)x[k], (double)without[k]);
+      if (fpclassify(x[k]) == FP_SUBNORMAL) continue;
+      const double difference = ulps(without[k], (long double)with[k]);
+      if (fabsf(with[k]) >= 0x1p-125F && difference != 0)
+        fail_msg("%s(%a) is %a with denormals, %a without", f->name,
+                 (double)x[k], (double)with[k], (double)without[k]);
+    }
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(functions_err_by_no_more_ulps_than_they_say),
+      cmocka_unit_test(odd_and_even_functions_are_so_to_the_bit),
+      cmocka_unit_test(every_table_gives_the_same_bytes_at_the_edges),
+      cmocka_unit_test(without_denormals_results_are_zeros_or_as_before),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The mode that floating-point work runs in: denormals are zero on every lane
+// and every thread, results are rounded to nearest whatever the caller has
+// chosen, and host calls and the caller find their own mode again.
+#include "support/expect.h"
+
+#include <fenv.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lockstep/eager.h"
+#include "lockstep/host.h"
+#include "lockstep/strategy.h"
+
+// Enough for a team: each worker has a part of it.
+enum { SIZE = 1 << 19, MOST_REPLICAS = 3 };
+
+// ---- A program -------------------------------------------------------------
+// A host kernel that notes the mode it was called in: whether the product of
+// its input with itself, which is denormal, is there, and how a third is
+// rounded.
+static volatile float noted_product[MOST_REPLICAS];
+static volatile int noted_rounding[MOST_REPLICAS];
+
+static ls_status infer_note(const ls_object *state, const ls_type *in,
+                            size_t num_in, ls_type *out, size_t *num_out) {
+  (void)state;
+  (void)in;
+  (void)num_in;
+  out[0] = (ls_type){.dtype = LS_DTYPE_F32};
+  *num_out = 1;
+  return ls_ok();
+}
+
+static ls_status start_note(ls_host_call *call) {
+  volatile float x = *(const float *)call->inputs[0];
+  noted_product[call->replica] = x * x;
+  noted_rounding[call->replica] = fegetround();
+  memcpy(call->outputs[0], call->inputs[0], sizeof(float));
+  ls_host_done(call, ls_ok());
+  return ls_ok();
+}
+
+static const ls_host_kernel note_kernel = {
+    .name = "note", .infer = infer_note, .start = start_note};
+
+// Args: a vector. Its square; the square of its first element as the host
+// kernel hands it on; that of a constant; all of it summed up.
+static ls_nest square(ls_nest args, void *user) {
+  (void)user;
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  const ls_tensor tiny = ls_scalar(LS_DTYPE_F32, 1e-20);
+  const ls_tensor first = ls_reduce_max(x, LS_AXES(0));
+  const ls_op note = ls_host_call_add(&note_kernel, NULL, &first, 1);
+  const ls_tensor after = ls_op_output(note, 0);
+  return LS_TUPLE(ls_leaf(ls_mul(x, x)), ls_leaf(ls_mul(after, after)),
+                  ls_leaf(ls_mul(tiny, tiny)),
+                  ls_leaf(ls_reduce_sum(ls_div(x, tiny), LS_AXES(0))));
+}
+
+static ls_array *vector_of(float value, int64_t size) {
+  ls_array *array = NULL;
+  expect_ok(ls_array_create(LS_DTYPE_F32, LS_SHAPE(size), &array));
+  float *data = ls_array_mutable_data(array);
+  for (int64_t i = 0; i < size; ++i)
+    data[i] = value;
+  return array;
+}
+
+// ---- Denormals -------------------------------------------------------------
+static void expect_zeros(ls_nest leaf) {
+  const ls_array *array = ls_nest_as_array(leaf);
+  const float *x = ls_array_data(array);
+  for (int64_t i = 0; i < ls_array_num_elements(array); ++i)
+    if (x[i] != 0) fail_msg("element %lld is %a", (long long)i, (double)x[i]);
+}
+
+static void run_on(int replicas, int threads) {
+  ls_runtime *runtime = NULL;
+  expect_ok(
+      ls_runtime_create(&(ls_runtime_options){.threads = threads}, &runtime));
+  ls_runtime *outside = ls_runtime_make_current(runtime);
+  ls_function *function = NULL;
+  ls_strategy *strategy = NULL;
+  expect_ok(
+      ls_function_create(&(ls_function_options){.call = square}, &function));
+  expect_ok(ls_mirrored_strategy_create(
+      &(ls_mirrored_options){.num_replicas = LS_SOME(replicas)}, &strategy));
+  ls_array *x = vector_of(1e-20F, SIZE * replicas);
+  ls_nest split, result = ls_none();
+  expect_ok(ls_strategy_split(strategy, x, &split));
+  ls_nest args = LS_TUPLE(split);
+  for (int r = 0; r < MOST_REPLICAS; ++r)
+    noted_product[r] = -1;
+  expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &result));
+  for (int r = 0; r < replicas; ++r) {
+    for (size_t i = 0; i < 3; ++i) {
+      const ls_nest item = ls_nest_item(result, i);
+      const size_t count = ls_distributed_count(item);
+      expect_zeros(count > 0 ? ls_distributed_component(item, (size_t)r)
+                             : item);
+    }
+    // In a host call the caller's mode holds, which has denormals.
+    assert_true(noted_product[r] > 0);
+  }
+  ls_nest_release(result);
+  ls_nest_release(args);
+  ls_array_release(x);
+  ls_strategy_release(strategy);
+  ls_function_release(function);
+  ls_runtime_make_current(outside);
+  expect_ok(ls_runtime_destroy(runtime));
+}
+
+static void denormals_are_zero_on_every_lane_and_thread(void **state) {
+  (void)state;
+  for (int replicas = 1; replicas <= MOST_REPLICAS; ++replicas)
+    for (int threads = 1; threads <= 3; ++threads)
+      run_on(replicas, threads);
+}
+
+static void denormals_are_zero_in_eager(void **state) {
+  (void)state;
+  expect_ok(ls_frame_begin());
+  ls_array *x = vector_of(1e-20F, 1000), *y = NULL;
+  const ls_tensor value = ls_tensor_from_array(x);
+  expect_ok(ls_tensor_value(ls_mul(value, value), &y));
+  const ls_nest leaf = ls_nest_array(y);
+  expect_zeros(leaf);
+  ls_nest_release(leaf);
+  ls_array_release(x);
+  expect_ok(ls_frame_end(NULL));
+}
+
+// ---- The caller's mode -----------------------------------------------------
+// One call of a function of a new runtime; gives the last of its results, whose
+// bits tell how its divisions and additions were rounded.
+static float call_once(int threads) {
+  ls_runtime *runtime = NULL;
+  expect_ok(
+      ls_runtime_create(&(ls_runtime_options){.threads = threads}, &runtime));
+  ls_runtime *outside = ls_runtime_make_current(runtime);
+  ls_function *function = NULL;
+  expect_ok(
+      ls_function_create(&(ls_function_options){.call = square}, &function));
+  ls_nest args = LS_TUPLE(ls_nest_array(vector_of(0.3F, SIZE)));
+  ls_nest result = ls_none();
+  expect_ok(ls_function_call(function, args, &result));
+  float sum;
+  memcpy(&sum, ls_array_data(ls_nest_as_array(ls_nest_item(result, 3))),
+         sizeof(sum));
+  ls_nest_release(args);
+  ls_nest_release(result);
+  ls_function_release(function);
+  ls_runtime_make_current(outside);
+  expect_ok(ls_runtime_destroy(runtime));
+  return sum;
+}
+
+static void the_callers_rounding_does_not_show_and_stays(void **state) {
+  (void)state;
+  static const int modes[] = {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO};
+  const float want = call_once(1);
+  for (int threads = 1; threads <= 3; ++threads)
+    for (size_t i = 0; i < sizeof(modes) / sizeof(*modes); ++i) {
+      assert_int_equal(fesetround(modes[i]), 0);
+      const float got = call_once(threads);
+      const int after = fegetround();
+      fesetround(FE_TONEAREST);
+      assert_int_equal(after, modes[i]);
+      assert_int_equal(noted_rounding[0], modes[i]);
+      if (memcmp(&got, &want, sizeof(got)) != 0)
+        fail_msg("%d threads: %a, want %a", threads, (double)got, (double)want);
+    }
+}
+
+static void denormals_are_there_again_after_a_call(void **state) {
+  (void)state;
+  volatile float tiny = 1e-20F;
+  assert_true(tiny * tiny > 0);
+  (void)call_once(2);
+  assert_true(tiny * tiny > 0);
+  assert_true(noted_product[0] > 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(denormals_are_zero_on_every_lane_and_thread),
+      cmocka_unit_test(denormals_are_zero_in_eager),
+      cmocka_unit_test(the_callers_rounding_does_not_show_and_stays),
+      cmocka_unit_test(denormals_are_there_again_after_a_call),
+  };
+  const int failures = cmocka_run_group_tests(tests, NULL, NULL);
+  ls_status_free(ls_runtime_destroy(NULL));
+  return failures;
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Threads that share blocks: each block runs once, however late a thread is;
+// they spin between jobs that follow one another, and park when none does.
+#include "support/expect.h"
+
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "base/cores.h"
+#include "base/threads.h"
+#include "base/workers.h"
+#include "support/sanitizer.h"
+
+static ls_workers *make(int threads) {
+  ls_workers *workers = NULL;
+  expect_ok(ls_workers_create(ls_allocator_system(), threads, &workers));
+  return workers;
+}
+
+// ---- Once each -------------------------------------------------------------
+enum { MOST = 8 * 40 };
+static int hits[MOST];  // Atomic.
+
+static void hit(void *user, int worker, int64_t begin, int64_t end) {
+  (void)user;
+  (void)worker;
+  for (int64_t i = begin; i < end; ++i)
+    __atomic_add_fetch(&hits[i], 1, __ATOMIC_RELAXED);
+}
+
+// More threads than cores, so that some are a job behind; small jobs and large
+// ones in turn, so that a number of one means another block in the next.
+static void every_block_runs_once_however_late_a_thread_is(void **state) {
+  (void)state;
+  for (int threads = 2; threads <= 8; threads += 3) {
+    ls_workers *workers = make(threads);
+    for (int round = 0; round < (LS_SANITIZED ? 500 : 5000); ++round) {
+      const int64_t count = round % 2 == 0 ? threads * 40 : threads;
+      memset(hits, 0, sizeof(hits));
+      expect_ok(ls_workers_share(workers, hit, NULL, count));
+      for (int i = 0; i < MOST; ++i) {
+        const int times = __atomic_load_n(&hits[i], __ATOMIC_RELAXED);
+        if (times != (i < count))
+          fail_msg("%d threads, round %d: block %d of %lld ran %d times",
+                   threads, round, i, (long long)count, times);
+      }
+    }
+    ls_workers_destroy(workers);
+  }
+}
+
+// ---- Spinning and parking --------------------------------------------------
+static void do_nothing(void *user, int worker) {
+  (void)user;
+  (void)worker;
+}
+
+static long switches(void) {
+  struct rusage usage;
+  assert_int_equal(getrusage(RUSAGE_SELF, &usage), 0);
+  return usage.ru_nvcsw;
+}
+
+// On a thread of its own, which is bound to the first core once the pool has
+// bound the worker to the second: two that share one have to sleep.
+enum { ATTEMPTS = 400, RUNS = 50, FEW = 2 };
+static void count_switches(void *user) {
+  long *fewest = user;
+  ls_workers *workers = make(2);
+  ls_cores *cores = NULL;
+  expect_ok(ls_workers_run(workers, do_nothing, NULL));
+  expect_ok(ls_cores_create(ls_allocator_system(), &cores));
+  (void)ls_cores_bind(cores, 0);
+  ls_cores_destroy(cores);
+  for (int i = 0; i<ATTEMPTS && * fewest> FEW; ++i) {
+    nanosleep(&(struct timespec){.tv_nsec = i * 50000}, NULL);
+    expect_ok(ls_workers_run(workers, do_nothing, NULL));
+    const long before = switches();
+    for (int run = 0; run < RUNS; ++run)
+      expect_ok(ls_workers_run(workers, do_nothing, NULL));
+    const long taken = switches() - before;
+    if (taken < *fewest) *fewest = taken;
+  }
+  ls_workers_destroy(workers);
+}
+
+// Nobody goes to sleep between runs that follow one another. Another process on
+// the cores can make them, so that one quiet attempt must do.
+static void runs_that_follow_one_another_wake_nobody(void **state) {
+  (void)state;
+  if (ls_real_cores() < 2) skip();
+  ls_thread thread = {0};
+  long fewest = RUNS;
+  expect_ok(ls_thread_start(&thread, "caller", count_switches, &fewest));
+  ls_thread_join(&thread);
+  if (fewest > FEW) fail_msg("%d runs: %ld times asleep", RUNS, fewest);
+}
+
+static double cpu_seconds(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static void idle_workers_take_no_time(void **state) {
+  (void)state;
+  ls_workers *workers = make(4);
+  expect_ok(ls_workers_run(workers, do_nothing, NULL));
+  expect_ok(ls_workers_share(workers, hit, NULL, 4));
+  nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
+  const double before = cpu_seconds();
+  nanosleep(&(struct timespec){.tv_nsec = 60000000}, NULL);
+  const double taken = cpu_seconds() - before;
+  ls_workers_destroy(workers);
+  if (taken > 0.01) fail_msg("idle for 60 ms took %.1f ms", taken * 1e3);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_block_runs_once_however_late_a_thread_is),
+      cmocka_unit_test(runs_that_follow_one_another_wake_nobody),
+      cmocka_unit_test(idle_workers_take_no_time),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
