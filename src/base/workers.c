@@ -94,19 +94,22 @@ static int64_t part_begin(const ls_workers *pool, int64_t count, int part) {
   return count * part / pool->count;
 }
 
-// Claims the next number of a part; -1: there is none, or the job is over.
-static int64_t claim(ls_workers *pool, uint32_t generation, int part) {
+// Claims the next numbers of a part, half of what is left of it, so that work
+// on neighbours can be joined; returns the first and sets where they end. -1:
+// there are none, or the job is over.
+static int64_t claim(ls_workers *pool, uint32_t generation, int part,
+                     int64_t *out_end) {
   uint64_t *next = &pool->threads[part].next;
   uint64_t seen = __atomic_load_n(next, __ATOMIC_ACQUIRE);
   for (;;) {
     const int64_t count =
         __atomic_load_n(&pool->share_count, __ATOMIC_ACQUIRE);
     const int64_t number = (int64_t)(seen & UINT32_MAX);
-    if (seen >> 32 != generation ||
-        number >= part_begin(pool, count, part + 1)) {
-      return -1;
-    }
-    if (__atomic_compare_exchange_n(next, &seen, seen + 1, true,
+    const int64_t left = part_begin(pool, count, part + 1) - number;
+    if (seen >> 32 != generation || left <= 0) return -1;
+    const uint64_t some = (uint64_t)(left + 1) / 2;
+    *out_end = number + (int64_t)some;
+    if (__atomic_compare_exchange_n(next, &seen, seen + some, true,
                                     __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
       return number;
     }
@@ -116,10 +119,10 @@ static int64_t claim(ls_workers *pool, uint32_t generation, int part) {
 static void do_share(ls_workers *pool, uint32_t generation, int index) {
   for (int i = 0; i < pool->count; ++i) {
     const int part = (index + i) % pool->count;
-    int64_t number = 0;
-    while ((number = claim(pool, generation, part)) >= 0) {
-      pool->share(pool->user, index, number, number + 1);
-      __atomic_add_fetch(&pool->shared_done, 1, __ATOMIC_RELEASE);
+    int64_t begin = 0, end = 0;
+    while ((begin = claim(pool, generation, part, &end)) >= 0) {
+      pool->share(pool->user, index, begin, end);
+      __atomic_add_fetch(&pool->shared_done, end - begin, __ATOMIC_RELEASE);
     }
   }
 }
