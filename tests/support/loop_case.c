@@ -319,7 +319,8 @@ void *loop_case_run(loop_case *c) {
              LS_SHAPE_TEXT(c->in[0].dtype, c->in[0].shape),
              ls_status_message(status));
   c->flops = p.plan.flops;
-  c->blocks = p.plan.blocks;
+  c->blocks = p.plan.blocks > p.plan.first_blocks ? p.plan.blocks
+                                                   : p.plan.first_blocks;
   void *whole[OUTPUTS], *cuts[OUTPUTS];
   allocate_outputs(&p, 0x5A, whole);
   allocate_outputs(&p, 0xC3, cuts);

@@ -27,7 +27,7 @@ typedef struct loop_case {
   int32_t replica;
   const char *kernels;    // Name of the kernel table. NULL: the fastest.
   bool fast;              // LS_MATH_FAST.
-  int64_t flops, blocks;  // Of the plan, once run.
+  int64_t flops, blocks;  // Of the plan, once run; of two steps the more.
 } loop_case;
 
 // A reproducible stream of numbers.

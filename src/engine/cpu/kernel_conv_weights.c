@@ -8,6 +8,9 @@
 // panel is a view of the input (conv_band.h), a band of lines of about that
 // many. 16-bit floats are widened and rounded once at the end.
 //
+// With views the bands are dealt to parts, a function of the shapes alone, each
+// of which adds up a gradient of its own; a second step adds these in order.
+//
 // The outputs are cut into units of rows, (tap, channel), of one group; each
 // goes over all pixels. Neighbouring units are joined, so that one panel and
 // one reading of dy serve them. Where not every tap meets every output (a
@@ -18,6 +21,9 @@
 
 // Pixels of a chain; rows of a unit; rows that are joined at most.
 enum { CHAIN = 256, UNIT_ROWS = 24, JOINED_ROWS = 480 };
+// Parts, and bytes of what they add up at most; weights of a block of the
+// second step.
+enum { MOST_PARTS = 8, PARTS_BYTES = 16 << 20, STRETCH = 4096 };
 
 typedef struct weights_params {
   ls_conv conv;
@@ -26,6 +32,7 @@ typedef struct weights_params {
   bool gathers;   // dy is brought together, in scratch.
   int64_t units;  // Of a group.
   ls_conv_bands views;
+  int64_t parts;  // Of the bands; 0: the rows of weights are cut instead.
   // Where things lie in scratch.
   size_t panel, half_panel, dy, result, product;
 } weights_params;
@@ -156,6 +163,80 @@ static void run_part(const weights_params *self, const part *p,
                    wide + r * channels, channels);
 }
 
+// ---- By parts --------------------------------------------------------------
+static int64_t num_bands(const weights_params *self) {
+  return self->conv.images * self->views.per_image;
+}
+
+static int64_t num_weights(const weights_params *self) {
+  return ls_conv_taps(&self->conv) * self->conv.in_channels *
+         self->conv.out_channels;
+}
+
+// The first step: a block is a part.
+static void parts_loop(const ls_kernel_call *call, int64_t begin_block,
+                       int64_t end_block) {
+  const weights_params *self = call->params;
+  const ls_conv *conv = &self->conv;
+  const part all = {.r1 = ls_conv_taps(conv) * conv->in_channels,
+                    .phase = ls_conv_phase_of(conv, 0)};
+  const int64_t lines = all.phase.axis[LS_WINDOW_DIMS - 2].count;
+  const int64_t width = all.phase.axis[LS_WINDOW_DIMS - 1].count;
+  for (int64_t b = begin_block; b < end_block; ++b) {
+    const int64_t first = b * num_bands(self) / self->parts;
+    const int64_t end = (b + 1) * num_bands(self) / self->parts;
+    ls_cpu_product product = {
+        .m = (size_t)all.r1,
+        .n = (size_t)conv->out_channels,
+        .c = (char *)call->out[0] +
+             (size_t)(b * num_weights(self)) * self->types.wide,
+        .ldc = (size_t)conv->out_channels,
+        .a_transposed = true,
+    };
+    for (int64_t band = first; band < end; ++band) {
+      const int64_t line = band / self->views.per_image * lines +
+                           band % self->views.per_image * self->views.lines;
+      product.accumulate = band > first;
+      add_view(self, &all, call, line * width, &product);
+    }
+  }
+}
+
+#define ADD_PARTS(name, T)                                                     \
+  static void name(T *out, const T *parts, int64_t count, int64_t size,        \
+                   int64_t begin, int64_t end) {                               \
+    for (int64_t i = begin; i < end; ++i)                                      \
+      out[i] = parts[i];                                                       \
+    for (int64_t p = 1; p < count; ++p)                                        \
+      for (int64_t i = begin; i < end; ++i)                                    \
+        out[i] += parts[p * size + i];                                         \
+  }
+ADD_PARTS(add_parts_f32, float)
+ADD_PARTS(add_parts_f64, double)
+
+// The second step: a block is a stretch of weights.
+static void sum_loop(const ls_kernel_call *call, int64_t begin_block,
+                     int64_t end_block) {
+  const weights_params *self = call->params;
+  const int64_t size = num_weights(self), begin = begin_block * STRETCH;
+  const int64_t end = ls_min_i64(end_block * STRETCH, size);
+  if (self->types.wide == sizeof(double))
+    add_parts_f64(call->out[0], call->in[0], self->parts, size, begin, end);
+  else
+    add_parts_f32(call->out[0], call->in[0], self->parts, size, begin, end);
+}
+
+// Whether that gains: there are bands enough and the sums stay small.
+static bool cut_parts(weights_params *self) {
+  const int64_t bytes = num_weights(self) * (int64_t)self->types.wide;
+  self->parts = ls_min_i64(MOST_PARTS, num_bands(self));
+  if (self->parts >= 2 && bytes > 0 && bytes * self->parts <= PARTS_BYTES)
+    return true;
+  self->parts = 0;
+  return false;
+}
+
+// ---- By rows ---------------------------------------------------------------
 static void weights_loop(const ls_kernel_call *call, int64_t begin_block,
                          int64_t end_block) {
   const weights_params *self = call->params;
@@ -211,8 +292,9 @@ ls_status kernel_conv_grad_weights(ls_kernel_plan *plan) {
   const bool is_view =
       self->dense && !self->plain &&
       ls_conv_cut_bands(conv, &self->types, CHAIN, &self->views);
+  const bool by_parts = is_view && cut_parts(self);
   const ls_cpu_product largest = {
-      .m = rows,
+      .m = by_parts ? (size_t)all_rows : rows,
       .n = out,
       .k = (size_t)ls_max_i64(CHAIN, self->views.lines *
                                          conv->dim[LS_WINDOW_DIMS - 1].out),
@@ -228,8 +310,15 @@ ls_status kernel_conv_grad_weights(ls_kernel_plan *plan) {
   self->result = ls_conv_place(&end, half ? rows * out * wide : 0);
   self->product = ls_conv_place(&end, self->types.product_scratch(&largest));
   plan->scratch = end;
-  plan->loop = weights_loop;
   plan->params = self;
+  plan->loop = weights_loop;
   plan->blocks = conv->groups * self->units;
+  if (!by_parts) return ls_ok();
+  plan->first = parts_loop;
+  plan->first_blocks = self->parts;
+  plan->shared = (size_t)(self->parts * num_weights(self)) * wide;
+  plan->only_shared = true;
+  plan->loop = sum_loop;
+  plan->blocks = ls_blocks_of(num_weights(self), STRETCH);
   return ls_ok();
 }
