@@ -7,6 +7,7 @@
 
 #include "lockstep/data.h"
 #include "lockstep/device.h"
+#include "lockstep/device_name.h"
 #include "lockstep/distributed.h"
 #include "lockstep/eager.h"
 #include "lockstep/function.h"
@@ -17,6 +18,8 @@
 #include "lockstep/nest.h"
 #include "lockstep/nn.h"
 #include "lockstep/ops.h"
+#include "lockstep/regroup.h"
+#include "lockstep/replica.h"
 #include "lockstep/runtime.h"
 #include "lockstep/session.h"
 #include "lockstep/strategy.h"

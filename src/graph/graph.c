@@ -20,6 +20,8 @@ ls_status ls_graph_make(ls_graph_kind kind, const char *name,
   ls_map_init(&graph->capture_index, allocator);
   ls_map_init(&graph->names, allocator);
   ls_map_init(&graph->scopes, allocator);
+  ls_map_init(&graph->devices, allocator);
+  ls_map_init(&graph->collections, allocator);
   graph->name = ls_arena_string(&graph->names_arena, name ? name : "");
   if (graph->name == NULL) {
     ls_graph_free(graph);
@@ -52,6 +54,7 @@ static void release_nodes(ls_graph *graph, size_t from) {
 void ls_graph_free(ls_graph *graph) {
   if (graph == NULL) return;
   release_nodes(graph, 0);
+  ls_graph_drop_collections(graph);
   for (size_t i = 0; i < graph->num_variables; ++i)
     ls_object_release(graph->variables[i]);
   for (size_t i = 0; i < graph->num_stubs; ++i)
@@ -61,6 +64,7 @@ void ls_graph_free(ls_graph *graph) {
   ls_map_deinit(&graph->capture_index);
   ls_map_deinit(&graph->names);
   ls_map_deinit(&graph->scopes);
+  ls_map_deinit(&graph->devices);
   ls_release(graph->allocator, graph->nodes);
   ls_release(graph->allocator, graph->parameters);
   ls_release(graph->allocator, graph->captures);
@@ -88,6 +92,7 @@ void ls_graph_forward(ls_graph *graph, ls_graph *to) {
   ls_map_deinit(&graph->capture_index);
   ls_map_deinit(&graph->names);
   ls_map_deinit(&graph->scopes);
+  ls_map_deinit(&graph->devices);
   ls_arena_deinit(&graph->arena);
   ls_arena_deinit(&graph->names_arena);
   graph->name = to->name;

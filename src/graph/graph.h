@@ -97,6 +97,8 @@ struct ls_graph {
 
   ls_map names;         // (scope, base) -> next number.
   ls_map scopes;        // Interned name scopes.
+  ls_map devices;       // Interned names of devices.
+  ls_map collections;   // Of a build graph: name -> list.
   ls_object **variables;  // Of a build graph: all, in order of creation.
   size_t num_variables, variables_capacity;
   ls_status error;      // First sticky error.
@@ -115,6 +117,7 @@ ls_status ls_graph_make(ls_graph_kind kind, const char *name,
                         ls_graph **out_graph);
 // Destroys any graph with its regions. NULL is fine.
 void ls_graph_free(ls_graph *graph);
+void ls_graph_drop_collections(ls_graph *graph);
 // Drops the nodes of a replica's segment; its handles now mean those of `to`.
 void ls_graph_forward(ls_graph *graph, ls_graph *to);
 // `graph` owns `stub` from now on. False without memory.
@@ -186,6 +189,8 @@ ls_status ls_graph_name_scope(ls_graph *graph, const ls_name_scope *parent,
 // The scope of a path "a/b/", as it is.
 ls_status ls_graph_name_scope_path(ls_graph *graph, const char *path,
                                    const ls_name_scope **out_scope);
+// The device's name, kept with the graph. NULL without memory.
+const char *ls_graph_device(ls_graph *graph, const char *device);
 // "a/b/" into `buffer`.
 void ls_name_scope_print(const ls_name_scope *scope, char *buffer,
                          size_t size);

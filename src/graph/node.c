@@ -107,6 +107,16 @@ ls_status ls_graph_name_scope_path(ls_graph *graph, const char *path,
   return ls_ok();
 }
 
+const char *ls_graph_device(ls_graph *graph, const char *device) {
+  const size_t size = strlen(device);
+  const char *kept = ls_map_find(&graph->devices, device, size);
+  if (kept != NULL) return kept;
+  char *copy = ls_arena_string(&graph->names_arena, device);
+  return copy != NULL && ls_map_insert(&graph->devices, device, size, copy)
+             ? copy
+             : NULL;
+}
+
 // Renders scopes outermost first; returns the characters written.
 static size_t render_scope(const ls_name_scope *scope, char *buffer,
                            size_t size) {
