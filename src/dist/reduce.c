@@ -250,7 +250,8 @@ typedef struct gathering {
 
 static ls_nest gather_leaf(ls_nest leaf, void *user) {
   const gathering *g = user;
-  if (leaf.kind == LS_KIND_SLICES)
+  if (leaf.kind == LS_KIND_SLICES ||
+      ls_distributed_component(leaf, 0).kind == LS_KIND_SLICES)
     return LS_FAIL(LS_UNIMPLEMENTED, "gather of IndexedSlices");
   if (!has_components(leaf)) return ls_nest_retain(leaf);
   ls_tensor *items = NULL, tensor = ls_failed_tensor();
@@ -314,7 +315,8 @@ static ls_nest merge_leaf(ls_nest leaf, void *user) {
   ls_tensor *items = NULL, tensor = ls_failed_tensor();
   size_t count = 0;
   ls_nest made = ls_none();
-  if (leaf.kind == LS_KIND_SLICES)
+  if (leaf.kind == LS_KIND_SLICES ||
+      ls_distributed_component(leaf, 0).kind == LS_KIND_SLICES)
     return LS_FAIL(LS_UNIMPLEMENTED, "%s of IndexedSlices",
                    m->gathers ? "all_gather" : "all_reduce");
   ls_status status = tensors_of_all(m, leaf, &items, &count);

@@ -61,7 +61,7 @@ static ls_status add_use(ls_lower_scope *scope, ls_variable *variable,
   program->uses[program->num_uses++] =
       (ls_use){.variable = ls_object_retain(&variable->object),
                .type = variable->type,
-               .per_replica_before = variable->container != NULL};
+               .split_before = variable->container != NULL};
   *out_ref = parameter.ref;
   return ls_ok();
 }
@@ -175,7 +175,7 @@ static ls_status write_once(ls_lower_scope *scope, ls_variable *container,
   }
   ls_use *use = find_use(scope, container);
   use->written = true;
-  use->per_replica_before = !was_shared;
+  use->split_before = !was_shared;
   return set(scope, container, ref);
 }
 
@@ -188,12 +188,12 @@ static ls_status write_each(ls_lower_scope *scope, ls_variable *container) {
     LS_RETURN_IF_ERROR(add_use(scope, component, &unused));
     ls_use *use = find_use(scope, component);
     use->written = true;
-    use->per_replica_before = false;
+    use->split_before = false;
     LS_RETURN_IF_ERROR(set(scope, component, ref));
   }
   ls_use *use = find_use(scope, container);
   use->written = false;
-  use->per_replica_after = true;
+  use->split_after = true;
   return ls_ok();
 }
 

@@ -91,8 +91,8 @@ static ls_status cache_key(const ls_program *program, int32_t replicas,
   ls_text_append_bytes(key, &replicas, sizeof(replicas));
   for (size_t i = 0; i < program->num_uses; ++i) {
     const uint64_t id = ((ls_variable *)program->uses[i].variable)->id;
-    const bool states[] = {program->uses[i].per_replica_before,
-                           program->uses[i].per_replica_after};
+    const bool states[] = {program->uses[i].split_before,
+                           program->uses[i].split_after};
     ls_text_append_bytes(key, &id, sizeof(id));
     ls_text_append_bytes(key, states, sizeof(states));
   }
@@ -285,9 +285,9 @@ bool ls_compiled_fits(const ls_compiled *compiled, const ls_store *store) {
     const ls_variable *container =
         variable->num_components > 0 ? variable : variable->container;
     // A component that is given a buffer of its own says nothing by itself.
-    if (container == NULL || (container != variable && !use->per_replica_before))
+    if (container == NULL || (container != variable && !use->split_before))
       continue;
-    if (ls_store_is_shared(store, container) == use->per_replica_before)
+    if (ls_store_is_shared(store, container) == use->split_before)
       return false;
   }
   return true;
@@ -300,8 +300,8 @@ static void note_writes(const ls_compiled *compiled, ls_store *store) {
     const ls_use *use = &program->uses[i];
     const ls_variable *variable = (ls_variable *)use->variable;
     if (use->written) ls_store_mark_written(store, variable);
-    if (variable->num_components > 0 && (use->written || use->per_replica_after))
-      ls_store_set_shared(store, variable, !use->per_replica_after);
+    if (variable->num_components > 0 && (use->written || use->split_after))
+      ls_store_set_shared(store, variable, !use->split_after);
   }
 }
 

@@ -568,6 +568,7 @@ static ls_nest look_in_update(ls_nest args, void *user) {
   (void)args;
   const long long id = ls_update_replica_id().value;
   expect_cross(u->strategy);
+  LS_STRATEGY_SCOPE(u->strategy) { expect_cross(u->strategy); }
   const char *device = ls_update_device();
   assert_string_equal(device + strlen(device) - 5, id == 0 ? "CPU:0" : "CPU:1");
   ls_nest made = ls_none();
