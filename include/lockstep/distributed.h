@@ -14,6 +14,8 @@ extern "C" {
 typedef enum ls_distributed_kind {
   LS_PER_REPLICA,  // Components may differ.
   LS_MIRRORED,     // Components are kept equal.
+  LS_MAP_OUTPUT,   // What a map made on one device; a component of a
+                   // PerReplica.
 } ls_distributed_kind;
 
 // One component per replica, in replica order; immutable and counted.
@@ -23,11 +25,19 @@ typedef struct ls_distributed ls_distributed;
 // when the result is a failed nest).
 LS_API ls_nest ls_nest_distributed(ls_distributed_kind kind,
                                    const ls_nest *components, size_t count);
+// The same with each component's device, canonical names that are copied; NULL
+// in `devices` for one that is not known.
+LS_API ls_nest ls_nest_distributed_on(ls_distributed_kind kind,
+                                      const ls_nest *components,
+                                      const char *const *devices,
+                                      size_t count);
 // Number of components; 0 when the leaf is not distributed.
 LS_API size_t ls_distributed_count(ls_nest leaf);
 LS_API ls_distributed_kind ls_distributed_kind_of(ls_nest leaf);
 // A component, lent: valid as long as the leaf. None when out of range.
 LS_API ls_nest ls_distributed_component(ls_nest leaf, size_t replica);
+// The device that a component was said to be on, lent; "" when none was said.
+LS_API const char *ls_distributed_device(ls_nest leaf, size_t replica);
 
 #ifdef __cplusplus
 }

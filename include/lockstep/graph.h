@@ -115,6 +115,21 @@ LS_API LS_MUST_USE ls_status ls_graph_lookup_op(const ls_graph *graph,
                                                 const char *name,
                                                 ls_op *out_op);
 
+// ---- Collections -----------------------------------------------------------
+// Named lists that a build graph keeps: of variables, of losses, what one part
+// of a program wants another to find. Adds a leaf (lent; the graph holds a
+// reference) unless it is there.
+LS_API LS_MUST_USE ls_status ls_graph_add_to_collection(ls_graph *graph,
+                                                        const char *name,
+                                                        ls_nest leaf);
+// Takes a leaf out; nothing happens when it is not there.
+LS_API void ls_graph_remove_from_collection(ls_graph *graph, const char *name,
+                                            ls_nest leaf);
+// Writes up to `capacity` leaves, lent, in the order in which they came.
+// Returns their number.
+LS_API size_t ls_graph_collection(const ls_graph *graph, const char *name,
+                                  ls_nest *leaves, size_t capacity);
+
 // ---- Ops and tensors -------------------------------------------------------
 // A general op, for makers. Everything is copied.
 typedef struct ls_op_spec {
@@ -186,10 +201,13 @@ typedef struct ls_scope {
   struct ls_scope *outer;
   int kind;
   const void *data;
-  uint64_t extra[6];
+  uint64_t extra[24];
 } ls_scope;
 
 LS_API void ls_scope_end(ls_scope *scope);
+// Why nothing works here: the status of the outermost scope that was refused;
+// OK when none was.
+LS_API LS_MUST_USE ls_status ls_scope_status(void);
 
 // Ops go to `graph`, a build graph.
 LS_API void ls_graph_begin(ls_scope *scope, ls_graph *graph);

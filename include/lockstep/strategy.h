@@ -7,60 +7,247 @@
 // work on them is not. A traced function that a strategy runs is traced for
 // every replica, each with its own arguments; where the traces agree there is
 // one body. Values that are equal on all replicas are computed and stored
-// once.
+// once. A plain callback runs on one replica after the other, op by op in
+// eager, into the graph that is being built else.
+//
+// Counted. All inputs are copied when a strategy is made.
 #ifndef LOCKSTEP_STRATEGY_H_
 #define LOCKSTEP_STRATEGY_H_
 
 #include "lockstep/distributed.h"
 #include "lockstep/function.h"
+#include "lockstep/replica.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-// ---- Strategies ------------------------------------------------------------
-typedef struct ls_strategy ls_strategy;
-
-// Zero in a field means its default.
+// ---- Making ----------------------------------------------------------------
+// Zero in a field means its default. At most one of the first three is given;
+// with none: a replica on each GPU there is, else on each CPU.
 typedef struct ls_mirrored_options {
-  ls_opt num_replicas;  // Replicas on that many logical CPUs. Default 1.
+  ls_opt num_replicas;         // On that many logical CPUs.
+  const char *const *devices;  // A replica on each, in this order.
+  size_t num_devices;
+  ls_opt num_gpus;  // On "/device:GPU:0" and so on.
 } ls_mirrored_options;
 // Creates a mirrored strategy: a copy of the step on each replica, variables
 // equal on all. The caller owns a reference.
-//   LS_INVALID_ARGUMENT  fewer than one replica.
+//   LS_INVALID_ARGUMENT  less than one replica, a device twice, two ways of
+//                        saying where.
 LS_API LS_MUST_USE ls_status ls_mirrored_strategy_create(
     const ls_mirrored_options *options, ls_strategy **out_strategy);
+// A mirrored strategy of one replica, on this device.
+LS_API LS_MUST_USE ls_status ls_one_device_strategy_create(
+    const char *device, ls_strategy **out_strategy);
+// The runtime's default strategy: what is in force when none was entered. Lent.
+LS_API LS_MUST_USE ls_status ls_strategy_default(ls_strategy **out_strategy);
+
 LS_API ls_strategy *ls_strategy_retain(ls_strategy *strategy);
 LS_API void ls_strategy_release(ls_strategy *strategy);
-LS_API int32_t ls_strategy_num_replicas(const ls_strategy *strategy);
 
-// Runs the callable on every replica. Replica r gets component r of each
-// distributed leaf of `args` (a lent tuple or list), and every other leaf as
-// it is. `*results` is the replicas' results put together: leaves that are the
-// same on all come back as they are, others as PerReplica. In-out as in
-// ls_function_call.
+// ---- What it is ------------------------------------------------------------
+LS_API int32_t ls_strategy_num_replicas(const ls_strategy *strategy);
+LS_API bool ls_strategy_is_single_replica(const ls_strategy *strategy);
+// Canonical names of all devices, in replica order: writes up to `capacity`,
+// lent for the strategy's life. `*out_count` is their number.
+//   LS_FAILED_PRECONDITION  the default strategy, which has none.
+LS_API LS_MUST_USE ls_status ls_strategy_worker_devices(
+    const ls_strategy *strategy, const char **devices, size_t capacity,
+    size_t *out_count);
+LS_API LS_MUST_USE ls_status ls_strategy_parameter_devices(
+    const ls_strategy *strategy, const char **devices, size_t capacity,
+    size_t *out_count);
+// Where state that belongs to no variable lives: all devices; on the default
+// strategy the device of the variable with the smallest name.
+LS_API LS_MUST_USE ls_status ls_strategy_non_slot_devices(
+    const ls_strategy *strategy, ls_variable *const *variables,
+    size_t num_variables, const char **devices, size_t capacity,
+    size_t *out_count);
+// A PerReplica of integers: component k is k. In cross-replica context only.
+LS_API LS_MUST_USE ls_status ls_strategy_worker_device_index(
+    ls_strategy *strategy, ls_nest *out_index);
+LS_API bool ls_strategy_between_graph(const ls_strategy *strategy);
+LS_API bool ls_strategy_should_init(const ls_strategy *strategy);
+LS_API bool ls_strategy_should_checkpoint(const ls_strategy *strategy);
+LS_API bool ls_strategy_should_save_summary(const ls_strategy *strategy);
+LS_API bool ls_strategy_is_multi_worker(const ls_strategy *strategy);
+LS_API bool ls_strategy_has_global_batches(const ls_strategy *strategy);
+
+// ---- Scopes ----------------------------------------------------------------
+// Inside, variables are made by the strategy and it is in force; the pair of
+// ls_strategy_scope_end. Refused inside of another strategy and inside of one
+// of its own replicas.
+LS_API void ls_strategy_scope_begin(ls_scope *scope, ls_strategy *strategy);
+//   LS_FAILED_PRECONDITION  a scope opened after it is still open: names its
+//                           kind, and everything stays as it is.
+LS_API LS_MUST_USE ls_status ls_strategy_scope_end(ls_scope *scope);
+#define LS_STRATEGY_SCOPE(strategy) \
+  LS_SCOPE_(__LINE__, ls_strategy_scope_begin, strategy)
+// Puts the strategy in force without a scope, in place of what was put so
+// before; NULL: the default one.
+//   LS_FAILED_PRECONDITION  inside of a scope.
+LS_API LS_MUST_USE ls_status ls_strategy_set_current(ls_strategy *strategy);
+// Whether the strategy made the variable, or a component of it; the default
+// strategy: whether none did.
+LS_API bool ls_strategy_made(const ls_strategy *strategy,
+                             const ls_variable *variable);
+// The strategy that made it, lent; NULL: none.
+LS_API ls_strategy *ls_variable_strategy(const ls_variable *variable);
+
+// ---- Running ---------------------------------------------------------------
+// Runs the callable on every replica, in the strategy's scope. Replica r gets
+// component r of each distributed leaf of `args` (a lent tuple or list), and
+// every other leaf as it is; a distributed variable stays whole. `*results` is
+// the replicas' results put together: leaves that are the same on all come back
+// as they are, others as PerReplica. In-out as in ls_function_call.
 LS_API LS_MUST_USE ls_status ls_strategy_run(ls_strategy *strategy,
                                              ls_callable callable,
                                              ls_nest args, ls_nest *results);
+// The same for a plain callback.
+LS_API LS_MUST_USE ls_status ls_strategy_call_for_each_replica(
+    ls_strategy *strategy, ls_callback callback, ls_nest args, void *user,
+    ls_nest *results);
 
-// The sum (or mean) over a PerReplica's arrays, along the canonical tree; any
-// other leaf comes back retained. The caller owns the result.
-LS_API LS_MUST_USE ls_status ls_strategy_reduce(ls_strategy *strategy,
-                                                ls_reduce_op op, ls_nest value,
-                                                ls_nest *out_value);
-
+// ---- Values ----------------------------------------------------------------
 // Cuts dimension 0 of an array into one view per replica: sizes differ by at
 // most one, larger ones first. The views keep the array.
 LS_API LS_MUST_USE ls_status ls_strategy_split(ls_strategy *strategy,
                                                ls_array *array,
                                                ls_nest *out_value);
+// One value from a function of (replica, number of replicas), called for each
+// replica in order; always a PerReplica, on the default strategy its value.
+typedef ls_nest (*ls_value_function)(int32_t replica, int32_t replicas,
+                                     void *user);
+LS_API LS_MUST_USE ls_status ls_strategy_values_from_function(
+    ls_strategy *strategy, ls_value_function function, void *user,
+    ls_nest *out_value);
+// The components of a distributed value, in the order of the strategy's devices
+// if those are its devices, else by device; of anything else it alone. A list.
+LS_API LS_MUST_USE ls_status ls_strategy_unwrap(ls_strategy *strategy,
+                                                ls_nest value,
+                                                ls_nest *out_list);
+// The components of a distributed value as a tuple; of a nest a tuple of nests;
+// anything else a 1-tuple.
+LS_API LS_MUST_USE ls_status ls_strategy_local_results(ls_strategy *strategy,
+                                                       ls_nest value,
+                                                       ls_nest *out_tuple);
+// One op that runs after all components; that of the only one, if it has no
+// name.
+LS_API LS_MUST_USE ls_status ls_strategy_group(ls_strategy *strategy,
+                                               ls_nest value, const char *name,
+                                               ls_op *out_op);
+// The component of a distributed leaf on a device (NULL: the current one), a
+// reference of the caller's. Other leaves are their own.
+//   LS_INVALID_ARGUMENT  no component is there.
+LS_API LS_MUST_USE ls_status ls_distributed_get(ls_nest leaf,
+                                                const char *device,
+                                                ls_nest *out_component);
+// Whether a component is on the device.
+LS_API bool ls_distributed_is_on(ls_nest leaf, const char *device);
+// A distributed leaf (or any other) as a tensor where the thread is.
+LS_API LS_MUST_USE ls_status ls_distributed_as_tensor(ls_nest leaf,
+                                                      ls_tensor *out_tensor);
 
-// ---- Inside a replica ------------------------------------------------------
-// How many replicas the current replica's step runs on; 1 outside.
-LS_API int32_t ls_num_replicas(void);
-// The replica's id as a plain number, where it is known: while its own trace
-// is made. -1 where it is not. (The tensor is ls_replica_id.)
-LS_API int32_t ls_replica_number(void);
+// SUM or MEAN from its name, in any case.
+//   LS_INVALID_ARGUMENT  another text.
+LS_API LS_MUST_USE ls_status ls_reduce_op_parse(const char *text,
+                                                ls_reduce_op *out_op);
+
+// How to reduce. Zero in a field means its default.
+typedef struct ls_reduce_options {
+  // Also along these axes within each replica; negative ones count from the
+  // end. NULL: across replicas only. Not NULL and none: the same.
+  const int *axes;
+  size_t num_axes;
+  // MEAN: one number a replica. The sum of w v times 1 / the sum of w; a weight
+  // of 0 leaves the value out, whatever it is. NULL: all 1.
+  const double *weights;
+  size_t num_weights;
+} ls_reduce_options;
+// The sum (or mean) over a PerReplica's components, along the canonical tree, a
+// leaf at a time: arrays give an array, tensors a tensor. Any other leaf: MEAN
+// gives it, SUM only with one replica, or of a host zero. The caller owns the
+// result.
+LS_API LS_MUST_USE ls_status ls_strategy_reduce(ls_strategy *strategy,
+                                                ls_reduce_op op, ls_nest value,
+                                                ls_nest *out_value);
+LS_API LS_MUST_USE ls_status ls_strategy_reduce_with(
+    ls_strategy *strategy, ls_reduce_op op, ls_nest value,
+    const ls_reduce_options *options, ls_nest *out_value);
+
+// Where a value goes: a device's name, or a distributed value, variable or
+// tensor that is there.
+typedef struct ls_destinations {
+  const char *device;
+  ls_nest value;  // Lent. None: not given.
+} ls_destinations;
+// The same for one value, to the destinations: a tensor on one device, else a
+// Mirrored.
+LS_API LS_MUST_USE ls_status ls_strategy_reduce_to(
+    ls_strategy *strategy, ls_reduce_op op, ls_nest value,
+    ls_destinations destinations, ls_nest *out_value);
+// One result a pair, in their order, as a list.
+LS_API LS_MUST_USE ls_status ls_strategy_batch_reduce_to(
+    ls_strategy *strategy, ls_reduce_op op, const ls_nest *values,
+    const ls_destinations *destinations, size_t count, ls_nest *out_list);
+// A tensor on each destination (none given: every device of the strategy), as a
+// Mirrored; on one device a tensor. Host scalars come back as they are.
+LS_API LS_MUST_USE ls_status ls_strategy_broadcast_to(
+    ls_strategy *strategy, ls_nest value, ls_destinations destinations,
+    ls_nest *out_value);
+// The components behind each other along an axis, in replica order.
+LS_API LS_MUST_USE ls_status ls_strategy_gather(ls_strategy *strategy,
+                                                ls_nest value, int axis,
+                                                ls_nest *out_value);
+
+// ---- Update, fetch, map ----------------------------------------------------
+// Calls fn((component, arguments...)) for each component of the variable, under
+// its device: a tuple of the component and component r of each leaf of `args` (a
+// tuple). The results are put together by ls_update_regroup.
+//   LS_INVALID_ARGUMENT  not a distributed variable; an argument that is
+//                        distributed and not mirrored: nothing has been called.
+LS_API LS_MUST_USE ls_status ls_strategy_update(
+    ls_strategy *strategy, ls_variable *variable, ls_callback fn, ls_nest args,
+    void *user, bool group, ls_nest *out_value);
+// The same for each of some devices, without a variable.
+LS_API LS_MUST_USE ls_status ls_strategy_update_non_slot(
+    ls_strategy *strategy, const char *const *devices, size_t num_devices,
+    ls_callback fn, ls_nest args, void *user, bool group, ls_nest *out_value);
+// fn (NULL: itself) of a mirrored value or distributed variable, as a tensor on
+// one device (NULL: "/device:CPU:0").
+LS_API LS_MUST_USE ls_status ls_strategy_fetch(ls_strategy *strategy,
+                                               ls_nest value,
+                                               const char *destination,
+                                               ls_callback fn, void *user,
+                                               ls_nest *out_value);
+// fn((item, arguments...)) for each item, the k-th on device k mod n: a
+// PerReplica of map outputs.
+LS_API LS_MUST_USE ls_status ls_strategy_map(ls_strategy *strategy,
+                                             const ls_nest *items,
+                                             size_t num_items, ls_callback fn,
+                                             ls_nest args, void *user,
+                                             ls_nest *out_value);
+
+// ---- Variables -------------------------------------------------------------
+typedef enum ls_write_op {
+  LS_WRITE_ASSIGN,
+  LS_WRITE_ADD,
+  LS_WRITE_SUB,
+} ls_write_op;
+// Zero in a field means its default.
+typedef struct ls_write_options {
+  const char *name;    // Of the write ops.
+  bool no_read_value;  // The result is the op (in eager none), not the value.
+} ls_write_options;
+// Writes a variable: the general form of ls_variable_assign. A value is a
+// tensor, an array, a host scalar (which gets the variable's type) or a
+// distributed value. Across replicas the result is a Mirrored of what each
+// component is afterwards; in a replica it is that replica's.
+LS_API LS_MUST_USE ls_status ls_variable_write(ls_variable *variable,
+                                               ls_write_op op, ls_nest value,
+                                               const ls_write_options *options,
+                                               ls_nest *out_value);
 #ifdef __cplusplus
 }
 #endif

@@ -19,6 +19,22 @@ typedef struct ls_variable ls_variable;
 // A callback over nests; `args` is lent, the result is the caller's.
 typedef ls_nest (*ls_callback)(ls_nest args, void *user);
 
+// When the components of a distributed variable are made equal.
+typedef enum ls_variable_synchronization {
+  LS_SYNCHRONIZATION_AUTO = 0,  // In a strategy: ON_WRITE.
+  LS_SYNCHRONIZATION_NONE = 1,
+  LS_SYNCHRONIZATION_ON_WRITE = 2,
+  LS_SYNCHRONIZATION_ON_READ = 3,
+} ls_variable_synchronization;
+
+// How values of several replicas become one.
+typedef enum ls_variable_aggregation {
+  LS_AGGREGATION_NONE = 0,
+  LS_AGGREGATION_SUM = 1,
+  LS_AGGREGATION_MEAN = 2,
+  LS_AGGREGATION_ONLY_FIRST_REPLICA = 3,
+} ls_variable_aggregation;
+
 // How to make a variable. Zero in a field means its default.
 typedef struct ls_variable_options {
   const char *name;  // Within the current name scope. Default "Variable".
@@ -31,8 +47,21 @@ typedef struct ls_variable_options {
   ls_tensor initial_value;
   ls_callback initializer;  // args: none.
   void *initializer_user;
-  ls_flag trainable;  // Default on.
+  // What another variable started with; in place of the others.
+  ls_variable *initial_of;
+  ls_flag trainable;  // Default on, but off where synchronization is ON_READ.
+  // What follows counts in the scope of a strategy.
+  ls_variable_synchronization synchronization;
+  ls_variable_aggregation aggregation;
+  // In a build graph: the collections to be in. NULL: "variables". Not NULL
+  // and none: no collection.
+  const char *const *collections;
+  size_t num_collections;
 } ls_variable_options;
+
+#define LS_COLLECTION_GLOBAL_VARIABLES "variables"
+#define LS_COLLECTION_TRAINABLE_VARIABLES "trainable_variables"
+#define LS_COLLECTION_GLOBAL_STEP "global_step"
 
 // Creates a variable where the init scope leads: in a build graph it gets an
 // initializer op, in eager it is initialized at once. The caller owns a
@@ -41,6 +70,25 @@ typedef struct ls_variable_options {
 LS_API LS_MUST_USE ls_status ls_variable_create(
     const ls_variable_options *options, ls_variable **out_variable);
 
+// ---- Creators --------------------------------------------------------------
+// What makes variables inside of a scope: the innermost creator first, each
+// asking the next one out; the last makes a plain variable.
+typedef struct ls_creator ls_creator;
+// The caller owns a reference to `*out_variable`.
+typedef ls_status (*ls_variable_creator)(const ls_creator *next,
+                                         const ls_variable_options *options,
+                                         void *user,
+                                         ls_variable **out_variable);
+LS_API LS_MUST_USE ls_status ls_creator_create(
+    const ls_creator *creator, const ls_variable_options *options,
+    ls_variable **out_variable);
+// Inside, variables are made by `create`; the pair of ls_scope_end.
+LS_API void ls_creator_scope_begin(ls_scope *scope, ls_variable_creator create,
+                                   void *user);
+#define LS_CREATOR_SCOPE(create, user) \
+  LS_SCOPE_(__LINE__, ls_creator_scope_begin, create, user)
+
+// ---- Variables -------------------------------------------------------------
 LS_API ls_variable *ls_variable_retain(ls_variable *variable);
 LS_API void ls_variable_release(ls_variable *variable);
 
@@ -48,11 +96,28 @@ LS_API const char *ls_variable_name(const ls_variable *variable);
 LS_API ls_dtype ls_variable_dtype(const ls_variable *variable);
 LS_API ls_shape ls_variable_shape(const ls_variable *variable);
 LS_API bool ls_variable_is_trainable(const ls_variable *variable);
+// What it was made with; AUTO and NONE of a plain variable.
+LS_API ls_variable_synchronization ls_variable_synchronization_of(
+    const ls_variable *variable);
+LS_API ls_variable_aggregation ls_variable_aggregation_of(
+    const ls_variable *variable);
+// The canonical name of its device, lent; "" when it has none.
+LS_API const char *ls_variable_device(const ls_variable *variable);
+// Of a distributed variable, the container: how many components it has, and the
+// i-th, lent (NULL when there is none). 0 of any other.
+LS_API size_t ls_variable_num_components(const ls_variable *variable);
+LS_API ls_variable *ls_variable_component(const ls_variable *variable,
+                                          size_t index);
 // The op that initializes it in its build graph; failed in eager.
 LS_API ls_op ls_variable_initializer(const ls_variable *variable);
 
-// The value at this point of the current graph.
+// The value at this point of the current graph. Of a distributed variable: in a
+// replica that of the replica's component, else that of the component on the
+// current device or the first; one that is synchronized on read is aggregated
+// then.
 LS_PLACED ls_tensor ls_variable_read(ls_variable *variable);
+// The same for use as an operand: also in the scope of another strategy.
+LS_PLACED ls_tensor ls_variable_as_tensor(ls_variable *variable);
 // Writes. Each returns the value afterwards.
 LS_PLACED ls_tensor ls_variable_assign(ls_variable *variable, ls_tensor value);
 LS_PLACED ls_tensor ls_variable_assign_add(ls_variable *variable,

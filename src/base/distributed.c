@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "base/nest_internal.h"
 #include "base/runtime_internal.h"
 
 struct ls_distributed {
@@ -10,6 +11,7 @@ struct ls_distributed {
   ls_allocator *allocator;
   ls_distributed_kind kind;
   size_t count;
+  const char **devices;  // NULL, or one a component; NULL: not known.
   ls_nest component[];
 };
 
@@ -17,14 +19,21 @@ static void destroy_distributed(ls_object *object) {
   ls_distributed *value = (ls_distributed *)object;
   for (size_t i = 0; i < value->count; ++i)
     ls_nest_release(value->component[i]);
+  ls_release(value->allocator, value->devices);
   ls_release(value->allocator, value);
+}
+
+const char *ls_distributed_kind_name(ls_distributed_kind kind) {
+  return kind == LS_MIRRORED     ? "Mirrored"
+         : kind == LS_MAP_OUTPUT ? "MapOutput"
+                                 : "PerReplica";
 }
 
 static void print_distributed(const ls_object *object, char *buffer,
                               size_t size) {
   const ls_distributed *value = (const ls_distributed *)object;
   int at = snprintf(buffer, size, "%s:{",
-                    value->kind == LS_MIRRORED ? "Mirrored" : "PerReplica");
+                    ls_distributed_kind_name(value->kind));
   for (size_t i = 0; i < value->count && at > 0 && (size_t)at < size; ++i) {
     char text[200];
     at += snprintf(buffer + at, size - (size_t)at, "%s\n  %zu: %s",
@@ -39,12 +48,36 @@ static const ls_object_type distributed_type = {.name = "distributed",
                                                 .destroy = destroy_distributed,
                                                 .print = print_distributed};
 
+// Names of devices in one block, behind their pointers. NULL without memory.
+static const char **copy_devices(ls_allocator *allocator,
+                                 const char *const *devices, size_t count) {
+  size_t size = count * sizeof(char *);
+  for (size_t i = 0; i < count; ++i)
+    size += devices[i] == NULL ? 0 : strlen(devices[i]) + 1;
+  const char **copy = ls_allocate_zeroed(allocator, 1, size + 1);
+  if (copy == NULL) return NULL;
+  char *at = (char *)(copy + count);
+  for (size_t i = 0; i < count; ++i) {
+    if (devices[i] == NULL) continue;
+    copy[i] = strcpy(at, devices[i]);
+    at += strlen(at) + 1;
+  }
+  return copy;
+}
+
 ls_nest ls_nest_distributed(ls_distributed_kind kind, const ls_nest *components,
                             size_t count) {
+  return ls_nest_distributed_on(kind, components, NULL, count);
+}
+
+ls_nest ls_nest_distributed_on(ls_distributed_kind kind,
+                               const ls_nest *components,
+                               const char *const *devices, size_t count) {
   ls_status failure = ls_ok();
   for (size_t i = 0; i < count && failure == NULL; ++i)
     failure = ls_nest_status(components[i]);
-  if (failure == NULL && count == 0)
+  // A map may have had nothing to do, in all or on one device.
+  if (failure == NULL && count == 0 && devices == NULL && kind != LS_MAP_OUTPUT)
     failure = ls_invalid_argument(
         "a distributed value needs at least one component");
   ls_allocator *allocator = ls_current_allocator();
@@ -53,6 +86,13 @@ ls_nest ls_nest_distributed(ls_distributed_kind kind, const ls_nest *components,
     value = ls_allocate_zeroed(allocator, 1,
                                sizeof(*value) + count * sizeof(ls_nest));
     if (value == NULL) failure = ls_out_of_memory();
+  }
+  if (failure == NULL && devices != NULL) {
+    value->devices = copy_devices(allocator, devices, count);
+    if (value->devices == NULL) {
+      ls_release(allocator, value);
+      failure = ls_out_of_memory();
+    }
   }
   if (failure != NULL) {
     for (size_t i = 0; i < count; ++i) ls_nest_release(components[i]);
@@ -84,4 +124,12 @@ ls_nest ls_distributed_component(ls_nest leaf, size_t replica) {
   const ls_distributed *value = distributed_of(leaf);
   return value == NULL || replica >= value->count ? ls_none()
                                                   : value->component[replica];
+}
+
+const char *ls_distributed_device(ls_nest leaf, size_t replica) {
+  const ls_distributed *value = distributed_of(leaf);
+  return value == NULL || replica >= value->count || value->devices == NULL ||
+                 value->devices[replica] == NULL
+             ? ""
+             : value->devices[replica];
 }

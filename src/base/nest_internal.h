@@ -3,7 +3,7 @@
 #ifndef LS_BASE_NEST_INTERNAL_H_
 #define LS_BASE_NEST_INTERNAL_H_
 
-#include "lockstep/nest.h"
+#include "lockstep/distributed.h"
 
 // Deeper nests are refused, so that recursion fits a fiber's stack.
 enum { LS_NEST_MAX_DEPTH = 256 };
@@ -15,5 +15,8 @@ size_t ls_nest_sorted_position(ls_nest nest, size_t index);
 ls_nest ls_nest_item_sorted(ls_nest nest, size_t index);
 // Whether it is a dict or a named tuple, also an empty one.
 bool ls_nest_has_keys(ls_nest nest);
+
+// "PerReplica", "Mirrored", "MapOutput".
+const char *ls_distributed_kind_name(ls_distributed_kind kind);
 
 #endif  // LS_BASE_NEST_INTERNAL_H_

@@ -3,6 +3,7 @@
 // {'key': a} dicts with their tag in front, keys in the order given.
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/allocator.h"
 #include "base/nest_internal.h"
@@ -51,9 +52,11 @@ static void put_object(printer *out, const ls_object *object) {
     put(out, object->type->name);
     return;
   }
-  char text[256] = "";
-  object->type->print(object, text, sizeof(text));
-  put(out, text);
+  if (out->used + 1 >= out->size) return;
+  char *place = out->buffer + out->used;
+  place[0] = '\0';
+  object->type->print(object, place, out->size - out->used);
+  out->used += strlen(place);
 }
 
 static void put_leaf(printer *out, ls_nest nest) {

@@ -9,7 +9,8 @@
 #include <stdio.h>
 
 #include "base/runtime_internal.h"
-#include "dist/strategy.h"
+#include "dist/context.h"
+#include "dist/sharing.h"
 #include "graph/equal.h"
 #include "graph/region.h"
 
@@ -23,6 +24,7 @@ typedef struct tracing {
   size_t num_split;
   ls_graph *first;       // Replica 0's region.
   ls_nest first_result;
+  ls_sharing sharing;  // Variables that the replicas make.
 } tracing;
 
 // ---- One replica -----------------------------------------------------------
@@ -30,6 +32,7 @@ typedef struct replica_run {
   tracing *all;
   ls_replica replica;
   ls_context context;
+  ls_shared_requests shared;
   ls_graph *region;
   size_t next_split;
   ls_nest result;
@@ -66,16 +69,29 @@ static ls_status trace_replica(tracing *all, int32_t id, ls_graph *region,
                                ls_nest *out_result) {
   replica_run run = {
       .all = all,
-      .replica = {all->strategy, id, all->strategy->num_replicas},
+      .replica = {.strategy = all->strategy,
+                  .id = id,
+                  .count = all->strategy->num_replicas,
+                  .graph = region},
       .region = region};
   ls_context_fork(&run.context);
-  run.context.replica = &run.replica;
+  ls_distribution entry = {.strategy = all->strategy, .replica = &run.replica};
+  entry.outer = run.context.distribution;
+  entry.graph = all->graph;
+  run.context.distribution = &entry;
+  ls_creator_entry creator = {.outer = run.context.creators,
+                              .graph = ls_context_graph(),
+                              .create = ls_sharing_create,
+                              .user = &run.shared};
+  run.shared = (ls_shared_requests){.sharing = &all->sharing, .replica = id};
+  run.context.creators = &creator;
   ls_fiber *fiber = NULL;
   LS_RETURN_IF_ERROR(
       ls_fiber_create(all->strategy->fibers, run_replica, &run, &fiber));
   ls_fiber_set_state(fiber, &run.context);
   const ls_status started = ls_fiber_resume(fiber);
   ls_fiber_destroy(fiber);
+  ls_shared_requests_deinit(&run.shared);
   LS_RETURN_IF_ERROR(started);
   *out_result = run.result;
   return ls_status_annotate(run.status, "on replica %d", id);
@@ -253,11 +269,13 @@ ls_status ls_replicas_trace(ls_strategy *strategy, ls_graph *graph,
                  .function = function,
                  .args = args};
   if (strategy->num_replicas == 1) return trace_one(&all, out_result);
+  ls_sharing_init(&all.sharing, strategy);
   ls_op op = {0};
   ls_status status = note_splits(&all);
   if (ls_status_is_ok(status)) status = trace_all(&all);
   if (ls_status_is_ok(status)) status = add_op(&all, &op);
   if (ls_status_is_ok(status)) status = gather(&all, op, out_result);
+  ls_sharing_deinit(&all.sharing);
   ls_graph_free(all.first);
   ls_nest_release(all.first_result);
   ls_release(graph->allocator, all.split);
@@ -273,16 +291,20 @@ static ls_nest first_component(ls_nest leaf, void *user) {
 }
 
 static ls_status trace_one(tracing *all, ls_nest *out_result) {
-  ls_replica replica = {all->strategy, 0, 1};
+  ls_replica replica = {
+      .strategy = all->strategy, .count = 1, .graph = all->graph};
   ls_context *context = ls_context_current();
-  struct ls_replica *outer = context->replica;
+  ls_distribution entry = {.outer = context->distribution,
+                           .graph = all->graph,
+                           .strategy = all->strategy,
+                           .replica = &replica};
   const ls_nest args = ls_nest_map(all->args, first_component, NULL);
   ls_status status = ls_nest_status(args);
-  context->replica = &replica;
+  context->distribution = &entry;
   if (ls_status_is_ok(status))
     status = ls_region_trace(all->graph, all->function->call, args,
                              all->function->user, out_result);
-  context->replica = outer;
+  context->distribution = entry.outer;
   ls_nest_release(args);
   return status;
 }

@@ -1,20 +1,352 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dist/strategy.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "base/runtime_internal.h"
+#include "dist/context.h"
 
 static void destroy_strategy(ls_object *object) {
   ls_strategy *strategy = (ls_strategy *)object;
   ls_fiber_pool_destroy(strategy->fibers);
+  for (int32_t i = 0; strategy->devices != NULL && i < strategy->num_replicas;
+       ++i)
+    ls_release(strategy->allocator, strategy->devices[i]);
+  ls_release(strategy->allocator, strategy->devices);
   ls_release(strategy->allocator, strategy);
 }
 
+static void print_strategy(const ls_object *object, char *buffer, size_t size) {
+  snprintf(buffer, size, "%s", ((const ls_strategy *)object)->name);
+}
+
 static const ls_object_type strategy_type = {.name = "strategy",
-                                             .destroy = destroy_strategy};
+                                             .destroy = destroy_strategy,
+                                             .print = print_strategy};
 
-// ---- Mirrored --------------------------------------------------------------
-static const ls_strategy_vtable mirrored_vtable;
+static ls_status make(ls_runtime *runtime, ls_strategy_kind kind,
+                      int32_t num_replicas, ls_strategy **out_strategy) {
+  static int32_t last;
+  ls_allocator *allocator = ls_runtime_allocator(runtime);
+  ls_strategy *strategy = ls_new(allocator, ls_strategy);
+  if (strategy == NULL) return ls_out_of_memory();
+  ls_object_init(&strategy->object, &strategy_type);
+  strategy->allocator = allocator;
+  strategy->runtime = runtime;
+  strategy->kind = kind;
+  strategy->num_replicas = num_replicas;
+  if (kind == LS_STRATEGY_DEFAULT)
+    snprintf(strategy->name, sizeof(strategy->name), "the default strategy");
+  else
+    snprintf(strategy->name, sizeof(strategy->name), "mirrored strategy %d",
+             __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED));
+  const ls_status status = ls_fiber_pool_create(allocator, &strategy->fibers);
+  if (ls_status_is_ok(status))
+    *out_strategy = strategy;
+  else
+    ls_strategy_release(strategy);
+  return status;
+}
 
+// ---- The default strategy --------------------------------------------------
+static ls_status destroy_default(void *strategy) {
+  ls_strategy_release(strategy);
+  return ls_ok();
+}
+
+ls_strategy *ls_default_strategy(ls_runtime *runtime) {
+  ls_strategy *strategy = ls_runtime_slot(runtime, LS_SLOT_DIST);
+  if (strategy != NULL) return strategy;
+  ls_runtime_lock(runtime);
+  strategy = ls_runtime_slot(runtime, LS_SLOT_DIST);
+  if (strategy == NULL) {
+    const ls_status status = make(runtime, LS_STRATEGY_DEFAULT, 1, &strategy);
+    if (ls_status_is_ok(status))
+      ls_runtime_set_slot(runtime, LS_SLOT_DIST, strategy, destroy_default);
+    ls_status_free(status);
+  }
+  ls_runtime_unlock(runtime);
+  return strategy;
+}
+
+ls_status ls_strategy_default(ls_strategy **out_strategy) {
+  ls_runtime *runtime = ls_runtime_current();
+  *out_strategy = runtime == NULL ? NULL : ls_default_strategy(runtime);
+  return *out_strategy == NULL ? ls_out_of_memory() : ls_ok();
+}
+
+// ---- Devices of a mirrored strategy ----------------------------------------
+enum { MAX_REPLICAS = 1 << 16 };
+
+// Where a strategy's replicas are to be: names, or a type and a number.
+typedef struct placement {
+  const char *const *names;
+  const char *type;
+  long long count;
+} placement;
+
+static ls_status choose(const ls_mirrored_options *options, placement *out) {
+  *out = (placement){.type = "CPU", .count = 1};
+  if (options == NULL) return ls_ok();
+  const bool listed = options->devices != NULL;
+  if (listed && options->num_gpus.set)
+    return ls_invalid_argument("a mirrored strategy is given both devices and "
+                               "num_gpus");
+  if (options->num_replicas.set && (listed || options->num_gpus.set))
+    return ls_invalid_argument("a mirrored strategy is given both num_replicas "
+                               "and %s",
+                               listed ? "devices" : "num_gpus");
+  if (listed) {
+    *out = (placement){.names = options->devices,
+                       .count = (long long)options->num_devices};
+    if (options->num_devices == 0)
+      return ls_invalid_argument("a mirrored strategy on an empty list of "
+                                 "devices: at least one device must be given");
+  } else if (options->num_gpus.set) {
+    *out = (placement){.type = "GPU", .count = options->num_gpus.value};
+    if (out->count == 0)
+      return ls_invalid_argument("a mirrored strategy with num_gpus 0: at "
+                                 "least one device must be given");
+  } else if (options->num_replicas.set) {
+    out->count = options->num_replicas.value;
+  }
+  if (out->count < 1 || out->count > MAX_REPLICAS)
+    return ls_invalid_argument(
+        "a mirrored strategy of %lld replicas: 1 to %d are possible",
+        out->count, MAX_REPLICAS);
+  return ls_ok();
+}
+
+static void list_devices(const ls_strategy *strategy, char *text, size_t size) {
+  size_t at = 0;
+  text[0] = '\0';
+  for (int32_t i = 0; i < strategy->num_replicas && at < size; ++i)
+    at += (size_t)snprintf(text + at, size - at, "%s%s", i == 0 ? "" : ", ",
+                           strategy->devices[i]);
+}
+
+static int compare_text(const void *a, const void *b) {
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static ls_status check_unique(const ls_strategy *strategy) {
+  const size_t count = (size_t)strategy->num_replicas;
+  const char **sorted =
+      ls_new_array(strategy->allocator, const char *, count);
+  if (sorted == NULL) return ls_out_of_memory();
+  memcpy(sorted, strategy->devices, count * sizeof(*sorted));
+  qsort(sorted, count, sizeof(*sorted), compare_text);
+  ls_status status = ls_ok();
+  for (size_t i = 1; i < count && ls_status_is_ok(status); ++i) {
+    if (strcmp(sorted[i - 1], sorted[i]) != 0) continue;
+    char all[600];
+    list_devices(strategy, all, sizeof(all));
+    status = ls_invalid_argument("devices names '%s' twice: %s", sorted[i], all);
+  }
+  ls_release(strategy->allocator, sorted);
+  return status;
+}
+
+static size_t worker_length(const char *device) {
+  const char *end = strstr(device, "/device:");
+  return end == NULL ? strlen(device) : (size_t)(end - device);
+}
+
+static bool is_local(const char *device) {
+  return strncmp(device, "/job:localhost/", 15) == 0;
+}
+
+// All on one worker; more than one is work for several processes.
+static ls_status check_workers(const ls_strategy *strategy,
+                               const placement *place) {
+  const char *first = strategy->devices[0];
+  for (int32_t i = 0; i < strategy->num_replicas; ++i) {
+    const char *device = strategy->devices[i];
+    if (is_local(device) != is_local(first))
+      return ls_invalid_argument("devices of this machine (job localhost) "
+                                 "stand beside '%s' and '%s'",
+                                 first, device);
+    if (!is_local(device) && place->names != NULL &&
+        strstr(place->names[i], "/task:") == NULL)
+      return ls_invalid_argument("device '%s' is of another job and names no "
+                                 "task",
+                                 place->names[i]);
+    const size_t length = worker_length(device);
+    if (length == worker_length(first) && strncmp(device, first, length) == 0)
+      continue;
+    const ls_graph *graph = ls_graph_current();
+    return graph != NULL && ls_graph_is_eager(graph)
+               ? ls_failed_precondition("a mirrored strategy on devices of "
+                                        "several workers does not work in "
+                                        "eager mode")
+               : ls_unimplemented("in-graph multi-worker: a mirrored strategy "
+                                  "on '%s' and '%s'",
+                                  first, device);
+  }
+  return ls_ok();
+}
+
+static ls_status set_devices(ls_strategy *strategy, const placement *place) {
+  const size_t count = (size_t)strategy->num_replicas;
+  strategy->devices = ls_new_array(strategy->allocator, char *, count);
+  if (strategy->devices == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i) {
+    char text[64];
+    ls_device_name name;
+    snprintf(text, sizeof(text), "/device:%s:%zu",
+             place->type != NULL ? place->type : "", i);
+    LS_RETURN_IF_ERROR(ls_device_canonical(
+        place->names != NULL ? place->names[i] : text, NULL, &name));
+    strategy->devices[i] =
+        ls_copy_text(strategy->allocator, name.text, strlen(name.text));
+    if (strategy->devices[i] == NULL) return ls_out_of_memory();
+  }
+  LS_RETURN_IF_ERROR(check_unique(strategy));
+  return check_workers(strategy, place);
+}
+
+ls_status ls_mirrored_strategy_create(const ls_mirrored_options *options,
+                                      ls_strategy **out_strategy) {
+  *out_strategy = NULL;
+  placement place;
+  LS_RETURN_IF_ERROR(choose(options, &place));
+  ls_runtime *runtime = ls_runtime_current();
+  if (runtime == NULL) return ls_out_of_memory();
+  ls_strategy *strategy = NULL;
+  LS_RETURN_IF_ERROR(make(runtime, LS_STRATEGY_MIRRORED, (int32_t)place.count,
+                          &strategy));
+  const ls_status status = set_devices(strategy, &place);
+  if (ls_status_is_ok(status))
+    *out_strategy = strategy;
+  else
+    ls_strategy_release(strategy);
+  return status;
+}
+
+ls_status ls_one_device_strategy_create(const char *device,
+                                        ls_strategy **out_strategy) {
+  return ls_mirrored_strategy_create(
+      &(ls_mirrored_options){.devices = &device, .num_devices = 1},
+      out_strategy);
+}
+
+ls_strategy *ls_strategy_retain(ls_strategy *strategy) {
+  return ls_object_retain(strategy);
+}
+
+void ls_strategy_release(ls_strategy *strategy) { ls_object_release(strategy); }
+
+// ---- What it is ------------------------------------------------------------
+int32_t ls_strategy_num_replicas(const ls_strategy *strategy) {
+  return strategy->num_replicas;
+}
+
+bool ls_strategy_is_single_replica(const ls_strategy *strategy) {
+  return strategy->num_replicas == 1;
+}
+
+int32_t ls_strategy_device_index(const ls_strategy *strategy,
+                                 const char *device) {
+  for (int32_t i = 0; strategy->devices != NULL && i < strategy->num_replicas;
+       ++i)
+    if (strcmp(strategy->devices[i], device) == 0) return i;
+  return -1;
+}
+
+static ls_status all_devices(const ls_strategy *strategy, const char *what,
+                             const char **devices, size_t capacity,
+                             size_t *out_count) {
+  *out_count = 0;
+  if (strategy->devices == NULL)
+    return ls_failed_precondition("%s has no %s", strategy->name, what);
+  *out_count = (size_t)strategy->num_replicas;
+  for (size_t i = 0; i < *out_count && i < capacity; ++i)
+    devices[i] = strategy->devices[i];
+  return ls_ok();
+}
+
+ls_status ls_strategy_worker_devices(const ls_strategy *strategy,
+                                     const char **devices, size_t capacity,
+                                     size_t *out_count) {
+  return all_devices(strategy, "worker_devices", devices, capacity, out_count);
+}
+
+ls_status ls_strategy_parameter_devices(const ls_strategy *strategy,
+                                        const char **devices, size_t capacity,
+                                        size_t *out_count) {
+  return all_devices(strategy, "parameter_devices", devices, capacity,
+                     out_count);
+}
+
+ls_status ls_strategy_non_slot_devices(const ls_strategy *strategy,
+                                       ls_variable *const *variables,
+                                       size_t num_variables,
+                                       const char **devices, size_t capacity,
+                                       size_t *out_count) {
+  if (strategy->devices != NULL)
+    return all_devices(strategy, "", devices, capacity, out_count);
+  const ls_variable *first = NULL;
+  for (size_t i = 0; i < num_variables; ++i)
+    if (first == NULL || strcmp(variables[i]->name, first->name) < 0)
+      first = variables[i];
+  *out_count = first == NULL ? 0 : 1;
+  if (first != NULL && capacity > 0) devices[0] = ls_variable_device(first);
+  return ls_ok();
+}
+
+ls_status ls_strategy_worker_device_index(ls_strategy *strategy,
+                                          ls_nest *out_index) {
+  *out_index = ls_none();
+  if (strategy->devices == NULL)
+    return ls_failed_precondition("%s has no worker_device_index",
+                                  strategy->name);
+  ls_scope scope = {0};
+  LS_RETURN_IF_ERROR(
+      ls_cross_replica_begin(&scope, strategy, "worker_device_index"));
+  ls_scope_end(&scope);
+  const size_t count = (size_t)strategy->num_replicas;
+  ls_nest *items = ls_new_array(strategy->allocator, ls_nest, count);
+  if (items == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i) items[i] = ls_nest_i64((int64_t)i);
+  const ls_nest made =
+      ls_nest_distributed_on(LS_PER_REPLICA, items,
+                             (const char *const *)strategy->devices, count);
+  ls_release(strategy->allocator, items);
+  return ls_take_nest(made, out_index);
+}
+
+bool ls_strategy_between_graph(const ls_strategy *strategy) {
+  (void)strategy;
+  return false;
+}
+
+bool ls_strategy_should_init(const ls_strategy *strategy) {
+  (void)strategy;
+  return true;
+}
+
+bool ls_strategy_should_checkpoint(const ls_strategy *strategy) {
+  (void)strategy;
+  return true;
+}
+
+bool ls_strategy_should_save_summary(const ls_strategy *strategy) {
+  (void)strategy;
+  return true;
+}
+
+bool ls_strategy_is_multi_worker(const ls_strategy *strategy) {
+  (void)strategy;
+  return false;
+}
+
+bool ls_strategy_has_global_batches(const ls_strategy *strategy) {
+  (void)strategy;
+  return true;
+}
+
+// ---- Running ---------------------------------------------------------------
 static ls_status trace_mirrored(const ls_tracer *tracer, ls_graph *graph,
                                 const ls_function_options *function,
                                 ls_nest args, ls_nest *out_result) {
@@ -34,74 +366,76 @@ static ls_status check_components(const ls_strategy *strategy, ls_nest nest) {
   return ls_ok();
 }
 
-static ls_status run_mirrored(ls_strategy *strategy, ls_callable callable,
-                              ls_nest args, ls_nest *results) {
-  if (callable.traced == NULL)
-    return ls_unimplemented(
-        "a strategy runs traced functions only; make one with "
-        "ls_function_create and pass ls_traced(function)");
+static ls_status run_traced(ls_strategy *strategy, ls_function *function,
+                            ls_nest args, ls_nest *results) {
+  static const char mirrored = 0;
   LS_RETURN_IF_ERROR(check_components(strategy, args));
-  const ls_tracer tracer = {.key = &mirrored_vtable,
+  const ls_tracer tracer = {.key = &mirrored,
                             .replicas = strategy->num_replicas,
                             .trace = trace_mirrored,
                             .self = strategy};
-  return ls_function_call_by(callable.traced, &tracer, args, results);
+  return ls_function_call_by(function, &tracer, args, results);
 }
 
-static const ls_strategy_vtable mirrored_vtable = {.name = "mirrored",
-                                                   .run = run_mirrored};
+// A GPU is a name only, until a back end for it is there.
+static ls_status check_devices(const ls_strategy *strategy) {
+  const ls_graph *graph = ls_graph_current();
+  if (graph == NULL || graph->kind == LS_GRAPH_BUILD) return ls_ok();
+  for (int32_t i = 0; i < strategy->num_replicas; ++i)
+    if (strstr(strategy->devices[i], "/device:CPU:") == NULL)
+      return ls_unimplemented("running on device '%s': only CPUs compute",
+                              strategy->devices[i]);
+  return ls_ok();
+}
 
-ls_status ls_mirrored_strategy_create(const ls_mirrored_options *options,
-                                      ls_strategy **out_strategy) {
-  *out_strategy = NULL;
-  const long long replicas = options != NULL && options->num_replicas.set
-                                 ? options->num_replicas.value
-                                 : 1;
-  if (replicas < 1 || replicas > 1 << 16)
-    return ls_invalid_argument(
-        "a mirrored strategy of %lld replicas: 1 to %d are possible", replicas,
-        1 << 16);
-  ls_runtime *runtime = ls_runtime_current();
-  if (runtime == NULL) return ls_out_of_memory();
-  ls_allocator *allocator = ls_runtime_allocator(runtime);
-  ls_strategy *strategy = ls_new(allocator, ls_strategy);
-  if (strategy == NULL) return ls_out_of_memory();
-  ls_object_init(&strategy->object, &strategy_type);
-  strategy->allocator = allocator;
-  strategy->runtime = runtime;
-  strategy->vtable = &mirrored_vtable;
-  strategy->num_replicas = (int32_t)replicas;
-  const ls_status status = ls_fiber_pool_create(allocator, &strategy->fibers);
-  if (ls_status_is_ok(status))
-    *out_strategy = strategy;
-  else
-    ls_strategy_release(strategy);
+static ls_status run_default(ls_callable callable, ls_nest args,
+                             ls_nest *results) {
+  if (callable.traced != NULL)
+    return ls_function_call(callable.traced, args, results);
+  const ls_nest made = callable.plain(args, callable.user);
+  const ls_status status = ls_nest_status(made);
+  if (ls_status_is_ok(status)) {
+    ls_nest_release(*results);
+    *results = made;
+  } else {
+    ls_nest_release(made);
+  }
   return status;
-}
-
-ls_strategy *ls_strategy_retain(ls_strategy *strategy) {
-  return ls_object_retain(strategy);
-}
-
-void ls_strategy_release(ls_strategy *strategy) { ls_object_release(strategy); }
-
-int32_t ls_strategy_num_replicas(const ls_strategy *strategy) {
-  return strategy->num_replicas;
 }
 
 ls_status ls_strategy_run(ls_strategy *strategy, ls_callable callable,
                           ls_nest args, ls_nest *results) {
-  return strategy->vtable->run(strategy, callable, args, results);
+  if (callable.traced == NULL && callable.plain == NULL)
+    return ls_invalid_argument("there is nothing to run on the replicas");
+  if (args.kind != LS_KIND_NONE && args.kind != LS_KIND_LIST &&
+      args.kind != LS_KIND_TUPLE) {
+    char text[160];
+    return ls_invalid_argument(
+        "the arguments of a run are a list or a tuple, got %s",
+        ls_nest_print(args, text, sizeof(text)));
+  }
+  ls_scope scope = {0};
+  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&scope, strategy, "run"));
+  ls_status status = ls_ok();
+  if (strategy->kind == LS_STRATEGY_DEFAULT) {
+    ls_scope_end(&scope);
+    status = run_default(callable, args, results);
+  } else {
+    status = check_devices(strategy);
+    if (ls_status_is_ok(status))
+      status = callable.traced != NULL
+                   ? run_traced(strategy, callable.traced, args, results)
+                   : ls_replicas_call(strategy, callable.plain, args,
+                                      callable.user, results);
+  }
+  ls_scope_end(&scope);
+  return status;
 }
 
-int32_t ls_num_replicas(void) {
-  const ls_replica *replica = ls_context_current()->replica;
-  return replica == NULL ? 1 : replica->count;
-}
-
-int32_t ls_replica_number(void) {
-  const ls_replica *replica = ls_context_current()->replica;
-  return replica == NULL ? -1 : replica->id;
+ls_status ls_strategy_call_for_each_replica(ls_strategy *strategy,
+                                            ls_callback callback, ls_nest args,
+                                            void *user, ls_nest *results) {
+  return ls_strategy_run(strategy, ls_plain(callback, user), args, results);
 }
 
 // ---- Values ----------------------------------------------------------------

@@ -1,38 +1,72 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Strategies and replicas inside.
+// Strategies inside.
 #ifndef LS_DIST_STRATEGY_H_
 #define LS_DIST_STRATEGY_H_
 
 #include "base/fiber.h"
 #include "graph/context.h"
+#include "graph/variable.h"
+#include "lockstep/device_name.h"
+#include "lockstep/regroup.h"
 #include "lockstep/strategy.h"
 #include "runtime/function.h"
 
-typedef struct ls_strategy_vtable {
-  const char *name;
-  ls_status (*run)(ls_strategy *strategy, ls_callable callable, ls_nest args,
-                   ls_nest *results);
-} ls_strategy_vtable;
+typedef enum ls_strategy_kind {
+  LS_STRATEGY_DEFAULT,
+  LS_STRATEGY_MIRRORED,
+} ls_strategy_kind;
 
 struct ls_strategy {
   ls_object object;
   ls_allocator *allocator;
   ls_runtime *runtime;
-  const ls_strategy_vtable *vtable;
+  ls_strategy_kind kind;
+  char name[48];  // For messages: "mirrored strategy 3".
   int32_t num_replicas;
-  ls_fiber_pool *fibers;  // Stacks for replicas' callbacks while tracing.
+  char **devices;         // Canonical, one a replica; NULL: default strategy.
+  ls_fiber_pool *fibers;  // Stacks for replicas' callbacks.
 };
 
-// What a callback sees as "this replica": current on its own fiber only.
-typedef struct ls_replica {
+// A replica, as its callback sees it.
+struct ls_replica {
   ls_strategy *strategy;
   int32_t id, count;
-} ls_replica;
+  struct ls_replica_task *task;  // Runs on a fiber, op by op; NULL: traced.
+  ls_graph *graph;               // Its trace; NULL: eager or a built graph.
+};
+
+// The runtime's default strategy. NULL: no memory.
+ls_strategy *ls_default_strategy(ls_runtime *runtime);
+// The number of the strategy's device with this canonical name, or -1.
+int32_t ls_strategy_device_index(const ls_strategy *strategy,
+                                 const char *device);
 
 // Traces `function` for every replica into `graph`, as one replicate op.
 ls_status ls_replicas_trace(ls_strategy *strategy, ls_graph *graph,
                             const ls_function_options *function, ls_nest args,
                             ls_nest *out_result);
+// Runs a plain callback on every replica where the thread is.
+ls_status ls_replicas_call(ls_strategy *strategy, ls_callback callback,
+                           ls_nest args, void *user, ls_nest *results);
+// What makes variables in the scope of the strategy in force.
+ls_status ls_strategy_create_variable(const ls_creator *next,
+                                      const ls_variable_options *options,
+                                      void *user, ls_variable **out_variable);
+
+// The device where a leaf is said to be, "" when nowhere.
+const char *ls_leaf_device(ls_nest leaf);
+// The same of a component of a distributed value; canonical.
+ls_status ls_component_device(ls_nest value, size_t index,
+                              ls_device_name *out_name);
+// The result of a call that returns a status, from a nest that is taken over.
+static inline ls_status ls_take_nest(ls_nest made, ls_nest *out_value) {
+  const ls_status status = ls_nest_status(made);
+  if (ls_status_is_ok(status))
+    *out_value = made;
+  else
+    ls_nest_release(made);
+  return status;
+}
 
 #endif  // LS_DIST_STRATEGY_H_

@@ -22,6 +22,9 @@ typedef struct ls_use {
   bool read;  // Its value at the start matters.
   bool written;
   bool per_replica_before, per_replica_after;  // Else one shared value.
+  // Whether the components of the distributed variable that this is, or is part
+  // of, have buffers of their own; the store's business, not a back end's.
+  bool split_before, split_after;
 } ls_use;
 
 // The body is a LOWERED graph. Its declared parameters are the `num_inputs`

@@ -25,10 +25,28 @@ ls_graph *ls_graph_current(void) {
   return runtime == NULL ? NULL : ls_eager_graph(runtime);
 }
 
+const ls_graph *ls_context_graph(void) {
+  const ls_graph *graph = ls_graph_resolve(ls_context_current()->graph);
+  return graph == NULL || graph->kind == LS_GRAPH_EAGER ? NULL : graph;
+}
+
+bool ls_context_is_inside(const ls_graph *graph) {
+  const ls_graph *at = ls_context_graph();
+  if (at == NULL) return graph == NULL;
+  for (; at != NULL; at = ls_graph_resolve(at->parent)) {
+    if (at == graph) return true;
+    // Around a function is what was current where it was made.
+    if (at->kind == LS_GRAPH_EAGER ||
+        (at->parent == NULL && at->kind != LS_GRAPH_BUILD))
+      return graph == NULL;
+  }
+  return false;
+}
+
 // ---- Opening and leaving ---------------------------------------------------
 // An entry keeps the whole builder state it replaced.
-static ls_context *open_scope(ls_scope *scope, ls_scope_kind kind,
-                              const void *data) {
+ls_context *ls_context_open(ls_scope *scope, ls_scope_kind kind,
+                            const void *data) {
   ls_context *context = ls_context_current();
   scope->outer = context->top;
   scope->kind = (int)kind;
@@ -38,6 +56,8 @@ static ls_context *open_scope(ls_scope *scope, ls_scope_kind kind,
   scope->extra[LS_SCOPE_SAVED_DEVICE] = (uintptr_t)context->device;
   scope->extra[LS_SCOPE_SAVED_CONTROL] = (uintptr_t)context->control;
   scope->extra[LS_SCOPE_SAVED_COLOCATE] = (uintptr_t)context->colocate;
+  scope->extra[LS_SCOPE_SAVED_DISTRIBUTION] = (uintptr_t)context->distribution;
+  scope->extra[LS_SCOPE_SAVED_CREATORS] = (uintptr_t)context->creators;
   context->top = scope;
   return context;
 }
@@ -55,12 +75,22 @@ void ls_scope_end(ls_scope *scope) {
   context->device = (const char *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_DEVICE];
   context->control = (const ls_scope *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_CONTROL];
   context->colocate = (const ls_scope *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_COLOCATE];
+  context->distribution =
+      (const void *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_DISTRIBUTION];
+  context->creators =
+      (const void *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_CREATORS];
   context->top = scope->outer;
   scope->kind = LS_SCOPE_CLOSED;
 }
 
+ls_status ls_scope_status(void) {
+  const ls_context *context = ls_context_current();
+  return context->refused == NULL ? ls_ok()
+                                  : ls_status_clone(context->refusal);
+}
+
 void ls_context_refuse(ls_scope *scope, ls_status status) {
-  ls_context *context = open_scope(scope, LS_SCOPE_REFUSED, NULL);
+  ls_context *context = ls_context_open(scope, LS_SCOPE_REFUSED, NULL);
   if (context->refused == NULL) {
     context->refused = scope;
     context->refusal = status;
@@ -70,7 +100,7 @@ void ls_context_refuse(ls_scope *scope, ls_status status) {
 }
 
 void ls_context_enter_graph(ls_scope *scope, ls_graph *graph) {
-  ls_context *context = open_scope(scope, LS_SCOPE_GRAPH, graph);
+  ls_context *context = ls_context_open(scope, LS_SCOPE_GRAPH, graph);
   context->graph = graph;
   context->names = NULL;
   context->device = NULL;
@@ -107,12 +137,12 @@ void ls_name_scope_begin(ls_scope *scope, const char *name) {
       return;
     }
   }
-  open_scope(scope, LS_SCOPE_NAME, names);
+  ls_context_open(scope, LS_SCOPE_NAME, names);
   context->names = names;
 }
 
 void ls_device_scope_begin(ls_scope *scope, const char *device) {
-  ls_context *context = open_scope(scope, LS_SCOPE_DEVICE, device);
+  ls_context *context = ls_context_open(scope, LS_SCOPE_DEVICE, device);
   context->device = device;
   if (device == NULL || ls_graph_current() == NULL) return;
   // Kept with the graph's names: the caller's text need not live on.
@@ -126,7 +156,7 @@ void ls_colocate_scope_begin(ls_scope *scope, ls_op op) {
                                    "beside, got a failed one"));
     return;
   }
-  ls_context *context = open_scope(scope, LS_SCOPE_COLOCATE, op.graph);
+  ls_context *context = ls_context_open(scope, LS_SCOPE_COLOCATE, op.graph);
   scope->extra[5] = op.id;
   context->colocate = scope;
   const ls_node *node = ls_graph_node(op.graph, op.id);
@@ -134,7 +164,7 @@ void ls_colocate_scope_begin(ls_scope *scope, ls_op op) {
 }
 
 void ls_control_scope_begin(ls_scope *scope, const ls_op *ops, size_t count) {
-  ls_context *context = open_scope(scope, LS_SCOPE_CONTROL, ops);
+  ls_context *context = ls_context_open(scope, LS_SCOPE_CONTROL, ops);
   scope->extra[5] = count;
   context->control = ops == NULL ? NULL : scope;
 }
@@ -144,7 +174,7 @@ void ls_init_scope_begin(ls_scope *scope) {
   ls_graph *graph = context->graph;
   while (graph != NULL && graph->kind != LS_GRAPH_BUILD) graph = graph->parent;
   const bool leaves = graph != context->graph;
-  context = open_scope(scope, LS_SCOPE_GRAPH, graph);
+  context = ls_context_open(scope, LS_SCOPE_GRAPH, graph);
   context->graph = graph;
   context->control = NULL;
   context->colocate = NULL;

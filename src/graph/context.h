@@ -10,6 +10,7 @@
 #define LS_GRAPH_CONTEXT_H_
 
 #include "graph/graph.h"
+#include "lockstep/variable.h"
 
 typedef enum ls_scope_kind {
   LS_SCOPE_CLOSED = 0,  // Never opened, or left.
@@ -18,18 +19,40 @@ typedef enum ls_scope_kind {
   LS_SCOPE_DEVICE,
   LS_SCOPE_COLOCATE,
   LS_SCOPE_CONTROL,
+  LS_SCOPE_CREATOR,
+  LS_SCOPE_STRATEGY,
   LS_SCOPE_REFUSED,
 } ls_scope_kind;
 
 // Where a scope entry keeps what it replaced, in `extra`; extra[5] is the
-// kind's own: the number of control ops, the id of the op to be beside.
+// kind's own: the number of control ops, the id of the op to be beside. From
+// LS_SCOPE_ROOM on there is room for a kind's entry.
 enum {
   LS_SCOPE_SAVED_GRAPH,
   LS_SCOPE_SAVED_NAMES,
   LS_SCOPE_SAVED_DEVICE,
   LS_SCOPE_SAVED_CONTROL,
   LS_SCOPE_SAVED_COLOCATE,
+  LS_SCOPE_SAVED_DISTRIBUTION = 6,
+  LS_SCOPE_SAVED_CREATORS,
+  LS_SCOPE_ROOM,
 };
+
+// A creator of variables in force, for the graph it was set for and what is
+// inside that; NULL: eager.
+typedef struct ls_creator_entry {
+  const struct ls_creator_entry *outer;
+  const ls_graph *graph;
+  ls_variable_creator create;
+  void *user;
+} ls_creator_entry;
+
+// What ops about replicas do where a replica's callback runs op by op and can
+// meet the others only by pausing.
+typedef struct ls_replica_hooks {
+  ls_tensor (*all_reduce)(ls_reduce_op op, ls_tensor x);
+  ls_tensor (*replica_id)(void);
+} ls_replica_hooks;
 
 typedef struct ls_context {
   ls_graph *graph;  // NULL: the runtime's eager graph.
@@ -41,8 +64,10 @@ typedef struct ls_context {
   ls_scope *refused;         // Outermost refused scope: nothing works inside.
   ls_status refusal;         // Its reason.
   struct ls_tape *tape;      // Innermost open tape; see runtime/tape.c.
-  struct ls_replica *replica;    // See dist/.
-  struct ls_strategy *strategy;  // See dist/.
+  // Strategies and replicas entered, innermost first; see dist/context.h.
+  const struct ls_distribution *distribution;
+  const ls_creator_entry *creators;  // Innermost first.
+  const ls_replica_hooks *hooks;  // NULL: they are ops of the current graph.
 } ls_context;
 
 // This thread's or fiber's. Never NULL.
@@ -54,6 +79,15 @@ void ls_context_fork(ls_context *context);
 // Makes `graph` current, of whatever kind, with no names, device or control
 // dependencies; the pair of ls_scope_end.
 void ls_context_enter_graph(ls_scope *scope, ls_graph *graph);
+// The graph that a state belongs to which is entered now: the current one,
+// NULL for eager.
+const ls_graph *ls_context_graph(void);
+// Whether a state that was entered for `graph` holds in the current graph: it
+// is that graph or around it.
+bool ls_context_is_inside(const ls_graph *graph);
+// Opens a scope that changes nothing yet: for the layers above.
+ls_context *ls_context_open(ls_scope *scope, ls_scope_kind kind,
+                            const void *data);
 // A scope that was refused: every op inside fails with `status`, taken over.
 void ls_context_refuse(ls_scope *scope, ls_status status);
 

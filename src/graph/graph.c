@@ -21,6 +21,7 @@ ls_status ls_graph_make(ls_graph_kind kind, const char *name,
   ls_map_init(&graph->names, allocator);
   ls_map_init(&graph->scopes, allocator);
   ls_map_init(&graph->texts, allocator);
+  ls_map_init(&graph->collections, allocator);
   graph->name = ls_arena_string(&graph->names_arena, name ? name : "");
   if (graph->name == NULL) {
     ls_graph_free(graph);
@@ -53,6 +54,7 @@ static void release_nodes(ls_graph *graph, size_t from) {
 void ls_graph_free(ls_graph *graph) {
   if (graph == NULL) return;
   release_nodes(graph, 0);
+  ls_graph_drop_collections(graph);
   for (size_t i = 0; i < graph->num_variables; ++i)
     ls_object_release(graph->variables[i]);
   for (size_t i = 0; i < graph->num_stubs; ++i)

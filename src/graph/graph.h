@@ -98,6 +98,7 @@ struct ls_graph {
   ls_map names;         // (scope, base) -> next number.
   ls_map scopes;        // Interned name scopes.
   ls_map texts;         // Interned texts: the copies in names_arena.
+  ls_map collections;   // Of a build graph: name -> list.
   ls_object **variables;  // Of a build graph: all, in order of creation.
   size_t num_variables, variables_capacity;
   ls_status error;      // First sticky error.
@@ -116,6 +117,7 @@ ls_status ls_graph_make(ls_graph_kind kind, const char *name,
                         ls_graph **out_graph);
 // Destroys any graph with its regions. NULL is fine.
 void ls_graph_free(ls_graph *graph);
+void ls_graph_drop_collections(ls_graph *graph);
 // Drops the nodes of a replica's segment; its handles now mean those of `to`.
 void ls_graph_forward(ls_graph *graph, ls_graph *to);
 // `graph` owns `stub` from now on. False without memory.

@@ -21,7 +21,7 @@ ls_status ls_region_tensor(ls_nest leaf, ls_tensor *out_tensor) {
       *out_tensor = ls_constant(leaf.as.ref);
       break;
     case LS_KIND_VARIABLE:
-      *out_tensor = ls_variable_read(leaf.as.ref);
+      *out_tensor = ls_variable_as_tensor(leaf.as.ref);
       break;
     default: {
       char text[200];

@@ -6,18 +6,39 @@
 #include "base/runtime_internal.h"
 #include "graph/eager_hook.h"
 #include "graph/make.h"
+#include "lockstep/device_name.h"
 
 static void destroy_variable(ls_object *object) {
   ls_variable *variable = (ls_variable *)object;
   if (variable->graph == NULL) ls_eager_forget(variable);
+  for (size_t i = 0; i < variable->num_components; ++i) {
+    variable->components[i]->container = NULL;
+    ls_variable_release(variable->components[i]);
+  }
+  ls_release(variable->allocator, variable->components);
+  ls_object_release(variable->strategy);
+  ls_release(variable->allocator, variable->device);
   ls_release(variable->allocator, variable->name);
   ls_release(variable->allocator, variable);
 }
 
 static void print_variable(const ls_object *object, char *buffer, size_t size) {
   const ls_variable *variable = (const ls_variable *)object;
-  snprintf(buffer, size, "variable '%s' %s", variable->name,
-           LS_SHAPE_TEXT(variable->type.dtype, variable->type.shape));
+  if (variable->num_components == 0) {
+    snprintf(buffer, size, "variable '%s' %s", variable->name,
+             LS_SHAPE_TEXT(variable->type.dtype, variable->type.shape));
+    return;
+  }
+  int at = snprintf(buffer, size, "%s:{", variable->rules->class_name);
+  for (size_t i = 0;
+       i < variable->num_components && at > 0 && (size_t)at < size; ++i) {
+    char text[LS_MAX_NAME];
+    print_variable(&variable->components[i]->object, text, sizeof(text));
+    at += snprintf(buffer + at, size - (size_t)at, "%s\n  %zu: %s",
+                   i == 0 ? "" : ",", i, text);
+  }
+  if (at > 0 && (size_t)at < size)
+    snprintf(buffer + at, size - (size_t)at, "\n}");
 }
 
 const ls_object_type ls_variable_object_type = {
@@ -50,7 +71,11 @@ ls_status ls_variable_make(ls_runtime *runtime, const char *name, ls_type type,
 static ls_status initial_tensor(const ls_variable_options *options,
                                 ls_tensor *out_value) {
   *out_value = ls_failed_tensor();
-  if (options->initial_array != NULL) {
+  if (options->initial_of != NULL) {
+    ls_variable *from = options->initial_of;
+    *out_value = from->graph != NULL ? ls_identity(from->initial_value)
+                                     : ls_variable_op(LS_OP_READ, from, NULL);
+  } else if (options->initial_array != NULL) {
     ls_array *copy = NULL;
     LS_RETURN_IF_ERROR(ls_array_create_copy(
         ls_array_dtype(options->initial_array),
@@ -136,22 +161,66 @@ static ls_status add_initializer(ls_variable *variable, ls_tensor value) {
   return ls_ok();
 }
 
+static bool is_trainable(const ls_variable_options *options) {
+  return options->trainable == LS_FLAG_DEFAULT
+             ? options->synchronization != LS_SYNCHRONIZATION_ON_READ
+             : options->trainable == LS_FLAG_ON;
+}
+
+static ls_status add_to_collections(ls_variable *variable,
+                                    const ls_variable_options *options) {
+  static const char *const usual[] = {LS_COLLECTION_GLOBAL_VARIABLES};
+  const bool given = options->collections != NULL;
+  const char *const *names = given ? options->collections : usual;
+  const size_t count = given ? options->num_collections : 1;
+  const ls_nest leaf = {.kind = LS_KIND_VARIABLE, .as.ref = variable};
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(
+        ls_graph_add_to_collection(variable->graph, names[i], leaf));
+  return variable->trainable
+             ? ls_graph_add_to_collection(
+                   variable->graph, LS_COLLECTION_TRAINABLE_VARIABLES, leaf)
+             : ls_ok();
+}
+
 static ls_status create(const ls_variable_options *options, const char *name,
                         ls_variable **out_variable) {
-  ls_tensor value;
-  ls_type type;
-  LS_RETURN_IF_ERROR(initial_tensor(options, &value));
-  LS_RETURN_IF_ERROR(check_initial(options, value, &type));
   ls_graph *graph = ls_graph_current();
+  ls_tensor value = ls_failed_tensor();
+  ls_type type;
+  // The value of one that joins others is stored once, for all.
+  const bool joins = options->initial_of != NULL &&
+                     options->initial_of->joining &&
+                     graph->kind == LS_GRAPH_EAGER;
+  if (joins) {
+    type = options->initial_of->type;
+  } else {
+    LS_RETURN_IF_ERROR(initial_tensor(options, &value));
+    LS_RETURN_IF_ERROR(check_initial(options, value, &type));
+  }
   ls_variable *variable = NULL;
   LS_RETURN_IF_ERROR(ls_variable_make(graph->runtime, name, type,
-                                      options->trainable != LS_FLAG_OFF,
-                                      &variable));
+                                      is_trainable(options), &variable));
+  variable->synchronization = options->synchronization;
+  variable->aggregation = options->aggregation;
+  variable->joining = joins;
   ls_status status = ls_ok();
-  if (graph->kind == LS_GRAPH_BUILD) {
+  const char *device = ls_context_current()->device;
+  if (device != NULL) {
+    ls_device_name canonical;
+    status = ls_device_canonical(device, NULL, &canonical);
+    if (ls_status_is_ok(status)) {
+      variable->device = ls_copy_text(variable->allocator, canonical.text,
+                                      strlen(canonical.text));
+      if (variable->device == NULL) status = ls_out_of_memory();
+    }
+  }
+  if (ls_status_is_ok(status) && graph->kind == LS_GRAPH_BUILD) {
     variable->graph = graph;
+    variable->initial_value = value;
     status = add_initializer(variable, value);
-  } else {
+    if (ls_status_is_ok(status)) status = add_to_collections(variable, options);
+  } else if (ls_status_is_ok(status) && !joins) {
     status = ls_eager_initialize(variable, value);
   }
   if (!ls_status_is_ok(status))
@@ -161,11 +230,8 @@ static ls_status create(const ls_variable_options *options, const char *name,
   return status;
 }
 
-ls_status ls_variable_create(const ls_variable_options *options,
-                             ls_variable **out_variable) {
-  static const ls_variable_options defaults;
-  *out_variable = NULL;
-  if (options == NULL) options = &defaults;
+static ls_status create_plain(const ls_variable_options *options,
+                              ls_variable **out_variable) {
   const char *base = options->name != NULL ? options->name : "Variable";
   const ls_name_scope *names = ls_context_current()->names;
   char name[LS_MAX_FULL_NAME];
@@ -204,43 +270,116 @@ ls_status ls_variable_create(const ls_variable_options *options,
   return status;
 }
 
+// ---- Creators --------------------------------------------------------------
+// What is left of the chain.
+struct ls_creator {
+  const ls_creator_entry *entry;
+};
+
+static const ls_creator_entry *in_force(const ls_creator_entry *entry) {
+  while (entry != NULL && !ls_context_is_inside(entry->graph))
+    entry = entry->outer;
+  return entry;
+}
+
+ls_status ls_creator_create(const ls_creator *creator,
+                            const ls_variable_options *options,
+                            ls_variable **out_variable) {
+  *out_variable = NULL;
+  const ls_creator_entry *entry = creator->entry;
+  if (entry == NULL) return create_plain(options, out_variable);
+  const ls_creator next = {in_force(entry->outer)};
+  return entry->create(&next, options, entry->user, out_variable);
+}
+
+ls_status ls_variable_create(const ls_variable_options *options,
+                             ls_variable **out_variable) {
+  static const ls_variable_options defaults;
+  const ls_context *context = ls_context_current();
+  *out_variable = NULL;
+  if (context->refused != NULL) return ls_status_clone(context->refusal);
+  const ls_creator creator = {in_force(context->creators)};
+  return ls_creator_create(&creator, options != NULL ? options : &defaults,
+                           out_variable);
+}
+
+void ls_creator_scope_begin(ls_scope *scope, ls_variable_creator creator,
+                            void *user) {
+  if (creator == NULL) {
+    ls_context_refuse(scope, ls_invalid_argument("the creator is NULL"));
+    return;
+  }
+  ls_creator_entry *entry = (ls_creator_entry *)&scope->extra[LS_SCOPE_ROOM];
+  const ls_creator_entry *outer = ls_context_current()->creators;
+  ls_context *context = ls_context_open(scope, LS_SCOPE_CREATOR, NULL);
+  *entry = (ls_creator_entry){outer, ls_context_graph(), creator, user};
+  context->creators = entry;
+}
+
+void ls_beside_begin(ls_scope *scope, const ls_variable *variable) {
+  ls_context *context = ls_context_open(scope, LS_SCOPE_CREATOR, NULL);
+  if (variable == NULL || variable->strategy == NULL) context->creators = NULL;
+}
+
 // ---- Reading and writing ---------------------------------------------------
 static ls_tensor no_variable(const char *what) {
   return ls_make_failed(what, ls_invalid_argument("the variable is NULL"));
 }
 
-static ls_tensor variable_op(uint16_t type, ls_variable *variable,
-                             const ls_tensor *value, const char *what) {
-  if (variable == NULL) return no_variable(what);
+ls_tensor ls_variable_op(uint16_t type, ls_variable *variable,
+                         const ls_tensor *value) {
   const ls_attr attr = LS_ATTR_O("variable", &variable->object);
   return ls_make(type, value, value == NULL ? 0 : 1, &attr, 1);
 }
 
+ls_tensor ls_variable_scatter_op(ls_variable *variable, ls_scatter_op op,
+                                 ls_tensor indices, ls_tensor updates) {
+  const ls_attr attrs[] = {LS_ATTR_O("variable", &variable->object),
+                           LS_ATTR_S("combine", ls_scatter_name(op))};
+  return ls_make(LS_OP_ASSIGN_SCATTER, (const ls_tensor[]){indices, updates}, 2,
+                 attrs, LS_COUNT_OF(attrs));
+}
+
 ls_tensor ls_variable_read(ls_variable *variable) {
-  return variable_op(LS_OP_READ, variable, NULL, "read_variable");
+  if (variable == NULL) return no_variable("read_variable");
+  return variable->rules != NULL ? variable->rules->read(variable)
+                                 : ls_variable_op(LS_OP_READ, variable, NULL);
+}
+
+ls_tensor ls_variable_as_tensor(ls_variable *variable) {
+  if (variable == NULL) return no_variable("read_variable");
+  return variable->rules != NULL ? variable->rules->as_tensor(variable)
+                                 : ls_variable_op(LS_OP_READ, variable, NULL);
+}
+
+static ls_tensor write_any(uint16_t type, ls_variable *variable,
+                           ls_tensor value, const char *what) {
+  if (variable == NULL) return no_variable(what);
+  return variable->rules != NULL
+             ? variable->rules->write(variable, type, value)
+             : ls_variable_op(type, variable, &value);
 }
 
 ls_tensor ls_variable_assign(ls_variable *variable, ls_tensor value) {
-  return variable_op(LS_OP_ASSIGN, variable, &value, "assign");
+  return write_any(LS_OP_ASSIGN, variable, value, "assign");
 }
 
 ls_tensor ls_variable_assign_add(ls_variable *variable, ls_tensor delta) {
-  return variable_op(LS_OP_ASSIGN_ADD, variable, &delta, "assign_add");
+  return write_any(LS_OP_ASSIGN_ADD, variable, delta, "assign_add");
 }
 
 ls_tensor ls_variable_assign_sub(ls_variable *variable, ls_tensor delta) {
-  return variable_op(LS_OP_ASSIGN_SUB, variable, &delta, "assign_sub");
+  return write_any(LS_OP_ASSIGN_SUB, variable, delta, "assign_sub");
 }
 
 ls_tensor ls_variable_scatter(ls_variable *variable, ls_scatter_op op,
                               ls_tensor indices, ls_tensor updates) {
   if (variable == NULL) return no_variable("assign_scatter");
-  const char *name = ls_scatter_name(op);
-  if (name == NULL) return ls_make_failed("assign_scatter", ls_no_scatter(op));
-  const ls_attr attrs[] = {LS_ATTR_O("variable", &variable->object),
-                           LS_ATTR_S("combine", name)};
-  return ls_make(LS_OP_ASSIGN_SCATTER, (const ls_tensor[]){indices, updates}, 2,
-                 attrs, LS_COUNT_OF(attrs));
+  if (ls_scatter_name(op) == NULL)
+    return ls_make_failed("assign_scatter", ls_no_scatter(op));
+  return variable->rules != NULL
+             ? variable->rules->scatter(variable, op, indices, updates)
+             : ls_variable_scatter_op(variable, op, indices, updates);
 }
 
 ls_tensor ls_variable_scatter_update(ls_variable *variable, ls_tensor indices,
@@ -262,9 +401,13 @@ ls_op ls_global_initializer(void) {
     ls_graph_fail(graph, ls_out_of_memory());
     return (ls_op){0};
   }
-  for (size_t i = 0; i < graph->num_variables; ++i)
-    ops[i] = ((ls_variable *)graph->variables[i])->initializer;
-  const ls_op op = ls_group(ops, graph->num_variables, "init");
+  size_t count = 0;
+  for (size_t i = 0; i < graph->num_variables; ++i) {
+    const ls_variable *variable = (ls_variable *)graph->variables[i];
+    // A container is initialized by its components.
+    if (variable->num_components == 0) ops[count++] = variable->initializer;
+  }
+  const ls_op op = ls_group(ops, count, "init");
   ls_release(graph->allocator, ops);
   return op;
 }
@@ -290,6 +433,28 @@ ls_shape ls_variable_shape(const ls_variable *variable) {
 
 bool ls_variable_is_trainable(const ls_variable *variable) {
   return variable->trainable;
+}
+
+ls_variable_synchronization ls_variable_synchronization_of(
+    const ls_variable *variable) {
+  return variable->synchronization;
+}
+
+ls_variable_aggregation ls_variable_aggregation_of(
+    const ls_variable *variable) {
+  return variable->aggregation;
+}
+
+const char *ls_variable_device(const ls_variable *variable) {
+  return variable->device != NULL ? variable->device : "";
+}
+
+size_t ls_variable_num_components(const ls_variable *variable) {
+  return variable->num_components;
+}
+
+ls_variable *ls_variable_component(const ls_variable *variable, size_t index) {
+  return index < variable->num_components ? variable->components[index] : NULL;
 }
 
 ls_op ls_variable_initializer(const ls_variable *variable) {

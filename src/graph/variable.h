@@ -9,6 +9,16 @@
 
 extern const ls_object_type ls_variable_object_type;
 
+// What reads and writes of a distributed variable do; static data, see dist/.
+typedef struct ls_variable_rules {
+  const char *class_name;
+  ls_tensor (*read)(ls_variable *container);
+  ls_tensor (*as_tensor)(ls_variable *container);
+  ls_tensor (*write)(ls_variable *container, uint16_t op, ls_tensor value);
+  ls_tensor (*scatter)(ls_variable *container, ls_scatter_op op,
+                       ls_tensor indices, ls_tensor updates);
+} ls_variable_rules;
+
 struct ls_variable {
   ls_object object;
   ls_allocator *allocator;
@@ -19,14 +29,40 @@ struct ls_variable {
   bool trainable;
   ls_graph *graph;  // Its build graph; NULL in eager.
   ls_op initializer;
+  ls_tensor initial_value;  // In a build graph.
+  ls_variable_synchronization synchronization;
+  ls_variable_aggregation aggregation;
+  char *device;         // Canonical; NULL: none.
+  ls_object *strategy;  // That made it; NULL: none.
+
+  // Of a container: what it is made of, and its rules. A component knows its
+  // container as long as that lives.
+  const ls_variable_rules *rules;
+  ls_variable **components;
+  size_t num_components;
+  ls_variable *container;
+  size_t index;
+  bool joining;  // Will be a component: a value of its own is not stored yet.
 };
+
+// Inside, variables are made beside `variable`: plain if it is (or is NULL),
+// else as the scopes around say. The pair of ls_scope_end.
+void ls_beside_begin(ls_scope *scope, const ls_variable *variable);
+#define LS_BESIDE_SCOPE(variable) LS_SCOPE_(__LINE__, ls_beside_begin, variable)
 
 // A variable without ops or value: what the parser and the maker use.
 ls_status ls_variable_make(ls_runtime *runtime, const char *name, ls_type type,
                            bool trainable, ls_variable **out_variable);
+// The op that does `type` to the variable itself, whatever it belongs to.
+ls_tensor ls_variable_op(uint16_t type, ls_variable *variable,
+                         const ls_tensor *value);
+ls_tensor ls_variable_scatter_op(ls_variable *variable, ls_scatter_op op,
+                                 ls_tensor indices, ls_tensor updates);
 // What an eager variable starts with, and that it is gone: in runtime/, for the
 // same reason as graph/eager_hook.h.
 ls_status ls_eager_initialize(ls_variable *variable, ls_tensor value);
-void ls_eager_forget(const ls_variable *variable);
+void ls_eager_forget(ls_variable *variable);
+// The container takes over the value of its first component, for all of them.
+ls_status ls_eager_join(ls_variable *container);
 
 #endif  // LS_GRAPH_VARIABLE_H_

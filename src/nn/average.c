@@ -5,6 +5,7 @@
 
 #include "base/runtime_internal.h"
 #include "graph/make.h"
+#include "graph/variable.h"
 #include "lockstep/weights.h"
 #include "nn/optimizer.h"
 
@@ -35,7 +36,8 @@ static ls_status create_average(const ls_average *average, size_t i) {
   const ls_variable *variable = average->variables[i];
   char scope[LS_MAX_FULL_NAME + 2];
   snprintf(scope, sizeof(scope), "%s/", ls_variable_name(variable));
-  LS_NAME_SCOPE(scope) {
+  LS_NAME_SCOPE(scope)
+  LS_BESIDE_SCOPE(variable) {
     return ls_variable_create(
         &(ls_variable_options){.name = average->name,
                                .dtype = ls_variable_dtype(variable),
@@ -62,7 +64,8 @@ static ls_status fill(ls_average *average, const ls_average_options *options) {
     LS_RETURN_IF_ERROR(create_average(average, i));
   char scope[LS_MAX_FULL_NAME + 2];
   snprintf(scope, sizeof(scope), "%s/", average->name);
-  LS_NAME_SCOPE(scope) {
+  LS_NAME_SCOPE(scope)
+  LS_BESIDE_SCOPE(NULL) {
     return ls_variable_create(&(ls_variable_options){.name = "step",
                                                      .dtype = LS_DTYPE_I64,
                                                      .trainable = LS_FLAG_OFF},

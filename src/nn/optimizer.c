@@ -100,7 +100,8 @@ static ls_status create_slots(const ls_optimizer *optimizer,
                               ls_variable *variable, ls_variable **slots) {
   char scope[LS_MAX_FULL_NAME + 2];
   snprintf(scope, sizeof(scope), "%s/", ls_variable_name(variable));
-  LS_NAME_SCOPE(scope) {
+  LS_NAME_SCOPE(scope)
+  LS_BESIDE_SCOPE(variable) {
     for (size_t i = 0; i < optimizer->rule.num_slots; ++i)
       LS_RETURN_IF_ERROR(ls_weight_create(
           &(ls_weight_options){.name = optimizer->rule.slot_names[i],
@@ -142,7 +143,8 @@ ls_status ls_optimizer_count_steps(ls_optimizer *optimizer) {
     return ls_ok();
   char scope[LS_MAX_FULL_NAME + 2];
   snprintf(scope, sizeof(scope), "%s/", optimizer->name);
-  LS_NAME_SCOPE(scope) {
+  LS_NAME_SCOPE(scope)
+  LS_BESIDE_SCOPE(NULL) {
     return ls_variable_create(&(ls_variable_options){.name = "step",
                                                      .dtype = LS_DTYPE_I64,
                                                      .trainable = LS_FLAG_OFF},

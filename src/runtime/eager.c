@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "base/runtime_internal.h"
+#include "graph/context.h"
 #include "runtime/lower_ops.h"
 
 enum { MAX_VALUES = 16, MAX_CACHED_OPS = 4096 };
@@ -98,6 +99,7 @@ ls_op ls_eager_keep(ls_graph *graph, const ls_op_spec *spec,
                       ? ls_graph_append(graph, spec, input_refs, count)
                       : ls_graph_append(graph, &bare, NULL, count);
   if (node == NULL) return ls_eager_fail(graph, ls_out_of_memory());
+  node->device = ls_context_current()->device;
   node->values = ls_arena_new_array(&graph->arena, ls_array *, count);
   if (node->values == NULL) {
     node->failure = ls_out_of_memory();
@@ -369,10 +371,22 @@ ls_status ls_eager_initialize(ls_variable *variable, ls_tensor value) {
   return status;
 }
 
-void ls_eager_forget(const ls_variable *variable) {
+void ls_eager_forget(ls_variable *variable) {
   ls_runtime_state *state =
       ls_runtime_slot(variable->runtime, LS_SLOT_RUNTIME);
-  if (state != NULL) ls_store_forget(state->store, variable);
+  if (state == NULL) return;
+  // A component that somebody else holds keeps its value.
+  bool lives_on = false;
+  for (size_t i = 0; i < variable->num_components; ++i)
+    lives_on |= !ls_object_is_unique(variable->components[i]);
+  if (lives_on) ls_status_free(ls_store_split(state->store, variable));
+  ls_store_forget(state->store, variable);
+}
+
+ls_status ls_eager_join(ls_variable *container) {
+  ls_runtime_state *state = NULL;
+  LS_RETURN_IF_ERROR(ls_runtime_state_get(container->runtime, &state));
+  return ls_store_join(state->store, container);
 }
 
 ls_status ls_variable_value(ls_variable *variable, ls_array **out_array) {

@@ -38,6 +38,7 @@ void ls_eager_drop_since(ls_graph *graph, size_t num_nodes,
 typedef struct survivor {
   uint64_t id;
   size_t count;
+  const char *device;
   ls_array *values[16];
   ls_status failure;
 } survivor;
@@ -68,6 +69,7 @@ static ls_nest note_survivor(ls_nest leaf, void *user) {
   survivor *kept = &list->items[list->count++];
   *kept = (survivor){.id = node->id,
                      .count = node->num_outputs,
+                     .device = node->device,
                      .failure = ls_status_clone(node->failure)};
   for (size_t i = 0; node->values != NULL && i < kept->count; ++i)
     kept->values[i] = ls_array_retain(node->values[i]);
@@ -87,6 +89,7 @@ static ls_status put_back(ls_graph *graph, const survivor *kept) {
   ls_node *node = ls_graph_append(graph, &spec, NULL, kept->count);
   graph->next_id = next;
   if (node == NULL) return ls_out_of_memory();
+  node->device = kept->device;
   if (kept->failure != NULL) {
     node->failure = ls_status_clone(kept->failure);
     return ls_ok();

@@ -158,6 +158,8 @@ static ls_status trace_plain(const ls_tracer *tracer, ls_graph *graph,
 }
 
 static ls_status compile_trace(ls_function *function, trace *t) {
+  ls_runtime_state *state = NULL;
+  LS_RETURN_IF_ERROR(ls_runtime_state_get(function->runtime, &state));
   LS_RETURN_IF_ERROR(ls_compile(
       function->runtime,
       &(ls_lower_request){.graph = t->graph,
@@ -166,7 +168,8 @@ static ls_status compile_trace(ls_function *function, trace *t) {
                           .feeds = t->graph->parameters,
                           .feed_types = t->signature.types,
                           .num_feeds = t->graph->num_declared,
-                          .effects_are_roots = true},
+                          .effects_are_roots = true,
+                          .store = state->store},
       t->replicas, &t->compiled));
   t->num_results = t->graph->num_results;
   t->num_result_leaves = ls_nest_num_leaves(t->results);
@@ -235,10 +238,13 @@ static bool make_room(ls_function *function, call_room *room, size_t leaves,
 static trace *find_trace(ls_function *function, const ls_tracer *tracer,
                          ls_nest args, ls_nest *leaves) {
   trace *t = __atomic_load_n(&function->traces, __ATOMIC_ACQUIRE);
+  const ls_runtime_state *state =
+      ls_runtime_slot(function->runtime, LS_SLOT_RUNTIME);
   const int32_t replicas = tracer->replicas > 0 ? tracer->replicas : 1;
   for (; t != NULL; t = t->next)
     if (t->tracer_key == tracer->key && t->replicas == replicas &&
-        ls_signature_matches(&t->signature, args, leaves))
+        ls_signature_matches(&t->signature, args, leaves) &&
+        ls_compiled_fits(t->compiled, state->store))
       return t;
   return NULL;
 }

@@ -27,6 +27,9 @@ typedef struct ls_lower_request {
   const ls_op *targets;  // Ops that must run.
   size_t num_targets;
   bool effects_are_roots;  // In functions every effect runs.
+  // Where it will run: whether distributed variables are shared there is part
+  // of the program. NULL: there are none.
+  const struct ls_store *store;
 } ls_lower_request;
 
 // Makes the program. The caller owns a reference.
@@ -41,6 +44,9 @@ typedef struct ls_lowering {
   ls_allocator *allocator;
   ls_program *program;
   size_t uses_capacity;
+  const struct ls_store *store;
+  ls_variable **containers;  // Of which a component is written.
+  size_t num_containers, containers_capacity;
   ls_map stacks;  // Lowered (graph, ref) of a stack -> what is known of it.
 } ls_lowering;
 
@@ -98,6 +104,9 @@ ls_status ls_lower_read(ls_lower_scope *scope, ls_variable *variable,
 ls_status ls_lower_write(ls_lower_scope *scope, ls_variable *variable,
                          uint64_t ref);
 // Whether the graph writes variables or has host effects, at any depth.
+// Settles the uses of distributed variables of which components were written:
+// one write of all where the values are one, else one of each.
+ls_status ls_lower_containers(ls_lower_scope *scope);
 bool ls_graph_has_effects(const ls_graph *graph);
 // The variables that a graph writes, at any depth, in order of their first
 // write; appended to a growable list.

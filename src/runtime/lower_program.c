@@ -78,6 +78,7 @@ static ls_status set_results(ls_lower_scope *scope,
                              const ls_lower_request *request) {
   ls_program *program = scope->all->program;
   ls_allocator *allocator = scope->all->allocator;
+  LS_RETURN_IF_ERROR(ls_lower_containers(scope));
   uint64_t *results = ls_new_array(allocator, uint64_t,
                                    request->num_fetches + program->num_uses);
   if (results == NULL) return ls_out_of_memory();
@@ -138,10 +139,14 @@ ls_status ls_lower(ls_runtime *runtime, const ls_lower_request *request,
   ls_object_init(&program->object, &program_type);
   program->runtime = runtime;
   ls_lowering all = {
-      .runtime = runtime, .allocator = allocator, .program = program};
+      .runtime = runtime,
+      .allocator = allocator,
+      .program = program,
+      .store = request->store};
   ls_map_init(&all.stacks, allocator);
   const ls_status status = lower_request(&all, request);
   ls_map_deinit(&all.stacks);
+  ls_release(allocator, all.containers);
   if (ls_status_is_ok(status))
     *out_program = program;
   else

@@ -20,6 +20,7 @@ struct ls_compiled {
   ls_executable *executable;
   char *key;  // In the runtime's program cache, which does not own it.
   size_t key_size;
+  bool distributed;  // Uses a distributed variable or a part of one.
   bound *idle;       // One is taken and given back with an atomic exchange.
   uint64_t checked;  // The store where every variable was seen to have a value.
 };
@@ -90,7 +91,10 @@ static ls_status cache_key(const ls_program *program, int32_t replicas,
   ls_text_append_bytes(key, &replicas, sizeof(replicas));
   for (size_t i = 0; i < program->num_uses; ++i) {
     const uint64_t id = ((ls_variable *)program->uses[i].variable)->id;
+    const bool states[] = {program->uses[i].split_before,
+                           program->uses[i].split_after};
     ls_text_append_bytes(key, &id, sizeof(id));
+    ls_text_append_bytes(key, states, sizeof(states));
   }
   key_objects(program->body, key);
   ls_text_append(key, program->text);
@@ -105,6 +109,11 @@ static ls_status compile(ls_runtime *runtime, ls_program *program,
   ls_object_init(&compiled->object, &compiled_type);
   compiled->allocator = allocator;
   compiled->program = ls_object_retain(program);
+  for (size_t i = 0; i < program->num_uses; ++i) {
+    const ls_variable *variable = (ls_variable *)program->uses[i].variable;
+    compiled->distributed |=
+        variable->num_components > 0 || variable->container != NULL;
+  }
   ls_status status = ls_cpu_backend(runtime, &compiled->backend);
   if (ls_status_is_ok(status))
     status = compiled->backend->vtable->compile(
@@ -268,6 +277,34 @@ static ls_status check_values(ls_compiled *compiled, ls_store *store) {
   return ls_ok();
 }
 
+bool ls_compiled_fits(const ls_compiled *compiled, const ls_store *store) {
+  const ls_program *program = compiled->program;
+  for (size_t i = 0; compiled->distributed && i < program->num_uses; ++i) {
+    const ls_use *use = &program->uses[i];
+    const ls_variable *variable = (ls_variable *)use->variable;
+    const ls_variable *container =
+        variable->num_components > 0 ? variable : variable->container;
+    // A component that is given a buffer of its own says nothing by itself.
+    if (container == NULL || (container != variable && !use->split_before))
+      continue;
+    if (ls_store_is_shared(store, container) == use->split_before)
+      return false;
+  }
+  return true;
+}
+
+// What the run has left: values, and whether they are shared.
+static void note_writes(const ls_compiled *compiled, ls_store *store) {
+  const ls_program *program = compiled->program;
+  for (size_t i = 0; i < program->num_uses; ++i) {
+    const ls_use *use = &program->uses[i];
+    const ls_variable *variable = (ls_variable *)use->variable;
+    if (use->written) ls_store_mark_written(store, variable);
+    if (variable->num_components > 0 && (use->written || use->split_after))
+      ls_store_set_shared(store, variable, !use->split_after);
+  }
+}
+
 ls_status ls_compiled_run(ls_compiled *compiled, ls_store *store,
                           const ls_run_args *args) {
   const uint64_t id = ls_store_id(store);
@@ -279,11 +316,8 @@ ls_status ls_compiled_run(ls_compiled *compiled, ls_store *store,
   const ls_status status = compiled->backend->vtable->run(b->instance, args);
   give_back(compiled, b);
   LS_RETURN_IF_ERROR(status);
-  if (!checked) {
-    for (size_t i = 0; i < compiled->program->num_uses; ++i)
-      if (compiled->program->uses[i].written)
-        ls_store_mark_written(
-            store, (ls_variable *)compiled->program->uses[i].variable);
+  if (!checked || compiled->distributed) {
+    note_writes(compiled, store);
     __atomic_store_n(&compiled->checked, id, __ATOMIC_RELEASE);
   }
   return ls_ok();

@@ -10,6 +10,7 @@
 
 // A kind of run seen before.
 typedef struct plan {
+  struct plan *next;  // The same for another state of distributed variables.
   ls_compiled *compiled;
   ls_type *types;  // One an output.
   uint64_t step;   // Runs so far: what random ops draw by.
@@ -48,6 +49,7 @@ ls_status ls_session_create(ls_graph *graph, ls_session **out_session) {
 
 static void destroy_plan(ls_session *session, plan *p) {
   if (p == NULL) return;
+  destroy_plan(session, p->next);
   if (p->compiled != NULL)
     ls_compiled_forget_store(p->compiled, session->store);
   ls_compiled_release(p->compiled);
@@ -173,7 +175,8 @@ static ls_status make_plan(request *r, plan **out_plan) {
                                      .feed_types = r->feed_types,
                                      .num_feeds = r->num_feeds,
                                      .targets = r->targets,
-                                     .num_targets = r->num_targets},
+                                     .num_targets = r->num_targets,
+                                     .store = session->store},
                  1, &p->compiled);
   if (ls_status_is_ok(status)) {
     p->types = ls_new_array(session->allocator, ls_type, r->num_refs + 1);
@@ -206,11 +209,20 @@ static ls_status find_plan(request *r, plan **out_plan) {
   ls_status status = ls_text_status(&key);
   ls_mutex_lock(&session->lock);
   if (ls_status_is_ok(status)) {
-    *out_plan = ls_map_find(&session->plans, key.data, key.size);
+    plan *first = ls_map_find(&session->plans, key.data, key.size);
+    *out_plan = first;
+    while (*out_plan != NULL &&
+           !ls_compiled_fits((*out_plan)->compiled, session->store))
+      *out_plan = (*out_plan)->next;
     if (*out_plan == NULL) {
       status = make_plan(r, out_plan);
-      if (ls_status_is_ok(status) &&
-          !ls_map_insert(&session->plans, key.data, key.size, *out_plan)) {
+      if (ls_status_is_ok(status) && first != NULL) {
+        (*out_plan)->step = first->step;
+        (*out_plan)->next = first->next;
+        first->next = *out_plan;
+      } else if (ls_status_is_ok(status) &&
+                 !ls_map_insert(&session->plans, key.data, key.size,
+                                *out_plan)) {
         destroy_plan(session, *out_plan);
         status = ls_out_of_memory();
       }

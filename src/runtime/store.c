@@ -8,6 +8,7 @@
 typedef struct entry {
   ls_buffer *buffer;
   bool written;
+  bool shared;  // Of a container: its buffer is that of all components.
 } entry;
 
 struct ls_store {
@@ -58,12 +59,28 @@ void ls_store_destroy(ls_store *store) {
 
 uint64_t ls_store_id(const ls_store *store) { return store->id; }
 
-static entry *find(const ls_store *store, const ls_variable *variable) {
+static entry *find_own(const ls_store *store, const ls_variable *variable) {
   ls_store *writable = (ls_store *)(uintptr_t)store;
   ls_mutex_lock(&writable->lock);
   entry *e = ls_map_find_u64(&store->entries, variable->id);
   ls_mutex_unlock(&writable->lock);
   return e;
+}
+
+bool ls_store_is_shared(const ls_store *store, const ls_variable *container) {
+  const entry *e = find_own(store, container);
+  return e != NULL && e->shared;
+}
+
+// Where the value is: a component's in the container while that is shared, a
+// container's else in its first component.
+static entry *find(const ls_store *store, const ls_variable *variable) {
+  const ls_variable *at = variable;
+  if (at->container != NULL && ls_store_is_shared(store, at->container))
+    at = at->container;
+  else if (at->num_components > 0 && !ls_store_is_shared(store, at))
+    at = at->components[0];
+  return find_own(store, at);
 }
 
 static ls_status add(ls_store *store, ls_variable *variable,
@@ -101,8 +118,49 @@ bool ls_store_has_value(const ls_store *store, const ls_variable *variable) {
 }
 
 void ls_store_mark_written(ls_store *store, const ls_variable *variable) {
-  entry *e = find(store, variable);
+  entry *e = find_own(store, variable);
   if (e != NULL) e->written = true;
+}
+
+// ---- Distributed variables -------------------------------------------------
+void ls_store_set_shared(ls_store *store, const ls_variable *container,
+                         bool shared) {
+  entry *e = find_own(store, container);
+  if (e != NULL) e->shared = shared;
+}
+
+ls_status ls_store_join(ls_store *store, ls_variable *container) {
+  const ls_variable *first = container->components[0];
+  ls_status status = ls_ok();
+  ls_mutex_lock(&store->lock);
+  entry *e = ls_map_find_u64(&store->entries, first->id);
+  if (e != NULL && !ls_map_insert_u64(&store->entries, container->id, e))
+    status = ls_out_of_memory();
+  else if (e != NULL)
+    ls_map_remove_u64(&store->entries, first->id);
+  if (e != NULL && ls_status_is_ok(status)) e->shared = true;
+  ls_mutex_unlock(&store->lock);
+  return status;
+}
+
+ls_status ls_store_split(ls_store *store, ls_variable *container) {
+  entry *from = find_own(store, container);
+  if (from == NULL || !from->shared) return ls_ok();
+  ls_array *value = NULL;
+  LS_RETURN_IF_ERROR(ls_store_read(store, container, &value));
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < container->num_components && ls_status_is_ok(status);
+       ++i) {
+    ls_variable *component = container->components[i];
+    ls_buffer *buffer = NULL;
+    status = ls_store_buffer(store, component, &buffer);
+    if (ls_status_is_ok(status))
+      status = store->backend->vtable->upload(buffer, ls_array_data(value));
+    if (ls_status_is_ok(status)) ls_store_mark_written(store, component);
+  }
+  ls_array_release(value);
+  if (ls_status_is_ok(status)) from->shared = false;
+  return status;
 }
 
 void ls_store_forget(ls_store *store, const ls_variable *variable) {
@@ -140,9 +198,12 @@ ls_status ls_store_write(ls_store *store, ls_variable *variable,
         LS_SHAPE_TEXT(variable->type.dtype, variable->type.shape),
         LS_SHAPE_TEXT(type.dtype, type.shape));
   ls_buffer *buffer = NULL;
+  if (variable->container != NULL)
+    LS_RETURN_IF_ERROR(ls_store_split(store, variable->container));
   LS_RETURN_IF_ERROR(ls_store_buffer(store, variable, &buffer));
   LS_RETURN_IF_ERROR(
       store->backend->vtable->upload(buffer, ls_array_data(array)));
   ls_store_mark_written(store, variable);
+  if (variable->num_components > 0) ls_store_set_shared(store, variable, true);
   return ls_ok();
 }

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Stores: where variables' values are. One for eager, one in each session.
+//
+// A distributed variable's value is SHARED, one buffer for all components,
+// which are equal then, or PER_REPLICA, one buffer each. Writing one component
+// makes it PER_REPLICA, by copying; one value for all makes it SHARED again.
+// Which it is follows from the writes, never from comparing values. Without a
+// value yet it counts as PER_REPLICA.
 #ifndef LS_RUNTIME_STORE_H_
 #define LS_RUNTIME_STORE_H_
 
@@ -21,6 +27,17 @@ ls_status ls_store_buffer(ls_store *store, ls_variable *variable,
 // Whether it was ever written, and that it now is.
 bool ls_store_has_value(const ls_store *store, const ls_variable *variable);
 void ls_store_mark_written(ls_store *store, const ls_variable *variable);
+// Whether the container's components have one buffer.
+bool ls_store_is_shared(const ls_store *store, const ls_variable *container);
+// What a program left: one value for all in the container's buffer, or one each
+// in those of the components.
+void ls_store_set_shared(ls_store *store, const ls_variable *container,
+                         bool shared);
+// The container takes over the buffer of its first component, for all.
+ls_status ls_store_join(ls_store *store, ls_variable *container);
+// Gives each component a buffer of its own with the shared value, if there is
+// one.
+ls_status ls_store_split(ls_store *store, ls_variable *container);
 // Forgets a variable. The buffer goes when nobody is bound to it.
 void ls_store_forget(ls_store *store, const ls_variable *variable);
 

@@ -126,7 +126,7 @@ static void each_replica_has_its_id(void **state) {
                      10 * (int)r);
   expect_ok(ls_strategy_run(strategy, ls_traced(f), ls_none(), &result));
   assert_int_equal(traced, 4);
-  assert_int_equal(ls_replica_number(), -1);
+  assert_int_equal(ls_replica_number(), 0);
   ls_nest_release(result);
   ls_function_release(f);
   ls_strategy_release(strategy);
@@ -173,7 +173,7 @@ static void a_failing_replica_ends_the_run_with_its_status(void **state) {
       ls_strategy_run(strategy, ls_traced(f), args, &result);
   assert_memory_equal(ls_status_message(status), "not today", 9);
   expect_status(status, LS_ABORTED, "replica 1");
-  assert_int_equal(ls_replica_number(), -1);
+  assert_int_equal(ls_replica_number(), 0);
   ls_nest_release(args);
   ls_array_release(array);
   ls_function_release(f);

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layer: base
+//
+// Names of devices: "/job:worker/replica:0/task:1/device:GPU:0".
+//
+// A name may leave parts out; its canonical form has all of them. Two names
+// mean the same device when their canonical forms are equal.
+#ifndef LOCKSTEP_DEVICE_NAME_H_
+#define LOCKSTEP_DEVICE_NAME_H_
+
+#include "lockstep/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { LS_MAX_DEVICE_NAME = 256 };
+
+// A device's name as text of its own, by value.
+typedef struct ls_device_name {
+  char text[LS_MAX_DEVICE_NAME];
+} ls_device_name;
+
+// The canonical form. Parts that `name` lacks come from `fallback` (NULL: "")
+// and then from "/job:localhost/replica:0/task:0/device:CPU:0". The short forms
+// "CPU:0" and "/cpu:0" are understood; an index "*" counts as left out.
+//   LS_INVALID_ARGUMENT  an attribute or type that there is not, two types, an
+//                        index that is no number.
+LS_API LS_MUST_USE ls_status ls_device_canonical(const char *name,
+                                                 const char *fallback,
+                                                 ls_device_name *out_name);
+// The name with type CPU and index 0, every other part as it is: the host that
+// a device belongs to.
+LS_API LS_MUST_USE ls_status ls_device_host(const char *name,
+                                            ls_device_name *out_name);
+
+#ifdef __cplusplus
+}
+#endif
+#endif  // LOCKSTEP_DEVICE_NAME_H_

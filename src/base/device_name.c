@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/device_name.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum { MAX_PART = 64, LEFT_OUT = -1 };
+
+// What a name says; a part that it does not name is empty or LEFT_OUT.
+typedef struct parts {
+  char job[MAX_PART];
+  int replica, task;
+  char type[MAX_PART];
+  int index;
+} parts;
+
+static const parts nothing = {
+    .replica = LEFT_OUT, .task = LEFT_OUT, .index = LEFT_OUT};
+
+// ---- Parsing ---------------------------------------------------------------
+static ls_status parse_number(const char *name, const char *what,
+                              const char *text, int *out_number) {
+  *out_number = LEFT_OUT;
+  if (strcmp(text, "*") == 0) return ls_ok();
+  char *end = NULL;
+  const long number = strtol(text, &end, 10);
+  if (!isdigit((unsigned char)text[0]) || *end != '\0' || number > 1 << 30)
+    return ls_invalid_argument("device '%s': %s '%s' is no number", name, what,
+                               text);
+  *out_number = (int)number;
+  return ls_ok();
+}
+
+// cpu, gpu and tpu in any case are meant in capitals.
+static bool is_short_type(const char *text) {
+  return strcasecmp(text, "cpu") == 0 || strcasecmp(text, "gpu") == 0 ||
+         strcasecmp(text, "tpu") == 0;
+}
+
+static void raise_to_capitals(char *text) {
+  for (; *text != '\0'; ++text) *text = (char)toupper((unsigned char)*text);
+}
+
+static ls_status set_type(const char *name, const char *type,
+                          const char *index, parts *out) {
+  if (out->type[0] != '\0')
+    return ls_invalid_argument("device '%s' names two device types", name);
+  snprintf(out->type, sizeof(out->type), "%s", type);
+  return index == NULL ? ls_ok()
+                       : parse_number(name, "index", index, &out->index);
+}
+
+// "/device:TYPE:i": cpu and gpu are raised, other types stand in capitals.
+static ls_status set_long_type(const char *name, char *value, parts *out) {
+  char *index = strchr(value, ':');
+  if (index != NULL) *index++ = '\0';
+  if (strcmp(value, "*") == 0) value[0] = '\0';
+  if (strcmp(value, "cpu") == 0 || strcmp(value, "gpu") == 0)
+    raise_to_capitals(value);
+  for (const char *c = value; *c != '\0'; ++c)
+    if (islower((unsigned char)*c))
+      return ls_invalid_argument("device '%s': there is no device type '%s'",
+                                 name, value);
+  return set_type(name, value, index, out);
+}
+
+// One attribute: "job:worker", "device:CPU:0", or the short "cpu:0".
+static ls_status parse_part(const char *name, char *part, parts *out) {
+  char *value = strchr(part, ':');
+  if (value != NULL) *value++ = '\0';
+  if (is_short_type(part)) {
+    raise_to_capitals(part);
+    return set_type(name, part, value, out);
+  }
+  if (value == NULL) value = part + strlen(part);
+  if (strcmp(part, "job") == 0) {
+    snprintf(out->job, sizeof(out->job), "%s", value);
+    return ls_ok();
+  }
+  if (strcmp(part, "replica") == 0)
+    return parse_number(name, "replica", value, &out->replica);
+  if (strcmp(part, "task") == 0)
+    return parse_number(name, "task", value, &out->task);
+  if (strcmp(part, "device") == 0) return set_long_type(name, value, out);
+  return ls_invalid_argument("device '%s': there is no attribute '%s'", name,
+                             part);
+}
+
+static ls_status parse(const char *name, parts *out) {
+  *out = nothing;
+  if (name == NULL) return ls_ok();
+  for (const char *at = name; *at != '\0';) {
+    const char *end = strchr(at, '/');
+    const size_t length = end != NULL ? (size_t)(end - at) : strlen(at);
+    char part[MAX_PART];
+    if (length >= sizeof(part))
+      return ls_invalid_argument("device '%.80s' has a part of %zu characters; "
+                                 "up to %d are possible",
+                                 name, length, MAX_PART - 1);
+    memcpy(part, at, length);
+    part[length] = '\0';
+    if (length > 0) LS_RETURN_IF_ERROR(parse_part(name, part, out));
+    at += length + (end != NULL);
+  }
+  return ls_ok();
+}
+
+// ---- Printing --------------------------------------------------------------
+// Parts that are left out come from `from`.
+static void fill(parts *name, const parts *from) {
+  if (name->job[0] == '\0') memcpy(name->job, from->job, sizeof(name->job));
+  if (name->replica == LEFT_OUT) name->replica = from->replica;
+  if (name->task == LEFT_OUT) name->task = from->task;
+  if (name->type[0] == '\0') {
+    memcpy(name->type, from->type, sizeof(name->type));
+    if (name->index == LEFT_OUT) name->index = from->index;
+  }
+}
+
+static void print(const parts *name, ls_device_name *out) {
+  char text[2 * LS_MAX_DEVICE_NAME] = "";
+  size_t at = 0;
+  const size_t size = sizeof(text);
+  if (name->job[0] != '\0')
+    at += (size_t)snprintf(text, size, "/job:%s", name->job);
+  if (name->replica != LEFT_OUT)
+    at += (size_t)snprintf(text + at, size - at, "/replica:%d", name->replica);
+  if (name->task != LEFT_OUT)
+    at += (size_t)snprintf(text + at, size - at, "/task:%d", name->task);
+  if (name->type[0] != '\0')
+    snprintf(text + at, size - at, "/device:%s:%d", name->type,
+             name->index == LEFT_OUT ? 0 : name->index);
+  memcpy(out->text, text, sizeof(out->text) - 1);
+  out->text[sizeof(out->text) - 1] = '\0';
+}
+
+ls_status ls_device_canonical(const char *name, const char *fallback,
+                              ls_device_name *out_name) {
+  static const parts local = {
+      .job = "localhost", .replica = 0, .task = 0, .type = "CPU", .index = 0};
+  parts own, around;
+  out_name->text[0] = '\0';
+  LS_RETURN_IF_ERROR(parse(name, &own));
+  LS_RETURN_IF_ERROR(parse(fallback, &around));
+  fill(&own, &around);
+  fill(&own, &local);
+  print(&own, out_name);
+  return ls_ok();
+}
+
+ls_status ls_device_host(const char *name, ls_device_name *out_name) {
+  parts own;
+  out_name->text[0] = '\0';
+  LS_RETURN_IF_ERROR(parse(name, &own));
+  snprintf(own.type, sizeof(own.type), "CPU");
+  own.index = 0;
+  print(&own, out_name);
+  return ls_ok();
+}

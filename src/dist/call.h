@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What running replicas needs of the other files of this folder.
+#ifndef LS_DIST_CALL_H_
+#define LS_DIST_CALL_H_
+
+#include "dist/strategy.h"
+#include "graph/eager_hook.h"
+
+typedef struct ls_replica_task ls_replica_task;
+
+// Replica `id`'s part of arguments: component `id`, or the one that is said to
+// be on its device.
+//   LS_INVALID_ARGUMENT  there is none; names the device.
+ls_status ls_select_for(const ls_strategy *strategy, int32_t id, ls_nest args,
+                        ls_nest *out_args);
+// merge_call on the default strategy.
+ls_nest ls_default_merge(ls_strategy *strategy, ls_merge_function function,
+                         ls_nest args, void *user);
+// The merged part of all_reduce and all_gather: each leaf is one value a
+// replica, the same object counting as often as there are replicas.
+ls_nest ls_all_reduce_merged(ls_strategy *strategy, ls_reduce_op op,
+                             ls_nest args);
+ls_nest ls_all_gather_merged(ls_strategy *strategy, int axis, ls_nest args);
+
+#endif  // LS_DIST_CALL_H_

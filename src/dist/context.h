@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where a thread is among strategies and replicas.
+//
+// What was entered is a list of entries, each on the C stack of whoever entered
+// it, innermost first. An entry holds in the graph where it was entered and in
+// what is inside of that graph; the first that holds is the current one. None:
+// the default replica context.
+#ifndef LS_DIST_CONTEXT_H_
+#define LS_DIST_CONTEXT_H_
+
+#include "dist/strategy.h"
+
+typedef struct ls_distribution {
+  const struct ls_distribution *outer;
+  const ls_graph *graph;  // NULL: eager.
+  ls_strategy *strategy;
+  ls_replica *replica;        // NULL: cross-replica.
+  const char *update_device;  // NULL: not in an update function.
+  int32_t update_id;
+  bool is_update, by_set;
+} ls_distribution;
+
+// The current entry; NULL in the default state.
+const ls_distribution *ls_distribution_current(void);
+// Pushes an entry onto the context; the caller puts back what was there.
+void ls_distribution_push(ls_context *context, ls_distribution *entry);
+
+// Refusals. `what` is what was asked for.
+ls_status ls_mixing_error(const ls_strategy *current,
+                          const ls_strategy *required);
+ls_status ls_cross_replica_error(const ls_strategy *strategy, const char *what);
+
+// OK when this replica context is the current one.
+ls_status ls_replica_check(const ls_replica *replica, const char *what);
+
+// Makes the strategy's cross-replica context current: does nothing in it, opens
+// a scope where no strategy is in force, and refuses elsewhere. The pair of
+// ls_scope_end.
+ls_status ls_cross_replica_begin(ls_scope *scope, ls_strategy *strategy,
+                                 const char *what);
+// Opens the context of an update function for component `id` on `device`.
+void ls_update_begin(ls_scope *scope, ls_strategy *strategy, int32_t id,
+                     const char *device);
+
+#endif  // LS_DIST_CONTEXT_H_

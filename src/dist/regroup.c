@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Regrouping: the nests of all replicas walked together, replica 0's leading.
+#include "lockstep/regroup.h"
+
+#include <stdio.h>
+
+#include "base/nest_internal.h"
+#include "base/runtime_internal.h"
+#include "graph/variable.h"
+
+typedef struct regrouping {
+  const ls_regroup_options *options;
+  ls_allocator *allocator;
+  size_t count;
+} regrouping;
+
+static ls_nest regroup(const regrouping *how, const ls_nest *values);
+
+// ---- Refusals --------------------------------------------------------------
+static const char *kind_of(ls_nest nest) {
+  switch (nest.kind) {
+    case LS_KIND_LIST: return "a list";
+    case LS_KIND_TUPLE: return "a tuple";
+    case LS_KIND_DICT: return "a dict";
+    default: return "a leaf";
+  }
+}
+
+static ls_nest refuse_kinds(ls_nest first, ls_nest other, size_t replica) {
+  char a[160], b[160];
+  return LS_FAIL(LS_INVALID_ARGUMENT,
+                 "replica 0 has %s of %zu: %s; replica %zu has %s of %zu: %s",
+                 kind_of(first), ls_nest_count(first),
+                 ls_nest_print(first, a, sizeof(a)), replica, kind_of(other),
+                 ls_nest_count(other), ls_nest_print(other, b, sizeof(b)));
+}
+
+static void print_keys(ls_nest dict, char *buffer, size_t size) {
+  int at = snprintf(buffer, size, "{");
+  for (size_t i = 0; i < ls_nest_count(dict) && (size_t)at < size; ++i)
+    at += snprintf(buffer + at, size - (size_t)at, "%s'%s'", i == 0 ? "" : ", ",
+                   ls_nest_key(dict, ls_nest_sorted_position(dict, i)));
+  if ((size_t)at < size) snprintf(buffer + at, size - (size_t)at, "}");
+}
+
+static ls_nest refuse_keys(ls_nest first, ls_nest other, size_t replica) {
+  char a[160], b[160];
+  print_keys(first, a, sizeof(a));
+  print_keys(other, b, sizeof(b));
+  return LS_FAIL(LS_INVALID_ARGUMENT,
+                 "replica 0 has a dict with keys %s, replica %zu one with keys "
+                 "%s",
+                 a, replica, b);
+}
+
+// ---- Leaves ----------------------------------------------------------------
+static ls_variable *container_of(ls_nest leaf) {
+  const ls_variable *variable = ls_nest_as_variable(leaf);
+  return variable == NULL ? NULL : variable->container;
+}
+
+static ls_nest wrap(const regrouping *how, const ls_nest *leaves) {
+  if (how->options->wrap != NULL)
+    return how->options->wrap(leaves, how->count, how->options->wrap_user);
+  for (size_t i = 0; i < how->count; ++i) ls_nest_retain(leaves[i]);
+  return ls_nest_distributed(how->options->kind, leaves, how->count);
+}
+
+static ls_nest components(const regrouping *how, const ls_nest *leaves,
+                          ls_variable *container) {
+  for (size_t i = 1; i < how->count; ++i) {
+    if (container_of(leaves[i]) == container) continue;
+    char a[160], b[160];
+    return LS_FAIL(LS_INVALID_ARGUMENT,
+                   "%s on replica 0 is a component of '%s', %s on replica %zu "
+                   "is none of it",
+                   ls_nest_print(leaves[0], a, sizeof(a)), container->name,
+                   ls_nest_print(leaves[i], b, sizeof(b)), i);
+  }
+  return ls_nest_variable(container);
+}
+
+static ls_nest regroup_leaf(const regrouping *how, const ls_nest *leaves) {
+  bool same = true;
+  for (size_t i = 1; i < how->count; ++i) {
+    if (ls_nest_is_node(leaves[i])) return refuse_kinds(leaves[0], leaves[i], i);
+    same = same && ls_nest_is_same(leaves[0], leaves[i]);
+  }
+  ls_variable *container = container_of(leaves[0]);
+  if (container != NULL) return components(how, leaves, container);
+  if (same && (!how->options->always_wrap ||
+               ls_is_distributed_variable(leaves[0])))
+    return ls_nest_retain(leaves[0]);
+  return wrap(how, leaves);
+}
+
+// ---- Nodes -----------------------------------------------------------------
+static bool same_keys(ls_nest a, ls_nest b) {
+  if (ls_nest_count(a) != ls_nest_count(b)) return false;
+  for (size_t i = 0; i < ls_nest_count(a); ++i)
+    if (strcmp(ls_nest_key(a, ls_nest_sorted_position(a, i)),
+               ls_nest_key(b, ls_nest_sorted_position(b, i))) != 0)
+      return false;
+  return true;
+}
+
+static ls_nest check_nodes(const regrouping *how, const ls_nest *values) {
+  const ls_nest first = values[0];
+  for (size_t r = 1; r < how->count; ++r) {
+    if (values[r].kind != first.kind) return refuse_kinds(first, values[r], r);
+    if (first.kind == LS_KIND_DICT && !same_keys(first, values[r]))
+      return refuse_keys(first, values[r], r);
+    if (ls_nest_count(values[r]) != ls_nest_count(first))
+      return refuse_kinds(first, values[r], r);
+  }
+  return ls_none();
+}
+
+// A node like replica 0's: its tag, names and order.
+static ls_nest like_first(const regrouping *how, ls_nest first,
+                          const ls_nest *items) {
+  const size_t count = ls_nest_count(first);
+  if (!ls_nest_has_keys(first))
+    return ls_nest_sequence(first.kind, items, count);
+  const char **keys = ls_new_array(how->allocator, const char *, count + 1);
+  if (keys == NULL) {
+    for (size_t i = 0; i < count; ++i) ls_nest_release(items[i]);
+    return ls_fail(ls_out_of_memory());
+  }
+  for (size_t i = 0; i < count; ++i) keys[i] = ls_nest_key(first, i);
+  const ls_nest made =
+      first.kind == LS_KIND_DICT
+          ? ls_nest_dict(ls_nest_tag(first), keys, items, count)
+          : ls_nest_named_tuple(ls_nest_tag(first), keys, items, count);
+  ls_release(how->allocator, keys);
+  return made;
+}
+
+static ls_nest regroup_items(const regrouping *how, const ls_nest *values,
+                             ls_nest *items, ls_nest *row) {
+  const ls_nest first = values[0];
+  const size_t count = ls_nest_count(first);
+  for (size_t i = 0; i < count; ++i) {
+    for (size_t r = 0; r < how->count; ++r)
+      row[r] = first.kind == LS_KIND_DICT
+                   ? ls_nest_find(values[r], ls_nest_key(first, i))
+                   : ls_nest_item(values[r], i);
+    items[i] = regroup(how, row);
+    if (!ls_nest_is_failed(items[i])) continue;
+    for (size_t k = 0; k < i; ++k) ls_nest_release(items[k]);
+    return items[i];
+  }
+  return like_first(how, first, items);
+}
+
+static ls_nest regroup(const regrouping *how, const ls_nest *values) {
+  if (!ls_nest_is_node(values[0])) return regroup_leaf(how, values);
+  const ls_nest refused = check_nodes(how, values);
+  if (ls_nest_is_failed(refused)) return refused;
+  ls_nest *items =
+      ls_new_array(how->allocator, ls_nest, ls_nest_count(values[0]) + 1);
+  ls_nest *row = ls_new_array(how->allocator, ls_nest, how->count);
+  const ls_nest made = items == NULL || row == NULL
+                           ? ls_fail(ls_out_of_memory())
+                           : regroup_items(how, values, items, row);
+  ls_release(how->allocator, items);
+  ls_release(how->allocator, row);
+  return made;
+}
+
+ls_status ls_regroup(const ls_nest *values, size_t count,
+                     const ls_regroup_options *options, ls_nest *out_value) {
+  static const ls_regroup_options defaults;
+  *out_value = ls_none();
+  if (count == 0)
+    return ls_invalid_argument("there are no replicas to regroup values of");
+  const regrouping how = {.options = options != NULL ? options : &defaults,
+                          .allocator = ls_current_allocator(),
+                          .count = count};
+  const ls_nest made = regroup(&how, values);
+  const ls_status status = ls_nest_status(made);
+  if (ls_status_is_ok(status))
+    *out_value = made;
+  else
+    ls_nest_release(made);
+  return status;
+}

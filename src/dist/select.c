@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Parts of distributed values, and what may be asked about them.
+#include "graph/variable.h"
+#include "lockstep/regroup.h"
+
+typedef struct selection {
+  int64_t replica;
+} selection;
+
+static ls_nest select_leaf(ls_nest leaf, void *user) {
+  const int64_t replica = ((const selection *)user)->replica;
+  if (leaf.kind != LS_KIND_DISTRIBUTED) return ls_nest_retain(leaf);
+  const size_t count = ls_distributed_count(leaf);
+  if (replica < 0 || (uint64_t)replica >= count)
+    return LS_FAIL(LS_OUT_OF_RANGE,
+                   "replica %lld of a distributed value with %zu components",
+                   (long long)replica, count);
+  return ls_nest_retain(ls_distributed_component(leaf, (size_t)replica));
+}
+
+static ls_status take(ls_nest made, ls_nest *out_value) {
+  const ls_status status = ls_nest_status(made);
+  if (ls_status_is_ok(status))
+    *out_value = made;
+  else
+    ls_nest_release(made);
+  return status;
+}
+
+ls_status ls_select_replica(int64_t replica, ls_nest nest, ls_nest *out_value) {
+  selection s = {replica};
+  *out_value = ls_none();
+  return take(ls_nest_map(nest, select_leaf, &s), out_value);
+}
+
+ls_status ls_select_replica_mirrored(int64_t replica, ls_nest nest,
+                                     ls_nest *out_value) {
+  *out_value = ls_none();
+  LS_RETURN_IF_ERROR(ls_assert_mirrored(nest));
+  return ls_select_replica(replica, nest, out_value);
+}
+
+// ---- Predicates ------------------------------------------------------------
+ls_nest ls_value_container(ls_nest leaf) {
+  ls_variable *variable = ls_nest_as_variable(leaf);
+  if (variable == NULL || variable->container == NULL) return leaf;
+  return (ls_nest){.kind = LS_KIND_VARIABLE, .as.ref = variable->container};
+}
+
+bool ls_is_distributed_variable(ls_nest leaf) {
+  const ls_variable *variable = ls_nest_as_variable(leaf);
+  return variable != NULL && variable->num_components > 0;
+}
+
+bool ls_is_mirrored(ls_nest leaf) {
+  if (leaf.kind == LS_KIND_DISTRIBUTED)
+    return ls_distributed_kind_of(leaf) == LS_MIRRORED;
+  return ls_is_distributed_variable(leaf) &&
+         ls_nest_as_variable(leaf)->synchronization ==
+             LS_SYNCHRONIZATION_ON_WRITE;
+}
+
+bool ls_is_sync_on_read(ls_nest leaf) { return !ls_is_mirrored(leaf); }
+
+// ---- The check -------------------------------------------------------------
+// The first leaf, in the order of flattening, that is distributed and not
+// mirrored; none if there is none. Lent.
+static ls_nest find_unmirrored(ls_nest nest) {
+  if (!ls_nest_is_node(nest)) {
+    const bool distributed =
+        nest.kind == LS_KIND_DISTRIBUTED || ls_is_distributed_variable(nest);
+    return distributed && !ls_is_mirrored(nest) ? nest : ls_none();
+  }
+  for (size_t i = 0; i < ls_nest_count(nest); ++i) {
+    const ls_nest found = find_unmirrored(ls_nest_item(nest, i));
+    if (found.kind != LS_KIND_NONE) return found;
+  }
+  return ls_none();
+}
+
+ls_status ls_assert_mirrored(ls_nest nest) {
+  const ls_nest found = find_unmirrored(nest);
+  if (found.kind == LS_KIND_NONE) return ls_ok();
+  char value[200], whole[300];
+  return ls_invalid_argument("%s is not mirrored, in %s",
+                             ls_nest_print(found, value, sizeof(value)),
+                             ls_nest_print(nest, whole, sizeof(whole)));
+}

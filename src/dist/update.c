@@ -1,0 +1,525 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Updates: a function for each component of a variable, or each device; and
+// what its results become. Fetch and map, which work alike.
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/runtime_internal.h"
+#include "dist/context.h"
+#include "dist/cross_device.h"
+#include "dist/update.h"
+
+// ---- Results ---------------------------------------------------------------
+typedef struct device_op {
+  const char *device;
+  ls_op op;
+} device_op;
+
+static int compare_devices(const void *a, const void *b) {
+  return strcmp(((const device_op *)a)->device, ((const device_op *)b)->device);
+}
+
+// A no-op for the ops of each device, placed there.
+static ls_op group_each(device_op *items, size_t count, ls_op *ops,
+                        const char *name) {
+  size_t num_groups = 0;
+  for (size_t i = 0; i < count;) {
+    size_t end = i;
+    while (end < count && strcmp(items[end].device, items[i].device) == 0)
+      ++end;
+    ls_op of_device[256];
+    ls_op group = {0};
+    LS_DEVICE_SCOPE(items[i].device[0] != '\0' ? items[i].device : NULL) {
+      for (size_t at = i; at < end;) {  // More than fit here make a chain.
+        size_t n = 0;
+        if (group.id != 0) of_device[n++] = group;
+        while (n < LS_COUNT_OF(of_device) && at < end)
+          of_device[n++] = items[at++].op;
+        group = ls_group(of_device, n, name);
+      }
+    }
+    ops[num_groups++] = group;
+    i = end;
+  }
+  return num_groups == 1 ? ops[0] : ls_group(ops, num_groups, name);
+}
+
+ls_op ls_group_by_device(const ls_op *ops, size_t count, const char *name) {
+  ls_allocator *allocator = ls_current_allocator();
+  device_op *items = ls_new_array(allocator, device_op, count + 1);
+  ls_op *groups = ls_new_array(allocator, ls_op, count + 1);
+  ls_op made = {0};
+  if (items != NULL && groups != NULL) {
+    for (size_t i = 0; i < count; ++i)
+      items[i] = (device_op){ls_op_device(ops[i]), ops[i]};
+    // Stable by hand: equal devices keep their order through their ids.
+    if (count > 1) qsort(items, count, sizeof(*items), compare_devices);
+    made = group_each(items, count, groups, name);
+  }
+  ls_release(allocator, items);
+  ls_release(allocator, groups);
+  return made;
+}
+
+static ls_op op_of(ls_nest leaf) {
+  if (leaf.kind == LS_KIND_OP) return leaf.as.op;
+  if (leaf.kind == LS_KIND_TENSOR) return ls_tensor_op(leaf.as.tensor);
+  return (ls_op){0};
+}
+
+static bool is_value(ls_nest leaf) {
+  return leaf.kind == LS_KIND_TENSOR || leaf.kind == LS_KIND_VARIABLE;
+}
+
+// Component i after the group: an identity beside it.
+static ls_nest after(ls_nest component, ls_op group) {
+  ls_tensor made = ls_failed_tensor();
+  const char *device = ls_leaf_device(component);
+  LS_DEVICE_SCOPE(device[0] != '\0' ? device : NULL) {
+    LS_CONTROL_SCOPE(&group, 1) {
+      made = component.kind == LS_KIND_VARIABLE
+                 ? ls_variable_read(ls_nest_as_variable(component))
+                 : ls_identity(component.as.tensor);
+    }
+  }
+  const ls_status status = ls_made_status(made);
+  return ls_status_is_ok(status) ? ls_leaf(made) : ls_fail(status);
+}
+
+// Wraps the components of a leaf so that one of them brings all.
+static ls_nest wrap_grouped(const ls_nest *components, size_t count,
+                            void *user) {
+  (void)user;
+  const ls_graph *graph = ls_graph_current();
+  const bool eager = graph->kind == LS_GRAPH_EAGER;
+  ls_allocator *allocator = ls_current_allocator();
+  bool values = true;
+  for (size_t i = 0; i < count; ++i) values = values && is_value(components[i]);
+  if (count == 1 || (eager && values)) {
+    for (size_t i = 0; i < count; ++i) ls_nest_retain(components[i]);
+    return ls_nest_distributed(LS_MIRRORED, components, count);
+  }
+  if (eager) return ls_none();  // Everything has run.
+  ls_op *ops = ls_new_array(allocator, ls_op, count);
+  ls_nest *items = ls_new_array(allocator, ls_nest, count);
+  ls_nest made =
+      ops == NULL || items == NULL ? ls_fail(ls_out_of_memory()) : ls_none();
+  for (size_t i = 0; i < count && !ls_nest_is_failed(made); ++i) {
+    ops[i] = op_of(components[i]);
+    char text[160];
+    if (ops[i].id == 0 && components[i].kind == LS_KIND_VARIABLE)
+      ops[i] = ls_tensor_op(ls_variable_read(components[i].as.ref));
+    if (ops[i].id == 0)
+      made = LS_FAIL(LS_INVALID_ARGUMENT,
+                     "%s is the result of an update on replica %zu; results "
+                     "that differ are tensors, variables or ops",
+                     ls_nest_print(components[i], text, sizeof(text)), i);
+  }
+  if (!ls_nest_is_failed(made)) {
+    const ls_op group = ls_group_by_device(ops, count, NULL);
+    if (!values) {
+      made = ls_nest_op(group);
+    } else {
+      for (size_t i = 0; i < count; ++i) items[i] = after(components[i], group);
+      made = ls_nest_distributed(LS_MIRRORED, items, count);
+    }
+  }
+  ls_release(allocator, ops);
+  ls_release(allocator, items);
+  return made;
+}
+
+static ls_nest ungrouped_leaf(ls_nest leaf, void *user) {
+  ls_nest tuple = ls_none();
+  const ls_status status =
+      ls_strategy_local_results(user, leaf, &tuple);
+  return ls_status_is_ok(status) ? tuple : ls_fail(status);
+}
+
+ls_status ls_update_regroup(ls_strategy *strategy, const ls_nest *updates,
+                            size_t count, bool group, ls_nest *out_value) {
+  *out_value = ls_none();
+  if (group)
+    return ls_regroup(updates, count,
+                      &(ls_regroup_options){.wrap = wrap_grouped}, out_value);
+  ls_nest regrouped = ls_none();
+  LS_RETURN_IF_ERROR(
+      ls_regroup(updates, count, &(ls_regroup_options){.kind = LS_MIRRORED},
+                 &regrouped));
+  const ls_nest made = ls_nest_map(regrouped, ungrouped_leaf, strategy);
+  ls_nest_release(regrouped);
+  return ls_take_nest(made, out_value);
+}
+
+// ---- Updating --------------------------------------------------------------
+// One call for each of these.
+typedef struct update_call {
+  ls_strategy *strategy;
+  ls_callback fn;
+  void *user;
+  ls_nest args;
+  bool group;
+} update_call;
+
+static ls_status check_args(ls_nest args) {
+  if (args.kind != LS_KIND_NONE && args.kind != LS_KIND_TUPLE &&
+      args.kind != LS_KIND_LIST) {
+    char text[160];
+    return ls_invalid_argument(
+        "the arguments of an update are a list or a tuple, got %s",
+        ls_nest_print(args, text, sizeof(text)));
+  }
+  return ls_assert_mirrored(args);
+}
+
+// (first, arguments...); `first` is lent, none: left out.
+static ls_nest call_args(const update_call *call, ls_nest first, bool has_first,
+                         size_t id) {
+  const size_t count = ls_nest_count(call->args) + (has_first ? 1 : 0);
+  ls_allocator *allocator = ls_current_allocator();
+  ls_nest *items = ls_new_array(allocator, ls_nest, count + 1);
+  if (items == NULL) return ls_fail(ls_out_of_memory());
+  size_t at = 0;
+  if (has_first) items[at++] = ls_nest_retain(first);
+  for (size_t i = 0; at < count; ++at, ++i) {
+    const ls_status status = ls_select_replica(
+        (int64_t)id, ls_nest_item(call->args, i), &items[at]);
+    if (!ls_status_is_ok(status)) items[at] = ls_fail(status);
+  }
+  const ls_nest made = ls_nest_sequence(LS_KIND_TUPLE, items, count);
+  ls_release(allocator, items);
+  return made;
+}
+
+static ls_status call_once(const update_call *call, ls_nest first,
+                           bool has_first, size_t position, int32_t id,
+                           const char *device, ls_nest *out_result) {
+  const ls_nest args = call_args(call, first, has_first, position);
+  ls_status status = ls_nest_status(args);
+  char name[32];
+  snprintf(name, sizeof(name), "update_%d", id);
+  ls_scope update = {0};
+  LS_DEVICE_SCOPE(device) {
+    LS_NAME_SCOPE(name) {
+      ls_update_begin(&update, call->strategy, id, device);
+      if (ls_status_is_ok(status))
+        status = ls_take_nest(call->fn(args, call->user), out_result);
+      ls_scope_end(&update);
+    }
+  }
+  ls_nest_release(args);
+  return status;
+}
+
+static ls_status regroup_and_free(const update_call *call, ls_nest *results,
+                                  size_t count, ls_status status,
+                                  ls_nest *out_value) {
+  if (ls_status_is_ok(status))
+    status = ls_update_regroup(call->strategy, results, count, call->group,
+                               out_value);
+  for (size_t i = 0; results != NULL && i < count; ++i)
+    ls_nest_release(results[i]);
+  ls_release(call->strategy->allocator, results);
+  return status;
+}
+
+static ls_status update_components(const update_call *call,
+                                   ls_variable *variable, ls_nest *out_value) {
+  const size_t count = variable->num_components;
+  for (size_t i = 0; i < count; ++i)
+    if (ls_strategy_device_index(call->strategy,
+                                 ls_variable_device(variable->components[i])) <
+        0)
+      return ls_invalid_argument(
+          "component %zu of '%s' is on '%s', which is no device of %s", i,
+          variable->name, ls_variable_device(variable->components[i]),
+          call->strategy->name);
+  ls_nest *results = ls_new_array(call->strategy->allocator, ls_nest, count);
+  ls_status status = results == NULL ? ls_out_of_memory() : ls_ok();
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+    const ls_variable *component = variable->components[i];
+    const ls_nest leaf = {.kind = LS_KIND_VARIABLE,
+                          .as.ref = variable->components[i]};
+    const int32_t id = ls_strategy_device_index(call->strategy,
+                                                ls_variable_device(component));
+    status = call_once(call, leaf, true, i, id, ls_variable_device(component),
+                       &results[i]);
+  }
+  return regroup_and_free(call, results, count, status, out_value);
+}
+
+static ls_status update_default(const update_call *call, ls_variable *variable,
+                                ls_nest *out_value) {
+  const ls_nest leaf = {.kind = LS_KIND_VARIABLE, .as.ref = variable};
+  const ls_nest args = call_args(call, leaf, variable != NULL, 0);
+  ls_nest result = ls_none();
+  ls_scope update = {0};
+  ls_status status = ls_nest_status(args);
+  ls_update_begin(&update, call->strategy, 0, "");
+  if (ls_status_is_ok(status))
+    status = ls_take_nest(call->fn(args, call->user), &result);
+  ls_scope_end(&update);
+  ls_nest_release(args);
+  LS_RETURN_IF_ERROR(status);
+  if (call->group) {
+    *out_value = result;
+    return ls_ok();
+  }
+  const ls_nest made = ls_nest_map(result, ungrouped_leaf, call->strategy);
+  ls_nest_release(result);
+  return ls_take_nest(made, out_value);
+}
+
+// In a replica an update is a merge call.
+typedef struct replica_update {
+  ls_variable *variable;
+  ls_callback fn;
+  void *user;
+  bool group;
+} replica_update;
+
+static ls_nest as_mirrored(ls_nest leaf, void *user) {
+  (void)user;
+  if (leaf.kind != LS_KIND_DISTRIBUTED) return ls_nest_retain(leaf);
+  ls_allocator *allocator = ls_current_allocator();
+  const size_t count = ls_distributed_count(leaf);
+  ls_nest *items = ls_new_array(allocator, ls_nest, count);
+  if (items == NULL) return ls_fail(ls_out_of_memory());
+  for (size_t i = 0; i < count; ++i)
+    items[i] = ls_nest_retain(ls_distributed_component(leaf, i));
+  const ls_nest made = ls_nest_distributed(LS_MIRRORED, items, count);
+  ls_release(allocator, items);
+  return made;
+}
+
+static ls_nest merge_update(ls_strategy *strategy, ls_nest args, void *user) {
+  const replica_update *u = user;
+  ls_nest result = ls_none();
+  // What differs may do so where nothing is aggregated.
+  const bool free = u->variable->aggregation == LS_AGGREGATION_NONE ||
+                    u->variable->synchronization == LS_SYNCHRONIZATION_ON_READ;
+  const ls_nest given =
+      free ? ls_nest_map(args, as_mirrored, NULL) : ls_nest_retain(args);
+  ls_status status = ls_nest_status(given);
+  if (ls_status_is_ok(status))
+    status = ls_strategy_update(strategy, u->variable, u->fn, given, u->user,
+                                u->group, &result);
+  ls_nest_release(given);
+  return ls_status_is_ok(status) ? result : ls_fail(status);
+}
+
+ls_status ls_strategy_update(ls_strategy *strategy, ls_variable *variable,
+                             ls_callback fn, ls_nest args, void *user,
+                             bool group, ls_nest *out_value) {
+  const update_call call = {strategy, fn, user, args, group};
+  *out_value = ls_none();
+  if (variable == NULL || fn == NULL)
+    return ls_invalid_argument("an update needs a variable and a function");
+  if (strategy->kind == LS_STRATEGY_DEFAULT)
+    return update_default(&call, variable, out_value);
+  if (variable->num_components == 0)
+    return ls_invalid_argument(
+        "update of '%s', which is a %s, not a distributed variable",
+        variable->name,
+        variable->container != NULL ? "component of one" : "plain variable");
+  ls_replica *replica = ls_replica_context();
+  if (ls_has_strategy() && replica != NULL && replica->strategy == strategy) {
+    replica_update u = {variable, fn, user, group};
+    return ls_take_nest(ls_replica_merge_call(replica, merge_update, args, &u),
+                        out_value);
+  }
+  ls_scope scope = {0};
+  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&scope, strategy, "update"));
+  ls_status status = check_args(args);
+  if (ls_status_is_ok(status))
+    status = update_components(&call, variable, out_value);
+  ls_scope_end(&scope);
+  return status;
+}
+
+static ls_status update_devices(const update_call *call,
+                                const char *const *devices, size_t count,
+                                ls_nest *out_value) {
+  ls_nest *results = ls_new_array(call->strategy->allocator, ls_nest, count + 1);
+  ls_status status = results == NULL ? ls_out_of_memory() : ls_ok();
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+    ls_device_name name;
+    status = ls_device_canonical(devices[i], NULL, &name);
+    const int32_t id = ls_strategy_device_index(call->strategy, name.text);
+    if (ls_status_is_ok(status) && id < 0)
+      status = ls_invalid_argument("'%s' is no device of %s", devices[i],
+                                   call->strategy->name);
+    if (ls_status_is_ok(status))
+      status = call_once(call, ls_none(), false, i, id, name.text, &results[i]);
+  }
+  return regroup_and_free(call, results, count, status, out_value);
+}
+
+ls_status ls_strategy_update_non_slot(ls_strategy *strategy,
+                                      const char *const *devices,
+                                      size_t num_devices, ls_callback fn,
+                                      ls_nest args, void *user, bool group,
+                                      ls_nest *out_value) {
+  const update_call call = {strategy, fn, user, args, group};
+  *out_value = ls_none();
+  if (fn == NULL) return ls_invalid_argument("an update needs a function");
+  if (strategy->kind == LS_STRATEGY_DEFAULT)
+    return update_default(&call, NULL, out_value);
+  if (devices == NULL || num_devices == 0)
+    return ls_invalid_argument("update_non_slot needs a list of devices");
+  ls_scope scope = {0};
+  LS_RETURN_IF_ERROR(
+      ls_cross_replica_begin(&scope, strategy, "update_non_slot"));
+  ls_status status = check_args(args);
+  if (ls_status_is_ok(status))
+    status = update_devices(&call, devices, num_devices, out_value);
+  ls_scope_end(&scope);
+  return status;
+}
+
+// ---- Fetching --------------------------------------------------------------
+// What is fetched, and the device where `fn` runs on it.
+static ls_status fetch_source(ls_strategy *strategy, ls_nest value,
+                              const char *destination, ls_nest *out_source,
+                              ls_device_name *out_device) {
+  if (ls_distributed_is_on(value, destination)) {
+    strcpy(out_device->text, destination);
+    return ls_distributed_get(value, destination, out_source);
+  }
+  for (int32_t i = 0; i < strategy->num_replicas; ++i) {
+    if (!ls_distributed_is_on(value, strategy->devices[i])) continue;
+    strcpy(out_device->text, strategy->devices[i]);
+    return ls_distributed_get(value, strategy->devices[i], out_source);
+  }
+  return ls_distributed_get(value, destination, out_source);  // Says why not.
+}
+
+static ls_status fetch(ls_strategy *strategy, ls_nest value,
+                       const char *destination, ls_callback fn, void *user,
+                       ls_nest *out_value) {
+  ls_nest source = ls_none(), made = ls_none();
+  ls_device_name device;
+  const ls_variable *variable = ls_nest_as_variable(value);
+  ls_status status = ls_ok();
+  if (variable != NULL && variable->num_components > 0 &&
+      !ls_is_mirrored(value)) {
+    strcpy(device.text, destination);
+    LS_DEVICE_SCOPE(destination) {
+      source = ls_leaf(ls_variable_read(ls_nest_as_variable(value)));
+    }
+    status = ls_made_status(source.as.tensor);
+  } else if (ls_is_mirrored(value)) {
+    status = fetch_source(strategy, value, destination, &source, &device);
+  } else {
+    char text[200];
+    status = ls_invalid_argument("fetch of %s: a mirrored value or a "
+                                 "distributed variable can be fetched",
+                                 ls_nest_print(value, text, sizeof(text)));
+  }
+  LS_RETURN_IF_ERROR(status);
+  ls_tensor tensor = ls_failed_tensor();
+  LS_DEVICE_SCOPE(device.text) {
+    made = fn != NULL ? fn(source, user) : ls_nest_retain(source);
+    status = ls_nest_status(made);
+    if (ls_status_is_ok(status))
+      status = ls_distributed_as_tensor(made, &tensor);
+  }
+  if (ls_status_is_ok(status)) {
+    LS_DEVICE_SCOPE(destination) { *out_value = ls_leaf(ls_identity(tensor)); }
+    status = ls_made_status(out_value->as.tensor);
+  }
+  ls_nest_release(made);
+  ls_nest_release(source);
+  return status;
+}
+
+ls_status ls_strategy_fetch(ls_strategy *strategy, ls_nest value,
+                            const char *destination, ls_callback fn, void *user,
+                            ls_nest *out_value) {
+  *out_value = ls_none();
+  ls_device_name name;
+  if (destination != NULL && destination[0] == '\0')
+    return ls_invalid_argument("the destination of a fetch is one device, got "
+                               "an empty name");
+  LS_RETURN_IF_ERROR(ls_device_canonical(
+      destination != NULL ? destination : "/device:CPU:0", NULL, &name));
+  ls_scope scope = {0};
+  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&scope, strategy, "fetch"));
+  const ls_status status =
+      strategy->kind == LS_STRATEGY_DEFAULT
+          ? ls_failed_precondition("the default strategy has no fetch")
+          : fetch(strategy, value, name.text, fn, user, out_value);
+  ls_scope_end(&scope);
+  return status;
+}
+
+// ---- Mapping ---------------------------------------------------------------
+static ls_status map_item(const update_call *call, ls_nest item, int32_t device,
+                          ls_nest *out_result) {
+  const ls_nest args = call_args(call, item, true, (size_t)device);
+  ls_status status = ls_nest_status(args);
+  LS_DEVICE_SCOPE(call->strategy->devices[device]) {
+    if (ls_status_is_ok(status))
+      status = ls_take_nest(call->fn(args, call->user), out_result);
+  }
+  ls_nest_release(args);
+  return status;
+}
+
+// The results of device d: every n-th.
+static ls_nest map_output(const update_call *call, const ls_nest *results,
+                          size_t num_items, size_t device, ls_nest *room) {
+  size_t count = 0;
+  const size_t step = (size_t)call->strategy->num_replicas;
+  for (size_t k = device; k < num_items; k += step)
+    room[count++] = ls_nest_retain(results[k]);
+  return ls_nest_distributed(LS_MAP_OUTPUT, room, count);
+}
+
+static ls_status map_all(const update_call *call, const ls_nest *items,
+                         size_t num_items, ls_nest *out_value) {
+  ls_allocator *allocator = call->strategy->allocator;
+  const size_t replicas = (size_t)call->strategy->num_replicas;
+  const size_t used = num_items < replicas ? num_items : replicas;
+  ls_nest *results = ls_new_array(allocator, ls_nest, num_items + 1);
+  ls_nest *room = ls_new_array(allocator, ls_nest, num_items + 1);
+  ls_nest *outputs = ls_new_array(allocator, ls_nest, used + 1);
+  ls_status status = results == NULL || room == NULL || outputs == NULL
+                         ? ls_out_of_memory()
+                         : ls_ok();
+  for (size_t k = 0; k < num_items && ls_status_is_ok(status); ++k)
+    status = map_item(call, items[k], (int32_t)(k % replicas), &results[k]);
+  if (ls_status_is_ok(status)) {
+    for (size_t d = 0; d < used; ++d)
+      outputs[d] = map_output(call, results, num_items, d, room);
+    status = ls_take_nest(
+        ls_nest_distributed_on(LS_PER_REPLICA, outputs,
+                               (const char *const *)call->strategy->devices,
+                               used),
+        out_value);
+  }
+  for (size_t k = 0; results != NULL && k < num_items; ++k)
+    ls_nest_release(results[k]);
+  ls_release(allocator, results);
+  ls_release(allocator, room);
+  ls_release(allocator, outputs);
+  return status;
+}
+
+ls_status ls_strategy_map(ls_strategy *strategy, const ls_nest *items,
+                          size_t num_items, ls_callback fn, ls_nest args,
+                          void *user, ls_nest *out_value) {
+  const update_call call = {strategy, fn, user, args, false};
+  *out_value = ls_none();
+  if (fn == NULL) return ls_invalid_argument("a map needs a function");
+  if (strategy->kind == LS_STRATEGY_DEFAULT)
+    return ls_failed_precondition("the default strategy has no map");
+  ls_scope scope = {0};
+  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&scope, strategy, "map"));
+  ls_status status = check_args(args);
+  if (ls_status_is_ok(status))
+    status = map_all(&call, items, num_items, out_value);
+  ls_scope_end(&scope);
+  return status;
+}

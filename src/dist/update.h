@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef LS_DIST_UPDATE_H_
+#define LS_DIST_UPDATE_H_
+
+#include "dist/strategy.h"
+
+// One op after all of these: a no-op for each of their devices, in sorted
+// order, and one over those; with one device that alone. Default name
+// "group_deps".
+ls_op ls_group_by_device(const ls_op *ops, size_t count, const char *name);
+
+#endif  // LS_DIST_UPDATE_H_

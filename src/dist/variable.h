@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Distributed variables: which component a thread means, and what reads and
+// writes of the whole do.
+#ifndef LS_DIST_VARIABLE_H_
+#define LS_DIST_VARIABLE_H_
+
+#include "dist/strategy.h"
+
+extern const ls_variable_rules ls_mirrored_rules;
+extern const ls_variable_rules ls_sync_on_read_rules;
+
+typedef enum ls_place_kind {
+  LS_PLACE_CROSS,    // Across replicas, or nowhere: all components.
+  LS_PLACE_REPLICA,  // In a replica that runs op by op: component `index`.
+  LS_PLACE_UPDATE,   // In an update function: component `index`.
+  LS_PLACE_TRACE,    // In the trace of a replica: the container stands for the
+                     // replica's own.
+} ls_place_kind;
+
+typedef struct ls_place {
+  ls_place_kind kind;
+  bool entered;  // A strategy is in force; else the default state.
+  size_t index;
+  ls_replica *replica;
+} ls_place;
+
+static inline ls_strategy *ls_strategy_of(const ls_variable *container) {
+  return (ls_strategy *)container->strategy;
+}
+// Where the thread is, seen from a container. `foreign`: across the replicas of
+// another strategy will do, too.
+ls_status ls_place_of(const ls_variable *container, bool foreign,
+                      ls_place *out_place);
+// Across replicas: the component on the current device, else the first.
+size_t ls_component_here(const ls_variable *container);
+const char *ls_aggregation_name(ls_variable_aggregation aggregation);
+// The read of component `index`, made on its device.
+ls_tensor ls_read_component(ls_variable *container, size_t index);
+
+#endif  // LS_DIST_VARIABLE_H_

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Variables as values: each scope knows what a variable is worth at this point.
+//
+// The components of a distributed variable that is shared in the store are
+// worth what the container is, until one of them is written. What is left at
+// the end decides the state: the same value for all is one write of the
+// container.
+#include "base/runtime_internal.h"
+#include "runtime/lower.h"
+#include "runtime/store.h"
+
+static uint64_t known(const ls_lower_scope *scope,
+                      const ls_variable *variable) {
+  return (uint64_t)(uintptr_t)ls_map_find_u64(&scope->variables,
+                                              (uintptr_t)variable);
+}
+
+// Here or around.
+static bool is_known(const ls_lower_scope *scope, const ls_variable *variable) {
+  for (; scope != NULL; scope = scope->outer)
+    if (known(scope, variable) != 0) return true;
+  return false;
+}
+
+static bool is_shared(const ls_lower_scope *scope,
+                      const ls_variable *container) {
+  return scope->all->store != NULL &&
+         ls_store_is_shared(scope->all->store, container);
+}
+
+static ls_status set(ls_lower_scope *scope, const ls_variable *variable,
+                     uint64_t ref) {
+  return ls_map_insert_u64(&scope->variables, (uintptr_t)variable,
+                           (void *)(uintptr_t)ref)
+             ? ls_ok()
+             : ls_out_of_memory();
+}
+
+static ls_use *find_use(const ls_lower_scope *scope,
+                        const ls_variable *variable) {
+  ls_program *program = scope->all->program;
+  for (size_t i = 0; i < program->num_uses; ++i)
+    if (program->uses[i].variable == &variable->object)
+      return &program->uses[i];
+  return NULL;
+}
+
+// A new use at the top: a parameter of the program.
+static ls_status add_use(ls_lower_scope *scope, ls_variable *variable,
+                         uint64_t *out_ref) {
+  ls_program *program = scope->all->program;
+  if (!ls_grow(scope->all->allocator, &program->uses,
+               &scope->all->uses_capacity, program->num_uses + 1,
+               sizeof(*program->uses)))
+    return ls_out_of_memory();
+  ls_tensor parameter;
+  LS_RETURN_IF_ERROR(ls_graph_add_parameter(scope->to, variable->type, NULL,
+                                            &parameter));
+  // By itself a component is used only where it has a buffer of its own.
+  program->uses[program->num_uses++] =
+      (ls_use){.variable = ls_object_retain(&variable->object),
+               .type = variable->type,
+               .split_before = variable->container != NULL};
+  *out_ref = parameter.ref;
+  return ls_ok();
+}
+
+// ---- Reading ---------------------------------------------------------------
+// A container whose components are worth something by themselves.
+static ls_status read_container(ls_lower_scope *scope, ls_variable *container,
+                                uint64_t *out_ref) {
+  for (size_t i = 0; i < container->num_components; ++i) {
+    uint64_t ref = 0;
+    LS_RETURN_IF_ERROR(ls_lower_read(scope, container->components[i], &ref));
+    if (i == 0) *out_ref = ref;
+    if (ref != *out_ref)
+      return ls_unimplemented(
+          "variable '%s' has a value for each of its %zu replicas here; a "
+          "compiled step reads variables that are equal on all replicas",
+          container->name, container->num_components);
+  }
+  return ls_ok();
+}
+
+static bool is_split(const ls_lower_scope *scope,
+                     const ls_variable *container) {
+  if (!is_shared(scope, container)) return true;
+  for (size_t i = 0; i < scope->all->num_containers; ++i)
+    if (scope->all->containers[i] == container) return true;
+  return false;
+}
+
+// The variable itself: what is known of it here, around, or at the start.
+static ls_status read_itself(ls_lower_scope *scope, ls_variable *variable,
+                             uint64_t *out_ref) {
+  *out_ref = known(scope, variable);
+  if (*out_ref != 0) return ls_ok();
+  if (scope->outer == NULL) {
+    LS_RETURN_IF_ERROR(add_use(scope, variable, out_ref));
+  } else {
+    uint64_t outer = 0;
+    LS_RETURN_IF_ERROR(read_itself(scope->outer, variable, &outer));
+    LS_RETURN_IF_ERROR(ls_graph_add_capture(
+        scope->to, (ls_tensor){scope->outer->to, outer}, out_ref));
+  }
+  return set(scope, variable, *out_ref);
+}
+
+ls_status ls_lower_read(ls_lower_scope *scope, ls_variable *variable,
+                        uint64_t *out_ref) {
+  ls_variable *container = variable->container;
+  if (variable->num_components > 0 && is_split(scope, variable))
+    return read_container(scope, variable, out_ref);
+  const bool as_all = container != NULL && is_shared(scope, container) &&
+                      !is_known(scope, variable);
+  return read_itself(scope, as_all ? container : variable, out_ref);
+}
+
+// ---- Writing ---------------------------------------------------------------
+static ls_status note_container(ls_lower_scope *scope, ls_variable *container) {
+  ls_lowering *all = scope->all;
+  for (size_t i = 0; i < all->num_containers; ++i)
+    if (all->containers[i] == container) return ls_ok();
+  if (!ls_grow(all->allocator, &all->containers, &all->containers_capacity,
+               all->num_containers + 1, sizeof(*all->containers)))
+    return ls_out_of_memory();
+  all->containers[all->num_containers++] = container;
+  return ls_ok();
+}
+
+// A write of one component.
+static ls_status write_component(ls_lower_scope *scope, ls_variable *component,
+                                 uint64_t ref) {
+  uint64_t before = 0;
+  // What the others are worth must be known before they go their own ways.
+  LS_RETURN_IF_ERROR(read_itself(
+      scope,
+      is_shared(scope, component->container) ? component->container : component,
+      &before));
+  LS_RETURN_IF_ERROR(note_container(scope, component->container));
+  LS_RETURN_IF_ERROR(set(scope, component, ref));
+  ls_use *use = scope->outer == NULL ? find_use(scope, component) : NULL;
+  if (use != NULL) use->written = true;
+  return ls_ok();
+}
+
+ls_status ls_lower_write(ls_lower_scope *scope, ls_variable *variable,
+                         uint64_t ref) {
+  if (variable->container != NULL)
+    return write_component(scope, variable, ref);
+  if (variable->num_components > 0 && is_split(scope, variable)) {
+    for (size_t i = 0; i < variable->num_components; ++i)
+      LS_RETURN_IF_ERROR(
+          write_component(scope, variable->components[i], ref));
+    return ls_ok();
+  }
+  uint64_t before = 0;  // Makes the use, so that the program knows of it.
+  LS_RETURN_IF_ERROR(ls_lower_read(scope, variable, &before));
+  LS_RETURN_IF_ERROR(set(scope, variable, ref));
+  if (scope->outer == NULL) find_use(scope, variable)->written = true;
+  return ls_ok();
+}
+
+// ---- At the end ------------------------------------------------------------
+// One value for all: the container is written, once.
+static ls_status write_once(ls_lower_scope *scope, ls_variable *container,
+                            bool was_shared, uint64_t ref) {
+  uint64_t unused = 0;
+  if (find_use(scope, container) == NULL)
+    LS_RETURN_IF_ERROR(add_use(scope, container, &unused));
+  for (size_t i = 0; i < container->num_components; ++i) {
+    ls_use *use = find_use(scope, container->components[i]);
+    if (use != NULL) use->written = false;
+  }
+  ls_use *use = find_use(scope, container);
+  use->written = true;
+  use->split_before = !was_shared;
+  return set(scope, container, ref);
+}
+
+// A value each, where there was one for all.
+static ls_status write_each(ls_lower_scope *scope, ls_variable *container) {
+  for (size_t i = 0; i < container->num_components; ++i) {
+    ls_variable *component = container->components[i];
+    uint64_t ref = known(scope, component), unused = 0;
+    if (ref == 0) ref = known(scope, container);
+    LS_RETURN_IF_ERROR(add_use(scope, component, &unused));
+    ls_use *use = find_use(scope, component);
+    use->written = true;
+    use->split_before = false;
+    LS_RETURN_IF_ERROR(set(scope, component, ref));
+  }
+  ls_use *use = find_use(scope, container);
+  use->written = false;
+  use->split_after = true;
+  return ls_ok();
+}
+
+ls_status ls_lower_containers(ls_lower_scope *scope) {
+  const ls_lowering *all = scope->all;
+  for (size_t c = 0; c < all->num_containers; ++c) {
+    ls_variable *container = all->containers[c];
+    const bool was_shared = is_shared(scope, container);
+    uint64_t one = 0;
+    bool equal = true;
+    for (size_t i = 0; i < container->num_components; ++i) {
+      const ls_variable *component = container->components[i];
+      const ls_use *use = find_use(scope, component);
+      uint64_t ref = known(scope, component);
+      if (was_shared && ref == 0) ref = known(scope, container);
+      // Without a write it keeps what it had.
+      if (!was_shared && (use == NULL || !use->written)) ref = 0;
+      if (i == 0) one = ref;
+      equal = equal && ref != 0 && ref == one;
+    }
+    if (equal)
+      LS_RETURN_IF_ERROR(write_once(scope, container, was_shared, one));
+    else if (was_shared)
+      LS_RETURN_IF_ERROR(write_each(scope, container));
+  }
+  return ls_ok();
+}

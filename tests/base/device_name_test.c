@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/device_name.h"
+
+#include <string.h>
+
+#include "support/expect.h"
+#include "support/spec.h"
+
+#define LOCAL "/job:localhost/replica:0/task:0/device:"
+
+static void expect_canonical(const char *name, const char *fallback,
+                             const char *wanted) {
+  ls_device_name got;
+  expect_ok(ls_device_canonical(name, fallback, &got));
+  if (strcmp(got.text, wanted) != 0)
+    fail_msg("'%s' is '%s', wanted '%s'", name, got.text, wanted);
+}
+
+static void missing_parts_come_from_the_local_cpu(void **state) {
+  (void)state;
+  LS_SPEC("M9");
+  static const char *const same[] = {"", "CPU:0", "/cpu:0", "/CPU:0",
+                                     "/device:CPU:0"};
+  for (size_t i = 0; i < sizeof(same) / sizeof(*same); ++i)
+    expect_canonical(same[i], NULL, LOCAL "CPU:0");
+  expect_canonical("/gpu:1", NULL, LOCAL "GPU:1");
+  expect_canonical("/job:worker/task:3", NULL,
+                   "/job:worker/replica:0/task:3/device:CPU:0");
+}
+
+static void a_default_wins_over_local_and_a_name_over_both(void **state) {
+  (void)state;
+  LS_SPEC("M10");
+  expect_canonical("/cpu:0", "/job:worker/task:1",
+                   "/job:worker/replica:0/task:1/device:CPU:0");
+  expect_canonical("/task:2", "/job:worker/task:1/device:GPU:3",
+                   "/job:worker/replica:0/task:2/device:GPU:3");
+  expect_canonical("/gpu:1", "/cpu:0", LOCAL "GPU:1");
+}
+
+static void types_are_capitals_or_refused(void **state) {
+  (void)state;
+  LS_SPEC("M11");
+  expect_canonical("gPu:2", NULL, LOCAL "GPU:2");
+  expect_canonical("/tpu:1", NULL, LOCAL "TPU:1");
+  expect_canonical("/device:gpu:2", NULL, LOCAL "GPU:2");
+  expect_canonical("/device:XLA_CPU:1", NULL, LOCAL "XLA_CPU:1");
+  ls_device_name got;
+  expect_status(ls_device_canonical("/device:tpu:0", NULL, &got),
+                LS_INVALID_ARGUMENT, "'tpu'");
+  expect_status(ls_device_canonical("/device:Gpu:0", NULL, &got),
+                LS_INVALID_ARGUMENT, "'Gpu'");
+}
+
+static void malformed_names_are_refused(void **state) {
+  (void)state;
+  LS_SPEC("M12");
+  expect_canonical("/device:GPU:*", NULL, LOCAL "GPU:0");
+  expect_canonical("/gpu:*", NULL, LOCAL "GPU:0");
+  static const struct {
+    const char *name, *says;
+  } cases[] = {
+      {"/foo:1", "'foo'"},
+      {"/cpu:0/gpu:1", "'/cpu:0/gpu:1'"},
+      {"/device:CPU:0/device:GPU:1", "'/device:CPU:0/device:GPU:1'"},
+      {"/gpu:one", "'one'"},
+      {"/device:GPU:-1", "'-1'"},
+      {"/task:x", "task 'x'"},
+      {"/replica:1a", "replica '1a'"},
+  };
+  for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); ++i) {
+    ls_device_name got;
+    expect_status(ls_device_canonical(cases[i].name, NULL, &got),
+                  LS_INVALID_ARGUMENT, cases[i].says);
+  }
+}
+
+static void the_host_is_cpu_0_beside_the_device(void **state) {
+  (void)state;
+  LS_SPEC("M13");
+  ls_device_name host;
+  expect_ok(
+      ls_device_host("/job:worker/replica:0/task:3/device:GPU:5", &host));
+  assert_string_equal(host.text, "/job:worker/replica:0/task:3/device:CPU:0");
+  expect_ok(ls_device_host("/device:GPU:1", &host));
+  assert_string_equal(host.text, "/device:CPU:0");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(missing_parts_come_from_the_local_cpu),
+      cmocka_unit_test(a_default_wins_over_local_and_a_name_over_both),
+      cmocka_unit_test(types_are_capitals_or_refused),
+      cmocka_unit_test(malformed_names_are_refused),
+      cmocka_unit_test(the_host_is_cpu_0_beside_the_device),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

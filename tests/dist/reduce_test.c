@@ -1,0 +1,507 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reducing, gathering, broadcasting: across replicas and in them.
+#include "lockstep/strategy.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "support/replicas.h"
+
+#define LOCAL "/job:localhost/replica:0/task:0/device:"
+
+static ls_nest reduced(ls_strategy *strategy, ls_reduce_op op, ls_nest value,
+                       const ls_reduce_options *options) {
+  ls_nest made = ls_none();
+  expect_ok(ls_strategy_reduce_with(strategy, op, value, options, &made));
+  return made;
+}
+
+// An eager vector.
+static ls_tensor vector_of(ls_dtype dtype, const double *values,
+                           int64_t count) {
+  ls_array *array = NULL;
+  expect_ok(ls_array_create(dtype, LS_SHAPE(count), &array));
+  for (int64_t i = 0; i < count; ++i) ls_array_set_f64(array, i, values[i]);
+  const ls_tensor tensor = ls_tensor_from_array(array);
+  ls_array_release(array);
+  return tensor;
+}
+
+static void expect_vector(ls_nest leaf, const double *values, int64_t count) {
+  ls_array *array = NULL;
+  expect_ok(ls_tensor_value(ls_nest_tensor(leaf, 0), &array));
+  assert_int_equal(ls_array_num_elements(array), count);
+  for (int64_t i = 0; i < count; ++i)
+    if (ls_array_f64(array, i) != values[i])
+      fail_msg("element %d is %g, wanted %g", (int)i, ls_array_f64(array, i),
+               values[i]);
+  ls_array_release(array);
+}
+
+static ls_nest per_replica(ls_tensor a, ls_tensor b) {
+  const ls_nest items[] = {ls_leaf(a), ls_leaf(b)};
+  return ls_nest_distributed(LS_PER_REPLICA, items, 2);
+}
+
+// ---- Operations ------------------------------------------------------------
+static void operations_have_names_in_any_case(void **state) {
+  (void)state;
+  LS_SPEC("V184 M72");
+  ls_reduce_op op = LS_REDUCE_MAX;
+  expect_ok(ls_reduce_op_parse("sum", &op));
+  assert_int_equal(op, LS_REDUCE_SUM);
+  expect_ok(ls_reduce_op_parse("mEaN", &op));
+  assert_int_equal(op, LS_REDUCE_MEAN);
+  expect_ok(ls_reduce_op_parse("SUM", &op));
+  assert_int_equal(op, LS_REDUCE_SUM);
+  expect_status(ls_reduce_op_parse("max", &op), LS_INVALID_ARGUMENT, "'max'");
+  ls_strategy *strategy = mirrored_of(2);
+  const ls_nest value = per_replica(scalar_of(1), scalar_of(2));
+  const ls_destinations here = {.device = "/cpu:0"};
+  ls_nest made = ls_none();
+  for (int wrong = LS_REDUCE_MAX; wrong <= 9; wrong += 7) {
+    const ls_reduce_op no = (ls_reduce_op)wrong;
+    const char *says = wrong == 9 ? "op 9" : "op 2";
+    expect_status(ls_strategy_reduce(strategy, no, value, &made),
+                  LS_INVALID_ARGUMENT, says);
+    expect_status(ls_strategy_reduce_to(strategy, no, value, here, &made),
+                  LS_INVALID_ARGUMENT, says);
+    expect_status(ls_strategy_batch_reduce_to(strategy, no, &value, &here, 1,
+                                              &made),
+                  LS_INVALID_ARGUMENT, says);
+  }
+  ls_nest_release(value);
+  ls_strategy_release(strategy);
+}
+
+static void replicas_are_added_element_by_element(void **state) {
+  (void)state;
+  LS_SPEC("V185 M77 M131");
+  ls_strategy *strategy = mirrored_of(2);
+  const ls_tensor a = vector_of(LS_DTYPE_F32, (double[]){1, 2}, 2);
+  const ls_tensor b = vector_of(LS_DTYPE_F32, (double[]){3, 5}, 2);
+  const ls_nest nest = LS_LIST(per_replica(a, b), per_replica(b, a));
+  ls_nest made = reduced(strategy, LS_REDUCE_SUM, nest, NULL);
+  expect_vector(ls_nest_item(made, 0), (double[]){4, 7}, 2);
+  expect_vector(ls_nest_item(made, 1), (double[]){4, 7}, 2);
+  // On the current device, else on the first CPU.
+  const ls_op op = ls_tensor_op(ls_nest_tensor(made, 0));
+  assert_string_equal(ls_op_device(op), LOCAL "CPU:0");
+  ls_nest_release(made);
+  LS_DEVICE_SCOPE("/cpu:1") {
+    made = reduced(strategy, LS_REDUCE_MEAN, nest, NULL);
+    expect_vector(ls_nest_item(made, 0), (double[]){2, 3.5}, 2);
+    assert_string_equal(ls_op_device(ls_tensor_op(ls_nest_tensor(made, 0))),
+                        "/cpu:1");
+    ls_nest_release(made);
+  }
+  ls_nest_release(nest);
+  const ls_nest uneven = per_replica(a, scalar_of(1));
+  const ls_status status =
+      ls_strategy_reduce(strategy, LS_REDUCE_SUM, uneven, &made);
+  expect_contains(ls_status_message(status), "f32[2]");
+  expect_status(status, LS_INVALID_ARGUMENT, "f32[]");
+  ls_nest_release(uneven);
+  ls_strategy_release(strategy);
+}
+
+static void an_axis_counts_elements(void **state) {
+  (void)state;
+  LS_SPEC("V186 V187 M131");
+  ls_strategy *strategy = mirrored_of(2);
+  const ls_nest value =
+      per_replica(vector_of(LS_DTYPE_F32, (double[]){1, 2, 3, 4}, 4),
+                  vector_of(LS_DTYPE_F32, (double[]){5, 6}, 2));
+  for (int axis = -1; axis < 1; ++axis) {
+    const ls_reduce_options along = {.axes = &axis, .num_axes = 1};
+    assert_true(number_of(reduced(strategy, LS_REDUCE_SUM, value, &along)) ==
+                21);
+    assert_true(number_of(reduced(strategy, LS_REDUCE_MEAN, value, &along)) ==
+                3.5);
+  }
+  ls_nest made = ls_none();
+  for (int axis = -2; axis < 2; axis += 3) {
+    const ls_reduce_options along = {.axes = &axis, .num_axes = 1};
+    const ls_status status = ls_strategy_reduce_with(
+        strategy, LS_REDUCE_MEAN, value, &along, &made);
+    expect_contains(ls_status_message(status), axis < 0 ? "axis -2" : "axis 1");
+    expect_status(status, LS_INVALID_ARGUMENT, "rank 1");
+  }
+  ls_nest_release(value);
+  // An empty tuple of axes: no reduction within a replica.
+  const int none = 0;
+  const ls_nest even =
+      per_replica(vector_of(LS_DTYPE_F32, (double[]){1, 2}, 2),
+                  vector_of(LS_DTYPE_F32, (double[]){3, 6}, 2));
+  made = reduced(strategy, LS_REDUCE_MEAN, even,
+                 &(ls_reduce_options){.axes = &none, .num_axes = 0});
+  expect_vector(made, (double[]){2, 4}, 2);
+  // Several at once.
+  const ls_tensor square = ls_reshape(
+      vector_of(LS_DTYPE_F32, (double[]){1, 2, 3, 4}, 4), LS_SHAPE(2, 2));
+  const ls_nest squares = per_replica(square, square);
+  static const int both[] = {0, -1};
+  made = reduced(strategy, LS_REDUCE_MEAN, squares,
+                 &(ls_reduce_options){.axes = both, .num_axes = 2});
+  assert_true(number_of(made) == 2.5);
+  ls_nest_release(squares);
+  ls_nest_release(even);
+  ls_strategy_release(strategy);
+}
+
+static void means_of_integers_are_true_divisions(void **state) {
+  (void)state;
+  LS_SPEC("V188 M76");
+  static const struct {
+    ls_dtype from, to;
+  } cases[] = {
+      {LS_DTYPE_I32, LS_DTYPE_F64}, {LS_DTYPE_I64, LS_DTYPE_F64},
+      {LS_DTYPE_I8, LS_DTYPE_F32},  {LS_DTYPE_I16, LS_DTYPE_F32},
+      {LS_DTYPE_U8, LS_DTYPE_F32},  {LS_DTYPE_U16, LS_DTYPE_F32},
+      {LS_DTYPE_F32, LS_DTYPE_F32}, {LS_DTYPE_F64, LS_DTYPE_F64},
+      {LS_DTYPE_BF16, LS_DTYPE_BF16},
+  };
+  ls_strategy *strategy = mirrored_of(2);
+  for (size_t c = 0; c < sizeof(cases) / sizeof(*cases); ++c) {
+    const ls_nest value =
+        per_replica(vector_of(cases[c].from, (double[]){1, 2}, 2),
+                    vector_of(cases[c].from, (double[]){2, 4}, 2));
+    const ls_nest made = reduced(strategy, LS_REDUCE_MEAN, value, NULL);
+    assert_int_equal(ls_tensor_dtype(made.as.tensor), cases[c].to);
+    expect_vector(made, (double[]){1.5, 3}, 2);
+    ls_nest_release(value);
+  }
+  ls_strategy_release(strategy);
+}
+
+static void a_mirrored_value_has_no_sum(void **state) {
+  (void)state;
+  LS_SPEC("M129");
+  ls_strategy *strategy = mirrored_of(2);
+  ls_variable *v = variable_in(strategy, (variable_kind){.initial = 6});
+  const ls_nest values[] = {
+      distributed_numbers(LS_MIRRORED, (double[]){6, 6}, 2),
+      ls_nest_variable(v)};
+  for (size_t i = 0; i < 2; ++i) {
+    assert_true(number_of(reduced(strategy, LS_REDUCE_MEAN, values[i], NULL)) ==
+                6);
+    ls_nest made = ls_none();
+    expect_status(
+        ls_strategy_reduce(strategy, LS_REDUCE_SUM, values[i], &made),
+        LS_INVALID_ARGUMENT, "mirrored");
+    ls_nest_release(values[i]);
+  }
+  ls_variable_release(v);
+  ls_strategy_release(strategy);
+}
+
+static void one_value_is_its_own_mean(void **state) {
+  (void)state;
+  LS_SPEC("V190 M129");
+  ls_strategy *two = mirrored_of(2), *one = mirrored_of(1);
+  const ls_nest x = ls_leaf(scalar_of(4));
+  assert_true(
+      ls_nest_is_same(reduced(two, LS_REDUCE_MEAN, x, NULL), x));
+  assert_true(number_of(reduced(one, LS_REDUCE_SUM, x, NULL)) == 4);
+  ls_nest made = ls_none();
+  expect_status(ls_strategy_reduce(two, LS_REDUCE_SUM, ls_nest_f64(2.5), &made),
+                LS_INVALID_ARGUMENT, "SUM of 2.5");
+  expect_status(ls_strategy_reduce(two, LS_REDUCE_SUM, x, &made),
+                LS_INVALID_ARGUMENT, "tensor");
+  assert_true(
+      number_of(reduced(two, LS_REDUCE_SUM, ls_nest_i64(0), NULL)) == 0);
+  ls_strategy_release(two);
+  ls_strategy_release(one);
+}
+
+static void weights_weigh(void **state) {
+  (void)state;
+  ls_strategy *strategy = mirrored_of(3);
+  const ls_nest value =
+      per_replica_scalars((double[]){0.1f, 0.7f, (double)NAN}, 3);
+  const ls_nest numbers =
+      per_replica_scalars((double[]){0.1f, 0.7f, 0.3f}, 3);
+  static const double some[] = {1, 3, 0}, ones[] = {1, 1, 1}, none[3] = {0};
+  static const double negative[] = {1, -1, 1};
+  static const double unknown[] = {1, (double)NAN, 1};
+  const double got = number_of(
+      reduced(strategy, LS_REDUCE_MEAN, value,
+              &(ls_reduce_options){.weights = some, .num_weights = 3}));
+  assert_true(got == (double)((0.1f + 3 * 0.7f) * (1.0f / 4)));
+  // Ones give the bits of the plain mean.
+  assert_true(
+      number_of(reduced(
+          strategy, LS_REDUCE_MEAN, numbers,
+          &(ls_reduce_options){.weights = ones, .num_weights = 3})) ==
+      number_of(reduced(strategy, LS_REDUCE_MEAN, numbers, NULL)));
+  assert_true(isnan(number_of(
+      reduced(strategy, LS_REDUCE_MEAN, numbers,
+              &(ls_reduce_options){.weights = none, .num_weights = 3}))));
+  ls_nest made = ls_none();
+  static const struct {
+    const double *weights;
+    size_t count;
+    const char *says;
+  } wrong[] = {{negative, 3, "weight 1 is -1"},
+               {unknown, 3, "weight 1"},
+               {ones, 2, "2 weights for 3"}};
+  for (size_t i = 0; i < 3; ++i)
+    expect_status(
+        ls_strategy_reduce_with(
+            strategy, LS_REDUCE_MEAN, numbers,
+            &(ls_reduce_options){.weights = wrong[i].weights,
+                                 .num_weights = wrong[i].count},
+            &made),
+        LS_INVALID_ARGUMENT, wrong[i].says);
+  ls_nest_release(value);
+  ls_nest_release(numbers);
+  ls_strategy_release(strategy);
+}
+
+// ---- Destinations ----------------------------------------------------------
+static const char *device_of(ls_nest leaf) {
+  return ls_op_device(ls_tensor_op(ls_nest_tensor(leaf, 0)));
+}
+
+static void results_go_to_their_destinations(void **state) {
+  (void)state;
+  LS_SPEC("V192");
+  ls_strategy *strategy = mirrored_of(2);
+  ls_variable *v = variable_in(strategy, (variable_kind){.initial = 9});
+  const ls_nest value = per_replica(scalar_of(1), scalar_of(2));
+  const ls_nest whole = ls_nest_variable(v);
+  ls_nest made = ls_none();
+  expect_ok(ls_strategy_reduce_to(strategy, LS_REDUCE_SUM, value,
+                                  (ls_destinations){.device = "/cpu:1"},
+                                  &made));
+  assert_int_equal(made.kind, LS_KIND_TENSOR);
+  assert_true(number_of(made) == 3);
+  assert_string_equal(device_of(made), LOCAL "CPU:1");
+  expect_ok(ls_strategy_reduce_to(strategy, LS_REDUCE_MEAN, value,
+                                  (ls_destinations){.value = whole}, &made));
+  assert_true(ls_is_mirrored(made));
+  expect_numbers(made, (double[]){1.5, 1.5}, 2);
+  assert_string_equal(ls_distributed_device(made, 1), LOCAL "CPU:1");
+  assert_string_equal(device_of(ls_distributed_component(made, 1)),
+                      LOCAL "CPU:1");
+  expect_components(v, (double[]){9, 9}, 2);  // Not written.
+  const ls_nest mirrored = made;
+  expect_ok(ls_strategy_reduce_to(strategy, LS_REDUCE_SUM, value,
+                                  (ls_destinations){.value = mirrored}, &made));
+  expect_numbers(made, (double[]){3, 3}, 2);
+  ls_nest_release(made);
+  ls_nest_release(mirrored);
+  ls_tensor there = ls_failed_tensor();
+  LS_DEVICE_SCOPE("/cpu:1") { there = scalar_of(0); }
+  expect_ok(ls_strategy_reduce_to(strategy, LS_REDUCE_SUM, value,
+                                  (ls_destinations){.value = ls_leaf(there)},
+                                  &made));
+  assert_string_equal(device_of(made), LOCAL "CPU:1");
+  static const struct {
+    ls_destinations where;
+    const char *says;
+  } wrong[] = {
+      {{.device = ""}, "destinations can not be empty"},
+      {{.device = "/foo:1"}, "'foo'"},
+      {{.value = {.kind = LS_KIND_SCALAR, .dtype = LS_DTYPE_I64}},
+       "destinations"},
+  };
+  for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); ++i)
+    expect_status(ls_strategy_reduce_to(strategy, LS_REDUCE_SUM, value,
+                                        wrong[i].where, &made),
+                  LS_INVALID_ARGUMENT, wrong[i].says);
+  expect_status(
+      ls_strategy_reduce_to(
+          strategy, LS_REDUCE_SUM, value,
+          (ls_destinations){.value = ls_leaf(scalar_of(1))}, &made),
+      LS_INVALID_ARGUMENT, "destinations can not be empty");
+  ls_nest_release(value);
+  ls_nest_release(whole);
+  ls_variable_release(v);
+  ls_strategy_release(strategy);
+}
+
+static void a_batch_gives_a_result_a_pair(void **state) {
+  (void)state;
+  LS_SPEC("V193 M130");
+  ls_strategy *strategy = mirrored_of(2);
+  const ls_nest values[] = {per_replica(scalar_of(1), scalar_of(2)),
+                            per_replica(scalar_of(30), scalar_of(40))};
+  const ls_destinations to[] = {{.device = "/cpu:1"}, {.device = "/cpu:0"}};
+  ls_nest made = ls_none();
+  expect_ok(ls_strategy_batch_reduce_to(strategy, LS_REDUCE_SUM, values, to, 2,
+                                        &made));
+  assert_int_equal(made.kind, LS_KIND_LIST);
+  assert_true(number_of(ls_nest_item(made, 0)) == 3);
+  assert_true(number_of(ls_nest_item(made, 1)) == 70);
+  assert_string_equal(device_of(ls_nest_item(made, 0)), LOCAL "CPU:1");
+  assert_string_equal(device_of(ls_nest_item(made, 1)), LOCAL "CPU:0");
+  ls_nest_release(made);
+  expect_ok(ls_strategy_batch_reduce_to(strategy, LS_REDUCE_SUM, NULL, NULL, 0,
+                                        &made));
+  expect_printed(made, "[]");
+  ls_nest_release(made);
+  ls_nest_release(values[0]);
+  ls_nest_release(values[1]);
+  ls_strategy_release(strategy);
+}
+
+static void a_tensor_is_broadcast_as_copies(void **state) {
+  (void)state;
+  LS_SPEC("M127");
+  ls_strategy *strategy = mirrored_of(2);
+  const ls_nest x = ls_leaf(scalar_of(4));
+  ls_nest made = ls_none();
+  expect_ok(
+      ls_strategy_broadcast_to(strategy, x, (ls_destinations){0}, &made));
+  assert_true(ls_is_mirrored(made));
+  expect_numbers(made, (double[]){4, 4}, 2);
+  for (size_t i = 0; i < 2; ++i) {
+    const ls_nest copy = ls_distributed_component(made, i);
+    assert_false(ls_nest_is_same(copy, x));
+    assert_string_equal(device_of(copy),
+                        i == 0 ? LOCAL "CPU:0" : LOCAL "CPU:1");
+  }
+  ls_nest_release(made);
+  expect_ok(ls_strategy_broadcast_to(
+      strategy, x, (ls_destinations){.device = "/cpu:1"}, &made));
+  assert_int_equal(made.kind, LS_KIND_TENSOR);
+  assert_string_equal(device_of(made), LOCAL "CPU:1");
+  expect_ok(ls_strategy_broadcast_to(strategy, ls_nest_f64(2.5),
+                                     (ls_destinations){0}, &made));
+  assert_true(ls_nest_is_same(made, ls_nest_f64(2.5)));
+  expect_status(ls_strategy_broadcast_to(
+                    strategy, x, (ls_destinations){.device = ""}, &made),
+                LS_INVALID_ARGUMENT, "can not be empty");
+  ls_strategy_release(strategy);
+}
+
+// ---- Gathering -------------------------------------------------------------
+static void keep_slices(ls_object *object) { (void)object; }
+static const ls_object_type slices_type = {.name = "slices",
+                                           .destroy = keep_slices};
+
+static void parts_are_gathered_in_replica_order(void **state) {
+  (void)state;
+  LS_SPEC("V194 M132");
+  ls_strategy *strategy = mirrored_of(2);
+  const ls_nest value =
+      per_replica(vector_of(LS_DTYPE_F32, (double[]){1, 2, 3}, 3),
+                  vector_of(LS_DTYPE_F32, (double[]){4}, 1));
+  ls_nest made = ls_none();
+  expect_ok(ls_strategy_gather(strategy, value, 0, &made));
+  expect_vector(made, (double[]){1, 2, 3, 4}, 4);
+  const ls_nest x = ls_leaf(scalar_of(3));
+  expect_ok(ls_strategy_gather(strategy, x, 0, &made));
+  assert_true(ls_nest_is_same(made, x));
+  for (int axis = -1; axis < 2; axis += 2)
+    expect_status(ls_strategy_gather(strategy, value, axis, &made),
+                  LS_INVALID_ARGUMENT, axis < 0 ? "axis -1" : "axis 1");
+  ls_nest_release(value);
+  ls_variable *rows = NULL;
+  LS_STRATEGY_SCOPE(strategy) {
+    expect_ok(ls_variable_create(
+        &(ls_variable_options){.dtype = LS_DTYPE_F32, .shape = LS_SHAPE(2)},
+        &rows));
+  }
+  const ls_nest whole = ls_nest_variable(rows);
+  expect_ok(ls_strategy_gather(strategy, whole, 0, &made));
+  expect_vector(made, (double[]){0, 0, 0, 0}, 4);
+  ls_nest_release(whole);
+  ls_variable_release(rows);
+  ls_object slices[2];
+  for (size_t i = 0; i < 2; ++i) ls_object_init(&slices[i], &slices_type);
+  const ls_nest sparse[] = {ls_nest_object(LS_KIND_SLICES, &slices[0]),
+                            ls_nest_object(LS_KIND_SLICES, &slices[1])};
+  const ls_nest both = ls_nest_distributed(LS_PER_REPLICA, sparse, 2);
+  expect_status(ls_strategy_gather(strategy, both, 0, &made), LS_UNIMPLEMENTED,
+                "gather of IndexedSlices");
+  ls_nest_release(both);
+  const ls_tensor four = vector_of(LS_DTYPE_F32, (double[]){1, 2, 3, 4}, 4);
+  const struct {
+    ls_tensor a, b;
+    const char *says;
+  } wrong[] = {
+      {scalar_of(1), scalar_of(2), "scalars"},
+      {four, ls_reshape(four, LS_SHAPE(2, 2)), "replica 1 f32[2,2]"},
+      {ls_reshape(four, LS_SHAPE(2, 2)), ls_reshape(four, LS_SHAPE(4, 1)),
+       "f32[2,2]"},
+  };
+  for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); ++i) {
+    const ls_nest parts = per_replica(wrong[i].a, wrong[i].b);
+    expect_status(ls_strategy_gather(strategy, parts, 0, &made),
+                  LS_INVALID_ARGUMENT, wrong[i].says);
+    ls_nest_release(parts);
+  }
+  ls_strategy_release(strategy);
+}
+
+// ---- In replicas -----------------------------------------------------------
+static ls_nest reduce_in_replicas(ls_nest args, void *user) {
+  (void)args;
+  (void)user;
+  const double r = ls_replica_number();
+  ls_replica *replica = ls_replica_context();
+  const ls_nest given =
+      LS_LIST(ls_leaf(scalar_of(r + 1)),
+              LS_TUPLE(ls_leaf(scalar_of(10 * (r + 1)))));
+  const ls_nest sums = ls_replica_all_reduce(replica, LS_REDUCE_SUM, given);
+  const ls_nest means = ls_replica_all_reduce(replica, LS_REDUCE_MEAN, given);
+  assert_int_equal(sums.kind, LS_KIND_LIST);
+  assert_true(number_of(ls_nest_item(sums, 0)) == 6);
+  assert_true(number_of(ls_nest_item(ls_nest_item(sums, 1), 0)) == 60);
+  assert_true(number_of(ls_nest_item(means, 0)) == 2);
+  // Also as the op that a traced step would use.
+  assert_true(number_of(ls_leaf(ls_all_reduce(LS_REDUCE_MAX,
+                                              scalar_of(r + 1)))) == 3);
+  assert_true(number_of(ls_leaf(ls_replica_id())) == r);
+  ls_nest wrong = ls_replica_all_reduce(replica, LS_REDUCE_MAX, given);
+  expect_status(ls_nest_status(wrong), LS_INVALID_ARGUMENT, "op 2");
+  ls_nest_release(wrong);
+  ls_nest_release(sums);
+  ls_nest_release(means);
+  ls_nest_release(given);
+  return ls_none();
+}
+
+static ls_nest gather_in_replicas(ls_nest args, void *user) {
+  (void)args;
+  (void)user;
+  const int r = ls_replica_number();
+  const ls_tensor mine = vector_of(LS_DTYPE_F32, (double[]){r, 5, 6}, r + 1);
+  const ls_nest given = LS_TUPLE(ls_leaf(mine));
+  const ls_nest all = ls_replica_all_gather(ls_replica_context(), given, 0);
+  ls_nest_release(given);
+  expect_vector(ls_nest_item(all, 0), (double[]){0, 1, 5, 2, 5, 6}, 6);
+  ls_nest_release(all);
+  return ls_none();
+}
+
+static void every_replica_gets_the_same(void **state) {
+  (void)state;
+  ls_strategy *strategy = mirrored_of(3);
+  ls_nest_release(run_on(strategy, reduce_in_replicas, ls_none(), NULL));
+  ls_nest_release(run_on(strategy, gather_in_replicas, ls_none(), NULL));
+  ls_strategy_release(strategy);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(operations_have_names_in_any_case),
+      cmocka_unit_test(replicas_are_added_element_by_element),
+      cmocka_unit_test(an_axis_counts_elements),
+      cmocka_unit_test(means_of_integers_are_true_divisions),
+      cmocka_unit_test(a_mirrored_value_has_no_sum),
+      cmocka_unit_test(one_value_is_its_own_mean),
+      cmocka_unit_test(weights_weigh),
+      cmocka_unit_test(results_go_to_their_destinations),
+      cmocka_unit_test(a_batch_gives_a_result_a_pair),
+      cmocka_unit_test(a_tensor_is_broadcast_as_copies),
+      cmocka_unit_test(parts_are_gathered_in_replica_order),
+      cmocka_unit_test(every_replica_gets_the_same),
+  };
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  expect_ok(ls_runtime_destroy(NULL));
+  return failed;
+}
