@@ -230,6 +230,24 @@ LS_API LS_MUST_USE ls_status ls_strategy_map(ls_strategy *strategy,
                                              ls_nest *out_value);
 
 // ---- Variables -------------------------------------------------------------
+// SUM or MEAN, as the aggregation says.
+//   LS_INVALID_ARGUMENT  it is another one.
+LS_API LS_MUST_USE ls_status ls_aggregation_reduce_op(
+    ls_variable_aggregation aggregation, ls_reduce_op *out_op);
+// OK when new variables can be put beside this one (colocate_vars_with): a
+// distributed variable that this very strategy made; or any that it made.
+//   LS_INVALID_ARGUMENT  names what it is instead, and who made it.
+LS_API LS_MUST_USE ls_status ls_validate_colocate_distributed_variable(
+    ls_nest value, const ls_strategy *strategy);
+LS_API LS_MUST_USE ls_status ls_validate_colocate(ls_nest value,
+                                                  const ls_strategy *strategy);
+// Inside, a variable that is synchronized on read, used as a tensor in a
+// replica, is what all replicas' components make; the pair of ls_scope_end.
+LS_API void ls_sync_on_read_scope_begin(ls_scope *scope);
+#define LS_SYNC_ON_READ_SCOPE \
+  LS_SCOPE_BLOCK_(__LINE__,   \
+                  ls_sync_on_read_scope_begin(&LS_CONCAT(ls_scope_, __LINE__)))
+
 typedef enum ls_write_op {
   LS_WRITE_ASSIGN,
   LS_WRITE_ADD,

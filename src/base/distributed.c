@@ -102,7 +102,7 @@ ls_nest ls_nest_distributed_on(ls_distributed_kind kind,
   value->allocator = allocator;
   value->kind = kind;
   value->count = count;
-  memcpy(value->component, components, count * sizeof(ls_nest));
+  for (size_t i = 0; i < count; ++i) value->component[i] = components[i];
   return ls_nest_object(LS_KIND_DISTRIBUTED, &value->object);
 }
 

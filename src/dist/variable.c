@@ -32,6 +32,47 @@ const char *ls_aggregation_name(ls_variable_aggregation aggregation) {
   return "?";
 }
 
+ls_status ls_aggregation_reduce_op(ls_variable_aggregation aggregation,
+                                   ls_reduce_op *out_op) {
+  *out_op =
+      aggregation == LS_AGGREGATION_MEAN ? LS_REDUCE_MEAN : LS_REDUCE_SUM;
+  return aggregation == LS_AGGREGATION_SUM || aggregation == LS_AGGREGATION_MEAN
+             ? ls_ok()
+             : ls_invalid_argument("aggregation %s is no reduce op",
+                                   ls_aggregation_name(aggregation));
+}
+
+// ---- Colocation ------------------------------------------------------------
+static ls_status validate_maker(const ls_variable *variable,
+                                const ls_strategy *strategy) {
+  const ls_strategy *maker = ls_variable_strategy(variable);
+  return maker == strategy
+             ? ls_ok()
+             : ls_invalid_argument("colocate_vars_with of %s: variable '%s' was "
+                                   "made in %s",
+                                   strategy->name, variable->name, maker->name);
+}
+
+static ls_status no_colocation(ls_nest value, const char *wanted) {
+  char text[200];
+  return ls_invalid_argument("colocate_vars_with takes %s, got %s", wanted,
+                             ls_nest_print(value, text, sizeof(text)));
+}
+
+ls_status ls_validate_colocate_distributed_variable(
+    ls_nest value, const ls_strategy *strategy) {
+  return ls_is_distributed_variable(value)
+             ? validate_maker(ls_nest_as_variable(value), strategy)
+             : no_colocation(value, "a distributed variable");
+}
+
+ls_status ls_validate_colocate(ls_nest value, const ls_strategy *strategy) {
+  const ls_variable *variable = ls_nest_as_variable(value);
+  return variable != NULL && variable->strategy != NULL
+             ? validate_maker(variable, strategy)
+             : no_colocation(value, "a variable that a strategy made");
+}
+
 // ---- Checks ----------------------------------------------------------------
 static const char *name_of(const ls_variable_options *options) {
   return options->name != NULL ? options->name : "none";

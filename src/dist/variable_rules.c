@@ -513,10 +513,50 @@ static ls_tensor read_aggregated(ls_variable *container) {
   return ls_status_is_ok(status) ? made : fail_read(status);
 }
 
+// What all replicas' components make, on each of them.
+static ls_tensor read_synchronized(ls_variable *container,
+                                   const ls_place *place) {
+  const ls_variable_aggregation aggregation = container->aggregation;
+  if (aggregation == LS_AGGREGATION_NONE)
+    return fail_read(ls_invalid_argument(
+        "variable '%s' is to be synchronized, and its aggregation is NONE",
+        container->name));
+  const ls_tensor own = read_here(container, place);
+  if (aggregation == LS_AGGREGATION_ONLY_FIRST_REPLICA)
+    return place->kind == LS_PLACE_REPLICA ? ls_read_component(container, 0)
+                                           : first_of_all(place->replica, own);
+  return ls_all_reduce(aggregation == LS_AGGREGATION_SUM ? LS_REDUCE_SUM
+                                                         : LS_REDUCE_MEAN,
+                       own);
+}
+
+void ls_sync_on_read_scope_begin(ls_scope *scope) {
+  ls_context_open(scope, LS_SCOPE_SYNC_ON_READ, NULL)->sync_on_read = true;
+}
+
+static bool is_synchronized(const ls_place *place) {
+  return ls_context_current()->sync_on_read &&
+         (place->kind == LS_PLACE_REPLICA || place->kind == LS_PLACE_TRACE);
+}
+
+static ls_tensor use_on_read(ls_variable *container) {
+  ls_place place;
+  const ls_status status = ls_place_of(container, false, &place);
+  if (!ls_status_is_ok(status)) return fail_read(status);
+  if (is_synchronized(&place)) return read_synchronized(container, &place);
+  return place.kind == LS_PLACE_CROSS ? read_aggregated(container)
+                                      : read_here(container, &place);
+}
+
 static ls_tensor read_on_read(ls_variable *container) {
   ls_place place;
   const ls_status status = ls_place_of(container, false, &place);
   if (!ls_status_is_ok(status)) return fail_read(status);
+  if (is_synchronized(&place))
+    return fail_read(ls_unimplemented(
+        "read_value of '%s' in a variable_sync_on_read_context; use it as a "
+        "tensor (ls_variable_as_tensor)",
+        container->name));
   return place.kind == LS_PLACE_CROSS ? read_aggregated(container)
                                       : read_here(container, &place);
 }
@@ -670,6 +710,6 @@ const ls_variable_rules ls_mirrored_rules = {.class_name = "MirroredVariable",
 const ls_variable_rules ls_sync_on_read_rules = {
     .class_name = "SyncOnReadVariable",
     .read = read_on_read,
-    .as_tensor = read_on_read,
+    .as_tensor = use_on_read,
     .write = write_as_maker,
     .scatter = scatter_on_read};

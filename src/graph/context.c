@@ -58,6 +58,7 @@ ls_context *ls_context_open(ls_scope *scope, ls_scope_kind kind,
   scope->extra[LS_SCOPE_SAVED_COLOCATE] = (uintptr_t)context->colocate;
   scope->extra[LS_SCOPE_SAVED_DISTRIBUTION] = (uintptr_t)context->distribution;
   scope->extra[LS_SCOPE_SAVED_CREATORS] = (uintptr_t)context->creators;
+  scope->extra[LS_SCOPE_SAVED_SYNC_ON_READ] = context->sync_on_read;
   context->top = scope;
   return context;
 }
@@ -79,6 +80,7 @@ void ls_scope_end(ls_scope *scope) {
       (const void *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_DISTRIBUTION];
   context->creators =
       (const void *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_CREATORS];
+  context->sync_on_read = scope->extra[LS_SCOPE_SAVED_SYNC_ON_READ] != 0;
   context->top = scope->outer;
   scope->kind = LS_SCOPE_CLOSED;
 }

@@ -21,6 +21,7 @@ typedef enum ls_scope_kind {
   LS_SCOPE_CONTROL,
   LS_SCOPE_CREATOR,
   LS_SCOPE_STRATEGY,
+  LS_SCOPE_SYNC_ON_READ,
   LS_SCOPE_REFUSED,
 } ls_scope_kind;
 
@@ -35,6 +36,7 @@ enum {
   LS_SCOPE_SAVED_COLOCATE,
   LS_SCOPE_SAVED_DISTRIBUTION = 6,
   LS_SCOPE_SAVED_CREATORS,
+  LS_SCOPE_SAVED_SYNC_ON_READ,
   LS_SCOPE_ROOM,
 };
 
@@ -67,6 +69,7 @@ typedef struct ls_context {
   // Strategies and replicas entered, innermost first; see dist/context.h.
   const struct ls_distribution *distribution;
   const ls_creator_entry *creators;  // Innermost first.
+  bool sync_on_read;  // Replicas use such variables as the value of all.
   const ls_replica_hooks *hooks;  // NULL: they are ops of the current graph.
 } ls_context;
 

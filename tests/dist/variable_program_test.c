@@ -103,6 +103,7 @@ static void one_initializer_is_for_all_components(void **state) {
               ls_variable_initializer(ls_variable_component(b.variable, 0))));
   expect_status(ls_session_run(b.session, ls_leaf(b.reads[1]), NULL, 0, &out),
                 LS_FAILED_PRECONDITION, "v/replica_1");
+  ls_nest_release(out);
   run(&b, ls_nest_op(init));
   expect_values(&b, 0, 0);
   drop(&b);
@@ -259,9 +260,10 @@ static ls_nest assign_across(ls_nest args, void *user) {
   ls_nest made = ls_none();
   const ls_status status = ls_variable_write(
       user, LS_WRITE_ADD, ls_nest_item(args, 0), NULL, &made);
-  return ls_status_is_ok(status)
-             ? ls_nest_retain(ls_distributed_component(made, 1))
-             : ls_fail(status);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  const ls_nest second = ls_nest_retain(ls_distributed_component(made, 1));
+  ls_nest_release(made);
+  return second;
 }
 
 static void a_function_across_replicas_writes_once(void **state) {

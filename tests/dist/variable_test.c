@@ -657,7 +657,7 @@ static ls_nest read_in_update(ls_nest args, void *user) {
 
 static void reads_give_the_threads_component(void **state) {
   (void)state;
-  LS_SPEC("V90 V93 V105");
+  LS_SPEC("V90 V93 V105 M178");
   ls_strategy *strategy = mirrored_of(2);
   for (int kind = 0; kind < 2; ++kind) {
     ls_variable *v = variable_in(
@@ -676,6 +676,8 @@ static void reads_give_the_threads_component(void **state) {
                                  true, &made));
     assert_int_equal(r.count, 2);
     assert_true(r.seen[0] == 3 && r.seen[1] == 4);
+    if (kind == 1)  // Across replicas it is aggregated.
+      assert_true(number_of(ls_leaf(ls_variable_read(v))) == 7);
     if (kind == 0) {
       LS_STRATEGY_SCOPE(strategy) {
         assert_true(number_of(ls_leaf(ls_variable_read(v))) == 3);
@@ -940,6 +942,128 @@ static void a_per_replica_is_no_value_for_it(void **state) {
   ls_strategy_release(strategy);
 }
 
+static ls_nest add_ten(ls_nest args, void *user) {
+  reads *r = user;
+  (void)args;
+  const size_t id = (size_t)ls_replica_number();
+  ls_status status = ls_ok();
+  LS_SYNC_ON_READ_SCOPE {
+    const ls_tensor used = ls_variable_as_tensor(r->variable);
+    status = ls_tensor_status(used);
+    if (ls_status_is_ok(status))
+      r->used[id] = number_of(ls_leaf(ls_add_scalar(used, 10)));
+    const ls_status read = ls_tensor_status(ls_variable_read(r->variable));
+    expect_contains(ls_status_message(read), "read_value");
+    expect_status(read, LS_UNIMPLEMENTED, "variable_sync_on_read_context");
+    LS_SYNC_ON_READ_SCOPE { r->count += 1; }
+    expect_status(ls_tensor_status(ls_variable_read(r->variable)),
+                  LS_UNIMPLEMENTED, "read_value");
+  }
+  r->seen[id] = number_of(ls_leaf(ls_variable_as_tensor(r->variable)));
+  return ls_status_is_ok(status) ? ls_none() : ls_fail(status);
+}
+
+static void replicas_can_use_the_value_of_all(void **state) {
+  (void)state;
+  LS_SPEC("V113 V114 V115");
+  static const struct {
+    ls_variable_aggregation aggregation;
+    double wanted;
+  } cases[] = {{SUM, 17}, {MEAN, 13.5}, {FIRST, 13}, {NONE, 0}};
+  ls_strategy *strategy = mirrored_of(2);
+  for (size_t c = 0; c < 4; ++c) {
+    ls_variable *v = variable_in(
+        strategy, (variable_kind){.synchronization = ON_READ,
+                                  .aggregation = cases[c].aggregation});
+    reads r = {.variable = v};
+    ls_nest made = ls_none();
+    set_components(v, (double[]){3, 4}, 2);
+    const bool none = cases[c].aggregation == LS_AGGREGATION_NONE;
+    expect_status(ls_strategy_run(strategy, ls_plain(add_ten, &r), ls_none(),
+                                  &made),
+                  none ? LS_INVALID_ARGUMENT : LS_OK, none ? "NONE" : "");
+    if (!none) {
+      assert_true(r.used[0] == cases[c].wanted);
+      assert_true(r.used[1] == cases[c].wanted);
+      assert_true(r.seen[0] == 3 && r.seen[1] == 4);  // As before the scope.
+      LS_SYNC_ON_READ_SCOPE {
+        assert_true(number_of(ls_leaf(ls_variable_read(v))) ==
+                    cases[c].wanted - 10);
+      }
+    }
+    ls_variable_release(v);
+  }
+  // Mirrored variables do not care.
+  ls_variable *v = variable_in(strategy, (variable_kind){.aggregation = SUM});
+  set_components(v, (double[]){3, 4}, 2);
+  reads r = {.variable = v};
+  LS_SYNC_ON_READ_SCOPE {
+    ls_nest_release(run_on(strategy, read_in_replica, ls_none(), &r));
+  }
+  assert_true(r.seen[0] == 3 && r.seen[1] == 4);
+  assert_true(r.used[0] == 3 && r.used[1] == 4);
+  ls_variable_release(v);
+  ls_strategy_release(strategy);
+}
+
+// ---- Beside others ---------------------------------------------------------
+static void only_what_the_strategy_made_is_a_place(void **state) {
+  (void)state;
+  LS_SPEC("V30 V31");
+  ls_strategy *a = mirrored_of(2), *b = mirrored_of(2);
+  ls_variable *v = variable_in(a, (variable_kind){.name = "mine"});
+  ls_variable *plain = NULL;
+  expect_ok(ls_variable_create(
+      &(ls_variable_options){.name = "plain", .dtype = LS_DTYPE_F32}, &plain));
+  const ls_nest whole = ls_nest_variable(v), alone = ls_nest_variable(plain);
+  const ls_nest part = ls_nest_variable(ls_variable_component(v, 1));
+  expect_ok(ls_validate_colocate_distributed_variable(whole, a));
+  expect_ok(ls_validate_colocate(whole, a));
+  expect_ok(ls_validate_colocate(part, a));
+  const struct {
+    ls_status status;
+    const char *names[2];
+  } refused[] = {
+      {ls_validate_colocate_distributed_variable(part, a),
+       {"colocate_vars_with", "'mine/replica_1'"}},
+      {ls_validate_colocate_distributed_variable(alone, a),
+       {"colocate_vars_with", "'plain'"}},
+      {ls_validate_colocate_distributed_variable(ls_nest_f64(4), a),
+       {"colocate_vars_with", "4.0"}},
+      {ls_validate_colocate_distributed_variable(whole, b),
+       {"colocate_vars_with", "'mine' was made in mirrored strategy"}},
+      {ls_validate_colocate(part, b),
+       {"colocate_vars_with", "was made in mirrored strategy"}},
+      {ls_validate_colocate(alone, a), {"colocate_vars_with", "'plain'"}},
+      {ls_validate_colocate(ls_none(), a), {"colocate_vars_with", "none"}},
+  };
+  for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); ++i) {
+    expect_contains(ls_status_message(refused[i].status), refused[i].names[0]);
+    expect_status(refused[i].status, LS_INVALID_ARGUMENT, refused[i].names[1]);
+  }
+  ls_nest_release(whole);
+  ls_nest_release(part);
+  ls_nest_release(alone);
+  ls_variable_release(v);
+  ls_variable_release(plain);
+  ls_strategy_release(a);
+  ls_strategy_release(b);
+}
+
+static void some_aggregations_are_reduce_ops(void **state) {
+  (void)state;
+  LS_SPEC("V41");
+  ls_reduce_op op = LS_REDUCE_MAX;
+  expect_ok(ls_aggregation_reduce_op(SUM, &op));
+  assert_int_equal(op, LS_REDUCE_SUM);
+  expect_ok(ls_aggregation_reduce_op(MEAN, &op));
+  assert_int_equal(op, LS_REDUCE_MEAN);
+  expect_status(ls_aggregation_reduce_op(NONE, &op), LS_INVALID_ARGUMENT,
+                "NONE");
+  expect_status(ls_aggregation_reduce_op(FIRST, &op), LS_INVALID_ARGUMENT,
+                "ONLY_FIRST_REPLICA");
+}
+
 // ---- Scattering ------------------------------------------------------------
 typedef struct scatters {
   ls_variable *variable;
@@ -1126,6 +1250,9 @@ int main(void) {
       cmocka_unit_test(a_sum_is_dealt_out_by_an_assignment),
       cmocka_unit_test(a_sum_cannot_be_added_to_across_replicas),
       cmocka_unit_test(a_per_replica_is_no_value_for_it),
+      cmocka_unit_test(replicas_can_use_the_value_of_all),
+      cmocka_unit_test(only_what_the_strategy_made_is_a_place),
+      cmocka_unit_test(some_aggregations_are_reduce_ops),
       cmocka_unit_test(scattered_rows_are_aggregated),
       cmocka_unit_test(scatters_across_replicas_reach_all),
       cmocka_unit_test(nothing_is_scattered_into_on_read_variables),
