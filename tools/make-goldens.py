@@ -172,7 +172,7 @@ class Cnn:
 
 class Resnet20:
     optimizer, rate, tokens = staticmethod(momentum), 0.1, False
-    batch, example, classes = 4, (32, 32, 3), 10
+    batch, example, classes = 8, (32, 32, 3), 10
 
     def variables(self):
         def unit(name, inputs, filters):
