@@ -18,7 +18,7 @@ static ls_status run_once(cli_step *step) {
   return status;
 }
 
-// Runs steps for a second, two at least.
+// Runs steps for one to two seconds, two at least.
 static ls_status measure(cli_step *step) {
   LS_RETURN_IF_ERROR(run_once(step));  // Memory is touched, threads are awake.
   LS_RETURN_IF_ERROR(ls_function_measure(step->function, true));

@@ -21,7 +21,7 @@
 enum { MOST_STEPS = 24, MOST_MOVED = 24, SMALL_BYTES = 64 };
 
 typedef struct group {
-  uint32_t steps[MOST_STEPS], moved[MOST_MOVED];
+  uint32_t steps[MOST_STEPS];
   uint32_t num_steps, num_moved;
   int64_t count;  // Elements.
 } group;
@@ -315,7 +315,7 @@ void ls_cpu_fuse(ls_cpu_compiler *self) {
     if (g.num_steps > 0 && can_join(self, &g, i)) {
       g.steps[g.num_steps++] = i;
     } else if (g.num_steps > 0 && can_move_before(self, &g, i)) {
-      g.moved[g.num_moved++] = i;
+      ++g.num_moved;
     } else {
       fuse(self, &g);
       open_group(&g, self, i);
