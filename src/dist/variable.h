@@ -38,4 +38,27 @@ const char *ls_aggregation_name(ls_variable_aggregation aggregation);
 // The read of component `index`, made on its device.
 ls_tensor ls_read_component(ls_variable *container, size_t index);
 
+// ---- Values of writes ------------------------------------------------------
+// A leaf as a tensor of the variable's type: host scalars take it on.
+ls_status ls_value_as_tensor(const ls_variable *variable, ls_nest leaf,
+                             ls_tensor *out_tensor);
+bool ls_value_is_distributed(ls_nest leaf);
+// The part of a value that is for component `index`.
+ls_nest ls_value_part(ls_nest value, size_t index);
+// In the trace of a replica: replica 0's value, on every one.
+ls_tensor ls_first_of_all(const ls_replica *replica, ls_tensor x);
+
+// ---- Rules -----------------------------------------------------------------
+ls_tensor ls_read_mirrored(ls_variable *container);
+ls_tensor ls_use_mirrored(ls_variable *container);
+ls_tensor ls_read_on_read(ls_variable *container);
+ls_tensor ls_use_on_read(ls_variable *container);
+// A write as an op maker: the tensor that a thread sees of the result.
+ls_tensor ls_write_as_maker(ls_variable *container, uint16_t op,
+                            ls_tensor value);
+ls_tensor ls_scatter_mirrored(ls_variable *container, ls_scatter_op op,
+                              ls_tensor indices, ls_tensor updates);
+ls_tensor ls_scatter_on_read(ls_variable *container, ls_scatter_op op,
+                             ls_tensor indices, ls_tensor updates);
+
 #endif  // LS_DIST_VARIABLE_H_

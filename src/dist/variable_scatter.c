@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Scatters into distributed variables: rows of every component, or what all
+// replicas' rows make.
+#include <stdio.h>
+
+#include "dist/context.h"
+#include "dist/cross_device.h"
+#include "dist/update.h"
+#include "dist/variable.h"
+#include "graph/make.h"
+
+typedef struct scattering {
+  ls_variable *variable;
+  ls_scatter_op op;
+} scattering;
+
+static ls_tensor fail_scatter(ls_status status) {
+  return ls_make_failed("assign_scatter", status);
+}
+
+static ls_status scatter_each(const scattering *s, ls_tensor indices,
+                              ls_tensor updates, ls_nest *out_value) {
+  const size_t count = s->variable->num_components;
+  ls_allocator *allocator = s->variable->allocator;
+  ls_nest *results = ls_new_array(allocator, ls_nest, count);
+  ls_status status = results == NULL ? ls_out_of_memory() : ls_ok();
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+    ls_variable *component = s->variable->components[i];
+    char name[32];
+    snprintf(name, sizeof(name), "update_%zu", i);
+    LS_DEVICE_SCOPE(component->device) {
+      LS_NAME_SCOPE(name) {
+        results[i] =
+            ls_leaf(ls_variable_scatter_op(component, s->op, indices, updates));
+      }
+    }
+    status = ls_made_status(results[i].as.tensor);
+  }
+  if (ls_status_is_ok(status))
+    status = ls_update_regroup(ls_strategy_of(s->variable), results, count,
+                               true, out_value);
+  ls_release(allocator, results);
+  return status;
+}
+
+// All replicas' deltas behind each other; a mean scales the values.
+static ls_status aggregate_delta(const scattering *s, ls_nest args,
+                                 ls_tensor *indices, ls_tensor *updates) {
+  const ls_variable *variable = s->variable;
+  ls_tensor *made[2] = {indices, updates};
+  for (size_t i = 0; i < 2; ++i) {
+    ls_tensor *items = NULL;
+    size_t count = 0;
+    const ls_nest leaf = ls_nest_item(args, i);
+    ls_status status =
+        ls_component_tensors(leaf, variable->allocator, &items, &count);
+    if (!ls_status_is_ok(status)) {
+      ls_release(variable->allocator, items);
+      return status;
+    }
+    // The same object on all replicas counts for each.
+    const size_t all = variable->num_components;
+    ls_tensor *each = ls_new_array(variable->allocator, ls_tensor, all);
+    for (size_t r = 0; each != NULL && r < all; ++r)
+      each[r] = items[count == 1 ? 0 : r];
+    if (each == NULL)
+      status = ls_out_of_memory();
+    else if (variable->aggregation == LS_AGGREGATION_ONLY_FIRST_REPLICA)
+      *made[i] = each[0];
+    else
+      status = ls_gather_tensors(each, all, 0, made[i]);
+    ls_release(variable->allocator, items);
+    ls_release(variable->allocator, each);
+    LS_RETURN_IF_ERROR(status);
+  }
+  if (variable->aggregation == LS_AGGREGATION_MEAN)
+    *updates = ls_mul_scalar(*updates, 1.0 / (double)variable->num_components);
+  return ls_made_status(*updates);
+}
+
+static ls_nest merge_scatter(ls_strategy *strategy, ls_nest args, void *user) {
+  const scattering *s = user;
+  ls_tensor indices, updates;
+  ls_nest made = ls_none();
+  (void)strategy;
+  ls_status status = aggregate_delta(s, args, &indices, &updates);
+  if (ls_status_is_ok(status))
+    status = scatter_each(s, indices, updates, &made);
+  return ls_status_is_ok(status) ? made : ls_fail(status);
+}
+
+static ls_status scatter_any(const scattering *s, ls_tensor indices,
+                             ls_tensor updates, ls_nest *out_value) {
+  const ls_variable *variable = s->variable;
+  const ls_variable_aggregation aggregation = variable->aggregation;
+  ls_place place;
+  LS_RETURN_IF_ERROR(ls_place_of(variable, false, &place));
+  if ((s->op == LS_SCATTER_MIN || s->op == LS_SCATTER_MAX ||
+       s->op == LS_SCATTER_UPDATE) &&
+      (aggregation == LS_AGGREGATION_SUM || aggregation == LS_AGGREGATION_MEAN))
+    return ls_unimplemented("scatter_%s of '%s', whose aggregation is %s",
+                            ls_scatter_name(s->op), variable->name,
+                            ls_aggregation_name(aggregation));
+  if (place.kind == LS_PLACE_CROSS)
+    return scatter_each(s, indices, updates, out_value);
+  ls_variable *target = place.kind == LS_PLACE_TRACE
+                            ? s->variable
+                            : variable->components[place.index];
+  if (place.kind == LS_PLACE_UPDATE || aggregation == LS_AGGREGATION_NONE) {
+    *out_value =
+        ls_leaf(ls_variable_scatter_op(target, s->op, indices, updates));
+    return ls_made_status(out_value->as.tensor);
+  }
+  if (place.kind == LS_PLACE_TRACE)
+    return ls_unimplemented("scatter_%s of '%s' with aggregation %s in a "
+                            "traced function",
+                            ls_scatter_name(s->op), variable->name,
+                            ls_aggregation_name(aggregation));
+  const ls_nest args = LS_TUPLE(ls_leaf(indices), ls_leaf(updates));
+  scattering merged = *s;
+  const ls_nest made =
+      ls_replica_merge_call(place.replica, merge_scatter, args, &merged);
+  ls_nest_release(args);
+  return ls_take_nest(made, out_value);
+}
+
+ls_tensor ls_scatter_mirrored(ls_variable *container, ls_scatter_op op,
+                              ls_tensor indices, ls_tensor updates) {
+  const scattering s = {container, op};
+  ls_nest made = ls_none();
+  const ls_status status = scatter_any(&s, indices, updates, &made);
+  if (!ls_status_is_ok(status)) return fail_scatter(status);
+  const ls_tensor tensor =
+      ls_nest_tensor(made.kind == LS_KIND_DISTRIBUTED
+                         ? ls_value_part(made, ls_component_here(container))
+                         : made,
+                     0);
+  ls_nest_release(made);
+  return tensor;
+}
+
+ls_tensor ls_scatter_on_read(ls_variable *container, ls_scatter_op op,
+                             ls_tensor indices, ls_tensor updates) {
+  (void)indices;
+  (void)updates;
+  return fail_scatter(
+      ls_unimplemented("scatter_%s of '%s', whose synchronization is ON_READ",
+                       ls_scatter_name(op), container->name));
+}

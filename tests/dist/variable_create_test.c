@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Making distributed variables: options, components, creators, collections.
+#include "lockstep/variable.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "lockstep/graph.h"
+#include "support/variables.h"
+
+// ---- Options ---------------------------------------------------------------
+static void expect_refused(ls_strategy *strategy, ls_variable_options options,
+                           const char *says) {
+  ls_graph *graph = NULL;
+  ls_variable *v = NULL;
+  expect_ok(ls_graph_create("g", &graph));
+  LS_GRAPH_SCOPE(graph) {
+    LS_STRATEGY_SCOPE(strategy) {
+      const ls_status status = ls_variable_create(&options, &v);
+      assert_int_equal(ls_status_code(status), LS_INVALID_ARGUMENT);
+      expect_contains(ls_status_message(status),
+                      options.name != NULL ? options.name : "none");
+      expect_status(status, LS_INVALID_ARGUMENT, says);
+    }
+    expect_ok(ls_graph_take_error(graph));
+  }
+  assert_null(v);
+  assert_int_equal(ls_graph_num_ops(graph), 0);
+  assert_int_equal(
+      ls_graph_collection(graph, LS_COLLECTION_GLOBAL_VARIABLES, NULL, 0), 0);
+  assert_int_equal(
+      ls_graph_collection(graph, LS_COLLECTION_TRAINABLE_VARIABLES, NULL, 0),
+      0);
+  ls_graph_destroy(graph);
+}
+
+static void wrong_options_leave_nothing_behind(void **state) {
+  (void)state;
+  LS_SPEC("V35 V36 V37 V38 V40");
+  ls_strategy *strategy = mirrored_of(2);
+  const ls_variable_options base = {.name = "v", .dtype = LS_DTYPE_F32};
+  ls_variable_options options = base;
+  options.synchronization = LS_SYNCHRONIZATION_NONE;
+  expect_refused(strategy, options, "NONE");
+  expect_refused(strategy, options, "change synchronization");
+  options.name = NULL;
+  expect_refused(strategy, options, "'none'");
+  options = base;
+  options.synchronization = (ls_variable_synchronization)7;
+  expect_refused(strategy, options, "synchronization 7");
+  // Synchronization is looked at first.
+  options.aggregation = (ls_variable_aggregation)9;
+  expect_refused(strategy, options, "synchronization 7");
+  options.synchronization = LS_SYNCHRONIZATION_AUTO;
+  expect_refused(strategy, options, "aggregation 9");
+  options = base;
+  options.dtype = LS_DTYPE_I32;
+  options.aggregation = LS_AGGREGATION_MEAN;
+  expect_refused(strategy, options, "MEAN of i32");
+  options.synchronization = LS_SYNCHRONIZATION_ON_READ;
+  expect_refused(strategy, options, "MEAN of i32");
+  // What is asked for is kept; AUTO is ON_WRITE.
+  ls_variable *v =
+      variable_in(strategy, (variable_kind){.aggregation = LS_AGGREGATION_SUM});
+  assert_int_equal(ls_variable_synchronization_of(v),
+                   LS_SYNCHRONIZATION_ON_WRITE);
+  assert_int_equal(ls_variable_aggregation_of(v), LS_AGGREGATION_SUM);
+  ls_variable_release(v);
+  v = variable_in(strategy, (variable_kind){0});
+  assert_int_equal(ls_variable_aggregation_of(v), LS_AGGREGATION_NONE);
+  ls_variable_release(v);
+  ls_strategy_release(strategy);
+}
+
+static bool trainable_of(ls_strategy *strategy, ls_flag flag,
+                         ls_variable_synchronization synchronization) {
+  ls_variable *v = NULL;
+  LS_STRATEGY_SCOPE(strategy) {
+    expect_ok(ls_variable_create(
+        &(ls_variable_options){.dtype = LS_DTYPE_F32,
+                               .trainable = flag,
+                               .synchronization = synchronization},
+        &v));
+  }
+  const bool trainable = ls_variable_is_trainable(v);
+  ls_variable_release(v);
+  return trainable;
+}
+
+static void trainable_is_the_default_but_for_on_read(void **state) {
+  (void)state;
+  LS_SPEC("V39 M45");
+  ls_strategy *s = mirrored_of(2);
+  assert_true(trainable_of(s, LS_FLAG_DEFAULT, LS_SYNCHRONIZATION_AUTO));
+  assert_true(trainable_of(s, LS_FLAG_DEFAULT, LS_SYNCHRONIZATION_ON_WRITE));
+  assert_false(trainable_of(s, LS_FLAG_DEFAULT, ON_READ));
+  assert_true(trainable_of(s, LS_FLAG_ON, ON_READ));
+  assert_false(trainable_of(s, LS_FLAG_OFF, LS_SYNCHRONIZATION_AUTO));
+  // Which class it is follows from the synchronization.
+  ls_variable *v = variable_in(s, (variable_kind){.synchronization = ON_READ});
+  char text[300];
+  const ls_nest leaf = ls_nest_variable(v);
+  expect_contains(ls_nest_print(leaf, text, sizeof(text)),
+                  "SyncOnReadVariable");
+  assert_false(ls_is_mirrored(leaf));
+  ls_nest_release(leaf);
+  ls_variable_release(v);
+  ls_strategy_release(s);
+}
+
+// ---- Components ------------------------------------------------------------
+static const char *device_of(const ls_variable *v, size_t i) {
+  return ls_variable_device(ls_variable_component(v, i));
+}
+
+static void a_component_is_made_on_each_device_in_order(void **state) {
+  (void)state;
+  LS_SPEC("M38 M41");
+  static const char *const devices[] = {"/cpu:3", "/cpu:1"};
+  ls_strategy *strategy = NULL;
+  expect_ok(ls_mirrored_strategy_create(
+      &(ls_mirrored_options){.devices = devices, .num_devices = 2}, &strategy));
+  ls_variable *v = variable_in(strategy, (variable_kind){.name = "w"});
+  assert_int_equal(ls_variable_num_components(v), 2);
+  assert_string_equal(device_of(v, 0),
+                      "/job:localhost/replica:0/task:0/device:CPU:3");
+  assert_string_equal(device_of(v, 1),
+                      "/job:localhost/replica:0/task:0/device:CPU:1");
+  const ls_variable *primary = ls_variable_component(v, 0);
+  assert_string_equal(ls_variable_name(v), ls_variable_name(primary));
+  assert_int_equal(ls_variable_dtype(v), ls_variable_dtype(primary));
+  assert_true(ls_shape_equal(ls_variable_shape(v), ls_variable_shape(primary)));
+  assert_int_equal(ls_variable_is_trainable(v),
+                   ls_variable_is_trainable(primary));
+  assert_ptr_equal(ls_variable_strategy(v), strategy);
+  ls_variable_release(v);
+  ls_strategy_release(strategy);
+}
+
+static void names_are_absolute_and_unique(void **state) {
+  (void)state;
+  LS_SPEC("M39");
+  ls_strategy *strategy = mirrored_of(3);
+  ls_graph *graph = NULL;
+  ls_variable *v[4];
+  const ls_variable_options unnamed = {.dtype = LS_DTYPE_F32};
+  const ls_variable_options named = {.name = "a", .dtype = LS_DTYPE_F32};
+  expect_ok(ls_graph_create("g", &graph));
+  LS_GRAPH_SCOPE(graph) {
+    LS_STRATEGY_SCOPE(strategy) {
+      expect_ok(ls_variable_create(&unnamed, &v[0]));
+      expect_ok(ls_variable_create(&unnamed, &v[1]));
+      LS_NAME_SCOPE("main") {
+        expect_ok(ls_variable_create(&named, &v[2]));
+        expect_ok(ls_variable_create(&named, &v[3]));
+      }
+    }
+  }
+  static const char *const names[4][3] = {
+      {"Variable", "Variable/replica_1", "Variable/replica_2"},
+      {"Variable_1", "Variable_1/replica_1", "Variable_1/replica_2"},
+      {"main/a", "main/a/replica_1", "main/a/replica_2"},
+      {"main/a_1", "main/a_1/replica_1", "main/a_1/replica_2"},
+  };
+  for (size_t i = 0; i < 4; ++i) {
+    assert_string_equal(ls_variable_name(v[i]), names[i][0]);
+    for (size_t c = 0; c < 3; ++c)
+      assert_string_equal(ls_variable_name(ls_variable_component(v[i], c)),
+                          names[i][c]);
+    ls_variable_release(v[i]);
+  }
+  ls_graph_destroy(graph);
+  ls_strategy_release(strategy);
+}
+
+static ls_nest draw(ls_nest args, void *user) {
+  (void)args;
+  ++*(int *)user;
+  return ls_leaf(ls_random_normal(LS_DTYPE_F32, LS_SHAPE(3), 0, 1, NULL));
+}
+
+static void the_initial_value_is_made_once(void **state) {
+  (void)state;
+  LS_SPEC("V55 M40");
+  ls_strategy *strategy = mirrored_of(4);
+  ls_variable *v = NULL;
+  int calls = 0;
+  LS_STRATEGY_SCOPE(strategy) {
+    expect_ok(ls_variable_create(
+        &(ls_variable_options){.initializer = draw, .initializer_user = &calls},
+        &v));
+  }
+  assert_int_equal(calls, 1);
+  ls_array *first = NULL;
+  expect_ok(ls_variable_value(ls_variable_component(v, 0), &first));
+  for (size_t i = 1; i < 4; ++i) {
+    ls_array *other = NULL;
+    expect_ok(ls_variable_value(ls_variable_component(v, i), &other));
+    assert_memory_equal(ls_array_data(first), ls_array_data(other), 12);
+    ls_array_release(other);
+  }
+  ls_array_release(first);
+  ls_variable_release(v);
+  // Each component of a sum starts with the whole value.
+  v = variable_in(strategy, (variable_kind){.initial = 1,
+                                            .synchronization = ON_READ,
+                                            .aggregation = SUM});
+  expect_components(v, (double[]){1, 1, 1, 1}, 4);
+  assert_true(number_of(ls_leaf(ls_variable_read(v))) == 4);
+  ls_variable_release(v);
+  ls_strategy_release(strategy);
+}
+
+// ---- Creators --------------------------------------------------------------
+typedef struct creations {
+  char names[6][40];
+  size_t count;
+  ls_variable *instead;
+} creations;
+
+static ls_status note_creation(const ls_creator *next,
+                               const ls_variable_options *options, void *user,
+                               ls_variable **out_variable) {
+  creations *c = user;
+  snprintf(c->names[c->count++], sizeof(c->names[0]), "%s", options->name);
+  if (c->instead != NULL) {
+    *out_variable = ls_variable_retain(c->instead);
+    return ls_ok();
+  }
+  return ls_creator_create(next, options, out_variable);
+}
+
+static void creators_outside_see_components(void **state) {
+  (void)state;
+  LS_SPEC("M50");
+  ls_strategy *strategy = mirrored_of(2);
+  creations outside = {.count = 0}, inside = {.count = 0};
+  ls_variable *v = NULL;
+  LS_CREATOR_SCOPE(note_creation, &outside) {
+    LS_STRATEGY_SCOPE(strategy) {
+      LS_CREATOR_SCOPE(note_creation, &inside) {
+        expect_ok(ls_variable_create(
+            &(ls_variable_options){.name = "w", .dtype = LS_DTYPE_F32}, &v));
+      }
+    }
+  }
+  assert_int_equal(inside.count, 1);
+  assert_string_equal(inside.names[0], "w");
+  assert_int_equal(outside.count, 2);
+  assert_string_equal(outside.names[0], "w");
+  assert_string_equal(outside.names[1], "w/replica_1");
+  assert_int_equal(ls_variable_num_components(v), 2);
+  ls_variable_release(v);
+  ls_strategy_release(strategy);
+}
+
+static void a_creator_must_return_plain_variables(void **state) {
+  (void)state;
+  LS_SPEC("M48");
+  ls_strategy *strategy = mirrored_of(2);
+  creations wrong = {
+      .instead = variable_in(strategy, (variable_kind){.name = "whole"})};
+  ls_variable *v = NULL;
+  LS_CREATOR_SCOPE(note_creation, &wrong) {
+    LS_STRATEGY_SCOPE(strategy) {
+      expect_status(
+          ls_variable_create(
+              &(ls_variable_options){.name = "w", .dtype = LS_DTYPE_F32}, &v),
+          LS_FAILED_PRECONDITION, "'whole'");
+    }
+  }
+  assert_null(v);
+  ls_variable_release(wrong.instead);
+  ls_strategy_release(strategy);
+}
+
+// ---- Collections -----------------------------------------------------------
+static size_t collected(const ls_graph *graph, const char *name,
+                        ls_variable *variable) {
+  ls_nest leaves[8];
+  const size_t count = ls_graph_collection(graph, name, leaves, 8);
+  size_t found = 0;
+  for (size_t i = 0; i < count; ++i)
+    found += ls_nest_as_variable(leaves[i]) == variable;
+  return found;
+}
+
+static void the_container_is_in_the_collections(void **state) {
+  (void)state;
+  LS_SPEC("V43 V49 M42 M43 M44");
+  static const char *const mine[] = {"mine", LS_COLLECTION_TRAINABLE_VARIABLES};
+  static const char *const none[] = {NULL};
+  ls_strategy *strategy = mirrored_of(2);
+  ls_graph *graph = NULL;
+  ls_variable *usual = NULL, *asked = NULL, *nowhere = NULL;
+  expect_ok(ls_graph_create("g", &graph));
+  LS_GRAPH_SCOPE(graph) {
+    LS_STRATEGY_SCOPE(strategy) {
+      ls_variable_options options = {.dtype = LS_DTYPE_F32};
+      expect_ok(ls_variable_create(&options, &usual));
+      options.collections = mine;
+      options.num_collections = 2;
+      expect_ok(ls_variable_create(&options, &asked));
+      options.collections = none;
+      options.num_collections = 0;
+      options.trainable = LS_FLAG_OFF;
+      expect_ok(ls_variable_create(&options, &nowhere));
+    }
+  }
+  ls_variable *const all[] = {usual, asked, nowhere};
+  static const char *const names[] = {LS_COLLECTION_GLOBAL_VARIABLES, "mine",
+                                      LS_COLLECTION_TRAINABLE_VARIABLES};
+  static const size_t wanted[3][3] = {{1, 0, 1}, {0, 1, 1}, {0, 0, 0}};
+  for (size_t v = 0; v < 3; ++v)
+    for (size_t n = 0; n < 3; ++n) {
+      assert_int_equal(collected(graph, names[n], all[v]), wanted[v][n]);
+      for (size_t i = 0; i < 2; ++i)
+        assert_int_equal(
+            collected(graph, names[n], ls_variable_component(all[v], i)), 0);
+    }
+  assert_string_equal(mine[0], "mine");
+  for (size_t v = 0; v < 3; ++v)
+    ls_variable_release(all[v]);
+  ls_graph_destroy(graph);
+  ls_strategy_release(strategy);
+}
+
+static void eager_keeps_the_global_step_only(void **state) {
+  (void)state;
+  LS_SPEC("V50 M42");
+  static const char *const both[] = {"mine", LS_COLLECTION_GLOBAL_STEP};
+  ls_strategy *strategy = mirrored_of(2);
+  ls_variable *v = NULL;
+  LS_STRATEGY_SCOPE(strategy) {
+    expect_ok(ls_variable_create(&(ls_variable_options){.dtype = LS_DTYPE_I64,
+                                                        .collections = both,
+                                                        .num_collections = 2},
+                                 &v));
+  }
+  ls_graph *graph = ls_graph_current();
+  assert_int_equal(collected(graph, LS_COLLECTION_GLOBAL_STEP, v), 1);
+  assert_int_equal(ls_graph_collection(graph, "mine", NULL, 0), 0);
+  const ls_nest leaf = {.kind = LS_KIND_VARIABLE, .as.ref = v};
+  ls_graph_remove_from_collection(graph, LS_COLLECTION_GLOBAL_STEP, leaf);
+  ls_variable_release(v);
+  ls_strategy_release(strategy);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(wrong_options_leave_nothing_behind),
+      cmocka_unit_test(trainable_is_the_default_but_for_on_read),
+      cmocka_unit_test(a_component_is_made_on_each_device_in_order),
+      cmocka_unit_test(names_are_absolute_and_unique),
+      cmocka_unit_test(the_initial_value_is_made_once),
+      cmocka_unit_test(creators_outside_see_components),
+      cmocka_unit_test(a_creator_must_return_plain_variables),
+      cmocka_unit_test(the_container_is_in_the_collections),
+      cmocka_unit_test(eager_keeps_the_global_step_only),
+  };
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  expect_ok(ls_runtime_destroy(NULL));
+  return failed;
+}
