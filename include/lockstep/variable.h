@@ -35,6 +35,11 @@ typedef enum ls_variable_aggregation {
   LS_AGGREGATION_ONLY_FIRST_REPLICA = 3,
 } ls_variable_aggregation;
 
+// Into how many parts each dimension of a variable is cut: `parts` has room for
+// one number a dimension.
+typedef ls_status (*ls_partitioner)(ls_dtype dtype, ls_shape shape,
+                                    int64_t *parts);
+
 // How to make a variable. Zero in a field means its default.
 typedef struct ls_variable_options {
   const char *name;  // Within the current name scope. Default "Variable".
@@ -57,6 +62,20 @@ typedef struct ls_variable_options {
   // and none: no collection.
   const char *const *collections;
   size_t num_collections;
+  // Beside this one, on its device; in a strategy that made it a component on
+  // each of its devices, in its order. Lent for the call.
+  ls_variable *colocate_with;
+  // What its value becomes after an optimizer has moved it: args is the value,
+  // the result a tensor of the same type. Default: stays.
+  ls_callback constraint;
+  void *constraint_user;
+  // Of a strategy with lazy variables: initialize it with others, later. No
+  // effect elsewhere.
+  bool batch_initialization;
+  // Strategies drop both: no variable of theirs is cut, or kept elsewhere for
+  // reading. Outside they are UNIMPLEMENTED.
+  const char *caching_device;
+  ls_partitioner partitioner;
 } ls_variable_options;
 
 #define LS_COLLECTION_GLOBAL_VARIABLES "variables"

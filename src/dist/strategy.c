@@ -14,6 +14,7 @@ static void destroy_strategy(ls_object *object) {
        ++i)
     ls_release(strategy->allocator, strategy->devices[i]);
   ls_release(strategy->allocator, strategy->devices);
+  ls_release(strategy->allocator, strategy->default_device);
   ls_release(strategy->allocator, strategy);
 }
 

@@ -25,6 +25,8 @@ struct ls_strategy {
   char name[48];  // For messages: "mirrored strategy 3".
   int32_t num_replicas;
   char **devices;         // Canonical, one a replica; NULL: default strategy.
+  char *default_device;   // Ops get it in the scope. NULL: none.
+  bool uses_policies;     // Variables are of one class, with a policy each.
   ls_fiber_pool *fibers;  // Stacks for replicas' callbacks.
 };
 

@@ -7,8 +7,9 @@
 #include "base/runtime_internal.h"
 #include "dist/context.h"
 #include "dist/update.h"
-#include "dist/variable.h"
+#include "dist/variable_create.h"
 #include "graph/region.h"
+#include "lockstep/eager.h"
 
 // ---- Checks ----------------------------------------------------------------
 static const char *name_of(const ls_variable_options *options) {
@@ -65,75 +66,140 @@ static ls_dtype asked_dtype(const ls_variable_options *options) {
 }
 
 // ---- Components ------------------------------------------------------------
-typedef struct making {
-  ls_strategy *strategy;
-  const ls_creator *next;
-  const ls_variable_options *options;
-  ls_variable_synchronization synchronization;
-  ls_variable **components;
-  size_t count, made;
-} making;
-
-static ls_status make_component(making *m) {
-  static const char *const no_collection[1] = {NULL};
-  const size_t i = m->made;
-  char name[LS_MAX_FULL_NAME + 32];
-  ls_variable_options options = *m->options;
-  options.synchronization = m->synchronization;
-  options.collections = no_collection;
-  options.num_collections = 0;
-  ls_variable *component = NULL;
-  ls_status status = ls_ok();
-  LS_DEVICE_SCOPE(m->strategy->devices[i]) {
-    if (i == 0) {
-      status = ls_creator_create(m->next, &options, &component);
-    } else {
-      // An absolute name, and the value of the first.
-      snprintf(name, sizeof(name), "%s/replica_%zu", m->components[0]->name, i);
-      options.name = name;
-      options.initial_array = NULL;
-      options.initial_value = ls_failed_tensor();
-      options.initializer = NULL;
-      options.initial_of = m->components[0];
-      LS_NAME_SCOPE(NULL) {
-        status = ls_creator_create(m->next, &options, &component);
-      }
-    }
-  }
-  LS_RETURN_IF_ERROR(status);
-  if (component->num_components > 0) {
-    status = ls_failed_precondition(
-        "the creator of '%s' returned a distributed variable; strategies do "
-        "not nest",
-        component->name);
+ls_status ls_component_list_add(ls_component_list *list,
+                                ls_variable *component) {
+  if (!ls_grow(list->allocator, &list->items, &list->capacity, list->count + 1,
+               sizeof(*list->items))) {
     ls_variable_release(component);
-    return status;
+    return ls_out_of_memory();
   }
-  if (i == 0) component->joining = true;
-  m->components[m->made++] = component;
+  list->items[list->count++] = component;
   return ls_ok();
 }
 
-static ls_status make_components(making *m) {
-  while (m->made < m->count) {
-    LS_RETURN_IF_ERROR(make_component(m));
-    if (m->made == 1)
-      LS_RETURN_IF_ERROR(check_dtype(m->options, m->components[0]->type.dtype));
+static void release_components(ls_component_list *list) {
+  for (size_t i = 0; i < list->count; ++i)
+    ls_variable_release(list->items[i]);
+  ls_release(list->allocator, list->items);
+  *list = (ls_component_list){.allocator = list->allocator};
+}
+
+// The first as asked for; each other one under an absolute name, with the value
+// of the first.
+static ls_status create_component(const ls_creator *next,
+                                  const ls_variable_options *asked,
+                                  ls_variable *first, size_t index,
+                                  ls_variable **out_component) {
+  if (index == 0) return ls_creator_create(next, asked, out_component);
+  char name[LS_MAX_FULL_NAME + 32];
+  snprintf(name, sizeof(name), "%s/replica_%zu", first->name, index);
+  ls_variable_options options = *asked;
+  options.name = name;
+  options.initial_array = NULL;
+  options.initial_value = ls_failed_tensor();
+  options.initializer = NULL;
+  options.initial_of = first;
+  LS_NAME_SCOPE(NULL) {
+    return ls_creator_create(next, &options, out_component);
   }
   return ls_ok();
+}
+
+// How a strategy makes components: by the next creator out, which is `user`, on
+// its devices or those of the variable beside.
+static ls_status create_components(ls_strategy *strategy,
+                                   const ls_variable_options *asked, void *user,
+                                   ls_component_list *components) {
+  ls_variable_options options = *asked;
+  const ls_variable *beside = options.colocate_with;
+  options.colocate_with = NULL;
+  const bool whole = beside != NULL && beside->num_components > 0;
+  const size_t count = beside == NULL ? (size_t)strategy->num_replicas
+                       : whole        ? beside->num_components
+                                      : 1;
+  for (size_t i = 0; i < count; ++i) {
+    ls_variable *component = NULL;
+    ls_status status = ls_ok();
+    LS_DEVICE_SCOPE(beside == NULL ? strategy->devices[i]
+                    : whole        ? ls_variable_device(beside->components[i])
+                                   : ls_variable_device(beside)) {
+      status = create_component(
+          user, &options, i == 0 ? NULL : components->items[0], i, &component);
+    }
+    LS_RETURN_IF_ERROR(status);
+    if (i == 0) component->joining = true;
+    LS_RETURN_IF_ERROR(ls_component_list_add(components, component));
+  }
+  return ls_ok();
+}
+
+// What a creator gave: plain variables with an initializer each.
+static ls_status check_components(const ls_variable_options *options,
+                                  const ls_component_list *list) {
+  if (list->count == 0)
+    return ls_invalid_argument("variable '%s': its creator made no component",
+                               name_of(options));
+  for (size_t i = 0; i < list->count; ++i) {
+    ls_variable *component = list->items[i];
+    if (component->num_components > 0)
+      return ls_failed_precondition(
+          "the creator of '%s' returned a distributed variable; strategies do "
+          "not nest",
+          component->name);
+    if (component->graph == NULL || component->initializer.id != 0) continue;
+    LS_INIT_SCOPE { component->initializer = ls_group(NULL, 0, NULL); }
+    if (ls_op_is_failed(component->initializer))
+      return ls_graph_take_error(component->graph);
+  }
+  return check_dtype(options, list->items[0]->type.dtype);
 }
 
 // ---- The container ---------------------------------------------------------
+// What it will be.
+typedef struct nature {
+  ls_variable_synchronization synchronization;
+  const ls_variable_rules *rules;
+  const char *class_name;
+} nature;
+
+static ls_status choose_nature(const ls_variable_recipe *recipe,
+                               const ls_variable_options *options,
+                               nature *out) {
+  LS_RETURN_IF_ERROR(check_options(options, &out->synchronization));
+  LS_RETURN_IF_ERROR(check_dtype(options, asked_dtype(options)));
+  const bool on_read = out->synchronization == LS_SYNCHRONIZATION_ON_READ;
+  if (recipe->strategy->uses_policies) {
+    const bool lazy = options->batch_initialization;
+    out->rules =
+        on_read ? recipe->policies->on_read : recipe->policies->on_write;
+    out->class_name = lazy ? recipe->classes->lazy_variable_class
+                           : recipe->classes->variable_class;
+    if (out->class_name == NULL)
+      return ls_invalid_argument("variable '%s': %s has no %s",
+                                 name_of(options), recipe->strategy->name,
+                                 lazy ? "LazyVariableClass" : "VariableClass");
+  } else {
+    out->rules = on_read ? recipe->classes->on_read : recipe->classes->on_write;
+    out->class_name = out->rules == NULL ? NULL : out->rules->class_name;
+  }
+  return out->rules != NULL
+             ? ls_ok()
+             : ls_invalid_argument("variable '%s': %s has no class for %s",
+                                   name_of(options), recipe->strategy->name,
+                                   on_read ? "ON_READ" : "ON_WRITE");
+}
+
 static ls_nest leaf_of(ls_variable *variable) {
   return (ls_nest){.kind = LS_KIND_VARIABLE, .as.ref = variable};
 }
 
-static ls_status join_collections(const making *m, ls_variable *container) {
+static ls_status join_collections(const ls_variable_options *options,
+                                  ls_variable *container) {
   static const char *const usual[] = {LS_COLLECTION_GLOBAL_VARIABLES};
   ls_graph *graph = container->graph;
-  const bool given = m->options->collections != NULL;
-  const char *const *names = given ? m->options->collections : usual;
-  const size_t count = given ? m->options->num_collections : 1;
+  const bool given = options->collections != NULL;
+  const char *const *names = given ? options->collections : usual;
+  const size_t count = given ? options->num_collections : 1;
   for (size_t i = 0; i < count; ++i) {
     if (graph == NULL && strcmp(names[i], LS_COLLECTION_GLOBAL_STEP) != 0)
       continue;
@@ -142,9 +208,9 @@ static ls_status join_collections(const making *m, ls_variable *container) {
                                    names[i], leaf_of(container)));
   }
   if (graph == NULL) return ls_ok();
-  for (size_t i = 0; i < m->count; ++i)
+  for (size_t i = 0; i < container->num_components; ++i)
     ls_graph_remove_from_collection(graph, LS_COLLECTION_TRAINABLE_VARIABLES,
-                                    leaf_of(m->components[i]));
+                                    leaf_of(container->components[i]));
   return container->trainable
              ? ls_graph_add_to_collection(
                    graph, LS_COLLECTION_TRAINABLE_VARIABLES, leaf_of(container))
@@ -152,19 +218,20 @@ static ls_status join_collections(const making *m, ls_variable *container) {
 }
 
 // In a build graph: one op over all initializers; the graph holds it.
-static ls_status join_graph(const making *m, ls_variable *container) {
+static ls_status join_graph(ls_variable *container) {
   ls_graph *graph = container->graph;
-  ls_op *ops = ls_new_array(graph->allocator, ls_op, m->count);
+  ls_op *ops = ls_new_array(graph->allocator, ls_op, container->num_components);
   if (ops == NULL ||
       !ls_grow(graph->allocator, &graph->variables, &graph->variables_capacity,
                graph->num_variables + 1, sizeof(*graph->variables))) {
     ls_release(graph->allocator, ops);
     return ls_out_of_memory();
   }
-  for (size_t i = 0; i < m->count; ++i)
-    ops[i] = m->components[i]->initializer;
+  for (size_t i = 0; i < container->num_components; ++i)
+    ops[i] = container->components[i]->initializer;
   LS_NAME_SCOPE(NULL) {
-    container->initializer = ls_group_by_device(ops, m->count, NULL);
+    container->initializer =
+        ls_group_by_device(ops, container->num_components, NULL);
   }
   ls_release(graph->allocator, ops);
   if (ls_op_is_failed(container->initializer))
@@ -174,37 +241,61 @@ static ls_status join_graph(const making *m, ls_variable *container) {
   return ls_ok();
 }
 
-// Takes the components over, also on failure.
-static ls_status make_container(making *m, ls_variable **out_container) {
-  const ls_variable *first = m->components[0];
-  ls_variable *container = NULL;
-  LS_RETURN_IF_ERROR(ls_variable_make(first->runtime, first->name, first->type,
-                                      first->trainable, &container));
-  container->synchronization = m->synchronization;
-  container->aggregation = m->options->aggregation;
-  container->rules = m->synchronization == LS_SYNCHRONIZATION_ON_READ
-                         ? &ls_sync_on_read_rules
-                         : &ls_mirrored_rules;
-  container->graph = first->graph;
-  container->strategy = ls_object_retain(&m->strategy->object);
-  container->components = m->components;
-  container->num_components = m->count;
-  for (size_t i = 0; i < m->count; ++i) {
-    ls_variable *component = m->components[i];
+static ls_status set_nature(const ls_variable_recipe *recipe,
+                            const ls_variable_options *options, nature is,
+                            ls_variable *container) {
+  container->synchronization = is.synchronization;
+  container->aggregation = options->aggregation;
+  container->rules = is.rules;
+  container->class_name = is.class_name;
+  container->strategy = ls_object_retain(&recipe->strategy->object);
+  if (!recipe->strategy->uses_policies) return ls_ok();
+  ls_variable_policy *policy = ls_new(container->allocator, ls_variable_policy);
+  if (policy == NULL) return ls_out_of_memory();
+  *policy = (ls_variable_policy){is.rules, options->aggregation};
+  container->policy = policy;
+  return ls_ok();
+}
+
+// The components become parts of the container, which owns them.
+static void take_components(ls_component_list *list, ls_variable *container) {
+  container->components = list->items;
+  container->num_components = list->count;
+  for (size_t i = 0; i < list->count; ++i) {
+    ls_variable *component = list->items[i];
     component->container = container;
     component->index = i;
     component->joining = false;
     if (component->strategy == NULL)
-      component->strategy = ls_object_retain(&m->strategy->object);
+      component->strategy = ls_object_retain(container->strategy);
   }
-  ls_status status = ls_ok();
-  LS_INIT_SCOPE {
-    status = container->graph == NULL ? ls_eager_join(container)
-                                      : join_graph(m, container);
-    if (ls_status_is_ok(status)) status = join_collections(m, container);
+  *list = (ls_component_list){.allocator = list->allocator};
+}
+
+static ls_status make_container(const ls_variable_recipe *recipe,
+                                const ls_variable_options *options, nature is,
+                                ls_component_list *components,
+                                ls_variable **out_container) {
+  const ls_variable *first = components->items[0];
+  const bool joins = first->joining;
+  ls_variable *container = NULL;
+  LS_RETURN_IF_ERROR(ls_variable_make(first->runtime, first->name, first->type,
+                                      first->trainable, &container));
+  container->graph = first->graph;
+  container->constraint = first->constraint;
+  container->constraint_user = first->constraint_user;
+  ls_status status = set_nature(recipe, options, is, container);
+  if (ls_status_is_ok(status)) {
+    take_components(components, container);
+    LS_INIT_SCOPE {
+      // Components of which each was stored by itself stay so.
+      status = container->graph != NULL ? join_graph(container)
+               : joins                  ? ls_eager_join(container)
+                                        : ls_ok();
+      if (ls_status_is_ok(status))
+        status = join_collections(options, container);
+    }
   }
-  m->components = NULL;
-  m->made = 0;
   if (ls_status_is_ok(status))
     *out_container = container;
   else
@@ -212,33 +303,74 @@ static ls_status make_container(making *m, ls_variable **out_container) {
   return status;
 }
 
+// ---- Creating --------------------------------------------------------------
+static ls_status create(const ls_variable_recipe *recipe,
+                        const ls_variable_options *options, nature is,
+                        ls_component_list *components,
+                        ls_variable **out_variable) {
+  static const char *const no_collection[1] = {NULL};
+  ls_variable_options seen = *options;
+  seen.synchronization = is.synchronization;
+  seen.collections = no_collection;
+  seen.num_collections = 0;
+  seen.caching_device = NULL;
+  seen.batch_initialization = false;
+  LS_STOP_RECORDING_SCOPE {
+    LS_RETURN_IF_ERROR(
+        recipe->create(recipe->strategy, &seen, recipe->user, components));
+    LS_RETURN_IF_ERROR(check_components(options, components));
+    return make_container(recipe, options, is, components, out_variable);
+  }
+  return ls_ok();
+}
+
+ls_status ls_create_mirrored_variable(const ls_variable_recipe *recipe,
+                                      const ls_variable_options *options,
+                                      ls_variable **out_variable) {
+  nature is = {0};
+  *out_variable = NULL;
+  LS_RETURN_IF_ERROR(choose_nature(recipe, options, &is));
+  ls_component_list components = {.allocator = recipe->strategy->allocator};
+  ls_graph *graph = NULL;
+  LS_INIT_SCOPE { graph = ls_graph_current(); }
+  if (graph == NULL) return ls_out_of_memory();
+  const ls_graph_rollback_point mark = ls_graph_mark(graph);
+  const ls_status status =
+      create(recipe, options, is, &components, out_variable);
+  if (!ls_status_is_ok(status) && graph->kind == LS_GRAPH_BUILD) {
+    for (size_t i = 0; i < components.count; ++i)
+      ls_graph_remove_from_collection(graph, LS_COLLECTION_TRAINABLE_VARIABLES,
+                                      leaf_of(components.items[i]));
+    ls_graph_rollback(graph, mark);
+  }
+  release_components(&components);
+  return status;
+}
+
+// In a strategy's scope.
 static ls_status create_distributed(ls_strategy *strategy,
                                     const ls_creator *next,
                                     const ls_variable_options *options,
                                     ls_variable **out_variable) {
-  making m = {.strategy = strategy,
-              .next = next,
-              .options = options,
-              .count = (size_t)strategy->num_replicas};
-  LS_RETURN_IF_ERROR(check_options(options, &m.synchronization));
-  LS_RETURN_IF_ERROR(check_dtype(options, asked_dtype(options)));
-  m.components = ls_new_array(strategy->allocator, ls_variable *, m.count);
-  if (m.components == NULL) return ls_out_of_memory();
-  ls_graph *graph = NULL;
-  LS_INIT_SCOPE { graph = ls_graph_current(); }
-  const ls_graph_rollback_point mark = ls_graph_mark(graph);
-  ls_status status = make_components(&m);
-  if (ls_status_is_ok(status)) status = make_container(&m, out_variable);
-  if (!ls_status_is_ok(status) && graph->kind == LS_GRAPH_BUILD) {
-    for (size_t i = 0; i < m.made; ++i)
-      ls_graph_remove_from_collection(graph, LS_COLLECTION_TRAINABLE_VARIABLES,
-                                      leaf_of(m.components[i]));
-    ls_graph_rollback(graph, mark);
+  ls_variable_options whole = *options;
+  if (options->partitioner != NULL) {
+    ls_log_limited(strategy->runtime, "partitioned variables", 1,
+                   LS_LOG_WARNING, "dist",
+                   "partitioned variables are off in a strategy's scope: '%s' "
+                   "is made whole",
+                   name_of(options));
+    whole.partitioner = NULL;
   }
-  for (size_t i = 0; i < m.made; ++i)
-    ls_variable_release(m.components[i]);
-  ls_release(strategy->allocator, m.components);
-  return status;
+  if (options->colocate_with != NULL)
+    LS_RETURN_IF_ERROR(
+        ls_validate_colocate(leaf_of(options->colocate_with), strategy));
+  return ls_create_mirrored_variable(
+      &(ls_variable_recipe){.strategy = strategy,
+                            .create = create_components,
+                            .user = (void *)(uintptr_t)next,
+                            .classes = &ls_mirrored_classes,
+                            .policies = &ls_mirrored_policies},
+      &whole, out_variable);
 }
 
 ls_status ls_strategy_create_variable(const ls_creator *next,

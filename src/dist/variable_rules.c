@@ -6,6 +6,7 @@
 
 #include "dist/cross_device.h"
 #include "dist/variable.h"
+#include "dist/variable_create.h"
 #include "graph/make.h"
 
 // ---- Values ----------------------------------------------------------------
@@ -67,3 +68,11 @@ const ls_variable_rules ls_sync_on_read_rules = {.class_name =
                                                  .as_tensor = ls_use_on_read,
                                                  .write = ls_write_as_maker,
                                                  .scatter = ls_scatter_on_read};
+
+const ls_variable_class_map ls_mirrored_classes = {
+    .on_write = &ls_mirrored_rules,
+    .on_read = &ls_sync_on_read_rules,
+    .variable_class = "DistributedVariable"};
+
+const ls_variable_policy_map ls_mirrored_policies = {
+    .on_write = &ls_mirrored_rules, .on_read = &ls_sync_on_read_rules};

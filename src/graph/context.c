@@ -6,6 +6,9 @@
 
 static _Thread_local ls_context thread_context;
 
+// What a scope entry keeps in LS_SCOPE_SAVED_FLAGS.
+enum { SYNC_ON_READ = 1 << 0, UNRECORDED = 1 << 1 };
+
 ls_context *ls_context_current(void) {
   ls_context *context = ls_thread_state();
   return context != NULL ? context : &thread_context;
@@ -58,7 +61,9 @@ ls_context *ls_context_open(ls_scope *scope, ls_scope_kind kind,
   scope->extra[LS_SCOPE_SAVED_COLOCATE] = (uintptr_t)context->colocate;
   scope->extra[LS_SCOPE_SAVED_DISTRIBUTION] = (uintptr_t)context->distribution;
   scope->extra[LS_SCOPE_SAVED_CREATORS] = (uintptr_t)context->creators;
-  scope->extra[LS_SCOPE_SAVED_SYNC_ON_READ] = context->sync_on_read;
+  scope->extra[LS_SCOPE_SAVED_FLAGS] =
+      (context->sync_on_read ? SYNC_ON_READ : 0u) |
+      (context->unrecorded ? UNRECORDED : 0u);
   context->top = scope;
   return context;
 }
@@ -80,7 +85,10 @@ void ls_scope_end(ls_scope *scope) {
       (const void *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_DISTRIBUTION];
   context->creators =
       (const void *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_CREATORS];
-  context->sync_on_read = scope->extra[LS_SCOPE_SAVED_SYNC_ON_READ] != 0;
+  const uint64_t flags = scope->extra[LS_SCOPE_SAVED_FLAGS];
+  context->sync_on_read = (flags & SYNC_ON_READ) != 0;
+  context->unrecorded = (flags & UNRECORDED) != 0;
+  if (scope->kind == LS_SCOPE_CACHING) ++context->caching_left;
   context->top = scope->outer;
   scope->kind = LS_SCOPE_CLOSED;
 }

@@ -22,6 +22,8 @@ typedef enum ls_scope_kind {
   LS_SCOPE_CREATOR,
   LS_SCOPE_STRATEGY,
   LS_SCOPE_SYNC_ON_READ,
+  LS_SCOPE_UNRECORDED,
+  LS_SCOPE_CACHING,
   LS_SCOPE_REFUSED,
 } ls_scope_kind;
 
@@ -36,7 +38,7 @@ enum {
   LS_SCOPE_SAVED_COLOCATE,
   LS_SCOPE_SAVED_DISTRIBUTION = 6,
   LS_SCOPE_SAVED_CREATORS,
-  LS_SCOPE_SAVED_SYNC_ON_READ,
+  LS_SCOPE_SAVED_FLAGS,
   LS_SCOPE_ROOM,
 };
 
@@ -65,11 +67,13 @@ typedef struct ls_context {
   ls_scope *top;             // Innermost scope of any kind.
   ls_scope *refused;         // Outermost refused scope: nothing works inside.
   ls_status refusal;         // Its reason.
-  struct ls_tape *tape;      // Innermost open tape; see runtime/tape.c.
   // Strategies and replicas entered, innermost first; see dist/context.h.
   const struct ls_distribution *distribution;
   const ls_creator_entry *creators;  // Innermost first.
   bool sync_on_read;  // Replicas use such variables as the value of all.
+  bool unrecorded;    // No tape records eager ops.
+  uint64_t caching_entered, caching_left;  // Scopes of dist/caching.c so far.
+  uint64_t caching_scope;  // Of the last one: a number of its own.
   const ls_replica_hooks *hooks;  // NULL: they are ops of the current graph.
 } ls_context;
 

@@ -16,6 +16,7 @@ static void destroy_variable(ls_object *object) {
     ls_variable_release(variable->components[i]);
   }
   ls_release(variable->allocator, variable->components);
+  ls_release(variable->allocator, variable->policy);
   ls_object_release(variable->strategy);
   ls_release(variable->allocator, variable->device);
   ls_release(variable->allocator, variable->name);
@@ -29,7 +30,7 @@ static void print_variable(const ls_object *object, char *buffer, size_t size) {
              LS_SHAPE_TEXT(variable->type.dtype, variable->type.shape));
     return;
   }
-  int at = snprintf(buffer, size, "%s:{", variable->rules->class_name);
+  int at = snprintf(buffer, size, "%s:{", variable->class_name);
   for (size_t i = 0;
        i < variable->num_components && at > 0 && (size_t)at < size; ++i) {
     char text[LS_MAX_NAME];
@@ -203,6 +204,8 @@ static ls_status create(const ls_variable_options *options, const char *name,
                                       is_trainable(options), &variable));
   variable->synchronization = options->synchronization;
   variable->aggregation = options->aggregation;
+  variable->constraint = options->constraint;
+  variable->constraint_user = options->constraint_user;
   variable->joining = joins;
   ls_status status = ls_ok();
   const char *device = ls_context_current()->device;
@@ -230,9 +233,29 @@ static ls_status create(const ls_variable_options *options, const char *name,
   return status;
 }
 
+static ls_status check_possible(const ls_variable_options *options,
+                                const char *name) {
+  if (options->caching_device != NULL)
+    return ls_unimplemented("variable '%s': a caching device ('%s'); read it "
+                            "in a caching scope instead",
+                            name, options->caching_device);
+  return options->partitioner == NULL
+             ? ls_ok()
+             : ls_unimplemented("variable '%s': partitioned variables", name);
+}
+
 static ls_status create_plain(const ls_variable_options *options,
                               ls_variable **out_variable) {
   const char *base = options->name != NULL ? options->name : "Variable";
+  LS_RETURN_IF_ERROR(check_possible(options, base));
+  const ls_variable *beside = options->colocate_with;
+  if (beside != NULL) {
+    ls_variable_options alone = *options;
+    alone.colocate_with = NULL;
+    LS_DEVICE_SCOPE(ls_variable_device(beside)) {
+      return create_plain(&alone, out_variable);
+    }
+  }
   const ls_name_scope *names = ls_context_current()->names;
   char name[LS_MAX_FULL_NAME];
   ls_status status = ls_ok();

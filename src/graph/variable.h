@@ -35,8 +35,14 @@ struct ls_variable {
   char *device;         // Canonical; NULL: none.
   ls_object *strategy;  // That made it; NULL: none.
 
+  ls_callback constraint;
+  void *constraint_user;
+
   // Of a container: what it is made of, and its rules. A component knows its
-  // container as long as that lives.
+  // container as long as that lives. Its class is what it is called; its policy
+  // (dist/variable_create.h) goes with it.
+  const char *class_name;
+  void *policy;
   const ls_variable_rules *rules;
   ls_variable **components;
   size_t num_components;

@@ -93,7 +93,7 @@ ls_op ls_eager_fail(ls_graph *graph, ls_status status) {
 ls_op ls_eager_keep(ls_graph *graph, const ls_op_spec *spec,
                     const uint64_t *input_refs, ls_array *const *values,
                     size_t count) {
-  const bool recording = ls_eager_of(graph)->recording > 0;
+  const bool recording = ls_eager_is_recording(graph);
   const ls_op_spec bare = {.type = spec->type};
   ls_node *node = recording
                       ? ls_graph_append(graph, spec, input_refs, count)

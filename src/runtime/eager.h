@@ -9,6 +9,7 @@
 #ifndef LS_RUNTIME_EAGER_H_
 #define LS_RUNTIME_EAGER_H_
 
+#include "graph/context.h"
 #include "graph/eager_hook.h"
 #include "lockstep/eager.h"
 #include "runtime/state.h"
@@ -30,6 +31,11 @@ typedef struct ls_eager {
 
 static inline ls_eager *ls_eager_of(const ls_graph *graph) {
   return (ls_eager *)(uintptr_t)graph->owner;
+}
+
+// Whether eager ops of this thread are recorded now.
+static inline bool ls_eager_is_recording(const ls_graph *graph) {
+  return ls_eager_of(graph)->recording > 0 && !ls_context_current()->unrecorded;
 }
 
 struct ls_tape {

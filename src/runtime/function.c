@@ -319,7 +319,7 @@ ls_status ls_function_call_by(ls_function *function, const ls_tracer *tracer,
   ls_graph *graph = ls_graph_current();
   if (graph == NULL) return ls_out_of_memory();
   const bool recording =
-      graph->kind == LS_GRAPH_EAGER && ls_eager_of(graph)->recording > 0;
+      graph->kind == LS_GRAPH_EAGER && ls_eager_is_recording(graph);
   if (graph->kind != LS_GRAPH_EAGER || recording) {
     if (tracer->trace == NULL) return call_inline(function, args, results);
     return ls_unimplemented("running a strategy inside %s",

@@ -25,6 +25,10 @@ ls_status ls_tape_begin(ls_tape **out_tape) {
   return ls_ok();
 }
 
+void ls_stop_recording_begin(ls_scope *scope) {
+  ls_context_open(scope, LS_SCOPE_UNRECORDED, NULL)->unrecorded = true;
+}
+
 ls_status ls_tape_watch(ls_tape *tape, ls_tensor tensor) {
   if (tensor.graph != tape->graph ||
       ls_graph_node_of(tape->graph, tensor.ref) == NULL)

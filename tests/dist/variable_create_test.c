@@ -116,7 +116,7 @@ static const char *device_of(const ls_variable *v, size_t i) {
 
 static void a_component_is_made_on_each_device_in_order(void **state) {
   (void)state;
-  LS_SPEC("M38 M41");
+  LS_SPEC("M38 M41 V54");
   static const char *const devices[] = {"/cpu:3", "/cpu:1"};
   ls_strategy *strategy = NULL;
   expect_ok(ls_mirrored_strategy_create(
@@ -140,7 +140,7 @@ static void a_component_is_made_on_each_device_in_order(void **state) {
 
 static void names_are_absolute_and_unique(void **state) {
   (void)state;
-  LS_SPEC("M39");
+  LS_SPEC("M39 V53");
   ls_strategy *strategy = mirrored_of(3);
   ls_graph *graph = NULL;
   ls_variable *v[4];
@@ -212,6 +212,45 @@ static void the_initial_value_is_made_once(void **state) {
   ls_strategy_release(strategy);
 }
 
+static void components_stand_beside_those_of_another(void **state) {
+  (void)state;
+  LS_SPEC("V54");
+  static const char *const devices[] = {"/cpu:3", "/cpu:1"};
+  ls_strategy *strategy = NULL, *other = mirrored_of(2);
+  expect_ok(ls_mirrored_strategy_create(
+      &(ls_mirrored_options){.devices = devices, .num_devices = 2}, &strategy));
+  ls_variable *v = variable_in(strategy, (variable_kind){.name = "w"});
+  ls_variable *foreign = variable_in(other, (variable_kind){0});
+  ls_variable *slot = NULL;
+  LS_STRATEGY_SCOPE(strategy) {
+    ls_variable_options options = {
+        .name = "w/m", .dtype = LS_DTYPE_F32, .colocate_with = v};
+    expect_ok(ls_variable_create(&options, &slot));
+    assert_string_equal(device_of(slot, 0), device_of(v, 0));
+    assert_string_equal(device_of(slot, 1), device_of(v, 1));
+    ls_variable_release(slot);
+    options.colocate_with = ls_variable_component(v, 1);
+    expect_ok(ls_variable_create(&options, &slot));
+    assert_int_equal(ls_variable_num_components(slot), 1);
+    assert_string_equal(device_of(slot, 0), device_of(v, 1));
+    ls_variable_release(slot);
+    options.colocate_with = foreign;
+    expect_status(ls_variable_create(&options, &slot), LS_INVALID_ARGUMENT,
+                  "was made in");
+  }
+  // Without a strategy: on the one device.
+  expect_ok(ls_variable_create(
+      &(ls_variable_options){.dtype = LS_DTYPE_F32,
+                             .colocate_with = ls_variable_component(v, 0)},
+      &slot));
+  assert_string_equal(ls_variable_device(slot), device_of(v, 0));
+  ls_variable_release(slot);
+  ls_variable_release(foreign);
+  ls_variable_release(v);
+  ls_strategy_release(other);
+  ls_strategy_release(strategy);
+}
+
 // ---- Creators --------------------------------------------------------------
 typedef struct creations {
   char names[6][40];
@@ -273,6 +312,88 @@ static void a_creator_must_return_plain_variables(void **state) {
   assert_null(v);
   ls_variable_release(wrong.instead);
   ls_strategy_release(strategy);
+}
+
+static void every_creation_in_a_scope_goes_through_the_strategy(void **state) {
+  (void)state;
+  LS_SPEC("V56");
+  ls_strategy *strategy = mirrored_of(2), *usual = NULL;
+  const ls_variable_options options = {.name = "w", .dtype = LS_DTYPE_F32};
+  ls_variable *v = NULL;
+  expect_ok(ls_strategy_default(&usual));
+  LS_STRATEGY_SCOPE(strategy) {
+    expect_ok(ls_variable_create(&options, &v));
+    assert_ptr_equal(ls_variable_strategy(v), strategy);
+    assert_ptr_equal(ls_variable_strategy(ls_variable_component(v, 1)),
+                     strategy);
+    ls_variable_release(v);
+  }
+  // The default strategy's scope around it has a say, too.
+  LS_STRATEGY_SCOPE(usual) {
+    expect_ok(ls_variable_create(&options, &v));
+    assert_null(ls_variable_strategy(v));
+    ls_variable_release(v);
+    LS_STRATEGY_SCOPE(strategy) {
+      const ls_status status = ls_variable_create(&options, &v);
+      expect_contains(ls_status_message(status), "the default strategy");
+      expect_status(status, LS_FAILED_PRECONDITION, "cannot be mixed");
+      assert_null(v);
+    }
+  }
+  ls_strategy_release(strategy);
+}
+
+static ls_status in_two(ls_dtype dtype, ls_shape shape, int64_t *parts) {
+  (void)dtype;
+  for (int i = 0; i < shape.rank; ++i)
+    parts[i] = i == 0 ? 2 : 1;
+  return ls_ok();
+}
+
+static void count_warnings(void *user, const ls_log_line *line) {
+  if (line->level != LS_LOG_WARNING) return;
+  ++*(int *)user;
+  expect_contains(line->text, "partitioned variables are off");
+}
+
+static void partitioners_and_caching_devices_are_dropped(void **state) {
+  (void)state;
+  LS_SPEC("V57 V44");
+  ls_runtime *runtime = NULL;
+  int warnings = 0;
+  expect_ok(ls_runtime_create(
+      &(ls_runtime_options){.log = count_warnings, .log_user = &warnings},
+      &runtime));
+  ls_runtime *before = ls_runtime_make_current(runtime);
+  ls_strategy *strategy = mirrored_of(2);
+  ls_variable *v = NULL;
+  ls_variable_options options = {.name = "w",
+                                 .dtype = LS_DTYPE_F32,
+                                 .shape = LS_SHAPE(4),
+                                 .partitioner = in_two};
+  for (int i = 0; i < 3; ++i)
+    LS_STRATEGY_SCOPE(strategy) {
+      expect_ok(ls_variable_create(&options, &v));
+      assert_int_equal(ls_variable_num_components(v), 2);
+      assert_int_equal(ls_variable_shape(ls_variable_component(v, 1)).dim[0],
+                       4);
+      ls_variable_release(v);
+    }
+  assert_int_equal(warnings, 1);
+  // Without a strategy nobody drops them.
+  expect_status(ls_variable_create(&options, &v), LS_UNIMPLEMENTED,
+                "partitioned");
+  options.partitioner = NULL;
+  options.caching_device = "/cpu:0";
+  expect_status(ls_variable_create(&options, &v), LS_UNIMPLEMENTED, "caching");
+  LS_STRATEGY_SCOPE(strategy) {
+    expect_ok(ls_variable_create(&options, &v));
+    ls_variable_release(v);
+  }
+  assert_int_equal(warnings, 1);
+  ls_strategy_release(strategy);
+  ls_runtime_make_current(before);
+  expect_ok(ls_runtime_destroy(runtime));
 }
 
 // ---- Collections -----------------------------------------------------------
@@ -354,8 +475,11 @@ int main(void) {
       cmocka_unit_test(a_component_is_made_on_each_device_in_order),
       cmocka_unit_test(names_are_absolute_and_unique),
       cmocka_unit_test(the_initial_value_is_made_once),
+      cmocka_unit_test(components_stand_beside_those_of_another),
       cmocka_unit_test(creators_outside_see_components),
       cmocka_unit_test(a_creator_must_return_plain_variables),
+      cmocka_unit_test(every_creation_in_a_scope_goes_through_the_strategy),
+      cmocka_unit_test(partitioners_and_caching_devices_are_dropped),
       cmocka_unit_test(the_container_is_in_the_collections),
       cmocka_unit_test(eager_keeps_the_global_step_only),
   };

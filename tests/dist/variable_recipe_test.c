@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a strategy makes of the components that a creator gives it.
+#include "dist/variable_create.h"
+
+#include <string.h>
+
+#include "lockstep/graph.h"
+#include "lockstep/session.h"
+#include "support/variables.h"
+
+// A creator of plain variables by hand, and what it was asked for.
+typedef struct maker {
+  int calls;
+  size_t count;       // Components to make.
+  ls_variable *read;  // Read while they are made.
+  bool bare;          // Without an initializer.
+  ls_variable_options seen;
+} maker;
+
+static ls_status make_by_hand(ls_strategy *strategy,
+                              const ls_variable_options *options, void *user,
+                              ls_component_list *components) {
+  maker *m = user;
+  ++m->calls;
+  m->seen = *options;
+  if (m->read != NULL) expect_ok(ls_tensor_status(ls_variable_read(m->read)));
+  for (size_t i = 0; i < m->count; ++i) {
+    ls_variable *made = NULL;
+    if (m->bare) {
+      LS_RETURN_IF_ERROR(ls_variable_make(strategy->runtime, options->name,
+                                          (ls_type){LS_DTYPE_F32, LS_SCALAR},
+                                          true, &made));
+      made->graph = ls_graph_current();
+    } else {
+      LS_RETURN_IF_ERROR(ls_variable_create(options, &made));
+    }
+    LS_RETURN_IF_ERROR(ls_component_list_add(components, made));
+  }
+  return ls_ok();
+}
+
+static ls_variable_recipe recipe_of(ls_strategy *strategy, maker *m) {
+  return (ls_variable_recipe){.strategy = strategy,
+                              .create = make_by_hand,
+                              .user = m,
+                              .classes = &ls_mirrored_classes,
+                              .policies = &ls_mirrored_policies};
+}
+
+static void the_creator_is_called_once_and_wrapped(void **state) {
+  (void)state;
+  LS_SPEC("V42 V43 V44");
+  static const char *const mine[] = {"mine"};
+  ls_strategy *strategy = mirrored_of(2);
+  maker m = {.count = 2};
+  const ls_variable_recipe recipe = recipe_of(strategy, &m);
+  const ls_variable_options options = {.name = "w",
+                                       .dtype = LS_DTYPE_F32,
+                                       .collections = mine,
+                                       .num_collections = 1,
+                                       .aggregation = SUM,
+                                       .batch_initialization = true,
+                                       .caching_device = "/cpu:0"};
+  ls_variable *v = NULL;
+  expect_ok(ls_create_mirrored_variable(&recipe, &options, &v));
+  assert_int_equal(m.calls, 1);
+  assert_string_equal(m.seen.name, "w");
+  assert_int_equal(m.seen.synchronization, LS_SYNCHRONIZATION_ON_WRITE);
+  assert_int_equal(m.seen.aggregation, SUM);
+  assert_null(m.seen.caching_device);
+  assert_false(m.seen.batch_initialization);
+  // An empty list of collections, which is not "as usual".
+  assert_non_null(m.seen.collections);
+  assert_int_equal(m.seen.num_collections, 0);
+  assert_ptr_equal(options.collections, mine);
+  assert_int_equal(ls_variable_num_components(v), 2);
+  assert_int_equal(ls_variable_aggregation_of(v), SUM);
+  assert_ptr_equal(ls_variable_strategy(v), strategy);
+  for (size_t i = 0; i < 2; ++i)
+    assert_ptr_equal(
+        ls_nest_as_variable(ls_value_container((ls_nest){
+            .kind = LS_KIND_VARIABLE, .as.ref = ls_variable_component(v, i)})),
+        v);
+  // Components that were stored one by one are written as one from now on.
+  ls_nest_release(write_across(v, LS_WRITE_ASSIGN, ls_nest_f64(3)));
+  expect_components(v, (double[]){3, 3}, 2);
+  ls_variable_release(v);
+  // Nothing is made of wrong options, nor of no components.
+  ls_variable_options wrong = options;
+  wrong.synchronization = LS_SYNCHRONIZATION_NONE;
+  expect_status(ls_create_mirrored_variable(&recipe, &wrong, &v),
+                LS_INVALID_ARGUMENT, "'w'");
+  assert_int_equal(m.calls, 1);
+  m.count = 0;
+  expect_status(ls_create_mirrored_variable(&recipe, &options, &v),
+                LS_INVALID_ARGUMENT, "no component");
+  assert_null(v);
+  ls_strategy_release(strategy);
+}
+
+static void no_tape_records_what_is_done_meanwhile(void **state) {
+  (void)state;
+  LS_SPEC("V45 V211");
+  ls_strategy *strategy = mirrored_of(2);
+  ls_variable *other = NULL, *v = NULL, *read[4];
+  expect_ok(ls_variable_create(
+      &(ls_variable_options){.name = "other", .dtype = LS_DTYPE_F32}, &other));
+  maker m = {.count = 2, .read = other};
+  const ls_variable_recipe recipe = recipe_of(strategy, &m);
+  ls_tape *tape = NULL;
+  expect_ok(ls_tape_begin(&tape));
+  expect_ok(ls_create_mirrored_variable(
+      &recipe, &(ls_variable_options){.name = "w", .dtype = LS_DTYPE_F32}, &v));
+  assert_int_equal(m.calls, 1);
+  assert_int_equal(ls_tape_variables(tape, read, 4), 0);
+  // What comes behind is recorded again.
+  expect_ok(ls_tensor_status(ls_variable_read(other)));
+  assert_int_equal(ls_tape_variables(tape, read, 4), 1);
+  expect_ok(ls_tape_end(tape));
+  ls_tape_release(tape);
+  ls_variable_release(v);
+  ls_variable_release(other);
+  ls_strategy_release(strategy);
+}
+
+static void
+a_component_without_initializer_gets_one_that_does_nothing(void **state) {
+  (void)state;
+  LS_SPEC("V46");
+  ls_strategy *strategy = mirrored_of(2);
+  maker m = {.count = 2, .bare = true};
+  const ls_variable_recipe recipe = recipe_of(strategy, &m);
+  ls_graph *graph = NULL;
+  ls_variable *v = NULL;
+  ls_op all = {0};
+  expect_ok(ls_graph_create("g", &graph));
+  LS_GRAPH_SCOPE(graph) {
+    expect_ok(ls_create_mirrored_variable(
+        &recipe, &(ls_variable_options){.name = "w"}, &v));
+    for (size_t i = 0; i < 2; ++i) {
+      const ls_op op = ls_variable_initializer(ls_variable_component(v, i));
+      assert_false(ls_op_is_failed(op));
+      assert_string_equal(ls_op_type_name(op), "no_op");
+    }
+    all = ls_global_initializer();
+  }
+  ls_session *session = NULL;
+  ls_nest none = ls_none();
+  expect_ok(ls_session_create(graph, &session));
+  expect_ok(ls_session_run(session, ls_nest_op(all), NULL, 0, &none));
+  ls_session_destroy(session);
+  ls_variable_release(v);
+  ls_graph_destroy(graph);
+  ls_strategy_release(strategy);
+}
+
+static const char *class_of(const ls_variable *v) { return v->class_name; }
+
+static void classes_and_policies_follow_from_the_synchronization(void **state) {
+  (void)state;
+  LS_SPEC("V47 V48");
+  ls_strategy *strategy = mirrored_of(2);
+  maker m = {.count = 2};
+  ls_variable_recipe recipe = recipe_of(strategy, &m);
+  ls_variable_options options = {.name = "w",
+                                 .dtype = LS_DTYPE_F32,
+                                 .aggregation = MEAN,
+                                 .batch_initialization = true};
+  ls_variable *v = NULL;
+  // Without policies the batch flag has no effect.
+  expect_ok(ls_create_mirrored_variable(&recipe, &options, &v));
+  assert_string_equal(class_of(v), "MirroredVariable");
+  assert_null(v->policy);
+  ls_variable_release(v);
+  options.synchronization = ON_READ;
+  expect_ok(ls_create_mirrored_variable(&recipe, &options, &v));
+  assert_string_equal(class_of(v), "SyncOnReadVariable");
+  assert_null(v->policy);
+  ls_variable_release(v);
+  // With them it asks for a class that these variables do not have.
+  strategy->uses_policies = true;
+  const int before = m.calls;
+  expect_status(ls_create_mirrored_variable(&recipe, &options, &v),
+                LS_INVALID_ARGUMENT, "LazyVariableClass");
+  assert_int_equal(m.calls, before);
+  ls_variable_class_map classes = ls_mirrored_classes;
+  classes.lazy_variable_class = "LazyDistributedVariable";
+  recipe.classes = &classes;
+  expect_ok(ls_create_mirrored_variable(&recipe, &options, &v));
+  assert_string_equal(class_of(v), "LazyDistributedVariable");
+  assert_false(m.seen.batch_initialization);
+  ls_variable_release(v);
+  options.batch_initialization = false;
+  for (int on_read = 0; on_read < 2; ++on_read) {
+    options.synchronization = on_read ? ON_READ : LS_SYNCHRONIZATION_ON_WRITE;
+    expect_ok(ls_create_mirrored_variable(&recipe, &options, &v));
+    assert_string_equal(class_of(v), "DistributedVariable");
+    const ls_variable_policy *policy = v->policy;
+    assert_ptr_equal(policy->rules,
+                     on_read ? &ls_sync_on_read_rules : &ls_mirrored_rules);
+    assert_int_equal(policy->aggregation, MEAN);
+    // It behaves as the policy says.
+    set_components(v, (double[]){3, 4}, 2);
+    assert_true(number_of(ls_leaf(ls_variable_read(v))) == (on_read ? 3.5 : 3));
+    char text[200];
+    const ls_nest leaf = ls_nest_variable(v);
+    expect_contains(ls_nest_print(leaf, text, sizeof(text)),
+                    "DistributedVariable:{");
+    assert_int_equal(ls_is_mirrored(leaf), !on_read);
+    ls_nest_release(leaf);
+    ls_variable_release(v);
+  }
+  ls_strategy_release(strategy);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_creator_is_called_once_and_wrapped),
+      cmocka_unit_test(no_tape_records_what_is_done_meanwhile),
+      cmocka_unit_test(
+          a_component_without_initializer_gets_one_that_does_nothing),
+      cmocka_unit_test(classes_and_policies_follow_from_the_synchronization),
+  };
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  expect_ok(ls_runtime_destroy(NULL));
+  return failed;
+}
