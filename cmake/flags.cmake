@@ -11,14 +11,17 @@ if(NOT CMAKE_BUILD_TYPE)
 endif()
 set(CMAKE_C_FLAGS_RELEASE "-O3 -g")
 set(CMAKE_C_FLAGS_DEBUG "-O2 -g")
-if(LS_SANITIZE OR LS_COVERAGE)
-  set(CMAKE_C_FLAGS_DEBUG "-O1 -g -fno-omit-frame-pointer")
+if(LS_SANITIZE OR LS_COVERAGE)  # Reports need lines, not variables.
+  set(CMAKE_C_FLAGS_DEBUG "-O1 -g1 -fno-omit-frame-pointer")
 endif()
 
 set(CMAKE_C_STANDARD 11)
 set(CMAKE_C_STANDARD_REQUIRED ON)
 set(CMAKE_C_EXTENSIONS ON)
 set(CMAKE_C_VISIBILITY_PRESET hidden)
+if(LS_SANITIZE)  # So that all tests can share the library and what it holds.
+  set(CMAKE_C_VISIBILITY_PRESET default)
+endif()
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 

@@ -11,8 +11,15 @@
 
 enable_testing()
 
+# Not with sanitizers: these compare numbers or whole runs of the program, take
+# long, and pass through no code that the other tests leave out.
+set(LS_LONG_TESTS "^(models/golden_|cli/(bench|resume)$)")
+
 # Registers the test `name` that runs the rest of the arguments.
 function(ls_add_test name)
+  if(LS_SANITIZE AND name MATCHES "${LS_LONG_TESTS}")
+    return()
+  endif()
   set(scratch "${PROJECT_BINARY_DIR}/scratch/${name}")
   file(MAKE_DIRECTORY "${scratch}")
   add_test(NAME "${name}" COMMAND ${ARGN} WORKING_DIRECTORY "${scratch}")
@@ -30,6 +37,13 @@ function(ls_add_test name)
     TIMEOUT ${LS_TEST_TIMEOUT} ENVIRONMENT "${environment}")
 endfunction()
 
+# The library with its internals: the static one, or where nothing is hidden
+# the shared one, which makes 150 quick links of slow ones.
+set(LS_INNER_LIBRARY lockstep_static)
+if(LS_SANITIZE)
+  set(LS_INNER_LIBRARY lockstep)
+endif()
+
 # Adds a program that sees the internals of the library.
 function(ls_add_inner_executable target folder)
   add_executable(${target} ${ARGN})
@@ -40,7 +54,7 @@ function(ls_add_inner_executable target folder)
   target_compile_definitions(${target} PRIVATE
     "LS_TESTS_DIR=\"${PROJECT_SOURCE_DIR}/tests\"")
   target_link_libraries(${target} PRIVATE
-    ls_flags lockstep_static ls_dependencies)
+    ls_flags ${LS_INNER_LIBRARY} ls_dependencies)
 endfunction()
 
 # Unit tests.
@@ -61,6 +75,9 @@ if(LS_TESTS AND CMOCKA_FOUND)
        "${PROJECT_SOURCE_DIR}/tests/*_test.c")
   foreach(test IN LISTS tests)
     string(REGEX REPLACE "\\.c$" "" name "${test}")
+    if(LS_SANITIZE AND name MATCHES "${LS_LONG_TESTS}")
+      continue()
+    endif()
     string(MAKE_C_IDENTIFIER "${name}" target)
     get_filename_component(folder "tests/${test}" DIRECTORY)
     ls_add_inner_executable(${target} ${folder}

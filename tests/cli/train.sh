@@ -137,7 +137,7 @@ grep -qF '"optimizer":"adamw"' runs/f64/config.json ||
 
 # The reference data set, where it is installed.
 if [ -d /usr/share/datasets/fashion-mnist ]; then
-  "$lockstep" train --steps 40 --replicas 2 --quiet >out.txt 2>err.txt ||
+  "$lockstep" train --model mlp --steps 40 --replicas 2 --quiet >out.txt 2>err.txt ||
     fail "a run on Fashion-MNIST fails"
   grep -qE '^test accuracy: 0\.[5-9]' out.txt ||
     fail "40 steps on Fashion-MNIST give a poor accuracy"
