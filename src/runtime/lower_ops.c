@@ -118,13 +118,12 @@ ls_status lower_copy(ls_lower_scope *scope, ls_node *node) {
     LS_RETURN_IF_ERROR(lower_sized(scope, node, inputs, &ref));
     return ls_lower_map(scope, ls_ref(node->id, 0), ref);
   }
-  if (traits & LS_OP_ELEMENTWISE) {
+  if (traits & LS_OP_ELEMENTWISE)
     LS_RETURN_IF_ERROR(ls_lower_fold(scope, node, inputs, &ref));
-    if (ref == 0)
-      LS_RETURN_IF_ERROR(ls_lower_relu_of_pool(scope, node, inputs, &ref));
-    if (ref != 0) return ls_lower_map(scope, ls_ref(node->id, 0), ref);
+  if (ref == 0) LS_RETURN_IF_ERROR(ls_lower_pool(scope, node, inputs, &ref));
+  if (ref != 0) return ls_lower_map(scope, ls_ref(node->id, 0), ref);
+  if (traits & LS_OP_ELEMENTWISE)
     LS_RETURN_IF_ERROR(broadcast_operands(scope, node, inputs));
-  }
   ls_node *made = NULL;
   LS_RETURN_IF_ERROR(ls_lower_append(scope,
                                      &(ls_op_spec){

@@ -15,10 +15,10 @@
 // the bits that running it would give; else 0.
 ls_status ls_lower_fold(ls_lower_scope *scope, const ls_node *node,
                         const uint64_t *inputs, uint64_t *out_ref);
-// If the node is the gradient of a relu whose maxima of windows were taken, the
-// cheaper way to the same bits; else 0.
-ls_status ls_lower_relu_of_pool(ls_lower_scope *scope, const ls_node *node,
-                                const uint64_t *inputs, uint64_t *out_ref);
+// If the node follows the gradient of windows' maxima and there is a cheaper way
+// to the same (lower_pool.c), that; else 0.
+ls_status ls_lower_pool(ls_lower_scope *scope, const ls_node *node,
+                        const uint64_t *inputs, uint64_t *out_ref);
 
 // ---- Stacks (lower_stack.c) ------------------------------------------------
 // What is known of a stack: shared by all values that come of one stack_new.

@@ -156,6 +156,11 @@ static void reductions_agree_with_the_reference_over_any_axes(void **state) {
                  &random);
     check_reduce(LS_OP_REDUCE_MAX, loop_types[t], LS_SHAPE(9, 7, 130), 5,
                  &random);
+    // Few outputs over many rows: in two steps.
+    check_reduce(LS_OP_REDUCE_SUM, loop_types[t], LS_SHAPE(5000, 9), 1,
+                 &random);
+    check_reduce(LS_OP_REDUCE_MAX, loop_types[t], LS_SHAPE(3, 2, 2000, 5), 5,
+                 &random);
   }
 }
 

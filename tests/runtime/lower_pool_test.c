@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The gradient of a relu before a maximum of windows: asked of the maxima, with
-// the same bits.
+// What follows the gradient of a maximum of windows: a relu's gradient, asked
+// of the maxima, with the same bits; sums over all places.
+#include <math.h>
 #include <string.h>
 
 #include "lockstep/gradients.h"
@@ -77,9 +78,9 @@ static void the_maxima_are_asked_and_the_bits_stay(void **state) {
   const pool plain = {.window = LS_SHAPE(2, 2)};
   check(LS_DTYPE_F32, plain);
   check(LS_DTYPE_F64, plain);
-  const pool overlapping = {.window = LS_SHAPE(3, 3),
-                            .options = {.strides = LS_SHAPE(2, 2),
-                                        .padding = LS_PADDING_SAME}};
+  const pool overlapping = {
+      .window = LS_SHAPE(3, 3),
+      .options = {.strides = LS_SHAPE(2, 2), .padding = LS_PADDING_SAME}};
   check(LS_DTYPE_F32, overlapping);
   check(LS_DTYPE_BF16, overlapping);
 }
@@ -106,10 +107,62 @@ static void the_relu_output_is_not_read_again(void **state) {
   ls_function_release(function);
 }
 
+// The gradient before the windows, summed over all places, as a bias wants it.
+static ls_nest sums(ls_nest args, void *user) {
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  const ls_tensor places = gradient(weighted(user, x), x);
+  return ls_leaf(ls_reduce_sum(places, LS_AXES(0, 1, 2)));
+}
+
+// The same, of something that does not come of windows alone.
+static ls_nest sums_of_twice(ls_nest args, void *user) {
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  const ls_tensor places = gradient(weighted(user, x), x);
+  const ls_tensor twice = ls_add(places, places);
+  return ls_leaf(ls_mul_scalar(ls_reduce_sum(twice, LS_AXES(0, 1, 2)), 0.5));
+}
+
+static ls_array *run_sums(ls_callback callback, pool *p, bool *out_few) {
+  ls_function *function = NULL;
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = callback, .user = p}, &function));
+  ls_array *x = array_of_numbers(LS_DTYPE_F64, LS_SHAPE(2, 6, 7, 5), 3);
+  const ls_nest result = call(function, x);
+  char *text = NULL;
+  expect_ok(ls_function_print_lowered(function, &text));
+  *out_few = strstr(text, "window_max_grad") == NULL;
+  ls_text_release(text);
+  ls_array *got = ls_array_retain(ls_nest_as_array(result));
+  ls_nest_release(result);
+  ls_array_release(x);
+  ls_function_release(function);
+  return got;
+}
+
+static void sums_over_places_are_sums_over_windows(void **state) {
+  (void)state;
+  const ls_window_options kinds[] = {
+      {0}, {.strides = LS_SHAPE(2, 2), .padding = LS_PADDING_SAME}};
+  for (size_t k = 0; k < 2; ++k) {
+    pool p = {.window = LS_SHAPE(3, 2), .options = kinds[k]};
+    bool few = false;
+    ls_array *got = run_sums(sums, &p, &few);
+    assert_true(few);
+    ls_array *want = run_sums(sums_of_twice, &p, &few);
+    assert_false(few);
+    for (size_t i = 0; i < 5; ++i)
+      assert_true(fabs(((const double *)ls_array_data(got))[i] -
+                       ((const double *)ls_array_data(want))[i]) < 1e-10);
+    ls_array_release(got);
+    ls_array_release(want);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_maxima_are_asked_and_the_bits_stay),
       cmocka_unit_test(the_relu_output_is_not_read_again),
+      cmocka_unit_test(sums_over_places_are_sums_over_windows),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,8 @@
 //     sum j then takes in sum j + 8, j + 4, j + 2, j + 1;
 //   - else they are rows of columns: along the innermost reduced dimension
 //     each CHAIN rows are added one by one, from 0, and these chains' sums
-//     are added in row order.
+//     are added in row order. Where outputs are few, chains are summed in
+//     parallel, in a step of their own.
 // Products go in the same order. Integers wrap around. 16-bit floats are summed
 // in f32 and rounded once. Maxima and minima are nan if an element is. Of
 // nothing, a sum is 0, a product 1, a maximum the least number.
@@ -21,6 +22,8 @@
 #include "engine/cpu/loops.h"
 
 enum { LANES = 16, CHAIN = 512, COLUMNS = 128 };
+// Fewer blocks than that and at least so many chains: two steps.
+enum { FEW_BLOCKS = 8, MANY_CHAINS = 8 };
 
 // Room for `count` accumulators of any type.
 #define ACCUMULATORS(name, count)                                              \
@@ -139,7 +142,8 @@ typedef struct reduce_params {
   int64_t pitch;
   int64_t columns, column_tiles;
   int64_t units, units_per_block;
-  int64_t steps;  // Of `reduced`.
+  int64_t steps;   // Of `reduced`.
+  int64_t chains;  // Of columns.
   // The table's, for f32: sums and maxima of elements in a row, and sums of
   // columns.
   float (*row)(const float *src, size_t n);
@@ -230,29 +234,34 @@ static void add_rows(const reduce_params *self, void *sums, const void *in,
   }
 }
 
-// One tile of columns, from its first element.
-static void reduce_columns(const reduce_params *self, void *sums,
-                           const void *in, int64_t columns) {
-  ACCUMULATORS(chain, COLUMNS);
-  ls_walk step = {.offset = 0};
-  if (self->steps * self->run == 0) self->reduce.fill(sums, columns);
-  for (int64_t i = 0; i < self->steps; ++i) {
-    for (int64_t r = 0; r < self->run; r += CHAIN) {
-      const int64_t rows = ls_min_i64(CHAIN, self->run - r);
-      const char *from = element_at(self, in, step.offset + r * self->pitch);
-      const bool first = i == 0 && r == 0;
-      if (self->column_sums != NULL) {
-        self->column_sums(sums, (const float *)(const void *)from, (size_t)rows,
-                          (size_t)columns, (size_t)self->pitch, !first);
-        continue;
-      }
-      void *to = first ? sums : chain;
-      self->reduce.fill(to, columns);
-      add_rows(self, to, from, rows, columns);
-      if (!first) self->reduce.rows(sums, chain, 1, 0, columns);
-    }
-    ls_walk_next(&step, &self->reduced);
+// Columns that are reduced together, and where they begin.
+typedef struct tile {
+  int64_t output, columns, from;
+} tile;
+
+static tile tile_at(const reduce_params *self, int64_t unit) {
+  const int64_t outer = unit / self->column_tiles;
+  const int64_t column = unit % self->column_tiles * COLUMNS;
+  return (tile){.output = outer * self->columns + column,
+                .columns = ls_min_i64(COLUMNS, self->columns - column),
+                .from = ls_walk_at(&self->kept, outer).offset + column};
+}
+
+// The sums of a tile's chain `c`.
+static void sum_chain(const reduce_params *self, void *sums, const void *in,
+                      const tile *t, int64_t c) {
+  const int64_t of_run = ls_blocks_of(self->run, CHAIN);
+  const int64_t row = c % of_run * CHAIN;
+  const int64_t rows = ls_min_i64(CHAIN, self->run - row);
+  const int64_t step = ls_walk_at(&self->reduced, c / of_run).offset;
+  const char *from = element_at(self, in, t->from + step + row * self->pitch);
+  if (self->column_sums != NULL) {
+    self->column_sums(sums, (const float *)(const void *)from, (size_t)rows,
+                      (size_t)t->columns, (size_t)self->pitch, false);
+    return;
   }
+  self->reduce.fill(sums, t->columns);
+  add_rows(self, sums, from, rows, t->columns);
 }
 
 static void column_loop(const ls_kernel_call *call, int64_t begin_block,
@@ -261,14 +270,56 @@ static void column_loop(const ls_kernel_call *call, int64_t begin_block,
   const int64_t end =
       ls_min_i64(end_block * self->units_per_block, self->units);
   for (int64_t u = begin_block * self->units_per_block; u < end; ++u) {
-    const int64_t outer = u / self->column_tiles;
-    const int64_t column = u % self->column_tiles * COLUMNS;
-    const int64_t columns = ls_min_i64(COLUMNS, self->columns - column);
-    const int64_t from = ls_walk_at(&self->kept, outer).offset + column;
+    const tile t = tile_at(self, u);
     ACCUMULATORS(sums, COLUMNS);
-    reduce_columns(self, sums, element_at(self, call->in[0], from), columns);
-    store(self, call->out[0], outer * self->columns + column, sums, columns);
+    ACCUMULATORS(chain, COLUMNS);
+    if (self->chains == 0) self->reduce.fill(sums, t.columns);
+    for (int64_t c = 0; c < self->chains; ++c) {
+      sum_chain(self, c == 0 ? sums : chain, call->in[0], &t, c);
+      if (c > 0) self->reduce.rows(sums, chain, 1, 0, t.columns);
+    }
+    store(self, call->out[0], t.output, sums, t.columns);
   }
+}
+
+// ---- In two steps ----------------------------------------------------------
+// The first: a block is a chain of a tile.
+static void chain_loop(const ls_kernel_call *call, int64_t begin_block,
+                       int64_t end_block) {
+  const reduce_params *self = call->params;
+  const size_t stride = COLUMNS * self->reduce.size;
+  for (int64_t b = begin_block; b < end_block; ++b) {
+    const tile t = tile_at(self, b / self->chains);
+    sum_chain(self, (char *)call->out[0] + (size_t)b * stride, call->in[0], &t,
+              b % self->chains);
+  }
+}
+
+// The second: a block is a tile.
+static void add_chains_loop(const ls_kernel_call *call, int64_t begin_block,
+                            int64_t end_block) {
+  const reduce_params *self = call->params;
+  const size_t stride = COLUMNS * self->reduce.size;
+  for (int64_t u = begin_block; u < end_block; ++u) {
+    const tile t = tile_at(self, u);
+    const char *chain =
+        (const char *)call->in[0] + (size_t)(u * self->chains) * stride;
+    ACCUMULATORS(sums, COLUMNS);
+    memcpy(sums, chain, (size_t)t.columns * self->reduce.size);
+    for (int64_t c = 1; c < self->chains; ++c)
+      self->reduce.rows(sums, chain + (size_t)c * stride, 1, 0, t.columns);
+    store(self, call->out[0], t.output, sums, t.columns);
+  }
+}
+
+static void plan_two_steps(ls_kernel_plan *plan, const reduce_params *self) {
+  plan->first = chain_loop;
+  plan->first_blocks = self->units * self->chains;
+  plan->shared =
+      (size_t)(self->units * self->chains * COLUMNS) * self->reduce.size;
+  plan->only_shared = true;
+  plan->loop = add_chains_loop;
+  plan->blocks = self->units;
 }
 
 // ---- Plan ------------------------------------------------------------------
@@ -347,5 +398,10 @@ ls_status kernel_reduce(ls_kernel_plan *plan) {
   plan->loop = runs ? run_loop : column_loop;
   plan->params = self;
   plan->blocks = ls_blocks_of(self->units, self->units_per_block);
+  if (runs) return ls_ok();
+  self->chains = self->steps * ls_blocks_of(self->run, CHAIN);
+  if (plan->blocks < FEW_BLOCKS && self->chains >= MANY_CHAINS &&
+      self->run >= CHAIN)
+    plan_two_steps(plan, self);
   return ls_ok();
 }
