@@ -57,6 +57,16 @@ typedef struct ls_clip {
   double global_norm;  // All gradients of a step, by the norm of all of them.
 } ls_clip;
 
+// ---- Replicas --------------------------------------------------------------
+// What is made of the replicas' gradients. Those of replicas without examples
+// are left out, whatever they are.
+typedef enum ls_gradients_over_replicas {
+  // That of the whole batch: each replica's loss is a mean over its examples,
+  // and counts by their number (ls_replica_examples).
+  LS_GRADIENTS_MEAN,
+  LS_GRADIENTS_SUM,  // Not scaled.
+} ls_gradients_over_replicas;
+
 // ---- Optimizers ------------------------------------------------------------
 // Counted. What it remembers of a variable (slots) are variables of their own,
 // called "<variable>/<slot>", of its type and zero at first. The number of
@@ -74,13 +84,15 @@ typedef struct ls_optimizer ls_optimizer;
 //   weight_decay   Unless said otherwise, g + weight_decay w takes the place of
 //                  g, after clipping. Default: none.
 //   decays         Whether a variable takes part in weight decay. Default: all.
+//   over_replicas  Default: the mean. Clipping sees what comes out.
 #define LS_OPTIMIZER_FIELDS                                                    \
   const char *name;                                                            \
   double learning_rate;                                                        \
   ls_schedule schedule;                                                        \
   ls_clip clip;                                                                \
   double weight_decay;                                                         \
-  bool (*decays)(const ls_variable *variable)
+  bool (*decays)(const ls_variable *variable);                                 \
+  ls_gradients_over_replicas over_replicas
 
 // Stochastic gradient descent: w' = w - rate g. With momentum
 //   v' = momentum v + g             slot "momentum"

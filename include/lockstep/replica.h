@@ -56,6 +56,20 @@ LS_API LS_MUST_USE ls_status ls_replica_id_in_sync_group(
 LS_API LS_MUST_USE ls_status ls_replica_is_single(const ls_replica *replica,
                                                   bool *out_is_single);
 
+// How many examples this replica has, a scalar of an integer or float type made
+// here; false if all replicas have the same number, or none is known. It is
+// dimension 0 of the first argument of the run that has a component with rows
+// for each replica, unless the step has given it.
+//
+// Optimizers and batch norm weigh by it, so that the mean over replicas is the
+// mean over all examples. A replica without examples counts nothing.
+LS_API bool ls_replica_examples(ls_tensor *out_count);
+// Gives the number of this replica's examples, a scalar. All replicas give one.
+//   LS_FAILED_PRECONDITION  the replica is not the current one.
+//   LS_INVALID_ARGUMENT     no scalar of an integer or float type.
+LS_API LS_MUST_USE ls_status ls_replica_set_examples(ls_replica *replica,
+                                                     ls_tensor count);
+
 // What all replicas do together, in cross-replica context. `args` is lent; the
 // result is the caller's. ls_fail refuses.
 typedef ls_nest (*ls_merge_function)(ls_strategy *strategy, ls_nest args,

@@ -60,6 +60,13 @@ LS_API LS_MUST_USE ls_status ls_train_check_data(const ls_model_type *type,
 // views keep the batch's arrays.
 LS_API LS_MUST_USE ls_status ls_train_split(ls_strategy *strategy,
                                             ls_nest batch, ls_nest *out_args);
+// The mean over the examples of a batch of something that is, on each replica,
+// the mean over its own: `value` has a component for each replica, or is one
+// number for all. `args` is what ls_train_split gave. Replicas without examples
+// are left out; without any at all it is NaN.
+//   LS_INVALID_ARGUMENT  another number of components, or no scalar numbers.
+LS_API LS_MUST_USE ls_status ls_train_mean(ls_nest args, ls_nest value,
+                                           double *out_mean);
 // How far a run is, after each step.
 typedef struct ls_train_report {
   int64_t epoch, num_epochs;            // This one counts from 1.
@@ -141,7 +148,8 @@ typedef struct ls_train_result {
   ls_evaluation test;  // The last one.
 } ls_train_result;
 
-// Trains. Each epoch deals all full batches in an order of its own. The run
+// Trains. Each epoch deals every example once, in an order of its own; the
+// last batch may be smaller, and replicas get parts that differ by one. The run
 // folder gets
 //   config.json             what was asked for, with defaults filled in
 //   metrics.jsonl           a line per `log_every` steps and per evaluation

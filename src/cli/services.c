@@ -156,14 +156,8 @@ static ls_status fill_step(const ls_model_type *type,
 ls_status cli_step_open(const ls_model_type *type,
                         const cli_step_options *options, cli_step *out_step) {
   *out_step = (cli_step){0};
-  const int64_t replicas = options->replicas;
   const int64_t batch =
       options->batch_size != 0 ? options->batch_size : type->batch_size;
-  if (batch % replicas != 0)
-    return ls_invalid_argument(
-        "a batch of %lld cannot be shared evenly by %lld replicas; %lld can",
-        (long long)batch, (long long)replicas,
-        (long long)((batch / replicas + 1) * replicas));
   const ls_status status = fill_step(type, options, batch, out_step);
   if (!ls_status_is_ok(status)) cli_step_close(out_step);
   return status;

@@ -68,6 +68,25 @@ static ls_tensor hook_all_reduce(ls_reduce_op op, ls_tensor x);
 static ls_tensor hook_replica_id(void);
 static const ls_replica_hooks hooks = {hook_all_reduce, hook_replica_id};
 
+// The first value in a nest that has rows for each replica; none.
+static ls_nest find_rows(ls_nest nest) {
+  if (nest.kind == LS_KIND_DISTRIBUTED)
+    return ls_rows_of(nest, 0) >= 0 ? nest : ls_none();
+  ls_nest found = ls_none();
+  for (size_t i = 0; i < ls_nest_count(nest) && found.kind == LS_KIND_NONE; ++i)
+    found = find_rows(ls_nest_item(nest, i));
+  return found;
+}
+
+static void note_examples(ls_replica_task *task, ls_nest args) {
+  const ls_nest rows = find_rows(args);
+  const size_t count = ls_distributed_count(rows);
+  for (size_t r = 1; r < count; ++r)
+    if (ls_rows_of(rows, r) != ls_rows_of(rows, 0))
+      task->replica.examples =
+          ls_distributed_component(rows, (size_t)task->replica.id);
+}
+
 static ls_status init_task(replica_call *call, size_t id, ls_nest args) {
   ls_replica_task *task = &call->tasks[id];
   task->call = call;
@@ -75,6 +94,7 @@ static ls_status init_task(replica_call *call, size_t id, ls_nest args) {
                                .id = (int32_t)id,
                                .count = (int32_t)call->count,
                                .task = task};
+  note_examples(task, args);
   LS_RETURN_IF_ERROR(
       ls_select_for(call->strategy, (int32_t)id, args, &task->args));
   ls_context_fork(&task->context);

@@ -301,3 +301,42 @@ ls_status ls_replica_is_single(const ls_replica *replica,
   *out_is_single = replica->count == 1;
   return ls_ok();
 }
+
+// ---- Examples --------------------------------------------------------------
+static ls_shape shape_of(ls_nest leaf) {
+  if (leaf.kind == LS_KIND_TENSOR) return ls_tensor_shape(leaf.as.tensor);
+  if (leaf.kind == LS_KIND_ARRAY) return ls_array_shape(ls_nest_as_array(leaf));
+  return LS_SCALAR;
+}
+
+int64_t ls_rows_of(ls_nest value, size_t index) {
+  const ls_shape shape = shape_of(ls_distributed_component(value, index));
+  return shape.rank < 1 ? -1 : shape.dim[0];
+}
+
+bool ls_replica_examples(ls_tensor *out_count) {
+  const ls_replica *replica = ls_replica_context();
+  *out_count = ls_failed_tensor();
+  if (replica == NULL) return false;
+  *out_count = replica->given_examples;
+  if (out_count->ref != 0) return true;
+  const ls_nest examples = replica->examples;
+  if (examples.kind == LS_KIND_NONE) return false;
+  *out_count = examples.kind == LS_KIND_TENSOR
+                   ? ls_dim_size(examples.as.tensor, 0)
+                   : ls_scalar_i64(LS_DTYPE_I64, shape_of(examples).dim[0]);
+  return true;
+}
+
+ls_status ls_replica_set_examples(ls_replica *replica, ls_tensor count) {
+  LS_RETURN_IF_ERROR(ls_replica_check(replica, "giving the number of examples"));
+  const ls_dtype dtype = ls_tensor_dtype(count);
+  const ls_shape shape = ls_tensor_shape(count);
+  if ((!ls_dtype_is_float(dtype) && !ls_dtype_is_integer(dtype)) ||
+      !ls_shape_compatible(shape, LS_SCALAR))
+    return ls_invalid_argument("a number of examples is a scalar of an integer "
+                               "or float type, got %s",
+                               LS_SHAPE_TEXT(dtype, shape));
+  replica->given_examples = count;
+  return ls_ok();
+}

@@ -46,6 +46,18 @@ static ls_nest select_component(ls_nest leaf, void *user) {
       (ls_tensor){run->region, run->region->parameters[run->next_split++]});
 }
 
+// The rows of the first argument that has any, if their number differs.
+static void note_examples(replica_run *run) {
+  for (size_t s = 0; s < run->all->num_split; ++s) {
+    const ls_shape shape = run->all->split_types[s].shape;
+    if (shape.rank < 1) continue;
+    if (shape.dim[0] == LS_UNKNOWN_DIM)
+      run->replica.examples =
+          ls_leaf((ls_tensor){run->region, run->region->parameters[s]});
+    return;
+  }
+}
+
 static void run_replica(void *user) {
   replica_run *run = user;
   const tracing *all = run->all;
@@ -57,6 +69,7 @@ static void run_replica(void *user) {
         &parameter);
   }
   if (run->status != NULL) return;
+  note_examples(run);
   const ls_nest args = ls_nest_map(all->args, select_component, run);
   run->status = ls_nest_status(args);
   if (run->status == NULL)

@@ -36,6 +36,10 @@ struct ls_replica {
   int32_t id, count;
   struct ls_replica_task *task;  // Runs on a fiber, op by op; NULL: traced.
   ls_graph *graph;               // Its trace; NULL: eager or a built graph.
+  // Where replicas have different numbers of examples: this one's, an array or
+  // tensor of which they are dimension 0. What the step has given goes before.
+  ls_nest examples;         // Lent; none: all have the same number.
+  ls_tensor given_examples;
 };
 
 // The runtime's default strategy. NULL: no memory.
@@ -55,6 +59,9 @@ ls_status ls_replicas_call(ls_strategy *strategy, ls_callback callback,
 ls_status ls_strategy_create_variable(const ls_creator *next,
                                       const ls_variable_options *options,
                                       void *user, ls_variable **out_variable);
+
+// Dimension 0 of a component, -1 if it has none or it is not known.
+int64_t ls_rows_of(ls_nest value, size_t index);
 
 // The device where a leaf is said to be, "" when nowhere.
 const char *ls_leaf_device(ls_nest leaf);

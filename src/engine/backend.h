@@ -45,7 +45,11 @@ typedef struct ls_use {
 //     the op's outputs are first G*R (result 0 of replicas 0..R-1, ...), then
 //     the uniform ones. Inside, each node says `varying` or not: a value that
 //     is not varying is the same on all replicas and is computed and stored
-//     once. all_reduce takes any value and gives a uniform one.
+//     once. all_reduce takes any value and gives a uniform one. Replicas of
+//     other shapes run other regions, with as many parameters and results:
+//     classes INTS says which (absent: there is one). Captures come region by
+//     region. The regions hold the same merges in the same order, and what is
+//     not varying in the first is the same value in all: graph/twins.h.
 typedef struct ls_program {
   ls_object object;
   ls_runtime *runtime;

@@ -9,6 +9,10 @@
 // If not, the first difference is written into `difference`.
 bool ls_graph_equal(ls_graph *a, ls_graph *b, char *difference, size_t size);
 
+// The same, whatever the captured values are.
+bool ls_graph_equal_inside(ls_graph *a, ls_graph *b, char *difference,
+                           size_t size);
+
 // Whether two attributes have the same name, kind and value.
 bool ls_attr_equal(const ls_attr *a, const ls_attr *b);
 

@@ -115,24 +115,56 @@ ls_status infer_call(ls_infer *infer) {
   return take_results(infer, body);
 }
 
-ls_status infer_replicate(ls_infer *infer) {
-  LS_RETURN_IF_ERROR(check_regions(infer, 1));
-  const ls_graph *body = infer->spec->regions[0];
-  const size_t replicas = (size_t)ls_infer_int(infer, "replicas", 0);
-  const size_t split = (size_t)ls_infer_int(infer, "num_split", 0);
-  const size_t gathered = (size_t)ls_infer_int(infer, "num_gathered", 0);
-  if (replicas == 0 || gathered > body->num_results ||
-      infer->num_in != split * replicas + body->num_captures ||
-      split != body->num_declared)
+// Replicas whose arguments have other shapes have bodies of their own: the
+// attribute `classes` says whose is whose.
+static ls_status check_bodies(const ls_infer *infer, size_t replicas,
+                              size_t split, size_t gathered) {
+  const ls_graph *first = infer->spec->regions[0];
+  size_t captures = 0;
+  for (size_t k = 0; k < infer->spec->num_regions; ++k) {
+    const ls_graph *body = infer->spec->regions[k];
+    captures += body->num_captures;
+    if (split != body->num_declared || gathered > body->num_results ||
+        body->num_results != first->num_results)
+      return ls_invalid_argument(
+          "replicate: body %zu takes %zu split arguments of %zu and gives %zu "
+          "values, %zu of them for each replica",
+          k, body->num_declared, split, body->num_results, gathered);
+  }
+  if (replicas == 0 || infer->num_in != split * replicas + captures)
     return ls_invalid_argument(
         "replicate over %zu: %zu split arguments and %zu captures against %zu "
         "operands",
-        replicas, split, body->num_captures, infer->num_in);
-  const size_t uniform = body->num_results - gathered;
+        replicas, split, captures, infer->num_in);
+  const ls_attr *classes = ls_infer_attr(infer, "classes");
+  if (classes == NULL) return check_regions(infer, 1);
+  bool fits = classes->kind == LS_ATTR_INTS &&
+              classes->as.ints.count == replicas;
+  for (size_t r = 0; fits && r < replicas; ++r)
+    fits = classes->as.ints.items[r] >= 0 &&
+           (size_t)classes->as.ints.items[r] < infer->spec->num_regions;
+  return fits ? ls_ok()
+              : ls_invalid_argument("replicate: 'classes' does not name one of "
+                                    "%zu bodies for each of %zu replicas",
+                                    infer->spec->num_regions, replicas);
+}
+
+ls_status infer_replicate(ls_infer *infer) {
+  const size_t replicas = (size_t)ls_infer_int(infer, "replicas", 0);
+  const size_t split = (size_t)ls_infer_int(infer, "num_split", 0);
+  const size_t gathered = (size_t)ls_infer_int(infer, "num_gathered", 0);
+  if (infer->spec->num_regions == 0) return check_regions(infer, 1);
+  LS_RETURN_IF_ERROR(check_bodies(infer, replicas, split, gathered));
+  const ls_attr *classes = ls_infer_attr(infer, "classes");
+  ls_graph *const *bodies = infer->spec->regions;
+  const size_t uniform = bodies[0]->num_results - gathered;
   LS_RETURN_IF_ERROR(ls_infer_outputs(infer, gathered * replicas + uniform));
-  for (size_t i = 0; i < gathered * replicas; ++i)
-    infer->out[i] = result_type(body, i / replicas);
+  for (size_t i = 0; i < gathered * replicas; ++i) {
+    const int64_t body =
+        classes == NULL ? 0 : classes->as.ints.items[i % replicas];
+    infer->out[i] = result_type(bodies[body], i / replicas);
+  }
   for (size_t i = 0; i < uniform; ++i)
-    infer->out[gathered * replicas + i] = result_type(body, gathered + i);
+    infer->out[gathered * replicas + i] = result_type(bodies[0], gathered + i);
   return ls_ok();
 }

@@ -216,6 +216,7 @@ static const attr_rule attr_rules[] = {
     {LS_OP_REPLICATE, "replicas", LS_ATTR_INT, true},
     {LS_OP_REPLICATE, "num_split", LS_ATTR_INT, false},
     {LS_OP_REPLICATE, "num_gathered", LS_ATTR_INT, false},
+    {LS_OP_REPLICATE, "classes", LS_ATTR_INTS, false},
     {LS_OP_ALL_REDUCE, "reduce", LS_ATTR_STRING, true},
     {LS_OP_HOST, "kernel", LS_ATTR_KERNEL, true},
     {LS_OP_HOST, "state", LS_ATTR_OBJECT, false},
@@ -354,29 +355,63 @@ static ls_status check_call(const ls_verifier *v) {
   return check_passing(v, 0, 0, 0, count);
 }
 
+// The split arguments of replica r are the parameters of its body.
+static ls_status check_split(const ls_verifier *v, int64_t replicas,
+                             int64_t split) {
+  const ls_attr *classes = ls_node_attr(v->node, "classes");
+  if (classes == NULL && v->node->num_regions != 1) return check_count(v, 1);
+  if (classes != NULL && classes->as.ints.count != (size_t)replicas)
+    return ls_verify_broken(v, "%lld replicas, and classes of %zu",
+                            (long long)replicas, classes->as.ints.count);
+  for (int64_t r = 0; r < replicas; ++r) {
+    const int64_t body = classes == NULL ? 0 : classes->as.ints.items[r];
+    if (body < 0 || body >= v->node->num_regions)
+      return ls_verify_broken(v, "replica %lld has body %lld of %u",
+                              (long long)r, (long long)body,
+                              v->node->num_regions);
+    for (int64_t s = 0; s < split; ++s)
+      LS_RETURN_IF_ERROR(check_passing(v, (uint32_t)body,
+                                       (size_t)(s * replicas + r), (size_t)s,
+                                       (size_t)s + 1));
+  }
+  return ls_ok();
+}
+
 static ls_status check_replicate(const ls_verifier *v) {
-  LS_RETURN_IF_ERROR(check_count(v, 1));
-  const ls_graph *body = region(v, 0);
+  if (v->node->num_regions == 0) return check_count(v, 1);
   const int64_t replicas = ls_node_int(v->node, "replicas", 0);
   const int64_t split = ls_node_int(v->node, "num_split", 0);
   const int64_t gathered = ls_node_int(v->node, "num_gathered", 0);
-  if (replicas < 1 || replicas > UINT32_MAX || split < 0 ||
-      (size_t)split != body->num_declared || gathered < 0 ||
-      (size_t)gathered > body->num_results)
-    return ls_verify_broken(
-        v,
-        "%lld replicas, %lld split arguments for %zu parameters, %lld gathered "
-        "of %zu results",
-        (long long)replicas, (long long)split, body->num_declared,
-        (long long)gathered, body->num_results);
-  const size_t behind = (size_t)(split * replicas);
-  const size_t outputs =
-      (size_t)(gathered * replicas) + body->num_results - (size_t)gathered;
+  size_t inputs = (size_t)(split * replicas);
+  for (uint32_t k = 0; k < v->node->num_regions; ++k) {
+    const ls_graph *body = region(v, k);
+    if (replicas < 1 || replicas > UINT32_MAX || split < 0 ||
+        (size_t)split != body->num_declared || gathered < 0 ||
+        (size_t)gathered > body->num_results ||
+        body->num_results != region(v, 0)->num_results)
+      return ls_verify_broken(
+          v,
+          "%lld replicas, %lld split arguments for %zu parameters, %lld "
+          "gathered of %zu results",
+          (long long)replicas, (long long)split, body->num_declared,
+          (long long)gathered, body->num_results);
+    inputs += body->num_captures;
+  }
+  const size_t outputs = (size_t)(gathered * replicas) +
+                         region(v, 0)->num_results - (size_t)gathered;
   if (v->node->num_outputs != outputs)
     return ls_verify_broken(v, "it has %u outputs, its body makes %zu",
                             v->node->num_outputs, outputs);
-  LS_RETURN_IF_ERROR(check_inputs(v, behind + body->num_captures));
-  return check_passing(v, 0, behind, (size_t)split, body->num_parameters);
+  LS_RETURN_IF_ERROR(check_inputs(v, inputs));
+  LS_RETURN_IF_ERROR(check_split(v, replicas, split));
+  size_t input = (size_t)(split * replicas);
+  for (uint32_t k = 0; k < v->node->num_regions; ++k) {
+    const ls_graph *body = region(v, k);
+    LS_RETURN_IF_ERROR(
+        check_passing(v, k, input, (size_t)split, body->num_parameters));
+    input += body->num_captures;
+  }
+  return ls_ok();
 }
 
 ls_status ls_verify_regions(const ls_verifier *v) {

@@ -120,8 +120,10 @@ static ls_status move_one(step *s, size_t i) {
 static ls_status move_all(step *s) {
   const ls_clip *clip = &s->optimizer->clip;
   const bool wait = clip->global_norm > 0;
+  const ls_shares shares = ls_shares_find();
   for (size_t i = 0; i < s->count; ++i) {
-    s->gradients[i] = ls_clip_one(clip, ls_gradient_of_all(s->gradients[i]));
+    s->gradients[i] = ls_clip_one(
+        clip, ls_gradient_of_all(s->optimizer, &shares, s->gradients[i]));
     if (!wait) LS_RETURN_IF_ERROR(move_one(s, i));
   }
   ls_clip_all(clip, s->gradients, s->count, s->squares);

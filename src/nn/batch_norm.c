@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/strategy.h"
 #include "nn/layer.h"
+#include "nn/shares.h"
 
 struct ls_batch_norm_layer {
   ls_layer base;
@@ -73,10 +73,6 @@ void ls_batch_norm_layer_destroy(ls_batch_norm_layer *layer) {
 }
 
 // ---- Applying --------------------------------------------------------------
-static ls_tensor over_replicas(ls_tensor x) {
-  return ls_num_replicas() > 1 ? ls_all_reduce(LS_REDUCE_MEAN, x) : x;
-}
-
 // The mean over all dimensions but the last.
 static ls_tensor mean_by_channel(ls_tensor x) {
   int axes[LS_MAX_RANK];
@@ -100,8 +96,9 @@ static ls_tensor normalize_together(const ls_batch_norm_layer *layer,
                                     ls_tensor offset) {
   const ls_tensor wide =
       ls_dtype_size(ls_tensor_dtype(x)) < 4 ? ls_convert(x, LS_DTYPE_F32) : x;
-  const ls_tensor mean = over_replicas(mean_by_channel(wide));
-  const ls_tensor squares = over_replicas(mean_by_channel(ls_square(wide)));
+  const ls_shares shares = ls_shares_find();
+  const ls_tensor mean = ls_shares_mean(&shares, mean_by_channel(wide));
+  const ls_tensor squares = ls_shares_mean(&shares, mean_by_channel(ls_square(wide)));
   // Rounding can take a variance of 0 below it.
   const ls_tensor variance = ls_relu(ls_sub(squares, ls_square(mean)));
   move(layer, layer->moving_mean, mean);
@@ -114,8 +111,10 @@ static ls_tensor normalize_alone(const ls_batch_norm_layer *layer, ls_tensor x,
                                  ls_tensor scale, ls_tensor offset) {
   const ls_op op =
       ls_batch_norm(x, scale, offset, layer->epsilon, layer->activation);
-  move(layer, layer->moving_mean, over_replicas(ls_op_output(op, 1)));
-  move(layer, layer->moving_variance, over_replicas(ls_op_output(op, 2)));
+  const ls_shares shares = ls_shares_find();
+  move(layer, layer->moving_mean, ls_shares_mean(&shares, ls_op_output(op, 1)));
+  move(layer, layer->moving_variance,
+       ls_shares_mean(&shares, ls_op_output(op, 2)));
   return ls_op_output(op, 0);
 }
 

@@ -61,6 +61,10 @@ static ls_status check(const char *kind, const ls_optimizer_options *options) {
   for (size_t i = 0; i < LS_COUNT_OF(numbers); ++i)
     LS_RETURN_IF_ERROR(
         ls_optimizer_check(kind, numbers[i].what, numbers[i].value, INFINITY));
+  if ((unsigned)options->over_replicas > LS_GRADIENTS_SUM)
+    return ls_invalid_argument("%s: gradients over replicas by %d: neither "
+                               "LS_GRADIENTS_MEAN nor LS_GRADIENTS_SUM",
+                               kind, (int)options->over_replicas);
   return ls_schedule_check(kind, &options->schedule);
 }
 
@@ -84,6 +88,7 @@ ls_status ls_optimizer_make(const ls_optimizer_rule *rule, const void *options,
   optimizer->clip = common.clip;
   optimizer->weight_decay = common.weight_decay;
   optimizer->decays = common.decays;
+  optimizer->over_replicas = common.over_replicas;
   ls_map_init(&optimizer->slots, allocator);
   optimizer->name = optimizer->name_text =
       ls_copy_text(allocator, name, strlen(name));

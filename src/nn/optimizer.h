@@ -6,6 +6,7 @@
 
 #include "base/map.h"
 #include "lockstep/optimizers.h"
+#include "nn/shares.h"
 
 enum { LS_MAX_SLOTS = 3, LS_MAX_STEP_SCALARS = 2 };
 
@@ -117,11 +118,10 @@ void ls_update_slot_rows(const ls_update *update, size_t slot,
                          const ls_update_rows *rows, ls_tensor values);
 void ls_update_move_rows(const ls_update *update, const ls_update_rows *rows,
                          ls_tensor delta);
-// The gradient of the whole batch from that of this replica's part: the mean,
-// which is exact while all parts have the same number of examples. Weights for
-// parts that differ belong here. Rows are put one behind the other, replica by
-// replica.
-ls_tensor ls_gradient_of_all(ls_tensor gradient);
+// The gradient of the whole batch from that of this replica's part. Rows are put
+// one behind the other, replica by replica, where all parts are alike.
+ls_tensor ls_gradient_of_all(const ls_optimizer *optimizer,
+                             const ls_shares *shares, ls_tensor gradient);
 
 // ---- Clipping --------------------------------------------------------------
 // The gradient within the limits of its own: `value` and `norm`.

@@ -34,18 +34,21 @@ static ls_tensor gather_replicas(ls_tensor x, int32_t replicas) {
   return ls_reshape(ls_all_reduce(LS_REDUCE_SUM, placed), all);
 }
 
-ls_tensor ls_gradient_of_all(ls_tensor gradient) {
-  const int32_t replicas = ls_num_replicas();
+ls_tensor ls_gradient_of_all(const ls_optimizer *optimizer,
+                             const ls_shares *shares, ls_tensor gradient) {
+  const int32_t replicas = shares->replicas;
+  const bool is_sum = optimizer->over_replicas == LS_GRADIENTS_SUM;
   if (replicas == 1) return gradient;
   ls_tensor indices, values;
-  if (!has_few_rows(gradient, replicas, &indices, &values) ||
+  if (shares->differ ||
+      !has_few_rows(gradient, replicas, &indices, &values) ||
       ls_tensor_shape(values).rank == LS_MAX_RANK ||
       !ls_shape_is_known(ls_tensor_shape(values)))
-    return ls_all_reduce(LS_REDUCE_MEAN, gradient);
-  values =
-      gather_replicas(ls_mul_scalar(values, 1 / (double)replicas), replicas);
-  return ls_indexed_slices(gather_replicas(indices, replicas), values,
-                           gradient);
+    return is_sum ? ls_shares_sum(shares, gradient)
+                  : ls_shares_mean(shares, gradient);
+  if (!is_sum) values = ls_mul_scalar(values, 1 / (double)replicas);
+  return ls_indexed_slices(gather_replicas(indices, replicas),
+                           gather_replicas(values, replicas), gradient);
 }
 
 // ---- Rows ------------------------------------------------------------------

@@ -19,7 +19,8 @@ ls_status ls_lower_scope_init(ls_lower_scope *scope, ls_lowering *all,
                             .outer = outer,
                             .from = from,
                             .to = to,
-                            .replicated = outer != NULL && outer->replicated};
+                            .replicated = outer != NULL && outer->replicated,
+                            .in_classes = outer != NULL && outer->in_classes};
   ls_map_init(&scope->values, all->allocator);
   ls_map_init(&scope->variables, all->allocator);
   ls_map_init(&scope->known, all->allocator);
@@ -120,9 +121,11 @@ static ls_status lower_one(ls_lower_scope *scope, ls_node *node) {
       ls_node_describe(scope->from, node, text, sizeof(text)));
 }
 
-ls_status ls_lower_nodes(ls_lower_scope *scope, const uint64_t *roots,
-                         size_t num_roots, const ls_op *targets,
-                         size_t num_targets, bool effects_are_roots) {
+ls_status ls_lower_nodes(ls_lower_scope *scopes, size_t num_scopes,
+                         const uint64_t *roots, size_t num_roots,
+                         const ls_op *targets, size_t num_targets,
+                         bool effects_are_roots) {
+  const ls_lower_scope *scope = &scopes[0];
   ls_graph *from = scope->from;
   bool *needed = ls_new_array(scope->all->allocator, bool, from->num_nodes + 1);
   if (needed == NULL) return ls_out_of_memory();
@@ -140,8 +143,10 @@ ls_status ls_lower_nodes(ls_lower_scope *scope, const uint64_t *roots,
       needed[index_of(from, node->control[k])] = true;
   }
   ls_status status = ls_ok();
-  for (size_t i = 0; i < from->num_nodes && ls_status_is_ok(status); ++i)
-    if (needed[i]) status = lower_one(scope, from->nodes[i]);
+  for (size_t i = 0; i < from->num_nodes; ++i)
+    for (size_t k = 0;
+         needed[i] && k < num_scopes && ls_status_is_ok(status); ++k)
+      status = lower_one(&scopes[k], from->nodes[i]);
   ls_release(scope->all->allocator, needed);
   return status;
 }
@@ -202,7 +207,9 @@ void ls_key_attr(ls_text *key, const ls_attr *attr) {
 static bool make_key(ls_lower_scope *scope, const ls_op_spec *spec,
                      const uint64_t *inputs) {
   const unsigned traits = ls_op_table[spec->type].traits;
-  const unsigned single = LS_OP_EFFECT | LS_OP_ON_HOST | LS_OP_LINEAR;
+  unsigned single = LS_OP_EFFECT | LS_OP_ON_HOST | LS_OP_LINEAR;
+  // Operands that are equal in one class may differ in another one.
+  if (scope->in_classes) single |= LS_OP_MERGE;
   // Two barriers are two, or what they hold apart would become one.
   if ((traits & single) || spec->num_regions != 0 ||
       spec->type == LS_OP_PARAMETER || spec->type == LS_OP_BARRIER)

@@ -60,6 +60,12 @@ typedef struct ls_lower_scope {
   ls_map known;      // A pure node's content -> node id in `to`.
   ls_text key;       // Scratch.
   bool replicated;   // In the body of a replicate, at any depth.
+  bool in_classes;   // ... and replicas have other shapes than others.
+  // In the body itself: those of all classes, lowered together, and one of this
+  // one's replicas.
+  struct ls_lower_scope *bodies;
+  size_t num_bodies;
+  int32_t replica;
 } ls_lower_scope;
 
 typedef ls_status (*ls_lower_function)(ls_lower_scope *scope, ls_node *node);
@@ -69,10 +75,12 @@ ls_status ls_lower_scope_init(ls_lower_scope *scope, ls_lowering *all,
                               ls_graph *to);
 void ls_lower_scope_deinit(ls_lower_scope *scope);
 
-// Lowers the nodes that results and effects of `scope->from` need.
-ls_status ls_lower_nodes(ls_lower_scope *scope, const uint64_t *roots,
-                         size_t num_roots, const ls_op *targets,
-                         size_t num_targets, bool effects_are_roots);
+// Lowers the nodes that results and effects of `scopes[0].from` need; with
+// several scopes over it each node in all of them before the next one.
+ls_status ls_lower_nodes(ls_lower_scope *scopes, size_t num_scopes,
+                         const uint64_t *roots, size_t num_roots,
+                         const ls_op *targets, size_t num_targets,
+                         bool effects_are_roots);
 
 // The lowered ref of a ref in `from`.
 uint64_t ls_lowered(const ls_lower_scope *scope, uint64_t ref);

@@ -27,6 +27,7 @@ ls_status ls_flow_begin(ls_flow *f, ls_lower_scope *scope, ls_node *node) {
 void ls_flow_end(ls_flow *f) {
   for (size_t i = 0; i < f->num_regions; ++i)
     ls_graph_free(f->regions[i]);
+  ls_release(f->scope->all->allocator, f->regions);
   ls_release(f->scope->all->allocator, f->inputs.items);
   ls_release(f->scope->all->allocator, f->written);
 }
@@ -34,6 +35,9 @@ void ls_flow_end(ls_flow *f) {
 ls_status ls_flow_open(ls_flow *f, ls_graph *from, const char *name,
                        ls_lower_scope *inner) {
   ls_graph *to = NULL;
+  if (!ls_grow(f->scope->all->allocator, &f->regions, &f->regions_capacity,
+               f->num_regions + 1, sizeof(*f->regions)))
+    return ls_out_of_memory();
   LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_LOWERED, name,
                                    f->scope->to->runtime, f->scope->to, &to));
   to->is_while_body = from->is_while_body;
@@ -73,9 +77,10 @@ ls_status ls_flow_map_captures(ls_flow *f, ls_lower_scope *inner) {
   return ls_ok();
 }
 
-ls_status ls_flow_lower(ls_lower_scope *inner) {
+ls_status ls_flow_lower(ls_lower_scope *inner, size_t count) {
   const ls_graph *from = inner->from;
-  return ls_lower_nodes(inner, from->results, from->num_results, NULL, 0, true);
+  return ls_lower_nodes(inner, count, from->results, from->num_results, NULL, 0,
+                        true);
 }
 
 // The region's results: its own, then the values of written variables.
@@ -134,7 +139,7 @@ static ls_status branch_region(ls_flow *f, size_t which, const char *name) {
   ls_lower_scope inner;
   LS_RETURN_IF_ERROR(ls_flow_open(f, f->node->regions[which], name, &inner));
   ls_status status = ls_flow_map_captures(f, &inner);
-  if (ls_status_is_ok(status)) status = ls_flow_lower(&inner);
+  if (ls_status_is_ok(status)) status = ls_flow_lower(&inner, 1);
   if (ls_status_is_ok(status)) status = set_results(f, &inner);
   ls_lower_scope_deinit(&inner);
   return status;
@@ -182,12 +187,13 @@ ls_status lower_call(ls_lower_scope *scope, ls_node *node) {
   ls_graph *from = node->regions[0];
   ls_lower_scope inner = *scope;
   inner.from = from;
+  inner.bodies = NULL;
   ls_map_init(&inner.values, scope->all->allocator);
   ls_status status = ls_ok();
   for (size_t i = 0; i < from->num_parameters && ls_status_is_ok(status); ++i)
     status = ls_lower_map(&inner, from->parameters[i],
                           ls_lowered(scope, node->inputs[i]));
-  if (ls_status_is_ok(status)) status = ls_flow_lower(&inner);
+  if (ls_status_is_ok(status)) status = ls_flow_lower(&inner, 1);
   scope->variables = inner.variables;
   scope->known = inner.known;
   scope->key = inner.key;

@@ -20,8 +20,8 @@ ls_status ls_ref_list_push(ls_ref_list *list, uint64_t ref);
 typedef struct ls_flow {
   ls_lower_scope *scope;  // Where the op stands.
   ls_node *node;
-  ls_graph *regions[2];
-  size_t num_regions;
+  ls_graph **regions;  // Lowered ones, until the lowered op has them.
+  size_t num_regions, regions_capacity;
   ls_ref_list inputs;
   ls_variable **written;  // Variables that the regions write.
   size_t num_written, written_capacity;
@@ -37,8 +37,8 @@ ls_status ls_flow_declare(ls_lower_scope *inner, ls_type type,
                           uint64_t *out_ref);
 // Its captures stand for lowered values around it.
 ls_status ls_flow_map_captures(ls_flow *f, ls_lower_scope *inner);
-// Lowers what is in it.
-ls_status ls_flow_lower(ls_lower_scope *inner);
+// Lowers what is in it; of several scopes over one region, node by node in all.
+ls_status ls_flow_lower(ls_lower_scope *inner, size_t count);
 // Appends the lowered op: the inputs listed so far, then what its regions
 // capture.
 ls_status ls_flow_append(ls_flow *f, const ls_attr *attrs, size_t num_attrs,

@@ -122,7 +122,7 @@ static ls_status fill_loop_region(ls_flow *f, const carrying *r, size_t which,
                                   ls_lower_scope *inner) {
   LS_RETURN_IF_ERROR(declare_round(f, r, inner));
   LS_RETURN_IF_ERROR(ls_flow_map_captures(f, inner));
-  LS_RETURN_IF_ERROR(ls_flow_lower(inner));
+  LS_RETURN_IF_ERROR(ls_flow_lower(inner, 1));
   if (which == 0) {
     const uint64_t holds = ls_lowered(inner, inner->from->results[0]);
     return ls_graph_set_results(inner->to, &holds, 1);

@@ -205,10 +205,28 @@ ls_status lower_replica_id(ls_lower_scope *scope, ls_node *node) {
   return ls_lower_map(scope, ls_ref(node->id, 0), ref);
 }
 
+// What is reduced has one shape on all replicas.
+static ls_status check_operand(const ls_lower_scope *scope,
+                               const ls_node *node) {
+  if (scope->bodies == NULL) return ls_ok();
+  const ls_lower_scope *first = &scope->bodies[0];
+  const ls_type a =
+      ls_lowered_type(first, ls_lowered(first, node->inputs[0]));
+  const ls_type b =
+      ls_lowered_type(scope, ls_lowered(scope, node->inputs[0]));
+  if (ls_shape_equal(a.shape, b.shape)) return ls_ok();
+  return ls_invalid_argument(
+      "the value is %s on replica %d and %s on replica %d; what is reduced has "
+      "one shape on all replicas",
+      LS_SHAPE_TEXT(a.dtype, a.shape), first->replica,
+      LS_SHAPE_TEXT(b.dtype, b.shape), scope->replica);
+}
+
 ls_status lower_all_reduce(ls_lower_scope *scope, ls_node *node) {
   // Outside replicas there is one: the value itself.
-  return scope->replicated ? lower_copy(scope, node)
-                           : lower_forward(scope, node);
+  if (!scope->replicated) return lower_forward(scope, node);
+  LS_RETURN_IF_ERROR(check_operand(scope, node));
+  return lower_copy(scope, node);
 }
 
 // ---- Expanded --------------------------------------------------------------

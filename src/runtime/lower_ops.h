@@ -46,6 +46,11 @@ ls_status ls_check_stacks(const ls_graph *graph);
 
 // Marks which nodes of a replicate body differ between replicas.
 void ls_mark_varying(ls_graph *body, size_t num_split);
+// The same for `count` bodies of one op, all marked as if alone: what is not
+// common to all of them varies. `twins`: of each body but the first, with room
+// for its nodes; see ls_find_twins.
+ls_status ls_mark_classes(ls_graph *const *bodies, size_t count,
+                          uint32_t *const *twins);
 // Removes nodes that nothing uses. Parameters stay.
 ls_status ls_drop_unused(ls_graph *graph);
 // Appends an attribute's bytes to a key.

@@ -117,7 +117,7 @@ static ls_status lower_request(ls_lowering *all,
                                          program->body));
   ls_status status = add_inputs(&scope, request);
   if (ls_status_is_ok(status))
-    status = ls_lower_nodes(&scope, request->fetches, request->num_fetches,
+    status = ls_lower_nodes(&scope, 1, request->fetches, request->num_fetches,
                             request->targets, request->num_targets,
                             request->effects_are_roots);
   if (ls_status_is_ok(status)) status = set_results(&scope, request);

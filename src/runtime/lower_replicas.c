@@ -1,66 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How replicated bodies are lowered: what differs between replicas, and what
-// each of them gives.
+// How replicate ops are lowered: bodies for classes of replicas, and what each
+// replica gives.
+#include <stdio.h>
+
 #include "base/runtime_internal.h"
+#include "graph/twins.h"
 #include "runtime/lower_flow.h"
-
-static bool region_varies(const ls_graph *graph) {
-  for (size_t i = 0; i < graph->num_nodes; ++i) {
-    const ls_node *node = graph->nodes[i];
-    const unsigned traits = ls_node_info(node)->traits;
-    if (traits & (LS_OP_VARYING | LS_OP_ON_HOST)) return true;
-    if ((traits & LS_OP_RANDOM) &&
-        !ls_node_int(node, "same_on_all_replicas", 0))
-      return true;
-    for (uint32_t r = 0; r < node->num_regions; ++r)
-      if (region_varies(node->regions[r])) return true;
-  }
-  return false;
-}
-
-static bool node_varies(const ls_graph *body, const ls_node *node) {
-  const unsigned traits = ls_node_info(node)->traits;
-  if (traits & LS_OP_MERGE) return false;
-  if (traits & (LS_OP_VARYING | LS_OP_ON_HOST)) return true;
-  if ((traits & LS_OP_RANDOM) && !ls_node_int(node, "same_on_all_replicas", 0))
-    return true;
-  for (uint32_t i = 0; i < node->num_inputs; ++i)
-    if (ls_graph_node_of(body, node->inputs[i])->varying) return true;
-  for (uint32_t r = 0; r < node->num_regions; ++r)
-    if (region_varies(node->regions[r])) return true;
-  return false;
-}
-
-// A stack that differs between replicas is each replica's own from its making
-// on. Whether there was one that had been marked as the same for all.
-static bool mark_stacks(ls_graph *body) {
-  bool found = false;
-  for (size_t i = body->num_nodes; i > 0; --i) {
-    const ls_node *node = body->nodes[i - 1];
-    if (!node->varying) continue;
-    for (uint32_t k = 0; k < node->num_inputs; ++k) {
-      ls_node *from = ls_graph_node_of(body, node->inputs[k]);
-      if (ls_graph_type(body, node->inputs[k]).dtype != LS_DTYPE_VARIANT ||
-          from->varying || from->type == LS_OP_PARAMETER)
-        continue;
-      from->varying = found = true;
-    }
-  }
-  return found;
-}
-
-void ls_mark_varying(ls_graph *body, size_t num_split) {
-  do {
-    for (size_t i = 0; i < body->num_nodes; ++i) {
-      ls_node *node = body->nodes[i];
-      if (node->type == LS_OP_PARAMETER)
-        node->varying = (size_t)ls_node_int(node, "index", 0) < num_split;
-      else
-        node->varying = node->varying || node_varies(body, node);
-    }
-  } while (mark_stacks(body));
-}
 
 // Stacks stay inside of a replica.
 static ls_status check_stacks(const ls_graph *body) {
@@ -76,95 +22,226 @@ static ls_status check_stacks(const ls_graph *body) {
       "the other; a stack does not cross it");
 }
 
-// The body's results in their final order: per replica ones first, then those
-// that are the same everywhere, then written variables. `place[i]` tells where
-// result i of the source went.
-static ls_status replica_results(ls_flow *f, ls_lower_scope *inner,
-                                 size_t *place, size_t *out_gathered) {
-  const ls_graph *from = inner->from;
-  ls_ref_list results = {.allocator = f->scope->all->allocator};
-  ls_status status = ls_ok();
-  for (int uniform = 0; uniform < 2; ++uniform) {
-    for (size_t i = 0; i < from->num_results && ls_status_is_ok(status); ++i) {
-      const uint64_t ref = ls_lowered(inner, from->results[i]);
-      if (ls_graph_node_of(inner->to, ref)->varying == (uniform == 1)) continue;
-      place[i] = results.count;
-      status = ls_ref_list_push(&results, ref);
-    }
-    if (uniform == 0) *out_gathered = results.count;
-  }
-  for (size_t i = 0; i < f->num_written && ls_status_is_ok(status); ++i) {
-    uint64_t ref = 0;
-    status = ls_lower_read(inner, f->written[i], &ref);
-    if (!ls_status_is_ok(status)) break;
-    if (ls_graph_node_of(inner->to, ref)->varying)
-      status = ls_unimplemented(
-          "variable '%s' is written with a value that differs between "
-          "replicas; merge it first, for instance with ls_all_reduce",
-          f->written[i]->name);
-    else
-      status = ls_ref_list_push(&results, ref);
-  }
-  if (ls_status_is_ok(status))
-    status = ls_graph_set_results(inner->to, results.items, results.count);
-  ls_release(results.allocator, results.items);
-  return status;
+// A replicate op on its way. Replicas whose arguments have the same shapes are
+// a class and run one body; what the bodies have in common is computed once.
+typedef struct replicate {
+  ls_flow *f;
+  size_t replicas, num_split;
+  int64_t *classes;  // Of each replica.
+  size_t *first;     // Of each class, its first replica.
+  size_t num_classes;
+  ls_lower_scope *bodies;
+  size_t num_bodies;  // That were opened.
+  uint32_t **twins;   // Of each body but the first: see ls_find_twins.
+  size_t *place;      // Where result i of the source went.
+  size_t num_gathered;
+} replicate;
+
+// ---- Classes ---------------------------------------------------------------
+static ls_shape split_shape(const replicate *self, size_t s, size_t r) {
+  return ls_lowered_type(self->f->scope,
+                         self->f->inputs.items[s * self->replicas + r])
+      .shape;
 }
 
-static ls_status replica_body(ls_flow *f, ls_lower_scope *inner, size_t *place,
-                              size_t *out_gathered) {
-  const ls_graph *from = inner->from;
-  const size_t replicas = (size_t)ls_node_int(f->node, "replicas", 1);
+static bool are_alike(const replicate *self, size_t a, size_t b) {
+  for (size_t s = 0; s < self->num_split; ++s)
+    if (!ls_shape_equal(split_shape(self, s, a), split_shape(self, s, b)))
+      return false;
+  return true;
+}
+
+static void find_classes(replicate *self) {
+  for (size_t r = 0; r < self->replicas; ++r) {
+    size_t k = 0;
+    while (k < self->num_classes && !are_alike(self, self->first[k], r))
+      ++k;
+    if (k == self->num_classes) self->first[self->num_classes++] = r;
+    self->classes[r] = (int64_t)k;
+  }
+}
+
+static ls_status open_body(replicate *self, size_t k) {
+  const ls_graph *from = self->f->node->regions[0];
+  char name[32];
+  snprintf(name, sizeof(name), k == 0 ? "replica" : "replica_%zu",
+           self->first[k]);
+  ls_lower_scope *inner = &self->bodies[k];
+  LS_RETURN_IF_ERROR(
+      ls_flow_open(self->f, self->f->node->regions[0], name, inner));
+  ++self->num_bodies;
   inner->replicated = true;
-  for (size_t s = 0; s < from->num_declared; ++s) {
-    const ls_type type =
-        ls_lowered_type(f->scope, f->inputs.items[s * replicas]);
-    for (size_t r = 1; r < replicas; ++r) {
-      const ls_type other =
-          ls_lowered_type(f->scope, f->inputs.items[s * replicas + r]);
-      if (!ls_shape_equal(type.shape, other.shape))
-        return ls_unimplemented(
-            "argument %zu is %s on replica 0 and %s on replica %zu; all must "
-            "have one shape",
-            s, LS_SHAPE_TEXT(type.dtype, type.shape),
-            LS_SHAPE_TEXT(other.dtype, other.shape), r);
-    }
+  inner->in_classes = self->num_classes > 1;
+  inner->bodies = self->bodies;
+  inner->num_bodies = self->num_classes;
+  inner->replica = (int32_t)self->first[k];
+  for (size_t s = 0; s < self->num_split; ++s) {
+    const ls_type type = ls_lowered_type(
+        self->f->scope,
+        self->f->inputs.items[s * self->replicas + self->first[k]]);
     uint64_t ref = 0;
     LS_RETURN_IF_ERROR(ls_flow_declare(inner, type, &ref));
     LS_RETURN_IF_ERROR(ls_lower_map(inner, from->parameters[s], ref));
   }
-  LS_RETURN_IF_ERROR(ls_flow_map_captures(f, inner));
-  LS_RETURN_IF_ERROR(ls_flow_lower(inner));
-  ls_mark_varying(inner->to, from->num_declared);
-  return replica_results(f, inner, place, out_gathered);
+  return ls_flow_map_captures(self->f, inner);
 }
 
-static ls_status lower_replicas(ls_flow *f, size_t *place) {
-  const size_t replicas = (size_t)ls_node_int(f->node, "replicas", 1);
-  const size_t split = (size_t)ls_node_int(f->node, "num_split", 0);
-  for (size_t i = 0; i < split * replicas; ++i)
+static ls_status mark(replicate *self) {
+  for (size_t k = 0; k < self->num_classes; ++k)
+    ls_mark_varying(self->bodies[k].to, self->num_split);
+  if (self->num_classes == 1) return ls_ok();
+  ls_allocator *allocator = self->f->scope->all->allocator;
+  for (size_t k = 1; k < self->num_classes; ++k) {
+    self->twins[k] =
+        ls_new_array(allocator, uint32_t, self->bodies[k].to->num_nodes + 1);
+    if (self->twins[k] == NULL) return ls_out_of_memory();
+  }
+  return ls_mark_classes(self->f->regions, self->num_classes, self->twins);
+}
+
+// ---- Results ---------------------------------------------------------------
+// Whether refs, one of each body, are one value.
+static bool is_common(const replicate *self, const uint64_t *refs) {
+  const ls_graph *first = self->bodies[0].to;
+  const size_t place = ls_graph_index(first, refs[0] >> 16);
+  if (first->nodes[place]->varying) return false;
+  for (size_t k = 1; k < self->num_classes; ++k)
+    if (self->twins[k][ls_graph_index(self->bodies[k].to, refs[k] >> 16)] !=
+            place ||
+        ls_ref_output(refs[k]) != ls_ref_output(refs[0]))
+      return false;
+  return true;
+}
+
+static ls_status push_all(ls_ref_list *lists, const uint64_t *refs,
+                          size_t count) {
+  for (size_t k = 0; k < count; ++k)
+    LS_RETURN_IF_ERROR(ls_ref_list_push(&lists[k], refs[k]));
+  return ls_ok();
+}
+
+// The bodies' results in their final order: per replica ones first, then those
+// that are the same everywhere, then written variables.
+static ls_status list_results(replicate *self, ls_ref_list *lists,
+                              uint64_t *refs) {
+  const ls_graph *from = self->f->node->regions[0];
+  for (int common = 0; common < 2; ++common) {
+    for (size_t i = 0; i < from->num_results; ++i) {
+      for (size_t k = 0; k < self->num_classes; ++k)
+        refs[k] = ls_lowered(&self->bodies[k], from->results[i]);
+      if (is_common(self, refs) != (common == 1)) continue;
+      self->place[i] = lists[0].count;
+      LS_RETURN_IF_ERROR(push_all(lists, refs, self->num_classes));
+    }
+    if (common == 0) self->num_gathered = lists[0].count;
+  }
+  for (size_t i = 0; i < self->f->num_written; ++i) {
+    for (size_t k = 0; k < self->num_classes; ++k)
+      LS_RETURN_IF_ERROR(
+          ls_lower_read(&self->bodies[k], self->f->written[i], &refs[k]));
+    if (!is_common(self, refs))
+      return ls_unimplemented(
+          "variable '%s' is written with a value that differs between "
+          "replicas; merge it first, for instance with ls_all_reduce",
+          self->f->written[i]->name);
+    LS_RETURN_IF_ERROR(push_all(lists, refs, self->num_classes));
+  }
+  return ls_ok();
+}
+
+static ls_status set_results(replicate *self) {
+  ls_allocator *allocator = self->f->scope->all->allocator;
+  const size_t count = self->num_classes;
+  ls_ref_list *lists = ls_new_array(allocator, ls_ref_list, count);
+  uint64_t *refs = ls_new_array(allocator, uint64_t, count);
+  ls_status status =
+      lists == NULL || refs == NULL ? ls_out_of_memory() : ls_ok();
+  for (size_t k = 0; lists != NULL && k < count; ++k)
+    lists[k].allocator = allocator;
+  if (ls_status_is_ok(status)) status = list_results(self, lists, refs);
+  for (size_t k = 0; lists != NULL && k < count; ++k) {
+    if (ls_status_is_ok(status))
+      status = ls_graph_set_results(self->bodies[k].to, lists[k].items,
+                                    lists[k].count);
+    if (ls_status_is_ok(status)) status = check_stacks(self->bodies[k].to);
+    ls_release(allocator, lists[k].items);
+  }
+  ls_release(allocator, lists);
+  ls_release(allocator, refs);
+  return status;
+}
+
+// ---- The op ----------------------------------------------------------------
+static ls_status append(replicate *self, ls_node **out_made) {
+  const ls_attr attrs[] = {
+      LS_ATTR_I("replicas", (int64_t)self->replicas),
+      LS_ATTR_I("num_split", (int64_t)self->num_split),
+      LS_ATTR_I("num_gathered", (int64_t)self->num_gathered),
+      LS_ATTR_IS("classes", self->classes, self->replicas)};
+  return ls_flow_append(self->f, attrs, self->num_classes > 1 ? 4 : 3,
+                        out_made);
+}
+
+static ls_status lower_bodies(replicate *self) {
+  for (size_t i = 0; i < self->num_split * self->replicas; ++i)
     LS_RETURN_IF_ERROR(
-        ls_ref_list_push(&f->inputs, ls_lowered(f->scope, f->node->inputs[i])));
-  ls_lower_scope inner;
-  size_t gathered = 0;
-  LS_RETURN_IF_ERROR(ls_flow_open(f, f->node->regions[0], "replica", &inner));
-  ls_status status = replica_body(f, &inner, place, &gathered);
-  if (ls_status_is_ok(status)) status = check_stacks(inner.to);
-  ls_lower_scope_deinit(&inner);
-  LS_RETURN_IF_ERROR(status);
-  const ls_attr attrs[] = {LS_ATTR_I("replicas", (int64_t)replicas),
-                           LS_ATTR_I("num_split", (int64_t)split),
-                           LS_ATTR_I("num_gathered", (int64_t)gathered)};
+        ls_ref_list_push(&self->f->inputs, ls_lowered(self->f->scope,
+                                                      self->f->node->inputs[i])));
+  find_classes(self);
+  for (size_t k = 0; k < self->num_classes; ++k)
+    LS_RETURN_IF_ERROR(open_body(self, k));
+  LS_RETURN_IF_ERROR(ls_flow_lower(self->bodies, self->num_classes));
+  LS_RETURN_IF_ERROR(mark(self));
+  return set_results(self);
+}
+
+static ls_status lower_all(replicate *self) {
+  ls_flow *f = self->f;
+  LS_RETURN_IF_ERROR(lower_bodies(self));
   ls_node *made = NULL;
-  LS_RETURN_IF_ERROR(ls_flow_append(f, attrs, 3, &made));
+  LS_RETURN_IF_ERROR(append(self, &made));
+  const size_t gathered = self->num_gathered;
   for (size_t i = 0; i < f->node->num_outputs; ++i) {
-    const size_t at = place[i / replicas];
-    const size_t output = at < gathered ? at * replicas + i % replicas
-                                        : gathered * replicas + (at - gathered);
+    const size_t at = self->place[i / self->replicas];
+    const size_t output =
+        at < gathered ? at * self->replicas + i % self->replicas
+                      : gathered * self->replicas + (at - gathered);
     LS_RETURN_IF_ERROR(ls_lower_map(f->scope, ls_ref(f->node->id, (unsigned)i),
                                     ls_ref(made->id, (unsigned)output)));
   }
   return ls_flow_take_written(f, made, made->num_outputs - f->num_written);
+}
+
+static ls_status begin(replicate *self) {
+  const ls_node *node = self->f->node;
+  ls_allocator *allocator = self->f->scope->all->allocator;
+  const size_t replicas = (size_t)ls_node_int(node, "replicas", 1);
+  self->replicas = replicas;
+  self->num_split = (size_t)ls_node_int(node, "num_split", 0);
+  self->classes = ls_new_array(allocator, int64_t, replicas);
+  self->first = ls_new_array(allocator, size_t, replicas);
+  self->bodies = ls_new_array(allocator, ls_lower_scope, replicas);
+  self->twins = ls_new_array(allocator, uint32_t *, replicas);
+  self->place =
+      ls_new_array(allocator, size_t, node->regions[0]->num_results + 1);
+  return self->classes == NULL || self->first == NULL ||
+                 self->bodies == NULL || self->twins == NULL ||
+                 self->place == NULL
+             ? ls_out_of_memory()
+             : ls_ok();
+}
+
+static void end(replicate *self) {
+  ls_allocator *allocator = self->f->scope->all->allocator;
+  for (size_t k = 0; k < self->num_bodies; ++k)
+    ls_lower_scope_deinit(&self->bodies[k]);
+  for (size_t k = 1; self->twins != NULL && k < self->num_classes; ++k)
+    ls_release(allocator, self->twins[k]);
+  ls_release(allocator, self->classes);
+  ls_release(allocator, self->first);
+  ls_release(allocator, self->bodies);
+  ls_release(allocator, self->twins);
+  ls_release(allocator, self->place);
 }
 
 ls_status lower_replicate(ls_lower_scope *scope, ls_node *node) {
@@ -172,12 +249,11 @@ ls_status lower_replicate(ls_lower_scope *scope, ls_node *node) {
     return ls_invalid_argument("replicas inside replicas: a replicated body "
                                "cannot hold another");
   ls_flow f;
-  size_t *place = ls_new_array(scope->all->allocator, size_t,
-                               node->regions[0]->num_results + 1);
-  if (place == NULL) return ls_out_of_memory();
+  replicate self = {.f = &f};
   ls_status status = ls_flow_begin(&f, scope, node);
-  if (ls_status_is_ok(status)) status = lower_replicas(&f, place);
+  if (ls_status_is_ok(status)) status = begin(&self);
+  if (ls_status_is_ok(status)) status = lower_all(&self);
+  end(&self);
   ls_flow_end(&f);
-  ls_release(scope->all->allocator, place);
   return status;
 }

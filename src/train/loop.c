@@ -6,10 +6,10 @@
 #include "lockstep/train.h"
 #include "train/run_folder.h"
 
-// Means over some steps.
+// Means over the examples of some steps.
 typedef struct window {
-  int64_t steps;
-  double loss, accuracy;  // Sums.
+  int64_t steps, examples;
+  double loss, accuracy;  // Sums over examples.
   int64_t began;          // Of the clock.
 } window;
 
@@ -40,25 +40,19 @@ int64_t ls_train_count_steps(const ls_model_type *type, int64_t train_size,
                              int64_t batch_size, int64_t epochs,
                              int64_t steps) {
   if (batch_size == 0) batch_size = type->batch_size;
-  const int64_t per_epoch = train_size / batch_size;
+  const int64_t per_epoch = (train_size + batch_size - 1) / batch_size;
   if (epochs == 0 && steps > 0) return per_epoch > 0 ? steps : 0;
   const int64_t all = (epochs > 0 ? epochs : type->epochs) * per_epoch;
   return steps > 0 && steps < all ? steps : all;
 }
 
-static ls_status check_options(const ls_train_options *options,
-                               int32_t replicas) {
+static ls_status check_options(const ls_train_options *options) {
   const ls_train_options *o = options;
   if (o->epochs < 0 || o->steps < 0 || o->batch_size < 1 || o->log_every < 1)
     return ls_invalid_argument(
         "epochs and steps cannot be negative and a batch needs at least one "
         "example, got %lld, %lld and %lld",
         (long long)o->epochs, (long long)o->steps, (long long)o->batch_size);
-  if (o->batch_size % replicas != 0)
-    return ls_invalid_argument(
-        "a batch of %lld cannot be shared evenly by %d replicas; %lld can",
-        (long long)o->batch_size, replicas,
-        (long long)((o->batch_size / replicas + 1) * replicas));
   return ls_train_check_data(o->model->type, o->train);
 }
 
@@ -92,13 +86,12 @@ static ls_status with_defaults(const ls_train_options *options, loop *it) {
   if (o->batch_size == 0) o->batch_size = type->batch_size;
   if (o->log_every == 0) o->log_every = 100;
   if (o->save_seconds == 0) o->save_seconds = 60;
-  LS_RETURN_IF_ERROR(check_options(o, ls_strategy_num_replicas(o->strategy)));
+  LS_RETURN_IF_ERROR(check_options(o));
   LS_RETURN_IF_ERROR(ls_batcher_create(
       o->train,
       &(ls_batcher_options){.batch_size = o->batch_size,
                             .shuffle = true,
                             .seed = o->seed,
-                            .drop_remainder = true,
                             .in_place = true,
                             .dtype = type->example_dtype,
                             .example_shape = type->example_shape},
@@ -203,62 +196,44 @@ static void end(loop *it) {
 }
 
 // ---- A step ----------------------------------------------------------------
-// The mean over the replicas of a scalar in the results; nan without it.
-static double scalar(ls_nest results, const char *key) {
-  const ls_nest leaf = ls_nest_find(results, key);
-  const size_t count = ls_distributed_count(leaf);
-  if (count == 0) {
-    const ls_array *array = ls_nest_as_array(leaf);
-    return array != NULL ? ls_array_f64(array, 0) : (double)NAN;
-  }
-  double sum = 0;
-  for (size_t i = 0; i < count; ++i)
-    sum += ls_array_f64(ls_nest_as_array(ls_distributed_component(leaf, i)), 0);
-  return sum / (double)count;
+// The mean over the batch of a scalar in the results; nan without it.
+static ls_status scalar(const loop *it, const char *key, double *out_value) {
+  const ls_nest leaf = ls_nest_find(it->results, key);
+  *out_value = (double)NAN;
+  return leaf.kind == LS_KIND_NONE ? ls_ok()
+                                   : ls_train_mean(it->args, leaf, out_value);
 }
 
-static ls_nest split_leaf(ls_nest leaf, void *user) {
-  ls_nest parts = {0};
-  if (leaf.kind != LS_KIND_ARRAY) return ls_nest_retain(leaf);
-  const ls_status status =
-      ls_strategy_split(user, ls_nest_as_array(leaf), &parts);
-  return ls_status_is_ok(status) ? parts : ls_fail(status);
-}
-
-ls_status ls_train_split(ls_strategy *strategy, ls_nest batch,
-                         ls_nest *out_args) {
-  const ls_nest args = ls_strategy_num_replicas(strategy) == 1
-                           ? ls_nest_retain(batch)
-                           : ls_nest_map(batch, split_leaf, strategy);
-  ls_status status = ls_nest_status(args);
-  *out_args = ls_status_is_ok(status) ? args : ls_none();
-  if (!ls_status_is_ok(status)) ls_nest_release(args);
-  return status;
-}
-
-static void add(window *w, double loss, double accuracy) {
+static void add(window *w, int64_t examples, double loss, double accuracy) {
   ++w->steps;
-  w->loss += loss;
-  w->accuracy += accuracy;
+  w->examples += examples;
+  w->loss += loss * (double)examples;
+  w->accuracy += accuracy * (double)examples;
 }
 
-// All batches are full and dealt into the same arrays, of which `args` has
-// views.
+static int64_t batch_size(const loop *it) {
+  return ls_array_shape(ls_nest_as_array(ls_nest_item(it->batch, 0))).dim[0];
+}
+
+// Batches of one size are dealt into the same arrays, of which `args` has
+// views; the last one of an epoch may be smaller.
 static ls_status deal(loop *it) {
+  const int64_t before = it->batch.kind == LS_KIND_NONE ? 0 : batch_size(it);
   LS_RETURN_IF_ERROR(ls_batcher_next(it->batcher, &it->batch));
-  return it->args.kind != LS_KIND_NONE
-             ? ls_ok()
-             : ls_train_split(it->options.strategy, it->batch, &it->args);
+  if (batch_size(it) == before) return ls_ok();
+  ls_nest_release(it->args);
+  return ls_train_split(it->options.strategy, it->batch, &it->args);
 }
 
 static ls_status step(loop *it) {
   LS_RETURN_IF_ERROR(deal(it));
   LS_RETURN_IF_ERROR(ls_strategy_run(
       it->options.strategy, ls_traced(it->function), it->args, &it->results));
-  const double loss = scalar(it->results, "loss");
-  const double accuracy = scalar(it->results, "accuracy");
-  add(&it->epoch, loss, accuracy);
-  add(&it->logged, loss, accuracy);
+  double loss, accuracy;
+  LS_RETURN_IF_ERROR(scalar(it, "loss", &loss));
+  LS_RETURN_IF_ERROR(scalar(it, "accuracy", &accuracy));
+  add(&it->epoch, batch_size(it), loss, accuracy);
+  add(&it->logged, batch_size(it), loss, accuracy);
   ++it->result->steps;
   if (isfinite(loss)) return ls_ok();
   char rate[32] = "";
@@ -278,15 +253,14 @@ static void window_begin(const loop *it, window *w) {
 static void describe(loop *it, const window *w) {
   ls_train_report *r = &it->report;
   const double seconds = seconds_since(it, w->began);
-  const double steps = (double)w->steps;
+  const double examples = (double)w->examples;
   r->step = it->result->steps;
   r->epoch_step = it->epoch_first + it->epoch.steps;
-  r->loss = w->loss / steps;
-  r->accuracy = w->accuracy / steps;
-  r->examples_per_second =
-      seconds > 0 ? steps * (double)it->options.batch_size / seconds : 0;
+  r->loss = w->loss / examples;
+  r->accuracy = w->accuracy / examples;
+  r->examples_per_second = seconds > 0 ? examples / seconds : 0;
   r->seconds = seconds_since(it, it->began);
-  r->seconds_left = seconds / steps * (double)(r->num_steps - r->step);
+  r->seconds_left = seconds / (double)w->steps * (double)(r->num_steps - r->step);
 }
 
 static ls_status log_window(loop *it) {

@@ -71,8 +71,6 @@ done
 # shellcheck disable=SC2086
 {
   fails "the run folder 'run' holds a run already" $tiny --run-dir run
-  fails "a batch of 8 cannot be shared evenly by 3 replicas; 9 can" \
-    $tiny --replicas 3
   fails "cannot make folder '/dev/null/x'" $tiny --run-dir /dev/null/x
   fails "the learning rate 1e+30 may be too high" $tiny --quiet \
     --learning-rate 1e30 --run-dir run --overwrite

@@ -45,11 +45,9 @@ ls_status training_setup_step(training_setup *self) {
 double training_setup_loss(const training_setup *self) {
   const ls_nest step =
       self->more_results ? ls_nest_item(self->results, 0) : self->results;
-  ls_nest loss = {0};
-  expect_ok(ls_strategy_reduce(self->strategy, LS_REDUCE_MEAN,
-                               ls_nest_find(step, "loss"), &loss));
-  const double value = ls_array_f64(ls_nest_as_array(loss), 0);
-  ls_nest_release(loss);
+  const ls_nest loss = ls_nest_find(step, "loss");
+  double value = 0;
+  expect_ok(ls_train_mean(self->args, loss, &value));
   return value;
 }
 

@@ -61,8 +61,9 @@ static void training_learns_and_evaluates(void **state) {
   (void)state;
   setup s;
   begin(&s, 1, 0);
+  s.options.epochs = 8;
   expect_ok(ls_train(&s.options, &s.result));
-  assert_int_equal(s.result.steps, 4 * 25);
+  assert_int_equal(s.result.steps, 8 * 26);  // The last with two examples.
   assert_true(s.result.tested && !s.result.stopped);
   assert_int_equal(s.result.test.examples, 202);
   assert_true(s.result.test.accuracy > 0.8);
@@ -84,6 +85,29 @@ static void replicas_learn_what_one_learns(void **state) {
                        1e-4);
   ls_array_release(values[0]);
   ls_array_release(values[1]);
+}
+
+// Every batch and the last of each epoch: 10 and 2 of 202 examples.
+static void no_example_is_dropped_for_replicas(void **state) {
+  (void)state;
+  for (int64_t size = 10; size <= 400; size *= 40) {
+    ls_array *values[4];
+    for (int i = 0; i < 4; ++i) {
+      setup s;
+      begin(&s, (const int64_t[]){1, 3, 4, 7}[i], 0);
+      s.options.batch_size = size;
+      expect_ok(ls_train(&s.options, &s.result));
+      assert_int_equal(s.result.steps, 4 * ((202 + size - 1) / size));
+      assert_int_equal(s.result.test.examples, 202);
+      values[i] = first_variable(&s);
+      end(&s);
+    }
+    for (int i = 1; i < 4; ++i)
+      for (int64_t k = 0; k < ls_array_num_elements(values[0]); ++k)
+        assert_float_equal(ls_array_f64(values[0], k),
+                           ls_array_f64(values[i], k), 1e-4);
+    for (int i = 0; i < 4; ++i) ls_array_release(values[i]);
+  }
 }
 
 static void the_number_of_threads_changes_no_bit(void **state) {
@@ -120,12 +144,13 @@ typedef struct watch {
   int64_t compared;
 } watch;
 
-// Within an epoch, from the third step on: dealing, splitting and running it.
+// Within an epoch, from the third step on and while batches are full: dealing,
+// splitting and running it.
 static void watch_memory(void *user, const ls_train_report *report) {
   watch *w = user;
   if (report->epoch_end) return;
   const uint64_t now = ls_counting_allocator_counts(w->memory).allocations;
-  if (report->epoch_step > 3) {
+  if (report->epoch_step > 3 && report->epoch_step <= 25) {
     assert_int_equal(now, w->settled);
     ++w->compared;
   }
@@ -243,10 +268,10 @@ static void the_run_folder_says_what_happened(void **state) {
     last = ls_json_find(line, "step")->integer;
     at += size + 1;
   }
-  // Of 25 steps: after 10, 20 and 25, and the test.
+  // Of 26 steps: after 10, 20 and 26, and the test.
   assert_int_equal(lines, 4 * 4);
   assert_int_equal(tests, 4);
-  assert_int_equal(last, 100);
+  assert_int_equal(last, 104);
   ls_release(ls_allocator_system(), text);
   ls_arena_deinit(&arena);
 
@@ -290,12 +315,6 @@ static void what_cannot_be_trained_is_refused(void **state) {
   (void)state;
   setup s;
   begin(&s, 4, 0);
-  s.options.batch_size = 10;
-  expect_refused(&s, LS_INVALID_ARGUMENT,
-                 "a batch of 10 cannot be shared evenly by 4 replicas; 12 can");
-  s.options.batch_size = 400;
-  expect_refused(&s, LS_INVALID_ARGUMENT, "batches of 400 from 202 examples");
-  s.options.batch_size = 8;
   s.options.epochs = -1;
   expect_refused(&s, LS_INVALID_ARGUMENT, "cannot be negative");
   s.options.epochs = 1;
@@ -324,6 +343,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(training_learns_and_evaluates),
       cmocka_unit_test(replicas_learn_what_one_learns),
+      cmocka_unit_test(no_example_is_dropped_for_replicas),
       cmocka_unit_test(the_number_of_threads_changes_no_bit),
       cmocka_unit_test(a_steady_step_takes_no_memory),
       cmocka_unit_test(steps_end_a_run_within_an_epoch),

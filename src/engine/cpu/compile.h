@@ -59,6 +59,14 @@ typedef struct ls_cpu_origin {
   uint32_t in_place;   // Kernels, stacks: operands that output 0 may lie on.
 } ls_cpu_origin;
 
+// A merge that lanes post to: its slot, the stack of its partial results and
+// its result.
+typedef struct ls_cpu_meeting {
+  const ls_node *node;
+  ls_cpu_merge *merge;
+  uint32_t slot, partials, result;
+} ls_cpu_meeting;
+
 typedef struct ls_cpu_stretch {
   uint32_t begin, end;  // Positions, both included.
 } ls_cpu_stretch;
@@ -93,6 +101,9 @@ typedef struct ls_cpu_compiler {
   size_t num_replicates, replicates_capacity;
   uint32_t *parks;  // Instructions of lanes that may park, ascending.
   size_t num_parks, parks_capacity;
+  ls_cpu_meeting *meetings;  // Merges inside of lane code ...
+  size_t num_meetings, meetings_capacity;
+  size_t num_met;       // ... and how many this class has come to.
   bool *endless_stacks;  // Of each stack_new: whether it is one.
   size_t endless_stacks_capacity;
 

@@ -16,112 +16,13 @@
 //   after: ...
 //
 // With one replica there is nothing to meet: the region is part of its stream.
-#include "engine/cpu/compile.h"
-
-// A merge at the region's top level: posted where its operand is computed.
-typedef struct top_merge {
-  const ls_node *node;
-  ls_cpu_merge *merge;
-  uint32_t slot, partials, result;
-} top_merge;
-
-typedef struct region {
-  const ls_node *op;
-  const ls_graph *graph;
-  ls_cpu_scope scope;
-  uint32_t num_split, num_gathered;
-  bool *after_merge;    // By node: uniform and depends on a merge.
-  bool *needed;         // ... and a lane depends on it.
-  uint32_t *published;  // By node: its number if a lane uses it, else 0.
-  top_merge *merges;
-  uint32_t num_merges;
-  uint32_t *gathered;  // By result and replica: the outer value's storage.
-  bool *is_gathered;   // By result: varying, so lanes write it.
-} region;
-
-static size_t index_of(const region *self, uint64_t ref) {
-  return ls_cpu_node_index(self->graph, ref >> 16);
-}
-static const ls_node *node_of(const region *self, uint64_t ref) {
-  return self->graph->nodes[index_of(self, ref)];
-}
-static bool is_top_merge(const region *self, const ls_node *node) {
-  return node->type == LS_OP_ALL_REDUCE &&
-         node_of(self, node->inputs[0])->varying;
-}
-
-// ---- Who goes where --------------------------------------------------------
-static void classify(region *self) {
-  const ls_graph *graph = self->graph;
-  for (size_t i = 0; i < graph->num_nodes; ++i) {
-    const ls_node *node = graph->nodes[i];
-    if (node->varying) continue;
-    self->after_merge[i] = is_top_merge(self, node);
-    for (uint32_t k = 0; k < node->num_inputs; ++k) {
-      const size_t input = index_of(self, node->inputs[k]);
-      if (self->after_merge[input]) self->after_merge[i] = true;
-    }
-  }
-  for (size_t i = graph->num_nodes; i-- > 0;) {
-    const ls_node *node = graph->nodes[i];
-    if (!node->varying && (!self->needed[i] || is_top_merge(self, node))) {
-      continue;
-    }
-    for (uint32_t k = 0; k < node->num_inputs; ++k) {
-      const size_t input = index_of(self, node->inputs[k]);
-      if (!self->after_merge[input]) continue;
-      self->needed[input] = true;
-      if (node->varying) self->published[input] = 1;
-    }
-  }
-  uint32_t number = 0;
-  for (size_t i = 0; i < graph->num_nodes; ++i) {
-    if (self->published[i] != 0) self->published[i] = ++number;
-  }
-}
-
-static ls_status init_region(ls_cpu_compiler *compiler, const ls_node *op,
-                             region *self) {
-  const ls_graph *graph = op->regions[0];
-  *self = (region){
-      .op = op,
-      .graph = graph,
-      .num_split = (uint32_t)ls_node_int(op, "num_split", 0),
-      .num_gathered = (uint32_t)ls_node_int(op, "num_gathered", 0),
-  };
-  const size_t replicas = (size_t)compiler->replicas;
-  const size_t num_captures = graph->num_parameters - graph->num_declared;
-  if (graph->num_declared != self->num_split ||
-      op->num_inputs != self->num_split * replicas + num_captures ||
-      graph->num_results < self->num_gathered ||
-      op->num_outputs !=
-          self->num_gathered * (replicas - 1) + graph->num_results) {
-    return ls_internal("a replicate op of %zu replicas has %u inputs and %u "
-                       "outputs, which its region does not fit",
-                       replicas, op->num_inputs, op->num_outputs);
-  }
-  ls_arena *temp = &compiler->temp;
-  self->after_merge = ls_arena_new_array(temp, bool, graph->num_nodes);
-  self->needed = ls_arena_new_array(temp, bool, graph->num_nodes);
-  self->published = ls_arena_new_array(temp, uint32_t, graph->num_nodes);
-  self->merges = ls_arena_new_array(temp, top_merge, graph->num_nodes);
-  self->is_gathered = ls_arena_new_array(temp, bool, self->num_gathered);
-  self->gathered =
-      ls_arena_new_array(temp, uint32_t, self->num_gathered * replicas);
-  if (self->after_merge == NULL || self->needed == NULL ||
-      self->published == NULL || self->merges == NULL ||
-      self->is_gathered == NULL || self->gathered == NULL) {
-    return ls_out_of_memory();
-  }
-  classify(self);
-  return ls_ok();
-}
+#include "engine/cpu/compile_region.h"
 
 // ---- Merges ----------------------------------------------------------------
 // A merge slot: its number, the stack of its partial results and its result.
-static top_merge make_merge(ls_cpu_compiler *self, const ls_graph *graph,
+static ls_cpu_meeting make_merge(ls_cpu_compiler *self, const ls_graph *graph,
                             const ls_node *node) {
-  top_merge made = {.node = node};
+  ls_cpu_meeting made = {.node = node};
   const ls_type type = node->outputs[0];
   ls_status status =
       ls_cpu_merge_prepare(self->kernels, &self->out->arena, graph, node, type,
@@ -142,7 +43,7 @@ static top_merge make_merge(ls_cpu_compiler *self, const ls_graph *graph,
 }
 
 static void emit_post(ls_cpu_compiler *self, const ls_graph *graph,
-                      const top_merge *merge, uint32_t value) {
+                      const ls_cpu_meeting *merge, uint32_t value) {
   if (ls_cpu_failed(self)) return;
   if (!self->in_order) {
     const uint32_t turn = ls_cpu_emit(self, LS_CPU_TURN, merge->node);
@@ -165,10 +66,41 @@ static void emit_post(ls_cpu_compiler *self, const ls_graph *graph,
   ls_cpu_at(self, post)->params = merge->merge;
 }
 
+// The merge where lanes meet next in their code: the first class makes it, the
+// others come to the same ones in the same order.
+static ls_cpu_meeting next_meeting(ls_cpu_compiler *self,
+                                     const ls_graph *graph,
+                                     const ls_node *node) {
+  ls_cpu_meeting made = {0};
+  if (self->num_met < self->num_meetings) {
+    made = self->meetings[self->num_met++];
+    const ls_type a = made.node->outputs[0], b = node->outputs[0];
+    made.node = node;
+    if (a.dtype != b.dtype || !ls_shape_equal(a.shape, b.shape))
+      ls_cpu_fail_at(self, graph, node,
+                     ls_invalid_argument(
+                         "replicas meet with %s and %s; what is reduced has "
+                         "one shape on all replicas",
+                         LS_SHAPE_TEXT(a.dtype, a.shape),
+                         LS_SHAPE_TEXT(b.dtype, b.shape)));
+    return made;
+  }
+  made = make_merge(self, graph, node);
+  if (ls_cpu_failed(self)) return made;
+  if (!ls_grow(self->allocator, &self->meetings, &self->meetings_capacity,
+               self->num_meetings + 1, sizeof(*self->meetings))) {
+    ls_cpu_fail(self, ls_out_of_memory());
+    return made;
+  }
+  self->meetings[self->num_meetings++] = made;
+  ++self->num_met;
+  return made;
+}
+
 // Where lane code does not stand at the top level the lanes meet on the spot.
 static void emit_meeting(ls_cpu_compiler *self, ls_cpu_scope *scope,
                          const ls_node *node, uint32_t value) {
-  const top_merge merge = make_merge(self, scope->graph, node);
+  const ls_cpu_meeting merge = next_meeting(self, scope->graph, node);
   if (ls_cpu_failed(self)) return;
   emit_post(self, scope->graph, &merge, value);
   const size_t size = ls_cpu_type_size(node->outputs[0]);
@@ -228,37 +160,38 @@ void ls_cpu_emit_all_reduce(ls_cpu_compiler *self, ls_cpu_scope *scope,
   }
 }
 
-static void make_top_merges(ls_cpu_compiler *compiler, region *self) {
-  for (size_t i = 0; i < self->graph->num_nodes; ++i) {
-    const ls_node *node = self->graph->nodes[i];
-    if (node->varying || !is_top_merge(self, node)) continue;
-    const top_merge merge = make_merge(compiler, self->graph, node);
-    self->merges[self->num_merges++] = merge;
-    ls_cpu_bind_ref(compiler, &self->scope, ls_ref(node->id, 0), merge.result);
+static void make_top_merges(ls_cpu_compiler *compiler, ls_cpu_region *self) {
+  ls_cpu_body *first = &self->bodies[0];
+  for (uint32_t i = 0; i < self->num_merges; ++i) {
+    const ls_node *node = self->merges[i].node;
+    self->merges[i] = make_merge(compiler, first->graph, node);
+    ls_cpu_bind_ref(compiler, &first->scope, ls_ref(node->id, 0),
+                    self->merges[i].result);
     if (ls_cpu_failed(compiler)) return;
   }
 }
 
 // ---- The shared stream -----------------------------------------------------
-static void emit_uniform(ls_cpu_compiler *compiler, region *self,
+static void emit_uniform(ls_cpu_compiler *compiler, ls_cpu_region *self,
                          bool after_merge, bool needed) {
-  for (size_t i = 0; i < self->graph->num_nodes; ++i) {
-    const ls_node *node = self->graph->nodes[i];
+  ls_cpu_body *first = &self->bodies[0];
+  uint32_t merge = 0;
+  for (size_t i = 0; i < first->graph->num_nodes; ++i) {
+    const ls_node *node = first->graph->nodes[i];
+    const uint32_t number = merge;
+    merge += self->meets[i];
     if (node->varying || self->after_merge[i] != after_merge ||
         self->needed[i] != needed) {
       continue;
     }
-    if (!is_top_merge(self, node)) {
-      ls_cpu_emit_node(compiler, &self->scope, node);
+    if (!self->meets[i]) {
+      ls_cpu_emit_node(compiler, &first->scope, node);
     } else if (needed) {
       // Without need for it in here, the join is enough to wait for.
-      uint32_t merge = 0;
-      while (self->merges[merge].node != node)
-        ++merge;
       const uint32_t await = ls_cpu_emit(compiler, LS_CPU_AWAIT, node);
-      ls_cpu_label(compiler, self->graph, node);
+      ls_cpu_label(compiler, first->graph, node);
       if (ls_cpu_failed(compiler)) return;
-      ls_cpu_at(compiler, await)->number = self->merges[merge].slot;
+      ls_cpu_at(compiler, await)->number = self->merges[number].slot;
     }
     if (self->published[i] == 0) continue;
     const uint32_t publish = ls_cpu_emit(compiler, LS_CPU_PUBLISH, node);
@@ -267,7 +200,7 @@ static void emit_uniform(ls_cpu_compiler *compiler, region *self,
   }
 }
 
-static uint32_t emit_launch(ls_cpu_compiler *compiler, region *self,
+static uint32_t emit_launch(ls_cpu_compiler *compiler, ls_cpu_region *self,
                             const ls_cpu_scope *outer, ls_cpu_launch *launch) {
   const uint32_t replicas = (uint32_t)compiler->replicas;
   const uint32_t position = ls_cpu_emit(compiler, LS_CPU_LAUNCH, self->op);
@@ -294,115 +227,188 @@ static uint32_t emit_launch(ls_cpu_compiler *compiler, region *self,
 }
 
 // ---- Lane code -------------------------------------------------------------
-// Posts whatever merges a varying value.
-static void emit_posts(ls_cpu_compiler *compiler, region *self, uint64_t id) {
-  for (uint32_t i = 0; i < self->num_merges; ++i) {
-    const uint64_t ref = self->merges[i].node->inputs[0];
-    if (ref >> 16 != id) continue;
-    emit_post(compiler, self->graph, &self->merges[i],
-              ls_cpu_storage_of(compiler, &self->scope, ref));
+// Waits until a value that shared code computes beside the lanes is published.
+static void emit_wait(ls_cpu_compiler *compiler, const ls_cpu_region *self,
+                      ls_cpu_body *body, const ls_node *node,
+                      const uint64_t *refs, uint32_t count) {
+  uint32_t what = LS_NO_TWIN;
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint32_t twin = ls_cpu_twin(body, refs[i]);
+    if (twin == LS_NO_TWIN || self->published[twin] <= body->waited) continue;
+    body->waited = self->published[twin];
+    what = twin;
   }
-}
-
-// Waits until the uniform operands of a node are published.
-static void emit_wait(ls_cpu_compiler *compiler, region *self,
-                      const ls_node *node, uint32_t *waited) {
-  uint32_t number = *waited;
-  size_t what = 0;
-  for (uint32_t k = 0; k < node->num_inputs; ++k) {
-    const size_t input = index_of(self, node->inputs[k]);
-    if (self->published[input] <= number) continue;
-    number = self->published[input];
-    what = input;
-  }
-  if (number == *waited) return;
-  *waited = number;
+  if (what == LS_NO_TWIN) return;
+  const ls_graph *first = self->bodies[0].graph;
   const uint32_t wait = ls_cpu_emit(compiler, LS_CPU_WAIT, node);
-  ls_cpu_label(compiler, self->graph, self->graph->nodes[what]);
+  ls_cpu_label(compiler, first, first->nodes[what]);
   ls_cpu_park(compiler);
-  if (!ls_cpu_failed(compiler)) ls_cpu_at(compiler, wait)->number = number;
+  if (!ls_cpu_failed(compiler)) ls_cpu_at(compiler, wait)->number = body->waited;
 }
 
-static void emit_lanes(ls_cpu_compiler *compiler, region *self) {
-  compiler->in_lane = true;
-  compiler->in_order = true;
-  compiler->trips *= compiler->replicas;
-  uint32_t waited = 0;
-  for (size_t i = 0; i < self->graph->num_nodes; ++i) {
-    const ls_node *node = self->graph->nodes[i];
-    if (!node->varying) continue;
-    emit_wait(compiler, self, node, &waited);
-    ls_cpu_emit_node(compiler, &self->scope, node);
-    emit_posts(compiler, self, node->id);
-    if (ls_cpu_failed(compiler)) return;
+// Posts whatever merges a value that lanes computed.
+static void emit_early_posts(ls_cpu_compiler *compiler,
+                             const ls_cpu_region *self, const ls_cpu_body *body,
+                             uint64_t id) {
+  for (uint32_t i = 0; i < self->num_merges; ++i) {
+    const uint64_t ref = body->merges[i]->inputs[0];
+    if (ref >> 16 != id) continue;
+    emit_post(compiler, self->bodies[0].graph, &self->merges[i],
+              ls_cpu_storage_of(compiler, &body->scope, ref));
   }
+}
+
+// At a merge: posts what was not posted where it was computed, as it is one
+// value for all of this class, or as other classes come here otherwise.
+static void emit_late_post(ls_cpu_compiler *compiler, const ls_cpu_region *self,
+                           ls_cpu_body *body, const ls_node *node) {
+  for (uint32_t i = 0; i < self->num_merges; ++i) {
+    const uint64_t *ref = &node->inputs[0];
+    if (body->merges[i] != node ||
+        (self->posts_early && ls_cpu_twin(body, *ref) == LS_NO_TWIN))
+      continue;
+    emit_wait(compiler, self, body, node, ref, 1);
+    compiler->in_order = compiler->in_order && self->posts_early;
+    emit_post(compiler, self->bodies[0].graph, &self->merges[i],
+              ls_cpu_storage_of(compiler, &body->scope, *ref));
+  }
+}
+
+static void emit_gathered(ls_cpu_compiler *compiler, const ls_cpu_region *self,
+                          ls_cpu_body *body) {
   uint32_t index = 0;
   for (uint32_t g = 0; g < self->num_gathered; ++g) {
     if (!self->is_gathered[g]) continue;
-    const uint64_t ref = self->graph->results[g];
+    const uint64_t *ref = &body->graph->results[g];
     const uint32_t to = ls_cpu_new_base(compiler, LS_CPU_GATHERED, index++,
-                                        ls_cpu_ref_size(self->graph, ref));
+                                        ls_cpu_ref_size(body->graph, *ref));
+    emit_wait(compiler, self, body, self->op, ref, 1);
     ls_cpu_emit_copy(compiler, self->op, to,
-                     ls_cpu_storage_of(compiler, &self->scope, ref));
+                     ls_cpu_storage_of(compiler, &body->scope, *ref));
   }
+}
+
+// In another body than the first: what shared code computes lies where it
+// computes it, as far as lanes may read it.
+static void bind_shared(ls_cpu_compiler *compiler, const ls_cpu_region *self,
+                        ls_cpu_body *body) {
+  const ls_cpu_body *first = &self->bodies[0];
+  for (size_t i = 0; i < body->graph->num_nodes; ++i) {
+    const ls_node *node = body->graph->nodes[i];
+    const uint32_t twin = body->twins[i];
+    if (twin == LS_NO_TWIN || node->type == LS_OP_PARAMETER ||
+        (self->after_merge[twin] && !self->needed[twin]))
+      continue;
+    for (unsigned k = 0; k < node->num_outputs; ++k)
+      ls_cpu_bind_ref(
+          compiler, &body->scope, ls_ref(node->id, k),
+          ls_cpu_storage_of(compiler, &first->scope,
+                            ls_ref(first->graph->nodes[twin]->id, k)));
+  }
+}
+
+static void emit_body(ls_cpu_compiler *compiler, ls_cpu_region *self,
+                      ls_cpu_body *body) {
+  compiler->in_order = true;
+  compiler->num_met = 0;
+  const int64_t trips = compiler->trips;
+  compiler->trips *= body->num_lanes;
+  for (size_t i = 0; i < body->graph->num_nodes; ++i) {
+    const ls_node *node = body->graph->nodes[i];
+    if (body->twins[i] != LS_NO_TWIN) {
+      emit_late_post(compiler, self, body, node);
+    } else {
+      emit_wait(compiler, self, body, node, node->inputs, node->num_inputs);
+      ls_cpu_emit_node(compiler, &body->scope, node);
+      if (self->posts_early)
+        emit_early_posts(compiler, self, body, node->id);
+    }
+    if (ls_cpu_failed(compiler)) return;
+  }
+  emit_gathered(compiler, self, body);
   ls_cpu_emit(compiler, LS_CPU_END, self->op);
-  compiler->trips /= compiler->replicas;
+  compiler->trips = trips;
+}
+
+// All bodies, one behind the other; lanes begin by finding their own.
+static void emit_lanes(ls_cpu_compiler *compiler, ls_cpu_region *self) {
+  compiler->in_lane = true;
+  const uint32_t begin = ls_cpu_here(compiler);
+  for (uint32_t k = 1; k < self->num_bodies; ++k) {
+    const uint32_t select = ls_cpu_emit(compiler, LS_CPU_SELECT, self->op);
+    if (ls_cpu_failed(compiler)) return;
+    ls_cpu_at(compiler, select)->number = k;
+    ls_cpu_at(compiler, select)->params = self->classes;
+  }
+  for (uint32_t k = 0; k < self->num_bodies; ++k) {
+    if (k > 0) {
+      bind_shared(compiler, self, &self->bodies[k]);
+      if (ls_cpu_failed(compiler)) return;
+      ls_cpu_at(compiler, begin + k - 1)->target = ls_cpu_here(compiler);
+    }
+    emit_body(compiler, self, &self->bodies[k]);
+    if (ls_cpu_failed(compiler)) return;
+  }
   compiler->in_lane = false;
 }
 
 // ---- The op ----------------------------------------------------------------
-static void bind_parameters(ls_cpu_compiler *compiler, region *self,
+static void bind_parameters(ls_cpu_compiler *compiler, ls_cpu_region *self,
                             const ls_cpu_scope *outer) {
-  const ls_graph *graph = self->graph;
-  for (uint32_t s = 0; s < self->num_split; ++s) {
-    const uint64_t ref = graph->parameters[s];
-    const uint32_t storage =
-        compiler->replicas == 1
-            ? ls_cpu_storage_of(compiler, outer, self->op->inputs[s])
-            : ls_cpu_new_base(compiler, LS_CPU_SPLIT, s,
-                              ls_cpu_ref_size(graph, ref));
-    ls_cpu_bind_ref(compiler, &self->scope, ref, storage);
-  }
   size_t input = self->num_split * (size_t)compiler->replicas;
-  for (size_t i = graph->num_declared; i < graph->num_parameters; ++i) {
-    ls_cpu_bind_ref(
-        compiler, &self->scope, graph->parameters[i],
-        ls_cpu_storage_of(compiler, outer, self->op->inputs[input++]));
-  }
-}
-
-// Storages for what lanes give back, one a replica.
-static void make_gathered(ls_cpu_compiler *compiler, region *self) {
-  const uint32_t replicas = (uint32_t)compiler->replicas;
-  for (uint32_t g = 0; g < self->num_gathered; ++g) {
-    const uint64_t ref = self->graph->results[g];
-    self->is_gathered[g] = node_of(self, ref)->varying;
-    if (!self->is_gathered[g]) continue;
-    const size_t size = ls_cpu_ref_size(self->graph, ref);
-    for (uint32_t r = 0; r < replicas; ++r) {
-      self->gathered[g * replicas + r] = ls_cpu_new_shared(compiler, size);
+  for (uint32_t k = 0; k < self->num_bodies; ++k) {
+    ls_cpu_body *body = &self->bodies[k];
+    const ls_graph *graph = body->graph;
+    ls_cpu_scope_init(compiler, &body->scope, graph);
+    if (ls_cpu_failed(compiler)) return;
+    for (uint32_t s = 0; s < self->num_split; ++s) {
+      const uint64_t ref = graph->parameters[s];
+      const uint32_t storage =
+          compiler->replicas == 1
+              ? ls_cpu_storage_of(compiler, outer, self->op->inputs[s])
+              : ls_cpu_new_base(compiler, LS_CPU_SPLIT, s,
+                                ls_cpu_ref_size(graph, ref));
+      ls_cpu_bind_ref(compiler, &body->scope, ref, storage);
+    }
+    for (size_t i = graph->num_declared; i < graph->num_parameters; ++i) {
+      ls_cpu_bind_ref(
+          compiler, &body->scope, graph->parameters[i],
+          ls_cpu_storage_of(compiler, outer, self->op->inputs[input++]));
     }
   }
 }
 
-static void bind_results(ls_cpu_compiler *compiler, region *self,
+// Storages for what lanes give back, one a replica.
+static void make_gathered(ls_cpu_compiler *compiler, ls_cpu_region *self) {
+  const uint32_t replicas = (uint32_t)compiler->replicas;
+  for (uint32_t g = 0; g < self->num_gathered; ++g) {
+    for (uint32_t r = 0; self->is_gathered[g] && r < replicas; ++r) {
+      const ls_graph *graph = self->bodies[self->classes[r]].graph;
+      self->gathered[g * replicas + r] = ls_cpu_new_shared(
+          compiler, ls_cpu_ref_size(graph, graph->results[g]));
+    }
+  }
+}
+
+static void bind_results(ls_cpu_compiler *compiler, const ls_cpu_region *self,
                          ls_cpu_scope *outer) {
   const uint32_t replicas = (uint32_t)compiler->replicas;
+  const ls_cpu_body *first = &self->bodies[0];
   unsigned output = 0;
-  for (uint32_t g = 0; g < self->graph->num_results; ++g) {
-    const uint64_t ref = self->graph->results[g];
+  for (uint32_t g = 0; g < first->graph->num_results; ++g) {
+    const uint64_t ref = first->graph->results[g];
     const bool is_gathered = g < self->num_gathered;
     for (uint32_t r = 0; r < (is_gathered ? replicas : 1); ++r) {
       const uint32_t storage =
-          is_gathered && self->is_gathered[g]
+          is_gathered && self->is_gathered[g] && replicas > 1
               ? self->gathered[g * replicas + r]
-              : ls_cpu_storage_of(compiler, &self->scope, ref);
+              : ls_cpu_storage_of(compiler, &first->scope, ref);
       ls_cpu_bind_ref(compiler, outer, ls_ref(self->op->id, output++), storage);
     }
   }
 }
 
-static void emit_streams(ls_cpu_compiler *compiler, region *self,
+static void emit_streams(ls_cpu_compiler *compiler, ls_cpu_region *self,
                          const ls_cpu_scope *outer) {
   ls_cpu_launch *launch = ls_arena_new(&compiler->out->arena, ls_cpu_launch);
   if (launch == NULL ||
@@ -415,6 +421,7 @@ static void emit_streams(ls_cpu_compiler *compiler, region *self,
   compiler->replicate = (uint32_t)compiler->num_replicates++;
   launch->num_split = self->num_split;
   launch->first_slot = compiler->out->num_slots;
+  compiler->num_meetings = 0;
   make_top_merges(compiler, self);
   make_gathered(compiler, self);
   emit_uniform(compiler, self, false, false);
@@ -425,6 +432,7 @@ static void emit_streams(ls_cpu_compiler *compiler, region *self,
   emit_lanes(compiler, self);
   const uint32_t after = ls_cpu_here(compiler);
   launch->num_slots = compiler->out->num_slots - launch->first_slot;
+  launch->num_bodies = self->num_bodies;
   if (!ls_cpu_failed(compiler)) {
     ls_cpu_at(compiler, begin)->target = lanes;
     ls_cpu_at(compiler, join)->target = after;
@@ -448,16 +456,15 @@ void ls_cpu_emit_replicate(ls_cpu_compiler *compiler, ls_cpu_scope *outer,
     return;
   }
   compiler->replicas = (int32_t)replicas;
-  region self;
-  ls_status status = init_region(compiler, op, &self);
+  ls_cpu_region self;
+  ls_status status = ls_cpu_region_init(compiler, op, &self);
   if (status != NULL) {
     ls_cpu_fail(compiler, status);
     return;
   }
-  ls_cpu_scope_init(compiler, &self.scope, op->regions[0]);
   bind_parameters(compiler, &self, outer);
   if (replicas == 1) {
-    ls_cpu_emit_graph(compiler, &self.scope);
+    ls_cpu_emit_graph(compiler, &self.bodies[0].scope);
   } else {
     emit_streams(compiler, &self, outer);
   }

@@ -40,6 +40,8 @@ typedef enum ls_cpu_code {
   LS_CPU_JOIN,     // Parks until all lanes ended, then goes to `target`.
   LS_CPU_EQUAL,    // A merge of R equal values; params: ls_cpu_merge.
   // The lanes' side.
+  LS_CPU_SELECT,  // To `target` if the replica is of class `number`; params: the
+                  // classes of all, uint32_t.
   LS_CPU_WAIT,  // Parks until value `number` is published.
   LS_CPU_TURN,  // Parks until all lower lanes have posted to slot `number`.
   LS_CPU_POST,  // Adds in 0 to slot `number`; params: ls_cpu_merge.
@@ -107,6 +109,7 @@ typedef struct ls_cpu_contribution {
 typedef struct ls_cpu_launch {
   uint32_t num_split, num_gathered;
   uint32_t first_slot, num_slots;
+  uint32_t num_bodies;  // Classes of replicas; each posts to a slot once.
   uint32_t num_contributions;
   const ls_cpu_contribution *contributions;
 } ls_cpu_launch;

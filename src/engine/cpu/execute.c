@@ -239,6 +239,11 @@ static bool run_stream(ls_instance *self, ls_cpu_worker *worker,
       ls_cpu_merge_equal(at->params, &call, operands[0], operands[1],
                          operands[2], operands[3]);
       break;
+    case LS_CPU_SELECT:
+      pc = ((const uint32_t *)at->params)[stream->replica] == at->number
+               ? at->target
+               : pc + 1;
+      continue;
     case LS_CPU_WAIT:
       parks = self->published < at->number;
       break;

@@ -24,6 +24,7 @@ static const char *const code_names[] = {
     [LS_CPU_PUBLISH] = "publish",
     [LS_CPU_JOIN] = "join",
     [LS_CPU_EQUAL] = "merge_equal",
+    [LS_CPU_SELECT] = "select",
     [LS_CPU_WAIT] = "wait",
     [LS_CPU_TURN] = "turn",
     [LS_CPU_POST] = "post",
@@ -95,6 +96,9 @@ static void print_instruction(const ls_executable *self, size_t pc,
   case LS_CPU_LAUNCH:
   case LS_CPU_JOIN:
     ls_text_append_format(text, " %u", at->target);
+    break;
+  case LS_CPU_SELECT:
+    ls_text_append_format(text, " #%u %u", at->number, at->target);
     break;
   case LS_CPU_AWAIT:
   case LS_CPU_PUBLISH:

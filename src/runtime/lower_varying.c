@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What differs between replicas: marked in the body of a replicate op, or in
+// several bodies of which each replica runs one.
+#include "base/runtime_internal.h"
+#include "graph/twins.h"
+#include "runtime/lower_ops.h"
+
+static bool region_varies(const ls_graph *graph) {
+  for (size_t i = 0; i < graph->num_nodes; ++i) {
+    const ls_node *node = graph->nodes[i];
+    const unsigned traits = ls_node_info(node)->traits;
+    if (traits & (LS_OP_VARYING | LS_OP_ON_HOST)) return true;
+    if ((traits & LS_OP_RANDOM) &&
+        !ls_node_int(node, "same_on_all_replicas", 0))
+      return true;
+    for (uint32_t r = 0; r < node->num_regions; ++r)
+      if (region_varies(node->regions[r])) return true;
+  }
+  return false;
+}
+
+static bool node_varies(const ls_graph *body, const ls_node *node) {
+  const unsigned traits = ls_node_info(node)->traits;
+  if (traits & LS_OP_MERGE) return false;
+  if (traits & (LS_OP_VARYING | LS_OP_ON_HOST)) return true;
+  if ((traits & LS_OP_RANDOM) && !ls_node_int(node, "same_on_all_replicas", 0))
+    return true;
+  for (uint32_t i = 0; i < node->num_inputs; ++i)
+    if (ls_graph_node_of(body, node->inputs[i])->varying) return true;
+  for (uint32_t r = 0; r < node->num_regions; ++r)
+    if (region_varies(node->regions[r])) return true;
+  return false;
+}
+
+// A stack that differs between replicas is each replica's own from its making
+// on. Whether there was one that had been marked as the same for all.
+static bool mark_stacks(ls_graph *body) {
+  bool found = false;
+  for (size_t i = body->num_nodes; i > 0; --i) {
+    const ls_node *node = body->nodes[i - 1];
+    if (!node->varying) continue;
+    for (uint32_t k = 0; k < node->num_inputs; ++k) {
+      ls_node *from = ls_graph_node_of(body, node->inputs[k]);
+      if (ls_graph_type(body, node->inputs[k]).dtype != LS_DTYPE_VARIANT ||
+          from->varying || from->type == LS_OP_PARAMETER)
+        continue;
+      from->varying = found = true;
+    }
+  }
+  return found;
+}
+
+void ls_mark_varying(ls_graph *body, size_t num_split) {
+  do {
+    for (size_t i = 0; i < body->num_nodes; ++i) {
+      ls_node *node = body->nodes[i];
+      if (node->type == LS_OP_PARAMETER)
+        node->varying = (size_t)ls_node_int(node, "index", 0) < num_split;
+      else
+        node->varying = node->varying || node_varies(body, node);
+    }
+  } while (mark_stacks(body));
+}
+
+// ---- Classes ---------------------------------------------------------------
+static bool is_merge(const ls_node *node) {
+  return (ls_node_info(node)->traits & LS_OP_MERGE) != 0;
+}
+
+static bool depends_on_varying(const ls_graph *body, const ls_node *node) {
+  for (uint32_t i = 0; i < node->num_inputs; ++i)
+    if (ls_graph_node_of(body, node->inputs[i])->varying) return true;
+  return false;
+}
+
+// What `body` has no twin of varies. Whether anything is new.
+static bool mark_lonely(ls_graph *first, const ls_graph *body,
+                        const uint32_t *twins, bool *has_twin) {
+  bool found = false;
+  memset(has_twin, 0, first->num_nodes * sizeof(*has_twin));
+  for (size_t i = 0; i < body->num_nodes; ++i)
+    if (twins[i] != LS_NO_TWIN) has_twin[twins[i]] = true;
+  for (size_t i = 0; i < first->num_nodes; ++i) {
+    ls_node *node = first->nodes[i];
+    // What is captured is the same whoever captures it.
+    if (node->varying || is_merge(node) || node->type == LS_OP_PARAMETER ||
+        (has_twin[i] && !depends_on_varying(first, node)))
+      continue;
+    node->varying = found = true;
+  }
+  return found;
+}
+
+ls_status ls_mark_classes(ls_graph *const *bodies, size_t count,
+                          uint32_t *const *twins) {
+  ls_graph *first = bodies[0];
+  bool *has_twin = ls_new_array(first->allocator, bool, first->num_nodes + 1);
+  if (has_twin == NULL) return ls_out_of_memory();
+  ls_status status = ls_ok();
+  // What varies in one class varies in all, and so does what depends on it.
+  for (bool found = true; found && ls_status_is_ok(status);) {
+    found = false;
+    for (size_t k = 1; k < count && ls_status_is_ok(status); ++k) {
+      status = ls_find_twins(first, bodies[k], twins[k]);
+      if (ls_status_is_ok(status) &&
+          mark_lonely(first, bodies[k], twins[k], has_twin))
+        found = true;
+    }
+  }
+  for (size_t k = 1; k < count && ls_status_is_ok(status); ++k)
+    for (size_t i = 0; i < bodies[k]->num_nodes; ++i)
+      bodies[k]->nodes[i]->varying |= twins[k][i] == LS_NO_TWIN;
+  ls_release(first->allocator, has_twin);
+  return status;
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batches that do not divide evenly: whatever the split, a step is that of the
+// whole batch.
+#include <math.h>
+
+#include "lockstep/optimizers.h"
+#include "support/expect.h"
+#include "support/spec.h"
+#include "support/training.h"
+
+static const double tolerance = 2e-5;
+
+static void expect_close(const training_job *job, const training *got,
+                         const training *want) {
+  for (int i = 0; i < want->steps; ++i)
+    if (!(fabs(got->losses[i] - want->losses[i]) <=
+          tolerance * (1 + fabs(want->losses[i]))))
+      fail_msg("%s: %d examples on %d replicas: loss %d is %.9g, wanted %.9g",
+               job->model, (int)job->batch, job->replicas, i, got->losses[i],
+               want->losses[i]);
+  for (size_t v = 0; v < want->num_values; ++v)
+    for (int64_t i = 0; i < ls_array_num_elements(want->values[v]); ++i) {
+      const double a = ls_array_f64(got->values[v], i);
+      const double b = ls_array_f64(want->values[v], i);
+      if (!(fabs(a - b) <= tolerance * (1 + fabs(b))))
+        fail_msg("%s: %d examples on %d replicas: element %d of variable %zu "
+                 "is %.9g, wanted %.9g",
+                 job->model, (int)job->batch, job->replicas, (int)i, v, a, b);
+    }
+}
+
+// By gradient descent, so that the variables show the gradients.
+static void expect_step_of_whole(training_job job) {
+  training whole, parts;
+  ls_optimizer *optimizer = NULL;
+  expect_ok(ls_sgd_create(&(ls_sgd_options){.learning_rate = 1}, &optimizer));
+  job.options.optimizer = optimizer;
+  job.steps = 1;
+  job.replicas = 1;
+  training_run(&job, &whole);
+  for (job.replicas = 2; job.replicas <= 8; ++job.replicas) {
+    training_run(&job, &parts);
+    expect_close(&job, &parts, &whole);
+    training_deinit(&parts);
+  }
+  training_deinit(&whole);
+  ls_optimizer_release(optimizer);
+}
+
+static void any_remainder_gives_the_step_of_the_whole_batch(void **state) {
+  (void)state;
+  LS_SPEC("M182");
+  for (int batch = 1; batch <= 17; ++batch)
+    expect_step_of_whole((training_job){.model = "tiny", .batch = batch});
+}
+
+static void so_it_is_with_convolutions(void **state) {
+  (void)state;
+  expect_step_of_whole((training_job){.model = "cnn", .batch = 3});
+}
+
+static void so_it_is_with_attention_and_embeddings(void **state) {
+  (void)state;
+  expect_step_of_whole((training_job){.model = "gpt", .batch = 3});
+}
+
+static void norms_over_parts_are_numbers(void **state) {
+  (void)state;
+  training got;
+  training_job job = {.model = "resnet20", .batch = 3, .steps = 2,
+                      .replicas = 5};
+  training_run(&job, &got);
+  for (int i = 0; i < got.steps; ++i) assert_true(isfinite(got.losses[i]));
+  for (size_t v = 0; v < got.num_values; ++v)
+    for (int64_t i = 0; i < ls_array_num_elements(got.values[v]); ++i)
+      assert_true(isfinite(ls_array_f64(got.values[v], i)));
+  training_deinit(&got);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(any_remainder_gives_the_step_of_the_whole_batch),
+      cmocka_unit_test(so_it_is_with_convolutions),
+      cmocka_unit_test(so_it_is_with_attention_and_embeddings),
+      cmocka_unit_test(norms_over_parts_are_numbers),
+  };
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  expect_ok(ls_runtime_destroy(NULL));
+  return failed;
+}
