@@ -28,7 +28,7 @@ static const ls_object_type strategy_type = {.name = "strategy",
 
 static ls_status make(ls_runtime *runtime, ls_strategy_kind kind,
                       int32_t num_replicas, ls_strategy **out_strategy) {
-  static int32_t last;
+  static uint64_t last;
   ls_allocator *allocator = ls_runtime_allocator(runtime);
   ls_strategy *strategy = ls_new(allocator, ls_strategy);
   if (strategy == NULL) return ls_out_of_memory();
@@ -36,12 +36,13 @@ static ls_status make(ls_runtime *runtime, ls_strategy_kind kind,
   strategy->allocator = allocator;
   strategy->runtime = runtime;
   strategy->kind = kind;
+  strategy->id = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
   strategy->num_replicas = num_replicas;
   if (kind == LS_STRATEGY_DEFAULT)
     snprintf(strategy->name, sizeof(strategy->name), "the default strategy");
   else
-    snprintf(strategy->name, sizeof(strategy->name), "mirrored strategy %d",
-             __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED));
+    snprintf(strategy->name, sizeof(strategy->name), "mirrored strategy %llu",
+             (unsigned long long)strategy->id);
   const ls_status status = ls_fiber_pool_create(allocator, &strategy->fibers);
   if (ls_status_is_ok(status))
     *out_strategy = strategy;
@@ -369,9 +370,8 @@ static ls_status check_components(const ls_strategy *strategy, ls_nest nest) {
 
 static ls_status run_traced(ls_strategy *strategy, ls_function *function,
                             ls_nest args, ls_nest *results) {
-  static const char mirrored = 0;
   LS_RETURN_IF_ERROR(check_components(strategy, args));
-  const ls_tracer tracer = {.key = &mirrored,
+  const ls_tracer tracer = {.key = strategy->id,
                             .replicas = strategy->num_replicas,
                             .trace = trace_mirrored,
                             .self = strategy};

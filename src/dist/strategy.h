@@ -22,6 +22,7 @@ struct ls_strategy {
   ls_allocator *allocator;
   ls_runtime *runtime;
   ls_strategy_kind kind;
+  uint64_t id;    // Never that of another one, even of one that is gone.
   char name[48];  // For messages: "mirrored strategy 3".
   int32_t num_replicas;
   char **devices;         // Canonical, one a replica; NULL: default strategy.

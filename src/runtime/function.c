@@ -10,7 +10,7 @@
 // One trace: a function graph for one signature, and its program.
 typedef struct trace {
   struct trace *next;  // Newest first.
-  const void *tracer_key;
+  uint64_t tracer_key;
   int32_t replicas;
   ls_signature signature;
   ls_graph *graph;

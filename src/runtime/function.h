@@ -11,7 +11,7 @@
 
 // Who traces. Zeroed: the function itself, once.
 typedef struct ls_tracer {
-  const void *key;   // Part of a trace's key: the kind of strategy.
+  uint64_t key;      // Part of a trace's key: the strategy's id, never 0.
   int32_t replicas;  // Also part of it. Lanes of the program; 0: 1.
   // Traces `function` into `graph` (a function graph, not yet current). In
   // `args` arrays and tensors have become parameters of the graph; distributed

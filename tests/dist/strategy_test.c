@@ -132,6 +132,37 @@ static void each_replica_has_its_id(void **state) {
   ls_strategy_release(strategy);
 }
 
+// What a trace knows of its strategy is not that of another one.
+static ls_nest name_strategy(ls_nest args, void *user) {
+  (void)args;
+  ls_strategy **seen = user;
+  *seen = ls_strategy_current();
+  return ls_leaf(ls_replica_id());
+}
+
+static void each_strategy_has_traces_of_its_own(void **state) {
+  (void)state;
+  ls_strategy *strategies[2] = {strategy_of(3), strategy_of(3)};
+  ls_strategy *seen = NULL;
+  ls_function *f = function_of(name_strategy, &seen);
+  ls_nest result = {0};
+  for (int i = 0; i < 4; ++i) {
+    expect_ok(ls_strategy_run(strategies[i % 2], ls_traced(f), ls_none(),
+                              &result));
+    assert_ptr_equal(seen, strategies[i < 2 ? i : 1]);
+  }
+  assert_int_equal(ls_function_num_traces(f), 2);
+  // One made where another one has been is not taken for it.
+  ls_strategy_release(strategies[0]);
+  strategies[0] = strategy_of(3);
+  expect_ok(ls_strategy_run(strategies[0], ls_traced(f), ls_none(), &result));
+  assert_int_equal(ls_function_num_traces(f), 3);
+  ls_nest_release(result);
+  ls_function_release(f);
+  ls_strategy_release(strategies[0]);
+  ls_strategy_release(strategies[1]);
+}
+
 static ls_nest differs(ls_nest args, void *user) {
   (void)user;
   const ls_tensor x = ls_nest_tensor(args, 0);
@@ -262,6 +293,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(sums_over_replicas_follow_the_canonical_tree),
       cmocka_unit_test(each_replica_has_its_id),
+      cmocka_unit_test(each_strategy_has_traces_of_its_own),
       cmocka_unit_test(a_replica_whose_ops_differ_is_named),
       cmocka_unit_test(a_failing_replica_ends_the_run_with_its_status),
       cmocka_unit_test(a_uniform_write_happens_once),

@@ -116,26 +116,6 @@ static void a_trace_is_not_that_of_a_strategy_that_is_gone(void **state) {
   end(&f);
 }
 
-static void strategies_that_are_alike_share_a_trace(void **state) {
-  (void)state;
-  ls_function *function = NULL;
-  expect_ok(ls_function_create(&(ls_function_options){.call = count_replicas},
-                               &function));
-  ls_strategy *strategies[2] = {NULL, NULL};
-  ls_nest result = ls_none();
-  for (size_t i = 0; i < 2; ++i) {
-    expect_ok(ls_mirrored_strategy_create(
-        &(ls_mirrored_options){.num_replicas = LS_SOME(3)}, &strategies[i]));
-    expect_ok(ls_strategy_run(strategies[i], ls_traced(function), ls_none(),
-                              &result));
-  }
-  assert_int_equal(ls_function_num_traces(function), 1);
-  ls_strategy_release(strategies[0]);
-  ls_strategy_release(strategies[1]);
-  ls_nest_release(result);
-  ls_function_release(function);
-}
-
 // ---- Sessions --------------------------------------------------------------
 // A counter in a build graph.
 typedef struct counter {
@@ -322,7 +302,6 @@ static void a_trace_is_not_that_of_a_variable_that_is_gone(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_trace_is_not_that_of_a_strategy_that_is_gone),
-      cmocka_unit_test(strategies_that_are_alike_share_a_trace),
       cmocka_unit_test(a_session_has_nothing_of_one_that_is_gone),
       cmocka_unit_test(sessions_that_come_and_go_leave_no_memory_behind),
       cmocka_unit_test(functions_that_differ_by_an_object_are_two_programs),
