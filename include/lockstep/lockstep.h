@@ -6,6 +6,7 @@
 #define LOCKSTEP_LOCKSTEP_H_
 
 #include "lockstep/bag.h"
+#include "lockstep/cross_device.h"
 #include "lockstep/data.h"
 #include "lockstep/device.h"
 #include "lockstep/device_name.h"
@@ -23,6 +24,7 @@
 #include "lockstep/replica.h"
 #include "lockstep/runtime.h"
 #include "lockstep/session.h"
+#include "lockstep/slices.h"
 #include "lockstep/strategy.h"
 #include "lockstep/train.h"
 #include "lockstep/variable.h"

@@ -14,6 +14,7 @@
 #ifndef LOCKSTEP_STRATEGY_H_
 #define LOCKSTEP_STRATEGY_H_
 
+#include "lockstep/cross_device.h"
 #include "lockstep/distributed.h"
 #include "lockstep/function.h"
 #include "lockstep/replica.h"
@@ -30,6 +31,8 @@ typedef struct ls_mirrored_options {
   const char *const *devices;  // A replica on each, in this order.
   size_t num_devices;
   ls_opt num_gpus;  // On "/device:GPU:0" and so on.
+  ls_cross_device *cross_device;  // Retained. Default: reduce to one.
+  ls_flag prefetch;  // Whether input goes to the devices ahead of use.
 } ls_mirrored_options;
 // Creates a mirrored strategy: a copy of the step on each replica, variables
 // equal on all. The caller owns a reference.
@@ -73,6 +76,16 @@ LS_API bool ls_strategy_should_checkpoint(const ls_strategy *strategy);
 LS_API bool ls_strategy_should_save_summary(const ls_strategy *strategy);
 LS_API bool ls_strategy_is_multi_worker(const ls_strategy *strategy);
 LS_API bool ls_strategy_has_global_batches(const ls_strategy *strategy);
+// Its cross-device ops, lent until they are replaced; NULL on the default
+// strategy.
+LS_API ls_cross_device *ls_strategy_cross_device(const ls_strategy *strategy);
+// Puts others in their place (retained; NULL: reduce to one), for calls made
+// after this one. Not while replicas run.
+//   LS_FAILED_PRECONDITION  the default strategy.
+LS_API LS_MUST_USE ls_status ls_strategy_set_cross_device(
+    ls_strategy *strategy, ls_cross_device *cross_device);
+LS_API ls_flag ls_strategy_prefetch(const ls_strategy *strategy);
+LS_API void ls_strategy_set_prefetch(ls_strategy *strategy, ls_flag prefetch);
 
 // ---- Scopes ----------------------------------------------------------------
 // Inside, variables are made by the strategy and it is in force; the pair of
@@ -176,12 +189,6 @@ LS_API LS_MUST_USE ls_status ls_strategy_reduce_with(
     ls_strategy *strategy, ls_reduce_op op, ls_nest value,
     const ls_reduce_options *options, ls_nest *out_value);
 
-// Where a value goes: a device's name, or a distributed value, variable or
-// tensor that is there.
-typedef struct ls_destinations {
-  const char *device;
-  ls_nest value;  // Lent. None: not given.
-} ls_destinations;
 // The same for one value, to the destinations: a tensor on one device, else a
 // Mirrored.
 LS_API LS_MUST_USE ls_status ls_strategy_reduce_to(

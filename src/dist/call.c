@@ -14,6 +14,7 @@
 
 #include "base/runtime_internal.h"
 #include "dist/context.h"
+#include "dist/cross_device.h"
 #include "dist/sharing.h"
 
 typedef struct replica_call {
@@ -377,8 +378,11 @@ ls_nest ls_replica_all_reduce(ls_replica *replica, ls_reduce_op op,
   if (!is_sum_or_mean(op))
     return LS_FAIL(LS_INVALID_ARGUMENT,
                    "all_reduce by op %d: it is neither SUM nor MEAN", (int)op);
-  return replica->task != NULL ? reduce_in_replica(replica, op, nest)
-                               : ls_nest_map(nest, all_reduce_leaf, &op);
+  // A table of the user's own is called by all replicas together.
+  const ls_cross_device *ops = replica->strategy->cross_device;
+  return replica->task != NULL || (ops != NULL && !ops->built_in)
+             ? reduce_in_replica(replica, op, nest)
+             : ls_nest_map(nest, all_reduce_leaf, &op);
 }
 
 static ls_nest gather_merge(ls_strategy *strategy, ls_nest args, void *user) {

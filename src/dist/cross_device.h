@@ -1,19 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Values of several replicas made one: the ops behind reduce, gather and
-// broadcast.
+// Cross-device ops inside: what the sets are made of.
 #ifndef LS_DIST_CROSS_DEVICE_H_
 #define LS_DIST_CROSS_DEVICE_H_
 
-#include "dist/strategy.h"
+#include "dist/destinations.h"
+#include "lockstep/cross_device.h"
 
+struct ls_cross_device {
+  ls_object object;
+  ls_allocator *allocator;
+  const ls_cross_device_table *table;
+  void *self;
+  bool built_in;
+};
+
+// A built-in set: adds in the canonical order and may be lowered to the
+// engine's all_reduce.
+ls_status ls_cross_device_make(const ls_cross_device_table *table, void *self,
+                               bool built_in, ls_cross_device **out_ops);
+// By collectives of this implementation, for ls_cross_device_auto.
+ls_status ls_collective_create(const char *implementation,
+                               ls_cross_device **out_ops);
+// What reduce_to_one does with default options: what other sets fall back to.
+ls_status ls_reduce_to_one(ls_reduce_op op, ls_nest value,
+                           ls_destinations where, ls_nest *out_value);
+ls_status ls_gather_to_one(ls_nest value, int axis, ls_destinations where,
+                           ls_nest *out_value);
+
+// ---- One value from several ------------------------------------------------
 // The sum or mean (or largest, smallest) of some tensors, along the canonical
 // tree over their positions. A mean of integers is a float: f64 of 32 and 64
 // bits, else f32.
 //   LS_INVALID_ARGUMENT  shapes that differ.
 ls_status ls_reduce_tensors(ls_reduce_op op, const ls_tensor *items,
-                            size_t count, const ls_reduce_options *options,
-                            ls_tensor *out_tensor);
+                            size_t count, ls_tensor *out_tensor);
+// The same of components, whose order is that of replica ids: a tensor or, when
+// all of them are, slices. `accumulate` (NULL: the tree) adds in its place. The
+// caller owns the result.
+ls_status ls_reduce_parts(ls_reduce_op op, const ls_parts *parts,
+                          ls_accumulate_function accumulate, void *user,
+                          ls_nest *out_value);
+// sum times 1 / total, reciprocal and product in f64 for f64, else in f32; with
+// `divide`, and of integers, a true division.
+ls_tensor ls_mean_of_sum(ls_tensor sum, double total, bool divide);
+// The type of a mean, and whether values are added in f32 in its place.
+ls_dtype ls_mean_dtype(ls_dtype dtype);
+bool ls_is_half(ls_dtype dtype);
+
 // The tensors behind each other along an axis.
 ls_status ls_gather_tensors(const ls_tensor *items, size_t count, int axis,
                             ls_tensor *out_tensor);
@@ -24,15 +58,14 @@ ls_status ls_component_tensors(ls_nest leaf, ls_allocator *allocator,
                                ls_tensor **items, size_t *out_count);
 // The status of a tensor that was just made: why it failed.
 ls_status ls_made_status(ls_tensor tensor);
+// OK when all have one type and shapes that can be equal; failed tensors do not
+// count.
+ls_status ls_check_same_shapes(const ls_tensor *items, size_t count);
 // OK for SUM and MEAN.
 ls_status ls_check_reduce_op(ls_reduce_op op);
-// A tensor on each of some devices: a tensor on one, else a Mirrored.
-ls_status ls_copy_to(ls_strategy *strategy, ls_tensor tensor,
-                     const ls_device_name *devices, size_t count,
+
+// A copy of a tensor or of slices on each device, as a Mirrored.
+ls_status ls_copy_to(ls_nest value, const ls_device_set *devices,
                      ls_nest *out_value);
-// The devices of a destination; all of the strategy's if none is given.
-ls_status ls_destination_devices(ls_strategy *strategy, ls_destinations where,
-                                 ls_device_name **out_devices,
-                                 size_t *out_count);
 
 #endif  // LS_DIST_CROSS_DEVICE_H_

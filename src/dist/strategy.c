@@ -10,6 +10,7 @@
 static void destroy_strategy(ls_object *object) {
   ls_strategy *strategy = (ls_strategy *)object;
   ls_fiber_pool_destroy(strategy->fibers);
+  ls_cross_device_release(strategy->cross_device);
   for (int32_t i = 0; strategy->devices != NULL && i < strategy->num_replicas;
        ++i)
     ls_release(strategy->allocator, strategy->devices[i]);
@@ -218,7 +219,11 @@ ls_status ls_mirrored_strategy_create(const ls_mirrored_options *options,
   ls_strategy *strategy = NULL;
   LS_RETURN_IF_ERROR(make(runtime, LS_STRATEGY_MIRRORED, (int32_t)place.count,
                           &strategy));
-  const ls_status status = set_devices(strategy, &place);
+  ls_status status = set_devices(strategy, &place);
+  if (ls_status_is_ok(status))
+    status = ls_strategy_set_cross_device(
+        strategy, options != NULL ? options->cross_device : NULL);
+  if (options != NULL) strategy->prefetch = options->prefetch;
   if (ls_status_is_ok(status))
     *out_strategy = strategy;
   else
@@ -346,6 +351,32 @@ bool ls_strategy_is_multi_worker(const ls_strategy *strategy) {
 bool ls_strategy_has_global_batches(const ls_strategy *strategy) {
   (void)strategy;
   return true;
+}
+
+ls_cross_device *ls_strategy_cross_device(const ls_strategy *strategy) {
+  return strategy->cross_device;
+}
+
+ls_status ls_strategy_set_cross_device(ls_strategy *strategy,
+                                       ls_cross_device *cross_device) {
+  if (strategy->kind == LS_STRATEGY_DEFAULT)
+    return ls_failed_precondition("the default strategy has no cross-device "
+                                  "ops");
+  if (cross_device == NULL)
+    LS_RETURN_IF_ERROR(ls_reduce_to_one_create(NULL, &cross_device));
+  else
+    ls_cross_device_retain(cross_device);
+  ls_cross_device_release(strategy->cross_device);
+  strategy->cross_device = cross_device;
+  return ls_ok();
+}
+
+ls_flag ls_strategy_prefetch(const ls_strategy *strategy) {
+  return strategy->prefetch;
+}
+
+void ls_strategy_set_prefetch(ls_strategy *strategy, ls_flag prefetch) {
+  strategy->prefetch = prefetch;
 }
 
 // ---- Running ---------------------------------------------------------------

@@ -29,6 +29,8 @@ struct ls_strategy {
   char *default_device;   // Ops get it in the scope. NULL: none.
   bool uses_policies;     // Variables are of one class, with a policy each.
   ls_fiber_pool *fibers;  // Stacks for replicas' callbacks.
+  ls_cross_device *cross_device;  // NULL: default strategy.
+  ls_flag prefetch;
 };
 
 // A replica, as its callback sees it.

@@ -56,7 +56,7 @@ static ls_tensor read_aggregated(ls_variable *container) {
   if (ls_status_is_ok(status))
     status = ls_reduce_tensors(
         aggregation == LS_AGGREGATION_SUM ? LS_REDUCE_SUM : LS_REDUCE_MEAN,
-        items, count, NULL, &made);
+        items, count, &made);
   ls_release(container->allocator, items);
   return ls_status_is_ok(status) ? made : fail_read(status);
 }

@@ -199,7 +199,7 @@ static ls_status aggregate_parts(const ls_variable *variable, ls_nest value,
     status = ls_reduce_tensors(variable->aggregation == LS_AGGREGATION_SUM
                                    ? LS_REDUCE_SUM
                                    : LS_REDUCE_MEAN,
-                               items, count, NULL, &made);
+                               items, count, &made);
   ls_release(variable->allocator, items);
   *out_value = ls_leaf(made);
   return status;

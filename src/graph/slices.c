@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/slices.h"
+
+#include "base/runtime_internal.h"
+#include "lockstep/distributed.h"
+
+typedef struct slices {
+  ls_object object;
+  ls_allocator *allocator;
+  ls_nest values;  // A tensor, or slices.
+  ls_tensor indices, dense_shape;
+} slices;
+
+static void destroy_slices(ls_object *object) {
+  slices *s = (slices *)object;
+  ls_nest_release(s->values);
+  ls_release(s->allocator, s);
+}
+
+static const ls_object_type slices_type = {.name = "slices",
+                                           .destroy = destroy_slices};
+
+static const slices *slices_of(ls_nest leaf) {
+  const slices *s = leaf.kind == LS_KIND_SLICES ? leaf.as.ref : NULL;
+  return s != NULL && s->object.type == &slices_type ? s : NULL;
+}
+
+ls_nest ls_nest_slices(ls_nest values, ls_tensor indices,
+                       ls_tensor dense_shape) {
+  if (values.kind != LS_KIND_TENSOR && slices_of(values) == NULL) {
+    char text[160];
+    const ls_nest failed =
+        LS_FAIL(LS_INVALID_ARGUMENT, "the values of slices cannot be %s",
+                ls_nest_print(values, text, sizeof(text)));
+    ls_nest_release(values);
+    return failed;
+  }
+  ls_allocator *allocator = ls_current_allocator();
+  slices *s = ls_new(allocator, slices);
+  if (s == NULL) {
+    ls_nest_release(values);
+    return ls_fail(ls_out_of_memory());
+  }
+  ls_object_init(&s->object, &slices_type);
+  s->allocator = allocator;
+  s->values = values;
+  s->indices = indices;
+  s->dense_shape = dense_shape;
+  return ls_nest_object(LS_KIND_SLICES, &s->object);
+}
+
+ls_status ls_slices_parts_of(ls_nest leaf, ls_slices_parts *out_parts) {
+  const slices *s = slices_of(leaf);
+  *out_parts = (ls_slices_parts){0};
+  if (s == NULL) {
+    char text[160];
+    return ls_invalid_argument("%s is not a leaf of slices",
+                               ls_nest_print(leaf, text, sizeof(text)));
+  }
+  if (s->values.kind == LS_KIND_TENSOR) {
+    *out_parts =
+        (ls_slices_parts){s->indices, s->values.as.tensor, s->dense_shape};
+    return ls_ok();
+  }
+  // The inner indices choose among the outer ones.
+  ls_slices_parts inner;
+  LS_RETURN_IF_ERROR(ls_slices_parts_of(s->values, &inner));
+  *out_parts = (ls_slices_parts){ls_gather(s->indices, inner.indices, 0),
+                                 inner.values, s->dense_shape};
+  return ls_ok();
+}
+
+bool ls_nest_has_slices(ls_nest nest) {
+  if (nest.kind == LS_KIND_SLICES) return true;
+  for (size_t i = 0; i < ls_nest_count(nest); ++i)
+    if (ls_nest_has_slices(ls_nest_item(nest, i))) return true;
+  const size_t count = ls_distributed_count(nest);
+  size_t sparse = 0;
+  while (sparse < count &&
+         ls_nest_has_slices(ls_distributed_component(nest, sparse)))
+    ++sparse;
+  return count > 0 && sparse == count;
+}
