@@ -22,6 +22,7 @@
 #include "lockstep/ops.h"
 #include "lockstep/regroup.h"
 #include "lockstep/replica.h"
+#include "lockstep/runs.h"
 #include "lockstep/runtime.h"
 #include "lockstep/session.h"
 #include "lockstep/slices.h"

@@ -85,6 +85,11 @@ typedef struct ls_runtime_options {
   void *environment_user;
   int threads;  // Compute threads, the caller's included. Default: real cores.
   ls_math math;
+  // How long a run may stand still, in milliseconds: every replica waits, for
+  // another one or for a host call, and none goes on. Then it fails with
+  // LS_DEADLINE_EXCEEDED and a table of who is where. Default: 30 seconds;
+  // below 0: for ever.
+  int64_t stall_ms;
 } ls_runtime_options;
 
 // Creates a runtime. `options` may be NULL. The caller owns it.
@@ -93,7 +98,8 @@ LS_API LS_MUST_USE ls_status ls_runtime_create(
 
 // Destroys a runtime; everything made under it must be gone but what it owns
 // itself. NULL destroys the default runtime, if there is one.
-//   LS_FAILED_PRECONDITION  something of it still runs; it stays.
+//   LS_FAILED_PRECONDITION  something of it still runs, such as a host call
+//                           that a run has abandoned; it stays.
 LS_API LS_MUST_USE ls_status ls_runtime_destroy(ls_runtime *runtime);
 
 // The runtime this thread works under. Makes the default one at first use;
@@ -103,6 +109,11 @@ LS_API ls_runtime *ls_runtime_current(void);
 // From now on this thread works under `runtime` (NULL: the default one).
 // Returns what it worked under before, NULL for the default.
 LS_API ls_runtime *ls_runtime_make_current(ls_runtime *runtime);
+
+// Host calls that runs did not wait for to the end (see stall_ms) and that have
+// not ended since. Each holds a thread, if it is in its kernel, and keeps its
+// program alive.
+LS_API size_t ls_runtime_abandoned_calls(ls_runtime *runtime);
 
 LS_API int ls_runtime_threads(const ls_runtime *runtime);
 LS_API ls_math ls_runtime_math(const ls_runtime *runtime);

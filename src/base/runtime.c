@@ -7,7 +7,7 @@
 #include "base/fiber.h"
 #include "base/runtime_internal.h"
 
-enum { MAX_THREADS = 4096 };
+enum { MAX_THREADS = 4096, STALL_MS = 30000, NANOS_PER_MS = 1000000 };
 
 // The default runtime. Guarded by the lock; read without it once it stands.
 static ls_mutex default_lock = {PTHREAD_MUTEX_INITIALIZER, true};
@@ -26,6 +26,7 @@ static void complain(void *to, const char *line) {
 // Frees the runtime itself, also a half-built one.
 static void free_runtime(ls_runtime *runtime) {
   ls_workers_destroy(runtime->workers);
+  ls_host_threads_destroy(runtime->host_threads);
   ls_map_deinit(&runtime->log_counts);
   ls_mutex_deinit(&runtime->lock);
   ls_debug_deinit(&runtime->debug, runtime->own);
@@ -57,6 +58,11 @@ static ls_status init_runtime(ls_runtime *runtime,
   LS_TRY(ls_debug_init(&runtime->debug, runtime->own, runtime->environment,
                        runtime->environment_user, complain, runtime));
   runtime->math = options->math;
+  const int64_t stall_ms = options->stall_ms;
+  runtime->stall_nanos = stall_ms < 0 ? INT64_MAX
+                         : stall_ms == 0
+                             ? (int64_t)STALL_MS * NANOS_PER_MS
+                             : stall_ms * NANOS_PER_MS;
   runtime->threads = options->threads;
   if (runtime->threads == 0) runtime->threads = runtime->debug.threads;
   if (runtime->threads == 0) runtime->threads = ls_real_cores();
@@ -77,6 +83,9 @@ ls_status ls_runtime_create(const ls_runtime_options *options,
                                "possible, 0 for the machine's cores",
                                options->threads, MAX_THREADS);
   }
+  if (options->stall_ms > INT64_MAX / NANOS_PER_MS)
+    return ls_invalid_argument("a run that may stand still for %lld ms",
+                               (long long)options->stall_ms);
   ls_allocator *allocator =
       options->allocator ? options->allocator : ls_allocator_system();
   ls_runtime *runtime = ls_new(allocator, ls_runtime);
@@ -105,6 +114,9 @@ static ls_status destroy_slots(ls_runtime *runtime) {
 }
 
 static ls_status destroy_runtime(ls_runtime *runtime) {
+  if (runtime->host_threads != NULL) {
+    LS_TRY(ls_host_threads_check(runtime->host_threads));
+  }
   ls_runtime *before = ls_runtime_make_current(runtime);
   ls_status status = destroy_slots(runtime);
   ls_set_thread_runtime(status == NULL && before == runtime ? NULL : before);
@@ -185,6 +197,34 @@ ls_status ls_runtime_workers(ls_runtime *runtime, ls_workers **out_workers) {
   *out_workers = runtime->workers;
   ls_runtime_unlock(runtime);
   return status;
+}
+
+ls_status ls_runtime_host_threads(ls_runtime *runtime,
+                                  ls_host_threads **out_threads) {
+  ls_status status = ls_ok();
+  ls_runtime_lock(runtime);
+  if (runtime->host_threads == NULL) {
+    status =
+        ls_host_threads_create(runtime->allocator, &runtime->host_threads);
+  }
+  *out_threads = runtime->host_threads;
+  ls_runtime_unlock(runtime);
+  return status;
+}
+
+size_t ls_runtime_abandoned_calls(ls_runtime *runtime) {
+  ls_runtime_lock(runtime);
+  ls_host_threads *threads = runtime->host_threads;
+  ls_runtime_unlock(runtime);
+  if (threads == NULL) return 0;
+  ls_mutex_lock(&threads->lock);
+  const size_t count = threads->num_abandoned;
+  ls_mutex_unlock(&threads->lock);
+  return count;
+}
+
+int64_t ls_runtime_stall_nanos(const ls_runtime *runtime) {
+  return runtime->stall_nanos;
 }
 
 const ls_file_system *ls_runtime_files(const ls_runtime *runtime) {

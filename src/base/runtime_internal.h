@@ -8,6 +8,7 @@
 
 #include "base/allocator.h"
 #include "base/debug.h"
+#include "base/host_threads.h"
 #include "base/map.h"
 #include "base/threads.h"
 #include "base/workers.h"
@@ -42,9 +43,11 @@ struct ls_runtime {
   ls_debug debug;
   ls_math math;
   int threads;
+  int64_t stall_nanos;
 
   ls_mutex lock;  // Recursive. Guards what follows.
   ls_workers *workers;
+  ls_host_threads *host_threads;
   ls_map log_counts;  // Times a limited line was written, by its key.
   ls_runtime_slot_state slots[LS_SLOT_COUNT];
 };
@@ -53,6 +56,12 @@ struct ls_runtime {
 // The worker threads, made at the first call; the runtime's.
 LS_MUST_USE ls_status ls_runtime_workers(ls_runtime *runtime,
                                          ls_workers **out_workers);
+// The threads that run users' functions, made at the first call; the
+// runtime's.
+LS_MUST_USE ls_status ls_runtime_host_threads(ls_runtime *runtime,
+                                              ls_host_threads **out_threads);
+// How long a run may stand still.
+int64_t ls_runtime_stall_nanos(const ls_runtime *runtime);
 // Nanoseconds: monotonic, and since 1970.
 int64_t ls_runtime_now(const ls_runtime *runtime);
 int64_t ls_runtime_wall(const ls_runtime *runtime);

@@ -90,6 +90,12 @@ const char *cli_math_name(const ls_runtime *runtime);
 // Destroys it. Returns `code`, or CLI_FAILED if something of it still ran.
 int cli_runtime_close(const char *command, ls_runtime *runtime, int code);
 
+// Ctrl-\ (SIGQUIT) prints who is where in the runtime's runs, which go on, to
+// standard error from now on, until the watch ends. One at a time, and before
+// any thread is started. Ending one that never began is fine.
+ls_status cli_watch_begin(ls_runtime *runtime);
+void cli_watch_end(void);
+
 // ---- Models and data -------------------------------------------------------
 // The model of this name, or of a shared library: "./mine.so", or
 // "./mine.so:NAME" where it has more than one. NULL when there is none, which

@@ -16,10 +16,11 @@ void cli_say(const char *command, const char *format, ...) {
   va_end(arguments);
 }
 
-// A status is one line here, its notes in parentheses.
+// A status is one line here, its notes in parentheses; but a table is a table.
 int cli_report(const char *command, ls_status status) {
   const char *text = ls_status_message(status);
-  const size_t first = strcspn(text, "\n");
+  const bool is_table = ls_status_code(status) == LS_DEADLINE_EXCEEDED;
+  const size_t first = is_table ? strlen(text) : strcspn(text, "\n");
   fprintf(stderr, "lockstep %s: %.*s", command, (int)first, text);
   for (const char *at = text + first; *at != '\0';) {
     ++at;

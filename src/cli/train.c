@@ -264,7 +264,9 @@ static int run_session(const train_flags *flags, session *run) {
   run->config.data = cli_full_data(run->config.data, data);
   run->config.model = cli_full_model(run->config.model, model, sizeof(model));
   watch_signals();
-  ls_status status = train(flags, type, run);
+  ls_status status = cli_watch_begin(run->runtime);
+  if (ls_status_is_ok(status)) status = train(flags, type, run);
+  cli_watch_end();
   end(run);  // Ends a line of progress before anything else is said.
   if (ls_status_code(status) == LS_ALREADY_EXISTS)
     status =
@@ -360,7 +362,7 @@ int cli_train(int argc, char **argv) {
           "Trains a model and prints its accuracy on the test set. The run "
           "folder gets\nconfig.json, metrics.jsonl, model.safetensors, and "
           "checkpoint.safetensors to\nresume from. Ctrl-C ends the run after "
-          "the step it is in, saves it and exits\nwith code 130.",
+          "the step it is in, saves it and exits\nwith code 130; Ctrl-\\ tells where its replicas are.",
       .options = options,
       .num_options = sizeof(options) / sizeof(options[0])};
   int code = CLI_OK;

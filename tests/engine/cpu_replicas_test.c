@@ -429,9 +429,10 @@ static void lanes_that_miss_each_other_are_named(void **state) {
     int32_t meeting;
     const char *message;
   } deadlocks[] = {
-      {10, "replicas 0, 1, 2, 3, 4, 5, 6, 7 and 2 more wait in op"},
-      {1, "replicas 0 wait in op"},
-      {1, "replicas 1, 2, 3, 4, 5, 6, 7, 8 and 3 more wait for lower replicas"},
+      {10, "replicas 0-9: waiting for other replicas at op"},
+      {10, "replicas 0-9 arrived, replicas 10-11 not"},
+      {1, "replica 0: waiting for other replicas at op"},
+      {1, "replicas 1-11: waiting for lower replicas"},
   };
   for (size_t i = 0; i < LS_COUNT_OF(deadlocks); ++i) {
     ls_status status = lowered_run(

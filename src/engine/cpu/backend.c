@@ -9,13 +9,17 @@
 
 #include "base/runtime_internal.h"
 #include "engine/cpu/instance.h"
+#include "graph/print.h"
 #include "lockstep/device.h"
+#include "lockstep/runs.h"
 
 typedef struct cpu_backend {
   ls_backend base;
   const ls_cpu_kernels *kernels;
   ls_cpu_kernels own;  // What it points to where products are of bf16.
   char numerics_id[64];
+  ls_mutex lock;           // Guards the list.
+  ls_instance *instances;  // All that are bound.
 } cpu_backend;
 
 const ls_cpu_kernels *ls_cpu_backend_kernels(const ls_backend *backend) {
@@ -109,6 +113,44 @@ static ls_plan_facts facts(const ls_executable *executable) {
   return executable->facts;
 }
 
+// ---- Instances -------------------------------------------------------------
+void ls_cpu_backend_add(ls_instance *instance) {
+  cpu_backend *self = (cpu_backend *)instance->executable->backend;
+  ls_mutex_lock(&self->lock);
+  instance->next = self->instances;
+  self->instances = instance;
+  ls_mutex_unlock(&self->lock);
+}
+
+void ls_cpu_backend_remove(ls_instance *instance) {
+  cpu_backend *self = (cpu_backend *)instance->executable->backend;
+  ls_mutex_lock(&self->lock);
+  ls_instance **at = &self->instances;
+  while (*at != NULL && *at != instance)
+    at = &(*at)->next;
+  if (*at != NULL) *at = instance->next;  // A half-made one never came.
+  ls_mutex_unlock(&self->lock);
+}
+
+static void print_runs(cpu_backend *self, ls_text *text) {
+  ls_mutex_lock(&self->lock);
+  for (ls_instance *at = self->instances; at != NULL; at = at->next) {
+    if (LS_CPU_SEEN(at->running)) ls_cpu_print_whereabouts(at, text);
+  }
+  ls_mutex_unlock(&self->lock);
+}
+
+ls_status ls_runs_print(ls_runtime *runtime, char **out_text) {
+  cpu_backend *self = ls_runtime_slot(runtime, LS_SLOT_ENGINE);
+  ls_text text;
+  *out_text = NULL;
+  ls_print_begin(&text, ls_runtime_allocator(runtime));
+  if (self != NULL) print_runs(self, &text);
+  ls_status status = ls_print_end(&text, out_text);
+  ls_text_deinit(&text);
+  return status;
+}
+
 // ---- The back end ----------------------------------------------------------
 static const char *numerics_id(ls_backend *self) {
   return ((const cpu_backend *)self)->numerics_id;
@@ -167,14 +209,20 @@ static void make_numerics_id(cpu_backend *self) {
 }
 
 static ls_status destroy_backend(void *state) {
-  ls_backend *self = state;
-  ls_release(ls_runtime_allocator(self->runtime), self);
+  cpu_backend *self = state;
+  ls_mutex_deinit(&self->lock);
+  ls_release(ls_runtime_allocator(self->base.runtime), self);
   return ls_ok();
 }
 
 static ls_status create_backend(ls_runtime *runtime, ls_backend **out_backend) {
   cpu_backend *self = ls_new(ls_runtime_allocator(runtime), cpu_backend);
   if (self == NULL) return ls_out_of_memory();
+  ls_status status = ls_mutex_init(&self->lock);
+  if (status != NULL) {
+    ls_release(ls_runtime_allocator(runtime), self);
+    return status;
+  }
   self->base.vtable = &cpu_vtable;
   self->base.runtime = runtime;
   self->kernels = choose_kernels(runtime);

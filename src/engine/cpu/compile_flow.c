@@ -220,16 +220,22 @@ static ls_status make_host(ls_arena *arena, const ls_cpu_scope *scope,
     return ls_internal("a host op without a kernel");
   }
   ls_cpu_host *host = ls_arena_new(arena, ls_cpu_host);
-  ls_type *types = ls_arena_new_array(
-      arena, ls_type, (size_t)node->num_inputs + node->num_outputs);
-  if (host == NULL || types == NULL) return ls_out_of_memory();
+  const size_t count = (size_t)node->num_inputs + node->num_outputs;
+  ls_type *types = ls_arena_new_array(arena, ls_type, count);
+  size_t *sizes = ls_arena_new_array(arena, size_t, count);
+  if (host == NULL || types == NULL || sizes == NULL) {
+    return ls_out_of_memory();
+  }
   for (uint32_t i = 0; i < node->num_inputs; ++i) {
     types[i] = ls_graph_type(scope->graph, node->inputs[i]);
   }
   for (unsigned i = 0; i < node->num_outputs; ++i) {
     types[node->num_inputs + i] = node->outputs[i];
   }
-  *host = (ls_cpu_host){.kernel = kernel->as.kernel, .types = types};
+  for (size_t i = 0; i < count; ++i)
+    sizes[i] = ls_cpu_type_size(types[i]);
+  *host = (ls_cpu_host){
+      .kernel = kernel->as.kernel, .types = types, .sizes = sizes};
   if (state != NULL && state->kind == LS_ATTR_OBJECT) {
     host->state = state->as.object;
   }
@@ -273,6 +279,7 @@ void ls_cpu_emit_host(ls_cpu_compiler *self, ls_cpu_scope *scope,
   }
   const uint32_t start =
       emit_host_part(self, node, LS_CPU_HOST_START, storages);
+  ls_cpu_label(self, scope->graph, node);
   const uint32_t finish =
       emit_host_part(self, node, LS_CPU_HOST_FINISH, storages);
   ls_cpu_label(self, scope->graph, node);
@@ -286,6 +293,10 @@ void ls_cpu_emit_host(ls_cpu_compiler *self, ls_cpu_scope *scope,
   if (count > self->out->max_host_operands) {
     self->out->max_host_operands = count;
   }
+  size_t bytes = 64;
+  for (uint32_t i = 0; i < count; ++i)
+    bytes += (host->sizes[i] + 63) & ~(size_t)63;
+  if (bytes > self->out->max_host_bytes) self->out->max_host_bytes = bytes;
   if (self->in_lane) {
     self->out->lanes_call_host = true;
     self->in_order = false;

@@ -95,6 +95,7 @@ typedef struct ls_cpu_host {
   ls_object *state;  // Lives with the program.
   const char *name, *label;
   const ls_type *types;  // Of the inputs, then of the outputs.
+  const size_t *sizes;   // The same, in bytes.
 } ls_cpu_host;
 
 // A merge operand that its kernel writes straight into the partial sums, on
@@ -147,7 +148,8 @@ struct ls_executable {
   uint32_t num_stacks;     // stack_news.
   bool *stack_is_endless;  // Of each.
   uint32_t max_operands;       // Of one instruction.
-  uint32_t max_host_operands;  // Of one host call.
+  uint32_t max_host_operands;  // Of one host call ...
+  size_t max_host_bytes;       // ... each on lines of its own.
   bool calls_host, lanes_call_host;
   size_t kernel_scratch;
   ls_plan_facts facts;

@@ -23,15 +23,16 @@ static void launch_lanes(ls_instance *self, const ls_cpu_stream *main,
   const int32_t replicas = self->executable->replicas;
   for (int32_t r = 0; r < replicas; ++r) {
     ls_cpu_stream *lane = &self->lanes[r];
-    lane->pc = instruction->target;
+    LS_CPU_SET(lane->pc, instruction->target);
     lane->iteration = main->iteration;
-    lane->ended = false;
+    LS_CPU_SET(lane->ended, false);
   }
   for (uint32_t i = 0; i < launch->num_slots; ++i) {
-    self->slots[launch->first_slot + i] = (ls_cpu_slot){0};
+    LS_CPU_SET(self->slots[launch->first_slot + i].arrived, 0);
+    self->slots[launch->first_slot + i].generation = 0;
   }
   self->published = 0;
-  self->num_running = (uint32_t)replicas;
+  LS_CPU_SET(self->num_running, (uint32_t)replicas);
   self->launch = instruction;
 }
 
@@ -74,10 +75,10 @@ static bool post(ls_instance *self, ls_cpu_stream *lane,
   void *wide = instruction->num_out > 2 ? operands[3] : NULL;
   if (ls_cpu_merge_add(instruction->params, call, replica, operands[0],
                        operands[1], operands[2], wide)) {
-    slot->arrived = 0;
+    LS_CPU_SET(slot->arrived, 0);
     ++slot->generation;
   } else {
-    slot->arrived = replica + 1;
+    LS_CPU_SET(slot->arrived, replica + 1);
   }
   return true;
 }
@@ -96,8 +97,8 @@ static inline void **resolve_all(const ls_executable *executable,
 }
 
 // Pushes or pops. False: the run has failed.
-static bool use_stack(ls_instance *self, ls_cpu_stack_pool *pools, uint32_t pc,
-                      void **operands) {
+static bool use_stack(ls_instance *self, ls_cpu_worker *worker,
+                      ls_cpu_stack_pool *pools, uint32_t pc, void **operands) {
   const ls_executable *executable = self->executable;
   const ls_cpu_instruction *at = &executable->instructions[pc];
   ls_cpu_stack *stack = *(ls_cpu_stack **)operands[0];
@@ -109,8 +110,8 @@ static bool use_stack(ls_instance *self, ls_cpu_stack_pool *pools, uint32_t pc,
           : ls_cpu_stack_pop(&self->stacks, pools, executable, stack,
                              operands[2], size, at->number != 0, operands[1]);
   if (status == NULL) return true;
-  ls_cpu_instance_fail(self, ls_status_annotate(status, "in %s",
-                                                executable->notes[pc].label));
+  ls_cpu_worker_fail(
+      worker, ls_status_annotate(status, "in %s", executable->notes[pc].label));
   return false;
 }
 
@@ -133,6 +134,10 @@ static void meter_move(meter *m, ls_cpu_cost *next) {
   m->since = now;
 }
 
+static int32_t id_of(const ls_instance *self, const ls_cpu_stream *stream) {
+  return stream == &self->main ? LS_CPU_MAIN : stream->replica;
+}
+
 // Runs a stream until it parks, ends or the run fails. Whether it got on.
 static bool run_stream(ls_instance *self, ls_cpu_worker *worker,
                        ls_cpu_stream *stream) {
@@ -149,9 +154,11 @@ static bool run_stream(ls_instance *self, ls_cpu_worker *worker,
   ls_cpu_stack_pool *pools = ls_cpu_stacks_of(
       &self->stacks, stream == &self->main ? 0 : (size_t)stream->replica + 1);
   meter time = {executable->backend->runtime, .costs = self->costs};
-  uint32_t pc = stream->pc;
+  const uint32_t begin = stream->pc;
+  uint32_t pc = begin;
   for (bool moved = false;; moved = true) {
     const ls_cpu_instruction *at = &code[pc];
+    LS_CPU_SET(stream->pc, pc);
     if (time.costs != NULL) meter_move(&time, &time.costs[pc]);
     void **operands = NULL;
     bool parks = false;
@@ -209,15 +216,19 @@ static bool run_stream(ls_instance *self, ls_cpu_worker *worker,
       continue;
     case LS_CPU_STACK_PUSH:
     case LS_CPU_STACK_POP:
-      parks = !use_stack(self, pools, pc, resolve_all(executable, worker, at));
+      parks = !use_stack(self, worker, pools, pc,
+                         resolve_all(executable, worker, at));
       break;
     case LS_CPU_HOST_START:
-      ls_cpu_start_host(self, worker, stream, at,
-                        resolve_all(executable, worker, at));
+      ls_cpu_start_host(self, stream, at, resolve_all(executable, worker, at));
+      ls_cpu_record(&worker->recorder, LS_CPU_EVENT_HOST, id_of(self, stream),
+                    pc, pc);
       ++pc;
       continue;
     case LS_CPU_HOST_FINISH:
-      parks = !ls_cpu_finish_host(self, stream) || self->status != NULL;
+      parks = !ls_cpu_finish_host(self, worker, stream, at,
+                                  resolve_all(executable, worker, at)) ||
+              worker->status != NULL;
       break;
     case LS_CPU_LAUNCH:
       stream->iteration = call.iteration;
@@ -263,7 +274,7 @@ static bool run_stream(ls_instance *self, ls_cpu_worker *worker,
       memcpy(operands[1], operands[0], (size_t)at->size);
       break;
     case LS_CPU_END:
-      stream->ended = true;
+      LS_CPU_SET(stream->ended, true);
       parks = true;
       moved = true;
       break;
@@ -272,8 +283,11 @@ static bool run_stream(ls_instance *self, ls_cpu_worker *worker,
     }
     if (parks) {
       if (time.costs != NULL) meter_move(&time, NULL);
-      stream->pc = pc;
       stream->iteration = call.iteration;
+      if (moved) {
+        ls_cpu_record(&worker->recorder, LS_CPU_EVENT_TURN, id_of(self, stream),
+                      begin, pc);
+      }
       return moved;
     }
     ++pc;
@@ -285,12 +299,12 @@ static bool sweep(ls_instance *self, ls_cpu_worker *worker) {
   bool moved = false;
   const uint32_t replicas = (uint32_t)self->executable->replicas;
   ++self->sweep;
-  for (uint32_t r = 0; r < replicas && self->status == NULL; ++r) {
+  for (uint32_t r = 0; r < replicas && worker->status == NULL; ++r) {
     ls_cpu_stream *lane = &self->lanes[r];
     if (lane->ended) continue;
     enter_lane(self, worker, r);
     if (run_stream(self, worker, lane)) moved = true;
-    self->num_running -= lane->ended;
+    LS_CPU_SET(self->num_running, self->num_running - lane->ended);
   }
   return moved;
 }
@@ -299,11 +313,14 @@ static void run_streams(ls_instance *self, ls_cpu_worker *worker) {
   for (;;) {
     const uint64_t seen = ls_cpu_host_events(self);
     bool moved = run_stream(self, worker, &self->main);
-    if (self->status != NULL || self->main.ended) return;
+    if (worker->status != NULL || self->main.ended) return;
     if (self->num_running > 0 && sweep(self, worker)) moved = true;
-    if (self->status != NULL) return;
-    if (moved || ls_cpu_wait_for_host(self, seen)) continue;
-    ls_cpu_instance_fail(self, ls_cpu_deadlock(self));
+    if (worker->status != NULL) return;
+    if (moved) continue;
+    const ls_cpu_wait wait = ls_cpu_wait_for_host(self, seen);
+    if (wait == LS_CPU_WENT_ON) continue;
+    ls_cpu_worker_fail(worker, wait == LS_CPU_TOO_LONG ? ls_cpu_stalled(self)
+                                                       : ls_cpu_deadlock(self));
     return;
   }
 }
@@ -324,20 +341,35 @@ static void set_bases(ls_instance *self, const ls_run_args *args) {
   }
 }
 
-ls_status ls_cpu_run(ls_instance *self, const ls_run_args *args) {
+// What a run starts with.
+static ls_status begin_run(ls_instance *self, const ls_run_args *args) {
+  // A failed run may have left records with calls that do not end.
+  LS_TRY(ls_cpu_init_host(self));
   set_bases(self, args);
-  self->step = args->step;
+  LS_CPU_SET(self->step, args->step);
   self->seed = args->seed;
-  self->status = NULL;
-  self->num_running = 0;
-  self->main.pc = 0;
+  self->worker.status = NULL;
+  LS_CPU_SET(self->num_running, 0);
+  LS_CPU_SET(self->main.pc, 0);
   self->main.iteration = 0;
-  self->main.ended = false;
+  LS_CPU_SET(self->main.ended, false);
   self->runs += self->costs != NULL;
   ls_cpu_stacks_reset(&self->stacks);
-  self->worker.float_mode = ls_float_mode_enter();
+  ls_cpu_record(&self->worker.recorder, LS_CPU_EVENT_STEP, LS_CPU_MAIN,
+                (uint32_t)args->step, 0);
+  LS_CPU_SET(self->running, true);
+  return ls_ok();
+}
+
+ls_status ls_cpu_run(ls_instance *self, const ls_run_args *args) {
+  LS_TRY(begin_run(self, args));
+  self->float_mode = ls_float_mode_enter();
   run_streams(self, &self->worker);
-  ls_float_mode_leave(self->worker.float_mode);
-  if (self->status != NULL) ls_cpu_drain_host(self);
-  return self->status;
+  ls_float_mode_leave(self->float_mode);
+  ls_status status = self->worker.status;
+  if (status != NULL) {
+    ls_cpu_drain_host(self, ls_status_code(status) != LS_DEADLINE_EXCEEDED);
+  }
+  LS_CPU_SET(self->running, false);
+  return status;
 }

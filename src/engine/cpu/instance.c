@@ -117,6 +117,7 @@ ls_status ls_cpu_bind(ls_executable *executable, ls_buffer *const *buffers,
     ls_cpu_destroy_instance(self);
     return status;
   }
+  ls_cpu_backend_add(self);
   *out_instance = self;
   return ls_ok();
 }
@@ -124,6 +125,7 @@ ls_status ls_cpu_bind(ls_executable *executable, ls_buffer *const *buffers,
 void ls_cpu_destroy_instance(ls_instance *self) {
   if (self == NULL) return;
   ls_allocator *allocator = self->allocator;
+  ls_cpu_backend_remove(self);
   ls_cpu_deinit_host(self);
   if (self->buffers != NULL) {
     for (size_t i = 0; i < self->executable->program->num_uses; ++i) {
@@ -146,9 +148,9 @@ void ls_cpu_destroy_instance(ls_instance *self) {
   ls_release(allocator, self);
 }
 
-void ls_cpu_instance_fail(ls_instance *self, ls_status status) {
-  if (self->status == NULL) {
-    self->status = status;
+void ls_cpu_worker_fail(ls_cpu_worker *worker, ls_status status) {
+  if (worker->status == NULL) {
+    worker->status = status;
   } else {
     ls_status_free(status);
   }

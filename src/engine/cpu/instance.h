@@ -8,8 +8,9 @@
 #ifndef LS_ENGINE_CPU_INSTANCE_H_
 #define LS_ENGINE_CPU_INSTANCE_H_
 
-#include "base/threads.h"
+#include "base/host_threads.h"
 #include "engine/cpu/executable.h"
+#include "engine/cpu/recorder.h"
 #include "engine/cpu/stack.h"
 #include "engine/cpu/team.h"
 
@@ -18,19 +19,20 @@ typedef struct ls_cpu_host_record ls_cpu_host_record;
 
 // A lane, or the shared stream, between two instructions.
 typedef struct ls_cpu_stream {
-  uint32_t pc;
+  uint32_t pc;         // Atomic, as is `ended`: others look on.
   int32_t replica;     // 0 for the shared stream.
   uint64_t iteration;  // Of the loops around; see ls_cpu_iteration.
   // The last post: the slot's generation then, and the sweep it was in.
   uint64_t generation, sweep;
   ls_cpu_host_record *host;  // NULL where the stream calls none.
+  int64_t host_since;        // When its last call began. Atomic.
   bool ended;
 } ls_cpu_stream;
 
 // A merge. Its generation grows when it has its value; in a loop it begins
 // again.
 typedef struct ls_cpu_slot {
-  uint32_t arrived;  // Lanes 0 to arrived - 1 have posted.
+  uint32_t arrived;  // Lanes 0 to arrived - 1 have posted. Atomic.
   uint64_t generation;
 } ls_cpu_slot;
 
@@ -38,7 +40,8 @@ typedef struct ls_cpu_worker {
   char **bases;
   void **operands;       // Of the instruction at hand.
   char *scratch;         // Of lanes.
-  uint64_t float_mode;   // The thread's own.
+  ls_status status;      // Its first failure in this run.
+  ls_cpu_recorder recorder;
 } ls_cpu_worker;
 
 // What an instruction took so far.
@@ -64,15 +67,16 @@ struct ls_instance {
   uint32_t published;
   uint64_t sweep;
   uint64_t step, seed;  // Of the run.
-  ls_status status;     // The run's first failure.
+  uint64_t float_mode;  // The caller's.
+  bool running;         // Atomic.
   ls_cpu_cost *costs;   // One an instruction; NULL: nobody measures.
   uint64_t runs;        // That were measured.
 
-  ls_mutex lock;            // Guards what follows and the records' results.
-  ls_condition host_event;  // A host call was done.
-  uint64_t host_done;       // Calls done so far.
-  uint32_t host_running;
-  ls_cpu_host_record *records;
+  ls_host_threads *host_threads;  // The runtime's. NULL: no host calls.
+  uint64_t host_done;  // Calls that have ended so far, and ...
+  uint32_t host_running;  // ... those that have not. Guarded by its lock.
+
+  ls_instance *next;  // Of the back end; see ls_cpu_backend_add.
 };
 
 static inline void *ls_cpu_resolve(const ls_cpu_worker *worker,
@@ -81,8 +85,8 @@ static inline void *ls_cpu_resolve(const ls_cpu_worker *worker,
                   (uintptr_t)place.line * 64);
 }
 
-// Takes a failure over; the run's first one is kept.
-void ls_cpu_instance_fail(ls_instance *self, ls_status status);
+// Takes a failure over; the worker's first one is kept.
+void ls_cpu_worker_fail(ls_cpu_worker *worker, ls_status status);
 
 // The vtable's functions.
 ls_status ls_cpu_bind(ls_executable *executable, ls_buffer *const *buffers,
@@ -93,7 +97,16 @@ ls_status ls_cpu_run(ls_instance *instance, const ls_run_args *args);
 ls_status ls_cpu_measure(ls_instance *instance, bool on);
 ls_status ls_cpu_print_cost(const ls_instance *instance, ls_text *text);
 
-// FAILED_PRECONDITION: who waits where.
+// ---- whereabouts.c ---------------------------------------------------------
+// Who is where, line by line. From any thread, also while the instance runs.
+void ls_cpu_print_whereabouts(const ls_instance *self, ls_text *text);
+// FAILED_PRECONDITION: the streams wait for each other.
 ls_status ls_cpu_deadlock(const ls_instance *self);
+// DEADLINE_EXCEEDED: they wait for a host call that does not end.
+ls_status ls_cpu_stalled(const ls_instance *self);
+
+// ---- backend.c: all instances, for who looks on ------------------------------
+void ls_cpu_backend_add(ls_instance *instance);
+void ls_cpu_backend_remove(ls_instance *instance);
 
 #endif  // LS_ENGINE_CPU_INSTANCE_H_

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Ctrl-\: a thread waits for SIGQUIT, which all others block, and prints who is
+// where. No handler runs, so it may print as it likes.
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+
+#include "cli/cli.h"
+
+static struct {
+  ls_runtime *runtime;
+  pthread_t thread;
+  sigset_t before;  // The signals that were blocked.
+  bool running;
+  bool ends;  // Atomic.
+} watch;
+
+static void print_table(void) {
+  char *text = NULL;
+  ls_status status = ls_runs_print(watch.runtime, &text);
+  if (ls_status_is_ok(status)) {
+    fprintf(stderr, "\n%s", text[0] != '\0' ? text : "nothing runs just now\n");
+    ls_text_release(text);
+  } else {
+    (void)cli_report("train", status);
+  }
+}
+
+static void *run_watch(void *user) {
+  const sigset_t *signals = user;
+  int number = 0;
+  while (sigwait(signals, &number) == 0) {
+    if (__atomic_load_n(&watch.ends, __ATOMIC_ACQUIRE)) break;
+    print_table();
+  }
+  return NULL;
+}
+
+static sigset_t *watched(void) {
+  static sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGQUIT);
+  return &signals;
+}
+
+ls_status cli_watch_begin(ls_runtime *runtime) {
+  sigset_t *signals = watched();
+  watch.runtime = runtime;
+  watch.ends = false;
+  pthread_sigmask(SIG_BLOCK, signals, &watch.before);
+  if (pthread_create(&watch.thread, NULL, run_watch, signals) != 0) {
+    pthread_sigmask(SIG_SETMASK, &watch.before, NULL);
+    return ls_internal("no thread to wait for Ctrl-\\");
+  }
+  watch.running = true;
+  return ls_ok();
+}
+
+void cli_watch_end(void) {
+  if (!watch.running) return;
+  __atomic_store_n(&watch.ends, true, __ATOMIC_RELEASE);
+  pthread_kill(watch.thread, SIGQUIT);
+  pthread_join(watch.thread, NULL);
+  pthread_sigmask(SIG_SETMASK, &watch.before, NULL);
+  watch.running = false;
+}

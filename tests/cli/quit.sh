@@ -1,0 +1,46 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Ctrl-\ tells where a run is and does not end it.
+
+set -u
+lockstep=${LOCKSTEP:?}
+failed=0
+rm -rf run
+fail() {
+  echo "FAIL $*"
+  cat out.txt err.txt
+  failed=1
+}
+
+env --default-signal=INT,QUIT "$lockstep" train --model mlp --data synthetic \
+  --replicas 2 --epochs 1000000 --run-dir run --overwrite >out.txt 2>err.txt &
+process=$!
+# waits_for COMMAND...: for up to 30 s.
+waits_for() {
+  waited=0
+  while ! "$@" && [ $waited -lt 300 ]; do
+    sleep 0.1
+    waited=$((waited + 1))
+  done
+}
+waits_for test -s run/metrics.jsonl
+# A signal between two steps finds nothing that runs.
+tells() {
+  kill -s QUIT $process
+  sleep 0.1
+  grep -q 'shared code: ' err.txt
+}
+waits_for tells
+tells || fail "nothing is told"
+grep -q '^step [0-9]' err.txt || fail "no step is told"
+grep -q 'the last events, newest first:' err.txt || fail "no events are told"
+lines=$(wc -l <run/metrics.jsonl)
+goes_on() { [ "$(wc -l <run/metrics.jsonl)" -gt "$lines" ]; }
+waits_for goes_on
+goes_on || fail "the run does not go on"
+kill -s INT $process
+wait $process
+code=$?
+[ "$code" = 130 ] || fail "code $code, wanted 130"
+exit $failed

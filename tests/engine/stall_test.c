@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Runs that stand still: they end with a table of who is where, a call that
+// does not come back is abandoned and counted, and anybody may look on.
+#include "support/expect.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/runtime_internal.h"
+#include "lockstep/eager.h"
+#include "lockstep/host.h"
+#include "lockstep/runs.h"
+#include "support/lowered.h"
+
+enum { STALL_MS = 60, REPLICAS = 4 };
+
+// ---- Kernels ---------------------------------------------------------------
+// What they do on this replica; on the others they answer at once.
+static struct {
+  int32_t replica;    // Atomic.
+  bool hangs;         // Atomic: until it is false, a stuck call waits.
+  int starts;         // Atomic.
+  ls_host_call *kept;
+} host;
+
+static ls_status infer_same(const ls_object *state, const ls_type *in,
+                            size_t num_in, ls_type *out, size_t *num_out) {
+  (void)state;
+  (void)num_in;
+  out[0] = in[0];
+  *num_out = 1;
+  return ls_ok();
+}
+
+static ls_status answer(ls_host_call *call) {
+  *(int32_t *)call->outputs[0] = *(const int32_t *)call->inputs[0] + 100;
+  ls_host_done(call, ls_ok());
+  return ls_ok();
+}
+
+static bool is_stuck(const ls_host_call *call) {
+  __atomic_add_fetch(&host.starts, 1, __ATOMIC_RELAXED);
+  return call->replica == __atomic_load_n(&host.replica, __ATOMIC_RELAXED);
+}
+
+// A loop that does not end by itself.
+static ls_status start_spinning(ls_host_call *call) {
+  const bool stuck = is_stuck(call);
+  while (stuck && __atomic_load_n(&host.hangs, __ATOMIC_ACQUIRE))
+    ls_spin_pause();
+  return answer(call);
+}
+
+static ls_status start_sleeping(ls_host_call *call) {
+  const bool stuck = is_stuck(call);
+  while (stuck && __atomic_load_n(&host.hangs, __ATOMIC_ACQUIRE))
+    ls_clock_system()->sleep(NULL, 1000000);
+  return answer(call);
+}
+
+// Returns at once, but is never done.
+static ls_status start_forgetting(ls_host_call *call) {
+  if (!is_stuck(call)) return answer(call);
+  host.kept = call;
+  return ls_ok();
+}
+
+static const ls_host_kernel spinning = {"spinning", infer_same, start_spinning,
+                                        0};
+static const ls_host_kernel sleeping = {"sleeping", infer_same, start_sleeping,
+                                        0};
+static const ls_host_kernel forgetting = {"forgetting", infer_same,
+                                          start_forgetting, 0};
+static const ls_host_kernel *const kernels[] = {&spinning, &sleeping,
+                                                &forgetting};
+
+// ---- A program -------------------------------------------------------------
+// Every replica asks the host for its id and 100, and all are summed up.
+static void make(const char *kernel, lowered *program) {
+  char text[1024];
+  snprintf(text, sizeof(text),
+           "graph lowered \"p\" {"
+           "  %%1 = replicate() {replicas = %d, num_split = 0, "
+           "num_gathered = 0}"
+           "  (graph lowered \"r\" {"
+           "    %%1 = replica_id() varying : i32[]"
+           "    %%2 = host(%%1) {kernel = kernel \"%s\"} varying : i32[]"
+           "    %%3 = all_reduce(%%2) {reduce = \"sum\"} : i32[]"
+           "    return %%3 }) : i32[]"
+           "  return %%1 }",
+           REPLICAS, kernel);
+  expect_ok(lowered_create(&(lowered_options){.text = text,
+                                              .replicas = REPLICAS,
+                                              .kernels = kernels,
+                                              .num_kernels = 3},
+                           program));
+}
+
+static ls_runtime *begin(const ls_runtime_options *options) {
+  ls_runtime *runtime = NULL;
+  memset(&host, 0, sizeof(host));
+  host.hangs = true;
+  host.replica = 2;
+  expect_ok(ls_runtime_create(options, &runtime));
+  (void)ls_runtime_make_current(runtime);
+  return runtime;
+}
+
+// Lets stuck calls go, and the runtime once they have.
+static void end(ls_runtime *runtime) {
+  __atomic_store_n(&host.hangs, false, __ATOMIC_RELEASE);
+  if (host.kept != NULL) ls_host_done(host.kept, ls_ok());
+  for (int i = 0; i < 5000 && ls_runtime_abandoned_calls(runtime) > 0; ++i)
+    ls_clock_system()->sleep(NULL, 1000000);
+  assert_int_equal(ls_runtime_abandoned_calls(runtime), 0);
+  (void)ls_runtime_make_current(NULL);
+  expect_ok(ls_runtime_destroy(runtime));
+}
+
+// ---- Stuck calls -----------------------------------------------------------
+static void expect_table(ls_status status) {
+  static const char *const parts[] = {
+      "nothing has gone on for 0.06 s",
+      "replica 2: waiting for the host in op",
+      "replicas 0-1 arrived, replicas 2-3 not",
+      "replica 3: waiting for lower replicas at op",
+      "2 replicas have ended",
+      "replica 3 called the host in op host",
+      "step 0 began",
+  };
+  for (size_t i = 0; i < LS_COUNT_OF(parts); ++i)
+    expect_contains(ls_status_message(status), parts[i]);
+  expect_status(status, LS_DEADLINE_EXCEEDED, "shared code: waiting for the replicas to end");
+}
+
+static void a_call_that_does_not_end_ends_its_run_with_a_table(void **state) {
+  (void)state;
+  for (size_t i = 0; i < LS_COUNT_OF(kernels); ++i) {
+    ls_runtime *runtime = begin(
+        &(ls_runtime_options){.threads = 1, .stall_ms = STALL_MS});
+    lowered program;
+    int32_t sum = 0;
+    make(kernels[i]->name, &program);
+    expect_table(lowered_run(&program, NULL, (void *[]){&sum}));
+    assert_int_equal(ls_runtime_abandoned_calls(runtime), 1);
+    // The next run has nothing to do with it.
+    __atomic_store_n(&host.replica, -1, __ATOMIC_RELAXED);
+    expect_ok(lowered_run(&program, NULL, (void *[]){&sum}));
+    assert_int_equal(sum, 100 * REPLICAS + 6);
+    assert_int_equal(ls_runtime_abandoned_calls(runtime), 1);
+    lowered_destroy(&program);
+    expect_status(ls_runtime_destroy(runtime), LS_FAILED_PRECONDITION,
+                  "1 abandoned host call still runs; one of them: op");
+    end(runtime);
+  }
+}
+
+// Another call fails while one is stuck: the failure is told, after the stall.
+static ls_status start_failing(ls_host_call *call) {
+  if (call->replica == 3) return ls_out_of_range("no more data");
+  return start_sleeping(call);
+}
+
+static void a_failed_run_does_not_wait_for_ever_either(void **state) {
+  (void)state;
+  static const ls_host_kernel failing = {"failing", infer_same, start_failing,
+                                         0};
+  static const ls_host_kernel *const failing_kernels[] = {&failing};
+  ls_runtime *runtime =
+      begin(&(ls_runtime_options){.threads = 1, .stall_ms = STALL_MS});
+  lowered program;
+  expect_ok(lowered_create(
+      &(lowered_options){
+          .text = "graph lowered \"p\" {"
+                  "  %1 = replicate() {replicas = 4, num_split = 0, "
+                  "num_gathered = 0}"
+                  "  (graph lowered \"r\" {"
+                  "    %1 = replica_id() varying : i32[]"
+                  "    %2 = host(%1) {kernel = kernel \"failing\"} varying "
+                  ": i32[]"
+                  "    %3 = all_reduce(%2) {reduce = \"max\"} : i32[]"
+                  "    return %3 }) : i32[]"
+                  "  return %1 }",
+          .replicas = REPLICAS,
+          .kernels = failing_kernels,
+          .num_kernels = 1},
+      &program));
+  expect_status(lowered_run(&program, NULL, NULL), LS_OUT_OF_RANGE,
+                "no more data");
+  assert_int_equal(ls_runtime_abandoned_calls(runtime), 1);
+  lowered_destroy(&program);
+  end(runtime);
+}
+
+// ---- The clock -------------------------------------------------------------
+// A clock on which every look is a second later.
+static int64_t hasty_now(void *user) {
+  return __atomic_add_fetch((int64_t *)user, INT64_C(1000000000),
+                            __ATOMIC_RELAXED);
+}
+
+static void time_is_the_runtimes_clock(void **state) {
+  (void)state;
+  int64_t time = 0;
+  const ls_clock clock = {.now = hasty_now, .user = &time};
+  ls_runtime *runtime =
+      begin(&(ls_runtime_options){.threads = 1, .clock = &clock});
+  lowered program;
+  make("sleeping", &program);
+  expect_status(lowered_run(&program, NULL, NULL), LS_DEADLINE_EXCEEDED,
+                "nothing has gone on for 30 s");
+  lowered_destroy(&program);
+  end(runtime);
+}
+
+// ---- Looking on ------------------------------------------------------------
+typedef struct looker {
+  ls_runtime *runtime;
+  char *text;
+} looker;
+
+// Looks until the stuck replica is alone, then lets it go.
+static void look_on(void *user) {
+  looker *self = user;
+  for (int i = 0; i < 5000; ++i) {
+    ls_text_release(self->text);
+    expect_ok(ls_runs_print(self->runtime, &self->text));
+    if (strstr(self->text, "replica 2: waiting") != NULL) break;
+    ls_clock_system()->sleep(NULL, 1000000);
+  }
+  __atomic_store_n(&host.hangs, false, __ATOMIC_RELEASE);
+}
+
+static void a_run_can_be_looked_at_while_it_goes_on(void **state) {
+  (void)state;
+  looker self = {.runtime = begin(&(ls_runtime_options){.threads = 1})};
+  lowered program;
+  ls_thread thread = {0};
+  int32_t sum = 0;
+  make("sleeping", &program);
+  expect_ok(ls_runs_print(self.runtime, &self.text));
+  assert_string_equal(self.text, "");  // Nothing runs.
+  expect_ok(ls_thread_start(&thread, "looker", look_on, &self));
+  expect_ok(lowered_run(&program, NULL, (void *[]){&sum}));
+  ls_thread_join(&thread);
+  assert_int_equal(sum, 100 * REPLICAS + 6);
+  expect_contains(self.text, "step 0\n");
+  expect_contains(self.text, "replica 2: waiting for the host in op");
+  expect_contains(self.text, "replicas 0-1 arrived, replicas 2-3 not");
+  ls_text_release(self.text);
+  lowered_destroy(&program);
+  end(self.runtime);
+}
+
+// ---- Starting --------------------------------------------------------------
+// Calls that wait for one another inside their kernels still all come to run.
+static ls_status start_meeting(ls_host_call *call) {
+  __atomic_add_fetch(&host.starts, 1, __ATOMIC_RELAXED);
+  while (__atomic_load_n(&host.starts, __ATOMIC_RELAXED) < REPLICAS)
+    ls_clock_system()->sleep(NULL, 1000000);
+  return answer(call);
+}
+
+static void a_call_that_waits_is_passed_over_by_the_next(void **state) {
+  (void)state;
+  static const ls_host_kernel meeting = {"spinning", infer_same, start_meeting,
+                                         0};
+  static const ls_host_kernel *const meeting_kernels[] = {&meeting};
+  ls_runtime *runtime = begin(&(ls_runtime_options){.threads = 1});
+  lowered program;
+  int32_t largest = 0;
+  expect_ok(lowered_create(
+      &(lowered_options){
+          .text = "graph lowered \"p\" {"
+                  "  %1 = replicate() {replicas = 4, num_split = 0, "
+                  "num_gathered = 0}"
+                  "  (graph lowered \"r\" {"
+                  "    %1 = replica_id() varying : i32[]"
+                  "    %2 = host(%1) {kernel = kernel \"spinning\"} varying "
+                  ": i32[]"
+                  "    %3 = all_reduce(%2) {reduce = \"max\"} : i32[]"
+                  "    return %3 }) : i32[]"
+                  "  return %1 }",
+          .replicas = REPLICAS,
+          .kernels = meeting_kernels,
+          .num_kernels = 1},
+      &program));
+  expect_ok(lowered_run(&program, NULL, (void *[]){&largest}));
+  assert_int_equal(largest, 103);
+  lowered_destroy(&program);
+  end(runtime);
+}
+
+static void a_stall_that_no_clock_can_measure_is_refused(void **state) {
+  (void)state;
+  ls_runtime *runtime = NULL;
+  expect_status(
+      ls_runtime_create(&(ls_runtime_options){.stall_ms = INT64_MAX}, &runtime),
+      LS_INVALID_ARGUMENT, "stand still");
+  assert_null(runtime);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_call_that_does_not_end_ends_its_run_with_a_table),
+      cmocka_unit_test(a_failed_run_does_not_wait_for_ever_either),
+      cmocka_unit_test(time_is_the_runtimes_clock),
+      cmocka_unit_test(a_run_can_be_looked_at_while_it_goes_on),
+      cmocka_unit_test(a_call_that_waits_is_passed_over_by_the_next),
+      cmocka_unit_test(a_stall_that_no_clock_can_measure_is_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
