@@ -8,7 +8,8 @@
 // are a plain loop and wrap around.
 //
 // The work is cut into units of a band of rows by a panel of columns. The bits
-// do not depend on cuts, so neighbouring units of one call are joined.
+// do not depend on cuts, so neighbouring units of one call are joined, and they
+// are numbered so that a part of them cuts the longer side of the result.
 #include "engine/cpu/kernel_list.h"
 #include "engine/cpu/loops.h"
 
@@ -26,6 +27,7 @@ typedef struct matmul_params {
   int64_t a_step, b_step, c_step;  // Elements from one matrix to the next.
   int64_t band, panel;             // Rows and columns of a unit.
   int64_t bands, panels, units_per_block, units;
+  bool bands_outside;  // Panels are numbered within a band, not the reverse.
   bool has_bias;
   // Of integers.
   void (*integers)(const ls_cpu_product *product, const ls_cpu_block *block);
@@ -114,25 +116,29 @@ static void half_unit(const matmul_params *self, const ls_cpu_product *p,
 }
 
 // ---- Loop ------------------------------------------------------------------
-// Units are numbered band by band within a panel, panel by panel within a
-// matrix. Gives those from `unit` that one call can compute, before `end`.
+// Gives those units from `unit` on that one call can compute, before `end`.
 static int64_t join_units(const matmul_params *self, int64_t unit, int64_t end,
                           ls_cpu_block *out_block) {
-  const int64_t in_matrix = unit % (self->bands * self->panels);
-  const int64_t panel = in_matrix / self->bands;
-  const int64_t band = in_matrix % self->bands;
-  int64_t bands = ls_min_i64(self->bands - band, end - unit), panels = 1;
+  const bool by_band = self->bands_outside;
+  const int64_t outer = by_band ? self->bands : self->panels;
+  const int64_t inner = by_band ? self->panels : self->bands;
+  const int64_t in_matrix = unit % (outer * inner);
+  const int64_t o = in_matrix / inner, i = in_matrix % inner;
+  int64_t in_outer = 1, in_inner = ls_min_i64(inner - i, end - unit);
   if (ls_is_half(self->dtype))
-    bands = 1;
-  else if (band == 0 && bands == self->bands)
-    panels = ls_min_i64(self->panels - panel, (end - unit) / bands);
+    in_inner = 1;
+  else if (in_inner == inner)
+    in_outer = ls_min_i64(outer - o, (end - unit) / inner);
+  const int64_t band = by_band ? o : i, panel = by_band ? i : o;
+  const int64_t bands = by_band ? in_outer : in_inner;
+  const int64_t panels = by_band ? in_inner : in_outer;
   *out_block = (ls_cpu_block){
       .m0 = (size_t)(band * self->band),
       .m1 = smaller((size_t)((band + bands) * self->band), self->product.m),
       .n0 = (size_t)(panel * self->panel),
       .n1 = smaller((size_t)((panel + panels) * self->panel), self->product.n),
   };
-  return bands * panels;
+  return in_outer * in_inner;
 }
 
 static const char *matrix(const void *base, int64_t index, int64_t step,
@@ -235,6 +241,7 @@ static void cut_units(matmul_params *self) {
       break;
     *longer = (*longer + 1) / 2;
   }
+  self->bands_outside = m >= n;
   const int64_t work = self->band * self->panel * k;
   self->units_per_block = ls_max_i64(1, BLOCK_WORK / ls_max_i64(1, work));
 }

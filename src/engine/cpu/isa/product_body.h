@@ -31,11 +31,14 @@
 #define K_BLOCK ((size_t)256)
 #define M_BLOCK ((size_t)384)
 #define GROUP ((size_t)256)
+#define TURNED_K ((size_t)16)
 #define N_BLOCK ((size_t)1024)  // Bounds the scratch for chains.
 
 // Uses from which on a copy pays, measured on Zen 4. Where A is stored
-// transposed, a tile finds its rows side by side and never needs one.
+// transposed, a tile finds its rows side by side, but each value of k on a page
+// of its own, as a rule, and in the same few sets of the first cache.
 #define PACK_A_COLUMNS ((size_t)256)
+#define PACK_TURNED_A_COLUMNS ((size_t)128)
 #define PACK_B_ROWS ((size_t)48)
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
@@ -204,7 +207,7 @@ static size_t divide_scratch(step *s, ELEM *scratch) {
   const size_t k = smaller(p->k, K_BLOCK), m = smaller(p->m, M_BLOCK);
   const size_t panels = (smaller(p->n, GROUP) + PANEL - 1) / PANEL;
   const size_t b_size = k * panels * PANEL;
-  const size_t a_size = p->a_transposed ? 0 : k * m;
+  const size_t a_size = k * m;
   const bool keeps_chains = p->accumulate && p->k > K_BLOCK;
   const size_t chains_size = keeps_chains ? m * smaller(p->n, N_BLOCK) : 0;
   if (scratch != NULL) {
@@ -249,18 +252,36 @@ static const tile_size *tile_at(const step *s, size_t m) {
   return size;
 }
 
+// dst[p * rows + i] = src[p * stride + i] for p < k, i < rows.
+static void copy_tile_rows(ELEM *dst, size_t rows, const ELEM *src,
+                           size_t stride, size_t k) {
+  if (rows == LS_TILE_ROWS) {
+    for (size_t p = 0; p < k; ++p)
+      memcpy(dst + p * LS_TILE_ROWS, src + p * stride,
+             LS_TILE_ROWS * sizeof(ELEM));
+    return;
+  }
+  for (size_t p = 0; p < k; ++p)
+    for (size_t i = 0; i < rows; ++i)
+      dst[p * rows + i] = src[p * stride + i];
+}
+
+// Few values of k at a time where A is stored transposed: so many pages.
 static void pack_a_block(const step *s) {
+  const ls_cpu_product *product = s->product;
   const size_t k = s->k1 - s->k0;
-  for (size_t m = s->m0; m < s->m1;) {
-    const size_t rows = tile_at(s, m)->rows;
-    ELEM *to = s->a + (m - s->m0) * k;
-    for (size_t k0 = s->k0; k0 < s->k1;) {
-      const size_t k1 = line_end(s->product->k_line, k0, s->k1);
-      turn(to + (k0 - s->k0) * rows, rows, a_at(s, m, k0), s->product->lda,
-           k1 - k0, rows);
-      k0 = k1;
+  for (size_t k0 = s->k0, k1; k0 < s->k1; k0 = k1) {
+    k1 = line_end(product->k_line, k0, s->k1);
+    if (product->a_transposed) k1 = smaller(k1, k0 + TURNED_K);
+    for (size_t m = s->m0, rows; m < s->m1; m += rows) {
+      rows = tile_at(s, m)->rows;
+      ELEM *to = s->a + (m - s->m0) * k + (k0 - s->k0) * rows;
+      const ELEM *from = a_at(s, m, k0);
+      if (product->a_transposed)
+        copy_tile_rows(to, rows, from, product->lda, k1 - k0);
+      else
+        turn(to, rows, from, product->lda, k1 - k0, rows);
     }
-    m += rows;
   }
 }
 
@@ -349,7 +370,8 @@ void PRODUCT(const ls_cpu_product *product, const ls_cpu_block *block,
   const size_t m = block->m1 - block->m0, n = block->n1 - block->n0;
   step s = {
       .product = product,
-      .packs_a = !product->a_transposed && n >= PACK_A_COLUMNS,
+      .packs_a =
+          n >= (product->a_transposed ? PACK_TURNED_A_COLUMNS : PACK_A_COLUMNS),
       .packs_b = product->b_transposed || m >= PACK_B_ROWS,
   };
   divide_scratch(&s, scratch);
