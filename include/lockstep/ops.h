@@ -523,6 +523,15 @@ typedef enum ls_reduce_op {
 // The sum (mean, ...) of x over all replicas, on every replica, added along
 // the canonical tree on replica ids. Outside replicas: x.
 LS_PLACED ls_tensor ls_all_reduce(ls_reduce_op op, ls_tensor x);
+// The replicas' x, one behind the other along an axis, on every replica. Other
+// sizes than that along the axis are the same on all. Outside replicas: x.
+LS_PLACED ls_tensor ls_all_gather(ls_tensor x, int axis);
+// This replica's part of the sum (mean, ...) of x over all replicas: x is cut
+// along an axis into equal parts, in order of replica id. Outside replicas: x.
+LS_PLACED ls_tensor ls_reduce_scatter(ls_reduce_op op, ls_tensor x, int axis);
+// The same in parts as long as each replica's `like` along the axis.
+LS_PLACED ls_tensor ls_reduce_scatter_like(ls_reduce_op op, ls_tensor x,
+                                           int axis, ls_tensor like);
 // This replica's id, an i32 scalar; 0 outside replicas.
 LS_PLACED ls_tensor ls_replica_id(void);
 

@@ -66,8 +66,11 @@ static ls_status name_replica(replica_call *call, ls_replica_task *task) {
 }
 
 static ls_tensor hook_all_reduce(ls_reduce_op op, ls_tensor x);
+static ls_tensor hook_all_gather(ls_tensor x, int axis);
+static int64_t hook_rows_before(int64_t rows);
 static ls_tensor hook_replica_id(void);
-static const ls_replica_hooks hooks = {hook_all_reduce, hook_replica_id};
+static const ls_replica_hooks hooks = {hook_all_reduce, hook_all_gather,
+                                       hook_rows_before, hook_replica_id};
 
 // The first value in a nest that has rows for each replica; none.
 static ls_nest find_rows(ls_nest nest) {
@@ -99,6 +102,7 @@ static ls_status init_task(replica_call *call, size_t id, ls_nest args) {
   LS_RETURN_IF_ERROR(
       ls_select_for(call->strategy, (int32_t)id, args, &task->args));
   ls_context_fork(&task->context);
+  task->context.replicas = (int32_t)call->count;
   task->entry = (ls_distribution){.strategy = call->strategy,
                                   .replica = &task->replica};
   ls_distribution_push(&task->context, &task->entry);
@@ -343,8 +347,8 @@ static ls_nest reduce_in_replica(ls_replica *replica, ls_reduce_op op,
   return ls_replica_merge_call(replica, reduce_merge, nest, &op);
 }
 
-static ls_tensor hook_all_reduce(ls_reduce_op op, ls_tensor x) {
-  const ls_nest made = reduce_in_replica(ls_replica_context(), op, ls_leaf(x));
+// What a merge has made of a tensor; a failed one fails where it is used.
+static ls_tensor merged_tensor(ls_nest made) {
   if (made.kind == LS_KIND_TENSOR) return made.as.tensor;
   const ls_status status = ls_nest_status(made);
   ls_nest_release(made);
@@ -353,6 +357,49 @@ static ls_tensor hook_all_reduce(ls_reduce_op op, ls_tensor x) {
     return ls_op_output(ls_eager_fail(graph, status), 0);
   ls_graph_fail(graph, status);
   return ls_failed_tensor();
+}
+
+static ls_tensor hook_all_reduce(ls_reduce_op op, ls_tensor x) {
+  return merged_tensor(
+      reduce_in_replica(ls_replica_context(), op, ls_leaf(x)));
+}
+
+static ls_nest gather_merge(ls_strategy *strategy, ls_nest args, void *user) {
+  return ls_all_gather_merged(strategy, *(const int *)user, args);
+}
+
+static ls_tensor hook_all_gather(ls_tensor x, int axis) {
+  return merged_tensor(ls_replica_merge_call(
+      ls_replica_context(), gather_merge, ls_leaf(x), &axis));
+}
+
+static ls_nest sum_before(ls_strategy *strategy, ls_nest rows, void *user) {
+  (void)user;
+  const size_t count = (size_t)strategy->num_replicas;
+  ls_nest *items = ls_new_array(strategy->allocator, ls_nest, count);
+  if (items == NULL) return ls_fail(ls_out_of_memory());
+  int64_t before = 0;
+  for (size_t r = 0; r < count; ++r) {
+    // The same number on all is one.
+    const ls_nest own = rows.kind == LS_KIND_DISTRIBUTED
+                            ? ls_distributed_component(rows, r)
+                            : rows;
+    items[r] = ls_nest_i64(before);
+    before += (int64_t)ls_nest_number(own);
+  }
+  const ls_nest made = ls_nest_distributed(LS_PER_REPLICA, items, count);
+  ls_release(strategy->allocator, items);
+  return made;
+}
+
+// A failure shows in what is merged next.
+static int64_t hook_rows_before(int64_t rows) {
+  const ls_nest made = ls_replica_merge_call(ls_replica_context(), sum_before,
+                                             ls_nest_i64(rows), NULL);
+  const int64_t before =
+      made.kind == LS_KIND_SCALAR ? (int64_t)ls_nest_number(made) : 0;
+  ls_nest_release(made);
+  return before;
 }
 
 static ls_tensor hook_replica_id(void) {
@@ -385,15 +432,24 @@ ls_nest ls_replica_all_reduce(ls_replica *replica, ls_reduce_op op,
              : ls_nest_map(nest, all_reduce_leaf, &op);
 }
 
-static ls_nest gather_merge(ls_strategy *strategy, ls_nest args, void *user) {
-  return ls_all_gather_merged(strategy, *(const int *)user, args);
+static ls_nest all_gather_leaf(ls_nest leaf, void *user) {
+  ls_tensor x;
+  const int axis = *(const int *)user;
+  const ls_status status = ls_distributed_as_tensor(leaf, &x);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  const int32_t rank = ls_tensor_shape(x).rank;
+  if (rank == 0 || axis < 0 || (rank > 0 && axis >= rank))
+    return LS_FAIL(LS_INVALID_ARGUMENT,
+                   "all_gather along axis %d of rank %d; 0 to %d are possible",
+                   axis, rank, rank - 1);
+  return ls_leaf(ls_all_gather(x, axis));
 }
 
 ls_nest ls_replica_all_gather(ls_replica *replica, ls_nest nest, int axis) {
   const ls_status status = ls_replica_check(replica, "all_gather");
   if (!ls_status_is_ok(status)) return ls_fail(status);
   if (replica->count == 1) return ls_nest_retain(nest);
-  if (replica->task == NULL)
-    return LS_FAIL(LS_UNIMPLEMENTED, "all_gather in a traced function");
-  return ls_replica_merge_call(replica, gather_merge, nest, &axis);
+  return replica->task != NULL
+             ? ls_replica_merge_call(replica, gather_merge, nest, &axis)
+             : ls_nest_map(nest, all_gather_leaf, &axis);
 }

@@ -88,6 +88,7 @@ static ls_status trace_replica(tracing *all, int32_t id, ls_graph *region,
                   .graph = region},
       .region = region};
   ls_context_fork(&run.context);
+  run.context.replicas = all->strategy->num_replicas;
   ls_distribution entry = {.strategy = all->strategy, .replica = &run.replica};
   entry.outer = run.context.distribution;
   entry.graph = all->graph;

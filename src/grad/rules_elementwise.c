@@ -191,19 +191,3 @@ ls_status gradient_add_n(ls_gradient *g) {
     g->din[i] = g->dout[0];
   return ls_ok();
 }
-
-// What a replica's value contributes to every replica's sum comes back from
-// all of them.
-ls_status gradient_all_reduce(ls_gradient *g) {
-  const char *reduce = ls_node_attr(g->node, "reduce")->as.string;
-  if (strcmp(reduce, "sum") == 0)
-    g->din[0] = ls_all_reduce(LS_REDUCE_SUM, g->dout[0]);
-  else if (strcmp(reduce, "mean") == 0)
-    g->din[0] = ls_all_reduce(LS_REDUCE_MEAN, g->dout[0]);
-  else
-    return ls_not_found(
-        "op '%s' (all_reduce by %s) has no gradient: only sum and mean have "
-        "one; wrap its operand in ls_stop_gradient if none shall pass",
-        ls_op_name(g->op), reduce);
-  return ls_ok();
-}

@@ -55,6 +55,9 @@ typedef struct ls_creator_entry {
 // meet the others only by pausing.
 typedef struct ls_replica_hooks {
   ls_tensor (*all_reduce)(ls_reduce_op op, ls_tensor x);
+  ls_tensor (*all_gather)(ls_tensor x, int axis);
+  // Of numbers of rows, one a replica: those of the lower replicas.
+  int64_t (*rows_before)(int64_t rows);
   ls_tensor (*replica_id)(void);
 } ls_replica_hooks;
 
@@ -75,10 +78,16 @@ typedef struct ls_context {
   uint64_t caching_entered, caching_left;  // Scopes of dist/caching.c so far.
   uint64_t caching_scope;  // Of the last one: a number of its own.
   const ls_replica_hooks *hooks;  // NULL: they are ops of the current graph.
+  int32_t replicas;  // Of a replica's fiber: how many there are. Else 0.
 } ls_context;
 
 // This thread's or fiber's. Never NULL.
 ls_context *ls_context_current(void);
+// How many replicas the callback at hand is one of; 1 outside.
+static inline int32_t ls_context_replicas(void) {
+  const int32_t replicas = ls_context_current()->replicas;
+  return replicas > 0 ? replicas : 1;
+}
 // For a new fiber: starts as a copy of what the current one builds, with no
 // scope of its own.
 void ls_context_fork(ls_context *context);

@@ -203,19 +203,6 @@ ls_status infer_add_n(ls_infer *infer) {
   return ls_ok();
 }
 
-ls_status infer_all_reduce(ls_infer *infer) {
-  const ls_attr *reduce = ls_infer_attr(infer, "reduce");
-  static const char *const names[] = {"sum", "mean", "max", "min"};
-  bool known = false;
-  for (size_t i = 0; reduce != NULL && i < LS_COUNT_OF(names); ++i)
-    known = known || strcmp(reduce->as.string, names[i]) == 0;
-  if (!known)
-    return ls_invalid_argument(
-        "all_reduce: '%s' is none of sum, mean, max, min",
-        reduce == NULL ? "" : reduce->as.string);
-  return infer_number(infer);
-}
-
 // ---- Variables -------------------------------------------------------------
 ls_status ls_infer_variable(ls_infer *infer, ls_variable **out_variable) {
   const ls_attr *attr = ls_infer_attr(infer, "variable");

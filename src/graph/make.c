@@ -319,22 +319,3 @@ ls_tensor ls_mul_scalar(ls_tensor x, double value) {
   return ls_mul(x, ls_scalar(ls_tensor_dtype(x), value));
 }
 
-// ---- Replicas --------------------------------------------------------------
-ls_tensor ls_all_reduce(ls_reduce_op op, ls_tensor x) {
-  static const char *const names[] = {"sum", "mean", "max", "min"};
-  if ((unsigned)op >= LS_COUNT_OF(names))
-    return ls_make_failed("all_reduce",
-                          ls_invalid_argument("reduce op %d is none of "
-                                              "LS_REDUCE_SUM, MEAN, MAX, MIN",
-                                              (int)op));
-  const ls_replica_hooks *hooks = ls_context_current()->hooks;
-  if (hooks != NULL) return hooks->all_reduce(op, x);
-  const ls_attr attr = LS_ATTR_S("reduce", names[op]);
-  return ls_make(LS_OP_ALL_REDUCE, &x, 1, &attr, 1);
-}
-
-ls_tensor ls_replica_id(void) {
-  const ls_replica_hooks *hooks = ls_context_current()->hooks;
-  if (hooks != NULL) return hooks->replica_id();
-  return ls_make(LS_OP_REPLICA_ID, NULL, 0, NULL, 0);
-}

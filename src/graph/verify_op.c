@@ -218,6 +218,12 @@ static const attr_rule attr_rules[] = {
     {LS_OP_REPLICATE, "num_gathered", LS_ATTR_INT, false},
     {LS_OP_REPLICATE, "classes", LS_ATTR_INTS, false},
     {LS_OP_ALL_REDUCE, "reduce", LS_ATTR_STRING, true},
+    {LS_OP_ALL_GATHER, "axis", LS_ATTR_INT, true},
+    {LS_OP_ALL_GATHER, "replicas", LS_ATTR_INT, false},
+    {LS_OP_ALL_GATHER, "rows", LS_ATTR_INTS, false},
+    {LS_OP_REDUCE_SCATTER, "reduce", LS_ATTR_STRING, true},
+    {LS_OP_REDUCE_SCATTER, "axis", LS_ATTR_INT, true},
+    {LS_OP_REDUCE_SCATTER, "replicas", LS_ATTR_INT, false},
     {LS_OP_HOST, "kernel", LS_ATTR_KERNEL, true},
     {LS_OP_HOST, "state", LS_ATTR_OBJECT, false},
 };

@@ -19,7 +19,7 @@ ls_status ls_lower_scope_init(ls_lower_scope *scope, ls_lowering *all,
                             .outer = outer,
                             .from = from,
                             .to = to,
-                            .replicated = outer != NULL && outer->replicated,
+                            .replicas = outer == NULL ? 0 : outer->replicas,
                             .in_classes = outer != NULL && outer->in_classes};
   ls_map_init(&scope->values, all->allocator);
   ls_map_init(&scope->variables, all->allocator);

@@ -59,12 +59,13 @@ typedef struct ls_lower_scope {
   ls_map variables;  // Variable -> ref in `to` of its value at this point.
   ls_map known;      // A pure node's content -> node id in `to`.
   ls_text key;       // Scratch.
-  bool replicated;   // In the body of a replicate, at any depth.
+  int32_t replicas;  // In the body of a replicate, at any depth; 0 outside.
   bool in_classes;   // ... and replicas have other shapes than others.
   // In the body itself: those of all classes, lowered together, and one of this
   // one's replicas.
   struct ls_lower_scope *bodies;
   size_t num_bodies;
+  const int64_t *classes;  // Of each replica: its body.
   int32_t replica;
 } ls_lower_scope;
 
@@ -104,6 +105,10 @@ ls_status ls_lower_scalar(ls_lower_scope *scope, ls_dtype dtype, double value,
 ls_status ls_lower_broadcast(ls_lower_scope *scope, uint64_t ref,
                              ls_shape shape, const ls_node *origin,
                              uint64_t *out_ref);
+
+// `ref` with another shape of as many elements.
+ls_status ls_lower_reshape(ls_lower_scope *scope, uint64_t ref, ls_shape shape,
+                           const ls_node *origin, uint64_t *out_ref);
 
 // A variable's value at this point of the scope, and a new one. The innermost
 // scope that holds a value decides; reading through a region captures.

@@ -36,8 +36,8 @@ ls_status ls_lower_broadcast(ls_lower_scope *scope, uint64_t ref,
                        out_ref);
 }
 
-static ls_status reshape_to(ls_lower_scope *scope, uint64_t ref, ls_shape shape,
-                            const ls_node *origin, uint64_t *out_ref) {
+ls_status ls_lower_reshape(ls_lower_scope *scope, uint64_t ref, ls_shape shape,
+                           const ls_node *origin, uint64_t *out_ref) {
   *out_ref = ref;
   if (ls_shape_equal(ls_lowered_type(scope, ref).shape, shape)) return ls_ok();
   ls_size sizes[LS_MAX_RANK];
@@ -195,40 +195,6 @@ ls_status lower_dim_size(ls_lower_scope *scope, ls_node *node) {
   return ls_lower_map(scope, ls_ref(node->id, 0), ref);
 }
 
-ls_status lower_replica_id(ls_lower_scope *scope, ls_node *node) {
-  uint64_t ref = 0;
-  if (scope->replicated)
-    LS_RETURN_IF_ERROR(
-        ls_lower_make(scope, LS_OP_REPLICA_ID, NULL, 0, NULL, 0, node, &ref));
-  else
-    LS_RETURN_IF_ERROR(ls_lower_scalar(scope, LS_DTYPE_I32, 0, node, &ref));
-  return ls_lower_map(scope, ls_ref(node->id, 0), ref);
-}
-
-// What is reduced has one shape on all replicas.
-static ls_status check_operand(const ls_lower_scope *scope,
-                               const ls_node *node) {
-  if (scope->bodies == NULL) return ls_ok();
-  const ls_lower_scope *first = &scope->bodies[0];
-  const ls_type a =
-      ls_lowered_type(first, ls_lowered(first, node->inputs[0]));
-  const ls_type b =
-      ls_lowered_type(scope, ls_lowered(scope, node->inputs[0]));
-  if (ls_shape_equal(a.shape, b.shape)) return ls_ok();
-  return ls_invalid_argument(
-      "the value is %s on replica %d and %s on replica %d; what is reduced has "
-      "one shape on all replicas",
-      LS_SHAPE_TEXT(a.dtype, a.shape), first->replica,
-      LS_SHAPE_TEXT(b.dtype, b.shape), scope->replica);
-}
-
-ls_status lower_all_reduce(ls_lower_scope *scope, ls_node *node) {
-  // Outside replicas there is one: the value itself.
-  if (!scope->replicated) return lower_forward(scope, node);
-  LS_RETURN_IF_ERROR(check_operand(scope, node));
-  return lower_copy(scope, node);
-}
-
 // ---- Expanded --------------------------------------------------------------
 ls_status lower_expand_sum_to(ls_lower_scope *scope, ls_node *node) {
   uint64_t inputs[FEW_INPUTS];
@@ -251,7 +217,7 @@ ls_status lower_expand_sum_to(ls_lower_scope *scope, ls_node *node) {
     LS_RETURN_IF_ERROR(
         ls_lower_make(scope, LS_OP_REDUCE_SUM, &ref, 1, attrs, 2, node, &ref));
   }
-  LS_RETURN_IF_ERROR(reshape_to(scope, ref, want.shape, node, &ref));
+  LS_RETURN_IF_ERROR(ls_lower_reshape(scope, ref, want.shape, node, &ref));
   return ls_lower_map(scope, ls_ref(node->id, 0), ref);
 }
 

@@ -20,6 +20,11 @@ ls_status ls_lower_fold(ls_lower_scope *scope, const ls_node *node,
 ls_status ls_lower_pool(ls_lower_scope *scope, const ls_node *node,
                         const uint64_t *inputs, uint64_t *out_ref);
 
+// Rows of all replicas, one behind the other; `rows`: how many each has.
+ls_status ls_lower_gather_all(ls_lower_scope *scope, uint64_t ref,
+                              const int64_t *rows, const ls_node *origin,
+                              uint64_t *out_ref);
+
 // ---- Stacks (lower_stack.c) ------------------------------------------------
 // What is known of a stack: shared by all values that come of one stack_new.
 typedef struct ls_lower_stack ls_lower_stack;

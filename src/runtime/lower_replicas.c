@@ -70,10 +70,11 @@ static ls_status open_body(replicate *self, size_t k) {
   LS_RETURN_IF_ERROR(
       ls_flow_open(self->f, self->f->node->regions[0], name, inner));
   ++self->num_bodies;
-  inner->replicated = true;
+  inner->replicas = (int32_t)self->replicas;
   inner->in_classes = self->num_classes > 1;
   inner->bodies = self->bodies;
   inner->num_bodies = self->num_classes;
+  inner->classes = self->classes;
   inner->replica = (int32_t)self->first[k];
   for (size_t s = 0; s < self->num_split; ++s) {
     const ls_type type = ls_lowered_type(
@@ -245,7 +246,7 @@ static void end(replicate *self) {
 }
 
 ls_status lower_replicate(ls_lower_scope *scope, ls_node *node) {
-  if (scope->replicated)
+  if (scope->replicas > 0)
     return ls_invalid_argument("replicas inside replicas: a replicated body "
                                "cannot hold another");
   ls_flow f;

@@ -217,6 +217,23 @@ static ls_nest make_extremes(const trial *t, const ls_tensor *xs) {
                   ls_leaf(ls_all_reduce(LS_REDUCE_MIN, xs[1])));
 }
 
+static ls_tensor flat(ls_tensor x) { return ls_reshape(x, LS_SHAPE(-1)); }
+
+static ls_nest make_all_gather(const trial *t, const ls_tensor *xs) {
+  const ls_shape shape = ls_array_shape(t->operand[0]);
+  return LS_TUPLE(ls_leaf(ls_reshape(ls_all_gather(flat(xs[0]), 0), shape)),
+                  ls_leaf(ls_reshape(ls_all_gather(flat(xs[1]), 0), shape)));
+}
+
+static ls_nest make_reduce_scatter(const trial *t, const ls_tensor *xs) {
+  const ls_shape shape = ls_array_shape(t->operand[0]);
+  const ls_tensor x = ls_reduce_scatter(LS_REDUCE_SUM, flat(xs[0]), 0);
+  const ls_tensor y =
+      ls_reduce_scatter_like(LS_REDUCE_MEAN, flat(xs[1]), 0, flat(xs[0]));
+  return LS_TUPLE(ls_leaf(ls_reshape(x, shape)),
+                  ls_leaf(ls_reshape(y, shape)));
+}
+
 static ls_nest make_replica_id(const trial *t, const ls_tensor *xs) {
   (void)t;
   (void)xs;
@@ -250,5 +267,8 @@ const op_case flow_cases[] = {
     CASE(ALL_REDUCE, NUMBERS, make_all_reduce, .draw = draw_same,
          .gradient = 2),
     CASE(ALL_REDUCE, NUMBERS, make_extremes, .draw = draw_same),
+    CASE(ALL_GATHER, EVERY, make_all_gather, .draw = draw_same, .gradient = 2),
+    CASE(REDUCE_SCATTER, NUMBERS, make_reduce_scatter, .draw = draw_same,
+         .gradient = 2),
     {0},
 };

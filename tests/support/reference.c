@@ -143,6 +143,8 @@ static const ref_function functions[LS_OP_COUNT] = {
     // Outside of replicas.
     [LS_OP_REPLICA_ID] = ref_nothing,
     [LS_OP_ALL_REDUCE] = ref_copies,
+    [LS_OP_ALL_GATHER] = ref_copies,
+    [LS_OP_REDUCE_SCATTER] = ref_copies,
 };
 
 bool ref_has(uint16_t op) { return op < LS_OP_COUNT && functions[op] != NULL; }

@@ -187,7 +187,7 @@ void ls_cpu_emit_stack(ls_cpu_compiler *self, ls_cpu_scope *scope,
 // ---- compile_replicate.c ---------------------------------------------------
 void ls_cpu_emit_replicate(ls_cpu_compiler *self, ls_cpu_scope *scope,
                            const ls_node *node);
-void ls_cpu_emit_all_reduce(ls_cpu_compiler *self, ls_cpu_scope *scope,
+void ls_cpu_emit_merge(ls_cpu_compiler *self, ls_cpu_scope *scope,
                             const ls_node *node);
 
 // ---- storage.c -------------------------------------------------------------

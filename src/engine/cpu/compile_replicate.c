@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Emission of replicate and all_reduce.
+// Emission of replicate ops and merges.
 //
 // A replicate op's nodes go four ways. The varying ones are the lane stream.
 // Of the others, which are computed once,
@@ -145,7 +145,7 @@ static void emit_equal(ls_cpu_compiler *self, ls_cpu_scope *scope,
   if (!ls_cpu_failed(self)) ls_cpu_at(self, equal)->params = merge;
 }
 
-void ls_cpu_emit_all_reduce(ls_cpu_compiler *self, ls_cpu_scope *scope,
+void ls_cpu_emit_merge(ls_cpu_compiler *self, ls_cpu_scope *scope,
                             const ls_node *node) {
   const uint32_t value = ls_cpu_storage_of(self, scope, node->inputs[0]);
   if (ls_cpu_failed(self)) return;

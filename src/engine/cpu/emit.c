@@ -416,7 +416,8 @@ void ls_cpu_emit_node(ls_cpu_compiler *self, ls_cpu_scope *scope,
     ls_cpu_emit_replicate(self, scope, node);
     return;
   case LS_OP_ALL_REDUCE:
-    ls_cpu_emit_all_reduce(self, scope, node);
+  case LS_OP_ALL_GATHER:
+    ls_cpu_emit_merge(self, scope, node);
     return;
   default:
     emit_kernel(self, scope, node);
@@ -439,6 +440,7 @@ ls_status ls_cpu_supports(ls_backend *backend, ls_graph *graph,
   case LS_OP_COND:
   case LS_OP_REPLICATE:
   case LS_OP_ALL_REDUCE:
+  case LS_OP_ALL_GATHER:
   case LS_OP_STACK_NEW:
   case LS_OP_STACK_PUSH:
   case LS_OP_STACK_POP:

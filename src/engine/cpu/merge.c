@@ -112,6 +112,25 @@ static ls_status prepare_mean(preparation *self, ls_type wide,
   return prepare_step(self, LS_OP_MUL, in, 2, wide, &merge->scale);
 }
 
+// Rows of replicas one behind the other: no partial results.
+static ls_status prepare_gather(ls_arena *arena, const ls_node *node,
+                                ls_type type, ls_cpu_merge *merge) {
+  const ls_attr *rows = ls_node_attr(node, "rows");
+  const size_t replicas = (size_t)merge->replicas;
+  size_t *offsets = ls_arena_new_array(arena, size_t, replicas + 1);
+  if (offsets == NULL) return ls_out_of_memory();
+  if (rows == NULL || rows->as.ints.count != replicas)
+    return ls_internal("an all_gather of %zu replicas does not say their rows",
+                       replicas);
+  size_t row = ls_dtype_size(type.dtype);
+  for (int32_t i = 1; i < type.shape.rank; ++i)
+    row *= (size_t)type.shape.dim[i];
+  for (size_t r = 0; r < replicas; ++r)
+    offsets[r + 1] = offsets[r] + (size_t)rows->as.ints.items[r] * row;
+  merge->offsets = offsets;
+  return ls_ok();
+}
+
 ls_status ls_cpu_merge_prepare(const ls_cpu_kernels *kernels, ls_arena *arena,
                                const ls_graph *graph, const ls_node *node,
                                ls_type type, int32_t replicas,
@@ -121,6 +140,10 @@ ls_status ls_cpu_merge_prepare(const ls_cpu_kernels *kernels, ls_arena *arena,
   ls_cpu_merge *merge = ls_arena_new(arena, ls_cpu_merge);
   if (merge == NULL) return ls_out_of_memory();
   merge->replicas = replicas;
+  if (node->type == LS_OP_ALL_GATHER) {
+    *out_merge = merge;
+    return prepare_gather(arena, node, type, merge);
+  }
   uint16_t combination = LS_OP_NONE;
   const char *reduction = reduction_of(node);
   LS_TRY(combination_of(reduction, &combination));
@@ -162,9 +185,20 @@ static void run_step(const ls_cpu_step *step, ls_kernel_call *call,
   }
 }
 
+static void put_rows(const ls_cpu_merge *self, uint32_t replica,
+                     const void *value, void *result) {
+  const size_t begin = self->offsets[replica];
+  const size_t size = self->offsets[replica + 1] - begin;
+  if (size > 0) memcpy((char *)result + begin, value, size);
+}
+
 bool ls_cpu_merge_add(const ls_cpu_merge *self, ls_kernel_call *call,
                       uint32_t replica, const void *value, char *stack,
                       void *result, void *wide) {
+  if (self->offsets != NULL) {
+    put_rows(self, replica, value, result);
+    return replica + 1 == (uint32_t)self->replicas;
+  }
   void *top = ls_cpu_merge_top(self, stack, replica);
   if (self->widen.loop != NULL) {
     void *to = top != NULL ? top : wide;
@@ -203,6 +237,9 @@ bool ls_cpu_merge_add(const ls_cpu_merge *self, ls_kernel_call *call,
 void ls_cpu_merge_equal(const ls_cpu_merge *self, ls_kernel_call *call,
                         const void *value, void *result, void *power,
                         void *sum) {
+  for (int32_t r = 0; self->offsets != NULL && r < self->replicas; ++r)
+    put_rows(self, (uint32_t)r, value, result);
+  if (self->offsets != NULL) return;
   if (self->narrow.loop == NULL) sum = result;
   if (self->widen.loop != NULL) {
     run_step(&self->widen, call, value, NULL, power);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Merges: what all_reduce computes, along the canonical tree on replica ids.
+// Merges: what all_reduce computes, along the canonical tree on replica ids, and
+// all_gather, which puts each replica's rows in their place.
 //
 // The tree over n replicas splits at the largest power of two below n; the
 // left operand of each addition is the subtree of the lower ids. Contributions
@@ -34,9 +35,12 @@ typedef struct ls_cpu_merge {
   size_t stride;           // From one buffer of the stack to the next.
   uint32_t depth;          // Buffers of the stack.
   size_t scratch;          // Bytes that the steps need.
+  const size_t *offsets;   // Of a gather, for R + 1 replicas: where in the
+                           // result the rows of each begin. Else NULL.
 } ls_cpu_merge;
 
-// Prepares the merge of an all_reduce node whose operand has type `type`.
+// Prepares the merge of an all_reduce or all_gather node; `type` is that of its
+// result.
 // Everything goes into the arena.
 //   LS_UNIMPLEMENTED  no such reduction or no kernel for the type.
 ls_status ls_cpu_merge_prepare(const ls_cpu_kernels *kernels, ls_arena *arena,
@@ -51,7 +55,7 @@ bool ls_cpu_merge_is_idempotent(const ls_node *node);
 // those that are added to what is there.
 static inline void *ls_cpu_merge_top(const ls_cpu_merge *self, char *stack,
                                      uint32_t replica) {
-  if ((replica & 1U) != 0 || replica + 1 == (uint32_t)self->replicas) {
+  if (self->offsets != NULL || (replica & 1U) != 0 || replica + 1 == (uint32_t)self->replicas) {
     return NULL;
   }
   return stack + (size_t)__builtin_popcount(replica) * self->stride;

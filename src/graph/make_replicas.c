@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What replicas do together. In a trace these are ops of the replica's graph;
+// where replicas run op by op, they meet on the spot, through the context.
+#include "graph/make.h"
+
+static const char *const reduce_names[] = {"sum", "mean", "max", "min"};
+
+static bool check_reduce(const char *op_name, ls_reduce_op op,
+                         ls_tensor *out_failed) {
+  if ((unsigned)op < LS_COUNT_OF(reduce_names)) return true;
+  *out_failed = ls_make_failed(
+      op_name, ls_invalid_argument("reduce op %d is none of LS_REDUCE_SUM, "
+                                   "MEAN, MAX, MIN",
+                                   (int)op));
+  return false;
+}
+
+ls_tensor ls_all_reduce(ls_reduce_op op, ls_tensor x) {
+  ls_tensor failed;
+  if (!check_reduce("all_reduce", op, &failed)) return failed;
+  const ls_replica_hooks *hooks = ls_context_current()->hooks;
+  if (hooks != NULL) return hooks->all_reduce(op, x);
+  const ls_attr attr = LS_ATTR_S("reduce", reduce_names[op]);
+  return ls_make(LS_OP_ALL_REDUCE, &x, 1, &attr, 1);
+}
+
+ls_tensor ls_replica_id(void) {
+  const ls_replica_hooks *hooks = ls_context_current()->hooks;
+  if (hooks != NULL) return hooks->replica_id();
+  return ls_make(LS_OP_REPLICA_ID, NULL, 0, NULL, 0);
+}
+
+ls_tensor ls_all_gather(ls_tensor x, int axis) {
+  const ls_context *context = ls_context_current();
+  if (context->hooks != NULL) return context->hooks->all_gather(x, axis);
+  const ls_attr attrs[] = {LS_ATTR_I("axis", axis),
+                           LS_ATTR_I("replicas", ls_context_replicas())};
+  return ls_make(LS_OP_ALL_GATHER, &x, 1, attrs, 2);
+}
+
+// ---- Parts -----------------------------------------------------------------
+// Op by op the number of replicas and the one at hand are plain numbers.
+static ls_tensor own_part(const ls_replica_hooks *hooks, ls_tensor total,
+                          int axis, ls_tensor like) {
+  const ls_shape shape = ls_tensor_shape(total);
+  if (axis < 0 || axis >= shape.rank)
+    return ls_make_failed("reduce_scatter",
+                          ls_invalid_argument("axis %d of rank %d", axis,
+                                              shape.rank));
+  int64_t rows = 0, start = 0;
+  if (like.ref != 0) {
+    rows = ls_tensor_shape(like).dim[axis];
+    start = hooks->rows_before(rows);
+  } else {
+    const int32_t replicas = ls_context_replicas();
+    if (shape.dim[axis] % replicas != 0)
+      return ls_make_failed(
+          "reduce_scatter",
+          ls_invalid_argument("axis %d of %s cannot be cut into %d equal parts",
+                              axis, LS_SHAPE_TEXT(ls_tensor_dtype(total), shape),
+                              replicas));
+    rows = shape.dim[axis] / replicas;
+    start = hooks->rows_before(rows);
+  }
+  return ls_slice_axis(total, axis, start, start + rows);
+}
+
+static ls_tensor reduce_scatter(ls_reduce_op op, ls_tensor x, int axis,
+                                ls_tensor like) {
+  ls_tensor failed;
+  if (!check_reduce("reduce_scatter", op, &failed)) return failed;
+  const ls_replica_hooks *hooks = ls_context_current()->hooks;
+  if (hooks != NULL)
+    return own_part(hooks, hooks->all_reduce(op, x), axis, like);
+  const ls_attr attrs[] = {LS_ATTR_S("reduce", reduce_names[op]),
+                           LS_ATTR_I("axis", axis),
+                           LS_ATTR_I("replicas", ls_context_replicas())};
+  return ls_make(LS_OP_REDUCE_SCATTER, (const ls_tensor[]){x, like},
+                 like.ref != 0 ? 2 : 1, attrs, 3);
+}
+
+ls_tensor ls_reduce_scatter(ls_reduce_op op, ls_tensor x, int axis) {
+  return reduce_scatter(op, x, axis, (ls_tensor){0});
+}
+
+ls_tensor ls_reduce_scatter_like(ls_reduce_op op, ls_tensor x, int axis,
+                                 ls_tensor like) {
+  return reduce_scatter(op, x, axis, like);
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How what replicas do together is lowered: to merges, and to what each replica
+// takes of their results. Outside of replicas there is one.
+#include "base/runtime_internal.h"
+#include "runtime/lower_ops.h"
+
+ls_status lower_replica_id(ls_lower_scope *scope, ls_node *node) {
+  uint64_t ref = 0;
+  if (scope->replicas > 0)
+    LS_RETURN_IF_ERROR(
+        ls_lower_make(scope, LS_OP_REPLICA_ID, NULL, 0, NULL, 0, node, &ref));
+  else
+    LS_RETURN_IF_ERROR(ls_lower_scalar(scope, LS_DTYPE_I32, 0, node, &ref));
+  return ls_lower_map(scope, ls_ref(node->id, 0), ref);
+}
+
+// ---- Shapes ----------------------------------------------------------------
+// The type of operand `input` on a replica.
+static ls_type operand_on(const ls_lower_scope *scope, const ls_node *node,
+                          uint32_t input, int32_t replica) {
+  const ls_lower_scope *of =
+      scope->bodies == NULL ? scope : &scope->bodies[scope->classes[replica]];
+  return ls_lowered_type(of, ls_lowered(of, node->inputs[input]));
+}
+
+// Operand 0 has one shape on all replicas, but along `but`; -1: altogether.
+static ls_status check_operand(const ls_lower_scope *scope, const ls_node *node,
+                               int64_t but) {
+  const ls_type own =
+      ls_lowered_type(scope, ls_lowered(scope, node->inputs[0]));
+  for (int32_t r = 0; scope->bodies != NULL && r < scope->replicas; ++r) {
+    ls_type other = operand_on(scope, node, 0, r);
+    const ls_shape shape = other.shape;
+    if (but >= 0 && but < shape.rank) other.shape.dim[but] = own.shape.dim[but];
+    if (ls_shape_equal(own.shape, other.shape)) continue;
+    return ls_invalid_argument(
+        "the value is %s on replica %d and %s on replica %d; what replicas put "
+        "together has one shape on all%s",
+        LS_SHAPE_TEXT(own.dtype, own.shape), scope->replica,
+        LS_SHAPE_TEXT(own.dtype, shape), r,
+        but < 0 ? "" : " but along the axis");
+  }
+  return ls_ok();
+}
+
+// The size along an axis of operand `input` on each replica, in the graph's
+// arena.
+static ls_status sizes_on_all(ls_lower_scope *scope, const ls_node *node,
+                              uint32_t input, int64_t axis,
+                              int64_t **out_sizes) {
+  if (scope->in_classes && scope->bodies == NULL)
+    return ls_unimplemented("%s in a loop, branch or call while replicas have "
+                            "arguments of other shapes",
+                            ls_node_info(node)->name);
+  *out_sizes = ls_arena_new_array(&scope->to->arena, int64_t,
+                                  (size_t)scope->replicas);
+  if (*out_sizes == NULL) return ls_out_of_memory();
+  for (int32_t r = 0; r < scope->replicas; ++r) {
+    const ls_type type = operand_on(scope, node, input, r);
+    if (axis < 0 || axis >= type.shape.rank)
+      return ls_invalid_argument("%s: axis %lld of %s",
+                                 ls_node_info(node)->name, (long long)axis,
+                                 LS_SHAPE_TEXT(type.dtype, type.shape));
+    (*out_sizes)[r] = type.shape.dim[axis];
+  }
+  return ls_ok();
+}
+
+// ---- Merges ----------------------------------------------------------------
+ls_status lower_all_reduce(ls_lower_scope *scope, ls_node *node) {
+  if (scope->replicas == 0) return lower_forward(scope, node);
+  LS_RETURN_IF_ERROR(check_operand(scope, node, -1));
+  return lower_copy(scope, node);
+}
+
+// Dimension `axis` goes first, or the first one back to `axis`.
+static ls_status move_axis(ls_lower_scope *scope, const ls_node *node,
+                           int64_t axis, bool back, uint64_t *ref) {
+  if (axis == 0) return ls_ok();
+  const int32_t rank = ls_lowered_type(scope, *ref).shape.rank;
+  int64_t permutation[LS_MAX_RANK];
+  for (int64_t i = 0; i < rank; ++i) {
+    const int64_t moved = back ? (i < axis ? i + 1 : i == axis ? 0 : i)
+                               : (i == 0 ? axis : i <= axis ? i - 1 : i);
+    permutation[i] = moved;
+  }
+  const ls_attr attr = LS_ATTR_IS("permutation", permutation, (size_t)rank);
+  return ls_lower_make(scope, LS_OP_TRANSPOSE, ref, 1, &attr, 1, node, ref);
+}
+
+ls_status ls_lower_gather_all(ls_lower_scope *scope, uint64_t ref,
+                              const int64_t *rows, const ls_node *origin,
+                              uint64_t *out_ref) {
+  const ls_attr attrs[] = {
+      LS_ATTR_I("axis", 0), LS_ATTR_IS("rows", rows, (size_t)scope->replicas)};
+  return ls_lower_make(scope, LS_OP_ALL_GATHER, &ref, 1, attrs, 2, origin,
+                       out_ref);
+}
+
+// The engine puts rows together: another axis becomes the first for it.
+ls_status lower_all_gather(ls_lower_scope *scope, ls_node *node) {
+  if (scope->replicas == 0) return lower_forward(scope, node);
+  const int64_t axis = ls_node_int(node, "axis", 0);
+  int64_t *rows = NULL;
+  LS_RETURN_IF_ERROR(check_operand(scope, node, axis));
+  LS_RETURN_IF_ERROR(sizes_on_all(scope, node, 0, axis, &rows));
+  uint64_t ref = ls_lowered(scope, node->inputs[0]);
+  LS_RETURN_IF_ERROR(move_axis(scope, node, axis, false, &ref));
+  LS_RETURN_IF_ERROR(ls_lower_gather_all(scope, ref, rows, node, &ref));
+  LS_RETURN_IF_ERROR(move_axis(scope, node, axis, true, &ref));
+  return ls_lower_map(scope, ls_ref(node->id, 0), ref);
+}
+
+// ---- A replica's part ------------------------------------------------------
+// This replica's entry of a list of numbers, an i32 scalar.
+static ls_status own_entry(ls_lower_scope *scope, const int64_t *entries,
+                           const ls_node *origin, uint64_t *out_ref) {
+  ls_array *array = NULL;
+  uint64_t inputs[2];
+  LS_RETURN_IF_ERROR(
+      ls_array_create(LS_DTYPE_I32, LS_SHAPE(scope->replicas), &array));
+  for (int32_t r = 0; r < scope->replicas; ++r)
+    ls_array_set_i64(array, r, entries[r]);
+  const ls_attr value = LS_ATTR_A("value", array), axis = LS_ATTR_I("axis", 0);
+  ls_status status = ls_lower_make(scope, LS_OP_CONSTANT, NULL, 0, &value, 1,
+                                   origin, &inputs[0]);
+  ls_array_release(array);
+  if (ls_status_is_ok(status))
+    status = ls_lower_make(scope, LS_OP_REPLICA_ID, NULL, 0, NULL, 0, origin,
+                           &inputs[1]);
+  return ls_status_is_ok(status)
+             ? ls_lower_make(scope, LS_OP_GATHER, inputs, 2, &axis, 1, origin,
+                             out_ref)
+             : status;
+}
+
+// `size` of x along an axis, from a start that is a value.
+static ls_status part_from(ls_lower_scope *scope, uint64_t x, int64_t axis,
+                           uint64_t start, int64_t size, const ls_node *origin,
+                           uint64_t *out_ref) {
+  const ls_shape shape = ls_lowered_type(scope, x).shape;
+  uint64_t inputs[LS_MAX_RANK + 1] = {x}, zero = 0;
+  ls_size sizes[LS_MAX_RANK];
+  LS_RETURN_IF_ERROR(ls_lower_scalar(scope, LS_DTYPE_I32, 0, origin, &zero));
+  for (int32_t i = 0; i < shape.rank; ++i) {
+    inputs[i + 1] = i == axis ? start : zero;
+    sizes[i] =
+        (ls_size){LS_SIZE_CONSTANT, i == axis ? size : shape.dim[i]};
+  }
+  const ls_attr attr = LS_ATTR_SZ("sizes", sizes, (size_t)shape.rank);
+  return ls_lower_make(scope, LS_OP_DYNAMIC_SLICE, inputs,
+                       (size_t)shape.rank + 1, &attr, 1, origin, out_ref);
+}
+
+// Where the replicas' parts begin: sizes become what comes before each.
+static int64_t sum_before(int64_t *sizes, int32_t count) {
+  int64_t before = 0;
+  for (int32_t r = 0; r < count; ++r) {
+    const int64_t size = sizes[r];
+    sizes[r] = before;
+    before += size;
+  }
+  return before;
+}
+
+// The sum, which is there for all, and each replica's part of it.
+ls_status lower_expand_reduce_scatter(ls_lower_scope *scope, ls_node *node) {
+  if (scope->replicas == 0) return lower_forward(scope, node);
+  const int64_t axis = ls_node_int(node, "axis", 0);
+  int64_t *sizes = NULL;
+  LS_RETURN_IF_ERROR(check_operand(scope, node, -1));
+  LS_RETURN_IF_ERROR(
+      sizes_on_all(scope, node, node->num_inputs == 2, axis, &sizes));
+  if (node->num_inputs == 1)
+    for (int32_t r = 0; r < scope->replicas; ++r)
+      sizes[r] /= scope->replicas;
+  const int64_t own = sizes[scope->replica];
+  const int64_t sum = sum_before(sizes, scope->replicas);
+  uint64_t ref = ls_lowered(scope, node->inputs[0]), start = 0;
+  const ls_shape whole = ls_lowered_type(scope, ref).shape;
+  if (sum != whole.dim[axis])
+    return ls_invalid_argument("the replicas' parts of axis %lld are %lld "
+                               "together, it is %lld",
+                               (long long)axis, (long long)sum,
+                               (long long)whole.dim[axis]);
+  LS_RETURN_IF_ERROR(ls_lower_make(scope, LS_OP_ALL_REDUCE, &ref, 1,
+                                   ls_node_attr(node, "reduce"), 1, node,
+                                   &ref));
+  LS_RETURN_IF_ERROR(own_entry(scope, sizes, node, &start));
+  LS_RETURN_IF_ERROR(part_from(scope, ref, axis, start, own, node, &ref));
+  return ls_lower_map(scope, ls_ref(node->id, 0), ref);
+}
