@@ -166,10 +166,49 @@ static void a_view_is_read_where_it_is(void **state) {
   ls_float_mode_leave(mode);
 }
 
+// 3 by 3 taps on 6 channels of lines of 10 places: values that many taps share
+// are rounded once.
+static void a_view_of_even_lines_is_rounded_once(void **state) {
+  (void)state;
+  const uint64_t mode = ls_float_mode_enter();
+  loop_random random = {loop_random_seed()};
+  float *a = random_floats(6 * 60, &random);
+  float *b = random_floats(54 * 40, &random);
+  const ls_cpu_product pixels = {.m = 4 * 8,
+                                 .n = 40,
+                                 .k = 54,
+                                 .a = a,
+                                 .b = b,
+                                 .lda = 6,
+                                 .ldb = 40,
+                                 .m_line = 8,
+                                 .m_skip = 12,
+                                 .k_line = 18,
+                                 .k_skip = 42};
+  check(&pixels, &random);
+  const ls_cpu_product taps = {.m = 54,
+                               .n = 40,
+                               .k = 4 * 8,
+                               .a = a,
+                               .b = b,
+                               .lda = 6,
+                               .ldb = 40,
+                               .a_transposed = true,
+                               .m_line = 18,
+                               .m_skip = 42,
+                               .k_line = 8,
+                               .k_skip = 12};
+  check(&taps, &random);
+  free(a);
+  free(b);
+  ls_float_mode_leave(mode);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_table_adds_pairs_in_order),
       cmocka_unit_test(a_view_is_read_where_it_is),
+      cmocka_unit_test(a_view_of_even_lines_is_rounded_once),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,8 +19,8 @@ LS_INLINE vf pair_multiply_add(vf x, vf y, vf sum) {
 LS_INLINE vf pair_multiply_add(vf x, vf y, vf sum) {
   const vi upper = vi_set1((int32_t)0xffff0000);
   const vi a = vf_bits(x), b = vf_bits(y);
-  sum = vf_fma(vi_as_float(vi_and(a, upper)), vi_as_float(vi_and(b, upper)),
-               sum);
+  sum =
+      vf_fma(vi_as_float(vi_and(a, upper)), vi_as_float(vi_and(b, upper)), sum);
   return vf_fma(vi_as_float(vi_shl(a, 16)), vi_as_float(vi_shl(b, 16)), sum);
 }
 #endif
@@ -65,7 +65,7 @@ static ls_cpu_product of_pairs(const ls_cpu_product *p, size_t rows,
 
 size_t LS_ISA_NAME(ls_cpu_product_bf16_scratch)(const ls_cpu_product *p) {
   const size_t rows = rows_of(p);
-  const ls_cpu_product pairs = of_pairs(p, rows, p->n);
+  const ls_cpu_product pairs = of_pairs(p, p->m, p->n);
   return (rows + p->n) * pairs.k * sizeof(float) + pairs_scratch(&pairs);
 }
 
@@ -76,8 +76,7 @@ LS_INLINE vi rounded(vf x) {
   const vi odd = vi_and(vi_shr(bits, 16), vi_set1(1));
   const vi sum = vi_add(vi_add(bits, odd), vi_set1(0x7fff));
   const vi nan = vi_or(bits, vi_set1(0x400000));
-  const vf chosen =
-      vf_select(vf_is_nan(x), vi_as_float(nan), vi_as_float(sum));
+  const vf chosen = vf_select(vf_is_nan(x), vi_as_float(nan), vi_as_float(sum));
   return vi_and(vf_bits(chosen), vi_set1((int32_t)0xffff0000));
 }
 
@@ -139,6 +138,41 @@ static void pair_b(const ls_cpu_product *p, size_t n0, size_t n1, float *to) {
   }
 }
 
+// ---- Views -----------------------------------------------------------------
+// A view (of an image, whose values many taps share) stays one: what it reads
+// is rounded once, into `room` floats at `to`, and read as pairs. False: pairs
+// are not neighbours there, or there is less to round without.
+//
+// As stored, pairs lie side by side. Transposed, they lie lda apart: each value
+// gets a pair with the one that follows it so.
+static bool pair_view(const ls_cpu_product *p, size_t room, float *to,
+                      ls_cpu_product *pairs) {
+  if (p->m_line == 0 || p->k_line == 0 || p->m == 0 || p->k == 0 ||
+      p->m_skip < 0 || p->k_skip < 0 || p->k % 2 != 0 || p->k_line % 2 != 0)
+    return false;
+  const float *a = p->a;
+  const size_t count = (size_t)(a_of(p, p->m - 1, p->k - 1) - a) + 1;
+  if (count > p->m * p->k) return false;
+  *pairs = *p;
+  pairs->a = to;
+  pairs->k = p->k / 2;
+  pairs->k_line = p->k_line / 2;
+  if (p->a_transposed) {
+    if (count - p->lda > room) return false;
+    zip(to, a, a + p->lda, count - p->lda);
+    pairs->lda = 2 * p->lda;
+    return true;
+  }
+  if (pairs_of(count) > room || p->lda % 2 != 0 || p->m_skip % 2 != 0 ||
+      p->k_skip % 2 != 0)
+    return false;
+  narrow((uint16_t *)(void *)to, a, count);
+  pairs->lda = p->lda / 2;
+  pairs->m_skip = p->m_skip / 2;
+  pairs->k_skip = p->k_skip / 2;
+  return true;
+}
+
 // ---- Product ---------------------------------------------------------------
 void LS_ISA_NAME(ls_cpu_product_bf16)(const ls_cpu_product *p,
                                       const ls_cpu_block *block,
@@ -147,6 +181,17 @@ void LS_ISA_NAME(ls_cpu_product_bf16)(const ls_cpu_product *p,
   float *b = scratch, *a = b + columns * pairs_of(p->k);
   float *rest = a + most * pairs_of(p->k);
   pair_b(p, block->n0, block->n1, b);
+  ls_cpu_product view;
+  if (pair_view(p, most * pairs_of(p->k), a, &view)) {
+    view.n = columns;
+    view.ldb = p->b_transposed ? view.k : columns;
+    view.b = b;
+    view.c = (float *)p->c + block->n0;
+    if (p->bias != NULL) view.bias = (const float *)p->bias + block->n0;
+    pairs_product(&view, &(ls_cpu_block){block->m0, block->m1, 0, columns},
+                  rest);
+    return;
+  }
   for (size_t m = block->m0; m < block->m1;) {
     const size_t rows = smaller(most, block->m1 - m);
     ls_cpu_product pairs = of_pairs(p, rows, columns);
