@@ -249,6 +249,18 @@ LS_API const char *ls_name_scope_current(void);
   LS_SCOPE_BLOCK_(__LINE__, \
                   ls_init_scope_begin(&LS_CONCAT(ls_scope_, __LINE__)))
 
+// ---- Losses ----------------------------------------------------------------
+// How the last loss in a graph was reduced: "weighted_mean", "weighted_sum",
+// "none", or what someone else has said; "" when there was no loss. Losses of
+// ours say it by themselves.
+LS_API LS_MUST_USE ls_status ls_graph_record_loss_reduction(
+    ls_graph *graph, const char *reduction);
+LS_API const char *ls_graph_loss_reduction(const ls_graph *graph);
+// Whether the last optimizer in the graph has scaled its loss by 1 / the number
+// of replicas.
+LS_API void ls_graph_set_loss_scaled(ls_graph *graph, bool scaled);
+LS_API bool ls_graph_is_loss_scaled(const ls_graph *graph);
+
 // ---- Text ------------------------------------------------------------------
 // The graph as text that ls_graph_parse reads back, or as a DOT drawing. The
 // caller releases `*out_text` with ls_text_release.

@@ -15,6 +15,7 @@
 #include "lockstep/function.h"
 #include "lockstep/gradients.h"
 #include "lockstep/graph.h"
+#include "lockstep/handles.h"
 #include "lockstep/host.h"
 #include "lockstep/models.h"
 #include "lockstep/nest.h"

@@ -108,6 +108,17 @@ LS_API bool ls_strategy_made(const ls_strategy *strategy,
 // The strategy that made it, lent; NULL: none.
 LS_API ls_strategy *ls_variable_strategy(const ls_variable *variable);
 
+// ---- Losses ----------------------------------------------------------------
+// Inside, on this thread, losses of the strategy are scaled for an estimator;
+// the pair of ls_scope_end.
+LS_API void ls_scale_loss_scope_begin(ls_scope *scope, ls_strategy *strategy);
+#define LS_SCALE_LOSS_SCOPE(strategy) \
+  LS_SCOPE_(__LINE__, ls_scale_loss_scope_begin, strategy)
+// How losses are reduced over the replicas of the strategy in force: SUM; in
+// such a scope MEAN, unless the last loss of the current graph was a sum
+// ("weighted_sum" or "sum").
+LS_API ls_reduce_op ls_loss_reduction(void);
+
 // ---- Running ---------------------------------------------------------------
 // Runs the callable on every replica, in the strategy's scope. Replica r gets
 // component r of each distributed leaf of `args` (a lent tuple or list), and
@@ -254,6 +265,23 @@ LS_API void ls_sync_on_read_scope_begin(ls_scope *scope);
 #define LS_SYNC_ON_READ_SCOPE \
   LS_SCOPE_BLOCK_(__LINE__,   \
                   ls_sync_on_read_scope_begin(&LS_CONCAT(ls_scope_, __LINE__)))
+
+// What a variable is for raw access, lent: itself, or in a replica, an update or
+// outside of strategies its component.
+//   LS_FAILED_PRECONDITION  a distributed variable in a cross-replica context.
+LS_API LS_MUST_USE ls_status ls_variable_handle(ls_variable *variable,
+                                                ls_variable **out_handle);
+// What is known of the op behind a variable: that of its handle, in a
+// cross-replica context of its first component. Texts are lent.
+typedef struct ls_op_description {
+  const char *name, *type;
+  const ls_graph *graph;  // NULL: eager.
+} ls_op_description;
+LS_API ls_op_description ls_variable_op_description(
+    const ls_variable *variable);
+// Whether all fields are equal.
+LS_API bool ls_op_description_equal(const ls_op_description *a,
+                                    const ls_op_description *b);
 
 typedef enum ls_write_op {
   LS_WRITE_ASSIGN,

@@ -120,15 +120,44 @@ LS_API ls_variable_synchronization ls_variable_synchronization_of(
     const ls_variable *variable);
 LS_API ls_variable_aggregation ls_variable_aggregation_of(
     const ls_variable *variable);
-// The canonical name of its device, lent; "" when it has none.
+// The canonical name of its device, lent; "" when it has none. Of a distributed
+// variable: in a replica or update the device of that component, else of the
+// one on the current device, else of the first.
 LS_API const char *ls_variable_device(const ls_variable *variable);
 // Of a distributed variable, the container: how many components it has, and the
 // i-th, lent (NULL when there is none). 0 of any other.
 LS_API size_t ls_variable_num_components(const ls_variable *variable);
 LS_API ls_variable *ls_variable_component(const ls_variable *variable,
                                           size_t index);
-// The op that initializes it in its build graph; failed in eager.
+// The build graph it was made in; NULL: eager.
+LS_API ls_graph *ls_variable_graph(const ls_variable *variable);
+// A number that no other variable ever has; of a distributed one that of its
+// first component.
+LS_API uint64_t ls_variable_id(const ls_variable *variable);
+// The op that initializes it in its build graph; failed in eager. Another one
+// can be set; that of a distributed variable runs those of all components.
 LS_API ls_op ls_variable_initializer(const ls_variable *variable);
+//   LS_INVALID_ARGUMENT  no op of its build graph.
+LS_API LS_MUST_USE ls_status ls_variable_set_initializer(ls_variable *variable,
+                                                         ls_op op);
+// What it starts with in its build graph; of a distributed variable chosen as
+// its device is. Failed in eager.
+LS_PLACED ls_tensor ls_variable_initial_value(const ls_variable *variable);
+// A value as the variable's constraint wants it; without one as it is.
+// Optimizers ask for it.
+LS_API bool ls_variable_has_constraint(const ls_variable *variable);
+LS_PLACED ls_tensor ls_variable_constrain(const ls_variable *variable,
+                                          ls_tensor value);
+// That a variable is a slice of a larger one, for who saves it. Of a distributed
+// variable set on every component.
+typedef struct ls_slice_info {
+  char full_name[256];  // Of the whole.
+  ls_shape full_shape;
+  ls_shape offset;  // Where this one begins, in each dimension.
+} ls_slice_info;
+LS_API LS_MUST_USE ls_status ls_variable_set_slice(ls_variable *variable,
+                                                   const ls_slice_info *slice);
+LS_API const ls_slice_info *ls_variable_slice(const ls_variable *variable);
 
 // The value at this point of the current graph. Of a distributed variable: in a
 // replica that of the replica's component, else that of the component on the
@@ -137,6 +166,9 @@ LS_API ls_op ls_variable_initializer(const ls_variable *variable);
 LS_PLACED ls_tensor ls_variable_read(ls_variable *variable);
 // The same for use as an operand: also in the scope of another strategy.
 LS_PLACED ls_tensor ls_variable_as_tensor(ls_variable *variable);
+// Its rows at some indices, which no handle over it keeps.
+LS_PLACED ls_tensor ls_variable_sparse_read(ls_variable *variable,
+                                            ls_tensor indices);
 // Writes. Each returns the value afterwards.
 LS_PLACED ls_tensor ls_variable_assign(ls_variable *variable, ls_tensor value);
 LS_PLACED ls_tensor ls_variable_assign_add(ls_variable *variable,

@@ -129,6 +129,47 @@ size_t ls_component_here(const ls_variable *container) {
   return index < container->num_components ? index : 0;
 }
 
+ls_variable *ls_container_here(const ls_variable *container) {
+  ls_place place;
+  const ls_status status = ls_place_of(container, true, &place);
+  // Elsewhere, and without a strategy in force, it is the first.
+  size_t index = 0;
+  if (ls_status_is_ok(status) && place.kind != LS_PLACE_CROSS)
+    index = place.index;
+  else if (ls_status_is_ok(status) && place.entered)
+    index = ls_component_here(container);
+  ls_status_free(status);
+  return container->components[index];
+}
+
+static bool is_across(const ls_variable *variable) {
+  return variable->num_components > 0 && ls_in_cross_replica_context() &&
+         !ls_update_replica_id().set;
+}
+
+ls_status ls_variable_handle(ls_variable *variable, ls_variable **out_handle) {
+  *out_handle = NULL;
+  if (is_across(variable))
+    return ls_failed_precondition(
+        "the handle of variable '%s' in a cross-replica context: take it in a "
+        "replica context, or in an update function (ls_strategy_update)",
+        variable->name);
+  *out_handle = ls_variable_here(variable);
+  return ls_ok();
+}
+
+ls_op_description ls_variable_op_description(const ls_variable *variable) {
+  const ls_variable *of = is_across(variable) ? variable->components[0]
+                                              : ls_variable_here(variable);
+  return (ls_op_description){of->name, "variable", of->graph};
+}
+
+bool ls_op_description_equal(const ls_op_description *a,
+                             const ls_op_description *b) {
+  return strcmp(a->name, b->name) == 0 && strcmp(a->type, b->type) == 0 &&
+         a->graph == b->graph;
+}
+
 ls_tensor ls_read_component(ls_variable *container, size_t index) {
   ls_variable *component = container->components[index];
   ls_tensor value = ls_failed_tensor();

@@ -58,6 +58,7 @@ ls_tensor ls_write_as_maker(ls_variable *container, uint16_t op,
                             ls_tensor value);
 ls_tensor ls_scatter_mirrored(ls_variable *container, ls_scatter_op op,
                               ls_tensor indices, ls_tensor updates);
+ls_variable *ls_container_here(const ls_variable *container);
 ls_tensor ls_scatter_on_read(ls_variable *container, ls_scatter_op op,
                              ls_tensor indices, ls_tensor updates);
 

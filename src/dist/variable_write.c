@@ -394,6 +394,7 @@ ls_status ls_variable_write(ls_variable *variable, ls_write_op op,
   LS_RETURN_IF_ERROR(ls_scope_status());
   if (variable == NULL || (unsigned)op >= LS_COUNT_OF(ops))
     return ls_invalid_argument("a write needs a variable and an operation");
+  if (variable->num_targets > 0) variable = ls_variable_here(variable);
   const writing w = {variable, ops[op], options};
   return write_any(&w, value, out_value);
 }

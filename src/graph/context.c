@@ -64,6 +64,8 @@ ls_context *ls_context_open(ls_scope *scope, ls_scope_kind kind,
   scope->extra[LS_SCOPE_SAVED_FLAGS] =
       (context->sync_on_read ? SYNC_ON_READ : 0u) |
       (context->unrecorded ? UNRECORDED : 0u);
+  scope->extra[LS_SCOPE_SAVED_LOSS_SCALING] =
+      (uintptr_t)context->loss_scaling;
   context->top = scope;
   return context;
 }
@@ -85,6 +87,8 @@ void ls_scope_end(ls_scope *scope) {
       (const void *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_DISTRIBUTION];
   context->creators =
       (const void *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_CREATORS];
+  context->loss_scaling =
+      (const void *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_LOSS_SCALING];
   const uint64_t flags = scope->extra[LS_SCOPE_SAVED_FLAGS];
   context->sync_on_read = (flags & SYNC_ON_READ) != 0;
   context->unrecorded = (flags & UNRECORDED) != 0;

@@ -24,6 +24,7 @@ typedef enum ls_scope_kind {
   LS_SCOPE_SYNC_ON_READ,
   LS_SCOPE_UNRECORDED,
   LS_SCOPE_CACHING,
+  LS_SCOPE_SCALE_LOSS,
   LS_SCOPE_REFUSED,
 } ls_scope_kind;
 
@@ -39,6 +40,7 @@ enum {
   LS_SCOPE_SAVED_DISTRIBUTION = 6,
   LS_SCOPE_SAVED_CREATORS,
   LS_SCOPE_SAVED_FLAGS,
+  LS_SCOPE_SAVED_LOSS_SCALING,
   LS_SCOPE_ROOM,
 };
 
@@ -73,6 +75,8 @@ typedef struct ls_context {
   // Strategies and replicas entered, innermost first; see dist/context.h.
   const struct ls_distribution *distribution;
   const ls_creator_entry *creators;  // Innermost first.
+  // Strategies whose losses are scaled; see dist/loss_reduction.c.
+  const struct ls_loss_scaling *loss_scaling;
   bool sync_on_read;  // Replicas use such variables as the value of all.
   bool unrecorded;    // No tape records eager ops.
   uint64_t caching_entered, caching_left;  // Scopes of dist/caching.c so far.

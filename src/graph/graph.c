@@ -11,6 +11,8 @@ ls_status ls_graph_make(ls_graph_kind kind, const char *name,
   ls_graph *graph = ls_new(allocator, ls_graph);
   if (graph == NULL) return ls_out_of_memory();
   graph->kind = kind;
+  static uint64_t last_id;
+  graph->id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);
   graph->runtime = runtime;
   graph->allocator = allocator;
   graph->parent = parent;

@@ -69,6 +69,7 @@ typedef struct ls_capture {
 
 struct ls_graph {
   ls_graph_kind kind;
+  uint64_t id;  // Never that of another graph.
   const char *name;
   ls_runtime *runtime;
   ls_allocator *allocator;
@@ -108,6 +109,8 @@ struct ls_graph {
   ls_graph **stubs;     // Forwarded segments that handles may still name.
   size_t num_stubs, stubs_capacity;
   const void *owner;    // Function, replica: whoever traces it.
+  const char *loss_reduction;  // Of the last loss; NULL: there was none.
+  bool loss_scaled;            // An optimizer has scaled it.
 };
 
 // ---- Making ----------------------------------------------------------------

@@ -17,6 +17,11 @@ static void destroy_variable(ls_object *object) {
   }
   ls_release(variable->allocator, variable->components);
   ls_release(variable->allocator, variable->policy);
+  for (size_t i = 0; i < variable->num_targets; ++i)
+    ls_variable_release(variable->targets[i]);
+  ls_release(variable->allocator, variable->targets);
+  ls_object_release(variable->kept);
+  ls_release(variable->allocator, variable->slice);
   ls_object_release(variable->strategy);
   ls_release(variable->allocator, variable->device);
   ls_release(variable->allocator, variable->name);
@@ -375,6 +380,12 @@ ls_tensor ls_variable_as_tensor(ls_variable *variable) {
                                  : ls_variable_op(LS_OP_READ, variable, NULL);
 }
 
+ls_tensor ls_variable_sparse_read(ls_variable *variable, ls_tensor indices) {
+  if (variable == NULL) return no_variable("gather");
+  if (variable->num_targets > 0) variable = ls_variable_here(variable);
+  return ls_gather(ls_variable_read(variable), indices, 0);
+}
+
 static ls_tensor write_any(uint16_t type, ls_variable *variable,
                            ls_tensor value, const char *what) {
   if (variable == NULL) return no_variable(what);
@@ -433,61 +444,4 @@ ls_op ls_global_initializer(void) {
   const ls_op op = ls_group(ops, count, "init");
   ls_release(graph->allocator, ops);
   return op;
-}
-
-// ---- Accessors -------------------------------------------------------------
-ls_variable *ls_variable_retain(ls_variable *variable) {
-  return ls_object_retain(variable);
-}
-
-void ls_variable_release(ls_variable *variable) { ls_object_release(variable); }
-
-const char *ls_variable_name(const ls_variable *variable) {
-  return variable->name;
-}
-
-ls_dtype ls_variable_dtype(const ls_variable *variable) {
-  return variable->type.dtype;
-}
-
-ls_shape ls_variable_shape(const ls_variable *variable) {
-  return variable->type.shape;
-}
-
-bool ls_variable_is_trainable(const ls_variable *variable) {
-  return variable->trainable;
-}
-
-ls_variable_synchronization ls_variable_synchronization_of(
-    const ls_variable *variable) {
-  return variable->synchronization;
-}
-
-ls_variable_aggregation ls_variable_aggregation_of(
-    const ls_variable *variable) {
-  return variable->aggregation;
-}
-
-const char *ls_variable_device(const ls_variable *variable) {
-  return variable->device != NULL ? variable->device : "";
-}
-
-size_t ls_variable_num_components(const ls_variable *variable) {
-  return variable->num_components;
-}
-
-ls_variable *ls_variable_component(const ls_variable *variable, size_t index) {
-  return index < variable->num_components ? variable->components[index] : NULL;
-}
-
-ls_op ls_variable_initializer(const ls_variable *variable) {
-  return variable->initializer;
-}
-
-ls_nest ls_nest_variable(ls_variable *variable) {
-  return ls_nest_object(LS_KIND_VARIABLE, ls_object_retain(variable));
-}
-
-ls_variable *ls_nest_as_variable(ls_nest nest) {
-  return nest.kind == LS_KIND_VARIABLE ? nest.as.ref : NULL;
 }

@@ -9,7 +9,8 @@
 
 extern const ls_object_type ls_variable_object_type;
 
-// What reads and writes of a distributed variable do; static data, see dist/.
+// What reads and writes do of a variable that others stand behind, a distributed
+// one or a handle; static data, see dist/.
 typedef struct ls_variable_rules {
   const char *class_name;
   ls_tensor (*read)(ls_variable *container);
@@ -17,6 +18,8 @@ typedef struct ls_variable_rules {
   ls_tensor (*write)(ls_variable *container, uint16_t op, ls_tensor value);
   ls_tensor (*scatter)(ls_variable *container, ls_scatter_op op,
                        ls_tensor indices, ls_tensor updates);
+  // The variable that it is where the thread is.
+  ls_variable *(*here)(const ls_variable *variable);
 } ls_variable_rules;
 
 struct ls_variable {
@@ -48,6 +51,11 @@ struct ls_variable {
   size_t num_components;
   ls_variable *container;
   size_t index;
+  // Of a handle (dist/handle.c): what it stands for, and what it keeps.
+  ls_variable **targets;
+  size_t num_targets;
+  ls_object *kept;
+  ls_slice_info *slice;  // NULL: none.
   bool joining;  // Will be a component: a value of its own is not stored yet.
 };
 
@@ -56,6 +64,10 @@ struct ls_variable {
 void ls_beside_begin(ls_scope *scope, const ls_variable *variable);
 #define LS_BESIDE_SCOPE(variable) LS_SCOPE_(__LINE__, ls_beside_begin, variable)
 
+// The plain variable that this one is where the thread is: of a container the
+// component of the replica or update, across replicas that on the current
+// device, else the first; of a handle what it stands for.
+ls_variable *ls_variable_here(const ls_variable *variable);
 // A variable without ops or value: what the parser and the maker use.
 ls_status ls_variable_make(ls_runtime *runtime, const char *name, ls_type type,
                            bool trainable, ls_variable **out_variable);

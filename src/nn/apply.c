@@ -43,8 +43,9 @@ void ls_update_slot(const ls_update *update, size_t slot, ls_tensor value) {
 }
 
 void ls_update_move(const ls_update *update, ls_tensor delta) {
-  update->ops[0] = ls_tensor_op(
-      ls_variable_assign(update->variable, ls_sub(update->w, delta)));
+  const ls_tensor moved = ls_sub(update->w, delta);
+  update->ops[0] = ls_tensor_op(ls_variable_assign(
+      update->variable, ls_variable_constrain(update->variable, moved)));
 }
 
 ls_op ls_join_ops(const ls_op *ops, size_t count, const char *name) {

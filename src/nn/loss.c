@@ -3,14 +3,22 @@
 
 #include "graph/make.h"
 
+// The last loss of a graph decides how losses are reduced over replicas.
+static ls_tensor recorded(ls_tensor loss, const char *reduction) {
+  ls_graph *graph = ls_graph_current();
+  if (graph == NULL || ls_graph_is_eager(graph)) return loss;
+  const ls_status status = ls_graph_record_loss_reduction(graph, reduction);
+  return ls_status_is_ok(status) ? loss : ls_make_failed("loss", status);
+}
+
 ls_tensor ls_reduce_loss(ls_tensor losses, ls_reduction reduction) {
   switch (reduction) {
   case LS_REDUCTION_MEAN:
-    return ls_reduce_mean(losses, LS_ALL_AXES);
+    return recorded(ls_reduce_mean(losses, LS_ALL_AXES), "weighted_mean");
   case LS_REDUCTION_SUM:
-    return ls_reduce_sum(losses, LS_ALL_AXES);
+    return recorded(ls_reduce_sum(losses, LS_ALL_AXES), "weighted_sum");
   case LS_REDUCTION_NONE:
-    return losses;
+    return recorded(losses, "none");
   }
   return ls_make_failed(
       "loss", ls_invalid_argument("there is no reduction %d", (int)reduction));
@@ -24,7 +32,9 @@ ls_tensor ls_weighted_mean(ls_tensor losses, ls_tensor weights) {
   const ls_tensor zero = ls_scalar(dtype, 0), one = ls_scalar(dtype, 1);
   const ls_tensor empty = ls_equal(total, zero);
   // Divided by 1 where it is empty: a nan would come back in the gradient.
-  return ls_select(empty, zero, ls_div(sum, ls_select(empty, one, total)));
+  return recorded(
+      ls_select(empty, zero, ls_div(sum, ls_select(empty, one, total))),
+      "weighted_mean");
 }
 
 // ---- By class --------------------------------------------------------------

@@ -101,6 +101,11 @@ void ls_update_slot_rows(const ls_update *update, size_t slot,
 
 void ls_update_move_rows(const ls_update *update, const ls_update_rows *rows,
                          ls_tensor delta) {
-  update->ops[0] = ls_tensor_op(ls_variable_scatter(
-      update->variable, LS_SCATTER_SUB, rows->indices, delta));
+  ls_tensor moved = ls_variable_scatter(update->variable, LS_SCATTER_SUB,
+                                        rows->indices, delta);
+  // A constraint is about the whole value.
+  if (ls_variable_has_constraint(update->variable))
+    moved = ls_variable_assign(update->variable,
+                               ls_variable_constrain(update->variable, moved));
+  update->ops[0] = ls_tensor_op(moved);
 }

@@ -173,6 +173,7 @@ void ls_store_forget(ls_store *store, const ls_variable *variable) {
 ls_status ls_store_read(ls_store *store, ls_variable *variable,
                         ls_array **out_array) {
   *out_array = NULL;
+  if (variable->num_targets > 0) variable = ls_variable_here(variable);
   const entry *e = find(store, variable);
   if (e == NULL || !e->written)
     return ls_failed_precondition(
@@ -190,6 +191,7 @@ ls_status ls_store_read(ls_store *store, ls_variable *variable,
 
 ls_status ls_store_write(ls_store *store, ls_variable *variable,
                          const ls_array *array) {
+  if (variable->num_targets > 0) variable = ls_variable_here(variable);
   const ls_type type = {ls_array_dtype(array), ls_array_shape(array)};
   if (type.dtype != variable->type.dtype ||
       !ls_shape_equal(type.shape, variable->type.shape))

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layer: dist
+//
+// Handles over variables: variables without a value of their own, that say how
+// others are read and written.
+//
+// A caching variable reads the one it stands for once in a caching scope. A
+// packed variable stands for one variable on each of some devices, and is
+// whichever is on the current device. Both are used as any other variable.
+#ifndef LOCKSTEP_HANDLES_H_
+#define LOCKSTEP_HANDLES_H_
+
+#include "lockstep/variable.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// ---- Caching ---------------------------------------------------------------
+// Inside, on this thread and in the replicas that it starts, a caching variable
+// is read once; the pair of ls_scope_end.
+//   LS_FAILED_PRECONDITION  in the scope: inside of another one, which stays.
+LS_API void ls_caching_scope_begin(ls_scope *scope);
+#define LS_CACHING_SCOPE                                                       \
+  LS_SCOPE_BLOCK_(__LINE__,                                                    \
+                  ls_caching_scope_begin(&LS_CONCAT(ls_scope_, __LINE__)))
+// How many such scopes this thread has entered and left.
+typedef struct ls_caching_counts {
+  uint64_t entered, left;
+} ls_caching_counts;
+LS_API ls_caching_counts ls_caching_counts_here(void);
+LS_API bool ls_in_caching_scope(void);
+
+// Creates a handle over a plain variable: its first read in a caching scope is
+// kept on the CPU and is what later reads in that scope give, even after a
+// write. Writes go to the variable; reads of single rows are never kept. The
+// caller owns a reference.
+//   LS_INVALID_ARGUMENT  a distributed variable, or another handle.
+LS_API LS_MUST_USE ls_status
+ls_caching_variable_create(ls_variable *variable, ls_variable **out_variable);
+
+// ---- Packed ----------------------------------------------------------------
+// Creates a handle over the variables of some leaves, one a device; its type
+// and flags are those of the first. `name` may be NULL: the first's. The caller
+// owns a reference.
+//   LS_FAILED_PRECONDITION  not in eager.
+//   LS_INVALID_ARGUMENT     no leaf, or one that is no plain variable: says
+//                           which.
+LS_API LS_MUST_USE ls_status
+ls_packed_variable_create(const char *name, const ls_nest *leaves, size_t count,
+                          ls_variable **out_variable);
+// The variable on this device, else the first whose host's CPU it is; lent.
+//   LS_INVALID_ARGUMENT  there is none: names the device.
+LS_API LS_MUST_USE ls_status ls_packed_variable_on(const ls_variable *packed,
+                                                   const char *device,
+                                                   ls_variable **out_variable);
+
+#ifdef __cplusplus
+}
+#endif
+#endif  // LOCKSTEP_HANDLES_H_

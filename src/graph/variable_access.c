@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a variable says of itself.
+#include "base/allocator.h"
+#include "graph/make.h"
+#include "graph/variable.h"
+
+// ---- Which one ------------------------------------------------------------
+ls_variable *ls_variable_here(const ls_variable *variable) {
+  return variable->rules != NULL ? variable->rules->here(variable)
+                                 : (ls_variable *)(uintptr_t)variable;
+}
+
+// ---- Accessors -------------------------------------------------------------
+ls_variable *ls_variable_retain(ls_variable *variable) {
+  return ls_object_retain(variable);
+}
+
+void ls_variable_release(ls_variable *variable) { ls_object_release(variable); }
+
+const char *ls_variable_name(const ls_variable *variable) {
+  return variable->name;
+}
+
+ls_dtype ls_variable_dtype(const ls_variable *variable) {
+  return variable->type.dtype;
+}
+
+ls_shape ls_variable_shape(const ls_variable *variable) {
+  return variable->type.shape;
+}
+
+bool ls_variable_is_trainable(const ls_variable *variable) {
+  return variable->trainable;
+}
+
+ls_variable_synchronization
+ls_variable_synchronization_of(const ls_variable *variable) {
+  return variable->synchronization;
+}
+
+ls_variable_aggregation
+ls_variable_aggregation_of(const ls_variable *variable) {
+  return variable->aggregation;
+}
+
+const char *ls_variable_device(const ls_variable *variable) {
+  const ls_variable *here = ls_variable_here(variable);
+  return here->device != NULL ? here->device : "";
+}
+
+ls_graph *ls_variable_graph(const ls_variable *variable) {
+  return variable->graph;
+}
+
+// That of the first component, or of what a handle stands for.
+static ls_variable *primary(const ls_variable *variable) {
+  if (variable->num_components > 0) return variable->components[0];
+  return variable->num_targets > 0 ? variable->targets[0]
+                                   : (ls_variable *)(uintptr_t)variable;
+}
+
+uint64_t ls_variable_id(const ls_variable *variable) {
+  return primary(variable)->id;
+}
+
+size_t ls_variable_num_components(const ls_variable *variable) {
+  return variable->num_components;
+}
+
+ls_variable *ls_variable_component(const ls_variable *variable, size_t index) {
+  return index < variable->num_components ? variable->components[index] : NULL;
+}
+
+ls_op ls_variable_initializer(const ls_variable *variable) {
+  return variable->initializer;
+}
+
+ls_status ls_variable_set_initializer(ls_variable *variable, ls_op op) {
+  if (variable->graph == NULL || op.graph != variable->graph ||
+      ls_op_is_failed(op))
+    return ls_invalid_argument("an initializer of variable '%s' is an op of "
+                               "its build graph",
+                               variable->name);
+  variable->initializer = op;
+  return ls_ok();
+}
+
+ls_tensor ls_variable_initial_value(const ls_variable *variable) {
+  const ls_variable *here = ls_variable_here(variable);
+  return here->graph != NULL
+             ? here->initial_value
+             : ls_make_failed("initial_value",
+                              ls_failed_precondition(
+                                  "variable '%s' is eager: what it started "
+                                  "with is not kept",
+                                  variable->name));
+}
+
+// ---- Constraints and slices ------------------------------------------------
+bool ls_variable_has_constraint(const ls_variable *variable) {
+  return variable->constraint != NULL;
+}
+
+ls_tensor ls_variable_constrain(const ls_variable *variable, ls_tensor value) {
+  if (variable->constraint == NULL || ls_tensor_is_failed(value)) return value;
+  const ls_nest made =
+      variable->constraint(ls_leaf(value), variable->constraint_user);
+  if (made.kind == LS_KIND_TENSOR) return made.as.tensor;
+  const ls_status status =
+      ls_nest_is_failed(made)
+          ? ls_nest_status(made)
+          : ls_invalid_argument("the constraint of variable '%s' must return "
+                                "one tensor",
+                                variable->name);
+  ls_nest_release(made);
+  return ls_make_failed("constraint", status);
+}
+
+ls_status ls_variable_set_slice(ls_variable *variable,
+                                const ls_slice_info *slice) {
+  for (size_t i = 0; i < variable->num_components; ++i)
+    LS_RETURN_IF_ERROR(ls_variable_set_slice(variable->components[i], slice));
+  if (variable->num_components > 0) return ls_ok();
+  if (variable->slice == NULL)
+    variable->slice = ls_new(variable->allocator, ls_slice_info);
+  if (variable->slice == NULL) return ls_out_of_memory();
+  *variable->slice = *slice;
+  return ls_ok();
+}
+
+const ls_slice_info *ls_variable_slice(const ls_variable *variable) {
+  return primary(variable)->slice;
+}
+
+ls_nest ls_nest_variable(ls_variable *variable) {
+  return ls_nest_object(LS_KIND_VARIABLE, ls_object_retain(variable));
+}
+
+ls_variable *ls_nest_as_variable(ls_nest nest) {
+  return nest.kind == LS_KIND_VARIABLE ? nest.as.ref : NULL;
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How losses are reduced over replicas.
+#include "lockstep/graph.h"
+#include "lockstep/losses.h"
+#include "support/replicas.h"
+
+static ls_tensor losses_of(void) {
+  return ls_placeholder(LS_DTYPE_F32, LS_SHAPE(4), "losses");
+}
+
+static void a_loss_is_recorded_on_its_graph(void **state) {
+  (void)state;
+  LS_SPEC("V61");
+  ls_graph *graph = NULL, *other = NULL;
+  expect_ok(ls_graph_create("g", &graph));
+  expect_ok(ls_graph_create("h", &other));
+  assert_string_equal(ls_graph_loss_reduction(graph), "");
+  LS_GRAPH_SCOPE(graph) {
+    const ls_tensor losses = losses_of();
+    ls_reduce_loss(losses, LS_REDUCTION_SUM);
+    assert_string_equal(ls_graph_loss_reduction(graph), "weighted_sum");
+    ls_reduce_loss(losses, LS_REDUCTION_NONE);
+    assert_string_equal(ls_graph_loss_reduction(graph), "none");
+    ls_reduce_loss(losses, LS_REDUCTION_SUM);
+    ls_weighted_mean(losses, losses);
+    assert_string_equal(ls_graph_loss_reduction(graph), "weighted_mean");
+    ls_hinge_loss(losses, losses, LS_REDUCTION_SUM);
+    assert_string_equal(ls_graph_loss_reduction(graph), "weighted_sum");
+  }
+  assert_string_equal(ls_graph_loss_reduction(other), "");
+  ls_graph_destroy(graph);
+  ls_graph_destroy(other);
+}
+
+// What is asked for with this record, in the scope and outside.
+static void expect_reduction(ls_strategy *strategy, const char *record,
+                             ls_reduce_op wanted) {
+  ls_graph *graph = NULL;
+  expect_ok(ls_graph_create("g", &graph));
+  if (record != NULL) expect_ok(ls_graph_record_loss_reduction(graph, record));
+  LS_GRAPH_SCOPE(graph) {
+    LS_STRATEGY_SCOPE(strategy) {
+      assert_int_equal(ls_loss_reduction(), LS_REDUCE_SUM);
+      LS_SCALE_LOSS_SCOPE(strategy) {
+        if (ls_loss_reduction() != wanted)
+          fail_msg("'%s' gives %d", record, (int)ls_loss_reduction());
+      }
+    }
+  }
+  ls_graph_destroy(graph);
+}
+
+static void a_sum_is_no_mean_for_an_estimator(void **state) {
+  (void)state;
+  LS_SPEC("V60");
+  ls_strategy *strategy = mirrored_of(2);
+  expect_reduction(strategy, NULL, LS_REDUCE_MEAN);
+  expect_reduction(strategy, "weighted_sum", LS_REDUCE_SUM);
+  expect_reduction(strategy, "sum", LS_REDUCE_SUM);
+  expect_reduction(strategy, "SUM", LS_REDUCE_MEAN);
+  expect_reduction(strategy, "weighted_mean", LS_REDUCE_MEAN);
+  expect_reduction(strategy, "none", LS_REDUCE_MEAN);
+  ls_strategy_release(strategy);
+}
+
+static ls_nest note_reduction(ls_nest args, void *user) {
+  (void)args;
+  ((int *)user)[ls_replica_number()] = (int)ls_loss_reduction();
+  return ls_none();
+}
+
+static void the_switch_is_the_strategys_and_restored(void **state) {
+  (void)state;
+  LS_SPEC("V62");
+  ls_strategy *a = mirrored_of(2), *b = mirrored_of(2);
+  int seen[2] = {-1, -1};
+  LS_STRATEGY_SCOPE(a) {
+    assert_int_equal(ls_loss_reduction(), LS_REDUCE_SUM);
+    LS_SCALE_LOSS_SCOPE(a) {
+      LS_SCALE_LOSS_SCOPE(a) {
+        assert_int_equal(ls_loss_reduction(), LS_REDUCE_MEAN);
+      }
+      // As before, not off.
+      assert_int_equal(ls_loss_reduction(), LS_REDUCE_MEAN);
+      LS_SCALE_LOSS_SCOPE(b) {
+        assert_int_equal(ls_loss_reduction(), LS_REDUCE_MEAN);
+      }
+      ls_nest_release(run_on(a, note_reduction, ls_none(), seen));
+      assert_int_equal(seen[0], LS_REDUCE_MEAN);
+      assert_int_equal(seen[1], LS_REDUCE_MEAN);
+    }
+    assert_int_equal(ls_loss_reduction(), LS_REDUCE_SUM);
+  }
+  // That of another strategy is its own.
+  LS_SCALE_LOSS_SCOPE(a) {
+    assert_int_equal(ls_loss_reduction(), LS_REDUCE_SUM);
+    LS_STRATEGY_SCOPE(b) {
+      assert_int_equal(ls_loss_reduction(), LS_REDUCE_SUM);
+    }
+    LS_STRATEGY_SCOPE(a) {
+      assert_int_equal(ls_loss_reduction(), LS_REDUCE_MEAN);
+    }
+  }
+  ls_strategy_release(a);
+  ls_strategy_release(b);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_loss_is_recorded_on_its_graph),
+      cmocka_unit_test(a_sum_is_no_mean_for_an_estimator),
+      cmocka_unit_test(the_switch_is_the_strategys_and_restored),
+  };
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  expect_ok(ls_runtime_destroy(NULL));
+  return failed;
+}
