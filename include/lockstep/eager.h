@@ -36,7 +36,10 @@ LS_API LS_MUST_USE ls_status ls_tensor_item(ls_tensor tensor, double *out_item);
 // An eager tensor that holds the array (retained).
 LS_PLACED ls_tensor ls_tensor_from_array(ls_array *array);
 
-// A variable's value in the eager store.
+// A variable's value in the eager store; of a distributed variable as
+// ls_variable_read gives it.
+//   LS_UNIMPLEMENTED  a variable of a build graph, which has its values in
+//                     sessions (ls_session_variable_value).
 LS_API LS_MUST_USE ls_status ls_variable_value(ls_variable *variable,
                                                ls_array **out_array);
 LS_API LS_MUST_USE ls_status ls_variable_set_value(ls_variable *variable,
@@ -64,7 +67,9 @@ LS_API void ls_tape_release(ls_tape *tape);
 LS_API LS_MUST_USE ls_status ls_tape_gradients(ls_tape *tape, ls_nest y,
                                                const ls_nest *xs,
                                                size_t num_xs, ls_nest *grads);
-// The trainable variables read on the tape, in the order of their first read.
+// The trainable variables read on the tape, in the order of their first read. A
+// distributed variable is listed as a whole when asked in a replica, elsewhere
+// by its components.
 // Returns their number; writes up to `capacity`, lent.
 LS_API size_t ls_tape_variables(const ls_tape *tape, ls_variable **variables,
                                 size_t capacity);

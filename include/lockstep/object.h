@@ -22,6 +22,7 @@ typedef struct ls_object_type {
   void (*print)(const ls_object *object, char *buffer, size_t size);
   // Whether two of this type mean the same; NULL: each means itself alone.
   bool (*equal)(const ls_object *a, const ls_object *b);
+  bool is_distributed_table;  // Has a table on each host.
 } ls_object_type;
 
 struct ls_object {

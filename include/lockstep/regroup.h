@@ -61,6 +61,8 @@ LS_API LS_MUST_USE ls_status ls_update_regroup(ls_strategy *strategy,
 // anything else itself. Lent.
 LS_API ls_nest ls_value_container(ls_nest leaf);
 LS_API bool ls_is_distributed_variable(ls_nest leaf);
+// Whether it is a table with a part on each host.
+LS_API bool ls_is_distributed_table(ls_nest leaf);
 // Whether its components are kept equal: a rule, not a state.
 LS_API bool ls_is_mirrored(ls_nest leaf);
 LS_API bool ls_is_sync_on_read(ls_nest leaf);  // Exactly: not mirrored.

@@ -271,6 +271,17 @@ LS_API void ls_sync_on_read_scope_begin(ls_scope *scope);
 //   LS_FAILED_PRECONDITION  a distributed variable in a cross-replica context.
 LS_API LS_MUST_USE ls_status ls_variable_handle(ls_variable *variable,
                                                 ls_variable **out_handle);
+// A variable as a reference that others write through: itself.
+//   LS_INVALID_ARGUMENT  a distributed variable: use its value
+//                        (ls_variable_read).
+LS_API LS_MUST_USE ls_status ls_variable_as_reference(
+    ls_variable *variable, ls_variable **out_reference);
+// A variable of its own with the same value, in eager: of a distributed one new
+// components on the same devices. The caller owns a reference.
+//   LS_FAILED_PRECONDITION  inside of another strategy.
+//   LS_UNIMPLEMENTED        a variable of a build graph.
+LS_API LS_MUST_USE ls_status ls_variable_copy(ls_variable *variable,
+                                              ls_variable **out_copy);
 // What is known of the op behind a variable: that of its handle, in a
 // cross-replica context of its first component. Texts are lent.
 typedef struct ls_op_description {

@@ -140,6 +140,10 @@ LS_API ls_op ls_variable_initializer(const ls_variable *variable);
 //   LS_INVALID_ARGUMENT  no op of its build graph.
 LS_API LS_MUST_USE ls_status ls_variable_set_initializer(ls_variable *variable,
                                                          ls_op op);
+// Whether it has a value at this point, a bool scalar; of a distributed variable
+// whether all components have one. The last op gets the name (NULL: its type).
+LS_PLACED ls_tensor ls_variable_is_initialized(ls_variable *variable,
+                                               const char *name);
 // What it starts with in its build graph; of a distributed variable chosen as
 // its device is. Failed in eager.
 LS_PLACED ls_tensor ls_variable_initial_value(const ls_variable *variable);

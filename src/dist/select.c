@@ -53,6 +53,11 @@ bool ls_is_distributed_variable(ls_nest leaf) {
   return variable != NULL && variable->num_components > 0;
 }
 
+bool ls_is_distributed_table(ls_nest leaf) {
+  return leaf.kind == LS_KIND_OBJECT &&
+         ((const ls_object *)leaf.as.ref)->type->is_distributed_table;
+}
+
 bool ls_is_mirrored(ls_nest leaf) {
   if (leaf.kind == LS_KIND_DISTRIBUTED)
     return ls_distributed_kind_of(leaf) == LS_MIRRORED;

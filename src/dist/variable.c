@@ -158,6 +158,18 @@ ls_status ls_variable_handle(ls_variable *variable, ls_variable **out_handle) {
   return ls_ok();
 }
 
+ls_status ls_variable_as_reference(ls_variable *variable,
+                                   ls_variable **out_reference) {
+  *out_reference = NULL;
+  if (variable->num_components > 0)
+    return ls_invalid_argument(
+        "distributed variable '%s' cannot be converted to a reference; use its "
+        "value, read_value (ls_variable_read)",
+        variable->name);
+  *out_reference = variable;
+  return ls_ok();
+}
+
 ls_op_description ls_variable_op_description(const ls_variable *variable) {
   const ls_variable *of = is_across(variable) ? variable->components[0]
                                               : ls_variable_here(variable);

@@ -27,6 +27,12 @@ typedef struct ls_use {
   bool split_before, split_after;
 } ls_use;
 
+// What a program takes for granted of a variable that it asks about.
+typedef struct ls_expectation {
+  ls_object *variable;
+  bool initialized;
+} ls_expectation;
+
 // The body is a LOWERED graph. Its declared parameters are the `num_inputs`
 // inputs, then one for each use, in order. Its results are the `num_outputs`
 // outputs, then the final value of each written use, in order. Node order is
@@ -56,6 +62,8 @@ typedef struct ls_program {
   ls_graph *body;
   size_t num_inputs, num_outputs, num_uses;
   ls_use *uses;
+  ls_expectation *expects;
+  size_t num_expects, expects_capacity;
   uint64_t fingerprint[2];  // Of the body and the uses' states.
   char *text;               // The body's text: what equal programs share.
 } ls_program;

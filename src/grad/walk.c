@@ -4,6 +4,7 @@
 #include "base/runtime_internal.h"
 #include "base/text.h"
 #include "graph/inline.h"
+#include "graph/variable.h"
 
 enum {
   FLAG_TARGET = 1,   // An x is among its results.
@@ -113,10 +114,13 @@ static ls_gradient_entry *operand_entry(const ls_gradient_walk *walk,
 static size_t goal_of_read(const ls_gradient_walk *walk, const ls_node *node) {
   if (node->type != LS_OP_READ) return nowhere;
   const ls_attr *attr = ls_node_attr(node, "variable");
-  for (size_t i = 0; attr != NULL && i < walk->num_goals; ++i)
-    if (walk->goals[i].variable != NULL &&
-        (const void *)walk->goals[i].variable == (const void *)attr->as.object)
-      return i;
+  if (attr == NULL) return nowhere;
+  const ls_variable *read = (const ls_variable *)attr->as.object;
+  for (size_t i = 0; i < walk->num_goals; ++i) {
+    const ls_variable *goal = (const ls_variable *)walk->goals[i].variable;
+    // A component that is read stands for the whole.
+    if (goal != NULL && (goal == read || goal == read->container)) return i;
+  }
   return nowhere;
 }
 

@@ -218,6 +218,13 @@ ls_status infer_read(ls_infer *infer) {
   return ls_infer_variable(infer, &variable);
 }
 
+ls_status infer_is_initialized(ls_infer *infer) {
+  ls_variable *variable = NULL;
+  LS_RETURN_IF_ERROR(ls_infer_variable(infer, &variable));
+  infer->out[0] = (ls_type){LS_DTYPE_BOOL, LS_SCALAR};
+  return ls_ok();
+}
+
 ls_status infer_assign(ls_infer *infer) {
   ls_variable *variable = NULL;
   LS_RETURN_IF_ERROR(ls_infer_variable(infer, &variable));

@@ -97,6 +97,39 @@ ls_tensor ls_variable_initial_value(const ls_variable *variable) {
                                   variable->name));
 }
 
+static ls_tensor named(uint16_t type, const char *name, const ls_tensor *inputs,
+                       ls_variable *variable) {
+  const ls_attr attr =
+      LS_ATTR_O("variable", variable == NULL ? NULL : &variable->object);
+  return ls_op_output(ls_op_add(&(ls_op_spec){
+                          .type = type,
+                          .name = name,
+                          .inputs = inputs,
+                          .num_inputs = inputs == NULL ? 0 : 2,
+                          .attrs = &attr,
+                          .num_attrs = inputs == NULL ? 1 : 0}),
+                      0);
+}
+
+ls_tensor ls_variable_is_initialized(ls_variable *variable, const char *name) {
+  if (variable == NULL)
+    return ls_make_failed("is_variable_initialized",
+                          ls_invalid_argument("the variable is NULL"));
+  if (variable->num_targets > 0) variable = ls_variable_here(variable);
+  const size_t count = variable->num_components;
+  if (count == 0) return named(LS_OP_IS_INITIALIZED, name, NULL, variable);
+  ls_tensor all = ls_failed_tensor();
+  for (size_t i = 0; i < count; ++i) {
+    const ls_tensor one =
+        named(LS_OP_IS_INITIALIZED, count == 1 ? name : NULL, NULL,
+              variable->components[i]);
+    all = i == 0 ? one
+                 : named(LS_OP_AND, i + 1 == count ? name : NULL,
+                         (const ls_tensor[]){all, one}, NULL);
+  }
+  return all;
+}
+
 // ---- Constraints and slices ------------------------------------------------
 bool ls_variable_has_constraint(const ls_variable *variable) {
   return variable->constraint != NULL;

@@ -200,6 +200,7 @@ static const attr_rule attr_rules[] = {
     {LS_OP_ATTENTION_GRAD, "causal", LS_ATTR_BOOL, false},
     {LS_OP_ATTENTION_GRAD, "scale", LS_ATTR_FLOAT, false},
     {LS_OP_READ, "variable", LS_ATTR_OBJECT, true},
+    {LS_OP_IS_INITIALIZED, "variable", LS_ATTR_OBJECT, true},
     {LS_OP_ASSIGN, "variable", LS_ATTR_OBJECT, true},
     {LS_OP_ASSIGN_ADD, "variable", LS_ATTR_OBJECT, true},
     {LS_OP_ASSIGN_SUB, "variable", LS_ATTR_OBJECT, true},

@@ -262,6 +262,11 @@ static ls_status run_variable_op(ls_graph *graph, const ls_op_spec *spec,
       (ls_variable *)find_attr(spec, "variable")->as.object;
   if (spec->type == LS_OP_READ)
     return ls_store_read(store, variable, &values[0]);
+  if (spec->type == LS_OP_IS_INITIALIZED) {
+    LS_RETURN_IF_ERROR(ls_array_create(LS_DTYPE_BOOL, LS_SCALAR, &values[0]));
+    ls_array_set_f64(values[0], 0, ls_store_has_value(store, variable));
+    return ls_ok();
+  }
   if (spec->type == LS_OP_ASSIGN) {
     values[0] = ls_array_retain(in[0]);
     return ls_store_write(store, variable, in[0]);
@@ -327,6 +332,7 @@ static ls_status run_any(ls_graph *graph, const ls_op_spec *spec,
           values[i] = ls_array_retain(in[spec->num_inputs - num_out + i]);
         break;
       case LS_OP_READ:
+      case LS_OP_IS_INITIALIZED:
       case LS_OP_ASSIGN:
       case LS_OP_ASSIGN_ADD:
       case LS_OP_ASSIGN_SUB:
@@ -389,10 +395,37 @@ ls_status ls_eager_join(ls_variable *container) {
   return ls_store_join(state->store, container);
 }
 
+// A value that is not stored as one, read where the thread is.
+static ls_status read_parts(ls_variable *container, ls_array **out_array) {
+  const ls_graph *graph = ls_graph_current();
+  if (graph == NULL) return ls_out_of_memory();
+  if (graph->kind != LS_GRAPH_EAGER)
+    return ls_unimplemented("the value of variable '%s' on the host, in graph "
+                            "'%s'",
+                            container->name, graph->name);
+  LS_STOP_RECORDING_SCOPE {
+    LS_RETURN_IF_ERROR(ls_frame_begin());
+    const ls_status status =
+        ls_tensor_value(ls_variable_read(container), out_array);
+    ls_status_free(ls_frame_end(NULL));
+    return status;
+  }
+  return ls_ok();
+}
+
 ls_status ls_variable_value(ls_variable *variable, ls_array **out_array) {
   *out_array = NULL;
+  if (variable->graph != NULL)
+    return ls_unimplemented("the value of variable '%s' on the host: it is of "
+                            "graph '%s', take a session's "
+                            "(ls_session_variable_value)",
+                            variable->name, variable->graph->name);
   ls_runtime_state *state = NULL;
   LS_RETURN_IF_ERROR(ls_runtime_state_get(variable->runtime, &state));
+  if (variable->num_components > 0 &&
+      (variable->synchronization == LS_SYNCHRONIZATION_ON_READ ||
+       !ls_store_is_shared(state->store, variable)))
+    return read_parts(variable, out_array);
   return ls_store_read(state->store, variable, out_array);
 }
 

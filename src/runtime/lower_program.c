@@ -29,6 +29,9 @@ static void destroy_program(ls_object *object) {
   for (size_t i = 0; i < program->num_uses; ++i)
     ls_object_release(program->uses[i].variable);
   ls_release(allocator, program->uses);
+  for (size_t i = 0; i < program->num_expects; ++i)
+    ls_object_release(program->expects[i].variable);
+  ls_release(allocator, program->expects);
   ls_text_release(program->text);
   ls_graph_free(program->body);
   ls_release(allocator, program);

@@ -96,6 +96,13 @@ static ls_status cache_key(const ls_program *program, int32_t replicas,
     ls_text_append_bytes(key, &id, sizeof(id));
     ls_text_append_bytes(key, states, sizeof(states));
   }
+  for (size_t i = 0; i < program->num_expects; ++i) {
+    const ls_expectation *expects = &program->expects[i];
+    const uint64_t id = ((ls_variable *)expects->variable)->id;
+    ls_text_append_bytes(key, &id, sizeof(id));
+    ls_text_append_bytes(key, &expects->initialized,
+                         sizeof(expects->initialized));
+  }
   key_objects(program->body, key);
   ls_text_append(key, program->text);
   return ls_text_status(key);
@@ -279,6 +286,11 @@ static ls_status check_values(ls_compiled *compiled, ls_store *store) {
 
 bool ls_compiled_fits(const ls_compiled *compiled, const ls_store *store) {
   const ls_program *program = compiled->program;
+  for (size_t i = 0; i < program->num_expects; ++i)
+    if (ls_store_has_value(store,
+                           (ls_variable *)program->expects[i].variable) !=
+        program->expects[i].initialized)
+      return false;
   for (size_t i = 0; compiled->distributed && i < program->num_uses; ++i) {
     const ls_use *use = &program->uses[i];
     const ls_variable *variable = (ls_variable *)use->variable;

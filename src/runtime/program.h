@@ -26,8 +26,8 @@ ls_status ls_compiled_print_plan(const ls_compiled *compiled, char **out_text);
 // Runs on the variables of `store`. An idle instance is taken; without one, one
 // is bound.
 //   LS_FAILED_PRECONDITION  a variable is read that has no value.
-// Whether the store's distributed variables are shared or not as the program
-// expects; else another one must be lowered for it.
+// Whether the store's variables are initialized, and distributed ones shared,
+// as the program expects; else another one must be lowered for it.
 bool ls_compiled_fits(const ls_compiled *compiled, const ls_store *store);
 ls_status ls_compiled_run(ls_compiled *compiled, ls_store *store,
                           const ls_run_args *args);

@@ -98,29 +98,42 @@ ls_status ls_tape_gradients(ls_tape *tape, ls_nest y, const ls_nest *xs,
   return status;
 }
 
+// What a read is a read of: of a component the variable it belongs to.
+static const ls_variable *whole_of(const ls_node *read) {
+  const ls_variable *variable =
+      (const ls_variable *)ls_node_attr(read, "variable")->as.object;
+  return variable->container != NULL ? variable->container : variable;
+}
+
+static bool is_on_tape(const ls_tape *tape, const ls_node *node) {
+  return node->type == LS_OP_READ && node->id >= tape->first_id &&
+         (tape->last_id == 0 || node->id <= tape->last_id) &&
+         node->num_attrs != 0;
+}
+
+static bool was_read_before(const ls_tape *tape, size_t position) {
+  const ls_graph *graph = tape->graph;
+  for (size_t k = 0; k < position; ++k)
+    if (is_on_tape(tape, graph->nodes[k]) &&
+        whole_of(graph->nodes[k]) == whole_of(graph->nodes[position]))
+      return true;
+  return false;
+}
+
 size_t ls_tape_variables(const ls_tape *tape, ls_variable **variables,
                          size_t capacity) {
   const ls_graph *graph = tape->graph;
+  // In a replica the whole variable is watched, else its components.
+  const bool in_replica = ls_context_current()->hooks != NULL;
   size_t count = 0;
   for (size_t i = 0; i < graph->num_nodes; ++i) {
-    const ls_node *node = graph->nodes[i];
-    if (node->type != LS_OP_READ || node->id < tape->first_id ||
-        (tape->last_id != 0 && node->id > tape->last_id) ||
-        node->num_attrs == 0)
-      continue;
-    ls_variable *variable =
-        (ls_variable *)ls_node_attr(node, "variable")->as.object;
-    bool known = !variable->trainable;
-    for (size_t k = 0; k < i && !known; ++k) {
-      const ls_node *earlier = graph->nodes[k];
-      known = earlier->type == LS_OP_READ && earlier->id >= tape->first_id &&
-              earlier->num_attrs != 0 &&
-              ls_node_attr(earlier, "variable")->as.object ==
-                  &variable->object;
-    }
-    if (known) continue;
-    if (count < capacity) variables[count] = variable;
-    ++count;
+    if (!is_on_tape(tape, graph->nodes[i])) continue;
+    ls_variable *whole = (ls_variable *)(uintptr_t)whole_of(graph->nodes[i]);
+    if (!whole->trainable || was_read_before(tape, i)) continue;
+    const size_t parts = in_replica ? 0 : whole->num_components;
+    for (size_t c = 0; c < (parts == 0 ? 1 : parts); ++c, ++count)
+      if (count < capacity)
+        variables[count] = parts == 0 ? whole : whole->components[c];
   }
   return count;
 }
