@@ -170,8 +170,20 @@ LS_API LS_MUST_USE ls_status ls_distributed_get(ls_nest leaf,
 // Whether a component is on the device.
 LS_API bool ls_distributed_is_on(ls_nest leaf, const char *device);
 // A distributed leaf (or any other) as a tensor where the thread is.
+//   LS_FAILED_PRECONDITION  a PerReplica outside of a strategy's replicas.
 LS_API LS_MUST_USE ls_status ls_distributed_as_tensor(ls_nest leaf,
                                                       ls_tensor *out_tensor);
+//   LS_INVALID_ARGUMENT  of another type than this.
+LS_API LS_MUST_USE ls_status ls_distributed_as_tensor_of(ls_nest leaf,
+                                                         ls_dtype dtype,
+                                                         ls_tensor *out_tensor);
+// A nest with `function` of each leaf, and of each component of a distributed
+// value, which keeps its kind and devices. The caller owns the result.
+//   LS_FAILED_PRECONDITION  a PerReplica in one of several replicas, which sees
+//                           its own component alone.
+LS_API LS_MUST_USE ls_status ls_distributed_map(
+    ls_nest nest, ls_leaf_function function, void *user,
+    ls_nest *out_nest);
 
 // SUM or MEAN from its name, in any case.
 //   LS_INVALID_ARGUMENT  another text.

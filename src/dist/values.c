@@ -130,15 +130,17 @@ static ls_status component_here(ls_nest leaf, ls_nest *out_component) {
   const size_t count = ls_distributed_count(leaf);
   const bool mirrored = ls_distributed_kind_of(leaf) == LS_MIRRORED;
   size_t index = 0;
-  if (entry != NULL && entry->replica != NULL) {
+  const bool is_default =
+      entry == NULL || entry->strategy->kind == LS_STRATEGY_DEFAULT;
+  if (!is_default && entry->replica != NULL) {
     index = (size_t)entry->replica->id;
-  } else if (entry != NULL && entry->is_update) {
+  } else if (!is_default && entry->is_update) {
     index = (size_t)entry->update_id;
   } else if (!mirrored) {
     return ls_failed_precondition(
         "a PerReplica is used as one value outside of replicas: use run "
         "(ls_strategy_run) or reduce it first");
-  } else if (entry != NULL && ls_context_current()->device != NULL) {
+  } else if (!is_default && ls_context_current()->device != NULL) {
     ls_device_name name;
     LS_RETURN_IF_ERROR(
         ls_device_canonical(ls_context_current()->device, NULL, &name));
@@ -159,6 +161,62 @@ ls_status ls_distributed_as_tensor(ls_nest leaf, ls_tensor *out_tensor) {
   if (leaf.kind == LS_KIND_DISTRIBUTED)
     LS_RETURN_IF_ERROR(component_here(leaf, &component));
   return ls_region_tensor(component, out_tensor);
+}
+
+ls_status ls_distributed_as_tensor_of(ls_nest leaf, ls_dtype dtype,
+                                      ls_tensor *out_tensor) {
+  ls_tensor tensor;
+  *out_tensor = ls_failed_tensor();
+  LS_RETURN_IF_ERROR(ls_distributed_as_tensor(leaf, &tensor));
+  if (ls_tensor_dtype(tensor) != dtype)
+    return ls_invalid_argument("a value of type %s is used as %s",
+                               ls_dtype_name(ls_tensor_dtype(tensor)),
+                               ls_dtype_name(dtype));
+  *out_tensor = tensor;
+  return ls_ok();
+}
+
+// ---- Mapping components ----------------------------------------------------
+typedef struct mapping {
+  ls_leaf_function function;
+  void *user;
+} mapping;
+
+static ls_nest map_components(const mapping *m, ls_nest leaf) {
+  ls_allocator *allocator = ls_current_allocator();
+  const size_t count = ls_distributed_count(leaf);
+  ls_nest *items = ls_new_array(allocator, ls_nest, count);
+  const char **devices = ls_new_array(allocator, const char *, count);
+  const bool room = items != NULL && devices != NULL;
+  for (size_t i = 0; room && i < count; ++i) {
+    items[i] = m->function(ls_distributed_component(leaf, i), m->user);
+    const char *device = ls_distributed_device(leaf, i);
+    devices[i] = device[0] == '\0' ? NULL : device;
+  }
+  const ls_nest made =
+      room ? ls_nest_distributed_on(ls_distributed_kind_of(leaf), items,
+                                    devices, count)
+           : ls_fail(ls_out_of_memory());
+  ls_release(allocator, items);
+  ls_release(allocator, devices);
+  return made;
+}
+
+static ls_nest map_leaf(ls_nest leaf, void *user) {
+  const mapping *m = user;
+  if (leaf.kind != LS_KIND_DISTRIBUTED) return m->function(leaf, m->user);
+  if (ls_distributed_kind_of(leaf) == LS_PER_REPLICA && ls_num_replicas() > 1)
+    return LS_FAIL(LS_FAILED_PRECONDITION,
+                   "a PerReplica is expanded into its components in a replica "
+                   "context: a replica has its own only");
+  return map_components(m, leaf);
+}
+
+ls_status ls_distributed_map(ls_nest nest, ls_leaf_function function,
+                             void *user, ls_nest *out_nest) {
+  mapping m = {function, user};
+  *out_nest = ls_none();
+  return ls_take_nest(ls_nest_map(nest, map_leaf, &m), out_nest);
 }
 
 // ---- Selecting for a replica -----------------------------------------------

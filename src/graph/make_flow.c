@@ -5,6 +5,7 @@
 #include "base/runtime_internal.h"
 #include "graph/make.h"
 #include "graph/region.h"
+#include "lockstep/distributed.h"
 
 // What a loop or branch is made of while it is built.
 typedef struct flow {
@@ -84,14 +85,34 @@ static ls_status trace_region(flow *f, size_t r, const char *name,
   return ls_ok();
 }
 
-static ls_status pack_outputs(ls_op op, ls_nest like, ls_nest *out_nest) {
-  const size_t count = ls_op_num_outputs(op);
-  ls_nest *leaves = ls_new_array(op.graph->allocator, ls_nest, count + 1);
-  if (leaves == NULL) return ls_out_of_memory();
+// Puts the outputs of an op, one after the other, in place of leaves; as many as
+// it has in place of a distributed value.
+typedef struct packing {
+  ls_op op;
+  unsigned next;
+} packing;
+
+static ls_nest pack_leaf(ls_nest leaf, void *user) {
+  packing *p = user;
+  if (leaf.kind == LS_KIND_NONE || leaf.kind == LS_KIND_OP ||
+      leaf.kind == LS_KIND_OBJECT)
+    return ls_nest_retain(leaf);
+  if (leaf.kind != LS_KIND_DISTRIBUTED)
+    return ls_leaf(ls_op_output(p->op, p->next++));
+  const size_t count = ls_distributed_count(leaf);
+  ls_nest *items = ls_new_array(p->op.graph->allocator, ls_nest, count);
+  if (items == NULL) return ls_fail(ls_out_of_memory());
   for (size_t i = 0; i < count; ++i)
-    leaves[i] = ls_leaf(ls_op_output(op, (unsigned)i));
-  const ls_nest packed = ls_nest_pack(like, leaves, count);
-  ls_release(op.graph->allocator, leaves);
+    items[i] = pack_leaf(ls_distributed_component(leaf, i), p);
+  const ls_nest made =
+      ls_nest_distributed(ls_distributed_kind_of(leaf), items, count);
+  ls_release(p->op.graph->allocator, items);
+  return made;
+}
+
+static ls_status pack_outputs(ls_op op, ls_nest like, ls_nest *out_nest) {
+  packing p = {.op = op};
+  const ls_nest packed = ls_nest_map(like, pack_leaf, &p);
   const ls_status status = ls_nest_status(packed);
   if (ls_status_is_ok(status))
     *out_nest = packed;

@@ -2,6 +2,7 @@
 #include "graph/region.h"
 
 #include "base/runtime_internal.h"
+#include "lockstep/distributed.h"
 
 ls_status ls_region_tensor(ls_nest leaf, ls_tensor *out_tensor) {
   *out_tensor = ls_failed_tensor();
@@ -69,8 +70,33 @@ typedef struct result_state {
   size_t count, capacity;
 } result_state;
 
+static ls_nest take_result(ls_nest leaf, void *user);
+
+// A value that comes back with a component for each replica.
+static ls_nest take_components(ls_nest leaf, result_state *state) {
+  const size_t count = ls_distributed_count(leaf);
+  ls_nest *items = ls_new_array(state->graph->allocator, ls_nest, count);
+  const char **devices =
+      ls_new_array(state->graph->allocator, const char *, count);
+  ls_nest made = ls_fail(items == NULL || devices == NULL ? ls_out_of_memory()
+                                                          : ls_ok());
+  if (items != NULL && devices != NULL) {
+    for (size_t i = 0; i < count; ++i) {
+      items[i] = take_result(ls_distributed_component(leaf, i), state);
+      const char *device = ls_distributed_device(leaf, i);
+      devices[i] = device[0] == '\0' ? NULL : device;
+    }
+    made = ls_nest_distributed_on(ls_distributed_kind_of(leaf), items, devices,
+                                  count);
+  }
+  ls_release(state->graph->allocator, items);
+  ls_release(state->graph->allocator, devices);
+  return made;
+}
+
 static ls_nest take_result(ls_nest leaf, void *user) {
   result_state *state = user;
+  if (leaf.kind == LS_KIND_DISTRIBUTED) return take_components(leaf, state);
   if (leaf.kind == LS_KIND_NONE || leaf.kind == LS_KIND_OP ||
       leaf.kind == LS_KIND_OBJECT)
     return ls_nest_retain(leaf);
