@@ -84,6 +84,13 @@ LS_API ls_nest ls_replica_merge_call(ls_replica *replica,
 // Every leaf reduced over the replicas (SUM or MEAN), the same on each.
 LS_API ls_nest ls_replica_all_reduce(ls_replica *replica, ls_reduce_op op,
                                      ls_nest nest);
+// Every leaf's mean over the replicas, each of which counts as its weight says
+// (0: not at all, whatever its value is): the sum of w v times 1 / the sum of w.
+// With weights of 1 the bits are those of the plain mean.
+//   LS_INVALID_ARGUMENT  not one weight a replica, or a negative one.
+LS_API ls_nest ls_replica_weighted_mean(ls_replica *replica, ls_nest nest,
+                                        const double *weights,
+                                        size_t num_weights);
 // Every leaf's parts of all replicas behind each other along an axis.
 LS_API ls_nest ls_replica_all_gather(ls_replica *replica, ls_nest nest,
                                      int axis);

@@ -90,6 +90,10 @@ typedef struct ls_runtime_options {
   // LS_DEADLINE_EXCEEDED and a table of who is where. Default: 30 seconds;
   // below 0: for ever.
   int64_t stall_ms;
+  // Devices that programs see: logical CPUs, at least one, and GPUs. A strategy
+  // that is not told where to be takes the GPUs, else the CPUs. GPUs are names
+  // for build graphs; only CPUs compute. Defaults 1 and 0.
+  int cpus, gpus;
 } ls_runtime_options;
 
 // Creates a runtime. `options` may be NULL. The caller owns it.
@@ -116,6 +120,8 @@ LS_API ls_runtime *ls_runtime_make_current(ls_runtime *runtime);
 LS_API size_t ls_runtime_abandoned_calls(ls_runtime *runtime);
 
 LS_API int ls_runtime_threads(const ls_runtime *runtime);
+LS_API int ls_runtime_cpus(const ls_runtime *runtime);
+LS_API int ls_runtime_gpus(const ls_runtime *runtime);
 LS_API ls_math ls_runtime_math(const ls_runtime *runtime);
 // "fast", "direct" or "bf16"; NULL: there is no such math. Static text.
 LS_API const char *ls_math_name(ls_math math);

@@ -128,6 +128,18 @@ LS_API ls_reduce_op ls_loss_reduction(void);
 LS_API LS_MUST_USE ls_status ls_strategy_run(ls_strategy *strategy,
                                              ls_callable callable,
                                              ls_nest args, ls_nest *results);
+// How to run. Zero in a field means its default.
+typedef struct ls_run_options {
+  // Whether replicas of a plain callback may run at the same time. Default on.
+  // It is a permission: today they take turns on the caller's thread, and
+  // results are the same either way. Building is always one after the other.
+  ls_flag run_concurrently;
+} ls_run_options;
+LS_API LS_MUST_USE ls_status ls_strategy_run_with(ls_strategy *strategy,
+                                                  ls_callable callable,
+                                                  ls_nest args,
+                                                  const ls_run_options *options,
+                                                  ls_nest *results);
 // The same for a plain callback.
 LS_API LS_MUST_USE ls_status ls_strategy_call_for_each_replica(
     ls_strategy *strategy, ls_callback callback, ls_nest args, void *user,
@@ -231,6 +243,25 @@ LS_API LS_MUST_USE ls_status ls_strategy_gather(ls_strategy *strategy,
                                                 ls_nest value, int axis,
                                                 ls_nest *out_value);
 
+// ---- Input -----------------------------------------------------------------
+// Which part of the input a pipeline is for.
+typedef struct ls_input_context {
+  int32_t num_pipelines, pipeline;
+  int32_t num_replicas;  // That work in step.
+} ls_input_context;
+// A data set for a pipeline, as an object leaf.
+typedef ls_nest (*ls_dataset_function)(ls_input_context context, void *user);
+// The data set (an object leaf, lent) for the strategy's replicas: on the
+// default strategy itself.
+//   LS_UNIMPLEMENTED  another strategy.
+LS_API LS_MUST_USE ls_status ls_strategy_distribute_dataset(
+    ls_strategy *strategy, ls_nest dataset, ls_nest *out_dataset);
+// The same of one made for each pipeline: on the default strategy for pipeline
+// 0 of 1.
+LS_API LS_MUST_USE ls_status ls_strategy_distribute_datasets_from_function(
+    ls_strategy *strategy, ls_dataset_function function, void *user,
+    ls_nest *out_dataset);
+
 // ---- Update, fetch, map ----------------------------------------------------
 // Calls fn((component, arguments...)) for each component of the variable, under
 // its device: a tuple of the component and component r of each leaf of `args` (a
@@ -305,6 +336,28 @@ LS_API ls_op_description ls_variable_op_description(
 // Whether all fields are equal.
 LS_API bool ls_op_description_equal(const ls_op_description *a,
                                     const ls_op_description *b);
+
+// Scopes for new variables, in either context of the strategy; refused where it
+// is not in force, also for a variable that is made inside after it was left.
+//   LS_FAILED_PRECONDITION  names the strategy.
+// New variables are synchronized on read by SUM or MEAN, and not trainable.
+LS_API void ls_sync_on_read_variables_scope_begin(ls_scope *scope,
+                                                  ls_strategy *strategy,
+                                                  ls_reduce_op method);
+LS_API void ls_replica_sync_on_read_variables_scope_begin(
+    ls_scope *scope, const ls_replica *replica, ls_reduce_op method);
+// New variables have components where `with` (lent until the scope ends) has
+// them: a variable that the strategy made, or a distributed value on devices of
+// it. (colocate_vars_with)
+//   LS_INVALID_ARGUMENT  something else: names it.
+LS_API void ls_colocate_variables_scope_begin(ls_scope *scope,
+                                              ls_strategy *strategy,
+                                              ls_nest with);
+#define LS_SYNC_ON_READ_VARIABLES_SCOPE(strategy, method)           \
+  LS_SCOPE_(__LINE__, ls_sync_on_read_variables_scope_begin, strategy, \
+            method)
+#define LS_COLOCATE_VARIABLES_SCOPE(strategy, with) \
+  LS_SCOPE_(__LINE__, ls_colocate_variables_scope_begin, strategy, with)
 
 typedef enum ls_write_op {
   LS_WRITE_ASSIGN,

@@ -65,6 +65,12 @@ typedef struct ls_variable_options {
   // Beside this one, on its device; in a strategy that made it a component on
   // each of its devices, in its order. Lent for the call.
   ls_variable *colocate_with;
+  // In a strategy: a component on each of these, in their order, also on one.
+  // NULL: all of the strategy's. Not with colocate_with.
+  const char *const *devices;
+  size_t num_devices;
+  // In a strategy: no distributed variable but a plain one, there.
+  const char *single_device;
   // What its value becomes after an optimizer has moved it: args is the value,
   // the result a tensor of the same type. Default: stays.
   ls_callback constraint;

@@ -66,6 +66,8 @@ static ls_status init_runtime(ls_runtime *runtime,
   runtime->threads = options->threads;
   if (runtime->threads == 0) runtime->threads = runtime->debug.threads;
   if (runtime->threads == 0) runtime->threads = ls_real_cores();
+  runtime->cpus = options->cpus == 0 ? 1 : options->cpus;
+  runtime->gpus = options->gpus;
   LS_TRY(install_fault(runtime));
   ls_map_init(&runtime->log_counts, runtime->allocator);
   return ls_ok();
@@ -86,6 +88,9 @@ ls_status ls_runtime_create(const ls_runtime_options *options,
   if (options->stall_ms > INT64_MAX / NANOS_PER_MS)
     return ls_invalid_argument("a run that may stand still for %lld ms",
                                (long long)options->stall_ms);
+  if (options->cpus < 0 || options->gpus < 0)
+    return ls_invalid_argument("a runtime that sees %d CPUs and %d GPUs",
+                               options->cpus, options->gpus);
   ls_allocator *allocator =
       options->allocator ? options->allocator : ls_allocator_system();
   ls_runtime *runtime = ls_new(allocator, ls_runtime);
@@ -173,6 +178,10 @@ ls_allocator *ls_current_allocator(void) {
 
 // ---- What it has -----------------------------------------------------------
 int ls_runtime_threads(const ls_runtime *runtime) { return runtime->threads; }
+
+int ls_runtime_cpus(const ls_runtime *runtime) { return runtime->cpus; }
+
+int ls_runtime_gpus(const ls_runtime *runtime) { return runtime->gpus; }
 
 ls_math ls_runtime_math(const ls_runtime *runtime) { return runtime->math; }
 

@@ -44,6 +44,7 @@ struct ls_runtime {
   ls_math math;
   int threads;
   int64_t stall_nanos;
+  int cpus, gpus;
 
   ls_mutex lock;  // Recursive. Guards what follows.
   ls_workers *workers;

@@ -201,6 +201,7 @@ void ls_update_begin(ls_scope *scope, ls_strategy *strategy, int32_t id,
 typedef struct set_entry {
   ls_distribution distribution;
   ls_creator_entry creator;
+  const ls_scope *top;  // The innermost scope when it was put in force.
   ls_allocator *allocator;
 } set_entry;
 
@@ -209,8 +210,11 @@ static _Thread_local set_entry *current_set;
 
 static void drop_set(ls_context *context) {
   if (current_set == NULL) return;
-  context->distribution = NULL;
-  context->creators = current_set->creator.outer;
+  // Else it went with the scope that it was put in force in.
+  if (context->distribution == &current_set->distribution) {
+    context->distribution = NULL;
+    context->creators = current_set->creator.outer;
+  }
   ls_strategy_release(current_set->distribution.strategy);
   ls_release(current_set->allocator, current_set);
   current_set = NULL;
@@ -224,6 +228,12 @@ ls_status ls_strategy_set_current(ls_strategy *strategy) {
         "%s cannot be put in force inside of the scope of %s",
         strategy == NULL ? "the default strategy" : strategy->name,
         entry->strategy->name);
+  // Scopes keep what was in force when they were opened.
+  if (entry != NULL && context->top != current_set->top)
+    return ls_failed_precondition(
+        "%s cannot be left: a scope that was opened after it was put in force "
+        "is still open",
+        entry->strategy->name);
   if (strategy == NULL || is_default(strategy)) {
     drop_set(context);
     return ls_ok();
@@ -232,6 +242,7 @@ ls_status ls_strategy_set_current(ls_strategy *strategy) {
   if (made == NULL) return ls_out_of_memory();
   drop_set(context);
   made->allocator = strategy->allocator;
+  made->top = context->top;
   made->distribution = (ls_distribution){
       .strategy = ls_strategy_retain(strategy), .by_set = true};
   made->creator = (ls_creator_entry){.outer = context->creators,

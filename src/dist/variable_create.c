@@ -105,24 +105,39 @@ static ls_status create_component(const ls_creator *next,
   return ls_ok();
 }
 
-// How a strategy makes components: by the next creator out, which is `user`, on
-// its devices or those of the variable beside.
+// Where component `index` is to be: on the devices asked for, beside another
+// variable, on the strategy's.
+static const char *place_of_component(const ls_strategy *strategy,
+                                      const ls_variable_options *options,
+                                      size_t index) {
+  const ls_variable *beside = options->colocate_with;
+  if (options->devices != NULL) return options->devices[index];
+  if (beside == NULL) return strategy->devices[index];
+  return ls_variable_device(
+      beside->num_components > 0 ? beside->components[index] : beside);
+}
+
+static size_t num_components_of(const ls_strategy *strategy,
+                                const ls_variable_options *options) {
+  const ls_variable *beside = options->colocate_with;
+  if (options->devices != NULL) return options->num_devices;
+  if (beside == NULL) return (size_t)strategy->num_replicas;
+  return beside->num_components > 0 ? beside->num_components : 1;
+}
+
+// How a strategy makes components: by the next creator out, which is `user`.
 static ls_status create_components(ls_strategy *strategy,
                                    const ls_variable_options *asked, void *user,
                                    ls_component_list *components) {
   ls_variable_options options = *asked;
-  const ls_variable *beside = options.colocate_with;
   options.colocate_with = NULL;
-  const bool whole = beside != NULL && beside->num_components > 0;
-  const size_t count = beside == NULL ? (size_t)strategy->num_replicas
-                       : whole        ? beside->num_components
-                                      : 1;
+  options.devices = NULL;
+  options.num_devices = 0;
+  const size_t count = num_components_of(strategy, asked);
   for (size_t i = 0; i < count; ++i) {
     ls_variable *component = NULL;
     ls_status status = ls_ok();
-    LS_DEVICE_SCOPE(beside == NULL ? strategy->devices[i]
-                    : whole        ? ls_variable_device(beside->components[i])
-                                   : ls_variable_device(beside)) {
+    LS_DEVICE_SCOPE(place_of_component(strategy, asked, i)) {
       status = create_component(
           user, &options, i == 0 ? NULL : components->items[0], i, &component);
     }
@@ -347,6 +362,23 @@ ls_status ls_create_mirrored_variable(const ls_variable_recipe *recipe,
   return status;
 }
 
+static ls_status check_places(const ls_strategy *strategy,
+                              const ls_variable_options *options) {
+  const int ways = (options->colocate_with != NULL) +
+                   (options->devices != NULL) +
+                   (options->single_device != NULL);
+  if (ways > 1)
+    return ls_invalid_argument("variable '%s' is given several of "
+                               "colocate_with, devices and single_device",
+                               name_of(options));
+  if (options->devices != NULL && options->num_devices == 0)
+    return ls_invalid_argument("variable '%s' on an empty list of devices",
+                               name_of(options));
+  return options->colocate_with == NULL
+             ? ls_ok()
+             : ls_validate_colocate(leaf_of(options->colocate_with), strategy);
+}
+
 // In a strategy's scope.
 static ls_status create_distributed(ls_strategy *strategy,
                                     const ls_creator *next,
@@ -361,9 +393,13 @@ static ls_status create_distributed(ls_strategy *strategy,
                    name_of(options));
     whole.partitioner = NULL;
   }
-  if (options->colocate_with != NULL)
-    LS_RETURN_IF_ERROR(
-        ls_validate_colocate(leaf_of(options->colocate_with), strategy));
+  LS_RETURN_IF_ERROR(check_places(strategy, options));
+  if (options->single_device != NULL) {
+    whole.single_device = NULL;
+    LS_DEVICE_SCOPE(options->single_device) {
+      return ls_creator_create(next, &whole, out_variable);
+    }
+  }
   return ls_create_mirrored_variable(
       &(ls_variable_recipe){.strategy = strategy,
                             .create = create_components,

@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Running on replicas: options, devices that are there, functions as a whole,
+// and the same bits however it is done.
+#include <pthread.h>
+#include <string.h>
+
+#include "lockstep/function.h"
+#include "support/placed.h"
+#include "support/values.h"
+
+// ---- Devices ---------------------------------------------------------------
+static void expect_places(const ls_runtime_options *options,
+                          const char *const *devices, size_t count) {
+  ls_runtime *runtime = NULL;
+  ls_strategy *strategy = NULL;
+  const char *got[8];
+  size_t found = 0;
+  expect_ok(ls_runtime_create(options, &runtime));
+  ls_runtime *before = ls_runtime_make_current(runtime);
+  expect_ok(ls_mirrored_strategy_create(NULL, &strategy));
+  expect_ok(ls_strategy_worker_devices(strategy, got, 8, &found));
+  assert_int_equal(found, count);
+  for (size_t i = 0; i < count; ++i)
+    assert_string_equal(got[i] + strlen(LOCAL_DEVICE), devices[i]);
+  ls_strategy_release(strategy);
+  ls_runtime_make_current(before);
+  expect_ok(ls_runtime_destroy(runtime));
+}
+
+static void replicas_are_on_what_there_is(void **state) {
+  (void)state;
+  LS_SPEC("M2 M3");
+  expect_places(NULL, (const char *[]){"CPU:0"}, 1);
+  expect_places(&(ls_runtime_options){.cpus = 3},
+                (const char *[]){"CPU:0", "CPU:1", "CPU:2"}, 3);
+  expect_places(&(ls_runtime_options){.cpus = 3, .gpus = 2},
+                (const char *[]){"GPU:0", "GPU:1"}, 2);
+  ls_runtime *runtime = NULL;
+  expect_status(ls_runtime_create(&(ls_runtime_options){.gpus = -1}, &runtime),
+                LS_INVALID_ARGUMENT, "-1 GPUs");
+}
+
+// ---- Options ---------------------------------------------------------------
+typedef struct segments {
+  char order[64];
+  int arguments;
+} segments;
+
+static ls_nest nothing_merged(ls_strategy *strategy, ls_nest args, void *user) {
+  (void)strategy;
+  (void)args;
+  strcat(((segments *)user)->order, "m");
+  return ls_none();
+}
+
+static ls_nest in_two_segments(ls_nest args, void *user) {
+  segments *s = user;
+  const char name[2][2] = {{(char)('0' + ls_replica_number())},
+                           {(char)('a' + ls_replica_number())}};
+  s->arguments = (int)ls_nest_count(args);
+  strcat(s->order, name[0]);
+  ls_nest_release(ls_replica_merge_call(ls_replica_context(), nothing_merged,
+                                        ls_none(), user));
+  strcat(s->order, name[1]);
+  return ls_leaf(
+      ls_all_reduce(LS_REDUCE_SUM, scalar_of(0.1 * ls_replica_number())));
+}
+
+static void building_takes_turns(void **state) {
+  (void)state;
+  LS_SPEC("M150");
+  static const ls_flag flags[] = {LS_FLAG_DEFAULT, LS_FLAG_ON, LS_FLAG_OFF};
+  ls_strategy *strategy = mirrored_of(3);
+  const ls_nest args = LS_TUPLE(ls_nest_i64(5));
+  double sums[3];
+  for (size_t i = 0; i < 3; ++i) {
+    const ls_run_options options = {.run_concurrently = flags[i]};
+    segments s = {0};
+    ls_nest made = ls_none();
+    expect_ok(ls_strategy_run_with(strategy, ls_plain(in_two_segments, &s),
+                                   args, i == 0 ? NULL : &options, &made));
+    sums[i] = number_of(ls_distributed_component(made, 2));
+    assert_true(sums[i] == sums[0]);
+    assert_int_equal(s.arguments, 1);  // The option is not among them.
+    ls_nest_release(made);
+    // Into a graph.
+    ls_graph *graph = NULL;
+    expect_ok(ls_graph_create("g", &graph));
+    LS_GRAPH_SCOPE(graph) {
+      s = (segments){0};
+      made = ls_none();
+      expect_ok(ls_strategy_run_with(strategy, ls_plain(in_two_segments, &s),
+                                     args, &options, &made));
+      assert_string_equal(s.order, "012mabc");
+      ls_nest_release(made);
+    }
+    ls_graph_destroy(graph);
+  }
+  ls_nest made = ls_none();
+  expect_status(
+      ls_strategy_run_with(
+          strategy, ls_plain(in_two_segments, NULL), ls_none(),
+          &(ls_run_options){.run_concurrently = (ls_flag)7}, &made),
+      LS_INVALID_ARGUMENT, "run_concurrently 7");
+  ls_nest_release(args);
+  ls_strategy_release(strategy);
+}
+
+// ---- Functions and threads -------------------------------------------------
+static ls_nest count_trace(ls_nest args, void *user) {
+  ++*(int *)user;
+  return ls_leaf(ls_add_scalar(ls_nest_tensor(args, 0), 1));
+}
+
+static void a_whole_function_is_traced_once_a_replica(void **state) {
+  (void)state;
+  LS_SPEC("M157");
+  int traces = 0;
+  ls_strategy *strategy = mirrored_of(3);
+  ls_function *function = NULL;
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = count_trace, .user = &traces}, &function));
+  for (int i = 0; i < 3; ++i) {
+    const ls_nest args =
+        LS_TUPLE(per_replica_scalars((double[]){1, 2, (double)i}, 3));
+    ls_nest made = ls_none();
+    expect_ok(
+        ls_strategy_run(strategy, ls_traced(function), args, &made));
+    assert_int_equal(traces, 3);
+    ls_nest_release(made);
+    ls_nest_release(args);
+  }
+  ls_function_release(function);
+  ls_strategy_release(strategy);
+}
+
+typedef struct visit {
+  ls_replica *replica;
+  ls_status status;
+} visit;
+
+static void *merge_from_elsewhere(void *user) {
+  visit *v = user;
+  segments s = {0};
+  const ls_nest made =
+      ls_replica_merge_call(v->replica, nothing_merged, ls_none(), &s);
+  v->status = ls_nest_status(made);
+  ls_nest_release(made);
+  return NULL;
+}
+
+static ls_nest visit_thread(ls_nest args, void *user) {
+  (void)args;
+  (void)user;
+  visit v = {.replica = ls_replica_context()};
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, merge_from_elsewhere, &v), 0);
+  pthread_join(thread, NULL);
+  expect_status(v.status, LS_FAILED_PRECONDITION, "strategy");
+  return ls_none();
+}
+
+static ls_nest merge_in_body(ls_nest args, void *user) {
+  const ls_nest made = ls_replica_merge_call(user, nothing_merged, args, user);
+  return ls_nest_is_failed(made) ? made : ls_nest_retain(args);
+}
+
+static ls_nest below_two(ls_nest args, void *user) {
+  (void)user;
+  return ls_leaf(ls_less(ls_nest_tensor(args, 0), ls_scalar(LS_DTYPE_F32, 2)));
+}
+
+static ls_nest merge_in_branch_or_loop(ls_nest args, void *user) {
+  (void)args;
+  ls_replica *replica = ls_replica_context();
+  if (*(int *)user == 0) {
+    const ls_nest start = LS_TUPLE(ls_leaf(ls_scalar(LS_DTYPE_F32, 0)));
+    return ls_while(below_two, merge_in_body, replica, start, 3);
+  }
+  const ls_tensor yes =
+      ls_less(ls_scalar(LS_DTYPE_F32, 0), ls_scalar(LS_DTYPE_F32, 2));
+  return ls_cond(yes, merge_in_body, merge_in_body, replica);
+}
+
+static void merge_calls_are_for_the_replica_itself(void **state) {
+  (void)state;
+  LS_SPEC("M157");
+  ls_strategy *strategy = mirrored_of(2);
+  ls_nest_release(run_on(strategy, visit_thread, ls_none(), NULL));
+  ls_graph *graph = NULL;
+  expect_ok(ls_graph_create("g", &graph));
+  LS_GRAPH_SCOPE(graph) {
+    for (int branch = 0; branch < 2; ++branch) {
+      ls_nest made = ls_none();
+      expect_status(
+          ls_strategy_run(strategy, ls_plain(merge_in_branch_or_loop, &branch),
+                          ls_none(), &made),
+          LS_FAILED_PRECONDITION, "merge_call");
+    }
+  }
+  ls_graph_destroy(graph);
+  ls_strategy_release(strategy);
+}
+
+// ---- Values, tapes, the default strategy -----------------------------------
+static ls_nest same_object(int32_t replica, int32_t replicas, void *user) {
+  assert_int_equal(replicas, 3);
+  assert_int_equal(replica, (*(int *)user)++);
+  return LS_TUPLE(ls_nest_f64(4));
+}
+
+static void values_of_a_function_are_always_wrapped(void **state) {
+  (void)state;
+  LS_SPEC("M177");
+  int calls = 0;
+  ls_strategy *strategy = mirrored_of(3);
+  ls_nest made = ls_none();
+  expect_ok(ls_strategy_values_from_function(strategy, same_object, &calls,
+                                             &made));
+  assert_int_equal(calls, 3);
+  expect_numbers(ls_nest_item(made, 0), (double[]){4, 4, 4}, 3);
+  assert_int_equal(ls_distributed_kind_of(ls_nest_item(made, 0)),
+                   LS_PER_REPLICA);
+  ls_nest_release(made);
+  ls_strategy_release(strategy);
+}
+
+static void no_gradient_flows_into_an_initial_value(void **state) {
+  (void)state;
+  LS_SPEC("M49");
+  ls_strategy *strategy = mirrored_of(2);
+  ls_variable *v = NULL;
+  ls_tape *tape = NULL;
+  const ls_tensor x = scalar_of(3);
+  expect_ok(ls_tape_begin(&tape));
+  expect_ok(ls_tape_watch(tape, x));
+  LS_STRATEGY_SCOPE(strategy) {
+    expect_ok(ls_variable_create(
+        &(ls_variable_options){.name = "v", .initial_value = ls_mul(x, x)},
+        &v));
+  }
+  assert_int_equal(ls_tape_variables(tape, NULL, 0), 0);
+  const ls_tensor y =
+      ls_mul(ls_variable_read(ls_variable_component(v, 1)), scalar_of(2));
+  expect_ok(ls_tape_end(tape));
+  assert_true(number_of(ls_leaf(y)) == 18);
+  const ls_nest of[] = {ls_leaf(x)};
+  ls_nest gradient = ls_none();
+  expect_ok(ls_tape_gradients(tape, ls_leaf(y), of, 1, &gradient));
+  assert_int_equal(gradient.kind, LS_KIND_NONE);
+  ls_tape_release(tape);
+  ls_variable_release(v);
+  ls_strategy_release(strategy);
+}
+
+typedef struct updated {
+  const ls_variable *variable;
+  int calls;
+} updated;
+
+static ls_nest note_update(ls_nest args, void *user) {
+  updated *u = user;
+  ++u->calls;
+  assert_ptr_equal(ls_nest_as_variable(ls_nest_item(args, 0)), u->variable);
+  assert_true(ls_nest_number(ls_nest_item(args, 1)) == 7);
+  assert_true(ls_update_replica_id().set);
+  assert_int_equal(ls_update_replica_id().value, 0);
+  return LS_LIST(ls_nest_f64(2), ls_nest_f64(3));
+}
+
+static ls_nest make_dataset(ls_input_context context, void *user) {
+  assert_int_equal(context.num_pipelines, 1);
+  assert_int_equal(context.pipeline, 0);
+  assert_int_equal(context.num_replicas, 1);
+  return ls_nest_retain(*(const ls_nest *)user);
+}
+
+static void the_default_strategy_changes_nothing(void **state) {
+  (void)state;
+  LS_SPEC("V209");
+  ls_strategy *usual = NULL, *two = mirrored_of(2);
+  ls_variable *v = NULL;
+  expect_ok(ls_strategy_default(&usual));
+  expect_ok(ls_variable_create(
+      &(ls_variable_options){.name = "v", .initial_value = scalar_of(5)}, &v));
+  updated u = {.variable = v};
+  const ls_nest args = LS_TUPLE(ls_nest_f64(7));
+  ls_nest made = ls_none();
+  expect_ok(ls_strategy_update(usual, v, note_update, args, &u, true, &made));
+  expect_printed(made, "[2.0, 3.0]");
+  ls_nest_release(made);
+  expect_ok(ls_strategy_update(usual, v, note_update, args, &u, false, &made));
+  expect_printed(made, "[(2.0,), (3.0,)]");
+  ls_nest_release(made);
+  assert_int_equal(u.calls, 2);
+  assert_false(ls_update_replica_id().set);
+  assert_true(number_of(ls_leaf(ls_variable_read(v))) == 5);
+  // Data sets stay what they are: any object will do here.
+  const ls_nest data = ls_nest_variable(v);
+  expect_ok(ls_strategy_distribute_dataset(usual, data, &made));
+  assert_true(ls_nest_is_same(made, data));
+  ls_nest_release(made);
+  expect_ok(ls_strategy_distribute_datasets_from_function(
+      usual, make_dataset, (void *)(uintptr_t)&data, &made));
+  assert_true(ls_nest_is_same(made, data));
+  ls_nest_release(made);
+  expect_status(ls_strategy_distribute_dataset(two, data, &made),
+                LS_UNIMPLEMENTED, "distribute_dataset");
+  ls_nest_release(data);
+  ls_nest_release(args);
+  ls_variable_release(v);
+  ls_strategy_release(two);
+}
+
+// ---- Bits ------------------------------------------------------------------
+enum { MANY = 64 };
+
+static ls_nest meet_often(ls_nest args, void *user) {
+  (void)user;
+  ls_tensor x = ls_nest_tensor(args, 0);
+  for (int i = 0; i < 4; ++i)
+    x = ls_add(ls_mul_scalar(x, 0.7),
+               ls_all_reduce(LS_REDUCE_MEAN, ls_square(x)));
+  return ls_leaf(x);
+}
+
+// What the step gives on so many threads, traced or op by op.
+static void step_on(int threads, bool traced, float *out) {
+  ls_runtime *runtime = NULL;
+  expect_ok(ls_runtime_create(&(ls_runtime_options){.threads = threads},
+                              &runtime));
+  ls_runtime *before = ls_runtime_make_current(runtime);
+  double numbers[MANY];
+  fill_numbers(numbers, MANY, 5);
+  if (traced) {
+    ls_array *array = array_of(LS_DTYPE_F32, LS_SHAPE(MANY), numbers);
+    const ls_nest args = LS_TUPLE(split_of(MANY, array));
+    const ls_nest made = call_on(MANY, meet_often, NULL, args, 1);
+    for (size_t i = 0; i < MANY; ++i)
+      out[i] = (float)number_of(ls_distributed_component(made, i));
+    ls_nest_release(made);
+    ls_nest_release(args);
+  } else {
+    ls_strategy *strategy = mirrored_of(MANY);
+    const ls_nest args = LS_TUPLE(per_replica_scalars(numbers, MANY));
+    const ls_nest made = run_on(strategy, meet_often, args, NULL);
+    for (size_t i = 0; i < MANY; ++i)
+      out[i] = (float)number_of(ls_distributed_component(made, i));
+    ls_nest_release(made);
+    ls_nest_release(args);
+    ls_strategy_release(strategy);
+  }
+  ls_runtime_make_current(before);
+  expect_ok(ls_runtime_destroy(runtime));
+}
+
+static void threads_change_no_bit(void **state) {
+  (void)state;
+  LS_SPEC("M173 M172");
+  float first[MANY], other[MANY];
+  step_on(1, true, first);
+  for (int threads = 1; threads <= 3; ++threads)
+    for (int traced = 0; traced < 2; ++traced) {
+      step_on(threads, traced == 1, other);
+      assert_memory_equal(first, other, sizeof(first));
+    }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(replicas_are_on_what_there_is),
+      cmocka_unit_test(building_takes_turns),
+      cmocka_unit_test(a_whole_function_is_traced_once_a_replica),
+      cmocka_unit_test(merge_calls_are_for_the_replica_itself),
+      cmocka_unit_test(values_of_a_function_are_always_wrapped),
+      cmocka_unit_test(no_gradient_flows_into_an_initial_value),
+      cmocka_unit_test(the_default_strategy_changes_nothing),
+      cmocka_unit_test(threads_change_no_bit),
+  };
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  expect_ok(ls_runtime_destroy(NULL));
+  return failed;
+}
