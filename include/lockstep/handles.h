@@ -49,6 +49,9 @@ ls_caching_variable_create(ls_variable *variable, ls_variable **out_variable);
 LS_API LS_MUST_USE ls_status
 ls_packed_variable_create(const char *name, const ls_nest *leaves, size_t count,
                           ls_variable **out_variable);
+// The packed handle of a distributed variable whose strategy packs what is made
+// in eager, "<name>/packed/"; lent. NULL: there is none.
+LS_API ls_variable *ls_variable_packed(const ls_variable *variable);
 // The variable on this device, else the first whose host's CPU it is; lent.
 //   LS_INVALID_ARGUMENT  there is none: names the device.
 LS_API LS_MUST_USE ls_status ls_packed_variable_on(const ls_variable *packed,

@@ -28,6 +28,7 @@
 #include "lockstep/session.h"
 #include "lockstep/slices.h"
 #include "lockstep/strategy.h"
+#include "lockstep/summary.h"
 #include "lockstep/train.h"
 #include "lockstep/variable.h"
 

@@ -65,6 +65,10 @@ typedef enum ls_gradients_over_replicas {
   // and counts by their number (ls_replica_examples).
   LS_GRADIENTS_MEAN,
   LS_GRADIENTS_SUM,  // Not scaled.
+  // The sum; but while losses are scaled for an estimator (ls_loss_reduction
+  // says MEAN) the loss is multiplied by 1 / the number of replicas first, and
+  // the graph says so (ls_graph_is_loss_scaled).
+  LS_GRADIENTS_LIKE_LOSS,
 } ls_gradients_over_replicas;
 
 // ---- Optimizers ------------------------------------------------------------

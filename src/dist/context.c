@@ -112,8 +112,12 @@ static void open_strategy(ls_scope *scope, ls_strategy *strategy) {
   *creator = (ls_creator_entry){.outer = context->creators,
                                 .graph = ls_context_graph(),
                                 .create = ls_strategy_create_variable,
-                                .user = strategy};
+                                .user = strategy,
+                                .is_strategy = !is_default(strategy)};
   context->creators = creator;
+  if (strategy->default_device != NULL && ls_graph_current() != NULL)
+    context->device =
+        ls_graph_intern(ls_graph_current(), strategy->default_device);
 }
 
 static ls_status check_enter(const ls_strategy *strategy) {
@@ -248,7 +252,8 @@ ls_status ls_strategy_set_current(ls_strategy *strategy) {
   made->creator = (ls_creator_entry){.outer = context->creators,
                                      .graph = ls_context_graph(),
                                      .create = ls_strategy_create_variable,
-                                     .user = strategy};
+                                     .user = strategy,
+                                .is_strategy = !is_default(strategy)};
   current_set = made;
   ls_distribution_push(context, &made->distribution);
   context->creators = &made->creator;

@@ -268,6 +268,17 @@ static const ls_variable_rules packed_rules = {.class_name = "PackedVariable",
                                                .scatter = scatter_packed,
                                                .here = packed_here};
 
+ls_variable *ls_variable_packed(const ls_variable *variable) {
+  return variable->packed;
+}
+
+ls_status ls_variable_pack(ls_variable *container) {
+  char name[LS_MAX_FULL_NAME + 16];
+  snprintf(name, sizeof(name), "%s/packed/", container->name);
+  return make_handle(name, container->components, container->num_components,
+                     &packed_rules, &container->packed);
+}
+
 ls_status ls_packed_variable_create(const char *name, const ls_nest *leaves,
                                     size_t count, ls_variable **out_variable) {
   *out_variable = NULL;

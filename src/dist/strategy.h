@@ -27,6 +27,7 @@ struct ls_strategy {
   int32_t num_replicas;
   char **devices;         // Canonical, one a replica; NULL: default strategy.
   char *default_device;   // Ops get it in the scope. NULL: none.
+  bool packs_variables;   // Those made in eager get a packed handle.
   bool uses_policies;     // Variables are of one class, with a policy each.
   ls_fiber_pool *fibers;  // Stacks for replicas' callbacks.
   ls_cross_device *cross_device;  // NULL: default strategy.

@@ -35,6 +35,8 @@ ls_status ls_place_of(const ls_variable *container, bool foreign,
 // Across replicas: the component on the current device, else the first.
 size_t ls_component_here(const ls_variable *container);
 const char *ls_aggregation_name(ls_variable_aggregation aggregation);
+// Gives a container a packed handle over its components.
+ls_status ls_variable_pack(ls_variable *container);
 // The read of component `index`, made on its device.
 ls_tensor ls_read_component(ls_variable *container, size_t index);
 

@@ -309,6 +309,9 @@ static ls_status make_container(const ls_variable_recipe *recipe,
                                         : ls_ok();
       if (ls_status_is_ok(status))
         status = join_collections(options, container);
+      if (ls_status_is_ok(status) && recipe->strategy->packs_variables &&
+          container->graph == NULL)
+        status = ls_variable_pack(container);
     }
   }
   if (ls_status_is_ok(status))

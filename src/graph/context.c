@@ -66,6 +66,7 @@ ls_context *ls_context_open(ls_scope *scope, ls_scope_kind kind,
       (context->unrecorded ? UNRECORDED : 0u);
   scope->extra[LS_SCOPE_SAVED_LOSS_SCALING] =
       (uintptr_t)context->loss_scaling;
+  scope->extra[LS_SCOPE_SAVED_SUMMARY] = (uintptr_t)context->summary_writer;
   context->top = scope;
   return context;
 }
@@ -89,6 +90,8 @@ void ls_scope_end(ls_scope *scope) {
       (const void *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_CREATORS];
   context->loss_scaling =
       (const void *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_LOSS_SCALING];
+  context->summary_writer =
+      (void *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_SUMMARY];
   const uint64_t flags = scope->extra[LS_SCOPE_SAVED_FLAGS];
   context->sync_on_read = (flags & SYNC_ON_READ) != 0;
   context->unrecorded = (flags & UNRECORDED) != 0;

@@ -25,6 +25,7 @@ typedef enum ls_scope_kind {
   LS_SCOPE_UNRECORDED,
   LS_SCOPE_CACHING,
   LS_SCOPE_SCALE_LOSS,
+  LS_SCOPE_SUMMARY,
   LS_SCOPE_REFUSED,
 } ls_scope_kind;
 
@@ -41,6 +42,7 @@ enum {
   LS_SCOPE_SAVED_CREATORS,
   LS_SCOPE_SAVED_FLAGS,
   LS_SCOPE_SAVED_LOSS_SCALING,
+  LS_SCOPE_SAVED_SUMMARY,
   LS_SCOPE_ROOM,
 };
 
@@ -51,6 +53,7 @@ typedef struct ls_creator_entry {
   const ls_graph *graph;
   ls_variable_creator create;
   void *user;
+  bool is_strategy;  // Makes distributed variables.
 } ls_creator_entry;
 
 // What ops about replicas do where a replica's callback runs op by op and can
@@ -77,6 +80,7 @@ typedef struct ls_context {
   const ls_creator_entry *creators;  // Innermost first.
   // Strategies whose losses are scaled; see dist/loss_reduction.c.
   const struct ls_loss_scaling *loss_scaling;
+  struct ls_summary_writer *summary_writer;  // NULL: nobody wants any.
   bool sync_on_read;  // Replicas use such variables as the value of all.
   bool unrecorded;    // No tape records eager ops.
   uint64_t caching_entered, caching_left;  // Scopes of dist/caching.c so far.

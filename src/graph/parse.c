@@ -95,6 +95,11 @@ static ls_status parse_declaration(ls_parser *parser) {
                                         LS_PARSE_MAX_ID, &initializer));
   }
   ls_variable *variable = NULL;
+  if (ls_in_strategy_scope())
+    return ls_unimplemented("line %d: variable @\"%.80s\" from its definition "
+                            "in the scope of a strategy, which makes its "
+                            "variables itself",
+                            line, name);
   LS_RETURN_IF_ERROR(at_line(line, ls_variable_make(parser->runtime, name, type,
                                                     trainable, &variable)));
   variable->initializer.id = (uint64_t)initializer;

@@ -21,6 +21,7 @@ static void destroy_variable(ls_object *object) {
     ls_variable_release(variable->targets[i]);
   ls_release(variable->allocator, variable->targets);
   ls_object_release(variable->kept);
+  ls_variable_release(variable->packed);
   ls_release(variable->allocator, variable->slice);
   ls_object_release(variable->strategy);
   ls_release(variable->allocator, variable->device);
@@ -310,6 +311,12 @@ static const ls_creator_entry *in_force(const ls_creator_entry *entry) {
   return entry;
 }
 
+bool ls_in_strategy_scope(void) {
+  const ls_creator_entry *entry = in_force(ls_context_current()->creators);
+  while (entry != NULL && !entry->is_strategy) entry = in_force(entry->outer);
+  return entry != NULL;
+}
+
 ls_status ls_creator_create(const ls_creator *creator,
                             const ls_variable_options *options,
                             ls_variable **out_variable) {
@@ -340,7 +347,10 @@ void ls_creator_scope_begin(ls_scope *scope, ls_variable_creator creator,
   ls_creator_entry *entry = (ls_creator_entry *)&scope->extra[LS_SCOPE_ROOM];
   const ls_creator_entry *outer = ls_context_current()->creators;
   ls_context *context = ls_context_open(scope, LS_SCOPE_CREATOR, NULL);
-  *entry = (ls_creator_entry){outer, ls_context_graph(), creator, user};
+  *entry = (ls_creator_entry){.outer = outer,
+                              .graph = ls_context_graph(),
+                              .create = creator,
+                              .user = user};
   context->creators = entry;
 }
 

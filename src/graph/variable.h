@@ -55,6 +55,7 @@ struct ls_variable {
   ls_variable **targets;
   size_t num_targets;
   ls_object *kept;
+  ls_variable *packed;   // Of a container: a packed handle over its components.
   ls_slice_info *slice;  // NULL: none.
   bool joining;  // Will be a component: a value of its own is not stored yet.
 };
@@ -68,6 +69,8 @@ void ls_beside_begin(ls_scope *scope, const ls_variable *variable);
 // component of the replica or update, across replicas that on the current
 // device, else the first; of a handle what it stands for.
 ls_variable *ls_variable_here(const ls_variable *variable);
+// Whether variables that are made here are a strategy's.
+bool ls_in_strategy_scope(void);
 // A variable without ops or value: what the parser and the maker use.
 ls_status ls_variable_make(ls_runtime *runtime, const char *name, ls_type type,
                            bool trainable, ls_variable **out_variable);

@@ -5,6 +5,7 @@
 #include "graph/make.h"
 #include "lockstep/eager.h"
 #include "lockstep/gradients.h"
+#include "lockstep/strategy.h"
 #include "nn/optimizer.h"
 #include "nn/reads.h"
 
@@ -208,10 +209,21 @@ static ls_status take_gradients(const ls_optimizer *optimizer, ls_tape *tape,
   return status;
 }
 
+ls_tensor ls_optimizer_scale_loss(const ls_optimizer *optimizer,
+                                  ls_tensor loss) {
+  const int32_t replicas = ls_num_replicas();
+  const bool scaled = optimizer->over_replicas == LS_GRADIENTS_LIKE_LOSS &&
+                      replicas > 1 && ls_loss_reduction() == LS_REDUCE_MEAN;
+  ls_graph_set_loss_scaled(ls_graph_current(), scaled);
+  return scaled ? ls_mul_scalar(loss, 1.0 / replicas) : loss;
+}
+
 ls_status ls_optimizer_gradients(const ls_optimizer *optimizer, ls_tensor loss,
                                  ls_variable *const *variables, size_t count,
                                  ls_nest *gradients) {
-  return take_gradients(optimizer, NULL, loss, variables, count, gradients);
+  return take_gradients(optimizer, NULL,
+                        ls_optimizer_scale_loss(optimizer, loss), variables,
+                        count, gradients);
 }
 
 static ls_status descend(ls_optimizer *optimizer, ls_tape *tape, ls_tensor loss,
@@ -239,7 +251,8 @@ ls_op ls_optimizer_minimize(ls_optimizer *optimizer, ls_tensor loss) {
   if (ls_status_is_ok(status))
     status = ls_reads_find(optimizer->allocator, loss, &variables, &count);
   if (ls_status_is_ok(status))
-    status = descend(optimizer, NULL, loss, variables, count, &moved);
+    status = descend(optimizer, NULL, ls_optimizer_scale_loss(optimizer, loss),
+                     variables, count, &moved);
   ls_release(optimizer->allocator, variables);
   return ls_status_is_ok(status) ? moved : failed(status);
 }
@@ -247,6 +260,7 @@ ls_op ls_optimizer_minimize(ls_optimizer *optimizer, ls_tensor loss) {
 ls_status ls_optimizer_minimize_tape(ls_optimizer *optimizer, ls_tape *tape,
                                      ls_tensor loss) {
   LS_RETURN_IF_ERROR(ls_tensor_status(loss));
+  loss = ls_optimizer_scale_loss(optimizer, loss);
   LS_RETURN_IF_ERROR(ls_tape_end(tape));
   const size_t count = ls_tape_variables(tape, NULL, 0);
   ls_variable **variables =

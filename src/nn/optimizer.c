@@ -61,9 +61,10 @@ static ls_status check(const char *kind, const ls_optimizer_options *options) {
   for (size_t i = 0; i < LS_COUNT_OF(numbers); ++i)
     LS_RETURN_IF_ERROR(
         ls_optimizer_check(kind, numbers[i].what, numbers[i].value, INFINITY));
-  if ((unsigned)options->over_replicas > LS_GRADIENTS_SUM)
+  if ((unsigned)options->over_replicas > LS_GRADIENTS_LIKE_LOSS)
     return ls_invalid_argument("%s: gradients over replicas by %d: neither "
-                               "LS_GRADIENTS_MEAN nor LS_GRADIENTS_SUM",
+                               "LS_GRADIENTS_MEAN nor LS_GRADIENTS_SUM nor "
+                               "LS_GRADIENTS_LIKE_LOSS",
                                kind, (int)options->over_replicas);
   return ls_schedule_check(kind, &options->schedule);
 }

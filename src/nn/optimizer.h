@@ -74,6 +74,10 @@ LS_MUST_USE ls_status ls_optimizer_slots(ls_optimizer *optimizer,
                                          ls_variable ***out_slots);
 // Makes the number of steps unless it is there or nothing depends on it.
 LS_MUST_USE ls_status ls_optimizer_count_steps(ls_optimizer *optimizer);
+// The loss to differentiate, scaled where the optimizer is like the loss; marks
+// the graph.
+ls_tensor ls_optimizer_scale_loss(const ls_optimizer *optimizer,
+                                  ls_tensor loss);
 // The gradients of `loss` with respect to the variables.
 LS_MUST_USE ls_status ls_optimizer_gradients(const ls_optimizer *optimizer,
                                              ls_tensor loss,

@@ -37,7 +37,7 @@ static ls_tensor gather_replicas(ls_tensor x, int32_t replicas) {
 ls_tensor ls_gradient_of_all(const ls_optimizer *optimizer,
                              const ls_shares *shares, ls_tensor gradient) {
   const int32_t replicas = shares->replicas;
-  const bool is_sum = optimizer->over_replicas == LS_GRADIENTS_SUM;
+  const bool is_sum = optimizer->over_replicas != LS_GRADIENTS_MEAN;
   if (replicas == 1) return gradient;
   ls_tensor indices, values;
   if (shares->differ ||

@@ -323,49 +323,6 @@ static void a_strategy_can_be_set_without_a_scope(void **state) {
   ls_strategy_release(b);
 }
 
-static int leave_by(ls_strategy *strategy, int how) {
-  for (int i = 0; i < 2; ++i) {
-    LS_STRATEGY_SCOPE(strategy) {
-      LS_DEVICE_SCOPE("/cpu:1") {
-        if (how == 0) break;
-        if (how == 1) return 1;
-        if (how == 2) goto out;
-      }
-      expect_cross(strategy);
-      if (how == 3) continue;
-    }
-    expect_default();
-  }
-out:
-  expect_default();
-  return 0;
-}
-
-static void blocks_are_left_on_every_way_out(void **state) {
-  (void)state;
-  ls_strategy *strategy = mirrored_of(2);
-  for (int how = 0; how < 5; ++how) {
-    leave_by(strategy, how);
-    expect_default();
-  }
-  ls_strategy_release(strategy);
-}
-
-static void an_open_inner_scope_keeps_the_outer_open(void **state) {
-  (void)state;
-  ls_strategy *strategy = mirrored_of(2);
-  ls_scope scope = {0}, inner = {0};
-  ls_strategy_scope_begin(&scope, strategy);
-  ls_device_scope_begin(&inner, "/cpu:1");
-  expect_status(ls_strategy_scope_end(&scope), LS_FAILED_PRECONDITION,
-                "a device scope");
-  expect_cross(strategy);
-  ls_scope_end(&inner);
-  expect_ok(ls_strategy_scope_end(&scope));
-  expect_default();
-  ls_strategy_release(strategy);
-}
-
 // ---- Replica contexts ------------------------------------------------------
 typedef struct contexts {
   ls_replica *replica[2];
@@ -615,8 +572,6 @@ int main(void) {
       cmocka_unit_test(scopes_of_two_strategies_do_not_mix),
       cmocka_unit_test(the_default_strategys_scope_changes_nothing),
       cmocka_unit_test(a_strategy_can_be_set_without_a_scope),
-      cmocka_unit_test(blocks_are_left_on_every_way_out),
-      cmocka_unit_test(an_open_inner_scope_keeps_the_outer_open),
       cmocka_unit_test(a_replica_context_is_for_its_replica),
       cmocka_unit_test(merge_call_needs_the_current_context),
       cmocka_unit_test(the_default_context_merges_at_once),

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layer: dist
+//
+// Summaries: values of a step that somebody wants to see, such as a loss.
+//
+// A summary is an op for its effect: wherever it runs, its value goes to the
+// writer that was in force where it was made. Of a step's replicas replica 0's
+// alone is recorded.
+#ifndef LOCKSTEP_SUMMARY_H_
+#define LOCKSTEP_SUMMARY_H_
+
+#include "lockstep/ops.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Where summaries go. Counted; the ops that write to it keep it.
+typedef struct ls_summary_writer ls_summary_writer;
+
+// One recorded value, lent for the call.
+typedef struct ls_summary_record {
+  const char *tag;  // With the name scope of the op: "train/loss".
+  int64_t step;     // The writer's.
+  const ls_array *value;
+} ls_summary_record;
+// Called from any thread, one call at a time.
+typedef void (*ls_summary_function)(void *user,
+                                    const ls_summary_record *record);
+
+// Creates a writer at step 0. The caller owns a reference.
+LS_API LS_MUST_USE ls_status ls_summary_writer_create(
+    ls_summary_function function, void *user, ls_summary_writer **out_writer);
+LS_API ls_summary_writer *ls_summary_writer_retain(ls_summary_writer *writer);
+LS_API void ls_summary_writer_release(ls_summary_writer *writer);
+LS_API void ls_summary_writer_set_step(ls_summary_writer *writer, int64_t step);
+
+// Inside, summaries go to the writer (NULL: nowhere); the pair of ls_scope_end.
+LS_API void ls_summary_scope_begin(ls_scope *scope, ls_summary_writer *writer);
+#define LS_SUMMARY_SCOPE(writer)                                               \
+  LS_SCOPE_(__LINE__, ls_summary_scope_begin, writer)
+
+// Records a value of any numeric type and shape. Without a writer, and on other
+// replicas than 0, nothing is done: a failed op then, and no error.
+LS_PLACED ls_op ls_summary(const char *tag, ls_tensor value);
+
+#ifdef __cplusplus
+}
+#endif
+#endif  // LOCKSTEP_SUMMARY_H_
