@@ -347,37 +347,6 @@ static void a_failing_merge_stops_all(void **state) {
   ls_strategy_release(strategy);
 }
 
-static ls_nest merge_in_function(ls_nest args, void *user) {
-  (void)args;
-  return ls_replica_merge_call(user, merge_one, ls_none(), NULL);
-}
-
-static ls_nest call_function(ls_nest args, void *user) {
-  (void)args;
-  (void)user;
-  ls_function *function = NULL;
-  ls_nest made = ls_none();
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = merge_in_function,
-                             .user = ls_replica_context()},
-      &function));
-  const ls_status status = ls_function_call(function, ls_none(), &made);
-  ls_function_release(function);
-  return ls_status_is_ok(status) ? made : ls_fail(status);
-}
-
-static void no_merge_call_in_a_nested_function(void **state) {
-  (void)state;
-  LS_SPEC("V177");
-  ls_strategy *strategy = mirrored_of(2);
-  ls_nest made = ls_none();
-  const ls_status status = ls_strategy_run(
-      strategy, ls_plain(call_function, NULL), ls_none(), &made);
-  expect_contains(ls_status_message(status), "nested function");
-  expect_status(status, LS_FAILED_PRECONDITION, "control flow");
-  ls_strategy_release(strategy);
-}
-
 // ---- Variables that replicas make ------------------------------------------
 typedef struct made_variables {
   ls_variable *got[3][2];
@@ -577,7 +546,6 @@ int main(void) {
       cmocka_unit_test(a_different_number_of_merge_calls_is_refused),
       cmocka_unit_test(a_failing_replica_stops_all),
       cmocka_unit_test(a_failing_merge_stops_all),
-      cmocka_unit_test(no_merge_call_in_a_nested_function),
       cmocka_unit_test(replicas_share_what_they_make),
       cmocka_unit_test(a_variable_only_one_replica_makes_is_refused),
       cmocka_unit_test(numbers_behind_names_do_not_count),

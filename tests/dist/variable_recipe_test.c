@@ -214,6 +214,33 @@ static void classes_and_policies_follow_from_the_synchronization(void **state) {
   ls_strategy_release(strategy);
 }
 
+static void no_variable_comes_from_its_definition_in_a_scope(void **state) {
+  (void)state;
+  LS_SPEC("V59");
+  static const char text[] = "variable @\"w\" : f32[3]\n"
+                             "graph build \"g\" {\n"
+                             "  %1 = read_variable() {variable = @\"w\"} "
+                             "# \"read\" : f32[3]\n"
+                             "}\n";
+  ls_strategy *strategy = mirrored_of(2), *usual = NULL;
+  ls_graph *graph = NULL;
+  expect_ok(ls_strategy_default(&usual));
+  LS_STRATEGY_SCOPE(strategy) {
+    const ls_status status = ls_graph_parse(text, NULL, 0, &graph);
+    expect_contains(ls_status_message(status), "\"w\"");
+    expect_status(status, LS_UNIMPLEMENTED, "scope of a strategy");
+    assert_null(graph);
+  }
+  // Elsewhere, and in the default strategy's scope, it does.
+  LS_STRATEGY_SCOPE(usual) {
+    expect_ok(ls_graph_parse(text, NULL, 0, &graph));
+    ls_graph_destroy(graph);
+  }
+  expect_ok(ls_graph_parse(text, NULL, 0, &graph));
+  ls_graph_destroy(graph);
+  ls_strategy_release(strategy);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_creator_is_called_once_and_wrapped),
@@ -221,6 +248,7 @@ int main(void) {
       cmocka_unit_test(
           a_component_without_initializer_gets_one_that_does_nothing),
       cmocka_unit_test(classes_and_policies_follow_from_the_synchronization),
+      cmocka_unit_test(no_variable_comes_from_its_definition_in_a_scope),
   };
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   expect_ok(ls_runtime_destroy(NULL));

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Distributed variables in functions, on tapes and for the host.
+#include "dist/strategy.h"
 #include "lockstep/function.h"
 #include "lockstep/graph.h"
+#include "lockstep/handles.h"
 #include "support/variables.h"
 
 // ---- In functions, on tapes, on the host
@@ -143,12 +145,77 @@ static void a_distributed_variable_is_no_reference(void **state) {
   ls_strategy_release(strategy);
 }
 
+// ---- Packed
+// ------------------------------------------------------------------
+static ls_nest read_and_add(ls_nest args, void *user) {
+  ls_variable *v = user, *handle = NULL;
+  (void)args;
+  expect_ok(ls_variable_handle(v, &handle));
+  const double before = number_of(ls_leaf(ls_variable_read(handle)));
+  const ls_tensor after = ls_variable_assign_add(
+      v, scalar_of(10 * (double)(ls_replica_number() + 1)));
+  return LS_TUPLE(ls_nest_f64(before), ls_leaf(after));
+}
+
+// What replicas see and leave.
+static void expect_steps(ls_strategy *strategy, ls_variable *v) {
+  const ls_nest seen = run_on(strategy, read_and_add, ls_none(), v);
+  expect_numbers(ls_nest_item(seen, 0), (double[]){3, 4}, 2);
+  expect_numbers(ls_nest_item(seen, 1), (double[]){13, 24}, 2);
+  ls_nest_release(seen);
+  expect_components(v, (double[]){13, 24}, 2);
+}
+
+static void packing_changes_no_number(void **state) {
+  (void)state;
+  LS_SPEC("V137 V138");
+  ls_strategy *strategy = mirrored_of(2);
+  for (int packs = 0; packs < 2; ++packs) {
+    strategy->packs_variables = packs == 1;
+    ls_variable *v = variable_in(strategy, (variable_kind){.name = "w"});
+    ls_variable *packed = ls_variable_packed(v);
+    assert_int_equal(packed != NULL, packs);
+    set_components(v, (double[]){3, 4}, 2);
+    expect_steps(strategy, v);
+    for (size_t i = 0; packed != NULL && i < 2; ++i) {
+      // The handle on a device is that component.
+      ls_variable *component = ls_variable_component(v, i), *pair = NULL;
+      const char *device = ls_variable_device(component);
+      assert_string_equal(ls_variable_name(packed), "w/packed/");
+      expect_ok(ls_packed_variable_on(packed, device, &pair));
+      LS_DEVICE_SCOPE(device) {
+        assert_string_equal(ls_variable_device(packed), device);
+        assert_true(number_of(ls_leaf(ls_variable_read(packed))) ==
+                    (i == 0 ? 13 : 24));
+        ls_variable_assign(packed, scalar_of(7));
+      }
+      assert_true(number_of(ls_leaf(ls_variable_read(component))) == 7);
+      ls_variable_assign(component, scalar_of(i == 0 ? 13 : 24));
+      assert_true(number_of(ls_leaf(ls_variable_read(pair))) ==
+                  (i == 0 ? 13 : 24));
+    }
+    // In a graph there is none.
+    ls_graph *graph = NULL;
+    expect_ok(ls_graph_create("g", &graph));
+    LS_GRAPH_SCOPE(graph) {
+      ls_variable *built = variable_in(strategy, (variable_kind){0});
+      assert_null(ls_variable_packed(built));
+      ls_variable_release(built);
+    }
+    ls_graph_destroy(graph);
+    ls_variable_release(v);
+  }
+  strategy->packs_variables = false;
+  ls_strategy_release(strategy);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_function_uses_the_variable_itself),
       cmocka_unit_test(a_tape_watches_the_whole_in_a_replica),
       cmocka_unit_test(the_host_gets_what_a_read_gives),
       cmocka_unit_test(a_distributed_variable_is_no_reference),
+      cmocka_unit_test(packing_changes_no_number),
   };
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   expect_ok(ls_runtime_destroy(NULL));

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Optimizers that are like the loss: it is scaled while a strategy asks for it.
+#include "lockstep/function.h"
+#include "lockstep/graph.h"
+#include "lockstep/losses.h"
+#include "lockstep/optimizers.h"
+#include "support/replicas.h"
+
+typedef struct step {
+  ls_optimizer *optimizer;
+  ls_variable *w;
+  ls_reduction reduction;
+  bool marked;
+} step;
+
+// The gradient of the loss is the replica's argument.
+static ls_nest take_step(ls_nest args, void *user) {
+  step *s = user;
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  const ls_tensor loss =
+      ls_reduce_loss(ls_mul(ls_variable_read(s->w), x), s->reduction);
+  ls_graph_set_loss_scaled(ls_graph_current(), true);  // By someone before.
+  ls_optimizer_minimize(s->optimizer, loss);
+  s->marked = ls_graph_is_loss_scaled(ls_graph_current());
+  return ls_none();
+}
+
+typedef struct outcome {
+  int replicas;
+  ls_gradients_over_replicas how;
+  ls_reduction reduction;
+  bool scaled;   // In the scope of a strategy for an estimator.
+  double moved;  // From 0, by gradients 2 and 4.
+  bool marked;
+} outcome;
+
+static void expect_outcome(const outcome *row) {
+  ls_strategy *strategy = mirrored_of(row->replicas);
+  step s = {.w = variable_in(strategy, (variable_kind){.name = "w"}),
+            .reduction = row->reduction};
+  ls_function *function = NULL;
+  ls_nest result = ls_none();
+  expect_ok(ls_sgd_create(
+      &(ls_sgd_options){.learning_rate = 1, .over_replicas = row->how},
+      &s.optimizer));
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = take_step, .user = &s}, &function));
+  const ls_nest args =
+      LS_TUPLE(per_replica_scalars((double[]){2, 4}, (size_t)row->replicas));
+  ls_scope scope = {0};
+  if (row->scaled) ls_scale_loss_scope_begin(&scope, strategy);
+  expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &result));
+  ls_scope_end(&scope);
+  expect_components(s.w, (double[]){-row->moved, -row->moved},
+                    (size_t)row->replicas);
+  assert_int_equal(s.marked, row->marked);
+  ls_nest_release(result);
+  ls_nest_release(args);
+  ls_function_release(function);
+  ls_optimizer_release(s.optimizer);
+  ls_variable_release(s.w);
+  ls_strategy_release(strategy);
+}
+
+static void the_loss_is_scaled_where_it_is_a_mean(void **state) {
+  (void)state;
+  LS_SPEC("V63");
+  static const outcome rows[] = {
+      {2, LS_GRADIENTS_LIKE_LOSS, LS_REDUCTION_MEAN, true, 3, true},
+      {2, LS_GRADIENTS_LIKE_LOSS, LS_REDUCTION_MEAN, false, 6, false},
+      {2, LS_GRADIENTS_LIKE_LOSS, LS_REDUCTION_SUM, true, 6, false},
+      {1, LS_GRADIENTS_LIKE_LOSS, LS_REDUCTION_MEAN, true, 2, false},
+      // Others go their own way, whatever the strategy says.
+      {2, LS_GRADIENTS_SUM, LS_REDUCTION_MEAN, true, 6, false},
+      {2, LS_GRADIENTS_MEAN, LS_REDUCTION_SUM, true, 3, false},
+  };
+  for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i)
+    expect_outcome(&rows[i]);
+}
+
+static void another_way_is_refused(void **state) {
+  (void)state;
+  ls_optimizer *optimizer = NULL;
+  expect_status(
+      ls_sgd_create(
+          &(ls_sgd_options){.over_replicas = (ls_gradients_over_replicas)9},
+          &optimizer),
+      LS_INVALID_ARGUMENT, "over replicas by 9");
+  assert_null(optimizer);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_loss_is_scaled_where_it_is_a_mean),
+      cmocka_unit_test(another_way_is_refused),
+  };
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  expect_ok(ls_runtime_destroy(NULL));
+  return failed;
+}
