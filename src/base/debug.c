@@ -100,6 +100,13 @@ static bool read_isa(ls_debug *debug, const char *text) {
   return false;
 }
 
+static bool read_lanes(ls_debug *debug, const char *text) {
+  const bool threads = strcmp(text, "threads") == 0;
+  if (!threads && strcmp(text, "blocks") != 0) return false;
+  debug->lanes = threads ? LS_LANES_BY_THREADS : LS_LANES_BY_BLOCKS;
+  return true;
+}
+
 // Reads one switch into `debug`; false when the text is not of its form.
 static bool read_switch(ls_debug *debug, debug_switch which, const char *text) {
   uint64_t number = 0;
@@ -131,6 +138,8 @@ static bool read_switch(ls_debug *debug, debug_switch which, const char *text) {
     return true;
   case SWITCH_ISA:
     return read_isa(debug, text);
+  case SWITCH_LANES:
+    return read_lanes(debug, text);
   }
   return false;
 }
@@ -169,6 +178,10 @@ int ls_debug_level(const ls_runtime *runtime, ls_debug_area area) {
 
 bool ls_debug_verify(const ls_runtime *runtime) {
   return runtime->debug.verify;
+}
+
+ls_lanes_by ls_debug_lanes(const ls_runtime *runtime) {
+  return runtime->debug.lanes;
 }
 
 ls_isa ls_debug_isa(const ls_runtime *runtime) { return runtime->debug.isa; }

@@ -25,6 +25,13 @@ typedef enum ls_isa {
   LS_ISA_V4,    // x86-64-v4: AVX-512.
 } ls_isa;
 
+// What threads of the CPU engine share where there are several replicas.
+typedef enum ls_lanes_by {
+  LS_LANES_BY_COST,     // What is faster.
+  LS_LANES_BY_THREADS,  // Replicas: each thread takes some.
+  LS_LANES_BY_BLOCKS,   // The blocks of each instruction.
+} ls_lanes_by;
+
 // The switches of one runtime. Zeroed: none given.
 typedef struct ls_debug {
   int level[LS_DEBUG_AREA_COUNT];  // 0: silent, to 9.
@@ -33,6 +40,7 @@ typedef struct ls_debug {
   uint64_t fault_at;  // The memory request to fail; 0: none.
   int threads;        // 0: not given.
   ls_isa isa;
+  ls_lanes_by lanes;
 } ls_debug;
 
 // Reads the switches through environment(user, name). `complain` is called
@@ -48,6 +56,7 @@ void ls_debug_deinit(ls_debug *debug, ls_allocator *allocator);
 int ls_debug_level(const ls_runtime *runtime, ls_debug_area area);
 bool ls_debug_verify(const ls_runtime *runtime);
 ls_isa ls_debug_isa(const ls_runtime *runtime);
+ls_lanes_by ls_debug_lanes(const ls_runtime *runtime);
 // NULL: no dumps. Valid as long as the runtime.
 const char *ls_debug_dump_directory(const ls_runtime *runtime);
 

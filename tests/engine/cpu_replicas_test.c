@@ -718,25 +718,57 @@ static void a_failed_memory_request_loses_nothing(void **state) {
   expect_memory_failures_survived(run_all, NULL);
 }
 
+// What does not depend on who sweeps which lanes.
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(sums_and_means_follow_the_canonical_tree),
+    cmocka_unit_test(maxima_minima_and_integers_merge),
+    cmocka_unit_test(short_floats_are_added_as_f32_and_rounded_once),
+    cmocka_unit_test(equal_contributions_merge_as_others_do),
+    cmocka_unit_test(a_lane_has_its_arguments_and_gives_its_results),
+    cmocka_unit_test(lanes_park_until_a_merge_has_its_value),
+    cmocka_unit_test(lanes_meet_again_and_again_in_a_loop),
+    cmocka_unit_test(lanes_may_go_different_ways_between_merges),
+    cmocka_unit_test(a_variable_that_lanes_read_is_updated_in_its_buffer),
+    cmocka_unit_test(lanes_can_be_launched_in_a_loop),
+    cmocka_unit_test(one_replica_costs_nothing),
+    cmocka_unit_test(a_program_of_another_number_of_replicas_is_refused),
+    cmocka_unit_test(a_mean_of_integers_is_refused_by_name),
+    cmocka_unit_test(lanes_go_on_while_another_one_waits_for_the_host),
+    cmocka_unit_test(a_failed_memory_request_loses_nothing),
+};
+
+static const char *lanes_on_threads(void *user, const char *name) {
+  (void)user;
+  return strcmp(name, "LS_LANES") == 0 ? "threads" : NULL;
+}
+
+// The tests once more, with every thread sweeping lanes of its own.
+static int run_on(int threads) {
+  ls_runtime *runtime = NULL;
+  ls_status status = ls_runtime_create(
+      &(ls_runtime_options){.threads = threads,
+                            .environment = lanes_on_threads},
+      &runtime);
+  if (!ls_status_is_ok(status)) return 1;
+  (void)ls_runtime_make_current(runtime);
+  char name[32];
+  snprintf(name, sizeof(name), "lanes on %d threads", threads);
+  const int failures = cmocka_run_group_tests_name(name, tests, NULL, NULL);
+  (void)ls_runtime_make_current(NULL);
+  status = ls_runtime_destroy(runtime);
+  const bool ended = ls_status_is_ok(status);
+  ls_status_free(status);
+  return failures + !ended;
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(sums_and_means_follow_the_canonical_tree),
-      cmocka_unit_test(maxima_minima_and_integers_merge),
-      cmocka_unit_test(short_floats_are_added_as_f32_and_rounded_once),
-      cmocka_unit_test(equal_contributions_merge_as_others_do),
-      cmocka_unit_test(a_lane_has_its_arguments_and_gives_its_results),
-      cmocka_unit_test(lanes_park_until_a_merge_has_its_value),
-      cmocka_unit_test(lanes_meet_again_and_again_in_a_loop),
-      cmocka_unit_test(lanes_may_go_different_ways_between_merges),
+  const struct CMUnitTest plans[] = {
       cmocka_unit_test(lanes_that_miss_each_other_are_named),
-      cmocka_unit_test(a_variable_that_lanes_read_is_updated_in_its_buffer),
-      cmocka_unit_test(lanes_can_be_launched_in_a_loop),
-      cmocka_unit_test(one_replica_costs_nothing),
       cmocka_unit_test(many_replicas_take_the_memory_of_few),
-      cmocka_unit_test(a_program_of_another_number_of_replicas_is_refused),
-      cmocka_unit_test(a_mean_of_integers_is_refused_by_name),
-      cmocka_unit_test(lanes_go_on_while_another_one_waits_for_the_host),
-      cmocka_unit_test(a_failed_memory_request_loses_nothing),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  int failures = cmocka_run_group_tests(plans, NULL, NULL);
+  failures += cmocka_run_group_tests(tests, NULL, NULL);
+  for (int threads = 1; threads <= 8; threads += threads == 3 ? 5 : 1)
+    failures += run_on(threads);
+  return failures;
 }

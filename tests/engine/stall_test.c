@@ -134,14 +134,22 @@ static void expect_table(ls_status status) {
   expect_status(status, LS_DEADLINE_EXCEEDED, "shared code: waiting for the replicas to end");
 }
 
+// Two replicas a thread.
+static const char *lanes_on_threads(void *user, const char *name) {
+  (void)user;
+  return strcmp(name, "LS_LANES") == 0 ? "threads" : NULL;
+}
+
 static void a_call_that_does_not_end_ends_its_run_with_a_table(void **state) {
   (void)state;
-  for (size_t i = 0; i < LS_COUNT_OF(kernels); ++i) {
-    ls_runtime *runtime = begin(
-        &(ls_runtime_options){.threads = 1, .stall_ms = STALL_MS});
+  for (size_t i = 0; i < 2 * LS_COUNT_OF(kernels); ++i) {
+    ls_runtime *runtime =
+        begin(&(ls_runtime_options){.threads = 1 + (int)i % 2,
+                                    .stall_ms = STALL_MS,
+                                    .environment = lanes_on_threads});
     lowered program;
     int32_t sum = 0;
-    make(kernels[i]->name, &program);
+    make(kernels[i / 2]->name, &program);
     expect_table(lowered_run(&program, NULL, (void *[]){&sum}));
     assert_int_equal(ls_runtime_abandoned_calls(runtime), 1);
     // The next run has nothing to do with it.

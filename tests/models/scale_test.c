@@ -113,7 +113,8 @@ static cost measure(const mlp_shape *shape, int replicas) {
   expect_ok(ls_counting_allocator_create(NULL, &memory));
   expect_ok(ls_runtime_create(
       &(ls_runtime_options){.allocator =
-                                ls_counting_allocator_allocator(memory)},
+                                ls_counting_allocator_allocator(memory),
+                            .threads = 1},
       &runtime));
   ls_runtime *outside = ls_runtime_make_current(runtime);
   trainer training;
@@ -146,7 +147,8 @@ static uint64_t gradient_bytes(const mlp_shape *shape) {
 
 // Sums wait in one buffer of all gradients for each level of the tree. Beside
 // that and its part of the batch a replica has argument views, results, a stub
-// of its trace and a stream's state: no activations, no gradients, no graph.
+// of its trace and a stream's state: no activations, no gradients, no graph. On
+// several threads each has such a tree.
 static void expect_cheap(const mlp_shape *shape, uint64_t live, uint64_t peak) {
   const cost few = measure(shape, FEW), many = measure(shape, MANY);
   uint64_t levels = 0;

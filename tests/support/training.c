@@ -19,7 +19,8 @@ static ls_nest step_and_logits(ls_nest args, void *user) {
 }
 
 void training_setup_create(const training_job *job, training_setup *out) {
-  const ls_model_type *type = ls_model_find(job->model);
+  const ls_model_type *type =
+      job->type != NULL ? job->type : ls_model_find(job->model);
   assert_non_null(type);
   *out = (training_setup){.more_results = job->more_results};
   ls_nest batch;
@@ -112,11 +113,12 @@ static void move_values(training *self, ls_runtime *to) {
   }
 }
 
-// The environment of a job's runtime: LS_ISA is its own.
+// The environment of a job's runtime: LS_ISA and LS_LANES are its own.
 static const char *environment_of(void *user, const char *name) {
   const training_job *job = user;
-  return job->isa != NULL && strcmp(name, "LS_ISA") == 0 ? job->isa
-                                                         : getenv(name);
+  if (job->isa != NULL && strcmp(name, "LS_ISA") == 0) return job->isa;
+  if (job->lanes != NULL && strcmp(name, "LS_LANES") == 0) return job->lanes;
+  return getenv(name);
 }
 
 void training_run(const training_job *job, training *out) {

@@ -13,6 +13,7 @@ enum { TRAINING_MOST_STEPS = 8, TRAINING_MOST_VARIABLES = 128 };
 
 typedef struct training_job {
   const char *model;
+  const ls_model_type *type;  // Of no table. NULL: `model`'s.
   int64_t batch;
   int steps;
   int replicas;  // 0: one.
@@ -23,7 +24,8 @@ typedef struct training_job {
   const char *before;  // This model is made and run first, and stays.
   // Of the runtime of its own.
   ls_math math;
-  const char *isa;  // The value of LS_ISA. NULL: the environment's.
+  const char *isa;    // The value of LS_ISA. NULL: the environment's.
+  const char *lanes;  // The same of LS_LANES.
 } training_job;
 
 typedef struct training {

@@ -190,6 +190,12 @@ void ls_cpu_emit_replicate(ls_cpu_compiler *self, ls_cpu_scope *scope,
 void ls_cpu_emit_merge(ls_cpu_compiler *self, ls_cpu_scope *scope,
                             const ls_node *node);
 
+// ---- compile_parts.c -------------------------------------------------------
+// Decides whether threads take parts of the lanes, whose code stands at
+// [begin, end), and how large they are.
+void ls_cpu_choose_parts(ls_cpu_compiler *self, ls_cpu_launch *launch,
+                         uint32_t begin, uint32_t end);
+
 // ---- storage.c -------------------------------------------------------------
 // Collects the accesses of all storages, or drops what was collected.
 void ls_cpu_collect_accesses(ls_cpu_compiler *self);

@@ -36,8 +36,7 @@ static ls_cpu_meeting make_merge(ls_cpu_compiler *self, const ls_graph *graph,
     out->kernel_scratch = made.merge->scratch;
   }
   made.slot = out->num_slots++;
-  made.partials =
-      ls_cpu_new_shared(self, made.merge->stride * made.merge->depth);
+  made.partials = ls_cpu_new_shared(self, 0);  // See size_partials.
   made.result = ls_cpu_new_shared(self, ls_cpu_type_size(type));
   return made;
 }
@@ -408,6 +407,20 @@ static void bind_results(ls_cpu_compiler *compiler, const ls_cpu_region *self,
   }
 }
 
+// Room for the partial sums, once it is known how many parts there are.
+static void size_partials(ls_cpu_compiler *compiler, const ls_cpu_region *self,
+                          const ls_cpu_launch *launch) {
+  const size_t buffers = (size_t)launch->num_parts * launch->part_depth;
+  for (uint32_t i = 0; i < self->num_merges; ++i) {
+    const ls_cpu_meeting *merge = &self->merges[i];
+    compiler->storages[merge->partials].size = merge->merge->stride * buffers;
+  }
+  for (size_t i = 0; i < compiler->num_meetings; ++i) {
+    const ls_cpu_meeting *merge = &compiler->meetings[i];
+    compiler->storages[merge->partials].size = merge->merge->stride * buffers;
+  }
+}
+
 static void emit_streams(ls_cpu_compiler *compiler, ls_cpu_region *self,
                          const ls_cpu_scope *outer) {
   ls_cpu_launch *launch = ls_arena_new(&compiler->out->arena, ls_cpu_launch);
@@ -434,6 +447,8 @@ static void emit_streams(ls_cpu_compiler *compiler, ls_cpu_region *self,
   launch->num_slots = compiler->out->num_slots - launch->first_slot;
   launch->num_bodies = self->num_bodies;
   if (!ls_cpu_failed(compiler)) {
+    ls_cpu_choose_parts(compiler, launch, lanes, after);
+    size_partials(compiler, self, launch);
     ls_cpu_at(compiler, begin)->target = lanes;
     ls_cpu_at(compiler, join)->target = after;
     compiler->replicates[compiler->replicate] = (ls_cpu_stretch){begin, join};

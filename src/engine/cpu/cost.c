@@ -15,13 +15,20 @@
 #include "engine/cpu/instance.h"
 
 ls_status ls_cpu_measure(ls_instance *self, bool on) {
-  ls_release(self->allocator, self->costs);
-  self->costs = NULL;
   self->runs = 0;
-  if (!on) return ls_ok();
-  self->costs = ls_new_array(self->allocator, ls_cpu_cost,
-                             self->executable->num_instructions);
-  return self->costs != NULL ? ls_ok() : ls_out_of_memory();
+  for (int i = 0; i < self->num_workers; ++i) {
+    ls_cpu_worker *worker = &self->workers[i];
+    ls_release(self->allocator, worker->costs);
+    worker->costs = NULL;
+    if (!on) continue;
+    worker->costs = ls_new_array(self->allocator, ls_cpu_cost,
+                                 self->executable->num_instructions);
+    if (worker->costs == NULL) {
+      LS_TRY(ls_cpu_measure(self, false));
+      return ls_out_of_memory();
+    }
+  }
+  return ls_ok();
 }
 
 // ---- Rates of the machine --------------------------------------------------
@@ -134,18 +141,29 @@ static int slower_first(const void *a, const void *b) {
   return (x->nanos < y->nanos) - (x->nanos > y->nanos);
 }
 
+// Of all workers.
+static ls_cpu_cost cost_of(const ls_instance *self, size_t pc) {
+  ls_cpu_cost sum = {0};
+  for (int i = 0; i < self->num_workers; ++i) {
+    sum.nanos += self->workers[i].costs[pc].nanos;
+    sum.runs += self->workers[i].costs[pc].runs;
+  }
+  return sum;
+}
+
 static size_t collect(const ls_instance *self, const rates *machine,
                       group *groups) {
   const ls_executable *executable = self->executable;
   size_t count = 0;
   for (size_t pc = 0; pc < executable->num_instructions; ++pc) {
-    if (self->costs[pc].runs == 0) continue;
+    const ls_cpu_cost cost = cost_of(self, pc);
+    if (cost.runs == 0) continue;
     const char *name = name_of(executable, pc);
     size_t i = 0;
     while (i < count && strcmp(groups[i].name, name) != 0)
       ++i;
     if (i == count) groups[count++] = (group){.name = name};
-    add(&groups[i], executable, pc, &self->costs[pc], machine);
+    add(&groups[i], executable, pc, &cost, machine);
   }
   qsort(groups, count, sizeof(*groups), slower_first);
   return count;
@@ -178,11 +196,12 @@ static void print_memory(const ls_instance *self, ls_text *text) {
       text,
       "memory, MB: variables %.3f, constants %.3f, shared values of a step "
       "%.3f,\n"
-      "  values of a lane across waits %.3f x %d, between waits %.3f, kernels "
-      "%.3f x %d\n",
+      "  values of a lane across waits %.3f x %d, between waits %.3f x %d, "
+      "kernels %.3f x %d\n",
       (double)variables * 1e-6, (double)facts->constant_bytes * 1e-6,
       (double)facts->shared_bytes * 1e-6, (double)facts->frame_bytes * 1e-6,
       executable->replicas, (double)facts->scratch_bytes * 1e-6,
+      self->num_workers,
       (double)executable->kernel_scratch * 1e-6, self->team.threads);
 }
 
@@ -213,7 +232,7 @@ static void print_table(const ls_instance *self, const rates *machine,
 }
 
 ls_status ls_cpu_print_cost(const ls_instance *self, ls_text *text) {
-  if (self->costs == NULL || self->runs == 0)
+  if (self->workers[0].costs == NULL || self->runs == 0)
     return ls_failed_precondition(
         "nothing was measured: switch measuring on, then run a step");
   rates machine = {0};

@@ -113,6 +113,10 @@ typedef struct ls_cpu_launch {
   uint32_t num_bodies;  // Classes of replicas; each posts to a slot once.
   uint32_t num_contributions;
   const ls_cpu_contribution *contributions;
+  // Threads take parts of 2^part_shift lanes, each with a stack of `part_depth`
+  // buffers for every merge. One part: the caller sweeps all lanes, and threads
+  // share the blocks of their instructions.
+  uint32_t num_parts, part_shift, part_depth;
 } ls_cpu_launch;
 
 // What a person wants to know of an instruction; NULL where there is nothing.
@@ -145,6 +149,7 @@ struct ls_executable {
   size_t spare_bytes;
   uint32_t num_split, num_gathered, num_contributions;  // The most of any.
   uint32_t num_slots;
+  uint32_t num_parts;      // The most of any launch.
   uint32_t num_stacks;     // stack_news.
   bool *stack_is_endless;  // Of each.
   uint32_t max_operands;       // Of one instruction.

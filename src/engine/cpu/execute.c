@@ -3,85 +3,12 @@
 // Running: one interpreter for all streams, and who gets a turn.
 //
 // The caller's thread alternates between the shared stream, until it parks,
-// and a sweep: every lane in order of replica, until it parks or ends. So
-// lanes come to each merge in order, which is what its stack relies on; where
-// a host call could change that, the compiler has put a turn instruction. If
-// neither gets on and no host call is under way, nothing ever will.
-//
-// For several threads a worker each would sweep an aligned range of lanes, with
-// a stack of partial results of its own, and shared code would go to whoever
-// makes the last post; nothing outside this file and merge.h would change.
+// and a sweep of the lanes (lanes.h), each until it parks or ends. If neither
+// gets on and no host call is under way, nothing ever will.
 #include "base/runtime_internal.h"
 #include "base/workers.h"
 #include "engine/cpu/host_call.h"
-
-// ---- Lanes -----------------------------------------------------------------
-// Readies all lanes. What they find in slots is fresh.
-static void launch_lanes(ls_instance *self, const ls_cpu_stream *main,
-                         const ls_cpu_instruction *instruction) {
-  const ls_cpu_launch *launch = instruction->params;
-  const int32_t replicas = self->executable->replicas;
-  for (int32_t r = 0; r < replicas; ++r) {
-    ls_cpu_stream *lane = &self->lanes[r];
-    LS_CPU_SET(lane->pc, instruction->target);
-    lane->iteration = main->iteration;
-    LS_CPU_SET(lane->ended, false);
-  }
-  for (uint32_t i = 0; i < launch->num_slots; ++i) {
-    LS_CPU_SET(self->slots[launch->first_slot + i].arrived, 0);
-    self->slots[launch->first_slot + i].generation = 0;
-  }
-  self->published = 0;
-  LS_CPU_SET(self->num_running, (uint32_t)replicas);
-  self->launch = instruction;
-}
-
-// Sets the bases that differ from lane to lane.
-static void enter_lane(const ls_instance *self, ls_cpu_worker *worker,
-                       uint32_t replica) {
-  const ls_executable *executable = self->executable;
-  const ls_cpu_instruction *instruction = self->launch;
-  const ls_cpu_launch *launch = instruction->params;
-  const uint32_t replicas = (uint32_t)executable->replicas;
-  const ls_cpu_place *place = executable->places + instruction->operand;
-  char **bases = worker->bases;
-  bases[LS_CPU_BASE_FRAME] = self->frames + replica * self->frame_stride;
-  char **split = bases + ls_cpu_base_split(executable);
-  for (uint32_t i = 0; i < launch->num_split; ++i, place += replicas) {
-    split[i] = ls_cpu_resolve(worker, place[replica]);
-  }
-  char **gathered = bases + ls_cpu_base_gathered(executable);
-  for (uint32_t i = 0; i < launch->num_gathered; ++i, place += replicas) {
-    gathered[i] = ls_cpu_resolve(worker, place[replica]);
-  }
-  char **contributions = bases + ls_cpu_base_contributions(executable);
-  for (uint32_t i = 0; i < launch->num_contributions; ++i) {
-    const ls_cpu_contribution *c = &launch->contributions[i];
-    char *top = ls_cpu_merge_top(c->merge, ls_cpu_resolve(worker, c->partials),
-                                 replica);
-    contributions[i] = top != NULL ? top : ls_cpu_resolve(worker, c->staging);
-  }
-}
-
-// Adds a lane's value to a slot. False: it is not its turn.
-static bool post(ls_instance *self, ls_cpu_stream *lane,
-                 const ls_cpu_instruction *instruction, ls_kernel_call *call,
-                 void *const *operands) {
-  ls_cpu_slot *slot = &self->slots[instruction->number];
-  const uint32_t replica = (uint32_t)lane->replica;
-  if (slot->arrived != replica) return false;
-  lane->generation = slot->generation;
-  lane->sweep = self->sweep;
-  void *wide = instruction->num_out > 2 ? operands[3] : NULL;
-  if (ls_cpu_merge_add(instruction->params, call, replica, operands[0],
-                       operands[1], operands[2], wide)) {
-    LS_CPU_SET(slot->arrived, 0);
-    ++slot->generation;
-  } else {
-    LS_CPU_SET(slot->arrived, replica + 1);
-  }
-  return true;
-}
+#include "engine/cpu/lanes.h"
 
 // ---- Streams ---------------------------------------------------------------
 static inline void **resolve_all(const ls_executable *executable,
@@ -121,13 +48,14 @@ typedef struct meter {
   ls_cpu_cost *costs;  // NULL: nobody measures.
   ls_cpu_cost *at;
   uint64_t since;
+  uint64_t workers;  // That run such instructions side by side.
 } meter;
 
 // Counts what has passed, and goes on with another instruction.
 static void meter_move(meter *m, ls_cpu_cost *next) {
   const uint64_t now = (uint64_t)ls_runtime_now(m->clock);
   if (m->at != NULL) {
-    m->at->nanos += now - m->since;
+    m->at->nanos += (now - m->since) / m->workers;
     ++m->at->runs;
   }
   m->at = next;
@@ -138,22 +66,24 @@ static int32_t id_of(const ls_instance *self, const ls_cpu_stream *stream) {
   return stream == &self->main ? LS_CPU_MAIN : stream->replica;
 }
 
-// Runs a stream until it parks, ends or the run fails. Whether it got on.
-static bool run_stream(ls_instance *self, ls_cpu_worker *worker,
+bool ls_cpu_run_stream(ls_instance *self, ls_cpu_worker *worker,
                        ls_cpu_stream *stream) {
   const ls_executable *executable = self->executable;
+  const ls_cpu_team *team = worker->team;
   const ls_cpu_instruction *code = executable->instructions;
   ls_kernel_call call = {
-      .scratch = self->team.scratch,
+      .scratch = team->scratch,
       .step = self->step,
       .seed = self->seed,
       .iteration = stream->iteration,
       .replica = stream->replica,
-      .team = &self->team,
+      .team = team,
   };
   ls_cpu_stack_pool *pools = ls_cpu_stacks_of(
       &self->stacks, stream == &self->main ? 0 : (size_t)stream->replica + 1);
-  meter time = {executable->backend->runtime, .costs = self->costs};
+  meter time = {executable->backend->runtime,
+                .costs = worker->costs,
+                .workers = ls_cpu_workers_in(self, worker)};
   const uint32_t begin = stream->pc;
   uint32_t pc = begin;
   for (bool moved = false;; moved = true) {
@@ -169,7 +99,7 @@ static bool run_stream(ls_instance *self, ls_cpu_worker *worker,
       call.out = operands + at->num_in;
       call.params = at->params;
       if (at->number != 0) {
-        ls_cpu_team_run(&self->team, at->loop, &call, at->size);
+        ls_cpu_team_run(team, at->loop, &call, at->size);
       } else {
         at->loop(&call, 0, at->size);
       }
@@ -232,7 +162,7 @@ static bool run_stream(ls_instance *self, ls_cpu_worker *worker,
       break;
     case LS_CPU_LAUNCH:
       stream->iteration = call.iteration;
-      launch_lanes(self, stream, at);
+      ls_cpu_launch_lanes(self, at);
       break;
     case LS_CPU_AWAIT:
       parks = self->slots[at->number].generation == 0;
@@ -259,11 +189,11 @@ static bool run_stream(ls_instance *self, ls_cpu_worker *worker,
       parks = self->published < at->number;
       break;
     case LS_CPU_TURN:
-      parks = self->slots[at->number].arrived != (uint32_t)stream->replica;
+      parks = ls_cpu_arrived_beyond(self, at->number, stream->replica) != 0;
       break;
     case LS_CPU_POST:
-      parks =
-          !post(self, stream, at, &call, resolve_all(executable, worker, at));
+      parks = !ls_cpu_post(self, stream, at, &call,
+                           resolve_all(executable, worker, at));
       break;
     case LS_CPU_MEET:
       // Whoever posts last waits for the next sweep too, to stay in order.
@@ -294,27 +224,12 @@ static bool run_stream(ls_instance *self, ls_cpu_worker *worker,
   }
 }
 
-// Gives each lane a turn, in order of replica.
-static bool sweep(ls_instance *self, ls_cpu_worker *worker) {
-  bool moved = false;
-  const uint32_t replicas = (uint32_t)self->executable->replicas;
-  ++self->sweep;
-  for (uint32_t r = 0; r < replicas && worker->status == NULL; ++r) {
-    ls_cpu_stream *lane = &self->lanes[r];
-    if (lane->ended) continue;
-    enter_lane(self, worker, r);
-    if (run_stream(self, worker, lane)) moved = true;
-    LS_CPU_SET(self->num_running, self->num_running - lane->ended);
-  }
-  return moved;
-}
-
 static void run_streams(ls_instance *self, ls_cpu_worker *worker) {
   for (;;) {
     const uint64_t seen = ls_cpu_host_events(self);
-    bool moved = run_stream(self, worker, &self->main);
+    bool moved = ls_cpu_run_stream(self, worker, &self->main);
     if (worker->status != NULL || self->main.ended) return;
-    if (self->num_running > 0 && sweep(self, worker)) moved = true;
+    if (self->num_running > 0 && ls_cpu_sweep(self)) moved = true;
     if (worker->status != NULL) return;
     if (moved) continue;
     const ls_cpu_wait wait = ls_cpu_wait_for_host(self, seen);
@@ -329,11 +244,11 @@ static void run_streams(ls_instance *self, ls_cpu_worker *worker) {
 static void set_bases(ls_instance *self, const ls_run_args *args) {
   const ls_executable *executable = self->executable;
   const ls_program *program = executable->program;
-  char **inputs = self->worker.bases + ls_cpu_base_inputs();
+  char **inputs = self->workers[0].bases + ls_cpu_base_inputs();
   for (size_t i = 0; i < program->num_inputs; ++i) {
     inputs[i] = (char *)(uintptr_t)args->inputs[i];  // Nothing writes there.
   }
-  char **outputs = self->worker.bases + ls_cpu_base_outputs(executable);
+  char **outputs = self->workers[0].bases + ls_cpu_base_outputs(executable);
   for (size_t i = 0; i < program->num_outputs; ++i) {
     void *wanted = args->outputs == NULL ? NULL : args->outputs[i];
     outputs[i] =
@@ -348,14 +263,13 @@ static ls_status begin_run(ls_instance *self, const ls_run_args *args) {
   set_bases(self, args);
   LS_CPU_SET(self->step, args->step);
   self->seed = args->seed;
-  self->worker.status = NULL;
   LS_CPU_SET(self->num_running, 0);
   LS_CPU_SET(self->main.pc, 0);
   self->main.iteration = 0;
   LS_CPU_SET(self->main.ended, false);
-  self->runs += self->costs != NULL;
+  self->runs += self->workers[0].costs != NULL;
   ls_cpu_stacks_reset(&self->stacks);
-  ls_cpu_record(&self->worker.recorder, LS_CPU_EVENT_STEP, LS_CPU_MAIN,
+  ls_cpu_record(&self->workers[0].recorder, LS_CPU_EVENT_STEP, LS_CPU_MAIN,
                 (uint32_t)args->step, 0);
   LS_CPU_SET(self->running, true);
   return ls_ok();
@@ -363,10 +277,12 @@ static ls_status begin_run(ls_instance *self, const ls_run_args *args) {
 
 ls_status ls_cpu_run(ls_instance *self, const ls_run_args *args) {
   LS_TRY(begin_run(self, args));
+  ls_cpu_worker *caller = &self->workers[0];
   self->float_mode = ls_float_mode_enter();
-  run_streams(self, &self->worker);
+  run_streams(self, caller);
   ls_float_mode_leave(self->float_mode);
-  ls_status status = self->worker.status;
+  ls_status status = caller->status;
+  caller->status = NULL;
   if (status != NULL) {
     ls_cpu_drain_host(self, ls_status_code(status) != LS_DEADLINE_EXCEEDED);
   }

@@ -29,27 +29,64 @@ static ls_status check_buffers(const ls_executable *executable,
 
 static void retain_buffers(ls_instance *self, ls_buffer *const *buffers) {
   const ls_executable *executable = self->executable;
-  char **variables = self->worker.bases + ls_cpu_base_variables(executable);
+  char **variables = self->workers[0].bases + ls_cpu_base_variables(executable);
   for (size_t i = 0; i < executable->program->num_uses; ++i) {
     self->buffers[i] = ls_object_retain(buffers[i]);
     variables[i] = buffers[i]->data;
   }
 }
 
+// A table of each part's arrivals and one of its posts, on lines of their own.
+static ls_status make_parts(ls_instance *self) {
+  const ls_executable *executable = self->executable;
+  const size_t width = ((size_t)executable->num_slots + 15) / 16 * 16;
+  const size_t count = executable->num_parts;
+  self->parts = ls_new_array(self->allocator, ls_cpu_part, count);
+  self->part_tables =
+      ls_new_array(self->allocator, uint32_t, count * 2 * width + 1);
+  if (self->parts == NULL || self->part_tables == NULL) {
+    return ls_out_of_memory();
+  }
+  for (size_t i = 0; i < count; ++i) {
+    self->parts[i].arrived = self->part_tables + 2 * i * width;
+    self->parts[i].posts = self->parts[i].arrived + width;
+  }
+  return ls_ok();
+}
+
+static ls_status make_workers(ls_instance *self) {
+  const ls_executable *executable = self->executable;
+  ls_allocator *allocator = self->allocator;
+  const int threads = ls_runtime_threads(executable->backend->runtime);
+  const int count = executable->num_parts > 1 ? threads : 1;
+  self->workers = ls_new_array(allocator, ls_cpu_worker, (size_t)count);
+  if (self->workers == NULL) return ls_out_of_memory();
+  self->num_workers = count;
+  for (int i = 0; i < count; ++i) {
+    ls_cpu_worker *worker = &self->workers[i];
+    worker->bases =
+        ls_new_array(allocator, char *, ls_cpu_num_bases(executable));
+    worker->operands =
+        ls_new_array(allocator, void *, executable->max_operands);
+    if (worker->bases == NULL || worker->operands == NULL) {
+      return ls_out_of_memory();
+    }
+  }
+  return ls_ok();
+}
+
 // The streams' state and the tables that a run works with.
 static ls_status make_tables(ls_instance *self) {
   const ls_executable *executable = self->executable;
   ls_allocator *allocator = self->allocator;
-  ls_cpu_worker *worker = &self->worker;
-  worker->bases = ls_new_array(allocator, char *, ls_cpu_num_bases(executable));
-  worker->operands = ls_new_array(allocator, void *, executable->max_operands);
+  LS_TRY(make_workers(self));
+  LS_TRY(make_parts(self));
   self->buffers =
       ls_new_array(allocator, ls_buffer *, executable->program->num_uses);
   self->lanes =
       ls_new_array(allocator, ls_cpu_stream, (size_t)executable->replicas);
   self->slots = ls_new_array(allocator, ls_cpu_slot, executable->num_slots);
-  if (worker->bases == NULL || worker->operands == NULL ||
-      self->buffers == NULL || self->lanes == NULL || self->slots == NULL) {
+  if (self->buffers == NULL || self->lanes == NULL || self->slots == NULL) {
     return ls_out_of_memory();
   }
   for (int32_t r = 0; r < executable->replicas; ++r)
@@ -82,21 +119,34 @@ static ls_status make_team(ls_instance *self) {
                      &team->scratch);
 }
 
+// What a worker has of its own, beside the tables.
+static ls_status equip_worker(ls_instance *self, int index) {
+  ls_cpu_worker *worker = &self->workers[index];
+  LS_TRY(make_memory(self, 1, self->executable->facts.scratch_bytes,
+                     &worker->scratch));
+  worker->team = &self->team;
+  worker->alone = (ls_cpu_team){
+      .threads = 1,
+      .scratch = self->team.scratch + (size_t)index * self->team.stride,
+  };
+  worker->bases[LS_CPU_BASE_CONSTANTS] = self->executable->constants;
+  worker->bases[LS_CPU_BASE_SHARED] = self->shared;
+  worker->bases[LS_CPU_BASE_FRAME] = self->frames;
+  worker->bases[LS_CPU_BASE_SCRATCH] = worker->scratch;
+  return ls_ok();
+}
+
 static ls_status make_arenas(ls_instance *self) {
   const ls_executable *executable = self->executable;
   const ls_plan_facts *facts = &executable->facts;
-  ls_cpu_worker *worker = &self->worker;
   self->frame_stride = facts->frame_bytes;
   LS_TRY(make_memory(self, 1, facts->shared_bytes, &self->shared));
   LS_TRY(make_memory(self, (size_t)executable->replicas, facts->frame_bytes,
                      &self->frames));
   LS_TRY(make_memory(self, 1, executable->spare_bytes, &self->spares));
-  LS_TRY(make_memory(self, 1, facts->scratch_bytes, &worker->scratch));
   LS_TRY(make_team(self));
-  worker->bases[LS_CPU_BASE_CONSTANTS] = executable->constants;
-  worker->bases[LS_CPU_BASE_SHARED] = self->shared;
-  worker->bases[LS_CPU_BASE_FRAME] = self->frames;
-  worker->bases[LS_CPU_BASE_SCRATCH] = worker->scratch;
+  for (int i = 0; i < self->num_workers; ++i)
+    LS_TRY(equip_worker(self, i));
   return ls_ok();
 }
 
@@ -133,16 +183,21 @@ void ls_cpu_destroy_instance(ls_instance *self) {
     }
   }
   ls_release(allocator, self->buffers);
-  ls_release(allocator, self->costs);
   ls_release(allocator, self->lanes);
   ls_release(allocator, self->slots);
   ls_cpu_stacks_deinit(&self->stacks);
   ls_release(allocator, self->shared);
   ls_release(allocator, self->frames);
   ls_release(allocator, self->spares);
-  ls_release(allocator, self->worker.bases);
-  ls_release(allocator, self->worker.operands);
-  ls_release(allocator, self->worker.scratch);
+  for (int i = 0; i < self->num_workers; ++i) {
+    ls_release(allocator, self->workers[i].bases);
+    ls_release(allocator, self->workers[i].operands);
+    ls_release(allocator, self->workers[i].scratch);
+    ls_release(allocator, self->workers[i].costs);
+  }
+  ls_release(allocator, self->workers);
+  ls_release(allocator, self->parts);
+  ls_release(allocator, self->part_tables);
   ls_release(allocator, self->team.scratch);
   ls_cpu_release_executable(self->executable);
   ls_release(allocator, self);

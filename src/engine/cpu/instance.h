@@ -4,7 +4,8 @@
 //
 // Everything that a thread needs of its own is in a worker: bases, operands,
 // scratch. What streams share (slots, published values, lanes) is in the
-// instance. Now there is one worker, the caller.
+// instance. Worker 0 is the caller, who runs shared code; the others are there
+// if some launch of the executable has parts.
 #ifndef LS_ENGINE_CPU_INSTANCE_H_
 #define LS_ENGINE_CPU_INSTANCE_H_
 
@@ -32,28 +33,42 @@ typedef struct ls_cpu_stream {
 // A merge. Its generation grows when it has its value; in a loop it begins
 // again.
 typedef struct ls_cpu_slot {
-  uint32_t arrived;  // Lanes 0 to arrived - 1 have posted. Atomic.
   uint64_t generation;
+  uint32_t parts;  // That are complete.
 } ls_cpu_slot;
 
-typedef struct ls_cpu_worker {
-  char **bases;
-  void **operands;       // Of the instruction at hand.
-  char *scratch;         // Of lanes.
-  ls_status status;      // Its first failure in this run.
-  ls_cpu_recorder recorder;
-} ls_cpu_worker;
+// Lanes that one worker at a time sweeps, in order.
+typedef struct ls_cpu_part {
+  uint32_t *arrived;  // By slot: so many of its lanes have posted. Atomic.
+  uint32_t *posts;    // Instructions that completed a slot in this sweep.
+  uint32_t num_posts;
+  uint32_t num_running;  // Lanes that have not ended.
+  bool moved;            // In this sweep.
+  ls_status status;      // The first failure in it.
+} ls_cpu_part;
 
 // What an instruction took so far.
 typedef struct ls_cpu_cost {
   uint64_t nanos, runs;
 } ls_cpu_cost;
 
+typedef struct ls_cpu_worker {
+  char **bases;
+  void **operands;          // Of the instruction at hand.
+  char *scratch;            // Of lanes.
+  const ls_cpu_team *team;  // All, or with parts `alone`.
+  ls_cpu_team alone;
+  ls_cpu_cost *costs;       // One an instruction; NULL: nobody measures.
+  ls_status status;         // Its first failure.
+  ls_cpu_recorder recorder;
+} ls_cpu_worker;
+
 struct ls_instance {
   ls_executable *executable;  // Counted.
   ls_allocator *allocator;
   ls_buffer **buffers;  // Retained; one a use.
-  ls_cpu_worker worker;
+  ls_cpu_worker *workers;
+  int num_workers;
   ls_cpu_team team;  // Its scratch is the instance's.
   char *shared, *frames, *spares;
   size_t frame_stride;
@@ -61,15 +76,16 @@ struct ls_instance {
   ls_cpu_stream main;    // The shared stream.
   ls_cpu_stream *lanes;  // One a replica; NULL without a replicate op.
   uint32_t num_running;  // Lanes that have not ended.
-  const ls_cpu_instruction *launch;  // The one that started them.
+  const ls_cpu_instruction *launch;  // The one that started them. Atomic.
   ls_cpu_slot *slots;
+  ls_cpu_part *parts;
+  uint32_t *part_tables;  // Their arrays, one after another.
   ls_cpu_stacks stacks;  // Streams: the shared one, then the lanes.
   uint32_t published;
   uint64_t sweep;
   uint64_t step, seed;  // Of the run.
   uint64_t float_mode;  // The caller's.
   bool running;         // Atomic.
-  ls_cpu_cost *costs;   // One an instruction; NULL: nobody measures.
   uint64_t runs;        // That were measured.
 
   ls_host_threads *host_threads;  // The runtime's. NULL: no host calls.
@@ -96,6 +112,12 @@ ls_status ls_cpu_run(ls_instance *instance, const ls_run_args *args);
 
 ls_status ls_cpu_measure(ls_instance *instance, bool on);
 ls_status ls_cpu_print_cost(const ls_instance *instance, ls_text *text);
+
+// ---- execute.c -------------------------------------------------------------
+// Runs a stream until it parks, ends or the worker has failed. Whether it got
+// on.
+bool ls_cpu_run_stream(ls_instance *self, ls_cpu_worker *worker,
+                       ls_cpu_stream *stream);
 
 // ---- whereabouts.c ---------------------------------------------------------
 // Who is where, line by line. From any thread, also while the instance runs.

@@ -164,7 +164,6 @@ ls_status ls_cpu_merge_prepare(const ls_cpu_kernels *kernels, ls_arena *arena,
   merge->stride =
       ((merge->bytes + 63) & ~(size_t)63) + (merge->bytes >= 2048 ? 192 : 0);
   if (merge->stride == 0) merge->stride = 64;
-  merge->depth = 31U - (uint32_t)__builtin_clz((unsigned)replicas);
   merge->scratch = self.scratch;
   *out_merge = merge;
   return ls_ok();
@@ -185,21 +184,24 @@ static void run_step(const ls_cpu_step *step, ls_kernel_call *call,
   }
 }
 
-static void put_rows(const ls_cpu_merge *self, uint32_t replica,
-                     const void *value, void *result) {
+void ls_cpu_merge_put(const ls_cpu_merge *self, uint32_t replica,
+                      const void *value, void *result) {
   const size_t begin = self->offsets[replica];
   const size_t size = self->offsets[replica + 1] - begin;
   if (size > 0) memcpy((char *)result + begin, value, size);
 }
 
+// Subtrees that are complete with leaf `index` of `count`, beyond itself.
+static uint32_t merges_after(uint32_t index, uint32_t count) {
+  return (uint32_t)(index + 1 == count ? __builtin_popcount(index)
+                                       : __builtin_ctz(~index));
+}
+
 bool ls_cpu_merge_add(const ls_cpu_merge *self, ls_kernel_call *call,
-                      uint32_t replica, const void *value, char *stack,
-                      void *result, void *wide) {
-  if (self->offsets != NULL) {
-    put_rows(self, replica, value, result);
-    return replica + 1 == (uint32_t)self->replicas;
-  }
-  void *top = ls_cpu_merge_top(self, stack, replica);
+                      uint32_t index, uint32_t count, const void *value,
+                      char *stack, void *sum, void *wide) {
+  const bool is_last = index + 1 == count;
+  void *top = ls_cpu_merge_top(self, stack, index, count);
   if (self->widen.loop != NULL) {
     void *to = top != NULL ? top : wide;
     run_step(&self->widen, call, value, NULL, to);
@@ -207,21 +209,36 @@ bool ls_cpu_merge_add(const ls_cpu_merge *self, ls_kernel_call *call,
   }
   if (top != NULL) {
     if (top != value) memcpy(top, value, self->bytes);
-    return false;
+    return is_last;
   }
-  const bool is_last = replica + 1 == (uint32_t)self->replicas;
-  uint32_t waiting = (uint32_t)__builtin_popcount(replica);
-  uint32_t merges = is_last ? waiting : (uint32_t)__builtin_ctz(~replica);
-  for (; merges > 0; --merges) {
+  uint32_t waiting = (uint32_t)__builtin_popcount(index);
+  for (uint32_t merges = merges_after(index, count); merges > 0; --merges) {
     char *left = stack + (size_t)--waiting * self->stride;
-    // The very last one goes where it is wanted, unless more is to be done.
-    const bool ends = is_last && merges == 1 && self->narrow.loop == NULL;
-    void *to = ends ? result : left;
+    // The very last one goes where it is wanted.
+    void *to = is_last && merges == 1 && sum != NULL ? sum : left;
     run_step(&self->combine, call, left, value, to);
     value = to;
   }
-  if (!is_last) return false;
-  // The stack is empty now: its lowest buffer, or the result, has the value.
+  return is_last;
+}
+
+void ls_cpu_merge_parts(const ls_cpu_merge *self, ls_kernel_call *call,
+                        char *stacks, size_t stride, uint32_t count,
+                        void *sum) {
+  for (uint32_t index = 1; index < count; ++index) {
+    uint32_t first = index;  // Leaf of the subtree that is complete.
+    for (uint32_t merges = merges_after(index, count); merges > 0; --merges) {
+      const uint32_t sibling = first & (first - 1);
+      char *left = stacks + sibling * stride, *right = stacks + first * stride;
+      const bool ends = index + 1 == count && merges == 1 && sum != NULL;
+      run_step(&self->combine, call, left, right, ends ? sum : left);
+      first = sibling;
+    }
+  }
+}
+
+void ls_cpu_merge_end(const ls_cpu_merge *self, ls_kernel_call *call,
+                      char *stack, void *result) {
   void *sum = self->narrow.loop == NULL ? result : stack;
   if (self->scale.loop != NULL) {
     run_step(&self->scale, call, sum, self->reciprocal, sum);
@@ -229,7 +246,6 @@ bool ls_cpu_merge_add(const ls_cpu_merge *self, ls_kernel_call *call,
   if (self->narrow.loop != NULL) {
     run_step(&self->narrow, call, sum, NULL, result);
   }
-  return true;
 }
 
 // The complete subtrees of n equal leaves are the ones of n, read as a binary
@@ -238,7 +254,7 @@ void ls_cpu_merge_equal(const ls_cpu_merge *self, ls_kernel_call *call,
                         const void *value, void *result, void *power,
                         void *sum) {
   for (int32_t r = 0; self->offsets != NULL && r < self->replicas; ++r)
-    put_rows(self, (uint32_t)r, value, result);
+    ls_cpu_merge_put(self, (uint32_t)r, value, result);
   if (self->offsets != NULL) return;
   if (self->narrow.loop == NULL) sum = result;
   if (self->widen.loop != NULL) {

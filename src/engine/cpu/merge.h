@@ -12,6 +12,11 @@
 //
 // A replica without a trailing one (an even one that is not the last) only
 // pushes: its kernel may write straight into the stack.
+//
+// A part of the replicas, 2^k of them from a multiple of 2^k on or what is left
+// of them at the end, is a subtree. So each part has a stack of its own, in
+// which its replicas count from 0, and leaves its sum at the stack's bottom; the
+// parts' sums then form a tree as replicas do.
 #ifndef LS_ENGINE_CPU_MERGE_H_
 #define LS_ENGINE_CPU_MERGE_H_
 
@@ -33,7 +38,6 @@ typedef struct ls_cpu_merge {
   const void *reciprocal;  // One element.
   size_t bytes;            // Of a partial result.
   size_t stride;           // From one buffer of the stack to the next.
-  uint32_t depth;          // Buffers of the stack.
   size_t scratch;          // Bytes that the steps need.
   const size_t *offsets;   // Of a gather, for R + 1 replicas: where in the
                            // result the rows of each begin. Else NULL.
@@ -51,22 +55,44 @@ ls_status ls_cpu_merge_prepare(const ls_cpu_kernels *kernels, ls_arena *arena,
 // Whether equal contributions give just that value: maximum and minimum.
 bool ls_cpu_merge_is_idempotent(const ls_node *node);
 
-// Where in the stack the contribution of a replica may be written: NULL for
-// those that are added to what is there.
-static inline void *ls_cpu_merge_top(const ls_cpu_merge *self, char *stack,
-                                     uint32_t replica) {
-  if (self->offsets != NULL || (replica & 1U) != 0 || replica + 1 == (uint32_t)self->replicas) {
-    return NULL;
-  }
-  return stack + (size_t)__builtin_popcount(replica) * self->stride;
+// Buffers that the stack of `count` replicas takes.
+static inline uint32_t ls_cpu_merge_depth(uint32_t count) {
+  return count < 2 ? 1 : 31U - (uint32_t)__builtin_clz(count);
 }
 
-// Adds the contribution of `replica`, which comes after those of all lower
-// ones. `wide` is a free buffer of `bytes` if there is a widen step. True:
-// that was the last one, and `result` is complete.
+// Where in the stack the contribution of replica `index` of `count` may be
+// written: NULL for those that are added to what is there.
+static inline void *ls_cpu_merge_top(const ls_cpu_merge *self, char *stack,
+                                     uint32_t index, uint32_t count) {
+  const bool ends = index + 1 == count && count > 1;
+  if (self->offsets != NULL || (index & 1U) != 0 || ends) return NULL;
+  return stack + (size_t)__builtin_popcount(index) * self->stride;
+}
+
+// Adds the contribution of replica `index` of `count`, which comes after those
+// of all lower ones. `wide` is a free buffer of `bytes` if there is a widen
+// step. True: that was the last one, and the sum is in `sum`, or at the bottom
+// of the stack if that is NULL.
 bool ls_cpu_merge_add(const ls_cpu_merge *self, ls_kernel_call *call,
-                      uint32_t replica, const void *value, char *stack,
-                      void *result, void *wide);
+                      uint32_t index, uint32_t count, const void *value,
+                      char *stack, void *sum, void *wide);
+
+// A gather, instead: puts the rows of a replica where they belong, in any order.
+void ls_cpu_merge_put(const ls_cpu_merge *self, uint32_t replica,
+                      const void *value, void *result);
+
+// Adds up what `count` parts have left at the bottom of their stacks, which are
+// `stride` bytes apart.
+void ls_cpu_merge_parts(const ls_cpu_merge *self, ls_kernel_call *call,
+                        char *stacks, size_t stride, uint32_t count, void *sum);
+
+// Where the sum of all goes: a buffer for `result`'s, or NULL, the stack's
+// bottom, if it is not what is wanted yet; and then makes that of it.
+static inline void *ls_cpu_merge_sum(const ls_cpu_merge *self, void *result) {
+  return self->narrow.loop == NULL ? result : NULL;
+}
+void ls_cpu_merge_end(const ls_cpu_merge *self, ls_kernel_call *call,
+                      char *stack, void *result);
 
 // The merge of equal contributions. `power` and, if there is a narrow step,
 // `sum` are free buffers of `bytes`.

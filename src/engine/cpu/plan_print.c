@@ -93,10 +93,17 @@ static void print_instruction(const ls_executable *self, size_t pc,
   case LS_CPU_BRANCH:
   case LS_CPU_JUMP:
   case LS_CPU_LOOP_NEXT:
-  case LS_CPU_LAUNCH:
   case LS_CPU_JOIN:
     ls_text_append_format(text, " %u", at->target);
     break;
+  case LS_CPU_LAUNCH: {
+    const ls_cpu_launch *launch = at->params;
+    ls_text_append_format(text, " %u", at->target);
+    if (launch->num_parts > 1) {
+      ls_text_append_format(text, " in %u parts", launch->num_parts);
+    }
+    break;
+  }
   case LS_CPU_SELECT:
     ls_text_append_format(text, " #%u %u", at->number, at->target);
     break;

@@ -60,7 +60,7 @@ static ls_cpu_stack *take(ls_cpu_stacks *self, ls_cpu_stack_pool *pool) {
     stack->next_made = pool->made;
     pool->made = stack;
   }
-  ++self->taken;
+  __atomic_add_fetch(&self->taken, 1, __ATOMIC_RELAXED);
   return stack;
 }
 
@@ -68,7 +68,7 @@ static void bring_back(ls_cpu_stacks *self, ls_cpu_stack_pool *pool,
                        ls_cpu_stack *stack) {
   stack->next_free = pool->free;
   pool->free = stack;
-  --self->taken;
+  __atomic_sub_fetch(&self->taken, 1, __ATOMIC_RELAXED);
 }
 
 static ls_status no_memory(const ls_cpu_stack *stack, size_t element) {

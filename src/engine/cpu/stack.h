@@ -34,7 +34,7 @@ typedef struct ls_cpu_stacks {
   ls_cpu_stack_pool *pools;  // [stream][stack_new]; stream 0 is the shared one.
   size_t num_pools;
   uint32_t num_sites;  // Pools of a stream.
-  size_t taken;        // Stacks that are out of their pools.
+  size_t taken;        // Stacks that are out of their pools. Atomic.
 } ls_cpu_stacks;
 
 // `num_sites` stack_news in each of `num_streams` streams.

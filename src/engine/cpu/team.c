@@ -6,10 +6,12 @@
 // spinning one 0.4.
 enum { FLOPS_PER_NS = 100, BYTES_PER_NS = 30, WORTH_NS = 20000 };
 
+int64_t ls_cpu_team_nanos(int64_t flops, size_t bytes) {
+  return flops / FLOPS_PER_NS + (int64_t)(bytes / BYTES_PER_NS);
+}
+
 bool ls_cpu_team_gains(int64_t flops, size_t bytes, int64_t blocks) {
-  const int64_t nanos =
-      flops / FLOPS_PER_NS + (int64_t)(bytes / BYTES_PER_NS);
-  return blocks >= 2 && nanos >= WORTH_NS;
+  return blocks >= 2 && ls_cpu_team_nanos(flops, bytes) >= WORTH_NS;
 }
 
 typedef struct job {

@@ -7,7 +7,7 @@
 
 #include "base/runtime_internal.h"
 #include "base/text.h"
-#include "engine/cpu/instance.h"
+#include "engine/cpu/lanes.h"
 
 // ---- Places ----------------------------------------------------------------
 static void print_place(const ls_instance *self, uint32_t pc, ls_text *text) {
@@ -106,25 +106,32 @@ static void end_ranges(ranges *self, uint32_t all) {
 // not.
 typedef struct lane_choice {
   uint32_t pc;
-  const ls_cpu_slot *slot;  // NULL: by place.
+  bool by_slot;
+  uint32_t slot;
   bool posted;
 } lane_choice;
 
 static bool chooses(const ls_instance *self, const lane_choice *choice, int32_t r) {
   const ls_cpu_stream *lane = &self->lanes[r];
-  if (choice->slot == NULL) {
+  if (!choice->by_slot) {
     return !LS_CPU_SEEN(lane->ended) && LS_CPU_SEEN(lane->pc) == choice->pc;
   }
-  return ((uint32_t)r < LS_CPU_SEEN(choice->slot->arrived)) == choice->posted;
+  return (ls_cpu_arrived_beyond(self, choice->slot, r) > 0) == choice->posted;
+}
+
+static uint32_t count_lanes(const ls_instance *self,
+                            const lane_choice *choice) {
+  uint32_t count = 0;
+  for (int32_t r = 0; r < self->executable->replicas; ++r)
+    count += chooses(self, choice, r);
+  return count;
 }
 
 static void print_lanes(const ls_instance *self, const lane_choice *choice,
                         ls_text *text) {
   const int32_t replicas = self->executable->replicas;
-  uint32_t count = 0;
+  const uint32_t count = count_lanes(self, choice);
   ranges numbers = {.text = text, .begin = -1, .end = -1};
-  for (int32_t r = 0; r < replicas; ++r)
-    count += chooses(self, choice, r);
   ls_text_append(text, count == 1 ? "replica " : "replicas ");
   for (int32_t r = 0; r < replicas; ++r)
     if (chooses(self, choice, r)) add_number(&numbers, r);
@@ -164,6 +171,13 @@ static void print_all_lanes(const ls_instance *self, ls_text *text) {
 }
 
 // ---- Merges ----------------------------------------------------------------
+static bool is_of_launch(const ls_instance *self, uint32_t slot) {
+  const ls_cpu_instruction *instruction = LS_CPU_SEEN(self->launch);
+  const ls_cpu_launch *launch = instruction->params;
+  return slot >= launch->first_slot &&
+         slot < launch->first_slot + launch->num_slots;
+}
+
 // Those that some replicas have come to and others have not.
 static void print_merges(const ls_instance *self, ls_text *text) {
   const ls_executable *executable = self->executable;
@@ -171,15 +185,17 @@ static void print_merges(const ls_instance *self, ls_text *text) {
   for (uint32_t pc = 0; pc < executable->num_instructions; ++pc) {
     const ls_cpu_instruction *at = &executable->instructions[pc];
     if (at->code != LS_CPU_POST) continue;
-    const ls_cpu_slot *slot = &self->slots[at->number];
-    const uint32_t arrived = LS_CPU_SEEN(slot->arrived);
+    if (!is_of_launch(self, at->number)) continue;
+    lane_choice choice = {.by_slot = true, .slot = at->number, .posted = true};
+    const uint32_t arrived = count_lanes(self, &choice);
     if (arrived == 0 || arrived >= replicas) continue;
     ls_text_append(text, "  at ");
     print_place(self, pc, text);
     ls_text_append(text, ": ");
-    print_lanes(self, &(lane_choice){.slot = slot, .posted = true}, text);
+    print_lanes(self, &choice, text);
     ls_text_append(text, " arrived, ");
-    print_lanes(self, &(lane_choice){.slot = slot, .posted = false}, text);
+    choice.posted = false;
+    print_lanes(self, &choice, text);
     ls_text_append(text, " not\n");
   }
 }
@@ -238,11 +254,12 @@ void ls_cpu_print_whereabouts(const ls_instance *self, ls_text *text) {
     print_host_time(self, pc, text);
   }
   ls_text_append_char(text, '\n');
-  if (LS_CPU_SEEN(self->num_running) > 0) {
+  if (LS_CPU_SEEN(self->num_running) > 0 && LS_CPU_SEEN(self->launch) != NULL) {
     print_all_lanes(self, text);
     print_merges(self, text);
   }
-  print_events(self, &self->worker.recorder, text);
+  for (int i = 0; i < self->num_workers; ++i)
+    print_events(self, &self->workers[i].recorder, text);
 }
 
 static ls_status with_table(const ls_instance *self, ls_code code,

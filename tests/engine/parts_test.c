@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Who shares what: when threads take parts of the replicas, and when they share
+// the blocks of instructions.
+#include "support/expect.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/cpu/merge.h"
+#include "support/lowered.h"
+
+static const char *lanes_switch(void *user, const char *name) {
+  return strcmp(name, "LS_LANES") == 0 ? user : NULL;
+}
+
+// The product of a matrix of this size with itself, plus the replica's id, is
+// summed up over replicas.
+static void expect_parts(int32_t replicas, int threads, int size,
+                         const char *lanes, const char *part) {
+  char text[1024];
+  snprintf(text, sizeof(text),
+           "graph lowered \"p\" {"
+           "  %%1 = parameter() {dtype = f32, shape = shape[%d,%d], index = 0}"
+           " : f32[%d,%d]"
+           "  %%2 = replicate(%%1) {replicas = %d, num_split = 0, "
+           "num_gathered = 0} (graph lowered \"r\" {"
+           "    %%1 = parameter() {dtype = f32, shape = shape[%d,%d], index = 0}"
+           "    captures (%%1) : f32[%d,%d]"
+           "    %%2 = replica_id() varying : i32[]"
+           "    %%3 = convert(%%2) {dtype = f32} varying : f32[]"
+           "    %%4 = add(%%1, %%3) varying : f32[%d,%d]"
+           "    %%5 = matmul(%%4, %%1) varying : f32[%d,%d]"
+           "    %%6 = all_reduce(%%5) {reduce = \"sum\"} : f32[%d,%d]"
+           "    return %%6 }) : f32[%d,%d]"
+           "  return %%2 }",
+           size, size, size, size, replicas, size, size, size, size, size, size,
+           size, size, size, size, size, size);
+  ls_runtime *runtime = NULL;
+  expect_ok(ls_runtime_create(
+      &(ls_runtime_options){.threads = threads,
+                            .environment = lanes_switch,
+                            .environment_user = (void *)(uintptr_t)lanes},
+      &runtime));
+  (void)ls_runtime_make_current(runtime);
+  lowered program;
+  expect_ok(lowered_create(
+      &(lowered_options){.text = text, .replicas = replicas}, &program));
+  char *plan = lowered_plan(&program);
+  if (part != NULL) {
+    expect_contains(plan, part);
+  } else {
+    assert_null(strstr(plan, " parts"));
+  }
+  free(plan);
+  lowered_destroy(&program);
+  (void)ls_runtime_make_current(NULL);
+  expect_ok(ls_runtime_destroy(runtime));
+}
+
+static void threads_take_replicas_that_come_out_even(void **state) {
+  (void)state;
+  enum { LARGE = 256 };
+  expect_parts(8, 2, LARGE, NULL, " in 2 parts");
+  expect_parts(64, 8, LARGE, NULL, " in 8 parts");
+  // Single replicas, as larger parts would leave a thread idle.
+  expect_parts(5, 2, LARGE, NULL, " in 5 parts");
+  expect_parts(8, 3, LARGE, NULL, " in 8 parts");
+}
+
+static void threads_share_blocks_where_replicas_would_leave_some_idle(
+    void **state) {
+  (void)state;
+  enum { LARGE = 256 };
+  expect_parts(2, 3, LARGE, NULL, NULL);
+  expect_parts(3, 2, LARGE, NULL, NULL);
+  expect_parts(8, 1, LARGE, NULL, NULL);
+}
+
+static void little_work_wakes_nobody(void **state) {
+  (void)state;
+  expect_parts(8, 2, 8, NULL, NULL);
+}
+
+static void a_switch_decides_for_tests(void **state) {
+  (void)state;
+  expect_parts(3, 2, 8, "threads", " in 2 parts");
+  expect_parts(8, 1, 8, "threads", NULL);
+  expect_parts(8, 2, 256, "blocks", NULL);
+}
+
+// ---- Trees of parts --------------------------------------------------------
+// The tree over some leaves as text: "((01)2)".
+typedef struct tree {
+  char text[256];
+} tree;
+
+static void combine(const ls_kernel_call *call, int64_t begin, int64_t end) {
+  (void)begin;
+  (void)end;
+  const tree *left = call->in[0], *right = call->in[1];
+  tree both;
+  assert_true(snprintf(both.text, sizeof(both.text), "(%s%s)", left->text,
+                       right->text) < (int)sizeof(both.text));
+  memcpy(call->out[0], &both, sizeof(both));
+}
+
+// Merges `count` leaves in parts of 2^shift.
+static void merge_in_parts(uint32_t count, uint32_t shift, tree *out) {
+  const ls_cpu_merge merge = {.replicas = (int32_t)count,
+                              .combine = {.loop = combine, .blocks = 1},
+                              .bytes = sizeof(tree),
+                              .stride = sizeof(tree)};
+  const uint32_t parts = ((count - 1) >> shift) + 1, size = 1U << shift;
+  const uint32_t depth = ls_cpu_merge_depth(size);
+  tree *stacks = calloc((size_t)parts * depth, sizeof(*stacks));
+  assert_non_null(stacks);
+  ls_kernel_call call = {0};
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint32_t part = i >> shift, first = part << shift;
+    const uint32_t here = count - first < size ? count - first : size;
+    tree leaf = {{(char)('a' + i)}};
+    const bool ends =
+        ls_cpu_merge_add(&merge, &call, i - first, here, &leaf,
+                         (char *)(stacks + (size_t)part * depth), NULL, NULL);
+    assert_int_equal(ends, i + 1 == first + here);
+  }
+  ls_cpu_merge_parts(&merge, &call, (char *)stacks, depth * sizeof(tree), parts,
+                     parts > 1 ? out : NULL);
+  if (parts == 1) *out = stacks[0];
+  free(stacks);
+}
+
+static void the_tree_over_leaves(char first, uint32_t count, char *out) {
+  if (count == 1) {
+    out[0] = first;
+    out[1] = '\0';
+    return;
+  }
+  uint32_t left = 1;
+  while (left * 2 < count)
+    left *= 2;
+  strcpy(out, "(");
+  the_tree_over_leaves(first, left, out + strlen(out));
+  the_tree_over_leaves((char)(first + (char)left), count - left,
+                       out + strlen(out));
+  strcat(out, ")");
+}
+
+static void parts_of_any_size_form_the_canonical_tree(void **state) {
+  (void)state;
+  for (uint32_t count = 2; count <= 24; ++count) {
+    for (uint32_t shift = 0; count >> shift > 0; ++shift) {
+      tree want, got;
+      the_tree_over_leaves('a', count, want.text);
+      merge_in_parts(count, shift, &got);
+      assert_string_equal(got.text, want.text);
+    }
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(threads_take_replicas_that_come_out_even),
+      cmocka_unit_test(
+          threads_share_blocks_where_replicas_would_leave_some_idle),
+      cmocka_unit_test(little_work_wakes_nobody),
+      cmocka_unit_test(a_switch_decides_for_tests),
+      cmocka_unit_test(parts_of_any_size_form_the_canonical_tree),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Replicas on threads: the same bytes of all losses and variables whether each
+// thread takes replicas, all share the blocks of their instructions, or there is
+// one thread.
+#include "support/expect.h"
+
+#include "lockstep/layers.h"
+#include "support/sanitizer.h"
+#include "support/training.h"
+
+static const int counts[] = {1, 2, 5, 8, 64};
+static const int threads[] = {2, 3, 8};
+enum { COUNTS = 5, THREADS = 3 };
+
+// All ways to share a job's work.
+static void expect_all_ways(training_job job) {
+  static const char *const ways[] = {"blocks", "threads"};
+  training want;
+  job.threads = 1;
+  job.lanes = "blocks";
+  training_run(&job, &want);
+  for (size_t t = 0; t < THREADS; ++t) {
+    for (size_t way = 0; way < 2; ++way) {
+      // A sanitizer has no time for all.
+      if (LS_SANITIZED && (way == 0 || threads[t] != 3)) continue;
+      job.threads = threads[t];
+      job.lanes = ways[way];
+      expect_same_outcome(&want, &job);
+    }
+  }
+  training_deinit(&want);
+}
+
+static void expect_all_counts(const char *model, const ls_model_type *type,
+                              int most) {
+  for (size_t i = 0; i < COUNTS && counts[i] <= most; ++i) {
+    if (LS_SANITIZED && counts[i] != 5) continue;
+    expect_all_ways((training_job){.model = model,
+                                   .type = type,
+                                   .batch = counts[i],
+                                   .replicas = counts[i],
+                                   .steps = counts[i] < 64 && !LS_SANITIZED
+                                                ? 2
+                                                : 1});
+  }
+}
+
+static void mlp_gives_the_same_bytes_in_all_ways(void **state) {
+  (void)state;
+  expect_all_counts("mlp", NULL, 64);
+}
+
+// cnn behind a dropout.
+static ls_nest step_with_dropout(ls_nest args, void *self) {
+  const ls_tensor kept = ls_dropout(ls_nest_tensor(args, 0), 0.25, true, NULL);
+  return ls_model_find("cnn")->train_step(
+      LS_TUPLE(ls_leaf(kept), ls_nest_item(args, 1)), self);
+}
+
+static void cnn_with_dropout_gives_the_same_bytes_in_all_ways(void **state) {
+  (void)state;
+  ls_model_type type = *ls_model_find("cnn");
+  type.train_step = step_with_dropout;
+  expect_all_counts("cnn", &type, 64);
+}
+
+static void gpt_gives_the_same_bytes_in_all_ways(void **state) {
+  (void)state;
+  // A step of two examples and one of five: they take a while.
+  expect_all_counts("gpt", NULL, 5);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(mlp_gives_the_same_bytes_in_all_ways),
+      cmocka_unit_test(cnn_with_dropout_gives_the_same_bytes_in_all_ways),
+      cmocka_unit_test(gpt_gives_the_same_bytes_in_all_ways),
+  };
+  const int failures = cmocka_run_group_tests(tests, NULL, NULL);
+  ls_status_free(ls_runtime_destroy(NULL));
+  return failures;
+}
