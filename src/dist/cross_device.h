@@ -35,6 +35,11 @@ ls_status ls_gather_to_one(ls_nest value, int axis, ls_destinations where,
 //   LS_INVALID_ARGUMENT  shapes that differ.
 ls_status ls_reduce_tensors(ls_reduce_op op, const ls_tensor *items,
                             size_t count, ls_tensor *out_tensor);
+// The same (SUM or MEAN) for one value of each replica of a strategy: a table of
+// the user's own is asked.
+ls_status ls_strategy_combine(ls_strategy *strategy, ls_reduce_op op,
+                              const ls_tensor *items, size_t count,
+                              ls_tensor *out_tensor);
 // The same of components, whose order is that of replica ids: a tensor or, when
 // all of them are, slices. `accumulate` (NULL: the tree) adds in its place. The
 // caller owns the result.

@@ -201,6 +201,41 @@ ls_status ls_strategy_reduce(ls_strategy *strategy, ls_reduce_op op,
   return ls_strategy_reduce_with(strategy, op, value, NULL, out_value);
 }
 
+// ---- For variables ---------------------------------------------------------
+static ls_status combine_by_ops(ls_strategy *strategy, ls_reduce_op op,
+                                const ls_tensor *items, size_t count,
+                                ls_tensor *out_tensor) {
+  ls_allocator *allocator = strategy->allocator;
+  ls_nest *leaves = ls_new_array(allocator, ls_nest, count);
+  ls_nest value = ls_none(), made = ls_none();
+  if (leaves == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i) leaves[i] = ls_leaf(items[i]);
+  const bool all = count == (size_t)strategy->num_replicas;
+  ls_status status = ls_take_nest(
+      ls_nest_distributed_on(
+          LS_PER_REPLICA, leaves,
+          all ? (const char *const *)strategy->devices : NULL, count),
+      &value);
+  const reduction r = {.strategy = strategy,
+                       .where = {.device = result_device()}};
+  if (ls_status_is_ok(status)) status = by_ops(&r, op, value, &made);
+  if (ls_status_is_ok(status))
+    status = ls_distributed_as_tensor(made, out_tensor);
+  ls_nest_release(made);
+  ls_nest_release(value);
+  ls_release(allocator, leaves);
+  return status;
+}
+
+ls_status ls_strategy_combine(ls_strategy *strategy, ls_reduce_op op,
+                              const ls_tensor *items, size_t count,
+                              ls_tensor *out_tensor) {
+  *out_tensor = ls_failed_tensor();
+  return strategy->cross_device == NULL || strategy->cross_device->built_in
+             ? ls_reduce_tensors(op, items, count, out_tensor)
+             : combine_by_ops(strategy, op, items, count, out_tensor);
+}
+
 // ---- To destinations -------------------------------------------------------
 // What the cross-device ops are given for a value: itself, of one replica
 // wrapped; none where they have no part in it. The caller's.

@@ -54,7 +54,8 @@ static ls_tensor read_aggregated(ls_variable *container) {
   ls_status status =
       ls_component_tensors(leaf, container->allocator, &items, &count);
   if (ls_status_is_ok(status))
-    status = ls_reduce_tensors(
+    status = ls_strategy_combine(
+        ls_strategy_of(container),
         aggregation == LS_AGGREGATION_SUM ? LS_REDUCE_SUM : LS_REDUCE_MEAN,
         items, count, &made);
   ls_release(container->allocator, items);

@@ -196,10 +196,11 @@ static ls_status aggregate_parts(const ls_variable *variable, ls_nest value,
     status = ls_value_as_tensor(variable, ls_distributed_component(value, i),
                                 &items[i]);
   if (ls_status_is_ok(status))
-    status = ls_reduce_tensors(variable->aggregation == LS_AGGREGATION_SUM
-                                   ? LS_REDUCE_SUM
-                                   : LS_REDUCE_MEAN,
-                               items, count, &made);
+    status = ls_strategy_combine(ls_strategy_of(variable),
+                                 variable->aggregation == LS_AGGREGATION_SUM
+                                     ? LS_REDUCE_SUM
+                                     : LS_REDUCE_MEAN,
+                                 items, count, &made);
   ls_release(variable->allocator, items);
   *out_value = ls_leaf(made);
   return status;

@@ -232,7 +232,7 @@ static void check_gradients(const trial *t) {
 
 static void gradients_come_back_to_each_replica(void **state) {
   (void)state;
-  LS_SPEC("V180 V181");
+  LS_SPEC("V180 V181 M133");
   for (int replicas = 1; replicas <= 7; ++replicas)
     for (int64_t rows = 1; rows <= 9; ++rows) {
       trial t = {.replicas = replicas, .rows = rows, .compiled = true};

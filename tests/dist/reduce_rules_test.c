@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lockstep/function.h"
+#include "lockstep/gradients.h"
 #include "support/placed.h"
 #include "support/values.h"
 
@@ -195,11 +196,216 @@ static void weight_zero_is_absent_from_the_tree(void **state) {
   ls_strategy_release(strategy);
 }
 
+// ---- Nests in replicas -----------------------------------------------------
+static ls_nest reduce_and_gather(ls_nest args, void *user) {
+  (void)user;
+  ls_replica *replica = ls_replica_context();
+  const ls_nest sums = ls_replica_all_reduce(replica, LS_REDUCE_SUM, args);
+  const ls_nest all = ls_replica_all_gather(replica, args, 0);
+  return LS_TUPLE(sums, all);
+}
+
+// {"a": [x]}, x of as many rows as the replica's number and one more.
+static ls_nest uneven_rows(int replicas, bool even) {
+  ls_nest parts[8];
+  for (int r = 0; r < replicas; ++r) {
+    const double numbers[] = {1 + r, 10 + r, 100 + r};
+    parts[r] = ls_nest_array(
+        array_of(LS_DTYPE_F32, LS_SHAPE(even ? 2 : r + 1), numbers));
+  }
+  static const char *const keys[] = {"a"};
+  const ls_nest list = LS_LIST(
+      ls_nest_distributed(LS_PER_REPLICA, parts, (size_t)replicas));
+  return LS_TUPLE(ls_nest_dict("", keys, &list, 1));
+}
+
+static ls_nest leaf_of_result(ls_nest made, size_t which) {
+  const ls_nest dict = ls_nest_item(ls_nest_item(made, which), 0);
+  assert_int_equal(dict.kind, LS_KIND_DICT);
+  const ls_nest list = ls_nest_find(dict, "a");
+  assert_int_equal(list.kind, LS_KIND_LIST);
+  return ls_nest_item(list, 0);
+}
+
+static void expect_each(ls_nest leaf, const double *numbers, int64_t count) {
+  for (size_t r = 0; r < ls_distributed_count(leaf); ++r) {
+    const ls_nest part = ls_distributed_component(leaf, r);
+    ls_array *array = NULL;
+    if (part.kind == LS_KIND_ARRAY)
+      array = ls_array_retain(ls_nest_as_array(part));
+    else
+      expect_ok(ls_tensor_value(part.as.tensor, &array));
+    assert_int_equal(ls_array_num_elements(array), count);
+    for (int64_t i = 0; i < count; ++i)
+      assert_true(ls_array_f64(array, i) == numbers[i]);
+    ls_array_release(array);
+  }
+}
+
+static ls_nest gather_only(ls_nest args, void *user) {
+  (void)user;
+  return LS_TUPLE(ls_none(), ls_replica_all_gather(ls_replica_context(), args,
+                                                   0));
+}
+
+static void every_replica_gets_the_same_nest(void **state) {
+  (void)state;
+  LS_SPEC("M133");
+  ls_strategy *strategy = mirrored_of(3);
+  for (int traced = 0; traced < 2; ++traced)
+    for (int even = 0; even < 2; ++even) {
+      const ls_nest args = uneven_rows(3, even == 1);
+      const ls_callback callback = even ? reduce_and_gather : gather_only;
+      const ls_nest made = traced ? call_on(3, callback, NULL, args, 1)
+                                  : run_on(strategy, callback, args, NULL);
+      if (even) {
+        expect_each(leaf_of_result(made, 0), (double[]){6, 33}, 2);
+        expect_each(leaf_of_result(made, 1),
+                    (double[]){1, 10, 2, 11, 3, 12}, 6);
+      } else {  // Sizes may differ along the axis.
+        expect_each(leaf_of_result(made, 1),
+                    (double[]){1, 2, 11, 3, 12, 102}, 6);
+      }
+      ls_nest_release(made);
+      ls_nest_release(args);
+    }
+  ls_strategy_release(strategy);
+}
+
+// The gradient of each replica's sum of id * reduce(x).
+static ls_nest differentiate(ls_nest args, void *user) {
+  const ls_reduce_op op = *(const ls_reduce_op *)user;
+  const ls_nest x = ls_nest_item(args, 0);
+  const ls_tensor id =
+      ls_add_scalar(ls_convert(ls_replica_id(), LS_DTYPE_F32), 1);
+  const ls_nest all = ls_replica_all_reduce(ls_replica_context(), op, x);
+  const ls_nest y = ls_leaf(
+      ls_reduce_sum(ls_mul(ls_nest_tensor(all, 0), id), LS_ALL_AXES));
+  ls_nest gradient = ls_none();
+  expect_ok(ls_gradients(&y, 1, &x, 1, NULL, &gradient));
+  return gradient;
+}
+
+static void the_gradient_of_a_reduction_is_one(void **state) {
+  (void)state;
+  LS_SPEC("M133");
+  for (ls_reduce_op op = LS_REDUCE_SUM; op <= LS_REDUCE_MEAN; ++op) {
+    const ls_nest args = LS_TUPLE(split_of(
+        3, array_of(LS_DTYPE_F32, LS_SHAPE(3), (double[]){1, 2, 3})));
+    const ls_nest made = call_on(3, differentiate, &op, args, 1);
+    const double wanted = op == LS_REDUCE_SUM ? 6 : 2;
+    for (size_t r = 0; r < 3; ++r)
+      assert_true(fabs(number_of(made.kind == LS_KIND_DISTRIBUTED
+                                     ? ls_distributed_component(made, r)
+                                     : made) -
+                       wanted) < 1e-6);
+    ls_nest_release(made);
+    ls_nest_release(args);
+  }
+}
+
+static ls_nest gather_slices(ls_nest args, void *user) {
+  (void)args;
+  (void)user;
+  const ls_nest rows = ls_nest_slices(
+      ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(1, 2), 1)),
+      ls_fill(LS_DTYPE_I64, LS_SHAPE(1), 0), ls_failed_tensor());
+  const ls_nest made = ls_replica_all_gather(ls_replica_context(), rows, 0);
+  ls_nest_release(rows);
+  return made;
+}
+
+static void sets_that_cannot_gather_say_so_three_times(void **state) {
+  (void)state;
+  LS_SPEC("M133");
+  for (int set = 0; set < 3; ++set) {
+    logged_runtime log;
+    logged_runtime_begin(&log);
+    ls_strategy *strategy = mirrored_of(3);
+    ls_cross_device *ops = NULL;
+    if (set == 1) expect_ok(ls_nccl_all_reduce_create((ls_opt){0}, &ops));
+    if (set == 2) expect_ok(ls_hierarchical_copy_create((ls_opt){0}, &ops));
+    expect_ok(ls_strategy_set_cross_device(strategy, ops));
+    ls_cross_device_release(ops);
+    for (int i = 0; i < 5; ++i) {
+      const ls_nest args = uneven_rows(3, false);
+      const ls_nest made = run_on(strategy, gather_only, args, NULL);
+      expect_each(leaf_of_result(made, 1), (double[]){1, 2, 11, 3, 12, 102},
+                  6);
+      ls_nest_release(made);
+      ls_nest_release(args);
+    }
+    assert_int_equal(count_logged(&log, "warning: gather by "),
+                     set == 0 ? 0 : 3);
+    ls_nest made = ls_none();
+    expect_status(ls_strategy_run(strategy, ls_plain(gather_slices, NULL),
+                                  ls_none(), &made),
+                  LS_UNIMPLEMENTED, "all_gather of IndexedSlices");
+    ls_strategy_release(strategy);
+    logged_runtime_end(&log);
+  }
+}
+
+// ---- Variables -------------------------------------------------------------
+static ls_nest assign_own(ls_nest args, void *user) {
+  (void)args;
+  ls_variable_assign(user, scalar_of(1 + ls_replica_number()));
+  return ls_none();
+}
+
+static ls_status give_forty(void *self, ls_reduce_op op, ls_nest value,
+                            ls_destinations where, ls_nest *out_value) {
+  ls_cross_device *usual = NULL;
+  (void)op;
+  ++*(int *)self;
+  assert_int_equal(ls_distributed_count(value), 2);
+  expect_ok(ls_reduce_to_one_create(NULL, &usual));
+  const ls_status status = ls_cross_device_reduce(
+      usual, LS_REDUCE_SUM, ls_leaf(scalar_of(40)), where, out_value);
+  ls_cross_device_release(usual);
+  return status;
+}
+
+static void variables_aggregate_by_the_users_table(void **state) {
+  (void)state;
+  LS_SPEC("M68");
+  static const ls_cross_device_table table = {.name = "forty",
+                                              .reduce = give_forty};
+  int calls = 0;
+  ls_cross_device *ops = NULL;
+  ls_strategy *strategy = mirrored_of(2);
+  expect_ok(ls_cross_device_create(&table, &calls, &ops));
+  ls_variable *written = variable_in(
+      strategy, (variable_kind){.aggregation = LS_AGGREGATION_SUM});
+  ls_variable *read = variable_in(
+      strategy, (variable_kind){.synchronization = LS_SYNCHRONIZATION_ON_READ,
+                                .aggregation = LS_AGGREGATION_MEAN});
+  for (int own = 0; own < 2; ++own) {
+    if (own) expect_ok(ls_strategy_set_cross_device(strategy, ops));
+    ls_nest_release(run_on(strategy, assign_own, ls_none(), written));
+    expect_components(written, own ? (double[]){40, 40} : (double[]){3, 3}, 2);
+    set_components(read, (double[]){2, 4}, 2);
+    LS_STRATEGY_SCOPE(strategy) {
+      assert_true(number_of(ls_leaf(ls_variable_read(read))) ==
+                  (own ? 40 : 3));
+    }
+  }
+  assert_int_equal(calls, 2);
+  ls_cross_device_release(ops);
+  ls_variable_release(read);
+  ls_variable_release(written);
+  ls_strategy_release(strategy);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(on_one_device_a_value_is_that_replicas),
       cmocka_unit_test(replicas_are_weighed),
       cmocka_unit_test(weight_zero_is_absent_from_the_tree),
+      cmocka_unit_test(every_replica_gets_the_same_nest),
+      cmocka_unit_test(the_gradient_of_a_reduction_is_one),
+      cmocka_unit_test(sets_that_cannot_gather_say_so_three_times),
+      cmocka_unit_test(variables_aggregate_by_the_users_table),
   };
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   expect_ok(ls_runtime_destroy(NULL));
