@@ -78,9 +78,9 @@ static ls_nest take_components(ls_nest leaf, result_state *state) {
   ls_nest *items = ls_new_array(state->graph->allocator, ls_nest, count);
   const char **devices =
       ls_new_array(state->graph->allocator, const char *, count);
-  ls_nest made = ls_fail(items == NULL || devices == NULL ? ls_out_of_memory()
-                                                          : ls_ok());
-  if (items != NULL && devices != NULL) {
+  const bool room = items != NULL && devices != NULL;
+  ls_nest made = room ? ls_none() : ls_fail(ls_out_of_memory());
+  if (room) {
     for (size_t i = 0; i < count; ++i) {
       items[i] = take_result(ls_distributed_component(leaf, i), state);
       const char *device = ls_distributed_device(leaf, i);

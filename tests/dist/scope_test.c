@@ -9,8 +9,7 @@
 #include "lockstep/handles.h"
 #include "support/replicas.h"
 
-// ---- Every way out
-// -----------------------------------------------------------
+// ---- Every way out ----------------------------------------------------------
 typedef enum way { FALLS, BREAKS, CONTINUES, RETURNS, JUMPS, WAYS } way;
 
 // What a thread sees of its scopes.
@@ -138,8 +137,7 @@ static void nothing_works_in_a_refused_block(void **state) {
   ls_strategy_release(b);
 }
 
-// ---- Entering and leaving a strategy
-// -----------------------------------------
+// ---- Entering and leaving a strategy ----------------------------------------
 static ls_status count_creation(const ls_creator *next,
                                 const ls_variable_options *options, void *user,
                                 ls_variable **out_variable) {
@@ -224,12 +222,43 @@ static void a_scope_inside_must_be_left_first(void **state) {
   ls_strategy_release(strategy);
 }
 
+// ---- What needs a scope -----------------------------------------------------
+static void expect_needs_scope(ls_strategy *strategy, ls_nest with,
+                               const char *says) {
+  LS_COLOCATE_VARIABLES_SCOPE(strategy, with) {
+    const ls_status status = ls_scope_status();
+    expect_contains(ls_status_message(status), "colocate_vars_with");
+    expect_contains(ls_status_message(status), strategy->name);
+    expect_status(status, LS_FAILED_PRECONDITION, says);
+  }
+}
+
+static void what_needs_a_scope_names_its_strategy(void **state) {
+  (void)state;
+  LS_SPEC("V165");
+  ls_strategy *strategy = mirrored_of(2), *other = mirrored_of(2);
+  ls_variable *v = variable_in(strategy, (variable_kind){0});
+  const ls_nest with = ls_nest_variable(v);
+  expect_needs_scope(strategy, with, "scope");
+  LS_STRATEGY_SCOPE(other) { expect_needs_scope(strategy, with, "scope"); }
+  LS_STRATEGY_SCOPE(strategy) {
+    LS_COLOCATE_VARIABLES_SCOPE(strategy, with) {
+      expect_ok(ls_scope_status());
+    }
+  }
+  ls_nest_release(with);
+  ls_variable_release(v);
+  ls_strategy_release(strategy);
+  ls_strategy_release(other);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_block_is_left_on_every_way_out),
       cmocka_unit_test(nothing_works_in_a_refused_block),
       cmocka_unit_test(entering_pushes_state_creator_and_device),
       cmocka_unit_test(a_scope_inside_must_be_left_first),
+      cmocka_unit_test(what_needs_a_scope_names_its_strategy),
   };
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   expect_ok(ls_runtime_destroy(NULL));

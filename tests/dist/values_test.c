@@ -29,8 +29,7 @@ static void a_value_holds_components_in_replica_order(void **state) {
   ls_nest_release(value);
 }
 
-// ---- PerReplica as a tensor
-// --------------------------------------------------
+// ---- PerReplica as a tensor -------------------------------------------------
 typedef struct uses {
   ls_nest value;
   double seen[3];
@@ -75,8 +74,7 @@ static void a_per_replica_is_a_tensor_in_replicas_only(void **state) {
   ls_strategy_release(strategy);
 }
 
-// ---- Functions, branches, maps
-// -----------------------------------------------
+// ---- Functions, branches, maps ----------------------------------------------
 typedef struct passing {
   int traces;
   bool branches;
@@ -284,8 +282,7 @@ static void a_mirrored_operand_is_its_current_value(void **state) {
   ls_strategy_release(strategy);
 }
 
-// ---- Tables
-// ------------------------------------------------------------------
+// ---- Tables -----------------------------------------------------------------
 static void only_a_distributed_table_is_one(void **state) {
   (void)state;
   LS_SPEC("V27");

@@ -111,8 +111,7 @@ static void only_what_the_strategy_made_is_a_place(void **state) {
   ls_strategy_release(b);
 }
 
-// ---- Which component
-// ---------------------------------------------------------
+// ---- Which component --------------------------------------------------------
 static ls_slice_info slice_of(const char *name) {
   ls_slice_info slice = {.full_shape = LS_SHAPE(10), .offset = LS_SHAPE(4)};
   snprintf(slice.full_name, sizeof(slice.full_name), "%s", name);
@@ -263,8 +262,7 @@ static void the_component_that_is_meant_depends_on_the_place(void **state) {
   ls_strategy_release(strategy);
 }
 
-// ---- Initializing
-// ------------------------------------------------------------
+// ---- Initializing -----------------------------------------------------------
 static bool fetch_bool(ls_session *session, ls_tensor x) {
   ls_nest value = ls_none();
   expect_ok(ls_session_run(session, ls_leaf(x), NULL, 0, &value));
@@ -337,8 +335,7 @@ static void it_is_initialized_when_all_components_are(void **state) {
   ls_strategy_release(strategy);
 }
 
-// ---- Copies
-// ------------------------------------------------------------------
+// ---- Copies -----------------------------------------------------------------
 static void a_copy_has_values_of_its_own(void **state) {
   (void)state;
   LS_SPEC("V84");

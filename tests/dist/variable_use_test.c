@@ -7,8 +7,7 @@
 #include "lockstep/handles.h"
 #include "support/variables.h"
 
-// ---- In functions, on tapes, on the host
-// -------------------------------------
+// ---- In functions, on tapes, on the host ------------------------------------
 static ls_nest count_up(ls_nest args, void *user) {
   ++*(int *)user;
   return ls_leaf(ls_variable_assign_add(
@@ -145,8 +144,60 @@ static void a_distributed_variable_is_no_reference(void **state) {
   ls_strategy_release(strategy);
 }
 
-// ---- Packed
-// ------------------------------------------------------------------
+// ---- Updated ----------------------------------------------------------------
+static ls_nest count_calls(ls_nest args, void *user) {
+  (void)args;
+  ++*(int *)user;
+  return ls_none();
+}
+
+static void expect_no_update(ls_strategy *strategy, ls_variable *v,
+                             const char *names) {
+  ls_nest made = ls_none();
+  int calls = 0;
+  expect_status(ls_strategy_update(strategy, v, count_calls, ls_none(), &calls,
+                                   true, &made),
+                LS_INVALID_ARGUMENT, names);
+  assert_int_equal(calls, 0);
+}
+
+static void an_update_is_of_components_on_the_strategys_devices(void **state) {
+  (void)state;
+  LS_SPEC("M135");
+  static const char *const devices[] = {"/cpu:0", "/cpu:7"};
+  ls_strategy *strategy = mirrored_of(2);
+  ls_variable *plain = NULL, *away = NULL;
+  expect_ok(ls_variable_create(
+      &(ls_variable_options){.name = "plain", .dtype = LS_DTYPE_F32}, &plain));
+  LS_STRATEGY_SCOPE(strategy) {
+    expect_ok(ls_variable_create(&(ls_variable_options){.name = "away",
+                                                        .dtype = LS_DTYPE_F32,
+                                                        .devices = devices,
+                                                        .num_devices = 2},
+                                 &away));
+  }
+  expect_no_update(strategy, plain, "plain");
+  expect_no_update(strategy, ls_variable_component(away, 0), "away");
+  expect_no_update(strategy, away, "CPU:7");
+  for (int on_read = 0; on_read < 2; ++on_read) {
+    ls_nest made = ls_none();
+    int calls = 0;
+    ls_variable *v = variable_in(
+        strategy, (variable_kind){.synchronization =
+                                      on_read ? ON_READ
+                                              : LS_SYNCHRONIZATION_ON_WRITE,
+                                  .aggregation = SUM});
+    expect_ok(ls_strategy_update(strategy, v, count_calls, ls_none(), &calls,
+                                 true, &made));
+    assert_int_equal(calls, 2);
+    ls_variable_release(v);
+  }
+  ls_variable_release(plain);
+  ls_variable_release(away);
+  ls_strategy_release(strategy);
+}
+
+// ---- Packed -----------------------------------------------------------------
 static ls_nest read_and_add(ls_nest args, void *user) {
   ls_variable *v = user, *handle = NULL;
   (void)args;
@@ -215,6 +266,7 @@ int main(void) {
       cmocka_unit_test(a_tape_watches_the_whole_in_a_replica),
       cmocka_unit_test(the_host_gets_what_a_read_gives),
       cmocka_unit_test(a_distributed_variable_is_no_reference),
+      cmocka_unit_test(an_update_is_of_components_on_the_strategys_devices),
       cmocka_unit_test(packing_changes_no_number),
   };
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
