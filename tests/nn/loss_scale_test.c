@@ -11,6 +11,7 @@ typedef struct step {
   ls_optimizer *optimizer;
   ls_variable *w;
   ls_reduction reduction;
+  bool unrecorded;
   bool marked;
 } step;
 
@@ -18,8 +19,9 @@ typedef struct step {
 static ls_nest take_step(ls_nest args, void *user) {
   step *s = user;
   const ls_tensor x = ls_nest_tensor(args, 0);
-  const ls_tensor loss =
-      ls_reduce_loss(ls_mul(ls_variable_read(s->w), x), s->reduction);
+  const ls_tensor product = ls_mul(ls_variable_read(s->w), x);
+  const ls_tensor loss = s->unrecorded ? ls_reduce_mean(product, LS_ALL_AXES)
+                                       : ls_reduce_loss(product, s->reduction);
   ls_graph_set_loss_scaled(ls_graph_current(), true);  // By someone before.
   ls_optimizer_minimize(s->optimizer, loss);
   s->marked = ls_graph_is_loss_scaled(ls_graph_current());
@@ -33,12 +35,14 @@ typedef struct outcome {
   bool scaled;   // In the scope of a strategy for an estimator.
   double moved;  // From 0, by gradients 2 and 4.
   bool marked;
+  bool unrecorded;  // A loss of the user's own.
 } outcome;
 
 static void expect_outcome(const outcome *row) {
   ls_strategy *strategy = mirrored_of(row->replicas);
   step s = {.w = variable_in(strategy, (variable_kind){.name = "w"}),
-            .reduction = row->reduction};
+            .reduction = row->reduction,
+            .unrecorded = row->unrecorded};
   ls_function *function = NULL;
   ls_nest result = ls_none();
   expect_ok(ls_sgd_create(
@@ -65,15 +69,16 @@ static void expect_outcome(const outcome *row) {
 
 static void the_loss_is_scaled_where_it_is_a_mean(void **state) {
   (void)state;
-  LS_SPEC("V63");
+  LS_SPEC("V63 M167");
   static const outcome rows[] = {
-      {2, LS_GRADIENTS_LIKE_LOSS, LS_REDUCTION_MEAN, true, 3, true},
-      {2, LS_GRADIENTS_LIKE_LOSS, LS_REDUCTION_MEAN, false, 6, false},
-      {2, LS_GRADIENTS_LIKE_LOSS, LS_REDUCTION_SUM, true, 6, false},
-      {1, LS_GRADIENTS_LIKE_LOSS, LS_REDUCTION_MEAN, true, 2, false},
+      {2, LS_GRADIENTS_LIKE_LOSS, LS_REDUCTION_MEAN, true, 3, true, false},
+      {2, LS_GRADIENTS_LIKE_LOSS, LS_REDUCTION_MEAN, false, 6, false, false},
+      {2, LS_GRADIENTS_LIKE_LOSS, LS_REDUCTION_SUM, true, 6, false, false},
+      {2, LS_GRADIENTS_LIKE_LOSS, LS_REDUCTION_MEAN, true, 3, true, true},
+      {1, LS_GRADIENTS_LIKE_LOSS, LS_REDUCTION_MEAN, true, 2, false, false},
       // Others go their own way, whatever the strategy says.
-      {2, LS_GRADIENTS_SUM, LS_REDUCTION_MEAN, true, 6, false},
-      {2, LS_GRADIENTS_MEAN, LS_REDUCTION_SUM, true, 3, false},
+      {2, LS_GRADIENTS_SUM, LS_REDUCTION_MEAN, true, 6, false, false},
+      {2, LS_GRADIENTS_MEAN, LS_REDUCTION_SUM, true, 3, false, false},
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i)
     expect_outcome(&rows[i]);

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// all_reduce of a replica: nests, other ops, gradients.
+#include "lockstep/function.h"
+#include "lockstep/gradients.h"
+#include "support/replicas.h"
+
+typedef struct reducing {
+  ls_reduce_op op;
+  ls_code code;
+} reducing;
+
+// (x, [2 x, (3 x,)]) of all replicas.
+static ls_nest reduce_nest(ls_nest args, void *user) {
+  const reducing *r = user;
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  const ls_nest nest =
+      LS_TUPLE(ls_leaf(x), LS_LIST(ls_leaf(ls_mul_scalar(x, 2)),
+                                   LS_TUPLE(ls_leaf(ls_mul_scalar(x, 3)))));
+  const ls_nest made = ls_replica_all_reduce(ls_replica_context(), r->op, nest);
+  ls_nest_release(nest);
+  if (r->code != LS_OK) {
+    const ls_status status = ls_nest_status(made);
+    expect_contains(ls_status_message(status), "all_reduce");
+    expect_status(status, r->code, "neither SUM nor MEAN");
+    ls_nest_release(made);
+    return ls_none();
+  }
+  return made;
+}
+
+static double any_number(ls_nest leaf) {
+  if (leaf.kind == LS_KIND_DISTRIBUTED) {
+    const double first = any_number(ls_distributed_component(leaf, 0));
+    for (size_t i = 1; i < ls_distributed_count(leaf); ++i)
+      assert_true(any_number(ls_distributed_component(leaf, i)) == first);
+    return first;
+  }
+  if (leaf.kind != LS_KIND_ARRAY) return number_of(leaf);
+  return ls_array_f64(ls_nest_as_array(leaf), 0);
+}
+
+static void expect_nest(ls_strategy *strategy, ls_callable callable,
+                        const reducing *r, double wanted) {
+  const ls_nest args = LS_TUPLE(per_replica_scalars((double[]){1, 2, 6}, 3));
+  ls_nest made = ls_none();
+  expect_ok(ls_strategy_run(strategy, callable, args, &made));
+  ls_nest_release(args);
+  if (r->code == LS_OK) {
+    assert_int_equal(made.kind, LS_KIND_TUPLE);
+    const ls_nest list = ls_nest_item(made, 1);
+    assert_int_equal(list.kind, LS_KIND_LIST);
+    assert_int_equal(ls_nest_item(list, 1).kind, LS_KIND_TUPLE);
+    assert_true(any_number(ls_nest_item(made, 0)) == wanted);
+    assert_true(any_number(ls_nest_item(list, 0)) == 2 * wanted);
+    assert_true(any_number(ls_nest_item(ls_nest_item(list, 1), 0)) ==
+                3 * wanted);
+  }
+  ls_nest_release(made);
+}
+
+static ls_function *function_of(ls_callback callback, void *user) {
+  ls_function *function = NULL;
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = callback, .user = user}, &function));
+  return function;
+}
+
+static void every_leaf_is_reduced_on_every_replica(void **state) {
+  (void)state;
+  LS_SPEC("V180");
+  ls_strategy *strategy = mirrored_of(3);
+  reducing rows[] = {{LS_REDUCE_SUM, LS_OK},
+                     {LS_REDUCE_MEAN, LS_OK},
+                     {LS_REDUCE_MAX, LS_INVALID_ARGUMENT},
+                     {(ls_reduce_op)77, LS_INVALID_ARGUMENT}};
+  for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {
+    const double wanted = i == 0 ? 9 : 3;
+    expect_nest(strategy, ls_plain(reduce_nest, &rows[i]), &rows[i], wanted);
+    ls_function *function = function_of(reduce_nest, &rows[i]);
+    expect_nest(strategy, ls_traced(function), &rows[i], wanted);
+    ls_function_release(function);
+  }
+  ls_strategy_release(strategy);
+}
+
+// d(w y) / dx where y is x of all replicas.
+static ls_nest differentiate(ls_nest args, void *user) {
+  const reducing *r = user;
+  const ls_tensor x = ls_nest_tensor(args, 0), w = ls_nest_tensor(args, 1);
+  const ls_nest y =
+      ls_replica_all_reduce(ls_replica_context(), r->op, ls_leaf(x));
+  const ls_nest loss = ls_leaf(ls_mul(w, ls_nest_tensor(y, 0))),
+                goal = ls_leaf(x);
+  ls_nest gradient = ls_none();
+  expect_ok(ls_gradients(&loss, 1, &goal, 1, NULL, &gradient));
+  ls_nest_release(y);
+  return gradient;
+}
+
+static void a_gradient_is_reduced_the_same_way(void **state) {
+  (void)state;
+  LS_SPEC("V180");
+  ls_strategy *strategy = mirrored_of(3);
+  for (int mean = 0; mean < 2; ++mean) {
+    reducing r = {.op = mean ? LS_REDUCE_MEAN : LS_REDUCE_SUM};
+    ls_function *function = function_of(differentiate, &r);
+    const ls_nest args =
+        LS_TUPLE(per_replica_scalars((double[]){1, 2, 6}, 3),
+                 per_replica_scalars((double[]){10, 20, 60}, 3));
+    ls_nest made = ls_none();
+    expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &made));
+    assert_true(any_number(made) == (mean ? 30 : 90));
+    ls_nest_release(made);
+    ls_nest_release(args);
+    ls_function_release(function);
+  }
+  ls_strategy_release(strategy);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_leaf_is_reduced_on_every_replica),
+      cmocka_unit_test(a_gradient_is_reduced_the_same_way),
+  };
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  expect_ok(ls_runtime_destroy(NULL));
+  return failed;
+}
