@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lockstep/graph.h"
+#include "lockstep/handles.h"
 #include "lockstep/session.h"
 #include "support/variables.h"
 
@@ -241,6 +242,42 @@ static void no_variable_comes_from_its_definition_in_a_scope(void **state) {
   ls_strategy_release(strategy);
 }
 
+// ---- Without memory ---------------------------------------------------------
+// A variable, packed and with a policy, a copy of it and a handle.
+static ls_status make_and_copy(ls_strategy *strategy) {
+  ls_variable *v = NULL, *copy = NULL, *handle = NULL;
+  ls_status status = ls_ok();
+  strategy->uses_policies = strategy->packs_variables = true;
+  LS_STRATEGY_SCOPE(strategy) {
+    status = ls_scope_status();
+    if (ls_status_is_ok(status))
+      status = ls_variable_create(
+          &(ls_variable_options){.name = "w", .dtype = LS_DTYPE_F32}, &v);
+    if (ls_status_is_ok(status)) status = ls_variable_copy(v, &copy);
+    if (ls_status_is_ok(status))
+      status = ls_caching_variable_create(ls_variable_component(v, 1), &handle);
+  }
+  ls_variable_release(handle);
+  ls_variable_release(copy);
+  ls_variable_release(v);
+  return status;
+}
+
+static ls_status make_under_pressure(void *user) {
+  (void)user;
+  ls_strategy *strategy = NULL;
+  LS_RETURN_IF_ERROR(ls_mirrored_strategy_create(
+      &(ls_mirrored_options){.num_replicas = LS_SOME(2)}, &strategy));
+  const ls_status status = make_and_copy(strategy);
+  ls_strategy_release(strategy);
+  return status;
+}
+
+static void what_cannot_be_made_leaves_nothing(void **state) {
+  (void)state;
+  expect_memory_failures_survived(make_under_pressure, NULL);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_creator_is_called_once_and_wrapped),
@@ -249,6 +286,7 @@ int main(void) {
           a_component_without_initializer_gets_one_that_does_nothing),
       cmocka_unit_test(classes_and_policies_follow_from_the_synchronization),
       cmocka_unit_test(no_variable_comes_from_its_definition_in_a_scope),
+      cmocka_unit_test(what_cannot_be_made_leaves_nothing),
   };
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   expect_ok(ls_runtime_destroy(NULL));
