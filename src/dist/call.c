@@ -1,67 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A plain callback on every replica, where the thread is: in eager op by op, in
-// a graph under construction as ops of it.
-//
-// Each replica is a fiber. One after the other runs until it pauses in a merge
-// call or ends; when all have paused, replica 0's merge function runs here, in
-// cross-replica context, and all go on. When one fails the others are told so
-// in the merge call where they stand and unwind by themselves: the library
-// never jumps over a user's frames.
+// a graph under construction as ops of it. Replica 0's merge functions run here,
+// in cross-replica context.
 #include "dist/call.h"
 
 #include <stdio.h>
 
 #include "base/runtime_internal.h"
-#include "dist/context.h"
 #include "dist/cross_device.h"
-#include "dist/sharing.h"
+#include "dist/rounds.h"
 
 typedef struct replica_call {
-  ls_strategy *strategy;
-  ls_allocator *allocator;
   ls_callback callback;
   void *user;
-  ls_graph *graph;  // Where the callbacks' ops go.
-  ls_replica_task *tasks;
-  size_t count;
-  ls_sharing sharing;
-  bool stopped;  // A replica or merge failed: nothing counts any more.
+  ls_nest args;   // Of all.
+  ls_nest *each;  // Of each replica.
+  ls_graph *graph;
 } replica_call;
-
-struct ls_replica_task {
-  replica_call *call;
-  ls_replica replica;
-  ls_context context;
-  ls_distribution entry;
-  ls_creator_entry creator;
-  ls_shared_requests requests;
-  ls_fiber *fiber;
-  ls_nest args, result;
-  ls_status status;
-  // While it waits in a merge call:
-  bool merging;
-  ls_merge_function merge;
-  ls_nest merge_args, merged;
-  void *merge_user;
-};
 
 // ---- A replica -------------------------------------------------------------
 static void run_replica(void *user) {
   ls_replica_task *task = user;
-  const replica_call *call = task->call;
-  LS_DEVICE_SCOPE(call->strategy->devices[task->replica.id]) {
-    const ls_nest made = call->callback(task->args, call->user);
+  const replica_call *call = task->rounds->user;
+  LS_DEVICE_SCOPE(task->rounds->strategy->devices[task->replica.id]) {
+    const ls_nest made =
+        call->callback(call->each[task->replica.id], call->user);
     task->status = ls_take_nest(made, &task->result);
   }
 }
 
-static ls_status name_replica(replica_call *call, ls_replica_task *task) {
+static ls_status name_replica(ls_replica_task *task) {
   char name[32];
-  if (task->replica.id == 0 || call->graph->kind == LS_GRAPH_EAGER)
-    return ls_ok();
+  ls_graph *graph = task->graph;
+  if (task->replica.id == 0 || graph->kind == LS_GRAPH_EAGER) return ls_ok();
   snprintf(name, sizeof(name), "replica_%d", task->replica.id);
-  return ls_graph_name_scope(call->graph, task->context.names, name, false,
+  return ls_graph_name_scope(graph, task->context.names, name, false,
                              &task->context.names);
 }
 
@@ -91,92 +65,16 @@ static void note_examples(ls_replica_task *task, ls_nest args) {
           ls_distributed_component(rows, (size_t)task->replica.id);
 }
 
-static ls_status init_task(replica_call *call, size_t id, ls_nest args) {
-  ls_replica_task *task = &call->tasks[id];
-  task->call = call;
-  task->replica = (ls_replica){.strategy = call->strategy,
-                               .id = (int32_t)id,
-                               .count = (int32_t)call->count,
-                               .task = task};
-  note_examples(task, args);
-  LS_RETURN_IF_ERROR(
-      ls_select_for(call->strategy, (int32_t)id, args, &task->args));
-  ls_context_fork(&task->context);
-  task->context.replicas = (int32_t)call->count;
-  task->entry = (ls_distribution){.strategy = call->strategy,
-                                  .replica = &task->replica};
-  ls_distribution_push(&task->context, &task->entry);
-  task->requests = (ls_shared_requests){.sharing = &call->sharing,
-                                        .replica = (int32_t)id};
-  task->creator = (ls_creator_entry){.outer = task->context.creators,
-                                     .graph = ls_context_graph(),
-                                     .create = ls_sharing_create,
-                                     .user = &task->requests};
-  task->context.creators = &task->creator;
-  task->context.hooks = &hooks;
-  LS_RETURN_IF_ERROR(name_replica(call, task));
-  LS_RETURN_IF_ERROR(ls_fiber_create(call->strategy->fibers, run_replica, task,
-                                     &task->fiber));
-  ls_fiber_set_state(task->fiber, &task->context);
-  return ls_ok();
-}
-
-static void deinit_task(ls_replica_task *task) {
-  ls_fiber_destroy(task->fiber);
-  ls_shared_requests_deinit(&task->requests);
-  ls_nest_release(task->args);
-  ls_nest_release(task->result);
-  ls_nest_release(task->merge_args);
-  ls_nest_release(task->merged);
-  ls_status_free(task->status);
-}
-
-static ls_nest stop_nest(void) {
-  return LS_FAIL(LS_CANCELLED, "another replica has failed");
-}
-
-// Everything that has started ends: a merge call gives a failed nest.
-static void stop(replica_call *call) {
-  call->stopped = true;
-  for (size_t r = 0; r < call->count; ++r) {
-    ls_replica_task *task = &call->tasks[r];
-    while (task->fiber != NULL && ls_fiber_is_started(task->fiber) &&
-           !ls_fiber_is_done(task->fiber)) {
-      ls_nest_release(task->merged);
-      task->merged = stop_nest();
-      ls_status_free(ls_fiber_resume(task->fiber));
-    }
-  }
-}
-
-// Lets every replica run to its next merge call or to its end.
-static ls_status run_round(replica_call *call, size_t *out_done) {
-  *out_done = 0;
-  for (size_t r = 0; r < call->count; ++r) {
-    ls_replica_task *task = &call->tasks[r];
-    LS_RETURN_IF_ERROR(ls_fiber_resume(task->fiber));
-    if (ls_fiber_is_done(task->fiber)) {
-      ++*out_done;
-      if (task->status != NULL) {
-        const ls_status status = task->status;
-        task->status = NULL;
-        return ls_status_annotate(status, "on replica %zu", r);
-      }
-    }
-    if (*out_done != 0 && *out_done != r + 1)
-      return ls_failed_precondition(
-          "the replicas made different numbers of merge calls (merge_call): "
-          "%s",
-          ls_fiber_is_done(task->fiber)
-              ? "a replica has ended while another waits in one"
-              : "a replica waits in one while another has ended");
-  }
-  return ls_ok();
+static ls_status prepare(ls_replica_task *task) {
+  const replica_call *call = task->rounds->user;
+  task->graph = call->graph;
+  note_examples(task, call->args);
+  return name_replica(task);
 }
 
 // ---- Merging ---------------------------------------------------------------
 // The control dependencies that replicas have entered, of all of them.
-static ls_status join_control(const replica_call *call, ls_op **out_ops,
+static ls_status join_control(const ls_rounds *call, ls_op **out_ops,
                               size_t *out_count) {
   const ls_scope *around = ls_context_current()->control;
   size_t capacity = 0;
@@ -184,7 +82,7 @@ static ls_status join_control(const replica_call *call, ls_op **out_ops,
     const ls_scope *s = call->tasks[r].context.control;
     for (; s != NULL && s != around;
          s = (const ls_scope *)(uintptr_t)s->extra[LS_SCOPE_SAVED_CONTROL]) {
-      if (!ls_grow(call->allocator, out_ops, &capacity, *out_count + s->extra[5],
+      if (!ls_grow(call->strategy->allocator, out_ops, &capacity, *out_count + s->extra[5],
                    sizeof(**out_ops)))
         return ls_out_of_memory();
       memcpy(*out_ops + *out_count, s->data, s->extra[5] * sizeof(ls_op));
@@ -194,18 +92,18 @@ static ls_status join_control(const replica_call *call, ls_op **out_ops,
   return ls_ok();
 }
 
-static ls_status regroup_merge_args(const replica_call *call,
+static ls_status regroup_merge_args(const ls_rounds *call,
                                     ls_nest *out_args) {
-  ls_nest *values = ls_new_array(call->allocator, ls_nest, call->count);
+  ls_nest *values = ls_new_array(call->strategy->allocator, ls_nest, call->count);
   if (values == NULL) return ls_out_of_memory();
   for (size_t r = 0; r < call->count; ++r)
     values[r] = call->tasks[r].merge_args;
   const ls_status status = ls_regroup(values, call->count, NULL, out_args);
-  ls_release(call->allocator, values);
+  ls_release(call->strategy->allocator, values);
   return status;
 }
 
-static ls_status call_merge(replica_call *call, ls_nest args,
+static ls_status call_merge(const ls_rounds *call, ls_nest args,
                             ls_nest *out_result) {
   ls_op *control = NULL;
   size_t num_control = 0;
@@ -223,22 +121,21 @@ static ls_status call_merge(replica_call *call, ls_nest args,
     ls_scope_end(&controls);
     ls_scope_end(&names);
   }
-  ls_release(call->allocator, control);
+  ls_release(call->strategy->allocator, control);
   return status;
 }
 
-static ls_status give_results(replica_call *call, ls_nest result) {
+static ls_status give_results(ls_rounds *call, ls_nest result) {
   for (size_t r = 0; r < call->count; ++r) {
     ls_replica_task *task = &call->tasks[r];
     ls_nest_release(task->merge_args);
     task->merge_args = ls_none();
-    task->merging = false;
     LS_RETURN_IF_ERROR(ls_select_replica((int64_t)r, result, &task->merged));
   }
   return ls_ok();
 }
 
-static ls_status merge(replica_call *call) {
+static ls_status merge(ls_rounds *call) {
   ls_nest args = ls_none(), result = ls_none();
   ls_status status = regroup_merge_args(call, &args);
   if (ls_status_is_ok(status)) status = call_merge(call, args, &result);
@@ -250,46 +147,51 @@ static ls_status merge(replica_call *call) {
 }
 
 // ---- All of them -----------------------------------------------------------
-static ls_status gather_results(const replica_call *call, ls_nest *results) {
-  ls_nest *values = ls_new_array(call->allocator, ls_nest, call->count);
+static ls_status gather_results(const ls_rounds *call, ls_nest *results) {
+  ls_nest *values = ls_new_array(call->strategy->allocator, ls_nest, call->count);
   if (values == NULL) return ls_out_of_memory();
   for (size_t r = 0; r < call->count; ++r) values[r] = call->tasks[r].result;
   ls_nest made = ls_none();
   const ls_status status = ls_regroup(values, call->count, NULL, &made);
-  ls_release(call->allocator, values);
+  ls_release(call->strategy->allocator, values);
   LS_RETURN_IF_ERROR(status);
   ls_nest_release(*results);
   *results = made;
   return ls_ok();
 }
 
-static ls_status run_all(replica_call *call, ls_nest args, ls_nest *results) {
-  for (size_t r = 0; r < call->count; ++r)
-    LS_RETURN_IF_ERROR(init_task(call, r, args));
-  for (size_t done = 0; done < call->count;) {
-    LS_RETURN_IF_ERROR(run_round(call, &done));
-    if (done < call->count) LS_RETURN_IF_ERROR(merge(call));
-  }
-  return gather_results(call, results);
+// Every replica's arguments, before any of them begins.
+static ls_status select_args(ls_strategy *strategy, replica_call *call) {
+  const size_t count = (size_t)strategy->num_replicas;
+  call->each = ls_new_array(strategy->allocator, ls_nest, count);
+  if (call->each == NULL) return ls_out_of_memory();
+  for (size_t r = 0; r < count; ++r)
+    LS_RETURN_IF_ERROR(
+        ls_select_for(strategy, (int32_t)r, call->args, &call->each[r]));
+  return ls_ok();
 }
 
 ls_status ls_replicas_call(ls_strategy *strategy, ls_callback callback,
                            ls_nest args, void *user, ls_nest *results) {
-  replica_call call = {.strategy = strategy,
-                       .allocator = strategy->allocator,
-                       .callback = callback,
+  replica_call call = {.callback = callback,
                        .user = user,
-                       .graph = ls_graph_current(),
-                       .count = (size_t)strategy->num_replicas};
+                       .args = args,
+                       .graph = ls_graph_current()};
   if (call.graph == NULL) return ls_out_of_memory();
-  call.tasks = ls_new_array(call.allocator, ls_replica_task, call.count);
-  if (call.tasks == NULL) return ls_out_of_memory();
-  ls_sharing_init(&call.sharing, strategy);
-  const ls_status status = run_all(&call, args, results);
-  if (!ls_status_is_ok(status)) stop(&call);
-  for (size_t r = 0; r < call.count; ++r) deinit_task(&call.tasks[r]);
-  ls_sharing_deinit(&call.sharing);
-  ls_release(call.allocator, call.tasks);
+  ls_rounds rounds = {.strategy = strategy,
+                      .around = ls_context_graph(),
+                      .call = run_replica,
+                      .hooks = &hooks,
+                      .prepare = prepare,
+                      .merge = merge,
+                      .user = &call};
+  ls_status status = select_args(strategy, &call);
+  if (ls_status_is_ok(status)) status = ls_rounds_run(&rounds);
+  if (ls_status_is_ok(status)) status = gather_results(&rounds, results);
+  ls_rounds_deinit(&rounds);
+  for (int32_t r = 0; call.each != NULL && r < strategy->num_replicas; ++r)
+    ls_nest_release(call.each[r]);
+  ls_release(strategy->allocator, call.each);
   return status;
 }
 
@@ -298,32 +200,10 @@ ls_nest ls_replica_merge_call(ls_replica *replica, ls_merge_function function,
                               ls_nest args, void *user) {
   const ls_status status = ls_replica_check(replica, "merge_call");
   if (!ls_status_is_ok(status)) return ls_fail(status);
-  if (replica->strategy->kind == LS_STRATEGY_DEFAULT)
-    return ls_default_merge(replica->strategy, function, args, user);
-  ls_replica_task *task = replica->task;
-  if (task == NULL)
-    return LS_FAIL(LS_UNIMPLEMENTED,
-                   "merge_call in a traced function; all_reduce is possible "
-                   "there, and merge_call in a plain callback");
-  if (ls_graph_resolve(ls_graph_current()) != task->call->graph)
-    return LS_FAIL(LS_FAILED_PRECONDITION,
-                   "merge_call inside of a nested function or of the body of a "
-                   "loop or branch (control flow): it belongs into the "
-                   "replica's callback itself");
-  if (ls_fiber_current() != task->fiber)
-    return LS_FAIL(LS_FAILED_PRECONDITION,
-                   "merge_call from another thread or fiber than that of "
-                   "replica %d",
-                   replica->id);
-  if (task->call->stopped) return stop_nest();
-  task->merge = function;
-  task->merge_user = user;
-  task->merge_args = ls_nest_retain(args);
-  task->merging = true;
-  ls_fiber_pause();
-  const ls_nest merged = task->merged;
-  task->merged = ls_none();
-  return merged;
+  // By itself it has all there is.
+  return replica->task == NULL
+             ? ls_default_merge(replica->strategy, function, args, user)
+             : ls_rounds_merge_call(replica->task, function, args, user);
 }
 
 // The default strategy's: at once, in a cross-replica context of its own.
@@ -427,7 +307,7 @@ ls_nest ls_replica_all_reduce(ls_replica *replica, ls_reduce_op op,
                    "all_reduce by op %d: it is neither SUM nor MEAN", (int)op);
   // A table of the user's own is called by all replicas together.
   const ls_cross_device *ops = replica->strategy->cross_device;
-  return replica->task != NULL || (ops != NULL && !ops->built_in)
+  return ls_context_current()->hooks != NULL || (ops != NULL && !ops->built_in)
              ? reduce_in_replica(replica, op, nest)
              : ls_nest_map(nest, all_reduce_leaf, &op);
 }
@@ -449,7 +329,7 @@ ls_nest ls_replica_all_gather(ls_replica *replica, ls_nest nest, int axis) {
   const ls_status status = ls_replica_check(replica, "all_gather");
   if (!ls_status_is_ok(status)) return ls_fail(status);
   if (replica->count == 1) return ls_nest_retain(nest);
-  return replica->task != NULL
+  return ls_context_current()->hooks != NULL
              ? ls_replica_merge_call(replica, gather_merge, nest, &axis)
              : ls_nest_map(nest, all_gather_leaf, &axis);
 }

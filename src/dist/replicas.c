@@ -5,12 +5,11 @@
 // Each replica's callback runs on a fiber, in a region of its own. The region
 // is compared with replica 0's and, being equal, dropped: its handles then mean
 // replica 0's. So R traces cost one graph, R small stubs and, one after
-// another, one stack.
+// another, one stack; with merge calls, R stacks and what they have recorded.
 #include <stdio.h>
 
 #include "base/runtime_internal.h"
-#include "dist/context.h"
-#include "dist/sharing.h"
+#include "dist/trace_merge.h"
 #include "graph/equal.h"
 #include "graph/region.h"
 
@@ -22,138 +21,103 @@ typedef struct tracing {
   ls_type *split_types;  // Of one replica's components, one a split argument.
   ls_tensor *split;      // [split argument][replica]
   size_t num_split;
-  ls_graph *first;       // Replica 0's region.
-  ls_nest first_result;
-  ls_sharing sharing;  // Variables that the replicas make.
+  ls_graph *first;      // Replica 0's region.
+  uint32_t num_random;  // Random streams when a round began.
 } tracing;
 
 // ---- One replica -----------------------------------------------------------
-typedef struct replica_run {
-  tracing *all;
-  ls_replica replica;
-  ls_context context;
-  ls_shared_requests shared;
+typedef struct selection {
   ls_graph *region;
   size_t next_split;
-  ls_nest result;
-  ls_status status;
-} replica_run;
+} selection;
 
 static ls_nest select_component(ls_nest leaf, void *user) {
-  replica_run *run = user;
+  selection *s = user;
   if (leaf.kind != LS_KIND_DISTRIBUTED) return ls_nest_retain(leaf);
   return ls_leaf(
-      (ls_tensor){run->region, run->region->parameters[run->next_split++]});
+      (ls_tensor){s->region, s->region->parameters[s->next_split++]});
 }
 
 // The rows of the first argument that has any, if their number differs.
-static void note_examples(replica_run *run) {
-  for (size_t s = 0; s < run->all->num_split; ++s) {
-    const ls_shape shape = run->all->split_types[s].shape;
+static void note_examples(const tracing *all, ls_replica_task *task) {
+  for (size_t s = 0; s < all->num_split; ++s) {
+    const ls_shape shape = all->split_types[s].shape;
     if (shape.rank < 1) continue;
     if (shape.dim[0] == LS_UNKNOWN_DIM)
-      run->replica.examples =
-          ls_leaf((ls_tensor){run->region, run->region->parameters[s]});
+      task->replica.examples =
+          ls_leaf((ls_tensor){task->graph, task->graph->parameters[s]});
     return;
   }
 }
 
-static void run_replica(void *user) {
-  replica_run *run = user;
-  const tracing *all = run->all;
-  for (size_t s = 0; s < all->num_split && run->status == NULL; ++s) {
+static ls_status add_parameters(const tracing *all, ls_graph *region) {
+  for (size_t s = 0; s < all->num_split; ++s) {
     ls_tensor parameter;
-    run->status = ls_graph_add_parameter(
-        run->region,
-        (ls_type){all->split_types[s].dtype, all->split_types[s].shape}, NULL,
-        &parameter);
+    LS_RETURN_IF_ERROR(ls_graph_add_parameter(
+        region, (ls_type){all->split_types[s].dtype, all->split_types[s].shape},
+        NULL, &parameter));
   }
-  if (run->status != NULL) return;
-  note_examples(run);
-  const ls_nest args = ls_nest_map(all->args, select_component, run);
-  run->status = ls_nest_status(args);
-  if (run->status == NULL)
-    run->status = ls_region_trace(run->region, all->function->call, args,
-                                  all->function->user, &run->result);
-  ls_nest_release(args);
-}
-
-static ls_status trace_replica(tracing *all, int32_t id, ls_graph *region,
-                               ls_nest *out_result) {
-  replica_run run = {
-      .all = all,
-      .replica = {.strategy = all->strategy,
-                  .id = id,
-                  .count = all->strategy->num_replicas,
-                  .graph = region},
-      .region = region};
-  ls_context_fork(&run.context);
-  run.context.replicas = all->strategy->num_replicas;
-  ls_distribution entry = {.strategy = all->strategy, .replica = &run.replica};
-  entry.outer = run.context.distribution;
-  entry.graph = all->graph;
-  run.context.distribution = &entry;
-  ls_creator_entry creator = {.outer = run.context.creators,
-                              .graph = ls_context_graph(),
-                              .create = ls_sharing_create,
-                              .user = &run.shared};
-  run.shared = (ls_shared_requests){.sharing = &all->sharing, .replica = id};
-  run.context.creators = &creator;
-  ls_fiber *fiber = NULL;
-  LS_RETURN_IF_ERROR(
-      ls_fiber_create(all->strategy->fibers, run_replica, &run, &fiber));
-  ls_fiber_set_state(fiber, &run.context);
-  const ls_status started = ls_fiber_resume(fiber);
-  ls_fiber_destroy(fiber);
-  ls_shared_requests_deinit(&run.shared);
-  LS_RETURN_IF_ERROR(started);
-  *out_result = run.result;
-  return ls_status_annotate(run.status, "on replica %d", id);
-}
-
-// ---- Sharing ---------------------------------------------------------------
-static ls_status share(tracing *all, int32_t id, ls_graph *region,
-                       ls_nest result) {
-  char difference[400];
-  ls_status same = ls_nest_same_structure(all->first_result, result);
-  if (!ls_status_is_ok(same))
-    return ls_status_annotate(same, "between the results of replicas 0 and %d",
-                              id);
-  if (!ls_graph_equal(all->first, region, difference, sizeof(difference)))
-    return ls_unimplemented("replica %d's step differs from replica 0's: %s; "
-                            "all replicas must record the same ops",
-                            id, difference);
-  ls_graph_forward(region, all->first);
   return ls_ok();
 }
 
-static ls_status trace_all(tracing *all) {
-  // Each replica counts the same random streams; its id tells its draws apart.
-  const uint32_t num_random = all->graph->num_random;
-  for (int32_t r = 0; r < all->strategy->num_replicas; ++r) {
-    all->graph->num_random = num_random;
-    char name[32];
-    snprintf(name, sizeof(name), "replica_%d", r);
-    ls_graph *region = NULL;
-    LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_REGION, name,
-                                     all->graph->runtime, all->graph,
-                                     &region));
-    if (r == 0) {
-      all->first = region;
-      LS_RETURN_IF_ERROR(trace_replica(all, r, region, &all->first_result));
-      continue;
-    }
-    // A stub stays with the graph, for handles that the callback kept.
-    if (!ls_graph_keep_stub(all->graph, region)) {
-      ls_graph_free(region);
-      return ls_out_of_memory();
-    }
-    ls_nest result = ls_none();
-    LS_RETURN_IF_ERROR(trace_replica(all, r, region, &result));
-    const ls_status status = share(all, r, region, result);
-    ls_nest_release(result);
-    LS_RETURN_IF_ERROR(status);
+static void run_replica(void *user) {
+  ls_replica_task *task = user;
+  const tracing *all = task->rounds->user;
+  task->status = add_parameters(all, task->graph);
+  if (task->status != NULL) return;
+  note_examples(all, task);
+  selection s = {.region = task->graph};
+  const ls_nest args = ls_nest_map(all->args, select_component, &s);
+  task->status = ls_nest_status(args);
+  if (task->status == NULL)
+    task->status = ls_region_trace(task->graph, all->function->call, args,
+                                   all->function->user, &task->result);
+  ls_nest_release(args);
+}
+
+static ls_status prepare_replica(ls_replica_task *task) {
+  tracing *all = task->rounds->user;
+  char name[32];
+  snprintf(name, sizeof(name), "replica_%d", task->replica.id);
+  LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_REGION, name, all->graph->runtime,
+                                   all->graph, &task->graph));
+  task->replica.graph = task->graph;
+  if (task->replica.id == 0) {
+    all->first = task->graph;
+    return ls_ok();
   }
+  // A stub stays with the graph, for handles that the callback kept.
+  if (ls_graph_keep_stub(all->graph, task->graph)) return ls_ok();
+  ls_graph_free(task->graph);
+  return ls_out_of_memory();
+}
+
+// Each replica counts the same random streams; its id tells its draws apart.
+static void resume_replica(ls_replica_task *task) {
+  tracing *all = task->rounds->user;
+  if (task->replica.id == 0)
+    all->num_random = all->graph->num_random;
+  else
+    all->graph->num_random = all->num_random;
+}
+
+// ---- Sharing ---------------------------------------------------------------
+static ls_status share_replica(ls_replica_task *task) {
+  tracing *all = task->rounds->user;
+  const ls_replica_task *first = &task->rounds->tasks[0];
+  char difference[400];
+  if (task == first) return ls_ok();
+  ls_status same = ls_nest_same_structure(first->result, task->result);
+  if (!ls_status_is_ok(same))
+    return ls_status_annotate(same, "between the results of replicas 0 and %d",
+                              task->replica.id);
+  if (!ls_graph_equal(all->first, task->graph, difference, sizeof(difference)))
+    return ls_unimplemented("replica %d's step differs from replica 0's: %s; "
+                            "all replicas must record the same ops",
+                            task->replica.id, difference);
+  ls_nest_release(task->result);
+  task->result = ls_none();
+  ls_graph_forward(task->graph, all->first);
   return ls_ok();
 }
 
@@ -207,7 +171,8 @@ static ls_nest gather_leaf(ls_nest leaf, void *user) {
   return made;
 }
 
-static ls_status gather(tracing *all, ls_op op, ls_nest *out_result) {
+static ls_status gather(tracing *all, ls_op op, ls_nest first_result,
+                        ls_nest *out_result) {
   ls_graph *graph = all->graph;
   const size_t count = ls_op_num_outputs(op);
   uint64_t *refs = ls_new_array(graph->allocator, uint64_t, count + 1);
@@ -219,7 +184,7 @@ static ls_status gather(tracing *all, ls_op op, ls_nest *out_result) {
   gathering g = {.op = op,
                  .allocator = graph->allocator,
                  .replicas = (size_t)all->strategy->num_replicas};
-  const ls_nest result = ls_nest_map(all->first_result, gather_leaf, &g);
+  const ls_nest result = ls_nest_map(first_result, gather_leaf, &g);
   status = ls_nest_status(result);
   if (ls_status_is_ok(status))
     *out_result = result;
@@ -283,15 +248,22 @@ ls_status ls_replicas_trace(ls_strategy *strategy, ls_graph *graph,
                  .function = function,
                  .args = args};
   if (strategy->num_replicas == 1) return trace_one(&all, out_result);
-  ls_sharing_init(&all.sharing, strategy);
+  ls_rounds rounds = {.strategy = strategy,
+                      .around = graph,
+                      .call = run_replica,
+                      .prepare = prepare_replica,
+                      .resume = resume_replica,
+                      .end = share_replica,
+                      .merge = ls_trace_merge,
+                      .user = &all};
   ls_op op = {0};
   ls_status status = note_splits(&all);
-  if (ls_status_is_ok(status)) status = trace_all(&all);
+  if (ls_status_is_ok(status)) status = ls_rounds_run(&rounds);
   if (ls_status_is_ok(status)) status = add_op(&all, &op);
-  if (ls_status_is_ok(status)) status = gather(&all, op, out_result);
-  ls_sharing_deinit(&all.sharing);
+  if (ls_status_is_ok(status))
+    status = gather(&all, op, rounds.tasks[0].result, out_result);
+  ls_rounds_deinit(&rounds);
   ls_graph_free(all.first);
-  ls_nest_release(all.first_result);
   ls_release(graph->allocator, all.split);
   ls_release(graph->allocator, all.split_types);
   return status;

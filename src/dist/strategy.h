@@ -38,7 +38,7 @@ struct ls_strategy {
 struct ls_replica {
   ls_strategy *strategy;
   int32_t id, count;
-  struct ls_replica_task *task;  // Runs on a fiber, op by op; NULL: traced.
+  struct ls_replica_task *task;  // Its fiber; NULL: it is the only one.
   ls_graph *graph;               // Its trace; NULL: eager or a built graph.
   // Where replicas have different numbers of examples: this one's, an array or
   // tensor of which they are dimension 0. What the step has given goes before.

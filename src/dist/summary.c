@@ -116,7 +116,7 @@ static const ls_host_kernel summary_kernel = {.name = "summary",
 static bool is_left_out(void) {
   const ls_distribution *entry = ls_distribution_current();
   return entry != NULL && entry->replica != NULL &&
-         entry->replica->task != NULL && entry->replica->id > 0;
+         entry->replica->graph == NULL && entry->replica->id > 0;
 }
 
 ls_op ls_summary(const char *tag, ls_tensor value) {

@@ -99,7 +99,7 @@ ls_status ls_place_of(const ls_variable *container, bool foreign,
   if (entry->replica != NULL) {
     out_place->replica = entry->replica;
     out_place->kind =
-        entry->replica->task == NULL ? LS_PLACE_TRACE : LS_PLACE_REPLICA;
+        entry->replica->graph != NULL ? LS_PLACE_TRACE : LS_PLACE_REPLICA;
     const char *device = strategy->devices[entry->replica->id];
     out_place->index = find_component(container, device);
     if (out_place->index == count)

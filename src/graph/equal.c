@@ -70,7 +70,8 @@ static bool same_node(const ls_node *a, const ls_node *b, char *difference,
   for (uint32_t i = 0; i < a->num_attrs; ++i)
     if (!ls_attr_equal(&a->attrs[i], &b->attrs[i])) return false;
   for (uint32_t i = 0; i < a->num_regions; ++i)
-    if (!ls_graph_equal(a->regions[i], b->regions[i], difference, size))
+    if (!ls_graph_equal(ls_graph_resolve(a->regions[i]),
+                        ls_graph_resolve(b->regions[i]), difference, size))
       return false;
   return true;
 }
@@ -89,9 +90,10 @@ static bool same_captures(const ls_graph *a, const ls_graph *b) {
 bool ls_graph_equal_inside(ls_graph *a, ls_graph *b, char *difference,
                            size_t size) {
   char x[160], y[160];
+  difference[0] = '\0';
+  if (a == b) return true;
   const size_t common =
       a->num_nodes < b->num_nodes ? a->num_nodes : b->num_nodes;
-  difference[0] = '\0';
   for (size_t i = 0; i < common; ++i) {
     if (same_node(a->nodes[i], b->nodes[i], difference, size)) continue;
     if (difference[0] == '\0')

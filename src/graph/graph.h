@@ -52,6 +52,7 @@ typedef struct ls_node {
   const char *base;
   uint32_t number;
   bool varying;          // Lowered, in a replicate region: differs by replica.
+  bool once;             // ... from a merge: runs once for all, whatever it is.
   const char *rendered;  // The full name, once somebody asked.
   const char *device;    // NULL: none.
   const char *file;      // The user's source place; static text.

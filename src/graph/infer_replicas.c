@@ -2,6 +2,7 @@
 //
 // Shape rules of what replicas do together. How many there are is an attribute,
 // as a value does not know it.
+#include "graph/graph.h"
 #include "graph/infer.h"
 
 ls_status infer_all_reduce(ls_infer *infer) {
@@ -68,5 +69,44 @@ ls_status infer_reduce_scatter(ls_infer *infer) {
                                (long long)axis, LS_OPERAND_TEXT(infer, 0),
                                (long long)replicas);
   if (*dim >= 0) *dim /= replicas;
+  return ls_ok();
+}
+
+// Results that differ between replicas are R of the body's, one after another;
+// of their shapes is known what they have in common.
+ls_status infer_merge_call(ls_infer *infer) {
+  if (infer->spec->num_regions != 1)
+    return ls_invalid_argument("merge holds one child graph, got %zu",
+                               infer->spec->num_regions);
+  const ls_graph *body = ls_graph_resolve(infer->spec->regions[0]);
+  const size_t replicas = (size_t)ls_infer_int(infer, "replicas", 1);
+  const size_t args = (size_t)ls_infer_int(infer, "num_args", 0);
+  const size_t gathered = (size_t)ls_infer_int(infer, "num_gathered", 0);
+  if (infer->num_in != args + body->num_captures ||
+      body->num_declared != args * replicas ||
+      body->num_results < gathered * replicas)
+    return ls_invalid_argument(
+        "merge of %zu replicas: %zu arguments and %zu captures against %zu "
+        "operands",
+        replicas, args, body->num_captures, infer->num_in);
+  const size_t uniform = body->num_results - gathered * replicas;
+  LS_RETURN_IF_ERROR(ls_infer_outputs(infer, gathered + uniform));
+  for (size_t i = 0; i < gathered + uniform; ++i) {
+    const size_t at =
+        i < gathered ? i * replicas : gathered * replicas + (i - gathered);
+    ls_type type = ls_graph_type(body, body->results[at]);
+    for (size_t r = 1; i < gathered && r < replicas; ++r) {
+      const ls_type other = ls_graph_type(body, body->results[at + r]);
+      if (other.dtype != type.dtype || other.shape.rank != type.shape.rank)
+        return ls_invalid_argument("merge: result %zu is %s on replica 0 and "
+                                   "%s on replica %zu",
+                                   i, LS_SHAPE_TEXT(type.dtype, type.shape),
+                                   LS_SHAPE_TEXT(other.dtype, other.shape), r);
+      for (int32_t d = 0; d < type.shape.rank; ++d)
+        if (other.shape.dim[d] != type.shape.dim[d])
+          type.shape.dim[d] = LS_UNKNOWN_DIM;
+    }
+    infer->out[i] = type;
+  }
   return ls_ok();
 }

@@ -218,6 +218,9 @@ static const attr_rule attr_rules[] = {
     {LS_OP_REPLICATE, "num_split", LS_ATTR_INT, false},
     {LS_OP_REPLICATE, "num_gathered", LS_ATTR_INT, false},
     {LS_OP_REPLICATE, "classes", LS_ATTR_INTS, false},
+    {LS_OP_MERGE_CALL, "replicas", LS_ATTR_INT, true},
+    {LS_OP_MERGE_CALL, "num_args", LS_ATTR_INT, true},
+    {LS_OP_MERGE_CALL, "num_gathered", LS_ATTR_INT, true},
     {LS_OP_ALL_REDUCE, "reduce", LS_ATTR_STRING, true},
     {LS_OP_ALL_GATHER, "axis", LS_ATTR_INT, true},
     {LS_OP_ALL_GATHER, "replicas", LS_ATTR_INT, false},
@@ -421,6 +424,22 @@ static ls_status check_replicate(const ls_verifier *v) {
   return ls_ok();
 }
 
+static ls_status check_merge(const ls_verifier *v) {
+  LS_RETURN_IF_ERROR(check_count(v, 1));
+  const ls_graph *body = region(v, 0);
+  const int64_t replicas = ls_node_int(v->node, "replicas", 0);
+  const int64_t args = ls_node_int(v->node, "num_args", 0);
+  if (replicas < 1 || args < 0 ||
+      body->num_declared != (size_t)(args * replicas))
+    return ls_verify_broken(v, "%lld arguments of %lld replicas for %zu "
+                               "parameters",
+                            (long long)args, (long long)replicas,
+                            body->num_declared);
+  LS_RETURN_IF_ERROR(check_inputs(v, (size_t)args + body->num_captures));
+  return check_passing(v, 0, (size_t)args, body->num_declared,
+                       body->num_parameters);
+}
+
 ls_status ls_verify_regions(const ls_verifier *v) {
   switch (v->node->type) {
   case LS_OP_WHILE:
@@ -431,6 +450,8 @@ ls_status ls_verify_regions(const ls_verifier *v) {
     return check_call(v);
   case LS_OP_REPLICATE:
     return check_replicate(v);
+  case LS_OP_MERGE_CALL:
+    return check_merge(v);
   default:
     return check_count(v, 0);
   }

@@ -20,7 +20,8 @@ ls_status ls_lower_scope_init(ls_lower_scope *scope, ls_lowering *all,
                             .from = from,
                             .to = to,
                             .replicas = outer == NULL ? 0 : outer->replicas,
-                            .in_classes = outer != NULL && outer->in_classes};
+                            .in_classes = outer != NULL && outer->in_classes,
+                            .in_merge = outer != NULL && outer->in_merge};
   ls_map_init(&scope->values, all->allocator);
   ls_map_init(&scope->variables, all->allocator);
   ls_map_init(&scope->known, all->allocator);
@@ -276,6 +277,7 @@ ls_status ls_lower_append(ls_lower_scope *scope, const ls_op_spec *spec,
     node->file = origin->file;
     node->line = origin->line;
   }
+  node->once = scope->in_merge;
   *out_node = node;
   if (pure && !ls_map_insert(&scope->known, scope->key.data, scope->key.size,
                              (void *)(uintptr_t)node->id))

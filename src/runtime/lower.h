@@ -61,6 +61,7 @@ typedef struct ls_lower_scope {
   ls_text key;       // Scratch.
   int32_t replicas;  // In the body of a replicate, at any depth; 0 outside.
   bool in_classes;   // ... and replicas have other shapes than others.
+  bool in_merge;     // What is lowered runs once, for all replicas.
   // In the body itself: those of all classes, lowered together, and one of this
   // one's replicas.
   struct ls_lower_scope *bodies;

@@ -16,9 +16,8 @@ ls_status lower_replica_id(ls_lower_scope *scope, ls_node *node) {
 }
 
 // ---- Shapes ----------------------------------------------------------------
-// The type of operand `input` on a replica.
-static ls_type operand_on(const ls_lower_scope *scope, const ls_node *node,
-                          uint32_t input, int32_t replica) {
+ls_type ls_lower_operand_on(const ls_lower_scope *scope, const ls_node *node,
+                            uint32_t input, int32_t replica) {
   const ls_lower_scope *of =
       scope->bodies == NULL ? scope : &scope->bodies[scope->classes[replica]];
   return ls_lowered_type(of, ls_lowered(of, node->inputs[input]));
@@ -30,7 +29,7 @@ static ls_status check_operand(const ls_lower_scope *scope, const ls_node *node,
   const ls_type own =
       ls_lowered_type(scope, ls_lowered(scope, node->inputs[0]));
   for (int32_t r = 0; scope->bodies != NULL && r < scope->replicas; ++r) {
-    ls_type other = operand_on(scope, node, 0, r);
+    ls_type other = ls_lower_operand_on(scope, node, 0, r);
     const ls_shape shape = other.shape;
     if (but >= 0 && but < shape.rank) other.shape.dim[but] = own.shape.dim[but];
     if (ls_shape_equal(own.shape, other.shape)) continue;
@@ -44,11 +43,9 @@ static ls_status check_operand(const ls_lower_scope *scope, const ls_node *node,
   return ls_ok();
 }
 
-// The size along an axis of operand `input` on each replica, in the graph's
-// arena.
-static ls_status sizes_on_all(ls_lower_scope *scope, const ls_node *node,
-                              uint32_t input, int64_t axis,
-                              int64_t **out_sizes) {
+ls_status ls_lower_sizes_on_all(ls_lower_scope *scope, const ls_node *node,
+                                uint32_t input, int64_t axis,
+                                int64_t **out_sizes) {
   if (scope->in_classes && scope->bodies == NULL)
     return ls_unimplemented("%s in a loop, branch or call while replicas have "
                             "arguments of other shapes",
@@ -57,12 +54,13 @@ static ls_status sizes_on_all(ls_lower_scope *scope, const ls_node *node,
                                   (size_t)scope->replicas);
   if (*out_sizes == NULL) return ls_out_of_memory();
   for (int32_t r = 0; r < scope->replicas; ++r) {
-    const ls_type type = operand_on(scope, node, input, r);
-    if (axis < 0 || axis >= type.shape.rank)
+    const ls_type type = ls_lower_operand_on(scope, node, input, r);
+    if (axis < -1 || axis >= type.shape.rank)
       return ls_invalid_argument("%s: axis %lld of %s",
                                  ls_node_info(node)->name, (long long)axis,
                                  LS_SHAPE_TEXT(type.dtype, type.shape));
-    (*out_sizes)[r] = type.shape.dim[axis];
+    (*out_sizes)[r] = axis < 0 ? ls_shape_num_elements(type.shape)
+                               : type.shape.dim[axis];
   }
   return ls_ok();
 }
@@ -104,7 +102,7 @@ ls_status lower_all_gather(ls_lower_scope *scope, ls_node *node) {
   const int64_t axis = ls_node_int(node, "axis", 0);
   int64_t *rows = NULL;
   LS_RETURN_IF_ERROR(check_operand(scope, node, axis));
-  LS_RETURN_IF_ERROR(sizes_on_all(scope, node, 0, axis, &rows));
+  LS_RETURN_IF_ERROR(ls_lower_sizes_on_all(scope, node, 0, axis, &rows));
   uint64_t ref = ls_lowered(scope, node->inputs[0]);
   LS_RETURN_IF_ERROR(move_axis(scope, node, axis, false, &ref));
   LS_RETURN_IF_ERROR(ls_lower_gather_all(scope, ref, rows, node, &ref));
@@ -153,8 +151,15 @@ static ls_status part_from(ls_lower_scope *scope, uint64_t x, int64_t axis,
                        (size_t)shape.rank + 1, &attr, 1, origin, out_ref);
 }
 
-// Where the replicas' parts begin: sizes become what comes before each.
-static int64_t sum_before(int64_t *sizes, int32_t count) {
+ls_status ls_lower_own_part(ls_lower_scope *scope, uint64_t x, int64_t axis,
+                            const int64_t *starts, int64_t size,
+                            const ls_node *origin, uint64_t *out_ref) {
+  uint64_t start = 0;
+  LS_RETURN_IF_ERROR(own_entry(scope, starts, origin, &start));
+  return part_from(scope, x, axis, start, size, origin, out_ref);
+}
+
+int64_t ls_lower_sum_before(int64_t *sizes, int32_t count) {
   int64_t before = 0;
   for (int32_t r = 0; r < count; ++r) {
     const int64_t size = sizes[r];
@@ -171,13 +176,13 @@ ls_status lower_expand_reduce_scatter(ls_lower_scope *scope, ls_node *node) {
   int64_t *sizes = NULL;
   LS_RETURN_IF_ERROR(check_operand(scope, node, -1));
   LS_RETURN_IF_ERROR(
-      sizes_on_all(scope, node, node->num_inputs == 2, axis, &sizes));
+      ls_lower_sizes_on_all(scope, node, node->num_inputs == 2, axis, &sizes));
   if (node->num_inputs == 1)
     for (int32_t r = 0; r < scope->replicas; ++r)
       sizes[r] /= scope->replicas;
   const int64_t own = sizes[scope->replica];
-  const int64_t sum = sum_before(sizes, scope->replicas);
-  uint64_t ref = ls_lowered(scope, node->inputs[0]), start = 0;
+  const int64_t sum = ls_lower_sum_before(sizes, scope->replicas);
+  uint64_t ref = ls_lowered(scope, node->inputs[0]);
   const ls_shape whole = ls_lowered_type(scope, ref).shape;
   if (sum != whole.dim[axis])
     return ls_invalid_argument("the replicas' parts of axis %lld are %lld "
@@ -187,7 +192,7 @@ ls_status lower_expand_reduce_scatter(ls_lower_scope *scope, ls_node *node) {
   LS_RETURN_IF_ERROR(ls_lower_make(scope, LS_OP_ALL_REDUCE, &ref, 1,
                                    ls_node_attr(node, "reduce"), 1, node,
                                    &ref));
-  LS_RETURN_IF_ERROR(own_entry(scope, sizes, node, &start));
-  LS_RETURN_IF_ERROR(part_from(scope, ref, axis, start, own, node, &ref));
+  LS_RETURN_IF_ERROR(
+      ls_lower_own_part(scope, ref, axis, sizes, own, node, &ref));
   return ls_lower_map(scope, ls_ref(node->id, 0), ref);
 }

@@ -20,6 +20,21 @@ ls_status ls_lower_fold(ls_lower_scope *scope, const ls_node *node,
 ls_status ls_lower_pool(ls_lower_scope *scope, const ls_node *node,
                         const uint64_t *inputs, uint64_t *out_ref);
 
+// The size of operand `input` along an axis on each replica, or altogether (axis
+// -1), in the graph's arena.
+ls_status ls_lower_sizes_on_all(ls_lower_scope *scope, const ls_node *node,
+                                uint32_t input, int64_t axis,
+                                int64_t **out_sizes);
+// The type of operand `input` on a replica.
+ls_type ls_lower_operand_on(const ls_lower_scope *scope, const ls_node *node,
+                            uint32_t input, int32_t replica);
+// This replica's `size` elements of x, where those of replica r begin at
+// `starts[r]` along an axis.
+ls_status ls_lower_own_part(ls_lower_scope *scope, uint64_t x, int64_t axis,
+                            const int64_t *starts, int64_t size,
+                            const ls_node *origin, uint64_t *out_ref);
+// Where parts begin: sizes become what comes before each. Gives the sum.
+int64_t ls_lower_sum_before(int64_t *sizes, int32_t count);
 // Rows of all replicas, one behind the other; `rows`: how many each has.
 ls_status ls_lower_gather_all(ls_lower_scope *scope, uint64_t ref,
                               const int64_t *rows, const ls_node *origin,

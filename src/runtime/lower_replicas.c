@@ -246,7 +246,7 @@ static void end(replicate *self) {
 }
 
 ls_status lower_replicate(ls_lower_scope *scope, ls_node *node) {
-  if (scope->replicas > 0)
+  if (scope->replicas > 0 || scope->in_merge)
     return ls_invalid_argument("replicas inside replicas: a replicated body "
                                "cannot hold another");
   ls_flow f;

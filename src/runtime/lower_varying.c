@@ -22,7 +22,7 @@ static bool region_varies(const ls_graph *graph) {
 
 static bool node_varies(const ls_graph *body, const ls_node *node) {
   const unsigned traits = ls_node_info(node)->traits;
-  if (traits & LS_OP_MERGE) return false;
+  if ((traits & LS_OP_MERGE) || node->once) return false;
   if (traits & (LS_OP_VARYING | LS_OP_ON_HOST)) return true;
   if ((traits & LS_OP_RANDOM) && !ls_node_int(node, "same_on_all_replicas", 0))
     return true;

@@ -44,6 +44,7 @@ static const named_test value_tests[] = {
      "it_is_initialized_when_all_components_are"},
     {LS_OP_REPLICATE, "engine/cpu_replicas_test.c",
      "a_lane_has_its_arguments_and_gives_its_results"},
+    {LS_OP_MERGE_CALL, "dist/trace_merge_test.c", "replicas_merge_and_go_on"},
     {LS_OP_HOST, "engine/cpu_flow_test.c",
      "host_calls_run_in_order_now_or_later"},
 };
@@ -116,6 +117,7 @@ static const reason reasons[] = {
     {LS_OP_ASSIGN_SUB, effect},
     {LS_OP_ASSIGN_SCATTER, effect},
     {LS_OP_REPLICATE, "a gradient is taken within a replica"},
+    {LS_OP_MERGE_CALL, "a gradient does not pass through what users do there"},
     {LS_OP_HOST, "nobody knows what the host computes"},
 };
 

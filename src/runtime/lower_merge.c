@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How merge ops are lowered: the replicas' values are gathered, the body's ops
+// follow as ops that run once, and of results that differ each replica takes its
+// own. Values pass flat, so that each replica's may have a shape of its own.
+#include "base/runtime_internal.h"
+#include "graph/twins.h"
+#include "runtime/lower_flow.h"
+
+static ls_status flatten(ls_lower_scope *scope, uint64_t ref,
+                         const ls_node *origin, uint64_t *out_ref) {
+  const int64_t count =
+      ls_shape_num_elements(ls_lowered_type(scope, ref).shape);
+  return ls_lower_reshape(scope, ref, LS_SHAPE(count), origin, out_ref);
+}
+
+static ls_status slice(ls_lower_scope *scope, uint64_t ref, int64_t start,
+                       int64_t limit, const ls_node *origin,
+                       uint64_t *out_ref) {
+  const int64_t stride = 1;
+  const ls_attr attrs[] = {LS_ATTR_IS("starts", &start, 1),
+                           LS_ATTR_IS("limits", &limit, 1),
+                           LS_ATTR_IS("strides", &stride, 1)};
+  return ls_lower_make(scope, LS_OP_SLICE, &ref, 1, attrs, 3, origin, out_ref);
+}
+
+// The parameters of the body that stand for argument `input` of each replica.
+static ls_status map_argument(ls_lower_scope *scope, ls_lower_scope *inner,
+                              const ls_node *node, uint32_t input) {
+  int64_t *sizes = NULL;
+  uint64_t all = 0;
+  LS_RETURN_IF_ERROR(ls_lower_sizes_on_all(scope, node, input, -1, &sizes));
+  LS_RETURN_IF_ERROR(
+      flatten(scope, ls_lowered(scope, node->inputs[input]), node, &all));
+  LS_RETURN_IF_ERROR(ls_lower_gather_all(scope, all, sizes, node, &all));
+  int64_t start = 0;
+  for (int32_t r = 0; r < scope->replicas; ++r) {
+    const ls_shape shape = ls_lower_operand_on(scope, node, input, r).shape;
+    uint64_t own = 0;
+    LS_RETURN_IF_ERROR(slice(scope, all, start, start + sizes[r], node, &own));
+    LS_RETURN_IF_ERROR(ls_lower_reshape(scope, own, shape, node, &own));
+    LS_RETURN_IF_ERROR(ls_lower_map(
+        inner,
+        inner->from->parameters[input * (uint32_t)scope->replicas + (uint32_t)r],
+        own));
+    start += sizes[r];
+  }
+  return ls_ok();
+}
+
+// ---- Results ---------------------------------------------------------------
+// Of R values one behind the other, this replica's.
+static ls_status take_own(ls_lower_scope *scope, const uint64_t *refs,
+                          const ls_node *node, uint64_t *out_ref) {
+  const size_t replicas = (size_t)scope->replicas;
+  const ls_shape shape = ls_lowered_type(scope, refs[scope->replica]).shape;
+  int64_t *sizes = ls_arena_new_array(&scope->to->arena, int64_t, replicas);
+  uint64_t *flat = ls_arena_new_array(&scope->to->arena, uint64_t, replicas);
+  if (sizes == NULL || flat == NULL) return ls_out_of_memory();
+  for (size_t r = 0; r < replicas; ++r) {
+    const ls_type type = ls_lowered_type(scope, refs[r]);
+    const bool alike = scope->bodies == NULL ||
+                       scope->classes[r] == scope->classes[scope->replica];
+    if (alike && !ls_shape_equal(type.shape, shape))
+      return ls_invalid_argument(
+          "a merge gives %s to replica %d and %s to replica %zu, whose "
+          "arguments have the same shapes",
+          LS_SHAPE_TEXT(type.dtype, shape), scope->replica,
+          LS_SHAPE_TEXT(type.dtype, type.shape), r);
+    sizes[r] = ls_shape_num_elements(type.shape);
+    LS_RETURN_IF_ERROR(flatten(scope, refs[r], node, &flat[r]));
+  }
+  const int64_t own = sizes[scope->replica];
+  const ls_attr axis = LS_ATTR_I("axis", 0);
+  uint64_t ref = 0;
+  LS_RETURN_IF_ERROR(ls_lower_make(scope, LS_OP_CONCATENATE, flat, replicas,
+                                   &axis, 1, node, &ref));
+  ls_lower_sum_before(sizes, scope->replicas);
+  LS_RETURN_IF_ERROR(ls_lower_own_part(scope, ref, 0, sizes, own, node, &ref));
+  return ls_lower_reshape(scope, ref, shape, node, out_ref);
+}
+
+static ls_status map_results(ls_lower_scope *scope, const ls_lower_scope *inner,
+                             const ls_node *node) {
+  const size_t replicas = (size_t)scope->replicas;
+  const size_t gathered = (size_t)ls_node_int(node, "num_gathered", 0);
+  const ls_graph *body = inner->from;
+  uint64_t *refs = ls_arena_new_array(&scope->to->arena, uint64_t, replicas);
+  if (refs == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < node->num_outputs; ++i) {
+    uint64_t ref = 0;
+    if (i < gathered) {
+      for (size_t r = 0; r < replicas; ++r)
+        refs[r] = ls_lowered(inner, body->results[i * replicas + r]);
+      LS_RETURN_IF_ERROR(take_own(scope, refs, node, &ref));
+    } else {
+      ref = ls_lowered(inner,
+                       body->results[gathered * replicas + (i - gathered)]);
+    }
+    LS_RETURN_IF_ERROR(
+        ls_lower_map(scope, ls_ref(node->id, (unsigned)i), ref));
+  }
+  return ls_ok();
+}
+
+// ---- The op ----------------------------------------------------------------
+static ls_status lower_body(ls_lower_scope *scope, ls_lower_scope *inner,
+                            const ls_node *node) {
+  const ls_graph *body = inner->from;
+  const uint32_t args = (uint32_t)ls_node_int(node, "num_args", 0);
+  for (uint32_t i = 0; i < args; ++i) {
+    const ls_dtype dtype =
+        ls_lowered_type(scope, ls_lowered(scope, node->inputs[i])).dtype;
+    if (dtype == LS_DTYPE_VARIANT)
+      return ls_unimplemented("a stack is an argument of a merge call");
+    LS_RETURN_IF_ERROR(map_argument(scope, inner, node, i));
+  }
+  for (size_t i = body->num_declared; i < body->num_parameters; ++i)
+    LS_RETURN_IF_ERROR(ls_lower_map(
+        inner, body->parameters[i],
+        ls_lowered(scope, node->inputs[args + i - body->num_declared])));
+  // From here on it stands for the scope, and hands it back what it knows.
+  inner->variables = scope->variables;
+  inner->known = scope->known;
+  inner->key = scope->key;
+  const ls_status status = ls_flow_lower(inner, 1);
+  scope->variables = inner->variables;
+  scope->known = inner->known;
+  scope->key = inner->key;
+  return status;
+}
+
+// The body's nodes become nodes of this scope, as those of a call do.
+ls_status lower_merge_call(ls_lower_scope *scope, ls_node *node) {
+  if (scope->replicas == 0)
+    return ls_internal("a merge op outside of replicas");
+  ls_lower_scope inner = *scope;
+  inner.from = ls_graph_resolve(node->regions[0]);
+  inner.bodies = NULL;
+  inner.replicas = 0;
+  inner.in_merge = true;
+  ls_map_init(&inner.values, scope->all->allocator);
+  ls_status status = lower_body(scope, &inner, node);
+  if (ls_status_is_ok(status)) status = map_results(scope, &inner, node);
+  ls_map_deinit(&inner.values);
+  return status;
+}
