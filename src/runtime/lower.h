@@ -67,6 +67,9 @@ typedef struct ls_lower_scope {
   struct ls_lower_scope *bodies;
   size_t num_bodies;
   const int64_t *classes;  // Of each replica: its body.
+  // Distributed variables of which each replica has a value of its own here.
+  ls_variable *const *own;
+  size_t num_own;
   int32_t replica;
 } ls_lower_scope;
 
@@ -118,6 +121,10 @@ ls_status ls_lower_read(ls_lower_scope *scope, ls_variable *variable,
 ls_status ls_lower_write(ls_lower_scope *scope, ls_variable *variable,
                          uint64_t ref);
 // Whether the graph writes variables or has host effects, at any depth.
+// Whether the components of a distributed variable are worth something by
+// themselves at this point.
+bool ls_lower_is_split(const ls_lower_scope *scope,
+                       const ls_variable *container);
 // Settles the uses of distributed variables of which components were written:
 // one write of all where the values are one, else one of each.
 ls_status ls_lower_containers(ls_lower_scope *scope);

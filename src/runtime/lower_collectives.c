@@ -88,10 +88,10 @@ static ls_status move_axis(ls_lower_scope *scope, const ls_node *node,
 }
 
 ls_status ls_lower_gather_all(ls_lower_scope *scope, uint64_t ref,
-                              const int64_t *rows, const ls_node *origin,
-                              uint64_t *out_ref) {
-  const ls_attr attrs[] = {
-      LS_ATTR_I("axis", 0), LS_ATTR_IS("rows", rows, (size_t)scope->replicas)};
+                              const int64_t *rows, int32_t replicas,
+                              const ls_node *origin, uint64_t *out_ref) {
+  const ls_attr attrs[] = {LS_ATTR_I("axis", 0),
+                           LS_ATTR_IS("rows", rows, (size_t)replicas)};
   return ls_lower_make(scope, LS_OP_ALL_GATHER, &ref, 1, attrs, 2, origin,
                        out_ref);
 }
@@ -105,7 +105,8 @@ ls_status lower_all_gather(ls_lower_scope *scope, ls_node *node) {
   LS_RETURN_IF_ERROR(ls_lower_sizes_on_all(scope, node, 0, axis, &rows));
   uint64_t ref = ls_lowered(scope, node->inputs[0]);
   LS_RETURN_IF_ERROR(move_axis(scope, node, axis, false, &ref));
-  LS_RETURN_IF_ERROR(ls_lower_gather_all(scope, ref, rows, node, &ref));
+  LS_RETURN_IF_ERROR(ls_lower_gather_all(scope, ref, rows, scope->replicas,
+                                         node, &ref));
   LS_RETURN_IF_ERROR(move_axis(scope, node, axis, true, &ref));
   return ls_lower_map(scope, ls_ref(node->id, 0), ref);
 }

@@ -7,16 +7,16 @@
 #include "graph/twins.h"
 #include "runtime/lower_flow.h"
 
-static ls_status flatten(ls_lower_scope *scope, uint64_t ref,
-                         const ls_node *origin, uint64_t *out_ref) {
+ls_status ls_lower_flatten(ls_lower_scope *scope, uint64_t ref,
+                           const ls_node *origin, uint64_t *out_ref) {
   const int64_t count =
       ls_shape_num_elements(ls_lowered_type(scope, ref).shape);
   return ls_lower_reshape(scope, ref, LS_SHAPE(count), origin, out_ref);
 }
 
-static ls_status slice(ls_lower_scope *scope, uint64_t ref, int64_t start,
-                       int64_t limit, const ls_node *origin,
-                       uint64_t *out_ref) {
+ls_status ls_lower_elements(ls_lower_scope *scope, uint64_t ref, int64_t start,
+                            int64_t limit, const ls_node *origin,
+                            uint64_t *out_ref) {
   const int64_t stride = 1;
   const ls_attr attrs[] = {LS_ATTR_IS("starts", &start, 1),
                            LS_ATTR_IS("limits", &limit, 1),
@@ -31,13 +31,15 @@ static ls_status map_argument(ls_lower_scope *scope, ls_lower_scope *inner,
   uint64_t all = 0;
   LS_RETURN_IF_ERROR(ls_lower_sizes_on_all(scope, node, input, -1, &sizes));
   LS_RETURN_IF_ERROR(
-      flatten(scope, ls_lowered(scope, node->inputs[input]), node, &all));
-  LS_RETURN_IF_ERROR(ls_lower_gather_all(scope, all, sizes, node, &all));
+      ls_lower_flatten(scope, ls_lowered(scope, node->inputs[input]), node, &all));
+  LS_RETURN_IF_ERROR(ls_lower_gather_all(scope, all, sizes, scope->replicas,
+                                         node, &all));
   int64_t start = 0;
   for (int32_t r = 0; r < scope->replicas; ++r) {
     const ls_shape shape = ls_lower_operand_on(scope, node, input, r).shape;
     uint64_t own = 0;
-    LS_RETURN_IF_ERROR(slice(scope, all, start, start + sizes[r], node, &own));
+    LS_RETURN_IF_ERROR(
+        ls_lower_elements(scope, all, start, start + sizes[r], node, &own));
     LS_RETURN_IF_ERROR(ls_lower_reshape(scope, own, shape, node, &own));
     LS_RETURN_IF_ERROR(ls_lower_map(
         inner,
@@ -49,9 +51,8 @@ static ls_status map_argument(ls_lower_scope *scope, ls_lower_scope *inner,
 }
 
 // ---- Results ---------------------------------------------------------------
-// Of R values one behind the other, this replica's.
-static ls_status take_own(ls_lower_scope *scope, const uint64_t *refs,
-                          const ls_node *node, uint64_t *out_ref) {
+ls_status ls_lower_take_own(ls_lower_scope *scope, const uint64_t *refs,
+                            const ls_node *node, uint64_t *out_ref) {
   const size_t replicas = (size_t)scope->replicas;
   const ls_shape shape = ls_lowered_type(scope, refs[scope->replica]).shape;
   int64_t *sizes = ls_arena_new_array(&scope->to->arena, int64_t, replicas);
@@ -68,7 +69,7 @@ static ls_status take_own(ls_lower_scope *scope, const uint64_t *refs,
           LS_SHAPE_TEXT(type.dtype, shape), scope->replica,
           LS_SHAPE_TEXT(type.dtype, type.shape), r);
     sizes[r] = ls_shape_num_elements(type.shape);
-    LS_RETURN_IF_ERROR(flatten(scope, refs[r], node, &flat[r]));
+    LS_RETURN_IF_ERROR(ls_lower_flatten(scope, refs[r], node, &flat[r]));
   }
   const int64_t own = sizes[scope->replica];
   const ls_attr axis = LS_ATTR_I("axis", 0);
@@ -92,7 +93,7 @@ static ls_status map_results(ls_lower_scope *scope, const ls_lower_scope *inner,
     if (i < gathered) {
       for (size_t r = 0; r < replicas; ++r)
         refs[r] = ls_lowered(inner, body->results[i * replicas + r]);
-      LS_RETURN_IF_ERROR(take_own(scope, refs, node, &ref));
+      LS_RETURN_IF_ERROR(ls_lower_take_own(scope, refs, node, &ref));
     } else {
       ref = ls_lowered(inner,
                        body->results[gathered * replicas + (i - gathered)]);

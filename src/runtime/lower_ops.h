@@ -37,8 +37,28 @@ ls_status ls_lower_own_part(ls_lower_scope *scope, uint64_t x, int64_t axis,
 int64_t ls_lower_sum_before(int64_t *sizes, int32_t count);
 // Rows of all replicas, one behind the other; `rows`: how many each has.
 ls_status ls_lower_gather_all(ls_lower_scope *scope, uint64_t ref,
-                              const int64_t *rows, const ls_node *origin,
-                              uint64_t *out_ref);
+                              const int64_t *rows, int32_t replicas,
+                              const ls_node *origin, uint64_t *out_ref);
+// Elements of a flat value.
+ls_status ls_lower_flatten(ls_lower_scope *scope, uint64_t ref,
+                           const ls_node *origin, uint64_t *out_ref);
+ls_status ls_lower_elements(ls_lower_scope *scope, uint64_t ref, int64_t start,
+                            int64_t limit, const ls_node *origin,
+                            uint64_t *out_ref);
+// Of R values, this replica's.
+ls_status ls_lower_take_own(ls_lower_scope *scope, const uint64_t *refs,
+                            const ls_node *origin, uint64_t *out_ref);
+
+// ---- Variables with a value for each replica (lower_own.c) -----------------
+// Whether each replica has a value of its own of the variable here.
+bool ls_lower_is_own(const ls_lower_scope *scope, const ls_variable *variable);
+// What one replica's value of such a variable is, for all; and a new one.
+ls_status ls_lower_read_own_component(ls_lower_scope *scope,
+                                      const ls_variable *component,
+                                      uint64_t *out_ref);
+ls_status ls_lower_write_own_component(ls_lower_scope *scope,
+                                       const ls_variable *component,
+                                       uint64_t ref);
 
 // ---- Stacks (lower_stack.c) ------------------------------------------------
 // What is known of a stack: shared by all values that come of one stack_new.

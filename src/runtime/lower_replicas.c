@@ -22,6 +22,11 @@ static ls_status check_stacks(const ls_graph *body) {
       "the other; a stack does not cross it");
 }
 
+typedef struct own_list {
+  ls_variable **items;
+  size_t count, capacity;
+} own_list;
+
 // A replicate op on its way. Replicas whose arguments have the same shapes are
 // a class and run one body; what the bodies have in common is computed once.
 typedef struct replicate {
@@ -33,8 +38,13 @@ typedef struct replicate {
   ls_lower_scope *bodies;
   size_t num_bodies;  // That were opened.
   uint32_t **twins;   // Of each body but the first: see ls_find_twins.
-  size_t *place;      // Where result i of the source went.
+  size_t *place;          // Where result i of the source went,
+  size_t *written_place;  // and the value of written variable i.
   size_t num_gathered;
+  // Variables of which each replica has a value of its own: a split argument,
+  // and a result of each. Found one after another.
+  const own_list *own;
+  ls_variable *differs;  // Not in that list, and to be: it is all anew.
 } replicate;
 
 // ---- Classes ---------------------------------------------------------------
@@ -84,12 +94,20 @@ static ls_status open_body(replicate *self, size_t k) {
     LS_RETURN_IF_ERROR(ls_flow_declare(inner, type, &ref));
     LS_RETURN_IF_ERROR(ls_lower_map(inner, from->parameters[s], ref));
   }
+  for (size_t i = 0; i < self->own->count; ++i) {
+    uint64_t ref = 0;
+    ls_variable *variable = self->own->items[i];
+    LS_RETURN_IF_ERROR(ls_flow_declare(inner, variable->type, &ref));
+    inner->own = self->own->items;
+    inner->num_own = i + 1;
+    LS_RETURN_IF_ERROR(ls_lower_write(inner, variable, ref));
+  }
   return ls_flow_map_captures(self->f, inner);
 }
 
 static ls_status mark(replicate *self) {
   for (size_t k = 0; k < self->num_classes; ++k)
-    ls_mark_varying(self->bodies[k].to, self->num_split);
+    ls_mark_varying(self->bodies[k].to, self->num_split + self->own->count);
   if (self->num_classes == 1) return ls_ok();
   ls_allocator *allocator = self->f->scope->all->allocator;
   for (size_t k = 1; k < self->num_classes; ++k) {
@@ -121,33 +139,55 @@ static ls_status push_all(ls_ref_list *lists, const uint64_t *refs,
   return ls_ok();
 }
 
-// The bodies' results in their final order: per replica ones first, then those
-// that are the same everywhere, then written variables.
-static ls_status list_results(replicate *self, ls_ref_list *lists,
-                              uint64_t *refs) {
+// The results of the source that are common, or those that are not.
+static ls_status list_some(replicate *self, bool common, ls_ref_list *lists,
+                           uint64_t *refs) {
   const ls_graph *from = self->f->node->regions[0];
-  for (int common = 0; common < 2; ++common) {
-    for (size_t i = 0; i < from->num_results; ++i) {
-      for (size_t k = 0; k < self->num_classes; ++k)
-        refs[k] = ls_lowered(&self->bodies[k], from->results[i]);
-      if (is_common(self, refs) != (common == 1)) continue;
-      self->place[i] = lists[0].count;
-      LS_RETURN_IF_ERROR(push_all(lists, refs, self->num_classes));
-    }
-    if (common == 0) self->num_gathered = lists[0].count;
+  for (size_t i = 0; i < from->num_results; ++i) {
+    for (size_t k = 0; k < self->num_classes; ++k)
+      refs[k] = ls_lowered(&self->bodies[k], from->results[i]);
+    if (is_common(self, refs) != common) continue;
+    self->place[i] = lists[0].count;
+    LS_RETURN_IF_ERROR(push_all(lists, refs, self->num_classes));
   }
+  return ls_ok();
+}
+
+// A variable is written with a value that differs between replicas.
+static ls_status note_differing(replicate *self, ls_variable *variable) {
+  for (size_t i = 0; i < self->own->count; ++i)
+    if (self->own->items[i] == variable) return ls_ok();
+  if (variable->num_components == self->replicas) self->differs = variable;
+  return ls_unimplemented(
+      "variable '%s' is written with a value that differs between replicas, "
+      "and is one for all of them; merge it first, for instance with "
+      "ls_all_reduce, or make it under the strategy",
+      variable->name);
+}
+
+static ls_status list_written(replicate *self, bool common, ls_ref_list *lists,
+                              uint64_t *refs) {
   for (size_t i = 0; i < self->f->num_written; ++i) {
     for (size_t k = 0; k < self->num_classes; ++k)
       LS_RETURN_IF_ERROR(
           ls_lower_read(&self->bodies[k], self->f->written[i], &refs[k]));
-    if (!is_common(self, refs))
-      return ls_unimplemented(
-          "variable '%s' is written with a value that differs between "
-          "replicas; merge it first, for instance with ls_all_reduce",
-          self->f->written[i]->name);
+    if (is_common(self, refs) != common) continue;
+    if (!common) LS_RETURN_IF_ERROR(note_differing(self, self->f->written[i]));
+    self->written_place[i] = lists[0].count;
     LS_RETURN_IF_ERROR(push_all(lists, refs, self->num_classes));
   }
   return ls_ok();
+}
+
+// The bodies' results in their final order: what differs, then what is the same
+// everywhere; of both, results of the source and written variables.
+static ls_status list_results(replicate *self, ls_ref_list *lists,
+                              uint64_t *refs) {
+  LS_RETURN_IF_ERROR(list_some(self, false, lists, refs));
+  LS_RETURN_IF_ERROR(list_written(self, false, lists, refs));
+  self->num_gathered = lists[0].count;
+  LS_RETURN_IF_ERROR(list_some(self, true, lists, refs));
+  return list_written(self, true, lists, refs);
 }
 
 static ls_status set_results(replicate *self) {
@@ -176,24 +216,62 @@ static ls_status set_results(replicate *self) {
 static ls_status append(replicate *self, ls_node **out_made) {
   const ls_attr attrs[] = {
       LS_ATTR_I("replicas", (int64_t)self->replicas),
-      LS_ATTR_I("num_split", (int64_t)self->num_split),
+      LS_ATTR_I("num_split", (int64_t)(self->num_split + self->own->count)),
       LS_ATTR_I("num_gathered", (int64_t)self->num_gathered),
       LS_ATTR_IS("classes", self->classes, self->replicas)};
   return ls_flow_append(self->f, attrs, self->num_classes > 1 ? 4 : 3,
                         out_made);
 }
 
-static ls_status lower_bodies(replicate *self) {
+// The split arguments, then own variables.
+static ls_status list_inputs(replicate *self) {
+  ls_flow *f = self->f;
   for (size_t i = 0; i < self->num_split * self->replicas; ++i)
     LS_RETURN_IF_ERROR(
-        ls_ref_list_push(&self->f->inputs, ls_lowered(self->f->scope,
-                                                      self->f->node->inputs[i])));
+        ls_ref_list_push(&f->inputs, ls_lowered(f->scope, f->node->inputs[i])));
+  for (size_t i = 0; i < self->own->count; ++i)
+    for (size_t r = 0; r < self->replicas; ++r) {
+      uint64_t ref = 0;
+      LS_RETURN_IF_ERROR(ls_lower_read(
+          f->scope, self->own->items[i]->components[r], &ref));
+      LS_RETURN_IF_ERROR(ls_ref_list_push(&f->inputs, ref));
+    }
+  return ls_ok();
+}
+
+static ls_status lower_bodies(replicate *self) {
+  LS_RETURN_IF_ERROR(list_inputs(self));
   find_classes(self);
   for (size_t k = 0; k < self->num_classes; ++k)
     LS_RETURN_IF_ERROR(open_body(self, k));
   LS_RETURN_IF_ERROR(ls_flow_lower(self->bodies, self->num_classes));
+  // Reading what was written may add to the bodies.
+  for (size_t i = 0; i < self->f->num_written; ++i)
+    for (size_t k = 0; k < self->num_classes; ++k) {
+      uint64_t unused = 0;
+      LS_RETURN_IF_ERROR(
+          ls_lower_read(&self->bodies[k], self->f->written[i], &unused));
+    }
   LS_RETURN_IF_ERROR(mark(self));
   return set_results(self);
+}
+
+// The variables' values behind the op.
+static ls_status take_written(const replicate *self, const ls_node *made) {
+  ls_flow *f = self->f;
+  const size_t gathered = self->num_gathered, replicas = self->replicas;
+  for (size_t i = 0; i < f->num_written; ++i) {
+    const size_t at = self->written_place[i];
+    const size_t output =
+        at < gathered ? at * replicas : gathered * replicas + (at - gathered);
+    const uint64_t ref = ls_ref(made->id, (unsigned)output);
+    if (at >= gathered)
+      LS_RETURN_IF_ERROR(ls_lower_write(f->scope, f->written[i], ref));
+    for (size_t r = 0; at < gathered && r < replicas; ++r)
+      LS_RETURN_IF_ERROR(
+          ls_lower_write(f->scope, f->written[i]->components[r], ref + r));
+  }
+  return ls_ok();
 }
 
 static ls_status lower_all(replicate *self) {
@@ -210,7 +288,7 @@ static ls_status lower_all(replicate *self) {
     LS_RETURN_IF_ERROR(ls_lower_map(f->scope, ls_ref(f->node->id, (unsigned)i),
                                     ls_ref(made->id, (unsigned)output)));
   }
-  return ls_flow_take_written(f, made, made->num_outputs - f->num_written);
+  return take_written(self, made);
 }
 
 static ls_status begin(replicate *self) {
@@ -225,9 +303,11 @@ static ls_status begin(replicate *self) {
   self->twins = ls_new_array(allocator, uint32_t *, replicas);
   self->place =
       ls_new_array(allocator, size_t, node->regions[0]->num_results + 1);
+  self->written_place =
+      ls_new_array(allocator, size_t, self->f->num_written + 1);
   return self->classes == NULL || self->first == NULL ||
                  self->bodies == NULL || self->twins == NULL ||
-                 self->place == NULL
+                 self->place == NULL || self->written_place == NULL
              ? ls_out_of_memory()
              : ls_ok();
 }
@@ -243,18 +323,66 @@ static void end(replicate *self) {
   ls_release(allocator, self->bodies);
   ls_release(allocator, self->twins);
   ls_release(allocator, self->place);
+  ls_release(allocator, self->written_place);
+}
+
+// ---- Variables with a value for each replica -------------------------------
+static ls_status add_own(own_list *list, ls_allocator *allocator,
+                         ls_variable *variable) {
+  for (size_t i = 0; i < list->count; ++i)
+    if (list->items[i] == variable) return ls_ok();
+  if (!ls_grow(allocator, &list->items, &list->capacity, list->count + 1,
+               sizeof(*list->items)))
+    return ls_out_of_memory();
+  list->items[list->count++] = variable;
+  return ls_ok();
+}
+
+// Those that the replicas read or write and that have one now.
+static ls_status find_own(const ls_lower_scope *scope, const ls_graph *graph,
+                          size_t replicas, own_list *list) {
+  for (size_t i = 0; i < graph->num_nodes; ++i) {
+    const ls_node *node = graph->nodes[i];
+    const ls_attr *attr = ls_node_attr(node, "variable");
+    ls_variable *variable =
+        attr == NULL ? NULL : (ls_variable *)attr->as.object;
+    if (variable != NULL && variable->num_components == replicas &&
+        ls_lower_is_split(scope, variable))
+      LS_RETURN_IF_ERROR(add_own(list, scope->all->allocator, variable));
+    for (uint32_t r = 0; r < node->num_regions; ++r)
+      LS_RETURN_IF_ERROR(find_own(scope, ls_graph_resolve(node->regions[r]),
+                                  replicas, list));
+  }
+  return ls_ok();
+}
+
+// Whether it is to be lowered again, with one more own variable.
+static ls_status lower_with(ls_lower_scope *scope, ls_node *node, own_list *own,
+                            bool *out_again) {
+  ls_flow f;
+  replicate self = {.f = &f, .own = own};
+  ls_status status = ls_flow_begin(&f, scope, node);
+  if (ls_status_is_ok(status)) status = begin(&self);
+  if (ls_status_is_ok(status)) status = lower_all(&self);
+  *out_again = self.differs != NULL;
+  if (*out_again) {
+    ls_status_free(status);
+    status = add_own(own, scope->all->allocator, self.differs);
+  }
+  end(&self);
+  ls_flow_end(&f);
+  return status;
 }
 
 ls_status lower_replicate(ls_lower_scope *scope, ls_node *node) {
   if (scope->replicas > 0 || scope->in_merge)
     return ls_invalid_argument("replicas inside replicas: a replicated body "
                                "cannot hold another");
-  ls_flow f;
-  replicate self = {.f = &f};
-  ls_status status = ls_flow_begin(&f, scope, node);
-  if (ls_status_is_ok(status)) status = begin(&self);
-  if (ls_status_is_ok(status)) status = lower_all(&self);
-  end(&self);
-  ls_flow_end(&f);
+  const size_t replicas = (size_t)ls_node_int(node, "replicas", 1);
+  own_list own = {0};
+  ls_status status = find_own(scope, node->regions[0], replicas, &own);
+  for (bool again = true; again && ls_status_is_ok(status);)
+    status = lower_with(scope, node, &own, &again);
+  ls_release(scope->all->allocator, own.items);
   return status;
 }

@@ -7,7 +7,7 @@
 // the end decides the state: the same value for all is one write of the
 // container.
 #include "base/runtime_internal.h"
-#include "runtime/lower.h"
+#include "runtime/lower_ops.h"
 #include "runtime/store.h"
 
 static uint64_t known(const ls_lower_scope *scope,
@@ -67,24 +67,31 @@ static ls_status add_use(ls_lower_scope *scope, ls_variable *variable,
 }
 
 // ---- Reading ---------------------------------------------------------------
-// A container whose components are worth something by themselves.
+// A container whose components are worth something by themselves. A replica
+// takes its own.
 static ls_status read_container(ls_lower_scope *scope, ls_variable *container,
                                 uint64_t *out_ref) {
-  for (size_t i = 0; i < container->num_components; ++i) {
-    uint64_t ref = 0;
-    LS_RETURN_IF_ERROR(ls_lower_read(scope, container->components[i], &ref));
-    if (i == 0) *out_ref = ref;
-    if (ref != *out_ref)
-      return ls_unimplemented(
-          "variable '%s' has a value for each of its %zu replicas here; a "
-          "compiled step reads variables that are equal on all replicas",
-          container->name, container->num_components);
+  const size_t count = container->num_components;
+  uint64_t *refs = ls_arena_new_array(&scope->to->arena, uint64_t, count);
+  if (refs == NULL) return ls_out_of_memory();
+  bool equal = true;
+  for (size_t i = 0; i < count; ++i) {
+    LS_RETURN_IF_ERROR(
+        ls_lower_read(scope, container->components[i], &refs[i]));
+    equal = equal && refs[i] == refs[0];
   }
-  return ls_ok();
+  *out_ref = refs[0];
+  if (equal) return ls_ok();
+  if (count == (size_t)scope->replicas)
+    return ls_lower_take_own(scope, refs, NULL, out_ref);
+  return ls_unimplemented(
+      "variable '%s' has a value for each of its %zu replicas, and is read where "
+      "there are %d",
+      container->name, count, scope->replicas);
 }
 
-static bool is_split(const ls_lower_scope *scope,
-                     const ls_variable *container) {
+bool ls_lower_is_split(const ls_lower_scope *scope,
+                       const ls_variable *container) {
   if (!is_shared(scope, container)) return true;
   for (size_t i = 0; i < scope->all->num_containers; ++i)
     if (scope->all->containers[i] == container) return true;
@@ -110,7 +117,11 @@ static ls_status read_itself(ls_lower_scope *scope, ls_variable *variable,
 ls_status ls_lower_read(ls_lower_scope *scope, ls_variable *variable,
                         uint64_t *out_ref) {
   ls_variable *container = variable->container;
-  if (variable->num_components > 0 && is_split(scope, variable))
+  if (ls_lower_is_own(scope, variable))
+    return read_itself(scope, variable, out_ref);
+  if (container != NULL && ls_lower_is_own(scope, container))
+    return ls_lower_read_own_component(scope, variable, out_ref);
+  if (variable->num_components > 0 && ls_lower_is_split(scope, variable))
     return read_container(scope, variable, out_ref);
   const bool as_all = container != NULL && is_shared(scope, container) &&
                       !is_known(scope, variable);
@@ -147,9 +158,12 @@ static ls_status write_component(ls_lower_scope *scope, ls_variable *component,
 
 ls_status ls_lower_write(ls_lower_scope *scope, ls_variable *variable,
                          uint64_t ref) {
+  if (ls_lower_is_own(scope, variable)) return set(scope, variable, ref);
   if (variable->container != NULL)
-    return write_component(scope, variable, ref);
-  if (variable->num_components > 0 && is_split(scope, variable)) {
+    return ls_lower_is_own(scope, variable->container)
+               ? ls_lower_write_own_component(scope, variable, ref)
+               : write_component(scope, variable, ref);
+  if (variable->num_components > 0 && ls_lower_is_split(scope, variable)) {
     for (size_t i = 0; i < variable->num_components; ++i)
       LS_RETURN_IF_ERROR(
           write_component(scope, variable->components[i], ref));

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Variables of which each replica has a value of its own: in a replica's body
+// the container is that value. One replica's is gathered where it is asked for
+// by name, and set by the replica that it is.
+#include "base/runtime_internal.h"
+#include "runtime/lower_ops.h"
+
+// The scope of the replica's body in which the variable is its own.
+static const ls_lower_scope *owner(const ls_lower_scope *scope,
+                                   const ls_variable *variable) {
+  for (; scope != NULL; scope = scope->outer)
+    for (size_t i = 0; i < scope->num_own; ++i)
+      if (scope->own[i] == variable) return scope;
+  return NULL;
+}
+
+bool ls_lower_is_own(const ls_lower_scope *scope, const ls_variable *variable) {
+  return variable->num_components > 0 && owner(scope, variable) != NULL;
+}
+
+static ls_status read_component(ls_lower_scope *scope,
+                                const ls_variable *component, int32_t index,
+                                uint64_t *out_ref) {
+  const size_t replicas = component->container->num_components;
+  uint64_t ref = 0;
+  LS_RETURN_IF_ERROR(ls_lower_read(scope, component->container, &ref));
+  const ls_shape shape = ls_lowered_type(scope, ref).shape;
+  const int64_t count = ls_shape_num_elements(shape);
+  int64_t *rows = ls_arena_new_array(&scope->to->arena, int64_t, replicas);
+  if (rows == NULL) return ls_out_of_memory();
+  for (size_t r = 0; r < replicas; ++r) rows[r] = count;
+  LS_RETURN_IF_ERROR(ls_lower_flatten(scope, ref, NULL, &ref));
+  LS_RETURN_IF_ERROR(
+      ls_lower_gather_all(scope, ref, rows, (int32_t)replicas, NULL, &ref));
+  LS_RETURN_IF_ERROR(ls_lower_elements(scope, ref, index * count,
+                                       (index + 1) * count, NULL, &ref));
+  return ls_lower_reshape(scope, ref, shape, NULL, out_ref);
+}
+
+static ls_status write_component(ls_lower_scope *scope,
+                                 const ls_variable *component, int32_t index,
+                                 uint64_t ref) {
+  uint64_t inputs[3] = {0, ref, 0}, ids[2] = {0};
+  LS_RETURN_IF_ERROR(ls_lower_read(scope, component->container, &inputs[2]));
+  LS_RETURN_IF_ERROR(
+      ls_lower_make(scope, LS_OP_REPLICA_ID, NULL, 0, NULL, 0, NULL, &ids[0]));
+  LS_RETURN_IF_ERROR(
+      ls_lower_scalar(scope, LS_DTYPE_I32, index, NULL, &ids[1]));
+  LS_RETURN_IF_ERROR(ls_lower_make(scope, LS_OP_EQUAL, ids, 2, NULL, 0, NULL,
+                                   &inputs[0]));
+  LS_RETURN_IF_ERROR(ls_lower_make(scope, LS_OP_SELECT, inputs, 3, NULL, 0,
+                                   NULL, &ref));
+  return ls_lower_write(scope, component->container, ref);
+}
+
+static int32_t index_of(const ls_variable *component) {
+  const ls_variable *container = component->container;
+  size_t index = 0;
+  while (container->components[index] != component) ++index;
+  return (int32_t)index;
+}
+
+// Also in a merge these are ops of the replicas.
+ls_status ls_lower_read_own_component(ls_lower_scope *scope,
+                                      const ls_variable *component,
+                                      uint64_t *out_ref) {
+  const bool in_merge = scope->in_merge;
+  scope->in_merge = false;
+  const ls_status status =
+      read_component(scope, component, index_of(component), out_ref);
+  scope->in_merge = in_merge;
+  return status;
+}
+
+ls_status ls_lower_write_own_component(ls_lower_scope *scope,
+                                       const ls_variable *component,
+                                       uint64_t ref) {
+  const bool in_merge = scope->in_merge;
+  scope->in_merge = false;
+  const ls_status status =
+      write_component(scope, component, index_of(component), ref);
+  scope->in_merge = in_merge;
+  return status;
+}

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// Variables with a value for each replica, in compiled steps.
+#include "support/replicas.h"
+#include "support/values.h"
+
+enum { REPLICAS = 3 };
+
+static ls_function *function_of(ls_callback call, void *user) {
+  ls_function *function = NULL;
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = call, .user = user}, &function));
+  return function;
+}
+
+// Scalars 1, 2, 3, or rows 2, 2, 1 of numbers.
+static ls_nest scalars(void) {
+  ls_nest items[REPLICAS];
+  for (int r = 0; r < REPLICAS; ++r) {
+    const double value = r + 1;
+    items[r] = ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, &value));
+  }
+  return LS_TUPLE(ls_nest_distributed(LS_PER_REPLICA, items, REPLICAS));
+}
+
+// Runs `times` steps, compiled or op by op, on a new variable; gives the last
+// result. What the components are then must be the same in both ways.
+typedef struct job {
+  ls_callback call;
+  variable_kind kind;
+  bool diverged;  // Components 10, 20, 30 at first.
+  int times;
+  const double *wanted;   // Of the components.
+  const double *results;  // Of the last step; NULL: not compared.
+} job;
+
+static void run_job(const job *j) {
+  for (int compiled = 0; compiled < 2; ++compiled) {
+    expect_ok(ls_frame_begin());
+    ls_strategy *strategy = mirrored_of(REPLICAS);
+    ls_variable *v = variable_in(strategy, j->kind);
+    if (j->diverged) set_components(v, (double[]){10, 20, 30}, REPLICAS);
+    ls_function *f = function_of(j->call, v);
+    const ls_nest args = scalars();
+    ls_nest result = ls_none();
+    for (int i = 0; i < j->times; ++i) {
+      if (compiled) {
+        expect_ok(ls_strategy_run(strategy, ls_traced(f), args, &result));
+      } else {
+        ls_nest_release(result);
+        result = run_on(strategy, j->call, args, v);
+      }
+    }
+    expect_components(v, j->wanted, REPLICAS);
+    if (j->results != NULL) expect_numbers(result, j->results, REPLICAS);
+    ls_nest_release(result);
+    ls_nest_release(args);
+    ls_function_release(f);
+    ls_variable_release(v);
+    ls_strategy_release(strategy);
+    expect_ok(ls_frame_end(NULL));
+  }
+}
+
+static ls_tensor argument(ls_nest args) {
+  ls_array *array = ls_nest_as_array(ls_nest_item(args, 0));
+  return array != NULL ? ls_constant(array) : ls_nest_tensor(args, 0);
+}
+
+// ---- Reads and writes ------------------------------------------------------
+static ls_nest add_own(ls_nest args, void *user) {
+  ls_variable_assign_add(user, argument(args));
+  return ls_leaf(ls_mul_scalar(ls_variable_read(user), 2));
+}
+
+static void replicas_add_to_values_of_their_own(void **state) {
+  (void)state;
+  LS_SPEC("V108");
+  run_job(&(job){.call = add_own,
+                 .kind = {.synchronization = LS_SYNCHRONIZATION_ON_READ,
+                          .aggregation = LS_AGGREGATION_SUM},
+                 .times = 3,
+                 .wanted = (double[]){3, 6, 9},
+                 .results = (double[]){6, 12, 18}});
+}
+
+static void mirrored_ones_without_aggregation_may_differ(void **state) {
+  (void)state;
+  run_job(&(job){.call = add_own,
+                 .times = 2,
+                 .wanted = (double[]){2, 4, 6},
+                 .results = (double[]){4, 8, 12}});
+  run_job(&(job){.call = add_own,
+                 .diverged = true,
+                 .times = 2,
+                 .wanted = (double[]){12, 24, 36},
+                 .results = (double[]){24, 48, 72}});
+}
+
+static ls_nest read_own(ls_nest args, void *user) {
+  return ls_leaf(ls_add(ls_variable_read(user), argument(args)));
+}
+
+static void each_replica_reads_its_own_value(void **state) {
+  (void)state;
+  run_job(&(job){.call = read_own,
+                 .diverged = true,
+                 .times = 2,
+                 .wanted = (double[]){10, 20, 30},
+                 .results = (double[]){11, 22, 33}});
+}
+
+// ---- In loops and branches -------------------------------------------------
+static ls_nest below_three(ls_nest values, void *user) {
+  (void)user;
+  return ls_leaf(ls_less(ls_nest_tensor(values, 0),
+                         ls_scalar_i64(LS_DTYPE_I64, 3)));
+}
+
+typedef struct body {
+  ls_variable *variable;
+  ls_tensor x;
+} body;
+
+static ls_nest add_in_body(ls_nest values, void *user) {
+  const body *b = user;
+  ls_variable_assign_add(b->variable, b->x);
+  return LS_TUPLE(ls_leaf(ls_add_scalar(ls_nest_tensor(values, 0), 1)));
+}
+
+static ls_nest add_in_loop(ls_nest args, void *user) {
+  body b = {user, argument(args)};
+  ls_nest_release(ls_while(below_three, add_in_body, &b,
+                           LS_TUPLE(ls_leaf(ls_scalar_i64(LS_DTYPE_I64, 0))),
+                           0));
+  return ls_leaf(ls_variable_read(user));
+}
+
+static void loops_carry_values_of_each_replica(void **state) {
+  (void)state;
+  run_job(&(job){.call = add_in_loop,
+                 .kind = {.synchronization = LS_SYNCHRONIZATION_ON_READ,
+                          .aggregation = LS_AGGREGATION_SUM},
+                 .times = 2,
+                 .wanted = (double[]){6, 12, 18},
+                 .results = (double[]){6, 12, 18}});
+}
+
+// ---- Shared again ----------------------------------------------------------
+static ls_nest assign_sum(ls_nest args, void *user) {
+  const ls_tensor own = ls_add(ls_variable_read(user), argument(args));
+  ls_variable_assign(user, ls_all_reduce(LS_REDUCE_SUM, own));
+  return ls_leaf(ls_variable_read(user));
+}
+
+static void one_value_for_all_makes_it_one_again(void **state) {
+  (void)state;
+  run_job(&(job){.call = assign_sum,
+                 .diverged = true,
+                 .times = 1,
+                 .wanted = (double[]){66, 66, 66}});
+  run_job(&(job){.call = assign_sum,
+                 .diverged = true,
+                 .times = 2,
+                 .wanted = (double[]){204, 204, 204}});
+}
+
+static ls_nest descend(ls_nest args, void *user) {
+  const ls_tensor own = ls_mul(ls_variable_read(user), argument(args));
+  const ls_tensor mean = ls_all_reduce(LS_REDUCE_MEAN, ls_tanh(own));
+  ls_variable_assign_sub(user, ls_mul_scalar(mean, 0.3));
+  return ls_leaf(own);
+}
+
+static void one_buffer_or_many_give_the_same_bits(void **state) {
+  (void)state;
+  double last[2] = {0, 1};
+  for (int diverged = 0; diverged < 2; ++diverged) {
+    ls_strategy *strategy = mirrored_of(REPLICAS);
+    ls_variable *v =
+        variable_in(strategy, (variable_kind){.initial = 0.7});
+    ls_function *f = function_of(descend, v);
+    const ls_nest args = scalars();
+    ls_nest result = ls_none();
+    for (int i = 0; i < 3; ++i) {
+      ls_array *now = NULL;
+      expect_ok(ls_variable_value(ls_variable_component(v, 1), &now));
+      const double value = ls_array_f64(now, 0);
+      ls_array_release(now);
+      if (diverged) set_components(v, (double[]){value, value, value}, REPLICAS);
+      expect_ok(ls_strategy_run(strategy, ls_traced(f), args, &result));
+    }
+    ls_array *value = NULL;
+    expect_ok(ls_variable_value(ls_variable_component(v, 2), &value));
+    last[diverged] = ls_array_f64(value, 0);
+    ls_array_release(value);
+    ls_nest_release(result);
+    ls_nest_release(args);
+    ls_function_release(f);
+    ls_variable_release(v);
+    ls_strategy_release(strategy);
+  }
+  assert_true(last[0] == last[1]);
+}
+
+// ---- Merges ----------------------------------------------------------------
+static ls_nest read_all(ls_strategy *strategy, ls_nest args, void *user) {
+  (void)strategy;
+  (void)args;
+  return ls_leaf(ls_variable_read(user));
+}
+
+// Reads the sum of what the replicas have just written.
+static ls_nest add_and_merge(ls_nest args, void *user) {
+  ls_variable_assign_add(user, argument(args));
+  const ls_nest sum =
+      ls_replica_merge_call(ls_replica_context(), read_all, ls_none(), user);
+  return ls_nest_is_failed(sum)
+             ? sum
+             : ls_leaf(ls_add(sum.as.tensor, ls_variable_read(user)));
+}
+
+static void a_merge_reads_what_replicas_wrote(void **state) {
+  (void)state;
+  run_job(&(job){.call = add_and_merge,
+                 .kind = {.synchronization = LS_SYNCHRONIZATION_ON_READ,
+                          .aggregation = LS_AGGREGATION_SUM},
+                 .times = 2,
+                 .wanted = (double[]){2, 4, 6},
+                 .results = (double[]){14, 16, 18}});
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(replicas_add_to_values_of_their_own),
+      cmocka_unit_test(mirrored_ones_without_aggregation_may_differ),
+      cmocka_unit_test(each_replica_reads_its_own_value),
+      cmocka_unit_test(loops_carry_values_of_each_replica),
+      cmocka_unit_test(one_value_for_all_makes_it_one_again),
+      cmocka_unit_test(one_buffer_or_many_give_the_same_bits),
+      cmocka_unit_test(a_merge_reads_what_replicas_wrote),
+  };
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  expect_ok(ls_runtime_destroy(NULL));
+  return failed;
+}
