@@ -532,6 +532,31 @@ LS_PLACED ls_tensor ls_reduce_scatter(ls_reduce_op op, ls_tensor x, int axis);
 // The same in parts as long as each replica's `like` along the axis.
 LS_PLACED ls_tensor ls_reduce_scatter_like(ls_reduce_op op, ls_tensor x,
                                            int axis, ls_tensor like);
+// Groups of replicas, all of one size; each replica is in one of them. Sums go
+// along the canonical tree over a group's members by id, and so do gathered
+// rows; the order in which members are listed counts in ls_all_to_all.
+typedef struct ls_replica_groups {
+  const int32_t *members;  // Group by group.
+  size_t size, count;      // Members of a group; groups.
+} ls_replica_groups;
+// The same within groups. NULL: one group of all. x has one shape on all.
+LS_PLACED ls_tensor ls_all_reduce_in(ls_reduce_op op, ls_tensor x,
+                                     const ls_replica_groups *groups);
+LS_PLACED ls_tensor ls_all_gather_in(ls_tensor x, int axis,
+                                     const ls_replica_groups *groups);
+LS_PLACED ls_tensor ls_reduce_scatter_in(ls_reduce_op op, ls_tensor x, int axis,
+                                         const ls_replica_groups *groups);
+// x is cut along `split_axis` into as many parts as a group has members, part i
+// goes to member i, and what comes is put together along `concat_axis`.
+LS_PLACED ls_tensor ls_all_to_all(ls_tensor x, int split_axis, int concat_axis,
+                                  const ls_replica_groups *groups);
+// Replica pairs[i][1] gets the x of replica pairs[i][0]; who is no target gets
+// zeros. Nobody is source or target twice.
+LS_PLACED ls_tensor ls_collective_permute(ls_tensor x,
+                                          const int32_t (*pairs)[2],
+                                          size_t num_pairs);
+// The x of replica `root`, on every replica.
+LS_PLACED ls_tensor ls_collective_broadcast(ls_tensor x, int32_t root);
 // This replica's id, an i32 scalar; 0 outside replicas.
 LS_PLACED ls_tensor ls_replica_id(void);
 

@@ -1,30 +1,63 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Gradients of what replicas do together.
+#include "base/runtime_internal.h"
 #include "grad/rules.h"
+
+// The op's groups, for another op; NULL: one of all.
+typedef struct own_groups {
+  ls_replica_groups groups;
+  int32_t *members;
+} own_groups;
+
+static const ls_replica_groups *groups_of(const ls_gradient *g,
+                                          own_groups *out) {
+  const ls_attr *attr = ls_node_attr(g->node, "groups");
+  *out = (own_groups){0};
+  if (attr == NULL) return NULL;
+  const size_t count = attr->as.ints.count;
+  out->members = ls_new_array(ls_current_allocator(), int32_t, count);
+  out->groups.size = (size_t)ls_node_int(g->node, "group_size", 1);
+  // Without memory there are none, which the maker refuses.
+  out->groups.count = out->members == NULL ? 0 : count / out->groups.size;
+  out->groups.members = out->members;
+  for (size_t i = 0; out->members != NULL && i < count; ++i)
+    out->members[i] = (int32_t)attr->as.ints.items[i];
+  return &out->groups;
+}
+
+static void drop_groups(own_groups *groups) {
+  ls_release(ls_current_allocator(), groups->members);
+}
 
 // What a replica's value contributes to every replica's sum comes back from
 // all of them.
 ls_status gradient_all_reduce(ls_gradient *g) {
   const char *reduce = ls_node_attr(g->node, "reduce")->as.string;
-  if (strcmp(reduce, "sum") == 0)
-    g->din[0] = ls_all_reduce(LS_REDUCE_SUM, g->dout[0]);
-  else if (strcmp(reduce, "mean") == 0)
-    g->din[0] = ls_all_reduce(LS_REDUCE_MEAN, g->dout[0]);
-  else
+  const bool is_mean = strcmp(reduce, "mean") == 0;
+  if (!is_mean && strcmp(reduce, "sum") != 0)
     return ls_not_found(
         "op '%s' (all_reduce by %s) has no gradient: only sum and mean have "
         "one; wrap its operand in ls_stop_gradient if none shall pass",
         ls_op_name(g->op), reduce);
+  own_groups own;
+  g->din[0] = ls_all_reduce_in(is_mean ? LS_REDUCE_MEAN : LS_REDUCE_SUM,
+                               g->dout[0], groups_of(g, &own));
+  drop_groups(&own);
   return ls_ok();
 }
 
 // Each replica's rows are in every replica's result: what comes back for them
 // is added up, and each takes its own.
 ls_status gradient_all_gather(ls_gradient *g) {
-  g->din[0] = ls_reduce_scatter_like(LS_REDUCE_SUM, g->dout[0],
-                                     (int)ls_node_int(g->node, "axis", 0),
-                                     ls_gradient_input(g, 0));
+  own_groups own;
+  const int axis = (int)ls_node_int(g->node, "axis", 0);
+  const ls_replica_groups *groups = groups_of(g, &own);
+  g->din[0] = groups != NULL
+                  ? ls_reduce_scatter_in(LS_REDUCE_SUM, g->dout[0], axis, groups)
+                  : ls_reduce_scatter_like(LS_REDUCE_SUM, g->dout[0], axis,
+                                           ls_gradient_input(g, 0));
+  drop_groups(&own);
   return ls_ok();
 }
 
@@ -37,10 +70,52 @@ ls_status gradient_reduce_scatter(ls_gradient *g) {
         "op '%s' (reduce_scatter by %s) has no gradient: only sum and mean "
         "have one; wrap its operand in ls_stop_gradient if none shall pass",
         ls_op_name(g->op), reduce);
-  g->din[0] =
-      ls_all_gather(g->dout[0], (int)ls_node_int(g->node, "axis", 0));
+  own_groups own;
+  const int64_t all = ls_node_int(g->node, "replicas", 1);
+  g->din[0] = ls_all_gather_in(
+      g->dout[0], (int)ls_node_int(g->node, "axis", 0), groups_of(g, &own));
   if (is_mean)
     g->din[0] = ls_mul_scalar(
-        g->din[0], 1 / (double)ls_node_int(g->node, "replicas", 1));
+        g->din[0], 1 / (double)ls_node_int(g->node, "group_size", all));
+  drop_groups(&own);
+  return ls_ok();
+}
+
+// What was sent comes back the other way.
+ls_status gradient_all_to_all(ls_gradient *g) {
+  own_groups own;
+  g->din[0] = ls_all_to_all(g->dout[0],
+                            (int)ls_node_int(g->node, "concat_axis", 0),
+                            (int)ls_node_int(g->node, "split_axis", 0),
+                            groups_of(g, &own));
+  drop_groups(&own);
+  return ls_ok();
+}
+
+ls_status gradient_permute(ls_gradient *g) {
+  const ls_attr *sources = ls_node_attr(g->node, "sources");
+  const size_t replicas = sources->as.ints.count;
+  ls_allocator *allocator = ls_current_allocator();
+  int32_t(*pairs)[2] = ls_allocate(allocator, replicas * sizeof(*pairs));
+  if (pairs == NULL) return ls_out_of_memory();
+  size_t count = 0;
+  for (size_t r = 0; r < replicas; ++r) {
+    if (sources->as.ints.items[r] < 0) continue;
+    pairs[count][0] = (int32_t)r;
+    pairs[count++][1] = (int32_t)sources->as.ints.items[r];
+  }
+  g->din[0] = ls_collective_permute(g->dout[0],
+                                    (const int32_t(*)[2])pairs, count);
+  ls_release(allocator, pairs);
+  return ls_ok();
+}
+
+// All of it goes back to the one it came from.
+ls_status gradient_replica_broadcast(ls_gradient *g) {
+  const ls_tensor root =
+      ls_scalar_i64(LS_DTYPE_I32, ls_node_int(g->node, "root", 0));
+  const ls_tensor sum = ls_all_reduce(LS_REDUCE_SUM, g->dout[0]);
+  g->din[0] = ls_select(ls_equal(ls_replica_id(), root), sum,
+                        ls_gradient_zeros(sum));
   return ls_ok();
 }

@@ -28,6 +28,11 @@ static ls_status own_axis(const ls_infer *infer, int64_t *out_axis) {
                              LS_OPERAND_TEXT(infer, 0), rank - 1);
 }
 
+// How many replicas put something together.
+static int64_t group_size(const ls_infer *infer) {
+  return ls_infer_int(infer, "group_size", ls_infer_int(infer, "replicas", 1));
+}
+
 // The rows of each replica are known when it is lowered. Before, what is known
 // of the rows of one holds for all.
 ls_status infer_all_gather(ls_infer *infer) {
@@ -37,7 +42,7 @@ ls_status infer_all_gather(ls_infer *infer) {
   infer->out[0] = infer->in[0];
   if (infer->in[0].shape.rank < 0) return ls_ok();
   int64_t *dim = &infer->out[0].shape.dim[axis];
-  if (rows == NULL && *dim >= 0) *dim *= ls_infer_int(infer, "replicas", 1);
+  if (rows == NULL && *dim >= 0) *dim *= group_size(infer);
   if (rows == NULL) return ls_ok();
   *dim = 0;
   for (size_t r = 0; r < rows->as.ints.count; ++r)
@@ -47,7 +52,7 @@ ls_status infer_all_gather(ls_infer *infer) {
 
 // With a second operand the part is as long as that.
 ls_status infer_reduce_scatter(ls_infer *infer) {
-  const int64_t replicas = ls_infer_int(infer, "replicas", 1);
+  const int64_t replicas = group_size(infer);
   int64_t axis = 0;
   if (infer->num_in < 1 || infer->num_in > 2)
     return ls_invalid_argument("reduce_scatter takes a value and, where parts "
@@ -108,5 +113,33 @@ ls_status infer_merge_call(ls_infer *infer) {
     }
     infer->out[i] = type;
   }
+  return ls_ok();
+}
+
+ls_status infer_all_to_all(ls_infer *infer) {
+  const int64_t split = ls_infer_int(infer, "split_axis", 0);
+  const int64_t concat = ls_infer_int(infer, "concat_axis", 0);
+  const int64_t parts = group_size(infer);
+  const int32_t rank = infer->in[0].shape.rank;
+  infer->out[0] = infer->in[0];
+  if (rank < 0) return ls_ok();
+  if (split < 0 || split >= rank || concat < 0 || concat >= rank)
+    return ls_invalid_argument("all_to_all: split axis %lld and concat axis "
+                               "%lld of %s: there are axes 0 to %d",
+                               (long long)split, (long long)concat,
+                               LS_OPERAND_TEXT(infer, 0), rank - 1);
+  int64_t *dim = infer->out[0].shape.dim;
+  if (dim[split] >= 0 && dim[split] % parts != 0)
+    return ls_invalid_argument("all_to_all: axis %lld of %s cannot be cut into "
+                               "%lld equal parts",
+                               (long long)split, LS_OPERAND_TEXT(infer, 0),
+                               (long long)parts);
+  if (dim[split] >= 0) dim[split] /= parts;
+  if (dim[concat] >= 0) dim[concat] *= parts;
+  return ls_ok();
+}
+
+ls_status infer_permute(ls_infer *infer) {
+  infer->out[0] = infer->in[0];
   return ls_ok();
 }

@@ -23,9 +23,8 @@ ls_type ls_lower_operand_on(const ls_lower_scope *scope, const ls_node *node,
   return ls_lowered_type(of, ls_lowered(of, node->inputs[input]));
 }
 
-// Operand 0 has one shape on all replicas, but along `but`; -1: altogether.
-static ls_status check_operand(const ls_lower_scope *scope, const ls_node *node,
-                               int64_t but) {
+ls_status ls_lower_check_operand(const ls_lower_scope *scope,
+                                 const ls_node *node, int64_t but) {
   const ls_type own =
       ls_lowered_type(scope, ls_lowered(scope, node->inputs[0]));
   for (int32_t r = 0; scope->bodies != NULL && r < scope->replicas; ++r) {
@@ -68,7 +67,9 @@ ls_status ls_lower_sizes_on_all(ls_lower_scope *scope, const ls_node *node,
 // ---- Merges ----------------------------------------------------------------
 ls_status lower_all_reduce(ls_lower_scope *scope, ls_node *node) {
   if (scope->replicas == 0) return lower_forward(scope, node);
-  LS_RETURN_IF_ERROR(check_operand(scope, node, -1));
+  LS_RETURN_IF_ERROR(ls_lower_check_operand(scope, node, -1));
+  if (ls_node_attr(node, "groups") != NULL)
+    return ls_lower_grouped(scope, node);
   return lower_copy(scope, node);
 }
 
@@ -101,7 +102,9 @@ ls_status lower_all_gather(ls_lower_scope *scope, ls_node *node) {
   if (scope->replicas == 0) return lower_forward(scope, node);
   const int64_t axis = ls_node_int(node, "axis", 0);
   int64_t *rows = NULL;
-  LS_RETURN_IF_ERROR(check_operand(scope, node, axis));
+  if (ls_node_attr(node, "groups") != NULL)
+    return ls_lower_grouped(scope, node);
+  LS_RETURN_IF_ERROR(ls_lower_check_operand(scope, node, axis));
   LS_RETURN_IF_ERROR(ls_lower_sizes_on_all(scope, node, 0, axis, &rows));
   uint64_t ref = ls_lowered(scope, node->inputs[0]);
   LS_RETURN_IF_ERROR(move_axis(scope, node, axis, false, &ref));
@@ -112,9 +115,8 @@ ls_status lower_all_gather(ls_lower_scope *scope, ls_node *node) {
 }
 
 // ---- A replica's part ------------------------------------------------------
-// This replica's entry of a list of numbers, an i32 scalar.
-static ls_status own_entry(ls_lower_scope *scope, const int64_t *entries,
-                           const ls_node *origin, uint64_t *out_ref) {
+ls_status ls_lower_own_entry(ls_lower_scope *scope, const int64_t *entries,
+                             const ls_node *origin, uint64_t *out_ref) {
   ls_array *array = NULL;
   uint64_t inputs[2];
   LS_RETURN_IF_ERROR(
@@ -156,7 +158,7 @@ ls_status ls_lower_own_part(ls_lower_scope *scope, uint64_t x, int64_t axis,
                             const int64_t *starts, int64_t size,
                             const ls_node *origin, uint64_t *out_ref) {
   uint64_t start = 0;
-  LS_RETURN_IF_ERROR(own_entry(scope, starts, origin, &start));
+  LS_RETURN_IF_ERROR(ls_lower_own_entry(scope, starts, origin, &start));
   return part_from(scope, x, axis, start, size, origin, out_ref);
 }
 
@@ -175,7 +177,9 @@ ls_status lower_expand_reduce_scatter(ls_lower_scope *scope, ls_node *node) {
   if (scope->replicas == 0) return lower_forward(scope, node);
   const int64_t axis = ls_node_int(node, "axis", 0);
   int64_t *sizes = NULL;
-  LS_RETURN_IF_ERROR(check_operand(scope, node, -1));
+  LS_RETURN_IF_ERROR(ls_lower_check_operand(scope, node, -1));
+  if (ls_node_attr(node, "groups") != NULL)
+    return ls_lower_grouped(scope, node);
   LS_RETURN_IF_ERROR(
       ls_lower_sizes_on_all(scope, node, node->num_inputs == 2, axis, &sizes));
   if (node->num_inputs == 1)

@@ -20,6 +20,14 @@ ls_status ls_lower_fold(ls_lower_scope *scope, const ls_node *node,
 ls_status ls_lower_pool(ls_lower_scope *scope, const ls_node *node,
                         const uint64_t *inputs, uint64_t *out_ref);
 
+// Operand 0 has one shape on all replicas, but along `but`; -1: altogether.
+ls_status ls_lower_check_operand(const ls_lower_scope *scope,
+                                 const ls_node *node, int64_t but);
+// This replica's entry of a list of numbers, an i32 scalar.
+ls_status ls_lower_own_entry(ls_lower_scope *scope, const int64_t *entries,
+                             const ls_node *origin, uint64_t *out_ref);
+// all_reduce, all_gather and reduce_scatter within groups.
+ls_status ls_lower_grouped(ls_lower_scope *scope, ls_node *node);
 // The size of operand `input` along an axis on each replica, or altogether (axis
 // -1), in the graph's arena.
 ls_status ls_lower_sizes_on_all(ls_lower_scope *scope, const ls_node *node,

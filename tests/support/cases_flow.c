@@ -234,6 +234,26 @@ static ls_nest make_reduce_scatter(const trial *t, const ls_tensor *xs) {
                   ls_leaf(ls_reshape(y, shape)));
 }
 
+static ls_nest make_all_to_all(const trial *t, const ls_tensor *xs) {
+  const ls_shape shape = ls_array_shape(t->operand[0]);
+  return LS_TUPLE(
+      ls_leaf(ls_reshape(ls_all_to_all(flat(xs[0]), 0, 0, NULL), shape)),
+      ls_leaf(ls_reshape(ls_all_to_all(flat(xs[1]), 0, 0, NULL), shape)));
+}
+
+static ls_nest make_permute(const trial *t, const ls_tensor *xs) {
+  static const int32_t pairs[1][2] = {{0, 0}};
+  (void)t;
+  return LS_TUPLE(ls_leaf(ls_collective_permute(xs[0], pairs, 1)),
+                  ls_leaf(ls_collective_permute(xs[1], pairs, 1)));
+}
+
+static ls_nest make_broadcast_one(const trial *t, const ls_tensor *xs) {
+  (void)t;
+  return LS_TUPLE(ls_leaf(ls_collective_broadcast(xs[0], 0)),
+                  ls_leaf(ls_collective_broadcast(xs[1], 0)));
+}
+
 static ls_nest make_replica_id(const trial *t, const ls_tensor *xs) {
   (void)t;
   (void)xs;
@@ -269,6 +289,10 @@ const op_case flow_cases[] = {
     CASE(ALL_REDUCE, NUMBERS, make_extremes, .draw = draw_same),
     CASE(ALL_GATHER, EVERY, make_all_gather, .draw = draw_same, .gradient = 2),
     CASE(REDUCE_SCATTER, NUMBERS, make_reduce_scatter, .draw = draw_same,
+         .gradient = 2),
+    CASE(ALL_TO_ALL, EVERY, make_all_to_all, .draw = draw_same, .gradient = 2),
+    CASE(PERMUTE, EVERY, make_permute, .draw = draw_same, .gradient = 2),
+    CASE(REPLICA_BROADCAST, EVERY, make_broadcast_one, .draw = draw_same,
          .gradient = 2),
     {0},
 };

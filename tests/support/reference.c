@@ -145,6 +145,9 @@ static const ref_function functions[LS_OP_COUNT] = {
     [LS_OP_ALL_REDUCE] = ref_copies,
     [LS_OP_ALL_GATHER] = ref_copies,
     [LS_OP_REDUCE_SCATTER] = ref_copies,
+    [LS_OP_ALL_TO_ALL] = ref_copies,
+    [LS_OP_PERMUTE] = ref_copies,
+    [LS_OP_REPLICA_BROADCAST] = ref_copies,
 };
 
 bool ref_has(uint16_t op) { return op < LS_OP_COUNT && functions[op] != NULL; }

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How what replicas do in groups, or one with another, is lowered: everybody's
+// values are gathered into one stack, of which each replica takes what it needs.
+// Sums of groups are made once, for all.
+#include "base/runtime_internal.h"
+#include "runtime/lower_ops.h"
+
+typedef struct groups {
+  ls_lower_scope *scope;
+  const ls_node *node;
+  uint64_t stack;  // [replicas, ...]
+  ls_shape shape;  // Of one value.
+  ls_dtype dtype;
+  int32_t replicas, size;
+  const int64_t *members;  // NULL: in order.
+  int64_t *entries;        // Room for a number for each replica.
+} groups;
+
+static int64_t member(const groups *g, int32_t index) {
+  return g->members == NULL ? index : g->members[index];
+}
+
+// One more dimension, of size 1, in front.
+static ls_shape in_front(ls_shape shape) {
+  ls_shape made = {.rank = shape.rank + 1, .dim = {1}};
+  for (int32_t i = 0; i < shape.rank; ++i) made.dim[i + 1] = shape.dim[i];
+  return made;
+}
+
+static ls_status stack_values(ls_lower_scope *scope, const ls_node *node,
+                              groups *g) {
+  const ls_attr *members = ls_node_attr(node, "groups");
+  uint64_t ref = ls_lowered(scope, node->inputs[0]);
+  const ls_type type = ls_lowered_type(scope, ref);
+  *g = (groups){.scope = scope,
+                .node = node,
+                .shape = type.shape,
+                .dtype = type.dtype,
+                .replicas = scope->replicas,
+                .size = (int32_t)ls_node_int(node, "group_size",
+                                             scope->replicas),
+                .members = members == NULL ? NULL : members->as.ints.items};
+  LS_RETURN_IF_ERROR(ls_lower_check_operand(scope, node, -1));
+  if (type.shape.rank == LS_MAX_RANK)
+    return ls_unimplemented("%s of a value of rank %d",
+                            ls_node_info(node)->name, LS_MAX_RANK);
+  g->entries = ls_arena_new_array(&scope->to->arena, int64_t,
+                                  (size_t)g->replicas);
+  if (g->entries == NULL) return ls_out_of_memory();
+  for (int32_t r = 0; r < g->replicas; ++r) g->entries[r] = 1;
+  LS_RETURN_IF_ERROR(
+      ls_lower_reshape(scope, ref, in_front(type.shape), node, &ref));
+  return ls_lower_gather_all(scope, ref, g->entries, g->replicas, node,
+                             &g->stack);
+}
+
+// The slice of x along axis 0 at an i32 scalar.
+static ls_status pick(const groups *g, uint64_t x, uint64_t index,
+                      uint64_t *out_ref) {
+  const uint64_t inputs[] = {x, index};
+  const ls_attr axis = LS_ATTR_I("axis", 0);
+  return ls_lower_make(g->scope, LS_OP_GATHER, inputs, 2, &axis, 1, g->node,
+                       out_ref);
+}
+
+static ls_status value_of(const groups *g, int64_t replica, uint64_t *out_ref) {
+  uint64_t index = 0;
+  LS_RETURN_IF_ERROR(ls_lower_scalar(g->scope, LS_DTYPE_I32, (double)replica,
+                                     g->node, &index));
+  return pick(g, g->stack, index, out_ref);
+}
+
+static ls_status concatenate(const groups *g, const uint64_t *refs,
+                             int64_t axis, uint64_t *out_ref) {
+  const ls_attr attr = LS_ATTR_I("axis", axis);
+  return ls_lower_make(g->scope, LS_OP_CONCATENATE, refs, (size_t)g->size,
+                       &attr, 1, g->node, out_ref);
+}
+
+// Members of a group by id: the place of each in its list.
+static int32_t place_by_id(const groups *g, int32_t first, int32_t index) {
+  int32_t place = 0;
+  for (int32_t k = 0; k < g->size; ++k)
+    place += member(g, first + k) < member(g, first + index);
+  return place;
+}
+
+// ---- Sums of groups --------------------------------------------------------
+static ls_status convert(const groups *g, uint64_t *ref, ls_dtype dtype) {
+  if (ls_lowered_type(g->scope, *ref).dtype == dtype) return ls_ok();
+  const ls_attr attr = LS_ATTR_T("dtype", dtype);
+  return ls_lower_make(g->scope, LS_OP_CONVERT, ref, 1, &attr, 1, g->node, ref);
+}
+
+// Sums along the canonical tree; of 16-bit floats, in f32 and rounded once.
+static ls_status sum(const groups *g, uint64_t *refs, bool is_mean,
+                     uint64_t *out_ref) {
+  const bool half = ls_dtype_is_float(g->dtype) && ls_dtype_size(g->dtype) < 4;
+  if (is_mean && !ls_dtype_is_float(g->dtype))
+    return ls_unimplemented("no mean of %s; convert it to a float first",
+                            ls_dtype_name(g->dtype));
+  for (int32_t i = 0; is_mean && half && i < g->size; ++i)
+    LS_RETURN_IF_ERROR(convert(g, &refs[i], LS_DTYPE_F32));
+  LS_RETURN_IF_ERROR(ls_lower_make(g->scope, LS_OP_ADD_N, refs, (size_t)g->size,
+                                   NULL, 0, g->node, out_ref));
+  if (!is_mean) return ls_ok();
+  const ls_dtype wide = half ? LS_DTYPE_F32 : g->dtype;
+  uint64_t inputs[] = {*out_ref, 0};
+  LS_RETURN_IF_ERROR(ls_lower_scalar(g->scope, wide, 1 / (double)g->size,
+                                     g->node, &inputs[1]));
+  LS_RETURN_IF_ERROR(ls_lower_make(g->scope, LS_OP_MUL, inputs, 2, NULL, 0,
+                                   g->node, out_ref));
+  return convert(g, out_ref, g->dtype);
+}
+
+static ls_status reduce(const groups *g, const char *how, uint64_t *refs,
+                        uint64_t *out_ref) {
+  if (strcmp(how, "sum") == 0 || strcmp(how, "mean") == 0)
+    return sum(g, refs, how[0] == 'm', out_ref);
+  const uint16_t type =
+      strcmp(how, "max") == 0 ? LS_OP_MAXIMUM : LS_OP_MINIMUM;
+  uint64_t pair[] = {refs[0], 0};
+  for (int32_t i = 1; i < g->size; ++i) {
+    pair[1] = refs[i];
+    LS_RETURN_IF_ERROR(ls_lower_make(g->scope, type, pair, 2, NULL, 0, g->node,
+                                     &pair[0]));
+  }
+  *out_ref = pair[0];
+  return ls_ok();
+}
+
+static ls_status reduce_group(const groups *g, int32_t first, uint64_t *refs,
+                              uint64_t *out_ref) {
+  for (int32_t i = 0; i < g->size; ++i)
+    LS_RETURN_IF_ERROR(
+        value_of(g, member(g, first + i), &refs[place_by_id(g, first, i)]));
+  return reduce(g, ls_node_attr(g->node, "reduce")->as.string, refs, out_ref);
+}
+
+// The sums of all groups, and of them this replica's.
+static ls_status own_sum(const groups *g, uint64_t *out_ref) {
+  const int32_t count = g->replicas / g->size;
+  uint64_t *refs = ls_arena_new_array(&g->scope->to->arena, uint64_t,
+                                      (size_t)(g->size + count));
+  if (refs == NULL) return ls_out_of_memory();
+  uint64_t *sums = refs + g->size, all = 0, index = 0;
+  for (int32_t q = 0; q < count; ++q) {
+    LS_RETURN_IF_ERROR(reduce_group(g, q * g->size, refs, &sums[q]));
+    LS_RETURN_IF_ERROR(ls_lower_reshape(g->scope, sums[q], in_front(g->shape),
+                                        g->node, &sums[q]));
+    for (int32_t i = 0; i < g->size; ++i)
+      g->entries[member(g, q * g->size + i)] = q;
+  }
+  const ls_attr axis = LS_ATTR_I("axis", 0);
+  LS_RETURN_IF_ERROR(ls_lower_make(g->scope, LS_OP_CONCATENATE, sums,
+                                   (size_t)count, &axis, 1, g->node, &all));
+  LS_RETURN_IF_ERROR(ls_lower_own_entry(g->scope, g->entries, g->node, &index));
+  return pick(g, all, index, out_ref);
+}
+
+// ---- What comes from others ------------------------------------------------
+// The value of member i of this replica's group.
+static ls_status from_member(const groups *g, int32_t i, bool by_id,
+                             uint64_t *out_ref) {
+  uint64_t index = 0;
+  if (g->members == NULL) return value_of(g, i, out_ref);
+  for (int32_t at = 0; at < g->replicas; ++at) {
+    const int32_t first = at - at % g->size;
+    int32_t from = first + i;
+    for (int32_t k = 0; by_id && k < g->size; ++k)
+      if (place_by_id(g, first, k) == i) from = first + k;
+    g->entries[member(g, at)] = member(g, from);
+  }
+  LS_RETURN_IF_ERROR(ls_lower_own_entry(g->scope, g->entries, g->node, &index));
+  return pick(g, g->stack, index, out_ref);
+}
+
+// Where each replica's part begins, if parts go by place in the group.
+static void note_starts(const groups *g, bool by_id, int64_t size) {
+  for (int32_t at = 0; at < g->replicas; ++at) {
+    const int32_t first = at - at % g->size;
+    const int32_t place = by_id ? place_by_id(g, first, at - first)
+                                : at - first;
+    g->entries[member(g, at)] = place * size;
+  }
+}
+
+static ls_status gather_group(const groups *g, int64_t axis,
+                              uint64_t *out_ref) {
+  uint64_t *refs =
+      ls_arena_new_array(&g->scope->to->arena, uint64_t, (size_t)g->size);
+  if (refs == NULL) return ls_out_of_memory();
+  for (int32_t i = 0; i < g->size; ++i)
+    LS_RETURN_IF_ERROR(from_member(g, i, true, &refs[i]));
+  return concatenate(g, refs, axis, out_ref);
+}
+
+ls_status ls_lower_grouped(ls_lower_scope *scope, ls_node *node) {
+  groups g;
+  uint64_t ref = 0;
+  const int64_t axis = ls_node_int(node, "axis", 0);
+  LS_RETURN_IF_ERROR(stack_values(scope, node, &g));
+  LS_RETURN_IF_ERROR(node->type == LS_OP_ALL_GATHER
+                         ? gather_group(&g, axis, &ref)
+                         : own_sum(&g, &ref));
+  if (node->type == LS_OP_REDUCE_SCATTER) {
+    const int64_t size = g.shape.dim[axis] / g.size;
+    note_starts(&g, true, size);
+    LS_RETURN_IF_ERROR(
+        ls_lower_own_part(scope, ref, axis, g.entries, size, node, &ref));
+  }
+  return ls_lower_map(scope, ls_ref(node->id, 0), ref);
+}
+
+ls_status lower_expand_all_to_all(ls_lower_scope *scope, ls_node *node) {
+  if (scope->replicas == 0) return lower_forward(scope, node);
+  groups g;
+  LS_RETURN_IF_ERROR(stack_values(scope, node, &g));
+  const int64_t axis = ls_node_int(node, "split_axis", 0);
+  const int64_t size = g.shape.dim[axis] / g.size;
+  uint64_t ref = 0, *refs = ls_arena_new_array(&scope->to->arena, uint64_t,
+                                               (size_t)g.size);
+  if (refs == NULL) return ls_out_of_memory();
+  for (int32_t i = 0; i < g.size; ++i) {
+    LS_RETURN_IF_ERROR(from_member(&g, i, false, &refs[i]));
+    note_starts(&g, false, size);
+    LS_RETURN_IF_ERROR(ls_lower_own_part(scope, refs[i], axis, g.entries, size,
+                                         node, &refs[i]));
+  }
+  LS_RETURN_IF_ERROR(
+      concatenate(&g, refs, ls_node_int(node, "concat_axis", 0), &ref));
+  return ls_lower_map(scope, ls_ref(node->id, 0), ref);
+}
+
+// ---- One with another ------------------------------------------------------
+// y where this replica has a source, else zeros.
+static ls_status or_zeros(const groups *g, const int64_t *sources, uint64_t y,
+                          uint64_t *out_ref) {
+  uint64_t own = 0, zero = 0, inputs[3] = {0, y, 0};
+  LS_RETURN_IF_ERROR(ls_lower_own_entry(g->scope, sources, g->node, &own));
+  LS_RETURN_IF_ERROR(
+      ls_lower_scalar(g->scope, LS_DTYPE_I32, 0, g->node, &zero));
+  LS_RETURN_IF_ERROR(ls_lower_make(g->scope, LS_OP_GREATER_EQUAL,
+                                   (const uint64_t[]){own, zero}, 2, NULL, 0,
+                                   g->node, &inputs[0]));
+  LS_RETURN_IF_ERROR(
+      ls_lower_scalar(g->scope, g->dtype, 0, g->node, &inputs[2]));
+  return ls_lower_make(g->scope, LS_OP_SELECT, inputs, 3, NULL, 0, g->node,
+                       out_ref);
+}
+
+ls_status lower_expand_permute(ls_lower_scope *scope, ls_node *node) {
+  const ls_attr *sources = ls_node_attr(node, "sources");
+  const int64_t *from = sources->as.ints.items;
+  uint64_t ref = ls_lowered(scope, node->inputs[0]), index = 0;
+  if (scope->replicas == 0) {
+    const ls_type type = ls_lowered_type(scope, ref);
+    if (from[0] >= 0) return lower_forward(scope, node);
+    LS_RETURN_IF_ERROR(ls_lower_scalar(scope, type.dtype, 0, node, &ref));
+    LS_RETURN_IF_ERROR(
+        ls_lower_broadcast(scope, ref, type.shape, node, &ref));
+    return ls_lower_map(scope, ls_ref(node->id, 0), ref);
+  }
+  groups g;
+  LS_RETURN_IF_ERROR(stack_values(scope, node, &g));
+  for (int32_t r = 0; r < g.replicas; ++r)
+    g.entries[r] = from[r] < 0 ? 0 : from[r];
+  LS_RETURN_IF_ERROR(ls_lower_own_entry(scope, g.entries, node, &index));
+  LS_RETURN_IF_ERROR(pick(&g, g.stack, index, &ref));
+  LS_RETURN_IF_ERROR(or_zeros(&g, from, ref, &ref));
+  return ls_lower_map(scope, ls_ref(node->id, 0), ref);
+}
+
+ls_status lower_expand_replica_broadcast(ls_lower_scope *scope, ls_node *node) {
+  if (scope->replicas == 0) return lower_forward(scope, node);
+  groups g;
+  uint64_t ref = 0;
+  LS_RETURN_IF_ERROR(stack_values(scope, node, &g));
+  LS_RETURN_IF_ERROR(value_of(&g, ls_node_int(node, "root", 0), &ref));
+  return ls_lower_map(scope, ls_ref(node->id, 0), ref);
+}
