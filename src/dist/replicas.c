@@ -177,7 +177,8 @@ static ls_status gather(tracing *all, ls_op op, ls_nest first_result,
   const size_t count = ls_op_num_outputs(op);
   uint64_t *refs = ls_new_array(graph->allocator, uint64_t, count + 1);
   if (refs == NULL) return ls_out_of_memory();
-  for (size_t i = 0; i < count; ++i) refs[i] = ls_ref(op.id, (unsigned)i);
+  for (size_t i = 0; i < count; ++i)
+    refs[i] = ls_ref(op.id, (unsigned)i);
   ls_status status = ls_graph_set_results(graph, refs, count);
   ls_release(graph->allocator, refs);
   LS_RETURN_IF_ERROR(status);
@@ -243,10 +244,8 @@ static ls_status trace_one(tracing *all, ls_nest *out_result);
 ls_status ls_replicas_trace(ls_strategy *strategy, ls_graph *graph,
                             const ls_function_options *function, ls_nest args,
                             ls_nest *out_result) {
-  tracing all = {.strategy = strategy,
-                 .graph = graph,
-                 .function = function,
-                 .args = args};
+  tracing all = {
+      .strategy = strategy, .graph = graph, .function = function, .args = args};
   if (strategy->num_replicas == 1) return trace_one(&all, out_result);
   ls_rounds rounds = {.strategy = strategy,
                       .around = graph,

@@ -19,8 +19,8 @@ static ls_status init_task(ls_rounds *rounds, size_t id) {
                                   .strategy = rounds->strategy,
                                   .replica = &task->replica};
   task->context.distribution = &task->entry;
-  task->requests = (ls_shared_requests){.sharing = &rounds->sharing,
-                                        .replica = (int32_t)id};
+  task->requests =
+      (ls_shared_requests){.sharing = &rounds->sharing, .replica = (int32_t)id};
   task->creator = (ls_creator_entry){.outer = task->context.creators,
                                      .graph = ls_context_graph(),
                                      .create = ls_sharing_create,
@@ -94,8 +94,8 @@ static ls_status run_round(ls_rounds *rounds, bool *out_done) {
 
 ls_status ls_rounds_run(ls_rounds *rounds) {
   rounds->count = (size_t)rounds->strategy->num_replicas;
-  rounds->tasks = ls_new_array(rounds->strategy->allocator, ls_replica_task,
-                               rounds->count);
+  rounds->tasks =
+      ls_new_array(rounds->strategy->allocator, ls_replica_task, rounds->count);
   if (rounds->tasks == NULL) return ls_out_of_memory();
   ls_sharing_init(&rounds->sharing, rounds->strategy);
   ls_status status = ls_ok();
@@ -109,7 +109,8 @@ ls_status ls_rounds_run(ls_rounds *rounds) {
 
 void ls_rounds_deinit(ls_rounds *rounds) {
   if (rounds->tasks == NULL) return;
-  for (size_t r = 0; r < rounds->count; ++r) deinit_task(&rounds->tasks[r]);
+  for (size_t r = 0; r < rounds->count; ++r)
+    deinit_task(&rounds->tasks[r]);
   ls_sharing_deinit(&rounds->sharing);
   ls_release(rounds->strategy->allocator, rounds->tasks);
 }

@@ -39,9 +39,9 @@ struct ls_rounds {
   ls_fiber_function call;  // Its argument is the task.
   const ls_replica_hooks *hooks;
   ls_status (*prepare)(ls_replica_task *task);
-  void (*resume)(ls_replica_task *task);  // It is to begin or to go on.
-  ls_status (*end)(ls_replica_task *task);   // It has ended, and did not fail.
-  ls_status (*merge)(ls_rounds *rounds);     // All wait; sets each `merged`.
+  void (*resume)(ls_replica_task *task);    // It is to begin or to go on.
+  ls_status (*end)(ls_replica_task *task);  // It has ended, and did not fail.
+  ls_status (*merge)(ls_rounds *rounds);    // All wait; sets each `merged`.
   void *user;
   // The rest is made by ls_rounds_run.
   ls_replica_task *tasks;

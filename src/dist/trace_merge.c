@@ -16,7 +16,7 @@ typedef struct merging {
   size_t replicas;
   ls_graph *first;  // Replica 0's graph.
   ls_graph *body;
-  uint64_t *refs;     // [replica][argument]: the values in the replicas' graphs.
+  uint64_t *refs;  // [replica][argument]: the values in the replicas' graphs.
   size_t num_args;
   // Results of the body: R for each that differs, then the others.
   uint64_t *gathered, *uniform;
@@ -64,15 +64,15 @@ static ls_status note_values(merging *m, size_t replica, size_t *out_count) {
   // An op maker's failure is the first cause, if there was one.
   if (a.task->graph->error == NULL) return status;
   ls_status_free(status);
-  return ls_status_annotate(ls_graph_take_error(a.task->graph), "on replica %zu",
-                            replica);
+  return ls_status_annotate(ls_graph_take_error(a.task->graph),
+                            "on replica %zu", replica);
 }
 
 static ls_status find_values(merging *m) {
   size_t count = 0;
   LS_RETURN_IF_ERROR(note_values(m, 0, &m->num_args));
-  m->refs = ls_new_array(allocator_of(m), uint64_t,
-                         m->replicas * m->num_args + 1);
+  m->refs =
+      ls_new_array(allocator_of(m), uint64_t, m->replicas * m->num_args + 1);
   if (m->refs == NULL) return ls_out_of_memory();
   for (size_t r = 0; r < m->replicas; ++r) {
     LS_RETURN_IF_ERROR(note_values(m, r, &count));
@@ -99,8 +99,7 @@ static ls_status add_parameters(merging *m) {
 static ls_nest replace_value(ls_nest leaf, void *user) {
   replica_args *a = user;
   if (!is_own(a->task, leaf)) return ls_nest_retain(leaf);
-  const size_t at =
-      a->count++ * a->m->replicas + (size_t)a->task->replica.id;
+  const size_t at = a->count++ * a->m->replicas + (size_t)a->task->replica.id;
   return ls_leaf((ls_tensor){a->m->body, a->m->body->parameters[at]});
 }
 
@@ -116,7 +115,8 @@ static ls_status regroup(merging *m, ls_nest *out_args) {
   }
   if (ls_status_is_ok(status))
     status = ls_regroup(values, m->replicas, NULL, out_args);
-  for (size_t r = 0; r < m->replicas; ++r) ls_nest_release(values[r]);
+  for (size_t r = 0; r < m->replicas; ++r)
+    ls_nest_release(values[r]);
   ls_release(allocator_of(m), values);
   return status;
 }
@@ -171,8 +171,8 @@ static ls_status set_results(const merging *m) {
   uint64_t *refs = ls_new_array(allocator_of(m), uint64_t, count + 1);
   if (refs == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < count; ++i)
-    refs[i] = i < m->num_gathered ? m->gathered[i]
-                                  : m->uniform[i - m->num_gathered];
+    refs[i] =
+        i < m->num_gathered ? m->gathered[i] : m->uniform[i - m->num_gathered];
   const ls_status status = ls_graph_set_results(m->body, refs, count);
   ls_release(allocator_of(m), refs);
   return status;
@@ -204,10 +204,10 @@ static ls_status captured(const merging *m, uint64_t ref, ls_tensor *out) {
     *out = m->first->captures[i].outer;
     if (m->first->captures[i].inner == ref) return ls_ok();
   }
-  return ls_invalid_argument(
-      "the merge function uses '%s', a value of replica 0; what it needs of the "
-      "replicas is to be an argument of the merge call",
-      ls_tensor_name((ls_tensor){m->first, ref}));
+  return ls_invalid_argument("the merge function uses '%s', a value of replica "
+                             "0; what it needs of the "
+                             "replicas is to be an argument of the merge call",
+                             ls_tensor_name((ls_tensor){m->first, ref}));
 }
 
 static ls_status fill_inputs(const merging *m, size_t replica,
@@ -228,8 +228,7 @@ static ls_status body_for(const merging *m, size_t replica,
                           ls_graph **out_body) {
   *out_body = m->body;
   if (replica == 0) return ls_ok();
-  LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_REGION, "merge",
-                                   m->body->runtime,
+  LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_REGION, "merge", m->body->runtime,
                                    m->rounds->tasks[replica].graph, out_body));
   ls_graph_forward(*out_body, m->body);
   return ls_ok();
@@ -238,8 +237,7 @@ static ls_status body_for(const merging *m, size_t replica,
 static ls_status add_op(const merging *m, size_t replica, bool *out_taken,
                         ls_op *out_op) {
   const size_t num_inputs = m->num_args + m->body->num_captures;
-  ls_tensor *inputs =
-      ls_new_array(allocator_of(m), ls_tensor, num_inputs + 1);
+  ls_tensor *inputs = ls_new_array(allocator_of(m), ls_tensor, num_inputs + 1);
   ls_graph *body = NULL, *graph = m->rounds->tasks[replica].graph;
   if (inputs == NULL) return ls_out_of_memory();
   ls_status status = fill_inputs(m, replica, inputs);
@@ -279,15 +277,15 @@ typedef struct giving {
 static ls_nest give_leaf(ls_nest leaf, void *user) {
   giving *g = user;
   switch (way_of(leaf)) {
-    case FOR_EACH:
-      return ls_leaf(ls_op_output(g->op, (unsigned)g->next_gathered++));
-    case FOR_ALL:
-      return ls_leaf(ls_op_output(g->op, (unsigned)g->next_uniform++));
-    default:
-      return leaf.kind == LS_KIND_DISTRIBUTED &&
-                     g->replica < ls_distributed_count(leaf)
-                 ? ls_nest_retain(ls_distributed_component(leaf, g->replica))
-                 : ls_nest_retain(leaf);
+  case FOR_EACH:
+    return ls_leaf(ls_op_output(g->op, (unsigned)g->next_gathered++));
+  case FOR_ALL:
+    return ls_leaf(ls_op_output(g->op, (unsigned)g->next_uniform++));
+  default:
+    return leaf.kind == LS_KIND_DISTRIBUTED &&
+                   g->replica < ls_distributed_count(leaf)
+               ? ls_nest_retain(ls_distributed_component(leaf, g->replica))
+               : ls_nest_retain(leaf);
   }
 }
 

@@ -53,10 +53,11 @@ ls_status gradient_all_gather(ls_gradient *g) {
   own_groups own;
   const int axis = (int)ls_node_int(g->node, "axis", 0);
   const ls_replica_groups *groups = groups_of(g, &own);
-  g->din[0] = groups != NULL
-                  ? ls_reduce_scatter_in(LS_REDUCE_SUM, g->dout[0], axis, groups)
-                  : ls_reduce_scatter_like(LS_REDUCE_SUM, g->dout[0], axis,
-                                           ls_gradient_input(g, 0));
+  g->din[0] =
+      groups != NULL
+          ? ls_reduce_scatter_in(LS_REDUCE_SUM, g->dout[0], axis, groups)
+          : ls_reduce_scatter_like(LS_REDUCE_SUM, g->dout[0], axis,
+                                   ls_gradient_input(g, 0));
   drop_groups(&own);
   return ls_ok();
 }
@@ -72,8 +73,8 @@ ls_status gradient_reduce_scatter(ls_gradient *g) {
         ls_op_name(g->op), reduce);
   own_groups own;
   const int64_t all = ls_node_int(g->node, "replicas", 1);
-  g->din[0] = ls_all_gather_in(
-      g->dout[0], (int)ls_node_int(g->node, "axis", 0), groups_of(g, &own));
+  g->din[0] = ls_all_gather_in(g->dout[0], (int)ls_node_int(g->node, "axis", 0),
+                               groups_of(g, &own));
   if (is_mean)
     g->din[0] = ls_mul_scalar(
         g->din[0], 1 / (double)ls_node_int(g->node, "group_size", all));
@@ -84,10 +85,9 @@ ls_status gradient_reduce_scatter(ls_gradient *g) {
 // What was sent comes back the other way.
 ls_status gradient_all_to_all(ls_gradient *g) {
   own_groups own;
-  g->din[0] = ls_all_to_all(g->dout[0],
-                            (int)ls_node_int(g->node, "concat_axis", 0),
-                            (int)ls_node_int(g->node, "split_axis", 0),
-                            groups_of(g, &own));
+  g->din[0] = ls_all_to_all(
+      g->dout[0], (int)ls_node_int(g->node, "concat_axis", 0),
+      (int)ls_node_int(g->node, "split_axis", 0), groups_of(g, &own));
   drop_groups(&own);
   return ls_ok();
 }
@@ -104,8 +104,8 @@ ls_status gradient_permute(ls_gradient *g) {
     pairs[count][0] = (int32_t)r;
     pairs[count++][1] = (int32_t)sources->as.ints.items[r];
   }
-  g->din[0] = ls_collective_permute(g->dout[0],
-                                    (const int32_t(*)[2])pairs, count);
+  g->din[0] =
+      ls_collective_permute(g->dout[0], (const int32_t(*)[2])pairs, count);
   ls_release(allocator, pairs);
   return ls_ok();
 }
@@ -115,7 +115,7 @@ ls_status gradient_replica_broadcast(ls_gradient *g) {
   const ls_tensor root =
       ls_scalar_i64(LS_DTYPE_I32, ls_node_int(g->node, "root", 0));
   const ls_tensor sum = ls_all_reduce(LS_REDUCE_SUM, g->dout[0]);
-  g->din[0] = ls_select(ls_equal(ls_replica_id(), root), sum,
-                        ls_gradient_zeros(sum));
+  g->din[0] =
+      ls_select(ls_equal(ls_replica_id(), root), sum, ls_gradient_zeros(sum));
   return ls_ok();
 }

@@ -14,8 +14,7 @@ typedef struct group_list {
   size_t size, count;  // Of a group; of all members.
 } group_list;
 
-static ls_status read_groups(const ls_replica_groups *groups,
-                             group_list *out) {
+static ls_status read_groups(const ls_replica_groups *groups, group_list *out) {
   const size_t replicas = (size_t)ls_context_replicas();
   *out = (group_list){.allocator = ls_current_allocator(), .size = replicas};
   if (groups == NULL) return ls_ok();
@@ -70,7 +69,8 @@ typedef struct stack {
 static stack stack_values(const ls_replica_hooks *hooks, ls_tensor x,
                           group_list groups) {
   ls_shape shape = ls_tensor_shape(x);
-  for (int32_t i = shape.rank; i > 0; --i) shape.dim[i] = shape.dim[i - 1];
+  for (int32_t i = shape.rank; i > 0; --i)
+    shape.dim[i] = shape.dim[i - 1];
   shape.dim[0] = 1;
   ++shape.rank;
   stack s = {.groups = groups};
@@ -86,8 +86,7 @@ static ls_tensor value_of(const stack *s, int64_t replica) {
 // Values of the group's members, in order of id or as they are listed.
 static ls_tensor *values_of(const stack *s, bool by_id) {
   const group_list *groups = &s->groups;
-  ls_tensor *items =
-      ls_new_array(groups->allocator, ls_tensor, groups->size);
+  ls_tensor *items = ls_new_array(groups->allocator, ls_tensor, groups->size);
   if (items == NULL) return NULL;
   for (size_t i = 0; i < groups->size; ++i) {
     const int64_t own = member(groups, s->first + i);
@@ -114,7 +113,8 @@ static ls_tensor combine(ls_reduce_op op, const ls_tensor *items, size_t n) {
   ls_allocator *allocator = ls_current_allocator();
   ls_tensor *wider = ls_new_array(allocator, ls_tensor, n);
   if (wider == NULL) return ls_make_failed("all_reduce", ls_out_of_memory());
-  for (size_t i = 0; i < n; ++i) wider[i] = ls_convert(items[i], wide);
+  for (size_t i = 0; i < n; ++i)
+    wider[i] = ls_convert(items[i], wide);
   x = ls_convert(ls_mul_scalar(ls_add_n(wider, n), 1 / (double)n), dtype);
   ls_release(allocator, wider);
   return x;
@@ -134,8 +134,7 @@ static ls_tensor own_part(const ls_replica_hooks *hooks, ls_tensor x, int axis,
                           const group_list *groups) {
   size_t place = 0;
   const int64_t me = hooks->rows_before(1);
-  const int64_t rows =
-      ls_tensor_shape(x).dim[axis] / (int64_t)groups->size;
+  const int64_t rows = ls_tensor_shape(x).dim[axis] / (int64_t)groups->size;
   const size_t first = find_group(groups, me, &place);
   place = 0;  // By id.
   for (size_t k = 0; k < groups->size; ++k)
@@ -225,11 +224,11 @@ static ls_tensor make_asked(const asked *a, const ls_attr *own, size_t num_own,
   ls_status status = read_groups(groups, &list);
   if (ls_status_is_ok(status) && hooks != NULL && !ls_tensor_is_failed(x))
     status = check_op(a->type, x, &list, own, num_own);
-  const ls_tensor made =
-      !ls_status_is_ok(status)
-          ? ls_make_failed(ls_op_table[a->type].name, status)
-      : hooks == NULL ? make_grouped(a->type, x, &list, own, num_own)
-                      : by_hooks(hooks, a, x, list);
+  const ls_tensor made = !ls_status_is_ok(status)
+                             ? ls_make_failed(ls_op_table[a->type].name, status)
+                         : hooks == NULL
+                             ? make_grouped(a->type, x, &list, own, num_own)
+                             : by_hooks(hooks, a, x, list);
   drop_groups(&list);
   return made;
 }
@@ -282,7 +281,8 @@ static ls_status read_pairs(const int32_t (*pairs)[2], size_t num_pairs,
   bool *sent = ls_new_array(ls_current_allocator(), bool, replicas);
   if (sent == NULL) return ls_out_of_memory();
   ls_status status = ls_ok();
-  for (size_t r = 0; r < replicas; ++r) sources[r] = -1;
+  for (size_t r = 0; r < replicas; ++r)
+    sources[r] = -1;
   for (size_t i = 0; i < num_pairs && ls_status_is_ok(status); ++i) {
     const int32_t from = pairs[i][0], to = pairs[i][1];
     if (from < 0 || to < 0 || (size_t)from >= replicas ||
@@ -332,9 +332,9 @@ ls_tensor ls_collective_permute(ls_tensor x, const int32_t (*pairs)[2],
 ls_tensor ls_collective_broadcast(ls_tensor x, int32_t root) {
   const int32_t replicas = ls_context_replicas();
   if (root < 0 || root >= replicas)
-    return ls_make_failed("collective_broadcast",
-                          ls_invalid_argument("replica %d is none of %d", root,
-                                              replicas));
+    return ls_make_failed(
+        "collective_broadcast",
+        ls_invalid_argument("replica %d is none of %d", root, replicas));
   const ls_replica_hooks *hooks = ls_context_current()->hooks;
   if (hooks == NULL) {
     const ls_attr attr = LS_ATTR_I("root", root);

@@ -45,9 +45,9 @@ static ls_tensor own_part(const ls_replica_hooks *hooks, ls_tensor total,
                           int axis, ls_tensor like) {
   const ls_shape shape = ls_tensor_shape(total);
   if (axis < 0 || axis >= shape.rank)
-    return ls_make_failed("reduce_scatter",
-                          ls_invalid_argument("axis %d of rank %d", axis,
-                                              shape.rank));
+    return ls_make_failed(
+        "reduce_scatter",
+        ls_invalid_argument("axis %d of rank %d", axis, shape.rank));
   int64_t rows = 0, start = 0;
   if (like.ref != 0) {
     rows = ls_tensor_shape(like).dim[axis];
@@ -57,9 +57,9 @@ static ls_tensor own_part(const ls_replica_hooks *hooks, ls_tensor total,
     if (shape.dim[axis] % replicas != 0)
       return ls_make_failed(
           "reduce_scatter",
-          ls_invalid_argument("axis %d of %s cannot be cut into %d equal parts",
-                              axis, LS_SHAPE_TEXT(ls_tensor_dtype(total), shape),
-                              replicas));
+          ls_invalid_argument(
+              "axis %d of %s cannot be cut into %d equal parts", axis,
+              LS_SHAPE_TEXT(ls_tensor_dtype(total), shape), replicas));
     rows = shape.dim[axis] / replicas;
     start = hooks->rows_before(rows);
   }

@@ -4,8 +4,7 @@
 ls_shares ls_shares_find(void) {
   ls_shares shares = {.replicas = ls_num_replicas()};
   shares.differ = shares.replicas > 1 && ls_replica_examples(&shares.count);
-  if (shares.differ)
-    shares.total = ls_all_reduce(LS_REDUCE_SUM, shares.count);
+  if (shares.differ) shares.total = ls_all_reduce(LS_REDUCE_SUM, shares.count);
   return shares;
 }
 
@@ -19,8 +18,7 @@ static ls_tensor present(const ls_shares *shares, ls_tensor x) {
 
 ls_tensor ls_shares_sum(const ls_shares *shares, ls_tensor x) {
   if (shares->replicas == 1) return x;
-  return ls_all_reduce(LS_REDUCE_SUM,
-                       shares->differ ? present(shares, x) : x);
+  return ls_all_reduce(LS_REDUCE_SUM, shares->differ ? present(shares, x) : x);
 }
 
 ls_tensor ls_shares_mean(const ls_shares *shares, ls_tensor x) {

@@ -49,8 +49,8 @@ ls_status ls_lower_sizes_on_all(ls_lower_scope *scope, const ls_node *node,
     return ls_unimplemented("%s in a loop, branch or call while replicas have "
                             "arguments of other shapes",
                             ls_node_info(node)->name);
-  *out_sizes = ls_arena_new_array(&scope->to->arena, int64_t,
-                                  (size_t)scope->replicas);
+  *out_sizes =
+      ls_arena_new_array(&scope->to->arena, int64_t, (size_t)scope->replicas);
   if (*out_sizes == NULL) return ls_out_of_memory();
   for (int32_t r = 0; r < scope->replicas; ++r) {
     const ls_type type = ls_lower_operand_on(scope, node, input, r);
@@ -58,8 +58,8 @@ ls_status ls_lower_sizes_on_all(ls_lower_scope *scope, const ls_node *node,
       return ls_invalid_argument("%s: axis %lld of %s",
                                  ls_node_info(node)->name, (long long)axis,
                                  LS_SHAPE_TEXT(type.dtype, type.shape));
-    (*out_sizes)[r] = axis < 0 ? ls_shape_num_elements(type.shape)
-                               : type.shape.dim[axis];
+    (*out_sizes)[r] =
+        axis < 0 ? ls_shape_num_elements(type.shape) : type.shape.dim[axis];
   }
   return ls_ok();
 }
@@ -80,8 +80,12 @@ static ls_status move_axis(ls_lower_scope *scope, const ls_node *node,
   const int32_t rank = ls_lowered_type(scope, *ref).shape.rank;
   int64_t permutation[LS_MAX_RANK];
   for (int64_t i = 0; i < rank; ++i) {
-    const int64_t moved = back ? (i < axis ? i + 1 : i == axis ? 0 : i)
-                               : (i == 0 ? axis : i <= axis ? i - 1 : i);
+    const int64_t moved = back ? (i < axis    ? i + 1
+                                  : i == axis ? 0
+                                              : i)
+                               : (i == 0      ? axis
+                                  : i <= axis ? i - 1
+                                              : i);
     permutation[i] = moved;
   }
   const ls_attr attr = LS_ATTR_IS("permutation", permutation, (size_t)rank);
@@ -108,8 +112,8 @@ ls_status lower_all_gather(ls_lower_scope *scope, ls_node *node) {
   LS_RETURN_IF_ERROR(ls_lower_sizes_on_all(scope, node, 0, axis, &rows));
   uint64_t ref = ls_lowered(scope, node->inputs[0]);
   LS_RETURN_IF_ERROR(move_axis(scope, node, axis, false, &ref));
-  LS_RETURN_IF_ERROR(ls_lower_gather_all(scope, ref, rows, scope->replicas,
-                                         node, &ref));
+  LS_RETURN_IF_ERROR(
+      ls_lower_gather_all(scope, ref, rows, scope->replicas, node, &ref));
   LS_RETURN_IF_ERROR(move_axis(scope, node, axis, true, &ref));
   return ls_lower_map(scope, ls_ref(node->id, 0), ref);
 }
@@ -130,10 +134,9 @@ ls_status ls_lower_own_entry(ls_lower_scope *scope, const int64_t *entries,
   if (ls_status_is_ok(status))
     status = ls_lower_make(scope, LS_OP_REPLICA_ID, NULL, 0, NULL, 0, origin,
                            &inputs[1]);
-  return ls_status_is_ok(status)
-             ? ls_lower_make(scope, LS_OP_GATHER, inputs, 2, &axis, 1, origin,
-                             out_ref)
-             : status;
+  return ls_status_is_ok(status) ? ls_lower_make(scope, LS_OP_GATHER, inputs, 2,
+                                                 &axis, 1, origin, out_ref)
+                                 : status;
 }
 
 // `size` of x along an axis, from a start that is a value.
@@ -146,8 +149,7 @@ static ls_status part_from(ls_lower_scope *scope, uint64_t x, int64_t axis,
   LS_RETURN_IF_ERROR(ls_lower_scalar(scope, LS_DTYPE_I32, 0, origin, &zero));
   for (int32_t i = 0; i < shape.rank; ++i) {
     inputs[i + 1] = i == axis ? start : zero;
-    sizes[i] =
-        (ls_size){LS_SIZE_CONSTANT, i == axis ? size : shape.dim[i]};
+    sizes[i] = (ls_size){LS_SIZE_CONSTANT, i == axis ? size : shape.dim[i]};
   }
   const ls_attr attr = LS_ATTR_SZ("sizes", sizes, (size_t)shape.rank);
   return ls_lower_make(scope, LS_OP_DYNAMIC_SLICE, inputs,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How what replicas do in groups, or one with another, is lowered: everybody's
-// values are gathered into one stack, of which each replica takes what it needs.
-// Sums of groups are made once, for all.
+// values are gathered into one stack, of which each replica takes what it
+// needs. Sums of groups are made once, for all.
 #include "base/runtime_internal.h"
 #include "runtime/lower_ops.h"
 
@@ -24,7 +24,8 @@ static int64_t member(const groups *g, int32_t index) {
 // One more dimension, of size 1, in front.
 static ls_shape in_front(ls_shape shape) {
   ls_shape made = {.rank = shape.rank + 1, .dim = {1}};
-  for (int32_t i = 0; i < shape.rank; ++i) made.dim[i + 1] = shape.dim[i];
+  for (int32_t i = 0; i < shape.rank; ++i)
+    made.dim[i + 1] = shape.dim[i];
   return made;
 }
 
@@ -38,17 +39,18 @@ static ls_status stack_values(ls_lower_scope *scope, const ls_node *node,
                 .shape = type.shape,
                 .dtype = type.dtype,
                 .replicas = scope->replicas,
-                .size = (int32_t)ls_node_int(node, "group_size",
-                                             scope->replicas),
+                .size =
+                    (int32_t)ls_node_int(node, "group_size", scope->replicas),
                 .members = members == NULL ? NULL : members->as.ints.items};
   LS_RETURN_IF_ERROR(ls_lower_check_operand(scope, node, -1));
   if (type.shape.rank == LS_MAX_RANK)
     return ls_unimplemented("%s of a value of rank %d",
                             ls_node_info(node)->name, LS_MAX_RANK);
-  g->entries = ls_arena_new_array(&scope->to->arena, int64_t,
-                                  (size_t)g->replicas);
+  g->entries =
+      ls_arena_new_array(&scope->to->arena, int64_t, (size_t)g->replicas);
   if (g->entries == NULL) return ls_out_of_memory();
-  for (int32_t r = 0; r < g->replicas; ++r) g->entries[r] = 1;
+  for (int32_t r = 0; r < g->replicas; ++r)
+    g->entries[r] = 1;
   LS_RETURN_IF_ERROR(
       ls_lower_reshape(scope, ref, in_front(type.shape), node, &ref));
   return ls_lower_gather_all(scope, ref, g->entries, g->replicas, node,
@@ -109,8 +111,8 @@ static ls_status sum(const groups *g, uint64_t *refs, bool is_mean,
   uint64_t inputs[] = {*out_ref, 0};
   LS_RETURN_IF_ERROR(ls_lower_scalar(g->scope, wide, 1 / (double)g->size,
                                      g->node, &inputs[1]));
-  LS_RETURN_IF_ERROR(ls_lower_make(g->scope, LS_OP_MUL, inputs, 2, NULL, 0,
-                                   g->node, out_ref));
+  LS_RETURN_IF_ERROR(
+      ls_lower_make(g->scope, LS_OP_MUL, inputs, 2, NULL, 0, g->node, out_ref));
   return convert(g, out_ref, g->dtype);
 }
 
@@ -118,13 +120,12 @@ static ls_status reduce(const groups *g, const char *how, uint64_t *refs,
                         uint64_t *out_ref) {
   if (strcmp(how, "sum") == 0 || strcmp(how, "mean") == 0)
     return sum(g, refs, how[0] == 'm', out_ref);
-  const uint16_t type =
-      strcmp(how, "max") == 0 ? LS_OP_MAXIMUM : LS_OP_MINIMUM;
+  const uint16_t type = strcmp(how, "max") == 0 ? LS_OP_MAXIMUM : LS_OP_MINIMUM;
   uint64_t pair[] = {refs[0], 0};
   for (int32_t i = 1; i < g->size; ++i) {
     pair[1] = refs[i];
-    LS_RETURN_IF_ERROR(ls_lower_make(g->scope, type, pair, 2, NULL, 0, g->node,
-                                     &pair[0]));
+    LS_RETURN_IF_ERROR(
+        ls_lower_make(g->scope, type, pair, 2, NULL, 0, g->node, &pair[0]));
   }
   *out_ref = pair[0];
   return ls_ok();
@@ -180,8 +181,8 @@ static ls_status from_member(const groups *g, int32_t i, bool by_id,
 static void note_starts(const groups *g, bool by_id, int64_t size) {
   for (int32_t at = 0; at < g->replicas; ++at) {
     const int32_t first = at - at % g->size;
-    const int32_t place = by_id ? place_by_id(g, first, at - first)
-                                : at - first;
+    const int32_t place =
+        by_id ? place_by_id(g, first, at - first) : at - first;
     g->entries[member(g, at)] = place * size;
   }
 }
@@ -258,8 +259,7 @@ ls_status lower_expand_permute(ls_lower_scope *scope, ls_node *node) {
     const ls_type type = ls_lowered_type(scope, ref);
     if (from[0] >= 0) return lower_forward(scope, node);
     LS_RETURN_IF_ERROR(ls_lower_scalar(scope, type.dtype, 0, node, &ref));
-    LS_RETURN_IF_ERROR(
-        ls_lower_broadcast(scope, ref, type.shape, node, &ref));
+    LS_RETURN_IF_ERROR(ls_lower_broadcast(scope, ref, type.shape, node, &ref));
     return ls_lower_map(scope, ls_ref(node->id, 0), ref);
   }
   groups g;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How merge ops are lowered: the replicas' values are gathered, the body's ops
-// follow as ops that run once, and of results that differ each replica takes its
-// own. Values pass flat, so that each replica's may have a shape of its own.
+// follow as ops that run once, and of results that differ each replica takes
+// its own. Values pass flat, so that each replica's may have a shape of its
+// own.
 #include "base/runtime_internal.h"
 #include "graph/twins.h"
 #include "runtime/lower_flow.h"
@@ -30,10 +31,10 @@ static ls_status map_argument(ls_lower_scope *scope, ls_lower_scope *inner,
   int64_t *sizes = NULL;
   uint64_t all = 0;
   LS_RETURN_IF_ERROR(ls_lower_sizes_on_all(scope, node, input, -1, &sizes));
+  LS_RETURN_IF_ERROR(ls_lower_flatten(
+      scope, ls_lowered(scope, node->inputs[input]), node, &all));
   LS_RETURN_IF_ERROR(
-      ls_lower_flatten(scope, ls_lowered(scope, node->inputs[input]), node, &all));
-  LS_RETURN_IF_ERROR(ls_lower_gather_all(scope, all, sizes, scope->replicas,
-                                         node, &all));
+      ls_lower_gather_all(scope, all, sizes, scope->replicas, node, &all));
   int64_t start = 0;
   for (int32_t r = 0; r < scope->replicas; ++r) {
     const ls_shape shape = ls_lower_operand_on(scope, node, input, r).shape;
@@ -43,7 +44,8 @@ static ls_status map_argument(ls_lower_scope *scope, ls_lower_scope *inner,
     LS_RETURN_IF_ERROR(ls_lower_reshape(scope, own, shape, node, &own));
     LS_RETURN_IF_ERROR(ls_lower_map(
         inner,
-        inner->from->parameters[input * (uint32_t)scope->replicas + (uint32_t)r],
+        inner->from
+            ->parameters[input * (uint32_t)scope->replicas + (uint32_t)r],
         own));
     start += sizes[r];
   }
@@ -98,8 +100,7 @@ static ls_status map_results(ls_lower_scope *scope, const ls_lower_scope *inner,
       ref = ls_lowered(inner,
                        body->results[gathered * replicas + (i - gathered)]);
     }
-    LS_RETURN_IF_ERROR(
-        ls_lower_map(scope, ls_ref(node->id, (unsigned)i), ref));
+    LS_RETURN_IF_ERROR(ls_lower_map(scope, ls_ref(node->id, (unsigned)i), ref));
   }
   return ls_ok();
 }

@@ -29,7 +29,8 @@ static ls_status read_component(ls_lower_scope *scope,
   const int64_t count = ls_shape_num_elements(shape);
   int64_t *rows = ls_arena_new_array(&scope->to->arena, int64_t, replicas);
   if (rows == NULL) return ls_out_of_memory();
-  for (size_t r = 0; r < replicas; ++r) rows[r] = count;
+  for (size_t r = 0; r < replicas; ++r)
+    rows[r] = count;
   LS_RETURN_IF_ERROR(ls_lower_flatten(scope, ref, NULL, &ref));
   LS_RETURN_IF_ERROR(
       ls_lower_gather_all(scope, ref, rows, (int32_t)replicas, NULL, &ref));
@@ -47,17 +48,18 @@ static ls_status write_component(ls_lower_scope *scope,
       ls_lower_make(scope, LS_OP_REPLICA_ID, NULL, 0, NULL, 0, NULL, &ids[0]));
   LS_RETURN_IF_ERROR(
       ls_lower_scalar(scope, LS_DTYPE_I32, index, NULL, &ids[1]));
-  LS_RETURN_IF_ERROR(ls_lower_make(scope, LS_OP_EQUAL, ids, 2, NULL, 0, NULL,
-                                   &inputs[0]));
-  LS_RETURN_IF_ERROR(ls_lower_make(scope, LS_OP_SELECT, inputs, 3, NULL, 0,
-                                   NULL, &ref));
+  LS_RETURN_IF_ERROR(
+      ls_lower_make(scope, LS_OP_EQUAL, ids, 2, NULL, 0, NULL, &inputs[0]));
+  LS_RETURN_IF_ERROR(
+      ls_lower_make(scope, LS_OP_SELECT, inputs, 3, NULL, 0, NULL, &ref));
   return ls_lower_write(scope, component->container, ref);
 }
 
 static int32_t index_of(const ls_variable *component) {
   const ls_variable *container = component->container;
   size_t index = 0;
-  while (container->components[index] != component) ++index;
+  while (container->components[index] != component)
+    ++index;
   return (int32_t)index;
 }
 

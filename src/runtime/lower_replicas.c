@@ -36,8 +36,8 @@ typedef struct replicate {
   size_t *first;     // Of each class, its first replica.
   size_t num_classes;
   ls_lower_scope *bodies;
-  size_t num_bodies;  // That were opened.
-  uint32_t **twins;   // Of each body but the first: see ls_find_twins.
+  size_t num_bodies;      // That were opened.
+  uint32_t **twins;       // Of each body but the first: see ls_find_twins.
   size_t *place;          // Where result i of the source went,
   size_t *written_place;  // and the value of written variable i.
   size_t num_gathered;
@@ -232,8 +232,8 @@ static ls_status list_inputs(replicate *self) {
   for (size_t i = 0; i < self->own->count; ++i)
     for (size_t r = 0; r < self->replicas; ++r) {
       uint64_t ref = 0;
-      LS_RETURN_IF_ERROR(ls_lower_read(
-          f->scope, self->own->items[i]->components[r], &ref));
+      LS_RETURN_IF_ERROR(
+          ls_lower_read(f->scope, self->own->items[i]->components[r], &ref));
       LS_RETURN_IF_ERROR(ls_ref_list_push(&f->inputs, ref));
     }
   return ls_ok();
@@ -282,9 +282,9 @@ static ls_status lower_all(replicate *self) {
   const size_t gathered = self->num_gathered;
   for (size_t i = 0; i < f->node->num_outputs; ++i) {
     const size_t at = self->place[i / self->replicas];
-    const size_t output =
-        at < gathered ? at * self->replicas + i % self->replicas
-                      : gathered * self->replicas + (at - gathered);
+    const size_t output = at < gathered
+                              ? at * self->replicas + i % self->replicas
+                              : gathered * self->replicas + (at - gathered);
     LS_RETURN_IF_ERROR(ls_lower_map(f->scope, ls_ref(f->node->id, (unsigned)i),
                                     ls_ref(made->id, (unsigned)output)));
   }
@@ -305,9 +305,9 @@ static ls_status begin(replicate *self) {
       ls_new_array(allocator, size_t, node->regions[0]->num_results + 1);
   self->written_place =
       ls_new_array(allocator, size_t, self->f->num_written + 1);
-  return self->classes == NULL || self->first == NULL ||
-                 self->bodies == NULL || self->twins == NULL ||
-                 self->place == NULL || self->written_place == NULL
+  return self->classes == NULL || self->first == NULL || self->bodies == NULL ||
+                 self->twins == NULL || self->place == NULL ||
+                 self->written_place == NULL
              ? ls_out_of_memory()
              : ls_ok();
 }
@@ -350,8 +350,8 @@ static ls_status find_own(const ls_lower_scope *scope, const ls_graph *graph,
         ls_lower_is_split(scope, variable))
       LS_RETURN_IF_ERROR(add_own(list, scope->all->allocator, variable));
     for (uint32_t r = 0; r < node->num_regions; ++r)
-      LS_RETURN_IF_ERROR(find_own(scope, ls_graph_resolve(node->regions[r]),
-                                  replicas, list));
+      LS_RETURN_IF_ERROR(
+          find_own(scope, ls_graph_resolve(node->regions[r]), replicas, list));
   }
   return ls_ok();
 }

@@ -55,10 +55,9 @@ static int64_t rows_of(const trial *t, int replica) {
 // Element i of a leaf of the result on a replica, and its shape.
 static double got_at(const trial *t, size_t leaf, int replica, int64_t i) {
   const ls_nest value = ls_nest_item(t->got, leaf);
-  const ls_nest own =
-      ls_distributed_count(value) != 0
-          ? ls_distributed_component(value, (size_t)replica)
-          : value;
+  const ls_nest own = ls_distributed_count(value) != 0
+                          ? ls_distributed_component(value, (size_t)replica)
+                          : value;
   ls_array *array = NULL;
   if (own.kind == LS_KIND_TENSOR) {
     expect_ok(ls_tensor_value(own.as.tensor, &array));
@@ -98,8 +97,8 @@ typedef struct once {
 
 static ls_nest is_first(ls_nest values, void *user) {
   (void)user;
-  return ls_leaf(ls_less(ls_nest_tensor(values, 0),
-                         ls_scalar_i64(LS_DTYPE_I64, 2)));
+  return ls_leaf(
+      ls_less(ls_nest_tensor(values, 0), ls_scalar_i64(LS_DTYPE_I64, 2)));
 }
 
 static ls_nest make_again(ls_nest values, void *user) {
@@ -134,10 +133,9 @@ static ls_tensor gather_columns(ls_tensor x) {
 static ls_nest gather(ls_nest args, void *user) {
   const trial *t = user;
   const ls_tensor x = argument(args);
-  return LS_TUPLE(ls_leaf(made(t, gather_rows, x)),
-                  ls_leaf(made(t, gather_columns, x)),
-                  ls_leaf(ls_all_gather(
-                      ls_fill(LS_DTYPE_I32, LS_SHAPE(2), 7), 0)));
+  return LS_TUPLE(
+      ls_leaf(made(t, gather_rows, x)), ls_leaf(made(t, gather_columns, x)),
+      ls_leaf(ls_all_gather(ls_fill(LS_DTYPE_I32, LS_SHAPE(2), 7), 0)));
 }
 
 static void check_gather(const trial *t) {
@@ -166,9 +164,9 @@ static ls_tensor scatter_rows(ls_tensor x) {
 static ls_nest scatter(ls_nest args, void *user) {
   const trial *t = user;
   const ls_tensor x = argument(args);
-  const ls_tensor mine = ls_mul(
-      ls_all_gather(x, 0),
-      ls_add_scalar(ls_convert(ls_replica_id(), LS_DTYPE_F32), 1));
+  const ls_tensor mine =
+      ls_mul(ls_all_gather(x, 0),
+             ls_add_scalar(ls_convert(ls_replica_id(), LS_DTYPE_F32), 1));
   const ls_tensor sum =
       t->in_loop || t->rows % t->replicas == 0
           ? made(t, scatter_rows, x)
@@ -246,8 +244,8 @@ static void gradients_come_back_to_each_replica(void **state) {
 static ls_nest gather_scalar(ls_nest args, void *user) {
   (void)user;
   return ls_replica_all_gather(
-      ls_replica_context(),
-      ls_leaf(ls_reduce_sum(argument(args), LS_ALL_AXES)), 0);
+      ls_replica_context(), ls_leaf(ls_reduce_sum(argument(args), LS_ALL_AXES)),
+      0);
 }
 
 static ls_nest gather_last(ls_nest args, void *user) {
@@ -258,17 +256,17 @@ static ls_nest gather_last(ls_nest args, void *user) {
 static ls_nest cut_three(ls_nest args, void *user) {
   (void)args;
   (void)user;
-  return ls_leaf(ls_reduce_scatter(
-      LS_REDUCE_SUM, ls_fill(LS_DTYPE_F32, LS_SHAPE(3), 1), 0));
+  return ls_leaf(ls_reduce_scatter(LS_REDUCE_SUM,
+                                   ls_fill(LS_DTYPE_F32, LS_SHAPE(3), 1), 0));
 }
 
 static void expect_refused(ls_callback callback, const char *part) {
   ls_strategy *strategy = mirrored_of(2);
   ls_function *function = NULL;
-  expect_ok(ls_function_create(&(ls_function_options){.call = callback},
-                               &function));
-  const ls_nest args = LS_TUPLE(
-      split_of(2, array_of_numbers(LS_DTYPE_F32, LS_SHAPE(5), 1)));
+  expect_ok(
+      ls_function_create(&(ls_function_options){.call = callback}, &function));
+  const ls_nest args =
+      LS_TUPLE(split_of(2, array_of_numbers(LS_DTYPE_F32, LS_SHAPE(5), 1)));
   ls_nest result = {0};
   expect_status(ls_strategy_run(strategy, ls_traced(function), args, &result),
                 LS_INVALID_ARGUMENT, part);

@@ -25,7 +25,8 @@ static ls_nest values(void) {
   ls_nest items[REPLICAS];
   for (int r = 0; r < REPLICAS; ++r) {
     double numbers[WIDTH * 2];
-    for (int64_t i = 0; i < WIDTH * 2; ++i) numbers[i] = x_of(r, i);
+    for (int64_t i = 0; i < WIDTH * 2; ++i)
+      numbers[i] = x_of(r, i);
     items[r] =
         ls_nest_array(array_of(LS_DTYPE_F32, LS_SHAPE(WIDTH, 2), numbers));
   }
@@ -49,8 +50,8 @@ typedef struct trial {
 
 static ls_nest is_second(ls_nest state, void *user) {
   (void)user;
-  return ls_leaf(ls_less(ls_nest_tensor(state, 0),
-                         ls_scalar_i64(LS_DTYPE_I64, 2)));
+  return ls_leaf(
+      ls_less(ls_nest_tensor(state, 0), ls_scalar_i64(LS_DTYPE_I64, 2)));
 }
 
 static ls_nest make_in_body(ls_nest state, void *user) {
@@ -103,9 +104,8 @@ static void check(maker make, const ls_replica_groups *groups, wanted want,
     trial t = {.make = make, .groups = groups, .in_loop = way == 2};
     const ls_nest args = values();
     ls_strategy *strategy = mirrored_of(REPLICAS);
-    const ls_nest got = way == 0
-                            ? run_on(strategy, run_maker, args, &t)
-                            : call_on(REPLICAS, run_maker, &t, args, 2);
+    const ls_nest got = way == 0 ? run_on(strategy, run_maker, args, &t)
+                                 : call_on(REPLICAS, run_maker, &t, args, 2);
     expect_values(got, groups, want, count);
     ls_nest_release(got);
     ls_nest_release(args);
@@ -145,7 +145,8 @@ static int by_id(const ls_replica_groups *groups, int r, int i) {
 
 static int rank_of(const ls_replica_groups *groups, int r) {
   int rank = 0;
-  while (by_id(groups, r, rank) != r) ++rank;
+  while (by_id(groups, r, rank) != r)
+    ++rank;
   return rank;
 }
 
@@ -200,8 +201,7 @@ static double want_scatter(const ls_replica_groups *groups, int r, int64_t i) {
 static ls_tensor exchange(ls_tensor x, const ls_replica_groups *groups) {
   return ls_all_to_all(x, 0, 1, groups);
 }
-static double want_exchange(const ls_replica_groups *groups, int r,
-                            int64_t i) {
+static double want_exchange(const ls_replica_groups *groups, int r, int64_t i) {
   int place;
   const int32_t *members = group_of(groups, r, &place);
   const int64_t rows = WIDTH / size_of(groups), columns = 2 * size_of(groups);
@@ -263,14 +263,13 @@ static ls_nest gradient_of(ls_nest args, void *user) {
   const trial *t = user;
   const ls_tensor x = argument(args);
   const ls_tensor y = t->make(x, t->groups);
-  const ls_tensor w = ls_add_scalar(
-      ls_convert(ls_replica_id(), LS_DTYPE_F32), 1);
+  const ls_tensor w =
+      ls_add_scalar(ls_convert(ls_replica_id(), LS_DTYPE_F32), 1);
   const ls_nest loss = ls_leaf(
       ls_reduce_sum(ls_mul(ls_mul(y, w), ls_stop_gradient(y)), LS_ALL_AXES));
   const ls_nest leaf = ls_leaf(x);
   ls_nest gradient = {0};
-  const ls_status status =
-      ls_gradients(&loss, 1, &leaf, 1, NULL, &gradient);
+  const ls_status status = ls_gradients(&loss, 1, &leaf, 1, NULL, &gradient);
   // <gradient, x> = sum w y y, if the gradient is the transpose of f.
   return ls_status_is_ok(status)
              ? LS_TUPLE(ls_leaf(ls_all_reduce(
@@ -356,11 +355,10 @@ static void what_does_not_fit_is_refused(void **state) {
       // Op by op what failed is a value.
       if (ls_status_is_ok(status)) {
         const ls_nest value = ls_nest_item(result, 0);
-        status = ls_tensor_status(
-            (ls_distributed_count(value) == 0
-                 ? value
-                 : ls_distributed_component(value, 0))
-                .as.tensor);
+        status = ls_tensor_status((ls_distributed_count(value) == 0
+                                       ? value
+                                       : ls_distributed_component(value, 0))
+                                      .as.tensor);
       }
       expect_status(status, LS_INVALID_ARGUMENT, rows[i].part);
       ls_nest_release(result);

@@ -112,8 +112,8 @@ static void each_replica_reads_its_own_value(void **state) {
 // ---- In loops and branches -------------------------------------------------
 static ls_nest below_three(ls_nest values, void *user) {
   (void)user;
-  return ls_leaf(ls_less(ls_nest_tensor(values, 0),
-                         ls_scalar_i64(LS_DTYPE_I64, 3)));
+  return ls_leaf(
+      ls_less(ls_nest_tensor(values, 0), ls_scalar_i64(LS_DTYPE_I64, 3)));
 }
 
 typedef struct body {
@@ -176,8 +176,7 @@ static void one_buffer_or_many_give_the_same_bits(void **state) {
   double last[2] = {0, 1};
   for (int diverged = 0; diverged < 2; ++diverged) {
     ls_strategy *strategy = mirrored_of(REPLICAS);
-    ls_variable *v =
-        variable_in(strategy, (variable_kind){.initial = 0.7});
+    ls_variable *v = variable_in(strategy, (variable_kind){.initial = 0.7});
     ls_function *f = function_of(descend, v);
     const ls_nest args = scalars();
     ls_nest result = ls_none();
@@ -186,7 +185,8 @@ static void one_buffer_or_many_give_the_same_bits(void **state) {
       expect_ok(ls_variable_value(ls_variable_component(v, 1), &now));
       const double value = ls_array_f64(now, 0);
       ls_array_release(now);
-      if (diverged) set_components(v, (double[]){value, value, value}, REPLICAS);
+      if (diverged)
+        set_components(v, (double[]){value, value, value}, REPLICAS);
       expect_ok(ls_strategy_run(strategy, ls_traced(f), args, &result));
     }
     ls_array *value = NULL;

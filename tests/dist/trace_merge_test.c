@@ -41,8 +41,7 @@ static ls_nest sum_and_turn(ls_strategy *strategy, ls_nest args, void *user) {
   ls_nest items[8];
   const size_t count = ls_distributed_count(value);
   for (size_t r = 0; r < count; ++r)
-    items[r] = ls_nest_retain(
-        ls_distributed_component(value, (r + 1) % count));
+    items[r] = ls_nest_retain(ls_distributed_component(value, (r + 1) % count));
   return LS_TUPLE(sum, ls_nest_distributed(LS_PER_REPLICA, items, count),
                   ls_nest_retain(ls_nest_item(args, 1)));
 }
@@ -52,16 +51,15 @@ static ls_nest merge_in_the_middle(ls_nest args, void *user) {
   const ls_tensor x = ls_nest_tensor(args, 0);
   const ls_tensor before = ls_reduce_sum(ls_mul_scalar(x, 2), LS_AXES(0));
   const ls_nest own = LS_TUPLE(ls_leaf(before), ls_nest_i64(5));
-  const ls_nest merged = ls_replica_merge_call(ls_replica_context(),
-                                               sum_and_turn, own, user);
+  const ls_nest merged =
+      ls_replica_merge_call(ls_replica_context(), sum_and_turn, own, user);
   ls_nest_release(own);
   if (ls_nest_is_failed(merged)) return merged;
   const ls_tensor sum = ls_nest_tensor(merged, 0);
   const ls_tensor next = ls_nest_tensor(merged, 1);
   assert_true(ls_nest_number(ls_nest_item(merged, 2)) == 5);
-  const ls_nest result =
-      LS_TUPLE(ls_leaf(ls_add(before, sum)), ls_leaf(next),
-               ls_leaf(ls_add(ls_mul(x, sum), next)));
+  const ls_nest result = LS_TUPLE(ls_leaf(ls_add(before, sum)), ls_leaf(next),
+                                  ls_leaf(ls_add(ls_mul(x, sum), next)));
   ls_nest_release(merged);
   return result;
 }
@@ -104,8 +102,7 @@ static void replicas_merge_and_go_on(void **state) {
   for (int replicas = 2; replicas <= 8; ++replicas)
     for (int64_t rows = 1; rows <= 9; rows += 2) {
       int calls = 0;
-      const ls_nest got =
-          run_rows(replicas, rows, merge_in_the_middle, &calls);
+      const ls_nest got = run_rows(replicas, rows, merge_in_the_middle, &calls);
       assert_int_equal(calls, 1);  // Traced once, for all.
       expect_middle(got, replicas, rows);
       ls_nest_release(got);
@@ -122,8 +119,8 @@ static void compiled_merges_give_the_bits_of_others(void **state) {
   const ls_nest args = rows_of(5, 10);
   ls_nest tensors[5];
   for (size_t r = 0; r < 5; ++r)
-    tensors[r] = ls_leaf(ls_constant(ls_nest_as_array(
-        ls_distributed_component(ls_nest_item(args, 0), r))));
+    tensors[r] = ls_leaf(ls_constant(
+        ls_nest_as_array(ls_distributed_component(ls_nest_item(args, 0), r))));
   const ls_nest eager_args =
       LS_TUPLE(ls_nest_distributed(LS_PER_REPLICA, tensors, 5));
   const ls_nest plain =
@@ -132,8 +129,8 @@ static void compiled_merges_give_the_bits_of_others(void **state) {
     for (size_t r = 0; r < 5; ++r) {
       ls_array *array = NULL;
       const ls_nest value = ls_nest_item(plain, leaf);
-      expect_ok(ls_tensor_value(
-          ls_distributed_component(value, r).as.tensor, &array));
+      expect_ok(ls_tensor_value(ls_distributed_component(value, r).as.tensor,
+                                &array));
       const ls_array *other = part(ls_nest_item(compiled, leaf), r);
       assert_int_equal(ls_array_size(array), ls_array_size(other));
       assert_memory_equal(ls_array_data(array), ls_array_data(other),
@@ -234,15 +231,14 @@ static ls_nest gradient_around(ls_nest args, void *user) {
   const bool through = *(const bool *)user;
   const ls_tensor x = ls_nest_tensor(args, 0);
   const ls_tensor loss = ls_reduce_sum(ls_mul(x, x), LS_ALL_AXES);
-  const ls_nest merged = ls_replica_merge_call(
-      ls_replica_context(), double_all, ls_leaf(loss), NULL);
+  const ls_nest merged = ls_replica_merge_call(ls_replica_context(), double_all,
+                                               ls_leaf(loss), NULL);
   if (ls_nest_is_failed(merged)) return merged;
   const ls_nest y = through ? merged : ls_leaf(loss), leaf = ls_leaf(x);
   ls_nest gradient = {0};
   const ls_status status = ls_gradients(&y, 1, &leaf, 1, NULL, &gradient);
-  return ls_status_is_ok(status)
-             ? LS_TUPLE(gradient, ls_nest_retain(merged))
-             : ls_fail(status);
+  return ls_status_is_ok(status) ? LS_TUPLE(gradient, ls_nest_retain(merged))
+                                 : ls_fail(status);
 }
 
 static void gradients_pass_beside_a_merge(void **state) {
@@ -293,8 +289,8 @@ static ls_nest some_merge(ls_nest args, void *user) {
   const int waits = *(const int *)user;
   const bool early = ls_replica_number() == 1;
   if (early != (waits != 0)) return ls_nest_retain(ls_nest_item(args, 0));
-  const ls_nest merged = ls_replica_merge_call(
-      ls_replica_context(), give_nothing, ls_none(), NULL);
+  const ls_nest merged = ls_replica_merge_call(ls_replica_context(),
+                                               give_nothing, ls_none(), NULL);
   if (!ls_nest_is_failed(merged)) return ls_nest_retain(ls_nest_item(args, 0));
   return merged;
 }
@@ -320,8 +316,8 @@ static ls_nest fail_in_merge(ls_strategy *strategy, ls_nest args, void *user) {
 static ls_nest merge_that_fails(ls_nest args, void *user) {
   (void)args;
   int *told = user;
-  const ls_nest merged = ls_replica_merge_call(
-      ls_replica_context(), fail_in_merge, ls_none(), NULL);
+  const ls_nest merged = ls_replica_merge_call(ls_replica_context(),
+                                               fail_in_merge, ls_none(), NULL);
   assert_true(ls_nest_is_failed(merged));
   ++*told;
   return merged;
@@ -358,8 +354,8 @@ static void a_merge_sees_arguments_only(void **state) {
 
 static ls_nest loop_once(ls_nest values, void *user) {
   (void)user;
-  return ls_leaf(ls_less(ls_nest_tensor(values, 0),
-                         ls_scalar_i64(LS_DTYPE_I64, 1)));
+  return ls_leaf(
+      ls_less(ls_nest_tensor(values, 0), ls_scalar_i64(LS_DTYPE_I64, 1)));
 }
 
 static ls_nest merge_in_body(ls_nest values, void *user) {

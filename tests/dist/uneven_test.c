@@ -45,7 +45,8 @@ static void each_replica_has_rows_of_its_own_number(void **state) {
       ls_array *x = array_of_numbers(LS_DTYPE_F32, LS_SHAPE(rows, 3), 5);
       const ls_nest got = run_rows(replicas, rows, rows_and_sums, NULL);
       double sum[3] = {0};
-      for (int64_t i = 0; i < 3 * rows; ++i) sum[i % 3] += ls_array_f64(x, i);
+      for (int64_t i = 0; i < 3 * rows; ++i)
+        sum[i % 3] += ls_array_f64(x, i);
       int64_t at = 0;
       for (size_t r = 0; r < (size_t)replicas; ++r) {
         const int64_t own =
@@ -108,15 +109,15 @@ static void sizes_that_equal_constants_are_told_apart(void **state) {
 // ---- Loops -----------------------------------------------------------------
 static ls_nest below_four(ls_nest values, void *user) {
   (void)user;
-  return ls_leaf(ls_less(ls_nest_tensor(values, 0),
-                         ls_scalar_i64(LS_DTYPE_I64, 4)));
+  return ls_leaf(
+      ls_less(ls_nest_tensor(values, 0), ls_scalar_i64(LS_DTYPE_I64, 4)));
 }
 
 static ls_nest add_everywhere(ls_nest values, void *user) {
   const ls_tensor x = *(const ls_tensor *)user;
   const ls_tensor sum = ls_all_reduce(
-      LS_REDUCE_SUM, ls_reduce_sum(ls_add(x, ls_nest_tensor(values, 1)),
-                                   LS_ALL_AXES));
+      LS_REDUCE_SUM,
+      ls_reduce_sum(ls_add(x, ls_nest_tensor(values, 1)), LS_ALL_AXES));
   return LS_TUPLE(ls_leaf(ls_add_scalar(ls_nest_tensor(values, 0), 1)),
                   ls_leaf(ls_mul_scalar(sum, 0.125)));
 }
@@ -124,12 +125,11 @@ static ls_nest add_everywhere(ls_nest values, void *user) {
 static ls_nest meet_in_a_loop(ls_nest args, void *user) {
   (void)user;
   ls_tensor x = ls_nest_tensor(args, 0);
-  const ls_nest last =
-      ls_while(below_four, add_everywhere, &x,
-               LS_TUPLE(ls_leaf(ls_scalar_i64(LS_DTYPE_I64, 0)),
-                        ls_leaf(ls_reduce_sum(ls_mul_scalar(x, 0),
-                                              LS_ALL_AXES))),
-               0);
+  const ls_nest last = ls_while(
+      below_four, add_everywhere, &x,
+      LS_TUPLE(ls_leaf(ls_scalar_i64(LS_DTYPE_I64, 0)),
+               ls_leaf(ls_reduce_sum(ls_mul_scalar(x, 0), LS_ALL_AXES))),
+      0);
   const ls_nest result = LS_TUPLE(ls_leaf(ls_nest_tensor(last, 1)));
   ls_nest_release(last);
   return result;

@@ -67,10 +67,11 @@ static void so_it_is_with_attention_and_embeddings(void **state) {
 static void norms_over_parts_are_numbers(void **state) {
   (void)state;
   training got;
-  training_job job = {.model = "resnet20", .batch = 3, .steps = 2,
-                      .replicas = 5};
+  training_job job = {
+      .model = "resnet20", .batch = 3, .steps = 2, .replicas = 5};
   training_run(&job, &got);
-  for (int i = 0; i < got.steps; ++i) assert_true(isfinite(got.losses[i]));
+  for (int i = 0; i < got.steps; ++i)
+    assert_true(isfinite(got.losses[i]));
   for (size_t v = 0; v < got.num_values; ++v)
     for (int64_t i = 0; i < ls_array_num_elements(got.values[v]); ++i)
       assert_true(isfinite(ls_array_f64(got.values[v], i)));

@@ -157,10 +157,10 @@ static void note_post(const ls_cpu_region *self, const ls_cpu_body *body,
                       post_place *now, post_place *places) {
   for (uint32_t m = 0; m < self->num_merges; ++m) {
     const ls_node *merge = body->merges[m];
-    const bool here = is_shared_operand
-                          ? merge == node && ls_cpu_twin(body, node->inputs[0]) !=
-                                                 LS_NO_TWIN
-                          : merge->inputs[0] >> 16 == node->id;
+    const bool here =
+        is_shared_operand
+            ? merge == node && ls_cpu_twin(body, node->inputs[0]) != LS_NO_TWIN
+            : merge->inputs[0] >> 16 == node->id;
     if (!here) continue;
     places[m] = *now;
     ++now->posts;

@@ -37,8 +37,8 @@ typedef struct ls_cpu_region {
   bool *meets;          // A merge that lanes post to.
   ls_cpu_meeting *merges;  // Those at the top level.
   uint32_t num_merges;
-  // Lanes post where the operand is computed; else at the merge, each when it is
-  // its turn, as they do not come there in order.
+  // Lanes post where the operand is computed; else at the merge, each when it
+  // is its turn, as they do not come there in order.
   bool posts_early;
   uint32_t *gathered;  // By result and replica: the outer value's storage.
   bool *is_gathered;   // By result: lanes write it.
