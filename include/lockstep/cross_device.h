@@ -64,9 +64,8 @@ typedef struct ls_cross_device_table {
 typedef struct ls_cross_device ls_cross_device;
 // A set of the caller's own. A strategy calls it for every reduction. `self` is
 // taken over on success.
-LS_API LS_MUST_USE ls_status
-ls_cross_device_create(const ls_cross_device_table *table, void *self,
-                       ls_cross_device **out_ops);
+LS_API LS_MUST_USE ls_status ls_cross_device_create(
+    const ls_cross_device_table *table, void *self, ls_cross_device **out_ops);
 LS_API ls_cross_device *ls_cross_device_retain(ls_cross_device *ops);
 LS_API void ls_cross_device_release(ls_cross_device *ops);
 // "reduce_to_one", "nccl", "hierarchical_copy", "collective" or its table's
@@ -101,15 +100,16 @@ typedef struct ls_all_reduce_options {
 } ls_all_reduce_options;
 // Gives each device its result where the values are: values whose destinations
 // are where they are and that share their devices go together. i32 values,
-// slices, map outputs and, one by one, values on CPUs are reduced to one device.
+// slices, map outputs and, one by one, values on CPUs are reduced to one
+// device.
 //   LS_INVALID_ARGUMENT  another algorithm; less than no packs.
 LS_API LS_MUST_USE ls_status ls_all_reduce_ops_create(
     const ls_all_reduce_options *options, ls_cross_device **out_ops);
 // The same by one algorithm, with so many packs (not given: 1).
-LS_API LS_MUST_USE ls_status ls_nccl_all_reduce_create(
-    ls_opt num_packs, ls_cross_device **out_ops);
-LS_API LS_MUST_USE ls_status ls_hierarchical_copy_create(
-    ls_opt num_packs, ls_cross_device **out_ops);
+LS_API LS_MUST_USE ls_status
+ls_nccl_all_reduce_create(ls_opt num_packs, ls_cross_device **out_ops);
+LS_API LS_MUST_USE ls_status
+ls_hierarchical_copy_create(ls_opt num_packs, ls_cross_device **out_ops);
 
 // ---- Choosing --------------------------------------------------------------
 typedef struct ls_machine_device {
@@ -127,15 +127,16 @@ typedef struct ls_machine {
 // By the devices' links: hierarchical copy on eight GPUs that form a cube mesh
 // (as in a DGX-1), else nccl; reduce to one when a device is not visible or no
 // GPU, with a warning. Devices that are visible and unused are logged.
-LS_API LS_MUST_USE ls_status ls_cross_device_by_links(
-    const char *const *devices, size_t num_devices, const ls_machine *machine,
-    ls_cross_device **out_ops);
+LS_API LS_MUST_USE ls_status
+ls_cross_device_by_links(const char *const *devices, size_t num_devices,
+                         const ls_machine *machine, ls_cross_device **out_ops);
 // By their kind: a collective all-reduce on GPUs with NCCL, on more GPUs than
-// are physical and on CPUs (in a build graph: reduce to one); reduce to one on a
-// mix.
-LS_API LS_MUST_USE ls_status ls_cross_device_auto(
-    const char *const *devices, size_t num_devices, const ls_machine *machine,
-    ls_cross_device **out_ops);
+// are physical and on CPUs (in a build graph: reduce to one); reduce to one on
+// a mix.
+LS_API LS_MUST_USE ls_status ls_cross_device_auto(const char *const *devices,
+                                                  size_t num_devices,
+                                                  const ls_machine *machine,
+                                                  ls_cross_device **out_ops);
 
 // ---- Using a set -----------------------------------------------------------
 // Each result is a Mirrored over the destinations, also on one device.
@@ -163,8 +164,8 @@ LS_API LS_MUST_USE ls_status ls_cross_device_gather(ls_cross_device *ops,
                                                     ls_nest *out_value);
 
 // The sum of one gradient over replicas, with `mean` times 1 / count.
-// `*out_not_finite` (may be NULL) tells whether an element of any is infinite or
-// no number, a bool scalar.
+// `*out_not_finite` (may be NULL) tells whether an element of any is infinite
+// or no number, a bool scalar.
 LS_API LS_MUST_USE ls_status ls_sum_gradient(const ls_tensor *items,
                                              size_t count, bool mean,
                                              ls_tensor *out_sum,

@@ -23,8 +23,8 @@ typedef struct ls_slices_parts {
   ls_tensor dense_shape;  // Integers. Failed (zeroed): not said.
 } ls_slices_parts;
 
-// A leaf of slices. `values` (taken over) is a tensor leaf or again slices: rows
-// of the rows. Failed where it is neither.
+// A leaf of slices. `values` (taken over) is a tensor leaf or again slices:
+// rows of the rows. Failed where it is neither.
 LS_API ls_nest ls_nest_slices(ls_nest values, ls_tensor indices,
                               ls_tensor dense_shape);
 // The parts of a leaf of slices; values that are slices themselves are made one

@@ -20,8 +20,7 @@ typedef struct all_reduce {
 // ---- What goes together ----------------------------------------------------
 static ls_dtype dtype_of(ls_nest leaf) {
   if (leaf.kind == LS_KIND_TENSOR) return ls_tensor_dtype(leaf.as.tensor);
-  if (leaf.kind == LS_KIND_ARRAY)
-    return ls_array_dtype(ls_nest_as_array(leaf));
+  if (leaf.kind == LS_KIND_ARRAY) return ls_array_dtype(ls_nest_as_array(leaf));
   const ls_variable *variable = ls_nest_as_variable(leaf);
   return variable != NULL ? variable->type.dtype : leaf.dtype;
 }
@@ -35,12 +34,6 @@ static bool is_plain(const ls_parts *parts) {
       return false;
   }
   return true;
-}
-
-static bool holds_slices(const ls_parts *parts) {
-  for (size_t i = 0; i < parts->devices.count; ++i)
-    if (ls_nest_has_slices(parts->items[i])) return true;
-  return false;
 }
 
 // ---- A batch ---------------------------------------------------------------
@@ -98,7 +91,8 @@ static ls_status reduce_columns(const batch *b, const ls_tensor_row *rows,
   if (items == NULL) return ls_out_of_memory();
   ls_status status = ls_ok();
   for (size_t c = 0; c < rows[0].count && ls_status_is_ok(status); ++c) {
-    for (size_t d = 0; d < num_devices; ++d) items[d] = rows[d].items[c];
+    for (size_t d = 0; d < num_devices; ++d)
+      items[d] = rows[d].items[c];
     status = ls_check_same_shapes(items, num_devices);
     if (!ls_status_is_ok(status)) break;
     reduce_column(b, items, c, items + num_devices);
@@ -116,7 +110,8 @@ static ls_status check_columns(const batch *b) {
   ls_tensor *items = ls_new_array(b->allocator, ls_tensor, num_devices);
   ls_status status = items == NULL ? ls_out_of_memory() : ls_ok();
   for (size_t c = 0; c < b->count && ls_status_is_ok(status); ++c) {
-    for (size_t d = 0; d < num_devices; ++d) items[d] = b->rows[d].items[c];
+    for (size_t d = 0; d < num_devices; ++d)
+      items[d] = b->rows[d].items[c];
     status = ls_check_same_shapes(items, num_devices);
   }
   ls_release(b->allocator, items);
@@ -131,13 +126,13 @@ static ls_status reduce_packed(const batch *b) {
     return reduce_columns(b, b->rows, b->results);
   LS_RETURN_IF_ERROR(check_columns(b));
   ls_packed packed;
-  LS_RETURN_IF_ERROR(
-      how->num_packs > 0
-          ? ls_pack_joined(b->rows, num_rows, b->devices, how->num_packs,
-                           &packed)
-          : ls_pack_small(b->rows, num_rows, b->devices,
-                          LS_SOME(how->small_max_bytes),
-                          LS_SOME(how->small_max_group), &packed));
+  LS_RETURN_IF_ERROR(how->num_packs > 0
+                         ? ls_pack_joined(b->rows, num_rows, b->devices,
+                                          how->num_packs, &packed)
+                         : ls_pack_small(b->rows, num_rows, b->devices,
+                                         LS_SOME(how->small_max_bytes),
+                                         LS_SOME(how->small_max_group),
+                                         &packed));
   ls_tensor_row *reduced =
       ls_tensor_rows(b->allocator, num_rows, packed.pieces[0].count);
   ls_status status = reduced == NULL ? ls_out_of_memory() : ls_ok();
@@ -195,13 +190,12 @@ static ls_status reduce_together(const all_reduce *how, ls_reduce_op op,
              .allocator = how->allocator,
              .devices = &parts[0].devices,
              .count = count};
-  ls_log_limited(ls_runtime_current(), "all_reduce batch", 10, LS_LOG_INFO,
-                 "dist",
-                 "batch all-reduce of %zu values: algorithm %s, num_packs %lld, "
-                 "agg_small_max_bytes %lld, agg_small_max_group %lld",
-                 count, how->algorithm, (long long)how->num_packs,
-                 (long long)how->small_max_bytes,
-                 (long long)how->small_max_group);
+  ls_log_limited(
+      ls_runtime_current(), "all_reduce batch", 10, LS_LOG_INFO, "dist",
+      "batch all-reduce of %zu values: algorithm %s, num_packs %lld, "
+      "agg_small_max_bytes %lld, agg_small_max_group %lld",
+      count, how->algorithm, (long long)how->num_packs,
+      (long long)how->small_max_bytes, (long long)how->small_max_group);
   b.rows = ls_tensor_rows(b.allocator, b.devices->count, count);
   b.results = ls_tensor_rows(b.allocator, b.devices->count, count);
   b.dtypes = ls_new_array(b.allocator, ls_dtype, count);
@@ -233,7 +227,7 @@ static ls_status reduce(void *self, ls_reduce_op op, ls_nest value,
   LS_RETURN_IF_ERROR(ls_destination_set(where, value, &to));
   ls_status status = ls_parts_init(&parts, value);
   if (ls_status_is_ok(status)) {
-    if (holds_slices(&parts))
+    if (ls_has_sparse_parts(&parts))
       ls_log_limited(ls_runtime_current(), "all_reduce slices", 10,
                      LS_LOG_WARNING, "dist",
                      "all-reduce of sparse slices is done on one device");
@@ -307,7 +301,8 @@ static ls_status batch_reduce(void *self, ls_reduce_op op,
       in_build_graph() ? find_plain(&t, values, where, count) : ls_ok();
   if (ls_status_is_ok(status) && t.count > 0 && t.fits) {
     status = reduce_together(self, op, t.parts, t.to, t.count, t.results);
-    for (size_t i = 0; i < t.count; ++i) results[t.numbers[i]] = t.results[i];
+    for (size_t i = 0; i < t.count; ++i)
+      results[t.numbers[i]] = t.results[i];
     done = t.count;
   } else if (t.count > 1) {
     ls_log_limited(ls_runtime_current(), "all_reduce destinations", 10,
@@ -340,9 +335,11 @@ static void release(void *self) {
   ls_release(how->allocator, how);
 }
 
-#define ALL_REDUCE_TABLE(text)                                            \
-  {.name = text, .reduce = reduce, .batch_reduce = batch_reduce,          \
-   .gather = gather, .release = release}
+#define ALL_REDUCE_TABLE(text)                                                 \
+  {                                                                            \
+    .name = text, .reduce = reduce, .batch_reduce = batch_reduce,              \
+    .gather = gather, .release = release                                       \
+  }
 static const ls_cross_device_table nccl = ALL_REDUCE_TABLE("nccl");
 static const ls_cross_device_table hierarchical =
     ALL_REDUCE_TABLE("hierarchical_copy");

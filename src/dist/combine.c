@@ -71,8 +71,8 @@ ls_status ls_component_tensors(ls_nest leaf, ls_allocator *allocator,
   ls_status status = ls_ok();
   const ls_variable *variable = ls_nest_as_variable(leaf);
   if (variable != NULL && variable->num_components > 0)
-    for (size_t i = 0;
-         i < variable->num_components && ls_status_is_ok(status); ++i)
+    for (size_t i = 0; i < variable->num_components && ls_status_is_ok(status);
+         ++i)
       status = push(&list, (ls_nest){.kind = LS_KIND_VARIABLE,
                                      .as.ref = variable->components[i]});
   else
@@ -86,15 +86,18 @@ ls_status ls_component_tensors(ls_nest leaf, ls_allocator *allocator,
 // ---- Means -----------------------------------------------------------------
 ls_dtype ls_mean_dtype(ls_dtype dtype) {
   switch (dtype) {
-    case LS_DTYPE_I32:
-    case LS_DTYPE_I64:
-    case LS_DTYPE_U32:
-    case LS_DTYPE_U64: return LS_DTYPE_F64;
-    case LS_DTYPE_I8:
-    case LS_DTYPE_I16:
-    case LS_DTYPE_U8:
-    case LS_DTYPE_U16: return LS_DTYPE_F32;
-    default: return dtype;
+  case LS_DTYPE_I32:
+  case LS_DTYPE_I64:
+  case LS_DTYPE_U32:
+  case LS_DTYPE_U64:
+    return LS_DTYPE_F64;
+  case LS_DTYPE_I8:
+  case LS_DTYPE_I16:
+  case LS_DTYPE_U8:
+  case LS_DTYPE_U16:
+    return LS_DTYPE_F32;
+  default:
+    return dtype;
   }
 }
 
@@ -122,10 +125,12 @@ ls_tensor ls_mean_of_sum(ls_tensor sum, double total, bool divide) {
 // Along the canonical tree; failed tensors are absent, failed if all are.
 static ls_tensor tree_sum(const ls_tensor *items, size_t count) {
   size_t present = 0, half = 1;
-  for (size_t i = 0; i < count; ++i) present += items[i].ref != 0;
+  for (size_t i = 0; i < count; ++i)
+    present += items[i].ref != 0;
   if (present == 0) return ls_failed_tensor();
   if (present == count) return ls_add_n(items, count);
-  while (half * 2 < count) half *= 2;
+  while (half * 2 < count)
+    half *= 2;
   const ls_tensor a = tree_sum(items, half);
   const ls_tensor b = tree_sum(items + half, count - half);
   if (a.ref == 0 || b.ref == 0) return a.ref == 0 ? b : a;
@@ -142,7 +147,8 @@ static ls_tensor extreme(ls_reduce_op op, const ls_tensor *items,
 
 ls_status ls_check_same_shapes(const ls_tensor *items, size_t count) {
   size_t first = 0;
-  while (first < count && items[first].ref == 0) ++first;
+  while (first < count && items[first].ref == 0)
+    ++first;
   for (size_t i = first + 1; i < count; ++i) {
     if (items[i].ref == 0) continue;
     const ls_dtype dtype = ls_tensor_dtype(items[first]);
@@ -218,15 +224,15 @@ static ls_status reduce_terms(ls_reduce_op op, const terms *t,
   }
   ls_tensor x = tree_sum(t->items, t->count);
   if (op == LS_REDUCE_MEAN) x = ls_mean_of_sum(x, (double)t->num_values, false);
-  *out_tensor = converted(x, op == LS_REDUCE_MEAN ? ls_mean_dtype(t->dtype)
-                                                  : t->dtype);
+  *out_tensor =
+      converted(x, op == LS_REDUCE_MEAN ? ls_mean_dtype(t->dtype) : t->dtype);
   return ls_made_status(*out_tensor);
 }
 
 // Only who is there is given to the caller's function.
 static ls_status accumulate_terms(ls_reduce_op op, terms *t,
-                                  ls_accumulate_function accumulate,
-                                  void *user, ls_tensor *out_tensor) {
+                                  ls_accumulate_function accumulate, void *user,
+                                  ls_tensor *out_tensor) {
   size_t count = 0;
   for (size_t i = 0; i < t->count; ++i)
     if (t->items[i].ref != 0) t->items[count++] = t->items[i];
@@ -243,7 +249,8 @@ ls_status ls_reduce_tensors(ls_reduce_op op, const ls_tensor *items,
   *out_tensor = ls_failed_tensor();
   ls_parts parts = {.items = ls_new_array(allocator, ls_nest, count + 1)};
   if (parts.items == NULL) return ls_out_of_memory();
-  for (size_t i = 0; i < count; ++i) parts.items[i] = ls_leaf(items[i]);
+  for (size_t i = 0; i < count; ++i)
+    parts.items[i] = ls_leaf(items[i]);
   parts.devices.count = count;
   terms t = {.allocator = allocator};
   ls_status status = fill_terms(&t, op, &parts, false);
@@ -257,117 +264,20 @@ ls_status ls_reduce_tensors(ls_reduce_op op, const ls_tensor *items,
   return status;
 }
 
-// ---- Slices ----------------------------------------------------------------
-// Components as a list, the items of map outputs one by one.
-typedef struct leaf_list {
-  ls_allocator *allocator;
-  ls_nest *items;
-  size_t count, capacity, sparse;
-} leaf_list;
-
-static ls_status push_leaf(leaf_list *list, ls_nest leaf) {
-  if (leaf.kind == LS_KIND_NONE) return ls_ok();
-  if (leaf.kind == LS_KIND_DISTRIBUTED) {
-    for (size_t i = 0; i < ls_distributed_count(leaf); ++i)
-      LS_RETURN_IF_ERROR(push_leaf(list, ls_distributed_component(leaf, i)));
-    return ls_ok();
-  }
-  if (!ls_grow(list->allocator, &list->items, &list->capacity, list->count + 1,
-               sizeof(*list->items)))
-    return ls_out_of_memory();
-  list->items[list->count++] = leaf;
-  list->sparse += leaf.kind == LS_KIND_SLICES;
-  return ls_ok();
-}
-
-// Values and indices behind each other, duplicates as they are. Indices of
-// several types become i64.
-static ls_status join_slices(ls_reduce_op op, const leaf_list *list,
-                             ls_tensor *values, ls_tensor *indices,
-                             ls_nest *out_value) {
-  ls_tensor shape = ls_failed_tensor();
-  bool mixed = false;
-  for (size_t i = 0; i < list->count; ++i) {
-    ls_slices_parts parts;
-    LS_RETURN_IF_ERROR(ls_slices_parts_of(list->items[i], &parts));
-    values[i] = parts.values;
-    indices[i] = parts.indices;
-    if (i == 0) shape = parts.dense_shape;
-    mixed = mixed || ls_tensor_dtype(indices[i]) != ls_tensor_dtype(indices[0]);
-  }
-  for (size_t i = 0; mixed && i < list->count; ++i)
-    indices[i] = converted(indices[i], LS_DTYPE_I64);
-  ls_tensor where = ls_concatenate(indices, list->count, 0);
-  ls_tensor what = ls_concatenate(values, list->count, 0);
-  if (op == LS_REDUCE_MEAN)
-    what = ls_mean_of_sum(what, (double)list->count, false);
-  LS_RETURN_IF_ERROR(ls_made_status(where));
-  LS_RETURN_IF_ERROR(ls_made_status(what));
-  return ls_take_nest(ls_nest_slices(ls_leaf(what), where, shape), out_value);
-}
-
-// A dense value among them makes all dense: each one's rows are added up first,
-// then follows the tree.
-static ls_status dense_sum(ls_reduce_op op, const leaf_list *list,
-                           ls_tensor *items, ls_nest *out_value) {
-  ls_tensor like = ls_failed_tensor(), sum;
-  for (size_t i = 0; i < list->count; ++i) {
-    if (list->items[i].kind == LS_KIND_SLICES) continue;
-    LS_RETURN_IF_ERROR(ls_region_tensor(list->items[i], &items[i]));
-    if (like.ref == 0) like = items[i];
-  }
-  for (size_t i = 0; i < list->count; ++i) {
-    if (list->items[i].kind != LS_KIND_SLICES) continue;
-    ls_slices_parts parts;
-    LS_RETURN_IF_ERROR(ls_slices_parts_of(list->items[i], &parts));
-    items[i] = ls_indexed_slices(parts.indices, parts.values, like);
-    LS_RETURN_IF_ERROR(ls_made_status(items[i]));
-  }
-  LS_RETURN_IF_ERROR(ls_reduce_tensors(op, items, list->count, &sum));
-  *out_value = ls_leaf(sum);
-  return ls_ok();
-}
-
-static ls_status reduce_slices(ls_reduce_op op, const leaf_list *list,
-                               ls_nest *out_value) {
-  if (list->count == 1) {
-    *out_value = ls_nest_retain(list->items[0]);
-    return ls_ok();
-  }
-  ls_tensor *room = ls_new_array(list->allocator, ls_tensor, 2 * list->count);
-  if (room == NULL) return ls_out_of_memory();
-  const ls_status status =
-      list->sparse == list->count
-          ? join_slices(op, list, room, room + list->count, out_value)
-          : dense_sum(op, list, room, out_value);
-  ls_release(list->allocator, room);
-  return status;
-}
-
 ls_status ls_reduce_parts(ls_reduce_op op, const ls_parts *parts,
                           ls_accumulate_function accumulate, void *user,
                           ls_nest *out_value) {
-  ls_allocator *allocator = ls_current_allocator();
-  leaf_list list = {.allocator = allocator};
-  ls_status status = ls_ok();
   *out_value = ls_none();
-  for (size_t i = 0; i < parts->devices.count && ls_status_is_ok(status); ++i)
-    status = push_leaf(&list, parts->items[i]);
-  if (ls_status_is_ok(status) && list.sparse > 0) {
-    status = reduce_slices(op, &list, out_value);
-  } else if (ls_status_is_ok(status)) {
-    terms t = {.allocator = allocator};
-    ls_tensor made = ls_failed_tensor();
-    status = fill_terms(&t, op, parts, accumulate != NULL);
-    if (ls_status_is_ok(status))
-      status = accumulate == NULL
-                   ? reduce_terms(op, &t, &made)
-                   : accumulate_terms(op, &t, accumulate, user, &made);
-    ls_release(allocator, t.items);
-    *out_value = ls_leaf(made);
-  }
-  ls_release(allocator, list.items);
-  if (!ls_status_is_ok(status)) *out_value = ls_none();
+  if (ls_has_sparse_parts(parts)) return ls_join_parts(op, parts, out_value);
+  terms t = {.allocator = ls_current_allocator()};
+  ls_tensor made = ls_failed_tensor();
+  ls_status status = fill_terms(&t, op, parts, accumulate != NULL);
+  if (ls_status_is_ok(status))
+    status = accumulate == NULL
+                 ? reduce_terms(op, &t, &made)
+                 : accumulate_terms(op, &t, accumulate, user, &made);
+  ls_release(t.allocator, t.items);
+  if (ls_status_is_ok(status)) *out_value = ls_leaf(made);
   return status;
 }
 
@@ -375,14 +285,13 @@ ls_status ls_reduce_parts(ls_reduce_op op, const ls_parts *parts,
 ls_status ls_sum_gradient(const ls_tensor *items, size_t count, bool mean,
                           ls_tensor *out_sum, ls_tensor *out_not_finite) {
   if (out_not_finite != NULL) *out_not_finite = ls_failed_tensor();
-  LS_RETURN_IF_ERROR(ls_reduce_tensors(mean && count > 1 ? LS_REDUCE_MEAN
-                                                         : LS_REDUCE_SUM,
-                                       items, count, out_sum));
+  LS_RETURN_IF_ERROR(
+      ls_reduce_tensors(mean && count > 1 ? LS_REDUCE_MEAN : LS_REDUCE_SUM,
+                        items, count, out_sum));
   if (out_not_finite == NULL) return ls_ok();
   ls_tensor finite = ls_failed_tensor();
   for (size_t i = 0; i < count; ++i) {
-    const ls_tensor each =
-        ls_reduce_and(ls_is_finite(items[i]), LS_ALL_AXES);
+    const ls_tensor each = ls_reduce_and(ls_is_finite(items[i]), LS_ALL_AXES);
     finite = i == 0 ? each : ls_and(finite, each);
   }
   *out_not_finite = ls_not(finite);

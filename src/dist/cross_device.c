@@ -108,26 +108,26 @@ ls_status ls_cross_device_batch_reduce(ls_cross_device *ops, ls_reduce_op op,
     return ls_invalid_argument("value_destination_pairs of batch_reduce are "
                                "empty");
   for (size_t i = 0; i < count; ++i)
-    LS_RETURN_IF_ERROR(ls_status_annotate(
-        check_pair(values[i], where[i], "batch_reduce"),
-        "in value_destination_pairs, pair %zu", i));
+    LS_RETURN_IF_ERROR(
+        ls_status_annotate(check_pair(values[i], where[i], "batch_reduce"),
+                           "in value_destination_pairs, pair %zu", i));
   ls_allocator *allocator = ls_current_allocator();
   ls_nest *results = ls_new_array(allocator, ls_nest, count);
   if (results == NULL) return ls_out_of_memory();
   ls_status status =
       ops->table->batch_reduce(ops->self, op, values, where, count, results);
   if (ls_status_is_ok(status))
-    status = ls_take_nest(ls_nest_sequence(LS_KIND_LIST, results, count),
-                          out_list);
+    status =
+        ls_take_nest(ls_nest_sequence(LS_KIND_LIST, results, count), out_list);
   else
-    for (size_t i = 0; i < count; ++i) ls_nest_release(results[i]);
+    for (size_t i = 0; i < count; ++i)
+      ls_nest_release(results[i]);
   ls_release(allocator, results);
   return status;
 }
 
 ls_status ls_cross_device_broadcast(ls_cross_device *ops, ls_nest value,
-                                    ls_destinations where,
-                                    ls_nest *out_value) {
+                                    ls_destinations where, ls_nest *out_value) {
   *out_value = ls_none();
   if (value.kind != LS_KIND_TENSOR && value.kind != LS_KIND_SLICES) {
     char text[200];

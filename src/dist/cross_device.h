@@ -35,8 +35,8 @@ ls_status ls_gather_to_one(ls_nest value, int axis, ls_destinations where,
 //   LS_INVALID_ARGUMENT  shapes that differ.
 ls_status ls_reduce_tensors(ls_reduce_op op, const ls_tensor *items,
                             size_t count, ls_tensor *out_tensor);
-// The same (SUM or MEAN) for one value of each replica of a strategy: a table of
-// the user's own is asked.
+// The same (SUM or MEAN) for one value of each replica of a strategy: a table
+// of the user's own is asked.
 ls_status ls_strategy_combine(ls_strategy *strategy, ls_reduce_op op,
                               const ls_tensor *items, size_t count,
                               ls_tensor *out_tensor);
@@ -46,6 +46,11 @@ ls_status ls_strategy_combine(ls_strategy *strategy, ls_reduce_op op,
 ls_status ls_reduce_parts(ls_reduce_op op, const ls_parts *parts,
                           ls_accumulate_function accumulate, void *user,
                           ls_nest *out_value);
+// Whether a component, or an item of a map output, is slices; and what becomes
+// of components then.
+bool ls_has_sparse_parts(const ls_parts *parts);
+ls_status ls_join_parts(ls_reduce_op op, const ls_parts *parts,
+                        ls_nest *out_value);
 // sum times 1 / total, reciprocal and product in f64 for f64, else in f32; with
 // `divide`, and of integers, a true division.
 ls_tensor ls_mean_of_sum(ls_tensor sum, double total, bool divide);

@@ -14,7 +14,8 @@ void ls_device_set_deinit(ls_device_set *set) {
 
 size_t ls_device_set_find(const ls_device_set *set, const char *name) {
   size_t i = 0;
-  while (i < set->count && strcmp(set->names[i].text, name) != 0) ++i;
+  while (i < set->count && strcmp(set->names[i].text, name) != 0)
+    ++i;
   return i;
 }
 
@@ -127,10 +128,9 @@ static void order_by_replica(ls_parts *parts) {
     ordered = ordered && here;
   }
   for (size_t i = 1; !ordered && i < count; ++i)
-    for (size_t k = i; k > 0 && ls_strategy_device_index(
-                                    strategy, names[k - 1].text) >
-                                    ls_strategy_device_index(strategy,
-                                                             names[k].text);
+    for (size_t k = i;
+         k > 0 && ls_strategy_device_index(strategy, names[k - 1].text) >
+                      ls_strategy_device_index(strategy, names[k].text);
          --k) {
       const ls_device_name name = names[k];
       const ls_nest item = parts->items[k];
@@ -146,8 +146,7 @@ ls_status ls_parts_init(ls_parts *parts, ls_nest value) {
   const size_t count = is_whole(value) ? 1 : num_components(value);
   ls_status status = make_room(&parts->devices, count);
   if (ls_status_is_ok(status)) {
-    parts->items =
-        ls_new_array(parts->devices.allocator, ls_nest, count + 1);
+    parts->items = ls_new_array(parts->devices.allocator, ls_nest, count + 1);
     if (parts->items == NULL) status = ls_out_of_memory();
   }
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
@@ -219,8 +218,7 @@ static ls_status fill_set(ls_destinations where, ls_nest value,
       LS_RETURN_IF_ERROR(add_named(set, where.devices[i]));
     return ls_ok();
   }
-  const ls_nest there =
-      where.value.kind == LS_KIND_NONE ? value : where.value;
+  const ls_nest there = where.value.kind == LS_KIND_NONE ? value : where.value;
   char text[160];
   if (!names_devices(there))
     return ls_invalid_argument(

@@ -14,8 +14,8 @@ static ls_status canonical_set(ls_allocator *allocator,
       .names = ls_new_array(allocator, ls_device_name, count + 1)};
   if (out_set->names == NULL) return ls_out_of_memory();
   for (; out_set->count < count; ++out_set->count)
-    LS_RETURN_IF_ERROR(ls_device_canonical(
-        devices[out_set->count], NULL, &out_set->names[out_set->count]));
+    LS_RETURN_IF_ERROR(ls_device_canonical(devices[out_set->count], NULL,
+                                           &out_set->names[out_set->count]));
   return count > 0 ? ls_ok()
                    : ls_invalid_argument("there is no device to choose "
                                          "cross-device ops for");
@@ -122,8 +122,8 @@ ls_status ls_cross_device_by_links(const char *const *devices,
     if (!all_are_visible_gpus(&set, machine))
       status = ls_reduce_to_one_create(NULL, out_ops);
     else if (is_cube_mesh(&set, machine))
-      status = ls_hierarchical_copy_create(LS_SOME((long long)set.count),
-                                           out_ops);
+      status =
+          ls_hierarchical_copy_create(LS_SOME((long long)set.count), out_ops);
     else
       status = ls_nccl_all_reduce_create(LS_SOME(1), out_ops);
   }
@@ -148,8 +148,8 @@ static const char *choose_implementation(const ls_device_set *set,
     ls_status_free(status);
   }
   // Two logical devices on one GPU cannot both be of one NCCL group.
-  const bool shared = machine->num_physical_gpus != 0 &&
-                      machine->num_physical_gpus < visible;
+  const bool shared =
+      machine->num_physical_gpus != 0 && machine->num_physical_gpus < visible;
   return machine->has_nccl && !shared ? "NCCL" : "RING";
 }
 

@@ -16,11 +16,11 @@ static ls_nest of_all(const ls_strategy *strategy, ls_nest leaf) {
   ls_nest *items = ls_new_array(allocator, ls_nest, count);
   if (items == NULL) return ls_fail(ls_out_of_memory());
   for (size_t i = 0; i < count; ++i)
-    items[i] = ls_nest_retain(
-        variable != NULL && variable->num_components == count
-            ? (ls_nest){.kind = LS_KIND_VARIABLE,
-                        .as.ref = variable->components[i]}
-            : leaf);
+    items[i] =
+        ls_nest_retain(variable != NULL && variable->num_components == count
+                           ? (ls_nest){.kind = LS_KIND_VARIABLE,
+                                       .as.ref = variable->components[i]}
+                           : leaf);
   const ls_nest made = ls_nest_distributed_on(
       LS_PER_REPLICA, items, (const char *const *)strategy->devices, count);
   ls_release(allocator, items);
@@ -28,9 +28,8 @@ static ls_nest of_all(const ls_strategy *strategy, ls_nest leaf) {
 }
 
 static ls_destinations all_devices(const ls_strategy *strategy) {
-  return (ls_destinations){
-      .devices = (const char *const *)strategy->devices,
-      .num_devices = (size_t)strategy->num_replicas};
+  return (ls_destinations){.devices = (const char *const *)strategy->devices,
+                           .num_devices = (size_t)strategy->num_replicas};
 }
 
 // ---- Reducing --------------------------------------------------------------
@@ -52,7 +51,8 @@ static ls_status reduce_leaves(const merged *m, ls_nest nest, ls_nest *leaves,
   ls_destinations *where = ls_new_array(allocator, ls_destinations, count);
   ls_nest list = ls_none();
   if (where == NULL) return ls_out_of_memory();
-  for (size_t i = 0; i < count; ++i) where[i] = all_devices(m->strategy);
+  for (size_t i = 0; i < count; ++i)
+    where[i] = all_devices(m->strategy);
   ls_nest_flatten(nest, leaves, count);
   ls_status status = ls_cross_device_batch_reduce(
       m->strategy->cross_device, m->op, leaves, where, count, &list);
@@ -116,9 +116,8 @@ static ls_nest gather_leaf(ls_nest leaf, void *user) {
     return LS_FAIL(LS_UNIMPLEMENTED, "all_gather of IndexedSlices");
   const ls_nest all = of_all(m->strategy, leaf);
   if (ls_nest_is_failed(all)) return all;
-  const ls_status status =
-      ls_cross_device_gather(m->strategy->cross_device, all, m->axis,
-                             all_devices(m->strategy), &made);
+  const ls_status status = ls_cross_device_gather(
+      m->strategy->cross_device, all, m->axis, all_devices(m->strategy), &made);
   ls_nest_release(all);
   return ls_status_is_ok(status) ? made : ls_fail(status);
 }

@@ -53,9 +53,10 @@ static ls_status init(ls_packed *p, const ls_tensor_row *rows, size_t num_rows,
                    .devices = devices};
   for (size_t r = 1; r < num_rows; ++r)
     if (rows[r].count != rows[0].count)
-      return ls_invalid_argument("replica 0 offers %zu tensors to pack, replica "
-                                 "%zu offers %zu",
-                                 rows[0].count, r, rows[r].count);
+      return ls_invalid_argument(
+          "replica 0 offers %zu tensors to pack, replica "
+          "%zu offers %zu",
+          rows[0].count, r, rows[r].count);
   const size_t count = num_rows == 0 ? 0 : rows[0].count;
   p->groups = ls_new_array(p->allocator, ls_pack_group, count + 1);
   p->columns = ls_new_array(p->allocator, size_t, count + 1);
@@ -77,8 +78,7 @@ void ls_packed_deinit(ls_packed *p) {
 static int64_t elements_of(const ls_packed *p, const ls_pack_group *group) {
   int64_t total = 0;
   for (size_t i = 0; i < group->count; ++i) {
-    const ls_shape shape =
-        ls_tensor_shape(p->rows[0].items[group->columns[i]]);
+    const ls_shape shape = ls_tensor_shape(p->rows[0].items[group->columns[i]]);
     if (!ls_shape_is_known(shape)) return -1;
     total += ls_shape_num_elements(shape);
   }
@@ -253,9 +253,8 @@ static ls_status unpack_group(const ls_packed *p, const ls_pack_group *group,
   const ls_tensor *flat = p->flat[row].items + (group->columns - p->columns);
   ls_scope scope = {0};
   begin_beside(p, &scope, row, pieces[0]);
-  const ls_op parts =
-      ls_split_like(ls_concatenate(pieces, group->pieces, 0), flat,
-                    group->count, 0);
+  const ls_op parts = ls_split_like(ls_concatenate(pieces, group->pieces, 0),
+                                    flat, group->count, 0);
   for (size_t i = 0; i < group->count; ++i)
     items[group->columns[i]] =
         ls_reshape_like(ls_op_output(parts, (unsigned)i),

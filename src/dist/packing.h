@@ -37,9 +37,9 @@ typedef struct ls_packed {
   const char *unpack_scope;
   ls_pack_group *groups;
   size_t num_groups;
-  size_t *columns;         // Of all groups.
-  ls_tensor_row *flat;     // Each tensor of a group with pieces, flattened.
-  ls_tensor_row *pieces;   // What is to be reduced.
+  size_t *columns;        // Of all groups.
+  ls_tensor_row *flat;    // Each tensor of a group with pieces, flattened.
+  ls_tensor_row *pieces;  // What is to be reduced.
 } ls_packed;
 
 // Joins all columns of a dtype, dtypes by first appearance, and cuts each into

@@ -145,10 +145,10 @@ static bool is_of_replicas(ls_nest leaf) {
 static ls_nest reduce_leaf(ls_nest leaf, void *user) {
   const reduction *r = user;
   ls_nest made = ls_none();
-  const ls_status status =
-      leaf.kind == LS_KIND_NONE ? ls_ok()
-      : is_of_replicas(leaf)    ? reduce_components(r, leaf, &made)
-                                : reduce_one_value(r, leaf, &made);
+  const ls_status status = leaf.kind == LS_KIND_NONE ? ls_ok()
+                           : is_of_replicas(leaf)
+                               ? reduce_components(r, leaf, &made)
+                               : reduce_one_value(r, leaf, &made);
   return ls_status_is_ok(status) ? made : ls_fail(status);
 }
 
@@ -180,7 +180,9 @@ ls_status ls_strategy_reduce_with(ls_strategy *strategy, ls_reduce_op op,
                                   const ls_reduce_options *options,
                                   ls_nest *out_value) {
   static const ls_reduce_options defaults;
-  reduction r = {strategy, op, options != NULL ? options : &defaults,
+  reduction r = {strategy,
+                 op,
+                 options != NULL ? options : &defaults,
                  {.device = result_device()}};
   *out_value = ls_none();
   LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
@@ -209,7 +211,8 @@ static ls_status combine_by_ops(ls_strategy *strategy, ls_reduce_op op,
   ls_nest *leaves = ls_new_array(allocator, ls_nest, count);
   ls_nest value = ls_none(), made = ls_none();
   if (leaves == NULL) return ls_out_of_memory();
-  for (size_t i = 0; i < count; ++i) leaves[i] = ls_leaf(items[i]);
+  for (size_t i = 0; i < count; ++i)
+    leaves[i] = ls_leaf(items[i]);
   const bool all = count == (size_t)strategy->num_replicas;
   ls_status status = ls_take_nest(
       ls_nest_distributed_on(
@@ -330,10 +333,11 @@ static ls_status reduce_chosen(pairs *p, ls_nest *out_list) {
     p->chosen[count] = p->given[i];
     p->chosen_where[count++] = p->where[i];
   }
-  return count == 0 ? ls_ok()
-                    : ls_cross_device_batch_reduce(
-                          p->strategy->cross_device, p->op, p->chosen,
-                          p->chosen_where, count, out_list);
+  return count == 0
+             ? ls_ok()
+             : ls_cross_device_batch_reduce(p->strategy->cross_device, p->op,
+                                            p->chosen, p->chosen_where, count,
+                                            out_list);
 }
 
 static ls_status reduce_pairs(pairs *p) {
@@ -356,9 +360,8 @@ static ls_status batch_reduce(pairs *p, ls_nest *out_list) {
   ls_allocator *allocator = p->strategy->allocator;
   ls_nest *room = ls_new_array(allocator, ls_nest, 3 * p->count + 1);
   p->chosen_where = ls_new_array(allocator, ls_destinations, p->count + 1);
-  ls_status status = room == NULL || p->chosen_where == NULL
-                         ? ls_out_of_memory()
-                         : ls_ok();
+  ls_status status =
+      room == NULL || p->chosen_where == NULL ? ls_out_of_memory() : ls_ok();
   if (ls_status_is_ok(status)) {
     p->results = room;
     p->given = room + p->count;
@@ -368,12 +371,14 @@ static ls_status batch_reduce(pairs *p, ls_nest *out_list) {
     else
       for (size_t i = 0; i < p->count; ++i)
         p->results[i] = ls_nest_retain(p->values[i]);
-    for (size_t i = 0; i < p->count; ++i) ls_nest_release(p->given[i]);
+    for (size_t i = 0; i < p->count; ++i)
+      ls_nest_release(p->given[i]);
     if (ls_status_is_ok(status))
       status = ls_take_nest(
           ls_nest_sequence(LS_KIND_LIST, p->results, p->count), out_list);
     else
-      for (size_t i = 0; i < p->count; ++i) ls_nest_release(p->results[i]);
+      for (size_t i = 0; i < p->count; ++i)
+        ls_nest_release(p->results[i]);
   }
   ls_release(allocator, room);
   ls_release(allocator, p->chosen_where);
@@ -415,8 +420,8 @@ static ls_status broadcast_to(ls_strategy *strategy, ls_nest value,
     one = ls_leaf(tensor);
   }
   if (ls_status_is_ok(status))
-    status = ls_cross_device_broadcast(strategy->cross_device, one, where,
-                                       &made);
+    status =
+        ls_cross_device_broadcast(strategy->cross_device, one, where, &made);
   if (ls_status_is_ok(status)) *out_value = without_wrapper(made);
   ls_nest_release(one);
   return status;

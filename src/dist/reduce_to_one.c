@@ -144,8 +144,8 @@ ls_status ls_reduce_to_one_create(const ls_reduce_to_one_options *options,
   }
   // The caller's function is the only thing in it that is not ours.
   if (ls_status_is_ok(status))
-    status = ls_cross_device_make(&table, self, self->accumulate == NULL,
-                                  out_ops);
+    status =
+        ls_cross_device_make(&table, self, self->accumulate == NULL, out_ops);
   if (!ls_status_is_ok(status)) release(self);
   return status;
 }

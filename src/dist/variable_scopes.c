@@ -19,9 +19,9 @@ static said *room_in(ls_scope *scope) {
                          sizeof(said) <=
                      sizeof(scope->extra),
                  "a scope has room for a creator and what it is told");
-  return (said *)(void *)((ls_creator_entry *)(void *)&scope
-                              ->extra[LS_SCOPE_ROOM] +
-                          1);
+  return (
+      said *)(void *)((ls_creator_entry *)(void *)&scope->extra[LS_SCOPE_ROOM] +
+                      1);
 }
 
 static ls_status check_in_force(const ls_strategy *strategy, const char *what) {
@@ -53,8 +53,8 @@ static ls_status create_sync_on_read(const ls_creator *next,
   *out_variable = NULL;
   LS_RETURN_IF_ERROR(check_in_force(s->strategy, sync_on_read));
   changed.synchronization = LS_SYNCHRONIZATION_ON_READ;
-  changed.aggregation = s->method == LS_REDUCE_SUM ? LS_AGGREGATION_SUM
-                                                   : LS_AGGREGATION_MEAN;
+  changed.aggregation =
+      s->method == LS_REDUCE_SUM ? LS_AGGREGATION_SUM : LS_AGGREGATION_MEAN;
   changed.trainable = LS_FLAG_OFF;
   return ls_creator_create(next, &changed, out_variable);
 }
@@ -129,10 +129,10 @@ static ls_status check_value(const ls_strategy *strategy, ls_nest with) {
   for (size_t i = 0; i < devices.count && ls_status_is_ok(status); ++i) {
     char text[200];
     if (ls_strategy_device_index(strategy, devices.names[i].text) < 0)
-      status = ls_invalid_argument("%s %s, which is on '%s', no device of %s",
-                                   colocate,
-                                   ls_nest_print(with, text, sizeof(text)),
-                                   devices.names[i].text, strategy->name);
+      status =
+          ls_invalid_argument("%s %s, which is on '%s', no device of %s",
+                              colocate, ls_nest_print(with, text, sizeof(text)),
+                              devices.names[i].text, strategy->name);
   }
   ls_device_set_deinit(&devices);
   return status;

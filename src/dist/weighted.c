@@ -40,8 +40,7 @@ static ls_nest weighted_leaf(ls_nest leaf, void *user) {
       ls_select(ls_greater(weight, ls_scalar(wide, 0)),
                 ls_mul(ls_convert(x, wide), weight), ls_scalar(wide, -0.0));
   const ls_tensor sum = ls_all_reduce(LS_REDUCE_SUM, present);
-  const ls_tensor made =
-      ls_convert(ls_mean_of_sum(sum, w->total, false), mean);
+  const ls_tensor made = ls_convert(ls_mean_of_sum(sum, w->total, false), mean);
   return ls_leaf(made);
 }
 

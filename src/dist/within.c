@@ -42,8 +42,8 @@ static ls_status sum_leaf(const summing *s, ls_nest leaf, ls_nest *out_sum) {
   within->dtype = ls_tensor_dtype(x);
   within->total += elements;
   if (ls_is_half(within->dtype)) x = ls_convert(x, LS_DTYPE_F32);
-  x = ls_reduce_sum(x, (ls_axes){.items = s->options->axes,
-                                 .count = s->options->num_axes});
+  x = ls_reduce_sum(
+      x, (ls_axes){.items = s->options->axes, .count = s->options->num_axes});
   *out_sum = ls_leaf(x);
   return ls_made_status(x);
 }
@@ -135,8 +135,7 @@ typedef struct weighing {
 static ls_nest weigh_each(ls_nest component, size_t index, void *user) {
   const weighing *w = user;
   ls_tensor x;
-  if (component.kind == LS_KIND_DISTRIBUTED ||
-      component.kind == LS_KIND_SLICES)
+  if (component.kind == LS_KIND_DISTRIBUTED || component.kind == LS_KIND_SLICES)
     return LS_FAIL(LS_UNIMPLEMENTED, "a weighted mean of %s",
                    component.kind == LS_KIND_SLICES ? "slices" : "map outputs");
   if (component.kind == LS_KIND_NONE) return ls_none();
@@ -159,8 +158,8 @@ ls_status ls_weigh(ls_nest leaf, const ls_reduce_options *options,
   if (options->axes != NULL && options->num_axes > 0)
     return ls_unimplemented("a weighted mean along an axis");
   const ls_variable *variable = ls_nest_as_variable(leaf);
-  const size_t count = variable != NULL ? variable->num_components
-                                        : ls_distributed_count(leaf);
+  const size_t count =
+      variable != NULL ? variable->num_components : ls_distributed_count(leaf);
   LS_RETURN_IF_ERROR(ls_check_weights(options->weights, options->num_weights,
                                       count, &out_within->total));
   weighing w = {options->weights, out_within};

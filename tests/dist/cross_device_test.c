@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sets of cross-device ops: tables, what they take, destinations, and reducing
-// to one device.
+// Sets of cross-device ops: tables, what they take, and reducing to one device.
 #include "lockstep/cross_device.h"
 
 #include <stdlib.h>
@@ -72,8 +71,8 @@ static void a_table_of_ones_own_is_called(void **state) {
   ls_nest_release(made);
   const ls_nest both[] = {x, x};
   const ls_destinations where[] = {here, here};
-  expect_ok(ls_cross_device_batch_reduce(ops, LS_REDUCE_MEAN, both, where, 2,
-                                         &made));
+  expect_ok(
+      ls_cross_device_batch_reduce(ops, LS_REDUCE_MEAN, both, where, 2, &made));
   assert_int_equal(own.last_count, 2);
   assert_int_equal(own.reduced, 3);
   ls_nest_release(made);
@@ -160,8 +159,7 @@ static void a_strategy_reduces_by_its_table(void **state) {
   const ls_destinations here = {.device = "/cpu:0"};
   expect_ok(ls_strategy_reduce(strategy, LS_REDUCE_SUM, value, &made));
   assert_true(number_of(made) == 10);
-  expect_ok(
-      ls_strategy_reduce_to(strategy, LS_REDUCE_SUM, value, here, &made));
+  expect_ok(ls_strategy_reduce_to(strategy, LS_REDUCE_SUM, value, here, &made));
   assert_true(number_of(made) == 10);
   const ls_nest both[] = {value, value};
   const ls_destinations where[] = {here, here};
@@ -181,9 +179,8 @@ static void a_strategy_reduces_by_its_table(void **state) {
   expect_ok(ls_strategy_set_cross_device(strategy, NULL));
   ls_cross_device_release(ops);
   assert_int_equal(own.released, 1);
-  assert_string_equal(
-      ls_cross_device_name(ls_strategy_cross_device(strategy)),
-      "reduce_to_one");
+  assert_string_equal(ls_cross_device_name(ls_strategy_cross_device(strategy)),
+                      "reduce_to_one");
   expect_ok(ls_strategy_reduce(strategy, LS_REDUCE_SUM, value, &made));
   assert_true(number_of(made) == 3);
   ls_strategy_set_prefetch(strategy, LS_FLAG_ON);
@@ -191,108 +188,14 @@ static void a_strategy_reduces_by_its_table(void **state) {
   ls_nest_release(value);
   ls_strategy_release(strategy);
   strategy = mirrored_of(2);  // Nothing asked for.
-  assert_string_equal(
-      ls_cross_device_name(ls_strategy_cross_device(strategy)),
-      "reduce_to_one");
+  assert_string_equal(ls_cross_device_name(ls_strategy_cross_device(strategy)),
+                      "reduce_to_one");
   assert_int_equal(ls_strategy_prefetch(strategy), LS_FLAG_DEFAULT);
   ls_strategy_release(strategy);
   expect_ok(ls_strategy_default(&strategy));
   assert_null(ls_strategy_cross_device(strategy));
   expect_status(ls_strategy_set_cross_device(strategy, NULL),
                 LS_FAILED_PRECONDITION, "default strategy");
-}
-
-// ---- Destinations ----------------------------------------------------------
-static void destinations_are_names_and_values(void **state) {
-  (void)state;
-  LS_SPEC("M69 M74");
-  ls_cross_device *ops = to_one();
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *v = variable_in(strategy, (variable_kind){0});
-  ls_variable *plain = NULL;
-  ls_tensor there = ls_failed_tensor();
-  LS_DEVICE_SCOPE("/cpu:3") {
-    there = scalar_of(0);
-    expect_ok(ls_variable_create(
-        &(ls_variable_options){.name = "p", .dtype = LS_DTYPE_F32}, &plain));
-  }
-  const ls_nest value =
-      placed_values("CPU", LS_DTYPE_F32, 2, 0, (double[]){1, 2});
-  const ls_nest container = ls_nest_variable(v), one = ls_nest_variable(plain);
-  const struct {
-    ls_destinations where;
-    const char *devices[2];
-  } cases[] = {
-      {{.value = value}, {"CPU:0", "CPU:1"}},
-      {{.value = container}, {"CPU:0", "CPU:1"}},
-      {{.value = ls_leaf(there)}, {"CPU:3"}},
-      {{.value = one}, {"CPU:3"}},
-      {{.device = "/gpu:1"}, {"GPU:1"}},
-      {{.devices = (const char *[]){"/cpu:5", "CPU:2"}, .num_devices = 2},
-       {"CPU:5", "CPU:2"}},
-      {{.device = NULL}, {"CPU:0", "CPU:1"}},  // Those of the value.
-      {{.devices = (const char *[]){NULL}}, {"CPU:0", "CPU:1"}},  // No name.
-  };
-  for (size_t c = 0; c < sizeof(cases) / sizeof(*cases); ++c) {
-    ls_nest made = ls_none();
-    expect_ok(ls_cross_device_reduce(ops, LS_REDUCE_SUM, value, cases[c].where,
-                                     &made));
-    const size_t count = cases[c].devices[1] == NULL ? 1 : 2;
-    assert_true(ls_is_mirrored(made));
-    expect_numbers(made, (double[]){3, 3}, count);
-    for (size_t i = 0; i < count; ++i) {
-      assert_string_equal(component_on(made, i), cases[c].devices[i]);
-      expect_contains(ls_distributed_device(made, i), cases[c].devices[i]);
-    }
-    ls_nest_release(made);
-  }
-  const struct {
-    ls_destinations where;
-    const char *says;
-  } wrong[] = {
-      {{.device = ""}, "destinations can not be empty"},
-      {{.value = ls_leaf(scalar_of(1))}, "destinations can not be empty"},
-      {{.devices = (const char *[]){"/cpu:0", ""}, .num_devices = 2},
-       "destinations can not be empty"},
-      {{.value = ls_nest_i64(3)}, "destinations can not be 3"},
-      {{.device = "/foo:1"}, "foo"},
-  };
-  for (size_t c = 0; c < sizeof(wrong) / sizeof(*wrong); ++c) {
-    ls_nest made = ls_none();
-    expect_status(ls_cross_device_reduce(ops, LS_REDUCE_SUM, value,
-                                         wrong[c].where, &made),
-                  LS_INVALID_ARGUMENT, wrong[c].says);
-    expect_status(ls_cross_device_broadcast(ops, ls_leaf(there), wrong[c].where,
-                                            &made),
-                  LS_INVALID_ARGUMENT, wrong[c].says);
-  }
-  ls_nest made = ls_none();  // A broadcast goes somewhere.
-  expect_status(
-      ls_cross_device_broadcast(ops, ls_leaf(there), at_value, &made),
-      LS_INVALID_ARGUMENT, "destinations");
-  ls_nest_release(value);
-  ls_nest_release(container);
-  ls_nest_release(one);
-  ls_variable_release(plain);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
-  ls_cross_device_release(ops);
-}
-
-static void names_are_resolved_where_the_thread_is(void **state) {
-  (void)state;
-  LS_SPEC("M70");
-  ls_cross_device *ops = to_one();
-  const ls_nest x = ls_leaf(scalar_of(2));
-  ls_nest made = ls_none();
-  LS_DEVICE_SCOPE("/job:worker/task:2") {
-    expect_ok(ls_cross_device_reduce(
-        ops, LS_REDUCE_SUM, x, (ls_destinations){.device = "/cpu:1"}, &made));
-  }
-  assert_string_equal(ls_distributed_device(made, 0),
-                      "/job:worker/replica:0/task:2/device:CPU:1");
-  ls_nest_release(made);
-  ls_cross_device_release(ops);
 }
 
 // ---- What is reduced -------------------------------------------------------
@@ -351,8 +254,8 @@ static void a_broadcast_makes_copies(void **state) {
   assert_true(ls_is_mirrored(made));
   expect_numbers(made, (double[]){6, 6}, 2);
   for (size_t i = 0; i < 2; ++i) {
-    assert_false(ls_nest_is_same(ls_distributed_component(made, i),
-                                 ls_leaf(x)));
+    assert_false(
+        ls_nest_is_same(ls_distributed_component(made, i), ls_leaf(x)));
     assert_string_equal(component_on(made, i), i == 0 ? "CPU:0" : "CPU:1");
   }
   ls_nest_release(made);
@@ -395,7 +298,8 @@ static void one_component_is_copied(void **state) {
 static ls_tensor largest(const ls_tensor *items, size_t count, void *user) {
   *(size_t *)user = count;
   ls_tensor x = items[0];
-  for (size_t i = 1; i < count; ++i) x = ls_maximum(x, items[i]);
+  for (size_t i = 1; i < count; ++i)
+    x = ls_maximum(x, items[i]);
   return x;
 }
 
@@ -450,8 +354,7 @@ static void the_function_that_accumulates_sees_all_values(void **state) {
       placed_values("CPU", LS_DTYPE_F32, 4, 0, (double[]){1, 8, 2, 4});
   const ls_destinations where[] = {{.device = "/cpu:0"}, {.device = "/cpu:1"}};
   ls_nest made = ls_none();
-  expect_ok(
-      ls_cross_device_reduce(ops, LS_REDUCE_SUM, value, where[0], &made));
+  expect_ok(ls_cross_device_reduce(ops, LS_REDUCE_SUM, value, where[0], &made));
   assert_int_equal(seen, 4);
   expect_numbers(made, (double[]){8}, 1);
   ls_nest_release(made);
@@ -461,8 +364,8 @@ static void the_function_that_accumulates_sees_all_values(void **state) {
   ls_nest_release(made);
   // A batch is one after another.
   const ls_nest both[] = {value, value};
-  expect_ok(ls_cross_device_batch_reduce(ops, LS_REDUCE_MEAN, both, where, 2,
-                                         &made));
+  expect_ok(
+      ls_cross_device_batch_reduce(ops, LS_REDUCE_MEAN, both, where, 2, &made));
   assert_int_equal(ls_nest_count(made), 2);
   for (size_t i = 0; i < 2; ++i) {
     expect_numbers(ls_nest_item(made, i), (double[]){2}, 1);
@@ -534,8 +437,6 @@ int main(void) {
       cmocka_unit_test(a_table_of_ones_own_is_called),
       cmocka_unit_test(what_a_table_lacks_is_named),
       cmocka_unit_test(a_strategy_reduces_by_its_table),
-      cmocka_unit_test(destinations_are_names_and_values),
-      cmocka_unit_test(names_are_resolved_where_the_thread_is),
       cmocka_unit_test(only_values_of_replicas_are_reduced),
       cmocka_unit_test(a_broadcast_makes_copies),
       cmocka_unit_test(one_component_is_copied),

@@ -24,10 +24,9 @@ static void gpus(machine *m, size_t count) {
   }
 }
 
-static const int cube[8][5] = {{1, 2, 3, 4, 0}, {0, 2, 3, 5, 1},
-                               {0, 1, 3, 6, 2}, {0, 1, 2, 7, 3},
-                               {0, 5, 6, 7, 4}, {1, 4, 6, 7, 5},
-                               {2, 4, 5, 7, 6}, {3, 4, 5, 6, 7}};
+static const int cube[8][5] = {
+    {1, 2, 3, 4, 0}, {0, 2, 3, 5, 1}, {0, 1, 3, 6, 2}, {0, 1, 2, 7, 3},
+    {0, 5, 6, 7, 4}, {1, 4, 6, 7, 5}, {2, 4, 5, 7, 6}, {3, 4, 5, 6, 7}};
 
 // Links as in a cube; with `own` each device lists itself as well.
 static void link_cube(machine *m, bool own) {
@@ -52,22 +51,21 @@ static void unused_and_unfit_devices_are_told(void **state) {
   logged_runtime_begin(&log);
   gpus(&m, 3);
   expect_by_links(&m, 2, "nccl");
-  assert_int_equal(
-      count_logged(&log, "info: device " LOCAL_DEVICE "GPU:2 is visible and "
-                         "not used"),
-      1);
+  assert_int_equal(count_logged(&log, "info: device " LOCAL_DEVICE
+                                      "GPU:2 is visible and "
+                                      "not used"),
+                   1);
   assert_int_equal(count_logged(&log, "warning"), 0);
   m.wanted[2] = "/gpu:7";
   expect_by_links(&m, 3, "reduce_to_one");
-  assert_int_equal(
-      count_logged(&log, "warning: device " LOCAL_DEVICE "GPU:7 is not "
-                         "visible"),
-      1);
+  assert_int_equal(count_logged(&log,
+                                "warning: device " LOCAL_DEVICE "GPU:7 is not "
+                                "visible"),
+                   1);
   m.wanted[2] = m.devices[2].name = "/cpu:0";
   expect_by_links(&m, 3, "reduce_to_one");
-  assert_int_equal(count_logged(&log, "warning: device " LOCAL_DEVICE
-                                      "CPU:0 is no GPU"),
-                   1);
+  assert_int_equal(
+      count_logged(&log, "warning: device " LOCAL_DEVICE "CPU:0 is no GPU"), 1);
   logged_runtime_end(&log);
 }
 
@@ -137,14 +135,13 @@ static void devices_of_one_kind_are_collective(void **state) {
     ls_cross_device *ops = NULL;
     ls_graph *graph = NULL;
     expect_ok(ls_graph_create("g", &graph));
-    if (cases[c].in_graph)
-      LS_GRAPH_SCOPE(graph) {
-        expect_ok(ls_cross_device_auto(cases[c].devices, 2, &cases[c].machine,
-                                       &ops));
+    if (cases[c].in_graph) LS_GRAPH_SCOPE(graph) {
+        expect_ok(
+            ls_cross_device_auto(cases[c].devices, 2, &cases[c].machine, &ops));
       }
     else
-      expect_ok(ls_cross_device_auto(cases[c].devices, 2, &cases[c].machine,
-                                     &ops));
+      expect_ok(
+          ls_cross_device_auto(cases[c].devices, 2, &cases[c].machine, &ops));
     assert_string_equal(ls_cross_device_name(ops), cases[c].name);
     LS_GRAPH_SCOPE(graph) {
       const ls_nest value =
@@ -152,7 +149,8 @@ static void devices_of_one_kind_are_collective(void **state) {
       ls_nest made = ls_none();
       expect_ok(ls_cross_device_reduce(ops, LS_REDUCE_SUM, value,
                                        (ls_destinations){0}, &made));
-      for (size_t i = 0; i < 2; ++i) expect_fetched(made, i, (double[]){3}, 1);
+      for (size_t i = 0; i < 2; ++i)
+        expect_fetched(made, i, (double[]){3}, 1);
       ls_nest_release(made);
       ls_nest_release(value);
     }

@@ -41,8 +41,7 @@ static void begin(rows *r, const column *columns, size_t count) {
       r->results[d] = (ls_tensor_row){r->out[d], count};
       for (size_t c = 0; c < count; ++c) {
         ls_array *array = NULL;
-        expect_ok(
-            ls_array_create(columns[c].dtype, columns[c].shape, &array));
+        expect_ok(ls_array_create(columns[c].dtype, columns[c].shape, &array));
         for (int64_t k = 0; k < ls_array_num_elements(array); ++k)
           ls_array_set_f64(array, k, number(d, c, k));
         LS_DEVICE_SCOPE(names[d]) { r->items[d][c] = ls_constant(array); }
@@ -63,7 +62,8 @@ static void expect_back(rows *r, const ls_packed *packed) {
         const ls_shape was = ls_tensor_shape(r->items[d][c]);
         double numbers[64];
         const int64_t count = ls_shape_num_elements(was);
-        for (int64_t k = 0; k < count; ++k) numbers[k] = number(d, c, k);
+        for (int64_t k = 0; k < count; ++k)
+          numbers[k] = number(d, c, k);
         assert_true(ls_shape_equal(ls_tensor_shape(r->out[d][c]), was));
         assert_int_equal(ls_tensor_dtype(r->out[d][c]),
                          ls_tensor_dtype(r->items[d][c]));
@@ -103,8 +103,8 @@ static void a_batch_is_joined_and_cut(void **state) {
     ls_packed packed;
     begin(&r, cases[i].columns, cases[i].count);
     LS_GRAPH_SCOPE(r.graph) {
-      expect_ok(ls_pack_joined(r.row, DEVICES, &r.devices, cases[i].packs,
-                               &packed));
+      expect_ok(
+          ls_pack_joined(r.row, DEVICES, &r.devices, cases[i].packs, &packed));
     }
     expect_sizes(&packed, cases[i].sizes, (size_t)cases[i].packs);
     if (i == 0)  // In the order of the batch.
@@ -118,9 +118,9 @@ static void a_batch_is_joined_and_cut(void **state) {
   ls_packed packed;
   begin(&r, four, 1);
   for (int64_t packs = -1; packs < 1; ++packs)
-    expect_status(
-        ls_pack_joined(r.row, DEVICES, &r.devices, packs, &packed),
-        LS_INVALID_ARGUMENT, packs < 0 ? "num_packs -1" : "num_packs 0");
+    expect_status(ls_pack_joined(r.row, DEVICES, &r.devices, packs, &packed),
+                  LS_INVALID_ARGUMENT,
+                  packs < 0 ? "num_packs -1" : "num_packs 0");
   end(&r);
 }
 
@@ -168,9 +168,9 @@ static void sizes_may_be_known_at_run_time_only(void **state) {
     expect_ok(ls_session_create(r.graph, &session));
     ls_array *array = NULL;
     expect_ok(ls_array_create(LS_DTYPE_F32, LS_SHAPE(3, 2), &array));
-    for (int64_t k = 0; k < 6; ++k) ls_array_set_f64(array, k, (double)k);
-    const ls_nest fetches =
-        LS_LIST(ls_leaf(r.out[1][0]), ls_leaf(r.out[1][1]));
+    for (int64_t k = 0; k < 6; ++k)
+      ls_array_set_f64(array, k, (double)k);
+    const ls_nest fetches = LS_LIST(ls_leaf(r.out[1][0]), ls_leaf(r.out[1][1]));
     expect_ok(ls_session_run(session, fetches,
                              &(ls_feed){.tensor = fed[1], .value = array}, 1,
                              &got));
@@ -209,8 +209,7 @@ static void runs_of_small_tensors_become_one(void **state) {
   expect_sizes(&packed, (int64_t[]){4, 2, 9, 2, 1, 2}, 6);
   expect_fetched(ls_leaf(packed.pieces[0].items[0]), 0,
                  (double[]){200, 201, 202, 300}, 4);
-  assert_true(
-      ls_tensor_equal(packed.pieces[0].items[1], r.items[0][0]));
+  assert_true(ls_tensor_equal(packed.pieces[0].items[1], r.items[0][0]));
   expect_back(&r, &packed);
   size_t packs = 0, unpacks = 0;
   for (size_t i = 0; i < ls_graph_num_ops(r.graph); ++i) {
@@ -313,7 +312,8 @@ static void indices_are_cut_into_runs(void **state) {
   assert_int_equal(num_singles, 0);
   // A run has the limit's length at most, 32 by default.
   size_t many[40];
-  for (size_t i = 0; i < 40; ++i) many[i] = i;
+  for (size_t i = 0; i < 40; ++i)
+    many[i] = i;
   ls_index_ranges(many, 40, 0, ranges, &num_ranges, singles, &num_singles);
   assert_int_equal(num_ranges, 2);
   assert_int_equal(ranges[0].last, 31);

@@ -37,7 +37,8 @@ static void on_one_device_a_value_is_that_replicas(void **state) {
   expect_ok(ls_strategy_set_cross_device(strategy, ops));
   ls_cross_device_release(ops);
   const ls_nest x = ls_leaf(scalar_of(4));
-  const ls_nest mirrored = distributed_numbers(LS_MIRRORED, (double[]){6, 6}, 2);
+  const ls_nest mirrored =
+      distributed_numbers(LS_MIRRORED, (double[]){6, 6}, 2);
   ls_nest made = ls_none();
   expect_ok(ls_strategy_reduce_to(strategy, LS_REDUCE_SUM, x,
                                   (ls_destinations){.device = "/cpu:1"},
@@ -60,9 +61,8 @@ static void on_one_device_a_value_is_that_replicas(void **state) {
                            .aggregation = LS_AGGREGATION_SUM});
   set_components(v, (double[]){3, 4}, 2);
   const ls_nest whole = ls_nest_variable(v);
-  expect_ok(ls_strategy_reduce_to(two, LS_REDUCE_SUM, whole,
-                                  (ls_destinations){.device = "/cpu:1"},
-                                  &made));
+  expect_ok(ls_strategy_reduce_to(
+      two, LS_REDUCE_SUM, whole, (ls_destinations){.device = "/cpu:1"}, &made));
   assert_true(number_of(made) == 7);
   ls_nest_release(whole);
   ls_variable_release(v);
@@ -110,7 +110,8 @@ static ls_nest plain_mean(ls_nest args, void *user) {
 
 static float first_number(ls_nest made) {
   ls_nest leaf = ls_nest_item(made, 0);
-  if (leaf.kind == LS_KIND_DISTRIBUTED) leaf = ls_distributed_component(leaf, 0);
+  if (leaf.kind == LS_KIND_DISTRIBUTED)
+    leaf = ls_distributed_component(leaf, 0);
   return (float)number_of(leaf);
 }
 
@@ -143,7 +144,8 @@ static void replicas_are_weighed(void **state) {
     const float weighted = first_number(made[1]), plain = first_number(made[2]);
     assert_memory_equal(&weighted, &plain, sizeof(plain));
     assert_true(isnan(first_number(made[3])));
-    for (size_t i = 0; i < 4; ++i) ls_nest_release(made[i]);
+    for (size_t i = 0; i < 4; ++i)
+      ls_nest_release(made[i]);
   }
   static const double negative[] = {1, 1, -1, 1, 1};
   const double unknown[] = {1, 1, nan, 1, 1};
@@ -182,16 +184,16 @@ static void weight_zero_is_absent_from_the_tree(void **state) {
       strategy, LS_REDUCE_MEAN, value,
       &(ls_reduce_options){.weights = zeros, .num_weights = 4}, &made));
   assert_true(isnan(number_of(made)));
-  expect_status(
-      ls_strategy_reduce_with(
-          strategy, LS_REDUCE_MEAN, value,
-          &(ls_reduce_options){.weights = negative, .num_weights = 4}, &made),
-      LS_INVALID_ARGUMENT, "weight 1 is -1");
-  expect_status(
-      ls_strategy_reduce_with(
-          strategy, LS_REDUCE_SUM, value,
-          &(ls_reduce_options){.weights = weights, .num_weights = 4}, &made),
-      LS_INVALID_ARGUMENT, "for MEAN");
+  expect_status(ls_strategy_reduce_with(
+                    strategy, LS_REDUCE_MEAN, value,
+                    &(ls_reduce_options){.weights = negative, .num_weights = 4},
+                    &made),
+                LS_INVALID_ARGUMENT, "weight 1 is -1");
+  expect_status(ls_strategy_reduce_with(
+                    strategy, LS_REDUCE_SUM, value,
+                    &(ls_reduce_options){.weights = weights, .num_weights = 4},
+                    &made),
+                LS_INVALID_ARGUMENT, "for MEAN");
   ls_nest_release(value);
   ls_strategy_release(strategy);
 }
@@ -214,8 +216,8 @@ static ls_nest uneven_rows(int replicas, bool even) {
         array_of(LS_DTYPE_F32, LS_SHAPE(even ? 2 : r + 1), numbers));
   }
   static const char *const keys[] = {"a"};
-  const ls_nest list = LS_LIST(
-      ls_nest_distributed(LS_PER_REPLICA, parts, (size_t)replicas));
+  const ls_nest list =
+      LS_LIST(ls_nest_distributed(LS_PER_REPLICA, parts, (size_t)replicas));
   return LS_TUPLE(ls_nest_dict("", keys, &list, 1));
 }
 
@@ -244,8 +246,8 @@ static void expect_each(ls_nest leaf, const double *numbers, int64_t count) {
 
 static ls_nest gather_only(ls_nest args, void *user) {
   (void)user;
-  return LS_TUPLE(ls_none(), ls_replica_all_gather(ls_replica_context(), args,
-                                                   0));
+  return LS_TUPLE(ls_none(),
+                  ls_replica_all_gather(ls_replica_context(), args, 0));
 }
 
 static void every_replica_gets_the_same_nest(void **state) {
@@ -260,11 +262,11 @@ static void every_replica_gets_the_same_nest(void **state) {
                                   : run_on(strategy, callback, args, NULL);
       if (even) {
         expect_each(leaf_of_result(made, 0), (double[]){6, 33}, 2);
-        expect_each(leaf_of_result(made, 1),
-                    (double[]){1, 10, 2, 11, 3, 12}, 6);
+        expect_each(leaf_of_result(made, 1), (double[]){1, 10, 2, 11, 3, 12},
+                    6);
       } else {  // Sizes may differ along the axis.
-        expect_each(leaf_of_result(made, 1),
-                    (double[]){1, 2, 11, 3, 12, 102}, 6);
+        expect_each(leaf_of_result(made, 1), (double[]){1, 2, 11, 3, 12, 102},
+                    6);
       }
       ls_nest_release(made);
       ls_nest_release(args);
@@ -279,8 +281,8 @@ static ls_nest differentiate(ls_nest args, void *user) {
   const ls_tensor id =
       ls_add_scalar(ls_convert(ls_replica_id(), LS_DTYPE_F32), 1);
   const ls_nest all = ls_replica_all_reduce(ls_replica_context(), op, x);
-  const ls_nest y = ls_leaf(
-      ls_reduce_sum(ls_mul(ls_nest_tensor(all, 0), id), LS_ALL_AXES));
+  const ls_nest y =
+      ls_leaf(ls_reduce_sum(ls_mul(ls_nest_tensor(all, 0), id), LS_ALL_AXES));
   ls_nest gradient = ls_none();
   expect_ok(ls_gradients(&y, 1, &x, 1, NULL, &gradient));
   return gradient;
@@ -290,8 +292,8 @@ static void the_gradient_of_a_reduction_is_one(void **state) {
   (void)state;
   LS_SPEC("M133");
   for (ls_reduce_op op = LS_REDUCE_SUM; op <= LS_REDUCE_MEAN; ++op) {
-    const ls_nest args = LS_TUPLE(split_of(
-        3, array_of(LS_DTYPE_F32, LS_SHAPE(3), (double[]){1, 2, 3})));
+    const ls_nest args = LS_TUPLE(
+        split_of(3, array_of(LS_DTYPE_F32, LS_SHAPE(3), (double[]){1, 2, 3})));
     const ls_nest made = call_on(3, differentiate, &op, args, 1);
     const double wanted = op == LS_REDUCE_SUM ? 6 : 2;
     for (size_t r = 0; r < 3; ++r)
@@ -307,9 +309,9 @@ static void the_gradient_of_a_reduction_is_one(void **state) {
 static ls_nest gather_slices(ls_nest args, void *user) {
   (void)args;
   (void)user;
-  const ls_nest rows = ls_nest_slices(
-      ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(1, 2), 1)),
-      ls_fill(LS_DTYPE_I64, LS_SHAPE(1), 0), ls_failed_tensor());
+  const ls_nest rows =
+      ls_nest_slices(ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(1, 2), 1)),
+                     ls_fill(LS_DTYPE_I64, LS_SHAPE(1), 0), ls_failed_tensor());
   const ls_nest made = ls_replica_all_gather(ls_replica_context(), rows, 0);
   ls_nest_release(rows);
   return made;
@@ -330,8 +332,7 @@ static void sets_that_cannot_gather_say_so_three_times(void **state) {
     for (int i = 0; i < 5; ++i) {
       const ls_nest args = uneven_rows(3, false);
       const ls_nest made = run_on(strategy, gather_only, args, NULL);
-      expect_each(leaf_of_result(made, 1), (double[]){1, 2, 11, 3, 12, 102},
-                  6);
+      expect_each(leaf_of_result(made, 1), (double[]){1, 2, 11, 3, 12, 102}, 6);
       ls_nest_release(made);
       ls_nest_release(args);
     }
@@ -375,8 +376,8 @@ static void variables_aggregate_by_the_users_table(void **state) {
   ls_cross_device *ops = NULL;
   ls_strategy *strategy = mirrored_of(2);
   expect_ok(ls_cross_device_create(&table, &calls, &ops));
-  ls_variable *written = variable_in(
-      strategy, (variable_kind){.aggregation = LS_AGGREGATION_SUM});
+  ls_variable *written =
+      variable_in(strategy, (variable_kind){.aggregation = LS_AGGREGATION_SUM});
   ls_variable *read = variable_in(
       strategy, (variable_kind){.synchronization = LS_SYNCHRONIZATION_ON_READ,
                                 .aggregation = LS_AGGREGATION_MEAN});
@@ -386,8 +387,7 @@ static void variables_aggregate_by_the_users_table(void **state) {
     expect_components(written, own ? (double[]){40, 40} : (double[]){3, 3}, 2);
     set_components(read, (double[]){2, 4}, 2);
     LS_STRATEGY_SCOPE(strategy) {
-      assert_true(number_of(ls_leaf(ls_variable_read(read))) ==
-                  (own ? 40 : 3));
+      assert_true(number_of(ls_leaf(ls_variable_read(read))) == (own ? 40 : 3));
     }
   }
   assert_int_equal(calls, 2);

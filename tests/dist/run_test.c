@@ -98,11 +98,10 @@ static void building_takes_turns(void **state) {
     ls_graph_destroy(graph);
   }
   ls_nest made = ls_none();
-  expect_status(
-      ls_strategy_run_with(
-          strategy, ls_plain(in_two_segments, NULL), ls_none(),
-          &(ls_run_options){.run_concurrently = (ls_flag)7}, &made),
-      LS_INVALID_ARGUMENT, "run_concurrently 7");
+  expect_status(ls_strategy_run_with(
+                    strategy, ls_plain(in_two_segments, NULL), ls_none(),
+                    &(ls_run_options){.run_concurrently = (ls_flag)7}, &made),
+                LS_INVALID_ARGUMENT, "run_concurrently 7");
   ls_nest_release(args);
   ls_strategy_release(strategy);
 }
@@ -125,8 +124,7 @@ static void a_whole_function_is_traced_once_a_replica(void **state) {
     const ls_nest args =
         LS_TUPLE(per_replica_scalars((double[]){1, 2, (double)i}, 3));
     ls_nest made = ls_none();
-    expect_ok(
-        ls_strategy_run(strategy, ls_traced(function), args, &made));
+    expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &made));
     assert_int_equal(traces, 3);
     ls_nest_release(made);
     ls_nest_release(args);
@@ -193,10 +191,10 @@ static void merge_calls_are_for_the_replica_itself(void **state) {
   LS_GRAPH_SCOPE(graph) {
     for (int branch = 0; branch < 2; ++branch) {
       ls_nest made = ls_none();
-      expect_status(
-          ls_strategy_run(strategy, ls_plain(merge_in_branch_or_loop, &branch),
-                          ls_none(), &made),
-          LS_FAILED_PRECONDITION, "merge_call");
+      expect_status(ls_strategy_run(strategy,
+                                    ls_plain(merge_in_branch_or_loop, &branch),
+                                    ls_none(), &made),
+                    LS_FAILED_PRECONDITION, "merge_call");
     }
   }
   ls_graph_destroy(graph);
@@ -216,8 +214,8 @@ static void values_of_a_function_are_always_wrapped(void **state) {
   int calls = 0;
   ls_strategy *strategy = mirrored_of(3);
   ls_nest made = ls_none();
-  expect_ok(ls_strategy_values_from_function(strategy, same_object, &calls,
-                                             &made));
+  expect_ok(
+      ls_strategy_values_from_function(strategy, same_object, &calls, &made));
   assert_int_equal(calls, 3);
   expect_numbers(ls_nest_item(made, 0), (double[]){4, 4, 4}, 3);
   assert_int_equal(ls_distributed_kind_of(ls_nest_item(made, 0)),
@@ -328,8 +326,8 @@ static ls_nest meet_often(ls_nest args, void *user) {
 // What the step gives on so many threads, traced or op by op.
 static void step_on(int threads, bool traced, float *out) {
   ls_runtime *runtime = NULL;
-  expect_ok(ls_runtime_create(&(ls_runtime_options){.threads = threads},
-                              &runtime));
+  expect_ok(
+      ls_runtime_create(&(ls_runtime_options){.threads = threads}, &runtime));
   ls_runtime *before = ls_runtime_make_current(runtime);
   double numbers[MANY];
   fill_numbers(numbers, MANY, 5);

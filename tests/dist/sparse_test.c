@@ -16,10 +16,9 @@ static ls_nest rows_at(const char *device, ls_dtype index_type,
                        int64_t count, int64_t dense) {
   ls_nest made = ls_none();
   LS_DEVICE_SCOPE(device) {
-    const ls_tensor shape =
-        dense == 0 ? ls_failed_tensor()
-                   : eager_of(LS_DTYPE_I64, LS_SHAPE(2),
-                              (double[]){(double)dense, 2});
+    const ls_tensor shape = dense == 0 ? ls_failed_tensor()
+                                       : eager_of(LS_DTYPE_I64, LS_SHAPE(2),
+                                                  (double[]){(double)dense, 2});
     made = ls_nest_slices(
         ls_leaf(eager_of(LS_DTYPE_F32, LS_SHAPE(count, 2), values)),
         eager_of(index_type, LS_SHAPE(count), indices), shape);
@@ -106,10 +105,9 @@ static void a_dense_value_makes_all_dense(void **state) {
   const ls_nest dense = ls_leaf(eager_of(LS_DTYPE_F32, LS_SHAPE(4, 2),
                                          (double[]){1, 1, 1, 1, 1, 1, 1, 1}));
   // Twice the same row.
-  const ls_nest value =
-      two_of(rows_at("/cpu:0", LS_DTYPE_I32, (double[]){2, 2},
-                     (double[]){1, 2, 10, 20}, 2, 0),
-             dense);
+  const ls_nest value = two_of(rows_at("/cpu:0", LS_DTYPE_I32, (double[]){2, 2},
+                                       (double[]){1, 2, 10, 20}, 2, 0),
+                               dense);
   ls_nest made = ls_none();
   expect_ok(ls_cross_device_reduce(ops, LS_REDUCE_SUM, value, here, &made));
   expect_tensor(ls_nest_tensor(ls_distributed_component(made, 0), 0),
@@ -225,7 +223,8 @@ static void all_reduce_takes_slices_to_one_device(void **state) {
                                        (ls_destinations){0}, &made));
       ls_nest_release(made);
     }
-    for (size_t i = 0; i < 3; ++i) ls_nest_release(values[i]);
+    for (size_t i = 0; i < 3; ++i)
+      ls_nest_release(values[i]);
   }
   assert_int_equal(count_logged(&log, "warning: all-reduce of sparse slices"),
                    10);
@@ -238,11 +237,10 @@ static void slices_are_found_in_nests(void **state) {
   (void)state;
   LS_SPEC("M112");
   const ls_nest x = ls_leaf(scalar_of(1));
-  const ls_nest some = rows_at("/cpu:0", LS_DTYPE_I64, (double[]){3},
-                               (double[]){1, 2}, 1, 0);
+  const ls_nest some =
+      rows_at("/cpu:0", LS_DTYPE_I64, (double[]){3}, (double[]){1, 2}, 1, 0);
   const ls_nest with[] = {
-      ls_nest_retain(some),
-      LS_LIST(x, LS_TUPLE(x, ls_nest_retain(some))),
+      ls_nest_retain(some), LS_LIST(x, LS_TUPLE(x, ls_nest_retain(some))),
       two_of(ls_nest_retain(some), ls_nest_retain(some)),
       ls_nest_distributed(LS_MAP_OUTPUT, (ls_nest[]){ls_nest_retain(some)}, 1),
       LS_LIST(two_of(ls_nest_retain(some), ls_nest_retain(some)))};

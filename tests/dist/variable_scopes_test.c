@@ -18,10 +18,9 @@ static void expect_places(const ls_variable *variable,
                           const char *const *devices, size_t count) {
   assert_int_equal(ls_variable_num_components(variable), count);
   for (size_t i = 0; i < count; ++i)
-    assert_string_equal(
-        ls_variable_device(ls_variable_component(variable, i)) +
-            strlen(LOCAL_DEVICE),
-        devices[i]);
+    assert_string_equal(ls_variable_device(ls_variable_component(variable, i)) +
+                            strlen(LOCAL_DEVICE),
+                        devices[i]);
 }
 
 // ---- Synchronized on read --------------------------------------------------
@@ -50,8 +49,8 @@ static void variables_are_synchronized_on_read_in_a_scope(void **state) {
   LS_STRATEGY_SCOPE(strategy) {
     for (int op = LS_REDUCE_SUM; op <= LS_REDUCE_MEAN; ++op) {
       LS_SYNC_ON_READ_VARIABLES_SCOPE(strategy, (ls_reduce_op)op) {
-        expect_ok(make("v", (ls_variable_options){.trainable = LS_FLAG_ON},
-                       &v));
+        expect_ok(
+            make("v", (ls_variable_options){.trainable = LS_FLAG_ON}, &v));
       }
       assert_int_equal(ls_variable_synchronization_of(v),
                        LS_SYNCHRONIZATION_ON_READ);
@@ -144,16 +143,14 @@ static void components_are_where_they_are_asked_for(void **state) {
     expect_ok(make("all", (ls_variable_options){0}, &v));
     expect_places(v, (const char *[]){"CPU:0", "CPU:1", "CPU:2"}, 3);
     ls_variable_release(v);
-    expect_ok(make("few",
-                   (ls_variable_options){.devices = two, .num_devices = 2},
-                   &few));
+    expect_ok(make(
+        "few", (ls_variable_options){.devices = two, .num_devices = 2}, &few));
     expect_places(few, (const char *[]){"CPU:2", "CPU:0"}, 2);
     assert_string_equal(ls_variable_name(ls_variable_component(few, 1)),
                         "few/replica_1");
     // One device: still distributed, unless it is said to be alone.
-    expect_ok(make("one",
-                   (ls_variable_options){.devices = two, .num_devices = 1},
-                   &v));
+    expect_ok(make(
+        "one", (ls_variable_options){.devices = two, .num_devices = 1}, &v));
     expect_places(v, (const char *[]){"CPU:2"}, 1);
     ls_variable_release(v);
     expect_ok(

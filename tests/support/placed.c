@@ -9,7 +9,8 @@ enum { MOST = 1024 };
 ls_nest placed_on(const char *const *devices, const ls_tensor *items,
                   size_t count) {
   ls_nest leaves[MOST];
-  for (size_t i = 0; i < count; ++i) leaves[i] = ls_leaf(items[i]);
+  for (size_t i = 0; i < count; ++i)
+    leaves[i] = ls_leaf(items[i]);
   const ls_nest made =
       ls_nest_distributed_on(LS_PER_REPLICA, leaves, devices, count);
   expect_ok(ls_nest_status(made));
@@ -24,8 +25,8 @@ ls_nest placed_values(const char *type, ls_dtype dtype, size_t count,
   const int64_t step = size == 0 ? 1 : size;
   for (size_t i = 0; i < count; ++i) {
     ls_array *array = NULL;
-    expect_ok(ls_array_create(dtype, size == 0 ? LS_SCALAR : LS_SHAPE(size),
-                              &array));
+    expect_ok(
+        ls_array_create(dtype, size == 0 ? LS_SCALAR : LS_SHAPE(size), &array));
     for (int64_t k = 0; k < step; ++k)
       ls_array_set_f64(array, k, numbers[(int64_t)i * step + k]);
     snprintf(names[i], sizeof(names[i]), LOCAL_DEVICE "%s:%zu", type, i);
