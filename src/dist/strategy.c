@@ -6,6 +6,7 @@
 
 #include "base/runtime_internal.h"
 #include "dist/context.h"
+#include "dist/cross_device.h"
 
 static void destroy_strategy(ls_object *object) {
   ls_strategy *strategy = (ls_strategy *)object;
@@ -27,9 +28,13 @@ static const ls_object_type strategy_type = {.name = "strategy",
                                              .destroy = destroy_strategy,
                                              .print = print_strategy};
 
+static uint64_t next_id(void) {
+  static uint64_t last;
+  return __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
+}
+
 static ls_status make(ls_runtime *runtime, ls_strategy_kind kind,
                       int32_t num_replicas, ls_strategy **out_strategy) {
-  static uint64_t last;
   ls_allocator *allocator = ls_runtime_allocator(runtime);
   ls_strategy *strategy = ls_new(allocator, ls_strategy);
   if (strategy == NULL) return ls_out_of_memory();
@@ -37,7 +42,7 @@ static ls_status make(ls_runtime *runtime, ls_strategy_kind kind,
   strategy->allocator = allocator;
   strategy->runtime = runtime;
   strategy->kind = kind;
-  strategy->id = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
+  strategy->id = next_id();
   strategy->num_replicas = num_replicas;
   if (kind == LS_STRATEGY_DEFAULT)
     snprintf(strategy->name, sizeof(strategy->name), "the default strategy");
@@ -370,6 +375,9 @@ ls_status ls_strategy_set_cross_device(ls_strategy *strategy,
     LS_RETURN_IF_ERROR(ls_reduce_to_one_create(NULL, &cross_device));
   else
     ls_cross_device_retain(cross_device);
+  const ls_cross_device *before = strategy->cross_device;
+  if (before != NULL && (!before->built_in || !cross_device->built_in))
+    strategy->id = next_id();
   ls_cross_device_release(strategy->cross_device);
   strategy->cross_device = cross_device;
   return ls_ok();

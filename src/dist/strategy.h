@@ -22,7 +22,9 @@ struct ls_strategy {
   ls_allocator *allocator;
   ls_runtime *runtime;
   ls_strategy_kind kind;
-  uint64_t id;    // Never that of another one, even of one that is gone.
+  // Never that of another one, even of one that is gone; a new one when a table
+  // of the user's comes or goes, which traces have been made with.
+  uint64_t id;
   char name[48];  // For messages: "mirrored strategy 3".
   int32_t num_replicas;
   char **devices;         // Canonical, one a replica; NULL: default strategy.

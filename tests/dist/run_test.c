@@ -133,6 +133,34 @@ static void a_whole_function_is_traced_once_a_replica(void **state) {
   ls_strategy_release(strategy);
 }
 
+static void a_trace_belongs_to_the_ops_in_force(void **state) {
+  (void)state;
+  LS_SPEC("M175");
+  static const ls_cross_device_table table = {.name = "own"};
+  int traces = 0;
+  ls_strategy *strategy = mirrored_of(2);
+  ls_function *function = NULL;
+  ls_cross_device *sets[4] = {NULL};
+  static const int wanted[] = {2, 2, 4, 6};
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = count_trace, .user = &traces}, &function));
+  expect_ok(ls_nccl_all_reduce_create((ls_opt){0}, &sets[1]));
+  expect_ok(ls_cross_device_create(&table, NULL, &sets[2]));
+  for (size_t i = 0; i < 4; ++i) {
+    // Built-in sets are one to a trace: they lower to the same.
+    expect_ok(ls_strategy_set_cross_device(strategy, sets[i]));
+    const ls_nest args = LS_TUPLE(per_replica_scalars((double[]){1, 2}, 2));
+    ls_nest made = ls_none();
+    expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &made));
+    assert_int_equal(traces, wanted[i]);
+    ls_nest_release(made);
+    ls_nest_release(args);
+    ls_cross_device_release(sets[i]);
+  }
+  ls_function_release(function);
+  ls_strategy_release(strategy);
+}
+
 typedef struct visit {
   ls_replica *replica;
   ls_status status;
@@ -370,6 +398,7 @@ int main(void) {
       cmocka_unit_test(replicas_are_on_what_there_is),
       cmocka_unit_test(building_takes_turns),
       cmocka_unit_test(a_whole_function_is_traced_once_a_replica),
+      cmocka_unit_test(a_trace_belongs_to_the_ops_in_force),
       cmocka_unit_test(merge_calls_are_for_the_replica_itself),
       cmocka_unit_test(values_of_a_function_are_always_wrapped),
       cmocka_unit_test(no_gradient_flows_into_an_initial_value),
