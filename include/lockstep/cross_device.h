@@ -62,8 +62,9 @@ typedef struct ls_cross_device_table {
 } ls_cross_device_table;
 
 typedef struct ls_cross_device ls_cross_device;
-// A set of the caller's own. A strategy calls it for every reduction. `self` is
-// taken over on success.
+// A set of the caller's own. A strategy calls it for every reduction but
+// ls_all_reduce in a compiled step, which is the engine's op. `self` is taken
+// over on success.
 LS_API LS_MUST_USE ls_status ls_cross_device_create(
     const ls_cross_device_table *table, void *self, ls_cross_device **out_ops);
 LS_API ls_cross_device *ls_cross_device_retain(ls_cross_device *ops);
