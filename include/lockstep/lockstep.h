@@ -25,6 +25,7 @@
 #include "lockstep/replica.h"
 #include "lockstep/runs.h"
 #include "lockstep/runtime.h"
+#include "lockstep/saver.h"
 #include "lockstep/session.h"
 #include "lockstep/slices.h"
 #include "lockstep/strategy.h"

@@ -2,11 +2,14 @@
 // The system's files.
 //
 // A file is replaced by writing another one beside it, syncing and renaming:
-// whoever reads sees the old content or the new, also after a crash.
+// whoever reads sees the old content or the new, also after a crash. The one
+// beside has one name for each file and is locked while it is written, so what
+// a killed writer left is what the next one takes.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -121,28 +124,61 @@ static int sync_folder_of(const char *path, char *buffer, size_t size) {
   return error;
 }
 
+// Waits until no other writer has the file. A file system without locks has no
+// writers that wait for each other. 0 or the system's error number.
+static int lock_file(int file) {
+  while (flock(file, LOCK_EX) != 0) {
+    if (errno == EINTR) continue;
+    return errno == ENOLCK || errno == ENOSYS || errno == EOPNOTSUPP ? 0
+                                                                     : errno;
+  }
+  return 0;
+}
+
+// Whether `path` still names the open file: its former writer has moved it.
+static bool is_named(int file, const char *path) {
+  struct stat open_one, named_one;
+  return fstat(file, &open_one) == 0 && stat(path, &named_one) == 0 &&
+         open_one.st_dev == named_one.st_dev &&
+         open_one.st_ino == named_one.st_ino;
+}
+
+// Opens `aside`, empty and locked. 0 or the system's error number.
+static int open_aside(const char *aside, int *out_file) {
+  for (;;) {
+    const int file = open_file(aside, O_WRONLY | O_CREAT | O_NOFOLLOW);
+    if (file < 0) return errno;
+    int error = lock_file(file);
+    if (error == 0 && is_named(file, aside)) {
+      *out_file = file;
+      return ftruncate(file, 0) == 0 ? 0 : errno;
+    }
+    close(file);
+    if (error != 0) return error;
+  }
+}
+
 // Writes a new file at `aside` and moves it to `path`.
 static int write_aside(const char *aside, const char *path, const void *data,
                        size_t size) {
-  const int file = open_file(aside, O_WRONLY | O_CREAT | O_EXCL);
-  if (file < 0) return errno;
-  int error = write_all(file, data, size);
+  int file = -1;
+  int error = open_aside(aside, &file);
+  if (file < 0) return error;
+  if (error == 0) error = write_all(file, data, size);
   if (error == 0 && fsync(file) != 0) error = errno;
-  if (close(file) != 0 && error == 0) error = errno;
   if (error == 0 && rename(aside, path) != 0) error = errno;
   if (error != 0) unlink(aside);
+  close(file);  // Ends the lock.
   return error;
 }
 
 static ls_status system_write(void *user, const char *path, const void *data,
                               size_t size) {
   (void)user;
-  static unsigned last_number;  // Tells apart two writers of one process.
-  const unsigned number = __atomic_add_fetch(&last_number, 1, __ATOMIC_RELAXED);
-  const size_t room = strlen(path) + 64;
+  const size_t room = strlen(path) + 8;
   char *aside = ls_allocate(ls_allocator_system(), room);
   if (aside == NULL) return ls_out_of_memory();
-  snprintf(aside, room, "%s.tmp-%ld-%u", path, (long)getpid(), number);
+  snprintf(aside, room, "%s.tmp", path);
   int error = write_aside(aside, path, data, size);
   if (error == 0) error = sync_folder_of(path, aside, room);
   ls_release(ls_allocator_system(), aside);

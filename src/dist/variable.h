@@ -47,6 +47,9 @@ ls_status ls_value_as_tensor(const ls_variable *variable, ls_nest leaf,
 bool ls_value_is_distributed(ls_nest leaf);
 // The part of a value that is for component `index`.
 ls_nest ls_value_part(ls_nest value, size_t index);
+// What each component gets so that the sum of all is the value.
+ls_status ls_share_of_sum(const ls_variable *container, ls_nest value,
+                          ls_nest *out_share);
 // In the trace of a replica: replica 0's value, on every one.
 ls_tensor ls_first_of_all(const ls_replica *replica, ls_tensor x);
 
@@ -63,5 +66,12 @@ ls_tensor ls_scatter_mirrored(ls_variable *container, ls_scatter_op op,
 ls_variable *ls_container_here(const ls_variable *container);
 ls_tensor ls_scatter_on_read(ls_variable *container, ls_scatter_op op,
                              ls_tensor indices, ls_tensor updates);
+// What is saved of a variable that is synchronized on read, and what each
+// component gets of it.
+ls_status ls_make_saved_on_read(ls_variable *container,
+                                ls_array *const *components,
+                                ls_array **out_value);
+ls_status ls_share_saved_on_read(ls_variable *container, const ls_array *value,
+                                 ls_array **out_share);
 
 #endif  // LS_DIST_VARIABLE_H_

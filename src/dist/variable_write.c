@@ -308,8 +308,7 @@ static ls_status write_mirrored(const writing *w, ls_nest value,
       out_value);
 }
 
-// What each component is assigned so that the sum of all is the value.
-static ls_status share_of(const ls_variable *variable, ls_nest value,
+ls_status ls_share_of_sum(const ls_variable *variable, ls_nest value,
                           ls_nest *out_share) {
   ls_tensor x;
   LS_RETURN_IF_ERROR(ls_value_as_tensor(variable, value, &x));
@@ -339,7 +338,7 @@ static ls_status write_on_read_across(const writing *w, ls_nest value,
         op_name(w->op), w->variable->name);
   const ls_nest one = ls_value_part(value, 0);
   ls_nest share = one, written = ls_none();
-  if (sum) LS_RETURN_IF_ERROR(share_of(w->variable, one, &share));
+  if (sum) LS_RETURN_IF_ERROR(ls_share_of_sum(w->variable, one, &share));
   LS_RETURN_IF_ERROR(write_all(w, share, &written));
   if (!read) {
     *out_value = written;

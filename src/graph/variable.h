@@ -20,6 +20,12 @@ typedef struct ls_variable_rules {
                        ls_tensor indices, ls_tensor updates);
   // The variable that it is where the thread is.
   ls_variable *(*here)(const ls_variable *variable);
+  // What a file holds, made of the components' values, and what each component
+  // gets of it; arrays of the caller's. NULL: the first one's, and the same.
+  ls_status (*make_saved)(ls_variable *container, ls_array *const *components,
+                          ls_array **out_value);
+  ls_status (*share_saved)(ls_variable *container, const ls_array *value,
+                           ls_array **out_share);
 } ls_variable_rules;
 
 struct ls_variable {

@@ -68,6 +68,8 @@ void ls_session_destroy(ls_session *session) {
   ls_release(session->allocator, session);
 }
 
+ls_store *ls_session_store(const ls_session *session) { return session->store; }
+
 // ---- One run ---------------------------------------------------------------
 // What a run asks for, in the terms of lowering.
 typedef struct request {

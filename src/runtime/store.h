@@ -12,11 +12,14 @@
 
 #include "engine/backend.h"
 #include "graph/variable.h"
+#include "lockstep/session.h"
 
 typedef struct ls_store ls_store;
 
 ls_status ls_store_create(ls_runtime *runtime, ls_store **out_store);
 void ls_store_destroy(ls_store *store);  // NULL is fine.
+// A session's, lent.
+ls_store *ls_session_store(const ls_session *session);
 // Never 0 and never that of another store, even of one that is gone.
 uint64_t ls_store_id(const ls_store *store);
 

@@ -5,8 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "io/safetensors.h"
-#include "lockstep/eager.h"
+#include "state/saver_file.h"
 
 enum { NUMBER_SIZE = 32, MOST_NOTES = 8 };
 
@@ -50,44 +49,18 @@ static ls_status list(ls_allocator *allocator, const ls_model *model, bool all,
   return ls_ok();
 }
 
+// `all`: what the same run goes on from.
+static ls_saver saver_of(const variable_list *variables, bool all) {
+  return (ls_saver){.variables = variables->items,
+                    .num_variables = variables->count,
+                    .exact = all};
+}
+
 // ---- Writing ---------------------------------------------------------------
-static ls_status write_arrays(ls_runtime *runtime, const char *path,
-                              const variable_list *variables,
-                              ls_safetensor *tensors,
-                              const ls_safetensors_note *notes,
-                              size_t num_notes) {
-  for (size_t i = 0; i < variables->count; ++i) {
-    tensors[i].name = ls_variable_name(variables->items[i]);
-    LS_RETURN_IF_ERROR(
-        ls_variable_value(variables->items[i], &tensors[i].array));
-  }
-  return ls_safetensors_write(runtime, path, tensors, variables->count, notes,
-                              num_notes);
-}
-
-static ls_status write_variables(ls_runtime *runtime, const char *path,
-                                 const ls_model *model, bool all,
-                                 const ls_safetensors_note *notes,
-                                 size_t num_notes) {
-  ls_allocator *allocator = ls_runtime_allocator(runtime);
-  variable_list variables;
-  LS_RETURN_IF_ERROR(list(allocator, model, all, &variables));
-  ls_safetensor *tensors =
-      ls_new_array(allocator, ls_safetensor, variables.count + 1);
-  const ls_status status =
-      tensors != NULL
-          ? write_arrays(runtime, path, &variables, tensors, notes, num_notes)
-          : ls_out_of_memory();
-  for (size_t i = 0; tensors != NULL && i < variables.count; ++i)
-    ls_array_release(tensors[i].array);
-  ls_release(allocator, tensors);
-  ls_release(allocator, variables.items);
-  return status;
-}
-
 ls_status ls_checkpoint_write(ls_runtime *runtime, const char *path,
                               const ls_model *model, int64_t steps,
                               const ls_checkpoint_notes *notes) {
+  ls_allocator *allocator = ls_runtime_allocator(runtime);
   char texts[MOST_NOTES][NUMBER_SIZE];
   ls_safetensors_note list_of_notes[MOST_NOTES] = {{"model", model->type->name},
                                                    {"step", texts[0]}};
@@ -104,8 +77,13 @@ ls_status ls_checkpoint_write(ls_runtime *runtime, const char *path,
     list_of_notes[count] = (ls_safetensors_note){"seconds", texts[count]};
     ++count;
   }
-  return write_variables(runtime, path, model, notes != NULL, list_of_notes,
-                         count);
+  variable_list variables;
+  LS_RETURN_IF_ERROR(list(allocator, model, notes != NULL, &variables));
+  const ls_saver saver = saver_of(&variables, notes != NULL);
+  const ls_status status =
+      ls_saver_save_with(&saver, path, list_of_notes, count);
+  ls_release(allocator, variables.items);
+  return status;
 }
 
 // ---- Reading ---------------------------------------------------------------
@@ -155,16 +133,6 @@ static ls_status read_notes(const ls_safetensors *file, const char *path,
   return ls_ok();
 }
 
-static ls_status restore(const ls_safetensors *file, const char *path,
-                         ls_variable *variable) {
-  const char *name = ls_variable_name(variable);
-  const ls_array *array = ls_safetensors_find(file, name);
-  if (array == NULL)
-    return LS_STATUS(LS_DATA_LOSS, "'%s' holds no array '%s'", path, name);
-  return ls_status_annotate(ls_variable_set_value(variable, array),
-                            "while reading '%s'", path);
-}
-
 static ls_status restore_all(ls_runtime *runtime, const ls_safetensors *file,
                              const char *path, const ls_model *model,
                              ls_checkpoint_notes *notes) {
@@ -173,9 +141,8 @@ static ls_status restore_all(ls_runtime *runtime, const ls_safetensors *file,
   variable_list variables;
   LS_RETURN_IF_ERROR(
       list(ls_runtime_allocator(runtime), model, notes != NULL, &variables));
-  ls_status status = ls_ok();
-  for (size_t i = 0; ls_status_is_ok(status) && i < variables.count; ++i)
-    status = restore(file, path, variables.items[i]);
+  const ls_saver saver = saver_of(&variables, notes != NULL);
+  const ls_status status = ls_saver_restore_from(&saver, file, path);
   ls_release(variables.allocator, variables.items);
   return status;
 }

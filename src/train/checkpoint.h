@@ -28,7 +28,8 @@ LS_MUST_USE ls_status ls_checkpoint_write(ls_runtime *runtime, const char *path,
 
 // Sets the variables to what a file holds. With `notes` all of them; what the
 // notes must agree in is given, the rest is filled in. With NULL the model's.
-//   LS_DATA_LOSS         damaged, or a variable is missing.
+//   LS_DATA_LOSS         damaged.
+//   LS_NOT_FOUND         no such file, or a variable is missing.
 //   LS_INVALID_ARGUMENT  of another model or run.
 LS_MUST_USE ls_status ls_checkpoint_read(ls_runtime *runtime, const char *path,
                                          const ls_model *model,

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/runtime_internal.h"
@@ -172,6 +177,71 @@ static void a_failed_write_leaves_the_old_file(void **state) {
   expect_ok(files()->remove(NULL, path));
 }
 
+static void what_a_killed_writer_left_is_taken(void **state) {
+  (void)state;
+  const char *path = path_of("a");
+  expect_ok(files()->write(NULL, path, "old", 3));
+  // A child dies while it writes; it holds the file beside.
+  const pid_t child = fork();
+  if (child == 0) {
+    const int file = open(path_of("a.tmp"), O_WRONLY | O_CREAT, 0666);
+    if (flock(file, LOCK_EX) == 0 && write(file, "half of it", 10) == 10)
+      kill(getpid(), SIGKILL);
+    _exit(1);
+  }
+  int how = 0;
+  assert_int_equal(waitpid(child, &how, 0), child);
+  assert_true(WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL);
+  assert_int_equal(entries_in_folder(), 2);
+  expect_content(path, "old");
+  expect_ok(files()->write(NULL, path, "new", 3));
+  expect_content(path, "new");
+  assert_int_equal(entries_in_folder(), 1);
+  expect_ok(files()->remove(NULL, path));
+}
+
+enum { WRITES = 30, LENGTH = 20000 };
+
+static void *write_often(void *user) {
+  const char *text = user;
+  char path[300];
+  snprintf(path, sizeof(path), "%s/shared", folder);
+  for (int i = 0; i < WRITES; ++i) {
+    const ls_status status =
+        files()->write(NULL, path, text, LENGTH);
+    if (!ls_status_is_ok(status)) {
+      ls_status_free(status);
+      return user;
+    }
+  }
+  return NULL;
+}
+
+static void writers_of_one_file_wait_for_each_other(void **state) {
+  (void)state;
+  static char texts[2][LENGTH + 1];
+  pthread_t threads[2];
+  for (int t = 0; t < 2; ++t) {
+    memset(texts[t], 'a' + t, LENGTH);
+    assert_int_equal(pthread_create(&threads[t], NULL, write_often, texts[t]),
+                     0);
+  }
+  for (int t = 0; t < 2; ++t) {
+    void *failed = NULL;
+    assert_int_equal(pthread_join(threads[t], &failed), 0);
+    assert_null(failed);
+  }
+  char *data = NULL;
+  size_t size = 0;
+  expect_ok(files()->read(NULL, path_of("shared"), ls_allocator_system(), &data,
+                          &size));
+  assert_int_equal(size, LENGTH);
+  assert_memory_equal(data, data[0] == 'a' ? texts[0] : texts[1], LENGTH);
+  ls_release(ls_allocator_system(), data);
+  assert_int_equal(entries_in_folder(), 1);
+  expect_ok(files()->remove(NULL, path_of("shared")));
+}
+
 static ls_status read_back(void *user) {
   char *data = NULL;
   size_t size = 0;
@@ -200,6 +270,8 @@ int main(void) {
       cmocka_unit_test(errors_name_the_path_and_the_systems_words),
       cmocka_unit_test(a_forbidden_folder_is_permission_denied),
       cmocka_unit_test(a_failed_write_leaves_the_old_file),
+      cmocka_unit_test(what_a_killed_writer_left_is_taken),
+      cmocka_unit_test(writers_of_one_file_wait_for_each_other),
       cmocka_unit_test(failing_memory_is_survived),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);

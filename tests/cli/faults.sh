@@ -42,7 +42,7 @@ while [ $n -lt 60000 ]; do
   *) fail "alloc:$n: code $code" ;;
   esac
   if [ -e run ]; then
-    [ -z "$(find run -name '*.tmp-*')" ] || fail "alloc:$n: half a file is left"
+    [ -z "$(find run -name '*.tmp')" ] || fail "alloc:$n: half a file is left"
     "$lockstep" train --resume run --quiet >out.txt 2>err.txt ||
       fail "alloc:$n: what is left cannot be resumed"
   fi
@@ -82,7 +82,7 @@ for blocks in 0 1 2 4 6; do
     [ "$(lines)" = 1 ] && grep -q "'run/.*': File too large" err.txt ||
       fail "$blocks blocks: not one line about a file"
   fi
-  [ -z "$(find run -name '*.tmp-*')" ] || fail "$blocks blocks: half a file"
+  [ -z "$(find run -name '*.tmp')" ] || fail "$blocks blocks: half a file"
   "$lockstep" eval run >out.txt 2>err.txt ||
     fail "$blocks blocks: the model is damaged"
   "$lockstep" train --resume run --steps 9 --quiet >out.txt 2>err.txt ||

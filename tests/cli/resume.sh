@@ -65,11 +65,13 @@ for how in "1 INT sgd" "2 TERM adam" "1 KILL adam"; do
   step=$(head -c 600 stopped/checkpoint.safetensors |
          grep -ao '"step":"[0-9]*"' | grep -o '[0-9]*')
   [ "${step:-0}" -gt 0 ] || fail "SIG$2: the checkpoint has no step"
+  [ "$2" != KILL ] || echo half >stopped/checkpoint.safetensors.tmp
   trains --resume stopped --threads 1 --steps $((step + 500))
   grep -q '^test accuracy: ' out.txt || fail "SIG$2: no accuracy at the end"
   trains $tiny --replicas $1 --optimizer $3 --steps $((step + 500)) \
     --run-dir straight
   same "SIG$2 with $3 at $1 replicas" straight stopped
+  [ -z "$(find stopped -name '*.tmp')" ] || fail "SIG$2: half a file is left"
 done
 
 # Another end, with a rate that stays.

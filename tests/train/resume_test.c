@@ -417,7 +417,7 @@ static void another_run_is_not_gone_on_with(void **state) {
                 "has 1 replicas, this one has 2");
   r.replicas = 1;
   r.optimizer = "momentum";
-  expect_status(run(&r, &result), LS_DATA_LOSS,
+  expect_status(run(&r, &result), LS_NOT_FOUND,
                 "holds no array 'momentum/step'");
   r.folder = "nowhere";
   expect_status(run(&r, &result), LS_NOT_FOUND,

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "state/value.h"
+
+#include "base/runtime_internal.h"
+
+// ---- Reading ---------------------------------------------------------------
+static void release_all(ls_allocator *allocator, ls_array **arrays,
+                        size_t count) {
+  for (size_t i = 0; arrays != NULL && i < count; ++i)
+    ls_array_release(arrays[i]);
+  ls_release(allocator, arrays);
+}
+
+// What the components make, by the rules of the whole.
+static ls_status read_made(ls_store *store, ls_variable *container,
+                           ls_array **out_value) {
+  ls_allocator *allocator = container->allocator;
+  const size_t count = container->num_components;
+  ls_array **parts = ls_new_array(allocator, ls_array *, count);
+  ls_status status = parts == NULL ? ls_out_of_memory() : ls_ok();
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
+    status = ls_store_read(store, container->components[i], &parts[i]);
+  if (ls_status_is_ok(status))
+    status = container->rules->make_saved(container, parts, out_value);
+  release_all(allocator, parts, count);
+  return status;
+}
+
+ls_status ls_state_read(ls_store *store, ls_variable *variable,
+                        ls_array **out_value) {
+  *out_value = NULL;
+  if (variable->num_targets > 0)
+    return ls_state_read(store, variable->targets[0], out_value);
+  if (variable->num_components == 0)
+    return ls_store_read(store, variable, out_value);
+  if (variable->rules->make_saved != NULL)
+    return read_made(store, variable, out_value);
+  // The first component's, whatever device is current.
+  return variable->graph == NULL && !ls_store_has_value(store, variable)
+             ? ls_ok()
+             : ls_store_read(store, variable, out_value);
+}
+
+size_t ls_state_parts(const ls_store *store, const ls_variable *variable) {
+  return variable->num_components > 1 && !ls_store_is_shared(store, variable)
+             ? variable->num_components
+             : 0;
+}
+
+// ---- Writing ---------------------------------------------------------------
+ls_status ls_state_write(ls_store *store, ls_variable *variable,
+                         const ls_array *value) {
+  for (size_t i = 0; i < variable->num_targets; ++i)
+    LS_RETURN_IF_ERROR(ls_state_write(store, variable->targets[i], value));
+  if (variable->num_targets > 0) return ls_ok();
+  if (variable->num_components == 0 || variable->rules->share_saved == NULL)
+    return ls_store_write(store, variable, value);
+  ls_array *share = NULL;
+  LS_RETURN_IF_ERROR(variable->rules->share_saved(variable, value, &share));
+  const ls_status status = ls_store_write(store, variable, share);
+  ls_array_release(share);
+  return status;
+}

@@ -1,0 +1,494 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values of variables in files, and back into as many replicas as there are.
+#include "lockstep/saver.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/runtime_internal.h"
+#include "graph/variable.h"
+#include "io/safetensors.h"
+#include "lockstep/handles.h"
+#include "support/replicas.h"
+
+#define ON_READ LS_SYNCHRONIZATION_ON_READ
+#define SUM LS_AGGREGATION_SUM
+
+static const char path[] = "saver-test.safetensors";
+
+static ls_saver saver_of(ls_variable *const *variable) {
+  return (ls_saver){.variables = variable, .num_variables = 1};
+}
+
+static void save(ls_variable *variable) {
+  const ls_saver saver = saver_of(&variable);
+  expect_ok(ls_saver_save(&saver, path));
+}
+
+static void restore(ls_variable *variable) {
+  const ls_saver saver = saver_of(&variable);
+  expect_ok(ls_saver_restore(&saver, path));
+}
+
+static ls_variable *plain(const char *name, double initial) {
+  ls_variable *variable = NULL;
+  ls_array *array = NULL;
+  expect_ok(ls_array_create(LS_DTYPE_F32, LS_SCALAR, &array));
+  ls_array_set_f64(array, 0, initial);
+  expect_ok(ls_variable_create(
+      &(ls_variable_options){.name = name, .initial_array = array}, &variable));
+  ls_array_release(array);
+  return variable;
+}
+
+static double value_of(ls_variable *variable) {
+  ls_array *array = NULL;
+  expect_ok(ls_variable_value(variable, &array));
+  const double value = ls_array_f64(array, 0);
+  ls_array_release(array);
+  return value;
+}
+
+// Expects these entries in the file, all scalars.
+static void expect_entries(const char *const *names, const double *values,
+                           size_t count) {
+  ls_safetensors file;
+  expect_ok(ls_safetensors_read(ls_runtime_current(), path, &file));
+  assert_int_equal(file.num_tensors, count);
+  for (size_t i = 0; i < count; ++i) {
+    const ls_array *array = ls_safetensors_find(&file, names[i]);
+    if (array == NULL) fail_msg("there is no entry '%s'", names[i]);
+    assert_true(ls_array_f64(array, 0) == values[i]);
+  }
+  ls_safetensors_deinit(&file);
+}
+
+static void expect_entry(const char *name, double value) {
+  expect_entries(&name, &value, 1);
+}
+
+// ---- Mirrored --------------------------------------------------------------
+static void
+a_mirrored_variable_is_one_entry_for_any_number_of_replicas(void **state) {
+  (void)state;
+  LS_SPEC("V122 V123 M52");
+  ls_strategy *two = mirrored_of(2), *three = mirrored_of(3);
+  ls_variable *v = variable_in(two, (variable_kind){0});
+  ls_variable *wide = variable_in(three, (variable_kind){.initial = 9});
+  ls_variable *alone = plain("v", 8);
+  set_components(v, (double[]){3, 4}, 2);
+  LS_STRATEGY_SCOPE(two)
+  LS_DEVICE_SCOPE("/cpu:1") { save(v); }
+  expect_entry("v", 3);
+  restore(v);
+  expect_components(v, (double[]){3, 3}, 2);
+  restore(wide);
+  expect_components(wide, (double[]){3, 3, 3}, 3);
+  restore(alone);
+  assert_true(value_of(alone) == 3);
+  // And from a plain one.
+  ls_variable_release(alone);
+  alone = plain("v", 5);
+  save(alone);
+  restore(v);
+  expect_components(v, (double[]){5, 5}, 2);
+  ls_variable *const component = ls_variable_component(v, 1);
+  const ls_saver saver = saver_of(&component);
+  expect_status(ls_saver_save(&saver, path), LS_INVALID_ARGUMENT,
+                "component 1 of variable 'v'");
+  ls_variable_release(alone);
+  ls_variable_release(wide);
+  ls_variable_release(v);
+  ls_strategy_release(three);
+  ls_strategy_release(two);
+}
+
+static void
+in_eager_a_mirrored_variable_without_a_value_is_left_out(void **state) {
+  (void)state;
+  LS_SPEC("V124");
+  ls_strategy *strategy = mirrored_of(2);
+  ls_variable *v = variable_in(strategy, (variable_kind){.initial = 1});
+  ls_variable *all[] = {v, plain("other", 2)};
+  ls_eager_forget(v);
+  expect_ok(ls_saver_save(
+      &(ls_saver){.variables = all, .num_variables = 2, .exact = true}, path));
+  expect_entry("other", 2);
+  // One whose values are a session's is missed.
+  ls_graph *graph = NULL;
+  ls_session *session = NULL;
+  expect_ok(ls_graph_create("g", &graph));
+  ls_variable *built = NULL;
+  LS_GRAPH_SCOPE(graph) { built = variable_in(strategy, (variable_kind){0}); }
+  expect_ok(ls_session_create(graph, &session));
+  ls_saver saver = saver_of(&built);
+  saver.session = session;
+  expect_status(ls_saver_save(&saver, path), LS_FAILED_PRECONDITION,
+                "'v' has no value here");
+  ls_session_destroy(session);
+  ls_variable_release(built);
+  ls_graph_destroy(graph);
+  ls_variable_release(all[1]);
+  ls_variable_release(v);
+  ls_strategy_release(strategy);
+}
+
+// ---- Synchronized on read --------------------------------------------------
+static void what_components_make_is_saved_and_shared_out_again(void **state) {
+  (void)state;
+  LS_SPEC("V125 V126 M52");
+  static const struct {
+    ls_variable_aggregation aggregation;
+    double saved, two, four;
+  } rows[] = {{SUM, 7, 3.5, 1.75},
+              {LS_AGGREGATION_MEAN, 3.5, 3.5, 3.5},
+              {LS_AGGREGATION_ONLY_FIRST_REPLICA, 3, 3, 3}};
+  ls_strategy *two = mirrored_of(2), *four = mirrored_of(4);
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
+    const variable_kind kind = {.synchronization = ON_READ,
+                                .aggregation = rows[i].aggregation};
+    ls_variable *v = variable_in(two, kind), *wide = variable_in(four, kind);
+    ls_variable *alone = plain("v", 0);
+    const double x = rows[i].two, y = rows[i].four;
+    set_components(v, (double[]){3, 4}, 2);
+    save(v);
+    expect_entry("v", rows[i].saved);
+    expect_components(v, (double[]){3, 4}, 2);
+    restore(v);
+    expect_components(v, (double[]){x, x}, 2);
+    restore(wide);
+    expect_components(wide, (double[]){y, y, y, y}, 4);
+    restore(alone);
+    assert_true(value_of(alone) == rows[i].saved);
+    save(alone);
+    restore(v);
+    expect_components(v, (double[]){x, x}, 2);
+    ls_variable_release(alone);
+    ls_variable_release(wide);
+    ls_variable_release(v);
+  }
+  ls_strategy_release(four);
+  ls_strategy_release(two);
+}
+
+static void integers_are_shared_out_towards_zero(void **state) {
+  (void)state;
+  LS_SPEC("V126");
+  ls_strategy *strategy = mirrored_of(2);
+  ls_variable *v =
+      variable_in(strategy, (variable_kind){.dtype = LS_DTYPE_I32,
+                                            .synchronization = ON_READ,
+                                            .aggregation = SUM});
+  set_components(v, (double[]){-3, -4}, 2);
+  save(v);
+  expect_entry("v", -7);
+  restore(v);
+  expect_components(v, (double[]){-3, -3}, 2);
+  ls_variable_release(v);
+  ls_strategy_release(strategy);
+}
+
+static ls_nest save_in_replica(ls_nest args, void *user) {
+  ls_variable *variable = user;
+  (void)args;
+  const ls_saver saver = saver_of(&variable);
+  const ls_status status = ls_saver_save(&saver, path);
+  return ls_status_is_ok(status) ? ls_none() : ls_fail(status);
+}
+
+static void
+without_one_value_or_inside_of_a_replica_no_save_is_made(void **state) {
+  (void)state;
+  LS_SPEC("V125 V126");
+  ls_strategy *strategy = mirrored_of(2);
+  ls_variable *none =
+      variable_in(strategy, (variable_kind){.synchronization = ON_READ});
+  ls_variable *sum =
+      variable_in(strategy, (variable_kind){.initial = 2,
+                                            .synchronization = ON_READ,
+                                            .aggregation = SUM});
+  const ls_saver saver = saver_of(&none);
+  unlink(path);
+  expect_status(ls_saver_save(&saver, path), LS_INVALID_ARGUMENT,
+                "aggregation NONE");
+  ls_nest results = ls_none();
+  expect_status(ls_strategy_run(strategy, ls_plain(save_in_replica, sum),
+                                ls_none(), &results),
+                LS_FAILED_PRECONDITION, "saving a variable");
+  assert_int_equal(access(path, F_OK), -1);
+  // But what was saved otherwise is restored into it.
+  ls_variable *alone = plain("v", 6);
+  save(alone);
+  restore(none);
+  expect_components(none, (double[]){6, 6}, 2);
+  ls_variable_release(alone);
+  ls_variable_release(sum);
+  ls_variable_release(none);
+  ls_strategy_release(strategy);
+}
+
+// A save while a graph is built adds nothing to it.
+static void a_save_is_no_op_of_the_graph_that_is_built(void **state) {
+  (void)state;
+  ls_strategy *strategy = mirrored_of(3);
+  ls_variable *v =
+      variable_in(strategy, (variable_kind){.initial = 2,
+                                            .synchronization = ON_READ,
+                                            .aggregation = SUM});
+  ls_graph *graph = NULL;
+  expect_ok(ls_graph_create("g", &graph));
+  LS_GRAPH_SCOPE(graph) {
+    save(v);
+    restore(v);
+  }
+  assert_int_equal(graph->num_nodes, 0);
+  expect_entry("v", 6);
+  expect_components(v, (double[]){2, 2, 2}, 3);
+  ls_graph_destroy(graph);
+  ls_variable_release(v);
+  ls_strategy_release(strategy);
+}
+
+// ---- When ------------------------------------------------------------------
+static void
+values_are_those_of_the_save_and_a_restore_reads_none(void **state) {
+  (void)state;
+  LS_SPEC("V127");
+  ls_strategy *strategy = mirrored_of(2);
+  ls_variable *v = variable_in(strategy, (variable_kind){.initial = 1});
+  ls_variable *fresh = variable_in(strategy, (variable_kind){.initial = 1});
+  const ls_saver saver = saver_of(&v), only_restores = saver_of(&fresh);
+  set_components(v, (double[]){5, 5}, 2);
+  expect_ok(ls_saver_save(&saver, path));
+  expect_entry("v", 5);
+  ls_eager_forget(fresh);  // Without a value to read.
+  expect_ok(ls_saver_restore(&only_restores, path));
+  expect_components(fresh, (double[]){5, 5}, 2);
+  ls_variable_release(fresh);
+  ls_variable_release(v);
+  ls_strategy_release(strategy);
+}
+
+static void run_op(ls_session *session, ls_op op) {
+  ls_nest none = ls_none();
+  expect_ok(ls_session_run(session, ls_nest_op(op), NULL, 0, &none));
+  ls_nest_release(none);
+}
+
+static void a_sessions_values_are_its_own(void **state) {
+  (void)state;
+  ls_strategy *strategy = mirrored_of(2);
+  ls_graph *graph = NULL;
+  ls_session *one = NULL, *other = NULL;
+  ls_variable *v = NULL, *eager = plain("v", 1);
+  expect_ok(ls_graph_create("g", &graph));
+  LS_GRAPH_SCOPE(graph) {
+    v = variable_in(strategy, (variable_kind){.initial = 6,
+                                              .synchronization = ON_READ,
+                                              .aggregation = SUM});
+  }
+  expect_ok(ls_session_create(graph, &one));
+  expect_ok(ls_session_create(graph, &other));
+  run_op(one, ls_variable_initializer(v));
+  ls_saver saver = saver_of(&v);
+  saver.session = one;
+  expect_ok(ls_saver_save(&saver, path));
+  expect_entry("v", 12);
+  restore(eager);
+  assert_true(value_of(eager) == 12);
+  saver.session = other;
+  expect_ok(ls_saver_restore(&saver, path));
+  for (size_t i = 0; i < 2; ++i) {
+    ls_array *value = NULL;
+    expect_ok(
+        ls_session_variable_value(other, ls_variable_component(v, i), &value));
+    assert_true(ls_array_f64(value, 0) == 6);
+    ls_array_release(value);
+  }
+  saver.session = NULL;
+  expect_status(ls_saver_save(&saver, path), LS_INVALID_ARGUMENT, "graph 'g'");
+  saver = saver_of(&eager);
+  saver.session = one;
+  expect_status(ls_saver_save(&saver, path), LS_INVALID_ARGUMENT,
+                "'v' is an eager one");
+  ls_session_destroy(one);
+  ls_session_destroy(other);
+  ls_variable_release(eager);
+  ls_variable_release(v);
+  ls_graph_destroy(graph);
+  ls_strategy_release(strategy);
+}
+
+// ---- Handles ---------------------------------------------------------------
+static void a_packed_variable_is_restored_on_each_device(void **state) {
+  (void)state;
+  LS_SPEC("V128");
+  ls_variable *parts[2] = {NULL}, *packed = NULL;
+  LS_DEVICE_SCOPE("/cpu:0") { parts[0] = plain("a", 3); }
+  LS_DEVICE_SCOPE("/cpu:1") { parts[1] = plain("b", 4); }
+  const ls_nest leaves[] = {ls_nest_variable(parts[0]),
+                            ls_nest_variable(parts[1])};
+  expect_ok(ls_packed_variable_create("a/packed/", leaves, 2, &packed));
+  save(packed);
+  expect_entry("a/packed/", 3);
+  restore(packed);
+  assert_true(value_of(parts[0]) == 3);
+  assert_true(value_of(parts[1]) == 3);
+  for (int i = 0; i < 2; ++i) {
+    ls_nest_release(leaves[i]);
+    ls_variable_release(parts[i]);
+  }
+  ls_variable_release(packed);
+}
+
+// ---- To go on from ---------------------------------------------------------
+static void components_that_were_written_one_by_one_come_back(void **state) {
+  (void)state;
+  LS_SPEC("V212");
+  static const char *const names[] = {"v", "v:0", "v:1"};
+  ls_strategy *two = mirrored_of(2), *three = mirrored_of(3);
+  const variable_kind kind = {
+      .dtype = LS_DTYPE_I32, .synchronization = ON_READ, .aggregation = SUM};
+  ls_variable *v = variable_in(two, kind), *wide = variable_in(three, kind);
+  ls_saver saver = saver_of(&v);
+  saver.exact = true;
+  set_components(v, (double[]){3, 4}, 2);
+  expect_ok(ls_saver_save(&saver, path));
+  expect_entries(names, (double[]){7, 3, 4}, 3);
+  set_components(v, (double[]){0, 0}, 2);
+  expect_ok(ls_saver_restore(&saver, path));
+  expect_components(v, (double[]){3, 4}, 2);
+  // By a saver that does not go on, or with other replicas: by the rules.
+  restore(v);
+  expect_components(v, (double[]){3, 3}, 2);
+  saver.variables = &wide;
+  expect_ok(ls_saver_restore(&saver, path));
+  expect_components(wide, (double[]){2, 2, 2}, 3);
+  expect_ok(ls_saver_save(&saver, path));  // Of one value for all now.
+  expect_entry("v", 6);
+  ls_variable_release(wide);
+  ls_variable_release(v);
+  ls_strategy_release(three);
+  ls_strategy_release(two);
+}
+
+// By what was written, not by comparing: equal ones are saved each.
+static void equal_components_count_as_they_were_written(void **state) {
+  (void)state;
+  LS_SPEC("V212");
+  static const char *const names[] = {"v", "v:0", "v:1"};
+  ls_strategy *strategy = mirrored_of(2);
+  ls_variable *v = variable_in(strategy, (variable_kind){.initial = 5});
+  ls_saver saver = saver_of(&v);
+  saver.exact = true;
+  expect_ok(ls_saver_save(&saver, path));
+  expect_entry("v", 5);
+  set_components(v, (double[]){5, 5}, 2);
+  expect_ok(ls_saver_save(&saver, path));
+  expect_entries(names, (double[]){5, 5, 5}, 3);
+  set_components(v, (double[]){1, 2}, 2);
+  expect_ok(ls_saver_save(&saver, path));
+  set_components(v, (double[]){8, 8}, 2);
+  expect_ok(ls_saver_restore(&saver, path));
+  expect_components(v, (double[]){1, 2}, 2);
+  ls_variable_release(v);
+  ls_strategy_release(strategy);
+}
+
+// ---- Refusals --------------------------------------------------------------
+static void what_does_not_fit_is_named_and_nothing_is_restored(void **state) {
+  (void)state;
+  ls_variable *a = plain("a", 1), *b = plain("b", 2), *row = NULL;
+  expect_ok(ls_variable_create(&(ls_variable_options){.name = "b",
+                                                      .dtype = LS_DTYPE_F64,
+                                                      .shape = LS_SHAPE(3)},
+                               &row));
+  ls_variable *const saved[] = {a, b}, *const wanted[] = {a, row};
+  ls_saver saver = {.variables = saved, .num_variables = 2};
+  expect_ok(ls_saver_save(&saver, path));
+  ls_array *other = NULL;
+  expect_ok(ls_array_create(LS_DTYPE_F32, LS_SCALAR, &other));
+  ls_array_set_f64(other, 0, 77);
+  expect_ok(ls_variable_set_value(a, other));
+  saver.variables = wanted;
+  expect_status(ls_saver_restore(&saver, path), LS_INVALID_ARGUMENT,
+                "'saver-test.safetensors' holds array 'b' of f32[]; variable "
+                "'b' needs f64[3]");
+  assert_true(value_of(a) == 77);
+  static const char *const names[] = {"x", "y"};
+  saver.names = names;
+  expect_status(ls_saver_restore(&saver, path), LS_NOT_FOUND,
+                "'saver-test.safetensors' holds no array 'x', which variable "
+                "'a' of f32[] needs; it holds 2: 'a', 'b'");
+  expect_status(ls_saver_restore(&saver, path), LS_NOT_FOUND,
+                "2 of 2 variables cannot be restored");
+  expect_status(ls_saver_restore(&saver, "no.safetensors"), LS_NOT_FOUND,
+                "no.safetensors");
+  saver.names = (const char *const[]){"x", "x"};
+  expect_status(ls_saver_save(&saver, path), LS_INVALID_ARGUMENT, "'x'");
+  // Other names carry the values over.
+  saver = (ls_saver){.variables = saved, .num_variables = 2, .names = names};
+  expect_ok(ls_saver_save(&saver, path));
+  expect_entries(names, (double[]){77, 2}, 2);
+  ls_array_release(other);
+  ls_variable_release(row);
+  ls_variable_release(b);
+  ls_variable_release(a);
+}
+
+static ls_status save_and_restore(void *user) {
+  ls_strategy *strategy = NULL;
+  ls_variable *v = NULL;
+  (void)user;
+  ls_status status = ls_mirrored_strategy_create(
+      &(ls_mirrored_options){.num_replicas = LS_SOME(2)}, &strategy);
+  if (ls_status_is_ok(status)) {
+    LS_STRATEGY_SCOPE(strategy) {
+      status =
+          ls_variable_create(&(ls_variable_options){.dtype = LS_DTYPE_F32,
+                                                    .name = "v",
+                                                    .shape = LS_SHAPE(2),
+                                                    .synchronization = ON_READ,
+                                                    .aggregation = SUM},
+                             &v);
+    }
+  }
+  ls_saver saver = saver_of(&v);
+  saver.exact = true;
+  if (ls_status_is_ok(status)) status = ls_saver_save(&saver, path);
+  if (ls_status_is_ok(status)) status = ls_saver_restore(&saver, path);
+  if (v != NULL) ls_variable_release(v);
+  ls_strategy_release(strategy);
+  return status;
+}
+
+static void failing_memory_is_survived(void **state) {
+  (void)state;
+  expect_memory_failures_survived(save_and_restore, NULL);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(
+          a_mirrored_variable_is_one_entry_for_any_number_of_replicas),
+      cmocka_unit_test(
+          in_eager_a_mirrored_variable_without_a_value_is_left_out),
+      cmocka_unit_test(what_components_make_is_saved_and_shared_out_again),
+      cmocka_unit_test(integers_are_shared_out_towards_zero),
+      cmocka_unit_test(
+          without_one_value_or_inside_of_a_replica_no_save_is_made),
+      cmocka_unit_test(a_save_is_no_op_of_the_graph_that_is_built),
+      cmocka_unit_test(values_are_those_of_the_save_and_a_restore_reads_none),
+      cmocka_unit_test(a_sessions_values_are_its_own),
+      cmocka_unit_test(a_packed_variable_is_restored_on_each_device),
+      cmocka_unit_test(components_that_were_written_one_by_one_come_back),
+      cmocka_unit_test(equal_components_count_as_they_were_written),
+      cmocka_unit_test(what_does_not_fit_is_named_and_nothing_is_restored),
+      cmocka_unit_test(failing_memory_is_survived),
+  };
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  unlink(path);
+  expect_ok(ls_runtime_destroy(NULL));
+  return failed;
+}
