@@ -39,11 +39,63 @@ static void print(const ls_runtime *runtime, const char *kernels) {
          kernels);
 }
 
+// ---- Replicas --------------------------------------------------------------
+// One line a replica. Which thread runs one is settled as it runs: threads
+// begin with a part of the replicas, or share the work of each, and help.
+static void print_replicas(const ls_runtime *runtime,
+                           const char *const *devices, size_t count) {
+  const int threads = ls_runtime_threads(runtime);
+  printf("\n%zu replica%s, in this process:\n", count, count == 1 ? "" : "s");
+  printf("replica  runs on  device\n");
+  for (size_t i = 0; i < count; ++i)
+    printf("%7zu  cpu      %s\n", i, devices[i]);
+  if (threads == 1)
+    printf("The thread runs one after another.\n");
+  else
+    printf("They share the %d threads: any of these runs any replica.\n",
+           threads);
+}
+
+// ---- The command -----------------------------------------------------------
+// The devices' names, which the strategy lends; `*devices` is the caller's.
+static ls_status list_devices(ls_allocator *allocator,
+                              const ls_strategy *strategy,
+                              const char ***devices, size_t *count) {
+  *count = (size_t)ls_strategy_num_replicas(strategy);
+  *devices = allocator->allocate(allocator, *count * sizeof(**devices), 16);
+  return *devices != NULL
+             ? ls_strategy_worker_devices(strategy, *devices, *count, count)
+             : ls_out_of_memory();
+}
+
+// Nothing is printed of what cannot be.
+static ls_status show(ls_runtime *runtime, int64_t replicas) {
+  const char *kernels = NULL, **devices = NULL;
+  ls_allocator *allocator = ls_runtime_allocator(runtime);
+  size_t count = 0;
+  ls_strategy *strategy = NULL;
+  ls_status status = ls_device_kernels(runtime, &kernels);
+  if (ls_status_is_ok(status) && replicas > 0)
+    status = ls_mirrored_strategy_create(
+        &(ls_mirrored_options){.num_replicas = LS_SOME(replicas)}, &strategy);
+  if (strategy != NULL)
+    status = list_devices(allocator, strategy, &devices, &count);
+  if (ls_status_is_ok(status)) {
+    print(runtime, kernels);
+    if (count > 0) print_replicas(runtime, devices, count);
+  }
+  if (devices != NULL) allocator->release(allocator, devices);
+  if (strategy != NULL) ls_strategy_release(strategy);
+  return status;
+}
+
 int cli_devices(int argc, char **argv) {
-  int64_t threads = 0;
+  int64_t threads = 0, replicas = 0;
   const cli_option options[] = {
       {"threads", CLI_COUNT, &threads, "N",
        "compute threads (default: one per core)", 1},
+      {"replicas", CLI_COUNT, &replicas, "N",
+       "also show N replicas and where they run", 1},
   };
   const cli_syntax syntax = {
       .command = "devices",
@@ -55,11 +107,7 @@ int cli_devices(int argc, char **argv) {
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
   ls_runtime *runtime = NULL;
   ls_status status = cli_runtime_open(threads, NULL, &runtime);
-  const char *kernels = NULL;
-  if (ls_status_is_ok(status)) status = ls_device_kernels(runtime, &kernels);
-  if (ls_status_is_ok(status))
-    print(runtime, kernels);
-  else
-    code = cli_report("devices", status);
+  if (ls_status_is_ok(status)) status = show(runtime, replicas);
+  if (!ls_status_is_ok(status)) code = cli_report("devices", status);
   return cli_runtime_close("devices", runtime, code);
 }

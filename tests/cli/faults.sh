@@ -50,7 +50,8 @@ while [ $n -lt 60000 ]; do
 done
 [ $refused -ge 5 ] || fail "memory failed $refused times only"
 
-for command in "bench tiny --steps 2" "graph tiny" "eval base" devices; do
+for command in "bench tiny --steps 2" "graph tiny" "eval base" \
+               "devices --replicas 3"; do
   [ -e base ] || "$lockstep" train --model tiny --data synthetic --steps 3 \
     --quiet --run-dir base >out.txt 2>err.txt || fail "a run fails"
   for n in 1 4 40 400; do

@@ -78,6 +78,7 @@ refuses "give one" graph tiny --dot --plan
 refuses "--lowered, --plan, --cost and --dot are four prints; give one" \
   graph cnn --cost --dot
 refuses "'x' is one word too many" devices x
+refuses "--replicas is '0', expected" devices --replicas 0
 refuses "there is no command 'none'" help none
 
 exit $failed
