@@ -38,13 +38,17 @@ foreach(bench IN LISTS benches)
   target_link_libraries(bench_${name} PRIVATE bench_machine)
 endforeach()
 
-# Our side of bench/compare: a user of the shared library, in a folder of its
-# own, for it waits for orders.
-add_executable(bench_serve "${PROJECT_SOURCE_DIR}/bench/contestants/serve.c")
-set_target_properties(bench_serve PROPERTIES
-  OUTPUT_NAME serve
-  RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/contestants")
-target_link_libraries(bench_serve PRIVATE ls_flags lockstep bench_machine)
+# Our side of bench/compare and of bench/all_reduce: users of the shared library,
+# in a folder of their own, for they wait for orders.
+foreach(contestant serve reduce)
+  add_executable(bench_${contestant}
+                 "${PROJECT_SOURCE_DIR}/bench/contestants/${contestant}.c")
+  set_target_properties(bench_${contestant} PROPERTIES
+    OUTPUT_NAME ${contestant}
+    RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/contestants")
+  target_link_libraries(bench_${contestant} PRIVATE
+                        ls_flags lockstep bench_machine)
+endforeach()
 
 # Runs oneDNN on OpenMP's threads and on ours, so it needs both. Its loops are
 # compiled for the machine at hand.
