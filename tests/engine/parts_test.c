@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "engine/cpu/merge.h"
 #include "support/lowered.h"
 
@@ -15,28 +16,45 @@ static const char *lanes_switch(void *user, const char *name) {
   return strcmp(name, "LS_LANES") == 0 ? user : NULL;
 }
 
-// The product of a matrix of this size with itself, plus the replica's id, is
-// summed up over replicas.
-static void expect_parts(int32_t replicas, int threads, int size,
+// What replicas do: a square matrix is multiplied with itself again and again,
+// so many times, and the last product summed up over replicas.
+typedef struct lane_work {
+  int size, products;
+} lane_work;
+static const lane_work many_small = {64, 24}, few_large = {512, 1}, little = {8, 1};
+
+static char *text_of(int32_t replicas, const lane_work *work) {
+  char type[32];
+  ls_text text;
+  ls_text_init(&text, ls_allocator_system());
+  snprintf(type, sizeof(type), "f32[%d,%d]", work->size, work->size);
+  ls_text_append_format(
+      &text,
+      "graph lowered \"p\" {"
+      "  %%1 = parameter() {dtype = f32, shape = shape[%d,%d], index = 0} : %s"
+      "  %%2 = replicate(%%1) {replicas = %d, num_split = 0, num_gathered = 0}"
+      "  (graph lowered \"r\" {"
+      "    %%1 = parameter() {dtype = f32, shape = shape[%d,%d], index = 0}"
+      "    captures (%%1) : %s"
+      "    %%2 = replica_id() varying : i32[]"
+      "    %%3 = convert(%%2) {dtype = f32} varying : f32[]"
+      "    %%4 = add(%%1, %%3) varying : %s",
+      work->size, work->size, type, replicas, work->size, work->size, type,
+      type);
+  int last = 4;
+  for (int i = 0; i < work->products; ++i, ++last)
+    ls_text_append_format(&text, " %%%d = matmul(%%%d, %%1) varying : %s",
+                          last + 1, last, type);
+  ls_text_append_format(&text,
+                        " %%%d = all_reduce(%%%d) {reduce = \"sum\"} : %s"
+                        " return %%%d }) : %s return %%2 }",
+                        last + 1, last, type, last + 1, type);
+  return ls_text_finish(&text);
+}
+
+static void expect_parts(int32_t replicas, int threads, const lane_work *work,
                          const char *lanes, const char *part) {
-  char text[1024];
-  snprintf(text, sizeof(text),
-           "graph lowered \"p\" {"
-           "  %%1 = parameter() {dtype = f32, shape = shape[%d,%d], index = 0}"
-           " : f32[%d,%d]"
-           "  %%2 = replicate(%%1) {replicas = %d, num_split = 0, "
-           "num_gathered = 0} (graph lowered \"r\" {"
-           "    %%1 = parameter() {dtype = f32, shape = shape[%d,%d], index = 0}"
-           "    captures (%%1) : f32[%d,%d]"
-           "    %%2 = replica_id() varying : i32[]"
-           "    %%3 = convert(%%2) {dtype = f32} varying : f32[]"
-           "    %%4 = add(%%1, %%3) varying : f32[%d,%d]"
-           "    %%5 = matmul(%%4, %%1) varying : f32[%d,%d]"
-           "    %%6 = all_reduce(%%5) {reduce = \"sum\"} : f32[%d,%d]"
-           "    return %%6 }) : f32[%d,%d]"
-           "  return %%2 }",
-           size, size, size, size, replicas, size, size, size, size, size, size,
-           size, size, size, size, size, size);
+  char *text = text_of(replicas, work);
   ls_runtime *runtime = NULL;
   expect_ok(ls_runtime_create(
       &(ls_runtime_options){.threads = threads,
@@ -47,6 +65,7 @@ static void expect_parts(int32_t replicas, int threads, int size,
   lowered program;
   expect_ok(lowered_create(
       &(lowered_options){.text = text, .replicas = replicas}, &program));
+  free(text);
   char *plan = lowered_plan(&program);
   if (part != NULL) {
     expect_contains(plan, part);
@@ -59,35 +78,34 @@ static void expect_parts(int32_t replicas, int threads, int size,
   expect_ok(ls_runtime_destroy(runtime));
 }
 
-static void threads_take_replicas_that_come_out_even(void **state) {
+static void threads_take_replicas_where_instructions_are_small(void **state) {
   (void)state;
-  enum { LARGE = 256 };
-  expect_parts(8, 2, LARGE, NULL, " in 2 parts");
-  expect_parts(64, 8, LARGE, NULL, " in 8 parts");
+  // Two parts a thread, so that one can be left to another.
+  expect_parts(8, 2, &many_small, NULL, " in 4 parts");
+  expect_parts(64, 8, &many_small, NULL, " in 16 parts");
+  expect_parts(8, 8, &many_small, NULL, " in 8 parts");
   // Single replicas, as larger parts would leave a thread idle.
-  expect_parts(5, 2, LARGE, NULL, " in 5 parts");
-  expect_parts(8, 3, LARGE, NULL, " in 8 parts");
+  expect_parts(5, 2, &many_small, NULL, " in 5 parts");
+  expect_parts(8, 3, &many_small, NULL, " in 8 parts");
 }
 
-static void threads_share_blocks_where_replicas_would_leave_some_idle(
-    void **state) {
+static void threads_share_blocks_where_these_are_large(void **state) {
   (void)state;
-  enum { LARGE = 256 };
-  expect_parts(2, 3, LARGE, NULL, NULL);
-  expect_parts(3, 2, LARGE, NULL, NULL);
-  expect_parts(8, 1, LARGE, NULL, NULL);
+  expect_parts(8, 2, &few_large, NULL, NULL);
+  expect_parts(3, 2, &few_large, NULL, NULL);
+  expect_parts(8, 1, &many_small, NULL, NULL);
 }
 
 static void little_work_wakes_nobody(void **state) {
   (void)state;
-  expect_parts(8, 2, 8, NULL, NULL);
+  expect_parts(8, 2, &little, NULL, NULL);
 }
 
 static void a_switch_decides_for_tests(void **state) {
   (void)state;
-  expect_parts(3, 2, 8, "threads", " in 2 parts");
-  expect_parts(8, 1, 8, "threads", NULL);
-  expect_parts(8, 2, 256, "blocks", NULL);
+  expect_parts(3, 2, &little, "threads", " in 3 parts");
+  expect_parts(8, 1, &little, "threads", NULL);
+  expect_parts(8, 2, &many_small, "blocks", NULL);
 }
 
 // ---- Trees of parts --------------------------------------------------------
@@ -121,10 +139,9 @@ static void merge_in_parts(uint32_t count, uint32_t shift, tree *out) {
     const uint32_t part = i >> shift, first = part << shift;
     const uint32_t here = count - first < size ? count - first : size;
     tree leaf = {{(char)('a' + i)}};
-    const bool ends =
-        ls_cpu_merge_add(&merge, &call, i - first, here, &leaf,
-                         (char *)(stacks + (size_t)part * depth), NULL, NULL);
-    assert_int_equal(ends, i + 1 == first + here);
+    const ls_cpu_leaf at = ls_cpu_leaf_at(i - first, here);
+    ls_cpu_merge_add(&merge, &call, &at, &leaf,
+                     (char *)(stacks + (size_t)part * depth), NULL, NULL);
   }
   ls_cpu_merge_parts(&merge, &call, (char *)stacks, depth * sizeof(tree), parts,
                      parts > 1 ? out : NULL);
@@ -162,9 +179,8 @@ static void parts_of_any_size_form_the_canonical_tree(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(threads_take_replicas_that_come_out_even),
-      cmocka_unit_test(
-          threads_share_blocks_where_replicas_would_leave_some_idle),
+      cmocka_unit_test(threads_take_replicas_where_instructions_are_small),
+      cmocka_unit_test(threads_share_blocks_where_these_are_large),
       cmocka_unit_test(little_work_wakes_nobody),
       cmocka_unit_test(a_switch_decides_for_tests),
       cmocka_unit_test(parts_of_any_size_form_the_canonical_tree),

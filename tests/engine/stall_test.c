@@ -119,13 +119,15 @@ static void end(ls_runtime *runtime) {
 }
 
 // ---- Stuck calls -----------------------------------------------------------
-static void expect_table(ls_status status) {
-  static const char *const parts[] = {
+// Where each replica is a part, none waits for a lower one.
+static void expect_table(ls_status status, bool single) {
+  const char *const parts[] = {
       "nothing has gone on for 0.06 s",
       "replica 2: waiting for the host in op",
-      "replicas 0-1 arrived, replicas 2-3 not",
-      "replica 3: waiting for lower replicas at op",
-      "2 replicas have ended",
+      single ? "replicas 0-1, 3 arrived, replica 2 not"
+             : "replicas 0-1 arrived, replicas 2-3 not",
+      single ? "3 replicas have ended"
+             : "replica 3: waiting for lower replicas at op",
       "replica 3 called the host in op host",
       "step 0 began",
   };
@@ -134,7 +136,7 @@ static void expect_table(ls_status status) {
   expect_status(status, LS_DEADLINE_EXCEEDED, "shared code: waiting for the replicas to end");
 }
 
-// Two replicas a thread.
+// One replica at a time for each thread, if there are two.
 static const char *lanes_on_threads(void *user, const char *name) {
   (void)user;
   return strcmp(name, "LS_LANES") == 0 ? "threads" : NULL;
@@ -150,7 +152,7 @@ static void a_call_that_does_not_end_ends_its_run_with_a_table(void **state) {
     lowered program;
     int32_t sum = 0;
     make(kernels[i / 2]->name, &program);
-    expect_table(lowered_run(&program, NULL, (void *[]){&sum}));
+    expect_table(lowered_run(&program, NULL, (void *[]){&sum}), i % 2 == 1);
     assert_int_equal(ls_runtime_abandoned_calls(runtime), 1);
     // The next run has nothing to do with it.
     __atomic_store_n(&host.replica, -1, __ATOMIC_RELAXED);

@@ -343,6 +343,7 @@ static void emit_step(ls_cpu_compiler *self, ls_cpu_scope *scope,
     self->origins[position].note.flops = plan->flops;
   if (step->begin == 0 && step->end > 0)
     self->origins[position].in_place = plan->in_place;
+  self->origins[position].adds = plan->adds && step->loop == plan->loop;
 }
 
 static void emit_kernel(ls_cpu_compiler *self, ls_cpu_scope *scope,

@@ -75,6 +75,7 @@ typedef struct ls_cpu_instruction {
   uint32_t num_in, num_out;
   uint32_t target;
   uint32_t number;
+  uint32_t adds_to;  // KERNEL: 1 + the contribution that it can add to; or 0.
   ls_cpu_code code;
 } ls_cpu_instruction;
 
@@ -99,10 +100,12 @@ typedef struct ls_cpu_host {
 } ls_cpu_host;
 
 // A merge operand that its kernel writes straight into the partial sums, on
-// the lanes where that saves a copy, and into `staging` on the others.
+// the lanes where that saves a copy, and into `staging` on the others, or adds
+// to them if it can.
 typedef struct ls_cpu_contribution {
   const ls_cpu_merge *merge;
   ls_cpu_place partials, staging;
+  bool adds;
 } ls_cpu_contribution;
 
 // A replicate op. LAUNCH's inputs are the split arguments (those of all lanes

@@ -98,6 +98,7 @@ bool ls_cpu_run_stream(ls_instance *self, ls_cpu_worker *worker,
       call.in = (const void *const *)operands;
       call.out = operands + at->num_in;
       call.params = at->params;
+      call.adds = at->adds_to != 0 && worker->adds[at->adds_to - 1];
       if (at->number != 0) {
         ls_cpu_team_run(team, at->loop, &call, at->size);
       } else {
@@ -192,7 +193,7 @@ bool ls_cpu_run_stream(ls_instance *self, ls_cpu_worker *worker,
       parks = ls_cpu_arrived_beyond(self, at->number, stream->replica) != 0;
       break;
     case LS_CPU_POST:
-      parks = !ls_cpu_post(self, stream, at, &call,
+      parks = !ls_cpu_post(self, worker, stream, at, &call,
                            resolve_all(executable, worker, at));
       break;
     case LS_CPU_MEET:

@@ -68,7 +68,10 @@ static ls_status make_workers(ls_instance *self) {
         ls_new_array(allocator, char *, ls_cpu_num_bases(executable));
     worker->operands =
         ls_new_array(allocator, void *, executable->max_operands);
-    if (worker->bases == NULL || worker->operands == NULL) {
+    worker->adds =
+        ls_new_array(allocator, bool, (size_t)executable->num_contributions + 1);
+    if (worker->bases == NULL || worker->operands == NULL ||
+        worker->adds == NULL) {
       return ls_out_of_memory();
     }
   }
@@ -192,6 +195,7 @@ void ls_cpu_destroy_instance(ls_instance *self) {
   for (int i = 0; i < self->num_workers; ++i) {
     ls_release(allocator, self->workers[i].bases);
     ls_release(allocator, self->workers[i].operands);
+    ls_release(allocator, self->workers[i].adds);
     ls_release(allocator, self->workers[i].scratch);
     ls_release(allocator, self->workers[i].costs);
   }

@@ -56,6 +56,10 @@ typedef struct ls_cpu_worker {
   char **bases;
   void **operands;          // Of the instruction at hand.
   char *scratch;            // Of lanes.
+  bool *adds;  // By contribution: its kernel adds to what is there.
+  // Of the lane at hand: its part, and its place in the part's tree.
+  uint32_t part;
+  ls_cpu_leaf leaf;
   const ls_cpu_team *team;  // All, or with parts `alone`.
   ls_cpu_team alone;
   ls_cpu_cost *costs;       // One an instruction; NULL: nobody measures.

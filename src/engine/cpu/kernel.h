@@ -24,6 +24,8 @@ typedef struct ls_kernel_call {
   uint64_t step, seed, iteration;  // For random ops. Iteration: enclosing
   int32_t replica;                 // loops' counters, flattened.
   const ls_cpu_team *team;         // The engine's own.
+  bool adds;  // Output 0 has a value that the result is added to, as the left
+              // operand: the first step of a merge. Only where a plan says so.
 } ls_kernel_call;
 
 typedef void (*ls_kernel_loop)(const ls_kernel_call *call, int64_t begin_block,
@@ -59,6 +61,7 @@ typedef struct ls_kernel_plan {
   bool only_shared;     // `loop` has no other input.
   bool alias;           // Output 0 is input 0's bytes (reshape): no work if
                         // they share storage; `loop` copies otherwise.
+  bool adds;            // `loop` can do what the call's `adds` says.
   int64_t flops;        // 2 x multiply-add of products; 0 for others.
 } ls_kernel_plan;
 

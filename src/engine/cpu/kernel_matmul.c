@@ -153,6 +153,7 @@ static void matmul_loop(const ls_kernel_call *call, int64_t begin_block,
       ls_min_i64(end_block * self->units_per_block, self->units);
   ls_cpu_product product = self->product;
   if (self->has_bias) product.bias = call->in[2];
+  product.accumulate = call->adds;
   int64_t unit = begin_block * self->units_per_block;
   while (unit < end) {
     const int64_t at = unit / (self->bands * self->panels);
@@ -202,6 +203,16 @@ static void measure(const ls_kernel_plan *plan, matmul_params *self) {
   self->c_step = (int64_t)(p->m * p->n);
 }
 
+// Whether the product can be added to C without more scratch, which it takes
+// where chains are cut.
+static bool can_add(const matmul_params *self,
+                    ls_cpu_product_scratch_fn *scratch) {
+  ls_cpu_product product = self->product;
+  const size_t before = scratch(&product);
+  product.accumulate = true;
+  return scratch(&product) == before;
+}
+
 // Chooses who computes; false if nobody can.
 static bool choose_product(ls_kernel_plan *plan, matmul_params *self) {
   const ls_cpu_kernels *kernels = plan->kernels;
@@ -209,10 +220,12 @@ static bool choose_product(ls_kernel_plan *plan, matmul_params *self) {
   case LS_DTYPE_F64:
     self->run = kernels->product_f64;
     plan->scratch = kernels->product_f64_scratch(&self->product);
+    plan->adds = can_add(self, kernels->product_f64_scratch);
     return true;
   case LS_DTYPE_F32:
     self->run = kernels->product_f32;
     plan->scratch = kernels->product_f32_scratch(&self->product);
+    plan->adds = can_add(self, kernels->product_f32_scratch);
     return true;
   case LS_DTYPE_F16:
   case LS_DTYPE_BF16:

@@ -59,53 +59,48 @@ static char *stack_of(const ls_cpu_launch *launch, const ls_cpu_merge *merge,
 
 // Adds a lane's value to those of its part; the last one of all makes the
 // result if there is one part.
-static void add_value(ls_instance *self, const ls_cpu_stream *lane,
+static void add_value(const ls_instance *self, const ls_cpu_worker *worker,
                       const ls_cpu_instruction *instruction,
                       ls_kernel_call *call, void *const *operands) {
   const ls_cpu_launch *launch = self->launch->params;
   const ls_cpu_merge *merge = instruction->params;
-  const uint32_t replica = (uint32_t)lane->replica;
   if (merge->offsets != NULL) {
-    ls_cpu_merge_put(merge, replica, operands[0], operands[2]);
+    ls_cpu_merge_put(merge,
+                     ls_cpu_part_first(launch, worker->part) +
+                         worker->leaf.index,
+                     operands[0], operands[2]);
     return;
   }
-  const uint32_t part = replica >> launch->part_shift;
-  const uint32_t count = ls_cpu_part_count(
-      launch, part, (uint32_t)self->executable->replicas);
   const bool is_all = launch->num_parts == 1;
   void *sum = is_all ? ls_cpu_merge_sum(merge, operands[2]) : NULL;
   void *wide = instruction->num_out > 2 ? operands[3] : NULL;
-  char *stack = stack_of(launch, merge, operands[1], part);
-  const bool is_last =
-      ls_cpu_merge_add(merge, call, replica - ls_cpu_part_first(launch, part),
-                       count, operands[0], stack, sum, wide);
-  if (is_last && is_all) ls_cpu_merge_end(merge, call, stack, operands[2]);
+  char *stack = stack_of(launch, merge, operands[1], worker->part);
+  const ls_cpu_leaf *leaf = &worker->leaf;
+  ls_cpu_merge_add(merge, call, leaf, operands[0], stack, sum, wide);
+  if (is_all && leaf->index + 1 == leaf->count) {
+    ls_cpu_merge_end(merge, call, stack, operands[2]);
+  }
 }
 
-bool ls_cpu_post(ls_instance *self, ls_cpu_stream *lane,
+bool ls_cpu_post(ls_instance *self, ls_cpu_worker *worker, ls_cpu_stream *lane,
                  const ls_cpu_instruction *instruction, ls_kernel_call *call,
                  void *const *operands) {
-  const ls_cpu_launch *launch = self->launch->params;
-  ls_cpu_slot *slot = &self->slots[instruction->number];
-  const uint32_t number = (uint32_t)lane->replica >> launch->part_shift;
-  ls_cpu_part *part = &self->parts[number];
-  uint32_t *arrived = &part->arrived[instruction->number];
-  const uint32_t index =
-      (uint32_t)lane->replica - ls_cpu_part_first(launch, number);
-  if (*arrived != index) return false;
+  const uint32_t number = instruction->number;
+  ls_cpu_slot *slot = &self->slots[number];
+  ls_cpu_part *part = &self->parts[worker->part];
+  const ls_cpu_leaf *leaf = &worker->leaf;
+  if (part->arrived[number] != leaf->index) return false;
   lane->generation = slot->generation;
   lane->sweep = self->sweep;
-  const uint32_t count = ls_cpu_part_count(
-      launch, number, (uint32_t)self->executable->replicas);
-  LS_CPU_SET(*arrived, index + 1);
-  add_value(self, lane, instruction, call, operands);
-  if (index + 1 < count) return true;
-  if (launch->num_parts > 1) {
+  LS_CPU_SET(part->arrived[number], leaf->index + 1);
+  add_value(self, worker, instruction, call, operands);
+  if (leaf->index + 1 < leaf->count) return true;
+  if (leaf->count < (uint32_t)self->executable->replicas) {
     part->posts[part->num_posts++] =
         (uint32_t)(instruction - self->executable->instructions);
     return true;
   }
-  LS_CPU_SET(*arrived, 0);
+  LS_CPU_SET(part->arrived[number], 0);
   ++slot->generation;
   return true;
 }
@@ -158,6 +153,28 @@ static void merge_completed(ls_instance *self) {
 }
 
 // ---- Sweeps ----------------------------------------------------------------
+// Where a lane's contributions go: on the stack, to what it adds to there, or
+// aside.
+static void place_contributions(const ls_instance *self, ls_cpu_worker *worker,
+                                const ls_cpu_launch *launch) {
+  char **contributions =
+      worker->bases + ls_cpu_base_contributions(self->executable);
+  // The sum of all lanes has a place of its own.
+  const void *whole = launch->num_parts == 1 ? self : NULL;
+  for (uint32_t i = 0; i < launch->num_contributions; ++i) {
+    const ls_cpu_contribution *c = &launch->contributions[i];
+    char *stack = stack_of(launch, c->merge,
+                           ls_cpu_resolve(worker, c->partials), worker->part);
+    char *to = ls_cpu_merge_top(c->merge, stack, &worker->leaf);
+    worker->adds[i] = false;
+    if (to == NULL && c->adds) {
+      to = ls_cpu_merge_left(c->merge, stack, &worker->leaf, whole);
+      worker->adds[i] = to != NULL;
+    }
+    contributions[i] = to != NULL ? to : ls_cpu_resolve(worker, c->staging);
+  }
+}
+
 // Sets the bases that differ from lane to lane.
 static void enter_lane(const ls_instance *self, ls_cpu_worker *worker,
                        uint32_t replica) {
@@ -176,17 +193,7 @@ static void enter_lane(const ls_instance *self, ls_cpu_worker *worker,
   for (uint32_t i = 0; i < launch->num_gathered; ++i, place += replicas) {
     gathered[i] = ls_cpu_resolve(worker, place[replica]);
   }
-  char **contributions = bases + ls_cpu_base_contributions(executable);
-  const uint32_t part = replica >> launch->part_shift;
-  const uint32_t index = replica - ls_cpu_part_first(launch, part);
-  const uint32_t count = ls_cpu_part_count(launch, part, replicas);
-  for (uint32_t i = 0; i < launch->num_contributions; ++i) {
-    const ls_cpu_contribution *c = &launch->contributions[i];
-    char *stack = stack_of(launch, c->merge,
-                           ls_cpu_resolve(worker, c->partials), part);
-    char *top = ls_cpu_merge_top(c->merge, stack, index, count);
-    contributions[i] = top != NULL ? top : ls_cpu_resolve(worker, c->staging);
-  }
+  place_contributions(self, worker, launch);
 }
 
 static void sweep_part(ls_instance *self, ls_cpu_worker *worker,
@@ -198,9 +205,11 @@ static void sweep_part(ls_instance *self, ls_cpu_worker *worker,
                                    launch, number,
                                    (uint32_t)self->executable->replicas);
   part->moved = false;
+  worker->part = number;
   for (uint32_t r = first; r < end && worker->status == NULL; ++r) {
     ls_cpu_stream *lane = &self->lanes[r];
     if (lane->ended) continue;
+    worker->leaf = ls_cpu_leaf_at(r - first, end - first);
     enter_lane(self, worker, r);
     if (ls_cpu_run_stream(self, worker, lane)) part->moved = true;
     part->num_running -= lane->ended;

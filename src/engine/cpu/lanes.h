@@ -22,7 +22,7 @@ void ls_cpu_launch_lanes(ls_instance *self,
 bool ls_cpu_sweep(ls_instance *self);
 
 // Adds a lane's value to a slot. False: it is not its turn.
-bool ls_cpu_post(ls_instance *self, ls_cpu_stream *lane,
+bool ls_cpu_post(ls_instance *self, ls_cpu_worker *worker, ls_cpu_stream *lane,
                  const ls_cpu_instruction *instruction, ls_kernel_call *call,
                  void *const *operands);
 

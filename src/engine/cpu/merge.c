@@ -191,35 +191,25 @@ void ls_cpu_merge_put(const ls_cpu_merge *self, uint32_t replica,
   if (size > 0) memcpy((char *)result + begin, value, size);
 }
 
-// Subtrees that are complete with leaf `index` of `count`, beyond itself.
-static uint32_t merges_after(uint32_t index, uint32_t count) {
-  return (uint32_t)(index + 1 == count ? __builtin_popcount(index)
-                                       : __builtin_ctz(~index));
-}
-
-bool ls_cpu_merge_add(const ls_cpu_merge *self, ls_kernel_call *call,
-                      uint32_t index, uint32_t count, const void *value,
-                      char *stack, void *sum, void *wide) {
-  const bool is_last = index + 1 == count;
-  void *top = ls_cpu_merge_top(self, stack, index, count);
+void ls_cpu_merge_add(const ls_cpu_merge *self, ls_kernel_call *call,
+                      const ls_cpu_leaf *leaf, const void *value, char *stack,
+                      void *sum, void *wide) {
+  void *top = ls_cpu_merge_top(self, stack, leaf);
   if (self->widen.loop != NULL) {
     void *to = top != NULL ? top : wide;
     run_step(&self->widen, call, value, NULL, to);
     value = to;
   }
-  if (top != NULL) {
-    if (top != value) memcpy(top, value, self->bytes);
-    return is_last;
-  }
-  uint32_t waiting = (uint32_t)__builtin_popcount(index);
-  for (uint32_t merges = merges_after(index, count); merges > 0; --merges) {
+  if (top != NULL && top != value) memcpy(top, value, self->bytes);
+  const bool is_last = leaf->index + 1 == leaf->count;
+  uint32_t waiting = leaf->waiting;
+  for (uint32_t merges = leaf->merges; merges > 0; --merges) {
     char *left = stack + (size_t)--waiting * self->stride;
     // The very last one goes where it is wanted.
     void *to = is_last && merges == 1 && sum != NULL ? sum : left;
-    run_step(&self->combine, call, left, value, to);
+    if (value != left) run_step(&self->combine, call, left, value, to);
     value = to;
   }
-  return is_last;
 }
 
 void ls_cpu_merge_parts(const ls_cpu_merge *self, ls_kernel_call *call,
@@ -227,7 +217,8 @@ void ls_cpu_merge_parts(const ls_cpu_merge *self, ls_kernel_call *call,
                         void *sum) {
   for (uint32_t index = 1; index < count; ++index) {
     uint32_t first = index;  // Leaf of the subtree that is complete.
-    for (uint32_t merges = merges_after(index, count); merges > 0; --merges) {
+    const ls_cpu_leaf leaf = ls_cpu_leaf_at(index, count);
+    for (uint32_t merges = leaf.merges; merges > 0; --merges) {
       const uint32_t sibling = first & (first - 1);
       char *left = stacks + sibling * stride, *right = stacks + first * stride;
       const bool ends = index + 1 == count && merges == 1 && sum != NULL;

@@ -60,22 +60,52 @@ static inline uint32_t ls_cpu_merge_depth(uint32_t count) {
   return count < 2 ? 1 : 31U - (uint32_t)__builtin_clz(count);
 }
 
-// Where in the stack the contribution of replica `index` of `count` may be
-// written: NULL for those that are added to what is there.
-static inline void *ls_cpu_merge_top(const ls_cpu_merge *self, char *stack,
-                                     uint32_t index, uint32_t count) {
-  const bool ends = index + 1 == count && count > 1;
-  if (self->offsets != NULL || (index & 1U) != 0 || ends) return NULL;
-  return stack + (size_t)__builtin_popcount(index) * self->stride;
+// A replica's place in the tree over `count`, where it is number `index`.
+typedef struct ls_cpu_leaf {
+  uint32_t index, count;
+  uint32_t waiting;  // Subtrees on the stack when it comes, and ...
+  uint32_t merges;   // ... how many of them it completes.
+} ls_cpu_leaf;
+
+static inline ls_cpu_leaf ls_cpu_leaf_at(uint32_t index, uint32_t count) {
+  const uint32_t waiting = (uint32_t)__builtin_popcount(index);
+  return (ls_cpu_leaf){
+      .index = index,
+      .count = count,
+      .waiting = waiting,
+      .merges =
+          index + 1 == count ? waiting : (uint32_t)__builtin_ctz(~index),
+  };
 }
 
-// Adds the contribution of replica `index` of `count`, which comes after those
-// of all lower ones. `wide` is a free buffer of `bytes` if there is a widen
-// step. True: that was the last one, and the sum is in `sum`, or at the bottom
-// of the stack if that is NULL.
-bool ls_cpu_merge_add(const ls_cpu_merge *self, ls_kernel_call *call,
-                      uint32_t index, uint32_t count, const void *value,
-                      char *stack, void *sum, void *wide);
+// Where in the stack the contribution of a replica may be written: NULL for
+// those that are added to what is there.
+static inline void *ls_cpu_merge_top(const ls_cpu_merge *self, char *stack,
+                                     const ls_cpu_leaf *leaf) {
+  if (self->offsets != NULL || leaf->merges > 0) return NULL;
+  return stack + leaf->waiting * self->stride;
+}
+
+// What it is added to first: NULL for those that are not, and where the sum
+// goes to `sum`, which is not NULL.
+static inline void *ls_cpu_merge_left(const ls_cpu_merge *self, char *stack,
+                                      const ls_cpu_leaf *leaf,
+                                      const void *sum) {
+  const bool ends = leaf->index + 1 == leaf->count && leaf->merges == 1;
+  if (self->offsets != NULL || leaf->merges == 0 || (ends && sum != NULL)) {
+    return NULL;
+  }
+  return stack + (leaf->waiting - 1) * self->stride;
+}
+
+// Adds the contribution of a replica, which comes after those of all lower
+// ones; a value that lies where ls_cpu_merge_left says has been added to it
+// already. `wide` is a free buffer of `bytes` if there is a widen step. After
+// the last one the sum is in `sum`, or at the bottom of the stack if that is
+// NULL.
+void ls_cpu_merge_add(const ls_cpu_merge *self, ls_kernel_call *call,
+                      const ls_cpu_leaf *leaf, const void *value, char *stack,
+                      void *sum, void *wide);
 
 // A gather, instead: puts the rows of a replica where they belong, in any order.
 void ls_cpu_merge_put(const ls_cpu_merge *self, uint32_t replica,

@@ -11,6 +11,11 @@
 
 enum { LINE = 64, STAGGERED = 2048, STAGGER = 192 };
 
+// Sums from this size on are added to as they are computed. Smaller ones are
+// still on their way to the cache when the next lane comes, and reading them
+// back in the middle of a product takes longer than an addition of its own.
+enum { LEAST_ADDED = 16384 };
+
 // A buffer that lives where the scan stands, or was planned.
 typedef struct block {
   size_t offset, size;
@@ -158,6 +163,34 @@ static bool is_contribution(const ls_cpu_compiler *self, const scan_state *scan,
          scan->lives[root].end == position;
 }
 
+// The kernel that makes a contribution, if it can add it to what lies there:
+// nobody else sees the value, and it comes to the post on a straight way. Else
+// NONE.
+static uint32_t adder_of(const ls_cpu_compiler *self, const scan_state *scan,
+                         uint32_t root) {
+  const ls_cpu_stretch *life = &scan->lives[root];
+  const ls_cpu_instruction *kernel = &self->instructions[life->begin];
+  if (self->storages[root].size < LEAST_ADDED ||
+      kernel->code != LS_CPU_KERNEL || !self->origins[life->begin].adds ||
+      ls_cpu_root(self, self->operands[kernel->operand + kernel->num_in]) !=
+          root) {
+    return LS_CPU_NONE;
+  }
+  uint32_t at = self->storages[root].first_access;
+  for (; at != LS_CPU_NONE; at = self->accesses[at].next) {
+    const uint32_t position = self->accesses[at].position;
+    if (position != life->begin && position != life->end) return LS_CPU_NONE;
+  }
+  for (uint32_t i = life->begin + 1; i < life->end; ++i) {
+    const ls_cpu_code code = self->instructions[i].code;
+    if (code != LS_CPU_KERNEL && code != LS_CPU_COPY && code != LS_CPU_POST &&
+        code != LS_CPU_NOTHING) {
+      return LS_CPU_NONE;
+    }
+  }
+  return life->begin;
+}
+
 // The contributions of one replicate op: its posts are in its lane code, which
 // stands behind its join.
 static void find_contributions(ls_cpu_compiler *self, const scan_state *scan,
@@ -179,11 +212,15 @@ static void find_contributions(ls_cpu_compiler *self, const scan_state *scan,
     const ls_cpu_instruction *post = &self->instructions[i];
     if (post->code != LS_CPU_POST || !is_contribution(self, scan, i)) continue;
     const uint32_t *operands = &self->operands[post->operand];
-    ls_cpu_storage *storage = &self->storages[ls_cpu_root(self, operands[0])];
+    const uint32_t root = ls_cpu_root(self, operands[0]);
+    ls_cpu_storage *storage = &self->storages[root];
+    const uint32_t adder = adder_of(self, scan, root);
+    if (adder != LS_CPU_NONE) self->instructions[adder].adds_to = count + 1;
     made[count] = (ls_cpu_contribution){
         .merge = post->params,
         .partials = self->storages[ls_cpu_root(self, operands[1])].place,
         .staging = storage->place,
+        .adds = adder != LS_CPU_NONE,
     };
     storage->home = LS_CPU_CONTRIBUTION;
     storage->index = count++;
