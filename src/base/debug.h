@@ -25,9 +25,9 @@ typedef enum ls_isa {
   LS_ISA_V4,    // x86-64-v4: AVX-512.
 } ls_isa;
 
-// What threads of the CPU engine share where there are several replicas.
+// How the CPU engine runs several replicas.
 typedef enum ls_lanes_by {
-  LS_LANES_BY_COST,     // What is faster.
+  LS_LANES_BY_COST,     // Side by side, or as costs less of these:
   LS_LANES_BY_THREADS,  // Replicas: each thread takes some.
   LS_LANES_BY_BLOCKS,   // The blocks of each instruction.
 } ls_lanes_by;

@@ -725,7 +725,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(short_floats_are_added_as_f32_and_rounded_once),
     cmocka_unit_test(equal_contributions_merge_as_others_do),
     cmocka_unit_test(a_lane_has_its_arguments_and_gives_its_results),
-    cmocka_unit_test(lanes_park_until_a_merge_has_its_value),
     cmocka_unit_test(lanes_meet_again_and_again_in_a_loop),
     cmocka_unit_test(lanes_may_go_different_ways_between_merges),
     cmocka_unit_test(a_variable_that_lanes_read_is_updated_in_its_buffer),
@@ -737,23 +736,32 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_failed_memory_request_loses_nothing),
 };
 
-static const char *lanes_on_threads(void *user, const char *name) {
-  (void)user;
-  return strcmp(name, "LS_LANES") == 0 ? "threads" : NULL;
+// What lanes alone do.
+static const struct CMUnitTest lane_tests[] = {
+    cmocka_unit_test(lanes_park_until_a_merge_has_its_value),
+    cmocka_unit_test(lanes_that_miss_each_other_are_named),
+    cmocka_unit_test(many_replicas_take_the_memory_of_few),
+};
+
+static const char *lanes_by(void *user, const char *name) {
+  return strcmp(name, "LS_LANES") == 0 ? user : NULL;
 }
 
-// The tests once more, with every thread sweeping lanes of its own.
-static int run_on(int threads) {
+// All tests, with lanes by "threads" or "blocks".
+static int run_lanes(const char *by, int threads) {
   ls_runtime *runtime = NULL;
   ls_status status = ls_runtime_create(
       &(ls_runtime_options){.threads = threads,
-                            .environment = lanes_on_threads},
+                            .environment = lanes_by,
+                            .environment_user = (void *)(uintptr_t)by},
       &runtime);
   if (!ls_status_is_ok(status)) return 1;
   (void)ls_runtime_make_current(runtime);
-  char name[32];
-  snprintf(name, sizeof(name), "lanes on %d threads", threads);
-  const int failures = cmocka_run_group_tests_name(name, tests, NULL, NULL);
+  char name[40];
+  snprintf(name, sizeof(name), "lanes by %s, %d threads", by, threads);
+  int failures = cmocka_run_group_tests_name(name, tests, NULL, NULL);
+  if (threads == 1)
+    failures += cmocka_run_group_tests_name(name, lane_tests, NULL, NULL);
   (void)ls_runtime_make_current(NULL);
   status = ls_runtime_destroy(runtime);
   const bool ended = ls_status_is_ok(status);
@@ -762,13 +770,10 @@ static int run_on(int threads) {
 }
 
 int main(void) {
-  const struct CMUnitTest plans[] = {
-      cmocka_unit_test(lanes_that_miss_each_other_are_named),
-      cmocka_unit_test(many_replicas_take_the_memory_of_few),
-  };
-  int failures = cmocka_run_group_tests(plans, NULL, NULL);
-  failures += cmocka_run_group_tests(tests, NULL, NULL);
+  int failures =
+      cmocka_run_group_tests_name("side by side", tests, NULL, NULL);
+  failures += run_lanes("blocks", 1);
   for (int threads = 1; threads <= 8; threads += threads == 3 ? 5 : 1)
-    failures += run_on(threads);
+    failures += run_lanes("threads", threads);
   return failures;
 }

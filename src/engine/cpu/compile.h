@@ -170,6 +170,23 @@ void ls_cpu_emit_node(ls_cpu_compiler *self, ls_cpu_scope *scope,
                       const ls_node *node);
 void ls_cpu_emit_graph(ls_cpu_compiler *self, ls_cpu_scope *scope);
 
+// A kernel that is about to be emitted.
+typedef struct ls_cpu_use {
+  ls_kernel_plan plan;     // Prepared, with the types of its operands.
+  const uint32_t *inputs;  // Their storages.
+  // More than 1: of so many replicas, each with its part of every storage, one
+  // behind the other, but for inputs that are one for all.
+  uint32_t lanes;
+  const bool *is_whole;    // By input.
+} ls_cpu_use;
+// Prepares the node's kernel for operands of these types.
+ls_status ls_cpu_prepare_use(ls_cpu_compiler *self, const ls_graph *graph,
+                             const ls_node *node, const ls_type *in,
+                             const ls_type *out, ls_cpu_use *use);
+// Emits it and binds the node's outputs.
+void ls_cpu_emit_use(ls_cpu_compiler *self, ls_cpu_scope *scope,
+                     const ls_cpu_use *use);
+
 // ---- compile_flow.c --------------------------------------------------------
 void ls_cpu_emit_while(ls_cpu_compiler *self, ls_cpu_scope *scope,
                        const ls_node *node);
@@ -196,6 +213,15 @@ void ls_cpu_emit_merge(ls_cpu_compiler *self, ls_cpu_scope *scope,
 // [begin, end), and how large they are.
 void ls_cpu_choose_parts(ls_cpu_compiler *self, ls_cpu_launch *launch,
                          uint32_t begin, uint32_t end);
+
+// ---- compile_together.c ----------------------------------------------------
+typedef struct ls_cpu_region ls_cpu_region;
+// Whether all replicas can go through the op's instructions side by side.
+bool ls_cpu_can_go_together(const ls_cpu_compiler *self,
+                            const ls_cpu_region *region);
+// Emits them so. Binds nothing of `outer`, but makes what is gathered.
+void ls_cpu_emit_together(ls_cpu_compiler *self, ls_cpu_region *region,
+                          const ls_cpu_scope *outer);
 
 // ---- storage.c -------------------------------------------------------------
 // Collects the accesses of all storages, or drops what was collected.

@@ -24,7 +24,7 @@ typedef struct ls_cpu_body {
   uint32_t waited;         // Number of the last value that lanes waited for.
 } ls_cpu_body;
 
-typedef struct ls_cpu_region {
+struct ls_cpu_region {
   const ls_node *op;
   ls_cpu_body *bodies;
   uint32_t num_bodies;
@@ -42,7 +42,7 @@ typedef struct ls_cpu_region {
   bool posts_early;
   uint32_t *gathered;  // By result and replica: the outer value's storage.
   bool *is_gathered;   // By result: lanes write it.
-} ls_cpu_region;
+};
 
 // Fills in a region: everything but scopes, merges' storages and gathered ones.
 ls_status ls_cpu_region_init(ls_cpu_compiler *compiler, const ls_node *op,

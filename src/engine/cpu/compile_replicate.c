@@ -480,6 +480,8 @@ void ls_cpu_emit_replicate(ls_cpu_compiler *compiler, ls_cpu_scope *outer,
   bind_parameters(compiler, &self, outer);
   if (replicas == 1) {
     ls_cpu_emit_graph(compiler, &self.bodies[0].scope);
+  } else if (ls_cpu_can_go_together(compiler, &self)) {
+    ls_cpu_emit_together(compiler, &self, outer);
   } else {
     emit_streams(compiler, &self, outer);
   }

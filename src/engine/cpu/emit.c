@@ -4,6 +4,7 @@
 #include "engine/cpu/compile.h"
 
 #include "engine/cpu/team.h"
+#include "engine/cpu/together.h"
 
 // ---- Building blocks -------------------------------------------------------
 void ls_cpu_fail(ls_cpu_compiler *self, ls_status status) {
@@ -272,20 +273,15 @@ static void emit_barrier(ls_cpu_compiler *self, ls_cpu_scope *scope,
 
 // What a prepare function is told.
 static ls_status make_kernel_plan(const ls_graph *graph, const ls_node *node,
+                                  const ls_type *in, const ls_type *out,
                                   const ls_backend *backend, ls_arena *params,
-                                  ls_arena *temp,
                                   ls_kernel_plan *plan) {
-  ls_type *in = ls_arena_new_array(temp, ls_type, node->num_inputs);
-  if (in == NULL) return ls_out_of_memory();
-  for (uint32_t i = 0; i < node->num_inputs; ++i) {
-    in[i] = ls_graph_type(graph, node->inputs[i]);
-  }
   *plan = (ls_kernel_plan){
       .graph = graph,
       .node = node,
       .in = in,
       .num_in = node->num_inputs,
-      .out = node->outputs,
+      .out = out,
       .num_out = node->num_outputs,
       .kernels = ls_cpu_backend_kernels(backend),
       .fast = ls_runtime_math(backend->runtime) == LS_MATH_FAST,
@@ -293,6 +289,15 @@ static ls_status make_kernel_plan(const ls_graph *graph, const ls_node *node,
       .blocks = 1,
   };
   return ls_kernel_prepare_of(node->type)(plan);
+}
+
+static ls_type *input_types(const ls_graph *graph, const ls_node *node,
+                            ls_arena *temp) {
+  ls_type *in = ls_arena_new_array(temp, ls_type, node->num_inputs);
+  for (uint32_t i = 0; in != NULL && i < node->num_inputs; ++i) {
+    in[i] = ls_graph_type(graph, node->inputs[i]);
+  }
+  return in;
 }
 
 static ls_status no_kernel(const ls_graph *graph, const ls_node *node) {
@@ -314,20 +319,54 @@ typedef struct kernel_step {
   uint32_t from, to;    // The storage between the steps, or NONE.
 } kernel_step;
 
+static size_t line_up(size_t size) {
+  return (size + LS_CACHE_LINE - 1) & ~(size_t)(LS_CACHE_LINE - 1);
+}
+
+// Makes of the step one of all replicas, side by side: a block of a replica's
+// is a block.
+static void spread_step(ls_cpu_compiler *self, const ls_cpu_use *use,
+                        const kernel_step *step, uint32_t position) {
+  const ls_kernel_plan *plan = &use->plan;
+  ls_cpu_instruction *instruction = ls_cpu_at(self, position);
+  const size_t shared = line_up(plan->shared);
+  ls_cpu_spread *spread = NULL;
+  ls_status status = ls_cpu_spread_make(
+      &self->out->arena, step->loop, plan->params, step->blocks, use->lanes,
+      instruction->num_in, instruction->num_out, &spread);
+  if (status != NULL) {
+    ls_cpu_fail(self, status);
+    return;
+  }
+  size_t *stride = spread->strides;
+  for (size_t i = 0; step->reads && i < plan->num_in; ++i) {
+    *stride++ = use->is_whole[i] ? 0 : ls_cpu_type_size(plan->in[i]);
+  }
+  if (step->from != LS_CPU_NONE) *stride++ = shared;
+  for (unsigned i = step->begin; i < step->end; ++i) {
+    *stride++ = ls_cpu_type_size(plan->out[i]);
+  }
+  if (step->to != LS_CPU_NONE) *stride++ = shared;
+  instruction->loop = ls_cpu_spread_loop;
+  instruction->params = spread;
+  instruction->size = step->blocks * use->lanes;
+}
+
 static void emit_step(ls_cpu_compiler *self, ls_cpu_scope *scope,
-                      const ls_kernel_plan *plan, const kernel_step *step) {
+                      const ls_cpu_use *use, const kernel_step *step) {
+  const ls_kernel_plan *plan = &use->plan;
   const ls_node *node = plan->node;
   const uint32_t position = ls_cpu_emit(self, LS_CPU_KERNEL, node);
   size_t bytes = plan->shared;
   for (uint32_t i = 0; step->reads && i < node->num_inputs; ++i) {
-    ls_cpu_read(self, ls_cpu_storage_of(self, scope, node->inputs[i]));
+    ls_cpu_read(self, use->inputs[i]);
     bytes += ls_cpu_type_size(plan->in[i]);
   }
   if (step->from != LS_CPU_NONE) ls_cpu_read(self, step->from);
   for (unsigned i = step->begin; i < step->end; ++i) {
-    bytes += ls_cpu_type_size(node->outputs[i]);
-    const uint32_t storage =
-        ls_cpu_new_storage(self, ls_cpu_type_size(node->outputs[i]));
+    const size_t size = ls_cpu_type_size(plan->out[i]);
+    bytes += size;
+    const uint32_t storage = ls_cpu_new_storage(self, size * use->lanes);
     ls_cpu_write(self, storage);
     ls_cpu_bind_ref(self, scope, ls_ref(node->id, i), storage);
   }
@@ -337,54 +376,80 @@ static void emit_step(ls_cpu_compiler *self, ls_cpu_scope *scope,
   instruction->loop = step->loop;
   instruction->params = plan->params;
   instruction->size = step->blocks;
-  instruction->number = ls_cpu_team_gains(plan->flops, bytes, step->blocks);
+  if (use->lanes > 1) spread_step(self, use, step, position);
+  const int64_t flops = plan->flops * use->lanes;
+  bytes *= use->lanes;
+  instruction->number = ls_cpu_team_gains(flops, bytes, instruction->size);
   self->origins[position].note.bytes = bytes;
   if (step->end == node->num_outputs)
-    self->origins[position].note.flops = plan->flops;
+    self->origins[position].note.flops = flops;
   if (step->begin == 0 && step->end > 0)
     self->origins[position].in_place = plan->in_place;
   self->origins[position].adds = plan->adds && step->loop == plan->loop;
 }
 
-static void emit_kernel(ls_cpu_compiler *self, ls_cpu_scope *scope,
-                        const ls_node *node) {
-  if (ls_kernel_prepare_of(node->type) == NULL) {
-    ls_cpu_fail(self, no_kernel(scope->graph, node));
+ls_status ls_cpu_prepare_use(ls_cpu_compiler *self, const ls_graph *graph,
+                             const ls_node *node, const ls_type *in,
+                             const ls_type *out, ls_cpu_use *use) {
+  if (ls_kernel_prepare_of(node->type) == NULL) return no_kernel(graph, node);
+  *use = (ls_cpu_use){.lanes = 1};
+  return make_kernel_plan(graph, node, in, out, self->out->backend,
+                          &self->out->arena, &use->plan);
+}
+
+void ls_cpu_emit_use(ls_cpu_compiler *self, ls_cpu_scope *scope,
+                     const ls_cpu_use *use) {
+  const ls_kernel_plan *plan = &use->plan;
+  if (plan->alias) {
+    ls_cpu_bind_ref(self, scope, ls_ref(plan->node->id, 0), use->inputs[0]);
     return;
   }
-  ls_kernel_plan plan;
-  ls_status status = make_kernel_plan(scope->graph, node, self->out->backend,
-                                      &self->out->arena, &self->temp, &plan);
+  kernel_step step = {.loop = plan->loop,
+                      .blocks = plan->blocks,
+                      .reads = !plan->only_shared,
+                      .begin = plan->first_outputs,
+                      .end = plan->node->num_outputs,
+                      .from = LS_CPU_NONE,
+                      .to = LS_CPU_NONE};
+  if (plan->first != NULL) {
+    step.from = ls_cpu_new_storage(
+        self, use->lanes > 1 ? line_up(plan->shared) * use->lanes
+                             : plan->shared);
+    const kernel_step first = {.loop = plan->first,
+                               .blocks = plan->first_blocks,
+                               .reads = true,
+                               .end = plan->first_outputs,
+                               .from = LS_CPU_NONE,
+                               .to = step.from};
+    emit_step(self, scope, use, &first);
+  }
+  emit_step(self, scope, use, &step);
+  ls_executable *out = self->out;
+  if (plan->scratch > out->kernel_scratch) out->kernel_scratch = plan->scratch;
+  out->facts.flops += plan->flops * use->lanes * self->trips;
+}
+
+static void emit_kernel(ls_cpu_compiler *self, ls_cpu_scope *scope,
+                        const ls_node *node) {
+  const ls_type *in = input_types(scope->graph, node, &self->temp);
+  uint32_t *inputs =
+      ls_arena_new_array(&self->temp, uint32_t, node->num_inputs);
+  if (in == NULL || inputs == NULL) {
+    ls_cpu_fail(self, ls_out_of_memory());
+    return;
+  }
+  for (uint32_t i = 0; i < node->num_inputs; ++i) {
+    inputs[i] = ls_cpu_storage_of(self, scope, node->inputs[i]);
+  }
+  ls_cpu_use use;
+  ls_status status =
+      ls_cpu_prepare_use(self, scope->graph, node, in, node->outputs, &use);
   if (status != NULL) {
     ls_cpu_fail_at(self, scope->graph, node, status);
     return;
   }
-  if (plan.alias) {
-    ls_cpu_bind_ref(self, scope, ls_ref(node->id, 0),
-                    ls_cpu_storage_of(self, scope, node->inputs[0]));
-    return;
-  }
-  kernel_step step = {.loop = plan.loop,
-                      .blocks = plan.blocks,
-                      .reads = !plan.only_shared,
-                      .begin = plan.first_outputs,
-                      .end = node->num_outputs,
-                      .from = LS_CPU_NONE,
-                      .to = LS_CPU_NONE};
-  if (plan.first != NULL) {
-    step.from = ls_cpu_new_storage(self, plan.shared);
-    const kernel_step first = {.loop = plan.first,
-                               .blocks = plan.first_blocks,
-                               .reads = true,
-                               .end = plan.first_outputs,
-                               .from = LS_CPU_NONE,
-                               .to = step.from};
-    emit_step(self, scope, &plan, &first);
-  }
-  emit_step(self, scope, &plan, &step);
-  ls_executable *out = self->out;
-  if (plan.scratch > out->kernel_scratch) out->kernel_scratch = plan.scratch;
-  out->facts.flops += plan.flops * self->trips;
+  use.inputs = inputs;
+  ls_cpu_emit_use(self, scope, &use);
 }
 
 void ls_cpu_emit_node(ls_cpu_compiler *self, ls_cpu_scope *scope,
@@ -455,8 +520,11 @@ ls_status ls_cpu_supports(ls_backend *backend, ls_graph *graph,
   ls_arena temp;
   ls_arena_init(&temp, ls_runtime_allocator(backend->runtime));
   ls_kernel_plan plan;
-  ls_status status = make_kernel_plan(
-      graph, node, backend, &temp, &temp, &plan);
+  const ls_type *in = input_types(graph, node, &temp);
+  ls_status status = in == NULL ? ls_out_of_memory()
+                                : make_kernel_plan(graph, node, in,
+                                                   node->outputs, backend,
+                                                   &temp, &plan);
   ls_arena_deinit(&temp);
   return status;
 }

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/cpu/together.h"
+
+#include "engine/cpu/loops.h"
+
+// ---- Kernels ---------------------------------------------------------------
+ls_status ls_cpu_spread_make(ls_arena *arena, ls_kernel_loop loop,
+                             const void *params, int64_t blocks, uint32_t lanes,
+                             uint32_t num_in, uint32_t num_out,
+                             ls_cpu_spread **out_spread) {
+  const uint32_t count = num_in + num_out;
+  if (count > LS_CPU_SPREAD_OPERANDS)
+    return ls_internal("%u operands of one kernel", count);
+  ls_cpu_spread *spread = ls_arena_allocate(
+      arena, sizeof(*spread) + count * sizeof(*spread->strides));
+  if (spread == NULL) return ls_out_of_memory();
+  *spread = (ls_cpu_spread){.loop = loop,
+                            .params = params,
+                            .blocks = blocks,
+                            .lanes = lanes,
+                            .num_in = num_in,
+                            .num_out = num_out};
+  *out_spread = spread;
+  return ls_ok();
+}
+
+void ls_cpu_spread_loop(const ls_kernel_call *call, int64_t begin_block,
+                        int64_t end_block) {
+  const ls_cpu_spread *self = call->params;
+  const void *in[LS_CPU_SPREAD_OPERANDS];
+  void *out[LS_CPU_SPREAD_OPERANDS];
+  ls_kernel_call each = *call;
+  each.in = in;
+  each.out = out;
+  each.params = self->params;
+  for (int64_t b = begin_block; b < end_block;) {
+    const size_t lane = (size_t)(b / self->blocks);
+    const int64_t first = b % self->blocks;
+    const int64_t end = ls_min_i64(self->blocks, first + (end_block - b));
+    const size_t *stride = self->strides;
+    for (uint32_t i = 0; i < self->num_in; ++i)
+      in[i] = (const char *)call->in[i] + lane * *stride++;
+    for (uint32_t i = 0; i < self->num_out; ++i)
+      out[i] = (char *)call->out[i] + lane * *stride++;
+    each.replica = (int32_t)lane;
+    self->loop(&each, first, end);
+    b += end - first;
+  }
+}
+
+void ls_cpu_line_up_loop(const ls_kernel_call *call, int64_t begin_block,
+                         int64_t end_block) {
+  const size_t size = *(const size_t *)call->params;
+  for (int64_t r = begin_block; r < end_block; ++r)
+    memcpy((char *)call->out[0] + (size_t)r * size, call->in[r], size);
+}
+
+void ls_cpu_deal_loop(const ls_kernel_call *call, int64_t begin_block,
+                      int64_t end_block) {
+  const size_t size = *(const size_t *)call->params;
+  for (int64_t r = begin_block; r < end_block; ++r)
+    memcpy(call->out[r], (const char *)call->in[0] + (size_t)r * size, size);
+}
+
+void ls_cpu_repeat_loop(const ls_kernel_call *call, int64_t begin_block,
+                        int64_t end_block) {
+  const size_t size = *(const size_t *)call->params;
+  for (int64_t r = begin_block; r < end_block; ++r)
+    memcpy((char *)call->out[0] + (size_t)r * size, call->in[0], size);
+}
+
+// ---- Merges ----------------------------------------------------------------
+enum { BLOCK = 2048 };
+
+int64_t ls_cpu_tree_blocks(const ls_cpu_tree *tree) {
+  return ls_max_i64(1, ls_blocks_of(tree->count, BLOCK));
+}
+
+size_t ls_cpu_tree_scratch(const ls_cpu_tree *tree) {
+  const size_t levels = 33U - (size_t)__builtin_clz(tree->replicas);
+  return levels * BLOCK * ls_dtype_size(tree->dtype);
+}
+
+static void add_f64(double *dst, const double *a, const double *b,
+                    int64_t count) {
+  LS_INDEPENDENT
+  for (int64_t i = 0; i < count; ++i)
+    dst[i] = a[i] + b[i];
+}
+
+// The sum of `count` contributions from `lo` on: a part of one of them, or what
+// is left at `room`, which has place for one part a level.
+typedef struct stretch {
+  const ls_cpu_tree *tree;
+  const char *in;  // Of replica 0.
+  int64_t count;
+} stretch;
+
+static const void *sum(const stretch *s, uint32_t lo, uint32_t replicas,
+                       char *room) {
+  const size_t size = ls_dtype_size(s->tree->dtype);
+  if (replicas == 1) return s->in + (size_t)lo * (size_t)s->tree->count * size;
+  const uint32_t half = 1U << (31 - __builtin_clz(replicas - 1));
+  const void *left = sum(s, lo, half, room);
+  const void *right = sum(s, lo + half, replicas - half, room + BLOCK * size);
+  if (s->tree->dtype == LS_DTYPE_F64)
+    add_f64((double *)(void *)room, left, right, s->count);
+  else
+    s->tree->add((float *)(void *)room, left, right, (size_t)s->count);
+  return room;
+}
+
+static void put(const ls_cpu_tree *tree, char *out, const void *from,
+                int64_t count) {
+  if (!tree->mean) {
+    memcpy(out, from, (size_t)count * ls_dtype_size(tree->dtype));
+  } else if (tree->dtype == LS_DTYPE_F64) {
+    const double reciprocal = 1.0 / (double)tree->replicas;
+    const double *x = from;
+    double *to = (double *)(void *)out;
+    LS_INDEPENDENT
+    for (int64_t i = 0; i < count; ++i)
+      to[i] = x[i] * reciprocal;
+  } else {
+    const float reciprocal = 1.0F / (float)tree->replicas;
+    const float *x = from;
+    float *to = (float *)(void *)out;
+    LS_INDEPENDENT
+    for (int64_t i = 0; i < count; ++i)
+      to[i] = x[i] * reciprocal;
+  }
+}
+
+void ls_cpu_tree_loop(const ls_kernel_call *call, int64_t begin_block,
+                      int64_t end_block) {
+  const ls_cpu_tree *tree = call->params;
+  const size_t size = ls_dtype_size(tree->dtype);
+  for (int64_t b = begin_block; b < end_block; ++b) {
+    const int64_t first = b * BLOCK;
+    const stretch s = {.tree = tree,
+                       .in = (const char *)call->in[0] + (size_t)first * size,
+                       .count = ls_min_i64(BLOCK, tree->count - first)};
+    put(tree, (char *)call->out[0] + (size_t)first * size,
+        sum(&s, 0, tree->replicas, call->scratch), s.count);
+  }
+}
+
+void ls_cpu_merge_all_loop(const ls_kernel_call *call, int64_t begin_block,
+                           int64_t end_block) {
+  (void)begin_block;
+  (void)end_block;
+  const ls_cpu_merge_all *self = call->params;
+  const ls_cpu_merge *merge = self->merge;
+  ls_kernel_call each = *call;
+  void *result = call->out[0];
+  char *stack = call->out[1];
+  const uint32_t replicas = (uint32_t)merge->replicas;
+  for (uint32_t r = 0; r < replicas; ++r) {
+    const char *value = (const char *)call->in[0] + r * self->stride;
+    if (merge->offsets != NULL)
+      ls_cpu_merge_put(merge, r, value, result);
+    else
+      ls_cpu_merge_add(merge, &each, r, replicas, value, stack,
+                       ls_cpu_merge_sum(merge, result), call->out[2]);
+  }
+  if (merge->offsets == NULL) ls_cpu_merge_end(merge, &each, stack, result);
+}
