@@ -29,6 +29,10 @@ typedef struct together {
   const ls_graph *graph;
   ls_cpu_scope *scope;
   uint32_t lanes;
+  // By argument: the storages of its parts, one a replica, and whether they
+  // have been lined up.
+  uint32_t **parts;
+  bool *is_lined_up;
 } together;
 
 static bool varies(const together *self, uint64_t ref) {
@@ -58,57 +62,59 @@ bool ls_cpu_can_go_together(const ls_cpu_compiler *self,
 }
 
 // ---- Copies ----------------------------------------------------------------
-// An instruction that no node asked for.
-static ls_cpu_instruction *emit_loop(together *self, const ls_node *node,
-                                     ls_kernel_loop loop, const void *params,
-                                     int64_t blocks, const uint32_t *in,
-                                     uint32_t num_in, const uint32_t *out,
-                                     uint32_t num_out, size_t bytes) {
+// What an instruction is that no node asked for.
+typedef struct extra {
+  const ls_node *node;
+  const char *kind;  // NULL: the node's op.
+  ls_kernel_loop loop;
+  const void *params;
+  int64_t blocks, flops;
+  size_t bytes;
+  const uint32_t *in, *out;
+  uint32_t num_in, num_out;
+} extra;
+
+static void emit_extra(together *self, const extra *e) {
   ls_cpu_compiler *compiler = self->compiler;
-  const uint32_t position = ls_cpu_emit(compiler, LS_CPU_KERNEL, node);
-  for (uint32_t i = 0; i < num_in; ++i)
-    ls_cpu_read(compiler, in[i]);
-  for (uint32_t i = 0; i < num_out; ++i)
-    ls_cpu_write(compiler, out[i]);
-  if (ls_cpu_failed(compiler)) return NULL;
+  const uint32_t position = ls_cpu_emit(compiler, LS_CPU_KERNEL, e->node);
+  for (uint32_t i = 0; i < e->num_in; ++i)
+    ls_cpu_read(compiler, e->in[i]);
+  for (uint32_t i = 0; i < e->num_out; ++i)
+    ls_cpu_write(compiler, e->out[i]);
+  if (ls_cpu_failed(compiler)) return;
   ls_cpu_instruction *instruction = ls_cpu_at(compiler, position);
-  instruction->loop = loop;
-  instruction->params = params;
-  instruction->size = blocks;
-  instruction->number = ls_cpu_team_gains(0, bytes, blocks);
-  compiler->origins[position].note.bytes = bytes;
-  return instruction;
+  instruction->loop = e->loop;
+  instruction->params = e->params;
+  instruction->size = e->blocks;
+  instruction->number = ls_cpu_team_gains(e->flops, e->bytes, e->blocks);
+  ls_cpu_note *note = &compiler->origins[position].note;
+  note->kind = e->kind;
+  note->bytes = e->bytes;
+  note->flops = e->flops;
 }
 
-static void name_loop(together *self, const char *kind) {
-  ls_cpu_compiler *compiler = self->compiler;
-  if (!ls_cpu_failed(compiler))
-    compiler->origins[ls_cpu_here(compiler) - 1].note.kind = kind;
-}
-
-static const size_t *keep_size(together *self, size_t size) {
-  size_t *kept = ls_arena_new(&self->compiler->out->arena, size_t);
-  if (kept == NULL)
+// Copies between one storage for each replica and one of all, a block a
+// replica.
+static void emit_copies(together *self, const ls_node *node, const char *kind,
+                        ls_kernel_loop loop, size_t size, const uint32_t *in,
+                        uint32_t num_in, const uint32_t *out,
+                        uint32_t num_out) {
+  size_t *params = ls_arena_new(&self->compiler->out->arena, size_t);
+  if (params == NULL) {
     ls_cpu_fail(self->compiler, ls_out_of_memory());
-  else
-    *kept = size;
-  return kept;
-}
-
-// One storage of all replicas from one of each.
-static uint32_t line_up(together *self, const uint32_t *parts, size_t size) {
-  const uint32_t all = ls_cpu_new_shared(self->compiler, size * self->lanes);
-  emit_loop(self, self->region->op, ls_cpu_line_up_loop, keep_size(self, size),
-            self->lanes, parts, self->lanes, &all, 1, 2 * size * self->lanes);
-  name_loop(self, "line up");
-  return all;
-}
-
-static void deal(together *self, uint32_t all, const uint32_t *parts,
-                 size_t size) {
-  emit_loop(self, self->region->op, ls_cpu_deal_loop, keep_size(self, size),
-            self->lanes, &all, 1, parts, self->lanes, 2 * size * self->lanes);
-  name_loop(self, "deal");
+    return;
+  }
+  *params = size;
+  emit_extra(self, &(extra){.node = node,
+                            .kind = kind,
+                            .loop = loop,
+                            .params = params,
+                            .blocks = self->lanes,
+                            .bytes = 2 * size * self->lanes,
+                            .in = in,
+                            .num_in = num_in,
+                            .out = out,
+                            .num_out = num_out});
 }
 
 // A value that is one for all replicas, once for each.
@@ -116,10 +122,29 @@ static uint32_t repeat(together *self, const ls_node *node, uint64_t ref) {
   const size_t size = ls_cpu_ref_size(self->graph, ref);
   const uint32_t one = ls_cpu_storage_of(self->compiler, self->scope, ref);
   const uint32_t all = ls_cpu_new_shared(self->compiler, size * self->lanes);
-  emit_loop(self, node, ls_cpu_repeat_loop, keep_size(self, size), self->lanes,
-            &one, 1, &all, 1, 2 * size * self->lanes);
-  name_loop(self, "repeat");
+  emit_copies(self, node, "repeat", ls_cpu_repeat_loop, size, &one, 1, &all, 1);
   return all;
+}
+
+// The number of the argument that a value is, or NONE.
+static uint32_t argument_of(const together *self, uint64_t ref) {
+  for (uint32_t s = 0; s < self->region->num_split; ++s)
+    if (self->graph->parameters[s] == ref) return s;
+  return LS_CPU_NONE;
+}
+
+// The storage of a value: an argument is lined up when it is first used so.
+static uint32_t storage_of(together *self, uint64_t ref) {
+  const uint32_t s = argument_of(self, ref);
+  if (s != LS_CPU_NONE && !self->is_lined_up[s]) {
+    const size_t size = ls_cpu_ref_size(self->graph, ref);
+    const uint32_t all = ls_cpu_new_shared(self->compiler, size * self->lanes);
+    emit_copies(self, self->region->op, "line up", ls_cpu_line_up_loop, size,
+                self->parts[s], self->lanes, &all, 1);
+    ls_cpu_bind_ref(self->compiler, self->scope, ref, all);
+    self->is_lined_up[s] = true;
+  }
+  return ls_cpu_storage_of(self->compiler, self->scope, ref);
 }
 
 // ---- Rows ------------------------------------------------------------------
@@ -241,9 +266,8 @@ static void emit_varying(together *self, const ls_node *node) {
     is_whole[i] = !varies(self, node->inputs[i]);
     const bool repeats =
         joins && is_whole[i] && is_row_operand(&r, i) && type.shape.rank > 0;
-    inputs[i] = repeats
-                    ? repeat(self, node, node->inputs[i])
-                    : ls_cpu_storage_of(compiler, self->scope, node->inputs[i]);
+    inputs[i] = repeats ? repeat(self, node, node->inputs[i])
+                        : storage_of(self, node->inputs[i]);
     if (!joins) in[i] = type;
   }
   ls_cpu_use use;
@@ -257,6 +281,16 @@ static void emit_varying(together *self, const ls_node *node) {
   use.is_whole = is_whole;
   use.lanes = joins ? 1 : self->lanes;
   ls_cpu_emit_use(compiler, self->scope, &use);
+}
+
+// Nothing is done: each result is its operand, once for each replica.
+static void emit_barrier(together *self, const ls_node *node) {
+  for (uint32_t i = 0; i < node->num_inputs; ++i) {
+    const uint64_t ref = node->inputs[i];
+    ls_cpu_bind_ref(self->compiler, self->scope, ls_ref(node->id, i),
+                    varies(self, ref) ? storage_of(self, ref)
+                                      : repeat(self, node, ref));
+  }
 }
 
 // ---- Merges ----------------------------------------------------------------
@@ -337,23 +371,26 @@ static void emit_products(together *self, const ls_node *merge,
   uint32_t in[2];
   size_t bytes = ls_cpu_type_size(merge->outputs[0]);
   for (uint32_t i = 0; i < 2; ++i) {
-    in[i] = ls_cpu_storage_of(compiler, self->scope, product->inputs[i]);
+    in[i] = storage_of(self, product->inputs[i]);
     bytes += self->lanes * ls_cpu_ref_size(self->graph, product->inputs[i]);
   }
-  ls_cpu_instruction *instruction =
-      emit_loop(self, merge, plan.loop, plan.params, plan.blocks, in, 2,
-                &result, 1, bytes);
-  if (instruction == NULL) return;
-  instruction->number = ls_cpu_team_gains(plan.flops, bytes, plan.blocks);
-  name_loop(self, "sum of products");
-  compiler->origins[ls_cpu_here(compiler) - 1].note.flops = plan.flops;
+  emit_extra(self, &(extra){.node = merge,
+                            .kind = "sum of products",
+                            .loop = plan.loop,
+                            .params = plan.params,
+                            .blocks = plan.blocks,
+                            .flops = plan.flops,
+                            .bytes = bytes,
+                            .in = in,
+                            .num_in = 2,
+                            .out = &result,
+                            .num_out = 1});
   ls_executable *out = compiler->out;
   if (plan.scratch > out->kernel_scratch) out->kernel_scratch = plan.scratch;
   out->facts.flops += plan.flops * compiler->trips;
 }
 
-static void emit_tree(together *self, const ls_node *merge, uint32_t value,
-                      uint32_t result) {
+static void emit_tree(together *self, const ls_node *merge, uint32_t result) {
   ls_cpu_compiler *compiler = self->compiler;
   ls_executable *out = compiler->out;
   const ls_type type = merge->outputs[0];
@@ -362,20 +399,30 @@ static void emit_tree(together *self, const ls_node *merge, uint32_t value,
     ls_cpu_fail(compiler, ls_out_of_memory());
     return;
   }
+  const uint32_t argument = argument_of(self, merge->inputs[0]);
   *tree = (ls_cpu_tree){.dtype = type.dtype,
                         .count = ls_shape_num_elements(type.shape),
                         .replicas = self->lanes,
+                        .apart = argument != LS_CPU_NONE &&
+                                 !self->is_lined_up[argument],
                         .add = compiler->kernels->add};
   is_sum(merge, &tree->mean);
   const size_t scratch = ls_cpu_tree_scratch(tree);
   if (scratch > out->kernel_scratch) out->kernel_scratch = scratch;
-  emit_loop(self, merge, ls_cpu_tree_loop, tree, ls_cpu_tree_blocks(tree),
-            &value, 1, &result, 1, (self->lanes + 1) * ls_cpu_type_size(type));
+  const uint32_t all = tree->apart ? 0 : storage_of(self, merge->inputs[0]);
+  emit_extra(self, &(extra){.node = merge,
+                            .loop = ls_cpu_tree_loop,
+                            .params = tree,
+                            .blocks = ls_cpu_tree_blocks(tree),
+                            .bytes = (self->lanes + 1) * ls_cpu_type_size(type),
+                            .in = tree->apart ? self->parts[argument] : &all,
+                            .num_in = tree->apart ? self->lanes : 1,
+                            .out = &result,
+                            .num_out = 1});
 }
 
 // Whatever else there is: step by step.
-static void emit_any(together *self, const ls_node *merge, uint32_t value,
-                     uint32_t result) {
+static void emit_any(together *self, const ls_node *merge, uint32_t result) {
   ls_cpu_compiler *compiler = self->compiler;
   ls_executable *out = compiler->out;
   ls_cpu_merge_all *all = ls_arena_new(&out->arena, ls_cpu_merge_all);
@@ -399,8 +446,15 @@ static void emit_any(together *self, const ls_node *merge, uint32_t value,
                         steps->stride * ls_cpu_merge_depth(self->lanes)),
       ls_cpu_new_shared(compiler, steps->widen.loop == NULL ? 0 : steps->bytes),
   };
-  emit_loop(self, merge, ls_cpu_merge_all_loop, all, 1, &value, 1, outputs, 3,
-            0);
+  const uint32_t value = storage_of(self, merge->inputs[0]);
+  emit_extra(self, &(extra){.node = merge,
+                            .loop = ls_cpu_merge_all_loop,
+                            .params = all,
+                            .blocks = 1,
+                            .in = &value,
+                            .num_in = 1,
+                            .out = outputs,
+                            .num_out = 3});
 }
 
 static void emit_merge(together *self, const ls_node *merge) {
@@ -414,31 +468,28 @@ static void emit_merge(together *self, const ls_node *merge) {
     return;
   }
   bool mean = false;
-  const uint32_t value =
-      ls_cpu_storage_of(compiler, self->scope, merge->inputs[0]);
   if (is_sum(merge, &mean))
-    emit_tree(self, merge, value, result);
+    emit_tree(self, merge, result);
   else
-    emit_any(self, merge, value, result);
+    emit_any(self, merge, result);
 }
 
 // ---- The op ----------------------------------------------------------------
-static void line_up_arguments(together *self, const ls_cpu_scope *outer) {
-  ls_cpu_compiler *compiler = self->compiler;
+static ls_status find_arguments(together *self, const ls_cpu_scope *outer) {
+  ls_arena *temp = &self->compiler->temp;
   const ls_cpu_region *region = self->region;
-  uint32_t *parts = ls_arena_new_array(&compiler->temp, uint32_t, self->lanes);
-  if (parts == NULL) {
-    ls_cpu_fail(compiler, ls_out_of_memory());
-    return;
-  }
+  self->parts = ls_arena_new_array(temp, uint32_t *, region->num_split);
+  self->is_lined_up = ls_arena_new_array(temp, bool, region->num_split);
+  if (self->parts == NULL || self->is_lined_up == NULL)
+    return ls_out_of_memory();
   for (uint32_t s = 0; s < region->num_split; ++s) {
-    const uint64_t ref = self->graph->parameters[s];
+    self->parts[s] = ls_arena_new_array(temp, uint32_t, self->lanes);
+    if (self->parts[s] == NULL) return ls_out_of_memory();
     for (uint32_t r = 0; r < self->lanes; ++r)
-      parts[r] = ls_cpu_storage_of(compiler, outer,
-                                   region->op->inputs[s * self->lanes + r]);
-    ls_cpu_bind_ref(compiler, self->scope, ref,
-                    line_up(self, parts, ls_cpu_ref_size(self->graph, ref)));
+      self->parts[s][r] = ls_cpu_storage_of(
+          self->compiler, outer, region->op->inputs[s * self->lanes + r]);
   }
+  return ls_ok();
 }
 
 static void deal_results(together *self) {
@@ -450,25 +501,34 @@ static void deal_results(together *self) {
     uint32_t *parts = region->gathered + (size_t)g * self->lanes;
     for (uint32_t r = 0; r < self->lanes; ++r)
       parts[r] = ls_cpu_new_shared(self->compiler, size);
-    deal(self, ls_cpu_storage_of(self->compiler, self->scope, ref), parts,
-         size);
+    const uint32_t all = storage_of(self, ref);
+    emit_copies(self, region->op, "deal", ls_cpu_deal_loop, size, &all, 1,
+                parts, self->lanes);
   }
 }
 
 void ls_cpu_emit_together(ls_cpu_compiler *compiler, ls_cpu_region *region,
                           const ls_cpu_scope *outer) {
   ls_cpu_body *body = &region->bodies[0];
-  together self = {compiler, region, body->graph, &body->scope,
-                   (uint32_t)compiler->replicas};
-  line_up_arguments(&self, outer);
+  together self = {.compiler = compiler,
+                   .region = region,
+                   .graph = body->graph,
+                   .scope = &body->scope,
+                   .lanes = (uint32_t)compiler->replicas};
+  const ls_status status = find_arguments(&self, outer);
+  if (status != NULL) {
+    ls_cpu_fail(compiler, status);
+    return;
+  }
   for (size_t i = 0; i < body->graph->num_nodes; ++i) {
     const ls_node *node = body->graph->nodes[i];
     if (ls_cpu_failed(compiler)) return;
     if (region->meets[i])
       emit_merge(&self, node);
-    else if (!node->varying || node->type == LS_OP_PARAMETER ||
-             node->type == LS_OP_BARRIER)
+    else if (!node->varying || node->type == LS_OP_PARAMETER)
       ls_cpu_emit_node(compiler, self.scope, node);
+    else if (node->type == LS_OP_BARRIER)
+      emit_barrier(&self, node);
     else if (!is_left_to_merge(&self, node))
       emit_varying(&self, node);
   }

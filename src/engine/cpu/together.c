@@ -92,14 +92,23 @@ static void add_f64(double *dst, const double *a, const double *b,
 // is left at `room`, which has place for one part a level.
 typedef struct stretch {
   const ls_cpu_tree *tree;
-  const char *in;  // Of replica 0.
+  const void *const *in;
+  size_t offset;  // Bytes.
   int64_t count;
 } stretch;
+
+static const char *part_of(const stretch *s, uint32_t replica) {
+  const ls_cpu_tree *tree = s->tree;
+  const size_t size = (size_t)tree->count * ls_dtype_size(tree->dtype);
+  const char *part =
+      tree->apart ? s->in[replica] : (const char *)s->in[0] + replica * size;
+  return part + s->offset;
+}
 
 static const void *sum(const stretch *s, uint32_t lo, uint32_t replicas,
                        char *room) {
   const size_t size = ls_dtype_size(s->tree->dtype);
-  if (replicas == 1) return s->in + (size_t)lo * (size_t)s->tree->count * size;
+  if (replicas == 1) return part_of(s, lo);
   const uint32_t half = 1U << (31 - __builtin_clz(replicas - 1));
   const void *left = sum(s, lo, half, room);
   const void *right = sum(s, lo + half, replicas - half, room + BLOCK * size);
@@ -138,7 +147,8 @@ void ls_cpu_tree_loop(const ls_kernel_call *call, int64_t begin_block,
   for (int64_t b = begin_block; b < end_block; ++b) {
     const int64_t first = b * BLOCK;
     const stretch s = {.tree = tree,
-                       .in = (const char *)call->in[0] + (size_t)first * size,
+                       .in = call->in,
+                       .offset = (size_t)first * size,
                        .count = ls_min_i64(BLOCK, tree->count - first)};
     put(tree, (char *)call->out[0] + (size_t)first * size,
         sum(&s, 0, tree->replicas, call->scratch), s.count);
@@ -157,10 +167,11 @@ void ls_cpu_merge_all_loop(const ls_kernel_call *call, int64_t begin_block,
   const uint32_t replicas = (uint32_t)merge->replicas;
   for (uint32_t r = 0; r < replicas; ++r) {
     const char *value = (const char *)call->in[0] + r * self->stride;
+    const ls_cpu_leaf leaf = ls_cpu_leaf_at(r, replicas);
     if (merge->offsets != NULL)
       ls_cpu_merge_put(merge, r, value, result);
     else
-      ls_cpu_merge_add(merge, &each, r, replicas, value, stack,
+      ls_cpu_merge_add(merge, &each, &leaf, value, stack,
                        ls_cpu_merge_sum(merge, result), call->out[2]);
   }
   if (merge->offsets == NULL) ls_cpu_merge_end(merge, &each, stack, result);
