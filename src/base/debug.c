@@ -101,10 +101,18 @@ static bool read_isa(ls_debug *debug, const char *text) {
 }
 
 static bool read_lanes(ls_debug *debug, const char *text) {
-  const bool threads = strcmp(text, "threads") == 0;
-  if (!threads && strcmp(text, "blocks") != 0) return false;
-  debug->lanes = threads ? LS_LANES_BY_THREADS : LS_LANES_BY_BLOCKS;
-  return true;
+  static const struct {
+    const char *name;
+    ls_lanes_by lanes;
+  } rows[] = {{"cost", LS_LANES_BY_COST},
+              {"threads", LS_LANES_BY_THREADS},
+              {"blocks", LS_LANES_BY_BLOCKS}};
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
+    if (strcmp(rows[i].name, text) != 0) continue;
+    debug->lanes = rows[i].lanes;
+    return true;
+  }
+  return false;
 }
 
 // Reads one switch into `debug`; false when the text is not of its form.

@@ -27,7 +27,8 @@ typedef enum ls_isa {
 
 // How the CPU engine runs several replicas.
 typedef enum ls_lanes_by {
-  LS_LANES_BY_COST,     // Side by side, or as costs less of these:
+  LS_LANES_TOGETHER,    // Side by side where they can, else by cost.
+  LS_LANES_BY_COST,     // One by one, as costs less of these:
   LS_LANES_BY_THREADS,  // Replicas: each thread takes some.
   LS_LANES_BY_BLOCKS,   // The blocks of each instruction.
 } ls_lanes_by;

@@ -81,24 +81,24 @@ static void expect_parts(int32_t replicas, int threads, const lane_work *work,
 static void threads_take_replicas_where_instructions_are_small(void **state) {
   (void)state;
   // Two parts a thread, so that one can be left to another.
-  expect_parts(8, 2, &many_small, NULL, " in 4 parts");
-  expect_parts(64, 8, &many_small, NULL, " in 16 parts");
-  expect_parts(8, 8, &many_small, NULL, " in 8 parts");
+  expect_parts(8, 2, &many_small, "cost", " in 4 parts");
+  expect_parts(64, 8, &many_small, "cost", " in 16 parts");
+  expect_parts(8, 8, &many_small, "cost", " in 8 parts");
   // Single replicas, as larger parts would leave a thread idle.
-  expect_parts(5, 2, &many_small, NULL, " in 5 parts");
-  expect_parts(8, 3, &many_small, NULL, " in 8 parts");
+  expect_parts(5, 2, &many_small, "cost", " in 5 parts");
+  expect_parts(8, 3, &many_small, "cost", " in 8 parts");
 }
 
 static void threads_share_blocks_where_these_are_large(void **state) {
   (void)state;
-  expect_parts(8, 2, &few_large, NULL, NULL);
-  expect_parts(3, 2, &few_large, NULL, NULL);
-  expect_parts(8, 1, &many_small, NULL, NULL);
+  expect_parts(8, 2, &few_large, "cost", NULL);
+  expect_parts(3, 2, &few_large, "cost", NULL);
+  expect_parts(8, 1, &many_small, "cost", NULL);
 }
 
 static void little_work_wakes_nobody(void **state) {
   (void)state;
-  expect_parts(8, 2, &little, NULL, NULL);
+  expect_parts(8, 2, &little, "cost", NULL);
 }
 
 static void a_switch_decides_for_tests(void **state) {

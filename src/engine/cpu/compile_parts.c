@@ -93,7 +93,7 @@ void ls_cpu_choose_parts(ls_cpu_compiler *self, ls_cpu_launch *launch,
     // second.
     if (best > 0 && fill_of(self->replicas, threads, best - 1) >= fill) --best;
     const estimate lane = estimate_of(self, threads, begin, end);
-    if (by == LS_LANES_BY_COST &&
+    if (by != LS_LANES_BY_THREADS &&
         !parts_pay(self, launch, &lane, threads, fill)) {
       best = ALL;
     }
