@@ -63,8 +63,8 @@ typedef struct ls_cross_device_table {
 
 typedef struct ls_cross_device ls_cross_device;
 // A set of the caller's own. A strategy calls it for every reduction but
-// ls_all_reduce in a compiled step, which is the engine's op. `self` is taken
-// over on success.
+// ls_all_reduce in a compiled step, which is the engine's op; optimizers call
+// batch_reduce there too. `self` is taken over on success.
 LS_API LS_MUST_USE ls_status ls_cross_device_create(
     const ls_cross_device_table *table, void *self, ls_cross_device **out_ops);
 LS_API ls_cross_device *ls_cross_device_retain(ls_cross_device *ops);

@@ -212,10 +212,37 @@ LS_API LS_MUST_USE ls_status ls_optimizer_minimize_tape(ls_optimizer *optimizer,
                                                         ls_tape *tape,
                                                         ls_tensor loss);
 // The same for gradients that are known already: `gradients[i]` belongs to
-// `variables[i]`; a none leaves it alone.
+// `variables[i]`; a none leaves it alone. All replicas give the same variables
+// in the same order.
+//   LS_INVALID_ARGUMENT     none has a gradient: lists the variables.
+//   LS_FAILED_PRECONDITION  in a cross-replica context: see
+//                           ls_optimizer_apply_across.
 LS_PLACED ls_op ls_optimizer_apply(ls_optimizer *optimizer,
                                    ls_variable *const *variables,
                                    const ls_nest *gradients, size_t count);
+
+// In the cross-replica context of a mirrored strategy, as in a merge function:
+// one step for all replicas. `gradients[i]` has a component for each of them (or
+// is one value for all); a none leaves `variables[i]` alone. One batch-reduce of
+// the strategy's cross-device ops brings what they make together to the
+// variables' devices; then each component of each variable moves on its device,
+// in the scope "update_<replica>/update_<name of the component>", with the slots
+// beside it. After all updates the number of steps and, if given, every
+// component of `global_step` are one more. `*out_op` runs after all that; in a
+// build graph it joins the collection LS_COLLECTION_TRAIN_OP.
+//
+// ls_optimizer_apply in replicas that run op by op makes this step with
+// distributed
+// variables, once all have come.
+//   LS_FAILED_PRECONDITION  in another context.
+//   LS_INVALID_ARGUMENT     no gradient (lists the variables), or a variable
+//                           that is not distributed.
+//   LS_UNIMPLEMENTED        a gradient that is no tensor; a variable that is not
+//                           on all devices of the strategy.
+LS_API LS_MUST_USE ls_status ls_optimizer_apply_across(
+    ls_optimizer *optimizer, ls_variable *const *variables,
+    const ls_nest *gradients, size_t count, ls_variable *global_step,
+    ls_op *out_op);
 
 // The loss, a scalar, of one part of a batch.
 typedef ls_tensor (*ls_loss_callback)(ls_nest args, void *user);
@@ -241,6 +268,13 @@ LS_PLACED ls_tensor ls_optimizer_rate(ls_optimizer *optimizer);
 LS_API LS_MUST_USE ls_status ls_optimizer_prepare(ls_optimizer *optimizer,
                                                   ls_variable *const *variables,
                                                   size_t count);
+// The slot of that name of a variable, lent; of a component the slot's on that
+// device.
+//   LS_NOT_FOUND  there is none, or it was not needed yet.
+LS_API LS_MUST_USE ls_status ls_optimizer_slot(const ls_optimizer *optimizer,
+                                               const ls_variable *variable,
+                                               const char *name,
+                                               ls_variable **out_slot);
 // What there is to save, lent: the number of steps, then slots, variable by
 // variable in the order in which they were made. Writes up to `capacity`,
 // returns their number.

@@ -87,6 +87,7 @@ typedef struct ls_variable_options {
 #define LS_COLLECTION_GLOBAL_VARIABLES "variables"
 #define LS_COLLECTION_TRAINABLE_VARIABLES "trainable_variables"
 #define LS_COLLECTION_GLOBAL_STEP "global_step"
+#define LS_COLLECTION_TRAIN_OP "train_op"
 
 // Creates a variable where the init scope leads: in a build graph it gets an
 // initializer op, in eager it is initialized at once. The caller owns a

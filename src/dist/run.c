@@ -34,13 +34,11 @@ static ls_status run_traced(ls_strategy *strategy, ls_function *function,
 
 // A GPU is a name only, until a back end for it is there.
 static ls_status check_devices(const ls_strategy *strategy) {
+  if (strategy->no_cpu == NULL) return ls_ok();
   const ls_graph *graph = ls_graph_current();
   if (graph == NULL || graph->kind == LS_GRAPH_BUILD) return ls_ok();
-  for (int32_t i = 0; i < strategy->num_replicas; ++i)
-    if (strstr(strategy->devices[i], "/device:CPU:") == NULL)
-      return ls_unimplemented("running on device '%s': only CPUs compute",
-                              strategy->devices[i]);
-  return ls_ok();
+  return ls_unimplemented("running on device '%s': only CPUs compute",
+                          strategy->no_cpu);
 }
 
 static ls_status run_default(ls_callable callable, ls_nest args,

@@ -213,6 +213,9 @@ static ls_status set_devices(ls_strategy *strategy, const placement *place) {
     strategy->devices[i] =
         ls_copy_text(strategy->allocator, name.text, strlen(name.text));
     if (strategy->devices[i] == NULL) return ls_out_of_memory();
+    if (strategy->no_cpu == NULL &&
+        strstr(strategy->devices[i], "/device:CPU:") == NULL)
+      strategy->no_cpu = strategy->devices[i];
   }
   LS_RETURN_IF_ERROR(check_unique(strategy));
   return check_workers(strategy, place);

@@ -28,6 +28,7 @@ struct ls_strategy {
   char name[48];  // For messages: "mirrored strategy 3".
   int32_t num_replicas;
   char **devices;         // Canonical, one a replica; NULL: default strategy.
+  const char *no_cpu;     // The first device that is none; NULL: all are.
   char *default_device;   // Ops get it in the scope. NULL: none.
   bool packs_variables;   // Those made in eager get a packed handle.
   bool uses_policies;     // Variables are of one class, with a policy each.

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // One step of an optimizer: gradients of the whole batch, clipped, and a
 // variable after the other moved along them.
+#include <stdio.h>
+
 #include "base/runtime_internal.h"
+#include "graph/context.h"
 #include "graph/make.h"
+#include "graph/variable.h"
 #include "lockstep/eager.h"
 #include "lockstep/gradients.h"
 #include "lockstep/strategy.h"
@@ -22,8 +26,12 @@ ls_tensor ls_update_rate(const ls_update *update, ls_tensor x) {
 
 bool ls_update_decays(const ls_update *update) {
   const ls_optimizer *optimizer = update->optimizer;
+  // Of a component the whole is asked about.
+  const ls_variable *whole = update->variable->container != NULL
+                                 ? update->variable->container
+                                 : update->variable;
   return optimizer->weight_decay > 0 &&
-         (optimizer->decays == NULL || optimizer->decays(update->variable));
+         (optimizer->decays == NULL || optimizer->decays(whole));
 }
 
 ls_tensor ls_update_decay(const ls_update *update) {
@@ -57,6 +65,42 @@ ls_op ls_join_ops(const ls_op *ops, size_t count, const char *name) {
   return count > 0 ? ops[count - 1] : (ls_op){0};
 }
 
+void ls_update_make(ls_update *update) {
+  const ls_optimizer_rule *rule = &update->optimizer->rule;
+  update->w = ls_variable_read(update->variable);
+  if (!rule->own_decay && ls_update_decays(update))
+    update->gradient = ls_add(update->gradient, ls_update_decay(update));
+  rule->update(update);
+}
+
+// ---- Steps -----------------------------------------------------------------
+ls_status ls_optimizer_begin_step(ls_optimizer *optimizer,
+                                  ls_step_scalars *scalars) {
+  LS_RETURN_IF_ERROR(ls_optimizer_count_steps(optimizer));
+  if (optimizer->step == NULL) return ls_ok();
+  scalars->rate_changes = ls_schedule_changes(&optimizer->schedule);
+  scalars->rate = ls_optimizer_rate(optimizer);
+  const ls_tensor done = ls_variable_read(optimizer->step);
+  if (optimizer->rule.begin != NULL)
+    optimizer->rule.begin(optimizer,
+                          ls_convert(ls_add_scalar(done, 1), LS_DTYPE_F64),
+                          scalars);
+  return ls_ok();
+}
+
+ls_status ls_optimizer_no_gradients(ls_variable *const *variables,
+                                    size_t count) {
+  char names[300] = "";
+  size_t at = 0;
+  for (size_t i = 0; i < count && at < sizeof(names); ++i)
+    at += (size_t)snprintf(names + at, sizeof(names) - at, "%s'%s'",
+                           i == 0 ? "" : ", ", ls_variable_name(variables[i]));
+  return ls_invalid_argument(
+      "none of the %zu variables has a gradient: no path leads from them to "
+      "the loss: %s",
+      count, names);
+}
+
 // ---- Applying --------------------------------------------------------------
 // What a step works on: the variables that have a gradient.
 typedef struct step {
@@ -69,8 +113,12 @@ typedef struct step {
   size_t num_ops;
 } step;
 
-static ls_status begin_step(step *s, ls_variable *const *variables,
+static ls_status take_pairs(step *s, ls_variable *const *variables,
                             const ls_nest *gradients, size_t count) {
+  if (ls_in_cross_replica_context())
+    return ls_failed_precondition(
+        "ls_optimizer_apply works in replicas; in a cross-replica context use "
+        "ls_optimizer_apply_across");
   for (size_t i = 0; i < count; ++i) {
     if (gradients[i].kind == LS_KIND_NONE) continue;
     if (gradients[i].kind != LS_KIND_TENSOR)
@@ -81,22 +129,7 @@ static ls_status begin_step(step *s, ls_variable *const *variables,
     s->variables[s->count] = variables[i];
     s->gradients[s->count++] = gradients[i].as.tensor;
   }
-  if (s->count == 0)
-    return ls_invalid_argument(
-        "none of the %zu variables has a gradient: no path leads from them to "
-        "the loss",
-        count);
-  ls_optimizer *optimizer = s->optimizer;
-  LS_RETURN_IF_ERROR(ls_optimizer_count_steps(optimizer));
-  if (optimizer->step == NULL) return ls_ok();
-  s->scalars.rate_changes = ls_schedule_changes(&optimizer->schedule);
-  s->scalars.rate = ls_optimizer_rate(optimizer);
-  const ls_tensor done = ls_variable_read(optimizer->step);
-  if (optimizer->rule.begin != NULL)
-    optimizer->rule.begin(optimizer,
-                          ls_convert(ls_add_scalar(done, 1), LS_DTYPE_F64),
-                          &s->scalars);
-  return ls_ok();
+  return s->count > 0 ? ls_ok() : ls_optimizer_no_gradients(variables, count);
 }
 
 static ls_status move_one(step *s, size_t i) {
@@ -107,12 +140,9 @@ static ls_status move_one(step *s, size_t i) {
                       .scalars = &s->scalars,
                       .variable = s->variables[i],
                       .slots = slots,
-                      .w = ls_variable_read(s->variables[i]),
                       .gradient = s->gradients[i],
                       .ops = &s->ops[s->num_ops]};
-  if (!optimizer->rule.own_decay && ls_update_decays(&update))
-    update.gradient = ls_add(update.gradient, ls_update_decay(&update));
-  optimizer->rule.update(&update);
+  ls_update_make(&update);
   s->num_ops += 1 + optimizer->rule.num_slots;
   return ls_ok();
 }
@@ -122,10 +152,17 @@ static ls_status move_one(step *s, size_t i) {
 static ls_status move_all(step *s) {
   const ls_clip *clip = &s->optimizer->clip;
   const bool wait = clip->global_norm > 0;
-  const ls_shares shares = ls_shares_find();
+  const bool mean = s->optimizer->over_replicas == LS_GRADIENTS_MEAN;
+  const ls_shares shares = ls_shares_find(mean);
+  const bool own = ls_shares_has_own_ops(&shares);
+  if (own)
+    LS_RETURN_IF_ERROR(
+        ls_shares_reduce_by_own(&shares, mean, s->gradients, s->count));
   for (size_t i = 0; i < s->count; ++i) {
-    s->gradients[i] = ls_clip_one(
-        clip, ls_gradient_of_all(s->optimizer, &shares, s->gradients[i]));
+    if (!own)
+      s->gradients[i] =
+          ls_gradient_of_all(s->optimizer, &shares, s->gradients[i]);
+    s->gradients[i] = ls_clip_one(clip, s->gradients[i]);
     if (!wait) LS_RETURN_IF_ERROR(move_one(s, i));
   }
   ls_clip_all(clip, s->gradients, s->count, s->squares);
@@ -134,6 +171,13 @@ static ls_status move_all(step *s) {
   if (s->optimizer->step != NULL)
     s->ops[s->num_ops++] = ls_tensor_op(ls_variable_assign_add(
         s->optimizer->step, ls_scalar_i64(LS_DTYPE_I64, 1)));
+  return ls_ok();
+}
+
+static ls_status move_here(step *s, ls_op *out_op) {
+  LS_RETURN_IF_ERROR(ls_optimizer_begin_step(s->optimizer, &s->scalars));
+  LS_RETURN_IF_ERROR(move_all(s));
+  *out_op = ls_join_ops(s->ops, s->num_ops, s->optimizer->name);
   return ls_ok();
 }
 
@@ -156,11 +200,13 @@ ls_op ls_optimizer_apply(ls_optimizer *optimizer, ls_variable *const *variables,
       s.ops != NULL) {
     ls_status_free(status);
     LS_NAME_SCOPE(optimizer->name) {
-      status = begin_step(&s, variables, gradients, count);
-      if (ls_status_is_ok(status)) status = move_all(&s);
-      result = ls_status_is_ok(status)
-                   ? ls_join_ops(s.ops, s.num_ops, optimizer->name)
-                   : failed(status);
+      status = take_pairs(&s, variables, gradients, count);
+      if (ls_status_is_ok(status))
+        status = ls_optimizer_meets(s.variables, s.count)
+                     ? ls_optimizer_apply_met(optimizer, s.variables,
+                                              s.gradients, s.count, &result)
+                     : move_here(&s, &result);
+      if (!ls_status_is_ok(status)) result = failed(status);
     }
   } else {
     result = failed(status);

@@ -96,9 +96,10 @@ static ls_tensor normalize_together(const ls_batch_norm_layer *layer,
                                     ls_tensor offset) {
   const ls_tensor wide =
       ls_dtype_size(ls_tensor_dtype(x)) < 4 ? ls_convert(x, LS_DTYPE_F32) : x;
-  const ls_shares shares = ls_shares_find();
-  const ls_tensor mean = ls_shares_mean(&shares, mean_by_channel(wide));
-  const ls_tensor squares = ls_shares_mean(&shares, mean_by_channel(ls_square(wide)));
+  const ls_shares shares = ls_shares_find(true);
+  const ls_tensor mean = ls_shares_statistic(&shares, mean_by_channel(wide));
+  const ls_tensor squares =
+      ls_shares_statistic(&shares, mean_by_channel(ls_square(wide)));
   // Rounding can take a variance of 0 below it.
   const ls_tensor variance = ls_relu(ls_sub(squares, ls_square(mean)));
   move(layer, layer->moving_mean, mean);
@@ -111,7 +112,7 @@ static ls_tensor normalize_alone(const ls_batch_norm_layer *layer, ls_tensor x,
                                  ls_tensor scale, ls_tensor offset) {
   const ls_op op =
       ls_batch_norm(x, scale, offset, layer->epsilon, layer->activation);
-  const ls_shares shares = ls_shares_find();
+  const ls_shares shares = ls_shares_find(true);
   move(layer, layer->moving_mean, ls_shares_mean(&shares, ls_op_output(op, 1)));
   move(layer, layer->moving_variance,
        ls_shares_mean(&shares, ls_op_output(op, 2)));

@@ -143,6 +143,30 @@ ls_status ls_optimizer_slots(ls_optimizer *optimizer, ls_variable *variable,
   return ls_ok();
 }
 
+ls_variable *ls_slot_component(ls_variable *slot,
+                               const ls_variable *component) {
+  return component->index < slot->num_components
+             ? slot->components[component->index]
+             : slot;
+}
+
+ls_status ls_optimizer_slot(const ls_optimizer *optimizer,
+                            const ls_variable *variable, const char *name,
+                            ls_variable **out_slot) {
+  *out_slot = NULL;
+  const ls_variable *whole =
+      variable->container != NULL ? variable->container : variable;
+  ls_variable **slots = ls_map_find_u64(&optimizer->slots, whole->id);
+  for (size_t i = 0; slots != NULL && i < optimizer->rule.num_slots; ++i) {
+    if (strcmp(optimizer->rule.slot_names[i], name) != 0) continue;
+    *out_slot =
+        whole == variable ? slots[i] : ls_slot_component(slots[i], variable);
+    return ls_ok();
+  }
+  return LS_STATUS(LS_NOT_FOUND, "%s has no slot '%s' of variable '%s'",
+                   optimizer->name, name, ls_variable_name(variable));
+}
+
 ls_status ls_optimizer_count_steps(ls_optimizer *optimizer) {
   if (optimizer->step != NULL ||
       !(optimizer->rule.counts || ls_schedule_changes(&optimizer->schedule)))

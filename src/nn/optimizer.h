@@ -72,12 +72,26 @@ LS_MUST_USE ls_status ls_schedule_check(const char *kind,
 LS_MUST_USE ls_status ls_optimizer_slots(ls_optimizer *optimizer,
                                          ls_variable *variable,
                                          ls_variable ***out_slots);
+// Of a slot, what belongs to a component of its variable.
+ls_variable *ls_slot_component(ls_variable *slot, const ls_variable *component);
 // Makes the number of steps unless it is there or nothing depends on it.
 LS_MUST_USE ls_status ls_optimizer_count_steps(ls_optimizer *optimizer);
+// What the updates of one step share; makes the number of steps.
+LS_MUST_USE ls_status ls_optimizer_begin_step(ls_optimizer *optimizer,
+                                              ls_step_scalars *scalars);
+// Names those of which none has a gradient.
+LS_MUST_USE ls_status
+ls_optimizer_no_gradients(ls_variable *const *variables, size_t count);
 // The loss to differentiate, scaled where the optimizer is like the loss; marks
 // the graph.
 ls_tensor ls_optimizer_scale_loss(const ls_optimizer *optimizer,
                                   ls_tensor loss);
+// Whether replicas that run op by op meet for one step of all, and that step.
+bool ls_optimizer_meets(ls_variable *const *variables, size_t count);
+LS_MUST_USE ls_status ls_optimizer_apply_met(ls_optimizer *optimizer,
+                                             ls_variable *const *variables,
+                                             const ls_tensor *gradients,
+                                             size_t count, ls_op *out_op);
 // The gradients of `loss` with respect to the variables.
 LS_MUST_USE ls_status ls_optimizer_gradients(const ls_optimizer *optimizer,
                                              ls_tensor loss,
@@ -90,6 +104,9 @@ ls_op ls_join_ops(const ls_op *ops, size_t count, const char *name);
 // Refuses eager and what is no float scalar.
 LS_MUST_USE ls_status ls_optimizer_check_loss(ls_tensor loss);
 LS_MUST_USE ls_status ls_optimizer_nothing_to_train(ls_tensor loss);
+
+// Moves one variable: reads `w`, sees to weight decay and asks the rule.
+void ls_update_make(ls_update *update);
 
 // ---- For rules -------------------------------------------------------------
 // x times a scalar of the step, in x's type.

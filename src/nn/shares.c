@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/shares.h"
 
-ls_shares ls_shares_find(void) {
+#include "base/runtime_internal.h"
+#include "dist/cross_device.h"
+#include "lockstep/strategy.h"
+
+ls_shares ls_shares_find(bool mean) {
   ls_shares shares = {.replicas = ls_num_replicas()};
   shares.differ = shares.replicas > 1 && ls_replica_examples(&shares.count);
-  if (shares.differ) shares.total = ls_all_reduce(LS_REDUCE_SUM, shares.count);
+  if (shares.differ && mean)
+    shares.total = ls_all_reduce(LS_REDUCE_SUM, shares.count);
   return shares;
 }
 
@@ -16,6 +21,20 @@ static ls_tensor present(const ls_shares *shares, ls_tensor x) {
                    ls_scalar(ls_tensor_dtype(x), -0.0));
 }
 
+// What a replica gives for a mean by examples.
+static ls_tensor weighted(const ls_shares *shares, ls_tensor x) {
+  const ls_dtype dtype = ls_tensor_dtype(x);
+  const ls_dtype wide = ls_is_half(dtype) ? LS_DTYPE_F32 : dtype;
+  return present(shares,
+                 ls_mul(ls_convert(x, wide), ls_convert(shares->count, wide)));
+}
+
+ls_tensor ls_shares_divided(ls_tensor total, ls_tensor sum, ls_dtype dtype) {
+  const ls_dtype wide = ls_tensor_dtype(sum);
+  const ls_tensor one = ls_div(ls_scalar(wide, 1), ls_convert(total, wide));
+  return ls_convert(ls_mul(sum, one), dtype);
+}
+
 ls_tensor ls_shares_sum(const ls_shares *shares, ls_tensor x) {
   if (shares->replicas == 1) return x;
   return ls_all_reduce(LS_REDUCE_SUM, shares->differ ? present(shares, x) : x);
@@ -24,14 +43,80 @@ ls_tensor ls_shares_sum(const ls_shares *shares, ls_tensor x) {
 ls_tensor ls_shares_mean(const ls_shares *shares, ls_tensor x) {
   if (shares->replicas == 1) return x;
   if (!shares->differ) return ls_all_reduce(LS_REDUCE_MEAN, x);
-  const ls_dtype dtype = ls_tensor_dtype(x);
-  const ls_dtype wide =
-      ls_dtype_size(dtype) < ls_dtype_size(LS_DTYPE_F32) ? LS_DTYPE_F32 : dtype;
-  const ls_tensor weighted =
-      ls_mul(ls_convert(x, wide), ls_convert(shares->count, wide));
-  const ls_tensor one =
-      ls_div(ls_scalar(wide, 1), ls_convert(shares->total, wide));
-  return ls_convert(
-      ls_mul(ls_all_reduce(LS_REDUCE_SUM, present(shares, weighted)), one),
-      dtype);
+  return ls_shares_divided(
+      shares->total, ls_all_reduce(LS_REDUCE_SUM, weighted(shares, x)),
+      ls_tensor_dtype(x));
+}
+
+// ---- In the forward pass ---------------------------------------------------
+static ls_nest mean_of_inputs(ls_nest inputs, ls_tensor x) {
+  const ls_shares shares = {.replicas = ls_num_replicas(),
+                            .differ = true,
+                            .count = ls_nest_tensor(inputs, 1),
+                            .total = ls_nest_tensor(inputs, 2)};
+  return ls_leaf(ls_shares_mean(&shares, x));
+}
+
+static ls_nest take_mean(ls_nest inputs, void *user) {
+  (void)user;
+  return mean_of_inputs(inputs, ls_nest_tensor(inputs, 0));
+}
+
+// Of losses that are means over a part's examples, the gradient of the whole
+// batch's is their mean too, and so is what flows back to each part.
+static ls_nest mean_gradient(ls_nest inputs, ls_nest outputs, ls_nest gradients,
+                             void *user) {
+  (void)outputs;
+  (void)user;
+  return LS_TUPLE(mean_of_inputs(inputs, gradients.as.tensor), ls_none(),
+                  ls_none());
+}
+
+ls_tensor ls_shares_statistic(const ls_shares *shares, ls_tensor x) {
+  if (!shares->differ) return ls_shares_mean(shares, x);
+  const ls_nest made = ls_custom_gradient(
+      take_mean, mean_gradient, NULL,
+      LS_TUPLE(ls_leaf(x), ls_leaf(shares->count), ls_leaf(shares->total)));
+  if (made.kind == LS_KIND_TENSOR) return made.as.tensor;
+  ls_nest_release(made);  // The graph has the error.
+  return ls_failed_tensor();
+}
+
+// ---- Sums that others make -------------------------------------------------
+ls_tensor ls_shares_given(const ls_shares *shares, bool mean, ls_tensor x) {
+  if (!shares->differ) return x;
+  return mean ? weighted(shares, x) : present(shares, x);
+}
+
+bool ls_shares_has_own_ops(const ls_shares *shares) {
+  const ls_replica *replica =
+      shares->replicas > 1 ? ls_replica_context() : NULL;
+  if (replica == NULL) return false;
+  const ls_cross_device *ops =
+      ls_strategy_cross_device(ls_replica_strategy(replica));
+  return ops != NULL && !ops->built_in;
+}
+
+ls_status ls_shares_reduce_by_own(const ls_shares *shares, bool mean,
+                                  ls_tensor *xs, size_t count) {
+  ls_allocator *allocator = ls_current_allocator();
+  ls_nest *items = ls_new_array(allocator, ls_nest, count);
+  if (items == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i)
+    items[i] = ls_leaf(ls_shares_given(shares, mean, xs[i]));
+  const ls_nest all = ls_nest_sequence(LS_KIND_LIST, items, count);
+  const bool divides = mean && shares->differ;
+  const ls_nest made = ls_replica_all_reduce(
+      ls_replica_context(),
+      mean && !divides ? LS_REDUCE_MEAN : LS_REDUCE_SUM, all);
+  const ls_status status = ls_nest_status(made);
+  for (size_t i = 0; ls_status_is_ok(status) && i < count; ++i) {
+    const ls_tensor x = ls_nest_tensor(made, i);
+    xs[i] = divides ? ls_shares_divided(shares->total, x, ls_tensor_dtype(xs[i]))
+                    : x;
+  }
+  ls_nest_release(all);
+  ls_nest_release(made);
+  ls_release(allocator, items);
+  return status;
 }

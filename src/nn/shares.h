@@ -14,11 +14,25 @@ typedef struct ls_shares {
   ls_tensor total;  // and that of all.
 } ls_shares;
 
-// Asks where it stands; may add ops.
-ls_shares ls_shares_find(void);
+// Asks where it stands; may add ops. `total` is for means alone.
+ls_shares ls_shares_find(bool mean);
 // The mean over all examples of a value that is a mean over this part's.
 ls_tensor ls_shares_mean(const ls_shares *shares, ls_tensor x);
+// The same in the forward pass: its gradient is that of the whole batch, of
+// which optimizers take the mean.
+ls_tensor ls_shares_statistic(const ls_shares *shares, ls_tensor x);
 // The sum over replicas that have examples.
 ls_tensor ls_shares_sum(const ls_shares *shares, ls_tensor x);
+// What this replica gives for a mean or sum, and what a sum of that is divided
+// by `total` for a mean where parts differ.
+ls_tensor ls_shares_given(const ls_shares *shares, bool mean, ls_tensor x);
+ls_tensor ls_shares_divided(ls_tensor total, ls_tensor sum, ls_dtype dtype);
+// Whether the strategy has cross-device ops of the user's own, which must be
+// asked for what all_reduce would do in a compiled step.
+bool ls_shares_has_own_ops(const ls_shares *shares);
+// Such sums or means of all of them, in place, by one call of those ops.
+LS_MUST_USE ls_status ls_shares_reduce_by_own(const ls_shares *shares,
+                                              bool mean, ls_tensor *xs,
+                                              size_t count);
 
 #endif  // LS_NN_SHARES_H_

@@ -161,6 +161,21 @@ static void a_trace_belongs_to_the_ops_in_force(void **state) {
   ls_strategy_release(strategy);
 }
 
+static void only_cpus_compute(void **state) {
+  (void)state;
+  ls_strategy *strategy = NULL;
+  int calls = 0;
+  ls_nest made = ls_none();
+  static const char *const devices[] = {"/cpu:0", "/gpu:3"};
+  expect_ok(ls_mirrored_strategy_create(
+      &(ls_mirrored_options){.devices = devices, .num_devices = 2}, &strategy));
+  expect_status(ls_strategy_run(strategy, ls_plain(count_trace, &calls),
+                                ls_none(), &made),
+                LS_UNIMPLEMENTED, "device:GPU:3");
+  assert_int_equal(calls, 0);
+  ls_strategy_release(strategy);
+}
+
 typedef struct visit {
   ls_replica *replica;
   ls_status status;
@@ -399,6 +414,7 @@ int main(void) {
       cmocka_unit_test(building_takes_turns),
       cmocka_unit_test(a_whole_function_is_traced_once_a_replica),
       cmocka_unit_test(a_trace_belongs_to_the_ops_in_force),
+      cmocka_unit_test(only_cpus_compute),
       cmocka_unit_test(merge_calls_are_for_the_replica_itself),
       cmocka_unit_test(values_of_a_function_are_always_wrapped),
       cmocka_unit_test(no_gradient_flows_into_an_initial_value),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <math.h>
 
+#include "base/allocator.h"
 #include "lockstep/layers.h"
 #include "lockstep/optimizers.h"
 #include "support/values.h"
@@ -177,11 +178,15 @@ static void inference_uses_the_averages_and_leaves_them(void **state) {
   end(&p);
 }
 
+// Even parts of the eight rows, uneven ones, and parts without any.
+static const int split[] = {1, 2, 3, 4, 5, 8, 10};
+
 // The step's new scale and offset say that the gradients are the same.
 static void over_replicas_a_step_is_that_of_the_whole_batch(void **state) {
   (void)state;
   double scale[CHANNELS], offset[CHANNELS];
-  for (int replicas = 1; replicas <= 4; replicas *= 2) {
+  for (size_t i = 0; i < LS_COUNT_OF(split); ++i) {
+    const int replicas = split[i];
     problem p;
     begin(&p, true);
     const ls_nest args = LS_TUPLE(split_of(replicas, examples()));
@@ -241,8 +246,10 @@ static ls_nest step(ls_nest args, void *user) {
 static void gradients_flow_through_statistics_of_all(void **state) {
   (void)state;
   double kernel[CHANNELS * CHANNELS], numbers[CHANNELS * CHANNELS];
+  double mean[CHANNELS], variance[CHANNELS];
   fill_numbers(numbers, CHANNELS * CHANNELS, 77);
-  for (int replicas = 1; replicas <= 2; ++replicas) {
+  for (size_t i = 0; i < LS_COUNT_OF(split); ++i) {
+    const int replicas = split[i];
     sandwich s = {0};
     begin(&s.norm, true);
     expect_ok(ls_dense_layer_create(&(ls_dense_options){.inputs = CHANNELS,
@@ -257,6 +264,12 @@ static void gradients_flow_through_statistics_of_all(void **state) {
                     CHANNELS * CHANNELS);
     expect_variable(ls_dense_layer_kernel(s.below), kernel, CHANNELS * CHANNELS,
                     1e-9);
+    if (replicas == 1) {
+      read_variable(s.norm.variables[2], mean, CHANNELS);
+      read_variable(s.norm.variables[3], variance, CHANNELS);
+    }
+    expect_variable(s.norm.variables[2], mean, CHANNELS, 1e-9);
+    expect_variable(s.norm.variables[3], variance, CHANNELS, 1e-9);
     ls_nest_release(args);
     ls_dense_layer_destroy(s.below);
     end(&s.norm);

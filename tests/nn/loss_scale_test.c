@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Optimizers that are like the loss: it is scaled while a strategy asks for it.
+#include <math.h>
+
+#include "base/allocator.h"
 #include "lockstep/function.h"
 #include "lockstep/graph.h"
 #include "lockstep/losses.h"
 #include "lockstep/optimizers.h"
 #include "support/replicas.h"
+#include "support/values.h"
 
 typedef struct step {
   ls_optimizer *optimizer;
@@ -84,6 +88,50 @@ static void the_loss_is_scaled_where_it_is_a_mean(void **state) {
     expect_outcome(&rows[i]);
 }
 
+// Clipping comes after: a sum of scaled losses is clipped as a mean is.
+static void scaled_losses_are_clipped_as_one(void **state) {
+  (void)state;
+  LS_SPEC("M167 M182");
+  enum { ROWS = 40 };
+  double whole = 0;
+  static const int split[] = {1, 2, 5, 8};
+  for (size_t i = 0; i < LS_COUNT_OF(split); ++i) {
+    ls_strategy *strategy = mirrored_of(split[i]);
+    step s = {.w = variable_in(strategy, (variable_kind){.name = "w"}),
+              .reduction = LS_REDUCTION_MEAN};
+    ls_function *function = NULL;
+    ls_nest rows = ls_none(), result = ls_none();
+    ls_array *array = array_of_numbers(LS_DTYPE_F32, LS_SHAPE(ROWS), 5);
+    expect_ok(ls_sgd_create(
+        &(ls_sgd_options){.learning_rate = 1,
+                          .clip = {.norm = 0.03, .global_norm = 0.02},
+                          .over_replicas = LS_GRADIENTS_LIKE_LOSS},
+        &s.optimizer));
+    expect_ok(ls_function_create(
+        &(ls_function_options){.call = take_step, .user = &s}, &function));
+    expect_ok(ls_strategy_split(strategy, array, &rows));
+    ls_array_release(array);
+    const ls_nest args = LS_TUPLE(rows);
+    LS_SCALE_LOSS_SCOPE(strategy) {
+      for (int k = 0; k < 3; ++k)
+        expect_ok(ls_strategy_run(strategy, ls_traced(function), args,
+                                  &result));
+    }
+    double moved = 0;
+    read_variable(ls_variable_component(s.w, 0), &moved, 1);
+    if (i == 0) whole = moved;
+    // Three steps of the limit's length.
+    assert_true(fabs(fabs(moved) - 0.06) < 1e-6);
+    assert_true(fabs(moved - whole) < 1e-6);
+    ls_nest_release(result);
+    ls_nest_release(args);
+    ls_function_release(function);
+    ls_optimizer_release(s.optimizer);
+    ls_variable_release(s.w);
+    ls_strategy_release(strategy);
+  }
+}
+
 static void another_way_is_refused(void **state) {
   (void)state;
   ls_optimizer *optimizer = NULL;
@@ -98,6 +146,7 @@ static void another_way_is_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_loss_is_scaled_where_it_is_a_mean),
+      cmocka_unit_test(scaled_losses_are_clipped_as_one),
       cmocka_unit_test(another_way_is_refused),
   };
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+// One step of an optimizer across replicas: the strategy's cross-device ops
+// bring the sums of the gradients to the variables' devices, and each component
+// of a variable moves there. Replicas that run op by op meet for it.
+#include <stdio.h>
+
+#include "base/runtime_internal.h"
+#include "dist/strategy.h"
+#include "graph/make.h"
+#include "nn/optimizer.h"
+
+typedef struct across {
+  ls_optimizer *optimizer;
+  ls_strategy *strategy;
+  ls_variable *global_step;
+  ls_nest total;  // Examples of all, a value of each replica; none: equal.
+  ls_step_scalars scalars;
+  ls_variable **variables;  // Those with a gradient.
+  ls_nest *gradients;       // A value of each replica, owned.
+  size_t count, replicas;
+  ls_tensor *sums;  // [device][variable]: what each component moves by.
+  ls_tensor *squares;
+  ls_op *ops;  // One an update, then two that finish.
+  size_t num_ops;
+  size_t at;  // The variable that is being updated.
+} across;
+
+// ---- Pairs -----------------------------------------------------------------
+// A value of each replica; the same object counts as often as there are
+// replicas.
+static ls_nest of_each(const across *a, ls_nest gradient) {
+  if (gradient.kind == LS_KIND_DISTRIBUTED) return ls_nest_retain(gradient);
+  ls_allocator *allocator = a->optimizer->allocator;
+  ls_nest *items = ls_new_array(allocator, ls_nest, a->replicas);
+  if (items == NULL) return ls_fail(ls_out_of_memory());
+  for (size_t i = 0; i < a->replicas; ++i)
+    items[i] = ls_nest_retain(gradient);
+  const ls_nest made = ls_nest_distributed_on(
+      LS_PER_REPLICA, items, (const char *const *)a->strategy->devices,
+      a->replicas);
+  ls_release(allocator, items);
+  return made;
+}
+
+static ls_status check_pair(const across *a, const ls_variable *variable,
+                            ls_nest gradient) {
+  if (variable->num_components != a->replicas)
+    return LS_STATUS(variable->num_components == 0 ? LS_INVALID_ARGUMENT
+                                                   : LS_UNIMPLEMENTED,
+                     "variable '%s' has %zu components, %s has %zu replicas: a "
+                     "step across replicas moves one on each",
+                     variable->name, variable->num_components,
+                     a->strategy->name, a->replicas);
+  const size_t count = ls_distributed_count(gradient);
+  for (size_t i = 0; i < (count == 0 ? 1 : count); ++i) {
+    const ls_nest item =
+        count == 0 ? gradient : ls_distributed_component(gradient, i);
+    if (item.kind != LS_KIND_TENSOR && item.kind != LS_KIND_ARRAY)
+      return ls_unimplemented("the gradient of variable '%s' is no plain "
+                              "tensor on replica %zu: such gradients cannot "
+                              "be applied",
+                              variable->name, i);
+  }
+  return ls_ok();
+}
+
+static ls_status take_pairs(across *a, ls_variable *const *variables,
+                            const ls_nest *gradients, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    if (gradients[i].kind == LS_KIND_NONE) continue;
+    LS_RETURN_IF_ERROR(check_pair(a, variables[i], gradients[i]));
+    const ls_nest gradient = of_each(a, gradients[i]);
+    LS_RETURN_IF_ERROR(ls_nest_status(gradient));
+    a->variables[a->count] = variables[i];
+    a->gradients[a->count++] = gradient;
+  }
+  return a->count > 0 ? ls_ok() : ls_optimizer_no_gradients(variables, count);
+}
+
+// ---- Sums ------------------------------------------------------------------
+static ls_status on_device(ls_nest leaf, const char *device,
+                           ls_tensor *out_tensor) {
+  ls_nest component = ls_none();
+  LS_RETURN_IF_ERROR(ls_distributed_get(leaf, device, &component));
+  const ls_status status = ls_distributed_as_tensor(component, out_tensor);
+  ls_nest_release(component);
+  return status;
+}
+
+// What the components on one device move by.
+static ls_status finish_device(across *a, ls_nest reduced, size_t device) {
+  const char *name = a->strategy->devices[device];
+  const ls_clip *clip = &a->optimizer->clip;
+  ls_tensor *sums = a->sums + device * a->count, total;
+  ls_status status = ls_ok();
+  LS_DEVICE_SCOPE(name) {
+    for (size_t i = 0; i < a->count && ls_status_is_ok(status); ++i) {
+      status = on_device(ls_nest_item(reduced, i), name, &sums[i]);
+      if (ls_status_is_ok(status) && a->total.kind != LS_KIND_NONE) {
+        status = on_device(a->total, name, &total);
+        sums[i] = ls_shares_divided(
+            total, sums[i], ls_variable_dtype(a->variables[i]));
+      }
+      sums[i] = ls_clip_one(clip, sums[i]);
+    }
+    if (ls_status_is_ok(status)) ls_clip_all(clip, sums, a->count, a->squares);
+  }
+  return status;
+}
+
+static ls_status reduce_all(across *a) {
+  ls_allocator *allocator = a->optimizer->allocator;
+  ls_destinations *where = ls_new_array(allocator, ls_destinations, a->count);
+  if (where == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < a->count; ++i)
+    where[i].value =
+        (ls_nest){.kind = LS_KIND_VARIABLE, .as.ref = a->variables[i]};
+  const bool mean = a->optimizer->over_replicas == LS_GRADIENTS_MEAN &&
+                    a->total.kind == LS_KIND_NONE;
+  ls_nest reduced = ls_none();
+  ls_status status = ls_strategy_batch_reduce_to(
+      a->strategy, mean ? LS_REDUCE_MEAN : LS_REDUCE_SUM, a->gradients, where,
+      a->count, &reduced);
+  for (size_t d = 0; d < a->replicas && ls_status_is_ok(status); ++d)
+    status = finish_device(a, reduced, d);
+  ls_nest_release(reduced);
+  ls_release(allocator, where);
+  return status;
+}
+
+// ---- Updates ---------------------------------------------------------------
+static ls_nest joined(const ls_op *ops, size_t count) {
+  const ls_op op = ls_join_ops(ops, count, NULL);
+  if (!ls_graph_is_eager(ls_graph_current())) return ls_nest_op(op);
+  const ls_status status = ls_tensor_status(ls_op_output(op, 0));
+  return ls_status_is_ok(status) ? ls_nest_op(op) : ls_fail(status);
+}
+
+static ls_nest update_component(ls_nest args, void *user) {
+  const across *a = user;
+  ls_variable *component = ls_nest_as_variable(ls_nest_item(args, 0));
+  const size_t device = (size_t)ls_update_replica_id().value;
+  ls_variable **all = NULL, *slots[LS_MAX_SLOTS];
+  ls_op ops[1 + LS_MAX_SLOTS];
+  const size_t num_slots = a->optimizer->rule.num_slots;
+  const ls_status status =
+      ls_optimizer_slots(a->optimizer, a->variables[a->at], &all);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  for (size_t i = 0; i < num_slots; ++i)
+    slots[i] = ls_slot_component(all[i], component);
+  ls_update update = {.optimizer = a->optimizer,
+                      .scalars = &a->scalars,
+                      .variable = component,
+                      .slots = slots,
+                      .gradient = a->sums[device * a->count + a->at],
+                      .ops = ops};
+  char scope[LS_MAX_FULL_NAME + 8];
+  snprintf(scope, sizeof(scope), "update_%s", component->name);
+  ls_nest made = ls_none();
+  LS_NAME_SCOPE(scope) {
+    ls_update_make(&update);
+    made = joined(ops, 1 + num_slots);
+  }
+  return made;
+}
+
+static ls_nest count_one(ls_variable *variable) {
+  const ls_op op = ls_tensor_op(ls_variable_assign_add(
+      variable, ls_scalar_i64(ls_variable_dtype(variable), 1)));
+  return joined(&op, 1);
+}
+
+static ls_nest count_component(ls_nest args, void *user) {
+  (void)user;
+  return count_one(ls_nest_as_variable(ls_nest_item(args, 0)));
+}
+
+static ls_nest count_step(ls_nest args, void *user) {
+  (void)args;
+  const across *a = user;
+  return count_one(a->optimizer->step);
+}
+
+// Takes the result of an update over: in eager it has run.
+static void keep_op(across *a, ls_nest made) {
+  const ls_nest one =
+      ls_distributed_count(made) > 0 ? ls_distributed_component(made, 0) : made;
+  if (one.kind == LS_KIND_OP && !ls_graph_is_eager(ls_graph_current()))
+    a->ops[a->num_ops++] = one.as.op;
+  ls_nest_release(made);
+}
+
+static ls_status update_all(across *a) {
+  for (a->at = 0; a->at < a->count; ++a->at) {
+    ls_variable **slots = NULL;
+    ls_variable *variable = a->variables[a->at];
+    ls_nest made = ls_none();
+    LS_RETURN_IF_ERROR(ls_optimizer_slots(a->optimizer, variable, &slots));
+    LS_RETURN_IF_ERROR(ls_strategy_update(a->strategy, variable,
+                                          update_component, ls_none(), a, true,
+                                          &made));
+    keep_op(a, made);
+  }
+  return ls_ok();
+}
+
+// The number of steps is no slot: it is updated without a variable, once.
+static ls_status count_all(across *a) {
+  ls_nest made = ls_none();
+  if (a->optimizer->step != NULL) {
+    LS_RETURN_IF_ERROR(ls_strategy_update_non_slot(
+        a->strategy, (const char *const *)a->strategy->devices, 1, count_step,
+        ls_none(), a, true, &made));
+    keep_op(a, made);
+  }
+  if (a->global_step == NULL) return ls_ok();
+  if (a->global_step->num_components > 0)
+    LS_RETURN_IF_ERROR(ls_strategy_update(a->strategy, a->global_step,
+                                          count_component, ls_none(), NULL,
+                                          true, &made));
+  else
+    LS_RETURN_IF_ERROR(ls_take_nest(count_one(a->global_step), &made));
+  keep_op(a, made);
+  return ls_ok();
+}
+
+// ---- Steps -----------------------------------------------------------------
+static ls_status make_step(across *a, ls_op *out_op) {
+  ls_graph *graph = ls_graph_current();
+  LS_RETURN_IF_ERROR(ls_optimizer_begin_step(a->optimizer, &a->scalars));
+  LS_RETURN_IF_ERROR(reduce_all(a));
+  LS_RETURN_IF_ERROR(update_all(a));
+  if (ls_graph_is_eager(graph)) {
+    LS_RETURN_IF_ERROR(count_all(a));
+    *out_op = ls_tensor_op(ls_scalar_i64(LS_DTYPE_I64, 0));  // All has run.
+    return ls_ok();
+  }
+  const ls_op moved = ls_group(a->ops, a->num_ops, NULL);
+  ls_status status = ls_ok();
+  a->ops[0] = moved;
+  a->num_ops = 1;
+  LS_CONTROL_SCOPE(&moved, 1) { status = count_all(a); }
+  LS_RETURN_IF_ERROR(status);
+  *out_op = ls_group(a->ops, a->num_ops, a->optimizer->name);
+  return graph->kind == LS_GRAPH_BUILD
+             ? ls_graph_add_to_collection(graph, LS_COLLECTION_TRAIN_OP,
+                                          ls_nest_op(*out_op))
+             : ls_ok();
+}
+
+static ls_status apply(across *a, ls_variable *const *variables,
+                       const ls_nest *gradients, size_t count, ls_op *out_op) {
+  ls_allocator *allocator = a->optimizer->allocator;
+  a->replicas = (size_t)a->strategy->num_replicas;
+  a->variables = ls_new_array(allocator, ls_variable *, count);
+  a->gradients = ls_new_array(allocator, ls_nest, count);
+  a->sums = ls_new_array(allocator, ls_tensor, count * a->replicas);
+  a->squares = ls_new_array(allocator, ls_tensor, count);
+  a->ops = ls_new_array(allocator, ls_op, count + 2);
+  ls_status status = ls_out_of_memory();
+  if (a->variables != NULL && a->gradients != NULL && a->sums != NULL &&
+      a->squares != NULL && a->ops != NULL) {
+    ls_status_free(status);
+    status = take_pairs(a, variables, gradients, count);
+    LS_NAME_SCOPE(a->optimizer->name) {
+      if (ls_status_is_ok(status)) status = make_step(a, out_op);
+    }
+  }
+  for (size_t i = 0; i < a->count; ++i)
+    ls_nest_release(a->gradients[i]);
+  ls_release(allocator, a->variables);
+  ls_release(allocator, a->gradients);
+  ls_release(allocator, a->sums);
+  ls_release(allocator, a->squares);
+  ls_release(allocator, a->ops);
+  return status;
+}
+
+ls_status ls_optimizer_apply_across(ls_optimizer *optimizer,
+                                    ls_variable *const *variables,
+                                    const ls_nest *gradients, size_t count,
+                                    ls_variable *global_step, ls_op *out_op) {
+  *out_op = (ls_op){0};
+  ls_strategy *strategy = ls_strategy_current();
+  if (strategy == NULL) return ls_out_of_memory();
+  if (!ls_in_cross_replica_context() || strategy->devices == NULL)
+    return ls_failed_precondition(
+        "ls_optimizer_apply_across works in the cross-replica context of a "
+        "mirrored strategy; in replicas use ls_optimizer_apply");
+  across a = {.optimizer = optimizer,
+              .strategy = strategy,
+              .global_step = global_step};
+  return apply(&a, variables, gradients, count, out_op);
+}
+
+// ---- Replicas that meet ----------------------------------------------------
+bool ls_optimizer_meets(ls_variable *const *variables, size_t count) {
+  if (ls_context_current()->hooks == NULL) return false;
+  for (size_t i = 0; i < count; ++i)
+    if (variables[i]->num_components == 0) return false;
+  return true;
+}
+
+// What all replicas have given: one variable, and which.
+static ls_status one_variable(ls_nest leaf, size_t index,
+                              ls_variable **out_variable) {
+  *out_variable = ls_nest_as_variable(leaf);
+  if (*out_variable != NULL) return ls_ok();
+  char text[400];
+  return ls_invalid_argument("all replicas must apply gradients to the same "
+                             "variables in the same order; number %zu is %s",
+                             index, ls_nest_print(leaf, text, sizeof(text)));
+}
+
+// args: variables, gradients, examples of all.
+static ls_nest apply_merged(ls_strategy *strategy, ls_nest args, void *user) {
+  across a = {.optimizer = user,
+              .strategy = strategy,
+              .total = ls_nest_item(args, 2)};
+  const ls_nest listed = ls_nest_item(args, 0), given = ls_nest_item(args, 1);
+  ls_allocator *allocator = a.optimizer->allocator;
+  const size_t count = ls_nest_count(listed);
+  ls_variable **variables = ls_new_array(allocator, ls_variable *, count);
+  ls_nest *gradients = ls_new_array(allocator, ls_nest, count);
+  ls_op op = {0};
+  ls_status status =
+      variables == NULL || gradients == NULL ? ls_out_of_memory() : ls_ok();
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+    gradients[i] = ls_nest_item(given, i);
+    status = one_variable(ls_nest_item(listed, i), i, &variables[i]);
+  }
+  if (ls_status_is_ok(status))
+    status = apply(&a, variables, gradients, count, &op);
+  ls_release(allocator, variables);
+  ls_release(allocator, gradients);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  return ls_graph_is_eager(ls_graph_current()) ? ls_none() : ls_nest_op(op);
+}
+
+ls_status ls_optimizer_apply_met(ls_optimizer *optimizer,
+                                 ls_variable *const *variables,
+                                 const ls_tensor *gradients, size_t count,
+                                 ls_op *out_op) {
+  ls_allocator *allocator = optimizer->allocator;
+  const bool mean = optimizer->over_replicas == LS_GRADIENTS_MEAN;
+  const ls_shares shares = ls_shares_find(mean);
+  ls_nest *items = ls_new_array(allocator, ls_nest, 2 * count);
+  if (items == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i) {
+    items[i] = ls_nest_variable(variables[i]);
+    items[count + i] = ls_leaf(ls_shares_given(&shares, mean, gradients[i]));
+  }
+  const ls_nest args =
+      LS_TUPLE(ls_nest_sequence(LS_KIND_LIST, items, count),
+               ls_nest_sequence(LS_KIND_LIST, items + count, count),
+               mean && shares.differ ? ls_leaf(shares.total) : ls_none());
+  ls_release(allocator, items);
+  const ls_nest made = ls_replica_merge_call(ls_replica_context(),
+                                             apply_merged, args, optimizer);
+  ls_nest_release(args);
+  LS_RETURN_IF_ERROR(ls_nest_status(made));
+  *out_op = made.kind == LS_KIND_OP
+                ? made.as.op
+                : ls_tensor_op(ls_scalar_i64(LS_DTYPE_I64, 0));
+  ls_nest_release(made);
+  return ls_ok();
+}
