@@ -404,8 +404,7 @@ static void emit_tree(together *self, const ls_node *merge, uint32_t result) {
                         .count = ls_shape_num_elements(type.shape),
                         .replicas = self->lanes,
                         .apart = argument != LS_CPU_NONE &&
-                                 !self->is_lined_up[argument],
-                        .add = compiler->kernels->add};
+                                 !self->is_lined_up[argument]};
   is_sum(merge, &tree->mean);
   const size_t scratch = ls_cpu_tree_scratch(tree);
   if (scratch > out->kernel_scratch) out->kernel_scratch = scratch;

@@ -70,7 +70,9 @@ void ls_cpu_repeat_loop(const ls_kernel_call *call, int64_t begin_block,
 }
 
 // ---- Merges ----------------------------------------------------------------
-enum { BLOCK = 2048 };
+// Elements of a block, and those that are added up at a time: with what waits
+// they stay in the first cache.
+enum { BLOCK = 4096, STRETCH = 512 };
 
 int64_t ls_cpu_tree_blocks(const ls_cpu_tree *tree) {
   return ls_max_i64(1, ls_blocks_of(tree->count, BLOCK));
@@ -78,18 +80,41 @@ int64_t ls_cpu_tree_blocks(const ls_cpu_tree *tree) {
 
 size_t ls_cpu_tree_scratch(const ls_cpu_tree *tree) {
   const size_t levels = 33U - (size_t)__builtin_clz(tree->replicas);
-  return levels * BLOCK * ls_dtype_size(tree->dtype);
+  return 2 * levels * STRETCH * ls_dtype_size(tree->dtype);
 }
 
-static void add_f64(double *dst, const double *a, const double *b,
-                    int64_t count) {
-  LS_INDEPENDENT
-  for (int64_t i = 0; i < count; ++i)
-    dst[i] = a[i] + b[i];
-}
+// Sums of 2, 4 and 8 contributions, and the last step of a mean. All go at
+// once, so that memory is read along as many lines.
+#define SUMS(name, T)                                                          \
+  static void add2_##name(T *to, const void *const *in, int64_t count) {       \
+    const T *a = in[0], *b = in[1];                                            \
+    LS_INDEPENDENT                                                             \
+    for (int64_t i = 0; i < count; ++i)                                        \
+      to[i] = a[i] + b[i];                                                     \
+  }                                                                            \
+  static void add4_##name(T *to, const void *const *in, int64_t count) {       \
+    const T *a = in[0], *b = in[1], *c = in[2], *d = in[3];                    \
+    LS_INDEPENDENT                                                             \
+    for (int64_t i = 0; i < count; ++i)                                        \
+      to[i] = (a[i] + b[i]) + (c[i] + d[i]);                                   \
+  }                                                                            \
+  static void add8_##name(T *to, const void *const *in, int64_t count) {       \
+    const T *a = in[0], *b = in[1], *c = in[2], *d = in[3];                    \
+    const T *e = in[4], *f = in[5], *g = in[6], *h = in[7];                    \
+    LS_INDEPENDENT                                                             \
+    for (int64_t i = 0; i < count; ++i)                                        \
+      to[i] =                                                                  \
+          ((a[i] + b[i]) + (c[i] + d[i])) + ((e[i] + f[i]) + (g[i] + h[i]));   \
+  }                                                                            \
+  static void scale_##name(T *to, int64_t replicas, int64_t count) {           \
+    const T reciprocal = 1 / (T)replicas;                                      \
+    LS_INDEPENDENT                                                             \
+    for (int64_t i = 0; i < count; ++i)                                        \
+      to[i] *= reciprocal;                                                     \
+  }
+SUMS(f32, float)
+SUMS(f64, double)
 
-// The sum of `count` contributions from `lo` on: a part of one of them, or what
-// is left at `room`, which has place for one part a level.
 typedef struct stretch {
   const ls_cpu_tree *tree;
   const void *const *in;
@@ -105,53 +130,56 @@ static const char *part_of(const stretch *s, uint32_t replica) {
   return part + s->offset;
 }
 
-static const void *sum(const stretch *s, uint32_t lo, uint32_t replicas,
-                       char *room) {
-  const size_t size = ls_dtype_size(s->tree->dtype);
-  if (replicas == 1) return part_of(s, lo);
-  const uint32_t half = 1U << (31 - __builtin_clz(replicas - 1));
-  const void *left = sum(s, lo, half, room);
-  const void *right = sum(s, lo + half, replicas - half, room + BLOCK * size);
+static void add(const stretch *s, uint32_t count, const void *const *in,
+                void *to) {
+  static void (*const f32[])(float *, const void *const *, int64_t) = {
+      [2] = add2_f32, [4] = add4_f32, [8] = add8_f32};
+  static void (*const f64[])(double *, const void *const *, int64_t) = {
+      [2] = add2_f64, [4] = add4_f64, [8] = add8_f64};
   if (s->tree->dtype == LS_DTYPE_F64)
-    add_f64((double *)(void *)room, left, right, s->count);
+    f64[count](to, in, s->count);
   else
-    s->tree->add((float *)(void *)room, left, right, (size_t)s->count);
-  return room;
+    f32[count](to, in, s->count);
 }
 
-static void put(const ls_cpu_tree *tree, char *out, const void *from,
-                int64_t count) {
-  if (!tree->mean) {
-    memcpy(out, from, (size_t)count * ls_dtype_size(tree->dtype));
-  } else if (tree->dtype == LS_DTYPE_F64) {
-    const double reciprocal = 1.0 / (double)tree->replicas;
-    const double *x = from;
-    double *to = (double *)(void *)out;
-    LS_INDEPENDENT
-    for (int64_t i = 0; i < count; ++i)
-      to[i] = x[i] * reciprocal;
-  } else {
-    const float reciprocal = 1.0F / (float)tree->replicas;
-    const float *x = from;
-    float *to = (float *)(void *)out;
-    LS_INDEPENDENT
-    for (int64_t i = 0; i < count; ++i)
-      to[i] = x[i] * reciprocal;
+// The sum of the contributions of `replicas` from `lo` on, at `to`. `room` has
+// place for two stretches a level.
+static void sum(const stretch *s, uint32_t lo, uint32_t replicas, char *room,
+                void *to) {
+  const size_t size = STRETCH * ls_dtype_size(s->tree->dtype);
+  const void *in[8];
+  if (replicas == 2 || replicas == 4 || replicas == 8) {
+    for (uint32_t i = 0; i < replicas; ++i)
+      in[i] = part_of(s, lo + i);
+    add(s, replicas, in, to);
+    return;
   }
+  const uint32_t half = 1U << (31 - __builtin_clz(replicas - 1));
+  const uint32_t counts[2] = {half, replicas - half};
+  for (uint32_t i = 0; i < 2; ++i, lo += half) {
+    in[i] = counts[i] == 1 ? part_of(s, lo) : room + i * size;
+    if (counts[i] > 1) sum(s, lo, counts[i], room + 2 * size, room + i * size);
+  }
+  add(s, 2, in, to);
 }
 
 void ls_cpu_tree_loop(const ls_kernel_call *call, int64_t begin_block,
                       int64_t end_block) {
   const ls_cpu_tree *tree = call->params;
   const size_t size = ls_dtype_size(tree->dtype);
-  for (int64_t b = begin_block; b < end_block; ++b) {
-    const int64_t first = b * BLOCK;
+  const int64_t end = ls_min_i64(tree->count, end_block * BLOCK);
+  for (int64_t i = begin_block * BLOCK; i < end; i += STRETCH) {
     const stretch s = {.tree = tree,
                        .in = call->in,
-                       .offset = (size_t)first * size,
-                       .count = ls_min_i64(BLOCK, tree->count - first)};
-    put(tree, (char *)call->out[0] + (size_t)first * size,
-        sum(&s, 0, tree->replicas, call->scratch), s.count);
+                       .offset = (size_t)i * size,
+                       .count = ls_min_i64(STRETCH, end - i)};
+    void *to = (char *)call->out[0] + s.offset;
+    sum(&s, 0, tree->replicas, call->scratch, to);
+    if (!tree->mean) continue;
+    if (tree->dtype == LS_DTYPE_F64)
+      scale_f64(to, tree->replicas, s.count);
+    else
+      scale_f32(to, tree->replicas, s.count);
   }
 }
 

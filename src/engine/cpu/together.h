@@ -46,7 +46,6 @@ typedef struct ls_cpu_tree {
   uint32_t replicas;
   bool mean;
   bool apart;  // Each contribution is an operand of its own.
-  void (*add)(float *dst, const float *a, const float *b, size_t n);
 } ls_cpu_tree;
 
 int64_t ls_cpu_tree_blocks(const ls_cpu_tree *tree);
