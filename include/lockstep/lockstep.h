@@ -31,6 +31,7 @@
 #include "lockstep/strategy.h"
 #include "lockstep/summary.h"
 #include "lockstep/train.h"
+#include "lockstep/trunk.h"
 #include "lockstep/variable.h"
 
 // Last: gives op makers their caller's source line.

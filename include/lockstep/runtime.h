@@ -94,6 +94,9 @@ typedef struct ls_runtime_options {
   // that is not told where to be takes the GPUs, else the CPUs. GPUs are names
   // for build graphs; only CPUs compute. Defaults 1 and 0.
   int cpus, gpus;
+  // Other processes that train in step with this one; lent, and outlives the
+  // runtime. See trunk.h. Default: none.
+  struct ls_trunk *trunk;
 } ls_runtime_options;
 
 // Creates a runtime. `options` may be NULL. The caller owns it.

@@ -68,6 +68,7 @@ static ls_status init_runtime(ls_runtime *runtime,
   if (runtime->threads == 0) runtime->threads = ls_real_cores();
   runtime->cpus = options->cpus == 0 ? 1 : options->cpus;
   runtime->gpus = options->gpus;
+  runtime->trunk = options->trunk;
   LS_TRY(install_fault(runtime));
   ls_map_init(&runtime->log_counts, runtime->allocator);
   return ls_ok();
@@ -234,6 +235,10 @@ size_t ls_runtime_abandoned_calls(ls_runtime *runtime) {
 
 int64_t ls_runtime_stall_nanos(const ls_runtime *runtime) {
   return runtime->stall_nanos;
+}
+
+struct ls_trunk *ls_runtime_trunk(const ls_runtime *runtime) {
+  return runtime->trunk;
 }
 
 const ls_file_system *ls_runtime_files(const ls_runtime *runtime) {

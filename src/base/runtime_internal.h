@@ -45,6 +45,7 @@ struct ls_runtime {
   int threads;
   int64_t stall_nanos;
   int cpus, gpus;
+  struct ls_trunk *trunk;  // NULL: no other process.
 
   ls_mutex lock;  // Recursive. Guards what follows.
   ls_workers *workers;
@@ -63,6 +64,8 @@ LS_MUST_USE ls_status ls_runtime_host_threads(ls_runtime *runtime,
                                               ls_host_threads **out_threads);
 // How long a run may stand still.
 int64_t ls_runtime_stall_nanos(const ls_runtime *runtime);
+// The way to the other processes; NULL: there are none.
+struct ls_trunk *ls_runtime_trunk(const ls_runtime *runtime);
 // Nanoseconds: monotonic, and since 1970.
 int64_t ls_runtime_now(const ls_runtime *runtime);
 int64_t ls_runtime_wall(const ls_runtime *runtime);

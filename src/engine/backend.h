@@ -69,7 +69,8 @@ typedef struct ls_program {
 } ls_program;
 
 // Lane = (replica, core) = leaf of every sum over replicas. This process hosts
-// lanes first .. first + count - 1.
+// lanes first .. first + count - 1: all, or what lockstep/trunk.h says of its
+// rank.
 typedef struct ls_lanes {
   int32_t replicas, cores, first, count;
 } ls_lanes;

@@ -3,6 +3,7 @@
 
 #include "base/runtime_internal.h"
 #include "graph/print.h"
+#include "lockstep/trunk.h"
 #include "runtime/state.h"
 
 // A program bound to a store; a list of idle ones.
@@ -108,6 +109,15 @@ static ls_status cache_key(const ls_program *program, int32_t replicas,
   return ls_text_status(key);
 }
 
+// What of the replicas runs here: on several ranks each one's share.
+static ls_lanes lanes_of(const ls_trunk *trunk, int32_t replicas) {
+  ls_lanes lanes = {.replicas = replicas, .cores = 1, .count = replicas};
+  if (trunk == NULL || replicas == 1) return lanes;
+  lanes.first = ls_trunk_first(trunk, trunk->rank, replicas);
+  lanes.count = ls_trunk_first(trunk, trunk->rank + 1, replicas) - lanes.first;
+  return lanes;
+}
+
 static ls_status compile(ls_runtime *runtime, ls_program *program,
                          int32_t replicas, ls_compiled **out_compiled) {
   ls_allocator *allocator = ls_runtime_allocator(runtime);
@@ -125,7 +135,7 @@ static ls_status compile(ls_runtime *runtime, ls_program *program,
   if (ls_status_is_ok(status))
     status = compiled->backend->vtable->compile(
         compiled->backend, program,
-        (ls_lanes){.replicas = replicas, .cores = 1, .count = replicas},
+        lanes_of(ls_runtime_trunk(runtime), replicas),
         &compiled->executable);
   if (ls_status_is_ok(status))
     *out_compiled = compiled;

@@ -333,7 +333,10 @@ static void what_is_not_there_is_refused(void **state) {
   ls_executable *executable = NULL;
   expect_status(vtable->compile(program.backend, program.program,
                                 (ls_lanes){4, 1, 0, 2}, &executable),
-                LS_UNIMPLEMENTED, "lanes 0 to 1 of 4 replicas");
+                LS_INVALID_ARGUMENT, "lanes 0 to 1 of 4 replicas");
+  expect_status(vtable->compile(program.backend, program.program,
+                                (ls_lanes){4, 2, 0, 4}, &executable),
+                LS_UNIMPLEMENTED, "on 2 cores");
   program.program->uses[0].per_replica_before = true;
   expect_status(vtable->compile(program.backend, program.program,
                                 (ls_lanes){1, 1, 0, 1}, &executable),

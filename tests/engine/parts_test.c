@@ -143,7 +143,8 @@ static void merge_in_parts(uint32_t count, uint32_t shift, tree *out) {
     ls_cpu_merge_add(&merge, &call, &at, &leaf,
                      (char *)(stacks + (size_t)part * depth), NULL, NULL);
   }
-  ls_cpu_merge_parts(&merge, &call, (char *)stacks, depth * sizeof(tree), parts,
+  const ls_cpu_parts all = {(char *)stacks, depth * sizeof(tree), parts};
+  ls_cpu_merge_parts(&merge, &call, &all, 0, parts,
                      parts > 1 ? out : NULL);
   if (parts == 1) *out = stacks[0];
   free(stacks);

@@ -3,6 +3,8 @@
 // Compiling a program: emission, sharing, planning, writing.
 #include "engine/cpu/compile.h"
 
+#include "base/runtime_internal.h"
+
 // ---- Programs --------------------------------------------------------------
 static void bind_parameters(ls_cpu_compiler *self, ls_cpu_scope *scope) {
   const ls_program *program = self->program;
@@ -115,15 +117,31 @@ static bool has_stack_at_border(const ls_program *program) {
   return found;
 }
 
-static ls_status check_program(const ls_program *program, ls_lanes lanes) {
+// A rank knows what the others host, as all follow one rule.
+static ls_status check_lanes(const ls_trunk *trunk, ls_lanes lanes) {
+  if (lanes.cores > 1)
+    return ls_unimplemented("replicas on %d cores: the CPU engine runs each on "
+                            "one",
+                            lanes.cores);
+  if (lanes.first == 0 && lanes.count == lanes.replicas) return ls_ok();
+  if (trunk == NULL ||
+      lanes.first != ls_trunk_first(trunk, trunk->rank, lanes.replicas) ||
+      lanes.first + lanes.count !=
+          ls_trunk_first(trunk, trunk->rank + 1, lanes.replicas))
+    return ls_invalid_argument("lanes %d to %d of %d replicas are no rank's",
+                               lanes.first, lanes.first + lanes.count - 1,
+                               lanes.replicas);
+  if (trunk->ranks > lanes.replicas)
+    return ls_invalid_argument(
+        "%d replicas on %d ranks: each hosts one or more", lanes.replicas,
+        trunk->ranks);
+  return ls_ok();
+}
+
+static ls_status check_program(const ls_program *program,
+                               const ls_trunk *trunk, ls_lanes lanes) {
   const ls_graph *body = program->body;
-  if (lanes.cores > 1 || lanes.first != 0 || lanes.count != lanes.replicas) {
-    return ls_unimplemented(
-        "lanes %d to %d of %d replicas on %d cores: the CPU engine runs all "
-        "replicas in one process, each on one core",
-        lanes.first, lanes.first + lanes.count - 1, lanes.replicas,
-        lanes.cores);
-  }
+  LS_TRY(check_lanes(trunk, lanes));
   size_t written = 0;
   for (size_t i = 0; i < program->num_uses; ++i) {
     const ls_use *use = &program->uses[i];
@@ -151,7 +169,7 @@ static ls_status check_program(const ls_program *program, ls_lanes lanes) {
 // An executable with nothing in it but its program.
 static ls_executable *new_executable(ls_backend *backend,
                                      const ls_program *program,
-                                     int32_t replicas) {
+                                     ls_lanes lanes) {
   ls_allocator *allocator = ls_runtime_allocator(backend->runtime);
   ls_executable *executable = ls_new(allocator, ls_executable);
   if (executable == NULL) return NULL;
@@ -159,7 +177,11 @@ static ls_executable *new_executable(ls_backend *backend,
   executable->backend = backend;
   executable->allocator = allocator;
   executable->program = ls_object_retain((ls_program *)(uintptr_t)program);
-  executable->replicas = replicas;
+  executable->replicas = lanes.replicas;
+  executable->first = lanes.first;
+  executable->end = lanes.first + lanes.count;
+  if (lanes.count < lanes.replicas)
+    executable->trunk = ls_runtime_trunk(backend->runtime);
   ls_arena_init(&executable->arena, allocator);
   return executable;
 }
@@ -167,8 +189,8 @@ static ls_executable *new_executable(ls_backend *backend,
 ls_status ls_cpu_compile(ls_backend *backend, const ls_program *program,
                          ls_lanes lanes, ls_executable **out_executable) {
   *out_executable = NULL;
-  LS_TRY(check_program(program, lanes));
-  ls_executable *executable = new_executable(backend, program, lanes.replicas);
+  LS_TRY(check_program(program, ls_runtime_trunk(backend->runtime), lanes));
+  ls_executable *executable = new_executable(backend, program, lanes);
   if (executable == NULL) return ls_out_of_memory();
   ls_cpu_compiler self = {
       .out = executable,

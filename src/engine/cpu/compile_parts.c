@@ -9,6 +9,7 @@
 // and come out even. Both ways give the same bits.
 #include "base/runtime_internal.h"
 #include "engine/cpu/compile.h"
+#include "engine/cpu/ranks.h"
 #include "engine/cpu/team.h"
 
 // What a sweep must take on one core to be worth waking anybody; what sharing
@@ -52,11 +53,16 @@ static int64_t fill_of(int64_t lanes, int64_t threads, uint32_t shift) {
   return 100 * lanes / ((rounds << shift) * threads);
 }
 
+// This rank's.
+static int64_t lanes_of(const ls_cpu_compiler *self) {
+  return self->out->end - self->out->first;
+}
+
 static bool parts_pay(const ls_cpu_compiler *self,
                       const ls_cpu_launch *launch, const estimate *lane,
                       int64_t threads, int64_t fill) {
   const int64_t sweep =
-      lane->nanos / launch->num_bodies * self->replicas / lane->parks;
+      lane->nanos / launch->num_bodies * lanes_of(self) / lane->parks;
   const int64_t parts = (lane->nanos + lane->merged / MERGED_BYTES_PER_NANO) *
                         100 / (threads * fill);
   return sweep >= WORTH_NANOS && parts < lane->blocks;
@@ -69,6 +75,8 @@ static void set_parts(ls_cpu_compiler *self, ls_cpu_launch *launch,
   launch->num_parts = ((lanes - 1) >> shift) + 1;
   launch->part_depth =
       ls_cpu_merge_depth(launch->num_parts == 1 ? lanes : 1U << shift);
+  launch->first_part = (uint32_t)self->out->first >> shift;
+  launch->end_part = ((uint32_t)(self->out->end - 1) >> shift) + 1;
   if (launch->num_parts > self->out->num_parts) {
     self->out->num_parts = launch->num_parts;
   }
@@ -80,22 +88,25 @@ void ls_cpu_choose_parts(ls_cpu_compiler *self, ls_cpu_launch *launch,
   const ls_runtime *runtime = self->out->backend->runtime;
   const ls_lanes_by by = ls_debug_lanes(runtime);
   const int64_t threads = ls_runtime_threads(runtime);
-  uint32_t best = ALL;
+  const int64_t lanes = lanes_of(self);
+  const uint32_t most =
+      self->out->trunk == NULL ? ALL : ls_cpu_ranks_shift(self->out);
+  uint32_t best = most;
   if (threads > 1 && by != LS_LANES_BY_BLOCKS) {
     // Of equals the largest, which have the fewest partial sums ...
     best = 0;
-    for (uint32_t shift = 1; self->replicas >> shift > 0; ++shift) {
-      const int64_t fill = fill_of(self->replicas, threads, shift);
-      if (fill >= fill_of(self->replicas, threads, best)) best = shift;
+    for (uint32_t shift = 1; shift <= most && lanes >> shift > 0; ++shift) {
+      const int64_t fill = fill_of(lanes, threads, shift);
+      if (fill >= fill_of(lanes, threads, best)) best = shift;
     }
-    const int64_t fill = fill_of(self->replicas, threads, best);
+    const int64_t fill = fill_of(lanes, threads, best);
     // ... but two a thread: if one is kept off its core, another takes the
     // second.
-    if (best > 0 && fill_of(self->replicas, threads, best - 1) >= fill) --best;
+    if (best > 0 && fill_of(lanes, threads, best - 1) >= fill) --best;
     const estimate lane = estimate_of(self, threads, begin, end);
     if (by != LS_LANES_BY_THREADS &&
         !parts_pay(self, launch, &lane, threads, fill)) {
-      best = ALL;
+      best = most;
     }
   }
   set_parts(self, launch, best);

@@ -53,6 +53,7 @@ static bool can_run(const ls_node *node) {
 bool ls_cpu_can_go_together(const ls_cpu_compiler *self,
                             const ls_cpu_region *region) {
   if (self->replicas < 2 || region->num_bodies != 1 ||
+      self->out->trunk != NULL ||
       ls_debug_lanes(self->out->backend->runtime) != LS_LANES_TOGETHER)
     return false;
   const ls_graph *graph = region->bodies[0].graph;

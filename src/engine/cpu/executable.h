@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "engine/cpu/kernel.h"
 #include "engine/cpu/merge.h"
+#include "lockstep/trunk.h"
 
 typedef enum ls_cpu_code {
   LS_CPU_NOTHING,  // Gone when compiling ends.
@@ -120,6 +121,7 @@ typedef struct ls_cpu_launch {
   // buffers for every merge. One part: the caller sweeps all lanes, and threads
   // share the blocks of their instructions.
   uint32_t num_parts, part_shift, part_depth;
+  uint32_t first_part, end_part;  // This rank's.
 } ls_cpu_launch;
 
 // What a person wants to know of an instruction; NULL where there is nothing.
@@ -137,7 +139,9 @@ struct ls_executable {
   ls_backend *backend;
   ls_allocator *allocator;
   ls_program *program;  // Retained.
-  int32_t replicas;     // Lanes of this process: all there are.
+  int32_t replicas;     // Lanes of all ranks.
+  int32_t first, end;   // This rank's.
+  ls_trunk *trunk;      // To the other ranks; NULL: there are none.
   ls_arena arena;       // Holds all that follows but the constants.
 
   ls_cpu_instruction *instructions;

@@ -9,6 +9,7 @@
 #include "base/workers.h"
 #include "engine/cpu/host_call.h"
 #include "engine/cpu/lanes.h"
+#include "engine/cpu/ranks.h"
 
 // ---- Streams ---------------------------------------------------------------
 static inline void **resolve_all(const ls_executable *executable,
@@ -60,6 +61,15 @@ static void meter_move(meter *m, ls_cpu_cost *next) {
   }
   m->at = next;
   m->since = now;
+}
+
+// Whether all ranks have the results of all replicas. False: the run has failed.
+static bool share_results(ls_instance *self, ls_cpu_worker *worker) {
+  if (self->executable->trunk == NULL) return true;
+  ls_status status = ls_cpu_exchange_results(self);
+  if (status == NULL) return true;
+  ls_cpu_worker_fail(worker, status);
+  return false;
 }
 
 static int32_t id_of(const ls_instance *self, const ls_cpu_stream *stream) {
@@ -172,7 +182,7 @@ bool ls_cpu_run_stream(ls_instance *self, ls_cpu_worker *worker,
       self->published = at->number;
       break;
     case LS_CPU_JOIN:
-      parks = self->num_running > 0;
+      parks = self->num_running > 0 || !share_results(self, worker);
       if (parks) break;
       pc = at->target;
       continue;
@@ -285,6 +295,8 @@ ls_status ls_cpu_run(ls_instance *self, const ls_run_args *args) {
   ls_status status = caller->status;
   caller->status = NULL;
   if (status != NULL) {
+    ls_trunk *trunk = self->executable->trunk;
+    if (trunk != NULL) trunk->cancel(trunk, status);
     ls_cpu_drain_host(self, ls_status_code(status) != LS_DEADLINE_EXCEEDED);
   }
   LS_CPU_SET(self->running, false);

@@ -112,9 +112,10 @@ static ls_cpu_host_record *make_record(ls_instance *self) {
 static ls_cpu_stream *caller_at(ls_instance *self, size_t i) {
   const ls_executable *executable = self->executable;
   if (i == 0) return &self->main;
-  const bool is_lane = executable->lanes_call_host &&
-                       i <= (size_t)executable->replicas;
-  return is_lane ? &self->lanes[i - 1] : NULL;
+  const size_t lane = (size_t)executable->first + i - 1;
+  const bool is_lane =
+      executable->lanes_call_host && lane < (size_t)executable->end;
+  return is_lane ? &self->lanes[lane] : NULL;
 }
 
 ls_status ls_cpu_init_host(ls_instance *self) {

@@ -5,6 +5,7 @@
 
 #include "base/runtime_internal.h"
 #include "engine/cpu/host_call.h"
+#include "engine/cpu/ranks.h"
 
 static ls_status check_buffers(const ls_executable *executable,
                                ls_buffer *const *buffers) {
@@ -89,7 +90,10 @@ static ls_status make_tables(ls_instance *self) {
   self->lanes =
       ls_new_array(allocator, ls_cpu_stream, (size_t)executable->replicas);
   self->slots = ls_new_array(allocator, ls_cpu_slot, executable->num_slots);
-  if (self->buffers == NULL || self->lanes == NULL || self->slots == NULL) {
+  self->pieces = ls_new_array(allocator, ls_trunk_piece,
+                              ls_cpu_ranks_pieces(executable));
+  if (self->buffers == NULL || self->lanes == NULL || self->slots == NULL ||
+      self->pieces == NULL) {
     return ls_out_of_memory();
   }
   for (int32_t r = 0; r < executable->replicas; ++r)
@@ -144,8 +148,8 @@ static ls_status make_arenas(ls_instance *self) {
   const ls_plan_facts *facts = &executable->facts;
   self->frame_stride = facts->frame_bytes;
   LS_TRY(make_memory(self, 1, facts->shared_bytes, &self->shared));
-  LS_TRY(make_memory(self, (size_t)executable->replicas, facts->frame_bytes,
-                     &self->frames));
+  LS_TRY(make_memory(self, (size_t)(executable->end - executable->first),
+                     facts->frame_bytes, &self->frames));
   LS_TRY(make_memory(self, 1, executable->spare_bytes, &self->spares));
   LS_TRY(make_team(self));
   for (int i = 0; i < self->num_workers; ++i)
@@ -202,6 +206,7 @@ void ls_cpu_destroy_instance(ls_instance *self) {
   ls_release(allocator, self->workers);
   ls_release(allocator, self->parts);
   ls_release(allocator, self->part_tables);
+  ls_release(allocator, self->pieces);
   ls_release(allocator, self->team.scratch);
   ls_cpu_release_executable(self->executable);
   ls_release(allocator, self);

@@ -78,12 +78,13 @@ struct ls_instance {
   size_t frame_stride;
 
   ls_cpu_stream main;    // The shared stream.
-  ls_cpu_stream *lanes;  // One a replica; NULL without a replicate op.
+  ls_cpu_stream *lanes;  // One a replica, of which the rank's own are in use.
   uint32_t num_running;  // Lanes that have not ended.
   const ls_cpu_instruction *launch;  // The one that started them. Atomic.
   ls_cpu_slot *slots;
   ls_cpu_part *parts;
   uint32_t *part_tables;  // Their arrays, one after another.
+  ls_trunk_piece *pieces;  // Of an exchange.
   ls_cpu_stacks stacks;  // Streams: the shared one, then the lanes.
   uint32_t published;
   uint64_t sweep;

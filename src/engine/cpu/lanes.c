@@ -3,6 +3,7 @@
 
 #include "base/runtime_internal.h"
 #include "base/workers.h"
+#include "engine/cpu/ranks.h"
 
 // ---- Launching -------------------------------------------------------------
 // Workers get the bases that are the caller's in this run; others are a lane's,
@@ -32,8 +33,8 @@ static void ready_part(ls_instance *self, const ls_cpu_launch *launch,
 void ls_cpu_launch_lanes(ls_instance *self,
                          const ls_cpu_instruction *instruction) {
   const ls_cpu_launch *launch = instruction->params;
-  const int32_t replicas = self->executable->replicas;
-  for (int32_t r = 0; r < replicas; ++r) {
+  const ls_executable *executable = self->executable;
+  for (int32_t r = executable->first; r < executable->end; ++r) {
     ls_cpu_stream *lane = &self->lanes[r];
     LS_CPU_SET(lane->pc, instruction->target);
     lane->iteration = self->main.iteration;
@@ -42,12 +43,13 @@ void ls_cpu_launch_lanes(ls_instance *self,
   for (uint32_t i = 0; i < launch->num_slots; ++i) {
     self->slots[launch->first_slot + i] = (ls_cpu_slot){0};
   }
-  for (uint32_t i = 0; i < launch->num_parts; ++i)
+  for (uint32_t i = launch->first_part; i < launch->end_part; ++i)
     ready_part(self, launch, i);
   if (launch->num_parts > 1) share_bases(self);
   self->published = 0;
   LS_CPU_SET(self->launch, instruction);
-  LS_CPU_SET(self->num_running, (uint32_t)replicas);
+  LS_CPU_SET(self->num_running,
+             (uint32_t)(executable->end - executable->first));
 }
 
 // ---- Merging ---------------------------------------------------------------
@@ -105,29 +107,38 @@ bool ls_cpu_post(ls_instance *self, ls_cpu_worker *worker, ls_cpu_stream *lane,
   return true;
 }
 
-// Adds up what all parts have of a slot.
-static void merge_parts(ls_instance *self, const ls_cpu_instruction *post) {
+// Adds up what all parts have of a slot, or puts the rows of all in place.
+static ls_status merge_parts(ls_instance *self,
+                             const ls_cpu_instruction *post) {
   const ls_cpu_worker *caller = &self->workers[0];
   const ls_cpu_launch *launch = self->launch->params;
   const ls_cpu_merge *merge = post->params;
-  if (merge->offsets != NULL) return;
+  const bool is_alone = self->executable->trunk == NULL;
   const ls_cpu_place *outs =
       self->executable->places + post->operand + post->num_in;
   char *stacks = ls_cpu_resolve(caller, outs[0]);
   void *result = ls_cpu_resolve(caller, outs[1]);
+  if (merge->offsets != NULL)
+    return is_alone ? ls_ok() : ls_cpu_exchange_rows(self, post, result);
   ls_kernel_call call = {.scratch = self->team.scratch, .team = &self->team};
-  ls_cpu_merge_parts(merge, &call, stacks, launch->part_depth * merge->stride,
-                     launch->num_parts, ls_cpu_merge_sum(merge, result));
+  const ls_cpu_parts parts = {stacks, launch->part_depth * merge->stride,
+                              launch->num_parts};
+  void *sum = ls_cpu_merge_sum(merge, result);
+  ls_cpu_merge_parts(merge, &call, &parts, launch->first_part,
+                     launch->end_part, sum);
+  if (!is_alone) LS_TRY(ls_cpu_exchange_sums(self, post, &call, &parts, sum));
   ls_cpu_merge_end(merge, &call, stacks, result);
+  return ls_ok();
 }
 
 static void complete_slot(ls_instance *self, const ls_cpu_instruction *post) {
   const ls_cpu_launch *launch = self->launch->params;
   ls_cpu_slot *slot = &self->slots[post->number];
-  merge_parts(self, post);
+  ls_status status = merge_parts(self, post);
+  if (status != NULL) ls_cpu_worker_fail(&self->workers[0], status);
   ++slot->generation;
   slot->parts = 0;
-  for (uint32_t i = 0; i < launch->num_parts; ++i) {
+  for (uint32_t i = launch->first_part; i < launch->end_part; ++i) {
     LS_CPU_SET(self->parts[i].arrived[post->number], 0);
   }
 }
@@ -135,7 +146,8 @@ static void complete_slot(ls_instance *self, const ls_cpu_instruction *post) {
 // After a sweep: what it has completed in all parts gets its value.
 static void merge_completed(ls_instance *self) {
   const ls_cpu_launch *launch = self->launch->params;
-  for (uint32_t i = 0; i < launch->num_parts; ++i) {
+  const uint32_t num_parts = launch->end_part - launch->first_part;
+  for (uint32_t i = launch->first_part; i < launch->end_part; ++i) {
     ls_cpu_part *part = &self->parts[i];
     for (uint32_t k = 0; k < part->num_posts; ++k) {
       const uint32_t pc = part->posts[k];
@@ -143,7 +155,7 @@ static void merge_completed(ls_instance *self) {
       ls_cpu_cost *cost = self->workers[0].costs;
       const ls_runtime *clock = self->executable->backend->runtime;
       const int64_t begin = cost != NULL ? ls_runtime_now(clock) : 0;
-      if (++self->slots[post->number].parts < launch->num_parts) continue;
+      if (++self->slots[post->number].parts < num_parts) continue;
       complete_slot(self, post);
       if (cost == NULL) continue;
       cost[pc].nanos += (uint64_t)(ls_runtime_now(clock) - begin);
@@ -184,7 +196,9 @@ static void enter_lane(const ls_instance *self, ls_cpu_worker *worker,
   const uint32_t replicas = (uint32_t)executable->replicas;
   const ls_cpu_place *place = executable->places + instruction->operand;
   char **bases = worker->bases;
-  bases[LS_CPU_BASE_FRAME] = self->frames + replica * self->frame_stride;
+  bases[LS_CPU_BASE_FRAME] = 
+      self->frames + (replica - (uint32_t)executable->first) *
+                         self->frame_stride;
   char **split = bases + ls_cpu_base_split(executable);
   for (uint32_t i = 0; i < launch->num_split; ++i, place += replicas) {
     split[i] = ls_cpu_resolve(worker, place[replica]);
@@ -223,27 +237,31 @@ static void sweep_parts(void *user, int index, int64_t begin, int64_t end) {
   ls_instance *self = user;
   ls_cpu_worker *worker = &self->workers[index];
   worker->team = &worker->alone;
+  const ls_cpu_launch *launch = self->launch->params;
   for (int64_t i = begin; i < end; ++i)
-    sweep_part(self, worker, (uint32_t)i);
+    sweep_part(self, worker, launch->first_part + (uint32_t)i);
   worker->team = &self->team;
 }
 
 bool ls_cpu_sweep(ls_instance *self) {
   const ls_cpu_launch *launch = self->launch->params;
   ++self->sweep;
-  if (launch->num_parts == 1) {
-    sweep_part(self, &self->workers[0], 0);
+  const uint32_t num_parts = launch->end_part - launch->first_part;
+  if (num_parts == 1) {
+    sweep_part(self, &self->workers[0], launch->first_part);
+  } else if (self->num_workers == 1) {
+    sweep_parts(self, 0, 0, num_parts);
   } else {
     ls_status status = ls_workers_share(self->team.workers, sweep_parts, self,
-                                        launch->num_parts);
+                                        num_parts);
     if (status != NULL) {  // No thread to be had: nothing was run.
       ls_status_free(status);
-      sweep_parts(self, 0, 0, launch->num_parts);
+      sweep_parts(self, 0, 0, num_parts);
     }
   }
   bool moved = false;
   uint32_t running = 0;
-  for (uint32_t i = 0; i < launch->num_parts; ++i) {
+  for (uint32_t i = launch->first_part; i < launch->end_part; ++i) {
     ls_cpu_part *part = &self->parts[i];
     moved |= part->moved;
     running += part->num_running;

@@ -44,7 +44,8 @@ static inline uint64_t ls_cpu_workers_in(const ls_instance *self,
   if (worker->team != &worker->alone) return 1;
   const ls_cpu_launch *launch = self->launch->params;
   const uint64_t workers = (uint64_t)self->num_workers;
-  return launch->num_parts < workers ? launch->num_parts : workers;
+  const uint64_t parts = launch->end_part - launch->first_part;
+  return parts < workers ? parts : workers;
 }
 
 // How many lanes of the replica's part have posted to a slot, less the lanes of

@@ -212,20 +212,37 @@ void ls_cpu_merge_add(const ls_cpu_merge *self, ls_kernel_call *call,
   }
 }
 
-void ls_cpu_merge_parts(const ls_cpu_merge *self, ls_kernel_call *call,
-                        char *stacks, size_t stride, uint32_t count,
-                        void *sum) {
-  for (uint32_t index = 1; index < count; ++index) {
-    uint32_t first = index;  // Leaf of the subtree that is complete.
-    const ls_cpu_leaf leaf = ls_cpu_leaf_at(index, count);
-    for (uint32_t merges = leaf.merges; merges > 0; --merges) {
-      const uint32_t sibling = first & (first - 1);
-      char *left = stacks + sibling * stride, *right = stacks + first * stride;
-      const bool ends = index + 1 == count && merges == 1 && sum != NULL;
-      run_step(&self->combine, call, left, right, ends ? sum : left);
-      first = sibling;
+// Adds up the subtrees that end with part `index`, but for those within parts
+// `first` to `index`, which stand, and those that begin before `begin`.
+static void end_subtrees(const ls_cpu_merge *self, ls_kernel_call *call,
+                         const ls_cpu_parts *parts, uint32_t begin,
+                         uint32_t first, uint32_t index, void *sum) {
+  uint32_t right = index;  // Where the subtree that is complete begins.
+  const ls_cpu_leaf leaf = ls_cpu_leaf_at(index, parts->count);
+  for (uint32_t merges = leaf.merges; merges > 0; --merges) {
+    const uint32_t left = right & (right - 1);
+    if (left < begin) return;
+    const bool ends = index + 1 == parts->count && merges == 1 && sum != NULL;
+    char *to = parts->stacks + left * parts->stride;
+    if (left < first) {
+      run_step(&self->combine, call, to, parts->stacks + right * parts->stride,
+               ends ? sum : to);
     }
+    right = left;
   }
+}
+
+void ls_cpu_merge_parts(const ls_cpu_merge *self, ls_kernel_call *call,
+                        const ls_cpu_parts *parts, uint32_t begin, uint32_t end,
+                        void *sum) {
+  for (uint32_t index = begin; index < end; ++index)
+    end_subtrees(self, call, parts, begin, index, index, sum);
+}
+
+void ls_cpu_merge_subtree(const ls_cpu_merge *self, ls_kernel_call *call,
+                          const ls_cpu_parts *parts, uint32_t first,
+                          uint32_t last, void *sum) {
+  end_subtrees(self, call, parts, 0, first, last, sum);
 }
 
 void ls_cpu_merge_end(const ls_cpu_merge *self, ls_kernel_call *call,

@@ -111,10 +111,25 @@ void ls_cpu_merge_add(const ls_cpu_merge *self, ls_kernel_call *call,
 void ls_cpu_merge_put(const ls_cpu_merge *self, uint32_t replica,
                       const void *value, void *result);
 
-// Adds up what `count` parts have left at the bottom of their stacks, which are
-// `stride` bytes apart.
+// What `count` parts have left at the bottom of their stacks, which are `stride`
+// bytes apart.
+typedef struct ls_cpu_parts {
+  char *stacks;
+  size_t stride;
+  uint32_t count;
+} ls_cpu_parts;
+
+// Adds up parts `begin` to `end` as far as these alone are whole subtrees: the
+// sum of each is then at the bottom of its first part, that of all parts where
+// ls_cpu_merge_add leaves it.
 void ls_cpu_merge_parts(const ls_cpu_merge *self, ls_kernel_call *call,
-                        char *stacks, size_t stride, uint32_t count, void *sum);
+                        const ls_cpu_parts *parts, uint32_t begin, uint32_t end,
+                        void *sum);
+// The subtree of parts `first` to `last` has its sum, as have those below: adds
+// them up as far as this one makes larger ones whole.
+void ls_cpu_merge_subtree(const ls_cpu_merge *self, ls_kernel_call *call,
+                          const ls_cpu_parts *parts, uint32_t first,
+                          uint32_t last, void *sum);
 
 // Where the sum of all goes: a buffer for `result`'s, or NULL, the stack's
 // bottom, if it is not what is wanted yet; and then makes that of it.

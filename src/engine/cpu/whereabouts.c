@@ -57,8 +57,9 @@ static void print_host_time(const ls_instance *self, uint32_t pc,
   if (executable->instructions[pc].code != LS_CPU_HOST_FINISH) return;
   const int64_t now = ls_runtime_now(executable->backend->runtime);
   int64_t longest = 0;
-  for (int32_t r = -1; r < executable->replicas; ++r) {
-    const ls_cpu_stream *stream = r < 0 ? &self->main : &self->lanes[r];
+  for (int32_t r = executable->first - 1; r < executable->end; ++r) {
+    const ls_cpu_stream *stream =
+        r < executable->first ? &self->main : &self->lanes[r];
     if (LS_CPU_SEEN(stream->pc) != pc) continue;
     const int64_t time = now - LS_CPU_SEEN(stream->host_since);
     if (time > longest) longest = time;
@@ -122,18 +123,17 @@ static bool chooses(const ls_instance *self, const lane_choice *choice, int32_t 
 static uint32_t count_lanes(const ls_instance *self,
                             const lane_choice *choice) {
   uint32_t count = 0;
-  for (int32_t r = 0; r < self->executable->replicas; ++r)
+  for (int32_t r = self->executable->first; r < self->executable->end; ++r)
     count += chooses(self, choice, r);
   return count;
 }
 
 static void print_lanes(const ls_instance *self, const lane_choice *choice,
                         ls_text *text) {
-  const int32_t replicas = self->executable->replicas;
   const uint32_t count = count_lanes(self, choice);
   ranges numbers = {.text = text, .begin = -1, .end = -1};
   ls_text_append(text, count == 1 ? "replica " : "replicas ");
-  for (int32_t r = 0; r < replicas; ++r)
+  for (int32_t r = self->executable->first; r < self->executable->end; ++r)
     if (chooses(self, choice, r)) add_number(&numbers, r);
   end_ranges(&numbers, count);
 }
@@ -141,7 +141,7 @@ static void print_lanes(const ls_instance *self, const lane_choice *choice,
 // Whether a lower lane stands at the same place.
 static bool is_told(const ls_instance *self, int32_t replica) {
   const lane_choice same = {.pc = LS_CPU_SEEN(self->lanes[replica].pc)};
-  for (int32_t r = 0; r < replica; ++r)
+  for (int32_t r = self->executable->first; r < replica; ++r)
     if (chooses(self, &same, r)) return true;
   return false;
 }
@@ -149,7 +149,7 @@ static bool is_told(const ls_instance *self, int32_t replica) {
 static void print_all_lanes(const ls_instance *self, ls_text *text) {
   const ls_executable *executable = self->executable;
   uint32_t ended = 0;
-  for (int32_t r = 0; r < executable->replicas; ++r) {
+  for (int32_t r = executable->first; r < executable->end; ++r) {
     if (LS_CPU_SEEN(self->lanes[r].ended)) {
       ++ended;
       continue;
@@ -181,7 +181,7 @@ static bool is_of_launch(const ls_instance *self, uint32_t slot) {
 // Those that some replicas have come to and others have not.
 static void print_merges(const ls_instance *self, ls_text *text) {
   const ls_executable *executable = self->executable;
-  const uint32_t replicas = (uint32_t)executable->replicas;
+  const uint32_t replicas = (uint32_t)(executable->end - executable->first);
   for (uint32_t pc = 0; pc < executable->num_instructions; ++pc) {
     const ls_cpu_instruction *at = &executable->instructions[pc];
     if (at->code != LS_CPU_POST) continue;

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Replicas on several ranks: the same bytes as on one, and no rank waits for
+// one that failed.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/allocator.h"
+#include "lockstep/host.h"
+#include "lockstep/strategy.h"
+#include "lockstep/trunk.h"
+#include "support/expect.h"
+#include "support/mlp.h"
+#include "support/sanitizer.h"
+#include "support/values.h"
+
+// ---- Training on ranks -----------------------------------------------------
+enum { MOST_RANKS = 5, MOST_BYTES = 8 << 20 };
+
+// Results of each step and, at the end, variables, one behind the other.
+typedef struct record {
+  char *bytes;
+  size_t size;
+} record;
+
+typedef struct job {
+  const mlp_shape *shape;
+  ls_callback step;  // Of args (examples, labels) and an mlp.
+  int replicas, steps, threads;
+  int64_t batch;
+  record records[MOST_RANKS];
+} job;
+
+static ls_status record_array(record *to, const ls_array *array) {
+  const size_t size = ls_array_size(array);
+  if (to->size + size > MOST_BYTES) return ls_internal("too many results");
+  memcpy(to->bytes + to->size, ls_array_data(array), size);
+  to->size += size;
+  return ls_ok();
+}
+
+static ls_status record_nest(record *to, ls_nest nest) {
+  for (size_t i = 0; i < ls_nest_count(nest); ++i)
+    LS_RETURN_IF_ERROR(record_nest(to, ls_nest_item(nest, i)));
+  for (size_t r = 0; r < ls_distributed_count(nest); ++r)
+    LS_RETURN_IF_ERROR(record_nest(to, ls_distributed_component(nest, r)));
+  const ls_array *array = ls_nest_as_array(nest);
+  return array != NULL ? record_array(to, array) : ls_ok();
+}
+
+static ls_status record_variables(record *to, const mlp *model) {
+  for (size_t i = 0; i < model->num_variables; ++i) {
+    ls_array *value = NULL;
+    LS_RETURN_IF_ERROR(ls_variable_value(model->variables[i], &value));
+    const ls_status status = record_array(to, value);
+    ls_array_release(value);
+    LS_RETURN_IF_ERROR(status);
+  }
+  return ls_ok();
+}
+
+// A model, and a step of it for a strategy's replicas.
+typedef struct setup {
+  mlp model;
+  ls_strategy *strategy;
+  ls_function *function;
+  ls_array *examples, *labels;
+  ls_nest args, result;
+} setup;
+
+static ls_status set_up(setup *self, const job *work) {
+  LS_RETURN_IF_ERROR(mlp_create(work->shape, LS_DTYPE_F32, &self->model));
+  LS_RETURN_IF_ERROR(mlp_batch(work->shape, LS_DTYPE_F32, 0, work->batch,
+                               &self->examples, &self->labels));
+  LS_RETURN_IF_ERROR(ls_function_create(
+      &(ls_function_options){.call = work->step, .user = &self->model},
+      &self->function));
+  LS_RETURN_IF_ERROR(ls_mirrored_strategy_create(
+      &(ls_mirrored_options){.num_replicas = LS_SOME(work->replicas)},
+      &self->strategy));
+  ls_nest x = ls_none(), y = ls_none();
+  LS_RETURN_IF_ERROR(ls_strategy_split(self->strategy, self->examples, &x));
+  LS_RETURN_IF_ERROR(ls_strategy_split(self->strategy, self->labels, &y));
+  self->args = LS_TUPLE(x, y);
+  return ls_ok();
+}
+
+static void tear_down(setup *self) {
+  ls_nest_release(self->args);
+  ls_nest_release(self->result);
+  ls_array_release(self->examples);
+  ls_array_release(self->labels);
+  ls_function_release(self->function);
+  if (self->strategy != NULL) ls_strategy_release(self->strategy);
+  mlp_destroy(&self->model);
+}
+
+static ls_status train(const job *work, record *out) {
+  setup self = {.args = ls_none(), .result = ls_none()};
+  ls_status status = set_up(&self, work);
+  for (int i = 0; i < work->steps && ls_status_is_ok(status); ++i) {
+    status = ls_strategy_run(self.strategy, ls_traced(self.function), self.args,
+                             &self.result);
+    if (ls_status_is_ok(status)) status = record_nest(out, self.result);
+  }
+  if (ls_status_is_ok(status)) status = record_variables(out, &self.model);
+  tear_down(&self);
+  return status;
+}
+
+// A rank: a runtime of its own.
+static ls_status train_on(ls_trunk *trunk, void *user) {
+  job *work = user;
+  ls_runtime *runtime = NULL;
+  LS_RETURN_IF_ERROR(ls_runtime_create(
+      &(ls_runtime_options){.threads = work->threads, .trunk = trunk},
+      &runtime));
+  ls_runtime *before = ls_runtime_make_current(runtime);
+  const ls_status status = train(work, &work->records[trunk->rank]);
+  ls_runtime_make_current(before);
+  return ls_status_join(status, ls_runtime_destroy(runtime));
+}
+
+static void job_init(job *self) {
+  for (int i = 0; i < MOST_RANKS; ++i) {
+    self->records[i] = (record){.bytes = malloc(MOST_BYTES)};
+    assert_non_null(self->records[i].bytes);
+  }
+}
+
+static void job_deinit(job *self) {
+  for (int i = 0; i < MOST_RANKS; ++i)
+    free(self->records[i].bytes);
+}
+
+// The bytes of all ranks are those of one that is alone.
+static void expect_same_on(job work, const int *ranks, size_t count) {
+  job alone = work;
+  job_init(&alone);
+  expect_ok(ls_standin_run(1, train_on, &alone));
+  const record *want = &alone.records[0];
+  assert_true(want->size > 0);
+  for (size_t i = 0; i < count; ++i) {
+    job_init(&work);
+    expect_ok(ls_standin_run(ranks[i], train_on, &work));
+    for (int k = 0; k < ranks[i]; ++k) {
+      assert_int_equal(work.records[k].size, want->size);
+      if (memcmp(work.records[k].bytes, want->bytes, want->size) != 0)
+        fail_msg("rank %d of %d has other bytes", k, ranks[i]);
+    }
+    job_deinit(&work);
+  }
+  job_deinit(&alone);
+}
+
+static const mlp_shape narrow = {"narrow", 3, {48, 40, 24, 10}};
+
+static void training_on_ranks_gives_the_bytes_of_one(void **state) {
+  (void)state;
+  const int ranks[] = {2, 4};
+  const job work = {.shape = LS_SANITIZED ? &narrow : &mlp_large,
+                    .step = mlp_step,
+                    .replicas = 8,
+                    .steps = LS_SANITIZED ? 5 : 20,
+                    .threads = 1,
+                    .batch = 32};
+  expect_same_on(work, ranks, LS_COUNT_OF(ranks));
+}
+
+static void replicas_need_not_be_dealt_evenly(void **state) {
+  (void)state;
+  const int ranks[] = {2, 3, 5};
+  for (int replicas = 5; replicas <= 9; ++replicas)
+    for (int threads = 1; threads <= 3; threads += 2) {
+      const job work = {.shape = &narrow,
+                        .step = mlp_step,
+                        .replicas = replicas,
+                        .steps = 2,
+                        .threads = threads,
+                        .batch = 41};  // Some have an example more.
+      expect_same_on(work, ranks, LS_COUNT_OF(ranks));
+    }
+}
+
+// ---- Merges in loops -------------------------------------------------------
+static ls_nest below_three(ls_nest values, void *user) {
+  (void)user;
+  return ls_leaf(
+      ls_less(ls_nest_tensor(values, 0), ls_scalar_i64(LS_DTYPE_I64, 3)));
+}
+
+// Merges what the replica has, all it gathers, and a number that it draws.
+static ls_nest merge_again(ls_nest values, void *user) {
+  const ls_tensor x = *(const ls_tensor *)user;
+  const ls_tensor sum = ls_nest_tensor(values, 1);
+  const ls_tensor mean = ls_all_reduce(
+      LS_REDUCE_MEAN, ls_reduce_mean(ls_mul(x, sum), LS_ALL_AXES));
+  const ls_tensor rows = ls_all_gather(ls_mul(x, mean), 0);
+  const ls_tensor largest =
+      ls_all_reduce(LS_REDUCE_MAX, ls_reduce_sum(ls_sub(x, sum), LS_ALL_AXES));
+  const ls_tensor next =
+      ls_add(ls_add(mean, ls_reduce_mean(rows, LS_ALL_AXES)), largest);
+  return LS_TUPLE(ls_leaf(ls_add_scalar(ls_nest_tensor(values, 0), 1)),
+                  ls_leaf(ls_mul_scalar(next, 0.1)));
+}
+
+// Gives what is merged, and what each replica has of it.
+static ls_nest loop_step(ls_nest args, void *user) {
+  const mlp *model = user;
+  ls_tensor x = ls_nest_tensor(args, 0);
+  const ls_tensor start = ls_reduce_mean(x, LS_ALL_AXES);
+  const ls_nest last = ls_while(
+      below_three, merge_again, &x,
+      LS_TUPLE(ls_leaf(ls_scalar_i64(LS_DTYPE_I64, 0)), ls_leaf(start)), 0);
+  const ls_tensor merged = ls_nest_tensor(last, 1);
+  ls_nest_release(last);
+  ls_variable_assign_add(
+      model->variables[1],
+      ls_broadcast(ls_all_reduce(LS_REDUCE_SUM, merged), LS_SHAPE(40)));
+  return LS_TUPLE(ls_leaf(merged), ls_leaf(ls_mul(x, merged)));
+}
+
+static void merges_in_loops_and_results_of_replicas_come_to_all(void **state) {
+  (void)state;
+  const int ranks[] = {2, 3, 4};
+  const job work = {.shape = &narrow,
+                    .step = loop_step,
+                    .replicas = 8,
+                    .steps = 3,
+                    .threads = 2,
+                    .batch = 32};
+  expect_same_on(work, ranks, LS_COUNT_OF(ranks));
+}
+
+// ---- Who runs what ---------------------------------------------------------
+static int calls[8];  // Of each replica, on whatever rank.
+
+static ls_status count_call(ls_host_call *call) {
+  __atomic_fetch_add(&calls[call->replica], 1, __ATOMIC_RELAXED);
+  ls_host_done(call, ls_ok());
+  return ls_ok();
+}
+
+static const ls_host_kernel counting = {.name = "counting",
+                                        .start = count_call};
+
+static ls_nest counting_step(ls_nest args, void *user) {
+  (void)user;
+  ls_host_call_add(&counting, NULL, NULL, 0);
+  return ls_leaf(ls_reduce_sum(ls_nest_tensor(args, 0), LS_ALL_AXES));
+}
+
+static void each_replica_runs_on_one_rank(void **state) {
+  (void)state;
+  job work = {.shape = &narrow,
+              .step = counting_step,
+              .replicas = 8,
+              .steps = 5,
+              .threads = 1,
+              .batch = 16};
+  memset(calls, 0, sizeof(calls));
+  job_init(&work);
+  expect_ok(ls_standin_run(3, train_on, &work));
+  job_deinit(&work);
+  for (size_t r = 0; r < LS_COUNT_OF(calls); ++r)
+    assert_int_equal(calls[r], 5);
+}
+
+// ---- Failures --------------------------------------------------------------
+static ls_status fail_on_replica_five(ls_host_call *call) {
+  ls_host_done(call, call->replica == 5
+                         ? LS_STATUS(LS_DATA_LOSS, "the file is torn")
+                         : ls_ok());
+  return ls_ok();
+}
+
+static const ls_host_kernel failing = {.name = "failing",
+                                       .start = fail_on_replica_five};
+
+static ls_nest failing_step(ls_nest args, void *user) {
+  (void)user;
+  ls_host_call_add(&failing, NULL, NULL, 0);
+  return ls_leaf(ls_all_reduce(
+      LS_REDUCE_SUM, ls_reduce_sum(ls_nest_tensor(args, 0), LS_ALL_AXES)));
+}
+
+static void a_replica_that_fails_ends_the_step_on_all_ranks(void **state) {
+  (void)state;
+  job work = {.shape = &narrow,
+              .step = failing_step,
+              .replicas = 8,
+              .steps = 1,
+              .threads = 1,
+              .batch = 16};
+  job_init(&work);
+  const ls_status status = ls_standin_run(4, train_on, &work);
+  expect_contains(ls_status_message(status), "on rank 2 of 4");
+  expect_status(status, LS_DATA_LOSS, "the file is torn");
+  for (int k = 0; k < 4; ++k)
+    assert_int_equal(work.records[k].size, 0);
+  job_deinit(&work);
+}
+
+static void a_rank_without_replicas_is_refused(void **state) {
+  (void)state;
+  job work = {.shape = &narrow,
+              .step = mlp_step,
+              .replicas = 2,
+              .steps = 1,
+              .threads = 1,
+              .batch = 8};
+  job_init(&work);
+  expect_status(ls_standin_run(3, train_on, &work), LS_INVALID_ARGUMENT,
+                "2 replicas on 3 ranks");
+  job_deinit(&work);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(training_on_ranks_gives_the_bytes_of_one),
+      cmocka_unit_test(replicas_need_not_be_dealt_evenly),
+      cmocka_unit_test(merges_in_loops_and_results_of_replicas_come_to_all),
+      cmocka_unit_test(each_replica_runs_on_one_rank),
+      cmocka_unit_test(a_replica_that_fails_ends_the_step_on_all_ranks),
+      cmocka_unit_test(a_rank_without_replicas_is_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
