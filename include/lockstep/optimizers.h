@@ -222,23 +222,22 @@ LS_PLACED ls_op ls_optimizer_apply(ls_optimizer *optimizer,
                                    const ls_nest *gradients, size_t count);
 
 // In the cross-replica context of a mirrored strategy, as in a merge function:
-// one step for all replicas. `gradients[i]` has a component for each of them (or
-// is one value for all); a none leaves `variables[i]` alone. One batch-reduce of
-// the strategy's cross-device ops brings what they make together to the
+// one step for all replicas. `gradients[i]` has a component for each of them,
+// or is one value for all; a none leaves `variables[i]` alone. One batch-reduce
+// of the strategy's cross-device ops brings what they make together to the
 // variables' devices; then each component of each variable moves on its device,
-// in the scope "update_<replica>/update_<name of the component>", with the slots
-// beside it. After all updates the number of steps and, if given, every
+// in the scope "update_<replica>/update_<name of the component>", with the
+// slots beside it. After all updates the number of steps and, if given, every
 // component of `global_step` are one more. `*out_op` runs after all that; in a
 // build graph it joins the collection LS_COLLECTION_TRAIN_OP.
 //
-// ls_optimizer_apply in replicas that run op by op makes this step with
-// distributed
-// variables, once all have come.
+// Replicas that run op by op and apply gradients to distributed variables make
+// this step once all have come.
 //   LS_FAILED_PRECONDITION  in another context.
 //   LS_INVALID_ARGUMENT     no gradient (lists the variables), or a variable
 //                           that is not distributed.
-//   LS_UNIMPLEMENTED        a gradient that is no tensor; a variable that is not
-//                           on all devices of the strategy.
+//   LS_UNIMPLEMENTED        a gradient that is no tensor; a variable that is
+//                           not on all devices of the strategy.
 LS_API LS_MUST_USE ls_status ls_optimizer_apply_across(
     ls_optimizer *optimizer, ls_variable *const *variables,
     const ls_nest *gradients, size_t count, ls_variable *global_step,

@@ -69,10 +69,9 @@ static ls_status take_pairs(across *a, ls_variable *const *variables,
   for (size_t i = 0; i < count; ++i) {
     if (gradients[i].kind == LS_KIND_NONE) continue;
     LS_RETURN_IF_ERROR(check_pair(a, variables[i], gradients[i]));
-    const ls_nest gradient = of_each(a, gradients[i]);
-    LS_RETURN_IF_ERROR(ls_nest_status(gradient));
-    a->variables[a->count] = variables[i];
-    a->gradients[a->count++] = gradient;
+    LS_RETURN_IF_ERROR(
+        ls_take_nest(of_each(a, gradients[i]), &a->gradients[a->count]));
+    a->variables[a->count++] = variables[i];
   }
   return a->count > 0 ? ls_ok() : ls_optimizer_no_gradients(variables, count);
 }
@@ -355,10 +354,13 @@ ls_status ls_optimizer_apply_met(ls_optimizer *optimizer,
                ls_nest_sequence(LS_KIND_LIST, items + count, count),
                mean && shares.differ ? ls_leaf(shares.total) : ls_none());
   ls_release(allocator, items);
-  const ls_nest made = ls_replica_merge_call(ls_replica_context(),
-                                             apply_merged, args, optimizer);
+  ls_nest made = ls_none();
+  const ls_status status =
+      ls_take_nest(ls_replica_merge_call(ls_replica_context(), apply_merged,
+                                         args, optimizer),
+                   &made);
   ls_nest_release(args);
-  LS_RETURN_IF_ERROR(ls_nest_status(made));
+  LS_RETURN_IF_ERROR(status);
   *out_op = made.kind == LS_KIND_OP
                 ? made.as.op
                 : ls_tensor_op(ls_scalar_i64(LS_DTYPE_I64, 0));

@@ -112,8 +112,8 @@ ls_status ls_shares_reduce_by_own(const ls_shares *shares, bool mean,
   const ls_status status = ls_nest_status(made);
   for (size_t i = 0; ls_status_is_ok(status) && i < count; ++i) {
     const ls_tensor x = ls_nest_tensor(made, i);
-    xs[i] = divides ? ls_shares_divided(shares->total, x, ls_tensor_dtype(xs[i]))
-                    : x;
+    const ls_dtype dtype = ls_tensor_dtype(xs[i]);
+    xs[i] = divides ? ls_shares_divided(shares->total, x, dtype) : x;
   }
   ls_nest_release(all);
   ls_nest_release(made);

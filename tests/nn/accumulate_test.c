@@ -101,7 +101,7 @@ static void parts_agree_with_the_whole_batch(void **state) {
   const struct {
     int replicas;
     int64_t parts;
-  } rows[] = {{1, 1}, {1, 2}, {1, 8}, {2, 4}, {4, 4}};
+  } rows[] = {{1, 1}, {1, 2}, {1, 8}, {2, 4}, {4, 4}, {8, 2}};
   for (size_t k = 0; k < sizeof(rows) / sizeof(*rows); ++k) {
     const double other = run(rows[k].replicas, rows[k].parts, got);
     assert_true(fabs(other - loss) < 1e-10);

@@ -144,7 +144,8 @@ static void compiled_steps_ask_the_users_table_once(void **state) {
       const ls_nest args = rows_of(p.strategy, rows[i]);
       expect_ok(ls_function_create(
           &(ls_function_options){.call = follow, .user = &p}, &function));
-      expect_ok(ls_strategy_run(p.strategy, ls_traced(function), args, &result));
+      expect_ok(
+          ls_strategy_run(p.strategy, ls_traced(function), args, &result));
       assert_int_equal(own.batches, 1);
       assert_int_equal(own.last_count, 2);
       static const double sums[] = {1.5 + 3.5 + 5.5, 1.5 + 3.5 + 5, 3};
