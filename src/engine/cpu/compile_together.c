@@ -404,6 +404,7 @@ static void emit_tree(together *self, const ls_node *merge, uint32_t result) {
   *tree = (ls_cpu_tree){.dtype = type.dtype,
                         .count = ls_shape_num_elements(type.shape),
                         .replicas = self->lanes,
+                        .kernels = compiler->kernels,
                         .apart = argument != LS_CPU_NONE &&
                                  !self->is_lined_up[argument]};
   is_sum(merge, &tree->mean);

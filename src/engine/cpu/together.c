@@ -83,37 +83,23 @@ size_t ls_cpu_tree_scratch(const ls_cpu_tree *tree) {
   return 2 * levels * STRETCH * ls_dtype_size(tree->dtype);
 }
 
-// Sums of 2, 4 and 8 contributions, and the last step of a mean. All go at
-// once, so that memory is read along as many lines.
-#define SUMS(name, T)                                                          \
-  static void add2_##name(T *to, const void *const *in, int64_t count) {       \
-    const T *a = in[0], *b = in[1];                                            \
-    LS_INDEPENDENT                                                             \
-    for (int64_t i = 0; i < count; ++i)                                        \
-      to[i] = a[i] + b[i];                                                     \
-  }                                                                            \
-  static void add4_##name(T *to, const void *const *in, int64_t count) {       \
-    const T *a = in[0], *b = in[1], *c = in[2], *d = in[3];                    \
-    LS_INDEPENDENT                                                             \
-    for (int64_t i = 0; i < count; ++i)                                        \
-      to[i] = (a[i] + b[i]) + (c[i] + d[i]);                                   \
-  }                                                                            \
-  static void add8_##name(T *to, const void *const *in, int64_t count) {       \
-    const T *a = in[0], *b = in[1], *c = in[2], *d = in[3];                    \
-    const T *e = in[4], *f = in[5], *g = in[6], *h = in[7];                    \
-    LS_INDEPENDENT                                                             \
-    for (int64_t i = 0; i < count; ++i)                                        \
-      to[i] =                                                                  \
-          ((a[i] + b[i]) + (c[i] + d[i])) + ((e[i] + f[i]) + (g[i] + h[i]));   \
-  }                                                                            \
+// f64 as the kernel table has f32.
+static void add2_f64(double *to, const double *a, const double *b,
+                     int64_t count) {
+  LS_INDEPENDENT
+  for (int64_t i = 0; i < count; ++i)
+    to[i] = a[i] + b[i];
+}
+
+#define SCALE(name, T)                                                         \
   static void scale_##name(T *to, int64_t replicas, int64_t count) {           \
     const T reciprocal = 1 / (T)replicas;                                      \
     LS_INDEPENDENT                                                             \
     for (int64_t i = 0; i < count; ++i)                                        \
       to[i] *= reciprocal;                                                     \
   }
-SUMS(f32, float)
-SUMS(f64, double)
+SCALE(f32, float)
+SCALE(f64, double)
 
 typedef struct stretch {
   const ls_cpu_tree *tree;
@@ -130,16 +116,16 @@ static const char *part_of(const stretch *s, uint32_t replica) {
   return part + s->offset;
 }
 
-static void add(const stretch *s, uint32_t count, const void *const *in,
-                void *to) {
-  static void (*const f32[])(float *, const void *const *, int64_t) = {
-      [2] = add2_f32, [4] = add4_f32, [8] = add8_f32};
-  static void (*const f64[])(double *, const void *const *, int64_t) = {
-      [2] = add2_f64, [4] = add4_f64, [8] = add8_f64};
+// Whether so many are added at once: memory is read along as many lines.
+static bool at_once(const stretch *s, uint32_t replicas) {
+  return s->tree->dtype == LS_DTYPE_F32 && (replicas == 4 || replicas == 8);
+}
+
+static void add2(const stretch *s, const void *const *in, void *to) {
   if (s->tree->dtype == LS_DTYPE_F64)
-    f64[count](to, in, s->count);
+    add2_f64(to, in[0], in[1], s->count);
   else
-    f32[count](to, in, s->count);
+    s->tree->kernels->add(to, in[0], in[1], (size_t)s->count);
 }
 
 // The sum of the contributions of `replicas` from `lo` on, at `to`. `room` has
@@ -148,10 +134,11 @@ static void sum(const stretch *s, uint32_t lo, uint32_t replicas, char *room,
                 void *to) {
   const size_t size = STRETCH * ls_dtype_size(s->tree->dtype);
   const void *in[8];
-  if (replicas == 2 || replicas == 4 || replicas == 8) {
+  if (at_once(s, replicas)) {
+    const ls_cpu_kernels *kernels = s->tree->kernels;
     for (uint32_t i = 0; i < replicas; ++i)
       in[i] = part_of(s, lo + i);
-    add(s, replicas, in, to);
+    (replicas == 4 ? kernels->add4 : kernels->add8)(to, in, (size_t)s->count);
     return;
   }
   const uint32_t half = 1U << (31 - __builtin_clz(replicas - 1));
@@ -160,7 +147,7 @@ static void sum(const stretch *s, uint32_t lo, uint32_t replicas, char *room,
     in[i] = counts[i] == 1 ? part_of(s, lo) : room + i * size;
     if (counts[i] > 1) sum(s, lo, counts[i], room + 2 * size, room + i * size);
   }
-  add(s, 2, in, to);
+  add2(s, in, to);
 }
 
 void ls_cpu_tree_loop(const ls_kernel_call *call, int64_t begin_block,

@@ -45,6 +45,7 @@ typedef struct ls_cpu_tree {
   int64_t count;  // Elements.
   uint32_t replicas;
   bool mean;
+  const ls_cpu_kernels *kernels;
   bool apart;  // Each contribution is an operand of its own.
 } ls_cpu_tree;
 

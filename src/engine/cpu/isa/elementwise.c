@@ -20,6 +20,35 @@ void LS_ISA_NAME(ls_cpu_add)(float *dst, const float *a, const float *b,
   }
 }
 
+LS_INLINE vf part(const float *p, bool whole, size_t lanes) {
+  return whole ? vf_load(p) : vf_load_n(p, lanes);
+}
+
+// A vector of the sum of four operands along the tree.
+LS_INLINE vf sum4(const void *const *in, size_t at, bool whole, size_t lanes) {
+  const float *a = in[0], *b = in[1], *c = in[2], *d = in[3];
+  return vf_add(vf_add(part(a + at, whole, lanes), part(b + at, whole, lanes)),
+                vf_add(part(c + at, whole, lanes), part(d + at, whole, lanes)));
+}
+
+LS_INLINE vf sum8(const void *const *in, size_t at, bool whole, size_t lanes) {
+  return vf_add(sum4(in, at, whole, lanes), sum4(in + 4, at, whole, lanes));
+}
+
+void LS_ISA_NAME(ls_cpu_add4)(float *dst, const void *const *in, size_t n) {
+  size_t i = 0;
+  for (; i + VF_LANES <= n; i += VF_LANES)
+    vf_store(dst + i, sum4(in, i, true, 0));
+  if (i < n) vf_store_n(dst + i, n - i, sum4(in, i, false, n - i));
+}
+
+void LS_ISA_NAME(ls_cpu_add8)(float *dst, const void *const *in, size_t n) {
+  size_t i = 0;
+  for (; i + VF_LANES <= n; i += VF_LANES)
+    vf_store(dst + i, sum8(in, i, true, 0));
+  if (i < n) vf_store_n(dst + i, n - i, sum8(in, i, false, n - i));
+}
+
 LS_INLINE vf stepped(vf parameter, vf grad, vf rate) {
   return vf_sub(parameter, vf_mul(rate, grad));
 }
