@@ -52,8 +52,9 @@ endforeach()
 
 # The vector kernels: the same sources once per instruction set, told apart by
 # LS_ISA, which is part of the names they define. The engine chooses at start.
-# Their loops are unrolled so far that checks of undefined behaviour take
-# minutes to compile: one instruction set has them, the same source is enough.
+# Their loops are unrolled so far that sanitizers take minutes to compile: checks
+# of addresses are calls, and one instruction set has those of undefined
+# behaviour, as the source is the same.
 file(GLOB isa_sources CONFIGURE_DEPENDS
      "${PROJECT_SOURCE_DIR}/src/engine/cpu/isa/*.c")
 set(LS_ISAS base)
@@ -70,6 +71,10 @@ if(isa_sources)
     target_compile_options(ls_isa_${isa} PRIVATE ${isa_flags_${isa}})
     if(LS_SANITIZE AND NOT isa STREQUAL "base")
       target_compile_options(ls_isa_${isa} PRIVATE -fno-sanitize=undefined)
+    endif()
+    if(LS_SANITIZE MATCHES "address" AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
+      target_compile_options(ls_isa_${isa} PRIVATE
+        "SHELL:--param asan-instrumentation-with-call-threshold=100")
     endif()
   endforeach()
   # What gains by instructions beyond a level; chosen at run time too.

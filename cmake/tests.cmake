@@ -13,7 +13,8 @@ enable_testing()
 
 # Not with sanitizers: these compare numbers or whole runs of the program, take
 # long, and pass through no code that the other tests leave out.
-set(LS_LONG_TESTS "^(models/golden_|cli/(bench|resume)$)")
+set(LS_LONG_TESTS
+  "^(models/(golden_|.*bits_test|lanes|scale|model_arith)|cli/(bench|resume)$)")
 
 # Registers the test `name` that runs the rest of the arguments.
 function(ls_add_test name)

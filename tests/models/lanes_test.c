@@ -54,8 +54,10 @@ static void mlp_gives_the_same_bytes_in_all_ways(void **state) {
 // cnn behind a dropout.
 static ls_nest step_with_dropout(ls_nest args, void *self) {
   const ls_tensor kept = ls_dropout(ls_nest_tensor(args, 0), 0.25, true, NULL);
-  return ls_model_find("cnn")->train_step(
-      LS_TUPLE(ls_leaf(kept), ls_nest_item(args, 1)), self);
+  const ls_nest batch = LS_TUPLE(ls_leaf(kept), ls_nest_item(args, 1));
+  const ls_nest result = ls_model_find("cnn")->train_step(batch, self);
+  ls_nest_release(batch);
+  return result;
 }
 
 static void cnn_with_dropout_gives_the_same_bytes_in_all_ways(void **state) {
