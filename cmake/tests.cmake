@@ -14,7 +14,7 @@ enable_testing()
 # Not with sanitizers: these compare numbers or whole runs of the program, take
 # long, and pass through no code that the other tests leave out.
 set(LS_LONG_TESTS
-  "^(models/(golden_|.*bits_test|lanes|scale|model_arith)|cli/(bench|resume)$)")
+  "^(models/(golden_|.*bits_test|lanes|scale|uneven|model_arith)|cli/(bench|resume)$)")
 
 # Registers the test `name` that runs the rest of the arguments.
 function(ls_add_test name)
@@ -45,6 +45,10 @@ if(LS_SANITIZE)
   set(LS_INNER_LIBRARY lockstep)
 endif()
 
+# The quicker linker for them, where it is there.
+include(CheckLinkerFlag)
+check_linker_flag(C -fuse-ld=gold LS_HAS_GOLD)
+
 # Adds a program that sees the internals of the library.
 function(ls_add_inner_executable target folder)
   add_executable(${target} ${ARGN})
@@ -56,6 +60,9 @@ function(ls_add_inner_executable target folder)
     "LS_TESTS_DIR=\"${PROJECT_SOURCE_DIR}/tests\"")
   target_link_libraries(${target} PRIVATE
     ls_flags ${LS_INNER_LIBRARY} ls_dependencies)
+  if(LS_HAS_GOLD)
+    target_link_options(${target} PRIVATE -fuse-ld=gold)
+  endif()
 endfunction()
 
 # Unit tests.
