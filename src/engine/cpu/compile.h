@@ -118,7 +118,7 @@ typedef struct ls_cpu_compiler {
   const char *name;
 } ls_cpu_compiler;
 
-// ---- emit.c: emission ---------------------------------------------------
+// ---- compile_stream.c ------------------------------------------------------
 // Takes a failure over; the first one is kept.
 void ls_cpu_fail(ls_cpu_compiler *self, ls_status status);
 // The same, with the op's name and place.
@@ -165,6 +165,8 @@ uint32_t ls_cpu_storage_of(ls_cpu_compiler *self, const ls_cpu_scope *scope,
                            uint64_t ref);
 void ls_cpu_bind_ref(ls_cpu_compiler *self, ls_cpu_scope *scope, uint64_t ref,
                      uint32_t storage);
+
+// ---- emit.c ----------------------------------------------------------------
 // Emits one node, or all of a graph.
 void ls_cpu_emit_node(ls_cpu_compiler *self, ls_cpu_scope *scope,
                       const ls_node *node);

@@ -13,31 +13,11 @@
 // multiplied and added up in one (products.h).
 //
 // The bits are those of lanes: no kernel's rows depend on how many there are.
+#include "engine/cpu/compile_together.h"
+
 #include "base/runtime_internal.h"
-#include "engine/cpu/compile_region.h"
-#include "engine/cpu/products.h"
 #include "engine/cpu/team.h"
 #include "engine/cpu/together.h"
-
-// Elements of a product from which on it matters, and how many times that its
-// operands may be for it to be summed while it is multiplied.
-enum { LEAST_ELEMENTS = 4096, MOST_OPERANDS = 2 };
-
-typedef struct together {
-  ls_cpu_compiler *compiler;
-  ls_cpu_region *region;
-  const ls_graph *graph;
-  ls_cpu_scope *scope;
-  uint32_t lanes;
-  // By argument: the storages of its parts, one a replica, and whether they
-  // have been lined up.
-  uint32_t **parts;
-  bool *is_lined_up;
-} together;
-
-static bool varies(const together *self, uint64_t ref) {
-  return ls_graph_node_of(self->graph, ref)->varying;
-}
 
 // ---- Whether they can ------------------------------------------------------
 static bool can_run(const ls_node *node) {
@@ -63,19 +43,7 @@ bool ls_cpu_can_go_together(const ls_cpu_compiler *self,
 }
 
 // ---- Copies ----------------------------------------------------------------
-// What an instruction is that no node asked for.
-typedef struct extra {
-  const ls_node *node;
-  const char *kind;  // NULL: the node's op.
-  ls_kernel_loop loop;
-  const void *params;
-  int64_t blocks, flops;
-  size_t bytes;
-  const uint32_t *in, *out;
-  uint32_t num_in, num_out;
-} extra;
-
-static void emit_extra(together *self, const extra *e) {
+void ls_cpu_emit_extra(ls_cpu_together *self, const ls_cpu_extra *e) {
   ls_cpu_compiler *compiler = self->compiler;
   const uint32_t position = ls_cpu_emit(compiler, LS_CPU_KERNEL, e->node);
   for (uint32_t i = 0; i < e->num_in; ++i)
@@ -96,30 +64,31 @@ static void emit_extra(together *self, const extra *e) {
 
 // Copies between one storage for each replica and one of all, a block a
 // replica.
-static void emit_copies(together *self, const ls_node *node, const char *kind,
-                        ls_kernel_loop loop, size_t size, const uint32_t *in,
-                        uint32_t num_in, const uint32_t *out,
-                        uint32_t num_out) {
+static void emit_copies(ls_cpu_together *self, const ls_node *node,
+                        const char *kind, ls_kernel_loop loop, size_t size,
+                        const uint32_t *in, uint32_t num_in,
+                        const uint32_t *out, uint32_t num_out) {
   size_t *params = ls_arena_new(&self->compiler->out->arena, size_t);
   if (params == NULL) {
     ls_cpu_fail(self->compiler, ls_out_of_memory());
     return;
   }
   *params = size;
-  emit_extra(self, &(extra){.node = node,
-                            .kind = kind,
-                            .loop = loop,
-                            .params = params,
-                            .blocks = self->lanes,
-                            .bytes = 2 * size * self->lanes,
-                            .in = in,
-                            .num_in = num_in,
-                            .out = out,
-                            .num_out = num_out});
+  ls_cpu_emit_extra(self, &(ls_cpu_extra){.node = node,
+                                          .kind = kind,
+                                          .loop = loop,
+                                          .params = params,
+                                          .blocks = self->lanes,
+                                          .bytes = 2 * size * self->lanes,
+                                          .in = in,
+                                          .num_in = num_in,
+                                          .out = out,
+                                          .num_out = num_out});
 }
 
 // A value that is one for all replicas, once for each.
-static uint32_t repeat(together *self, const ls_node *node, uint64_t ref) {
+static uint32_t repeat(ls_cpu_together *self, const ls_node *node,
+                       uint64_t ref) {
   const size_t size = ls_cpu_ref_size(self->graph, ref);
   const uint32_t one = ls_cpu_storage_of(self->compiler, self->scope, ref);
   const uint32_t all = ls_cpu_new_shared(self->compiler, size * self->lanes);
@@ -127,16 +96,14 @@ static uint32_t repeat(together *self, const ls_node *node, uint64_t ref) {
   return all;
 }
 
-// The number of the argument that a value is, or NONE.
-static uint32_t argument_of(const together *self, uint64_t ref) {
+uint32_t ls_cpu_together_argument(const ls_cpu_together *self, uint64_t ref) {
   for (uint32_t s = 0; s < self->region->num_split; ++s)
     if (self->graph->parameters[s] == ref) return s;
   return LS_CPU_NONE;
 }
 
-// The storage of a value: an argument is lined up when it is first used so.
-static uint32_t storage_of(together *self, uint64_t ref) {
-  const uint32_t s = argument_of(self, ref);
+uint32_t ls_cpu_together_storage(ls_cpu_together *self, uint64_t ref) {
+  const uint32_t s = ls_cpu_together_argument(self, ref);
   if (s != LS_CPU_NONE && !self->is_lined_up[s]) {
     const size_t size = ls_cpu_ref_size(self->graph, ref);
     const uint32_t all = ls_cpu_new_shared(self->compiler, size * self->lanes);
@@ -162,11 +129,11 @@ static bool keeps_rows(const ls_node *node, const char *axes_name) {
   return axes != NULL;
 }
 
-static int32_t rank_of(const together *self, uint64_t ref) {
+static int32_t rank_of(const ls_cpu_together *self, uint64_t ref) {
   return ls_graph_type(self->graph, ref).shape.rank;
 }
 
-static rows rows_of_product(const together *self, const ls_node *node) {
+static rows rows_of_product(const ls_cpu_together *self, const ls_node *node) {
   const int32_t right = rank_of(self, node->inputs[1]);
   if (right > 2) {
     const bool alike = rank_of(self, node->inputs[0]) == right;
@@ -175,7 +142,7 @@ static rows rows_of_product(const together *self, const ls_node *node) {
   return (rows){0, ls_node_int(node, "transpose_a", 0) ? 0 : 1};
 }
 
-static rows rows_of(const together *self, const ls_node *node) {
+static rows rows_of(const ls_cpu_together *self, const ls_node *node) {
   const rows none = {0}, all = {0, node->num_inputs};
   if (ls_node_info(node)->traits & LS_OP_RANDOM) return none;
   if (ls_node_info(node)->traits & LS_OP_ELEMENTWISE) return all;
@@ -218,19 +185,19 @@ static bool is_row_operand(const rows *r, uint32_t input) {
 }
 
 // Multiplies dimension 0 by the number of replicas.
-static void join_rows(const together *self, ls_type *type) {
+static void join_rows(const ls_cpu_together *self, ls_type *type) {
   type->shape.dim[0] *= self->lanes;
 }
 
 // Fills in the types of all replicas' rows; false: that is not what they are.
-static bool join_types(const together *self, const ls_node *node, const rows *r,
-                       ls_type *in, ls_type *out) {
+static bool join_types(const ls_cpu_together *self, const ls_node *node,
+                       const rows *r, ls_type *in, ls_type *out) {
   if (r->count == 0) return false;
   const ls_type first = ls_graph_type(self->graph, node->inputs[r->first]);
   for (uint32_t i = 0; i < node->num_inputs; ++i) {
     in[i] = ls_graph_type(self->graph, node->inputs[i]);
     const bool is_scalar = in[i].shape.rank == 0;
-    const bool differs = varies(self, node->inputs[i]);
+    const bool differs = ls_cpu_together_varies(self, node->inputs[i]);
     if (!is_row_operand(r, i) || is_scalar) {
       if (differs) return false;
       continue;
@@ -248,7 +215,7 @@ static bool join_types(const together *self, const ls_node *node, const rows *r,
 }
 
 // ---- Nodes -----------------------------------------------------------------
-static void emit_varying(together *self, const ls_node *node) {
+static void emit_varying(ls_cpu_together *self, const ls_node *node) {
   ls_cpu_compiler *compiler = self->compiler;
   ls_arena *temp = &compiler->temp;
   const uint32_t count = node->num_inputs;
@@ -264,11 +231,11 @@ static void emit_varying(together *self, const ls_node *node) {
   const bool joins = join_types(self, node, &r, in, out);
   for (uint32_t i = 0; i < count; ++i) {
     const ls_type type = ls_graph_type(self->graph, node->inputs[i]);
-    is_whole[i] = !varies(self, node->inputs[i]);
+    is_whole[i] = !ls_cpu_together_varies(self, node->inputs[i]);
     const bool repeats =
         joins && is_whole[i] && is_row_operand(&r, i) && type.shape.rank > 0;
     inputs[i] = repeats ? repeat(self, node, node->inputs[i])
-                        : storage_of(self, node->inputs[i]);
+                        : ls_cpu_together_storage(self, node->inputs[i]);
     if (!joins) in[i] = type;
   }
   ls_cpu_use use;
@@ -285,198 +252,19 @@ static void emit_varying(together *self, const ls_node *node) {
 }
 
 // Nothing is done: each result is its operand, once for each replica.
-static void emit_barrier(together *self, const ls_node *node) {
+static void emit_barrier(ls_cpu_together *self, const ls_node *node) {
   for (uint32_t i = 0; i < node->num_inputs; ++i) {
     const uint64_t ref = node->inputs[i];
     ls_cpu_bind_ref(self->compiler, self->scope, ls_ref(node->id, i),
-                    varies(self, ref) ? storage_of(self, ref)
-                                      : repeat(self, node, ref));
+                    ls_cpu_together_varies(self, ref)
+                        ? ls_cpu_together_storage(self, ref)
+                        : repeat(self, node, ref));
   }
-}
-
-// ---- Merges ----------------------------------------------------------------
-static uint32_t count_uses(const ls_graph *graph, uint64_t ref) {
-  uint32_t count = 0;
-  for (size_t i = 0; i < graph->num_nodes; ++i)
-    for (uint32_t n = 0; n < graph->nodes[i]->num_inputs; ++n)
-      count += graph->nodes[i]->inputs[n] == ref;
-  for (size_t i = 0; i < graph->num_results; ++i)
-    count += graph->results[i] == ref;
-  return count;
-}
-
-// Whether a merge is a sum or mean of floats that are added as they are.
-static bool is_sum(const ls_node *merge, bool *out_mean) {
-  const ls_attr *attr = ls_node_attr(merge, "reduce");
-  const char *reduce = attr == NULL ? "sum" : attr->as.string;
-  const ls_dtype dtype = merge->outputs[0].dtype;
-  *out_mean = strcmp(reduce, "mean") == 0;
-  return merge->type == LS_OP_ALL_REDUCE &&
-         (*out_mean || strcmp(reduce, "sum") == 0) &&
-         (dtype == LS_DTYPE_F32 || dtype == LS_DTYPE_F64);
-}
-
-// The product of what replicas have that only this merge uses, if its operands
-// are small enough beside it; NULL: it is something else.
-static const ls_node *product_of(const together *self, const ls_node *merge) {
-  bool mean = false;
-  const uint64_t ref = merge->inputs[0];
-  const ls_node *node = ls_graph_node_of(self->graph, ref);
-  if (!is_sum(merge, &mean) || node->type != LS_OP_MATMUL ||
-      !ls_node_int(node, "transpose_a", 0) ||
-      ls_node_int(node, "transpose_b", 0))
-    return NULL;
-  int64_t operands = 0;
-  for (uint32_t i = 0; i < 2; ++i) {
-    const ls_shape shape = ls_graph_type(self->graph, node->inputs[i]).shape;
-    if (shape.rank != 2 || !varies(self, node->inputs[i])) return NULL;
-    operands += ls_shape_num_elements(shape);
-  }
-  const int64_t size = ls_shape_num_elements(node->outputs[0].shape);
-  if (size < LEAST_ELEMENTS || operands > MOST_OPERANDS * size ||
-      count_uses(self->graph, ref) != 1)
-    return NULL;
-  return node;
-}
-
-// Whether the node is computed by the merge that uses it.
-static bool is_left_to_merge(const together *self, const ls_node *node) {
-  if (node->type != LS_OP_MATMUL) return false;
-  for (size_t i = 0; i < self->graph->num_nodes; ++i) {
-    const ls_node *merge = self->graph->nodes[i];
-    if (self->region->meets[i] && merge->inputs[0] >> 16 == node->id &&
-        product_of(self, merge) != NULL)
-      return true;
-  }
-  return false;
-}
-
-static void emit_products(together *self, const ls_node *merge,
-                          const ls_node *product, uint32_t result) {
-  ls_cpu_compiler *compiler = self->compiler;
-  const ls_type a = ls_graph_type(self->graph, product->inputs[0]);
-  const ls_type b = ls_graph_type(self->graph, product->inputs[1]);
-  ls_cpu_products products = {.dtype = a.dtype,
-                              .m = a.shape.dim[1],
-                              .n = b.shape.dim[1],
-                              .k = a.shape.dim[0],
-                              .replicas = self->lanes};
-  is_sum(merge, &products.mean);
-  ls_kernel_plan plan = {.kernels = compiler->kernels,
-                         .arena = &compiler->out->arena};
-  const ls_status status = ls_cpu_products_prepare(&products, &plan);
-  if (status != NULL) {
-    ls_cpu_fail_at(compiler, self->graph, merge, status);
-    return;
-  }
-  uint32_t in[2];
-  size_t bytes = ls_cpu_type_size(merge->outputs[0]);
-  for (uint32_t i = 0; i < 2; ++i) {
-    in[i] = storage_of(self, product->inputs[i]);
-    bytes += self->lanes * ls_cpu_ref_size(self->graph, product->inputs[i]);
-  }
-  emit_extra(self, &(extra){.node = merge,
-                            .kind = "sum of products",
-                            .loop = plan.loop,
-                            .params = plan.params,
-                            .blocks = plan.blocks,
-                            .flops = plan.flops,
-                            .bytes = bytes,
-                            .in = in,
-                            .num_in = 2,
-                            .out = &result,
-                            .num_out = 1});
-  ls_executable *out = compiler->out;
-  if (plan.scratch > out->kernel_scratch) out->kernel_scratch = plan.scratch;
-  out->facts.flops += plan.flops * compiler->trips;
-}
-
-static void emit_tree(together *self, const ls_node *merge, uint32_t result) {
-  ls_cpu_compiler *compiler = self->compiler;
-  ls_executable *out = compiler->out;
-  const ls_type type = merge->outputs[0];
-  ls_cpu_tree *tree = ls_arena_new(&out->arena, ls_cpu_tree);
-  if (tree == NULL) {
-    ls_cpu_fail(compiler, ls_out_of_memory());
-    return;
-  }
-  const uint32_t argument = argument_of(self, merge->inputs[0]);
-  *tree = (ls_cpu_tree){.dtype = type.dtype,
-                        .count = ls_shape_num_elements(type.shape),
-                        .replicas = self->lanes,
-                        .kernels = compiler->kernels,
-                        .apart = argument != LS_CPU_NONE &&
-                                 !self->is_lined_up[argument]};
-  is_sum(merge, &tree->mean);
-  const size_t scratch = ls_cpu_tree_scratch(tree);
-  if (scratch > out->kernel_scratch) out->kernel_scratch = scratch;
-  const uint32_t all = tree->apart ? 0 : storage_of(self, merge->inputs[0]);
-  emit_extra(self, &(extra){.node = merge,
-                            .loop = ls_cpu_tree_loop,
-                            .params = tree,
-                            .blocks = ls_cpu_tree_blocks(tree),
-                            .bytes = (self->lanes + 1) * ls_cpu_type_size(type),
-                            .in = tree->apart ? self->parts[argument] : &all,
-                            .num_in = tree->apart ? self->lanes : 1,
-                            .out = &result,
-                            .num_out = 1});
-}
-
-// Whatever else there is: step by step.
-static void emit_any(together *self, const ls_node *merge, uint32_t result) {
-  ls_cpu_compiler *compiler = self->compiler;
-  ls_executable *out = compiler->out;
-  ls_cpu_merge_all *all = ls_arena_new(&out->arena, ls_cpu_merge_all);
-  ls_cpu_merge *steps = NULL;
-  ls_status status =
-      all == NULL ? ls_out_of_memory()
-                  : ls_cpu_merge_prepare(compiler->kernels, &out->arena,
-                                         self->graph, merge, merge->outputs[0],
-                                         compiler->replicas, &steps);
-  if (status != NULL) {
-    ls_cpu_fail_at(compiler, self->graph, merge, status);
-    return;
-  }
-  all->merge = steps;
-  all->stride = ls_cpu_ref_size(self->graph, merge->inputs[0]);
-  if (steps->scratch > out->kernel_scratch)
-    out->kernel_scratch = steps->scratch;
-  const uint32_t outputs[] = {
-      result,
-      ls_cpu_new_shared(compiler,
-                        steps->stride * ls_cpu_merge_depth(self->lanes)),
-      ls_cpu_new_shared(compiler, steps->widen.loop == NULL ? 0 : steps->bytes),
-  };
-  const uint32_t value = storage_of(self, merge->inputs[0]);
-  emit_extra(self, &(extra){.node = merge,
-                            .loop = ls_cpu_merge_all_loop,
-                            .params = all,
-                            .blocks = 1,
-                            .in = &value,
-                            .num_in = 1,
-                            .out = outputs,
-                            .num_out = 3});
-}
-
-static void emit_merge(together *self, const ls_node *merge) {
-  ls_cpu_compiler *compiler = self->compiler;
-  const uint32_t result =
-      ls_cpu_new_shared(compiler, ls_cpu_type_size(merge->outputs[0]));
-  ls_cpu_bind_ref(compiler, self->scope, ls_ref(merge->id, 0), result);
-  const ls_node *product = product_of(self, merge);
-  if (product != NULL) {
-    emit_products(self, merge, product, result);
-    return;
-  }
-  bool mean = false;
-  if (is_sum(merge, &mean))
-    emit_tree(self, merge, result);
-  else
-    emit_any(self, merge, result);
 }
 
 // ---- The op ----------------------------------------------------------------
-static ls_status find_arguments(together *self, const ls_cpu_scope *outer) {
+static ls_status find_arguments(ls_cpu_together *self,
+                                const ls_cpu_scope *outer) {
   ls_arena *temp = &self->compiler->temp;
   const ls_cpu_region *region = self->region;
   self->parts = ls_arena_new_array(temp, uint32_t *, region->num_split);
@@ -493,7 +281,7 @@ static ls_status find_arguments(together *self, const ls_cpu_scope *outer) {
   return ls_ok();
 }
 
-static void deal_results(together *self) {
+static void deal_results(ls_cpu_together *self) {
   const ls_cpu_region *region = self->region;
   for (uint32_t g = 0; g < region->num_gathered; ++g) {
     if (!region->is_gathered[g]) continue;
@@ -502,7 +290,7 @@ static void deal_results(together *self) {
     uint32_t *parts = region->gathered + (size_t)g * self->lanes;
     for (uint32_t r = 0; r < self->lanes; ++r)
       parts[r] = ls_cpu_new_shared(self->compiler, size);
-    const uint32_t all = storage_of(self, ref);
+    const uint32_t all = ls_cpu_together_storage(self, ref);
     emit_copies(self, region->op, "deal", ls_cpu_deal_loop, size, &all, 1,
                 parts, self->lanes);
   }
@@ -511,11 +299,11 @@ static void deal_results(together *self) {
 void ls_cpu_emit_together(ls_cpu_compiler *compiler, ls_cpu_region *region,
                           const ls_cpu_scope *outer) {
   ls_cpu_body *body = &region->bodies[0];
-  together self = {.compiler = compiler,
-                   .region = region,
-                   .graph = body->graph,
-                   .scope = &body->scope,
-                   .lanes = (uint32_t)compiler->replicas};
+  ls_cpu_together self = {.compiler = compiler,
+                          .region = region,
+                          .graph = body->graph,
+                          .scope = &body->scope,
+                          .lanes = (uint32_t)compiler->replicas};
   const ls_status status = find_arguments(&self, outer);
   if (status != NULL) {
     ls_cpu_fail(compiler, status);
@@ -525,12 +313,12 @@ void ls_cpu_emit_together(ls_cpu_compiler *compiler, ls_cpu_region *region,
     const ls_node *node = body->graph->nodes[i];
     if (ls_cpu_failed(compiler)) return;
     if (region->meets[i])
-      emit_merge(&self, node);
+      ls_cpu_merge_together(&self, node);
     else if (!node->varying || node->type == LS_OP_PARAMETER)
       ls_cpu_emit_node(compiler, self.scope, node);
     else if (node->type == LS_OP_BARRIER)
       emit_barrier(&self, node);
-    else if (!is_left_to_merge(&self, node))
+    else if (!ls_cpu_is_left_to_merge(&self, node))
       emit_varying(&self, node);
   }
   deal_results(&self);

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Merges of replicas that go side by side: of what lies one behind the other,
+// or of an argument's parts, or of products that no replica stores.
+#include "engine/cpu/compile_together.h"
+
+#include "engine/cpu/products.h"
+#include "engine/cpu/together.h"
+
+// Elements of a product from which on it matters, and how many times that its
+// operands may be for it to be summed while it is multiplied.
+enum { LEAST_ELEMENTS = 4096, MOST_OPERANDS = 2 };
+
+static uint32_t count_uses(const ls_graph *graph, uint64_t ref) {
+  uint32_t count = 0;
+  for (size_t i = 0; i < graph->num_nodes; ++i)
+    for (uint32_t n = 0; n < graph->nodes[i]->num_inputs; ++n)
+      count += graph->nodes[i]->inputs[n] == ref;
+  for (size_t i = 0; i < graph->num_results; ++i)
+    count += graph->results[i] == ref;
+  return count;
+}
+
+// Whether a merge is a sum or mean of floats that are added as they are.
+static bool is_sum(const ls_node *merge, bool *out_mean) {
+  const ls_attr *attr = ls_node_attr(merge, "reduce");
+  const char *reduce = attr == NULL ? "sum" : attr->as.string;
+  const ls_dtype dtype = merge->outputs[0].dtype;
+  *out_mean = strcmp(reduce, "mean") == 0;
+  return merge->type == LS_OP_ALL_REDUCE &&
+         (*out_mean || strcmp(reduce, "sum") == 0) &&
+         (dtype == LS_DTYPE_F32 || dtype == LS_DTYPE_F64);
+}
+
+// The product of what replicas have that only this merge uses, if its operands
+// are small enough beside it; NULL: it is something else.
+static const ls_node *product_of(const ls_cpu_together *self,
+                                 const ls_node *merge) {
+  bool mean = false;
+  const uint64_t ref = merge->inputs[0];
+  const ls_node *node = ls_graph_node_of(self->graph, ref);
+  if (!is_sum(merge, &mean) || node->type != LS_OP_MATMUL ||
+      !ls_node_int(node, "transpose_a", 0) ||
+      ls_node_int(node, "transpose_b", 0))
+    return NULL;
+  int64_t operands = 0;
+  for (uint32_t i = 0; i < 2; ++i) {
+    const ls_shape shape = ls_graph_type(self->graph, node->inputs[i]).shape;
+    if (shape.rank != 2 || !ls_cpu_together_varies(self, node->inputs[i]))
+      return NULL;
+    operands += ls_shape_num_elements(shape);
+  }
+  const int64_t size = ls_shape_num_elements(node->outputs[0].shape);
+  if (size < LEAST_ELEMENTS || operands > MOST_OPERANDS * size ||
+      count_uses(self->graph, ref) != 1)
+    return NULL;
+  return node;
+}
+
+bool ls_cpu_is_left_to_merge(const ls_cpu_together *self, const ls_node *node) {
+  if (node->type != LS_OP_MATMUL) return false;
+  for (size_t i = 0; i < self->graph->num_nodes; ++i) {
+    const ls_node *merge = self->graph->nodes[i];
+    if (self->region->meets[i] && merge->inputs[0] >> 16 == node->id &&
+        product_of(self, merge) != NULL)
+      return true;
+  }
+  return false;
+}
+
+static void emit_products(ls_cpu_together *self, const ls_node *merge,
+                          const ls_node *product, uint32_t result) {
+  ls_cpu_compiler *compiler = self->compiler;
+  const ls_type a = ls_graph_type(self->graph, product->inputs[0]);
+  const ls_type b = ls_graph_type(self->graph, product->inputs[1]);
+  ls_cpu_products products = {.dtype = a.dtype,
+                              .m = a.shape.dim[1],
+                              .n = b.shape.dim[1],
+                              .k = a.shape.dim[0],
+                              .replicas = self->lanes};
+  is_sum(merge, &products.mean);
+  ls_kernel_plan plan = {.kernels = compiler->kernels,
+                         .arena = &compiler->out->arena};
+  const ls_status status = ls_cpu_products_prepare(&products, &plan);
+  if (status != NULL) {
+    ls_cpu_fail_at(compiler, self->graph, merge, status);
+    return;
+  }
+  uint32_t in[2];
+  size_t bytes = ls_cpu_type_size(merge->outputs[0]);
+  for (uint32_t i = 0; i < 2; ++i) {
+    in[i] = ls_cpu_together_storage(self, product->inputs[i]);
+    bytes += self->lanes * ls_cpu_ref_size(self->graph, product->inputs[i]);
+  }
+  ls_cpu_emit_extra(self, &(ls_cpu_extra){.node = merge,
+                                          .kind = "sum of products",
+                                          .loop = plan.loop,
+                                          .params = plan.params,
+                                          .blocks = plan.blocks,
+                                          .flops = plan.flops,
+                                          .bytes = bytes,
+                                          .in = in,
+                                          .num_in = 2,
+                                          .out = &result,
+                                          .num_out = 1});
+  ls_executable *out = compiler->out;
+  if (plan.scratch > out->kernel_scratch) out->kernel_scratch = plan.scratch;
+  out->facts.flops += plan.flops * compiler->trips;
+}
+
+static void emit_tree(ls_cpu_together *self, const ls_node *merge,
+                      uint32_t result) {
+  ls_cpu_compiler *compiler = self->compiler;
+  ls_executable *out = compiler->out;
+  const ls_type type = merge->outputs[0];
+  ls_cpu_tree *tree = ls_arena_new(&out->arena, ls_cpu_tree);
+  if (tree == NULL) {
+    ls_cpu_fail(compiler, ls_out_of_memory());
+    return;
+  }
+  const uint32_t argument = ls_cpu_together_argument(self, merge->inputs[0]);
+  *tree = (ls_cpu_tree){.dtype = type.dtype,
+                        .count = ls_shape_num_elements(type.shape),
+                        .replicas = self->lanes,
+                        .kernels = compiler->kernels,
+                        .apart = argument != LS_CPU_NONE &&
+                                 !self->is_lined_up[argument]};
+  is_sum(merge, &tree->mean);
+  const size_t scratch = ls_cpu_tree_scratch(tree);
+  if (scratch > out->kernel_scratch) out->kernel_scratch = scratch;
+  const uint32_t all =
+      tree->apart ? 0 : ls_cpu_together_storage(self, merge->inputs[0]);
+  ls_cpu_emit_extra(
+      self, &(ls_cpu_extra){.node = merge,
+                            .loop = ls_cpu_tree_loop,
+                            .params = tree,
+                            .blocks = ls_cpu_tree_blocks(tree),
+                            .bytes = (self->lanes + 1) * ls_cpu_type_size(type),
+                            .in = tree->apart ? self->parts[argument] : &all,
+                            .num_in = tree->apart ? self->lanes : 1,
+                            .out = &result,
+                            .num_out = 1});
+}
+
+// Whatever else there is: step by step.
+static void emit_any(ls_cpu_together *self, const ls_node *merge,
+                     uint32_t result) {
+  ls_cpu_compiler *compiler = self->compiler;
+  ls_executable *out = compiler->out;
+  ls_cpu_merge_all *all = ls_arena_new(&out->arena, ls_cpu_merge_all);
+  ls_cpu_merge *steps = NULL;
+  ls_status status =
+      all == NULL ? ls_out_of_memory()
+                  : ls_cpu_merge_prepare(compiler->kernels, &out->arena,
+                                         self->graph, merge, merge->outputs[0],
+                                         compiler->replicas, &steps);
+  if (status != NULL) {
+    ls_cpu_fail_at(compiler, self->graph, merge, status);
+    return;
+  }
+  all->merge = steps;
+  all->stride = ls_cpu_ref_size(self->graph, merge->inputs[0]);
+  if (steps->scratch > out->kernel_scratch)
+    out->kernel_scratch = steps->scratch;
+  const uint32_t outputs[] = {
+      result,
+      ls_cpu_new_shared(compiler,
+                        steps->stride * ls_cpu_merge_depth(self->lanes)),
+      ls_cpu_new_shared(compiler, steps->widen.loop == NULL ? 0 : steps->bytes),
+  };
+  const uint32_t value = ls_cpu_together_storage(self, merge->inputs[0]);
+  ls_cpu_emit_extra(self, &(ls_cpu_extra){.node = merge,
+                                          .loop = ls_cpu_merge_all_loop,
+                                          .params = all,
+                                          .blocks = 1,
+                                          .in = &value,
+                                          .num_in = 1,
+                                          .out = outputs,
+                                          .num_out = 3});
+}
+
+void ls_cpu_merge_together(ls_cpu_together *self, const ls_node *merge) {
+  ls_cpu_compiler *compiler = self->compiler;
+  const uint32_t result =
+      ls_cpu_new_shared(compiler, ls_cpu_type_size(merge->outputs[0]));
+  ls_cpu_bind_ref(compiler, self->scope, ls_ref(merge->id, 0), result);
+  const ls_node *product = product_of(self, merge);
+  if (product != NULL) {
+    emit_products(self, merge, product, result);
+    return;
+  }
+  bool mean = false;
+  if (is_sum(merge, &mean))
+    emit_tree(self, merge, result);
+  else
+    emit_any(self, merge, result);
+}
