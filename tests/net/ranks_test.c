@@ -7,15 +7,15 @@
 
 #include "base/allocator.h"
 #include "lockstep/host.h"
-#include "lockstep/strategy.h"
+#include "lockstep/train.h"
 #include "lockstep/trunk.h"
 #include "support/expect.h"
-#include "support/mlp.h"
 #include "support/sanitizer.h"
+#include "support/small_models.h"
 #include "support/values.h"
 
 // ---- Training on ranks -----------------------------------------------------
-enum { MOST_RANKS = 5, MOST_BYTES = 8 << 20 };
+enum { MOST_RANKS = 5, MOST_VARIABLES = 96, MOST_BYTES = 2 << 20 };
 
 // Results of each step and, at the end, variables, one behind the other.
 typedef struct record {
@@ -24,8 +24,8 @@ typedef struct record {
 } record;
 
 typedef struct job {
-  const mlp_shape *shape;
-  ls_callback step;  // Of args (examples, labels) and an mlp.
+  const ls_model_type *type;
+  ls_callback step;  // Of args (examples, labels) and a model. NULL: its own.
   int replicas, steps, threads;
   int64_t batch;
   record records[MOST_RANKS];
@@ -48,51 +48,54 @@ static ls_status record_nest(record *to, ls_nest nest) {
   return array != NULL ? record_array(to, array) : ls_ok();
 }
 
-static ls_status record_variables(record *to, const mlp *model) {
-  for (size_t i = 0; i < model->num_variables; ++i) {
-    ls_array *value = NULL;
-    LS_RETURN_IF_ERROR(ls_variable_value(model->variables[i], &value));
-    const ls_status status = record_array(to, value);
-    ls_array_release(value);
-    LS_RETURN_IF_ERROR(status);
-  }
-  return ls_ok();
-}
-
 // A model, and a step of it for a strategy's replicas.
 typedef struct setup {
-  mlp model;
+  ls_model model;
   ls_strategy *strategy;
   ls_function *function;
-  ls_array *examples, *labels;
   ls_nest args, result;
 } setup;
 
 static ls_status set_up(setup *self, const job *work) {
-  LS_RETURN_IF_ERROR(mlp_create(work->shape, LS_DTYPE_F32, &self->model));
-  LS_RETURN_IF_ERROR(mlp_batch(work->shape, LS_DTYPE_F32, 0, work->batch,
-                               &self->examples, &self->labels));
+  const ls_model_type *type = work->type;
+  LS_RETURN_IF_ERROR(ls_model_create(type, NULL, &self->model));
   LS_RETURN_IF_ERROR(ls_function_create(
-      &(ls_function_options){.call = work->step, .user = &self->model},
+      &(ls_function_options){.call = work->step != NULL ? work->step
+                                                        : type->train_step,
+                             .user = self->model.self},
       &self->function));
   LS_RETURN_IF_ERROR(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(work->replicas)},
       &self->strategy));
-  ls_nest x = ls_none(), y = ls_none();
-  LS_RETURN_IF_ERROR(ls_strategy_split(self->strategy, self->examples, &x));
-  LS_RETURN_IF_ERROR(ls_strategy_split(self->strategy, self->labels, &y));
-  self->args = LS_TUPLE(x, y);
-  return ls_ok();
+  ls_nest batch = ls_none();
+  LS_RETURN_IF_ERROR(ls_model_synthetic_batch(type, work->batch, &batch));
+  const ls_status status = ls_train_split(self->strategy, batch, &self->args);
+  ls_nest_release(batch);
+  return status;
 }
 
 static void tear_down(setup *self) {
   ls_nest_release(self->args);
   ls_nest_release(self->result);
-  ls_array_release(self->examples);
-  ls_array_release(self->labels);
   ls_function_release(self->function);
   if (self->strategy != NULL) ls_strategy_release(self->strategy);
-  mlp_destroy(&self->model);
+  ls_model_destroy(&self->model);
+}
+
+static ls_status record_variables(record *to, const ls_model *model) {
+  ls_variable *variables[MOST_VARIABLES];
+  size_t count = model->type->variables(model->self, variables, MOST_VARIABLES);
+  count += ls_optimizer_variables(model->type->optimizer(model->self),
+                                  variables + count, MOST_VARIABLES - count);
+  if (count > MOST_VARIABLES) return ls_internal("too many variables");
+  for (size_t i = 0; i < count; ++i) {
+    ls_array *value = NULL;
+    LS_RETURN_IF_ERROR(ls_variable_value(variables[i], &value));
+    const ls_status status = record_array(to, value);
+    ls_array_release(value);
+    LS_RETURN_IF_ERROR(status);
+  }
+  return ls_ok();
 }
 
 static ls_status train(const job *work, record *out) {
@@ -153,18 +156,31 @@ static void expect_same_on(job work, const int *ranks, size_t count) {
   job_deinit(&alone);
 }
 
-static const mlp_shape narrow = {"narrow", 3, {48, 40, 24, 10}};
-
-static void training_on_ranks_gives_the_bytes_of_one(void **state) {
-  (void)state;
+static void expect_same_on_two_and_four(const ls_model_type *type,
+                                        int64_t batch) {
   const int ranks[] = {2, 4};
-  const job work = {.shape = LS_SANITIZED ? &narrow : &mlp_large,
-                    .step = mlp_step,
+  const job work = {.type = type,
                     .replicas = 8,
-                    .steps = LS_SANITIZED ? 5 : 20,
+                    .steps = LS_SANITIZED ? 5 : 50,
                     .threads = 1,
-                    .batch = 32};
+                    .batch = batch};
   expect_same_on(work, ranks, LS_COUNT_OF(ranks));
+}
+
+static void training_mlp_on_ranks_gives_the_bytes_of_one(void **state) {
+  (void)state;
+  expect_same_on_two_and_four(&small_mlp, 64);
+  expect_same_on_two_and_four(&small_mlp, 61);
+}
+
+static void so_does_a_cnn_with_dropout(void **state) {
+  (void)state;
+  expect_same_on_two_and_four(&small_cnn, 64);
+}
+
+static void so_does_a_gpt(void **state) {
+  (void)state;
+  expect_same_on_two_and_four(&small_gpt, 32);
 }
 
 static void replicas_need_not_be_dealt_evenly(void **state) {
@@ -172,8 +188,7 @@ static void replicas_need_not_be_dealt_evenly(void **state) {
   const int ranks[] = {2, 3, 5};
   for (int replicas = 5; replicas <= 9; ++replicas)
     for (int threads = 1; threads <= 3; threads += 2) {
-      const job work = {.shape = &narrow,
-                        .step = mlp_step,
+      const job work = {.type = &small_mlp,
                         .replicas = replicas,
                         .steps = 2,
                         .threads = threads,
@@ -206,7 +221,8 @@ static ls_nest merge_again(ls_nest values, void *user) {
 
 // Gives what is merged, and what each replica has of it.
 static ls_nest loop_step(ls_nest args, void *user) {
-  const mlp *model = user;
+  ls_variable *variables[2];
+  small_mlp.variables(user, variables, 2);
   ls_tensor x = ls_nest_tensor(args, 0);
   const ls_tensor start = ls_reduce_mean(x, LS_ALL_AXES);
   const ls_nest last = ls_while(
@@ -215,15 +231,15 @@ static ls_nest loop_step(ls_nest args, void *user) {
   const ls_tensor merged = ls_nest_tensor(last, 1);
   ls_nest_release(last);
   ls_variable_assign_add(
-      model->variables[1],
-      ls_broadcast(ls_all_reduce(LS_REDUCE_SUM, merged), LS_SHAPE(40)));
+      variables[1],
+      ls_broadcast(ls_all_reduce(LS_REDUCE_SUM, merged), LS_SHAPE(256)));
   return LS_TUPLE(ls_leaf(merged), ls_leaf(ls_mul(x, merged)));
 }
 
 static void merges_in_loops_and_results_of_replicas_come_to_all(void **state) {
   (void)state;
   const int ranks[] = {2, 3, 4};
-  const job work = {.shape = &narrow,
+  const job work = {.type = &small_mlp,
                     .step = loop_step,
                     .replicas = 8,
                     .steps = 3,
@@ -252,7 +268,7 @@ static ls_nest counting_step(ls_nest args, void *user) {
 
 static void each_replica_runs_on_one_rank(void **state) {
   (void)state;
-  job work = {.shape = &narrow,
+  job work = {.type = &small_mlp,
               .step = counting_step,
               .replicas = 8,
               .steps = 5,
@@ -286,7 +302,7 @@ static ls_nest failing_step(ls_nest args, void *user) {
 
 static void a_replica_that_fails_ends_the_step_on_all_ranks(void **state) {
   (void)state;
-  job work = {.shape = &narrow,
+  job work = {.type = &small_mlp,
               .step = failing_step,
               .replicas = 8,
               .steps = 1,
@@ -303,12 +319,8 @@ static void a_replica_that_fails_ends_the_step_on_all_ranks(void **state) {
 
 static void a_rank_without_replicas_is_refused(void **state) {
   (void)state;
-  job work = {.shape = &narrow,
-              .step = mlp_step,
-              .replicas = 2,
-              .steps = 1,
-              .threads = 1,
-              .batch = 8};
+  job work = {
+      .type = &small_mlp, .replicas = 2, .steps = 1, .threads = 1, .batch = 8};
   job_init(&work);
   expect_status(ls_standin_run(3, train_on, &work), LS_INVALID_ARGUMENT,
                 "2 replicas on 3 ranks");
@@ -317,7 +329,9 @@ static void a_rank_without_replicas_is_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(training_on_ranks_gives_the_bytes_of_one),
+      cmocka_unit_test(training_mlp_on_ranks_gives_the_bytes_of_one),
+      cmocka_unit_test(so_does_a_cnn_with_dropout),
+      cmocka_unit_test(so_does_a_gpt),
       cmocka_unit_test(replicas_need_not_be_dealt_evenly),
       cmocka_unit_test(merges_in_loops_and_results_of_replicas_come_to_all),
       cmocka_unit_test(each_replica_runs_on_one_rank),

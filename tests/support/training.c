@@ -92,9 +92,14 @@ static void train(const training_job *job, training *out) {
   }
   ls_variable *variables[TRAINING_MOST_VARIABLES];
   const ls_model *model = &setup.model;
-  out->num_values =
+  size_t count =
       model->type->variables(model->self, variables, TRAINING_MOST_VARIABLES);
-  assert_in_range(out->num_values, 1, TRAINING_MOST_VARIABLES);
+  assert_in_range(count, 1, TRAINING_MOST_VARIABLES);
+  count += ls_optimizer_variables(model->type->optimizer(model->self),
+                                  variables + count,
+                                  TRAINING_MOST_VARIABLES - count);
+  assert_in_range(count, 1, TRAINING_MOST_VARIABLES);
+  out->num_values = count;
   for (size_t i = 0; i < out->num_values; ++i)
     expect_ok(ls_variable_value(variables[i], &out->values[i]));
   training_setup_destroy(&setup);

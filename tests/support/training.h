@@ -9,7 +9,7 @@
 #include "lockstep/models.h"
 #include "lockstep/strategy.h"
 
-enum { TRAINING_MOST_STEPS = 8, TRAINING_MOST_VARIABLES = 128 };
+enum { TRAINING_MOST_STEPS = 50, TRAINING_MOST_VARIABLES = 256 };
 
 typedef struct training_job {
   const char *model;
@@ -31,7 +31,8 @@ typedef struct training_job {
 typedef struct training {
   int steps;
   double losses[TRAINING_MOST_STEPS];  // The mean over the replicas.
-  // Of the model's variables at the end; they outlive the job's runtime.
+  // Of the model's variables and then of its optimizer's, at the end; they
+  // outlive the job's runtime.
   ls_array *values[TRAINING_MOST_VARIABLES];
   size_t num_values;
 } training;
