@@ -11,6 +11,9 @@
 // are the same bytes everywhere, and the same as on one rank.
 //
 // A runtime is told of its trunk when it is made; without one it is alone.
+// Before they first run something together, ranks compare what they compute
+// with (math, kernels, C library): if one would give other bits, all refuse
+// with FAILED_PRECONDITION, which names both.
 #ifndef LOCKSTEP_TRUNK_H_
 #define LOCKSTEP_TRUNK_H_
 

@@ -28,6 +28,7 @@ typedef struct job {
   ls_callback step;  // Of args (examples, labels) and a model. NULL: its own.
   int replicas, steps, threads;
   int64_t batch;
+  int direct;  // This rank's math is LS_MATH_DIRECT. 0: no rank's.
   record records[MOST_RANKS];
 } job;
 
@@ -116,7 +117,12 @@ static ls_status train_on(ls_trunk *trunk, void *user) {
   job *work = user;
   ls_runtime *runtime = NULL;
   LS_RETURN_IF_ERROR(ls_runtime_create(
-      &(ls_runtime_options){.threads = work->threads, .trunk = trunk},
+      &(ls_runtime_options){.threads = work->threads,
+                            .trunk = trunk,
+                            .math =
+                                trunk->rank > 0 && trunk->rank == work->direct
+                                    ? LS_MATH_DIRECT
+                                    : LS_MATH_FAST},
       &runtime));
   ls_runtime *before = ls_runtime_make_current(runtime);
   const ls_status status = train(work, &work->records[trunk->rank]);
@@ -327,6 +333,27 @@ static void a_rank_without_replicas_is_refused(void **state) {
   job_deinit(&work);
 }
 
+static void a_rank_of_other_numerics_is_refused(void **state) {
+  (void)state;
+  for (int ranks = 3; ranks <= 4; ++ranks) {
+    job work = {.type = &small_mlp,
+                .replicas = 8,
+                .steps = 1,
+                .threads = 1,
+                .batch = 8,
+                .direct = 2};
+    job_init(&work);
+    const ls_status status = ls_standin_run(ranks, train_on, &work);
+    expect_contains(ls_status_message(status), "fast");
+    expect_contains(ls_status_message(status), "direct");
+    expect_contains(ls_status_message(status), "rank 0 computes as");
+    expect_status(status, LS_FAILED_PRECONDITION, "rank 2 as");
+    for (int k = 0; k < ranks; ++k)
+      assert_int_equal(work.records[k].size, 0);
+    job_deinit(&work);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(training_mlp_on_ranks_gives_the_bytes_of_one),
@@ -337,6 +364,7 @@ int main(void) {
       cmocka_unit_test(each_replica_runs_on_one_rank),
       cmocka_unit_test(a_replica_that_fails_ends_the_step_on_all_ranks),
       cmocka_unit_test(a_rank_without_replicas_is_refused),
+      cmocka_unit_test(a_rank_of_other_numerics_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 #endif
 
 #include "base/runtime_internal.h"
-#include "engine/cpu/instance.h"
+#include "engine/cpu/ranks.h"
 #include "graph/print.h"
 #include "lockstep/device.h"
 #include "lockstep/runs.h"
@@ -17,9 +17,11 @@ typedef struct cpu_backend {
   ls_backend base;
   const ls_cpu_kernels *kernels;
   ls_cpu_kernels own;  // What it points to where products are of bf16.
-  char numerics_id[64];
+  char numerics_id[LS_CPU_NUMERICS_ID_SIZE];
   ls_mutex lock;           // Guards the list.
   ls_instance *instances;  // All that are bound.
+  ls_mutex meeting;        // Held while ranks compare their ids; guards `met`.
+  bool met;
 } cpu_backend;
 
 const ls_cpu_kernels *ls_cpu_backend_kernels(const ls_backend *backend) {
@@ -156,6 +158,18 @@ static const char *numerics_id(ls_backend *self) {
   return ((const cpu_backend *)self)->numerics_id;
 }
 
+ls_status ls_cpu_backend_meet(ls_backend *backend, ls_trunk *trunk) {
+  cpu_backend *self = (cpu_backend *)backend;
+  ls_status status = ls_ok();
+  ls_mutex_lock(&self->meeting);
+  if (!self->met)
+    status = ls_cpu_ranks_compare(trunk, ls_runtime_allocator(backend->runtime),
+                                  self->numerics_id);
+  self->met = status == NULL;
+  ls_mutex_unlock(&self->meeting);
+  return status;
+}
+
 static const struct ls_backend_vtable cpu_vtable = {
     .name = "cpu",
     .supports = ls_cpu_supports,
@@ -211,6 +225,7 @@ static void make_numerics_id(cpu_backend *self) {
 static ls_status destroy_backend(void *state) {
   cpu_backend *self = state;
   ls_mutex_deinit(&self->lock);
+  ls_mutex_deinit(&self->meeting);
   ls_release(ls_runtime_allocator(self->base.runtime), self);
   return ls_ok();
 }
@@ -219,6 +234,10 @@ static ls_status create_backend(ls_runtime *runtime, ls_backend **out_backend) {
   cpu_backend *self = ls_new(ls_runtime_allocator(runtime), cpu_backend);
   if (self == NULL) return ls_out_of_memory();
   ls_status status = ls_mutex_init(&self->lock);
+  if (status == NULL) {
+    status = ls_mutex_init(&self->meeting);
+    if (status != NULL) ls_mutex_deinit(&self->lock);
+  }
   if (status != NULL) {
     ls_release(ls_runtime_allocator(runtime), self);
     return status;

@@ -161,6 +161,8 @@ ls_status ls_cpu_bind(ls_executable *executable, ls_buffer *const *buffers,
                       ls_instance **out_instance) {
   *out_instance = NULL;
   LS_TRY(check_buffers(executable, buffers));
+  if (executable->trunk != NULL)
+    LS_TRY(ls_cpu_backend_meet(executable->backend, executable->trunk));
   ls_instance *self = ls_new(executable->allocator, ls_instance);
   if (self == NULL) return ls_out_of_memory();
   self->allocator = executable->allocator;

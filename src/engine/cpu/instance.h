@@ -135,5 +135,7 @@ ls_status ls_cpu_stalled(const ls_instance *self);
 // ---- backend.c: all instances, for who looks on ------------------------------
 void ls_cpu_backend_add(ls_instance *instance);
 void ls_cpu_backend_remove(ls_instance *instance);
+// Compares what all ranks compute with, once; see ls_cpu_ranks_compare.
+ls_status ls_cpu_backend_meet(ls_backend *backend, ls_trunk *trunk);
 
 #endif  // LS_ENGINE_CPU_INSTANCE_H_

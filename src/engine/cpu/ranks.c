@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/cpu/ranks.h"
 
+// ---- Subtrees --------------------------------------------------------------
 static uint32_t first_of(const ls_executable *executable, int32_t rank) {
   return (uint32_t)ls_trunk_first(executable->trunk, rank,
                                   executable->replicas);
@@ -40,6 +41,7 @@ size_t ls_cpu_ranks_pieces(const ls_executable *executable) {
   return results > subtrees ? results : subtrees;
 }
 
+// ---- Exchanging ------------------------------------------------------------
 static ls_status exchange(const ls_instance *self, uint32_t number,
                           uint64_t iteration, size_t count) {
   ls_trunk *trunk = self->executable->trunk;
@@ -128,4 +130,39 @@ ls_status ls_cpu_exchange_results(ls_instance *self) {
                           (uint32_t)(instruction - executable->instructions);
   return ls_status_annotate(exchange(self, number, 0, count),
                             "with the results of replicas");
+}
+
+// ---- Meeting ---------------------------------------------------------------
+static ls_status check_same_ids(const ls_trunk *trunk, const char *ids) {
+  for (int32_t k = 1; k < trunk->ranks; ++k) {
+    const char *id = ids + k * LS_CPU_NUMERICS_ID_SIZE;
+    if (strcmp(ids, id) != 0)
+      return ls_failed_precondition(
+          "rank 0 computes as '%s', rank %d as '%s': their bits would differ",
+          ids, k, id);
+  }
+  return ls_ok();
+}
+
+ls_status ls_cpu_ranks_compare(ls_trunk *trunk, ls_allocator *allocator,
+                               const char *id) {
+  const size_t ranks = (size_t)trunk->ranks;
+  char *ids = ls_new_array(allocator, char, ranks *LS_CPU_NUMERICS_ID_SIZE);
+  ls_trunk_piece *pieces = ls_new_array(allocator, ls_trunk_piece, ranks);
+  ls_status status = ls_out_of_memory();
+  if (ids != NULL && pieces != NULL) {
+    ls_status_free(status);
+    for (int32_t k = 0; k < trunk->ranks; ++k)
+      pieces[k] = (ls_trunk_piece){ids + k * LS_CPU_NUMERICS_ID_SIZE,
+                                   LS_CPU_NUMERICS_ID_SIZE, k};
+    memcpy(pieces[trunk->rank].data, id, LS_CPU_NUMERICS_ID_SIZE);
+    // No program's name.
+    const ls_trunk_name name = {.merge = UINT32_MAX};
+    status = trunk->exchange(trunk, &name, pieces, ranks);
+    if (status == NULL) status = check_same_ids(trunk, ids);
+  }
+  if (status != NULL) trunk->cancel(trunk, status);
+  ls_release(allocator, pieces);
+  ls_release(allocator, ids);
+  return status;
 }

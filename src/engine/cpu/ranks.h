@@ -11,6 +11,14 @@
 
 #include "engine/cpu/instance.h"
 
+enum { LS_CPU_NUMERICS_ID_SIZE = 64 };
+
+// All ranks meet before their first run: one that would not give the bits of
+// the others is refused, on every rank. `id`: of LS_CPU_NUMERICS_ID_SIZE bytes.
+//   LS_FAILED_PRECONDITION  names the ranks and both ids.
+ls_status ls_cpu_ranks_compare(ls_trunk *trunk, ls_allocator *allocator,
+                               const char *id);
+
 // The most that parts can be shifted by, so that none has lanes of two ranks.
 uint32_t ls_cpu_ranks_shift(const ls_executable *executable);
 
