@@ -258,16 +258,12 @@ ls_node *ls_graph_append(ls_graph *graph, const ls_op_spec *spec,
   return node;
 }
 
-ls_node *ls_graph_node(const ls_graph *graph, uint64_t id) {
-  while (graph != NULL && graph->forward != NULL) graph = graph->forward;
-  if (graph == NULL || graph->num_nodes == 0) return NULL;
+size_t ls_graph_position(const ls_graph *graph, uint64_t id) {
   // Dense but in the eager graph: the distance from the end tells the place.
   const uint64_t behind = graph->next_id - id;
-  if (id == 0 || behind == 0 || id > graph->next_id) return NULL;
-  if (behind <= graph->num_nodes) {
-    ls_node *node = graph->nodes[graph->num_nodes - behind];
-    if (node->id == id) return node;
-  }
+  if (behind != 0 && behind <= graph->num_nodes &&
+      graph->nodes[graph->num_nodes - behind]->id == id)
+    return graph->num_nodes - (size_t)behind;
   size_t low = 0, high = graph->num_nodes;
   while (low < high) {
     const size_t middle = low + (high - low) / 2;
@@ -276,9 +272,14 @@ ls_node *ls_graph_node(const ls_graph *graph, uint64_t id) {
     else
       high = middle;
   }
-  return low < graph->num_nodes && graph->nodes[low]->id == id
-             ? graph->nodes[low]
-             : NULL;
+  return low < graph->num_nodes && graph->nodes[low]->id == id ? low : SIZE_MAX;
+}
+
+ls_node *ls_graph_node(const ls_graph *graph, uint64_t id) {
+  while (graph != NULL && graph->forward != NULL) graph = graph->forward;
+  if (graph == NULL) return NULL;
+  const size_t position = ls_graph_position(graph, id);
+  return position == SIZE_MAX ? NULL : graph->nodes[position];
 }
 
 ls_type ls_graph_type(const ls_graph *graph, uint64_t ref) {

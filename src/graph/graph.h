@@ -163,6 +163,8 @@ ls_status ls_graph_set_results(ls_graph *graph, const uint64_t *refs,
 ls_status ls_graph_keep_nodes(ls_graph *graph, const bool *keep);
 
 // ---- Looking up ------------------------------------------------------------
+// The place of a node among those of its graph, by its id; SIZE_MAX: stale.
+size_t ls_graph_position(const ls_graph *graph, uint64_t id);
 // The node of an id or ref; NULL when stale.
 ls_node *ls_graph_node(const ls_graph *graph, uint64_t id);
 static inline ls_node *ls_graph_node_of(const ls_graph *graph, uint64_t ref) {

@@ -37,22 +37,6 @@ bool ls_node_writes(const ls_node *node, const ls_object *variable) {
   return false;
 }
 
-size_t ls_graph_position(const ls_graph *graph, uint64_t id) {
-  const uint64_t behind = graph->next_id - id;  // From the end, without gaps.
-  if (behind != 0 && behind <= graph->num_nodes &&
-      graph->nodes[graph->num_nodes - behind]->id == id)
-    return graph->num_nodes - (size_t)behind;
-  size_t low = 0, high = graph->num_nodes;
-  while (low < high) {
-    const size_t middle = low + (high - low) / 2;
-    if (graph->nodes[middle]->id < id)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low < graph->num_nodes && graph->nodes[low]->id == id ? low : SIZE_MAX;
-}
-
 // ---- Regions ---------------------------------------------------------------
 // Copies `region` into a graph inside the current one. `captured` are the
 // values for its captures.

@@ -30,7 +30,4 @@ bool ls_node_draws(const ls_node *node);
 // Whether the op, or one in its regions, writes the variable.
 bool ls_node_writes(const ls_node *node, const ls_object *variable);
 
-// Where the op of an id stands among the graph's nodes; SIZE_MAX: nowhere.
-size_t ls_graph_position(const ls_graph *graph, uint64_t id);
-
 #endif  // LS_GRAPH_INLINE_H_

@@ -3,20 +3,6 @@
 
 #include "graph/equal.h"
 
-size_t ls_graph_index(const ls_graph *graph, uint64_t id) {
-  size_t low = 0, high = graph->num_nodes;
-  // Without gaps, as a rule.
-  if (id - 1 < high && graph->nodes[id - 1]->id == id) return (size_t)id - 1;
-  while (low < high) {
-    const size_t middle = low + (high - low) / 2;
-    if (graph->nodes[middle]->id < id)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low;
-}
-
 typedef struct search {
   ls_graph *first, *body;
   const uint32_t *twins;
@@ -34,7 +20,7 @@ static bool same_capture(const search *s, const ls_node *a, const ls_node *b) {
 static bool same_operands(const search *s, const ls_node *a, const ls_node *b) {
   if (a->num_inputs != b->num_inputs) return false;
   for (uint32_t i = 0; i < a->num_inputs; ++i) {
-    const uint32_t twin = s->twins[ls_graph_index(s->body, b->inputs[i] >> 16)];
+    const uint32_t twin = s->twins[ls_graph_position(s->body, b->inputs[i] >> 16)];
     if (twin == LS_NO_TWIN || s->first->nodes[twin]->id != a->inputs[i] >> 16 ||
         ls_ref_output(a->inputs[i]) != ls_ref_output(b->inputs[i]))
       return false;

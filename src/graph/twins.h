@@ -13,9 +13,6 @@
 
 enum { LS_NO_TWIN = UINT32_MAX };
 
-// The place of a node among those of its graph, by its id.
-size_t ls_graph_index(const ls_graph *graph, uint64_t id);
-
 // For each node of `body` the place of the node of `first` that is worth the
 // same on all replicas, or LS_NO_TWIN; `twins` has room for all. What varies in
 // `first` is no twin. Merges are twins in the order they stand in, and so their

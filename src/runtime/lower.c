@@ -95,21 +95,13 @@ ls_status ls_graph_written(const ls_graph *graph, ls_allocator *allocator,
   return ls_ok();
 }
 
-static size_t index_of(const ls_graph *graph, uint64_t id) {
-  size_t low = 0, high = graph->num_nodes;
-  while (low < high) {
-    const size_t middle = low + (high - low) / 2;
-    if (graph->nodes[middle]->id < id)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low;
+static void mark(const ls_graph *graph, bool *needed, uint64_t id) {
+  const size_t at = ls_graph_position(graph, id);
+  if (at != SIZE_MAX) needed[at] = true;
 }
 
 static void mark_ref(const ls_lower_scope *scope, bool *needed, uint64_t ref) {
-  if (ls_lowered(scope, ref) == 0)
-    needed[index_of(scope->from, ref >> 16)] = true;
+  if (ls_lowered(scope, ref) == 0) mark(scope->from, needed, ref >> 16);
 }
 
 static ls_status lower_one(ls_lower_scope *scope, ls_node *node) {
@@ -128,11 +120,11 @@ ls_status ls_lower_nodes(ls_lower_scope *scopes, size_t num_scopes,
                          bool effects_are_roots) {
   const ls_lower_scope *scope = &scopes[0];
   ls_graph *from = scope->from;
-  bool *needed = ls_new_array(scope->all->allocator, bool, from->num_nodes + 1);
+  bool *needed = ls_new_array(scope->all->allocator, bool, from->num_nodes);
   if (needed == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < num_roots; ++i) mark_ref(scope, needed, roots[i]);
   for (size_t i = 0; i < num_targets; ++i)
-    needed[index_of(from, targets[i].id)] = true;
+    mark(from, needed, targets[i].id);
   for (size_t i = from->num_nodes; i > 0; --i) {
     const ls_node *node = from->nodes[i - 1];
     if (!needed[i - 1] && effects_are_roots && node_has_effects(node))
@@ -141,7 +133,7 @@ ls_status ls_lower_nodes(ls_lower_scope *scopes, size_t num_scopes,
     for (uint32_t k = 0; k < node->num_inputs; ++k)
       mark_ref(scope, needed, node->inputs[k]);
     for (uint32_t k = 0; k < node->num_control; ++k)
-      needed[index_of(from, node->control[k])] = true;
+      mark(from, needed, node->control[k]);
   }
   ls_status status = ls_ok();
   for (size_t i = 0; i < from->num_nodes; ++i)

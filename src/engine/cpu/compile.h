@@ -155,9 +155,6 @@ uint32_t ls_cpu_new_base(ls_cpu_compiler *self, ls_cpu_home home,
 size_t ls_cpu_type_size(ls_type type);
 size_t ls_cpu_ref_size(const ls_graph *graph, uint64_t ref);
 
-// The index of a node in its graph, by its id; num_nodes: there is none.
-size_t ls_cpu_node_index(const ls_graph *graph, uint64_t id);
-
 void ls_cpu_scope_init(ls_cpu_compiler *self, ls_cpu_scope *scope,
                        const ls_graph *graph);
 // The storage of a ref. INTERNAL if it is not computed yet.

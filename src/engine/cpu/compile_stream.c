@@ -202,25 +202,9 @@ void ls_cpu_scope_init(ls_cpu_compiler *self, ls_cpu_scope *scope,
   memset(scope->storages, 0xff, count * sizeof(*scope->storages));
 }
 
-// Ids ascend; without gaps, as a rule.
-size_t ls_cpu_node_index(const ls_graph *graph, uint64_t id) {
-  size_t low = 0, high = graph->num_nodes;
-  if (id - 1 < high && graph->nodes[id - 1]->id == id) return (size_t)id - 1;
-  while (low < high) {
-    const size_t middle = low + (high - low) / 2;
-    if (graph->nodes[middle]->id < id) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  const bool found = low < graph->num_nodes && graph->nodes[low]->id == id;
-  return found ? low : graph->num_nodes;
-}
-
 static uint32_t *entry_of(const ls_cpu_scope *scope, uint64_t ref) {
-  const size_t index = ls_cpu_node_index(scope->graph, ref >> 16);
-  if (index >= scope->graph->num_nodes) return NULL;
+  const size_t index = ls_graph_position(scope->graph, ref >> 16);
+  if (index == SIZE_MAX) return NULL;
   if (ls_ref_output(ref) >= scope->graph->nodes[index]->num_outputs) {
     return NULL;
   }
