@@ -352,27 +352,35 @@ static void emit_lanes(ls_cpu_compiler *compiler, ls_cpu_region *self) {
 }
 
 // ---- The op ----------------------------------------------------------------
-static void bind_parameters(ls_cpu_compiler *compiler, ls_cpu_region *self,
-                            const ls_cpu_scope *outer) {
+static void bind_captures(ls_cpu_compiler *compiler, ls_cpu_region *self,
+                          const ls_cpu_scope *outer) {
   size_t input = self->num_split * (size_t)compiler->replicas;
   for (uint32_t k = 0; k < self->num_bodies; ++k) {
     ls_cpu_body *body = &self->bodies[k];
     const ls_graph *graph = body->graph;
     ls_cpu_scope_init(compiler, &body->scope, graph);
     if (ls_cpu_failed(compiler)) return;
-    for (uint32_t s = 0; s < self->num_split; ++s) {
-      const uint64_t ref = graph->parameters[s];
-      const uint32_t storage =
-          compiler->replicas == 1
-              ? ls_cpu_storage_of(compiler, outer, self->op->inputs[s])
-              : ls_cpu_new_base(compiler, LS_CPU_SPLIT, s,
-                                ls_cpu_ref_size(graph, ref));
-      ls_cpu_bind_ref(compiler, &body->scope, ref, storage);
-    }
     for (size_t i = graph->num_declared; i < graph->num_parameters; ++i) {
       ls_cpu_bind_ref(
           compiler, &body->scope, graph->parameters[i],
           ls_cpu_storage_of(compiler, outer, self->op->inputs[input++]));
+    }
+  }
+}
+
+// With one replica an argument is what it is; else each lane finds its own.
+static void bind_arguments(ls_cpu_compiler *compiler, ls_cpu_region *self,
+                           const ls_cpu_scope *outer) {
+  for (uint32_t k = 0; k < self->num_bodies; ++k) {
+    ls_cpu_body *body = &self->bodies[k];
+    for (uint32_t s = 0; s < self->num_split; ++s) {
+      const uint64_t ref = body->graph->parameters[s];
+      const uint32_t storage =
+          compiler->replicas == 1
+              ? ls_cpu_storage_of(compiler, outer, self->op->inputs[s])
+              : ls_cpu_new_base(compiler, LS_CPU_SPLIT, s,
+                                ls_cpu_ref_size(body->graph, ref));
+      ls_cpu_bind_ref(compiler, &body->scope, ref, storage);
     }
   }
 }
@@ -477,13 +485,15 @@ void ls_cpu_emit_replicate(ls_cpu_compiler *compiler, ls_cpu_scope *outer,
     ls_cpu_fail(compiler, status);
     return;
   }
-  bind_parameters(compiler, &self, outer);
-  if (replicas == 1) {
-    ls_cpu_emit_graph(compiler, &self.bodies[0].scope);
-  } else if (ls_cpu_can_go_together(compiler, &self)) {
+  bind_captures(compiler, &self, outer);
+  if (ls_cpu_can_go_together(compiler, &self)) {
     ls_cpu_emit_together(compiler, &self, outer);
   } else {
-    emit_streams(compiler, &self, outer);
+    bind_arguments(compiler, &self, outer);
+    if (replicas == 1)
+      ls_cpu_emit_graph(compiler, &self.bodies[0].scope);
+    else
+      emit_streams(compiler, &self, outer);
   }
   bind_results(compiler, &self, outer);
   compiler->replicas = 1;

@@ -304,7 +304,8 @@ void ls_cpu_emit_together(ls_cpu_compiler *compiler, ls_cpu_region *region,
                           .graph = body->graph,
                           .scope = &body->scope,
                           .lanes = (uint32_t)compiler->replicas};
-  const ls_status status = find_arguments(&self, outer);
+  ls_status status = find_arguments(&self, outer);
+  if (status == NULL) status = ls_cpu_find_products(&self);
   if (status != NULL) {
     ls_cpu_fail(compiler, status);
     return;
@@ -318,7 +319,7 @@ void ls_cpu_emit_together(ls_cpu_compiler *compiler, ls_cpu_region *region,
       ls_cpu_emit_node(compiler, self.scope, node);
     else if (node->type == LS_OP_BARRIER)
       emit_barrier(&self, node);
-    else if (!ls_cpu_is_left_to_merge(&self, node))
+    else if (!self.is_left[i])
       emit_varying(&self, node);
   }
   deal_results(&self);

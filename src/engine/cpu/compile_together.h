@@ -17,6 +17,7 @@ typedef struct ls_cpu_together {
   // have been lined up.
   uint32_t **parts;
   bool *is_lined_up;
+  bool *is_left;  // By node: the merge that uses it computes it.
 } ls_cpu_together;
 
 static inline bool ls_cpu_together_varies(const ls_cpu_together *self,
@@ -44,8 +45,9 @@ typedef struct ls_cpu_extra {
 void ls_cpu_emit_extra(ls_cpu_together *self, const ls_cpu_extra *e);
 
 // ---- compile_together_merges.c ---------------------------------------------
-// Whether the node is computed by the merge that uses it.
-bool ls_cpu_is_left_to_merge(const ls_cpu_together *self, const ls_node *node);
+// Finds the products that nobody but a merge uses, to be summed while they are
+// multiplied: fills in `is_left`.
+ls_status ls_cpu_find_products(ls_cpu_together *self);
 // Emits a merge of what replicas contribute, and binds its result.
 void ls_cpu_merge_together(ls_cpu_together *self, const ls_node *merge);
 

@@ -11,16 +11,6 @@
 // operands may be for it to be summed while it is multiplied.
 enum { LEAST_ELEMENTS = 4096, MOST_OPERANDS = 2 };
 
-static uint32_t count_uses(const ls_graph *graph, uint64_t ref) {
-  uint32_t count = 0;
-  for (size_t i = 0; i < graph->num_nodes; ++i)
-    for (uint32_t n = 0; n < graph->nodes[i]->num_inputs; ++n)
-      count += graph->nodes[i]->inputs[n] == ref;
-  for (size_t i = 0; i < graph->num_results; ++i)
-    count += graph->results[i] == ref;
-  return count;
-}
-
 // Whether a merge is a sum or mean of floats that are added as they are.
 static bool is_sum(const ls_node *merge, bool *out_mean) {
   const ls_attr *attr = ls_node_attr(merge, "reduce");
@@ -32,40 +22,44 @@ static bool is_sum(const ls_node *merge, bool *out_mean) {
          (dtype == LS_DTYPE_F32 || dtype == LS_DTYPE_F64);
 }
 
-// The product of what replicas have that only this merge uses, if its operands
-// are small enough beside it; NULL: it is something else.
-static const ls_node *product_of(const ls_cpu_together *self,
-                                 const ls_node *merge) {
+// Whether a merge adds up products of what replicas have, whose operands are
+// small enough beside them.
+static bool adds_products(const ls_cpu_together *self, const ls_node *merge) {
   bool mean = false;
-  const uint64_t ref = merge->inputs[0];
-  const ls_node *node = ls_graph_node_of(self->graph, ref);
+  const ls_node *node = ls_graph_node_of(self->graph, merge->inputs[0]);
   if (!is_sum(merge, &mean) || node->type != LS_OP_MATMUL ||
       !ls_node_int(node, "transpose_a", 0) ||
       ls_node_int(node, "transpose_b", 0))
-    return NULL;
+    return false;
   int64_t operands = 0;
   for (uint32_t i = 0; i < 2; ++i) {
     const ls_shape shape = ls_graph_type(self->graph, node->inputs[i]).shape;
     if (shape.rank != 2 || !ls_cpu_together_varies(self, node->inputs[i]))
-      return NULL;
+      return false;
     operands += ls_shape_num_elements(shape);
   }
   const int64_t size = ls_shape_num_elements(node->outputs[0].shape);
-  if (size < LEAST_ELEMENTS || operands > MOST_OPERANDS * size ||
-      count_uses(self->graph, ref) != 1)
-    return NULL;
-  return node;
+  return size >= LEAST_ELEMENTS && operands <= MOST_OPERANDS * size;
 }
 
-bool ls_cpu_is_left_to_merge(const ls_cpu_together *self, const ls_node *node) {
-  if (node->type != LS_OP_MATMUL) return false;
-  for (size_t i = 0; i < self->graph->num_nodes; ++i) {
-    const ls_node *merge = self->graph->nodes[i];
-    if (self->region->meets[i] && merge->inputs[0] >> 16 == node->id &&
-        product_of(self, merge) != NULL)
-      return true;
+ls_status ls_cpu_find_products(ls_cpu_together *self) {
+  const ls_graph *graph = self->graph;
+  ls_arena *temp = &self->compiler->temp;
+  uint32_t *uses = ls_arena_new_array(temp, uint32_t, graph->num_nodes);
+  self->is_left = ls_arena_new_array(temp, bool, graph->num_nodes);
+  if (uses == NULL || self->is_left == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < graph->num_nodes; ++i)
+    for (uint32_t n = 0; n < graph->nodes[i]->num_inputs; ++n)
+      ++uses[ls_graph_position(graph, graph->nodes[i]->inputs[n] >> 16)];
+  for (size_t i = 0; i < graph->num_results; ++i)
+    ++uses[ls_graph_position(graph, graph->results[i] >> 16)];
+  for (size_t i = 0; i < graph->num_nodes; ++i) {
+    const ls_node *merge = graph->nodes[i];
+    if (!self->region->meets[i]) continue;
+    const size_t at = ls_graph_position(graph, merge->inputs[0] >> 16);
+    self->is_left[at] = uses[at] == 1 && adds_products(self, merge);
   }
-  return false;
+  return ls_ok();
 }
 
 static void emit_products(ls_cpu_together *self, const ls_node *merge,
@@ -184,13 +178,11 @@ void ls_cpu_merge_together(ls_cpu_together *self, const ls_node *merge) {
   const uint32_t result =
       ls_cpu_new_shared(compiler, ls_cpu_type_size(merge->outputs[0]));
   ls_cpu_bind_ref(compiler, self->scope, ls_ref(merge->id, 0), result);
-  const ls_node *product = product_of(self, merge);
-  if (product != NULL) {
-    emit_products(self, merge, product, result);
-    return;
-  }
+  const size_t at = ls_graph_position(self->graph, merge->inputs[0] >> 16);
   bool mean = false;
-  if (is_sum(merge, &mean))
+  if (self->is_left[at])
+    emit_products(self, merge, self->graph->nodes[at], result);
+  else if (is_sum(merge, &mean))
     emit_tree(self, merge, result);
   else
     emit_any(self, merge, result);

@@ -25,7 +25,8 @@ typedef struct ls_kernel_call {
   int32_t replica;                 // loops' counters, flattened.
   const ls_cpu_team *team;         // The engine's own.
   bool adds;  // Output 0 has a value that the result is added to, as the left
-              // operand: the first step of a merge. Only where a plan says so.
+              // operand: what a lane contributes to a merge, whose first step
+              // this is (plan.c). Only where a kernel's plan says it can.
 } ls_kernel_call;
 
 typedef void (*ls_kernel_loop)(const ls_kernel_call *call, int64_t begin_block,

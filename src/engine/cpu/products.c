@@ -2,38 +2,20 @@
 #include "engine/cpu/products.h"
 
 #include "engine/cpu/loops.h"
+#include "engine/cpu/together.h"
 
 // Rows and columns of a block: with its partial sums, some of the second cache.
 enum { BAND = 96, PANEL = 128 };
 
 typedef struct products_params {
   ls_cpu_products all;
+  const ls_cpu_kernels *kernels;
   ls_cpu_product_fn *run;
   size_t size;  // Of an element.
   int64_t panels;
   size_t stride;  // Bytes of a partial sum.
   size_t sums;    // Of all that may wait.
 } products_params;
-
-#define LOOPS(name, T)                                                         \
-  static void add_##name(void *to, const void *from, int64_t count) {          \
-    T *sum = to;                                                               \
-    const T *x = from;                                                         \
-    LS_INDEPENDENT                                                             \
-    for (int64_t i = 0; i < count; ++i)                                        \
-      sum[i] += x[i];                                                          \
-  }                                                                            \
-  static void scale_##name(void *to, const void *from, int64_t count,          \
-                           int64_t replicas) {                                 \
-    T *out = to;                                                               \
-    const T *x = from;                                                         \
-    const T reciprocal = 1 / (T)replicas;                                      \
-    LS_INDEPENDENT                                                             \
-    for (int64_t i = 0; i < count; ++i)                                        \
-      out[i] = x[i] * reciprocal;                                              \
-  }
-LOOPS(f32, float)
-LOOPS(f64, double)
 
 // ---- A block ---------------------------------------------------------------
 typedef struct block {
@@ -47,11 +29,10 @@ static const char *at(const products_params *self, const void *base,
   return (const char *)base + (size_t)element * self->size;
 }
 
-// The replica's product, added to that of its left neighbour if it has one.
+// The replica's product, added to the last subtree if it completes that.
 static void multiply(const products_params *self, const ls_kernel_call *call,
-                     block *b, uint32_t replica) {
+                     block *b, uint32_t replica, bool adds) {
   const ls_cpu_products *all = &self->all;
-  const bool adds = (replica & 1U) != 0;
   if (!adds) ++b->waiting;
   const ls_cpu_product product = {
       .m = (size_t)b->rows,
@@ -73,11 +54,8 @@ static void multiply(const products_params *self, const ls_kernel_call *call,
 static void add_last_two(const products_params *self, block *b) {
   char *right = b->sums + --b->waiting * self->stride;
   char *left = right - self->stride;
-  const int64_t count = b->rows * b->columns;
-  if (self->all.dtype == LS_DTYPE_F64)
-    add_f64(left, right, count);
-  else
-    add_f32(left, right, count);
+  ls_cpu_tree_add(self->kernels, self->all.dtype, left, left, right,
+                  b->rows * b->columns);
 }
 
 static void store(const products_params *self, const block *b, void *out) {
@@ -87,12 +65,10 @@ static void store(const products_params *self, const block *b, void *out) {
   for (int64_t i = 0; i < b->rows; ++i, from += row) {
     char *to =
         (char *)out + (size_t)((b->m0 + i) * all->n + b->n0) * self->size;
-    if (!all->mean)
-      memcpy(to, from, row);
-    else if (all->dtype == LS_DTYPE_F64)
-      scale_f64(to, from, b->columns, all->replicas);
+    if (all->mean)
+      ls_cpu_tree_mean(all->dtype, to, from, b->columns, all->replicas);
     else
-      scale_f32(to, from, b->columns, all->replicas);
+      memcpy(to, from, row);
   }
 }
 
@@ -107,14 +83,12 @@ static void products_loop(const ls_kernel_call *call, int64_t begin_block,
     b.rows = ls_min_i64(BAND, all->m - b.m0);
     b.columns = ls_min_i64(PANEL, all->n - b.n0);
     for (uint32_t r = 0; r < all->replicas; ++r) {
-      multiply(self, call, &b, r);
-      // As many subtrees are complete as there are trailing ones; the first
-      // addition was the product's.
-      for (uint32_t bits = r; (bits & 3U) == 3; bits >>= 1)
+      const ls_cpu_leaf leaf = ls_cpu_leaf_at(r, all->replicas);
+      multiply(self, call, &b, r, leaf.merges > 0);
+      // The first addition was the product's.
+      for (uint32_t m = 1; m < leaf.merges; ++m)
         add_last_two(self, &b);
     }
-    while (b.waiting > 1)
-      add_last_two(self, &b);
     store(self, &b, call->out[0]);
   }
 }
@@ -127,15 +101,12 @@ ls_status ls_cpu_products_prepare(const ls_cpu_products *products,
   const bool wide = products->dtype == LS_DTYPE_F64;
   const ls_cpu_kernels *kernels = plan->kernels;
   self->all = *products;
+  self->kernels = kernels;
   self->run = wide ? kernels->product_f64 : kernels->product_f32;
   self->size = ls_dtype_size(products->dtype);
   self->panels = ls_blocks_of(products->n, PANEL);
   self->stride = BAND * PANEL * self->size;
-  // As many as there are bits in a replica's number, and one more.
-  uint32_t most = 1;
-  while (products->replicas >> most != 0)
-    ++most;
-  self->sums = (most + 1) * self->stride;
+  self->sums = ls_cpu_merge_depth(products->replicas) * self->stride;
   const ls_cpu_product largest = {.m = BAND,
                                   .n = PANEL,
                                   .k = (size_t)products->k,

@@ -70,6 +70,38 @@ void ls_cpu_repeat_loop(const ls_kernel_call *call, int64_t begin_block,
 }
 
 // ---- Merges ----------------------------------------------------------------
+void ls_cpu_tree_add(const ls_cpu_kernels *kernels, ls_dtype dtype, void *to,
+                     const void *a, const void *b, int64_t count) {
+  if (dtype == LS_DTYPE_F32) {
+    kernels->add(to, a, b, (size_t)count);
+    return;
+  }
+  double *sum = to;
+  const double *left = a, *right = b;
+  LS_INDEPENDENT
+  for (int64_t i = 0; i < count; ++i)
+    sum[i] = left[i] + right[i];
+}
+
+#define MEAN(name, T)                                                          \
+  static void mean_##name(T *to, const T *sum, int64_t count,                  \
+                          uint32_t replicas) {                                 \
+    const T reciprocal = 1 / (T)replicas;                                      \
+    LS_INDEPENDENT                                                             \
+    for (int64_t i = 0; i < count; ++i)                                        \
+      to[i] = sum[i] * reciprocal;                                             \
+  }
+MEAN(f32, float)
+MEAN(f64, double)
+
+void ls_cpu_tree_mean(ls_dtype dtype, void *to, const void *sum, int64_t count,
+                      uint32_t replicas) {
+  if (dtype == LS_DTYPE_F32)
+    mean_f32(to, sum, count, replicas);
+  else
+    mean_f64(to, sum, count, replicas);
+}
+
 // Elements of a block, and those that are added up at a time: with what waits
 // they stay in the first cache.
 enum { BLOCK = 4096, STRETCH = 512 };
@@ -82,24 +114,6 @@ size_t ls_cpu_tree_scratch(const ls_cpu_tree *tree) {
   const size_t levels = 33U - (size_t)__builtin_clz(tree->replicas);
   return 2 * levels * STRETCH * ls_dtype_size(tree->dtype);
 }
-
-// f64 as the kernel table has f32.
-static void add2_f64(double *to, const double *a, const double *b,
-                     int64_t count) {
-  LS_INDEPENDENT
-  for (int64_t i = 0; i < count; ++i)
-    to[i] = a[i] + b[i];
-}
-
-#define SCALE(name, T)                                                         \
-  static void scale_##name(T *to, int64_t replicas, int64_t count) {           \
-    const T reciprocal = 1 / (T)replicas;                                      \
-    LS_INDEPENDENT                                                             \
-    for (int64_t i = 0; i < count; ++i)                                        \
-      to[i] *= reciprocal;                                                     \
-  }
-SCALE(f32, float)
-SCALE(f64, double)
 
 typedef struct stretch {
   const ls_cpu_tree *tree;
@@ -121,13 +135,6 @@ static bool at_once(const stretch *s, uint32_t replicas) {
   return s->tree->dtype == LS_DTYPE_F32 && (replicas == 4 || replicas == 8);
 }
 
-static void add2(const stretch *s, const void *const *in, void *to) {
-  if (s->tree->dtype == LS_DTYPE_F64)
-    add2_f64(to, in[0], in[1], s->count);
-  else
-    s->tree->kernels->add(to, in[0], in[1], (size_t)s->count);
-}
-
 // The sum of the contributions of `replicas` from `lo` on, at `to`. `room` has
 // place for two stretches a level.
 static void sum(const stretch *s, uint32_t lo, uint32_t replicas, char *room,
@@ -147,7 +154,8 @@ static void sum(const stretch *s, uint32_t lo, uint32_t replicas, char *room,
     in[i] = counts[i] == 1 ? part_of(s, lo) : room + i * size;
     if (counts[i] > 1) sum(s, lo, counts[i], room + 2 * size, room + i * size);
   }
-  add2(s, in, to);
+  ls_cpu_tree_add(s->tree->kernels, s->tree->dtype, to, in[0], in[1],
+                  s->count);
 }
 
 void ls_cpu_tree_loop(const ls_kernel_call *call, int64_t begin_block,
@@ -162,11 +170,8 @@ void ls_cpu_tree_loop(const ls_kernel_call *call, int64_t begin_block,
                        .count = ls_min_i64(STRETCH, end - i)};
     void *to = (char *)call->out[0] + s.offset;
     sum(&s, 0, tree->replicas, call->scratch, to);
-    if (!tree->mean) continue;
-    if (tree->dtype == LS_DTYPE_F64)
-      scale_f64(to, tree->replicas, s.count);
-    else
-      scale_f32(to, tree->replicas, s.count);
+    if (tree->mean)
+      ls_cpu_tree_mean(tree->dtype, to, to, s.count, tree->replicas);
   }
 }
 

@@ -54,6 +54,13 @@ size_t ls_cpu_tree_scratch(const ls_cpu_tree *tree);
 void ls_cpu_tree_loop(const ls_kernel_call *call, int64_t begin_block,
                       int64_t end_block);
 
+// What such trees are made of, f32 or f64: `count` sums of two, and means,
+// which are sums times 1 / replicas. `to` may be an operand.
+void ls_cpu_tree_add(const ls_cpu_kernels *kernels, ls_dtype dtype, void *to,
+                     const void *a, const void *b, int64_t count);
+void ls_cpu_tree_mean(ls_dtype dtype, void *to, const void *sum, int64_t count,
+                      uint32_t replicas);
+
 // Any merge, in one block. Outputs: the result, and room for the stack and a
 // widened value.
 typedef struct ls_cpu_merge_all {
