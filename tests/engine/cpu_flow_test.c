@@ -331,15 +331,6 @@ static struct {
   ls_host_call *pending;
 } host;
 
-static ls_status infer_same(const ls_object *state, const ls_type *in,
-                            size_t num_in, ls_type *out, size_t *num_out) {
-  (void)state;
-  (void)num_in;
-  out[0] = in[0];
-  *num_out = 1;
-  return ls_ok();
-}
-
 static void answer(ls_host_call *call) {
   const float *in = call->inputs[0];
   float *out = call->outputs[0];
@@ -375,9 +366,11 @@ static ls_status start_refused(ls_host_call *call) {
   return ls_failed_precondition("the queue is closed");
 }
 
-static const ls_host_kernel now = {"now", infer_same, start_now, 0};
-static const ls_host_kernel later = {"later", infer_same, start_later, 0};
-static const ls_host_kernel refused = {"refused", infer_same, start_refused, 0};
+static const ls_host_kernel now = {"now", lowered_infer_same, start_now, 0};
+static const ls_host_kernel later = {"later", lowered_infer_same, start_later,
+                                     0};
+static const ls_host_kernel refused = {"refused", lowered_infer_same,
+                                       start_refused, 0};
 static const ls_host_kernel *const kernels[] = {&now, &later, &refused};
 
 static void make_host(lowered *program, const char *text) {

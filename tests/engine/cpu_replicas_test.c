@@ -617,15 +617,6 @@ static struct {
   int32_t fails;  // This replica's call; -1: none.
 } host;
 
-static ls_status infer_same(const ls_object *state, const ls_type *in,
-                            size_t num_in, ls_type *out, size_t *num_out) {
-  (void)state;
-  (void)num_in;
-  out[0] = in[0];
-  *num_out = 1;
-  return ls_ok();
-}
-
 // Answers all calls, those of the highest replicas first.
 static void answer_all(void *user) {
   (void)user;
@@ -647,7 +638,7 @@ static ls_status start_together(ls_host_call *call) {
   return ls_thread_start(thread, "host", answer_all, NULL);
 }
 
-static const ls_host_kernel together = {"together", infer_same, start_together,
+static const ls_host_kernel together = {"together", lowered_infer_same, start_together,
                                         0};
 static const ls_host_kernel *const kernels[] = {&together};
 

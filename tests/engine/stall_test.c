@@ -18,20 +18,11 @@ enum { STALL_MS = 60, REPLICAS = 4 };
 // ---- Kernels ---------------------------------------------------------------
 // What they do on this replica; on the others they answer at once.
 static struct {
-  int32_t replica;    // Atomic.
-  bool hangs;         // Atomic: until it is false, a stuck call waits.
-  int starts;         // Atomic.
+  int32_t replica;  // Atomic.
+  bool hangs;       // Atomic: until it is false, a stuck call waits.
+  int starts;       // Atomic.
   ls_host_call *kept;
 } host;
-
-static ls_status infer_same(const ls_object *state, const ls_type *in,
-                            size_t num_in, ls_type *out, size_t *num_out) {
-  (void)state;
-  (void)num_in;
-  out[0] = in[0];
-  *num_out = 1;
-  return ls_ok();
-}
 
 static ls_status answer(ls_host_call *call) {
   *(int32_t *)call->outputs[0] = *(const int32_t *)call->inputs[0] + 100;
@@ -66,18 +57,19 @@ static ls_status start_forgetting(ls_host_call *call) {
   return ls_ok();
 }
 
-static const ls_host_kernel spinning = {"spinning", infer_same, start_spinning,
-                                        0};
-static const ls_host_kernel sleeping = {"sleeping", infer_same, start_sleeping,
-                                        0};
-static const ls_host_kernel forgetting = {"forgetting", infer_same,
+static const ls_host_kernel spinning = {"spinning", lowered_infer_same,
+                                        start_spinning, 0};
+static const ls_host_kernel sleeping = {"sleeping", lowered_infer_same,
+                                        start_sleeping, 0};
+static const ls_host_kernel forgetting = {"forgetting", lowered_infer_same,
                                           start_forgetting, 0};
 static const ls_host_kernel *const kernels[] = {&spinning, &sleeping,
                                                 &forgetting};
 
 // ---- A program -------------------------------------------------------------
-// Every replica asks the host for its id and 100, and all are summed up.
-static void make(const char *kernel, lowered *program) {
+// Every replica asks the host for its id and 100, and all are reduced.
+static void make(const ls_host_kernel *kernel, const char *reduce,
+                 lowered *program) {
   char text[1024];
   snprintf(text, sizeof(text),
            "graph lowered \"p\" {"
@@ -86,14 +78,14 @@ static void make(const char *kernel, lowered *program) {
            "  (graph lowered \"r\" {"
            "    %%1 = replica_id() varying : i32[]"
            "    %%2 = host(%%1) {kernel = kernel \"%s\"} varying : i32[]"
-           "    %%3 = all_reduce(%%2) {reduce = \"sum\"} : i32[]"
+           "    %%3 = all_reduce(%%2) {reduce = \"%s\"} : i32[]"
            "    return %%3 }) : i32[]"
            "  return %%1 }",
-           REPLICAS, kernel);
+           REPLICAS, kernel->name, reduce);
   expect_ok(lowered_create(&(lowered_options){.text = text,
                                               .replicas = REPLICAS,
-                                              .kernels = kernels,
-                                              .num_kernels = 3},
+                                              .kernels = &kernel,
+                                              .num_kernels = 1},
                            program));
 }
 
@@ -133,7 +125,8 @@ static void expect_table(ls_status status, bool single) {
   };
   for (size_t i = 0; i < LS_COUNT_OF(parts); ++i)
     expect_contains(ls_status_message(status), parts[i]);
-  expect_status(status, LS_DEADLINE_EXCEEDED, "shared code: waiting for the replicas to end");
+  expect_status(status, LS_DEADLINE_EXCEEDED,
+                "shared code: waiting for the replicas to end");
 }
 
 // One replica at a time for each thread, if there are two.
@@ -151,7 +144,7 @@ static void a_call_that_does_not_end_ends_its_run_with_a_table(void **state) {
                                     .environment = lanes_on_threads});
     lowered program;
     int32_t sum = 0;
-    make(kernels[i / 2]->name, &program);
+    make(kernels[i / 2], "sum", &program);
     expect_table(lowered_run(&program, NULL, (void *[]){&sum}), i % 2 == 1);
     assert_int_equal(ls_runtime_abandoned_calls(runtime), 1);
     // The next run has nothing to do with it.
@@ -174,28 +167,12 @@ static ls_status start_failing(ls_host_call *call) {
 
 static void a_failed_run_does_not_wait_for_ever_either(void **state) {
   (void)state;
-  static const ls_host_kernel failing = {"failing", infer_same, start_failing,
-                                         0};
-  static const ls_host_kernel *const failing_kernels[] = {&failing};
+  static const ls_host_kernel failing = {"failing", lowered_infer_same,
+                                         start_failing, 0};
   ls_runtime *runtime =
       begin(&(ls_runtime_options){.threads = 1, .stall_ms = STALL_MS});
   lowered program;
-  expect_ok(lowered_create(
-      &(lowered_options){
-          .text = "graph lowered \"p\" {"
-                  "  %1 = replicate() {replicas = 4, num_split = 0, "
-                  "num_gathered = 0}"
-                  "  (graph lowered \"r\" {"
-                  "    %1 = replica_id() varying : i32[]"
-                  "    %2 = host(%1) {kernel = kernel \"failing\"} varying "
-                  ": i32[]"
-                  "    %3 = all_reduce(%2) {reduce = \"max\"} : i32[]"
-                  "    return %3 }) : i32[]"
-                  "  return %1 }",
-          .replicas = REPLICAS,
-          .kernels = failing_kernels,
-          .num_kernels = 1},
-      &program));
+  make(&failing, "max", &program);
   expect_status(lowered_run(&program, NULL, NULL), LS_OUT_OF_RANGE,
                 "no more data");
   assert_int_equal(ls_runtime_abandoned_calls(runtime), 1);
@@ -217,7 +194,7 @@ static void time_is_the_runtimes_clock(void **state) {
   ls_runtime *runtime =
       begin(&(ls_runtime_options){.threads = 1, .clock = &clock});
   lowered program;
-  make("sleeping", &program);
+  make(&sleeping, "sum", &program);
   expect_status(lowered_run(&program, NULL, NULL), LS_DEADLINE_EXCEEDED,
                 "nothing has gone on for 30 s");
   lowered_destroy(&program);
@@ -248,7 +225,7 @@ static void a_run_can_be_looked_at_while_it_goes_on(void **state) {
   lowered program;
   ls_thread thread = {0};
   int32_t sum = 0;
-  make("sleeping", &program);
+  make(&sleeping, "sum", &program);
   expect_ok(ls_runs_print(self.runtime, &self.text));
   assert_string_equal(self.text, "");  // Nothing runs.
   expect_ok(ls_thread_start(&thread, "looker", look_on, &self));
@@ -274,28 +251,12 @@ static ls_status start_meeting(ls_host_call *call) {
 
 static void a_call_that_waits_is_passed_over_by_the_next(void **state) {
   (void)state;
-  static const ls_host_kernel meeting = {"spinning", infer_same, start_meeting,
-                                         0};
-  static const ls_host_kernel *const meeting_kernels[] = {&meeting};
+  static const ls_host_kernel meeting = {"meeting", lowered_infer_same,
+                                         start_meeting, 0};
   ls_runtime *runtime = begin(&(ls_runtime_options){.threads = 1});
   lowered program;
   int32_t largest = 0;
-  expect_ok(lowered_create(
-      &(lowered_options){
-          .text = "graph lowered \"p\" {"
-                  "  %1 = replicate() {replicas = 4, num_split = 0, "
-                  "num_gathered = 0}"
-                  "  (graph lowered \"r\" {"
-                  "    %1 = replica_id() varying : i32[]"
-                  "    %2 = host(%1) {kernel = kernel \"spinning\"} varying "
-                  ": i32[]"
-                  "    %3 = all_reduce(%2) {reduce = \"max\"} : i32[]"
-                  "    return %3 }) : i32[]"
-                  "  return %1 }",
-          .replicas = REPLICAS,
-          .kernels = meeting_kernels,
-          .num_kernels = 1},
-      &program));
+  make(&meeting, "max", &program);
   expect_ok(lowered_run(&program, NULL, (void *[]){&largest}));
   assert_int_equal(largest, 103);
   lowered_destroy(&program);
