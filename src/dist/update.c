@@ -1,156 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Updates: a function for each component of a variable, or each device; and
-// what its results become. Fetch and map, which work alike.
+// Updates: a function for each component of a variable, or each device. Map,
+// which works alike.
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/runtime_internal.h"
 #include "dist/context.h"
 #include "dist/cross_device.h"
 #include "dist/update.h"
-
-// ---- Results ---------------------------------------------------------------
-typedef struct device_op {
-  const char *device;
-  ls_op op;
-} device_op;
-
-static int compare_devices(const void *a, const void *b) {
-  return strcmp(((const device_op *)a)->device, ((const device_op *)b)->device);
-}
-
-// A no-op for the ops of each device, placed there.
-static ls_op group_each(device_op *items, size_t count, ls_op *ops,
-                        const char *name) {
-  size_t num_groups = 0;
-  for (size_t i = 0; i < count;) {
-    size_t end = i;
-    while (end < count && strcmp(items[end].device, items[i].device) == 0)
-      ++end;
-    ls_op of_device[256];
-    ls_op group = {0};
-    LS_DEVICE_SCOPE(items[i].device[0] != '\0' ? items[i].device : NULL) {
-      for (size_t at = i; at < end;) {  // More than fit here make a chain.
-        size_t n = 0;
-        if (group.id != 0) of_device[n++] = group;
-        while (n < LS_COUNT_OF(of_device) && at < end)
-          of_device[n++] = items[at++].op;
-        group = ls_group(of_device, n, name);
-      }
-    }
-    ops[num_groups++] = group;
-    i = end;
-  }
-  return num_groups == 1 ? ops[0] : ls_group(ops, num_groups, name);
-}
-
-ls_op ls_group_by_device(const ls_op *ops, size_t count, const char *name) {
-  ls_allocator *allocator = ls_current_allocator();
-  device_op *items = ls_new_array(allocator, device_op, count + 1);
-  ls_op *groups = ls_new_array(allocator, ls_op, count + 1);
-  ls_op made = {0};
-  if (items != NULL && groups != NULL) {
-    for (size_t i = 0; i < count; ++i)
-      items[i] = (device_op){ls_op_device(ops[i]), ops[i]};
-    // Stable by hand: equal devices keep their order through their ids.
-    if (count > 1) qsort(items, count, sizeof(*items), compare_devices);
-    made = group_each(items, count, groups, name);
-  }
-  ls_release(allocator, items);
-  ls_release(allocator, groups);
-  return made;
-}
-
-static ls_op op_of(ls_nest leaf) {
-  if (leaf.kind == LS_KIND_OP) return leaf.as.op;
-  if (leaf.kind == LS_KIND_TENSOR) return ls_tensor_op(leaf.as.tensor);
-  return (ls_op){0};
-}
-
-static bool is_value(ls_nest leaf) {
-  return leaf.kind == LS_KIND_TENSOR || leaf.kind == LS_KIND_VARIABLE;
-}
-
-// Component i after the group: an identity beside it.
-static ls_nest after(ls_nest component, ls_op group) {
-  ls_tensor made = ls_failed_tensor();
-  const char *device = ls_leaf_device(component);
-  LS_DEVICE_SCOPE(device[0] != '\0' ? device : NULL) {
-    LS_CONTROL_SCOPE(&group, 1) {
-      made = component.kind == LS_KIND_VARIABLE
-                 ? ls_variable_read(ls_nest_as_variable(component))
-                 : ls_identity(component.as.tensor);
-    }
-  }
-  const ls_status status = ls_made_status(made);
-  return ls_status_is_ok(status) ? ls_leaf(made) : ls_fail(status);
-}
-
-// Wraps the components of a leaf so that one of them brings all.
-static ls_nest wrap_grouped(const ls_nest *components, size_t count,
-                            void *user) {
-  (void)user;
-  const ls_graph *graph = ls_graph_current();
-  const bool eager = graph->kind == LS_GRAPH_EAGER;
-  ls_allocator *allocator = ls_current_allocator();
-  bool values = true;
-  for (size_t i = 0; i < count; ++i) values = values && is_value(components[i]);
-  if (count == 1 || (eager && values)) {
-    for (size_t i = 0; i < count; ++i) ls_nest_retain(components[i]);
-    return ls_nest_distributed(LS_MIRRORED, components, count);
-  }
-  if (eager) return ls_none();  // Everything has run.
-  ls_op *ops = ls_new_array(allocator, ls_op, count);
-  ls_nest *items = ls_new_array(allocator, ls_nest, count);
-  ls_nest made =
-      ops == NULL || items == NULL ? ls_fail(ls_out_of_memory()) : ls_none();
-  for (size_t i = 0; i < count && !ls_nest_is_failed(made); ++i) {
-    ops[i] = op_of(components[i]);
-    char text[160];
-    if (ops[i].id == 0 && components[i].kind == LS_KIND_VARIABLE)
-      ops[i] = ls_tensor_op(ls_variable_read(components[i].as.ref));
-    if (ops[i].id == 0)
-      made = LS_FAIL(LS_INVALID_ARGUMENT,
-                     "%s is the result of an update on replica %zu; results "
-                     "that differ are tensors, variables or ops",
-                     ls_nest_print(components[i], text, sizeof(text)), i);
-  }
-  if (!ls_nest_is_failed(made)) {
-    const ls_op group = ls_group_by_device(ops, count, NULL);
-    if (!values) {
-      made = ls_nest_op(group);
-    } else {
-      for (size_t i = 0; i < count; ++i) items[i] = after(components[i], group);
-      made = ls_nest_distributed(LS_MIRRORED, items, count);
-    }
-  }
-  ls_release(allocator, ops);
-  ls_release(allocator, items);
-  return made;
-}
-
-static ls_nest ungrouped_leaf(ls_nest leaf, void *user) {
-  ls_nest tuple = ls_none();
-  const ls_status status =
-      ls_strategy_local_results(user, leaf, &tuple);
-  return ls_status_is_ok(status) ? tuple : ls_fail(status);
-}
-
-ls_status ls_update_regroup(ls_strategy *strategy, const ls_nest *updates,
-                            size_t count, bool group, ls_nest *out_value) {
-  *out_value = ls_none();
-  if (group)
-    return ls_regroup(updates, count,
-                      &(ls_regroup_options){.wrap = wrap_grouped}, out_value);
-  ls_nest regrouped = ls_none();
-  LS_RETURN_IF_ERROR(
-      ls_regroup(updates, count, &(ls_regroup_options){.kind = LS_MIRRORED},
-                 &regrouped));
-  const ls_nest made = ls_nest_map(regrouped, ungrouped_leaf, strategy);
-  ls_nest_release(regrouped);
-  return ls_take_nest(made, out_value);
-}
 
 // ---- Updating --------------------------------------------------------------
 // One call for each of these.
@@ -183,8 +40,8 @@ static ls_nest call_args(const update_call *call, ls_nest first, bool has_first,
   size_t at = 0;
   if (has_first) items[at++] = ls_nest_retain(first);
   for (size_t i = 0; at < count; ++at, ++i) {
-    const ls_status status = ls_select_replica(
-        (int64_t)id, ls_nest_item(call->args, i), &items[at]);
+    const ls_status status =
+        ls_select_replica((int64_t)id, ls_nest_item(call->args, i), &items[at]);
     if (!ls_status_is_ok(status)) items[at] = ls_fail(status);
   }
   const ls_nest made = ls_nest_sequence(LS_KIND_TUPLE, items, count);
@@ -228,9 +85,8 @@ static ls_status update_components(const update_call *call,
                                    ls_variable *variable, ls_nest *out_value) {
   const size_t count = variable->num_components;
   for (size_t i = 0; i < count; ++i)
-    if (ls_strategy_device_index(call->strategy,
-                                 ls_variable_device(variable->components[i])) <
-        0)
+    if (ls_strategy_device_index(
+            call->strategy, ls_variable_device(variable->components[i])) < 0)
       return ls_invalid_argument(
           "component %zu of '%s' is on '%s', which is no device of %s", i,
           variable->name, ls_variable_device(variable->components[i]),
@@ -241,8 +97,8 @@ static ls_status update_components(const update_call *call,
     const ls_variable *component = variable->components[i];
     const ls_nest leaf = {.kind = LS_KIND_VARIABLE,
                           .as.ref = variable->components[i]};
-    const int32_t id = ls_strategy_device_index(call->strategy,
-                                                ls_variable_device(component));
+    const int32_t id =
+        ls_strategy_device_index(call->strategy, ls_variable_device(component));
     status = call_once(call, leaf, true, i, id, ls_variable_device(component),
                        &results[i]);
   }
@@ -266,9 +122,9 @@ static ls_status update_default(const update_call *call, ls_variable *variable,
     *out_value = result;
     return ls_ok();
   }
-  const ls_nest made = ls_nest_map(result, ungrouped_leaf, call->strategy);
+  status = ls_update_ungroup(call->strategy, result, out_value);
   ls_nest_release(result);
-  return ls_take_nest(made, out_value);
+  return status;
 }
 
 // In a replica an update is a merge call.
@@ -341,7 +197,8 @@ ls_status ls_strategy_update(ls_strategy *strategy, ls_variable *variable,
 static ls_status update_devices(const update_call *call,
                                 const char *const *devices, size_t count,
                                 ls_nest *out_value) {
-  ls_nest *results = ls_new_array(call->strategy->allocator, ls_nest, count + 1);
+  ls_nest *results =
+      ls_new_array(call->strategy->allocator, ls_nest, count + 1);
   ls_status status = results == NULL ? ls_out_of_memory() : ls_ok();
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
     ls_device_name name;
@@ -374,82 +231,6 @@ ls_status ls_strategy_update_non_slot(ls_strategy *strategy,
   ls_status status = check_args(args);
   if (ls_status_is_ok(status))
     status = update_devices(&call, devices, num_devices, out_value);
-  ls_scope_end(&scope);
-  return status;
-}
-
-// ---- Fetching --------------------------------------------------------------
-// What is fetched, and the device where `fn` runs on it.
-static ls_status fetch_source(ls_strategy *strategy, ls_nest value,
-                              const char *destination, ls_nest *out_source,
-                              ls_device_name *out_device) {
-  if (ls_distributed_is_on(value, destination)) {
-    strcpy(out_device->text, destination);
-    return ls_distributed_get(value, destination, out_source);
-  }
-  for (int32_t i = 0; i < strategy->num_replicas; ++i) {
-    if (!ls_distributed_is_on(value, strategy->devices[i])) continue;
-    strcpy(out_device->text, strategy->devices[i]);
-    return ls_distributed_get(value, strategy->devices[i], out_source);
-  }
-  return ls_distributed_get(value, destination, out_source);  // Says why not.
-}
-
-static ls_status fetch(ls_strategy *strategy, ls_nest value,
-                       const char *destination, ls_callback fn, void *user,
-                       ls_nest *out_value) {
-  ls_nest source = ls_none(), made = ls_none();
-  ls_device_name device;
-  const ls_variable *variable = ls_nest_as_variable(value);
-  ls_status status = ls_ok();
-  if (variable != NULL && variable->num_components > 0 &&
-      !ls_is_mirrored(value)) {
-    strcpy(device.text, destination);
-    LS_DEVICE_SCOPE(destination) {
-      source = ls_leaf(ls_variable_read(ls_nest_as_variable(value)));
-    }
-    status = ls_made_status(source.as.tensor);
-  } else if (ls_is_mirrored(value)) {
-    status = fetch_source(strategy, value, destination, &source, &device);
-  } else {
-    char text[200];
-    status = ls_invalid_argument("fetch of %s: a mirrored value or a "
-                                 "distributed variable can be fetched",
-                                 ls_nest_print(value, text, sizeof(text)));
-  }
-  LS_RETURN_IF_ERROR(status);
-  ls_tensor tensor = ls_failed_tensor();
-  LS_DEVICE_SCOPE(device.text) {
-    made = fn != NULL ? fn(source, user) : ls_nest_retain(source);
-    status = ls_nest_status(made);
-    if (ls_status_is_ok(status))
-      status = ls_distributed_as_tensor(made, &tensor);
-  }
-  if (ls_status_is_ok(status)) {
-    LS_DEVICE_SCOPE(destination) { *out_value = ls_leaf(ls_identity(tensor)); }
-    status = ls_made_status(out_value->as.tensor);
-  }
-  ls_nest_release(made);
-  ls_nest_release(source);
-  return status;
-}
-
-ls_status ls_strategy_fetch(ls_strategy *strategy, ls_nest value,
-                            const char *destination, ls_callback fn, void *user,
-                            ls_nest *out_value) {
-  *out_value = ls_none();
-  ls_device_name name;
-  if (destination != NULL && destination[0] == '\0')
-    return ls_invalid_argument("the destination of a fetch is one device, got "
-                               "an empty name");
-  LS_RETURN_IF_ERROR(ls_device_canonical(
-      destination != NULL ? destination : "/device:CPU:0", NULL, &name));
-  ls_scope scope = {0};
-  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&scope, strategy, "fetch"));
-  const ls_status status =
-      strategy->kind == LS_STRATEGY_DEFAULT
-          ? ls_failed_precondition("the default strategy has no fetch")
-          : fetch(strategy, value, name.text, fn, user, out_value);
   ls_scope_end(&scope);
   return status;
 }
@@ -493,11 +274,11 @@ static ls_status map_all(const update_call *call, const ls_nest *items,
   if (ls_status_is_ok(status)) {
     for (size_t d = 0; d < used; ++d)
       outputs[d] = map_output(call, results, num_items, d, room);
-    status = ls_take_nest(
-        ls_nest_distributed_on(LS_PER_REPLICA, outputs,
-                               (const char *const *)call->strategy->devices,
-                               used),
-        out_value);
+    status =
+        ls_take_nest(ls_nest_distributed_on(
+                         LS_PER_REPLICA, outputs,
+                         (const char *const *)call->strategy->devices, used),
+                     out_value);
   }
   for (size_t k = 0; results != NULL && k < num_items; ++k)
     ls_nest_release(results[k]);

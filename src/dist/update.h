@@ -9,4 +9,9 @@
 // "group_deps".
 ls_op ls_group_by_device(const ls_op *ops, size_t count, const char *name);
 
+// A nest of mirrored values as one of tuples, each what
+// ls_strategy_local_results says.
+ls_status ls_update_ungroup(ls_strategy *strategy, ls_nest value,
+                            ls_nest *out_value);
+
 #endif  // LS_DIST_UPDATE_H_
