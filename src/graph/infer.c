@@ -25,6 +25,32 @@ ls_status ls_infer_dtype(const ls_infer *infer, ls_dtype *out_dtype) {
   return ls_ok();
 }
 
+ls_status ls_infer_axis(const ls_infer *infer, int32_t *out_axis) {
+  const int64_t axis = ls_infer_int(infer, "axis", 0);
+  const int32_t rank = infer->in[0].shape.rank;
+  if (axis < 0 || axis >= (rank == LS_UNKNOWN_RANK ? LS_MAX_RANK : rank))
+    return ls_invalid_argument("%s of %s along axis %lld", infer->op_name,
+                               LS_OPERAND_TEXT(infer, 0), (long long)axis);
+  *out_axis = (int32_t)axis;
+  return ls_ok();
+}
+
+ls_status ls_infer_merge(const ls_infer *infer, ls_shape shape, size_t out,
+                         const char *what) {
+  ls_shape merged;
+  ls_status status = ls_shape_merge(infer->out[out].shape, shape, &merged);
+  if (ls_status_is_ok(status)) {
+    infer->out[out].shape = merged;
+    return status;
+  }
+  ls_status_free(status);
+  return ls_invalid_argument(
+      "%s of %s: %s must be %s, is %s", infer->op_name,
+      LS_OPERAND_TEXT(infer, 0), what,
+      LS_SHAPE_TEXT(infer->out[out].dtype, infer->out[out].shape),
+      LS_SHAPE_TEXT(infer->out[out].dtype, shape));
+}
+
 ls_status infer_placeholder(ls_infer *infer) {
   const ls_attr *shape = ls_infer_attr(infer, "shape");
   LS_RETURN_IF_ERROR(ls_infer_dtype(infer, &infer->out[0].dtype));
@@ -94,18 +120,14 @@ static ls_status same_if(ls_infer *infer, bool fits, const char *wanted) {
   return ls_ok();
 }
 
-static bool is_number(ls_dtype dtype) {
-  return ls_dtype_is_float(dtype) || ls_dtype_is_integer(dtype);
-}
-
 ls_status infer_same(ls_infer *infer) { return same_if(infer, true, ""); }
 
 ls_status infer_number(ls_infer *infer) {
-  return same_if(infer, is_number(infer->in[0].dtype), "numbers");
+  return same_if(infer, ls_infer_is_number(infer->in[0].dtype), "numbers");
 }
 
 ls_status infer_signed(ls_infer *infer) {
-  return same_if(infer, is_number(infer->in[0].dtype), "numbers");
+  return same_if(infer, ls_infer_is_number(infer->in[0].dtype), "numbers");
 }
 
 ls_status infer_float(ls_infer *infer) {
@@ -115,8 +137,8 @@ ls_status infer_float(ls_infer *infer) {
 ls_status infer_convert(ls_infer *infer) {
   LS_RETURN_IF_ERROR(ls_infer_dtype(infer, &infer->out[0].dtype));
   const ls_dtype from = infer->in[0].dtype, to = infer->out[0].dtype;
-  const bool possible = (is_number(from) || from == LS_DTYPE_BOOL) &&
-                        (is_number(to) || to == LS_DTYPE_BOOL);
+  const bool possible = (ls_infer_is_number(from) || from == LS_DTYPE_BOOL) &&
+                        (ls_infer_is_number(to) || to == LS_DTYPE_BOOL);
   if (!possible)
     return ls_unimplemented("convert from %s to %s: numbers and bools only",
                             ls_dtype_name(from), ls_dtype_name(to));
@@ -153,14 +175,15 @@ ls_status ls_infer_pair(ls_infer *infer, size_t a, size_t b) {
 }
 
 ls_status infer_arithmetic(ls_infer *infer) {
-  if (!is_number(infer->in[0].dtype))
+  if (!ls_infer_is_number(infer->in[0].dtype))
     return ls_invalid_argument("%s takes numbers, got %s", infer->op_name,
                                LS_OPERAND_TEXT(infer, 0));
   return ls_infer_pair(infer, 0, 1);
 }
 
 ls_status infer_compare(ls_infer *infer) {
-  if (!is_number(infer->in[0].dtype) && infer->in[0].dtype != LS_DTYPE_BOOL)
+  if (!ls_infer_is_number(infer->in[0].dtype) &&
+      infer->in[0].dtype != LS_DTYPE_BOOL)
     return ls_invalid_argument("%s takes numbers or bools, got %s",
                                infer->op_name, LS_OPERAND_TEXT(infer, 0));
   LS_RETURN_IF_ERROR(ls_infer_pair(infer, 0, 1));

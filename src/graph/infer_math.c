@@ -4,10 +4,6 @@
 // custom gradients.
 #include "graph/infer.h"
 
-static bool is_number(ls_dtype dtype) {
-  return ls_dtype_is_float(dtype) || ls_dtype_is_integer(dtype);
-}
-
 static bool has_bits(ls_dtype dtype) {
   return ls_dtype_is_integer(dtype) || dtype == LS_DTYPE_BOOL;
 }
@@ -62,7 +58,7 @@ ls_status infer_bitcast(ls_infer *infer) {
   LS_RETURN_IF_ERROR(ls_infer_dtype(infer, &infer->out[0].dtype));
   const ls_dtype from = infer->in[0].dtype, to = infer->out[0].dtype;
   infer->out[0].shape = infer->in[0].shape;
-  if (is_number(from) && is_number(to) &&
+  if (ls_infer_is_number(from) && ls_infer_is_number(to) &&
       ls_dtype_size(from) == ls_dtype_size(to))
     return ls_ok();
   return ls_unimplemented("bitcast from %s to %s: numbers of one size only",

@@ -6,17 +6,6 @@
 #include "graph/infer.h"
 #include "graph/window.h"
 
-static ls_shape unknown_of_rank(int32_t rank) {
-  ls_shape shape = {.rank = rank};
-  for (int32_t i = 0; i < rank; ++i)
-    shape.dim[i] = LS_UNKNOWN_DIM;
-  return shape;
-}
-
-static bool is_number(ls_dtype dtype) {
-  return ls_dtype_is_float(dtype) || ls_dtype_is_integer(dtype);
-}
-
 static ls_status read_window(const ls_infer *infer, int32_t rank,
                              ls_window *out_window) {
   return ls_window_read(infer->op_name, infer->spec->attrs,
@@ -40,8 +29,8 @@ static ls_status convolved(const ls_infer *infer, ls_type x, ls_type w,
       x.shape.rank != LS_UNKNOWN_RANK ? x.shape.rank : w.shape.rank;
   const int64_t groups = ls_infer_int(infer, "groups", 1);
   if (rank == LS_UNKNOWN_RANK) return ls_ok();
-  if (x.shape.rank == LS_UNKNOWN_RANK) x.shape = unknown_of_rank(rank);
-  if (w.shape.rank == LS_UNKNOWN_RANK) w.shape = unknown_of_rank(rank);
+  if (x.shape.rank == LS_UNKNOWN_RANK) x.shape = ls_infer_unknown(rank);
+  if (w.shape.rank == LS_UNKNOWN_RANK) w.shape = ls_infer_unknown(rank);
   ls_window window;
   LS_RETURN_IF_ERROR(read_window(infer, rank, &window));
   if (w.shape.rank != rank ||
@@ -53,7 +42,7 @@ static ls_status convolved(const ls_infer *infer, ls_type x, ls_type w,
         "the groups",
         infer->op_name, LS_SHAPE_TEXT(x.dtype, x.shape),
         LS_SHAPE_TEXT(w.dtype, w.shape), (long long)groups);
-  ls_shape y = unknown_of_rank(rank);
+  ls_shape y = ls_infer_unknown(rank);
   y.dim[0] = x.shape.dim[0];
   y.dim[rank - 1] = w.shape.dim[rank - 1];
   for (int32_t i = 0; i < window.rank; ++i) {
@@ -66,7 +55,7 @@ static ls_status convolved(const ls_infer *infer, ls_type x, ls_type w,
 }
 
 static ls_status check_dtypes(const ls_infer *infer, size_t operands) {
-  bool fits = is_number(infer->in[0].dtype);
+  bool fits = ls_infer_is_number(infer->in[0].dtype);
   for (size_t i = 1; i < operands; ++i)
     fits = fits && infer->in[i].dtype == infer->in[0].dtype;
   if (fits) return ls_ok();
@@ -140,7 +129,7 @@ static ls_status reduced(const ls_infer *infer, ls_shape x,
   const int32_t rank = (int32_t)taps->as.ints.count + 2;
   ls_window window;
   LS_RETURN_IF_ERROR(read_window(infer, rank, &window));
-  if (x.rank == LS_UNKNOWN_RANK) x = unknown_of_rank(rank);
+  if (x.rank == LS_UNKNOWN_RANK) x = ls_infer_unknown(rank);
   if (x.rank != rank)
     return ls_invalid_argument(
         "%s of %s by a window of %d dimensions: it goes over [batch, "
@@ -173,7 +162,8 @@ static ls_status check_reduce(const ls_infer *infer, const char *const *names,
     return ls_invalid_argument("%s: only a mean can count padding, not a %s",
                                infer->op_name, name);
   const ls_dtype dtype = infer->in[0].dtype;
-  if (is_mean ? ls_dtype_is_float(dtype) : is_number(dtype)) return ls_ok();
+  if (is_mean ? ls_dtype_is_float(dtype) : ls_infer_is_number(dtype))
+    return ls_ok();
   return ls_invalid_argument("%s: a %s is of %s, got %s", infer->op_name, name,
                              is_mean ? "floats" : "numbers",
                              LS_OPERAND_TEXT(infer, 0));
