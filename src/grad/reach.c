@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "grad/reach.h"
+
+#include "graph/variable.h"
+
+// ---- Numbering -------------------------------------------------------------
+size_t ls_gradient_index(const ls_gradient_walk *walk, ls_op op) {
+  const ls_graph *graph = ls_graph_resolve(op.graph);
+  for (size_t i = walk->num_spans; i > 0; --i) {
+    const ls_gradient_span *span = &walk->spans[i - 1];
+    if (span->graph != graph) continue;
+    const size_t at = ls_graph_position(graph, op.id);
+    if (at >= span->begin && at < span->end)
+      return span->base + at - span->begin;
+  }
+  for (size_t i = 0; i < walk->num_outside; ++i)
+    if (walk->outside[i].id == op.id && walk->outside[i].graph == graph)
+      return walk->num_inside + i;
+  return SIZE_MAX;
+}
+
+ls_op ls_gradient_op_at(const ls_gradient_walk *walk, size_t index) {
+  if (index >= walk->num_inside) return walk->outside[index - walk->num_inside];
+  size_t i = walk->num_spans - 1;
+  while (walk->spans[i].base > index)
+    --i;
+  const ls_gradient_span *span = &walk->spans[i];
+  return (ls_op){span->graph,
+                 span->graph->nodes[span->begin + index - span->base]->id};
+}
+
+// ---- Operands --------------------------------------------------------------
+const ls_capture *ls_gradient_capture(const ls_gradient_walk *walk,
+                                      const ls_graph *graph,
+                                      const ls_node *node) {
+  if (node->type != LS_OP_PARAMETER || walk->spans[0].graph == graph)
+    return NULL;
+  const size_t number = (size_t)ls_node_int(node, "index", 0);
+  return number < graph->num_declared
+             ? NULL
+             : &graph->captures[number - graph->num_declared];
+}
+
+const ls_tensor *ls_gradient_initial(const ls_gradient_walk *walk,
+                                     const ls_graph *graph,
+                                     const ls_node *node) {
+  if (node->type != LS_OP_PARAMETER || walk->spans[0].graph == graph ||
+      graph->initial == NULL)
+    return NULL;
+  const size_t number = (size_t)ls_node_int(node, "index", 0);
+  return number < graph->num_declared ? &graph->initial[number] : NULL;
+}
+
+size_t ls_gradient_count_operands(const ls_gradient_walk *walk,
+                                  const ls_graph *graph, const ls_node *node) {
+  if (ls_gradient_capture(walk, graph, node) != NULL ||
+      ls_gradient_initial(walk, graph, node) != NULL)
+    return 1;
+  const ls_op_info *info = ls_node_info(node);
+  return (info->traits & LS_OP_SIZED) != 0 ? (size_t)info->data_inputs
+                                           : node->num_inputs;
+}
+
+ls_tensor ls_gradient_operand(const ls_gradient_walk *walk, ls_graph *graph,
+                              const ls_node *node, size_t i) {
+  const ls_capture *capture = ls_gradient_capture(walk, graph, node);
+  if (capture != NULL) return capture->outer;
+  const ls_tensor *initial = ls_gradient_initial(walk, graph, node);
+  return initial != NULL ? *initial : (ls_tensor){graph, node->inputs[i]};
+}
+
+ls_gradient_entry *ls_gradient_source(const ls_gradient_walk *walk,
+                                      ls_tensor value, size_t *out_index) {
+  if (!ls_dtype_is_trainable(ls_tensor_dtype(value))) return NULL;
+  *out_index = ls_gradient_index(walk, ls_tensor_op(value));
+  return *out_index == SIZE_MAX ? NULL : &walk->entries[*out_index];
+}
+
+// ---- Reads -----------------------------------------------------------------
+size_t ls_gradient_goal_of_read(const ls_gradient_walk *walk,
+                                const ls_node *node) {
+  if (node->type != LS_OP_READ) return SIZE_MAX;
+  const ls_attr *attr = ls_node_attr(node, "variable");
+  if (attr == NULL) return SIZE_MAX;
+  const ls_variable *read = (const ls_variable *)attr->as.object;
+  for (size_t i = 0; i < walk->num_goals; ++i) {
+    const ls_variable *goal = (const ls_variable *)walk->goals[i].variable;
+    // A component that is read stands for the whole.
+    if (goal != NULL && (goal == read || goal == read->container)) return i;
+  }
+  return SIZE_MAX;
+}
+
+bool ls_gradient_find_reads(const ls_gradient_walk *walk, const ls_node *node,
+                            bool *read) {
+  bool any = false;
+  for (uint32_t r = 0; r < node->num_regions; ++r) {
+    const ls_graph *region = ls_graph_resolve(node->regions[r]);
+    for (size_t i = 0; i < region->num_nodes; ++i) {
+      const size_t goal = ls_gradient_goal_of_read(walk, region->nodes[i]);
+      if (goal != SIZE_MAX) {
+        any = true;
+        if (read != NULL) read[goal] = true;
+      }
+      if (region->nodes[i]->num_regions != 0 &&
+          ls_gradient_find_reads(walk, region->nodes[i], read))
+        any = true;
+      if (any && read == NULL) return true;
+    }
+  }
+  return any;
+}
+
+bool ls_gradient_has_variables(const ls_gradient_walk *walk) {
+  for (size_t i = 0; i < walk->num_goals; ++i)
+    if (walk->goals[i].variable != NULL) return true;
+  return false;
+}
+
+// ---- Which ops -------------------------------------------------------------
+static ls_status number_ops(ls_gradient_walk *walk) {
+  ls_arena *arena = walk->context->arena;
+  const ls_gradient_span *last = &walk->spans[walk->num_spans - 1];
+  walk->num_inside = last->base + (last->end - last->begin);
+  const size_t most = walk->num_goals + walk->num_seeds;
+  walk->outside = ls_arena_new_array(arena, ls_op, most);
+  walk->num_entries = walk->num_inside + most;
+  walk->entries =
+      ls_arena_new_array(arena, ls_gradient_entry, walk->num_entries);
+  walk->queue = ls_arena_new_array(arena, size_t, walk->num_entries);
+  if (walk->outside == NULL || walk->entries == NULL || walk->queue == NULL)
+    return ls_out_of_memory();
+  for (size_t i = 0; i < most; ++i) {
+    const ls_tensor value = i < walk->num_goals
+                                ? walk->goals[i].tensor
+                                : walk->seeds[i - walk->num_goals].y;
+    ls_op op = ls_tensor_op(value);
+    op.graph = ls_graph_resolve(op.graph);
+    if (value.ref != 0 && ls_gradient_index(walk, op) == SIZE_MAX)
+      walk->outside[walk->num_outside++] = op;
+  }
+  return ls_ok();
+}
+
+static void mark_node_reached(ls_gradient_walk *walk, ls_graph *graph,
+                              const ls_node *node, size_t index,
+                              bool variables) {
+  ls_gradient_entry *entry = &walk->entries[index];
+  const size_t count = ls_gradient_count_operands(walk, graph, node);
+  for (size_t i = 0; i < count && !(entry->flags & LS_GRADIENT_REACHED); ++i) {
+    size_t from = 0;
+    const ls_gradient_entry *source = ls_gradient_source(
+        walk, ls_gradient_operand(walk, graph, node, i), &from);
+    if (source != NULL && (source->flags & LS_GRADIENT_REACHED))
+      entry->flags |= LS_GRADIENT_REACHED;
+  }
+  if (!variables) return;
+  if (ls_gradient_goal_of_read(walk, node) != SIZE_MAX)
+    entry->flags |= LS_GRADIENT_TARGET | LS_GRADIENT_REACHED;
+  else if (node->num_regions != 0 && ls_gradient_find_reads(walk, node, NULL))
+    entry->flags |= LS_GRADIENT_REACHED;
+}
+
+static void mark_reached(ls_gradient_walk *walk) {
+  for (size_t i = 0; i < walk->num_goals; ++i)
+    if (walk->goals[i].variable == NULL)
+      walk->entries[ls_gradient_index(walk,
+                                      ls_tensor_op(walk->goals[i].tensor))]
+          .flags |= LS_GRADIENT_TARGET | LS_GRADIENT_REACHED;
+  const bool variables = ls_gradient_has_variables(walk);
+  for (size_t s = 0; s < walk->num_spans; ++s) {
+    const ls_gradient_span *span = &walk->spans[s];
+    for (size_t i = span->begin; i < span->end; ++i)
+      mark_node_reached(walk, span->graph, span->graph->nodes[i],
+                        span->base + i - span->begin, variables);
+  }
+}
+
+static void mark_node_between(ls_gradient_walk *walk, ls_graph *graph,
+                              const ls_node *node) {
+  const size_t count = ls_gradient_count_operands(walk, graph, node);
+  for (size_t i = 0; i < count; ++i) {
+    size_t from = 0;
+    ls_gradient_entry *source = ls_gradient_source(
+        walk, ls_gradient_operand(walk, graph, node, i), &from);
+    if (source == NULL || !(source->flags & LS_GRADIENT_REACHED)) continue;
+    source->flags |= LS_GRADIENT_BETWEEN;
+    ++source->pending;
+  }
+}
+
+// Backwards from the ys; an operand is always before its use.
+static void mark_between(ls_gradient_walk *walk) {
+  for (size_t i = 0; i < walk->num_seeds; ++i) {
+    ls_gradient_entry *entry =
+        &walk->entries[ls_gradient_index(walk, ls_tensor_op(walk->seeds[i].y))];
+    if (entry->flags & LS_GRADIENT_REACHED) entry->flags |= LS_GRADIENT_BETWEEN;
+  }
+  for (size_t s = walk->num_spans; s > 0; --s) {
+    const ls_gradient_span *span = &walk->spans[s - 1];
+    for (size_t i = span->end; i > span->begin; --i)
+      if (walk->entries[span->base + i - 1 - span->begin].flags &
+          LS_GRADIENT_BETWEEN)
+        mark_node_between(walk, span->graph, span->graph->nodes[i - 1]);
+  }
+}
+
+// An x with no other x before it is where differentiation ends.
+static void mark_stops(ls_gradient_walk *walk) {
+  for (size_t i = 0; i < walk->num_stops; ++i) {
+    const size_t index = ls_gradient_index(walk, walk->stops[i]);
+    if (index != SIZE_MAX) walk->entries[index].flags |= LS_GRADIENT_STOP;
+  }
+  for (size_t i = 0; i < walk->num_goals; ++i) {
+    if (walk->goals[i].variable != NULL) continue;
+    const ls_op op = ls_tensor_op(walk->goals[i].tensor);
+    ls_gradient_entry *entry = &walk->entries[ls_gradient_index(walk, op)];
+    ls_graph *graph = ls_graph_resolve(op.graph);
+    const ls_node *node = ls_graph_node(graph, op.id);
+    const size_t count = ls_gradient_count_operands(walk, graph, node);
+    bool stop = true;
+    for (size_t k = 0; k < count && stop; ++k) {
+      size_t from = 0;
+      const ls_gradient_entry *source = ls_gradient_source(
+          walk, ls_gradient_operand(walk, graph, node, k), &from);
+      stop = source == NULL || !(source->flags & LS_GRADIENT_BETWEEN);
+    }
+    if (stop) entry->flags |= LS_GRADIENT_STOP;
+  }
+}
+
+ls_status ls_gradient_find_ops(ls_gradient_walk *walk) {
+  LS_RETURN_IF_ERROR(number_ops(walk));
+  mark_reached(walk);
+  mark_between(walk);
+  mark_stops(walk);
+  return ls_ok();
+}
