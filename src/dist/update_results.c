@@ -12,10 +12,13 @@
 typedef struct device_op {
   const char *device;
   ls_op op;
+  size_t place;  // Among the ops that are given.
 } device_op;
 
 static int compare_devices(const void *a, const void *b) {
-  return strcmp(((const device_op *)a)->device, ((const device_op *)b)->device);
+  const device_op *x = a, *y = b;
+  const int order = strcmp(x->device, y->device);
+  return order != 0 ? order : (x->place > y->place) - (x->place < y->place);
 }
 
 // A no-op for the ops of each device, placed there.
@@ -50,8 +53,7 @@ ls_op ls_group_by_device(const ls_op *ops, size_t count, const char *name) {
   ls_op made = {0};
   if (items != NULL && groups != NULL) {
     for (size_t i = 0; i < count; ++i)
-      items[i] = (device_op){ls_op_device(ops[i]), ops[i]};
-    // Stable by hand: equal devices keep their order through their ids.
+      items[i] = (device_op){ls_op_device(ops[i]), ops[i], i};
     if (count > 1) qsort(items, count, sizeof(*items), compare_devices);
     made = group_each(items, count, groups, name);
   }
