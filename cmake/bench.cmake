@@ -57,7 +57,7 @@ if(TARGET ls_dnnl AND OpenMP_C_FOUND)
   file(GLOB sources CONFIGURE_DEPENDS
        "${PROJECT_SOURCE_DIR}/bench/one_replica/*.c")
   ls_add_bench(one_replica ${sources})
-  target_link_libraries(bench_one_replica PRIVATE OpenMP::OpenMP_C)
+  target_link_libraries(bench_one_replica PRIVATE OpenMP::OpenMP_C bench_machine)
   if(LS_HAS_MARCH_NATIVE)
     set_source_files_properties(
       "${PROJECT_SOURCE_DIR}/bench/one_replica/loops.c"

@@ -100,13 +100,13 @@ static double run_team(team *all) {
 }
 
 // ---- Multiply-adds ---------------------------------------------------------
-static void multiply_add(member *self) {
+double machine_multiply_add(float *sink, int64_t rounds) {
   const vf x = vf_set1(0.999f), y = vf_set1(0.001f);
   vf acc[CHAINS];
   LS_UNROLL
   for (int i = 0; i < CHAINS; ++i)
     acc[i] = vf_set1((float)i);
-  for (int r = 0; r < ROUNDS; ++r) {
+  for (int64_t r = 0; r < rounds; ++r) {
     LS_UNROLL
     for (int i = 0; i < CHAINS; ++i)
       acc[i] = vf_fma(acc[i], x, y);
@@ -115,7 +115,12 @@ static void multiply_add(member *self) {
   LS_UNROLL
   for (int i = 1; i < CHAINS; ++i)
     sum = vf_add(sum, acc[i]);
-  self->sink[0] = vf_sum(sum);
+  *sink = vf_sum(sum);
+  return 2.0 * VF_LANES * CHAINS * (double)rounds;
+}
+
+static void multiply_add(member *self) {
+  machine_multiply_add(self->sink, ROUNDS);
 }
 
 double machine_peak_flops(int threads) {

@@ -14,6 +14,9 @@ double machine_seconds(void);  // Monotonic.
 // Sorts the times and returns the one in the middle.
 double machine_median(double *times, size_t count);
 
+// Runs `rounds` rounds of multiply-adds on registers and returns their flops.
+// What they compute goes to `sink`.
+double machine_multiply_add(float *sink, int64_t rounds);
 // Flops of one run of machine_peak_run on this many threads.
 double machine_peak_flops(int threads);
 // Runs the same multiply-adds in each of so many threads, which takes some

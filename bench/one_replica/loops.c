@@ -200,29 +200,3 @@ void loop_pool_relu_grad(float *dx, const float *dy, const float *x,
     dx += 2 * row;
   }
 }
-
-// ---- Peak ------------------------------------------------------------------
-#if defined(__AVX512F__)
-#define CHAINS 12
-#else
-#define CHAINS 6  // A vf is two registers or more.
-#endif
-
-double loop_peak(float *sink, int64_t rounds) {
-  const vf x = vf_set1(0.999f), y = vf_set1(0.001f);
-  vf acc[CHAINS];
-  LS_UNROLL
-  for (int i = 0; i < CHAINS; ++i)
-    acc[i] = vf_set1((float)i);
-  for (int64_t r = 0; r < rounds; ++r) {
-    LS_UNROLL
-    for (int i = 0; i < CHAINS; ++i)
-      acc[i] = vf_fma(acc[i], x, y);
-  }
-  vf sum = acc[0];
-  LS_UNROLL
-  for (int i = 1; i < CHAINS; ++i)
-    sum = vf_add(sum, acc[i]);
-  *sink = vf_sum(sum);
-  return 2.0 * VF_LANES * CHAINS * (double)rounds;
-}

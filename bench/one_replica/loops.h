@@ -41,8 +41,4 @@ void loop_pool(float *dst, const float *x, size_t planes, size_t size);
 void loop_pool_relu_grad(float *dx, const float *dy, const float *x,
                          const float *y, size_t planes, size_t size);
 
-// Runs `rounds` rounds of fused multiply-adds on registers and returns their
-// flops. What it would compute goes to `sink`.
-double loop_peak(float *sink, int64_t rounds);
-
 #endif  // BENCH_ONE_REPLICA_LOOPS_H_

@@ -23,7 +23,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "one_replica/loops.h"
+#include "common/machine.h"
 #include "one_replica/model.h"
 
 enum { MAX_ROUNDS = 1000, CHECKED_STEPS = 3 };
@@ -112,7 +112,7 @@ typedef struct {
 
 static void run_peak(void *user, int worker) {
   peak_job *job = user;
-  job->flops[worker] = loop_peak(job->sinks[worker], job->rounds);
+  job->flops[worker] = machine_multiply_add(job->sinks[worker], job->rounds);
 }
 
 // Flops a second of all threads at once, from registers; false if disturbed.
