@@ -14,25 +14,15 @@ static ls_status create_dense(const ls_attention_layer_options *options,
                               ls_attention_layer *layer, const char *scope,
                               int64_t units, ls_variable **out_kernel,
                               ls_variable **out_bias) {
-  LS_NAME_SCOPE(scope) {
-    LS_RETURN_IF_ERROR(ls_layer_weight(
-        &layer->base,
-        &(ls_weight_options){.name = "kernel",
-                             .shape = LS_SHAPE(options->width, units),
-                             .dtype = options->dtype,
-                             .initializer = options->kernel_initializer,
-                             .seed = options->seed},
-        out_kernel));
-    if (options->no_bias) return ls_ok();
-    return ls_layer_weight(&layer->base,
-                           &(ls_weight_options){.name = "bias",
-                                                .shape = LS_SHAPE(units),
-                                                .dtype = options->dtype,
-                                                .initializer = ls_init_zeros(),
-                                                .seed = options->seed},
-                           out_bias);
-  }
-  return ls_ok();
+  const ls_product_weights weights = {.scope = scope,
+                                      .kernel = LS_SHAPE(options->width, units),
+                                      .outputs = units,
+                                      .no_bias = options->no_bias,
+                                      .dtype = options->dtype,
+                                      .kernel_initializer =
+                                          options->kernel_initializer,
+                                      .seed = options->seed};
+  return ls_layer_product_weights(&layer->base, &weights, out_kernel, out_bias);
 }
 
 static ls_status create_variables(const ls_attention_layer_options *options,

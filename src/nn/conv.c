@@ -49,27 +49,17 @@ static ls_shape kernel_shape(const ls_conv_options *options, int64_t groups) {
 
 static ls_status create_variables(const ls_conv_options *options,
                                   int64_t groups, ls_conv_layer *layer) {
-  LS_NAME_SCOPE(layer->base.name) {
-    LS_RETURN_IF_ERROR(ls_layer_weight(
-        &layer->base,
-        &(ls_weight_options){.name = "kernel",
-                             .shape = kernel_shape(options, groups),
-                             .dtype = options->dtype,
-                             .initializer = options->kernel_initializer,
-                             .seed = options->seed},
-        &layer->kernel));
-    if (options->no_bias) return ls_ok();
-    return ls_layer_weight(
-        &layer->base,
-        &(ls_weight_options){.name = "bias",
-                             .shape = LS_SHAPE(options->filters),
-                             .dtype = options->dtype,
-                             .initializer = ls_init_or(
-                                 options->bias_initializer, ls_init_zeros()),
-                             .seed = options->seed},
-        &layer->bias);
-  }
-  return ls_ok();
+  const ls_product_weights weights = {
+      .scope = layer->base.name,
+      .kernel = kernel_shape(options, groups),
+      .outputs = options->filters,
+      .no_bias = options->no_bias,
+      .dtype = options->dtype,
+      .kernel_initializer = options->kernel_initializer,
+      .bias_initializer = options->bias_initializer,
+      .seed = options->seed};
+  return ls_layer_product_weights(&layer->base, &weights, &layer->kernel,
+                                  &layer->bias);
 }
 
 ls_status ls_conv_layer_create(const ls_conv_options *options,

@@ -10,27 +10,17 @@ struct ls_dense_layer {
 
 static ls_status create_variables(const ls_dense_options *options,
                                   ls_dense_layer *layer) {
-  LS_NAME_SCOPE(layer->base.name) {
-    LS_RETURN_IF_ERROR(ls_layer_weight(
-        &layer->base,
-        &(ls_weight_options){.name = "kernel",
-                             .shape = LS_SHAPE(options->inputs, options->units),
-                             .dtype = options->dtype,
-                             .initializer = options->kernel_initializer,
-                             .seed = options->seed},
-        &layer->kernel));
-    if (options->no_bias) return ls_ok();
-    return ls_layer_weight(
-        &layer->base,
-        &(ls_weight_options){.name = "bias",
-                             .shape = LS_SHAPE(options->units),
-                             .dtype = options->dtype,
-                             .initializer = ls_init_or(
-                                 options->bias_initializer, ls_init_zeros()),
-                             .seed = options->seed},
-        &layer->bias);
-  }
-  return ls_ok();
+  const ls_product_weights weights = {
+      .scope = layer->base.name,
+      .kernel = LS_SHAPE(options->inputs, options->units),
+      .outputs = options->units,
+      .no_bias = options->no_bias,
+      .dtype = options->dtype,
+      .kernel_initializer = options->kernel_initializer,
+      .bias_initializer = options->bias_initializer,
+      .seed = options->seed};
+  return ls_layer_product_weights(&layer->base, &weights, &layer->kernel,
+                                  &layer->bias);
 }
 
 ls_status ls_dense_layer_create(const ls_dense_options *options,

@@ -30,6 +30,26 @@ ls_status ls_layer_weight(ls_layer *layer, const ls_weight_options *options,
   return ls_ok();
 }
 
+ls_status ls_layer_product_weights(ls_layer *layer,
+                                   const ls_product_weights *weights,
+                                   ls_variable **out_kernel,
+                                   ls_variable **out_bias) {
+  ls_weight_options kernel = {.name = "kernel",
+                              .shape = weights->kernel,
+                              .dtype = weights->dtype,
+                              .initializer = weights->kernel_initializer,
+                              .seed = weights->seed};
+  ls_weight_options bias = kernel;
+  bias.name = "bias";
+  bias.shape = LS_SHAPE(weights->outputs);
+  bias.initializer = ls_init_or(weights->bias_initializer, ls_init_zeros());
+  LS_NAME_SCOPE(weights->scope) {
+    LS_RETURN_IF_ERROR(ls_layer_weight(layer, &kernel, out_kernel));
+    if (!weights->no_bias) return ls_layer_weight(layer, &bias, out_bias);
+  }
+  return ls_ok();
+}
+
 ls_status ls_layer_finish(ls_layer *layer, const char *what, ls_status status,
                           void *out_layer) {
   if (ls_status_is_ok(status)) {

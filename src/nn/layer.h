@@ -25,6 +25,22 @@ void ls_layer_free(ls_layer *layer);
 LS_MUST_USE ls_status ls_layer_weight(ls_layer *layer,
                                       const ls_weight_options *options,
                                       ls_variable **out_variable);
+// The weights of a layer that multiplies and adds.
+typedef struct ls_product_weights {
+  const char *scope;  // The name scope they are made in.
+  ls_shape kernel;
+  int64_t outputs;  // Of the bias.
+  bool no_bias;
+  ls_dtype dtype;
+  ls_initializer kernel_initializer;
+  ls_initializer bias_initializer;  // Default zeros.
+  int64_t seed;
+} ls_product_weights;
+// Creates "kernel" and "bias", which is left alone if there is none. Both are
+// lent.
+LS_MUST_USE ls_status
+ls_layer_product_weights(ls_layer *layer, const ls_product_weights *weights,
+                         ls_variable **out_kernel, ls_variable **out_bias);
 // The end of a `create`: hands the layer out, or frees it and says what (a
 // "dense layer") could not be made.
 LS_MUST_USE ls_status ls_layer_finish(ls_layer *layer, const char *what,
