@@ -195,19 +195,24 @@ static ls_status wrap(ls_graph *branch, ls_tensor value, ls_tensor *out_stack) {
   return ls_graph_error(branch);
 }
 
-static ls_status bring_out_on_stack(ls_forward *f, ls_tensor value,
-                                    ls_tensor *out_value) {
-  ls_tensor stack;
-  const ls_type type = ls_graph_type(value.graph, value.ref);
-  LS_RETURN_IF_ERROR(wrap(f->graph, value, &stack));
-  LS_RETURN_IF_ERROR(extend_op(f, stack, &stack));
+ls_status ls_forward_unstack(ls_forward *f, ls_tensor stack, ls_tensor value,
+                             ls_tensor *out_value) {
   ls_scope scope = {0};
   ls_forward_enter_around(f, &scope);
   const ls_status status = ls_forward_value(f->outer, stack, &stack);
   ls_scope_end(&scope);
   LS_RETURN_IF_ERROR(status);
-  LS_RETURN_IF_ERROR(ls_forward_take(f, stack, type, out_value));
+  LS_RETURN_IF_ERROR(ls_forward_take(
+      f, stack, ls_graph_type(value.graph, value.ref), out_value));
   return ls_forward_remember(f, f->home, value, *out_value);
+}
+
+static ls_status bring_out_on_stack(ls_forward *f, ls_tensor value,
+                                    ls_tensor *out_value) {
+  ls_tensor stack;
+  LS_RETURN_IF_ERROR(wrap(f->graph, value, &stack));
+  LS_RETURN_IF_ERROR(extend_op(f, stack, &stack));
+  return ls_forward_unstack(f, stack, value, out_value);
 }
 
 // Brings a value out of its graph, and from there to where it is wanted.

@@ -95,6 +95,10 @@ ls_status ls_forward_remember(ls_forward *f, const ls_graph *in,
 // Computes `value` again in the current graph, with all that it needs.
 ls_status ls_forward_compute(ls_forward *f, ls_tensor value,
                              ls_tensor *out_value);
+// The value, whose copies stand on a stack that the op gives: takes it from
+// there, and remembers it.
+ls_status ls_forward_unstack(ls_forward *f, ls_tensor stack, ls_tensor value,
+                             ls_tensor *out_value);
 // Enters the graph around `home`, or `home`; the pair of ls_scope_end.
 void ls_forward_enter_around(const ls_forward *f, ls_scope *scope);
 void ls_forward_enter_home(const ls_forward *f, ls_scope *scope);

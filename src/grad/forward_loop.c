@@ -163,15 +163,8 @@ ls_status ls_forward_take(ls_forward *f, ls_tensor stack, ls_type type,
 static ls_status find_saved(ls_forward *f, ls_tensor value,
                             ls_tensor *out_value) {
   ls_tensor stack;
-  const ls_type type = ls_graph_type(value.graph, value.ref);
   LS_RETURN_IF_ERROR(save(f, value, &stack));
-  ls_scope scope = {0};
-  ls_forward_enter_around(f, &scope);
-  const ls_status status = ls_forward_value(f->outer, stack, &stack);
-  ls_scope_end(&scope);
-  LS_RETURN_IF_ERROR(status);
-  LS_RETURN_IF_ERROR(ls_forward_take(f, stack, type, out_value));
-  return ls_forward_remember(f, f->home, value, *out_value);
+  return ls_forward_unstack(f, stack, value, out_value);
 }
 
 ls_status ls_forward_loop_value(ls_forward *f, ls_tensor value,

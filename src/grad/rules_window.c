@@ -6,6 +6,7 @@
 // and itself are each other's gradients; likewise a window's sum and where a
 // maximum stood. All share the attributes that say where the windows lie.
 #include "grad/rules.h"
+#include "graph/make.h"
 
 enum { MOST_ATTRS = 10 };  // All shared ones and sizes.
 
@@ -39,12 +40,7 @@ static ls_tensor same_windows(ls_gradient *g, uint16_t type, ls_tensor x,
     attrs[num_attrs++] = LS_ATTR_SZ("sizes", sizes, (size_t)rank);
     inputs[num_inputs++] = like;
   }
-  return ls_op_output(ls_op_add(&(ls_op_spec){.type = type,
-                                              .inputs = inputs,
-                                              .num_inputs = num_inputs,
-                                              .attrs = attrs,
-                                              .num_attrs = num_attrs}),
-                      0);
+  return ls_make(type, inputs, num_inputs, attrs, num_attrs);
 }
 
 // The rank that values and weights have alike, from whichever is known.
