@@ -115,8 +115,6 @@ static const ls_span spans[LS_OP_COUNT][LS_DTYPE_COUNT] = {
 };
 
 ls_status kernel_bits(ls_kernel_plan *plan) {
-  const ls_dtype dtype = plan->in[0].dtype;
-  const ls_elementwise work = {.span = spans[plan->node->type][dtype]};
-  if (work.span == NULL) return ls_kernel_unsupported(plan, dtype);
-  return ls_elementwise_plan(plan, work);
+  return ls_elementwise_plan_by_dtype(plan, spans[plan->node->type],
+                                      (ls_elementwise){0});
 }

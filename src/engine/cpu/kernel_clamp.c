@@ -53,13 +53,5 @@ static const ls_span spans[LS_DTYPE_COUNT] = {LS_EACH_INTEGER(ENTRY, clamp)
                                                   LS_EACH_FLOAT(ENTRY, clamp)};
 
 ls_status kernel_clamp(ls_kernel_plan *plan) {
-  const ls_dtype dtype = plan->out[0].dtype;
-  const bool half = ls_is_half(dtype);
-  const ls_elementwise work = {
-      .span = spans[half ? LS_DTYPE_F32 : dtype],
-      .half = half ? dtype : LS_DTYPE_NONE,
-      .out_is_half = half,
-  };
-  if (work.span == NULL) return ls_kernel_unsupported(plan, dtype);
-  return ls_elementwise_plan(plan, work);
+  return ls_elementwise_plan_by_dtype(plan, spans, (ls_elementwise){0});
 }

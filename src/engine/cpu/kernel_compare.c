@@ -49,14 +49,8 @@ static const ls_span compare_spans[LS_OP_COUNT][LS_DTYPE_COUNT] = {
 };
 
 ls_status kernel_compare(ls_kernel_plan *plan) {
-  const ls_dtype dtype = plan->in[0].dtype;
-  const bool half = ls_is_half(dtype);
-  const ls_elementwise work = {
-      .span = compare_spans[plan->node->type][half ? LS_DTYPE_F32 : dtype],
-      .half = half ? dtype : LS_DTYPE_NONE,
-  };
-  if (work.span == NULL) return ls_kernel_unsupported(plan, dtype);
-  return ls_elementwise_plan(plan, work);
+  return ls_elementwise_plan_by_dtype(plan, compare_spans[plan->node->type],
+                                      (ls_elementwise){0});
 }
 
 // ---- Select ----------------------------------------------------------------

@@ -104,15 +104,8 @@ static ls_cpu_unary_fn *table_function(const ls_cpu_kernels *kernels,
 }
 
 ls_status kernel_unary(ls_kernel_plan *plan) {
-  const ls_dtype dtype = plan->in[0].dtype;
-  const bool half = ls_is_half(dtype);
   const uint16_t op = plan->node->type;
-  const ls_elementwise work = {
-      .span = spans[op][half ? LS_DTYPE_F32 : dtype],
-      .half = half ? dtype : LS_DTYPE_NONE,
-      .out_is_half = half,
-      .unary = table_function(plan->kernels, op),
-  };
-  if (work.span == NULL) return ls_kernel_unsupported(plan, dtype);
-  return ls_elementwise_plan(plan, work);
+  return ls_elementwise_plan_by_dtype(
+      plan, spans[op],
+      (ls_elementwise){.unary = table_function(plan->kernels, op)});
 }

@@ -137,3 +137,15 @@ ls_status ls_elementwise_plan(ls_kernel_plan *plan, ls_elementwise work) {
   plan->params = ls_arena_copy(plan->arena, &work, sizeof(work));
   return plan->params == NULL ? ls_out_of_memory() : ls_ok();
 }
+
+ls_status ls_elementwise_plan_by_dtype(ls_kernel_plan *plan,
+                                       const ls_span spans[LS_DTYPE_COUNT],
+                                       ls_elementwise work) {
+  const ls_dtype dtype = plan->in[0].dtype;
+  const bool half = ls_is_half(dtype);
+  work.span = spans[half ? LS_DTYPE_F32 : dtype];
+  work.half = half ? dtype : LS_DTYPE_NONE;
+  work.out_is_half = half && ls_is_half(plan->out[0].dtype);
+  if (work.span == NULL) return ls_kernel_unsupported(plan, dtype);
+  return ls_elementwise_plan(plan, work);
+}

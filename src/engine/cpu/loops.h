@@ -148,6 +148,11 @@ void ls_elementwise_loop(const ls_kernel_call *call, int64_t begin_block,
 // Fills the plan: `span` applied to all elements. Sizes, scalars and places to
 // work in are derived from the plan's types; `half` makes it go by f32.
 ls_status ls_elementwise_plan(ls_kernel_plan *plan, ls_elementwise work);
+// The same with the span for operand 0's dtype, of all that the op has.
+//   LS_UNIMPLEMENTED  there is none.
+ls_status ls_elementwise_plan_by_dtype(ls_kernel_plan *plan,
+                                       const ls_span spans[LS_DTYPE_COUNT],
+                                       ls_elementwise work);
 
 // The span of a binary op: for `dtype`, of f32 if that is a 16-bit float. Sets
 // span and binary; false if there is none.
