@@ -57,6 +57,17 @@ ls_status ls_nest_status(ls_nest nest) {
   return holder == NULL ? ls_out_of_memory() : ls_status_clone(holder->status);
 }
 
+ls_status ls_nest_give(ls_nest made, ls_nest *results) {
+  const ls_status status = ls_nest_status(made);
+  if (ls_status_is_ok(status)) {
+    ls_nest_release(*results);
+    *results = made;
+  } else {
+    ls_nest_release(made);
+  }
+  return status;
+}
+
 // ---- Leaves ----------------------------------------------------------------
 ls_nest ls_nest_i64(int64_t value) {
   return (ls_nest){

@@ -19,4 +19,8 @@ bool ls_nest_has_keys(ls_nest nest);
 // "PerReplica", "Mirrored", "MapOutput".
 const char *ls_distributed_kind_name(ls_distributed_kind kind);
 
+// What a call gives: puts `made`, which is taken over, in the place of
+// `*results`; or answers what failed.
+LS_MUST_USE ls_status ls_nest_give(ls_nest made, ls_nest *results);
+
 #endif  // LS_BASE_NEST_INTERNAL_H_

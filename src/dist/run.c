@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Running a callable on every replica of a strategy.
+#include "base/nest_internal.h"
 #include "dist/context.h"
 
 static ls_status trace_mirrored(const ls_tracer *tracer, ls_graph *graph,
@@ -45,15 +46,7 @@ static ls_status run_default(ls_callable callable, ls_nest args,
                              ls_nest *results) {
   if (callable.traced != NULL)
     return ls_function_call(callable.traced, args, results);
-  const ls_nest made = callable.plain(args, callable.user);
-  const ls_status status = ls_nest_status(made);
-  if (ls_status_is_ok(status)) {
-    ls_nest_release(*results);
-    *results = made;
-  } else {
-    ls_nest_release(made);
-  }
-  return status;
+  return ls_nest_give(callable.plain(args, callable.user), results);
 }
 
 ls_status ls_strategy_run(ls_strategy *strategy, ls_callable callable,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/function.h"
 
+#include "base/nest_internal.h"
 #include "base/runtime_internal.h"
 #include "graph/region.h"
 #include "runtime/eager.h"
@@ -303,14 +304,7 @@ static ls_status call_inline(ls_function *function, ls_nest args,
                : function->options.call(tensors, function->options.user);
     ls_nest_release(tensors);
   }
-  const ls_status status = ls_nest_status(made);
-  if (ls_status_is_ok(status)) {
-    ls_nest_release(*results);
-    *results = made;
-  } else {
-    ls_nest_release(made);
-  }
-  return status;
+  return ls_nest_give(made, results);
 }
 
 ls_status ls_function_call_by(ls_function *function, const ls_tracer *tracer,
