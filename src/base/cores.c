@@ -14,7 +14,7 @@
 struct ls_cores {
   ls_allocator *allocator;
   hwloc_topology_t topology;  // NULL when it could not be loaded.
-  hwloc_obj_t *usable;        // Cores, in the machine's order.
+  hwloc_obj_t *usable;        // Cores, in the machine's order from here on.
   int count;
 };
 
@@ -37,6 +37,24 @@ static hwloc_topology_t load_topology(void) {
   return topology;
 }
 
+// The core that the caller runs on, so that who is bound to another one does
+// not have to wait until the system moves one of the two. 0 if it is unknown.
+static int core_of_caller(hwloc_topology_t topology, int total) {
+  int here = 0;
+  hwloc_bitmap_t place = hwloc_bitmap_alloc();
+  if (place == NULL) return 0;
+  if (hwloc_get_last_cpu_location(topology, place, HWLOC_CPUBIND_THREAD) == 0) {
+    while (here < total &&
+           !hwloc_bitmap_intersects(
+               hwloc_get_obj_by_type(topology, HWLOC_OBJ_CORE, (unsigned)here)
+                   ->cpuset,
+               place))
+      ++here;
+  }
+  hwloc_bitmap_free(place);
+  return here < total ? here : 0;
+}
+
 // Lists the cores of which the process may use a thread. False without memory.
 static bool list_usable(ls_cores *cores) {
   const int total = hwloc_get_nbobjs_by_type(cores->topology, HWLOC_OBJ_CORE);
@@ -47,9 +65,11 @@ static bool list_usable(ls_cores *cores) {
   if (bound == NULL) return false;
   const bool is_known =
       hwloc_get_cpubind(cores->topology, bound, HWLOC_CPUBIND_THREAD) == 0;
+  const int here = core_of_caller(cores->topology, total);
   for (int i = 0; i < total; ++i) {
     hwloc_obj_t core =
-        hwloc_get_obj_by_type(cores->topology, HWLOC_OBJ_CORE, (unsigned)i);
+        hwloc_get_obj_by_type(cores->topology, HWLOC_OBJ_CORE,
+                              (unsigned)((here + i) % total));
     if (!is_known || hwloc_bitmap_intersects(core->cpuset, bound)) {
       cores->usable[cores->count++] = core;
     }

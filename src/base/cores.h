@@ -16,7 +16,8 @@ void ls_cores_destroy(ls_cores *cores);  // NULL is fine.
 // Cores that the process may run on, at least 1. Two hardware threads of one
 // core count once.
 int ls_cores_count(const ls_cores *cores);
-// Binds the calling thread to core `index`. False where that is not allowed or
+// Binds the calling thread to core `index`, where 0 is the one that the caller
+// of ls_cores_create ran on. False where that is not allowed or
 // there is no such core: then nothing has changed.
 bool ls_cores_bind(const ls_cores *cores, int index);
 
