@@ -57,6 +57,8 @@ struct team {
   char *to;
   const char *from;
   size_t bytes;
+  size_t ways;   // Vectors that are added up.
+  bool streams;  // The sum goes past the caches.
 };
 
 static void *run_member(void *user) {
@@ -146,4 +148,42 @@ double machine_copy_run(int threads, void *to, const void *from, size_t bytes) {
   team all = {
       .work = copy, .count = threads, .to = to, .from = from, .bytes = bytes};
   return run_team(&all);
+}
+
+// ---- Sums ------------------------------------------------------------------
+static void add_up(member *self) {
+  const team *all = self->team;
+  if (all->count == 0) return;
+  const size_t vectors = all->bytes / sizeof(vf);
+  const size_t ways = all->ways, count = (size_t)all->count;
+  const size_t index = (size_t)self->index;
+  const float *from = (const float *)(const void *)all->from;
+  float *to = (float *)(void *)all->to;
+  const size_t end = vectors * (index + 1) / count;
+  for (size_t i = vectors * index / count; i < end; ++i) {
+    vf sum = vf_load(from + i * ways * VF_LANES);
+    for (size_t k = 1; k < ways; ++k)
+      sum = vf_add(sum, vf_load(from + (i * ways + k) * VF_LANES));
+    if (all->streams)
+      vf_stream(to + i * VF_LANES, sum);
+    else
+      vf_store(to + i * VF_LANES, sum);
+  }
+  vf_stream_end();
+}
+
+double machine_sum_run(int threads, void *to, const void *from, size_t bytes,
+                       int ways) {
+  team all = {.work = add_up,
+              .count = threads,
+              .to = to,
+              .from = from,
+              .bytes = bytes,
+              .ways = (size_t)ways};
+  const double stored = run_team(&all);
+  all.arrived = 0;
+  all.go = false;
+  all.streams = true;
+  const double streamed = run_team(&all);
+  return stored < streamed ? stored : streamed;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The clock, and what the machine can do at most: multiply-adds from registers
-// and copies of memory, on so many threads at once.
+// The clock, and what the machine can do at most: multiply-adds from registers,
+// and copies and sums in memory, on so many threads at once.
 
 #ifndef BENCH_COMMON_MACHINE_H_
 #define BENCH_COMMON_MACHINE_H_
@@ -26,5 +26,11 @@ double machine_peak_run(int threads);
 // Copies `bytes` from `from` to `to`, each thread its part. Returns seconds,
 // 0 if a thread could not be made.
 double machine_copy_run(int threads, void *to, const void *from, size_t bytes);
+
+// Reads `ways` times `bytes` at `from`, from one end to the other, and writes
+// `bytes` of sums to `to`, on the border of a cache line. Returns the seconds
+// of the faster way to store them, 0 if a thread could not be made.
+double machine_sum_run(int threads, void *to, const void *from, size_t bytes,
+                       int ways);
 
 #endif  // BENCH_COMMON_MACHINE_H_
