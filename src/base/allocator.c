@@ -3,6 +3,7 @@
 #include "base/allocator.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "base/threads.h"
 
@@ -25,6 +26,22 @@ static void system_release(ls_allocator *self, void *memory) {
 ls_allocator *ls_allocator_system(void) {
   static ls_allocator system = {system_allocate, system_release};
   return &system;
+}
+
+// ---- Huge pages -------------------------------------------------------------
+void *ls_allocate_large(ls_allocator *allocator, size_t size) {
+  enum { HUGE_PAGE = 2 * 1024 * 1024 };
+  if (size < HUGE_PAGE) {
+    return allocator->allocate(allocator, size, LS_CACHE_LINE);
+  }
+  void *memory = allocator->allocate(allocator, size, HUGE_PAGE);
+#if defined(MADV_HUGEPAGE)
+  // Only a wish. Whole pages of the block: no neighbour is meant.
+  if (memory != NULL) {
+    madvise(memory, size & ~(size_t)(HUGE_PAGE - 1), MADV_HUGEPAGE);
+  }
+#endif
+  return memory;
 }
 
 // ---- Growth ----------------------------------------------------------------

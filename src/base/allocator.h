@@ -31,6 +31,10 @@ static inline void *ls_allocate(ls_allocator *allocator, size_t size) {
   return allocator->allocate(allocator, size, alignment);
 }
 
+// The same for what holds much data: from 2 MiB on a block starts on a huge
+// page's border and asks for such pages, and is always on a cache line.
+void *ls_allocate_large(ls_allocator *allocator, size_t size);
+
 // Room for `count` items of `size` bytes each, zeroed; NULL without memory or
 // when the product does not fit.
 static inline void *ls_allocate_zeroed(ls_allocator *allocator, size_t count,

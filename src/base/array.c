@@ -76,7 +76,7 @@ static ls_status make_array(ls_dtype dtype, ls_shape shape, size_t extra,
   size_t total = 0;
   ls_array *array = NULL;
   if (!__builtin_add_overflow(extra, (size_t)DATA_OFFSET, &total)) {
-    array = allocator->allocate(allocator, total, LS_CACHE_LINE);
+    array = ls_allocate_large(allocator, total);
   }
   if (array == NULL) {
     return LS_STATUS(LS_RESOURCE_EXHAUSTED, "no memory for %s: %zu bytes",

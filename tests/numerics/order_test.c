@@ -101,6 +101,43 @@ static void softmax_adds_a_row_in_sixteen_partial_sums(void **state) {
   }
 }
 
+// Of 4 or 8 operands, one behind the other; what is far is fetched ahead and
+// stored past the caches where the sum lies on a cache line.
+static void check_sums_of_all(const fixture *f, size_t ways, size_t n,
+                              size_t offset) {
+  const size_t size = sizeof(float);
+  const void *in[8];
+  for (size_t k = 0; k < ways; ++k)
+    in[k] = f->x + k * n;
+  float want[COLUMNS];
+  for (size_t i = 0; i < n; ++i) {
+    const float *x = f->x + i;
+    const float low = (x[0] + x[n]) + (x[2 * n] + x[3 * n]);
+    want[i] = low;
+    if (ways == 8)
+      want[i] = low + ((x[4 * n] + x[5 * n]) + (x[6 * n] + x[7 * n]));
+  }
+  float *got = numbers_create(n * size, offset);
+  for (size_t t = 0; t < 2 * f->tables.count; ++t) {
+    const ls_cpu_kernels *table = f->tables.at[t / 2];
+    (ways == 4 ? table->add4 : table->add8)(got, in, n, t % 2 == 1);
+    expect_same_numbers(t % 2 == 1 ? "far sum" : "sum", table->name,
+                        LS_DTYPE_F32, want, got, n);
+  }
+  numbers_free(got, offset);
+}
+
+static void sums_of_four_and_eight_follow_the_tree_near_and_far(void **state) {
+  (void)state;
+  fixture f;
+  begin(&f);
+  for (size_t n = 1; n <= COLUMNS; ++n)
+    for (size_t offset = 0; offset <= 4; offset += 4) {
+      check_sums_of_all(&f, 4, n, offset);
+      check_sums_of_all(&f, 8, n, offset);
+    }
+}
+
 static void moments_are_one_chain_down_each_column(void **state) {
   (void)state;
   fixture f;
@@ -303,6 +340,7 @@ static void a_weights_gradient_is_chains_in_row_order(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(softmax_adds_a_row_in_sixteen_partial_sums),
+      cmocka_unit_test(sums_of_four_and_eight_follow_the_tree_near_and_far),
       cmocka_unit_test(moments_are_one_chain_down_each_column),
       cmocka_unit_test(a_rows_moments_are_sixteen_partial_sums),
       cmocka_unit_test(reductions_add_in_the_order_of_their_axes),

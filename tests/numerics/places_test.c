@@ -101,7 +101,7 @@ static void large_blocks_begin_on_a_huge_page(void **state) {
                                  HUGE_PAGE, HUGE_PAGE + 1, 5 * HUGE_PAGE + 77};
   ls_allocator *allocator = ls_allocator_system();
   for (size_t i = 0; i < LS_COUNT_OF(sizes); ++i) {
-    char *memory = ls_cpu_allocate_large(allocator, sizes[i]);
+    char *memory = ls_allocate_large(allocator, sizes[i]);
     assert_non_null(memory);
     const size_t wanted = sizes[i] >= HUGE_PAGE ? HUGE_PAGE : LS_CACHE_LINE;
     assert_int_equal((uintptr_t)memory % wanted, 0);

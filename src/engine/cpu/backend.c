@@ -2,7 +2,6 @@
 //
 // The CPU engine as a back end: its table of functions, buffers and identity.
 #include <stdio.h>
-#include <sys/mman.h>
 #if defined(__GLIBC__)
 #include <gnu/libc-version.h>
 #endif
@@ -26,22 +25,6 @@ typedef struct cpu_backend {
 
 const ls_cpu_kernels *ls_cpu_backend_kernels(const ls_backend *backend) {
   return ((const cpu_backend *)backend)->kernels;
-}
-
-// ---- Memory ----------------------------------------------------------------
-void *ls_cpu_allocate_large(ls_allocator *allocator, size_t size) {
-  enum { HUGE_PAGE = 2 * 1024 * 1024 };
-  if (size < HUGE_PAGE) {
-    return allocator->allocate(allocator, size, LS_CACHE_LINE);
-  }
-  void *memory = allocator->allocate(allocator, size, HUGE_PAGE);
-#if defined(MADV_HUGEPAGE)
-  // Only a wish. Whole pages of the block: no neighbour is meant.
-  if (memory != NULL) {
-    madvise(memory, size & ~(size_t)(HUGE_PAGE - 1), MADV_HUGEPAGE);
-  }
-#endif
-  return memory;
 }
 
 // ---- Buffers ---------------------------------------------------------------
@@ -77,7 +60,7 @@ static ls_status create_buffer(ls_backend *self, ls_type type,
   buffer->backend = self;
   buffer->type = type;
   const size_t size = buffer_size(buffer);
-  buffer->data = ls_cpu_allocate_large(allocator, size);
+  buffer->data = ls_allocate_large(allocator, size);
   if (buffer->data == NULL) {
     ls_object_release(buffer);
     return LS_STATUS(LS_RESOURCE_EXHAUSTED, "no memory for a buffer: %zu bytes",

@@ -95,7 +95,7 @@ static ls_status measure_rates(const ls_instance *self, rates *out) {
   probe p = {.kernels = ls_cpu_backend_kernels(backend)};
   p.stride = 2 * COPY_BYTES + product_bytes(p.kernels);
   const size_t size = p.stride * (size_t)self->team.threads;
-  p.memory = ls_cpu_allocate_large(self->allocator, size);
+  p.memory = ls_allocate_large(self->allocator, size);
   if (p.memory == NULL) return ls_out_of_memory();
   memset(p.memory, 0, size);
   out->flops = probe_rate(&self->team, backend->runtime, &p) * 2.0 * SIDE *

@@ -198,10 +198,6 @@ ls_status ls_cpu_print_plan(const ls_executable *executable, ls_text *text);
 // The kernels that the back end works with.
 const ls_cpu_kernels *ls_cpu_backend_kernels(const ls_backend *backend);
 
-// Memory for big blocks: on a huge page's border and asking for huge pages
-// from 2 MiB on. NULL without memory. Given back with ls_release.
-void *ls_cpu_allocate_large(ls_allocator *allocator, size_t size);
-
 // ---- Code names -------------------------------------------------------------
 const char *ls_cpu_code_name(ls_cpu_code code);
 

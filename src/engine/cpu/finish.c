@@ -85,7 +85,7 @@ void ls_cpu_finish(ls_cpu_compiler *self) {
   out->spare_offsets =
       ls_arena_new_array(arena, size_t, self->program->num_outputs);
   out->constants =
-      ls_cpu_allocate_large(self->allocator, out->facts.constant_bytes);
+      ls_allocate_large(self->allocator, out->facts.constant_bytes);
   out->stack_is_endless = ls_arena_copy(arena, self->endless_stacks,
                                         out->num_stacks * sizeof(bool));
   if (out->stack_is_endless == NULL || out->instructions == NULL || out->notes == NULL || out->places == NULL ||

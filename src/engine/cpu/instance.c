@@ -107,7 +107,7 @@ static ls_status make_memory(ls_instance *self, size_t count, size_t size,
                              char **out_memory) {
   size_t bytes = 0;
   if (__builtin_mul_overflow(count, size, &bytes)) return ls_out_of_memory();
-  *out_memory = ls_cpu_allocate_large(self->allocator, bytes);
+  *out_memory = ls_allocate_large(self->allocator, bytes);
   if (*out_memory != NULL) return ls_ok();
   return LS_STATUS(LS_RESOURCE_EXHAUSTED, "no memory for a program: %zu bytes",
                    bytes);

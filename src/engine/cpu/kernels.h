@@ -171,9 +171,10 @@ typedef struct ls_cpu_kernels {
 
   // dst[i] = a[i] + b[i].
   void (*add)(float *dst, const float *a, const float *b, size_t n);
-  // The same of 4 or 8 operands, along the canonical tree.
-  void (*add4)(float *dst, const void *const *in, size_t n);
-  void (*add8)(float *dst, const void *const *in, size_t n);
+  // The same of 4 or 8 operands, along the canonical tree. `far`: they are in
+  // memory, not in a cache, and so is the sum best.
+  void (*add4)(float *dst, const void *const *in, size_t n, bool far);
+  void (*add8)(float *dst, const void *const *in, size_t n, bool far);
 
   // dst[i] = parameter[i] - rate * grad[i], the product rounded first.
   void (*sgd)(float *dst, const float *parameter, const float *grad, float rate,

@@ -89,7 +89,7 @@ static ls_status grow(ls_cpu_stacks *self, ls_cpu_stack *stack) {
   if (__builtin_mul_overflow(capacity, element, &bytes)) {
     return no_memory(stack, element);
   }
-  char *data = ls_cpu_allocate_large(self->allocator, bytes);
+  char *data = ls_allocate_large(self->allocator, bytes);
   if (data == NULL) return no_memory(stack, element);
   if (stack->count != 0) memcpy(data, stack->data, stack->count * element);
   ls_release(self->allocator, stack->data);

@@ -103,8 +103,9 @@ void ls_cpu_tree_mean(ls_dtype dtype, void *to, const void *sum, int64_t count,
 }
 
 // Elements of a block, and those that are added up at a time: with what waits
-// they stay in the first cache.
-enum { BLOCK = 4096, STRETCH = 512 };
+// they stay in the first cache. Bytes of all together that few machines' last
+// cache holds.
+enum { BLOCK = 4096, STRETCH = 512, FAR = 32 << 20 };
 
 int64_t ls_cpu_tree_blocks(const ls_cpu_tree *tree) {
   return ls_max_i64(1, ls_blocks_of(tree->count, BLOCK));
@@ -120,6 +121,7 @@ typedef struct stretch {
   const void *const *in;
   size_t offset;  // Bytes.
   int64_t count;
+  bool far;  // What is read and written fits no cache.
 } stretch;
 
 static const char *part_of(const stretch *s, uint32_t replica) {
@@ -131,8 +133,8 @@ static const char *part_of(const stretch *s, uint32_t replica) {
 }
 
 // Whether so many are added at once: memory is read along as many lines.
-static bool at_once(const stretch *s, uint32_t replicas) {
-  return s->tree->dtype == LS_DTYPE_F32 && (replicas == 4 || replicas == 8);
+static bool at_once(const ls_cpu_tree *tree, uint32_t replicas) {
+  return tree->dtype == LS_DTYPE_F32 && (replicas == 4 || replicas == 8);
 }
 
 // The sum of the contributions of `replicas` from `lo` on, at `to`. `room` has
@@ -141,11 +143,12 @@ static void sum(const stretch *s, uint32_t lo, uint32_t replicas, char *room,
                 void *to) {
   const size_t size = STRETCH * ls_dtype_size(s->tree->dtype);
   const void *in[8];
-  if (at_once(s, replicas)) {
+  if (at_once(s->tree, replicas)) {
     const ls_cpu_kernels *kernels = s->tree->kernels;
     for (uint32_t i = 0; i < replicas; ++i)
       in[i] = part_of(s, lo + i);
-    (replicas == 4 ? kernels->add4 : kernels->add8)(to, in, (size_t)s->count);
+    (replicas == 4 ? kernels->add4 : kernels->add8)(to, in, (size_t)s->count,
+                                                    s->far);
     return;
   }
   const uint32_t half = 1U << (31 - __builtin_clz(replicas - 1));
@@ -163,11 +166,17 @@ void ls_cpu_tree_loop(const ls_kernel_call *call, int64_t begin_block,
   const ls_cpu_tree *tree = call->params;
   const size_t size = ls_dtype_size(tree->dtype);
   const int64_t end = ls_min_i64(tree->count, end_block * BLOCK);
-  for (int64_t i = begin_block * BLOCK; i < end; i += STRETCH) {
+  // Nothing waits for what is added: there is no reason to stop.
+  const bool in_one_go = at_once(tree, tree->replicas) && !tree->mean;
+  const int64_t length = in_one_go ? end : STRETCH;
+  const bool far =
+      in_one_go && (tree->replicas + 1) * (size_t)tree->count * size > FAR;
+  for (int64_t i = begin_block * BLOCK; i < end; i += length) {
     const stretch s = {.tree = tree,
                        .in = call->in,
                        .offset = (size_t)i * size,
-                       .count = ls_min_i64(STRETCH, end - i)};
+                       .count = ls_min_i64(length, end - i),
+                       .far = far};
     void *to = (char *)call->out[0] + s.offset;
     sum(&s, 0, tree->replicas, call->scratch, to);
     if (tree->mean)

@@ -63,8 +63,10 @@ void LS_ISA_NAME(ls_cpu_label_loss_grad)(float *grad, const float *logits,
                                          size_t scale_stride, size_t rows,
                                          size_t columns);
 
-void LS_ISA_NAME(ls_cpu_add4)(float *dst, const void *const *in, size_t n);
-void LS_ISA_NAME(ls_cpu_add8)(float *dst, const void *const *in, size_t n);
+void LS_ISA_NAME(ls_cpu_add4)(float *dst, const void *const *in, size_t n,
+                              bool far);
+void LS_ISA_NAME(ls_cpu_add8)(float *dst, const void *const *in, size_t n,
+                              bool far);
 void LS_ISA_NAME(ls_cpu_add)(float *dst, const float *a, const float *b,
                              size_t n);
 void LS_ISA_NAME(ls_cpu_sgd)(float *dst, const float *parameter,

@@ -9,7 +9,9 @@
 //   second operand comes out where one is a NaN or both are zeros;
 //   vf_sum adds lane i + w to lane i for w = 8, 4, 2, 1, vf_max_lane and vd_sum
 //   likewise;
-//   load_n and store_n touch only the first n lanes, load_n zeroes the rest.
+//   load_n and store_n touch only the first n lanes, load_n zeroes the rest;
+//   stream stores on a whole vector's border, past the caches where that can
+//   be; other threads may read it after stream_end.
 // Only the sign and payload of a NaN are not promised.
 //
 // `vf` is 16 floats, `vi` 16 32-bit integers, `vm` 16 truth values, `vd` 8

@@ -33,6 +33,11 @@ LS_INLINE void vf_store(float *p, vf v) {
   _mm256_storeu_ps(p, v.lo);
   _mm256_storeu_ps(p + 8, v.hi);
 }
+LS_INLINE void vf_stream(float *p, vf v) {
+  _mm256_stream_ps(p, v.lo);
+  _mm256_stream_ps(p + 8, v.hi);
+}
+LS_INLINE void vf_stream_end(void) { _mm_sfence(); }
 LS_INLINE vf vf_load_n(const float *p, size_t n) {
   const vi m = vf_first(n);
   return (vf){_mm256_maskload_ps(p, m.lo), _mm256_maskload_ps(p + 8, m.hi)};

@@ -18,6 +18,8 @@ LS_INLINE __mmask16 vf_first(size_t n) {
 
 LS_INLINE vf vf_load(const float *p) { return _mm512_loadu_ps(p); }
 LS_INLINE void vf_store(float *p, vf v) { _mm512_storeu_ps(p, v); }
+LS_INLINE void vf_stream(float *p, vf v) { _mm512_stream_ps(p, v); }
+LS_INLINE void vf_stream_end(void) { _mm_sfence(); }
 LS_INLINE vf vf_load_n(const float *p, size_t n) {
   return _mm512_maskz_loadu_ps(vf_first(n), p);
 }

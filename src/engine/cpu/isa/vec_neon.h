@@ -35,6 +35,8 @@ LS_INLINE void vf_store(float *p, vf v) {
   for (int q = 0; q < 4; ++q)
     vst1q_f32(p + 4 * q, v.at[q]);
 }
+LS_INLINE void vf_stream(float *p, vf v) { vf_store(p, v); }
+LS_INLINE void vf_stream_end(void) {}
 LS_INLINE vf vf_load_n(const float *p, size_t n) {
   float lanes[VF_LANES] = {0};
   for (size_t i = 0; i < n; ++i)

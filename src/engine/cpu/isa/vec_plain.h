@@ -47,6 +47,8 @@ LS_VF(vf_load_n, (const float *p, size_t n), (size_t)i < n ? p[i] : 0.0f)
 LS_VF(vf_set1, (float x), x)
 LS_VF(vf_zero, (void), 0.0f)
 LS_PLAIN void vf_store(float *p, vf v) { memcpy(p, v.at, sizeof v.at); }
+LS_PLAIN void vf_stream(float *p, vf v) { vf_store(p, v); }
+LS_PLAIN void vf_stream_end(void) {}
 LS_PLAIN void vf_store_n(float *p, size_t n, vf v) {
   for (size_t i = 0; i < n; ++i)
     p[i] = v.at[i];
