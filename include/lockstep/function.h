@@ -43,8 +43,8 @@ LS_API void ls_function_clear(ls_function *function);
 // Calls the function. `args` is lent: a nest of arrays, eager tensors (or
 // tensors of the graph being built), host scalars, variables. `*results` is
 // in-out: arrays of the right type that nobody else holds are filled in place,
-// else it is released and made anew (start with a zeroed nest). After a failure
-// it holds the arrays it held before.
+// else it is released and made anew (start with a zeroed nest). Results that are
+// one value are one array. After a failure it holds the arrays it held before.
 LS_API LS_MUST_USE ls_status ls_function_call(ls_function *function,
                                               ls_nest args, ls_nest *results);
 

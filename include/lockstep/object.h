@@ -35,6 +35,8 @@ LS_API void ls_object_init(ls_object *object, const ls_object_type *type);
 LS_API void *ls_object_retain(void *object);  // Returns it; NULL is fine.
 LS_API void ls_object_release(void *object);  // NULL is fine.
 LS_API bool ls_object_is_unique(const void *object);
+// Whether there are so many references: to who has them all, nobody else's.
+LS_API bool ls_object_is_held(const void *object, int times);
 // Whether both are the same, or of one type that says that they mean the same.
 LS_API bool ls_object_equal(const ls_object *a, const ls_object *b);
 

@@ -124,7 +124,9 @@ LS_API ls_reduce_op ls_loss_reduction(void);
 // component r of each distributed leaf of `args` (a lent tuple or list), and
 // every other leaf as it is; a distributed variable stays whole. `*results` is
 // the replicas' results put together: leaves that are the same on all come back
-// as they are, others as PerReplica. In-out as in ls_function_call.
+// as they are, others as PerReplica. A traced function's tensors are PerReplica
+// always; where all replicas compute one value, such as a sum over them, all
+// components are one array. In-out as in ls_function_call.
 LS_API LS_MUST_USE ls_status ls_strategy_run(ls_strategy *strategy,
                                              ls_callable callable,
                                              ls_nest args, ls_nest *results);

@@ -23,8 +23,12 @@ void ls_object_release(void *object) {
 }
 
 bool ls_object_is_unique(const void *object) {
+  return ls_object_is_held(object, 1);
+}
+
+bool ls_object_is_held(const void *object, int times) {
   return object != NULL &&
-         ls_count_is_one(&((const ls_object *)object)->references);
+         ls_count_is(&((const ls_object *)object)->references, times);
 }
 
 bool ls_object_equal(const ls_object *a, const ls_object *b) {

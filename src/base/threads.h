@@ -70,8 +70,8 @@ static inline void ls_count_retain(int *count) {
 static inline bool ls_count_release(int *count) {
   return __atomic_fetch_sub(count, 1, __ATOMIC_ACQ_REL) == 1;
 }
-static inline bool ls_count_is_one(const int *count) {
-  return __atomic_load_n(count, __ATOMIC_ACQUIRE) == 1;
+static inline bool ls_count_is(const int *count, int wanted) {
+  return __atomic_load_n(count, __ATOMIC_ACQUIRE) == wanted;
 }
 
 // Tells the core that this is a spin loop.

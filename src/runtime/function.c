@@ -16,8 +16,8 @@ typedef struct trace {
   ls_signature signature;
   ls_graph *graph;
   ls_nest results;  // Structure of what a call returns.
-  ls_type *result_types;
-  size_t num_results, num_result_leaves;
+  ls_result_map result_map;
+  size_t num_result_leaves;
   ls_compiled *compiled;
 } trace;
 
@@ -48,7 +48,7 @@ static void destroy_trace(ls_function *function, trace *t) {
   ls_compiled_release(t->compiled);
   ls_graph_free(t->graph);
   ls_nest_release(t->results);
-  ls_release(function->allocator, t->result_types);
+  ls_result_map_deinit(&t->result_map, function->allocator);
   ls_signature_deinit(&t->signature);
   ls_release(function->allocator, t);
 }
@@ -161,6 +161,8 @@ static ls_status trace_plain(const ls_tracer *tracer, ls_graph *graph,
 static ls_status compile_trace(ls_function *function, trace *t) {
   ls_runtime_state *state = NULL;
   LS_RETURN_IF_ERROR(ls_runtime_state_get(function->runtime, &state));
+  LS_RETURN_IF_ERROR(ls_result_map_init(&t->result_map, function->allocator,
+                                        t->graph->num_results));
   LS_RETURN_IF_ERROR(ls_compile(
       function->runtime,
       &(ls_lower_request){.graph = t->graph,
@@ -170,16 +172,11 @@ static ls_status compile_trace(ls_function *function, trace *t) {
                           .feed_types = t->signature.types,
                           .num_feeds = t->graph->num_declared,
                           .effects_are_roots = true,
-                          .store = state->store},
+                          .store = state->store,
+                          .outputs = t->result_map.outputs},
       t->replicas, &t->compiled));
-  t->num_results = t->graph->num_results;
   t->num_result_leaves = ls_nest_num_leaves(t->results);
-  t->result_types =
-      ls_new_array(function->allocator, ls_type, t->num_results + 1);
-  if (t->result_types == NULL) return ls_out_of_memory();
-  for (size_t i = 0; i < t->num_results; ++i)
-    t->result_types[i] = ls_compiled_output(t->compiled, i);
-  return ls_ok();
+  return ls_result_map_finish(&t->result_map, function->allocator, t->compiled);
 }
 
 static ls_status trace_into(ls_function *function, const ls_tracer *tracer,
@@ -257,7 +254,7 @@ static ls_status run_trace(ls_function *function, const trace *t,
   LS_RETURN_IF_ERROR(
       ls_signature_arrays(&t->signature, room->leaves, room->inputs));
   ls_former_results former;
-  LS_RETURN_IF_ERROR(ls_results_open(t->results, t->result_types, room->leaves,
+  LS_RETURN_IF_ERROR(ls_results_open(t->results, &t->result_map, room->leaves,
                                      results, room->outputs, &former));
   const ls_run_args args = {
       .inputs = room->inputs,
@@ -281,7 +278,7 @@ static ls_status call_with_room(ls_function *function, const ls_tracer *tracer,
   const size_t result_leaves = 2 * t->num_result_leaves;
   if (!make_room(function, room,
                  leaves > result_leaves ? leaves : result_leaves,
-                 t->signature.num_slots, t->num_results))
+                 t->signature.num_slots, t->result_map.num_outputs))
     return ls_out_of_memory();
   return run_trace(function, t, room, results);
 }

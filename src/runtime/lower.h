@@ -30,6 +30,9 @@ typedef struct ls_lower_request {
   // Where it will run: whether distributed variables are shared there is part
   // of the program. NULL: there are none.
   const struct ls_store *store;
+  // Filled: which of the program's outputs each fetch is. Fetches that are one
+  // value are one output. NULL: each is an output of its own.
+  uint32_t *outputs;
 } ls_lower_request;
 
 // Makes the program. The caller owns a reference.

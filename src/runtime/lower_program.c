@@ -77,6 +77,33 @@ static ls_status add_inputs(ls_lower_scope *scope,
   return ls_ok();
 }
 
+// Fetches whose value is there already are that output.
+static ls_status list_outputs(ls_lower_scope *scope,
+                              const ls_lower_request *request,
+                              uint64_t *results) {
+  size_t count = 0;
+  ls_status status = ls_ok();
+  ls_map outputs;  // Of a ref: 1 + its number.
+  ls_map_init(&outputs, scope->all->allocator);
+  for (size_t i = 0; i < request->num_fetches; ++i) {
+    const uint64_t ref = ls_lowered(scope, request->fetches[i]);
+    const bool shared = request->outputs != NULL;
+    const uintptr_t known =
+        shared ? (uintptr_t)ls_map_find_u64(&outputs, ref) : 0;
+    if (known == 0) results[count++] = ref;
+    if (shared)
+      request->outputs[i] = (uint32_t)(known != 0 ? known : count) - 1;
+    if (shared && known == 0 &&
+        !ls_map_insert_u64(&outputs, ref, (void *)(uintptr_t)count)) {
+      status = ls_out_of_memory();
+      break;
+    }
+  }
+  ls_map_deinit(&outputs);
+  scope->all->program->num_outputs = count;
+  return status;
+}
+
 static ls_status set_results(ls_lower_scope *scope,
                              const ls_lower_request *request) {
   ls_program *program = scope->all->program;
@@ -85,14 +112,14 @@ static ls_status set_results(ls_lower_scope *scope,
   uint64_t *results = ls_new_array(allocator, uint64_t,
                                    request->num_fetches + program->num_uses);
   if (results == NULL) return ls_out_of_memory();
-  size_t count = 0;
-  for (size_t i = 0; i < request->num_fetches; ++i)
-    results[count++] = ls_lowered(scope, request->fetches[i]);
+  ls_status status = list_outputs(scope, request, results);
+  size_t count = program->num_outputs;
   for (size_t i = 0; i < program->num_uses; ++i)
     if (program->uses[i].written)
       results[count++] = (uint64_t)(uintptr_t)ls_map_find_u64(
           &scope->variables, (uintptr_t)program->uses[i].variable);
-  const ls_status status = ls_graph_set_results(scope->to, results, count);
+  if (ls_status_is_ok(status))
+    status = ls_graph_set_results(scope->to, results, count);
   ls_release(allocator, results);
   return status;
 }
@@ -127,7 +154,6 @@ static ls_status lower_request(ls_lowering *all,
   ls_lower_scope_deinit(&scope);
   LS_RETURN_IF_ERROR(status);
   program->num_inputs = request->num_feeds;
-  program->num_outputs = request->num_fetches;
   return finish(program);
 }
 

@@ -139,6 +139,18 @@ static ls_status push_all(ls_ref_list *lists, const uint64_t *refs,
   return ls_ok();
 }
 
+// Where refs, one of each body, are listed already, or the end.
+static size_t find_all(const ls_ref_list *lists, const uint64_t *refs,
+                       size_t count) {
+  for (size_t i = 0; i < lists[0].count; ++i) {
+    size_t k = 0;
+    while (k < count && lists[k].items[i] == refs[k])
+      ++k;
+    if (k == count) return i;
+  }
+  return lists[0].count;
+}
+
 // The results of the source that are common, or those that are not.
 static ls_status list_some(replicate *self, bool common, ls_ref_list *lists,
                            uint64_t *refs) {
@@ -147,7 +159,8 @@ static ls_status list_some(replicate *self, bool common, ls_ref_list *lists,
     for (size_t k = 0; k < self->num_classes; ++k)
       refs[k] = ls_lowered(&self->bodies[k], from->results[i]);
     if (is_common(self, refs) != common) continue;
-    self->place[i] = lists[0].count;
+    self->place[i] = find_all(lists, refs, self->num_classes);
+    if (self->place[i] < lists[0].count) continue;
     LS_RETURN_IF_ERROR(push_all(lists, refs, self->num_classes));
   }
   return ls_ok();

@@ -3,33 +3,77 @@
 
 #include "base/runtime_internal.h"
 
-static size_t slots_of(ls_nest leaf) {
-  if (leaf.kind == LS_KIND_TENSOR) return 1;
-  return leaf.kind == LS_KIND_DISTRIBUTED ? ls_distributed_count(leaf) : 0;
+// ---- Which outputs ---------------------------------------------------------
+ls_status ls_result_map_init(ls_result_map *map, ls_allocator *allocator,
+                             size_t num_values) {
+  map->num_values = num_values;
+  map->outputs = ls_new_array(allocator, uint32_t, num_values + 1);
+  return map->outputs != NULL ? ls_ok() : ls_out_of_memory();
+}
+
+void ls_result_map_deinit(ls_result_map *map, ls_allocator *allocator) {
+  ls_release(allocator, map->outputs);
+  ls_release(allocator, map->types);
+  ls_release(allocator, map->uses);
+  *map = (ls_result_map){0};
+}
+
+ls_status ls_result_map_finish(ls_result_map *map, ls_allocator *allocator,
+                               const ls_compiled *compiled) {
+  map->num_outputs = ls_compiled_program(compiled)->num_outputs;
+  map->types = ls_new_array(allocator, ls_type, map->num_outputs + 1);
+  map->uses = ls_new_array(allocator, int, map->num_outputs + 1);
+  if (map->types == NULL || map->uses == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < map->num_outputs; ++i)
+    map->types[i] = ls_compiled_output(compiled, i);
+  for (size_t i = 0; i < map->num_values; ++i)
+    ++map->uses[map->outputs[i]];
+  return ls_ok();
 }
 
 // ---- In place --------------------------------------------------------------
-static bool holds(ls_nest leaf, ls_type type) {
-  const ls_array *array = ls_nest_as_array(leaf);
-  return array != NULL && ls_array_is_unique(array) &&
+// On its way through a structure's values. An output's array is in `arrays`
+// once its first value is found or made.
+typedef struct walk {
+  const ls_result_map *map;
+  void **arrays;
+  size_t next;  // Value.
+} walk;
+
+static bool holds(walk *w, ls_nest leaf) {
+  ls_array *array = ls_nest_as_array(leaf);
+  const uint32_t output = w->map->outputs[w->next++];
+  const ls_type type = w->map->types[output];
+  if (w->arrays[output] != NULL) return w->arrays[output] == array;
+  w->arrays[output] = array;
+  return ls_object_is_held(array, w->map->uses[output]) &&
          ls_array_dtype(array) == type.dtype &&
          ls_shape_equal(ls_array_shape(array), type.shape);
 }
 
-static bool leaf_fits(ls_nest wanted, ls_nest have, const ls_type *types) {
-  if (wanted.kind == LS_KIND_TENSOR) return holds(have, types[0]);
+static bool leaf_fits(walk *w, ls_nest wanted, ls_nest have) {
+  if (wanted.kind == LS_KIND_TENSOR) return holds(w, have);
   if (wanted.kind != LS_KIND_DISTRIBUTED) return ls_nest_is_same(wanted, have);
   const size_t count = ls_distributed_count(wanted);
   if (ls_distributed_count(have) != count) return false;
   for (size_t i = 0; i < count; ++i)
-    if (!holds(ls_distributed_component(have, i), types[i])) return false;
+    if (!holds(w, ls_distributed_component(have, i))) return false;
   return true;
 }
 
-static bool fits(ls_nest structure, const ls_type *types, ls_nest *leaves,
-                 ls_nest results) {
+// Who holds a nest holds its arrays, whose own counts do not tell.
+static bool is_ours(ls_nest nest) {
+  if (!ls_nest_is_node(nest) && nest.kind != LS_KIND_DISTRIBUTED) return true;
+  if (!ls_object_is_unique(nest.as.ref)) return false;
+  for (size_t i = 0; i < ls_nest_count(nest); ++i)
+    if (!is_ours(ls_nest_item(nest, i))) return false;
+  return true;
+}
+
+static bool fits(walk *w, ls_nest structure, ls_nest *leaves, ls_nest results) {
   if (results.kind == LS_KIND_NONE && structure.kind != LS_KIND_NONE)
     return false;
+  if (!is_ours(results)) return false;
   const ls_status same = ls_nest_same_structure(structure, results);
   if (!ls_status_is_ok(same)) {
     ls_status_free(same);
@@ -38,65 +82,52 @@ static bool fits(ls_nest structure, const ls_type *types, ls_nest *leaves,
   const size_t count = ls_nest_num_leaves(structure);
   ls_nest_flatten(structure, leaves, count);
   ls_nest_flatten(results, leaves + count, count);
-  for (size_t i = 0, slot = 0; i < count; ++i) {
-    if (!leaf_fits(leaves[i], leaves[count + i], types + slot)) return false;
-    slot += slots_of(leaves[i]);
-  }
+  for (size_t i = 0; i < count; ++i)
+    if (!leaf_fits(w, leaves[i], leaves[count + i])) return false;
   return true;
 }
 
 // ---- Anew ------------------------------------------------------------------
-typedef struct making {
-  const ls_type *types;
-  size_t slot;
-} making;
-
-static ls_nest make_array(making *m) {
-  const ls_type type = m->types[m->slot++];
-  ls_array *array = NULL;
+static ls_nest make_array(walk *w) {
+  const uint32_t output = w->map->outputs[w->next++];
+  const ls_type type = w->map->types[output];
+  ls_array *array = w->arrays[output];
+  if (array != NULL) return ls_nest_array(ls_array_retain(array));
   const ls_status status = ls_array_create(type.dtype, type.shape, &array);
-  return ls_status_is_ok(status) ? ls_nest_array(array) : ls_fail(status);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  w->arrays[output] = array;
+  return ls_nest_array(array);
 }
 
 static ls_nest make_leaf(ls_nest leaf, void *user) {
-  making *m = user;
-  if (leaf.kind == LS_KIND_TENSOR) return make_array(m);
+  walk *w = user;
+  if (leaf.kind == LS_KIND_TENSOR) return make_array(w);
   if (leaf.kind == LS_KIND_OP) return ls_none();
   if (leaf.kind != LS_KIND_DISTRIBUTED) return ls_nest_retain(leaf);
   const size_t count = ls_distributed_count(leaf);
-  // Freshly made; the structure's components serve as room of the right size.
   ls_nest *items = ls_new_array(ls_current_allocator(), ls_nest, count);
   if (items == NULL) return ls_fail(ls_out_of_memory());
-  for (size_t i = 0; i < count; ++i) items[i] = make_array(m);
+  for (size_t i = 0; i < count; ++i) items[i] = make_array(w);
   const ls_nest made =
       ls_nest_distributed(ls_distributed_kind_of(leaf), items, count);
   ls_release(ls_current_allocator(), items);
   return made;
 }
 
-static void point(ls_nest structure, ls_nest *leaves, ls_nest results,
-                  void **outputs) {
-  const size_t count = ls_nest_num_leaves(structure);
-  ls_nest_flatten(structure, leaves, count);
-  ls_nest_flatten(results, leaves + count, count);
-  for (size_t i = 0, slot = 0; i < count; ++i) {
-    const ls_nest have = leaves[count + i];
-    if (leaves[i].kind == LS_KIND_TENSOR)
-      outputs[slot++] = ls_array_mutable_data(ls_nest_as_array(have));
-    for (size_t c = 0;
-         leaves[i].kind == LS_KIND_DISTRIBUTED && c < slots_of(leaves[i]); ++c)
-      outputs[slot++] = ls_array_mutable_data(
-          ls_nest_as_array(ls_distributed_component(have, c)));
-  }
+static walk walk_begin(const ls_result_map *map, void **arrays) {
+  for (size_t i = 0; i < map->num_outputs; ++i)
+    arrays[i] = NULL;
+  return (walk){.map = map, .arrays = arrays};
 }
 
-ls_status ls_results_open(ls_nest structure, const ls_type *types,
+ls_status ls_results_open(ls_nest structure, const ls_result_map *map,
                           ls_nest *leaves, ls_nest *results, void **outputs,
                           ls_former_results *out_former) {
   *out_former = (ls_former_results){0};
-  if (!fits(structure, types, leaves, *results)) {
-    making m = {.types = types};
-    const ls_nest made = ls_nest_map(structure, make_leaf, &m);
+  walk w = walk_begin(map, outputs);
+  if (!fits(&w, structure, leaves, *results)) {
+    w = walk_begin(map, outputs);
+    const ls_nest made = ls_nest_map(structure, make_leaf, &w);
     if (ls_nest_is_failed(made)) {
       const ls_status status = ls_nest_status(made);
       ls_nest_release(made);
@@ -105,7 +136,8 @@ ls_status ls_results_open(ls_nest structure, const ls_type *types,
     *out_former = (ls_former_results){.nest = *results, .replaced = true};
     *results = made;
   }
-  point(structure, leaves, *results, outputs);
+  for (size_t i = 0; i < map->num_outputs; ++i)
+    outputs[i] = ls_array_mutable_data(outputs[i]);
   return ls_ok();
 }
 

@@ -12,8 +12,8 @@
 typedef struct plan {
   struct plan *next;  // The same for another state of distributed variables.
   ls_compiled *compiled;
-  ls_type *types;  // One an output.
-  uint64_t step;   // Runs so far: what random ops draw by.
+  ls_result_map results;
+  uint64_t step;  // Runs so far: what random ops draw by.
 } plan;
 
 struct ls_session {
@@ -53,7 +53,7 @@ static void destroy_plan(ls_session *session, plan *p) {
   if (p->compiled != NULL)
     ls_compiled_forget_store(p->compiled, session->store);
   ls_compiled_release(p->compiled);
-  ls_release(session->allocator, p->types);
+  ls_result_map_deinit(&p->results, session->allocator);
   ls_release(session->allocator, p);
 }
 
@@ -169,23 +169,22 @@ static ls_status make_plan(request *r, plan **out_plan) {
   plan *p = ls_new(session->allocator, plan);
   if (p == NULL) return ls_out_of_memory();
   ls_status status =
-      ls_compile(session->runtime,
-                 &(ls_lower_request){.graph = session->graph,
-                                     .fetches = r->refs,
-                                     .num_fetches = r->num_refs,
-                                     .feeds = r->feed_refs,
-                                     .feed_types = r->feed_types,
-                                     .num_feeds = r->num_feeds,
-                                     .targets = r->targets,
-                                     .num_targets = r->num_targets,
-                                     .store = session->store},
-                 1, &p->compiled);
-  if (ls_status_is_ok(status)) {
-    p->types = ls_new_array(session->allocator, ls_type, r->num_refs + 1);
-    if (p->types == NULL) status = ls_out_of_memory();
-  }
-  for (size_t i = 0; i < r->num_refs && ls_status_is_ok(status); ++i)
-    p->types[i] = ls_compiled_output(p->compiled, i);
+      ls_result_map_init(&p->results, session->allocator, r->num_refs);
+  if (ls_status_is_ok(status))
+    status = ls_compile(session->runtime,
+                        &(ls_lower_request){.graph = session->graph,
+                                            .fetches = r->refs,
+                                            .num_fetches = r->num_refs,
+                                            .feeds = r->feed_refs,
+                                            .feed_types = r->feed_types,
+                                            .num_feeds = r->num_feeds,
+                                            .targets = r->targets,
+                                            .num_targets = r->num_targets,
+                                            .store = session->store,
+                                            .outputs = p->results.outputs},
+                        1, &p->compiled);
+  if (ls_status_is_ok(status))
+    status = ls_result_map_finish(&p->results, session->allocator, p->compiled);
   if (ls_status_is_ok(status))
     *out_plan = p;
   else
@@ -242,7 +241,7 @@ static ls_status run(request *r, ls_nest fetches, const ls_feed *feeds,
   plan *p = NULL;
   LS_RETURN_IF_ERROR(find_plan(r, &p));
   ls_former_results former;
-  LS_RETURN_IF_ERROR(ls_results_open(r->fetches, p->types, r->leaves, results,
+  LS_RETURN_IF_ERROR(ls_results_open(r->fetches, &p->results, r->leaves, results,
                                      r->outputs, &former));
   const ls_run_args args = {
       .inputs = r->inputs,

@@ -145,9 +145,9 @@ static void once_is_once(void **state) {
 static void counts_tell_the_last(void **state) {
   (void)state;
   int count = 1;
-  assert_true(ls_count_is_one(&count));
+  assert_true(ls_count_is(&count, 1));
   ls_count_retain(&count);
-  assert_false(ls_count_is_one(&count));
+  assert_false(ls_count_is(&count, 1));
   assert_false(ls_count_release(&count));
   assert_true(ls_count_release(&count));
 }
