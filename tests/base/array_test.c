@@ -6,6 +6,7 @@
 
 #include "base/allocator.h"
 #include "lockstep/object.h"
+#include "support/counted.h"
 #include "support/expect.h"
 
 static ls_array *make(ls_dtype dtype, ls_shape shape) {
@@ -59,22 +60,13 @@ static void absurd_arrays_are_refused(void **state) {
 
 static void too_large_an_array_says_how_many_bytes(void **state) {
   (void)state;
-  ls_counting_allocator *memory = NULL;
-  expect_ok(ls_counting_allocator_create(NULL, &memory));
-  ls_runtime *runtime = NULL;
-  expect_ok(ls_runtime_create(
-      &(ls_runtime_options){
-          .allocator = ls_counting_allocator_allocator(memory), .threads = 1},
-      &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
-  ls_counting_allocator_fail_at(memory, 1);
+  counted memory = counted_begin(1);
+  ls_counting_allocator_fail_at(memory.memory, 1);
   ls_array *array = NULL;
   expect_status(ls_array_create(LS_DTYPE_F64, LS_SHAPE(10, 100), &array),
                 LS_RESOURCE_EXHAUSTED, "f64[10,100]: 8000 bytes");
   assert_null(array);
-  ls_runtime_make_current(before);
-  expect_ok(ls_runtime_destroy(runtime));
-  ls_counting_allocator_destroy(memory);
+  counted_end(&memory);
 }
 
 static void an_array_goes_back_to_the_allocator_it_came_from(void **state) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "support/counted.h"
 #include "support/expect.h"
 
 #include <string.h>
@@ -274,30 +275,21 @@ static void types_that_would_lose_something_are_refused(void **state) {
 
 static void steady_dealing_allocates_nothing(void **state) {
   (void)state;
-  ls_counting_allocator *counting = NULL;
-  ls_runtime *runtime = NULL;
-  expect_ok(ls_counting_allocator_create(NULL, &counting));
-  expect_ok(ls_runtime_create(
-      &(ls_runtime_options){.allocator =
-                                ls_counting_allocator_allocator(counting)},
-      &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
+  counted memory = counted_begin(0);
   ls_batcher *batcher =
       deal(&(ls_batcher_options){.batch_size = 2, .shuffle = true});
   ls_nest batch = {0};
   expect_ok(ls_batcher_next(batcher, &batch));
-  const uint64_t count = ls_counting_allocator_counts(counting).allocations;
+  const uint64_t count = counted_now(&memory).allocations;
   const void *data = ls_array_data(ls_nest_as_array(ls_nest_item(batch, 0)));
   for (int i = 1; i < 5; ++i)
     expect_ok(ls_batcher_next(batcher, &batch));
-  assert_int_equal(ls_counting_allocator_counts(counting).allocations, count);
+  assert_int_equal(counted_now(&memory).allocations, count);
   assert_ptr_equal(ls_array_data(ls_nest_as_array(ls_nest_item(batch, 0))),
                    data);
   ls_nest_release(batch);
   ls_batcher_destroy(batcher);
-  ls_runtime_make_current(before);
-  expect_ok(ls_runtime_destroy(runtime));
-  ls_counting_allocator_destroy(counting);
+  counted_end(&memory);
 }
 
 static void in_place_held_arrays_are_filled_too(void **state) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CPU engine: straight programs, variables, memory.
+#include "support/counted.h"
 #include "support/expect.h"
 #include "support/lowered.h"
 
@@ -400,28 +401,19 @@ static void a_failed_memory_request_loses_nothing(void **state) {
 
 static void a_run_allocates_nothing(void **state) {
   (void)state;
-  ls_counting_allocator *memory = NULL;
-  expect_ok(ls_counting_allocator_create(NULL, &memory));
-  ls_runtime *runtime = NULL;
-  expect_ok(ls_runtime_create(
-      &(ls_runtime_options){
-          .allocator = ls_counting_allocator_allocator(memory), .threads = 1},
-      &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
+  counted memory = counted_begin(1);
   lowered program;
   make(&program,
        &(lowered_options){.num_uses = 1, .written = {true}, .text = step_text});
   const float x[128] = {1, 2, 3};
   float sum = 0;
-  const uint64_t count = ls_counting_allocator_counts(memory).allocations;
+  const uint64_t count = counted_now(&memory).allocations;
   for (int i = 0; i < 3; ++i) {
     expect_ok(lowered_run(&program, (const void *[]){x}, (void *[]){&sum}));
   }
-  assert_int_equal(ls_counting_allocator_counts(memory).allocations, count);
+  assert_int_equal(counted_now(&memory).allocations, count);
   lowered_destroy(&program);
-  ls_runtime_make_current(before);
-  expect_ok(ls_runtime_destroy(runtime));
-  ls_counting_allocator_destroy(memory);
+  counted_end(&memory);
 }
 
 static void an_executable_outlives_what_it_was_made_of(void **state) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CPU engine: stacks.
+#include "support/counted.h"
 #include "support/expect.h"
 #include "support/lowered.h"
 
@@ -182,32 +183,6 @@ static void stacks_hold_stacks(void **state) {
 }
 
 // ---- Memory ----------------------------------------------------------------
-typedef struct memory {
-  ls_counting_allocator *counting;
-  ls_runtime *runtime, *outside;
-} memory;
-
-static void begin(memory *m) {
-  expect_ok(ls_counting_allocator_create(NULL, &m->counting));
-  expect_ok(ls_runtime_create(
-      &(ls_runtime_options){.allocator =
-                                ls_counting_allocator_allocator(m->counting),
-                            .threads = 1},
-      &m->runtime));
-  m->outside = ls_runtime_make_current(m->runtime);
-}
-
-static uint64_t requests(const memory *m) {
-  return ls_counting_allocator_counts(m->counting).allocations;
-}
-
-static void end(memory *m) {
-  ls_runtime_make_current(m->outside);
-  expect_ok(ls_runtime_destroy(m->runtime));
-  assert_int_equal(ls_counting_allocator_counts(m->counting).live_blocks, 0);
-  ls_counting_allocator_destroy(m->counting);
-}
-
 static void run_reverse(lowered *program, int32_t pushed, int32_t taken) {
   int32_t got = -1;
   expect_ok(lowered_run(program, (const void *[]){&pushed, &taken},
@@ -216,39 +191,37 @@ static void run_reverse(lowered *program, int32_t pushed, int32_t taken) {
 
 static void a_stack_keeps_its_memory_between_runs(void **state) {
   (void)state;
-  memory m;
-  begin(&m);
+  counted memory = counted_begin(1);
   lowered program;
   make(&program, &(lowered_options){.text = reverse_text});
   run_reverse(&program, 10000, 10000);
-  const uint64_t before = requests(&m);
+  const uint64_t before = counted_now(&memory).allocations;
   run_reverse(&program, 10000, 10000);
   run_reverse(&program, 10, 10);
   run_reverse(&program, 0, 0);
   run_reverse(&program, 9000, 2);  // The rest stays there.
   run_reverse(&program, 10000, 10000);
-  assert_int_equal(requests(&m), before);
+  assert_int_equal(counted_now(&memory).allocations, before);
   // Twice the room each time: a hundredfold takes seven requests.
   run_reverse(&program, 1000000, 1000000);
-  assert_in_range(requests(&m) - before, 1, 7);
+  assert_in_range(counted_now(&memory).allocations - before, 1, 7);
   lowered_destroy(&program);
-  end(&m);
+  counted_end(&memory);
 }
 
 static void a_stack_that_cannot_grow_fails_the_run_and_no_other(void **state) {
   (void)state;
-  memory m;
-  begin(&m);
+  counted memory = counted_begin(1);
   lowered program;
   make(&program, &(lowered_options){.text = reverse_text});
   const int32_t count = 100000;
   int32_t got = -1;
   int failures = 0;
   for (uint64_t nth = 1;; ++nth) {
-    ls_counting_allocator_fail_at(m.counting, nth);
+    ls_counting_allocator_fail_at(memory.memory, nth);
     ls_status status = lowered_run(&program, (const void *[]){&count, &count},
                                    (void *[]){&got});
-    ls_counting_allocator_fail_at(m.counting, 0);
+    ls_counting_allocator_fail_at(memory.memory, 0);
     if (status == NULL) break;
     ++failures;  // What the run got before it failed is kept for the next.
     expect_status(status, LS_RESOURCE_EXHAUSTED, "");
@@ -256,7 +229,7 @@ static void a_stack_that_cannot_grow_fails_the_run_and_no_other(void **state) {
   }
   assert_in_range(failures, 3, 20);
   lowered_destroy(&program);
-  end(&m);
+  counted_end(&memory);
 }
 
 // steps times: push the numbers below n and take them all.
@@ -300,11 +273,10 @@ static const char steps_text[] =
 static void
 a_stack_that_was_emptied_serves_again_in_the_same_run(void **state) {
   (void)state;
-  memory m;
-  begin(&m);
+  counted memory = counted_begin(1);
   lowered program;
   make(&program, &(lowered_options){.text = steps_text});
-  const uint64_t before = requests(&m);
+  const uint64_t before = counted_now(&memory).allocations;
   for (int32_t steps = 1; steps <= 1000; steps *= 10) {
     const int32_t count = 4;
     int32_t got = -1;
@@ -312,9 +284,10 @@ a_stack_that_was_emptied_serves_again_in_the_same_run(void **state) {
                           (void *[]){&got}));
     assert_int_equal(got, steps * 3210);
   }
-  assert_int_equal(requests(&m) - before, 2);  // A stack and its memory.
+  // A stack and its memory.
+  assert_int_equal(counted_now(&memory).allocations - before, 2);
   lowered_destroy(&program);
-  end(&m);
+  counted_end(&memory);
 }
 
 // ---- Lanes -----------------------------------------------------------------

@@ -3,6 +3,7 @@
 // What gradients of loops cost: what is saved, and memory.
 #include <string.h>
 
+#include "support/counted.h"
 #include "support/expect.h"
 #include "support/recurrence.h"
 
@@ -120,14 +121,7 @@ static void any_failure_of_memory_is_survived(void **state) {
 
 static void a_run_as_long_as_one_before_takes_no_memory(void **state) {
   (void)state;
-  ls_counting_allocator *memory = NULL;
-  ls_runtime *runtime = NULL;
-  expect_ok(ls_counting_allocator_create(NULL, &memory));
-  expect_ok(ls_runtime_create(
-      &(ls_runtime_options){
-          .allocator = ls_counting_allocator_allocator(memory), .threads = 1},
-      &runtime));
-  ls_runtime *outside = ls_runtime_make_current(runtime);
+  counted memory = counted_begin(1);
   ls_function *f = function_of(gradients_of_recurrence, NULL);
   const ls_nest args = recurrence_args(40, 100);
   ls_array *trips = ls_nest_as_array(ls_nest_item(args, 3));
@@ -135,24 +129,21 @@ static void a_run_as_long_as_one_before_takes_no_memory(void **state) {
   // The second call's program is bound before, so only stacks can grow.
   for (int i = 0; i < 2; ++i)
     expect_ok(ls_function_call(f, args, &result));
-  const uint64_t warm = ls_counting_allocator_counts(memory).allocations;
+  const uint64_t warm = counted_now(&memory).allocations;
   for (int i = 100; i >= 0; i -= 20) {
     ls_array_set_f64(trips, 0, i);
     expect_ok(ls_function_call(f, args, &result));
   }
   ls_array_set_f64(trips, 0, 100);
   expect_ok(ls_function_call(f, args, &result));
-  assert_int_equal(ls_counting_allocator_counts(memory).allocations, warm);
+  assert_int_equal(counted_now(&memory).allocations, warm);
   ls_array_set_f64(trips, 0, 1000);
   expect_ok(ls_function_call(f, args, &result));
-  assert_true(ls_counting_allocator_counts(memory).allocations > warm);
+  assert_true(counted_now(&memory).allocations > warm);
   ls_nest_release(result);
   ls_nest_release(args);
   ls_function_release(f);
-  ls_runtime_make_current(outside);
-  expect_ok(ls_runtime_destroy(runtime));
-  assert_int_equal(ls_counting_allocator_counts(memory).live_blocks, 0);
-  ls_counting_allocator_destroy(memory);
+  counted_end(&memory);
 }
 
 int main(void) {

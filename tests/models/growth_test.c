@@ -2,6 +2,7 @@
 //
 // Long runs take no more memory than short ones: what the process holds does
 // not grow from one epoch to the next, nor from one eager step to the next.
+#include "support/counted.h"
 #include "support/expect.h"
 
 #include <fcntl.h>
@@ -39,41 +40,12 @@ static void expect_little_growth(const char *what, int64_t before,
     fail_msg("%s: %lld kB more", what, (long long)(after - before) / 1024);
 }
 
-// A runtime whose memory is counted, made current. On one thread: another that
-// wakes late in a run first touches its memory then, which is no growth.
-typedef struct fixture {
-  ls_counting_allocator *memory;
-  ls_runtime *runtime, *outside;
-} fixture;
-
-static void begin(fixture *f) {
-  *f = (fixture){0};
-  expect_ok(ls_counting_allocator_create(NULL, &f->memory));
-  expect_ok(ls_runtime_create(
-      &(ls_runtime_options){.allocator =
-                                ls_counting_allocator_allocator(f->memory),
-                            .threads = 1},
-      &f->runtime));
-  f->outside = ls_runtime_make_current(f->runtime);
-}
-
-static uint64_t live_bytes(const fixture *f) {
-  return ls_counting_allocator_counts(f->memory).live_bytes;
-}
-
-static void end(fixture *f) {
-  ls_runtime_make_current(f->outside);
-  expect_ok(ls_runtime_destroy(f->runtime));
-  assert_int_equal(ls_counting_allocator_counts(f->memory).live_blocks, 0);
-  ls_counting_allocator_destroy(f->memory);
-}
-
 // ---- Epochs ----------------------------------------------------------------
 enum { EPOCHS = LS_SANITIZED ? 6 : 100, EXAMPLES = 48, BATCH = 16 };
 
 // At the end of each epoch.
 typedef struct epochs {
-  fixture f;
+  counted memory;
   int64_t resident[EPOCHS + 1];
   uint64_t live[EPOCHS + 1];
   int64_t count;
@@ -83,7 +55,7 @@ static void note_epoch(void *user, const ls_train_report *report) {
   epochs *it = user;
   if (!report->epoch_end || it->count > EPOCHS) return;
   it->resident[it->count] = resident_bytes();
-  it->live[it->count++] = live_bytes(&it->f);
+  it->live[it->count++] = counted_now(&it->memory).live_bytes;
 }
 
 static void train_epochs(epochs *it) {
@@ -118,22 +90,22 @@ static void train_epochs(epochs *it) {
 
 static void epochs_after_the_first_take_no_more_memory(void **state) {
   (void)state;
-  epochs it = {.count = 0};
-  begin(&it.f);
+  // On one thread: another that wakes late in a run first touches its memory
+  // then, which is no growth.
+  epochs it = {.memory = counted_begin(1)};
   train_epochs(&it);
   assert_int_equal(it.count, EPOCHS);
   // The first one compiles, the second one is the first that does not.
   expect_little_growth("epochs", it.resident[1], it.resident[EPOCHS - 1]);
   assert_int_equal(it.live[1], it.live[EPOCHS - 1]);
-  end(&it.f);
+  counted_end(&it.memory);
 }
 
 // ---- Eager -----------------------------------------------------------------
 static void eager_steps_with_tapes_take_no_more_memory(void **state) {
   (void)state;
   enum { STEPS = LS_SANITIZED ? 40 : 300, WARM = 20 };
-  fixture f;
-  begin(&f);
+  counted memory = counted_begin(1);
   mlp model = {0};
   ls_array *examples = NULL, *labels = NULL;
   expect_ok(mlp_create(&mlp_tiny, LS_DTYPE_F32, &model));
@@ -146,14 +118,14 @@ static void eager_steps_with_tapes_take_no_more_memory(void **state) {
     ls_array_release(loss);
     if (i != WARM) continue;
     resident = resident_bytes();
-    live = live_bytes(&f);
+    live = counted_now(&memory).live_bytes;
   }
   expect_little_growth("eager steps", resident, resident_bytes());
-  assert_int_equal(live, live_bytes(&f));
+  assert_int_equal(live, counted_now(&memory).live_bytes);
   ls_array_release(examples);
   ls_array_release(labels);
   mlp_destroy(&model);
-  end(&f);
+  counted_end(&memory);
 }
 
 int main(void) {

@@ -2,6 +2,7 @@
 //
 // Whichever request for memory fails while a model is made, traced, compiled
 // and run: there is a status, nothing is lost, and the next step works.
+#include "support/counted.h"
 #include "support/expect.h"
 
 #include "support/trainer.h"
@@ -105,14 +106,7 @@ static void a_step_that_failed_can_be_done_again(void **state) {
                                          {&mlp_tiny, TRAINER_STRATEGY, 6, 3},
                                          {&mlp_tiny, TRAINER_SESSION, 8, 0}};
   for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); ++i) {
-    ls_counting_allocator *memory = NULL;
-    ls_runtime *runtime = NULL;
-    expect_ok(ls_counting_allocator_create(NULL, &memory));
-    expect_ok(ls_runtime_create(
-        &(ls_runtime_options){
-            .allocator = ls_counting_allocator_allocator(memory), .threads = 1},
-        &runtime));
-    ls_runtime *outside = ls_runtime_make_current(runtime);
+    counted memory = counted_begin(1);
     trainer straight;
     expect_ok(trainer_create(&ways[i], &straight));
     expect_ok(trainer_step(&straight));
@@ -125,9 +119,9 @@ static void a_step_that_failed_can_be_done_again(void **state) {
     uint64_t failures = 0;
     do {
       ls_status_free(status);
-      ls_counting_allocator_fail_at(memory, ++failures);
+      ls_counting_allocator_fail_at(memory.memory, ++failures);
       status = trainer_step(&training);
-      ls_counting_allocator_fail_at(memory, 0);
+      ls_counting_allocator_fail_at(memory.memory, 0);
     } while (ls_status_code(status) == LS_RESOURCE_EXHAUSTED);
     expect_ok(status);
     assert_true(failures > 10);
@@ -135,10 +129,7 @@ static void a_step_that_failed_can_be_done_again(void **state) {
     const float got = trainer_loss(&training);
     assert_memory_equal(&got, &want, sizeof(got));
     trainer_destroy(&training);
-    ls_runtime_make_current(outside);
-    expect_ok(ls_runtime_destroy(runtime));
-    assert_int_equal(ls_counting_allocator_counts(memory).live_blocks, 0);
-    ls_counting_allocator_destroy(memory);
+    counted_end(&memory);
   }
 }
 

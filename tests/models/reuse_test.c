@@ -3,6 +3,7 @@
 // What is kept for later is not mistaken for something else that lies where
 // its owner was. The allocator here makes that sure: it hands out the block
 // that came back last.
+#include "support/counted.h"
 #include "support/expect.h"
 
 #include <string.h>
@@ -185,34 +186,24 @@ static void a_session_has_nothing_of_one_that_is_gone(void **state) {
 
 static void sessions_that_come_and_go_leave_no_memory_behind(void **state) {
   (void)state;
-  ls_counting_allocator *memory = NULL;
-  ls_runtime *runtime = NULL;
-  expect_ok(ls_counting_allocator_create(NULL, &memory));
-  expect_ok(ls_runtime_create(
-      &(ls_runtime_options){
-          .allocator = ls_counting_allocator_allocator(memory), .threads = 1},
-      &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
+  counted memory = counted_begin(1);
   counter c;
   counter_create(&c);
   ls_session *lasting = NULL;
   expect_ok(ls_session_create(c.graph, &lasting));
   assert_int_equal(run_counter(&c, lasting, true), 1);
-  const uint64_t blocks = ls_counting_allocator_counts(memory).live_blocks;
+  const uint64_t blocks = counted_now(&memory).live_blocks;
   for (int i = 0; i < 5; ++i) {
     ls_session *session = NULL;
     expect_ok(ls_session_create(c.graph, &session));
     assert_int_equal(run_counter(&c, session, true), 1);
     ls_session_destroy(session);
-    assert_int_equal(ls_counting_allocator_counts(memory).live_blocks, blocks);
+    assert_int_equal(counted_now(&memory).live_blocks, blocks);
   }
   ls_session_destroy(lasting);
   ls_variable_release(c.variable);
   ls_graph_destroy(c.graph);
-  ls_runtime_make_current(before);
-  expect_ok(ls_runtime_destroy(runtime));
-  assert_int_equal(ls_counting_allocator_counts(memory).live_blocks, 0);
-  ls_counting_allocator_destroy(memory);
+  counted_end(&memory);
 }
 
 // ---- Objects ---------------------------------------------------------------

@@ -2,6 +2,7 @@
 //
 // A thousand replicas on a few cores: what they compute, and what one more of
 // them costs.
+#include "support/counted.h"
 #include "support/expect.h"
 
 #include <string.h>
@@ -108,14 +109,7 @@ typedef struct cost {
 } cost;
 
 static cost measure(const mlp_shape *shape, int replicas) {
-  ls_counting_allocator *memory = NULL;
-  ls_runtime *runtime = NULL;
-  expect_ok(ls_counting_allocator_create(NULL, &memory));
-  expect_ok(ls_runtime_create(
-      &(ls_runtime_options){
-          .allocator = ls_counting_allocator_allocator(memory), .threads = 1},
-      &runtime));
-  ls_runtime *outside = ls_runtime_make_current(runtime);
+  counted memory = counted_begin(1);
   trainer training;
   expect_ok(trainer_create(
       &(trainer_options){shape, TRAINER_STRATEGY, replicas, replicas},
@@ -127,12 +121,9 @@ static cost measure(const mlp_shape *shape, int replicas) {
   const double middle = seconds();
   expect_ok(trainer_step(&training));
   const double end = seconds();
-  const ls_allocator_counts counts = ls_counting_allocator_counts(memory);
+  const ls_allocator_counts counts = counted_now(&memory);
   trainer_destroy(&training);
-  ls_runtime_make_current(outside);
-  expect_ok(ls_runtime_destroy(runtime));
-  assert_int_equal(ls_counting_allocator_counts(memory).live_blocks, 0);
-  ls_counting_allocator_destroy(memory);
+  counted_end(&memory);
   return (cost){counts.live_bytes - data, counts.peak_bytes - data,
                 middle - start, end - middle};
 }

@@ -3,6 +3,7 @@
 // A step that has run before, on arrays and results that are used again, takes
 // no memory: neither from the runtime's allocator nor from the system behind
 // its back.
+#include "support/counted.h"
 #include "support/expect.h"
 
 #include <stdlib.h>
@@ -106,30 +107,19 @@ static ls_status run_steps(trainer *it, ls_counting_allocator *memory,
 // binds itself to its core then, for which the system's library takes memory;
 // so the steps are counted once more for each thread while they take some.
 static requests count_steps(const trainer_options *options, int threads) {
-  ls_counting_allocator *memory = NULL;
-  ls_runtime *runtime = NULL;
-  expect_ok(ls_counting_allocator_create(NULL, &memory));
-  expect_ok(ls_runtime_create(
-      &(ls_runtime_options){.allocator =
-                                ls_counting_allocator_allocator(memory),
-                            .threads = threads},
-      &runtime));
-  ls_runtime *outside = ls_runtime_make_current(runtime);
+  counted memory = counted_begin(threads);
   trainer it;
   expect_ok(trainer_create(options, &it));
   for (int i = 0; i < WARM_STEPS; ++i)
     expect_ok(trainer_step(&it));
   const float loss = trainer_loss(&it);
   requests taken;
-  expect_ok(run_steps(&it, memory, &taken));
+  expect_ok(run_steps(&it, memory.memory, &taken));
   for (int i = 1; i < threads && taken.own == 0 && taken.system != 0; ++i)
-    expect_ok(run_steps(&it, memory, &taken));
+    expect_ok(run_steps(&it, memory.memory, &taken));
   assert_true(trainer_loss(&it) < loss);  // It did train.
   trainer_destroy(&it);
-  ls_runtime_make_current(outside);
-  expect_ok(ls_runtime_destroy(runtime));
-  assert_int_equal(ls_counting_allocator_counts(memory).live_blocks, 0);
-  ls_counting_allocator_destroy(memory);
+  counted_end(&memory);
   return taken;
 }
 
@@ -187,29 +177,18 @@ static void expect_quiet(const char *what, const training_job *job,
 
 static void expect_quiet_model(const training_job *job) {
   const int steps = job->replicas > 1 ? 1 : 3;
-  ls_counting_allocator *memory = NULL;
-  ls_runtime *runtime = NULL;
-  expect_ok(ls_counting_allocator_create(NULL, &memory));
-  expect_ok(ls_runtime_create(
-      &(ls_runtime_options){.allocator =
-                                ls_counting_allocator_allocator(memory),
-                            .threads = job->threads},
-      &runtime));
-  ls_runtime *outside = ls_runtime_make_current(runtime);
+  counted memory = counted_begin(job->threads);
   training_setup setup;
   training_setup_create(job, &setup);
   for (int i = 0; i < 2; ++i)
     expect_ok(training_setup_step(&setup));
-  expect_quiet("plainly", job, &setup, memory, steps);
+  expect_quiet("plainly", job, &setup, memory.memory, steps);
   expect_ok(ls_function_measure(setup.function, true));
-  expect_quiet("measured", job, &setup, memory, 1);
+  expect_quiet("measured", job, &setup, memory.memory, 1);
   expect_ok(ls_function_measure(setup.function, false));
-  expect_quiet("measured no more", job, &setup, memory, 1);
+  expect_quiet("measured no more", job, &setup, memory.memory, 1);
   training_setup_destroy(&setup);
-  ls_runtime_make_current(outside);
-  expect_ok(ls_runtime_destroy(runtime));
-  assert_int_equal(ls_counting_allocator_counts(memory).live_blocks, 0);
-  ls_counting_allocator_destroy(memory);
+  counted_end(&memory);
 }
 
 static void a_step_of_every_model_takes_no_memory(void **state) {

@@ -2,6 +2,7 @@
 #include "lockstep/eager.h"
 
 #include "lockstep/function.h"
+#include "support/counted.h"
 #include "support/expect.h"
 #include "support/spec.h"
 
@@ -83,15 +84,7 @@ static void closing_a_frame_that_is_not_open_is_refused(void **state) {
 static void ten_thousand_ops_in_frames_do_not_grow_memory(void **state) {
   (void)state;
   LS_SPEC("V211");
-  ls_counting_allocator *counting = NULL;
-  ls_runtime *runtime = NULL;
-  expect_ok(ls_counting_allocator_create(NULL, &counting));
-  expect_ok(ls_runtime_create(
-      &(ls_runtime_options){
-          .allocator = ls_counting_allocator_allocator(counting),
-          .threads = 1},
-      &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
+  counted memory = counted_begin(1);
   uint64_t settled = 0;
   ls_tensor total = f64(0);
   expect_ok(ls_frame_begin());
@@ -100,29 +93,18 @@ static void ten_thousand_ops_in_frames_do_not_grow_memory(void **state) {
     ls_tensor x = f64(i % 3);
     for (int k = 0; k < 8; ++k) x = ls_add(x, f64(k % 2));
     expect_ok(ls_frame_end(NULL));
-    const uint64_t live = ls_counting_allocator_counts(counting).live_bytes;
+    const uint64_t live = counted_now(&memory).live_bytes;
     if (i == 10) settled = live;
     if (i > 10) assert_true(live <= settled);
   }
   expect_ok(ls_frame_end(NULL));
   assert_true(item(total) == 0);
-  ls_runtime_make_current(before);
-  expect_ok(ls_runtime_destroy(runtime));
-  assert_int_equal(ls_counting_allocator_counts(counting).live_blocks, 0);
-  ls_counting_allocator_destroy(counting);
+  counted_end(&memory);
 }
 
 static void ten_thousand_scopes_do_not_grow_memory(void **state) {
   (void)state;
-  ls_counting_allocator *counting = NULL;
-  ls_runtime *runtime = NULL;
-  expect_ok(ls_counting_allocator_create(NULL, &counting));
-  expect_ok(ls_runtime_create(
-      &(ls_runtime_options){
-          .allocator = ls_counting_allocator_allocator(counting),
-          .threads = 1},
-      &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
+  counted memory = counted_begin(1);
   uint64_t settled = 0;
   for (int i = 0; i < 10000; ++i) {
     expect_ok(ls_frame_begin());
@@ -135,13 +117,11 @@ static void ten_thousand_scopes_do_not_grow_memory(void **state) {
       }
     }
     expect_ok(ls_frame_end(NULL));
-    const uint64_t live = ls_counting_allocator_counts(counting).live_bytes;
+    const uint64_t live = counted_now(&memory).live_bytes;
     if (i == 10) settled = live;
     if (i > 10) assert_true(live <= settled);
   }
-  ls_runtime_make_current(before);
-  expect_ok(ls_runtime_destroy(runtime));
-  ls_counting_allocator_destroy(counting);
+  counted_end(&memory);
 }
 
 // ---- Variables -------------------------------------------------------------

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "lockstep/eager.h"
+#include "support/counted.h"
 #include "support/expect.h"
 
 // ---- Helpers ---------------------------------------------------------------
@@ -456,15 +457,7 @@ static void a_function_goes_on_at_the_step_it_is_set_to(void **state) {
 
 static void discarded_functions_free_their_variables(void **state) {
   (void)state;
-  ls_counting_allocator *counting = NULL;
-  ls_runtime *runtime = NULL;
-  expect_ok(ls_counting_allocator_create(NULL, &counting));
-  expect_ok(ls_runtime_create(
-      &(ls_runtime_options){
-          .allocator = ls_counting_allocator_allocator(counting),
-          .threads = 1},
-      &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
+  counted memory = counted_begin(1);
   uint64_t settled = 0;
   for (int i = 0; i < 20; ++i) {
     expect_ok(ls_frame_begin());
@@ -475,14 +468,11 @@ static void discarded_functions_free_their_variables(void **state) {
     ls_function_release(f);
     ls_variable_release(v);
     expect_ok(ls_frame_end(NULL));
-    const uint64_t live = ls_counting_allocator_counts(counting).live_bytes;
+    const uint64_t live = counted_now(&memory).live_bytes;
     if (i == 9) settled = live;
     if (i > 9) assert_true(live <= settled);
   }
-  ls_runtime_make_current(before);
-  expect_ok(ls_runtime_destroy(runtime));
-  assert_int_equal(ls_counting_allocator_counts(counting).live_blocks, 0);
-  ls_counting_allocator_destroy(counting);
+  counted_end(&memory);
 }
 
 int main(void) {

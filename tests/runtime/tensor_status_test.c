@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What eager tells of values that are not there, and what it leaves behind.
+#include "support/counted.h"
 #include "support/expect.h"
 
 #include "lockstep/eager.h"
@@ -61,24 +62,15 @@ static void a_handle_without_an_op_has_a_status_too(void **state) {
 static void a_variable_leaves_no_copy_of_its_first_value(void **state) {
   (void)state;
   enum { SIZE = 1 << 16 };
-  ls_counting_allocator *memory = NULL;
-  ls_runtime *runtime = NULL;
-  expect_ok(ls_counting_allocator_create(NULL, &memory));
-  expect_ok(ls_runtime_create(
-      &(ls_runtime_options){
-          .allocator = ls_counting_allocator_allocator(memory), .threads = 1},
-      &runtime));
-  ls_runtime *outside = ls_runtime_make_current(runtime);
+  counted memory = counted_begin(1);
   ls_variable_release(make_variable(SIZE));  // What is made once is made.
-  const uint64_t before = ls_counting_allocator_counts(memory).live_bytes;
+  const uint64_t before = counted_now(&memory).live_bytes;
   ls_variable *variable = make_variable(SIZE);
-  const uint64_t with = ls_counting_allocator_counts(memory).live_bytes;
+  const uint64_t with = counted_now(&memory).live_bytes;
   assert_in_range(with - before, SIZE * 4, SIZE * 4 + 4096);
   ls_variable_release(variable);
-  assert_int_equal(ls_counting_allocator_counts(memory).live_bytes, before);
-  ls_runtime_make_current(outside);
-  expect_ok(ls_runtime_destroy(runtime));
-  ls_counting_allocator_destroy(memory);
+  assert_int_equal(counted_now(&memory).live_bytes, before);
+  counted_end(&memory);
 }
 
 int main(void) {

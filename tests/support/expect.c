@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "support/counted.h"
+
 void expect_status_at(ls_status status, ls_code code, const char *part,
                       const char *file, int line) {
   const ls_code got = ls_status_code(status);
@@ -45,22 +47,12 @@ static bool survive_one(ls_counting_allocator *memory, uint64_t nth,
 
 void expect_memory_failures_survived(ls_status (*work)(void *user),
                                      void *user) {
-  ls_counting_allocator *memory = NULL;
-  expect_ok(ls_counting_allocator_create(NULL, &memory));
-  ls_runtime *runtime = NULL;
-  expect_ok(ls_runtime_create(
-      &(ls_runtime_options){
-          .allocator = ls_counting_allocator_allocator(memory), .threads = 1},
-      &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
+  counted memory = counted_begin(1);
   // What is made once per runtime is not counted as lost.
   expect_ok(work(user));
   uint64_t nth = 1;
-  while (survive_one(memory, nth, work, user))
+  while (survive_one(memory.memory, nth, work, user))
     ++nth;
   assert_true(nth > 1);  // Else the test has tested nothing.
-  ls_runtime_make_current(before);
-  expect_ok(ls_runtime_destroy(runtime));
-  assert_int_equal(ls_counting_allocator_counts(memory).live_blocks, 0);
-  ls_counting_allocator_destroy(memory);
+  counted_end(&memory);
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "support/counted.h"
 #include "support/expect.h"
 
 #include <string.h>
@@ -139,7 +140,7 @@ static void the_number_of_threads_changes_no_bit(void **state) {
 }
 
 typedef struct watch {
-  ls_counting_allocator *memory;
+  const counted *memory;
   uint64_t settled;
   int64_t compared;
 } watch;
@@ -149,7 +150,7 @@ typedef struct watch {
 static void watch_memory(void *user, const ls_train_report *report) {
   watch *w = user;
   if (report->epoch_end) return;
-  const uint64_t now = ls_counting_allocator_counts(w->memory).allocations;
+  const uint64_t now = counted_now(w->memory).allocations;
   if (report->epoch_step > 3 && report->epoch_step <= 25) {
     assert_int_equal(now, w->settled);
     ++w->compared;
@@ -160,14 +161,8 @@ static void watch_memory(void *user, const ls_train_report *report) {
 static void a_steady_step_takes_no_memory(void **state) {
   (void)state;
   for (int64_t replicas = 1; replicas <= 8; replicas *= 8) {
-    watch w = {0};
-    ls_runtime *runtime = NULL;
-    expect_ok(ls_counting_allocator_create(NULL, &w.memory));
-    expect_ok(ls_runtime_create(
-        &(ls_runtime_options){
-            .allocator = ls_counting_allocator_allocator(w.memory)},
-        &runtime));
-    ls_runtime_make_current(runtime);
+    counted memory = counted_begin(0);
+    watch w = {.memory = &memory};
     setup s;
     begin(&s, replicas, 0);
     s.options.report = watch_memory;
@@ -175,9 +170,7 @@ static void a_steady_step_takes_no_memory(void **state) {
     expect_ok(ls_train(&s.options, &s.result));
     assert_int_equal(w.compared, 4 * 22);
     end(&s);
-    ls_runtime_make_current(NULL);
-    expect_ok(ls_runtime_destroy(runtime));
-    ls_counting_allocator_destroy(w.memory);
+    counted_end(&memory);
   }
 }
 
