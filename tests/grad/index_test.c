@@ -10,14 +10,6 @@
 #include "support/expect.h"
 #include "support/gradient_check.h"
 
-#define CODE(name, ...)                                                        \
-  static ls_tensor make_##name(const ls_tensor *xs, size_t count,              \
-                               const void *user) {                             \
-    (void)count;                                                               \
-    (void)user;                                                                \
-    __VA_ARGS__                                                                \
-  }
-
 static ls_tensor integers(const int64_t *data, ls_shape shape) {
   ls_array *array = NULL;
   expect_ok(ls_array_create_copy(LS_DTYPE_I64, shape, data, &array));
@@ -239,43 +231,6 @@ static void rules_need_no_sizes_while_building(void **state) {
 }
 
 // ---- Values at edges -------------------------------------------------------
-typedef ls_tensor (*plain_function)(ls_tensor x);
-
-static ls_nest edge_body(ls_nest args, void *user) {
-  const ls_tensor x = ls_nest_tensor(args, 0);
-  const plain_function *function = user;
-  const ls_nest ys[] = {ls_leaf((*function)(x))}, xs[] = {ls_leaf(x)};
-  ls_nest grads[1];
-  const ls_status status = ls_gradients(ys, 1, xs, 1, NULL, grads);
-  return status == NULL ? grads[0] : ls_fail(status);
-}
-
-static ls_status gradient_at(plain_function function, ls_dtype dtype,
-                             const double *x, int64_t count, ls_nest *out) {
-  ls_function *f = NULL;
-  ls_array *array = NULL;
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = edge_body, .user = &function}, &f));
-  expect_ok(ls_array_create(dtype, LS_SHAPE(count), &array));
-  for (int64_t i = 0; i < count; ++i)
-    ls_array_set_f64(array, i, x[i]);
-  const ls_nest args = LS_LIST(ls_nest_array(array));
-  *out = ls_none();
-  ls_status status = ls_function_call(f, args, out);
-  ls_nest_release(args);
-  ls_function_release(f);
-  return status;
-}
-
-static void expect_edge(plain_function function, ls_dtype dtype,
-                        const double *x, const double *want, int64_t count) {
-  ls_nest result;
-  expect_ok(gradient_at(function, dtype, x, count, &result));
-  for (int64_t i = 0; i < count; ++i)
-    assert_true(ls_array_f64(ls_nest_as_array(result), i) == want[i]);
-  ls_nest_release(result);
-}
-
 static ls_tensor product(ls_tensor x) { return ls_cumprod(x, 0, false, false); }
 static ls_tensor bounded(ls_tensor x) {
   const ls_dtype dtype = ls_tensor_dtype(x);
@@ -297,20 +252,20 @@ static void zeros_in_a_product_do_no_harm(void **state) {
   const double x[] = {2, 0, 3, 0, 5};
   // Sums of products without the factor: 1 + 0, 2 + 2*3 + 0, 0 ...
   const double want[] = {1, 8, 0, 0, 0};
-  expect_edge(product, LS_DTYPE_F64, x, want, 5);
+  expect_gradient_at(product, LS_DTYPE_F64, x, want, 5, 0);
 }
 
 static void bounds_pass_the_gradient_where_x_lies_on_them(void **state) {
   (void)state;
   const double x[] = {0.5, 1, 1.5, 2, 2.5}, want[] = {0, 1, 1, 1, 0};
-  expect_edge(bounded, LS_DTYPE_F32, x, want, 5);
+  expect_gradient_at(bounded, LS_DTYPE_F32, x, want, 5, 0);
 }
 
 static void many_small_terms_are_not_lost_in_16_bits(void **state) {
   (void)state;
   const double x[] = {1, 1}, want[] = {1000, 0};
-  expect_edge(looked_up, LS_DTYPE_BF16, x, want, 2);
-  expect_edge(taken, LS_DTYPE_BF16, x, want, 2);
+  expect_gradient_at(looked_up, LS_DTYPE_BF16, x, want, 2, 0);
+  expect_gradient_at(taken, LS_DTYPE_BF16, x, want, 2, 0);
 }
 
 static void products_of_updates_have_no_gradient(void **state) {

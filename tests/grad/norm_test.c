@@ -7,14 +7,6 @@
 #include "support/expect.h"
 #include "support/gradient_check.h"
 
-#define CODE(name, ...)                                                        \
-  static ls_tensor make_##name(const ls_tensor *xs, size_t count,              \
-                               const void *user) {                             \
-    (void)count;                                                               \
-    (void)user;                                                                \
-    __VA_ARGS__                                                                \
-  }
-
 static const double epsilon = 0.1;
 
 #define CHANNELS(rows) {rows, LS_SHAPE(3), LS_SHAPE(3)}, .count = 3

@@ -18,13 +18,6 @@ static ls_tensor labels_of(int64_t a, int64_t b) {
 }
 
 // ---- Elementwise -----------------------------------------------------------
-#define CODE(name, ...)                                                        \
-  static ls_tensor make_##name(const ls_tensor *xs, size_t count,              \
-                               const void *user) {                             \
-    (void)count;                                                               \
-    (void)user;                                                                \
-    __VA_ARGS__                                                                \
-  }
 CODE(square, return ls_square(xs[0]);)
 CODE(select, const ls_tensor c = ls_greater(xs[0], xs[1]);
      const ls_tensor twice = ls_mul_scalar(xs[0], 2);
@@ -146,38 +139,6 @@ static void product_rules_agree_with_differences(void **state) {
 }
 
 // ---- Ties and edges --------------------------------------------------------
-static ls_array *vector(const double *data, int64_t count) {
-  ls_array *array = NULL;
-  expect_ok(ls_array_create_copy(LS_DTYPE_F64, LS_SHAPE(count), data, &array));
-  return array;
-}
-
-typedef ls_tensor (*plain_function)(ls_tensor x);
-
-static ls_nest edge_body(ls_nest args, void *user) {
-  const ls_tensor x = ls_nest_tensor(args, 0);
-  const plain_function *function = user;
-  const ls_nest ys[] = {ls_leaf((*function)(x))}, xs[] = {ls_leaf(x)};
-  ls_nest grads[1];
-  const ls_status status = ls_gradients(ys, 1, xs, 1, NULL, grads);
-  return status == NULL ? grads[0] : ls_fail(status);
-}
-
-static void expect_edge(plain_function function, const double *x,
-                        const double *want, int64_t count) {
-  ls_function *f = NULL;
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = edge_body, .user = &function}, &f));
-  const ls_nest args = LS_LIST(ls_nest_array(vector(x, count)));
-  ls_nest result = ls_none();
-  expect_ok(ls_function_call(f, args, &result));
-  for (int64_t i = 0; i < count; ++i)
-    assert_true(ls_array_f64(ls_nest_as_array(result), i) == want[i]);
-  ls_nest_release(result);
-  ls_nest_release(args);
-  ls_function_release(f);
-}
-
 static ls_tensor largest(ls_tensor x) { return ls_reduce_max(x, LS_ALL_AXES); }
 static ls_tensor powers(ls_tensor x) {
   return ls_pow(x, ls_scalar(LS_DTYPE_F64, 0));
@@ -193,17 +154,18 @@ static void equal_extremes_share_the_gradient(void **state) {
   (void)state;
   const double x[] = {3, 1, 3, 3, 0}, third = 1.0 / 3;
   const double want[] = {third, 0, third, third, 0};
-  expect_edge(largest, x, want, 5);
+  expect_gradient_at(largest, LS_DTYPE_F64, x, want, 5, 0);
 }
 
 static void edges_give_numbers(void **state) {
   (void)state;
   const double x[] = {0, 1, 2};
   const double zeros[] = {0, 0, 0};
-  expect_edge(powers, x, zeros, 3);     // d x^0 / dx, at 0 too.
-  expect_edge(to_powers, x, zeros, 3);  // d 0^x / dx.
+  expect_gradient_at(powers, LS_DTYPE_F64, x, zeros, 3,
+                     0);  // d x^0 / dx, at 0 too.
+  expect_gradient_at(to_powers, LS_DTYPE_F64, x, zeros, 3, 0);  // d 0^x / dx.
   const double ties[] = {0, 1, 1};      // Equal: to the first operand.
-  expect_edge(clipped, x, ties, 3);
+  expect_gradient_at(clipped, LS_DTYPE_F64, x, ties, 3, 0);
 }
 
 int main(void) {

@@ -148,3 +148,44 @@ void expect_gradients(const gradient_case *row, int times) {
   for (int order = 0; order < times; ++order)
     check_order(row, order);
 }
+
+// ---- At a place ------------------------------------------------------------
+static ls_nest gradient_of(ls_nest args, void *user) {
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  const plain_function *function = user;
+  const ls_nest ys[] = {ls_leaf((*function)(x))}, xs[] = {ls_leaf(x)};
+  ls_nest grads[1];
+  const ls_status status = ls_gradients(
+      ys, 1, xs, 1, &(ls_gradient_options){.unconnected_zero = true}, grads);
+  return status == NULL ? grads[0] : ls_fail(status);
+}
+
+ls_status gradient_at(plain_function function, ls_dtype dtype, const double *x,
+                      int64_t count, ls_nest *out_gradient) {
+  ls_function *f = NULL;
+  ls_array *array = NULL;
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = gradient_of, .user = &function}, &f));
+  expect_ok(ls_array_create(dtype, LS_SHAPE(count), &array));
+  for (int64_t i = 0; i < count; ++i)
+    ls_array_set_f64(array, i, x[i]);
+  const ls_nest args = LS_LIST(ls_nest_array(array));
+  *out_gradient = ls_none();
+  const ls_status status = ls_function_call(f, args, out_gradient);
+  ls_nest_release(args);
+  ls_function_release(f);
+  return status;
+}
+
+void expect_gradient_at(plain_function function, ls_dtype dtype,
+                        const double *x, const double *want, int64_t count,
+                        double tolerance) {
+  ls_nest gradient;
+  expect_ok(gradient_at(function, dtype, x, count, &gradient));
+  for (int64_t i = 0; i < count; ++i) {
+    const double got = ls_array_f64(ls_nest_as_array(gradient), i);
+    if (!(fabs(got - want[i]) <= tolerance))
+      fail_msg("element %lld is %g, wanted %g", (long long)i, got, want[i]);
+  }
+  ls_nest_release(gradient);
+}
