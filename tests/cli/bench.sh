@@ -3,14 +3,8 @@
 #
 # lockstep bench and lockstep graph print what they promise.
 
-set -u
-lockstep=${LOCKSTEP:?}
-failed=0
-fail() {
-  echo "FAIL $*"
-  cat out.txt err.txt
-  failed=1
-}
+# shellcheck source=tests/support/cli.sh
+. "$(dirname "$0")/../support/cli.sh"
 
 # prints WANTED ARGUMENT...: code 0, WANTED on standard output, no error.
 prints() {

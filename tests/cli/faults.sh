@@ -4,15 +4,9 @@
 # What the world refuses, memory or room for a file, is one line and a code, and
 # nothing is half-written.
 
-set -u
-lockstep=${LOCKSTEP:?}
-failed=0
+# shellcheck source=tests/support/cli.sh
+. "$(dirname "$0")/../support/cli.sh"
 rm -rf run base
-fail() {
-  echo "FAIL $*"
-  cat out.txt err.txt
-  failed=1
-}
 
 # What AddressSanitizer says about fibers, once, is none of ours.
 lines() { grep -cv '^==[0-9]*==WARNING: ASan' err.txt; }

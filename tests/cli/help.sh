@@ -3,9 +3,8 @@
 #
 # Every command explains itself, on standard output and with code 0.
 
-set -u
-lockstep=${LOCKSTEP:?}
-failed=0
+# shellcheck source=tests/support/cli.sh
+. "$(dirname "$0")/../support/cli.sh"
 
 # explains WANTED ARGUMENT...
 explains() {
@@ -15,9 +14,7 @@ explains() {
      grep -qF -- "$wanted" out.txt; then
     echo "ok   lockstep $*"
   else
-    echo "FAIL lockstep $*: wanted: $wanted"
-    cat out.txt err.txt
-    failed=1
+    fail "lockstep $*: wanted: $wanted"
   fi
 }
 

@@ -4,17 +4,11 @@
 # Models in shared libraries: trained, resumed, evaluated, timed, printed; and
 # refused where they are not what they should be.
 
-set -u
-lockstep=${LOCKSTEP:?}
+# shellcheck source=tests/support/cli.sh
+. "$(dirname "$0")/../support/cli.sh"
 libraries=${LS_BUILD_DIR:?}/tests/cli/libraries
-failed=0
 rm -rf run straight runs mine.so
 echo 'no library' >out.so
-fail() {
-  echo "FAIL $*"
-  cat out.txt err.txt
-  failed=1
-}
 
 # works WANTED ARGUMENT...
 works() {
@@ -31,14 +25,7 @@ works() {
 refuses() {
   for command in "train --data synthetic --model $2" "bench $2" "graph $2"; do
     # shellcheck disable=SC2086
-    "$lockstep" $command >out.txt 2>err.txt
-    code=$?
-    if [ "$code" = 2 ] && [ ! -s out.txt ] && [ "$(wc -l <err.txt)" = 1 ] &&
-       grep -qF -- "$1" err.txt; then
-      echo "ok   lockstep $command"
-    else
-      fail "lockstep $command: code $code, wanted 2 and: $1"
-    fi
+    ends 2 "$1" $command
   done
 }
 

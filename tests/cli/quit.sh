@@ -3,27 +3,13 @@
 #
 # Ctrl-\ tells where a run is and does not end it.
 
-set -u
-lockstep=${LOCKSTEP:?}
-failed=0
+# shellcheck source=tests/support/cli.sh
+. "$(dirname "$0")/../support/cli.sh"
 rm -rf run
-fail() {
-  echo "FAIL $*"
-  cat out.txt err.txt
-  failed=1
-}
 
 env --default-signal=INT,QUIT "$lockstep" train --model mlp --data synthetic \
   --replicas 2 --epochs 1000000 --run-dir run --overwrite >out.txt 2>err.txt &
 process=$!
-# waits_for COMMAND...: for up to 30 s.
-waits_for() {
-  waited=0
-  while ! "$@" && [ $waited -lt 300 ]; do
-    sleep 0.1
-    waited=$((waited + 1))
-  done
-}
 waits_for test -s run/metrics.jsonl
 # A signal between two steps finds nothing that runs.
 tells() {

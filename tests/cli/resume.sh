@@ -4,34 +4,13 @@
 # lockstep train --resume goes on with a run as if it had not stopped, whatever
 # stopped it; lockstep eval evaluates what a run has saved.
 
-set -u
-lockstep=${LOCKSTEP:?}
-failed=0
+# shellcheck source=tests/support/cli.sh
+. "$(dirname "$0")/../support/cli.sh"
 rm -rf straight stopped longer killed moved
-fail() {
-  echo "FAIL $*"
-  cat out.txt err.txt
-  failed=1
-}
 
 # trains ARGUMENT...
 trains() {
   "$lockstep" train --quiet "$@" >out.txt 2>err.txt || fail "train $*: code $?"
-}
-
-# refuses CODE WANTED ARGUMENT...: one line with WANTED on standard error.
-refuses() {
-  wanted_code=$1
-  wanted=$2
-  shift 2
-  "$lockstep" "$@" >out.txt 2>err.txt
-  code=$?
-  if [ "$code" = "$wanted_code" ] && [ ! -s out.txt ] &&
-     [ "$(wc -l <err.txt)" = 1 ] && grep -qF -- "$wanted" err.txt; then
-    echo "ok   lockstep $*"
-  else
-    fail "lockstep $*: code $code, wanted $wanted_code and: $wanted"
-  fi
 }
 
 # same WHAT FOLDER FOLDER
@@ -51,13 +30,9 @@ for how in "1 INT sgd" "2 TERM adam" "1 KILL adam"; do
     --optimizer $3 --epochs 1000000 --run-dir stopped --save-every 1 --quiet \
     >out.txt 2>err.txt &
   process=$!
-  waited=0
   file=stopped/metrics.jsonl
   [ "$2" = KILL ] && file=stopped/checkpoint.safetensors
-  while [ ! -s $file ] && [ $waited -lt 400 ]; do
-    sleep 0.05
-    waited=$((waited + 1))
-  done
+  waits_for test -s $file
   kill -s "$2" $process
   wait $process
   code=$?
@@ -91,21 +66,21 @@ trains --resume longer
 same "a finished run" straight longer
 
 # What contradicts the run is refused, and changes nothing.
-refuses 2 "--batch-size is '16', the run in 'longer' has '8'" \
+ends 2 "--batch-size is '16', the run in 'longer' has '8'" \
   train --resume longer --batch-size 16
-refuses 2 "--replicas is '1', the run in 'longer' has '2'" \
+ends 2 "--replicas is '1', the run in 'longer' has '2'" \
   train --resume longer --replicas 1
-refuses 2 "--optimizer is 'adam', the run in 'longer' has ''" \
+ends 2 "--optimizer is 'adam', the run in 'longer' has ''" \
   train --resume longer --optimizer adam
-refuses 2 "--model is 'mlp', the run in 'longer' has 'tiny'" \
+ends 2 "--model is 'mlp', the run in 'longer' has 'tiny'" \
   train --resume longer --model mlp
-refuses 2 "--seed is '1', the run in 'longer' has '0'" \
+ends 2 "--seed is '1', the run in 'longer' has '0'" \
   train --resume longer --seed 1
-refuses 2 "--learning-rate is '0.5', the run" \
+ends 2 "--learning-rate is '0.5', the run" \
   train --resume longer --learning-rate 0.5
-refuses 1 "is at step 2048 already, beyond the 10 asked for" \
+ends 1 "is at step 2048 already, beyond the 10 asked for" \
   train --resume longer --steps 10
-refuses 1 "'nowhere' is no run folder: it has no config.json" \
+ends 1 "'nowhere' is no run folder: it has no config.json" \
   train --resume nowhere
 trains --resume longer
 same "after refusals" straight longer
@@ -124,7 +99,7 @@ trains --resume stopped --steps 2
 grep -qF '"math":"direct"' stopped/config.json ||
   fail "a resumed run has other math"
 same "direct math" straight stopped
-refuses 2 "--math is 'fast', the run in 'stopped' has 'direct'" \
+ends 2 "--math is 'fast', the run in 'stopped' has 'direct'" \
   train --resume stopped --math fast
 # shellcheck disable=SC2086
 trains $cnn --steps 2 --run-dir straight --overwrite
@@ -134,7 +109,7 @@ cmp -s straight/model.safetensors stopped/model.safetensors &&
 "$lockstep" eval stopped --math fast >out.txt 2>err.txt ||
   fail "eval --math fails"
 sed -i 's/"math":"direct"/"math":"slow"/' stopped/config.json
-refuses 1 "'stopped/config.json': \"math\" is 'slow', expected fast, direct or bf16" \
+ends 1 "'stopped/config.json': \"math\" is 'slow', expected fast, direct or bf16" \
   train --resume stopped
 
 # ---- eval --------------------------------------------------------------------
@@ -147,24 +122,24 @@ grep -qxF "$(cat trained.txt)" out.txt || fail "another accuracy than the run's"
 [ "$(wc -l <out.txt)" = 1 ] &&
   grep -qE '^\{"model":"tiny","data":"synthetic","examples":1024,"loss":[0-9.e-]+,"accuracy":[0-9.]+\}$' \
     out.txt || fail "eval --json prints something else"
-refuses 1 "'nowhere' is no run folder" eval nowhere
-refuses 1 "there is no 'nodata/t10k-labels" eval longer --data nodata
+ends 1 "'nowhere' is no run folder" eval nowhere
+ends 1 "there is no 'nodata/t10k-labels" eval longer --data nodata
 
 # Damaged files are named.
 cp -r longer killed
 head -c 700 longer/checkpoint.safetensors >killed/checkpoint.safetensors
-refuses 1 "'killed/checkpoint.safetensors'" train --resume killed
+ends 1 "'killed/checkpoint.safetensors'" train --resume killed
 head -c 300 longer/model.safetensors >killed/model.safetensors
-refuses 1 "killed/model.safetensors" eval killed
+ends 1 "killed/model.safetensors" eval killed
 rm killed/checkpoint.safetensors
-refuses 1 "its checkpoint.safetensors is gone" train --resume killed
+ends 1 "its checkpoint.safetensors is gone" train --resume killed
 rm killed/model.safetensors
-refuses 1 "has saved no model" eval killed
+ends 1 "has saved no model" eval killed
 printf '{"model":"tiny","seed":' >killed/config.json
-refuses 1 "killed/config.json:1" train --resume killed
-refuses 1 "killed/config.json:1" eval killed
+ends 1 "killed/config.json:1" train --resume killed
+ends 1 "killed/config.json:1" eval killed
 printf '{"model":"mlp","data":"synthetic"}' >killed/config.json
 cp longer/*.safetensors killed
-refuses 1 "is of model 'tiny', not of 'mlp'" eval killed
+ends 1 "is of model 'tiny', not of 'mlp'" eval killed
 
 exit $failed

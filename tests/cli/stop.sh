@@ -4,15 +4,9 @@
 # Ctrl-C ends a run after the step it is in: the model is saved, the code is
 # 130; with SIGTERM it is 143.
 
-set -u
-lockstep=${LOCKSTEP:?}
-failed=0
+# shellcheck source=tests/support/cli.sh
+. "$(dirname "$0")/../support/cli.sh"
 rm -rf run
-fail() {
-  echo "FAIL $*"
-  cat out.txt err.txt
-  failed=1
-}
 
 # Shells start background programs with SIGINT ignored, so a helper sets it
 # free: env from coreutils.
@@ -21,11 +15,7 @@ stops() {
   env --default-signal=INT "$lockstep" train --model tiny --data synthetic \
     --epochs 1000000 --run-dir run --overwrite >out.txt 2>err.txt &
   process=$!
-  waited=0
-  while [ ! -s run/metrics.jsonl ] && [ $waited -lt 300 ]; do
-    sleep 0.1
-    waited=$((waited + 1))
-  done
+  waits_for test -s run/metrics.jsonl
   kill -s "$1" $process
   wait $process
   code=$?

@@ -3,28 +3,15 @@
 #
 # lockstep train: a run, its folder, and what goes wrong in the world.
 
-set -u
-lockstep=${LOCKSTEP:?}
-failed=0
+# shellcheck source=tests/support/cli.sh
+. "$(dirname "$0")/../support/cli.sh"
 rm -rf runs run data locked
-fail() {
-  echo "FAIL $*"
-  cat out.txt err.txt
-  failed=1
-}
 
-# fails WANTED ARGUMENT...: code 1 and one line with WANTED on standard error.
+# fails WANTED ARGUMENT...: with code 1.
 fails() {
-  wanted=$1
+  line=$1
   shift
-  "$lockstep" train "$@" >out.txt 2>err.txt
-  code=$?
-  if [ "$code" = 1 ] && [ ! -s out.txt ] && [ "$(wc -l <err.txt)" = 1 ] &&
-     grep -qF -- "$wanted" err.txt; then
-    echo "ok   lockstep train $*"
-  else
-    fail "lockstep train $*: code $code, wanted 1 and: $wanted"
-  fi
+  ends 1 "$line" train "$@"
 }
 
 tiny="--model tiny --data synthetic --epochs 2"

@@ -3,26 +3,11 @@
 #
 # What is asked for wrongly ends with code 2 and one line that names it.
 
-set -u
-lockstep=${LOCKSTEP:?}
-failed=0
+# shellcheck source=tests/support/cli.sh
+. "$(dirname "$0")/../support/cli.sh"
 
-# refuses WANTED ARGUMENT...: code 2, nothing on standard output, one line with
-# WANTED in it on standard error.
-refuses() {
-  wanted=$1
-  shift
-  "$lockstep" "$@" >out.txt 2>err.txt
-  code=$?
-  if [ "$code" = 2 ] && [ ! -s out.txt ] && [ "$(wc -l <err.txt)" = 1 ] &&
-     grep -qF -- "$wanted" err.txt; then
-    echo "ok   lockstep $*"
-  else
-    echo "FAIL lockstep $*: code $code, wanted 2 and: $wanted"
-    cat out.txt err.txt
-    failed=1
-  fi
-}
+# refuses WANTED ARGUMENT...
+refuses() { ends 2 "$@"; }
 
 refuses "lockstep: a command is missing"
 refuses "there is no command 'trian'; did you mean 'train'?" trian
