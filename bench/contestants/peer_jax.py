@@ -8,6 +8,7 @@ the batch lies split on them and gradients are averaged by pmean.
 import os
 
 import peer
+import peer_models
 
 args = peer.arguments()
 os.environ["JAX_PLATFORMS"] = "cpu"
@@ -63,15 +64,6 @@ def layer_norm(p, name, x):
     return (y * p[f"{name}/scale"] + p[f"{name}/offset"]).astype(COMPUTE)
 
 
-def tiny(p, stats, x):
-    return dense(p, "logits", jax.nn.relu(dense(p, "hidden1", x)))
-
-
-def mlp(p, stats, x):
-    x = jax.nn.relu(dense(p, "hidden1", x))
-    return dense(p, "logits", jax.nn.relu(dense(p, "hidden2", x)))
-
-
 def cnn(p, stats, x):
     x = jax.nn.relu(conv(p, "conv1", x))
     x = jax.nn.relu(conv(p, "conv2", x))
@@ -79,22 +71,6 @@ def cnn(p, stats, x):
                           "VALID")
     x = jax.nn.relu(dense(p, "hidden", x.reshape(x.shape[0], -1)))
     return dense(p, "logits", x)
-
-
-def resnet20(p, stats, x):
-    def unit(name, x, stride=1):
-        return batch_norm(p, stats, f"{name}/norm",
-                          conv(p, f"{name}/conv", x, stride))
-
-    x = jax.nn.relu(unit("stem", x))
-    for stage, block, halves in peer.resnet_units():
-        name = f"stage{stage}/block{block}"
-        y = jax.nn.relu(unit(f"{name}/unit1", x, 2 if halves else 1))
-        y = unit(f"{name}/unit2", y)
-        if halves:
-            x = conv(p, f"stage{stage}/projection", x, 2)
-        x = jax.nn.relu(x + y)
-    return dense(p, "logits", x.mean((1, 2)))
 
 
 def gpt(p, stats, tokens):
@@ -113,9 +89,17 @@ def gpt(p, stats, tokens):
     return layer_norm(p, "norm", x) @ table.T
 
 
+MODELS = {
+    **peer_models.models(dense, conv, batch_norm, jax.nn.relu,
+                         lambda x: x.mean((1, 2))),
+    "cnn": cnn,
+    "gpt": gpt,
+}
+
+
 def loss_of(trained, averaged, x, labels):
     stats = {}
-    logits = globals()[args.model](trained | averaged, stats, x).astype(WIDE)
+    logits = MODELS[args.model](trained | averaged, stats, x).astype(WIDE)
     picked = jnp.take_along_axis(logits, labels[..., None], -1)[..., 0]
     return (jax.nn.logsumexp(logits, -1) - picked).mean(), stats
 

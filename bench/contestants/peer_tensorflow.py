@@ -8,6 +8,7 @@ its own reduction and each device updates its own copies.
 import os
 
 import peer
+import peer_models
 
 args = peer.arguments()
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -59,37 +60,12 @@ def layer_norm(p, name, x):
         peer.LN_EPSILON))
 
 
-def tiny(p, stats, x):
-    return dense(p, "logits", tf.nn.relu(dense(p, "hidden1", x)))
-
-
-def mlp(p, stats, x):
-    x = tf.nn.relu(dense(p, "hidden1", x))
-    return dense(p, "logits", tf.nn.relu(dense(p, "hidden2", x)))
-
-
 def cnn(p, stats, x):
     x = tf.nn.relu(conv(p, "conv1", x))
     x = tf.nn.relu(conv(p, "conv2", x))
     x = tf.nn.max_pool2d(x, 2, 2, "VALID")
     x = tf.reshape(x, (x.shape[0], -1))
     return dense(p, "logits", tf.nn.relu(dense(p, "hidden", x)))
-
-
-def resnet20(p, stats, x):
-    def unit(name, x, stride=1):
-        return batch_norm(p, stats, f"{name}/norm",
-                          conv(p, f"{name}/conv", x, stride))
-
-    x = tf.nn.relu(unit("stem", x))
-    for stage, block, halves in peer.resnet_units():
-        name = f"stage{stage}/block{block}"
-        y = tf.nn.relu(unit(f"{name}/unit1", x, 2 if halves else 1))
-        y = unit(f"{name}/unit2", y)
-        if halves:
-            x = conv(p, f"stage{stage}/projection", x, 2)
-        x = tf.nn.relu(x + y)
-    return dense(p, "logits", tf.reduce_mean(x, (1, 2)))
 
 
 def attention(q, k, v, batch, size):
@@ -125,6 +101,14 @@ def gpt(p, stats, tokens):
     x = tf.reshape(layer_norm(p, "norm", x), (batch * size, width))
     logits = tf.matmul(x, table, transpose_b=True)
     return tf.reshape(logits, (batch, size, -1))
+
+
+MODELS = {
+    **peer_models.models(dense, conv, batch_norm, tf.nn.relu,
+                         lambda x: tf.reduce_mean(x, (1, 2))),
+    "cnn": cnn,
+    "gpt": gpt,
+}
 
 
 class Optimizer:
@@ -196,7 +180,7 @@ def main():
         optimizer = Optimizer(*peer.OPTIMIZERS[args.model], trained)
     if x.dtype.kind == "f":
         x = tf.cast(x, COMPUTE)
-    net = globals()[args.model]
+    net = MODELS[args.model]
 
     def gradients_of(x, labels):
         stats = {}

@@ -6,11 +6,9 @@ share of the threads. This process is rank 0 and starts the others.
 """
 
 import os
-import subprocess
-import sys
-import tempfile
 
 import peer
+import ranks
 
 args = peer.arguments()
 if args.replicas > 1:
@@ -168,21 +166,9 @@ def optimizer_of(name, parameters):
     return torch.optim.SGD(parameters, rate, momentum, fused=True)
 
 
-def start_others():
-    """The pipes to ranks 1 to replicas - 1, and where all meet."""
-    meet = "file://" + os.path.join(tempfile.mkdtemp(), "meet")
-    words = [sys.executable, *sys.argv, "--meet", meet, "--rank"]
-    return meet, [
-        subprocess.Popen([*words, str(rank)], stdin=subprocess.PIPE, text=True,
-                         stdout=subprocess.DEVNULL).stdin
-        for rank in range(1, args.replicas)]
-
-
 def main():
     many = args.replicas > 1
-    pipes = []
-    if many and args.rank == 0:
-        args.meet, pipes = start_others()
+    others = ranks.Others(args)
     torch.set_num_threads(max(1, args.threads // args.replicas))
     torch.set_flush_denormal(True)
     if many:
@@ -223,11 +209,6 @@ def main():
         optimizer.step()
         return loss.item()
 
-    def tell(line):
-        for pipe in pipes:
-            pipe.write(line)
-            pipe.flush()
-
     def mean(loss):
         if not many:
             return loss
@@ -235,9 +216,8 @@ def main():
         torch.distributed.all_reduce(losses)
         return losses.item() / args.replicas
 
-    peer.answer(run, tell, mean)
-    for pipe in pipes:
-        pipe.close()
+    peer.answer(run, others.tell, mean)
+    others.close()
     if many:
         torch.distributed.destroy_process_group()
 
