@@ -54,7 +54,8 @@ endforeach()
 # LS_ISA, which is part of the names they define. The engine chooses at start.
 # Their loops are unrolled so far that sanitizers take minutes to compile: checks
 # of addresses are calls, and one instruction set has those of undefined
-# behaviour, as the source is the same.
+# behaviour, as the source is the same. Debug builds know their lines only, for
+# describing their variables takes as long as compiling them.
 file(GLOB isa_sources CONFIGURE_DEPENDS
      "${PROJECT_SOURCE_DIR}/src/engine/cpu/isa/*.c")
 set(LS_ISAS base)
@@ -68,7 +69,8 @@ if(isa_sources)
   foreach(isa IN LISTS LS_ISAS)
     ls_add_objects(ls_isa_${isa} ${isa_sources})
     target_compile_definitions(ls_isa_${isa} PRIVATE LS_ISA=${isa})
-    target_compile_options(ls_isa_${isa} PRIVATE ${isa_flags_${isa}})
+    target_compile_options(ls_isa_${isa} PRIVATE ${isa_flags_${isa}}
+                           $<$<CONFIG:Debug>:-g1>)
     if(LS_SANITIZE AND NOT isa STREQUAL "base")
       target_compile_options(ls_isa_${isa} PRIVATE -fno-sanitize=undefined)
     endif()
@@ -84,7 +86,8 @@ if(isa_sources)
       "${PROJECT_SOURCE_DIR}/src/engine/cpu/isa/half.c")
     target_compile_definitions(ls_isa_v4bf16 PRIVATE LS_ISA=v4bf16)
     target_compile_options(ls_isa_v4bf16 PRIVATE
-                           ${isa_flags_v4} -mavx512bf16)
+                           ${isa_flags_v4} -mavx512bf16
+                           $<$<CONFIG:Debug>:-g1>)
   endif()
 endif()
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Tests are found by name:
-#   tests/<folder>/<noun>_test.c  a cmocka program, sees internals
+#   tests/<folder>/<noun>_test.c  a cmocka program, sees internals; all are
+#                                 linked into one, tests/unit_tests, which
+#                                 runs the one that its argument names
 #   tests/cli/*.sh                a script that gets the program as $LOCKSTEP
 #   tests/tools/*_test.sh         a script about the tree and the build
 #   examples/*.c                  a program that must exit with 0
@@ -38,61 +40,76 @@ function(ls_add_test name)
     TIMEOUT ${LS_TEST_TIMEOUT} ENVIRONMENT "${environment}")
 endfunction()
 
-# The library with its internals: the static one, or where nothing is hidden
-# the shared one, which makes 150 quick links of slow ones.
-set(LS_INNER_LIBRARY lockstep_static)
-if(LS_SANITIZE)
-  set(LS_INNER_LIBRARY lockstep)
-endif()
-
-# The quicker linker for them, where it is there.
+# The quicker linker, where it is there.
 include(CheckLinkerFlag)
 check_linker_flag(C -fuse-ld=gold LS_HAS_GOLD)
+
+# How tests are compiled: they see the internals, and as each runs once or
+# twice a build, they are not optimized in Debug builds.
+function(ls_see_internals target)
+  target_include_directories(${target} PRIVATE
+    "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tests")
+  target_compile_definitions(${target} PRIVATE
+    "LS_TESTS_DIR=\"${PROJECT_SOURCE_DIR}/tests\"")
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Debug>:-O0>)
+  target_link_libraries(${target} PRIVATE
+    ls_flags ls_includes ls_dependencies)
+  if(CMOCKA_FOUND)
+    target_link_libraries(${target} PRIVATE PkgConfig::CMOCKA)
+  endif()
+endfunction()
 
 # Adds a program that sees the internals of the library.
 function(ls_add_inner_executable target folder)
   add_executable(${target} ${ARGN})
   set_target_properties(${target} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/${folder}")
-  target_include_directories(${target} PRIVATE
-    "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tests")
-  target_compile_definitions(${target} PRIVATE
-    "LS_TESTS_DIR=\"${PROJECT_SOURCE_DIR}/tests\"")
-  target_link_libraries(${target} PRIVATE
-    ls_flags ${LS_INNER_LIBRARY} ls_dependencies)
+  ls_see_internals(${target})
+  target_link_libraries(${target} PRIVATE lockstep_static)
   if(LS_HAS_GOLD)
     target_link_options(${target} PRIVATE -fuse-ld=gold)
   endif()
 endfunction()
 
-# Unit tests.
+# Unit tests. Each file has a main of its own, which is compiled under another
+# name and listed for tests/main.c: one link instead of one per file, and still
+# one process per test. A file that replaces malloc stays alone with its own.
+set(LS_LONE_TESTS "^models/steady_test$")
 if(LS_TESTS AND CMOCKA_FOUND)
   file(GLOB support CONFIGURE_DEPENDS
        "${PROJECT_SOURCE_DIR}/tests/support/*.c")
-  if(support)
-    add_library(ls_test_support OBJECT ${support})
-    target_include_directories(ls_test_support PRIVATE
-      "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tests")
-    target_link_libraries(ls_test_support PRIVATE
-      ls_flags ls_includes ls_dependencies PkgConfig::CMOCKA)
-    add_dependencies(ls_test_support ls_places)
-    set(support $<TARGET_OBJECTS:ls_test_support>)
-  endif()
+  add_library(ls_test_support OBJECT ${support})
+  ls_see_internals(ls_test_support)
   file(GLOB_RECURSE tests CONFIGURE_DEPENDS
        RELATIVE "${PROJECT_SOURCE_DIR}/tests"
        "${PROJECT_SOURCE_DIR}/tests/*_test.c")
+  set(units "")
+  set(list "")
   foreach(test IN LISTS tests)
+    set(source "${PROJECT_SOURCE_DIR}/tests/${test}")
     string(REGEX REPLACE "\\.c$" "" name "${test}")
+    string(MAKE_C_IDENTIFIER "${name}" target)
     if(LS_SANITIZE AND name MATCHES "${LS_LONG_TESTS}")
       continue()
+    elseif(name MATCHES "${LS_LONE_TESTS}")
+      get_filename_component(folder "tests/${test}" DIRECTORY)
+      ls_add_inner_executable(${target} ${folder}
+        ${source} $<TARGET_OBJECTS:ls_test_support>)
+      ls_add_test("${name}" ${target})
+    else()
+      set_source_files_properties("${source}"
+        PROPERTIES COMPILE_DEFINITIONS "main=${target}")
+      list(APPEND units "${source}")
+      string(APPEND list "UNIT_TEST(\"${name}\", ${target})\n")
+      ls_add_test("${name}" unit_tests "${name}")
     endif()
-    string(MAKE_C_IDENTIFIER "${name}" target)
-    get_filename_component(folder "tests/${test}" DIRECTORY)
-    ls_add_inner_executable(${target} ${folder}
-      "${PROJECT_SOURCE_DIR}/tests/${test}" ${support})
-    target_link_libraries(${target} PRIVATE PkgConfig::CMOCKA)
-    ls_add_test("${name}" ${target})
   endforeach()
+  file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/tests/unit_tests.def"
+       CONTENT "${list}")
+  ls_add_inner_executable(unit_tests tests
+    "${PROJECT_SOURCE_DIR}/tests/main.c" ${units}
+    $<TARGET_OBJECTS:ls_test_support>)
+  target_include_directories(unit_tests PRIVATE "${PROJECT_BINARY_DIR}/tests")
 endif()
 
 # Shared libraries of models, for the program to load: one source, compiled as

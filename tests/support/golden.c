@@ -198,7 +198,7 @@ static void expect_near(const char *what, const char *name, double got,
 static void compare_losses(const trace *got, const trace *want, size_t first,
                            size_t end, double limit) {
   for (size_t i = first; i < end; ++i) {
-    char name[16];
+    char name[24];
     snprintf(name, sizeof(name), "%zu", i);
     expect_near("loss", name, got->loss[i], want->loss[i], want->loss[i],
                 limit);
