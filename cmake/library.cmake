@@ -56,6 +56,8 @@ endforeach()
 # of addresses are calls, and one instruction set has those of undefined
 # behaviour, as the source is the same. Debug builds know their lines only, for
 # describing their variables takes as long as compiling them.
+add_library(ls_defined INTERFACE)  # Linked last: the last option counts.
+target_compile_options(ls_defined INTERFACE -fno-sanitize=undefined)
 file(GLOB isa_sources CONFIGURE_DEPENDS
      "${PROJECT_SOURCE_DIR}/src/engine/cpu/isa/*.c")
 set(LS_ISAS base)
@@ -72,7 +74,7 @@ if(isa_sources)
     target_compile_options(ls_isa_${isa} PRIVATE ${isa_flags_${isa}}
                            $<$<CONFIG:Debug>:-g1>)
     if(LS_SANITIZE AND NOT isa STREQUAL "base")
-      target_compile_options(ls_isa_${isa} PRIVATE -fno-sanitize=undefined)
+      target_link_libraries(ls_isa_${isa} PRIVATE ls_defined)
     endif()
     if(LS_SANITIZE MATCHES "address" AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
       target_compile_options(ls_isa_${isa} PRIVATE
