@@ -13,6 +13,7 @@
 // (conv_band.h), or as a panel that is made in scratch. Weights that need
 // another order are brought into it by a first step.
 #include "engine/cpu/conv_band.h"
+#include "engine/cpu/conv_sparse.h"
 #include "engine/cpu/kernel_list.h"
 #include "engine/cpu/winograd.h"
 
@@ -307,6 +308,9 @@ ls_status kernel_convolution(ls_kernel_plan *plan) {
   plan->flops = ls_conv_flops(conv);
   if (conv->groups > 1 && conv->in_channels == 1 && conv->out_channels == 1)
     return ls_conv_depthwise(plan, conv, &self->types, self->activation);
+  const ls_conv forward = ls_conv_turned(conv);
+  if (self->turned && ls_conv_is_sparse(plan, 0, &forward))
+    return ls_conv_sparse_input(plan, &forward);
   if (ls_winograd_fits(plan, conv))
     return ls_winograd_convolution(plan, conv, self->turned, self->activation);
   const bool half = self->types.half != LS_DTYPE_NONE;

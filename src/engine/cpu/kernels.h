@@ -115,6 +115,39 @@ typedef struct ls_cpu_winograd {
                            size_t part, size_t plane, size_t n);
 } ls_cpu_winograd;
 
+// What is not 0 of a gradient, by channel: for channel c counts[c] values and
+// the places they stand at, from c * pitch on. Rows have room for 16 more.
+typedef struct ls_cpu_nonzeros {
+  uint32_t *counts;
+  int32_t *places;
+  float *values;
+  size_t pitch;
+} ls_cpu_nonzeros;
+
+// Gradients of convolutions by 3 by 3 taps from a dy that is mostly zeros,
+// which are left out (conv_sparse.h). `in` and `out` are numbers of channels,
+// multiples of 16. A pixel of dy is its channels side by side; the lines of dx
+// and x are sliced: pixels of 16 channels side by side, and the same of the
+// next 16 channels `plane` floats on.
+typedef struct ls_cpu_sparse {
+  // From a line of dy of `width` pixels, with taps [in / 16, out, 3, 3, 16]:
+  //   dx[r][i + t] += sum over o of dy[i][o] * taps[o][r][t]
+  // to three lines of width + 2 pixels. For 32 channels o after the other each
+  // element is a chain of fused multiply-adds by ascending (i, o) from +0, then
+  // added.
+  void (*input)(float *const *dx, size_t plane, const float *dy,
+                const float *taps, size_t width, size_t in, size_t out);
+  // Appends to `to` what is not 0 of `count` pixels of dy; places[i] is pixel
+  // i's.
+  void (*collect)(const ls_cpu_nonzeros *to, const float *dy, size_t out,
+                  const int32_t *places, size_t count);
+  // sums[r][t] += value * x[place + r * line + t * 16], for one output
+  // channel's values in order; sums are [in / 16, 3, 3, 16].
+  void (*weights)(float *sums, const float *x, size_t line, size_t plane,
+                  size_t in, const int32_t *places, const float *values,
+                  size_t count);
+} ls_cpu_sparse;
+
 typedef struct ls_cpu_kernels {
   const char *name;  // "base", "v3" or "v4".
 
@@ -199,6 +232,7 @@ typedef struct ls_cpu_kernels {
   const ls_cpu_norms *norms_f32, *norms_f64;
   const ls_cpu_windows *windows;
   const ls_cpu_winograd *winograd;
+  const ls_cpu_sparse *sparse;
 } ls_cpu_kernels;
 
 // The fastest table that this machine and its operating system can run.

@@ -49,4 +49,5 @@ const ls_cpu_kernels LS_ISA_NAME(ls_cpu_kernels) = {
     .norms_f64 = &LS_ISA_NAME(ls_cpu_norms_f64),
     .windows = &LS_ISA_NAME(ls_cpu_windows),
     .winograd = &LS_ISA_NAME(ls_cpu_winograd),
+    .sparse = &LS_ISA_NAME(ls_cpu_sparse),
 };

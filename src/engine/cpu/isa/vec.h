@@ -11,7 +11,10 @@
 //   likewise;
 //   load_n and store_n touch only the first n lanes, load_n zeroes the rest;
 //   stream stores on a whole vector's border, past the caches where that can
-//   be; other threads may read it after stream_end.
+//   be; other threads may read it after stream_end;
+//   vf_nonzero has bit i set where lane i is not 0 (or is a NaN);
+//   vf_pack and vi_pack store the lanes whose bit is set side by side, and may
+//   write all 16 places.
 // Only the sign and payload of a NaN are not promised.
 //
 // `vf` is 16 floats, `vi` 16 32-bit integers, `vm` 16 truth values, `vd` 8
@@ -24,6 +27,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define LS_INLINE static inline __attribute__((always_inline))
 
@@ -66,6 +70,41 @@
 #include "engine/cpu/isa/vec_plain.h"
 #endif
 
+// ---- Where no instruction does it ------------------------------------------
+#if !defined(__AVX2__)
+LS_INLINE uint32_t vf_nonzero(vf a) {
+  float lanes[VF_LANES];
+  uint32_t bits = 0;
+  vf_store(lanes, a);
+  for (uint32_t i = 0; i < VF_LANES; ++i)
+    bits |= (uint32_t)(lanes[i] != 0) << i;
+  return bits;
+}
+#endif
+
+#if !defined(__AVX512F__)
+LS_INLINE void vf_pack(float *p, uint32_t bits, vf v) {
+  float lanes[VF_LANES];
+  vf_store(lanes, v);
+  for (; bits != 0; bits &= bits - 1)
+    *p++ = lanes[__builtin_ctz(bits)];
+}
+
+LS_INLINE vi vi_load(const int32_t *p) {
+  vi v;
+  memcpy(&v, p, sizeof v);
+  return v;
+}
+
+LS_INLINE void vi_pack(int32_t *p, uint32_t bits, vi v) {
+  int32_t lanes[VF_LANES];
+  memcpy(lanes, &v, sizeof lanes);
+  for (; bits != 0; bits &= bits - 1)
+    *p++ = lanes[__builtin_ctz(bits)];
+}
+#endif
+
+// ---- The same everywhere ---------------------------------------------------
 // v where `by` is above 0, else 0.
 LS_INLINE vf vf_where_positive(vf v, vf by) {
   return vf_select(vf_lt(vf_zero(), by), v, vf_zero());

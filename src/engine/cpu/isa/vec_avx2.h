@@ -110,6 +110,12 @@ LS_INLINE vm vf_is_nan(vf a) {
   return (vm){_mm256_cmp_ps(a.lo, a.lo, _CMP_UNORD_Q),
               _mm256_cmp_ps(a.hi, a.hi, _CMP_UNORD_Q)};
 }
+LS_INLINE uint32_t vf_nonzero(vf a) {
+  const __m256 zero = _mm256_setzero_ps();
+  const int lo = _mm256_movemask_ps(_mm256_cmp_ps(a.lo, zero, _CMP_NEQ_UQ));
+  const int hi = _mm256_movemask_ps(_mm256_cmp_ps(a.hi, zero, _CMP_NEQ_UQ));
+  return (uint32_t)(lo | hi << 8);
+}
 // a where m, else b.
 LS_INLINE vf vf_select(vm m, vf a, vf b) {
   return (vf){_mm256_blendv_ps(b.lo, a.lo, m.lo),

@@ -48,11 +48,21 @@ LS_INLINE vm vf_is_nan(vf a) { return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q); }
 LS_INLINE vf vf_select(vm m, vf a, vf b) {
   return _mm512_mask_blend_ps(m, b, a);
 }
+LS_INLINE uint32_t vf_nonzero(vf a) {
+  return _mm512_cmp_ps_mask(a, _mm512_setzero_ps(), _CMP_NEQ_UQ);
+}
+LS_INLINE void vf_pack(float *p, uint32_t bits, vf v) {
+  _mm512_storeu_ps(p, _mm512_maskz_compress_ps((__mmask16)bits, v));
+}
+LS_INLINE void vi_pack(int32_t *p, uint32_t bits, vi v) {
+  _mm512_storeu_si512(p, _mm512_maskz_compress_epi32((__mmask16)bits, v));
+}
 // v in the first n lanes, `rest` in the others.
 LS_INLINE vf vf_first_n(size_t n, vf v, vf rest) {
   return _mm512_mask_blend_ps(vf_first(n), rest, v);
 }
 
+LS_INLINE vi vi_load(const int32_t *p) { return _mm512_loadu_si512(p); }
 LS_INLINE vi vi_set1(int32_t x) { return _mm512_set1_epi32(x); }
 LS_INLINE vi vi_add(vi a, vi b) { return _mm512_add_epi32(a, b); }
 LS_INLINE vi vi_sub(vi a, vi b) { return _mm512_sub_epi32(a, b); }
@@ -113,8 +123,7 @@ LS_INLINE vd vd_max(vd a, vd b) { return _mm512_max_pd(a, b); }
 LS_INLINE vd vd_fma(vd a, vd b, vd c) { return _mm512_fmadd_pd(a, b, c); }
 // v where `by` is above 0, else 0.
 LS_INLINE vd vd_where_positive(vd v, vd by) {
-  return _mm512_maskz_mov_pd(
-      _mm512_cmp_pd_mask(vd_zero(), by, _CMP_LT_OQ), v);
+  return _mm512_maskz_mov_pd(_mm512_cmp_pd_mask(vd_zero(), by, _CMP_LT_OQ), v);
 }
 LS_INLINE vd vd_first_n(size_t n, vd v, vd rest) {
   return _mm512_mask_blend_pd(vd_first(n), rest, v);

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The weights' gradient. Groups of a few lines of dy are dealt to parts, a
+// function of the shapes alone: what is not 0 is sorted by output channel, and
+// each channel's 9 sums of a slice go through its values in registers.
+#include "engine/cpu/conv_sparse.h"
+
+enum { Y = LS_WINDOW_DIMS - 2, X = LS_WINDOW_DIMS - 1 };
+enum { PARTS = 8, SLICE_WEIGHTS = LS_SPARSE_TAPS * LS_SPARSE_SLICE };
+// Bytes of the input's lines under a group's; lines that a group has at most.
+enum { GROUP_BYTES = 24 << 10, MOST_LINES = 8 };
+
+typedef struct weights_params {
+  ls_conv conv;
+  const ls_cpu_sparse *kernels;
+  int64_t lines;   // Of dy in a group.
+  int64_t groups;  // Of an image.
+  int64_t parts;
+  size_t line, plane;  // Floats of a slice's line, and of the slice.
+  size_t most;         // Values of a channel, with room behind them.
+  // Where things lie in scratch.
+  size_t x, places, list_counts, list_places, list_values;
+} weights_params;
+
+static int64_t num_weights(const weights_params *self) {
+  return LS_SPARSE_TAPS * self->conv.in_channels * self->conv.out_channels;
+}
+
+// ---- A group ---------------------------------------------------------------
+typedef struct group {
+  const weights_params *self;
+  float *x;         // Sliced, with zeros in the padding.
+  int32_t *places;  // In x, of a group's pixels.
+  ls_cpu_nonzeros lists;
+} group;
+
+// Copies the input under the lines from `first` on.
+static void slice_input(const group *g, const float *image, int64_t first,
+                        int64_t count) {
+  const ls_conv *conv = &g->self->conv;
+  const ls_conv_dim *y = &conv->dim[Y], *x = &conv->dim[X];
+  const int64_t begin = ls_min_i64(x->in, ls_max_i64(0, x->base));
+  const int64_t end =
+      ls_max_i64(begin, ls_min_i64(x->in, x->base + x->out + 2));
+  memset(g->x, 0,
+         g->self->plane * (size_t)(conv->in_channels / LS_SPARSE_SLICE) *
+             sizeof(float));
+  for (int64_t i = 0; i < count + 2; ++i) {
+    const int64_t at = first + i + y->base;
+    if (at >= 0 && at < y->in)
+      ls_conv_slice_line(g->x + (size_t)i * g->self->line, g->self->plane,
+                         image + at * x->in * conv->in_channels,
+                         conv->in_channels, begin, end, -x->base);
+  }
+}
+
+static void add_group(const group *g, const ls_kernel_call *call, int64_t index,
+                      float *sums) {
+  const weights_params *self = g->self;
+  const ls_conv *conv = &self->conv;
+  const int64_t in = conv->in_channels, out = conv->out_channels;
+  const int64_t image = index / self->groups, width = conv->dim[X].out;
+  const int64_t first = index % self->groups * self->lines;
+  const int64_t count = ls_min_i64(self->lines, conv->dim[Y].out - first);
+  slice_input(g,
+              (const float *)call->in[0] +
+                  image * conv->dim[Y].in * conv->dim[X].in * in,
+              first, count);
+  memset(g->lists.counts, 0, (size_t)out * sizeof(*g->lists.counts));
+  self->kernels->collect(&g->lists,
+                         (const float *)call->in[1] +
+                             (image * ls_conv_outputs(conv) + first * width) *
+                                 out,
+                         (size_t)out, g->places, (size_t)(count * width));
+  for (int64_t o = 0; o < out; ++o) {
+    const size_t at = (size_t)o * self->most;
+    self->kernels->weights(sums + o * LS_SPARSE_TAPS * in, g->x, self->line,
+                           self->plane, (size_t)in, g->lists.places + at,
+                           g->lists.values + at, g->lists.counts[o]);
+  }
+}
+
+// The first step: a block is a part.
+static void parts_loop(const ls_kernel_call *call, int64_t begin_block,
+                       int64_t end_block) {
+  const weights_params *self = call->params;
+  const int64_t width = self->conv.dim[X].out;
+  const int64_t groups = self->conv.images * self->groups;
+  char *scratch = call->scratch;
+  const group g = {
+      .self = self,
+      .x = (float *)(scratch + self->x),
+      .places = (int32_t *)(scratch + self->places),
+      .lists = {.counts = (uint32_t *)(scratch + self->list_counts),
+                .places = (int32_t *)(scratch + self->list_places),
+                .values = (float *)(scratch + self->list_values),
+                .pitch = self->most},
+  };
+  for (int64_t i = 0; i < self->lines * width; ++i)
+    g.places[i] = (int32_t)(i / width * (int64_t)self->line +
+                            i % width * LS_SPARSE_SLICE);
+  for (int64_t part = begin_block; part < end_block; ++part) {
+    float *sums = (float *)call->out[0] + part * num_weights(self);
+    memset(sums, 0, (size_t)num_weights(self) * sizeof(float));
+    const int64_t end = (part + 1) * groups / self->parts;
+    for (int64_t i = part * groups / self->parts; i < end; ++i)
+      add_group(&g, call, i, sums);
+  }
+}
+
+// The second step: from [out, in / 16, taps, 16] to [taps, in, out]. A block
+// is an output channel's slice.
+static void sum_loop(const ls_kernel_call *call, int64_t begin_block,
+                     int64_t end_block) {
+  const weights_params *self = call->params;
+  const int64_t in = self->conv.in_channels, out = self->conv.out_channels;
+  const int64_t slices = in / LS_SPARSE_SLICE;
+  for (int64_t b = begin_block; b < end_block; ++b) {
+    float sum[SLICE_WEIGHTS];
+    const float *from = (const float *)call->in[0] + b * SLICE_WEIGHTS;
+    memcpy(sum, from, sizeof(sum));
+    for (int64_t p = 1; p < self->parts; ++p) {
+      from += num_weights(self);
+      for (int64_t i = 0; i < SLICE_WEIGHTS; ++i)
+        sum[i] += from[i];
+    }
+    float *to =
+        (float *)call->out[0] + b % slices * LS_SPARSE_SLICE * out + b / slices;
+    for (int64_t i = 0; i < SLICE_WEIGHTS; ++i)
+      to[(i / LS_SPARSE_SLICE * in + i % LS_SPARSE_SLICE) * out] = sum[i];
+  }
+}
+
+// ---- Plan ------------------------------------------------------------------
+ls_status ls_conv_sparse_weights(ls_kernel_plan *plan, const ls_conv *conv) {
+  weights_params *self = ls_arena_new(plan->arena, weights_params);
+  if (self == NULL) return ls_out_of_memory();
+  const int64_t in = conv->in_channels, out = conv->out_channels;
+  const int64_t width = conv->dim[X].out;
+  const int64_t line = (width + 2) * LS_SPARSE_SLICE;
+  const int64_t fit =
+      GROUP_BYTES / (line * in / LS_SPARSE_SLICE * (int64_t)sizeof(float));
+  const int64_t lines = ls_min_i64(
+      conv->dim[Y].out, ls_max_i64(1, ls_min_i64(MOST_LINES, fit - 2)));
+  *self = (weights_params){
+      .conv = *conv,
+      .kernels = plan->kernels->sparse,
+      .lines = lines,
+      .groups = ls_blocks_of(conv->dim[Y].out, lines),
+      .line = (size_t)line,
+      .plane = (size_t)((lines + 2) * line),
+      .most = (size_t)((lines * width + 2 * LS_SPARSE_SLICE - 1) /
+                       LS_SPARSE_SLICE * LS_SPARSE_SLICE),
+  };
+  self->parts = ls_min_i64(PARTS, conv->images * self->groups);
+  size_t end = 0;
+  self->x = ls_conv_place(&end, self->plane * (size_t)in / LS_SPARSE_SLICE *
+                                    sizeof(float));
+  self->places = ls_conv_place(&end, (size_t)(lines * width) * sizeof(int32_t));
+  self->list_counts = ls_conv_place(&end, (size_t)out * sizeof(uint32_t));
+  self->list_places =
+      ls_conv_place(&end, (size_t)out * self->most * sizeof(int32_t));
+  self->list_values =
+      ls_conv_place(&end, (size_t)out * self->most * sizeof(float));
+  plan->scratch = end;
+  plan->first = parts_loop;
+  plan->first_blocks = self->parts;
+  plan->shared = (size_t)(self->parts * num_weights(self)) * sizeof(float);
+  plan->only_shared = true;
+  plan->flops /= LS_SPARSE_LEAST;
+  plan->loop = sum_loop;
+  plan->params = self;
+  plan->blocks = out * in / LS_SPARSE_SLICE;
+  return ls_ok();
+}
