@@ -22,9 +22,10 @@
 
 // Pixels of a chain; rows of a unit; rows that are joined at most.
 enum { CHAIN = 256, UNIT_ROWS = 24, JOINED_ROWS = 480 };
-// Parts, and bytes of what they add up at most; weights of a block of the
-// second step.
+// Parts, and bytes of what they add up at most; pixels of a part at least, for
+// its sums to be worth writing; weights of a block of the second step.
 enum { MOST_PARTS = 8, PARTS_BYTES = 16 << 20, STRETCH = 4096 };
+enum { PART_PIXELS = 256 };
 
 typedef struct weights_params {
   ls_conv conv;
@@ -230,7 +231,9 @@ static void sum_loop(const ls_kernel_call *call, int64_t begin_block,
 // Whether that gains: there are bands enough and the sums stay small.
 static bool cut_parts(weights_params *self) {
   const int64_t bytes = num_weights(self) * (int64_t)self->types.wide;
-  self->parts = ls_min_i64(MOST_PARTS, num_bands(self));
+  const int64_t pixels = self->conv.images * ls_conv_outputs(&self->conv);
+  self->parts = ls_min_i64(ls_min_i64(MOST_PARTS, num_bands(self)),
+                           pixels / PART_PIXELS);
   if (self->parts >= 2 && bytes > 0 && bytes * self->parts <= PARTS_BYTES)
     return true;
   self->parts = 0;

@@ -6,8 +6,9 @@
 // second step adds the parts in order.
 #include "engine/cpu/winograd.h"
 
-// Parts, and bytes of their sums at most; bytes of a unit's planes.
-enum { PARTS = 8, LEAST_PARTS = 4, SUM_BYTES = 24 << 20 };
+// Parts, and bytes of their sums at most; tiles of a part at least, for its
+// sums to be worth writing; bytes of a unit's planes.
+enum { MOST_PARTS = 8, LEAST_PARTS = 2, SUM_BYTES = 24 << 20, PART_TILES = 64 };
 enum { UNIT_BYTES = 640 << 10, LEAST_TILES = 16, MOST_TILES = 128 };
 
 typedef struct weights_params {
@@ -107,12 +108,12 @@ static size_t part_size(const ls_conv *conv) {
 
 static int64_t parts_of(const ls_conv *conv) {
   const size_t bytes = part_size(conv) * sizeof(float);
-  return ls_min_i64(PARTS, (int64_t)(SUM_BYTES / bytes));
+  const int64_t most = ls_min_i64(MOST_PARTS, (int64_t)(SUM_BYTES / bytes));
+  return ls_min_i64(most, ls_winograd_cut(conv).count / PART_TILES);
 }
 
 bool ls_winograd_weights_fit(const ls_kernel_plan *plan, const ls_conv *conv) {
-  return ls_winograd_fits(plan, conv) && parts_of(conv) >= LEAST_PARTS &&
-         ls_winograd_cut(conv).count >= PARTS * LEAST_TILES;
+  return ls_winograd_fits(plan, conv) && parts_of(conv) >= LEAST_PARTS;
 }
 
 ls_status ls_winograd_weights(ls_kernel_plan *plan, const ls_conv *conv) {
