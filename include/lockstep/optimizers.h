@@ -76,6 +76,15 @@ typedef enum ls_gradients_over_replicas {
 // called "<variable>/<slot>", of its type and zero at first. The number of
 // steps done is a variable too: "<name>/step", i64. It is made when something
 // depends on it.
+//
+// With `accumulate` n, gradients of n calls make one step, for batches that are
+// too large for one call: each call adds its gradients, those of the batch of
+// all replicas, to a slot "gradient", and the n-th moves the variables by their
+// mean, clipped and decayed as one gradient is, and clears the slots. Calls
+// count alike, whatever their numbers of examples. Those since the last step
+// are in "<name>/calls", i64. Schedules, and all that counts steps, count steps
+// and not calls. The slots are as dense as their variables, and of f32 where
+// these have 16 bits. Calls that a run ends with are held there.
 typedef struct ls_optimizer ls_optimizer;
 
 // Common to the options of all optimizers. Zero in a field means its default;
@@ -89,6 +98,7 @@ typedef struct ls_optimizer ls_optimizer;
 //                  g, after clipping. Default: none.
 //   decays         Whether a variable takes part in weight decay. Default: all.
 //   over_replicas  Default: the mean. Clipping sees what comes out.
+//   accumulate     Calls that make a step. Default 1.
 #define LS_OPTIMIZER_FIELDS                                                    \
   const char *name;                                                            \
   double learning_rate;                                                        \
@@ -96,7 +106,8 @@ typedef struct ls_optimizer ls_optimizer;
   ls_clip clip;                                                                \
   double weight_decay;                                                         \
   bool (*decays)(const ls_variable *variable);                                 \
-  ls_gradients_over_replicas over_replicas
+  ls_gradients_over_replicas over_replicas;                                    \
+  int64_t accumulate
 
 // Stochastic gradient descent: w' = w - rate g. With momentum
 //   v' = momentum v + g             slot "momentum"
@@ -228,8 +239,9 @@ LS_PLACED ls_op ls_optimizer_apply(ls_optimizer *optimizer,
 // variables' devices; then each component of each variable moves on its device,
 // in the scope "update_<replica>/update_<name of the component>", with the
 // slots beside it. After all updates the number of steps and, if given, every
-// component of `global_step` are one more. `*out_op` runs after all that; in a
-// build graph it joins the collection LS_COLLECTION_TRAIN_OP.
+// component of `global_step` are one more; a call that only adds to what is
+// accumulated counts nothing. `*out_op` runs after all that; in a build graph
+// it joins the collection LS_COLLECTION_TRAIN_OP.
 //
 // Replicas that run op by op and apply gradients to distributed variables make
 // this step once all have come.
@@ -274,9 +286,9 @@ LS_API LS_MUST_USE ls_status ls_optimizer_slot(const ls_optimizer *optimizer,
                                                const ls_variable *variable,
                                                const char *name,
                                                ls_variable **out_slot);
-// What there is to save, lent: the number of steps, then slots, variable by
-// variable in the order in which they were made. Writes up to `capacity`,
-// returns their number.
+// What there is to save, lent: the numbers of steps and calls, then slots,
+// variable by variable in the order in which they were made. Writes up to
+// `capacity`, returns their number.
 LS_API size_t ls_optimizer_variables(const ls_optimizer *optimizer,
                                      ls_variable **variables, size_t capacity);
 

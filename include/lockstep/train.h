@@ -97,6 +97,7 @@ typedef struct ls_train_config {
   const char *optimizer;  // Its kind. Default "": the model's own.
   const char *schedule;   // Of the learning rate. Default "constant".
   int64_t replicas, threads, batch_size, epochs, steps, seed, warmup;
+  int64_t accumulate;  // Batches that make a step of the optimizer.
   double learning_rate, weight_decay, clip_norm;
 } ls_train_config;
 

@@ -101,6 +101,8 @@ static ls_status create_optimizer(const ls_train_config *config, int64_t steps,
   if (config->optimizer[0] == '\0') return ls_ok();
   const bool changes = strcmp(config->schedule, "constant") != 0;
   const bool cosine = strcmp(config->schedule, "cosine") == 0;
+  // Schedules go by the optimizer's steps.
+  if (config->accumulate > 1) steps /= config->accumulate;
   const int64_t rest = steps > config->warmup ? steps - config->warmup : 1;
   return ls_optimizer_create(
       config->optimizer,
@@ -112,7 +114,8 @@ static ls_status create_optimizer(const ls_train_config *config, int64_t steps,
                        .steps = changes ? rest : 0,
                        .warmup = config->warmup},
           .clip = {.global_norm = config->clip_norm},
-          .weight_decay = config->weight_decay},
+          .weight_decay = config->weight_decay,
+          .accumulate = config->accumulate},
       out_optimizer);
 }
 

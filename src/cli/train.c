@@ -200,6 +200,7 @@ static bool check_optimizer(const ls_train_config *asked) {
   if (asked->warmup != 0) needs = "warmup";
   if (asked->weight_decay != 0) needs = "weight-decay";
   if (asked->clip_norm != 0) needs = "clip-norm";
+  if (asked->accumulate != 0) needs = "accumulate";
   if (asked->schedule != NULL && strcmp(asked->schedule, "cosine") == 0)
     needs = "schedule cosine";
   if (needs == NULL) return true;
@@ -339,6 +340,10 @@ int cli_train(int argc, char **argv) {
        "with --optimizer (default: its own)", 0},
       {"clip-norm", CLI_REAL, &asked->clip_norm, "X",
        "longest gradient, over all weights; with --optimizer", 0},
+      {"accumulate", CLI_COUNT, &asked->accumulate, "N",
+       "batches whose mean gradient moves the weights, and which\n"
+       "--warmup and --schedule count as one; with --optimizer",
+       1},
       CLI_PRECISION_OPTION(&asked->precision),
       CLI_MATH_OPTION(&asked->math),
       {"seed", CLI_COUNT, &asked->seed, "N",

@@ -106,6 +106,9 @@ ls_status ls_optimizer_no_gradients(ls_variable *const *variables,
 typedef struct step {
   ls_optimizer *optimizer;
   ls_step_scalars scalars;
+  ls_shares shares;
+  bool reduced;     // The gradients are those of all replicas.
+  ls_tensor share;  // Of each call, where they are sums over several.
   ls_variable **variables;
   ls_tensor *gradients, *squares;
   size_t count;
@@ -144,7 +147,25 @@ static ls_status move_one(step *s, size_t i) {
                       .ops = &s->ops[s->num_ops]};
   ls_update_make(&update);
   s->num_ops += 1 + optimizer->rule.num_slots;
+  if (ls_optimizer_holds(optimizer))
+    s->ops[s->num_ops++] = ls_hold_nothing(optimizer, slots);
   return ls_ok();
+}
+
+// What the replicas' gradients make together, where the user has ops for it.
+static ls_status reduce_by_own(step *s) {
+  const bool mean = s->optimizer->over_replicas == LS_GRADIENTS_MEAN;
+  s->shares = ls_shares_find(mean);
+  s->reduced = ls_shares_has_own_ops(&s->shares);
+  return s->reduced
+             ? ls_shares_reduce_by_own(&s->shares, mean, s->gradients, s->count)
+             : ls_ok();
+}
+
+static ls_tensor gradient_of_all(const step *s, size_t i) {
+  return s->reduced
+             ? s->gradients[i]
+             : ls_gradient_of_all(s->optimizer, &s->shares, s->gradients[i]);
 }
 
 // Adds all updates. A global norm needs every gradient before the first
@@ -152,16 +173,11 @@ static ls_status move_one(step *s, size_t i) {
 static ls_status move_all(step *s) {
   const ls_clip *clip = &s->optimizer->clip;
   const bool wait = clip->global_norm > 0;
-  const bool mean = s->optimizer->over_replicas == LS_GRADIENTS_MEAN;
-  const ls_shares shares = ls_shares_find(mean);
-  const bool own = ls_shares_has_own_ops(&shares);
-  if (own)
-    LS_RETURN_IF_ERROR(
-        ls_shares_reduce_by_own(&shares, mean, s->gradients, s->count));
   for (size_t i = 0; i < s->count; ++i) {
-    if (!own)
-      s->gradients[i] =
-          ls_gradient_of_all(s->optimizer, &shares, s->gradients[i]);
+    s->gradients[i] = ls_optimizer_holds(s->optimizer)
+                          ? ls_held_mean(s->gradients[i], s->share,
+                                         ls_variable_dtype(s->variables[i]))
+                          : gradient_of_all(s, i);
     s->gradients[i] = ls_clip_one(clip, s->gradients[i]);
     if (!wait) LS_RETURN_IF_ERROR(move_one(s, i));
   }
@@ -174,8 +190,32 @@ static ls_status move_all(step *s) {
   return ls_ok();
 }
 
-static ls_status move_here(step *s, ls_op *out_op) {
+static ls_status move_held(void *user, ls_tensor share) {
+  step *s = user;
+  s->share = share;
   LS_RETURN_IF_ERROR(ls_optimizer_begin_step(s->optimizer, &s->scalars));
+  return move_all(s);
+}
+
+static ls_status hold_all(step *s) {
+  LS_RETURN_IF_ERROR(reduce_by_own(s));
+  for (size_t i = 0; i < s->count; ++i) {
+    ls_variable **slots = NULL;
+    LS_RETURN_IF_ERROR(
+        ls_optimizer_slots(s->optimizer, s->variables[i], &slots));
+    s->gradients[i] =
+        ls_hold_gradient(s->optimizer, slots, gradient_of_all(s, i));
+  }
+  return ls_ok();
+}
+
+static ls_status move_here(step *s, ls_op *out_op) {
+  if (ls_optimizer_holds(s->optimizer)) {
+    LS_RETURN_IF_ERROR(hold_all(s));
+    return ls_optimizer_step_if_due(s->optimizer, move_held, s, out_op);
+  }
+  LS_RETURN_IF_ERROR(ls_optimizer_begin_step(s->optimizer, &s->scalars));
+  LS_RETURN_IF_ERROR(reduce_by_own(s));
   LS_RETURN_IF_ERROR(move_all(s));
   *out_op = ls_join_ops(s->ops, s->num_ops, s->optimizer->name);
   return ls_ok();
@@ -188,7 +228,7 @@ static ls_op failed(ls_status status) {
 ls_op ls_optimizer_apply(ls_optimizer *optimizer, ls_variable *const *variables,
                          const ls_nest *gradients, size_t count) {
   ls_allocator *allocator = optimizer->allocator;
-  const size_t room = count * (1 + optimizer->rule.num_slots) + 1;
+  const size_t room = count * (1 + optimizer->num_slots) + 1;
   step s = {.optimizer = optimizer,
             .variables = ls_new_array(allocator, ls_variable *, count),
             .gradients = ls_new_array(allocator, ls_tensor, count),

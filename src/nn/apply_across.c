@@ -15,6 +15,7 @@ typedef struct across {
   ls_variable *global_step;
   ls_nest total;  // Examples of all, a value of each replica; none: equal.
   ls_step_scalars scalars;
+  ls_tensor share;          // Of each call, where sums are those of several.
   ls_variable **variables;  // Those with a gradient.
   ls_nest *gradients;       // A value of each replica, owned.
   size_t count, replicas;
@@ -86,10 +87,9 @@ static ls_status on_device(ls_nest leaf, const char *device,
   return status;
 }
 
-// What the components on one device move by.
+// What the replicas make together, on one device.
 static ls_status finish_device(across *a, ls_nest reduced, size_t device) {
   const char *name = a->strategy->devices[device];
-  const ls_clip *clip = &a->optimizer->clip;
   ls_tensor *sums = a->sums + device * a->count, total;
   ls_status status = ls_ok();
   LS_DEVICE_SCOPE(name) {
@@ -100,11 +100,24 @@ static ls_status finish_device(across *a, ls_nest reduced, size_t device) {
         sums[i] = ls_shares_divided(
             total, sums[i], ls_variable_dtype(a->variables[i]));
       }
-      sums[i] = ls_clip_one(clip, sums[i]);
     }
-    if (ls_status_is_ok(status)) ls_clip_all(clip, sums, a->count, a->squares);
   }
   return status;
+}
+
+// What the components on one device move by.
+static void clip_device(across *a, size_t device) {
+  const ls_clip *clip = &a->optimizer->clip;
+  ls_tensor *sums = a->sums + device * a->count;
+  LS_DEVICE_SCOPE(a->strategy->devices[device]) {
+    for (size_t i = 0; i < a->count; ++i) {
+      if (ls_optimizer_holds(a->optimizer))
+        sums[i] =
+            ls_held_mean(sums[i], a->share, ls_variable_dtype(a->variables[i]));
+      sums[i] = ls_clip_one(clip, sums[i]);
+    }
+    ls_clip_all(clip, sums, a->count, a->squares);
+  }
 }
 
 static ls_status reduce_all(across *a) {
@@ -128,6 +141,23 @@ static ls_status reduce_all(across *a) {
 }
 
 // ---- Updates ---------------------------------------------------------------
+// Of the variable that is being updated, the slots of a component.
+static ls_status find_slots(const across *a, const ls_variable *component,
+                            ls_variable **slots) {
+  ls_variable **all = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_optimizer_slots(a->optimizer, a->variables[a->at], &all));
+  for (size_t i = 0; i < a->optimizer->num_slots; ++i)
+    slots[i] = ls_slot_component(all[i], component);
+  return ls_ok();
+}
+
+// The variable's sum on the device of the update.
+static ls_tensor *sum_here(const across *a) {
+  const size_t device = (size_t)ls_update_replica_id().value;
+  return &a->sums[device * a->count + a->at];
+}
+
 static ls_nest joined(const ls_op *ops, size_t count) {
   const ls_op op = ls_join_ops(ops, count, NULL);
   if (!ls_graph_is_eager(ls_graph_current())) return ls_nest_op(op);
@@ -138,29 +168,39 @@ static ls_nest joined(const ls_op *ops, size_t count) {
 static ls_nest update_component(ls_nest args, void *user) {
   const across *a = user;
   ls_variable *component = ls_nest_as_variable(ls_nest_item(args, 0));
-  const size_t device = (size_t)ls_update_replica_id().value;
-  ls_variable **all = NULL, *slots[LS_MAX_SLOTS];
-  ls_op ops[1 + LS_MAX_SLOTS];
-  const size_t num_slots = a->optimizer->rule.num_slots;
-  const ls_status status =
-      ls_optimizer_slots(a->optimizer, a->variables[a->at], &all);
+  const size_t num_slots = a->optimizer->num_slots;
+  ls_variable *slots[LS_MAX_SLOTS + 1];
+  ls_op ops[1 + LS_MAX_SLOTS + 1];
+  const ls_status status = find_slots(a, component, slots);
   if (!ls_status_is_ok(status)) return ls_fail(status);
-  for (size_t i = 0; i < num_slots; ++i)
-    slots[i] = ls_slot_component(all[i], component);
   ls_update update = {.optimizer = a->optimizer,
                       .scalars = &a->scalars,
                       .variable = component,
                       .slots = slots,
-                      .gradient = a->sums[device * a->count + a->at],
+                      .gradient = *sum_here(a),
                       .ops = ops};
   char scope[LS_MAX_FULL_NAME + 8];
   snprintf(scope, sizeof(scope), "update_%s", component->name);
   ls_nest made = ls_none();
   LS_NAME_SCOPE(scope) {
     ls_update_make(&update);
+    if (ls_optimizer_holds(a->optimizer))
+      ops[num_slots] = ls_hold_nothing(a->optimizer, slots);
     made = joined(ops, 1 + num_slots);
   }
   return made;
+}
+
+static ls_nest hold_component(ls_nest args, void *user) {
+  const across *a = user;
+  ls_variable *slots[LS_MAX_SLOTS + 1];
+  const ls_status status =
+      find_slots(a, ls_nest_as_variable(ls_nest_item(args, 0)), slots);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  ls_tensor *sum = sum_here(a);
+  *sum = ls_hold_gradient(a->optimizer, slots, *sum);
+  const ls_op op = ls_tensor_op(*sum);
+  return joined(&op, 1);
 }
 
 static ls_nest count_one(ls_variable *variable) {
@@ -189,15 +229,15 @@ static void keep_op(across *a, ls_nest made) {
   ls_nest_release(made);
 }
 
-static ls_status update_all(across *a) {
+// Calls `update` with each component of each variable.
+static ls_status update_all(across *a, ls_callback update) {
   for (a->at = 0; a->at < a->count; ++a->at) {
     ls_variable **slots = NULL;
     ls_variable *variable = a->variables[a->at];
     ls_nest made = ls_none();
     LS_RETURN_IF_ERROR(ls_optimizer_slots(a->optimizer, variable, &slots));
-    LS_RETURN_IF_ERROR(ls_strategy_update(a->strategy, variable,
-                                          update_component, ls_none(), a, true,
-                                          &made));
+    LS_RETURN_IF_ERROR(ls_strategy_update(a->strategy, variable, update,
+                                          ls_none(), a, true, &made));
     keep_op(a, made);
   }
   return ls_ok();
@@ -224,12 +264,11 @@ static ls_status count_all(across *a) {
 }
 
 // ---- Steps -----------------------------------------------------------------
-static ls_status make_step(across *a, ls_op *out_op) {
-  ls_graph *graph = ls_graph_current();
-  LS_RETURN_IF_ERROR(ls_optimizer_begin_step(a->optimizer, &a->scalars));
-  LS_RETURN_IF_ERROR(reduce_all(a));
-  LS_RETURN_IF_ERROR(update_all(a));
-  if (ls_graph_is_eager(graph)) {
+static ls_status move_all(across *a, ls_op *out_op) {
+  for (size_t d = 0; d < a->replicas; ++d)
+    clip_device(a, d);
+  LS_RETURN_IF_ERROR(update_all(a, update_component));
+  if (ls_graph_is_eager(ls_graph_current())) {
     LS_RETURN_IF_ERROR(count_all(a));
     *out_op = ls_tensor_op(ls_scalar_i64(LS_DTYPE_I64, 0));  // All has run.
     return ls_ok();
@@ -241,6 +280,30 @@ static ls_status make_step(across *a, ls_op *out_op) {
   LS_CONTROL_SCOPE(&moved, 1) { status = count_all(a); }
   LS_RETURN_IF_ERROR(status);
   *out_op = ls_group(a->ops, a->num_ops, a->optimizer->name);
+  return ls_ok();
+}
+
+static ls_status move_held(void *user, ls_tensor share) {
+  across *a = user;
+  ls_op moved = {0};
+  a->share = share;
+  a->num_ops = 0;  // What held the sums stands outside.
+  LS_RETURN_IF_ERROR(ls_optimizer_begin_step(a->optimizer, &a->scalars));
+  return move_all(a, &moved);
+}
+
+static ls_status make_step(across *a, ls_op *out_op) {
+  ls_graph *graph = ls_graph_current();
+  if (ls_optimizer_holds(a->optimizer)) {
+    LS_RETURN_IF_ERROR(reduce_all(a));
+    LS_RETURN_IF_ERROR(update_all(a, hold_component));
+    LS_RETURN_IF_ERROR(
+        ls_optimizer_step_if_due(a->optimizer, move_held, a, out_op));
+  } else {
+    LS_RETURN_IF_ERROR(ls_optimizer_begin_step(a->optimizer, &a->scalars));
+    LS_RETURN_IF_ERROR(reduce_all(a));
+    LS_RETURN_IF_ERROR(move_all(a, out_op));
+  }
   return graph->kind == LS_GRAPH_BUILD
              ? ls_graph_add_to_collection(graph, LS_COLLECTION_TRAIN_OP,
                                           ls_nest_op(*out_op))

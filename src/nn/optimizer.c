@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/runtime_internal.h"
+#include "dist/cross_device.h"
 #include "graph/make.h"
 #include "graph/variable.h"
 #include "lockstep/weights.h"
@@ -16,12 +17,13 @@ static void destroy_optimizer(ls_object *object) {
   ls_map_item item;
   for (size_t at = 0; ls_map_next(&optimizer->slots, &at, &item);) {
     ls_variable **slots = item.value;
-    for (size_t i = 0; i < optimizer->rule.num_slots; ++i)
+    for (size_t i = 0; i < optimizer->num_slots; ++i)
       ls_variable_release(slots[i]);
     ls_release(optimizer->allocator, slots);
   }
   ls_map_deinit(&optimizer->slots);
   ls_variable_release(optimizer->step);
+  ls_variable_release(optimizer->calls);
   ls_release(optimizer->allocator, optimizer->name_text);
   ls_release(optimizer->allocator, optimizer);
 }
@@ -66,6 +68,9 @@ static ls_status check(const char *kind, const ls_optimizer_options *options) {
                                "LS_GRADIENTS_MEAN nor LS_GRADIENTS_SUM nor "
                                "LS_GRADIENTS_LIKE_LOSS",
                                kind, (int)options->over_replicas);
+  if (options->accumulate < 0)
+    return ls_invalid_argument("%s: %lld calls cannot make a step", kind,
+                               (long long)options->accumulate);
   return ls_schedule_check(kind, &options->schedule);
 }
 
@@ -90,6 +95,8 @@ ls_status ls_optimizer_make(const ls_optimizer_rule *rule, const void *options,
   optimizer->weight_decay = common.weight_decay;
   optimizer->decays = common.decays;
   optimizer->over_replicas = common.over_replicas;
+  optimizer->accumulate = common.accumulate;
+  optimizer->num_slots = rule->num_slots + ls_optimizer_holds(optimizer);
   ls_map_init(&optimizer->slots, allocator);
   optimizer->name = optimizer->name_text =
       ls_copy_text(allocator, name, strlen(name));
@@ -102,21 +109,36 @@ ls_status ls_optimizer_make(const ls_optimizer_rule *rule, const void *options,
 }
 
 // ---- Slots -----------------------------------------------------------------
+static const char *slot_name(const ls_optimizer *optimizer, size_t slot) {
+  return slot < optimizer->rule.num_slots ? optimizer->rule.slot_names[slot]
+                                          : "gradient";
+}
+
+static ls_weight_options slot_options(const ls_optimizer *optimizer,
+                                      const ls_variable *variable,
+                                      size_t slot) {
+  ls_weight_options options = {.name = slot_name(optimizer, slot),
+                               .dtype = ls_variable_dtype(variable),
+                               .shape = ls_variable_shape(variable),
+                               .initializer = ls_init_zeros(),
+                               .trainable = LS_FLAG_OFF};
+  if (slot < optimizer->rule.num_slots)
+    options.initializer = ls_init_constant(optimizer->initial);
+  else if (ls_is_half(options.dtype))
+    options.dtype = LS_DTYPE_F32;  // It adds up.
+  return options;
+}
+
 static ls_status create_slots(const ls_optimizer *optimizer,
                               ls_variable *variable, ls_variable **slots) {
   char scope[LS_MAX_FULL_NAME + 2];
   snprintf(scope, sizeof(scope), "%s/", ls_variable_name(variable));
   LS_NAME_SCOPE(scope)
   LS_BESIDE_SCOPE(variable) {
-    for (size_t i = 0; i < optimizer->rule.num_slots; ++i)
-      LS_RETURN_IF_ERROR(ls_weight_create(
-          &(ls_weight_options){.name = optimizer->rule.slot_names[i],
-                               .dtype = ls_variable_dtype(variable),
-                               .shape = ls_variable_shape(variable),
-                               .initializer =
-                                   ls_init_constant(optimizer->initial),
-                               .trainable = LS_FLAG_OFF},
-          &slots[i]));
+    for (size_t i = 0; i < optimizer->num_slots; ++i) {
+      const ls_weight_options options = slot_options(optimizer, variable, i);
+      LS_RETURN_IF_ERROR(ls_weight_create(&options, &slots[i]));
+    }
   }
   return ls_ok();
 }
@@ -124,7 +146,7 @@ static ls_status create_slots(const ls_optimizer *optimizer,
 ls_status ls_optimizer_slots(ls_optimizer *optimizer, ls_variable *variable,
                              ls_variable ***out_slots) {
   *out_slots = ls_map_find_u64(&optimizer->slots, variable->id);
-  const size_t count = optimizer->rule.num_slots;
+  const size_t count = optimizer->num_slots;
   if (*out_slots != NULL || count == 0) return ls_ok();
   ls_variable **slots =
       ls_new_array(optimizer->allocator, ls_variable *, count);
@@ -157,8 +179,8 @@ ls_status ls_optimizer_slot(const ls_optimizer *optimizer,
   const ls_variable *whole =
       variable->container != NULL ? variable->container : variable;
   ls_variable **slots = ls_map_find_u64(&optimizer->slots, whole->id);
-  for (size_t i = 0; slots != NULL && i < optimizer->rule.num_slots; ++i) {
-    if (strcmp(optimizer->rule.slot_names[i], name) != 0) continue;
+  for (size_t i = 0; slots != NULL && i < optimizer->num_slots; ++i) {
+    if (strcmp(slot_name(optimizer, i), name) != 0) continue;
     *out_slot =
         whole == variable ? slots[i] : ls_slot_component(slots[i], variable);
     return ls_ok();
@@ -167,19 +189,26 @@ ls_status ls_optimizer_slot(const ls_optimizer *optimizer,
                    optimizer->name, name, ls_variable_name(variable));
 }
 
-ls_status ls_optimizer_count_steps(ls_optimizer *optimizer) {
-  if (optimizer->step != NULL ||
-      !(optimizer->rule.counts || ls_schedule_changes(&optimizer->schedule)))
-    return ls_ok();
+static ls_status create_count(const ls_optimizer *optimizer, const char *name,
+                              ls_variable **variable) {
   char scope[LS_MAX_FULL_NAME + 2];
   snprintf(scope, sizeof(scope), "%s/", optimizer->name);
   LS_NAME_SCOPE(scope)
   LS_BESIDE_SCOPE(NULL) {
-    return ls_variable_create(&(ls_variable_options){.name = "step",
+    return ls_variable_create(&(ls_variable_options){.name = name,
                                                      .dtype = LS_DTYPE_I64,
                                                      .trainable = LS_FLAG_OFF},
-                              &optimizer->step);
+                              variable);
   }
+  return ls_ok();
+}
+
+ls_status ls_optimizer_count_steps(ls_optimizer *optimizer) {
+  if (optimizer->step == NULL &&
+      (optimizer->rule.counts || ls_schedule_changes(&optimizer->schedule)))
+    LS_RETURN_IF_ERROR(create_count(optimizer, "step", &optimizer->step));
+  if (optimizer->calls == NULL && ls_optimizer_holds(optimizer))
+    LS_RETURN_IF_ERROR(create_count(optimizer, "calls", &optimizer->calls));
   return ls_ok();
 }
 
@@ -196,14 +225,16 @@ ls_status ls_optimizer_prepare(ls_optimizer *optimizer,
 size_t ls_optimizer_variables(const ls_optimizer *optimizer,
                               ls_variable **variables, size_t capacity) {
   size_t count = 0;
-  if (optimizer->step != NULL) {
-    if (count < capacity) variables[count] = optimizer->step;
+  ls_variable *const counts[] = {optimizer->step, optimizer->calls};
+  for (size_t i = 0; i < LS_COUNT_OF(counts); ++i) {
+    if (counts[i] == NULL) continue;
+    if (count < capacity) variables[count] = counts[i];
     ++count;
   }
   ls_map_item item;
   for (size_t at = 0; ls_map_next(&optimizer->slots, &at, &item);) {
     ls_variable **slots = item.value;
-    for (size_t i = 0; i < optimizer->rule.num_slots; ++i, ++count)
+    for (size_t i = 0; i < optimizer->num_slots; ++i, ++count)
       if (count < capacity) variables[count] = slots[i];
   }
   return count;

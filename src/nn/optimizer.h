@@ -49,8 +49,12 @@ struct ls_optimizer {
   char *name_text;  // What `name` points to.
   LS_OPTIMIZER_FIELDS;
   ls_optimizer_rule rule;
-  ls_map slots;       // Id of a variable -> its ls_variable *[num_slots].
-  ls_variable *step;  // Steps done, i64; NULL until it is needed.
+  // Of each variable: those of the rule, then, where several calls make a step,
+  // the sum of their gradients.
+  size_t num_slots;
+  ls_map slots;        // Id of a variable -> its ls_variable *[num_slots].
+  ls_variable *step;   // Steps done, i64; NULL until it is needed.
+  ls_variable *calls;  // Since the last step, i64; the same.
   // Of the rules.
   double momentum, beta1, beta2, epsilon, initial;
   bool nesterov, centered, no_momentum;
@@ -74,7 +78,8 @@ LS_MUST_USE ls_status ls_optimizer_slots(ls_optimizer *optimizer,
                                          ls_variable ***out_slots);
 // Of a slot, what belongs to a component of its variable.
 ls_variable *ls_slot_component(ls_variable *slot, const ls_variable *component);
-// Makes the number of steps unless it is there or nothing depends on it.
+// Makes the numbers of steps and calls unless they are there or nothing depends
+// on them.
 LS_MUST_USE ls_status ls_optimizer_count_steps(ls_optimizer *optimizer);
 // What the updates of one step share; makes the number of steps.
 LS_MUST_USE ls_status ls_optimizer_begin_step(ls_optimizer *optimizer,
@@ -143,6 +148,24 @@ void ls_update_move_rows(const ls_update *update, const ls_update_rows *rows,
 // one behind the other, replica by replica, where all parts are alike.
 ls_tensor ls_gradient_of_all(const ls_optimizer *optimizer,
                              const ls_shares *shares, ls_tensor gradient);
+
+// ---- Over several calls ----------------------------------------------------
+// Whether several calls make one step.
+bool ls_optimizer_holds(const ls_optimizer *optimizer);
+// Adds a gradient to the sum that a variable's slots hold; gives the new one.
+ls_tensor ls_hold_gradient(const ls_optimizer *optimizer,
+                           ls_variable *const *slots, ls_tensor gradient);
+// The mean over the calls, of which each has this share (f64), in `dtype`.
+ls_tensor ls_held_mean(ls_tensor sum, ls_tensor share, ls_dtype dtype);
+// Holds nothing from here on.
+ls_op ls_hold_nothing(const ls_optimizer *optimizer,
+                      ls_variable *const *slots);
+// When all of this call's gradients are held: takes the step if it is the call
+// for it. `*out_op` runs after that.
+typedef ls_status (*ls_held_step)(void *user, ls_tensor share);
+LS_MUST_USE ls_status ls_optimizer_step_if_due(ls_optimizer *optimizer,
+                                               ls_held_step step, void *user,
+                                               ls_op *out_op);
 
 // ---- Clipping --------------------------------------------------------------
 // The gradient within the limits of its own: `value` and `norm`.

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "graph/context.h"
 #include "graph/variable.h"
 
 // A node still to be looked at.
@@ -45,6 +46,11 @@ static ls_status add_read(walk *w, const ls_node *node) {
   const ls_attr *attr = ls_node_attr(node, "variable");
   ls_variable *variable = attr != NULL ? (ls_variable *)attr->as.object : NULL;
   bool is_new = false;
+  // A replica of a graph that is built reads its component, and minimizes by
+  // the whole, as all replicas do together.
+  if (variable != NULL && variable->container != NULL &&
+      ls_context_current()->hooks != NULL)
+    variable = variable->container;
   if (variable == NULL || !variable->trainable ||
       !ls_dtype_is_trainable(variable->type.dtype))
     return ls_ok();

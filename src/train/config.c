@@ -22,7 +22,8 @@ static const struct {
     ENTRY(WHOLE, steps, NULL),        ENTRY(TEXT, optimizer, ""),
     ENTRY(REAL, learning_rate, NULL), ENTRY(TEXT, schedule, "constant"),
     ENTRY(WHOLE, warmup, NULL),       ENTRY(REAL, weight_decay, NULL),
-    ENTRY(REAL, clip_norm, NULL),     ENTRY(WHOLE, seed, NULL),
+    ENTRY(REAL, clip_norm, NULL),     ENTRY(WHOLE, accumulate, NULL),
+    ENTRY(WHOLE, seed, NULL),
 };
 
 // ---- Writing ---------------------------------------------------------------

@@ -28,8 +28,8 @@ for command in train eval bench graph devices help; do
   explains "  $command " help
 done
 for flag in model data replicas threads batch-size epochs steps optimizer \
-            learning-rate schedule warmup weight-decay clip-norm precision \
-            math seed run-dir overwrite resume save-every quiet; do
+            learning-rate schedule warmup weight-decay clip-norm accumulate \
+            precision math seed run-dir overwrite resume save-every quiet; do
   explains "--$flag" train --help
 done
 for field in model replicas threads precision math batch_size steps min_ms \

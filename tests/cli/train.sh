@@ -113,12 +113,14 @@ grep -qE '^test accuracy: (0\.[0-9]{4}|1\.0000)$' out.txt ||
 # f64 weights are kept as they are.
 # shellcheck disable=SC2086
 "$lockstep" train $tiny --quiet --precision f64 --optimizer adamw \
-  --schedule cosine --warmup 10 --weight-decay 0.01 --clip-norm 1 \
+  --schedule cosine --warmup 10 --weight-decay 0.01 --clip-norm 1 --accumulate 2 \
   --run-dir runs/f64 >out.txt 2>err.txt || fail "a run in f64 fails"
 head -c 300 runs/f64/model.safetensors | grep -q '"dtype":"F64"' ||
   fail "the model is not in f64"
 grep -qF '"optimizer":"adamw"' runs/f64/config.json ||
   fail "the optimizer is not in config.json"
+grep -qF '"accumulate":2' runs/f64/config.json ||
+  fail "what is accumulated is not in config.json"
 
 # The reference data set, where it is installed.
 if [ -d /usr/share/datasets/fashion-mnist ]; then

@@ -32,6 +32,7 @@ refuses "--schedule is 'step', expected constant, linear or cosine" \
   train --schedule step
 refuses "--schedule cosine needs an --optimizer" train --schedule cosine
 refuses "--warmup needs an --optimizer" train --warmup 5
+refuses "--accumulate needs an --optimizer" train --accumulate 2
 refuses "--optimizer is 'adma', expected sgd, momentum, nesterov, adam," \
   train --optimizer adma
 refuses "--precision is 'f16', expected f32, f64 or bf16" train --precision f16

@@ -31,6 +31,7 @@ static void what_is_written_reads_back(void **state) {
                                    .warmup = 50,
                                    .learning_rate = 0.1,
                                    .weight_decay = 1e-3,
+                                   .accumulate = 4,
                                    .clip_norm = 2.5};
   ls_text text;
   ls_text_init(&text, ls_allocator_system());

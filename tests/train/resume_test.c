@@ -92,6 +92,7 @@ enum { STEPS_PER_EPOCH = 11, NUM_STEPS = 27 };
 typedef struct run_options {
   const char *optimizer, *folder;
   int64_t replicas, batch_size;
+  int64_t accumulate;
   int64_t stop_at;  // 0: never.
   bool resume;
   int64_t save_seconds;
@@ -125,7 +126,8 @@ static ls_status train(const run_options *r, ls_train_result *result) {
       r->optimizer,
       &(ls_optimizer_options){
           .learning_rate = 0.05,
-          .schedule = {LS_SCHEDULE_LINEAR, .steps = NUM_STEPS}},
+          .schedule = {LS_SCHEDULE_LINEAR, .steps = NUM_STEPS},
+          .accumulate = r->accumulate},
       &optimizer));
   expect_ok(ls_model_create(
       &net_type, &(ls_model_options){.optimizer = optimizer}, &model));
@@ -252,10 +254,9 @@ static void a_resumed_run_ends_as_if_it_had_not_stopped(void **state) {
   }
 }
 
-static void a_run_can_be_stopped_many_times(void **state) {
-  (void)state;
-  run_options r = {.optimizer = "adamw", .folder = "straight", .replicas = 1};
+static void expect_often_stopped(run_options r) {
   ls_train_result result;
+  r.folder = "straight";
   expect_ok(run(&r, &result));
   r.folder = "often";
   for (int64_t step = 1; step <= NUM_STEPS; step += 5) {
@@ -266,6 +267,18 @@ static void a_run_can_be_stopped_many_times(void **state) {
   r.stop_at = 0;
   expect_ok(run(&r, &result));
   expect_same_file("straight", "often", "model.safetensors");
+}
+
+static void a_run_can_be_stopped_many_times(void **state) {
+  (void)state;
+  expect_often_stopped((run_options){.optimizer = "adamw", .replicas = 1});
+}
+
+static void so_can_one_that_accumulates_gradients(void **state) {
+  (void)state;
+  // Steps 1, 6, 11 and so on are in the middle of four calls.
+  expect_often_stopped(
+      (run_options){.optimizer = "adam", .replicas = 3, .accumulate = 4});
 }
 
 static void a_finished_run_that_is_resumed_is_evaluated_only(void **state) {
@@ -466,6 +479,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_resumed_run_ends_as_if_it_had_not_stopped),
       cmocka_unit_test(a_run_can_be_stopped_many_times),
+      cmocka_unit_test(so_can_one_that_accumulates_gradients),
       cmocka_unit_test(a_finished_run_that_is_resumed_is_evaluated_only),
       cmocka_unit_test(the_metrics_are_those_of_one_run),
       cmocka_unit_test(a_run_is_saved_now_and_then),
