@@ -4,10 +4,12 @@
 // defined by, from base/random.h.
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/random.h"
 #include "engine/cpu/loops.h"
 #include "support/expect.h"
+#include "support/kernel_tables.h"
 #include "support/loop_case.h"
 
 static loop_case new_case(uint16_t op, ls_dtype dtype, int64_t count) {
@@ -29,6 +31,29 @@ static ls_random_source source_of(const loop_case *c) {
                              .iteration = c->iteration,
                              .id = (uint64_t)c->replica};
   return ls_random_source_make(&key);
+}
+
+// ---- Normals ---------------------------------------------------------------
+// The first words are the ends of both ranges, the others are any.
+static void every_instruction_set_makes_the_same_normals(void **state) {
+  (void)state;
+  enum { WORDS = 4096 };
+  static const uint32_t ends[] = {0,          0,          0, UINT32_MAX,
+                                  UINT32_MAX, UINT32_MAX, 1, 1U << 29};
+  const ls_random_source source =
+      ls_random_source_make(&(ls_random_key){.seed = loop_random_seed()});
+  uint32_t bits[WORDS];
+  float want[WORDS], got[WORDS];
+  memcpy(bits, ends, sizeof(ends));
+  for (size_t i = LS_COUNT_OF(ends); i < WORDS; i += 4)
+    ls_random_source_bits(&source, i, bits + i);
+  for (size_t i = 0; i < WORDS; i += 4)
+    ls_random_normals_f32(bits + i, want + i);
+  const kernel_tables tables = kernel_tables_find();
+  for (size_t t = 0; t < tables.count; ++t) {
+    tables.at[t]->normals(got, bits, WORDS / 2);
+    assert_memory_equal(got, want, sizeof(want));
+  }
 }
 
 // ---- Truncated normals -----------------------------------------------------
@@ -195,6 +220,7 @@ static void every_order_of_three_comes_as_often(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_instruction_set_makes_the_same_normals),
       cmocka_unit_test(a_truncated_normal_is_the_first_draw_within_range),
       cmocka_unit_test(truncated_normals_spread_as_they_should),
       cmocka_unit_test(random_bits_are_the_words_of_the_blocks),

@@ -22,6 +22,7 @@ typedef struct random_params {
   ls_draw draw;
   random_kind kind;
   ls_dtype dtype;
+  const ls_cpu_kernels *kernels;
   double offset, factor;  // number * factor + offset
   double cap;             // Uniform: the largest result.
 } random_params;
@@ -96,8 +97,7 @@ static void draw_f32(const random_params *self, const ls_random_source *source,
       for (int k = 0; k < WORDS; ++k)
         numbers[k] = ls_random_uniform_f32(bits[k]);
     else
-      for (int k = 0; k < WORDS; k += 4)
-        ls_random_normals_f32(bits + k, numbers + k);
+      self->kernels->normals(numbers, bits, WORDS / 2);
     if (self->kind == TRUNCATED)
       for (int k = 0; k < WORDS; k += 4)
         draw_again_f32(source, (at + i + k) / 4, numbers + k);
@@ -256,6 +256,7 @@ ls_status kernel_random(ls_kernel_plan *plan) {
       .draw = ls_draw_of(node),
       .kind = kind,
       .dtype = dtype,
+      .kernels = plan->kernels,
   };
   if (kind == NORMAL || kind == TRUNCATED) {
     self->offset = float_attr(node, "mean", 0.0);

@@ -209,6 +209,11 @@ typedef struct ls_cpu_kernels {
   void (*add4)(float *dst, const void *const *in, size_t n, bool far);
   void (*add8)(float *dst, const void *const *in, size_t n, bool far);
 
+  // Standard normals from pairs of words, as ls_random_normals_f32 makes two of
+  // them. No overlap.
+  void (*normals)(float *restrict dst, const uint32_t *restrict bits,
+                  size_t pairs);
+
   // dst[i] = parameter[i] - rate * grad[i], the product rounded first.
   void (*sgd)(float *dst, const float *parameter, const float *grad, float rate,
               size_t n);

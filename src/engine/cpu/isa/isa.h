@@ -63,6 +63,8 @@ void LS_ISA_NAME(ls_cpu_label_loss_grad)(float *grad, const float *logits,
                                          size_t scale_stride, size_t rows,
                                          size_t columns);
 
+void LS_ISA_NAME(ls_cpu_normals)(float *restrict dst,
+                                 const uint32_t *restrict bits, size_t pairs);
 void LS_ISA_NAME(ls_cpu_add4)(float *dst, const void *const *in, size_t n,
                               bool far);
 void LS_ISA_NAME(ls_cpu_add8)(float *dst, const void *const *in, size_t n,
