@@ -7,6 +7,7 @@
 #include "lockstep/array.h"
 
 #include "base/allocator.h"
+#include "base/array_internal.h"
 #include "base/runtime_internal.h"
 #include "lockstep/object.h"
 
@@ -98,12 +99,21 @@ static size_t data_size(ls_dtype dtype, ls_shape shape) {
   return (size_t)ls_shape_num_elements(shape) * ls_dtype_size(dtype);
 }
 
-ls_status ls_array_create(ls_dtype dtype, ls_shape shape,
-                          ls_array **out_array) {
+static void zero(ls_array *array) { memset(array->data, 0, array->size); }
+
+ls_status ls_array_create_unwritten(ls_dtype dtype, ls_shape shape,
+                                    ls_array **out_array) {
   *out_array = NULL;
   LS_TRY(check_type(dtype, shape));
   LS_TRY(make_array(dtype, shape, data_size(dtype, shape), out_array));
-  memset((*out_array)->data, 0, (*out_array)->size);
+  if (dtype == LS_DTYPE_STRING || holds_objects(dtype)) zero(*out_array);
+  return ls_ok();
+}
+
+ls_status ls_array_create(ls_dtype dtype, ls_shape shape,
+                          ls_array **out_array) {
+  LS_TRY(ls_array_create_unwritten(dtype, shape, out_array));
+  zero(*out_array);
   return ls_ok();
 }
 

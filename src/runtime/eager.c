@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include "base/array_internal.h"
 #include "base/runtime_internal.h"
 #include "graph/context.h"
 #include "runtime/lower_ops.h"
@@ -220,7 +221,7 @@ static ls_status run_compiled(ls_runtime_state *state, ls_compiled *compiled,
   for (size_t i = 0; i < num_in; ++i) inputs[i] = ls_array_data(in[i]);
   for (size_t i = 0; i < num_out && ls_status_is_ok(status); ++i) {
     const ls_type type = ls_compiled_output(compiled, i);
-    status = ls_array_create(type.dtype, type.shape, &out[i]);
+    status = ls_array_create_unwritten(type.dtype, type.shape, &out[i]);
     if (ls_status_is_ok(status)) outputs[i] = ls_array_mutable_data(out[i]);
   }
   if (ls_status_is_ok(status))

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/results.h"
 
+#include "base/array_internal.h"
 #include "base/runtime_internal.h"
 
 // ---- Which outputs ---------------------------------------------------------
@@ -93,7 +94,8 @@ static ls_nest make_array(walk *w) {
   const ls_type type = w->map->types[output];
   ls_array *array = w->arrays[output];
   if (array != NULL) return ls_nest_array(ls_array_retain(array));
-  const ls_status status = ls_array_create(type.dtype, type.shape, &array);
+  const ls_status status =
+      ls_array_create_unwritten(type.dtype, type.shape, &array);
   if (!ls_status_is_ok(status)) return ls_fail(status);
   w->arrays[output] = array;
   return ls_nest_array(array);

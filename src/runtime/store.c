@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/store.h"
 
+#include "base/array_internal.h"
 #include "base/runtime_internal.h"
 
 // A variable's place in a store. Keyed by the variable's id, which is never
@@ -180,7 +181,7 @@ ls_status ls_store_read(ls_store *store, ls_variable *variable,
         "variable '%s' has no value here; run its initializer first",
         variable->name);
   LS_RETURN_IF_ERROR(
-      ls_array_create(variable->type.dtype, variable->type.shape, out_array));
+      ls_array_create_unwritten(variable->type.dtype, variable->type.shape, out_array));
   const ls_status status = store->backend->vtable->download(
       e->buffer, ls_array_mutable_data(*out_array));
   if (ls_status_is_ok(status)) return status;

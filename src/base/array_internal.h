@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arrays, as the layers that fill them see them.
+#ifndef LS_BASE_ARRAY_INTERNAL_H_
+#define LS_BASE_ARRAY_INTERNAL_H_
+
+#include "lockstep/array.h"
+
+// As ls_array_create, but numbers are undefined: the caller writes all of them
+// or releases the array. Zeroing large results would touch their memory on the
+// caller's thread alone, before all threads write there.
+LS_MUST_USE ls_status ls_array_create_unwritten(ls_dtype dtype, ls_shape shape,
+                                                ls_array **out_array);
+
+#endif  // LS_BASE_ARRAY_INTERNAL_H_
