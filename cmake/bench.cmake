@@ -22,8 +22,11 @@ endfunction()
 include(CheckCCompilerFlag)
 check_c_compiler_flag(-march=native LS_HAS_MARCH_NATIVE)
 
-# What the machine can do, for those who compare with it.
-add_library(bench_machine STATIC "${PROJECT_SOURCE_DIR}/bench/common/machine.c")
+# What the machine can do, and loops written by hand, for those who compare with
+# them.
+add_library(bench_machine STATIC
+  "${PROJECT_SOURCE_DIR}/bench/common/machine.c"
+  "${PROJECT_SOURCE_DIR}/bench/common/chains.c")
 target_include_directories(bench_machine PUBLIC
   "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/bench")
 target_link_libraries(bench_machine PRIVATE ls_flags Threads::Threads)
