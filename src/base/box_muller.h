@@ -41,8 +41,7 @@ static inline __attribute__((always_inline)) double ls_logarithm(double u) {
   const double z = s * s;
   const double sum = ls_series(odd, 10, z);
   const double e = (double)((int32_t)exponent - (int32_t)bias);
-  return e * 0.693147180559945309417232121458 +
-         (2.0 * s + 2.0 * s * (z * sum));
+  return e * 0.693147180559945309417232121458 + (2.0 * s + 2.0 * s * (z * sum));
 }
 
 // Cosine and sine of `turn` whole turns, 0 <= turn < 1; error below 3e-16.

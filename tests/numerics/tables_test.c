@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/workers.h"
+#include "engine/cpu/loops.h"
 #include "support/kernel_tables.h"
 #include "support/sanitizer.h"
 
@@ -81,6 +82,23 @@ static size_t try_label_loss_grad(const trial *t) {
   t->table->label_loss_grad(t->out, t->in[0], t->labels, t->in[1],
                             t->flag ? 1 : 0, t->rows, t->columns);
   return t->count;
+}
+
+// ---- Spans, of both types --------------------------------------------------
+// Of two operands, one of which may be a scalar, then of one.
+static size_t try_spans(const trial *t) {
+  static const uint16_t of_two[] = {
+      LS_OP_ADD,     LS_OP_SUB,     LS_OP_MUL,      LS_OP_DIV,
+      LS_OP_MAXIMUM, LS_OP_MINIMUM, LS_OP_RELU_GRAD};
+  static const uint16_t of_one[] = {LS_OP_NEG, LS_OP_ABS, LS_OP_SQRT,
+                                    LS_OP_SIGN, LS_OP_RELU};
+  const int64_t n = (int64_t)t->count;
+  const ls_elementwise work = {.scalars = (uint32_t)(t->columns % 3)};
+  ls_float_span(of_two[t->columns % LS_COUNT_OF(of_two)], t->dtype,
+                t->table)(&work, t->out, t->in, n);
+  ls_float_span(of_one[t->columns % LS_COUNT_OF(of_one)], t->dtype,
+                t->table)(&work, part(t, t->count), t->in, n);
+  return 2 * t->count;
 }
 
 // ---- Windows ---------------------------------------------------------------
@@ -205,6 +223,7 @@ static const struct {
     {"windows compare and give", try_window_compare, false},
     {"windows give_four", try_window_give_four, false},
     {"windows add_products", try_window_products, false},
+    {"spans", try_spans, true},
     {"moments", try_moments, true},
     {"gradient_moments", try_gradient_moments, true},
     {"normalize and gradient", try_normalize, true},

@@ -2,8 +2,8 @@
 //
 // Elementwise ops of two operands of one type.
 //
-// Integers wrap around; x / 0 is all bits set (-1 if signed), and the least
-// number over -1 is itself.
+// Floats are isa/span.c's, but for powers. Integers wrap around; x / 0 is all
+// bits set (-1 if signed), and the least number over -1 is itself.
 #include <math.h>
 
 #include "engine/cpu/kernel_list.h"
@@ -15,29 +15,19 @@
 #define SUB(T, W, x, y) ((T)((W)(x) - (W)(y)))
 #define MUL(T, W, x, y) ((T)((W)(x) * (W)(y)))
 LS_EACH_INTEGER(BINARY, add, ADD)
-LS_EACH_FLOAT(BINARY, add, ADD)
 LS_EACH_INTEGER(BINARY, sub, SUB)
-LS_EACH_FLOAT(BINARY, sub, SUB)
 LS_EACH_INTEGER(BINARY, mul, MUL)
-LS_EACH_FLOAT(BINARY, mul, MUL)
 
 #define DIV_SIGNED(T, W, x, y)                                                 \
   ((T)((y) == 0 ? (T)-1 : (y) == -1 ? (T)(0 - (W)(x)) : (T)((x) / (y))))
 #define DIV_UNSIGNED(T, W, x, y) ((T)((y) == 0 ? (T) ~(W)0 : (T)((x) / (y))))
-#define DIV_FLOAT(T, W, x, y) ((x) / (y))
 LS_EACH_SIGNED(BINARY, div, DIV_SIGNED)
 LS_EACH_UNSIGNED(BINARY, div, DIV_UNSIGNED)
-LS_EACH_FLOAT(BINARY, div, DIV_FLOAT)
 
-// A nan on the left is asked for; one on the right fails the comparison.
 #define MAX_INTEGER(T, W, x, y) ((x) > (y) ? (x) : (y))
 #define MIN_INTEGER(T, W, x, y) ((x) < (y) ? (x) : (y))
-#define MAX_FLOAT(T, W, x, y) ((((x) > (y)) | ((x) != (x))) ? (x) : (y))
-#define MIN_FLOAT(T, W, x, y) ((((x) < (y)) | ((x) != (x))) ? (x) : (y))
 LS_EACH_INTEGER(BINARY, maximum, MAX_INTEGER)
 LS_EACH_INTEGER(BINARY, minimum, MIN_INTEGER)
-LS_EACH_FLOAT(BINARY, maximum, MAX_FLOAT)
-LS_EACH_FLOAT(BINARY, minimum, MIN_FLOAT)
 
 // Powers are libm's: their last bits are those of the C library in use. An f32
 // power is the double one, rounded, which hides nearly all of that.
@@ -70,47 +60,36 @@ LS_EACH_UNSIGNED(BINARY, pow, POW_UNSIGNED)
 
 #define RELU_GRAD(T, W, x, y) ((y) > 0 ? (x) : (T)0)
 LS_EACH_INTEGER(BINARY, relu_grad, RELU_GRAD)
-LS_EACH_FLOAT(BINARY, relu_grad, RELU_GRAD)
-
-static void call_table(const ls_elementwise *self, void *out,
-                       const void *const *in, int64_t count) {
-  self->binary(out, in[0], in[1], (size_t)count);
-}
 
 #define ENTRY(name, D, T, W) [LS_DTYPE_##D] = name##_##D,
-#define NUMBERS(name)                                                          \
-  { LS_EACH_INTEGER(ENTRY, name) LS_EACH_FLOAT(ENTRY, name) }
+#define INTEGERS(name)                                                         \
+  { LS_EACH_INTEGER(ENTRY, name) }
 
 static const ls_span spans[LS_OP_COUNT][LS_DTYPE_COUNT] = {
-    [LS_OP_ADD] = NUMBERS(add),         [LS_OP_SUB] = NUMBERS(sub),
-    [LS_OP_MUL] = NUMBERS(mul),         [LS_OP_DIV] = NUMBERS(div),
-    [LS_OP_MAXIMUM] = NUMBERS(maximum), [LS_OP_MINIMUM] = NUMBERS(minimum),
-    [LS_OP_POW] = NUMBERS(pow),         [LS_OP_RELU_GRAD] = NUMBERS(relu_grad),
+    [LS_OP_ADD] = INTEGERS(add),
+    [LS_OP_SUB] = INTEGERS(sub),
+    [LS_OP_MUL] = INTEGERS(mul),
+    [LS_OP_DIV] = INTEGERS(div),
+    [LS_OP_MAXIMUM] = INTEGERS(maximum),
+    [LS_OP_MINIMUM] = INTEGERS(minimum),
+    [LS_OP_POW] = {LS_EACH_INTEGER(ENTRY, pow) LS_EACH_FLOAT(ENTRY, pow)},
+    [LS_OP_RELU_GRAD] = INTEGERS(relu_grad),
 };
 
-bool ls_binary_span(ls_elementwise *work, uint16_t op, ls_dtype dtype,
-                    const ls_cpu_kernels *kernels) {
+ls_span ls_binary_span(uint16_t op, ls_dtype dtype,
+                       const ls_cpu_kernels *kernels) {
   if (ls_is_half(dtype)) dtype = LS_DTYPE_F32;
-  work->span = spans[op][dtype];
-  work->binary = NULL;
-  if (dtype == LS_DTYPE_F32 && op == LS_OP_ADD) work->binary = kernels->add;
-  if (dtype == LS_DTYPE_F32 && op == LS_OP_RELU_GRAD)
-    work->binary = kernels->relu_grad;
-  if (work->binary != NULL) work->span = call_table;
-  return work->span != NULL;
+  const ls_span span = spans[op][dtype];
+  return span != NULL ? span : ls_float_span(op, dtype, kernels);
 }
 
 ls_status kernel_binary(ls_kernel_plan *plan) {
   const ls_dtype dtype = plan->out[0].dtype;
-  ls_elementwise work = {
+  const ls_elementwise work = {
       .half = ls_is_half(dtype) ? dtype : LS_DTYPE_NONE,
       .out_is_half = ls_is_half(dtype),
+      .span = ls_binary_span(plan->node->type, dtype, plan->kernels),
   };
-  if (!ls_binary_span(&work, plan->node->type, dtype, plan->kernels))
-    return ls_kernel_unsupported(plan, dtype);
-  // The table's functions know no scalars.
-  if (!ls_shape_equal(plan->in[0].shape, plan->in[1].shape))
-    work.span =
-        spans[plan->node->type][ls_is_half(dtype) ? LS_DTYPE_F32 : dtype];
-  return ls_elementwise_plan(plan, work);
+  return work.span == NULL ? ls_kernel_unsupported(plan, dtype)
+                           : ls_elementwise_plan(plan, work);
 }

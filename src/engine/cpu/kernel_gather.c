@@ -191,13 +191,12 @@ static bool choose_combine(scatter_params *self, const ls_kernel_plan *plan) {
               {"mul", LS_OP_MUL},     {"div", LS_OP_DIV},
               {"min", LS_OP_MINIMUM}, {"max", LS_OP_MAXIMUM}};
   const char *name = ls_node_attr(plan->node, "combine")->as.string;
-  // The table's functions are made for long rows.
-  static const ls_cpu_kernels none;
-  const ls_cpu_kernels *kernels = self->inner < 32 ? &none : plan->kernels;
   const ls_dtype dtype = plan->out[0].dtype;
-  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i)
-    if (strcmp(name, rows[i].name) == 0)
-      return ls_binary_span(&self->combine, rows[i].op, dtype, kernels);
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
+    if (strcmp(name, rows[i].name) != 0) continue;
+    self->combine.span = ls_binary_span(rows[i].op, dtype, plan->kernels);
+    return self->combine.span != NULL;
+  }
   return ls_is_plain(dtype);
 }
 

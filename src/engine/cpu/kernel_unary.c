@@ -2,7 +2,8 @@
 //
 // Elementwise ops of one operand.
 //
-// Integers wrap around. f32 functions are those of the kernel table, the same
+// Integers wrap around. What floats have but no integer is made of one
+// operation (isa/span.c); f32 functions are those of the kernel table, the same
 // on every machine; f64 ones are libm's, so their last bits are those of the C
 // library in use.
 #include <math.h>
@@ -13,44 +14,29 @@
 #define UNARY(name, E, D, T, W) LS_SPAN_OF_ONE(name, E, D, T, T, W)
 
 #define NEG_INTEGER(T, W, x) ((T)(0 - (W)(x)))
-#define NEG_FLOAT(T, W, x) (-(x))
 LS_EACH_INTEGER(UNARY, neg, NEG_INTEGER)
-LS_EACH_FLOAT(UNARY, neg, NEG_FLOAT)
 
 #define ABS_SIGNED(T, W, x) ((x) < 0 ? NEG_INTEGER(T, W, x) : (x))
 #define ABS_UNSIGNED(T, W, x) (x)
 LS_EACH_SIGNED(UNARY, abs, ABS_SIGNED)
 LS_EACH_UNSIGNED(UNARY, abs, ABS_UNSIGNED)
-#define ABS_F32(T, W, x) fabsf(x)
-#define ABS_F64(T, W, x) fabs(x)
-UNARY(abs, ABS_F32, F32, float, float)
-UNARY(abs, ABS_F64, F64, double, double)
 
-// A zero keeps its sign, and nan stays.
 #define SIGN_SIGNED(T, W, x) ((T)(((x) > 0) - ((x) < 0)))
 #define SIGN_UNSIGNED(T, W, x) ((T)((x) != 0))
-#define SIGN_FLOAT(T, W, x) ((x) > 0 ? (T)1 : (x) < 0 ? (T)-1 : (x))
 LS_EACH_SIGNED(UNARY, sign, SIGN_SIGNED)
 LS_EACH_UNSIGNED(UNARY, sign, SIGN_UNSIGNED)
-LS_EACH_FLOAT(UNARY, sign, SIGN_FLOAT)
 
-// As the product's epilogue: -0 and nan stay.
-#define RELU_NUMBER(T, W, x) ((x) < 0 ? (T)0 : (x))
+#define RELU_SIGNED(T, W, x) ((x) < 0 ? (T)0 : (x))
 #define RELU_UNSIGNED(T, W, x) (x)
-LS_EACH_SIGNED(UNARY, relu, RELU_NUMBER)
+LS_EACH_SIGNED(UNARY, relu, RELU_SIGNED)
 LS_EACH_UNSIGNED(UNARY, relu, RELU_UNSIGNED)
-LS_EACH_FLOAT(UNARY, relu, RELU_NUMBER)
 
-#define SQRT_F32(T, W, x) sqrtf(x)
-#define SQRT_F64(T, W, x) sqrt(x)
 #define RSQRT_F64(T, W, x) (1.0 / sqrt(x))
 #define EXP_F64(T, W, x) exp(x)
 #define LOG_F64(T, W, x) log(x)
 #define TANH_F64(T, W, x) tanh(x)
 #define ERF_F64(T, W, x) erf(x)
 #define SIGMOID_F64(T, W, x) (1.0 / (1.0 + exp(-(x))))
-UNARY(sqrt, SQRT_F32, F32, float, float)
-UNARY(sqrt, SQRT_F64, F64, double, double)
 UNARY(rsqrt, RSQRT_F64, F64, double, double)
 UNARY(exp, EXP_F64, F64, double, double)
 UNARY(log, LOG_F64, F64, double, double)
@@ -64,23 +50,17 @@ static void call_table(const ls_elementwise *self, void *out,
 }
 
 #define ENTRY(name, D, T, W) [LS_DTYPE_##D] = name##_##D,
-#define NUMBERS(name)                                                          \
-  { LS_EACH_INTEGER(ENTRY, name) LS_EACH_FLOAT(ENTRY, name) }
+#define INTEGERS(name)                                                         \
+  { LS_EACH_INTEGER(ENTRY, name) }
 #define OF_TABLE(name)                                                         \
   { [LS_DTYPE_F32] = call_table, ENTRY(name, F64, , ) }
 
 static const ls_span spans[LS_OP_COUNT][LS_DTYPE_COUNT] = {
-    [LS_OP_NEG] = NUMBERS(neg),
-    [LS_OP_ABS] = NUMBERS(abs),
-    [LS_OP_SIGN] = NUMBERS(sign),
-    [LS_OP_RELU] = NUMBERS(relu),
-    [LS_OP_EXP] = OF_TABLE(exp),
-    [LS_OP_LOG] = OF_TABLE(log),
-    [LS_OP_TANH] = OF_TABLE(tanh),
-    [LS_OP_ERF] = OF_TABLE(erf),
-    [LS_OP_SIGMOID] = OF_TABLE(sigmoid),
-    [LS_OP_RSQRT] = OF_TABLE(rsqrt),
-    [LS_OP_SQRT] = {LS_EACH_FLOAT(ENTRY, sqrt)},
+    [LS_OP_NEG] = INTEGERS(neg),         [LS_OP_ABS] = INTEGERS(abs),
+    [LS_OP_SIGN] = INTEGERS(sign),       [LS_OP_RELU] = INTEGERS(relu),
+    [LS_OP_EXP] = OF_TABLE(exp),         [LS_OP_LOG] = OF_TABLE(log),
+    [LS_OP_TANH] = OF_TABLE(tanh),       [LS_OP_ERF] = OF_TABLE(erf),
+    [LS_OP_SIGMOID] = OF_TABLE(sigmoid), [LS_OP_RSQRT] = OF_TABLE(rsqrt),
 };
 
 static ls_cpu_unary_fn *table_function(const ls_cpu_kernels *kernels,

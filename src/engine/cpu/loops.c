@@ -138,12 +138,21 @@ ls_status ls_elementwise_plan(ls_kernel_plan *plan, ls_elementwise work) {
   return plan->params == NULL ? ls_out_of_memory() : ls_ok();
 }
 
+ls_span ls_float_span(uint16_t op, ls_dtype dtype,
+                      const ls_cpu_kernels *kernels) {
+  if (dtype == LS_DTYPE_F32) return kernels->spans->f32[op];
+  return dtype == LS_DTYPE_F64 ? kernels->spans->f64[op] : NULL;
+}
+
 ls_status ls_elementwise_plan_by_dtype(ls_kernel_plan *plan,
                                        const ls_span spans[LS_DTYPE_COUNT],
                                        ls_elementwise work) {
   const ls_dtype dtype = plan->in[0].dtype;
   const bool half = ls_is_half(dtype);
-  work.span = spans[half ? LS_DTYPE_F32 : dtype];
+  const ls_dtype computed = half ? LS_DTYPE_F32 : dtype;
+  work.span = spans[computed];
+  if (work.span == NULL)
+    work.span = ls_float_span(plan->node->type, computed, plan->kernels);
   work.half = half ? dtype : LS_DTYPE_NONE;
   work.out_is_half = half && ls_is_half(plan->out[0].dtype);
   if (work.span == NULL) return ls_kernel_unsupported(plan, dtype);

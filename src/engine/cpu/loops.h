@@ -91,6 +91,11 @@ typedef struct ls_elementwise ls_elementwise;
 typedef void (*ls_span)(const ls_elementwise *self, void *out,
                         const void *const *in, int64_t count);
 
+// Those of floats that are made once per instruction set (isa/span.c), by op.
+struct ls_cpu_spans {
+  ls_span f32[LS_OP_COUNT], f64[LS_OP_COUNT];
+};
+
 // The parameters of an elementwise loop.
 struct ls_elementwise {
   int64_t count;
@@ -101,7 +106,7 @@ struct ls_elementwise {
   uint32_t out_size;
   ls_dtype half;     // Not NONE: inputs are of this type, computed in f32.
   bool out_is_half;  // So is the output.
-  ls_cpu_unary_fn *unary;  // Of a span that calls one.
+  ls_cpu_unary_fn *unary;  // Of a span that calls one, or the next.
   void (*binary)(float *dst, const float *a, const float *b, size_t n);
 };
 
@@ -148,15 +153,20 @@ void ls_elementwise_loop(const ls_kernel_call *call, int64_t begin_block,
 // Fills the plan: `span` applied to all elements. Sizes, scalars and places to
 // work in are derived from the plan's types; `half` makes it go by f32.
 ls_status ls_elementwise_plan(ls_kernel_plan *plan, ls_elementwise work);
-// The same with the span for operand 0's dtype, of all that the op has.
+// The same with the span for operand 0's dtype, of all that the op has here or
+// in the kernel table.
 //   LS_UNIMPLEMENTED  there is none.
 ls_status ls_elementwise_plan_by_dtype(ls_kernel_plan *plan,
                                        const ls_span spans[LS_DTYPE_COUNT],
                                        ls_elementwise work);
 
-// The span of a binary op: for `dtype`, of f32 if that is a 16-bit float. Sets
-// span and binary; false if there is none.
-bool ls_binary_span(ls_elementwise *work, uint16_t op, ls_dtype dtype,
-                    const ls_cpu_kernels *kernels);
+// The span of the kernel table for f32 or f64. NULL: there is none.
+ls_span ls_float_span(uint16_t op, ls_dtype dtype,
+                      const ls_cpu_kernels *kernels);
+
+// The span of a binary op: for `dtype`, of f32 if that is a 16-bit float. NULL:
+// there is none.
+ls_span ls_binary_span(uint16_t op, ls_dtype dtype,
+                       const ls_cpu_kernels *kernels);
 
 #endif  // LS_ENGINE_CPU_LOOPS_H_

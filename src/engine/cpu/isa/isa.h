@@ -63,6 +63,7 @@ void LS_ISA_NAME(ls_cpu_label_loss_grad)(float *grad, const float *logits,
                                          size_t scale_stride, size_t rows,
                                          size_t columns);
 
+extern const ls_cpu_spans LS_ISA_NAME(ls_cpu_spans);
 void LS_ISA_NAME(ls_cpu_normals)(float *restrict dst,
                                  const uint32_t *restrict bits, size_t pairs);
 void LS_ISA_NAME(ls_cpu_add4)(float *dst, const void *const *in, size_t n,
