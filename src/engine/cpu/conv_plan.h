@@ -40,6 +40,11 @@ static inline size_t ls_conv_place(size_t *end, size_t size) {
 // none of those between spread-out inputs.
 int64_t ls_conv_flops(const ls_conv *conv);
 
+// Into how many parts, with sums of their own, `pieces` of a weights' gradient
+// are dealt: at least 1. `pixels` are those that count.
+int64_t ls_conv_parts(const ls_conv *conv, int64_t pieces, int64_t pixels,
+                      size_t element_size);
+
 // Plans for groups of one input and one output channel; ls_conv_depthwise for a
 // convolution or its input's gradient, the other for the weights' gradient.
 ls_status ls_conv_depthwise(ls_kernel_plan *plan, const ls_conv *conv,

@@ -1,21 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The weights' gradient. Groups of a few lines of dy are dealt to parts, a
-// function of the shapes alone: what is not 0 is sorted by output channel, and
-// each channel's 9 sums of a slice go through its values in registers.
+// The weights' gradient. Groups of a few lines of dy are dealt to parts, and
+// output channels to bands, both functions of the shapes alone: what is not 0
+// is sorted by output channel, and each channel's 9 sums of a slice go through
+// its values in registers.
 #include "engine/cpu/conv_sparse.h"
 
 enum { Y = LS_WINDOW_DIMS - 2, X = LS_WINDOW_DIMS - 1 };
-enum { PARTS = 8, SLICE_WEIGHTS = LS_SPARSE_TAPS * LS_SPARSE_SLICE };
-// Bytes of the input's lines under a group's; lines that a group has at most.
-enum { GROUP_BYTES = 24 << 10, MOST_LINES = 8 };
+enum { SLICE_WEIGHTS = LS_SPARSE_TAPS * LS_SPARSE_SLICE };
+// Output channels of a band. Input channels that are gone through together;
+// bytes of these of the input's lines under a group's, for the first cache;
+// lines of a group at most.
+enum {
+  BAND = 64,
+  TOGETHER = 2 * LS_SPARSE_SLICE,
+  GROUP_BYTES = 24 << 10,
+  MOST_LINES = 8
+};
 
 typedef struct weights_params {
   ls_conv conv;
   const ls_cpu_sparse *kernels;
   int64_t lines;   // Of dy in a group.
   int64_t groups;  // Of an image.
-  int64_t parts;
+  int64_t parts, bands;
   size_t line, plane;  // Floats of a slice's line, and of the slice.
   size_t most;         // Values of a channel, with room behind them.
   // Where things lie in scratch.
@@ -29,8 +37,9 @@ static int64_t num_weights(const weights_params *self) {
 // ---- A group ---------------------------------------------------------------
 typedef struct group {
   const weights_params *self;
-  float *x;         // Sliced, with zeros in the padding.
-  int32_t *places;  // In x, of a group's pixels.
+  int64_t first, channels;  // Of the band.
+  float *x;                 // Sliced, with zeros in the padding.
+  int32_t *places;          // In x, of a group's pixels.
   ls_cpu_nonzeros lists;
 } group;
 
@@ -62,32 +71,34 @@ static void add_group(const group *g, const ls_kernel_call *call, int64_t index,
   const int64_t image = index / self->groups, width = conv->dim[X].out;
   const int64_t first = index % self->groups * self->lines;
   const int64_t count = ls_min_i64(self->lines, conv->dim[Y].out - first);
-  slice_input(g,
-              (const float *)call->in[0] +
-                  image * conv->dim[Y].in * conv->dim[X].in * in,
-              first, count);
-  memset(g->lists.counts, 0, (size_t)out * sizeof(*g->lists.counts));
-  self->kernels->collect(&g->lists,
-                         (const float *)call->in[1] +
-                             (image * ls_conv_outputs(conv) + first * width) *
-                                 out,
-                         (size_t)out, g->places, (size_t)(count * width));
-  for (int64_t o = 0; o < out; ++o) {
-    const size_t at = (size_t)o * self->most;
-    self->kernels->weights(sums + o * LS_SPARSE_TAPS * in, g->x, self->line,
-                           self->plane, (size_t)in, g->lists.places + at,
-                           g->lists.values + at, g->lists.counts[o]);
-  }
+  const float *x = (const float *)call->in[0] +
+                   image * conv->dim[Y].in * conv->dim[X].in * in;
+  const float *dy = (const float *)call->in[1] +
+                    (image * ls_conv_outputs(conv) + first * width) * out;
+  slice_input(g, x, first, count);
+  memset(g->lists.counts, 0, (size_t)g->channels * sizeof(*g->lists.counts));
+  self->kernels->collect(&g->lists, dy + g->first, (size_t)out,
+                         (size_t)g->channels, g->places,
+                         (size_t)(count * width));
+  for (int64_t c = 0; c < in; c += TOGETHER)
+    for (int64_t o = 0; o < g->channels; ++o) {
+      const size_t list = (size_t)o * self->most;
+      self->kernels->weights(
+          sums + ((g->first + o) * in + c) * LS_SPARSE_TAPS,
+          g->x + (size_t)(c / LS_SPARSE_SLICE) * self->plane, self->line,
+          self->plane, (size_t)ls_min_i64(TOGETHER, in - c),
+          g->lists.places + list, g->lists.values + list, g->lists.counts[o]);
+    }
 }
 
-// The first step: a block is a part.
+// The first step: a block is a band of a part.
 static void parts_loop(const ls_kernel_call *call, int64_t begin_block,
                        int64_t end_block) {
   const weights_params *self = call->params;
   const int64_t width = self->conv.dim[X].out;
   const int64_t groups = self->conv.images * self->groups;
   char *scratch = call->scratch;
-  const group g = {
+  group g = {
       .self = self,
       .x = (float *)(scratch + self->x),
       .places = (int32_t *)(scratch + self->places),
@@ -99,9 +110,14 @@ static void parts_loop(const ls_kernel_call *call, int64_t begin_block,
   for (int64_t i = 0; i < self->lines * width; ++i)
     g.places[i] = (int32_t)(i / width * (int64_t)self->line +
                             i % width * LS_SPARSE_SLICE);
-  for (int64_t part = begin_block; part < end_block; ++part) {
+  for (int64_t b = begin_block; b < end_block; ++b) {
+    const int64_t part = b / self->bands,
+                  of_channel = LS_SPARSE_TAPS * self->conv.in_channels;
+    g.first = b % self->bands * BAND;
+    g.channels = ls_min_i64(BAND, self->conv.out_channels - g.first);
     float *sums = (float *)call->out[0] + part * num_weights(self);
-    memset(sums, 0, (size_t)num_weights(self) * sizeof(float));
+    memset(sums + g.first * of_channel, 0,
+           (size_t)(g.channels * of_channel) * sizeof(float));
     const int64_t end = (part + 1) * groups / self->parts;
     for (int64_t i = part * groups / self->parts; i < end; ++i)
       add_group(&g, call, i, sums);
@@ -152,19 +168,22 @@ ls_status ls_conv_sparse_weights(ls_kernel_plan *plan, const ls_conv *conv) {
       .most = (size_t)((lines * width + 2 * LS_SPARSE_SLICE - 1) /
                        LS_SPARSE_SLICE * LS_SPARSE_SLICE),
   };
-  self->parts = ls_min_i64(PARTS, conv->images * self->groups);
+  const int64_t pixels = conv->images * ls_conv_outputs(conv);
+  self->parts =
+      ls_max_i64(1, ls_conv_parts(conv, conv->images * self->groups,
+                                  pixels / LS_SPARSE_LEAST, sizeof(float)));
+  self->bands = ls_blocks_of(out, BAND);
+  const size_t band = (size_t)ls_min_i64(BAND, out);
   size_t end = 0;
   self->x = ls_conv_place(&end, self->plane * (size_t)in / LS_SPARSE_SLICE *
                                     sizeof(float));
   self->places = ls_conv_place(&end, (size_t)(lines * width) * sizeof(int32_t));
-  self->list_counts = ls_conv_place(&end, (size_t)out * sizeof(uint32_t));
-  self->list_places =
-      ls_conv_place(&end, (size_t)out * self->most * sizeof(int32_t));
-  self->list_values =
-      ls_conv_place(&end, (size_t)out * self->most * sizeof(float));
+  self->list_counts = ls_conv_place(&end, band * sizeof(uint32_t));
+  self->list_places = ls_conv_place(&end, band * self->most * sizeof(int32_t));
+  self->list_values = ls_conv_place(&end, band * self->most * sizeof(float));
   plan->scratch = end;
   plan->first = parts_loop;
-  plan->first_blocks = self->parts;
+  plan->first_blocks = self->parts * self->bands;
   plan->shared = (size_t)(self->parts * num_weights(self)) * sizeof(float);
   plan->only_shared = true;
   plan->flops /= LS_SPARSE_LEAST;

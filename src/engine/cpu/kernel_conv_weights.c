@@ -228,16 +228,23 @@ static void sum_loop(const ls_kernel_call *call, int64_t begin_block,
     add_parts_f32(call->out[0], call->in[0], self->parts, size, begin, end);
 }
 
-// Whether that gains: there are bands enough and the sums stay small.
+int64_t ls_conv_parts(const ls_conv *conv, int64_t pieces, int64_t pixels,
+                      size_t element_size) {
+  const int64_t bytes = ls_conv_taps(conv) * conv->in_channels *
+                        conv->out_channels * (int64_t)element_size;
+  const int64_t parts =
+      ls_min_i64(ls_min_i64(MOST_PARTS, pieces), pixels / PART_PIXELS);
+  return parts >= 2 && bytes * parts <= PARTS_BYTES ? parts : 1;
+}
+
+// Whether parts gain.
 static bool cut_parts(weights_params *self) {
-  const int64_t bytes = num_weights(self) * (int64_t)self->types.wide;
-  const int64_t pixels = self->conv.images * ls_conv_outputs(&self->conv);
-  self->parts = ls_min_i64(ls_min_i64(MOST_PARTS, num_bands(self)),
-                           pixels / PART_PIXELS);
-  if (self->parts >= 2 && bytes > 0 && bytes * self->parts <= PARTS_BYTES)
-    return true;
-  self->parts = 0;
-  return false;
+  const ls_conv *conv = &self->conv;
+  self->parts =
+      ls_conv_parts(conv, num_bands(self), conv->images * ls_conv_outputs(conv),
+                    self->types.wide);
+  if (self->parts == 1 || num_weights(self) == 0) self->parts = 0;
+  return self->parts > 0;
 }
 
 // ---- By rows ---------------------------------------------------------------

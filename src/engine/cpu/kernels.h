@@ -137,10 +137,10 @@ typedef struct ls_cpu_sparse {
   // added.
   void (*input)(float *const *dx, size_t plane, const float *dy,
                 const float *taps, size_t width, size_t in, size_t out);
-  // Appends to `to` what is not 0 of `count` pixels of dy; places[i] is pixel
-  // i's.
-  void (*collect)(const ls_cpu_nonzeros *to, const float *dy, size_t out,
-                  const int32_t *places, size_t count);
+  // Appends to `to` what is not 0 of `channels` of `count` pixels of dy, which
+  // lie `pitch` apart; places[i] is pixel i's.
+  void (*collect)(const ls_cpu_nonzeros *to, const float *dy, size_t pitch,
+                  size_t channels, const int32_t *places, size_t count);
   // sums[r][t] += value * x[place + r * line + t * 16], for one output
   // channel's values in order; sums are [in / 16, 3, 3, 16].
   void (*weights)(float *sums, const float *x, size_t line, size_t plane,

@@ -93,21 +93,21 @@ static void collect_square(const ls_cpu_nonzeros *to, const float *dy,
   }
 }
 
-static void collect(const ls_cpu_nonzeros *to, const float *dy, size_t out,
-                    const int32_t *places, size_t count) {
+static void collect(const ls_cpu_nonzeros *to, const float *dy, size_t pitch,
+                    size_t channels, const int32_t *places, size_t count) {
   float rest[VF_LANES * VF_LANES];
   int32_t rest_places[VF_LANES] = {0};
-  for (size_t c = 0; c < out; c += VF_LANES) {
+  for (size_t c = 0; c < channels; c += VF_LANES) {
     const ls_cpu_nonzeros at = {.counts = to->counts + c,
                                 .places = to->places + c * to->pitch,
                                 .values = to->values + c * to->pitch,
                                 .pitch = to->pitch};
     const float *from = dy + c;
     size_t i = 0;
-    for (; i + VF_LANES <= count; i += VF_LANES, from += VF_LANES * out)
-      collect_square(&at, from, out, places + i);
+    for (; i + VF_LANES <= count; i += VF_LANES, from += VF_LANES * pitch)
+      collect_square(&at, from, pitch, places + i);
     if (i == count) continue;
-    for (size_t j = 0; j < VF_LANES; ++j, from += out) {
+    for (size_t j = 0; j < VF_LANES; ++j, from += pitch) {
       const bool there = i + j < count;
       vf_store(rest + j * VF_LANES, there ? vf_load(from) : vf_zero());
       if (there) rest_places[j] = places[i + j];
