@@ -4,6 +4,7 @@
 // look like is here: packs, where the sum stands, who copies from whom. It is
 // drawn in build graphs; where ops run as they are made, and in functions,
 // whose sums the engine does its own way, one sum and copies say the same.
+#include "base/half.h"
 #include "base/runtime_internal.h"
 #include "dist/cross_device.h"
 #include "dist/hierarchical.h"

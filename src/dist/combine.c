@@ -5,6 +5,7 @@
 // values, which are those of replica ids; who has none is absent from it.
 #include <strings.h>
 
+#include "base/half.h"
 #include "base/runtime_internal.h"
 #include "dist/cross_device.h"
 #include "graph/region.h"
@@ -99,10 +100,6 @@ ls_dtype ls_mean_dtype(ls_dtype dtype) {
   default:
     return dtype;
   }
-}
-
-bool ls_is_half(ls_dtype dtype) {
-  return dtype == LS_DTYPE_F16 || dtype == LS_DTYPE_BF16;
 }
 
 static ls_tensor converted(ls_tensor x, ls_dtype dtype) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Means over the replicas by weights, from within them.
+#include "base/half.h"
 #include "dist/context.h"
 #include "dist/cross_device.h"
 #include "dist/within.h"

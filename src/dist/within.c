@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "base/half.h"
 #include "base/runtime_internal.h"
 #include "dist/cross_device.h"
 #include "graph/region.h"

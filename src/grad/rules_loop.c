@@ -10,6 +10,7 @@
 //
 // What a trip needs is known only once its gradient is built. So that is built
 // first, in a graph of its own (the draft), and then copied into the body.
+#include "base/half.h"
 #include "grad/rules_flow.h"
 #include "graph/inline.h"
 
@@ -347,7 +348,7 @@ static ls_tensor argument(const loop *l, ls_nest values, size_t parameter) {
 static ls_tensor add_term(ls_tensor sum, ls_tensor term) {
   ls_tensor indices, values;
   const ls_dtype dtype = ls_tensor_dtype(term);
-  const bool rounds_once = dtype == LS_DTYPE_F16 || dtype == LS_DTYPE_BF16;
+  const bool rounds_once = ls_is_half(dtype);
   return !rounds_once && ls_tensor_is_slices(term, &indices, &values)
              ? ls_scatter(LS_SCATTER_ADD, sum, indices, values)
              : ls_add(sum, term);

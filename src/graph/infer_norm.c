@@ -3,13 +3,14 @@
 // Shape rules of normalizations and attention.
 #include <math.h>
 
+#include "base/half.h"
 #include "graph/infer.h"
 
 // ---- Normalization ---------------------------------------------------------
 // The type of what is one number a channel.
 static ls_type channel_type(ls_type x) {
-  const bool half = x.dtype == LS_DTYPE_F16 || x.dtype == LS_DTYPE_BF16;
-  ls_type type = {half ? LS_DTYPE_F32 : x.dtype, LS_SHAPE(LS_UNKNOWN_DIM)};
+  ls_type type = {ls_is_half(x.dtype) ? LS_DTYPE_F32 : x.dtype,
+                  LS_SHAPE(LS_UNKNOWN_DIM)};
   if (x.shape.rank > 0) type.shape.dim[0] = x.shape.dim[x.shape.rank - 1];
   return type;
 }

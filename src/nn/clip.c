@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Clipping of gradients. Norms are f64 scalars: sums of squares are taken in
 // the gradient's type, 16-bit floats in f32, and added up in f64.
+#include "base/half.h"
 #include "nn/optimizer.h"
 
 static ls_tensor square_sum(ls_tensor x) {
-  const ls_dtype dtype = ls_tensor_dtype(x);
-  if (dtype == LS_DTYPE_F16 || dtype == LS_DTYPE_BF16)
-    x = ls_convert(x, LS_DTYPE_F32);
+  if (ls_is_half(ls_tensor_dtype(x))) x = ls_convert(x, LS_DTYPE_F32);
   return ls_convert(ls_reduce_sum(ls_square(x), LS_ALL_AXES), LS_DTYPE_F64);
 }
 

@@ -5,8 +5,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/half.h"
 #include "base/runtime_internal.h"
-#include "dist/cross_device.h"
 #include "graph/make.h"
 #include "graph/variable.h"
 #include "lockstep/weights.h"

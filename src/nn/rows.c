@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps that touch only the rows of a variable that have a gradient: those that
 // a gather looked up. The bits are those of the step over all rows.
+#include "base/half.h"
 #include "lockstep/strategy.h"
 #include "nn/optimizer.h"
 
@@ -69,9 +70,8 @@ static void merge_equal(ls_update_rows *rows) {
   const ls_tensor is_new = ls_not_equal(sorted, ls_concatenate(parts, 2, 0));
   const ls_tensor place =
       ls_cumsum(ls_convert(is_new, LS_DTYPE_I64), 0, false, false);
-  const bool half = dtype == LS_DTYPE_F16 || dtype == LS_DTYPE_BF16;
   const ls_tensor values = ls_convert(ls_gather(rows->gradient, order, 0),
-                                      half ? LS_DTYPE_F32 : dtype);
+                                      ls_is_half(dtype) ? LS_DTYPE_F32 : dtype);
   rows->indices =
       ls_scatter(LS_SCATTER_UPDATE, ls_fill(LS_DTYPE_I64, LS_SHAPE(count), -1),
                  place, sorted);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/shares.h"
 
+#include "base/half.h"
 #include "base/runtime_internal.h"
 #include "dist/cross_device.h"
 #include "lockstep/strategy.h"

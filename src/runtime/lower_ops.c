@@ -3,6 +3,7 @@
 // How each op without child graphs is lowered.
 #include "runtime/lower_ops.h"
 
+#include "base/half.h"
 #include "base/runtime_internal.h"
 
 enum { FEW_INPUTS = 8 };
@@ -237,8 +238,7 @@ ls_status lower_expand_indexed_slices(ls_lower_scope *scope, ls_node *node) {
   for (uint32_t i = 0; i < node->num_inputs; ++i)
     inputs[i] = ls_lowered(scope, node->inputs[i]);
   LS_RETURN_IF_ERROR(infer_again(scope, node, inputs, &type));
-  const bool half = type.dtype == LS_DTYPE_F16 || type.dtype == LS_DTYPE_BF16;
-  const ls_dtype wide = half ? LS_DTYPE_F32 : type.dtype;
+  const ls_dtype wide = ls_is_half(type.dtype) ? LS_DTYPE_F32 : type.dtype;
   uint64_t operands[3] = {0, inputs[0]};
   LS_RETURN_IF_ERROR(ls_lower_scalar(scope, wide, 0, node, &operands[0]));
   LS_RETURN_IF_ERROR(

@@ -8,6 +8,7 @@
 #ifndef LS_ENGINE_CPU_LOOPS_H_
 #define LS_ENGINE_CPU_LOOPS_H_
 
+#include "base/half.h"
 #include "engine/cpu/kernel.h"
 
 // Lists of types: X(..., dtype, C type, the unsigned type that it is computed
@@ -57,9 +58,6 @@ static inline int64_t ls_blocks_of(int64_t count, int64_t size) {
   return ls_max_i64(1, (count + size - 1) / size);
 }
 
-static inline bool ls_is_half(ls_dtype dtype) {
-  return dtype == LS_DTYPE_F16 || dtype == LS_DTYPE_BF16;
-}
 // Numbers and bools: what a kernel can hold.
 static inline bool ls_is_plain(ls_dtype dtype) {
   return ls_dtype_is_float(dtype) || ls_dtype_is_integer(dtype) ||
