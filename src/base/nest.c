@@ -57,14 +57,19 @@ ls_status ls_nest_status(ls_nest nest) {
   return holder == NULL ? ls_out_of_memory() : ls_status_clone(holder->status);
 }
 
-ls_status ls_nest_give(ls_nest made, ls_nest *results) {
+ls_status ls_take_nest(ls_nest made, ls_nest *out_value) {
   const ls_status status = ls_nest_status(made);
-  if (ls_status_is_ok(status)) {
-    ls_nest_release(*results);
-    *results = made;
-  } else {
+  if (ls_status_is_ok(status))
+    *out_value = made;
+  else
     ls_nest_release(made);
-  }
+  return status;
+}
+
+ls_status ls_nest_give(ls_nest made, ls_nest *results) {
+  const ls_nest before = *results;
+  const ls_status status = ls_take_nest(made, results);
+  if (ls_status_is_ok(status)) ls_nest_release(before);
   return status;
 }
 

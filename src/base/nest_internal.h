@@ -19,8 +19,9 @@ bool ls_nest_has_keys(ls_nest nest);
 // "PerReplica", "Mirrored", "MapOutput".
 const char *ls_distributed_kind_name(ls_distributed_kind kind);
 
-// What a call gives: puts `made`, which is taken over, in the place of
-// `*results`; or answers what failed.
+// What a call that makes a nest gives, which is taken over: the nest, or the
+// status it failed with. Replaces what there is in `*results`, if all is well.
+LS_MUST_USE ls_status ls_take_nest(ls_nest made, ls_nest *out_value);
 LS_MUST_USE ls_status ls_nest_give(ls_nest made, ls_nest *results);
 
 #endif  // LS_BASE_NEST_INTERNAL_H_

@@ -178,11 +178,5 @@ ls_status ls_regroup(const ls_nest *values, size_t count,
   const regrouping how = {.options = options != NULL ? options : &defaults,
                           .allocator = ls_current_allocator(),
                           .count = count};
-  const ls_nest made = regroup(&how, values);
-  const ls_status status = ls_nest_status(made);
-  if (ls_status_is_ok(status))
-    *out_value = made;
-  else
-    ls_nest_release(made);
-  return status;
+  return ls_take_nest(regroup(&how, values), out_value);
 }

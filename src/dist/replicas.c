@@ -185,13 +185,7 @@ static ls_status gather(tracing *all, ls_op op, ls_nest first_result,
   gathering g = {.op = op,
                  .allocator = graph->allocator,
                  .replicas = (size_t)all->strategy->num_replicas};
-  const ls_nest result = ls_nest_map(first_result, gather_leaf, &g);
-  status = ls_nest_status(result);
-  if (ls_status_is_ok(status))
-    *out_result = result;
-  else
-    ls_nest_release(result);
-  return status;
+  return ls_take_nest(ls_nest_map(first_result, gather_leaf, &g), out_result);
 }
 
 // ---- Arguments -------------------------------------------------------------

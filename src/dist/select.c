@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Parts of distributed values, and what may be asked about them.
+#include "base/nest_internal.h"
 #include "graph/variable.h"
 #include "lockstep/regroup.h"
 
@@ -19,19 +20,10 @@ static ls_nest select_leaf(ls_nest leaf, void *user) {
   return ls_nest_retain(ls_distributed_component(leaf, (size_t)replica));
 }
 
-static ls_status take(ls_nest made, ls_nest *out_value) {
-  const ls_status status = ls_nest_status(made);
-  if (ls_status_is_ok(status))
-    *out_value = made;
-  else
-    ls_nest_release(made);
-  return status;
-}
-
 ls_status ls_select_replica(int64_t replica, ls_nest nest, ls_nest *out_value) {
   selection s = {replica};
   *out_value = ls_none();
-  return take(ls_nest_map(nest, select_leaf, &s), out_value);
+  return ls_take_nest(ls_nest_map(nest, select_leaf, &s), out_value);
 }
 
 ls_status ls_select_replica_mirrored(int64_t replica, ls_nest nest,

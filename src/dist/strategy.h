@@ -5,6 +5,7 @@
 #define LS_DIST_STRATEGY_H_
 
 #include "base/fiber.h"
+#include "base/nest_internal.h"
 #include "graph/context.h"
 #include "graph/variable.h"
 #include "lockstep/device_name.h"
@@ -75,14 +76,5 @@ const char *ls_leaf_device(ls_nest leaf);
 // The same of a component of a distributed value; canonical.
 ls_status ls_component_device(ls_nest value, size_t index,
                               ls_device_name *out_name);
-// The result of a call that returns a status, from a nest that is taken over.
-static inline ls_status ls_take_nest(ls_nest made, ls_nest *out_value) {
-  const ls_status status = ls_nest_status(made);
-  if (ls_status_is_ok(status))
-    *out_value = made;
-  else
-    ls_nest_release(made);
-  return status;
-}
 
 #endif  // LS_DIST_STRATEGY_H_
