@@ -82,8 +82,12 @@ static ls_status reduce_arrays(const reduction *r, ls_nest leaf,
   if (ls_status_is_ok(status)) status = ls_distributed_as_tensor(made, &tensor);
   if (ls_status_is_ok(status)) status = ls_tensor_value(tensor, &array);
   ls_nest_release(made);
-  if (ls_status_is_ok(status)) *out_value = ls_nest_array(array);
-  return ls_status_join(status, ls_frame_end(NULL));
+  status = ls_status_join(status, ls_frame_end(NULL));
+  if (ls_status_is_ok(status))
+    *out_value = ls_nest_array(array);
+  else
+    ls_array_release(array);
+  return status;
 }
 
 static ls_status reduce_components(const reduction *r, ls_nest leaf,

@@ -8,6 +8,7 @@
 #include "dist/context.h"
 #include "dist/cross_device.h"
 #include "dist/update.h"
+#include "graph/make.h"
 
 typedef struct device_op {
   const char *device;
@@ -56,6 +57,8 @@ ls_op ls_group_by_device(const ls_op *ops, size_t count, const char *name) {
       items[i] = (device_op){ls_op_device(ops[i]), ops[i], i};
     if (count > 1) qsort(items, count, sizeof(*items), compare_devices);
     made = group_each(items, count, groups, name);
+  } else {
+    made = ls_tensor_op(ls_make_failed("group_deps", ls_out_of_memory()));
   }
   ls_release(allocator, items);
   ls_release(allocator, groups);

@@ -258,6 +258,7 @@ typedef struct placed {
   ls_nest component;  // Lent.
   ls_device_name device;
   size_t position;
+  size_t replica;  // Of the device; order_as fills it in.
 } placed;
 
 static int by_device(const void *a, const void *b) {
@@ -267,9 +268,9 @@ static int by_device(const void *a, const void *b) {
                     : (x->position > y->position) - (x->position < y->position);
 }
 
-static int by_position(const void *a, const void *b) {
+static int by_replica(const void *a, const void *b) {
   const placed *x = a, *y = b;
-  return (x->position > y->position) - (x->position < y->position);
+  return (x->replica > y->replica) - (x->replica < y->replica);
 }
 
 // The strategy's order if its devices are exactly these.
@@ -280,9 +281,9 @@ static bool order_as(const ls_strategy *strategy, placed *items, size_t count) {
     const int32_t index =
         ls_strategy_device_index(strategy, items[i].device.text);
     if (index < 0) return false;
-    items[i].position = (size_t)index;
+    items[i].replica = (size_t)index;
   }
-  qsort(items, count, sizeof(*items), by_position);
+  qsort(items, count, sizeof(*items), by_replica);
   return true;
 }
 

@@ -21,7 +21,11 @@ static ls_status run_in_frame(const work *w, ls_array **out_value) {
   ls_tensor made = ls_failed_tensor();
   ls_status status = w->run(w, &made);
   if (ls_status_is_ok(status)) status = ls_tensor_value(made, out_value);
-  return ls_status_join(status, ls_frame_end(NULL));
+  status = ls_status_join(status, ls_frame_end(NULL));
+  if (ls_status_is_ok(status)) return status;
+  ls_array_release(*out_value);
+  *out_value = NULL;
+  return status;
 }
 
 static ls_status run_in_eager(const work *w, ls_array **out_value) {

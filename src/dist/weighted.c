@@ -5,6 +5,7 @@
 #include "dist/context.h"
 #include "dist/cross_device.h"
 #include "dist/within.h"
+#include "graph/make.h"
 
 typedef struct weighting {
   const double *weights;
@@ -17,10 +18,7 @@ static ls_tensor own_weight(const weighting *w, ls_dtype dtype) {
   ls_array *array = NULL;
   const ls_status status =
       ls_array_create(dtype, LS_SHAPE((int64_t)w->count), &array);
-  if (!ls_status_is_ok(status)) {
-    ls_status_free(status);
-    return ls_failed_tensor();
-  }
+  if (!ls_status_is_ok(status)) return ls_make_failed("weighted_mean", status);
   for (size_t i = 0; i < w->count; ++i)
     ls_array_set_f64(array, (int64_t)i, w->weights[i]);
   const ls_tensor all = ls_constant(array);

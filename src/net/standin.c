@@ -222,7 +222,9 @@ static void deinit(standin *self) {
 }
 
 ls_status ls_standin_run(int32_t ranks, ls_rank_function function, void *user) {
-  if (ranks < 1) return ls_invalid_argument("%d ranks", ranks);
+  if (ranks < 1)
+    return ls_invalid_argument("a stand-in of %d ranks: at least one is needed",
+                               ranks);
   standin self;
   ls_status status = init(&self, ranks);
   if (status == NULL) {

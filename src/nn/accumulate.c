@@ -75,7 +75,8 @@ static ls_status first_part(accumulation *all) {
     all->variables[all->count] = all->variables[i];
     all->sums[1 + all->count++] = all->sums[1 + i];
   }
-  return ls_ok();
+  return all->count > 0 ? ls_ok()
+                        : ls_optimizer_no_gradients(all->variables, count);
 }
 
 // ---- The others ------------------------------------------------------------

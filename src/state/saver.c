@@ -105,6 +105,7 @@ ls_status ls_saver_save_with(const ls_saver *saver, const char *path,
   ls_store *store = NULL;
   LS_RETURN_IF_ERROR(open_store(saver, &store));
   ls_runtime *runtime = ls_runtime_current();
+  if (runtime == NULL) return ls_out_of_memory();
   ls_allocator *allocator = ls_runtime_allocator(runtime);
   entries e = {0};
   ls_arena_init(&e.names, allocator);

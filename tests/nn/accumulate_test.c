@@ -14,6 +14,7 @@ typedef struct net {
   ls_dense_layer *hidden, *logits;
   ls_optimizer *optimizer;
   int64_t parts;  // 0: the whole batch at once.
+  bool stopped;   // No gradient leaves the loss.
 } net;
 
 static void begin(net *n, int64_t parts) {
@@ -44,8 +45,9 @@ static void end(net *n) {
 static ls_tensor loss_of(ls_nest args, void *user) {
   const net *n = user;
   const ls_tensor x = ls_dense_layer_apply(n->hidden, ls_nest_tensor(args, 0));
-  return ls_mean_softmax_cross_entropy(ls_dense_layer_apply(n->logits, x),
-                                       ls_nest_tensor(args, 1));
+  const ls_tensor loss = ls_mean_softmax_cross_entropy(
+      ls_dense_layer_apply(n->logits, x), ls_nest_tensor(args, 1));
+  return n->stopped ? ls_stop_gradient(loss) : loss;
 }
 
 static ls_nest train(ls_nest args, void *user) {
@@ -145,8 +147,8 @@ static void a_session_fetches_the_mean_loss_after_the_updates(void **state) {
   ls_graph_destroy(graph);
 }
 
-static void expect_refused(int64_t parts, const char *part) {
-  net n = {0};
+static void expect_refused(int64_t parts, bool stopped, const char *part) {
+  net n = {.stopped = stopped};
   begin(&n, parts);
   ls_function *function = NULL;
   ls_nest results = {0};
@@ -164,8 +166,11 @@ static void expect_refused(int64_t parts, const char *part) {
 
 static void parts_that_cannot_be_are_refused(void **state) {
   (void)state;
-  expect_refused(5, "cannot be cut into 5 equal parts");
-  expect_refused(-1, "cannot be cut into -1 parts");
+  expect_refused(5, false, "cannot be cut into 5 equal parts");
+  expect_refused(-1, false, "cannot be cut into -1 parts");
+  expect_refused(2, true,
+                 "none of the 4 variables has a gradient: no path leads from "
+                 "them to the loss: 'hidden/kernel', ");
 }
 
 int main(void) {
