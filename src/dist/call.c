@@ -82,11 +82,12 @@ static ls_status join_control(const ls_rounds *call, ls_op **out_ops,
     const ls_scope *s = call->tasks[r].context.control;
     for (; s != NULL && s != around;
          s = (const ls_scope *)(uintptr_t)s->extra[LS_SCOPE_SAVED_CONTROL]) {
-      if (!ls_grow(call->strategy->allocator, out_ops, &capacity, *out_count + s->extra[5],
-                   sizeof(**out_ops)))
+      const size_t more = s->extra[LS_SCOPE_OWN];
+      if (!ls_grow(call->strategy->allocator, out_ops, &capacity,
+                   *out_count + more, sizeof(**out_ops)))
         return ls_out_of_memory();
-      memcpy(*out_ops + *out_count, s->data, s->extra[5] * sizeof(ls_op));
-      *out_count += s->extra[5];
+      memcpy(*out_ops + *out_count, s->data, more * sizeof(ls_op));
+      *out_count += more;
     }
   }
   return ls_ok();

@@ -253,7 +253,7 @@ ls_status ls_strategy_set_current(ls_strategy *strategy) {
                                      .graph = ls_context_graph(),
                                      .create = ls_strategy_create_variable,
                                      .user = strategy,
-                                .is_strategy = !is_default(strategy)};
+                                     .is_strategy = true};
   current_set = made;
   ls_distribution_push(context, &made->distribution);
   context->creators = &made->creator;

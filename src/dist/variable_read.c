@@ -72,9 +72,8 @@ static ls_tensor read_synchronized(ls_variable *container,
         container->name));
   const ls_tensor own = read_here(container, place);
   if (aggregation == LS_AGGREGATION_ONLY_FIRST_REPLICA)
-    return place->kind == LS_PLACE_REPLICA
-               ? ls_read_component(container, 0)
-               : ls_first_of_all(place->replica, own);
+    return place->kind == LS_PLACE_REPLICA ? ls_read_component(container, 0)
+                                           : ls_first_of_all(own);
   return ls_all_reduce(
       aggregation == LS_AGGREGATION_SUM ? LS_REDUCE_SUM : LS_REDUCE_MEAN, own);
 }

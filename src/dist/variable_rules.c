@@ -38,9 +38,8 @@ ls_nest ls_value_part(ls_nest value, size_t index) {
 }
 
 // Replica 0's: the others give what no value is below.
-ls_tensor ls_first_of_all(const ls_replica *replica, ls_tensor x) {
+ls_tensor ls_first_of_all(ls_tensor x) {
   const ls_dtype dtype = ls_tensor_dtype(x);
-  (void)replica;
   const ls_tensor lowest =
       ls_dtype_is_float(dtype)
           ? ls_scalar(dtype, -(double)INFINITY)

@@ -256,7 +256,7 @@ static ls_status write_in_trace(const writing *w, const ls_place *place,
   ls_tensor x;
   LS_RETURN_IF_ERROR(ls_value_as_tensor(variable, value, &x));
   x = variable->aggregation == LS_AGGREGATION_ONLY_FIRST_REPLICA
-          ? ls_first_of_all(place->replica, x)
+          ? ls_first_of_all(x)
           : ls_all_reduce(variable->aggregation == LS_AGGREGATION_SUM
                               ? LS_REDUCE_SUM
                               : LS_REDUCE_MEAN,

@@ -174,7 +174,7 @@ void ls_colocate_scope_begin(ls_scope *scope, ls_op op) {
     return;
   }
   ls_context *context = ls_context_open(scope, LS_SCOPE_COLOCATE, op.graph);
-  scope->extra[5] = op.id;
+  scope->extra[LS_SCOPE_OWN] = op.id;
   context->colocate = scope;
   const ls_node *node = ls_graph_node(op.graph, op.id);
   context->device = node == NULL ? NULL : node->device;
@@ -182,7 +182,7 @@ void ls_colocate_scope_begin(ls_scope *scope, ls_op op) {
 
 void ls_control_scope_begin(ls_scope *scope, const ls_op *ops, size_t count) {
   ls_context *context = ls_context_open(scope, LS_SCOPE_CONTROL, ops);
-  scope->extra[5] = count;
+  scope->extra[LS_SCOPE_OWN] = count;
   context->control = ops == NULL ? NULL : scope;
 }
 

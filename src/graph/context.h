@@ -29,7 +29,7 @@ typedef enum ls_scope_kind {
   LS_SCOPE_REFUSED,
 } ls_scope_kind;
 
-// Where a scope entry keeps what it replaced, in `extra`; extra[5] is the
+// Where a scope entry keeps what it replaced, in `extra`. LS_SCOPE_OWN is the
 // kind's own: the number of control ops, the id of the op to be beside. From
 // LS_SCOPE_ROOM on there is room for a kind's entry.
 enum {
@@ -38,7 +38,8 @@ enum {
   LS_SCOPE_SAVED_DEVICE,
   LS_SCOPE_SAVED_CONTROL,
   LS_SCOPE_SAVED_COLOCATE,
-  LS_SCOPE_SAVED_DISTRIBUTION = 6,
+  LS_SCOPE_OWN,
+  LS_SCOPE_SAVED_DISTRIBUTION,
   LS_SCOPE_SAVED_CREATORS,
   LS_SCOPE_SAVED_FLAGS,
   LS_SCOPE_SAVED_LOSS_SCALING,

@@ -98,7 +98,7 @@ static size_t count_control(const addition *a) {
   size_t count = a->spec->num_control;
   for (const ls_scope *s = a->context->control; s != NULL;
        s = (const ls_scope *)(uintptr_t)s->extra[LS_SCOPE_SAVED_CONTROL])
-    count += s->extra[5];
+    count += s->extra[LS_SCOPE_OWN];
   return count;
 }
 
@@ -125,7 +125,7 @@ static ls_status gather_control(addition *a, ls_op_spec *spec) {
     }
     if (scope == NULL) break;
     from = scope->data;
-    count = scope->extra[5];
+    count = scope->extra[LS_SCOPE_OWN];
     scope = (const ls_scope *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_CONTROL];
   }
   spec->control = ops;
@@ -144,7 +144,8 @@ static ls_status mark_colocated(addition *a, ls_node *node) {
   for (; scope != NULL && count < LS_COUNT_OF(places);
        scope =
            (const ls_scope *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_COLOCATE]) {
-    const ls_op op = {(ls_graph *)(uintptr_t)scope->data, scope->extra[5]};
+    const ls_op op = {(ls_graph *)(uintptr_t)scope->data,
+                      scope->extra[LS_SCOPE_OWN]};
     places[count] =
         ls_arena_format(&a->memory, "loc:@%s", ls_op_name(op));
     if (places[count++] == NULL) return ls_out_of_memory();

@@ -73,13 +73,13 @@ ls_tensor ls_norm_layer_apply(const ls_norm_layer *layer, ls_tensor x) {
         ls_layer_read_or(layer->scale, layer->dtype, layer->channels, 1);
     if (layer->kind == LS_NORM_RMS) {
       y = ls_rms_norm(x, scale, layer->epsilon);
-      continue;
+    } else {
+      const ls_tensor offset =
+          ls_layer_read_or(layer->offset, layer->dtype, layer->channels, 0);
+      y = layer->kind == LS_NORM_GROUP
+              ? ls_group_norm(x, scale, offset, layer->groups, layer->epsilon)
+              : ls_layer_norm(x, scale, offset, layer->epsilon);
     }
-    const ls_tensor offset =
-        ls_layer_read_or(layer->offset, layer->dtype, layer->channels, 0);
-    y = layer->kind == LS_NORM_GROUP
-            ? ls_group_norm(x, scale, offset, layer->groups, layer->epsilon)
-            : ls_layer_norm(x, scale, offset, layer->epsilon);
   }
   return y;
 }
