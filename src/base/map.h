@@ -66,11 +66,6 @@ LS_MUST_USE static inline bool ls_map_insert_u64(ls_map *map, uint64_t key,
 static inline void *ls_map_remove_u64(ls_map *map, uint64_t key) {
   return ls_map_remove(map, &key, sizeof(key));
 }
-static inline uint64_t ls_map_item_u64(const ls_map_item *item) {
-  uint64_t key = 0;
-  memcpy(&key, item->key, sizeof(key));
-  return key;
-}
 static inline void *ls_map_find_text(const ls_map *map, const char *key) {
   return ls_map_find(map, key, strlen(key));
 }

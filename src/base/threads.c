@@ -130,7 +130,3 @@ void ls_thread_join(ls_thread *thread) {
   if (thread->made) must_work(pthread_join(thread->handle, NULL));
   thread->made = false;
 }
-
-void ls_once_run(ls_once *once, void (*fn)(void)) {
-  must_work(pthread_once(once, fn));
-}

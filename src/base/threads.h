@@ -54,12 +54,6 @@ LS_MUST_USE ls_status ls_thread_start(ls_thread *thread, const char *name,
 // Waits for its end. Does nothing for a thread that was never started.
 void ls_thread_join(ls_thread *thread);
 
-// Runs `fn` once per `once`, which is static and starts as LS_ONCE_INIT;
-// others wait until it has run.
-typedef pthread_once_t ls_once;
-#define LS_ONCE_INIT PTHREAD_ONCE_INIT
-void ls_once_run(ls_once *once, void (*fn)(void));
-
 // ---- Counts ----------------------------------------------------------------
 // References: adding needs no order, the last to drop sees all that the others
 // did before they dropped theirs.

@@ -289,11 +289,6 @@ ls_type ls_graph_type(const ls_graph *graph, uint64_t ref) {
   return node->outputs[ls_ref_output(ref)];
 }
 
-ls_graph *ls_graph_enclosing(ls_graph *graph, ls_graph_kind kind) {
-  while (graph != NULL && graph->kind != kind) graph = graph->parent;
-  return graph;
-}
-
 // ---- Parameters and captures -----------------------------------------------
 static ls_status append_parameter(ls_graph *graph, ls_type type,
                                   const char *name, uint64_t *out_ref) {

@@ -181,8 +181,6 @@ static inline ls_graph *ls_graph_resolve(ls_graph *graph) {
   while (graph != NULL && graph->forward != NULL) graph = graph->forward;
   return graph;
 }
-// The graph itself or the innermost enclosing one of that kind, or NULL.
-ls_graph *ls_graph_enclosing(ls_graph *graph, ls_graph_kind kind);
 
 // The graph's own copy of a text, one for all equal ones; it lives as long as
 // the graph. NULL: no memory.

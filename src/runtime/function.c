@@ -117,10 +117,6 @@ ls_function *ls_function_retain(ls_function *function) {
 
 void ls_function_release(ls_function *function) { ls_object_release(function); }
 
-const ls_function_options *ls_function_options_of(const ls_function *function) {
-  return &function->options;
-}
-
 // ---- Tracing ---------------------------------------------------------------
 // Turns the arguments' values into parameters.
 typedef struct to_parameters {

@@ -25,6 +25,5 @@ typedef struct ls_tracer {
 
 ls_status ls_function_call_by(ls_function *function, const ls_tracer *tracer,
                               ls_nest args, ls_nest *results);
-const ls_function_options *ls_function_options_of(const ls_function *function);
 
 #endif  // LS_RUNTIME_FUNCTION_H_

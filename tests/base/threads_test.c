@@ -131,17 +131,6 @@ static void zeroed_storage_is_fine_to_undo(void **state) {
   assert_false(thread.made);
 }
 
-static int runs;
-static void run_once(void) { ++runs; }
-
-static void once_is_once(void **state) {
-  (void)state;
-  static ls_once once = LS_ONCE_INIT;
-  for (int i = 0; i < 3; ++i)
-    ls_once_run(&once, run_once);
-  assert_int_equal(runs, 1);
-}
-
 static void counts_tell_the_last(void **state) {
   (void)state;
   int count = 1;
@@ -160,7 +149,6 @@ int main(void) {
       cmocka_unit_test(a_limited_wait_ends),
       cmocka_unit_test(threads_leave_signals_to_the_program),
       cmocka_unit_test(zeroed_storage_is_fine_to_undo),
-      cmocka_unit_test(once_is_once),
       cmocka_unit_test(counts_tell_the_last),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
