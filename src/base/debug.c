@@ -197,3 +197,7 @@ ls_isa ls_debug_isa(const ls_runtime *runtime) { return runtime->debug.isa; }
 const char *ls_debug_dump_directory(const ls_runtime *runtime) {
   return runtime->debug.dump_directory;
 }
+
+uint64_t ls_debug_count_dump(ls_runtime *runtime) {
+  return __atomic_add_fetch(&runtime->debug.dumps, 1, __ATOMIC_RELAXED);
+}

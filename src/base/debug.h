@@ -37,6 +37,7 @@ typedef enum ls_lanes_by {
 typedef struct ls_debug {
   int level[LS_DEBUG_AREA_COUNT];  // 0: silent, to 9.
   char *dump_directory;            // NULL: no dumps.
+  uint64_t dumps;                  // So far. Atomic.
   bool verify;
   uint64_t fault_at;  // The memory request to fail; 0: none.
   int threads;        // 0: not given.
@@ -60,5 +61,7 @@ ls_isa ls_debug_isa(const ls_runtime *runtime);
 ls_lanes_by ls_debug_lanes(const ls_runtime *runtime);
 // NULL: no dumps. Valid as long as the runtime.
 const char *ls_debug_dump_directory(const ls_runtime *runtime);
+// The number of the next dump, from 1 on.
+uint64_t ls_debug_count_dump(ls_runtime *runtime);
 
 #endif  // LS_BASE_DEBUG_H_

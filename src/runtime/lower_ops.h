@@ -99,6 +99,10 @@ void ls_mark_varying(ls_graph *body, size_t num_split);
 // for its nodes; see ls_find_twins.
 ls_status ls_mark_classes(ls_graph *const *bodies, size_t count,
                           uint32_t *const *twins);
+// A pass over a program's graph is done: logs, writes down and checks what is
+// there now, as far as debug switches ask for it.
+ls_status ls_watch_pass(ls_runtime *runtime, const ls_graph *graph,
+                        const char *pass, bool is_last);
 // Removes nodes that nothing uses. Parameters stay.
 ls_status ls_drop_unused(ls_graph *graph);
 // Appends an attribute's bytes to a key.

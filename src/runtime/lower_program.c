@@ -125,7 +125,11 @@ static ls_status set_results(ls_lower_scope *scope,
 }
 
 static ls_status finish(ls_program *program) {
+  ls_runtime *runtime = program->runtime;
+  LS_RETURN_IF_ERROR(ls_watch_pass(runtime, program->body, "lower", false));
   LS_RETURN_IF_ERROR(ls_drop_unused(program->body));
+  LS_RETURN_IF_ERROR(
+      ls_watch_pass(runtime, program->body, "drop_unused", true));
   LS_RETURN_IF_ERROR(ls_check_stacks(program->body));
   mark_reads(program);
   LS_RETURN_IF_ERROR(ls_graph_verify(program->body));
