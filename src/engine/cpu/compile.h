@@ -146,6 +146,11 @@ static inline ls_cpu_instruction *ls_cpu_at(ls_cpu_compiler *self,
   return &self->instructions[position];
 }
 
+// A kernel needs so many bytes of scratch.
+static inline void ls_cpu_need_scratch(ls_cpu_compiler *self, size_t bytes) {
+  if (bytes > self->out->kernel_scratch) self->out->kernel_scratch = bytes;
+}
+
 // A new storage: planned memory of the stream that is being emitted, or a base.
 uint32_t ls_cpu_new_storage(ls_cpu_compiler *self, size_t size);
 uint32_t ls_cpu_new_shared(ls_cpu_compiler *self, size_t size);
@@ -204,8 +209,18 @@ void ls_cpu_emit_stack(ls_cpu_compiler *self, ls_cpu_scope *scope,
 // ---- compile_replicate.c ---------------------------------------------------
 void ls_cpu_emit_replicate(ls_cpu_compiler *self, ls_cpu_scope *scope,
                            const ls_node *node);
+
+// ---- compile_meeting.c -----------------------------------------------------
+// A new merge: its slot, the stack of its partial results and its result.
+ls_cpu_meeting ls_cpu_make_meeting(ls_cpu_compiler *self, const ls_graph *graph,
+                                   const ls_node *node);
+// A lane's contribution; before it the lane waits for its turn if lanes do not
+// come here in order.
+void ls_cpu_emit_post(ls_cpu_compiler *self, const ls_graph *graph,
+                      const ls_cpu_meeting *merge, uint32_t value);
+// A merge outside of the top level of lane code.
 void ls_cpu_emit_merge(ls_cpu_compiler *self, ls_cpu_scope *scope,
-                            const ls_node *node);
+                       const ls_node *node);
 
 // ---- compile_parts.c -------------------------------------------------------
 // Decides whether threads take parts of the lanes, whose code stands at

@@ -18,159 +18,18 @@
 // With one replica there is nothing to meet: the region is part of its stream.
 #include "engine/cpu/compile_region.h"
 
-// ---- Merges ----------------------------------------------------------------
-// A merge slot: its number, the stack of its partial results and its result.
-static ls_cpu_meeting make_merge(ls_cpu_compiler *self, const ls_graph *graph,
-                            const ls_node *node) {
-  ls_cpu_meeting made = {.node = node};
-  const ls_type type = node->outputs[0];
-  ls_status status =
-      ls_cpu_merge_prepare(self->kernels, &self->out->arena, graph, node, type,
-                           self->replicas, &made.merge);
-  if (status != NULL) {
-    ls_cpu_fail_at(self, graph, node, status);
-    return made;
-  }
-  ls_executable *out = self->out;
-  if (made.merge->scratch > out->kernel_scratch) {
-    out->kernel_scratch = made.merge->scratch;
-  }
-  made.slot = out->num_slots++;
-  made.partials = ls_cpu_new_shared(self, 0);  // See size_partials.
-  made.result = ls_cpu_new_shared(self, ls_cpu_type_size(type));
-  return made;
-}
-
-static void emit_post(ls_cpu_compiler *self, const ls_graph *graph,
-                      const ls_cpu_meeting *merge, uint32_t value) {
-  if (ls_cpu_failed(self)) return;
-  if (!self->in_order) {
-    const uint32_t turn = ls_cpu_emit(self, LS_CPU_TURN, merge->node);
-    ls_cpu_label(self, graph, merge->node);
-    ls_cpu_park(self);
-    if (ls_cpu_failed(self)) return;
-    ls_cpu_at(self, turn)->number = merge->slot;
-    self->in_order = true;
-  }
-  const uint32_t post = ls_cpu_emit(self, LS_CPU_POST, merge->node);
-  ls_cpu_read(self, value);
-  ls_cpu_write(self, merge->partials);
-  ls_cpu_write(self, merge->result);
-  if (merge->merge->widen.loop != NULL) {
-    ls_cpu_write(self, ls_cpu_new_storage(self, merge->merge->bytes));
-  }
-  ls_cpu_label(self, graph, merge->node);
-  if (ls_cpu_failed(self)) return;
-  ls_cpu_at(self, post)->number = merge->slot;
-  ls_cpu_at(self, post)->params = merge->merge;
-}
-
-// The merge where lanes meet next in their code: the first class makes it, the
-// others come to the same ones in the same order.
-static ls_cpu_meeting next_meeting(ls_cpu_compiler *self,
-                                     const ls_graph *graph,
-                                     const ls_node *node) {
-  ls_cpu_meeting made = {0};
-  if (self->num_met < self->num_meetings) {
-    made = self->meetings[self->num_met++];
-    const ls_type a = made.node->outputs[0], b = node->outputs[0];
-    made.node = node;
-    if (a.dtype != b.dtype || !ls_shape_equal(a.shape, b.shape))
-      ls_cpu_fail_at(self, graph, node,
-                     ls_invalid_argument(
-                         "replicas meet with %s and %s; what is reduced has "
-                         "one shape on all replicas",
-                         LS_SHAPE_TEXT(a.dtype, a.shape),
-                         LS_SHAPE_TEXT(b.dtype, b.shape)));
-    return made;
-  }
-  made = make_merge(self, graph, node);
-  if (ls_cpu_failed(self)) return made;
-  if (!ls_grow(self->allocator, &self->meetings, &self->meetings_capacity,
-               self->num_meetings + 1, sizeof(*self->meetings))) {
-    ls_cpu_fail(self, ls_out_of_memory());
-    return made;
-  }
-  self->meetings[self->num_meetings++] = made;
-  ++self->num_met;
-  return made;
-}
-
-// Where lane code does not stand at the top level the lanes meet on the spot.
-static void emit_meeting(ls_cpu_compiler *self, ls_cpu_scope *scope,
-                         const ls_node *node, uint32_t value) {
-  const ls_cpu_meeting merge = next_meeting(self, scope->graph, node);
-  if (ls_cpu_failed(self)) return;
-  emit_post(self, scope->graph, &merge, value);
-  const size_t size = ls_cpu_type_size(node->outputs[0]);
-  const uint32_t own = ls_cpu_new_storage(self, size);
-  const uint32_t meet = ls_cpu_emit(self, LS_CPU_MEET, node);
-  ls_cpu_read(self, merge.result);
-  ls_cpu_write(self, own);
-  ls_cpu_label(self, scope->graph, node);
-  ls_cpu_park(self);
-  ls_cpu_bind_ref(self, scope, ls_ref(node->id, 0), own);
-  if (ls_cpu_failed(self)) return;
-  ls_cpu_at(self, meet)->number = merge.slot;
-  ls_cpu_at(self, meet)->size = (int64_t)size;
-}
-
-// Every replica would contribute the same value: no lane is asked.
-static void emit_equal(ls_cpu_compiler *self, ls_cpu_scope *scope,
-                       const ls_node *node, uint32_t value) {
-  ls_cpu_merge *merge = NULL;
-  ls_status status =
-      ls_cpu_merge_prepare(self->kernels, &self->out->arena, scope->graph, node,
-                           node->outputs[0], self->replicas, &merge);
-  if (status != NULL) {
-    ls_cpu_fail_at(self, scope->graph, node, status);
-    return;
-  }
-  if (merge->scratch > self->out->kernel_scratch) {
-    self->out->kernel_scratch = merge->scratch;
-  }
-  const uint32_t result =
-      ls_cpu_new_storage(self, ls_cpu_type_size(node->outputs[0]));
-  const uint32_t power = ls_cpu_new_storage(self, merge->bytes);
-  const uint32_t sum = merge->narrow.loop == NULL
-                           ? power
-                           : ls_cpu_new_storage(self, merge->bytes);
-  const uint32_t equal = ls_cpu_emit(self, LS_CPU_EQUAL, node);
-  ls_cpu_read(self, value);
-  ls_cpu_write(self, result);
-  ls_cpu_write(self, power);
-  ls_cpu_write(self, sum);
-  ls_cpu_bind_ref(self, scope, ls_ref(node->id, 0), result);
-  if (!ls_cpu_failed(self)) ls_cpu_at(self, equal)->params = merge;
-}
-
-void ls_cpu_emit_merge(ls_cpu_compiler *self, ls_cpu_scope *scope,
-                            const ls_node *node) {
-  const uint32_t value = ls_cpu_storage_of(self, scope, node->inputs[0]);
-  if (ls_cpu_failed(self)) return;
-  if (self->replicas == 1) {
-    ls_cpu_bind_ref(self, scope, ls_ref(node->id, 0), value);
-  } else if (self->in_lane) {
-    emit_meeting(self, scope, node, value);
-  } else if (ls_cpu_merge_is_idempotent(node)) {
-    ls_cpu_bind_ref(self, scope, ls_ref(node->id, 0), value);
-  } else {
-    emit_equal(self, scope, node, value);
-  }
-}
-
+// ---- The shared stream -----------------------------------------------------
 static void make_top_merges(ls_cpu_compiler *compiler, ls_cpu_region *self) {
   ls_cpu_body *first = &self->bodies[0];
   for (uint32_t i = 0; i < self->num_merges; ++i) {
     const ls_node *node = self->merges[i].node;
-    self->merges[i] = make_merge(compiler, first->graph, node);
+    self->merges[i] = ls_cpu_make_meeting(compiler, first->graph, node);
     ls_cpu_bind_ref(compiler, &first->scope, ls_ref(node->id, 0),
                     self->merges[i].result);
     if (ls_cpu_failed(compiler)) return;
   }
 }
 
-// ---- The shared stream -----------------------------------------------------
 static void emit_uniform(ls_cpu_compiler *compiler, ls_cpu_region *self,
                          bool after_merge, bool needed) {
   ls_cpu_body *first = &self->bodies[0];
@@ -252,8 +111,8 @@ static void emit_early_posts(ls_cpu_compiler *compiler,
   for (uint32_t i = 0; i < self->num_merges; ++i) {
     const uint64_t ref = body->merges[i]->inputs[0];
     if (ref >> 16 != id) continue;
-    emit_post(compiler, self->bodies[0].graph, &self->merges[i],
-              ls_cpu_storage_of(compiler, &body->scope, ref));
+    ls_cpu_emit_post(compiler, self->bodies[0].graph, &self->merges[i],
+                     ls_cpu_storage_of(compiler, &body->scope, ref));
   }
 }
 
@@ -268,8 +127,8 @@ static void emit_late_post(ls_cpu_compiler *compiler, const ls_cpu_region *self,
       continue;
     emit_wait(compiler, self, body, node, ref, 1);
     compiler->in_order = compiler->in_order && self->posts_early;
-    emit_post(compiler, self->bodies[0].graph, &self->merges[i],
-              ls_cpu_storage_of(compiler, &body->scope, *ref));
+    ls_cpu_emit_post(compiler, self->bodies[0].graph, &self->merges[i],
+                     ls_cpu_storage_of(compiler, &body->scope, *ref));
   }
 }
 

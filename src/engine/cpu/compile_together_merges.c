@@ -97,17 +97,15 @@ static void emit_products(ls_cpu_together *self, const ls_node *merge,
                                           .num_in = 2,
                                           .out = &result,
                                           .num_out = 1});
-  ls_executable *out = compiler->out;
-  if (plan.scratch > out->kernel_scratch) out->kernel_scratch = plan.scratch;
-  out->facts.flops += plan.flops * compiler->trips;
+  ls_cpu_need_scratch(compiler, plan.scratch);
+  compiler->out->facts.flops += plan.flops * compiler->trips;
 }
 
 static void emit_tree(ls_cpu_together *self, const ls_node *merge,
                       uint32_t result) {
   ls_cpu_compiler *compiler = self->compiler;
-  ls_executable *out = compiler->out;
   const ls_type type = merge->outputs[0];
-  ls_cpu_tree *tree = ls_arena_new(&out->arena, ls_cpu_tree);
+  ls_cpu_tree *tree = ls_arena_new(&compiler->out->arena, ls_cpu_tree);
   if (tree == NULL) {
     ls_cpu_fail(compiler, ls_out_of_memory());
     return;
@@ -120,8 +118,7 @@ static void emit_tree(ls_cpu_together *self, const ls_node *merge,
                         .apart = argument != LS_CPU_NONE &&
                                  !self->is_lined_up[argument]};
   is_sum(merge, &tree->mean);
-  const size_t scratch = ls_cpu_tree_scratch(tree);
-  if (scratch > out->kernel_scratch) out->kernel_scratch = scratch;
+  ls_cpu_need_scratch(compiler, ls_cpu_tree_scratch(tree));
   const uint32_t all =
       tree->apart ? 0 : ls_cpu_together_storage(self, merge->inputs[0]);
   ls_cpu_emit_extra(
@@ -140,22 +137,21 @@ static void emit_tree(ls_cpu_together *self, const ls_node *merge,
 static void emit_any(ls_cpu_together *self, const ls_node *merge,
                      uint32_t result) {
   ls_cpu_compiler *compiler = self->compiler;
-  ls_executable *out = compiler->out;
-  ls_cpu_merge_all *all = ls_arena_new(&out->arena, ls_cpu_merge_all);
+  ls_arena *arena = &compiler->out->arena;
+  ls_cpu_merge_all *all = ls_arena_new(arena, ls_cpu_merge_all);
   ls_cpu_merge *steps = NULL;
   ls_status status =
-      all == NULL ? ls_out_of_memory()
-                  : ls_cpu_merge_prepare(compiler->kernels, &out->arena,
-                                         self->graph, merge, merge->outputs[0],
-                                         compiler->replicas, &steps);
+      all == NULL
+          ? ls_out_of_memory()
+          : ls_cpu_merge_prepare(compiler->kernels, arena, self->graph, merge,
+                                 merge->outputs[0], compiler->replicas, &steps);
   if (status != NULL) {
     ls_cpu_fail_at(compiler, self->graph, merge, status);
     return;
   }
   all->merge = steps;
   all->stride = ls_cpu_ref_size(self->graph, merge->inputs[0]);
-  if (steps->scratch > out->kernel_scratch)
-    out->kernel_scratch = steps->scratch;
+  ls_cpu_need_scratch(compiler, steps->scratch);
   const uint32_t outputs[] = {
       result,
       ls_cpu_new_shared(compiler,

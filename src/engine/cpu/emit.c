@@ -181,9 +181,8 @@ void ls_cpu_emit_use(ls_cpu_compiler *self, ls_cpu_scope *scope,
     emit_step(self, scope, use, &first);
   }
   emit_step(self, scope, use, &step);
-  ls_executable *out = self->out;
-  if (plan->scratch > out->kernel_scratch) out->kernel_scratch = plan->scratch;
-  out->facts.flops += plan->flops * use->lanes * self->trips;
+  ls_cpu_need_scratch(self, plan->scratch);
+  self->out->facts.flops += plan->flops * use->lanes * self->trips;
 }
 
 static void emit_kernel(ls_cpu_compiler *self, ls_cpu_scope *scope,

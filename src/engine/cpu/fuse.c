@@ -249,8 +249,7 @@ static void emit_fused(ls_cpu_compiler *self, const group *g, const slots *s,
   self->origins[position].note.kind = "fused";
   for (uint32_t i = 0; i + 1 < g->num_steps; ++i)
     self->instructions[g->steps[i]].code = LS_CPU_NOTHING;
-  if (ls_fused_scratch(fused) > self->out->kernel_scratch)
-    self->out->kernel_scratch = ls_fused_scratch(fused);
+  ls_cpu_need_scratch(self, ls_fused_scratch(fused));
 }
 
 // Instructions that were moved are still in their places, which is before the
