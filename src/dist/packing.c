@@ -6,8 +6,11 @@
 
 ls_tensor_row *ls_tensor_rows(ls_allocator *allocator, size_t num_rows,
                               size_t count) {
+  size_t total = 0;
+  if (__builtin_mul_overflow(num_rows, count, &total) || total == SIZE_MAX)
+    return NULL;
   ls_tensor_row *rows = ls_new_array(allocator, ls_tensor_row, num_rows + 1);
-  ls_tensor *items = ls_new_array(allocator, ls_tensor, num_rows * count + 1);
+  ls_tensor *items = ls_new_array(allocator, ls_tensor, total + 1);
   if (rows == NULL || items == NULL) {
     ls_release(allocator, rows);
     ls_release(allocator, items);
@@ -183,10 +186,16 @@ static void pack_group(ls_packed *p, const ls_pack_group *group, size_t row,
   ls_scope_end(&scope);
 }
 
+// How many items of a row of pieces a group has.
+static size_t num_pieces(const ls_pack_group *group) {
+  return group->pieces == 0 ? 1 : group->pieces;
+}
+
 static ls_status pack(ls_packed *p) {
   size_t pieces = 0;
   for (size_t g = 0; g < p->num_groups; ++g)
-    pieces += p->groups[g].pieces == 0 ? 1 : p->groups[g].pieces;
+    if (__builtin_add_overflow(pieces, num_pieces(&p->groups[g]), &pieces))
+      return ls_out_of_memory();
   p->pieces = ls_tensor_rows(p->allocator, p->num_rows, pieces);
   if (p->pieces == NULL) return ls_out_of_memory();
   ls_scope names = {0};
@@ -195,7 +204,7 @@ static ls_status pack(ls_packed *p) {
     size_t piece = 0;
     for (size_t g = 0; g < p->num_groups; ++g) {
       pack_group(p, &p->groups[g], r, piece);
-      piece += p->groups[g].pieces == 0 ? 1 : p->groups[g].pieces;
+      piece += num_pieces(&p->groups[g]);
     }
   }
   ls_scope_end(&names);
@@ -275,7 +284,7 @@ ls_status ls_unpack(const ls_packed *p, const ls_tensor_row *reduced,
     for (size_t g = 0; g < p->num_groups && ls_status_is_ok(status); ++g) {
       status = unpack_group(p, &p->groups[g], r, reduced[r].items + piece,
                             rows[r].items);
-      piece += p->groups[g].pieces == 0 ? 1 : p->groups[g].pieces;
+      piece += num_pieces(&p->groups[g]);
     }
   }
   ls_scope_end(&names);

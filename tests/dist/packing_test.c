@@ -124,6 +124,23 @@ static void a_batch_is_joined_and_cut(void **state) {
   end(&r);
 }
 
+static void more_packs_than_memory_holds_are_refused(void **state) {
+  (void)state;
+  static const column columns[] = {{LS_DTYPE_F32, LS_SHAPE(3)},
+                                   {LS_DTYPE_F64, LS_SHAPE(3)},
+                                   {LS_DTYPE_I32, LS_SHAPE(3)},
+                                   {LS_DTYPE_I64, LS_SHAPE(3)}};
+  // Four times the second is 0 in a size_t.
+  const int64_t packs[] = {INT64_MAX, INT64_C(1) << 62};
+  rows r;
+  ls_packed packed;
+  begin(&r, columns, LS_COUNT_OF(columns));
+  for (size_t i = 0; i < LS_COUNT_OF(packs); ++i)
+    expect_status(ls_pack_joined(r.row, DEVICES, &r.devices, packs[i], &packed),
+                  LS_RESOURCE_EXHAUSTED, "");
+  end(&r);
+}
+
 static void each_type_is_packed_by_itself(void **state) {
   (void)state;
   LS_SPEC("M97");
@@ -327,6 +344,7 @@ static void indices_are_cut_into_runs(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_batch_is_joined_and_cut),
+      cmocka_unit_test(more_packs_than_memory_holds_are_refused),
       cmocka_unit_test(each_type_is_packed_by_itself),
       cmocka_unit_test(sizes_may_be_known_at_run_time_only),
       cmocka_unit_test(runs_of_small_tensors_become_one),
