@@ -16,6 +16,7 @@ typedef struct replica_call {
   void *user;
   ls_nest args;   // Of all.
   ls_nest *each;  // Of each replica.
+  ls_nest rows;   // Lent: of all, where their numbers differ; else none.
   ls_graph *graph;
 } replica_call;
 
@@ -56,19 +57,21 @@ static ls_nest find_rows(ls_nest nest) {
   return found;
 }
 
-static void note_examples(ls_replica_task *task, ls_nest args) {
-  const ls_nest rows = find_rows(args);
+// The same, if replicas have other numbers of them.
+static ls_nest find_differing_rows(ls_nest nest) {
+  const ls_nest rows = find_rows(nest);
   const size_t count = ls_distributed_count(rows);
   for (size_t r = 1; r < count; ++r)
-    if (ls_rows_of(rows, r) != ls_rows_of(rows, 0))
-      task->replica.examples =
-          ls_distributed_component(rows, (size_t)task->replica.id);
+    if (ls_rows_of(rows, r) != ls_rows_of(rows, 0)) return rows;
+  return ls_none();
 }
 
 static ls_status prepare(ls_replica_task *task) {
   const replica_call *call = task->rounds->user;
   task->graph = call->graph;
-  note_examples(task, call->args);
+  if (call->rows.kind != LS_KIND_NONE)
+    task->replica.examples =
+        ls_distributed_component(call->rows, (size_t)task->replica.id);
   return name_replica(task);
 }
 
@@ -177,6 +180,7 @@ ls_status ls_replicas_call(ls_strategy *strategy, ls_callback callback,
   replica_call call = {.callback = callback,
                        .user = user,
                        .args = args,
+                       .rows = find_differing_rows(args),
                        .graph = ls_graph_current()};
   if (call.graph == NULL) return ls_out_of_memory();
   ls_rounds rounds = {.strategy = strategy,
