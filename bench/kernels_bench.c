@@ -374,7 +374,7 @@ static ls_status time_calls(const options *opts) {
   return status;
 }
 
-// Two places to copy between.
+// Two places to copy between, in memory of the kind that operands are in.
 typedef struct copied {
   char *from, *to;
 } copied;
@@ -412,14 +412,13 @@ static ls_status time_all(const options *opts, ls_runtime *runtime) {
   const int threads = ls_runtime_threads(runtime);
   op_figures figures[NUM_OPS] = {{0}};
   roof top = {0};
-  const copied data = {malloc(copied_size), malloc(copied_size)};
-  ls_status status = ls_out_of_memory();
-  if (data.from != NULL && data.to != NULL) {
-    memset(data.from, 1, copied_size);
-    status = time_ops(opts, threads, &data, figures, &top);
-  }
-  free(data.from);
-  free(data.to);
+  ls_array *memory = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_array_create(LS_DTYPE_F32, LS_SHAPE(2, LARGE), &memory));
+  float *const floats = ls_array_mutable_data(memory);
+  const copied data = {(char *)floats, (char *)(floats + LARGE)};
+  const ls_status status = time_ops(opts, threads, &data, figures, &top);
+  ls_array_release(memory);
   LS_RETURN_IF_ERROR(status);
   printf("%d thread%s, math %s: %.1f Gflop/s from registers, %.1f GB/s copied "
          "(read and written)\n  %-32s %13s %9s\n",
