@@ -52,10 +52,9 @@ endforeach()
 
 # The vector kernels: the same sources once per instruction set, told apart by
 # LS_ISA, which is part of the names they define. The engine chooses at start.
-# Their loops are unrolled so far that sanitizers take minutes to compile: checks
-# of addresses are calls, and one instruction set has those of undefined
-# behaviour, as the source is the same. Debug builds know their lines only, for
-# describing their variables takes as long as compiling them.
+# As the source is the same, one instruction set has checks of undefined
+# behaviour. Debug builds know their lines only, for describing their variables
+# takes as long as compiling them.
 add_library(ls_defined INTERFACE)  # Linked last: the last option counts.
 target_compile_options(ls_defined INTERFACE -fno-sanitize=undefined)
 file(GLOB isa_sources CONFIGURE_DEPENDS
@@ -75,10 +74,6 @@ if(isa_sources)
                            $<$<CONFIG:Debug>:-g1>)
     if(LS_SANITIZE AND NOT isa STREQUAL "base")
       target_link_libraries(ls_isa_${isa} PRIVATE ls_defined)
-    endif()
-    if(LS_SANITIZE MATCHES "address" AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
-      target_compile_options(ls_isa_${isa} PRIVATE
-        "SHELL:--param asan-instrumentation-with-call-threshold=100")
     endif()
   endforeach()
   # What gains by instructions beyond a level; chosen at run time too.

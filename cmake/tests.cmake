@@ -18,6 +18,10 @@ enable_testing()
 set(LS_LONG_TESTS
   "^(models/(golden_|.*bits_test|lanes|scale|uneven|model_arith)|cli/(bench|resume)$)")
 
+# They begin first, so that none of them is waited for alone at the end.
+set(LS_SLOW_TESTS
+  "^(models/(lanes|model|bits|memory|golden_gpt)|cli/(train|quit|resume)|examples/unet)")
+
 # Registers the test `name` that runs the rest of the arguments.
 function(ls_add_test name)
   if(LS_SANITIZE AND name MATCHES "${LS_LONG_TESTS}")
@@ -38,20 +42,21 @@ function(ls_add_test name)
   endif()
   set_tests_properties("${name}" PROPERTIES
     TIMEOUT ${LS_TEST_TIMEOUT} ENVIRONMENT "${environment}")
+  if(name MATCHES "${LS_SLOW_TESTS}")
+    set_tests_properties("${name}" PROPERTIES COST 1)
+  endif()
 endfunction()
 
 # The quicker linker, where it is there.
 include(CheckLinkerFlag)
 check_linker_flag(C -fuse-ld=gold LS_HAS_GOLD)
 
-# How tests are compiled: they see the internals, and as each runs once or
-# twice a build, they are not optimized in Debug builds.
+# What tests see: the internals, and what they need themselves.
 function(ls_see_internals target)
   target_include_directories(${target} PRIVATE
     "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tests")
   target_compile_definitions(${target} PRIVATE
     "LS_TESTS_DIR=\"${PROJECT_SOURCE_DIR}/tests\"")
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Debug>:-O0>)
   target_link_libraries(${target} PRIVATE
     ls_flags ls_includes ls_dependencies)
   if(CMOCKA_FOUND)
@@ -80,6 +85,12 @@ if(LS_TESTS AND CMOCKA_FOUND)
        "${PROJECT_SOURCE_DIR}/tests/support/*.c")
   add_library(ls_test_support OBJECT ${support})
   ls_see_internals(ls_test_support)
+  # What is compared with is slow enough, and not what is tested.
+  if(LS_SANITIZE)
+    file(GLOB references "${PROJECT_SOURCE_DIR}/tests/support/reference*.c")
+    set_source_files_properties(${references}
+      PROPERTIES COMPILE_OPTIONS -fno-sanitize=all)
+  endif()
   file(GLOB_RECURSE tests CONFIGURE_DEPENDS
        RELATIVE "${PROJECT_SOURCE_DIR}/tests"
        "${PROJECT_SOURCE_DIR}/tests/*_test.c")
@@ -110,6 +121,8 @@ if(LS_TESTS AND CMOCKA_FOUND)
     "${PROJECT_SOURCE_DIR}/tests/main.c" ${units}
     $<TARGET_OBJECTS:ls_test_support>)
   target_include_directories(unit_tests PRIVATE "${PROJECT_BINARY_DIR}/tests")
+  # Most of it runs once a build; what takes time is the library and support/.
+  target_compile_options(unit_tests PRIVATE $<$<CONFIG:Debug>:-O0>)
 endif()
 
 # Shared libraries of models, for the program to load: one source, compiled as

@@ -26,8 +26,7 @@ int main(int argc, char **argv) {
       puts(files[i].name);
     else if (strcmp(argv[1], files[i].name) == 0)
       return files[i].run();
-  if (argc < 2)
-    return 0;
+  if (argc < 2) return 0;
   fprintf(stderr, "unit_tests: no file of tests is called %s\n", argv[1]);
   return 2;
 }

@@ -89,7 +89,7 @@ typedef struct requests {
   uint64_t own, system;  // Of the runtime's allocator, and of the system.
 } requests;
 
-enum { WARM_STEPS = 3, COUNTED_STEPS = 10 };
+enum { WARM_STEPS = 3, COUNTED_STEPS = LS_SANITIZED ? 3 : 10 };
 
 static ls_status run_steps(trainer *it, ls_counting_allocator *memory,
                            requests *out_taken) {

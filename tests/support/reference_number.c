@@ -258,7 +258,10 @@ int ref_order(ls_dtype dtype, ref_number a, ref_number b) {
 }
 
 // How much the number counts for rounding.
-static double weight(ref_number x) { return fmax(x.terms, fabs(x.real)); }
+static double weight(ref_number x) {
+  const double real = fabs(x.real);
+  return x.terms > real ? x.terms : real;
+}
 
 ref_number ref_sum(ls_dtype dtype, ref_number a, ref_number b) {
   return (ref_number){

@@ -31,28 +31,31 @@
 
 #define LS_INLINE static inline __attribute__((always_inline))
 
-// For large functions that are fast only where they know their arguments. A
-// build with sanitizers would spend minutes on their copies: it keeps one.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define LS_EXPAND static __attribute__((noinline))
+#define LS_CHECKED 1
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) ||     \
     __has_feature(undefined_behavior_sanitizer) ||                             \
     __has_feature(memory_sanitizer)
-#define LS_EXPAND static __attribute__((noinline))
+#define LS_CHECKED 1
 #endif
-#endif
-#ifndef LS_EXPAND
-#define LS_EXPAND LS_INLINE
 #endif
 
-// Before a loop of at most 16 rounds, whose number is known: unrolls all of it,
-// so that an array of vectors that it indexes becomes registers. Builds with
-// sanitizers or without optimization need not manage.
-#if defined(__clang__)
+// A build with sanitizers would spend minutes on checks of each copy:
+//   LS_EXPAND is for large functions that are fast only where they know their
+//   arguments;
+//   LS_UNROLL, before a loop of at most 16 rounds, whose number is known,
+//   unrolls all of it, so that an array of vectors that it indexes becomes
+//   registers.
+#if defined(LS_CHECKED)
+#define LS_EXPAND static __attribute__((noinline))
+#define LS_UNROLL
+#elif defined(__clang__)
 #pragma clang diagnostic ignored "-Wpass-failed"
+#define LS_EXPAND LS_INLINE
 #define LS_UNROLL _Pragma("clang loop unroll(full)")
 #else
+#define LS_EXPAND LS_INLINE
 #define LS_UNROLL _Pragma("GCC unroll 16")
 #endif
 
