@@ -95,11 +95,11 @@ static ls_status cnn_fill(void *self, const ls_model_options *options) {
   ls_bag *bag = &cnn->net.bag;
   const ls_convolution_options same = {.padding = LS_PADDING_SAME};
   cnn->conv1 =
-      ls_conv_layer_in(bag, .name = "conv1", .channels = 1, .filters = 8,
+      ls_conv_layer_in(bag, .name = "conv1", .channels = 1, .filters = 16,
                        .window = LS_SHAPE(3, 3), .how = same,
                        .activation = LS_ACTIVATION_RELU, .seed = options->seed);
   cnn->conv2 =
-      ls_conv_layer_in(bag, .name = "conv2", .channels = 8, .filters = 16,
+      ls_conv_layer_in(bag, .name = "conv2", .channels = 16, .filters = 16,
                        .window = LS_SHAPE(3, 3), .how = same,
                        .activation = LS_ACTIVATION_RELU, .seed = options->seed);
   cnn->hidden = ls_dense_layer_in(bag, .name = "hidden", .inputs = 256,
