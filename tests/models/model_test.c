@@ -276,8 +276,8 @@ static void every_model_learns_in_bf16(void **state) {
   for (size_t i = 0; i < count; ++i) {
     training run;
     training_run(&(training_job){.model = types[i]->name,
-                                 .batch = 4,
-                                 .steps = 3,
+                                 .batch = 2,
+                                 .steps = 2,
                                  .options = {.dtype = LS_DTYPE_BF16}},
                  &run);
     assert_int_equal(ls_array_dtype(run.values[0]), LS_DTYPE_BF16);
