@@ -4,15 +4,6 @@
 enum { LINE = 64, TILE = 256, RUN = 256, CHUNKS = 64, VECTOR = 16 };
 
 // ---- The cut ---------------------------------------------------------------
-static int64_t greatest_divisor(int64_t a, int64_t b) {
-  while (b != 0) {
-    const int64_t rest = a % b;
-    a = b;
-    b = rest;
-  }
-  return a;
-}
-
 void ls_batch_measure(ls_batch_lines *self, ls_shape shape) {
   const int32_t last = shape.rank - 1;
   self->channels = shape.dim[last];
@@ -22,7 +13,7 @@ void ls_batch_measure(ls_batch_lines *self, ls_shape shape) {
   self->repeat = 1;
   if (self->channels > 0 && self->channels < LINE) {
     const int64_t whole =
-        VECTOR / greatest_divisor(VECTOR, self->channels) * self->channels;
+        VECTOR / ls_common_divisor(VECTOR, self->channels) * self->channels;
     self->repeat = (LINE + whole - 1) / whole * whole / self->channels;
   }
   self->lines = self->rows / self->repeat;

@@ -65,17 +65,8 @@ ls_conv ls_conv_turned(const ls_conv *conv) {
 }
 
 // ---- Phases ----------------------------------------------------------------
-static int64_t common_divisor(int64_t a, int64_t b) {
-  while (b != 0) {
-    const int64_t rest = a % b;
-    a = b;
-    b = rest;
-  }
-  return a;
-}
-
 static int64_t period_of(const ls_conv_dim *dim) {
-  return dim->spread / common_divisor(dim->spread, dim->stride);
+  return dim->spread / ls_common_divisor(dim->spread, dim->stride);
 }
 
 // Phases beyond the last output would be empty.
@@ -129,7 +120,7 @@ static ls_conv_axis axis_of(const ls_conv_dim *dim, int64_t phase) {
   axis.move = axis.period * dim->stride / dim->spread;
   if (dim->out > phase) axis.count = (dim->out - phase - 1) / axis.period + 1;
   const int64_t step = dim->step < 0 ? -dim->step : dim->step;
-  const int64_t tap_step = dim->spread / common_divisor(dim->spread, step);
+  const int64_t tap_step = dim->spread / ls_common_divisor(dim->spread, step);
   int64_t tap = 0;
   while (tap < tap_step && tap < dim->taps && !meets(dim, phase, tap))
     ++tap;

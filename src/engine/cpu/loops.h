@@ -57,6 +57,15 @@ static inline int64_t ls_max_i64(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t ls_blocks_of(int64_t count, int64_t size) {
   return ls_max_i64(1, (count + size - 1) / size);
 }
+// The greatest one; a is above 0.
+static inline int64_t ls_common_divisor(int64_t a, int64_t b) {
+  while (b != 0) {
+    const int64_t rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
+}
 
 // Numbers and bools: what a kernel can hold.
 static inline bool ls_is_plain(ls_dtype dtype) {
