@@ -14,6 +14,11 @@
 // Before they first run something together, ranks compare what they compute
 // with (math, kernels, C library): if one would give other bits, all refuse
 // with FAILED_PRECONDITION, which names both.
+//
+// A rank whose step fails cancels the trunk: all others' steps fail with its
+// error, which names it. Only what is wrong for all ranks alike before a
+// program runs (INVALID_ARGUMENT, FAILED_PRECONDITION, UNIMPLEMENTED) leaves
+// them in step.
 #ifndef LOCKSTEP_TRUNK_H_
 #define LOCKSTEP_TRUNK_H_
 

@@ -2,7 +2,9 @@
 //
 // Running a callable on every replica of a strategy.
 #include "base/nest_internal.h"
+#include "base/runtime_internal.h"
 #include "dist/context.h"
+#include "lockstep/trunk.h"
 
 static ls_status trace_mirrored(const ls_tracer *tracer, ls_graph *graph,
                                 const ls_function_options *function,
@@ -49,6 +51,30 @@ static ls_status run_default(ls_callable callable, ls_nest args,
   return ls_nest_give(callable.plain(args, callable.user), results);
 }
 
+// Other ranks wait for one that fails before its program runs. They fail like
+// it where what they were all given is wrong; what one rank lacks (memory, a
+// file), only it can tell them.
+static void tell_ranks(ls_status status) {
+  const ls_code code = ls_status_code(status);
+  if (code == LS_OK || code == LS_INVALID_ARGUMENT ||
+      code == LS_FAILED_PRECONDITION || code == LS_UNIMPLEMENTED)
+    return;
+  ls_trunk *trunk = ls_runtime_trunk(ls_runtime_current());
+  if (trunk != NULL) trunk->cancel(trunk, status);
+}
+
+static ls_status run_replicas(ls_strategy *strategy, ls_callable callable,
+                              ls_nest args, ls_nest *results) {
+  LS_RETURN_IF_ERROR(check_devices(strategy));
+  const ls_status status =
+      callable.traced != NULL
+          ? run_traced(strategy, callable.traced, args, results)
+          : ls_replicas_call(strategy, callable.plain, args, callable.user,
+                             results);
+  if (strategy->num_replicas > 1) tell_ranks(status);
+  return status;
+}
+
 ls_status ls_strategy_run(ls_strategy *strategy, ls_callable callable,
                           ls_nest args, ls_nest *results) {
   if (callable.traced == NULL && callable.plain == NULL)
@@ -67,12 +93,7 @@ ls_status ls_strategy_run(ls_strategy *strategy, ls_callable callable,
     ls_scope_end(&scope);
     status = run_default(callable, args, results);
   } else {
-    status = check_devices(strategy);
-    if (ls_status_is_ok(status))
-      status = callable.traced != NULL
-                   ? run_traced(strategy, callable.traced, args, results)
-                   : ls_replicas_call(strategy, callable.plain, args,
-                                      callable.user, results);
+    status = run_replicas(strategy, callable, args, results);
   }
   ls_scope_end(&scope);
   return status;

@@ -4,6 +4,7 @@
 // one that failed.
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/allocator.h"
 #include "lockstep/host.h"
@@ -29,6 +30,8 @@ typedef struct job {
   int replicas, steps, threads;
   int64_t batch;
   int direct;  // This rank's math is LS_MATH_DIRECT. 0: no rank's.
+  ls_counting_allocator *memory;  // Of rank 1. NULL: the system's, as others'.
+  uint64_t nth;  // Its request in its steps that fails.
   record records[MOST_RANKS];
 } job;
 
@@ -99,14 +102,22 @@ static ls_status record_variables(record *to, const ls_model *model) {
   return ls_ok();
 }
 
+// From now on rank 1's nth request fails. 0: none.
+static void fail_request(const job *work, const record *out, uint64_t nth) {
+  if (work->memory != NULL && out == &work->records[1])
+    ls_counting_allocator_fail_at(work->memory, nth);
+}
+
 static ls_status train(const job *work, record *out) {
   setup self = {.args = ls_none(), .result = ls_none()};
   ls_status status = set_up(&self, work);
+  fail_request(work, out, work->nth);
   for (int i = 0; i < work->steps && ls_status_is_ok(status); ++i) {
     status = ls_strategy_run(self.strategy, ls_traced(self.function), self.args,
                              &self.result);
     if (ls_status_is_ok(status)) status = record_nest(out, self.result);
   }
+  fail_request(work, out, 0);
   if (ls_status_is_ok(status)) status = record_variables(out, &self.model);
   tear_down(&self);
   return status;
@@ -117,12 +128,15 @@ static ls_status train_on(ls_trunk *trunk, void *user) {
   job *work = user;
   ls_runtime *runtime = NULL;
   LS_RETURN_IF_ERROR(ls_runtime_create(
-      &(ls_runtime_options){.threads = work->threads,
-                            .trunk = trunk,
-                            .math =
-                                trunk->rank > 0 && trunk->rank == work->direct
-                                    ? LS_MATH_DIRECT
-                                    : LS_MATH_FAST},
+      &(ls_runtime_options){
+          .allocator = work->memory != NULL && trunk->rank == 1
+                           ? ls_counting_allocator_allocator(work->memory)
+                           : NULL,
+          .threads = work->threads,
+          .trunk = trunk,
+          .math = trunk->rank > 0 && trunk->rank == work->direct
+                      ? LS_MATH_DIRECT
+                      : LS_MATH_FAST},
       &runtime));
   ls_runtime *before = ls_runtime_make_current(runtime);
   const ls_status status = train(work, &work->records[trunk->rank]);
@@ -354,6 +368,66 @@ static void a_rank_of_other_numerics_is_refused(void **state) {
   }
 }
 
+// Ranks that keep their failures to themselves, of which rank 1 stays until the
+// others have ended: what they know of it is what the trunk has told them.
+typedef struct silent_job {
+  job work;
+  int ended;          // Of the others, so many.
+  ls_status seen[3];  // By rank.
+} silent_job;
+
+enum { PATIENCE_MS = 20000 };
+
+static ls_status wait_for_others(const silent_job *self, int others) {
+  for (int i = 0; i < PATIENCE_MS; ++i) {
+    if (__atomic_load_n(&self->ended, __ATOMIC_ACQUIRE) == others)
+      return ls_ok();
+    usleep(1000);
+  }
+  return LS_STATUS(LS_DEADLINE_EXCEEDED,
+                   "request %llu fails on rank 1, and the others wait",
+                   (unsigned long long)self->work.nth);
+}
+
+static ls_status train_silently(ls_trunk *trunk, void *user) {
+  silent_job *self = user;
+  self->seen[trunk->rank] = train_on(trunk, &self->work);
+  if (trunk->rank == 1) return wait_for_others(self, trunk->ranks - 1);
+  __atomic_fetch_add(&self->ended, 1, __ATOMIC_RELEASE);
+  return ls_ok();
+}
+
+// With that request of rank 1 failing. Whether its steps make as many.
+static bool train_short_of_memory(uint64_t nth) {
+  silent_job self = {.work = {.type = &small_mlp,
+                              .replicas = 3,
+                              .steps = 2,
+                              .threads = 1,
+                              .batch = 6,
+                              .nth = nth}};
+  expect_ok(ls_counting_allocator_create(NULL, &self.work.memory));
+  job_init(&self.work);
+  const ls_status status = ls_standin_run(3, train_silently, &self);
+  const bool failed = !ls_status_is_ok(self.seen[1]);
+  const ls_code code = failed ? LS_RESOURCE_EXHAUSTED : LS_OK;
+  const char *told = failed ? "on rank 1 of 3" : "";
+  expect_status(status, code, told);
+  expect_status(self.seen[0], code, told);
+  expect_status(self.seen[1], code, "");
+  expect_status(self.seen[2], code, told);
+  ls_counting_allocator_destroy(self.work.memory);
+  job_deinit(&self.work);
+  return failed;
+}
+
+static void a_rank_without_memory_leaves_no_rank_waiting(void **state) {
+  (void)state;
+  uint64_t nth = 1;
+  while (train_short_of_memory(nth))
+    nth += 25;
+  assert_true(nth > 25);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(training_mlp_on_ranks_gives_the_bytes_of_one),
@@ -363,6 +437,7 @@ int main(void) {
       cmocka_unit_test(merges_in_loops_and_results_of_replicas_come_to_all),
       cmocka_unit_test(each_replica_runs_on_one_rank),
       cmocka_unit_test(a_replica_that_fails_ends_the_step_on_all_ranks),
+      cmocka_unit_test(a_rank_without_memory_leaves_no_rank_waiting),
       cmocka_unit_test(a_rank_without_replicas_is_refused),
       cmocka_unit_test(a_rank_of_other_numerics_is_refused),
   };
