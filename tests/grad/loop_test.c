@@ -408,9 +408,8 @@ each_trip_is_differentiated_with_its_own_random_numbers(void **state) {
     expect_gradients(&rows[i], 2);
 }
 
-// ---- Sizes that are not known while building
-// --------------------------------- A loop that draws random numbers, in a
-// branch, in a loop.
+// ---- Sizes that are not known while building -------------------------------
+// A loop that draws random numbers, in a branch, in a loop.
 static ls_tensor masked(ls_tensor y, ls_tensor trip, ls_tensor w) {
   (void)trip;
   const ls_tensor mask = mask_like(w);

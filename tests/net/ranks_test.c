@@ -31,7 +31,7 @@ typedef struct job {
   int64_t batch;
   int direct;  // This rank's math is LS_MATH_DIRECT. 0: no rank's.
   ls_counting_allocator *memory;  // Of rank 1. NULL: the system's, as others'.
-  uint64_t nth;  // Its request in its steps that fails.
+  uint64_t nth;                   // Its request in its steps that fails.
   record records[MOST_RANKS];
 } job;
 

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/workers.h"
+#include "support/floats.h"
 #include "support/kernel_tables.h"
 #include "support/sanitizer.h"
 
@@ -22,6 +23,10 @@ static long double sigmoid(long double x) { return 1 / (1 + expl(-x)); }
 static long double rsqrt(long double x) { return 1 / sqrtl(x); }
 static long double softplus(long double x) {
   return (x > 0 ? x : 0) + log1pl(expl(-fabsl(x)));
+}
+
+static long double gelu(long double x) {
+  return x * sigmoid(1.5957691216057308L * (x + 0.044715L * x * x * x));
 }
 
 typedef enum symmetry { NONE, ODD, EVEN } symmetry;
@@ -49,6 +54,8 @@ static const function functions[] = {
     {FUNCTION(cos), cosl, 1.5, EVEN, {1.57079633, 65536, 0.78539816}},
     {FUNCTION(tan), tanl, 3.4, ODD, {1.57079633, 65536, 0.78539816}},
     {FUNCTION(softplus), softplus, 1.7, NONE, {-103.97208, 16.6, -16.6}},
+    // Its errors have a bound of their own.
+    {FUNCTION(gelu), gelu, INFINITY, NONE, {-10, 10}},
 };
 
 static ls_cpu_unary_fn *of_table(const ls_cpu_kernels *table,
@@ -210,12 +217,166 @@ static void without_denormals_results_are_zeros_or_as_before(void **state) {
   }
 }
 
+// ---- One by one -------------------------------------------------------------
+static void elementary_functions_keep_to_their_tails(void **state) {
+  (void)state;
+  const kernel_tables tables = kernel_tables_find();
+  for (size_t i = 0; i < tables.count; ++i) {
+    for (size_t f = 0; f < LS_COUNT_OF(functions); ++f) {
+      for (size_t n = 0; n < 40; ++n) {
+        ls_cpu_unary_fn *run = of_table(tables.at[i], &functions[f]);
+        float *x = floats_create(n), *y = floats_copy(x, n);
+        run(y, y, n);  // In place.
+        for (size_t j = 0; j < n; ++j) {
+          float alone;
+          run(&alone, &x[j], 1);
+          expect_same_floats(functions[f].name, tables.at[i]->name, &y[j],
+                             &alone, 1);
+        }
+        free(x);
+        free(y);
+      }
+    }
+  }
+}
+
+static void elementary_functions_have_the_special_values_of_libm(void **state) {
+  (void)state;
+  static const struct {
+    size_t function;  // In `functions`.
+    float x, want;
+  } rows[] = {
+      {0, 0.0f, 1.0f},           {0, -INFINITY, 0.0f},
+      {0, INFINITY, INFINITY},   {0, NAN, NAN},
+      {0, 88.8f, INFINITY},      {0, -104.5f, 0.0f},
+      {0, -103.0f, 0x1p-149f},   {1, 1.0f, 0.0f},
+      {1, 0.0f, -INFINITY},      {1, -0.0f, -INFINITY},
+      {1, -1.0f, NAN},           {1, -INFINITY, NAN},
+      {1, INFINITY, INFINITY},   {1, NAN, NAN},
+      {2, 0.0f, 0.0f},           {2, -0.0f, -0.0f},
+      {2, INFINITY, 1.0f},       {2, -INFINITY, -1.0f},
+      {2, 0x1p-140f, 0x1p-140f}, {2, NAN, NAN},
+      {3, 0.0f, 0.0f},           {3, -0.0f, -0.0f},
+      {3, INFINITY, 1.0f},       {3, -INFINITY, -1.0f},
+      {3, 5.0f, 1.0f},           {3, NAN, NAN},
+      {4, 0.0f, 0.5f},           {4, INFINITY, 1.0f},
+      {4, -INFINITY, 0.0f},      {4, NAN, NAN},
+      {5, 0.0f, INFINITY},       {5, 0.25f, 2.0f},
+      {5, INFINITY, 0.0f},       {5, -1.0f, NAN},
+      {6, -0.0f, -0.0f},         {6, -INFINITY, -1.0f},
+      {6, INFINITY, INFINITY},   {6, 89.0f, INFINITY},
+      {6, 0x1p-140f, 0x1p-140f}, {6, NAN, NAN},
+      {7, -0.0f, -0.0f},         {7, -1.0f, -INFINITY},
+      {7, -1.5f, NAN},           {7, INFINITY, INFINITY},
+      {7, 0x1p-140f, 0x1p-140f}, {7, NAN, NAN},
+      {8, -0.0f, -0.0f},         {8, INFINITY, NAN},
+      {8, 0x1p-140f, 0x1p-140f}, {8, NAN, NAN},
+      {9, 0.0f, 1.0f},           {9, -INFINITY, NAN},
+      {10, -0.0f, -0.0f},        {10, NAN, NAN},
+      {11, INFINITY, INFINITY},  {11, NAN, NAN},
+      {12, INFINITY, INFINITY},  {12, NAN, NAN},
+      {12, 0.0f, 0.0f},
+  };
+  const kernel_tables tables = kernel_tables_find();
+  for (size_t i = 0; i < tables.count; ++i) {
+    for (size_t r = 0; r < LS_COUNT_OF(rows); ++r) {
+      const function *f = &functions[rows[r].function];
+      float got;
+      of_table(tables.at[i], f)(&got, &rows[r].x, 1);
+      char what[64];
+      snprintf(what, sizeof what, "%s(%g)", f->name, (double)rows[r].x);
+      expect_same_floats(what, tables.at[i]->name, &got, &rows[r].want, 1);
+    }
+  }
+}
+
+// Lanes of large angles are reduced apart from their neighbours.
+static void large_angles_do_not_touch_other_lanes(void **state) {
+  (void)state;
+  float x[64], alone, y[64];
+  for (size_t i = 0; i < LS_COUNT_OF(x); ++i) {
+    x[i] = floats_random_unit() * (i % 5 == 0 ? 0x1p100f : 10.0f);
+    if (i % 7 == 0) x[i] = NAN;
+    if (i % 11 == 0) x[i] = INFINITY;
+  }
+  const kernel_tables tables = kernel_tables_find();
+  for (size_t i = 0; i < tables.count; ++i) {
+    tables.at[i]->sin(y, x, LS_COUNT_OF(x));
+    for (size_t k = 0; k < LS_COUNT_OF(x); ++k) {
+      tables.at[i]->sin(&alone, &x[k], 1);
+      expect_same_floats("sin", tables.at[i]->name, &y[k], &alone, 1);
+    }
+  }
+}
+
+// ---- Gelu
+// -------------------------------------------------------------------- The
+// bounds of isa/vecactivation.h.
+static void gelu_and_its_slope_err_little(void **state) {
+  (void)state;
+  const ls_cpu_kernels *best = ls_cpu_kernels_best();
+  enum { COUNT = 100000 };
+  float *x = floats_allocate(COUNT * sizeof *x),
+        *y = floats_allocate(COUNT * sizeof *y);
+  float *ones = floats_allocate(COUNT * sizeof *ones);
+  for (size_t i = 0; i < COUNT; ++i) {
+    x[i] = floats_random_unit() * 9.9f;
+    ones[i] = 1.0f;
+  }
+  best->gelu(y, x, COUNT);
+  for (size_t i = 0; i < COUNT; ++i) {
+    const double a = (double)x[i], want = (double)gelu(a);
+    const double bound = fabs(want) * 0x1p-22 * (1.0 + a * a);
+    if (a >= -1.0 ? ulps(y[i], (long double)want) > 3.1
+                  : fabs((double)y[i] - want) > bound)
+      fail_msg("gelu(%a) is %a, want %a", a, (double)y[i], want);
+  }
+  best->gelu_grad(y, ones, x, COUNT);
+  for (size_t i = 0; i < COUNT; ++i) {
+    const double a = (double)x[i], c = 1.5957691216057308;
+    const double s = 1.0 / (1.0 + exp(-c * (a + 0.044715 * a * a * a)));
+    const double rest = 1.0 / (1.0 + exp(c * (a + 0.044715 * a * a * a)));
+    const double want = s + a * s * rest * c * (1.0 + 0.134145 * a * a);
+    if (fabs((double)y[i] - want) > 0x1p-22)
+      fail_msg("gelu'(%a) is %a, want %a", a, (double)y[i], want);
+  }
+  free(x);
+  free(y);
+  free(ones);
+}
+
+static void gelu_grad_is_the_same_in_every_table_and_tail(void **state) {
+  (void)state;
+  const kernel_tables tables = kernel_tables_find();
+  for (size_t n = 0; n < 40; ++n) {
+    float *dy = floats_create(n), *x = floats_create(n),
+          *want = floats_create(n);
+    for (size_t i = 0; i < n; ++i)
+      x[i] *= 20.0f;
+    tables.at[0]->gelu_grad(want, dy, x, n);
+    for (size_t i = 1; i < tables.count; ++i) {
+      float *in_place = floats_copy(x, n);
+      tables.at[i]->gelu_grad(in_place, dy, in_place, n);
+      expect_same_floats("gelu_grad", tables.at[i]->name, in_place, want, n);
+      free(in_place);
+    }
+    free(dy);
+    free(x);
+    free(want);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(functions_err_by_no_more_ulps_than_they_say),
       cmocka_unit_test(odd_and_even_functions_are_so_to_the_bit),
       cmocka_unit_test(every_table_gives_the_same_bytes_at_the_edges),
       cmocka_unit_test(without_denormals_results_are_zeros_or_as_before),
+      cmocka_unit_test(elementary_functions_keep_to_their_tails),
+      cmocka_unit_test(elementary_functions_have_the_special_values_of_libm),
+      cmocka_unit_test(large_angles_do_not_touch_other_lanes),
+      cmocka_unit_test(gelu_and_its_slope_err_little),
+      cmocka_unit_test(gelu_grad_is_the_same_in_every_table_and_tail),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,7 @@
 // A product is one chain of fused multiply-adds over k, then the bias, the
 // activation and what C held: whatever the cut into blocks and onto threads,
 // wherever the arrays begin, however few rows there are, and of whatever bits.
-// (Every tail and every way to store one: engine/kernels_test.c.)
+// (Every tail and every way to store one: engine/kernel_product_test.c.)
 #include "support/expect.h"
 
 #include <math.h>

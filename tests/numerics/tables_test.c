@@ -3,7 +3,7 @@
 // Every kernel that exists once per instruction set gives the same bytes in
 // each: on ordinary numbers and on all bit patterns, for every tail, wherever
 // its arrays begin. (Products and elementary functions: product_cut_test.c,
-// elementary_test.c, and engine/kernels_test.c.)
+// elementary_test.c, and engine/kernel_product_test.c.)
 #include "support/expect.h"
 
 #include <math.h>
