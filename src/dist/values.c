@@ -225,6 +225,16 @@ typedef struct selecting {
   int32_t id;
 } selecting;
 
+// The component on the replica's device. Values are nearly always in the order
+// of replicas; all are looked at only where this one is not.
+static size_t find_of_replica(ls_nest leaf, const selecting *s) {
+  const char *device = s->strategy->devices[s->id];
+  ls_device_name name = {0};
+  if (ls_distributed_count(leaf) == (size_t)s->strategy->num_replicas)
+    ls_status_free(ls_component_device(leaf, (size_t)s->id, &name));
+  return strcmp(name.text, device) == 0 ? (size_t)s->id : find_on(leaf, device);
+}
+
 static ls_nest select_for(ls_nest leaf, void *user) {
   const selecting *s = user;
   if (leaf.kind != LS_KIND_DISTRIBUTED) return ls_nest_retain(leaf);
@@ -232,7 +242,7 @@ static ls_nest select_for(ls_nest leaf, void *user) {
   const size_t count = ls_distributed_count(leaf);
   // Devices that were said count, else the position.
   if (count > 0 && ls_distributed_device(leaf, 0)[0] != '\0') {
-    const size_t index = find_on(leaf, device);
+    const size_t index = find_of_replica(leaf, s);
     if (index == count) return ls_fail(no_component(leaf, device));
     return ls_nest_retain(ls_distributed_component(leaf, index));
   }

@@ -82,6 +82,25 @@ static void a_missing_part_is_found_before_anything_runs(void **state) {
   ls_strategy_release(strategy);
 }
 
+static void parts_on_devices_go_to_the_replicas_there(void **state) {
+  (void)state;
+  LS_SPEC("M149");
+  ls_strategy *strategy = mirrored_of(2);
+  // In the replicas' order and in the other one, by short names.
+  for (int first = 0; first < 2; ++first) {
+    const char *const devices[] = {first == 0 ? "cpu:0" : "cpu:1",
+                                   first == 0 ? "cpu:1" : "cpu:0"};
+    const ls_nest items[] = {ls_nest_f64(first), ls_nest_f64(1 - first)};
+    const ls_nest args =
+        LS_TUPLE(ls_nest_distributed_on(LS_PER_REPLICA, items, devices, 2));
+    const ls_nest made = run_on(strategy, echo, args, NULL);
+    expect_numbers(ls_nest_item(made, 0), (double[]){0, 1}, 2);
+    ls_nest_release(made);
+    ls_nest_release(args);
+  }
+  ls_strategy_release(strategy);
+}
+
 static ls_nest look_at_variable(ls_nest args, void *user) {
   assert_ptr_equal(ls_nest_as_variable(ls_nest_item(args, 0)), user);
   return ls_nest_variable(
@@ -538,6 +557,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(replicas_get_their_parts),
       cmocka_unit_test(a_missing_part_is_found_before_anything_runs),
+      cmocka_unit_test(parts_on_devices_go_to_the_replicas_there),
       cmocka_unit_test(a_distributed_variable_stays_whole),
       cmocka_unit_test(results_of_different_kinds_are_refused),
       cmocka_unit_test(replicas_meet_in_merge_calls),
