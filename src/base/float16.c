@@ -1,21 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // f16 and bf16 as bits, in integer arithmetic: independent of the rounding
 // mode, and of flushing denormals to zero.
-#include <string.h>
-
+#include "base/float_bits.h"
 #include "lockstep/array.h"
-
-static uint32_t bits_of(float value) {
-  uint32_t bits = 0;
-  memcpy(&bits, &value, sizeof(bits));
-  return bits;
-}
-
-static float float_of(uint32_t bits) {
-  float value = 0;
-  memcpy(&value, &bits, sizeof(value));
-  return value;
-}
 
 // `value` without its lowest `count` bits, to nearest, ties to even.
 static uint32_t shift_rounding(uint32_t value, uint32_t count) {
@@ -24,7 +11,7 @@ static uint32_t shift_rounding(uint32_t value, uint32_t count) {
 }
 
 uint16_t ls_f16_from_f32(float value) {
-  const uint32_t bits = bits_of(value);
+  const uint32_t bits = ls_float_bits(value);
   const uint32_t sign = bits >> 16 & 0x8000;
   const uint32_t magnitude = bits & 0x7FFFFFFF;
   const uint32_t exponent = magnitude >> 23;
@@ -49,20 +36,20 @@ float ls_f16_to_f32(uint16_t bits) {
   const uint32_t sign = (uint32_t)(bits & 0x8000) << 16;
   const uint32_t exponent = bits >> 10 & 31;
   const uint32_t mantissa = bits & 0x3FF;
-  if (exponent == 31) return float_of(sign | 0x7F800000 | mantissa << 13);
+  if (exponent == 31) return ls_float_of_bits(sign | 0x7F800000 | mantissa << 13);
   if (exponent > 0) {
-    return float_of(sign | (exponent + 112) << 23 | mantissa << 13);
+    return ls_float_of_bits(sign | (exponent + 112) << 23 | mantissa << 13);
   }
   const float magnitude = (float)mantissa * 0x1p-24F;  // Exact.
-  return float_of(sign | bits_of(magnitude));
+  return ls_float_of_bits(sign | ls_float_bits(magnitude));
 }
 
 uint16_t ls_bf16_from_f32(float value) {
-  const uint32_t bits = bits_of(value);
+  const uint32_t bits = ls_float_bits(value);
   if ((bits & 0x7FFFFFFF) > 0x7F800000) {
     return (uint16_t)(bits >> 16 | 0x40);  // NaN stays one, made quiet.
   }
   return (uint16_t)shift_rounding(bits, 16);
 }
 
-float ls_bf16_to_f32(uint16_t bits) { return float_of((uint32_t)bits << 16); }
+float ls_bf16_to_f32(uint16_t bits) { return ls_float_of_bits((uint32_t)bits << 16); }

@@ -114,7 +114,17 @@ bool cli_check_math(const char *command, const char *math);
 // Both together, where either may be NULL. Precision bf16 is a math.
 bool cli_check_arithmetic(const char *command, const char *precision,
                           const char **math);
-// The row of --precision in a command's table of flags.
+// Rows of tables of flags, which several commands have.
+#define CLI_THREADS_OPTION(place)                                              \
+  {                                                                            \
+    "threads", CLI_COUNT, (place), "N",                                        \
+        "compute threads (default: one per core)", 1                           \
+  }
+#define CLI_BATCH_OPTION(place)                                                \
+  {                                                                            \
+    "batch-size", CLI_COUNT, (place), "N",                                     \
+        "examples a step, of all replicas (default: the model's)", 1           \
+  }
 #define CLI_PRECISION_OPTION(place)                                            \
   {                                                                            \
     "precision", CLI_TEXT, (place), "NAME",                                    \
@@ -122,7 +132,6 @@ bool cli_check_arithmetic(const char *command, const char *precision,
         "convolutions of operands rounded to bf16",                            \
         0                                                                      \
   }
-// The row of --math in a command's table of flags.
 #define CLI_MATH_OPTION(place)                                                 \
   {                                                                            \
     "math", CLI_TEXT, (place), "NAME",                                         \

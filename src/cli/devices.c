@@ -92,8 +92,7 @@ static ls_status show(ls_runtime *runtime, int64_t replicas) {
 int cli_devices(int argc, char **argv) {
   int64_t threads = 0, replicas = 0;
   const cli_option options[] = {
-      {"threads", CLI_COUNT, &threads, "N",
-       "compute threads (default: one per core)", 1},
+      CLI_THREADS_OPTION(&threads),
       {"replicas", CLI_COUNT, &replicas, "N",
        "also show N replicas and where they run", 1},
   };

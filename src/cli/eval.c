@@ -69,8 +69,7 @@ int cli_eval(int argc, char **argv) {
   const cli_option options[] = {
       {"data", CLI_TEXT, &flags.data, "NAME|PATH",
        "other data than the run's; see 'lockstep train'", 0},
-      {"threads", CLI_COUNT, &flags.threads, "N",
-       "compute threads (default: one per core)", 1},
+      CLI_THREADS_OPTION(&flags.threads),
       {"math", CLI_TEXT, &flags.math, "NAME",
        "fast or direct (default: the run's); see 'lockstep\ntrain'", 0},
       {"json", CLI_FLAG, &flags.json, NULL,

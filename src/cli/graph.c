@@ -70,10 +70,8 @@ int cli_graph(int argc, char **argv) {
        "the built graph as a drawing for Graphviz", 0},
       {"replicas", CLI_COUNT, &flags.replicas, "N",
        "replicas of the step (default 1)", 1},
-      {"threads", CLI_COUNT, &flags.threads, "N",
-       "compute threads (default: one per core)", 1},
-      {"batch-size", CLI_COUNT, &flags.batch_size, "N",
-       "examples of all replicas (default: the model's)", 1},
+      CLI_THREADS_OPTION(&flags.threads),
+      CLI_BATCH_OPTION(&flags.batch_size),
       CLI_MATH_OPTION(&flags.math),
   };
   const cli_syntax syntax = {

@@ -12,8 +12,6 @@
 #include "support/floats.h"
 #include "support/kernel_tables.h"
 
-static kernel_tables tables;
-
 // A product with its arrays, in floats and in doubles.
 typedef struct {
   ls_cpu_product f32, f64;
@@ -172,14 +170,14 @@ static void check_f64(const ls_cpu_kernels *table, const product_case *t,
 static void check_product(size_t m, size_t n, size_t k, unsigned transposes,
                           unsigned epilogue, size_t extra) {
   product_case t = new_product(m, n, k, transposes, epilogue, extra);
-  for (size_t i = 0; i < tables.count; ++i) {
-    check_f32(tables.at[i], &t, 0, 0);
-    check_f64(tables.at[i], &t, 0, 0);
+  for (size_t i = 0; i < kernel_tables_here.count; ++i) {
+    check_f32(kernel_tables_here.at[i], &t, 0, 0);
+    check_f64(kernel_tables_here.at[i], &t, 0, 0);
     // The same again in four blocks.
     const size_t row = floats_random_below(m + 1),
                  column = floats_random_below(n + 1);
-    check_f32(tables.at[i], &t, row, column);
-    check_f64(tables.at[i], &t, row, column);
+    check_f32(kernel_tables_here.at[i], &t, row, column);
+    check_f64(kernel_tables_here.at[i], &t, row, column);
   }
   free_product(&t);
 }
@@ -244,14 +242,15 @@ static void product_is_close_to_one_in_doubles(void **state) {
   product_case t = new_product(33, 65, 300, 2, 7, 0);
   double *want = floats_allocate(t.c_size * sizeof *want);
   memcpy(want, t.want64, t.c_size * sizeof *want);
-  for (size_t i = 0; i < tables.count; ++i) {
+  for (size_t i = 0; i < kernel_tables_here.count; ++i) {
     ls_cpu_product p = t.f32;
     float *c = floats_copy(t.c, t.c_size);
     p.c = c;
-    void *scratch = floats_allocate(tables.at[i]->product_f32_scratch(&p));
-    run_cut(tables.at[i]->product_f32, &p, scratch, 0, 0);
-    expect_near_floats(t.text, tables.at[i]->name, c, want, 300 * 0x1p-24,
-                       t.c_size);
+    void *scratch =
+        floats_allocate(kernel_tables_here.at[i]->product_f32_scratch(&p));
+    run_cut(kernel_tables_here.at[i]->product_f32, &p, scratch, 0, 0);
+    expect_near_floats(t.text, kernel_tables_here.at[i]->name, c, want,
+                       300 * 0x1p-24, t.c_size);
     free(c);
     free(scratch);
   }
@@ -261,7 +260,7 @@ static void product_is_close_to_one_in_doubles(void **state) {
 
 static void product_relu_lets_a_nan_through(void **state) {
   (void)state;
-  for (size_t i = 0; i < tables.count; ++i) {
+  for (size_t i = 0; i < kernel_tables_here.count; ++i) {
     const float a[2] = {NAN, -1.0f}, b[1] = {1.0f};
     float c[2] = {0};
     const ls_cpu_product p = {
@@ -276,18 +275,13 @@ static void product_relu_lets_a_nan_through(void **state) {
         .ldc = 1,
         .activation = LS_CPU_ACTIVATION_RELU,
     };
-    void *scratch = floats_allocate(tables.at[i]->product_f32_scratch(&p));
-    run_cut(tables.at[i]->product_f32, &p, scratch, 0, 0);
+    void *scratch =
+        floats_allocate(kernel_tables_here.at[i]->product_f32_scratch(&p));
+    run_cut(kernel_tables_here.at[i]->product_f32, &p, scratch, 0, 0);
     free(scratch);
     assert_true(isnan(c[0]));
     assert_true(c[1] == 0.0f);
   }
-}
-
-static int find_tables(void **state) {
-  (void)state;
-  tables = kernel_tables_find();
-  return 0;
 }
 
 int main(void) {
@@ -300,5 +294,5 @@ int main(void) {
       cmocka_unit_test(product_is_close_to_one_in_doubles),
       cmocka_unit_test(product_relu_lets_a_nan_through),
   };
-  return cmocka_run_group_tests(tests, find_tables, NULL);
+  return cmocka_run_group_tests(tests, kernel_tables_set_up, NULL);
 }

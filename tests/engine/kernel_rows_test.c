@@ -11,8 +11,6 @@
 #include "support/floats.h"
 #include "support/kernel_tables.h"
 
-static kernel_tables tables;
-
 #define MAX_COLUMNS 100
 
 static const size_t row_shapes[][2] = {
@@ -42,10 +40,10 @@ static void softmax_and_its_log_are_close_to_doubles(void **state) {
     const size_t rows = row_shapes[s][0], columns = row_shapes[s][1];
     const size_t n = rows * columns;
     float *x = new_logits(n), *base = floats_allocate(n * sizeof *base);
-    for (size_t i = 0; i < tables.count; ++i) {
+    for (size_t i = 0; i < kernel_tables_here.count; ++i) {
       float *y = floats_copy(x, n), *z = floats_allocate(n * sizeof *z);
-      tables.at[i]->softmax(y, y, rows, columns);  // In place.
-      tables.at[i]->log_softmax(z, x, rows, columns);
+      kernel_tables_here.at[i]->softmax(y, y, rows, columns);  // In place.
+      kernel_tables_here.at[i]->log_softmax(z, x, rows, columns);
       for (size_t r = 0; r < rows; ++r) {
         double want[MAX_COLUMNS], want_log[MAX_COLUMNS], max;
         const double log_of_sum = log_sum(x + r * columns, columns, &max);
@@ -53,16 +51,17 @@ static void softmax_and_its_log_are_close_to_doubles(void **state) {
           want_log[j] = (double)x[r * columns + j] - max - log_of_sum;
           want[j] = exp(want_log[j]);
         }
-        expect_near_floats("softmax", tables.at[i]->name, y + r * columns, want,
-                           1e-6, columns);
-        expect_near_floats("log_softmax", tables.at[i]->name, z + r * columns,
-                           want_log, 4e-6, columns);
+        expect_near_floats("softmax", kernel_tables_here.at[i]->name,
+                           y + r * columns, want, 1e-6, columns);
+        expect_near_floats("log_softmax", kernel_tables_here.at[i]->name,
+                           z + r * columns, want_log, 4e-6, columns);
       }
       if (i == 0) memcpy(base, y, n * sizeof *base);
-      expect_same_floats("softmax", tables.at[i]->name, y, base, n);
+      expect_same_floats("softmax", kernel_tables_here.at[i]->name, y, base, n);
       // In place gives what apart gives.
-      tables.at[i]->log_softmax(y, x, rows, columns);
-      expect_same_floats("log_softmax", tables.at[i]->name, y, z, n);
+      kernel_tables_here.at[i]->log_softmax(y, x, rows, columns);
+      expect_same_floats("log_softmax", kernel_tables_here.at[i]->name, y, z,
+                         n);
       free(y);
       free(z);
     }
@@ -84,19 +83,20 @@ static void label_loss_is_close_to_doubles_and_equal_in_tables(void **state) {
     const size_t rows = row_shapes[s][0], columns = row_shapes[s][1];
     float *x = new_logits(rows * columns), *first = floats_create(rows);
     int32_t *labels = new_labels(rows, columns);
-    for (size_t i = 0; i < tables.count; ++i) {
+    for (size_t i = 0; i < kernel_tables_here.count; ++i) {
       float *loss = floats_create(rows);
-      tables.at[i]->label_loss(loss, x, labels, rows, columns);
+      kernel_tables_here.at[i]->label_loss(loss, x, labels, rows, columns);
       for (size_t r = 0; r < rows; ++r) {
         double max;
         const double log_of_sum = log_sum(x + r * columns, columns, &max);
         const double own = (double)x[r * columns + (size_t)labels[r]];
         const double want = log_of_sum - (own - max);
-        expect_near_floats("loss", tables.at[i]->name, &loss[r], &want, 4e-6,
-                           1);
+        expect_near_floats("loss", kernel_tables_here.at[i]->name, &loss[r],
+                           &want, 4e-6, 1);
       }
       if (i == 0) memcpy(first, loss, rows * sizeof *first);
-      expect_same_floats("loss", tables.at[i]->name, loss, first, rows);
+      expect_same_floats("loss", kernel_tables_here.at[i]->name, loss, first,
+                         rows);
       free(loss);
     }
     free(x);
@@ -113,9 +113,9 @@ static void label_loss_grad_is_scaled_softmax_minus_onehot(void **state) {
     float *x = new_logits(n), *scale = floats_create(rows + 1);
     float *softmax = floats_allocate(n * sizeof *softmax);
     int32_t *labels = new_labels(rows, columns);
-    for (size_t i = 0; i < tables.count; ++i) {
+    for (size_t i = 0; i < kernel_tables_here.count; ++i) {
       for (size_t stride = 0; stride < 2; ++stride) {
-        tables.at[i]->softmax(softmax, x, rows, columns);
+        kernel_tables_here.at[i]->softmax(softmax, x, rows, columns);
         for (size_t r = 0; r < rows; ++r) {
           for (size_t j = 0; j < columns; ++j) {
             float *y = &softmax[r * columns + j];
@@ -124,9 +124,11 @@ static void label_loss_grad_is_scaled_softmax_minus_onehot(void **state) {
           }
         }
         float *grad = floats_copy(x, n);
-        tables.at[i]->label_loss_grad(grad, grad, labels, scale, stride, rows,
-                                      columns);  // In place.
-        expect_same_floats("grad", tables.at[i]->name, grad, softmax, n);
+        kernel_tables_here.at[i]->label_loss_grad(grad, grad, labels, scale,
+                                                  stride, rows,
+                                                  columns);  // In place.
+        expect_same_floats("grad", kernel_tables_here.at[i]->name, grad,
+                           softmax, n);
         free(grad);
       }
     }
@@ -141,10 +143,10 @@ static void label_outside_the_classes_gives_nan_in_its_row_alone(void **state) {
   (void)state;
   const float x[9] = {1, 2, 3, 4, 5, 6, 7, 8, 9}, scale = 1.0f;
   const int32_t labels[3] = {-1, 1, 3};
-  for (size_t i = 0; i < tables.count; ++i) {
+  for (size_t i = 0; i < kernel_tables_here.count; ++i) {
     float loss[3], grad[9];
-    tables.at[i]->label_loss(loss, x, labels, 3, 3);
-    tables.at[i]->label_loss_grad(grad, x, labels, &scale, 0, 3, 3);
+    kernel_tables_here.at[i]->label_loss(loss, x, labels, 3, 3);
+    kernel_tables_here.at[i]->label_loss_grad(grad, x, labels, &scale, 0, 3, 3);
     for (size_t r = 0; r < 3; ++r) {
       assert_int_equal(isnan(loss[r]) != 0, r != 1);
       for (size_t j = 0; j < 3; ++j) {
@@ -154,12 +156,6 @@ static void label_outside_the_classes_gives_nan_in_its_row_alone(void **state) {
   }
 }
 
-static int find_tables(void **state) {
-  (void)state;
-  tables = kernel_tables_find();
-  return 0;
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(softmax_and_its_log_are_close_to_doubles),
@@ -167,5 +163,5 @@ int main(void) {
       cmocka_unit_test(label_loss_grad_is_scaled_softmax_minus_onehot),
       cmocka_unit_test(label_outside_the_classes_gives_nan_in_its_row_alone),
   };
-  return cmocka_run_group_tests(tests, find_tables, NULL);
+  return cmocka_run_group_tests(tests, kernel_tables_set_up, NULL);
 }

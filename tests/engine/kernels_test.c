@@ -13,8 +13,6 @@
 #include "support/floats.h"
 #include "support/kernel_tables.h"
 
-static kernel_tables tables;
-
 // ---- Tables -----------------------------------------------------------------
 
 static void best_table_is_one_that_can_be_found(void **state) {
@@ -22,7 +20,7 @@ static void best_table_is_one_that_can_be_found(void **state) {
   const ls_cpu_kernels *best = ls_cpu_kernels_best();
   assert_non_null(best);
   assert_ptr_equal(ls_cpu_kernels_find(best->name), best);
-  assert_ptr_equal(tables.at[tables.count - 1], best);
+  assert_ptr_equal(kernel_tables_here.at[kernel_tables_here.count - 1], best);
 }
 
 static void base_table_is_always_there_and_unknown_ones_are_not(void **state) {
@@ -49,8 +47,9 @@ static float *new_samples(void) {
 }
 
 static void check_half(size_t n, const float *x, const uint16_t *halves) {
-  for (size_t i = 0; i < tables.count; ++i) {
-    const ls_cpu_kernels *t = tables.at[i], *base = tables.at[0];
+  for (size_t i = 0; i < kernel_tables_here.count; ++i) {
+    const ls_cpu_kernels *t = kernel_tables_here.at[i],
+                         *base = kernel_tables_here.at[0];
     float *wide = floats_allocate(n * sizeof *wide),
           *want = floats_allocate(n * sizeof *x);
     t->widen_f16(wide, halves, n);
@@ -109,8 +108,8 @@ static void elementwise_kernels_are_their_formulas(void **state) {
       step[i] = a[i] - scaled;
       back[i] = b[i] > 0.0f ? a[i] : 0.0f;
     }
-    for (size_t i = 0; i < tables.count; ++i) {
-      const ls_cpu_kernels *table = tables.at[i];
+    for (size_t i = 0; i < kernel_tables_here.count; ++i) {
+      const ls_cpu_kernels *table = kernel_tables_here.at[i];
       float *got = floats_copy(a, n);
       table->add(got, got, b, n);
       expect_same_floats("add", table->name, got, sum, n);
@@ -143,12 +142,12 @@ static void column_sums_add_rows_in_order(void **state) {
             sum += x[i * stride + j];
           want[j] = accumulate != 0 ? old[j] + sum : sum;
         }
-        for (size_t i = 0; i < tables.count; ++i) {
+        for (size_t i = 0; i < kernel_tables_here.count; ++i) {
           float *got = floats_copy(old, columns);
-          tables.at[i]->column_sums(got, x, rows, columns, stride,
-                                    accumulate != 0);
-          expect_same_floats("column_sums", tables.at[i]->name, got, want,
-                             columns);
+          kernel_tables_here.at[i]->column_sums(got, x, rows, columns, stride,
+                                                accumulate != 0);
+          expect_same_floats("column_sums", kernel_tables_here.at[i]->name, got,
+                             want, columns);
           free(got);
         }
       }
@@ -169,9 +168,10 @@ static void sum_runs_in_sixteen_partial_sums(void **state) {
       for (size_t j = 0; j < w; ++j)
         partial[j] += partial[j + w];
     }
-    for (size_t i = 0; i < tables.count; ++i) {
-      const float got = tables.at[i]->sum(x, n);
-      expect_same_floats("sum", tables.at[i]->name, &got, partial, 1);
+    for (size_t i = 0; i < kernel_tables_here.count; ++i) {
+      const float got = kernel_tables_here.at[i]->sum(x, n);
+      expect_same_floats("sum", kernel_tables_here.at[i]->name, &got, partial,
+                         1);
     }
     free(x);
   }
@@ -181,28 +181,22 @@ static void max_sees_every_element_and_every_nan(void **state) {
   (void)state;
   for (size_t n = 0; n < 70; ++n) {
     float *x = floats_create(n);
-    for (size_t i = 0; i < tables.count; ++i) {
+    for (size_t i = 0; i < kernel_tables_here.count; ++i) {
       float want = -INFINITY;
       for (size_t k = 0; k < n; ++k)
         want = x[k] > want ? x[k] : want;
-      assert_true(tables.at[i]->max(x, n) == want);
+      assert_true(kernel_tables_here.at[i]->max(x, n) == want);
       for (size_t k = 0; k < n; ++k) {
         const float old = x[k];
         x[k] = 3.0f;
-        assert_true(tables.at[i]->max(x, n) == 3.0f);
+        assert_true(kernel_tables_here.at[i]->max(x, n) == 3.0f);
         x[k] = NAN;
-        assert_true(isnan(tables.at[i]->max(x, n)));
+        assert_true(isnan(kernel_tables_here.at[i]->max(x, n)));
         x[k] = old;
       }
     }
     free(x);
   }
-}
-
-static int find_tables(void **state) {
-  (void)state;
-  tables = kernel_tables_find();
-  return 0;
 }
 
 int main(void) {
@@ -215,5 +209,5 @@ int main(void) {
       cmocka_unit_test(sum_runs_in_sixteen_partial_sums),
       cmocka_unit_test(max_sees_every_element_and_every_nan),
   };
-  return cmocka_run_group_tests(tests, find_tables, NULL);
+  return cmocka_run_group_tests(tests, kernel_tables_set_up, NULL);
 }

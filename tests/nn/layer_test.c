@@ -6,40 +6,7 @@
 
 #include "lockstep/eager.h"
 #include "lockstep/nn.h"
-
-static ls_tensor tensor(ls_dtype dtype, ls_shape shape, const double *values) {
-  ls_array *array = NULL;
-  expect_ok(ls_array_create(dtype, shape, &array));
-  for (int64_t i = 0; i < ls_array_num_elements(array); ++i)
-    ls_array_set_f64(array, i, values[i]);
-  const ls_tensor result = ls_tensor_from_array(array);
-  ls_array_release(array);
-  return result;
-}
-
-static double item(ls_tensor value) {
-  double result = 0;
-  expect_ok(ls_tensor_item(value, &result));
-  return result;
-}
-
-static void set(ls_variable *variable, const double *values) {
-  ls_array *array = NULL;
-  expect_ok(ls_array_create(ls_variable_dtype(variable),
-                            ls_variable_shape(variable), &array));
-  for (int64_t i = 0; i < ls_array_num_elements(array); ++i)
-    ls_array_set_f64(array, i, values[i]);
-  expect_ok(ls_variable_set_value(variable, array));
-  ls_array_release(array);
-}
-
-static void expect_values(ls_tensor value, const double *wanted) {
-  ls_array *array = NULL;
-  expect_ok(ls_tensor_value(value, &array));
-  for (int64_t i = 0; i < ls_array_num_elements(array); ++i)
-    assert_float_equal(ls_array_f64(array, i), wanted[i], 1e-6);
-  ls_array_release(array);
-}
+#include "support/values.h"
 
 static void a_dense_layer_is_a_product_a_bias_and_an_activation(void **state) {
   (void)state;
@@ -60,12 +27,12 @@ static void a_dense_layer_is_a_product_a_bias_and_an_activation(void **state) {
   assert_ptr_equal(variables[0], ls_dense_layer_kernel(layer));
   assert_ptr_equal(variables[1], ls_dense_layer_bias(layer));
   const double kernel[] = {1, 2, 3, 4, 5, 6}, bias[] = {0, -20, 1};
-  set(ls_dense_layer_kernel(layer), kernel);
-  set(ls_dense_layer_bias(layer), bias);
+  set_variable(ls_dense_layer_kernel(layer), kernel);
+  set_variable(ls_dense_layer_bias(layer), bias);
   const double x[] = {1, 1, 2, 0}, wanted[] = {5, 0, 10, 2, 0, 7};
-  expect_values(
-      ls_dense_layer_apply(layer, tensor(LS_DTYPE_F32, LS_SHAPE(2, 2), x)),
-      wanted);
+  expect_tensor_of(
+      ls_dense_layer_apply(layer, eager_of(LS_DTYPE_F32, LS_SHAPE(2, 2), x)),
+      LS_SHAPE(2, 3), wanted, 1e-6);
   ls_dense_layer_destroy(layer);
   expect_ok(ls_frame_end(NULL));
 }
@@ -78,10 +45,11 @@ static void a_layer_can_do_without_bias(void **state) {
       &(ls_dense_options){.inputs = 1, .units = 1, .no_bias = true}, &layer));
   assert_null(ls_dense_layer_bias(layer));
   const double two = 2, three = 3, six = 6;
-  set(ls_dense_layer_kernel(layer), &two);
-  expect_values(
-      ls_dense_layer_apply(layer, tensor(LS_DTYPE_F32, LS_SHAPE(1, 1), &three)),
-      &six);
+  set_variable(ls_dense_layer_kernel(layer), &two);
+  expect_tensor_of(
+      ls_dense_layer_apply(layer,
+                           eager_of(LS_DTYPE_F32, LS_SHAPE(1, 1), &three)),
+      LS_SHAPE(1, 1), &six, 1e-6);
   ls_dense_layer_destroy(layer);
   expect_ok(ls_frame_end(NULL));
 }
@@ -133,10 +101,10 @@ static void the_loss_is_the_mean_over_all_rows(void **state) {
   (void)state;
   expect_ok(ls_frame_begin());
   const double logits[] = {1, 2, 3, 0, 0, 0}, labels[] = {2, 0};
-  const ls_tensor x = tensor(LS_DTYPE_F32, LS_SHAPE(2, 3), logits);
-  const ls_tensor y = tensor(LS_DTYPE_I32, LS_SHAPE(2), labels);
+  const ls_tensor x = eager_of(LS_DTYPE_F32, LS_SHAPE(2, 3), logits);
+  const ls_tensor y = eager_of(LS_DTYPE_I32, LS_SHAPE(2), labels);
   const double first = log(exp(-2) + exp(-1) + 1), second = log(3);
-  assert_float_equal(item(ls_mean_softmax_cross_entropy(x, y)),
+  assert_float_equal(item_of(ls_mean_softmax_cross_entropy(x, y)),
                      (first + second) / 2, 1e-6);
   expect_ok(ls_frame_end(NULL));
 }
@@ -146,10 +114,10 @@ static void accuracy_counts_the_rows_that_are_right(void **state) {
   expect_ok(ls_frame_begin());
   const double logits[] = {1, 2, 5, 4, 3, -1, 1, 0};
   const double labels[] = {1, 1, 0, 0};
-  const ls_tensor x = tensor(LS_DTYPE_F32, LS_SHAPE(4, 2), logits);
-  const ls_tensor y = tensor(LS_DTYPE_I32, LS_SHAPE(4), labels);
-  assert_true(item(ls_accuracy(x, y)) == 0.75);
-  assert_true(item(ls_count_correct(x, y)) == 3);
+  const ls_tensor x = eager_of(LS_DTYPE_F32, LS_SHAPE(4, 2), logits);
+  const ls_tensor y = eager_of(LS_DTYPE_I32, LS_SHAPE(4), labels);
+  assert_true(item_of(ls_accuracy(x, y)) == 0.75);
+  assert_true(item_of(ls_count_correct(x, y)) == 3);
   expect_ok(ls_frame_end(NULL));
 }
 

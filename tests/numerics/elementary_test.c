@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/float_bits.h"
 #include "base/workers.h"
 #include "support/floats.h"
 #include "support/kernel_tables.h"
@@ -70,18 +71,6 @@ enum { STRIDE = LS_SANITIZED ? 262147 : 65521, RUN = LS_SANITIZED ? 50 : 500 };
 enum { SPREAD = (int)(UINT32_MAX / STRIDE), RUNS = 10 };
 enum { SAMPLE = SPREAD + RUNS * (2 * RUN + 1) };
 
-static float of_bits(uint32_t bits) {
-  float x;
-  memcpy(&x, &bits, sizeof(x));
-  return x;
-}
-
-static uint32_t bits_of(float x) {
-  uint32_t bits;
-  memcpy(&bits, &x, sizeof(bits));
-  return bits;
-}
-
 static void make_sample(const function *f, float *x) {
   const float places[RUNS] = {(float)f->special[0],
                               (float)f->special[1],
@@ -95,12 +84,12 @@ static void make_sample(const function *f, float *x) {
                               0x1p127F};
   size_t n = 0;
   for (uint32_t i = 0; i < SPREAD; ++i)
-    x[n++] = of_bits(i * STRIDE);
+    x[n++] = ls_float_of_bits(i * STRIDE);
   for (size_t i = 0; i < RUNS; ++i) {
     // Around +0 bits go down into the NaNs, which is fine.
-    const uint32_t middle = bits_of(places[i]);
+    const uint32_t middle = ls_float_bits(places[i]);
     for (uint32_t k = 0; k <= 2 * RUN; ++k)
-      x[n++] = of_bits(middle + k - RUN);
+      x[n++] = ls_float_of_bits(middle + k - RUN);
   }
   assert_int_equal(n, SAMPLE);
 }

@@ -6,6 +6,7 @@
 #include "lockstep/ops.h"
 #include "lockstep/session.h"
 #include "support/expect.h"
+#include "support/values.h"
 
 static ls_tensor numbers(ls_shape shape, const double *data) {
   ls_array *array = NULL;
@@ -16,17 +17,8 @@ static ls_tensor numbers(ls_shape shape, const double *data) {
 }
 #define NUMBERS(shape, ...) numbers(shape, (const double[]){__VA_ARGS__})
 
-static void expect_values(ls_tensor tensor, ls_shape shape,
-                          const double *want) {
-  ls_array *array = NULL;
-  expect_ok(ls_tensor_value(tensor, &array));
-  assert_true(ls_shape_equal(ls_array_shape(array), shape));
-  for (int64_t i = 0; i < ls_array_num_elements(array); ++i)
-    assert_true(ls_array_f64(array, i) == want[i]);
-  ls_array_release(array);
-}
 #define VALUES(tensor, shape, ...)                                             \
-  expect_values(tensor, shape, (const double[]){__VA_ARGS__})
+  expect_tensor_of(tensor, shape, (const double[]){__VA_ARGS__}, 0)
 
 static void slices_count_from_the_start_to_a_limit_or_the_end(void **state) {
   (void)state;
@@ -112,7 +104,7 @@ static void axes_and_ops_that_there_are_not_are_refused(void **state) {
 }
 
 // Pieces of sizes that only the run knows, fed.
-static ls_status split_of(int64_t first, int64_t second) {
+static ls_status sizes_of_split(int64_t first, int64_t second) {
   ls_graph *graph = NULL;
   ls_session *session = NULL;
   ls_tensor likes[2];
@@ -144,9 +136,9 @@ static ls_status split_of(int64_t first, int64_t second) {
 
 static void pieces_must_come_to_the_whole_in_a_run(void **state) {
   (void)state;
-  expect_ok(split_of(3, 2));
-  expect_status(split_of(3, 1), LS_INVALID_ARGUMENT, "make 4");
-  expect_status(split_of(4, 3), LS_INVALID_ARGUMENT, "make 7 or more");
+  expect_ok(sizes_of_split(3, 2));
+  expect_status(sizes_of_split(3, 1), LS_INVALID_ARGUMENT, "make 4");
+  expect_status(sizes_of_split(4, 3), LS_INVALID_ARGUMENT, "make 7 or more");
 }
 
 int main(void) {

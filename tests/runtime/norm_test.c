@@ -6,6 +6,7 @@
 #include "lockstep/eager.h"
 #include "lockstep/function.h"
 #include "support/expect.h"
+#include "support/values.h"
 
 static ls_tensor f32(ls_shape shape, const float *data) {
   ls_array *array = NULL;
@@ -15,20 +16,8 @@ static ls_tensor f32(ls_shape shape, const float *data) {
   return tensor;
 }
 
-static void expect_values(ls_tensor tensor, ls_shape shape,
-                          const double *want) {
-  ls_array *array = NULL;
-  expect_ok(ls_tensor_value(tensor, &array));
-  assert_true(ls_shape_equal(ls_array_shape(array), shape));
-  for (int64_t i = 0; i < ls_array_num_elements(array); ++i)
-    if (!(fabs(ls_array_f64(array, i) - want[i]) < 1e-5))
-      fail_msg("element %lld is %.9g, wanted %.9g", (long long)i,
-               ls_array_f64(array, i), want[i]);
-  ls_array_release(array);
-}
-
 #define VALUES(tensor, shape, ...)                                             \
-  expect_values((tensor), (shape), (const double[]){__VA_ARGS__})
+  expect_tensor_of(tensor, shape, (const double[]){__VA_ARGS__}, 1e-5)
 
 static void expect_refusal(ls_tensor tensor, ls_code code, const char *part) {
   double value = 0;

@@ -17,6 +17,14 @@ kernel_tables kernel_tables_find(void) {
   return tables;
 }
 
+kernel_tables kernel_tables_here;
+
+int kernel_tables_set_up(void **state) {
+  (void)state;
+  kernel_tables_here = kernel_tables_find();
+  return 0;
+}
+
 // A number of any size, often at the edge of what there is.
 static uint64_t any_bits(size_t size, loop_random *random) {
   const uint64_t sign = (uint64_t)(loop_random_bits(random) & 1) << 63;

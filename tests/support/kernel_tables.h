@@ -12,6 +12,9 @@ typedef struct kernel_tables {
   size_t count;
 } kernel_tables;
 kernel_tables kernel_tables_find(void);
+// Those that were found by the setup of a group of tests.
+extern kernel_tables kernel_tables_here;
+int kernel_tables_set_up(void **state);
 
 // Numbers of a float type (f32 or f64) in [-1, 1); or any bits at all:
 // denormals, infinities, NaNs, and all sizes.

@@ -63,6 +63,12 @@ void expect_tensor(ls_tensor value, const double *wanted, size_t count,
   ls_array_release(array);
 }
 
+void expect_tensor_of(ls_tensor value, ls_shape shape, const double *wanted,
+                      double tolerance) {
+  assert_true(ls_shape_equal(ls_tensor_shape(value), shape));
+  expect_tensor(value, wanted, (size_t)ls_shape_num_elements(shape), tolerance);
+}
+
 // ---- Variables -------------------------------------------------------------
 ls_variable *variable_of(const char *name, ls_dtype dtype, ls_shape shape,
                          const double *values) {

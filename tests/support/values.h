@@ -20,6 +20,8 @@ ls_tensor eager_of(ls_dtype dtype, ls_shape shape, const double *values);
 double item_of(ls_tensor value);
 void expect_tensor(ls_tensor value, const double *wanted, size_t count,
                    double tolerance);
+void expect_tensor_of(ls_tensor value, ls_shape shape, const double *wanted,
+                      double tolerance);
 
 // A variable with these first values; the caller releases it.
 ls_variable *variable_of(const char *name, ls_dtype dtype, ls_shape shape,

@@ -3,24 +3,14 @@
 
 #include <math.h>
 
+#include "base/float_bits.h"
+
 ls_status ls_kernel_unsupported(const ls_kernel_plan *plan, ls_dtype dtype) {
   return ls_unimplemented("op '%s' has no CPU kernel for %s",
                           ls_node_info(plan->node)->name, ls_dtype_name(dtype));
 }
 
 // ---- 16-bit floats ---------------------------------------------------------
-static inline float float_of(uint32_t bits) {
-  float value;
-  memcpy(&value, &bits, sizeof(value));
-  return value;
-}
-
-static inline uint32_t bits_of(float value) {
-  uint32_t bits;
-  memcpy(&bits, &value, sizeof(bits));
-  return bits;
-}
-
 // The best table's, whatever table the engine uses: their bits are the same.
 void ls_widen(ls_dtype half, float *out, const uint16_t *in, int64_t count) {
   const ls_cpu_kernels *kernels = ls_cpu_kernels_best();
@@ -39,9 +29,9 @@ float ls_odd_f32(double value) {
   const double back = (double)nearest;
   if (back == value || value != value) return nearest;
   // Of the two neighbours the odd one: `nearest`, or the one beyond `value`.
-  const uint32_t bits = bits_of(nearest);
+  const uint32_t bits = ls_float_bits(nearest);
   if ((bits & 1U) != 0) return nearest;
-  return float_of(fabs(back) > fabs(value) ? bits - 1 : bits + 1);
+  return ls_float_of_bits(fabs(back) > fabs(value) ? bits - 1 : bits + 1);
 }
 
 float ls_odd_f32_of_u64(uint64_t value) {

@@ -8,7 +8,8 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <string.h>
+
+#include "base/float_bits.h"
 
 __extension__ typedef unsigned __int128 wide;
 __extension__ typedef __int128 wide_signed;
@@ -31,8 +32,7 @@ static wide window_at(unsigned from) {
 }
 
 float ls_turn_reduce(float x, float *out_quarter) {
-  uint32_t bits;
-  memcpy(&bits, &x, sizeof(bits));
+  const uint32_t bits = ls_float_bits(x);
   const unsigned exponent = bits >> 23 & 255U;
   *out_quarter = 0;
   if (exponent == 255U) return x - x;

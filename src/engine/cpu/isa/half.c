@@ -3,25 +3,12 @@
 // 16-bit floats to f32 and back: the conversions of base/, written without
 // branches so that they vectorize.
 
+#include "base/float_bits.h"
 #include "engine/cpu/isa/isa.h"
-
-#include <string.h>
 
 #if defined(__F16C__)
 #include <immintrin.h>
 #endif
-
-static inline float float_of(uint32_t bits) {
-  float value;
-  memcpy(&value, &bits, sizeof(value));
-  return value;
-}
-
-static inline uint32_t bits_of(float value) {
-  uint32_t bits;
-  memcpy(&bits, &value, sizeof(bits));
-  return bits;
-}
 
 // `yes` where the condition holds, else `no`, by masks.
 static inline uint32_t choose(bool condition, uint32_t yes, uint32_t no) {
@@ -35,9 +22,9 @@ static inline float widen_f16(uint32_t half) {
   const uint32_t magnitude = half & 0x7FFFU;
   const uint32_t special = choose(magnitude >= 0x7C00U, 0x38000000U, 0);
   const uint32_t normal = (magnitude << 13) + 0x38000000U + special;
-  const uint32_t small = bits_of((float)(int32_t)magnitude * 0x1p-24F);
+  const uint32_t small = ls_float_bits((float)(int32_t)magnitude * 0x1p-24F);
   const uint32_t bits = choose(magnitude < 0x0400U, small, normal);
-  return float_of(bits | (half & 0x8000U) << 16);
+  return ls_float_of_bits(bits | (half & 0x8000U) << 16);
 }
 
 static inline uint32_t narrow_f16(uint32_t bits) {
@@ -49,8 +36,8 @@ static inline uint32_t narrow_f16(uint32_t bits) {
   const uint32_t normal = (magnitude - 0x38000000U + 0xFFFU + odd) >> 13;
   // Below 2^-14 the last place is 2^-24, that of floats around 0.5.
   const bool is_small = magnitude < 0x38800000U;
-  const float clamped = float_of(choose(is_small, magnitude, 0));
-  const uint32_t small = bits_of(clamped + 0.5F) - 0x3F000000U;
+  const float clamped = ls_float_of_bits(choose(is_small, magnitude, 0));
+  const uint32_t small = ls_float_bits(clamped + 0.5F) - 0x3F000000U;
   const uint32_t half = choose(is_small, small, normal);
   return choose(magnitude >= 0x477FF000U, top, half) | (bits >> 16 & 0x8000U);
 }
@@ -85,16 +72,16 @@ void LS_ISA_NAME(ls_cpu_narrow_f16)(uint16_t *dst, const float *src, size_t n) {
   }
 #endif
   for (; i < n; ++i)
-    dst[i] = (uint16_t)narrow_f16(bits_of(src[i]));
+    dst[i] = (uint16_t)narrow_f16(ls_float_bits(src[i]));
 }
 
 void LS_ISA_NAME(ls_cpu_widen_bf16)(float *dst, const uint16_t *src, size_t n) {
   for (size_t i = 0; i < n; ++i)
-    dst[i] = float_of((uint32_t)src[i] << 16);
+    dst[i] = ls_float_of_bits((uint32_t)src[i] << 16);
 }
 
 void LS_ISA_NAME(ls_cpu_narrow_bf16)(uint16_t *dst, const float *src,
                                      size_t n) {
   for (size_t i = 0; i < n; ++i)
-    dst[i] = (uint16_t)narrow_bf16(bits_of(src[i]));
+    dst[i] = (uint16_t)narrow_bf16(ls_float_bits(src[i]));
 }
