@@ -15,7 +15,7 @@ static ls_tensor adagrad_move(const ls_update *update, ls_tensor g,
 
 static void update_adagrad(const ls_update *update) {
   ls_update_rows rows;
-  if (ls_update_find_rows(update, &rows)) {
+  if (ls_update_find_rows(update->gradient, &rows)) {
     const ls_tensor sum =
         ls_add(ls_update_read_rows(update, 0, &rows), ls_square(rows.gradient));
     ls_update_slot_rows(update, 0, &rows, sum);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps that several calls make together: each adds its gradients to slots, and
 // the last one moves the variables by their mean. Gradients are held as those
-// of all replicas, so there is one sum whatever their number.
+// of all replicas, so there is one sum whatever their number. A gradient of some
+// rows is added to those rows; the sum, of any number of calls, is of all rows.
 #include "graph/make.h"
 #include "nn/optimizer.h"
 
@@ -18,9 +19,13 @@ static ls_variable *held(const ls_optimizer *optimizer,
 ls_tensor ls_hold_gradient(const ls_optimizer *optimizer,
                            ls_variable *const *slots, ls_tensor gradient) {
   ls_variable *slot = held(optimizer, slots);
+  const ls_dtype dtype = ls_variable_dtype(slot);
+  ls_update_rows rows;
+  if (ls_update_find_rows(gradient, &rows))
+    return ls_variable_scatter(slot, LS_SCATTER_ADD, rows.indices,
+                               ls_convert(rows.gradient, dtype));
   return ls_variable_assign(
-      slot, ls_add(ls_variable_read(slot),
-                   ls_convert(gradient, ls_variable_dtype(slot))));
+      slot, ls_add(ls_variable_read(slot), ls_convert(gradient, dtype)));
 }
 
 ls_tensor ls_held_mean(ls_tensor sum, ls_tensor share, ls_dtype dtype) {

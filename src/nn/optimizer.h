@@ -137,7 +137,7 @@ typedef struct ls_update_rows {
 } ls_update_rows;
 // Whether the gradient is that of some rows of many. Then a rule that leaves a
 // row alone whose gradient is 0 may move those rows alone.
-bool ls_update_find_rows(const ls_update *update, ls_update_rows *out_rows);
+bool ls_update_find_rows(ls_tensor gradient, ls_update_rows *out_rows);
 ls_tensor ls_update_read_rows(const ls_update *update, size_t slot,
                               const ls_update_rows *rows);
 void ls_update_slot_rows(const ls_update *update, size_t slot,

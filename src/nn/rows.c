@@ -79,9 +79,8 @@ static void merge_equal(ls_update_rows *rows) {
       ls_scatter(LS_SCATTER_ADD, zeros_like(values), place, values), dtype);
 }
 
-bool ls_update_find_rows(const ls_update *update, ls_update_rows *out_rows) {
-  if (!has_few_rows(update->gradient, 1, &out_rows->indices,
-                    &out_rows->gradient))
+bool ls_update_find_rows(ls_tensor gradient, ls_update_rows *out_rows) {
+  if (!has_few_rows(gradient, 1, &out_rows->indices, &out_rows->gradient))
     return false;
   out_rows->indices = ls_convert(out_rows->indices, LS_DTYPE_I64);
   merge_equal(out_rows);

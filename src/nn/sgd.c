@@ -5,7 +5,7 @@
 
 static void update_plain(const ls_update *update) {
   ls_update_rows rows;
-  if (ls_update_find_rows(update, &rows))
+  if (ls_update_find_rows(update->gradient, &rows))
     ls_update_move_rows(update, &rows, ls_update_rate(update, rows.gradient));
   else
     ls_update_move(update, ls_update_rate(update, update->gradient));

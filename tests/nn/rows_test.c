@@ -101,6 +101,10 @@ static ls_status make_momentum(ls_optimizer **out) {
 static ls_status make_adagrad(ls_optimizer **out) {
   return ls_adagrad_create(&(ls_adagrad_options){.learning_rate = 0.3}, out);
 }
+static ls_status make_held(ls_optimizer **out) {
+  return ls_sgd_create(
+      &(ls_sgd_options){.learning_rate = 0.3, .accumulate = 2}, out);
+}
 static ls_status make_adam(ls_optimizer **out) {
   return ls_adam_create(NULL, out);
 }
@@ -112,6 +116,7 @@ static const struct {
 } makers[] = {{"sgd", make_sgd, true},
               {"sgd with a rate that falls", make_falling, true},
               {"adagrad", make_adagrad, true},
+              {"sgd every other call", make_held, true},
               {"sgd with decay", make_decaying, false},
               {"sgd with clipping", make_clipping, false},
               {"momentum", make_momentum, false},
