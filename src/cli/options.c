@@ -79,10 +79,15 @@ static void print_help(const cli_syntax *syntax) {
 }
 
 // ---- Values ----------------------------------------------------------------
-// What a value must be, for messages.
-static const char *expectation(const cli_option *option, char *buffer,
-                               size_t size) {
-  if (option->kind == CLI_COUNT)
+// Nobody has more of anything we count; sums of such cannot overflow.
+static const long long most = INT32_MAX;
+
+// What the value must be, for messages; NULL: there is none.
+static const char *expectation(const cli_option *option, const char *value,
+                               char *buffer, size_t size) {
+  if (option->kind == CLI_COUNT && value != NULL && atof(value) > (double)most)
+    snprintf(buffer, size, "a whole number up to %lld", most);
+  else if (option->kind == CLI_COUNT)
     snprintf(buffer, size, "a whole number from %lld on",
              (long long)option->least);
   else if (option->kind == CLI_REAL)
@@ -96,9 +101,8 @@ static bool read_count(const cli_option *option, const char *text) {
   char *end = NULL;
   errno = 0;
   const long long value = strtoll(text, &end, 10);
-  // Nobody has more of anything we count; sums of such cannot overflow.
   if (end == text || *end != '\0' || errno != 0 || value < option->least ||
-      value > INT32_MAX)
+      value > most)
     return false;
   *(int64_t *)option->value = value;
   return true;
@@ -168,9 +172,9 @@ static int parse_flag(const cli_syntax *syntax, int argc, char **argv,
     *(bool *)option->value = true;
     return CLI_OK;
   }
-  char wanted[64];
-  expectation(option, wanted, sizeof(wanted));
   if (value == NULL && *at + 1 < argc) value = argv[++*at];
+  char wanted[64];
+  expectation(option, value, wanted, sizeof(wanted));
   if (value == NULL) {
     cli_say(syntax->command, "--%s needs a value: %s", option->name, wanted);
     return CLI_USAGE;

@@ -83,7 +83,9 @@ static ls_status train(const train_flags *flags, const ls_model_type *type,
       &(ls_mirrored_options){.num_replicas = LS_SOME(config->replicas)},
       &run->strategy));
   LS_RETURN_IF_ERROR(cli_open_data(run->data, type, &run->train, &run->test));
-  LS_RETURN_IF_ERROR(ls_train_check_data(type, run->train));
+  LS_RETURN_IF_ERROR(ls_status_annotate(
+      ls_train_check_data(type, run->train),
+      "--data synthetic makes up examples that fit"));
   const int64_t steps =
       ls_train_count_steps(type, ls_dataset_size(run->train),
                            config->batch_size, config->epochs, config->steps);

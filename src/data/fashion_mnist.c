@@ -1,12 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fashion-MNIST (Xiao, Rasul, Vollgraf 2017), from the files it comes in.
 #include <stdio.h>
+#include <string.h>
 
 #include "base/text.h"
 #include "io/idx.h"
 #include "lockstep/data.h"
 
 static const char debian_directory[] = "/usr/share/datasets/fashion-mnist";
+
+// Names the file, and for a folder that is the caller's own the folder, too.
+static ls_status missing(ls_runtime *runtime, const char *directory,
+                         const char *name) {
+  if (strcmp(directory, debian_directory) == 0)
+    return ls_not_found("there is no '%s/%s.gz'; Debian has it in the package "
+                        "dataset-fashion-mnist",
+                        directory, name);
+  const ls_file_system *files = ls_runtime_files(runtime);
+  bool found = false;
+  LS_RETURN_IF_ERROR(files->exists(files->user, directory, &found));
+  if (!found) return ls_not_found("there is no folder '%s'", directory);
+  return ls_not_found("there is no '%s/%s', nor the same with .gz", directory,
+                      name);
+}
 
 // Reads `directory`/`name`.gz, or without the .gz.
 static ls_status read_either(ls_runtime *runtime, const char *directory,
@@ -27,10 +43,7 @@ static ls_status read_either(ls_runtime *runtime, const char *directory,
       status = ls_idx_read(runtime, ls_text_data(&path), out_array);
   }
   if (ls_status_is_ok(status) && !found)
-    status = ls_not_found(
-        "there is no '%s/%s.gz', nor the same without .gz; Debian has it in "
-        "the package dataset-fashion-mnist",
-        directory, name);
+    status = missing(runtime, directory, name);
   ls_text_deinit(&path);
   return status;
 }
@@ -68,6 +81,6 @@ ls_status ls_dataset_fashion_mnist(const char *directory, bool train,
 done:
   ls_array_release(images);
   ls_array_release(labels);
-  return ls_status_annotate(status, "while reading Fashion-MNIST's %s set",
+  return ls_status_annotate(status, "while reading the %s set",
                             train ? "training" : "test");
 }

@@ -62,9 +62,10 @@ done
   fails "the learning rate 1e+30 may be too high" $tiny --quiet \
     --learning-rate 1e30 --run-dir run --overwrite
 }
-fails "there is no 'no-such-folder/train-labels-idx1-ubyte.gz'" \
-  --data no-such-folder
+fails "there is no folder 'no-such-folder'" --data no-such-folder
 mkdir data
+fails "there is no 'data/train-labels-idx1-ubyte', nor the same with .gz" \
+  --data data
 printf 'not a dataset' >data/train-labels-idx1-ubyte
 fails "'data/train-labels-idx1-ubyte' is no IDX file" --data data
 printf '\000\000\010\001\000\000\000\011abc' >data/train-labels-idx1-ubyte

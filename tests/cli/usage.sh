@@ -22,7 +22,8 @@ refuses "--replicas is '0', expected a whole number from 1 on" \
 refuses "--replicas is '2x', expected a whole number from 1 on" \
   train --replicas 2x
 refuses "--replicas is '-1', expected" train --replicas=-1
-refuses "--replicas is '99999999999', expected" train --replicas 99999999999
+refuses "'99999999999', expected a whole number up to 2147483647" \
+  train --replicas 99999999999
 refuses "--replicas needs a value: a whole number from 1 on" train --replicas
 refuses "--learning-rate is 'fast', expected a number above 0" \
   train --learning-rate fast

@@ -211,7 +211,11 @@ static void a_missing_file_is_named(void **state) {
   (void)state;
   ls_dataset *dataset = NULL;
   expect_status(ls_dataset_fashion_mnist("no-such-folder", true, &dataset),
-                LS_NOT_FOUND, "'no-such-folder/train-labels-idx1-ubyte.gz'");
+                LS_NOT_FOUND, "there is no folder 'no-such-folder'");
+  write_small_set();
+  expect_status(ls_dataset_fashion_mnist("mnist", true, &dataset), LS_NOT_FOUND,
+                "there is no 'mnist/train-labels-idx1-ubyte', nor the same "
+                "with .gz");
   assert_null(dataset);
 }
 
