@@ -207,6 +207,47 @@ static void a_loop_fuses_its_body_alone(void **state) {
   lowered_destroy(&p);
 }
 
+// The old value is read thrice, and so is the new one, which lies on it.
+static void a_variable_is_read_before_and_after_it_is_written(void **state) {
+  (void)state;
+  lowered p;
+  expect_ok(lowered_create(
+      &(lowered_options){
+          .num_uses = 2,
+          .written = {true, true},
+          .text = "graph lowered \"p\" {"
+                  "  %1 = parameter() {" F "shape[40000], index = 0} : " V
+                  "  %2 = parameter() {" F "shape[40000], index = 1} : " V
+                  "  %3 = parameter() {" F "shape[40000], index = 2} : " V
+                  "  %4 = mul(%2, %2) : " V
+                  "  %5 = add(%4, %2) : " V
+                  "  %6 = add(%5, %1) : " V
+                  "  %7 = mul(%6, %6) : " V
+                  "  %8 = mul(%7, %6) : " V
+                  "  %9 = sub(%6, %8) : " V
+                  "  %10 = add(%3, %9) : " V
+                  "  return %6, %10 }"},
+      &p));
+  assert_int_equal(lowered_plan_count(&p, "fused"), 1);
+  float *x = new_floats(COUNT), *want = new_floats(2 * COUNT);
+  fill(x, COUNT, 0.5F);
+  fill(p.buffers[0]->data, COUNT, 1);
+  fill(p.buffers[1]->data, COUNT, 2);
+  for (int i = 0; i < COUNT; ++i) {
+    const float v = ((float *)p.buffers[0]->data)[i];
+    const float u = v * v + v + x[i];
+    want[i] = u;
+    want[COUNT + i] = ((float *)p.buffers[1]->data)[i] + (u - u * u * u);
+  }
+  expect_ok(lowered_run(&p, (const void *[]){x}, NULL));
+  for (int i = 0; i < 2; ++i)
+    assert_memory_equal(p.buffers[i]->data, want + i * COUNT,
+                        COUNT * sizeof(float));
+  free(x);
+  free(want);
+  lowered_destroy(&p);
+}
+
 // A step that needs a whole value before its first element stays outside.
 static void a_scalar_of_the_group_is_not_read_early(void **state) {
   (void)state;
@@ -234,6 +275,7 @@ int main(void) {
       cmocka_unit_test(values_of_all_sizes_go_through_registers),
       cmocka_unit_test(long_chains_are_cut),
       cmocka_unit_test(a_loop_fuses_its_body_alone),
+      cmocka_unit_test(a_variable_is_read_before_and_after_it_is_written),
       cmocka_unit_test(a_scalar_of_the_group_is_not_read_early),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,12 +16,12 @@
 #include "engine/cpu/fused.h"
 #include "engine/cpu/team.h"
 
-// Members of a group, instructions that are moved before it, and the bytes
-// that such a one may touch.
-enum { MOST_STEPS = 24, MOST_MOVED = 24, SMALL_BYTES = 64 };
+// Instructions that are moved before a group, and the bytes that such a one may
+// touch.
+enum { MOST_MOVED = 24, SMALL_BYTES = 64 };
 
 typedef struct group {
-  uint32_t steps[MOST_STEPS];
+  uint32_t steps[LS_FUSED_STEPS];
   uint32_t num_steps, num_moved;
   int64_t count;  // Elements.
 } group;
@@ -73,7 +73,7 @@ static bool can_join(const ls_cpu_compiler *self, const group *g,
                      uint32_t position) {
   const ls_cpu_instruction *at = &self->instructions[position];
   const ls_elementwise *work = elementwise_of(at);
-  if (work == NULL || work->count != g->count || g->num_steps == MOST_STEPS)
+  if (work == NULL || work->count != g->count || g->num_steps == LS_FUSED_STEPS)
     return false;
   const uint32_t *operands = &self->operands[at->operand];
   for (uint32_t i = 0; i < g->num_steps; ++i) {
@@ -105,7 +105,7 @@ typedef struct slots {
   // Roots in registers: which one, and the step it is last used in.
   uint32_t root[LS_FUSED_SLOTS], reg[LS_FUSED_SLOTS], last[LS_FUSED_SLOTS];
   uint32_t num_kept, num_registers;
-  place places[MOST_STEPS][4];  // Of each step's operands.
+  place places[LS_FUSED_STEPS][4];  // Of each step's operands.
 } slots;
 
 // The number of `root` in a list; its length: it is not there.
@@ -150,12 +150,14 @@ static uint32_t add_to(uint32_t *list, uint32_t *count, uint32_t root) {
   return i;
 }
 
-// What is written and not wanted later goes to a register, from there on.
+// What is written and not wanted later goes to a register, from there on; what
+// is wanted is an output from there on.
 static place place_of(const ls_cpu_compiler *self, const group *g, slots *s,
                       uint32_t step, uint32_t root, bool is_write) {
   const uint32_t kept = index_in(s->root, s->num_kept, root);
   if (kept < s->num_kept) return (place){REGISTER, s->reg[kept]};
-  if (!is_write) return (place){INPUT, add_to(s->in, &s->num_in, root)};
+  if (!is_write && index_in(s->out, s->num_out, root) == s->num_out)
+    return (place){INPUT, add_to(s->in, &s->num_in, root)};
   if (!ends_inside(self, g, root) || kept == LS_FUSED_SLOTS)
     return (place){OUTPUT, add_to(s->out, &s->num_out, root)};
   const uint32_t r = free_register(s, step);
@@ -190,6 +192,18 @@ static uint8_t slot_of(const slots *s, place at) {
 }
 
 // ---- Fusing ----------------------------------------------------------------
+static ls_fused_step make_step(const ls_elementwise *work, const slots *s,
+                               const place *places, ls_fused *fused) {
+  ls_fused_step step = {.work = work};
+  for (uint32_t k = 0; k <= work->num_in; ++k) {
+    const uint8_t slot = step.slot[k] = slot_of(s, places[k]);
+    if (places[k].kind == REGISTER || (work->scalars >> k & 1U) != 0) continue;
+    fused->sizes[slot] =
+        (uint8_t)(k < work->num_in ? work->in_size[k] : work->out_size);
+  }
+  return step;
+}
+
 static ls_fused *make_fused(ls_cpu_compiler *self, const group *g,
                             const slots *s) {
   ls_fused *fused = ls_arena_new(&self->out->arena, ls_fused);
@@ -204,14 +218,16 @@ static ls_fused *make_fused(ls_cpu_compiler *self, const group *g,
                       .num_steps = g->num_steps,
                       .num_in = s->num_in,
                       .num_out = s->num_out,
-                      .num_registers = s->num_registers};
-  for (uint32_t i = 0; i < g->num_steps; ++i) {
-    const ls_cpu_instruction *at = &self->instructions[g->steps[i]];
-    steps[i].work = elementwise_of(at);
-    for (uint32_t k = 0; k < at->num_in + at->num_out; ++k)
-      steps[i].slot[k] = slot_of(s, s->places[i][k]);
-  }
-  return fused;
+                      .num_registers = s->num_registers,
+                      .chains = self->kernels->chains};
+  for (uint32_t i = 0; i < g->num_steps; ++i)
+    steps[i] = make_step(elementwise_of(&self->instructions[g->steps[i]]), s,
+                         s->places[i], fused);
+  if (ls_chain_steps(&self->out->arena, fused->chains, steps, g->num_steps,
+                     s->num_in + s->num_out))
+    return fused;
+  ls_cpu_fail(self, ls_out_of_memory());
+  return NULL;
 }
 
 static size_t bytes_of(const ls_cpu_compiler *self, const slots *s) {

@@ -10,25 +10,34 @@ size_t ls_fused_scratch(const ls_fused *fused) {
   return (size_t)fused->num_registers * REGISTER_BYTES;
 }
 
-// One step on elements [k, k + count) of its operands.
-static inline void run_step(const ls_fused *self, const ls_fused_step *step,
-                            char *const *slots, int64_t k, int64_t count) {
+static inline void run_step(const ls_fused_step *step, char *const *slots,
+                            int64_t count) {
   const ls_elementwise *work = step->work;
-  const uint32_t memory = self->num_in + self->num_out;
   const void *in[3];
-  for (uint32_t i = 0; i < work->num_in; ++i) {
-    const bool moves = step->slot[i] < memory && (work->scalars >> i & 1U) == 0;
-    in[i] = slots[step->slot[i]] + (moves ? (size_t)k * work->in_size[i] : 0);
+  for (uint32_t i = 0; i < work->num_in; ++i)
+    in[i] = slots[step->slot[i]];
+  work->span(work, slots[step->slot[work->num_in]], in, count);
+}
+
+// The steps on a tile, whose elements begin at `slots`.
+static void run_steps(const ls_fused *self, char *const *slots, int64_t count) {
+  const bool by_chains = count % LS_CHAIN_ELEMENTS == 0;
+  for (uint32_t i = 0; i < self->num_steps;) {
+    const ls_fused_step *step = &self->steps[i];
+    if (by_chains && step->stages != NULL) {
+      self->chains->run(step->stages, slots, count);
+      i += step->chained;
+    } else {
+      run_step(step, slots, count);
+      ++i;
+    }
   }
-  const uint8_t out = step->slot[work->num_in];
-  work->span(work,
-             slots[out] + (out < memory ? (size_t)k * work->out_size : 0), in,
-             count);
 }
 
 void ls_fused_loop(const ls_kernel_call *call, int64_t begin_block,
                    int64_t end_block) {
   const ls_fused *self = call->params;
+  const int64_t begin = begin_block * LS_BLOCK;
   const int64_t end = ls_min_i64(end_block * LS_BLOCK, self->count);
   char *slots[LS_FUSED_SLOTS];
   uint32_t n = 0;
@@ -36,9 +45,16 @@ void ls_fused_loop(const ls_kernel_call *call, int64_t begin_block,
     slots[n++] = (char *)(uintptr_t)call->in[i];  // Only read.
   for (uint32_t i = 0; i < self->num_out; ++i)
     slots[n++] = call->out[i];
+  const uint32_t num_arrays = n;
   for (uint32_t i = 0; i < self->num_registers; ++i)
     slots[n++] = (char *)call->scratch + i * (size_t)REGISTER_BYTES;
-  for (int64_t k = begin_block * LS_BLOCK; k < end; k += TILE)
-    for (uint32_t i = 0; i < self->num_steps; ++i)
-      run_step(self, &self->steps[i], slots, k, ls_min_i64(TILE, end - k));
+  for (uint32_t i = 0; i < num_arrays; ++i)
+    slots[i] += (size_t)begin * self->sizes[i];
+  for (int64_t k = begin, count; k < end; k += count) {
+    count = ls_min_i64(TILE, end - k);
+    if (count > LS_CHAIN_ELEMENTS) count -= count % LS_CHAIN_ELEMENTS;
+    run_steps(self, slots, count);
+    for (uint32_t i = 0; i < num_arrays; ++i)
+      slots[i] += (size_t)count * self->sizes[i];
+  }
 }

@@ -4,20 +4,24 @@
 #ifndef LS_ENGINE_CPU_FUSED_H_
 #define LS_ENGINE_CPU_FUSED_H_
 
-#include "engine/cpu/loops.h"
+#include "engine/cpu/chain.h"
 
-enum { LS_FUSED_SLOTS = 32 };
+enum { LS_FUSED_STEPS = 24, LS_FUSED_SLOTS = 32 };  // At most.
 
-typedef struct ls_fused_step {
+struct ls_fused_step {
   const ls_elementwise *work;
-  uint8_t slot[4];  // Its inputs', then its output's.
-} ls_fused_step;
+  uint8_t slot[4];         // Its inputs', then its output's.
+  const ls_stage *stages;  // Of the chain that begins here; NULL: none.
+  uint32_t chained;        // Its steps.
+};
 
 typedef struct ls_fused {
   int64_t count;  // Elements.
   const ls_fused_step *steps;
   uint32_t num_steps;
   uint32_t num_in, num_out, num_registers;  // Slots, in this order.
+  uint8_t sizes[LS_FUSED_SLOTS];  // Bytes an element; 0: stays where it is.
+  const ls_cpu_chains *chains;
 } ls_fused;
 
 void ls_fused_loop(const ls_kernel_call *call, int64_t begin_block,

@@ -149,6 +149,7 @@ typedef struct ls_cpu_sparse {
 } ls_cpu_sparse;
 
 typedef struct ls_cpu_spans ls_cpu_spans;
+typedef struct ls_cpu_chains ls_cpu_chains;
 
 typedef struct ls_cpu_kernels {
   const char *name;  // "base", "v3" or "v4".
@@ -236,7 +237,8 @@ typedef struct ls_cpu_kernels {
   // signs the one that is met first in the order of `sum`.
   float (*max)(const float *src, size_t n);
 
-  const ls_cpu_spans *spans;  // Elementwise ops of floats: loops.h.
+  const ls_cpu_spans *spans;    // Elementwise ops of floats: loops.h.
+  const ls_cpu_chains *chains;  // Several of them at once: chain.h.
   const ls_cpu_norms *norms_f32, *norms_f64;
   const ls_cpu_windows *windows;
   const ls_cpu_winograd *winograd;

@@ -109,6 +109,8 @@ ls_status ls_elementwise_plan(ls_kernel_plan *plan, ls_elementwise work) {
   work.count = ls_shape_num_elements(plan->out[0].shape);
   work.num_in = (uint32_t)plan->num_in;
   work.out_size = (uint32_t)ls_dtype_size(plan->out[0].dtype);
+  if (work.span == plan->kernels->spans->f32[plan->node->type])
+    work.f32_op = plan->node->type;
   for (uint32_t i = 0; i < work.num_in; ++i) {
     LS_RETURN_IF_ERROR(place_operand(plan, i, &work));
     const bool whole = (work.scalars >> i & 1U) == 0;

@@ -111,6 +111,7 @@ struct ls_elementwise {
   uint32_t scalars;     // Bit i: input i is one element for all.
   uint32_t in_size[3];  // Bytes an element.
   uint32_t out_size;
+  uint16_t f32_op;   // The op, if the span is that of ls_cpu_spans for f32.
   ls_dtype half;     // Not NONE: inputs are of this type, computed in f32.
   bool out_is_half;  // So is the output.
   ls_cpu_unary_fn *unary;  // Of a span that calls one, or the next.

@@ -64,6 +64,7 @@ void LS_ISA_NAME(ls_cpu_label_loss_grad)(float *grad, const float *logits,
                                          size_t columns);
 
 extern const ls_cpu_spans LS_ISA_NAME(ls_cpu_spans);
+extern const ls_cpu_chains LS_ISA_NAME(ls_cpu_chains);
 void LS_ISA_NAME(ls_cpu_normals)(float *restrict dst,
                                  const uint32_t *restrict bits, size_t pairs);
 void LS_ISA_NAME(ls_cpu_add4)(float *dst, const void *const *in, size_t n,

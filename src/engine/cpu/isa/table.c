@@ -47,6 +47,7 @@ const ls_cpu_kernels LS_ISA_NAME(ls_cpu_kernels) = {
     .sum = LS_ISA_NAME(ls_cpu_sum),
     .max = LS_ISA_NAME(ls_cpu_max),
     .spans = &LS_ISA_NAME(ls_cpu_spans),
+    .chains = &LS_ISA_NAME(ls_cpu_chains),
     .norms_f32 = &LS_ISA_NAME(ls_cpu_norms_f32),
     .norms_f64 = &LS_ISA_NAME(ls_cpu_norms_f64),
     .windows = &LS_ISA_NAME(ls_cpu_windows),
