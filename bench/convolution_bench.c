@@ -4,8 +4,9 @@
 // reference models: milliseconds of its time and Gflop/s, the best of many
 // rounds.
 //
-// Usage: convolution_bench [fast] [TABLE]
+// Usage: convolution_bench [fast | bf16] [TABLE]
 //   fast   by Winograd where the engine does so; default: sums over the taps
+//   bf16   of operands rounded to bf16
 //   TABLE  base, v3 or v4; default: the best
 
 #include <stdio.h>
@@ -145,13 +146,19 @@ static void time_pool(int64_t batch, int64_t size, int64_t channels,
 
 int main(int argc, char **argv) {
   fast = argc > 1 && strcmp(argv[1], "fast") == 0;
-  argc -= fast;
-  argv += fast;
+  const bool bf16 = argc > 1 && strcmp(argv[1], "bf16") == 0;
+  argc -= fast || bf16;
+  argv += fast || bf16;
   kernels = argc > 1 ? ls_cpu_kernels_find(argv[1]) : ls_cpu_kernels_best();
   if (kernels == NULL) {
     fprintf(stderr, "convolution_bench: this machine has no table '%s'\n",
             argv[1]);
     return EXIT_FAILURE;
+  }
+  ls_cpu_kernels rounding = *kernels;
+  if (bf16) {
+    ls_cpu_kernels_use_bf16(&rounding);
+    kernels = &rounding;
   }
   for (size_t i = 0; i < sizeof layers / sizeof *layers; ++i)
     time_layer(&layers[i]);

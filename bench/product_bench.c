@@ -72,7 +72,7 @@ static void time_shape(const ls_cpu_kernels *kernels, const shape *s) {
       .b_transposed = b_transposed,
   };
   const ls_cpu_block whole = {0, s->m, 0, s->n};
-  void *scratch = aligned_floats(kernels->product_f32_scratch(&product) / 4);
+  void *scratch = aligned_floats(kernels->product_scratch(&product) / 4);
   const double flops = 2.0 * (double)s->m * (double)s->n * (double)s->k;
   const int calls = flops < 1e6 ? (int)(1e6 / flops) + 1 : 1;
 
@@ -83,7 +83,7 @@ static void time_shape(const ls_cpu_kernels *kernels, const shape *s) {
          (rounds < 5 || now() - start < SECONDS_A_SHAPE)) {
     const double before = now();
     for (int i = 0; i < calls; ++i) {
-      kernels->product_f32(&product, &whole, scratch);
+      kernels->product(&product, &whole, scratch);
     }
     times[rounds++] = (now() - before) / calls;
   }

@@ -67,10 +67,11 @@ typedef enum ls_math {
   // the results' size), that of weights' gradients smaller. The default.
   LS_MATH_FAST,
   LS_MATH_DIRECT,  // Sums over the taps, always.
-  // Products and convolutions of f32 round their operands to bf16 and add up in
-  // f32: twice as fast where the processor has an instruction for it, slower
-  // elsewhere, with the same bits. Everything else, variables and what an
-  // optimizer does to them stay f32.
+  // Products of f32 round their operands to bf16 and add up in f32: twice as
+  // fast where the processor has an instruction for it, slower elsewhere, with
+  // the same bits. Convolutions do so where they do not gain more by Winograd's
+  // algorithm, as in LS_MATH_FAST, or as sums that leave out zeros. Everything
+  // else, variables and what an optimizer does to them stay f32.
   LS_MATH_BF16,
 } ls_math;
 

@@ -5,7 +5,7 @@
 #include "cli/cli.h"
 
 typedef struct graph_flags {
-  const char *model, *math;
+  const char *model, *precision, *math;
   bool lowered, plan, dot, cost;
   int64_t replicas, threads, batch_size;
 } graph_flags;
@@ -34,7 +34,8 @@ static ls_status print(const graph_flags *flags, const ls_model_type *type,
   LS_RETURN_IF_ERROR(
       cli_step_open(type,
                     &(cli_step_options){.replicas = flags->replicas,
-                                        .batch_size = flags->batch_size},
+                                        .batch_size = flags->batch_size,
+                                        .precision = flags->precision},
                     step));
   LS_RETURN_IF_ERROR(run_once(step));
   char *text = NULL;
@@ -56,7 +57,7 @@ static ls_status print(const graph_flags *flags, const ls_model_type *type,
 }
 
 int cli_graph(int argc, char **argv) {
-  graph_flags flags = {.replicas = 1};
+  graph_flags flags = {.replicas = 1, .precision = "f32"};
   const cli_option options[] = {
       {"lowered", CLI_FLAG, &flags.lowered, NULL,
        "the pruned graph that is compiled", 0},
@@ -72,6 +73,7 @@ int cli_graph(int argc, char **argv) {
        "replicas of the step (default 1)", 1},
       CLI_THREADS_OPTION(&flags.threads),
       CLI_BATCH_OPTION(&flags.batch_size),
+      CLI_PRECISION_OPTION(&flags.precision),
       CLI_MATH_OPTION(&flags.math),
   };
   const cli_syntax syntax = {
@@ -90,7 +92,8 @@ int cli_graph(int argc, char **argv) {
             "--lowered, --plan, --cost and --dot are four prints; give one");
     return CLI_USAGE;
   }
-  if (!cli_check_math("graph", flags.math)) return CLI_USAGE;
+  if (!cli_check_arithmetic("graph", flags.precision, &flags.math))
+    return CLI_USAGE;
   const ls_model_type *type = cli_find_model("graph", flags.model);
   if (type == NULL) return CLI_USAGE;
   ls_runtime *runtime = NULL;

@@ -17,8 +17,11 @@ typedef struct ls_conv_types {
   ls_cpu_product_scratch_fn *product_scratch;
 } ls_conv_types;
 
-// UNIMPLEMENTED for what is no float.
-ls_status ls_conv_types_of(const ls_kernel_plan *plan, ls_conv_types *out);
+// `run`: values that lie side by side along the sums of the products; bf16
+// takes them in pairs.
+//   UNIMPLEMENTED  for what is no float.
+ls_status ls_conv_types_of(const ls_kernel_plan *plan, int64_t run,
+                           ls_conv_types *out);
 
 // `count` stored elements to what is computed with, and back.
 void ls_conv_widen(const ls_conv_types *types, void *to, const void *from,

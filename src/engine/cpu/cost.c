@@ -44,7 +44,7 @@ typedef struct probe {
 static size_t product_bytes(const ls_cpu_kernels *kernels) {
   const ls_cpu_product product = {.m = SIDE, .n = SIDE, .k = DEPTH};
   return sizeof(float) * (2 * SIDE * DEPTH + SIDE * SIDE) +
-         kernels->product_f32_scratch(&product) + 64;
+         kernels->product_scratch(&product) + 64;
 }
 
 static void probe_block(void *user, int worker, int64_t begin, int64_t end) {
@@ -56,11 +56,17 @@ static void probe_block(void *user, int worker, int64_t begin, int64_t end) {
       continue;
     }
     float *a = (float *)memory, *b = a + SIDE * DEPTH, *c = b + SIDE * DEPTH;
-    const ls_cpu_product product = {.m = SIDE, .n = SIDE, .k = DEPTH,
-                                    .a = a, .b = b, .c = c,
-                                    .lda = DEPTH, .ldb = SIDE, .ldc = SIDE};
-    p->kernels->product_f32(&product, &(ls_cpu_block){0, SIDE, 0, SIDE},
-                            c + SIDE * SIDE);
+    const ls_cpu_product product = {.m = SIDE,
+                                    .n = SIDE,
+                                    .k = DEPTH,
+                                    .a = a,
+                                    .b = b,
+                                    .c = c,
+                                    .lda = DEPTH,
+                                    .ldb = SIDE,
+                                    .ldc = SIDE};
+    p->kernels->product(&product, &(ls_cpu_block){0, SIDE, 0, SIDE},
+                        c + SIDE * SIDE);
   }
 }
 
@@ -74,8 +80,7 @@ static double probe_rate(const ls_cpu_team *team, const ls_runtime *runtime,
   do {
     const int64_t begin = ls_runtime_now(runtime);
     if (team->workers != NULL)
-      ls_status_free(
-          ls_workers_share(team->workers, probe_block, p, blocks));
+      ls_status_free(ls_workers_share(team->workers, probe_block, p, blocks));
     else
       probe_block(p, 0, 0, blocks);
     now = ls_runtime_now(runtime);
@@ -98,8 +103,8 @@ static ls_status measure_rates(const ls_instance *self, rates *out) {
   p.memory = ls_allocate_large(self->allocator, size);
   if (p.memory == NULL) return ls_out_of_memory();
   memset(p.memory, 0, size);
-  out->flops = probe_rate(&self->team, backend->runtime, &p) * 2.0 * SIDE *
-               SIDE * DEPTH;
+  out->flops =
+      probe_rate(&self->team, backend->runtime, &p) * 2.0 * SIDE * SIDE * DEPTH;
   p.copies = true;
   out->bytes = probe_rate(&self->team, backend->runtime, &p) * 2 * COPY_BYTES;
   ls_release(self->allocator, p.memory);
@@ -201,8 +206,8 @@ static void print_memory(const ls_instance *self, ls_text *text) {
       (double)variables * 1e-6, (double)facts->constant_bytes * 1e-6,
       (double)facts->shared_bytes * 1e-6, (double)facts->frame_bytes * 1e-6,
       executable->replicas, (double)facts->scratch_bytes * 1e-6,
-      self->num_workers,
-      (double)executable->kernel_scratch * 1e-6, self->team.threads);
+      self->num_workers, (double)executable->kernel_scratch * 1e-6,
+      self->team.threads);
 }
 
 static void print_table(const ls_instance *self, const rates *machine,
@@ -237,8 +242,8 @@ ls_status ls_cpu_print_cost(const ls_instance *self, ls_text *text) {
         "nothing was measured: switch measuring on, then run a step");
   rates machine = {0};
   LS_RETURN_IF_ERROR(measure_rates(self, &machine));
-  group *groups = ls_new_array(self->allocator, group,
-                               self->executable->num_instructions);
+  group *groups =
+      ls_new_array(self->allocator, group, self->executable->num_instructions);
   if (groups == NULL) return ls_out_of_memory();
   const size_t count = collect(self, &machine, groups);
   print_table(self, &machine, groups, count, text);

@@ -41,7 +41,7 @@ static ls_status make_kernel_plan(const ls_graph *graph, const ls_node *node,
       .out = out,
       .num_out = node->num_outputs,
       .kernels = ls_cpu_backend_kernels(backend),
-      .fast = ls_runtime_math(backend->runtime) == LS_MATH_FAST,
+      .fast = ls_runtime_math(backend->runtime) != LS_MATH_DIRECT,
       .arena = params,
       .blocks = 1,
   };

@@ -42,14 +42,14 @@ typedef struct ls_kernel_plan {
   const ls_type *out;  // One an output.
   size_t num_out;
   const ls_cpu_kernels *kernels;
-  bool fast;  // LS_MATH_FAST.
+  bool fast;  // Not LS_MATH_DIRECT.
   ls_arena *arena;
   // Wanted.
   ls_kernel_loop loop;
-  const void *params;   // In the arena.
-  int64_t blocks;       // At least 1. A function of the shapes alone.
-  size_t scratch;       // Bytes a thread needs.
-  uint32_t in_place;    // Bit i: output 0 may lie exactly on input i.
+  const void *params;  // In the arena.
+  int64_t blocks;      // At least 1. A function of the shapes alone.
+  size_t scratch;      // Bytes a thread needs.
+  uint32_t in_place;   // Bit i: output 0 may lie exactly on input i.
   // Two steps, if `first` is set: it runs to its end in blocks of its own
   // before `loop` begins, and leaves `shared` bytes, aligned to 64, which are
   // its last output and `loop`'s last input. Of the outputs it writes the
@@ -59,11 +59,11 @@ typedef struct ls_kernel_plan {
   int64_t first_blocks;
   size_t shared;
   uint32_t first_outputs;
-  bool only_shared;     // `loop` has no other input.
-  bool alias;           // Output 0 is input 0's bytes (reshape): no work if
-                        // they share storage; `loop` copies otherwise.
-  bool adds;            // `loop` can do what the call's `adds` says.
-  int64_t flops;        // 2 x multiply-add of products; 0 for others.
+  bool only_shared;  // `loop` has no other input.
+  bool alias;        // Output 0 is input 0's bytes (reshape): no work if
+                     // they share storage; `loop` copies otherwise.
+  bool adds;         // `loop` can do what the call's `adds` says.
+  int64_t flops;     // 2 x multiply-add of products; 0 for others.
 } ls_kernel_plan;
 
 typedef ls_status (*ls_kernel_prepare)(ls_kernel_plan *plan);

@@ -368,7 +368,7 @@ static ls_status plan_attention(ls_kernel_plan *plan, uint32_t first,
   const bool f64 = type.dtype == LS_DTYPE_F64;
   self->kernels = plan->kernels;
   self->norms = f64 ? plan->kernels->norms_f64 : plan->kernels->norms_f32;
-  self->product = f64 ? plan->kernels->product_f64 : plan->kernels->product_f32;
+  self->product = f64 ? plan->kernels->product_f64 : plan->kernels->product;
   self->dtype = type.dtype;
   self->element = ls_dtype_size(type.dtype);
   self->wide = f64 ? sizeof(double) : sizeof(float);
@@ -385,7 +385,7 @@ static ls_status plan_attention(ls_kernel_plan *plan, uint32_t first,
   self->band = ls_min_i64(self->band, ls_max_i64(1, self->q.rows));
   self->product_scratch =
       product_scratch(self, f64 ? plan->kernels->product_f64_scratch
-                                : plan->kernels->product_f32_scratch);
+                                : plan->kernels->product_scratch);
   self->units = type.shape.dim[0] * self->heads;
   plan->params = self;
   *out_self = self;

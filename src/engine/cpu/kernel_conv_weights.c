@@ -280,10 +280,11 @@ static void weights_loop(const ls_kernel_call *call, int64_t begin_block,
 ls_status kernel_conv_grad_weights(ls_kernel_plan *plan) {
   weights_params *self = ls_arena_new(plan->arena, weights_params);
   if (self == NULL) return ls_out_of_memory();
-  LS_RETURN_IF_ERROR(ls_conv_types_of(plan, &self->types));
   LS_RETURN_IF_ERROR(ls_conv_read(plan, plan->in[0].shape, plan->out[0].shape,
                                   plan->in[1].shape, &self->conv));
   const ls_conv *conv = &self->conv;
+  LS_RETURN_IF_ERROR(
+      ls_conv_types_of(plan, conv->dim[LS_WINDOW_DIMS - 1].out, &self->types));
   plan->flops = ls_conv_flops(conv);
   if (conv->groups > 1 && conv->in_channels == 1 && conv->out_channels == 1)
     return ls_conv_depthwise_weights(plan, conv, &self->types);

@@ -299,8 +299,9 @@ static ls_status read_geometry(ls_kernel_plan *plan, conv_params *self) {
 ls_status kernel_convolution(ls_kernel_plan *plan) {
   conv_params *self = ls_arena_new(plan->arena, conv_params);
   if (self == NULL) return ls_out_of_memory();
-  LS_RETURN_IF_ERROR(ls_conv_types_of(plan, &self->types));
   LS_RETURN_IF_ERROR(read_geometry(plan, self));
+  LS_RETURN_IF_ERROR(
+      ls_conv_types_of(plan, self->conv.in_channels, &self->types));
   if (ls_node_attr(plan->node, "activation") != NULL)
     self->activation = LS_CPU_ACTIVATION_RELU;
   self->has_bias = plan->num_in > 2;

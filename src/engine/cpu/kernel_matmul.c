@@ -223,14 +223,14 @@ static bool choose_product(ls_kernel_plan *plan, matmul_params *self) {
     plan->adds = can_add(self, kernels->product_f64_scratch);
     return true;
   case LS_DTYPE_F32:
-    self->run = kernels->product_f32;
-    plan->scratch = kernels->product_f32_scratch(&self->product);
-    plan->adds = can_add(self, kernels->product_f32_scratch);
+    self->run = kernels->product;
+    plan->scratch = kernels->product_scratch(&self->product);
+    plan->adds = can_add(self, kernels->product_scratch);
     return true;
   case LS_DTYPE_F16:
   case LS_DTYPE_BF16:
-    self->run = kernels->product_f32;
-    plan->scratch = kernels->product_f32_scratch(&self->product) +
+    self->run = kernels->product;
+    plan->scratch = kernels->product_scratch(&self->product) +
                     half_floats(&self->product) * sizeof(float);
     return true;
   default:

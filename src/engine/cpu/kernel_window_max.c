@@ -289,7 +289,7 @@ ls_status kernel_window_max(ls_kernel_plan *plan) {
   if (self == NULL) return ls_out_of_memory();
   self->picks = plan->node->type == LS_OP_WINDOW_MAX_PICK;
   const ls_shape x = plan->in[0].shape;
-  LS_RETURN_IF_ERROR(ls_conv_types_of(plan, &self->types));
+  LS_RETURN_IF_ERROR(ls_conv_types_of(plan, 0, &self->types));
   LS_RETURN_IF_ERROR(ls_conv_read_window(
       plan, x, self->picks ? plan->out[0].shape : plan->in[1].shape,
       &self->conv));

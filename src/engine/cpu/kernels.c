@@ -35,8 +35,8 @@ void ls_cpu_kernels_use_bf16(ls_cpu_kernels *kernels) {
     kernels->product_bf16 = ls_cpu_product_bf16_v4bf16;
     kernels->product_bf16_scratch = ls_cpu_product_bf16_scratch_v4bf16;
   }
-  kernels->product_f32 = kernels->product_bf16;
-  kernels->product_f32_scratch = kernels->product_bf16_scratch;
+  kernels->product = kernels->product_bf16;
+  kernels->product_scratch = kernels->product_bf16_scratch;
 }
 
 const ls_cpu_kernels *ls_cpu_kernels_best(void) {
@@ -55,8 +55,8 @@ const ls_cpu_kernels *ls_cpu_kernels_find(const char *name) {
 #else
 
 void ls_cpu_kernels_use_bf16(ls_cpu_kernels *kernels) {
-  kernels->product_f32 = kernels->product_bf16;
-  kernels->product_f32_scratch = kernels->product_bf16_scratch;
+  kernels->product = kernels->product_bf16;
+  kernels->product_scratch = kernels->product_bf16_scratch;
 }
 
 const ls_cpu_kernels *ls_cpu_kernels_best(void) { return &ls_cpu_kernels_base; }

@@ -103,8 +103,8 @@ typedef struct ls_cpu_winograd {
   // W of the gradients of 4 by 4 outputs.
   void (*gradient)(float *planes, const float *const *pixels, size_t channels);
   // U of row `row` of the taps [9, rows, columns]; planes are [rows, columns].
-  void (*weights)(float *planes, const float *taps, size_t rows,
-                  size_t columns, size_t row);
+  void (*weights)(float *planes, const float *taps, size_t rows, size_t columns,
+                  size_t row);
   // The same of the taps turned around, for 16 rows from `row` on; planes are
   // [columns, rows].
   void (*turned_weights)(float *planes, const float *taps, size_t rows,
@@ -164,8 +164,12 @@ typedef struct ls_cpu_kernels {
   // chain each pair of values of k adds its odd product, then its even one;
   // what is alone at the end counts as even. With flush to zero the same bits
   // in every table.
+  // A's lines along k are of an even length.
   ls_cpu_product_fn *product_bf16;
   ls_cpu_product_scratch_fn *product_bf16_scratch;
+  // That of floats where nothing is said: product_f32, unless it was changed.
+  ls_cpu_product_fn *product;
+  ls_cpu_product_scratch_fn *product_scratch;
   ls_cpu_product_fn *product_f64;
   ls_cpu_product_scratch_fn *product_f64_scratch;
 
@@ -248,8 +252,8 @@ typedef struct ls_cpu_kernels {
 // The fastest table that this machine and its operating system can run.
 const ls_cpu_kernels *ls_cpu_kernels_best(void);
 
-// Makes products of floats those of bf16: by the instruction for it if the
-// table is v4 and the machine has it.
+// Makes `product` that of bf16: by the instruction for it if the table is v4
+// and the machine has it.
 void ls_cpu_kernels_use_bf16(ls_cpu_kernels *kernels);
 
 // The table of that name; NULL if there is none or this machine cannot run it.

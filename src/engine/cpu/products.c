@@ -102,7 +102,7 @@ ls_status ls_cpu_products_prepare(const ls_cpu_products *products,
   const ls_cpu_kernels *kernels = plan->kernels;
   self->all = *products;
   self->kernels = kernels;
-  self->run = wide ? kernels->product_f64 : kernels->product_f32;
+  self->run = wide ? kernels->product_f64 : kernels->product;
   self->size = ls_dtype_size(products->dtype);
   self->panels = ls_blocks_of(products->n, PANEL);
   self->stride = BAND * PANEL * self->size;
@@ -115,7 +115,7 @@ ls_status ls_cpu_products_prepare(const ls_cpu_products *products,
   plan->flops =
       2 * products->m * products->n * products->k * products->replicas;
   plan->scratch = self->sums + (wide ? kernels->product_f64_scratch(&largest)
-                                     : kernels->product_f32_scratch(&largest));
+                                     : kernels->product_scratch(&largest));
   plan->loop = products_loop;
   plan->params = self;
   plan->blocks = ls_max_i64(1, ls_blocks_of(products->m, BAND) * self->panels);

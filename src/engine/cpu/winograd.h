@@ -16,7 +16,8 @@
 //   dw = G' dU G.
 //
 // The arithmetic differs from the sum over taps: its error is some 4 times as
-// large, for weights smaller. It is used where LS_MATH_FAST allows it.
+// large, for weights smaller. It is used unless LS_MATH_DIRECT forbids it;
+// beside LS_MATH_BF16 too, where it is faster than sums of rounded products.
 #ifndef LS_ENGINE_CPU_WINOGRAD_H_
 #define LS_ENGINE_CPU_WINOGRAD_H_
 

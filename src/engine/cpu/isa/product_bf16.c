@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The product of floats that are rounded to bf16 first. Two neighbours along k
-// make a pair of 32 bits, the even one below, and the rest is the product of
-// product_body.h on pairs: half as many values of k, and an addition of both
-// products of a pair, the odd one first, each exact and each sum rounded. That
-// is what vdpbf16ps does; without it the same bits are computed in two steps.
+// make a pair of 32 bits, the even one below, while panels are copied; the rest
+// is the product of product_body.h on pairs: half as many values of k, and an
+// addition of both products of a pair, the odd one first, each exact and each
+// sum rounded. That is what vdpbf16ps does; without it the same bits are
+// computed in two steps.
 
 #include <string.h>
 
 #include "engine/cpu/isa/isa.h"
+#include "engine/cpu/isa/product_tile.h"
 #include "engine/cpu/isa/product_turn.h"
 
 #if defined(__AVX512BF16__)
@@ -25,51 +27,17 @@ LS_INLINE vf pair_multiply_add(vf x, vf y, vf sum) {
 }
 #endif
 
-#define ELEM float
-#define VEC vf
-#define LANES VF_LANES
-#define V(op) vf_##op
-#define MULTIPLY_ADD pair_multiply_add
-#define PRODUCT pairs_product
-#define PRODUCT_SCRATCH pairs_scratch
-static void pairs_product(const ls_cpu_product *product,
-                          const ls_cpu_block *block, void *scratch);
-static size_t pairs_scratch(const ls_cpu_product *product);
-#include "engine/cpu/isa/product_body.h"
-
-// Rows whose pairs are made at a time: as many as stay in the second cache.
-enum { PAIR_BYTES = 512 << 10, LEAST_ROWS = 24, MOST_ROWS = 384 };
-
-static size_t pairs_of(size_t k) { return (k + 1) / 2; }
-
-static size_t rows_of(const ls_cpu_product *p) {
-  const size_t row = pairs_of(p->k) * sizeof(float) + 1;
-  size_t rows = PAIR_BYTES / row / LS_TILE_ROWS * LS_TILE_ROWS;
-  if (rows < LEAST_ROWS) rows = LEAST_ROWS;
-  if (rows > MOST_ROWS) rows = MOST_ROWS;
-  return smaller(rows, p->m);
-}
-
-// The product of pairs, of the rows that are made at a time by the columns.
-static ls_cpu_product of_pairs(const ls_cpu_product *p, size_t rows,
-                               size_t columns) {
-  ls_cpu_product pairs = *p;
-  pairs.m = rows;
-  pairs.n = columns;
-  pairs.k = pairs_of(p->k);
-  pairs.lda = p->a_transposed ? rows : pairs.k;
-  pairs.ldb = p->b_transposed ? pairs.k : columns;
-  pairs.m_line = pairs.k_line = 0;
-  return pairs;
-}
-
-size_t LS_ISA_NAME(ls_cpu_product_bf16_scratch)(const ls_cpu_product *p) {
-  const size_t rows = rows_of(p);
-  const ls_cpu_product pairs = of_pairs(p, p->m, p->n);
-  return (rows + p->n) * pairs.k * sizeof(float) + pairs_scratch(&pairs);
-}
-
 // ---- Pairs -----------------------------------------------------------------
+// To lanes of pairs.
+#if defined(__AVX512BF16__)
+LS_INLINE vf paired(vf even, vf odd) {
+  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11,
+                                         26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21,
+                                         5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(odd, even);
+  return vi_as_float(_mm512_permutexvar_epi16(order, both));
+}
+#else
 // bf16 in the upper half of each lane, to nearest even.
 LS_INLINE vi rounded(vf x) {
   const vi bits = vf_bits(x);
@@ -80,127 +48,88 @@ LS_INLINE vi rounded(vf x) {
   return vi_and(vf_bits(chosen), vi_set1((int32_t)0xffff0000));
 }
 
-// Two rows side by side: to[i] = (even[i], odd[i]); without `odd`, zeros.
-static void zip(float *to, const float *even, const float *odd, size_t n) {
-  for (size_t i = 0; i < n; i += LANES) {
-    const size_t left = smaller(LANES, n - i);
-    const vi below = rounded(vf_load_n(even + i, left));
-    vi pair = vi_and(vi_shr(below, 16), vi_set1(0xffff));
-    if (odd != NULL) pair = vi_or(pair, rounded(vf_load_n(odd + i, left)));
-    vf_store_n(to + i, left, vi_as_float(pair));
-  }
+LS_INLINE vf paired(vf even, vf odd) {
+  const vi below = vi_and(vi_shr(rounded(even), 16), vi_set1(0xffff));
+  return vi_as_float(vi_or(below, rounded(odd)));
 }
+#endif
 
-// Neighbours of one row: 2 n values, the last one zero where k is odd.
-static void narrow(uint16_t *to, const float *from, size_t n) {
-  LS_ISA_NAME(ls_cpu_narrow_bf16)(to, from, n);
-}
-
-// The values of a row of A, as stored, at row m from k0 to k1: lines of them.
-static const float *a_of(const ls_cpu_product *p, size_t m, size_t k) {
-  return a_at(&(step){.product = p}, m, k);
-}
-
-static void pair_a(const ls_cpu_product *p, size_t m0, size_t m1, float *to) {
-  const size_t rows = m1 - m0, pairs = pairs_of(p->k);
-  if (p->a_transposed) {
-    for (size_t k = 0; k < p->k; k += 2, to += rows)
-      for (size_t m = m0; m < m1;) {
-        const size_t end = line_end(p->m_line, m, m1);
-        zip(to + (m - m0), a_of(p, m, k),
-            k + 1 < p->k ? a_of(p, m, k + 1) : NULL, end - m);
-        m = end;
-      }
-    return;
-  }
-  for (size_t m = m0; m < m1; ++m, to += pairs) {
-    if (p->k % 2 != 0) to[pairs - 1] = 0;
-    for (size_t k = 0; k < p->k;) {
-      const size_t end = line_end(p->k_line, k, p->k);
-      narrow((uint16_t *)(void *)to + k, a_of(p, m, k), end - k);
-      k = end;
+// Two rows side by side, of n pairs; without `odd`, zeros.
+LS_INLINE void zip(float *to, const float *even, const float *odd,
+                   const size_t n) {
+  LS_UNROLL
+  for (size_t i = 0; i < n; i += VF_LANES) {
+    const size_t left = n - i;
+    if (left >= VF_LANES && odd != NULL) {
+      vf_store(to + i, paired(vf_load(even + i), vf_load(odd + i)));
+      continue;
     }
+    const size_t lanes = left < VF_LANES ? left : VF_LANES;
+    const vf above = odd == NULL ? vf_zero() : vf_load_n(odd + i, lanes);
+    vf_store_n(to + i, lanes, paired(vf_load_n(even + i, lanes), above));
   }
 }
 
-static void pair_b(const ls_cpu_product *p, size_t n0, size_t n1, float *to) {
-  const size_t columns = n1 - n0, pairs = pairs_of(p->k);
-  const float *b = p->b;
-  if (!p->b_transposed) {
-    for (size_t k = 0; k < p->k; k += 2, to += columns)
-      zip(to, b + k * p->ldb + n0,
-          k + 1 < p->k ? b + (k + 1) * p->ldb + n0 : NULL, columns);
-    return;
-  }
-  for (size_t n = n0; n < n1; ++n, to += pairs) {
-    if (p->k % 2 != 0) to[pairs - 1] = 0;
-    narrow((uint16_t *)(void *)to, b + n * p->ldb, p->k);
-  }
+// As many pairs of a row of `from` as n values make; what is alone at the end
+// gets a zero.
+static void narrow(float *to, const float *from, size_t n) {
+  uint16_t *halves = (uint16_t *)(void *)to;
+  size_t i = 0;
+#if defined(__AVX512BF16__)
+  for (; i + 2 * VF_LANES <= n; i += 2 * VF_LANES)
+    _mm512_storeu_si512(
+        halves + i, (__m512i)_mm512_cvtne2ps_pbh(vf_load(from + i + VF_LANES),
+                                                 vf_load(from + i)));
+#endif
+  if (i < n) LS_ISA_NAME(ls_cpu_narrow_bf16)(halves + i, from + i, n - i);
+  if (n % 2 != 0) memset(halves + n, 0, sizeof(*halves));
 }
 
-// ---- Views -----------------------------------------------------------------
-// A view (of an image, whose values many taps share) stays one: what it reads
-// is rounded once, into `room` floats at `to`, and read as pairs. False: pairs
-// are not neighbours there, or there is less to round without.
-//
-// As stored, pairs lie side by side. Transposed, they lie lda apart: each value
-// gets a pair with the one that follows it so.
-static bool pair_view(const ls_cpu_product *p, size_t room, float *to,
-                      ls_cpu_product *pairs) {
-  if (p->m_line == 0 || p->k_line == 0 || p->m == 0 || p->k == 0 ||
-      p->m_skip < 0 || p->k_skip < 0 || p->k % 2 != 0 || p->k_line % 2 != 0)
-    return false;
-  const float *a = p->a;
-  const size_t count = (size_t)(a_of(p, p->m - 1, p->k - 1) - a) + 1;
-  if (count > p->m * p->k) return false;
-  *pairs = *p;
-  pairs->a = to;
-  pairs->k = p->k / 2;
-  pairs->k_line = p->k_line / 2;
-  if (p->a_transposed) {
-    if (count - p->lda > room) return false;
-    zip(to, a, a + p->lda, count - p->lda);
-    pairs->lda = 2 * p->lda;
-    return true;
+// ---- Copies ----------------------------------------------------------------
+// dst[p * width + j] = the values 2 p and 2 p + 1 of
+//   src[value * stride + j] for j < columns, of k values,
+LS_INLINE void zip_rows(float *dst, size_t width, const float *src,
+                        size_t stride, size_t k, const size_t columns) {
+  for (; k >= 2; k -= 2, src += 2 * stride, dst += width)
+    zip(dst, src, src + stride, columns);
+  if (k > 0) zip(dst, src, NULL, columns);
+}
+
+static void copy_pairs(float *dst, size_t width, const float *src,
+                       size_t stride, size_t k, size_t columns) {
+  enum { PANEL_COLUMNS = LS_TILE_VECTORS * VF_LANES };
+  if (columns == PANEL_COLUMNS)
+    zip_rows(dst, width, src, stride, k, PANEL_COLUMNS);
+  else if (columns == LS_TILE_ROWS)
+    zip_rows(dst, width, src, stride, k, LS_TILE_ROWS);
+  else
+    zip_rows(dst, width, src, stride, k, columns);
+}
+
+// ... or of src[j * stride + value].
+static void turn_pairs(float *dst, size_t width, const float *src,
+                       size_t stride, size_t k, size_t columns) {
+  enum { SIDE = VF_LANES, MOST = LS_TILE_VECTORS * VF_LANES };
+  float rows[MOST * SIDE];
+  for (size_t v = 0; v < k; v += 2 * SIDE) {
+    const size_t values = k - v < 2 * SIDE ? k - v : 2 * SIDE;
+    for (size_t j = 0; j < columns; ++j)
+      narrow(rows + j * SIDE, src + j * stride + v, values);
+    turn_floats(dst + v / 2 * width, width, rows, SIDE, (values + 1) / 2,
+                columns);
   }
-  if (pairs_of(count) > room || p->lda % 2 != 0 || p->m_skip % 2 != 0 ||
-      p->k_skip % 2 != 0)
-    return false;
-  narrow((uint16_t *)(void *)to, a, count);
-  pairs->lda = p->lda / 2;
-  pairs->m_skip = p->m_skip / 2;
-  pairs->k_skip = p->k_skip / 2;
-  return true;
 }
 
 // ---- Product ---------------------------------------------------------------
-void LS_ISA_NAME(ls_cpu_product_bf16)(const ls_cpu_product *p,
-                                      const ls_cpu_block *block,
-                                      void *scratch) {
-  const size_t most = rows_of(p), columns = block->n1 - block->n0;
-  float *b = scratch, *a = b + columns * pairs_of(p->k);
-  float *rest = a + most * pairs_of(p->k);
-  pair_b(p, block->n0, block->n1, b);
-  ls_cpu_product view;
-  if (pair_view(p, most * pairs_of(p->k), a, &view)) {
-    view.n = columns;
-    view.ldb = p->b_transposed ? view.k : columns;
-    view.b = b;
-    view.c = (float *)p->c + block->n0;
-    if (p->bias != NULL) view.bias = (const float *)p->bias + block->n0;
-    pairs_product(&view, &(ls_cpu_block){block->m0, block->m1, 0, columns},
-                  rest);
-    return;
-  }
-  for (size_t m = block->m0; m < block->m1;) {
-    const size_t rows = smaller(most, block->m1 - m);
-    ls_cpu_product pairs = of_pairs(p, rows, columns);
-    pair_a(p, m, m + rows, a);
-    pairs.a = a;
-    pairs.b = b;
-    pairs.c = (float *)p->c + m * p->ldc + block->n0;
-    if (p->bias != NULL) pairs.bias = (const float *)p->bias + block->n0;
-    pairs_product(&pairs, &(ls_cpu_block){0, rows, 0, columns}, rest);
-    m += rows;
-  }
-}
+#define PAIRED
+#define MULTIPLY_ADD pair_multiply_add
+#define ELEM float
+#define VEC vf
+#define LANES VF_LANES
+#define V(op) vf_##op
+#define COPY copy_pairs
+#define TURN turn_pairs
+#define PRODUCT LS_ISA_NAME(ls_cpu_product_bf16)
+#define PRODUCT_SCRATCH LS_ISA_NAME(ls_cpu_product_bf16_scratch)
+
+#include "engine/cpu/isa/product_body.h"

@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The product of ls_cpu_product for one element type: a template, included by
-// product_f32.c and product_f64.c.
+// product_f32.c, product_f64.c and product_bf16.c.
 //
 // It needs ELEM (the type), VEC and LANES (its vector), V(op) (the operation's
-// name), PRODUCT and PRODUCT_SCRATCH (the functions' names), and a function
-//   turn(dst, width, src, stride, k, columns):
+// name), PRODUCT and PRODUCT_SCRATCH (the functions' names), and TURN, a
+// function
+//   (dst, width, src, stride, k, columns):
 //     dst[p * width + j] = src[j * stride + p] for p < k, j < columns.
+//
+// Tiles may compute with pairs of values that follow one another along k, in an
+// element, which copies make. Then PAIRED is defined; everything is copied, by
+// TURN and by COPY, which makes pairs of src[p * stride + j]; both count k in
+// values, p in elements. MULTIPLY_ADD is what a pair of A and one of B add to a
+// chain.
 //
 // The innermost loop, a tile, holds a few rows by one or two vectors of C in
 // registers while it runs over k. Around it everything is cut to fit the second
@@ -21,10 +28,12 @@
 
 #include "engine/cpu/isa/product_tile.h"
 
-// What a value of A and one of B add to a chain. They need not be numbers: a
-// product of bf16 has pairs in each element.
-#ifndef MULTIPLY_ADD
+#ifdef PAIRED
+#define VALUES ((size_t)2)  // Of k in an element that tiles read.
+#else
+#define VALUES ((size_t)1)
 #define MULTIPLY_ADD V(fma)
+#define COPY copy
 #endif
 
 #define PANEL ((size_t)LS_TILE_VECTORS * LANES)
@@ -183,15 +192,28 @@ static const tile_size tile_sizes[] = {
 #undef LS_TILE_ROW
 };
 
-// dst[p * PANEL + j] = src[p * stride + j] for p < k, j < columns.
-LS_INLINE void copy_rows(ELEM *dst, const ELEM *src, size_t stride, size_t k,
-                         const size_t columns) {
-  for (size_t p = 0; p < k; ++p) {
-    memcpy(dst + p * PANEL, src + p * stride, columns * sizeof(ELEM));
-  }
+#ifndef PAIRED
+LS_INLINE void copy_rows(ELEM *dst, const size_t width, const ELEM *src,
+                         size_t stride, size_t k, const size_t columns) {
+  for (size_t p = 0; p < k; ++p)
+    memcpy(dst + p * width, src + p * stride, columns * sizeof(ELEM));
 }
 
-// One block of rows, columns and k, and the parts of the call's scratch.
+// dst[p * width + j] = src[p * stride + j] for p < k, j < columns.
+static void copy(ELEM *dst, size_t width, const ELEM *src, size_t stride,
+                 size_t k, size_t columns) {
+  // A known size needs no call.
+  if (columns == PANEL && width == PANEL)
+    copy_rows(dst, PANEL, src, stride, k, PANEL);
+  else if (columns == LS_TILE_ROWS && width == LS_TILE_ROWS)
+    copy_rows(dst, LS_TILE_ROWS, src, stride, k, LS_TILE_ROWS);
+  else
+    copy_rows(dst, width, src, stride, k, columns);
+}
+#endif
+
+// One block of rows, columns and k, which counts the tiles' elements, and the
+// parts of the call's scratch.
 typedef struct {
   const ls_cpu_product *product;
   size_t m0, m1, n0, n1, k0, k1;
@@ -201,14 +223,17 @@ typedef struct {
   ELEM *chains;  // This block's outputs so far, where C cannot hold them.
 } step;
 
+static size_t elements_of(size_t k) { return (k + VALUES - 1) / VALUES; }
+
 // Gives `s` its parts of `scratch`, unless NULL. Returns their size in bytes.
 static size_t divide_scratch(step *s, ELEM *scratch) {
   const ls_cpu_product *p = s->product;
-  const size_t k = smaller(p->k, K_BLOCK), m = smaller(p->m, M_BLOCK);
+  const size_t k = smaller(elements_of(p->k), K_BLOCK);
+  const size_t m = smaller(p->m, M_BLOCK);
   const size_t panels = (smaller(p->n, GROUP) + PANEL - 1) / PANEL;
   const size_t b_size = k * panels * PANEL;
   const size_t a_size = k * m;
-  const bool keeps_chains = p->accumulate && p->k > K_BLOCK;
+  const bool keeps_chains = p->accumulate && elements_of(p->k) > K_BLOCK;
   const size_t chains_size = keeps_chains ? m * smaller(p->n, N_BLOCK) : 0;
   if (scratch != NULL) {
     s->b = scratch;
@@ -222,7 +247,7 @@ size_t PRODUCT_SCRATCH(const ls_cpu_product *product) {
   return divide_scratch(&(step){.product = product}, NULL);
 }
 
-// Row m of A at k.
+// Row m of A at value k.
 static const ELEM *a_at(const step *s, size_t m, size_t k) {
   const ls_cpu_product *p = s->product;
   const ELEM *a = p->a;
@@ -240,7 +265,8 @@ static size_t line_end(size_t line, size_t at, size_t end) {
 static const ELEM *b_at(const step *s, size_t n) {
   const ls_cpu_product *p = s->product;
   const ELEM *b = p->b;
-  return p->b_transposed ? b + n * p->ldb + s->k0 : b + s->k0 * p->ldb + n;
+  const size_t k = s->k0 * VALUES;
+  return p->b_transposed ? b + n * p->ldb + k : b + k * p->ldb + n;
 }
 
 // The tile at row m: as many rows as there are, of one line.
@@ -252,35 +278,18 @@ static const tile_size *tile_at(const step *s, size_t m) {
   return size;
 }
 
-// dst[p * rows + i] = src[p * stride + i] for p < k, i < rows.
-static void copy_tile_rows(ELEM *dst, size_t rows, const ELEM *src,
-                           size_t stride, size_t k) {
-  if (rows == LS_TILE_ROWS) {
-    for (size_t p = 0; p < k; ++p)
-      memcpy(dst + p * LS_TILE_ROWS, src + p * stride,
-             LS_TILE_ROWS * sizeof(ELEM));
-    return;
-  }
-  for (size_t p = 0; p < k; ++p)
-    for (size_t i = 0; i < rows; ++i)
-      dst[p * rows + i] = src[p * stride + i];
-}
-
 // Few values of k at a time where A is stored transposed: so many pages.
 static void pack_a_block(const step *s) {
   const ls_cpu_product *product = s->product;
-  const size_t k = s->k1 - s->k0;
-  for (size_t k0 = s->k0, k1; k0 < s->k1; k0 = k1) {
-    k1 = line_end(product->k_line, k0, s->k1);
+  const size_t k = s->k1 - s->k0, end = smaller(s->k1 * VALUES, product->k);
+  for (size_t k0 = s->k0 * VALUES, k1; k0 < end; k0 = k1) {
+    k1 = line_end(product->k_line, k0, end);
     if (product->a_transposed) k1 = smaller(k1, k0 + TURNED_K);
     for (size_t m = s->m0, rows; m < s->m1; m += rows) {
       rows = tile_at(s, m)->rows;
-      ELEM *to = s->a + (m - s->m0) * k + (k0 - s->k0) * rows;
-      const ELEM *from = a_at(s, m, k0);
-      if (product->a_transposed)
-        copy_tile_rows(to, rows, from, product->lda, k1 - k0);
-      else
-        turn(to, rows, from, product->lda, k1 - k0, rows);
+      ELEM *to = s->a + (m - s->m0) * k + (k0 / VALUES - s->k0) * rows;
+      (product->a_transposed ? COPY : TURN)(to, rows, a_at(s, m, k0),
+                                            product->lda, k1 - k0, rows);
     }
   }
 }
@@ -290,18 +299,10 @@ static void pack_a_block(const step *s) {
 static void pack_b_group(const step *s, size_t n0, size_t n1) {
   const ls_cpu_product *p = s->product;
   const size_t k = s->k1 - s->k0;
-  for (size_t n = n0; n < n1; n += PANEL) {
-    const size_t columns = smaller(PANEL, n1 - n);
-    ELEM *dst = s->b + (n - n0) * k;
-    const ELEM *src = b_at(s, n);
-    if (p->b_transposed) {
-      turn(dst, PANEL, src, p->ldb, k, columns);
-    } else if (columns == PANEL) {
-      copy_rows(dst, src, p->ldb, k, PANEL);
-    } else {
-      copy_rows(dst, src, p->ldb, k, columns);
-    }
-  }
+  const size_t values = smaller(s->k1 * VALUES, p->k) - s->k0 * VALUES;
+  for (size_t n = n0; n < n1; n += PANEL)
+    (p->b_transposed ? TURN : COPY)(s->b + (n - n0) * k, PANEL, b_at(s, n),
+                                    p->ldb, values, smaller(PANEL, n1 - n));
 }
 
 // Runs the tiles of one tile row, at row m, in the columns [n0, n1) of a group.
@@ -309,7 +310,7 @@ static void run_row(const step *s, const tile_size *size, size_t m, size_t n0,
                     size_t n1) {
   const ls_cpu_product *p = s->product;
   const size_t k = s->k1 - s->k0;
-  const bool is_first = s->k0 == 0, is_last = s->k1 == p->k;
+  const bool is_first = s->k0 == 0, is_last = s->k1 == elements_of(p->k);
   const bool turned = p->a_transposed || s->packs_a;
   epilogue end = {
       .relu = p->activation == LS_CPU_ACTIVATION_RELU,
@@ -323,7 +324,7 @@ static void run_row(const step *s, const tile_size *size, size_t m, size_t n0,
     chains = s->chains + (m - s->m0) * chains_stride + (n0 - s->n0);
   }
   tile_work work = {
-      .a = s->packs_a ? s->a + (m - s->m0) * k : a_at(s, m, s->k0),
+      .a = s->packs_a ? s->a + (m - s->m0) * k : a_at(s, m, s->k0 * VALUES),
       .a_stride = s->packs_a ? size->rows : p->lda,
       .b_stride = s->packs_b ? PANEL : p->ldb,
       .k = k,
@@ -368,11 +369,13 @@ static void run_step(const step *s) {
 void PRODUCT(const ls_cpu_product *product, const ls_cpu_block *block,
              void *scratch) {
   const size_t m = block->m1 - block->m0, n = block->n1 - block->n0;
+  const size_t k = elements_of(product->k);
+  const size_t many =
+      product->a_transposed ? PACK_TURNED_A_COLUMNS : PACK_A_COLUMNS;
   step s = {
       .product = product,
-      .packs_a =
-          n >= (product->a_transposed ? PACK_TURNED_A_COLUMNS : PACK_A_COLUMNS),
-      .packs_b = product->b_transposed || m >= PACK_B_ROWS,
+      .packs_a = VALUES > 1 || n >= many,
+      .packs_b = VALUES > 1 || product->b_transposed || m >= PACK_B_ROWS,
   };
   divide_scratch(&s, scratch);
   for (s.n0 = block->n0; s.n0 < block->n1; s.n0 = s.n1) {
@@ -381,10 +384,10 @@ void PRODUCT(const ls_cpu_product *product, const ls_cpu_block *block,
       s.m1 = smaller(block->m1, s.m0 + M_BLOCK);
       s.k0 = 0;
       do {  // Once even if k is 0: the epilogue still runs.
-        s.k1 = smaller(product->k, s.k0 + K_BLOCK);
+        s.k1 = smaller(k, s.k0 + K_BLOCK);
         run_step(&s);
         s.k0 = s.k1;
-      } while (s.k0 < product->k);
+      } while (s.k0 < k);
     }
   }
 }

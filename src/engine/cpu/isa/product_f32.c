@@ -9,6 +9,7 @@
 #define VEC vf
 #define LANES VF_LANES
 #define V(op) vf_##op
+#define TURN turn_floats
 #define PRODUCT LS_ISA_NAME(ls_cpu_product_f32)
 #define PRODUCT_SCRATCH LS_ISA_NAME(ls_cpu_product_f32_scratch)
 

@@ -9,6 +9,7 @@
 #define VEC vd
 #define LANES VD_LANES
 #define V(op) vd_##op
+#define TURN turn
 #define PRODUCT LS_ISA_NAME(ls_cpu_product_f64)
 #define PRODUCT_SCRATCH LS_ISA_NAME(ls_cpu_product_f64_scratch)
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// turn() of product_body.h for elements of 32 bits: what makes a panel of rows.
+// What makes a panel of rows of elements of 32 bits: TURN of product_body.h.
 
 #ifndef LS_ENGINE_CPU_ISA_PRODUCT_TURN_H_
 #define LS_ENGINE_CPU_ISA_PRODUCT_TURN_H_
 
 #include "engine/cpu/isa/transpose.h"
 
-// turn() for 4 values of k.
+// turn_floats() for 4 values of k.
 LS_INLINE void turn_four(float *dst, size_t width, const float *src,
                          size_t stride, size_t columns) {
   size_t j = 0;
@@ -20,7 +20,7 @@ LS_INLINE void turn_four(float *dst, size_t width, const float *src,
   }
 }
 
-// turn() for 16 values of k: a cache line of each row of src.
+// turn_floats() for 16 values of k: a cache line of each row of src.
 LS_INLINE void turn_line(float *dst, size_t width, const float *src,
                          size_t stride, size_t columns) {
   size_t j = 0;
@@ -40,8 +40,8 @@ LS_INLINE void turn_line(float *dst, size_t width, const float *src,
 }
 
 // dst[p * width + j] = src[j * stride + p] for p < k, j < columns.
-static void turn(float *dst, size_t width, const float *src, size_t stride,
-                 size_t k, size_t columns) {
+static void turn_floats(float *dst, size_t width, const float *src,
+                        size_t stride, size_t k, size_t columns) {
   size_t p = 0;
   for (; p + 16 <= k; p += 16) {
     turn_line(dst + p * width, width, src + p, stride, columns);
