@@ -85,7 +85,7 @@ static void make_random(program *p, loop_random *random, uint32_t in_place) {
   bool is_readable[SLOTS] = {false};
   for (int i = 0; i < INPUTS; ++i)
     is_readable[i] = true;
-  const int64_t count = loop_random_between(random, 2, LS_FUSED_STEPS);
+  const int64_t count = loop_random_between(random, 3, LS_FUSED_STEPS);
   for (int64_t i = 0; i < count; ++i) {
     uint8_t in[2];
     const bool is_binary = loop_random_bits(random) % 4 != 0;
@@ -261,8 +261,10 @@ static void a_number_keeps_the_sign_of_its_zero(void **state) {
   for (size_t t = 0; t < tables.count; ++t) {
     program p = {.kernels = tables.at[t]};
     add_binary(&p, LS_OP_ADD, X, A, R);
+    add_binary(&p, LS_OP_ADD, R, A, R);
     add_step(&p, LS_OP_NEG, (uint8_t[]){R}, 1, OUT);
     finish(&p, LS_CHAIN_ELEMENTS);
+    assert_non_null(p.steps[0].stages);
     memory m = new_memory(LS_CHAIN_ELEMENTS, 0, 0, NUMBERS_SMALL,
                           (loop_random){loop_random_seed()});
     m.in[A][0] = -0.0F;

@@ -3,6 +3,10 @@
 
 #include "engine/cpu/fused.h"
 
+// Two steps are no quicker as three stages than as spans that find what they
+// need in the first cache.
+enum { LEAST_STEPS = 3 };
+
 // The steps [begin, end) as stages. `held` is the slot whose value is in the
 // accumulator, `kept` the one that is kept; NO_SLOT: none.
 enum { NO_SLOT = UINT8_MAX, MOST_STAGES = 3 * LS_FUSED_STEPS + 1 };
@@ -150,7 +154,7 @@ bool ls_chain_steps(ls_arena *arena, const ls_cpu_chains *chains,
     c.begin = c.end = i;
     while (c.end < num_steps && has_stage(chains, &steps[c.end]))
       ++c.end;
-    if (c.end - c.begin < 2) continue;
+    if (c.end - c.begin < LEAST_STEPS) continue;
     steps[c.begin].stages = make_stages(&c, arena);
     steps[c.begin].chained = c.end - c.begin;
     if (steps[c.begin].stages == NULL) return false;
