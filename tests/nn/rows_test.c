@@ -230,7 +230,11 @@ static size_t arena_bytes(const ls_function *function) {
   const char *at = strstr(plan, "bytes: shared ");
   assert_non_null(at);
   const size_t bytes = strtoul(at + strlen("bytes: shared "), NULL, 10);
-  assert_null(strstr(plan, "  copy"));
+  // But for the number of calls.
+  for (at = plan; (at = strstr(at, "  copy")) != NULL; ++at) {
+    const char *end = strchr(at, '\n');
+    assert_memory_equal(end - 2, ":8", 2);
+  }
   ls_text_release(plan);
   return bytes;
 }
@@ -245,7 +249,7 @@ static ls_nest minimize(ls_nest args, void *user) {
 static void a_large_table_costs_what_is_looked_up(void **state) {
   (void)state;
   enum { ROWS = 1000000, WIDTH = 8, LOOKED_UP = 64 };
-  static const optimizer_maker kinds[] = {make_sgd, make_adagrad};
+  static const optimizer_maker kinds[] = {make_sgd, make_adagrad, make_held};
   for (size_t i = 0; i < LS_COUNT_OF(kinds); ++i) {
     problem p = {.table = NULL};
     expect_ok(ls_variable_create(

@@ -97,6 +97,7 @@ static void release_compiler(ls_cpu_compiler *self) {
   ls_release(self->allocator, self->storages);
   ls_release(self->allocator, self->accesses);
   ls_release(self->allocator, self->loops);
+  ls_release(self->allocator, self->forks);
   ls_release(self->allocator, self->replicates);
   ls_release(self->allocator, self->parks);
   ls_release(self->allocator, self->meetings);

@@ -72,6 +72,11 @@ typedef struct ls_cpu_stretch {
   uint32_t begin, end;  // Positions, both included.
 } ls_cpu_stretch;
 
+// The branches of a cond: a run goes through one of them.
+typedef struct ls_cpu_fork {
+  ls_cpu_stretch branches[2];
+} ls_cpu_fork;
+
 // The storages of a graph's refs.
 typedef struct ls_cpu_scope {
   const ls_graph *graph;
@@ -98,6 +103,8 @@ typedef struct ls_cpu_compiler {
   size_t num_accesses, accesses_capacity;
   ls_cpu_stretch *loops;
   size_t num_loops, loops_capacity;
+  ls_cpu_fork *forks;
+  size_t num_forks, forks_capacity;
   ls_cpu_stretch *replicates;  // From launch to join.
   size_t num_replicates, replicates_capacity;
   uint32_t *parks;  // Instructions of lanes that may park, ascending.

@@ -163,6 +163,18 @@ static void emit_branch(ls_cpu_compiler *self, ls_cpu_scope *scope,
   }
 }
 
+static void add_fork(ls_cpu_compiler *self, uint32_t begin, uint32_t otherwise,
+                     uint32_t end) {
+  if (ls_cpu_failed(self)) return;
+  if (!ls_grow(self->allocator, &self->forks, &self->forks_capacity,
+               self->num_forks + 1, sizeof(*self->forks))) {
+    ls_cpu_fail(self, ls_out_of_memory());
+    return;
+  }
+  self->forks[self->num_forks++] =
+      (ls_cpu_fork){{{begin, otherwise - 1}, {otherwise, end - 1}}};
+}
+
 void ls_cpu_emit_cond(ls_cpu_compiler *self, ls_cpu_scope *scope,
                       const ls_node *node) {
   uint32_t *results =
@@ -184,6 +196,7 @@ void ls_cpu_emit_cond(ls_cpu_compiler *self, ls_cpu_scope *scope,
   const uint32_t otherwise = ls_cpu_here(self);
   self->in_order = was_in_order;
   emit_branch(self, scope, node, node->regions[1], results, &input);
+  add_fork(self, branch + 1, otherwise, ls_cpu_here(self));
   // Afterwards in order only if they are whichever branch they took, and none
   // of them called the host.
   self->in_order = was_in_order && !calls_host(node->regions[0]) &&

@@ -166,6 +166,81 @@ static bool is_unchanged(const ls_cpu_compiler *self, uint32_t root,
   return true;
 }
 
+// Whether a run that comes to one of the positions does not come to the other,
+// in one trip of the loops around both.
+static bool exclude_each_other(const ls_cpu_compiler *self, uint32_t p,
+                               uint32_t q) {
+  for (size_t i = 0; i < self->num_forks; ++i) {
+    const ls_cpu_stretch *branches = self->forks[i].branches;
+    if ((holds(&branches[0], p) && holds(&branches[1], q)) ||
+        (holds(&branches[1], p) && holds(&branches[0], q)))
+      return true;
+  }
+  return false;
+}
+
+static bool same_loops(const ls_cpu_compiler *self, uint32_t p, uint32_t q) {
+  return in_same_loops(self, p, q) && in_same_loops(self, q, p);
+}
+
+static bool copies(const ls_cpu_compiler *self, uint32_t position,
+                   uint32_t from, uint32_t to) {
+  const ls_cpu_instruction *instruction = &self->instructions[position];
+  const uint32_t *operands = &self->operands[instruction->operand];
+  return instruction->code == LS_CPU_COPY &&
+         ls_cpu_root(self, operands[0]) == from &&
+         ls_cpu_root(self, operands[1]) == to;
+}
+
+// Whether a run that comes to q has come to p before, in the same trip.
+static bool leads_to(const ls_cpu_compiler *self, uint32_t p, uint32_t q) {
+  for (size_t i = 0; i < self->num_forks; ++i)
+    for (int k = 0; k < 2; ++k)
+      if (holds(&self->forks[i].branches[k], p) &&
+          !holds(&self->forks[i].branches[k], q))
+        return false;
+  return p < q && same_loops(self, p, q);
+}
+
+// Whether the read of T finds what a branch that the copy is not in has written
+// since S began.
+static bool reads_new(const ls_cpu_compiler *self, const ls_cpu_access *a,
+                      uint32_t t, uint32_t begin, uint32_t copy) {
+  for (const ls_cpu_access *w = first_access(self, t); w != NULL;
+       w = next_access(self, w))
+    if (w->is_write && w->low == w->high && w->position > begin &&
+        exclude_each_other(self, w->position, copy) &&
+        leads_to(self, w->position, a->position) &&
+        !copies(self, w->position, t, t))
+      return true;
+  return false;
+}
+
+// Whether an access of T, between S's beginning and the copy, finds T as it
+// would without S there: it is in a branch that the copy is not in, or brings
+// T's value to S, as a branch does that changes nothing; and where it is come
+// to nothing has written S before, or uses S behind what is written to T.
+static bool passes_by(const ls_cpu_compiler *self, const ls_cpu_access *a,
+                      uint32_t s, uint32_t t, uint32_t begin, uint32_t copy) {
+  const bool moves =
+      copies(self, a->position, s, t) || copies(self, a->position, t, s);
+  if (a->low != a->high || !same_loops(self, a->position, begin) ||
+      !same_loops(self, a->position, copy))
+    return false;
+  if (!exclude_each_other(self, a->position, copy) && (!moves || a->is_write))
+    return false;
+  if (!a->is_write && reads_new(self, a, t, begin, copy)) return true;
+  for (const ls_cpu_access *x = first_access(self, s); x != NULL;
+       x = next_access(self, x)) {
+    if (x->low == x->high) {
+      if (x->position == a->position && moves) continue;
+      if (exclude_each_other(self, x->position, a->position)) continue;
+    }
+    if (a->is_write ? x->high >= a->position : x->is_write) return false;
+  }
+  return true;
+}
+
 // Whether nothing but the copy uses T from where S begins up to the copy. The
 // instruction that begins S may read T if it can work in place.
 static bool is_free(const ls_cpu_compiler *self, uint32_t s, uint32_t t,
@@ -173,6 +248,7 @@ static bool is_free(const ls_cpu_compiler *self, uint32_t s, uint32_t t,
   for (const ls_cpu_access *a = first_access(self, t); a != NULL;
        a = next_access(self, a)) {
     if (a->position == copy || a->high < begin || a->low > copy) continue;
+    if (passes_by(self, a, s, t, begin, copy)) continue;
     if (a->position != begin || a->is_write ||
         !may_overwrite(self, a->position, s, t)) {
       return false;
