@@ -7,7 +7,12 @@
 #include <string.h>
 #include <strings.h>
 
-enum { MAX_PART = 64, LEFT_OUT = -1 };
+// The longest type leaves room for what a canonical name has around it.
+enum {
+  MAX_PART = 64,
+  MAX_TYPE = MAX_PART - (int)sizeof("device::1073741824"),
+  LEFT_OUT = -1
+};
 
 // What a name says; a part that it does not name is empty or LEFT_OUT.
 typedef struct parts {
@@ -48,6 +53,10 @@ static ls_status set_type(const char *name, const char *type,
                           const char *index, parts *out) {
   if (out->type[0] != '\0')
     return ls_invalid_argument("device '%s' names two device types", name);
+  if (strlen(type) > MAX_TYPE)
+    return ls_invalid_argument("device '%.80s' has a type of %zu characters; "
+                               "up to %d are possible",
+                               name, strlen(type), (int)MAX_TYPE);
   snprintf(out->type, sizeof(out->type), "%s", type);
   return index == NULL ? ls_ok()
                        : parse_number(name, "index", index, &out->index);

@@ -65,6 +65,9 @@ static void malformed_names_are_refused(void **state) {
       {"/device:CPU:0/device:GPU:1", "'/device:CPU:0/device:GPU:1'"},
       {"/gpu:one", "'one'"},
       {"/device:GPU:-1", "'-1'"},
+      // Its canonical name would have a part that is none.
+      {"/device:A_TYPE_THAT_IS_LONGER_THAN_ANY_THERE_WILL_EVER_BE",
+       "a type of 49 characters; up to 45"},
       {"/task:x", "task 'x'"},
       {"/replica:1a", "replica '1a'"},
   };
