@@ -1,257 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU engine: replicas, merges along the canonical tree, lanes that park.
-#include "support/expect.h"
-#include "support/lowered.h"
+// The CPU engine: replicas, and lanes that park.
+#include "support/replica_lanes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/allocator.h"
-#include "base/text.h"
 #include "base/threads.h"
-
-enum { WIDTH = 7, MOST = 1024 };
-
-static const int32_t counts[] = {1, 2, 3, 5, 6, 7, 8, 64, 100, 1024};
-
-static void make(lowered *program, int32_t replicas, const char *text) {
-  expect_ok(lowered_create(
-      &(lowered_options){.text = text, .replicas = replicas}, program));
-}
 
 static ls_plan_facts facts_of(const lowered *program) {
   return program->backend->vtable->facts(program->executable);
-}
-
-// ---- The tree, by hand -----------------------------------------------------
-// Sum of n values, `stride` apart: split at the largest power of two below n.
-static float tree_sum(const float *values, size_t n, size_t stride) {
-  if (n == 1) return values[0];
-  size_t left = 1;
-  while (left * 2 < n)
-    left *= 2;
-  return tree_sum(values, left, stride) +
-         tree_sum(values + left * stride, n - left, stride);
-}
-
-// Values whose sum depends on the order of addition.
-static float value_at(size_t i) {
-  const uint32_t bits = (uint32_t)(i * 2654435761U) >> 7;
-  const float scale[4] = {1e-3F, 1.0F, 1e4F, 3e7F};
-  return ((float)(bits & 0xffff) - 32000.0F) * scale[bits >> 20 & 3];
-}
-
-// "graph lowered ..." of R split inputs of f32[7]: the text up to the body.
-static char *split_text(int32_t replicas, const char *outputs, const char *body,
-                        const char *types) {
-  ls_text text;
-  ls_text_init(&text, ls_allocator_system());
-  ls_text_append(&text, "graph lowered \"p\" {");
-  for (int32_t r = 0; r < replicas; ++r) {
-    ls_text_append_format(&text,
-                          "%%%d = parameter() {dtype = f32, shape = shape[7], "
-                          "index = %d} : f32[7] ",
-                          r + 1, r);
-  }
-  ls_text_append_format(&text, "%%%d%s = replicate(", replicas + 1, outputs);
-  for (int32_t r = 0; r < replicas; ++r) {
-    ls_text_append_format(&text, "%s%%%d", r == 0 ? "" : ", ", r + 1);
-  }
-  ls_text_append_format(
-      &text,
-      ") {replicas = %d, num_split = 1, num_gathered = 0} "
-      "(graph lowered \"r\" {"
-      " %%1 = parameter() {dtype = f32, shape = shape[7], index = 0} "
-      "varying : f32[7] %s }) : %s return ",
-      replicas, body, types);
-  const int num_outputs = outputs[0] == ':' ? atoi(outputs + 1) : 1;
-  for (int i = 0; i < num_outputs; ++i) {
-    ls_text_append_format(&text, "%s%%%d:%d", i == 0 ? "" : ", ", replicas + 1,
-                          i);
-  }
-  ls_text_append(&text, " }");
-  return ls_text_finish(&text);
-}
-
-static float values[MOST][WIDTH];
-static const void *rows[MOST];
-
-static void fill_values(void) {
-  for (size_t r = 0; r < MOST; ++r) {
-    rows[r] = values[r];
-    for (size_t i = 0; i < WIDTH; ++i)
-      values[r][i] = value_at(r * WIDTH + i);
-  }
-}
-
-// ---- Merges ----------------------------------------------------------------
-static void sums_and_means_follow_the_canonical_tree(void **state) {
-  (void)state;
-  fill_values();
-  bool depends_on_order = false;
-  for (size_t k = 0; k < LS_COUNT_OF(counts); ++k) {
-    const int32_t replicas = counts[k];
-    char *text = split_text(
-        replicas, ":3",
-        "%2 = all_reduce(%1) {reduce = \"sum\"} : f32[7]"
-        "%3 = neg(%1) varying : f32[7]"
-        "%4 = all_reduce(%3) {reduce = \"sum\"} : f32[7]"
-        "%5 = all_reduce(%1) {reduce = \"mean\"} : f32[7] return %2, %4, %5",
-        "f32[7], f32[7], f32[7]");
-    lowered program;
-    make(&program, replicas, text);
-    free(text);
-    float sum[WIDTH], negated[WIDTH], mean[WIDTH];
-    for (int run = 0; run < 2; ++run) {
-      expect_ok(lowered_run(&program, rows, (void *[]){sum, negated, mean}));
-    }
-    const size_t n = (size_t)replicas;
-    for (size_t i = 0; i < WIDTH; ++i) {
-      const float want = tree_sum(&values[0][i], n, WIDTH);
-      const float want_mean =
-          replicas == 1 ? want : want * (1.0F / (float)replicas);
-      assert_memory_equal(&sum[i], &want, 4);
-      assert_memory_equal(&mean[i], &want_mean, 4);
-      assert_true(negated[i] == -want);
-      float straight = 0;
-      for (size_t r = 0; r < n; ++r)
-        straight += values[r][i];
-      if (straight != want) depends_on_order = true;
-    }
-    lowered_destroy(&program);
-  }
-  assert_true(depends_on_order);  // Else the test has shown nothing.
-}
-
-static void maxima_minima_and_integers_merge(void **state) {
-  (void)state;
-  lowered program;
-  make(&program, 5,
-       "graph lowered \"p\" {"
-       "  %1:4 = replicate() {replicas = 5, num_split = 0, num_gathered = 0}"
-       "  (graph lowered \"r\" {"
-       "    %1 = replica_id() varying : i32[]"
-       "    %2 = constant() {value = i32[] [3]} : i32[]"
-       "    %3 = sub(%1, %2) varying : i32[]"
-       "    %4 = all_reduce(%3) {reduce = \"max\"} : i32[]"
-       "    %5 = all_reduce(%3) {reduce = \"min\"} : i32[]"
-       "    %6 = all_reduce(%3) {reduce = \"sum\"} : i32[]"
-       "    %7 = constant() {value = u8[] [100]} : u8[]"
-       "    %8 = convert(%1) {dtype = u8} varying : u8[]"
-       "    %9 = add(%8, %7) varying : u8[]"
-       "    %10 = all_reduce(%9) {reduce = \"sum\"} : u8[]"
-       "    return %4, %5, %6, %10 }) : i32[], i32[], i32[], u8[]"
-       "  return %1:0, %1:1, %1:2, %1:3 }");
-  int32_t max, min, sum;
-  uint8_t wrapped;
-  expect_ok(
-      lowered_run(&program, NULL, (void *[]){&max, &min, &sum, &wrapped}));
-  assert_int_equal(max, 1);
-  assert_int_equal(min, -3);
-  assert_int_equal(sum, -5);
-  assert_int_equal(wrapped, (5 * 100 + 10) & 0xff);
-  lowered_destroy(&program);
-}
-
-static void short_floats_are_added_as_f32_and_rounded_once(void **state) {
-  (void)state;
-  fill_values();
-  char *text = split_text(
-      5, ":2",
-      "%2 = convert(%1) {dtype = bf16} varying : bf16[7]"
-      "%3 = all_reduce(%2) {reduce = \"sum\"} : bf16[7]"
-      "%4 = all_reduce(%2) {reduce = \"mean\"} : bf16[7] return %3, %4",
-      "bf16[7], bf16[7]");
-  lowered program;
-  make(&program, 5, text);
-  free(text);
-  uint16_t sum[WIDTH], mean[WIDTH];
-  expect_ok(lowered_run(&program, rows, (void *[]){sum, mean}));
-  for (size_t i = 0; i < WIDTH; ++i) {
-    float wide[5];
-    for (size_t r = 0; r < 5; ++r) {
-      wide[r] = ls_bf16_to_f32(ls_bf16_from_f32(values[r][i]));
-    }
-    const float want = tree_sum(wide, 5, 1);
-    assert_int_equal(sum[i], ls_bf16_from_f32(want));
-    assert_int_equal(mean[i], ls_bf16_from_f32(want * (1.0F / 5)));
-  }
-  lowered_destroy(&program);
-}
-
-// A value that all replicas share is merged without asking them, to the same
-// bits.
-static void equal_contributions_merge_as_others_do(void **state) {
-  (void)state;
-  for (size_t k = 1; k < LS_COUNT_OF(counts); ++k) {
-    char text[1000];
-    snprintf(text, sizeof(text),
-             "graph lowered \"p\" {"
-             "%%1 = parameter() {dtype = f32, shape = shape[7], index = 0} "
-             ": f32[7]"
-             "%%2:3 = replicate(%%1) {replicas = %d, num_split = 0, "
-             "num_gathered = 0} (graph lowered \"r\" {"
-             "%%1 = parameter() {dtype = f32, shape = shape[7], index = 0} "
-             "captures (%%1) : f32[7]"
-             "%%2 = all_reduce(%%1) {reduce = \"mean\"} : f32[7]"
-             "%%3 = neg(%%2) : f32[7]"
-             "%%4 = all_reduce(%%3) {reduce = \"sum\"} : f32[7]"
-             "%%5 = all_reduce(%%3) {reduce = \"max\"} : f32[7]"
-             "return %%2, %%4, %%5 }) : f32[7], f32[7], f32[7]"
-             "return %%2, %%2:1, %%2:2 }",
-             counts[k]);
-    lowered program;
-    make(&program, counts[k], text);
-    float x[WIDTH], mean[WIDTH], sum[WIDTH], max[WIDTH];
-    for (size_t i = 0; i < WIDTH; ++i)
-      x[i] = value_at(i) / 3;
-    expect_ok(
-        lowered_run(&program, (const void *[]){x}, (void *[]){mean, sum, max}));
-    const size_t n = (size_t)counts[k];
-    float copies[MOST];
-    for (size_t i = 0; i < WIDTH; ++i) {
-      for (size_t r = 0; r < n; ++r)
-        copies[r] = x[i];
-      const float want = tree_sum(copies, n, 1) * (1.0F / (float)n);
-      assert_memory_equal(&mean[i], &want, 4);
-      assert_true(max[i] == -want);
-      for (size_t r = 0; r < n; ++r)
-        copies[r] = -want;
-      const float want_sum = tree_sum(copies, n, 1);
-      assert_memory_equal(&sum[i], &want_sum, 4);
-    }
-    lowered_destroy(&program);
-  }
 }
 
 // ---- Lanes -----------------------------------------------------------------
 static void a_lane_has_its_arguments_and_gives_its_results(void **state) {
   (void)state;
   lowered program;
-  make(&program, 3,
-       "graph lowered \"p\" {"
-       "  %1 = parameter() {dtype = i32, shape = shape[], index = 0} : i32[]"
-       "  %2 = parameter() {dtype = i32, shape = shape[], index = 1} : i32[]"
-       "  %3 = add(%1, %2) : i32[]"
-       "  %4:10 = replicate(%1, %2, %3, %3, %3, %1, %2)"
-       "  {replicas = 3, num_split = 2, num_gathered = 3}"
-       "  (graph lowered \"r\" {"
-       "    %1 = parameter() {dtype = i32, shape = shape[], index = 0} varying"
-       "    : i32[]"
-       "    %2 = parameter() {dtype = i32, shape = shape[], index = 1} varying"
-       "    : i32[]"
-       "    %3 = parameter() {dtype = i32, shape = shape[], index = 2}"
-       "    captures (%2) : i32[]"
-       "    %4 = mul(%1, %2) varying : i32[]"
-       "    %5 = add(%4, %3) varying : i32[]"
-       "    %6 = add(%3, %3) : i32[]"
-       "    return %5, %1, %3, %6 })"
-       "  : i32[], i32[], i32[], i32[], i32[], i32[], i32[], i32[], i32[],"
-       "    i32[]"
-       "  %5 = add(%4, %4:9) : i32[]"
-       "  return %4, %4:1, %4:2, %4:3, %4:4, %4:5, %4:6, %4:7, %4:8, %4:9, %5"
-       "}");
+  lanes_create(
+      &program, 3,
+      "graph lowered \"p\" {"
+      "  %1 = parameter() {dtype = i32, shape = shape[], index = 0} : i32[]"
+      "  %2 = parameter() {dtype = i32, shape = shape[], index = 1} : i32[]"
+      "  %3 = add(%1, %2) : i32[]"
+      "  %4:10 = replicate(%1, %2, %3, %3, %3, %1, %2)"
+      "  {replicas = 3, num_split = 2, num_gathered = 3}"
+      "  (graph lowered \"r\" {"
+      "    %1 = parameter() {dtype = i32, shape = shape[], index = 0} varying"
+      "    : i32[]"
+      "    %2 = parameter() {dtype = i32, shape = shape[], index = 1} varying"
+      "    : i32[]"
+      "    %3 = parameter() {dtype = i32, shape = shape[], index = 2}"
+      "    captures (%2) : i32[]"
+      "    %4 = mul(%1, %2) varying : i32[]"
+      "    %5 = add(%4, %3) varying : i32[]"
+      "    %6 = add(%3, %3) : i32[]"
+      "    return %5, %1, %3, %6 })"
+      "  : i32[], i32[], i32[], i32[], i32[], i32[], i32[], i32[], i32[],"
+      "    i32[]"
+      "  %5 = add(%4, %4:9) : i32[]"
+      "  return %4, %4:1, %4:2, %4:3, %4:4, %4:5, %4:6, %4:7, %4:8, %4:9, %5"
+      "}");
   const int32_t a = 2, b = 5;
   int32_t out[11];
   void *outputs[11];
@@ -279,32 +67,32 @@ static const char norm_body[] =
 
 static void lanes_park_until_a_merge_has_its_value(void **state) {
   (void)state;
-  fill_values();
-  for (size_t k = 1; k < LS_COUNT_OF(counts); ++k) {
-    const int32_t replicas = counts[k];
+  lanes_fill_values();
+  for (size_t k = 1; k < LANES_COUNTS; ++k) {
+    const int32_t replicas = lanes_counts[k];
     const size_t n = (size_t)replicas;
     char *text =
-        split_text(replicas, ":3", norm_body, "f32[7], f32[7], f32[7]");
+        lanes_text(replicas, ":3", norm_body, "f32[7], f32[7], f32[7]");
     lowered program;
-    make(&program, replicas, text);
+    lanes_create(&program, replicas, text);
     free(text);
     assert_true(facts_of(&program).frame_bytes > 0);
-    float mean[WIDTH], sum[WIDTH], last[WIDTH];
+    float mean[LANES_WIDTH], sum[LANES_WIDTH], last[LANES_WIDTH];
     for (int run = 0; run < 2; ++run) {
-      expect_ok(lowered_run(&program, rows, (void *[]){mean, sum, last}));
+      expect_ok(lowered_run(&program, lanes_rows, (void *[]){mean, sum, last}));
     }
-    for (size_t i = 0; i < WIDTH; ++i) {
-      float apart[MOST], squares[MOST];
-      const float m =
-          tree_sum(&values[0][i], n, WIDTH) * (1.0F / (float)replicas);
+    for (size_t i = 0; i < LANES_WIDTH; ++i) {
+      float apart[LANES_MOST], squares[LANES_MOST];
+      const float m = lanes_tree_sum(&lanes_values[0][i], n, LANES_WIDTH) *
+                      (1.0F / (float)replicas);
       for (size_t r = 0; r < n; ++r) {
-        apart[r] = values[r][i] - m;
+        apart[r] = lanes_values[r][i] - m;
         squares[r] = apart[r] * apart[r];
       }
-      const float s = tree_sum(squares, n, 1) + 1;
+      const float s = lanes_tree_sum(squares, n, 1) + 1;
       for (size_t r = 0; r < n; ++r)
         squares[r] = apart[r] / s * apart[r];
-      const float l = tree_sum(squares, n, 1);
+      const float l = lanes_tree_sum(squares, n, 1);
       assert_memory_equal(&mean[i], &m, 4);
       assert_memory_equal(&sum[i], &s, 4);
       assert_memory_equal(&last[i], &l, 4);
@@ -339,30 +127,30 @@ static const char loop_body[] =
 
 static void lanes_meet_again_and_again_in_a_loop(void **state) {
   (void)state;
-  fill_values();
-  for (size_t k = 1; k < LS_COUNT_OF(counts); ++k) {
-    const int32_t replicas = counts[k];
+  lanes_fill_values();
+  for (size_t k = 1; k < LANES_COUNTS; ++k) {
+    const int32_t replicas = lanes_counts[k];
     const size_t n = (size_t)replicas;
-    char *text = split_text(replicas, "", loop_body, "f32[7]");
+    char *text = lanes_text(replicas, "", loop_body, "f32[7]");
     lowered program;
-    make(&program, replicas, text);
+    lanes_create(&program, replicas, text);
     free(text);
-    float sum[WIDTH];
+    float sum[LANES_WIDTH];
     for (int run = 0; run < 2; ++run) {
-      expect_ok(lowered_run(&program, rows, (void *[]){sum}));
+      expect_ok(lowered_run(&program, lanes_rows, (void *[]){sum}));
     }
-    for (size_t i = 0; i < WIDTH; ++i) {
-      float x[MOST];
+    for (size_t i = 0; i < LANES_WIDTH; ++i) {
+      float x[LANES_MOST];
       for (size_t r = 0; r < n; ++r)
-        x[r] = values[r][i];
+        x[r] = lanes_values[r][i];
       for (int trip = 0; trip < 5; ++trip) {
         for (size_t r = 0; r < n; ++r)
           x[r] *= 0.5F;
-        const float all = tree_sum(x, n, 1) * 0.25F;
+        const float all = lanes_tree_sum(x, n, 1) * 0.25F;
         for (size_t r = 0; r < n; ++r)
           x[r] = all + x[r];
       }
-      const float want = tree_sum(x, n, 1);
+      const float want = lanes_tree_sum(x, n, 1);
       assert_memory_equal(&sum[i], &want, 4);
     }
     lowered_destroy(&program);
@@ -373,7 +161,7 @@ static void lanes_meet_again_and_again_in_a_loop(void **state) {
 static void lanes_may_go_different_ways_between_merges(void **state) {
   (void)state;
   lowered program;
-  make(
+  lanes_create(
       &program, 6,
       "graph lowered \"p\" {"
       "  %1 = replicate() {replicas = 6, num_split = 0, num_gathered = 0}"
@@ -403,27 +191,28 @@ static void lanes_may_go_different_ways_between_merges(void **state) {
 static void lanes_that_miss_each_other_are_named(void **state) {
   (void)state;
   lowered program;
-  make(&program, 12,
-       "graph lowered \"p\" {"
-       "  %1 = parameter() {dtype = i32, shape = shape[], index = 0} : i32[]"
-       "  %2 = replicate(%1) {replicas = 12, num_split = 0, num_gathered = 0}"
-       "  (graph lowered \"r\" {"
-       "    %1 = parameter() {dtype = i32, shape = shape[], index = 0}"
-       "    captures (%1) : i32[]"
-       "    %2 = replica_id() varying : i32[]"
-       "    %3 = less(%2, %1) varying : bool[]"
-       "    %4 = cond(%3, %2, %2) varying"
-       "    (graph lowered \"then\" {"
-       "      %1 = parameter() {dtype = i32, shape = shape[], index = 0}"
-       "      captures (%2) : i32[]"
-       "      %2 = all_reduce(%1) {reduce = \"sum\"} : i32[]"
-       "      return %2 }, graph lowered \"else\" {"
-       "      %1 = parameter() {dtype = i32, shape = shape[], index = 0}"
-       "      captures (%2) : i32[]"
-       "      return %1 }) : i32[]"
-       "    %5 = all_reduce(%4) {reduce = \"sum\"} : i32[]"
-       "    return %5 }) : i32[]"
-       "  return %2 }");
+  lanes_create(
+      &program, 12,
+      "graph lowered \"p\" {"
+      "  %1 = parameter() {dtype = i32, shape = shape[], index = 0} : i32[]"
+      "  %2 = replicate(%1) {replicas = 12, num_split = 0, num_gathered = 0}"
+      "  (graph lowered \"r\" {"
+      "    %1 = parameter() {dtype = i32, shape = shape[], index = 0}"
+      "    captures (%1) : i32[]"
+      "    %2 = replica_id() varying : i32[]"
+      "    %3 = less(%2, %1) varying : bool[]"
+      "    %4 = cond(%3, %2, %2) varying"
+      "    (graph lowered \"then\" {"
+      "      %1 = parameter() {dtype = i32, shape = shape[], index = 0}"
+      "      captures (%2) : i32[]"
+      "      %2 = all_reduce(%1) {reduce = \"sum\"} : i32[]"
+      "      return %2 }, graph lowered \"else\" {"
+      "      %1 = parameter() {dtype = i32, shape = shape[], index = 0}"
+      "      captures (%2) : i32[]"
+      "      return %1 }) : i32[]"
+      "    %5 = all_reduce(%4) {reduce = \"sum\"} : i32[]"
+      "    return %5 }) : i32[]"
+      "  return %2 }");
   int32_t out = 0;
   const struct {
     int32_t meeting;
@@ -539,13 +328,13 @@ static void lanes_can_be_launched_in_a_loop(void **state) {
 
 static void one_replica_costs_nothing(void **state) {
   (void)state;
-  char *text = split_text(1, "",
+  char *text = lanes_text(1, "",
                           "%2 = neg(%1) varying : f32[7]"
                           "%3 = all_reduce(%2) {reduce = \"mean\"} : f32[7]"
                           "return %3",
                           "f32[7]");
   lowered program;
-  make(&program, 1, text);
+  lanes_create(&program, 1, text);
   free(text);
   assert_int_equal(facts_of(&program).num_instructions, 2);  // neg, end
   assert_int_equal(facts_of(&program).shared_bytes, 0);
@@ -557,13 +346,13 @@ static void many_replicas_take_the_memory_of_few(void **state) {
   size_t bytes[2];
   const int32_t replicas[2] = {2, 1024};
   for (int i = 0; i < 2; ++i) {
-    char *text = split_text(
+    char *text = lanes_text(
         replicas[i], "",
         "%2 = exp(%1) varying : f32[7] %3 = mul(%2, %1) varying : f32[7]"
         "%4 = all_reduce(%3) {reduce = \"mean\"} : f32[7] return %4",
         "f32[7]");
     lowered program;
-    make(&program, replicas[i], text);
+    lanes_create(&program, replicas[i], text);
     free(text);
     const ls_plan_facts facts = facts_of(&program);
     assert_int_equal(facts.frame_bytes, 0);
@@ -576,7 +365,7 @@ static void many_replicas_take_the_memory_of_few(void **state) {
 
 static void a_program_of_another_number_of_replicas_is_refused(void **state) {
   (void)state;
-  char *text = split_text(2, "",
+  char *text = lanes_text(2, "",
                           "%2 = all_reduce(%1) {reduce = \"sum\"} "
                           ": f32[7] return %2",
                           "f32[7]");
@@ -585,26 +374,6 @@ static void a_program_of_another_number_of_replicas_is_refused(void **state) {
       lowered_create(&(lowered_options){.text = text, .replicas = 3}, &program),
       LS_INVALID_ARGUMENT, "2 replicas in a program of 3");
   free(text);
-  lowered_destroy(&program);
-}
-
-static void a_mean_of_integers_is_refused_by_name(void **state) {
-  (void)state;
-  lowered program;
-  ls_status status = lowered_create(
-      &(lowered_options){
-          .replicas = 2,
-          .text = "graph lowered \"p\" {"
-                  "  %1 = replicate() {replicas = 2, num_split = 0, "
-                  "num_gathered = 0}"
-                  "  (graph lowered \"r\" {"
-                  "    %1 = replica_id() varying : i32[]"
-                  "    %2 = all_reduce(%1) {reduce = \"mean\"} : i32[]"
-                  "    return %2 }) : i32[]"
-                  "  return %1 }"},
-      &program);
-  expect_contains(ls_status_message(status), "in op");
-  expect_status(status, LS_UNIMPLEMENTED, "no mean of i32");
   lowered_destroy(&program);
 }
 
@@ -638,8 +407,8 @@ static ls_status start_together(ls_host_call *call) {
   return ls_thread_start(thread, "host", answer_all, NULL);
 }
 
-static const ls_host_kernel together = {"together", lowered_infer_same, start_together,
-                                        0};
+static const ls_host_kernel together = {"together", lowered_infer_same,
+                                        start_together, 0};
 static const ls_host_kernel *const kernels[] = {&together};
 
 static const char host_text[] =
@@ -691,12 +460,12 @@ static ls_status run_all(void *user) {
   const char *const bodies[] = {norm_body, loop_body};
   ls_status status = ls_ok();
   for (size_t i = 0; i < LS_COUNT_OF(bodies) && status == NULL; ++i) {
-    char *text = split_text(5, i == 0 ? ":3" : "", bodies[i],
+    char *text = lanes_text(5, i == 0 ? ":3" : "", bodies[i],
                             i == 0 ? "f32[7], f32[7], f32[7]" : "f32[7]");
     lowered program;
     status = lowered_create(&(lowered_options){.text = text, .replicas = 5},
                             &program);
-    if (status == NULL) status = lowered_run(&program, rows, NULL);
+    if (status == NULL) status = lowered_run(&program, lanes_rows, NULL);
     lowered_destroy(&program);
     free(text);
   }
@@ -705,16 +474,12 @@ static ls_status run_all(void *user) {
 
 static void a_failed_memory_request_loses_nothing(void **state) {
   (void)state;
-  fill_values();
+  lanes_fill_values();
   expect_memory_failures_survived(run_all, NULL);
 }
 
 // What does not depend on who sweeps which lanes.
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(sums_and_means_follow_the_canonical_tree),
-    cmocka_unit_test(maxima_minima_and_integers_merge),
-    cmocka_unit_test(short_floats_are_added_as_f32_and_rounded_once),
-    cmocka_unit_test(equal_contributions_merge_as_others_do),
     cmocka_unit_test(a_lane_has_its_arguments_and_gives_its_results),
     cmocka_unit_test(lanes_meet_again_and_again_in_a_loop),
     cmocka_unit_test(lanes_may_go_different_ways_between_merges),
@@ -722,7 +487,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(lanes_can_be_launched_in_a_loop),
     cmocka_unit_test(one_replica_costs_nothing),
     cmocka_unit_test(a_program_of_another_number_of_replicas_is_refused),
-    cmocka_unit_test(a_mean_of_integers_is_refused_by_name),
     cmocka_unit_test(lanes_go_on_while_another_one_waits_for_the_host),
     cmocka_unit_test(a_failed_memory_request_loses_nothing),
 };
@@ -734,37 +498,7 @@ static const struct CMUnitTest lane_tests[] = {
     cmocka_unit_test(many_replicas_take_the_memory_of_few),
 };
 
-static const char *lanes_by(void *user, const char *name) {
-  return strcmp(name, "LS_LANES") == 0 ? user : NULL;
-}
-
-// All tests, with lanes by "threads" or "blocks".
-static int run_lanes(const char *by, int threads) {
-  ls_runtime *runtime = NULL;
-  ls_status status = ls_runtime_create(
-      &(ls_runtime_options){.threads = threads,
-                            .environment = lanes_by,
-                            .environment_user = (void *)(uintptr_t)by},
-      &runtime);
-  if (!ls_status_is_ok(status)) return 1;
-  (void)ls_runtime_make_current(runtime);
-  char name[40];
-  snprintf(name, sizeof(name), "lanes by %s, %d threads", by, threads);
-  int failures = cmocka_run_group_tests_name(name, tests, NULL, NULL);
-  if (threads == 1)
-    failures += cmocka_run_group_tests_name(name, lane_tests, NULL, NULL);
-  (void)ls_runtime_make_current(NULL);
-  status = ls_runtime_destroy(runtime);
-  const bool ended = ls_status_is_ok(status);
-  ls_status_free(status);
-  return failures + !ended;
-}
-
 int main(void) {
-  int failures =
-      cmocka_run_group_tests_name("side by side", tests, NULL, NULL);
-  failures += run_lanes("blocks", 1);
-  for (int threads = 1; threads <= 8; threads += threads == 3 ? 5 : 1)
-    failures += run_lanes("threads", threads);
-  return failures;
+  return lanes_run_tests(tests, LS_COUNT_OF(tests), lane_tests,
+                         LS_COUNT_OF(lane_tests));
 }
