@@ -4,7 +4,7 @@
 // public interface gets them: each op is a traced function of one op, on all
 // threads, with its result in place. The roof of an op is the longer of the
 // times that its flops need at the peak and that its bytes need at the speed
-// of a copy, both measured in the same run on the same threads. Flops are those
+// of a copy, both measured in turn with it on the same threads. Flops are those
 // of the sums as they are defined, so that Winograd's algorithm, which needs
 // fewer, can be above its roof, and so can causal attention.
 //
@@ -26,6 +26,8 @@
 #include "lockstep/lockstep.h"
 
 enum { MAX_ROUNDS = 4096, LEAST_ROUNDS = 5, MAX_INPUTS = 3 };
+enum { MAX_TURNS = 256, LEAST_TURNS = 5 };
+#define TURN_SECONDS 0.01
 enum { LARGE = 16 << 20 };  // Floats that no cache holds.
 
 typedef struct options {
@@ -200,25 +202,78 @@ static double bytes_of(ls_nest args, ls_nest result) {
 
 // What came of a row.
 typedef struct op_figures {
-  double median, least;  // Seconds; 0 where the row was not asked for.
+  double median, least;  // Seconds.
   double bytes;
+  roof top;
 } op_figures;
 
-static void print_op(const op_row *row, const op_figures *f, const roof *top) {
-  const double compute = row->flops / top->flops, move = f->bytes / top->bytes;
+static void print_op(const op_row *row, const op_figures *f) {
+  const double compute = row->flops / f->top.flops;
+  const double move = f->bytes / f->top.bytes;
   printf("  %-32s %10.3f ms %9.3f", row->name, f->median * 1e3, f->least * 1e3);
   if (row->flops > 0)
     printf("  %7.1f Gflop/s", row->flops / f->median * 1e-9);
   else
     printf("  %7.1f GB/s   ", f->bytes / f->median * 1e-9);
-  printf("  %5.1f%% of the roof (%s)\n",
-         100 * (compute > move ? compute : move) / f->median,
-         compute > move ? "arithmetic" : "memory");
+  if (compute > move)
+    printf("  %5.1f%% of %.1f Gflop/s\n", 100 * compute / f->median,
+           f->top.flops * 1e-9);
+  else
+    printf("  %5.1f%% of %.1f GB/s\n", 100 * move / f->median,
+           f->top.bytes * 1e-9);
 }
 
-static ls_status time_op(const op_row *row, const options *opts,
-                         op_figures *figures) {
-  static double times[MAX_ROUNDS];
+// Two places to copy between, in memory of the kind that operands are in.
+typedef struct copied {
+  char *from, *to;
+} copied;
+static const size_t copied_size = (size_t)LARGE * sizeof(float);
+
+// Seconds of all rounds so far.
+typedef struct op_times {
+  double op[MAX_ROUNDS], peak[MAX_TURNS], copy[MAX_TURNS];
+  size_t rounds, turns;
+} op_times;
+
+// The machine may be disturbed at any time, so the op takes turns with what it
+// is compared to. Its first call of a turn finds the caches full of something
+// else, and does not count.
+static ls_status take_turn(ls_function *function, ls_nest args, int threads,
+                           const copied *data, op_times *times) {
+  times->peak[times->turns] = machine_peak_run(threads);
+  times->copy[times->turns] =
+      machine_copy_run(threads, data->to, data->from, copied_size);
+  if (!(times->peak[times->turns] > 0 && times->copy[times->turns] > 0))
+    return LS_STATUS(LS_RESOURCE_EXHAUSTED, "no %d threads", threads);
+  ++times->turns;
+  ls_nest result = {0};
+  ls_status status = ls_function_call(function, args, &result);
+  double now = machine_seconds();
+  const double end = now + TURN_SECONDS;
+  do {
+    const double before = now;
+    if (ls_status_is_ok(status))
+      status = ls_function_call(function, args, &result);
+    now = machine_seconds();
+    times->op[times->rounds++] = now - before;
+  } while (ls_status_is_ok(status) && now < end && times->rounds < MAX_ROUNDS);
+  ls_nest_release(result);
+  return status;
+}
+
+static void find_figures(op_times *times, int threads, op_figures *figures) {
+  const double peak = machine_median(times->peak, times->turns);
+  const double copy = machine_median(times->copy, times->turns);
+  figures->top = (roof){machine_peak_flops(threads) / peak,
+                        2 * (double)copied_size / copy};
+  figures->median = machine_median(times->op, times->rounds);
+  figures->least = times->op[0];
+}
+
+static ls_status time_op(const op_row *row, const options *opts, int threads,
+                         const copied *data, op_figures *figures) {
+  static op_times times;
+  times.rounds = times.turns = 0;
   ls_function *function = NULL;
   LS_RETURN_IF_ERROR(ls_function_create(
       &(ls_function_options){.call = call_op, .user = (void *)(uintptr_t)row},
@@ -227,20 +282,15 @@ static ls_status time_op(const op_row *row, const options *opts,
   ls_nest result = {0};
   // Compiles, and touches the memory.
   ls_status status = ls_function_call(function, args, &result);
-  size_t rounds = 0;
-  const double start = machine_seconds();
-  while (ls_status_is_ok(status) && rounds < MAX_ROUNDS &&
-         (rounds < LEAST_ROUNDS || machine_seconds() - start < opts->seconds)) {
-    const double before = machine_seconds();
-    status = ls_function_call(function, args, &result);
-    times[rounds++] = machine_seconds() - before;
-  }
-  if (ls_status_is_ok(status)) {
-    figures->median = machine_median(times, rounds);
-    figures->least = times[0];
-    figures->bytes = bytes_of(args, result);
-  }
+  if (ls_status_is_ok(status)) figures->bytes = bytes_of(args, result);
   ls_nest_release(result);
+  const double start = machine_seconds();
+  while (ls_status_is_ok(status) && times.turns < MAX_TURNS &&
+         times.rounds < MAX_ROUNDS &&
+         (times.turns < LEAST_TURNS ||
+          machine_seconds() - start < opts->seconds))
+    status = take_turn(function, args, threads, data, &times);
+  if (ls_status_is_ok(status)) find_figures(&times, threads, figures);
   ls_nest_release(args);
   ls_function_release(function);
   return ls_status_annotate(status, "while timing '%s'", row->name);
@@ -374,60 +424,31 @@ static ls_status time_calls(const options *opts) {
   return status;
 }
 
-// Two places to copy between, in memory of the kind that operands are in.
-typedef struct copied {
-  char *from, *to;
-} copied;
-static const size_t copied_size = (size_t)LARGE * sizeof(float);
-
-// Raises the roof to what the machine does now, if that is more.
-static ls_status raise_roof(int threads, const copied *data, roof *top) {
-  const double peak = machine_peak_run(threads);
-  const double copy =
-      machine_copy_run(threads, data->to, data->from, copied_size);
-  if (!(peak > 0 && copy > 0))
-    return LS_STATUS(LS_RESOURCE_EXHAUSTED, "no %d threads", threads);
-  const double flops = machine_peak_flops(threads) / peak;
-  const double bytes = 2 * (double)copied_size / copy;
-  if (flops > top->flops) top->flops = flops;
-  if (bytes > top->bytes) top->bytes = bytes;
-  return ls_ok();
-}
-
-enum { NUM_OPS = sizeof(ops) / sizeof(ops[0]) };
-
-// The roof is measured again before each row, for the machine may be disturbed
-// at any time; so nothing can be said before the end.
-static ls_status time_ops(const options *opts, int threads, const copied *data,
-                          op_figures *figures, roof *top) {
-  for (size_t i = 0; i < NUM_OPS; ++i) {
-    LS_RETURN_IF_ERROR(raise_roof(threads, data, top));
-    if (is_asked(opts, ops[i].name))
-      LS_RETURN_IF_ERROR(time_op(&ops[i], opts, &figures[i]));
+static ls_status time_ops(const options *opts, int threads,
+                          const copied *data) {
+  for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); ++i) {
+    op_figures figures = {0};
+    if (!is_asked(opts, ops[i].name)) continue;
+    LS_RETURN_IF_ERROR(time_op(&ops[i], opts, threads, data, &figures));
+    print_op(&ops[i], &figures);
   }
   return ls_ok();
 }
 
 static ls_status time_all(const options *opts, ls_runtime *runtime) {
   const int threads = ls_runtime_threads(runtime);
-  op_figures figures[NUM_OPS] = {{0}};
-  roof top = {0};
   ls_array *memory = NULL;
   LS_RETURN_IF_ERROR(
       ls_array_create(LS_DTYPE_F32, LS_SHAPE(2, LARGE), &memory));
   float *const floats = ls_array_mutable_data(memory);
   const copied data = {(char *)floats, (char *)(floats + LARGE)};
-  const ls_status status = time_ops(opts, threads, &data, figures, &top);
+  printf("%d thread%s, math %s; the roof is of multiply-adds from registers or "
+         "of copies (read and written)\n  %-32s %13s %9s\n",
+         threads, threads == 1 ? "" : "s",
+         opts->math == LS_MATH_FAST ? "fast" : "direct", "", "median", "least");
+  const ls_status status = time_ops(opts, threads, &data);
   ls_array_release(memory);
   LS_RETURN_IF_ERROR(status);
-  printf("%d thread%s, math %s: %.1f Gflop/s from registers, %.1f GB/s copied "
-         "(read and written)\n  %-32s %13s %9s\n",
-         threads, threads == 1 ? "" : "s",
-         opts->math == LS_MATH_FAST ? "fast" : "direct", top.flops * 1e-9,
-         top.bytes * 1e-9, "", "median", "least");
-  for (size_t i = 0; i < NUM_OPS; ++i) {
-    if (figures[i].median > 0) print_op(&ops[i], &figures[i], &top);
-  }
   return time_calls(opts);
 }
 

@@ -32,6 +32,11 @@ static const ls_elementwise *elementwise_of(const ls_cpu_instruction *at) {
   return at->params;
 }
 
+static const ls_elementwise *work_of(const ls_cpu_compiler *self,
+                                     const group *g, uint32_t step) {
+  return elementwise_of(&self->instructions[g->steps[step]]);
+}
+
 // Whether an instruction uses `root`, writing it or at all.
 static bool uses(const ls_cpu_compiler *self, uint32_t position, uint32_t root,
                  bool writes_only) {
@@ -102,6 +107,7 @@ typedef struct place {
 typedef struct slots {
   uint32_t in[LS_FUSED_SLOTS], out[LS_FUSED_SLOTS];  // Roots.
   uint32_t num_in, num_out;
+  uint32_t num_streamed;  // Of the outputs, the last ones.
   // Roots in registers: which one, and the step it is last used in.
   uint32_t root[LS_FUSED_SLOTS], reg[LS_FUSED_SLOTS], last[LS_FUSED_SLOTS];
   uint32_t num_kept, num_registers;
@@ -191,6 +197,35 @@ static uint8_t slot_of(const slots *s, place at) {
   return (uint8_t)(before + at.index);
 }
 
+// Whether each step alone would stream its result.
+static bool all_stream(const ls_cpu_compiler *self, const group *g) {
+  for (uint32_t i = 0; i < g->num_steps; ++i)
+    if (work_of(self, g, i)->streams == NULL) return false;
+  return true;
+}
+
+static void swap_outputs(const group *g, slots *s, uint32_t a, uint32_t b) {
+  const uint32_t root = s->out[a];
+  s->out[a] = s->out[b];
+  s->out[b] = root;
+  for (uint32_t i = 0; i < g->num_steps; ++i)
+    for (uint32_t k = 0; k < LS_COUNT_OF(s->places[i]); ++k) {
+      place *at = &s->places[i][k];
+      if (at->kind == OUTPUT && (at->index == a || at->index == b))
+        at->index = a + b - at->index;
+    }
+}
+
+// What does not lie on an input goes to the end of the list.
+static void choose_streamed(const ls_cpu_compiler *self, const group *g,
+                            slots *s) {
+  if (!all_stream(self, g)) return;
+  for (uint32_t i = s->num_out; i > 0; --i) {
+    if (index_in(s->in, s->num_in, s->out[i - 1]) < s->num_in) continue;
+    swap_outputs(g, s, i - 1, s->num_out - ++s->num_streamed);
+  }
+}
+
 // ---- Fusing ----------------------------------------------------------------
 static ls_fused_step make_step(const ls_elementwise *work, const slots *s,
                                const place *places, ls_fused *fused) {
@@ -218,11 +253,12 @@ static ls_fused *make_fused(ls_cpu_compiler *self, const group *g,
                       .num_steps = g->num_steps,
                       .num_in = s->num_in,
                       .num_out = s->num_out,
+                      .num_streamed = s->num_streamed,
                       .num_registers = s->num_registers,
-                      .chains = self->kernels->chains};
+                      .chains = self->kernels->chains,
+                      .kernels = self->kernels};
   for (uint32_t i = 0; i < g->num_steps; ++i)
-    steps[i] = make_step(elementwise_of(&self->instructions[g->steps[i]]), s,
-                         s->places[i], fused);
+    steps[i] = make_step(work_of(self, g, i), s, s->places[i], fused);
   if (ls_chain_steps(&self->out->arena, fused->chains, steps, g->num_steps,
                      s->num_in + s->num_out))
     return fused;
@@ -274,6 +310,7 @@ static void fuse(ls_cpu_compiler *self, const group *g) {
   if (g->num_steps < 2) return;
   slots s = {.num_in = 0};
   if (!assign_slots(self, g, &s)) return;
+  choose_streamed(self, g, &s);
   const ls_fused *fused = make_fused(self, g, &s);
   if (fused != NULL) emit_fused(self, g, &s, fused);
 }

@@ -7,7 +7,7 @@
 enum { TILE = 512, REGISTER_BYTES = TILE * 8 + 48 * 4 };
 
 size_t ls_fused_scratch(const ls_fused *fused) {
-  return (size_t)fused->num_registers * REGISTER_BYTES;
+  return (size_t)(fused->num_streamed + fused->num_registers) * REGISTER_BYTES;
 }
 
 static inline void run_step(const ls_fused_step *step, char *const *slots,
@@ -34,6 +34,16 @@ static void run_steps(const ls_fused *self, char *const *slots, int64_t count) {
   }
 }
 
+static void stream_tile(const ls_fused *self, const ls_kernel_call *call,
+                        char *const *slots, int64_t k, int64_t count) {
+  for (uint32_t i = self->num_out - self->num_streamed; i < self->num_out;
+       ++i) {
+    const size_t size = self->sizes[self->num_in + i];
+    self->kernels->stream((char *)call->out[i] + (size_t)k * size,
+                          slots[self->num_in + i], (size_t)count * size);
+  }
+}
+
 void ls_fused_loop(const ls_kernel_call *call, int64_t begin_block,
                    int64_t end_block) {
   const ls_fused *self = call->params;
@@ -43,10 +53,10 @@ void ls_fused_loop(const ls_kernel_call *call, int64_t begin_block,
   uint32_t n = 0;
   for (uint32_t i = 0; i < self->num_in; ++i)
     slots[n++] = (char *)(uintptr_t)call->in[i];  // Only read.
-  for (uint32_t i = 0; i < self->num_out; ++i)
+  for (uint32_t i = 0; i < self->num_out - self->num_streamed; ++i)
     slots[n++] = call->out[i];
   const uint32_t num_arrays = n;
-  for (uint32_t i = 0; i < self->num_registers; ++i)
+  for (uint32_t i = 0; i < self->num_streamed + self->num_registers; ++i)
     slots[n++] = (char *)call->scratch + i * (size_t)REGISTER_BYTES;
   for (uint32_t i = 0; i < num_arrays; ++i)
     slots[i] += (size_t)begin * self->sizes[i];
@@ -54,7 +64,9 @@ void ls_fused_loop(const ls_kernel_call *call, int64_t begin_block,
     count = ls_min_i64(TILE, end - k);
     if (count > LS_CHAIN_ELEMENTS) count -= count % LS_CHAIN_ELEMENTS;
     run_steps(self, slots, count);
+    stream_tile(self, call, slots, k, count);
     for (uint32_t i = 0; i < num_arrays; ++i)
       slots[i] += (size_t)count * self->sizes[i];
   }
+  if (self->num_streamed > 0) self->kernels->stream_end();
 }

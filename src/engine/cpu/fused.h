@@ -19,9 +19,12 @@ typedef struct ls_fused {
   int64_t count;  // Elements.
   const ls_fused_step *steps;
   uint32_t num_steps;
-  uint32_t num_in, num_out, num_registers;  // Slots, in this order.
+  // Slots, in this order. The last outputs are streamed (far.h): a tile of
+  // them is computed in scratch, as a register is.
+  uint32_t num_in, num_out, num_streamed, num_registers;
   uint8_t sizes[LS_FUSED_SLOTS];  // Bytes an element; 0: stays where it is.
   const ls_cpu_chains *chains;
+  const ls_cpu_kernels *kernels;
 } ls_fused;
 
 void ls_fused_loop(const ls_kernel_call *call, int64_t begin_block,

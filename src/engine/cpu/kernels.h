@@ -209,6 +209,11 @@ typedef struct ls_cpu_kernels {
                           const int32_t *labels, const float *scale,
                           size_t scale_stride, size_t rows, size_t columns);
 
+  // Copies to memory, past the caches; NULL where that cannot be. Other threads
+  // may read it after stream_end. No overlap.
+  void (*stream)(void *dst, const void *src, size_t bytes);
+  void (*stream_end)(void);
+
   // dst[i] = a[i] + b[i].
   void (*add)(float *dst, const float *a, const float *b, size_t n);
   // The same of 4 or 8 operands, along the canonical tree. `far`: they are in

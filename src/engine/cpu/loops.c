@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/float_bits.h"
+#include "engine/cpu/far.h"
 
 ls_status ls_kernel_unsupported(const ls_kernel_plan *plan, ls_dtype dtype) {
   return ls_unimplemented("op '%s' has no CPU kernel for %s",
@@ -51,19 +52,34 @@ static inline const void *at(const void *base, int64_t index, uint32_t size) {
   return (const char *)base + (size_t)index * size;
 }
 
+static bool is_in_place(const ls_kernel_call *call, uint32_t num_in) {
+  for (uint32_t i = 0; i < num_in; ++i)
+    if (call->in[i] == call->out[0]) return true;
+  return false;
+}
+
 void ls_elementwise_loop(const ls_kernel_call *call, int64_t begin_block,
                          int64_t end_block) {
   const ls_elementwise *self = call->params;
-  const int64_t begin = begin_block * LS_BLOCK;
   const int64_t end = ls_min_i64(end_block * LS_BLOCK, self->count);
-  const void *in[3];
-  for (uint32_t i = 0; i < self->num_in; ++i) {
-    const bool scalar = (self->scalars >> i & 1U) != 0;
-    in[i] = at(call->in[i], scalar ? 0 : begin, self->in_size[i]);
+  const bool streams =
+      self->streams != NULL && !is_in_place(call, self->num_in);
+  const int64_t tile = LS_FAR_TILE / self->out_size;
+  int64_t count = 0;
+  for (int64_t k = begin_block * LS_BLOCK; k < end; k += count) {
+    count = streams ? ls_min_i64(tile, end - k) : end - k;
+    const void *in[3];
+    for (uint32_t i = 0; i < self->num_in; ++i) {
+      const bool scalar = (self->scalars >> i & 1U) != 0;
+      in[i] = at(call->in[i], scalar ? 0 : k, self->in_size[i]);
+    }
+    void *out = (char *)call->out[0] + (size_t)k * self->out_size;
+    self->span(self, streams ? call->scratch : out, in, count);
+    if (streams)
+      self->streams->stream(out, call->scratch,
+                            (size_t)count * self->out_size);
   }
-  if (end > begin)
-    self->span(self, (char *)call->out[0] + (size_t)begin * self->out_size, in,
-               end - begin);
+  if (streams) self->streams->stream_end();
 }
 
 // The scratch: a chunk for each input, and one for the output.
@@ -111,10 +127,13 @@ ls_status ls_elementwise_plan(ls_kernel_plan *plan, ls_elementwise work) {
   work.out_size = (uint32_t)ls_dtype_size(plan->out[0].dtype);
   if (work.span == plan->kernels->spans->f32[plan->node->type])
     work.f32_op = plan->node->type;
+  const bool calls_table = work.unary != NULL || work.binary != NULL;
+  size_t bytes = (size_t)work.count * work.out_size;
   for (uint32_t i = 0; i < work.num_in; ++i) {
     LS_RETURN_IF_ERROR(place_operand(plan, i, &work));
-    const bool whole = (work.scalars >> i & 1U) == 0;
-    if (whole && work.in_size[i] == work.out_size) plan->in_place |= 1U << i;
+    if ((work.scalars >> i & 1U) != 0) continue;
+    bytes += (size_t)work.count * work.in_size[i];
+    if (work.in_size[i] == work.out_size) plan->in_place |= 1U << i;
   }
   if (work.scalars == (1U << work.num_in) - 1)
     return ls_internal("lowered op '%s' repeats scalars to %s",
@@ -124,6 +143,10 @@ ls_status ls_elementwise_plan(ls_kernel_plan *plan, ls_elementwise work) {
   if (work.half != LS_DTYPE_NONE) {
     plan->loop = half_loop;
     plan->scratch = (work.num_in + 1) * (size_t)LS_CHUNK * sizeof(float);
+  } else if (!calls_table && ls_cpu_streams(plan->kernels, bytes)) {
+    // A function of the table hides the transfers behind its arithmetic.
+    work.streams = plan->kernels;
+    plan->scratch = LS_FAR_TILE;
   }
   plan->blocks = ls_blocks_of(work.count, LS_BLOCK);
   plan->params = ls_arena_copy(plan->arena, &work, sizeof(work));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/cpu/together.h"
 
+#include "engine/cpu/far.h"
 #include "engine/cpu/loops.h"
 
 // ---- Kernels ---------------------------------------------------------------
@@ -103,9 +104,8 @@ void ls_cpu_tree_mean(ls_dtype dtype, void *to, const void *sum, int64_t count,
 }
 
 // Elements of a block, and those that are added up at a time: with what waits
-// they stay in the first cache. Bytes of all together that few machines' last
-// cache holds.
-enum { BLOCK = 4096, STRETCH = 512, FAR = 32 << 20 };
+// they stay in the first cache.
+enum { BLOCK = 4096, STRETCH = 512 };
 
 int64_t ls_cpu_tree_blocks(const ls_cpu_tree *tree) {
   return ls_max_i64(1, ls_blocks_of(tree->count, BLOCK));
@@ -170,7 +170,8 @@ void ls_cpu_tree_loop(const ls_kernel_call *call, int64_t begin_block,
   const bool in_one_go = at_once(tree, tree->replicas) && !tree->mean;
   const int64_t length = in_one_go ? end : STRETCH;
   const bool far =
-      in_one_go && (tree->replicas + 1) * (size_t)tree->count * size > FAR;
+      in_one_go &&
+      ls_cpu_is_far((tree->replicas + 1) * (size_t)tree->count * size);
   for (int64_t i = begin_block * BLOCK; i < end; i += length) {
     const stretch s = {.tree = tree,
                        .in = call->in,

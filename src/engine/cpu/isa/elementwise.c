@@ -1,11 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sums, updates and gradients that are bound by memory.
+// Copies, sums, updates and gradients that are bound by memory.
 
 #include <math.h>
 
 #include "engine/cpu/isa/isa.h"
 #include "engine/cpu/isa/vec.h"
+
+#if VF_STREAMS
+void LS_ISA_NAME(ls_cpu_stream)(void *dst, const void *src, size_t bytes) {
+  // Off the border of a vector there is no way but through the caches.
+  const bool can = (uintptr_t)dst % sizeof(vf) == 0;
+  const size_t whole = can ? bytes / sizeof(vf) * sizeof(vf) : 0;
+  char *to = dst;
+  const char *from = src;
+  for (size_t i = 0; i < whole; i += sizeof(vf))
+    vf_stream((float *)(void *)(to + i), vf_load((const void *)(from + i)));
+  memcpy(to + whole, from + whole, bytes - whole);
+}
+
+void LS_ISA_NAME(ls_cpu_stream_end)(void) { vf_stream_end(); }
+#endif
 
 void LS_ISA_NAME(ls_cpu_add)(float *dst, const float *a, const float *b,
                              size_t n) {

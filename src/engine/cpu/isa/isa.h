@@ -67,6 +67,8 @@ extern const ls_cpu_spans LS_ISA_NAME(ls_cpu_spans);
 extern const ls_cpu_chains LS_ISA_NAME(ls_cpu_chains);
 void LS_ISA_NAME(ls_cpu_normals)(float *restrict dst,
                                  const uint32_t *restrict bits, size_t pairs);
+void LS_ISA_NAME(ls_cpu_stream)(void *dst, const void *src, size_t bytes);
+void LS_ISA_NAME(ls_cpu_stream_end)(void);
 void LS_ISA_NAME(ls_cpu_add4)(float *dst, const void *const *in, size_t n,
                               bool far);
 void LS_ISA_NAME(ls_cpu_add8)(float *dst, const void *const *in, size_t n,

@@ -66,14 +66,21 @@ LS_INLINE vf short_softmax(const float *x, size_t n) {
 
 void LS_ISA_NAME(ls_cpu_softmax)(float *dst, const float *src, size_t rows,
                                  size_t columns) {
+  if (columns <= VF_LANES) {
+    for (size_t i = 0; i < rows; ++i)
+      vf_store_n(dst + i * columns, columns,
+                 short_softmax(src + i * columns, columns));
+    return;
+  }
+  // A row's maximum is looked for before the row before it is computed, which
+  // then does not wait, and its elements are on their way from memory.
+  float next = rows > 0 ? row_max(src, columns) : 0;
   for (size_t i = 0; i < rows; ++i) {
     const float *x = src + i * columns;
     float *y = dst + i * columns;
-    if (columns <= VF_LANES) {
-      vf_store_n(y, columns, short_softmax(x, columns));
-      continue;
-    }
-    const float sum = exp_row(y, x, columns, row_max(x, columns));
+    const float max = next;
+    if (i + 1 < rows) next = row_max(x + columns, columns);
+    const float sum = exp_row(y, x, columns, max);
     scale_row(y, columns, 1.0f / sum, 1.0f);
   }
 }

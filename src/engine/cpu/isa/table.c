@@ -39,6 +39,10 @@ const ls_cpu_kernels LS_ISA_NAME(ls_cpu_kernels) = {
     .log_softmax = LS_ISA_NAME(ls_cpu_log_softmax),
     .label_loss = LS_ISA_NAME(ls_cpu_label_loss),
     .label_loss_grad = LS_ISA_NAME(ls_cpu_label_loss_grad),
+#if VF_STREAMS
+    .stream = LS_ISA_NAME(ls_cpu_stream),
+    .stream_end = LS_ISA_NAME(ls_cpu_stream_end),
+#endif
     .add = LS_ISA_NAME(ls_cpu_add),
     .add4 = LS_ISA_NAME(ls_cpu_add4),
     .add8 = LS_ISA_NAME(ls_cpu_add8),

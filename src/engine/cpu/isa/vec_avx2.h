@@ -18,6 +18,8 @@ typedef struct {
   __m256d lo, hi;
 } vd;
 
+#define VF_STREAMS 1
+
 // All bits set in the first n lanes.
 LS_INLINE vi vf_first(size_t n) {
   const __m256i count = _mm256_set1_epi32((int)n);
@@ -163,7 +165,8 @@ LS_INLINE vf vf_copysign(vf magnitude, vf sign) {
 }
 // v * 2^n, rounded once, for |v| in [0.5, 2) and n in [-250, 250]. Only the
 // second of the two factors can leave the normal range.
-LS_INLINE vf vf_ldexp(vf v, vi n) {
+LS_INLINE vf vf_ldexp(vf v, vf same, vi n) {
+  (void)same;
   const vi half = vi_shr(n, 1);
   const vi bias = vi_set1(127);
   const vi first = vi_shl(vi_add(half, bias), 23);

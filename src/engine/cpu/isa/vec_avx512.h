@@ -12,6 +12,8 @@ typedef __m512i vi;
 typedef __mmask16 vm;
 typedef __m512d vd;
 
+#define VF_STREAMS 1
+
 LS_INLINE __mmask16 vf_first(size_t n) {
   return (__mmask16)_bzhi_u32(0xffffu, (unsigned)n);
 }
@@ -81,9 +83,11 @@ LS_INLINE vf vf_copysign(vf magnitude, vf sign) {
   return vi_as_float(
       _mm512_ternarylogic_epi32(s, vf_bits(sign), vf_bits(magnitude), 0xca));
 }
-// v * 2^n, rounded once, for |v| in [0.5, 2) and n in [-250, 250].
-LS_INLINE vf vf_ldexp(vf v, vi n) {
-  return _mm512_scalef_ps(v, _mm512_cvtepi32_ps(n));
+// v * 2^n, rounded once, for |v| in [0.5, 2) and n in [-250, 250], given both
+// ways.
+LS_INLINE vf vf_ldexp(vf v, vf n, vi same) {
+  (void)same;
+  return _mm512_scalef_ps(v, n);
 }
 
 LS_INLINE float vf_sum(vf a) {

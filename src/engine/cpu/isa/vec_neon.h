@@ -20,6 +20,8 @@ typedef struct {
   float64x2_t at[4];
 } vd;
 
+#define VF_STREAMS 0
+
 // Defines a function whose register q is `expression`.
 #define LS_PARTS(type, name, parameters, expression)                           \
   LS_INLINE type name parameters {                                             \
@@ -100,7 +102,8 @@ LS_PARTS(vf, vf_copysign, (vf magnitude, vf sign),
          vbslq_f32(vdupq_n_u32(0x80000000u), sign.at[q], magnitude.at[q]))
 // v * 2^n, rounded once, for |v| in [0.5, 2) and n in [-250, 250]. Only the
 // second of the two factors can leave the normal range.
-LS_INLINE vf vf_ldexp(vf v, vi n) {
+LS_INLINE vf vf_ldexp(vf v, vf same, vi n) {
+  (void)same;
   const vi half = vi_shr(n, 1);
   const vi bias = vi_set1(127);
   const vi first = vi_shl(vi_add(half, bias), 23);

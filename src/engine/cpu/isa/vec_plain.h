@@ -23,6 +23,8 @@ typedef struct {
   double at[VD_LANES];
 } vd;
 
+#define VF_STREAMS 0
+
 #define LS_PLAIN static __attribute__((noinline, unused))
 
 // Defines a function whose lane i is `expression`.
@@ -102,7 +104,8 @@ LS_VF(vf_copysign, (vf magnitude, vf sign),
       copysignf(magnitude.at[i], sign.at[i]))
 // v * 2^n, rounded once, for |v| in [0.5, 2) and n in [-250, 250]. Only the
 // second of the two factors can leave the normal range.
-LS_PLAIN vf vf_ldexp(vf v, vi n) {
+LS_PLAIN vf vf_ldexp(vf v, vf same, vi n) {
+  (void)same;
   const vi half = vi_shr(n, 1);
   const vi bias = vi_set1(127);
   const vi first = vi_shl(vi_add(half, bias), 23);

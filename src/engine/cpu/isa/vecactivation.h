@@ -19,7 +19,8 @@ LS_INLINE vf ls_vf_softplus(vf x) {
 }
 
 // The approximation of gelu by tanh, x (1 + tanh u) / 2, is x sigmoid(2u) with
-// 2u = x (A + B x^2): one exponential, and nothing cancels for negative x.
+// 2u = x (A + B x^2), which is x / (1 + e^-2u): one exponential, and nothing
+// cancels for negative x.
 #define LS_GELU_A 1.59576912f    // 2 sqrt(2 / pi)
 #define LS_GELU_B 0.0713548163f  // A times 0.044715
 // At -10 gelu is -1e-37; beyond, the sigmoid is no normal number.
@@ -27,8 +28,15 @@ LS_INLINE vf ls_vf_softplus(vf x) {
 
 LS_INLINE vf ls_vf_gelu(vf x) {
   x = vf_max(vf_set1(-LS_GELU_END), x);
-  const vf slope = vf_fma(vf_mul(x, x), vf_set1(LS_GELU_B), vf_set1(LS_GELU_A));
-  return vf_mul(x, ls_vf_sigmoid(vf_mul(x, slope)));
+  const vf slope =
+      vf_fma(vf_mul(x, x), vf_set1(-LS_GELU_B), vf_set1(-LS_GELU_A));
+  // Between e^-87 and e^87.4 the power is a normal number, and e^-87 adds
+  // nothing to 1.
+  const ls_vf_reduced s =
+      ls_vf_reduce_exp(vf_max(vf_set1(-87.0f), vf_mul(x, slope)));
+  const vf power = vi_as_float(vi_shl(vi_add(s.n, vi_set1(127)), 23));
+  const vf e = vf_fma(power, ls_vf_expm1_small(s.r), power);
+  return vf_div(x, vf_add(vf_set1(1.0f), e));
 }
 
 // With s = sigmoid(2u): s + x s (1 - s) (2u)'.

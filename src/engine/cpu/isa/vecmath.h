@@ -25,8 +25,8 @@
 
 // x split as n * ln(2) + r with |r| <= 0.347.
 typedef struct {
-  vf r;
-  vi n;
+  vf r, whole;
+  vi n;  // The same as `whole`.
 } ls_vf_reduced;
 
 LS_INLINE ls_vf_reduced ls_vf_reduce_exp(vf x) {
@@ -37,6 +37,7 @@ LS_INLINE ls_vf_reduced ls_vf_reduce_exp(vf x) {
   const vf r = vf_fnma(n, vf_set1(0.693145752f), x);
   return (ls_vf_reduced){
       .r = vf_fnma(n, vf_set1(1.42860677e-6f), r),
+      .whole = n,
       .n = vi_sub(vf_bits(shifted), vf_bits(rounder)),
   };
 }
@@ -57,7 +58,7 @@ LS_INLINE vf ls_vf_exp(vf x) {
   x = vf_max(vf_set1(-104.0f), vf_min(vf_set1(89.0f), x));
   const ls_vf_reduced s = ls_vf_reduce_exp(x);
   const vf one = vf_set1(1.0f);
-  return vf_ldexp(vf_add(ls_vf_expm1_small(s.r), one), s.n);
+  return vf_ldexp(vf_add(ls_vf_expm1_small(s.r), one), s.whole, s.n);
 }
 
 // log(1 + f) + e ln(2) for 1 + f in [sqrt(1/2), sqrt(2)).
