@@ -61,7 +61,7 @@ static void a_handle_without_an_op_has_a_status_too(void **state) {
 // Outside any frame, where eager values stay for good.
 static void a_variable_leaves_no_copy_of_its_first_value(void **state) {
   (void)state;
-  enum { SIZE = 1 << 16 };
+  enum { SIZE = 1 << 20 };  // So large that it has memory of its own.
   counted memory = counted_begin(1);
   ls_variable_release(make_variable(SIZE));  // What is made once is made.
   const uint64_t before = counted_now(&memory).live_bytes;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The CPU engine as a back end: its table of functions, buffers and identity.
+// The CPU engine as a back end: its table of functions and its identity.
 #include <stdio.h>
 #if defined(__GLIBC__)
 #include <gnu/libc-version.h>
 #endif
 
 #include "base/runtime_internal.h"
+#include "engine/cpu/buffer.h"
 #include "engine/cpu/ranks.h"
 #include "graph/print.h"
 #include "lockstep/device.h"
@@ -19,6 +20,7 @@ typedef struct cpu_backend {
   char numerics_id[LS_CPU_NUMERICS_ID_SIZE];
   ls_mutex lock;           // Guards the list.
   ls_instance *instances;  // All that are bound.
+  ls_cpu_slabs slabs;
   ls_mutex meeting;        // Held while ranks compare their ids; guards `met`.
   bool met;
 } cpu_backend;
@@ -27,61 +29,8 @@ const ls_cpu_kernels *ls_cpu_backend_kernels(const ls_backend *backend) {
   return ((const cpu_backend *)backend)->kernels;
 }
 
-// ---- Buffers ---------------------------------------------------------------
-static void destroy_buffer(ls_object *object) {
-  ls_buffer *buffer = (ls_buffer *)object;
-  ls_allocator *allocator = ls_runtime_allocator(buffer->backend->runtime);
-  ls_release(allocator, buffer->data);
-  ls_release(allocator, buffer);
-}
-
-static const ls_object_type buffer_type = {
-    .name = "buffer",
-    .destroy = destroy_buffer,
-};
-
-static size_t buffer_size(const ls_buffer *buffer) {
-  return (size_t)ls_shape_num_elements(buffer->type.shape) *
-         ls_dtype_size(buffer->type.dtype);
-}
-
-static ls_status create_buffer(ls_backend *self, ls_type type,
-                               ls_buffer **out_buffer) {
-  *out_buffer = NULL;
-  if (!ls_shape_is_known(type.shape)) {
-    return ls_invalid_argument("a buffer of unknown shape: %s",
-                               LS_SHAPE_TEXT(type.dtype, type.shape));
-  }
-  LS_TRY(ls_shape_check(type.shape));
-  ls_allocator *allocator = ls_runtime_allocator(self->runtime);
-  ls_buffer *buffer = ls_new(allocator, ls_buffer);
-  if (buffer == NULL) return ls_out_of_memory();
-  ls_object_init(&buffer->object, &buffer_type);
-  buffer->backend = self;
-  buffer->type = type;
-  const size_t size = buffer_size(buffer);
-  buffer->data = ls_allocate_large(allocator, size);
-  if (buffer->data == NULL) {
-    ls_object_release(buffer);
-    return LS_STATUS(LS_RESOURCE_EXHAUSTED, "no memory for a buffer: %zu bytes",
-                     size);
-  }
-  memset(buffer->data, 0, size);
-  *out_buffer = buffer;
-  return ls_ok();
-}
-
-static ls_status upload(ls_buffer *buffer, const void *data) {
-  const size_t size = buffer_size(buffer);
-  if (size > 0) memcpy(buffer->data, data, size);
-  ++buffer->version;
-  return ls_ok();
-}
-
-static ls_status download(const ls_buffer *buffer, void *data) {
-  const size_t size = buffer_size(buffer);
-  if (size > 0) memcpy(data, buffer->data, size);
-  return ls_ok();
+ls_cpu_slabs *ls_cpu_backend_slabs(ls_backend *backend) {
+  return &((cpu_backend *)backend)->slabs;
 }
 
 // ---- Executables -----------------------------------------------------------
@@ -165,9 +114,9 @@ static const struct ls_backend_vtable cpu_vtable = {
     .run = ls_cpu_run,
     .measure = ls_cpu_measure,
     .print_cost = ls_cpu_print_cost,
-    .create_buffer = create_buffer,
-    .upload = upload,
-    .download = download,
+    .create_buffer = ls_cpu_create_buffer,
+    .upload = ls_cpu_upload,
+    .download = ls_cpu_download,
     .numerics_id = numerics_id,
 };
 
@@ -207,20 +156,29 @@ static void make_numerics_id(cpu_backend *self) {
 
 static ls_status destroy_backend(void *state) {
   cpu_backend *self = state;
+  ls_allocator *allocator = ls_runtime_allocator(self->base.runtime);
   ls_mutex_deinit(&self->lock);
   ls_mutex_deinit(&self->meeting);
-  ls_release(ls_runtime_allocator(self->base.runtime), self);
+  ls_cpu_slabs_deinit(&self->slabs, allocator);
+  ls_release(allocator, self);
   return ls_ok();
+}
+
+static ls_status init_locks(cpu_backend *self) {
+  LS_TRY(ls_mutex_init(&self->lock));
+  ls_status status = ls_mutex_init(&self->meeting);
+  if (status == NULL) {
+    status = ls_cpu_slabs_init(&self->slabs);
+    if (status != NULL) ls_mutex_deinit(&self->meeting);
+  }
+  if (status != NULL) ls_mutex_deinit(&self->lock);
+  return status;
 }
 
 static ls_status create_backend(ls_runtime *runtime, ls_backend **out_backend) {
   cpu_backend *self = ls_new(ls_runtime_allocator(runtime), cpu_backend);
   if (self == NULL) return ls_out_of_memory();
-  ls_status status = ls_mutex_init(&self->lock);
-  if (status == NULL) {
-    status = ls_mutex_init(&self->meeting);
-    if (status != NULL) ls_mutex_deinit(&self->lock);
-  }
+  ls_status status = init_locks(self);
   if (status != NULL) {
     ls_release(ls_runtime_allocator(runtime), self);
     return status;
