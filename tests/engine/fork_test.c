@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CPU engine: what branches leave alone stays where it is, whatever else
 // lies in its place.
-#include "support/expect.h"
 #include "support/loop_case.h"
-#include "support/lowered.h"
+#include "support/replica_lanes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,7 +75,8 @@ typedef struct maker {
 
 // A region on its way: the refs of predicates and slots, or the slots' values.
 typedef struct region {
-  int next;  // The next node's number.
+  int next;     // The next node's number.
+  bool varies;  // Its ops differ between replicas.
   char predicates[SLOTS][12], slots[SLOTS][12];
   float values[SLOTS][WIDTH];
 } region;
@@ -86,6 +86,10 @@ static size_t draw(maker *m, size_t below) {
 }
 
 static void write_block(maker *m, region *r, int depth);
+
+static const char *varying(const region *r) {
+  return r->varies ? " varying" : "";
+}
 
 static void write_parameter(maker *m, region *r, int index, const char *type,
                             const char *shape, const char *captured,
@@ -147,7 +151,7 @@ static void write_cond(maker *m, region *r, int depth) {
       write_refs(m, r->predicates);
       write_refs(m, r->slots);
     }
-    ls_text_append(m->text, ") (");
+    ls_text_append_format(m->text, ")%s (", varying(r));
   }
   const region outer = *r;
   for (int i = 0; i < 2; ++i) {
@@ -173,8 +177,10 @@ static void write_while(maker *m, region *r, int depth) {
   ls_text_append_format(m->text, " %%%d:3 = while(%s, %s, %s", r->next,
                         r->slots[0], r->slots[1], r->slots[2]);
   write_refs(m, r->predicates);
-  ls_text_append(m->text, ") {num_carried = 3, max_trips = 2} ("
-                          "graph lowered \"c\" loop {");
+  ls_text_append_format(m->text,
+                        ") {num_carried = 3, max_trips = 2}%s "
+                        "(graph lowered \"c\" loop {",
+                        varying(r));
   region condition = {.next = 1};
   for (int i = 0; i < SLOTS; ++i)
     write_parameter(m, &condition, i, "f32", "2", NULL, condition.slots[i]);
@@ -193,8 +199,9 @@ static void write_op(maker *m, region *r) {
     r->values[to][i] = adds ? r->values[a][i] + r->values[b][i]
                             : r->values[a][i] - r->values[b][i];
   if (m->text == NULL) return;
-  ls_text_append_format(m->text, " %%%d = %s(%s, %s) : f32[2]", r->next,
-                        adds ? "add" : "sub", r->slots[a], r->slots[b]);
+  ls_text_append_format(m->text, " %%%d = %s(%s, %s)%s : f32[2]", r->next,
+                        adds ? "add" : "sub", r->slots[a], r->slots[b],
+                        varying(r));
   snprintf(r->slots[to], sizeof(r->slots[to]), "%%%d", r->next++);
 }
 
@@ -223,7 +230,15 @@ static void write_block(maker *m, region *r, int depth) {
 
 enum { DEPTH = 3 };
 
-static char *program_text(uint64_t seed) {
+static void write_body(maker *m, region *r) {
+  write_block(m, r, DEPTH);
+  write_cond(m, r, DEPTH);
+  write_block(m, r, DEPTH);
+}
+
+static const float initial[SLOTS][WIDTH] = {{1, 2}, {10, 20}, {100, 200}};
+
+static char *variables_text(uint64_t seed) {
   ls_text text;
   ls_text_init(&text, ls_allocator_system());
   maker m = {.random = {seed}, .text = &text};
@@ -233,8 +248,7 @@ static char *program_text(uint64_t seed) {
     write_parameter(&m, &r, i, "bool", "", NULL, r.predicates[i]);
   for (int i = 0; i < SLOTS; ++i)
     write_parameter(&m, &r, SLOTS + i, "f32", "2", NULL, r.slots[i]);
-  write_cond(&m, &r, DEPTH);
-  write_block(&m, &r, DEPTH);
+  write_body(&m, &r);
   // One result, and the variables' values.
   ls_text_append_format(&text, " return %s", r.slots[0]);
   write_refs(&m, r.slots);
@@ -242,8 +256,24 @@ static char *program_text(uint64_t seed) {
   return ls_text_finish(&text);
 }
 
-static void expect_program(uint64_t seed) {
-  char *text = program_text(seed);
+// What the slots are when predicates are these bits.
+static region compute(uint64_t seed, unsigned bits) {
+  const bool takes[SLOTS] = {bits & 1, bits & 2, bits & 4};
+  maker m = {.random = {seed}, .takes = takes};
+  region want = {0};
+  memcpy(want.values, initial, sizeof(initial));
+  write_body(&m, &want);
+  return want;
+}
+
+static void fail_with_plan(uint64_t seed, unsigned bits, lowered *program) {
+  char *plan = lowered_plan(program);
+  fail_msg("seed %llu, predicates %u: other values\n%s",
+           (unsigned long long)seed, bits, plan);
+}
+
+static void expect_variables(uint64_t seed) {
+  char *text = variables_text(seed);
   lowered program;
   expect_ok(lowered_create(&(lowered_options){.text = text,
                                               .num_uses = SLOTS,
@@ -251,13 +281,10 @@ static void expect_program(uint64_t seed) {
                            &program));
   for (unsigned bits = 0; bits < 1U << SLOTS; ++bits) {
     const bool takes[SLOTS] = {bits & 1, bits & 2, bits & 4};
-    region want = {.values = {{1, 2}, {10, 20}, {100, 200}}};
-    for (size_t i = 0; i < SLOTS; ++i)
-      memcpy(variable(&program, i), want.values[i], sizeof(want.values[i]));
-    maker m = {.random = {seed}, .takes = takes};
-    write_cond(&m, &want, DEPTH);
-    write_block(&m, &want, DEPTH);
+    const region want = compute(seed, bits);
     float result[WIDTH];
+    for (size_t i = 0; i < SLOTS; ++i)
+      memcpy(variable(&program, i), initial[i], sizeof(initial[i]));
     expect_ok(lowered_run(&program,
                           (const void *[]){&takes[0], &takes[1], &takes[2]},
                           (void *[]){result}));
@@ -265,11 +292,76 @@ static void expect_program(uint64_t seed) {
     for (size_t i = 0; i < SLOTS; ++i)
       same = same && memcmp(variable(&program, i), want.values[i],
                             sizeof(want.values[i])) == 0;
-    if (!same) {
-      char *plan = lowered_plan(&program);
-      fail_msg("seed %llu, predicates %u: other values\n%s",
-               (unsigned long long)seed, bits, plan);
-    }
+    if (!same) fail_with_plan(seed, bits, &program);
+  }
+  lowered_destroy(&program);
+  free(text);
+}
+
+// ---- In replicas -----------------------------------------------------------
+// A replica for all that predicates can be, each with slots of its own.
+enum { REPLICAS = 1 << SLOTS, SPLIT = 2 * SLOTS * REPLICAS };
+
+static char *replicas_text(uint64_t seed) {
+  ls_text text;
+  char ref[12];
+  ls_text_init(&text, ls_allocator_system());
+  maker m = {.random = {seed}, .text = &text};
+  region all = {.next = 1}, r = {.next = 1, .varies = true};
+  ls_text_append(&text, "graph lowered \"p\" {");
+  for (int i = 0; i < SPLIT; ++i)
+    write_parameter(&m, &all, i, i < SPLIT / 2 ? "bool" : "f32",
+                    i < SPLIT / 2 ? "" : "2", NULL, ref);
+  ls_text_append_format(&text, " %%%d:%d = replicate(%%1", all.next, SPLIT / 2);
+  for (int i = 2; i <= SPLIT; ++i)
+    ls_text_append_format(&text, ", %%%d", i);
+  ls_text_append_format(&text,
+                        ") {replicas = %d, num_split = %d, num_gathered = %d} "
+                        "(graph lowered \"r\" {",
+                        REPLICAS, 2 * SLOTS, SLOTS);
+  for (int i = 0; i < 2 * SLOTS; ++i) {
+    const bool is_slot = i >= SLOTS;
+    ls_text_append_format(&text,
+                          " %%%d = parameter() {dtype = %s, shape = shape[%s], "
+                          "index = %d} varying : %s[%s]",
+                          r.next, is_slot ? "f32" : "bool", is_slot ? "2" : "",
+                          i, is_slot ? "f32" : "bool", is_slot ? "2" : "");
+    snprintf(is_slot ? r.slots[i - SLOTS] : r.predicates[i], 12, "%%%d",
+             r.next++);
+  }
+  write_body(&m, &r);
+  end_region(&m, &r);
+  ls_text_append(&text, ") : f32[2]");
+  for (int i = 1; i < SPLIT / 2; ++i)
+    ls_text_append(&text, ", f32[2]");
+  for (int i = 0; i < SPLIT / 2; ++i)
+    ls_text_append_format(&text, "%s%%%d:%d", i == 0 ? " return " : ", ",
+                          all.next, i);
+  ls_text_append(&text, " }");
+  return ls_text_finish(&text);
+}
+
+static void expect_replicas(uint64_t seed) {
+  static const bool bools[2] = {false, true};
+  char *text = replicas_text(seed);
+  lowered program;
+  expect_ok(lowered_create(
+      &(lowered_options){.text = text, .replicas = REPLICAS}, &program));
+  const void *inputs[SPLIT];
+  float results[SLOTS][REPLICAS][WIDTH];
+  void *outputs[SLOTS * REPLICAS];
+  for (int i = 0; i < SLOTS * REPLICAS; ++i) {
+    const int slot = i / REPLICAS, replica = i % REPLICAS;
+    inputs[i] = &bools[replica >> slot & 1];
+    inputs[SLOTS * REPLICAS + i] = initial[slot];
+    outputs[i] = results[slot][replica];
+  }
+  expect_ok(lowered_run(&program, inputs, outputs));
+  for (unsigned bits = 0; bits < REPLICAS; ++bits) {
+    const region want = compute(seed, bits);
+    for (int i = 0; i < SLOTS; ++i)
+      if (memcmp(results[i][bits], want.values[i], sizeof(want.values[i])) != 0)
+        fail_with_plan(seed, bits, &program);
   }
   lowered_destroy(&program);
   free(text);
@@ -278,8 +370,10 @@ static void expect_program(uint64_t seed) {
 static void any_branches_give_what_they_compute(void **state) {
   (void)state;
   const uint64_t first = loop_random_seed() * 1000000;
-  for (uint64_t i = 0; i < 500; ++i)
-    expect_program(first + i);
+  for (uint64_t i = 0; i < 200; ++i) {
+    expect_variables(first + i);
+    expect_replicas(first + i);
+  }
 }
 
 int main(void) {
@@ -287,5 +381,5 @@ int main(void) {
       cmocka_unit_test(a_branch_that_changes_nothing_moves_nothing),
       cmocka_unit_test(any_branches_give_what_they_compute),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return lanes_run_tests(tests, LS_COUNT_OF(tests), NULL, 0);
 }
