@@ -190,18 +190,37 @@ static ls_status add_to_collections(ls_variable *variable,
              : ls_ok();
 }
 
+// What a variable starts with.
+typedef enum start {
+  START_VALUE,  // A tensor.
+  START_ZERO,   // In eager: zeros, which its memory has already.
+  START_JOINS,  // In eager: the value of others, which is stored once for all.
+} start;
+
+static start start_of(const ls_variable_options *options,
+                      const ls_graph *graph) {
+  if (graph->kind != LS_GRAPH_EAGER) return START_VALUE;
+  if (options->initial_of != NULL)
+    return options->initial_of->joining ? START_JOINS : START_VALUE;
+  const bool is_given = options->initial_array != NULL ||
+                        options->initial_value.ref != 0 ||
+                        options->initializer != NULL;
+  const bool has_zero = ls_dtype_is_float(options->dtype) ||
+                        ls_dtype_is_integer(options->dtype);
+  return !is_given && has_zero && ls_shape_is_known(options->shape)
+             ? START_ZERO
+             : START_VALUE;
+}
+
 static ls_status create(const ls_variable_options *options, const char *name,
                         ls_variable **out_variable) {
   ls_graph *graph = ls_graph_current();
   ls_tensor value = ls_failed_tensor();
-  ls_type type;
-  // The value of one that joins others is stored once, for all.
-  const bool joins = options->initial_of != NULL &&
-                     options->initial_of->joining &&
-                     graph->kind == LS_GRAPH_EAGER;
-  if (joins) {
+  ls_type type = {options->dtype, options->shape};
+  const start from = start_of(options, graph);
+  if (from == START_JOINS) {
     type = options->initial_of->type;
-  } else {
+  } else if (from == START_VALUE) {
     LS_RETURN_IF_ERROR(initial_tensor(options, &value));
     LS_RETURN_IF_ERROR(check_initial(options, value, &type));
   }
@@ -212,7 +231,7 @@ static ls_status create(const ls_variable_options *options, const char *name,
   variable->aggregation = options->aggregation;
   variable->constraint = options->constraint;
   variable->constraint_user = options->constraint_user;
-  variable->joining = joins;
+  variable->joining = from == START_JOINS;
   ls_status status = ls_ok();
   const char *device = ls_context_current()->device;
   if (device != NULL) {
@@ -229,8 +248,10 @@ static ls_status create(const ls_variable_options *options, const char *name,
     variable->initial_value = value;
     status = add_initializer(variable, value);
     if (ls_status_is_ok(status)) status = add_to_collections(variable, options);
-  } else if (ls_status_is_ok(status) && !joins) {
+  } else if (ls_status_is_ok(status) && from == START_VALUE) {
     status = ls_eager_initialize(variable, value);
+  } else if (ls_status_is_ok(status) && from == START_ZERO) {
+    status = ls_eager_initialize_zero(variable);
   }
   if (!ls_status_is_ok(status))
     ls_variable_release(variable);

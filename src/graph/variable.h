@@ -88,6 +88,8 @@ ls_tensor ls_variable_scatter_op(ls_variable *variable, ls_scatter_op op,
 // What an eager variable starts with, and that it is gone: in runtime/, for the
 // same reason as graph/eager_hook.h.
 ls_status ls_eager_initialize(ls_variable *variable, ls_tensor value);
+// The same with zeros, which are made nowhere else first.
+ls_status ls_eager_initialize_zero(ls_variable *variable);
 void ls_eager_forget(ls_variable *variable);
 // The container takes over the value of its first component, for all of them.
 ls_status ls_eager_join(ls_variable *container);

@@ -43,6 +43,13 @@ static ls_nest draw(ls_nest args, void *user) {
       initializer->draw(initializer, options->dtype, options->shape, &random));
 }
 
+// What a variable starts with by itself. -0 is none of them.
+static bool is_zeros(const ls_initializer *initializer) {
+  const ls_initializer zeros = ls_init_zeros();
+  return initializer->draw == zeros.draw &&
+         memcmp(&initializer->a, &zeros.a, sizeof(zeros.a)) == 0;
+}
+
 ls_status ls_weight_create(const ls_weight_options *options,
                            ls_variable **out_variable) {
   *out_variable = NULL;
@@ -59,11 +66,13 @@ ls_status ls_weight_create(const ls_weight_options *options,
   print_scope(scope, sizeof(scope));
   snprintf(name, sizeof(name), "%s%s", scope, opts.name);
   weight_draw it = {.options = &opts, .eager_name = name};
-  return ls_variable_create(&(ls_variable_options){.name = opts.name,
-                                                   .dtype = opts.dtype,
-                                                   .shape = opts.shape,
-                                                   .initializer = draw,
-                                                   .initializer_user = &it,
-                                                   .trainable = opts.trainable},
-                            out_variable);
+  return ls_variable_create(
+      &(ls_variable_options){.name = opts.name,
+                             .dtype = opts.dtype,
+                             .shape = opts.shape,
+                             .initializer =
+                                 is_zeros(&opts.initializer) ? NULL : draw,
+                             .initializer_user = &it,
+                             .trainable = opts.trainable},
+      out_variable);
 }

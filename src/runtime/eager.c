@@ -378,6 +378,12 @@ ls_status ls_eager_initialize(ls_variable *variable, ls_tensor value) {
   return status;
 }
 
+ls_status ls_eager_initialize_zero(ls_variable *variable) {
+  ls_runtime_state *state = NULL;
+  LS_RETURN_IF_ERROR(ls_runtime_state_get(variable->runtime, &state));
+  return ls_store_add_zero(state->store, variable);
+}
+
 void ls_eager_forget(ls_variable *variable) {
   ls_runtime_state *state =
       ls_runtime_slot(variable->runtime, LS_SLOT_RUNTIME);

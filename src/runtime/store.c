@@ -113,6 +113,13 @@ ls_status ls_store_buffer(ls_store *store, ls_variable *variable,
   return status;
 }
 
+ls_status ls_store_add_zero(ls_store *store, ls_variable *variable) {
+  ls_buffer *buffer = NULL;
+  LS_RETURN_IF_ERROR(ls_store_buffer(store, variable, &buffer));
+  ls_store_mark_written(store, variable);
+  return ls_ok();
+}
+
 bool ls_store_has_value(const ls_store *store, const ls_variable *variable) {
   const entry *e = find(store, variable);
   return e != NULL && e->written;

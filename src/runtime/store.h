@@ -27,6 +27,8 @@ uint64_t ls_store_id(const ls_store *store);
 // it stays where it is for the store's life or until it is forgotten.
 ls_status ls_store_buffer(ls_store *store, ls_variable *variable,
                           ls_buffer **out_buffer);
+// Adds a new variable with the value zero.
+ls_status ls_store_add_zero(ls_store *store, ls_variable *variable);
 // Whether it was ever written, and that it now is.
 bool ls_store_has_value(const ls_store *store, const ls_variable *variable);
 void ls_store_mark_written(ls_store *store, const ls_variable *variable);

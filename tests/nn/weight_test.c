@@ -191,6 +191,9 @@ static void zeros_and_ones_are_that(void **state) {
   const moments ones = moments_of(ls_init_ones(), LS_SHAPE(5));
   assert_true(zeros.least == 0 && zeros.most == 0);
   assert_true(ones.least == 1 && ones.most == 1);
+  const moments below = moments_of(ls_init_constant(-0.0), LS_SHAPE(5));
+  assert_true(signbit(below.least) && signbit(below.most));
+  assert_false(signbit(zeros.least));
 }
 
 static ls_tensor draw_iota(const ls_initializer *self, ls_dtype dtype,

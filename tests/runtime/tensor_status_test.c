@@ -58,18 +58,50 @@ static void a_handle_without_an_op_has_a_status_too(void **state) {
                 "failed");
 }
 
+enum { LARGE = 1 << 20 };  // So large that it has memory of its own.
+
+static ls_nest make_ones(ls_nest args, void *user) {
+  (void)args;
+  (void)user;
+  return ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(LARGE), 1));
+}
+
+static ls_variable *make_variable_of_ones(void) {
+  ls_variable *variable = NULL;
+  expect_ok(ls_variable_create(
+      &(ls_variable_options){.initializer = make_ones}, &variable));
+  return variable;
+}
+
 // Outside any frame, where eager values stay for good.
 static void a_variable_leaves_no_copy_of_its_first_value(void **state) {
   (void)state;
-  enum { SIZE = 1 << 20 };  // So large that it has memory of its own.
   counted memory = counted_begin(1);
-  ls_variable_release(make_variable(SIZE));  // What is made once is made.
+  ls_variable_release(make_variable_of_ones());  // What is made once is made.
   const uint64_t before = counted_now(&memory).live_bytes;
-  ls_variable *variable = make_variable(SIZE);
+  ls_variable *variable = make_variable_of_ones();
   const uint64_t with = counted_now(&memory).live_bytes;
-  assert_in_range(with - before, SIZE * 4, SIZE * 4 + 4096);
+  assert_in_range(with - before, LARGE * 4, LARGE * 4 + 4096);
   ls_variable_release(variable);
   assert_int_equal(counted_now(&memory).live_bytes, before);
+  counted_end(&memory);
+}
+
+static void zeros_stand_nowhere_but_in_their_variable(void **state) {
+  (void)state;
+  counted memory = counted_begin(1);
+  ls_variable_release(make_variable(1));
+  const uint64_t before = counted_now(&memory).live_bytes;
+  ls_variable *variable = make_variable(LARGE);
+  assert_in_range(counted_now(&memory).peak_bytes - before, LARGE * 4,
+                  LARGE * 4 + 4096);
+  ls_array *value = NULL;
+  expect_ok(ls_variable_value(variable, &value));
+  const float *data = ls_array_data(value);
+  for (int64_t i = 0; i < LARGE; ++i)
+    assert_true(data[i] == 0);
+  ls_array_release(value);
+  ls_variable_release(variable);
   counted_end(&memory);
 }
 
@@ -79,6 +111,7 @@ int main(void) {
       cmocka_unit_test(what_runs_after_a_failed_op_fails_like_it),
       cmocka_unit_test(a_handle_without_an_op_has_a_status_too),
       cmocka_unit_test(a_variable_leaves_no_copy_of_its_first_value),
+      cmocka_unit_test(zeros_stand_nowhere_but_in_their_variable),
   };
   const int failures = cmocka_run_group_tests(tests, NULL, NULL);
   ls_status_free(ls_runtime_destroy(NULL));
