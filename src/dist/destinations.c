@@ -186,6 +186,15 @@ static ls_status add_named(ls_device_set *set, const char *name) {
   return ls_ok();
 }
 
+// A strategy's own devices are canonical, and no two are the same.
+static ls_status add_replicas(ls_device_set *set, const ls_strategy *strategy) {
+  const size_t count = (size_t)strategy->num_replicas;
+  LS_RETURN_IF_ERROR(make_room(set, count));
+  for (; set->count < count; ++set->count)
+    strcpy(set->names[set->count].text, strategy->devices[set->count]);
+  return ls_ok();
+}
+
 // The devices of a value, in its own order: that of results.
 static ls_status add_devices_of(ls_device_set *set, ls_nest value) {
   const size_t count = is_whole(value) ? 1 : num_components(value);
@@ -212,6 +221,9 @@ static ls_status fill_set(ls_destinations where, ls_nest value,
     LS_RETURN_IF_ERROR(make_room(set, 1));
     return add_named(set, where.device);
   }
+  const ls_strategy *strategy = strategy_here();
+  if (strategy != NULL && (const void *)where.devices == strategy->devices)
+    return add_replicas(set, strategy);
   if (where.num_devices > 0) {
     LS_RETURN_IF_ERROR(make_room(set, where.num_devices));
     for (size_t i = 0; i < where.num_devices; ++i)
