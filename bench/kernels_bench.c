@@ -82,6 +82,13 @@ static ls_tensor make_exp(const ls_tensor *in) { return ls_exp(in[0]); }
 static ls_tensor make_tanh(const ls_tensor *in) { return ls_tanh(in[0]); }
 static ls_tensor make_gelu(const ls_tensor *in) { return ls_gelu(in[0]); }
 static ls_tensor make_softmax(const ls_tensor *in) { return ls_softmax(in[0]); }
+static ls_tensor make_layer_norm(const ls_tensor *in) {
+  return ls_layer_norm(in[0], in[1], in[2], 1e-5);
+}
+static ls_tensor make_batch_norm(const ls_tensor *in) {
+  return ls_op_output(
+      ls_batch_norm(in[0], in[1], in[2], 1e-5, LS_ACTIVATION_NONE), 0);
+}
 static ls_tensor make_sum(const ls_tensor *in) {
   return ls_reduce_sum(in[0], LS_AXES(1));
 }
@@ -166,6 +173,15 @@ static const op_row ops[] = {
     {"tanh", make_tanh, {LS_SHAPE(LARGE)}, 0},
     {"gelu", make_gelu, {LS_SHAPE(LARGE)}, 0},
     {"softmax of rows", make_softmax, {LS_SHAPE(LARGE / 256, 256)}, 0},
+    {"layer norm of rows",
+     make_layer_norm,
+     {LS_SHAPE(LARGE / 256, 256), LS_SHAPE(256), LS_SHAPE(256)},
+     0},
+    // Reads its operand twice, once for the moments.
+    {"batch norm",
+     make_batch_norm,
+     {LS_SHAPE(LARGE / 64, 64), LS_SHAPE(64), LS_SHAPE(64)},
+     0},
     {"sum of rows", make_sum, {LS_SHAPE(LARGE / 1024, 1024)}, 0},
     {"transpose", make_transpose, {LS_SHAPE(4096, 4096)}, 0},
 };

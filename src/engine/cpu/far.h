@@ -15,7 +15,7 @@
 #include "engine/cpu/kernels.h"
 
 // Bytes that the last cache of few machines holds; and of a tile.
-enum { LS_FAR_BYTES = 32 << 20, LS_FAR_TILE = 2048 };
+enum { LS_FAR_BYTES = 32 << 20, LS_FAR_TILE = 1024 };
 
 // Whether `bytes`, all that a kernel reads and writes, are so many that the
 // beginning of its result has left the caches at its end.
