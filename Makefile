@@ -6,8 +6,8 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 FUZZ_SECONDS ?= 60
 
-.PHONY: all check check-all asan tsan clang fuzz bench compare coverage format \
-        lint install clean help
+.PHONY: all check check-all asan tsan clang aarch64 fuzz bench compare coverage \
+        format lint install clean help
 
 # Two builds at once would only take turns on the cores.
 .NOTPARALLEL:
@@ -26,6 +26,8 @@ asan: test-asan  ## Tests under AddressSanitizer and UBSan
 tsan: test-tsan  ## Tests under ThreadSanitizer
 
 clang: test-clang  ## Tests built with clang, warnings as errors
+
+aarch64: test-aarch64  ## Tests for AArch64, in qemu (cmake/aarch64.cmake)
 
 test-%:
 	cmake --preset $*

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Trained models have the same bytes on every machine: on x86-64 whatever its
+// vectors, on AArch64, with any compiler. Their digests stand here; who changes
+// bits on purpose makes a new numerics id (engine/cpu/backend.c) and new ones.
+#include "support/expect.h"
+
+#include "support/small_models.h"
+#include "support/training.h"
+
+typedef struct portable {
+  const ls_model_type *type;
+  ls_math math;
+  uint64_t digest;
+} portable;
+
+static const portable all[] = {
+    {&small_mlp, LS_MATH_FAST, 0},    {&small_mlp, LS_MATH_BF16, 0},
+    {&small_cnn, LS_MATH_FAST, 0},    {&small_cnn, LS_MATH_DIRECT, 0},
+    {&small_gpt, LS_MATH_FAST, 0},
+};
+
+// FNV-1a.
+static uint64_t digest_of(const training *self) {
+  uint64_t digest = 0xCBF29CE484222325U;
+  for (size_t i = 0; i < self->num_values; ++i) {
+    const uint8_t *bytes = ls_array_data(self->values[i]);
+    for (size_t k = 0; k < ls_array_size(self->values[i]); ++k)
+      digest = (digest ^ bytes[k]) * 0x100000001B3U;
+  }
+  return digest;
+}
+
+static void trained_models_have_the_bytes_of_every_machine(void **state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); ++i) {
+    const training_job job = {.model = all[i].type->name,
+                              .type = all[i].type,
+                              .batch = 8,
+                              .steps = 3,
+                              .replicas = 2,
+                              .threads = 2,
+                              .math = all[i].math};
+    training got;
+    training_run(&job, &got);
+    const uint64_t digest = digest_of(&got);
+    training_deinit(&got);
+    if (digest != all[i].digest)
+      fail_msg("%s, %s: %#llx", job.model, ls_math_name(job.math),
+               (unsigned long long)digest);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(trained_models_have_the_bytes_of_every_machine),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
