@@ -301,10 +301,10 @@ static ls_status time_op(const op_row *row, const options *opts, int threads,
   if (ls_status_is_ok(status)) figures->bytes = bytes_of(args, result);
   ls_nest_release(result);
   const double start = machine_seconds();
-  while (ls_status_is_ok(status) && times.turns < MAX_TURNS &&
-         times.rounds < MAX_ROUNDS &&
-         (times.turns < LEAST_TURNS ||
-          machine_seconds() - start < opts->seconds))
+  while (
+      ls_status_is_ok(status) && times.turns < MAX_TURNS &&
+      times.rounds < MAX_ROUNDS &&
+      (times.turns < LEAST_TURNS || machine_seconds() - start < opts->seconds))
     status = take_turn(function, args, threads, data, &times);
   if (ls_status_is_ok(status)) find_figures(&times, threads, figures);
   ls_nest_release(args);

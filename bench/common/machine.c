@@ -57,7 +57,7 @@ struct team {
   char *to;
   const char *from;
   size_t bytes;
-  size_t ways;   // Vectors that are added up.
+  size_t ways;  // Vectors that are added up.
   size_t passes;
   bool streams;  // The sum goes past the caches.
 };

@@ -28,9 +28,9 @@ double machine_peak_run(int threads);
 double machine_copy_run(int threads, void *to, const void *from, size_t bytes);
 
 // Reads `ways` times `bytes` at `from`, from one end to the other, and writes
-// `bytes` of sums to `to`, on the border of a cache line, as often as it takes to
-// forget what threads cost. Returns the seconds of one time, by the faster way
-// to store sums; 0 if a thread could not be made.
+// `bytes` of sums to `to`, on the border of a cache line, as often as it takes
+// to forget what threads cost. Returns the seconds of one time, by the faster
+// way to store sums; 0 if a thread could not be made.
 double machine_sum_run(int threads, void *to, const void *from, size_t bytes,
                        int ways);
 

@@ -51,11 +51,10 @@ static ls_status make_function(contestant *self, int64_t length) {
   self->sum = NULL;
   ls_status status = ls_ok();
   LS_STRATEGY_SCOPE(self->strategy) {
-    const ls_variable_options options = {
-        .name = "sum",
-        .dtype = LS_DTYPE_F32,
-        .shape = LS_SHAPE(length),
-        .aggregation = LS_AGGREGATION_SUM};
+    const ls_variable_options options = {.name = "sum",
+                                         .dtype = LS_DTYPE_F32,
+                                         .shape = LS_SHAPE(length),
+                                         .aggregation = LS_AGGREGATION_SUM};
     status = ls_variable_create(&options, &self->sum);
   }
   LS_RETURN_IF_ERROR(status);

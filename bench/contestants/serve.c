@@ -214,12 +214,12 @@ static ls_status serve(const asked *what) {
                                what->math);
   const bool bf16 = strcmp(what->precision, "bf16") == 0;
   ls_runtime *runtime = NULL;
-  LS_RETURN_IF_ERROR(ls_runtime_create(
-      &(ls_runtime_options){.threads = what->threads,
-                            .math = bf16   ? LS_MATH_BF16
-                                    : fast ? LS_MATH_FAST
-                                           : LS_MATH_DIRECT},
-      &runtime));
+  LS_RETURN_IF_ERROR(
+      ls_runtime_create(&(ls_runtime_options){.threads = what->threads,
+                                              .math = bf16   ? LS_MATH_BF16
+                                                      : fast ? LS_MATH_FAST
+                                                             : LS_MATH_DIRECT},
+                        &runtime));
   ls_runtime_make_current(runtime);
   contestant self = {.threads = ls_runtime_threads(runtime)};
   ls_status status = ls_ok();
@@ -240,9 +240,10 @@ static ls_status serve(const asked *what) {
 int main(int argc, char **argv) {
   asked what = {.replicas = 1, .precision = "f32", .math = "direct"};
   if (!read_flags(argc, argv, &what)) {
-    fprintf(stderr,
-            "usage: serve MODEL [--replicas N] [--threads N] "
-            "[--precision f32|f64|bf16] [--math direct|fast] [--export FILE]\n");
+    fprintf(
+        stderr,
+        "usage: serve MODEL [--replicas N] [--threads N] "
+        "[--precision f32|f64|bf16] [--math direct|fast] [--export FILE]\n");
     return 2;
   }
   const ls_status status = serve(&what);

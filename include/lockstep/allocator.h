@@ -45,8 +45,8 @@ LS_API LS_MUST_USE ls_status ls_counting_allocator_create(
 // Destroys it. All memory from it must have been released.
 LS_API void ls_counting_allocator_destroy(ls_counting_allocator *allocator);
 // The allocator to hand on. Valid until the counting allocator is destroyed.
-LS_API ls_allocator *ls_counting_allocator_allocator(
-    ls_counting_allocator *allocator);
+LS_API ls_allocator *
+ls_counting_allocator_allocator(ls_counting_allocator *allocator);
 LS_API ls_allocator_counts
 ls_counting_allocator_counts(const ls_counting_allocator *allocator);
 // From now on the `nth` request (1 is the next one) fails, once. 0: none.

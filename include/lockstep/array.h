@@ -38,9 +38,11 @@ LS_API LS_MUST_USE ls_status ls_array_create_copy(ls_dtype dtype,
                                                   ls_array **out_array);
 // Lends the caller's memory: no copy. `release(user)` is called when the last
 // reference goes; NULL: nothing. Not for strings.
-LS_API LS_MUST_USE ls_status ls_array_create_view(
-    ls_dtype dtype, ls_shape shape, void *data, void (*release)(void *user),
-    void *user, ls_array **out_array);
+LS_API LS_MUST_USE ls_status ls_array_create_view(ls_dtype dtype,
+                                                  ls_shape shape, void *data,
+                                                  void (*release)(void *user),
+                                                  void *user,
+                                                  ls_array **out_array);
 
 LS_API ls_array *ls_array_retain(ls_array *array);
 LS_API void ls_array_release(ls_array *array);  // NULL is fine.

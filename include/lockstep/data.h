@@ -125,8 +125,8 @@ LS_API int64_t ls_batcher_batch(const ls_batcher *batcher);
 
 // The next batch: a tuple of examples [b, ...], in the type of the options, and
 // i32 labels [b, ...]. `*batch` is in-out: arrays of the right type that nobody
-// else holds (or `in_place`) are filled in place, else it is released and made anew (start with
-// a zeroed nest).
+// else holds (or `in_place`) are filled in place, else it is released and made
+// anew (start with a zeroed nest).
 //   LS_OUT_OF_RANGE  the end of the epoch, not a fault: the next call gives the
 //                    first batch of the next one. `*batch` stays.
 LS_API LS_MUST_USE ls_status ls_batcher_next(ls_batcher *batcher,

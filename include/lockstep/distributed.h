@@ -29,8 +29,7 @@ LS_API ls_nest ls_nest_distributed(ls_distributed_kind kind,
 // in `devices` for one that is not known.
 LS_API ls_nest ls_nest_distributed_on(ls_distributed_kind kind,
                                       const ls_nest *components,
-                                      const char *const *devices,
-                                      size_t count);
+                                      const char *const *devices, size_t count);
 // Number of components; 0 when the leaf is not distributed.
 LS_API size_t ls_distributed_count(ls_nest leaf);
 LS_API ls_distributed_kind ls_distributed_kind_of(ls_nest leaf);

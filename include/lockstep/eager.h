@@ -65,8 +65,8 @@ LS_API void ls_tape_release(ls_tape *tape);
 // The gradient of y with respect to each x (tensors or variables): tensor
 // leaves, or none for what was not watched or not recorded.
 LS_API LS_MUST_USE ls_status ls_tape_gradients(ls_tape *tape, ls_nest y,
-                                               const ls_nest *xs,
-                                               size_t num_xs, ls_nest *grads);
+                                               const ls_nest *xs, size_t num_xs,
+                                               ls_nest *grads);
 // The trainable variables read on the tape, in the order of their first read. A
 // distributed variable is listed as a whole when asked in a replica, elsewhere
 // by its components.

@@ -25,11 +25,11 @@ typedef struct ls_function ls_function;
 
 // How to make a function. Zero in a field means its default.
 typedef struct ls_function_options {
-  ls_callback call;            // Required.
-  void *user;                  // Must live until `release`.
-  const char *name;            // Default "function".
-  void (*release)(void *user); // Called when the function goes.
-  int64_t seed;                // Of its random ops.
+  ls_callback call;             // Required.
+  void *user;                   // Must live until `release`.
+  const char *name;             // Default "function".
+  void (*release)(void *user);  // Called when the function goes.
+  int64_t seed;                 // Of its random ops.
 } ls_function_options;
 
 // Creates a function. The caller owns a reference.
@@ -43,8 +43,9 @@ LS_API void ls_function_clear(ls_function *function);
 // Calls the function. `args` is lent: a nest of arrays, eager tensors (or
 // tensors of the graph being built), host scalars, variables. `*results` is
 // in-out: arrays of the right type that nobody else holds are filled in place,
-// else it is released and made anew (start with a zeroed nest). Results that are
-// one value are one array. After a failure it holds the arrays it held before.
+// else it is released and made anew (start with a zeroed nest). Results that
+// are one value are one array. After a failure it holds the arrays it held
+// before.
 LS_API LS_MUST_USE ls_status ls_function_call(ls_function *function,
                                               ls_nest args, ls_nest *results);
 
@@ -61,10 +62,10 @@ LS_API const ls_graph *ls_function_graph(const ls_function *function);
 // The newest trace's program as text: the lowered graph, or the memory plan
 // with its streams of instructions. The caller releases it (ls_text_release).
 //   LS_FAILED_PRECONDITION  no program yet: call the function first.
-LS_API LS_MUST_USE ls_status ls_function_print_lowered(
-    const ls_function *function, char **out_text);
-LS_API LS_MUST_USE ls_status ls_function_print_plan(
-    const ls_function *function, char **out_text);
+LS_API LS_MUST_USE ls_status
+ls_function_print_lowered(const ls_function *function, char **out_text);
+LS_API LS_MUST_USE ls_status ls_function_print_plan(const ls_function *function,
+                                                    char **out_text);
 
 // Counts from now on what each instruction of the newest trace's program
 // takes, on this thread's store, or stops that. A step gets some 50 ns an

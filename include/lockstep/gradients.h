@@ -22,7 +22,7 @@ typedef struct ls_gradient_options {
   int aggregation;                // 0 add_n, 1 tree, 2 accumulate_n.
   const ls_nest *stop_gradients;  // Not differentiated through.
   size_t num_stop_gradients;
-  bool unconnected_zero;          // Zeros for an unconnected x, not none.
+  bool unconnected_zero;  // Zeros for an unconnected x, not none.
 } ls_gradient_options;
 
 // The gradient of the sum of `ys` with respect to each of `xs`, which are

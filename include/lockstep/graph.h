@@ -230,31 +230,30 @@ LS_API const char *ls_name_scope_current(void);
 
 // Block forms: LS_NAME_SCOPE("dense") { ... }. The scope is left on every way
 // out: fall-through, break, continue, return, goto.
-#define LS_SCOPE_BLOCK_(id, begin)                                           \
-  for (ls_scope LS_CONCAT(ls_scope_, id)                                     \
-           __attribute__((cleanup(ls_scope_end))) = {0},                     \
-                *LS_CONCAT(ls_once_, id) =                                   \
-                    ((begin), &LS_CONCAT(ls_scope_, id));                    \
+#define LS_SCOPE_BLOCK_(id, begin)                                             \
+  for (ls_scope LS_CONCAT(ls_scope_, id)                                       \
+           __attribute__((cleanup(ls_scope_end))) = {0},                       \
+           *LS_CONCAT(ls_once_, id) = ((begin), &LS_CONCAT(ls_scope_, id));    \
        LS_CONCAT(ls_once_, id) != NULL; LS_CONCAT(ls_once_, id) = NULL)
-#define LS_SCOPE_(id, call, ...) \
+#define LS_SCOPE_(id, call, ...)                                               \
   LS_SCOPE_BLOCK_(id, call(&LS_CONCAT(ls_scope_, id), __VA_ARGS__))
 #define LS_GRAPH_SCOPE(graph) LS_SCOPE_(__LINE__, ls_graph_begin, graph)
 #define LS_NAME_SCOPE(name) LS_SCOPE_(__LINE__, ls_name_scope_begin, name)
-#define LS_DEVICE_SCOPE(device) \
+#define LS_DEVICE_SCOPE(device)                                                \
   LS_SCOPE_(__LINE__, ls_device_scope_begin, device)
 #define LS_COLOCATE_SCOPE(op) LS_SCOPE_(__LINE__, ls_colocate_scope_begin, op)
-#define LS_CONTROL_SCOPE(ops, count) \
+#define LS_CONTROL_SCOPE(ops, count)                                           \
   LS_SCOPE_(__LINE__, ls_control_scope_begin, ops, count)
-#define LS_INIT_SCOPE \
-  LS_SCOPE_BLOCK_(__LINE__, \
+#define LS_INIT_SCOPE                                                          \
+  LS_SCOPE_BLOCK_(__LINE__,                                                    \
                   ls_init_scope_begin(&LS_CONCAT(ls_scope_, __LINE__)))
 
 // ---- Losses ----------------------------------------------------------------
 // How the last loss in a graph was reduced: "weighted_mean", "weighted_sum",
 // "none", or what someone else has said; "" when there was no loss. Losses of
 // ours say it by themselves.
-LS_API LS_MUST_USE ls_status ls_graph_record_loss_reduction(
-    ls_graph *graph, const char *reduction);
+LS_API LS_MUST_USE ls_status
+ls_graph_record_loss_reduction(ls_graph *graph, const char *reduction);
 LS_API const char *ls_graph_loss_reduction(const ls_graph *graph);
 // Whether the last optimizer in the graph has scaled its loss by 1 / the number
 // of replicas.
@@ -273,9 +272,9 @@ LS_API void ls_text_release(char *text);
 // (NULL, 0: none). The caller owns the graph.
 //   LS_INVALID_ARGUMENT  names the line, what stands there and what would be
 //                        right.
-LS_API LS_MUST_USE ls_status ls_graph_parse(
-    const char *text, const ls_host_kernel *const *kernels, size_t num_kernels,
-    ls_graph **out_graph);
+LS_API LS_MUST_USE ls_status
+ls_graph_parse(const char *text, const ls_host_kernel *const *kernels,
+               size_t num_kernels, ls_graph **out_graph);
 // Checks every rule of the graph's stage. INTERNAL names op and rule.
 LS_API LS_MUST_USE ls_status ls_graph_verify(const ls_graph *graph);
 

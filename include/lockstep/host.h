@@ -15,16 +15,16 @@ extern "C" {
 // One call of a host kernel, lent until ls_host_done.
 typedef struct ls_host_call {
   ls_runtime *runtime;
-  ls_object *state;             // The op's object attribute; NULL without.
-  const char *op_name;          // For messages.
-  int32_t replica;              // 0 outside replicas.
+  ls_object *state;     // The op's object attribute; NULL without.
+  const char *op_name;  // For messages.
+  int32_t replica;      // 0 outside replicas.
   size_t num_inputs;
-  const ls_type *input_types;   // Known shapes.
-  const void *const *inputs;    // Dense, row by row.
+  const ls_type *input_types;  // Known shapes.
+  const void *const *inputs;   // Dense, row by row.
   size_t num_outputs;
   const ls_type *output_types;
-  void *const *outputs;         // To be filled.
-  void *engine;                 // The engine's own.
+  void *const *outputs;  // To be filled.
+  void *engine;          // The engine's own.
 } ls_host_call;
 
 // Ends a call, from `start` or later from any thread. Takes the status over.
@@ -46,9 +46,8 @@ struct ls_host_kernel {
 };
 
 // Adds a call of `kernel` on `inputs`. `state` is retained, NULL for none.
-LS_PLACED ls_op ls_host_call_add(const ls_host_kernel *kernel,
-                                 ls_object *state, const ls_tensor *inputs,
-                                 size_t num_inputs);
+LS_PLACED ls_op ls_host_call_add(const ls_host_kernel *kernel, ls_object *state,
+                                 const ls_tensor *inputs, size_t num_inputs);
 
 #ifdef __cplusplus
 }

@@ -101,11 +101,11 @@ LS_API extern const ls_model_table ls_exported_models;
 
 // Makes a shared library one that `lockstep train --model ./mine.so` takes:
 //   LS_EXPORT_MODELS(&my_model, &my_other_model);
-#define LS_EXPORT_MODELS(...)                                                \
-  static const ls_model_type *const ls_exported_types[] = {__VA_ARGS__};     \
-  const ls_model_table ls_exported_models = {                                \
-      sizeof(ls_model_table), LS_MODEL_TABLE_VERSION, sizeof(ls_model_type), \
-      sizeof(ls_exported_types) / sizeof(ls_exported_types[0]),              \
+#define LS_EXPORT_MODELS(...)                                                  \
+  static const ls_model_type *const ls_exported_types[] = {__VA_ARGS__};       \
+  const ls_model_table ls_exported_models = {                                  \
+      sizeof(ls_model_table), LS_MODEL_TABLE_VERSION, sizeof(ls_model_type),   \
+      sizeof(ls_exported_types) / sizeof(ls_exported_types[0]),                \
       ls_exported_types}
 
 #ifdef __cplusplus

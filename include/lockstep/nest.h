@@ -34,7 +34,7 @@ typedef struct ls_tensor {
 
 typedef enum ls_kind {
   LS_KIND_NONE,
-  LS_KIND_SCALAR,       // A host scalar: dtype and bits. Weakly typed.
+  LS_KIND_SCALAR,  // A host scalar: dtype and bits. Weakly typed.
   LS_KIND_TENSOR,
   LS_KIND_OP,
   LS_KIND_ARRAY,
@@ -45,7 +45,7 @@ typedef enum ls_kind {
   LS_KIND_LIST,
   LS_KIND_TUPLE,
   LS_KIND_DICT,
-  LS_KIND_FAILED,       // Carries a status.
+  LS_KIND_FAILED,  // Carries a status.
 } ls_kind;
 
 typedef struct ls_nest {
@@ -87,11 +87,11 @@ LS_API ls_nest ls_fail(ls_status status);
 // when the result is a failed nest; so it is when an item is failed).
 LS_API ls_nest ls_nest_sequence(ls_kind kind, const ls_nest *items,
                                 size_t count);
-#define LS_LIST(...)                                    \
-  ls_nest_sequence(LS_KIND_LIST, (ls_nest[]){__VA_ARGS__}, \
+#define LS_LIST(...)                                                           \
+  ls_nest_sequence(LS_KIND_LIST, (ls_nest[]){__VA_ARGS__},                     \
                    sizeof((ls_nest[]){__VA_ARGS__}) / sizeof(ls_nest))
-#define LS_TUPLE(...)                                    \
-  ls_nest_sequence(LS_KIND_TUPLE, (ls_nest[]){__VA_ARGS__}, \
+#define LS_TUPLE(...)                                                          \
+  ls_nest_sequence(LS_KIND_TUPLE, (ls_nest[]){__VA_ARGS__},                    \
                    sizeof((ls_nest[]){__VA_ARGS__}) / sizeof(ls_nest))
 // A tuple whose fields have names, and a type name ("" for none). The names
 // are copied.

@@ -36,14 +36,14 @@ LS_PLACED ls_tensor ls_iota(ls_dtype dtype, ls_shape shape, int axis);
 // iteration; replica; element) alone, where stream counts the random ops of a
 // function and step its calls. Zero in a field means its default.
 typedef struct ls_random_options {
-  int64_t seed;              // Default 0.
-  ls_opt stream;             // Default: the op's number in its function.
-  bool fixed;                // The step does not count: the same each time.
-  bool same_on_all_replicas; // Default: each replica draws its own.
+  int64_t seed;               // Default 0.
+  ls_opt stream;              // Default: the op's number in its function.
+  bool fixed;                 // The step does not count: the same each time.
+  bool same_on_all_replicas;  // Default: each replica draws its own.
   // Of floats: an integer for each slice along dimension 0, its example's
   // number, which takes the replica's place in what numbers depend on. So they
   // do not depend on how examples were dealt to replicas, nor on their order.
-  ls_tensor example_ids;     // [rows]. Default (zeroed): none.
+  ls_tensor example_ids;  // [rows]. Default (zeroed): none.
 } ls_random_options;
 // Floats in [low, high); `options` may be NULL.
 LS_PLACED ls_tensor ls_random_uniform(ls_dtype dtype, ls_shape shape,
@@ -124,8 +124,8 @@ typedef struct ls_axes {
   bool all;
 } ls_axes;
 #define LS_ALL_AXES ((ls_axes){.all = true})
-#define LS_AXES(...)                        \
-  ((ls_axes){.items = (const int[]){__VA_ARGS__}, \
+#define LS_AXES(...)                                                           \
+  ((ls_axes){.items = (const int[]){__VA_ARGS__},                              \
              .count = sizeof((const int[]){__VA_ARGS__}) / sizeof(int)})
 LS_PLACED ls_tensor ls_reduce_sum(ls_tensor x, ls_axes axes);
 LS_PLACED ls_tensor ls_reduce_mean(ls_tensor x, ls_axes axes);
@@ -195,8 +195,8 @@ LS_PLACED ls_tensor ls_concatenate(const ls_tensor *items, size_t count,
                                    int axis);
 // x cut along an axis into `count` pieces, piece i as long as likes[i]. Output
 // i is piece i.
-LS_PLACED ls_op ls_split_like(ls_tensor x, const ls_tensor *likes,
-                              size_t count, int axis);
+LS_PLACED ls_op ls_split_like(ls_tensor x, const ls_tensor *likes, size_t count,
+                              int axis);
 LS_PLACED ls_tensor ls_reverse(ls_tensor x, ls_axes axes);
 
 // The slices of x at the indices along `axis`: x's shape with the axis replaced
@@ -217,8 +217,8 @@ typedef enum ls_scatter_op {
 // order of the indices, each result rounded to x's type; so of equal indices
 // the last one wins an update. Indices out of range are skipped. The gradient
 // of mul, div, min and max is refused.
-LS_PLACED ls_tensor ls_scatter(ls_scatter_op op, ls_tensor x,
-                               ls_tensor indices, ls_tensor updates);
+LS_PLACED ls_tensor ls_scatter(ls_scatter_op op, ls_tensor x, ls_tensor indices,
+                               ls_tensor updates);
 // The same along any axis.
 LS_PLACED ls_tensor ls_scatter_axis(ls_scatter_op op, ls_tensor x,
                                     ls_tensor indices, ls_tensor updates,
@@ -234,8 +234,8 @@ LS_PLACED ls_tensor ls_indexed_slices(ls_tensor indices, ls_tensor values,
 // outputs are failed tensors if not. In eager, slices are dense.
 LS_API bool ls_tensor_is_slices(ls_tensor tensor, ls_tensor *out_indices,
                                 ls_tensor *out_values);
-// Line by line along an axis: result[.., i, ..] = x[.., indices[.., i, ..], ..].
-// Shapes are equal but along the axis. Indices out of range are clamped.
+// Line by line along an axis: result[.., i, ..] = x[.., indices[.., i, ..],
+// ..]. Shapes are equal but along the axis. Indices out of range are clamped.
 LS_PLACED ls_tensor ls_take_along(ls_tensor x, ls_tensor indices, int axis);
 // x with updates[.., i, ..] added at [.., indices[.., i, ..], ..], in order of
 // i; indices out of range are skipped.

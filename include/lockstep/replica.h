@@ -51,8 +51,8 @@ LS_API int32_t ls_replica_num_replicas(const ls_replica *replica);
 LS_API LS_MUST_USE ls_status ls_replica_device(const ls_replica *replica,
                                                const char **out_device);
 // The id, an i32 scalar made here.
-LS_API LS_MUST_USE ls_status ls_replica_id_in_sync_group(
-    const ls_replica *replica, ls_tensor *out_id);
+LS_API LS_MUST_USE ls_status
+ls_replica_id_in_sync_group(const ls_replica *replica, ls_tensor *out_id);
 LS_API LS_MUST_USE ls_status ls_replica_is_single(const ls_replica *replica,
                                                   bool *out_is_single);
 
@@ -85,8 +85,8 @@ LS_API ls_nest ls_replica_merge_call(ls_replica *replica,
 LS_API ls_nest ls_replica_all_reduce(ls_replica *replica, ls_reduce_op op,
                                      ls_nest nest);
 // Every leaf's mean over the replicas, each of which counts as its weight says
-// (0: not at all, whatever its value is): the sum of w v times 1 / the sum of w.
-// With weights of 1 the bits are those of the plain mean.
+// (0: not at all, whatever its value is): the sum of w v times 1 / the sum of
+// w. With weights of 1 the bits are those of the plain mean.
 //   LS_INVALID_ARGUMENT  not one weight a replica, or a negative one.
 LS_API ls_nest ls_replica_weighted_mean(ls_replica *replica, ls_nest nest,
                                         const double *weights,

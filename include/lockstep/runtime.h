@@ -34,8 +34,8 @@ typedef struct ls_log_line {
 
 // Time, in nanoseconds. Replaceable, so that a test waits for nothing.
 typedef struct ls_clock {
-  int64_t (*now)(void *user);                // Monotonic.
-  int64_t (*wall)(void *user);               // Since 1970.
+  int64_t (*now)(void *user);   // Monotonic.
+  int64_t (*wall)(void *user);  // Since 1970.
   void (*sleep)(void *user, int64_t nanos);
   void *user;
 } ls_clock;
@@ -101,8 +101,8 @@ typedef struct ls_runtime_options {
 } ls_runtime_options;
 
 // Creates a runtime. `options` may be NULL. The caller owns it.
-LS_API LS_MUST_USE ls_status ls_runtime_create(
-    const ls_runtime_options *options, ls_runtime **out_runtime);
+LS_API LS_MUST_USE ls_status
+ls_runtime_create(const ls_runtime_options *options, ls_runtime **out_runtime);
 
 // Destroys a runtime; everything made under it must be gone but what it owns
 // itself. NULL destroys the default runtime, if there is one.
@@ -132,8 +132,9 @@ LS_API const char *ls_math_name(ls_math math);
 LS_API ls_allocator *ls_runtime_allocator(ls_runtime *runtime);
 
 // Writes one line to the sink.
-LS_API void ls_runtime_log(ls_runtime *runtime, ls_log_level level, const char *source,
-                   const char *format, ...) LS_PRINTF(4, 5);
+LS_API void ls_runtime_log(ls_runtime *runtime, ls_log_level level,
+                           const char *source, const char *format, ...)
+    LS_PRINTF(4, 5);
 
 // One line per debug switch, with its meaning, from the one table there is;
 // printed by `lockstep help env`. Static text.

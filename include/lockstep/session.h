@@ -34,8 +34,7 @@ typedef struct ls_feed {
 LS_API LS_MUST_USE ls_status ls_session_run(ls_session *session,
                                             ls_nest fetches,
                                             const ls_feed *feeds,
-                                            size_t num_feeds,
-                                            ls_nest *results);
+                                            size_t num_feeds, ls_nest *results);
 
 // A variable's value in this session.
 LS_API LS_MUST_USE ls_status ls_session_variable_value(ls_session *session,

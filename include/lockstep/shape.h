@@ -65,10 +65,10 @@ typedef struct ls_shape {
 } ls_shape;
 
 // LS_SHAPE(2, 3) is the 2 by 3 matrix, LS_SCALAR the scalar.
-#define LS_SHAPE(...)                                                    \
-  ((ls_shape){.rank = (int32_t)(sizeof((int64_t[]){__VA_ARGS__}) /       \
-                                sizeof(int64_t)),                        \
-              .dim = {__VA_ARGS__}})
+#define LS_SHAPE(...)                                                          \
+  ((ls_shape){                                                                 \
+      .rank = (int32_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)),   \
+      .dim = {__VA_ARGS__}})
 #define LS_SCALAR ((ls_shape){0})
 #define LS_SHAPE_UNKNOWN ((ls_shape){.rank = LS_UNKNOWN_RANK})
 
@@ -99,7 +99,7 @@ LS_API LS_MUST_USE ls_status ls_shape_parse(const char *text,
                                             ls_dtype *out_dtype,
                                             ls_shape *out_shape);
 // A short-lived buffer for messages: LS_SHAPE_TEXT(dtype, shape).
-#define LS_SHAPE_TEXT(dtype, shape) \
+#define LS_SHAPE_TEXT(dtype, shape)                                            \
   ls_shape_print((dtype), (shape), (char[200]){0}, 200)
 
 #ifdef __cplusplus

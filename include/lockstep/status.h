@@ -97,10 +97,10 @@ LS_API LS_MUST_USE ls_status ls_status_make_v(ls_code code, const char *file,
 // The static "out of memory" status: making it allocates nothing.
 LS_API LS_MUST_USE ls_status ls_out_of_memory(void);
 
-#define LS_STATUS(code, ...) \
+#define LS_STATUS(code, ...)                                                   \
   ls_status_make((code), __FILE__, __LINE__, __VA_ARGS__)
 #define ls_invalid_argument(...) LS_STATUS(LS_INVALID_ARGUMENT, __VA_ARGS__)
-#define ls_failed_precondition(...) \
+#define ls_failed_precondition(...)                                            \
   LS_STATUS(LS_FAILED_PRECONDITION, __VA_ARGS__)
 #define ls_not_found(...) LS_STATUS(LS_NOT_FOUND, __VA_ARGS__)
 #define ls_unimplemented(...) LS_STATUS(LS_UNIMPLEMENTED, __VA_ARGS__)
@@ -111,18 +111,18 @@ LS_API LS_MUST_USE ls_status ls_out_of_memory(void);
 #define LS_CONCAT(a, b) LS_CONCAT_(a, b)
 
 // Returns the status of `expr` from the enclosing function unless it is OK.
-#define LS_RETURN_IF_ERROR(expr)                          \
-  do {                                                    \
-    ls_status ls_status_local_ = (expr);                  \
-    if (ls_status_local_ != NULL) return ls_status_local_; \
+#define LS_RETURN_IF_ERROR(expr)                                               \
+  do {                                                                         \
+    ls_status ls_status_local_ = (expr);                                       \
+    if (ls_status_local_ != NULL) return ls_status_local_;                     \
   } while (0)
 #define LS_TRY(expr) LS_RETURN_IF_ERROR(expr)
 
 // Stores the status of `expr` in `status` and jumps unless it is OK.
-#define LS_GOTO_IF_ERROR(label, status, expr) \
-  do {                                        \
-    (status) = (expr);                        \
-    if ((status) != NULL) goto label;         \
+#define LS_GOTO_IF_ERROR(label, status, expr)                                  \
+  do {                                                                         \
+    (status) = (expr);                                                         \
+    if ((status) != NULL) goto label;                                          \
   } while (0)
 
 // An optional integer. Zeroed: not given. LS_SOME(0): zero was given.

@@ -30,7 +30,7 @@ typedef struct ls_mirrored_options {
   ls_opt num_replicas;         // On that many logical CPUs.
   const char *const *devices;  // A replica on each, in this order.
   size_t num_devices;
-  ls_opt num_gpus;  // On "/device:GPU:0" and so on.
+  ls_opt num_gpus;                // On "/device:GPU:0" and so on.
   ls_cross_device *cross_device;  // Retained. Default: reduce to one.
   ls_flag prefetch;  // Whether input goes to the devices ahead of use.
 } ls_mirrored_options;
@@ -41,8 +41,8 @@ typedef struct ls_mirrored_options {
 LS_API LS_MUST_USE ls_status ls_mirrored_strategy_create(
     const ls_mirrored_options *options, ls_strategy **out_strategy);
 // A mirrored strategy of one replica, on this device.
-LS_API LS_MUST_USE ls_status ls_one_device_strategy_create(
-    const char *device, ls_strategy **out_strategy);
+LS_API LS_MUST_USE ls_status
+ls_one_device_strategy_create(const char *device, ls_strategy **out_strategy);
 // The runtime's default strategy: what is in force when none was entered. Lent.
 LS_API LS_MUST_USE ls_status ls_strategy_default(ls_strategy **out_strategy);
 
@@ -55,12 +55,12 @@ LS_API bool ls_strategy_is_single_replica(const ls_strategy *strategy);
 // Canonical names of all devices, in replica order: writes up to `capacity`,
 // lent for the strategy's life. `*out_count` is their number.
 //   LS_FAILED_PRECONDITION  the default strategy, which has none.
-LS_API LS_MUST_USE ls_status ls_strategy_worker_devices(
-    const ls_strategy *strategy, const char **devices, size_t capacity,
-    size_t *out_count);
-LS_API LS_MUST_USE ls_status ls_strategy_parameter_devices(
-    const ls_strategy *strategy, const char **devices, size_t capacity,
-    size_t *out_count);
+LS_API LS_MUST_USE ls_status
+ls_strategy_worker_devices(const ls_strategy *strategy, const char **devices,
+                           size_t capacity, size_t *out_count);
+LS_API LS_MUST_USE ls_status
+ls_strategy_parameter_devices(const ls_strategy *strategy, const char **devices,
+                              size_t capacity, size_t *out_count);
 // Where state that belongs to no variable lives: all devices; on the default
 // strategy the device of the variable with the smallest name.
 LS_API LS_MUST_USE ls_status ls_strategy_non_slot_devices(
@@ -68,8 +68,8 @@ LS_API LS_MUST_USE ls_status ls_strategy_non_slot_devices(
     size_t num_variables, const char **devices, size_t capacity,
     size_t *out_count);
 // A PerReplica of integers: component k is k. In cross-replica context only.
-LS_API LS_MUST_USE ls_status ls_strategy_worker_device_index(
-    ls_strategy *strategy, ls_nest *out_index);
+LS_API LS_MUST_USE ls_status
+ls_strategy_worker_device_index(ls_strategy *strategy, ls_nest *out_index);
 LS_API bool ls_strategy_between_graph(const ls_strategy *strategy);
 LS_API bool ls_strategy_should_init(const ls_strategy *strategy);
 LS_API bool ls_strategy_should_checkpoint(const ls_strategy *strategy);
@@ -95,7 +95,7 @@ LS_API void ls_strategy_scope_begin(ls_scope *scope, ls_strategy *strategy);
 //   LS_FAILED_PRECONDITION  a scope opened after it is still open: names its
 //                           kind, and everything stays as it is.
 LS_API LS_MUST_USE ls_status ls_strategy_scope_end(ls_scope *scope);
-#define LS_STRATEGY_SCOPE(strategy) \
+#define LS_STRATEGY_SCOPE(strategy)                                            \
   LS_SCOPE_(__LINE__, ls_strategy_scope_begin, strategy)
 // Puts the strategy in force without a scope, in place of what was put so
 // before; NULL: the default one.
@@ -112,7 +112,7 @@ LS_API ls_strategy *ls_variable_strategy(const ls_variable *variable);
 // Inside, on this thread, losses of the strategy are scaled for an estimator;
 // the pair of ls_scope_end.
 LS_API void ls_scale_loss_scope_begin(ls_scope *scope, ls_strategy *strategy);
-#define LS_SCALE_LOSS_SCOPE(strategy) \
+#define LS_SCALE_LOSS_SCOPE(strategy)                                          \
   LS_SCOPE_(__LINE__, ls_scale_loss_scope_begin, strategy)
 // How losses are reduced over the replicas of the strategy in force: SUM; in
 // such a scope MEAN, unless the last loss of the current graph was a sum
@@ -128,8 +128,8 @@ LS_API ls_reduce_op ls_loss_reduction(void);
 // always; where all replicas compute one value, such as a sum over them, all
 // components are one array. In-out as in ls_function_call.
 LS_API LS_MUST_USE ls_status ls_strategy_run(ls_strategy *strategy,
-                                             ls_callable callable,
-                                             ls_nest args, ls_nest *results);
+                                             ls_callable callable, ls_nest args,
+                                             ls_nest *results);
 // How to run. Zero in a field means its default.
 typedef struct ls_run_options {
   // Whether replicas of a plain callback may run at the same time. Default on.
@@ -143,9 +143,9 @@ LS_API LS_MUST_USE ls_status ls_strategy_run_with(ls_strategy *strategy,
                                                   const ls_run_options *options,
                                                   ls_nest *results);
 // The same for a plain callback.
-LS_API LS_MUST_USE ls_status ls_strategy_call_for_each_replica(
-    ls_strategy *strategy, ls_callback callback, ls_nest args, void *user,
-    ls_nest *results);
+LS_API LS_MUST_USE ls_status
+ls_strategy_call_for_each_replica(ls_strategy *strategy, ls_callback callback,
+                                  ls_nest args, void *user, ls_nest *results);
 
 // ---- Values ----------------------------------------------------------------
 // Cuts dimension 0 of an array into one view per replica: sizes differ by at
@@ -195,9 +195,9 @@ LS_API LS_MUST_USE ls_status ls_distributed_as_tensor_of(ls_nest leaf,
 // value, which keeps its kind and devices. The caller owns the result.
 //   LS_FAILED_PRECONDITION  a PerReplica in one of several replicas, which sees
 //                           its own component alone.
-LS_API LS_MUST_USE ls_status ls_distributed_map(
-    ls_nest nest, ls_leaf_function function, void *user,
-    ls_nest *out_nest);
+LS_API LS_MUST_USE ls_status ls_distributed_map(ls_nest nest,
+                                                ls_leaf_function function,
+                                                void *user, ls_nest *out_nest);
 
 // SUM or MEAN from its name, in any case.
 //   LS_INVALID_ARGUMENT  another text.
@@ -222,24 +222,26 @@ typedef struct ls_reduce_options {
 LS_API LS_MUST_USE ls_status ls_strategy_reduce(ls_strategy *strategy,
                                                 ls_reduce_op op, ls_nest value,
                                                 ls_nest *out_value);
-LS_API LS_MUST_USE ls_status ls_strategy_reduce_with(
-    ls_strategy *strategy, ls_reduce_op op, ls_nest value,
-    const ls_reduce_options *options, ls_nest *out_value);
+LS_API LS_MUST_USE ls_status
+ls_strategy_reduce_with(ls_strategy *strategy, ls_reduce_op op, ls_nest value,
+                        const ls_reduce_options *options, ls_nest *out_value);
 
 // The same for one value, to the destinations: a tensor on one device, else a
 // Mirrored.
-LS_API LS_MUST_USE ls_status ls_strategy_reduce_to(
-    ls_strategy *strategy, ls_reduce_op op, ls_nest value,
-    ls_destinations destinations, ls_nest *out_value);
+LS_API LS_MUST_USE ls_status ls_strategy_reduce_to(ls_strategy *strategy,
+                                                   ls_reduce_op op,
+                                                   ls_nest value,
+                                                   ls_destinations destinations,
+                                                   ls_nest *out_value);
 // One result a pair, in their order, as a list.
 LS_API LS_MUST_USE ls_status ls_strategy_batch_reduce_to(
     ls_strategy *strategy, ls_reduce_op op, const ls_nest *values,
     const ls_destinations *destinations, size_t count, ls_nest *out_list);
 // A tensor on each destination (none given: every device of the strategy), as a
 // Mirrored; on one device a tensor. Host scalars come back as they are.
-LS_API LS_MUST_USE ls_status ls_strategy_broadcast_to(
-    ls_strategy *strategy, ls_nest value, ls_destinations destinations,
-    ls_nest *out_value);
+LS_API LS_MUST_USE ls_status
+ls_strategy_broadcast_to(ls_strategy *strategy, ls_nest value,
+                         ls_destinations destinations, ls_nest *out_value);
 // The components behind each other along an axis, in replica order.
 LS_API LS_MUST_USE ls_status ls_strategy_gather(ls_strategy *strategy,
                                                 ls_nest value, int axis,
@@ -266,13 +268,15 @@ LS_API LS_MUST_USE ls_status ls_strategy_distribute_datasets_from_function(
 
 // ---- Update, fetch, map ----------------------------------------------------
 // Calls fn((component, arguments...)) for each component of the variable, under
-// its device: a tuple of the component and component r of each leaf of `args` (a
-// tuple). The results are put together by ls_update_regroup.
+// its device: a tuple of the component and component r of each leaf of `args`
+// (a tuple). The results are put together by ls_update_regroup.
 //   LS_INVALID_ARGUMENT  not a distributed variable; an argument that is
 //                        distributed and not mirrored: nothing has been called.
-LS_API LS_MUST_USE ls_status ls_strategy_update(
-    ls_strategy *strategy, ls_variable *variable, ls_callback fn, ls_nest args,
-    void *user, bool group, ls_nest *out_value);
+LS_API LS_MUST_USE ls_status ls_strategy_update(ls_strategy *strategy,
+                                                ls_variable *variable,
+                                                ls_callback fn, ls_nest args,
+                                                void *user, bool group,
+                                                ls_nest *out_value);
 // The same for each of some devices, without a variable.
 LS_API LS_MUST_USE ls_status ls_strategy_update_non_slot(
     ls_strategy *strategy, const char *const *devices, size_t num_devices,
@@ -307,20 +311,20 @@ LS_API LS_MUST_USE ls_status ls_validate_colocate(ls_nest value,
 // Inside, a variable that is synchronized on read, used as a tensor in a
 // replica, is what all replicas' components make; the pair of ls_scope_end.
 LS_API void ls_sync_on_read_scope_begin(ls_scope *scope);
-#define LS_SYNC_ON_READ_SCOPE \
-  LS_SCOPE_BLOCK_(__LINE__,   \
-                  ls_sync_on_read_scope_begin(&LS_CONCAT(ls_scope_, __LINE__)))
+#define LS_SYNC_ON_READ_SCOPE                                                  \
+  LS_SCOPE_BLOCK_(                                                             \
+      __LINE__, ls_sync_on_read_scope_begin(&LS_CONCAT(ls_scope_, __LINE__)))
 
-// What a variable is for raw access, lent: itself, or in a replica, an update or
-// outside of strategies its component.
+// What a variable is for raw access, lent: itself, or in a replica, an update
+// or outside of strategies its component.
 //   LS_FAILED_PRECONDITION  a distributed variable in a cross-replica context.
 LS_API LS_MUST_USE ls_status ls_variable_handle(ls_variable *variable,
                                                 ls_variable **out_handle);
 // A variable as a reference that others write through: itself.
 //   LS_INVALID_ARGUMENT  a distributed variable: use its value
 //                        (ls_variable_read).
-LS_API LS_MUST_USE ls_status ls_variable_as_reference(
-    ls_variable *variable, ls_variable **out_reference);
+LS_API LS_MUST_USE ls_status
+ls_variable_as_reference(ls_variable *variable, ls_variable **out_reference);
 // A variable of its own with the same value, in eager: of a distributed one new
 // components on the same devices. The caller owns a reference.
 //   LS_FAILED_PRECONDITION  inside of another strategy.
@@ -333,8 +337,8 @@ typedef struct ls_op_description {
   const char *name, *type;
   const ls_graph *graph;  // NULL: eager.
 } ls_op_description;
-LS_API ls_op_description ls_variable_op_description(
-    const ls_variable *variable);
+LS_API ls_op_description
+ls_variable_op_description(const ls_variable *variable);
 // Whether all fields are equal.
 LS_API bool ls_op_description_equal(const ls_op_description *a,
                                     const ls_op_description *b);
@@ -355,10 +359,9 @@ LS_API void ls_replica_sync_on_read_variables_scope_begin(
 LS_API void ls_colocate_variables_scope_begin(ls_scope *scope,
                                               ls_strategy *strategy,
                                               ls_nest with);
-#define LS_SYNC_ON_READ_VARIABLES_SCOPE(strategy, method)           \
-  LS_SCOPE_(__LINE__, ls_sync_on_read_variables_scope_begin, strategy, \
-            method)
-#define LS_COLOCATE_VARIABLES_SCOPE(strategy, with) \
+#define LS_SYNC_ON_READ_VARIABLES_SCOPE(strategy, method)                      \
+  LS_SCOPE_(__LINE__, ls_sync_on_read_variables_scope_begin, strategy, method)
+#define LS_COLOCATE_VARIABLES_SCOPE(strategy, with)                            \
   LS_SCOPE_(__LINE__, ls_colocate_variables_scope_begin, strategy, with)
 
 typedef enum ls_write_op {

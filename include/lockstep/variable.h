@@ -105,13 +105,13 @@ typedef ls_status (*ls_variable_creator)(const ls_creator *next,
                                          const ls_variable_options *options,
                                          void *user,
                                          ls_variable **out_variable);
-LS_API LS_MUST_USE ls_status ls_creator_create(
-    const ls_creator *creator, const ls_variable_options *options,
-    ls_variable **out_variable);
+LS_API LS_MUST_USE ls_status
+ls_creator_create(const ls_creator *creator, const ls_variable_options *options,
+                  ls_variable **out_variable);
 // Inside, variables are made by `create`; the pair of ls_scope_end.
 LS_API void ls_creator_scope_begin(ls_scope *scope, ls_variable_creator create,
                                    void *user);
-#define LS_CREATOR_SCOPE(create, user) \
+#define LS_CREATOR_SCOPE(create, user)                                         \
   LS_SCOPE_(__LINE__, ls_creator_scope_begin, create, user)
 
 // ---- Variables -------------------------------------------------------------
@@ -123,10 +123,10 @@ LS_API ls_dtype ls_variable_dtype(const ls_variable *variable);
 LS_API ls_shape ls_variable_shape(const ls_variable *variable);
 LS_API bool ls_variable_is_trainable(const ls_variable *variable);
 // What it was made with; AUTO and NONE of a plain variable.
-LS_API ls_variable_synchronization ls_variable_synchronization_of(
-    const ls_variable *variable);
-LS_API ls_variable_aggregation ls_variable_aggregation_of(
-    const ls_variable *variable);
+LS_API ls_variable_synchronization
+ls_variable_synchronization_of(const ls_variable *variable);
+LS_API ls_variable_aggregation
+ls_variable_aggregation_of(const ls_variable *variable);
 // The canonical name of its device, lent; "" when it has none. Of a distributed
 // variable: in a replica or update the device of that component, else of the
 // one on the current device, else of the first.
@@ -147,8 +147,9 @@ LS_API ls_op ls_variable_initializer(const ls_variable *variable);
 //   LS_INVALID_ARGUMENT  no op of its build graph.
 LS_API LS_MUST_USE ls_status ls_variable_set_initializer(ls_variable *variable,
                                                          ls_op op);
-// Whether it has a value at this point, a bool scalar; of a distributed variable
-// whether all components have one. The last op gets the name (NULL: its type).
+// Whether it has a value at this point, a bool scalar; of a distributed
+// variable whether all components have one. The last op gets the name (NULL:
+// its type).
 LS_PLACED ls_tensor ls_variable_is_initialized(ls_variable *variable,
                                                const char *name);
 // What it starts with in its build graph; of a distributed variable chosen as
@@ -159,8 +160,8 @@ LS_PLACED ls_tensor ls_variable_initial_value(const ls_variable *variable);
 LS_API bool ls_variable_has_constraint(const ls_variable *variable);
 LS_PLACED ls_tensor ls_variable_constrain(const ls_variable *variable,
                                           ls_tensor value);
-// That a variable is a slice of a larger one, for who saves it. Of a distributed
-// variable set on every component.
+// That a variable is a slice of a larger one, for who saves it. Of a
+// distributed variable set on every component.
 typedef struct ls_slice_info {
   char full_name[256];  // Of the whole.
   ls_shape full_shape;

@@ -67,9 +67,8 @@ static bool list_usable(ls_cores *cores) {
       hwloc_get_cpubind(cores->topology, bound, HWLOC_CPUBIND_THREAD) == 0;
   const int here = core_of_caller(cores->topology, total);
   for (int i = 0; i < total; ++i) {
-    hwloc_obj_t core =
-        hwloc_get_obj_by_type(cores->topology, HWLOC_OBJ_CORE,
-                              (unsigned)((here + i) % total));
+    hwloc_obj_t core = hwloc_get_obj_by_type(cores->topology, HWLOC_OBJ_CORE,
+                                             (unsigned)((here + i) % total));
     if (!is_known || hwloc_bitmap_intersects(core->cpuset, bound)) {
       cores->usable[cores->count++] = core;
     }

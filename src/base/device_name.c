@@ -46,11 +46,12 @@ static bool is_short_type(const char *text) {
 }
 
 static void raise_to_capitals(char *text) {
-  for (; *text != '\0'; ++text) *text = (char)toupper((unsigned char)*text);
+  for (; *text != '\0'; ++text)
+    *text = (char)toupper((unsigned char)*text);
 }
 
-static ls_status set_type(const char *name, const char *type,
-                          const char *index, parts *out) {
+static ls_status set_type(const char *name, const char *type, const char *index,
+                          parts *out) {
   if (out->type[0] != '\0')
     return ls_invalid_argument("device '%s' names two device types", name);
   if (strlen(type) > MAX_TYPE)

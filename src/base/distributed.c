@@ -32,8 +32,8 @@ const char *ls_distributed_kind_name(ls_distributed_kind kind) {
 static void print_distributed(const ls_object *object, char *buffer,
                               size_t size) {
   const ls_distributed *value = (const ls_distributed *)object;
-  int at = snprintf(buffer, size, "%s:{",
-                    ls_distributed_kind_name(value->kind));
+  int at =
+      snprintf(buffer, size, "%s:{", ls_distributed_kind_name(value->kind));
   for (size_t i = 0; i < value->count && at > 0 && (size_t)at < size; ++i) {
     char text[200];
     at += snprintf(buffer + at, size - (size_t)at, "%s\n  %zu: %s",
@@ -78,8 +78,8 @@ ls_nest ls_nest_distributed_on(ls_distributed_kind kind,
     failure = ls_nest_status(components[i]);
   // A map may have had nothing to do, in all or on one device.
   if (failure == NULL && count == 0 && devices == NULL && kind != LS_MAP_OUTPUT)
-    failure = ls_invalid_argument(
-        "a distributed value needs at least one component");
+    failure =
+        ls_invalid_argument("a distributed value needs at least one component");
   ls_allocator *allocator = ls_current_allocator();
   ls_distributed *value = NULL;
   if (failure == NULL) {
@@ -95,14 +95,16 @@ ls_nest ls_nest_distributed_on(ls_distributed_kind kind,
     }
   }
   if (failure != NULL) {
-    for (size_t i = 0; i < count; ++i) ls_nest_release(components[i]);
+    for (size_t i = 0; i < count; ++i)
+      ls_nest_release(components[i]);
     return ls_fail(failure);
   }
   ls_object_init(&value->object, &distributed_type);
   value->allocator = allocator;
   value->kind = kind;
   value->count = count;
-  for (size_t i = 0; i < count; ++i) value->component[i] = components[i];
+  for (size_t i = 0; i < count; ++i)
+    value->component[i] = components[i];
   return ls_nest_object(LS_KIND_DISTRIBUTED, &value->object);
 }
 

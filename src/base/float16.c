@@ -36,7 +36,8 @@ float ls_f16_to_f32(uint16_t bits) {
   const uint32_t sign = (uint32_t)(bits & 0x8000) << 16;
   const uint32_t exponent = bits >> 10 & 31;
   const uint32_t mantissa = bits & 0x3FF;
-  if (exponent == 31) return ls_float_of_bits(sign | 0x7F800000 | mantissa << 13);
+  if (exponent == 31)
+    return ls_float_of_bits(sign | 0x7F800000 | mantissa << 13);
   if (exponent > 0) {
     return ls_float_of_bits(sign | (exponent + 112) << 23 | mantissa << 13);
   }
@@ -52,4 +53,6 @@ uint16_t ls_bf16_from_f32(float value) {
   return (uint16_t)shift_rounding(bits, 16);
 }
 
-float ls_bf16_to_f32(uint16_t bits) { return ls_float_of_bits((uint32_t)bits << 16); }
+float ls_bf16_to_f32(uint16_t bits) {
+  return ls_float_of_bits((uint32_t)bits << 16);
+}

@@ -59,10 +59,9 @@ static ls_status init_runtime(ls_runtime *runtime,
                        runtime->environment_user, complain, runtime));
   runtime->math = options->math;
   const int64_t stall_ms = options->stall_ms;
-  runtime->stall_nanos = stall_ms < 0 ? INT64_MAX
-                         : stall_ms == 0
-                             ? (int64_t)STALL_MS * NANOS_PER_MS
-                             : stall_ms * NANOS_PER_MS;
+  runtime->stall_nanos = stall_ms < 0    ? INT64_MAX
+                         : stall_ms == 0 ? (int64_t)STALL_MS * NANOS_PER_MS
+                                         : stall_ms * NANOS_PER_MS;
   runtime->threads = options->threads;
   if (runtime->threads == 0) runtime->threads = runtime->debug.threads;
   if (runtime->threads == 0) runtime->threads = ls_real_cores();
@@ -214,8 +213,7 @@ ls_status ls_runtime_host_threads(ls_runtime *runtime,
   ls_status status = ls_ok();
   ls_runtime_lock(runtime);
   if (runtime->host_threads == NULL) {
-    status =
-        ls_host_threads_create(runtime->allocator, &runtime->host_threads);
+    status = ls_host_threads_create(runtime->allocator, &runtime->host_threads);
   }
   *out_threads = runtime->host_threads;
   ls_runtime_unlock(runtime);

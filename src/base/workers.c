@@ -41,7 +41,7 @@ struct ls_workers {
   int64_t share_count;         // Atomic.
   struct ls_runtime *runtime;  // The caller's current one.
   bool stop;                   // Atomic: a late worker may look early.
-  ls_mutex lock;  // Of the two conditions.
+  ls_mutex lock;               // Of the two conditions.
   ls_condition work;
   ls_condition done;
 
@@ -102,8 +102,7 @@ static int64_t claim(ls_workers *pool, uint32_t generation, int part,
   uint64_t *next = &pool->threads[part].next;
   uint64_t seen = __atomic_load_n(next, __ATOMIC_ACQUIRE);
   for (;;) {
-    const int64_t count =
-        __atomic_load_n(&pool->share_count, __ATOMIC_ACQUIRE);
+    const int64_t count = __atomic_load_n(&pool->share_count, __ATOMIC_ACQUIRE);
     const int64_t number = (int64_t)(seen & UINT32_MAX);
     const int64_t left = part_begin(pool, count, part + 1) - number;
     if (seen >> 32 != generation || left <= 0) return -1;
@@ -256,8 +255,8 @@ static void share_job(ls_workers *pool, ls_share_function fn, void *user,
   __atomic_store_n(&pool->share_count, count, __ATOMIC_RELEASE);
   announce_work(pool, JOB_SHARE);
   do_share(pool, generation, 0);
-  for (int i = 0;
-       __atomic_load_n(&pool->shared_done, __ATOMIC_ACQUIRE) < count; ++i) {
+  for (int i = 0; __atomic_load_n(&pool->shared_done, __ATOMIC_ACQUIRE) < count;
+       ++i) {
     if (i < SPINS)
       ls_spin_pause();
     else

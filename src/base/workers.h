@@ -32,8 +32,8 @@ int ls_workers_count(const ls_workers *workers);
 LS_MUST_USE ls_status ls_workers_run(ls_workers *workers, ls_worker_function fn,
                                      void *user);
 
-// Calls fn(user, worker, begin, end) until every number of 0 to count - 1 was in
-// one range, and returns when all calls have. A worker begins with its own
+// Calls fn(user, worker, begin, end) until every number of 0 to count - 1 was
+// in one range, and returns when all calls have. A worker begins with its own
 // part, the w-th of T, and then helps the others; one that is late, parked or
 // kept off its core is not waited for unless it holds a range. So a loaded
 // machine costs time but no more than one range's. Errors as ls_workers_run's.

@@ -92,9 +92,8 @@ ls_status cli_runtime_open(int64_t threads, const char *math,
   ls_math wanted = LS_MATH_FAST;
   if (math != NULL) (void)find_math(math, &wanted);  // Checked before.
   LS_RETURN_IF_ERROR(ls_runtime_create(
-      &(ls_runtime_options){.log = write_log,
-                            .threads = (int)threads,
-                            .math = wanted},
+      &(ls_runtime_options){
+          .log = write_log, .threads = (int)threads, .math = wanted},
       out_runtime));
   ls_runtime_make_current(*out_runtime);
   return ls_ok();
@@ -120,7 +119,8 @@ ls_status cli_run_open(const char *run_folder, int64_t threads,
   *out_config = NULL;
   ls_runtime_make_current(NULL);
   LS_RETURN_IF_ERROR(ls_runtime_destroy(*out_runtime));
-  LS_RETURN_IF_ERROR(cli_runtime_open(threads, ls_math_name(known), out_runtime));
+  LS_RETURN_IF_ERROR(
+      cli_runtime_open(threads, ls_math_name(known), out_runtime));
   return ls_train_config_read(run_folder, out_config);
 }
 

@@ -83,9 +83,9 @@ static ls_status train(const train_flags *flags, const ls_model_type *type,
       &(ls_mirrored_options){.num_replicas = LS_SOME(config->replicas)},
       &run->strategy));
   LS_RETURN_IF_ERROR(cli_open_data(run->data, type, &run->train, &run->test));
-  LS_RETURN_IF_ERROR(ls_status_annotate(
-      ls_train_check_data(type, run->train),
-      "--data synthetic makes up examples that fit"));
+  LS_RETURN_IF_ERROR(
+      ls_status_annotate(ls_train_check_data(type, run->train),
+                         "--data synthetic makes up examples that fit"));
   const int64_t steps =
       ls_train_count_steps(type, ls_dataset_size(run->train),
                            config->batch_size, config->epochs, config->steps);
@@ -367,7 +367,8 @@ int cli_train(int argc, char **argv) {
           "Trains a model and prints its accuracy on the test set. The run "
           "folder gets\nconfig.json, metrics.jsonl, model.safetensors, and "
           "checkpoint.safetensors to\nresume from. Ctrl-C ends the run after "
-          "the step it is in, saves it and exits\nwith code 130; Ctrl-\\ tells where its replicas are.",
+          "the step it is in, saves it and exits\nwith code 130; Ctrl-\\ tells "
+          "where its replicas are.",
       .options = options,
       .num_options = sizeof(options) / sizeof(options[0])};
   int code = CLI_OK;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A plain callback on every replica, where the thread is: in eager op by op, in
-// a graph under construction as ops of it. Replica 0's merge functions run here,
-// in cross-replica context.
+// a graph under construction as ops of it. Replica 0's merge functions run
+// here, in cross-replica context.
 #include "dist/call.h"
 
 #include <stdio.h>
@@ -96,9 +96,9 @@ static ls_status join_control(const ls_rounds *call, ls_op **out_ops,
   return ls_ok();
 }
 
-static ls_status regroup_merge_args(const ls_rounds *call,
-                                    ls_nest *out_args) {
-  ls_nest *values = ls_new_array(call->strategy->allocator, ls_nest, call->count);
+static ls_status regroup_merge_args(const ls_rounds *call, ls_nest *out_args) {
+  ls_nest *values =
+      ls_new_array(call->strategy->allocator, ls_nest, call->count);
   if (values == NULL) return ls_out_of_memory();
   for (size_t r = 0; r < call->count; ++r)
     values[r] = call->tasks[r].merge_args;
@@ -120,8 +120,8 @@ static ls_status call_merge(const ls_rounds *call, ls_nest args,
     context->names = first->context.names;
     if (num_control > 0)
       ls_control_scope_begin(&controls, control, num_control);
-    status = ls_take_nest(
-        first->merge(call->strategy, args, first->merge_user), out_result);
+    status = ls_take_nest(first->merge(call->strategy, args, first->merge_user),
+                          out_result);
     ls_scope_end(&controls);
     ls_scope_end(&names);
   }
@@ -152,9 +152,11 @@ static ls_status merge(ls_rounds *call) {
 
 // ---- All of them -----------------------------------------------------------
 static ls_status gather_results(const ls_rounds *call, ls_nest *results) {
-  ls_nest *values = ls_new_array(call->strategy->allocator, ls_nest, call->count);
+  ls_nest *values =
+      ls_new_array(call->strategy->allocator, ls_nest, call->count);
   if (values == NULL) return ls_out_of_memory();
-  for (size_t r = 0; r < call->count; ++r) values[r] = call->tasks[r].result;
+  for (size_t r = 0; r < call->count; ++r)
+    values[r] = call->tasks[r].result;
   ls_nest made = ls_none();
   const ls_status status = ls_regroup(values, call->count, NULL, &made);
   ls_release(call->strategy->allocator, values);
@@ -245,8 +247,7 @@ static ls_tensor merged_tensor(ls_nest made) {
 }
 
 static ls_tensor hook_all_reduce(ls_reduce_op op, ls_tensor x) {
-  return merged_tensor(
-      reduce_in_replica(ls_replica_context(), op, ls_leaf(x)));
+  return merged_tensor(reduce_in_replica(ls_replica_context(), op, ls_leaf(x)));
 }
 
 static ls_nest gather_merge(ls_strategy *strategy, ls_nest args, void *user) {
@@ -254,8 +255,8 @@ static ls_nest gather_merge(ls_strategy *strategy, ls_nest args, void *user) {
 }
 
 static ls_tensor hook_all_gather(ls_tensor x, int axis) {
-  return merged_tensor(ls_replica_merge_call(
-      ls_replica_context(), gather_merge, ls_leaf(x), &axis));
+  return merged_tensor(ls_replica_merge_call(ls_replica_context(), gather_merge,
+                                             ls_leaf(x), &axis));
 }
 
 static ls_nest sum_before(ls_strategy *strategy, ls_nest rows, void *user) {

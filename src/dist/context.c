@@ -102,9 +102,8 @@ static void open_strategy(ls_scope *scope, ls_strategy *strategy) {
   ls_context *context = ls_context_current();
   // Lies behind the entry, and goes with it.
   ls_creator_entry *creator =
-      (ls_creator_entry *)(void *)((ls_distribution *)&scope
-                                       ->extra[LS_SCOPE_ROOM] +
-                                   1);
+      (ls_creator_entry
+           *)(void *)((ls_distribution *)&scope->extra[LS_SCOPE_ROOM] + 1);
   _Static_assert(sizeof(ls_distribution) + sizeof(*creator) +
                          LS_SCOPE_ROOM * sizeof(uint64_t) <=
                      sizeof(scope->extra),
@@ -139,9 +138,9 @@ static ls_status check_enter(const ls_strategy *strategy) {
 }
 
 void ls_strategy_scope_begin(ls_scope *scope, ls_strategy *strategy) {
-  const ls_status status =
-      strategy == NULL ? ls_invalid_argument("the strategy is NULL")
-                       : check_enter(strategy);
+  const ls_status status = strategy == NULL
+                               ? ls_invalid_argument("the strategy is NULL")
+                               : check_enter(strategy);
   if (!ls_status_is_ok(status)) {
     ls_context_refuse(scope, status);
     return;
@@ -155,14 +154,22 @@ void ls_strategy_scope_begin(ls_scope *scope, ls_strategy *strategy) {
 
 static const char *kind_name(int kind) {
   switch ((ls_scope_kind)kind) {
-    case LS_SCOPE_GRAPH: return "a graph";
-    case LS_SCOPE_NAME: return "a name scope";
-    case LS_SCOPE_DEVICE: return "a device scope";
-    case LS_SCOPE_COLOCATE: return "a colocation scope";
-    case LS_SCOPE_CONTROL: return "a scope of control dependencies";
-    case LS_SCOPE_CREATOR: return "a variable creator scope";
-    case LS_SCOPE_STRATEGY: return "a strategy's scope";
-    default: return "a scope";
+  case LS_SCOPE_GRAPH:
+    return "a graph";
+  case LS_SCOPE_NAME:
+    return "a name scope";
+  case LS_SCOPE_DEVICE:
+    return "a device scope";
+  case LS_SCOPE_COLOCATE:
+    return "a colocation scope";
+  case LS_SCOPE_CONTROL:
+    return "a scope of control dependencies";
+  case LS_SCOPE_CREATOR:
+    return "a variable creator scope";
+  case LS_SCOPE_STRATEGY:
+    return "a strategy's scope";
+  default:
+    return "a scope";
   }
 }
 
@@ -310,8 +317,7 @@ ls_status ls_replica_id_in_sync_group(const ls_replica *replica,
   return ls_ok();
 }
 
-ls_status ls_replica_is_single(const ls_replica *replica,
-                               bool *out_is_single) {
+ls_status ls_replica_is_single(const ls_replica *replica, bool *out_is_single) {
   *out_is_single = false;
   LS_RETURN_IF_ERROR(ls_replica_check(replica, "is_single_replica"));
   *out_is_single = replica->count == 1;
@@ -345,7 +351,8 @@ bool ls_replica_examples(ls_tensor *out_count) {
 }
 
 ls_status ls_replica_set_examples(ls_replica *replica, ls_tensor count) {
-  LS_RETURN_IF_ERROR(ls_replica_check(replica, "giving the number of examples"));
+  LS_RETURN_IF_ERROR(
+      ls_replica_check(replica, "giving the number of examples"));
   const ls_dtype dtype = ls_tensor_dtype(count);
   const ls_shape shape = ls_tensor_shape(count);
   if ((!ls_dtype_is_float(dtype) && !ls_dtype_is_integer(dtype)) ||

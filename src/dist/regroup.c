@@ -20,10 +20,14 @@ static ls_nest regroup(const regrouping *how, const ls_nest *values);
 // ---- Refusals --------------------------------------------------------------
 static const char *kind_of(ls_nest nest) {
   switch (nest.kind) {
-    case LS_KIND_LIST: return "a list";
-    case LS_KIND_TUPLE: return "a tuple";
-    case LS_KIND_DICT: return "a dict";
-    default: return "a leaf";
+  case LS_KIND_LIST:
+    return "a list";
+  case LS_KIND_TUPLE:
+    return "a tuple";
+  case LS_KIND_DICT:
+    return "a dict";
+  default:
+    return "a leaf";
   }
 }
 
@@ -63,7 +67,8 @@ static ls_variable *container_of(ls_nest leaf) {
 static ls_nest wrap(const regrouping *how, const ls_nest *leaves) {
   if (how->options->wrap != NULL)
     return how->options->wrap(leaves, how->count, how->options->wrap_user);
-  for (size_t i = 0; i < how->count; ++i) ls_nest_retain(leaves[i]);
+  for (size_t i = 0; i < how->count; ++i)
+    ls_nest_retain(leaves[i]);
   return ls_nest_distributed(how->options->kind, leaves, how->count);
 }
 
@@ -84,13 +89,14 @@ static ls_nest components(const regrouping *how, const ls_nest *leaves,
 static ls_nest regroup_leaf(const regrouping *how, const ls_nest *leaves) {
   bool same = true;
   for (size_t i = 1; i < how->count; ++i) {
-    if (ls_nest_is_node(leaves[i])) return refuse_kinds(leaves[0], leaves[i], i);
+    if (ls_nest_is_node(leaves[i]))
+      return refuse_kinds(leaves[0], leaves[i], i);
     same = same && ls_nest_is_same(leaves[0], leaves[i]);
   }
   ls_variable *container = container_of(leaves[0]);
   if (container != NULL) return components(how, leaves, container);
-  if (same && (!how->options->always_wrap ||
-               ls_is_distributed_variable(leaves[0])))
+  if (same &&
+      (!how->options->always_wrap || ls_is_distributed_variable(leaves[0])))
     return ls_nest_retain(leaves[0]);
   return wrap(how, leaves);
 }
@@ -125,10 +131,12 @@ static ls_nest like_first(const regrouping *how, ls_nest first,
     return ls_nest_sequence(first.kind, items, count);
   const char **keys = ls_new_array(how->allocator, const char *, count + 1);
   if (keys == NULL) {
-    for (size_t i = 0; i < count; ++i) ls_nest_release(items[i]);
+    for (size_t i = 0; i < count; ++i)
+      ls_nest_release(items[i]);
     return ls_fail(ls_out_of_memory());
   }
-  for (size_t i = 0; i < count; ++i) keys[i] = ls_nest_key(first, i);
+  for (size_t i = 0; i < count; ++i)
+    keys[i] = ls_nest_key(first, i);
   const ls_nest made =
       first.kind == LS_KIND_DICT
           ? ls_nest_dict(ls_nest_tag(first), keys, items, count)
@@ -148,7 +156,8 @@ static ls_nest regroup_items(const regrouping *how, const ls_nest *values,
                    : ls_nest_item(values[r], i);
     items[i] = regroup(how, row);
     if (!ls_nest_is_failed(items[i])) continue;
-    for (size_t k = 0; k < i; ++k) ls_nest_release(items[k]);
+    for (size_t k = 0; k < i; ++k)
+      ls_nest_release(items[k]);
     return items[i];
   }
   return like_first(how, first, items);

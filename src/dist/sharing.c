@@ -35,7 +35,8 @@ void ls_shared_requests_deinit(ls_shared_requests *requests) {
 void ls_canonical_variable_name(const char *name, char *out) {
   while (*name != '\0') {
     const char *end = name + 1;
-    while (isdigit((unsigned char)*end)) ++end;
+    while (isdigit((unsigned char)*end))
+      ++end;
     const bool numbered =
         *name == '_' && end > name + 1 && (*end == '/' || *end == '\0');
     if (numbered)
@@ -97,8 +98,8 @@ static ls_status find(ls_shared_requests *requests, const char *asked,
   const ls_sharing *sharing = requests->sharing;
   if (requests->counts.allocator == NULL)
     ls_map_init(&requests->counts, sharing->strategy->allocator);
-  const size_t before = (size_t)(uintptr_t)ls_map_find_text(&requests->counts,
-                                                            name);
+  const size_t before =
+      (size_t)(uintptr_t)ls_map_find_text(&requests->counts, name);
   const made_list *list = ls_map_find_text(&sharing->made, name);
   if (list == NULL || before >= list->count)
     return ls_failed_precondition(

@@ -24,9 +24,8 @@ static void print_strategy(const ls_object *object, char *buffer, size_t size) {
   snprintf(buffer, size, "%s", ((const ls_strategy *)object)->name);
 }
 
-static const ls_object_type strategy_type = {.name = "strategy",
-                                             .destroy = destroy_strategy,
-                                             .print = print_strategy};
+static const ls_object_type strategy_type = {
+    .name = "strategy", .destroy = destroy_strategy, .print = print_strategy};
 
 static uint64_t next_id(void) {
   static uint64_t last;
@@ -144,8 +143,7 @@ static int compare_text(const void *a, const void *b) {
 
 static ls_status check_unique(const ls_strategy *strategy) {
   const size_t count = (size_t)strategy->num_replicas;
-  const char **sorted =
-      ls_new_array(strategy->allocator, const char *, count);
+  const char **sorted = ls_new_array(strategy->allocator, const char *, count);
   if (sorted == NULL) return ls_out_of_memory();
   memcpy(sorted, strategy->devices, count * sizeof(*sorted));
   qsort(sorted, count, sizeof(*sorted), compare_text);
@@ -154,7 +152,8 @@ static ls_status check_unique(const ls_strategy *strategy) {
     if (strcmp(sorted[i - 1], sorted[i]) != 0) continue;
     char all[600];
     list_devices(strategy, all, sizeof(all));
-    status = ls_invalid_argument("devices names '%s' twice: %s", sorted[i], all);
+    status =
+        ls_invalid_argument("devices names '%s' twice: %s", sorted[i], all);
   }
   ls_release(strategy->allocator, sorted);
   return status;
@@ -229,8 +228,8 @@ ls_status ls_mirrored_strategy_create(const ls_mirrored_options *options,
   if (runtime == NULL) return ls_out_of_memory();
   LS_RETURN_IF_ERROR(choose(runtime, options, &place));
   ls_strategy *strategy = NULL;
-  LS_RETURN_IF_ERROR(make(runtime, LS_STRATEGY_MIRRORED, (int32_t)place.count,
-                          &strategy));
+  LS_RETURN_IF_ERROR(
+      make(runtime, LS_STRATEGY_MIRRORED, (int32_t)place.count, &strategy));
   ls_status status = set_devices(strategy, &place);
   if (ls_status_is_ok(status))
     status = ls_strategy_set_cross_device(
@@ -327,10 +326,10 @@ ls_status ls_strategy_worker_device_index(ls_strategy *strategy,
   const size_t count = (size_t)strategy->num_replicas;
   ls_nest *items = ls_new_array(strategy->allocator, ls_nest, count);
   if (items == NULL) return ls_out_of_memory();
-  for (size_t i = 0; i < count; ++i) items[i] = ls_nest_i64((int64_t)i);
-  const ls_nest made =
-      ls_nest_distributed_on(LS_PER_REPLICA, items,
-                             (const char *const *)strategy->devices, count);
+  for (size_t i = 0; i < count; ++i)
+    items[i] = ls_nest_i64((int64_t)i);
+  const ls_nest made = ls_nest_distributed_on(
+      LS_PER_REPLICA, items, (const char *const *)strategy->devices, count);
   ls_release(strategy->allocator, items);
   return ls_take_nest(made, out_index);
 }
@@ -405,10 +404,8 @@ ls_status ls_strategy_split(ls_strategy *strategy, ls_array *array,
   if (shape.rank < 1)
     return ls_invalid_argument("a scalar cannot be split over replicas");
   const int64_t rows = shape.dim[0];
-  const size_t row =
-      rows == 0 ? 0 : ls_array_size(array) / (size_t)rows;
-  ls_nest *items =
-      ls_new_array(strategy->allocator, ls_nest, (size_t)replicas);
+  const size_t row = rows == 0 ? 0 : ls_array_size(array) / (size_t)rows;
+  ls_nest *items = ls_new_array(strategy->allocator, ls_nest, (size_t)replicas);
   if (items == NULL) return ls_out_of_memory();
   char *data = ls_array_mutable_data(array);
   ls_status status = ls_ok();
@@ -429,15 +426,15 @@ ls_status ls_strategy_split(ls_strategy *strategy, ls_array *array,
     at += part.dim[0];
   }
   if (ls_status_is_ok(status)) {
-    *out_value =
-        ls_nest_distributed(LS_PER_REPLICA, items, (size_t)replicas);
+    *out_value = ls_nest_distributed(LS_PER_REPLICA, items, (size_t)replicas);
     status = ls_nest_status(*out_value);
     if (!ls_status_is_ok(status)) {
       ls_nest_release(*out_value);
       *out_value = ls_none();
     }
   } else {
-    for (size_t i = 0; i < made; ++i) ls_nest_release(items[i]);
+    for (size_t i = 0; i < made; ++i)
+      ls_nest_release(items[i]);
   }
   ls_release(strategy->allocator, items);
   return status;

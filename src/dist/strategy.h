@@ -46,7 +46,7 @@ struct ls_replica {
   ls_graph *graph;               // Its trace; NULL: eager or a built graph.
   // Where replicas have different numbers of examples: this one's, an array or
   // tensor of which they are dimension 0. What the step has given goes before.
-  ls_nest examples;         // Lent; none: all have the same number.
+  ls_nest examples;  // Lent; none: all have the same number.
   ls_tensor given_examples;
 };
 

@@ -56,8 +56,7 @@ static size_t find_on(ls_nest leaf, const char *device) {
     known = known || name.text[0] != '\0';
   }
   const ls_distribution *entry = ls_distribution_current();
-  if (known || entry == NULL ||
-      (size_t)entry->strategy->num_replicas != count)
+  if (known || entry == NULL || (size_t)entry->strategy->num_replicas != count)
     return count;
   const int32_t index = ls_strategy_device_index(entry->strategy, device);
   return index < 0 ? count : (size_t)index;
@@ -81,9 +80,9 @@ static ls_status no_component(ls_nest leaf, const char *device) {
   for (size_t i = 0; i < count_of(leaf) && at < sizeof(has); ++i) {
     ls_device_name name;
     ls_status_free(ls_component_device(leaf, i, &name));
-    at += (size_t)snprintf(has + at, sizeof(has) - at, "%s%s",
-                           i == 0 ? "" : ", ",
-                           name.text[0] == '\0' ? "(no device)" : name.text);
+    at +=
+        (size_t)snprintf(has + at, sizeof(has) - at, "%s%s", i == 0 ? "" : ", ",
+                         name.text[0] == '\0' ? "(no device)" : name.text);
   }
   const char *here = device_here();
   return ls_invalid_argument("a distributed value has no component on '%s'; it "
@@ -100,16 +99,15 @@ ls_status ls_distributed_get(ls_nest leaf, const char *device,
   }
   const ls_distribution *entry = ls_distribution_current();
   const bool in_replica = entry != NULL && entry->replica != NULL;
-  if (device == NULL && !in_replica &&
-      leaf.kind == LS_KIND_DISTRIBUTED &&
+  if (device == NULL && !in_replica && leaf.kind == LS_KIND_DISTRIBUTED &&
       ls_distributed_kind_of(leaf) == LS_PER_REPLICA &&
       (entry == NULL || !entry->is_update))
     return ls_failed_precondition(
         "a PerReplica has one value in a replica only: use run "
         "(ls_strategy_run), or name a device");
   ls_device_name name;
-  LS_RETURN_IF_ERROR(
-      ls_device_canonical(device != NULL ? device : device_here(), NULL, &name));
+  LS_RETURN_IF_ERROR(ls_device_canonical(
+      device != NULL ? device : device_here(), NULL, &name));
   const size_t index = find_on(leaf, name.text);
   if (index == count_of(leaf)) return no_component(leaf, name.text);
   *out_component = ls_nest_retain(component_of(leaf, index));
@@ -247,13 +245,13 @@ static ls_nest select_for(ls_nest leaf, void *user) {
     return ls_nest_retain(ls_distributed_component(leaf, index));
   }
   if (count != (size_t)s->strategy->num_replicas)
-    return LS_FAIL(LS_INVALID_ARGUMENT,
-                   "an argument has %zu components, the strategy %d replicas; "
-                   "none is for '%s'",
-                   count, s->strategy->num_replicas,
-                   s->strategy->devices[count < (size_t)s->strategy->num_replicas
-                                            ? count
-                                            : 0]);
+    return LS_FAIL(
+        LS_INVALID_ARGUMENT,
+        "an argument has %zu components, the strategy %d replicas; "
+        "none is for '%s'",
+        count, s->strategy->num_replicas,
+        s->strategy
+            ->devices[count < (size_t)s->strategy->num_replicas ? count : 0]);
   return ls_nest_retain(ls_distributed_component(leaf, (size_t)s->id));
 }
 
@@ -321,8 +319,8 @@ ls_status ls_strategy_unwrap(ls_strategy *strategy, ls_nest value,
       qsort(items, count, sizeof(*items), by_device);
     for (size_t i = 0; i < count; ++i)
       ordered[i] = ls_nest_retain(items[i].component);
-    status = ls_take_nest(ls_nest_sequence(LS_KIND_LIST, ordered, count),
-                          out_list);
+    status =
+        ls_take_nest(ls_nest_sequence(LS_KIND_LIST, ordered, count), out_list);
   }
   ls_release(strategy->allocator, items);
   ls_release(strategy->allocator, ordered);
@@ -363,8 +361,8 @@ ls_status ls_strategy_local_results(ls_strategy *strategy, ls_nest value,
   if (items == NULL) return ls_out_of_memory();
   for (size_t r = 0; r < count; ++r)
     items[r] = ls_nest_map(value, local_leaf, &r);
-  const ls_status status = ls_take_nest(
-      ls_nest_sequence(LS_KIND_TUPLE, items, count), out_tuple);
+  const ls_status status =
+      ls_take_nest(ls_nest_sequence(LS_KIND_TUPLE, items, count), out_tuple);
   ls_release(strategy->allocator, items);
   return status;
 }
@@ -393,9 +391,9 @@ ls_status ls_strategy_group(ls_strategy *strategy, ls_nest value,
     ops[i] = op_of(leaves[i]);
     char text[160];
     if (ops[i].id == 0)
-      status = ls_invalid_argument("%s cannot be grouped: it is no op",
-                                   ls_nest_print(leaves[i], text,
-                                                 sizeof(text)));
+      status =
+          ls_invalid_argument("%s cannot be grouped: it is no op",
+                              ls_nest_print(leaves[i], text, sizeof(text)));
   }
   if (ls_status_is_ok(status))
     *out_op = count == 1 && name == NULL ? ops[0]
@@ -417,8 +415,7 @@ ls_status ls_strategy_values_from_function(ls_strategy *strategy,
   LS_RETURN_IF_ERROR(ls_cross_replica_begin(&scope, strategy,
                                             "distribute_values_from_function"));
   const int32_t count = strategy->num_replicas;
-  ls_nest *values =
-      ls_new_array(strategy->allocator, ls_nest, (size_t)count);
+  ls_nest *values = ls_new_array(strategy->allocator, ls_nest, (size_t)count);
   ls_status status = values == NULL ? ls_out_of_memory() : ls_ok();
   for (int32_t r = 0; r < count && ls_status_is_ok(status); ++r)
     status = ls_take_nest(function(r, count, user), &values[r]);
@@ -426,9 +423,9 @@ ls_status ls_strategy_values_from_function(ls_strategy *strategy,
     if (strategy->kind == LS_STRATEGY_DEFAULT)
       *out_value = ls_nest_retain(values[0]);
     else
-      status = ls_regroup(values, (size_t)count,
-                          &(ls_regroup_options){.always_wrap = true},
-                          out_value);
+      status =
+          ls_regroup(values, (size_t)count,
+                     &(ls_regroup_options){.always_wrap = true}, out_value);
   }
   for (int32_t r = 0; values != NULL && r < count; ++r)
     ls_nest_release(values[r]);

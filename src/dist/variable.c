@@ -24,18 +24,21 @@ bool ls_strategy_made(const ls_strategy *strategy,
 
 const char *ls_aggregation_name(ls_variable_aggregation aggregation) {
   switch (aggregation) {
-    case LS_AGGREGATION_NONE: return "NONE";
-    case LS_AGGREGATION_SUM: return "SUM";
-    case LS_AGGREGATION_MEAN: return "MEAN";
-    case LS_AGGREGATION_ONLY_FIRST_REPLICA: return "ONLY_FIRST_REPLICA";
+  case LS_AGGREGATION_NONE:
+    return "NONE";
+  case LS_AGGREGATION_SUM:
+    return "SUM";
+  case LS_AGGREGATION_MEAN:
+    return "MEAN";
+  case LS_AGGREGATION_ONLY_FIRST_REPLICA:
+    return "ONLY_FIRST_REPLICA";
   }
   return "?";
 }
 
 ls_status ls_aggregation_reduce_op(ls_variable_aggregation aggregation,
                                    ls_reduce_op *out_op) {
-  *out_op =
-      aggregation == LS_AGGREGATION_MEAN ? LS_REDUCE_MEAN : LS_REDUCE_SUM;
+  *out_op = aggregation == LS_AGGREGATION_MEAN ? LS_REDUCE_MEAN : LS_REDUCE_SUM;
   return aggregation == LS_AGGREGATION_SUM || aggregation == LS_AGGREGATION_MEAN
              ? ls_ok()
              : ls_invalid_argument("aggregation %s is no reduce op",
@@ -46,11 +49,11 @@ ls_status ls_aggregation_reduce_op(ls_variable_aggregation aggregation,
 static ls_status validate_maker(const ls_variable *variable,
                                 const ls_strategy *strategy) {
   const ls_strategy *maker = ls_variable_strategy(variable);
-  return maker == strategy
-             ? ls_ok()
-             : ls_invalid_argument("colocate_vars_with of %s: variable '%s' was "
-                                   "made in %s",
-                                   strategy->name, variable->name, maker->name);
+  return maker == strategy ? ls_ok()
+                           : ls_invalid_argument(
+                                 "colocate_vars_with of %s: variable '%s' was "
+                                 "made in %s",
+                                 strategy->name, variable->name, maker->name);
 }
 
 static ls_status no_colocation(ls_nest value, const char *wanted) {
@@ -59,8 +62,9 @@ static ls_status no_colocation(ls_nest value, const char *wanted) {
                              ls_nest_print(value, text, sizeof(text)));
 }
 
-ls_status ls_validate_colocate_distributed_variable(
-    ls_nest value, const ls_strategy *strategy) {
+ls_status
+ls_validate_colocate_distributed_variable(ls_nest value,
+                                          const ls_strategy *strategy) {
   return ls_is_distributed_variable(value)
              ? validate_maker(ls_nest_as_variable(value), strategy)
              : no_colocation(value, "a distributed variable");
@@ -74,8 +78,7 @@ ls_status ls_validate_colocate(ls_nest value, const ls_strategy *strategy) {
 }
 
 // ---- Which component -------------------------------------------------------
-static size_t find_component(const ls_variable *container,
-                             const char *device) {
+static size_t find_component(const ls_variable *container, const char *device) {
   size_t i = 0;
   while (i < container->num_components &&
          strcmp(ls_variable_device(container->components[i]), device) != 0)

@@ -62,17 +62,15 @@ const ls_variable_rules ls_mirrored_rules = {.class_name = "MirroredVariable",
                                              .scatter = ls_scatter_mirrored,
                                              .here = ls_container_here};
 
-const ls_variable_rules ls_sync_on_read_rules = {.class_name =
-                                                     "SyncOnReadVariable",
-                                                 .read = ls_read_on_read,
-                                                 .as_tensor = ls_use_on_read,
-                                                 .write = ls_write_as_maker,
-                                                 .scatter = ls_scatter_on_read,
-                                                 .here = ls_container_here,
-                                                 .make_saved =
-                                                     ls_make_saved_on_read,
-                                                 .share_saved =
-                                                     ls_share_saved_on_read};
+const ls_variable_rules ls_sync_on_read_rules = {
+    .class_name = "SyncOnReadVariable",
+    .read = ls_read_on_read,
+    .as_tensor = ls_use_on_read,
+    .write = ls_write_as_maker,
+    .scatter = ls_scatter_on_read,
+    .here = ls_container_here,
+    .make_saved = ls_make_saved_on_read,
+    .share_saved = ls_share_saved_on_read};
 
 const ls_variable_class_map ls_mirrored_classes = {
     .on_write = &ls_mirrored_rules,

@@ -47,8 +47,8 @@ static ls_status why_failed(const request *r, ls_tensor tensor,
                                : ls_graph_error(r->current);
   return status != NULL
              ? status
-             : ls_invalid_argument("gradients: %s %zu is a failed tensor",
-                                   what, index);
+             : ls_invalid_argument("gradients: %s %zu is a failed tensor", what,
+                                   index);
 }
 
 // The tensor of a leaf, if the walk goes over its graph.

@@ -16,7 +16,8 @@ static collection *find(const ls_graph *graph, const char *name) {
 
 static size_t position(const collection *c, ls_nest leaf) {
   size_t at = 0;
-  while (at < c->count && !ls_nest_is_same(c->leaves[at], leaf)) ++at;
+  while (at < c->count && !ls_nest_is_same(c->leaves[at], leaf))
+    ++at;
   return at;
 }
 
@@ -46,7 +47,8 @@ void ls_graph_remove_from_collection(ls_graph *graph, const char *name,
   const size_t at = position(c, leaf);
   if (at == c->count) return;
   ls_nest_release(c->leaves[at]);
-  for (size_t i = at + 1; i < c->count; ++i) c->leaves[i - 1] = c->leaves[i];
+  for (size_t i = at + 1; i < c->count; ++i)
+    c->leaves[i - 1] = c->leaves[i];
   --c->count;
 }
 
@@ -62,7 +64,8 @@ void ls_graph_drop_collections(ls_graph *graph) {
   ls_map_item item;
   for (size_t at = 0; ls_map_next(&graph->collections, &at, &item);) {
     collection *c = item.value;
-    for (size_t i = 0; i < c->count; ++i) ls_nest_release(c->leaves[i]);
+    for (size_t i = 0; i < c->count; ++i)
+      ls_nest_release(c->leaves[i]);
     ls_release(graph->allocator, c->leaves);
     ls_release(graph->allocator, c);
   }

@@ -64,8 +64,7 @@ ls_context *ls_context_open(ls_scope *scope, ls_scope_kind kind,
   scope->extra[LS_SCOPE_SAVED_FLAGS] =
       (context->sync_on_read ? SYNC_ON_READ : 0u) |
       (context->unrecorded ? UNRECORDED : 0u);
-  scope->extra[LS_SCOPE_SAVED_LOSS_SCALING] =
-      (uintptr_t)context->loss_scaling;
+  scope->extra[LS_SCOPE_SAVED_LOSS_SCALING] = (uintptr_t)context->loss_scaling;
   scope->extra[LS_SCOPE_SAVED_SUMMARY] = (uintptr_t)context->summary_writer;
   context->top = scope;
   return context;
@@ -80,10 +79,14 @@ void ls_scope_end(ls_scope *scope) {
     context->refusal = NULL;
   }
   context->graph = (ls_graph *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_GRAPH];
-  context->names = (const ls_name_scope *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_NAMES];
-  context->device = (const char *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_DEVICE];
-  context->control = (const ls_scope *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_CONTROL];
-  context->colocate = (const ls_scope *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_COLOCATE];
+  context->names =
+      (const ls_name_scope *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_NAMES];
+  context->device =
+      (const char *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_DEVICE];
+  context->control =
+      (const ls_scope *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_CONTROL];
+  context->colocate =
+      (const ls_scope *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_COLOCATE];
   context->distribution =
       (const void *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_DISTRIBUTION];
   context->creators =
@@ -102,8 +105,7 @@ void ls_scope_end(ls_scope *scope) {
 
 ls_status ls_scope_status(void) {
   const ls_context *context = ls_context_current();
-  return context->refused == NULL ? ls_ok()
-                                  : ls_status_clone(context->refusal);
+  return context->refused == NULL ? ls_ok() : ls_status_clone(context->refusal);
 }
 
 void ls_context_refuse(ls_scope *scope, ls_status status) {
@@ -127,10 +129,10 @@ void ls_context_enter_graph(ls_scope *scope, ls_graph *graph) {
 
 void ls_graph_begin(ls_scope *scope, ls_graph *graph) {
   if (graph == NULL || graph->kind != LS_GRAPH_BUILD) {
-    ls_context_refuse(scope, ls_invalid_argument(
-                                 "ls_graph_begin takes a build graph made by "
-                                 "ls_graph_create, got %s",
-                                 graph == NULL ? "NULL" : graph->name));
+    ls_context_refuse(
+        scope, ls_invalid_argument("ls_graph_begin takes a build graph made by "
+                                   "ls_graph_create, got %s",
+                                   graph == NULL ? "NULL" : graph->name));
     return;
   }
   ls_context_enter_graph(scope, graph);
@@ -147,8 +149,7 @@ void ls_name_scope_begin(ls_scope *scope, const char *name) {
         graph == NULL ? ls_out_of_memory()
         : again       ? ls_graph_name_scope_path(graph, name, &names)
                       : ls_graph_name_scope(graph, context->names, name,
-                                            graph->kind != LS_GRAPH_EAGER,
-                                            &names);
+                                            graph->kind != LS_GRAPH_EAGER, &names);
     if (!ls_status_is_ok(status)) {
       ls_context_refuse(scope, status);
       return;
@@ -189,7 +190,8 @@ void ls_control_scope_begin(ls_scope *scope, const ls_op *ops, size_t count) {
 void ls_init_scope_begin(ls_scope *scope) {
   ls_context *context = ls_context_current();
   ls_graph *graph = context->graph;
-  while (graph != NULL && graph->kind != LS_GRAPH_BUILD) graph = graph->parent;
+  while (graph != NULL && graph->kind != LS_GRAPH_BUILD)
+    graph = graph->parent;
   const bool leaves = graph != context->graph;
   context = ls_context_open(scope, LS_SCOPE_GRAPH, graph);
   context->graph = graph;

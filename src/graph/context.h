@@ -85,7 +85,7 @@ typedef struct ls_context {
   bool sync_on_read;  // Replicas use such variables as the value of all.
   bool unrecorded;    // No tape records eager ops.
   uint64_t caching_entered, caching_left;  // Scopes of dist/caching.c so far.
-  uint64_t caching_scope;  // Of the last one: a number of its own.
+  uint64_t caching_scope;         // Of the last one: a number of its own.
   const ls_replica_hooks *hooks;  // NULL: they are ops of the current graph.
   int32_t replicas;  // Of a replica's fiber: how many there are. Else 0.
 } ls_context;

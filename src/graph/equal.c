@@ -31,26 +31,26 @@ static bool same_strings(const ls_attr *a, const ls_attr *b) {
 bool ls_attr_equal(const ls_attr *a, const ls_attr *b) {
   if (a->kind != b->kind || strcmp(a->name, b->name) != 0) return false;
   switch (a->kind) {
-    case LS_ATTR_STRING:
-      return strcmp(a->as.string, b->as.string) == 0;
-    case LS_ATTR_DTYPE:
-      return a->as.dtype == b->as.dtype;
-    case LS_ATTR_SHAPE:
-      return ls_shape_equal(a->as.shape, b->as.shape);
-    case LS_ATTR_INTS:
-      return a->as.ints.count == b->as.ints.count &&
-             memcmp(a->as.ints.items, b->as.ints.items,
-                    a->as.ints.count * sizeof(int64_t)) == 0;
-    case LS_ATTR_SIZES:
-      return same_sizes(a, b);
-    case LS_ATTR_STRINGS:
-      return same_strings(a, b);
-    case LS_ATTR_ARRAY:
-      return same_array(a->as.array, b->as.array);
-    case LS_ATTR_OBJECT:
-      return ls_object_equal(a->as.object, b->as.object);
-    default:  // Numbers and pointers: eight bytes.
-      return a->as.i == b->as.i;
+  case LS_ATTR_STRING:
+    return strcmp(a->as.string, b->as.string) == 0;
+  case LS_ATTR_DTYPE:
+    return a->as.dtype == b->as.dtype;
+  case LS_ATTR_SHAPE:
+    return ls_shape_equal(a->as.shape, b->as.shape);
+  case LS_ATTR_INTS:
+    return a->as.ints.count == b->as.ints.count &&
+           memcmp(a->as.ints.items, b->as.ints.items,
+                  a->as.ints.count * sizeof(int64_t)) == 0;
+  case LS_ATTR_SIZES:
+    return same_sizes(a, b);
+  case LS_ATTR_STRINGS:
+    return same_strings(a, b);
+  case LS_ATTR_ARRAY:
+    return same_array(a->as.array, b->as.array);
+  case LS_ATTR_OBJECT:
+    return ls_object_equal(a->as.object, b->as.object);
+  default:  // Numbers and pointers: eight bytes.
+    return a->as.i == b->as.i;
   }
 }
 
@@ -60,8 +60,7 @@ static bool same_node(const ls_node *a, const ls_node *b, char *difference,
       a->num_outputs != b->num_outputs || a->num_attrs != b->num_attrs ||
       a->num_regions != b->num_regions || a->num_control != b->num_control ||
       memcmp(a->inputs, b->inputs, a->num_inputs * sizeof(*a->inputs)) != 0 ||
-      memcmp(a->control, b->control, a->num_control * sizeof(*a->control)) !=
-          0)
+      memcmp(a->control, b->control, a->num_control * sizeof(*a->control)) != 0)
     return false;
   for (uint32_t i = 0; i < a->num_outputs; ++i)
     if (a->outputs[i].dtype != b->outputs[i].dtype ||

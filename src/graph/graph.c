@@ -152,32 +152,30 @@ static bool copy_attr(ls_arena *arena, const ls_attr *from, ls_attr *to) {
   to->name = ls_arena_string(arena, from->name);
   if (to->name == NULL) return false;
   switch (from->kind) {
-    case LS_ATTR_STRING:
-      to->as.string = ls_arena_string(arena, from->as.string);
-      return to->as.string != NULL;
-    case LS_ATTR_INTS:
-      to->as.ints.items =
-          ls_arena_copy(arena, from->as.ints.items,
-                        from->as.ints.count * sizeof(int64_t));
-      return to->as.ints.items != NULL;
-    case LS_ATTR_SIZES:
-      to->as.sizes.items =
-          ls_arena_copy(arena, from->as.sizes.items,
-                        from->as.sizes.count * sizeof(ls_size));
-      return to->as.sizes.items != NULL;
-    case LS_ATTR_STRINGS: {
-      const size_t count = from->as.strings.count;
-      const char **items = ls_arena_new_array(arena, const char *, count);
-      if (items == NULL) return false;
-      for (size_t i = 0; i < count; ++i) {
-        items[i] = ls_arena_string(arena, from->as.strings.items[i]);
-        if (items[i] == NULL) return false;
-      }
-      to->as.strings.items = items;
-      return true;
+  case LS_ATTR_STRING:
+    to->as.string = ls_arena_string(arena, from->as.string);
+    return to->as.string != NULL;
+  case LS_ATTR_INTS:
+    to->as.ints.items = ls_arena_copy(arena, from->as.ints.items,
+                                      from->as.ints.count * sizeof(int64_t));
+    return to->as.ints.items != NULL;
+  case LS_ATTR_SIZES:
+    to->as.sizes.items = ls_arena_copy(arena, from->as.sizes.items,
+                                       from->as.sizes.count * sizeof(ls_size));
+    return to->as.sizes.items != NULL;
+  case LS_ATTR_STRINGS: {
+    const size_t count = from->as.strings.count;
+    const char **items = ls_arena_new_array(arena, const char *, count);
+    if (items == NULL) return false;
+    for (size_t i = 0; i < count; ++i) {
+      items[i] = ls_arena_string(arena, from->as.strings.items[i]);
+      if (items[i] == NULL) return false;
     }
-    default:
-      return true;
+    to->as.strings.items = items;
+    return true;
+  }
+  default:
+    return true;
   }
 }
 
@@ -276,7 +274,8 @@ size_t ls_graph_position(const ls_graph *graph, uint64_t id) {
 }
 
 ls_node *ls_graph_node(const ls_graph *graph, uint64_t id) {
-  while (graph != NULL && graph->forward != NULL) graph = graph->forward;
+  while (graph != NULL && graph->forward != NULL)
+    graph = graph->forward;
   if (graph == NULL) return NULL;
   const size_t position = ls_graph_position(graph, id);
   return position == SIZE_MAX ? NULL : graph->nodes[position];
@@ -296,20 +295,20 @@ static ls_status append_parameter(ls_graph *graph, ls_type type,
                &graph->parameters_capacity, graph->num_parameters + 1,
                sizeof(*graph->parameters)))
     return ls_out_of_memory();
-  const ls_attr attrs[] = {
-      LS_ATTR_T("dtype", type.dtype), LS_ATTR_SH("shape", type.shape),
-      LS_ATTR_I("index", (int64_t)graph->num_parameters)};
-  ls_node *node = ls_graph_append(
-      graph,
-      &(ls_op_spec){.type = LS_OP_PARAMETER,
-                    .attrs = attrs,
-                    .num_attrs = LS_COUNT_OF(attrs)},
-      NULL, 1);
+  const ls_attr attrs[] = {LS_ATTR_T("dtype", type.dtype),
+                           LS_ATTR_SH("shape", type.shape),
+                           LS_ATTR_I("index", (int64_t)graph->num_parameters)};
+  ls_node *node =
+      ls_graph_append(graph,
+                      &(ls_op_spec){.type = LS_OP_PARAMETER,
+                                    .attrs = attrs,
+                                    .num_attrs = LS_COUNT_OF(attrs)},
+                      NULL, 1);
   if (node == NULL) return ls_out_of_memory();
   node->outputs[0] = type;
   if (graph->kind != LS_GRAPH_LOWERED) {
-    LS_RETURN_IF_ERROR(ls_graph_name_node(graph, node, NULL,
-                                          name ? name : "parameter"));
+    LS_RETURN_IF_ERROR(
+        ls_graph_name_node(graph, node, NULL, name ? name : "parameter"));
   }
   *out_ref = ls_ref(node->id, 0);
   graph->parameters[graph->num_parameters++] = *out_ref;
@@ -384,7 +383,8 @@ ls_status ls_graph_import(ls_graph *graph, ls_tensor value, uint64_t *out_ref) {
     return ls_ok();
   }
   const ls_graph *around = graph->parent;
-  while (around != NULL && around != value.graph) around = around->parent;
+  while (around != NULL && around != value.graph)
+    around = around->parent;
   if (around == NULL)
     return ls_invalid_argument(
         "value '%s' belongs to graph '%s', but the op is being added to graph "

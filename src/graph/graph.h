@@ -43,7 +43,7 @@ typedef struct ls_node {
   uint16_t type;
   uint16_t num_outputs;
   uint32_t num_inputs, num_control, num_attrs, num_regions;
-  uint64_t *inputs;   // Refs: id << 16 | output, in the same graph.
+  uint64_t *inputs;  // Refs: id << 16 | output, in the same graph.
   ls_type *outputs;
   uint64_t *control;  // Ids. Build stage only.
   ls_attr *attrs;
@@ -57,9 +57,9 @@ typedef struct ls_node {
   const char *device;    // NULL: none.
   const char *file;      // The user's source place; static text.
   int line;
-  ls_op origin;          // Lowered: the op it came from.
-  ls_array **values;     // Eager: one an output.
-  ls_status failure;     // Eager: why there is no value.
+  ls_op origin;       // Lowered: the op it came from.
+  ls_array **values;  // Eager: one an output.
+  ls_status failure;  // Eager: why there is no value.
 } ls_node;
 
 // A value of an enclosing graph, and the parameter that stands for it.
@@ -76,17 +76,17 @@ struct ls_graph {
   ls_allocator *allocator;
   ls_arena arena;
   ls_arena names_arena;  // Name scopes; outlives the eager graph's frames.
-  ls_graph *parent;   // Function, region: the graph around it. Else NULL.
-  ls_graph *forward;  // Not NULL: a replica's segment that equals `forward`,
-                      // ref for ref; its own nodes are gone.
-  bool is_while_body; // Region of a loop: random streams count iterations.
+  ls_graph *parent;      // Function, region: the graph around it. Else NULL.
+  ls_graph *forward;     // Not NULL: a replica's segment that equals `forward`,
+                         // ref for ref; its own nodes are gone.
+  bool is_while_body;    // Region of a loop: random streams count iterations.
   const ls_tensor *initial;  // Region of a loop that is being traced: what the
                              // declared parameters start from. Else NULL.
 
   ls_node **nodes;  // By ascending id.
   size_t num_nodes, nodes_capacity;
-  uint64_t next_id;   // Ids ascend and are never reused. Nodes of the eager
-                      // graph go with their frame, so there ids have gaps.
+  uint64_t next_id;  // Ids ascend and are never reused. Nodes of the eager
+                     // graph go with their frame, so there ids have gaps.
 
   uint64_t *parameters;  // Refs of parameter nodes, declared ones first, then
   size_t num_parameters, parameters_capacity;  // captures in order.
@@ -97,10 +97,10 @@ struct ls_graph {
   uint64_t *results;     // Refs that leave a function, region or program.
   size_t num_results;
 
-  ls_map names;         // (scope, base) -> next number.
-  ls_map scopes;        // Interned name scopes.
-  ls_map texts;         // Interned texts: the copies in names_arena.
-  ls_map collections;   // Of a build graph: name -> list.
+  ls_map names;           // (scope, base) -> next number.
+  ls_map scopes;          // Interned name scopes.
+  ls_map texts;           // Interned texts: the copies in names_arena.
+  ls_map collections;     // Of a build graph: name -> list.
   ls_object **variables;  // Of a build graph: all, in order of creation.
   size_t num_variables, variables_capacity;
   ls_status error;      // First sticky error.
@@ -109,7 +109,7 @@ struct ls_graph {
   uint32_t num_random;  // Random ops so far: the next stream number.
   ls_graph **stubs;     // Forwarded segments that handles may still name.
   size_t num_stubs, stubs_capacity;
-  const void *owner;    // Function, replica: whoever traces it.
+  const void *owner;           // Function, replica: whoever traces it.
   const char *loss_reduction;  // Of the last loss; NULL: there was none.
   bool loss_scaled;            // An optimizer has scaled it.
 };
@@ -178,7 +178,8 @@ static inline uint64_t ls_ref(uint64_t id, unsigned output) {
 static inline unsigned ls_ref_output(uint64_t ref) { return ref & 0xffff; }
 // The graph that holds the nodes of a handle: follows `forward`.
 static inline ls_graph *ls_graph_resolve(ls_graph *graph) {
-  while (graph != NULL && graph->forward != NULL) graph = graph->forward;
+  while (graph != NULL && graph->forward != NULL)
+    graph = graph->forward;
   return graph;
 }
 
@@ -197,11 +198,9 @@ ls_status ls_graph_name_scope(ls_graph *graph, const ls_name_scope *parent,
 ls_status ls_graph_name_scope_path(ls_graph *graph, const char *path,
                                    const ls_name_scope **out_scope);
 // "a/b/" into `buffer`.
-void ls_name_scope_print(const ls_name_scope *scope, char *buffer,
-                         size_t size);
+void ls_name_scope_print(const ls_name_scope *scope, char *buffer, size_t size);
 // Sets or replaces an attribute.
-ls_status ls_node_set_attr(ls_graph *graph, ls_node *node,
-                           const ls_attr *attr);
+ls_status ls_node_set_attr(ls_graph *graph, ls_node *node, const ls_attr *attr);
 void ls_node_retain_attrs(const ls_node *node);
 const ls_attr *ls_node_attr(const ls_node *node, const char *name);  // Or NULL.
 // Whether it is a write of a variable.
@@ -220,29 +219,29 @@ static inline const ls_op_info *ls_node_info(const ls_node *node) {
 }
 
 // Convenience for attributes.
-#define LS_ATTR_I(n, v) \
+#define LS_ATTR_I(n, v)                                                        \
   ((ls_attr){.name = (n), .kind = LS_ATTR_INT, .as.i = (v)})
-#define LS_ATTR_F(n, v) \
+#define LS_ATTR_F(n, v)                                                        \
   ((ls_attr){.name = (n), .kind = LS_ATTR_FLOAT, .as.f = (v)})
-#define LS_ATTR_B(n, v) \
+#define LS_ATTR_B(n, v)                                                        \
   ((ls_attr){.name = (n), .kind = LS_ATTR_BOOL, .as.i = (v)})
-#define LS_ATTR_S(n, v) \
+#define LS_ATTR_S(n, v)                                                        \
   ((ls_attr){.name = (n), .kind = LS_ATTR_STRING, .as.string = (v)})
-#define LS_ATTR_T(n, v) \
+#define LS_ATTR_T(n, v)                                                        \
   ((ls_attr){.name = (n), .kind = LS_ATTR_DTYPE, .as.dtype = (v)})
-#define LS_ATTR_SH(n, v) \
+#define LS_ATTR_SH(n, v)                                                       \
   ((ls_attr){.name = (n), .kind = LS_ATTR_SHAPE, .as.shape = (v)})
-#define LS_ATTR_IS(n, v, c)             \
-  ((ls_attr){.name = (n),               \
-             .kind = LS_ATTR_INTS,      \
+#define LS_ATTR_IS(n, v, c)                                                    \
+  ((ls_attr){.name = (n),                                                      \
+             .kind = LS_ATTR_INTS,                                             \
              .as.ints = {.items = (v), .count = (c)}})
-#define LS_ATTR_SZ(n, v, c)             \
-  ((ls_attr){.name = (n),               \
-             .kind = LS_ATTR_SIZES,     \
+#define LS_ATTR_SZ(n, v, c)                                                    \
+  ((ls_attr){.name = (n),                                                      \
+             .kind = LS_ATTR_SIZES,                                            \
              .as.sizes = {.items = (v), .count = (c)}})
-#define LS_ATTR_A(n, v) \
+#define LS_ATTR_A(n, v)                                                        \
   ((ls_attr){.name = (n), .kind = LS_ATTR_ARRAY, .as.array = (v)})
-#define LS_ATTR_O(n, v) \
+#define LS_ATTR_O(n, v)                                                        \
   ((ls_attr){.name = (n), .kind = LS_ATTR_OBJECT, .as.object = (v)})
 
 #endif  // LS_GRAPH_GRAPH_H_

@@ -138,8 +138,8 @@ static ls_status check_bodies(const ls_infer *infer, size_t replicas,
         replicas, split, captures, infer->num_in);
   const ls_attr *classes = ls_infer_attr(infer, "classes");
   if (classes == NULL) return check_regions(infer, 1);
-  bool fits = classes->kind == LS_ATTR_INTS &&
-              classes->as.ints.count == replicas;
+  bool fits =
+      classes->kind == LS_ATTR_INTS && classes->as.ints.count == replicas;
   for (size_t r = 0; fits && r < replicas; ++r)
     fits = classes->as.ints.items[r] >= 0 &&
            (size_t)classes->as.ints.items[r] < infer->spec->num_regions;

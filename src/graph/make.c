@@ -110,9 +110,9 @@ static ls_attr shape_sizes(ls_shape shape, ls_size sizes[LS_MAX_RANK]) {
 
 ls_tensor ls_iota(ls_dtype dtype, ls_shape shape, int axis) {
   ls_size sizes[LS_MAX_RANK];
-  const ls_attr attrs[] = {LS_ATTR_T("dtype", dtype), shape_sizes(shape, sizes),
-                           LS_ATTR_I("axis", axis < 0 ? axis + shape.rank
-                                                      : axis)};
+  const ls_attr attrs[] = {
+      LS_ATTR_T("dtype", dtype), shape_sizes(shape, sizes),
+      LS_ATTR_I("axis", axis < 0 ? axis + shape.rank : axis)};
   return ls_make(LS_OP_IOTA, NULL, 0, attrs, LS_COUNT_OF(attrs));
 }
 
@@ -232,11 +232,10 @@ ls_tensor ls_identity(ls_tensor x) {
 }
 
 ls_tensor ls_identity_named(ls_tensor x, const char *name) {
-  return ls_op_output(ls_op_add(&(ls_op_spec){.type = LS_OP_IDENTITY,
-                                              .name = name,
-                                              .inputs = &x,
-                                              .num_inputs = 1}),
-                      0);
+  return ls_op_output(
+      ls_op_add(&(ls_op_spec){
+          .type = LS_OP_IDENTITY, .name = name, .inputs = &x, .num_inputs = 1}),
+      0);
 }
 
 ls_tensor ls_stop_gradient(ls_tensor x) {
@@ -256,9 +255,9 @@ ls_tensor ls_dim_size(ls_tensor x, int axis) {
 }
 
 // ---- Elementwise -----------------------------------------------------------
-#define UNARY(function, id)                  \
-  ls_tensor function(ls_tensor x) {          \
-    return ls_make(LS_OP_##id, &x, 1, NULL, 0); \
+#define UNARY(function, id)                                                    \
+  ls_tensor function(ls_tensor x) {                                            \
+    return ls_make(LS_OP_##id, &x, 1, NULL, 0);                                \
   }
 UNARY(ls_neg, NEG)
 UNARY(ls_abs, ABS)
@@ -275,9 +274,9 @@ UNARY(ls_not, NOT)
 UNARY(ls_softmax, SOFTMAX)
 UNARY(ls_log_softmax, LOG_SOFTMAX)
 
-#define BINARY(function, id)                                            \
-  ls_tensor function(ls_tensor x, ls_tensor y) {                        \
-    return ls_make(LS_OP_##id, (const ls_tensor[]){x, y}, 2, NULL, 0);  \
+#define BINARY(function, id)                                                   \
+  ls_tensor function(ls_tensor x, ls_tensor y) {                               \
+    return ls_make(LS_OP_##id, (const ls_tensor[]){x, y}, 2, NULL, 0);         \
   }
 BINARY(ls_add, ADD)
 BINARY(ls_sub, SUB)
@@ -318,4 +317,3 @@ ls_tensor ls_mul_scalar(ls_tensor x, double value) {
   if (ls_tensor_is_failed(x)) return ls_mul(x, x);
   return ls_mul(x, ls_scalar(ls_tensor_dtype(x), value));
 }
-

@@ -60,8 +60,7 @@ static ls_status add_leaves(flow *f, ls_nest nest) {
 // first `count` inputs. `*out_result`, if wanted, is the nest it returned.
 static ls_status trace_region(flow *f, size_t r, const char *name,
                               ls_flow_callback callback, void *user,
-                              ls_nest like, size_t count,
-                              ls_nest *out_result) {
+                              ls_nest like, size_t count, ls_nest *out_result) {
   LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_REGION, name, f->graph->runtime,
                                    f->graph, &f->regions[r]));
   ls_type *types = ls_new_array(f->graph->allocator, ls_type, count + 1);
@@ -85,8 +84,8 @@ static ls_status trace_region(flow *f, size_t r, const char *name,
   return ls_ok();
 }
 
-// Puts the outputs of an op, one after the other, in place of leaves; as many as
-// it has in place of a distributed value.
+// Puts the outputs of an op, one after the other, in place of leaves; as many
+// as it has in place of a distributed value.
 typedef struct packing {
   ls_op op;
   unsigned next;
@@ -173,8 +172,8 @@ static ls_status build_while(flow *f, ls_flow_callback condition,
   ls_nest after = ls_none();
   LS_RETURN_IF_ERROR(trace_region(f, 0, "while_condition", condition, user,
                                   initial, carried, NULL));
-  LS_RETURN_IF_ERROR(trace_region(f, 1, "while_body", body, user, initial,
-                                  carried, &after));
+  LS_RETURN_IF_ERROR(
+      trace_region(f, 1, "while_body", body, user, initial, carried, &after));
   const ls_status same = ls_nest_same_structure(initial, after);
   ls_nest_release(after);
   if (!ls_status_is_ok(same))

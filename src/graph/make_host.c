@@ -79,9 +79,9 @@ static ls_status print_start(ls_host_call *call) {
     ls_text_append_format(&text, i == 0 ? "%.9g" : " %.9g",
                           ls_array_f64(view, i));
   ls_runtime_log(call->runtime, LS_LOG_INFO, "print", "%s %s [%s%s]",
-         ((const label *)call->state)->text,
-         LS_SHAPE_TEXT(type.dtype, type.shape), ls_text_data(&text),
-         count > PRINTED_ELEMENTS ? " ..." : "");
+                 ((const label *)call->state)->text,
+                 LS_SHAPE_TEXT(type.dtype, type.shape), ls_text_data(&text),
+                 count > PRINTED_ELEMENTS ? " ..." : "");
   ls_text_deinit(&text);
   ls_array_release(view);
   ls_host_done(call, ls_ok());

@@ -85,17 +85,17 @@ ls_tensor ls_make_reduce(uint16_t type, ls_tensor x, ls_axes axes, bool keep) {
                                            "while building",
                                            ls_tensor_name(x)));
   if (count > LS_MAX_RANK)
-    return ls_make_failed(ls_op_table[type].name,
-                          ls_invalid_argument("%zu axes, the value has rank %d",
-                                              count, rank));
+    return ls_make_failed(
+        ls_op_table[type].name,
+        ls_invalid_argument("%zu axes, the value has rank %d", count, rank));
   for (size_t i = 0; i < count; ++i) {
     items[i] = axes.all ? (int64_t)i : ls_make_axis(x, axes.items[i]);
     if (items[i] < 0)
       return ls_make_failed(
           ls_op_table[type].name,
-          ls_invalid_argument("axis %d is out of range for %s", axes.items[i],
-                              LS_SHAPE_TEXT(ls_tensor_dtype(x),
-                                            ls_tensor_shape(x))));
+          ls_invalid_argument(
+              "axis %d is out of range for %s", axes.items[i],
+              LS_SHAPE_TEXT(ls_tensor_dtype(x), ls_tensor_shape(x))));
   }
   const ls_attr attrs[] = {LS_ATTR_IS("axes", items, count),
                            LS_ATTR_B("keep_dims", keep)};
@@ -152,9 +152,8 @@ ls_tensor ls_dense(ls_tensor x, ls_tensor w, ls_tensor bias,
                    ls_activation activation) {
   const bool has_bias = bias.ref != 0 || bias.graph != NULL;
   const ls_attr attr = LS_ATTR_S("activation", "relu");
-  return ls_make(LS_OP_DENSE, (const ls_tensor[]){x, w, bias},
-                 has_bias ? 3 : 2, &attr,
-                 activation == LS_ACTIVATION_RELU ? 1 : 0);
+  return ls_make(LS_OP_DENSE, (const ls_tensor[]){x, w, bias}, has_bias ? 3 : 2,
+                 &attr, activation == LS_ACTIVATION_RELU ? 1 : 0);
 }
 
 ls_tensor ls_softmax_cross_entropy(ls_tensor logits, ls_tensor labels) {

@@ -147,12 +147,10 @@ const char *ls_node_describe(ls_graph *graph, ls_node *node, char *buffer,
                              size_t size) {
   const char *type = ls_node_info(node)->name;
   const char *name = ls_node_name(graph, node);
-  int n = name[0] == '\0'
-              ? snprintf(buffer, size, "op %s", type)
-              : snprintf(buffer, size, "op '%s' (%s)", name, type);
+  int n = name[0] == '\0' ? snprintf(buffer, size, "op %s", type)
+                          : snprintf(buffer, size, "op '%s' (%s)", name, type);
   if (node->file != NULL && n > 0 && (size_t)n < size)
-    snprintf(buffer + n, size - (size_t)n, " at %s:%d", node->file,
-             node->line);
+    snprintf(buffer + n, size - (size_t)n, " at %s:%d", node->file, node->line);
   return buffer;
 }
 

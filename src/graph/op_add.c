@@ -29,8 +29,7 @@ static ls_op failed_op(addition *a, ls_status status) {
     ls_status_free(status);
     return (ls_op){0};
   }
-  if (a->graph->kind == LS_GRAPH_EAGER)
-    return ls_eager_fail(a->graph, status);
+  if (a->graph->kind == LS_GRAPH_EAGER) return ls_eager_fail(a->graph, status);
   if (a->graph->error == NULL) a->graph->error_unplaced = true;
   ls_graph_fail(a->graph, status);
   return (ls_op){0};
@@ -146,8 +145,7 @@ static ls_status mark_colocated(addition *a, ls_node *node) {
            (const ls_scope *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_COLOCATE]) {
     const ls_op op = {(ls_graph *)(uintptr_t)scope->data,
                       scope->extra[LS_SCOPE_OWN]};
-    places[count] =
-        ls_arena_format(&a->memory, "loc:@%s", ls_op_name(op));
+    places[count] = ls_arena_format(&a->memory, "loc:@%s", ls_op_name(op));
     if (places[count++] == NULL) return ls_out_of_memory();
   }
   if (count == 0) return ls_ok();
@@ -191,10 +189,10 @@ static ls_status check_control(const addition *a) {
       return ls_status_clone(node->failure);
     if (op.id != 0) continue;
     const ls_status status = ls_graph_take_error(a->graph);
-    return status != NULL ? status
-                          : ls_invalid_argument(
-                                "a control input of %s is a failed op",
-                                a->info->name);
+    return status != NULL
+               ? status
+               : ls_invalid_argument("a control input of %s is a failed op",
+                                     a->info->name);
   }
   return ls_ok();
 }
@@ -215,8 +213,8 @@ static ls_op add(addition *a) {
       if (node != NULL && node->failure != NULL)
         return failed_op(a, ls_status_clone(node->failure));
     }
-  ls_status status = a->graph->kind == LS_GRAPH_EAGER ? check_control(a)
-                                                      : ls_ok();
+  ls_status status =
+      a->graph->kind == LS_GRAPH_EAGER ? check_control(a) : ls_ok();
   if (!ls_status_is_ok(status)) return failed_op(a, status);
   status = check_count(a);
   if (ls_status_is_ok(status)) status = import_inputs(a);
@@ -253,8 +251,7 @@ static void place(const char *file, int line) {
     node->file = file;
     node->line = line;
     if (node->failure != NULL)
-      node->failure =
-          ls_status_annotate(node->failure, "at %s:%d", file, line);
+      node->failure = ls_status_annotate(node->failure, "at %s:%d", file, line);
   }
   graph->placed = graph->next_id - 1;
   if (graph->error != NULL && graph->error_unplaced) {

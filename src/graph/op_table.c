@@ -5,7 +5,7 @@
 
 const ls_op_info ls_op_table[LS_OP_COUNT] = {
     [LS_OP_NONE] = {"none", 0, LS_OP_PLAIN, NULL},
-#define LS_OP(id, name, inputs, traits, shape, ...) \
+#define LS_OP(id, name, inputs, traits, shape, ...)                            \
   [LS_OP_##id] = {name, inputs, traits, infer_##shape},
 #include "lockstep/ops.def"
 #undef LS_OP

@@ -13,17 +13,17 @@ typedef enum ls_op_traits {
   LS_OP_PLAIN = 0,
   LS_OP_ELEMENTWISE = 1 << 0,  // Output i depends on input elements i only.
   LS_OP_COMMUTES = 1 << 1,
-  LS_OP_EFFECT = 1 << 2,    // Never dropped, merged or moved; a function's
-                            // root.
-  LS_OP_RANDOM = 1 << 3,    // Draws by stream, step and replica.
-  LS_OP_VARYING = 1 << 4,   // Differs between replicas whatever its inputs.
-  LS_OP_MERGE = 1 << 5,     // Meets on all replicas; its result is uniform.
-  LS_OP_SIZED = 1 << 6,     // Has `sizes`; inputs after the data inputs only
-                            // give dimensions.
-  LS_OP_BUILD_ONLY = 1 << 7,    // Lowering replaces it.
+  LS_OP_EFFECT = 1 << 2,      // Never dropped, merged or moved; a function's
+                              // root.
+  LS_OP_RANDOM = 1 << 3,      // Draws by stream, step and replica.
+  LS_OP_VARYING = 1 << 4,     // Differs between replicas whatever its inputs.
+  LS_OP_MERGE = 1 << 5,       // Meets on all replicas; its result is uniform.
+  LS_OP_SIZED = 1 << 6,       // Has `sizes`; inputs after the data inputs only
+                              // give dimensions.
+  LS_OP_BUILD_ONLY = 1 << 7,  // Lowering replaces it.
   LS_OP_LOWERED_ONLY = 1 << 8,  // Only lowering makes it.
   LS_OP_REGIONS = 1 << 9,       // Holds child graphs.
-  LS_OP_ON_HOST = 1 << 10,         // Runs on the host.
+  LS_OP_ON_HOST = 1 << 10,      // Runs on the host.
   LS_OP_LINEAR = 1 << 11,  // Its values are used once: never merged or copied.
 } ls_op_traits;
 
@@ -54,8 +54,7 @@ extern const ls_op_info ls_op_table[LS_OP_COUNT];
 // Asks for `count` outputs instead of one. OUT of memory: RESOURCE_EXHAUSTED.
 ls_status ls_infer_outputs(ls_infer *infer, size_t count);
 const ls_attr *ls_infer_attr(const ls_infer *infer, const char *name);
-int64_t ls_infer_int(const ls_infer *infer, const char *name,
-                     int64_t fallback);
+int64_t ls_infer_int(const ls_infer *infer, const char *name, int64_t fallback);
 // The sizes of attribute `name` as a shape: dimensions of operands are taken
 // from `in`, unknown where those are.
 ls_status ls_infer_sizes(const ls_infer *infer, const char *name,

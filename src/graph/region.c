@@ -7,28 +7,28 @@
 ls_status ls_region_tensor(ls_nest leaf, ls_tensor *out_tensor) {
   *out_tensor = ls_failed_tensor();
   switch (leaf.kind) {
-    case LS_KIND_TENSOR:
-      *out_tensor = leaf.as.tensor;
-      break;
-    case LS_KIND_SCALAR:
-      *out_tensor = ls_dtype_is_float(leaf.dtype)
-                        ? ls_scalar(LS_DTYPE_F32, leaf.as.f64)
-                        : ls_scalar_i64(leaf.dtype == LS_DTYPE_BOOL
-                                            ? LS_DTYPE_BOOL
-                                            : LS_DTYPE_I32,
-                                        leaf.as.i64);
-      break;
-    case LS_KIND_ARRAY:
-      *out_tensor = ls_constant(leaf.as.ref);
-      break;
-    case LS_KIND_VARIABLE:
-      *out_tensor = ls_variable_as_tensor(leaf.as.ref);
-      break;
-    default: {
-      char text[200];
-      return ls_invalid_argument("%s stands where a tensor is needed",
-                                 ls_nest_print(leaf, text, sizeof(text)));
-    }
+  case LS_KIND_TENSOR:
+    *out_tensor = leaf.as.tensor;
+    break;
+  case LS_KIND_SCALAR:
+    *out_tensor =
+        ls_dtype_is_float(leaf.dtype)
+            ? ls_scalar(LS_DTYPE_F32, leaf.as.f64)
+            : ls_scalar_i64(leaf.dtype == LS_DTYPE_BOOL ? LS_DTYPE_BOOL
+                                                        : LS_DTYPE_I32,
+                            leaf.as.i64);
+    break;
+  case LS_KIND_ARRAY:
+    *out_tensor = ls_constant(leaf.as.ref);
+    break;
+  case LS_KIND_VARIABLE:
+    *out_tensor = ls_variable_as_tensor(leaf.as.ref);
+    break;
+  default: {
+    char text[200];
+    return ls_invalid_argument("%s stands where a tensor is needed",
+                               ls_nest_print(leaf, text, sizeof(text)));
+  }
   }
   if (!ls_tensor_is_failed(*out_tensor)) return ls_ok();
   ls_graph *graph = ls_graph_current();

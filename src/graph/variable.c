@@ -84,10 +84,10 @@ static ls_status initial_tensor(const ls_variable_options *options,
                                      : ls_variable_op(LS_OP_READ, from, NULL);
   } else if (options->initial_array != NULL) {
     ls_array *copy = NULL;
-    LS_RETURN_IF_ERROR(ls_array_create_copy(
-        ls_array_dtype(options->initial_array),
-        ls_array_shape(options->initial_array),
-        ls_array_data(options->initial_array), &copy));
+    LS_RETURN_IF_ERROR(
+        ls_array_create_copy(ls_array_dtype(options->initial_array),
+                             ls_array_shape(options->initial_array),
+                             ls_array_data(options->initial_array), &copy));
     *out_value = ls_constant(copy);
     ls_array_release(copy);
   } else if (options->initial_value.ref != 0) {
@@ -205,8 +205,8 @@ static start start_of(const ls_variable_options *options,
   const bool is_given = options->initial_array != NULL ||
                         options->initial_value.ref != 0 ||
                         options->initializer != NULL;
-  const bool has_zero = ls_dtype_is_float(options->dtype) ||
-                        ls_dtype_is_integer(options->dtype);
+  const bool has_zero =
+      ls_dtype_is_float(options->dtype) || ls_dtype_is_integer(options->dtype);
   return !is_given && has_zero && ls_shape_is_known(options->shape)
              ? START_ZERO
              : START_VALUE;
@@ -334,7 +334,8 @@ static const ls_creator_entry *in_force(const ls_creator_entry *entry) {
 
 bool ls_in_strategy_scope(void) {
   const ls_creator_entry *entry = in_force(ls_context_current()->creators);
-  while (entry != NULL && !entry->is_strategy) entry = in_force(entry->outer);
+  while (entry != NULL && !entry->is_strategy)
+    entry = in_force(entry->outer);
   return entry != NULL;
 }
 
@@ -420,9 +421,8 @@ ls_tensor ls_variable_sparse_read(ls_variable *variable, ls_tensor indices) {
 static ls_tensor write_any(uint16_t type, ls_variable *variable,
                            ls_tensor value, const char *what) {
   if (variable == NULL) return no_variable(what);
-  return variable->rules != NULL
-             ? variable->rules->write(variable, type, value)
-             : ls_variable_op(type, variable, &value);
+  return variable->rules != NULL ? variable->rules->write(variable, type, value)
+                                 : ls_variable_op(type, variable, &value);
 }
 
 ls_tensor ls_variable_assign(ls_variable *variable, ls_tensor value) {

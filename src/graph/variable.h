@@ -9,8 +9,8 @@
 
 extern const ls_object_type ls_variable_object_type;
 
-// What reads and writes do of a variable that others stand behind, a distributed
-// one or a handle; static data, see dist/.
+// What reads and writes do of a variable that others stand behind, a
+// distributed one or a handle; static data, see dist/.
 typedef struct ls_variable_rules {
   const char *class_name;
   ls_tensor (*read)(ls_variable *container);
@@ -34,7 +34,7 @@ struct ls_variable {
   ls_runtime *runtime;
   char *name;
   ls_type type;
-  uint64_t id;      // Unique in the runtime's life; the order of creation.
+  uint64_t id;  // Unique in the runtime's life; the order of creation.
   bool trainable;
   ls_graph *graph;  // Its build graph; NULL in eager.
   ls_op initializer;

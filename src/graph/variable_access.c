@@ -101,14 +101,14 @@ static ls_tensor named(uint16_t type, const char *name, const ls_tensor *inputs,
                        ls_variable *variable) {
   const ls_attr attr =
       LS_ATTR_O("variable", variable == NULL ? NULL : &variable->object);
-  return ls_op_output(ls_op_add(&(ls_op_spec){
-                          .type = type,
-                          .name = name,
-                          .inputs = inputs,
-                          .num_inputs = inputs == NULL ? 0 : 2,
-                          .attrs = &attr,
-                          .num_attrs = inputs == NULL ? 1 : 0}),
-                      0);
+  return ls_op_output(
+      ls_op_add(&(ls_op_spec){.type = type,
+                              .name = name,
+                              .inputs = inputs,
+                              .num_inputs = inputs == NULL ? 0 : 2,
+                              .attrs = &attr,
+                              .num_attrs = inputs == NULL ? 1 : 0}),
+      0);
 }
 
 ls_tensor ls_variable_is_initialized(ls_variable *variable, const char *name) {
@@ -120,9 +120,8 @@ ls_tensor ls_variable_is_initialized(ls_variable *variable, const char *name) {
   if (count == 0) return named(LS_OP_IS_INITIALIZED, name, NULL, variable);
   ls_tensor all = ls_failed_tensor();
   for (size_t i = 0; i < count; ++i) {
-    const ls_tensor one =
-        named(LS_OP_IS_INITIALIZED, count == 1 ? name : NULL, NULL,
-              variable->components[i]);
+    const ls_tensor one = named(LS_OP_IS_INITIALIZED, count == 1 ? name : NULL,
+                                NULL, variable->components[i]);
     all = i == 0 ? one
                  : named(LS_OP_AND, i + 1 == count ? name : NULL,
                          (const ls_tensor[]){all, one}, NULL);

@@ -444,8 +444,9 @@ static ls_status check_merge(const ls_verifier *v) {
   const int64_t args = ls_node_int(v->node, "num_args", 0);
   if (replicas < 1 || args < 0 ||
       body->num_declared != (size_t)(args * replicas))
-    return ls_verify_broken(v, "%lld arguments of %lld replicas for %zu "
-                               "parameters",
+    return ls_verify_broken(v,
+                            "%lld arguments of %lld replicas for %zu "
+                            "parameters",
                             (long long)args, (long long)replicas,
                             body->num_declared);
   LS_RETURN_IF_ERROR(check_inputs(v, (size_t)args + body->num_captures));

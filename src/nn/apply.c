@@ -82,9 +82,8 @@ ls_status ls_optimizer_begin_step(ls_optimizer *optimizer,
   scalars->rate = ls_optimizer_rate(optimizer);
   const ls_tensor done = ls_variable_read(optimizer->step);
   if (optimizer->rule.begin != NULL)
-    optimizer->rule.begin(optimizer,
-                          ls_convert(ls_add_scalar(done, 1), LS_DTYPE_F64),
-                          scalars);
+    optimizer->rule.begin(
+        optimizer, ls_convert(ls_add_scalar(done, 1), LS_DTYPE_F64), scalars);
   return ls_ok();
 }
 

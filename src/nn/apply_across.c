@@ -97,8 +97,8 @@ static ls_status finish_device(across *a, ls_nest reduced, size_t device) {
       status = on_device(ls_nest_item(reduced, i), name, &sums[i]);
       if (ls_status_is_ok(status) && a->total.kind != LS_KIND_NONE) {
         status = on_device(a->total, name, &total);
-        sums[i] = ls_shares_divided(
-            total, sums[i], ls_variable_dtype(a->variables[i]));
+        sums[i] = ls_shares_divided(total, sums[i],
+                                    ls_variable_dtype(a->variables[i]));
       }
     }
   }
@@ -349,9 +349,8 @@ ls_status ls_optimizer_apply_across(ls_optimizer *optimizer,
     return ls_failed_precondition(
         "ls_optimizer_apply_across works in the cross-replica context of a "
         "mirrored strategy; in replicas use ls_optimizer_apply");
-  across a = {.optimizer = optimizer,
-              .strategy = strategy,
-              .global_step = global_step};
+  across a = {
+      .optimizer = optimizer, .strategy = strategy, .global_step = global_step};
   return apply(&a, variables, gradients, count, out_op);
 }
 
@@ -376,9 +375,8 @@ static ls_status one_variable(ls_nest leaf, size_t index,
 
 // args: variables, gradients, examples of all.
 static ls_nest apply_merged(ls_strategy *strategy, ls_nest args, void *user) {
-  across a = {.optimizer = user,
-              .strategy = strategy,
-              .total = ls_nest_item(args, 2)};
+  across a = {
+      .optimizer = user, .strategy = strategy, .total = ls_nest_item(args, 2)};
   const ls_nest listed = ls_nest_item(args, 0), given = ls_nest_item(args, 1);
   ls_allocator *allocator = a.optimizer->allocator;
   const size_t count = ls_nest_count(listed);

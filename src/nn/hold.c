@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps that several calls make together: each adds its gradients to slots, and
 // the last one moves the variables by their mean. Gradients are held as those
-// of all replicas, so there is one sum whatever their number. A gradient of some
-// rows is added to those rows; the sum, of any number of calls, is of all rows.
+// of all replicas, so there is one sum whatever their number. A gradient of
+// some rows is added to those rows; the sum, of any number of calls, is of all
+// rows.
 #include "graph/make.h"
 #include "nn/optimizer.h"
 

@@ -85,8 +85,8 @@ LS_MUST_USE ls_status ls_optimizer_count_steps(ls_optimizer *optimizer);
 LS_MUST_USE ls_status ls_optimizer_begin_step(ls_optimizer *optimizer,
                                               ls_step_scalars *scalars);
 // Names those of which none has a gradient.
-LS_MUST_USE ls_status
-ls_optimizer_no_gradients(ls_variable *const *variables, size_t count);
+LS_MUST_USE ls_status ls_optimizer_no_gradients(ls_variable *const *variables,
+                                                size_t count);
 // The loss to differentiate, scaled where the optimizer is like the loss; marks
 // the graph.
 ls_tensor ls_optimizer_scale_loss(const ls_optimizer *optimizer,
@@ -144,8 +144,8 @@ void ls_update_slot_rows(const ls_update *update, size_t slot,
                          const ls_update_rows *rows, ls_tensor values);
 void ls_update_move_rows(const ls_update *update, const ls_update_rows *rows,
                          ls_tensor delta);
-// The gradient of the whole batch from that of this replica's part. Rows are put
-// one behind the other, replica by replica, where all parts are alike.
+// The gradient of the whole batch from that of this replica's part. Rows are
+// put one behind the other, replica by replica, where all parts are alike.
 ls_tensor ls_gradient_of_all(const ls_optimizer *optimizer,
                              const ls_shares *shares, ls_tensor gradient);
 
@@ -158,8 +158,7 @@ ls_tensor ls_hold_gradient(const ls_optimizer *optimizer,
 // The mean over the calls, of which each has this share (f64), in `dtype`.
 ls_tensor ls_held_mean(ls_tensor sum, ls_tensor share, ls_dtype dtype);
 // Holds nothing from here on.
-ls_op ls_hold_nothing(const ls_optimizer *optimizer,
-                      ls_variable *const *slots);
+ls_op ls_hold_nothing(const ls_optimizer *optimizer, ls_variable *const *slots);
 // When all of this call's gradients are held: takes the step if it is the call
 // for it. `*out_op` runs after that.
 typedef ls_status (*ls_held_step)(void *user, ls_tensor share);

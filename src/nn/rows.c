@@ -41,8 +41,7 @@ ls_tensor ls_gradient_of_all(const ls_optimizer *optimizer,
   const bool is_sum = optimizer->over_replicas != LS_GRADIENTS_MEAN;
   if (replicas == 1) return gradient;
   ls_tensor indices, values;
-  if (shares->differ ||
-      !has_few_rows(gradient, replicas, &indices, &values) ||
+  if (shares->differ || !has_few_rows(gradient, replicas, &indices, &values) ||
       ls_tensor_shape(values).rank == LS_MAX_RANK ||
       !ls_shape_is_known(ls_tensor_shape(values)))
     return is_sum ? ls_shares_sum(shares, gradient)

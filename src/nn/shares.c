@@ -44,9 +44,9 @@ ls_tensor ls_shares_sum(const ls_shares *shares, ls_tensor x) {
 ls_tensor ls_shares_mean(const ls_shares *shares, ls_tensor x) {
   if (shares->replicas == 1) return x;
   if (!shares->differ) return ls_all_reduce(LS_REDUCE_MEAN, x);
-  return ls_shares_divided(
-      shares->total, ls_all_reduce(LS_REDUCE_SUM, weighted(shares, x)),
-      ls_tensor_dtype(x));
+  return ls_shares_divided(shares->total,
+                           ls_all_reduce(LS_REDUCE_SUM, weighted(shares, x)),
+                           ls_tensor_dtype(x));
 }
 
 // ---- In the forward pass ---------------------------------------------------
@@ -108,8 +108,8 @@ ls_status ls_shares_reduce_by_own(const ls_shares *shares, bool mean,
   const ls_nest all = ls_nest_sequence(LS_KIND_LIST, items, count);
   const bool divides = mean && shares->differ;
   const ls_nest made = ls_replica_all_reduce(
-      ls_replica_context(),
-      mean && !divides ? LS_REDUCE_MEAN : LS_REDUCE_SUM, all);
+      ls_replica_context(), mean && !divides ? LS_REDUCE_MEAN : LS_REDUCE_SUM,
+      all);
   const ls_status status = ls_nest_status(made);
   for (size_t i = 0; ls_status_is_ok(status) && i < count; ++i) {
     const ls_tensor x = ls_nest_tensor(made, i);

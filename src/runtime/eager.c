@@ -96,9 +96,8 @@ ls_op ls_eager_keep(ls_graph *graph, const ls_op_spec *spec,
                     size_t count) {
   const bool recording = ls_eager_is_recording(graph);
   const ls_op_spec bare = {.type = spec->type};
-  ls_node *node = recording
-                      ? ls_graph_append(graph, spec, input_refs, count)
-                      : ls_graph_append(graph, &bare, NULL, count);
+  ls_node *node = recording ? ls_graph_append(graph, spec, input_refs, count)
+                            : ls_graph_append(graph, &bare, NULL, count);
   if (node == NULL) return ls_eager_fail(graph, ls_out_of_memory());
   node->device = ls_context_current()->device;
   node->values = ls_arena_new_array(&graph->arena, ls_array *, count);
@@ -108,8 +107,8 @@ ls_op ls_eager_keep(ls_graph *graph, const ls_op_spec *spec,
   }
   for (size_t i = 0; i < count; ++i) {
     node->values[i] = ls_array_retain(values[i]);
-    node->outputs[i] = (ls_type){ls_array_dtype(values[i]),
-                                 ls_array_shape(values[i])};
+    node->outputs[i] =
+        (ls_type){ls_array_dtype(values[i]), ls_array_shape(values[i])};
   }
   return (ls_op){graph, node->id};
 }
@@ -121,17 +120,15 @@ static ls_status one_op_graph(ls_runtime *runtime, const ls_op_spec *spec,
                               size_t num_out, ls_graph **out_graph) {
   ls_graph *graph = NULL;
   uint64_t refs[MAX_VALUES] = {0};
-  LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_FUNCTION,
-                                   ls_op_table[spec->type].name, runtime, NULL,
-                                   &graph));
+  LS_RETURN_IF_ERROR(ls_graph_make(
+      LS_GRAPH_FUNCTION, ls_op_table[spec->type].name, runtime, NULL, &graph));
   *out_graph = graph;  // The caller frees it whatever happens.
   uint64_t *inputs =
       ls_arena_new_array(&graph->arena, uint64_t, spec->num_inputs);
   if (inputs == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < spec->num_inputs; ++i) {
     ls_tensor parameter;
-    LS_RETURN_IF_ERROR(
-        ls_graph_add_parameter(graph, in[i], NULL, &parameter));
+    LS_RETURN_IF_ERROR(ls_graph_add_parameter(graph, in[i], NULL, &parameter));
     inputs[i] = parameter.ref;
   }
   ls_op_spec bare = *spec;
@@ -192,9 +189,8 @@ static ls_status find_op(ls_runtime_state *state, const ls_op_spec *spec,
       if (ls_map_count(&state->eager_ops) >= MAX_CACHED_OPS)
         ls_runtime_state_drop_ops(state);
       status = compile_op(state, spec, in, out, num_out, out_compiled);
-      if (ls_status_is_ok(status) &&
-          !ls_map_insert(&state->eager_ops, key.data, key.size,
-                         *out_compiled)) {
+      if (ls_status_is_ok(status) && !ls_map_insert(&state->eager_ops, key.data,
+                                                    key.size, *out_compiled)) {
         ls_compiled_release(*out_compiled);
         status = ls_out_of_memory();
       }
@@ -218,7 +214,8 @@ static ls_status run_compiled(ls_runtime_state *state, ls_compiled *compiled,
     if (inputs == NULL) return ls_out_of_memory();
   }
   ls_status status = ls_ok();
-  for (size_t i = 0; i < num_in; ++i) inputs[i] = ls_array_data(in[i]);
+  for (size_t i = 0; i < num_in; ++i)
+    inputs[i] = ls_array_data(in[i]);
   for (size_t i = 0; i < num_out && ls_status_is_ok(status); ++i) {
     const ls_type type = ls_compiled_output(compiled, i);
     status = ls_array_create_unwritten(type.dtype, type.shape, &out[i]);
@@ -240,10 +237,9 @@ static ls_status run_op(ls_graph *graph, const ls_op_spec *spec,
                         const ls_type *out, size_t num_out, ls_array **values) {
   ls_runtime_state *state = ls_eager_of(graph)->state;
   ls_compiled *compiled = NULL;
-  LS_RETURN_IF_ERROR(
-      find_op(state, spec, in_types, out, num_out, &compiled));
-  const ls_status status = run_compiled(state, compiled, in, spec->num_inputs,
-                                        values, num_out);
+  LS_RETURN_IF_ERROR(find_op(state, spec, in_types, out, num_out, &compiled));
+  const ls_status status =
+      run_compiled(state, compiled, in, spec->num_inputs, values, num_out);
   ls_compiled_release(compiled);
   return status;
 }
@@ -259,8 +255,7 @@ static ls_status run_variable_op(ls_graph *graph, const ls_op_spec *spec,
                                  ls_array *const *in, const ls_type *in_types,
                                  ls_array **values) {
   ls_store *store = ls_eager_of(graph)->state->store;
-  ls_variable *variable =
-      (ls_variable *)find_attr(spec, "variable")->as.object;
+  ls_variable *variable = (ls_variable *)find_attr(spec, "variable")->as.object;
   if (spec->type == LS_OP_READ)
     return ls_store_read(store, variable, &values[0]);
   if (spec->type == LS_OP_IS_INITIALIZED) {
@@ -315,33 +310,32 @@ static ls_status run_any(ls_graph *graph, const ls_op_spec *spec,
   }
   for (size_t i = 0; i < spec->num_inputs && ls_status_is_ok(status); ++i) {
     status = ls_eager_value(graph, input_refs[i], &in[i]);
-    if (ls_status_is_ok(status))
-      types[i] = ls_graph_type(graph, input_refs[i]);
+    if (ls_status_is_ok(status)) types[i] = ls_graph_type(graph, input_refs[i]);
   }
   if (ls_status_is_ok(status)) {
     switch (spec->type) {
-      case LS_OP_CONSTANT:
-        values[0] = ls_array_retain(find_attr(spec, "value")->as.array);
-        break;
-      case LS_OP_IDENTITY:
-      case LS_OP_STOP_GRADIENT:
-        values[0] = ls_array_retain(in[0]);
-        break;
-      case LS_OP_BARRIER:
-      case LS_OP_CUSTOM_GRADIENT:  // Its last operands.
-        for (size_t i = 0; i < num_out; ++i)
-          values[i] = ls_array_retain(in[spec->num_inputs - num_out + i]);
-        break;
-      case LS_OP_READ:
-      case LS_OP_IS_INITIALIZED:
-      case LS_OP_ASSIGN:
-      case LS_OP_ASSIGN_ADD:
-      case LS_OP_ASSIGN_SUB:
-      case LS_OP_ASSIGN_SCATTER:
-        status = run_variable_op(graph, spec, in, types, values);
-        break;
-      default:
-        status = run_op(graph, spec, in, types, out, num_out, values);
+    case LS_OP_CONSTANT:
+      values[0] = ls_array_retain(find_attr(spec, "value")->as.array);
+      break;
+    case LS_OP_IDENTITY:
+    case LS_OP_STOP_GRADIENT:
+      values[0] = ls_array_retain(in[0]);
+      break;
+    case LS_OP_BARRIER:
+    case LS_OP_CUSTOM_GRADIENT:  // Its last operands.
+      for (size_t i = 0; i < num_out; ++i)
+        values[i] = ls_array_retain(in[spec->num_inputs - num_out + i]);
+      break;
+    case LS_OP_READ:
+    case LS_OP_IS_INITIALIZED:
+    case LS_OP_ASSIGN:
+    case LS_OP_ASSIGN_ADD:
+    case LS_OP_ASSIGN_SUB:
+    case LS_OP_ASSIGN_SCATTER:
+      status = run_variable_op(graph, spec, in, types, values);
+      break;
+    default:
+      status = run_op(graph, spec, in, types, out, num_out, values);
     }
   }
   ls_arena_deinit(&memory);
@@ -363,7 +357,8 @@ ls_op ls_eager_run(ls_graph *graph, const ls_op_spec *spec,
           : ls_eager_fail(graph,
                           ls_status_annotate(status, "in eager op %s",
                                              ls_op_table[spec->type].name));
-  for (size_t i = 0; i < num_out; ++i) ls_array_release(values[i]);
+  for (size_t i = 0; i < num_out; ++i)
+    ls_array_release(values[i]);
   return op;
 }
 
@@ -385,8 +380,7 @@ ls_status ls_eager_initialize_zero(ls_variable *variable) {
 }
 
 void ls_eager_forget(ls_variable *variable) {
-  ls_runtime_state *state =
-      ls_runtime_slot(variable->runtime, LS_SLOT_RUNTIME);
+  ls_runtime_state *state = ls_runtime_slot(variable->runtime, LS_SLOT_RUNTIME);
   if (state == NULL) return;
   // A component that somebody else holds keeps its value.
   bool lives_on = false;

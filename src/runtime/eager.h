@@ -24,9 +24,9 @@ typedef struct ls_frame {
 // What an eager graph has beyond a graph; `graph->owner` points to it.
 typedef struct ls_eager {
   ls_runtime_state *state;
-  ls_frame *frame;    // Innermost.
-  ls_tape *tape;      // Innermost open or ended tape, not yet released.
-  size_t recording;   // Open tapes.
+  ls_frame *frame;   // Innermost.
+  ls_tape *tape;     // Innermost open or ended tape, not yet released.
+  size_t recording;  // Open tapes.
 } ls_eager;
 
 static inline ls_eager *ls_eager_of(const ls_graph *graph) {
@@ -41,9 +41,9 @@ static inline bool ls_eager_is_recording(const ls_graph *graph) {
 struct ls_tape {
   ls_graph *graph;
   struct ls_tape *outer;
-  ls_frame *frame;           // The frame it was begun in.
+  ls_frame *frame;             // The frame it was begun in.
   uint64_t first_id, last_id;  // Recorded: first_id .. last_id; 0: still open.
-  uint64_t *watched;         // Refs.
+  uint64_t *watched;           // Refs.
   size_t num_watched, watched_capacity;
 };
 

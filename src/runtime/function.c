@@ -139,7 +139,8 @@ static ls_nest to_parameter(ls_nest leaf, void *user) {
   if (key->kind != LS_KIND_DISTRIBUTED) return ls_nest_retain(leaf);
   ls_nest *items = ls_new_array(p->graph->allocator, ls_nest, key->slots);
   if (items == NULL) return ls_fail(ls_out_of_memory());
-  for (size_t i = 0; i < key->slots; ++i) items[i] = next_parameter(p);
+  for (size_t i = 0; i < key->slots; ++i)
+    items[i] = next_parameter(p);
   const ls_nest made =
       ls_nest_distributed(ls_distributed_kind_of(leaf), items, key->slots);
   ls_release(p->graph->allocator, items);
@@ -159,18 +160,18 @@ static ls_status compile_trace(ls_function *function, trace *t) {
   LS_RETURN_IF_ERROR(ls_runtime_state_get(function->runtime, &state));
   LS_RETURN_IF_ERROR(ls_result_map_init(&t->result_map, function->allocator,
                                         t->graph->num_results));
-  LS_RETURN_IF_ERROR(ls_compile(
-      function->runtime,
-      &(ls_lower_request){.graph = t->graph,
-                          .fetches = t->graph->results,
-                          .num_fetches = t->graph->num_results,
-                          .feeds = t->graph->parameters,
-                          .feed_types = t->signature.types,
-                          .num_feeds = t->graph->num_declared,
-                          .effects_are_roots = true,
-                          .store = state->store,
-                          .outputs = t->result_map.outputs},
-      t->replicas, &t->compiled));
+  LS_RETURN_IF_ERROR(
+      ls_compile(function->runtime,
+                 &(ls_lower_request){.graph = t->graph,
+                                     .fetches = t->graph->results,
+                                     .num_fetches = t->graph->num_results,
+                                     .feeds = t->graph->parameters,
+                                     .feed_types = t->signature.types,
+                                     .num_feeds = t->graph->num_declared,
+                                     .effects_are_roots = true,
+                                     .store = state->store,
+                                     .outputs = t->result_map.outputs},
+                 t->replicas, &t->compiled));
   t->num_result_leaves = ls_nest_num_leaves(t->results);
   return ls_result_map_finish(&t->result_map, function->allocator, t->compiled);
 }
@@ -360,8 +361,7 @@ ls_status ls_function_print_lowered(const ls_function *function,
   return ls_graph_print(ls_compiled_program(t->compiled)->body, out_text);
 }
 
-ls_status ls_function_print_plan(const ls_function *function,
-                                 char **out_text) {
+ls_status ls_function_print_plan(const ls_function *function, char **out_text) {
   const trace *t = NULL;
   *out_text = NULL;
   LS_RETURN_IF_ERROR(newest(function, &t));
@@ -385,8 +385,7 @@ ls_status ls_function_measure(ls_function *function, bool on) {
   return ls_compiled_measure(t->compiled, store, on);
 }
 
-ls_status ls_function_print_cost(const ls_function *function,
-                                 char **out_text) {
+ls_status ls_function_print_cost(const ls_function *function, char **out_text) {
   const trace *t = NULL;
   ls_store *store = NULL;
   *out_text = NULL;

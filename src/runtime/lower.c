@@ -5,7 +5,7 @@
 #include "runtime/lower_ops.h"
 
 static const ls_lower_function lower_table[LS_OP_COUNT] = {
-#define LS_OP(id, name, inputs, traits, shape, gradient, lower, ...) \
+#define LS_OP(id, name, inputs, traits, shape, gradient, lower, ...)           \
   [LS_OP_##id] = lower_##lower,
 #include "lockstep/ops.def"
 #undef LS_OP
@@ -89,8 +89,8 @@ ls_status ls_graph_written(const ls_graph *graph, ls_allocator *allocator,
           add_written((ls_variable *)ls_node_attr(node, "variable")->as.object,
                       allocator, list, count, capacity));
     for (uint32_t r = 0; r < node->num_regions; ++r)
-      LS_RETURN_IF_ERROR(ls_graph_written(node->regions[r], allocator, list,
-                                          count, capacity));
+      LS_RETURN_IF_ERROR(
+          ls_graph_written(node->regions[r], allocator, list, count, capacity));
   }
   return ls_ok();
 }
@@ -110,8 +110,7 @@ static ls_status lower_one(ls_lower_scope *scope, ls_node *node) {
   if (ls_status_is_ok(status)) return status;
   char text[LS_MAX_FULL_NAME];
   return ls_status_annotate(
-      status, "in %s",
-      ls_node_describe(scope->from, node, text, sizeof(text)));
+      status, "in %s", ls_node_describe(scope->from, node, text, sizeof(text)));
 }
 
 ls_status ls_lower_nodes(ls_lower_scope *scopes, size_t num_scopes,
@@ -122,7 +121,8 @@ ls_status ls_lower_nodes(ls_lower_scope *scopes, size_t num_scopes,
   ls_graph *from = scope->from;
   bool *needed = ls_new_array(scope->all->allocator, bool, from->num_nodes);
   if (needed == NULL) return ls_out_of_memory();
-  for (size_t i = 0; i < num_roots; ++i) mark_ref(scope, needed, roots[i]);
+  for (size_t i = 0; i < num_roots; ++i)
+    mark_ref(scope, needed, roots[i]);
   for (size_t i = 0; i < num_targets; ++i)
     mark(from, needed, targets[i].id);
   for (size_t i = from->num_nodes; i > 0; --i) {
@@ -137,8 +137,8 @@ ls_status ls_lower_nodes(ls_lower_scope *scopes, size_t num_scopes,
   }
   ls_status status = ls_ok();
   for (size_t i = 0; i < from->num_nodes; ++i)
-    for (size_t k = 0;
-         needed[i] && k < num_scopes && ls_status_is_ok(status); ++k)
+    for (size_t k = 0; needed[i] && k < num_scopes && ls_status_is_ok(status);
+         ++k)
       status = lower_one(&scopes[k], from->nodes[i]);
   ls_release(scope->all->allocator, needed);
   return status;
@@ -161,37 +161,37 @@ static void key_array(ls_text *key, const ls_array *array) {
 void ls_key_attr(ls_text *key, const ls_attr *attr) {
   ls_text_append_bytes(key, attr->name, strlen(attr->name) + 1);
   switch (attr->kind) {
-    case LS_ATTR_STRING:
-      ls_text_append_bytes(key, attr->as.string, strlen(attr->as.string) + 1);
-      break;
-    case LS_ATTR_INTS:
-      ls_text_append_bytes(key, attr->as.ints.items,
-                           attr->as.ints.count * sizeof(int64_t));
-      break;
-    case LS_ATTR_SIZES:
-      for (size_t i = 0; i < attr->as.sizes.count; ++i) {
-        ls_text_append_bytes(key, &attr->as.sizes.items[i].operand,
-                             sizeof(int32_t));
-        ls_text_append_bytes(key, &attr->as.sizes.items[i].value,
-                             sizeof(int64_t));
-      }
-      break;
-    case LS_ATTR_STRINGS:
-      for (size_t i = 0; i < attr->as.strings.count; ++i)
-        ls_text_append_bytes(key, attr->as.strings.items[i],
-                             strlen(attr->as.strings.items[i]) + 1);
-      break;
-    case LS_ATTR_ARRAY:
-      key_array(key, attr->as.array);
-      break;
-    case LS_ATTR_SHAPE:
-      ls_text_append_bytes(key, &attr->as.shape, sizeof(ls_shape));
-      break;
-    case LS_ATTR_DTYPE:
-      ls_text_append_bytes(key, &attr->as.dtype, sizeof(ls_dtype));
-      break;
-    default:  // Numbers and pointers: eight bytes.
-      ls_text_append_bytes(key, &attr->as.i, sizeof(int64_t));
+  case LS_ATTR_STRING:
+    ls_text_append_bytes(key, attr->as.string, strlen(attr->as.string) + 1);
+    break;
+  case LS_ATTR_INTS:
+    ls_text_append_bytes(key, attr->as.ints.items,
+                         attr->as.ints.count * sizeof(int64_t));
+    break;
+  case LS_ATTR_SIZES:
+    for (size_t i = 0; i < attr->as.sizes.count; ++i) {
+      ls_text_append_bytes(key, &attr->as.sizes.items[i].operand,
+                           sizeof(int32_t));
+      ls_text_append_bytes(key, &attr->as.sizes.items[i].value,
+                           sizeof(int64_t));
+    }
+    break;
+  case LS_ATTR_STRINGS:
+    for (size_t i = 0; i < attr->as.strings.count; ++i)
+      ls_text_append_bytes(key, attr->as.strings.items[i],
+                           strlen(attr->as.strings.items[i]) + 1);
+    break;
+  case LS_ATTR_ARRAY:
+    key_array(key, attr->as.array);
+    break;
+  case LS_ATTR_SHAPE:
+    ls_text_append_bytes(key, &attr->as.shape, sizeof(ls_shape));
+    break;
+  case LS_ATTR_DTYPE:
+    ls_text_append_bytes(key, &attr->as.dtype, sizeof(ls_dtype));
+    break;
+  default:  // Numbers and pointers: eight bytes.
+    ls_text_append_bytes(key, &attr->as.i, sizeof(int64_t));
   }
   ls_text_append_char(key, '\n');
 }
@@ -211,7 +211,8 @@ static bool make_key(ls_lower_scope *scope, const ls_op_spec *spec,
   ls_text_clear(key);
   ls_text_append_bytes(key, &spec->type, sizeof(spec->type));
   ls_text_append_bytes(key, inputs, spec->num_inputs * sizeof(*inputs));
-  for (size_t i = 0; i < spec->num_attrs; ++i) ls_key_attr(key, &spec->attrs[i]);
+  for (size_t i = 0; i < spec->num_attrs; ++i)
+    ls_key_attr(key, &spec->attrs[i]);
   return !key->failed;
 }
 

@@ -18,19 +18,30 @@ static const ls_array *constant_scalar(const ls_lower_scope *scope,
       node->outputs[0].shape.rank != 0)
     return NULL;
   const ls_dtype dtype = node->outputs[0].dtype;
-  const bool folds = dtype == LS_DTYPE_F32 || dtype == LS_DTYPE_F64 ||
-                     dtype == LS_DTYPE_I64;
+  const bool folds =
+      dtype == LS_DTYPE_F32 || dtype == LS_DTYPE_F64 || dtype == LS_DTYPE_I64;
   return folds ? ls_node_attr(node, "value")->as.array : NULL;
 }
 
 static bool fold_floats(uint16_t type, double x, double y, double *out) {
   switch (type) {
-    case LS_OP_ADD: *out = x + y; return true;
-    case LS_OP_SUB: *out = x - y; return true;
-    case LS_OP_MUL: *out = x * y; return true;
-    case LS_OP_DIV: *out = x / y; return true;
-    case LS_OP_NEG: *out = -x; return true;
-    default: return false;
+  case LS_OP_ADD:
+    *out = x + y;
+    return true;
+  case LS_OP_SUB:
+    *out = x - y;
+    return true;
+  case LS_OP_MUL:
+    *out = x * y;
+    return true;
+  case LS_OP_DIV:
+    *out = x / y;
+    return true;
+  case LS_OP_NEG:
+    *out = -x;
+    return true;
+  default:
+    return false;
   }
 }
 

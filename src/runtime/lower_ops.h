@@ -6,7 +6,7 @@
 
 #include "runtime/lower.h"
 
-#define LS_OP(id, name, inputs, traits, shape, gradient, lower, ...) \
+#define LS_OP(id, name, inputs, traits, shape, gradient, lower, ...)           \
   ls_status lower_##lower(ls_lower_scope *scope, ls_node *node);
 #include "lockstep/ops.def"
 #undef LS_OP
@@ -15,8 +15,8 @@
 // the bits that running it would give; else 0.
 ls_status ls_lower_fold(ls_lower_scope *scope, const ls_node *node,
                         const uint64_t *inputs, uint64_t *out_ref);
-// If the node follows the gradient of windows' maxima and there is a cheaper way
-// to the same (lower_pool.c), that; else 0.
+// If the node follows the gradient of windows' maxima and there is a cheaper
+// way to the same (lower_pool.c), that; else 0.
 ls_status ls_lower_pool(ls_lower_scope *scope, const ls_node *node,
                         const uint64_t *inputs, uint64_t *out_ref);
 
@@ -28,8 +28,8 @@ ls_status ls_lower_own_entry(ls_lower_scope *scope, const int64_t *entries,
                              const ls_node *origin, uint64_t *out_ref);
 // all_reduce, all_gather and reduce_scatter within groups.
 ls_status ls_lower_grouped(ls_lower_scope *scope, ls_node *node);
-// The size of operand `input` along an axis on each replica, or altogether (axis
-// -1), in the graph's arena.
+// The size of operand `input` along an axis on each replica, or altogether
+// (axis -1), in the graph's arena.
 ls_status ls_lower_sizes_on_all(ls_lower_scope *scope, const ls_node *node,
                                 uint32_t input, int64_t axis,
                                 int64_t **out_sizes);

@@ -44,9 +44,9 @@ static const ls_object_type program_type = {.name = "program",
 static ls_status check_border(const ls_lower_request *request) {
   for (size_t i = 0; i < request->num_feeds + request->num_fetches; ++i) {
     const bool is_feed = i < request->num_feeds;
-    const ls_tensor value = {request->graph,
-                             is_feed ? request->feeds[i]
-                                     : request->fetches[i - request->num_feeds]};
+    const ls_tensor value = {
+        request->graph,
+        is_feed ? request->feeds[i] : request->fetches[i - request->num_feeds]};
     if (ls_tensor_dtype(value) != LS_DTYPE_VARIANT) continue;
     return ls_unimplemented("'%s' is %s: a stack lives inside of one run and "
                             "cannot %s it",
@@ -147,8 +147,8 @@ static ls_status lower_request(ls_lowering *all,
   LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_LOWERED, request->graph->name,
                                    all->runtime, NULL, &program->body));
   ls_lower_scope scope;
-  LS_RETURN_IF_ERROR(ls_lower_scope_init(&scope, all, NULL, request->graph,
-                                         program->body));
+  LS_RETURN_IF_ERROR(
+      ls_lower_scope_init(&scope, all, NULL, request->graph, program->body));
   ls_status status = add_inputs(&scope, request);
   if (ls_status_is_ok(status))
     status = ls_lower_nodes(&scope, 1, request->fetches, request->num_fetches,
@@ -171,11 +171,10 @@ ls_status ls_lower(ls_runtime *runtime, const ls_lower_request *request,
   if (program == NULL) return ls_out_of_memory();
   ls_object_init(&program->object, &program_type);
   program->runtime = runtime;
-  ls_lowering all = {
-      .runtime = runtime,
-      .allocator = allocator,
-      .program = program,
-      .store = request->store};
+  ls_lowering all = {.runtime = runtime,
+                     .allocator = allocator,
+                     .program = program,
+                     .store = request->store};
   ls_map_init(&all.stacks, allocator);
   const ls_status status = lower_request(&all, request);
   ls_map_deinit(&all.stacks);

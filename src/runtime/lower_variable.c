@@ -55,8 +55,8 @@ static ls_status add_use(ls_lower_scope *scope, ls_variable *variable,
                sizeof(*program->uses)))
     return ls_out_of_memory();
   ls_tensor parameter;
-  LS_RETURN_IF_ERROR(ls_graph_add_parameter(scope->to, variable->type, NULL,
-                                            &parameter));
+  LS_RETURN_IF_ERROR(
+      ls_graph_add_parameter(scope->to, variable->type, NULL, &parameter));
   // By itself a component is used only where it has a buffer of its own.
   program->uses[program->num_uses++] =
       (ls_use){.variable = ls_object_retain(&variable->object),
@@ -84,10 +84,10 @@ static ls_status read_container(ls_lower_scope *scope, ls_variable *container,
   if (equal) return ls_ok();
   if (count == (size_t)scope->replicas)
     return ls_lower_take_own(scope, refs, NULL, out_ref);
-  return ls_unimplemented(
-      "variable '%s' has a value for each of its %zu replicas, and is read where "
-      "there are %d",
-      container->name, count, scope->replicas);
+  return ls_unimplemented("variable '%s' has a value for each of its %zu "
+                          "replicas, and is read where "
+                          "there are %d",
+                          container->name, count, scope->replicas);
 }
 
 bool ls_lower_is_split(const ls_lower_scope *scope,
@@ -165,8 +165,7 @@ ls_status ls_lower_write(ls_lower_scope *scope, ls_variable *variable,
                : write_component(scope, variable, ref);
   if (variable->num_components > 0 && ls_lower_is_split(scope, variable)) {
     for (size_t i = 0; i < variable->num_components; ++i)
-      LS_RETURN_IF_ERROR(
-          write_component(scope, variable->components[i], ref));
+      LS_RETURN_IF_ERROR(write_component(scope, variable->components[i], ref));
     return ls_ok();
   }
   uint64_t before = 0;  // Makes the use, so that the program knows of it.

@@ -135,8 +135,7 @@ static ls_status compile(ls_runtime *runtime, ls_program *program,
   if (ls_status_is_ok(status))
     status = compiled->backend->vtable->compile(
         compiled->backend, program,
-        lanes_of(ls_runtime_trunk(runtime), replicas),
-        &compiled->executable);
+        lanes_of(ls_runtime_trunk(runtime), replicas), &compiled->executable);
   if (ls_status_is_ok(status))
     *out_compiled = compiled;
   else
@@ -309,8 +308,7 @@ bool ls_compiled_fits(const ls_compiled *compiled, const ls_store *store) {
     // A component that is given a buffer of its own says nothing by itself.
     if (container == NULL || (container != variable && !use->split_before))
       continue;
-    if (ls_store_is_shared(store, container) == use->split_before)
-      return false;
+    if (ls_store_is_shared(store, container) == use->split_before) return false;
   }
   return true;
 }
@@ -348,8 +346,7 @@ ls_status ls_compiled_run(ls_compiled *compiled, ls_store *store,
 ls_status ls_compiled_measure(ls_compiled *compiled, ls_store *store, bool on) {
   bound *b = NULL;
   LS_RETURN_IF_ERROR(take(compiled, store, &b));
-  const ls_status status =
-      compiled->backend->vtable->measure(b->instance, on);
+  const ls_status status = compiled->backend->vtable->measure(b->instance, on);
   give_back(compiled, b);
   return status;
 }

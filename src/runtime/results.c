@@ -109,7 +109,8 @@ static ls_nest make_leaf(ls_nest leaf, void *user) {
   const size_t count = ls_distributed_count(leaf);
   ls_nest *items = ls_new_array(ls_current_allocator(), ls_nest, count);
   if (items == NULL) return ls_fail(ls_out_of_memory());
-  for (size_t i = 0; i < count; ++i) items[i] = make_array(w);
+  for (size_t i = 0; i < count; ++i)
+    items[i] = make_array(w);
   const ls_nest made =
       ls_nest_distributed(ls_distributed_kind_of(leaf), items, count);
   ls_release(ls_current_allocator(), items);

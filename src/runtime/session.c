@@ -74,8 +74,8 @@ ls_store *ls_session_store(const ls_session *session) { return session->store; }
 // What a run asks for, in the terms of lowering.
 typedef struct request {
   ls_session *session;
-  ls_nest fetches;   // Checked.
-  ls_nest *leaves;   // Of fetches, and as many again for the results.
+  ls_nest fetches;  // Checked.
+  ls_nest *leaves;  // Of fetches, and as many again for the results.
   size_t num_leaves;
   uint64_t *refs;
   size_t num_refs;
@@ -94,26 +94,26 @@ static ls_nest fetch_leaf(ls_nest leaf, void *user) {
   request *r = user;
   char text[200];
   switch (leaf.kind) {
-    case LS_KIND_TENSOR:
-    case LS_KIND_OP: {
-      ls_graph *graph = leaf.kind == LS_KIND_TENSOR ? leaf.as.tensor.graph
-                                                    : leaf.as.op.graph;
-      if (graph == r->session->graph) return leaf;
-      const ls_status error = ls_graph_error(r->session->graph);
-      if (graph == NULL && error != NULL) return ls_fail(error);
-      ls_status_free(error);
-      return LS_FAIL(LS_INVALID_ARGUMENT,
-                     "a fetch belongs to graph '%s', the session runs '%s'",
-                     graph == NULL ? "(failed)" : graph->name,
-                     r->session->graph->name);
-    }
-    case LS_KIND_NONE:
-      return leaf;
-    default:
-      return LS_FAIL(LS_INVALID_ARGUMENT,
-                     "%s cannot be fetched: tensors and ops can (read a "
-                     "variable with ls_variable_read)",
-                     ls_nest_print(leaf, text, sizeof(text)));
+  case LS_KIND_TENSOR:
+  case LS_KIND_OP: {
+    ls_graph *graph =
+        leaf.kind == LS_KIND_TENSOR ? leaf.as.tensor.graph : leaf.as.op.graph;
+    if (graph == r->session->graph) return leaf;
+    const ls_status error = ls_graph_error(r->session->graph);
+    if (graph == NULL && error != NULL) return ls_fail(error);
+    ls_status_free(error);
+    return LS_FAIL(LS_INVALID_ARGUMENT,
+                   "a fetch belongs to graph '%s', the session runs '%s'",
+                   graph == NULL ? "(failed)" : graph->name,
+                   r->session->graph->name);
+  }
+  case LS_KIND_NONE:
+    return leaf;
+  default:
+    return LS_FAIL(LS_INVALID_ARGUMENT,
+                   "%s cannot be fetched: tensors and ops can (read a "
+                   "variable with ls_variable_read)",
+                   ls_nest_print(leaf, text, sizeof(text)));
   }
 }
 
@@ -241,8 +241,8 @@ static ls_status run(request *r, ls_nest fetches, const ls_feed *feeds,
   plan *p = NULL;
   LS_RETURN_IF_ERROR(find_plan(r, &p));
   ls_former_results former;
-  LS_RETURN_IF_ERROR(ls_results_open(r->fetches, &p->results, r->leaves, results,
-                                     r->outputs, &former));
+  LS_RETURN_IF_ERROR(ls_results_open(r->fetches, &p->results, r->leaves,
+                                     results, r->outputs, &former));
   const ls_run_args args = {
       .inputs = r->inputs,
       .outputs = r->outputs,

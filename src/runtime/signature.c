@@ -38,21 +38,21 @@ static bool key_of(ls_nest leaf, ls_leaf_key *key) {
     return true;
   }
   switch (leaf.kind) {
-    case LS_KIND_NONE:
-      return true;
-    case LS_KIND_SCALAR:
-      key->type.dtype = leaf.dtype;
-      key->bits = leaf.as.bits;
-      return true;
-    case LS_KIND_VARIABLE:
-    case LS_KIND_OBJECT:
-      key->bits = (uintptr_t)leaf.as.ref;
-      return true;
-    case LS_KIND_DISTRIBUTED:
-      key->slots = (uint32_t)ls_distributed_count(leaf);
-      return true;
-    default:
-      return false;
+  case LS_KIND_NONE:
+    return true;
+  case LS_KIND_SCALAR:
+    key->type.dtype = leaf.dtype;
+    key->bits = leaf.as.bits;
+    return true;
+  case LS_KIND_VARIABLE:
+  case LS_KIND_OBJECT:
+    key->bits = (uintptr_t)leaf.as.ref;
+    return true;
+  case LS_KIND_DISTRIBUTED:
+    key->slots = (uint32_t)ls_distributed_count(leaf);
+    return true;
+  default:
+    return false;
   }
 }
 
@@ -119,8 +119,7 @@ ls_status ls_signature_init(ls_signature *signature, ls_allocator *allocator,
                               .num_leaves = ls_nest_num_leaves(args)};
   signature->keys =
       ls_new_array(allocator, ls_leaf_key, signature->num_leaves + 1);
-  ls_nest *leaves =
-      ls_new_array(allocator, ls_nest, signature->num_leaves + 1);
+  ls_nest *leaves = ls_new_array(allocator, ls_nest, signature->num_leaves + 1);
   const ls_status status = signature->keys == NULL || leaves == NULL
                                ? ls_out_of_memory()
                                : fill(signature, args, leaves);
@@ -163,8 +162,7 @@ bool ls_signature_matches(const ls_signature *signature, ls_nest args,
       return false;
     for (size_t c = 0; want->kind == LS_KIND_DISTRIBUTED && c < want->slots;
          ++c) {
-      const ls_array *array =
-          array_of(ls_distributed_component(leaves[i], c));
+      const ls_array *array = array_of(ls_distributed_component(leaves[i], c));
       if (array == NULL ||
           !same_type(type_of(array), signature->types[slot + c]))
         return false;

@@ -22,7 +22,7 @@ typedef struct ls_signature {
   ls_nest structure;  // Leaves are none.
   ls_leaf_key *keys;  // One a leaf, in the order of flattening.
   size_t num_leaves;
-  ls_type *types;     // One a slot.
+  ls_type *types;  // One a slot.
   size_t num_slots;
 } ls_signature;
 

@@ -10,12 +10,12 @@
 typedef struct ls_runtime_state {
   ls_runtime *runtime;
   ls_allocator *allocator;
-  ls_store *store;         // Of eager variables.
-  ls_map programs;         // Structure -> ls_compiled, which leaves when it goes.
-  ls_map eager_ops;        // An eager op's key -> ls_compiled.
-  ls_map eager_graphs;     // Thread -> its eager graph.
-  uint64_t serial;         // Never the same for two states.
-  uint64_t eager_random;   // Steps of eager random ops so far.
+  ls_store *store;      // Of eager variables.
+  ls_map programs;      // Structure -> ls_compiled, which leaves when it goes.
+  ls_map eager_ops;     // An eager op's key -> ls_compiled.
+  ls_map eager_graphs;  // Thread -> its eager graph.
+  uint64_t serial;      // Never the same for two states.
+  uint64_t eager_random;  // Steps of eager random ops so far.
 } ls_runtime_state;
 
 // The runtime's, made at first use.

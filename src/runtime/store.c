@@ -187,8 +187,8 @@ ls_status ls_store_read(ls_store *store, ls_variable *variable,
     return ls_failed_precondition(
         "variable '%s' has no value here; run its initializer first",
         variable->name);
-  LS_RETURN_IF_ERROR(
-      ls_array_create_unwritten(variable->type.dtype, variable->type.shape, out_array));
+  LS_RETURN_IF_ERROR(ls_array_create_unwritten(
+      variable->type.dtype, variable->type.shape, out_array));
   const ls_status status = store->backend->vtable->download(
       e->buffer, ls_array_mutable_data(*out_array));
   if (ls_status_is_ok(status)) return status;

@@ -75,7 +75,8 @@ static bool is_watched(const ls_tape *tape, ls_nest x) {
 
 ls_status ls_tape_gradients(ls_tape *tape, ls_nest y, const ls_nest *xs,
                             size_t num_xs, ls_nest *grads) {
-  for (size_t i = 0; i < num_xs; ++i) grads[i] = ls_none();
+  for (size_t i = 0; i < num_xs; ++i)
+    grads[i] = ls_none();
   const uint64_t last =
       tape->last_id != 0 ? tape->last_id : tape->graph->next_id - 1;
   ls_nest *watched = ls_new_array(tape->graph->allocator, ls_nest, num_xs * 2);

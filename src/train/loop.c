@@ -260,7 +260,8 @@ static void describe(loop *it, const window *w) {
   r->accuracy = w->accuracy / examples;
   r->examples_per_second = seconds > 0 ? examples / seconds : 0;
   r->seconds = seconds_since(it, it->began);
-  r->seconds_left = seconds / (double)w->steps * (double)(r->num_steps - r->step);
+  r->seconds_left =
+      seconds / (double)w->steps * (double)(r->num_steps - r->step);
 }
 
 static ls_status log_window(loop *it) {

@@ -152,8 +152,8 @@ static void count_destroyed(ls_object *object) {
   (void)object;
   ++destroyed;
 }
-static const ls_object_type counted_type = {
-    .name = "counted", .destroy = count_destroyed};
+static const ls_object_type counted_type = {.name = "counted",
+                                            .destroy = count_destroyed};
 
 static void arrays_of_resources_own_references(void **state) {
   (void)state;

@@ -82,8 +82,7 @@ static void the_host_is_cpu_0_beside_the_device(void **state) {
   (void)state;
   LS_SPEC("M13");
   ls_device_name host;
-  expect_ok(
-      ls_device_host("/job:worker/replica:0/task:3/device:GPU:5", &host));
+  expect_ok(ls_device_host("/job:worker/replica:0/task:3/device:GPU:5", &host));
   assert_string_equal(host.text, "/job:worker/replica:0/task:3/device:CPU:0");
   expect_ok(ls_device_host("/device:GPU:1", &host));
   assert_string_equal(host.text, "/device:CPU:0");

@@ -207,8 +207,7 @@ static void *write_often(void *user) {
   char path[300];
   snprintf(path, sizeof(path), "%s/shared", folder);
   for (int i = 0; i < WRITES; ++i) {
-    const ls_status status =
-        files()->write(NULL, path, text, LENGTH);
+    const ls_status status = files()->write(NULL, path, text, LENGTH);
     if (!ls_status_is_ok(status)) {
       ls_status_free(status);
       return user;

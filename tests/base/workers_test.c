@@ -277,7 +277,8 @@ static void every_number_is_shared_out_once(void **state) {
       if (run % 10 == 0) {  // Both kinds of jobs take turns.
         job all = {0};
         expect_ok(ls_workers_run(workers, count_run, &all));
-        for (int w = 0; w < threads; ++w) assert_int_equal(all.runs[w], 1);
+        for (int w = 0; w < threads; ++w)
+          assert_int_equal(all.runs[w], 1);
       }
     }
     ls_workers_destroy(workers);

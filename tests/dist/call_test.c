@@ -45,9 +45,9 @@ static void replicas_get_their_parts(void **state) {
   made = run_on(strategy, echo, ls_none(), NULL);
   assert_int_equal(made.kind, LS_KIND_NONE);
   // The arguments are a list or a tuple.
-  expect_status(ls_strategy_run(strategy, ls_plain(echo, NULL), ls_nest_f64(1),
-                                &made),
-                LS_INVALID_ARGUMENT, "1.0");
+  expect_status(
+      ls_strategy_run(strategy, ls_plain(echo, NULL), ls_nest_f64(1), &made),
+      LS_INVALID_ARGUMENT, "1.0");
   ls_strategy_release(strategy);
 }
 
@@ -65,18 +65,18 @@ static void a_missing_part_is_found_before_anything_runs(void **state) {
   ls_nest made = ls_none();
   ls_nest args =
       LS_TUPLE(distributed_numbers(LS_PER_REPLICA, (double[]){1}, 1));
-  expect_status(ls_strategy_run(strategy, ls_plain(count_calls, &calls), args,
-                                &made),
-                LS_INVALID_ARGUMENT, "CPU:1");
+  expect_status(
+      ls_strategy_run(strategy, ls_plain(count_calls, &calls), args, &made),
+      LS_INVALID_ARGUMENT, "CPU:1");
   ls_nest_release(args);
   static const char *const devices[] = {
       "/job:localhost/replica:0/task:0/device:CPU:1",
       "/job:localhost/replica:0/task:0/device:CPU:3"};
   const ls_nest items[] = {ls_nest_f64(1), ls_nest_f64(2)};
   args = LS_TUPLE(ls_nest_distributed_on(LS_PER_REPLICA, items, devices, 2));
-  expect_status(ls_strategy_run(strategy, ls_plain(count_calls, &calls), args,
-                                &made),
-                LS_INVALID_ARGUMENT, "CPU:0");
+  expect_status(
+      ls_strategy_run(strategy, ls_plain(count_calls, &calls), args, &made),
+      LS_INVALID_ARGUMENT, "CPU:0");
   ls_nest_release(args);
   assert_int_equal(calls, 0);
   ls_strategy_release(strategy);
@@ -140,8 +140,7 @@ static void results_of_different_kinds_are_refused(void **state) {
 }
 
 // ---- Merging ---------------------------------------------------------------
-static ls_nest merge_and_note(ls_strategy *strategy, ls_nest args,
-                              void *user) {
+static ls_nest merge_and_note(ls_strategy *strategy, ls_nest args, void *user) {
   (void)strategy;
   note(user, "m", (int)ls_distributed_count(ls_nest_item(args, 0)));
   return LS_TUPLE(ls_nest_retain(ls_nest_item(args, 0)),
@@ -193,10 +192,9 @@ static ls_nest merge_one(ls_strategy *s, ls_nest args, void *user) {
 
 static ls_nest own_merge(ls_nest args, void *user) {
   (void)args;
-  return ls_replica_merge_call(ls_replica_context(),
-                               ls_replica_number() == 0 ? merge_zero
-                                                        : merge_one,
-                               ls_none(), user);
+  return ls_replica_merge_call(
+      ls_replica_context(), ls_replica_number() == 0 ? merge_zero : merge_one,
+      ls_none(), user);
 }
 
 static void replica_0s_merge_function_runs(void **state) {
@@ -229,12 +227,11 @@ static ls_nest give_component(ls_nest args, void *user) {
 
 static ls_nest give_differing(ls_nest args, void *user) {
   (void)args;
-  const ls_nest given =
-      ls_replica_number() == 0
-          ? LS_TUPLE(ls_nest_f64(1))
-          : LS_TUPLE(ls_nest_f64(1), ls_nest_f64(2));
-  const ls_nest made = ls_replica_merge_call(ls_replica_context(), merge_one,
-                                             given, user);
+  const ls_nest given = ls_replica_number() == 0
+                            ? LS_TUPLE(ls_nest_f64(1))
+                            : LS_TUPLE(ls_nest_f64(1), ls_nest_f64(2));
+  const ls_nest made =
+      ls_replica_merge_call(ls_replica_context(), merge_one, given, user);
   ls_nest_release(given);
   return made;
 }
@@ -246,9 +243,9 @@ static void merge_arguments_are_regrouped(void **state) {
   diary d = {.variable = variable_in(strategy, (variable_kind){0})};
   ls_nest_release(run_on(strategy, give_component, ls_none(), &d));
   ls_nest made = ls_none();
-  expect_status(ls_strategy_run(strategy, ls_plain(give_differing, &d),
-                                ls_none(), &made),
-                LS_INVALID_ARGUMENT, "a tuple of 2");
+  expect_status(
+      ls_strategy_run(strategy, ls_plain(give_differing, &d), ls_none(), &made),
+      LS_INVALID_ARGUMENT, "a tuple of 2");
   ls_variable_release(d.variable);
   ls_strategy_release(strategy);
 }
@@ -336,8 +333,8 @@ static ls_nest run_to_fail(ls_nest args, void *user) {
 static ls_nest merge_to_fail(ls_strategy *strategy, ls_nest args, void *user) {
   ls_nest made = ls_none();
   (void)args;
-  const ls_status status = ls_strategy_run(
-      strategy, ls_plain(run_to_fail, user), ls_none(), &made);
+  const ls_status status =
+      ls_strategy_run(strategy, ls_plain(run_to_fail, user), ls_none(), &made);
   return ls_status_is_ok(status) ? made : ls_fail(status);
 }
 
@@ -382,8 +379,7 @@ static ls_nest make_variables(ls_nest args, void *user) {
       {"foo_0", "bar"}, {"foo_1", "bar_3"}, {"foo", "bar"}};
   ls_status status = ls_ok();
   for (int i = 0; i < 2 && ls_status_is_ok(status); ++i) {
-    ls_variable_options options = {.name = names[r][i],
-                                   .dtype = LS_DTYPE_F32};
+    ls_variable_options options = {.name = names[r][i], .dtype = LS_DTYPE_F32};
     if (m->other_shape && r == 1) options.shape = LS_SHAPE(7);
     status = ls_variable_create(&options, &m->got[r][i]);
   }
@@ -398,7 +394,8 @@ static ls_nest make_variables(ls_nest args, void *user) {
 
 static void release_made(made_variables *m) {
   for (int r = 0; r < 3; ++r)
-    for (int i = 0; i < 2; ++i) ls_variable_release(m->got[r][i]);
+    for (int i = 0; i < 2; ++i)
+      ls_variable_release(m->got[r][i]);
 }
 
 static ls_status count_creation(const ls_creator *next,
@@ -443,21 +440,21 @@ static void a_variable_only_one_replica_makes_is_refused(void **state) {
   ls_strategy *strategy = mirrored_of(2);
   ls_nest made = ls_none();
   made_variables m = {.extra = "only_here"};
-  const ls_status status = ls_strategy_run(
-      strategy, ls_plain(make_variables, &m), ls_none(), &made);
+  const ls_status status =
+      ls_strategy_run(strategy, ls_plain(make_variables, &m), ls_none(), &made);
   expect_contains(ls_status_message(status), "'only_here'");
   expect_contains(ls_status_message(status), "CPU:1");
   expect_status(status, LS_FAILED_PRECONDITION, "replica 1");
   release_made(&m);
   m = (made_variables){.extra = "bar_7"};  // A second "bar".
-  expect_status(ls_strategy_run(strategy, ls_plain(make_variables, &m),
-                                ls_none(), &made),
-                LS_FAILED_PRECONDITION, "'bar_7'");
+  expect_status(
+      ls_strategy_run(strategy, ls_plain(make_variables, &m), ls_none(), &made),
+      LS_FAILED_PRECONDITION, "'bar_7'");
   release_made(&m);
   m = (made_variables){.other_shape = true};
-  expect_status(ls_strategy_run(strategy, ls_plain(make_variables, &m),
-                                ls_none(), &made),
-                LS_INVALID_ARGUMENT, "f32[7]");
+  expect_status(
+      ls_strategy_run(strategy, ls_plain(make_variables, &m), ls_none(), &made),
+      LS_INVALID_ARGUMENT, "f32[7]");
   release_made(&m);
   ls_strategy_release(strategy);
 }
@@ -466,10 +463,10 @@ static void numbers_behind_names_do_not_count(void **state) {
   (void)state;
   LS_SPEC("M55");
   static const char *const cases[][2] = {
-      {"Variable", "Variable"},         {"foo_1/bar_1/baz", "foo/bar/baz"},
-      {"foo_1", "foo"},                 {"foo_12/bar_345", "foo/bar"},
-      {"foo_1:0", "foo_1:0"},           {"foo1", "foo1"},
-      {"foo_a", "foo_a"},               {"a_1_2", "a_1"},
+      {"Variable", "Variable"}, {"foo_1/bar_1/baz", "foo/bar/baz"},
+      {"foo_1", "foo"},         {"foo_12/bar_345", "foo/bar"},
+      {"foo_1:0", "foo_1:0"},   {"foo1", "foo1"},
+      {"foo_a", "foo_a"},       {"a_1_2", "a_1"},
       {"foo_", "foo_"},
   };
   for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); ++i) {
@@ -506,8 +503,8 @@ static ls_nest build_named(ls_nest args, void *user) {
   LS_NAME_SCOPE("foo") {
     LS_CONTROL_SCOPE(&b->controls[r], 1) {
       const ls_nest given = LS_TUPLE(ls_leaf(x));
-      merged = ls_replica_merge_call(ls_replica_context(), merge_named, given,
-                                     b);
+      merged =
+          ls_replica_merge_call(ls_replica_context(), merge_named, given, b);
       ls_nest_release(given);
     }
   }

@@ -177,9 +177,11 @@ static void there_is_one_default_strategy(void **state) {
   pthread_t threads[4];
   for (size_t i = 0; i < 4; ++i)
     pthread_create(&threads[i], NULL, default_of, &seen_by[i]);
-  for (size_t i = 0; i < 4; ++i) pthread_join(threads[i], NULL);
+  for (size_t i = 0; i < 4; ++i)
+    pthread_join(threads[i], NULL);
   expect_ok(ls_strategy_default(&mine));
-  for (size_t i = 0; i < 4; ++i) assert_ptr_equal(seen_by[i], mine);
+  for (size_t i = 0; i < 4; ++i)
+    assert_ptr_equal(seen_by[i], mine);
 }
 
 static void a_strategys_scope_nests_in_itself(void **state) {
@@ -210,9 +212,9 @@ static void expect_mixing(ls_strategy *entered) {
                   "inside of mirrored strategy");
     // Every call in a refused scope says so.
     ls_variable *v = NULL;
-    expect_status(ls_variable_create(
-                      &(ls_variable_options){.dtype = LS_DTYPE_F32}, &v),
-                  LS_FAILED_PRECONDITION, "cannot be mixed");
+    expect_status(
+        ls_variable_create(&(ls_variable_options){.dtype = LS_DTYPE_F32}, &v),
+        LS_FAILED_PRECONDITION, "cannot be mixed");
     ls_nest made = ls_none();
     expect_status(
         ls_strategy_reduce(entered, LS_REDUCE_MEAN, ls_nest_f64(1), &made),
@@ -288,9 +290,9 @@ static void the_default_strategys_scope_changes_nothing(void **state) {
     }
     LS_STRATEGY_SCOPE(strategy) {
       expect_cross(strategy);
-      expect_status(ls_variable_create(
-                        &(ls_variable_options){.dtype = LS_DTYPE_F32}, &v),
-                    LS_FAILED_PRECONDITION, "the default strategy");
+      expect_status(
+          ls_variable_create(&(ls_variable_options){.dtype = LS_DTYPE_F32}, &v),
+          LS_FAILED_PRECONDITION, "the default strategy");
       assert_null(v);
     }
   }
@@ -306,8 +308,8 @@ static void a_strategy_can_be_set_without_a_scope(void **state) {
   expect_ok(ls_strategy_set_current(b));
   expect_cross(b);
   ls_variable *v = NULL;
-  expect_ok(ls_variable_create(&(ls_variable_options){.dtype = LS_DTYPE_F32},
-                               &v));
+  expect_ok(
+      ls_variable_create(&(ls_variable_options){.dtype = LS_DTYPE_F32}, &v));
   assert_int_equal(ls_variable_num_components(v), 3);
   ls_variable_release(v);
   expect_ok(ls_strategy_set_current(NULL));
@@ -459,8 +461,8 @@ static ls_nest call_across(ls_nest args, void *user) {
   const ls_nest value = ls_nest_f64(1);
   const ls_destinations none = {0};
   const ls_code code = LS_FAILED_PRECONDITION;
-  const char *says = ls_strategy_current() == strategy ? "merge_call"
-                                                       : "cannot be mixed";
+  const char *says =
+      ls_strategy_current() == strategy ? "merge_call" : "cannot be mixed";
   expect_status(ls_strategy_reduce(strategy, LS_REDUCE_MEAN, value, &made),
                 code, says);
   expect_status(
@@ -472,11 +474,10 @@ static ls_nest call_across(ls_nest args, void *user) {
   expect_status(ls_strategy_broadcast_to(strategy, value, none, &made), code,
                 says);
   expect_status(ls_strategy_gather(strategy, value, 0, &made), code, says);
-  expect_status(ls_strategy_update_non_slot(strategy,
-                                            (const char *[]){"/cpu:0"}, 1,
-                                            call_across, ls_none(), NULL, true,
-                                            &made),
-                code, says);
+  expect_status(
+      ls_strategy_update_non_slot(strategy, (const char *[]){"/cpu:0"}, 1,
+                                  call_across, ls_none(), NULL, true, &made),
+      code, says);
   expect_status(ls_strategy_fetch(strategy, value, NULL, NULL, NULL, &made),
                 code, says);
   expect_status(ls_strategy_worker_device_index(strategy, &made), code, says);

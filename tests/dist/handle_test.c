@@ -426,8 +426,7 @@ static void the_current_device_says_which_part_is_meant(void **state) {
   ls_function *function = NULL;
   ls_nest results = ls_none();
   expect_ok(ls_function_create(
-      &(ls_function_options){.call = read_on_two, .user = packed},
-      &function));
+      &(ls_function_options){.call = read_on_two, .user = packed}, &function));
   for (int i = 1; i <= 2; ++i) {
     expect_ok(ls_function_call(function, ls_none(), &results));
     ls_array *const first = ls_nest_as_array(ls_nest_item(results, 0));

@@ -65,9 +65,9 @@ static void nothing_runs_on_gpus(void **state) {
   ls_strategy *strategy = NULL;
   ls_nest results = ls_none();
   expect_ok(make((ls_mirrored_options){.num_gpus = LS_SOME(2)}, &strategy));
-  expect_status(ls_strategy_run(strategy, ls_plain(nothing, NULL), ls_none(),
-                                &results),
-                LS_UNIMPLEMENTED, "GPU:0");
+  expect_status(
+      ls_strategy_run(strategy, ls_plain(nothing, NULL), ls_none(), &results),
+      LS_UNIMPLEMENTED, "GPU:0");
   ls_strategy_release(strategy);
 }
 
@@ -78,11 +78,10 @@ static void two_ways_of_saying_where_are_refused(void **state) {
   ls_strategy *strategy = NULL;
   // Before anything else that is wrong, and with an empty list.
   for (size_t count = 0; count < 3; ++count) {
-    const ls_status status =
-        make((ls_mirrored_options){.devices = devices,
-                                   .num_devices = count,
-                                   .num_gpus = LS_SOME(0)},
-             &strategy);
+    const ls_status status = make((ls_mirrored_options){.devices = devices,
+                                                        .num_devices = count,
+                                                        .num_gpus = LS_SOME(0)},
+                                  &strategy);
     expect_contains(ls_status_message(status), "devices");
     expect_status(status, LS_INVALID_ARGUMENT, "num_gpus");
   }
@@ -198,18 +197,18 @@ static void replicas_stand_on_logical_cpus(void **state) {
                  (const char *[]){LOCAL "CPU:0", LOCAL "CPU:1", LOCAL "CPU:2"},
                  3);
   ls_strategy_release(strategy);
-  expect_status(make((ls_mirrored_options){.num_replicas = LS_SOME(0)},
-                     &strategy),
-                LS_INVALID_ARGUMENT, "0 replicas");
-  const ls_status listed = make((ls_mirrored_options){.num_replicas = LS_SOME(2),
-                                                      .devices = devices,
-                                                      .num_devices = 1},
-                                &strategy);
+  expect_status(
+      make((ls_mirrored_options){.num_replicas = LS_SOME(0)}, &strategy),
+      LS_INVALID_ARGUMENT, "0 replicas");
+  const ls_status listed = make(
+      (ls_mirrored_options){
+          .num_replicas = LS_SOME(2), .devices = devices, .num_devices = 1},
+      &strategy);
   expect_contains(ls_status_message(listed), "num_replicas");
   expect_status(listed, LS_INVALID_ARGUMENT, "devices");
-  const ls_status gpus = make((ls_mirrored_options){.num_replicas = LS_SOME(2),
-                                                    .num_gpus = LS_SOME(2)},
-                              &strategy);
+  const ls_status gpus = make(
+      (ls_mirrored_options){.num_replicas = LS_SOME(2), .num_gpus = LS_SOME(2)},
+      &strategy);
   expect_contains(ls_status_message(gpus), "num_replicas");
   expect_status(gpus, LS_INVALID_ARGUMENT, "num_gpus");
   strategy = mirrored_of(1024);
@@ -224,7 +223,8 @@ static void non_slot_devices_are_all(void **state) {
   ls_strategy *strategy = mirrored_of(2);
   const char *devices[4] = {NULL};
   size_t count = 0;
-  expect_ok(ls_strategy_non_slot_devices(strategy, NULL, 0, devices, 4, &count));
+  expect_ok(
+      ls_strategy_non_slot_devices(strategy, NULL, 0, devices, 4, &count));
   assert_int_equal(count, 2);
   assert_string_equal(devices[1], LOCAL "CPU:1");
   ls_strategy_release(strategy);
@@ -288,8 +288,7 @@ static void the_default_strategy_gives_values_as_they_are(void **state) {
                      2, 0),
       LS_SHAPE(2));
   for (int op = LS_REDUCE_SUM; op <= LS_REDUCE_MEAN; ++op) {
-    expect_ok(
-        ls_strategy_reduce(usual, (ls_reduce_op)op, ls_leaf(x), &made));
+    expect_ok(ls_strategy_reduce(usual, (ls_reduce_op)op, ls_leaf(x), &made));
     assert_true(ls_nest_is_same(made, ls_leaf(x)));
     static const int axes[] = {0};
     expect_ok(ls_strategy_reduce_with(
@@ -307,9 +306,9 @@ static void the_default_strategy_gives_values_as_they_are(void **state) {
   expect_ok(
       ls_strategy_broadcast_to(usual, ls_leaf(x), (ls_destinations){0}, &made));
   assert_true(ls_nest_is_same(made, ls_leaf(x)));
-  expect_status(ls_strategy_broadcast_to(
-                    usual, ls_leaf(x), (ls_destinations){.device = "/cpu:0"},
-                    &made),
+  expect_status(ls_strategy_broadcast_to(usual, ls_leaf(x),
+                                         (ls_destinations){.device = "/cpu:0"},
+                                         &made),
                 LS_UNIMPLEMENTED, "destinations");
   // Updates: once, with the variable itself.
   ls_variable *w = NULL, *v = NULL;
@@ -320,8 +319,7 @@ static void the_default_strategy_gives_values_as_they_are(void **state) {
   expect_ok(ls_variable_create(
       &(ls_variable_options){.name = "w", .dtype = LS_DTYPE_F32}, &w));
   const ls_nest args = LS_TUPLE(ls_nest_f64(8));
-  expect_ok(
-      ls_strategy_update(usual, v, update_default, args, v, true, &made));
+  expect_ok(ls_strategy_update(usual, v, update_default, args, v, true, &made));
   expect_printed(made, "[8.0, 3.0]");
   ls_nest_release(made);
   expect_ok(
@@ -332,8 +330,7 @@ static void the_default_strategy_gives_values_as_they_are(void **state) {
   const char *device = NULL;
   size_t count = 0;
   ls_variable *const both[] = {w, v};
-  expect_ok(
-      ls_strategy_non_slot_devices(usual, both, 2, &device, 1, &count));
+  expect_ok(ls_strategy_non_slot_devices(usual, both, 2, &device, 1, &count));
   assert_int_equal(count, 1);
   assert_string_equal(device, LOCAL "CPU:3");
   expect_status(ls_strategy_worker_devices(usual, &device, 1, &count),
@@ -350,7 +347,8 @@ static void the_default_strategy_gives_values_as_they_are(void **state) {
 static ls_nest on_devices(const double *values, const char *const *devices,
                           size_t count) {
   ls_nest items[8];
-  for (size_t i = 0; i < count; ++i) items[i] = ls_nest_f64(values[i]);
+  for (size_t i = 0; i < count; ++i)
+    items[i] = ls_nest_f64(values[i]);
   return ls_nest_distributed_on(LS_PER_REPLICA, items, devices, count);
 }
 
@@ -532,8 +530,7 @@ static void a_component_is_got_by_device(void **state) {
   LS_SPEC("M37");
   static const char *const devices[] = {LOCAL "CPU:0", LOCAL "CPU:1"};
   const ls_nest items[] = {ls_nest_f64(1), ls_nest_f64(2)};
-  const ls_nest value =
-      ls_nest_distributed_on(LS_MIRRORED, items, devices, 2);
+  const ls_nest value = ls_nest_distributed_on(LS_MIRRORED, items, devices, 2);
   ls_nest got = ls_none();
   expect_ok(ls_distributed_get(value, "cpu:1", &got));
   assert_true(ls_nest_number(got) == 2);

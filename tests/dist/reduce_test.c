@@ -22,7 +22,8 @@ static ls_tensor vector_of(ls_dtype dtype, const double *values,
                            int64_t count) {
   ls_array *array = NULL;
   expect_ok(ls_array_create(dtype, LS_SHAPE(count), &array));
-  for (int64_t i = 0; i < count; ++i) ls_array_set_f64(array, i, values[i]);
+  for (int64_t i = 0; i < count; ++i)
+    ls_array_set_f64(array, i, values[i]);
   const ls_tensor tensor = ls_tensor_from_array(array);
   ls_array_release(array);
   return tensor;
@@ -67,9 +68,9 @@ static void operations_have_names_in_any_case(void **state) {
                   LS_INVALID_ARGUMENT, says);
     expect_status(ls_strategy_reduce_to(strategy, no, value, here, &made),
                   LS_INVALID_ARGUMENT, says);
-    expect_status(ls_strategy_batch_reduce_to(strategy, no, &value, &here, 1,
-                                              &made),
-                  LS_INVALID_ARGUMENT, says);
+    expect_status(
+        ls_strategy_batch_reduce_to(strategy, no, &value, &here, 1, &made),
+        LS_INVALID_ARGUMENT, says);
   }
   ls_nest_release(value);
   ls_strategy_release(strategy);
@@ -123,8 +124,8 @@ static void an_axis_counts_elements(void **state) {
   ls_nest made = ls_none();
   for (int axis = -2; axis < 2; axis += 3) {
     const ls_reduce_options along = {.axes = &axis, .num_axes = 1};
-    const ls_status status = ls_strategy_reduce_with(
-        strategy, LS_REDUCE_MEAN, value, &along, &made);
+    const ls_status status =
+        ls_strategy_reduce_with(strategy, LS_REDUCE_MEAN, value, &along, &made);
     expect_contains(ls_status_message(status), axis < 0 ? "axis -2" : "axis 1");
     expect_status(status, LS_INVALID_ARGUMENT, "rank 1");
   }
@@ -156,10 +157,10 @@ static void means_of_integers_are_true_divisions(void **state) {
   static const struct {
     ls_dtype from, to;
   } cases[] = {
-      {LS_DTYPE_I32, LS_DTYPE_F64}, {LS_DTYPE_I64, LS_DTYPE_F64},
-      {LS_DTYPE_I8, LS_DTYPE_F32},  {LS_DTYPE_I16, LS_DTYPE_F32},
-      {LS_DTYPE_U8, LS_DTYPE_F32},  {LS_DTYPE_U16, LS_DTYPE_F32},
-      {LS_DTYPE_F32, LS_DTYPE_F32}, {LS_DTYPE_F64, LS_DTYPE_F64},
+      {LS_DTYPE_I32, LS_DTYPE_F64},   {LS_DTYPE_I64, LS_DTYPE_F64},
+      {LS_DTYPE_I8, LS_DTYPE_F32},    {LS_DTYPE_I16, LS_DTYPE_F32},
+      {LS_DTYPE_U8, LS_DTYPE_F32},    {LS_DTYPE_U16, LS_DTYPE_F32},
+      {LS_DTYPE_F32, LS_DTYPE_F32},   {LS_DTYPE_F64, LS_DTYPE_F64},
       {LS_DTYPE_BF16, LS_DTYPE_BF16},
   };
   ls_strategy *strategy = mirrored_of(2);
@@ -187,9 +188,8 @@ static void a_mirrored_value_has_no_sum(void **state) {
     assert_true(number_of(reduced(strategy, LS_REDUCE_MEAN, values[i], NULL)) ==
                 6);
     ls_nest made = ls_none();
-    expect_status(
-        ls_strategy_reduce(strategy, LS_REDUCE_SUM, values[i], &made),
-        LS_INVALID_ARGUMENT, "mirrored");
+    expect_status(ls_strategy_reduce(strategy, LS_REDUCE_SUM, values[i], &made),
+                  LS_INVALID_ARGUMENT, "mirrored");
     ls_nest_release(values[i]);
   }
   ls_variable_release(v);
@@ -201,16 +201,15 @@ static void one_value_is_its_own_mean(void **state) {
   LS_SPEC("V190 M129");
   ls_strategy *two = mirrored_of(2), *one = mirrored_of(1);
   const ls_nest x = ls_leaf(scalar_of(4));
-  assert_true(
-      ls_nest_is_same(reduced(two, LS_REDUCE_MEAN, x, NULL), x));
+  assert_true(ls_nest_is_same(reduced(two, LS_REDUCE_MEAN, x, NULL), x));
   assert_true(number_of(reduced(one, LS_REDUCE_SUM, x, NULL)) == 4);
   ls_nest made = ls_none();
   expect_status(ls_strategy_reduce(two, LS_REDUCE_SUM, ls_nest_f64(2.5), &made),
                 LS_INVALID_ARGUMENT, "SUM of 2.5");
   expect_status(ls_strategy_reduce(two, LS_REDUCE_SUM, x, &made),
                 LS_INVALID_ARGUMENT, "tensor");
-  assert_true(
-      number_of(reduced(two, LS_REDUCE_SUM, ls_nest_i64(0), NULL)) == 0);
+  assert_true(number_of(reduced(two, LS_REDUCE_SUM, ls_nest_i64(0), NULL)) ==
+              0);
   ls_strategy_release(two);
   ls_strategy_release(one);
 }
@@ -220,8 +219,7 @@ static void weights_weigh(void **state) {
   ls_strategy *strategy = mirrored_of(3);
   const ls_nest value =
       per_replica_scalars((double[]){0.1f, 0.7f, (double)NAN}, 3);
-  const ls_nest numbers =
-      per_replica_scalars((double[]){0.1f, 0.7f, 0.3f}, 3);
+  const ls_nest numbers = per_replica_scalars((double[]){0.1f, 0.7f, 0.3f}, 3);
   static const double some[] = {1, 3, 0}, ones[] = {1, 1, 1}, none[3] = {0};
   static const double negative[] = {1, -1, 1};
   static const double unknown[] = {1, (double)NAN, 1};
@@ -230,11 +228,10 @@ static void weights_weigh(void **state) {
               &(ls_reduce_options){.weights = some, .num_weights = 3}));
   assert_true(got == (double)((0.1f + 3 * 0.7f) * (1.0f / 4)));
   // Ones give the bits of the plain mean.
-  assert_true(
-      number_of(reduced(
-          strategy, LS_REDUCE_MEAN, numbers,
-          &(ls_reduce_options){.weights = ones, .num_weights = 3})) ==
-      number_of(reduced(strategy, LS_REDUCE_MEAN, numbers, NULL)));
+  assert_true(number_of(reduced(
+                  strategy, LS_REDUCE_MEAN, numbers,
+                  &(ls_reduce_options){.weights = ones, .num_weights = 3})) ==
+              number_of(reduced(strategy, LS_REDUCE_MEAN, numbers, NULL)));
   assert_true(isnan(number_of(
       reduced(strategy, LS_REDUCE_MEAN, numbers,
               &(ls_reduce_options){.weights = none, .num_weights = 3}))));
@@ -247,13 +244,12 @@ static void weights_weigh(void **state) {
                {unknown, 3, "weight 1"},
                {ones, 2, "2 weights for 3"}};
   for (size_t i = 0; i < 3; ++i)
-    expect_status(
-        ls_strategy_reduce_with(
-            strategy, LS_REDUCE_MEAN, numbers,
-            &(ls_reduce_options){.weights = wrong[i].weights,
-                                 .num_weights = wrong[i].count},
-            &made),
-        LS_INVALID_ARGUMENT, wrong[i].says);
+    expect_status(ls_strategy_reduce_with(
+                      strategy, LS_REDUCE_MEAN, numbers,
+                      &(ls_reduce_options){.weights = wrong[i].weights,
+                                           .num_weights = wrong[i].count},
+                      &made),
+                  LS_INVALID_ARGUMENT, wrong[i].says);
   ls_nest_release(value);
   ls_nest_release(numbers);
   ls_strategy_release(strategy);
@@ -311,11 +307,10 @@ static void results_go_to_their_destinations(void **state) {
     expect_status(ls_strategy_reduce_to(strategy, LS_REDUCE_SUM, value,
                                         wrong[i].where, &made),
                   LS_INVALID_ARGUMENT, wrong[i].says);
-  expect_status(
-      ls_strategy_reduce_to(
-          strategy, LS_REDUCE_SUM, value,
-          (ls_destinations){.value = ls_leaf(scalar_of(1))}, &made),
-      LS_INVALID_ARGUMENT, "destinations can not be empty");
+  expect_status(ls_strategy_reduce_to(
+                    strategy, LS_REDUCE_SUM, value,
+                    (ls_destinations){.value = ls_leaf(scalar_of(1))}, &made),
+                LS_INVALID_ARGUMENT, "destinations can not be empty");
   ls_nest_release(value);
   ls_nest_release(whole);
   ls_variable_release(v);
@@ -353,8 +348,7 @@ static void a_tensor_is_broadcast_as_copies(void **state) {
   ls_strategy *strategy = mirrored_of(2);
   const ls_nest x = ls_leaf(scalar_of(4));
   ls_nest made = ls_none();
-  expect_ok(
-      ls_strategy_broadcast_to(strategy, x, (ls_destinations){0}, &made));
+  expect_ok(ls_strategy_broadcast_to(strategy, x, (ls_destinations){0}, &made));
   assert_true(ls_is_mirrored(made));
   expect_numbers(made, (double[]){4, 4}, 2);
   for (size_t i = 0; i < 2; ++i) {
@@ -411,7 +405,8 @@ static void parts_are_gathered_in_replica_order(void **state) {
   ls_nest_release(whole);
   ls_variable_release(rows);
   ls_object slices[2];
-  for (size_t i = 0; i < 2; ++i) ls_object_init(&slices[i], &slices_type);
+  for (size_t i = 0; i < 2; ++i)
+    ls_object_init(&slices[i], &slices_type);
   const ls_nest sparse[] = {ls_nest_object(LS_KIND_SLICES, &slices[0]),
                             ls_nest_object(LS_KIND_SLICES, &slices[1])};
   const ls_nest both = ls_nest_distributed(LS_PER_REPLICA, sparse, 2);
@@ -443,9 +438,8 @@ static ls_nest reduce_in_replicas(ls_nest args, void *user) {
   (void)user;
   const double r = ls_replica_number();
   ls_replica *replica = ls_replica_context();
-  const ls_nest given =
-      LS_LIST(ls_leaf(scalar_of(r + 1)),
-              LS_TUPLE(ls_leaf(scalar_of(10 * (r + 1)))));
+  const ls_nest given = LS_LIST(ls_leaf(scalar_of(r + 1)),
+                                LS_TUPLE(ls_leaf(scalar_of(10 * (r + 1)))));
   const ls_nest sums = ls_replica_all_reduce(replica, LS_REDUCE_SUM, given);
   const ls_nest means = ls_replica_all_reduce(replica, LS_REDUCE_MEAN, given);
   assert_int_equal(sums.kind, LS_KIND_LIST);
@@ -453,8 +447,8 @@ static ls_nest reduce_in_replicas(ls_nest args, void *user) {
   assert_true(number_of(ls_nest_item(ls_nest_item(sums, 1), 0)) == 60);
   assert_true(number_of(ls_nest_item(means, 0)) == 2);
   // Also as the op that a traced step would use.
-  assert_true(number_of(ls_leaf(ls_all_reduce(LS_REDUCE_MAX,
-                                              scalar_of(r + 1)))) == 3);
+  assert_true(
+      number_of(ls_leaf(ls_all_reduce(LS_REDUCE_MAX, scalar_of(r + 1)))) == 3);
   assert_true(number_of(ls_leaf(ls_replica_id())) == r);
   ls_nest wrong = ls_replica_all_reduce(replica, LS_REDUCE_MAX, given);
   expect_status(ls_nest_status(wrong), LS_INVALID_ARGUMENT, "op 2");

@@ -28,7 +28,8 @@ static void expect_refused2(ls_nest a, ls_nest b, const char *says) {
 
 static ls_nest sum_all(const ls_nest *components, size_t count, void *user) {
   double sum = *(const double *)user;
-  for (size_t i = 0; i < count; ++i) sum += ls_nest_number(components[i]);
+  for (size_t i = 0; i < count; ++i)
+    sum += ls_nest_number(components[i]);
   return ls_nest_f64(sum);
 }
 
@@ -102,7 +103,8 @@ static void dicts_match_by_key(void **state) {
   expect_numbers(ls_nest_find(made, "b"), (double[]){1, 4}, 2);
   expect_numbers(ls_nest_find(made, "a"), (double[]){2, 3}, 2);
   ls_nest_release(made);
-  expect_refused2(ls_nest_dict("", ab, first, 2), ls_nest_dict("", ac, other, 2),
+  expect_refused2(ls_nest_dict("", ab, first, 2),
+                  ls_nest_dict("", ac, other, 2),
                   "keys {'a', 'b'}, replica 1 one with keys {'a', 'c'}");
   expect_refused2(ls_nest_dict("", ab, first, 2), LS_LIST(number(1)),
                   "a list of 1");
@@ -115,9 +117,9 @@ static void structure_is_kept_at_any_depth(void **state) {
   const ls_nest empty = ls_nest_sequence(LS_KIND_LIST, NULL, 0);
   const ls_nest a[] = {LS_TUPLE(number(1), ls_nest_retain(empty))};
   const ls_nest b[] = {LS_TUPLE(number(1), ls_nest_retain(empty))};
-  ls_nest made = regroup2(ls_nest_dict("", k, a, 1), ls_nest_dict("", k, b, 1),
-                          &(ls_regroup_options){.kind = LS_MIRRORED,
-                                                .always_wrap = true});
+  ls_nest made =
+      regroup2(ls_nest_dict("", k, a, 1), ls_nest_dict("", k, b, 1),
+               &(ls_regroup_options){.kind = LS_MIRRORED, .always_wrap = true});
   const ls_nest inner = ls_nest_find(made, "k");
   expect_numbers(ls_nest_item(inner, 0), (double[]){1, 1}, 2);
   assert_int_equal(ls_distributed_kind_of(ls_nest_item(inner, 0)), LS_MIRRORED);
@@ -278,9 +280,8 @@ static void selecting_undoes_regrouping(void **state) {
   LS_SPEC("V12");
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v = variable_in(strategy, (variable_kind){0});
-  const ls_nest parts[] = {
-      LS_TUPLE(number(1), number(5), ls_nest_variable(v)),
-      LS_TUPLE(number(2), number(5), ls_nest_variable(v))};
+  const ls_nest parts[] = {LS_TUPLE(number(1), number(5), ls_nest_variable(v)),
+                           LS_TUPLE(number(2), number(5), ls_nest_variable(v))};
   ls_nest together = ls_none();
   expect_ok(ls_regroup(parts, 2, NULL, &together));
   for (int64_t r = 0; r < 2; ++r) {
@@ -324,9 +325,8 @@ static void only_mirrored_values_are_mirrored(void **state) {
   ls_variable *sums = variable_in(
       strategy, (variable_kind){.name = "sums",
                                 .synchronization = LS_SYNCHRONIZATION_ON_READ});
-  ls_nest good =
-      LS_TUPLE(distributed_numbers(LS_MIRRORED, (double[]){1, 2}, 2), number(3),
-               ls_nest_variable(v));
+  ls_nest good = LS_TUPLE(distributed_numbers(LS_MIRRORED, (double[]){1, 2}, 2),
+                          number(3), ls_nest_variable(v));
   expect_ok(ls_assert_mirrored(good));
   ls_nest selected = ls_none();
   expect_ok(ls_select_replica_mirrored(1, good, &selected));
@@ -355,9 +355,8 @@ typedef struct visited {
 
 static ls_nest note(ls_nest leaf, void *user) {
   visited *v = user;
-  v->order[v->count++] = leaf.kind == LS_KIND_DISTRIBUTED
-                             ? -1
-                             : ls_nest_number(leaf);
+  v->order[v->count++] =
+      leaf.kind == LS_KIND_DISTRIBUTED ? -1 : ls_nest_number(leaf);
   return ls_nest_retain(leaf);
 }
 
@@ -368,9 +367,9 @@ static void mapping_keeps_kinds_and_visits_sorted_keys(void **state) {
   static const char *const fields[] = {"x"};
   const ls_nest one[] = {number(2)};
   const ls_nest items[] = {
-      LS_LIST(number(1)), LS_TUPLE(ls_nest_named_tuple("t", fields, one, 1),
-                                   distributed_numbers(
-                                       LS_PER_REPLICA, (double[]){8, 9}, 2))};
+      LS_LIST(number(1)),
+      LS_TUPLE(ls_nest_named_tuple("t", fields, one, 1),
+               distributed_numbers(LS_PER_REPLICA, (double[]){8, 9}, 2))};
   const ls_nest nest = ls_nest_dict("", keys, items, 2);
   visited v = {0};
   const ls_nest made = ls_nest_map(nest, note, &v);
@@ -393,8 +392,8 @@ static void predicates_are_about_rules(void **state) {
       strategy, (variable_kind){.name = "sums",
                                 .synchronization = LS_SYNCHRONIZATION_ON_READ});
   ls_variable *plain = NULL;
-  expect_ok(ls_variable_create(
-      &(ls_variable_options){.dtype = LS_DTYPE_F32}, &plain));
+  expect_ok(ls_variable_create(&(ls_variable_options){.dtype = LS_DTYPE_F32},
+                               &plain));
   const struct {
     ls_nest leaf;
     bool distributed, mirrored;

@@ -38,7 +38,8 @@ static ls_array *numbers(int64_t count) {
 static float tree(const float *values, int n) {
   if (n == 1) return values[0];
   int half = 1;
-  while (half * 2 < n) half *= 2;
+  while (half * 2 < n)
+    half *= 2;
   return tree(values, half) + tree(values + half, n - half);
 }
 
@@ -77,7 +78,8 @@ static void sums_over_replicas_follow_the_canonical_tree(void **state) {
     expect_ok(ls_strategy_run(strategy, ls_traced(f), args, &result));
     const float sum = tree(values, n);
     float max = values[0];
-    for (int r = 0; r < n; ++r) max = values[r] > max ? values[r] : max;
+    for (int r = 0; r < n; ++r)
+      max = values[r] > max ? values[r] : max;
     for (int r = 0; r < n; ++r) {
       assert_true(component(result, 0, (size_t)r) == values[r]);
       assert_true(component(result, 1, (size_t)r) == sum);
@@ -120,10 +122,9 @@ static void each_replica_has_its_id(void **state) {
   expect_ok(ls_strategy_run(strategy, ls_traced(f), ls_none(), &result));
   assert_int_equal(traced, 4);
   for (size_t r = 0; r < 4; ++r)
-    assert_int_equal(ls_array_i64(ls_nest_as_array(ls_distributed_component(
-                                      result, r)),
-                                  0),
-                     10 * (int)r);
+    assert_int_equal(
+        ls_array_i64(ls_nest_as_array(ls_distributed_component(result, r)), 0),
+        10 * (int)r);
   expect_ok(ls_strategy_run(strategy, ls_traced(f), ls_none(), &result));
   assert_int_equal(traced, 4);
   assert_int_equal(ls_replica_number(), 0);
@@ -147,8 +148,8 @@ static void each_strategy_has_traces_of_its_own(void **state) {
   ls_function *f = function_of(name_strategy, &seen);
   ls_nest result = {0};
   for (int i = 0; i < 4; ++i) {
-    expect_ok(ls_strategy_run(strategies[i % 2], ls_traced(f), ls_none(),
-                              &result));
+    expect_ok(
+        ls_strategy_run(strategies[i % 2], ls_traced(f), ls_none(), &result));
     assert_ptr_equal(seen, strategies[i < 2 ? i : 1]);
   }
   assert_int_equal(ls_function_num_traces(f), 2);
@@ -227,16 +228,17 @@ static void a_uniform_write_happens_once(void **state) {
   ls_function *f = function_of(write_variable, v);
   ls_array *array = NULL;
   expect_ok(ls_array_create(LS_DTYPE_F32, LS_SHAPE(5), &array));
-  for (int i = 0; i < 5; ++i) ls_array_set_f64(array, i, i);
+  for (int i = 0; i < 5; ++i)
+    ls_array_set_f64(array, i, i);
   ls_nest split = {0}, result = {0};
   expect_ok(ls_strategy_split(strategy, array, &split));
   const ls_nest args = LS_TUPLE(split);
   for (int step = 1; step <= 3; ++step) {
     expect_ok(ls_strategy_run(strategy, ls_traced(f), args, &result));
     for (size_t r = 0; r < 5; ++r)
-      assert_true(ls_array_f64(ls_nest_as_array(
-                                   ls_distributed_component(result, r)),
-                               0) == 10 * step);
+      assert_true(
+          ls_array_f64(ls_nest_as_array(ls_distributed_component(result, r)),
+                       0) == 10 * step);
   }
   ls_nest_release(result);
   ls_nest_release(args);
@@ -249,10 +251,10 @@ static void a_uniform_write_happens_once(void **state) {
 static void wrong_numbers_of_replicas_are_refused(void **state) {
   (void)state;
   ls_strategy *strategy = NULL;
-  expect_status(ls_mirrored_strategy_create(
-                    &(ls_mirrored_options){.num_replicas = LS_SOME(0)},
-                    &strategy),
-                LS_INVALID_ARGUMENT, "0 replicas");
+  expect_status(
+      ls_mirrored_strategy_create(
+          &(ls_mirrored_options){.num_replicas = LS_SOME(0)}, &strategy),
+      LS_INVALID_ARGUMENT, "0 replicas");
   assert_null(strategy);
   ls_strategy *four = strategy_of(4), *two = strategy_of(2);
   ls_function *f = function_of(sum_of_row, NULL);
@@ -278,8 +280,7 @@ static void a_split_is_even_and_shares_the_array(void **state) {
   static const int64_t sizes[] = {3, 3, 2, 2};
   const float *at = ls_array_data(array);
   for (size_t r = 0; r < 4; ++r) {
-    const ls_array *part =
-        ls_nest_as_array(ls_distributed_component(split, r));
+    const ls_array *part = ls_nest_as_array(ls_distributed_component(split, r));
     assert_int_equal(ls_array_num_elements(part), sizes[r]);
     assert_ptr_equal(ls_array_data(part), at);
     at += sizes[r];

@@ -42,22 +42,20 @@ static void an_update_calls_for_each_component(void **state) {
   for (size_t k = 0; k < 2; ++k) {
     ls_variable *v =
         variable_in(strategy, (variable_kind){.synchronization = kinds[k]});
-    const ls_nest args =
-        LS_TUPLE(ls_nest_f64(9),
-                 distributed_numbers(LS_MIRRORED, (double[]){1, 2}, 2));
+    const ls_nest args = LS_TUPLE(
+        ls_nest_f64(9), distributed_numbers(LS_MIRRORED, (double[]){1, 2}, 2));
     calls c = {0};
     ls_nest made = ls_nest_f64(1);
     LS_NAME_SCOPE("main") {
-      expect_ok(ls_strategy_update(strategy, v, note_call, args, &c, true,
-                                   &made));
+      expect_ok(
+          ls_strategy_update(strategy, v, note_call, args, &c, true, &made));
     }
     assert_int_equal(made.kind, LS_KIND_NONE);
     assert_int_equal(c.count, 2);
     for (size_t i = 0; i < 2; ++i) {
       assert_ptr_equal(c.components[i], ls_variable_component(v, i));
       assert_true(c.args[i] == (double)i + 1);
-      assert_string_equal(c.devices[i],
-                          i == 0 ? LOCAL "CPU:0" : LOCAL "CPU:1");
+      assert_string_equal(c.devices[i], i == 0 ? LOCAL "CPU:0" : LOCAL "CPU:1");
       assert_string_equal(c.names[i],
                           i == 0 ? "main/update_0/" : "main/update_1/");
     }
@@ -83,9 +81,9 @@ static void only_distributed_variables_are_updated(void **state) {
                                    note_call, ls_none(), &c, true, &made),
                 LS_INVALID_ARGUMENT, "component");
   LS_STRATEGY_SCOPE(other) {
-    expect_status(ls_strategy_update(strategy, v, note_call, ls_none(), &c,
-                                     true, &made),
-                  LS_FAILED_PRECONDITION, "cannot be mixed");
+    expect_status(
+        ls_strategy_update(strategy, v, note_call, ls_none(), &c, true, &made),
+        LS_FAILED_PRECONDITION, "cannot be mixed");
   }
   assert_int_equal(c.count, 0);
   ls_variable_release(v);
@@ -101,8 +99,9 @@ static void arguments_of_an_update_are_mirrored(void **state) {
   ls_variable *v = variable_in(strategy, (variable_kind){0});
   calls c = {0};
   ls_nest made = ls_none();
-  const ls_nest args = LS_TUPLE(LS_LIST(
-      ls_nest_f64(3), distributed_numbers(LS_PER_REPLICA, (double[]){4, 4}, 2)));
+  const ls_nest args = LS_TUPLE(
+      LS_LIST(ls_nest_f64(3),
+              distributed_numbers(LS_PER_REPLICA, (double[]){4, 4}, 2)));
   const ls_status status =
       ls_strategy_update(strategy, v, note_call, args, &c, true, &made);
   expect_contains(ls_status_message(status), "PerReplica:{\n  0: 4.0,");
@@ -160,8 +159,7 @@ static ls_nest update_from_replica(ls_nest args, void *user) {
   const in_replica *u = user;
   (void)args;
   ls_nest made = ls_none();
-  const ls_nest given =
-      LS_TUPLE(ls_leaf(scalar_of(ls_replica_number() + 1)));
+  const ls_nest given = LS_TUPLE(ls_leaf(scalar_of(ls_replica_number() + 1)));
   const ls_status status = ls_strategy_update(
       u->strategy, u->variable, add_argument, given, NULL, true, &made);
   ls_nest_release(given);
@@ -180,8 +178,8 @@ static void a_replica_updates_in_a_merge_call(void **state) {
   expect_numbers(made, (double[]){11, 12}, 2);
   ls_nest_release(made);
   ls_variable_release(u.variable);
-  u.variable = variable_in(
-      strategy, (variable_kind){.aggregation = LS_AGGREGATION_SUM});
+  u.variable =
+      variable_in(strategy, (variable_kind){.aggregation = LS_AGGREGATION_SUM});
   ls_nest refused = ls_none();
   expect_status(ls_strategy_run(strategy, ls_plain(update_from_replica, &u),
                                 ls_none(), &refused),
@@ -211,11 +209,16 @@ static ls_nest give_result(ls_nest args, void *user) {
   const ls_tensor written = ls_variable_assign_add(
       component, ls_scalar(LS_DTYPE_F32, (double)ls_update_replica_id().value));
   switch (r->kind) {
-    case AN_OP: return ls_nest_op(ls_tensor_op(written));
-    case A_TENSOR: return ls_leaf(written);
-    case ONE_OBJECT: return ls_nest_f64(4);
-    case NUMBERS: return ls_nest_i64(ls_update_replica_id().value);
-    case OWN_VARIABLE: break;
+  case AN_OP:
+    return ls_nest_op(ls_tensor_op(written));
+  case A_TENSOR:
+    return ls_leaf(written);
+  case ONE_OBJECT:
+    return ls_nest_f64(4);
+  case NUMBERS:
+    return ls_nest_i64(ls_update_replica_id().value);
+  case OWN_VARIABLE:
+    break;
   }
   return ls_nest_variable(component);
 }
@@ -284,8 +287,8 @@ static void one_result_runs_every_update(void **state) {
     assert_true(number_of(out) == 0);
     for (size_t i = 0; i < 2; ++i) {
       ls_array *value = NULL;
-      expect_ok(ls_session_variable_value(
-          session, ls_variable_component(v, i), &value));
+      expect_ok(ls_session_variable_value(session, ls_variable_component(v, i),
+                                          &value));
       assert_true(ls_array_f64(value, 0) == (double)i);
       ls_array_release(value);
     }
@@ -404,7 +407,7 @@ static void fetched_values_are_tensors(void **state) {
     double wanted;
     const char *device;
   } cases[] = {
-      {v, NULL, 3, LOCAL "CPU:0"},     // There is a component.
+      {v, NULL, 3, LOCAL "CPU:0"},  // There is a component.
       {v, "/cpu:1", 4, LOCAL "CPU:1"},
       {v, "/cpu:7", 3, LOCAL "CPU:7"},  // The first that has one.
       {sums, NULL, 7, LOCAL "CPU:0"},   // Reduced.
@@ -429,16 +432,14 @@ static void fetched_values_are_tensors(void **state) {
   ls_nest made = ls_none();
   const ls_nest differing =
       distributed_numbers(LS_PER_REPLICA, (double[]){1, 2}, 2);
-  expect_status(
-      ls_strategy_fetch(strategy, differing, NULL, NULL, NULL, &made),
-      LS_INVALID_ARGUMENT, "PerReplica");
+  expect_status(ls_strategy_fetch(strategy, differing, NULL, NULL, NULL, &made),
+                LS_INVALID_ARGUMENT, "PerReplica");
   expect_status(ls_strategy_fetch(strategy, ls_leaf(scalar_of(1)), NULL, NULL,
                                   NULL, &made),
                 LS_INVALID_ARGUMENT, "tensor");
   static const char *const elsewhere[] = {LOCAL "GPU:0", LOCAL "GPU:1"};
   const ls_nest items[] = {ls_nest_f64(1), ls_nest_f64(2)};
-  const ls_nest away =
-      ls_nest_distributed_on(LS_MIRRORED, items, elsewhere, 2);
+  const ls_nest away = ls_nest_distributed_on(LS_MIRRORED, items, elsewhere, 2);
   const ls_status status =
       ls_strategy_fetch(strategy, away, NULL, NULL, NULL, &made);
   expect_contains(ls_status_message(status), LOCAL "CPU:0");
@@ -472,8 +473,7 @@ static void items_are_dealt_to_devices(void **state) {
       LS_TUPLE(distributed_numbers(LS_MIRRORED, (double[]){5, 6, 7}, 3));
   calls c = {0};
   ls_nest made = ls_none();
-  expect_ok(
-      ls_strategy_map(strategy, items, 3, square, args, &c, &made));
+  expect_ok(ls_strategy_map(strategy, items, 3, square, args, &c, &made));
   assert_int_equal(ls_distributed_kind_of(made), LS_PER_REPLICA);
   assert_int_equal(ls_distributed_count(made), 2);
   const ls_nest first = ls_distributed_component(made, 0);

@@ -17,9 +17,9 @@ typedef struct built {
   ls_graph *graph;
   ls_session *session;
   ls_variable *variable;
-  ls_nest assigned;         // Five to all of them.
-  ls_op plain;              // The same, without the value.
-  ls_tensor one;            // Two to the second.
+  ls_nest assigned;  // Five to all of them.
+  ls_op plain;       // The same, without the value.
+  ls_tensor one;     // Two to the second.
   ls_tensor reads[2];
 } built;
 
@@ -167,8 +167,8 @@ static ls_nest train(ls_nest args, void *user) {
   step *s = user;
   ls_nest made = ls_none();
   ++s->traces;
-  const ls_status status = ls_variable_write(
-      s->variable, s->op, ls_nest_item(args, 0), NULL, &made);
+  const ls_status status =
+      ls_variable_write(s->variable, s->op, ls_nest_item(args, 0), NULL, &made);
   return ls_status_is_ok(status) ? made : ls_fail(status);
 }
 
@@ -211,8 +211,8 @@ static void compiled_replicas_write_what_eager_ones_do(void **state) {
   for (size_t c = 0; c < 3; ++c)
     for (int op = 0; op < 3; ++op) {
       ls_variable *v = variable_in(
-          strategy, (variable_kind){.initial = 10,
-                                    .aggregation = cases[c].aggregation});
+          strategy,
+          (variable_kind){.initial = 10, .aggregation = cases[c].aggregation});
       step s = {.variable = v, .op = (ls_write_op)op};
       ls_function *f = function_of(train, &s);
       ls_nest made = ls_none();
@@ -259,8 +259,8 @@ static void equal_components_have_one_buffer(void **state) {
 
 static ls_nest assign_across(ls_nest args, void *user) {
   ls_nest made = ls_none();
-  const ls_status status = ls_variable_write(
-      user, LS_WRITE_ADD, ls_nest_item(args, 0), NULL, &made);
+  const ls_status status =
+      ls_variable_write(user, LS_WRITE_ADD, ls_nest_item(args, 0), NULL, &made);
   if (!ls_status_is_ok(status)) return ls_fail(status);
   const ls_nest second = ls_nest_retain(ls_distributed_component(made, 1));
   ls_nest_release(made);

@@ -183,10 +183,10 @@ static void an_update_is_of_components_on_the_strategys_devices(void **state) {
     ls_nest made = ls_none();
     int calls = 0;
     ls_variable *v = variable_in(
-        strategy, (variable_kind){.synchronization =
-                                      on_read ? ON_READ
-                                              : LS_SYNCHRONIZATION_ON_WRITE,
-                                  .aggregation = SUM});
+        strategy,
+        (variable_kind){.synchronization =
+                            on_read ? ON_READ : LS_SYNCHRONIZATION_ON_WRITE,
+                        .aggregation = SUM});
     expect_ok(ls_strategy_update(strategy, v, count_calls, ls_none(), &calls,
                                  true, &made));
     assert_int_equal(calls, 2);

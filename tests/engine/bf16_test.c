@@ -43,8 +43,7 @@ static float reference(const ls_cpu_product *p, size_t m, size_t n,
                        float before) {
   float sum = 0;
   for (size_t k = 0; k < p->k; k += 2) {
-    if (k + 1 < p->k)
-      sum = fmaf(a_at(p, m, k + 1), b_at(p, k + 1, n), sum);
+    if (k + 1 < p->k) sum = fmaf(a_at(p, m, k + 1), b_at(p, k + 1, n), sum);
     sum = fmaf(a_at(p, m, k), b_at(p, k, n), sum);
   }
   if (p->bias != NULL) sum += ((const float *)p->bias)[n];

@@ -39,11 +39,10 @@ static void fill(float *data, float scale) {
 static void a_far_sum_is_the_same_wherever_it_lies(void **state) {
   (void)state;
   lowered p;
-  const char *text = "graph lowered \"p\" {"
-                     "  %1 = " P(0) " : " V
-                     "  %2 = " P(1) " : " V
-                     "  %3 = add(%1, %2) : " V
-                     "  return %3 }";
+  const char *text =
+      "graph lowered \"p\" {"
+      "  %1 = " P(0) " : " V "  %2 = " P(1) " : " V "  %3 = add(%1, %2) : " V
+                                            "  return %3 }";
   expect_ok(lowered_create(&(lowered_options){.text = text}, &p));
   assert_true(ls_cpu_is_far(3 * (size_t)COUNT * sizeof(float)));
   floats x = new_floats(0), y = new_floats(0);
@@ -69,14 +68,13 @@ static void a_far_sum_is_the_same_wherever_it_lies(void **state) {
 static void far_results_of_fused_steps_are_the_same(void **state) {
   (void)state;
   lowered p;
-  const char *text = "graph lowered \"p\" {"
-                     "  %1 = " P(0) " : " V
-                     "  %2 = " P(1) " : " V
-                     "  %3 = mul(%1, %1) : " V
-                     "  %4 = add(%2, %3) : " V
-                     "  %5 = sub(%4, %3) : " V
-                     "  %6 = mul(%5, %4) : " V
-                     "  return %6, %4 }";
+  const char *text =
+      "graph lowered \"p\" {"
+      "  %1 = " P(0) " : " V "  %2 = " P(1) " : " V "  %3 = mul(%1, %1) : " V
+                                            "  %4 = add(%2, %3) : " V
+                                            "  %5 = sub(%4, %3) : " V
+                                            "  %6 = mul(%5, %4) : " V
+                                            "  return %6, %4 }";
   expect_ok(lowered_create(
       &(lowered_options){.text = text, .num_uses = 1, .written = {true}}, &p));
   assert_int_equal(lowered_plan_count(&p, "fused"), 1);

@@ -45,21 +45,14 @@ static void an_update_of_adam_is_one_pass(void **state) {
                   "  %5 = parameter() {" F "shape[40000], index = 4} : " V
                   "  %6 = constant() {value = f32[] [0.9]} : f32[]"
                   "  %7 = constant() {value = f32[] [0.1]} : f32[]"
-                  "  %8 = neg(%1) : " V
-                  "  %9 = mul(%4, %6) : " V
-                  "  %10 = mul(%8, %7) : " V
-                  "  %11 = add(%9, %10) : " V
-                  "  %12 = mul(%8, %8) : " V
-                  "  %13 = mul(%12, %7) : " V
-                  "  %14 = mul(%5, %6) : " V
-                  "  %15 = add(%14, %13) : " V
+                  "  %8 = neg(%1) : " V "  %9 = mul(%4, %6) : " V
+                  "  %10 = mul(%8, %7) : " V "  %11 = add(%9, %10) : " V
+                  "  %12 = mul(%8, %8) : " V "  %13 = mul(%12, %7) : " V
+                  "  %14 = mul(%5, %6) : " V "  %15 = add(%14, %13) : " V
                   "  %16 = mul(%2, %6) : f32[]"
-                  "  %17 = sqrt(%15) : " V
-                  "  %18 = add(%17, %7) : " V
-                  "  %19 = mul(%11, %16) : " V
-                  "  %20 = div(%19, %18) : " V
-                  "  %21 = sub(%3, %20) : " V
-                  "  return %21, %11, %15 }"},
+                  "  %17 = sqrt(%15) : " V "  %18 = add(%17, %7) : " V
+                  "  %19 = mul(%11, %16) : " V "  %20 = div(%19, %18) : " V
+                  "  %21 = sub(%3, %20) : " V "  return %21, %11, %15 }"},
       &p));
   assert_int_equal(lowered_plan_count(&p, "fused"), 1);
   assert_int_equal(lowered_plan_count(&p, "kernel "), 2);
@@ -96,19 +89,20 @@ static void values_of_all_sizes_go_through_registers(void **state) {
   lowered p;
   expect_ok(lowered_create(
       &(lowered_options){
-          .text = "graph lowered \"p\" {"
-                  "  %1 = parameter() {" F "shape[40000], index = 0} : " V
-                  "  %2 = parameter() {" F "shape[40000], index = 1} : " V
-                  "  %3 = less(%1, %2) : bool[40000]"
-                  "  %4 = convert(%1) {dtype = f64} : f64[40000]"
-                  "  %5 = mul(%4, %4) : f64[40000]"
-                  "  %6 = convert(%5) {dtype = f32} : " V
-                  "  %7 = select(%3, %6, %2) : " V
-                  "  %8 = not(%3) : bool[40000]"
-                  "  return %7, %8 }"},
+          .text =
+              "graph lowered \"p\" {"
+              "  %1 = parameter() {" F "shape[40000], index = 0} : " V
+              "  %2 = parameter() {" F "shape[40000], index = 1} : " V
+              "  %3 = less(%1, %2) : bool[40000]"
+              "  %4 = convert(%1) {dtype = f64} : f64[40000]"
+              "  %5 = mul(%4, %4) : f64[40000]"
+              "  %6 = convert(%5) {dtype = f32} : " V
+              "  %7 = select(%3, %6, %2) : " V "  %8 = not(%3) : bool[40000]"
+              "  return %7, %8 }"},
       &p));
   assert_int_equal(lowered_plan_count(&p, "fused"), 1);
-  float *a = new_floats(COUNT), *b = new_floats(COUNT), *got = new_floats(COUNT);
+  float *a = new_floats(COUNT), *b = new_floats(COUNT),
+        *got = new_floats(COUNT);
   bool *not_less = malloc(COUNT);
   fill(a, COUNT, 1);
   fill(b, COUNT, -2);
@@ -140,8 +134,8 @@ static void long_chains_are_cut(void **state) {
                           i / 2 + 1);
   ls_text_append_format(&text, "  return %%%d }", STEPS + 2);
   lowered p;
-  expect_ok(lowered_create(
-      &(lowered_options){.text = ls_text_data(&text)}, &p));
+  expect_ok(
+      lowered_create(&(lowered_options){.text = ls_text_data(&text)}, &p));
   assert_in_range(lowered_plan_count(&p, "fused"), 2, 6);
   float *x = new_floats(COUNT), *got = new_floats(COUNT);
   fill(x, COUNT, 0.001F);
@@ -182,12 +176,9 @@ static void a_loop_fuses_its_body_alone(void **state) {
               "    %2 = parameter() {" F "shape[40000], index = 1} : " V
               "    %3 = constant() {value = i32[] [1]} : i32[]"
               "    %4 = add(%1, %3) : i32[]"
-              "    %5 = mul(%2, %2) : " V
-              "    %6 = add(%5, %2) : " V
-              "    return %4, %6 }) : i32[], " V
-              "  %5 = abs(%4:1) : " V
-              "  %6 = sqrt(%5) : " V
-              "  return %6 }"},
+              "    %5 = mul(%2, %2) : " V "    %6 = add(%5, %2) : " V
+              "    return %4, %6 }) : i32[], " V "  %5 = abs(%4:1) : " V
+              "  %6 = sqrt(%5) : " V "  return %6 }"},
       &p));
   assert_int_equal(lowered_plan_count(&p, "fused"), 2);
   float *x = new_floats(COUNT), *got = new_floats(COUNT);
@@ -219,14 +210,10 @@ static void a_variable_is_read_before_and_after_it_is_written(void **state) {
                   "  %1 = parameter() {" F "shape[40000], index = 0} : " V
                   "  %2 = parameter() {" F "shape[40000], index = 1} : " V
                   "  %3 = parameter() {" F "shape[40000], index = 2} : " V
-                  "  %4 = mul(%2, %2) : " V
-                  "  %5 = add(%4, %2) : " V
-                  "  %6 = add(%5, %1) : " V
-                  "  %7 = mul(%6, %6) : " V
-                  "  %8 = mul(%7, %6) : " V
-                  "  %9 = sub(%6, %8) : " V
-                  "  %10 = add(%3, %9) : " V
-                  "  return %6, %10 }"},
+                  "  %4 = mul(%2, %2) : " V "  %5 = add(%4, %2) : " V
+                  "  %6 = add(%5, %1) : " V "  %7 = mul(%6, %6) : " V
+                  "  %8 = mul(%7, %6) : " V "  %9 = sub(%6, %8) : " V
+                  "  %10 = add(%3, %9) : " V "  return %6, %10 }"},
       &p));
   assert_int_equal(lowered_plan_count(&p, "fused"), 1);
   float *x = new_floats(COUNT), *want = new_floats(2 * COUNT);

@@ -21,7 +21,8 @@ static const char *lanes_switch(void *user, const char *name) {
 typedef struct lane_work {
   int size, products;
 } lane_work;
-static const lane_work many_small = {64, 24}, few_large = {512, 1}, little = {8, 1};
+static const lane_work many_small = {64, 24}, few_large = {512, 1},
+                       little = {8, 1};
 
 static char *text_of(int32_t replicas, const lane_work *work) {
   char type[32];
@@ -144,8 +145,7 @@ static void merge_in_parts(uint32_t count, uint32_t shift, tree *out) {
                      (char *)(stacks + (size_t)part * depth), NULL, NULL);
   }
   const ls_cpu_parts all = {(char *)stacks, depth * sizeof(tree), parts};
-  ls_cpu_merge_parts(&merge, &call, &all, 0, parts,
-                     parts > 1 ? out : NULL);
+  ls_cpu_merge_parts(&merge, &call, &all, 0, parts, parts > 1 ? out : NULL);
   if (parts == 1) *out = stacks[0];
   free(stacks);
 }

@@ -164,7 +164,7 @@ static void edges_give_numbers(void **state) {
   expect_gradient_at(powers, LS_DTYPE_F64, x, zeros, 3,
                      0);  // d x^0 / dx, at 0 too.
   expect_gradient_at(to_powers, LS_DTYPE_F64, x, zeros, 3, 0);  // d 0^x / dx.
-  const double ties[] = {0, 1, 1};      // Equal: to the first operand.
+  const double ties[] = {0, 1, 1};  // Equal: to the first operand.
   expect_gradient_at(clipped, LS_DTYPE_F64, x, ties, 3, 0);
 }
 

@@ -45,8 +45,8 @@ static ls_status give_double(void *self, ls_reduce_op op, const ls_nest *values,
     for (size_t k = 0; k < parts; ++k) {
       devices[k] = ls_distributed_device(item, k);
       LS_DEVICE_SCOPE(devices[k]) {
-        doubled[k] = ls_leaf(ls_mul_scalar(
-            ls_distributed_component(item, k).as.tensor, 2));
+        doubled[k] = ls_leaf(
+            ls_mul_scalar(ls_distributed_component(item, k).as.tensor, 2));
       }
     }
     results[i] = ls_nest_distributed_on(LS_MIRRORED, doubled, devices, parts);
@@ -78,9 +78,9 @@ static void begin(problem *p, int replicas, ls_gradients_over_replicas how) {
   *p = (problem){.strategy = mirrored_of(replicas)};
   p->a = variable_in(p->strategy, (variable_kind){.name = "a"});
   p->b = variable_in(p->strategy, (variable_kind){.name = "b"});
-  expect_ok(ls_sgd_create(
-      &(ls_sgd_options){.learning_rate = 1, .over_replicas = how},
-      &p->optimizer));
+  expect_ok(
+      ls_sgd_create(&(ls_sgd_options){.learning_rate = 1, .over_replicas = how},
+                    &p->optimizer));
 }
 
 static void end(problem *p) {
@@ -103,8 +103,7 @@ static ls_nest follow(ls_nest args, void *user) {
     variables[0] = p->b;
     variables[2] = p->a;
   }
-  const ls_op op =
-      ls_optimizer_apply(p->optimizer, variables, gradients, 3);
+  const ls_op op = ls_optimizer_apply(p->optimizer, variables, gradients, 3);
   if (!ls_graph_is_eager(ls_graph_current())) return ls_none();
   const ls_status status = ls_tensor_status(ls_op_output(op, 0));
   return ls_status_is_ok(status) ? ls_none() : ls_fail(status);
@@ -149,9 +148,8 @@ static void compiled_steps_ask_the_users_table_once(void **state) {
       assert_int_equal(own.batches, 1);
       assert_int_equal(own.last_count, 2);
       static const double sums[] = {1.5 + 3.5 + 5.5, 1.5 + 3.5 + 5, 3};
-      expect_moved(&p, how == LS_GRADIENTS_SUM
-                           ? 2 * sums[i]
-                           : 2 * ((double)rows[i] + 1) / 2);
+      expect_moved(&p, how == LS_GRADIENTS_SUM ? 2 * sums[i]
+                                               : 2 * ((double)rows[i] + 1) / 2);
       ls_nest_release(result);
       ls_nest_release(args);
       ls_function_release(function);
@@ -269,15 +267,15 @@ static void build(built *b) {
   *b = (built){.strategy = mirrored_of(2)};
   use_own_set(b->strategy, &b->own);
   expect_ok(ls_graph_create("g", &b->graph));
-  expect_ok(ls_adam_create(
-      &(ls_adam_options){.learning_rate = 0.5,
-                         .over_replicas = LS_GRADIENTS_SUM},
-      &b->optimizer));
+  expect_ok(
+      ls_adam_create(&(ls_adam_options){.learning_rate = 0.5,
+                                        .over_replicas = LS_GRADIENTS_SUM},
+                     &b->optimizer));
   LS_GRAPH_SCOPE(b->graph) {
     b->w = variable_in(b->strategy, (variable_kind){.name = "w", .initial = 3});
-    b->global_step = variable_in(
-        b->strategy,
-        (variable_kind){.name = "global_step", .dtype = LS_DTYPE_I64});
+    b->global_step =
+        variable_in(b->strategy, (variable_kind){.name = "global_step",
+                                                 .dtype = LS_DTYPE_I64});
     const ls_nest gradients = per_replica_scalars((double[]){1, 2}, 2);
     LS_STRATEGY_SCOPE(b->strategy) {
       expect_ok(ls_optimizer_apply_across(b->optimizer, &b->w, &gradients, 1,
@@ -323,8 +321,7 @@ static void a_step_moves_each_component_once(void **state) {
     const double g = 6;  // 1 + 2, doubled by the table.
     m = 0.9 * m + 0.1 * g;
     v = 0.999 * v + 0.001 * g * g;
-    w -= 0.5 * (m / (1 - pow(0.9, t))) /
-         (sqrt(v / (1 - pow(0.999, t))) + 1e-8);
+    w -= 0.5 * (m / (1 - pow(0.9, t))) / (sqrt(v / (1 - pow(0.999, t))) + 1e-8);
     for (size_t i = 0; i < 2; ++i) {
       ls_variable *slot = NULL, *component = ls_variable_component(b.w, i);
       expect_ok(ls_optimizer_slot(b.optimizer, component, "m", &slot));
@@ -365,8 +362,8 @@ static void slots_are_beside_their_variables(void **state) {
 static size_t num_ops_under(const ls_graph *graph, const char *scope) {
   size_t found = 0;
   for (size_t i = 0; i < ls_graph_num_ops(graph); ++i)
-    found += strncmp(ls_op_name(ls_graph_op(graph, i)), scope,
-                     strlen(scope)) == 0;
+    found +=
+        strncmp(ls_op_name(ls_graph_op(graph, i)), scope, strlen(scope)) == 0;
   return found;
 }
 
@@ -380,8 +377,8 @@ static void updates_are_named_after_replica_and_component(void **state) {
   assert_int_equal(num_ops_under(b.graph, "adam/update_1/update_w/"),
                    num_ops_under(b.graph, "adam/update_1/update_w/replica_1/"));
   ls_nest ops[4];
-  assert_int_equal(
-      ls_graph_collection(b.graph, LS_COLLECTION_TRAIN_OP, ops, 4), 1);
+  assert_int_equal(ls_graph_collection(b.graph, LS_COLLECTION_TRAIN_OP, ops, 4),
+                   1);
   assert_int_equal(ops[0].kind, LS_KIND_OP);
   assert_int_equal(ops[0].as.op.id, b.train.id);
   unbuild(&b);

@@ -46,10 +46,9 @@ static void a_layer_can_do_without_bias(void **state) {
   assert_null(ls_dense_layer_bias(layer));
   const double two = 2, three = 3, six = 6;
   set_variable(ls_dense_layer_kernel(layer), &two);
-  expect_tensor_of(
-      ls_dense_layer_apply(layer,
-                           eager_of(LS_DTYPE_F32, LS_SHAPE(1, 1), &three)),
-      LS_SHAPE(1, 1), &six, 1e-6);
+  expect_tensor_of(ls_dense_layer_apply(
+                       layer, eager_of(LS_DTYPE_F32, LS_SHAPE(1, 1), &three)),
+                   LS_SHAPE(1, 1), &six, 1e-6);
   ls_dense_layer_destroy(layer);
   expect_ok(ls_frame_end(NULL));
 }

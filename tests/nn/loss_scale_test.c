@@ -114,8 +114,8 @@ static void scaled_losses_are_clipped_as_one(void **state) {
     const ls_nest args = LS_TUPLE(rows);
     LS_SCALE_LOSS_SCOPE(strategy) {
       for (int k = 0; k < 3; ++k)
-        expect_ok(ls_strategy_run(strategy, ls_traced(function), args,
-                                  &result));
+        expect_ok(
+            ls_strategy_run(strategy, ls_traced(function), args, &result));
     }
     double moved = 0;
     read_variable(ls_variable_component(s.w, 0), &moved, 1);

@@ -237,9 +237,9 @@ static void eager_goes_down_a_tape_in_one_call(void **state) {
       ls_optimizer_minimize_tape(p.optimizer, tape,
                                  ls_add(loss, ls_scalar(LS_DTYPE_I32, 1))),
       LS_INVALID_ARGUMENT, "i32");
-  expect_status(ls_optimizer_minimize_tape(p.optimizer, tape,
-                                           ls_scalar(LS_DTYPE_F64, 1)),
-                LS_INVALID_ARGUMENT, "nothing to train");
+  expect_status(
+      ls_optimizer_minimize_tape(p.optimizer, tape, ls_scalar(LS_DTYPE_F64, 1)),
+      LS_INVALID_ARGUMENT, "nothing to train");
   ls_tape_release(tape);
   expect_ok(ls_frame_end(NULL));
   end(&p);

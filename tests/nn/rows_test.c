@@ -102,8 +102,8 @@ static ls_status make_adagrad(ls_optimizer **out) {
   return ls_adagrad_create(&(ls_adagrad_options){.learning_rate = 0.3}, out);
 }
 static ls_status make_held(ls_optimizer **out) {
-  return ls_sgd_create(
-      &(ls_sgd_options){.learning_rate = 0.3, .accumulate = 2}, out);
+  return ls_sgd_create(&(ls_sgd_options){.learning_rate = 0.3, .accumulate = 2},
+                       out);
 }
 static ls_status make_adam(ls_optimizer **out) {
   return ls_adam_create(NULL, out);

@@ -91,7 +91,8 @@ static void ten_thousand_ops_in_frames_do_not_grow_memory(void **state) {
   for (int i = 0; i < 1000; ++i) {
     expect_ok(ls_frame_begin());
     ls_tensor x = f64(i % 3);
-    for (int k = 0; k < 8; ++k) x = ls_add(x, f64(k % 2));
+    for (int k = 0; k < 8; ++k)
+      x = ls_add(x, f64(k % 2));
     expect_ok(ls_frame_end(NULL));
     const uint64_t live = counted_now(&memory).live_bytes;
     if (i == 10) settled = live;

@@ -10,8 +10,8 @@
 // ---- Helpers ---------------------------------------------------------------
 static ls_nest vector(size_t count, const float *values) {
   ls_array *array = NULL;
-  expect_ok(ls_array_create_copy(LS_DTYPE_F32, LS_SHAPE((int64_t)count),
-                                 values, &array));
+  expect_ok(ls_array_create_copy(LS_DTYPE_F32, LS_SHAPE((int64_t)count), values,
+                                 &array));
   return ls_nest_array(array);
 }
 
@@ -97,8 +97,8 @@ static void host_scalars_are_part_of_the_signature_by_value(void **state) {
   ls_function_release(f);
 }
 
-static void results_are_filled_in_place_unless_somebody_holds_them(
-    void **state) {
+static void
+results_are_filled_in_place_unless_somebody_holds_them(void **state) {
   (void)state;
   ls_function *f = function_of(doubled, NULL);
   const ls_nest args = LS_TUPLE(vector(2, (float[]){1, 2}));
@@ -173,12 +173,13 @@ static void a_read_keeps_its_value_when_the_variable_changes(void **state) {
 // ---- Control flow ----------------------------------------------------------
 static ls_nest below_limit(ls_nest values, void *user) {
   (void)user;
-  return ls_leaf(ls_less(ls_nest_tensor(values, 0),
-                         ls_scalar_i64(LS_DTYPE_I32, 10)));
+  return ls_leaf(
+      ls_less(ls_nest_tensor(values, 0), ls_scalar_i64(LS_DTYPE_I32, 10)));
 }
 
 static ls_nest add_and_write(ls_nest values, void *user) {
-  const ls_tensor i = ls_nest_tensor(values, 0), sum = ls_nest_tensor(values, 1);
+  const ls_tensor i = ls_nest_tensor(values, 0),
+                  sum = ls_nest_tensor(values, 1);
   ls_variable_assign_add(user, ls_scalar(LS_DTYPE_F32, 1));
   return LS_TUPLE(ls_leaf(ls_add(i, ls_scalar_i64(LS_DTYPE_I32, 1))),
                   ls_leaf(ls_add(sum, ls_variable_read(user))));
@@ -267,9 +268,9 @@ static ls_nest wrong_shapes(ls_nest args, void *user) {
   (void)user;
   ls_tensor sum = {0};
   LS_NAME_SCOPE("layer") {
-    sum = ls_at_tensor(ls_add(ls_nest_tensor(args, 0),
-                              ls_fill(LS_DTYPE_F32, LS_SHAPE(3), 1)),
-                       "model.c", 12);
+    sum = ls_at_tensor(
+        ls_add(ls_nest_tensor(args, 0), ls_fill(LS_DTYPE_F32, LS_SHAPE(3), 1)),
+        "model.c", 12);
   }
   return ls_leaf(ls_exp(sum));
 }
@@ -336,14 +337,14 @@ static void a_value_of_another_functions_graph_is_refused(void **state) {
 static ls_nest check(ls_nest args, void *user) {
   (void)user;
   const ls_tensor x = ls_nest_tensor(args, 0);
-  ls_assert_true(ls_less(ls_reduce_max(x, LS_ALL_AXES),
-                         ls_scalar(LS_DTYPE_F32, 3)),
-                 "x stays below 3");
+  ls_assert_true(
+      ls_less(ls_reduce_max(x, LS_ALL_AXES), ls_scalar(LS_DTYPE_F32, 3)),
+      "x stays below 3");
   return ls_leaf(x);
 }
 
-static void a_failed_assertion_fails_the_run_and_the_next_one_works(
-    void **state) {
+static void
+a_failed_assertion_fails_the_run_and_the_next_one_works(void **state) {
   (void)state;
   ls_function *f = function_of(check, NULL);
   const ls_nest good = LS_TUPLE(vector(2, (float[]){1, 2}));
@@ -487,8 +488,7 @@ int main(void) {
       cmocka_unit_test(a_failed_op_surfaces_once_with_its_place),
       cmocka_unit_test(a_callback_refuses_by_a_failed_nest),
       cmocka_unit_test(a_value_of_another_functions_graph_is_refused),
-      cmocka_unit_test(
-          a_failed_assertion_fails_the_run_and_the_next_one_works),
+      cmocka_unit_test(a_failed_assertion_fails_the_run_and_the_next_one_works),
       cmocka_unit_test(a_function_called_in_a_trace_becomes_part_of_it),
       cmocka_unit_test(an_eager_value_is_captured_as_it_is_at_the_trace),
       cmocka_unit_test(random_ops_draw_by_stream_and_step),

@@ -46,8 +46,8 @@ static void teardown(net *n) {
 
 static ls_array *array_of(size_t count, const double *values) {
   ls_array *array = NULL;
-  expect_ok(ls_array_create_copy(LS_DTYPE_F64, LS_SHAPE((int64_t)count),
-                                 values, &array));
+  expect_ok(ls_array_create_copy(LS_DTYPE_F64, LS_SHAPE((int64_t)count), values,
+                                 &array));
   return array;
 }
 
@@ -180,8 +180,8 @@ static void a_control_scope_forces_its_ops_into_the_run(void **state) {
   setup(&n);
   ls_tensor after = {0};
   LS_GRAPH_SCOPE(n.graph) {
-    const ls_op op = ls_tensor_op(
-        ls_variable_assign_add(n.w, ls_scalar(LS_DTYPE_F64, 1)));
+    const ls_op op =
+        ls_tensor_op(ls_variable_assign_add(n.w, ls_scalar(LS_DTYPE_F64, 1)));
     LS_CONTROL_SCOPE(&op, 1) { after = ls_variable_read(n.w); }
   }
   init(&n);
@@ -271,8 +271,8 @@ static void names_follow_scopes_and_are_unique(void **state) {
       assert_string_equal(ls_op_name(ls_tensor_op(ls_neg(n.x))), "s/neg_1");
     }
     LS_NAME_SCOPE(NULL) {
-      assert_string_equal(
-          ls_tensor_name(ls_identity_named(n.x, "neg_2")), "neg_2:0");
+      assert_string_equal(ls_tensor_name(ls_identity_named(n.x, "neg_2")),
+                          "neg_2:0");
     }
     assert_string_equal(ls_tensor_name(ls_neg(n.x)), "neg_3:0");
   }

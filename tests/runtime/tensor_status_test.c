@@ -68,8 +68,8 @@ static ls_nest make_ones(ls_nest args, void *user) {
 
 static ls_variable *make_variable_of_ones(void) {
   ls_variable *variable = NULL;
-  expect_ok(ls_variable_create(
-      &(ls_variable_options){.initializer = make_ones}, &variable));
+  expect_ok(ls_variable_create(&(ls_variable_options){.initializer = make_ones},
+                               &variable));
   return variable;
 }
 

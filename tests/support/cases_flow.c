@@ -230,8 +230,7 @@ static ls_nest make_reduce_scatter(const trial *t, const ls_tensor *xs) {
   const ls_tensor x = ls_reduce_scatter(LS_REDUCE_SUM, flat(xs[0]), 0);
   const ls_tensor y =
       ls_reduce_scatter_like(LS_REDUCE_MEAN, flat(xs[1]), 0, flat(xs[0]));
-  return LS_TUPLE(ls_leaf(ls_reshape(x, shape)),
-                  ls_leaf(ls_reshape(y, shape)));
+  return LS_TUPLE(ls_leaf(ls_reshape(x, shape)), ls_leaf(ls_reshape(y, shape)));
 }
 
 static ls_nest make_all_to_all(const trial *t, const ls_tensor *xs) {

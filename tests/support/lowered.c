@@ -102,7 +102,7 @@ int lowered_plan_count(lowered *self, const char *part) {
 }
 
 ls_status lowered_infer_same(const ls_object *state, const ls_type *in,
-                            size_t num_in, ls_type *out, size_t *num_out) {
+                             size_t num_in, ls_type *out, size_t *num_out) {
   (void)state;
   (void)num_in;
   out[0] = in[0];

@@ -24,13 +24,15 @@ enum { MOST = 64 };
 ls_nest distributed_numbers(ls_distributed_kind kind, const double *values,
                             size_t count) {
   ls_nest items[MOST];
-  for (size_t i = 0; i < count; ++i) items[i] = ls_nest_f64(values[i]);
+  for (size_t i = 0; i < count; ++i)
+    items[i] = ls_nest_f64(values[i]);
   return ls_nest_distributed(kind, items, count);
 }
 
 ls_nest per_replica_scalars(const double *values, size_t count) {
   ls_nest items[MOST];
-  for (size_t i = 0; i < count; ++i) items[i] = ls_leaf(scalar_of(values[i]));
+  for (size_t i = 0; i < count; ++i)
+    items[i] = ls_leaf(scalar_of(values[i]));
   return ls_nest_distributed(LS_PER_REPLICA, items, count);
 }
 
@@ -52,9 +54,9 @@ void expect_printed(ls_nest nest, const char *text) {
 ls_variable *variable_in(ls_strategy *strategy, variable_kind kind) {
   ls_variable *variable = NULL;
   ls_array *initial = NULL;
-  expect_ok(ls_array_create(kind.dtype != LS_DTYPE_NONE ? kind.dtype
-                                                        : LS_DTYPE_F32,
-                            LS_SCALAR, &initial));
+  expect_ok(
+      ls_array_create(kind.dtype != LS_DTYPE_NONE ? kind.dtype : LS_DTYPE_F32,
+                      LS_SCALAR, &initial));
   ls_array_set_f64(initial, 0, kind.initial);
   LS_STRATEGY_SCOPE(strategy) {
     expect_ok(ls_variable_create(
@@ -82,8 +84,7 @@ void expect_components(ls_variable *variable, const double *values,
   }
 }
 
-void set_components(ls_variable *variable, const double *values,
-                    size_t count) {
+void set_components(ls_variable *variable, const double *values, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     ls_variable *component = ls_variable_component(variable, i);
     ls_array *array = NULL;

@@ -107,7 +107,8 @@ static void no_example_is_dropped_for_replicas(void **state) {
       for (int64_t k = 0; k < ls_array_num_elements(values[0]); ++k)
         assert_float_equal(ls_array_f64(values[0], k),
                            ls_array_f64(values[i], k), 1e-4);
-    for (int i = 0; i < 4; ++i) ls_array_release(values[i]);
+    for (int i = 0; i < 4; ++i)
+      ls_array_release(values[i]);
   }
 }
 

@@ -21,7 +21,7 @@ typedef struct cpu_backend {
   ls_mutex lock;           // Guards the list.
   ls_instance *instances;  // All that are bound.
   ls_cpu_slabs slabs;
-  ls_mutex meeting;        // Held while ranks compare their ids; guards `met`.
+  ls_mutex meeting;  // Held while ranks compare their ids; guards `met`.
   bool met;
 } cpu_backend;
 

@@ -139,8 +139,8 @@ static ls_status check_lanes(const ls_trunk *trunk, ls_lanes lanes) {
   return ls_ok();
 }
 
-static ls_status check_program(const ls_program *program,
-                               const ls_trunk *trunk, ls_lanes lanes) {
+static ls_status check_program(const ls_program *program, const ls_trunk *trunk,
+                               ls_lanes lanes) {
   const ls_graph *body = program->body;
   LS_TRY(check_lanes(trunk, lanes));
   size_t written = 0;
@@ -168,9 +168,8 @@ static ls_status check_program(const ls_program *program,
 }
 
 // An executable with nothing in it but its program.
-static ls_executable *new_executable(ls_backend *backend,
-                                     const ls_program *program,
-                                     ls_lanes lanes) {
+static ls_executable *
+new_executable(ls_backend *backend, const ls_program *program, ls_lanes lanes) {
   ls_allocator *allocator = ls_runtime_allocator(backend->runtime);
   ls_executable *executable = ls_new(allocator, ls_executable);
   if (executable == NULL) return NULL;

@@ -111,7 +111,7 @@ typedef struct ls_cpu_compiler {
   size_t num_parks, parks_capacity;
   ls_cpu_meeting *meetings;  // Merges inside of lane code ...
   size_t num_meetings, meetings_capacity;
-  size_t num_met;       // ... and how many this class has come to.
+  size_t num_met;        // ... and how many this class has come to.
   bool *endless_stacks;  // Of each stack_new: whether it is one.
   size_t endless_stacks_capacity;
 
@@ -188,7 +188,7 @@ typedef struct ls_cpu_use {
   // More than 1: of so many replicas, each with its part of every storage, one
   // behind the other, but for inputs that are one for all.
   uint32_t lanes;
-  const bool *is_whole;    // By input.
+  const bool *is_whole;  // By input.
 } ls_cpu_use;
 // Prepares the node's kernel for operands of these types.
 ls_status ls_cpu_prepare_use(ls_cpu_compiler *self, const ls_graph *graph,

@@ -39,8 +39,7 @@ static estimate estimate_of(const ls_cpu_compiler *self, int64_t threads,
     sum.parks += at->code == LS_CPU_WAIT || at->code == LS_CPU_MEET ||
                  at->code == LS_CPU_HOST_FINISH;
     if (at->code == LS_CPU_POST) {
-      sum.merged +=
-          (int64_t)self->storages[self->operands[at->operand]].size;
+      sum.merged += (int64_t)self->storages[self->operands[at->operand]].size;
     }
   }
   return sum;
@@ -58,9 +57,8 @@ static int64_t lanes_of(const ls_cpu_compiler *self) {
   return self->out->end - self->out->first;
 }
 
-static bool parts_pay(const ls_cpu_compiler *self,
-                      const ls_cpu_launch *launch, const estimate *lane,
-                      int64_t threads, int64_t fill) {
+static bool parts_pay(const ls_cpu_compiler *self, const ls_cpu_launch *launch,
+                      const estimate *lane, int64_t threads, int64_t fill) {
   const int64_t sweep =
       lane->nanos / launch->num_bodies * lanes_of(self) / lane->parks;
   const int64_t parts = (lane->nanos + lane->merged / MERGED_BYTES_PER_NANO) *

@@ -101,7 +101,8 @@ static void emit_wait(ls_cpu_compiler *compiler, const ls_cpu_region *self,
   const uint32_t wait = ls_cpu_emit(compiler, LS_CPU_WAIT, node);
   ls_cpu_label(compiler, first, first->nodes[what]);
   ls_cpu_park(compiler);
-  if (!ls_cpu_failed(compiler)) ls_cpu_at(compiler, wait)->number = body->waited;
+  if (!ls_cpu_failed(compiler))
+    ls_cpu_at(compiler, wait)->number = body->waited;
 }
 
 // Posts whatever merges a value that lanes computed.
@@ -178,8 +179,7 @@ static void emit_body(ls_cpu_compiler *compiler, ls_cpu_region *self,
     } else {
       emit_wait(compiler, self, body, node, node->inputs, node->num_inputs);
       ls_cpu_emit_node(compiler, &body->scope, node);
-      if (self->posts_early)
-        emit_early_posts(compiler, self, body, node->id);
+      if (self->posts_early) emit_early_posts(compiler, self, body, node->id);
     }
     if (ls_cpu_failed(compiler)) return;
   }

@@ -41,8 +41,8 @@ typedef enum ls_cpu_code {
   LS_CPU_JOIN,     // Parks until all lanes ended, then goes to `target`.
   LS_CPU_EQUAL,    // A merge of R equal values; params: ls_cpu_merge.
   // The lanes' side.
-  LS_CPU_SELECT,  // To `target` if the replica is of class `number`; params: the
-                  // classes of all, uint32_t.
+  LS_CPU_SELECT,  // To `target` if the replica is of class `number`; params:
+                  // the classes of all, uint32_t.
   LS_CPU_WAIT,  // Parks until value `number` is published.
   LS_CPU_TURN,  // Parks until all lower lanes have posted to slot `number`.
   LS_CPU_POST,  // Adds in 0 to slot `number`; params: ls_cpu_merge.
@@ -156,9 +156,9 @@ struct ls_executable {
   size_t spare_bytes;
   uint32_t num_split, num_gathered, num_contributions;  // The most of any.
   uint32_t num_slots;
-  uint32_t num_parts;      // The most of any launch.
-  uint32_t num_stacks;     // stack_news.
-  bool *stack_is_endless;  // Of each.
+  uint32_t num_parts;          // The most of any launch.
+  uint32_t num_stacks;         // stack_news.
+  bool *stack_is_endless;      // Of each.
   uint32_t max_operands;       // Of one instruction.
   uint32_t max_host_operands;  // Of one host call ...
   size_t max_host_bytes;       // ... each on lines of its own.

@@ -63,7 +63,8 @@ static void meter_move(meter *m, ls_cpu_cost *next) {
   m->since = now;
 }
 
-// Whether all ranks have the results of all replicas. False: the run has failed.
+// Whether all ranks have the results of all replicas. False: the run has
+// failed.
 static bool share_results(ls_instance *self, ls_cpu_worker *worker) {
   if (self->executable->trunk == NULL) return true;
   ls_status status = ls_cpu_exchange_results(self);
@@ -91,8 +92,7 @@ bool ls_cpu_run_stream(ls_instance *self, ls_cpu_worker *worker,
   };
   ls_cpu_stack_pool *pools = ls_cpu_stacks_of(
       &self->stacks, stream == &self->main ? 0 : (size_t)stream->replica + 1);
-  meter time = {executable->backend->runtime,
-                .costs = worker->costs,
+  meter time = {executable->backend->runtime, .costs = worker->costs,
                 .workers = ls_cpu_workers_in(self, worker)};
   const uint32_t begin = stream->pc;
   uint32_t pc = begin;

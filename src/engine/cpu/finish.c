@@ -88,9 +88,9 @@ void ls_cpu_finish(ls_cpu_compiler *self) {
       ls_allocate_large(self->allocator, out->facts.constant_bytes);
   out->stack_is_endless = ls_arena_copy(arena, self->endless_stacks,
                                         out->num_stacks * sizeof(bool));
-  if (out->stack_is_endless == NULL || out->instructions == NULL || out->notes == NULL || out->places == NULL ||
-      out->place_sizes == NULL || out->spare_offsets == NULL ||
-      out->constants == NULL) {
+  if (out->stack_is_endless == NULL || out->instructions == NULL ||
+      out->notes == NULL || out->places == NULL || out->place_sizes == NULL ||
+      out->spare_offsets == NULL || out->constants == NULL) {
     ls_cpu_fail(self, ls_out_of_memory());
     return;
   }

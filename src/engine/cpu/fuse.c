@@ -97,7 +97,8 @@ static bool can_join(const ls_cpu_compiler *self, const group *g,
 }
 
 // ---- Operands of a group ---------------------------------------------------
-// Where a step finds an operand: an input or output of the group, or a register.
+// Where a step finds an operand: an input or output of the group, or a
+// register.
 typedef enum place_kind { INPUT, OUTPUT, REGISTER } place_kind;
 typedef struct place {
   place_kind kind;
@@ -181,9 +182,8 @@ static bool assign_slots(const ls_cpu_compiler *self, const group *g,
   for (uint32_t i = 0; i < g->num_steps; ++i) {
     const ls_cpu_instruction *at = &self->instructions[g->steps[i]];
     for (uint32_t k = 0; k < at->num_in + at->num_out; ++k) {
-      s->places[i][k] =
-          place_of(self, g, s, i, self->operands[at->operand + k],
-                   k >= at->num_in);
+      s->places[i][k] = place_of(self, g, s, i, self->operands[at->operand + k],
+                                 k >= at->num_in);
       if (s->places[i][k].index == LS_FUSED_SLOTS) return false;
     }
   }

@@ -101,8 +101,7 @@ static ls_cpu_host_record *make_record(ls_instance *self) {
   record->executable = self->executable;
   record->operands =
       ls_new_array(allocator, void *, executable->max_host_operands);
-  record->data =
-      ls_allocate_large(allocator, executable->max_host_bytes);
+  record->data = ls_allocate_large(allocator, executable->max_host_bytes);
   if (record->operands != NULL && record->data != NULL) return record;
   destroy_record(allocator, record);
   return NULL;

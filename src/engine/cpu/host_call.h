@@ -28,7 +28,7 @@ struct ls_cpu_host_record {
   ls_instance *instance;      // NULL: abandoned ...
   ls_executable *executable;  // ... and counted.
   const ls_cpu_host *host;
-  void **operands;      // The copies, all in `data`.
+  void **operands;  // The copies, all in `data`.
   char *data;
   uint64_t float_mode;  // The caller's: the kernel's arithmetic.
   int open;             // Of the return from start and the call of done, what

@@ -69,8 +69,8 @@ static ls_status make_workers(ls_instance *self) {
         ls_new_array(allocator, char *, ls_cpu_num_bases(executable));
     worker->operands =
         ls_new_array(allocator, void *, executable->max_operands);
-    worker->adds =
-        ls_new_array(allocator, bool, (size_t)executable->num_contributions + 1);
+    worker->adds = ls_new_array(allocator, bool,
+                                (size_t)executable->num_contributions + 1);
     if (worker->bases == NULL || worker->operands == NULL ||
         worker->adds == NULL) {
       return ls_out_of_memory();
@@ -90,8 +90,8 @@ static ls_status make_tables(ls_instance *self) {
   self->lanes =
       ls_new_array(allocator, ls_cpu_stream, (size_t)executable->replicas);
   self->slots = ls_new_array(allocator, ls_cpu_slot, executable->num_slots);
-  self->pieces = ls_new_array(allocator, ls_trunk_piece,
-                              ls_cpu_ranks_pieces(executable));
+  self->pieces =
+      ls_new_array(allocator, ls_trunk_piece, ls_cpu_ranks_pieces(executable));
   if (self->buffers == NULL || self->lanes == NULL || self->slots == NULL ||
       self->pieces == NULL) {
     return ls_out_of_memory();
@@ -122,8 +122,7 @@ static ls_status make_team(ls_instance *self) {
   // A page more, so that no two threads share a line or alias.
   team->stride = (self->executable->kernel_scratch + 63) / 64 * 64;
   if (team->threads > 1) team->stride += 4096 + 192;
-  return make_memory(self, (size_t)team->threads, team->stride,
-                     &team->scratch);
+  return make_memory(self, (size_t)team->threads, team->stride, &team->scratch);
 }
 
 // What a worker has of its own, beside the tables.

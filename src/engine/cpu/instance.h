@@ -54,16 +54,16 @@ typedef struct ls_cpu_cost {
 
 typedef struct ls_cpu_worker {
   char **bases;
-  void **operands;          // Of the instruction at hand.
-  char *scratch;            // Of lanes.
-  bool *adds;  // By contribution: its kernel adds to what is there.
+  void **operands;  // Of the instruction at hand.
+  char *scratch;    // Of lanes.
+  bool *adds;       // By contribution: its kernel adds to what is there.
   // Of the lane at hand: its part, and its place in the part's tree.
   uint32_t part;
   ls_cpu_leaf leaf;
   const ls_cpu_team *team;  // All, or with parts `alone`.
   ls_cpu_team alone;
-  ls_cpu_cost *costs;       // One an instruction; NULL: nobody measures.
-  ls_status status;         // Its first failure.
+  ls_cpu_cost *costs;  // One an instruction; NULL: nobody measures.
+  ls_status status;    // Its first failure.
   ls_cpu_recorder recorder;
 } ls_cpu_worker;
 
@@ -83,9 +83,9 @@ struct ls_instance {
   const ls_cpu_instruction *launch;  // The one that started them. Atomic.
   ls_cpu_slot *slots;
   ls_cpu_part *parts;
-  uint32_t *part_tables;  // Their arrays, one after another.
+  uint32_t *part_tables;   // Their arrays, one after another.
   ls_trunk_piece *pieces;  // Of an exchange.
-  ls_cpu_stacks stacks;  // Streams: the shared one, then the lanes.
+  ls_cpu_stacks stacks;    // Streams: the shared one, then the lanes.
   uint32_t published;
   uint64_t sweep;
   uint64_t step, seed;  // Of the run.
@@ -94,7 +94,7 @@ struct ls_instance {
   uint64_t runs;        // That were measured.
 
   ls_host_threads *host_threads;  // The runtime's. NULL: no host calls.
-  uint64_t host_done;  // Calls that have ended so far, and ...
+  uint64_t host_done;             // Calls that have ended so far, and ...
   uint32_t host_running;  // ... those that have not. Guarded by its lock.
 
   ls_instance *next;  // Of the back end; see ls_cpu_backend_add.
@@ -132,7 +132,8 @@ ls_status ls_cpu_deadlock(const ls_instance *self);
 // DEADLINE_EXCEEDED: they wait for a host call that does not end.
 ls_status ls_cpu_stalled(const ls_instance *self);
 
-// ---- backend.c: all instances, for who looks on ------------------------------
+// ---- backend.c: all instances, for who looks on
+// ------------------------------
 void ls_cpu_backend_add(ls_instance *instance);
 void ls_cpu_backend_remove(ls_instance *instance);
 // Compares what all ranks compute with, once; see ls_cpu_ranks_compare.

@@ -96,8 +96,7 @@ ls_status kernel_add_n(ls_kernel_plan *plan) {
   add_n_params *self = ls_arena_new(plan->arena, add_n_params);
   if (self == NULL) return ls_out_of_memory();
   self->pair.span = ls_binary_span(LS_OP_ADD, dtype, plan->kernels);
-  if (self->pair.span == NULL)
-    return ls_kernel_unsupported(plan, dtype);
+  if (self->pair.span == NULL) return ls_kernel_unsupported(plan, dtype);
   self->half = ls_is_half(dtype) ? dtype : LS_DTYPE_NONE;
   self->count = ls_shape_num_elements(plan->out[0].shape);
   self->operands = (int64_t)plan->num_in;

@@ -11,8 +11,7 @@
 static void share_bases(ls_instance *self) {
   const ls_executable *executable = self->executable;
   const uint32_t first = ls_cpu_base_inputs();
-  const size_t size =
-      (ls_cpu_base_split(executable) - first) * sizeof(char *);
+  const size_t size = (ls_cpu_base_split(executable) - first) * sizeof(char *);
   for (int i = 1; i < self->num_workers; ++i) {
     memcpy(self->workers[i].bases + first, self->workers[0].bases + first,
            size);
@@ -22,8 +21,8 @@ static void share_bases(ls_instance *self) {
 static void ready_part(ls_instance *self, const ls_cpu_launch *launch,
                        uint32_t number) {
   ls_cpu_part *part = &self->parts[number];
-  part->num_running = ls_cpu_part_count(launch, number,
-                                        (uint32_t)self->executable->replicas);
+  part->num_running =
+      ls_cpu_part_count(launch, number, (uint32_t)self->executable->replicas);
   part->num_posts = 0;
   for (uint32_t i = 0; i < launch->num_slots; ++i) {
     LS_CPU_SET(part->arrived[launch->first_slot + i], 0);
@@ -67,10 +66,9 @@ static void add_value(const ls_instance *self, const ls_cpu_worker *worker,
   const ls_cpu_launch *launch = self->launch->params;
   const ls_cpu_merge *merge = instruction->params;
   if (merge->offsets != NULL) {
-    ls_cpu_merge_put(merge,
-                     ls_cpu_part_first(launch, worker->part) +
-                         worker->leaf.index,
-                     operands[0], operands[2]);
+    ls_cpu_merge_put(
+        merge, ls_cpu_part_first(launch, worker->part) + worker->leaf.index,
+        operands[0], operands[2]);
     return;
   }
   const bool is_all = launch->num_parts == 1;
@@ -124,8 +122,8 @@ static ls_status merge_parts(ls_instance *self,
   const ls_cpu_parts parts = {stacks, launch->part_depth * merge->stride,
                               launch->num_parts};
   void *sum = ls_cpu_merge_sum(merge, result);
-  ls_cpu_merge_parts(merge, &call, &parts, launch->first_part,
-                     launch->end_part, sum);
+  ls_cpu_merge_parts(merge, &call, &parts, launch->first_part, launch->end_part,
+                     sum);
   if (!is_alone) LS_TRY(ls_cpu_exchange_sums(self, post, &call, &parts, sum));
   ls_cpu_merge_end(merge, &call, stacks, result);
   return ls_ok();
@@ -196,9 +194,9 @@ static void enter_lane(const ls_instance *self, ls_cpu_worker *worker,
   const uint32_t replicas = (uint32_t)executable->replicas;
   const ls_cpu_place *place = executable->places + instruction->operand;
   char **bases = worker->bases;
-  bases[LS_CPU_BASE_FRAME] = 
-      self->frames + (replica - (uint32_t)executable->first) *
-                         self->frame_stride;
+  bases[LS_CPU_BASE_FRAME] =
+      self->frames +
+      (replica - (uint32_t)executable->first) * self->frame_stride;
   char **split = bases + ls_cpu_base_split(executable);
   for (uint32_t i = 0; i < launch->num_split; ++i, place += replicas) {
     split[i] = ls_cpu_resolve(worker, place[replica]);
@@ -215,9 +213,9 @@ static void sweep_part(ls_instance *self, ls_cpu_worker *worker,
   const ls_cpu_launch *launch = self->launch->params;
   ls_cpu_part *part = &self->parts[number];
   const uint32_t first = ls_cpu_part_first(launch, number);
-  const uint32_t end = first + ls_cpu_part_count(
-                                   launch, number,
-                                   (uint32_t)self->executable->replicas);
+  const uint32_t end =
+      first +
+      ls_cpu_part_count(launch, number, (uint32_t)self->executable->replicas);
   part->moved = false;
   worker->part = number;
   for (uint32_t r = first; r < end && worker->status == NULL; ++r) {
@@ -252,8 +250,8 @@ bool ls_cpu_sweep(ls_instance *self) {
   } else if (self->num_workers == 1) {
     sweep_parts(self, 0, 0, num_parts);
   } else {
-    ls_status status = ls_workers_share(self->team.workers, sweep_parts, self,
-                                        num_parts);
+    ls_status status =
+        ls_workers_share(self->team.workers, sweep_parts, self, num_parts);
     if (status != NULL) {  // No thread to be had: nothing was run.
       ls_status_free(status);
       sweep_parts(self, 0, 0, num_parts);

@@ -76,8 +76,7 @@ void ls_elementwise_loop(const ls_kernel_call *call, int64_t begin_block,
     void *out = (char *)call->out[0] + (size_t)k * self->out_size;
     self->span(self, streams ? call->scratch : out, in, count);
     if (streams)
-      self->streams->stream(out, call->scratch,
-                            (size_t)count * self->out_size);
+      self->streams->stream(out, call->scratch, (size_t)count * self->out_size);
   }
   if (streams) self->streams->stream_end();
 }

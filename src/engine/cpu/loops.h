@@ -115,7 +115,7 @@ struct ls_elementwise {
   ls_dtype half;     // Not NONE: inputs are of this type, computed in f32.
   bool out_is_half;  // So is the output.
   const ls_cpu_kernels *streams;  // Not NULL: far (far.h), by this table.
-  ls_cpu_unary_fn *unary;  // Of a span that calls one, or the next.
+  ls_cpu_unary_fn *unary;         // Of a span that calls one, or the next.
   void (*binary)(float *dst, const float *a, const float *b, size_t n);
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Merges: what all_reduce computes, along the canonical tree on replica ids, and
-// all_gather, which puts each replica's rows in their place.
+// Merges: what all_reduce computes, along the canonical tree on replica ids,
+// and all_gather, which puts each replica's rows in their place.
 //
 // The tree over n replicas splits at the largest power of two below n; the
 // left operand of each addition is the subtree of the lower ids. Contributions
@@ -15,8 +15,8 @@
 //
 // A part of the replicas, 2^k of them from a multiple of 2^k on or what is left
 // of them at the end, is a subtree. So each part has a stack of its own, in
-// which its replicas count from 0, and leaves its sum at the stack's bottom; the
-// parts' sums then form a tree as replicas do.
+// which its replicas count from 0, and leaves its sum at the stack's bottom;
+// the parts' sums then form a tree as replicas do.
 #ifndef LS_ENGINE_CPU_MERGE_H_
 #define LS_ENGINE_CPU_MERGE_H_
 
@@ -73,8 +73,7 @@ static inline ls_cpu_leaf ls_cpu_leaf_at(uint32_t index, uint32_t count) {
       .index = index,
       .count = count,
       .waiting = waiting,
-      .merges =
-          index + 1 == count ? waiting : (uint32_t)__builtin_ctz(~index),
+      .merges = index + 1 == count ? waiting : (uint32_t)__builtin_ctz(~index),
   };
 }
 
@@ -107,12 +106,13 @@ void ls_cpu_merge_add(const ls_cpu_merge *self, ls_kernel_call *call,
                       const ls_cpu_leaf *leaf, const void *value, char *stack,
                       void *sum, void *wide);
 
-// A gather, instead: puts the rows of a replica where they belong, in any order.
+// A gather, instead: puts the rows of a replica where they belong, in any
+// order.
 void ls_cpu_merge_put(const ls_cpu_merge *self, uint32_t replica,
                       const void *value, void *result);
 
-// What `count` parts have left at the bottom of their stacks, which are `stride`
-// bytes apart.
+// What `count` parts have left at the bottom of their stacks, which are
+// `stride` bytes apart.
 typedef struct ls_cpu_parts {
   char *stacks;
   size_t stride;

@@ -200,9 +200,9 @@ static void find_contributions(ls_cpu_compiler *self, const scan_state *scan,
       (ls_cpu_launch *)(uintptr_t)self->instructions[stretch->begin].params;
   const uint32_t begin = self->instructions[stretch->begin].target;
   const uint32_t end = self->instructions[stretch->end].target;
-  ls_cpu_contribution *made = ls_arena_new_array(
-      &self->out->arena, ls_cpu_contribution,
-      (size_t)launch->num_slots * launch->num_bodies);
+  ls_cpu_contribution *made =
+      ls_arena_new_array(&self->out->arena, ls_cpu_contribution,
+                         (size_t)launch->num_slots * launch->num_bodies);
   if (made == NULL) {
     ls_cpu_fail(self, ls_out_of_memory());
     return;

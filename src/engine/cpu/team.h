@@ -5,8 +5,8 @@
 // Which blocks there are depends on shapes alone, and each gives the same bits
 // wherever it runs; a team only decides who runs them: worker w of T begins
 // with the w-th part, so that data stays in its core's cache from one
-// instruction to the next, and then helps. What is too small to be worth waking anybody runs on
-// the caller's thread.
+// instruction to the next, and then helps. What is too small to be worth waking
+// anybody runs on the caller's thread.
 #ifndef LS_ENGINE_CPU_TEAM_H_
 #define LS_ENGINE_CPU_TEAM_H_
 

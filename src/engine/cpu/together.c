@@ -157,8 +157,7 @@ static void sum(const stretch *s, uint32_t lo, uint32_t replicas, char *room,
     in[i] = counts[i] == 1 ? part_of(s, lo) : room + i * size;
     if (counts[i] > 1) sum(s, lo, counts[i], room + 2 * size, room + i * size);
   }
-  ls_cpu_tree_add(s->tree->kernels, s->tree->dtype, to, in[0], in[1],
-                  s->count);
+  ls_cpu_tree_add(s->tree->kernels, s->tree->dtype, to, in[0], in[1], s->count);
 }
 
 void ls_cpu_tree_loop(const ls_kernel_call *call, int64_t begin_block,
@@ -169,9 +168,8 @@ void ls_cpu_tree_loop(const ls_kernel_call *call, int64_t begin_block,
   // Nothing waits for what is added: there is no reason to stop.
   const bool in_one_go = at_once(tree, tree->replicas) && !tree->mean;
   const int64_t length = in_one_go ? end : STRETCH;
-  const bool far =
-      in_one_go &&
-      ls_cpu_is_far((tree->replicas + 1) * (size_t)tree->count * size);
+  const bool far = in_one_go && ls_cpu_is_far((tree->replicas + 1) *
+                                              (size_t)tree->count * size);
   for (int64_t i = begin_block * BLOCK; i < end; i += length) {
     const stretch s = {.tree = tree,
                        .in = call->in,

@@ -112,7 +112,8 @@ typedef struct lane_choice {
   bool posted;
 } lane_choice;
 
-static bool chooses(const ls_instance *self, const lane_choice *choice, int32_t r) {
+static bool chooses(const ls_instance *self, const lane_choice *choice,
+                    int32_t r) {
   const ls_cpu_stream *lane = &self->lanes[r];
   if (!choice->by_slot) {
     return !LS_CPU_SEEN(lane->ended) && LS_CPU_SEEN(lane->pc) == choice->pc;

@@ -101,8 +101,7 @@ static void taps_loop(const ls_kernel_call *call, int64_t begin_block,
 
 // ---- Plan ------------------------------------------------------------------
 static size_t part_size(const ls_conv *conv) {
-  return LS_WINOGRAD_PLANES *
-             (size_t)(conv->in_channels * conv->out_channels) +
+  return LS_WINOGRAD_PLANES * (size_t)(conv->in_channels * conv->out_channels) +
          16;
 }
 
@@ -128,8 +127,8 @@ ls_status ls_winograd_weights(ls_kernel_plan *plan, const ls_conv *conv) {
                            .transform = plan->kernels->winograd,
                            .product = plan->kernels->product_f32};
   // As many tiles as fit, equally many in each unit of a part.
-  const int64_t fit = UNIT_BYTES / (LS_WINOGRAD_PLANES * (in + out) *
-                                    (int64_t)sizeof(float));
+  const int64_t fit =
+      UNIT_BYTES / (LS_WINOGRAD_PLANES * (in + out) * (int64_t)sizeof(float));
   const int64_t most = ls_max_i64(LEAST_TILES, ls_min_i64(MOST_TILES, fit));
   const int64_t tiles = ls_blocks_of(self->tiles.count, self->parts);
   self->unit = ls_blocks_of(tiles, ls_blocks_of(tiles, most));

@@ -66,8 +66,7 @@ LS_INLINE void add_all(float *dst, const void *const *in, int operands,
   size_t i = 0;
   for (; i + VF_LANES <= n; i += VF_LANES) {
     if (far) fetch_ahead(in, operands, i);
-    const vf sum =
-        operands == 4 ? sum4(in, i, true, 0) : sum8(in, i, true, 0);
+    const vf sum = operands == 4 ? sum4(in, i, true, 0) : sum8(in, i, true, 0);
     if (past_caches)
       vf_stream(dst + i, sum);
     else

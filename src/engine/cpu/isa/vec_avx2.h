@@ -236,15 +236,13 @@ LS_INLINE vd vd_fma(vd a, vd b, vd c) {
 // v where `by` is above 0, else 0.
 LS_INLINE vd vd_where_positive(vd v, vd by) {
   const __m256d zero = _mm256_setzero_pd();
-  return (vd){
-      _mm256_and_pd(v.lo, _mm256_cmp_pd(zero, by.lo, _CMP_LT_OQ)),
-      _mm256_and_pd(v.hi, _mm256_cmp_pd(zero, by.hi, _CMP_LT_OQ))};
+  return (vd){_mm256_and_pd(v.lo, _mm256_cmp_pd(zero, by.lo, _CMP_LT_OQ)),
+              _mm256_and_pd(v.hi, _mm256_cmp_pd(zero, by.hi, _CMP_LT_OQ))};
 }
 LS_INLINE vd vd_first_n(size_t n, vd v, vd rest) {
   const vi m = vd_first(n);
-  return (vd){
-      _mm256_blendv_pd(rest.lo, v.lo, _mm256_castsi256_pd(m.lo)),
-      _mm256_blendv_pd(rest.hi, v.hi, _mm256_castsi256_pd(m.hi))};
+  return (vd){_mm256_blendv_pd(rest.lo, v.lo, _mm256_castsi256_pd(m.lo)),
+              _mm256_blendv_pd(rest.hi, v.hi, _mm256_castsi256_pd(m.hi))};
 }
 LS_INLINE double vd_sum(vd a) {
   const __m256d s4 = _mm256_add_pd(a.lo, a.hi);

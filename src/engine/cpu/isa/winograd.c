@@ -65,8 +65,8 @@ LS_INLINE void to_taps(vf to[TAPS], const vf u[IN]) {
   const vf small = vf_set1(1.0f / 24);
   const vf near = vf_add(u[1], u[2]), slope = vf_sub(u[2], u[1]);
   const vf far = vf_add(u[3], u[4]), steep = vf_sub(u[3], u[4]);
-  to[0] = vf_fma(small, far,
-                 vf_fnma(sixth, near, vf_mul(vf_set1(0.25f), u[0])));
+  to[0] =
+      vf_fma(small, far, vf_fnma(sixth, near, vf_mul(vf_set1(0.25f), u[0])));
   to[1] = vf_fma(twelfth, steep, vf_mul(sixth, slope));
   to[2] = vf_add(vf_mul(sixth, vf_sub(far, near)), u[5]);
 }
@@ -166,8 +166,7 @@ static void gradient(float *planes, const float *const *pixels,
 
 // The planes of 16 weights side by side: those of the first tap are at `taps`,
 // of the next ones `step` on, which may go backwards.
-LS_INLINE void weight_planes(vf to[IN][IN], const float *taps,
-                             ptrdiff_t step) {
+LS_INLINE void weight_planes(vf to[IN][IN], const float *taps, ptrdiff_t step) {
   vf between[IN][TAPS];
   LS_UNROLL
   for (ptrdiff_t j = 0; j < TAPS; ++j) {
@@ -194,8 +193,8 @@ static void weights(float *planes, const float *taps, size_t rows,
     LS_UNROLL
     for (size_t i = 0; i < IN; ++i)
       LS_UNROLL
-      for (size_t j = 0; j < IN; ++j)
-        vf_store(planes + (i * IN + j) * plane + row * columns + k, u[i][j]);
+    for (size_t j = 0; j < IN; ++j)
+      vf_store(planes + (i * IN + j) * plane + row * columns + k, u[i][j]);
   }
 }
 
@@ -212,8 +211,8 @@ static void turned_weights(float *planes, const float *taps, size_t rows,
       LS_UNROLL
       for (size_t i = 0; i < IN; ++i)
         LS_UNROLL
-        for (size_t j = 0; j < IN; ++j)
-          vf_store(block[i * IN + j] + r * SIDE, u[i][j]);
+      for (size_t j = 0; j < IN; ++j)
+        vf_store(block[i * IN + j] + r * SIDE, u[i][j]);
     }
     for (size_t p = 0; p < IN * IN; ++p)
       transpose_16x16(planes + p * plane + k * rows + row, rows, block[p],
