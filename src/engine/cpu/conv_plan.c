@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/cpu/conv_plan.h"
 
+// Parts of a weights' gradient, and bytes of what they add up, at most; pixels
+// of a part at least, for its sums to be worth writing.
+enum { MOST_PARTS = 8, PARTS_BYTES = 16 << 20, PART_PIXELS = 256 };
+
 ls_status ls_conv_types_of(const ls_kernel_plan *plan, int64_t run,
                            ls_conv_types *out) {
   const ls_dtype dtype = plan->in[0].dtype;
@@ -69,4 +73,13 @@ int64_t ls_conv_flops(const ls_conv *conv) {
     flops *= (dim->out * dim->taps + dim->spread - 1) / dim->spread;
   }
   return flops;
+}
+
+int64_t ls_conv_parts(const ls_conv *conv, int64_t pieces, int64_t pixels,
+                      size_t element_size) {
+  const int64_t bytes = ls_conv_taps(conv) * conv->in_channels *
+                        conv->out_channels * (int64_t)element_size;
+  const int64_t parts =
+      ls_min_i64(ls_min_i64(MOST_PARTS, pieces), pixels / PART_PIXELS);
+  return parts >= 2 && bytes * parts <= PARTS_BYTES ? parts : 1;
 }

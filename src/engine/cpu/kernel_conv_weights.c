@@ -22,10 +22,8 @@
 
 // Pixels of a chain; rows of a unit; rows that are joined at most.
 enum { CHAIN = 256, UNIT_ROWS = 24, JOINED_ROWS = 480 };
-// Parts, and bytes of what they add up at most; pixels of a part at least, for
-// its sums to be worth writing; weights of a block of the second step.
-enum { MOST_PARTS = 8, PARTS_BYTES = 16 << 20, STRETCH = 4096 };
-enum { PART_PIXELS = 256 };
+// Weights of a block of the second step.
+enum { STRETCH = 4096 };
 
 typedef struct weights_params {
   ls_conv conv;
@@ -226,15 +224,6 @@ static void sum_loop(const ls_kernel_call *call, int64_t begin_block,
     add_parts_f64(call->out[0], call->in[0], self->parts, size, begin, end);
   else
     add_parts_f32(call->out[0], call->in[0], self->parts, size, begin, end);
-}
-
-int64_t ls_conv_parts(const ls_conv *conv, int64_t pieces, int64_t pixels,
-                      size_t element_size) {
-  const int64_t bytes = ls_conv_taps(conv) * conv->in_channels *
-                        conv->out_channels * (int64_t)element_size;
-  const int64_t parts =
-      ls_min_i64(ls_min_i64(MOST_PARTS, pieces), pixels / PART_PIXELS);
-  return parts >= 2 && bytes * parts <= PARTS_BYTES ? parts : 1;
 }
 
 // Whether parts gain.
