@@ -43,11 +43,11 @@ typedef enum ls_cpu_code {
   // The lanes' side.
   LS_CPU_SELECT,  // To `target` if the replica is of class `number`; params:
                   // the classes of all, uint32_t.
-  LS_CPU_WAIT,  // Parks until value `number` is published.
-  LS_CPU_TURN,  // Parks until all lower lanes have posted to slot `number`.
-  LS_CPU_POST,  // Adds in 0 to slot `number`; params: ls_cpu_merge.
-  LS_CPU_MEET,  // After a post in a loop or branch: parks until the slot has
-                // its value, and copies that into the lane.
+  LS_CPU_WAIT,    // Parks until value `number` is published.
+  LS_CPU_TURN,    // Parks until all lower lanes have posted to slot `number`.
+  LS_CPU_POST,    // Adds in 0 to slot `number`; params: ls_cpu_merge.
+  LS_CPU_MEET,    // After a post in a loop or branch: parks until the slot has
+                  // its value, and copies that into the lane.
   LS_CPU_END,
 } ls_cpu_code;
 
