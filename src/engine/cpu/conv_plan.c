@@ -9,18 +9,18 @@ ls_status ls_conv_types_of(const ls_kernel_plan *plan, int64_t run,
                            ls_conv_types *out) {
   const ls_dtype dtype = plan->in[0].dtype;
   if (!ls_dtype_is_float(dtype)) return ls_kernel_unsupported(plan, dtype);
-  const bool f64 = dtype == LS_DTYPE_F64;
+  const bool f64 = dtype == LS_DTYPE_F64, pairs = run % 2 == 0;
   const ls_cpu_kernels *kernels = plan->kernels;
   *out = (ls_conv_types){
       .half = ls_is_half(dtype) ? dtype : LS_DTYPE_NONE,
       .size = ls_dtype_size(dtype),
       .wide = f64 ? sizeof(double) : sizeof(float),
-      .product = f64            ? kernels->product_f64
-                 : run % 2 == 0 ? kernels->product
-                                : kernels->product_f32,
-      .product_scratch = f64            ? kernels->product_f64_scratch
-                         : run % 2 == 0 ? kernels->product_scratch
-                                        : kernels->product_f32_scratch,
+      .product = f64     ? kernels->product_f64
+                 : pairs ? kernels->product
+                         : kernels->product_f32,
+      .product_scratch = f64     ? kernels->product_f64_scratch
+                         : pairs ? kernels->product_scratch
+                                 : kernels->product_f32_scratch,
   };
   return ls_ok();
 }

@@ -49,36 +49,30 @@ LS_INLINE lanes number_of(const ls_stage *at, char *const *slots, int n) {
 #define ARRAY(i, n) array_of(at, slots, offset, n)[i]
 #define NUMBER(i, n) number_of(at, slots, n)
 
+// All vectors of the accumulator, a, or of what is kept, b.
+#define READ(v)                                                                \
+  v##0 = ARRAY(0, 0), v##1 = ARRAY(1, 0), v##2 = ARRAY(2, 0), v##3 = ARRAY(3, 0)
+#define WRITE(v)                                                               \
+  ARRAY(0, 0) = v##0, ARRAY(1, 0) = v##1, ARRAY(2, 0) = v##2, ARRAY(3, 0) = v##3
+
 static void load(MACHINE) {
-  a0 = ARRAY(0, 0);
-  a1 = ARRAY(1, 0);
-  a2 = ARRAY(2, 0);
-  a3 = ARRAY(3, 0);
+  READ(a);
   GO_ON;
 }
 
 static void keep(MACHINE) {
-  b0 = ARRAY(0, 0);
-  b1 = ARRAY(1, 0);
-  b2 = ARRAY(2, 0);
-  b3 = ARRAY(3, 0);
+  READ(b);
   GO_ON;
 }
 
 static void store(MACHINE) {
-  ARRAY(0, 0) = a0;
-  ARRAY(1, 0) = a1;
-  ARRAY(2, 0) = a2;
-  ARRAY(3, 0) = a3;
+  WRITE(a);
   GO_ON;
 }
 
 static void store_last(MACHINE) {
   (void)b0, (void)b1, (void)b2, (void)b3;
-  ARRAY(0, 0) = a0;
-  ARRAY(1, 0) = a1;
-  ARRAY(2, 0) = a2;
-  ARRAY(3, 0) = a3;
+  WRITE(a);
 }
 
 static void run(const ls_stage *stages, char *const *slots, int64_t count) {
