@@ -214,3 +214,104 @@ ls_status infer_window_max_pick(ls_infer *infer) {
   infer->out[0].dtype = infer->in[0].dtype;
   return reduced(infer, x, &infer->out[0].shape);
 }
+
+// ---- Maxima of windows of 2 by 2 -------------------------------------------
+// Channels come in multiples of this.
+enum { POOL_CHANNELS = 16, POOL_SIDE = 2, POOL_RANK = 4 };
+
+static bool can_pool(ls_type y) {
+  if (y.dtype != LS_DTYPE_F32 || y.shape.rank != POOL_RANK) return false;
+  for (int i = 1; i < POOL_RANK; ++i)
+    if (y.shape.dim[i] < 1) return false;
+  return y.shape.dim[1] % POOL_SIDE == 0 && y.shape.dim[2] % POOL_SIDE == 0 &&
+         y.shape.dim[3] % POOL_CHANNELS == 0;
+}
+
+// The maxima of y's windows.
+static ls_status pooled(const ls_infer *infer, ls_type y, ls_type *out_type) {
+  if (!can_pool(y))
+    return ls_invalid_argument(
+        "%s of %s: it is of f32[batch, height, width, channels], with even "
+        "height and width and channels in multiples of %d",
+        infer->op_name, LS_SHAPE_TEXT(y.dtype, y.shape), POOL_CHANNELS);
+  *out_type = y;
+  out_type->shape.dim[1] /= POOL_SIDE;
+  out_type->shape.dim[2] /= POOL_SIDE;
+  return ls_ok();
+}
+
+static ls_status maxima_and_places(ls_infer *infer, ls_type y) {
+  LS_RETURN_IF_ERROR(ls_infer_outputs(infer, 2));
+  LS_RETURN_IF_ERROR(pooled(infer, y, &infer->out[0]));
+  infer->out[1] = infer->out[0];
+  infer->out[1].dtype = LS_DTYPE_U8;
+  return ls_ok();
+}
+
+ls_status infer_pool_max(ls_infer *infer) {
+  return maxima_and_places(infer, infer->in[0]);
+}
+
+// y of x and w, whose maxima can be taken so.
+static ls_status convolved_to_pool(const ls_infer *infer, ls_type x, ls_type w,
+                                   ls_type *out_y) {
+  static const int64_t three[] = {3, 3};
+  ls_window window;
+  out_y->dtype = x.dtype;
+  LS_RETURN_IF_ERROR(convolved(infer, x, w, &out_y->shape));
+  LS_RETURN_IF_ERROR(read_window(infer, POOL_RANK, &window));
+  bool fits = w.shape.rank == POOL_RANK &&
+              w.shape.dim[2] % POOL_CHANNELS == 0 && w.shape.dim[2] > 0 &&
+              ls_infer_int(infer, "groups", 1) == 1;
+  for (int i = 0; fits && i < window.rank; ++i)
+    fits = w.shape.dim[i] == three[i] && window.strides[i] == 1 &&
+           window.dilations[i] == 1 && window.input_dilations[i] == 1;
+  if (fits) return ls_ok();
+  return ls_invalid_argument(
+      "%s by %s: it takes 3 by 3 taps, side by side, of channels in multiples "
+      "of %d",
+      infer->op_name, LS_SHAPE_TEXT(w.dtype, w.shape), POOL_CHANNELS);
+}
+
+ls_status infer_conv_pool_max(ls_infer *infer) {
+  if (infer->num_in < 2 || infer->num_in > 3)
+    return ls_invalid_argument("%s takes x, weights and maybe a bias, got %zu",
+                               infer->op_name, infer->num_in);
+  ls_type y;
+  LS_RETURN_IF_ERROR(infer->num_in == 3 ? infer_conv_bias_act(infer)
+                                        : infer_convolution(infer));
+  LS_RETURN_IF_ERROR(convolved_to_pool(infer, infer->in[0], infer->in[1], &y));
+  return maxima_and_places(infer, y);
+}
+
+// `dy` is the place of the maxima's gradient among the operands; their places
+// come next.
+static ls_status check_pooled(const ls_infer *infer, ls_type x, ls_type w,
+                              size_t dy) {
+  ls_type y, maxima;
+  LS_RETURN_IF_ERROR(convolved_to_pool(infer, x, w, &y));
+  LS_RETURN_IF_ERROR(pooled(infer, y, &maxima));
+  const ls_type d = infer->in[dy], places = infer->in[dy + 1];
+  if (d.dtype == LS_DTYPE_F32 && places.dtype == LS_DTYPE_U8 &&
+      ls_shape_compatible(maxima.shape, d.shape) &&
+      ls_shape_compatible(maxima.shape, places.shape))
+    return ls_ok();
+  return ls_invalid_argument(
+      "%s: the maxima are %s, operand %zu is %s and operand %zu %s",
+      infer->op_name, LS_SHAPE_TEXT(maxima.dtype, maxima.shape), dy,
+      LS_OPERAND_TEXT(infer, dy), dy + 1, LS_OPERAND_TEXT(infer, dy + 1));
+}
+
+ls_status infer_conv_pool_grad_input(ls_infer *infer) {
+  infer->out[0].dtype = LS_DTYPE_F32;
+  LS_RETURN_IF_ERROR(ls_infer_sizes(infer, "sizes", &infer->out[0].shape));
+  LS_RETURN_IF_ERROR(check_pooled(infer, infer->out[0], infer->in[2], 0));
+  return ls_shape_check(infer->out[0].shape);
+}
+
+ls_status infer_conv_pool_grad_weights(ls_infer *infer) {
+  infer->out[0].dtype = LS_DTYPE_F32;
+  LS_RETURN_IF_ERROR(ls_infer_sizes(infer, "sizes", &infer->out[0].shape));
+  LS_RETURN_IF_ERROR(check_pooled(infer, infer->in[0], infer->out[0], 1));
+  return ls_shape_check(infer->out[0].shape);
+}

@@ -105,6 +105,9 @@ ls_status ls_watch_pass(ls_runtime *runtime, const ls_graph *graph,
                         const char *pass, bool is_last);
 // Removes nodes that nothing uses. Parameters stay.
 ls_status ls_drop_unused(ls_graph *graph);
+// Convolutions and the maxima of windows behind them become one op each way
+// (join_pools.c). What nothing uses then is left there.
+ls_status ls_join_pools(ls_graph *graph, bool *out_changed);
 // Appends an attribute's bytes to a key.
 void ls_key_attr(ls_text *key, const ls_attr *attr);
 

@@ -129,7 +129,11 @@ static ls_status finish(ls_program *program) {
   LS_RETURN_IF_ERROR(ls_watch_pass(runtime, program->body, "lower", false));
   LS_RETURN_IF_ERROR(ls_drop_unused(program->body));
   LS_RETURN_IF_ERROR(
-      ls_watch_pass(runtime, program->body, "drop_unused", true));
+      ls_watch_pass(runtime, program->body, "drop_unused", false));
+  bool joined;
+  LS_RETURN_IF_ERROR(ls_join_pools(program->body, &joined));
+  if (joined) LS_RETURN_IF_ERROR(ls_drop_unused(program->body));
+  LS_RETURN_IF_ERROR(ls_watch_pass(runtime, program->body, "join_pools", true));
   LS_RETURN_IF_ERROR(ls_check_stacks(program->body));
   mark_reads(program);
   LS_RETURN_IF_ERROR(ls_graph_verify(program->body));

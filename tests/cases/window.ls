@@ -97,3 +97,50 @@ graph build "g" {
 }
 ---- INVALID_ARGUMENT
 the activation is none of relu
+==== convolutions and the maxima of their results
+graph lowered "pools" {
+  %1 = parameter() {dtype = f32, shape = shape[2,8,6,16], index = 0} : f32[2,8,6,16]
+  %2 = parameter() {dtype = f32, shape = shape[3,3,16,32], index = 1} : f32[3,3,16,32]
+  %3 = parameter() {dtype = f32, shape = shape[32], index = 2} : f32[32]
+  %4:2 = conv_pool_max(%1, %2, %3) {same = true, activation = "relu"} : f32[2,4,3,32], u8[2,4,3,32]
+  %5:2 = conv_pool_max(%1, %2) : f32[2,3,2,32], u8[2,3,2,32]
+  %6 = conv_pool_grad_input(%4:0, %4:1, %2) {same = true, sizes = sizes[2, 8, 6, 16]} : f32[2,8,6,16]
+  %7 = conv_pool_grad_weights(%1, %5:0, %5:1) {sizes = sizes[3, 3, 16, 32]} : f32[3,3,16,32]
+  %8:2 = pool_max(%6) : f32[2,4,3,16], u8[2,4,3,16]
+  return %7, %8:0
+}
+---- same
+==== only lowering joins them
+graph build "g" {
+  %1 = placeholder() {dtype = f32, shape = shape[2,8,6,16]} # "x" : f32[2,8,6,16]
+  %2:2 = pool_max(%1) : f32[2,4,3,16], u8[2,4,3,16]
+}
+---- INVALID_ARGUMENT
+only lowering makes this op
+==== maxima of an odd height
+graph lowered "g" {
+  %1 = parameter() {dtype = f32, shape = shape[2,7,6,16], index = 0} : f32[2,7,6,16]
+  %2:2 = pool_max(%1) : f32[2,3,3,16], u8[2,3,3,16]
+  return %2
+}
+---- INVALID_ARGUMENT
+pool_max of f32[2,7,6,16]: it is of f32[batch, height, width, channels]
+==== taps of another number
+graph lowered "g" {
+  %1 = parameter() {dtype = f32, shape = shape[2,8,6,16], index = 0} : f32[2,8,6,16]
+  %2 = parameter() {dtype = f32, shape = shape[5,3,16,32], index = 1} : f32[5,3,16,32]
+  %3:2 = conv_pool_max(%1, %2) {same = true} : f32[2,4,3,32], u8[2,4,3,32]
+  return %3
+}
+---- INVALID_ARGUMENT
+conv_pool_max by f32[5,3,16,32]: it takes 3 by 3 taps
+==== places of other maxima
+graph lowered "g" {
+  %1 = parameter() {dtype = f32, shape = shape[2,8,6,16], index = 0} : f32[2,8,6,16]
+  %2 = parameter() {dtype = f32, shape = shape[3,3,16,32], index = 1} : f32[3,3,16,32]
+  %3:2 = conv_pool_max(%1, %2) : f32[2,3,2,32], u8[2,3,2,32]
+  %4 = conv_pool_grad_input(%3:0, %3:1, %2) {same = true, sizes = sizes[2, 8, 6, 16]} : f32[2,8,6,16]
+  return %4
+}
+---- INVALID_ARGUMENT
+the maxima are f32[2,4,3,32], operand 0 is f32[2,3,2,32]

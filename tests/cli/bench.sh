@@ -50,7 +50,7 @@ prints "^kernel +ms  share +runs +Gflop/s +GB/s of bound\$" \
 grep -qE '^memory, MB: variables [0-9.]+, constants ' out.txt &&
   grep -qE '^machine: .* Gflop/s in products, .*, 1 threads?$' out.txt ||
   fail "the costs have no head"
-for kernel in conv_bias_act conv_grad_input conv_grad_weights all; do
+for kernel in conv_bias_act conv_pool_max conv_pool_grad_input conv_pool_grad_weights all; do
   grep -qE "^$kernel +$count +$count% +$count +$count +$count +[0-9]+%\$" \
     out.txt || fail "the costs have no row for $kernel"
 done

@@ -40,6 +40,14 @@ static const named_test value_tests[] = {
      "a_permutation_is_the_order_of_random_keys"},
     {LS_OP_RANDOM_BY_EXAMPLE, "nn/example_ids_test.c",
      "an_example_draws_what_its_replica_would"},
+    {LS_OP_POOL_MAX, "runtime/join_pools_test.c",
+     "who_else_wants_the_result_gets_it_and_bytes_stay"},
+    {LS_OP_CONV_POOL_MAX, "runtime/join_pools_test.c",
+     "joined_they_are_what_they_are_apart"},
+    {LS_OP_CONV_POOL_GRAD_INPUT, "runtime/join_pools_test.c",
+     "joined_they_are_what_they_are_apart"},
+    {LS_OP_CONV_POOL_GRAD_WEIGHTS, "runtime/join_pools_test.c",
+     "joined_they_are_what_they_are_apart"},
     {LS_OP_IS_INITIALIZED, "dist/variable_test.c",
      "it_is_initialized_when_all_components_are"},
     {LS_OP_REPLICATE, "engine/cpu_replicas_test.c",
@@ -67,6 +75,8 @@ static const char steps[] = "it is constant but where it jumps";
 static const char not_floats[] = "its operands or results are no floats";
 static const char effect[] = "it writes: a gradient of what was written is "
                              "taken before";
+
+static const char lowered[] = "gradients are taken before it is made";
 
 static const reason reasons[] = {
     {LS_OP_CONSTANT, nothing_goes_in},
@@ -111,6 +121,10 @@ static const reason reasons[] = {
     {LS_OP_RANDOM_BY_EXAMPLE, not_floats},
     {LS_OP_ONE_HOT, not_floats},
     {LS_OP_IS_INITIALIZED, not_floats},
+    {LS_OP_POOL_MAX, lowered},
+    {LS_OP_CONV_POOL_MAX, lowered},
+    {LS_OP_CONV_POOL_GRAD_INPUT, lowered},
+    {LS_OP_CONV_POOL_GRAD_WEIGHTS, lowered},
     {LS_OP_BITCAST, "bits are no numbers to go a little further in"},
     {LS_OP_ASSIGN, effect},
     {LS_OP_ASSIGN_ADD, effect},

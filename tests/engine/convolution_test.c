@@ -20,8 +20,7 @@ typedef struct conv_case {
   int64_t images, groups, in, out;  // Channels of a group.
   side side[3];
   bool same, bias, relu;
-  bool fast;    // By Winograd.
-  bool sparse;  // dy has one number in four.
+  bool fast;  // By Winograd.
 } conv_case;
 
 #define NO_SIDE                                                                \
@@ -122,12 +121,7 @@ static void add_attrs(const conv_case *c, loop_case *to, numbers *n) {
 static void add_operand(const conv_case *c, char what, loop_case *run,
                         loop_random *random) {
   const ls_type type = {c->dtype, shape_of(c, what)};
-  void *data = loop_case_add(run, type, -1, 1, random);
-  if (!c->sparse || what != 'y') return;
-  run->maxima = run->num_in;
-  for (int64_t i = 0; i < ls_shape_num_elements(type.shape); ++i)
-    if (loop_random_between(random, 0, 3) != 0)
-      loop_write(c->dtype, data, i, 0);
+  loop_case_add(run, type, -1, 1, random);
 }
 
 static loop_case case_of(const conv_case *c, conv_way way, const char *kernels,
@@ -254,50 +248,12 @@ static void winograd_is_near_the_sum_over_taps(void **state) {
   }
 }
 
-// From a dy of zeros for the most part: lines of fewer and more pixels than are
-// sorted at once, slices and blocks that are cut off, padding on every side,
-// and an image that is cut.
-static const conv_case sparse_cases[] = {
-    {CASE(F32, 2, 3, 1, 16, 16), .side = SQUARE(8, 3, 1, 1, 1), .sparse = true},
-    {CASE(F32, 2, 2, 1, 48, 80), .side = SQUARE(21, 3, 1, 0, 0),
-     .sparse = true},
-    {CASE(F32, 2, 1, 1, 32, 48), .side = SQUARE(40, 3, 1, 2, 0), .sparse = true,
-     .fast = true},
-    {CASE(F32, 2, 17, 1, 16, 32), .side = SQUARE(4, 3, 1, 3, 4),
-     .sparse = true},
-    {CASE(F32, 2, 2, 1, 16, 16), .side = SQUARE(3, 3, 1, 0, 0), .sparse = true},
-};
-
-static void what_is_zero_is_left_out(void **state) {
-  (void)state;
-  loop_random random = {loop_random_seed()};
-  for (size_t i = 0; i < LS_COUNT_OF(sparse_cases); ++i)
-    for (conv_way way = GRAD_INPUT; way <= GRAD_WEIGHTS; ++way) {
-      conv_case c = sparse_cases[i];
-      finish(&c);
-      numbers n;
-      loop_case run = case_of(&c, way, NULL, &n, &random);
-      loop_case_agrees(&run, 1);
-      // A quarter of the work.
-      run = case_of(&c, way, NULL, &n, &random);
-      free(loop_case_run(&run));
-      const int64_t flops = run.flops;
-      run.maxima = 0;
-      run.fast = false;
-      free(loop_case_run(&run));
-      assert_int_equal(4 * flops, run.flops);
-      loop_case_deinit(&run);
-    }
-}
-
 static void every_instruction_set_gives_the_same_bytes(void **state) {
   (void)state;
   static const char *const names[] = {"base", "v3", "v4"};
-  // An input layer, a projection, a depthwise one; one by Winograd; one of
-  // zeros.
+  // An input layer, a projection, a depthwise one; one by Winograd.
   const conv_case *const cases[] = {&large_cases[0], &large_cases[4],
-                                    &large_cases[8], &fast_cases[1],
-                                    &sparse_cases[1]};
+                                    &large_cases[8], &fast_cases[1]};
   for (size_t i = 0; i < LS_COUNT_OF(cases); ++i)
     for (conv_way way = FORWARD; way <= GRAD_WEIGHTS; ++way) {
       conv_case c = *cases[i];
@@ -393,7 +349,6 @@ int main(void) {
       cmocka_unit_test(depthwise_geometry_agrees_with_the_reference),
       cmocka_unit_test(large_ones_are_cut_without_a_trace),
       cmocka_unit_test(winograd_is_near_the_sum_over_taps),
-      cmocka_unit_test(what_is_zero_is_left_out),
       cmocka_unit_test(every_instruction_set_gives_the_same_bytes),
       cmocka_unit_test(an_image_does_not_depend_on_its_batch),
       cmocka_unit_test(work_is_counted_and_cut),

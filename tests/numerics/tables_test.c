@@ -126,6 +126,15 @@ static size_t try_window_give_four(const trial *t) {
   t->table->windows->give_four(dx, t->in, t->in[4], (int64_t)n);
   return 4 * n;
 }
+static size_t try_window_places(const trial *t) {
+  const float *const x[] = {t->in[0], t->in[1], t->in[2], t->in[3]};
+  const size_t n = t->count / 16 * 16;
+  float *out = t->out;
+  t->table->windows->place_of_four(out, (uint8_t *)(out + n), x, n);
+  for (size_t i = n; i-- > 0;)
+    out[n + i] = ((uint8_t *)(out + n))[i];
+  return 2 * n;
+}
 static size_t try_window_products(const trial *t) {
   t->table->windows->add_products(t->out, t->in[0], t->in[1],
                                   (int64_t)t->count);
@@ -222,6 +231,7 @@ static const struct {
     {"windows max", try_window_max, false},
     {"windows compare and give", try_window_compare, false},
     {"windows give_four", try_window_give_four, false},
+    {"windows place_of_four", try_window_places, false},
     {"windows add_products", try_window_products, false},
     {"spans", try_spans, true},
     {"moments", try_moments, true},
@@ -329,9 +339,9 @@ static void they_do_so_too_where_denormals_are_zero(void **state) {
 }
 
 // ---- Winograd's transforms -------------------------------------------------
-enum { PLANES = 36, IN = 36, OUT = 16, MOST = 64 };
+enum { PLANES = 36, IN = 36, OUT = 16, WINDOWS = 4, MOST = 64 };
 
-// All six, on `channels` (and as many rows); returns the numbers written.
+// All seven, on `channels` (and as many rows); returns the numbers written.
 static size_t transform(const ls_cpu_winograd *w, size_t channels,
                         const float *in, float *out, bool flag) {
   const float *inputs[IN];
@@ -343,6 +353,16 @@ static size_t transform(const ls_cpu_winograd *w, size_t channels,
   for (size_t i = 0; i < OUT; ++i, at += channels)
     outputs[i] = at;
   w->output(outputs, in, channels, flag ? in + PLANES * channels : NULL, flag);
+  float *maxima[WINDOWS];
+  uint8_t *places[WINDOWS], found[WINDOWS * MOST];
+  for (size_t i = 0; i < WINDOWS; ++i, at += channels) {
+    maxima[i] = at;
+    places[i] = found + i * channels;
+  }
+  w->output_pooled(maxima, places, in, channels,
+                   flag ? in + PLANES * channels : NULL, flag);
+  for (size_t i = 0; i < WINDOWS * channels; ++i)
+    *at++ = found[i];
   w->gradient(at, inputs, channels);
   at += PLANES * channels;
   // Taps [9, 16, channels], and turned around.
@@ -361,7 +381,8 @@ static void winograd_transforms_are_the_same_in_every_table(void **state) {
   (void)state;
   enum { INPUTS = 3 * PLANES * 16 * MOST };
   const kernel_tables tables = kernel_tables_find();
-  const size_t room = (2 * PLANES + OUT + 2 * PLANES * 16 + 9 * 16) * MOST;
+  const size_t room =
+      (2 * PLANES + OUT + 2 * WINDOWS + 2 * PLANES * 16 + 9 * 16) * MOST;
   loop_random random = {loop_random_seed()};
   float *in = numbers_create(INPUTS * sizeof(*in), 4);
   float *first = numbers_create(room * sizeof(*first), 0);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What follows the gradient of a maximum of windows: a relu's gradient, asked
-// of the maxima, with the same bits; sums over all places; a convolution's
-// gradients.
+// of the maxima, with the same bits; sums over all places.
 #include <math.h>
 #include <string.h>
 
@@ -159,93 +158,11 @@ static void sums_over_places_are_sums_over_windows(void **state) {
   }
 }
 
-// ---- Convolutions in front of windows --------------------------------------
-enum { CHANNELS = 16, X_COUNT = 2 * 8 * 8 * CHANNELS };
-
-// The gradients of a convolution whose result, y, goes to windows: of maxima
-// by the weights of channels in `mask`. `user`: whether kernels are kept from
-// seeing that their operand comes of windows.
-static ls_nest convolution(ls_nest args, void *user) {
-  static const ls_convolution_options same = {.padding = LS_PADDING_SAME};
-  const ls_tensor y = ls_nest_tensor(args, 0), w = ls_nest_tensor(args, 1);
-  const ls_tensor top = ls_max_pool(y, LS_SHAPE(2, 2), NULL);
-  const ls_tensor loss = ls_mul(ls_square(top), ls_nest_tensor(args, 2));
-  ls_tensor dy = gradient(ls_reduce_sum(loss, LS_ALL_AXES), y);
-  if (*(const bool *)user) dy = ls_mul_scalar(ls_add(dy, dy), 0.5);
-  return LS_TUPLE(ls_leaf(ls_conv_grad_input(dy, w, y, &same)),
-                  ls_leaf(ls_conv_grad_weights(y, dy, w, &same)));
-}
-
-static ls_nest run_convolution(bool hides, ls_array *const *arrays) {
-  ls_function *function = NULL;
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = convolution, .user = &hides}, &function));
-  const ls_nest args = LS_TUPLE(ls_nest_array(ls_array_retain(arrays[0])),
-                                ls_nest_array(ls_array_retain(arrays[1])),
-                                ls_nest_array(ls_array_retain(arrays[2])));
-  ls_nest result = {0};
-  expect_ok(ls_function_call(function, args, &result));
-  ls_nest_release(args);
-  ls_function_release(function);
-  return result;
-}
-
-static const float *floats(ls_nest results, size_t index) {
-  return ls_array_data(ls_nest_as_array(ls_nest_item(results, index)));
-}
-
-static void make_arrays(ls_array **arrays) {
-  arrays[0] = array_of_numbers(LS_DTYPE_F32, LS_SHAPE(2, 8, 8, CHANNELS), 3);
-  arrays[1] =
-      array_of_numbers(LS_DTYPE_F32, LS_SHAPE(3, 3, CHANNELS, CHANNELS), 4);
-  arrays[2] = array_of_numbers(LS_DTYPE_F32, LS_SHAPE(CHANNELS), 5);
-}
-
-static void a_convolution_in_front_leaves_out_zeros(void **state) {
-  (void)state;
-  ls_array *arrays[3];
-  make_arrays(arrays);
-  const ls_nest seen = run_convolution(false, arrays);
-  const ls_nest hidden = run_convolution(true, arrays);
-  for (size_t i = 0; i < X_COUNT; ++i)
-    assert_true(fabsf(floats(seen, 0)[i] - floats(hidden, 0)[i]) < 1e-3F);
-  for (size_t i = 0; i < 9 * CHANNELS * CHANNELS; ++i)
-    assert_true(fabsf(floats(seen, 1)[i] - floats(hidden, 1)[i]) < 1e-3F);
-  ls_nest_release(seen);
-  ls_nest_release(hidden);
-  for (size_t i = 0; i < 3; ++i)
-    ls_array_release(arrays[i]);
-}
-
-// What is left out meets no infinity: a channel that no gradient comes from.
-static void an_infinite_weight_meets_no_zeros(void **state) {
-  (void)state;
-  ls_array *arrays[3];
-  make_arrays(arrays);
-  float *w = ls_array_mutable_data(arrays[1]);
-  float *mask = ls_array_mutable_data(arrays[2]);
-  mask[0] = 0;
-  for (size_t i = 0; i < 9 * CHANNELS; ++i)
-    w[i * CHANNELS] = INFINITY;
-  const ls_nest seen = run_convolution(false, arrays);
-  const ls_nest hidden = run_convolution(true, arrays);
-  for (size_t i = 0; i < X_COUNT; ++i) {
-    assert_true(isfinite(floats(seen, 0)[i]));
-    assert_true(isnan(floats(hidden, 0)[i]));
-  }
-  ls_nest_release(seen);
-  ls_nest_release(hidden);
-  for (size_t i = 0; i < 3; ++i)
-    ls_array_release(arrays[i]);
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_maxima_are_asked_and_the_bits_stay),
       cmocka_unit_test(the_relu_output_is_not_read_again),
       cmocka_unit_test(sums_over_places_are_sums_over_windows),
-      cmocka_unit_test(a_convolution_in_front_leaves_out_zeros),
-      cmocka_unit_test(an_infinite_weight_meets_no_zeros),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -179,9 +179,7 @@ enum { OUTPUTS = 1 + LOOP_CASE_MORE };
 
 // What a prepare function is given, and what it made of that.
 typedef struct prepared {
-  ls_graph graph;
-  ls_node node, maker, *nodes[1];
-  ls_attr strides;
+  ls_node node;
   uint64_t inputs[LOOP_CASE_OPERANDS];
   ls_type out[OUTPUTS];
   uint32_t num_out;
@@ -208,26 +206,10 @@ static void make_node(loop_case *c, prepared *p) {
   };
 }
 
-// A graph with the op behind operand `maxima` alone.
-static void make_graph(const loop_case *c, prepared *p) {
-  static const int64_t two[] = {2, 2};
-  if (c->maxima == 0) return;
-  p->strides = LS_ATTR_IS("strides", two, 2);
-  p->maker = (ls_node){.id = c->maxima,
-                       .type = LS_OP_WINDOW_MAX_GRAD,
-                       .attrs = &p->strides,
-                       .num_attrs = 1};
-  p->nodes[0] = &p->maker;
-  p->graph =
-      (ls_graph){.nodes = p->nodes, .num_nodes = 1, .next_id = c->maxima + 1};
-}
-
 static ls_status prepare(loop_case *c, prepared *p) {
   make_node(c, p);
-  make_graph(c, p);
   ls_arena_init(&p->arena, ls_allocator_system());
   p->plan = (ls_kernel_plan){
-      .graph = &p->graph,
       .node = &p->node,
       .in = c->in,
       .num_in = c->num_in,

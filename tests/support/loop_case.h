@@ -27,8 +27,6 @@ typedef struct loop_case {
   int32_t replica;
   const char *kernels;    // Name of the kernel table. NULL: the fastest.
   bool fast;              // LS_MATH_FAST.
-  uint32_t maxima;        // 1 + the operand that the gradient of maxima of 2 by
-                          // 2 made; 0: none.
   int64_t flops, blocks;  // Of the plan, once run; of two steps the more.
 } loop_case;
 

@@ -150,7 +150,7 @@ static void make_numerics_id(cpu_backend *self) {
   const char *library = "unknown";
 #endif
   snprintf(self->numerics_id, sizeof(self->numerics_id),
-           "lockstep-3 %s %s libc-%s", machine,
+           "lockstep-4 %s %s libc-%s", machine,
            ls_math_name(ls_runtime_math(self->base.runtime)), library);
 }
 

@@ -8,7 +8,7 @@ ls_cpu_meeting ls_cpu_make_meeting(ls_cpu_compiler *self, const ls_graph *graph,
   ls_cpu_meeting made = {.node = node};
   const ls_type type = node->outputs[0];
   ls_status status =
-      ls_cpu_merge_prepare(self->kernels, &self->out->arena, graph, node, type,
+      ls_cpu_merge_prepare(self->kernels, &self->out->arena, node, type,
                            self->replicas, &made.merge);
   if (status != NULL) {
     ls_cpu_fail_at(self, graph, node, status);
@@ -100,7 +100,7 @@ static void emit_equal(ls_cpu_compiler *self, ls_cpu_scope *scope,
                        const ls_node *node, uint32_t value) {
   ls_cpu_merge *merge = NULL;
   ls_status status =
-      ls_cpu_merge_prepare(self->kernels, &self->out->arena, scope->graph, node,
+      ls_cpu_merge_prepare(self->kernels, &self->out->arena, node,
                            node->outputs[0], self->replicas, &merge);
   if (status != NULL) {
     ls_cpu_fail_at(self, scope->graph, node, status);

@@ -153,10 +153,13 @@ static rows rows_of(const ls_cpu_together *self, const ls_node *node) {
   case LS_OP_CONVOLUTION:
   case LS_OP_CONV_BIAS_ACT:
   case LS_OP_CONV_GRAD_INPUT:
+  case LS_OP_CONV_POOL_MAX:
   case LS_OP_LAYER_NORM:
   case LS_OP_RMS_NORM:
   case LS_OP_BATCH_NORM_INFERENCE:
     return (rows){0, 1};
+  case LS_OP_CONV_POOL_GRAD_INPUT:
+    return (rows){0, 2};
   case LS_OP_GATHER:
     return ls_node_int(node, "axis", 0) == 0 ? (rows){1, 1} : none;
   case LS_OP_SOFTMAX:
@@ -169,6 +172,7 @@ static rows rows_of(const ls_cpu_together *self, const ls_node *node) {
   case LS_OP_CROSS_ENTROPY:
   case LS_OP_CROSS_ENTROPY_GRAD:
   case LS_OP_REDUCE_WINDOW:
+  case LS_OP_POOL_MAX:
   case LS_OP_WINDOW_SUM_GRAD:
   case LS_OP_WINDOW_MAX_GRAD:
   case LS_OP_WINDOW_MAX_PICK:

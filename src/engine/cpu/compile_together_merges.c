@@ -143,7 +143,7 @@ static void emit_any(ls_cpu_together *self, const ls_node *merge,
   ls_status status =
       all == NULL
           ? ls_out_of_memory()
-          : ls_cpu_merge_prepare(compiler->kernels, arena, self->graph, merge,
+          : ls_cpu_merge_prepare(compiler->kernels, arena, merge,
                                  merge->outputs[0], compiler->replicas, &steps);
   if (status != NULL) {
     ls_cpu_fail_at(compiler, self->graph, merge, status);

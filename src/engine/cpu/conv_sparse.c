@@ -1,40 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The input's gradient. A block is a band of dx's lines of an image; the lines
+// of windows that it meets are gone through in groups, which are added to
+// sliced lines in scratch; lines that no later group meets are then put in
+// place.
 #include "engine/cpu/conv_sparse.h"
 
+#include "engine/cpu/kernel_list.h"
+
 enum { Y = LS_WINDOW_DIMS - 2, X = LS_WINDOW_DIMS - 1 };
-// Blocks there should be, and lines that one has at least: two more are
-// computed for each.
-enum { WANTED_BLOCKS = 16, LEAST_LINES = 8 };
+// Blocks there should be, and lines that one has at least, as it computes up to
+// four more. Lines of windows of a group: what the taps are loaded into the
+// first cache for.
+enum { WANTED_BLOCKS = 16, LEAST_LINES = 8, GROUP = 4 };
+// Lines of dx that a line of windows meets, and a group.
+enum { NEAR = LS_SPARSE_SIDE + 1, GROUP_LINES = 2 * GROUP + 2 };
 
-// ---- Whether it fits -------------------------------------------------------
-static bool are_maxima(const ls_kernel_plan *plan, uint64_t ref) {
-  const ls_node *node = ls_graph_node_of(plan->graph, ref);
-  if (node == NULL || node->type != LS_OP_WINDOW_MAX_GRAD) return false;
-  const ls_attr *strides = ls_node_attr(node, "strides");
-  int64_t places = 1;
-  for (size_t i = 0; strides != NULL && i < strides->as.ints.count; ++i)
-    places *= strides->as.ints.items[i];
-  return places >= LS_SPARSE_LEAST;
+// ---- Shared with the weights' gradient -------------------------------------
+ls_status ls_conv_read_pooled(const ls_kernel_plan *plan, ls_shape x,
+                              ls_shape w, ls_shape d, ls_conv *out_conv) {
+  ls_shape y = d;
+  y.dim[1] *= 2;
+  y.dim[2] *= 2;
+  return ls_conv_read(plan, x, w, y, out_conv);
 }
 
-bool ls_conv_is_sparse(const ls_kernel_plan *plan, uint32_t dy,
-                       const ls_conv *conv) {
-  if (plan->in[0].dtype != LS_DTYPE_F32 || conv->groups != 1 ||
-      conv->images == 0 || conv->in_channels % LS_SPARSE_SLICE != 0 ||
-      conv->out_channels % LS_SPARSE_SLICE != 0)
-    return false;
-  for (int i = 0; i < LS_WINDOW_DIMS; ++i) {
-    const ls_conv_dim *dim = &conv->dim[i];
-    const bool there = i >= Y;
-    if (dim->taps != (there ? LS_SPARSE_SIDE : 1) || dim->stride != 1 ||
-        dim->step != 1 || dim->spread != 1)
-      return false;
-    if (there ? dim->out == 0 : dim->out != 1 || dim->in != 1) return false;
-  }
-  return are_maxima(plan, plan->node->inputs[dy]);
-}
-
-// ---- Slices ----------------------------------------------------------------
 static size_t slice_bytes(void) { return LS_SPARSE_SLICE * sizeof(float); }
 
 void ls_conv_slice_line(float *slices, size_t plane, const float *line,
@@ -46,21 +36,12 @@ void ls_conv_slice_line(float *slices, size_t plane, const float *line,
              slice_bytes());
 }
 
-void ls_conv_unslice_line(float *line, const float *slices, size_t plane,
-                          int64_t channels, int64_t begin, int64_t end,
-                          int64_t before) {
-  for (int64_t c = 0; c < channels; c += LS_SPARSE_SLICE, slices += plane)
-    for (int64_t i = begin; i < end; ++i)
-      memcpy(line + i * channels + c, slices + (i + before) * LS_SPARSE_SLICE,
-             slice_bytes());
-}
-
-// ---- The input's gradient --------------------------------------------------
+// ---- Weights ---------------------------------------------------------------
 typedef struct input_params {
   ls_conv conv;
   const ls_cpu_sparse *kernels;
   int64_t lines, bands;  // Lines of dx of a block; blocks of an image.
-  size_t line;           // Floats of a sliced line: all its slices.
+  size_t slice, line;    // Floats of a sliced line: of a slice, and of all.
 } input_params;
 
 // [taps, in, out] to [in / 16, out, taps, 16]. A block is a slice.
@@ -69,7 +50,7 @@ static void taps_loop(const ls_kernel_call *call, int64_t begin_block,
   const input_params *self = call->params;
   const int64_t in = self->conv.in_channels, out = self->conv.out_channels;
   const int64_t slice = LS_SPARSE_TAPS * LS_SPARSE_SLICE;
-  const float *w = call->in[1];
+  const float *w = call->in[2];
   for (int64_t s = begin_block; s < end_block; ++s) {
     float *taps = (float *)call->out[0] + s * out * slice;
     for (int64_t t = 0; t < LS_SPARSE_TAPS; ++t)
@@ -81,67 +62,94 @@ static void taps_loop(const ls_kernel_call *call, int64_t begin_block,
   }
 }
 
-// A band of an image: three lines of dx are being added up, line y at y % 3.
+// ---- A band ----------------------------------------------------------------
+// Lines [begin, end) of an image's dx. GROUP_LINES lines are being added up;
+// the first of them is line `first` of dx.
 typedef struct band {
   const input_params *self;
-  const float *dy, *taps;  // dy: the image's.
+  const float *d, *taps;  // d and places: the image's.
+  const uint8_t *places;
   float *dx, *lines;
+  int64_t begin, end, first;
 } band;
 
-static float *line_at(const band *b, int64_t y) {
-  const int64_t at = (y % LS_SPARSE_SIDE + LS_SPARSE_SIDE) % LS_SPARSE_SIDE;
-  return b->lines + (size_t)at * b->self->line;
-}
-
-// Adds line `y` of dy to the three lines that it meets, of which the last is
-// new.
-static void add_line(const band *b, int64_t y) {
+// Adds the lines of windows [k0, k1) to the lines they meet.
+static void add_group(const band *b, int64_t k0, int64_t k1) {
   const input_params *self = b->self;
   const ls_conv *conv = &self->conv;
-  const int64_t first = y + conv->dim[Y].base, width = conv->dim[X].out;
-  memset(line_at(b, first + 2), 0, self->line * sizeof(float));
-  float *lines[] = {line_at(b, first), line_at(b, first + 1),
-                    line_at(b, first + 2)};
-  self->kernels->input(lines, (size_t)((width + 2) * LS_SPARSE_SLICE),
-                       b->dy + y * width * conv->out_channels, b->taps,
-                       (size_t)width, (size_t)conv->in_channels,
-                       (size_t)conv->out_channels);
+  const size_t in = (size_t)conv->in_channels;
+  const size_t out = (size_t)conv->out_channels;
+  const size_t windows = (size_t)conv->dim[X].out / 2;
+  const float *taps = b->taps;
+  for (size_t s = 0; s < in / LS_SPARSE_SLICE; ++s)
+    for (size_t o = 0; o < out; o += self->kernels->block) {
+      const size_t left = out - o;
+      const size_t block =
+          left < self->kernels->block ? left : self->kernels->block;
+      for (int64_t k = k0; k < k1; ++k) {
+        float *to[NEAR];
+        for (int64_t r = 0; r < NEAR; ++r)
+          to[r] = b->lines + (size_t)(2 * (k - k0) + r) * self->line +
+                  s * self->slice;
+        const size_t from = (size_t)k * windows * out + o;
+        self->kernels->input(to, b->d + from, b->places + from, taps, windows,
+                             out, block);
+      }
+      taps += block * LS_SPARSE_TAPS * LS_SPARSE_SLICE;
+    }
 }
 
-// Line y of dx, to which all has been added.
-static void store_line(const band *b, int64_t y) {
+// Line y of dx: `from`, sliced, or zeros.
+static void store_line(const band *b, int64_t y, const float *from) {
+  if (y < b->begin || y >= b->end) return;
   const ls_conv *conv = &b->self->conv;
   const ls_conv_dim *x = &conv->dim[X];
+  const int64_t channels = conv->in_channels;
   const int64_t begin = ls_min_i64(x->in, ls_max_i64(0, x->base));
   const int64_t end =
       ls_max_i64(begin, ls_min_i64(x->in, x->base + x->out + 2));
-  float *to = b->dx + y * x->in * conv->in_channels;
-  memset(to, 0, (size_t)(begin * conv->in_channels) * sizeof(float));
-  ls_conv_unslice_line(to, line_at(b, y),
-                       (size_t)((x->out + 2) * LS_SPARSE_SLICE),
-                       conv->in_channels, begin, end, -x->base);
-  memset(to + end * conv->in_channels, 0,
-         (size_t)((x->in - end) * conv->in_channels) * sizeof(float));
+  float *to = b->dx + y * x->in * channels;
+  if (from == NULL || begin > 0 || end < x->in)
+    memset(to, 0, (size_t)(x->in * channels) * sizeof(float));
+  if (from == NULL) return;
+  for (int64_t i = begin; i < end; ++i)
+    for (int64_t s = 0; s < channels / LS_SPARSE_SLICE; ++s)
+      memcpy(to + i * channels + s * LS_SPARSE_SLICE,
+             from + (size_t)s * b->self->slice +
+                 (i - x->base) * LS_SPARSE_SLICE,
+             slice_bytes());
 }
 
-// Lines [begin, end) of dx. Line y meets the lines y - base - 2 to y - base of
-// dy.
-static void run_band(const band *b, int64_t begin, int64_t end) {
-  const input_params *self = b->self;
-  const ls_conv_dim *dim = &self->conv.dim[Y];
-  memset(b->lines, 0, LS_SPARSE_SIDE * self->line * sizeof(float));
-  int64_t next = ls_max_i64(0, begin - dim->base - 2);
-  for (int64_t y = begin; y < end; ++y) {
-    for (; next <= ls_min_i64(y - dim->base, dim->out - 1); ++next)
-      add_line(b, next);
-    const int64_t meets = ls_max_i64(0, y - dim->base - 2);
-    if (y - dim->base >= 0 && meets < dim->out)
-      store_line(b, y);
-    else
-      memset(b->dx + y * self->conv.dim[X].in * self->conv.in_channels, 0,
-             (size_t)(self->conv.dim[X].in * self->conv.in_channels) *
-                 sizeof(float));
+// Puts the first `count` lines in place and moves the two others to the front.
+static void store_lines(band *b, int64_t count) {
+  const size_t line = b->self->line;
+  for (int64_t i = 0; i < count; ++i)
+    store_line(b, b->first + i, b->lines + (size_t)i * line);
+  b->first += count;
+  memcpy(b->lines, b->lines + (size_t)count * line, 2 * line * sizeof(float));
+  memset(b->lines + 2 * line, 0, (GROUP_LINES - 2) * line * sizeof(float));
+}
+
+// Line y of dx meets the lines y - base - 2 to y - base of dy.
+static void run_band(band *b) {
+  const ls_conv_dim *dim = &b->self->conv.dim[Y];
+  const int64_t all = dim->out / 2;
+  const int64_t from = ls_max_i64(0, b->begin - dim->base - 2) / 2;
+  const int64_t end = ls_min_i64(all, (b->end - 1 - dim->base) / 2 + 1);
+  b->first = 2 * from + dim->base;
+  for (int64_t y = b->begin; y < b->first; ++y)
+    store_line(b, y, NULL);
+  memset(b->lines, 0, GROUP_LINES * b->self->line * sizeof(float));
+  for (int64_t k = from, next; k < end; k = next) {
+    // The same groups whatever the band.
+    next = ls_min_i64((k / GROUP + 1) * GROUP, end);
+    add_group(b, k, next);
+    store_lines(b, 2 * (next - k));
   }
+  store_line(b, b->first, b->lines);
+  store_line(b, b->first + 1, b->lines + b->self->line);
+  for (int64_t y = b->first + 2; y < b->end; ++y)
+    store_line(b, y, NULL);
 }
 
 static void input_loop(const ls_kernel_call *call, int64_t begin_block,
@@ -149,43 +157,50 @@ static void input_loop(const ls_kernel_call *call, int64_t begin_block,
   const input_params *self = call->params;
   const ls_conv *conv = &self->conv;
   const int64_t height = conv->dim[Y].in;
+  const int64_t windows =
+      ls_conv_outputs(conv) / LS_SPARSE_PLACES * conv->out_channels;
   for (int64_t i = begin_block; i < end_block; ++i) {
     const int64_t image = i / self->bands;
     const int64_t begin = i % self->bands * self->lines;
-    const band b = {
+    band b = {
         .self = self,
-        .dy = (const float *)call->in[0] +
-              image * ls_conv_outputs(conv) * conv->out_channels,
-        .taps = call->in[2],
+        .d = (const float *)call->in[0] + image * windows,
+        .places = (const uint8_t *)call->in[1] + image * windows,
+        .taps = call->in[3],
         .dx = (float *)call->out[0] +
               image * height * conv->dim[X].in * conv->in_channels,
         .lines = call->scratch,
+        .begin = begin,
+        .end = ls_min_i64(begin + self->lines, height),
     };
-    run_band(&b, begin, ls_min_i64(begin + self->lines, height));
+    run_band(&b);
   }
 }
 
-ls_status ls_conv_sparse_input(ls_kernel_plan *plan, const ls_conv *conv) {
+// ---- Plan ------------------------------------------------------------------
+ls_status kernel_conv_pool_grad_input(ls_kernel_plan *plan) {
   input_params *self = ls_arena_new(plan->arena, input_params);
   if (self == NULL) return ls_out_of_memory();
+  ls_conv *conv = &self->conv;
+  LS_RETURN_IF_ERROR(ls_conv_read_pooled(
+      plan, plan->out[0].shape, plan->in[2].shape, plan->in[0].shape, conv));
   const int64_t height = ls_max_i64(1, conv->dim[Y].in);
-  const int64_t wanted = ls_blocks_of(WANTED_BLOCKS, conv->images);
-  *self = (input_params){
-      .conv = *conv,
-      .kernels = plan->kernels->sparse,
-      .lines = ls_max_i64(LEAST_LINES, ls_blocks_of(height, wanted)),
-      .line = (size_t)((conv->dim[X].out + 2) * conv->in_channels),
-  };
+  const int64_t wanted =
+      ls_blocks_of(WANTED_BLOCKS, ls_max_i64(1, conv->images));
+  self->kernels = plan->kernels->sparse;
+  self->lines = ls_max_i64(LEAST_LINES, ls_blocks_of(height, wanted));
   self->bands = ls_blocks_of(height, self->lines);
+  self->slice = (size_t)((conv->dim[X].out + 2) * LS_SPARSE_SLICE);
+  self->line = self->slice * (size_t)conv->in_channels / LS_SPARSE_SLICE;
   plan->first = taps_loop;
   plan->first_blocks = conv->in_channels / LS_SPARSE_SLICE;
   plan->shared =
       (size_t)(LS_SPARSE_TAPS * conv->in_channels * conv->out_channels) *
       sizeof(float);
-  plan->scratch = LS_SPARSE_SIDE * self->line * sizeof(float);
-  plan->flops /= LS_SPARSE_LEAST;
+  plan->scratch = GROUP_LINES * self->line * sizeof(float);
+  plan->flops = ls_conv_flops(conv) / LS_SPARSE_PLACES;
   plan->loop = input_loop;
   plan->params = self;
-  plan->blocks = conv->images * self->bands;
+  plan->blocks = ls_max_i64(1, conv->images * self->bands);
   return ls_ok();
 }

@@ -1,33 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The weights' gradient. Groups of a few lines of dy are dealt to parts, and
-// output channels to bands, both functions of the shapes alone: what is not 0
-// is sorted by output channel, and each channel's 9 sums of a slice go through
-// its values in registers.
+// The weights' gradient. Groups of a few lines of windows are dealt to parts,
+// and output channels to bands, both functions of the shapes alone: what is not
+// 0 is sorted by output channel, and each channel's 9 sums of a slice go
+// through its values in registers.
 #include "engine/cpu/conv_sparse.h"
+
+#include "engine/cpu/kernel_list.h"
 
 enum { Y = LS_WINDOW_DIMS - 2, X = LS_WINDOW_DIMS - 1 };
 enum { SLICE_WEIGHTS = LS_SPARSE_TAPS * LS_SPARSE_SLICE };
 // Output channels of a band. Input channels that are gone through together;
 // bytes of these of the input's lines under a group's, for the first cache;
-// lines of a group at most.
+// lines of windows of a group at most.
 enum {
   BAND = 64,
   TOGETHER = 2 * LS_SPARSE_SLICE,
   GROUP_BYTES = 24 << 10,
-  MOST_LINES = 8
+  MOST_LINES = 4
 };
 
 typedef struct weights_params {
   ls_conv conv;
   const ls_cpu_sparse *kernels;
-  int64_t lines;   // Of dy in a group.
+  int64_t lines;   // Of windows in a group.
   int64_t groups;  // Of an image.
   int64_t parts, bands;
   size_t line, plane;  // Floats of a slice's line, and of the slice.
   size_t most;         // Values of a channel, with room behind them.
   // Where things lie in scratch.
-  size_t x, places, list_counts, list_places, list_values;
+  size_t x, pixels, list_counts, list_places, list_values;
 } weights_params;
 
 static int64_t num_weights(const weights_params *self) {
@@ -39,11 +41,11 @@ typedef struct group {
   const weights_params *self;
   int64_t first, channels;  // Of the band.
   float *x;                 // Sliced, with zeros in the padding.
-  int32_t *places;          // In x, of a group's pixels.
+  int32_t *pixels;          // In x, of a group's windows' places.
   ls_cpu_nonzeros lists;
 } group;
 
-// Copies the input under the lines from `first` on.
+// Copies the input under the `count` lines of dy from `first` on.
 static void slice_input(const group *g, const float *image, int64_t first,
                         int64_t count) {
   const ls_conv *conv = &g->self->conv;
@@ -68,17 +70,18 @@ static void add_group(const group *g, const ls_kernel_call *call, int64_t index,
   const weights_params *self = g->self;
   const ls_conv *conv = &self->conv;
   const int64_t in = conv->in_channels, out = conv->out_channels;
-  const int64_t image = index / self->groups, width = conv->dim[X].out;
+  const int64_t image = index / self->groups, width = conv->dim[X].out / 2;
+  const int64_t height = conv->dim[Y].out / 2;
   const int64_t first = index % self->groups * self->lines;
-  const int64_t count = ls_min_i64(self->lines, conv->dim[Y].out - first);
+  const int64_t count = ls_min_i64(self->lines, height - first);
   const float *x = (const float *)call->in[0] +
                    image * conv->dim[Y].in * conv->dim[X].in * in;
-  const float *dy = (const float *)call->in[1] +
-                    (image * ls_conv_outputs(conv) + first * width) * out;
-  slice_input(g, x, first, count);
+  const int64_t from = (image * height + first) * width * out + g->first;
+  slice_input(g, x, 2 * first, 2 * count);
   memset(g->lists.counts, 0, (size_t)g->channels * sizeof(*g->lists.counts));
-  self->kernels->collect(&g->lists, dy + g->first, (size_t)out,
-                         (size_t)g->channels, g->places,
+  self->kernels->collect(&g->lists, (const float *)call->in[1] + from,
+                         (const uint8_t *)call->in[2] + from, (size_t)out,
+                         (size_t)g->channels, g->pixels,
                          (size_t)(count * width));
   for (int64_t c = 0; c < in; c += TOGETHER)
     for (int64_t o = 0; o < g->channels; ++o) {
@@ -95,21 +98,24 @@ static void add_group(const group *g, const ls_kernel_call *call, int64_t index,
 static void parts_loop(const ls_kernel_call *call, int64_t begin_block,
                        int64_t end_block) {
   const weights_params *self = call->params;
-  const int64_t width = self->conv.dim[X].out;
+  const int64_t width = self->conv.dim[X].out / 2;
   const int64_t groups = self->conv.images * self->groups;
   char *scratch = call->scratch;
   group g = {
       .self = self,
       .x = (float *)(scratch + self->x),
-      .places = (int32_t *)(scratch + self->places),
+      .pixels = (int32_t *)(scratch + self->pixels),
       .lists = {.counts = (uint32_t *)(scratch + self->list_counts),
                 .places = (int32_t *)(scratch + self->list_places),
                 .values = (float *)(scratch + self->list_values),
                 .pitch = self->most},
   };
-  for (int64_t i = 0; i < self->lines * width; ++i)
-    g.places[i] = (int32_t)(i / width * (int64_t)self->line +
-                            i % width * LS_SPARSE_SLICE);
+  for (int64_t i = 0; i < self->lines * width * LS_SPARSE_PLACES; ++i) {
+    const int64_t window = i / LS_SPARSE_PLACES, place = i % LS_SPARSE_PLACES;
+    const int64_t y = window / width * 2 + place / 2;
+    const int64_t pixel = window % width * 2 + place % 2;
+    g.pixels[i] = (int32_t)(y * (int64_t)self->line + pixel * LS_SPARSE_SLICE);
+  }
   for (int64_t b = begin_block; b < end_block; ++b) {
     const int64_t part = b / self->bands,
                   of_channel = LS_SPARSE_TAPS * self->conv.in_channels;
@@ -148,47 +154,59 @@ static void sum_loop(const ls_kernel_call *call, int64_t begin_block,
 }
 
 // ---- Plan ------------------------------------------------------------------
-ls_status ls_conv_sparse_weights(ls_kernel_plan *plan, const ls_conv *conv) {
-  weights_params *self = ls_arena_new(plan->arena, weights_params);
-  if (self == NULL) return ls_out_of_memory();
-  const int64_t in = conv->in_channels, out = conv->out_channels;
-  const int64_t width = conv->dim[X].out;
+// How many lines of windows a group has: as many as fit.
+static void cut_groups(weights_params *self) {
+  const ls_conv *conv = &self->conv;
+  const int64_t width = conv->dim[X].out, height = conv->dim[Y].out / 2;
   const int64_t line = (width + 2) * LS_SPARSE_SLICE;
-  const int64_t fit =
-      GROUP_BYTES / (line * in / LS_SPARSE_SLICE * (int64_t)sizeof(float));
-  const int64_t lines = ls_min_i64(
-      conv->dim[Y].out, ls_max_i64(1, ls_min_i64(MOST_LINES, fit - 2)));
-  *self = (weights_params){
-      .conv = *conv,
-      .kernels = plan->kernels->sparse,
-      .lines = lines,
-      .groups = ls_blocks_of(conv->dim[Y].out, lines),
-      .line = (size_t)line,
-      .plane = (size_t)((lines + 2) * line),
-      .most = (size_t)((lines * width + 2 * LS_SPARSE_SLICE - 1) /
-                       LS_SPARSE_SLICE * LS_SPARSE_SLICE),
-  };
-  const int64_t pixels = conv->images * ls_conv_outputs(conv);
-  self->parts =
-      ls_max_i64(1, ls_conv_parts(conv, conv->images * self->groups,
-                                  pixels / LS_SPARSE_LEAST, sizeof(float)));
-  self->bands = ls_blocks_of(out, BAND);
-  const size_t band = (size_t)ls_min_i64(BAND, out);
+  const int64_t fit = GROUP_BYTES / (line * conv->in_channels /
+                                     LS_SPARSE_SLICE * (int64_t)sizeof(float));
+  self->lines =
+      ls_min_i64(height, ls_max_i64(1, ls_min_i64(MOST_LINES, (fit - 2) / 2)));
+  self->groups = ls_blocks_of(height, self->lines);
+  self->line = (size_t)line;
+  self->plane = (size_t)((2 * self->lines + 2) * line);
+  self->most =
+      (size_t)(ls_blocks_of(self->lines * width / 2, LS_SPARSE_SLICE) + 1) *
+      LS_SPARSE_SLICE;
+}
+
+static void place_scratch(ls_kernel_plan *plan, weights_params *self) {
+  const ls_conv *conv = &self->conv;
+  const size_t band = (size_t)ls_min_i64(BAND, conv->out_channels);
+  const size_t pixels = (size_t)(self->lines * 2 * conv->dim[X].out);
   size_t end = 0;
-  self->x = ls_conv_place(&end, self->plane * (size_t)in / LS_SPARSE_SLICE *
-                                    sizeof(float));
-  self->places = ls_conv_place(&end, (size_t)(lines * width) * sizeof(int32_t));
+  self->x = ls_conv_place(&end, self->plane * (size_t)conv->in_channels /
+                                    LS_SPARSE_SLICE * sizeof(float));
+  self->pixels = ls_conv_place(&end, pixels * sizeof(int32_t));
   self->list_counts = ls_conv_place(&end, band * sizeof(uint32_t));
   self->list_places = ls_conv_place(&end, band * self->most * sizeof(int32_t));
   self->list_values = ls_conv_place(&end, band * self->most * sizeof(float));
   plan->scratch = end;
+}
+
+ls_status kernel_conv_pool_grad_weights(ls_kernel_plan *plan) {
+  weights_params *self = ls_arena_new(plan->arena, weights_params);
+  if (self == NULL) return ls_out_of_memory();
+  const ls_conv *conv = &self->conv;
+  LS_RETURN_IF_ERROR(ls_conv_read_pooled(plan, plan->in[0].shape,
+                                         plan->out[0].shape, plan->in[1].shape,
+                                         &self->conv));
+  self->kernels = plan->kernels->sparse;
+  cut_groups(self);
+  place_scratch(plan, self);
+  const int64_t windows =
+      conv->images * ls_conv_outputs(conv) / LS_SPARSE_PLACES;
+  self->parts = ls_max_i64(1, ls_conv_parts(conv, conv->images * self->groups,
+                                            windows, sizeof(float)));
+  self->bands = ls_blocks_of(conv->out_channels, BAND);
   plan->first = parts_loop;
   plan->first_blocks = self->parts * self->bands;
   plan->shared = (size_t)(self->parts * num_weights(self)) * sizeof(float);
   plan->only_shared = true;
-  plan->flops /= LS_SPARSE_LEAST;
+  plan->flops = ls_conv_flops(conv) / LS_SPARSE_PLACES;
   plan->loop = sum_loop;
   plan->params = self;
-  plan->blocks = out * in / LS_SPARSE_SLICE;
+  plan->blocks = conv->out_channels * conv->in_channels / LS_SPARSE_SLICE;
   return ls_ok();
 }

@@ -29,12 +29,10 @@ static void emit_barrier(ls_cpu_compiler *self, ls_cpu_scope *scope,
 }
 
 // What a prepare function is told.
-static ls_status make_kernel_plan(const ls_graph *graph, const ls_node *node,
-                                  const ls_type *in, const ls_type *out,
-                                  const ls_backend *backend, ls_arena *params,
-                                  ls_kernel_plan *plan) {
+static ls_status make_kernel_plan(const ls_node *node, const ls_type *in,
+                                  const ls_type *out, const ls_backend *backend,
+                                  ls_arena *params, ls_kernel_plan *plan) {
   *plan = (ls_kernel_plan){
-      .graph = graph,
       .node = node,
       .in = in,
       .num_in = node->num_inputs,
@@ -150,8 +148,8 @@ ls_status ls_cpu_prepare_use(ls_cpu_compiler *self, const ls_graph *graph,
                              const ls_type *out, ls_cpu_use *use) {
   if (ls_kernel_prepare_of(node->type) == NULL) return no_kernel(graph, node);
   *use = (ls_cpu_use){.lanes = 1};
-  return make_kernel_plan(graph, node, in, out, self->out->backend,
-                          &self->out->arena, &use->plan);
+  return make_kernel_plan(node, in, out, self->out->backend, &self->out->arena,
+                          &use->plan);
 }
 
 void ls_cpu_emit_use(ls_cpu_compiler *self, ls_cpu_scope *scope,
@@ -277,10 +275,9 @@ ls_status ls_cpu_supports(ls_backend *backend, ls_graph *graph,
   ls_arena_init(&temp, ls_runtime_allocator(backend->runtime));
   ls_kernel_plan plan;
   const ls_type *in = input_types(graph, node, &temp);
-  ls_status status = in == NULL
-                         ? ls_out_of_memory()
-                         : make_kernel_plan(graph, node, in, node->outputs,
-                                            backend, &temp, &plan);
+  ls_status status = in == NULL ? ls_out_of_memory()
+                                : make_kernel_plan(node, in, node->outputs,
+                                                   backend, &temp, &plan);
   ls_arena_deinit(&temp);
   return status;
 }

@@ -35,7 +35,6 @@ typedef void (*ls_kernel_loop)(const ls_kernel_call *call, int64_t begin_block,
 // Filled by a prepare function.
 typedef struct ls_kernel_plan {
   // Given.
-  const ls_graph *graph;
   const ls_node *node;
   const ls_type *in;  // One an input.
   size_t num_in;

@@ -16,7 +16,6 @@
 // one reading of dy serve them. Where not every tap meets every output (a
 // spread-out input), a unit is a tap, with the pixels of its phase.
 #include "engine/cpu/conv_band.h"
-#include "engine/cpu/conv_sparse.h"
 #include "engine/cpu/kernel_list.h"
 #include "engine/cpu/winograd.h"
 
@@ -277,8 +276,6 @@ ls_status kernel_conv_grad_weights(ls_kernel_plan *plan) {
   plan->flops = ls_conv_flops(conv);
   if (conv->groups > 1 && conv->in_channels == 1 && conv->out_channels == 1)
     return ls_conv_depthwise_weights(plan, conv, &self->types);
-  if (ls_conv_is_sparse(plan, 1, conv))
-    return ls_conv_sparse_weights(plan, conv);
   if (ls_winograd_weights_fit(plan, conv))
     return ls_winograd_weights(plan, conv);
   const int64_t taps = ls_conv_taps(conv);

@@ -15,6 +15,7 @@
 #include "engine/cpu/conv_band.h"
 #include "engine/cpu/conv_sparse.h"
 #include "engine/cpu/kernel_list.h"
+#include "engine/cpu/pool.h"
 #include "engine/cpu/winograd.h"
 
 // Bytes of a panel, and the least and greatest number of its rows.
@@ -31,6 +32,7 @@ typedef struct conv_params {
   bool plain;     // The input is the panel.
   bool packs;     // Weights are brought in order, by the first step.
   bool scatters;  // Results go to scratch before they are put in place.
+  const ls_cpu_windows *pools;  // ... which their maxima are. Or NULL.
   int64_t phases, bands, band;
   int64_t columns;  // Of the widest panel.
   ls_conv_bands views;
@@ -121,6 +123,18 @@ static void scatter(const conv_params *self, const ls_conv_phase *phase,
   }
 }
 
+// Puts the maxima of the pixels [m0, m1), which are pairs of lines, in place.
+static void pool(const conv_params *self, int64_t m0, int64_t m1,
+                 const ls_kernel_call *call) {
+  const int64_t channels = self->conv.out_channels;
+  const int64_t width = self->conv.dim[LS_WINDOW_DIMS - 1].out;
+  const char *from = (const char *)call->scratch + self->result;
+  ls_pool_lines(self->pools, (const float *)(const void *)from, width, channels,
+                (m1 - m0) / (2 * width),
+                (float *)call->out[0] + m0 / 4 * channels,
+                (uint8_t *)call->out[1] + m0 / 4 * channels);
+}
+
 // ---- Loop ------------------------------------------------------------------
 // What stays the same from unit to unit.
 typedef struct conv_state {
@@ -187,7 +201,9 @@ static void multiply(const conv_params *self, const conv_state *s, int64_t m0,
         (size_t)first * wide;
   self->types.product(product, &(ls_cpu_block){0, product->m, 0, product->n},
                       scratch + self->product);
-  if (self->scatters)
+  if (self->pools != NULL)
+    pool(self, m0, m1, s->call);
+  else if (self->scatters)
     scatter(self, &s->phase, s->group, m0, m1, product->c, s->call->out[0]);
 }
 
@@ -274,11 +290,15 @@ static void cut_bands(conv_params *self) {
   const int64_t row = ls_max_i64(1, self->columns) * (int64_t)self->types.wide;
   const int64_t band = ls_max_i64(
       LEAST_BAND, ls_min_i64(GREATEST_BAND, PANEL_BYTES / row / 24 * 24));
+  const int64_t pair = 2 * conv->dim[LS_WINDOW_DIMS - 1].out;
+  const bool pools = self->pools != NULL;
   // Of the phases the first has the most pixels.
-  self->band = ls_max_i64(1, ls_min_i64(band, first.pixels));
+  self->band = pools ? pair : ls_max_i64(1, ls_min_i64(band, first.pixels));
   self->bands = ls_blocks_of(first.pixels, self->band);
+  const int64_t pixels =
+      pools ? ls_max_i64(1, VIEW_PIXELS / pair) * pair : VIEW_PIXELS;
   if (self->plain ||
-      !ls_conv_cut_bands(conv, &self->types, VIEW_PIXELS, &self->views))
+      !ls_conv_cut_bands(conv, &self->types, pixels, &self->views))
     return;
   self->band = self->views.lines * first.axis[LS_WINDOW_DIMS - 1].count;
   self->bands = ls_max_i64(1, conv->images * self->views.per_image);
@@ -288,6 +308,10 @@ static void cut_bands(conv_params *self) {
 static ls_status read_geometry(ls_kernel_plan *plan, conv_params *self) {
   const ls_shape y = plan->in[0].shape, w = plan->in[1].shape;
   self->turned = plan->node->type == LS_OP_CONV_GRAD_INPUT;
+  if (plan->node->type == LS_OP_CONV_POOL_MAX) {
+    self->pools = plan->kernels->windows;
+    return ls_conv_read_pooled(plan, y, w, plan->out[0].shape, &self->conv);
+  }
   if (!self->turned)
     return ls_conv_read(plan, y, w, plan->out[0].shape, &self->conv);
   ls_conv forward;
@@ -309,9 +333,6 @@ ls_status kernel_convolution(ls_kernel_plan *plan) {
   plan->flops = ls_conv_flops(conv);
   if (conv->groups > 1 && conv->in_channels == 1 && conv->out_channels == 1)
     return ls_conv_depthwise(plan, conv, &self->types, self->activation);
-  const ls_conv forward = ls_conv_turned(conv);
-  if (self->turned && ls_conv_is_sparse(plan, 0, &forward))
-    return ls_conv_sparse_input(plan, &forward);
   if (ls_winograd_fits(plan, conv))
     return ls_winograd_convolution(plan, conv, self->turned, self->activation);
   const bool half = self->types.half != LS_DTYPE_NONE;
@@ -319,7 +340,7 @@ ls_status kernel_convolution(ls_kernel_plan *plan) {
   self->plain = ls_conv_is_plain(conv) && !half;
   self->packs = self->turned || !dense || half;
   self->phases = ls_conv_phases(conv);
-  self->scatters = self->phases > 1 || half;
+  self->scatters = self->phases > 1 || half || self->pools != NULL;
   cut_bands(self);
   place_scratch(plan, self);
   if (self->packs) {

@@ -88,6 +88,10 @@ typedef struct ls_cpu_windows {
   // dx[k][i] = dy[i] where x[k][i] is the largest of four, else 0.
   void (*give_four)(void *const *dx, const void *const *x, const void *dy,
                     int64_t n);
+  // max[i], which is the largest of four rows, and place[i], its number. `n` is
+  // a multiple of 16.
+  void (*place_of_four)(float *max, uint8_t *place, const float *const *x,
+                        size_t n);
   // acc[i] += x[i] * y[i], the product rounded first.
   void (*add_products)(void *acc, const void *x, const void *y, int64_t n);
 } ls_cpu_windows;
@@ -100,6 +104,10 @@ typedef struct ls_cpu_winograd {
   // The 4 by 4 outputs of M, with the bias, unless NULL, and the activation.
   void (*output)(float *const *pixels, const float *planes, size_t channels,
                  const float *bias, bool relu);
+  // The maxima of the 2 by 2 windows of these, and which of the four each is.
+  void (*output_pooled)(float *const *maxima, uint8_t *const *places,
+                        const float *planes, size_t channels, const float *bias,
+                        bool relu);
   // W of the gradients of 4 by 4 outputs.
   void (*gradient)(float *planes, const float *const *pixels, size_t channels);
   // U of row `row` of the taps [9, rows, columns]; planes are [rows, columns].
@@ -124,23 +132,26 @@ typedef struct ls_cpu_nonzeros {
   size_t pitch;
 } ls_cpu_nonzeros;
 
-// Gradients of convolutions by 3 by 3 taps from a dy that is mostly zeros,
-// which are left out (conv_sparse.h). `in` and `out` are numbers of channels,
-// multiples of 16. A pixel of dy is its channels side by side; the lines of dx
-// and x are sliced: pixels of 16 channels side by side, and the same of the
-// next 16 channels `plane` floats on.
+// Gradients of convolutions by 3 by 3 taps from d, the gradient of the maxima
+// of 2 by 2 windows of their result, and which of its window each maximum is
+// (conv_sparse.h). `in` and `out` are numbers of channels, multiples of 16. A
+// window of d is its channels side by side; the lines of dx and x are sliced:
+// pixels of 16 channels side by side, and the same of the next 16 channels
+// `plane` floats on.
 typedef struct ls_cpu_sparse {
-  // From a line of dy of `width` pixels, with taps [in / 16, out, 3, 3, 16]:
-  //   dx[r][i + t] += sum over o of dy[i][o] * taps[o][r][t]
-  // to three lines of width + 2 pixels. For 32 channels o after the other each
-  // element is a chain of fused multiply-adds by ascending (i, o) from +0, then
-  // added.
-  void (*input)(float *const *dx, size_t plane, const float *dy,
-                const float *taps, size_t width, size_t in, size_t out);
-  // Appends to `to` what is not 0 of `channels` of `count` pixels of dy, which
-  // lie `pitch` apart; places[i] is pixel i's.
-  void (*collect)(const ls_cpu_nonzeros *to, const float *dy, size_t pitch,
-                  size_t channels, const int32_t *places, size_t count);
+  // Output channels of a block; the last one may have fewer.
+  size_t block;
+  // To 16 channels of four lines of dx of 2 * windows + 2 pixels, from `block`
+  // channels of a line of d, with taps [block, 3, 3, 16]. Windows have `out`
+  // channels. Each element is a chain of fused multiply-adds by ascending
+  // (window, place, channel) from +0, then added.
+  void (*input)(float *const *dx, const float *d, const uint8_t *places,
+                const float *taps, size_t windows, size_t out, size_t block);
+  // Appends to `to` what is not 0 of `channels` of `count` windows of d, which
+  // lie `pitch` apart; window i's four pixels are at pixels[4 * i].
+  void (*collect)(const ls_cpu_nonzeros *to, const float *d,
+                  const uint8_t *places, size_t pitch, size_t channels,
+                  const int32_t *pixels, size_t count);
   // sums[r][t] += value * x[place + r * line + t * 16], for one output
   // channel's values in order; sums are [in / 16, 3, 3, 16].
   void (*weights)(float *sums, const float *x, size_t line, size_t plane,

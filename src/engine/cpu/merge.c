@@ -7,7 +7,6 @@
 typedef struct preparation {
   const ls_cpu_kernels *kernels;
   ls_arena *arena;
-  const ls_graph *graph;
   size_t scratch;
 } preparation;
 
@@ -31,7 +30,6 @@ static ls_status prepare_step(preparation *self, uint16_t type,
       .base = "merge",
   };
   ls_kernel_plan plan = {
-      .graph = self->graph,
       .node = node,
       .in = types,
       .num_in = num_in,
@@ -132,11 +130,10 @@ static ls_status prepare_gather(ls_arena *arena, const ls_node *node,
 }
 
 ls_status ls_cpu_merge_prepare(const ls_cpu_kernels *kernels, ls_arena *arena,
-                               const ls_graph *graph, const ls_node *node,
-                               ls_type type, int32_t replicas,
-                               ls_cpu_merge **out_merge) {
+                               const ls_node *node, ls_type type,
+                               int32_t replicas, ls_cpu_merge **out_merge) {
   *out_merge = NULL;
-  preparation self = {kernels, arena, graph, 0};
+  preparation self = {kernels, arena, 0};
   ls_cpu_merge *merge = ls_arena_new(arena, ls_cpu_merge);
   if (merge == NULL) return ls_out_of_memory();
   merge->replicas = replicas;

@@ -48,9 +48,8 @@ typedef struct ls_cpu_merge {
 // Everything goes into the arena.
 //   LS_UNIMPLEMENTED  no such reduction or no kernel for the type.
 ls_status ls_cpu_merge_prepare(const ls_cpu_kernels *kernels, ls_arena *arena,
-                               const ls_graph *graph, const ls_node *node,
-                               ls_type type, int32_t replicas,
-                               ls_cpu_merge **out_merge);
+                               const ls_node *node, ls_type type,
+                               int32_t replicas, ls_cpu_merge **out_merge);
 
 // Whether equal contributions give just that value: maximum and minimum.
 bool ls_cpu_merge_is_idempotent(const ls_node *node);

@@ -73,6 +73,30 @@ void ls_winograd_outputs(const ls_winograd_tiles *tiles, int64_t tile, float *y,
   }
 }
 
+// The same of windows of 2 by 2 outputs.
+enum { WINDOWS = LS_WINOGRAD_OUTPUTS / 4 };
+typedef struct window_targets {
+  float *maxima[WINDOWS];
+  uint8_t *places[WINDOWS];
+} window_targets;
+
+static window_targets windows_of(const ls_winograd_tiles *tiles, int64_t tile,
+                                 const ls_kernel_call *call, int64_t channels,
+                                 float *outside) {
+  const tile_place at = place_of(tiles, tile);
+  const int64_t height = tiles->out_height / 2, width = tiles->out_width / 2;
+  window_targets to;
+  for (int64_t i = 0; i < WINDOWS; ++i) {
+    const int64_t y = at.y / 2 + i / 2, x = at.x / 2 + i % 2;
+    const int64_t pixel = ((at.image * height + y) * width + x) * channels;
+    const bool there = y < height && x < width;
+    to.maxima[i] = there ? (float *)call->out[0] + pixel : outside;
+    to.places[i] = there ? (uint8_t *)call->out[1] + pixel
+                         : (uint8_t *)(outside + channels);
+  }
+  return to;
+}
+
 // ---- Loops -----------------------------------------------------------------
 typedef struct winograd_params {
   ls_winograd_tiles tiles;
@@ -81,7 +105,7 @@ typedef struct winograd_params {
   const ls_cpu_winograd *transform;
   ls_cpu_product_fn *product;
   ls_cpu_activation activation;
-  bool has_bias, turned;
+  bool has_bias, turned, pools;
   // Where things lie in scratch.
   size_t inputs, outputs, outside, product_scratch;
 } winograd_params;
@@ -124,6 +148,24 @@ static void multiply(const winograd_params *self, const ls_kernel_call *call,
   }
 }
 
+// The outputs of a tile, or their maxima, from its planes.
+static void put_tile(const winograd_params *self, const ls_kernel_call *call,
+                     int64_t tile, const float *planes, float *outside) {
+  const int64_t out = self->out_channels;
+  const float *bias = self->has_bias ? call->in[2] : NULL;
+  const bool relu = self->activation == LS_CPU_ACTIVATION_RELU;
+  if (self->pools) {
+    const window_targets to =
+        windows_of(&self->tiles, tile, call, out, outside);
+    self->transform->output_pooled(to.maxima, to.places, planes, (size_t)out,
+                                   bias, relu);
+    return;
+  }
+  float *targets[LS_WINOGRAD_OUTPUTS];
+  ls_winograd_outputs(&self->tiles, tile, call->out[0], out, outside, targets);
+  self->transform->output(targets, planes, (size_t)out, bias, relu);
+}
+
 static void tiles_loop(const ls_kernel_call *call, int64_t begin_block,
                        int64_t end_block) {
   const winograd_params *self = call->params;
@@ -132,10 +174,8 @@ static void tiles_loop(const ls_kernel_call *call, int64_t begin_block,
   float *inputs = (float *)(scratch + self->inputs);
   float *outputs = (float *)(scratch + self->outputs);
   float *outside = (float *)(scratch + self->outside);
-  const float *bias = self->has_bias ? call->in[2] : NULL;
   const float *weights = call->in[self->has_bias ? 3 : 2];
   const float *sources[LS_WINOGRAD_PLANES];
-  float *targets[LS_WINOGRAD_OUTPUTS];
   for (int64_t b = begin_block; b < end_block; ++b) {
     const int64_t first = b * self->unit;
     const int64_t count = ls_min_i64(self->unit, self->tiles.count - first);
@@ -147,13 +187,9 @@ static void tiles_loop(const ls_kernel_call *call, int64_t begin_block,
                              (size_t)in);
     }
     multiply(self, call, weights, count);
-    for (int64_t t = 0; t < count; ++t) {
-      ls_winograd_outputs(&self->tiles, first + t, call->out[0], out, outside,
-                          targets);
-      self->transform->output(targets, outputs + t * ls_winograd_pitch(out),
-                              (size_t)out, bias,
-                              self->activation == LS_CPU_ACTIVATION_RELU);
-    }
+    for (int64_t t = 0; t < count; ++t)
+      put_tile(self, call, first + t, outputs + t * ls_winograd_pitch(out),
+               outside);
   }
 }
 
@@ -192,8 +228,9 @@ static void place_scratch(ls_kernel_plan *plan, winograd_params *self) {
   size_t end = 0;
   self->inputs = ls_conv_place(&end, tile * (size_t)ls_winograd_pitch(in));
   self->outputs = ls_conv_place(&end, tile * (size_t)ls_winograd_pitch(out));
+  // A pixel, and the places of a window.
   self->outside =
-      ls_conv_place(&end, (size_t)ls_max_i64(in, out) * sizeof(float));
+      ls_conv_place(&end, (size_t)ls_max_i64(in, out) * (sizeof(float) + 1));
   self->product_scratch =
       ls_conv_place(&end, plan->kernels->product_f32_scratch(&largest));
   plan->scratch = end;
@@ -212,6 +249,7 @@ ls_status ls_winograd_convolution(ls_kernel_plan *plan, const ls_conv *conv,
       .activation = activation,
       .has_bias = plan->num_in > 2,
       .turned = turned,
+      .pools = plan->node->type == LS_OP_CONV_POOL_MAX,
   };
   self->unit =
       unit_of(self->tiles.count, conv->in_channels + conv->out_channels);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gradients of convolutions by 3 by 3 taps from what is not 0 of dy.
+// Gradients of convolutions by 3 by 3 taps from maxima of their results.
 
 #include "engine/cpu/isa/isa.h"
 #include "engine/cpu/isa/transpose.h"
@@ -12,7 +12,13 @@ enum { VECTORS = 2 };
 #else
 enum { VECTORS = 1 };
 #endif
-enum { TAPS = 9, SIDE = 3, SLICE = TAPS * VF_LANES, BLOCK = 2 * VF_LANES };
+enum {
+  TAPS = 9,
+  SIDE = 3,
+  SLICE = TAPS * VF_LANES,
+  BLOCK = 2 * VF_LANES,
+  NEAR = SIDE + 1  // Pixels of dx, along a side, that a window meets.
+};
 
 // The same pointer, from which the compiler adds up no others beforehand:
 // offsets from it are parts of instructions.
@@ -26,93 +32,118 @@ LS_INLINE const float *fixed(const float *p) {
       LS_UNROLL for (size_t v = 0; v < vectors; ++v)
 
 // ---- For the input ---------------------------------------------------------
-// A slice of dx from BLOCK channels of dy, whose taps stay in the first cache.
-// A column of dx is complete when the third pixel has been added to it; the
-// sums move on then.
-static void add_block(float *const *dx, const float *dy, const float *taps,
-                      size_t width, size_t out, size_t block) {
-  vf sum[TAPS];
-  LS_UNROLL
-  for (size_t t = 0; t < TAPS; ++t)
-    sum[t] = vf_zero();
-  for (size_t i = 0; i < width; ++i, dy += out) {
-    uint32_t bits = vf_nonzero(vf_load(dy));
-    if (block > VF_LANES)
-      bits |= vf_nonzero(vf_load(dy + VF_LANES)) << VF_LANES;
-    for (; bits != 0; bits &= bits - 1) {
-      const size_t o = (size_t)__builtin_ctz(bits);
-      const vf by = vf_set1(dy[o]);
-      const float *w = fixed(taps + o * SLICE);
+// The channels of a window's block whose values stand at `place`.
+LS_INLINE uint32_t stand_at(const uint8_t *places, uint8_t place, size_t block,
+                            uint32_t nonzero) {
+  uint32_t bits = vb_equal(places, place);
+  if (block > VF_LANES) bits |= vb_equal(places + VF_LANES, place) << VF_LANES;
+  return bits & nonzero;
+}
+
+// Adds what stands at one place, (down, right) in its window, to the 4 by 4
+// sums around it.
+LS_INLINE void add_place(vf sum[NEAR][NEAR], const float *d, uint32_t bits,
+                         const float *taps, const size_t down,
+                         const size_t right) {
+  for (; bits != 0; bits &= bits - 1) {
+    const size_t o = (size_t)__builtin_ctz(bits);
+    const vf by = vf_set1(d[o]);
+    const float *w = fixed(taps + o * SLICE);
+    LS_UNROLL
+    for (size_t r = 0; r < SIDE; ++r)
       LS_UNROLL
-      for (size_t t = 0; t < TAPS; ++t)
-        sum[t] = vf_fma(by, vf_load(w + t * VF_LANES), sum[t]);
-    }
-    LS_UNROLL
-    for (size_t r = 0; r < SIDE; ++r) {
-      float *to = dx[r] + i * VF_LANES;
-      vf_store(to, vf_add(vf_load(to), sum[SIDE * r]));
-      sum[SIDE * r] = sum[SIDE * r + 1];
-      sum[SIDE * r + 1] = sum[SIDE * r + 2];
-      sum[SIDE * r + 2] = vf_zero();
-    }
-  }
-  LS_UNROLL
-  for (size_t r = 0; r < SIDE; ++r) {
-    LS_UNROLL
-    for (size_t t = 0; t < SIDE - 1; ++t) {
-      float *to = dx[r] + (width + t) * VF_LANES;
-      vf_store(to, vf_add(vf_load(to), sum[SIDE * r + t]));
-    }
+    for (size_t t = 0; t < SIDE; ++t)
+      sum[down + r][right + t] = vf_fma(
+          by, vf_load(w + (r * SIDE + t) * VF_LANES), sum[down + r][right + t]);
   }
 }
 
-static void input(float *const *dx, size_t plane, const float *dy,
-                  const float *taps, size_t width, size_t in, size_t out) {
-  for (size_t s = 0; s < in / VF_LANES; ++s) {
-    float *const to[] = {dx[0] + s * plane, dx[1] + s * plane,
-                         dx[2] + s * plane};
-    for (size_t o = 0; o < out; o += BLOCK)
-      add_block(to, dy + o, taps + (s * out + o) * SLICE, width, out, out - o);
+// The block's taps stay in the first cache, its sums in registers. Two columns
+// of dx are complete when a window has been added to them; the sums move on
+// then.
+static void input(float *const *dx, const float *d, const uint8_t *places,
+                  const float *taps, size_t windows, size_t out, size_t block) {
+  vf sum[NEAR][NEAR];
+  LS_UNROLL
+  for (size_t i = 0; i < NEAR * NEAR; ++i)
+    sum[i / NEAR][i % NEAR] = vf_zero();
+  for (size_t i = 0; i < windows; ++i, d += out, places += out) {
+    uint32_t nonzero = vf_nonzero(vf_load(d));
+    if (block > VF_LANES)
+      nonzero |= vf_nonzero(vf_load(d + VF_LANES)) << VF_LANES;
+    add_place(sum, d, stand_at(places, 0, block, nonzero), taps, 0, 0);
+    add_place(sum, d, stand_at(places, 1, block, nonzero), taps, 0, 1);
+    add_place(sum, d, stand_at(places, 2, block, nonzero), taps, 1, 0);
+    add_place(sum, d, stand_at(places, 3, block, nonzero), taps, 1, 1);
+    LS_UNROLL
+    for (size_t r = 0; r < NEAR; ++r) {
+      float *to = dx[r] + 2 * i * VF_LANES;
+      vf_store(to, vf_add(vf_load(to), sum[r][0]));
+      vf_store(to + VF_LANES, vf_add(vf_load(to + VF_LANES), sum[r][1]));
+      sum[r][0] = sum[r][2];
+      sum[r][1] = sum[r][3];
+      sum[r][2] = sum[r][3] = vf_zero();
+    }
+  }
+  LS_UNROLL
+  for (size_t r = 0; r < NEAR; ++r) {
+    LS_UNROLL
+    for (size_t t = 0; t < 2; ++t) {
+      float *to = dx[r] + (2 * windows + t) * VF_LANES;
+      vf_store(to, vf_add(vf_load(to), sum[r][t]));
+    }
   }
 }
 
 // ---- For the weights -------------------------------------------------------
-// 16 pixels by 16 channels; `to` begins at the first of these.
-static void collect_square(const ls_cpu_nonzeros *to, const float *dy,
-                           size_t pitch, const int32_t *places) {
-  float turned[VF_LANES * VF_LANES];
-  transpose_16x16(turned, VF_LANES, dy, pitch);
-  const vi at = vi_load(places);
+// 16 windows by 16 channels; `to` begins at the first of these. `at` are the
+// pixels where the windows' values stand.
+static void collect_square(const ls_cpu_nonzeros *to, const float *d,
+                           size_t pitch, const float *at) {
+  float values[VF_LANES * VF_LANES], pixels[VF_LANES * VF_LANES];
+  transpose_16x16(values, VF_LANES, d, pitch);
+  transpose_16x16(pixels, VF_LANES, at, VF_LANES);
   for (size_t c = 0; c < VF_LANES; ++c) {
-    const vf values = vf_load(turned + c * VF_LANES);
-    const uint32_t bits = vf_nonzero(values);
+    const vf value = vf_load(values + c * VF_LANES);
+    const vf pixel = vf_load(pixels + c * VF_LANES);
+    const uint32_t bits = vf_nonzero(value);
     const size_t end = c * to->pitch + to->counts[c];
-    vi_pack(to->places + end, bits, at);
-    vf_pack(to->values + end, bits, values);
+    vi_pack(to->places + end, bits, vf_bits(pixel));
+    vf_pack(to->values + end, bits, value);
     to->counts[c] += (uint32_t)__builtin_popcount(bits);
   }
 }
 
-static void collect(const ls_cpu_nonzeros *to, const float *dy, size_t pitch,
-                    size_t channels, const int32_t *places, size_t count) {
-  float rest[VF_LANES * VF_LANES];
-  int32_t rest_places[VF_LANES] = {0};
+// The same for up to 16 windows.
+static void collect_windows(const ls_cpu_nonzeros *to, const float *d,
+                            const uint8_t *places, size_t pitch,
+                            const int32_t *pixels, size_t count) {
+  // Whole numbers, as bits: they are moved, never computed with.
+  float at[VF_LANES * VF_LANES], rest[VF_LANES * VF_LANES];
+  const bool all = count == VF_LANES;
+  for (size_t i = 0; i < VF_LANES; ++i) {
+    const bool there = i < count;
+    vf_store(at + i * VF_LANES,
+             there ? vi_as_float(vi_pick(pixels + 4 * i, places + i * pitch))
+                   : vf_zero());
+    if (!all)
+      vf_store(rest + i * VF_LANES, there ? vf_load(d + i * pitch) : vf_zero());
+  }
+  collect_square(to, all ? d : rest, all ? pitch : VF_LANES, at);
+}
+
+static void collect(const ls_cpu_nonzeros *to, const float *d,
+                    const uint8_t *places, size_t pitch, size_t channels,
+                    const int32_t *pixels, size_t count) {
   for (size_t c = 0; c < channels; c += VF_LANES) {
-    const ls_cpu_nonzeros at = {.counts = to->counts + c,
-                                .places = to->places + c * to->pitch,
-                                .values = to->values + c * to->pitch,
-                                .pitch = to->pitch};
-    const float *from = dy + c;
-    size_t i = 0;
-    for (; i + VF_LANES <= count; i += VF_LANES, from += VF_LANES * pitch)
-      collect_square(&at, from, pitch, places + i);
-    if (i == count) continue;
-    for (size_t j = 0; j < VF_LANES; ++j, from += pitch) {
-      const bool there = i + j < count;
-      vf_store(rest + j * VF_LANES, there ? vf_load(from) : vf_zero());
-      if (there) rest_places[j] = places[i + j];
-    }
-    collect_square(&at, rest, VF_LANES, rest_places);
+    const ls_cpu_nonzeros lists = {.counts = to->counts + c,
+                                   .places = to->places + c * to->pitch,
+                                   .values = to->values + c * to->pitch,
+                                   .pitch = to->pitch};
+    for (size_t i = 0; i < count; i += VF_LANES)
+      collect_windows(&lists, d + i * pitch + c, places + i * pitch + c, pitch,
+                      pixels + 4 * i,
+                      count - i < VF_LANES ? count - i : VF_LANES);
   }
 }
 
@@ -148,4 +179,4 @@ static void weights(float *sums, const float *x, size_t line, size_t plane,
 }
 
 const ls_cpu_sparse LS_ISA_NAME(ls_cpu_sparse) = {
-    .input = input, .collect = collect, .weights = weights};
+    .block = BLOCK, .input = input, .collect = collect, .weights = weights};

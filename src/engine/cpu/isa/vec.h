@@ -14,7 +14,9 @@
 //   is 1; other threads may read it after stream_end;
 //   vf_nonzero has bit i set where lane i is not 0 (or is a NaN);
 //   vf_pack and vi_pack store the lanes whose bit is set side by side, and may
-//   write all 16 places.
+//   write all 16 places;
+//   vb_equal has bit i set where byte i of 16 is `which`; vb_store stores whole
+//   numbers from 0 to 255 as bytes; lane i of vi_pick is four[which[i]].
 // Only the sign and payload of a NaN are not promised.
 //
 // `vf` is 16 floats, `vi` 16 32-bit integers, `vm` 16 truth values, `vd` 8
@@ -99,13 +101,42 @@ LS_INLINE vi vi_load(const int32_t *p) {
   return v;
 }
 
+LS_INLINE void vi_store(int32_t *p, vi v) { memcpy(p, &v, sizeof v); }
+
 LS_INLINE void vi_pack(int32_t *p, uint32_t bits, vi v) {
   int32_t lanes[VF_LANES];
   memcpy(lanes, &v, sizeof lanes);
   for (; bits != 0; bits &= bits - 1)
     *p++ = lanes[__builtin_ctz(bits)];
 }
+
+LS_INLINE vi vi_pick(const int32_t *four, const uint8_t *which) {
+  int32_t lanes[VF_LANES];
+  for (size_t i = 0; i < VF_LANES; ++i)
+    lanes[i] = four[which[i]];
+  return vi_load(lanes);
+}
+
+LS_INLINE void vb_store(uint8_t *p, vf v) {
+  float lanes[VF_LANES];
+  vf_store(lanes, v);
+  for (size_t i = 0; i < VF_LANES; ++i)
+    p[i] = (uint8_t)lanes[i];
+}
 #endif
+
+LS_INLINE uint32_t vb_equal(const uint8_t *p, uint8_t which) {
+#if defined(__AVX2__)
+  const __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)p);
+  return (uint32_t)_mm_movemask_epi8(
+      _mm_cmpeq_epi8(bytes, _mm_set1_epi8((char)which)));
+#else
+  uint32_t bits = 0;
+  for (uint32_t i = 0; i < VF_LANES; ++i)
+    bits |= (uint32_t)(p[i] == which) << i;
+  return bits;
+#endif
+}
 
 // ---- The same everywhere ---------------------------------------------------
 // v where `by` is above 0, else 0.

@@ -65,6 +65,18 @@ LS_INLINE vf vf_first_n(size_t n, vf v, vf rest) {
 }
 
 LS_INLINE vi vi_load(const int32_t *p) { return _mm512_loadu_si512(p); }
+LS_INLINE void vi_store(int32_t *p, vi v) { _mm512_storeu_si512(p, v); }
+LS_INLINE vi vi_pick(const int32_t *four, const uint8_t *which) {
+  const __m512i table = _mm512_broadcast_i32x4(
+      _mm_loadu_si128((const __m128i *)(const void *)four));
+  const __m512i at = _mm512_cvtepu8_epi32(
+      _mm_loadu_si128((const __m128i *)(const void *)which));
+  return _mm512_permutexvar_epi32(at, table);
+}
+LS_INLINE void vb_store(uint8_t *p, vf v) {
+  _mm_storeu_si128((__m128i *)(void *)p,
+                   _mm512_cvtepi32_epi8(_mm512_cvttps_epi32(v)));
+}
 LS_INLINE vi vi_set1(int32_t x) { return _mm512_set1_epi32(x); }
 LS_INLINE vi vi_add(vi a, vi b) { return _mm512_add_epi32(a, b); }
 LS_INLINE vi vi_sub(vi a, vi b) { return _mm512_sub_epi32(a, b); }

@@ -3,7 +3,7 @@
 // Rows of windows: maxima, where they stood, and sums of products.
 
 #include "engine/cpu/isa/isa.h"
-#include "engine/cpu/isa/vec.h"
+#include "engine/cpu/isa/pool.h"
 
 // Runs BODY(i, LOAD, STORE) for the vectors of n floats that begin at i: whole
 // ones, then the one that is left, of which there are `left` lanes.
@@ -19,17 +19,6 @@
 #define WHOLE_STORE(p, v) vf_store(p, v)
 #define PART_LOAD(p) vf_load_n(p, left)
 #define PART_STORE(p, v) vf_store_n(p, left, v)
-
-// The second where it is larger or a NaN, else the first.
-LS_INLINE vf larger(vf old, vf new) {
-  return vf_select(vf_is_nan(new), new, vf_max(new, old));
-}
-
-// a where `new` is larger than `old`, or the first NaN of the two; else b.
-LS_INLINE vf where_larger(vf old, vf new, vf a, vf b) {
-  const vf of_nan = vf_select(vf_is_nan(old), b, a);
-  return vf_select(vf_lt(old, new), a, vf_select(vf_is_nan(new), of_nan, b));
-}
 
 static void take_max(void *best, const void *in, int64_t count) {
   float *dst = best;
@@ -108,6 +97,15 @@ static void give_four(void *const *out, const void *const *in, const void *from,
 #undef BODY
 }
 
+static void place_of_four(float *max, uint8_t *place, const float *const *in,
+                          size_t n) {
+  for (size_t i = 0; i < n; i += VF_LANES) {
+    const vf x[4] = {vf_load(in[0] + i), vf_load(in[1] + i), vf_load(in[2] + i),
+                     vf_load(in[3] + i)};
+    pool_four(max + i, place + i, x);
+  }
+}
+
 static void add_products(void *acc, const void *in, const void *by,
                          int64_t count) {
   float *dst = acc;
@@ -126,5 +124,6 @@ const ls_cpu_windows LS_ISA_NAME(ls_cpu_windows) = {
     .compare = compare,
     .give = give,
     .give_four = give_four,
+    .place_of_four = place_of_four,
     .add_products = add_products,
 };

@@ -4,6 +4,7 @@
 // columns first, then over the rows, with a table of vectors between.
 
 #include "engine/cpu/isa/isa.h"
+#include "engine/cpu/isa/pool.h"
 #include "engine/cpu/isa/transpose.h"
 #include "engine/cpu/isa/vec.h"
 
@@ -107,31 +108,65 @@ static void input(float *planes, const float *const *pixels, size_t channels) {
   }
 }
 
+// Row i of the 4 by 4 outputs, from what the columns gave.
+LS_INLINE void output_row(vf row[OUT], const vf between[IN], vf shift,
+                          bool adds, bool relu) {
+  to_outputs(row, between);
+  LS_UNROLL
+  for (size_t j = 0; j < OUT; ++j) {
+    if (adds) row[j] = vf_add(row[j], shift);
+    if (relu) row[j] = vf_max(vf_zero(), row[j]);
+  }
+}
+
+LS_INLINE void output_columns(vf between[OUT][IN], const float *planes,
+                              size_t channels) {
+  LS_UNROLL
+  for (size_t j = 0; j < IN; ++j) {
+    vf column[IN], turned[OUT];
+    LS_UNROLL
+    for (size_t i = 0; i < IN; ++i)
+      column[i] = vf_load(planes + (i * IN + j) * channels);
+    to_outputs(turned, column);
+    LS_UNROLL
+    for (size_t i = 0; i < OUT; ++i)
+      between[i][j] = turned[i];
+  }
+}
+
 static void output(float *const *pixels, const float *planes, size_t channels,
                    const float *bias, bool relu) {
   for (size_t c = 0; c < channels; c += VF_LANES) {
     vf between[OUT][IN];
-    LS_UNROLL
-    for (size_t j = 0; j < IN; ++j) {
-      vf column[IN], turned[OUT];
-      LS_UNROLL
-      for (size_t i = 0; i < IN; ++i)
-        column[i] = vf_load(planes + (i * IN + j) * channels + c);
-      to_outputs(turned, column);
-      LS_UNROLL
-      for (size_t i = 0; i < OUT; ++i)
-        between[i][j] = turned[i];
-    }
+    output_columns(between, planes + c, channels);
     const vf shift = bias != NULL ? vf_load(bias + c) : vf_zero();
     LS_UNROLL
     for (size_t i = 0; i < OUT; ++i) {
       vf row[OUT];
-      to_outputs(row, between[i]);
+      output_row(row, between[i], shift, bias != NULL, relu);
       LS_UNROLL
-      for (size_t j = 0; j < OUT; ++j) {
-        if (bias != NULL) row[j] = vf_add(row[j], shift);
-        if (relu) row[j] = vf_max(vf_zero(), row[j]);
+      for (size_t j = 0; j < OUT; ++j)
         vf_store(pixels[i * OUT + j] + c, row[j]);
+    }
+  }
+}
+
+static void output_pooled(float *const *maxima, uint8_t *const *places,
+                          const float *planes, size_t channels,
+                          const float *bias, bool relu) {
+  for (size_t c = 0; c < channels; c += VF_LANES) {
+    vf between[OUT][IN];
+    output_columns(between, planes + c, channels);
+    const vf shift = bias != NULL ? vf_load(bias + c) : vf_zero();
+    LS_UNROLL
+    for (size_t i = 0; i < OUT; i += 2) {
+      vf top[OUT], bottom[OUT];
+      output_row(top, between[i], shift, bias != NULL, relu);
+      output_row(bottom, between[i + 1], shift, bias != NULL, relu);
+      LS_UNROLL
+      for (size_t j = 0; j < OUT; j += 2) {
+        const vf x[] = {top[j], top[j + 1], bottom[j], bottom[j + 1]};
+        pool_four(maxima[i + j / 2] + c, places[i + j / 2] + c, x);
       }
     }
   }
@@ -255,6 +290,7 @@ static void weights_gradient(float *taps, const float *planes, size_t parts,
 const ls_cpu_winograd LS_ISA_NAME(ls_cpu_winograd) = {
     .input = input,
     .output = output,
+    .output_pooled = output_pooled,
     .gradient = gradient,
     .weights = weights,
     .turned_weights = turned_weights,

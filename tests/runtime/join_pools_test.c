@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Convolutions and the maxima of windows behind them, as one op each way:
+// against the same in f64, where they stay apart; which ones fit; what is left
+// out; the same bytes on every instruction set and whatever is fetched.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lockstep/gradients.h"
+#include "lockstep/ops.h"
+#include "support/values.h"
+
+// ---- A convolution and its maxima ------------------------------------------
+typedef struct net {
+  int64_t images, height, width, in, out, taps;
+  ls_convolution_options how;
+  ls_window_options windows;  // Of 2 by 2.
+  bool bias, relu;
+  bool fetches_y;
+  bool forward;  // No gradients.
+  ls_dtype dtype;
+  // Where it runs.
+  ls_math math;
+  const char *isa;
+  // Instead of random numbers, if not NULL.
+  void (*edit)(ls_array *x, ls_array *w, ls_array *by);
+} net;
+
+#define SAME .how = {.padding = LS_PADDING_SAME}
+#define SHAPE(n, h, w, i, o)                                                   \
+  .images = n, .height = h, .width = w, .in = i, .out = o, .taps = 3
+#define PLAIN SHAPE(2, 8, 8, 16, 16), SAME, .dtype = LS_DTYPE_F32
+
+// Values in this order; those that are not asked for have none.
+enum { TOP, DX, DW, DB, Y, VALUES };
+enum { X, W, BIAS, BY, ARGS };
+
+static ls_tensor convolve(const net *self, ls_nest args) {
+  const ls_tensor x = ls_nest_tensor(args, X), w = ls_nest_tensor(args, W);
+  if (!self->bias && !self->relu) return ls_convolution(x, w, &self->how);
+  return ls_conv_bias_act(x, w, ls_nest_tensor(args, BIAS),
+                          self->relu ? LS_ACTIVATION_RELU : LS_ACTIVATION_NONE,
+                          &self->how);
+}
+
+static ls_nest call_net(ls_nest args, void *user) {
+  const net *self = user;
+  const ls_tensor y = convolve(self, args);
+  const ls_tensor top = ls_max_pool(y, LS_SHAPE(2, 2), &self->windows);
+  const ls_tensor last = self->fetches_y ? y : top;
+  if (self->forward) return LS_TUPLE(ls_leaf(top), ls_leaf(last));
+  const ls_tensor square = ls_mul(ls_square(top), ls_nest_tensor(args, BY));
+  const ls_nest loss = ls_leaf(ls_reduce_sum(square, LS_ALL_AXES));
+  const ls_nest of[] = {ls_leaf(ls_nest_tensor(args, X)),
+                        ls_leaf(ls_nest_tensor(args, W)),
+                        ls_leaf(ls_nest_tensor(args, BIAS))};
+  const ls_gradient_options zeros = {.unconnected_zero = true};
+  ls_nest d[3] = {0};
+  expect_ok(ls_gradients(&loss, 1, of, 3, &zeros, d));
+  return LS_TUPLE(ls_leaf(top), d[0], d[1], d[2], ls_leaf(last));
+}
+
+// What came out, and the text of what ran.
+typedef struct outcome {
+  double *values[VALUES];
+  size_t counts[VALUES];
+  char *text;
+} outcome;
+
+static const char *environment_of(void *user, const char *name) {
+  const net *self = user;
+  if (self->isa != NULL && strcmp(name, "LS_ISA") == 0) return self->isa;
+  return getenv(name);
+}
+
+static void keep(outcome *out, size_t at, const ls_array *array) {
+  const size_t count = (size_t)ls_array_num_elements(array);
+  out->counts[at] = count;
+  out->values[at] = malloc((count + 1) * sizeof(double));
+  for (size_t i = 0; i < count; ++i)
+    out->values[at][i] = ls_array_f64(array, (int64_t)i);
+}
+
+static void call(const net *self, outcome *out) {
+  const int64_t n = self->images, k = self->taps;
+  ls_array *arrays[ARGS] = {
+      array_of_numbers(self->dtype,
+                       LS_SHAPE(n, self->height, self->width, self->in), 3),
+      array_of_numbers(self->dtype, LS_SHAPE(k, k, self->in, self->out), 4),
+      array_of_numbers(self->dtype, LS_SHAPE(self->out), 5),
+      array_of_numbers(self->dtype, LS_SHAPE(self->out), 6)};
+  if (self->edit != NULL) self->edit(arrays[X], arrays[W], arrays[BY]);
+  const ls_nest args =
+      LS_TUPLE(ls_nest_array(arrays[X]), ls_nest_array(arrays[W]),
+               ls_nest_array(arrays[BIAS]), ls_nest_array(arrays[BY]));
+  ls_function *function = NULL;
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = call_net, .user = (void *)(uintptr_t)self},
+      &function));
+  ls_nest result = {0};
+  expect_ok(ls_function_call(function, args, &result));
+  *out = (outcome){.text = NULL};
+  for (size_t i = 0; i < ls_nest_count(result); ++i)
+    keep(out, i, ls_nest_as_array(ls_nest_item(result, i)));
+  char *text = NULL;
+  expect_ok(ls_function_print_lowered(function, &text));
+  out->text = strdup(text);
+  ls_text_release(text);
+  ls_nest_release(result);
+  ls_nest_release(args);
+  ls_function_release(function);
+}
+
+static void run(const net *self, outcome *out) {
+  ls_runtime *runtime = NULL;
+  expect_ok(ls_runtime_create(
+      &(ls_runtime_options){.math = self->math,
+                            .environment = environment_of,
+                            .environment_user = (void *)(uintptr_t)self},
+      &runtime));
+  ls_runtime *before = ls_runtime_make_current(runtime);
+  call(self, out);
+  ls_runtime_make_current(before);
+  expect_ok(ls_runtime_destroy(runtime));
+}
+
+static void outcome_deinit(outcome *out) {
+  for (size_t i = 0; i < VALUES; ++i)
+    free(out->values[i]);
+  free(out->text);
+}
+
+static bool has(const outcome *out, const char *op) {
+  char call_of[64];
+  snprintf(call_of, sizeof(call_of), " %s(", op);
+  return strstr(out->text, call_of) != NULL;
+}
+
+static void expect_same_values(const outcome *a, const outcome *b,
+                               size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    assert_int_equal(a->counts[i], b->counts[i]);
+    assert_memory_equal(a->values[i], b->values[i],
+                        a->counts[i] * sizeof(double));
+  }
+}
+
+// ---- Numbers ---------------------------------------------------------------
+// Lines of fewer and more windows than are sorted at once, slices and blocks
+// that are cut off, padding on every side, images that are cut, more groups of
+// lines than one.
+static const net nets[] = {
+    {PLAIN, .relu = true},
+    {PLAIN, .bias = true},
+    {PLAIN},
+    {SHAPE(2, 22, 24, 48, 80), .dtype = LS_DTYPE_F32, .relu = true},
+    {SHAPE(1, 42, 40, 32, 48), SAME, .dtype = LS_DTYPE_F32, .bias = true},
+    {SHAPE(17, 4, 2, 16, 32), .dtype = LS_DTYPE_F32, .relu = true,
+     .how = {.low = LS_SHAPE(3, 2), .high = LS_SHAPE(1, 2)}},
+    {SHAPE(3, 4, 4, 16, 16), .dtype = LS_DTYPE_F32},
+    {SHAPE(1, 10, 300, 16, 16), SAME, .dtype = LS_DTYPE_F32, .relu = true},
+};
+
+// Of the largest number, in units of its last place.
+static const double errors[] = {[LS_MATH_FAST] = 200, [LS_MATH_DIRECT] = 20};
+
+static void expect_near_f64(const net *self) {
+  net exact = *self;
+  exact.dtype = LS_DTYPE_F64;
+  outcome got, want;
+  run(self, &got);
+  run(&exact, &want);
+  assert_true(has(&got, "conv_pool_max"));
+  assert_true(has(&got, "conv_pool_grad_input"));
+  assert_true(has(&got, "conv_pool_grad_weights"));
+  assert_false(has(&got, "reduce_window") || has(&got, "window_max_grad"));
+  assert_null(strstr(want.text, "pool"));
+  for (size_t i = 0; i < VALUES; ++i) {
+    double largest = 0;
+    for (size_t k = 0; k < want.counts[i]; ++k)
+      largest = fmax(largest, fabs(want.values[i][k]));
+    assert_int_equal(got.counts[i], want.counts[i]);
+    for (size_t k = 0; k < want.counts[i]; ++k)
+      if (!(fabs(got.values[i][k] - want.values[i][k]) <=
+            errors[self->math] * 0x1p-24 * largest))
+        fail_msg("value %zu, element %zu: %g, wanted %g", i, k,
+                 got.values[i][k], want.values[i][k]);
+  }
+  outcome_deinit(&got);
+  outcome_deinit(&want);
+}
+
+static void joined_they_are_what_they_are_apart(void **state) {
+  (void)state;
+  static const ls_math maths[] = {LS_MATH_FAST, LS_MATH_DIRECT};
+  for (size_t i = 0; i < sizeof(nets) / sizeof(nets[0]); ++i)
+    for (size_t m = 0; m < 2; ++m) {
+      net self = nets[i];
+      self.math = maths[m];
+      expect_near_f64(&self);
+    }
+}
+
+static void every_instruction_set_gives_the_same_bytes(void **state) {
+  (void)state;
+  static const char *const sets[] = {"base", "v3", "v4"};
+  static const net small[] = {
+      {PLAIN, .relu = true},
+      {SHAPE(1, 10, 12, 48, 80), .dtype = LS_DTYPE_F32, .bias = true}};
+  for (size_t k = 0; k < 4; ++k) {
+    outcome first, next;
+    for (size_t i = 0; i < 3; ++i) {
+      net self = small[k / 2];
+      self.math = k % 2 == 0 ? LS_MATH_FAST : LS_MATH_DIRECT;
+      self.isa = sets[i];
+      run(&self, i == 0 ? &first : &next);
+      if (i == 0) continue;
+      expect_same_values(&first, &next, VALUES);
+      outcome_deinit(&next);
+    }
+    outcome_deinit(&first);
+  }
+}
+
+static void who_else_wants_the_result_gets_it_and_bytes_stay(void **state) {
+  (void)state;
+  for (ls_math math = LS_MATH_FAST; math <= LS_MATH_DIRECT; ++math) {
+    net self = {PLAIN, .relu = true, .math = math};
+    outcome joined, apart;
+    run(&self, &joined);
+    self.fetches_y = true;
+    run(&self, &apart);
+    assert_true(has(&apart, "conv_bias_act") && has(&apart, "pool_max"));
+    assert_true(has(&apart, "conv_pool_grad_input"));
+    assert_true(has(&apart, "conv_pool_grad_weights"));
+    assert_false(has(&apart, "conv_pool_max"));
+    expect_same_values(&joined, &apart, Y);
+    outcome_deinit(&joined);
+    outcome_deinit(&apart);
+  }
+}
+
+static void forward_alone_is_joined_too(void **state) {
+  (void)state;
+  net self = {PLAIN, .relu = true, .forward = true};
+  outcome joined, apart;
+  run(&self, &joined);
+  assert_true(has(&joined, "conv_pool_max"));
+  self.fetches_y = true;
+  run(&self, &apart);
+  assert_true(has(&apart, "reduce_window"));
+  assert_false(has(&apart, "conv_pool_max"));
+  expect_same_values(&joined, &apart, 1);
+  outcome_deinit(&joined);
+  outcome_deinit(&apart);
+}
+
+// ---- What does not fit -----------------------------------------------------
+static void what_does_not_fit_stays_as_it_is(void **state) {
+  (void)state;
+  static const net odd[] = {
+      {SHAPE(2, 8, 8, 8, 16), SAME, .dtype = LS_DTYPE_F32},
+      {SHAPE(2, 8, 8, 16, 24), SAME, .dtype = LS_DTYPE_F32},
+      {SHAPE(2, 9, 8, 16, 16), SAME, .dtype = LS_DTYPE_F32},
+      {SHAPE(2, 8, 7, 16, 16), SAME, .dtype = LS_DTYPE_F32},
+      {SHAPE(0, 8, 8, 16, 16), SAME, .dtype = LS_DTYPE_F32},
+      {SHAPE(2, 8, 8, 16, 16), SAME, .dtype = LS_DTYPE_BF16},
+      {.images = 2,
+       .height = 8,
+       .width = 8,
+       .in = 16,
+       .out = 16,
+       .taps = 5,
+       SAME,
+       .dtype = LS_DTYPE_F32},
+      {SHAPE(2, 8, 8, 16, 16), .dtype = LS_DTYPE_F32,
+       .how = {.padding = LS_PADDING_SAME, .strides = LS_SHAPE(2, 2)}},
+      {SHAPE(2, 10, 10, 16, 16), .dtype = LS_DTYPE_F32,
+       .how = {.dilations = LS_SHAPE(2, 2)}},
+      {SHAPE(2, 8, 8, 16, 16), SAME, .dtype = LS_DTYPE_F32,
+       .windows = {.strides = LS_SHAPE(1, 1)}},
+      {SHAPE(2, 8, 8, 16, 16), SAME, .dtype = LS_DTYPE_F32,
+       .windows = {.strides = LS_SHAPE(2, 2),
+                   .low = LS_SHAPE(1, 1),
+                   .high = LS_SHAPE(1, 1)}},
+  };
+  for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); ++i) {
+    outcome out;
+    run(&odd[i], &out);
+    if (strstr(out.text, "pool") != NULL) fail_msg("net %zu is joined", i);
+    outcome_deinit(&out);
+  }
+}
+
+// ---- Places ----------------------------------------------------------------
+// A convolution that gives x itself, of which many numbers are equal.
+static void give_x(ls_array *x, ls_array *w, ls_array *by) {
+  (void)by;
+  for (int64_t i = 0; i < ls_array_num_elements(x); ++i)
+    ls_array_set_f64(x, i, (double)(i * 7919 % 5) - 2);
+  for (int64_t i = 0; i < ls_array_num_elements(w); ++i)
+    ls_array_set_f64(w, i, i / (16 * 16) == 4 && i / 16 % 16 == i % 16);
+}
+
+// So dx is the maxima's gradient, at their places.
+static void the_first_of_equal_maxima_counts(void **state) {
+  (void)state;
+  net self = {PLAIN, .edit = give_x, .math = LS_MATH_DIRECT};
+  outcome got, want;
+  run(&self, &got);
+  self.dtype = LS_DTYPE_F64;
+  run(&self, &want);
+  assert_true(has(&got, "conv_pool_grad_input"));
+  for (size_t i = 0; i < want.counts[DX]; ++i) {
+    assert_true((got.values[DX][i] != 0) == (want.values[DX][i] != 0));
+    assert_true(fabs(got.values[DX][i] - want.values[DX][i]) < 1e-5);
+  }
+  outcome_deinit(&got);
+  outcome_deinit(&want);
+}
+
+static void give_nan(ls_array *x, ls_array *w, ls_array *by) {
+  give_x(x, w, by);
+  ls_array_set_f64(x, 16, (double)NAN);  // Places 1 and 2 of window 0.
+  ls_array_set_f64(x, 8 * 16, (double)NAN);
+}
+
+static void a_nan_is_a_maximum_and_the_first_one_counts(void **state) {
+  (void)state;
+  net self = {SHAPE(1, 8, 8, 16, 16), .dtype = LS_DTYPE_F32,
+              .edit = give_nan,       .how = {.padding = LS_PADDING_SAME},
+              .forward = true,        .math = LS_MATH_DIRECT};
+  outcome got;
+  run(&self, &got);
+  assert_true(has(&got, "conv_pool_max"));
+  // The taps beside the middle are zeros, which a NaN does meet forward.
+  for (size_t i = 0; i < got.counts[TOP]; ++i) {
+    const size_t x = i / 16 % 4, y = i / 64;
+    assert_true(isnan(got.values[TOP][i]) == (x + y < 2));
+  }
+  outcome_deinit(&got);
+}
+
+// ---- What is left out ------------------------------------------------------
+// Weights that make an output channel 0, so that no gradient comes from it.
+static void give_infinity(ls_array *x, ls_array *w, ls_array *by) {
+  (void)by;
+  for (int64_t i = 0; i < ls_array_num_elements(x); ++i)
+    ls_array_set_f64(x, i, 1 + fabs(ls_array_f64(x, i)));
+  for (int64_t i = 0; i < ls_array_num_elements(w); i += 16)
+    ls_array_set_f64(w, i, -(double)INFINITY);
+}
+
+static void an_infinite_weight_meets_no_zeros(void **state) {
+  (void)state;
+  net self = {SHAPE(2, 10, 10, 16, 16), .dtype = LS_DTYPE_F32, .relu = true,
+              .math = LS_MATH_DIRECT, .edit = give_infinity};
+  outcome joined, apart;
+  run(&self, &joined);
+  self.dtype = LS_DTYPE_F64;
+  run(&self, &apart);
+  assert_true(has(&joined, "conv_pool_grad_input"));
+  for (size_t i = 0; i < joined.counts[DX]; ++i) {
+    assert_true(isfinite(joined.values[DX][i]));
+    assert_true(isnan(apart.values[DX][i]));
+  }
+  outcome_deinit(&joined);
+  outcome_deinit(&apart);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(joined_they_are_what_they_are_apart),
+      cmocka_unit_test(every_instruction_set_gives_the_same_bytes),
+      cmocka_unit_test(who_else_wants_the_result_gets_it_and_bytes_stay),
+      cmocka_unit_test(forward_alone_is_joined_too),
+      cmocka_unit_test(what_does_not_fit_stays_as_it_is),
+      cmocka_unit_test(the_first_of_equal_maxima_counts),
+      cmocka_unit_test(a_nan_is_a_maximum_and_the_first_one_counts),
+      cmocka_unit_test(an_infinite_weight_meets_no_zeros),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
