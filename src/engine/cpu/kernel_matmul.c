@@ -15,7 +15,7 @@
 
 // A unit: big enough that rearranging its part of B is cheap beside the work,
 // and halved where there would be few of them.
-enum { PANEL = 128, BAND = 256, LEAST_SIDE = 32, ENOUGH_UNITS = 8 };
+enum { PANEL = 256, BAND = 128, LEAST_SIDE = 32, ENOUGH_UNITS = 8 };
 // Least multiply-adds of a block.
 enum { BLOCK_WORK = 1 << 19 };
 

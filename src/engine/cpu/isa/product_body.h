@@ -23,6 +23,9 @@
 // width. Panels of B that many rows use, or that are stored transposed, are
 // copied so that tiles read them in order; so are tile rows of A that many
 // columns use. No cut touches the order of any output's chain.
+//
+// A copy of what no cache has would wait for each line. So tiles fetch what the
+// next copies read, a line for each value of k, into the second cache.
 
 #include <string.h>
 
@@ -71,6 +74,8 @@ typedef struct {
   size_t in_stride;
   ELEM *out;
   size_t out_stride;
+  const char *ahead;    // Tiles that look ahead: what to fetch at the first
+  size_t ahead_stride;  // value of k; bytes from there to the next one's.
   size_t lanes;         // Columns of the last vector.
   const epilogue *end;  // NULL: `out` takes the chains as they are.
 } tile_work;
@@ -92,7 +97,7 @@ LS_INLINE void store_part(ELEM *p, bool partial, size_t lanes, VEC v) {
 // One tile. Everything but `work` is a constant where this is expanded.
 LS_EXPAND void run_tile(const tile_work *work, const size_t rows,
                         const size_t vectors, const bool a_transposed,
-                        const bool masked) {
+                        const bool masked, const bool looks_ahead) {
   const size_t lanes = work->lanes;
   VEC acc[LS_TILE_ROWS][LS_TILE_VECTORS];
   LS_UNROLL
@@ -109,6 +114,7 @@ LS_EXPAND void run_tile(const tile_work *work, const size_t rows,
 
   const ELEM *a = work->a;
   const ELEM *b = work->b;
+  const char *ahead = work->ahead;
   const size_t a_stride = work->a_stride, b_stride = work->b_stride;
   size_t line = work->k_first;
   for (size_t left = work->k; left > 0; left -= line, a += work->k_skip) {
@@ -127,6 +133,10 @@ LS_EXPAND void run_tile(const tile_work *work, const size_t rows,
         for (size_t v = 0; v < vectors; ++v) {
           acc[i][v] = MULTIPLY_ADD(x, row[v], acc[i][v]);
         }
+      }
+      if (looks_ahead) {
+        __builtin_prefetch(ahead, 0, 2);
+        ahead += work->ahead_stride;
       }
       a += a_transposed ? a_stride : 1;
       b += b_stride;
@@ -157,25 +167,29 @@ LS_EXPAND void run_tile(const tile_work *work, const size_t rows,
 // vector, one masked vector; A as stored or transposed.
 #define LS_TILE_FUNCTIONS(rows)                                                \
   static void full_##rows(const tile_work *w) {                                \
-    run_tile(w, rows, LS_TILE_VECTORS, false, false);                          \
+    run_tile(w, rows, LS_TILE_VECTORS, false, false, false);                   \
   }                                                                            \
   static void full_turned_##rows(const tile_work *w) {                         \
-    run_tile(w, rows, LS_TILE_VECTORS, true, false);                           \
+    run_tile(w, rows, LS_TILE_VECTORS, true, false, false);                    \
   }                                                                            \
   static void masked_##rows(const tile_work *w) {                              \
-    run_tile(w, rows, LS_TILE_VECTORS, false, true);                           \
+    run_tile(w, rows, LS_TILE_VECTORS, false, true, false);                    \
   }                                                                            \
   static void masked_turned_##rows(const tile_work *w) {                       \
-    run_tile(w, rows, LS_TILE_VECTORS, true, true);                            \
+    run_tile(w, rows, LS_TILE_VECTORS, true, true, false);                     \
   }                                                                            \
   static void narrow_##rows(const tile_work *w) {                              \
-    run_tile(w, rows, 1, false, true);                                         \
+    run_tile(w, rows, 1, false, true, false);                                  \
   }                                                                            \
   static void narrow_turned_##rows(const tile_work *w) {                       \
-    run_tile(w, rows, 1, true, true);                                          \
+    run_tile(w, rows, 1, true, true, false);                                   \
   }
 LS_TILE_EACH_ROWS(LS_TILE_FUNCTIONS)
 #undef LS_TILE_FUNCTIONS
+
+static void full_turned_ahead(const tile_work *w) {
+  run_tile(w, LS_TILE_ROWS, LS_TILE_VECTORS, true, false, true);
+}
 
 typedef struct {
   size_t rows;
@@ -212,11 +226,22 @@ static void copy(ELEM *dst, size_t width, const ELEM *src, size_t stride,
 }
 #endif
 
+// Rows of A or B that a copy will read, as they are stored. They are fetched
+// line after line of all rows; `line` and `row` come next.
+typedef struct {
+  const char *at;
+  size_t rows, stride;  // Bytes from one to the next.
+  size_t lines;         // Of a row.
+  size_t row, line;
+} region;
+
 // One block of rows, columns and k, which counts the tiles' elements, and the
 // parts of the call's scratch.
 typedef struct {
   const ls_cpu_product *product;
+  const ls_cpu_block *block;  // Of the call.
   size_t m0, m1, n0, n1, k0, k1;
+  region ahead[2];  // Of A and of B, of the next copies.
   bool packs_a, packs_b;
   ELEM *a;       // This block of A, tile row after tile row.
   ELEM *b;       // One group of B, panel after panel.
@@ -305,8 +330,10 @@ static void pack_b_group(const step *s, size_t n0, size_t n1) {
                                     p->ldb, values, smaller(PANEL, n1 - n));
 }
 
+#include "engine/cpu/isa/product_ahead.h"
+
 // Runs the tiles of one tile row, at row m, in the columns [n0, n1) of a group.
-static void run_row(const step *s, const tile_size *size, size_t m, size_t n0,
+static void run_row(step *s, const tile_size *size, size_t m, size_t n0,
                     size_t n1) {
   const ls_cpu_product *p = s->product;
   const size_t k = s->k1 - s->k0;
@@ -349,15 +376,20 @@ static void run_row(const step *s, const tile_size *size, size_t m, size_t n0,
     work.in = is_first ? NULL : chains + (n - n0);
     work.out = (is_last ? c : chains) + (n - n0);
     if (p->bias != NULL) end.bias = (const ELEM *)p->bias + n;
-    tiles[turned](&work);
+    const bool is_largest = columns == PANEL && size == tile_sizes;
+    if (is_largest && turned && take_ahead(s, &work))
+      full_turned_ahead(&work);
+    else
+      tiles[turned](&work);
   }
 }
 
-static void run_step(const step *s) {
+static void run_step(step *s) {
   if (s->packs_a) pack_a_block(s);
   for (size_t n0 = s->n0; n0 < s->n1; n0 += GROUP) {
     const size_t n1 = smaller(s->n1, n0 + GROUP);
     if (s->packs_b) pack_b_group(s, n0, n1);
+    look_ahead(s, n1);
     for (size_t m = s->m0; m < s->m1;) {
       const tile_size *size = tile_at(s, m);
       run_row(s, size, m, n0, n1);
@@ -374,6 +406,7 @@ void PRODUCT(const ls_cpu_product *product, const ls_cpu_block *block,
       product->a_transposed ? PACK_TURNED_A_COLUMNS : PACK_A_COLUMNS;
   step s = {
       .product = product,
+      .block = block,
       .packs_a = VALUES > 1 || n >= many,
       .packs_b = VALUES > 1 || product->b_transposed || m >= PACK_B_ROWS,
   };
