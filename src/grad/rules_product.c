@@ -4,6 +4,10 @@
 #include "grad/rules.h"
 
 // ---- Matrix products -------------------------------------------------------
+// The right operand, as a rule weights, has its gradient first: after that the
+// left one, which is large, is no longer needed, and the gradient of it can be
+// computed in its place.
+
 // op(a)^T d, where op(b) is one matrix under all leading dimensions of a: the
 // rows of all of them count as rows of one matrix.
 static ls_tensor shared_matrix(ls_tensor a, ls_tensor d, bool transposed) {
@@ -23,16 +27,16 @@ ls_status gradient_matmul(ls_gradient *g) {
   if (rank_a < 0 || rank_b < 0)
     return ls_unimplemented("the gradient of matmul needs ranks that are known "
                             "while building");
-  if (g->wanted[0]) {
-    const ls_tensor b = ls_gradient_input(g, 1);
-    g->din[0] = ta ? ls_matmul_transposed(b, tb, d, true)
-                   : ls_matmul_transposed(d, false, b, !tb);
-  }
   if (g->wanted[1]) {
     const ls_tensor a = ls_gradient_input(g, 0);
     g->din[1] = rank_b == 2 && rank_a > 2 ? shared_matrix(a, d, tb)
                 : tb                      ? ls_matmul_transposed(d, true, a, ta)
                      : ls_matmul_transposed(a, !ta, d, false);
+  }
+  if (g->wanted[0]) {
+    const ls_tensor b = ls_gradient_input(g, 1);
+    g->din[0] = ta ? ls_matmul_transposed(b, tb, d, true)
+                   : ls_matmul_transposed(d, false, b, !tb);
   }
   return ls_ok();
 }
@@ -50,15 +54,15 @@ ls_status gradient_dense(ls_gradient *g) {
       rank == 1 || g->wanted[1] || (g->num_inputs > 2 && g->wanted[2])
           ? ls_gradient_as_matrix(d)
           : d;
+  if (g->wanted[1])
+    g->din[1] = ls_matmul_transposed(
+        ls_gradient_as_matrix(ls_gradient_input(g, 0)), true, rows, false);
   if (g->wanted[0]) {
     const ls_tensor w = ls_gradient_input(g, 1);
     g->din[0] = ls_matmul_transposed(rank == 1 ? rows : d, false, w, true);
     if (rank == 1)
       g->din[0] = ls_reshape_like(g->din[0], ls_gradient_input(g, 0));
   }
-  if (g->wanted[1])
-    g->din[1] = ls_matmul_transposed(
-        ls_gradient_as_matrix(ls_gradient_input(g, 0)), true, rows, false);
   if (g->num_inputs > 2 && g->wanted[2])
     g->din[2] = ls_reduce_sum(rows, LS_AXES(0));
   return ls_ok();
