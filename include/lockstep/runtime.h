@@ -70,8 +70,9 @@ typedef enum ls_math {
   // Products of f32 round their operands to bf16 and add up in f32: twice as
   // fast where the processor has an instruction for it, slower elsewhere, with
   // the same bits. Convolutions do so where they do not gain more by Winograd's
-  // algorithm, as in LS_MATH_FAST, or as sums that leave out zeros. Everything
-  // else, variables and what an optimizer does to them stay f32.
+  // algorithm, as in LS_MATH_FAST, or, for their inputs' gradients, by leaving
+  // out zeros (behind maxima of windows). Everything else, variables and what
+  // an optimizer does to them stay f32.
   LS_MATH_BF16,
 } ls_math;
 

@@ -164,7 +164,8 @@ static const net nets[] = {
 };
 
 // Of the largest number, in units of its last place.
-static const double errors[] = {[LS_MATH_FAST] = 200, [LS_MATH_DIRECT] = 20};
+static const double errors[] = {
+    [LS_MATH_FAST] = 200, [LS_MATH_DIRECT] = 20, [LS_MATH_BF16] = 1 << 18};
 
 static void expect_near_f64(const net *self) {
   net exact = *self;
@@ -194,11 +195,10 @@ static void expect_near_f64(const net *self) {
 
 static void joined_they_are_what_they_are_apart(void **state) {
   (void)state;
-  static const ls_math maths[] = {LS_MATH_FAST, LS_MATH_DIRECT};
   for (size_t i = 0; i < sizeof(nets) / sizeof(nets[0]); ++i)
-    for (size_t m = 0; m < 2; ++m) {
+    for (ls_math math = LS_MATH_FAST; math <= LS_MATH_BF16; ++math) {
       net self = nets[i];
-      self.math = maths[m];
+      self.math = math;
       expect_near_f64(&self);
     }
 }
@@ -209,11 +209,11 @@ static void every_instruction_set_gives_the_same_bytes(void **state) {
   static const net small[] = {
       {PLAIN, .relu = true},
       {SHAPE(1, 10, 12, 48, 80), .dtype = LS_DTYPE_F32, .bias = true}};
-  for (size_t k = 0; k < 4; ++k) {
+  for (size_t k = 0; k < 6; ++k) {
     outcome first, next;
     for (size_t i = 0; i < 3; ++i) {
-      net self = small[k / 2];
-      self.math = k % 2 == 0 ? LS_MATH_FAST : LS_MATH_DIRECT;
+      net self = small[k / 3];
+      self.math = (ls_math)(k % 3);
       self.isa = sets[i];
       run(&self, i == 0 ? &first : &next);
       if (i == 0) continue;

@@ -27,15 +27,6 @@ ls_status ls_conv_read_pooled(const ls_kernel_plan *plan, ls_shape x,
 
 static size_t slice_bytes(void) { return LS_SPARSE_SLICE * sizeof(float); }
 
-void ls_conv_slice_line(float *slices, size_t plane, const float *line,
-                        int64_t channels, int64_t begin, int64_t end,
-                        int64_t before) {
-  for (int64_t c = 0; c < channels; c += LS_SPARSE_SLICE, slices += plane)
-    for (int64_t i = begin; i < end; ++i)
-      memcpy(slices + (i + before) * LS_SPARSE_SLICE, line + i * channels + c,
-             slice_bytes());
-}
-
 // ---- Weights ---------------------------------------------------------------
 typedef struct input_params {
   ls_conv conv;

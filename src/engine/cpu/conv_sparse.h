@@ -12,7 +12,9 @@
 //        of windows a chain of fused multiply-adds by ascending (window, place,
 //        channel), from +0; these are added in order;
 //   dw   a chain over (image, group of lines, window) in each part of the
-//        groups, from +0; parts are added in order.
+//        groups, from +0; parts are added in order. In bf16 (LS_MATH_BF16) the
+//        operands are rounded, and of each two values of a group the second is
+//        added first.
 // Neither depends on threads, nor a chain on what is left out, as a + 0 = a.
 #ifndef LS_ENGINE_CPU_CONV_SPARSE_H_
 #define LS_ENGINE_CPU_CONV_SPARSE_H_
@@ -29,12 +31,5 @@ enum {
 // The convolution of x by w whose result's maxima are `d`.
 ls_status ls_conv_read_pooled(const ls_kernel_plan *plan, ls_shape x,
                               ls_shape w, ls_shape d, ls_conv *out_conv);
-
-// Copies a line of `in` channels from pixels side by side to slices, of which
-// each has `plane` floats: pixels [begin, end) of the line, which are `before`
-// pixels further on in slices.
-void ls_conv_slice_line(float *slices, size_t plane, const float *line,
-                        int64_t channels, int64_t begin, int64_t end,
-                        int64_t before);
 
 #endif  // LS_ENGINE_CPU_CONV_SPARSE_H_

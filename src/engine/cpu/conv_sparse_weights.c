@@ -23,6 +23,7 @@ enum {
 typedef struct weights_params {
   ls_conv conv;
   const ls_cpu_sparse *kernels;
+  const ls_cpu_sparse_weights *weights;
   int64_t lines;   // Of windows in a group.
   int64_t groups;  // Of an image.
   int64_t parts, bands;
@@ -58,10 +59,12 @@ static void slice_input(const group *g, const float *image, int64_t first,
              sizeof(float));
   for (int64_t i = 0; i < count + 2; ++i) {
     const int64_t at = first + i + y->base;
-    if (at >= 0 && at < y->in)
-      ls_conv_slice_line(g->x + (size_t)i * g->self->line, g->self->plane,
-                         image + at * x->in * conv->in_channels,
-                         conv->in_channels, begin, end, -x->base);
+    if (at < 0 || at >= y->in) continue;
+    float *line = g->x + (size_t)i * g->self->line;
+    g->self->weights->slice(line + (begin - x->base) * LS_SPARSE_SLICE,
+                            g->self->plane,
+                            image + (at * x->in + begin) * conv->in_channels,
+                            (size_t)conv->in_channels, (size_t)(end - begin));
   }
 }
 
@@ -86,9 +89,9 @@ static void add_group(const group *g, const ls_kernel_call *call, int64_t index,
   for (int64_t c = 0; c < in; c += TOGETHER)
     for (int64_t o = 0; o < g->channels; ++o) {
       const size_t list = (size_t)o * self->most;
-      self->kernels->weights(
+      self->weights->add(
           sums + ((g->first + o) * in + c) * LS_SPARSE_TAPS,
-          g->x + (size_t)(c / LS_SPARSE_SLICE) * self->plane, self->line,
+          g->x + (size_t)c / self->weights->channels * self->plane, self->line,
           self->plane, (size_t)ls_min_i64(TOGETHER, in - c),
           g->lists.places + list, g->lists.values + list, g->lists.counts[o]);
     }
@@ -193,6 +196,7 @@ ls_status kernel_conv_pool_grad_weights(ls_kernel_plan *plan) {
                                          plan->out[0].shape, plan->in[1].shape,
                                          &self->conv));
   self->kernels = plan->kernels->sparse;
+  self->weights = plan->kernels->sparse_weights;
   cut_groups(self);
   place_scratch(plan, self);
   const int64_t windows =

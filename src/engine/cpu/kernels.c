@@ -4,6 +4,12 @@
 
 #include <string.h>
 
+static void take_bf16(ls_cpu_kernels *kernels) {
+  kernels->product = kernels->product_bf16;
+  kernels->product_scratch = kernels->product_bf16_scratch;
+  kernels->sparse_weights = kernels->sparse_weights_bf16;
+}
+
 // Defined by isa/table.c, once per instruction set.
 extern const ls_cpu_kernels ls_cpu_kernels_base;
 
@@ -28,15 +34,16 @@ static bool has_v4(void) {
 
 ls_cpu_product_fn ls_cpu_product_bf16_v4bf16;
 ls_cpu_product_scratch_fn ls_cpu_product_bf16_scratch_v4bf16;
+extern const ls_cpu_sparse_weights ls_cpu_sparse_weights_bf16_v4bf16;
 
 void ls_cpu_kernels_use_bf16(ls_cpu_kernels *kernels) {
   if (strcmp(kernels->name, "v4") == 0 &&
       __builtin_cpu_supports("avx512bf16")) {
     kernels->product_bf16 = ls_cpu_product_bf16_v4bf16;
     kernels->product_bf16_scratch = ls_cpu_product_bf16_scratch_v4bf16;
+    kernels->sparse_weights_bf16 = &ls_cpu_sparse_weights_bf16_v4bf16;
   }
-  kernels->product = kernels->product_bf16;
-  kernels->product_scratch = kernels->product_bf16_scratch;
+  take_bf16(kernels);
 }
 
 const ls_cpu_kernels *ls_cpu_kernels_best(void) {
@@ -54,10 +61,7 @@ const ls_cpu_kernels *ls_cpu_kernels_find(const char *name) {
 
 #else
 
-void ls_cpu_kernels_use_bf16(ls_cpu_kernels *kernels) {
-  kernels->product = kernels->product_bf16;
-  kernels->product_scratch = kernels->product_bf16_scratch;
-}
+void ls_cpu_kernels_use_bf16(ls_cpu_kernels *kernels) { take_bf16(kernels); }
 
 const ls_cpu_kernels *ls_cpu_kernels_best(void) { return &ls_cpu_kernels_base; }
 

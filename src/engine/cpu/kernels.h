@@ -152,12 +152,20 @@ typedef struct ls_cpu_sparse {
   void (*collect)(const ls_cpu_nonzeros *to, const float *d,
                   const uint8_t *places, size_t pitch, size_t channels,
                   const int32_t *pixels, size_t count);
-  // sums[r][t] += value * x[place + r * line + t * 16], for one output
-  // channel's values in order; sums are [in / 16, 3, 3, 16].
-  void (*weights)(float *sums, const float *x, size_t line, size_t plane,
-                  size_t in, const int32_t *places, const float *values,
-                  size_t count);
 } ls_cpu_sparse;
+
+// The weights' share of it, from lists of one output channel each. A pixel of a
+// slice takes 16 floats, whatever is in them.
+typedef struct ls_cpu_sparse_weights {
+  size_t channels;  // Of a slice.
+  // Puts `count` pixels of `channels` channels into slices.
+  void (*slice)(float *slices, size_t plane, const float *line, size_t channels,
+                size_t count);
+  // sums[r][t] += value * x[place + r * line + t * 16], for the values in
+  // order; sums are [in / 16, 3, 3, 16].
+  void (*add)(float *sums, const float *x, size_t line, size_t plane, size_t in,
+              const int32_t *places, const float *values, size_t count);
+} ls_cpu_sparse_weights;
 
 typedef struct ls_cpu_spans ls_cpu_spans;
 typedef struct ls_cpu_chains ls_cpu_chains;
@@ -263,6 +271,9 @@ typedef struct ls_cpu_kernels {
   const ls_cpu_windows *windows;
   const ls_cpu_winograd *winograd;
   const ls_cpu_sparse *sparse;
+  // The one that `product` goes with, and that of what is rounded to bf16: the
+  // second value of each two of a list is added before the first.
+  const ls_cpu_sparse_weights *sparse_weights, *sparse_weights_bf16;
 } ls_cpu_kernels;
 
 // The fastest table that this machine and its operating system can run.

@@ -91,6 +91,8 @@ extern const ls_cpu_norms LS_ISA_NAME(ls_cpu_norms_f64);
 extern const ls_cpu_windows LS_ISA_NAME(ls_cpu_windows);
 extern const ls_cpu_winograd LS_ISA_NAME(ls_cpu_winograd);
 extern const ls_cpu_sparse LS_ISA_NAME(ls_cpu_sparse);
+extern const ls_cpu_sparse_weights LS_ISA_NAME(ls_cpu_sparse_weights);
+extern const ls_cpu_sparse_weights LS_ISA_NAME(ls_cpu_sparse_weights_bf16);
 extern const ls_cpu_kernels LS_ISA_NAME(ls_cpu_kernels);
 
 #endif  // LS_ENGINE_CPU_ISA_ISA_H_

@@ -9,23 +9,10 @@
 
 #include <string.h>
 
+#include "engine/cpu/isa/bf16.h"
 #include "engine/cpu/isa/isa.h"
 #include "engine/cpu/isa/product_tile.h"
 #include "engine/cpu/isa/product_turn.h"
-
-#if defined(__AVX512BF16__)
-LS_INLINE vf pair_multiply_add(vf x, vf y, vf sum) {
-  return _mm512_dpbf16_ps(sum, (__m512bh)x, (__m512bh)y);
-}
-#else
-LS_INLINE vf pair_multiply_add(vf x, vf y, vf sum) {
-  const vi upper = vi_set1((int32_t)0xffff0000);
-  const vi a = vf_bits(x), b = vf_bits(y);
-  sum =
-      vf_fma(vi_as_float(vi_and(a, upper)), vi_as_float(vi_and(b, upper)), sum);
-  return vf_fma(vi_as_float(vi_shl(a, 16)), vi_as_float(vi_shl(b, 16)), sum);
-}
-#endif
 
 // ---- Pairs -----------------------------------------------------------------
 // To lanes of pairs.
@@ -38,16 +25,6 @@ LS_INLINE vf paired(vf even, vf odd) {
   return vi_as_float(_mm512_permutexvar_epi16(order, both));
 }
 #else
-// bf16 in the upper half of each lane, to nearest even.
-LS_INLINE vi rounded(vf x) {
-  const vi bits = vf_bits(x);
-  const vi odd = vi_and(vi_shr(bits, 16), vi_set1(1));
-  const vi sum = vi_add(vi_add(bits, odd), vi_set1(0x7fff));
-  const vi nan = vi_or(bits, vi_set1(0x400000));
-  const vf chosen = vf_select(vf_is_nan(x), vi_as_float(nan), vi_as_float(sum));
-  return vi_and(vf_bits(chosen), vi_set1((int32_t)0xffff0000));
-}
-
 LS_INLINE vf paired(vf even, vf odd) {
   const vi below = vi_and(vi_shr(rounded(even), 16), vi_set1(0xffff));
   return vi_as_float(vi_or(below, rounded(odd)));

@@ -6,12 +6,6 @@
 #include "engine/cpu/isa/transpose.h"
 #include "engine/cpu/isa/vec.h"
 
-// Slices of x, of 16 channels, whose 9 sums stay in registers.
-#if defined(__AVX512F__)
-enum { VECTORS = 2 };
-#else
-enum { VECTORS = 1 };
-#endif
 enum {
   TAPS = 9,
   SIDE = 3,
@@ -19,17 +13,6 @@ enum {
   BLOCK = 2 * VF_LANES,
   NEAR = SIDE + 1  // Pixels of dx, along a side, that a window meets.
 };
-
-// The same pointer, from which the compiler adds up no others beforehand:
-// offsets from it are parts of instructions.
-LS_INLINE const float *fixed(const float *p) {
-  __asm__("" : "+r"(p));
-  return p;
-}
-
-#define EACH_SUM                                                               \
-  LS_UNROLL for (size_t t = 0; t < TAPS; ++t)                                  \
-      LS_UNROLL for (size_t v = 0; v < vectors; ++v)
 
 // ---- For the input ---------------------------------------------------------
 // The channels of a window's block whose values stand at `place`.
@@ -48,7 +31,7 @@ LS_INLINE void add_place(vf sum[NEAR][NEAR], const float *d, uint32_t bits,
   for (; bits != 0; bits &= bits - 1) {
     const size_t o = (size_t)__builtin_ctz(bits);
     const vf by = vf_set1(d[o]);
-    const float *w = fixed(taps + o * SLICE);
+    const float *w = vf_fixed(taps + o * SLICE);
     LS_UNROLL
     for (size_t r = 0; r < SIDE; ++r)
       LS_UNROLL
@@ -147,36 +130,5 @@ static void collect(const ls_cpu_nonzeros *to, const float *d,
   }
 }
 
-LS_EXPAND void add_values(float *sums, const float *x, size_t line,
-                          size_t plane, const int32_t *places,
-                          const float *values, size_t count,
-                          const size_t vectors) {
-  vf sum[TAPS][VECTORS];
-  EACH_SUM sum[t][v] = vf_load(sums + v * SLICE + t * VF_LANES);
-  for (size_t i = 0; i < count; ++i) {
-    const vf by = vf_set1(values[i]);
-    const float *from[SIDE][VECTORS];
-    LS_UNROLL for (size_t r = 0; r < SIDE; ++r)
-        LS_UNROLL for (size_t v = 0; v < vectors; ++v) from[r][v] =
-            fixed(x + places[i] + v * plane + r * line);
-    EACH_SUM sum[t][v] =
-        vf_fma(by, vf_load(from[t / SIDE][v] + t % SIDE * VF_LANES), sum[t][v]);
-  }
-  EACH_SUM vf_store(sums + v * SLICE + t * VF_LANES, sum[t][v]);
-}
-
-static void weights(float *sums, const float *x, size_t line, size_t plane,
-                    size_t in, const int32_t *places, const float *values,
-                    size_t count) {
-  const size_t slices = in / VF_LANES;
-  size_t s = 0;
-  for (; s + VECTORS <= slices; s += VECTORS)
-    add_values(sums + s * SLICE, x + s * plane, line, plane, places, values,
-               count, VECTORS);
-  for (; s < slices; ++s)
-    add_values(sums + s * SLICE, x + s * plane, line, plane, places, values,
-               count, 1);
-}
-
 const ls_cpu_sparse LS_ISA_NAME(ls_cpu_sparse) = {
-    .block = BLOCK, .input = input, .collect = collect, .weights = weights};
+    .block = BLOCK, .input = input, .collect = collect};

@@ -59,4 +59,6 @@ const ls_cpu_kernels LS_ISA_NAME(ls_cpu_kernels) = {
     .windows = &LS_ISA_NAME(ls_cpu_windows),
     .winograd = &LS_ISA_NAME(ls_cpu_winograd),
     .sparse = &LS_ISA_NAME(ls_cpu_sparse),
+    .sparse_weights = &LS_ISA_NAME(ls_cpu_sparse_weights),
+    .sparse_weights_bf16 = &LS_ISA_NAME(ls_cpu_sparse_weights_bf16),
 };

@@ -139,6 +139,13 @@ LS_INLINE uint32_t vb_equal(const uint8_t *p, uint8_t which) {
 }
 
 // ---- The same everywhere ---------------------------------------------------
+// The same pointer, from which the compiler adds up no others beforehand:
+// offsets from it are parts of instructions.
+LS_INLINE const float *vf_fixed(const float *p) {
+  __asm__("" : "+r"(p));
+  return p;
+}
+
 // v where `by` is above 0, else 0.
 LS_INLINE vf vf_where_positive(vf v, vf by) {
   return vf_select(vf_lt(vf_zero(), by), v, vf_zero());
