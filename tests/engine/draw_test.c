@@ -33,7 +33,24 @@ static ls_random_source source_of(const loop_case *c) {
   return ls_random_source_make(&key);
 }
 
-// ---- Normals ---------------------------------------------------------------
+// ---- Bits and normals ------------------------------------------------------
+static void every_instruction_set_draws_the_same_bits(void **state) {
+  (void)state;
+  enum { BLOCKS = 37 };
+  const ls_random_source source =
+      ls_random_source_make(&(ls_random_key){.seed = loop_random_seed()});
+  // Across a carry into the upper half of the block's number.
+  const uint64_t first = (UINT64_C(3) << 32) - 5;
+  uint32_t want[4 * BLOCKS], got[4 * BLOCKS];
+  for (size_t i = 0; i < BLOCKS; ++i)
+    ls_random_source_bits(&source, first + i, want + 4 * i);
+  const kernel_tables tables = kernel_tables_find();
+  for (size_t t = 0; t < tables.count; ++t) {
+    tables.at[t]->random_bits(got, &source, first, BLOCKS);
+    assert_memory_equal(got, want, sizeof(want));
+  }
+}
+
 // The first words are the ends of both ranges, the others are any.
 static void every_instruction_set_makes_the_same_normals(void **state) {
   (void)state;
@@ -220,6 +237,7 @@ static void every_order_of_three_comes_as_often(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_instruction_set_draws_the_same_bits),
       cmocka_unit_test(every_instruction_set_makes_the_same_normals),
       cmocka_unit_test(a_truncated_normal_is_the_first_draw_within_range),
       cmocka_unit_test(truncated_normals_spread_as_they_should),

@@ -23,6 +23,7 @@ struct ls_cpu_slab {
 typedef struct cpu_buffer {
   ls_buffer base;
   ls_cpu_slab *slab;  // NULL: its data are a block of their own.
+  bool blank;         // It is zeros, which nobody has written yet.
 } cpu_buffer;
 
 // ---- Slabs -----------------------------------------------------------------
@@ -116,13 +117,14 @@ ls_status ls_cpu_create_buffer(ls_backend *backend, ls_type type,
     return LS_STATUS(LS_RESOURCE_EXHAUSTED, "no memory for a buffer: %zu bytes",
                      size);
   }
-  memset(buffer->base.data, 0, size);
+  buffer->blank = true;
   *out_buffer = &buffer->base;
   return ls_ok();
 }
 
 ls_status ls_cpu_upload(ls_buffer *buffer, const void *data) {
   const size_t size = buffer_size(buffer);
+  ((cpu_buffer *)buffer)->blank = false;
   if (size > 0) memcpy(buffer->data, data, size);
   ++buffer->version;
   return ls_ok();
@@ -130,6 +132,34 @@ ls_status ls_cpu_upload(ls_buffer *buffer, const void *data) {
 
 ls_status ls_cpu_download(const ls_buffer *buffer, void *data) {
   const size_t size = buffer_size(buffer);
-  if (size > 0) memcpy(data, buffer->data, size);
+  if (((const cpu_buffer *)buffer)->blank)
+    memset(data, 0, size);
+  else if (size > 0)
+    memcpy(data, buffer->data, size);
   return ls_ok();
+}
+
+// ---- Zeros -----------------------------------------------------------------
+static void fill_loop(const ls_kernel_call *call, int64_t begin, int64_t end) {
+  ls_buffer *const *buffers = call->params;
+  for (int64_t i = begin; i < end; ++i) {
+    cpu_buffer *buffer = (cpu_buffer *)buffers[i];
+    if (buffer->blank) memset(buffer->base.data, 0, buffer_size(buffers[i]));
+    buffer->blank = false;
+  }
+}
+
+void ls_cpu_fill_buffers(ls_cpu_slabs *slabs, ls_buffer *const *buffers,
+                         size_t count, const ls_cpu_team *team) {
+  const ls_kernel_call call = {.params = buffers};
+  size_t blank = 0;
+  // Programs with variables in common may be bound at the same time.
+  ls_mutex_lock(&slabs->lock);
+  for (size_t i = 0; i < count; ++i)
+    blank += ((cpu_buffer *)buffers[i])->blank ? buffer_size(buffers[i]) : 0;
+  if (ls_cpu_team_gains(0, blank, (int64_t)count))
+    ls_cpu_team_run(team, fill_loop, &call, (int64_t)count);
+  else if (blank > 0)
+    fill_loop(&call, 0, (int64_t)count);
+  ls_mutex_unlock(&slabs->lock);
 }

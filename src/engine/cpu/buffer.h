@@ -7,12 +7,15 @@
 // side by side in slabs, which huge pages hold. A slab lives as long as one of
 // its buffers does, and while it is the one that is being filled.
 //
+// A buffer's zeros are written when a program is bound to it, by all threads,
+// as most buffers are given a value before that.
+//
 // Thread-safe.
 #ifndef LS_ENGINE_CPU_BUFFER_H_
 #define LS_ENGINE_CPU_BUFFER_H_
 
 #include "base/threads.h"
-#include "engine/backend.h"
+#include "engine/cpu/team.h"
 
 typedef struct ls_cpu_slab ls_cpu_slab;
 
@@ -25,6 +28,11 @@ ls_status ls_cpu_slabs_init(ls_cpu_slabs *slabs);
 void ls_cpu_slabs_deinit(ls_cpu_slabs *slabs, ls_allocator *allocator);
 // Those of a CPU back end.
 ls_cpu_slabs *ls_cpu_backend_slabs(ls_backend *backend);
+
+// Writes the zeros of those buffers that have no value yet. Not while a program
+// that is bound to one of them runs.
+void ls_cpu_fill_buffers(ls_cpu_slabs *slabs, ls_buffer *const *buffers,
+                         size_t count, const ls_cpu_team *team);
 
 // Functions of the back end's table: engine/backend.h.
 ls_status ls_cpu_create_buffer(ls_backend *backend, ls_type type,

@@ -4,6 +4,7 @@
 #include "engine/cpu/instance.h"
 
 #include "base/runtime_internal.h"
+#include "engine/cpu/buffer.h"
 #include "engine/cpu/host_call.h"
 #include "engine/cpu/ranks.h"
 
@@ -170,6 +171,9 @@ ls_status ls_cpu_bind(ls_executable *executable, ls_buffer *const *buffers,
   ls_status status = make_tables(self);
   if (status == NULL) retain_buffers(self, buffers);
   if (status == NULL) status = make_arenas(self);
+  if (status == NULL)
+    ls_cpu_fill_buffers(ls_cpu_backend_slabs(executable->backend), buffers,
+                        executable->program->num_uses, &self->team);
   if (status == NULL) status = ls_cpu_init_host(self);
   if (status != NULL) {
     ls_cpu_destroy_instance(self);

@@ -30,15 +30,10 @@ typedef struct random_params {
 // Blocks drawn together, so that they are computed side by side.
 enum { DRAWN = 16, WORDS = 4 * DRAWN };
 
-static void draw_blocks(const ls_random_source *source, int64_t first,
+static void draw_blocks(const random_params *self,
+                        const ls_random_source *source, int64_t first,
                         uint32_t bits[WORDS]) {
-  const ls_random_source copy = *source;
-  for (int lane = 0; lane < DRAWN; ++lane) {
-    uint32_t block[4];
-    ls_random_source_bits(&copy, (uint64_t)(first + lane), block);
-    for (int k = 0; k < 4; ++k)
-      bits[4 * lane + k] = block[k];
-  }
+  self->kernels->random_bits(bits, source, (uint64_t)first, DRAWN);
 }
 
 // Blocks of one attempt, and the most attempts.
@@ -92,7 +87,7 @@ static void draw_f32(const random_params *self, const ls_random_source *source,
   for (int64_t i = 0; i < count; i += WORDS) {
     uint32_t bits[WORDS];
     float numbers[WORDS];
-    draw_blocks(source, (at + i) / 4, bits);
+    draw_blocks(self, source, (at + i) / 4, bits);
     if (self->kind == UNIFORM)
       for (int k = 0; k < WORDS; ++k)
         numbers[k] = ls_random_uniform_f32(bits[k]);
@@ -114,7 +109,7 @@ static void draw_f64(const random_params *self, const ls_random_source *source,
   for (int64_t i = 0; i < count; i += WORDS / 2) {
     uint32_t bits[WORDS];
     double numbers[WORDS / 2];
-    draw_blocks(source, (at + i) / 2, bits);
+    draw_blocks(self, source, (at + i) / 2, bits);
     for (int k = 0; k < WORDS; k += 4) {
       double *two = numbers + k / 2;
       if (self->kind != UNIFORM) {
@@ -141,7 +136,7 @@ static void draw_bits(const random_params *self, const ls_random_source *source,
   const int64_t drawn = wide ? WORDS / 2 : WORDS;
   for (int64_t i = 0; i < count; i += drawn) {
     uint32_t bits[WORDS];
-    draw_blocks(source, (at + i) / (wide ? 2 : 4), bits);
+    draw_blocks(self, source, (at + i) / (wide ? 2 : 4), bits);
     const int64_t left = ls_min_i64(drawn, count - i);
     for (int64_t k = 0; k < left; ++k) {
       if (wide)

@@ -18,6 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/random.h"
 #include "engine/cpu/norms.h"
 
 // What a product does to each output after the bias.
@@ -240,6 +241,10 @@ typedef struct ls_cpu_kernels {
   void (*add4)(float *dst, const void *const *in, size_t n, bool far);
   void (*add8)(float *dst, const void *const *in, size_t n, bool far);
 
+  // Words of blocks in a row, four of each, as ls_random_source_bits makes
+  // them.
+  void (*random_bits)(uint32_t *restrict dst, const ls_random_source *source,
+                      uint64_t first, size_t blocks);
   // Standard normals from pairs of words, as ls_random_normals_f32 makes two of
   // them. No overlap.
   void (*normals)(float *restrict dst, const uint32_t *restrict bits,

@@ -65,6 +65,9 @@ void LS_ISA_NAME(ls_cpu_label_loss_grad)(float *grad, const float *logits,
 
 extern const ls_cpu_spans LS_ISA_NAME(ls_cpu_spans);
 extern const ls_cpu_chains LS_ISA_NAME(ls_cpu_chains);
+void LS_ISA_NAME(ls_cpu_random_bits)(uint32_t *restrict dst,
+                                     const ls_random_source *source,
+                                     uint64_t first, size_t blocks);
 void LS_ISA_NAME(ls_cpu_normals)(float *restrict dst,
                                  const uint32_t *restrict bits, size_t pairs);
 void LS_ISA_NAME(ls_cpu_stream)(void *dst, const void *src, size_t bytes);

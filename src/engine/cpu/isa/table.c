@@ -46,6 +46,7 @@ const ls_cpu_kernels LS_ISA_NAME(ls_cpu_kernels) = {
     .add = LS_ISA_NAME(ls_cpu_add),
     .add4 = LS_ISA_NAME(ls_cpu_add4),
     .add8 = LS_ISA_NAME(ls_cpu_add8),
+    .random_bits = LS_ISA_NAME(ls_cpu_random_bits),
     .normals = LS_ISA_NAME(ls_cpu_normals),
     .sgd = LS_ISA_NAME(ls_cpu_sgd),
     .relu_grad = LS_ISA_NAME(ls_cpu_relu_grad),
