@@ -190,6 +190,9 @@ static ls_status join_forward(joiner *j, ls_node *pool) {
     return ls_ok();
   if (pool->type != LS_OP_POOL_MAX) LS_RETURN_IF_ERROR(become_pool(j, pool));
   pool->type = LS_OP_CONV_POOL_MAX;
+  pool->origin = conv->origin;
+  pool->file = conv->file;
+  pool->line = conv->line;
   pool->attrs = conv->attrs;
   pool->num_attrs = conv->num_attrs;
   ls_node_retain_attrs(pool);
