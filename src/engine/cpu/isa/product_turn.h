@@ -23,6 +23,13 @@ LS_INLINE void turn_four(float *dst, size_t width, const float *src,
 // turn_floats() for 16 values of k: a cache line of each row of src.
 LS_INLINE void turn_line(float *dst, size_t width, const float *src,
                          size_t stride, size_t columns) {
+#if defined(__AVX512F__)
+  // The tile rows of A.
+  if (columns == 12 && width == 12) {
+    transpose_12x16(dst, src, stride);
+    return;
+  }
+#endif
   size_t j = 0;
   for (; j + 16 <= columns; j += 16) {
     transpose_16x16(dst + j, width, src + j * stride, stride);

@@ -95,6 +95,19 @@ LS_INLINE void transpose_quarters(__m512 rows[4]) {
   rows[3] = _mm512_shuffle_ps(ef, gh, 0xee);
 }
 
+// dst[q * dst_stride], of 16 floats: quarter q of a, of b, of c and of d.
+LS_INLINE void store_quarters(float *dst, size_t dst_stride, __m512 a, __m512 b,
+                              __m512 c, __m512 d) {
+  const __m512 ab = _mm512_shuffle_f32x4(a, b, 0x44);
+  const __m512 cd = _mm512_shuffle_f32x4(c, d, 0x44);
+  const __m512 ef = _mm512_shuffle_f32x4(a, b, 0xee);
+  const __m512 gh = _mm512_shuffle_f32x4(c, d, 0xee);
+  _mm512_storeu_ps(dst, _mm512_shuffle_f32x4(ab, cd, 0x88));
+  _mm512_storeu_ps(dst + dst_stride, _mm512_shuffle_f32x4(ab, cd, 0xdd));
+  _mm512_storeu_ps(dst + 2 * dst_stride, _mm512_shuffle_f32x4(ef, gh, 0x88));
+  _mm512_storeu_ps(dst + 3 * dst_stride, _mm512_shuffle_f32x4(ef, gh, 0xdd));
+}
+
 // dst[i * dst_stride + j] = src[j * src_stride + i] for i, j < 16. Stores take
 // longest, so they are whole lines; and so are loads, as rows a power of two
 // apart drive each other out of the cache before a second load.
@@ -109,17 +122,25 @@ LS_INLINE void transpose_16x16(float *dst, size_t dst_stride, const float *src,
   for (size_t j = 0; j < 16; j += 4)
     transpose_quarters(rows + j);
   LS_UNROLL
-  for (size_t i = 0; i < 4; ++i) {
-    float *to = dst + i * dst_stride;
-    const __m512 a = _mm512_shuffle_f32x4(rows[i], rows[i + 4], 0x44);
-    const __m512 b = _mm512_shuffle_f32x4(rows[i], rows[i + 4], 0xee);
-    const __m512 c = _mm512_shuffle_f32x4(rows[i + 8], rows[i + 12], 0x44);
-    const __m512 d = _mm512_shuffle_f32x4(rows[i + 8], rows[i + 12], 0xee);
-    _mm512_storeu_ps(to, _mm512_shuffle_f32x4(a, c, 0x88));
-    _mm512_storeu_ps(to + 4 * dst_stride, _mm512_shuffle_f32x4(a, c, 0xdd));
-    _mm512_storeu_ps(to + 8 * dst_stride, _mm512_shuffle_f32x4(b, d, 0x88));
-    _mm512_storeu_ps(to + 12 * dst_stride, _mm512_shuffle_f32x4(b, d, 0xdd));
-  }
+  for (size_t i = 0; i < 4; ++i)
+    store_quarters(dst + i * dst_stride, 4 * dst_stride, rows[i], rows[i + 4],
+                   rows[i + 8], rows[i + 12]);
+}
+
+// dst[12 * i + j] = src[j * src_stride + i] for i < 16, j < 12: whole lines
+// too, each of which begins in one column of `src` and ends in another.
+LS_INLINE void transpose_12x16(float *dst, const float *src,
+                               size_t src_stride) {
+  __m512 r[12];
+  LS_UNROLL
+  for (size_t j = 0; j < 12; ++j)
+    r[j] = _mm512_loadu_ps(src + j * src_stride);
+  LS_UNROLL
+  for (size_t j = 0; j < 12; j += 4)
+    transpose_quarters(r + j);
+  store_quarters(dst, 48, r[0], r[4], r[8], r[1]);
+  store_quarters(dst + 16, 48, r[5], r[9], r[2], r[6]);
+  store_quarters(dst + 32, 48, r[10], r[3], r[7], r[11]);
 }
 
 #else
