@@ -303,10 +303,23 @@ static ls_status check_pooled(const ls_infer *infer, ls_type x, ls_type w,
 }
 
 ls_status infer_conv_pool_grad_input(ls_infer *infer) {
-  infer->out[0].dtype = LS_DTYPE_F32;
-  LS_RETURN_IF_ERROR(ls_infer_sizes(infer, "sizes", &infer->out[0].shape));
-  LS_RETURN_IF_ERROR(check_pooled(infer, infer->out[0], infer->in[2], 0));
-  return ls_shape_check(infer->out[0].shape);
+  if (infer->num_in < 3 || infer->num_in > 4)
+    return ls_invalid_argument(
+        "%s takes a gradient, places, maybe a relu's result, and weights, got "
+        "%zu",
+        infer->op_name, infer->num_in);
+  const ls_type w = infer->in[infer->num_in - 1];
+  ls_type *x = &infer->out[0];
+  x->dtype = LS_DTYPE_F32;
+  LS_RETURN_IF_ERROR(ls_infer_sizes(infer, "sizes", &x->shape));
+  LS_RETURN_IF_ERROR(check_pooled(infer, *x, w, 0));
+  if (infer->num_in == 4 &&
+      (infer->in[2].dtype != x->dtype ||
+       !ls_shape_compatible(infer->in[2].shape, x->shape)))
+    return ls_invalid_argument(
+        "%s: x is %s, the relu's result %s", infer->op_name,
+        LS_SHAPE_TEXT(x->dtype, x->shape), LS_OPERAND_TEXT(infer, 2));
+  return ls_shape_check(x->shape);
 }
 
 ls_status infer_conv_pool_grad_weights(ls_infer *infer) {

@@ -6,11 +6,11 @@
 // where it only goes on to a convolution's gradients, these take the maxima's
 // gradient and the maxima's places instead of it; and where a convolution's
 // result only goes into such maxima, it is never stored:
-//   max = reduce_window(conv(x, w))           max, places = conv_pool_max(x, w)
+//   max = reduce_window(conv(x, w))   max, places = conv_pool_max(x, w)
 //   dy = window_max_grad(conv, d)
-//   dx = conv_grad_input(dy, w)               conv_pool_grad_input(d, places,
-//   w) dw = conv_grad_weights(x, dy)             conv_pool_grad_weights(x, d,
-//                                                                    places)
+//   dx = conv_grad_input(dy, w)       conv_pool_grad_input(d, places, w)
+//   relu_grad(dx, x)                  conv_pool_grad_input(d, places, x, w)
+//   dw = conv_grad_weights(x, dy)     conv_pool_grad_weights(x, d, places)
 // Nodes are changed where they stand; what nobody needs then is left for
 // ls_drop_unused.
 #include "graph/window.h"
@@ -178,6 +178,24 @@ static ls_status join_gradient(joiner *j, size_t position) {
   return ls_ok();
 }
 
+// A relu's gradient of such a gradient alone becomes the two in one.
+static ls_status join_relu(joiner *j, ls_node *relu) {
+  if (relu->type != LS_OP_RELU_GRAD) return ls_ok();
+  const ls_node *grad = ls_graph_node_of(j->graph, relu->inputs[0]);
+  if (grad->type != LS_OP_CONV_POOL_GRAD_INPUT || grad->num_inputs != 3 ||
+      j->uses[grad->id] != 1 ||
+      !ls_shape_equal(grad->outputs[0].shape,
+                      ls_graph_type(j->graph, relu->inputs[1]).shape))
+    return ls_ok();
+  const uint64_t inputs[] = {grad->inputs[0], grad->inputs[1], relu->inputs[1],
+                             grad->inputs[2]};
+  relu->type = grad->type;
+  relu->attrs = grad->attrs;
+  relu->num_attrs = grad->num_attrs;
+  ls_node_retain_attrs(relu);
+  return set_inputs(j, relu, inputs, 4);
+}
+
 // ---- Forward ---------------------------------------------------------------
 static ls_status join_forward(joiner *j, ls_node *pool) {
   if (pool->type != LS_OP_POOL_MAX &&
@@ -205,6 +223,8 @@ static ls_status join(ls_graph *graph, bool *out_changed) {
   ls_status status = count_uses(&j);
   for (size_t i = 0; status == NULL && i < graph->num_nodes; ++i)
     status = join_gradient(&j, i);
+  for (size_t i = 0; status == NULL && i < graph->num_nodes; ++i)
+    status = join_relu(&j, graph->nodes[i]);
   for (size_t i = 0; status == NULL && i < graph->num_nodes; ++i)
     status = join_forward(&j, graph->nodes[i]);
   ls_release(graph->allocator, j.uses);

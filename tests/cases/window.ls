@@ -106,8 +106,9 @@ graph lowered "pools" {
   %5:2 = conv_pool_max(%1, %2) : f32[2,3,2,32], u8[2,3,2,32]
   %6 = conv_pool_grad_input(%4:0, %4:1, %2) {same = true, sizes = sizes[2, 8, 6, 16]} : f32[2,8,6,16]
   %7 = conv_pool_grad_weights(%1, %5:0, %5:1) {sizes = sizes[3, 3, 16, 32]} : f32[3,3,16,32]
-  %8:2 = pool_max(%6) : f32[2,4,3,16], u8[2,4,3,16]
-  return %7, %8:0
+  %8 = conv_pool_grad_input(%4:0, %4:1, %1, %2) {same = true, sizes = sizes[2, 8, 6, 16]} : f32[2,8,6,16]
+  %9:2 = pool_max(%6) : f32[2,4,3,16], u8[2,4,3,16]
+  return %7, %8, %9:0
 }
 ---- same
 ==== only lowering joins them
@@ -134,6 +135,16 @@ graph lowered "g" {
 }
 ---- INVALID_ARGUMENT
 conv_pool_max by f32[5,3,16,32]: it takes 3 by 3 taps
+==== a relu's result of another shape
+graph lowered "g" {
+  %1 = parameter() {dtype = f32, shape = shape[2,8,6,16], index = 0} : f32[2,8,6,16]
+  %2 = parameter() {dtype = f32, shape = shape[3,3,16,32], index = 1} : f32[3,3,16,32]
+  %3:2 = conv_pool_max(%1, %2) {same = true} : f32[2,4,3,32], u8[2,4,3,32]
+  %4 = conv_pool_grad_input(%3:0, %3:1, %3:0, %2) {same = true, sizes = sizes[2, 8, 6, 16]} : f32[2,8,6,16]
+  return %4
+}
+---- INVALID_ARGUMENT
+x is f32[2,8,6,16], the relu's result f32[2,4,3,32]
 ==== places of other maxima
 graph lowered "g" {
   %1 = parameter() {dtype = f32, shape = shape[2,8,6,16], index = 0} : f32[2,8,6,16]

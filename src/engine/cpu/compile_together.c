@@ -159,7 +159,7 @@ static rows rows_of(const ls_cpu_together *self, const ls_node *node) {
   case LS_OP_BATCH_NORM_INFERENCE:
     return (rows){0, 1};
   case LS_OP_CONV_POOL_GRAD_INPUT:
-    return (rows){0, 2};
+    return (rows){0, node->num_inputs - 1};
   case LS_OP_GATHER:
     return ls_node_int(node, "axis", 0) == 0 ? (rows){1, 1} : none;
   case LS_OP_SOFTMAX:

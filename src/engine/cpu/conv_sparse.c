@@ -25,14 +25,13 @@ ls_status ls_conv_read_pooled(const ls_kernel_plan *plan, ls_shape x,
   return ls_conv_read(plan, x, w, y, out_conv);
 }
 
-static size_t slice_bytes(void) { return LS_SPARSE_SLICE * sizeof(float); }
-
 // ---- Weights ---------------------------------------------------------------
 typedef struct input_params {
   ls_conv conv;
   const ls_cpu_sparse *kernels;
   int64_t lines, bands;  // Lines of dx of a block; blocks of an image.
   size_t slice, line;    // Floats of a sliced line: of a slice, and of all.
+  bool masks;            // By a relu's result.
 } input_params;
 
 // [taps, in, out] to [in / 16, out, taps, 16]. A block is a slice.
@@ -41,7 +40,7 @@ static void taps_loop(const ls_kernel_call *call, int64_t begin_block,
   const input_params *self = call->params;
   const int64_t in = self->conv.in_channels, out = self->conv.out_channels;
   const int64_t slice = LS_SPARSE_TAPS * LS_SPARSE_SLICE;
-  const float *w = call->in[2];
+  const float *w = call->in[self->masks ? 3 : 2];
   for (int64_t s = begin_block; s < end_block; ++s) {
     float *taps = (float *)call->out[0] + s * out * slice;
     for (int64_t t = 0; t < LS_SPARSE_TAPS; ++t)
@@ -60,6 +59,7 @@ typedef struct band {
   const input_params *self;
   const float *d, *taps;  // d and places: the image's.
   const uint8_t *places;
+  const float *relu;  // Of dx's places, or NULL.
   float *dx, *lines;
   int64_t begin, end, first;
 } band;
@@ -99,16 +99,14 @@ static void store_line(const band *b, int64_t y, const float *from) {
   const int64_t begin = ls_min_i64(x->in, ls_max_i64(0, x->base));
   const int64_t end =
       ls_max_i64(begin, ls_min_i64(x->in, x->base + x->out + 2));
-  float *to = b->dx + y * x->in * channels;
+  const int64_t line = y * x->in * channels, at = line + begin * channels;
   if (from == NULL || begin > 0 || end < x->in)
-    memset(to, 0, (size_t)(x->in * channels) * sizeof(float));
+    memset(b->dx + line, 0, (size_t)(x->in * channels) * sizeof(float));
   if (from == NULL) return;
-  for (int64_t i = begin; i < end; ++i)
-    for (int64_t s = 0; s < channels / LS_SPARSE_SLICE; ++s)
-      memcpy(to + i * channels + s * LS_SPARSE_SLICE,
-             from + (size_t)s * b->self->slice +
-                 (i - x->base) * LS_SPARSE_SLICE,
-             slice_bytes());
+  b->self->kernels->unslice(
+      b->dx + at, from + (begin - x->base) * LS_SPARSE_SLICE, b->self->slice,
+      b->relu == NULL ? NULL : b->relu + at, (size_t)channels,
+      (size_t)(end - begin));
 }
 
 // Puts the first `count` lines in place and moves the two others to the front.
@@ -150,6 +148,7 @@ static void input_loop(const ls_kernel_call *call, int64_t begin_block,
   const int64_t height = conv->dim[Y].in;
   const int64_t windows =
       ls_conv_outputs(conv) / LS_SPARSE_PLACES * conv->out_channels;
+  const int64_t pixels = height * conv->dim[X].in * conv->in_channels;
   for (int64_t i = begin_block; i < end_block; ++i) {
     const int64_t image = i / self->bands;
     const int64_t begin = i % self->bands * self->lines;
@@ -157,9 +156,10 @@ static void input_loop(const ls_kernel_call *call, int64_t begin_block,
         .self = self,
         .d = (const float *)call->in[0] + image * windows,
         .places = (const uint8_t *)call->in[1] + image * windows,
-        .taps = call->in[3],
-        .dx = (float *)call->out[0] +
-              image * height * conv->dim[X].in * conv->in_channels,
+        .relu =
+            self->masks ? (const float *)call->in[2] + image * pixels : NULL,
+        .taps = call->in[self->masks ? 4 : 3],
+        .dx = (float *)call->out[0] + image * pixels,
         .lines = call->scratch,
         .begin = begin,
         .end = ls_min_i64(begin + self->lines, height),
@@ -173,8 +173,10 @@ ls_status kernel_conv_pool_grad_input(ls_kernel_plan *plan) {
   input_params *self = ls_arena_new(plan->arena, input_params);
   if (self == NULL) return ls_out_of_memory();
   ls_conv *conv = &self->conv;
-  LS_RETURN_IF_ERROR(ls_conv_read_pooled(
-      plan, plan->out[0].shape, plan->in[2].shape, plan->in[0].shape, conv));
+  self->masks = plan->num_in == 4;
+  LS_RETURN_IF_ERROR(ls_conv_read_pooled(plan, plan->out[0].shape,
+                                         plan->in[plan->num_in - 1].shape,
+                                         plan->in[0].shape, conv));
   const int64_t height = ls_max_i64(1, conv->dim[Y].in);
   const int64_t wanted =
       ls_blocks_of(WANTED_BLOCKS, ls_max_i64(1, conv->images));
@@ -190,6 +192,7 @@ ls_status kernel_conv_pool_grad_input(ls_kernel_plan *plan) {
       sizeof(float);
   plan->scratch = GROUP_LINES * self->line * sizeof(float);
   plan->flops = ls_conv_flops(conv) / LS_SPARSE_PLACES;
+  if (self->masks) plan->in_place = 1 << 2;  // Read where dx is put.
   plan->loop = input_loop;
   plan->params = self;
   plan->blocks = ls_max_i64(1, conv->images * self->bands);

@@ -4,7 +4,9 @@
 // windows of their result (conv_pool_grad_input, conv_pool_grad_weights). Each
 // window gives its gradient to one place of four, where its maximum stood. So
 // what is 0 of the result's gradient, dy, is left out, which makes it a quarter
-// of the multiplications, or fewer; and dy itself is never made.
+// of the multiplications, or fewer; and dy itself is never made. Where x was a
+// relu's result, the input's gradient is put in place with zeros where x is
+// one.
 //
 // The sums are those of a convolution, without products by 0; so what is not
 // finite meets no zeros. Their order:

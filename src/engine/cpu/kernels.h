@@ -148,6 +148,10 @@ typedef struct ls_cpu_sparse {
   // (window, place, channel) from +0, then added.
   void (*input)(float *const *dx, const float *d, const uint8_t *places,
                 const float *taps, size_t windows, size_t out, size_t block);
+  // A line of `count` pixels of `channels` channels from slices; 0 where
+  // `relu`, unless NULL, is not above 0.
+  void (*unslice)(float *line, const float *slices, size_t plane,
+                  const float *relu, size_t channels, size_t count);
   // Appends to `to` what is not 0 of `channels` of `count` windows of d, which
   // lie `pitch` apart; window i's four pixels are at pixels[4 * i].
   void (*collect)(const ls_cpu_nonzeros *to, const float *d,

@@ -78,6 +78,17 @@ static void input(float *const *dx, const float *d, const uint8_t *places,
   }
 }
 
+static void unslice(float *line, const float *slices, size_t plane,
+                    const float *relu, size_t channels, size_t count) {
+  for (size_t i = 0; i < count; ++i)
+    for (size_t c = 0; c < channels; c += VF_LANES) {
+      const size_t at = i * channels + c;
+      vf v = vf_load(slices + c / VF_LANES * plane + i * VF_LANES);
+      if (relu != NULL) v = vf_where_positive(v, vf_load(relu + at));
+      vf_store(line + at, v);
+    }
+}
+
 // ---- For the weights -------------------------------------------------------
 // 16 windows by 16 channels; `to` begins at the first of these. `at` are the
 // pixels where the windows' values stand.
@@ -131,4 +142,4 @@ static void collect(const ls_cpu_nonzeros *to, const float *d,
 }
 
 const ls_cpu_sparse LS_ISA_NAME(ls_cpu_sparse) = {
-    .block = BLOCK, .input = input, .collect = collect};
+    .block = BLOCK, .input = input, .unslice = unslice, .collect = collect};
