@@ -90,22 +90,32 @@ static void add_group(const band *b, int64_t k0, int64_t k1) {
     }
 }
 
+// Places [begin, end) of dx become zeros.
+static void clear(const band *b, int64_t begin, int64_t end) {
+  const int64_t channels = b->self->conv.in_channels;
+  memset(b->dx + begin * channels, 0,
+         (size_t)((end - begin) * channels) * sizeof(float));
+}
+
 // Line y of dx: `from`, sliced, or zeros.
 static void store_line(const band *b, int64_t y, const float *from) {
   if (y < b->begin || y >= b->end) return;
   const ls_conv *conv = &b->self->conv;
   const ls_conv_dim *x = &conv->dim[X];
-  const int64_t channels = conv->in_channels;
+  const int64_t line = y * x->in;
+  if (from == NULL) {
+    clear(b, line, line + x->in);
+    return;
+  }
   const int64_t begin = ls_min_i64(x->in, ls_max_i64(0, x->base));
   const int64_t end =
       ls_max_i64(begin, ls_min_i64(x->in, x->base + x->out + 2));
-  const int64_t line = y * x->in * channels, at = line + begin * channels;
-  if (from == NULL || begin > 0 || end < x->in)
-    memset(b->dx + line, 0, (size_t)(x->in * channels) * sizeof(float));
-  if (from == NULL) return;
+  const int64_t at = (line + begin) * conv->in_channels;
+  clear(b, line, line + begin);
+  clear(b, line + end, line + x->in);
   b->self->kernels->unslice(
       b->dx + at, from + (begin - x->base) * LS_SPARSE_SLICE, b->self->slice,
-      b->relu == NULL ? NULL : b->relu + at, (size_t)channels,
+      b->relu == NULL ? NULL : b->relu + at, (size_t)conv->in_channels,
       (size_t)(end - begin));
 }
 
