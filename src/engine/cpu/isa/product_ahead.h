@@ -50,11 +50,19 @@ static region b_region(const step *s, size_t n) {
                          : region_of(b_at(s, n), p->ldb, k, columns);
 }
 
+static inline void look_nowhere(step *s) {
+  for (size_t i = 0; i < 2; ++i)
+    s->ahead[i].line = s->ahead[i].lines = 0;
+}
+
 // Finds what is copied after the group of columns that ends at `n`: the next
-// group, or a block of A and the first group.
+// group, or a block of A and the first group. Most products are small: nothing.
 static void look_ahead(step *s, size_t n) {
+  look_nowhere(s);
+  if (n == s->n1 && s->k1 == elements_of(s->product->k) &&
+      s->m1 == s->block->m1)
+    return;
   step next;
-  s->ahead[0] = s->ahead[1] = (region){.lines = 0};
   if (n < s->n1) {
     if (s->packs_b) s->ahead[1] = b_region(s, n);
   } else if (step_after(s, &next)) {
