@@ -148,28 +148,40 @@ static void multiply(const winograd_params *self, const ls_kernel_call *call,
   }
 }
 
-// The outputs of a tile, or their maxima, from its planes.
-static void put_tile(const winograd_params *self, const ls_kernel_call *call,
-                     int64_t tile, const float *planes, float *outside) {
+// The outputs of `count` tiles, from their planes.
+static void put_outputs(const winograd_params *self, const ls_kernel_call *call,
+                        int64_t first, int64_t count, const float *planes,
+                        float *outside) {
   const int64_t out = self->out_channels;
   const float *bias = self->has_bias ? call->in[2] : NULL;
-  const bool relu = self->activation == LS_CPU_ACTIVATION_RELU;
-  if (self->pools) {
-    const window_targets to =
-        windows_of(&self->tiles, tile, call, out, outside);
-    self->transform->output_pooled(to.maxima, to.places, planes, (size_t)out,
-                                   bias, relu);
-    return;
-  }
   float *targets[LS_WINOGRAD_OUTPUTS];
-  ls_winograd_outputs(&self->tiles, tile, call->out[0], out, outside, targets);
-  self->transform->output(targets, planes, (size_t)out, bias, relu);
+  for (int64_t t = 0; t < count; ++t, planes += ls_winograd_pitch(out)) {
+    ls_winograd_outputs(&self->tiles, first + t, call->out[0], out, outside,
+                        targets);
+    self->transform->output(targets, planes, (size_t)out, bias,
+                            self->activation == LS_CPU_ACTIVATION_RELU);
+  }
+}
+
+// Their maxima.
+static void put_maxima(const winograd_params *self, const ls_kernel_call *call,
+                       int64_t first, int64_t count, const float *planes,
+                       float *outside) {
+  const int64_t out = self->out_channels;
+  const float *bias = self->has_bias ? call->in[2] : NULL;
+  for (int64_t t = 0; t < count; ++t, planes += ls_winograd_pitch(out)) {
+    const window_targets to =
+        windows_of(&self->tiles, first + t, call, out, outside);
+    self->transform->output_pooled(to.maxima, to.places, planes, (size_t)out,
+                                   bias,
+                                   self->activation == LS_CPU_ACTIVATION_RELU);
+  }
 }
 
 static void tiles_loop(const ls_kernel_call *call, int64_t begin_block,
                        int64_t end_block) {
   const winograd_params *self = call->params;
-  const int64_t in = self->in_channels, out = self->out_channels;
+  const int64_t in = self->in_channels;
   char *scratch = call->scratch;
   float *inputs = (float *)(scratch + self->inputs);
   float *outputs = (float *)(scratch + self->outputs);
@@ -187,9 +199,8 @@ static void tiles_loop(const ls_kernel_call *call, int64_t begin_block,
                              (size_t)in);
     }
     multiply(self, call, weights, count);
-    for (int64_t t = 0; t < count; ++t)
-      put_tile(self, call, first + t, outputs + t * ls_winograd_pitch(out),
-               outside);
+    (self->pools ? put_maxima : put_outputs)(self, call, first, count, outputs,
+                                             outside);
   }
 }
 
