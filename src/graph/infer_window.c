@@ -221,9 +221,8 @@ enum { POOL_CHANNELS = 16, POOL_SIDE = 2, POOL_RANK = 4 };
 
 static bool can_pool(ls_type y) {
   if (y.dtype != LS_DTYPE_F32 || y.shape.rank != POOL_RANK) return false;
-  for (int i = 1; i < POOL_RANK; ++i)
-    if (y.shape.dim[i] < 1) return false;
-  return y.shape.dim[1] % POOL_SIDE == 0 && y.shape.dim[2] % POOL_SIDE == 0 &&
+  return y.shape.dim[0] != 0 && y.shape.dim[1] >= POOL_SIDE &&
+         y.shape.dim[2] >= POOL_SIDE && y.shape.dim[3] > 0 &&
          y.shape.dim[3] % POOL_CHANNELS == 0;
 }
 
@@ -231,8 +230,8 @@ static bool can_pool(ls_type y) {
 static ls_status pooled(const ls_infer *infer, ls_type y, ls_type *out_type) {
   if (!can_pool(y))
     return ls_invalid_argument(
-        "%s of %s: it is of f32[batch, height, width, channels], with even "
-        "height and width and channels in multiples of %d",
+        "%s of %s: it is of f32[batch, height, width, channels], with a window "
+        "or more and channels in multiples of %d",
         infer->op_name, LS_SHAPE_TEXT(y.dtype, y.shape), POOL_CHANNELS);
   *out_type = y;
   out_type->shape.dim[1] /= POOL_SIDE;

@@ -67,10 +67,12 @@ static bool is_pool(const joiner *j, const ls_node *node) {
       taps->as.ints.count != SPATIAL ||
       !has_windows(node, taps->as.ints.items, SIDE, SIDE, &window))
     return false;
-  for (int i = 0; i < SPATIAL; ++i)
-    if (y.shape.dim[i + 1] % SIDE != 0 || window.low[i] != 0 ||
-        window.high[i] != 0)
-      return false;
+  for (int i = 0; i < SPATIAL; ++i) {
+    const int64_t size = y.shape.dim[i + 1];
+    const bool pads = window.low[i] != 0 || window.high[i] != 0 ||
+                      (window.same && size % SIDE != 0);
+    if (size < SIDE || pads) return false;
+  }
   return ls_shape_num_elements(y.shape) > 0 &&
          y.shape.dim[RANK - 1] % CHANNELS == 0;
 }

@@ -122,10 +122,17 @@ only lowering makes this op
 graph lowered "g" {
   %1 = parameter() {dtype = f32, shape = shape[2,7,6,16], index = 0} : f32[2,7,6,16]
   %2:2 = pool_max(%1) : f32[2,3,3,16], u8[2,3,3,16]
-  return %2
+  return %2:0
+}
+---- same
+==== maxima of no window
+graph lowered "g" {
+  %1 = parameter() {dtype = f32, shape = shape[2,1,6,16], index = 0} : f32[2,1,6,16]
+  %2:2 = pool_max(%1) : f32[2,0,3,16], u8[2,0,3,16]
+  return %2:0
 }
 ---- INVALID_ARGUMENT
-pool_max of f32[2,7,6,16]: it is of f32[batch, height, width, channels]
+pool_max of f32[2,1,6,16]: it is of f32[batch, height, width, channels]
 ==== taps of another number
 graph lowered "g" {
   %1 = parameter() {dtype = f32, shape = shape[2,8,6,16], index = 0} : f32[2,8,6,16]

@@ -18,11 +18,23 @@ enum { NEAR = LS_SPARSE_SIDE + 1, GROUP_LINES = 2 * GROUP + 2 };
 
 // ---- Shared with the weights' gradient -------------------------------------
 ls_status ls_conv_read_pooled(const ls_kernel_plan *plan, ls_shape x,
-                              ls_shape w, ls_shape d, ls_conv *out_conv) {
-  ls_shape y = d;
-  y.dim[1] *= 2;
-  y.dim[2] *= 2;
+                              ls_shape w, ls_conv *out_conv) {
+  const ls_node *node = plan->node;
+  ls_shape y = x;
+  ls_window window;
+  LS_RETURN_IF_ERROR(ls_window_read(ls_node_info(node)->name, node->attrs,
+                                    node->num_attrs, x.rank - 2, &window));
+  for (int32_t i = 0; i < window.rank; ++i) {
+    window.taps[i] = w.dim[i];
+    LS_RETURN_IF_ERROR(
+        ls_window_slide(&window, i, x.dim[i + 1], &y.dim[i + 1]));
+  }
+  y.dim[y.rank - 1] = w.dim[w.rank - 1];
   return ls_conv_read(plan, x, w, y, out_conv);
+}
+
+int64_t ls_conv_windows(const ls_conv *conv) {
+  return conv->dim[Y].out / 2 * (conv->dim[X].out / 2);
 }
 
 // ---- Weights ---------------------------------------------------------------
@@ -156,8 +168,7 @@ static void input_loop(const ls_kernel_call *call, int64_t begin_block,
   const input_params *self = call->params;
   const ls_conv *conv = &self->conv;
   const int64_t height = conv->dim[Y].in;
-  const int64_t windows =
-      ls_conv_outputs(conv) / LS_SPARSE_PLACES * conv->out_channels;
+  const int64_t windows = ls_conv_windows(conv) * conv->out_channels;
   const int64_t pixels = height * conv->dim[X].in * conv->in_channels;
   for (int64_t i = begin_block; i < end_block; ++i) {
     const int64_t image = i / self->bands;
@@ -184,9 +195,8 @@ ls_status kernel_conv_pool_grad_input(ls_kernel_plan *plan) {
   if (self == NULL) return ls_out_of_memory();
   ls_conv *conv = &self->conv;
   self->masks = plan->num_in == 4;
-  LS_RETURN_IF_ERROR(ls_conv_read_pooled(plan, plan->out[0].shape,
-                                         plan->in[plan->num_in - 1].shape,
-                                         plan->in[0].shape, conv));
+  LS_RETURN_IF_ERROR(ls_conv_read_pooled(
+      plan, plan->out[0].shape, plan->in[plan->num_in - 1].shape, conv));
   const int64_t height = ls_max_i64(1, conv->dim[Y].in);
   const int64_t wanted =
       ls_blocks_of(WANTED_BLOCKS, ls_max_i64(1, conv->images));

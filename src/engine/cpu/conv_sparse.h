@@ -30,8 +30,10 @@ enum {
   LS_SPARSE_PLACES = 4,  // Of a window.
 };
 
-// The convolution of x by w whose result's maxima are `d`.
+// The convolution of x by w whose result's maxima are taken.
 ls_status ls_conv_read_pooled(const ls_kernel_plan *plan, ls_shape x,
-                              ls_shape w, ls_shape d, ls_conv *out_conv);
+                              ls_shape w, ls_conv *out_conv);
+// Windows of an image.
+int64_t ls_conv_windows(const ls_conv *conv);
 
 #endif  // LS_ENGINE_CPU_CONV_SPARSE_H_

@@ -193,14 +193,12 @@ ls_status kernel_conv_pool_grad_weights(ls_kernel_plan *plan) {
   if (self == NULL) return ls_out_of_memory();
   const ls_conv *conv = &self->conv;
   LS_RETURN_IF_ERROR(ls_conv_read_pooled(plan, plan->in[0].shape,
-                                         plan->out[0].shape, plan->in[1].shape,
-                                         &self->conv));
+                                         plan->out[0].shape, &self->conv));
   self->kernels = plan->kernels->sparse;
   self->weights = plan->kernels->sparse_weights;
   cut_groups(self);
   place_scratch(plan, self);
-  const int64_t windows =
-      conv->images * ls_conv_outputs(conv) / LS_SPARSE_PLACES;
+  const int64_t windows = conv->images * ls_conv_windows(conv);
   self->parts = ls_max_i64(1, ls_conv_parts(conv, conv->images * self->groups,
                                             windows, sizeof(float)));
   self->bands = ls_blocks_of(conv->out_channels, BAND);

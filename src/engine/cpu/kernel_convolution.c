@@ -123,16 +123,21 @@ static void scatter(const conv_params *self, const ls_conv_phase *phase,
   }
 }
 
-// Puts the maxima of the pixels [m0, m1), which are pairs of lines, in place.
+// Puts the maxima of the pixels [m0, m1) in place: lines of one image from an
+// even one on.
 static void pool(const conv_params *self, int64_t m0, int64_t m1,
                  const ls_kernel_call *call) {
-  const int64_t channels = self->conv.out_channels;
-  const int64_t width = self->conv.dim[LS_WINDOW_DIMS - 1].out;
+  const ls_conv *conv = &self->conv;
+  const int64_t channels = conv->out_channels;
+  const int64_t width = conv->dim[LS_WINDOW_DIMS - 1].out;
+  const int64_t pixels = ls_conv_outputs(conv);
+  const int64_t line = m0 % pixels / width;
+  const int64_t to =
+      (m0 / pixels * ls_conv_windows(conv) + line / 2 * (width / 2)) * channels;
   const char *from = (const char *)call->scratch + self->result;
   ls_pool_lines(self->pools, (const float *)(const void *)from, width, channels,
-                (m1 - m0) / (2 * width),
-                (float *)call->out[0] + m0 / 4 * channels,
-                (uint8_t *)call->out[1] + m0 / 4 * channels);
+                (m1 - m0) / (2 * width), (float *)call->out[0] + to,
+                (uint8_t *)call->out[1] + to);
 }
 
 // ---- Loop ------------------------------------------------------------------
@@ -291,9 +296,11 @@ static void cut_bands(conv_params *self) {
   const int64_t band = ls_max_i64(
       LEAST_BAND, ls_min_i64(GREATEST_BAND, PANEL_BYTES / row / 24 * 24));
   const int64_t pair = 2 * conv->dim[LS_WINDOW_DIMS - 1].out;
+  const bool is_odd = conv->dim[LS_WINDOW_DIMS - 2].out % 2 != 0;
   const bool pools = self->pools != NULL;
   // Of the phases the first has the most pixels.
-  self->band = pools ? pair : ls_max_i64(1, ls_min_i64(band, first.pixels));
+  self->band = pools ? (is_odd ? ls_conv_outputs(conv) : pair)
+                     : ls_max_i64(1, ls_min_i64(band, first.pixels));
   self->bands = ls_blocks_of(first.pixels, self->band);
   const int64_t pixels =
       pools ? ls_max_i64(1, VIEW_PIXELS / pair) * pair : VIEW_PIXELS;
@@ -310,7 +317,7 @@ static ls_status read_geometry(ls_kernel_plan *plan, conv_params *self) {
   self->turned = plan->node->type == LS_OP_CONV_GRAD_INPUT;
   if (plan->node->type == LS_OP_CONV_POOL_MAX) {
     self->pools = plan->kernels->windows;
-    return ls_conv_read_pooled(plan, y, w, plan->out[0].shape, &self->conv);
+    return ls_conv_read_pooled(plan, y, w, &self->conv);
   }
   if (!self->turned)
     return ls_conv_read(plan, y, w, plan->out[0].shape, &self->conv);
