@@ -216,26 +216,16 @@ ls_status infer_window_max_pick(ls_infer *infer) {
 }
 
 // ---- Maxima of windows of 2 by 2 -------------------------------------------
-// Channels come in multiples of this.
-enum { POOL_CHANNELS = 16, POOL_SIDE = 2, POOL_RANK = 4 };
-
-static bool can_pool(ls_type y) {
-  if (y.dtype != LS_DTYPE_F32 || y.shape.rank != POOL_RANK) return false;
-  return y.shape.dim[0] != 0 && y.shape.dim[1] >= POOL_SIDE &&
-         y.shape.dim[2] >= POOL_SIDE && y.shape.dim[3] > 0 &&
-         y.shape.dim[3] % POOL_CHANNELS == 0;
-}
-
 // The maxima of y's windows.
 static ls_status pooled(const ls_infer *infer, ls_type y, ls_type *out_type) {
-  if (!can_pool(y))
+  if (!ls_can_pool(y))
     return ls_invalid_argument(
         "%s of %s: it is of f32[batch, height, width, channels], with a window "
-        "or more and channels in multiples of %d",
-        infer->op_name, LS_SHAPE_TEXT(y.dtype, y.shape), POOL_CHANNELS);
+        "or more and channels in multiples of 16",
+        infer->op_name, LS_SHAPE_TEXT(y.dtype, y.shape));
   *out_type = y;
-  out_type->shape.dim[1] /= POOL_SIDE;
-  out_type->shape.dim[2] /= POOL_SIDE;
+  out_type->shape.dim[1] /= LS_POOL_SIDE;
+  out_type->shape.dim[2] /= LS_POOL_SIDE;
   return ls_ok();
 }
 
@@ -254,22 +244,14 @@ ls_status infer_pool_max(ls_infer *infer) {
 // y of x and w, whose maxima can be taken so.
 static ls_status convolved_to_pool(const ls_infer *infer, ls_type x, ls_type w,
                                    ls_type *out_y) {
-  static const int64_t three[] = {3, 3};
-  ls_window window;
   out_y->dtype = x.dtype;
   LS_RETURN_IF_ERROR(convolved(infer, x, w, &out_y->shape));
-  LS_RETURN_IF_ERROR(read_window(infer, POOL_RANK, &window));
-  bool fits = w.shape.rank == POOL_RANK &&
-              w.shape.dim[2] % POOL_CHANNELS == 0 && w.shape.dim[2] > 0 &&
-              ls_infer_int(infer, "groups", 1) == 1;
-  for (int i = 0; fits && i < window.rank; ++i)
-    fits = w.shape.dim[i] == three[i] && window.strides[i] == 1 &&
-           window.dilations[i] == 1 && window.input_dilations[i] == 1;
-  if (fits) return ls_ok();
+  if (ls_can_join_pool(infer->spec->attrs, infer->spec->num_attrs, w.shape))
+    return ls_ok();
   return ls_invalid_argument(
       "%s by %s: it takes 3 by 3 taps, side by side, of channels in multiples "
-      "of %d",
-      infer->op_name, LS_SHAPE_TEXT(w.dtype, w.shape), POOL_CHANNELS);
+      "of 16",
+      infer->op_name, LS_SHAPE_TEXT(w.dtype, w.shape));
 }
 
 ls_status infer_conv_pool_max(ls_infer *infer) {

@@ -127,3 +127,35 @@ ls_status ls_window_slide(ls_window *w, int32_t axis, int64_t size,
   *out_size = room / stride + 1;
   return ls_ok();
 }
+
+// ---- Convolutions and the maxima of their results --------------------------
+enum { POOL_CHANNELS = 16 };  // They come in multiples of this.
+
+bool ls_can_pool(ls_type y) {
+  const ls_shape *s = &y.shape;
+  return y.dtype == LS_DTYPE_F32 && s->rank == LS_POOL_RANK && s->dim[0] != 0 &&
+         s->dim[1] >= LS_POOL_SIDE && s->dim[2] >= LS_POOL_SIDE &&
+         s->dim[3] > 0 && s->dim[3] % POOL_CHANNELS == 0;
+}
+
+bool ls_window_is(const ls_window *window, int64_t side, int64_t stride) {
+  for (int32_t i = 0; i < window->rank; ++i)
+    if (window->taps[i] != side || window->strides[i] != stride ||
+        window->dilations[i] != 1 || window->input_dilations[i] != 1)
+      return false;
+  return true;
+}
+
+bool ls_can_join_pool(const ls_attr *attrs, size_t num_attrs, ls_shape w) {
+  const ls_attr *groups = find(attrs, num_attrs, "groups");
+  if (w.rank != LS_POOL_RANK || w.dim[2] < 1 || w.dim[2] % POOL_CHANNELS != 0 ||
+      w.dim[3] % POOL_CHANNELS != 0 || (groups != NULL && groups->as.i != 1))
+    return false;
+  ls_window window;
+  ls_status status = ls_window_read("", attrs, num_attrs, w.rank - 2, &window);
+  const bool reads = status == NULL;
+  ls_status_free(status);
+  for (int32_t i = 0; reads && i < window.rank; ++i)
+    window.taps[i] = w.dim[i];
+  return reads && ls_window_is(&window, LS_POOL_TAPS, 1);
+}

@@ -16,7 +16,7 @@
 #include "graph/window.h"
 #include "runtime/lower_ops.h"
 
-enum { RANK = 4, SPATIAL = RANK - 2, SIDE = 2, TAPS = 3, CHANNELS = 16 };
+enum { SPATIAL = LS_POOL_RANK - 2 };
 
 // A graph, and how often each node's results are used, by id.
 typedef struct joiner {
@@ -40,50 +40,30 @@ static ls_status count_uses(joiner *j) {
 }
 
 // ---- What fits -------------------------------------------------------------
-// Whether the node's windows, of `taps`, are `side` by `side` elements that lie
-// side by side, and `stride` apart.
-static bool has_windows(const ls_node *node, const int64_t *taps, int64_t side,
-                        int64_t stride, ls_window *out_window) {
-  ls_status status =
-      ls_window_read("", node->attrs, node->num_attrs, SPATIAL, out_window);
-  bool fits = ls_status_is_ok(status);
-  ls_status_free(status);
-  for (int i = 0; fits && i < SPATIAL; ++i)
-    fits = taps[i] == side && out_window->strides[i] == stride &&
-           out_window->dilations[i] == 1 && out_window->input_dilations[i] == 1;
-  return fits;
-}
-
 // Whether maxima of windows of 2 by 2, without padding, are taken of this.
 static bool is_pool(const joiner *j, const ls_node *node) {
   const ls_attr *reduce = ls_node_attr(node, "reduce");
-  const ls_attr *taps = ls_node_attr(node, "window");
   if (node->type == LS_OP_REDUCE_WINDOW ? strcmp(reduce->as.string, "max") != 0
                                         : node->type != LS_OP_WINDOW_MAX_GRAD)
     return false;
   const ls_type y = ls_graph_type(j->graph, node->inputs[0]);
   ls_window window;
-  if (y.dtype != LS_DTYPE_F32 || y.shape.rank != RANK ||
-      taps->as.ints.count != SPATIAL ||
-      !has_windows(node, taps->as.ints.items, SIDE, SIDE, &window))
-    return false;
-  for (int i = 0; i < SPATIAL; ++i) {
-    const int64_t size = y.shape.dim[i + 1];
-    const bool pads = window.low[i] != 0 || window.high[i] != 0 ||
-                      (window.same && size % SIDE != 0);
-    if (size < SIDE || pads) return false;
-  }
-  return ls_shape_num_elements(y.shape) > 0 &&
-         y.shape.dim[RANK - 1] % CHANNELS == 0;
+  if (!ls_can_pool(y)) return false;
+  ls_status status =
+      ls_window_read("", node->attrs, node->num_attrs, SPATIAL, &window);
+  bool fits =
+      status == NULL && ls_window_is(&window, LS_POOL_SIDE, LS_POOL_SIDE);
+  ls_status_free(status);
+  for (int i = 0; fits && i < SPATIAL; ++i)
+    fits = window.low[i] == 0 && window.high[i] == 0 &&
+           !(window.same && y.shape.dim[i + 1] % LS_POOL_SIDE != 0);
+  return fits;
 }
 
 // Whether the convolution, or its gradient, is one by weights of this shape
 // that can be joined with maxima of its result.
 static bool is_convolution(const ls_node *node, ls_shape w) {
-  ls_window window;
-  return w.rank == RANK && w.dim[2] > 0 && w.dim[2] % CHANNELS == 0 &&
-         w.dim[3] % CHANNELS == 0 && ls_node_int(node, "groups", 1) == 1 &&
-         has_windows(node, w.dim, TAPS, 1, &window);
+  return ls_can_join_pool(node->attrs, node->num_attrs, w);
 }
 
 // ---- Changing --------------------------------------------------------------
@@ -114,8 +94,8 @@ static ls_status become_pool(joiner *j, ls_node *node) {
   if (outputs == NULL) return ls_out_of_memory();
   outputs[0] = outputs[1] = y;
   for (int i = 0; i < 2; ++i) {
-    outputs[i].shape.dim[1] /= SIDE;
-    outputs[i].shape.dim[2] /= SIDE;
+    outputs[i].shape.dim[1] /= LS_POOL_SIDE;
+    outputs[i].shape.dim[2] /= LS_POOL_SIDE;
   }
   outputs[1].dtype = LS_DTYPE_U8;
   node->type = LS_OP_POOL_MAX;
