@@ -213,12 +213,12 @@ static ls_status serve(const asked *what) {
     return ls_invalid_argument("math is '%s', expected direct or fast",
                                what->math);
   const bool bf16 = strcmp(what->precision, "bf16") == 0;
+  static const ls_math maths[2][2] = {{LS_MATH_DIRECT, LS_MATH_FAST},
+                                      {LS_MATH_BF16_DIRECT, LS_MATH_BF16}};
   ls_runtime *runtime = NULL;
   LS_RETURN_IF_ERROR(
       ls_runtime_create(&(ls_runtime_options){.threads = what->threads,
-                                              .math = bf16   ? LS_MATH_BF16
-                                                      : fast ? LS_MATH_FAST
-                                                             : LS_MATH_DIRECT},
+                                              .math = maths[bf16][fast]},
                         &runtime));
   ls_runtime_make_current(runtime);
   contestant self = {.threads = ls_runtime_threads(runtime)};

@@ -63,17 +63,19 @@ typedef struct ls_file_system {
 typedef enum ls_math {
   // Convolutions of 3 by 3 taps also by Winograd's algorithm, F(4x4, 3x3), in
   // f32: about half the time. Against the sum over the taps the rounding error
-  // of results and inputs' gradients is some 4 times as large (about 2e-6 of
+  // of results and inputs' gradients is some 3 times as large (about 1e-6 of
   // the results' size), that of weights' gradients smaller. The default.
   LS_MATH_FAST,
   LS_MATH_DIRECT,  // Sums over the taps, always.
   // Products of f32 round their operands to bf16 and add up in f32: twice as
   // fast where the processor has an instruction for it, slower elsewhere, with
-  // the same bits. Convolutions do so where they do not gain more by Winograd's
-  // algorithm, as in LS_MATH_FAST, or, for their inputs' gradients, by leaving
-  // out zeros (behind maxima of windows). Everything else, variables and what
-  // an optimizer does to them stay f32.
+  // the same bits. So do convolutions; by Winograd's algorithm, as in
+  // LS_MATH_FAST, what it multiplies is rounded, and the error is some 4 times
+  // that of rounded operands (about 1% of the results' size; weights' gradients
+  // by it stay f32). Everything else, variables and what an optimizer does to
+  // them stay f32.
   LS_MATH_BF16,
+  LS_MATH_BF16_DIRECT,  // The same, by sums over the taps, always.
 } ls_math;
 
 // How to make a runtime. Zero in a field means its default.

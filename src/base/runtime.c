@@ -78,7 +78,7 @@ ls_status ls_runtime_create(const ls_runtime_options *options,
   *out_runtime = NULL;
   const ls_runtime_options none = {0};
   if (options == NULL) options = &none;
-  if ((unsigned)options->math > LS_MATH_BF16)
+  if ((unsigned)options->math > LS_MATH_BF16_DIRECT)
     return ls_invalid_argument("there is no math %d", (int)options->math);
   if (options->threads < 0 || options->threads > MAX_THREADS) {
     return ls_invalid_argument("a runtime with %d threads; 1 to %d are "
@@ -188,7 +188,8 @@ ls_math ls_runtime_math(const ls_runtime *runtime) { return runtime->math; }
 const char *ls_math_name(ls_math math) {
   static const char *const names[] = {[LS_MATH_FAST] = "fast",
                                       [LS_MATH_DIRECT] = "direct",
-                                      [LS_MATH_BF16] = "bf16"};
+                                      [LS_MATH_BF16] = "bf16",
+                                      [LS_MATH_BF16_DIRECT] = "bf16-direct"};
   return (size_t)math < LS_COUNT_OF(names) ? names[math] : NULL;
 }
 

@@ -128,9 +128,8 @@ bool cli_check_arithmetic(const char *command, const char *precision,
 #define CLI_PRECISION_OPTION(place)                                            \
   {                                                                            \
     "precision", CLI_TEXT, (place), "NAME",                                    \
-        "f32 (default); f64; bf16: as f32, but products of\n"                  \
-        "operands rounded to bf16, and convolutions where\n"                   \
-        "Winograd's algorithm is not faster",                                  \
+        "f32 (default); f64; bf16: as f32, but products and\n"                 \
+        "convolutions of operands rounded to bf16",                            \
         0                                                                      \
   }
 #define CLI_MATH_OPTION(place)                                                 \

@@ -65,12 +65,8 @@ bool cli_check_arithmetic(const char *command, const char *precision,
   if (precision == NULL) return true;
   if (!cli_check_precision(command, precision)) return false;
   if (strcmp(precision, "bf16") != 0) return true;
-  if (*math != NULL) {
-    cli_say(command, "--precision bf16 has a math of its own; --math has no "
-                     "place beside it");
-    return false;
-  }
-  *math = ls_math_name(LS_MATH_BF16);
+  const bool direct = *math != NULL && strcmp(*math, "direct") == 0;
+  *math = ls_math_name(direct ? LS_MATH_BF16_DIRECT : LS_MATH_BF16);
   return true;
 }
 
@@ -111,7 +107,8 @@ ls_status cli_run_open(const char *run_folder, int64_t threads,
   ls_math known;
   if (!find_math(kept, &known))
     return ls_invalid_argument(
-        "'%s/config.json': \"math\" is '%s', expected fast, direct or bf16",
+        "'%s/config.json': \"math\" is '%s', expected fast, direct, bf16 or "
+        "bf16-direct",
         run_folder, kept);
   // Files are read by a runtime, so it takes another one to compute as the file
   // says.

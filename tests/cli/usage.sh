@@ -37,8 +37,6 @@ refuses "--accumulate needs an --optimizer" train --accumulate 2
 refuses "--optimizer is 'adma', expected sgd, momentum, nesterov, adam," \
   train --optimizer adma
 refuses "--precision is 'f16', expected f32, f64 or bf16" train --precision f16
-refuses "--precision bf16 has a math of its own; --math has no place beside it" \
-  train --precision bf16 --math direct
 refuses "--precision is 'half', expected" bench tiny --precision half
 for command in train "eval run" "bench tiny" "graph tiny"; do
   # shellcheck disable=SC2086

@@ -341,14 +341,16 @@ static void they_do_so_too_where_denormals_are_zero(void **state) {
 // ---- Winograd's transforms -------------------------------------------------
 enum { PLANES = 36, IN = 36, OUT = 16, WINDOWS = 4, MOST = 64 };
 
-// All seven, on `channels` (and as many rows); returns the numbers written.
-static size_t transform(const ls_cpu_winograd *w, size_t channels,
+// All of them, on `channels` (and as many rows); returns the numbers written.
+static size_t transform(const ls_cpu_kernels *kernels, size_t channels,
                         const float *in, float *out, bool flag) {
+  const ls_cpu_winograd *w = kernels->winograd;
+  const ls_cpu_winograd_planes *f32 = kernels->winograd_f32;
   const float *inputs[IN];
   float *outputs[OUT], *at = out;
   for (size_t i = 0; i < IN; ++i)
     inputs[i] = in + i * channels;
-  w->input(at, inputs, channels);
+  f32->input(at, inputs, channels);
   at += PLANES * channels;
   for (size_t i = 0; i < OUT; ++i, at += channels)
     outputs[i] = at;
@@ -366,10 +368,9 @@ static size_t transform(const ls_cpu_winograd *w, size_t channels,
   w->gradient(at, inputs, channels);
   at += PLANES * channels;
   // Taps [9, 16, channels], and turned around.
-  for (size_t row = 0; row < 16; ++row)
-    w->weights(at, in, 16, channels, row);
+  f32->weights(at, in, 16, channels, 0);
   at += PLANES * 16 * channels;
-  w->turned_weights(at, in, 16, channels, 0);
+  f32->turned_weights(at, in, 16, channels, 0);
   at += PLANES * 16 * channels;
   const size_t plane = 16 * channels, parts = 3;
   w->weights_gradient(at, in, parts, PLANES * plane, plane, plane);
@@ -392,8 +393,8 @@ static void winograd_transforms_are_the_same_in_every_table(void **state) {
       numbers_fill(LS_DTYPE_F32, in, INPUTS, (number_kind)kind, &random);
       for (size_t k = 0; k < tables.count; ++k) {
         float *out = k == 0 ? first : next;
-        const size_t count = transform(tables.at[k]->winograd, channels, in,
-                                       out, channels % 32 == 0);
+        const size_t count =
+            transform(tables.at[k], channels, in, out, channels % 32 == 0);
         assert_in_range(count, 1, room);
         expect_same_numbers("winograd", tables.at[k]->name, LS_DTYPE_F32, first,
                             out, count);

@@ -150,7 +150,7 @@ static void make_numerics_id(cpu_backend *self) {
   const char *library = "unknown";
 #endif
   snprintf(self->numerics_id, sizeof(self->numerics_id),
-           "lockstep-4 %s %s libc-%s", machine,
+           "lockstep-5 %s %s libc-%s", machine,
            ls_math_name(ls_runtime_math(self->base.runtime)), library);
 }
 
@@ -186,7 +186,8 @@ static ls_status create_backend(ls_runtime *runtime, ls_backend **out_backend) {
   self->base.vtable = &cpu_vtable;
   self->base.runtime = runtime;
   self->kernels = choose_kernels(runtime);
-  if (ls_runtime_math(runtime) == LS_MATH_BF16) {
+  const ls_math math = ls_runtime_math(runtime);
+  if (math == LS_MATH_BF16 || math == LS_MATH_BF16_DIRECT) {
     self->own = *self->kernels;
     ls_cpu_kernels_use_bf16(&self->own);
     self->kernels = &self->own;

@@ -28,6 +28,10 @@ static void emit_barrier(ls_cpu_compiler *self, ls_cpu_scope *scope,
                     ls_cpu_storage_of(self, scope, node->inputs[i]));
 }
 
+static bool is_direct(ls_math math) {
+  return math == LS_MATH_DIRECT || math == LS_MATH_BF16_DIRECT;
+}
+
 // What a prepare function is told.
 static ls_status make_kernel_plan(const ls_node *node, const ls_type *in,
                                   const ls_type *out, const ls_backend *backend,
@@ -39,7 +43,7 @@ static ls_status make_kernel_plan(const ls_node *node, const ls_type *in,
       .out = out,
       .num_out = node->num_outputs,
       .kernels = ls_cpu_backend_kernels(backend),
-      .fast = ls_runtime_math(backend->runtime) != LS_MATH_DIRECT,
+      .fast = !is_direct(ls_runtime_math(backend->runtime)),
       .arena = params,
       .blocks = 1,
   };

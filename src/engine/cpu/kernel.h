@@ -41,7 +41,7 @@ typedef struct ls_kernel_plan {
   const ls_type *out;  // One an output.
   size_t num_out;
   const ls_cpu_kernels *kernels;
-  bool fast;  // Not LS_MATH_DIRECT.
+  bool fast;  // Not LS_MATH_DIRECT, nor LS_MATH_BF16_DIRECT.
   ls_arena *arena;
   // Wanted.
   ls_kernel_loop loop;

@@ -8,6 +8,7 @@ static void take_bf16(ls_cpu_kernels *kernels) {
   kernels->product = kernels->product_bf16;
   kernels->product_scratch = kernels->product_bf16_scratch;
   kernels->sparse_weights = kernels->sparse_weights_bf16;
+  kernels->winograd_planes = kernels->winograd_bf16;
 }
 
 // Defined by isa/table.c, once per instruction set.
@@ -35,6 +36,7 @@ static bool has_v4(void) {
 ls_cpu_product_fn ls_cpu_product_bf16_v4bf16;
 ls_cpu_product_scratch_fn ls_cpu_product_bf16_scratch_v4bf16;
 extern const ls_cpu_sparse_weights ls_cpu_sparse_weights_bf16_v4bf16;
+extern const ls_cpu_winograd_planes ls_cpu_winograd_bf16_v4bf16;
 
 void ls_cpu_kernels_use_bf16(ls_cpu_kernels *kernels) {
   if (strcmp(kernels->name, "v4") == 0 &&
@@ -42,6 +44,7 @@ void ls_cpu_kernels_use_bf16(ls_cpu_kernels *kernels) {
     kernels->product_bf16 = ls_cpu_product_bf16_v4bf16;
     kernels->product_bf16_scratch = ls_cpu_product_bf16_scratch_v4bf16;
     kernels->sparse_weights_bf16 = &ls_cpu_sparse_weights_bf16_v4bf16;
+    kernels->winograd_bf16 = &ls_cpu_winograd_bf16_v4bf16;
   }
   take_bf16(kernels);
 }

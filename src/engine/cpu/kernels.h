@@ -100,8 +100,6 @@ typedef struct ls_cpu_windows {
 // The transforms of winograd.h. Numbers of channels are multiples of 16; a
 // pixel is its channels side by side; planes lie `channels` apart, or as said.
 typedef struct ls_cpu_winograd {
-  // V of the 6 by 6 inputs under a tile.
-  void (*input)(float *planes, const float *const *pixels, size_t channels);
   // The 4 by 4 outputs of M, with the bias, unless NULL, and the activation.
   void (*output)(float *const *pixels, const float *planes, size_t channels,
                  const float *bias, bool relu);
@@ -111,18 +109,29 @@ typedef struct ls_cpu_winograd {
                         bool relu);
   // W of the gradients of 4 by 4 outputs.
   void (*gradient)(float *planes, const float *const *pixels, size_t channels);
-  // U of row `row` of the taps [9, rows, columns]; planes are [rows, columns].
-  void (*weights)(float *planes, const float *taps, size_t rows, size_t columns,
-                  size_t row);
-  // The same of the taps turned around, for 16 rows from `row` on; planes are
-  // [columns, rows].
-  void (*turned_weights)(float *planes, const float *taps, size_t rows,
-                         size_t columns, size_t row);
   // n weights' gradients of the sum, in order, of `parts` dU that lie `part`
   // apart; planes and taps lie `plane` apart.
   void (*weights_gradient)(float *taps, const float *planes, size_t parts,
                            size_t part, size_t plane, size_t n);
 } ls_cpu_winograd;
+
+// What is multiplied: V and U, of floats or of pairs of bf16.
+typedef struct ls_cpu_winograd_planes {
+  size_t values;  // Of input channels in a float: 1, or the 2 of a pair.
+  // V of the 6 by 6 inputs under a tile.
+  void (*input)(float *planes, const float *const *pixels, size_t channels);
+  // U of 16 rows from `row` on of the taps [9, rows, columns]; planes are
+  // [rows / values, columns].
+  void (*weights)(float *planes, const float *taps, size_t rows, size_t columns,
+                  size_t row);
+  // The same of the taps turned around; planes are [columns / values, rows].
+  void (*turned_weights)(float *planes, const float *taps, size_t rows,
+                         size_t columns, size_t row);
+  // M of tiles whose planes lie `m_pitch` and `v_pitch` apart; `in` counts
+  // floats. Chains over the input channels, as those of products.
+  void (*multiply)(float *m, size_t m_pitch, const float *v, size_t v_pitch,
+                   const float *u, size_t tiles, size_t in, size_t out);
+} ls_cpu_winograd_planes;
 
 // What is not 0 of a gradient, by channel: for channel c counts[c] values and
 // the places they stand at, from c * pitch on. Rows have room for 16 more.
@@ -279,6 +288,8 @@ typedef struct ls_cpu_kernels {
   const ls_cpu_norms *norms_f32, *norms_f64;
   const ls_cpu_windows *windows;
   const ls_cpu_winograd *winograd;
+  // The one that `product` goes with is `winograd_planes`.
+  const ls_cpu_winograd_planes *winograd_f32, *winograd_bf16, *winograd_planes;
   const ls_cpu_sparse *sparse;
   // The one that `product` goes with, and that of what is rounded to bf16: the
   // second value of each two of a list is added before the first.

@@ -5,7 +5,7 @@
 #include "engine/cpu/winograd.h"
 
 // Bytes of the planes of a unit's inputs and outputs; its tiles at most.
-enum { UNIT_BYTES = 512 << 10, MOST_TILES = 96, STEP = 4 };
+enum { UNIT_BYTES = 512 << 10, MOST_TILES = 96, STEP = 12 };
 
 // ---- Tiles -----------------------------------------------------------------
 ls_winograd_tiles ls_winograd_cut(const ls_conv *conv) {
@@ -103,11 +103,11 @@ typedef struct winograd_params {
   int64_t in_channels, out_channels;
   int64_t unit;  // Tiles.
   const ls_cpu_winograd *transform;
-  ls_cpu_product_fn *product;
+  const ls_cpu_winograd_planes *planes;
   ls_cpu_activation activation;
   bool has_bias, turned, pools;
   // Where things lie in scratch.
-  size_t inputs, outputs, outside, product_scratch;
+  size_t inputs, outputs, outside;
 } winograd_params;
 
 // The first step: U.
@@ -119,33 +119,15 @@ static void weights_loop(const ls_kernel_call *call, int64_t begin_block,
   const size_t in = (size_t)self->in_channels, out = (size_t)self->out_channels;
   for (int64_t b = begin_block; b < end_block; ++b) {
     if (self->turned)
-      self->transform->turned_weights(planes, taps, out, in, (size_t)b * 16);
+      self->planes->turned_weights(planes, taps, out, in, (size_t)b * 16);
     else
-      for (size_t r = (size_t)b * 16; r < (size_t)(b + 1) * 16; ++r)
-        self->transform->weights(planes, taps, in, out, r);
+      self->planes->weights(planes, taps, in, out, (size_t)b * 16);
   }
 }
 
-// M of a unit's tiles.
-static void multiply(const winograd_params *self, const ls_kernel_call *call,
-                     const float *weights, int64_t count) {
-  const int64_t in = self->in_channels, out = self->out_channels;
-  char *scratch = call->scratch;
-  const float *from = (const float *)(scratch + self->inputs);
-  float *to = (float *)(scratch + self->outputs);
-  ls_cpu_product product = {.m = (size_t)count,
-                            .n = (size_t)out,
-                            .k = (size_t)in,
-                            .lda = (size_t)ls_winograd_pitch(in),
-                            .ldb = (size_t)out,
-                            .ldc = (size_t)ls_winograd_pitch(out)};
-  const ls_cpu_block block = {0, product.m, 0, product.n};
-  for (int64_t plane = 0; plane < LS_WINOGRAD_PLANES; ++plane) {
-    product.a = from + plane * in;
-    product.b = weights + plane * in * out;
-    product.c = to + plane * out;
-    self->product(&product, &block, scratch + self->product_scratch);
-  }
+// Of a tile's input channels, in a plane.
+static int64_t floats_of(const winograd_params *self) {
+  return self->in_channels / (int64_t)self->planes->values;
 }
 
 // The outputs of `count` tiles, from their planes.
@@ -181,7 +163,8 @@ static void put_maxima(const winograd_params *self, const ls_kernel_call *call,
 static void tiles_loop(const ls_kernel_call *call, int64_t begin_block,
                        int64_t end_block) {
   const winograd_params *self = call->params;
-  const int64_t in = self->in_channels;
+  const int64_t in = self->in_channels, out = self->out_channels;
+  const int64_t pitch = ls_winograd_pitch(floats_of(self));
   char *scratch = call->scratch;
   float *inputs = (float *)(scratch + self->inputs);
   float *outputs = (float *)(scratch + self->outputs);
@@ -195,10 +178,11 @@ static void tiles_loop(const ls_kernel_call *call, int64_t begin_block,
     for (int64_t t = 0; t < count; ++t) {
       ls_winograd_inputs(&self->tiles, first + t, call->in[0], in, outside,
                          sources);
-      self->transform->input(inputs + t * ls_winograd_pitch(in), sources,
-                             (size_t)in);
+      self->planes->input(inputs + t * pitch, sources, (size_t)in);
     }
-    multiply(self, call, weights, count);
+    self->planes->multiply(outputs, (size_t)ls_winograd_pitch(out), inputs,
+                           (size_t)pitch, weights, (size_t)count,
+                           (size_t)floats_of(self), (size_t)out);
     (self->pools ? put_maxima : put_outputs)(self, call, first, count, outputs,
                                              outside);
   }
@@ -232,18 +216,14 @@ static int64_t unit_of(int64_t tiles, int64_t channels) {
 }
 
 static void place_scratch(ls_kernel_plan *plan, winograd_params *self) {
-  const int64_t in = self->in_channels, out = self->out_channels;
-  const ls_cpu_product largest = {
-      .m = (size_t)self->unit, .n = (size_t)out, .k = (size_t)in};
+  const int64_t in = floats_of(self), out = self->out_channels;
   const size_t tile = (size_t)self->unit * sizeof(float);
   size_t end = 0;
   self->inputs = ls_conv_place(&end, tile * (size_t)ls_winograd_pitch(in));
   self->outputs = ls_conv_place(&end, tile * (size_t)ls_winograd_pitch(out));
   // A pixel, and the places of a window.
-  self->outside =
-      ls_conv_place(&end, (size_t)ls_max_i64(in, out) * (sizeof(float) + 1));
-  self->product_scratch =
-      ls_conv_place(&end, plan->kernels->product_f32_scratch(&largest));
+  self->outside = ls_conv_place(
+      &end, (size_t)ls_max_i64(self->in_channels, out) * (sizeof(float) + 1));
   plan->scratch = end;
 }
 
@@ -256,19 +236,18 @@ ls_status ls_winograd_convolution(ls_kernel_plan *plan, const ls_conv *conv,
       .in_channels = conv->in_channels,
       .out_channels = conv->out_channels,
       .transform = plan->kernels->winograd,
-      .product = plan->kernels->product_f32,
+      .planes = plan->kernels->winograd_planes,
       .activation = activation,
       .has_bias = plan->num_in > 2,
       .turned = turned,
       .pools = plan->node->type == LS_OP_CONV_POOL_MAX,
   };
-  self->unit =
-      unit_of(self->tiles.count, conv->in_channels + conv->out_channels);
+  self->unit = unit_of(self->tiles.count, floats_of(self) + conv->out_channels);
   place_scratch(plan, self);
   plan->first = weights_loop;
   plan->first_blocks = (turned ? conv->out_channels : conv->in_channels) / 16;
   plan->shared = LS_WINOGRAD_PLANES * sizeof(float) *
-                 (size_t)(conv->in_channels * conv->out_channels);
+                 (size_t)(floats_of(self) * conv->out_channels);
   plan->loop = tiles_loop;
   plan->params = self;
   plan->blocks = ls_blocks_of(self->tiles.count, self->unit);

@@ -4,8 +4,9 @@
 // Lavin and Gray use it (2016): a tile of 4 by 4 outputs takes 36 products of
 // channels by channels, where the sum over the taps takes 144.
 //
-// With the interpolation points 0, 1, -1, 2, -2 and infinity, and the matrices
-// B (6x6), G (6x3) and A (6x4) of isa/winograd.c, per tile and channels
+// With the interpolation points 0, a, -a, b, -b and infinity, a = 3/4, b = 3/2
+// (half the error of 1 and 2), and the matrices B (6x6), G (6x3) and A (6x4) of
+// isa/winograd.h, per tile and channels
 //   V = B' x B    of the 6 by 6 inputs under a tile, zeros in the padding
 //   U = G w G'    of the taps
 //   M = U V       element by element, summed over the input channels
@@ -15,9 +16,12 @@
 //   dU = V W      element by element, summed over all tiles
 //   dw = G' dU G.
 //
-// The arithmetic differs from the sum over taps: its error is some 4 times as
-// large, for weights smaller. It is used unless LS_MATH_DIRECT forbids it;
-// beside LS_MATH_BF16 too, where it is faster than sums of rounded products.
+// The arithmetic differs from the sum over taps: its error is some 3 times as
+// large, for weights smaller. It is used unless LS_MATH_DIRECT forbids it.
+//
+// Beside LS_MATH_BF16, U and V are rounded to bf16, in pairs of input channels,
+// and M is a sum of their exact products in f32; the error is some 4 times that
+// of the sum over taps of rounded operands. The weights' gradient stays f32.
 #ifndef LS_ENGINE_CPU_WINOGRAD_H_
 #define LS_ENGINE_CPU_WINOGRAD_H_
 

@@ -17,6 +17,7 @@ typedef struct weights_params {
   int64_t unit, parts;
   size_t part;  // Floats of a part's sums.
   const ls_cpu_winograd *transform;
+  const ls_cpu_winograd_planes *planes;
   ls_cpu_product_fn *product;
   // Where things lie in scratch.
   size_t inputs, gradients, outside, product_scratch;
@@ -37,8 +38,8 @@ static void transform_unit(const weights_params *self,
   for (int64_t t = 0; t < count; ++t) {
     ls_winograd_inputs(&self->tiles, first + t, call->in[0], in, outside,
                        sources);
-    self->transform->input(inputs + t * ls_winograd_pitch(in), sources,
-                           (size_t)in);
+    self->planes->input(inputs + t * ls_winograd_pitch(in), sources,
+                        (size_t)in);
     ls_winograd_outputs(&self->tiles, first + t, dy, out, outside, targets);
     self->transform->gradient(gradients + t * ls_winograd_pitch(out),
                               (const float *const *)targets, (size_t)out);
@@ -125,6 +126,7 @@ ls_status ls_winograd_weights(ls_kernel_plan *plan, const ls_conv *conv) {
                            .parts = parts_of(conv),
                            .part = part_size(conv),
                            .transform = plan->kernels->winograd,
+                           .planes = plan->kernels->winograd_f32,
                            .product = plan->kernels->product_f32};
   // As many tiles as fit, equally many in each unit of a part.
   const int64_t fit =

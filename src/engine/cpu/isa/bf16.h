@@ -6,6 +6,8 @@
 #ifndef LS_ENGINE_CPU_ISA_BF16_H_
 #define LS_ENGINE_CPU_ISA_BF16_H_
 
+#include <string.h>
+
 #include "engine/cpu/isa/vec.h"
 
 // Adds both products of each pair, the odd one first, each exact and each sum
@@ -33,6 +35,36 @@ LS_INLINE vi rounded(vf x) {
   const vi nan = vi_or(bits, vi_set1(0x400000));
   const vf chosen = vf_select(vf_is_nan(x), vi_as_float(nan), vi_as_float(sum));
   return vi_and(vf_bits(chosen), vi_set1((int32_t)0xffff0000));
+}
+
+// Rounded, in lanes of pairs.
+#if defined(__AVX512BF16__)
+LS_INLINE vf paired(vf even, vf odd) {
+  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11,
+                                         26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21,
+                                         5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(odd, even);
+  return vi_as_float(_mm512_permutexvar_epi16(order, both));
+}
+#else
+LS_INLINE vf paired(vf even, vf odd) {
+  const vi below = vi_and(vi_shr(rounded(even), 16), vi_set1(0xffff));
+  return vi_as_float(vi_or(below, rounded(odd)));
+}
+#endif
+
+// Rounded, side by side.
+LS_INLINE void store_rounded(void *to, vf x) {
+#if defined(__AVX512BF16__)
+  _mm256_storeu_si256(to, (__m256i)_mm512_cvtneps_pbh(x));
+#else
+  int32_t lanes[VF_LANES];
+  uint16_t halves[VF_LANES];
+  vi_store(lanes, rounded(x));
+  for (size_t i = 0; i < VF_LANES; ++i)
+    halves[i] = (uint16_t)((uint32_t)lanes[i] >> 16);
+  memcpy(to, halves, sizeof(halves));
+#endif
 }
 
 #endif  // LS_ENGINE_CPU_ISA_BF16_H_

@@ -93,6 +93,8 @@ extern const ls_cpu_norms LS_ISA_NAME(ls_cpu_norms_f64);
 
 extern const ls_cpu_windows LS_ISA_NAME(ls_cpu_windows);
 extern const ls_cpu_winograd LS_ISA_NAME(ls_cpu_winograd);
+extern const ls_cpu_winograd_planes LS_ISA_NAME(ls_cpu_winograd_f32);
+extern const ls_cpu_winograd_planes LS_ISA_NAME(ls_cpu_winograd_bf16);
 extern const ls_cpu_sparse LS_ISA_NAME(ls_cpu_sparse);
 extern const ls_cpu_sparse_weights LS_ISA_NAME(ls_cpu_sparse_weights);
 extern const ls_cpu_sparse_weights LS_ISA_NAME(ls_cpu_sparse_weights_bf16);

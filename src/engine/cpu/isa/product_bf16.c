@@ -15,22 +15,6 @@
 #include "engine/cpu/isa/product_turn.h"
 
 // ---- Pairs -----------------------------------------------------------------
-// To lanes of pairs.
-#if defined(__AVX512BF16__)
-LS_INLINE vf paired(vf even, vf odd) {
-  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11,
-                                         26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21,
-                                         5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-  const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(odd, even);
-  return vi_as_float(_mm512_permutexvar_epi16(order, both));
-}
-#else
-LS_INLINE vf paired(vf even, vf odd) {
-  const vi below = vi_and(vi_shr(rounded(even), 16), vi_set1(0xffff));
-  return vi_as_float(vi_or(below, rounded(odd)));
-}
-#endif
-
 // Two rows side by side, of n pairs; without `odd`, zeros.
 LS_INLINE void zip(float *to, const float *even, const float *odd,
                    const size_t n) {

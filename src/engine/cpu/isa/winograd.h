@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The matrices of winograd.h, and what is made with them, 16 channels at a
+// time: over the columns first, then over the rows, with a table of vectors
+// between.
+
+#ifndef LS_ENGINE_CPU_ISA_WINOGRAD_H_
+#define LS_ENGINE_CPU_ISA_WINOGRAD_H_
+
+#include "engine/cpu/isa/vec.h"
+
+// Powers of the points a and b, which floats hold exactly; G's factors.
+#define A1 0.75f
+#define A2 (A1 * A1)
+#define A3 (A1 * A1 * A1)
+#define B1 1.5f
+#define B2 (B1 * B1)
+#define B3 (B1 * B1 * B1)
+#define G0 (1 / (A2 * B2))
+#define GA (1 / (2 * A2 * (A2 - B2)))
+#define GB (1 / (2 * B2 * (B2 - A2)))
+
+enum { IN = 6, OUT = 4, TAPS = 3, SOME_ROWS = 16 };
+
+// B' of six values.
+LS_INLINE void to_planes(vf to[IN], const vf d[IN]) {
+  const vf a = vf_set1(A1), a2 = vf_set1(A2), b = vf_set1(B1), b2 = vf_set1(B2);
+  const vf sum = vf_set1(A2 + B2), product = vf_set1(A2 * B2);
+  const vf even = vf_fnma(b2, d[2], d[4]), odd = vf_fnma(b2, d[1], d[3]);
+  const vf far = vf_fnma(a2, d[2], d[4]), side = vf_fnma(a2, d[1], d[3]);
+  to[0] = vf_fma(product, d[0], vf_fnma(sum, d[2], d[4]));
+  to[1] = vf_fma(a, odd, even);
+  to[2] = vf_fnma(a, odd, even);
+  to[3] = vf_fma(b, side, far);
+  to[4] = vf_fnma(b, side, far);
+  to[5] = vf_fma(product, d[1], vf_fnma(sum, d[3], d[5]));
+}
+
+// A' of six values.
+LS_INLINE void to_outputs(vf to[OUT], const vf m[IN]) {
+  const vf near = vf_add(m[1], m[2]), slope = vf_sub(m[1], m[2]);
+  const vf far = vf_add(m[3], m[4]), steep = vf_sub(m[3], m[4]);
+  to[0] = vf_add(vf_add(m[0], near), far);
+  to[1] = vf_fma(vf_set1(B1), steep, vf_mul(vf_set1(A1), slope));
+  to[2] = vf_fma(vf_set1(B2), far, vf_mul(vf_set1(A2), near));
+  to[3] = vf_fma(vf_set1(B3), steep, vf_fma(vf_set1(A3), slope, m[5]));
+}
+
+// A of four values.
+LS_INLINE void from_outputs(vf to[IN], const vf y[OUT]) {
+  const vf even = vf_fma(vf_set1(A2), y[2], y[0]);
+  const vf odd = vf_fma(vf_set1(A3), y[3], vf_mul(vf_set1(A1), y[1]));
+  const vf far = vf_fma(vf_set1(B2), y[2], y[0]);
+  const vf steep = vf_fma(vf_set1(B3), y[3], vf_mul(vf_set1(B1), y[1]));
+  to[0] = y[0];
+  to[1] = vf_add(even, odd);
+  to[2] = vf_sub(even, odd);
+  to[3] = vf_add(far, steep);
+  to[4] = vf_sub(far, steep);
+  to[5] = y[3];
+}
+
+// G of three values.
+LS_INLINE void from_taps(vf to[IN], const vf w[TAPS]) {
+  const vf near = vf_fma(vf_set1(A2), w[2], w[0]);
+  const vf far = vf_fma(vf_set1(B2), w[2], w[0]);
+  const vf a = vf_set1(A1), b = vf_set1(B1);
+  to[0] = vf_mul(vf_set1(G0), w[0]);
+  to[1] = vf_mul(vf_set1(GA), vf_fma(a, w[1], near));
+  to[2] = vf_mul(vf_set1(GA), vf_fnma(a, w[1], near));
+  to[3] = vf_mul(vf_set1(GB), vf_fma(b, w[1], far));
+  to[4] = vf_mul(vf_set1(GB), vf_fnma(b, w[1], far));
+  to[5] = w[2];
+}
+
+// G' of six values.
+LS_INLINE void to_taps(vf to[TAPS], const vf u[IN]) {
+  const vf ga = vf_set1(GA), gb = vf_set1(GB);
+  const vf near = vf_mul(ga, vf_add(u[1], u[2]));
+  const vf slope = vf_mul(ga, vf_sub(u[1], u[2]));
+  const vf far = vf_mul(gb, vf_add(u[3], u[4]));
+  const vf steep = vf_mul(gb, vf_sub(u[3], u[4]));
+  to[0] = vf_fma(vf_set1(G0), u[0], vf_add(near, far));
+  to[1] = vf_fma(vf_set1(B1), steep, vf_mul(vf_set1(A1), slope));
+  to[2] = vf_fma(vf_set1(B2), far, vf_fma(vf_set1(A2), near, u[5]));
+}
+
+// The next tile's pixels mostly are those OUT columns further on. Of the last
+// tile of a row they are others, which does no harm.
+LS_INLINE void prefetch(const float *const *pixels, size_t rows, size_t columns,
+                        size_t first, size_t channels, size_t c) {
+  for (size_t i = 0; i < rows; ++i)
+    for (size_t j = first; j < columns; ++j)
+      __builtin_prefetch((const char *)pixels[i * columns + j] +
+                         (OUT * channels + c) * sizeof(float));
+}
+
+// V of the inputs under a tile, of 16 channels from c on.
+LS_INLINE void input_planes(vf to[IN][IN], const float *const *pixels,
+                            size_t c) {
+  vf between[IN][IN];
+  LS_UNROLL
+  for (size_t j = 0; j < IN; ++j) {
+    vf column[IN], turned[IN];
+    LS_UNROLL
+    for (size_t i = 0; i < IN; ++i)
+      column[i] = vf_load(pixels[i * IN + j] + c);
+    to_planes(turned, column);
+    LS_UNROLL
+    for (size_t i = 0; i < IN; ++i)
+      between[i][j] = turned[i];
+  }
+  LS_UNROLL
+  for (size_t i = 0; i < IN; ++i)
+    to_planes(to[i], between[i]);
+}
+
+// The planes of 16 weights side by side: those of the first tap are at `taps`,
+// of the next ones `step` on, which may go backwards.
+LS_INLINE void weight_planes(vf to[IN][IN], const float *taps, ptrdiff_t step) {
+  vf between[IN][TAPS];
+  LS_UNROLL
+  for (ptrdiff_t j = 0; j < TAPS; ++j) {
+    vf column[TAPS], turned[IN];
+    LS_UNROLL
+    for (ptrdiff_t i = 0; i < TAPS; ++i)
+      column[i] = vf_load(taps + (i * TAPS + j) * step);
+    from_taps(turned, column);
+    LS_UNROLL
+    for (size_t i = 0; i < IN; ++i)
+      between[i][j] = turned[i];
+  }
+  LS_UNROLL
+  for (size_t i = 0; i < IN; ++i)
+    from_taps(to[i], between[i]);
+}
+
+#endif  // LS_ENGINE_CPU_ISA_WINOGRAD_H_
