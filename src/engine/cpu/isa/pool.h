@@ -14,19 +14,19 @@ LS_INLINE vf larger(vf old, vf new) {
 
 // a where `new` is larger than `old`, or the first NaN of the two; else b.
 LS_INLINE vf where_larger(vf old, vf new, vf a, vf b) {
-  const vf of_nan = vf_select(vf_is_nan(old), b, a);
-  return vf_select(vf_lt(old, new), a, vf_select(vf_is_nan(new), of_nan, b));
+  return vf_select(vf_above(new, old), a, b);
 }
 
 // The first of the largest of four, in row order, and its number.
 LS_INLINE void pool_four(float *max, uint8_t *place, const vf x[4]) {
-  const vf one = vf_set1(1);
-  const vf top = where_larger(x[0], x[1], x[1], x[0]);
-  const vf bottom = where_larger(x[2], x[3], x[3], x[2]);
-  const vf above = where_larger(x[0], x[1], one, vf_zero());
-  const vf below = vf_add(where_larger(x[2], x[3], one, vf_zero()), vf_set1(2));
-  vf_store(max, where_larger(top, bottom, bottom, top));
-  vb_store(place, where_larger(top, bottom, below, above));
+  const vm right = vf_above(x[1], x[0]), lower_right = vf_above(x[3], x[2]);
+  const vf top = vf_select(right, x[1], x[0]);
+  const vf bottom = vf_select(lower_right, x[3], x[2]);
+  const vf above = vf_select(right, vf_set1(1), vf_zero());
+  const vf below = vf_select(lower_right, vf_set1(3), vf_set1(2));
+  const vm lower = vf_above(bottom, top);
+  vf_store(max, vf_select(lower, bottom, top));
+  vb_store(place, vf_select(lower, below, above));
 }
 
 #endif  // LS_ENGINE_CPU_ISA_POOL_H_

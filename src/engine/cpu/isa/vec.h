@@ -10,6 +10,7 @@
 //   vf_sum adds lane i + w to lane i for w = 8, 4, 2, 1, vf_max_lane and vd_sum
 //   likewise;
 //   load_n and store_n touch only the first n lanes, load_n zeroes the rest;
+//   vf_above(a, b): a is larger than b, a NaN larger than any number;
 //   stream stores on a whole vector's border, past the caches where VF_STREAMS
 //   is 1; other threads may read it after stream_end;
 //   vf_nonzero has bit i set where lane i is not 0 (or is a NaN);

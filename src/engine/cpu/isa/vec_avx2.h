@@ -112,6 +112,13 @@ LS_INLINE vm vf_is_nan(vf a) {
   return (vm){_mm256_cmp_ps(a.lo, a.lo, _CMP_UNORD_Q),
               _mm256_cmp_ps(a.hi, a.hi, _CMP_UNORD_Q)};
 }
+LS_INLINE __m256 vf_above_half(__m256 a, __m256 b) {
+  return _mm256_and_ps(_mm256_cmp_ps(b, b, _CMP_ORD_Q),
+                       _mm256_cmp_ps(a, b, _CMP_NLE_UQ));
+}
+LS_INLINE vm vf_above(vf a, vf b) {
+  return (vm){vf_above_half(a.lo, b.lo), vf_above_half(a.hi, b.hi)};
+}
 LS_INLINE uint32_t vf_nonzero(vf a) {
   const __m256 zero = _mm256_setzero_ps();
   const int lo = _mm256_movemask_ps(_mm256_cmp_ps(a.lo, zero, _CMP_NEQ_UQ));

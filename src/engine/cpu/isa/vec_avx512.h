@@ -46,6 +46,10 @@ LS_INLINE vf vf_fnma(vf a, vf b, vf c) { return _mm512_fnmadd_ps(a, b, c); }
 LS_INLINE vm vf_lt(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
 LS_INLINE vm vf_eq(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
 LS_INLINE vm vf_is_nan(vf a) { return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q); }
+LS_INLINE vm vf_above(vf a, vf b) {
+  const vm ordered = _mm512_cmp_ps_mask(b, b, _CMP_ORD_Q);
+  return _mm512_mask_cmp_ps_mask(ordered, a, b, _CMP_NLE_UQ);
+}
 // a where m, else b.
 LS_INLINE vf vf_select(vm m, vf a, vf b) {
   return _mm512_mask_blend_ps(m, b, a);

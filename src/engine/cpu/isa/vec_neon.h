@@ -72,6 +72,8 @@ LS_PARTS(vf, vf_fnma, (vf a, vf b, vf c), vfmsq_f32(c.at[q], a.at[q], b.at[q]))
 LS_PARTS(vm, vf_lt, (vf a, vf b), vcltq_f32(a.at[q], b.at[q]))
 LS_PARTS(vm, vf_eq, (vf a, vf b), vceqq_f32(a.at[q], b.at[q]))
 LS_PARTS(vm, vf_is_nan, (vf a), vmvnq_u32(vceqq_f32(a.at[q], a.at[q])))
+LS_PARTS(vm, vf_above, (vf a, vf b),
+         vbicq_u32(vceqq_f32(b.at[q], b.at[q]), vcleq_f32(a.at[q], b.at[q])))
 // a where m, else b.
 LS_PARTS(vf, vf_select, (vm m, vf a, vf b),
          vbslq_f32(m.at[q], a.at[q], b.at[q]))

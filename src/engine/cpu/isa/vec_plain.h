@@ -71,6 +71,7 @@ LS_VF(vf_fnma, (vf a, vf b, vf c), fmaf(-a.at[i], b.at[i], c.at[i]))
 LS_VM(vf_lt, (vf a, vf b), a.at[i] < b.at[i])
 LS_VM(vf_eq, (vf a, vf b), a.at[i] == b.at[i])
 LS_VM(vf_is_nan, (vf a), a.at[i] != a.at[i])
+LS_VM(vf_above, (vf a, vf b), !(a.at[i] <= b.at[i]) && b.at[i] == b.at[i])
 // a where m, else b.
 LS_VF(vf_select, (vm m, vf a, vf b), m.at[i] ? a.at[i] : b.at[i])
 // v in the first n lanes, `rest` in the others.
