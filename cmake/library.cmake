@@ -81,6 +81,7 @@ if(isa_sources)
     ls_add_objects(ls_isa_v4bf16
       "${PROJECT_SOURCE_DIR}/src/engine/cpu/isa/product_bf16.c"
       "${PROJECT_SOURCE_DIR}/src/engine/cpu/isa/half.c"
+      "${PROJECT_SOURCE_DIR}/src/engine/cpu/isa/sparse_input.c"
       "${PROJECT_SOURCE_DIR}/src/engine/cpu/isa/sparse_weights.c"
       "${PROJECT_SOURCE_DIR}/src/engine/cpu/isa/winograd_bf16.c")
     target_compile_definitions(ls_isa_v4bf16 PRIVATE LS_ISA=v4bf16)

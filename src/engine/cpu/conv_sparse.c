@@ -41,26 +41,38 @@ int64_t ls_conv_windows(const ls_conv *conv) {
 typedef struct input_params {
   ls_conv conv;
   const ls_cpu_sparse *kernels;
+  const ls_cpu_sparse_input *input;
   int64_t lines, bands;  // Lines of dx of a block; blocks of an image.
   size_t slice, line;    // Floats of a sliced line: of a slice, and of all.
   bool masks;            // By a relu's result.
 } input_params;
 
-// [taps, in, out] to [in / 16, out, taps, 16]. A block is a slice.
+static size_t num_blocks(const input_params *self) {
+  return (size_t)ls_blocks_of(self->conv.out_channels,
+                              (int64_t)self->input->block);
+}
+
+// Output channels of the block that begins with `o`.
+static size_t block_at(const input_params *self, size_t o) {
+  const size_t left = (size_t)self->conv.out_channels - o;
+  return left < self->input->block ? left : self->input->block;
+}
+
+// To [in / 16, blocks of out]. A block is a slice.
 static void taps_loop(const ls_kernel_call *call, int64_t begin_block,
                       int64_t end_block) {
   const input_params *self = call->params;
-  const int64_t in = self->conv.in_channels, out = self->conv.out_channels;
-  const int64_t slice = LS_SPARSE_TAPS * LS_SPARSE_SLICE;
+  const size_t in = (size_t)self->conv.in_channels;
+  const size_t out = (size_t)self->conv.out_channels;
+  const size_t slice = num_blocks(self) * self->input->taps;
   const float *w = call->in[self->masks ? 3 : 2];
   for (int64_t s = begin_block; s < end_block; ++s) {
-    float *taps = (float *)call->out[0] + s * out * slice;
-    for (int64_t t = 0; t < LS_SPARSE_TAPS; ++t)
-      for (int64_t c = 0; c < LS_SPARSE_SLICE; ++c) {
-        const float *from = w + (t * in + s * LS_SPARSE_SLICE + c) * out;
-        for (int64_t o = 0; o < out; ++o)
-          taps[o * slice + t * LS_SPARSE_SLICE + c] = from[o];
-      }
+    float *taps = (float *)call->out[0] + (size_t)s * slice;
+    const float *from = w + (size_t)s * LS_SPARSE_SLICE * out;
+    for (size_t o = 0; o < out; o += self->input->block) {
+      self->input->pack(taps, from + o, in, out, block_at(self, o));
+      taps += self->input->taps;
+    }
   }
 }
 
@@ -85,20 +97,18 @@ static void add_group(const band *b, int64_t k0, int64_t k1) {
   const size_t windows = (size_t)conv->dim[X].out / 2;
   const float *taps = b->taps;
   for (size_t s = 0; s < in / LS_SPARSE_SLICE; ++s)
-    for (size_t o = 0; o < out; o += self->kernels->block) {
-      const size_t left = out - o;
-      const size_t block =
-          left < self->kernels->block ? left : self->kernels->block;
+    for (size_t o = 0; o < out; o += self->input->block) {
+      const size_t block = block_at(self, o);
       for (int64_t k = k0; k < k1; ++k) {
         float *to[NEAR];
         for (int64_t r = 0; r < NEAR; ++r)
           to[r] = b->lines + (size_t)(2 * (k - k0) + r) * self->line +
                   s * self->slice;
         const size_t from = (size_t)k * windows * out + o;
-        self->kernels->input(to, b->d + from, b->places + from, taps, windows,
-                             out, block);
+        self->input->add(to, b->d + from, b->places + from, taps, windows, out,
+                         block);
       }
-      taps += block * LS_SPARSE_TAPS * LS_SPARSE_SLICE;
+      taps += self->input->taps;
     }
 }
 
@@ -201,15 +211,15 @@ ls_status kernel_conv_pool_grad_input(ls_kernel_plan *plan) {
   const int64_t wanted =
       ls_blocks_of(WANTED_BLOCKS, ls_max_i64(1, conv->images));
   self->kernels = plan->kernels->sparse;
+  self->input = plan->kernels->sparse_input;
   self->lines = ls_max_i64(LEAST_LINES, ls_blocks_of(height, wanted));
   self->bands = ls_blocks_of(height, self->lines);
   self->slice = (size_t)((conv->dim[X].out + 2) * LS_SPARSE_SLICE);
   self->line = self->slice * (size_t)conv->in_channels / LS_SPARSE_SLICE;
   plan->first = taps_loop;
   plan->first_blocks = conv->in_channels / LS_SPARSE_SLICE;
-  plan->shared =
-      (size_t)(LS_SPARSE_TAPS * conv->in_channels * conv->out_channels) *
-      sizeof(float);
+  plan->shared = (size_t)plan->first_blocks * num_blocks(self) *
+                 self->input->taps * sizeof(float);
   plan->scratch = GROUP_LINES * self->line * sizeof(float);
   plan->flops = ls_conv_flops(conv) / LS_SPARSE_PLACES;
   if (self->masks) plan->in_place = 1 << 2;  // Read where dx is put.

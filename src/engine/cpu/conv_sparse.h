@@ -14,9 +14,10 @@
 //        of windows a chain of fused multiply-adds by ascending (window, place,
 //        channel), from +0; these are added in order;
 //   dw   a chain over (image, group of lines, window) in each part of the
-//        groups, from +0; parts are added in order. In bf16 (LS_MATH_BF16) the
-//        operands are rounded, and of each two values of a group the second is
-//        added first.
+//        groups, from +0; parts are added in order.
+// In bf16 (LS_MATH_BF16) the operands are rounded, and of each two values the
+// second is added first: for dx those of 64 channels at a window's place, for
+// dw those of a channel in a group.
 // Neither depends on threads, nor a chain on what is left out, as a + 0 = a.
 #ifndef LS_ENGINE_CPU_CONV_SPARSE_H_
 #define LS_ENGINE_CPU_CONV_SPARSE_H_

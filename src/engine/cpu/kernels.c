@@ -7,6 +7,7 @@
 static void take_bf16(ls_cpu_kernels *kernels) {
   kernels->product = kernels->product_bf16;
   kernels->product_scratch = kernels->product_bf16_scratch;
+  kernels->sparse_input = kernels->sparse_input_bf16;
   kernels->sparse_weights = kernels->sparse_weights_bf16;
   kernels->winograd_planes = kernels->winograd_bf16;
 }
@@ -35,6 +36,7 @@ static bool has_v4(void) {
 
 ls_cpu_product_fn ls_cpu_product_bf16_v4bf16;
 ls_cpu_product_scratch_fn ls_cpu_product_bf16_scratch_v4bf16;
+extern const ls_cpu_sparse_input ls_cpu_sparse_input_bf16_v4bf16;
 extern const ls_cpu_sparse_weights ls_cpu_sparse_weights_bf16_v4bf16;
 extern const ls_cpu_winograd_planes ls_cpu_winograd_bf16_v4bf16;
 
@@ -43,6 +45,7 @@ void ls_cpu_kernels_use_bf16(ls_cpu_kernels *kernels) {
       __builtin_cpu_supports("avx512bf16")) {
     kernels->product_bf16 = ls_cpu_product_bf16_v4bf16;
     kernels->product_bf16_scratch = ls_cpu_product_bf16_scratch_v4bf16;
+    kernels->sparse_input_bf16 = &ls_cpu_sparse_input_bf16_v4bf16;
     kernels->sparse_weights_bf16 = &ls_cpu_sparse_weights_bf16_v4bf16;
     kernels->winograd_bf16 = &ls_cpu_winograd_bf16_v4bf16;
   }

@@ -149,14 +149,6 @@ typedef struct ls_cpu_nonzeros {
 // pixels of 16 channels side by side, and the same of the next 16 channels
 // `plane` floats on.
 typedef struct ls_cpu_sparse {
-  // Output channels of a block; the last one may have fewer.
-  size_t block;
-  // To 16 channels of four lines of dx of 2 * windows + 2 pixels, from `block`
-  // channels of a line of d, with taps [block, 3, 3, 16]. Windows have `out`
-  // channels. Each element is a chain of fused multiply-adds by ascending
-  // (window, place, channel) from +0, then added.
-  void (*input)(float *const *dx, const float *d, const uint8_t *places,
-                const float *taps, size_t windows, size_t out, size_t block);
   // A line of `count` pixels of `channels` channels from slices; 0 where
   // `relu`, unless NULL, is not above 0.
   void (*unslice)(float *line, const float *slices, size_t plane,
@@ -167,6 +159,21 @@ typedef struct ls_cpu_sparse {
                   const uint8_t *places, size_t pitch, size_t channels,
                   const int32_t *pixels, size_t count);
 } ls_cpu_sparse;
+
+// The input's share of it, for 16 of its channels.
+typedef struct ls_cpu_sparse_input {
+  size_t block;  // Output channels of a block; the last one may have fewer.
+  size_t taps;   // Floats that a block's taps take.
+  // Puts the taps of `block` channels in order, of w [3, 3, in, out] from the
+  // first input and output channel on.
+  void (*pack)(float *taps, const float *w, size_t in, size_t out,
+               size_t block);
+  // To four lines of dx of 2 * windows + 2 pixels, from `block` channels of a
+  // line of d. Windows have `out` channels. Each element is a chain of fused
+  // multiply-adds by ascending (window, place, channel) from +0, then added.
+  void (*add)(float *const *dx, const float *d, const uint8_t *places,
+              const float *taps, size_t windows, size_t out, size_t block);
+} ls_cpu_sparse_input;
 
 // The weights' share of it, from lists of one output channel each. A pixel of a
 // slice takes 16 floats, whatever is in them.
@@ -291,8 +298,9 @@ typedef struct ls_cpu_kernels {
   // The one that `product` goes with is `winograd_planes`.
   const ls_cpu_winograd_planes *winograd_f32, *winograd_bf16, *winograd_planes;
   const ls_cpu_sparse *sparse;
-  // The one that `product` goes with, and that of what is rounded to bf16: the
-  // second value of each two of a list is added before the first.
+  // Those that `product` goes with, and those of what is rounded to bf16: the
+  // second value of each two of a place or a list is added before the first.
+  const ls_cpu_sparse_input *sparse_input, *sparse_input_bf16;
   const ls_cpu_sparse_weights *sparse_weights, *sparse_weights_bf16;
 } ls_cpu_kernels;
 

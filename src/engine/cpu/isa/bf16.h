@@ -67,4 +67,29 @@ LS_INLINE void store_rounded(void *to, vf x) {
 #endif
 }
 
+#if defined(__AVX512BF16__)
+// Both rounded and side by side, four lanes of `first` and four of `second` by
+// turns: so that two such vectors' halves, taken from both by turns, make pairs
+// of the lanes of `first` and of those of `second`.
+LS_INLINE vf round_two(vf first, vf second) {
+  const __m512i order = _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0);
+  const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(second, first);
+  return vi_as_float(_mm512_permutexvar_epi64(order, both));
+}
+
+// a and b are results of round_two. Adds the pairs of their first vectors to
+// one sum, and those of their second ones to another, unless it is NULL.
+LS_INLINE void add_pairs(vf *first, vf *second, vf a, vf b, vf by) {
+#if !defined(__clang__)
+  // In registers: gcc would load them once for each use.
+  __asm__("" : "+v"(a), "+v"(b));
+#endif
+  const vi low = _mm512_unpacklo_epi16(vf_bits(a), vf_bits(b));
+  *first = pair_multiply_add(vi_as_float(low), by, *first);
+  if (second == NULL) return;
+  const vi high = _mm512_unpackhi_epi16(vf_bits(a), vf_bits(b));
+  *second = pair_multiply_add(vi_as_float(high), by, *second);
+}
+#endif
+
 #endif  // LS_ENGINE_CPU_ISA_BF16_H_

@@ -96,6 +96,8 @@ extern const ls_cpu_winograd LS_ISA_NAME(ls_cpu_winograd);
 extern const ls_cpu_winograd_planes LS_ISA_NAME(ls_cpu_winograd_f32);
 extern const ls_cpu_winograd_planes LS_ISA_NAME(ls_cpu_winograd_bf16);
 extern const ls_cpu_sparse LS_ISA_NAME(ls_cpu_sparse);
+extern const ls_cpu_sparse_input LS_ISA_NAME(ls_cpu_sparse_input);
+extern const ls_cpu_sparse_input LS_ISA_NAME(ls_cpu_sparse_input_bf16);
 extern const ls_cpu_sparse_weights LS_ISA_NAME(ls_cpu_sparse_weights);
 extern const ls_cpu_sparse_weights LS_ISA_NAME(ls_cpu_sparse_weights_bf16);
 extern const ls_cpu_kernels LS_ISA_NAME(ls_cpu_kernels);

@@ -27,19 +27,14 @@ enum { TAPS = 9, SIDE = 3, SLICE = TAPS * VF_LANES };
 // ---- bf16, by its instruction ----------------------------------------------
 enum { PIXEL = 2 * VF_LANES };  // Channels of a slice.
 
-// Channels lie so that the lower and upper halves of two pixels' lanes, put
-// together in pairs, are channels 0 to 15 and 16 to 31.
 static void slice(float *slices, size_t plane, const float *line,
                   size_t channels, size_t count) {
-  const __m512i order = _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0);
   for (size_t c = 0; c < channels; c += PIXEL, slices += plane)
     for (size_t i = 0; i < count; ++i) {
       const float *from = line + i * channels + c;
       const bool half = c + PIXEL > channels;
       const vf upper = half ? vf_zero() : vf_load(from + VF_LANES);
-      const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(upper, vf_load(from));
-      vf_store(slices + i * VF_LANES,
-               vi_as_float(_mm512_permutexvar_epi64(order, both)));
+      vf_store(slices + i * VF_LANES, round_two(vf_load(from), upper));
     }
 }
 
@@ -52,15 +47,9 @@ LS_INLINE void add_pair(vf sum[TAPS][2], const float *even, const float *odd,
     const float *above = odd == NULL ? NULL : vf_fixed(odd + r * line);
     LS_UNROLL
     for (size_t t = 0; t < SIDE; ++t) {
-      const vi a = vf_bits(vf_load(below + t * VF_LANES));
-      const vi b =
-          odd == NULL ? vi_set1(0) : vf_bits(vf_load(above + t * VF_LANES));
       vf *to = sum[r * SIDE + t];
-      const vi low = _mm512_unpacklo_epi16(a, b);
-      to[0] = pair_multiply_add(vi_as_float(low), by, to[0]);
-      if (vectors == 1) continue;
-      const vi high = _mm512_unpackhi_epi16(a, b);
-      to[1] = pair_multiply_add(vi_as_float(high), by, to[1]);
+      add_pairs(to, vectors == 1 ? NULL : to + 1, vf_load(below + t * VF_LANES),
+                odd == NULL ? vf_zero() : vf_load(above + t * VF_LANES), by);
     }
   }
 }

@@ -63,6 +63,8 @@ const ls_cpu_kernels LS_ISA_NAME(ls_cpu_kernels) = {
     .winograd_bf16 = &LS_ISA_NAME(ls_cpu_winograd_bf16),
     .winograd_planes = &LS_ISA_NAME(ls_cpu_winograd_f32),
     .sparse = &LS_ISA_NAME(ls_cpu_sparse),
+    .sparse_input = &LS_ISA_NAME(ls_cpu_sparse_input),
+    .sparse_input_bf16 = &LS_ISA_NAME(ls_cpu_sparse_input_bf16),
     .sparse_weights = &LS_ISA_NAME(ls_cpu_sparse_weights),
     .sparse_weights_bf16 = &LS_ISA_NAME(ls_cpu_sparse_weights_bf16),
 };
