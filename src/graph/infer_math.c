@@ -22,6 +22,16 @@ ls_status infer_float_pair(ls_infer *infer) {
   return ls_infer_pair(infer, 0, 1);
 }
 
+ls_status infer_gelu_again(ls_infer *infer) {
+  LS_RETURN_IF_ERROR(ls_infer_outputs(infer, 2));
+  LS_RETURN_IF_ERROR(infer_float_pair(infer));
+  infer->out[1] = infer->in[1];
+  if (ls_shape_equal(infer->in[0].shape, infer->in[1].shape)) return ls_ok();
+  return ls_invalid_argument("%s of %s and %s: the shapes differ",
+                             infer->op_name, LS_OPERAND_TEXT(infer, 0),
+                             LS_OPERAND_TEXT(infer, 1));
+}
+
 ls_status infer_is_finite(ls_infer *infer) {
   LS_RETURN_IF_ERROR(
       check_operand(infer, ls_dtype_is_float(infer->in[0].dtype), "floats"));

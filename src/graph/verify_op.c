@@ -212,6 +212,7 @@ static const attr_rule attr_rules[] = {
     {LS_OP_BATCH_NORM_INFERENCE, "activation", LS_ATTR_STRING, false},
     {LS_OP_LAYER_NORM, "epsilon", LS_ATTR_FLOAT, true},
     {LS_OP_LAYER_NORM_GRAD, "epsilon", LS_ATTR_FLOAT, true},
+    {LS_OP_LAYER_NORM_AGAIN, "epsilon", LS_ATTR_FLOAT, true},
     {LS_OP_RMS_NORM, "epsilon", LS_ATTR_FLOAT, true},
     {LS_OP_RMS_NORM_GRAD, "epsilon", LS_ATTR_FLOAT, true},
     {LS_OP_ATTENTION, "num_heads", LS_ATTR_INT, false},

@@ -108,6 +108,9 @@ ls_status ls_drop_unused(ls_graph *graph);
 // Convolutions and the maxima of windows behind them become one op each way
 // (join_pools.c). What nothing uses then is left there.
 ls_status ls_join_pools(ls_graph *graph, bool *out_changed);
+// Results that a gradient can give again are not kept for the gradients of ops
+// that they are operands of (give_again.c).
+ls_status ls_give_again(ls_graph *graph);
 // Appends an attribute's bytes to a key.
 void ls_key_attr(ls_text *key, const ls_attr *attr);
 

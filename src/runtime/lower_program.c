@@ -133,7 +133,10 @@ static ls_status finish(ls_program *program) {
   bool joined;
   LS_RETURN_IF_ERROR(ls_join_pools(program->body, &joined));
   if (joined) LS_RETURN_IF_ERROR(ls_drop_unused(program->body));
-  LS_RETURN_IF_ERROR(ls_watch_pass(runtime, program->body, "join_pools", true));
+  LS_RETURN_IF_ERROR(
+      ls_watch_pass(runtime, program->body, "join_pools", false));
+  LS_RETURN_IF_ERROR(ls_give_again(program->body));
+  LS_RETURN_IF_ERROR(ls_watch_pass(runtime, program->body, "give_again", true));
   LS_RETURN_IF_ERROR(ls_check_stacks(program->body));
   mark_reads(program);
   LS_RETURN_IF_ERROR(ls_graph_verify(program->body));

@@ -123,3 +123,19 @@ graph build "g" {
 }
 ---- INVALID_ARGUMENT
 custom_gradient: 2 of 1 operands are inputs
+==== a gradient that gives the result again
+graph lowered "again" {
+  %1 = parameter() {dtype = f32, shape = shape[2,3], index = 0} : f32[2,3]
+  %2:2 = gelu_again(%1, %1) : f32[2,3], f32[2,3]
+  return %2:1
+}
+---- same
+==== gelu_again does not broadcast
+graph lowered "again" {
+  %1 = parameter() {dtype = f32, shape = shape[2,3], index = 0} : f32[2,3]
+  %2 = parameter() {dtype = f32, shape = shape[3], index = 1} : f32[3]
+  %3:2 = gelu_again(%1, %2) : f32[2,3], f32[3]
+  return %3:1
+}
+---- INVALID_ARGUMENT
+gelu_again of f32[2,3] and f32[3]: the shapes differ

@@ -17,6 +17,14 @@ graph build "norms" {
   %13:2 = rms_norm_grad(%12, %5, %4) {epsilon = 0.5} : bf16[5,8], f32[8]
 }
 ---- same
+==== a norm's gradient that gives its result again
+graph lowered "again" {
+  %1 = parameter() {dtype = bf16, shape = shape[3,8], index = 0} : bf16[3,8]
+  %2 = parameter() {dtype = f32, shape = shape[8], index = 1} : f32[8]
+  %3:4 = layer_norm_again(%1, %1, %2, %2) {epsilon = 0.5} : bf16[3,8], bf16[3,8], f32[8], f32[8]
+  return %3:1
+}
+---- same
 ==== attention
 graph build "attention" {
   %1 = placeholder() {dtype = f32, shape = shape[?,5,8]} # "q" : f32[?,5,8]

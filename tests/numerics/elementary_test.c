@@ -355,6 +355,26 @@ static void gelu_grad_is_the_same_in_every_table_and_tail(void **state) {
   }
 }
 
+static void gelu_again_is_gelu_and_its_gradient(void **state) {
+  (void)state;
+  const ls_cpu_kernels *best = ls_cpu_kernels_best();
+  for (size_t n = 0; n < 40; ++n) {
+    float *dy = floats_create(n), *x = floats_create(n);
+    float *y = floats_create(n), *dx = floats_create(n);
+    for (size_t i = 0; i < n; ++i)
+      x[i] *= 20.0f;
+    best->gelu(y, x, n);
+    best->gelu_grad(dx, dy, x, n);
+    best->gelu_again(dy, x, dy, x, n);
+    expect_same_floats("gelu", "gelu_again", x, y, n);
+    expect_same_floats("gelu_grad", "gelu_again", dy, dx, n);
+    free(dy);
+    free(x);
+    free(y);
+    free(dx);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(functions_err_by_no_more_ulps_than_they_say),
@@ -366,6 +386,7 @@ int main(void) {
       cmocka_unit_test(large_angles_do_not_touch_other_lanes),
       cmocka_unit_test(gelu_and_its_slope_err_little),
       cmocka_unit_test(gelu_grad_is_the_same_in_every_table_and_tail),
+      cmocka_unit_test(gelu_again_is_gelu_and_its_gradient),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

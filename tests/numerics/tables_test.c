@@ -55,6 +55,10 @@ static size_t try_gelu_grad(const trial *t) {
   t->table->gelu_grad(t->out, t->in[0], t->in[1], t->count);
   return t->count;
 }
+static size_t try_gelu_again(const trial *t) {
+  t->table->gelu_again(t->out, part(t, t->count), t->in[0], t->in[1], t->count);
+  return 2 * t->count;
+}
 static size_t try_sum(const trial *t) {
   float *out = t->out;
   out[0] = t->table->sum(t->in[0], t->count);
@@ -201,10 +205,12 @@ static size_t try_normalize_rows(const trial *t) {
 }
 static size_t try_gradient_rows(const trial *t) {
   const ls_cpu_row_norm norm = row_norm_of(t);
-  t->norms->gradient_rows(t->out, part(t, t->count),
-                          t->flag ? part(t, t->count + t->columns) : NULL,
-                          t->in[0], t->in[1], &norm, t->rows, t->columns);
-  return t->count + 2 * t->columns;
+  const size_t sums = 2 * t->count;
+  t->norms->gradient_rows(t->out, t->flag ? part(t, t->count) : NULL,
+                          part(t, sums),
+                          t->flag ? part(t, sums + t->columns) : NULL, t->in[0],
+                          t->in[1], &norm, t->rows, t->columns);
+  return sums + 2 * t->columns;
 }
 static size_t try_softmax_gradient(const trial *t) {
   t->norms->softmax_gradient(t->out, t->in[0], t->in[1], t->count);
@@ -222,6 +228,7 @@ static const struct {
     {"sgd", try_sgd, false},
     {"relu_grad", try_relu_grad, false},
     {"gelu_grad", try_gelu_grad, false},
+    {"gelu_again", try_gelu_again, false},
     {"sum and max", try_sum, false},
     {"column_sums", try_column_sums, false},
     {"softmax", try_softmax, false},

@@ -55,9 +55,10 @@ typedef struct ls_cpu_access {
 // What emission knows of an instruction beyond the instruction.
 typedef struct ls_cpu_origin {
   ls_cpu_note note;
-  uint32_t replicate;  // Lane code and launches: index of the op. Else NONE.
-  uint32_t in_place;   // Kernels, stacks: operands that output 0 may lie on.
-  bool adds;           // Kernels: see ls_kernel_plan.
+  uint32_t replicate;    // Lane code and launches: index of the op. Else NONE.
+  uint32_t in_place[2];  // Kernels, stacks: operands that outputs 0 and 1 may
+                         // lie on.
+  bool adds;             // Kernels: see ls_kernel_plan.
 } ls_cpu_origin;
 
 // A merge that lanes post to: its slot, the stack of its partial results and

@@ -48,7 +48,7 @@ void ls_cpu_emit_stack(ls_cpu_compiler *self, ls_cpu_scope *scope,
                                 : node->outputs[1];
     ls_cpu_at(self, position)->size = (int64_t)ls_cpu_type_size(element);
     number = element.dtype == LS_DTYPE_VARIANT;
-    self->origins[position].in_place = 1;  // The pointer on the pointer.
+    self->origins[position].in_place[0] = 1;  // The pointer on the pointer.
   }
   ls_cpu_at(self, position)->number = number;
 }

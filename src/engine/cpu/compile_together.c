@@ -176,6 +176,7 @@ static rows rows_of(const ls_cpu_together *self, const ls_node *node) {
   case LS_OP_WINDOW_SUM_GRAD:
   case LS_OP_WINDOW_MAX_GRAD:
   case LS_OP_WINDOW_MAX_PICK:
+  case LS_OP_GELU_AGAIN:
   case LS_OP_ATTENTION:
   case LS_OP_ATTENTION_GRAD:
     return all;

@@ -142,8 +142,10 @@ static void emit_step(ls_cpu_compiler *self, ls_cpu_scope *scope,
   self->origins[position].note.bytes = bytes;
   if (step->end == node->num_outputs)
     self->origins[position].note.flops = flops;
-  if (step->begin == 0 && step->end > 0)
-    self->origins[position].in_place = plan->in_place;
+  if (step->begin == 0 && step->end > 0) {
+    self->origins[position].in_place[0] = plan->in_place;
+    self->origins[position].in_place[1] = plan->next_in_place;
+  }
   self->origins[position].adds = plan->adds && step->loop == plan->loop;
 }
 

@@ -45,10 +45,11 @@ typedef struct ls_kernel_plan {
   ls_arena *arena;
   // Wanted.
   ls_kernel_loop loop;
-  const void *params;  // In the arena.
-  int64_t blocks;      // At least 1. A function of the shapes alone.
-  size_t scratch;      // Bytes a thread needs.
-  uint32_t in_place;   // Bit i: output 0 may lie exactly on input i.
+  const void *params;      // In the arena.
+  int64_t blocks;          // At least 1. A function of the shapes alone.
+  size_t scratch;          // Bytes a thread needs.
+  uint32_t in_place;       // Bit i: output 0 may lie exactly on input i,
+  uint32_t next_in_place;  // and output 1.
   // Two steps, if `first` is set: it runs to its end in blocks of its own
   // before `loop` begins, and leaves `shared` bytes, aligned to 64, which are
   // its last output and `loop`'s last input. Of the outputs it writes the

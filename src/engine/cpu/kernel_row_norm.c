@@ -21,6 +21,7 @@ typedef struct rows_params {
   ls_dtype dtype;  // Of x; `wide` of scale and offset.
   ls_dtype wide;
   ls_cpu_row_norm norm;  // Without the arrays.
+  bool again;            // The gradient gives y too, as output 1.
   int64_t rows, columns, rows_per_block;
   int64_t group;          // Rows that are widened at a time.
   int64_t chunk, chunks;  // Of the gradient, rows.
@@ -59,21 +60,23 @@ static void normalize_loop(const ls_kernel_call *call, int64_t begin_block,
 }
 
 // ---- Gradient --------------------------------------------------------------
-// Operands: dy, x, scale.
+// Operands: dy, x, scale, and the offset if y is given again.
 static void gradient_of_rows(const rows_params *self,
                              const ls_kernel_call *call, void *sums,
                              int64_t begin, int64_t end) {
   const size_t columns = (size_t)self->columns;
   ls_cpu_row_norm norm = self->norm;
   norm.scale = call->in[2];
+  norm.offset = self->again ? call->in[3] : NULL;
   char *offset_sums = (char *)sums + columns * ls_dtype_size(self->wide);
   void *doffset = self->sums == 1 ? NULL : offset_sums;
   for (int64_t i = begin; i < end;) {
     const void *from_dy = (const char *)call->in[0] + before(self, i);
     const void *from_x = (const char *)call->in[1] + before(self, i);
     void *to = (char *)call->out[0] + before(self, i);
+    void *y = self->again ? (char *)call->out[1] + before(self, i) : NULL;
     if (!ls_is_half(self->dtype)) {
-      self->norms->gradient_rows(to, sums, doffset, from_dy, from_x, &norm,
+      self->norms->gradient_rows(to, y, sums, doffset, from_dy, from_x, &norm,
                                  (size_t)(end - i), columns);
       return;
     }
@@ -82,9 +85,10 @@ static void gradient_of_rows(const rows_params *self,
     const int64_t rows = ls_min_i64(self->group, end - i);
     ls_widen(self->dtype, dy, from_dy, rows * self->columns);
     ls_widen(self->dtype, x, from_x, rows * self->columns);
-    self->norms->gradient_rows(dy, sums, doffset, dy, x, &norm, (size_t)rows,
-                               columns);
+    self->norms->gradient_rows(dy, y == NULL ? NULL : x, sums, doffset, dy, x,
+                               &norm, (size_t)rows, columns);
     ls_narrow(self->dtype, to, dy, rows * self->columns);
+    if (y != NULL) ls_narrow(self->dtype, y, x, rows * self->columns);
     i += rows;
   }
 }
@@ -106,7 +110,8 @@ static void gradient_loop(const ls_kernel_call *call, int64_t begin_block,
   const rows_params *self = call->params;
   const size_t count = (size_t)(self->sums * self->columns);
   for (int64_t c = begin_block; c < end_block; ++c) {
-    double *sums = (double *)call->out[1] + c * (int64_t)count;
+    double *sums =
+        (double *)call->out[self->again ? 2 : 1] + c * (int64_t)count;
     memset(sums, 0, count * sizeof(*sums));
     const int64_t end = ls_min_i64((c + 1) * self->chunk, self->rows);
     for (int64_t i = c * self->chunk; i < end; i += RUN) {
@@ -183,18 +188,20 @@ static ls_status plan_normalize(ls_kernel_plan *plan, bool centred) {
   return ls_ok();
 }
 
-static ls_status plan_gradient(ls_kernel_plan *plan, bool centred) {
+static ls_status plan_gradient(ls_kernel_plan *plan, bool centred, bool again) {
   rows_params *self = NULL;
   LS_RETURN_IF_ERROR(plan_rows(plan, 1, centred, &self));
+  self->again = again;
   const int64_t count = self->sums * self->columns;
   plan->first = gradient_loop;
   plan->first_blocks = self->chunks;
-  plan->first_outputs = 1;
+  plan->first_outputs = again ? 2 : 1;
   plan->shared = (size_t)(self->chunks * count) * sizeof(double);
   plan->loop = sums_loop;
   plan->only_shared = true;
   plan->blocks = ls_blocks_of(count, COLUMNS);
-  plan->in_place = 1 | 2;
+  plan->in_place = again ? 1 : 1 | 2;
+  plan->next_in_place = again ? 2 : 0;
   plan->scratch = (size_t)(2 * self->columns) * ls_dtype_size(self->wide);
   if (ls_is_half(self->dtype))
     plan->scratch += (size_t)(2 * self->group * self->columns) * sizeof(float);
@@ -208,8 +215,11 @@ ls_status kernel_rms_norm(ls_kernel_plan *plan) {
   return plan_normalize(plan, false);
 }
 ls_status kernel_layer_norm_grad(ls_kernel_plan *plan) {
-  return plan_gradient(plan, true);
+  return plan_gradient(plan, true, false);
+}
+ls_status kernel_layer_norm_again(ls_kernel_plan *plan) {
+  return plan_gradient(plan, true, true);
 }
 ls_status kernel_rms_norm_grad(ls_kernel_plan *plan) {
-  return plan_gradient(plan, false);
+  return plan_gradient(plan, false, false);
 }

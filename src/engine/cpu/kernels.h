@@ -68,6 +68,8 @@ typedef size_t ls_cpu_product_scratch_fn(const ls_cpu_product *product);
 
 // dst[i] = f(src[i]) for n floats.
 typedef void ls_cpu_unary_fn(float *dst, const float *src, size_t n);
+typedef void ls_cpu_gelu_again_fn(float *dx, float *y, const float *dy,
+                                  const float *x, size_t n);
 
 // A function of each row of a dense rows x columns array. A row's sum is
 // that of `sum`, and a sum's reciprocal is multiplied with.
@@ -224,6 +226,8 @@ typedef struct ls_cpu_kernels {
   ls_cpu_unary_fn *gelu;             // By tanh.
   // dst[i] = dy[i] gelu'(x[i]).
   void (*gelu_grad)(float *dst, const float *dy, const float *x, size_t n);
+  // The same, and y[i] = gelu(x[i]). `dx` may be `dy`, and `y` may be `x`.
+  ls_cpu_gelu_again_fn *gelu_again;
 
   // 16-bit floats to f32 and back, to nearest even. No overlap.
   void (*widen_f16)(float *dst, const uint16_t *src, size_t n);

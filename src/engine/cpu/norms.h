@@ -57,9 +57,11 @@ typedef struct ls_cpu_norms {
   void (*normalize_rows)(void *dst, const void *x, const ls_cpu_row_norm *norm,
                          size_t rows, size_t columns);
   // dx of dense rows; adds dy r to dscale[j] and, unless that is NULL, dy to
-  // doffset[j], row by row. `dst` may be dy or x.
-  void (*gradient_rows)(void *dst, void *dscale, void *doffset, const void *dy,
-                        const void *x, const ls_cpu_row_norm *norm, size_t rows,
+  // doffset[j], row by row; `y`, unless NULL, becomes that of a norm with an
+  // offset. `dst` may be dy, and x if `y` is not.
+  void (*gradient_rows)(void *dst, void *y, void *dscale, void *doffset,
+                        const void *dy, const void *x,
+                        const ls_cpu_row_norm *norm, size_t rows,
                         size_t columns);
 
   // One row: dst = y (dy - sum of dy y), the gradient of softmax.

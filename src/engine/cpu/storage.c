@@ -120,24 +120,45 @@ static bool works_in_place(ls_cpu_code code) {
          code == LS_CPU_STACK_POP;
 }
 
-// Whether output 0 of the instruction may lie on `root`, as far as its other
-// operands go: each one there must be allowed to be overwritten.
+// The number of the instruction's output that lies on `root`, if one does.
+static uint32_t output_on(const ls_cpu_compiler *self, uint32_t position,
+                          uint32_t root) {
+  const ls_cpu_instruction *instruction = &self->instructions[position];
+  const uint32_t *operands = &self->operands[instruction->operand];
+  uint32_t found = LS_CPU_NONE;
+  for (uint32_t i = 0; i < instruction->num_out; ++i) {
+    if (ls_cpu_root(self, operands[instruction->num_in + i]) != root) continue;
+    if (found != LS_CPU_NONE) return LS_CPU_NONE;
+    found = i;
+  }
+  return found;
+}
+
+static bool takes_place(const ls_cpu_compiler *self, uint32_t position,
+                        uint32_t output, uint32_t input) {
+  return output < LS_COUNT_OF(self->origins->in_place) && input < 32 &&
+         (self->origins[position].in_place[output] >> input & 1U) != 0;
+}
+
+// Whether the instruction's output that lies on `output` alone may lie on
+// `root`, as far as its other operands go: each one there must be allowed to be
+// overwritten.
 static bool may_overwrite(const ls_cpu_compiler *self, uint32_t position,
                           uint32_t output, uint32_t root) {
   const ls_cpu_instruction *instruction = &self->instructions[position];
   const uint32_t *operands = &self->operands[instruction->operand];
   if (instruction->code == LS_CPU_COPY) return true;
   if (!works_in_place(instruction->code)) return false;
-  for (uint32_t i = 0; i < instruction->num_in; ++i) {
-    if (ls_cpu_root(self, operands[i]) != root) continue;
-    if (i >= 32 || (self->origins[position].in_place >> i & 1U) == 0) {
+  const uint32_t number = output_on(self, position, output);
+  if (number == LS_CPU_NONE) return false;
+  for (uint32_t i = 0; i < instruction->num_in; ++i)
+    if (ls_cpu_root(self, operands[i]) == root &&
+        !takes_place(self, position, number, i))
       return false;
-    }
-  }
-  for (uint32_t i = 0; i < instruction->num_out; ++i) {
-    const uint32_t out = ls_cpu_root(self, operands[instruction->num_in + i]);
-    if ((i == 0) != (out == output)) return false;
-  }
+  for (uint32_t i = 0; i < instruction->num_out; ++i)
+    if (i != number &&
+        ls_cpu_root(self, operands[instruction->num_in + i]) == root)
+      return false;
   return true;
 }
 
@@ -301,20 +322,23 @@ static void drop_copies(ls_cpu_compiler *self) {
   }
 }
 
-// Puts output 0 on an operand that is used for the last time.
-static void work_in_place(ls_cpu_compiler *self, uint32_t position) {
+// Puts an output on an operand that is used for the last time.
+static void work_in_place(ls_cpu_compiler *self, uint32_t position,
+                          uint32_t number) {
   const ls_cpu_instruction *instruction = &self->instructions[position];
-  if (!works_in_place(instruction->code) || instruction->num_out == 0) return;
+  if (!works_in_place(instruction->code) || number >= instruction->num_out)
+    return;
   const uint32_t *operands = &self->operands[instruction->operand];
-  const uint32_t out = ls_cpu_root(self, operands[instruction->num_in]);
+  const uint32_t out =
+      ls_cpu_root(self, operands[instruction->num_in + number]);
   const ls_cpu_storage *output = &self->storages[out];
   ls_cpu_stretch life;
   if (output->home != LS_CPU_ARENA || !ls_cpu_extent(self, out, &life) ||
       life.begin != position) {
     return;
   }
-  for (uint32_t i = 0; i < instruction->num_in && i < 32; ++i) {
-    if ((self->origins[position].in_place >> i & 1U) == 0) continue;
+  for (uint32_t i = 0; i < instruction->num_in; ++i) {
+    if (!takes_place(self, position, number, i)) continue;
     const uint32_t in = ls_cpu_root(self, operands[i]);
     const ls_cpu_storage *input = &self->storages[in];
     if (in == out || input->home != LS_CPU_ARENA ||
@@ -331,7 +355,7 @@ static void work_in_place(ls_cpu_compiler *self, uint32_t position) {
 void ls_cpu_share_storages(ls_cpu_compiler *self) {
   if (ls_cpu_failed(self)) return;
   drop_copies(self);
-  for (uint32_t i = 0; i < self->num_instructions; ++i) {
-    work_in_place(self, i);
-  }
+  for (uint32_t i = 0; i < self->num_instructions; ++i)
+    for (uint32_t k = 0; k < LS_COUNT_OF(self->origins->in_place); ++k)
+      work_in_place(self, i, k);
 }

@@ -44,6 +44,8 @@ void LS_ISA_NAME(ls_cpu_softplus)(float *dst, const float *src, size_t n);
 void LS_ISA_NAME(ls_cpu_gelu)(float *dst, const float *src, size_t n);
 void LS_ISA_NAME(ls_cpu_gelu_grad)(float *dst, const float *dy, const float *x,
                                    size_t n);
+void LS_ISA_NAME(ls_cpu_gelu_again)(float *dx, float *y, const float *dy,
+                                    const float *x, size_t n);
 
 void LS_ISA_NAME(ls_cpu_widen_f16)(float *dst, const uint16_t *src, size_t n);
 void LS_ISA_NAME(ls_cpu_widen_bf16)(float *dst, const uint16_t *src, size_t n);

@@ -306,7 +306,7 @@ static void normalize_rows(void *dst, const void *src,
 #define ROWS GROUP
 
 typedef struct {
-  ELEM *dx, *dscale, *doffset;
+  ELEM *dx, *y, *dscale, *doffset;
   const ELEM *dy, *x;
   const ls_cpu_row_norm *norm;
   size_t columns;
@@ -338,10 +338,12 @@ LS_INLINE void sum_gradient_at(const rows_work *w, row_slope *slopes,
   if (w->doffset != NULL) store_lanes(w->doffset + j, lanes, doffset);
 }
 
-// dx = (g - mean(g) - r mean(g r)) inverse
+// dx = (g - mean(g) - r mean(g r)) inverse, and y as normalize_at has it.
 LS_INLINE void gradient_at(const rows_work *w, const row_slope *slopes,
                            const size_t rows, size_t j, size_t lanes) {
   const VEC scale = constants(w->norm->scale, j, lanes);
+  VEC offset = V(zero)();
+  if (w->y != NULL) offset = constants(w->norm->offset, j, lanes);
   LS_UNROLL
   for (size_t i = 0; i < rows; ++i) {
     const VEC x = load_lanes(w->x + i * w->columns + j, lanes);
@@ -351,6 +353,8 @@ LS_INLINE void gradient_at(const rows_work *w, const row_slope *slopes,
     const VEC rest = V(sub)(g, V(mul)(r, slopes[i].product));
     store_lanes(w->dx + i * w->columns + j, lanes,
                 V(mul)(rest, slopes[i].inverse));
+    if (w->y != NULL)
+      store_lanes(w->y + i * w->columns + j, lanes, V(fma)(r, scale, offset));
   }
 }
 
@@ -380,11 +384,12 @@ LS_EXPAND void gradient_of_some(const rows_work *w, const size_t rows) {
   if (j < columns) gradient_at(w, slopes, rows, j, columns - j);
 }
 
-static void gradient_rows(void *dst, void *dscale, void *doffset,
+static void gradient_rows(void *dst, void *y, void *dscale, void *doffset,
                           const void *dy, const void *x,
                           const ls_cpu_row_norm *norm, size_t rows,
                           size_t columns) {
   rows_work work = {.dx = dst,
+                    .y = y,
                     .dscale = dscale,
                     .doffset = doffset,
                     .dy = dy,
@@ -399,6 +404,7 @@ static void gradient_rows(void *dst, void *dscale, void *doffset,
       gradient_of_some(&work, 1);
     }
     work.dx += count * columns;
+    if (y != NULL) work.y += count * columns;
     work.dy += count * columns;
     work.x += count * columns;
     rows -= count;

@@ -31,6 +31,7 @@ const ls_cpu_kernels LS_ISA_NAME(ls_cpu_kernels) = {
     .softplus = LS_ISA_NAME(ls_cpu_softplus),
     .gelu = LS_ISA_NAME(ls_cpu_gelu),
     .gelu_grad = LS_ISA_NAME(ls_cpu_gelu_grad),
+    .gelu_again = LS_ISA_NAME(ls_cpu_gelu_again),
     .widen_f16 = LS_ISA_NAME(ls_cpu_widen_f16),
     .widen_bf16 = LS_ISA_NAME(ls_cpu_widen_bf16),
     .narrow_f16 = LS_ISA_NAME(ls_cpu_narrow_f16),

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a gradient gives again instead of its being kept: the same bits as where
+// it is kept since somebody else wants it too, and less memory.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/allocator.h"
+#include "lockstep/gradients.h"
+#include "lockstep/ops.h"
+#include "support/values.h"
+
+enum { ROWS = 337, COLUMNS = 20, INNER = 90, LAYERS = 3 };
+
+// What a layer is, and whether its y is fetched beside the gradients.
+typedef struct net {
+  ls_dtype dtype;
+  bool norm;
+  bool fetches_y;
+} net;
+
+enum { X, W, V, SCALE, OFFSET, ARGS };
+
+// f(x w) v, with f as the net has it, on top of itself; the first layer's f(x
+// w) is `out_y`.
+static ls_tensor stack_layers(const net *self, ls_nest args, ls_tensor *out_y) {
+  ls_tensor x = ls_nest_tensor(args, X);
+  for (int i = 0; i < LAYERS; ++i) {
+    const ls_tensor u = ls_matmul(x, ls_nest_tensor(args, W));
+    const ls_tensor y = self->norm
+                            ? ls_layer_norm(u, ls_nest_tensor(args, SCALE),
+                                            ls_nest_tensor(args, OFFSET), 1e-5)
+                            : ls_gelu(u);
+    if (i == 0) *out_y = y;
+    x = ls_matmul(y, ls_nest_tensor(args, V));
+  }
+  return x;
+}
+
+static ls_nest gradients_of(ls_nest args, void *user) {
+  const net *self = user;
+  ls_tensor y = {0};
+  const ls_tensor x = stack_layers(self, args, &y);
+  const ls_nest loss = ls_leaf(ls_reduce_sum(ls_square(x), LS_ALL_AXES));
+  ls_nest of[ARGS], d[ARGS] = {0};
+  const ls_gradient_options zeros = {.unconnected_zero = true};
+  for (size_t i = 0; i < ARGS; ++i)
+    of[i] = ls_leaf(ls_nest_tensor(args, i));
+  expect_ok(ls_gradients(&loss, 1, of, ARGS, &zeros, d));
+  return LS_LIST(d[X], d[W], d[V], d[SCALE], d[OFFSET],
+                 ls_leaf(self->fetches_y ? y : x));
+}
+
+// What came out, the text of what ran, and the bytes of its values.
+typedef struct outcome {
+  ls_nest values;
+  char *text;
+  size_t bytes;
+} outcome;
+
+static outcome run(const net *self) {
+  const ls_dtype wide =
+      self->dtype == LS_DTYPE_F64 ? LS_DTYPE_F64 : LS_DTYPE_F32;
+  const ls_nest args = LS_LIST(
+      ls_nest_array(array_of_numbers(self->dtype, LS_SHAPE(ROWS, COLUMNS), 1)),
+      ls_nest_array(array_of_numbers(self->dtype, LS_SHAPE(COLUMNS, INNER), 2)),
+      ls_nest_array(array_of_numbers(self->dtype, LS_SHAPE(INNER, COLUMNS), 3)),
+      ls_nest_array(array_of_numbers(wide, LS_SHAPE(INNER), 4)),
+      ls_nest_array(array_of_numbers(wide, LS_SHAPE(INNER), 5)));
+  ls_function *function = NULL;
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = gradients_of,
+                             .user = (void *)(uintptr_t)self},
+      &function));
+  outcome out = {0};
+  char *plan = NULL;
+  expect_ok(ls_function_call(function, args, &out.values));
+  expect_ok(ls_function_print_lowered(function, &out.text));
+  expect_ok(ls_function_print_plan(function, &plan));
+  const char *bytes = strstr(plan, "bytes: shared ");
+  assert_non_null(bytes);
+  out.bytes = (size_t)strtoull(bytes + strlen("bytes: shared "), NULL, 10);
+  ls_text_release(plan);
+  ls_nest_release(args);
+  ls_function_release(function);
+  return out;
+}
+
+static void outcome_deinit(outcome *out) {
+  ls_nest_release(out->values);
+  ls_text_release(out->text);
+}
+
+static int count_of(const outcome *out, const char *call) {
+  int count = 0;
+  for (const char *at = out->text; (at = strstr(at, call)) != NULL; ++at)
+    ++count;
+  return count;
+}
+
+static void what_is_given_again_has_the_same_bits(void **state) {
+  (void)state;
+  static const ls_dtype dtypes[] = {LS_DTYPE_F32, LS_DTYPE_F64, LS_DTYPE_BF16,
+                                    LS_DTYPE_F16};
+  for (size_t i = 0; i < 2 * LS_COUNT_OF(dtypes); ++i) {
+    const net all = {.dtype = dtypes[i / 2], .norm = i % 2 != 0};
+    net but_first = all;
+    but_first.fetches_y = true;
+    outcome a = run(&all), b = run(&but_first);
+    const char *again = all.norm ? " layer_norm_again(" : " gelu_again(";
+    assert_int_equal(count_of(&a, again), LAYERS);
+    assert_int_equal(count_of(&b, again), LAYERS - 1);
+    for (size_t k = 0; k < ARGS; ++k) {
+      const ls_array *x = ls_nest_as_array(ls_nest_item(a.values, k));
+      const ls_array *y = ls_nest_as_array(ls_nest_item(b.values, k));
+      assert_memory_equal(ls_array_data(x), ls_array_data(y),
+                          (size_t)ls_array_num_elements(x) *
+                              ls_dtype_size(ls_array_dtype(x)));
+    }
+    outcome_deinit(&a);
+    outcome_deinit(&b);
+  }
+}
+
+// Of what is as large as y, each layer keeps x w, and a gradient takes one
+// more.
+static void it_takes_no_memory_meanwhile(void **state) {
+  (void)state;
+  const size_t large = ROWS * INNER * sizeof(float);
+  for (int norm = 0; norm < 2; ++norm) {
+    outcome got = run(&(net){.dtype = LS_DTYPE_F32, .norm = norm != 0});
+    assert_in_range(got.bytes, (LAYERS + 1) * large, (LAYERS + 2) * large);
+    outcome_deinit(&got);
+  }
+}
+
+static ls_nest forward_of(ls_nest args, void *user) {
+  ls_tensor y = {0};
+  return ls_leaf(stack_layers(user, args, &y));
+}
+
+static void without_a_gradient_nothing_changes(void **state) {
+  (void)state;
+  net plain = {.dtype = LS_DTYPE_F32};
+  const ls_nest args =
+      LS_LIST(ls_nest_array(array_of_numbers(LS_DTYPE_F32, LS_SHAPE(2, 3), 1)),
+              ls_nest_array(array_of_numbers(LS_DTYPE_F32, LS_SHAPE(3, 4), 2)),
+              ls_nest_array(array_of_numbers(LS_DTYPE_F32, LS_SHAPE(4, 3), 3)));
+  ls_function *function = NULL;
+  ls_nest result = ls_none();
+  char *text = NULL;
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = forward_of, .user = &plain}, &function));
+  expect_ok(ls_function_call(function, args, &result));
+  expect_ok(ls_function_print_lowered(function, &text));
+  assert_null(strstr(text, "again("));
+  ls_text_release(text);
+  ls_nest_release(result);
+  ls_nest_release(args);
+  ls_function_release(function);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(what_is_given_again_has_the_same_bits),
+      cmocka_unit_test(it_takes_no_memory_meanwhile),
+      cmocka_unit_test(without_a_gradient_nothing_changes),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
