@@ -70,15 +70,50 @@ static void large_products_are_cut_without_a_trace(void **state) {
   }
 }
 
+// k of a long sum, and of its parts.
+enum { LONG_K = 5003, PART_K = 1264 };
+
+static void long_sums_are_chains_that_are_added_in_order(void **state) {
+  (void)state;
+  enum { M = 3, N = 5 };
+  for (int transposed = 0; transposed < 2; ++transposed) {
+    loop_random random = {loop_random_seed()};
+    loop_case c = {.op = LS_OP_MATMUL, .out = {LS_DTYPE_F32, LS_SHAPE(M, N)}};
+    loop_case_attr(&c, LS_ATTR_B("transpose_a", false));
+    loop_case_attr(&c, LS_ATTR_B("transpose_b", transposed));
+    const float *a = loop_case_add(
+        &c, (ls_type){LS_DTYPE_F32, LS_SHAPE(M, LONG_K)}, -1, 1, &random);
+    const ls_shape shape =
+        transposed ? LS_SHAPE(N, LONG_K) : LS_SHAPE(LONG_K, N);
+    const float *b =
+        loop_case_add(&c, (ls_type){LS_DTYPE_F32, shape}, -1, 1, &random);
+    float *got = loop_case_run(&c);
+    for (size_t i = 0; i < M * N; ++i) {
+      float sum = 0, chain = 0;
+      for (size_t k = 0; k < LONG_K; ++k) {
+        if (k % PART_K == 0) chain = 0;
+        chain = fmaf(a[i / N * LONG_K + k],
+                     b[transposed ? i % N * LONG_K + k : k * N + i % N], chain);
+        if (k + 1 == LONG_K || (k + 1) % PART_K == 0)
+          sum = k < PART_K ? chain : sum + chain;
+      }
+      assert_memory_equal(&got[i], &sum, sizeof(sum));
+    }
+    free(got);
+    loop_case_deinit(&c);
+  }
+}
+
 static void dense_adds_its_bias_and_activates(void **state) {
   (void)state;
   loop_random random = {loop_random_seed()};
   for (size_t t = 0; t < LOOP_FLOATS; ++t) {
-    for (int variant = 0; variant < 4; ++variant) {
+    for (int variant = 0; variant < 8; ++variant) {
       const ls_dtype dtype = loop_types[t];
-      const int64_t m = loop_random_between(&random, 1, 300);
-      const int64_t n = loop_random_between(&random, 1, 200);
-      const int64_t k = loop_random_between(&random, 1, 30);
+      const bool is_long = variant & 4;
+      const int64_t m = loop_random_between(&random, 1, is_long ? 9 : 300);
+      const int64_t n = loop_random_between(&random, 1, is_long ? 9 : 200);
+      const int64_t k = is_long ? LONG_K : loop_random_between(&random, 1, 30);
       loop_case c = {.op = LS_OP_DENSE, .out = {dtype, LS_SHAPE(2, m, n)}};
       if (variant & 1) loop_case_attr(&c, LS_ATTR_S("activation", "relu"));
       loop_case_add(&c, (ls_type){dtype, LS_SHAPE(2, m, k)}, -1, 1, &random);
@@ -90,31 +125,35 @@ static void dense_adds_its_bias_and_activates(void **state) {
   }
 }
 
-static void
-products_have_the_same_bytes_on_every_instruction_set(void **state) {
-  (void)state;
+static void check_bytes_on_every_instruction_set(int64_t m, int64_t n,
+                                                 int64_t k) {
   static const char *const names[] = {"base", "v3", "v4"};
   float *first = NULL;
   for (size_t i = 0; i < LS_COUNT_OF(names); ++i) {
     if (ls_cpu_kernels_find(names[i]) == NULL) continue;
     loop_random random = {7};
     loop_case c = {.op = LS_OP_DENSE,
-                   .out = {LS_DTYPE_F32, LS_SHAPE(70, 140)},
+                   .out = {LS_DTYPE_F32, LS_SHAPE(m, n)},
                    .kernels = names[i]};
-    loop_case_add(&c, (ls_type){LS_DTYPE_F32, LS_SHAPE(70, 300)}, -1, 1,
-                  &random);
-    loop_case_add(&c, (ls_type){LS_DTYPE_F32, LS_SHAPE(300, 140)}, -1, 1,
-                  &random);
+    loop_case_add(&c, (ls_type){LS_DTYPE_F32, LS_SHAPE(m, k)}, -1, 1, &random);
+    loop_case_add(&c, (ls_type){LS_DTYPE_F32, LS_SHAPE(k, n)}, -1, 1, &random);
     float *got = loop_case_run(&c);
     if (first == NULL) {
       first = got;
     } else {
-      assert_memory_equal(first, got, 70 * 140 * sizeof(float));
+      assert_memory_equal(first, got, (size_t)(m * n) * sizeof(float));
       free(got);
     }
     loop_case_deinit(&c);
   }
   free(first);
+}
+
+static void
+products_have_the_same_bytes_on_every_instruction_set(void **state) {
+  (void)state;
+  check_bytes_on_every_instruction_set(70, 140, 300);
+  check_bytes_on_every_instruction_set(10, 40, LONG_K);
 }
 
 // ---- Softmax ---------------------------------------------------------------
@@ -309,6 +348,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(matmul_agrees_with_the_reference_in_every_orientation),
       cmocka_unit_test(large_products_are_cut_without_a_trace),
+      cmocka_unit_test(long_sums_are_chains_that_are_added_in_order),
       cmocka_unit_test(dense_adds_its_bias_and_activates),
       cmocka_unit_test(products_have_the_same_bytes_on_every_instruction_set),
       cmocka_unit_test(softmax_agrees_with_the_reference),

@@ -2,16 +2,17 @@
 //
 // Matrix products: matmul and dense.
 //
-// Every output is one chain of multiply-adds over k, in order; then comes the
-// bias, then the activation. f32 and f64 are the kernel table's product; 16-bit
-// floats are widened and go the same way, rounded once at the end; integers
-// are a plain loop and wrap around.
+// Every output is one chain of multiply-adds over k, in order, but for long
+// ones of f32 (product_parts.h); then comes the bias, then the activation. f32
+// and f64 are the kernel table's product; 16-bit floats are widened and go the
+// same way, rounded once at the end; integers are a plain loop and wrap around.
 //
 // The work is cut into units of a band of rows by a panel of columns. The bits
 // do not depend on cuts, so neighbouring units of one call are joined, and they
 // are numbered so that a part of them cuts the longer side of the result.
 #include "engine/cpu/kernel_list.h"
 #include "engine/cpu/loops.h"
+#include "engine/cpu/product_parts.h"
 
 // A unit: big enough that rearranging its part of B is cheap beside the work,
 // and halved where there would be few of them.
@@ -273,6 +274,10 @@ ls_status kernel_matmul(ls_kernel_plan *plan) {
                               activation->as.string);
     self->product.activation = LS_CPU_ACTIVATION_RELU;
   }
+  // Leading dimensions are rows only if B has none.
+  if (self->dtype == LS_DTYPE_F32 && plan->in[1].shape.rank == 2 &&
+      ls_product_has_parts(&self->product))
+    return ls_product_parts_prepare(&self->product, self->has_bias, plan);
   if (!choose_product(plan, self))
     return ls_kernel_unsupported(plan, self->dtype);
   const int64_t m = (int64_t)self->product.m, n = (int64_t)self->product.n;

@@ -135,8 +135,11 @@ LS_EXPAND void run_tile(const tile_work *work, const size_t rows,
         }
       }
       if (looks_ahead) {
-        __builtin_prefetch(ahead, 0, 2);
-        ahead += work->ahead_stride;
+        LS_UNROLL
+        for (size_t i = 0; i < VALUES; ++i) {
+          __builtin_prefetch(ahead, 0, 2);
+          ahead += work->ahead_stride;
+        }
       }
       a += a_transposed ? a_stride : 1;
       b += b_stride;
@@ -187,6 +190,9 @@ LS_EXPAND void run_tile(const tile_work *work, const size_t rows,
 LS_TILE_EACH_ROWS(LS_TILE_FUNCTIONS)
 #undef LS_TILE_FUNCTIONS
 
+static void full_ahead(const tile_work *w) {
+  run_tile(w, LS_TILE_ROWS, LS_TILE_VECTORS, false, false, true);
+}
 static void full_turned_ahead(const tile_work *w) {
   run_tile(w, LS_TILE_ROWS, LS_TILE_VECTORS, true, false, true);
 }
@@ -377,8 +383,8 @@ static void run_row(step *s, const tile_size *size, size_t m, size_t n0,
     work.out = (is_last ? c : chains) + (n - n0);
     if (p->bias != NULL) end.bias = (const ELEM *)p->bias + n;
     const bool is_largest = columns == PANEL && size == tile_sizes;
-    if (is_largest && turned && take_ahead(s, &work))
-      full_turned_ahead(&work);
+    if (is_largest && take_ahead(s, &work))
+      (turned ? full_turned_ahead : full_ahead)(&work);
     else
       tiles[turned](&work);
   }
