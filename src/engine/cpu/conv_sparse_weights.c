@@ -17,7 +17,7 @@ enum {
   BAND = 64,
   TOGETHER = 2 * LS_SPARSE_SLICE,
   GROUP_BYTES = 24 << 10,
-  MOST_LINES = 4
+  MOST_LINES = 5
 };
 
 typedef struct weights_params {
@@ -46,6 +46,16 @@ typedef struct group {
   ls_cpu_nonzeros lists;
 } group;
 
+// Makes `count` pixels of each slice zeros.
+static void clear_pixels(const group *g, float *x, int64_t count) {
+  const weights_params *self = g->self;
+  const size_t channels = (size_t)self->conv.in_channels;
+  for (size_t c = 0; c < channels; c += self->weights->channels) {
+    memset(x, 0, (size_t)(count * LS_SPARSE_SLICE) * sizeof(float));
+    x += self->plane;
+  }
+}
+
 // Copies the input under the `count` lines of dy from `first` on.
 static void slice_input(const group *g, const float *image, int64_t first,
                         int64_t count) {
@@ -54,17 +64,20 @@ static void slice_input(const group *g, const float *image, int64_t first,
   const int64_t begin = ls_min_i64(x->in, ls_max_i64(0, x->base));
   const int64_t end =
       ls_max_i64(begin, ls_min_i64(x->in, x->base + x->out + 2));
-  memset(g->x, 0,
-         g->self->plane * (size_t)(conv->in_channels / LS_SPARSE_SLICE) *
-             sizeof(float));
   for (int64_t i = 0; i < count + 2; ++i) {
     const int64_t at = first + i + y->base;
-    if (at < 0 || at >= y->in) continue;
     float *line = g->x + (size_t)i * g->self->line;
+    if (at < 0 || at >= y->in || begin == end) {
+      clear_pixels(g, line, x->out + 2);
+      continue;
+    }
+    clear_pixels(g, line, begin - x->base);
     g->self->weights->slice(line + (begin - x->base) * LS_SPARSE_SLICE,
                             g->self->plane,
                             image + (at * x->in + begin) * conv->in_channels,
                             (size_t)conv->in_channels, (size_t)(end - begin));
+    clear_pixels(g, line + (end - x->base) * LS_SPARSE_SLICE,
+                 x->base + x->out + 2 - end);
   }
 }
 
@@ -163,7 +176,7 @@ static void cut_groups(weights_params *self) {
   const int64_t width = conv->dim[X].out, height = conv->dim[Y].out / 2;
   const int64_t line = (width + 2) * LS_SPARSE_SLICE;
   const int64_t fit = GROUP_BYTES / (line * conv->in_channels /
-                                     LS_SPARSE_SLICE * (int64_t)sizeof(float));
+                                     LS_SPARSE_SLICE * self->weights->bytes);
   self->lines =
       ls_min_i64(height, ls_max_i64(1, ls_min_i64(MOST_LINES, (fit - 2) / 2)));
   self->groups = ls_blocks_of(height, self->lines);

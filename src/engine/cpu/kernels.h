@@ -181,6 +181,7 @@ typedef struct ls_cpu_sparse_input {
 // slice takes 16 floats, whatever is in them.
 typedef struct ls_cpu_sparse_weights {
   size_t channels;  // Of a slice.
+  int64_t bytes;    // Of a channel, where there is an instruction for it.
   // Puts `count` pixels of `channels` channels into slices.
   void (*slice)(float *slices, size_t plane, const float *line, size_t channels,
                 size_t count);

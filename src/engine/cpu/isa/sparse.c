@@ -59,16 +59,16 @@ static void collect_windows(const ls_cpu_nonzeros *to, const float *d,
 static void collect(const ls_cpu_nonzeros *to, const float *d,
                     const uint8_t *places, size_t pitch, size_t channels,
                     const int32_t *pixels, size_t count) {
-  for (size_t c = 0; c < channels; c += VF_LANES) {
-    const ls_cpu_nonzeros lists = {.counts = to->counts + c,
-                                   .places = to->places + c * to->pitch,
-                                   .values = to->values + c * to->pitch,
-                                   .pitch = to->pitch};
-    for (size_t i = 0; i < count; i += VF_LANES)
+  for (size_t i = 0; i < count; i += VF_LANES)
+    for (size_t c = 0; c < channels; c += VF_LANES) {
+      const ls_cpu_nonzeros lists = {.counts = to->counts + c,
+                                     .places = to->places + c * to->pitch,
+                                     .values = to->values + c * to->pitch,
+                                     .pitch = to->pitch};
       collect_windows(&lists, d + i * pitch + c, places + i * pitch + c, pitch,
                       pixels + 4 * i,
                       count - i < VF_LANES ? count - i : VF_LANES);
-  }
+    }
 }
 
 const ls_cpu_sparse LS_ISA_NAME(ls_cpu_sparse) = {.unslice = unslice,

@@ -84,7 +84,7 @@ static void add(float *sums, const float *x, size_t line, size_t plane,
 }
 
 const ls_cpu_sparse_weights LS_ISA_NAME(ls_cpu_sparse_weights_bf16) = {
-    .channels = PIXEL, .slice = slice, .add = add};
+    .channels = PIXEL, .bytes = 2, .slice = slice, .add = add};
 
 #else
 
@@ -128,7 +128,7 @@ static void add(float *sums, const float *x, size_t line, size_t plane,
 }
 
 const ls_cpu_sparse_weights LS_ISA_NAME(ls_cpu_sparse_weights) = {
-    .channels = VF_LANES, .slice = slice, .add = add};
+    .channels = VF_LANES, .bytes = 4, .slice = slice, .add = add};
 
 // ---- bf16, in two steps ----------------------------------------------------
 static void slice_rounded(float *slices, size_t plane, const float *line,
@@ -165,6 +165,9 @@ static void add_rounded(float *sums, const float *x, size_t line, size_t plane,
 }
 
 const ls_cpu_sparse_weights LS_ISA_NAME(ls_cpu_sparse_weights_bf16) = {
-    .channels = VF_LANES, .slice = slice_rounded, .add = add_rounded};
+    .channels = VF_LANES,
+    .bytes = 2,
+    .slice = slice_rounded,
+    .add = add_rounded};
 
 #endif
