@@ -10,10 +10,11 @@
 //
 // Kernels on one core, with layouts: product_bench and convolution_bench.
 //
-// Usage: kernels_bench [-t THREADS] [-s SECONDS] [-m NAME] [-d]
+// Usage: kernels_bench [-t THREADS] [-s SECONDS] [-m NAME] [-b] [-d]
 //   -t  threads; default: the cores
 //   -s  seconds for each row; default 0.3
 //   -m  only the rows whose name begins so
+//   -b  operands of products are rounded to bf16: LS_MATH_BF16
 //   -d  convolutions sum over their taps, always: LS_MATH_DIRECT
 
 #define _GNU_SOURCE
@@ -457,6 +458,12 @@ static ls_status time_ops(const options *opts, int threads,
   return ls_ok();
 }
 
+static const char *math_name(ls_math math) {
+  return math == LS_MATH_FAST   ? "fast"
+         : math == LS_MATH_BF16 ? "bf16"
+                                : "direct";
+}
+
 static ls_status time_all(const options *opts, ls_runtime *runtime) {
   const int threads = ls_runtime_threads(runtime);
   ls_array *memory = NULL;
@@ -466,8 +473,8 @@ static ls_status time_all(const options *opts, ls_runtime *runtime) {
   const copied data = {(char *)floats, (char *)(floats + LARGE)};
   printf("%d thread%s, math %s; the roof is of multiply-adds from registers or "
          "of copies (read and written)\n  %-32s %13s %9s\n",
-         threads, threads == 1 ? "" : "s",
-         opts->math == LS_MATH_FAST ? "fast" : "direct", "", "median", "least");
+         threads, threads == 1 ? "" : "s", math_name(opts->math), "", "median",
+         "least");
   const ls_status status = time_ops(opts, threads, &data);
   ls_array_release(memory);
   LS_RETURN_IF_ERROR(status);
@@ -476,7 +483,7 @@ static ls_status time_all(const options *opts, ls_runtime *runtime) {
 
 int main(int argc, char **argv) {
   options opts = {.seconds = 0.3, .name = ""};
-  for (int flag; (flag = getopt(argc, argv, "t:s:m:d")) != -1;) {
+  for (int flag; (flag = getopt(argc, argv, "t:s:m:bd")) != -1;) {
     switch (flag) {
     case 't':
       opts.threads = atoi(optarg);
@@ -487,13 +494,15 @@ int main(int argc, char **argv) {
     case 'm':
       opts.name = optarg;
       break;
+    case 'b':
+      opts.math = LS_MATH_BF16;
+      break;
     case 'd':
       opts.math = LS_MATH_DIRECT;
       break;
     default:
-      fprintf(
-          stderr,
-          "usage: kernels_bench [-t THREADS] [-s SECONDS] [-m NAME] [-d]\n");
+      fprintf(stderr, "usage: kernels_bench [-t THREADS] [-s SECONDS] [-m "
+                      "NAME] [-b] [-d]\n");
       return 2;
     }
   }
