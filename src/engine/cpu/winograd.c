@@ -5,7 +5,9 @@
 #include "engine/cpu/winograd.h"
 
 // Bytes of the planes of a unit's inputs and outputs; its tiles at most.
-enum { UNIT_BYTES = 512 << 10, MOST_TILES = 96, STEP = 12 };
+enum { UNIT_BYTES = 384 << 10, LEAST_TILES = 24, MOST_TILES = 96 };
+// Tiles that registers hold at once, and a part of these.
+enum { ROWS = 12, STEP = 4 };
 
 // ---- Tiles -----------------------------------------------------------------
 ls_winograd_tiles ls_winograd_cut(const ls_conv *conv) {
@@ -209,8 +211,8 @@ bool ls_winograd_fits(const ls_kernel_plan *plan, const ls_conv *conv) {
 // Tiles of a unit: as many as fit, equally many in each.
 static int64_t unit_of(int64_t tiles, int64_t channels) {
   const int64_t bytes = LS_WINOGRAD_PLANES * channels * (int64_t)sizeof(float);
-  const int64_t most =
-      ls_max_i64(24, ls_min_i64(MOST_TILES, UNIT_BYTES / bytes));
+  const int64_t fit = ls_min_i64(MOST_TILES, UNIT_BYTES / bytes) / ROWS * ROWS;
+  const int64_t most = ls_max_i64(LEAST_TILES, fit);
   const int64_t units = ls_blocks_of(ls_blocks_of(tiles, most), 4) * 4;
   return ls_blocks_of(ls_blocks_of(tiles, units), STEP) * STEP;
 }
