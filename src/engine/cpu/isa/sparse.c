@@ -20,6 +20,10 @@ static void unslice(float *line, const float *slices, size_t plane,
 }
 
 // ---- For the weights -------------------------------------------------------
+// How many windows before its turn one is fetched, which lie too far apart for
+// the processor to guess: the next group's too.
+enum { AHEAD = 2 * VF_LANES };
+
 // 16 windows by 16 channels; `to` begins at the first of these. `at` are the
 // pixels where the windows' values stand.
 static void collect_square(const ls_cpu_nonzeros *to, const float *d,
@@ -47,6 +51,8 @@ static void collect_windows(const ls_cpu_nonzeros *to, const float *d,
   const bool all = count == VF_LANES;
   for (size_t i = 0; i < VF_LANES; ++i) {
     const bool there = i < count;
+    __builtin_prefetch(d + (i + AHEAD) * pitch);
+    __builtin_prefetch(places + (i + AHEAD) * pitch);
     vf_store(at + i * VF_LANES,
              there ? vi_as_float(vi_pick(pixels + 4 * i, places + i * pitch))
                    : vf_zero());
