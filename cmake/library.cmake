@@ -59,6 +59,10 @@ add_library(ls_defined INTERFACE)  # Linked last: the last option counts.
 target_compile_options(ls_defined INTERFACE -fno-sanitize=undefined)
 file(GLOB isa_sources CONFIGURE_DEPENDS
      "${PROJECT_SOURCE_DIR}/src/engine/cpu/isa/*.c")
+# What compilers make vectors of themselves they do not at -O2.
+set_source_files_properties(
+  "${PROJECT_SOURCE_DIR}/src/engine/cpu/isa/random.c"
+  PROPERTIES COMPILE_OPTIONS -O3)
 set(LS_ISAS base)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$")
   list(APPEND LS_ISAS v3 v4)
