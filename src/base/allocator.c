@@ -30,15 +30,14 @@ ls_allocator *ls_allocator_system(void) {
 
 // ---- Huge pages -------------------------------------------------------------
 void *ls_allocate_large(ls_allocator *allocator, size_t size) {
-  enum { HUGE_PAGE = 2 * 1024 * 1024 };
-  if (size < HUGE_PAGE) {
+  if (size < LS_HUGE_PAGE) {
     return allocator->allocate(allocator, size, LS_CACHE_LINE);
   }
-  void *memory = allocator->allocate(allocator, size, HUGE_PAGE);
+  void *memory = allocator->allocate(allocator, size, LS_HUGE_PAGE);
 #if defined(MADV_HUGEPAGE)
   // Only a wish. Whole pages of the block: no neighbour is meant.
   if (memory != NULL) {
-    madvise(memory, size & ~(size_t)(HUGE_PAGE - 1), MADV_HUGEPAGE);
+    madvise(memory, size & ~(size_t)(LS_HUGE_PAGE - 1), MADV_HUGEPAGE);
   }
 #endif
   return memory;

@@ -33,6 +33,7 @@ static inline void *ls_allocate(ls_allocator *allocator, size_t size) {
 
 // The same for what holds much data: from 2 MiB on a block starts on a huge
 // page's border and asks for such pages, and is always on a cache line.
+enum { LS_HUGE_PAGE = 2 << 20 };
 void *ls_allocate_large(ls_allocator *allocator, size_t size);
 
 // Room for `count` items of `size` bytes each, zeroed; NULL without memory or

@@ -24,11 +24,20 @@ struct ls_array {
   void *user;
 };
 
-// Where the elements begin in the block.
-enum {
-  DATA_OFFSET =
-      (sizeof(ls_array) + LS_CACHE_LINE - 1) / LS_CACHE_LINE * LS_CACHE_LINE
-};
+// What there is room for before the elements. The block need not begin on a
+// cache line: memory that must is not found again among what was freed.
+enum { HEAD_SIZE = sizeof(ls_array) + LS_CACHE_LINE - 1 };
+
+static void *allocate_block(ls_allocator *allocator, size_t size) {
+  return size >= LS_HUGE_PAGE
+             ? ls_allocate_large(allocator, size)
+             : allocator->allocate(allocator, size, _Alignof(max_align_t));
+}
+
+static void *elements_of(ls_array *array) {
+  const uintptr_t behind = (uintptr_t)(array + 1);
+  return (char *)(array + 1) + (0 - behind) % LS_CACHE_LINE;
+}
 
 static bool holds_objects(ls_dtype dtype) {
   return dtype == LS_DTYPE_RESOURCE || dtype == LS_DTYPE_VARIANT;
@@ -76,8 +85,8 @@ static ls_status make_array(ls_dtype dtype, ls_shape shape, size_t extra,
   ls_allocator *allocator = ls_current_allocator();
   size_t total = 0;
   ls_array *array = NULL;
-  if (!__builtin_add_overflow(extra, (size_t)DATA_OFFSET, &total)) {
-    array = ls_allocate_large(allocator, total);
+  if (!__builtin_add_overflow(extra, (size_t)HEAD_SIZE, &total)) {
+    array = allocate_block(allocator, total);
   }
   if (array == NULL) {
     return LS_STATUS(LS_RESOURCE_EXHAUSTED, "no memory for %s: %zu bytes",
@@ -89,7 +98,7 @@ static ls_status make_array(ls_dtype dtype, ls_shape shape, size_t extra,
   memcpy(array->shape.dim, shape.dim, (size_t)shape.rank * sizeof(int64_t));
   array->num_elements = ls_shape_num_elements(shape);
   array->size = (size_t)array->num_elements * ls_dtype_size(dtype);
-  array->data = (char *)array + DATA_OFFSET;
+  array->data = elements_of(array);
   *out_array = array;
   return ls_ok();
 }

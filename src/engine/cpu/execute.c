@@ -252,7 +252,7 @@ static void run_streams(ls_instance *self, ls_cpu_worker *worker) {
 }
 
 // ---- Runs ------------------------------------------------------------------
-static void set_bases(ls_instance *self, const ls_run_args *args) {
+static ls_status set_bases(ls_instance *self, const ls_run_args *args) {
   const ls_executable *executable = self->executable;
   const ls_program *program = executable->program;
   char **inputs = self->workers[0].bases + ls_cpu_base_inputs();
@@ -261,17 +261,19 @@ static void set_bases(ls_instance *self, const ls_run_args *args) {
   }
   char **outputs = self->workers[0].bases + ls_cpu_base_outputs(executable);
   for (size_t i = 0; i < program->num_outputs; ++i) {
-    void *wanted = args->outputs == NULL ? NULL : args->outputs[i];
-    outputs[i] =
-        wanted != NULL ? wanted : self->spares + executable->spare_offsets[i];
+    outputs[i] = args->outputs == NULL ? NULL : args->outputs[i];
+    if (outputs[i] != NULL) continue;
+    LS_TRY(ls_cpu_make_spares(self));
+    outputs[i] = self->spares + executable->spare_offsets[i];
   }
+  return ls_ok();
 }
 
 // What a run starts with.
 static ls_status begin_run(ls_instance *self, const ls_run_args *args) {
   // A failed run may have left records with calls that do not end.
   LS_TRY(ls_cpu_init_host(self));
-  set_bases(self, args);
+  LS_TRY(set_bases(self, args));
   LS_CPU_SET(self->step, args->step);
   self->seed = args->seed;
   LS_CPU_SET(self->num_running, 0);

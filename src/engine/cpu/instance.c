@@ -150,11 +150,15 @@ static ls_status make_arenas(ls_instance *self) {
   LS_TRY(make_memory(self, 1, facts->shared_bytes, &self->shared));
   LS_TRY(make_memory(self, (size_t)(executable->end - executable->first),
                      facts->frame_bytes, &self->frames));
-  LS_TRY(make_memory(self, 1, executable->spare_bytes, &self->spares));
   LS_TRY(make_team(self));
   for (int i = 0; i < self->num_workers; ++i)
     LS_TRY(equip_worker(self, i));
   return ls_ok();
+}
+
+ls_status ls_cpu_make_spares(ls_instance *self) {
+  if (self->spares != NULL) return ls_ok();
+  return make_memory(self, 1, self->executable->spare_bytes, &self->spares);
 }
 
 ls_status ls_cpu_bind(ls_executable *executable, ls_buffer *const *buffers,

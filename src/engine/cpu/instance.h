@@ -113,6 +113,9 @@ void ls_cpu_worker_fail(ls_cpu_worker *worker, ls_status status);
 ls_status ls_cpu_bind(ls_executable *executable, ls_buffer *const *buffers,
                       ls_instance **out_instance);
 void ls_cpu_destroy_instance(ls_instance *instance);
+// Memory for outputs that a run does not want, when one does not for the first
+// time.
+ls_status ls_cpu_make_spares(ls_instance *self);
 ls_status ls_cpu_run(ls_instance *instance, const ls_run_args *args);
 
 ls_status ls_cpu_measure(ls_instance *instance, bool on);
