@@ -77,13 +77,20 @@ static bool list_usable(ls_cores *cores) {
   return true;
 }
 
+bool ls_cores_look_again(ls_cores *cores) {
+  ls_release(cores->allocator, cores->usable);
+  cores->usable = NULL;
+  cores->count = 0;
+  return cores->topology == NULL || list_usable(cores);
+}
+
 ls_status ls_cores_create(ls_allocator *allocator, ls_cores **out_cores) {
   *out_cores = NULL;
   ls_cores *cores = ls_new(allocator, ls_cores);
   if (cores == NULL) return ls_out_of_memory();
   cores->allocator = allocator;
   cores->topology = load_topology();
-  if (cores->topology != NULL && !list_usable(cores)) {
+  if (!ls_cores_look_again(cores)) {
     ls_cores_destroy(cores);
     return ls_out_of_memory();
   }

@@ -13,12 +13,15 @@ LS_MUST_USE ls_status ls_cores_create(ls_allocator *allocator,
                                       ls_cores **out_cores);
 void ls_cores_destroy(ls_cores *cores);  // NULL is fine.
 
+// Lists the cores anew: bindings may have changed. False without memory.
+bool ls_cores_look_again(ls_cores *cores);
+
 // Cores that the process may run on, at least 1. Two hardware threads of one
 // core count once.
 int ls_cores_count(const ls_cores *cores);
-// Binds the calling thread to core `index`, where 0 is the one that the caller
-// of ls_cores_create ran on. False where that is not allowed or
-// there is no such core: then nothing has changed.
+// Binds the calling thread to core `index`, where 0 is the one that whoever
+// listed them ran on. False where that is not allowed or there is no such core:
+// then nothing has changed.
 bool ls_cores_bind(const ls_cores *cores, int index);
 
 #endif  // LS_BASE_CORES_H_

@@ -26,6 +26,7 @@ static void complain(void *to, const char *line) {
 // Frees the runtime itself, also a half-built one.
 static void free_runtime(ls_runtime *runtime) {
   ls_workers_destroy(runtime->workers);
+  ls_cores_destroy(runtime->cores);
   ls_host_threads_destroy(runtime->host_threads);
   ls_map_deinit(&runtime->log_counts);
   ls_mutex_deinit(&runtime->lock);
@@ -64,7 +65,10 @@ static ls_status init_runtime(ls_runtime *runtime,
                                          : stall_ms * NANOS_PER_MS;
   runtime->threads = options->threads;
   if (runtime->threads == 0) runtime->threads = runtime->debug.threads;
-  if (runtime->threads == 0) runtime->threads = ls_real_cores();
+  if (runtime->threads == 0) {
+    LS_TRY(ls_cores_create(runtime->own, &runtime->cores));
+    runtime->threads = ls_cores_count(runtime->cores);
+  }
   runtime->cpus = options->cpus == 0 ? 1 : options->cpus;
   runtime->gpus = options->gpus;
   runtime->trunk = options->trunk;
@@ -203,6 +207,10 @@ ls_status ls_runtime_workers(ls_runtime *runtime, ls_workers **out_workers) {
   if (runtime->workers == NULL) {
     status = ls_workers_create(runtime->allocator, runtime->threads,
                                &runtime->workers);
+    if (status == NULL) {
+      ls_workers_take_cores(runtime->workers, runtime->cores);
+      runtime->cores = NULL;
+    }
   }
   *out_workers = runtime->workers;
   ls_runtime_unlock(runtime);

@@ -47,7 +47,8 @@ struct ls_runtime {
   int cpus, gpus;
   struct ls_trunk *trunk;  // NULL: no other process.
 
-  ls_mutex lock;  // Recursive. Guards what follows.
+  ls_mutex lock;    // Recursive. Guards what follows.
+  ls_cores *cores;  // Looked at for the number of threads; the workers' then.
   ls_workers *workers;
   ls_host_threads *host_threads;
   ls_map log_counts;  // Times a limited line was written, by its key.

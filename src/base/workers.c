@@ -31,7 +31,7 @@ struct ls_workers {
   ls_allocator *allocator;
   int count;
   worker *threads;  // Number 0 is the caller: no thread.
-  ls_cores *cores;  // While threads run.
+  ls_cores *cores;  // While threads run, or given before.
   bool bind;        // There is a core for each.
   bool started;     // Guarded by `turn`, as is the job.
   ls_mutex turn;    // Held during a run.
@@ -189,7 +189,10 @@ static void stop_threads(ls_workers *pool) {
 }
 
 static ls_status start_threads(ls_workers *pool) {
-  LS_TRY(ls_cores_create(pool->allocator, &pool->cores));
+  if (pool->cores == NULL)
+    LS_TRY(ls_cores_create(pool->allocator, &pool->cores));
+  else if (!ls_cores_look_again(pool->cores))
+    return ls_out_of_memory();
   pool->bind = pool->count <= ls_cores_count(pool->cores);
   for (int i = 1; i < pool->count; ++i) {
     worker *self = &pool->threads[i];
@@ -322,12 +325,18 @@ ls_status ls_workers_create(ls_allocator *allocator, int threads,
 void ls_workers_destroy(ls_workers *workers) {
   if (workers == NULL) return;
   if (workers->started) stop_threads(workers);
+  ls_cores_destroy(workers->cores);
   ls_condition_deinit(&workers->done);
   ls_condition_deinit(&workers->work);
   ls_mutex_deinit(&workers->lock);
   ls_mutex_deinit(&workers->turn);
   ls_release(workers->allocator, workers->threads);
   ls_release(workers->allocator, workers);
+}
+
+void ls_workers_take_cores(ls_workers *workers, ls_cores *cores) {
+  ls_cores_destroy(workers->cores);
+  workers->cores = cores;
 }
 
 int ls_workers_count(const ls_workers *workers) { return workers->count; }

@@ -11,6 +11,7 @@
 #define LS_BASE_WORKERS_H_
 
 #include "base/allocator.h"
+#include "base/cores.h"
 
 typedef struct ls_workers ls_workers;
 typedef void (*ls_worker_function)(void *user, int worker);
@@ -42,6 +43,10 @@ typedef void (*ls_share_function)(void *user, int worker, int64_t begin,
 LS_MUST_USE ls_status ls_workers_share(ls_workers *workers,
                                        ls_share_function fn, void *user,
                                        int64_t count);
+
+// Takes over what is known of the machine's cores, so that the pool need not
+// look itself, which takes a millisecond. Before its first run; NULL is fine.
+void ls_workers_take_cores(ls_workers *workers, ls_cores *cores);
 
 // Real cores that this process may use; at least 1.
 int ls_real_cores(void);

@@ -211,6 +211,9 @@ static void bind_to_each(void *user) {
     ls_cores *left = NULL;
     if (*bound > 0 && ls_cores_create(ls_allocator_system(), &left) == NULL) {
       *bound = ls_cores_count(left);
+      // Who looked before sees that when looking again.
+      if (!ls_cores_look_again(cores) || ls_cores_count(cores) != *bound)
+        *bound = -1;
     }
     ls_cores_destroy(left);
   }
@@ -242,9 +245,26 @@ static ls_status create_and_run(void *user) {
   return status;
 }
 
+static ls_status run_with_cores(void *user) {
+  (void)user;
+  ls_cores *cores = NULL;
+  ls_workers *workers = NULL;
+  LS_TRY(ls_cores_create(ls_current_allocator(), &cores));
+  ls_status status = ls_workers_create(ls_current_allocator(), 2, &workers);
+  if (status != NULL) {
+    ls_cores_destroy(cores);
+    return status;
+  }
+  ls_workers_take_cores(workers, cores);
+  status = ls_workers_run(workers, do_nothing, NULL);
+  ls_workers_destroy(workers);
+  return status;
+}
+
 static void failing_memory_is_survived(void **state) {
   (void)state;
   expect_memory_failures_survived(create_and_run, NULL);
+  expect_memory_failures_survived(run_with_cores, NULL);
 }
 
 typedef struct shared_job {
