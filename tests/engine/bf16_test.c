@@ -8,6 +8,7 @@
 
 #include "base/workers.h"
 #include "engine/cpu/kernels.h"
+#include "support/floats.h"
 #include "support/loop_case.h"
 
 static float *random_floats(size_t count, loop_random *random) {
@@ -18,25 +19,18 @@ static float *random_floats(size_t count, loop_random *random) {
   return data;
 }
 
-static float rounded(float x) {
-  uint32_t bits;
-  memcpy(&bits, &x, sizeof(bits));
-  bits = (bits + 0x7fffU + (bits >> 16 & 1U)) & 0xffff0000U;
-  memcpy(&x, &bits, sizeof(x));
-  return x;
-}
-
 // Element (row, k) of A, by the definition of a view.
 static float a_at(const ls_cpu_product *p, size_t m, size_t k) {
   ptrdiff_t at = (ptrdiff_t)(p->a_transposed ? k * p->lda + m : m * p->lda + k);
   if (p->m_line > 0) at += (ptrdiff_t)(m / p->m_line) * p->m_skip;
   if (p->k_line > 0) at += (ptrdiff_t)(k / p->k_line) * p->k_skip;
-  return rounded(((const float *)p->a)[at]);
+  return rounded_to_bf16(((const float *)p->a)[at]);
 }
 
 static float b_at(const ls_cpu_product *p, size_t k, size_t n) {
   const float *b = p->b;
-  return rounded(p->b_transposed ? b[n * p->ldb + k] : b[k * p->ldb + n]);
+  return rounded_to_bf16(p->b_transposed ? b[n * p->ldb + k]
+                                         : b[k * p->ldb + n]);
 }
 
 static float reference(const ls_cpu_product *p, size_t m, size_t n,

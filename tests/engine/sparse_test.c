@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "engine/cpu/kernels.h"
+#include "support/floats.h"
 #include "support/loop_case.h"
 
 enum {
@@ -48,14 +49,6 @@ static void fill(line *l, loop_random *random) {
   }
 }
 
-static float rounded(float x) {
-  uint32_t bits;
-  memcpy(&bits, &x, sizeof(bits));
-  bits = (bits + 0x7fffU + (bits >> 16 & 1U)) & 0xffff0000U;
-  memcpy(&x, &bits, sizeof(x));
-  return x;
-}
-
 // Adds channel o of window i to the sums.
 static void add_value(float sum[LINES][PIXELS][SLICE], const line *l, size_t i,
                       size_t o, bool pairs) {
@@ -64,7 +57,8 @@ static void add_value(float sum[LINES][PIXELS][SLICE], const line *l, size_t i,
     for (size_t c = 0; c < SLICE; ++c) {
       const float w = l->w[t][IN - SLICE + c][o], d = l->d[i][o];
       float *to = &sum[down + t / 3][2 * i + right + t % 3][c];
-      *to = pairs ? fmaf(rounded(d), rounded(w), *to) : fmaf(d, w, *to);
+      *to = pairs ? fmaf(rounded_to_bf16(d), rounded_to_bf16(w), *to)
+                  : fmaf(d, w, *to);
     }
 }
 

@@ -16,6 +16,14 @@ float floats_random_unit(void) {
 
 size_t floats_random_below(size_t n) { return loop_random_bits(&numbers) % n; }
 
+float rounded_to_bf16(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof(bits));
+  bits = (bits + 0x7fffU + (bits >> 16 & 1U)) & 0xffff0000U;
+  memcpy(&x, &bits, sizeof(x));
+  return x;
+}
+
 void *floats_allocate(size_t bytes) {
   void *data = malloc(bytes > 0 ? bytes : 1);
   if (data == NULL) fail_msg("no memory for %zu bytes", bytes);

@@ -15,6 +15,9 @@ float *floats_copy(const float *source, size_t count);
 float floats_random_unit(void);
 size_t floats_random_below(size_t n);
 
+// The bf16 nearest to a number, of two the even one.
+float rounded_to_bf16(float x);
+
 // Fails at the first float that differs in bits; NaNs are all alike.
 void expect_same_floats(const char *what, const char *table, const float *got,
                         const float *want, size_t count);

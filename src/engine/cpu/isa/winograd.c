@@ -12,16 +12,7 @@
 #include "engine/cpu/isa/winograd_product.h"
 
 static void input(float *planes, const float *const *pixels, size_t channels) {
-  for (size_t c = 0; c < channels; c += VF_LANES) {
-    prefetch(pixels, IN, IN, IN - OUT, channels, c);
-    vf v[IN][IN];
-    input_planes(v, pixels, c);
-    LS_UNROLL
-    for (size_t i = 0; i < IN; ++i)
-      LS_UNROLL
-    for (size_t j = 0; j < IN; ++j)
-      vf_store(planes + (i * IN + j) * channels + c, v[i][j]);
-  }
+  put_input(planes, pixels, channels, false);
 }
 
 // Row i of the 4 by 4 outputs, from what the columns gave.

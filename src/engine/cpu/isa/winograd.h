@@ -7,7 +7,7 @@
 #ifndef LS_ENGINE_CPU_ISA_WINOGRAD_H_
 #define LS_ENGINE_CPU_ISA_WINOGRAD_H_
 
-#include "engine/cpu/isa/vec.h"
+#include "engine/cpu/isa/bf16.h"
 
 // Powers of the points a and b, which floats hold exactly; G's factors.
 #define A1 0.75f
@@ -113,6 +113,26 @@ LS_INLINE void input_planes(vf to[IN][IN], const float *const *pixels,
   LS_UNROLL
   for (size_t i = 0; i < IN; ++i)
     to_planes(to[i], between[i]);
+}
+
+// V of a tile's channels, rounded to bf16 or not.
+LS_INLINE void put_input(float *planes, const float *const *pixels,
+                         size_t channels, const bool rounds) {
+  for (size_t c = 0; c < channels; c += VF_LANES) {
+    prefetch(pixels, IN, IN, IN - OUT, channels, c);
+    vf v[IN][IN];
+    input_planes(v, pixels, c);
+    LS_UNROLL
+    for (size_t i = 0; i < IN; ++i)
+      LS_UNROLL
+    for (size_t j = 0; j < IN; ++j) {
+      const size_t at = (i * IN + j) * channels + c;
+      if (rounds)
+        store_rounded(planes + at / 2, v[i][j]);
+      else
+        vf_store(planes + at, v[i][j]);
+    }
+  }
 }
 
 // The planes of 16 weights side by side: those of the first tap are at `taps`,

@@ -3,7 +3,6 @@
 // The transforms of winograd.h, with planes rounded to bf16: two neighbours
 // along the sums of the products make a pair.
 
-#include "engine/cpu/isa/bf16.h"
 #include "engine/cpu/isa/isa.h"
 #include "engine/cpu/isa/winograd.h"
 
@@ -11,16 +10,7 @@
 #include "engine/cpu/isa/winograd_product.h"
 
 static void input(float *planes, const float *const *pixels, size_t channels) {
-  for (size_t c = 0; c < channels; c += VF_LANES) {
-    prefetch(pixels, IN, IN, IN - OUT, channels, c);
-    vf v[IN][IN];
-    input_planes(v, pixels, c);
-    LS_UNROLL
-    for (size_t i = 0; i < IN; ++i)
-      LS_UNROLL
-    for (size_t j = 0; j < IN; ++j)
-      store_rounded(planes + ((i * IN + j) * channels + c) / 2, v[i][j]);
-  }
+  put_input(planes, pixels, channels, true);
 }
 
 // Two rows make one of pairs.
