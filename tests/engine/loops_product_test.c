@@ -104,6 +104,37 @@ static void long_sums_are_chains_that_are_added_in_order(void **state) {
   }
 }
 
+// So many rows that parts are not kept side by side; and a few of them.
+static void rows_do_not_matter_to_long_sums(void **state) {
+  (void)state;
+  enum { M = 1030, N = 256, FEW = 3 };
+  loop_random random = {loop_random_seed()};
+  loop_case all = {.op = LS_OP_DENSE, .out = {LS_DTYPE_F32, LS_SHAPE(M, N)}};
+  loop_case_attr(&all, LS_ATTR_S("activation", "relu"));
+  const float *x = loop_case_add(
+      &all, (ls_type){LS_DTYPE_F32, LS_SHAPE(M, LONG_K)}, -1, 1, &random);
+  const ls_type w_type = {LS_DTYPE_F32, LS_SHAPE(LONG_K, N)};
+  const float *w = loop_case_add(&all, w_type, -1, 1, &random);
+  const ls_type bias_type = {LS_DTYPE_F32, LS_SHAPE(N)};
+  const float *bias = loop_case_add(&all, bias_type, -1, 1, &random);
+  float *want = loop_case_run(&all);
+  for (size_t row = 0; row < M; row += M - FEW) {
+    loop_case few = {.op = LS_OP_DENSE,
+                     .out = {LS_DTYPE_F32, LS_SHAPE(FEW, N)}};
+    loop_case_attr(&few, LS_ATTR_S("activation", "relu"));
+    loop_case_add_copy(&few, (ls_type){LS_DTYPE_F32, LS_SHAPE(FEW, LONG_K)},
+                       x + row * LONG_K);
+    loop_case_add_copy(&few, w_type, w);
+    loop_case_add_copy(&few, bias_type, bias);
+    float *got = loop_case_run(&few);
+    assert_memory_equal(got, want + row * N, FEW * N * sizeof(*got));
+    free(got);
+    loop_case_deinit(&few);
+  }
+  free(want);
+  loop_case_deinit(&all);
+}
+
 static void dense_adds_its_bias_and_activates(void **state) {
   (void)state;
   loop_random random = {loop_random_seed()};
@@ -349,6 +380,7 @@ int main(void) {
       cmocka_unit_test(matmul_agrees_with_the_reference_in_every_orientation),
       cmocka_unit_test(large_products_are_cut_without_a_trace),
       cmocka_unit_test(long_sums_are_chains_that_are_added_in_order),
+      cmocka_unit_test(rows_do_not_matter_to_long_sums),
       cmocka_unit_test(dense_adds_its_bias_and_activates),
       cmocka_unit_test(products_have_the_same_bytes_on_every_instruction_set),
       cmocka_unit_test(softmax_agrees_with_the_reference),
