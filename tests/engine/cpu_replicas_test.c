@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "base/threads.h"
 
 static ls_plan_facts facts_of(const lowered *program) {
@@ -363,6 +364,59 @@ static void many_replicas_take_the_memory_of_few(void **state) {
   assert_int_equal(bytes[1] - bytes[0], 9 * 64);
 }
 
+// Products of one value after another, which the merges at the end add up: no
+// operand is kept until then.
+static void operands_of_merged_products_are_not_kept(void **state) {
+  (void)state;
+  enum { STEPS = 12, REPLICAS = 8 };
+  ls_text text;
+  ls_text_init(&text, ls_allocator_system());
+  ls_text_append_format(
+      &text,
+      "graph lowered \"p\" {"
+      " %%1 = parameter() {dtype = f32, shape = shape[64,64], index = 0}"
+      " : f32[64,64]"
+      " %%2:%d = replicate(%%1) {replicas = %d, num_split = 0, num_gathered = "
+      "0} (graph lowered \"r\" {"
+      " %%1 = parameter() {dtype = f32, shape = shape[64,64], index = 0}"
+      " captures (%%1) : f32[64,64]"
+      " %%2 = replica_id() varying : i32[]"
+      " %%3 = convert(%%2) {dtype = f32} varying : f32[]"
+      " %%4 = mul(%%1, %%3) varying : f32[64,64]",
+      STEPS, REPLICAS);
+  int last = 4;
+  for (int i = 0; i < STEPS; ++i, last += 2)
+    ls_text_append_format(&text,
+                          " %%%d = softmax(%%%d) varying : f32[64,64]"
+                          " %%%d = matmul(%%%d, %%%d) {transpose_a = true,"
+                          " transpose_b = false} varying : f32[64,64]",
+                          last + 1, i == 0 ? last : last - 1, last + 2,
+                          i == 0 ? last : last - 1, last + 1);
+  for (int i = 0; i < STEPS; ++i)
+    ls_text_append_format(&text,
+                          " %%%d = all_reduce(%%%d) {reduce = \"sum\"}"
+                          " : f32[64,64]",
+                          last + 1 + i, 6 + 2 * i);
+  ls_text_append(&text, " return");
+  for (int i = 0; i < STEPS; ++i)
+    ls_text_append_format(&text, "%s %%%d", i == 0 ? "" : ",", last + 1 + i);
+  ls_text_append(&text, " })");
+  for (int i = 0; i < STEPS; ++i)
+    ls_text_append_format(&text, "%s f32[64,64]", i == 0 ? " :" : ",");
+  ls_text_append(&text, " return");
+  for (int i = 0; i < STEPS; ++i)
+    ls_text_append_format(&text, "%s %%2:%d", i == 0 ? "" : ",", i);
+  ls_text_append(&text, " }");
+  char *program_text = ls_text_finish(&text);
+  lowered program;
+  lanes_create(&program, REPLICAS, program_text);
+  free(program_text);
+  const size_t value = 64 * 64 * sizeof(float) * REPLICAS;
+  const ls_plan_facts facts = facts_of(&program);
+  assert_in_range(facts.shared_bytes + facts.scratch_bytes, 1, 4 * value);
+  lowered_destroy(&program);
+}
+
 static void a_program_of_another_number_of_replicas_is_refused(void **state) {
   (void)state;
   char *text = lanes_text(2, "",
@@ -498,7 +552,13 @@ static const struct CMUnitTest lane_tests[] = {
     cmocka_unit_test(many_replicas_take_the_memory_of_few),
 };
 
+// What replicas side by side alone do.
+static const struct CMUnitTest together_tests[] = {
+    cmocka_unit_test(operands_of_merged_products_are_not_kept),
+};
+
 int main(void) {
-  return lanes_run_tests(tests, LS_COUNT_OF(tests), lane_tests,
-                         LS_COUNT_OF(lane_tests));
+  const int failures = cmocka_run_group_tests(together_tests, NULL, NULL);
+  return failures + lanes_run_tests(tests, LS_COUNT_OF(tests), lane_tests,
+                                    LS_COUNT_OF(lane_tests));
 }

@@ -301,6 +301,28 @@ static void deal_results(ls_cpu_together *self) {
   }
 }
 
+// Whether the merge was emitted in the place of its operand.
+static bool is_merged(const ls_cpu_together *self, const ls_node *merge) {
+  const uint64_t operand = merge->inputs[0] >> 16;
+  return self->merged_by[ls_graph_position(self->graph, operand)] == merge;
+}
+
+static void emit_node(ls_cpu_together *self, size_t position) {
+  const ls_node *node = self->graph->nodes[position];
+  const bool meets = self->region->meets[position];
+  if (meets && is_merged(self, node)) return;
+  if (self->merged_by[position] != NULL)
+    ls_cpu_merge_together(self, self->merged_by[position]);
+  else if (meets)
+    ls_cpu_merge_together(self, node);
+  else if (!node->varying || node->type == LS_OP_PARAMETER)
+    ls_cpu_emit_node(self->compiler, self->scope, node);
+  else if (node->type == LS_OP_BARRIER)
+    emit_barrier(self, node);
+  else
+    emit_varying(self, node);
+}
+
 void ls_cpu_emit_together(ls_cpu_compiler *compiler, ls_cpu_region *region,
                           const ls_cpu_scope *outer) {
   ls_cpu_body *body = &region->bodies[0];
@@ -315,17 +337,8 @@ void ls_cpu_emit_together(ls_cpu_compiler *compiler, ls_cpu_region *region,
     ls_cpu_fail(compiler, status);
     return;
   }
-  for (size_t i = 0; i < body->graph->num_nodes; ++i) {
-    const ls_node *node = body->graph->nodes[i];
-    if (ls_cpu_failed(compiler)) return;
-    if (region->meets[i])
-      ls_cpu_merge_together(&self, node);
-    else if (!node->varying || node->type == LS_OP_PARAMETER)
-      ls_cpu_emit_node(compiler, self.scope, node);
-    else if (node->type == LS_OP_BARRIER)
-      emit_barrier(&self, node);
-    else if (!self.is_left[i])
-      emit_varying(&self, node);
-  }
+  for (size_t i = 0; i < body->graph->num_nodes && !ls_cpu_failed(compiler);
+       ++i)
+    emit_node(&self, i);
   deal_results(&self);
 }

@@ -17,7 +17,8 @@ typedef struct ls_cpu_together {
   // have been lined up.
   uint32_t **parts;
   bool *is_lined_up;
-  bool *is_left;  // By node: the merge that uses it computes it.
+  // By node: the merge that alone uses it and computes it, or NULL.
+  const ls_node **merged_by;
 } ls_cpu_together;
 
 static inline bool ls_cpu_together_varies(const ls_cpu_together *self,
@@ -46,9 +47,11 @@ void ls_cpu_emit_extra(ls_cpu_together *self, const ls_cpu_extra *e);
 
 // ---- compile_together_merges.c ---------------------------------------------
 // Finds the products that nobody but a merge uses, to be summed while they are
-// multiplied: fills in `is_left`.
+// multiplied: fills in `merged_by`.
 ls_status ls_cpu_find_products(ls_cpu_together *self);
-// Emits a merge of what replicas contribute, and binds its result.
+// Emits a merge of what replicas contribute, and binds its result. One of
+// products stands where the product would, before the merge: their operands
+// need not be kept until then.
 void ls_cpu_merge_together(ls_cpu_together *self, const ls_node *merge);
 
 #endif  // LS_ENGINE_CPU_COMPILE_TOGETHER_H_

@@ -46,8 +46,8 @@ ls_status ls_cpu_find_products(ls_cpu_together *self) {
   const ls_graph *graph = self->graph;
   ls_arena *temp = &self->compiler->temp;
   uint32_t *uses = ls_arena_new_array(temp, uint32_t, graph->num_nodes);
-  self->is_left = ls_arena_new_array(temp, bool, graph->num_nodes);
-  if (uses == NULL || self->is_left == NULL) return ls_out_of_memory();
+  self->merged_by = ls_arena_new_array(temp, const ls_node *, graph->num_nodes);
+  if (uses == NULL || self->merged_by == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < graph->num_nodes; ++i)
     for (uint32_t n = 0; n < graph->nodes[i]->num_inputs; ++n)
       ++uses[ls_graph_position(graph, graph->nodes[i]->inputs[n] >> 16)];
@@ -57,7 +57,8 @@ ls_status ls_cpu_find_products(ls_cpu_together *self) {
     const ls_node *merge = graph->nodes[i];
     if (!self->region->meets[i]) continue;
     const size_t at = ls_graph_position(graph, merge->inputs[0] >> 16);
-    self->is_left[at] = uses[at] == 1 && adds_products(self, merge);
+    if (uses[at] == 1 && adds_products(self, merge))
+      self->merged_by[at] = merge;
   }
   return ls_ok();
 }
@@ -176,7 +177,7 @@ void ls_cpu_merge_together(ls_cpu_together *self, const ls_node *merge) {
   ls_cpu_bind_ref(compiler, self->scope, ls_ref(merge->id, 0), result);
   const size_t at = ls_graph_position(self->graph, merge->inputs[0] >> 16);
   bool mean = false;
-  if (self->is_left[at])
+  if (self->merged_by[at] != NULL)
     emit_products(self, merge, self->graph->nodes[at], result);
   else if (is_sum(merge, &mean))
     emit_tree(self, merge, result);
