@@ -5,7 +5,7 @@
 #include "engine/cpu/together.h"
 
 // Rows and columns of a block: with its partial sums, some of the second cache.
-enum { BAND = 96, PANEL = 128 };
+enum { BAND = 128, PANEL = 256 };
 
 typedef struct products_params {
   ls_cpu_products all;
