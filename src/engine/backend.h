@@ -137,6 +137,11 @@ struct ls_backend_vtable {
                              ls_buffer **out_buffer);
   ls_status (*upload)(ls_buffer *buffer, const void *data);
   ls_status (*download)(const ls_buffer *buffer, void *data);
+  // Gives a buffer the value that a run of `executable` does: one without
+  // inputs and uses, of one output of the buffer's type. It may be computed
+  // only when it is needed: read, or bound to.
+  ls_status (*fill)(ls_buffer *buffer, ls_executable *executable,
+                    const ls_run_args *args);
   // ISA, kernel library, cache sizes: equal ids promise equal bits.
   const char *(*numerics_id)(ls_backend *self);
 };

@@ -16,6 +16,9 @@ ls_graph *ls_eager_graph(ls_runtime *runtime);
 ls_op ls_eager_run(ls_graph *graph, const ls_op_spec *spec,
                    const uint64_t *input_refs, const ls_type *out,
                    size_t num_out);
+// A draw waits until its value is asked for. Who looks at a node's values calls
+// this first; then they are there, or the failure is.
+void ls_eager_catch_up(const ls_graph *graph, ls_node *node);
 // Frees the values of the eager graph that were made since it had `num_nodes`
 // and its arena was at `memory`, unless a tape may need them. Their handles are
 // stale then.

@@ -2,6 +2,7 @@
 #include "graph/graph.h"
 
 #include "base/runtime_internal.h"
+#include "graph/eager_hook.h"
 
 ls_status ls_graph_make(ls_graph_kind kind, const char *name,
                         ls_runtime *runtime, ls_graph *parent,
@@ -45,6 +46,7 @@ static void release_node(ls_node *node) {
     for (uint32_t i = 0; i < node->num_outputs; ++i)
       ls_array_release(node->values[i]);
   ls_status_free(node->failure);
+  ls_object_release(node->late);
 }
 
 static void release_nodes(ls_graph *graph, size_t from) {
@@ -355,7 +357,8 @@ ls_status ls_graph_add_capture(ls_graph *graph, ls_tensor outer,
 // around it is frozen.
 static ls_status import_eager(ls_graph *graph, ls_tensor value,
                               uint64_t *out_ref) {
-  const ls_node *node = ls_graph_node_of(value.graph, value.ref);
+  ls_node *node = ls_graph_node_of(value.graph, value.ref);
+  ls_eager_catch_up(value.graph, node);
   if (node->failure != NULL) return ls_status_clone(node->failure);
   ls_array *array = node->values[ls_ref_output(value.ref)];
   const ls_attr attrs[] = {LS_ATTR_A("value", array)};

@@ -58,8 +58,9 @@ typedef struct ls_node {
   const char *file;      // The user's source place; static text.
   int line;
   ls_op origin;       // Lowered: the op it came from.
-  ls_array **values;  // Eager: one an output.
+  ls_array **values;  // Eager: one an output; see ls_eager_catch_up.
   ls_status failure;  // Eager: why there is no value.
+  ls_object *late;    // Eager: what will make the values; NULL: they are there.
 } ls_node;
 
 // A value of an enclosing graph, and the parameter that stands for it.

@@ -71,9 +71,10 @@ static ls_status stale(void) {
 
 ls_status ls_eager_value(const ls_graph *graph, uint64_t ref,
                          ls_array **out_array) {
-  const ls_node *node = ls_graph_node_of(graph, ref);
+  ls_node *node = ls_graph_node_of(graph, ref);
   *out_array = NULL;
   if (node == NULL) return stale();
+  ls_eager_catch_up(graph, node);
   if (node->failure != NULL) return ls_status_clone(node->failure);
   *out_array = node->values[ls_ref_output(ref)];
   return ls_ok();
@@ -111,6 +112,10 @@ ls_op ls_eager_keep(ls_graph *graph, const ls_op_spec *spec,
         (ls_type){ls_array_dtype(values[i]), ls_array_shape(values[i])};
   }
   return (ls_op){graph, node->id};
+}
+
+static ls_status in_op(ls_status status, uint16_t type) {
+  return ls_status_annotate(status, "in eager op %s", ls_op_table[type].name);
 }
 
 // ---- Compiling one op ------------------------------------------------------
@@ -204,7 +209,7 @@ static ls_status find_op(ls_runtime_state *state, const ls_op_spec *spec,
 
 // ---- Running one op --------------------------------------------------------
 static ls_status run_compiled(ls_runtime_state *state, ls_compiled *compiled,
-                              ls_array *const *in, size_t num_in,
+                              uint64_t step, ls_array *const *in, size_t num_in,
                               ls_array **out, size_t num_out) {
   const void *few[MAX_VALUES];
   const void **inputs = few;
@@ -224,12 +229,13 @@ static ls_status run_compiled(ls_runtime_state *state, ls_compiled *compiled,
   if (ls_status_is_ok(status))
     status = ls_compiled_run(
         compiled, state->store,
-        &(ls_run_args){.inputs = inputs,
-                       .outputs = outputs,
-                       .step = __atomic_fetch_add(&state->eager_random, 1,
-                                                  __ATOMIC_RELAXED)});
+        &(ls_run_args){.inputs = inputs, .outputs = outputs, .step = step});
   if (inputs != few) ls_release(state->allocator, inputs);
   return status;
+}
+
+static uint64_t next_step(ls_runtime_state *state) {
+  return __atomic_fetch_add(&state->eager_random, 1, __ATOMIC_RELAXED);
 }
 
 static ls_status run_op(ls_graph *graph, const ls_op_spec *spec,
@@ -238,10 +244,67 @@ static ls_status run_op(ls_graph *graph, const ls_op_spec *spec,
   ls_runtime_state *state = ls_eager_of(graph)->state;
   ls_compiled *compiled = NULL;
   LS_RETURN_IF_ERROR(find_op(state, spec, in_types, out, num_out, &compiled));
-  const ls_status status =
-      run_compiled(state, compiled, in, spec->num_inputs, values, num_out);
+  const ls_status status = run_compiled(state, compiled, next_step(state), in,
+                                        spec->num_inputs, values, num_out);
   ls_compiled_release(compiled);
   return status;
+}
+
+// ---- Late draws ------------------------------------------------------------
+static void destroy_late(ls_object *object) {
+  ls_late_draw *late = (ls_late_draw *)object;
+  ls_compiled_release(late->compiled);
+  ls_release(late->allocator, late);
+}
+
+static const ls_object_type late_type = {.name = "late draw",
+                                         .destroy = destroy_late};
+
+static bool can_be_late(const ls_graph *graph, const ls_op_spec *spec) {
+  return (spec->type == LS_OP_RANDOM_UNIFORM ||
+          spec->type == LS_OP_RANDOM_NORMAL ||
+          spec->type == LS_OP_RANDOM_TRUNCATED_NORMAL) &&
+         spec->num_inputs == 0 && !ls_eager_is_recording(graph);
+}
+
+static ls_status keep_late(ls_graph *graph, const ls_op_spec *spec,
+                           const ls_type *out, ls_op *out_op) {
+  ls_runtime_state *state = ls_eager_of(graph)->state;
+  ls_late_draw *late = ls_new(state->allocator, ls_late_draw);
+  if (late == NULL) return ls_out_of_memory();
+  ls_object_init(&late->object, &late_type);
+  late->allocator = state->allocator;
+  ls_status status = find_op(state, spec, NULL, out, 1, &late->compiled);
+  ls_array **values = ls_arena_new_array(&graph->arena, ls_array *, 1);
+  ls_node *node = NULL;
+  if (ls_status_is_ok(status) && values != NULL)
+    node = ls_graph_append(graph, &(ls_op_spec){.type = spec->type}, NULL, 1);
+  if (node == NULL) {
+    ls_object_release(late);
+    return ls_status_is_ok(status) ? ls_out_of_memory() : status;
+  }
+  late->step = next_step(state);
+  node->device = ls_context_current()->device;
+  node->outputs[0] = out[0];
+  node->values = values;
+  node->late = &late->object;
+  *out_op = (ls_op){graph, node->id};
+  return ls_ok();
+}
+
+void ls_eager_catch_up(const ls_graph *graph, ls_node *node) {
+  if (__atomic_load_n(&node->late, __ATOMIC_ACQUIRE) == NULL) return;
+  ls_runtime_state *state = ls_eager_of(graph)->state;
+  ls_runtime_lock(state->runtime);
+  ls_late_draw *late = (ls_late_draw *)node->late;
+  if (late != NULL) {  // Nobody was faster.
+    const ls_status status = run_compiled(state, late->compiled, late->step,
+                                          NULL, 0, node->values, 1);
+    if (!ls_status_is_ok(status)) node->failure = in_op(status, node->type);
+    __atomic_store_n(&node->late, NULL, __ATOMIC_RELEASE);
+    ls_object_release(late);
+  }
+  ls_runtime_unlock(state->runtime);
 }
 
 static const ls_attr *find_attr(const ls_op_spec *spec, const char *name) {
@@ -350,90 +413,20 @@ ls_op ls_eager_run(ls_graph *graph, const ls_op_spec *spec,
     return ls_eager_fail(
         graph, ls_unimplemented("an eager op with %zu results; at most %d",
                                 num_out, MAX_VALUES));
-  ls_status status = run_any(graph, spec, input_refs, out, num_out, values);
-  const ls_op op =
-      ls_status_is_ok(status)
-          ? ls_eager_keep(graph, spec, input_refs, values, num_out)
-          : ls_eager_fail(graph,
-                          ls_status_annotate(status, "in eager op %s",
-                                             ls_op_table[spec->type].name));
+  ls_op op = {0};
+  ls_status status = ls_ok();
+  if (can_be_late(graph, spec)) {
+    status = keep_late(graph, spec, out, &op);
+  } else {
+    status = run_any(graph, spec, input_refs, out, num_out, values);
+    if (ls_status_is_ok(status))
+      op = ls_eager_keep(graph, spec, input_refs, values, num_out);
+  }
+  if (!ls_status_is_ok(status))
+    op = ls_eager_fail(graph, in_op(status, spec->type));
   for (size_t i = 0; i < num_out; ++i)
     ls_array_release(values[i]);
   return op;
-}
-
-// ---- Variables -------------------------------------------------------------
-ls_status ls_eager_initialize(ls_variable *variable, ls_tensor value) {
-  ls_runtime_state *state = NULL;
-  ls_array *array = NULL;
-  LS_RETURN_IF_ERROR(ls_runtime_state_get(variable->runtime, &state));
-  LS_RETURN_IF_ERROR(ls_tensor_value(value, &array));
-  const ls_status status = ls_store_write(state->store, variable, array);
-  ls_array_release(array);
-  return status;
-}
-
-ls_status ls_eager_initialize_zero(ls_variable *variable) {
-  ls_runtime_state *state = NULL;
-  LS_RETURN_IF_ERROR(ls_runtime_state_get(variable->runtime, &state));
-  return ls_store_add_zero(state->store, variable);
-}
-
-void ls_eager_forget(ls_variable *variable) {
-  ls_runtime_state *state = ls_runtime_slot(variable->runtime, LS_SLOT_RUNTIME);
-  if (state == NULL) return;
-  // A component that somebody else holds keeps its value.
-  bool lives_on = false;
-  for (size_t i = 0; i < variable->num_components; ++i)
-    lives_on |= !ls_object_is_unique(variable->components[i]);
-  if (lives_on) ls_status_free(ls_store_split(state->store, variable));
-  ls_store_forget(state->store, variable);
-}
-
-ls_status ls_eager_join(ls_variable *container) {
-  ls_runtime_state *state = NULL;
-  LS_RETURN_IF_ERROR(ls_runtime_state_get(container->runtime, &state));
-  return ls_store_join(state->store, container);
-}
-
-// A value that is not stored as one, read where the thread is.
-static ls_status read_parts(ls_variable *container, ls_array **out_array) {
-  const ls_graph *graph = ls_graph_current();
-  if (graph == NULL) return ls_out_of_memory();
-  if (graph->kind != LS_GRAPH_EAGER)
-    return ls_unimplemented("the value of variable '%s' on the host, in graph "
-                            "'%s'",
-                            container->name, graph->name);
-  LS_STOP_RECORDING_SCOPE {
-    LS_RETURN_IF_ERROR(ls_frame_begin());
-    const ls_status status =
-        ls_tensor_value(ls_variable_read(container), out_array);
-    ls_status_free(ls_frame_end(NULL));
-    return status;
-  }
-  return ls_ok();
-}
-
-ls_status ls_variable_value(ls_variable *variable, ls_array **out_array) {
-  *out_array = NULL;
-  if (variable->graph != NULL)
-    return ls_unimplemented("the value of variable '%s' on the host: it is of "
-                            "graph '%s', take a session's "
-                            "(ls_session_variable_value)",
-                            variable->name, variable->graph->name);
-  ls_runtime_state *state = NULL;
-  LS_RETURN_IF_ERROR(ls_runtime_state_get(variable->runtime, &state));
-  if (variable->num_components > 0 &&
-      (variable->synchronization == LS_SYNCHRONIZATION_ON_READ ||
-       !ls_store_is_shared(state->store, variable)))
-    return read_parts(variable, out_array);
-  return ls_store_read(state->store, variable, out_array);
-}
-
-ls_status ls_variable_set_value(ls_variable *variable, const ls_array *array) {
-  ls_runtime_state *state = NULL;
-  LS_RETURN_IF_ERROR(ls_runtime_state_get(variable->runtime, &state));
-  return ls_store_write(state->store, variable, array);
 }
 
 // ---- Public values ---------------------------------------------------------
@@ -457,8 +450,10 @@ ls_status ls_tensor_status(ls_tensor tensor) {
   if (tensor.ref == 0 || tensor.graph == NULL ||
       tensor.graph->kind != LS_GRAPH_EAGER)
     return not_eager(tensor);
-  const ls_node *node = ls_graph_node_of(tensor.graph, tensor.ref);
-  return node == NULL ? stale() : ls_status_clone(node->failure);
+  ls_node *node = ls_graph_node_of(tensor.graph, tensor.ref);
+  if (node == NULL) return stale();
+  ls_eager_catch_up(tensor.graph, node);
+  return ls_status_clone(node->failure);
 }
 
 ls_status ls_tensor_value(ls_tensor tensor, ls_array **out_array) {

@@ -38,6 +38,16 @@ static inline bool ls_eager_is_recording(const ls_graph *graph) {
   return ls_eager_of(graph)->recording > 0 && !ls_context_current()->unrecorded;
 }
 
+// A draw that waits until somebody looks at its value. What becomes of most is
+// a variable's first value, which the engine draws where it belongs and when it
+// has time.
+typedef struct ls_late_draw {
+  ls_object object;  // What a node's `late` is.
+  ls_allocator *allocator;
+  ls_compiled *compiled;
+  uint64_t step;
+} ls_late_draw;
+
 struct ls_tape {
   ls_graph *graph;
   struct ls_tape *outer;

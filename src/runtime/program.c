@@ -343,6 +343,12 @@ ls_status ls_compiled_run(ls_compiled *compiled, ls_store *store,
   return ls_ok();
 }
 
+ls_status ls_compiled_fill(const ls_compiled *compiled, ls_buffer *buffer,
+                           uint64_t step) {
+  return compiled->backend->vtable->fill(buffer, compiled->executable,
+                                         &(ls_run_args){.step = step});
+}
+
 ls_status ls_compiled_measure(ls_compiled *compiled, ls_store *store, bool on) {
   bound *b = NULL;
   LS_RETURN_IF_ERROR(take(compiled, store, &b));

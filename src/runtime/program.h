@@ -31,6 +31,10 @@ ls_status ls_compiled_print_plan(const ls_compiled *compiled, char **out_text);
 bool ls_compiled_fits(const ls_compiled *compiled, const ls_store *store);
 ls_status ls_compiled_run(ls_compiled *compiled, ls_store *store,
                           const ls_run_args *args);
+// Gives a buffer the value of the only output, maybe later; see `fill` in
+// engine/backend.h.
+ls_status ls_compiled_fill(const ls_compiled *compiled, ls_buffer *buffer,
+                           uint64_t step);
 // Counts from now on what each instruction takes on `store`, or stops that.
 ls_status ls_compiled_measure(ls_compiled *compiled, ls_store *store, bool on);
 // What was counted, as text, the caller's (ls_text_release).

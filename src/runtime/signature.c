@@ -13,8 +13,8 @@ static ls_array *array_of(ls_nest leaf) {
   if (leaf.kind != LS_KIND_TENSOR || leaf.as.tensor.graph == NULL ||
       leaf.as.tensor.graph->kind != LS_GRAPH_EAGER)
     return NULL;
-  const ls_node *node =
-      ls_graph_node_of(leaf.as.tensor.graph, leaf.as.tensor.ref);
+  ls_node *node = ls_graph_node_of(leaf.as.tensor.graph, leaf.as.tensor.ref);
+  if (node != NULL) ls_eager_catch_up(leaf.as.tensor.graph, node);
   return node == NULL || node->values == NULL
              ? NULL
              : node->values[ls_ref_output(leaf.as.tensor.ref)];

@@ -3,6 +3,7 @@
 
 #include "base/array_internal.h"
 #include "base/runtime_internal.h"
+#include "runtime/program.h"
 
 // A variable's place in a store. Keyed by the variable's id, which is never
 // reused, so a forgotten variable leaves nothing behind.
@@ -197,23 +198,43 @@ ls_status ls_store_read(ls_store *store, ls_variable *variable,
   return status;
 }
 
-ls_status ls_store_write(ls_store *store, ls_variable *variable,
-                         const ls_array *array) {
-  if (variable->num_targets > 0) variable = ls_variable_here(variable);
-  const ls_type type = {ls_array_dtype(array), ls_array_shape(array)};
+// The buffer for a new value of `type`. A component gets its own.
+static ls_status buffer_to_write(ls_store *store, ls_variable *variable,
+                                 ls_type type, ls_buffer **out_buffer) {
   if (type.dtype != variable->type.dtype ||
       !ls_shape_equal(type.shape, variable->type.shape))
     return ls_invalid_argument(
         "variable '%s' is %s, the value %s", variable->name,
         LS_SHAPE_TEXT(variable->type.dtype, variable->type.shape),
         LS_SHAPE_TEXT(type.dtype, type.shape));
-  ls_buffer *buffer = NULL;
   if (variable->container != NULL)
     LS_RETURN_IF_ERROR(ls_store_split(store, variable->container));
-  LS_RETURN_IF_ERROR(ls_store_buffer(store, variable, &buffer));
-  LS_RETURN_IF_ERROR(
-      store->backend->vtable->upload(buffer, ls_array_data(array)));
+  return ls_store_buffer(store, variable, out_buffer);
+}
+
+static void note_write(ls_store *store, ls_variable *variable) {
   ls_store_mark_written(store, variable);
   if (variable->num_components > 0) ls_store_set_shared(store, variable, true);
+}
+
+ls_status ls_store_write(ls_store *store, ls_variable *variable,
+                         const ls_array *array) {
+  if (variable->num_targets > 0) variable = ls_variable_here(variable);
+  const ls_type type = {ls_array_dtype(array), ls_array_shape(array)};
+  ls_buffer *buffer = NULL;
+  LS_RETURN_IF_ERROR(buffer_to_write(store, variable, type, &buffer));
+  LS_RETURN_IF_ERROR(
+      store->backend->vtable->upload(buffer, ls_array_data(array)));
+  note_write(store, variable);
+  return ls_ok();
+}
+
+ls_status ls_store_fill(ls_store *store, ls_variable *variable,
+                        ls_compiled *compiled, uint64_t step) {
+  ls_buffer *buffer = NULL;
+  LS_RETURN_IF_ERROR(buffer_to_write(store, variable,
+                                     ls_compiled_output(compiled, 0), &buffer));
+  LS_RETURN_IF_ERROR(ls_compiled_fill(compiled, buffer, step));
+  note_write(store, variable);
   return ls_ok();
 }

@@ -15,6 +15,7 @@
 #include "lockstep/session.h"
 
 typedef struct ls_store ls_store;
+struct ls_compiled;  // runtime/program.h
 
 ls_status ls_store_create(ls_runtime *runtime, ls_store **out_store);
 void ls_store_destroy(ls_store *store);  // NULL is fine.
@@ -53,5 +54,9 @@ ls_status ls_store_read(ls_store *store, ls_variable *variable,
 //   LS_INVALID_ARGUMENT  another dtype or shape.
 ls_status ls_store_write(ls_store *store, ls_variable *variable,
                          const ls_array *array);
+// Gives a new variable the value that `compiled`, which has no input and one
+// output, computes; it may do so later.
+ls_status ls_store_fill(ls_store *store, ls_variable *variable,
+                        struct ls_compiled *compiled, uint64_t step);
 
 #endif  // LS_RUNTIME_STORE_H_

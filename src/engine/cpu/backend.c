@@ -8,6 +8,7 @@
 
 #include "base/runtime_internal.h"
 #include "engine/cpu/buffer.h"
+#include "engine/cpu/fill.h"
 #include "engine/cpu/ranks.h"
 #include "graph/print.h"
 #include "lockstep/device.h"
@@ -21,6 +22,7 @@ typedef struct cpu_backend {
   ls_mutex lock;           // Guards the list.
   ls_instance *instances;  // All that are bound.
   ls_cpu_slabs slabs;
+  ls_cpu_filler filler;
   ls_mutex meeting;  // Held while ranks compare their ids; guards `met`.
   bool met;
 } cpu_backend;
@@ -31,6 +33,10 @@ const ls_cpu_kernels *ls_cpu_backend_kernels(const ls_backend *backend) {
 
 ls_cpu_slabs *ls_cpu_backend_slabs(ls_backend *backend) {
   return &((cpu_backend *)backend)->slabs;
+}
+
+ls_cpu_filler *ls_cpu_backend_filler(const ls_backend *backend) {
+  return &((cpu_backend *)(uintptr_t)backend)->filler;
 }
 
 // ---- Executables -----------------------------------------------------------
@@ -117,6 +123,7 @@ static const struct ls_backend_vtable cpu_vtable = {
     .create_buffer = ls_cpu_create_buffer,
     .upload = ls_cpu_upload,
     .download = ls_cpu_download,
+    .fill = ls_cpu_fill_from,
     .numerics_id = numerics_id,
 };
 
@@ -157,6 +164,7 @@ static void make_numerics_id(cpu_backend *self) {
 static ls_status destroy_backend(void *state) {
   cpu_backend *self = state;
   ls_allocator *allocator = ls_runtime_allocator(self->base.runtime);
+  ls_cpu_filler_deinit(&self->filler);
   ls_mutex_deinit(&self->lock);
   ls_mutex_deinit(&self->meeting);
   ls_cpu_slabs_deinit(&self->slabs, allocator);
@@ -164,27 +172,24 @@ static ls_status destroy_backend(void *state) {
   return ls_ok();
 }
 
-static ls_status init_locks(cpu_backend *self) {
+static ls_status init_parts(cpu_backend *self) {
   LS_TRY(ls_mutex_init(&self->lock));
-  ls_status status = ls_mutex_init(&self->meeting);
-  if (status == NULL) {
-    status = ls_cpu_slabs_init(&self->slabs);
-    if (status != NULL) ls_mutex_deinit(&self->meeting);
-  }
-  if (status != NULL) ls_mutex_deinit(&self->lock);
-  return status;
+  LS_TRY(ls_mutex_init(&self->meeting));
+  LS_TRY(ls_cpu_slabs_init(&self->slabs));
+  return ls_cpu_filler_init(&self->filler,
+                            ls_runtime_threads(self->base.runtime));
 }
 
 static ls_status create_backend(ls_runtime *runtime, ls_backend **out_backend) {
   cpu_backend *self = ls_new(ls_runtime_allocator(runtime), cpu_backend);
   if (self == NULL) return ls_out_of_memory();
-  ls_status status = init_locks(self);
-  if (status != NULL) {
-    ls_release(ls_runtime_allocator(runtime), self);
-    return status;
-  }
   self->base.vtable = &cpu_vtable;
   self->base.runtime = runtime;
+  ls_status status = init_parts(self);
+  if (status != NULL) {
+    ls_status_free(destroy_backend(self));
+    return status;
+  }
   self->kernels = choose_kernels(runtime);
   const ls_math math = ls_runtime_math(runtime);
   if (math == LS_MATH_BF16 || math == LS_MATH_BF16_DIRECT) {

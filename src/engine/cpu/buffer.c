@@ -2,6 +2,8 @@
 #include "engine/cpu/buffer.h"
 
 #include "base/runtime_internal.h"
+#include "engine/cpu/fill.h"
+#include "engine/cpu/instance.h"
 
 // Bytes of a slab, and of the buffers that are put into one: smaller ones share
 // pages as it is, larger ones have huge pages of their own. Those in a slab are
@@ -24,6 +26,7 @@ typedef struct cpu_buffer {
   ls_buffer base;
   ls_cpu_slab *slab;  // NULL: its data are a block of their own.
   bool blank;         // It is zeros, which nobody has written yet.
+  ls_cpu_fill fill;   // Its value, put off.
 } cpu_buffer;
 
 // ---- Slabs -----------------------------------------------------------------
@@ -77,7 +80,9 @@ static void *take(ls_cpu_slabs *slabs, size_t size, ls_allocator *allocator,
 // ---- Buffers ---------------------------------------------------------------
 static void destroy_buffer(ls_object *object) {
   cpu_buffer *buffer = (cpu_buffer *)object;
-  ls_allocator *allocator = ls_runtime_allocator(buffer->base.backend->runtime);
+  const ls_backend *backend = buffer->base.backend;
+  ls_allocator *allocator = ls_runtime_allocator(backend->runtime);
+  ls_cpu_fill_drop(ls_cpu_backend_filler(backend), &buffer->fill);
   if (buffer->slab == NULL) ls_release(allocator, buffer->base.data);
   release_slab(buffer->slab, allocator);
   ls_release(allocator, buffer);
@@ -124,14 +129,36 @@ ls_status ls_cpu_create_buffer(ls_backend *backend, ls_type type,
 
 ls_status ls_cpu_upload(ls_buffer *buffer, const void *data) {
   const size_t size = buffer_size(buffer);
-  ((cpu_buffer *)buffer)->blank = false;
+  cpu_buffer *self = (cpu_buffer *)buffer;
+  ls_cpu_fill_drop(ls_cpu_backend_filler(buffer->backend), &self->fill);
+  self->blank = false;
   if (size > 0) memcpy(buffer->data, data, size);
   ++buffer->version;
   return ls_ok();
 }
 
+ls_status ls_cpu_fill_from(ls_buffer *buffer, ls_executable *executable,
+                           const ls_run_args *args) {
+  cpu_buffer *self = (cpu_buffer *)buffer;
+  ls_cpu_filler *filler = ls_cpu_backend_filler(buffer->backend);
+  ls_cpu_fill_drop(filler, &self->fill);
+  self->blank = false;
+  ++buffer->version;
+  if (ls_cpu_fill_later(filler, &self->fill, executable, args, buffer->data))
+    return ls_ok();
+  ls_instance *instance = NULL;
+  LS_TRY(ls_cpu_bind(executable, NULL, &instance));
+  const ls_status status = ls_cpu_run(
+      instance, &(ls_run_args){.outputs = (void *const[]){buffer->data},
+                               .step = args->step,
+                               .seed = args->seed});
+  ls_cpu_destroy_instance(instance);
+  return status;
+}
+
 ls_status ls_cpu_download(const ls_buffer *buffer, void *data) {
   const size_t size = buffer_size(buffer);
+  ls_cpu_fill_now(ls_cpu_backend_filler(buffer->backend), NULL);
   if (((const cpu_buffer *)buffer)->blank)
     memset(data, 0, size);
   else if (size > 0)

@@ -5,6 +5,7 @@
 
 #include "base/runtime_internal.h"
 #include "engine/cpu/buffer.h"
+#include "engine/cpu/fill.h"
 #include "engine/cpu/host_call.h"
 #include "engine/cpu/ranks.h"
 
@@ -161,6 +162,14 @@ ls_status ls_cpu_make_spares(ls_instance *self) {
   return make_memory(self, 1, self->executable->spare_bytes, &self->spares);
 }
 
+// First values that nobody has written yet.
+static void write_values(ls_instance *self) {
+  ls_backend *backend = self->executable->backend;
+  ls_cpu_fill_now(ls_cpu_backend_filler(backend), &self->team);
+  ls_cpu_fill_buffers(ls_cpu_backend_slabs(backend), self->buffers,
+                      self->executable->program->num_uses, &self->team);
+}
+
 ls_status ls_cpu_bind(ls_executable *executable, ls_buffer *const *buffers,
                       ls_instance **out_instance) {
   *out_instance = NULL;
@@ -175,9 +184,7 @@ ls_status ls_cpu_bind(ls_executable *executable, ls_buffer *const *buffers,
   ls_status status = make_tables(self);
   if (status == NULL) retain_buffers(self, buffers);
   if (status == NULL) status = make_arenas(self);
-  if (status == NULL)
-    ls_cpu_fill_buffers(ls_cpu_backend_slabs(executable->backend), buffers,
-                        executable->program->num_uses, &self->team);
+  if (status == NULL && executable->program->num_uses > 0) write_values(self);
   if (status == NULL) status = ls_cpu_init_host(self);
   if (status != NULL) {
     ls_cpu_destroy_instance(self);

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Variables of the eager graph: their values are in the runtime's store.
+#include "base/array_internal.h"
+#include "base/runtime_internal.h"
+#include "runtime/eager.h"
+
+static const ls_late_draw *late_draw_of(ls_tensor value) {
+  if (value.graph == NULL || value.graph->kind != LS_GRAPH_EAGER) return NULL;
+  const ls_node *node = ls_graph_node_of(value.graph, value.ref);
+  return node == NULL ? NULL : (const ls_late_draw *)node->late;
+}
+
+ls_status ls_eager_initialize(ls_variable *variable, ls_tensor value) {
+  ls_runtime_state *state = NULL;
+  ls_array *array = NULL;
+  LS_RETURN_IF_ERROR(ls_runtime_state_get(variable->runtime, &state));
+  const ls_late_draw *late = late_draw_of(value);
+  if (late != NULL)
+    return ls_store_fill(state->store, variable, late->compiled, late->step);
+  LS_RETURN_IF_ERROR(ls_tensor_value(value, &array));
+  const ls_status status = ls_store_write(state->store, variable, array);
+  ls_array_release(array);
+  return status;
+}
+
+ls_status ls_eager_initialize_zero(ls_variable *variable) {
+  ls_runtime_state *state = NULL;
+  LS_RETURN_IF_ERROR(ls_runtime_state_get(variable->runtime, &state));
+  return ls_store_add_zero(state->store, variable);
+}
+
+void ls_eager_forget(ls_variable *variable) {
+  ls_runtime_state *state = ls_runtime_slot(variable->runtime, LS_SLOT_RUNTIME);
+  if (state == NULL) return;
+  // A component that somebody else holds keeps its value.
+  bool lives_on = false;
+  for (size_t i = 0; i < variable->num_components; ++i)
+    lives_on |= !ls_object_is_unique(variable->components[i]);
+  if (lives_on) ls_status_free(ls_store_split(state->store, variable));
+  ls_store_forget(state->store, variable);
+}
+
+ls_status ls_eager_join(ls_variable *container) {
+  ls_runtime_state *state = NULL;
+  LS_RETURN_IF_ERROR(ls_runtime_state_get(container->runtime, &state));
+  return ls_store_join(state->store, container);
+}
+
+// A value that is not stored as one, read where the thread is.
+static ls_status read_parts(ls_variable *container, ls_array **out_array) {
+  const ls_graph *graph = ls_graph_current();
+  if (graph == NULL) return ls_out_of_memory();
+  if (graph->kind != LS_GRAPH_EAGER)
+    return ls_unimplemented("the value of variable '%s' on the host, in graph "
+                            "'%s'",
+                            container->name, graph->name);
+  LS_STOP_RECORDING_SCOPE {
+    LS_RETURN_IF_ERROR(ls_frame_begin());
+    const ls_status status =
+        ls_tensor_value(ls_variable_read(container), out_array);
+    ls_status_free(ls_frame_end(NULL));
+    return status;
+  }
+  return ls_ok();
+}
+
+ls_status ls_variable_value(ls_variable *variable, ls_array **out_array) {
+  *out_array = NULL;
+  if (variable->graph != NULL)
+    return ls_unimplemented("the value of variable '%s' on the host: it is of "
+                            "graph '%s', take a session's "
+                            "(ls_session_variable_value)",
+                            variable->name, variable->graph->name);
+  ls_runtime_state *state = NULL;
+  LS_RETURN_IF_ERROR(ls_runtime_state_get(variable->runtime, &state));
+  if (variable->num_components > 0 &&
+      (variable->synchronization == LS_SYNCHRONIZATION_ON_READ ||
+       !ls_store_is_shared(state->store, variable)))
+    return read_parts(variable, out_array);
+  return ls_store_read(state->store, variable, out_array);
+}
+
+ls_status ls_variable_set_value(ls_variable *variable, const ls_array *array) {
+  ls_runtime_state *state = NULL;
+  LS_RETURN_IF_ERROR(ls_runtime_state_get(variable->runtime, &state));
+  return ls_store_write(state->store, variable, array);
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// Eager draws are made when their value is asked for, and nobody can tell.
+#include "lockstep/runtime.h"
+#include "support/values.h"
+
+#include "base/allocator.h"
+
+#include <string.h>
+
+enum { COUNT = 100000 };
+
+static ls_tensor draw(void) {
+  return ls_random_normal(LS_DTYPE_F32, LS_SHAPE(COUNT), 0, 1, NULL);
+}
+
+static ls_array *value_of(ls_tensor tensor) {
+  ls_array *array = NULL;
+  expect_ok(ls_tensor_value(tensor, &array));
+  return array;
+}
+
+static void expect_equal(ls_array *a, ls_array *b, bool equal) {
+  assert_int_equal(ls_array_size(a), ls_array_size(b));
+  assert_int_equal(
+      memcmp(ls_array_data(a), ls_array_data(b), ls_array_size(a)) == 0, equal);
+  ls_array_release(a);
+  ls_array_release(b);
+}
+
+// Has `call` run under a runtime of its own.
+static ls_array *in_runtime(int threads, ls_array *(*call)(void)) {
+  ls_runtime *runtime = NULL;
+  expect_ok(
+      ls_runtime_create(&(ls_runtime_options){.threads = threads}, &runtime));
+  ls_runtime *outside = ls_runtime_make_current(runtime);
+  expect_ok(ls_frame_begin());
+  ls_array *made = call();
+  expect_ok(ls_frame_end(NULL));
+  ls_runtime_make_current(outside);
+  expect_ok(ls_runtime_destroy(runtime));
+  return made;
+}
+
+// ---- Order -----------------------------------------------------------------
+static ls_array *second_first(void) {
+  const ls_tensor first = draw(), second = draw();
+  ls_array *array = value_of(second);
+  ls_array_release(value_of(first));
+  return array;
+}
+
+static ls_array *second_last(void) {
+  const ls_tensor first = draw(), second = draw();
+  ls_array_release(value_of(first));
+  return value_of(second);
+}
+
+static ls_array *only_first(void) { return value_of(draw()); }
+
+static void what_is_drawn_depends_on_the_order_of_draws_alone(void **state) {
+  (void)state;
+  expect_equal(in_runtime(2, second_first), in_runtime(2, second_last), true);
+  expect_equal(in_runtime(2, second_first), in_runtime(2, only_first), false);
+}
+
+// ---- Uses ------------------------------------------------------------------
+static ls_array *through_frames(void) {
+  expect_ok(ls_frame_begin());
+  const ls_tensor drawn = draw();
+  const ls_nest keep = ls_leaf(drawn);
+  expect_ok(ls_frame_begin());
+  ls_array_release(value_of(ls_neg(drawn)));
+  expect_ok(ls_frame_end(NULL));
+  expect_ok(ls_frame_end(&keep));
+  return value_of(drawn);
+}
+
+static ls_array *kept_unseen(void) {
+  expect_ok(ls_frame_begin());
+  const ls_tensor drawn = draw();
+  const ls_nest keep = ls_leaf(drawn);
+  expect_ok(ls_frame_end(&keep));
+  return value_of(drawn);
+}
+
+static ls_nest give_captured(ls_nest args, void *user) {
+  (void)args;
+  return ls_leaf(ls_neg(*(const ls_tensor *)user));
+}
+
+static ls_nest give_argument(ls_nest args, void *user) {
+  (void)user;
+  return ls_leaf(ls_neg(ls_nest_tensor(args, 0)));
+}
+
+static ls_array *captured(void) {
+  ls_tensor drawn = draw();
+  const ls_nest got = call_on(1, give_captured, &drawn, ls_none(), 1);
+  ls_array *array = value_of(ls_neg(ls_constant(ls_nest_as_array(got))));
+  ls_nest_release(got);
+  return array;
+}
+
+static ls_array *argument(void) {
+  const ls_nest args = LS_TUPLE(ls_leaf(draw()));
+  const ls_nest got = call_on(1, give_argument, NULL, args, 1);
+  ls_array *array = value_of(ls_neg(ls_constant(ls_nest_as_array(got))));
+  ls_nest_release(got);
+  ls_nest_release(args);
+  return array;
+}
+
+static ls_array *in_variable(void) {
+  const ls_tensor drawn = draw();
+  ls_variable *variable = NULL;
+  expect_ok(ls_variable_create(
+      &(ls_variable_options){.name = "v", .initial_value = drawn}, &variable));
+  ls_array *array = NULL;
+  expect_ok(ls_variable_value(variable, &array));
+  // The draw is no part of the variable.
+  ls_tensor_is_failed(
+      ls_variable_assign(variable, ls_fill(LS_DTYPE_F32, LS_SHAPE(COUNT), 0)));
+  expect_equal(value_of(drawn), ls_array_retain(array), true);
+  ls_variable_release(variable);
+  return array;
+}
+
+static ls_nest give_variable(ls_nest args, void *user) {
+  (void)args;
+  return ls_leaf(ls_neg(ls_variable_read(user)));
+}
+
+static ls_array *bound(void) {
+  ls_variable *variable = NULL;
+  expect_ok(ls_variable_create(
+      &(ls_variable_options){.name = "v", .initial_value = draw()}, &variable));
+  const ls_nest got = call_on(1, give_variable, variable, ls_none(), 1);
+  ls_array *array = value_of(ls_neg(ls_constant(ls_nest_as_array(got))));
+  ls_nest_release(got);
+  ls_variable_release(variable);
+  return array;
+}
+
+static void a_draw_has_its_value_wherever_it_goes(void **state) {
+  (void)state;
+  ls_array *(*const uses[])(void) = {through_frames, kept_unseen, captured,
+                                     argument,       in_variable, bound};
+  for (int threads = 1; threads <= 3; ++threads)
+    for (size_t i = 0; i < LS_COUNT_OF(uses); ++i)
+      expect_equal(in_runtime(threads, uses[i]), in_runtime(1, only_first),
+                   true);
+}
+
+static void a_draw_is_no_condition(void **state) {
+  (void)state;
+  const ls_tensor drawn =
+      ls_random_uniform(LS_DTYPE_F32, LS_SCALAR, 0, 1, NULL);
+  const ls_nest got = ls_cond(drawn, NULL, NULL, NULL);
+  expect_status(ls_nest_status(got), LS_INVALID_ARGUMENT, "bool scalar, is");
+  ls_nest_release(got);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(what_is_drawn_depends_on_the_order_of_draws_alone),
+      cmocka_unit_test(a_draw_has_its_value_wherever_it_goes),
+      cmocka_unit_test(a_draw_is_no_condition),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
