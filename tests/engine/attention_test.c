@@ -110,8 +110,8 @@ attention_has_the_same_bytes_on_every_instruction_set(void **state) {
   for (int i = 0; i < 2; ++i) {
     const shape s = {i == 0 ? LS_DTYPE_F32 : LS_DTYPE_F64,
                      2,
-                     70,
-                     70,
+                     150,
+                     150,
                      2,
                      17,
                      17,

@@ -3,13 +3,14 @@
 // Attention, and its gradient, head by head.
 //
 // A head is a stretch of columns of each token, so its matrices lie in their
-// arrays at a pitch and are never gathered: the table's product reads them
-// where they are. Queries go in bands whose scores stay in the cache; of causal
-// attention a band computes the keys up to its last query alone. The gradient
-// computes the probabilities again, band after band from the last one, and adds
-// up what the bands give to keys and values in that order: the first one meets
-// all keys. Every product is one chain over its inner size, bands and blocks
-// depend on the shape alone.
+// arrays at a pitch. The table's kernels of attention take a head of floats
+// whole. Others, of f64 or with products of their own, go by way of the table's
+// product, which reads them where they are: queries in bands whose scores stay
+// in the cache; of causal attention a band computes the keys up to its last
+// query alone. The gradient computes the probabilities again, band after band
+// from the last one, and adds up what the bands give to keys and values in that
+// order: the first one meets all keys. Every product is one chain over its
+// inner size, bands and blocks depend on the shape alone.
 //
 // 16-bit floats are widened, computed as f32 and rounded once.
 #include <math.h>
@@ -37,16 +38,17 @@ typedef struct matrix {
 typedef struct attention_params {
   const ls_cpu_kernels *kernels;
   const ls_cpu_norms *norms;
+  const ls_cpu_attention *whole;  // NULL: bands of products.
   ls_cpu_product_fn *product;
   ls_dtype dtype;
   size_t element, wide;  // Bytes of an operand's element, of a computed one.
   double scale;
   bool causal;
   int64_t heads, units, units_per_block;  // A unit is a head.
-  int64_t band;
-  place q, k, v, out;  // `out`: the result, or its gradient.
-  place dq, dk, dv;    // Results of the gradient.
-  size_t product_scratch;
+  int64_t band;                           // All queries, of whole heads.
+  place q, k, v, out;                     // `out`: the result, or its gradient.
+  place dq, dk, dv;                       // Results of the gradient.
+  size_t table_scratch;                   // Of the product, or of whole heads.
 } attention_params;
 
 // A thread's scratch.
@@ -54,7 +56,7 @@ typedef struct attention_work {
   const attention_params *self;
   const ls_kernel_call *call;
   int64_t unit;
-  void *product;                 // The product's own.
+  void *table;                   // The table's functions' own.
   void *scores, *dscores, *q;    // Of a band; q is scaled.
   void *k, *v, *rows, *dk, *dv;  // Widened, for 16-bit floats.
 } attention_work;
@@ -65,22 +67,23 @@ static size_t divide_scratch(const attention_params *self, bool gradient,
                              attention_work *work, char *scratch) {
   const int64_t keys = self->k.rows, queries = self->band;
   const bool half = ls_is_half(self->dtype);
+  const int64_t scores = self->whole == NULL ? queries * keys : 0;
   const int64_t depth = ls_max_i64(self->q.depth, self->v.depth);
   struct {
     void **part;
     int64_t elements;
   } const parts[] = {
-      {&work->scores, queries * keys},
-      {&work->dscores, gradient ? queries * keys : 0},
-      {&work->q, queries * self->q.depth},
+      {&work->scores, scores},
+      {&work->dscores, gradient ? scores : 0},
+      {&work->q, half || self->whole == NULL ? queries * self->q.depth : 0},
       {&work->k, half ? keys * self->k.depth : 0},
       {&work->v, half ? keys * self->v.depth : 0},
       {&work->rows, half ? queries * depth * 2 : 0},
       {&work->dk, half && gradient ? keys * self->k.depth : 0},
       {&work->dv, half && gradient ? keys * self->v.depth : 0},
   };
-  size_t size = (self->product_scratch + 63) / 64 * 64;
-  if (scratch != NULL) work->product = scratch;
+  size_t size = (self->table_scratch + 63) / 64 * 64;
+  if (scratch != NULL) work->table = scratch;
   for (size_t i = 0; i < LS_COUNT_OF(parts); ++i) {
     if (scratch != NULL) *parts[i].part = scratch + size;
     size += ((size_t)parts[i].elements * self->wide + 63) / 64 * 64;
@@ -162,7 +165,66 @@ static void multiply(const attention_work *work, int64_t m, int64_t n,
                                   .b_transposed = turn_b,
                                   .accumulate = accumulate};
   const ls_cpu_block all = {0, (size_t)m, 0, (size_t)n};
-  work->self->product(&product, &all, work->product);
+  work->self->product(&product, &all, work->table);
+}
+
+// ---- Whole heads -----------------------------------------------------------
+static ls_cpu_head_rows head_rows(matrix m) {
+  return (ls_cpu_head_rows){m.data, (size_t)m.pitch};
+}
+
+// All but the gradient's results.
+static ls_cpu_head open_head(const attention_work *work, bool gradient) {
+  const attention_params *self = work->self;
+  const place *q = &self->q, *k = &self->k, *v = &self->v;
+  return (ls_cpu_head){
+      .queries = (size_t)q->rows,
+      .keys = (size_t)k->rows,
+      .depth = (size_t)q->depth,
+      .value_depth = (size_t)v->depth,
+      .scale = (float)self->scale,
+      .causal = self->causal,
+      .q = head_rows(open_rows(work, q, 0, q->rows, work->q)),
+      .k = head_rows(open_rows(work, k, 0, k->rows, work->k)),
+      .v = head_rows(open_rows(work, v, 0, v->rows, work->v)),
+      .out = head_rows(gradient
+                           ? open_rows(work, &self->out, 0, q->rows, work->rows)
+                           : place_rows(work, &self->out, 0, work->rows)),
+  };
+}
+
+// The head that this thread opens next, as a rule, in `room`; NULL if there is
+// none, or it must be widened.
+static const ls_cpu_head *head_after(const attention_work *work, bool gradient,
+                                     ls_cpu_head *room) {
+  attention_work after = *work;
+  if (++after.unit == work->self->units || ls_is_half(work->self->dtype))
+    return NULL;
+  *room = open_head(&after, gradient);
+  return room;
+}
+
+static void attend_whole(const attention_work *work) {
+  const attention_params *self = work->self;
+  ls_cpu_head after, head = open_head(work, false);
+  head.next = head_after(work, false, &after);
+  self->whole->attend(&head, work->table);
+  keep_rows(work, &self->out, 0, self->q.rows, work->rows);
+}
+
+static void differentiate_whole(const attention_work *work) {
+  const attention_params *self = work->self;
+  const int64_t queries = self->q.rows, keys = self->k.rows;
+  void *room = shifted(self, work->rows, queries * self->v.depth);
+  ls_cpu_head after, head = open_head(work, true);
+  head.next = head_after(work, true, &after);
+  head.dq = head_rows(place_rows(work, &self->dq, 0, room));
+  head.dk = head_rows(place_rows(work, &self->dk, 0, work->dk));
+  head.dv = head_rows(place_rows(work, &self->dv, 0, work->dv));
+  self->whole->differentiate(&head, work->table);
+  keep_rows(work, &self->dq, 0, queries, room);
+  keep_rows(work, &self->dk, 0, keys, work->dk);
+  keep_rows(work, &self->dv, 0, keys, work->dv);
 }
 
 // ---- Bands -----------------------------------------------------------------
@@ -238,7 +300,7 @@ static void attention_loop(const ls_kernel_call *call, int64_t begin_block,
   divide_scratch(self, false, &work, call->scratch);
   for (work.unit = begin_block * self->units_per_block; work.unit < end;
        ++work.unit)
-    attend(&work);
+    (self->whole != NULL ? attend_whole : attend)(&work);
 }
 
 // ---- Gradient --------------------------------------------------------------
@@ -310,7 +372,7 @@ static void gradient_loop(const ls_kernel_call *call, int64_t begin_block,
   divide_scratch(self, true, &work, call->scratch);
   for (work.unit = begin_block * self->units_per_block; work.unit < end;
        ++work.unit)
-    differentiate(&work);
+    (self->whole != NULL ? differentiate_whole : differentiate)(&work);
 }
 
 // ---- Plan ------------------------------------------------------------------
@@ -336,6 +398,13 @@ static void find_places(attention_params *self, const ls_kernel_plan *plan,
   }
 }
 
+static int64_t band_of(const attention_params *self) {
+  const int64_t keys = ls_max_i64(1, self->k.rows);
+  int64_t band = ls_min_i64(MOST_BAND, ls_max_i64(LEAST_BAND, SCORES / keys));
+  if (self->causal) band = ls_min_i64(band, CAUSAL_BAND);
+  return ls_min_i64(band, ls_max_i64(1, self->q.rows));
+}
+
 // The most that any product of the loops needs.
 static size_t product_scratch(const attention_params *self,
                               ls_cpu_product_scratch_fn *size_of) {
@@ -356,6 +425,19 @@ static size_t product_scratch(const attention_params *self,
     if (one > size) size = one;
   }
   return size;
+}
+
+static size_t table_scratch(const attention_params *self,
+                            const ls_cpu_kernels *kernels, bool gradient) {
+  if (self->whole == NULL)
+    return product_scratch(self, self->dtype == LS_DTYPE_F64
+                                     ? kernels->product_f64_scratch
+                                     : kernels->product_scratch);
+  const ls_cpu_head head = {.queries = (size_t)self->q.rows,
+                            .keys = (size_t)self->k.rows,
+                            .depth = (size_t)self->q.depth,
+                            .value_depth = (size_t)self->v.depth};
+  return self->whole->scratch(&head, gradient);
 }
 
 static ls_status plan_attention(ls_kernel_plan *plan, uint32_t first,
@@ -379,13 +461,13 @@ static ls_status plan_attention(ls_kernel_plan *plan, uint32_t first,
   self->scale = scale != NULL
                     ? scale->as.f
                     : 1.0 / sqrt((double)ls_max_i64(1, self->q.depth));
-  const int64_t keys = ls_max_i64(1, self->k.rows);
-  self->band = ls_min_i64(MOST_BAND, ls_max_i64(LEAST_BAND, SCORES / keys));
-  if (self->causal) self->band = ls_min_i64(self->band, CAUSAL_BAND);
-  self->band = ls_min_i64(self->band, ls_max_i64(1, self->q.rows));
-  self->product_scratch =
-      product_scratch(self, f64 ? plan->kernels->product_f64_scratch
-                                : plan->kernels->product_scratch);
+  if (!f64 && self->product == plan->kernels->product_f32)
+    self->whole = plan->kernels->attention;
+  if (self->whole != NULL)
+    self->band = ls_max_i64(1, self->q.rows);
+  else
+    self->band = band_of(self);
+  self->table_scratch = table_scratch(self, plan->kernels, first > 0);
   self->units = type.shape.dim[0] * self->heads;
   plan->params = self;
   *out_self = self;
@@ -395,6 +477,8 @@ static ls_status plan_attention(ls_kernel_plan *plan, uint32_t first,
 // Multiply-adds of a head for one of depth of queries and of values.
 static int64_t scores_of(const attention_params *self) {
   int64_t scores = 0;
+  if (self->whole != NULL && self->causal)
+    return self->q.rows * (self->q.rows + 1) / 2;
   for (int64_t i = 0; i < self->q.rows; i += self->band) {
     const query_band b = band_at(self, i);
     scores += b.rows * b.keys;

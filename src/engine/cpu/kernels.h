@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "base/random.h"
+#include "engine/cpu/attention.h"
 #include "engine/cpu/norms.h"
 
 // What a product does to each output after the bias.
@@ -298,6 +299,7 @@ typedef struct ls_cpu_kernels {
   const ls_cpu_spans *spans;    // Elementwise ops of floats: loops.h.
   const ls_cpu_chains *chains;  // Several of them at once: chain.h.
   const ls_cpu_norms *norms_f32, *norms_f64;
+  const ls_cpu_attention *attention;
   const ls_cpu_windows *windows;
   const ls_cpu_winograd *winograd;
   // The one that `product` goes with is `winograd_planes`.

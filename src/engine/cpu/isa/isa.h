@@ -92,6 +92,7 @@ float LS_ISA_NAME(ls_cpu_max)(const float *src, size_t n);
 
 extern const ls_cpu_norms LS_ISA_NAME(ls_cpu_norms_f32);
 extern const ls_cpu_norms LS_ISA_NAME(ls_cpu_norms_f64);
+extern const ls_cpu_attention LS_ISA_NAME(ls_cpu_attention);
 
 extern const ls_cpu_windows LS_ISA_NAME(ls_cpu_windows);
 extern const ls_cpu_winograd LS_ISA_NAME(ls_cpu_winograd);

@@ -58,6 +58,7 @@ const ls_cpu_kernels LS_ISA_NAME(ls_cpu_kernels) = {
     .chains = &LS_ISA_NAME(ls_cpu_chains),
     .norms_f32 = &LS_ISA_NAME(ls_cpu_norms_f32),
     .norms_f64 = &LS_ISA_NAME(ls_cpu_norms_f64),
+    .attention = &LS_ISA_NAME(ls_cpu_attention),
     .windows = &LS_ISA_NAME(ls_cpu_windows),
     .winograd = &LS_ISA_NAME(ls_cpu_winograd),
     .winograd_f32 = &LS_ISA_NAME(ls_cpu_winograd_f32),
