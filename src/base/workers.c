@@ -33,7 +33,7 @@ struct ls_workers {
   worker *threads;  // Number 0 is the caller: no thread.
   ls_cores *cores;  // While threads run, or given before.
   bool bind;        // There is a core for each.
-  bool started;     // Guarded by `turn`, as is the job.
+  bool started;     // Atomic; written with `turn`, which guards the job.
   ls_mutex turn;    // Held during a run.
   ls_worker_function fn;
   void *user;
@@ -41,7 +41,10 @@ struct ls_workers {
   int64_t share_count;         // Atomic.
   struct ls_runtime *runtime;  // The caller's current one.
   bool stop;                   // Atomic: a late worker may look early.
-  ls_mutex lock;               // Of the two conditions.
+  ls_mutex lock;               // Of the two conditions, and of what is idle.
+  ls_idle_function idle;       // NULL: there is none.
+  void *idle_user;
+  int in_idle;  // Workers that are in it.
   ls_condition work;
   ls_condition done;
 
@@ -55,6 +58,7 @@ struct ls_workers {
   char padding2[LS_CACHE_LINE];
   int parked_workers;
   int parked_caller;
+  unsigned wakes;  // Without a job: there is something to do when idle.
   char padding3[LS_CACHE_LINE];
   int64_t shared_done;  // Numbers of a shared job that are finished.
 };
@@ -63,6 +67,36 @@ struct ls_workers {
 static _Thread_local const ls_workers *running;
 
 // ---- A worker's side -------------------------------------------------------
+// One call of the idle function. False: there was nothing to do.
+static bool do_idle(ls_workers *pool) {
+  ls_mutex_lock(&pool->lock);
+  const ls_idle_function fn = pool->idle;
+  void *user = pool->idle_user;
+  pool->in_idle += fn != NULL;
+  ls_mutex_unlock(&pool->lock);
+  if (fn == NULL) return false;
+  const bool did = fn(user);
+  ls_mutex_lock(&pool->lock);
+  --pool->in_idle;
+  ls_mutex_unlock(&pool->lock);
+  return did;
+}
+
+// Waits until there is another generation than `seen` or another wake than
+// `woken`, and returns the generation.
+static unsigned park(ls_workers *pool, unsigned seen, unsigned woken) {
+  unsigned now = seen;
+  ls_mutex_lock(&pool->lock);
+  __atomic_fetch_add(&pool->parked_workers, 1, __ATOMIC_SEQ_CST);
+  while ((now = __atomic_load_n(&pool->generation, __ATOMIC_SEQ_CST)) == seen &&
+         __atomic_load_n(&pool->wakes, __ATOMIC_SEQ_CST) == woken) {
+    ls_condition_wait(&pool->work, &pool->lock);
+  }
+  __atomic_fetch_sub(&pool->parked_workers, 1, __ATOMIC_SEQ_CST);
+  ls_mutex_unlock(&pool->lock);
+  return now;
+}
+
 // Waits until the generation is no longer `seen`, and returns it.
 static unsigned wait_for_work(ls_workers *pool, unsigned seen) {
   for (int i = 0; i < SPINS; ++i) {
@@ -71,13 +105,11 @@ static unsigned wait_for_work(ls_workers *pool, unsigned seen) {
     ls_spin_pause();
   }
   unsigned now = seen;
-  ls_mutex_lock(&pool->lock);
-  __atomic_fetch_add(&pool->parked_workers, 1, __ATOMIC_SEQ_CST);
-  while ((now = __atomic_load_n(&pool->generation, __ATOMIC_SEQ_CST)) == seen) {
-    ls_condition_wait(&pool->work, &pool->lock);
+  while (now == seen) {
+    const unsigned woken = __atomic_load_n(&pool->wakes, __ATOMIC_SEQ_CST);
+    now = do_idle(pool) ? __atomic_load_n(&pool->generation, __ATOMIC_ACQUIRE)
+                        : park(pool, seen, woken);
   }
-  __atomic_fetch_sub(&pool->parked_workers, 1, __ATOMIC_SEQ_CST);
-  ls_mutex_unlock(&pool->lock);
   return now;
 }
 
@@ -182,7 +214,7 @@ static void stop_threads(ls_workers *pool) {
     ls_thread_join(&pool->threads[i].thread);
   }
   pool->stop = false;
-  pool->started = false;
+  __atomic_store_n(&pool->started, false, __ATOMIC_RELEASE);
   pool->generation = 0;  // What a new thread has seen.
   ls_cores_destroy(pool->cores);
   pool->cores = NULL;
@@ -204,7 +236,7 @@ static ls_status start_threads(ls_workers *pool) {
                                 pool->count);
     }
   }
-  pool->started = true;
+  __atomic_store_n(&pool->started, true, __ATOMIC_RELEASE);
   return ls_ok();
 }
 
@@ -284,6 +316,36 @@ ls_status ls_workers_share(ls_workers *workers, ls_share_function fn,
   if (workers->count > 1 && !workers->started) status = start_threads(workers);
   if (status == NULL) share_job(workers, fn, user, count);
   ls_mutex_unlock(&workers->turn);
+  return status;
+}
+
+// ---- Idle workers ----------------------------------------------------------
+void ls_workers_set_idle(ls_workers *workers, ls_idle_function fn, void *user) {
+  ls_mutex_lock(&workers->lock);
+  workers->idle = fn;
+  workers->idle_user = user;
+  while (fn == NULL && workers->in_idle > 0) {
+    ls_mutex_unlock(&workers->lock);
+    sched_yield();
+    ls_mutex_lock(&workers->lock);
+  }
+  ls_mutex_unlock(&workers->lock);
+}
+
+ls_status ls_workers_wake(ls_workers *workers) {
+  ls_status status = ls_ok();
+  if (!__atomic_load_n(&workers->started, __ATOMIC_ACQUIRE)) {
+    ls_mutex_lock(&workers->turn);
+    if (workers->count > 1 && !workers->started)
+      status = start_threads(workers);
+    ls_mutex_unlock(&workers->turn);
+  }
+  __atomic_fetch_add(&workers->wakes, 1, __ATOMIC_SEQ_CST);
+  if (__atomic_load_n(&workers->parked_workers, __ATOMIC_SEQ_CST) == 0)
+    return status;
+  ls_mutex_lock(&workers->lock);
+  ls_condition_broadcast(&workers->work);
+  ls_mutex_unlock(&workers->lock);
   return status;
 }
 

@@ -44,6 +44,16 @@ LS_MUST_USE ls_status ls_workers_share(ls_workers *workers,
                                        ls_share_function fn, void *user,
                                        int64_t count);
 
+// Has workers that have nothing else to do call fn(user), again and again while
+// it returns true. A run that begins meanwhile waits for a call that is under
+// way, so calls are short. One function at a time; NULL takes it away, and
+// returns when no call is under way.
+typedef bool (*ls_idle_function)(void *user);
+void ls_workers_set_idle(ls_workers *workers, ls_idle_function fn, void *user);
+// Says that there is something to do for it; starts the threads if need be.
+//   LS_RESOURCE_EXHAUSTED  none could be started.
+LS_MUST_USE ls_status ls_workers_wake(ls_workers *workers);
+
 // Takes over what is known of the machine's cores, so that the pool need not
 // look itself, which takes a millisecond. Before its first run; NULL is fine.
 void ls_workers_take_cores(ls_workers *workers, ls_cores *cores);

@@ -305,6 +305,62 @@ static void every_number_is_shared_out_once(void **state) {
   }
 }
 
+// ---- Idle workers ----------------------------------------------------------
+static bool do_chore(void *user) {
+  int *left = user;
+  int seen = __atomic_load_n(left, __ATOMIC_ACQUIRE);
+  while (seen > 0)
+    if (__atomic_compare_exchange_n(left, &seen, seen - 1, false,
+                                    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+      return true;
+  return false;
+}
+
+// Whether all are done within some seconds.
+static bool are_done(const int *left) {
+  for (int i = 0; i < 5000; ++i) {
+    if (__atomic_load_n(left, __ATOMIC_ACQUIRE) == 0) return true;
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  }
+  return false;
+}
+
+static void idle_workers_do_what_there_is_and_runs_go_on(void **state) {
+  (void)state;
+  for (int threads = 2; threads <= MAX_WORKERS; ++threads) {
+    ls_workers *workers = make(threads);
+    job it = {0};
+    int left = 3;
+    ls_workers_set_idle(workers, do_chore, &left);
+    expect_ok(ls_workers_wake(workers));  // Starts them.
+    assert_true(are_done(&left));
+    for (int run = 1; run <= 100; ++run) {
+      __atomic_fetch_add(&left, 10, __ATOMIC_RELEASE);
+      expect_ok(ls_workers_wake(workers));
+      expect_ok(ls_workers_run(workers, count_run, &it));
+      for (int w = 0; w < threads; ++w)
+        assert_int_equal(it.runs[w], run);
+      if (run % 10 == 0) assert_true(are_done(&left));
+    }
+    ls_workers_set_idle(workers, NULL, NULL);
+    left = 1;
+    expect_ok(ls_workers_wake(workers));
+    expect_ok(ls_workers_run(workers, count_run, &it));
+    assert_int_equal(left, 1);
+    ls_workers_destroy(workers);
+  }
+}
+
+static void alone_nobody_is_idle(void **state) {
+  (void)state;
+  ls_workers *workers = make(1);
+  int left = 1;
+  ls_workers_set_idle(workers, do_chore, &left);
+  expect_ok(ls_workers_wake(workers));
+  assert_int_equal(left, 1);
+  ls_workers_destroy(workers);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_worker_runs_once_a_run),
@@ -318,6 +374,8 @@ int main(void) {
       cmocka_unit_test(a_pool_that_never_ran_has_no_threads),
       cmocka_unit_test(a_bound_thread_has_one_core),
       cmocka_unit_test(failing_memory_is_survived),
+      cmocka_unit_test(idle_workers_do_what_there_is_and_runs_go_on),
+      cmocka_unit_test(alone_nobody_is_idle),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -176,8 +176,7 @@ static ls_status init_parts(cpu_backend *self) {
   LS_TRY(ls_mutex_init(&self->lock));
   LS_TRY(ls_mutex_init(&self->meeting));
   LS_TRY(ls_cpu_slabs_init(&self->slabs));
-  return ls_cpu_filler_init(&self->filler,
-                            ls_runtime_threads(self->base.runtime));
+  return ls_cpu_filler_init(&self->filler, self->base.runtime);
 }
 
 static ls_status create_backend(ls_runtime *runtime, ls_backend **out_backend) {

@@ -158,7 +158,7 @@ ls_status ls_cpu_fill_from(ls_buffer *buffer, ls_executable *executable,
 
 ls_status ls_cpu_download(const ls_buffer *buffer, void *data) {
   const size_t size = buffer_size(buffer);
-  ls_cpu_fill_now(ls_cpu_backend_filler(buffer->backend), NULL);
+  ls_cpu_fill_now(ls_cpu_backend_filler(buffer->backend));
   if (((const cpu_buffer *)buffer)->blank)
     memset(data, 0, size);
   else if (size > 0)

@@ -1,27 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/cpu/fill.h"
 
+#include "base/runtime_internal.h"
+
 // Blocks that a thread takes at a time: a tenth of a millisecond of draws. And
 // the scratch that there is for them.
 enum { TAKEN = 2, SCRATCH_BYTES = 4096 };
-
-ls_status ls_cpu_filler_init(ls_cpu_filler *filler, int threads) {
-  filler->has_thread = threads > 1;
-  LS_TRY(ls_mutex_init(&filler->lock));
-  return ls_condition_init(&filler->changed);
-}
-
-void ls_cpu_filler_deinit(ls_cpu_filler *filler) {
-  if (filler->thread.made) {
-    ls_mutex_lock(&filler->lock);
-    filler->stop = true;
-    ls_condition_broadcast(&filler->changed);
-    ls_mutex_unlock(&filler->lock);
-    ls_thread_join(&filler->thread);
-  }
-  ls_condition_deinit(&filler->changed);
-  ls_mutex_deinit(&filler->lock);
-}
 
 // ---- Blocks ----------------------------------------------------------------
 static void run_blocks(const ls_cpu_fill *fill, int64_t begin, int64_t end) {
@@ -38,37 +22,50 @@ static void run_blocks(const ls_cpu_fill *fill, int64_t begin, int64_t end) {
   ls_float_mode_leave(mode);
 }
 
-// Goes through the list until nothing in it is left to begin. With the lock
-// held, but not while it computes.
-static void work(ls_cpu_filler *filler) {
-  while (filler->first != NULL) {
-    ls_cpu_fill *fill = filler->first;
-    const int64_t blocks = fill->executable->instructions->size;
-    const int64_t begin = fill->begun;
-    const int64_t end = begin + TAKEN < blocks ? begin + TAKEN : blocks;
-    fill->begun = end;
-    if (end == blocks) filler->first = fill->next;
-    ++filler->running;
-    ls_mutex_unlock(&filler->lock);
-    run_blocks(fill, begin, end);
-    ls_mutex_lock(&filler->lock);
-    fill->left -= end - begin;
-    if (fill->left == 0) {
-      ls_cpu_release_executable(fill->executable);
-      fill->executable = NULL;
-    }
-    if (--filler->running == 0) ls_condition_broadcast(&filler->changed);
+// Computes some blocks, with the lock held but then. False: all were begun.
+static bool do_some(ls_cpu_filler *filler) {
+  ls_cpu_fill *fill = filler->first;
+  if (fill == NULL) return false;
+  const int64_t blocks = fill->executable->instructions->size;
+  const int64_t begin = fill->begun;
+  const int64_t end = begin + TAKEN < blocks ? begin + TAKEN : blocks;
+  fill->begun = end;
+  if (end == blocks) filler->first = fill->next;
+  ++filler->running;
+  ls_mutex_unlock(&filler->lock);
+  run_blocks(fill, begin, end);
+  ls_mutex_lock(&filler->lock);
+  fill->left -= end - begin;
+  if (fill->left == 0) {
+    ls_cpu_release_executable(fill->executable);
+    fill->executable = NULL;
   }
+  if (--filler->running == 0) ls_condition_broadcast(&filler->rest);
+  return true;
 }
 
-static void run_filler(void *user) {
+static bool do_some_idly(void *user) {
   ls_cpu_filler *filler = user;
   ls_mutex_lock(&filler->lock);
-  while (!filler->stop) {
-    work(filler);
-    if (!filler->stop) ls_condition_wait(&filler->changed, &filler->lock);
-  }
+  const bool did = do_some(filler);
   ls_mutex_unlock(&filler->lock);
+  return did;
+}
+
+// ---- The filler ------------------------------------------------------------
+ls_status ls_cpu_filler_init(ls_cpu_filler *filler, ls_runtime *runtime) {
+  LS_TRY(ls_mutex_init(&filler->lock));
+  LS_TRY(ls_condition_init(&filler->rest));
+  if (ls_runtime_threads(runtime) == 1) return ls_ok();
+  LS_TRY(ls_runtime_workers(runtime, &filler->workers));
+  ls_workers_set_idle(filler->workers, do_some_idly, filler);
+  return ls_ok();
+}
+
+void ls_cpu_filler_deinit(ls_cpu_filler *filler) {
+  if (filler->workers != NULL) ls_workers_set_idle(filler->workers, NULL, NULL);
+  ls_condition_deinit(&filler->rest);
+  ls_mutex_deinit(&filler->lock);
 }
 
 // ---- Fills -----------------------------------------------------------------
@@ -85,7 +82,7 @@ static bool can_wait(const ls_executable *executable) {
 bool ls_cpu_fill_later(ls_cpu_filler *filler, ls_cpu_fill *fill,
                        ls_executable *executable, const ls_run_args *args,
                        void *data) {
-  if (!filler->has_thread || !can_wait(executable)) return false;
+  if (filler->workers == NULL || !can_wait(executable)) return false;
   ls_count_retain(&executable->references);
   *fill = (ls_cpu_fill){.executable = executable,
                         .data = data,
@@ -95,36 +92,18 @@ bool ls_cpu_fill_later(ls_cpu_filler *filler, ls_cpu_fill *fill,
   ls_mutex_lock(&filler->lock);
   *(filler->first == NULL ? &filler->first : &filler->last->next) = fill;
   filler->last = fill;
-  if (filler->thread.made)
-    ls_condition_broadcast(&filler->changed);
-  else  // Without the thread all is left to who wants a value.
-    ls_status_free(
-        ls_thread_start(&filler->thread, "ls-filler", run_filler, filler));
   ls_mutex_unlock(&filler->lock);
+  // Without workers all is left to who wants a value.
+  ls_status_free(ls_workers_wake(filler->workers));
   return true;
 }
 
-static void help_loop(const ls_kernel_call *call, int64_t begin, int64_t end) {
-  ls_cpu_filler *filler = (ls_cpu_filler *)(uintptr_t)call->params;
-  (void)begin;
-  (void)end;
+void ls_cpu_fill_now(ls_cpu_filler *filler) {
   ls_mutex_lock(&filler->lock);
-  work(filler);
-  ls_mutex_unlock(&filler->lock);
-}
-
-void ls_cpu_fill_now(ls_cpu_filler *filler, const ls_cpu_team *team) {
-  ls_mutex_lock(&filler->lock);
-  const bool is_done = filler->first == NULL;
-  ls_mutex_unlock(&filler->lock);
-  // Two are the caller and the filler's own thread.
-  if (!is_done && team != NULL && team->threads > 2)
-    ls_cpu_team_run(team, help_loop, &(ls_kernel_call){.params = filler},
-                    team->threads);
-  ls_mutex_lock(&filler->lock);
-  work(filler);
+  while (do_some(filler)) {
+  }
   while (filler->running > 0)
-    ls_condition_wait(&filler->changed, &filler->lock);
+    ls_condition_wait(&filler->rest, &filler->lock);
   ls_mutex_unlock(&filler->lock);
 }
 
@@ -140,7 +119,7 @@ void ls_cpu_fill_drop(ls_cpu_filler *filler, ls_cpu_fill *fill) {
     last = *at;
   }
   while (fill->executable != NULL && filler->running > 0)
-    ls_condition_wait(&filler->changed, &filler->lock);
+    ls_condition_wait(&filler->rest, &filler->lock);
   if (fill->executable != NULL) ls_cpu_release_executable(fill->executable);
   fill->executable = NULL;
   ls_mutex_unlock(&filler->lock);

@@ -4,17 +4,17 @@
 // weights.
 //
 // A model's weights are made one after another, and nobody looks at them before
-// a step is bound to them. So fills are put off: a thread of its own goes
-// through them, in their order, while the caller makes, traces and compiles,
-// and who wants a value helps with all that is left.
+// a step is bound to them. So fills are put off: idle workers go through them,
+// in their order, while the caller makes, traces and compiles, and who wants a
+// value helps with all that is left.
 //
 // Thread-safe.
 #ifndef LS_ENGINE_CPU_FILL_H_
 #define LS_ENGINE_CPU_FILL_H_
 
 #include "base/threads.h"
+#include "base/workers.h"
 #include "engine/cpu/executable.h"
-#include "engine/cpu/team.h"
 
 // Zeroed: nothing is put off. Guarded by the filler's lock.
 typedef struct ls_cpu_fill {
@@ -26,17 +26,14 @@ typedef struct ls_cpu_fill {
 } ls_cpu_fill;
 
 typedef struct ls_cpu_filler {
-  bool has_thread;  // Else nothing is put off.
-  ls_mutex lock;    // Guards what follows.
-  ls_condition changed;
+  ls_workers *workers;        // The runtime's; NULL: nothing is put off.
+  ls_mutex lock;              // Guards what follows.
+  ls_condition rest;          // Nobody runs.
   ls_cpu_fill *first, *last;  // Those with blocks that were not begun.
   int running;                // Threads in a block.
-  ls_thread thread;           // From the first fill on.
-  bool stop;
 } ls_cpu_filler;
 
-// With `threads` of the runtime: one alone has nobody to leave work to.
-ls_status ls_cpu_filler_init(ls_cpu_filler *filler, int threads);
+ls_status ls_cpu_filler_init(ls_cpu_filler *filler, ls_runtime *runtime);
 // All fills are done or dropped.
 void ls_cpu_filler_deinit(ls_cpu_filler *filler);
 // Those of a CPU back end.
@@ -47,8 +44,8 @@ ls_cpu_filler *ls_cpu_backend_filler(const ls_backend *backend);
 bool ls_cpu_fill_later(ls_cpu_filler *filler, ls_cpu_fill *fill,
                        ls_executable *executable, const ls_run_args *args,
                        void *data);
-// Returns when all fills are done. `team` may help; NULL: the caller alone.
-void ls_cpu_fill_now(ls_cpu_filler *filler, const ls_cpu_team *team);
+// Returns when all fills are done.
+void ls_cpu_fill_now(ls_cpu_filler *filler);
 // The fill's data are not wanted any more.
 void ls_cpu_fill_drop(ls_cpu_filler *filler, ls_cpu_fill *fill);
 

@@ -165,7 +165,7 @@ ls_status ls_cpu_make_spares(ls_instance *self) {
 // First values that nobody has written yet.
 static void write_values(ls_instance *self) {
   ls_backend *backend = self->executable->backend;
-  ls_cpu_fill_now(ls_cpu_backend_filler(backend), &self->team);
+  ls_cpu_fill_now(ls_cpu_backend_filler(backend));
   ls_cpu_fill_buffers(ls_cpu_backend_slabs(backend), self->buffers,
                       self->executable->program->num_uses, &self->team);
 }
