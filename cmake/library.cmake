@@ -111,6 +111,8 @@ foreach(library lockstep lockstep_static)
 endforeach()
 target_link_libraries(lockstep PRIVATE $<BUILD_INTERFACE:ls_flags>
                                        $<BUILD_INTERFACE:ls_dependencies>)
+# What the library calls of itself needs no symbol to be looked up.
+target_link_options(lockstep PRIVATE LINKER:-Bsymbolic-functions)
 if(NOT LS_SANITIZE)  # Whose runtime the program brings.
   target_link_options(lockstep PRIVATE LINKER:--no-undefined)
 endif()
