@@ -27,6 +27,9 @@ static hwloc_topology_t load_topology(void) {
   if (access("/sys/devices/system/cpu", F_OK) != 0) return NULL;
 #endif
   if (hwloc_topology_init(&topology) != 0) return NULL;
+  // It asks each thread's CPUID for what the system has just said.
+  (void)hwloc_topology_set_components(
+      topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86");
   hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
   hwloc_topology_set_type_filter(topology, HWLOC_OBJ_CORE,
                                  HWLOC_TYPE_FILTER_KEEP_ALL);
