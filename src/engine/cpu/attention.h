@@ -26,7 +26,7 @@ typedef struct ls_cpu_head {
   ls_cpu_head_rows q, k, v;
   ls_cpu_head_rows out;            // The result, or its gradient.
   ls_cpu_head_rows dq, dk, dv;     // Results of the gradient.
-  const struct ls_cpu_head *next;  // Whose operands are fetched, or NULL.
+  const struct ls_cpu_head *next;  // Its rows are fetched. NULL: none.
 } ls_cpu_head;
 
 typedef struct ls_cpu_attention {

@@ -56,9 +56,10 @@ typedef struct attention_work {
   const attention_params *self;
   const ls_kernel_call *call;
   int64_t unit;
-  void *table;                   // The table's functions' own.
-  void *scores, *dscores, *q;    // Of a band; q is scaled.
-  void *k, *v, *rows, *dk, *dv;  // Widened, for 16-bit floats.
+  void *table;                 // The table's functions' own.
+  void *scores, *dscores, *q;  // Of a band; q is scaled.
+  // Widened, for 16-bit floats; `rows` and `dq` are of a band.
+  void *k, *v, *rows, *dq, *dk, *dv;
 } attention_work;
 
 // ---- Scratch ---------------------------------------------------------------
@@ -68,7 +69,6 @@ static size_t divide_scratch(const attention_params *self, bool gradient,
   const int64_t keys = self->k.rows, queries = self->band;
   const bool half = ls_is_half(self->dtype);
   const int64_t scores = self->whole == NULL ? queries * keys : 0;
-  const int64_t depth = ls_max_i64(self->q.depth, self->v.depth);
   struct {
     void **part;
     int64_t elements;
@@ -78,7 +78,8 @@ static size_t divide_scratch(const attention_params *self, bool gradient,
       {&work->q, half || self->whole == NULL ? queries * self->q.depth : 0},
       {&work->k, half ? keys * self->k.depth : 0},
       {&work->v, half ? keys * self->v.depth : 0},
-      {&work->rows, half ? queries * depth * 2 : 0},
+      {&work->rows, half ? queries * self->v.depth : 0},
+      {&work->dq, half && gradient ? queries * self->q.depth : 0},
       {&work->dk, half && gradient ? keys * self->k.depth : 0},
       {&work->dv, half && gradient ? keys * self->v.depth : 0},
   };
@@ -173,11 +174,10 @@ static ls_cpu_head_rows head_rows(matrix m) {
   return (ls_cpu_head_rows){m.data, (size_t)m.pitch};
 }
 
-// All but the gradient's results.
 static ls_cpu_head open_head(const attention_work *work, bool gradient) {
   const attention_params *self = work->self;
   const place *q = &self->q, *k = &self->k, *v = &self->v;
-  return (ls_cpu_head){
+  ls_cpu_head head = {
       .queries = (size_t)q->rows,
       .keys = (size_t)k->rows,
       .depth = (size_t)q->depth,
@@ -187,10 +187,16 @@ static ls_cpu_head open_head(const attention_work *work, bool gradient) {
       .q = head_rows(open_rows(work, q, 0, q->rows, work->q)),
       .k = head_rows(open_rows(work, k, 0, k->rows, work->k)),
       .v = head_rows(open_rows(work, v, 0, v->rows, work->v)),
-      .out = head_rows(gradient
-                           ? open_rows(work, &self->out, 0, q->rows, work->rows)
-                           : place_rows(work, &self->out, 0, work->rows)),
   };
+  if (!gradient) {
+    head.out = head_rows(place_rows(work, &self->out, 0, work->rows));
+    return head;
+  }
+  head.out = head_rows(open_rows(work, &self->out, 0, q->rows, work->rows));
+  head.dq = head_rows(place_rows(work, &self->dq, 0, work->dq));
+  head.dk = head_rows(place_rows(work, &self->dk, 0, work->dk));
+  head.dv = head_rows(place_rows(work, &self->dv, 0, work->dv));
+  return head;
 }
 
 // The head that this thread opens next, as a rule, in `room`; NULL if there is
@@ -214,17 +220,12 @@ static void attend_whole(const attention_work *work) {
 
 static void differentiate_whole(const attention_work *work) {
   const attention_params *self = work->self;
-  const int64_t queries = self->q.rows, keys = self->k.rows;
-  void *room = shifted(self, work->rows, queries * self->v.depth);
   ls_cpu_head after, head = open_head(work, true);
   head.next = head_after(work, true, &after);
-  head.dq = head_rows(place_rows(work, &self->dq, 0, room));
-  head.dk = head_rows(place_rows(work, &self->dk, 0, work->dk));
-  head.dv = head_rows(place_rows(work, &self->dv, 0, work->dv));
   self->whole->differentiate(&head, work->table);
-  keep_rows(work, &self->dq, 0, queries, room);
-  keep_rows(work, &self->dk, 0, keys, work->dk);
-  keep_rows(work, &self->dv, 0, keys, work->dv);
+  keep_rows(work, &self->dq, 0, self->q.rows, work->dq);
+  keep_rows(work, &self->dk, 0, self->k.rows, work->dk);
+  keep_rows(work, &self->dv, 0, self->k.rows, work->dv);
 }
 
 // ---- Bands -----------------------------------------------------------------
@@ -326,14 +327,13 @@ static void differentiate_band(const attention_work *work, const query_band *b,
   }
   multiply(work, keys, depth, rows, ds, true, (matrix){work->q, depth}, false,
            dk, add);
-  void *room = shifted(self, work->rows, rows * value_depth);
-  const matrix dq = place_rows(work, &self->dq, b->begin, room);
+  const matrix dq = place_rows(work, &self->dq, b->begin, work->dq);
   multiply(work, rows, depth, keys, ds, false, k, false, dq, false);
   for (int64_t i = 0; i < rows; ++i) {
     void *row = shifted(self, dq.data, i * dq.pitch);
     self->norms->scale(row, row, self->scale, (size_t)depth);
   }
-  keep_rows(work, &self->dq, b->begin, rows, room);
+  keep_rows(work, &self->dq, b->begin, rows, work->dq);
 }
 
 // Without queries nothing else sets them.

@@ -176,7 +176,7 @@ static void find_probabilities(const work *w, const group *g) {
 
 // ---- Forward ---------------------------------------------------------------
 static void attend(const ls_cpu_head *h, void *scratch) {
-  ahead next = ahead_of(h->next, false);
+  ahead next = ahead_of(h->next);
   work w = {.head = h, .ahead = &next};
   divide_scratch(&w, false, scratch);
   put_turned(w.k_turned, h->k, h->keys, h->depth);
@@ -260,7 +260,7 @@ static void differentiate_band(const work *w, size_t begin, size_t end) {
 }
 
 static void differentiate(const ls_cpu_head *h, void *scratch) {
-  ahead next = ahead_of(h->next, true);
+  ahead next = ahead_of(h->next);
   work w = {.head = h, .ahead = &next};
   divide_scratch(&w, true, scratch);
   put_turned(w.k_turned, h->k, h->keys, h->depth);

@@ -2,7 +2,7 @@
 //
 // The products of attention, of a head's rows by panels of columns: tiles of
 // the sums that registers hold. While they run they fetch what the next head
-// reads.
+// needs.
 
 #ifndef LS_ENGINE_CPU_ISA_ATTENTION_TILE_H_
 #define LS_ENGINE_CPU_ISA_ATTENTION_TILE_H_
@@ -15,15 +15,15 @@
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
 // ---- Ahead -----------------------------------------------------------------
-// Rows that the next head will read. Tiles fetch them, a line for each value of
-// k: the copies would wait for every line.
+// Rows that the next head will read and write. Tiles fetch them, a line for
+// each value of k: copies and stores would wait for every line.
 typedef struct {
   ls_cpu_head_rows rows;
   size_t count, columns;
 } region;
 
 typedef struct {
-  region regions[4];
+  region regions[7];
   size_t count, region, row, column;
 } ahead;
 
@@ -31,17 +31,20 @@ typedef struct {
 
 static void add_region(ahead *a, ls_cpu_head_rows rows, size_t count,
                        size_t columns) {
-  if (count * columns > 0)
+  if (rows.data != NULL && count * columns > 0)
     a->regions[a->count++] = (region){rows, count, columns};
 }
 
-static ahead ahead_of(const ls_cpu_head *head, bool gradient) {
+static ahead ahead_of(const ls_cpu_head *head) {
   ahead a = {.count = 0};
   if (head == NULL) return a;
   add_region(&a, head->k, head->keys, head->depth);
   add_region(&a, head->v, head->keys, head->value_depth);
   add_region(&a, head->q, head->queries, head->depth);
-  if (gradient) add_region(&a, head->out, head->queries, head->value_depth);
+  add_region(&a, head->out, head->queries, head->value_depth);
+  add_region(&a, head->dq, head->queries, head->depth);
+  add_region(&a, head->dk, head->keys, head->depth);
+  add_region(&a, head->dv, head->keys, head->value_depth);
   return a;
 }
 
