@@ -203,13 +203,15 @@ static void product_is_one_fma_chain_for_every_way_to_store_it(void **state) {
   }
 }
 
-// Shapes on both sides of each size that the implementation blocks by.
+// Shapes on both sides of each size that the implementation blocks by; at last
+// strips of A, and B where it is and in few sets of a cache.
 static void product_is_one_fma_chain_across_its_blocks(void **state) {
   (void)state;
   static const size_t shapes[][3] = {
       {13, 33, 255},  {13, 33, 256}, {13, 33, 257},  {5, 40, 513},
       {50, 34, 300},  {14, 270, 30}, {60, 300, 260}, {3, 1030, 259},
-      {390, 35, 258}, {390, 9, 4},   {1, 1030, 5},
+      {390, 35, 258}, {390, 9, 4},   {1, 1030, 5},   {98, 129, 257},
+      {50, 288, 9},   {50, 1024, 9},
   };
   unsigned turn = 0;
   for (size_t i = 0; i < LS_COUNT_OF(shapes); ++i) {

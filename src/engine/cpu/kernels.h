@@ -199,7 +199,7 @@ typedef struct ls_cpu_kernels {
   const char *name;  // "base", "v3" or "v4".
 
   // Products. A cut of the work into blocks costs least at multiples of these
-  // (the bits do not care). Each call rearranges the part of B that its block
+  // (the bits do not care). A call may rearrange the part of B that its block
   // uses, so cut columns before rows where there is a choice.
   size_t product_f32_rows, product_f32_columns;
   ls_cpu_product_fn *product_f32;

@@ -1,93 +1,90 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the copies of a product will read, for its tiles to fetch: a part of the
+// What a product will read next, for its tiles to fetch: a part of the
 // template product_body.h, which includes it behind its types.
-
-#define LINE ((size_t)64)  // Bytes of a cache's line.
 
 // The step behind `s`, of the same columns; false if there is none.
 static bool step_after(const step *s, step *out) {
   const size_t k = elements_of(s->product->k);
+  if (s->k1 == k && s->m1 == s->block->m1) return false;
   *out = *s;
   if (s->k1 < k) {
     out->k0 = s->k1;
-  } else if (s->m1 < s->block->m1) {
+  } else {
     out->k0 = 0;
     out->m0 = s->m1;
     out->m1 = smaller(s->block->m1, out->m0 + M_BLOCK);
-  } else {
-    return false;
   }
   out->k1 = smaller(k, out->k0 + K_BLOCK);
   return true;
 }
 
-// `outer` rows of `inner` values that lie side by side, from `at` on. Where
-// rows follow one another, lines do: memory is faster in that order.
-static region region_of(const ELEM *at, size_t stride, size_t outer,
-                        size_t inner) {
+// `outer` rows of `inner` values that lie side by side, from `at` on. Rows that
+// follow one another are one.
+static walk walk_of(const ELEM *at, size_t stride, size_t outer, size_t inner) {
   if (stride == inner) {
-    inner = LINE / sizeof(ELEM);
-    outer = outer * stride / inner;
-    stride = inner;
+    inner *= outer;
+    outer = 1;
   }
-  return (region){
+  const size_t lines = (inner * sizeof(ELEM) + LINE - 1) / LINE;
+  return (walk){
       .at = (const char *)at,
-      .rows = outer,
-      .stride = stride * sizeof(ELEM),
-      .lines = (inner * sizeof(ELEM) + LINE - 1) / LINE,
+      .left = lines,
+      .lines = lines,
+      .skip = (ptrdiff_t)(stride * sizeof(ELEM)) - (ptrdiff_t)(lines * LINE),
+      .in_all = (ptrdiff_t)(outer * lines),
   };
 }
 
-static region a_region(const step *s) {
+// Of the strip at row m.
+static walk a_walk(const step *s, size_t m) {
   const ls_cpu_product *p = s->product;
   const size_t k0 = s->k0 * VALUES, k = smaller(s->k1 * VALUES, p->k) - k0;
-  const ELEM *at = a_at(s, s->m0, k0);
-  return p->a_transposed ? region_of(at, p->lda, k, s->m1 - s->m0)
-                         : region_of(at, p->lda, s->m1 - s->m0, k);
+  const size_t rows = strip_end_at(s, m) - m;
+  const ELEM *at = a_at(s, m, k0);
+  return p->a_transposed ? walk_of(at, p->lda, k, rows)
+                         : walk_of(at, p->lda, rows, k);
 }
 
 // Of the group at column `n`.
-static region b_region(const step *s, size_t n) {
+static walk b_walk(const step *s, size_t n) {
   const ls_cpu_product *p = s->product;
   const size_t k = smaller(s->k1 * VALUES, p->k) - s->k0 * VALUES;
   const size_t columns = smaller(s->n1 - n, GROUP);
-  return p->b_transposed ? region_of(b_at(s, n), p->ldb, columns, k)
-                         : region_of(b_at(s, n), p->ldb, k, columns);
+  return p->b_transposed ? walk_of(b_at(s, n), p->ldb, columns, k)
+                         : walk_of(b_at(s, n), p->ldb, k, columns);
 }
 
-static inline void look_nowhere(step *s) {
-  for (size_t i = 0; i < 2; ++i)
-    s->ahead[i].line = s->ahead[i].lines = 0;
-}
-
-// Finds what is copied after the group of columns that ends at `n`: the next
-// group, or a block of A and the first group. Most products are small: nothing.
-static void look_ahead(step *s, size_t n) {
-  look_nowhere(s);
-  if (n == s->n1 && s->k1 == elements_of(s->product->k) &&
-      s->m1 == s->block->m1)
-    return;
+// Finds the strip of A that is copied next, beside or behind the group of
+// columns that ends at `n`.
+static void look_ahead_a(step *s, size_t n) {
   step next;
-  if (n < s->n1) {
-    if (s->packs_b) s->ahead[1] = b_region(s, n);
-  } else if (step_after(s, &next)) {
-    if (s->packs_a) s->ahead[0] = a_region(&next);
-    if (s->packs_b) s->ahead[1] = b_region(&next, s->n0);
-  }
+  s->ahead[0].in_all = 0;
+  if (!s->packs_a) return;
+  if (s->strip_end < s->m1)
+    s->ahead[0] = a_walk(s, s->strip_end);
+  else if (n == s->n1 && step_after(s, &next))
+    s->ahead[0] = a_walk(&next, next.m0);
+}
+
+// Finds what follows that group: the next one, or the next step's first. Most
+// products are small: nothing.
+static void look_ahead(step *s, size_t n) {
+  step next;
+  s->ahead[1].in_all = 0;
+  if (n < s->n1)
+    s->ahead[1] = b_walk(s, n);
+  else if (step_after(s, &next))
+    s->ahead[1] = b_walk(&next, s->n0);
+  look_ahead_a(s, n);
 }
 
 // Gives a tile its part of that; false if nothing is left.
 static bool take_ahead(step *s, tile_work *work) {
-  region *next = s->ahead;
-  if (next->line == next->lines) ++next;
-  if (next->line == next->lines) return false;
-  work->ahead = next->at + next->row * next->stride + next->line * LINE;
-  work->ahead_stride = next->stride;
-  next->row += work->k * VALUES;
-  if (next->row >= next->rows) {
-    next->row = 0;
-    ++next->line;
-  }
+  walk *next = s->ahead;
+  if (next->in_all <= 0) ++next;
+  if (next->in_all <= 0) return false;
+  work->ahead = next;
+  next->in_all -= (ptrdiff_t)(work->k * VALUES);
   return true;
 }

@@ -20,12 +20,12 @@
 // cache: k into blocks of K_BLOCK (a tile's chain goes on from where the last
 // block left it, kept in C or, if C is added to, in scratch), rows into blocks
 // of M_BLOCK, columns into groups of GROUP and these into panels of a tile's
-// width. Panels of B that many rows use, or that are stored transposed, are
-// copied so that tiles read them in order; so are tile rows of A that many
-// columns use. No cut touches the order of any output's chain.
+// width. Panels of B that are stored transposed, or in few sets of the caches,
+// are copied so that tiles read them in order; so are strips of A, some tile
+// rows, that many columns use. No cut touches the order of any output's chain.
 //
-// A copy of what no cache has would wait for each line. So tiles fetch what the
-// next copies read, a line for each value of k, into the second cache.
+// What no cache has would be waited for, line after line. So tiles fetch what
+// comes next, a line for each value of k, into the second cache.
 
 #include <string.h>
 
@@ -43,8 +43,9 @@
 #define K_BLOCK ((size_t)256)
 #define M_BLOCK ((size_t)384)
 #define GROUP ((size_t)256)
-#define TURNED_K ((size_t)16)
-#define N_BLOCK ((size_t)1024)  // Bounds the scratch for chains.
+#define TURNED_K ((size_t)8)
+#define TURNED_STRIP ((size_t)96)  // Rows: whole lines of the cache.
+#define N_BLOCK ((size_t)1024)     // Bounds the scratch for chains.
 
 // Uses from which on a copy pays, measured on Zen 4. Where A is stored
 // transposed, a tile finds its rows side by side, but each value of k on a page
@@ -52,6 +53,10 @@
 #define PACK_A_COLUMNS ((size_t)256)
 #define PACK_TURNED_A_COLUMNS ((size_t)128)
 #define PACK_B_ROWS ((size_t)48)
+
+#define LINE ((size_t)64)  // Bytes of a cache's line.
+// Bytes; rows that a multiple of them lies between share few sets of a cache.
+#define FEW_SETS ((size_t)4096)
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
@@ -61,6 +66,15 @@ typedef struct {
   bool relu;
   bool accumulate;
 } epilogue;
+
+// Lines to fetch, row after row.
+typedef struct {
+  const char *at;    // The next line,
+  size_t left;       // ... and how many its row has from there on.
+  size_t lines;      // Of a row.
+  ptrdiff_t skip;    // Bytes from the end of a row's lines to the next row.
+  ptrdiff_t in_all;  // Lines that are left.
+} walk;
 
 // One tile's work.
 typedef struct {
@@ -74,8 +88,7 @@ typedef struct {
   size_t in_stride;
   ELEM *out;
   size_t out_stride;
-  const char *ahead;    // Tiles that look ahead: what to fetch at the first
-  size_t ahead_stride;  // value of k; bytes from there to the next one's.
+  walk *ahead;          // Tiles that look ahead: what to fetch.
   size_t lanes;         // Columns of the last vector.
   const epilogue *end;  // NULL: `out` takes the chains as they are.
 } tile_work;
@@ -94,11 +107,33 @@ LS_INLINE void store_part(ELEM *p, bool partial, size_t lanes, VEC v) {
   }
 }
 
+LS_INLINE void fetch_line(walk *w) {
+  __builtin_prefetch(w->at, 0, 2);
+  w->at += LINE;
+  if (--w->left == 0) {
+    w->at += w->skip;
+    w->left = w->lines;
+  }
+}
+
+// Fetches a tile's outputs while it is computed: stores that waited for their
+// lines would hold up those of the next copy.
+LS_INLINE void fetch_outputs(const tile_work *work, const size_t rows,
+                             const size_t vectors) {
+  LS_UNROLL
+  for (size_t i = 0; i < rows; ++i) {
+    LS_UNROLL
+    for (size_t v = 0; v < vectors; ++v)
+      __builtin_prefetch(work->out + i * work->out_stride + v * LANES, 1, 2);
+  }
+}
+
 // One tile. Everything but `work` is a constant where this is expanded.
 LS_EXPAND void run_tile(const tile_work *work, const size_t rows,
                         const size_t vectors, const bool a_transposed,
                         const bool masked, const bool looks_ahead) {
   const size_t lanes = work->lanes;
+  if (a_transposed) fetch_outputs(work, rows, vectors);
   VEC acc[LS_TILE_ROWS][LS_TILE_VECTORS];
   LS_UNROLL
   for (size_t i = 0; i < rows; ++i) {
@@ -114,7 +149,7 @@ LS_EXPAND void run_tile(const tile_work *work, const size_t rows,
 
   const ELEM *a = work->a;
   const ELEM *b = work->b;
-  const char *ahead = work->ahead;
+  walk ahead = looks_ahead ? *work->ahead : (walk){0};
   const size_t a_stride = work->a_stride, b_stride = work->b_stride;
   size_t line = work->k_first;
   for (size_t left = work->k; left > 0; left -= line, a += work->k_skip) {
@@ -136,15 +171,15 @@ LS_EXPAND void run_tile(const tile_work *work, const size_t rows,
       }
       if (looks_ahead) {
         LS_UNROLL
-        for (size_t i = 0; i < VALUES; ++i) {
-          __builtin_prefetch(ahead, 0, 2);
-          ahead += work->ahead_stride;
-        }
+        for (size_t i = 0; i < VALUES; ++i)
+          fetch_line(&ahead);
       }
       a += a_transposed ? a_stride : 1;
       b += b_stride;
     }
   }
+
+  if (looks_ahead) *work->ahead = ahead;
 
   const epilogue *end = work->end;
   LS_UNROLL
@@ -232,25 +267,17 @@ static void copy(ELEM *dst, size_t width, const ELEM *src, size_t stride,
 }
 #endif
 
-// Rows of A or B that a copy will read, as they are stored. They are fetched
-// line after line of all rows; `line` and `row` come next.
-typedef struct {
-  const char *at;
-  size_t rows, stride;  // Bytes from one to the next.
-  size_t lines;         // Of a row.
-  size_t row, line;
-} region;
-
 // One block of rows, columns and k, which counts the tiles' elements, and the
 // parts of the call's scratch.
 typedef struct {
   const ls_cpu_product *product;
   const ls_cpu_block *block;  // Of the call.
   size_t m0, m1, n0, n1, k0, k1;
-  region ahead[2];  // Of A and of B, of the next copies.
+  walk ahead[2];  // Of A and of B: what comes next.
   bool packs_a, packs_b;
-  ELEM *a;       // This block of A, tile row after tile row.
-  ELEM *b;       // One group of B, panel after panel.
+  size_t strip, strip_end;  // Rows of A that were copied last.
+  ELEM *a;  // This block of A, tile row after tile row; of one group, a strip.
+  ELEM *b;  // One group of B, panel after panel.
   ELEM *chains;  // This block's outputs so far, where C cannot hold them.
 } step;
 
@@ -263,7 +290,7 @@ static size_t divide_scratch(step *s, ELEM *scratch) {
   const size_t m = smaller(p->m, M_BLOCK);
   const size_t panels = (smaller(p->n, GROUP) + PANEL - 1) / PANEL;
   const size_t b_size = k * panels * PANEL;
-  const size_t a_size = k * m;
+  const size_t a_size = k * (p->n <= GROUP ? smaller(m, TURNED_STRIP) : m);
   const bool keeps_chains = p->accumulate && elements_of(p->k) > K_BLOCK;
   const size_t chains_size = keeps_chains ? m * smaller(p->n, N_BLOCK) : 0;
   if (scratch != NULL) {
@@ -309,18 +336,35 @@ static const tile_size *tile_at(const step *s, size_t m) {
   return size;
 }
 
-// Few values of k at a time where A is stored transposed: so many pages.
-static void pack_a_block(const step *s) {
+// Where the strip that begins at row m ends: behind so many tile rows.
+static size_t strip_end_at(const step *s, size_t m) {
+  const size_t end =
+      m + (s->product->a_transposed ? TURNED_STRIP : LS_TILE_ROWS);
+  do
+    m += tile_at(s, m)->rows;
+  while (m < s->m1 && m + LS_TILE_ROWS <= end);
+  return m;
+}
+
+// Where the copy of the tile row at row m is.
+static ELEM *a_copy(const step *s, size_t m) {
+  const bool is_one_group = s->n1 - s->n0 <= GROUP;
+  return s->a + (m - (is_one_group ? s->strip : s->m0)) * (s->k1 - s->k0);
+}
+
+// Few values of k at a time where A is stored transposed: so many pages, and
+// ways of the first cache.
+static void pack_a_strip(const step *s) {
   const ls_cpu_product *product = s->product;
-  const size_t k = s->k1 - s->k0, end = smaller(s->k1 * VALUES, product->k);
+  const size_t end = smaller(s->k1 * VALUES, product->k);
   for (size_t k0 = s->k0 * VALUES, k1; k0 < end; k0 = k1) {
     k1 = line_end(product->k_line, k0, end);
     if (product->a_transposed) k1 = smaller(k1, k0 + TURNED_K);
-    for (size_t m = s->m0, rows; m < s->m1; m += rows) {
+    for (size_t m = s->strip, rows; m < s->strip_end; m += rows) {
       rows = tile_at(s, m)->rows;
-      ELEM *to = s->a + (m - s->m0) * k + (k0 / VALUES - s->k0) * rows;
-      (product->a_transposed ? COPY : TURN)(to, rows, a_at(s, m, k0),
-                                            product->lda, k1 - k0, rows);
+      (product->a_transposed ? COPY : TURN)(
+          a_copy(s, m) + (k0 / VALUES - s->k0) * rows, rows, a_at(s, m, k0),
+          product->lda, k1 - k0, rows);
     }
   }
 }
@@ -357,7 +401,7 @@ static void run_row(step *s, const tile_size *size, size_t m, size_t n0,
     chains = s->chains + (m - s->m0) * chains_stride + (n0 - s->n0);
   }
   tile_work work = {
-      .a = s->packs_a ? s->a + (m - s->m0) * k : a_at(s, m, s->k0 * VALUES),
+      .a = s->packs_a ? a_copy(s, m) : a_at(s, m, s->k0 * VALUES),
       .a_stride = s->packs_a ? size->rows : p->lda,
       .b_stride = s->packs_b ? PANEL : p->ldb,
       .k = k,
@@ -390,18 +434,33 @@ static void run_row(step *s, const tile_size *size, size_t m, size_t n0,
   }
 }
 
+// A strip of A is copied just before its first tiles.
 static void run_step(step *s) {
-  if (s->packs_a) pack_a_block(s);
+  s->strip_end = s->m0;
   for (size_t n0 = s->n0; n0 < s->n1; n0 += GROUP) {
     const size_t n1 = smaller(s->n1, n0 + GROUP);
     if (s->packs_b) pack_b_group(s, n0, n1);
     look_ahead(s, n1);
     for (size_t m = s->m0; m < s->m1;) {
+      if (s->packs_a && m == s->strip_end) {
+        s->strip = m;
+        s->strip_end = strip_end_at(s, m);
+        pack_a_strip(s);
+        look_ahead_a(s, n1);
+      }
       const tile_size *size = tile_at(s, m);
       run_row(s, size, m, n0, n1);
       m += size->rows;
     }
   }
+}
+
+// Whether many tile rows can read B where it is: a panel's rows are whole lines
+// in many sets, and at least two, as tiles would read each line twice.
+static bool is_fit_in_place(const ls_cpu_product *product) {
+  const size_t stride = product->ldb * sizeof(ELEM);
+  return PANEL * sizeof(ELEM) >= 2 * LINE && stride % LINE == 0 &&
+         stride % FEW_SETS != 0;
 }
 
 void PRODUCT(const ls_cpu_product *product, const ls_cpu_block *block,
@@ -414,7 +473,8 @@ void PRODUCT(const ls_cpu_product *product, const ls_cpu_block *block,
       .product = product,
       .block = block,
       .packs_a = VALUES > 1 || n >= many,
-      .packs_b = VALUES > 1 || product->b_transposed || m >= PACK_B_ROWS,
+      .packs_b = VALUES > 1 || product->b_transposed ||
+                 (m >= PACK_B_ROWS && !is_fit_in_place(product)),
   };
   divide_scratch(&s, scratch);
   for (s.n0 = block->n0; s.n0 < block->n1; s.n0 = s.n1) {
