@@ -11,6 +11,7 @@
 #include "engine/cpu/isa/attention_tile.h"
 #include "engine/cpu/isa/isa.h"
 #include "engine/cpu/isa/product_turn.h"
+#include "engine/cpu/isa/softmax_row.h"
 
 // Queries, or keys, that causal attention cuts off together: as many in every
 // table, for what is cut off shows where 0 times infinity would.
@@ -167,10 +168,16 @@ static void mix(const work *w, const group *g, const float *a, const float *b,
 static void find_probabilities(const work *w, const group *g) {
   const ls_cpu_head *h = w->head;
   score(w, g, h->q, h->depth, w->k_turned, h->scale, g->scores);
+  // Pass by pass: no row waits for its own maximum or sum.
+  float max[GROUP], sum[GROUP];
+  for (size_t i = 0; i < g->rows; ++i)
+    max[i] = row_max(g->scores + i * w->pitch, seen(w, g, i));
   for (size_t i = 0; i < g->rows; ++i) {
     float *row = g->scores + i * w->pitch;
-    LS_ISA_NAME(ls_cpu_softmax)(row, row, 1, seen(w, g, i));
+    sum[i] = exp_row(row, row, seen(w, g, i), max[i]);
   }
+  for (size_t i = 0; i < g->rows; ++i)
+    scale_row(g->scores + i * w->pitch, seen(w, g, i), 1.0f / sum[i], 1.0f);
   clear_unseen(w, g, g->scores);
 }
 
