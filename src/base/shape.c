@@ -2,9 +2,8 @@
 // Shapes: rules and text.
 #include "lockstep/shape.h"
 
-#include <stdio.h>
-
 #include "base/allocator.h"
+#include "base/text.h"
 
 static const int64_t max_elements = INT64_C(1) << 46;
 
@@ -141,12 +140,11 @@ const char *ls_shape_print(ls_dtype dtype, ls_shape shape, char *buffer,
   put(buffer, size, &used, "[");
   if (shape.rank < 0) put(buffer, size, &used, "...");
   for (int i = 0; i < shape.rank && i < LS_MAX_RANK; ++i) {
-    char number[24] = "?";
-    if (shape.dim[i] != LS_UNKNOWN_DIM) {
-      snprintf(number, sizeof(number), "%lld", (long long)shape.dim[i]);
-    }
+    char number[24];
     if (i > 0) put(buffer, size, &used, ",");
-    put(buffer, size, &used, number);
+    put(buffer, size, &used,
+        shape.dim[i] == LS_UNKNOWN_DIM ? "?"
+                                       : ls_print_i64(shape.dim[i], number));
   }
   put(buffer, size, &used, "]");
   return buffer;

@@ -50,13 +50,37 @@ void ls_text_append_format_v(ls_text *text, const char *format,
                              va_list arguments) {
   va_list again;
   va_copy(again, arguments);
-  const int length = vsnprintf(NULL, 0, format, arguments);
+  // As a rule it fits as it is.
+  const size_t room = text->failed ? 0 : text->capacity - text->size;
+  char *end = room > 0 ? text->data + text->size : NULL;
+  const int length = vsnprintf(end, room, format, arguments);
   LS_ASSERT(length >= 0);
-  if (length >= 0 && make_room(text, (size_t)length)) {
+  if ((size_t)length < room) {
+    text->size += (size_t)length;
+  } else if (make_room(text, (size_t)length)) {
     vsnprintf(text->data + text->size, (size_t)length + 1, format, again);
     text->size += (size_t)length;
+  } else if (room > 0) {
+    *end = '\0';  // What did fit is no piece.
   }
   va_end(again);
+}
+
+const char *ls_print_i64(int64_t number, char buffer[24]) {
+  char *at = buffer + 23;
+  uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
+  *at = '\0';
+  do {
+    *--at = (char)('0' + rest % 10);
+    rest /= 10;
+  } while (rest > 0);
+  if (number < 0) *--at = '-';
+  return at;
+}
+
+void ls_text_append_i64(ls_text *text, int64_t number) {
+  char buffer[24];
+  ls_text_append(text, ls_print_i64(number, buffer));
 }
 
 void ls_text_append_format(ls_text *text, const char *format, ...) {

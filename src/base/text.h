@@ -27,10 +27,15 @@ void ls_text_clear(ls_text *text);
 void ls_text_append(ls_text *text, const char *piece);
 void ls_text_append_bytes(ls_text *text, const void *data, size_t size);
 void ls_text_append_char(ls_text *text, char c);
+// In decimal digits. As each program's text is compared, this is no printf.
+void ls_text_append_i64(ls_text *text, int64_t number);
 void ls_text_append_format(ls_text *text, const char *format, ...)
     LS_PRINTF(2, 3);
 void ls_text_append_format_v(ls_text *text, const char *format,
                              va_list arguments);
+
+// The decimal digits of a number; they end where `buffer` does.
+const char *ls_print_i64(int64_t number, char buffer[24]);
 
 // What was built so far, "" at first. Valid until the next change.
 const char *ls_text_data(const ls_text *text);

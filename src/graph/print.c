@@ -184,10 +184,15 @@ static void print_regions(printer *p, const ls_graph *graph,
 static void print_node(printer *p, const ls_graph *graph,
                        const ls_graph *holder, ls_node *node) {
   indent(p);
-  ls_text_append_format(p->out, "%%%llu", (unsigned long long)node->id);
-  if (node->num_outputs > 1)
-    ls_text_append_format(p->out, ":%u", node->num_outputs);
-  ls_text_append_format(p->out, " = %s(", ls_node_info(node)->name);
+  ls_text_append_char(p->out, '%');
+  ls_text_append_i64(p->out, (int64_t)node->id);
+  if (node->num_outputs > 1) {
+    ls_text_append_char(p->out, ':');
+    ls_text_append_i64(p->out, node->num_outputs);
+  }
+  ls_text_append(p->out, " = ");
+  ls_text_append(p->out, ls_node_info(node)->name);
+  ls_text_append_char(p->out, '(');
   print_refs(p, graph, node->inputs, node->num_inputs);
   ls_text_append_char(p->out, ')');
   for (uint32_t i = 0; i < node->num_control; ++i)

@@ -137,7 +137,7 @@ static void print_element(ls_text *out, const ls_array *array, int64_t i) {
     break;
   }
   default:
-    ls_text_append_format(out, "%lld", (long long)ls_array_i64(array, i));
+    ls_text_append_i64(out, ls_array_i64(array, i));
   }
 }
 
@@ -196,9 +196,12 @@ void ls_print_type(ls_text *out, ls_type type) {
 
 void ls_print_ref(ls_text *out, const ls_graph *graph, uint64_t ref) {
   const ls_node *node = ls_graph_node_of(graph, ref);
-  ls_text_append_format(out, "%%%llu", (unsigned long long)(ref >> 16));
-  if (ls_ref_output(ref) != 0 || (node != NULL && node->num_outputs > 1))
-    ls_text_append_format(out, ":%u", ls_ref_output(ref));
+  ls_text_append_char(out, '%');
+  ls_text_append_i64(out, (int64_t)(ref >> 16));
+  if (ls_ref_output(ref) == 0 && (node == NULL || node->num_outputs <= 1))
+    return;
+  ls_text_append_char(out, ':');
+  ls_text_append_i64(out, ls_ref_output(ref));
 }
 
 static void print_sizes(ls_text *out, const ls_size *items, size_t count) {
@@ -206,7 +209,7 @@ static void print_sizes(ls_text *out, const ls_size *items, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     if (i > 0) ls_text_append(out, ", ");
     if (items[i].operand == LS_SIZE_CONSTANT)
-      ls_text_append_format(out, "%lld", (long long)items[i].value);
+      ls_text_append_i64(out, items[i].value);
     else
       ls_text_append_format(out, "dim(%d, %lld)", (int)items[i].operand,
                             (long long)items[i].value);
@@ -226,15 +229,17 @@ static void print_strings(ls_text *out, const char *const *items,
 
 static void print_ints(ls_text *out, const int64_t *items, size_t count) {
   ls_text_append_char(out, '[');
-  for (size_t i = 0; i < count; ++i)
-    ls_text_append_format(out, i > 0 ? ", %lld" : "%lld", (long long)items[i]);
+  for (size_t i = 0; i < count; ++i) {
+    if (i > 0) ls_text_append(out, ", ");
+    ls_text_append_i64(out, items[i]);
+  }
   ls_text_append_char(out, ']');
 }
 
 void ls_print_value(ls_text *out, const ls_attr *attr) {
   switch (attr->kind) {
   case LS_ATTR_INT:
-    ls_text_append_format(out, "%lld", (long long)attr->as.i);
+    ls_text_append_i64(out, attr->as.i);
     break;
   case LS_ATTR_FLOAT:
     print_float(out, attr->as.f);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/text.h"
 
+#include <stdio.h>
+
 #include "base/runtime_internal.h"
 #include "support/expect.h"
 
@@ -66,12 +68,47 @@ static void a_failure_sticks_until_cleared(void **state) {
   ls_counting_allocator_destroy(counting);
 }
 
+static void a_piece_that_does_not_fit_leaves_nothing(void **state) {
+  (void)state;
+  ls_counting_allocator *counting = NULL;
+  expect_ok(ls_counting_allocator_create(NULL, &counting));
+  ls_text text;
+  ls_text_init(&text, ls_counting_allocator_allocator(counting));
+  ls_text_append(&text, "here");
+  ls_counting_allocator_fail_at(counting, 1);
+  ls_text_append_format(&text, "%0100d", 7);
+  assert_string_equal(ls_text_data(&text), "here");
+  ls_text_append_format(&text, "%d", 7);
+  assert_string_equal(ls_text_data(&text), "here");
+  expect_status(ls_text_status(&text), LS_RESOURCE_EXHAUSTED, "");
+  ls_text_deinit(&text);
+  ls_counting_allocator_destroy(counting);
+}
+
+static void numbers_are_as_printf_writes_them(void **state) {
+  (void)state;
+  static const int64_t numbers[] = {0,    7,         10,        -1,
+                                    -105, INT32_MIN, INT64_MAX, INT64_MIN};
+  ls_text text;
+  ls_text_init(&text, ls_allocator_system());
+  for (size_t i = 0; i < LS_COUNT_OF(numbers); ++i) {
+    char wanted[24];
+    snprintf(wanted, sizeof(wanted), "%lld", (long long)numbers[i]);
+    ls_text_clear(&text);
+    ls_text_append_i64(&text, numbers[i]);
+    assert_string_equal(ls_text_data(&text), wanted);
+  }
+  ls_text_deinit(&text);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(pieces_become_one_string),
       cmocka_unit_test(an_empty_text_finishes_as_an_empty_string),
       cmocka_unit_test(long_texts_grow),
       cmocka_unit_test(a_failure_sticks_until_cleared),
+      cmocka_unit_test(a_piece_that_does_not_fit_leaves_nothing),
+      cmocka_unit_test(numbers_are_as_printf_writes_them),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
