@@ -22,6 +22,7 @@ static const portable all[] = {
     {&small_cnn, LS_MATH_BF16, 0xabe83c7e5686d339},
     {&small_cnn, LS_MATH_BF16_DIRECT, 0x823a4b1b3e43b7e7},
     {&small_gpt, LS_MATH_FAST, 0x23b79e9905ff7c8a},
+    {&small_gpt, LS_MATH_BF16, 0xfbee60ddce305ef3},
 };
 
 // FNV-1a.
