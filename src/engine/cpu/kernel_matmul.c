@@ -14,9 +14,9 @@
 #include "engine/cpu/loops.h"
 #include "engine/cpu/product_parts.h"
 
-// A unit: big enough that rearranging its part of B is cheap beside the work,
-// and halved where there would be few of them.
-enum { PANEL = 256, BAND = 128, LEAST_SIDE = 32, ENOUGH_UNITS = 8 };
+// A unit: big enough that rearranging its parts of A and B is cheap beside the
+// work, and halved where there would be few of them.
+enum { PANEL = 256, BAND = 128, LEAST_SIDE = 32, ENOUGH_UNITS = 6 };
 // Least multiply-adds of a block.
 enum { BLOCK_WORK = 1 << 19 };
 

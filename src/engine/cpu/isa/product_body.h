@@ -41,7 +41,7 @@
 
 #define PANEL ((size_t)LS_TILE_VECTORS * LANES)
 #define K_BLOCK ((size_t)256)
-#define M_BLOCK ((size_t)384)
+#define M_BLOCK ((size_t)516)
 #define GROUP ((size_t)256)
 #define TURNED_K ((size_t)8)
 #define TURNED_STRIP ((size_t)96)  // Rows: whole lines of the cache.
