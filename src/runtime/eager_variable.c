@@ -5,19 +5,30 @@
 #include "base/runtime_internal.h"
 #include "runtime/eager.h"
 
-static const ls_late_draw *late_draw_of(ls_tensor value) {
+// What a value waits for, the caller's to release; NULL: it is there. Another
+// thread may look at the value meanwhile, which ends the wait.
+static ls_late_draw *late_draw_of(ls_tensor value) {
   if (value.graph == NULL || value.graph->kind != LS_GRAPH_EAGER) return NULL;
+  ls_runtime *runtime = ls_eager_of(value.graph)->state->runtime;
   const ls_node *node = ls_graph_node_of(value.graph, value.ref);
-  return node == NULL ? NULL : (const ls_late_draw *)node->late;
+  if (node == NULL) return NULL;
+  ls_runtime_lock(runtime);
+  ls_late_draw *late = ls_object_retain(node->late);
+  ls_runtime_unlock(runtime);
+  return late;
 }
 
 ls_status ls_eager_initialize(ls_variable *variable, ls_tensor value) {
   ls_runtime_state *state = NULL;
   ls_array *array = NULL;
   LS_RETURN_IF_ERROR(ls_runtime_state_get(variable->runtime, &state));
-  const ls_late_draw *late = late_draw_of(value);
-  if (late != NULL)
-    return ls_store_fill(state->store, variable, late->compiled, late->step);
+  ls_late_draw *late = late_draw_of(value);
+  if (late != NULL) {
+    const ls_status status =
+        ls_store_fill(state->store, variable, late->compiled, late->step);
+    ls_object_release(late);
+    return status;
+  }
   LS_RETURN_IF_ERROR(ls_tensor_value(value, &array));
   const ls_status status = ls_store_write(state->store, variable, array);
   ls_array_release(array);

@@ -231,6 +231,7 @@ ls_status ls_store_write(ls_store *store, ls_variable *variable,
 
 ls_status ls_store_fill(ls_store *store, ls_variable *variable,
                         ls_compiled *compiled, uint64_t step) {
+  if (variable->num_targets > 0) variable = ls_variable_here(variable);
   ls_buffer *buffer = NULL;
   LS_RETURN_IF_ERROR(buffer_to_write(store, variable,
                                      ls_compiled_output(compiled, 0), &buffer));

@@ -4,6 +4,7 @@
 #include "support/values.h"
 
 #include "base/allocator.h"
+#include "base/threads.h"
 
 #include <string.h>
 
@@ -151,6 +152,32 @@ static void a_draw_has_its_value_wherever_it_goes(void **state) {
                    true);
 }
 
+static void look_at(void *user) {
+  ls_array_release(value_of(*(const ls_tensor *)user));
+}
+
+// Another thread looks at the draw while it becomes a variable's first value.
+static ls_array *seen_meanwhile(void) {
+  ls_tensor drawn = draw();
+  ls_thread other = {0};
+  expect_ok(ls_thread_start(&other, "other", look_at, &drawn));
+  ls_variable *variable = NULL;
+  expect_ok(ls_variable_create(
+      &(ls_variable_options){.name = "v", .initial_value = drawn}, &variable));
+  ls_thread_join(&other);
+  ls_array *array = NULL;
+  expect_ok(ls_variable_value(variable, &array));
+  ls_variable_release(variable);
+  return array;
+}
+
+static void a_draw_may_be_seen_by_another_thread(void **state) {
+  (void)state;
+  for (int i = 0; i < 20; ++i)
+    expect_equal(in_runtime(2, seen_meanwhile), in_runtime(1, only_first),
+                 true);
+}
+
 static void a_draw_is_no_condition(void **state) {
   (void)state;
   const ls_tensor drawn =
@@ -164,6 +191,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_is_drawn_depends_on_the_order_of_draws_alone),
       cmocka_unit_test(a_draw_has_its_value_wherever_it_goes),
+      cmocka_unit_test(a_draw_may_be_seen_by_another_thread),
       cmocka_unit_test(a_draw_is_no_condition),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
