@@ -239,41 +239,66 @@ static void gradient(void *dst, const void *dy, const void *x,
 }
 
 // ---- Rows ------------------------------------------------------------------
+// The gradient of up to ROWS rows is worked on together, so that no row waits
+// for the sums of another one, and the sums of columns are stored once.
+#define ROWS GROUP
+
 typedef struct {
   VEC mean, inverse;  // 1 / sqrt(variance + epsilon)
 } row_moments;
 
-LS_INLINE ELEM sum_row(const ELEM *x, size_t n) {
-  VEC sums = V(zero)();
-  size_t j = 0;
-  for (; j + LANES <= n; j += LANES)
-    sums = V(add)(sums, V(load)(x + j));
-  if (j < n) sums = V(add)(sums, V(load_n)(x + j, n - j));
-  return V(sum)(sums);
+// Fetches what lies behind the rows that are read side by side: more streams
+// than the machine would look ahead in by itself.
+LS_INLINE void fetch_next(const ELEM *row, size_t n, const size_t rows) {
+  if (rows > 1) __builtin_prefetch(row + rows * n, 0, 2);
 }
 
-LS_INLINE ELEM sum_squares(const ELEM *x, size_t n, VEC mean) {
-  VEC sums = V(zero)();
-  size_t j = 0;
-  for (; j + LANES <= n; j += LANES) {
-    const VEC t = V(sub)(V(load)(x + j), mean);
-    sums = V(fma)(t, t, sums);
-  }
-  if (j < n) {
-    VEC t = V(sub)(V(load_n)(x + j, n - j), mean);
-    t = V(first_n)(n - j, t, V(zero)());
-    sums = V(fma)(t, t, sums);
-  }
-  return V(sum)(sums);
+LS_INLINE void sum_at(VEC *sums, const ELEM *x, size_t n, const size_t rows,
+                      size_t j, size_t lanes) {
+  LS_UNROLL
+  for (size_t i = 0; i < rows; ++i)
+    sums[i] = V(add)(sums[i], load_lanes(x + i * n + j, lanes));
 }
 
-LS_INLINE row_moments measure_row(const ELEM *x, size_t n,
-                                  const ls_cpu_row_norm *norm) {
-  const ELEM mean = norm->centred ? sum_row(x, n) / (ELEM)n : (ELEM)0;
-  const ELEM squares = sum_squares(x, n, V(set1)(mean));
-  const double variance = (double)squares / (double)n;
-  return (row_moments){V(set1)(mean),
-                       V(set1)((ELEM)(1.0 / sqrt(variance + norm->epsilon)))};
+LS_INLINE void sum_squares_at(VEC *sums, const row_moments *moments,
+                              const ELEM *x, size_t n, const size_t rows,
+                              size_t j, size_t lanes) {
+  LS_UNROLL
+  for (size_t i = 0; i < rows; ++i) {
+    const ELEM *at = x + i * n + j;
+    fetch_next(at, n, rows);
+    VEC t = V(sub)(load_lanes(at, lanes), moments[i].mean);
+    if (lanes < LANES) t = V(first_n)(lanes, t, V(zero)());
+    sums[i] = V(fma)(t, t, sums[i]);
+  }
+}
+
+LS_INLINE void measure_rows(row_moments *moments, const ELEM *x, size_t n,
+                            const size_t rows, const ls_cpu_row_norm *norm) {
+  VEC sums[ROWS], squares[ROWS];
+  LS_UNROLL
+  for (size_t i = 0; i < rows; ++i)
+    sums[i] = squares[i] = V(zero)();
+  size_t j = 0;
+  if (norm->centred) {
+    for (; j + LANES <= n; j += LANES)
+      sum_at(sums, x, n, rows, j, LANES);
+    if (j < n) sum_at(sums, x, n, rows, j, n - j);
+  }
+  LS_UNROLL
+  for (size_t i = 0; i < rows; ++i) {
+    const ELEM mean = norm->centred ? V(sum)(sums[i]) / (ELEM)n : (ELEM)0;
+    moments[i].mean = V(set1)(mean);
+  }
+  for (j = 0; j + LANES <= n; j += LANES)
+    sum_squares_at(squares, moments, x, n, rows, j, LANES);
+  if (j < n) sum_squares_at(squares, moments, x, n, rows, j, n - j);
+  LS_UNROLL
+  for (size_t i = 0; i < rows; ++i) {
+    const double variance = (double)V(sum)(squares[i]) / (double)n;
+    const ELEM inverse = (ELEM)(1.0 / sqrt(variance + norm->epsilon));
+    moments[i].inverse = V(set1)(inverse);
+  }
 }
 
 LS_INLINE void normalize_at(ELEM *y, const ELEM *x, size_t j, size_t lanes,
@@ -293,17 +318,14 @@ static void normalize_rows(void *dst, const void *src,
   const ELEM *x = src;
   ELEM *y = dst;
   for (; rows > 0; --rows, x += columns, y += columns) {
-    const row_moments row = measure_row(x, columns, norm);
+    row_moments row;
+    measure_rows(&row, x, columns, 1, norm);
     size_t j = 0;
     for (; j + LANES <= columns; j += LANES)
       normalize_at(y, x, j, LANES, row, norm);
     if (j < columns) normalize_at(y, x, j, columns - j, row, norm);
   }
 }
-
-// The gradient of up to ROWS rows: together, so that no row waits for the sums
-// of another one, and the sums of columns are stored once.
-#define ROWS GROUP
 
 typedef struct {
   ELEM *dx, *y, *dscale, *doffset;
@@ -326,7 +348,9 @@ LS_INLINE void sum_gradient_at(const rows_work *w, row_slope *slopes,
   LS_UNROLL
   for (size_t i = 0; i < rows; ++i) {
     const VEC x = load_lanes(w->x + i * w->columns + j, lanes);
-    const VEC dy = load_lanes(w->dy + i * w->columns + j, lanes);
+    const ELEM *from = w->dy + i * w->columns + j;
+    fetch_next(from, w->columns, rows);
+    const VEC dy = load_lanes(from, lanes);
     const VEC r = V(mul)(V(sub)(x, slopes[i].mean), slopes[i].inverse);
     const VEC g = V(mul)(dy, scale);
     slopes[i].sum = V(add)(slopes[i].sum, g);
@@ -359,14 +383,16 @@ LS_INLINE void gradient_at(const rows_work *w, const row_slope *slopes,
 }
 
 LS_EXPAND void gradient_of_some(const rows_work *w, const size_t rows) {
+  const size_t columns = w->columns;
+  row_moments moments[ROWS];
+  measure_rows(moments, w->x, columns, rows, w->norm);
   row_slope slopes[ROWS];
   LS_UNROLL
-  for (size_t i = 0; i < rows; ++i) {
-    const row_moments row =
-        measure_row(w->x + i * w->columns, w->columns, w->norm);
-    slopes[i] = (row_slope){row.mean, row.inverse, V(zero)(), V(zero)()};
-  }
-  const size_t columns = w->columns;
+  for (size_t i = 0; i < rows; ++i)
+    slopes[i] = (row_slope){.mean = moments[i].mean,
+                            .inverse = moments[i].inverse,
+                            .sum = V(zero)(),
+                            .product = V(zero)()};
   size_t j = 0;
   for (; j + LANES <= columns; j += LANES)
     sum_gradient_at(w, slopes, rows, j, LANES);
