@@ -31,22 +31,29 @@ typedef struct ls_random_source {
   uint64_t id;
 } ls_random_source;
 
+// Of Philox 4x32: what it multiplies by, and what is added to the key.
+#define LS_PHILOX_FACTOR_0 0xD2511F53U
+#define LS_PHILOX_FACTOR_2 0xCD9E8D57U
+#define LS_PHILOX_STEP_0 0x9E3779B9U
+#define LS_PHILOX_STEP_1 0xBB67AE85U
+enum { LS_PHILOX_ROUNDS = 10 };
+
 // Ten rounds of Philox 4x32.
 static inline void ls_philox(const uint32_t counter[4], const uint32_t key[2],
                              uint32_t out[4]) {
   uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
   uint32_t k0 = key[0], k1 = key[1];
-  for (int round = 0; round < 10; ++round) {
-    const uint64_t a = (uint64_t)0xD2511F53U * c0;
-    const uint64_t b = (uint64_t)0xCD9E8D57U * c2;
+  for (int round = 0; round < LS_PHILOX_ROUNDS; ++round) {
+    const uint64_t a = (uint64_t)LS_PHILOX_FACTOR_0 * c0;
+    const uint64_t b = (uint64_t)LS_PHILOX_FACTOR_2 * c2;
     const uint32_t next0 = (uint32_t)(b >> 32) ^ c1 ^ k0;
     const uint32_t next2 = (uint32_t)(a >> 32) ^ c3 ^ k1;
     c1 = (uint32_t)b;
     c3 = (uint32_t)a;
     c0 = next0;
     c2 = next2;
-    k0 += 0x9E3779B9U;
-    k1 += 0xBB67AE85U;
+    k0 += LS_PHILOX_STEP_0;
+    k1 += LS_PHILOX_STEP_1;
   }
   out[0] = c0;
   out[1] = c1;

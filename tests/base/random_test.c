@@ -117,8 +117,8 @@ static void normals_are_what_the_formula_says(void **state) {
       const long double radius =
           sqrtl(-2 * logl(((long double)bits[pair] + 1) * 0x1p-32L));
       const long double angle = 2 * pi * (long double)bits[pair + 1] * 0x1p-32L;
-      expect_near(narrow[pair], radius * cosl(angle), 6e-7L);
-      expect_near(narrow[pair + 1], radius * sinl(angle), 6e-7L);
+      expect_near(narrow[pair], radius * cosl(angle), 1.2e-6L);
+      expect_near(narrow[pair + 1], radius * sinl(angle), 1.2e-6L);
     }
     const uint64_t u = (((uint64_t)bits[0] << 32 | bits[1]) >> 11) + 1;
     const uint64_t t = ((uint64_t)bits[2] << 32 | bits[3]) >> 11;
@@ -165,7 +165,7 @@ static void bits_of_normals_never_change(void **state) {
     hash = ls_hash(narrow, sizeof(narrow), hash);
     hash = ls_hash(wide, sizeof(wide), hash);
   }
-  assert_int_equal(hash, UINT64_C(0xbb863f4b04624b88));
+  assert_int_equal(hash, UINT64_C(0xf30fdb52659fac2d));
 }
 
 int main(void) {

@@ -365,7 +365,7 @@ static void the_first_numbers_are_pinned(void **state) {
   static const float uniform[] = {0x1.cda8ap-5F, 0x1.d9e18p-5F, 0x1.31c48ap-1F,
                                   0x1.86d5a8p-1F};
   static const double wide[] = {0x1.cda8a941d9e1p-5, 0x1.31c48aa586d5ap-1};
-  static const float bell[] = {0x1.1eef9ep+1F, 0x1.b48e8p-1F, 0x1.5c6b7ap-4F,
+  static const float bell[] = {0x1.1eef9cp+1F, 0x1.b48e82p-1F, 0x1.5c6b7ap-4F,
                                -0x1.03060ep+0F};
   assert_memory_equal(f, uniform, sizeof(uniform));
   assert_memory_equal(d, wide, sizeof(wide));

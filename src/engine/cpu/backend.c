@@ -157,7 +157,7 @@ static void make_numerics_id(cpu_backend *self) {
   const char *library = "unknown";
 #endif
   snprintf(self->numerics_id, sizeof(self->numerics_id),
-           "lockstep-6 %s %s libc-%s", machine,
+           "lockstep-7 %s %s libc-%s", machine,
            ls_math_name(ls_runtime_math(self->base.runtime)), library);
 }
 

@@ -69,11 +69,11 @@ void ls_cpu_filler_deinit(ls_cpu_filler *filler) {
 }
 
 // ---- Fills -----------------------------------------------------------------
-// A program of one kernel that writes the output, in blocks worth sharing.
+// A program of one kernel that writes the output, in more than one block.
 static bool can_wait(const ls_executable *executable) {
   const ls_cpu_instruction *at = executable->instructions;
   return executable->num_instructions == 2 && at->code == LS_CPU_KERNEL &&
-         at->num_in == 0 && at->num_out == 1 && at->number != 0 &&
+         at->num_in == 0 && at->num_out == 1 && at->size > 1 &&
          executable->places[at->operand].base ==
              ls_cpu_base_outputs(executable) &&
          executable->kernel_scratch <= SCRATCH_BYTES;
