@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Attention and its gradient against the reference.
+#include <math.h>
 #include <stdlib.h>
 
 #include "support/expect.h"
@@ -92,6 +93,25 @@ static void long_sequences_go_in_bands(void **state) {
   }
 }
 
+// Whole lines, of one panel and a half, or so far apart that they are copied.
+static void rows_that_are_whole_lines_agree(void **state) {
+  (void)state;
+  loop_random random = {loop_random_seed()};
+  for (int i = 0; i < 4; ++i) {
+    const shape s = {.dtype = LS_DTYPE_F32,
+                     .batch = 2,
+                     .queries = 45,
+                     .keys = 45,
+                     .heads = i & 1 ? 16 : 2,
+                     .depth = i & 1 ? 64 : 48,
+                     .value_depth = i & 1 ? 64 : 48,
+                     .causal = i & 2,
+                     .packed = true};
+    check_attention(&s, &random);
+    check_attention_grad(&s, &random);
+  }
+}
+
 static void nothing_to_attend_to_is_fine(void **state) {
   (void)state;
   loop_random random = {loop_random_seed()};
@@ -103,18 +123,76 @@ static void nothing_to_attend_to_is_fine(void **state) {
   check_attention_grad(&s, &random);
 }
 
+enum { SEEN = 30, DEPTH = 16 };
+
+static loop_case causal_case(uint16_t op) {
+  const shape s = {LS_DTYPE_F32, 1,     SEEN, SEEN,  1,
+                   DEPTH,        DEPTH, true, false, 0};
+  loop_random random = {11};
+  loop_case c = {.op = op, .out = type_of(&s, SEEN, DEPTH)};
+  if (op == LS_OP_ATTENTION_GRAD) {
+    loop_case_add(&c, c.out, -1, 1, &random);
+    loop_case_add_output(&c, c.out);
+    loop_case_add_output(&c, c.out);
+  }
+  add_operands(&c, &s, &random);
+  return c;
+}
+
+static void fill_row(void *data, size_t row, float value) {
+  for (size_t j = 0; j < DEPTH; ++j)
+    ((float *)data)[row * DEPTH + j] = value;
+}
+
+static void expect_equal_rows(const void *a, const void *b, size_t begin,
+                              size_t end) {
+  const size_t row = DEPTH * sizeof(float);
+  assert_memory_equal((const char *)a + begin * row,
+                      (const char *)b + begin * row, (end - begin) * row);
+}
+
+// Not even as 0 times infinity.
+static void what_a_query_does_not_see_does_not_show(void **state) {
+  (void)state;
+  loop_case c = causal_case(LS_OP_ATTENTION);
+  void *want = loop_case_run(&c);
+  fill_row(c.data[1], SEEN - 1, NAN);
+  fill_row(c.data[2], SEEN - 1, INFINITY);
+  void *got = loop_case_run(&c);
+  expect_equal_rows(want, got, 0, SEEN - 1);
+  free(want);
+  free(got);
+  loop_case_deinit(&c);
+}
+
+static void keys_have_no_gradient_of_queries_before_them(void **state) {
+  (void)state;
+  loop_case a = causal_case(LS_OP_ATTENTION_GRAD);
+  loop_case b = causal_case(LS_OP_ATTENTION_GRAD);
+  fill_row(b.data[0], 0, INFINITY);
+  void *want = loop_case_run(&a), *got = loop_case_run(&b);
+  expect_equal_rows(want, got, 1, SEEN);
+  expect_equal_rows(a.results[0], b.results[0], 1, SEEN);
+  expect_equal_rows(a.results[1], b.results[1], 1, SEEN);
+  free(want);
+  free(got);
+  loop_case_deinit(&a);
+  loop_case_deinit(&b);
+}
+
 static void
 attention_has_the_same_bytes_on_every_instruction_set(void **state) {
   (void)state;
   static const char *const names[] = {"base", "v3", "v4"};
-  for (int i = 0; i < 2; ++i) {
-    const shape s = {i == 0 ? LS_DTYPE_F32 : LS_DTYPE_F64,
+  for (int i = 0; i < 3; ++i) {
+    const int64_t depth = i == 2 ? 48 : 17;
+    const shape s = {i == 1 ? LS_DTYPE_F64 : LS_DTYPE_F32,
                      2,
                      150,
                      150,
                      2,
-                     17,
-                     17,
+                     depth,
+                     depth,
                      true,
                      true,
                      0};
@@ -146,7 +224,10 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(attention_agrees_with_the_reference),
       cmocka_unit_test(long_sequences_go_in_bands),
+      cmocka_unit_test(rows_that_are_whole_lines_agree),
       cmocka_unit_test(nothing_to_attend_to_is_fine),
+      cmocka_unit_test(what_a_query_does_not_see_does_not_show),
+      cmocka_unit_test(keys_have_no_gradient_of_queries_before_them),
       cmocka_unit_test(attention_has_the_same_bytes_on_every_instruction_set),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

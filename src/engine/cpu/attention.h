@@ -4,7 +4,8 @@
 // exist once per instruction set and give the same bits in each.
 //
 // Every product is one chain of fused multiply-adds over its inner size from
-// +0, of keys in order; the gradients of keys and values add up bands of
+// +0, of keys in order, and of causal attention of those that a query sees,
+// whatever the others hold; the gradients of keys and values add up bands of
 // queries from the last one, each in order. Softmax is that of kernels.h.
 #ifndef LS_ENGINE_CPU_ATTENTION_H_
 #define LS_ENGINE_CPU_ATTENTION_H_

@@ -49,31 +49,42 @@ static ahead ahead_of(const ls_cpu_head *head) {
 }
 
 // ---- Tiles -----------------------------------------------------------------
+// Columns of B, PANEL by PANEL.
+typedef struct {
+  const float *data;
+  size_t pitch;  // Floats from one value of k to the next,
+  size_t next;   // and from one panel to the next.
+} panels;
+
 // C = A B factor; with `goes_on` chains begin with what C holds.
 typedef struct {
   size_t rows, columns, k;
   const float *a;
   size_t a_pitch;
-  const float *b;
-  size_t b_panel;  // Floats from one panel to the next.
+  panels b;
   float *c;
   size_t c_pitch;
   float factor;
   bool turned;  // A is stored transposed.
+  // Of A's last rows each has one value less than the next: the last one has k.
+  // If A is stored transposed its first rows do, from the other end: row i
+  // begins at value i.
+  bool triangle;
   bool goes_on;
   ahead *ahead;
 } product;
 
 typedef struct {
-  size_t k;
+  size_t k;  // Values that all rows have.
   const float *a;
   size_t a_pitch;
   const float *b;
+  size_t b_pitch;
   float *c;
   size_t c_pitch;
   size_t lanes;  // Columns of the last vector.
   float factor;
-  bool goes_on;
+  bool triangle, goes_on;
   const float *next;   // To fetch at the first value of k,
   size_t next_stride;  // and floats from there to the next one's.
 } tile;
@@ -109,56 +120,118 @@ LS_INLINE void store_lanes(float *p, size_t lanes, vf v) {
   }
 }
 
+LS_EXPAND void scale_tile(vf sum[][LS_TILE_VECTORS], const size_t rows,
+                          const size_t vectors, float factor) {
+  LS_UNROLL
+  for (size_t i = 0; i < rows; ++i) {
+    LS_UNROLL
+    for (size_t v = 0; v < vectors; ++v)
+      sum[i][v] = vf_mul(sum[i][v], vf_set1(factor));
+  }
+}
+
 // `lanes`: of the last vector.
 LS_EXPAND void store_tile(const tile *t, vf sum[][LS_TILE_VECTORS],
                           const size_t rows, const size_t vectors,
                           const size_t lanes) {
-  const vf factor = vf_set1(t->factor);
   float *c = t->c;
   LS_UNROLL
   for (size_t i = 0; i < rows; ++i, c += t->c_pitch) {
     LS_UNROLL
     for (size_t v = 0; v < vectors; ++v)
       store_lanes(c + v * VF_LANES, v + 1 == vectors ? lanes : VF_LANES,
-                  vf_mul(sum[i][v], factor));
+                  sum[i][v]);
+  }
+}
+
+// A's values at one of k. Rows go in threes, as an address can be a register
+// and once or twice another one: an offset for each row would take more
+// registers than there are. Of a stored transpose all lie behind the first.
+#define THREES (LS_TILE_ROWS / 3)
+typedef struct {
+  const float *three[THREES];
+} values;
+
+LS_EXPAND void next_values(values *a, size_t step) {
+  LS_UNROLL
+  for (size_t i = 0; i < THREES; ++i)
+    a->three[i] = vf_fixed(a->three[i] + step);
+}
+
+// One value of k, for rows [begin, end) of the tile's.
+LS_EXPAND void add_value(const values *a, size_t pitch, const float *b,
+                         vf sum[][LS_TILE_VECTORS], size_t begin, size_t end,
+                         const size_t rows, const size_t vectors,
+                         const bool turned) {
+  vf row[LS_TILE_VECTORS];
+  LS_UNROLL
+  for (size_t v = 0; v < vectors; ++v)
+    row[v] = vf_load(b + v * VF_LANES);
+  LS_UNROLL
+  for (size_t i = 0; i < rows; ++i) {
+    if (i < begin || i >= end) continue;
+    const vf x =
+        vf_set1(turned ? a->three[0][i] : a->three[i / 3][i % 3 * pitch]);
+    LS_UNROLL
+    for (size_t v = 0; v < vectors; ++v)
+      sum[i][v] = vf_fma(x, row[v], sum[i][v]);
+  }
+}
+
+LS_EXPAND void load_tile(const tile *t, vf sum[][LS_TILE_VECTORS],
+                         const size_t rows, const size_t vectors) {
+  LS_UNROLL
+  for (size_t i = 0; i < rows; ++i) {
+    LS_UNROLL
+    for (size_t v = 0; v < vectors; ++v)
+      sum[i][v] = load_lanes(t->c + i * t->c_pitch + v * VF_LANES,
+                             v + 1 == vectors ? t->lanes : VF_LANES);
   }
 }
 
 // One tile. Everything but `t` is a constant where this is expanded.
 LS_EXPAND void run_tile(const tile *t, const size_t rows, const size_t vectors,
                         const bool turned) {
-  const size_t lanes = t->lanes, a_pitch = t->a_pitch;
+  const size_t a_pitch = t->a_pitch, b_pitch = t->b_pitch;
+  const size_t step = turned ? a_pitch : 1;
+  const float *b = t->b, *next = t->next;
+  values a;
+  LS_UNROLL
+  for (size_t i = 0; i < THREES; ++i)
+    a.three[i] = t->a + 3 * i * a_pitch;
   vf sum[LS_TILE_ROWS][LS_TILE_VECTORS];
   LS_UNROLL
   for (size_t i = 0; i < rows; ++i) {
     LS_UNROLL
-    for (size_t v = 0; v < vectors; ++v) {
+    for (size_t v = 0; v < vectors; ++v)
       sum[i][v] = vf_zero();
-      if (t->goes_on)
-        sum[i][v] = load_lanes(t->c + i * t->c_pitch + v * VF_LANES,
-                               v + 1 == vectors ? lanes : VF_LANES);
+  }
+  if (t->goes_on) load_tile(t, sum, rows, vectors);
+  if (turned && t->triangle) {
+    LS_UNROLL
+    for (size_t i = 1; i < rows; ++i, b += b_pitch) {
+      add_value(&a, a_pitch, b, sum, 0, i, rows, vectors, turned);
+      next_values(&a, step);
     }
   }
-  const float *a = t->a, *b = t->b, *next = t->next;
-  for (size_t k = t->k; k > 0; --k, b += PANEL, a += turned ? a_pitch : 1) {
-    vf row[LS_TILE_VECTORS];
-    LS_UNROLL
-    for (size_t v = 0; v < vectors; ++v)
-      row[v] = vf_load(b + v * VF_LANES);
+  for (size_t k = t->k; k > 0; --k, b += b_pitch) {
     __builtin_prefetch(next, 0, 2);
     next += t->next_stride;
+    add_value(&a, a_pitch, b, sum, 0, rows, rows, vectors, turned);
+    next_values(&a, step);
+  }
+  if (!turned && t->triangle) {
     LS_UNROLL
-    for (size_t i = 0; i < rows; ++i) {
-      const vf x = vf_set1(turned ? a[i] : a[i * a_pitch]);
-      LS_UNROLL
-      for (size_t v = 0; v < vectors; ++v)
-        sum[i][v] = vf_fma(x, row[v], sum[i][v]);
+    for (size_t i = 1; i < rows; ++i, b += b_pitch) {
+      add_value(&a, a_pitch, b, sum, i, rows, rows, vectors, turned);
+      next_values(&a, step);
     }
   }
-  if (lanes == VF_LANES) {
+  if (t->factor != 1) scale_tile(sum, rows, vectors, t->factor);
+  if (t->lanes == VF_LANES) {
     store_tile(t, sum, rows, vectors, VF_LANES);
   } else {
-    store_tile(t, sum, rows, vectors, lanes);
+    store_tile(t, sum, rows, vectors, t->lanes);
   }
 }
 
@@ -191,33 +264,36 @@ static const struct {
 #undef TILE_ROW
 };
 
-// All rows by the panel at `b`, of `columns`.
-static void run_panel(product *p, const float *b, float *c, size_t columns) {
-  tile t = {.k = p->k,
-            .a = p->a,
-            .a_pitch = p->a_pitch,
-            .b = b,
-            .c = c,
+// Rows [begin, end) by `columns` of panel number `panel`.
+static void run_rows(const product *p, size_t panel, size_t begin, size_t end,
+                     size_t columns) {
+  tile t = {.a_pitch = p->a_pitch,
+            .b_pitch = p->b.pitch,
             .c_pitch = p->c_pitch,
             .lanes = (columns - 1) % VF_LANES + 1,
             .factor = p->factor,
+            .triangle = p->triangle,
             .goes_on = p->goes_on};
   size_t size = 0;
-  for (size_t left = p->rows, rows; left > 0; left -= rows) {
-    while (tiles[size].rows > left)
+  for (size_t i = begin, rows; i < end; i += rows) {
+    while (tiles[size].rows > end - i)
       ++size;
     rows = tiles[size].rows;
+    // Values of k that not all rows have, before the tile's own and in it.
+    const size_t before = p->triangle && p->turned ? i : 0;
+    const size_t behind = p->triangle && !p->turned ? p->rows - i - rows : 0;
+    t.k = p->k - before - behind - (p->triangle ? rows - 1 : 0);
+    t.a = p->a + (p->turned ? before * p->a_pitch + i : i * p->a_pitch);
+    t.b = p->b.data + panel * p->b.next + before * p->b.pitch;
+    t.c = p->c + i * p->c_pitch + panel * PANEL;
     take_ahead(p->ahead, &t);
     (columns > VF_LANES ? tiles[size].full : tiles[size].narrow)[p->turned](&t);
-    t.a += p->turned ? rows : rows * t.a_pitch;
-    t.c += rows * t.c_pitch;
   }
 }
 
-static void multiply(product *p) {
+static void multiply(const product *p) {
   for (size_t j = 0; j < p->columns; j += PANEL)
-    run_panel(p, p->b + j / PANEL * p->b_panel, p->c + j,
-              smaller(PANEL, p->columns - j));
+    run_rows(p, j / PANEL, 0, p->rows, smaller(PANEL, p->columns - j));
 }
 
 #endif  // LS_ENGINE_CPU_ISA_ATTENTION_TILE_H_
