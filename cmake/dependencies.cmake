@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What we link with. Required: hwloc, zlib, threads, libm. A missing optional
+# What we link with. Required: zlib, threads, libm. A missing optional
 # one turns something off, which the summary at the end of configuring names.
 
 find_package(PkgConfig REQUIRED)
@@ -15,12 +15,11 @@ function(ls_require prefix module package)
   endif()
 endfunction()
 
-ls_require(HWLOC hwloc libhwloc-dev)
 ls_require(ZLIB zlib zlib1g-dev)
 
 add_library(ls_dependencies INTERFACE)
 target_link_libraries(ls_dependencies INTERFACE
-  PkgConfig::HWLOC PkgConfig::ZLIB Threads::Threads m)
+  PkgConfig::ZLIB Threads::Threads m)
 
 set(LS_MISSING "")  # Lines of the summary.
 

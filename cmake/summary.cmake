@@ -6,7 +6,7 @@ string(REPLACE ";" " " isas "${LS_ISAS}")
 message(STATUS "lockstep ${PROJECT_VERSION}: ${CMAKE_BUILD_TYPE}, "
                "${CMAKE_C_COMPILER_ID} ${CMAKE_C_COMPILER_VERSION}, "
                "kernels for: ${isas}")
-message(STATUS "  hwloc ${HWLOC_VERSION}, zlib ${ZLIB_VERSION}")
+message(STATUS "  zlib ${ZLIB_VERSION}")
 if(LS_SANITIZE)
   message(STATUS "  sanitizers: ${LS_SANITIZE}")
 endif()

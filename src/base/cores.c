@@ -1,90 +1,114 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cores, by hwloc.
+// Cores, from what Linux says of the processors that we may use.
 //
-// A container or a launcher may leave us few of the machine's cores: only
-// those count that the process is bound to now. Nothing here is an error, since
-// an unbound thread computes the same.
+// A container or a launcher may leave us few of the machine's: only those count
+// that the process is bound to now. What a core has besides is read in /sys, a
+// short file for each; a library that reads all of it would take longer than
+// the first step of a small model. Nothing here is an error, since an unbound
+// thread computes the same: without /sys each processor counts as a core.
 #define _GNU_SOURCE
 #include "base/cores.h"
 
-#include <hwloc.h>
+#include <fcntl.h>
 #include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
+
+enum { MOST_PROCESSORS = 8192, MOST_THREADS = 64 };  // Threads of a core.
+
+typedef struct processors {
+  cpu_set_t part[MOST_PROCESSORS / CPU_SETSIZE];
+} processors;
 
 struct ls_cores {
   ls_allocator *allocator;
-  hwloc_topology_t topology;  // NULL when it could not be loaded.
-  hwloc_obj_t *usable;        // Cores, in the machine's order from here on.
+  processors usable;  // The process may run on them.
+  processors *cores;  // Of each core, those that are usable.
   int count;
+  int here;  // The core that the one who listed them ran on.
 };
 
-// Loads what we look at: cores and threads, no devices. NULL where the system
-// does not show them, as in a root without /sys, of which hwloc would complain
-// on the standard error.
-static hwloc_topology_t load_topology(void) {
-  hwloc_topology_t topology = NULL;
-#if defined(__linux__)
-  if (access("/sys/devices/system/cpu", F_OK) != 0) return NULL;
-#endif
-  if (hwloc_topology_init(&topology) != 0) return NULL;
-  // It asks each thread's CPUID for what the system has just said.
-  (void)hwloc_topology_set_components(
-      topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86");
-  hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
-  hwloc_topology_set_type_filter(topology, HWLOC_OBJ_CORE,
-                                 HWLOC_TYPE_FILTER_KEEP_ALL);
-  if (hwloc_topology_load(topology) != 0) {
-    hwloc_topology_destroy(topology);
-    return NULL;
-  }
-  return topology;
+// ---- Sets ------------------------------------------------------------------
+static bool has(const processors *set, int processor) {
+  return CPU_ISSET_S((size_t)processor, sizeof(*set), set->part) != 0;
 }
 
-// The core that the caller runs on, so that who is bound to another one does
-// not have to wait until the system moves one of the two. 0 if it is unknown.
-static int core_of_caller(hwloc_topology_t topology, int total) {
-  int here = 0;
-  hwloc_bitmap_t place = hwloc_bitmap_alloc();
-  if (place == NULL) return 0;
-  if (hwloc_get_last_cpu_location(topology, place, HWLOC_CPUBIND_THREAD) == 0) {
-    while (here < total &&
-           !hwloc_bitmap_intersects(
-               hwloc_get_obj_by_type(topology, HWLOC_OBJ_CORE, (unsigned)here)
-                   ->cpuset,
-               place))
-      ++here;
-  }
-  hwloc_bitmap_free(place);
-  return here < total ? here : 0;
+static void add(processors *set, int processor) {
+  CPU_SET_S((size_t)processor, sizeof(*set), set->part);
 }
 
-// Lists the cores of which the process may use a thread. False without memory.
-static bool list_usable(ls_cores *cores) {
-  const int total = hwloc_get_nbobjs_by_type(cores->topology, HWLOC_OBJ_CORE);
-  if (total <= 0) return true;
-  cores->usable = ls_new_array(cores->allocator, hwloc_obj_t, (size_t)total);
-  if (cores->usable == NULL) return false;
-  hwloc_bitmap_t bound = hwloc_bitmap_alloc();
-  if (bound == NULL) return false;
-  const bool is_known =
-      hwloc_get_cpubind(cores->topology, bound, HWLOC_CPUBIND_THREAD) == 0;
-  const int here = core_of_caller(cores->topology, total);
-  for (int i = 0; i < total; ++i) {
-    hwloc_obj_t core = hwloc_get_obj_by_type(cores->topology, HWLOC_OBJ_CORE,
-                                             (unsigned)((here + i) % total));
-    if (!is_known || hwloc_bitmap_intersects(core->cpuset, bound)) {
-      cores->usable[cores->count++] = core;
+int ls_parse_processors(const char *list, int *out, int most) {
+  int count = 0;
+  for (const char *at = list;; ++at) {
+    char *end = NULL;
+    const long first = strtol(at, &end, 10);
+    if (end == at) return count;
+    at = end;
+    const long last = *at == '-' ? strtol(at + 1, &end, 10) : first;
+    for (long i = first; i >= 0 && i <= last && i < MOST_PROCESSORS; ++i) {
+      if (count == most) return count;
+      out[count++] = (int)i;
     }
+    if (*end != ',') return count;
+    at = end;
   }
-  hwloc_bitmap_free(bound);
+}
+
+// ---- Looking ---------------------------------------------------------------
+// The processors of a processor's core.
+static void read_core(int processor, processors *core) {
+  char path[96], list[256];
+  snprintf(path, sizeof(path),
+           "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",
+           processor);
+  memset(core, 0, sizeof(*core));
+  add(core, processor);
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return;
+  const ssize_t size = read(file, list, sizeof(list) - 1);
+  close(file);
+  list[size > 0 ? size : 0] = '\0';
+  int threads[MOST_THREADS];
+  const int count = ls_parse_processors(list, threads, MOST_THREADS);
+  for (int i = 0; i < count; ++i)
+    add(core, threads[i]);
+}
+
+static int core_of(const ls_cores *cores, int processor) {
+  int at = 0;
+  while (at < cores->count && !has(&cores->cores[at], processor))
+    ++at;
+  return at;
+}
+
+// Lists the cores of which these are. False without memory.
+static bool list_cores(ls_cores *cores, const processors *usable) {
+  ls_release(cores->allocator, cores->cores);
+  cores->usable = (processors){0};
+  cores->count = 0;
+  const int most = CPU_COUNT_S(sizeof(*usable), usable->part);
+  cores->cores = ls_new_array(cores->allocator, processors, (size_t)most);
+  if (cores->cores == NULL) return false;
+  for (int i = 0; i < MOST_PROCESSORS; ++i) {
+    if (!has(usable, i) || core_of(cores, i) < cores->count) continue;
+    processors *core = &cores->cores[cores->count++];
+    read_core(i, core);
+    CPU_AND_S(sizeof(*core), core->part, core->part, usable->part);
+  }
+  cores->usable = *usable;
   return true;
 }
 
 bool ls_cores_look_again(ls_cores *cores) {
-  ls_release(cores->allocator, cores->usable);
-  cores->usable = NULL;
-  cores->count = 0;
-  return cores->topology == NULL || list_usable(cores);
+  processors usable = {0};
+  if (sched_getaffinity(0, sizeof(usable), usable.part) != 0) add(&usable, 0);
+  const bool same = memcmp(&usable, &cores->usable, sizeof(usable)) == 0;
+  if (!same && !list_cores(cores, &usable)) return false;
+  const int processor = sched_getcpu();
+  cores->here = processor < 0 ? 0 : core_of(cores, processor) % cores->count;
+  return true;
 }
 
 ls_status ls_cores_create(ls_allocator *allocator, ls_cores **out_cores) {
@@ -92,7 +116,6 @@ ls_status ls_cores_create(ls_allocator *allocator, ls_cores **out_cores) {
   ls_cores *cores = ls_new(allocator, ls_cores);
   if (cores == NULL) return ls_out_of_memory();
   cores->allocator = allocator;
-  cores->topology = load_topology();
   if (!ls_cores_look_again(cores)) {
     ls_cores_destroy(cores);
     return ls_out_of_memory();
@@ -103,28 +126,14 @@ ls_status ls_cores_create(ls_allocator *allocator, ls_cores **out_cores) {
 
 void ls_cores_destroy(ls_cores *cores) {
   if (cores == NULL) return;
-  if (cores->topology != NULL) hwloc_topology_destroy(cores->topology);
-  ls_release(cores->allocator, cores->usable);
+  ls_release(cores->allocator, cores->cores);
   ls_release(cores->allocator, cores);
 }
 
-// Processors that the process may use: what is known without a topology.
-static int usable_processors(void) {
-#if defined(__linux__)
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) return CPU_COUNT(&set);
-#endif
-  return 1;
-}
-
-int ls_cores_count(const ls_cores *cores) {
-  return cores->count > 0 ? cores->count : usable_processors();
-}
+int ls_cores_count(const ls_cores *cores) { return cores->count; }
 
 bool ls_cores_bind(const ls_cores *cores, int index) {
   if (index < 0 || index >= cores->count) return false;
-  // Without the thread's old binding the core may be wider than we may use;
-  // the kernel cuts it to what the container allows.
-  return hwloc_set_cpubind(cores->topology, cores->usable[index]->cpuset,
-                           HWLOC_CPUBIND_THREAD) == 0;
+  const processors *core = &cores->cores[(cores->here + index) % cores->count];
+  return sched_setaffinity(0, sizeof(*core), core->part) == 0;
 }

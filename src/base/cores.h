@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cores: which real cores this process may use (the only place with hwloc.h).
+// Cores: which real cores this process may use (the only place that asks).
 #ifndef LS_BASE_CORES_H_
 #define LS_BASE_CORES_H_
 
@@ -23,5 +23,9 @@ int ls_cores_count(const ls_cores *cores);
 // listed them ran on. False where that is not allowed or there is no such core:
 // then nothing has changed.
 bool ls_cores_bind(const ls_cores *cores, int index);
+
+// What a list such as "0-3,64" in /sys names: the first `most` numbers of it,
+// up to where it is no list. Returns how many.
+int ls_parse_processors(const char *list, int *out, int most);
 
 #endif  // LS_BASE_CORES_H_

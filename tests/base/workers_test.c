@@ -197,40 +197,6 @@ static void a_pool_that_never_ran_has_no_threads(void **state) {
   assert_true(ls_real_cores() >= 1);
 }
 
-static void bind_to_each(void *user) {
-  int *bound = user;
-  ls_cores *cores = NULL;
-  ls_status status = ls_cores_create(ls_allocator_system(), &cores);
-  if (status == NULL && !ls_cores_bind(cores, -1) &&
-      !ls_cores_bind(cores, ls_cores_count(cores))) {
-    *bound = 0;
-    for (int i = 0; i < ls_cores_count(cores); ++i) {
-      *bound += ls_cores_bind(cores, i) ? 1 : 0;
-    }
-    // Bound to the last core, only that one can be used.
-    ls_cores *left = NULL;
-    if (*bound > 0 && ls_cores_create(ls_allocator_system(), &left) == NULL) {
-      *bound = ls_cores_count(left);
-      // Who looked before sees that when looking again.
-      if (!ls_cores_look_again(cores) || ls_cores_count(cores) != *bound)
-        *bound = -1;
-    }
-    ls_cores_destroy(left);
-  }
-  ls_status_free(status);
-  ls_cores_destroy(cores);
-}
-
-static void a_bound_thread_has_one_core(void **state) {
-  (void)state;
-  ls_thread thread = {0};
-  int bound = -1;
-  expect_ok(ls_thread_start(&thread, "bound", bind_to_each, &bound));
-  ls_thread_join(&thread);
-  // 0 where binding is not allowed.
-  assert_in_range(bound, 0, 1);
-}
-
 static void do_nothing(void *user, int worker) {
   (void)user;
   (void)worker;
@@ -372,7 +338,6 @@ int main(void) {
       cmocka_unit_test(runs_from_several_threads_take_turns),
       cmocka_unit_test(absurd_counts_are_refused),
       cmocka_unit_test(a_pool_that_never_ran_has_no_threads),
-      cmocka_unit_test(a_bound_thread_has_one_core),
       cmocka_unit_test(failing_memory_is_survived),
       cmocka_unit_test(idle_workers_do_what_there_is_and_runs_go_on),
       cmocka_unit_test(alone_nobody_is_idle),
