@@ -206,6 +206,7 @@ ls_status ls_cpu_compile(ls_backend *backend, const ls_program *program,
   emit_program(&self);
   ls_cpu_collect_accesses(&self);
   ls_cpu_share_storages(&self);
+  ls_cpu_advance_updates(&self);
   ls_cpu_fuse(&self);
   ls_cpu_plan_memory(&self);
   ls_cpu_finish(&self);

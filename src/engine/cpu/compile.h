@@ -249,16 +249,22 @@ void ls_cpu_emit_together(ls_cpu_compiler *self, ls_cpu_region *region,
 // Collects the accesses of all storages, or drops what was collected.
 void ls_cpu_collect_accesses(ls_cpu_compiler *self);
 void ls_cpu_forget_accesses(ls_cpu_compiler *self);
-// Drops copies and lets kernels work in place.
+// Drops copies and lets kernels work in place. Operands are roots from then on.
 void ls_cpu_share_storages(ls_cpu_compiler *self);
 uint32_t ls_cpu_root(const ls_cpu_compiler *self, uint32_t storage);
 // The positions that a root storage lives from and to; false: none.
 bool ls_cpu_extent(const ls_cpu_compiler *self, uint32_t root,
                    ls_cpu_stretch *out_extent);
 
+// ---- updates.c -------------------------------------------------------------
+// Moves updates of variables up to where what they need is made.
+void ls_cpu_advance_updates(ls_cpu_compiler *self);
+
 // ---- fuse.c ----------------------------------------------------------------
 // Makes one instruction of elementwise ones that follow one another.
 void ls_cpu_fuse(ls_cpu_compiler *self);
+// By position: whether an instruction goes there. NULL: out of memory.
+bool *ls_cpu_targets(ls_cpu_compiler *self);
 
 // ---- plan.c ----------------------------------------------------------------
 // Gives every storage its place and the executable its sizes.

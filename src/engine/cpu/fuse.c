@@ -316,8 +316,10 @@ static void fuse(ls_cpu_compiler *self, const group *g) {
 }
 
 // ---- The walk --------------------------------------------------------------
-static void mark_targets(const ls_cpu_compiler *self, bool *is_target) {
-  for (uint32_t i = 0; i < self->num_instructions; ++i) {
+bool *ls_cpu_targets(ls_cpu_compiler *self) {
+  bool *is_target =
+      ls_arena_new_array(&self->temp, bool, self->num_instructions + 1);
+  for (uint32_t i = 0; is_target != NULL && i < self->num_instructions; ++i) {
     switch (self->instructions[i].code) {
     case LS_CPU_BRANCH:
     case LS_CPU_JUMP:
@@ -330,6 +332,7 @@ static void mark_targets(const ls_cpu_compiler *self, bool *is_target) {
       break;
     }
   }
+  return is_target;
 }
 
 static void open_group(group *g, const ls_cpu_compiler *self,
@@ -341,22 +344,13 @@ static void open_group(group *g, const ls_cpu_compiler *self,
   g->steps[g->num_steps++] = position;
 }
 
-// Operands become roots, and accesses theirs.
-static void flatten(ls_cpu_compiler *self) {
-  for (size_t i = 0; i < self->num_operands; ++i)
-    self->operands[i] = ls_cpu_root(self, self->operands[i]);
-}
-
 void ls_cpu_fuse(ls_cpu_compiler *self) {
   if (ls_cpu_failed(self)) return;
-  bool *is_target =
-      ls_arena_new_array(&self->temp, bool, self->num_instructions + 1);
+  const bool *is_target = ls_cpu_targets(self);
   if (is_target == NULL) {
     ls_cpu_fail(self, ls_out_of_memory());
     return;
   }
-  mark_targets(self, is_target);
-  flatten(self);
   group g = {.num_steps = 0};
   for (uint32_t i = 0; i < self->num_instructions; ++i) {
     if (is_target[i]) {

@@ -358,4 +358,6 @@ void ls_cpu_share_storages(ls_cpu_compiler *self) {
   for (uint32_t i = 0; i < self->num_instructions; ++i)
     for (uint32_t k = 0; k < LS_COUNT_OF(self->origins->in_place); ++k)
       work_in_place(self, i, k);
+  for (size_t i = 0; i < self->num_operands; ++i)
+    self->operands[i] = ls_cpu_root(self, self->operands[i]);
 }
