@@ -8,18 +8,22 @@
 // ---- Uses ------------------------------------------------------------------
 // A use is a read when its parameter has a user: an op, or a result other than
 // its own final value.
-static void mark_reads(ls_program *program) {
+static ls_status mark_reads(ls_program *program) {
   const ls_graph *body = program->body;
+  ls_allocator *allocator = ls_runtime_allocator(program->runtime);
+  bool *is_read = ls_new_array(allocator, bool, body->next_id);
+  if (is_read == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < body->num_nodes; ++i)
+    for (uint32_t k = 0; k < body->nodes[i]->num_inputs; ++k)
+      is_read[body->nodes[i]->inputs[k] >> 16] = true;
+  for (size_t i = 0; i < body->num_results; ++i)
+    is_read[body->results[i] >> 16] = true;
   for (size_t u = 0; u < program->num_uses; ++u) {
-    const uint64_t ref = body->parameters[program->num_inputs + u];
-    bool read = false;
-    for (size_t i = 0; i < body->num_nodes && !read; ++i)
-      for (uint32_t k = 0; k < body->nodes[i]->num_inputs; ++k)
-        read = read || body->nodes[i]->inputs[k] == ref;
-    for (size_t i = 0; i < body->num_results; ++i)
-      read = read || body->results[i] == ref;
-    program->uses[u].read = read;
+    const uint64_t parameter = body->parameters[program->num_inputs + u];
+    program->uses[u].read = is_read[parameter >> 16];
   }
+  ls_release(allocator, is_read);
+  return ls_ok();
 }
 
 // ---- Making ----------------------------------------------------------------
@@ -138,7 +142,7 @@ static ls_status finish(ls_program *program) {
   LS_RETURN_IF_ERROR(ls_give_again(program->body));
   LS_RETURN_IF_ERROR(ls_watch_pass(runtime, program->body, "give_again", true));
   LS_RETURN_IF_ERROR(ls_check_stacks(program->body));
-  mark_reads(program);
+  LS_RETURN_IF_ERROR(mark_reads(program));
   LS_RETURN_IF_ERROR(ls_graph_verify(program->body));
   LS_RETURN_IF_ERROR(ls_graph_print(program->body, &program->text));
   const char *text = program->text;
