@@ -224,6 +224,16 @@ static void product_is_one_fma_chain_across_its_blocks(void **state) {
   }
 }
 
+// Rows of A that share few sets of a cache, each a value of k: strips are
+// copied that tiles read where they are elsewhere.
+static void product_does_not_show_where_a_is(void **state) {
+  (void)state;
+  for (unsigned epilogue = 0; epilogue < 8; epilogue += 4) {
+    check_product(98, 129, 257, 1, epilogue, 1024 - 98);
+    check_product(98, 129, 257, 1, epilogue, 0);
+  }
+}
+
 static void product_without_terms_is_the_epilogue_of_zeros(void **state) {
   (void)state;
   for (unsigned epilogue = 0; epilogue < 8; ++epilogue) {
@@ -291,6 +301,7 @@ int main(void) {
       cmocka_unit_test(product_is_one_fma_chain_for_every_tail),
       cmocka_unit_test(product_is_one_fma_chain_for_every_way_to_store_it),
       cmocka_unit_test(product_is_one_fma_chain_across_its_blocks),
+      cmocka_unit_test(product_does_not_show_where_a_is),
       cmocka_unit_test(product_without_terms_is_the_epilogue_of_zeros),
       cmocka_unit_test(product_without_outputs_touches_nothing),
       cmocka_unit_test(product_is_close_to_one_in_doubles),

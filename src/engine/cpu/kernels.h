@@ -63,6 +63,9 @@ typedef struct ls_cpu_block {
 typedef void ls_cpu_product_fn(const ls_cpu_product *product,
                                const ls_cpu_block *block, void *scratch);
 
+// Bytes; rows that a multiple of them lies between share few sets of a cache.
+enum { LS_CPU_FEW_SETS = 4096 };
+
 // Bytes of scratch that a call for any block of `product` needs: a function of
 // its shape alone. Reads no array.
 typedef size_t ls_cpu_product_scratch_fn(const ls_cpu_product *product);

@@ -55,12 +55,12 @@ static walk b_walk(const step *s, size_t n) {
                          : walk_of(b_at(s, n), p->ldb, k, columns);
 }
 
-// Finds the strip of A that is copied next, beside or behind the group of
+// Finds the strip of A that comes next, beside or behind the group of
 // columns that ends at `n`.
 static void look_ahead_a(step *s, size_t n) {
   step next;
   s->ahead[0].in_all = 0;
-  if (!s->packs_a) return;
+  if (!s->packs_a && !s->product->a_transposed) return;
   if (s->strip_end < s->m1)
     s->ahead[0] = a_walk(s, s->strip_end);
   else if (n == s->n1 && step_after(s, &next))

@@ -22,7 +22,8 @@
 // of M_BLOCK, columns into groups of GROUP and these into panels of a tile's
 // width. Panels of B that are stored transposed, or in few sets of the caches,
 // are copied so that tiles read them in order; so are strips of A, some tile
-// rows, that many columns use. No cut touches the order of any output's chain.
+// rows, that many columns use, unless A is stored transposed in many sets. No
+// cut touches the order of any output's chain.
 //
 // What no cache has would be waited for, line after line. So tiles fetch what
 // comes next, a line for each value of k, into the second cache.
@@ -48,15 +49,13 @@
 #define N_BLOCK ((size_t)1024)     // Bounds the scratch for chains.
 
 // Uses from which on a copy pays, measured on Zen 4. Where A is stored
-// transposed, a tile finds its rows side by side, but each value of k on a page
-// of its own, as a rule, and in the same few sets of the first cache.
+// transposed, a tile finds its rows side by side, and the copy pays only if all
+// values of k are in few sets of the caches.
 #define PACK_A_COLUMNS ((size_t)256)
 #define PACK_TURNED_A_COLUMNS ((size_t)128)
 #define PACK_B_ROWS ((size_t)48)
 
 #define LINE ((size_t)64)  // Bytes of a cache's line.
-// Bytes; rows that a multiple of them lies between share few sets of a cache.
-#define FEW_SETS ((size_t)4096)
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
@@ -275,7 +274,7 @@ typedef struct {
   size_t m0, m1, n0, n1, k0, k1;
   walk ahead[2];  // Of A and of B: what comes next.
   bool packs_a, packs_b;
-  size_t strip, strip_end;  // Rows of A that were copied last.
+  size_t strip, strip_end;  // Rows of A that were begun last.
   ELEM *a;  // This block of A, tile row after tile row; of one group, a strip.
   ELEM *b;  // One group of B, panel after panel.
   ELEM *chains;  // This block's outputs so far, where C cannot hold them.
@@ -442,10 +441,10 @@ static void run_step(step *s) {
     if (s->packs_b) pack_b_group(s, n0, n1);
     look_ahead(s, n1);
     for (size_t m = s->m0; m < s->m1;) {
-      if (s->packs_a && m == s->strip_end) {
+      if (m == s->strip_end) {
         s->strip = m;
         s->strip_end = strip_end_at(s, m);
-        pack_a_strip(s);
+        if (s->packs_a) pack_a_strip(s);
         look_ahead_a(s, n1);
       }
       const tile_size *size = tile_at(s, m);
@@ -455,26 +454,36 @@ static void run_step(step *s) {
   }
 }
 
-// Whether many tile rows can read B where it is: a panel's rows are whole lines
-// in many sets, and at least two, as tiles would read each line twice.
-static bool is_fit_in_place(const ls_cpu_product *product) {
-  const size_t stride = product->ldb * sizeof(ELEM);
-  return PANEL * sizeof(ELEM) >= 2 * LINE && stride % LINE == 0 &&
-         stride % FEW_SETS != 0;
+// Whether many tiles can read what has a row for each value of k where it is:
+// rows lie in many sets, and a panel's are at least two lines, as narrower
+// tiles would be too many.
+static bool is_fit_in_place(size_t stride) {
+  return PANEL * sizeof(ELEM) >= 2 * LINE &&
+         stride * sizeof(ELEM) % LS_CPU_FEW_SETS != 0;
+}
+
+static bool packs_a(const ls_cpu_product *product, size_t columns) {
+  if (VALUES > 1) return true;
+  if (!product->a_transposed) return columns >= PACK_A_COLUMNS;
+  return columns >= PACK_TURNED_A_COLUMNS && !is_fit_in_place(product->lda);
+}
+
+// Panels that do not begin with a line would have tiles read lines twice.
+static bool packs_b(const ls_cpu_product *product, size_t rows) {
+  if (VALUES > 1 || product->b_transposed) return true;
+  const bool begins_lines = product->ldb * sizeof(ELEM) % LINE == 0;
+  return rows >= PACK_B_ROWS &&
+         !(begins_lines && is_fit_in_place(product->ldb));
 }
 
 void PRODUCT(const ls_cpu_product *product, const ls_cpu_block *block,
              void *scratch) {
-  const size_t m = block->m1 - block->m0, n = block->n1 - block->n0;
   const size_t k = elements_of(product->k);
-  const size_t many =
-      product->a_transposed ? PACK_TURNED_A_COLUMNS : PACK_A_COLUMNS;
   step s = {
       .product = product,
       .block = block,
-      .packs_a = VALUES > 1 || n >= many,
-      .packs_b = VALUES > 1 || product->b_transposed ||
-                 (m >= PACK_B_ROWS && !is_fit_in_place(product)),
+      .packs_a = packs_a(product, block->n1 - block->n0),
+      .packs_b = packs_b(product, block->m1 - block->m0),
   };
   divide_scratch(&s, scratch);
   for (s.n0 = block->n0; s.n0 < block->n1; s.n0 = s.n1) {
