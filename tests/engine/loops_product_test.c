@@ -64,6 +64,11 @@ static void large_products_are_cut_without_a_trace(void **state) {
                       .ta = t & 1,
                       .tb = t & 2};
     check_matmul(&p, &random);
+    // B is brought into another order first.
+    p.ta = false;
+    p.tb = true;
+    p.k = 65;
+    check_matmul(&p, &random);
     p = (product_case){
         .dtype = loop_types[t], .batch = 40, .m = 33, .n = 150, .k = 9};
     check_matmul(&p, &random);
@@ -157,17 +162,19 @@ static void dense_adds_its_bias_and_activates(void **state) {
 }
 
 static void check_bytes_on_every_instruction_set(int64_t m, int64_t n,
-                                                 int64_t k) {
+                                                 int64_t k, bool tb) {
   static const char *const names[] = {"base", "v3", "v4"};
   float *first = NULL;
   for (size_t i = 0; i < LS_COUNT_OF(names); ++i) {
     if (ls_cpu_kernels_find(names[i]) == NULL) continue;
     loop_random random = {7};
-    loop_case c = {.op = LS_OP_DENSE,
+    loop_case c = {.op = LS_OP_MATMUL,
                    .out = {LS_DTYPE_F32, LS_SHAPE(m, n)},
                    .kernels = names[i]};
+    loop_case_attr(&c, LS_ATTR_B("transpose_b", tb));
+    const ls_shape b = tb ? LS_SHAPE(n, k) : LS_SHAPE(k, n);
     loop_case_add(&c, (ls_type){LS_DTYPE_F32, LS_SHAPE(m, k)}, -1, 1, &random);
-    loop_case_add(&c, (ls_type){LS_DTYPE_F32, LS_SHAPE(k, n)}, -1, 1, &random);
+    loop_case_add(&c, (ls_type){LS_DTYPE_F32, b}, -1, 1, &random);
     float *got = loop_case_run(&c);
     if (first == NULL) {
       first = got;
@@ -183,8 +190,11 @@ static void check_bytes_on_every_instruction_set(int64_t m, int64_t n,
 static void
 products_have_the_same_bytes_on_every_instruction_set(void **state) {
   (void)state;
-  check_bytes_on_every_instruction_set(70, 140, 300);
-  check_bytes_on_every_instruction_set(10, 40, LONG_K);
+  check_bytes_on_every_instruction_set(70, 140, 300, false);
+  check_bytes_on_every_instruction_set(10, 40, LONG_K, false);
+  // Many rows, for which B is brought into another order first.
+  check_bytes_on_every_instruction_set(530, 270, 65, true);
+  check_bytes_on_every_instruction_set(1030, 1024, 17, false);
 }
 
 // ---- Softmax ---------------------------------------------------------------

@@ -10,6 +10,9 @@
 // The work is cut into units of a band of rows by a panel of columns. The bits
 // do not depend on cuts, so neighbouring units of one call are joined, and they
 // are numbered so that a part of them cuts the longer side of the result.
+//
+// Each call copies what it uses of B unless tiles can read it where it is. For
+// many bands a first step brings B into such rows once.
 #include "engine/cpu/kernel_list.h"
 #include "engine/cpu/loops.h"
 #include "engine/cpu/product_parts.h"
@@ -19,6 +22,9 @@
 enum { PANEL = 256, BAND = 128, LEAST_SIDE = 32, ENOUGH_UNITS = 6 };
 // Least multiply-adds of a block.
 enum { BLOCK_WORK = 1 << 19 };
+// Least bands and elements of B that are worth a step of their own, and floats
+// of a cache's line: what a block of that step takes of B's columns or rows.
+enum { MANY_BANDS = 4, LARGE_B = 1 << 14, LINE = 16 };
 
 typedef struct matmul_params {
   ls_cpu_product product;  // Without the arrays.
@@ -30,6 +36,8 @@ typedef struct matmul_params {
   int64_t bands, panels, units_per_block, units;
   bool bands_outside;  // Panels are numbered within a band, not the reverse.
   bool has_bias;
+  size_t arranged_ldb;  // Of B as a first step leaves it; 0: there is none.
+  ls_cpu_turn_fn *turn;
   // Of integers.
   void (*integers)(const ls_cpu_product *product, const ls_cpu_block *block);
 } matmul_params;
@@ -147,6 +155,27 @@ static const char *matrix(const void *base, int64_t index, int64_t step,
   return (const char *)base + (size_t)(index * step) * ls_dtype_size(dtype);
 }
 
+// The first step.
+static void arrange_loop(const ls_kernel_call *call, int64_t begin_block,
+                         int64_t end_block) {
+  const matmul_params *self = call->params;
+  const ls_cpu_product *p = &self->product;
+  const float *b = call->in[1];
+  float *to = call->out[0];
+  const size_t stored_rows = p->b_transposed ? p->n : p->k;
+  const size_t end = smaller((size_t)end_block * LINE, stored_rows);
+  for (size_t i = (size_t)begin_block * LINE; i < end; i += LINE) {
+    const size_t rows = smaller(LINE, end - i);
+    if (p->b_transposed) {
+      self->turn(to + i, self->arranged_ldb, b + i * p->ldb, p->ldb, p->k,
+                 rows);
+      continue;
+    }
+    for (size_t r = i; r < i + rows; ++r)
+      memcpy(to + r * self->arranged_ldb, b + r * p->ldb, p->n * sizeof(float));
+  }
+}
+
 static void matmul_loop(const ls_kernel_call *call, int64_t begin_block,
                         int64_t end_block) {
   const matmul_params *self = call->params;
@@ -155,13 +184,19 @@ static void matmul_loop(const ls_kernel_call *call, int64_t begin_block,
   ls_cpu_product product = self->product;
   if (self->has_bias) product.bias = call->in[2];
   product.accumulate = call->adds;
+  const void *b = call->in[1];
+  if (self->arranged_ldb != 0) {
+    b = call->in[2 + self->has_bias];
+    product.ldb = self->arranged_ldb;
+    product.b_transposed = false;
+  }
   int64_t unit = begin_block * self->units_per_block;
   while (unit < end) {
     const int64_t at = unit / (self->bands * self->panels);
     ls_cpu_block block;
     unit += join_units(self, unit, end, &block);
     product.a = matrix(call->in[0], at, self->a_step, self->dtype);
-    product.b = matrix(call->in[1], at, self->b_step, self->dtype);
+    product.b = matrix(b, at, self->b_step, self->dtype);
     product.c = (char *)call->out[0] +
                 (size_t)(at * self->c_step) * ls_dtype_size(self->dtype);
     if (self->integers != NULL)
@@ -260,6 +295,28 @@ static void cut_units(matmul_params *self) {
   self->units_per_block = ls_max_i64(1, BLOCK_WORK / ls_max_i64(1, work));
 }
 
+// Whether calls would copy B again and again.
+static bool is_worth_arranging(const matmul_params *self,
+                               const ls_cpu_kernels *kernels) {
+  const ls_cpu_product *p = &self->product;
+  return self->dtype == LS_DTYPE_F32 && self->run == kernels->product_f32 &&
+         kernels->product_f32_columns >= 2 * LINE && self->batch == 1 &&
+         self->bands_outside && self->bands >= MANY_BANDS &&
+         p->k * p->n >= LARGE_B &&
+         (p->b_transposed || p->ldb * sizeof(float) % LS_CPU_FEW_SETS == 0);
+}
+
+// Rows an odd number of lines apart lie in all sets of a cache.
+static void plan_arranging(matmul_params *self, ls_kernel_plan *plan) {
+  const ls_cpu_product *p = &self->product;
+  self->arranged_ldb = ((p->n + LINE - 1) / LINE | 1) * LINE;
+  self->turn = plan->kernels->turn;
+  plan->first = arrange_loop;
+  plan->first_blocks =
+      ls_blocks_of((int64_t)(p->b_transposed ? p->n : p->k), LINE);
+  plan->shared = p->k * self->arranged_ldb * sizeof(float);
+}
+
 ls_status kernel_matmul(ls_kernel_plan *plan) {
   matmul_params *self = ls_arena_new(plan->arena, matmul_params);
   if (self == NULL) return ls_out_of_memory();
@@ -283,6 +340,7 @@ ls_status kernel_matmul(ls_kernel_plan *plan) {
   const int64_t m = (int64_t)self->product.m, n = (int64_t)self->product.n;
   const int64_t k = (int64_t)self->product.k;
   cut_units(self);
+  if (is_worth_arranging(self, plan->kernels)) plan_arranging(self, plan);
   plan->loop = matmul_loop;
   plan->params = self;
   plan->blocks = ls_blocks_of(self->units, self->units_per_block);

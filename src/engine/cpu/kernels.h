@@ -70,6 +70,10 @@ enum { LS_CPU_FEW_SETS = 4096 };
 // its shape alone. Reads no array.
 typedef size_t ls_cpu_product_scratch_fn(const ls_cpu_product *product);
 
+// dst[p * width + j] = src[j * stride + p] for p < k, j < columns.
+typedef void ls_cpu_turn_fn(float *dst, size_t width, const float *src,
+                            size_t stride, size_t k, size_t columns);
+
 // dst[i] = f(src[i]) for n floats.
 typedef void ls_cpu_unary_fn(float *dst, const float *src, size_t n);
 typedef void ls_cpu_gelu_again_fn(float *dx, float *y, const float *dy,
@@ -219,6 +223,7 @@ typedef struct ls_cpu_kernels {
   ls_cpu_product_scratch_fn *product_scratch;
   ls_cpu_product_fn *product_f64;
   ls_cpu_product_scratch_fn *product_f64_scratch;
+  ls_cpu_turn_fn *turn;
 
   // Elementary functions; errors and special cases: isa/vecmath.h.
   ls_cpu_unary_fn *exp, *log, *tanh, *erf;

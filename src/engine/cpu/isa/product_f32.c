@@ -14,3 +14,8 @@
 #define PRODUCT_SCRATCH LS_ISA_NAME(ls_cpu_product_f32_scratch)
 
 #include "engine/cpu/isa/product_body.h"
+
+void LS_ISA_NAME(ls_cpu_turn)(float *dst, size_t width, const float *src,
+                              size_t stride, size_t k, size_t columns) {
+  turn_floats(dst, width, src, stride, k, columns);
+}

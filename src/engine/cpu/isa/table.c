@@ -17,6 +17,7 @@ const ls_cpu_kernels LS_ISA_NAME(ls_cpu_kernels) = {
     .product_scratch = LS_ISA_NAME(ls_cpu_product_f32_scratch),
     .product_f64 = LS_ISA_NAME(ls_cpu_product_f64),
     .product_f64_scratch = LS_ISA_NAME(ls_cpu_product_f64_scratch),
+    .turn = LS_ISA_NAME(ls_cpu_turn),
     .exp = LS_ISA_NAME(ls_cpu_exp),
     .log = LS_ISA_NAME(ls_cpu_log),
     .tanh = LS_ISA_NAME(ls_cpu_tanh),
