@@ -8,9 +8,8 @@
 
 enum { SIDE = 8, COUNT = SIDE * SIDE };
 
-#define F "dtype = f32, shape = "
 #define M "f32[8, 8]"
-#define PARAMETER(i) "parameter() {" F "shape[8, 8], index = " #i "} : " M
+#define PARAMETER "parameter() {dtype = f32, shape = shape[8, 8], index = "
 
 // One letter an instruction: a product, an update, a loop's beginning or end.
 static void expect_order(lowered *p, const char *want) {
@@ -67,73 +66,21 @@ static void each_stands_behind_its_gradient_and_the_last_read(void **state) {
       &(lowered_options){
           .num_uses = 4,
           .written = {true, true, true, true},
-          .text =
-              "graph lowered \"p\" {"
-              "  %1 = " PARAMETER(0) "  %2 = " PARAMETER(1) "  %3 = " PARAMETER(
-                  2) "  %4 = " PARAMETER(3) "  %5 = " PARAMETER(4) "  %6 = "
-                                                                   "constant() "
-                                                                   "{value = "
-                                                                   "f32[] "
-                                                                   "[0.5]} : "
-                                                                   "f32[]"
-                                                                   "  %7 = "
-                                                                   "constant() "
-                                                                   "{value = "
-                                                                   "f32[] "
-                                                                   "[0.25]} : "
-                                                                   "f32[]"
-                                                                   "  %8 = "
-                                                                   "matmul(%1, "
-                                                                   "%2) : " M
-                                                                   "  %9 = "
-                                                                   "matmul(%8, "
-                                                                   "%3) : " M
-                                                                   "  %10 = "
-                                                                   "matmul(%8, "
-                                                                   "%9) "
-                                                                   "{transpose_"
-                                                                   "a = true} "
-                                                                   ": " M
-                                                                   "  %11 = "
-                                                                   "matmul(%9, "
-                                                                   "%3) "
-                                                                   "{transpose_"
-                                                                   "b = true} "
-                                                                   ": " M
-                                                                   "  %12 = "
-                                                                   "matmul(%1, "
-                                                                   "%11) "
-                                                                   "{transpose_"
-                                                                   "a = true} "
-                                                                   ": " M
-                                                                   "  %13 = "
-                                                                   "mul(%4, "
-                                                                   "%6) : " M
-                                                                   "  %14 = "
-                                                                   "add(%13, "
-                                                                   "%12) : " M
-                                                                   "  %15 = "
-                                                                   "mul(%14, "
-                                                                   "%7) : " M
-                                                                   "  %16 = "
-                                                                   "sub(%2, "
-                                                                   "%15) : " M
-                                                                   "  %17 = "
-                                                                   "mul(%5, "
-                                                                   "%6) : " M
-                                                                   "  %18 = "
-                                                                   "add(%17, "
-                                                                   "%10) : " M
-                                                                   "  %19 = "
-                                                                   "mul(%18, "
-                                                                   "%7) : " M
-                                                                   "  %20 = "
-                                                                   "sub(%3, "
-                                                                   "%19) : " M
-                                                                   "  return "
-                                                                   "%16, %20, "
-                                                                   "%14, %18 "
-                                                                   "}"},
+          .text = "graph lowered \"p\" {"
+                  "  %1 = " PARAMETER "0} : " M "  %2 = " PARAMETER "1} : " M
+                  "  %3 = " PARAMETER "2} : " M "  %4 = " PARAMETER "3} : " M
+                  "  %5 = " PARAMETER "4} : " M
+                  "  %6 = constant() {value = f32[] [0.5]} : f32[]"
+                  "  %7 = constant() {value = f32[] [0.25]} : f32[]"
+                  "  %8 = matmul(%1, %2) : " M "  %9 = matmul(%8, %3) : " M
+                  "  %10 = matmul(%8, %9) {transpose_a = true} : " M
+                  "  %11 = matmul(%9, %3) {transpose_b = true} : " M
+                  "  %12 = matmul(%1, %11) {transpose_a = true} : " M
+                  "  %13 = mul(%4, %6) : " M "  %14 = add(%13, %12) : " M
+                  "  %15 = mul(%14, %7) : " M "  %16 = sub(%2, %15) : " M
+                  "  %17 = mul(%5, %6) : " M "  %18 = add(%17, %10) : " M
+                  "  %19 = mul(%18, %7) : " M "  %20 = sub(%3, %19) : " M
+                  "  return %16, %20, %14, %18 }"},
       &p));
   expect_order(&p, "ppppupu");
   float x[COUNT], want[4][COUNT], y[COUNT], z[COUNT], g[COUNT], h[COUNT];
@@ -171,32 +118,26 @@ static void none_passes_a_loop(void **state) {
       &(lowered_options){
           .num_uses = 1,
           .written = {true},
-          .text =
-              "graph lowered \"p\" {"
-              "  %1 = " PARAMETER(0) "  %2 = " PARAMETER(
-                  1) "  %3 = constant() {value = i32[] [0]} : i32[]"
-                     "  %4 = matmul(%1, %1) : " M
-                     "  %5:2 = while(%3, %1) {num_carried = 2, max_trips = 3}"
-                     "  (graph lowered \"c\" loop {"
-                     "    %1 = parameter() {dtype = i32, shape = shape[], "
-                     "index = 0} "
-                     ": i32[]"
-                     "    %2 = " PARAMETER(
-                         1) "    %3 = constant() {value = i32[] [9]} : i32[]"
-                            "    %4 = less(%1, %3) : bool[]"
-                            "    return %4 }, graph lowered \"b\" loop {"
-                            "    %1 = parameter() {dtype = i32, shape = "
-                            "shape[], index = 0} "
-                            ": i32[]"
-                            "    %2 = " PARAMETER(
-                                1) "    %3 = constant() {value = i32[] [1]} : "
-                                   "i32[]"
-                                   "    %4 = add(%1, %3) : i32[]  %5 = neg(%2) "
-                                   ": " M "    return %4, %5 }) : i32[], " M
-                                   "  %6 = matmul(%5:1, %1) : " M
-                                   "  %7 = neg(%4) : " M
-                                   "  %8 = add(%2, %7) : " M
-                                   "  return %6, %8 }"},
+          .text = "graph lowered \"p\" {"
+                  "  %1 = " PARAMETER "0} : " M "  %2 = " PARAMETER "1} : " M
+                  "  %3 = constant() {value = i32[] [0]} : i32[]"
+                  "  %4 = matmul(%1, %1) : " M
+                  "  %5:2 = while(%3, %1) {num_carried = 2, max_trips = 3}"
+                  "  (graph lowered \"c\" loop {"
+                  "  %1 = parameter() {dtype = i32, shape = shape[], index = "
+                  "0} : i32[]"
+                  "  %2 = " PARAMETER "1} : " M
+                  "  %3 = constant() {value = i32[] [9]} : i32[]"
+                  "  %4 = less(%1, %3) : bool[]"
+                  "  return %4 }, graph lowered \"b\" loop {"
+                  "  %1 = parameter() {dtype = i32, shape = shape[], index = "
+                  "0} : i32[]"
+                  "  %2 = " PARAMETER "1} : " M
+                  "  %3 = constant() {value = i32[] [1]} : i32[]"
+                  "  %4 = add(%1, %3) : i32[]"
+                  "  %5 = neg(%2) : " M "  return %4, %5 }) : i32[], " M
+                  "  %6 = matmul(%5:1, %1) : " M "  %7 = neg(%4) : " M
+                  "  %8 = add(%2, %7) : " M "  return %6, %8 }"},
       &p));
   expect_order(&p, "pbeup");
   float x[COUNT], got[COUNT], square[COUNT];
@@ -215,17 +156,17 @@ static void a_result_of_the_run_is_no_update(void **state) {
   (void)state;
   lowered p;
   expect_ok(lowered_create(
-      &(lowered_options){
-          .num_uses = 1,
-          .written = {true},
-          .text = "graph lowered \"p\" {"
-                  "  %1 = " PARAMETER(0) "  %2 = " PARAMETER(
-                      1) "  %3 = matmul(%1, %1) : " M
-                         "  %4 = matmul(%1, %1) {transpose_b = true} : " M
-                         "  %5 = matmul(%1, %1) {transpose_a = true} : " M
-                         "  %6 = abs(%3) : " M "  %7 = neg(%6) : " M
-                         "  %8 = add(%2, %4) : " M "  %9 = mul(%8, %8) : " M
-                         "  return %7, %5, %9 }"},
+      &(lowered_options){.num_uses = 1,
+                         .written = {true},
+                         .text =
+                             "graph lowered \"p\" {"
+                             "  %1 = " PARAMETER "0} : " M "  %2 = " PARAMETER
+                             "1} : " M "  %3 = matmul(%1, %1) : " M
+                             "  %4 = matmul(%1, %1) {transpose_b = true} : " M
+                             "  %5 = matmul(%1, %1) {transpose_a = true} : " M
+                             "  %6 = abs(%3) : " M "  %7 = neg(%6) : " M
+                             "  %8 = add(%2, %4) : " M "  %9 = mul(%8, %8) : " M
+                             "  return %7, %5, %9 }"},
       &p));
   expect_order(&p, "ppupu");
   float x[COUNT], got[2][COUNT], want[3][COUNT];

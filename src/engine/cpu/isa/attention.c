@@ -22,9 +22,6 @@
 #define MOST_BAND (11 * GROUP)
 #define LEAST_BAND (2 * GROUP)
 
-// Floats; rows that a multiple of them lies between share few sets of a cache.
-#define FEW_SETS ((size_t)1024)
-
 static size_t rounded_up(size_t n, size_t step) {
   return (n + step - 1) / step * step;
 }
@@ -41,7 +38,8 @@ static size_t panels_size(size_t rows, size_t columns) {
 // sets of the caches, and a panel has two at least.
 static bool is_fit_in_place(ls_cpu_head_rows rows, size_t columns) {
   return LS_TILE_VECTORS > 1 && columns % VF_LANES == 0 &&
-         rows.pitch % VF_LANES == 0 && rows.pitch % FEW_SETS != 0;
+         rows.pitch % VF_LANES == 0 &&
+         rows.pitch * sizeof(float) % LS_CPU_FEW_SETS != 0;
 }
 
 // Panels of rows [begin, begin + rows), in `room` unless they are fit in place.
