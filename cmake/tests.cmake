@@ -55,8 +55,6 @@ check_linker_flag(C -fuse-ld=gold LS_HAS_GOLD)
 function(ls_see_internals target)
   target_include_directories(${target} PRIVATE
     "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tests")
-  target_compile_definitions(${target} PRIVATE
-    "LS_TESTS_DIR=\"${PROJECT_SOURCE_DIR}/tests\"")
   target_link_libraries(${target} PRIVATE
     ls_flags ls_includes ls_dependencies)
   if(CMOCKA_FOUND)
@@ -108,8 +106,15 @@ if(LS_TESTS AND CMOCKA_FOUND)
         ${source} $<TARGET_OBJECTS:ls_test_support>)
       ls_add_test("${name}" ${target})
     else()
+      # The tree's place is told to those alone who read there, so that a
+      # compiler's cache serves all trees.
+      set(definitions "main=${target}")
+      file(STRINGS "${source}" reads_the_tree REGEX LS_TESTS_DIR)
+      if(reads_the_tree)
+        list(APPEND definitions "LS_TESTS_DIR=\"${PROJECT_SOURCE_DIR}/tests\"")
+      endif()
       set_source_files_properties("${source}"
-        PROPERTIES COMPILE_DEFINITIONS "main=${target}")
+        PROPERTIES COMPILE_DEFINITIONS "${definitions}")
       list(APPEND units "${source}")
       string(APPEND list "UNIT_TEST(\"${name}\", ${target})\n")
       ls_add_test("${name}" unit_tests "${name}")
