@@ -63,7 +63,8 @@ LS_API LS_MUST_USE ls_status ls_tape_end(ls_tape *tape);
 // Frees the tape and what it holds. NULL is fine.
 LS_API void ls_tape_release(ls_tape *tape);
 // The gradient of y with respect to each x (tensors or variables): tensor
-// leaves, or none for what was not watched or not recorded.
+// leaves, or none for what was not watched or not recorded. A replica's tape
+// records that replica's ops; for collectives see ls_gradients.
 LS_API LS_MUST_USE ls_status ls_tape_gradients(ls_tape *tape, ls_nest y,
                                                const ls_nest *xs, size_t num_xs,
                                                ls_nest *grads);

@@ -29,6 +29,10 @@ typedef struct ls_gradient_options {
 // tensors or variables: `grads[i]` is a tensor leaf, or none when no path
 // leads there. `options` may be NULL.
 //
+// In a replica, where replicas have met (all_reduce and the like), it is the
+// gradient of the sum over all replicas, which meet again for it: all of them
+// are to ask for it.
+//
 // Through a loop, gradients of variables and of values from around it are the
 // sums of the trips' gradients, added from the last trip to the first. Inside
 // of a loop's body gradients are taken with respect to the body's parameters

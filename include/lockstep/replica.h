@@ -81,7 +81,8 @@ typedef ls_nest (*ls_merge_function)(ls_strategy *strategy, ls_nest args,
 LS_API ls_nest ls_replica_merge_call(ls_replica *replica,
                                      ls_merge_function merge, ls_nest args,
                                      void *user);
-// Every leaf reduced over the replicas (SUM or MEAN), the same on each.
+// Every leaf reduced over the replicas (SUM or MEAN), the same on each. Its
+// gradient is the same reduction of the replicas' gradients.
 LS_API ls_nest ls_replica_all_reduce(ls_replica *replica, ls_reduce_op op,
                                      ls_nest nest);
 // Every leaf's mean over the replicas, each of which counts as its weight says

@@ -10,6 +10,7 @@
 #include "base/runtime_internal.h"
 #include "dist/cross_device.h"
 #include "dist/rounds.h"
+#include "graph/make.h"
 
 typedef struct replica_call {
   ls_callback callback;
@@ -40,11 +41,10 @@ static ls_status name_replica(ls_replica_task *task) {
                              &task->context.names);
 }
 
-static ls_tensor hook_all_reduce(ls_reduce_op op, ls_tensor x);
 static ls_tensor hook_all_gather(ls_tensor x, int axis);
 static int64_t hook_rows_before(int64_t rows);
 static ls_tensor hook_replica_id(void);
-static const ls_replica_hooks hooks = {hook_all_reduce, hook_all_gather,
+static const ls_replica_hooks hooks = {ls_replica_table_reduce, hook_all_gather,
                                        hook_rows_before, hook_replica_id};
 
 // The first value in a nest that has rows for each replica; none.
@@ -203,14 +203,32 @@ ls_status ls_replicas_call(ls_strategy *strategy, ls_callback callback,
 }
 
 // ---- From inside -----------------------------------------------------------
-ls_nest ls_replica_merge_call(ls_replica *replica, ls_merge_function function,
-                              ls_nest args, void *user) {
+// A replica that is traced alone has all there is, and takes its part of it.
+static ls_nest merge_alone(ls_replica *replica, ls_merge_function function,
+                           ls_nest args, void *user) {
+  const ls_nest made =
+      ls_default_merge(replica->strategy, function, args, user);
+  if (replica->strategy->kind == LS_STRATEGY_DEFAULT || ls_nest_is_failed(made))
+    return made;
+  ls_nest own = ls_none();
+  const ls_status status = ls_select_replica(0, made, &own);
+  ls_nest_release(made);
+  return ls_status_is_ok(status) ? own : ls_fail(status);
+}
+
+// Pauses until all have met.
+static ls_nest meet(ls_replica *replica, ls_merge_function function,
+                    ls_nest args, void *user) {
   const ls_status status = ls_replica_check(replica, "merge_call");
   if (!ls_status_is_ok(status)) return ls_fail(status);
-  // By itself it has all there is.
   return replica->task == NULL
-             ? ls_default_merge(replica->strategy, function, args, user)
+             ? merge_alone(replica, function, args, user)
              : ls_rounds_merge_call(replica->task, function, args, user);
+}
+
+ls_nest ls_replica_merge_call(ls_replica *replica, ls_merge_function function,
+                              ls_nest args, void *user) {
+  return meet(replica, function, args, user);
 }
 
 // The default strategy's: at once, in a cross-replica context of its own.
@@ -228,12 +246,6 @@ static ls_nest reduce_merge(ls_strategy *strategy, ls_nest args, void *user) {
   return ls_all_reduce_merged(strategy, *(const ls_reduce_op *)user, args);
 }
 
-static ls_nest reduce_in_replica(ls_replica *replica, ls_reduce_op op,
-                                 ls_nest nest) {
-  // Lives until all have met: replica 0's is the one that is used.
-  return ls_replica_merge_call(replica, reduce_merge, nest, &op);
-}
-
 // What a merge has made of a tensor; a failed one fails where it is used.
 static ls_tensor merged_tensor(ls_nest made) {
   if (made.kind == LS_KIND_TENSOR) return made.as.tensor;
@@ -246,8 +258,10 @@ static ls_tensor merged_tensor(ls_nest made) {
   return ls_failed_tensor();
 }
 
-static ls_tensor hook_all_reduce(ls_reduce_op op, ls_tensor x) {
-  return merged_tensor(reduce_in_replica(ls_replica_context(), op, ls_leaf(x)));
+ls_tensor ls_replica_table_reduce(ls_reduce_op op, ls_tensor x) {
+  // `op` lives until all have met: replica 0's is the one that is used.
+  return merged_tensor(
+      meet(ls_replica_context(), reduce_merge, ls_leaf(x), &op));
 }
 
 static ls_nest gather_merge(ls_strategy *strategy, ls_nest args, void *user) {
@@ -255,8 +269,8 @@ static ls_nest gather_merge(ls_strategy *strategy, ls_nest args, void *user) {
 }
 
 static ls_tensor hook_all_gather(ls_tensor x, int axis) {
-  return merged_tensor(ls_replica_merge_call(ls_replica_context(), gather_merge,
-                                             ls_leaf(x), &axis));
+  return merged_tensor(
+      meet(ls_replica_context(), gather_merge, ls_leaf(x), &axis));
 }
 
 static ls_nest sum_before(ls_strategy *strategy, ls_nest rows, void *user) {
@@ -280,8 +294,8 @@ static ls_nest sum_before(ls_strategy *strategy, ls_nest rows, void *user) {
 
 // A failure shows in what is merged next.
 static int64_t hook_rows_before(int64_t rows) {
-  const ls_nest made = ls_replica_merge_call(ls_replica_context(), sum_before,
-                                             ls_nest_i64(rows), NULL);
+  const ls_nest made =
+      meet(ls_replica_context(), sum_before, ls_nest_i64(rows), NULL);
   const int64_t before =
       made.kind == LS_KIND_SCALAR ? (int64_t)ls_nest_number(made) : 0;
   ls_nest_release(made);
@@ -290,6 +304,53 @@ static int64_t hook_rows_before(int64_t rows) {
 
 static ls_tensor hook_replica_id(void) {
   return ls_scalar_i64(LS_DTYPE_I32, ls_replica_number());
+}
+
+// Leaves that have been reduced, beside what they were.
+typedef struct reduced {
+  ls_reduce_op op;
+  const ls_nest *given;
+  size_t next;
+} reduced;
+
+static ls_nest reduced_leaf(ls_nest got, void *user) {
+  reduced *r = user;
+  const ls_nest given = r->given[r->next++];
+  return given.kind == LS_KIND_TENSOR && got.kind == LS_KIND_TENSOR
+             ? ls_leaf(ls_make_reduced(r->op, given.as.tensor, got.as.tensor))
+             : ls_nest_retain(got);
+}
+
+// A variable's gradient is that of its read.
+static ls_nest read_variable(ls_nest leaf, void *user) {
+  (void)user;
+  if (leaf.kind != LS_KIND_VARIABLE) return ls_nest_retain(leaf);
+  ls_tensor x;
+  const ls_status status = ls_distributed_as_tensor(leaf, &x);
+  return ls_status_is_ok(status) ? ls_leaf(x) : ls_fail(status);
+}
+
+static ls_nest reduce_together(ls_replica *replica, ls_reduce_op op,
+                               ls_nest nest) {
+  const ls_nest values = ls_nest_map(nest, read_variable, NULL);
+  if (ls_nest_is_failed(values)) return values;
+  ls_nest made = meet(replica, reduce_merge, values, &op);
+  ls_allocator *allocator = replica->strategy->allocator;
+  const size_t count = ls_nest_num_leaves(values);
+  ls_nest *given = ls_new_array(allocator, ls_nest, count + 1);
+  if (given == NULL) {
+    ls_nest_release(made);
+    made = ls_fail(ls_out_of_memory());
+  } else if (!ls_nest_is_failed(made)) {
+    reduced r = {op, given, 0};
+    ls_nest_flatten(values, given, count);
+    const ls_nest met = ls_nest_map(made, reduced_leaf, &r);
+    ls_nest_release(made);
+    made = met;
+  }
+  ls_release(allocator, given);
+  ls_nest_release(values);
+  return made;
 }
 
 static bool is_sum_or_mean(ls_reduce_op op) {
@@ -314,13 +375,15 @@ ls_nest ls_replica_all_reduce(ls_replica *replica, ls_reduce_op op,
   // A table of the user's own is called by all replicas together.
   const ls_cross_device *ops = replica->strategy->cross_device;
   return ls_context_current()->hooks != NULL || (ops != NULL && !ops->built_in)
-             ? reduce_in_replica(replica, op, nest)
+             ? reduce_together(replica, op, nest)
              : ls_nest_map(nest, all_reduce_leaf, &op);
 }
 
 static ls_nest all_gather_leaf(ls_nest leaf, void *user) {
   ls_tensor x;
   const int axis = *(const int *)user;
+  if (ls_nest_has_slices(leaf))
+    return LS_FAIL(LS_UNIMPLEMENTED, "all_gather of IndexedSlices");
   const ls_status status = ls_distributed_as_tensor(leaf, &x);
   if (!ls_status_is_ok(status)) return ls_fail(status);
   const int32_t rank = ls_tensor_shape(x).rank;
@@ -335,7 +398,5 @@ ls_nest ls_replica_all_gather(ls_replica *replica, ls_nest nest, int axis) {
   const ls_status status = ls_replica_check(replica, "all_gather");
   if (!ls_status_is_ok(status)) return ls_fail(status);
   if (replica->count == 1) return ls_nest_retain(nest);
-  return ls_context_current()->hooks != NULL
-             ? ls_replica_merge_call(replica, gather_merge, nest, &axis)
-             : ls_nest_map(nest, all_gather_leaf, &axis);
+  return ls_nest_map(nest, all_gather_leaf, &axis);
 }

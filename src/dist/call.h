@@ -17,6 +17,8 @@ ls_status ls_select_for(const ls_strategy *strategy, int32_t id, ls_nest args,
 // merge_call on the default strategy.
 ls_nest ls_default_merge(ls_strategy *strategy, ls_merge_function function,
                          ls_nest args, void *user);
+// ls_all_reduce where replicas meet: by the strategy's table.
+ls_tensor ls_replica_table_reduce(ls_reduce_op op, ls_tensor x);
 // The merged part of all_reduce and all_gather: each leaf is one value a
 // replica, the same object counting as often as there are replicas.
 ls_nest ls_all_reduce_merged(ls_strategy *strategy, ls_reduce_op op,

@@ -112,8 +112,6 @@ ls_nest ls_all_reduce_merged(ls_strategy *strategy, ls_reduce_op op,
 static ls_nest gather_leaf(ls_nest leaf, void *user) {
   const merged *m = user;
   ls_nest made = ls_none();
-  if (ls_nest_has_slices(leaf))
-    return LS_FAIL(LS_UNIMPLEMENTED, "all_gather of IndexedSlices");
   const ls_nest all = of_all(m->strategy, leaf);
   if (ls_nest_is_failed(all)) return all;
   const ls_status status = ls_cross_device_gather(

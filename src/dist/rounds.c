@@ -2,6 +2,8 @@
 #include "dist/rounds.h"
 
 #include "base/runtime_internal.h"
+#include "dist/call.h"
+#include "dist/cross_device.h"
 
 // ---- A replica -------------------------------------------------------------
 static ls_status init_task(ls_rounds *rounds, size_t id) {
@@ -13,7 +15,11 @@ static ls_status init_task(ls_rounds *rounds, size_t id) {
                                .task = task};
   ls_context_fork(&task->context);
   task->context.replicas = (int32_t)rounds->count;
+  task->context.replica = task->replica.id + 1;
   task->context.hooks = rounds->hooks;
+  const ls_cross_device *ops = rounds->strategy->cross_device;
+  task->context.table_reduce =
+      ops != NULL && !ops->built_in ? ls_replica_table_reduce : NULL;
   task->entry = (ls_distribution){.outer = task->context.distribution,
                                   .graph = rounds->around,
                                   .strategy = rounds->strategy,
@@ -133,6 +139,7 @@ ls_nest ls_rounds_merge_call(ls_replica_task *task, ls_merge_function function,
   task->merge_user = user;
   task->merge_args = ls_nest_retain(args);
   ls_fiber_pause();
+  ++task->context.meetings;
   const ls_nest merged = task->merged;
   task->merged = ls_none();
   return merged;

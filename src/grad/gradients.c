@@ -282,6 +282,10 @@ static ls_status walk_in_graph(request *r) {
   ls_graph *graph = r->current;
   const ls_graph_rollback_point mark = ls_graph_mark(graph);
   const size_t num_captures = graph->num_captures;
+  const uint64_t meetings = ls_context_current()->meetings;
+  // Replicas that take turns in one graph share its error.
+  if (ls_context_current()->hooks != NULL)
+    LS_RETURN_IF_ERROR(ls_graph_error(graph));
   // An error from before is the graph's, one from here is this call's.
   ls_status before = graph->error;
   const bool unplaced = graph->error_unplaced;
@@ -296,9 +300,11 @@ static ls_status walk_in_graph(request *r) {
   ls_status_free(graph->error);
   graph->error = before;
   graph->error_unplaced = unplaced;
-  // A capture cannot be taken back; it does no harm.
+  // A capture cannot be taken back; it does no harm. Nor can what was done
+  // since replicas have met: there are others' ops.
   if (status != NULL && graph->kind != LS_GRAPH_EAGER &&
-      graph->num_captures == num_captures)
+      graph->num_captures == num_captures &&
+      ls_context_current()->meetings == meetings)
     ls_graph_rollback(graph, mark);
   return status;
 }
@@ -314,6 +320,7 @@ static ls_status run_request(request *r) {
       .aggregation = r->options.aggregation,
       .gate = r->options.gate,
       .colocate = r->options.colocate_with_ops,
+      .in_replica = ls_context_current()->replicas > 0,
   };
   r->walk.context = &r->context;
   r->walk.forward = ls_forward_plain(&r->arena);

@@ -65,6 +65,10 @@ ls_tensor ls_gradient_operand(const ls_gradient_walk *walk, ls_graph *graph,
                               const ls_node *node, size_t i) {
   const ls_capture *capture = ls_gradient_capture(walk, graph, node);
   if (capture != NULL) return capture->outer;
+  if (node->type == LS_OP_MEETING) {
+    const bool given = i < (size_t)ls_node_int(node, "num_inputs", 0);
+    if (given != walk->context->in_replica) return ls_failed_tensor();
+  }
   const ls_tensor *initial = ls_gradient_initial(walk, graph, node);
   return initial != NULL ? *initial : (ls_tensor){graph, node->inputs[i]};
 }

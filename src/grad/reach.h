@@ -39,7 +39,7 @@ ls_op ls_gradient_op_at(const ls_gradient_walk *walk, size_t index);
 
 // ---- Operands --------------------------------------------------------------
 // Operands of an op as a walk goes along them: those that only lend their
-// dimensions are none.
+// dimensions are none. One that the walk does not follow is a failed tensor.
 size_t ls_gradient_count_operands(const ls_gradient_walk *walk,
                                   const ls_graph *graph, const ls_node *node);
 ls_tensor ls_gradient_operand(const ls_gradient_walk *walk, ls_graph *graph,

@@ -3,6 +3,8 @@
 // Gradients of what replicas do together.
 #include "base/runtime_internal.h"
 #include "grad/rules.h"
+#include "grad/walk.h"
+#include "graph/make.h"
 
 // The op's groups, for another op; NULL: one of all.
 typedef struct own_groups {
@@ -30,6 +32,29 @@ static void drop_groups(own_groups *groups) {
   ls_release(ls_current_allocator(), groups->members);
 }
 
+// ---- Where replicas have met -----------------------------------------------
+static ls_gradient_function rule_of_meeting(const char *op) {
+  static const uint16_t types[] = {
+      LS_OP_ALL_REDUCE, LS_OP_ALL_GATHER, LS_OP_REDUCE_SCATTER,
+      LS_OP_ALL_TO_ALL, LS_OP_PERMUTE,    LS_OP_REPLICA_BROADCAST};
+  for (size_t i = 0; i < LS_COUNT_OF(types); ++i)
+    if (strcmp(op, ls_op_table[types[i]].name) == 0)
+      return ls_gradient_table[types[i]];
+  return gradient_refused;
+}
+
+// In a replica they meet again, as the op's rule says. From outside, what was
+// done for all are ops like others.
+ls_status gradient_meeting(ls_gradient *g) {
+  if (g->walk->context->in_replica)
+    return rule_of_meeting(ls_node_attr(g->node, "op")->as.string)(g);
+  const size_t first = (size_t)ls_node_int(g->node, "num_inputs", 0);
+  for (size_t i = 0; i < g->num_outputs; ++i)
+    g->din[first + i] = g->dout[i];
+  return ls_ok();
+}
+
+// ---- Collectives -----------------------------------------------------------
 // What a replica's value contributes to every replica's sum comes back from
 // all of them.
 ls_status gradient_all_reduce(ls_gradient *g) {
@@ -40,9 +65,12 @@ ls_status gradient_all_reduce(ls_gradient *g) {
         "op '%s' (all_reduce by %s) has no gradient: only sum and mean have "
         "one; wrap its operand in ls_stop_gradient if none shall pass",
         ls_op_name(g->op), reduce);
+  const ls_reduce_op op = is_mean ? LS_REDUCE_MEAN : LS_REDUCE_SUM;
   own_groups own;
-  g->din[0] = ls_all_reduce_in(is_mean ? LS_REDUCE_MEAN : LS_REDUCE_SUM,
-                               g->dout[0], groups_of(g, &own));
+  const ls_replica_groups *groups = groups_of(g, &own);
+  g->din[0] = groups == NULL && g->node->type == LS_OP_MEETING
+                  ? ls_all_reduce_met(op, g->dout[0])
+                  : ls_all_reduce_in(op, g->dout[0], groups);
   drop_groups(&own);
   return ls_ok();
 }

@@ -212,11 +212,12 @@ static ls_status differentiate(ls_gradient_walk *walk, size_t index, ls_op op,
   for (uint16_t i = 0; i < entry->num_slots; ++i)
     dout[i] = entry->slots[i].sum;
   bool any = node->num_regions != 0 && ls_gradient_has_variables(walk);
-  const size_t count = ls_gradient_count_operands(walk, op.graph, node);
+  ls_graph *graph = ls_graph_resolve(op.graph);
+  const size_t count = ls_gradient_count_operands(walk, graph, node);
   for (size_t i = 0; i < count; ++i) {
     size_t from = 0;
-    const ls_gradient_entry *source =
-        ls_gradient_source(walk, ls_op_input(op, i), &from);
+    const ls_gradient_entry *source = ls_gradient_source(
+        walk, ls_gradient_operand(walk, graph, node, i), &from);
     wanted[i] = source != NULL && (source->flags & LS_GRADIENT_BETWEEN);
     any = any || wanted[i];
   }

@@ -22,6 +22,8 @@ typedef struct ls_gradient_context {
   ls_runtime *runtime;
   int aggregation;
   bool gate, colocate;
+  bool in_replica;  // Where replicas have met, they meet again; elsewhere the
+                    // gradient passes through what was done for all.
   const char *uid;  // Tells this call's gradient ops from another's.
 } ls_gradient_context;
 

@@ -87,7 +87,13 @@ typedef struct ls_context {
   uint64_t caching_entered, caching_left;  // Scopes of dist/caching.c so far.
   uint64_t caching_scope;         // Of the last one: a number of its own.
   const ls_replica_hooks *hooks;  // NULL: they are ops of the current graph.
-  int32_t replicas;  // Of a replica's fiber: how many there are. Else 0.
+  // Of a replica's fiber. Else all 0.
+  int32_t replicas;   // How many there are.
+  int32_t replica;    // Its id + 1.
+  uint64_t meetings;  // So far: others ran at each, and may have added ops.
+  // Reduces by a table of the user's, where the strategy has one.
+  ls_tensor (*table_reduce)(ls_reduce_op op, ls_tensor x);
+  const struct ls_tape_walk *walks;  // Backward passes here, innermost first.
 } ls_context;
 
 // This thread's or fiber's. Never NULL.

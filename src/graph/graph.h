@@ -60,6 +60,7 @@ typedef struct ls_node {
   ls_op origin;       // Lowered: the op it came from.
   ls_array **values;  // Eager: one an output; see ls_eager_catch_up.
   ls_status failure;  // Eager: why there is no value.
+  int32_t replica;    // Eager: whose callback made it, its id + 1. Else 0.
   ls_object *late;    // Eager: what will make the values; NULL: they are there.
 } ls_node;
 

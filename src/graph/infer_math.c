@@ -115,9 +115,9 @@ ls_status infer_barrier(ls_infer *infer) {
 ls_status infer_custom_gradient(ls_infer *infer) {
   const int64_t inputs = ls_infer_int(infer, "num_inputs", -1);
   if (inputs < 0 || (uint64_t)inputs > infer->num_in)
-    return ls_invalid_argument("custom_gradient: %lld of %zu operands are "
-                               "inputs",
-                               (long long)inputs, infer->num_in);
+    return ls_invalid_argument("%s: %lld of %zu operands are inputs",
+                               infer->op_name, (long long)inputs,
+                               infer->num_in);
   const size_t first = (size_t)inputs, count = infer->num_in - first;
   LS_RETURN_IF_ERROR(ls_infer_outputs(infer, count));
   for (size_t i = 0; i < count; ++i)

@@ -20,6 +20,14 @@ ls_tensor ls_make_random(uint16_t type, ls_dtype dtype, ls_shape shape,
 ls_tensor ls_make_random_like(uint16_t type, ls_dtype dtype, ls_tensor like,
                               const ls_attr *own, size_t num_own,
                               const ls_random_options *options);
+// A value that a replica got when it met the others, by what is `op` where that
+// is one: of it and what the replica gave the op's gradient is taken.
+ls_tensor ls_make_meeting(uint16_t op, ls_tensor given, const ls_attr *attrs,
+                          size_t num_attrs, ls_tensor got);
+// That of an all-reduce.
+ls_tensor ls_make_reduced(ls_reduce_op op, ls_tensor given, ls_tensor got);
+// As ls_all_reduce; by the strategy's table if that is a user's.
+ls_tensor ls_all_reduce_met(ls_reduce_op op, ls_tensor x);
 // The current graph fails with `status`, taken over; the result is failed.
 ls_tensor ls_make_failed(const char *op_name, ls_status status);
 // What a scatter op's attribute says; NULL, and why, if there is no such op.

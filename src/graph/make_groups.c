@@ -159,10 +159,11 @@ static ls_tensor exchange(const ls_replica_hooks *hooks, ls_tensor x,
 }
 
 // ---- Makers ----------------------------------------------------------------
-// An op, whose shape rule also refuses what is asked op by op.
+// An op, whose shape rule also refuses what is asked op by op. Or what replicas
+// got from one another, in its place.
 static ls_tensor make_grouped(uint16_t type, ls_tensor x,
                               const group_list *groups, const ls_attr *own,
-                              size_t num_own) {
+                              size_t num_own, const ls_tensor *got) {
   ls_attr attrs[6];
   memcpy(attrs, own, num_own * sizeof(*own));
   attrs[num_own++] = LS_ATTR_I("replicas", ls_context_replicas());
@@ -170,7 +171,8 @@ static ls_tensor make_grouped(uint16_t type, ls_tensor x,
     attrs[num_own++] = LS_ATTR_IS("groups", groups->members, groups->count);
     attrs[num_own++] = LS_ATTR_I("group_size", (int64_t)groups->size);
   }
-  return ls_make(type, &x, 1, attrs, num_own);
+  return got == NULL ? ls_make(type, &x, 1, attrs, num_own)
+                     : ls_make_meeting(type, x, attrs, num_own, *got);
 }
 
 // What the op's shape rule says against it, before replicas meet.
@@ -224,11 +226,15 @@ static ls_tensor make_asked(const asked *a, const ls_attr *own, size_t num_own,
   ls_status status = read_groups(groups, &list);
   if (ls_status_is_ok(status) && hooks != NULL && !ls_tensor_is_failed(x))
     status = check_op(a->type, x, &list, own, num_own);
-  const ls_tensor made = !ls_status_is_ok(status)
-                             ? ls_make_failed(ls_op_table[a->type].name, status)
-                         : hooks == NULL
-                             ? make_grouped(a->type, x, &list, own, num_own)
-                             : by_hooks(hooks, a, x, list);
+  ls_tensor made = ls_failed_tensor();
+  if (!ls_status_is_ok(status)) {
+    made = ls_make_failed(ls_op_table[a->type].name, status);
+  } else if (hooks == NULL) {
+    made = make_grouped(a->type, x, &list, own, num_own, NULL);
+  } else {
+    const ls_tensor got = by_hooks(hooks, a, x, list);
+    made = make_grouped(a->type, x, &list, own, num_own, &got);
+  }
   drop_groups(&list);
   return made;
 }
@@ -302,16 +308,15 @@ static ls_status read_pairs(const int32_t (*pairs)[2], size_t num_pairs,
 
 static ls_tensor permute(ls_tensor x, const int64_t *sources, size_t replicas) {
   const ls_replica_hooks *hooks = ls_context_current()->hooks;
-  if (hooks == NULL) {
-    const ls_attr attr = LS_ATTR_IS("sources", sources, replicas);
-    return ls_make(LS_OP_PERMUTE, &x, 1, &attr, 1);
-  }
+  const ls_attr attr = LS_ATTR_IS("sources", sources, replicas);
+  if (hooks == NULL) return ls_make(LS_OP_PERMUTE, &x, 1, &attr, 1);
   const group_list all = {.allocator = ls_current_allocator(),
                           .size = replicas};
   const stack s = stack_values(hooks, x, all);
-  return sources[s.place] >= 0
-             ? value_of(&s, sources[s.place])
-             : ls_fill(ls_tensor_dtype(x), ls_tensor_shape(x), 0);
+  const ls_tensor got = sources[s.place] >= 0 ? value_of(&s, sources[s.place])
+                                              : ls_fill(ls_tensor_dtype(x),
+                                                        ls_tensor_shape(x), 0);
+  return ls_make_meeting(LS_OP_PERMUTE, x, &attr, 1, got);
 }
 
 ls_tensor ls_collective_permute(ls_tensor x, const int32_t (*pairs)[2],
@@ -336,12 +341,11 @@ ls_tensor ls_collective_broadcast(ls_tensor x, int32_t root) {
         "collective_broadcast",
         ls_invalid_argument("replica %d is none of %d", root, replicas));
   const ls_replica_hooks *hooks = ls_context_current()->hooks;
-  if (hooks == NULL) {
-    const ls_attr attr = LS_ATTR_I("root", root);
-    return ls_make(LS_OP_REPLICA_BROADCAST, &x, 1, &attr, 1);
-  }
+  const ls_attr attr = LS_ATTR_I("root", root);
+  if (hooks == NULL) return ls_make(LS_OP_REPLICA_BROADCAST, &x, 1, &attr, 1);
   const group_list all = {.allocator = ls_current_allocator(),
                           .size = (size_t)replicas};
   const stack s = stack_values(hooks, x, all);
-  return value_of(&s, root);
+  return ls_make_meeting(LS_OP_REPLICA_BROADCAST, x, &attr, 1,
+                         value_of(&s, root));
 }

@@ -16,11 +16,44 @@ static bool check_reduce(const char *op_name, ls_reduce_op op,
   return false;
 }
 
+// ---- Meetings --------------------------------------------------------------
+ls_tensor ls_make_meeting(uint16_t op, ls_tensor given, const ls_attr *attrs,
+                          size_t num_attrs, ls_tensor got) {
+  enum { MOST = 8 };
+  LS_ASSERT(num_attrs <= MOST - 2);
+  if (got.ref == 0 || !ls_dtype_is_trainable(ls_tensor_dtype(given)))
+    return got;
+  const char *name = ls_op_table[op].name;
+  ls_attr all[MOST] = {LS_ATTR_I("num_inputs", 1), LS_ATTR_S("op", name)};
+  memcpy(all + 2, attrs, num_attrs * sizeof(*attrs));
+  const ls_tensor operands[] = {given, got};
+  return ls_op_output(ls_op_add(&(ls_op_spec){.type = LS_OP_MEETING,
+                                              .name = name,
+                                              .inputs = operands,
+                                              .num_inputs = 2,
+                                              .attrs = all,
+                                              .num_attrs = num_attrs + 2}),
+                      0);
+}
+
+ls_tensor ls_make_reduced(ls_reduce_op op, ls_tensor given, ls_tensor got) {
+  const ls_attr attr = LS_ATTR_S("reduce", reduce_names[op]);
+  return ls_make_meeting(LS_OP_ALL_REDUCE, given, &attr, 1, got);
+}
+
+// ---- Makers ----------------------------------------------------------------
+ls_tensor ls_all_reduce_met(ls_reduce_op op, ls_tensor x) {
+  const ls_context *context = ls_context_current();
+  return context->table_reduce == NULL
+             ? ls_all_reduce(op, x)
+             : ls_make_reduced(op, x, context->table_reduce(op, x));
+}
+
 ls_tensor ls_all_reduce(ls_reduce_op op, ls_tensor x) {
   ls_tensor failed;
   if (!check_reduce("all_reduce", op, &failed)) return failed;
   const ls_replica_hooks *hooks = ls_context_current()->hooks;
-  if (hooks != NULL) return hooks->all_reduce(op, x);
+  if (hooks != NULL) return ls_make_reduced(op, x, hooks->all_reduce(op, x));
   const ls_attr attr = LS_ATTR_S("reduce", reduce_names[op]);
   return ls_make(LS_OP_ALL_REDUCE, &x, 1, &attr, 1);
 }
@@ -33,9 +66,11 @@ ls_tensor ls_replica_id(void) {
 
 ls_tensor ls_all_gather(ls_tensor x, int axis) {
   const ls_context *context = ls_context_current();
-  if (context->hooks != NULL) return context->hooks->all_gather(x, axis);
   const ls_attr attrs[] = {LS_ATTR_I("axis", axis),
                            LS_ATTR_I("replicas", ls_context_replicas())};
+  if (context->hooks != NULL)
+    return ls_make_meeting(LS_OP_ALL_GATHER, x, attrs, 2,
+                           context->hooks->all_gather(x, axis));
   return ls_make(LS_OP_ALL_GATHER, &x, 1, attrs, 2);
 }
 
@@ -71,11 +106,13 @@ static ls_tensor reduce_scatter(ls_reduce_op op, ls_tensor x, int axis,
   ls_tensor failed;
   if (!check_reduce("reduce_scatter", op, &failed)) return failed;
   const ls_replica_hooks *hooks = ls_context_current()->hooks;
-  if (hooks != NULL)
-    return own_part(hooks, hooks->all_reduce(op, x), axis, like);
   const ls_attr attrs[] = {LS_ATTR_S("reduce", reduce_names[op]),
                            LS_ATTR_I("axis", axis),
                            LS_ATTR_I("replicas", ls_context_replicas())};
+  if (hooks != NULL)
+    return ls_make_meeting(
+        LS_OP_REDUCE_SCATTER, x, attrs, 3,
+        own_part(hooks, hooks->all_reduce(op, x), axis, like));
   return ls_make(LS_OP_REDUCE_SCATTER, (const ls_tensor[]){x, like},
                  like.ref != 0 ? 2 : 1, attrs, 3);
 }

@@ -101,6 +101,7 @@ ls_op ls_eager_keep(ls_graph *graph, const ls_op_spec *spec,
                             : ls_graph_append(graph, &bare, NULL, count);
   if (node == NULL) return ls_eager_fail(graph, ls_out_of_memory());
   node->device = ls_context_current()->device;
+  node->replica = ls_context_current()->replica;
   node->values = ls_arena_new_array(&graph->arena, ls_array *, count);
   if (node->values == NULL) {
     node->failure = ls_out_of_memory();
@@ -386,6 +387,7 @@ static ls_status run_any(ls_graph *graph, const ls_op_spec *spec,
       break;
     case LS_OP_BARRIER:
     case LS_OP_CUSTOM_GRADIENT:  // Its last operands.
+    case LS_OP_MEETING:
       for (size_t i = 0; i < num_out; ++i)
         values[i] = ls_array_retain(in[spec->num_inputs - num_out + i]);
       break;

@@ -34,9 +34,7 @@ static inline ls_eager *ls_eager_of(const ls_graph *graph) {
 }
 
 // Whether eager ops of this thread are recorded now.
-static inline bool ls_eager_is_recording(const ls_graph *graph) {
-  return ls_eager_of(graph)->recording > 0 && !ls_context_current()->unrecorded;
-}
+bool ls_eager_is_recording(const ls_graph *graph);
 
 // A draw that waits until somebody looks at its value. What becomes of most is
 // a variable's first value, which the engine draws where it belongs and when it
@@ -48,14 +46,24 @@ typedef struct ls_late_draw {
   uint64_t step;
 } ls_late_draw;
 
+// A tape that a replica has begun records that replica's ops, and what is done
+// for all in merge calls. One begun outside of replicas records all ops.
 struct ls_tape {
   ls_graph *graph;
   struct ls_tape *outer;
+  int32_t replica;             // Whose it is, its id + 1; 0: begun outside.
   ls_frame *frame;             // The frame it was begun in.
   uint64_t first_id, last_id;  // Recorded: first_id .. last_id; 0: still open.
   uint64_t *watched;           // Refs.
   size_t num_watched, watched_capacity;
 };
+
+// A backward pass over a tape, which does not record it. On the C stack of its
+// thread or fiber, whose context it is in.
+typedef struct ls_tape_walk {
+  const struct ls_tape_walk *outer;
+  const ls_tape *tape;
+} ls_tape_walk;
 
 void ls_eager_graph_free(ls_graph *graph);
 // The value of a ref of an eager graph, lent.

@@ -7,6 +7,29 @@
 #include "grad/grad.h"
 #include "runtime/eager.h"
 
+// Replicas run in turns on one graph: another one's tape records nothing here.
+static bool records(const ls_tape *tape, const ls_context *context) {
+  if (tape->last_id != 0) return false;
+  if (tape->replica != 0 && context->replica != 0 &&
+      tape->replica != context->replica)
+    return false;
+  const ls_tape_walk *walk = context->walks;
+  while (walk != NULL && walk->tape != tape)
+    walk = walk->outer;
+  return walk == NULL;
+}
+
+bool ls_eager_is_recording(const ls_graph *graph) {
+  const ls_eager *eager = ls_eager_of(graph);
+  if (eager->recording == 0) return false;
+  const ls_context *context = ls_context_current();
+  if (context->unrecorded) return false;
+  const ls_tape *tape = eager->tape;
+  while (tape != NULL && !records(tape, context))
+    tape = tape->outer;
+  return tape != NULL;
+}
+
 ls_status ls_tape_begin(ls_tape **out_tape) {
   *out_tape = NULL;
   ls_runtime *runtime = ls_runtime_current();
@@ -16,6 +39,7 @@ ls_status ls_tape_begin(ls_tape **out_tape) {
   if (tape == NULL) return ls_out_of_memory();
   ls_eager *eager = ls_eager_of(graph);
   tape->graph = graph;
+  tape->replica = ls_context_current()->replica;
   tape->outer = eager->tape;
   tape->frame = eager->frame;
   tape->first_id = graph->next_id;
@@ -85,13 +109,13 @@ ls_status ls_tape_gradients(ls_tape *tape, ls_nest y, const ls_nest *xs,
   for (size_t i = 0; i < num_xs; ++i)
     if (is_watched(tape, xs[i])) watched[count++] = xs[i];
   // What the backward pass itself computes is not recorded on this tape.
-  ls_eager *eager = ls_eager_of(tape->graph);
-  const size_t recording = eager->recording;
-  if (tape->last_id == 0) --eager->recording;
+  ls_context *context = ls_context_current();
+  const ls_tape_walk walk = {context->walks, tape};
+  context->walks = &walk;
   const ls_status status =
       ls_gradients_walk(tape->graph, tape->first_id, last, &y, 1, watched,
                         count, NULL, &watched[num_xs]);
-  eager->recording = recording;
+  context->walks = walk.outer;
   if (ls_status_is_ok(status))
     for (size_t i = 0, k = 0; i < num_xs; ++i)
       if (is_watched(tape, xs[i])) grads[i] = watched[num_xs + k++];
@@ -109,6 +133,8 @@ static const ls_variable *whole_of(const ls_node *read) {
 static bool is_on_tape(const ls_tape *tape, const ls_node *node) {
   return node->type == LS_OP_READ && node->id >= tape->first_id &&
          (tape->last_id == 0 || node->id <= tape->last_id) &&
+         (tape->replica == 0 || node->replica == 0 ||
+          node->replica == tape->replica) &&
          node->num_attrs != 0;
 }
 

@@ -57,11 +57,15 @@ static const named_test value_tests[] = {
     {LS_OP_REPLICATE, "engine/cpu_replicas_test.c",
      "a_lane_has_its_arguments_and_gives_its_results"},
     {LS_OP_MERGE_CALL, "dist/trace_merge_test.c", "replicas_merge_and_go_on"},
+    {LS_OP_MEETING, "dist/meeting_gradient_test.c",
+     "a_collective_has_one_gradient_in_every_way"},
     {LS_OP_HOST, "engine/cpu_flow_test.c",
      "host_calls_run_in_order_now_or_later"},
 };
 
 static const named_test gradient_tests[] = {
+    {LS_OP_MEETING, "dist/meeting_gradient_test.c",
+     "a_collective_has_one_gradient_in_every_way"},
     {LS_OP_CONVERT, "conformance/gradients_test.c",
      "conversions_pass_gradients_on_between_floats"},
     {LS_OP_READ, "grad/flow_test.c",
