@@ -251,7 +251,8 @@ LS_API const char *ls_name_scope_current(void);
 // ---- Losses ----------------------------------------------------------------
 // How the last loss in a graph was reduced: "weighted_mean", "weighted_sum",
 // "none", or what someone else has said; "" when there was no loss. Losses of
-// ours say it by themselves.
+// ours say it by themselves, also in the eager graph, where a tape begins with
+// none. Replicas that share a graph do not hear each other.
 LS_API LS_MUST_USE ls_status
 ls_graph_record_loss_reduction(ls_graph *graph, const char *reduction);
 LS_API const char *ls_graph_loss_reduction(const ls_graph *graph);

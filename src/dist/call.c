@@ -19,6 +19,7 @@ typedef struct replica_call {
   ls_nest *each;  // Of each replica.
   ls_nest rows;   // Lent: of all, where their numbers differ; else none.
   ls_graph *graph;
+  ls_losses losses;  // Of the graph before.
 } replica_call;
 
 // ---- A replica -------------------------------------------------------------
@@ -69,6 +70,7 @@ static ls_nest find_differing_rows(ls_nest nest) {
 static ls_status prepare(ls_replica_task *task) {
   const replica_call *call = task->rounds->user;
   task->graph = call->graph;
+  task->losses = call->losses;
   if (call->rows.kind != LS_KIND_NONE)
     task->replica.examples =
         ls_distributed_component(call->rows, (size_t)task->replica.id);
@@ -185,6 +187,7 @@ ls_status ls_replicas_call(ls_strategy *strategy, ls_callback callback,
                        .rows = find_differing_rows(args),
                        .graph = ls_graph_current()};
   if (call.graph == NULL) return ls_out_of_memory();
+  call.losses = call.graph->losses;
   ls_rounds rounds = {.strategy = strategy,
                       .around = ls_context_graph(),
                       .call = run_replica,

@@ -75,6 +75,15 @@ static ls_status end_task(ls_replica_task *task) {
   return ls_status_annotate(status, "on replica %d", task->replica.id);
 }
 
+// With its own record of losses, whatever others do in the same graph.
+static ls_status resume(ls_replica_task *task) {
+  ls_graph *graph = task->graph;
+  graph->losses = task->losses;
+  const ls_status status = ls_fiber_resume(task->fiber);
+  task->losses = graph->losses;
+  return status;
+}
+
 // Lets every replica run to its next merge call or to its end.
 static ls_status run_round(ls_rounds *rounds, bool *out_done) {
   size_t done = 0;
@@ -82,7 +91,7 @@ static ls_status run_round(ls_rounds *rounds, bool *out_done) {
     ls_replica_task *task = &rounds->tasks[r];
     if (task->fiber == NULL) LS_RETURN_IF_ERROR(init_task(rounds, r));
     if (rounds->resume != NULL) rounds->resume(task);
-    LS_RETURN_IF_ERROR(ls_fiber_resume(task->fiber));
+    LS_RETURN_IF_ERROR(resume(task));
     const bool ended = ls_fiber_is_done(task->fiber);
     done += ended;
     if (ended && (task->status != NULL || done == r + 1))

@@ -24,7 +24,8 @@ typedef struct ls_replica_task {
   ls_fiber *fiber;
   ls_nest result;
   ls_status status;
-  void *own;  // The caller's.
+  void *own;         // The caller's.
+  ls_losses losses;  // Of `graph` while this replica runs.
   // While it waits in a merge call:
   ls_merge_function merge;
   ls_nest merge_args, merged;

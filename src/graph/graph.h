@@ -70,6 +70,12 @@ typedef struct ls_capture {
   uint64_t inner;  // Ref of the parameter.
 } ls_capture;
 
+// What a graph knows of the losses in it; see loss_record.c.
+typedef struct ls_losses {
+  const char *reduction;  // Of the last one; NULL: there was none.
+  bool scaled;            // An optimizer has scaled it.
+} ls_losses;
+
 struct ls_graph {
   ls_graph_kind kind;
   uint64_t id;  // Never that of another graph.
@@ -111,9 +117,8 @@ struct ls_graph {
   uint32_t num_random;  // Random ops so far: the next stream number.
   ls_graph **stubs;     // Forwarded segments that handles may still name.
   size_t num_stubs, stubs_capacity;
-  const void *owner;           // Function, replica: whoever traces it.
-  const char *loss_reduction;  // Of the last loss; NULL: there was none.
-  bool loss_scaled;            // An optimizer has scaled it.
+  const void *owner;  // Function, replica: whoever traces it.
+  ls_losses losses;
 };
 
 // ---- Making ----------------------------------------------------------------

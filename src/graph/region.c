@@ -141,6 +141,10 @@ ls_status ls_region_trace(ls_graph *graph, ls_flow_callback callback,
   if (ls_status_is_ok(status))
     status = ls_graph_set_results(graph, state.refs, state.count);
   ls_release(graph->allocator, state.refs);
+  if (ls_status_is_ok(status) && graph->kind == LS_GRAPH_REGION &&
+      graph->losses.reduction != NULL)
+    status =
+        ls_graph_record_loss_reduction(graph->parent, graph->losses.reduction);
   if (ls_status_is_ok(status))
     *out_result = result;
   else

@@ -5,9 +5,9 @@
 
 // The last loss of a graph decides how losses are reduced over replicas.
 static ls_tensor recorded(ls_tensor loss, const char *reduction) {
-  ls_graph *graph = ls_graph_current();
-  if (graph == NULL || ls_graph_is_eager(graph)) return loss;
-  const ls_status status = ls_graph_record_loss_reduction(graph, reduction);
+  if (ls_tensor_is_failed(loss)) return loss;
+  const ls_status status =
+      ls_graph_record_loss_reduction(ls_graph_current(), reduction);
   return ls_status_is_ok(status) ? loss : ls_make_failed("loss", status);
 }
 

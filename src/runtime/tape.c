@@ -45,6 +45,7 @@ ls_status ls_tape_begin(ls_tape **out_tape) {
   tape->first_id = graph->next_id;
   eager->tape = tape;
   ++eager->recording;
+  graph->losses.reduction = NULL;  // A loss of before is none of this tape's.
   *out_tape = tape;
   return ls_ok();
 }

@@ -10,6 +10,7 @@
 #include "lockstep/optimizers.h"
 #include "support/replicas.h"
 #include "support/values.h"
+#include "support/ways.h"
 
 typedef struct step {
   ls_optimizer *optimizer;
@@ -132,6 +133,137 @@ static void scaled_losses_are_clipped_as_one(void **state) {
   }
 }
 
+// ---- In every way ----------------------------------------------------------
+typedef struct recording {
+  ls_reduction reduction;
+  bool in_branch;  // The loss is what a branch gives.
+} recording;
+
+static void make_one(ways *self) {
+  ways_vector(self, "w", 0, (double[]){0});
+  expect_ok(
+      ls_sgd_create(&(ls_sgd_options){.learning_rate = 1,
+                                      .over_replicas = LS_GRADIENTS_LIKE_LOSS},
+                    &self->optimizer));
+}
+
+// Replica r has r + 1.
+static ls_nest number_of_replica(const ways *self, int at, int r) {
+  (void)self;
+  (void)at;
+  const double x = r + 1;
+  return ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, &x));
+}
+
+typedef struct branch {
+  ls_tensor product;
+  ls_reduction reduction;
+} branch;
+
+static ls_nest reduce_here(ls_nest nothing, void *user) {
+  (void)nothing;
+  const branch *b = user;
+  return ls_leaf(ls_reduce_loss(b->product, b->reduction));
+}
+
+static ls_tensor recorded_loss(ls_nest args, ways *self) {
+  const recording *row = self->user;
+  branch b = {ls_mul(ls_variable_read(self->variables[0]), args.as.tensor),
+              row->reduction};
+  if (!row->in_branch) return reduce_here(ls_none(), &b).as.tensor;
+  const ls_tensor positive =
+      ls_greater(args.as.tensor, ls_scalar(LS_DTYPE_F32, 0));
+  const ls_nest made = ls_cond(positive, reduce_here, reduce_here, &b);
+  return made.kind == LS_KIND_TENSOR ? made.as.tensor : ls_failed_tensor();
+}
+
+static ls_nest step_like_loss(ls_nest args, ways *self) {
+  ls_nest made = ls_none();
+  LS_SCALE_LOSS_SCOPE(self->strategy) {
+    made = ways_minimize(self, recorded_loss, args);
+  }
+  return made;
+}
+
+static void check_scale(const ways *self) {
+  const recording *row = self->user;
+  const double n = self->replicas, sum = n * (n + 1) / 2;
+  const double wanted =
+      row->reduction == LS_REDUCTION_SUM || n == 1 ? sum : sum / n;
+  for (int c = 0; c < self->replicas; ++c)
+    ways_expect(self, "w", ways_value(self, 0, c, 0), -wanted, 1e-6);
+}
+
+static void a_summed_loss_is_not_scaled_in_any_way(void **state) {
+  (void)state;
+  LS_SPEC("V60 V63 M166 M167 M168");
+  static const recording rows[] = {
+      {.reduction = LS_REDUCTION_SUM},
+      {.reduction = LS_REDUCTION_MEAN},
+      {.reduction = LS_REDUCTION_SUM, .in_branch = true},
+      {.reduction = LS_REDUCTION_MEAN, .in_branch = true},
+  };
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i)
+    ways_hold(&(ways_case){.name = "like the loss",
+                           .user = &rows[i],
+                           .make = make_one,
+                           .args = number_of_replica,
+                           .step = step_like_loss,
+                           .check = check_scale},
+              1);
+}
+
+// A summed loss, a pause, the question, and a mean for who comes next: what
+// another replica says meanwhile is its own business.
+static ls_nest ask_after_a_pause(ls_nest args, ways *self) {
+  ls_nest asked[2] = {{0}};
+  LS_SCALE_LOSS_SCOPE(self->strategy) {
+    for (int k = 0; k < 2; ++k) {
+      ls_reduce_loss(args.as.tensor, LS_REDUCTION_SUM);
+      if (self->replicas > 1) ls_all_reduce(LS_REDUCE_SUM, args.as.tensor);
+      asked[k] = ls_nest_f64(ls_loss_reduction());
+      ls_reduce_loss(args.as.tensor, LS_REDUCTION_MEAN);
+    }
+  }
+  return LS_TUPLE(asked[0], asked[1]);
+}
+
+static void check_asked(const ways *self) {
+  for (int r = 0; r < self->replicas; ++r)
+    for (size_t k = 0; k < 2; ++k)
+      ways_expect(self, "reduction", ways_result(self, 0, r, k, 0),
+                  LS_REDUCE_SUM, 0);
+}
+
+static void replicas_do_not_hear_of_each_others_losses(void **state) {
+  (void)state;
+  LS_SPEC("V60 V61");
+  ways_hold(&(ways_case){.name = "interleaved",
+                         .args = number_of_replica,
+                         .step = ask_after_a_pause,
+                         .check = check_asked},
+            1);
+}
+
+static void a_tape_begins_without_a_loss(void **state) {
+  (void)state;
+  LS_SPEC("V60");
+  ls_strategy *strategy = mirrored_of(2);
+  ls_tape *tape = NULL;
+  LS_STRATEGY_SCOPE(strategy) {
+    LS_SCALE_LOSS_SCOPE(strategy) {
+      ls_reduce_loss(scalar_of(1), LS_REDUCTION_SUM);
+      assert_int_equal(ls_loss_reduction(), LS_REDUCE_SUM);
+      expect_ok(ls_tape_begin(&tape));
+      assert_int_equal(ls_loss_reduction(), LS_REDUCE_MEAN);
+      ls_reduce_loss(scalar_of(1), LS_REDUCTION_SUM);
+      assert_int_equal(ls_loss_reduction(), LS_REDUCE_SUM);
+      ls_tape_release(tape);
+    }
+  }
+  ls_strategy_release(strategy);
+}
+
 static void another_way_is_refused(void **state) {
   (void)state;
   ls_optimizer *optimizer = NULL;
@@ -147,6 +279,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_loss_is_scaled_where_it_is_a_mean),
       cmocka_unit_test(scaled_losses_are_clipped_as_one),
+      cmocka_unit_test(a_summed_loss_is_not_scaled_in_any_way),
+      cmocka_unit_test(replicas_do_not_hear_of_each_others_losses),
+      cmocka_unit_test(a_tape_begins_without_a_loss),
       cmocka_unit_test(another_way_is_refused),
   };
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
