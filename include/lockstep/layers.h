@@ -114,7 +114,9 @@ LS_API LS_MUST_USE ls_status ls_batch_norm_layer_create(
     const ls_batch_norm_options *options, ls_batch_norm_layer **out_layer);
 LS_API void ls_batch_norm_layer_destroy(ls_batch_norm_layer *layer);
 // While training this also moves the averages, on many replicas by the mean of
-// the replicas' means and variances.
+// the replicas' means and variances. In a build graph the ops that do it are in
+// LS_COLLECTION_UPDATE_OPS: they run with a step of an optimizer that is made
+// behind them, or when they are fetched.
 LS_PLACED ls_tensor ls_batch_norm_layer_apply(const ls_batch_norm_layer *layer,
                                               ls_tensor x, bool training);
 LS_API size_t ls_batch_norm_layer_variables(const ls_batch_norm_layer *layer,

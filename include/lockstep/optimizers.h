@@ -216,6 +216,11 @@ LS_API void ls_optimizer_release(ls_optimizer *optimizer);  // NULL is fine.
 // the whole batch when the replicas have equally many examples. Returns an op
 // that runs after all updates, to be fetched in a session; in a function they
 // run at each call anyway.
+//
+// In a build graph that op, as those of the other steps below, also runs the
+// ops that LS_COLLECTION_UPDATE_OPS held when it was made, those of all
+// replicas; but not one that needs a placeholder or a host call which the step
+// itself does not: that is another loss's.
 LS_PLACED ls_op ls_optimizer_minimize(ls_optimizer *optimizer, ls_tensor loss);
 // The same in eager: ends the tape, on which `loss` was computed, and takes one
 // step in every trainable variable that was read on it.

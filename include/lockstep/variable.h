@@ -88,6 +88,11 @@ typedef struct ls_variable_options {
 #define LS_COLLECTION_TRAINABLE_VARIABLES "trainable_variables"
 #define LS_COLLECTION_GLOBAL_STEP "global_step"
 #define LS_COLLECTION_TRAIN_OP "train_op"
+// Ops that are to run with each step though nobody fetches them, such as those
+// that move the averages of a batch norm. A step of an optimizer depends on
+// those that were there before it: see ls_optimizer_minimize. One may add one's
+// own, and take some out.
+#define LS_COLLECTION_UPDATE_OPS "update_ops"
 
 // Creates a variable where the init scope leads: in a build graph it gets an
 // initializer op, in eager it is initialized at once. The caller owns a

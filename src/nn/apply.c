@@ -12,6 +12,7 @@
 #include "lockstep/strategy.h"
 #include "nn/optimizer.h"
 #include "nn/reads.h"
+#include "nn/update_ops.h"
 
 // ---- For rules -------------------------------------------------------------
 ls_tensor ls_update_scale(ls_tensor x, ls_tensor scalar) {
@@ -211,13 +212,15 @@ static ls_status hold_all(step *s) {
 static ls_status move_here(step *s, ls_op *out_op) {
   if (ls_optimizer_holds(s->optimizer)) {
     LS_RETURN_IF_ERROR(hold_all(s));
-    return ls_optimizer_step_if_due(s->optimizer, move_held, s, out_op);
+    LS_RETURN_IF_ERROR(
+        ls_optimizer_step_if_due(s->optimizer, move_held, s, out_op));
+  } else {
+    LS_RETURN_IF_ERROR(ls_optimizer_begin_step(s->optimizer, &s->scalars));
+    LS_RETURN_IF_ERROR(reduce_by_own(s));
+    LS_RETURN_IF_ERROR(move_all(s));
+    *out_op = ls_join_ops(s->ops, s->num_ops, s->optimizer->name);
   }
-  LS_RETURN_IF_ERROR(ls_optimizer_begin_step(s->optimizer, &s->scalars));
-  LS_RETURN_IF_ERROR(reduce_by_own(s));
-  LS_RETURN_IF_ERROR(move_all(s));
-  *out_op = ls_join_ops(s->ops, s->num_ops, s->optimizer->name);
-  return ls_ok();
+  return ls_update_ops_join(s->optimizer->name, out_op);
 }
 
 static ls_op failed(ls_status status) {

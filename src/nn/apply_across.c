@@ -8,6 +8,7 @@
 #include "dist/strategy.h"
 #include "graph/make.h"
 #include "nn/optimizer.h"
+#include "nn/update_ops.h"
 
 typedef struct across {
   ls_optimizer *optimizer;
@@ -304,6 +305,7 @@ static ls_status make_step(across *a, ls_op *out_op) {
     LS_RETURN_IF_ERROR(reduce_all(a));
     LS_RETURN_IF_ERROR(move_all(a, out_op));
   }
+  LS_RETURN_IF_ERROR(ls_update_ops_join(a->optimizer->name, out_op));
   return graph->kind == LS_GRAPH_BUILD
              ? ls_graph_add_to_collection(graph, LS_COLLECTION_TRAIN_OP,
                                           ls_nest_op(*out_op))

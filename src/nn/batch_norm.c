@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/layer.h"
 #include "nn/shares.h"
+#include "nn/update_ops.h"
 
 struct ls_batch_norm_layer {
   ls_layer base;
@@ -87,7 +88,8 @@ static void move(const ls_batch_norm_layer *layer, ls_variable *average,
                  ls_tensor value) {
   const ls_tensor behind =
       ls_sub(ls_stop_gradient(value), ls_variable_read(average));
-  ls_variable_assign_add(average, ls_mul_scalar(behind, 1 - layer->momentum));
+  ls_update_ops_add(ls_variable_assign_add(
+      average, ls_mul_scalar(behind, 1 - layer->momentum)));
 }
 
 // By the mean and the mean of squares over all replicas.

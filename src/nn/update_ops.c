@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/update_ops.h"
+
+#include "base/allocator.h"
+#include "graph/graph.h"
+#include "lockstep/ops.h"
+#include "lockstep/variable.h"
+
+void ls_update_ops_add(ls_tensor written) {
+  ls_graph *graph = ls_graph_current();
+  if (graph->kind != LS_GRAPH_BUILD || ls_tensor_is_failed(written)) return;
+  const ls_status status = ls_graph_add_to_collection(
+      graph, LS_COLLECTION_UPDATE_OPS, ls_nest_op(ls_tensor_op(written)));
+  if (!ls_status_is_ok(status)) ls_graph_fail(graph, status);
+}
+
+// ---- What an op needs ------------------------------------------------------
+typedef struct needs {
+  const ls_graph *graph;
+  // Of each node who has come by: `STEP`, or an update by its number from 1.
+  uint32_t *seen;
+  size_t *stack;
+  size_t depth;
+} needs;
+enum { STEP = UINT32_MAX };
+
+static void push(needs *n, uint64_t id, uint32_t who) {
+  const size_t at = ls_graph_position(n->graph, id);
+  if (at == SIZE_MAX || n->seen[at] == STEP || n->seen[at] == who) return;
+  n->seen[at] = who;
+  n->stack[n->depth++] = at;
+}
+
+// Goes back from an op, but not through what the step needs. Whether all that
+// comes from outside on the way is the step's too.
+static bool walk(needs *n, uint64_t id, uint32_t who) {
+  bool inside = true;
+  n->depth = 0;
+  push(n, id, who);
+  while (n->depth > 0) {
+    const ls_node *node = n->graph->nodes[n->stack[--n->depth]];
+    inside &= node->type != LS_OP_PLACEHOLDER &&
+              (ls_node_info(node)->traits & LS_OP_ON_HOST) == 0;
+    for (uint32_t i = 0; i < node->num_inputs; ++i)
+      push(n, node->inputs[i] >> 16, who);
+    for (uint32_t i = 0; i < node->num_control; ++i)
+      push(n, node->control[i], who);
+  }
+  return inside;
+}
+
+// ---- With a step -----------------------------------------------------------
+// Leaves the step and the updates that go with it in `ops`.
+static size_t choose(needs *n, ls_op step, const ls_nest *updates, size_t count,
+                     ls_op *ops) {
+  size_t chosen = 0;
+  walk(n, step.id, STEP);
+  ops[chosen++] = step;
+  for (size_t i = 0; i < count; ++i) {
+    if (updates[i].kind == LS_KIND_OP &&
+        walk(n, updates[i].as.op.id, (uint32_t)i + 1))
+      ops[chosen++] = updates[i].as.op;
+  }
+  return chosen;
+}
+
+ls_status ls_update_ops_join(const char *name, ls_op *step) {
+  ls_graph *graph = ls_graph_current();
+  const size_t count =
+      graph->kind != LS_GRAPH_BUILD || ls_op_is_failed(*step)
+          ? 0
+          : ls_graph_collection(graph, LS_COLLECTION_UPDATE_OPS, NULL, 0);
+  if (count == 0) return ls_ok();
+  ls_allocator *allocator = graph->allocator;
+  needs n = {.graph = graph,
+             .seen = ls_new_array(allocator, uint32_t, graph->num_nodes),
+             .stack = ls_new_array(allocator, size_t, graph->num_nodes)};
+  ls_nest *updates = ls_new_array(allocator, ls_nest, count);
+  ls_op *ops = ls_new_array(allocator, ls_op, count + 1);
+  ls_status status = ls_out_of_memory();
+  if (n.seen != NULL && n.stack != NULL && updates != NULL && ops != NULL) {
+    ls_status_free(status);
+    status = ls_ok();
+    ls_graph_collection(graph, LS_COLLECTION_UPDATE_OPS, updates, count);
+    const size_t chosen = choose(&n, *step, updates, count, ops);
+    if (chosen > 1) *step = ls_group(ops, chosen, name);
+  }
+  ls_release(allocator, n.seen);
+  ls_release(allocator, n.stack);
+  ls_release(allocator, updates);
+  ls_release(allocator, ops);
+  return status;
+}
