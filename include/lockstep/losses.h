@@ -26,9 +26,10 @@ LS_PLACED ls_tensor ls_reduce_loss(ls_tensor losses, ls_reduction reduction);
 // sum is 0, so is the result.
 LS_PLACED ls_tensor ls_weighted_mean(ls_tensor losses, ls_tensor weights);
 
-// By class. logits is [..., classes], labels [...] of integers: a loss for each
-// row. With smoothing s the label's part of the target is 1 - s, and s is
-// shared evenly by all classes.
+// By class. logits is [..., classes], labels [...] of integers, each the number
+// of a class (see ls_softmax_cross_entropy): a loss for each row. With
+// smoothing s the label's part of the target is 1 - s, and s is shared evenly
+// by all classes.
 //   -(1 - s) log_softmax(logits)[label] - s mean(log_softmax(logits))
 LS_PLACED ls_tensor ls_cross_entropy_loss(ls_tensor logits, ls_tensor labels,
                                           double smoothing,

@@ -154,7 +154,9 @@ LS_PLACED ls_tensor ls_dense(ls_tensor x, ls_tensor w, ls_tensor bias,
                              ls_activation activation);
 LS_PLACED ls_tensor ls_softmax(ls_tensor x);      // Along the last axis.
 LS_PLACED ls_tensor ls_log_softmax(ls_tensor x);  // Along the last axis.
-// -log_softmax(logits)[label], one for each row. Labels are integers.
+// -log_softmax(logits)[label], one for each row. Labels are integers, from 0 to
+// the number of classes - 1: a run that meets another one fails with
+// INVALID_ARGUMENT, naming it.
 LS_PLACED ls_tensor ls_softmax_cross_entropy(ls_tensor logits,
                                              ls_tensor labels);
 // -sum(log_softmax(logits) probabilities) of each row, for labels that are a

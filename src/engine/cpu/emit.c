@@ -149,6 +149,26 @@ static void emit_step(ls_cpu_compiler *self, ls_cpu_scope *scope,
   self->origins[position].adds = plan->adds && step->loop == plan->loop;
 }
 
+static void emit_labels(ls_cpu_compiler *self, const ls_cpu_scope *scope,
+                        const ls_cpu_use *use) {
+  const ls_kernel_plan *plan = &use->plan;
+  const ls_type type = plan->in[plan->labels];
+  const bool is_whole = use->lanes == 1 || use->is_whole[plan->labels];
+  ls_cpu_labels *params = ls_arena_new(&self->out->arena, ls_cpu_labels);
+  if (params == NULL) {
+    ls_cpu_fail(self, ls_out_of_memory());
+    return;
+  }
+  *params = (ls_cpu_labels){.dtype = type.dtype,
+                            .count = ls_shape_num_elements(type.shape) *
+                                     (is_whole ? 1 : use->lanes),
+                            .num_classes = plan->num_classes};
+  const uint32_t position = ls_cpu_emit(self, LS_CPU_LABELS, plan->node);
+  ls_cpu_read(self, use->inputs[plan->labels]);
+  ls_cpu_label(self, scope->graph, plan->node);
+  if (!ls_cpu_failed(self)) ls_cpu_at(self, position)->params = params;
+}
+
 ls_status ls_cpu_prepare_use(ls_cpu_compiler *self, const ls_graph *graph,
                              const ls_node *node, const ls_type *in,
                              const ls_type *out, ls_cpu_use *use) {
@@ -165,6 +185,7 @@ void ls_cpu_emit_use(ls_cpu_compiler *self, ls_cpu_scope *scope,
     ls_cpu_bind_ref(self, scope, ls_ref(plan->node->id, 0), use->inputs[0]);
     return;
   }
+  if (plan->labels != 0) emit_labels(self, scope, use);
   kernel_step step = {.loop = plan->loop,
                       .blocks = plan->blocks,
                       .reads = !plan->only_shared,

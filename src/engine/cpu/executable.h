@@ -21,6 +21,7 @@ typedef enum ls_cpu_code {
   LS_CPU_NOTHING,  // Gone when compiling ends.
   LS_CPU_KERNEL,   // loop over all blocks; `number`: by a team.
   LS_CPU_COPY,     // `size` bytes.
+  LS_CPU_LABELS,   // Fails unless in 0 holds classes; params: ls_cpu_labels.
   LS_CPU_BRANCH,   // To `target` unless in 0 holds.
   LS_CPU_JUMP,
   // Loops: out 0 is a ls_cpu_loop_state.
@@ -91,6 +92,13 @@ typedef struct ls_cpu_loop_state {
 static inline uint64_t ls_cpu_iteration(uint64_t outer, int64_t trip) {
   return outer * UINT64_C(0x9E3779B97F4A7C15) + (uint64_t)trip;
 }
+
+typedef struct ls_cpu_labels {
+  ls_dtype dtype;
+  int64_t count, num_classes;
+} ls_cpu_labels;
+// INVALID_ARGUMENT naming the first label that is no class.
+ls_status ls_cpu_check_labels(const ls_cpu_labels *self, const void *labels);
 
 typedef struct ls_cpu_host {
   const ls_host_kernel *kernel;

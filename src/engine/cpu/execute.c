@@ -43,6 +43,18 @@ static bool use_stack(ls_instance *self, ls_cpu_worker *worker,
   return false;
 }
 
+// False: the run has failed.
+static bool check_labels(ls_instance *self, ls_cpu_worker *worker, uint32_t pc,
+                         void *const *operands) {
+  const ls_executable *executable = self->executable;
+  ls_status status =
+      ls_cpu_check_labels(executable->instructions[pc].params, operands[0]);
+  if (status == NULL) return true;
+  ls_cpu_worker_fail(
+      worker, ls_status_annotate(status, "in %s", executable->notes[pc].label));
+  return false;
+}
+
 // Time that is being counted for an instruction.
 typedef struct meter {
   const ls_runtime *clock;
@@ -121,6 +133,10 @@ bool ls_cpu_run_stream(ls_instance *self, ls_cpu_worker *worker,
       memcpy(operands[1], operands[0], (size_t)at->size);
       ++pc;
       continue;
+    case LS_CPU_LABELS:
+      parks =
+          !check_labels(self, worker, pc, resolve_all(executable, worker, at));
+      break;
     case LS_CPU_BRANCH:
       operands = resolve_all(executable, worker, at);
       pc = *(const uint8_t *)operands[0] != 0 ? pc + 1 : at->target;

@@ -64,6 +64,10 @@ typedef struct ls_kernel_plan {
                      // they share storage; `loop` copies otherwise.
   bool adds;         // `loop` can do what the call's `adds` says.
   int64_t flops;     // 2 x multiply-add of products; 0 for others.
+  // Input `labels` holds numbers of classes, 0 to num_classes - 1: a run that
+  // meets another fails before `loop`. 0: there are none.
+  uint32_t labels;
+  int64_t num_classes;
 } ls_kernel_plan;
 
 typedef ls_status (*ls_kernel_prepare)(ls_kernel_plan *plan);

@@ -4,9 +4,12 @@
 //
 // f32 rows are the kernel table's work, and 16-bit ones too, widened a group
 // at a time. f64 rows follow the same steps and the same order of addition,
-// with libm's functions. A label that is no column makes its row nan.
+// with libm's functions. A label that is no column makes its row nan; a run
+// ends before it gets there.
 #include <math.h>
+#include <stdio.h>
 
+#include "engine/cpu/executable.h"
 #include "engine/cpu/kernel_list.h"
 #include "engine/cpu/loops.h"
 
@@ -157,6 +160,38 @@ static void read_labels(int32_t *out, const void *labels, ls_dtype dtype,
   }
 }
 
+static ls_status no_class(const ls_cpu_labels *self, uint64_t label) {
+  char text[32];
+  if (self->dtype == LS_DTYPE_U64)
+    snprintf(text, sizeof(text), "%llu", (unsigned long long)label);
+  else
+    snprintf(text, sizeof(text), "%lld", (long long)label);
+  return self->num_classes == 0
+             ? ls_invalid_argument("label %s where there are no classes", text)
+             : ls_invalid_argument(
+                   "label %s is none of the %lld classes, 0 to %lld", text,
+                   (long long)self->num_classes,
+                   (long long)self->num_classes - 1);
+}
+
+ls_status ls_cpu_check_labels(const ls_cpu_labels *self, const void *labels) {
+  const uint64_t limit = (uint64_t)self->num_classes;
+  switch (self->dtype) {
+#define CASE(unused, D, T, W)                                                  \
+  case LS_DTYPE_##D: {                                                         \
+    const T *in = labels;                                                      \
+    for (int64_t i = 0; i < self->count; ++i)                                  \
+      if ((uint64_t)in[i] >= limit) return no_class(self, (uint64_t)in[i]);    \
+    break;                                                                     \
+  }
+    LS_EACH_INTEGER(CASE, )
+#undef CASE
+  default:
+    break;
+  }
+  return ls_ok();
+}
+
 // ---- Loop and plan ---------------------------------------------------------
 static void rows_loop(const ls_kernel_call *call, int64_t begin_block,
                       int64_t end_block) {
@@ -224,5 +259,8 @@ ls_status kernel_cross_entropy(ls_kernel_plan *plan) {
   const ls_dtype label = plan->in[1].dtype;
   if (!ls_dtype_is_integer(label)) return ls_kernel_unsupported(plan, label);
   if (plan->node->type == LS_OP_CROSS_ENTROPY_GRAD) plan->in_place = 1;
+  const ls_shape logits = plan->in[0].shape;
+  plan->labels = 1;
+  plan->num_classes = logits.rank > 0 ? logits.dim[logits.rank - 1] : 0;
   return plan_rows(plan, label);
 }

@@ -9,6 +9,7 @@ static const char *const code_names[] = {
     [LS_CPU_NOTHING] = "nothing",
     [LS_CPU_KERNEL] = "kernel",
     [LS_CPU_COPY] = "copy",
+    [LS_CPU_LABELS] = "labels",
     [LS_CPU_BRANCH] = "branch",
     [LS_CPU_JUMP] = "jump",
     [LS_CPU_LOOP_BEGIN] = "loop_begin",

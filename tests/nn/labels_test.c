@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Labels that are no class: the run fails and says so, in every way to run.
+#include "base/allocator.h"
+#include "lockstep/lockstep.h"
+#include "support/values.h"
+#include "support/ways.h"
+
+enum { ROWS = 3, CLASSES = 4 };
+
+typedef struct label_case {
+  ls_dtype dtype;
+  double label;        // Of the last row of the last replica.
+  bool gradient_only;  // The loss itself is not asked for.
+} label_case;
+
+static void make_weights(ways *self) {
+  const double zeros[CLASSES] = {0};
+  ways_vector(self, "w", CLASSES, zeros);
+  expect_ok(ls_sgd_create(NULL, &self->optimizer));
+}
+
+static ls_nest labels_of(const ways *self, int step, int r) {
+  (void)step;
+  const label_case *row = self->user;
+  double labels[ROWS] = {0, CLASSES - 1, 1};
+  if (r == self->replicas - 1) labels[ROWS - 1] = row->label;
+  return ls_nest_array(array_of(row->dtype, LS_SHAPE(ROWS), labels));
+}
+
+static ls_tensor loss_of(ls_nest labels, ways *self) {
+  const ls_tensor logits =
+      ls_mul(ls_variable_read(self->variables[0]),
+             ls_fill(LS_DTYPE_F32, LS_SHAPE(ROWS, CLASSES), 1));
+  return ls_mean_softmax_cross_entropy(logits, labels.as.tensor);
+}
+
+static ls_nest take_step(ls_nest labels, ways *self) {
+  const label_case *row = self->user;
+  const ls_nest made = ways_minimize(self, loss_of, labels);
+  return row->gradient_only && !ls_nest_is_failed(made)
+             ? ls_nest_retain(ls_nest_item(made, 1))
+             : made;
+}
+
+static void expect_said(label_case row, const char *says) {
+  ways_hold(&(ways_case){.name = "labels",
+                         .user = &row,
+                         .make = make_weights,
+                         .args = labels_of,
+                         .step = take_step,
+                         .refused = says == NULL ? LS_OK : LS_INVALID_ARGUMENT,
+                         .says = says},
+            1);
+}
+
+static void a_label_that_is_no_class_fails_the_run(void **state) {
+  (void)state;
+  expect_said((label_case){LS_DTYPE_I32, .label = 3}, NULL);
+  expect_said((label_case){LS_DTYPE_I32, .label = 4},
+              "label 4 is none of the 4 classes, 0 to 3");
+  expect_said((label_case){LS_DTYPE_I64, .label = -1},
+              "label -1 is none of the 4 classes, 0 to 3");
+  expect_said((label_case){LS_DTYPE_I64, .label = 0x1p40},
+              "label 1099511627776 is none of the 4 classes");
+  expect_said((label_case){LS_DTYPE_U8, .label = 255},
+              "label 255 is none of the 4 classes");
+  expect_said((label_case){LS_DTYPE_U64, .label = 0x1p63},
+              "label 9223372036854775808 is none of the 4 classes");
+}
+
+static void the_gradient_alone_finds_it_too(void **state) {
+  (void)state;
+  expect_said((label_case){LS_DTYPE_I32, .label = 4, .gradient_only = true},
+              "label 4 is none of the 4 classes");
+}
+
+// A function names the op, with the user's line; the weights stay.
+static ls_nest train(ls_nest args, void *user) {
+  return take_step(ls_nest_item(args, 0), user);
+}
+
+static void the_loss_is_named_and_weights_stay(void **state) {
+  (void)state;
+  label_case row = {LS_DTYPE_I32, .label = 9};
+  ways self = {.replicas = 1, .user = &row};
+  ls_function *function = NULL;
+  ls_nest result = ls_none();
+  make_weights(&self);
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = train, .user = &self}, &function));
+  const ls_nest args = LS_TUPLE(labels_of(&self, 0, 0));
+  const ls_status status = ls_function_call(function, args, &result);
+  expect_contains(ls_status_message(status), "labels_test.c:");
+  expect_status(status, LS_INVALID_ARGUMENT,
+                "label 9 is none of the 4 classes, 0 to 3\nin op "
+                "'softmax_cross_entropy'");
+  expect_variable(self.variables[0], (double[CLASSES]){0}, CLASSES, 0);
+  ls_nest_release(args);
+  row.label = 1;  // The next call finds nothing wrong.
+  const ls_nest right = LS_TUPLE(labels_of(&self, 0, 0));
+  expect_ok(ls_function_call(function, right, &result));
+  ls_nest_release(right);
+  ls_nest_release(result);
+  ls_function_release(function);
+  ls_optimizer_release(self.optimizer);
+  ls_variable_release(self.variables[0]);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_label_that_is_no_class_fails_the_run),
+      cmocka_unit_test(the_gradient_alone_finds_it_too),
+      cmocka_unit_test(the_loss_is_named_and_weights_stay),
+  };
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  expect_ok(ls_runtime_destroy(NULL));
+  return failed;
+}
