@@ -70,6 +70,7 @@ LS_API const ls_model_type *ls_model_find(const char *name);
 // be NULL. The caller owns it.
 //   LS_INVALID_ARGUMENT  a dtype that is no float, or a rate beside an
 //                        optimizer, which has its own.
+//   LS_NOT_FOUND         the type is NULL: lists those of the table.
 LS_API LS_MUST_USE ls_status ls_model_create(const ls_model_type *type,
                                              const ls_model_options *options,
                                              ls_model *out_model);
@@ -78,6 +79,7 @@ LS_API void ls_model_destroy(ls_model *model);  // Zeroed is fine.
 // A made-up batch that fits the model, of ls_dataset_synthetic: a tuple of
 // examples and labels. The caller owns it.
 //   LS_UNIMPLEMENTED  labels of a shape that such data do not have.
+//   LS_NOT_FOUND      as ls_model_create.
 LS_API LS_MUST_USE ls_status ls_model_synthetic_batch(const ls_model_type *type,
                                                       int64_t batch_size,
                                                       ls_nest *out_batch);

@@ -165,7 +165,9 @@ typedef struct ls_train_result {
 // has it. One that never came to save anything starts anew.
 //   LS_INVALID_ARGUMENT  what the replicas cannot share evenly, a dataset that
 //                        does not fit, a run to resume that is another one, and
-//                        other options that cannot be.
+//                        other options that cannot be. After the first step: a
+//                        model without variables, or whose step gives no "loss"
+//                        or "accuracy" or changes nothing that is trained.
 //   LS_ALREADY_EXISTS    the folder holds a run.
 //   LS_NOT_FOUND         it holds none to resume.
 //   LS_DATA_LOSS         the checkpoint is damaged.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <stdio.h>
 #include <string.h>
 
 #include "lockstep/data.h"
@@ -19,6 +20,20 @@ const ls_model_type *ls_model_find(const char *name) {
     if (strcmp(types[i]->name, name) == 0) return types[i];
   }
   return NULL;
+}
+
+// OK unless the type is NULL, as ls_model_find gives it for an unknown name.
+static ls_status check_type(const ls_model_type *type) {
+  char names[200] = "";
+  size_t at = 0;
+  if (type != NULL) return ls_ok();
+  for (size_t i = 0; i < NUM_TYPES && at < sizeof(names); ++i)
+    at += (size_t)snprintf(names + at, sizeof(names) - at, "%s%s",
+                           i == 0 ? "" : ", ", types[i]->name);
+  return LS_STATUS(LS_NOT_FOUND,
+                   "there is no such model (its type is NULL); the table has "
+                   "%s",
+                   names);
 }
 
 static ls_status with_defaults(const ls_model_type *type,
@@ -47,6 +62,7 @@ ls_status ls_model_create(const ls_model_type *type,
                           const ls_model_options *options,
                           ls_model *out_model) {
   *out_model = (ls_model){.type = type};
+  LS_RETURN_IF_ERROR(check_type(type));
   ls_model_options opts;
   ls_status status = with_defaults(type, options, &opts);
   if (ls_status_is_ok(status)) status = type->create(&opts, &out_model->self);
@@ -61,6 +77,7 @@ void ls_model_destroy(ls_model *model) {
 ls_status ls_model_synthetic_batch(const ls_model_type *type,
                                    int64_t batch_size, ls_nest *out_batch) {
   *out_batch = ls_none();
+  LS_RETURN_IF_ERROR(check_type(type));
   const bool text = type->example_dtype == LS_DTYPE_I32;
   const ls_shape labels = text ? type->example_shape : LS_SCALAR;
   if (!ls_shape_equal(type->label_shape, labels))

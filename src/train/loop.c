@@ -5,6 +5,7 @@
 #include "base/runtime_internal.h"
 #include "lockstep/train.h"
 #include "train/run_folder.h"
+#include "train/step_check.h"
 
 // Means over the examples of some steps.
 typedef struct window {
@@ -19,6 +20,7 @@ typedef struct loop {
   ls_train_config config;    // The same, for the run folder.
   int64_t steps_per_epoch, num_steps;
   ls_function *function;
+  bool checked;  // The first step was one.
   ls_batcher *batcher;
   ls_evaluator *evaluator;  // NULL: no test set.
   ls_run_folder folder;
@@ -79,7 +81,8 @@ static ls_status with_defaults(const ls_train_options *options, loop *it) {
   it->runtime = ls_runtime_current();
   if (it->runtime == NULL) return ls_out_of_memory();
   ls_train_options *o = &it->options;
-  if (o->model == NULL || o->strategy == NULL || o->train == NULL)
+  if (o->model == NULL || o->model->type == NULL || o->strategy == NULL ||
+      o->train == NULL)
     return ls_invalid_argument(
         "training needs a model, a strategy and a training set");
   const ls_model_type *type = o->model->type;
@@ -229,6 +232,10 @@ static ls_status step(loop *it) {
   LS_RETURN_IF_ERROR(deal(it));
   LS_RETURN_IF_ERROR(ls_strategy_run(
       it->options.strategy, ls_traced(it->function), it->args, &it->results));
+  if (!it->checked)
+    LS_RETURN_IF_ERROR(
+        ls_train_check_step(it->options.model, it->function, it->results));
+  it->checked = true;
   double loss, accuracy;
   LS_RETURN_IF_ERROR(scalar(it, "loss", &loss));
   LS_RETURN_IF_ERROR(scalar(it, "accuracy", &accuracy));

@@ -446,6 +446,17 @@ static void resnet20_learns_on_two_replicas(void **state) {
   expect_same_bits_again(&job);
 }
 
+static void a_model_that_is_not_there_is_refused(void **state) {
+  (void)state;
+  ls_model model;
+  ls_nest batch;
+  expect_status(ls_model_create(ls_model_find("none"), NULL, &model),
+                LS_NOT_FOUND, "tiny, mlp, cnn, resnet20, gpt");
+  ls_model_destroy(&model);
+  expect_status(ls_model_synthetic_batch(NULL, 8, &batch), LS_NOT_FOUND,
+                "tiny, mlp, cnn, resnet20, gpt");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_table_is_complete),
@@ -461,6 +472,7 @@ int main(void) {
       cmocka_unit_test(the_rate_can_fall_to_nothing),
       cmocka_unit_test(models_compute_in_the_type_that_is_asked_for),
       cmocka_unit_test(every_model_learns_in_bf16),
+      cmocka_unit_test(a_model_that_is_not_there_is_refused),
       cmocka_unit_test(options_that_cannot_be_are_refused),
       cmocka_unit_test(a_batch_of_other_tokens_is_refused),
       cmocka_unit_test(a_batch_that_cannot_be_made_up_is_refused),
