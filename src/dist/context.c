@@ -98,6 +98,14 @@ static void open_entry(ls_scope *scope, ls_distribution made) {
 
 // The scope of the strategy: it is in force and makes the variables.
 static void open_strategy(ls_scope *scope, ls_strategy *strategy) {
+  const char *device = NULL;
+  if (strategy->default_device != NULL && ls_graph_current() != NULL) {
+    device = ls_graph_intern(ls_graph_current(), strategy->default_device);
+    if (device == NULL) {
+      ls_context_refuse(scope, ls_out_of_memory());
+      return;
+    }
+  }
   open_entry(scope, (ls_distribution){.strategy = strategy});
   ls_context *context = ls_context_current();
   // Lies behind the entry, and goes with it.
@@ -114,9 +122,7 @@ static void open_strategy(ls_scope *scope, ls_strategy *strategy) {
                                 .user = strategy,
                                 .is_strategy = !is_default(strategy)};
   context->creators = creator;
-  if (strategy->default_device != NULL && ls_graph_current() != NULL)
-    context->device =
-        ls_graph_intern(ls_graph_current(), strategy->default_device);
+  if (device != NULL) context->device = device;
 }
 
 static ls_status check_enter(const ls_strategy *strategy) {
@@ -190,9 +196,9 @@ ls_status ls_cross_replica_begin(ls_scope *scope, ls_strategy *strategy,
   if (strategy == NULL) return ls_invalid_argument("the strategy is NULL");
   const ls_distribution *entry = ls_distribution_current();
   if (entry == NULL || is_default(entry->strategy)) {
-    if (entry == NULL || entry->strategy != strategy)
-      open_strategy(scope, strategy);
-    return ls_ok();
+    if (entry != NULL && entry->strategy == strategy) return ls_ok();
+    open_strategy(scope, strategy);
+    return ls_scope_status();
   }
   if (entry->strategy != strategy)
     return ls_mixing_error(entry->strategy, strategy);

@@ -73,6 +73,7 @@ static ls_status check_pair(ls_nest value, ls_destinations where,
                             const char *what) {
   char text[200];
   ls_device_set devices;
+  LS_RETURN_IF_ERROR(ls_nest_status(value));
   if (!can_be_reduced(value))
     return ls_invalid_argument("%s of %s, which is no distributed value or "
                                "tensor",
@@ -130,6 +131,7 @@ ls_status ls_cross_device_broadcast(ls_cross_device *ops, ls_nest value,
                                     ls_destinations where, ls_nest *out_value) {
   *out_value = ls_none();
   if (value.kind != LS_KIND_TENSOR && value.kind != LS_KIND_SLICES) {
+    LS_RETURN_IF_ERROR(ls_nest_status(value));
     char text[200];
     return ls_invalid_argument("broadcast of %s, which is no tensor",
                                ls_nest_print(value, text, sizeof(text)));

@@ -107,6 +107,7 @@ static ls_status wrap_one(const ls_strategy *strategy, ls_nest leaf,
 }
 
 static ls_status refuse_sum(const reduction *r, ls_nest leaf) {
+  LS_RETURN_IF_ERROR(ls_nest_status(leaf));
   char text[200];
   return ls_invalid_argument(
       "SUM of %s, which is %s: it is not a value of each of the %d replicas",

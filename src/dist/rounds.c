@@ -107,6 +107,15 @@ static ls_status run_round(ls_rounds *rounds, bool *out_done) {
   return ls_ok();
 }
 
+// What replicas come to a merge call with: a failed nest is a failed replica.
+static ls_status check_merge_args(const ls_rounds *rounds) {
+  for (size_t r = 0; r < rounds->count; ++r)
+    if (ls_nest_is_failed(rounds->tasks[r].merge_args))
+      return ls_status_annotate(ls_nest_status(rounds->tasks[r].merge_args),
+                                "on replica %zu", r);
+  return ls_ok();
+}
+
 ls_status ls_rounds_run(ls_rounds *rounds) {
   rounds->count = (size_t)rounds->strategy->num_replicas;
   rounds->tasks =
@@ -116,7 +125,9 @@ ls_status ls_rounds_run(ls_rounds *rounds) {
   ls_status status = ls_ok();
   for (bool done = false; !done && ls_status_is_ok(status);) {
     status = run_round(rounds, &done);
-    if (!done && ls_status_is_ok(status)) status = rounds->merge(rounds);
+    if (done || !ls_status_is_ok(status)) break;
+    status = check_merge_args(rounds);
+    if (ls_status_is_ok(status)) status = rounds->merge(rounds);
   }
   if (!ls_status_is_ok(status)) stop(rounds);
   return status;

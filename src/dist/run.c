@@ -81,6 +81,7 @@ ls_status ls_strategy_run(ls_strategy *strategy, ls_callable callable,
     return ls_invalid_argument("there is nothing to run on the replicas");
   if (args.kind != LS_KIND_NONE && args.kind != LS_KIND_LIST &&
       args.kind != LS_KIND_TUPLE) {
+    LS_RETURN_IF_ERROR(ls_nest_status(args));
     char text[160];
     return ls_invalid_argument(
         "the arguments of a run are a list or a tuple, got %s",

@@ -22,6 +22,7 @@ typedef struct update_call {
 static ls_status check_args(ls_nest args) {
   if (args.kind != LS_KIND_NONE && args.kind != LS_KIND_TUPLE &&
       args.kind != LS_KIND_LIST) {
+    LS_RETURN_IF_ERROR(ls_nest_status(args));
     char text[160];
     return ls_invalid_argument(
         "the arguments of an update are a list or a tuple, got %s",

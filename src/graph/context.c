@@ -160,11 +160,14 @@ void ls_name_scope_begin(ls_scope *scope, const char *name) {
 }
 
 void ls_device_scope_begin(ls_scope *scope, const char *device) {
-  ls_context *context = ls_context_open(scope, LS_SCOPE_DEVICE, device);
-  context->device = device;
-  if (device == NULL || ls_graph_current() == NULL) return;
   // Kept with the graph's names: the caller's text need not live on.
-  context->device = ls_graph_intern(ls_graph_current(), device);
+  const char *kept = device;
+  if (device != NULL && ls_graph_current() != NULL)
+    kept = ls_graph_intern(ls_graph_current(), device);
+  if (kept == NULL && device != NULL)
+    ls_context_refuse(scope, ls_out_of_memory());
+  else
+    ls_context_open(scope, LS_SCOPE_DEVICE, device)->device = kept;
 }
 
 void ls_colocate_scope_begin(ls_scope *scope, ls_op op) {

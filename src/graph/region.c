@@ -25,6 +25,7 @@ ls_status ls_region_tensor(ls_nest leaf, ls_tensor *out_tensor) {
     *out_tensor = ls_variable_as_tensor(leaf.as.ref);
     break;
   default: {
+    LS_RETURN_IF_ERROR(ls_nest_status(leaf));
     char text[200];
     return ls_invalid_argument("%s stands where a tensor is needed",
                                ls_nest_print(leaf, text, sizeof(text)));
@@ -32,6 +33,11 @@ ls_status ls_region_tensor(ls_nest leaf, ls_tensor *out_tensor) {
   }
   if (!ls_tensor_is_failed(*out_tensor)) return ls_ok();
   ls_graph *graph = ls_graph_current();
+  const ls_tensor failed = *out_tensor;
+  const ls_node *node =
+      failed.graph == NULL ? NULL : ls_graph_node_of(failed.graph, failed.ref);
+  if (node != NULL && node->failure != NULL)  // In eager.
+    return ls_status_clone(node->failure);
   const ls_status status = ls_graph_take_error(graph);
   return status != NULL ? status
                         : ls_invalid_argument("a failed tensor stands where a "

@@ -274,6 +274,7 @@ static ls_status check_possible(const ls_variable_options *options,
 static ls_status create_plain(const ls_variable_options *options,
                               ls_variable **out_variable) {
   const char *base = options->name != NULL ? options->name : "Variable";
+  LS_RETURN_IF_ERROR(ls_scope_status());
   LS_RETURN_IF_ERROR(check_possible(options, base));
   const ls_variable *beside = options->colocate_with;
   if (beside != NULL) {
@@ -343,6 +344,7 @@ ls_status ls_creator_create(const ls_creator *creator,
                             const ls_variable_options *options,
                             ls_variable **out_variable) {
   *out_variable = NULL;
+  LS_RETURN_IF_ERROR(ls_scope_status());
   const ls_creator_entry *entry = creator->entry;
   if (entry == NULL) return create_plain(options, out_variable);
   const ls_creator next = {in_force(entry->outer)};
@@ -353,8 +355,6 @@ ls_status ls_variable_create(const ls_variable_options *options,
                              ls_variable **out_variable) {
   static const ls_variable_options defaults;
   const ls_context *context = ls_context_current();
-  *out_variable = NULL;
-  if (context->refused != NULL) return ls_status_clone(context->refusal);
   const ls_creator creator = {in_force(context->creators)};
   return ls_creator_create(&creator, options != NULL ? options : &defaults,
                            out_variable);

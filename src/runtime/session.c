@@ -109,6 +109,8 @@ static ls_nest fetch_leaf(ls_nest leaf, void *user) {
   }
   case LS_KIND_NONE:
     return leaf;
+  case LS_KIND_FAILED:
+    return ls_nest_retain(leaf);
   default:
     return LS_FAIL(LS_INVALID_ARGUMENT,
                    "%s cannot be fetched: tensors and ops can (read a "
