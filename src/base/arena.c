@@ -2,7 +2,7 @@
 // Arena: a chain of blocks, the newest first.
 #include "base/arena.h"
 
-#include <stdio.h>
+#include "base/plain.h"
 
 enum {
   FIRST_BLOCK = 1024,
@@ -102,9 +102,9 @@ char *ls_arena_format_v(ls_arena *arena, const char *format,
                         va_list arguments) {
   va_list again;
   va_copy(again, arguments);
-  const int length = vsnprintf(NULL, 0, format, arguments);
+  const int length = ls_format_v(NULL, 0, format, arguments);
   char *text = length < 0 ? NULL : ls_arena_allocate(arena, (size_t)length + 1);
-  if (text != NULL) vsnprintf(text, (size_t)length + 1, format, again);
+  if (text != NULL) ls_format_v(text, (size_t)length + 1, format, again);
   va_end(again);
   return text;
 }

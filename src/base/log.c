@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Log lines, and how often a line may come.
-#include <stdio.h>
-
+#include "base/plain.h"
 #include "base/runtime_internal.h"
 
 static void write_line(ls_runtime *runtime, ls_log_level level,
@@ -16,11 +15,11 @@ void ls_log_v(ls_runtime *runtime, ls_log_level level, const char *source,
   char near[512];
   va_list again;
   va_copy(again, arguments);
-  const int length = vsnprintf(near, sizeof(near), format, arguments);
+  const int length = ls_format_v(near, sizeof(near), format, arguments);
   char *far = NULL;
   if (length >= (int)sizeof(near)) {
     far = ls_allocate(ls_allocator_system(), (size_t)length + 1);
-    if (far != NULL) vsnprintf(far, (size_t)length + 1, format, again);
+    if (far != NULL) ls_format_v(far, (size_t)length + 1, format, again);
   }
   va_end(again);
   // Without memory a long line is cut.

@@ -2,11 +2,11 @@
 // Nests as text: [a, b] lists, (a, b) tuples, name(field=a) named tuples,
 // {'key': a} dicts with their tag in front, keys in the order given.
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/allocator.h"
 #include "base/nest_internal.h"
+#include "base/plain.h"
 
 typedef struct printer {
   char *buffer;
@@ -26,8 +26,8 @@ static void put(printer *out, const char *text) {
 static void put_f64(printer *out, double value) {
   char text[40];
   for (int digits = 15; digits <= 17; ++digits) {
-    snprintf(text, sizeof(text), "%.*g", digits, value);
-    if (strtod(text, NULL) == value) break;
+    ls_format(text, sizeof(text), "%.*g", digits, value);
+    if (ls_read_f64(text, NULL) == value) break;
   }
   put(out, text);
   if (strpbrk(text, ".eni") == NULL) put(out, ".0");

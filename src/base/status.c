@@ -6,9 +6,8 @@
 // static one.
 #include "lockstep/status.h"
 
-#include <stdio.h>
-
 #include "base/allocator.h"
+#include "base/plain.h"
 
 struct ls_status_object {
   ls_code code;
@@ -70,7 +69,7 @@ static char *format_behind(const char *prefix, const char *format,
                            va_list arguments) {
   va_list again;
   va_copy(again, arguments);
-  const int length = vsnprintf(NULL, 0, format, arguments);
+  const int length = ls_format_v(NULL, 0, format, arguments);
   const size_t before = strlen(prefix);
   // A format that cannot be printed is shown as it is.
   const size_t added = length < 0 ? strlen(format) : (size_t)length;
@@ -80,7 +79,7 @@ static char *format_behind(const char *prefix, const char *format,
     if (length < 0) {
       memcpy(text + before, format, added + 1);
     } else {
-      vsnprintf(text + before, added + 1, format, again);
+      ls_format_v(text + before, added + 1, format, again);
     }
   }
   va_end(again);

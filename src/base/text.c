@@ -2,7 +2,7 @@
 // Text: a growable string.
 #include "base/text.h"
 
-#include <stdio.h>
+#include "base/plain.h"
 
 void ls_text_init(ls_text *text, ls_allocator *allocator) {
   *text = (ls_text){.allocator = allocator};
@@ -53,12 +53,12 @@ void ls_text_append_format_v(ls_text *text, const char *format,
   // As a rule it fits as it is.
   const size_t room = text->failed ? 0 : text->capacity - text->size;
   char *end = room > 0 ? text->data + text->size : NULL;
-  const int length = vsnprintf(end, room, format, arguments);
+  const int length = ls_format_v(end, room, format, arguments);
   LS_ASSERT(length >= 0);
   if ((size_t)length < room) {
     text->size += (size_t)length;
   } else if (make_room(text, (size_t)length)) {
-    vsnprintf(text->data + text->size, (size_t)length + 1, format, again);
+    ls_format_v(text->data + text->size, (size_t)length + 1, format, again);
     text->size += (size_t)length;
   } else if (room > 0) {
     *end = '\0';  // What did fit is no piece.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The printer: any graph but the eager one as text. README.md has the grammar.
-#include <locale.h>
-
 #include "graph/print.h"
+
+#include "base/plain.h"
 #include "graph/variable.h"
 
 typedef struct printer {
@@ -257,11 +257,7 @@ ls_status ls_graph_print(const ls_graph *graph, char **out_text) {
     return ls_failed_precondition(
         "the eager graph has no text: its ops run as they are added; print a "
         "build graph or a function");
-  // Numbers have a point whatever the program's language is.
-  const locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-  if (plain == (locale_t)0) return ls_out_of_memory();
-  const locale_t before = uselocale(plain);
-
+  const locale_t before = ls_plain_begin();
   ls_text text;
   printer p = {.out = &text, .root = graph};
   ls_print_begin(&text, graph->allocator);
@@ -275,7 +271,6 @@ ls_status ls_graph_print(const ls_graph *graph, char **out_text) {
     text.failed = true;
   }
   ls_map_deinit(&p.variables);
-  uselocale(before);
-  freelocale(plain);
+  ls_plain_end(before);
   return ls_print_end(&text, out_text);
 }

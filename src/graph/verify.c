@@ -15,12 +15,13 @@
 #include <stdio.h>
 
 #include "base/map.h"
+#include "base/plain.h"
 
 ls_status ls_verify_broken(const ls_verifier *v, const char *format, ...) {
   char where[512], what[1024];
   va_list arguments;
   va_start(arguments, format);
-  vsnprintf(what, sizeof(what), format, arguments);
+  ls_format_v(what, sizeof(what), format, arguments);
   va_end(arguments);
   if (v->node == NULL)
     return ls_internal("graph '%.200s': %s", v->graph->name, what);

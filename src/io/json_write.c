@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 
+#include "base/plain.h"
 #include "io/json.h"
 
 static void before_value(ls_json_writer *json) {
@@ -69,12 +68,8 @@ void ls_json_f64(ls_json_writer *json, double value) {
   }
   char digits[40] = "";
   for (int precision = 1; precision <= 17; ++precision) {
-    snprintf(digits, sizeof(digits), "%.*g", precision, value);
-    if (strtod(digits, NULL) == value) break;
-  }
-  // A program of ours may run under a locale whose decimal point is a comma.
-  for (char *at = digits; *at != '\0'; ++at) {
-    if (*at == ',') *at = '.';
+    ls_format(digits, sizeof(digits), "%.*g", precision, value);
+    if (ls_read_f64(digits, NULL) == value) break;
   }
   ls_text_append(json->text, digits);
 }

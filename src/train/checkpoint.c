@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/plain.h"
 #include "state/saver_file.h"
 
 enum { NUMBER_SIZE = 32, MOST_NOTES = 8 };
@@ -73,7 +74,7 @@ ls_status ls_checkpoint_write(ls_runtime *runtime, const char *path,
     list_of_notes[count] = (ls_safetensors_note){counts[i].key, texts[count]};
   }
   if (notes != NULL) {
-    snprintf(texts[count], NUMBER_SIZE, "%.3f", notes->seconds);
+    ls_format(texts[count], NUMBER_SIZE, "%.3f", notes->seconds);
     list_of_notes[count] = (ls_safetensors_note){"seconds", texts[count]};
     ++count;
   }
@@ -129,7 +130,7 @@ static ls_status read_notes(const ls_safetensors *file, const char *path,
     return LS_STATUS(LS_DATA_LOSS, "'%s' is damaged: it is of step %lld", path,
                      (long long)notes->steps);
   const char *seconds = find_note(file, "seconds");
-  notes->seconds = seconds != NULL ? strtod(seconds, NULL) : 0;
+  notes->seconds = seconds != NULL ? ls_read_f64(seconds, NULL) : 0;
   return ls_ok();
 }
 

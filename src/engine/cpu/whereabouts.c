@@ -5,6 +5,7 @@
 // run is loaded once and means no more than it says.
 #include <stdio.h>
 
+#include "base/plain.h"
 #include "base/runtime_internal.h"
 #include "base/text.h"
 #include "engine/cpu/lanes.h"
@@ -282,9 +283,9 @@ ls_status ls_cpu_deadlock(const ls_instance *self) {
 
 ls_status ls_cpu_stalled(const ls_instance *self) {
   char what[128];
-  snprintf(what, sizeof(what),
-           "nothing has gone on for %.3g s; who waits where:",
-           (double)ls_runtime_stall_nanos(self->executable->backend->runtime) *
-               1e-9);
+  ls_format(what, sizeof(what),
+            "nothing has gone on for %.3g s; who waits where:",
+            (double)ls_runtime_stall_nanos(self->executable->backend->runtime) *
+                1e-9);
   return with_table(self, LS_DEADLINE_EXCEEDED, what);
 }

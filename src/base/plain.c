@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#define _GNU_SOURCE
+#include "base/plain.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+// One for all threads, for as long as the program runs.
+static locale_t plain;
+
+static void make_plain(void) {
+  plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+}
+
+locale_t ls_plain_begin(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, make_plain);
+  return uselocale(plain);  // Without memory for one: stays as it is.
+}
+
+void ls_plain_end(locale_t before) { uselocale(before); }
+
+int ls_format_v(char *buffer, size_t size, const char *format,
+                va_list arguments) {
+  const locale_t before = ls_plain_begin();
+  const int length = vsnprintf(buffer, size, format, arguments);
+  ls_plain_end(before);
+  return length;
+}
+
+int ls_format(char *buffer, size_t size, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  const int length = ls_format_v(buffer, size, format, arguments);
+  va_end(arguments);
+  return length;
+}
+
+double ls_read_f64(const char *text, char **out_end) {
+  const locale_t before = ls_plain_begin();
+  const double value = strtod(text, out_end);
+  ls_plain_end(before);
+  return value;
+}
