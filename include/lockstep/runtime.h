@@ -42,20 +42,27 @@ typedef struct ls_clock {
 
 // Files. Paths are the system's. Each call but the first two replaces or
 // makes, as its name says; all give NOT_FOUND, PERMISSION_DENIED or
-// UNAVAILABLE with the path and the system's words.
+// UNAVAILABLE with the path and the system's words. The system's read, write
+// and append regular files only: INVALID_ARGUMENT for a fifo or a device.
 typedef struct ls_file_system {
   // The whole file; the caller owns `*out_data` and releases it with the
   // allocator it gave. One byte beyond the end is 0.
   ls_status (*read)(void *user, const char *path, ls_allocator *allocator,
                     char **out_data, size_t *out_size);
   ls_status (*exists)(void *user, const char *path, bool *out_exists);
-  // Replaces the file: written aside, synced, renamed.
+  // Replaces the file: written aside, synced, renamed. It keeps its mode, and a
+  // link its place.
   ls_status (*write)(void *user, const char *path, const void *data,
                      size_t size);
   ls_status (*append)(void *user, const char *path, const void *data,
                       size_t size);
   ls_status (*make_directories)(void *user, const char *path);
   ls_status (*remove)(void *user, const char *path);
+  // Makes the file and holds it until `unlock` takes it away; both NULL: nobody
+  // is kept out. The lock of a process that has ended is free.
+  //   FAILED_PRECONDITION  held already: names the holder.
+  ls_status (*lock)(void *user, const char *path, void **out_lock);
+  void (*unlock)(void *user, void *lock);  // NULL is fine.
   void *user;
 } ls_file_system;
 
@@ -126,6 +133,9 @@ LS_API ls_runtime *ls_runtime_make_current(ls_runtime *runtime);
 // program alive.
 LS_API size_t ls_runtime_abandoned_calls(ls_runtime *runtime);
 
+// A variable of the runtime's environment, NULL if unset.
+LS_API const char *ls_runtime_environment(const ls_runtime *runtime,
+                                          const char *name);
 LS_API int ls_runtime_threads(const ls_runtime *runtime);
 LS_API int ls_runtime_cpus(const ls_runtime *runtime);
 LS_API int ls_runtime_gpus(const ls_runtime *runtime);

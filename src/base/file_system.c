@@ -5,10 +5,15 @@
 // whoever reads sees the old content or the new, also after a crash. The one
 // beside has one name for each file and is locked while it is written, so what
 // a killed writer left is what the next one takes.
+//
+// Only regular files are read and written: a fifo could make a program wait
+// where no signal ends it, a device has no end, and either would be replaced.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -27,12 +32,45 @@ static ls_status file_status(const char *verb, const char *path, int error) {
                    strerror_r(error, text, sizeof(text)));
 }
 
+// Never waits for the other end of a fifo.
 static int open_file(const char *path, int flags) {
   int file = -1;
   do {
-    file = open(path, flags | O_CLOEXEC, 0666);
+    file = open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
   } while (file < 0 && errno == EINTR);
   return file;
+}
+
+// OK for a regular file, and for a folder, of which the system has words.
+static ls_status check_regular(const char *verb, const char *path,
+                               mode_t mode) {
+  if (S_ISREG(mode) || S_ISDIR(mode)) return ls_ok();
+  const char *kind = "something else";
+  if (S_ISFIFO(mode)) kind = "a fifo";
+  if (S_ISSOCK(mode)) kind = "a socket";
+  if (S_ISCHR(mode) || S_ISBLK(mode)) kind = "a device";
+  return ls_invalid_argument("cannot %s '%s': it is %s, not a regular file",
+                             verb, path, kind);
+}
+
+// Opens what is a regular file or, if the flags say so, becomes one.
+static ls_status open_regular(const char *verb, const char *path, int flags,
+                              int *out_file) {
+  struct stat info;
+  *out_file = -1;
+  // Before, too: to open a device may do something, and a fifo may say no.
+  if (stat(path, &info) == 0)
+    LS_RETURN_IF_ERROR(check_regular(verb, path, info.st_mode));
+  const int file = open_file(path, flags);
+  if (file < 0) return file_status("open", path, errno);
+  ls_status status = fstat(file, &info) == 0
+                         ? check_regular(verb, path, info.st_mode)
+                         : file_status(verb, path, errno);
+  if (ls_status_is_ok(status))
+    *out_file = file;
+  else
+    close(file);
+  return status;
 }
 
 // ---- Reading ---------------------------------------------------------------
@@ -82,8 +120,8 @@ static ls_status system_read(void *user, const char *path,
   (void)user;
   *out_data = NULL;
   *out_size = 0;
-  const int file = open_file(path, O_RDONLY);
-  if (file < 0) return file_status("open", path, errno);
+  int file = -1;
+  LS_RETURN_IF_ERROR(open_regular("read", path, O_RDONLY, &file));
   ls_status status = read_all(file, path, allocator, out_data, out_size);
   close(file);
   return status;
@@ -138,32 +176,64 @@ static int lock_file(int file) {
 // Whether `path` still names the open file: its former writer has moved it.
 static bool is_named(int file, const char *path) {
   struct stat open_one, named_one;
-  return fstat(file, &open_one) == 0 && stat(path, &named_one) == 0 &&
+  return fstat(file, &open_one) == 0 && lstat(path, &named_one) == 0 &&
          open_one.st_dev == named_one.st_dev &&
          open_one.st_ino == named_one.st_ino;
+}
+
+// Opens `aside`, making it if it is not there.
+static int open_or_make(const char *aside, bool *out_made) {
+  for (;;) {
+    int file = open_file(aside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
+    *out_made = file >= 0;
+    if (file >= 0 || errno != EEXIST) return file;
+    file = open_file(aside, O_WRONLY | O_NOFOLLOW);
+    struct stat info;
+    if (file >= 0 && (fstat(file, &info) != 0 || !S_ISREG(info.st_mode))) {
+      close(file);
+      errno = EEXIST;
+      return -1;
+    }
+    if (file >= 0 || errno != ENOENT) return file;  // It was just renamed.
+  }
 }
 
 // Opens `aside`, empty and locked. 0 or the system's error number.
 static int open_aside(const char *aside, int *out_file) {
   for (;;) {
-    const int file = open_file(aside, O_WRONLY | O_CREAT | O_NOFOLLOW);
+    bool made = false;
+    const int file = open_or_make(aside, &made);
     if (file < 0) return errno;
-    int error = lock_file(file);
+    const int error = lock_file(file);
     if (error == 0 && is_named(file, aside)) {
       *out_file = file;
       return ftruncate(file, 0) == 0 ? 0 : errno;
     }
+    if (error != 0 && made) unlink(aside);
     close(file);
     if (error != 0) return error;
   }
 }
 
-// Writes a new file at `aside` and moves it to `path`.
-static int write_aside(const char *aside, const char *path, const void *data,
-                       size_t size) {
+// Gives the new file the mode and, if it may be given away, the owner of the
+// one that it replaces. 0 or the system's error number.
+static int take_after(int file, const struct stat *old) {
+  if (!S_ISREG(old->st_mode)) return 0;
+  struct stat now;
+  if (fstat(file, &now) != 0) return errno;
+  if (now.st_uid != old->st_uid || now.st_gid != old->st_gid)
+    (void)!fchown(file, old->st_uid, old->st_gid);
+  return fchmod(file, old->st_mode & 07777) == 0 ? 0 : errno;
+}
+
+// Writes a new file at `aside` and moves it to `path`, where `old` is; zeroed:
+// nothing.
+static int write_aside(const char *aside, const char *path,
+                       const struct stat *old, const void *data, size_t size) {
   int file = -1;
   int error = open_aside(aside, &file);
   if (file < 0) return error;
+  if (error == 0) error = take_after(file, old);
   if (error == 0) error = write_all(file, data, size);
   if (error == 0 && fsync(file) != 0) error = errno;
   if (error == 0 && rename(aside, path) != 0) error = errno;
@@ -172,14 +242,33 @@ static int write_aside(const char *aside, const char *path, const void *data,
   return error;
 }
 
+// What is to be replaced: nothing, a regular file, or the one that a link
+// names, whose path is put into `buffer`, of PATH_MAX bytes.
+static ls_status find_target(const char **path, char *buffer,
+                             struct stat *out_old) {
+  *out_old = (struct stat){0};
+  struct stat info;
+  if (lstat(*path, &info) != 0) return ls_ok();  // Writing tells why.
+  if (S_ISLNK(info.st_mode)) {
+    if (realpath(*path, buffer) == NULL || stat(buffer, &info) != 0)
+      return file_status("write", *path, errno);
+    *path = buffer;
+  }
+  *out_old = info;
+  return check_regular("write", *path, info.st_mode);
+}
+
 static ls_status system_write(void *user, const char *path, const void *data,
                               size_t size) {
   (void)user;
+  char buffer[PATH_MAX];
+  struct stat old;
+  LS_RETURN_IF_ERROR(find_target(&path, buffer, &old));
   const size_t room = strlen(path) + 8;
   char *aside = ls_allocate(ls_allocator_system(), room);
   if (aside == NULL) return ls_out_of_memory();
   snprintf(aside, room, "%s.tmp", path);
-  int error = write_aside(aside, path, data, size);
+  int error = write_aside(aside, path, &old, data, size);
   if (error == 0) error = sync_folder_of(path, aside, room);
   ls_release(ls_allocator_system(), aside);
   return error == 0 ? ls_ok() : file_status("write", path, error);
@@ -188,8 +277,9 @@ static ls_status system_write(void *user, const char *path, const void *data,
 static ls_status system_append(void *user, const char *path, const void *data,
                                size_t size) {
   (void)user;
-  const int file = open_file(path, O_WRONLY | O_CREAT | O_APPEND);
-  if (file < 0) return file_status("open", path, errno);
+  int file = -1;
+  LS_RETURN_IF_ERROR(
+      open_regular("append to", path, O_WRONLY | O_CREAT | O_APPEND, &file));
   int error = write_all(file, data, size);
   if (close(file) != 0 && error == 0) error = errno;
   return error == 0 ? ls_ok() : file_status("append to", path, error);
@@ -229,6 +319,84 @@ static ls_status system_remove(void *user, const char *path) {
   return remove(path) == 0 ? ls_ok() : file_status("remove", path, errno);
 }
 
+// ---- Locks -----------------------------------------------------------------
+// The file is there while the lock is held, with the holder's name in it.
+typedef struct file_lock {
+  int file;
+  char path[];
+} file_lock;
+
+static ls_status locked_by(int file, const char *path) {
+  char holder[128];
+  const ssize_t size = pread(file, holder, sizeof(holder) - 1, 0);
+  holder[size > 0 ? size : 0] = '\0';
+  holder[strcspn(holder, "\n")] = '\0';
+  return ls_failed_precondition("'%s' is locked by %s", path,
+                                holder[0] != '\0' ? holder : "another process");
+}
+
+static void write_holder(int file) {
+  char host[65] = "", text[128];
+  (void)!gethostname(host, sizeof(host) - 1);
+  const int size =
+      snprintf(text, sizeof(text), "process %ld on %s\n", (long)getpid(), host);
+  // Without room for it the lock holds as well.
+  if (ftruncate(file, 0) == 0) (void)!write(file, text, (size_t)size);
+}
+
+// Opens the file and locks it, or says who has.
+static ls_status take_lock(const char *path, int *out_file) {
+  for (;;) {
+    int file = -1;
+    LS_RETURN_IF_ERROR(
+        open_regular("lock", path, O_RDWR | O_CREAT | O_NOFOLLOW, &file));
+    int error = 0;
+    while (flock(file, LOCK_EX | LOCK_NB) != 0 && (error = errno) == EINTR)
+      error = 0;
+    if (error == EWOULDBLOCK) {
+      const ls_status status = locked_by(file, path);
+      close(file);
+      return status;
+    }
+    // A file system without locks keeps nobody out.
+    if (error == ENOLCK || error == ENOSYS || error == EOPNOTSUPP) error = 0;
+    if (error == 0 && is_named(file, path)) {
+      *out_file = file;
+      return ls_ok();
+    }
+    // Either the one before has just taken it away, or nobody can lock it.
+    if (error != 0) unlink(path);
+    close(file);
+    if (error != 0) return file_status("lock", path, error);
+  }
+}
+
+static ls_status system_lock(void *user, const char *path, void **out_lock) {
+  (void)user;
+  *out_lock = NULL;
+  const size_t size = strlen(path) + 1;
+  file_lock *lock = ls_allocate(ls_allocator_system(), sizeof(*lock) + size);
+  if (lock == NULL) return ls_out_of_memory();
+  memcpy(lock->path, path, size);
+  const ls_status status = take_lock(path, &lock->file);
+  if (ls_status_is_ok(status)) {
+    write_holder(lock->file);
+    *out_lock = lock;
+  } else {
+    ls_release(ls_allocator_system(), lock);
+  }
+  return status;
+}
+
+static void system_unlock(void *user, void *held) {
+  (void)user;
+  file_lock *lock = held;
+  if (lock == NULL) return;
+  if (is_named(lock->file, lock->path)) unlink(lock->path);
+  close(lock->file);
+  ls_release(ls_allocator_system(), lock);
+}
+
 const ls_file_system *ls_file_system_system(void) {
   static const ls_file_system files = {
       .read = system_read,
@@ -237,6 +405,8 @@ const ls_file_system *ls_file_system_system(void) {
       .append = system_append,
       .make_directories = system_make_directories,
       .remove = system_remove,
+      .lock = system_lock,
+      .unlock = system_unlock,
   };
   return &files;
 }

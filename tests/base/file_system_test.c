@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -241,6 +246,165 @@ static void writers_of_one_file_wait_for_each_other(void **state) {
   expect_ok(files()->remove(NULL, path_of("shared")));
 }
 
+// ---- Strange targets -------------------------------------------------------
+// Ends a test that would wait for ever.
+static void give_up_after(unsigned seconds) {
+  signal(SIGALRM, SIG_DFL);
+  alarm(seconds);
+}
+
+static void what_is_no_file_is_neither_read_nor_replaced(void **state) {
+  (void)state;
+  const char *path = path_of("fifo");
+  assert_int_equal(mkfifo(path, 0666), 0);
+  give_up_after(20);
+  char *data = NULL;
+  size_t size = 0;
+  ls_allocator *system = ls_allocator_system();
+  expect_status(files()->read(NULL, path, system, &data, &size),
+                LS_INVALID_ARGUMENT, "fifo': it is a fifo, not a regular file");
+  assert_null(data);
+  expect_status(files()->write(NULL, path, "x", 1), LS_INVALID_ARGUMENT,
+                "fifo': it is a fifo, not a regular file");
+  expect_status(files()->append(NULL, path, "x", 1), LS_INVALID_ARGUMENT,
+                "fifo': it is a fifo, not a regular file");
+  expect_status(files()->read(NULL, "/dev/zero", system, &data, &size),
+                LS_INVALID_ARGUMENT, "'/dev/zero': it is a device");
+  expect_status(files()->append(NULL, "/dev/null", "x", 1), LS_INVALID_ARGUMENT,
+                "'/dev/null': it is a device");
+  alarm(0);
+  struct stat info;
+  assert_int_equal(stat(path, &info), 0);
+  assert_true(S_ISFIFO(info.st_mode));
+  assert_int_equal(entries_in_folder(), 1);
+  // What stands where the file beside goes is no file either.
+  assert_int_equal(rename(path, path_of("a.tmp")), 0);
+  give_up_after(20);
+  expect_status(files()->write(NULL, path_of("a"), "x", 1), LS_UNAVAILABLE,
+                "cannot write");
+  alarm(0);
+  expect_ok(files()->remove(NULL, path_of("a.tmp")));
+}
+
+static void a_link_stays_and_its_file_is_replaced(void **state) {
+  (void)state;
+  const char *file = path_of("far"), *link = path_of("link");
+  expect_ok(files()->write(NULL, file, "old", 3));
+  assert_int_equal(symlink("far", link), 0);
+  expect_ok(files()->write(NULL, link, "new", 3));
+  expect_content(file, "new");
+  struct stat info;
+  assert_int_equal(lstat(link, &info), 0);
+  assert_true(S_ISLNK(info.st_mode));
+  expect_ok(files()->remove(NULL, file));
+  // A link to nothing names no file that could be made beside it.
+  expect_status(files()->write(NULL, link, "new", 3), LS_NOT_FOUND, "link'");
+  expect_ok(files()->remove(NULL, link));
+}
+
+static mode_t mode_of(const char *path) {
+  struct stat info;
+  assert_int_equal(stat(path, &info), 0);
+  return info.st_mode & 07777;
+}
+
+static void a_file_that_is_replaced_keeps_its_mode(void **state) {
+  (void)state;
+  const char *path = path_of("a");
+  const mode_t before = umask(022);
+  expect_ok(files()->write(NULL, path, "1", 1));
+  assert_int_equal(mode_of(path), 0644);
+  static const mode_t modes[] = {0600, 0640, 0666, 0444};
+  for (size_t i = 0; i < LS_COUNT_OF(modes); ++i) {
+    assert_int_equal(chmod(path, modes[i]), 0);
+    expect_ok(files()->write(NULL, path, "2", 1));
+    assert_int_equal(mode_of(path), modes[i]);
+  }
+  umask(before);
+  expect_ok(files()->remove(NULL, path));
+}
+
+// In a child whose kernel lets nobody lock: 0 if `work` gave UNAVAILABLE, 2
+// where there is no such kernel.
+static int without_locks(ls_status (*work)(const char *path),
+                         const char *path) {
+  const pid_t child = fork();
+  if (child == 0) {
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_flock, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EIO),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    struct sock_fprog program = {LS_COUNT_OF(code), code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+      _exit(2);
+    if (flock(0, LOCK_EX) == 0 || errno != EIO) _exit(2);
+    _exit(ls_status_code(work(path)) == LS_UNAVAILABLE ? 0 : 1);
+  }
+  int how = 0;
+  assert_int_equal(waitpid(child, &how, 0), child);
+  assert_true(WIFEXITED(how));
+  return WEXITSTATUS(how);
+}
+
+static ls_status write_one(const char *path) {
+  return files()->write(NULL, path, "x", 1);
+}
+
+static ls_status lock_one(const char *path) {
+  void *lock = NULL;
+  return files()->lock(NULL, path, &lock);
+}
+
+static void a_lock_that_fails_leaves_nothing_behind(void **state) {
+  (void)state;
+  ls_status (*const works[])(const char *) = {write_one, lock_one};
+  for (size_t i = 0; i < LS_COUNT_OF(works); ++i) {
+    const int code = without_locks(works[i], path_of("a"));
+    if (code == 2) skip();
+    assert_int_equal(code, 0);
+    assert_int_equal(entries_in_folder(), 0);
+  }
+}
+
+// ---- Locks -----------------------------------------------------------------
+static void a_lock_names_its_holder_and_goes_with_it(void **state) {
+  (void)state;
+  const char *path = path_of("lock");
+  void *first = NULL, *second = NULL;
+  expect_ok(files()->lock(NULL, path, &first));
+  char holder[64];
+  snprintf(holder, sizeof(holder), "lock' is locked by process %ld on ",
+           (long)getpid());
+  expect_status(files()->lock(NULL, path, &second), LS_FAILED_PRECONDITION,
+                holder);
+  assert_null(second);
+  files()->unlock(NULL, first);
+  files()->unlock(NULL, NULL);
+  assert_int_equal(entries_in_folder(), 0);
+  // A child dies with it.
+  const pid_t child = fork();
+  if (child == 0) {
+    if (ls_status_is_ok(files()->lock(NULL, path, &first)))
+      kill(getpid(), SIGKILL);
+    _exit(1);
+  }
+  int how = 0;
+  assert_int_equal(waitpid(child, &how, 0), child);
+  assert_true(WIFSIGNALED(how));
+  assert_int_equal(entries_in_folder(), 1);
+  expect_ok(files()->lock(NULL, path, &second));
+  files()->unlock(NULL, second);
+  assert_int_equal(entries_in_folder(), 0);
+  expect_status(files()->lock(NULL, path_of("none/lock"), &second),
+                LS_NOT_FOUND, "none/lock'");
+  assert_int_equal(mkfifo(path, 0666), 0);
+  expect_status(files()->lock(NULL, path, &second), LS_INVALID_ARGUMENT,
+                "cannot lock");
+  expect_ok(files()->remove(NULL, path));
+}
+
 static ls_status read_back(void *user) {
   char *data = NULL;
   size_t size = 0;
@@ -271,6 +435,11 @@ int main(void) {
       cmocka_unit_test(a_failed_write_leaves_the_old_file),
       cmocka_unit_test(what_a_killed_writer_left_is_taken),
       cmocka_unit_test(writers_of_one_file_wait_for_each_other),
+      cmocka_unit_test(what_is_no_file_is_neither_read_nor_replaced),
+      cmocka_unit_test(a_link_stays_and_its_file_is_replaced),
+      cmocka_unit_test(a_file_that_is_replaced_keeps_its_mode),
+      cmocka_unit_test(a_lock_names_its_holder_and_goes_with_it),
+      cmocka_unit_test(a_lock_that_fails_leaves_nothing_behind),
       cmocka_unit_test(failing_memory_is_survived),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
