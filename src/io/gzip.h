@@ -8,14 +8,17 @@
 // Whether the bytes begin as a gzip file does.
 bool ls_gzip_is(const void *data, size_t size);
 
-// Inflates a gzip file of one or more members into `*out_data`, which the
-// caller gives back with ls_release; one byte beyond the end is 0. `name` is
+// The most bytes that `size` bytes of gzip data can become.
+size_t ls_gzip_most(size_t size);
+
+// Inflates a gzip file of one or more members into `out`, as far as there is
+// room: a small file may become a very large one, so it is the caller who says
+// how much it wants. If less comes out than there is room for, it was all, and
+// the file is whole; what stands behind a full room is not looked at. `name` is
 // what messages call the file.
-//   LS_DATA_LOSS           cut off, damaged, or followed by something else.
-//   LS_RESOURCE_EXHAUSTED  no memory, or more than `limit` bytes come out.
+//   LS_DATA_LOSS  cut off, damaged, or followed by something else.
 LS_MUST_USE ls_status ls_gzip_inflate(ls_allocator *allocator, const char *name,
-                                      const void *data, size_t size,
-                                      size_t limit, char **out_data,
-                                      size_t *out_size);
+                                      const void *data, size_t size, void *out,
+                                      size_t room, size_t *out_size);
 
 #endif  // LS_IO_GZIP_H_

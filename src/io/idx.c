@@ -3,9 +3,6 @@
 
 #include "io/gzip.h"
 
-// What a file may inflate to: 16 GiB, far above any that is in use.
-static const size_t inflated_limit = (size_t)1 << 34;
-
 static const struct {
   unsigned char code;
   ls_dtype dtype;
@@ -50,34 +47,48 @@ static ls_status parse_type(const char *name, const unsigned char *bytes,
   return ls_ok();
 }
 
-ls_status ls_idx_parse(const char *name, const void *bytes, size_t size,
-                       ls_idx_header *out_header) {
+// All that stands before the elements.
+static ls_status parse_header(const char *name, const void *bytes, size_t size,
+                              ls_idx_header *header) {
   const unsigned char *at = bytes;
-  ls_idx_header header = {0};
-  *out_header = header;
-  LS_RETURN_IF_ERROR(parse_type(name, at, size, &header));
-  header.data_offset = 4 + 4 * (size_t)header.shape.rank;
-  if (size < header.data_offset) {
+  LS_RETURN_IF_ERROR(parse_type(name, at, size, header));
+  header->data_offset = 4 + 4 * (size_t)header->shape.rank;
+  if (size < header->data_offset) {
     return LS_STATUS(LS_DATA_LOSS,
                      "'%s' is cut off in its header: %d dimensions need %zu "
                      "bytes, it has %zu",
-                     name, header.shape.rank, header.data_offset, size);
+                     name, header->shape.rank, header->data_offset, size);
   }
-  for (int i = 0; i < header.shape.rank; ++i)
-    header.shape.dim[i] = big_endian_32(at + 4 + 4 * i);
-  ls_status status = ls_shape_check(header.shape);
-  if (!ls_status_is_ok(status))
-    return ls_status_annotate(status, "while reading '%s'", name);
-  const size_t wanted =
-      (size_t)ls_shape_num_elements(header.shape) * ls_dtype_size(header.dtype);
-  const size_t found = size - header.data_offset;
-  if (found != wanted) {
-    return LS_STATUS(LS_DATA_LOSS,
-                     "'%s' is %s: its header says %s, which is %zu bytes of "
-                     "elements; it has %zu",
-                     name, found < wanted ? "cut off" : "too long",
-                     LS_SHAPE_TEXT(header.dtype, header.shape), wanted, found);
-  }
+  for (int i = 0; i < header->shape.rank; ++i)
+    header->shape.dim[i] = big_endian_32(at + 4 + 4 * i);
+  const ls_status status = ls_shape_check(header->shape);
+  return ls_status_annotate(status, "while reading '%s'", name);
+}
+
+static size_t elements_size(const ls_idx_header *header) {
+  return (size_t)ls_shape_num_elements(header->shape) *
+         ls_dtype_size(header->dtype);
+}
+
+// `found` bytes of elements, or, if there are too many, at least so many.
+static ls_status check_size(const char *name, const ls_idx_header *header,
+                            size_t found) {
+  const size_t wanted = elements_size(header);
+  if (found == wanted) return ls_ok();
+  return LS_STATUS(LS_DATA_LOSS,
+                   "'%s' is %s: its header says %s, which is %zu bytes of "
+                   "elements; it has %s%zu",
+                   name, found < wanted ? "cut off" : "too long",
+                   LS_SHAPE_TEXT(header->dtype, header->shape), wanted,
+                   found < wanted ? "" : "at least ", found);
+}
+
+ls_status ls_idx_parse(const char *name, const void *bytes, size_t size,
+                       ls_idx_header *out_header) {
+  ls_idx_header header = {0};
+  *out_header = header;
+  LS_RETURN_IF_ERROR(parse_header(name, bytes, size, &header));
+  LS_RETURN_IF_ERROR(check_size(name, &header, size - header.data_offset));
   *out_header = header;
   return ls_ok();
 }
@@ -121,18 +132,46 @@ static ls_status decode_plain(const char *name, const void *bytes, size_t size,
   return ls_ok();
 }
 
+// Inflates what the header says and one byte more, which shows a longer file.
+static ls_status inflate(ls_allocator *allocator, const char *name,
+                         const void *bytes, size_t size, size_t wanted,
+                         ls_array **out_array) {
+  char *inflated = ls_allocate(allocator, wanted + 1);
+  if (inflated == NULL)
+    return LS_STATUS(LS_RESOURCE_EXHAUSTED,
+                     "no memory for %zu bytes of '%s', inflated", wanted, name);
+  size_t got = 0;
+  ls_status status =
+      ls_gzip_inflate(allocator, name, bytes, size, inflated, wanted + 1, &got);
+  if (ls_status_is_ok(status))
+    status = decode_plain(name, inflated, got, out_array);
+  ls_release(allocator, inflated);
+  return status;
+}
+
+// The header comes first: it says how much there may be.
+static ls_status decode_gzip(ls_allocator *allocator, const char *name,
+                             const void *bytes, size_t size,
+                             ls_array **out_array) {
+  unsigned char head[4 + 4 * LS_MAX_RANK];
+  size_t got = 0;
+  ls_idx_header header = {0};
+  LS_RETURN_IF_ERROR(
+      ls_gzip_inflate(allocator, name, bytes, size, head, sizeof(head), &got));
+  LS_RETURN_IF_ERROR(parse_header(name, head, got, &header));
+  const size_t wanted = header.data_offset + elements_size(&header);
+  const size_t most = ls_gzip_most(size);
+  return wanted > most
+             ? check_size(name, &header, most - header.data_offset)
+             : inflate(allocator, name, bytes, size, wanted, out_array);
+}
+
 ls_status ls_idx_decode(ls_allocator *allocator, const char *name,
                         const void *bytes, size_t size, ls_array **out_array) {
   *out_array = NULL;
-  if (!ls_gzip_is(bytes, size))
-    return decode_plain(name, bytes, size, out_array);
-  char *inflated = NULL;
-  size_t inflated_size = 0;
-  LS_RETURN_IF_ERROR(ls_gzip_inflate(
-      allocator, name, bytes, size, inflated_limit, &inflated, &inflated_size));
-  ls_status status = decode_plain(name, inflated, inflated_size, out_array);
-  ls_release(allocator, inflated);
-  return status;
+  return ls_gzip_is(bytes, size)
+             ? decode_gzip(allocator, name, bytes, size, out_array)
+             : decode_plain(name, bytes, size, out_array);
 }
 
 ls_status ls_idx_read(ls_runtime *runtime, const char *path,

@@ -58,11 +58,20 @@ struct ls_json {
 // Reads the whole of `size` bytes. The value lives in the arena. `name` is what
 // messages call the text.
 //   LS_INVALID_ARGUMENT  names the line, what stands there and what would be
-//                        right; also a key given twice and deeper nesting than
-//                        64.
+//                        right; also a key given twice, deeper nesting than 64
+//                        and more values than 65536.
 LS_MUST_USE ls_status ls_json_parse(ls_arena *arena, const char *name,
                                     const char *text, size_t size,
                                     const ls_json **out_value);
+
+// Reads a text that is one object, for which the number of members has no
+// limit, and hands over each as it comes. Values are lent until the visitor
+// returns, so that there is memory for one member at a time, which may have as
+// many values as above; keys are in the arena. Stops at the visitor's error.
+typedef ls_status (*ls_json_visitor)(void *user, const ls_json *member);
+LS_MUST_USE ls_status ls_json_visit(ls_arena *arena, const char *name,
+                                    const char *text, size_t size,
+                                    ls_json_visitor visit, void *user);
 
 // The member of an object, NULL without one.
 const ls_json *ls_json_find(const ls_json *object, const char *key);

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <math.h>
 #include <stdio.h>
 
 #include "base/map.h"
+#include "base/plain.h"
 #include "io/json.h"
 
-enum { LS_JSON_MAX_DEPTH = 64 };
+enum { MAX_DEPTH = 64, MAX_VALUES = 65536 };
 
 typedef struct parser {
   ls_arena *arena;
   const char *name;
   const char *text, *at, *end;
+  size_t num_values;  // Of arrays and objects so far.
 } parser;
 
 // ---- Messages --------------------------------------------------------------
@@ -158,6 +159,22 @@ static size_t skip_digits(parser *p) {
   return (size_t)(p->at - start);
 }
 
+// What stands from `start` to here; the text need not end with a zero.
+static ls_status read_number(const parser *p, const char *start,
+                             double *out_value) {
+  const size_t size = (size_t)(p->at - start);
+  const ls_arena_mark_point mark = ls_arena_mark(p->arena);
+  char near[64];
+  char *copy =
+      size < sizeof(near) ? near : ls_arena_allocate(p->arena, size + 1);
+  if (copy == NULL) return ls_out_of_memory();
+  memcpy(copy, start, size);
+  copy[size] = '\0';
+  *out_value = ls_read_f64(copy, NULL);
+  ls_arena_rollback(p->arena, mark);
+  return ls_ok();
+}
+
 static ls_status parse_number(parser *p, ls_json *value) {
   const char *start = p->at;
   const bool negative = accept_word(p, "-");
@@ -182,61 +199,59 @@ static ls_status parse_number(parser *p, ls_json *value) {
     if (!accept_word(p, "+")) (void)accept_word(p, "-");
     if (skip_digits(p) == 0) return wrong(p, "digits of the exponent");
   }
-  char *copy = ls_arena_allocate(p->arena, (size_t)(p->at - start) + 1);
-  if (copy == NULL) return ls_out_of_memory();
-  memcpy(copy, start, (size_t)(p->at - start));
-  value->number = value->is_integer ? (double)value->integer : 0;
-  if (!value->is_integer && sscanf(copy, "%lf", &value->number) != 1)
-    return wrong(p, "a number before this");
-  if (!value->is_integer) value->integer = 0;
-  return ls_ok();
+  if (value->is_integer) {
+    value->number = (double)value->integer;
+    return ls_ok();
+  }
+  value->integer = 0;
+  return read_number(p, start, &value->number);
 }
 
 // ---- Values ----------------------------------------------------------------
 static ls_status parse_value(parser *p, int depth, ls_json *value);
 
+// The key of a member and what follows it; `keys` are those before.
+static ls_status parse_key(parser *p, ls_map *keys, const char **out_key) {
+  size_t size = 0;
+  if (!accept(p, '"')) return wrong(p, "a key in quotes");
+  LS_RETURN_IF_ERROR(parse_string(p, out_key, &size));
+  if (ls_map_has(keys, *out_key, size))
+    return ls_status_annotate(wrong(p, "every key once"),
+                              "'%s' was there already", *out_key);
+  if (!ls_map_insert(keys, *out_key, size, keys)) return ls_out_of_memory();
+  return accept(p, ':') ? ls_ok() : wrong(p, "':'");
+}
+
+// An item or, with keys, a member.
+static ls_status parse_item(parser *p, int depth, ls_map *keys,
+                            ls_json **out_item) {
+  if (++p->num_values > MAX_VALUES) return wrong(p, "at most 65536 values");
+  ls_json *item = *out_item = ls_arena_new(p->arena, ls_json);
+  if (item == NULL) return ls_out_of_memory();
+  if (keys != NULL) LS_RETURN_IF_ERROR(parse_key(p, keys, &item->key));
+  return parse_value(p, depth, item);
+}
+
 static ls_status parse_items(parser *p, int depth, ls_json *value) {
   const bool object = value->kind == LS_JSON_OBJECT;
   const char close = object ? '}' : ']';
+  if (accept(p, close)) return ls_ok();
   ls_map keys;  // Against keys given twice.
   ls_map_init(&keys, p->arena->allocator);
   ls_status status = ls_ok();
   ls_json **to = &value->first;
-  if (accept(p, close)) goto done;
   do {
-    ls_json *item = ls_arena_new(p->arena, ls_json);
-    LS_GOTO_IF_ERROR(done, status, item ? ls_ok() : ls_out_of_memory());
-    if (object) {
-      size_t size = 0;
-      LS_GOTO_IF_ERROR(done, status,
-                       accept(p, '"') ? ls_ok() : wrong(p, "a key in quotes"));
-      LS_GOTO_IF_ERROR(done, status, parse_string(p, &item->key, &size));
-      if (ls_map_has(&keys, item->key, size)) {
-        status = wrong(p, "every key once");
-        status =
-            ls_status_annotate(status, "'%s' was there already", item->key);
-        goto done;
-      }
-      LS_GOTO_IF_ERROR(done, status,
-                       ls_map_insert(&keys, item->key, size, item)
-                           ? ls_ok()
-                           : ls_out_of_memory());
-      LS_GOTO_IF_ERROR(done, status,
-                       accept(p, ':') ? ls_ok() : wrong(p, "':'"));
-    }
-    LS_GOTO_IF_ERROR(done, status, parse_value(p, depth + 1, item));
-    *to = item;
-    to = &item->next;
-  } while (accept(p, ','));
-  if (!accept(p, close))
+    status = parse_item(p, depth + 1, object ? &keys : NULL, to);
+    if (ls_status_is_ok(status)) to = &(*to)->next;
+  } while (ls_status_is_ok(status) && accept(p, ','));
+  if (ls_status_is_ok(status) && !accept(p, close))
     status = wrong(p, object ? "',' or '}'" : "',' or ']'");
-done:
   ls_map_deinit(&keys);
   return status;
 }
 
 static ls_status parse_value(parser *p, int depth, ls_json *value) {
-  if (depth > LS_JSON_MAX_DEPTH) return wrong(p, "at most 64 levels");
+  if (depth > MAX_DEPTH) return wrong(p, "at most 64 levels");
   if (accept(p, '{')) {
     value->kind = LS_JSON_OBJECT;
     return parse_items(p, depth, value);
@@ -256,21 +271,71 @@ static ls_status parse_value(parser *p, int depth, ls_json *value) {
   return parse_number(p, value);
 }
 
+static parser parser_of(ls_arena *arena, const char *name, const char *text,
+                        size_t size) {
+  return (parser){.arena = arena,
+                  .name = name,
+                  .text = text,
+                  .at = text,
+                  .end = text + size};
+}
+
+static ls_status parse_end(parser *p) {
+  skip_space(p);
+  return p->at < p->end ? wrong(p, "nothing behind the value") : ls_ok();
+}
+
 ls_status ls_json_parse(ls_arena *arena, const char *name, const char *text,
                         size_t size, const ls_json **out_value) {
   *out_value = NULL;
-  parser p = {.arena = arena,
-              .name = name,
-              .text = text,
-              .at = text,
-              .end = text + size};
+  parser p = parser_of(arena, name, text, size);
   ls_json *value = ls_arena_new(arena, ls_json);
   if (value == NULL) return ls_out_of_memory();
   LS_RETURN_IF_ERROR(parse_value(&p, 0, value));
-  skip_space(&p);
-  if (p.at < p.end) return wrong(&p, "nothing behind the value");
+  LS_RETURN_IF_ERROR(parse_end(&p));
   *out_value = value;
   return ls_ok();
+}
+
+// ---- Members one by one ----------------------------------------------------
+// One member: its key into `arena`, the rest into the parser's, which is
+// emptied when it was seen.
+static ls_status visit_next(parser *p, ls_arena *arena, ls_map *keys,
+                            ls_json_visitor visit, void *user) {
+  ls_json member = {0};
+  ls_arena *scratch = p->arena;
+  p->arena = arena;
+  ls_status status = parse_key(p, keys, &member.key);
+  p->arena = scratch;
+  p->num_values = 0;
+  if (ls_status_is_ok(status)) status = parse_value(p, 1, &member);
+  if (ls_status_is_ok(status)) status = visit(user, &member);
+  ls_arena_reset(scratch);
+  return status;
+}
+
+static ls_status visit_all(parser *p, ls_arena *arena, ls_map *keys,
+                           ls_json_visitor visit, void *user) {
+  if (!accept(p, '{'))
+    return ls_invalid_argument("'%s' holds no JSON object", p->name);
+  if (accept(p, '}')) return parse_end(p);
+  do {
+    LS_RETURN_IF_ERROR(visit_next(p, arena, keys, visit, user));
+  } while (accept(p, ','));
+  return accept(p, '}') ? parse_end(p) : wrong(p, "',' or '}'");
+}
+
+ls_status ls_json_visit(ls_arena *arena, const char *name, const char *text,
+                        size_t size, ls_json_visitor visit, void *user) {
+  ls_arena scratch;
+  ls_map keys;
+  ls_arena_init(&scratch, arena->allocator);
+  ls_map_init(&keys, arena->allocator);
+  parser p = parser_of(&scratch, name, text, size);
+  const ls_status status = visit_all(&p, arena, &keys, visit, user);
+  ls_map_deinit(&keys);
+  ls_arena_deinit(&scratch);
+  return status;
 }
 
 const ls_json *ls_json_find(const ls_json *object, const char *key) {

@@ -42,12 +42,14 @@ typedef struct ls_safetensors {
   size_t num_tensors;
   ls_safetensors_note *notes;
   size_t num_notes;
-  ls_arena *arena;  // Holds everything but the arrays.
+  ls_arena *arena;  // Of the names and notes.
   ls_allocator *allocator;
 } ls_safetensors;
 
 // Reads a file's bytes; arrays are copies. `name` is what messages call it.
-//   LS_DATA_LOSS         cut off, or elements are not where the header says.
+// However the header is made, its memory is a few times its size.
+//   LS_DATA_LOSS         cut off, elements are not where the header says, or
+//                        arrays overlap or leave a hole.
 //   LS_INVALID_ARGUMENT  the header is no such JSON.
 LS_MUST_USE ls_status ls_safetensors_decode(ls_allocator *allocator,
                                             const char *name, const void *bytes,

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <stdlib.h>
+
 #include "io/json.h"
 #include "io/safetensors.h"
 #include "io/safetensors_dtype.h"
@@ -6,12 +8,22 @@
 // Longer headers are damage: so says the format.
 static const uint64_t header_limit = 100 * 1000 * 1000;
 
+// Where an array's elements are.
+typedef struct span {
+  size_t from, to;
+  const char *name;
+} span;
+
 // A file's bytes while they are read.
 typedef struct reader {
   const char *name;
   const unsigned char *data;  // The elements.
   size_t data_size;
   size_t covered;  // Bytes of arrays so far.
+  ls_safetensors *file;
+  size_t tensors_capacity;
+  span *spans;  // One for each array.
+  size_t spans_capacity;
 } reader;
 
 // ---- One array -------------------------------------------------------------
@@ -54,12 +66,8 @@ static ls_status parse_shape(const reader *r, const ls_json *entry,
                             entry->key, r->name);
 }
 
-static ls_status parse_entry(reader *r, const ls_json *entry,
-                             ls_array **out_array) {
-  ls_dtype dtype = LS_DTYPE_NONE;
-  ls_shape shape;
-  LS_RETURN_IF_ERROR(parse_dtype(r, entry, &dtype));
-  LS_RETURN_IF_ERROR(parse_shape(r, entry, &shape));
+static ls_status parse_span(const reader *r, const ls_json *entry,
+                            ls_dtype dtype, ls_shape shape, span *out_span) {
   const ls_json *offsets = ls_json_find(entry, "data_offsets");
   const ls_json *from =
       offsets != NULL && offsets->kind == LS_JSON_ARRAY ? offsets->first : NULL;
@@ -81,13 +89,66 @@ static ls_status parse_entry(reader *r, const ls_json *entry,
                      "'%s' is cut off: array '%s' ends at byte %lld of the "
                      "elements, which are %zu",
                      r->name, entry->key, (long long)to->integer, r->data_size);
-  r->covered += (size_t)wanted;
-  return ls_array_create_copy(dtype, shape, r->data + from->integer, out_array);
+  // No more is given out than there is; where they overlap is found at the end.
+  if (wanted > r->data_size - r->covered)
+    return LS_STATUS(LS_DATA_LOSS,
+                     "'%s': array '%s' overlaps others: with it they have more "
+                     "than the %zu bytes of elements",
+                     r->name, entry->key, r->data_size);
+  *out_span = (span){(size_t)from->integer, (size_t)to->integer, entry->key};
+  return ls_ok();
+}
+
+static ls_status parse_entry(reader *r, const ls_json *entry) {
+  ls_safetensors *file = r->file;
+  ls_dtype dtype = LS_DTYPE_NONE;
+  ls_shape shape;
+  span at;
+  LS_RETURN_IF_ERROR(parse_dtype(r, entry, &dtype));
+  LS_RETURN_IF_ERROR(parse_shape(r, entry, &shape));
+  LS_RETURN_IF_ERROR(parse_span(r, entry, dtype, shape, &at));
+  const size_t count = file->num_tensors + 1;
+  if (!ls_grow(file->allocator, &file->tensors, &r->tensors_capacity, count,
+               sizeof(*file->tensors)) ||
+      !ls_grow(file->allocator, &r->spans, &r->spans_capacity, count,
+               sizeof(*r->spans)))
+    return ls_out_of_memory();
+  ls_safetensor *tensor = &file->tensors[file->num_tensors];
+  tensor->name = entry->key;
+  LS_RETURN_IF_ERROR(
+      ls_array_create_copy(dtype, shape, r->data + at.from, &tensor->array));
+  r->spans[file->num_tensors++] = at;
+  r->covered += at.to - at.from;
+  return ls_ok();
+}
+
+static int compare_spans(const void *a, const void *b) {
+  const span *x = a, *y = b;
+  if (x->from != y->from) return x->from < y->from ? -1 : 1;
+  return x->to < y->to ? -1 : x->to > y->to;
+}
+
+// Every byte of the elements belongs to one array.
+static ls_status check_spans(reader *r) {
+  const size_t count = r->file->num_tensors;
+  if (count > 0) qsort(r->spans, count, sizeof(*r->spans), compare_spans);
+  size_t next = 0;
+  for (size_t i = 0; i < count; next = r->spans[i++].to) {
+    if (r->spans[i].from != next)
+      return LS_STATUS(LS_DATA_LOSS,
+                       "'%s': array '%s' begins at byte %zu of the elements, "
+                       "where byte %zu is the next",
+                       r->name, r->spans[i].name, r->spans[i].from, next);
+  }
+  if (next == r->data_size) return ls_ok();
+  return LS_STATUS(LS_DATA_LOSS,
+                   "'%s' has %zu bytes of elements, its arrays have %zu",
+                   r->name, r->data_size, next);
 }
 
 // ---- The whole -------------------------------------------------------------
-static ls_status parse_notes(const reader *r, const ls_json *notes,
-                             ls_arena *arena, ls_safetensors *file) {
+static ls_status parse_notes(const reader *r, const ls_json *notes) {
+  ls_safetensors *file = r->file;
   size_t count = 0;
   for (const ls_json *it = notes->first; it != NULL; it = it->next) {
     if (it->key == NULL || it->kind != LS_JSON_STRING)
@@ -95,36 +156,22 @@ static ls_status parse_notes(const reader *r, const ls_json *notes,
                                  r->name);
     ++count;
   }
-  file->notes = ls_arena_new_array(arena, ls_safetensors_note, count + 1);
+  file->notes = ls_arena_new_array(file->arena, ls_safetensors_note, count + 1);
   if (file->notes == NULL) return ls_out_of_memory();
-  for (const ls_json *it = notes->first; it != NULL; it = it->next)
-    file->notes[file->num_notes++] = (ls_safetensors_note){it->key, it->string};
+  for (const ls_json *it = notes->first; it != NULL; it = it->next) {
+    ls_safetensors_note *note = &file->notes[file->num_notes];
+    note->key = ls_arena_string(file->arena, it->key);
+    note->value = ls_arena_string(file->arena, it->string);
+    if (note->key == NULL || note->value == NULL) return ls_out_of_memory();
+    ++file->num_notes;
+  }
   return ls_ok();
 }
 
-static ls_status parse_file(reader *r, const ls_json *header, ls_arena *arena,
-                            ls_safetensors *file) {
-  if (header->kind != LS_JSON_OBJECT)
-    return ls_invalid_argument("'%s': the header is no JSON object", r->name);
-  size_t count = 0;
-  for (const ls_json *it = header->first; it != NULL; it = it->next)
-    ++count;
-  file->tensors = ls_arena_new_array(arena, ls_safetensor, count + 1);
-  if (file->tensors == NULL) return ls_out_of_memory();
-  for (const ls_json *it = header->first; it != NULL; it = it->next) {
-    if (strcmp(it->key, "__metadata__") == 0) {
-      LS_RETURN_IF_ERROR(parse_notes(r, it, arena, file));
-      continue;
-    }
-    ls_safetensor *tensor = &file->tensors[file->num_tensors];
-    tensor->name = it->key;
-    LS_RETURN_IF_ERROR(parse_entry(r, it, &tensor->array));
-    ++file->num_tensors;
-  }
-  if (r->covered == r->data_size) return ls_ok();
-  return LS_STATUS(LS_DATA_LOSS,
-                   "'%s' has %zu bytes of elements, its arrays have %zu",
-                   r->name, r->data_size, r->covered);
+static ls_status parse_member(void *user, const ls_json *member) {
+  reader *r = user;
+  return strcmp(member->key, "__metadata__") == 0 ? parse_notes(r, member)
+                                                  : parse_entry(r, member);
 }
 
 ls_status ls_safetensors_decode(ls_allocator *allocator, const char *name,
@@ -146,11 +193,12 @@ ls_status ls_safetensors_decode(ls_allocator *allocator, const char *name,
   out_file->arena = arena;
   reader r = {.name = name,
               .data = at + 8 + header_size,
-              .data_size = size - 8 - (size_t)header_size};
-  const ls_json *header = NULL;
-  ls_status status = ls_json_parse(arena, name, (const char *)at + 8,
-                                   (size_t)header_size, &header);
-  if (ls_status_is_ok(status)) status = parse_file(&r, header, arena, out_file);
+              .data_size = size - 8 - (size_t)header_size,
+              .file = out_file};
+  ls_status status = ls_json_visit(arena, name, (const char *)at + 8,
+                                   (size_t)header_size, parse_member, &r);
+  if (ls_status_is_ok(status)) status = check_spans(&r);
+  ls_release(allocator, r.spans);
   if (!ls_status_is_ok(status)) ls_safetensors_deinit(out_file);
   return status;
 }
@@ -172,6 +220,7 @@ ls_status ls_safetensors_read(ls_runtime *runtime, const char *path,
 void ls_safetensors_deinit(ls_safetensors *file) {
   for (size_t i = 0; i < file->num_tensors; ++i)
     ls_array_release(file->tensors[i].array);
+  ls_release(file->allocator, file->tensors);
   if (file->arena != NULL) {
     ls_arena_deinit(file->arena);
     ls_release(file->allocator, file->arena);

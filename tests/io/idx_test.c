@@ -2,8 +2,10 @@
 #include "support/expect.h"
 
 #include <string.h>
+#include <zlib.h>
 
 #include "io/idx.h"
+#include "support/counted.h"
 
 #define BYTES(...)                                                             \
   (const unsigned char[]){__VA_ARGS__}, sizeof((unsigned char[]){__VA_ARGS__})
@@ -96,6 +98,76 @@ static void what_is_wrong_is_named(void **state) {
   }
 }
 
+// ---- Bombs -----------------------------------------------------------------
+// `head` and many zeros, compressed, into `out` of this size; returns the size.
+static size_t compress_bomb(const unsigned char *head, size_t head_size,
+                            size_t zeros, unsigned char *out, size_t size) {
+  static unsigned char nothing[1 << 16];
+  z_stream stream = {.next_out = out, .avail_out = (unsigned)size};
+  assert_int_equal(
+      deflateInit2(&stream, 9, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY),
+      Z_OK);
+  stream.next_in = (unsigned char *)(uintptr_t)head;
+  stream.avail_in = (unsigned)head_size;
+  assert_int_equal(deflate(&stream, Z_NO_FLUSH), Z_OK);
+  for (size_t i = 0; i < zeros / sizeof(nothing); ++i) {
+    stream.next_in = nothing;
+    stream.avail_in = sizeof(nothing);
+    assert_int_equal(deflate(&stream, Z_NO_FLUSH), Z_OK);
+  }
+  assert_int_equal(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  deflateEnd(&stream);
+  return (size_t)(stream.next_out - out);
+}
+
+// What is refused is refused by its first bytes: 64 MiB never come out.
+static void a_small_file_does_not_become_a_large_one(void **state) {
+  (void)state;
+  static const struct {
+    unsigned char head[8];
+    ls_code code;
+    const char *part;
+  } bombs[] = {
+      {{0, 0, 0, 0}, LS_INVALID_ARGUMENT, "its element type is 00"},
+      {{0, 0, 8, 1, 0, 0, 0, 9}, LS_DATA_LOSS, "'bomb' is too long"},
+      {{0, 0, 8, 1, 255, 255, 255, 255}, LS_DATA_LOSS, "'bomb' is cut off"},
+      {{0, 0, 8, 9}, LS_INVALID_ARGUMENT, "'bomb' has 9 dimensions"},
+  };
+  static unsigned char data[1 << 17];
+  for (size_t i = 0; i < LS_COUNT_OF(bombs); ++i) {
+    const size_t size = compress_bomb(bombs[i].head, sizeof(bombs[i].head),
+                                      (size_t)1 << 26, data, sizeof(data));
+    counted memory = counted_begin(1);
+    ls_array *array = NULL;
+    expect_status(ls_idx_decode(ls_runtime_allocator(memory.runtime), "bomb",
+                                data, size, &array),
+                  bombs[i].code, bombs[i].part);
+    assert_true(counted_now(&memory).peak_bytes < 1 << 20);
+    counted_end(&memory);
+  }
+}
+
+static void compressed_files_are_as_large_as_they_say(void **state) {
+  (void)state;
+  unsigned char data[512];
+  static const unsigned char head[] = {0, 0, 8, 1, 0, 1, 0, 0};
+  size_t size = compress_bomb(head, sizeof(head), 1 << 16, data, sizeof(data));
+  ls_array *array = decode(data, size);
+  assert_int_equal(ls_array_num_elements(array), 1 << 16);
+  ls_array_release(array);
+  static const unsigned char small[] = {0, 0, 8, 1, 0, 0, 0, 2, 5, 6};
+  size = compress_bomb(small, sizeof(small), 0, data, sizeof(data));
+  array = decode(data, size);
+  assert_int_equal(ls_array_i64(array, 1), 6);
+  ls_array_release(array);
+  size = compress_bomb(small, sizeof(small) - 1, 0, data, sizeof(data));
+  expect_status(
+      ls_idx_decode(ls_allocator_system(), "a.gz", data, size, &array),
+      LS_DATA_LOSS,
+      "'a.gz' is cut off: its header says u8[2], which is 2 bytes of "
+      "elements; it has 1");
+}
+
 static void a_file_that_is_not_there_is_named(void **state) {
   (void)state;
   ls_array *array = NULL;
@@ -110,6 +182,8 @@ int main(void) {
       cmocka_unit_test(wide_elements_are_big_endian),
       cmocka_unit_test(scalars_and_empty_files_are_fine),
       cmocka_unit_test(what_is_wrong_is_named),
+      cmocka_unit_test(a_small_file_does_not_become_a_large_one),
+      cmocka_unit_test(compressed_files_are_as_large_as_they_say),
       cmocka_unit_test(a_file_that_is_not_there_is_named),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,9 +2,11 @@
 #include "support/expect.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "io/json.h"
+#include "support/comma.h"
 
 static void a_writer_puts_commas_and_quotes(void **state) {
   (void)state;
@@ -108,12 +110,57 @@ static void deep_nesting_is_refused(void **state) {
   ls_arena_deinit(&arena);
 }
 
+// Also where the program has a language of decimal commas.
+static void numbers_have_a_point_in_every_language(void **state) {
+  (void)state;
+  if (!comma_begin()) skip();
+  ls_arena arena;
+  ls_arena_init(&arena, ls_allocator_system());
+  const ls_json *value = parse(&arena, "[0.1,-2.5e-1,1e300]");
+  const double numbers[] = {value->first->number, value->first->next->number,
+                            value->first->next->next->number};
+  ls_text text;
+  ls_text_init(&text, ls_allocator_system());
+  ls_json_writer json = {.text = &text};
+  ls_json_begin(&json, '[');
+  ls_json_f64(&json, 0.1);
+  ls_json_f64(&json, 1.0 / 3);
+  ls_json_end(&json, ']');
+  comma_end();
+  assert_true(numbers[0] == 0.1 && numbers[1] == -0.25 && numbers[2] == 1e300);
+  assert_string_equal(ls_text_data(&text), "[0.1,0.3333333333333333]");
+  ls_text_deinit(&text);
+  ls_arena_deinit(&arena);
+}
+
+// A text that is small takes little memory, whatever is in it.
+static void many_values_are_refused(void **state) {
+  (void)state;
+  enum { SIZE = 4000001 };
+  char *text = malloc(SIZE);
+  for (size_t i = 0; i < SIZE; ++i)
+    text[i] = i % 2 == 0 ? '1' : ',';
+  text[0] = '[';
+  text[1] = '1';
+  ls_arena arena;
+  ls_arena_init(&arena, ls_allocator_system());
+  const ls_json *value = NULL;
+  expect_status(ls_json_parse(&arena, "t", text, SIZE, &value),
+                LS_INVALID_ARGUMENT, "at most 65536 values");
+  assert_null(value);
+  assert_true(ls_arena_bytes(&arena) < 3 * (size_t)SIZE);
+  ls_arena_deinit(&arena);
+  free(text);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_writer_puts_commas_and_quotes),
       cmocka_unit_test(values_of_every_kind_are_read),
       cmocka_unit_test(what_is_wrong_is_named_with_its_line),
       cmocka_unit_test(deep_nesting_is_refused),
+      cmocka_unit_test(many_values_are_refused),
+      cmocka_unit_test(numbers_have_a_point_in_every_language),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/expect.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/allocator.h"
 #include "io/safetensors.h"
+#include "support/counted.h"
 
 static ls_array *make(ls_dtype dtype, ls_shape shape, const void *data) {
   ls_array *array = NULL;
@@ -132,6 +136,110 @@ static void what_is_wrong_is_named(void **state) {
       LS_DATA_LOSS, "3 bytes");
 }
 
+#define ENTRY(name, from, to)                                                  \
+  "\"" name "\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[" from       \
+  "," to "]}"
+
+// As the format says: every byte belongs to one array.
+static void arrays_follow_each_other_without_holes(void **state) {
+  (void)state;
+  expect_refused("{" ENTRY("a", "0", "4") "," ENTRY("b", "2", "6") "," ENTRY(
+                     "c", "8", "12") "}",
+                 12, LS_DATA_LOSS,
+                 "array 'b' begins at byte 2 of the elements, where byte 4 is "
+                 "the next");
+  expect_refused("{" ENTRY("a", "0", "4") "," ENTRY("b", "0", "4") "}", 8,
+                 LS_DATA_LOSS, "begins at byte 0");
+  expect_refused("{" ENTRY("a", "4", "8") "}", 8, LS_DATA_LOSS,
+                 "array 'a' begins at byte 4 of the elements, where byte 0 is "
+                 "the next");
+  expect_refused("{" ENTRY("a", "0", "4") "," ENTRY("b", "8", "12") "}", 12,
+                 LS_DATA_LOSS, "array 'b' begins at byte 8");
+  // In any order, and with empty ones in between.
+  static const char header[] = "{" ENTRY(
+      "b", "4", "8") ",\"none\":{\"dtype\":\"U8\",\"shape\":[0],"
+                     "\"data_offsets\":[4,4]}," ENTRY("a", "0", "4") "}";
+  char bytes[512] = "";
+  bytes[0] = (char)(sizeof(header) - 1);
+  memcpy(bytes + 8, header, sizeof(header) - 1);
+  ls_safetensors file;
+  expect_ok(ls_safetensors_decode(ls_allocator_system(), "f.st", bytes,
+                                  8 + sizeof(header) - 1 + 8, &file));
+  assert_int_equal(file.num_tensors, 3);
+  ls_safetensors_deinit(&file);
+}
+
+// `piece` again and again between two ends, as a header.
+static size_t make_header(const char *begin, const char *piece, size_t times,
+                          const char *finish, char *out) {
+  char *at = out + 8;
+  at = stpcpy(at, begin);
+  for (size_t i = 0; i < times; ++i)
+    at = stpcpy(at, piece);
+  at = stpcpy(at, finish);
+  const size_t size = (size_t)(at - out) - 8;
+  for (int i = 0; i < 8; ++i)
+    out[i] = (char)(size >> (8 * i) & 0xff);
+  return size + 8;
+}
+
+// Headers that say nothing, at length.
+static void memory_is_a_small_multiple_of_the_file(void **state) {
+  (void)state;
+  static const struct {
+    const char *begin, *piece, *finish;
+  } headers[] = {
+      {"{\"a\":{\"dtype\":\"U8\",\"shape\":[0", ",0",
+       "],\"data_offsets\":[0,0]}}"},
+      {"{\"a\":[[]", ",[]", "]}"},
+      {"[0", ",0", "]"},
+      {"[[[[[[[[[[", "\\u0000", "]"},
+      {"{\"\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}",
+       ",\"\":0", "}"},
+  };
+  enum { TIMES = 600000 };
+  char *bytes = malloc((size_t)TIMES * 7 + 300);
+  for (size_t i = 0; i < LS_COUNT_OF(headers); ++i) {
+    const size_t size = make_header(headers[i].begin, headers[i].piece, TIMES,
+                                    headers[i].finish, bytes);
+    counted memory = counted_begin(1);
+    const uint64_t before = counted_now(&memory).live_bytes;
+    ls_safetensors file;
+    expect_status(ls_safetensors_decode(ls_runtime_allocator(memory.runtime),
+                                        "f.st", bytes, size, &file),
+                  LS_INVALID_ARGUMENT, "");
+    assert_true(counted_now(&memory).peak_bytes - before <
+                4 * size + (8 << 20));
+    counted_end(&memory);
+  }
+  free(bytes);
+}
+
+// Many arrays of the same bytes would be many times the file.
+static void bytes_are_not_given_out_twice(void **state) {
+  (void)state;
+  enum { ARRAYS = 1000, DATA = 100000 };
+  char *bytes = calloc(1, ARRAYS * 100 + DATA);
+  char *at = bytes + 8;
+  for (int i = 0; i < ARRAYS; ++i)
+    at += sprintf(at,
+                  "%c\"%d\":{\"dtype\":\"U8\",\"shape\":[%d],"
+                  "\"data_offsets\":[0,%d]}",
+                  i == 0 ? '{' : ',', i, DATA, DATA);
+  *at++ = '}';
+  const size_t header = (size_t)(at - bytes) - 8;
+  for (int i = 0; i < 8; ++i)
+    bytes[i] = (char)(header >> (8 * i) & 0xff);
+  counted memory = counted_begin(1);
+  ls_safetensors file;
+  expect_status(ls_safetensors_decode(ls_runtime_allocator(memory.runtime),
+                                      "f.st", bytes, 8 + header + DATA, &file),
+                LS_DATA_LOSS, "array '1'");
+  assert_true(counted_now(&memory).peak_bytes < 4 << 20);
+  counted_end(&memory);
+  free(bytes);
+}
+
 static ls_status round_trip(void *user) {
   ls_runtime *runtime = ls_runtime_current();
   const float value = 1;
@@ -159,6 +267,9 @@ int main(void) {
       cmocka_unit_test(the_file_is_as_the_format_says),
       cmocka_unit_test(names_that_clash_are_refused),
       cmocka_unit_test(what_is_wrong_is_named),
+      cmocka_unit_test(arrays_follow_each_other_without_holes),
+      cmocka_unit_test(memory_is_a_small_multiple_of_the_file),
+      cmocka_unit_test(bytes_are_not_given_out_twice),
       cmocka_unit_test(no_memory_is_a_status),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
