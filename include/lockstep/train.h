@@ -128,7 +128,7 @@ typedef struct ls_train_options {
   int64_t steps;           // End after so many. Default: no limit.
   int64_t seed;            // Of the order of examples and of random ops.
   const char *run_folder;  // Default: none is written.
-  bool overwrite;          // Replace what a run left there before.
+  bool overwrite;          // Replace a run that is there, after a step.
   bool resume;             // Go on with the run that is there.
   int64_t save_seconds;    // Between two times of saving. Default 60.
   // For config.json; what the fields above, the strategy and the runtime say
@@ -163,12 +163,17 @@ typedef struct ls_train_result {
 // have given without a pause, where options, data and model are the same;
 // `epochs` and `steps` may be other ones, and a schedule is as the optimizer
 // has it. One that never came to save anything starts anew.
+//
+// Steps before an error are in metrics.jsonl; a run that has none leaves
+// nothing, and what it was to overwrite is kept.
 //   LS_INVALID_ARGUMENT  what the replicas cannot share evenly, a dataset that
 //                        does not fit, a run to resume that is another one, and
 //                        other options that cannot be. After the first step: a
 //                        model without variables, or whose step gives no "loss"
 //                        or "accuracy" or changes nothing that is trained.
 //   LS_ALREADY_EXISTS    the folder holds a run.
+//   LS_FAILED_PRECONDITION  another run, of this process or of one that is
+//                           named, writes to the folder.
 //   LS_NOT_FOUND         it holds none to resume.
 //   LS_DATA_LOSS         the checkpoint is damaged.
 //   LS_OUT_OF_RANGE      the loss is no number any more.
@@ -185,7 +190,8 @@ typedef struct ls_progress_options {
   void (*write)(void *user, const char *text);  // Required.
   void *user;
   bool terminal;
-  int width;  // Columns of the terminal. Default 80.
+  int (*width)(void *user);  // Columns of the terminal, asked for each line;
+                             // 0: unknown. Default: 80.
 } ls_progress_options;
 
 LS_API LS_MUST_USE ls_status ls_progress_create(

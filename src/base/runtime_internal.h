@@ -73,8 +73,6 @@ int64_t ls_runtime_wall(const ls_runtime *runtime);
 void ls_runtime_sleep(const ls_runtime *runtime, int64_t nanos);
 // The files it works on: files->read(files->user, ...).
 const ls_file_system *ls_runtime_files(const ls_runtime *runtime);
-// A variable of the environment, NULL if unset.
-const char *ls_runtime_environment(const ls_runtime *runtime, const char *name);
 // The allocator of the runtime this thread works under; the system's when
 // there is none.
 ls_allocator *ls_current_allocator(void);

@@ -56,14 +56,26 @@ static void write_progress(void *user, const char *text) {
   fputs(text, stderr);
 }
 
-static ls_status open_progress(session *run) {
+static int tell_width(void *user) {
   struct winsize window = {0};
-  const bool terminal = isatty(STDERR_FILENO) == 1;
-  if (terminal) (void)ioctl(STDERR_FILENO, TIOCGWINSZ, &window);
-  return ls_progress_create(&(ls_progress_options){.write = write_progress,
-                                                   .terminal = terminal,
-                                                   .width = window.ws_col},
-                            &run->progress);
+  (void)user;
+  (void)ioctl(STDERR_FILENO, TIOCGWINSZ, &window);
+  return window.ws_col;
+}
+
+// Whether a line can be rewritten there: by a terminal that knows how.
+static bool can_rewrite(const ls_runtime *runtime) {
+  const char *kind = ls_runtime_environment(runtime, "TERM");
+  return isatty(STDERR_FILENO) == 1 && kind != NULL &&
+         strcmp(kind, "dumb") != 0;
+}
+
+static ls_status open_progress(session *run) {
+  return ls_progress_create(
+      &(ls_progress_options){.write = write_progress,
+                             .terminal = can_rewrite(run->runtime),
+                             .width = tell_width},
+      &run->progress);
 }
 
 // A run folder of its own for a run that was not given one: the first of

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <math.h>
-#include <stdio.h>
 
+#include "base/plain.h"
 #include "base/runtime_internal.h"
 #include "lockstep/train.h"
 #include "train/run_folder.h"
@@ -228,6 +228,16 @@ static ls_status deal(loop *it) {
   return ls_train_split(it->options.strategy, it->batch, &it->args);
 }
 
+// Such a step does not count.
+static ls_status no_number(const loop *it, double loss) {
+  char rate[32] = "";
+  if (it->config.learning_rate != 0)
+    ls_format(rate, sizeof(rate), " %g", it->config.learning_rate);
+  return ls_out_of_range(
+      "the loss is %g at step %lld: the learning rate%s may be too high", loss,
+      (long long)it->result->steps + 1, rate);
+}
+
 static ls_status step(loop *it) {
   LS_RETURN_IF_ERROR(deal(it));
   LS_RETURN_IF_ERROR(ls_strategy_run(
@@ -239,16 +249,11 @@ static ls_status step(loop *it) {
   double loss, accuracy;
   LS_RETURN_IF_ERROR(scalar(it, "loss", &loss));
   LS_RETURN_IF_ERROR(scalar(it, "accuracy", &accuracy));
+  if (!isfinite(loss)) return no_number(it, loss);
   add(&it->epoch, batch_size(it), loss, accuracy);
   add(&it->logged, batch_size(it), loss, accuracy);
   ++it->result->steps;
-  if (isfinite(loss)) return ls_ok();
-  char rate[32] = "";
-  if (it->config.learning_rate != 0)
-    snprintf(rate, sizeof(rate), " %g", it->config.learning_rate);
-  return ls_out_of_range(
-      "the loss is %g at step %lld: the learning rate%s may be too high", loss,
-      (long long)it->result->steps, rate);
+  return ls_run_folder_commit(&it->folder, &it->config);
 }
 
 // ---- Reports ---------------------------------------------------------------
@@ -322,11 +327,7 @@ static void begin_report(loop *it, int64_t epoch) {
                                  .num_steps = it->num_steps};
 }
 
-static ls_status epoch(loop *it, int64_t number) {
-  begin_report(it, number);
-  LS_RETURN_IF_ERROR(ls_batcher_seek(it->batcher, number, it->epoch_first));
-  window_begin(it, &it->epoch);
-  window_begin(it, &it->logged);
+static ls_status epoch_steps(loop *it) {
   while (it->epoch_first + it->epoch.steps < it->report.steps_per_epoch &&
          !stop_requested(it)) {
     LS_RETURN_IF_ERROR(step(it));
@@ -336,8 +337,18 @@ static ls_status epoch(loop *it, int64_t number) {
     describe(it, &it->epoch);
     show(it);
   }
+  return ls_ok();
+}
+
+static ls_status epoch(loop *it, int64_t number) {
+  begin_report(it, number);
+  LS_RETURN_IF_ERROR(ls_batcher_seek(it->batcher, number, it->epoch_first));
+  window_begin(it, &it->epoch);
+  window_begin(it, &it->logged);
+  // The steps before an error are logged, too.
+  const ls_status status = epoch_steps(it);
+  LS_RETURN_IF_ERROR(ls_status_join(status, log_window(it)));
   if (it->epoch.steps == 0) return ls_ok();
-  LS_RETURN_IF_ERROR(log_window(it));
   describe(it, &it->epoch);
   if (!stop_requested(it)) LS_RETURN_IF_ERROR(test(it));
   it->report.epoch_end = true;
@@ -365,7 +376,11 @@ static ls_status run(loop *it) {
        ++i)
     LS_RETURN_IF_ERROR(epoch(it, i));
   it->result->seconds = seconds_since(it, it->began);
-  return save(it);
+  // A run without a single step is no run.
+  const bool none = it->result->steps == 0 && it->result->stopped;
+  if (!none || it->options.resume) return save(it);
+  ls_run_folder_abandon(&it->folder);
+  return ls_ok();
 }
 
 ls_status ls_train(const ls_train_options *options,
@@ -375,7 +390,6 @@ ls_status ls_train(const ls_train_options *options,
   ls_status status = begin(options, &it);
   if (ls_status_is_ok(status)) {
     status = run(&it);
-    // A run that could not do a single step is no run.
     if (!ls_status_is_ok(status) && out_result->steps == 0 && !options->resume)
       ls_run_folder_abandon(&it.folder);
   }

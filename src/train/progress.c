@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <stdio.h>
 
+#include "base/plain.h"
 #include "base/runtime_internal.h"
 #include "lockstep/train.h"
 
@@ -25,7 +26,6 @@ ls_status ls_progress_create(const ls_progress_options *options,
   progress->allocator = allocator;
   progress->runtime = runtime;
   progress->options = *options;
-  if (progress->options.width == 0) progress->options.width = 80;
   // On a terminal something shows at once; else a short run says one line an
   // epoch.
   if (!options->terminal) progress->next = ls_runtime_now(runtime) + 5 * second;
@@ -65,23 +65,22 @@ static void print_bar(int64_t done, int64_t all, int width, char *buffer) {
 
 static void print_line(const ls_train_report *report, int width, bool bar,
                        char *buffer, size_t size) {
-  char head[64], tail[160], left[24];
-  print_duration(report->epoch_end && report->step < report->num_steps
-                     ? report->seconds
-                     : report->seconds_left,
-                 left, sizeof(left));
+  char head[64], tail[160], time[24];
+  const bool done = report->step >= report->num_steps;
+  print_duration(done ? report->seconds : report->seconds_left, time,
+                 sizeof(time));
   snprintf(head, sizeof(head), "epoch %lld/%lld ", (long long)report->epoch,
            (long long)report->num_epochs);
-  int n = snprintf(tail, sizeof(tail), " %lld/%lld loss %.4f acc %.1f%%",
-                   (long long)report->epoch_step,
-                   (long long)report->steps_per_epoch, report->loss,
-                   100 * report->accuracy);
+  int n = ls_format(tail, sizeof(tail), " %lld/%lld loss %.4f acc %.1f%%",
+                    (long long)report->epoch_step,
+                    (long long)report->steps_per_epoch, report->loss,
+                    100 * report->accuracy);
   if (report->tested) {
-    snprintf(tail + n, sizeof(tail) - (size_t)n, " test acc %.2f%%",
-             100 * report->test.accuracy);
+    ls_format(tail + n, sizeof(tail) - (size_t)n, " test acc %.2f%%",
+              100 * report->test.accuracy);
   } else {
-    snprintf(tail + n, sizeof(tail) - (size_t)n, " %.0f ex/s eta %s",
-             report->examples_per_second, left);
+    ls_format(tail + n, sizeof(tail) - (size_t)n, " %.0f ex/s %s %s",
+              report->examples_per_second, done ? "in" : "eta", time);
   }
   char drawn[64] = "";
   // One column stays free: a full line would wrap.
@@ -91,6 +90,13 @@ static void print_line(const ls_train_report *report, int width, bool bar,
               room > 40 ? 40 : room, drawn);
   snprintf(buffer, size, "%s%s%s", head, drawn,
            drawn[0] == '\0' ? tail + 1 : tail);
+  if (bar && width < (int)size) buffer[width - 1] = '\0';
+}
+
+// Of the terminal now: it may have got another size.
+static int columns(const ls_progress_options *options) {
+  const int width = options->width != NULL ? options->width(options->user) : 0;
+  return width > 0 ? width : 80;
 }
 
 // ---- Showing ---------------------------------------------------------------
@@ -101,7 +107,7 @@ void ls_progress_show(void *user, const ls_train_report *report) {
   if (now < progress->next && !report->epoch_end) return;
   progress->next = now + (terminal ? second / 10 : 5 * second);
   char line[320], text[352];
-  print_line(report, progress->options.width, terminal, line, sizeof(line));
+  print_line(report, columns(&progress->options), terminal, line, sizeof(line));
   // \r goes to the line's start, \033[K clears what a longer one left.
   snprintf(text, sizeof(text), "%s%s%s%s", terminal ? "\r" : "", line,
            terminal ? "\033[K" : "",

@@ -10,6 +10,7 @@ static const char config_name[] = "config.json";
 static const char metrics_name[] = "metrics.jsonl";
 static const char model_name[] = "model.safetensors";
 static const char checkpoint_name[] = "checkpoint.safetensors";
+static const char lock_name[] = "lock";
 
 void ls_run_folder_init(ls_run_folder *folder, ls_runtime *runtime,
                         const char *path) {
@@ -19,8 +20,33 @@ void ls_run_folder_init(ls_run_folder *folder, ls_runtime *runtime,
   ls_text_init(&folder->text, allocator);
 }
 
+// ---- Keeping others out ----------------------------------------------------
+static ls_status name_file(ls_run_folder *folder, const char *name);
+
+static ls_status take(ls_run_folder *folder) {
+  const ls_file_system *files = ls_runtime_files(folder->runtime);
+  if (files->lock != NULL) {
+    LS_RETURN_IF_ERROR(name_file(folder, lock_name));
+    LS_RETURN_IF_ERROR(ls_status_annotate(
+        files->lock(files->user, ls_text_data(&folder->file), &folder->lock),
+        "a run folder has one writer at a time"));
+  }
+  folder->held = true;
+  return ls_ok();
+}
+
+static void give_back(ls_run_folder *folder) {
+  if (folder->lock != NULL) {
+    const ls_file_system *files = ls_runtime_files(folder->runtime);
+    files->unlock(files->user, folder->lock);
+  }
+  folder->lock = NULL;
+  folder->held = false;
+}
+
 void ls_run_folder_deinit(ls_run_folder *folder) {
   if (folder->runtime != NULL) {
+    give_back(folder);
     ls_text_deinit(&folder->file);
     ls_text_deinit(&folder->text);
   }
@@ -75,30 +101,45 @@ static ls_status clear(ls_run_folder *folder) {
   return ls_ok();
 }
 
+static ls_status find_run(ls_run_folder *folder, bool overwrite) {
+  LS_RETURN_IF_ERROR(has_file(folder, config_name, &folder->replaces));
+  if (!folder->replaces || overwrite) return ls_ok();
+  return LS_STATUS(LS_ALREADY_EXISTS,
+                   "the run folder '%s' holds a run already; choose another "
+                   "one, or allow to overwrite it",
+                   folder->path);
+}
+
 ls_status ls_run_folder_start(ls_run_folder *folder,
                               const ls_train_config *config, bool overwrite) {
   if (folder->path == NULL) return ls_ok();
   const ls_file_system *files = ls_runtime_files(folder->runtime);
-  bool exists = false;
-  LS_RETURN_IF_ERROR(has_file(folder, config_name, &exists));
-  if (exists && !overwrite)
-    return LS_STATUS(LS_ALREADY_EXISTS,
-                     "the run folder '%s' holds a run already; choose another "
-                     "one, or allow to overwrite it",
-                     folder->path);
-  if (exists) LS_RETURN_IF_ERROR(clear(folder));
+  // Once more when nobody else can begin a run there.
+  LS_RETURN_IF_ERROR(find_run(folder, overwrite));
   LS_RETURN_IF_ERROR(files->make_directories(files->user, folder->path));
+  LS_RETURN_IF_ERROR(take(folder));
+  LS_RETURN_IF_ERROR(find_run(folder, overwrite));
+  if (folder->replaces) return ls_ok();
   const ls_status status = write_config(folder, config);
   if (!ls_status_is_ok(status)) ls_run_folder_abandon(folder);
   return status;
 }
 
+ls_status ls_run_folder_commit(ls_run_folder *folder,
+                               const ls_train_config *config) {
+  if (!folder->replaces) return ls_ok();
+  folder->replaces = false;
+  LS_RETURN_IF_ERROR(clear(folder));
+  return write_config(folder, config);
+}
+
 void ls_run_folder_abandon(ls_run_folder *folder) {
-  if (folder->path == NULL) return;
+  if (!folder->held) return;
   const ls_file_system *files = ls_runtime_files(folder->runtime);
-  const ls_status status = clear(folder);
+  const ls_status status = folder->replaces ? ls_ok() : clear(folder);
+  give_back(folder);
   // Removes a folder only if nothing else is in it.
-  if (ls_status_is_ok(status))
+  if (ls_status_is_ok(status) && !folder->replaces)
     ls_status_free(files->remove(files->user, folder->path));
   ls_status_free(status);
 }
@@ -152,6 +193,7 @@ ls_status ls_run_folder_restore(ls_run_folder *folder, const ls_model *model,
   if (!run)
     return ls_not_found("'%s' is no run folder: it has no config.json",
                         folder->path);
+  LS_RETURN_IF_ERROR(take(folder));
   LS_RETURN_IF_ERROR(has_file(folder, model_name, &has_model));
   LS_RETURN_IF_ERROR(has_file(folder, checkpoint_name, &saved));
   if (has_model && !saved)

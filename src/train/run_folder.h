@@ -2,7 +2,8 @@
 // Run folder: what a run leaves behind.
 //
 // config.json is written first and says that the folder holds a run. Files are
-// replaced as a whole; metrics.jsonl grows line by line.
+// replaced as a whole; metrics.jsonl grows line by line. While a run writes to
+// it, a file `lock` names the process and keeps others out.
 #ifndef LS_TRAIN_RUN_FOLDER_H_
 #define LS_TRAIN_RUN_FOLDER_H_
 
@@ -15,6 +16,9 @@ typedef struct ls_run_folder {
   const char *path;  // Lent; NULL: none.
   ls_text file;      // The path of the file in hand.
   ls_text text;      // What is being written.
+  bool held;         // Others are kept out, by
+  void *lock;        //   this, where files can be locked.
+  bool replaces;     // A former run is there still; see ls_run_folder_commit.
 } ls_run_folder;
 
 // Sets it up; makes nothing yet. `path` may be NULL.
@@ -22,15 +26,23 @@ void ls_run_folder_init(ls_run_folder *folder, ls_runtime *runtime,
                         const char *path);
 void ls_run_folder_deinit(ls_run_folder *folder);
 
-// Makes the folder and writes config.json. ALREADY_EXISTS unless a run that is
-// there may be overwritten.
+// Makes the folder, takes it for this run and writes config.json, unless a run
+// is there that is to be overwritten: it stays until the commit.
+//   LS_ALREADY_EXISTS       a run is there.
+//   LS_FAILED_PRECONDITION  another one is writing to it.
 LS_MUST_USE ls_status ls_run_folder_start(ls_run_folder *folder,
                                           const ls_train_config *config,
                                           bool overwrite);
-// Takes away a run that has just been started, as far as that can be done.
+// The new run has done a step: what a former one left is taken away now, and
+// config.json written. Does nothing the next time.
+LS_MUST_USE ls_status ls_run_folder_commit(ls_run_folder *folder,
+                                           const ls_train_config *config);
+// Takes away a run that has just been started, as far as that can be done; one
+// that it was to overwrite is kept.
 void ls_run_folder_abandon(ls_run_folder *folder);
-// Sets the model to the checkpoint of the run that is there and fills in the
-// notes (see ls_checkpoint_read). A run that has saved nothing is at step 0.
+// Takes the folder of the run that is there, sets the model to its checkpoint
+// and fills in the notes (see ls_checkpoint_read). A run that has saved nothing
+// is at step 0. LS_FAILED_PRECONDITION where another one is writing to it.
 LS_MUST_USE ls_status ls_run_folder_restore(ls_run_folder *folder,
                                             const ls_model *model,
                                             ls_checkpoint_notes *notes);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "lockstep/train.h"
+#include "support/comma.h"
 
 // A clock that stands still until a test moves it, and what was written.
 static int64_t now;
@@ -47,11 +48,19 @@ static int end(void **state) {
   return 0;
 }
 
-static ls_progress *make(bool terminal, int width) {
+static int width;  // Of the terminal, as it is now.
+
+static int tell_width(void *user) {
+  (void)user;
+  return width;
+}
+
+static ls_progress *make(bool terminal, int first_width) {
   ls_progress *progress = NULL;
+  width = first_width;
   expect_ok(ls_progress_create(&(ls_progress_options){.write = write_text,
                                                       .terminal = terminal,
-                                                      .width = width},
+                                                      .width = tell_width},
                                &progress));
   return progress;
 }
@@ -98,6 +107,51 @@ static void a_narrow_terminal_has_no_bar(void **state) {
   ls_progress_destroy(progress);
 }
 
+// No line is longer than the terminal is wide when it is shown.
+static void a_line_fits_whatever_the_width_becomes(void **state) {
+  (void)state;
+  static const int widths[] = {80, 200, 60, 33, 20, 2, 1, 79, 0};
+  ls_progress *progress = make(true, 80);
+  const ls_train_report report = half_way();
+  for (size_t i = 0; i < sizeof(widths) / sizeof(widths[0]); ++i) {
+    memset(written, 0, sizeof(written));
+    width = widths[i];
+    ls_progress_show(progress, &report);
+    const size_t shown = strlen(written) - strlen("\r\033[K");
+    assert_true(shown < (size_t)(width > 0 ? width : 80));
+    assert_true(shown >= (size_t)(width > 60 ? 60 : width) - (width > 0));
+    now += 100000000;
+  }
+  ls_progress_destroy(progress);
+}
+
+static void what_is_left_is_told_to_the_end(void **state) {
+  (void)state;
+  ls_progress *progress = make(false, 0);
+  ls_train_report report = half_way();
+  report.epoch_end = true;  // Also where the run was stopped.
+  ls_progress_show(progress, &report);
+  expect_contains(written, "ex/s eta 1:02:05\n");
+  report.step = report.num_steps;
+  report.seconds_left = 0;
+  ls_progress_show(progress, &report);
+  expect_contains(written, "ex/s in 0:03\n");
+  ls_progress_destroy(progress);
+}
+
+static void numbers_have_a_point_in_every_language(void **state) {
+  (void)state;
+  ls_progress *progress = make(false, 0);
+  ls_train_report report = half_way();
+  report.epoch_end = true;
+  const bool comma = comma_begin();
+  ls_progress_show(progress, &report);
+  comma_end();
+  ls_progress_destroy(progress);
+  if (!comma) skip();
+  expect_contains(written, "loss 0.5000 acc 75.0% 12346 ex/s");
+}
+
 static void elsewhere_a_line_comes_every_few_seconds(void **state) {
   (void)state;
   ls_progress *progress = make(false, 0);
@@ -132,6 +186,12 @@ int main(void) {
       cmocka_unit_test_setup_teardown(a_terminal_line_is_rewritten_and_fits,
                                       begin, end),
       cmocka_unit_test_setup_teardown(a_narrow_terminal_has_no_bar, begin, end),
+      cmocka_unit_test_setup_teardown(a_line_fits_whatever_the_width_becomes,
+                                      begin, end),
+      cmocka_unit_test_setup_teardown(what_is_left_is_told_to_the_end, begin,
+                                      end),
+      cmocka_unit_test_setup_teardown(numbers_have_a_point_in_every_language,
+                                      begin, end),
       cmocka_unit_test_setup_teardown(elsewhere_a_line_comes_every_few_seconds,
                                       begin, end),
       cmocka_unit_test_setup_teardown(the_end_of_an_epoch_is_always_shown,

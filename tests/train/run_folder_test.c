@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run leaves in its folder when all does not go well.
+#include "support/expect.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/runtime_internal.h"
+#include "lockstep/train.h"
+
+enum { EXAMPLES = 64, INPUTS = 16 };
+
+// A run of tiny on zeros, of which one example may be no number.
+typedef struct setup {
+  ls_strategy *strategy;
+  ls_model model;
+  ls_dataset *train;
+  ls_train_options options;
+  ls_train_result result;
+} setup;
+
+static ls_dataset *zeros(int nan_at) {
+  static float examples[EXAMPLES * INPUTS];
+  static const int32_t labels[EXAMPLES];
+  memset(examples, 0, sizeof(examples));
+  if (nan_at >= 0) examples[nan_at * INPUTS] = NAN;
+  ls_array *x = NULL, *y = NULL;
+  ls_dataset *dataset = NULL;
+  expect_ok(ls_array_create_copy(LS_DTYPE_F32, LS_SHAPE(EXAMPLES, INPUTS),
+                                 examples, &x));
+  expect_ok(ls_array_create_copy(LS_DTYPE_I32, LS_SHAPE(EXAMPLES), labels, &y));
+  expect_ok(ls_dataset_create(x, y, &dataset));
+  ls_array_release(x);
+  ls_array_release(y);
+  return dataset;
+}
+
+static void begin(setup *s, const char *folder, int nan_at) {
+  *s = (setup){.train = zeros(nan_at)};
+  expect_ok(ls_mirrored_strategy_create(
+      &(ls_mirrored_options){.num_replicas = LS_SOME(1)}, &s->strategy));
+  expect_ok(ls_model_create(ls_model_find("tiny"),
+                            &(ls_model_options){.metrics = true}, &s->model));
+  s->options = (ls_train_options){.model = &s->model,
+                                  .strategy = s->strategy,
+                                  .train = s->train,
+                                  .batch_size = 8,
+                                  .epochs = 1,
+                                  .run_folder = folder,
+                                  .overwrite = true};
+}
+
+static void end(setup *s) {
+  ls_model_destroy(&s->model);
+  ls_strategy_release(s->strategy);
+  ls_dataset_release(s->train);
+}
+
+// NULL: there is no such file.
+static char *read_text(const char *path) {
+  const ls_file_system *files = ls_file_system_system();
+  char *text = NULL;
+  size_t size = 0;
+  bool exists = false;
+  expect_ok(files->exists(files->user, path, &exists));
+  if (exists)
+    expect_ok(
+        files->read(files->user, path, ls_allocator_system(), &text, &size));
+  return text;
+}
+
+static void expect_text(const char *path, const char *want) {
+  char *text = read_text(path);
+  if (want == NULL)
+    assert_null(text);
+  else
+    assert_string_equal(text, want);
+  ls_release(ls_allocator_system(), text);
+}
+
+// ---- Losses that are no number ---------------------------------------------
+static void the_steps_before_a_loss_that_is_no_number_are_logged(void **state) {
+  (void)state;
+  int late = 0;
+  for (int at = 0; at < EXAMPLES; at += 7) {
+    setup s;
+    begin(&s, "nan", at);
+    expect_status(ls_train(&s.options, &s.result), LS_OUT_OF_RANGE,
+                  "the loss is");
+    char *text = read_text("nan/metrics.jsonl");
+    if (s.result.steps == 0) {
+      assert_null(text);
+    } else {
+      // One line of the steps that went well, and their loss.
+      char head[64];
+      snprintf(head, sizeof(head), "{\"step\":%lld,\"epoch\":1,\"loss\":",
+               (long long)s.result.steps);
+      assert_non_null(text);
+      assert_int_equal(strncmp(text, head, strlen(head)), 0);
+      assert_true(isfinite(strtod(text + strlen(head), NULL)));
+      assert_true(text[strlen(head)] != 'n');
+      assert_string_equal(strchr(text, '\n'), "\n");
+      ++late;
+    }
+    ls_release(ls_allocator_system(), text);
+    end(&s);
+  }
+  assert_true(late > 0);
+}
+
+// ---- Overwriting -----------------------------------------------------------
+static void a_run_that_does_no_step_overwrites_nothing(void **state) {
+  (void)state;
+  static const char *const names[] = {"config.json", "metrics.jsonl",
+                                      "model.safetensors",
+                                      "checkpoint.safetensors"};
+  enum { FILES = 4 };
+  setup s;
+  begin(&s, "old", -1);
+  expect_ok(ls_train(&s.options, &s.result));
+  end(&s);
+  char *before[FILES], path[64];
+  for (size_t i = 0; i < FILES; ++i) {
+    snprintf(path, sizeof(path), "old/%s", names[i]);
+    before[i] = read_text(path);
+    assert_non_null(before[i]);
+  }
+  // All examples in the first batch.
+  begin(&s, "old", 5);
+  s.options.batch_size = EXAMPLES;
+  expect_status(ls_train(&s.options, &s.result), LS_OUT_OF_RANGE, "step 1");
+  assert_int_equal(s.result.steps, 0);
+  end(&s);
+  for (size_t i = 0; i < FILES; ++i) {
+    snprintf(path, sizeof(path), "old/%s", names[i]);
+    expect_text(path, before[i]);
+    ls_release(ls_allocator_system(), before[i]);
+  }
+  expect_text("old/lock", NULL);
+  // Once a step is done, nothing of the old run is left.
+  begin(&s, "old", -1);
+  s.options.steps = 1;
+  s.options.seed = 7;
+  expect_ok(ls_train(&s.options, &s.result));
+  end(&s);
+  char *text = read_text("old/metrics.jsonl");
+  assert_int_equal(strncmp(text, "{\"step\":1,", 10), 0);
+  ls_release(ls_allocator_system(), text);
+  text = read_text("old/config.json");
+  expect_contains(text, "\"seed\":7");
+  ls_release(ls_allocator_system(), text);
+}
+
+// ---- Two at once -----------------------------------------------------------
+typedef struct intruder {
+  int64_t refused;
+  bool resume;
+} intruder;
+
+// While a run goes on, another one comes to the same folder.
+static void intrude(void *user, const ls_train_report *report) {
+  intruder *it = user;
+  (void)report;
+  setup s;
+  begin(&s, "busy", -1);
+  s.options.resume = it->resume;
+  s.options.overwrite = !it->resume;
+  expect_status(ls_train(&s.options, &s.result), LS_FAILED_PRECONDITION,
+                "'busy/lock' is locked by process ");
+  ++it->refused;
+  end(&s);
+}
+
+static void a_run_has_its_folder_to_itself(void **state) {
+  (void)state;
+  for (int resume = 0; resume < 2; ++resume) {
+    setup s;
+    intruder user = {.resume = resume == 1};
+    begin(&s, "busy", -1);
+    s.options.report = intrude;
+    s.options.report_user = &user;
+    expect_ok(ls_train(&s.options, &s.result));
+    assert_int_equal(user.refused, 8 + 1);  // Steps and the epoch's end.
+    end(&s);
+    expect_text("busy/lock", NULL);
+  }
+  setup s;
+  begin(&s, "busy", -1);
+  s.options.resume = true;
+  expect_ok(ls_train(&s.options, &s.result));
+  end(&s);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_steps_before_a_loss_that_is_no_number_are_logged),
+      cmocka_unit_test(a_run_that_does_no_step_overwrites_nothing),
+      cmocka_unit_test(a_run_has_its_folder_to_itself),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
