@@ -2,8 +2,9 @@
 // Arrays: header and elements in one block, the elements on a cache line.
 //
 // The bytes of strings stand behind the table of their places, in the same
-// block. Elements of resource and variant arrays are NULL or an ls_object of
-// which the array owns a reference; a view owns none.
+// block, or in one of their own if they came later. Elements of resource and
+// variant arrays are NULL or an ls_object of which the array owns a reference;
+// a view owns none.
 #include "lockstep/array.h"
 
 #include "base/allocator.h"
@@ -20,6 +21,8 @@ struct ls_array {
   size_t size;
   void *data;
   bool is_view;
+  bool is_lent;                 // Its elements are another's: see ls_array_own.
+  char *bytes;                  // Of strings, if not behind the elements.
   void (*release)(void *user);  // Of a view.
   void *user;
 };
@@ -47,12 +50,13 @@ static void destroy_array(ls_object *object) {
   ls_array *array = (ls_array *)object;
   if (array->is_view) {
     if (array->release != NULL) array->release(array->user);
-  } else if (holds_objects(array->dtype)) {
+  } else if (holds_objects(array->dtype) && !array->is_lent) {
     void **objects = array->data;
     for (int64_t i = 0; i < array->num_elements; ++i) {
       ls_object_release(objects[i]);
     }
   }
+  ls_release(array->allocator, array->bytes);
   ls_release(array->allocator, array);
 }
 
@@ -116,6 +120,46 @@ ls_status ls_array_create_unwritten(ls_dtype dtype, ls_shape shape,
   LS_TRY(check_type(dtype, shape));
   LS_TRY(make_array(dtype, shape, data_size(dtype, shape), out_array));
   if (dtype == LS_DTYPE_STRING || holds_objects(dtype)) zero(*out_array);
+  return ls_ok();
+}
+
+bool ls_dtype_owns_elements(ls_dtype dtype) {
+  return dtype == LS_DTYPE_STRING || holds_objects(dtype);
+}
+
+void ls_array_lend(ls_array *array) {
+  array->is_lent = ls_dtype_owns_elements(array->dtype);
+}
+
+static ls_status own_strings(ls_array *array) {
+  const size_t count = (size_t)array->num_elements;
+  ls_bytes *strings = array->data;
+  size_t size = 0;
+  for (size_t i = 0; i < count; ++i)
+    size += strings[i].size + 1;
+  char *place = ls_allocate(array->allocator, size + 1);
+  if (place == NULL) return ls_out_of_memory();
+  array->bytes = place;
+  for (size_t i = 0; i < count; ++i) {
+    const size_t length = strings[i].size;
+    if (length > 0) memcpy(place, strings[i].data, length);
+    place[length] = '\0';
+    strings[i].data = place;
+    place += length + 1;
+  }
+  return ls_ok();
+}
+
+ls_status ls_array_own(ls_array *array) {
+  if (!array->is_lent) return ls_ok();
+  if (array->dtype == LS_DTYPE_STRING) {
+    LS_TRY(own_strings(array));
+  } else {
+    void **objects = array->data;
+    for (int64_t i = 0; i < array->num_elements; ++i)
+      ls_object_retain(objects[i]);
+  }
+  array->is_lent = false;
   return ls_ok();
 }
 

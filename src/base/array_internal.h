@@ -11,4 +11,11 @@
 LS_MUST_USE ls_status ls_array_create_unwritten(ls_dtype dtype, ls_shape shape,
                                                 ls_array **out_array);
 
+// Whether elements are more than their bits: strings, objects.
+bool ls_dtype_owns_elements(ls_dtype dtype);
+// Such elements of a new array will be written by somebody who only lends them,
+// until ls_array_own has made them the array's. Nothing for other dtypes.
+void ls_array_lend(ls_array *array);
+LS_MUST_USE ls_status ls_array_own(ls_array *array);
+
 #endif  // LS_BASE_ARRAY_INTERNAL_H_

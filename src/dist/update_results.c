@@ -38,7 +38,9 @@ static ls_op group_each(device_op *items, size_t count, ls_op *ops,
         if (group.id != 0) of_device[n++] = group;
         while (n < LS_COUNT_OF(of_device) && at < end)
           of_device[n++] = items[at++].op;
-        group = ls_group(of_device, n, name);
+        // The name is that of the op that runs after all.
+        const bool is_last = i == 0 && at == count;
+        group = ls_group(of_device, n, is_last ? name : NULL);
       }
     }
     ops[num_groups++] = group;

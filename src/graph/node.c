@@ -67,12 +67,30 @@ ls_status ls_graph_name_node(ls_graph *graph, ls_node *node,
   return take_number(graph, scope, node->base, &node->number);
 }
 
+// No name is ever cut: two could become one.
+static ls_status check_scope(const ls_name_scope *parent, const char *name) {
+  const size_t most = LS_MAX_FULL_NAME - LS_MAX_NAME - 1;
+  const size_t length = strlen(name);
+  if (length == 0 || length >= LS_MAX_NAME - 12)
+    return ls_invalid_argument("the name scope '%.40s' has %zu characters; 1 "
+                               "to %d are possible",
+                               name, length, LS_MAX_NAME - 13);
+  size_t full = length + 1;
+  for (; parent != NULL; parent = parent->parent)
+    full += strlen(parent->name) + 1;
+  if (full <= most) return ls_ok();
+  return ls_invalid_argument("the name scopes around and with '%.40s' have %zu "
+                             "characters; %zu are possible",
+                             name, full, most);
+}
+
 ls_status ls_graph_name_scope(ls_graph *graph, const ls_name_scope *parent,
                               const char *name, bool unique,
                               const ls_name_scope **out_scope) {
   *out_scope = NULL;
   char text[LS_MAX_NAME];
   uint32_t number = 0;
+  LS_RETURN_IF_ERROR(check_scope(parent, name));
   if (unique) LS_RETURN_IF_ERROR(take_number(graph, parent, name, &number));
   if (number == 0)
     snprintf(text, sizeof(text), "%s", name);
@@ -217,7 +235,9 @@ const char *ls_tensor_name(ls_tensor tensor) {
   char text[LS_MAX_FULL_NAME + 8];
   snprintf(text, sizeof(text), "%s:%u", ls_node_name(graph, node),
            ls_ref_output(tensor.ref));
-  const char *kept = ls_arena_string(&graph->arena, text);
+  // The graph's, once: values of the eager graph go, and their memory with
+  // them.
+  const char *kept = ls_graph_intern(graph, text);
   return kept != NULL ? kept : "";
 }
 

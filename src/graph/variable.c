@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "base/array_internal.h"
 #include "base/runtime_internal.h"
 #include "graph/eager_hook.h"
 #include "graph/make.h"
@@ -128,6 +129,10 @@ static ls_status check_initial(const ls_variable_options *options,
   if (node != NULL && node->failure != NULL)
     return ls_status_clone(node->failure);
   *out_type = ls_graph_type(value.graph, value.ref);
+  if (ls_dtype_owns_elements(out_type->dtype))
+    return ls_unimplemented("variable '%s' of dtype %s: variables hold numbers",
+                            options->name ? options->name : "Variable",
+                            ls_dtype_name(out_type->dtype));
   const bool wanted_shape = options->dtype != LS_DTYPE_NONE;
   if ((wanted_shape && out_type->dtype != options->dtype) ||
       (options->initializer != NULL && wanted_shape &&
@@ -294,7 +299,11 @@ static ls_status create_plain(const ls_variable_options *options,
     const ls_arena_mark_point memory = ls_arena_mark(&graph->arena);
     ls_name_scope_print(names, name, sizeof(name));
     const size_t at = strlen(name);
-    if (graph->kind == LS_GRAPH_EAGER) {
+    if (at + strlen(base) >= sizeof(name)) {
+      status = ls_invalid_argument("a variable's name, with its scopes, has "
+                                   "%zu characters; %zu are possible",
+                                   at + strlen(base), sizeof(name) - 1);
+    } else if (graph->kind == LS_GRAPH_EAGER) {
       snprintf(name + at, sizeof(name) - at, "%s", base);
       status = create(options, name, out_variable);
       // The store has the initial value now; what it was made of may go.

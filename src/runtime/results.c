@@ -25,8 +25,10 @@ ls_status ls_result_map_finish(ls_result_map *map, ls_allocator *allocator,
   map->types = ls_new_array(allocator, ls_type, map->num_outputs + 1);
   map->uses = ls_new_array(allocator, int, map->num_outputs + 1);
   if (map->types == NULL || map->uses == NULL) return ls_out_of_memory();
-  for (size_t i = 0; i < map->num_outputs; ++i)
+  for (size_t i = 0; i < map->num_outputs; ++i) {
     map->types[i] = ls_compiled_output(compiled, i);
+    map->lends |= ls_dtype_owns_elements(map->types[i].dtype);
+  }
   for (size_t i = 0; i < map->num_values; ++i)
     ++map->uses[map->outputs[i]];
   return ls_ok();
@@ -47,6 +49,8 @@ static bool holds(walk *w, ls_nest leaf) {
   const ls_type type = w->map->types[output];
   if (w->arrays[output] != NULL) return w->arrays[output] == array;
   w->arrays[output] = array;
+  // What an array owns is not overwritten.
+  if (ls_dtype_owns_elements(type.dtype)) return false;
   return ls_object_is_held(array, w->map->uses[output]) &&
          ls_array_dtype(array) == type.dtype &&
          ls_shape_equal(ls_array_shape(array), type.shape);
@@ -97,6 +101,7 @@ static ls_nest make_array(walk *w) {
   const ls_status status =
       ls_array_create_unwritten(type.dtype, type.shape, &array);
   if (!ls_status_is_ok(status)) return ls_fail(status);
+  ls_array_lend(array);
   w->arrays[output] = array;
   return ls_nest_array(array);
 }
@@ -136,7 +141,8 @@ ls_status ls_results_open(ls_nest structure, const ls_result_map *map,
       ls_nest_release(made);
       return status;
     }
-    *out_former = (ls_former_results){.nest = *results, .replaced = true};
+    *out_former = (ls_former_results){
+        .nest = *results, .replaced = true, .lends = map->lends};
     *results = made;
   }
   for (size_t i = 0; i < map->num_outputs; ++i)
@@ -144,9 +150,21 @@ ls_status ls_results_open(ls_nest structure, const ls_result_map *map,
   return ls_ok();
 }
 
+// Strings and objects in results are still the program's.
+static ls_status own_all(ls_nest nest) {
+  if (nest.kind == LS_KIND_ARRAY) return ls_array_own(ls_nest_as_array(nest));
+  const size_t parts = ls_distributed_count(nest);
+  for (size_t i = 0; i < parts; ++i)
+    LS_RETURN_IF_ERROR(own_all(ls_distributed_component(nest, i)));
+  for (size_t i = 0; i < ls_nest_count(nest); ++i)
+    LS_RETURN_IF_ERROR(own_all(ls_nest_item(nest, i)));
+  return ls_ok();
+}
+
 ls_status ls_results_close(ls_former_results former, ls_status status,
                            ls_nest *results) {
   if (!former.replaced) return status;
+  if (ls_status_is_ok(status) && former.lends) status = own_all(*results);
   const bool failed = !ls_status_is_ok(status);
   ls_nest_release(failed ? *results : former.nest);
   if (failed) *results = former.nest;

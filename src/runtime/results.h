@@ -19,6 +19,7 @@ typedef struct ls_result_map {
   size_t num_values, num_outputs;
   ls_type *types;  // Of each output ...
   int *uses;       // ... and how many values it is.
+  bool lends;      // Some are strings or objects, which arrays own.
 } ls_result_map;
 
 // Room for the outputs of `num_values` values, to be filled by ls_lower. Deinit
@@ -38,6 +39,7 @@ ls_status ls_result_map_finish(ls_result_map *map, ls_allocator *allocator,
 typedef struct ls_former_results {
   ls_nest nest;
   bool replaced;
+  bool lends;  // As in the map.
 } ls_former_results;
 ls_status ls_results_open(ls_nest structure, const ls_result_map *map,
                           ls_nest *leaves, ls_nest *results, void **outputs,

@@ -381,6 +381,52 @@ static void one_device_is_one_group(void **state) {
   ls_strategy_release(strategy);
 }
 
+static void a_group_of_several_devices_has_the_name_asked_for(void **state) {
+  (void)state;
+  LS_SPEC("V22 V197");
+  ls_strategy *strategy = mirrored_of(2);
+  ls_graph *graph = NULL;
+  ls_session *session = NULL;
+  ls_op op, found;
+  expect_ok(ls_graph_create("g", &graph));
+  ls_variable *v = NULL;
+  LS_GRAPH_SCOPE(graph) {
+    v = variable_in(strategy, (variable_kind){.initial = 1});
+    ls_nest parts[2];
+    for (size_t i = 0; i < 2; ++i)
+      LS_DEVICE_SCOPE(i == 0 ? "/cpu:0" : "/cpu:1") {
+        parts[i] = ls_leaf(
+            ls_variable_assign_add(ls_variable_component(v, i), scalar_of(10)));
+      }
+    const ls_nest value = ls_nest_distributed(LS_PER_REPLICA, parts, 2);
+    expect_ok(ls_strategy_group(strategy, value, "both", &op));
+    ls_nest_release(value);
+  }
+  expect_ok(ls_graph_take_error(graph));
+  assert_string_equal(ls_op_name(op), "both");
+  expect_ok(ls_graph_lookup_op(graph, "both", &found));
+  assert_int_equal(found.id, op.id);
+  // What is found by its name runs all of it.
+  ls_nest fetched = ls_none();
+  expect_ok(ls_session_create(graph, &session));
+  LS_GRAPH_SCOPE(graph) {
+    expect_ok(ls_session_run(session, ls_nest_op(ls_global_initializer()), NULL,
+                             0, &fetched));
+  }
+  expect_ok(ls_session_run(session, ls_nest_op(found), NULL, 0, &fetched));
+  for (size_t i = 0; i < 2; ++i) {
+    ls_array *array = NULL;
+    expect_ok(ls_session_variable_value(session, ls_variable_component(v, i),
+                                        &array));
+    assert_true(ls_array_f64(array, 0) == 11);
+    ls_array_release(array);
+  }
+  ls_session_destroy(session);
+  ls_variable_release(v);
+  ls_graph_destroy(graph);
+  ls_strategy_release(strategy);
+}
+
 // ---- Fetch -----------------------------------------------------------------
 static ls_nest times_ten(ls_nest args, void *user) {
   int *times = user;
@@ -527,6 +573,7 @@ int main(void) {
       cmocka_unit_test(one_result_runs_every_update),
       cmocka_unit_test(ungrouped_results_are_tuples),
       cmocka_unit_test(one_device_is_one_group),
+      cmocka_unit_test(a_group_of_several_devices_has_the_name_asked_for),
       cmocka_unit_test(fetched_values_are_tensors),
       cmocka_unit_test(items_are_dealt_to_devices),
   };
