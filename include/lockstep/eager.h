@@ -7,6 +7,13 @@
 // it is told to keep, which move to the frame around it. Handles of freed
 // values are errors, not crashes. A failed op makes a failed value; its status
 // is returned by the first status-returning call that uses it.
+//
+// Threads: values, frames and tapes belong to the thread that made them, and
+// end with it; a replica has frames of its own inside of those around its run.
+// Another thread may look at a value (ls_tensor_value and its kin) while its
+// own neither makes values nor closes frames; to hand one on, take its array.
+// Variables belong to all threads: a write and what else uses the variable are
+// ordered by the caller.
 #ifndef LOCKSTEP_EAGER_H_
 #define LOCKSTEP_EAGER_H_
 
@@ -16,7 +23,8 @@
 extern "C" {
 #endif
 
-// Opens a frame of this thread's runtime. Frames nest.
+// Opens a frame of this thread's runtime, or of this replica. Frames nest; one
+// that a replica leaves open is closed with the run, and its values stay.
 LS_API LS_MUST_USE ls_status ls_frame_begin(void);
 // Closes the innermost frame. `keep` (NULL: nothing) is a nest whose tensors
 // survive; their handles stay as they are.

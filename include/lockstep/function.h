@@ -10,7 +10,15 @@
 // callback reads through `user` is frozen at the trace. Every effect in it
 // (assignments, prints) runs at each call, in order.
 //
-// Called while another graph is being built, a function becomes part of it.
+// Called while another graph is being built, a function becomes part of it. A
+// function may call others, and itself with something that ends it; callbacks
+// run inside of each other LS_MAX_NESTED_CALLS deep.
+//
+// Threads: any number of threads may call, clear, print and measure a function
+// at the same time; its callback then runs in several threads at once, when
+// these need a trace each. Calls that use a variable which another one writes
+// are ordered by the caller. A nest of results is one call's at a time. Who
+// calls a function holds a reference to it until the call has returned.
 #ifndef LOCKSTEP_FUNCTION_H_
 #define LOCKSTEP_FUNCTION_H_
 
@@ -22,6 +30,8 @@ extern "C" {
 #endif
 
 typedef struct ls_function ls_function;
+
+enum { LS_MAX_NESTED_CALLS = 64 };
 
 // How to make a function. Zero in a field means its default.
 typedef struct ls_function_options {
@@ -37,7 +47,8 @@ LS_API LS_MUST_USE ls_status ls_function_create(
     const ls_function_options *options, ls_function **out_function);
 LS_API ls_function *ls_function_retain(ls_function *function);
 LS_API void ls_function_release(ls_function *function);
-// Drops all traces: the callback runs again at the next call.
+// Drops all traces: the callback runs again at the next call. A call that runs
+// meanwhile, in this thread or another, ends with the trace it has.
 LS_API void ls_function_clear(ls_function *function);
 
 // Calls the function. `args` is lent: a nest of arrays, eager tensors (or
@@ -46,6 +57,8 @@ LS_API void ls_function_clear(ls_function *function);
 // else it is released and made anew (start with a zeroed nest). Results that
 // are one value are one array. After a failure it holds the arrays it held
 // before.
+//   LS_FAILED_PRECONDITION  callbacks are too deep inside of each other: names
+//                           the function.
 LS_API LS_MUST_USE ls_status ls_function_call(ls_function *function,
                                               ls_nest args, ls_nest *results);
 

@@ -29,7 +29,9 @@ LS_API ls_strategy *ls_strategy_current(void);
 // Whether a strategy other than the default one is in force.
 LS_API bool ls_has_strategy(void);
 LS_API bool ls_in_cross_replica_context(void);
-// The current replica context; NULL in a cross-replica context.
+// The current replica context; NULL in a cross-replica context. Lent to the
+// callback while it runs, on its thread: kept longer it is refused, until its
+// strategy goes, after which it must not be used.
 LS_API ls_replica *ls_replica_context(void);
 // In an update function: the number of the component that is being updated.
 LS_API ls_opt ls_update_replica_id(void);

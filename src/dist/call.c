@@ -26,9 +26,9 @@ typedef struct replica_call {
 static void run_replica(void *user) {
   ls_replica_task *task = user;
   const replica_call *call = task->rounds->user;
-  LS_DEVICE_SCOPE(task->rounds->strategy->devices[task->replica.id]) {
+  LS_DEVICE_SCOPE(task->rounds->strategy->devices[task->replica->id]) {
     const ls_nest made =
-        call->callback(call->each[task->replica.id], call->user);
+        call->callback(call->each[task->replica->id], call->user);
     task->status = ls_take_nest(made, &task->result);
   }
 }
@@ -36,8 +36,8 @@ static void run_replica(void *user) {
 static ls_status name_replica(ls_replica_task *task) {
   char name[32];
   ls_graph *graph = task->graph;
-  if (task->replica.id == 0 || graph->kind == LS_GRAPH_EAGER) return ls_ok();
-  snprintf(name, sizeof(name), "replica_%d", task->replica.id);
+  if (task->replica->id == 0 || graph->kind == LS_GRAPH_EAGER) return ls_ok();
+  snprintf(name, sizeof(name), "replica_%d", task->replica->id);
   return ls_graph_name_scope(graph, task->context.names, name, false,
                              &task->context.names);
 }
@@ -72,8 +72,8 @@ static ls_status prepare(ls_replica_task *task) {
   task->graph = call->graph;
   task->losses = call->losses;
   if (call->rows.kind != LS_KIND_NONE)
-    task->replica.examples =
-        ls_distributed_component(call->rows, (size_t)task->replica.id);
+    task->replica->examples =
+        ls_distributed_component(call->rows, (size_t)task->replica->id);
   return name_replica(task);
 }
 

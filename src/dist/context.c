@@ -43,7 +43,8 @@ ls_replica *ls_replica_context(void) {
   static _Thread_local ls_replica alone;
   const ls_distribution *entry = ls_distribution_current();
   if (entry != NULL) return entry->replica;
-  alone = (ls_replica){.strategy = ls_strategy_current(), .count = 1};
+  alone =
+      (ls_replica){.strategy = ls_strategy_current(), .count = 1, .runs = true};
   return &alone;
 }
 
@@ -274,6 +275,43 @@ ls_status ls_strategy_set_current(ls_strategy *strategy) {
 }
 
 // ---- Replica contexts ------------------------------------------------------
+ls_status ls_replicas_take(ls_strategy *strategy, ls_replica **out_replicas) {
+  const size_t count = (size_t)strategy->num_replicas;
+  ls_mutex_lock(&strategy->lock);
+  ls_replica *replicas = strategy->idle_replicas;
+  if (replicas != NULL) strategy->idle_replicas = replicas->next_idle;
+  ls_mutex_unlock(&strategy->lock);
+  if (replicas == NULL)
+    replicas = ls_new_array(strategy->allocator, ls_replica, count);
+  *out_replicas = replicas;
+  if (replicas == NULL) return ls_out_of_memory();
+  for (size_t r = 0; r < count; ++r)
+    replicas[r] = (ls_replica){.strategy = strategy,
+                               .id = (int32_t)r,
+                               .count = (int32_t)count,
+                               .runs = true};
+  return ls_ok();
+}
+
+void ls_replicas_give(ls_strategy *strategy, ls_replica *replicas) {
+  if (replicas == NULL) return;
+  for (int32_t r = 0; r < strategy->num_replicas; ++r)
+    replicas[r] =
+        (ls_replica){.strategy = strategy, .id = r, .count = replicas[r].count};
+  ls_mutex_lock(&strategy->lock);
+  replicas->next_idle = strategy->idle_replicas;
+  strategy->idle_replicas = replicas;
+  ls_mutex_unlock(&strategy->lock);
+}
+
+void ls_replicas_free(ls_strategy *strategy) {
+  while (strategy->idle_replicas != NULL) {
+    ls_replica *replicas = strategy->idle_replicas;
+    strategy->idle_replicas = replicas->next_idle;
+    ls_release(strategy->allocator, replicas);
+  }
+}
+
 ls_strategy *ls_replica_strategy(const ls_replica *replica) {
   return replica->strategy;
 }
@@ -290,6 +328,11 @@ ls_status ls_replica_check(const ls_replica *replica, const char *what) {
         "%s needs a replica context, there is none here: use "
         "call_for_each_replica (ls_strategy_call_for_each_replica)",
         what);
+  if (!replica->runs)
+    return ls_failed_precondition(
+        "%s: the run of replica %d of %s that this context was lent for has "
+        "ended; take the current one (ls_replica_context)",
+        what, replica->id, replica->strategy->name);
   const ls_replica *current = ls_replica_context();
   if (current == replica) return ls_ok();
   const ls_strategy *strategy = ls_strategy_current();

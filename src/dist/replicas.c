@@ -44,7 +44,7 @@ static void note_examples(const tracing *all, ls_replica_task *task) {
     const ls_shape shape = all->split_types[s].shape;
     if (shape.rank < 1) continue;
     if (shape.dim[0] == LS_UNKNOWN_DIM)
-      task->replica.examples =
+      task->replica->examples =
           ls_leaf((ls_tensor){task->graph, task->graph->parameters[s]});
     return;
   }
@@ -78,11 +78,11 @@ static void run_replica(void *user) {
 static ls_status prepare_replica(ls_replica_task *task) {
   tracing *all = task->rounds->user;
   char name[32];
-  snprintf(name, sizeof(name), "replica_%d", task->replica.id);
+  snprintf(name, sizeof(name), "replica_%d", task->replica->id);
   LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_REGION, name, all->graph->runtime,
                                    all->graph, &task->graph));
-  task->replica.graph = task->graph;
-  if (task->replica.id == 0) {
+  task->replica->graph = task->graph;
+  if (task->replica->id == 0) {
     all->first = task->graph;
     return ls_ok();
   }
@@ -95,7 +95,7 @@ static ls_status prepare_replica(ls_replica_task *task) {
 // Each replica counts the same random streams; its id tells its draws apart.
 static void resume_replica(ls_replica_task *task) {
   tracing *all = task->rounds->user;
-  if (task->replica.id == 0)
+  if (task->replica->id == 0)
     all->num_random = all->graph->num_random;
   else
     all->graph->num_random = all->num_random;
@@ -110,11 +110,11 @@ static ls_status share_replica(ls_replica_task *task) {
   ls_status same = ls_nest_same_structure(first->result, task->result);
   if (!ls_status_is_ok(same))
     return ls_status_annotate(same, "between the results of replicas 0 and %d",
-                              task->replica.id);
+                              task->replica->id);
   if (!ls_graph_equal(all->first, task->graph, difference, sizeof(difference)))
     return ls_unimplemented("replica %d's step differs from replica 0's: %s; "
                             "all replicas must record the same ops",
-                            task->replica.id, difference);
+                            task->replica->id, difference);
   ls_nest_release(task->result);
   task->result = ls_none();
   ls_graph_forward(task->graph, all->first);
@@ -270,13 +270,14 @@ static ls_nest first_component(ls_nest leaf, void *user) {
 }
 
 static ls_status trace_one(tracing *all, ls_nest *out_result) {
-  ls_replica replica = {
-      .strategy = all->strategy, .count = 1, .graph = all->graph};
+  ls_replica *replica = NULL;
+  LS_RETURN_IF_ERROR(ls_replicas_take(all->strategy, &replica));
+  replica->graph = all->graph;
   ls_context *context = ls_context_current();
   ls_distribution entry = {.outer = context->distribution,
                            .graph = all->graph,
                            .strategy = all->strategy,
-                           .replica = &replica};
+                           .replica = replica};
   const ls_nest args = ls_nest_map(all->args, first_component, NULL);
   ls_status status = ls_nest_status(args);
   context->distribution = &entry;
@@ -285,5 +286,6 @@ static ls_status trace_one(tracing *all, ls_nest *out_result) {
                              all->function->user, out_result);
   context->distribution = entry.outer;
   ls_nest_release(args);
+  ls_replicas_give(all->strategy, replica);
   return status;
 }

@@ -4,18 +4,17 @@
 #include "base/runtime_internal.h"
 #include "dist/call.h"
 #include "dist/cross_device.h"
+#include "runtime/eager.h"
 
 // ---- A replica -------------------------------------------------------------
 static ls_status init_task(ls_rounds *rounds, size_t id) {
   ls_replica_task *task = &rounds->tasks[id];
   task->rounds = rounds;
-  task->replica = (ls_replica){.strategy = rounds->strategy,
-                               .id = (int32_t)id,
-                               .count = (int32_t)rounds->count,
-                               .task = task};
+  task->replica = &rounds->replicas[id];
+  task->replica->task = task;
   ls_context_fork(&task->context);
   task->context.replicas = (int32_t)rounds->count;
-  task->context.replica = task->replica.id + 1;
+  task->context.replica = task->replica->id + 1;
   task->context.hooks = rounds->hooks;
   const ls_cross_device *ops = rounds->strategy->cross_device;
   task->context.table_reduce =
@@ -23,7 +22,7 @@ static ls_status init_task(ls_rounds *rounds, size_t id) {
   task->entry = (ls_distribution){.outer = task->context.distribution,
                                   .graph = rounds->around,
                                   .strategy = rounds->strategy,
-                                  .replica = &task->replica};
+                                  .replica = task->replica};
   task->context.distribution = &task->entry;
   task->requests =
       (ls_shared_requests){.sharing = &rounds->sharing, .replica = (int32_t)id};
@@ -72,7 +71,7 @@ static ls_status end_task(ls_replica_task *task) {
   task->status = NULL;
   if (ls_status_is_ok(status) && task->rounds->end != NULL)
     return task->rounds->end(task);
-  return ls_status_annotate(status, "on replica %d", task->replica.id);
+  return ls_status_annotate(status, "on replica %d", task->replica->id);
 }
 
 // With its own record of losses, whatever others do in the same graph.
@@ -117,11 +116,15 @@ static ls_status check_merge_args(const ls_rounds *rounds) {
 }
 
 ls_status ls_rounds_run(ls_rounds *rounds) {
+  ls_graph *eager = ls_eager_graph(ls_runtime_current());
+  if (eager == NULL) return ls_out_of_memory();
+  const uint64_t outside = ls_eager_begin_replicas(eager);
   rounds->count = (size_t)rounds->strategy->num_replicas;
   rounds->tasks =
       ls_new_array(rounds->strategy->allocator, ls_replica_task, rounds->count);
   if (rounds->tasks == NULL) return ls_out_of_memory();
   ls_sharing_init(&rounds->sharing, rounds->strategy);
+  LS_RETURN_IF_ERROR(ls_replicas_take(rounds->strategy, &rounds->replicas));
   ls_status status = ls_ok();
   for (bool done = false; !done && ls_status_is_ok(status);) {
     status = run_round(rounds, &done);
@@ -130,6 +133,7 @@ ls_status ls_rounds_run(ls_rounds *rounds) {
     if (ls_status_is_ok(status)) status = rounds->merge(rounds);
   }
   if (!ls_status_is_ok(status)) stop(rounds);
+  ls_eager_end_replicas(eager, outside);
   return status;
 }
 
@@ -137,6 +141,7 @@ void ls_rounds_deinit(ls_rounds *rounds) {
   if (rounds->tasks == NULL) return;
   for (size_t r = 0; r < rounds->count; ++r)
     deinit_task(&rounds->tasks[r]);
+  ls_replicas_give(rounds->strategy, rounds->replicas);
   ls_sharing_deinit(&rounds->sharing);
   ls_release(rounds->strategy->allocator, rounds->tasks);
 }
@@ -153,7 +158,7 @@ ls_nest ls_rounds_merge_call(ls_replica_task *task, ls_merge_function function,
     return LS_FAIL(LS_FAILED_PRECONDITION,
                    "merge_call from another thread or fiber than that of "
                    "replica %d",
-                   task->replica.id);
+                   task->replica->id);
   if (task->rounds->stopped) return stop_nest();
   task->merge = function;
   task->merge_user = user;

@@ -15,7 +15,7 @@ typedef struct ls_rounds ls_rounds;
 // One replica.
 typedef struct ls_replica_task {
   ls_rounds *rounds;
-  ls_replica replica;
+  ls_replica *replica;
   ls_graph *graph;  // Where its callback's ops go.
   ls_context context;
   ls_distribution entry;
@@ -46,6 +46,7 @@ struct ls_rounds {
   void *user;
   // The rest is made by ls_rounds_run.
   ls_replica_task *tasks;
+  ls_replica *replicas;
   size_t count;
   ls_sharing sharing;  // Variables that the replicas make.
   bool stopped;        // A replica or merge failed: nothing counts any more.

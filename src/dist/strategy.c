@@ -11,6 +11,8 @@
 static void destroy_strategy(ls_object *object) {
   ls_strategy *strategy = (ls_strategy *)object;
   ls_fiber_pool_destroy(strategy->fibers);
+  ls_replicas_free(strategy);
+  ls_mutex_deinit(&strategy->lock);
   ls_cross_device_release(strategy->cross_device);
   for (int32_t i = 0; strategy->devices != NULL && i < strategy->num_replicas;
        ++i)
@@ -48,7 +50,8 @@ static ls_status make(ls_runtime *runtime, ls_strategy_kind kind,
   else
     snprintf(strategy->name, sizeof(strategy->name), "mirrored strategy %llu",
              (unsigned long long)strategy->id);
-  const ls_status status = ls_fiber_pool_create(allocator, &strategy->fibers);
+  ls_status status = ls_fiber_pool_create(allocator, &strategy->fibers);
+  if (ls_status_is_ok(status)) status = ls_mutex_init(&strategy->lock);
   if (ls_status_is_ok(status))
     *out_strategy = strategy;
   else

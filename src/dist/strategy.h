@@ -6,6 +6,7 @@
 
 #include "base/fiber.h"
 #include "base/nest_internal.h"
+#include "base/threads.h"
 #include "graph/context.h"
 #include "graph/variable.h"
 #include "lockstep/device_name.h"
@@ -36,12 +37,17 @@ struct ls_strategy {
   ls_fiber_pool *fibers;  // Stacks for replicas' callbacks.
   ls_cross_device *cross_device;  // NULL: default strategy.
   ls_flag prefetch;
+  ls_mutex lock;  // Guards the contexts of replicas that do not run.
+  ls_replica *idle_replicas;
 };
 
-// A replica, as its callback sees it.
+// A replica, as its callback sees it. Callbacks keep what they were lent: it
+// stays until the strategy goes, and says when nothing of it runs.
 struct ls_replica {
   ls_strategy *strategy;
   int32_t id, count;
+  bool runs;
+  struct ls_replica *next_idle;  // Of replica 0, whom the others lie behind.
   struct ls_replica_task *task;  // Its fiber; NULL: it is the only one.
   ls_graph *graph;               // Its trace; NULL: eager or a built graph.
   // Where replicas have different numbers of examples: this one's, an array or
@@ -49,6 +55,12 @@ struct ls_replica {
   ls_nest examples;  // Lent; none: all have the same number.
   ls_tensor given_examples;
 };
+
+// Contexts of all replicas for one run, and back.
+ls_status ls_replicas_take(ls_strategy *strategy, ls_replica **out_replicas);
+void ls_replicas_give(ls_strategy *strategy, ls_replica *replicas);  // Or NULL.
+// Frees them, with the strategy.
+void ls_replicas_free(ls_strategy *strategy);
 
 // The runtime's default strategy. NULL: no memory.
 ls_strategy *ls_default_strategy(ls_runtime *runtime);

@@ -49,7 +49,7 @@ static ls_nest note_value(ls_nest leaf, void *user) {
                    "an argument of a merge call is a failed tensor");
   if (!is_own(a->task, leaf)) return ls_none();
   if (m->refs != NULL && a->count < m->num_args)
-    m->refs[(size_t)a->task->replica.id * m->num_args + a->count] =
+    m->refs[(size_t)a->task->replica->id * m->num_args + a->count] =
         leaf.as.tensor.ref;
   ++a->count;
   return ls_none();
@@ -99,7 +99,7 @@ static ls_status add_parameters(merging *m) {
 static ls_nest replace_value(ls_nest leaf, void *user) {
   replica_args *a = user;
   if (!is_own(a->task, leaf)) return ls_nest_retain(leaf);
-  const size_t at = a->count++ * a->m->replicas + (size_t)a->task->replica.id;
+  const size_t at = a->count++ * a->m->replicas + (size_t)a->task->replica->id;
   return ls_leaf((ls_tensor){a->m->body, a->m->body->parameters[at]});
 }
 

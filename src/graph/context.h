@@ -94,6 +94,8 @@ typedef struct ls_context {
   // Reduces by a table of the user's, where the strategy has one.
   ls_tensor (*table_reduce)(ls_reduce_op op, ls_tensor x);
   const struct ls_tape_walk *walks;  // Backward passes here, innermost first.
+  // Callbacks of functions that run inside of each other here.
+  int32_t callbacks;
 } ls_context;
 
 // This thread's or fiber's. Never NULL.

@@ -2,6 +2,7 @@
 #include "graph/graph.h"
 
 #include "base/runtime_internal.h"
+#include "graph/context.h"
 #include "graph/eager_hook.h"
 
 ls_status ls_graph_make(ls_graph_kind kind, const char *name,
@@ -141,6 +142,19 @@ void ls_graph_rollback(ls_graph *graph, ls_graph_rollback_point to) {
   graph->num_random = to.num_random;
 }
 
+void ls_graph_drop_nodes(ls_graph *graph, size_t from,
+                         bool (*drops)(const ls_node *node, void *user),
+                         void *user) {
+  size_t kept = from;
+  for (size_t i = from; i < graph->num_nodes; ++i) {
+    if (drops(graph->nodes[i], user))
+      release_node(graph->nodes[i]);
+    else
+      graph->nodes[kept++] = graph->nodes[i];
+  }
+  if (from < graph->num_nodes) graph->num_nodes = kept;
+}
+
 void ls_graph_fail(ls_graph *graph, ls_status status) {
   if (graph->error == NULL)
     graph->error = status;
@@ -253,17 +267,14 @@ ls_node *ls_graph_append(ls_graph *graph, const ls_op_spec *spec,
   for (size_t i = 0; i < spec->num_control; ++i)
     node->control[i] = spec->control[i].id;
   ls_node_retain_attrs(node);
+  if (graph->kind == LS_GRAPH_EAGER)
+    node->replica = ls_context_current()->replica;
   node->id = graph->next_id++;
   graph->nodes[graph->num_nodes++] = node;
   return node;
 }
 
-size_t ls_graph_position(const ls_graph *graph, uint64_t id) {
-  // Dense but in the eager graph: the distance from the end tells the place.
-  const uint64_t behind = graph->next_id - id;
-  if (behind != 0 && behind <= graph->num_nodes &&
-      graph->nodes[graph->num_nodes - behind]->id == id)
-    return graph->num_nodes - (size_t)behind;
+size_t ls_graph_first_position(const ls_graph *graph, uint64_t id) {
   size_t low = 0, high = graph->num_nodes;
   while (low < high) {
     const size_t middle = low + (high - low) / 2;
@@ -272,6 +283,16 @@ size_t ls_graph_position(const ls_graph *graph, uint64_t id) {
     else
       high = middle;
   }
+  return low;
+}
+
+size_t ls_graph_position(const ls_graph *graph, uint64_t id) {
+  // Dense but in the eager graph: the distance from the end tells the place.
+  const uint64_t behind = graph->next_id - id;
+  if (behind != 0 && behind <= graph->num_nodes &&
+      graph->nodes[graph->num_nodes - behind]->id == id)
+    return graph->num_nodes - (size_t)behind;
+  const size_t low = ls_graph_first_position(graph, id);
   return low < graph->num_nodes && graph->nodes[low]->id == id ? low : SIZE_MAX;
 }
 

@@ -147,6 +147,11 @@ typedef struct ls_graph_rollback_point {
 } ls_graph_rollback_point;
 ls_graph_rollback_point ls_graph_mark(const ls_graph *graph);
 void ls_graph_rollback(ls_graph *graph, ls_graph_rollback_point to);
+// Drops those nodes from position `from` on for which `drops` says so; nothing
+// that stays may use them.
+void ls_graph_drop_nodes(ls_graph *graph, size_t from,
+                         bool (*drops)(const ls_node *node, void *user),
+                         void *user);
 
 // Takes the status over as the graph's sticky error unless it has one.
 void ls_graph_fail(ls_graph *graph, ls_status status);
@@ -172,6 +177,8 @@ ls_status ls_graph_keep_nodes(ls_graph *graph, const bool *keep);
 // ---- Looking up ------------------------------------------------------------
 // The place of a node among those of its graph, by its id; SIZE_MAX: stale.
 size_t ls_graph_position(const ls_graph *graph, uint64_t id);
+// The place of the first node with this id or a later one.
+size_t ls_graph_first_position(const ls_graph *graph, uint64_t id);
 // The node of an id or ref; NULL when stale.
 ls_node *ls_graph_node(const ls_graph *graph, uint64_t id);
 static inline ls_node *ls_graph_node_of(const ls_graph *graph, uint64_t ref) {

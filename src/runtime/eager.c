@@ -1,67 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/eager.h"
 
-#include <pthread.h>
-
 #include "base/array_internal.h"
 #include "base/runtime_internal.h"
 #include "graph/context.h"
 #include "runtime/lower_ops.h"
 
 enum { MAX_VALUES = 16, MAX_CACHED_OPS = 4096 };
-
-// ---- Graphs ----------------------------------------------------------------
-static ls_graph *make_graph(ls_runtime_state *state, uintptr_t thread) {
-  ls_graph *graph = NULL;
-  ls_status status =
-      ls_graph_make(LS_GRAPH_EAGER, "eager", state->runtime, NULL, &graph);
-  ls_eager *eager = ls_new(state->allocator, ls_eager);
-  if (ls_status_is_ok(status) && eager != NULL &&
-      ls_map_insert_u64(&state->eager_graphs, thread, graph)) {
-    eager->state = state;
-    graph->owner = eager;
-    return graph;
-  }
-  ls_status_free(status);
-  ls_release(state->allocator, eager);
-  ls_graph_free(graph);
-  return NULL;
-}
-
-ls_graph *ls_eager_graph(ls_runtime *runtime) {
-  static _Thread_local ls_graph *last;  // Of this thread; checked before use.
-  static _Thread_local ls_runtime_state *last_state;
-  static _Thread_local uint64_t last_serial;
-  ls_runtime_state *state = ls_runtime_slot(runtime, LS_SLOT_RUNTIME);
-  if (state != NULL && state == last_state && state->serial == last_serial)
-    return last;
-  const ls_status status = ls_runtime_state_get(runtime, &state);
-  if (!ls_status_is_ok(status)) {
-    ls_status_free(status);
-    return NULL;
-  }
-  const uintptr_t thread = (uintptr_t)pthread_self();
-  ls_runtime_lock(runtime);
-  ls_graph *graph = ls_map_find_u64(&state->eager_graphs, thread);
-  if (graph == NULL) graph = make_graph(state, thread);
-  ls_runtime_unlock(runtime);
-  if (graph == NULL) return NULL;
-  last = graph;
-  last_state = state;
-  last_serial = state->serial;
-  return graph;
-}
-
-void ls_eager_graph_free(ls_graph *graph) {
-  ls_eager *eager = ls_eager_of(graph);
-  while (eager->frame != NULL) {
-    ls_frame *outer = eager->frame->outer;
-    ls_release(graph->allocator, eager->frame);
-    eager->frame = outer;
-  }
-  ls_release(graph->allocator, eager);
-  ls_graph_free(graph);
-}
 
 // ---- Values ----------------------------------------------------------------
 static ls_status stale(void) {
@@ -101,7 +46,6 @@ ls_op ls_eager_keep(ls_graph *graph, const ls_op_spec *spec,
                             : ls_graph_append(graph, &bare, NULL, count);
   if (node == NULL) return ls_eager_fail(graph, ls_out_of_memory());
   node->device = ls_context_current()->device;
-  node->replica = ls_context_current()->replica;
   node->values = ls_arena_new_array(&graph->arena, ls_array *, count);
   if (node->values == NULL) {
     node->failure = ls_out_of_memory();

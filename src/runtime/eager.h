@@ -5,7 +5,9 @@
 // An eager op is a function of one op in the program cache. Its node keeps the
 // values; operands and attributes are kept only while a tape records. Nodes
 // live in frames: a frame is a mark in the graph, and its end drops what came
-// after, but what is kept. Each thread has its own eager graph.
+// after, but what is kept. Each thread has its own eager graph, and each
+// replica that runs on it opens and closes frames of its own there, whatever
+// those that run in turns with it do.
 #ifndef LS_RUNTIME_EAGER_H_
 #define LS_RUNTIME_EAGER_H_
 
@@ -16,17 +18,20 @@
 
 // A frame: where the graph was when it began.
 typedef struct ls_frame {
-  struct ls_frame *outer;
-  size_t num_nodes;
+  struct ls_frame *outer;  // The one begun before it, by whomever.
+  int32_t replica;         // Whose it is, as in ls_context.
+  uint64_t first_id;       // Of the values made since.
   ls_arena_mark_point arena;
 } ls_frame;
 
 // What an eager graph has beyond a graph; `graph->owner` points to it.
 typedef struct ls_eager {
   ls_runtime_state *state;
-  ls_frame *frame;   // Innermost.
-  ls_tape *tape;     // Innermost open or ended tape, not yet released.
-  size_t recording;  // Open tapes.
+  ls_frame *frame;          // The newest.
+  ls_tape *tape;            // Innermost open or ended tape, not yet released.
+  size_t recording;         // Open tapes.
+  uint64_t replicas_since;  // Where replicas began that run now; 0: none do.
+  ls_graph *next_idle;      // Of a thread that has ended.
 } ls_eager;
 
 static inline ls_eager *ls_eager_of(const ls_graph *graph) {
@@ -65,7 +70,16 @@ typedef struct ls_tape_walk {
   const ls_tape *tape;
 } ls_tape_walk;
 
-void ls_eager_graph_free(ls_graph *graph);
+// The eager graphs of a runtime.
+void ls_eager_graphs_init(ls_runtime_state *state);
+void ls_eager_graphs_deinit(ls_runtime_state *state);
+// The innermost frame where this thread or replica is, its own or the one it
+// was started in; NULL: none.
+ls_frame *ls_eager_frame(const ls_eager *eager);
+// Around a run of replicas, which have values and frames of their own. Behind
+// it all they made is the thread's, and frames they have left open are closed.
+uint64_t ls_eager_begin_replicas(ls_graph *graph);
+void ls_eager_end_replicas(ls_graph *graph, uint64_t before);
 // The value of a ref of an eager graph, lent.
 ls_status ls_eager_value(const ls_graph *graph, uint64_t ref,
                          ls_array **out_array);

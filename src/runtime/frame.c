@@ -19,10 +19,19 @@ ls_status ls_frame_begin(void) {
   ls_frame *frame = ls_new(graph->allocator, ls_frame);
   if (frame == NULL) return ls_out_of_memory();
   frame->outer = eager->frame;
-  frame->num_nodes = graph->num_nodes;
+  frame->replica = ls_context_current()->replica;
+  frame->first_id = graph->next_id;
   frame->arena = ls_arena_mark(&graph->arena);
   eager->frame = frame;
   return ls_ok();
+}
+
+ls_frame *ls_eager_frame(const ls_eager *eager) {
+  const int32_t replica = ls_context_current()->replica;
+  ls_frame *frame = eager->frame;
+  while (frame != NULL && frame->replica != replica && frame->replica != 0)
+    frame = frame->outer;
+  return frame;
 }
 
 void ls_eager_drop_since(ls_graph *graph, size_t num_nodes,
@@ -45,7 +54,7 @@ typedef struct survivor {
 
 typedef struct survivors {
   const ls_graph *graph;
-  size_t first_node;
+  uint64_t first_id;
   survivor *items;
   size_t count, capacity;
   bool failed;
@@ -56,9 +65,7 @@ static ls_nest note_survivor(ls_nest leaf, void *user) {
   if (leaf.kind != LS_KIND_TENSOR || leaf.as.tensor.graph != list->graph)
     return ls_none();
   ls_node *node = ls_graph_node_of(list->graph, leaf.as.tensor.ref);
-  if (node == NULL || list->first_node >= list->graph->num_nodes ||
-      node->id < list->graph->nodes[list->first_node]->id)
-    return ls_none();
+  if (node == NULL || node->id < list->first_id) return ls_none();
   for (size_t i = 0; i < list->count; ++i)
     if (list->items[i].id == node->id) return ls_none();
   ls_eager_catch_up(leaf.as.tensor.graph, node);
@@ -80,6 +87,18 @@ static ls_nest note_survivor(ls_nest leaf, void *user) {
 static int by_id(const void *a, const void *b) {
   const uint64_t x = ((const survivor *)a)->id, y = ((const survivor *)b)->id;
   return x < y ? -1 : x > y;
+}
+
+static ls_status note_survivors(const ls_nest *keep, survivors *list) {
+  if (keep != NULL) {
+    const ls_nest noted = ls_nest_map(*keep, note_survivor, list);
+    if (ls_nest_is_failed(noted)) list->failed = true;
+    ls_nest_release(noted);
+  }
+  if (list->failed) return ls_out_of_memory();
+  if (list->count > 1)
+    qsort(list->items, list->count, sizeof(*list->items), by_id);
+  return ls_ok();
 }
 
 // Puts a survivor back under its old id.
@@ -114,39 +133,117 @@ static void drop_survivors(survivors *list) {
   ls_release(list->graph->allocator, list->items);
 }
 
+// ---- Ending ----------------------------------------------------------------
+// Whether what has this mark is of who began the frame. Of replicas whose run
+// has ended it is the thread's.
+static bool is_own(const ls_graph *graph, const ls_frame *frame, uint64_t id,
+                   int32_t replica) {
+  const uint64_t since = ls_eager_of(graph)->replicas_since;
+  return replica == frame->replica ||
+         (frame->replica == 0 && (since == 0 || id < since));
+}
+
+// Whether all that came after the frame's begin is of who began it.
+static bool is_alone(const ls_graph *graph, const ls_frame *frame) {
+  if (ls_eager_of(graph)->frame != frame) return false;
+  size_t i = ls_graph_first_position(graph, frame->first_id);
+  while (i < graph->num_nodes &&
+         is_own(graph, frame, graph->nodes[i]->id, graph->nodes[i]->replica))
+    ++i;
+  return i == graph->num_nodes;
+}
+
+// Brings the graph and its memory back to the frame's begin.
+static ls_status drop_all(ls_graph *graph, const ls_frame *frame,
+                          const survivors *list) {
+  ls_graph_rollback_point back = ls_graph_mark(graph);
+  back.num_nodes = ls_graph_first_position(graph, frame->first_id);
+  ls_graph_rollback(graph, back);
+  ls_arena_rollback(&graph->arena, frame->arena);
+  for (size_t i = 0; i < list->count; ++i)
+    LS_RETURN_IF_ERROR(put_back(graph, &list->items[i]));
+  return ls_ok();
+}
+
+typedef struct own_nodes {
+  const ls_graph *graph;
+  const ls_frame *frame;
+  const survivors *kept;
+} own_nodes;
+
+static bool is_own_to_drop(const ls_node *node, void *user) {
+  const own_nodes *own = user;
+  const survivor wanted = {.id = node->id};
+  return is_own(own->graph, own->frame, node->id, node->replica) &&
+         (own->kept->count == 0 ||
+          bsearch(&wanted, own->kept->items, own->kept->count, sizeof(wanted),
+                  by_id) == NULL);
+}
+
+static ls_status drop_values(ls_graph *graph, const ls_frame *frame,
+                             const survivors *kept) {
+  if (is_alone(graph, frame)) return drop_all(graph, frame, kept);
+  // Replicas run in turns: values of others lie between, in memory too.
+  own_nodes own = {graph, frame, kept};
+  ls_graph_drop_nodes(graph, ls_graph_first_position(graph, frame->first_id),
+                      is_own_to_drop, &own);
+  return ls_ok();
+}
+
+static void remove_frame(ls_graph *graph, ls_frame *frame) {
+  ls_frame **at = &ls_eager_of(graph)->frame;
+  while (*at != frame)
+    at = &(*at)->outer;
+  *at = frame->outer;
+  ls_release(graph->allocator, frame);
+}
+
 ls_status ls_frame_end(const ls_nest *keep) {
   ls_graph *graph = NULL;
   LS_RETURN_IF_ERROR(current_eager(&graph));
   ls_eager *eager = ls_eager_of(graph);
-  ls_frame *frame = eager->frame;
-  if (frame == NULL)
-    return ls_failed_precondition("ls_frame_end without an open frame");
-  if (eager->tape != NULL && eager->tape->frame == frame)
+  ls_frame *frame = ls_eager_frame(eager);
+  if (frame == NULL || frame->replica != ls_context_current()->replica)
     return ls_failed_precondition(
-        "a tape that was begun in this frame has not been released");
+        "ls_frame_end without an open frame%s",
+        frame == NULL ? ""
+                      : " of this replica: the one around the run of all "
+                        "replicas stays open");
+  for (const ls_tape *tape = eager->tape; tape != NULL; tape = tape->outer)
+    if (tape->frame == frame)
+      return ls_failed_precondition(
+          "a tape that was begun in this frame has not been released");
   ls_status status = ls_ok();
   if (eager->tape == NULL) {  // Else the tape holds what was recorded.
-    survivors list = {.graph = graph, .first_node = frame->num_nodes};
-    if (keep != NULL) {
-      const ls_nest noted = ls_nest_map(*keep, note_survivor, &list);
-      if (ls_nest_is_failed(noted)) list.failed = true;
-      ls_nest_release(noted);
-    }
-    if (list.failed) {
-      drop_survivors(&list);
-      return ls_out_of_memory();
-    }
-    if (list.count > 1)
-      qsort(list.items, list.count, sizeof(*list.items), by_id);
-    ls_graph_rollback_point back = ls_graph_mark(graph);
-    back.num_nodes = frame->num_nodes;
-    ls_graph_rollback(graph, back);
-    ls_arena_rollback(&graph->arena, frame->arena);
-    for (size_t i = 0; i < list.count && ls_status_is_ok(status); ++i)
-      status = put_back(graph, &list.items[i]);
-    drop_survivors(&list);
+    survivors kept = {.graph = graph, .first_id = frame->first_id};
+    status = note_survivors(keep, &kept);
+    const bool noted = ls_status_is_ok(status);
+    if (noted) status = drop_values(graph, frame, &kept);
+    drop_survivors(&kept);
+    if (!noted) return status;
   }
-  eager->frame = frame->outer;
-  ls_release(graph->allocator, frame);
+  remove_frame(graph, frame);
   return status;
+}
+
+// ---- Runs of replicas ------------------------------------------------------
+uint64_t ls_eager_begin_replicas(ls_graph *graph) {
+  ls_eager *eager = ls_eager_of(graph);
+  const uint64_t before = eager->replicas_since;
+  eager->replicas_since = graph->next_id;
+  return before;
+}
+
+void ls_eager_end_replicas(ls_graph *graph, uint64_t before) {
+  ls_eager *eager = ls_eager_of(graph);
+  const uint64_t since = eager->replicas_since;
+  eager->replicas_since = before;
+  for (ls_frame *frame = eager->frame, *outer = NULL;
+       frame != NULL && frame->first_id >= since; frame = outer) {
+    outer = frame->outer;
+    if (frame->replica == ls_context_current()->replica) continue;
+    for (ls_tape *tape = eager->tape; tape != NULL; tape = tape->outer)
+      if (tape->frame == frame) tape->frame = ls_eager_frame(eager);
+    remove_frame(graph, frame);
+  }
 }

@@ -10,7 +10,8 @@
 
 // One trace: a function graph for one signature, and its program.
 typedef struct trace {
-  struct trace *next;  // Newest first.
+  struct trace *next;  // Newest first. Stays: a search may stand here.
+  struct trace *next_dropped;
   uint64_t tracer_key;
   int32_t replicas;
   ls_signature signature;
@@ -35,8 +36,10 @@ struct ls_function {
   ls_runtime *runtime;
   ls_function_options options;
   char *name;
-  ls_mutex lock;  // Guards adding traces.
-  trace *traces;
+  ls_mutex lock;   // Guards adding and dropping traces.
+  trace *traces;   // Looked through without it.
+  trace *dropped;  // No call finds them; freed when none runs any more.
+  size_t running;  // Calls, and looks at a trace, that have not returned.
   size_t num_traces;
   uint64_t step;    // Calls so far: what random ops draw by.
   call_room *room;  // Taken and given back with an atomic exchange.
@@ -61,17 +64,47 @@ static void destroy_room(ls_function *function, call_room *room) {
   ls_release(function->allocator, room);
 }
 
-void ls_function_clear(ls_function *function) {
-  while (function->traces != NULL) {
-    trace *next = function->traces->next;
-    destroy_trace(function, function->traces);
-    function->traces = next;
+// Frees dropped traces unless a call runs, which may be of one of them: the
+// last to return frees them. Calls that begin later cannot find them.
+static void free_dropped(ls_function *function) {
+  trace *list = NULL;
+  ls_mutex_lock(&function->lock);
+  if (__atomic_load_n(&function->running, __ATOMIC_SEQ_CST) == 0) {
+    list = function->dropped;
+    __atomic_store_n(&function->dropped, NULL, __ATOMIC_SEQ_CST);
   }
+  ls_mutex_unlock(&function->lock);
+  while (list != NULL) {
+    trace *next = list->next_dropped;
+    destroy_trace(function, list);
+    list = next;
+  }
+}
+
+static void enter(ls_function *function) {
+  __atomic_fetch_add(&function->running, 1, __ATOMIC_SEQ_CST);
+}
+
+static void leave(ls_function *function) {
+  if (__atomic_sub_fetch(&function->running, 1, __ATOMIC_SEQ_CST) == 0 &&
+      __atomic_load_n(&function->dropped, __ATOMIC_SEQ_CST) != NULL)
+    free_dropped(function);
+}
+
+void ls_function_clear(ls_function *function) {
+  ls_mutex_lock(&function->lock);
+  trace *list = __atomic_exchange_n(&function->traces, NULL, __ATOMIC_SEQ_CST);
+  for (trace *t = list; t != NULL; t = t->next) {
+    t->next_dropped = function->dropped;
+    __atomic_store_n(&function->dropped, t, __ATOMIC_SEQ_CST);
+  }
+  ls_mutex_unlock(&function->lock);
+  free_dropped(function);
 }
 
 static void destroy_function(ls_object *object) {
   ls_function *function = (ls_function *)object;
-  ls_function_clear(function);
+  if (function->traces != NULL) ls_function_clear(function);
   destroy_room(function, function->room);
   if (function->options.release != NULL)
     function->options.release(function->options.user);
@@ -176,6 +209,21 @@ static ls_status compile_trace(ls_function *function, trace *t) {
   return ls_result_map_finish(&t->result_map, function->allocator, t->compiled);
 }
 
+// Refuses a function that calls itself, or others in turns, without an end: a
+// callback that runs is a frame on the stack. Each that is let in leaves again.
+static ls_status begin_callback(const ls_function *function) {
+  ls_context *context = ls_context_current();
+  if (context->callbacks >= LS_MAX_NESTED_CALLS)
+    return ls_failed_precondition(
+        "function '%s' is called %d callbacks deep: does it call "
+        "itself?",
+        function->name, LS_MAX_NESTED_CALLS);
+  ++context->callbacks;
+  return ls_ok();
+}
+
+static void end_callback(void) { --ls_context_current()->callbacks; }
+
 static ls_status trace_into(ls_function *function, const ls_tracer *tracer,
                             trace *t, ls_nest args) {
   LS_RETURN_IF_ERROR(
@@ -186,9 +234,12 @@ static ls_status trace_into(ls_function *function, const ls_tracer *tracer,
   to_parameters p = {.graph = t->graph, .signature = &t->signature};
   const ls_nest parameters = ls_nest_map(args, to_parameter, &p);
   ls_status status = ls_nest_status(parameters);
-  if (ls_status_is_ok(status))
+  if (ls_status_is_ok(status)) status = begin_callback(function);
+  if (ls_status_is_ok(status)) {
     status = (tracer->trace != NULL ? tracer->trace : trace_plain)(
         tracer, t->graph, &function->options, parameters, &t->results);
+    end_callback();
+  }
   ls_nest_release(parameters);
   LS_RETURN_IF_ERROR(status);
   return compile_trace(function, t);
@@ -208,8 +259,8 @@ static ls_status add_trace(ls_function *function, const ls_tracer *tracer,
   }
   ls_mutex_lock(&function->lock);
   t->next = function->traces;
-  __atomic_store_n(&function->traces, t, __ATOMIC_RELEASE);
-  ++function->num_traces;
+  __atomic_store_n(&function->traces, t, __ATOMIC_SEQ_CST);
+  __atomic_fetch_add(&function->num_traces, 1, __ATOMIC_RELAXED);
   ls_mutex_unlock(&function->lock);
   *out_trace = t;
   return ls_ok();
@@ -232,7 +283,7 @@ static bool make_room(ls_function *function, call_room *room, size_t leaves,
 
 static trace *find_trace(ls_function *function, const ls_tracer *tracer,
                          ls_nest args, ls_nest *leaves) {
-  trace *t = __atomic_load_n(&function->traces, __ATOMIC_ACQUIRE);
+  trace *t = __atomic_load_n(&function->traces, __ATOMIC_SEQ_CST);
   const ls_runtime_state *state =
       ls_runtime_slot(function->runtime, LS_SLOT_RUNTIME);
   const int32_t replicas = tracer->replicas > 0 ? tracer->replicas : 1;
@@ -291,6 +342,7 @@ static ls_nest to_constant(ls_nest leaf, void *user) {
 static ls_status call_inline(ls_function *function, ls_nest args,
                              ls_nest *results) {
   ls_nest made = ls_none();
+  LS_RETURN_IF_ERROR(begin_callback(function));
   LS_NAME_SCOPE(function->name) {
     const ls_nest tensors = ls_nest_map(args, to_constant, NULL);
     made = ls_nest_is_failed(tensors)
@@ -298,12 +350,17 @@ static ls_status call_inline(ls_function *function, ls_nest args,
                : function->options.call(tensors, function->options.user);
     ls_nest_release(tensors);
   }
+  end_callback();
   return ls_nest_give(made, results);
 }
 
 ls_status ls_function_call_by(ls_function *function, const ls_tracer *tracer,
                               ls_nest args, ls_nest *results) {
   if (function == NULL) return ls_invalid_argument("the function is NULL");
+  if (results == NULL)
+    return ls_invalid_argument("there is no place for the results of function "
+                               "'%s'",
+                               function->name);
   ls_graph *graph = ls_graph_current();
   if (graph == NULL) return ls_out_of_memory();
   const bool recording =
@@ -317,8 +374,10 @@ ls_status ls_function_call_by(ls_function *function, const ls_tracer *tracer,
       __atomic_exchange_n(&function->room, NULL, __ATOMIC_ACQ_REL);
   if (room == NULL) room = ls_new(function->allocator, call_room);
   if (room == NULL) return ls_out_of_memory();
+  enter(function);
   const ls_status status =
       call_with_room(function, tracer, room, args, results);
+  leave(function);
   room = __atomic_exchange_n(&function->room, room, __ATOMIC_ACQ_REL);
   destroy_room(function, room);  // Another call's, at the same time.
   return status;
@@ -339,56 +398,75 @@ void ls_function_set_steps(ls_function *function, uint64_t steps) {
 }
 
 size_t ls_function_num_traces(const ls_function *function) {
-  return function->num_traces;
+  return __atomic_load_n(&function->num_traces, __ATOMIC_RELAXED);
 }
 
 const ls_graph *ls_function_graph(const ls_function *function) {
-  return function->traces == NULL ? NULL : function->traces->graph;
+  const trace *t = __atomic_load_n(&function->traces, __ATOMIC_SEQ_CST);
+  return t == NULL ? NULL : t->graph;
 }
 
-static ls_status newest(const ls_function *function, const trace **out_trace) {
-  *out_trace = function->traces;
-  if (*out_trace != NULL) return ls_ok();
-  return ls_failed_precondition(
-      "function '%s' has no program yet; call it first", function->name);
+// Looks at the newest trace, which stays until `look` has returned.
+static ls_status look_at_newest(const ls_function *function,
+                                ls_status (*look)(ls_compiled *compiled,
+                                                  ls_store *store, void *user),
+                                void *user) {
+  ls_runtime_state *state = NULL;
+  if (function == NULL || user == NULL)
+    return ls_invalid_argument("%s is NULL", function == NULL
+                                                 ? "the function"
+                                                 : "the place for its text");
+  ls_function *writable = (ls_function *)(uintptr_t)function;
+  LS_RETURN_IF_ERROR(ls_runtime_state_get(function->runtime, &state));
+  enter(writable);
+  const trace *t = __atomic_load_n(&function->traces, __ATOMIC_SEQ_CST);
+  const ls_status status =
+      t != NULL ? look(t->compiled, state->store, user)
+                : ls_failed_precondition(
+                      "function '%s' has no program yet; call it first",
+                      function->name);
+  leave(writable);
+  return status;
+}
+
+static ls_status print_lowered(ls_compiled *compiled, ls_store *store,
+                               void *out_text) {
+  (void)store;
+  return ls_graph_print(ls_compiled_program(compiled)->body, out_text);
 }
 
 ls_status ls_function_print_lowered(const ls_function *function,
                                     char **out_text) {
-  const trace *t = NULL;
-  *out_text = NULL;
-  LS_RETURN_IF_ERROR(newest(function, &t));
-  return ls_graph_print(ls_compiled_program(t->compiled)->body, out_text);
+  if (out_text != NULL) *out_text = NULL;
+  return look_at_newest(function, print_lowered, out_text);
+}
+
+static ls_status print_plan(ls_compiled *compiled, ls_store *store,
+                            void *out_text) {
+  (void)store;
+  return ls_compiled_print_plan(compiled, out_text);
 }
 
 ls_status ls_function_print_plan(const ls_function *function, char **out_text) {
-  const trace *t = NULL;
-  *out_text = NULL;
-  LS_RETURN_IF_ERROR(newest(function, &t));
-  return ls_compiled_print_plan(t->compiled, out_text);
+  if (out_text != NULL) *out_text = NULL;
+  return look_at_newest(function, print_plan, out_text);
 }
 
 // ---- What it takes ---------------------------------------------------------
-static ls_status newest_here(const ls_function *function,
-                             const trace **out_trace, ls_store **out_store) {
-  ls_runtime_state *state = NULL;
-  LS_RETURN_IF_ERROR(newest(function, out_trace));
-  LS_RETURN_IF_ERROR(ls_runtime_state_get(function->runtime, &state));
-  *out_store = state->store;
-  return ls_ok();
+static ls_status measure(ls_compiled *compiled, ls_store *store, void *on) {
+  return ls_compiled_measure(compiled, store, *(const bool *)on);
 }
 
 ls_status ls_function_measure(ls_function *function, bool on) {
-  const trace *t = NULL;
-  ls_store *store = NULL;
-  LS_RETURN_IF_ERROR(newest_here(function, &t, &store));
-  return ls_compiled_measure(t->compiled, store, on);
+  return look_at_newest(function, measure, &on);
+}
+
+static ls_status print_cost(ls_compiled *compiled, ls_store *store,
+                            void *out_text) {
+  return ls_compiled_print_cost(compiled, store, out_text);
 }
 
 ls_status ls_function_print_cost(const ls_function *function, char **out_text) {
-  const trace *t = NULL;
-  ls_store *store = NULL;
-  *out_text = NULL;
-  LS_RETURN_IF_ERROR(newest_here(function, &t, &store));
-  return ls_compiled_print_cost(t->compiled, store, out_text);
+  if (out_text != NULL) *out_text = NULL;
+  return look_at_newest(function, print_cost, out_text);
 }

@@ -13,11 +13,8 @@ void ls_runtime_state_drop_ops(ls_runtime_state *state) {
 
 static ls_status destroy_state(void *pointer) {
   ls_runtime_state *state = pointer;
-  ls_map_item item;
-  for (size_t at = 0; ls_map_next(&state->eager_graphs, &at, &item);)
-    ls_eager_graph_free(item.value);
+  ls_eager_graphs_deinit(state);
   ls_runtime_state_drop_ops(state);
-  ls_map_deinit(&state->eager_graphs);
   ls_map_deinit(&state->eager_ops);
   ls_map_deinit(&state->programs);
   ls_store_destroy(state->store);
@@ -35,7 +32,7 @@ static ls_status make_state(ls_runtime *runtime, ls_runtime_state **out_state) {
   state->allocator = allocator;
   ls_map_init(&state->programs, allocator);
   ls_map_init(&state->eager_ops, allocator);
-  ls_map_init(&state->eager_graphs, allocator);
+  ls_eager_graphs_init(state);
   const ls_status status = ls_store_create(runtime, &state->store);
   if (!ls_status_is_ok(status)) {
     ls_status_free(destroy_state(state));

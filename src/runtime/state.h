@@ -13,9 +13,12 @@ typedef struct ls_runtime_state {
   ls_store *store;      // Of eager variables.
   ls_map programs;      // Structure -> ls_compiled, which leaves when it goes.
   ls_map eager_ops;     // An eager op's key -> ls_compiled.
-  ls_map eager_graphs;  // Thread -> its eager graph.
-  uint64_t serial;      // Never the same for two states.
-  uint64_t eager_random;  // Steps of eager random ops so far.
+  ls_map eager_graphs;  // Number of a thread -> its eager graph.
+  ls_graph *idle_graphs;          // Emptied, of threads that have ended.
+  size_t num_leaving;             // Graphs that are being emptied.
+  struct ls_runtime_state *next;  // Of all that there are.
+  uint64_t serial;                // Never the same for two states.
+  uint64_t eager_random;          // Steps of eager random ops so far.
 } ls_runtime_state;
 
 // The runtime's, made at first use.

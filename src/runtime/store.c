@@ -13,6 +13,14 @@ typedef struct entry {
   bool shared;  // Of a container: its buffer is that of all components.
 } entry;
 
+// Calls in other threads look at them meanwhile.
+static bool is_set(const bool *flag) {
+  return __atomic_load_n(flag, __ATOMIC_ACQUIRE);
+}
+static void set(bool *flag, bool on) {
+  __atomic_store_n(flag, on, __ATOMIC_RELEASE);
+}
+
 struct ls_store {
   uint64_t id;
   ls_runtime *runtime;
@@ -71,7 +79,7 @@ static entry *find_own(const ls_store *store, const ls_variable *variable) {
 
 bool ls_store_is_shared(const ls_store *store, const ls_variable *container) {
   const entry *e = find_own(store, container);
-  return e != NULL && e->shared;
+  return e != NULL && is_set(&e->shared);
 }
 
 // Where the value is: a component's in the container while that is shared, a
@@ -123,19 +131,19 @@ ls_status ls_store_add_zero(ls_store *store, ls_variable *variable) {
 
 bool ls_store_has_value(const ls_store *store, const ls_variable *variable) {
   const entry *e = find(store, variable);
-  return e != NULL && e->written;
+  return e != NULL && is_set(&e->written);
 }
 
 void ls_store_mark_written(ls_store *store, const ls_variable *variable) {
   entry *e = find_own(store, variable);
-  if (e != NULL) e->written = true;
+  if (e != NULL) set(&e->written, true);
 }
 
 // ---- Distributed variables -------------------------------------------------
 void ls_store_set_shared(ls_store *store, const ls_variable *container,
                          bool shared) {
   entry *e = find_own(store, container);
-  if (e != NULL) e->shared = shared;
+  if (e != NULL) set(&e->shared, shared);
 }
 
 ls_status ls_store_join(ls_store *store, ls_variable *container) {
@@ -147,14 +155,14 @@ ls_status ls_store_join(ls_store *store, ls_variable *container) {
     status = ls_out_of_memory();
   else if (e != NULL)
     ls_map_remove_u64(&store->entries, first->id);
-  if (e != NULL && ls_status_is_ok(status)) e->shared = true;
+  if (e != NULL && ls_status_is_ok(status)) set(&e->shared, true);
   ls_mutex_unlock(&store->lock);
   return status;
 }
 
 ls_status ls_store_split(ls_store *store, ls_variable *container) {
   entry *from = find_own(store, container);
-  if (from == NULL || !from->shared) return ls_ok();
+  if (from == NULL || !is_set(&from->shared)) return ls_ok();
   ls_array *value = NULL;
   LS_RETURN_IF_ERROR(ls_store_read(store, container, &value));
   ls_status status = ls_ok();
@@ -168,7 +176,7 @@ ls_status ls_store_split(ls_store *store, ls_variable *container) {
     if (ls_status_is_ok(status)) ls_store_mark_written(store, component);
   }
   ls_array_release(value);
-  if (ls_status_is_ok(status)) from->shared = false;
+  if (ls_status_is_ok(status)) set(&from->shared, false);
   return status;
 }
 
@@ -184,7 +192,7 @@ ls_status ls_store_read(ls_store *store, ls_variable *variable,
   *out_array = NULL;
   if (variable->num_targets > 0) variable = ls_variable_here(variable);
   const entry *e = find(store, variable);
-  if (e == NULL || !e->written)
+  if (e == NULL || !is_set(&e->written))
     return ls_failed_precondition(
         "variable '%s' has no value here; run its initializer first",
         variable->name);

@@ -41,7 +41,7 @@ ls_status ls_tape_begin(ls_tape **out_tape) {
   tape->graph = graph;
   tape->replica = ls_context_current()->replica;
   tape->outer = eager->tape;
-  tape->frame = eager->frame;
+  tape->frame = ls_eager_frame(eager);
   tape->first_id = graph->next_id;
   eager->tape = tape;
   ++eager->recording;

@@ -383,6 +383,79 @@ static void a_replica_context_is_for_its_replica(void **state) {
   ls_strategy_release(strategy);
 }
 
+static ls_nest keep_context(ls_nest args, void *user) {
+  contexts *c = user;
+  (void)args;
+  c->replica[ls_replica_number()] = ls_replica_context();
+  return ls_leaf(ls_scalar(LS_DTYPE_F32, 1));
+}
+
+static ls_nest use_context_of_an_ended_run(ls_nest args, void *user) {
+  contexts *c = user;
+  const char *device = NULL;
+  expect_status(ls_replica_device(c->replica[0], &device),
+                LS_FAILED_PRECONDITION, "has ended");
+  return ls_nest_retain(ls_nest_item(args, 0));
+}
+
+static void expect_ended(const contexts *c, int replicas) {
+  for (int r = 0; r < replicas; ++r) {
+    const char *device = NULL;
+    bool single = false;
+    ls_tensor id;
+    expect_status(ls_replica_device(c->replica[r], &device),
+                  LS_FAILED_PRECONDITION, "has ended");
+    expect_status(ls_replica_is_single(c->replica[r], &single),
+                  LS_FAILED_PRECONDITION, "has ended");
+    expect_status(ls_replica_id_in_sync_group(c->replica[r], &id),
+                  LS_FAILED_PRECONDITION, "has ended");
+    expect_status(ls_replica_set_examples(c->replica[r], scalar_of(1)),
+                  LS_FAILED_PRECONDITION, "has ended");
+    const ls_nest merged =
+        ls_replica_merge_call(c->replica[r], NULL, ls_none(), NULL);
+    expect_status(ls_nest_status(merged), LS_FAILED_PRECONDITION, "has ended");
+    ls_nest_release(merged);
+    // What it is can be asked for as long as there is the strategy.
+    assert_int_equal(ls_replica_num_replicas(c->replica[r]), replicas);
+    assert_true(ls_strategy_num_replicas(ls_replica_strategy(c->replica[r])) ==
+                replicas);
+  }
+}
+
+static void a_replica_context_ends_with_its_run(void **state) {
+  (void)state;
+  LS_SPEC("V172");
+  for (int replicas = 1; replicas <= 2; ++replicas) {
+    contexts c = {0};
+    ls_strategy *strategy = mirrored_of(replicas);
+    ls_strategy *other = mirrored_of(replicas);
+    ls_nest_release(run_on(strategy, keep_context, ls_none(), &c));
+    expect_ended(&c, replicas);
+    const ls_nest args = LS_LIST(ls_nest_f64(1));
+    ls_nest_release(run_on(other, use_context_of_an_ended_run, args, &c));
+    ls_nest_release(args);
+    // In a trace, and in a graph that is being built.
+    ls_function *function = NULL;
+    ls_nest made = ls_none();
+    expect_ok(ls_function_create(
+        &(ls_function_options){.call = keep_context, .user = &c}, &function));
+    expect_ok(ls_strategy_run(strategy, ls_traced(function), ls_none(), &made));
+    expect_ended(&c, replicas);
+    ls_nest_release(made);
+    ls_function_release(function);
+    ls_graph *graph = NULL;
+    expect_ok(ls_graph_create("g", &graph));
+    LS_GRAPH_SCOPE(graph) {
+      ls_nest_release(run_on(strategy, keep_context, ls_none(), &c));
+      expect_status(ls_scope_status(), LS_OK, "");
+    }
+    expect_ended(&c, replicas);
+    ls_graph_destroy(graph);
+    ls_strategy_release(other);
+    ls_strategy_release(strategy);
+  }
+}
+
 typedef struct merging {
   ls_replica *replica;
   ls_strategy *other;
@@ -574,6 +647,7 @@ int main(void) {
       cmocka_unit_test(the_default_strategys_scope_changes_nothing),
       cmocka_unit_test(a_strategy_can_be_set_without_a_scope),
       cmocka_unit_test(a_replica_context_is_for_its_replica),
+      cmocka_unit_test(a_replica_context_ends_with_its_run),
       cmocka_unit_test(merge_call_needs_the_current_context),
       cmocka_unit_test(the_default_context_merges_at_once),
       cmocka_unit_test(some_calls_need_the_cross_replica_context),

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which thread has which eager graph. A graph is its thread's, by a number that
+// no other thread has, and empty once that has ended; another thread may get it
+// then. Ids go on, so handles of the one that ended are stale.
+#include "base/runtime_internal.h"
+#include "runtime/eager.h"
+
+// Guards the graphs of all states, and the list of these. Taken last.
+static ls_mutex graphs_lock = {PTHREAD_MUTEX_INITIALIZER, true};
+static ls_condition graphs_left = {PTHREAD_COND_INITIALIZER, true};
+static ls_runtime_state *states;
+
+// ---- A graph ---------------------------------------------------------------
+static ls_graph *make_graph(ls_runtime_state *state) {
+  ls_graph *graph = NULL;
+  const ls_status status =
+      ls_graph_make(LS_GRAPH_EAGER, "eager", state->runtime, NULL, &graph);
+  ls_eager *eager = ls_new(state->allocator, ls_eager);
+  if (ls_status_is_ok(status) && eager != NULL) {
+    eager->state = state;
+    graph->owner = eager;
+    return graph;
+  }
+  ls_status_free(status);
+  ls_release(state->allocator, eager);
+  ls_graph_free(graph);
+  return NULL;
+}
+
+// Drops what a thread has left: values, frames, tapes, its last error.
+static void empty_graph(ls_graph *graph) {
+  ls_eager *eager = ls_eager_of(graph);
+  while (eager->frame != NULL) {
+    ls_frame *outer = eager->frame->outer;
+    ls_release(graph->allocator, eager->frame);
+    eager->frame = outer;
+  }
+  // Tapes are their owner's to release; they hold nothing any more.
+  for (; eager->tape != NULL; eager->tape = eager->tape->outer)
+    if (eager->tape->last_id == 0) eager->tape->last_id = graph->next_id;
+  eager->recording = 0;
+  eager->replicas_since = 0;
+  ls_graph_rollback(graph, (ls_graph_rollback_point){0});
+  ls_arena_reset(&graph->arena);
+  ls_status_free(ls_graph_take_error(graph));
+}
+
+static void free_graph(ls_graph *graph) {
+  ls_eager *eager = ls_eager_of(graph);
+  empty_graph(graph);
+  ls_release(graph->allocator, eager);
+  ls_graph_free(graph);
+}
+
+// ---- Ends of threads -------------------------------------------------------
+// Takes a graph of the thread out of some runtime, which then waits for it.
+static ls_graph *take_graph_of(uint64_t thread) {
+  ls_graph *graph = NULL;
+  ls_mutex_lock(&graphs_lock);
+  for (ls_runtime_state *s = states; s != NULL && graph == NULL; s = s->next) {
+    graph = ls_map_remove_u64(&s->eager_graphs, thread);
+    if (graph != NULL) ++s->num_leaving;
+  }
+  ls_mutex_unlock(&graphs_lock);
+  return graph;
+}
+
+static void give_idle(ls_graph *graph) {
+  ls_eager *eager = ls_eager_of(graph);
+  ls_runtime_state *state = eager->state;
+  ls_mutex_lock(&graphs_lock);
+  eager->next_idle = state->idle_graphs;
+  state->idle_graphs = graph;
+  --state->num_leaving;
+  ls_condition_broadcast(&graphs_left);
+  ls_mutex_unlock(&graphs_lock);
+}
+
+// What a thread knows of itself; `graph` is checked before use.
+typedef struct thread_place {
+  uint64_t number;  // Never that of another thread, even of one that has ended.
+  ls_graph *graph;  // The one it used last, and whose it is.
+  const ls_runtime_state *state;
+  uint64_t state_serial;
+} thread_place;
+static _Thread_local thread_place this_thread;
+
+// When a thread ends. What ends after this may begin anew.
+static void leave_graphs(void *number) {
+  ls_graph *graph = NULL;
+  this_thread = (thread_place){0};
+  while ((graph = take_graph_of((uintptr_t)number)) != NULL) {
+    empty_graph(graph);
+    give_idle(graph);
+  }
+}
+
+static pthread_key_t thread_key;
+static bool has_thread_key;
+static void make_thread_key(void) {
+  has_thread_key = pthread_key_create(&thread_key, leave_graphs) == 0;
+}
+
+static uint64_t thread_number(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  static uint64_t last_number;
+  if (this_thread.number == 0) {
+    this_thread.number = __atomic_add_fetch(&last_number, 1, __ATOMIC_RELAXED);
+    pthread_once(&once, make_thread_key);
+    // Without a place for it the graphs wait for the runtime's end.
+    if (has_thread_key)
+      (void)pthread_setspecific(thread_key,
+                                (void *)(uintptr_t)this_thread.number);
+  }
+  return this_thread.number;
+}
+
+// ---- Of a runtime ----------------------------------------------------------
+void ls_eager_graphs_init(ls_runtime_state *state) {
+  ls_map_init(&state->eager_graphs, state->allocator);
+  ls_mutex_lock(&graphs_lock);
+  state->next = states;
+  states = state;
+  ls_mutex_unlock(&graphs_lock);
+}
+
+void ls_eager_graphs_deinit(ls_runtime_state *state) {
+  ls_mutex_lock(&graphs_lock);
+  ls_runtime_state **at = &states;
+  while (*at != state)
+    at = &(*at)->next;
+  *at = state->next;
+  while (state->num_leaving > 0)
+    ls_condition_wait(&graphs_left, &graphs_lock);
+  ls_mutex_unlock(&graphs_lock);
+  ls_map_item item;
+  for (size_t at_graph = 0;
+       ls_map_next(&state->eager_graphs, &at_graph, &item);)
+    free_graph(item.value);
+  ls_map_deinit(&state->eager_graphs);
+  while (state->idle_graphs != NULL) {
+    ls_graph *graph = state->idle_graphs;
+    state->idle_graphs = ls_eager_of(graph)->next_idle;
+    free_graph(graph);
+  }
+}
+
+static ls_graph *graph_of_thread(ls_runtime_state *state) {
+  const uint64_t thread = thread_number();
+  ls_mutex_lock(&graphs_lock);
+  ls_graph *graph = ls_map_find_u64(&state->eager_graphs, thread);
+  if (graph == NULL) {
+    graph = state->idle_graphs;
+    const bool is_new = graph == NULL;
+    if (is_new) graph = make_graph(state);
+    if (graph != NULL &&
+        !ls_map_insert_u64(&state->eager_graphs, thread, graph)) {
+      if (is_new) free_graph(graph);
+      graph = NULL;
+    }
+    if (graph != NULL && !is_new)
+      state->idle_graphs = ls_eager_of(graph)->next_idle;
+  }
+  ls_mutex_unlock(&graphs_lock);
+  return graph;
+}
+
+ls_graph *ls_eager_graph(ls_runtime *runtime) {
+  thread_place *here = &this_thread;
+  ls_runtime_state *state = ls_runtime_slot(runtime, LS_SLOT_RUNTIME);
+  if (state != NULL && state == here->state &&
+      state->serial == here->state_serial)
+    return here->graph;
+  const ls_status status = ls_runtime_state_get(runtime, &state);
+  if (!ls_status_is_ok(status)) {
+    ls_status_free(status);
+    return NULL;
+  }
+  ls_graph *graph = graph_of_thread(state);
+  if (graph == NULL) return NULL;
+  here->graph = graph;
+  here->state = state;
+  here->state_serial = state->serial;
+  return graph;
+}

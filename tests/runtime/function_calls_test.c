@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Calls of functions inside of each other, and clearing one that runs.
+#include "lockstep/host.h"
+#include "support/values.h"
+
+static int traced;
+
+static ls_nest vector(size_t count, const float *values) {
+  ls_array *array = NULL;
+  expect_ok(ls_array_create_copy(LS_DTYPE_F32, LS_SHAPE((int64_t)count), values,
+                                 &array));
+  return ls_nest_array(array);
+}
+
+static ls_function *function_of(ls_callback call, void *user) {
+  ls_function *function = NULL;
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = call, .user = user, .name = "f"},
+      &function));
+  return function;
+}
+
+static double item(ls_nest nest, int64_t index) {
+  return ls_array_f64(ls_nest_as_array(nest), index);
+}
+
+// ---- Functions in functions ------------------------------------------------
+static ls_nest call_itself(ls_nest args, void *user) {
+  ls_function **self = user;
+  ls_nest result = {0};
+  ++traced;
+  const ls_status status = ls_function_call(*self, args, &result);
+  return ls_status_is_ok(status) ? result : ls_fail(status);
+}
+
+static void a_function_that_calls_itself_is_refused_by_name(void **state) {
+  (void)state;
+  ls_function *f = NULL;
+  f = function_of(call_itself, &f);
+  ls_nest result = {0};
+  const ls_nest args = LS_TUPLE(vector(2, (float[]){1, 2}));
+  for (int way = 0; way < 3; ++way) {
+    ls_graph *graph = NULL;
+    ls_tape *tape = NULL;
+    ls_scope scope = {0};
+    traced = 0;
+    expect_ok(ls_graph_create("g", &graph));
+    if (way == 1) ls_graph_begin(&scope, graph);
+    if (way == 2) expect_ok(ls_tape_begin(&tape));
+    expect_status(ls_function_call(f, args, &result), LS_FAILED_PRECONDITION,
+                  "function 'f' is called 64 callbacks deep");
+    assert_int_equal(traced, LS_MAX_NESTED_CALLS);
+    ls_tape_release(tape);
+    ls_scope_end(&scope);
+    ls_graph_destroy(graph);
+  }
+  assert_int_equal(result.kind, LS_KIND_NONE);
+  ls_nest_release(args);
+  ls_function_release(f);
+}
+
+// On the stack of a replica, too.
+static void a_function_that_calls_itself_in_a_replica_is_refused(void **state) {
+  (void)state;
+  for (int replicas = 1; replicas <= 3; ++replicas) {
+    ls_strategy *strategy = NULL;
+    ls_function *f = NULL;
+    ls_nest result = {0};
+    f = function_of(call_itself, &f);
+    expect_ok(ls_mirrored_strategy_create(
+        &(ls_mirrored_options){.num_replicas = LS_SOME(replicas)}, &strategy));
+    expect_status(ls_strategy_run(strategy, ls_traced(f), ls_none(), &result),
+                  LS_FAILED_PRECONDITION, "function 'f' is called 64");
+    expect_status(ls_strategy_run(strategy, ls_plain(call_itself, &f),
+                                  ls_none(), &result),
+                  LS_FAILED_PRECONDITION, "function 'f' is called 64");
+    ls_function_release(f);
+    ls_strategy_release(strategy);
+  }
+}
+
+// Traces itself anew in the eager graph, each time inside of the last trace.
+static ls_nest trace_itself(ls_nest args, void *user) {
+  ls_nest result = {0};
+  ls_status status = ls_ok();
+  LS_INIT_SCOPE {
+    status = ls_function_call(*(ls_function **)user, args, &result);
+  }
+  return ls_status_is_ok(status) ? result : ls_fail(status);
+}
+
+static void a_function_that_traces_itself_is_refused_by_name(void **state) {
+  (void)state;
+  ls_function *f = NULL;
+  f = function_of(trace_itself, &f);
+  ls_nest result = {0};
+  expect_status(ls_function_call(f, ls_none(), &result), LS_FAILED_PRECONDITION,
+                "function 'f' is called 64 callbacks deep");
+  ls_function_release(f);
+}
+
+static ls_nest call_with_less(ls_nest args, void *user) {
+  const double left = ls_nest_number(ls_nest_item(args, 0));
+  if (left == 0) return ls_leaf(ls_scalar(LS_DTYPE_F32, 1));
+  const ls_nest less = LS_TUPLE(ls_nest_f64(left - 1));
+  ls_nest result = {0};
+  const ls_status status =
+      ls_function_call(*(ls_function **)user, less, &result);
+  ls_nest_release(less);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  return ls_leaf(ls_mul_scalar(ls_nest_tensor(result, 0), left));
+}
+
+static void
+a_function_may_call_itself_with_something_that_ends_it(void **state) {
+  (void)state;
+  ls_function *f = NULL;
+  f = function_of(call_with_less, &f);
+  ls_nest result = {0};
+  const ls_nest five = LS_TUPLE(ls_nest_f64(5));
+  expect_ok(ls_function_call(f, five, &result));
+  assert_true(item(result, 0) == 120);
+  ls_nest_release(five);
+  ls_nest_release(result);
+  ls_function_release(f);
+}
+
+// ---- Clearing --------------------------------------------------------------
+static ls_status start_clear(ls_host_call *call) {
+  ls_function_clear(*(ls_function **)(uintptr_t)call->inputs[0]);
+  ls_host_done(call, ls_ok());
+  return ls_ok();
+}
+
+static const ls_host_kernel clears = {.name = "clears", .start = start_clear};
+
+static ls_nest clear_itself(ls_nest args, void *user) {
+  (void)user;
+  ++traced;
+  const ls_tensor where = ls_nest_tensor(args, 0);
+  const ls_tensor x = ls_nest_tensor(args, 1);
+  ls_op cleared = ls_host_call_add(&clears, NULL, &where, 1);
+  LS_CONTROL_SCOPE(&cleared, 1) { return ls_leaf(ls_mul_scalar(x, 3)); }
+  return ls_none();
+}
+
+static void a_call_that_runs_keeps_its_trace_when_it_is_cleared(void **state) {
+  (void)state;
+  ls_function *f = function_of(clear_itself, NULL);
+  ls_array *where = NULL;
+  expect_ok(ls_array_create_copy(LS_DTYPE_I64, LS_SCALAR, &(ls_function *[]){f},
+                                 &where));
+  const ls_nest args =
+      LS_TUPLE(ls_nest_array(where), vector(2, (float[]){1, 2}));
+  ls_nest result = {0};
+  traced = 0;
+  for (int i = 1; i <= 3; ++i) {
+    expect_ok(ls_function_call(f, args, &result));
+    assert_true(item(result, 1) == 6);
+    assert_int_equal(traced, i);
+    assert_null(ls_function_graph(f));
+  }
+  ls_nest_release(args);
+  ls_nest_release(result);
+  ls_function_release(f);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_function_that_calls_itself_is_refused_by_name),
+      cmocka_unit_test(a_function_that_calls_itself_in_a_replica_is_refused),
+      cmocka_unit_test(a_function_that_traces_itself_is_refused_by_name),
+      cmocka_unit_test(a_function_may_call_itself_with_something_that_ends_it),
+      cmocka_unit_test(a_call_that_runs_keeps_its_trace_when_it_is_cleared),
+  };
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  expect_ok(ls_runtime_destroy(NULL));
+  return failed;
+}
