@@ -95,6 +95,7 @@ typedef struct ls_run_args {
   void *const *outputs;       // Where each output goes; NULL: not wanted.
   uint64_t step;              // For random ops.
   uint64_t seed;
+  int32_t replica;  // That a program without a replicate op is run by.
 } ls_run_args;
 
 // What an instance plans and has measured, for people.

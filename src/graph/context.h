@@ -100,6 +100,11 @@ typedef struct ls_context {
 
 // This thread's or fiber's. Never NULL.
 ls_context *ls_context_current(void);
+// Which replica the callback at hand is; 0 outside.
+static inline int32_t ls_context_replica(void) {
+  const int32_t replica = ls_context_current()->replica;
+  return replica > 0 ? replica - 1 : 0;
+}
 // How many replicas the callback at hand is one of; 1 outside.
 static inline int32_t ls_context_replicas(void) {
   const int32_t replicas = ls_context_current()->replicas;

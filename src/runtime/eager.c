@@ -154,7 +154,8 @@ static ls_status find_op(ls_runtime_state *state, const ls_op_spec *spec,
 
 // ---- Running one op --------------------------------------------------------
 static ls_status run_compiled(ls_runtime_state *state, ls_compiled *compiled,
-                              uint64_t step, ls_array *const *in, size_t num_in,
+                              uint64_t step, int32_t replica,
+                              ls_array *const *in, size_t num_in,
                               ls_array **out, size_t num_out) {
   const void *few[MAX_VALUES];
   const void **inputs = few;
@@ -172,9 +173,11 @@ static ls_status run_compiled(ls_runtime_state *state, ls_compiled *compiled,
     if (ls_status_is_ok(status)) outputs[i] = ls_array_mutable_data(out[i]);
   }
   if (ls_status_is_ok(status))
-    status = ls_compiled_run(
-        compiled, state->store,
-        &(ls_run_args){.inputs = inputs, .outputs = outputs, .step = step});
+    status = ls_compiled_run(compiled, state->store,
+                             &(ls_run_args){.inputs = inputs,
+                                            .outputs = outputs,
+                                            .step = step,
+                                            .replica = replica});
   if (inputs != few) ls_release(state->allocator, inputs);
   return status;
 }
@@ -189,8 +192,9 @@ static ls_status run_op(ls_graph *graph, const ls_op_spec *spec,
   ls_runtime_state *state = ls_eager_of(graph)->state;
   ls_compiled *compiled = NULL;
   LS_RETURN_IF_ERROR(find_op(state, spec, in_types, out, num_out, &compiled));
-  const ls_status status = run_compiled(state, compiled, next_step(state), in,
-                                        spec->num_inputs, values, num_out);
+  const ls_status status =
+      run_compiled(state, compiled, next_step(state), ls_context_replica(), in,
+                   spec->num_inputs, values, num_out);
   ls_compiled_release(compiled);
   return status;
 }
@@ -209,7 +213,8 @@ static bool can_be_late(const ls_graph *graph, const ls_op_spec *spec) {
   return (spec->type == LS_OP_RANDOM_UNIFORM ||
           spec->type == LS_OP_RANDOM_NORMAL ||
           spec->type == LS_OP_RANDOM_TRUNCATED_NORMAL) &&
-         spec->num_inputs == 0 && !ls_eager_is_recording(graph);
+         spec->num_inputs == 0 && !ls_eager_is_recording(graph) &&
+         ls_context_replica() == 0;  // It may be looked at elsewhere.
 }
 
 static ls_status keep_late(ls_graph *graph, const ls_op_spec *spec,
@@ -243,7 +248,7 @@ void ls_eager_catch_up(const ls_graph *graph, ls_node *node) {
   ls_runtime_lock(state->runtime);
   ls_late_draw *late = (ls_late_draw *)node->late;
   if (late != NULL) {  // Nobody was faster.
-    const ls_status status = run_compiled(state, late->compiled, late->step,
+    const ls_status status = run_compiled(state, late->compiled, late->step, 0,
                                           NULL, 0, node->values, 1);
     if (!ls_status_is_ok(status)) node->failure = in_op(status, node->type);
     __atomic_store_n(&node->late, NULL, __ATOMIC_RELEASE);

@@ -308,7 +308,8 @@ static ls_status run_trace(ls_function *function, const trace *t,
       .inputs = room->inputs,
       .outputs = room->outputs,
       .step = __atomic_fetch_add(&function->step, 1, __ATOMIC_RELAXED),
-      .seed = (uint64_t)function->options.seed};
+      .seed = (uint64_t)function->options.seed,
+      .replica = ls_context_replica()};
   const ls_status status = ls_compiled_run(t->compiled, state->store, &args);
   return ls_results_close(former, status, results);
 }

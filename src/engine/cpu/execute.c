@@ -295,6 +295,7 @@ static ls_status begin_run(ls_instance *self, const ls_run_args *args) {
   LS_CPU_SET(self->num_running, 0);
   LS_CPU_SET(self->main.pc, 0);
   self->main.iteration = 0;
+  self->main.replica = args->replica;
   LS_CPU_SET(self->main.ended, false);
   self->runs += self->workers[0].costs != NULL;
   ls_cpu_stacks_reset(&self->stacks);

@@ -21,7 +21,7 @@ typedef struct ls_cpu_host_record ls_cpu_host_record;
 // A lane, or the shared stream, between two instructions.
 typedef struct ls_cpu_stream {
   uint32_t pc;         // Atomic, as is `ended`: others look on.
-  int32_t replica;     // 0 for the shared stream.
+  int32_t replica;     // Of the shared stream: whose run it is.
   uint64_t iteration;  // Of the loops around; see ls_cpu_iteration.
   // The last post: the slot's generation then, and the sweep it was in.
   uint64_t generation, sweep;
