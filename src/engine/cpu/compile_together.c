@@ -139,13 +139,19 @@ static rows rows_of_product(const ls_cpu_together *self, const ls_node *node) {
     const bool alike = rank_of(self, node->inputs[0]) == right;
     return (rows){0, alike ? node->num_inputs : 0};
   }
-  return (rows){0, ls_node_int(node, "transpose_a", 0) ? 0 : 1};
+  // Of a vector dimension 0 is what is summed over.
+  const bool apart = rank_of(self, node->inputs[0]) > 1 &&
+                     !ls_node_int(node, "transpose_a", 0);
+  return (rows){0, apart ? 1 : 0};
 }
 
 static rows rows_of(const ls_cpu_together *self, const ls_node *node) {
   const rows none = {0}, all = {0, node->num_inputs};
   if (ls_node_info(node)->traits & LS_OP_RANDOM) return none;
   if (ls_node_info(node)->traits & LS_OP_ELEMENTWISE) return all;
+  // A vector is one row, where rows lie along the last dimension.
+  const bool has_rows =
+      node->num_inputs > 0 && rank_of(self, node->inputs[0]) > 1;
   switch (node->type) {
   case LS_OP_DENSE:
   case LS_OP_MATMUL:
@@ -154,23 +160,24 @@ static rows rows_of(const ls_cpu_together *self, const ls_node *node) {
   case LS_OP_CONV_BIAS_ACT:
   case LS_OP_CONV_GRAD_INPUT:
   case LS_OP_CONV_POOL_MAX:
+    return (rows){0, 1};
   case LS_OP_LAYER_NORM:
   case LS_OP_RMS_NORM:
   case LS_OP_BATCH_NORM_INFERENCE:
-    return (rows){0, 1};
+    return has_rows ? (rows){0, 1} : none;
   case LS_OP_CONV_POOL_GRAD_INPUT:
     return (rows){0, node->num_inputs - 1};
   case LS_OP_GATHER:
     return ls_node_int(node, "axis", 0) == 0 ? (rows){1, 1} : none;
-  case LS_OP_SOFTMAX:
-  case LS_OP_LOG_SOFTMAX:
-    return rank_of(self, node->inputs[0]) > 1 ? all : none;
   case LS_OP_REDUCE_SUM:
   case LS_OP_REDUCE_MAX:
   case LS_OP_REDUCE_MIN:
     return keeps_rows(node, "axes") ? all : none;
+  case LS_OP_SOFTMAX:
+  case LS_OP_LOG_SOFTMAX:
   case LS_OP_CROSS_ENTROPY:
   case LS_OP_CROSS_ENTROPY_GRAD:
+    return has_rows ? all : none;
   case LS_OP_REDUCE_WINDOW:
   case LS_OP_POOL_MAX:
   case LS_OP_WINDOW_SUM_GRAD:
