@@ -96,10 +96,12 @@ static bool is_same_type(const ls_graph *graph, uint64_t a, uint64_t b) {
   return s.dtype == t.dtype && ls_shape_equal(s.shape, t.shape);
 }
 
-// Whether `node` is the gradient of `op` by its operand 0.
+// Whether `node` is the gradient of `op` by its operand 0. What is one for all
+// replicas is not given by what each has of its own, nor the reverse.
 static bool is_gradient(const ls_graph *graph, const ls_node *op,
                         const ls_node *node) {
   const uint64_t x = op->inputs[0];
+  if (node->varying != op->varying) return false;
   if (op->type == LS_OP_GELU)
     return node->type == LS_OP_GELU_GRAD && node->inputs[1] == x &&
            is_same_type(graph, node->inputs[0], x);

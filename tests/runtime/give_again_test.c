@@ -160,11 +160,51 @@ static void without_a_gradient_nothing_changes(void **state) {
   ls_function_release(function);
 }
 
+// A gelu of weights, which all replicas have in common, as is what else uses
+// it; its gradient each has of its own.
+static ls_nest of_weights(ls_nest args, void *user) {
+  (void)user;
+  const ls_tensor w = ls_nest_tensor(args, 1);
+  const ls_tensor y = ls_gelu(w), also = ls_tanh(y);
+  const ls_tensor z = ls_mul(y, ls_nest_tensor(args, 0));
+  const ls_nest loss = ls_leaf(ls_reduce_sum(z, LS_ALL_AXES)), x = ls_leaf(w);
+  ls_nest dw;
+  expect_ok(ls_gradients(&loss, 1, &x, 1, NULL, &dw));
+  return LS_LIST(dw, ls_leaf(also));
+}
+
+// One by one: no value that is computed once is made of one that is not.
+static const char *one_by_one(void *user, const char *name) {
+  (void)user;
+  return strcmp(name, "LS_LANES") == 0 ? "blocks" : NULL;
+}
+
+static void what_replicas_have_in_common_is_not_given_by_each(void **state) {
+  (void)state;
+  enum { REPLICAS = 2 };
+  ls_runtime *runtime = NULL;
+  expect_ok(ls_runtime_create(&(ls_runtime_options){.environment = one_by_one},
+                              &runtime));
+  ls_runtime *before = ls_runtime_make_current(runtime);
+  const ls_nest split = split_of(
+      REPLICAS, array_of_numbers(LS_DTYPE_F32, LS_SHAPE(2 * REPLICAS, 3), 1));
+  const ls_nest weights =
+      ls_nest_array(array_of_numbers(LS_DTYPE_F32, LS_SHAPE(2, 3), 2));
+  const ls_nest args = LS_LIST(split, weights);
+  const ls_nest results = call_on(REPLICAS, of_weights, NULL, args, 1);
+  assert_int_equal(ls_distributed_count(ls_nest_item(results, 0)), REPLICAS);
+  ls_nest_release(results);
+  ls_nest_release(args);
+  ls_runtime_make_current(before);
+  expect_ok(ls_runtime_destroy(runtime));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_is_given_again_has_the_same_bits),
       cmocka_unit_test(it_takes_no_memory_meanwhile),
       cmocka_unit_test(without_a_gradient_nothing_changes),
+      cmocka_unit_test(what_replicas_have_in_common_is_not_given_by_each),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
