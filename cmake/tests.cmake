@@ -133,7 +133,8 @@ endif()
 # Shared libraries of models, for the program to load: one source, compiled as
 # a user would, right and wrong in different ways.
 if(LS_TESTS AND TARGET lockstep_cli)
-  foreach(variant MINE ANOTHER NO_MODELS OTHER_VERSION SMALL)
+  foreach(variant MINE ANOTHER NO_MODELS OTHER_VERSION SMALL
+                  TELLS OWN_RATE)
     string(TOLOWER "${variant}" name)
     add_library(cli_library_${name} MODULE
       "${PROJECT_SOURCE_DIR}/tests/cli/libraries/mine.c")

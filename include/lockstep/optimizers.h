@@ -209,6 +209,10 @@ LS_API const char *ls_optimizer_kind(size_t index);
 LS_API ls_optimizer *ls_optimizer_retain(ls_optimizer *optimizer);
 LS_API void ls_optimizer_release(ls_optimizer *optimizer);  // NULL is fine.
 
+// What it was made with: its rate, and how that changes.
+LS_API double ls_optimizer_learning_rate(const ls_optimizer *optimizer);
+LS_API ls_schedule ls_optimizer_schedule(const ls_optimizer *optimizer);
+
 // ---- Steps -----------------------------------------------------------------
 // In a function or build graph: one step down the gradient of `loss`, a scalar,
 // in every trainable variable that was read on the way to it. On many replicas

@@ -15,6 +15,17 @@ enum {
   CLI_SIGNAL = 128,
 };
 
+// ---- Signals ---------------------------------------------------------------
+// From here on SIGINT, SIGTERM and, unless it is ignored, SIGHUP end the
+// program with a line and code CLI_SIGNAL and their number. First thing in
+// main.
+void cli_signals_begin(void);
+// From here on the first of them asks a run to stop instead, by what is
+// returned; the next one ends the program.
+const ls_train_stop *cli_signals_defer(void);
+// The signal that has asked; 0: none.
+int cli_signals_first(void);
+
 // ---- Commands --------------------------------------------------------------
 // `argv` holds what follows the command's name. Each returns an exit code.
 int cli_train(int argc, char **argv);
@@ -101,6 +112,13 @@ void cli_watch_end(void);
 // "./mine.so:NAME" where it has more than one. NULL when there is none, which
 // has been said.
 const ls_model_type *cli_find_model(const char *command, const char *text);
+// Whether the text names a shared library.
+bool cli_is_library(const char *text);
+// The model of a run whose configuration has `kept`, where the user has named
+// `named` (NULL: none). A shared library is only ever the one that was named.
+// False where there is none, which has been said.
+bool cli_run_model(const char *command, const char *run_folder,
+                   const char *kept, const char *named, const char **out_model);
 // The same text with the whole path of a shared library, perhaps in `buffer`.
 const char *cli_full_model(const char *text, char *buffer, size_t size);
 
@@ -145,6 +163,8 @@ ls_status cli_precision(const char *precision, ls_dtype *out_dtype);
 // Opens what --data names, or a part of it: `train` and `test` may be NULL.
 ls_status cli_open_data(const char *data, const ls_model_type *type,
                         ls_dataset **train, ls_dataset **test);
+// Whether --data names a file or folder.
+bool cli_is_place(const char *data);
 // The same name with the whole path of a file or folder, perhaps in `buffer`,
 // which has PATH_MAX bytes.
 const char *cli_full_data(const char *data, char *buffer);

@@ -4,7 +4,7 @@
 #include "cli/cli.h"
 
 typedef struct eval_flags {
-  const char *run_folder, *data, *math;
+  const char *run_folder, *model, *data, *math;
   int64_t threads;
   bool json;
 } eval_flags;
@@ -37,15 +37,14 @@ static ls_status load_and_evaluate(const eval_flags *flags,
   return status;
 }
 
-static void print(const eval_flags *flags, const ls_train_config *config,
-                  const ls_evaluation *evaluation) {
+static void print(const eval_flags *flags, const ls_evaluation *evaluation) {
   if (!flags->json) {
     printf("test loss: %.4f\ntest accuracy: %.4f\n", evaluation->loss,
            evaluation->accuracy);
     return;
   }
   printf("{\"model\":");
-  cli_print_json(config->model);
+  cli_print_json(flags->model);
   printf(",\"data\":");
   cli_print_json(flags->data);
   printf(",\"examples\":%lld,\"loss\":%.9g,\"accuracy\":%.9g}\n",
@@ -54,19 +53,26 @@ static void print(const eval_flags *flags, const ls_train_config *config,
 }
 
 static int run(eval_flags *flags, const ls_train_config *config) {
-  const ls_model_type *type = cli_find_model("eval", config->model);
+  if (!cli_run_model("eval", flags->run_folder, config->model, flags->model,
+                     &flags->model))
+    return CLI_USAGE;
+  const ls_model_type *type = cli_find_model("eval", flags->model);
   if (type == NULL) return CLI_FAILED;
   if (flags->data == NULL) flags->data = config->data;
   ls_evaluation evaluation = {0};
   const ls_status status = load_and_evaluate(flags, config, type, &evaluation);
   if (!ls_status_is_ok(status)) return cli_report("eval", status);
-  print(flags, config, &evaluation);
+  print(flags, &evaluation);
   return CLI_OK;
 }
 
 int cli_eval(int argc, char **argv) {
   eval_flags flags = {0};
   const cli_option options[] = {
+      {"model", CLI_TEXT, &flags.model, "PATH",
+       "where the run's shared library of models is; none is\n"
+       "loaded that is not named here",
+       0},
       {"data", CLI_TEXT, &flags.data, "NAME|PATH",
        "other data than the run's; see 'lockstep train'", 0},
       CLI_THREADS_OPTION(&flags.threads),

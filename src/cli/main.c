@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // lockstep: trains models in lock step on many replicas.
+#define _GNU_SOURCE
+#include <locale.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -43,6 +45,10 @@ static int run(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+  cli_signals_begin();
+  // Numbers have a point, whatever language a library of models may set.
+  const locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+  if (plain != (locale_t)0) uselocale(plain);
   int code = run(argc, argv);
   if ((fflush(stdout) != 0 || ferror(stdout)) && code == CLI_OK) {
     cli_say(NULL, "cannot write to standard output");

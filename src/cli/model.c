@@ -48,6 +48,8 @@ static size_t file_size(const char *text) {
   return slash != NULL || library ? size : 0;
 }
 
+bool cli_is_library(const char *text) { return file_size(text) > 0; }
+
 static const char *missing_part(const ls_model_type *type) {
   if (type->name == NULL || type->name[0] == '\0') return "name";
   if (type->batch_size < 1) return "batch_size";

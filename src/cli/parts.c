@@ -38,9 +38,12 @@ ls_status cli_precision(const char *precision, ls_dtype *out_dtype) {
 }
 
 // ---- Data ------------------------------------------------------------------
+bool cli_is_place(const char *data) {
+  return strcmp(data, synthetic) != 0 && strcmp(data, fashion_mnist) != 0;
+}
+
 const char *cli_full_data(const char *data, char *buffer) {
-  if (strcmp(data, synthetic) == 0 || strcmp(data, fashion_mnist) == 0)
-    return data;
+  if (!cli_is_place(data)) return data;
   return realpath(data, buffer) != NULL ? buffer : data;
 }
 

@@ -1,19 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the commands share: messages, the runtime, a step to time or to print.
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/cli.h"
 
 // ---- Messages --------------------------------------------------------------
+// A text of somebody's, such as a path, does not get to rule the terminal.
+static void put_clean(const char *text, size_t size, char except) {
+  for (size_t i = 0; i < size; ++i) {
+    const unsigned char c = (unsigned char)text[i];
+    const bool rules = (c < 0x20 && text[i] != except) || c == 0x7f;
+    fputc(rules ? '?' : c, stderr);
+  }
+}
+
 void cli_say(const char *command, const char *format, ...) {
+  char text[3 * PATH_MAX];
   va_list arguments;
   va_start(arguments, format);
+  vsnprintf(text, sizeof(text), format, arguments);
+  va_end(arguments);
   fprintf(stderr, "lockstep%s%s: ", command != NULL ? " " : "",
           command != NULL ? command : "");
-  vfprintf(stderr, format, arguments);
+  put_clean(text, strlen(text), '\0');
   fputc('\n', stderr);
-  va_end(arguments);
 }
 
 // A status is one line here, its notes in parentheses; but a table is a table.
@@ -21,11 +33,14 @@ int cli_report(const char *command, ls_status status) {
   const char *text = ls_status_message(status);
   const bool is_table = ls_status_code(status) == LS_DEADLINE_EXCEEDED;
   const size_t first = is_table ? strlen(text) : strcspn(text, "\n");
-  fprintf(stderr, "lockstep %s: %.*s", command, (int)first, text);
+  fprintf(stderr, "lockstep %s: ", command);
+  put_clean(text, first, '\n');
   for (const char *at = text + first; *at != '\0';) {
     ++at;
     const size_t size = strcspn(at, "\n");
-    fprintf(stderr, " (%.*s)", (int)size, at);
+    fputs(" (", stderr);
+    put_clean(at, size, '\0');
+    fputc(')', stderr);
     at += size;
   }
   fputc('\n', stderr);

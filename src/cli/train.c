@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
+#include <errno.h>
 #include <limits.h>
-#include <signal.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -24,31 +25,14 @@ typedef struct session {
   ls_train_config config;
   ls_train_config *resumed;  // What the run was made with; NULL: a new one.
   const char *data;          // As it was given.
-  const char *run_folder;
+  const char *run_folder;    // As it was given, or `chosen`.
+  char chosen[PATH_MAX];
   ls_strategy *strategy;
   ls_model model;
   ls_dataset *train, *test;
   ls_progress *progress;
   ls_train_result result;
 } session;
-
-// ---- Signals ---------------------------------------------------------------
-static ls_train_stop stop;
-static volatile sig_atomic_t stop_signal;
-
-static void request_stop(int signal_number) {
-  stop_signal = signal_number;
-  ls_train_stop_request(&stop);
-}
-
-// The first signal asks the run to end, the second one ends the program.
-static void watch_signals(void) {
-  struct sigaction action = {.sa_handler = request_stop,
-                             .sa_flags = (int)SA_RESETHAND | SA_RESTART};
-  sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, NULL);
-  sigaction(SIGTERM, &action, NULL);
-}
 
 // ---- Parts of a run --------------------------------------------------------
 static void write_progress(void *user, const char *text) {
@@ -78,18 +62,76 @@ static ls_status open_progress(session *run) {
       &run->progress);
 }
 
-// A run folder of its own for a run that was not given one: the first of
-// runs/MODEL-1, runs/MODEL-2, ... that is not there.
-static void choose_folder(const ls_model_type *type, char *path, size_t size) {
-  struct stat info;
-  int number = 1;
-  do {
-    snprintf(path, size, "runs/%s-%d", type->name, number++);
-  } while (stat(path, &info) == 0);
+static ls_status make_folder(const char *path, bool *out_made) {
+  *out_made = mkdir(path, 0777) == 0;
+  if (*out_made || errno == EEXIST) return ls_ok();
+  char text[128] = "";
+  return LS_STATUS(LS_UNAVAILABLE, "cannot make folder '%s': %s", path,
+                   strerror_r(errno, text, sizeof(text)));
 }
 
-static ls_status train(const train_flags *flags, const ls_model_type *type,
-                       session *run) {
+// A folder of its own for a run that was not given one: the first of
+// runs/MODEL-1, runs/MODEL-2, ... that was not there, also where many runs
+// begin at once.
+static ls_status choose_folder(const ls_model_type *type, session *run) {
+  static const char above[] = "runs";
+  bool made = false;
+  LS_RETURN_IF_ERROR(make_folder(above, &made));
+  made = false;
+  for (int number = 1; !made; ++number) {
+    snprintf(run->chosen, sizeof(run->chosen), "%s/%s-%d", above, type->name,
+             number);
+    for (char *at = run->chosen + sizeof(above); *at != '\0'; ++at) {
+      if (*at == '/') *at = '-';  // It is a folder in that one.
+    }
+    LS_RETURN_IF_ERROR(make_folder(run->chosen, &made));
+  }
+  run->run_folder = run->chosen;
+  return ls_ok();
+}
+
+// ---- What the model takes --------------------------------------------------
+static bool near_to(double a, double b) {
+  return fabs(a - b) <= 1e-6 * fabs(b);
+}
+
+// A model of a user's might pass over a rate and its schedule: config.json is
+// to tell what was done. What was asked for by a flag is refused.
+static ls_status check_rate(const train_flags *flags, int64_t steps,
+                            session *run) {
+  ls_train_config *config = &run->config;
+  if (config->optimizer[0] != '\0') return ls_ok();
+  const ls_model_type *type = run->model.type;
+  const ls_optimizer *optimizer = type->optimizer(run->model.self);
+  if (optimizer == NULL) return ls_ok();
+  const double rate = ls_optimizer_learning_rate(optimizer);
+  if (flags->asked.learning_rate != 0 &&
+      !near_to(rate, flags->asked.learning_rate))
+    return ls_unimplemented(
+        "model '%s' passes over --learning-rate: its optimizer has a rate of "
+        "%g; leave it out, or give an --optimizer",
+        type->name, rate);
+  config->learning_rate = rate;
+  const ls_schedule schedule = ls_optimizer_schedule(optimizer);
+  const bool own = schedule.custom != NULL || schedule.warmup != 0;
+  const bool stays = !own && schedule.kind == LS_SCHEDULE_CONSTANT;
+  const bool falls =
+      !own && schedule.kind == LS_SCHEDULE_LINEAR && schedule.steps == steps;
+  const char *has = stays ? "constant" : (falls ? "linear" : "own");
+  if (strcmp(config->schedule, has) == 0) return ls_ok();
+  if (flags->asked.schedule != NULL)
+    return ls_unimplemented(
+        "model '%s' passes over --schedule %s: its optimizer has %s; leave it "
+        "out, or give an --optimizer",
+        type->name, config->schedule,
+        stays ? "a rate that stays" : "a schedule of its own");
+  config->schedule = has;
+  return ls_ok();
+}
+
+// Data, model and all, before there is a trace of the run.
+static ls_status prepare(const train_flags *flags, const ls_model_type *type,
+                         session *run) {
   const ls_train_config *config = &run->config;
   LS_RETURN_IF_ERROR(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(config->replicas)},
@@ -102,8 +144,17 @@ static ls_status train(const train_flags *flags, const ls_model_type *type,
       ls_train_count_steps(type, ls_dataset_size(run->train),
                            config->batch_size, config->epochs, config->steps);
   LS_RETURN_IF_ERROR(cli_create_model(config, type, steps, &run->model));
-  if (!flags->quiet) LS_RETURN_IF_ERROR(open_progress(run));
-  return ls_train(
+  LS_RETURN_IF_ERROR(check_rate(flags, steps, run));
+  return flags->quiet ? ls_ok() : open_progress(run);
+}
+
+static ls_status train(const train_flags *flags, const ls_model_type *type,
+                       session *run) {
+  const ls_train_config *config = &run->config;
+  LS_RETURN_IF_ERROR(prepare(flags, type, run));
+  const ls_train_stop *stop = cli_signals_defer();
+  if (run->run_folder == NULL) LS_RETURN_IF_ERROR(choose_folder(type, run));
+  const ls_status status = ls_train(
       &(ls_train_options){.model = &run->model,
                           .strategy = run->strategy,
                           .train = run->train,
@@ -117,10 +168,14 @@ static ls_status train(const train_flags *flags, const ls_model_type *type,
                           .resume = run->resumed != NULL,
                           .save_seconds = flags->save_seconds,
                           .config = config,
-                          .stop = &stop,
+                          .stop = stop,
                           .report = flags->quiet ? NULL : ls_progress_show,
                           .report_user = run->progress},
       &run->result);
+  // Only a folder that is empty: the run did not begin.
+  if (!ls_status_is_ok(status) && run->chosen[0] != '\0')
+    (void)rmdir(run->chosen);
+  return status;
 }
 
 static void end(session *run) {
@@ -133,14 +188,16 @@ static void end(session *run) {
 
 static int print_result(const train_flags *flags, const session *run) {
   const ls_train_result *result = &run->result;
-  if (!flags->quiet)
+  if (result->stopped && result->steps == 0)
+    cli_say("train", "stopped before the first step; there is no run");
+  else if (!flags->quiet)
     cli_say("train", "%s%lld steps in %.1f s; the run is in %s%s",
             result->stopped ? "stopped after " : "", (long long)result->steps,
             result->seconds, run->run_folder,
             result->stopped ? ", --resume goes on with it" : "");
   if (result->tested && !result->stopped)
     printf("test accuracy: %.4f\n", result->test.accuracy);
-  return result->stopped ? CLI_SIGNAL + (int)stop_signal : CLI_OK;
+  return result->stopped ? CLI_SIGNAL + cli_signals_first() : CLI_OK;
 }
 
 // ---- What was asked for ----------------------------------------------------
@@ -167,30 +224,32 @@ static void print_value(const cli_option *option, const void *value, char *text,
     const char *given = *(const char *const *)value;
     char full[PATH_MAX];
     if (given == NULL) return;
-    if (strcmp(option->name, "model") == 0)
-      given = cli_full_model(given, full, sizeof(full));
-    else if (strcmp(option->name, "data") == 0)
-      given = cli_full_data(given, full);
+    if (strcmp(option->name, "data") == 0) given = cli_full_data(given, full);
     snprintf(text, size, "%s", given);
   }
 }
 
 // Whether what was asked for is what the run has; says so if not. A run may
-// become longer and have other threads.
+// become longer and have other threads, and its data another place. Its model
+// is for cli_run_model.
 static bool agrees(const cli_syntax *syntax, const train_flags *flags,
                    const ls_train_config *config) {
-  static const char *const may_differ[] = {"epochs", "steps", "threads"};
+  static const char *const may_differ[] = {"epochs", "steps", "threads",
+                                           "model"};
   for (size_t i = 0; i < syntax->num_options; ++i) {
     const cli_option *option = &syntax->options[i];
     const ptrdiff_t place = place_of(option, flags);
     bool free_to_differ = place < 0;
-    for (size_t k = 0; k < 3; ++k)
+    for (size_t k = 0; k < 4; ++k)
       free_to_differ |= strcmp(option->name, may_differ[k]) == 0;
     if (free_to_differ) continue;
     char asked[PATH_MAX], has[PATH_MAX];
     print_value(option, option->value, asked, sizeof(asked));
     print_value(option, (const char *)config + place, has, sizeof(has));
     if (asked[0] == '\0' || strcmp(asked, has) == 0) continue;
+    if (strcmp(option->name, "data") == 0 && cli_is_place(asked) &&
+        cli_is_place(has))
+      continue;
     cli_say("train",
             "--%s is '%s', the run in '%s' has '%s': it can only go on as it "
             "began",
@@ -254,10 +313,14 @@ static ls_train_config fresh_config(const train_flags *flags) {
   return config;
 }
 
-// The run's configuration, to another end if one was asked for.
+// The run's configuration, with its model, to another end and with data in
+// another place if that was asked for.
 static ls_train_config resumed_config(const train_flags *flags,
-                                      const ls_train_config *resumed) {
+                                      const ls_train_config *resumed,
+                                      const char *model) {
   ls_train_config config = *resumed;
+  config.model = model;
+  if (flags->asked.data != NULL) config.data = flags->asked.data;
   if (flags->asked.epochs != 0 || flags->asked.steps != 0) {
     config.epochs = flags->asked.epochs;
     config.steps = flags->asked.steps;
@@ -269,16 +332,11 @@ static ls_train_config resumed_config(const train_flags *flags,
 static int run_session(const train_flags *flags, session *run) {
   const ls_model_type *type = cli_find_model("train", run->config.model);
   if (type == NULL) return CLI_USAGE;
-  char chosen[PATH_MAX], model[PATH_MAX], data[PATH_MAX];
+  char model[PATH_MAX], data[PATH_MAX];
   run->run_folder = flags->resume != NULL ? flags->resume : flags->run_folder;
-  if (run->run_folder == NULL) {
-    choose_folder(type, chosen, sizeof(chosen));
-    run->run_folder = chosen;
-  }
   run->data = run->config.data;
   run->config.data = cli_full_data(run->config.data, data);
   run->config.model = cli_full_model(run->config.model, model, sizeof(model));
-  watch_signals();
   ls_status status = cli_watch_begin(run->runtime);
   if (ls_status_is_ok(status)) status = train(flags, type, run);
   cli_watch_end();
@@ -293,6 +351,7 @@ static int run_session(const train_flags *flags, session *run) {
 static int run_train(const cli_syntax *syntax, const train_flags *flags) {
   session run = {0};
   int code = CLI_OK;
+  const char *model = NULL;
   const ls_train_config *asked = &flags->asked;
   ls_status status =
       flags->resume == NULL
@@ -304,8 +363,10 @@ static int run_train(const cli_syntax *syntax, const train_flags *flags) {
   } else if (run.resumed == NULL) {
     run.config = fresh_config(flags);
     code = run_session(flags, &run);
-  } else if (agrees(syntax, flags, run.resumed)) {
-    run.config = resumed_config(flags, run.resumed);
+  } else if (cli_run_model("train", flags->resume, run.resumed->model,
+                           asked->model, &model) &&
+             agrees(syntax, flags, run.resumed)) {
+    run.config = resumed_config(flags, run.resumed, model);
     code = run_session(flags, &run);
   } else {
     code = CLI_USAGE;
@@ -363,11 +424,12 @@ int cli_train(int argc, char **argv) {
       {"run-dir", CLI_TEXT, &flags.run_folder, "DIR",
        "where the run is kept (default: a new runs/MODEL-N)", 0},
       {"overwrite", CLI_FLAG, &flags.overwrite, NULL,
-       "replace a run that is in --run-dir", 0},
+       "replace a run that is in --run-dir, after the first step", 0},
       {"resume", CLI_TEXT, &flags.resume, "DIR",
        "go on with the run there as if it had not stopped;\n"
        "--epochs or --steps may give it another end, over\n"
-       "which a falling rate then falls",
+       "which a falling rate then falls; --data and --model\n"
+       "tell where its files and its shared library are now",
        0},
       {"save-every", CLI_COUNT, &flags.save_seconds, "SECONDS",
        "how often the run is saved (default 60)", 1},
@@ -379,8 +441,9 @@ int cli_train(int argc, char **argv) {
           "Trains a model and prints its accuracy on the test set. The run "
           "folder gets\nconfig.json, metrics.jsonl, model.safetensors, and "
           "checkpoint.safetensors to\nresume from. Ctrl-C ends the run after "
-          "the step it is in, saves it and exits\nwith code 130; Ctrl-\\ tells "
-          "where its replicas are.",
+          "the step it is in, saves it and exits\nwith code 130, SIGTERM and "
+          "SIGHUP with 143 and 129; before the first step\nthere is no run. "
+          "Ctrl-\\ tells where its replicas are.",
       .options = options,
       .num_options = sizeof(options) / sizeof(options[0])};
   int code = CLI_OK;

@@ -39,6 +39,14 @@ void ls_optimizer_release(ls_optimizer *optimizer) {
   ls_object_release(optimizer);
 }
 
+double ls_optimizer_learning_rate(const ls_optimizer *optimizer) {
+  return optimizer->learning_rate;
+}
+
+ls_schedule ls_optimizer_schedule(const ls_optimizer *optimizer) {
+  return optimizer->schedule;
+}
+
 // ---- Options ---------------------------------------------------------------
 ls_status ls_optimizer_check(const char *kind, const char *what, double value,
                              double limit) {

@@ -7,7 +7,7 @@
 # shellcheck source=tests/support/cli.sh
 . "$(dirname "$0")/../support/cli.sh"
 libraries=${LS_BUILD_DIR:?}/tests/cli/libraries
-rm -rf run straight runs mine.so
+rm -rf run straight runs rate mine.so
 echo 'no library' >out.so
 
 # works WANTED ARGUMENT...
@@ -33,12 +33,12 @@ cp "$libraries/mine.so" mine.so
 accuracy='^test accuracy: 0\.[3-9]'
 works "$accuracy" train --model ./mine.so --data synthetic --quiet \
   --schedule constant --steps 900 --run-dir run
-works "$accuracy" train --resume run --steps 1500 --quiet
+works "$accuracy" train --resume run --model mine.so --steps 1500 --quiet
 works "$accuracy" train --model mine.so:line --data synthetic --quiet \
   --schedule constant --steps 1500 --run-dir straight
 cmp -s run/model.safetensors straight/model.safetensors ||
   fail "a resumed run with dropout ends otherwise"
-works "$accuracy" eval run
+works "$accuracy" eval run --model mine.so
 works "$accuracy" train --model mine.so --data synthetic --quiet --steps 900 \
   --optimizer momentum --learning-rate 0.01
 [ -s runs/line-1/model.safetensors ] || fail "no runs/line-1"
@@ -63,5 +63,29 @@ refuses "has models of an older Lockstep" "$libraries/small.so"
   2>err.txt
 [ $? = 1 ] && grep -q "model 'line' computes in f32, not in f64" err.txt ||
   fail "a model that has no f64 is not refused"
+ends 1 "passes over --schedule linear: its optimizer has a rate that stays" \
+  train --model mine.so --data synthetic --schedule linear
+own=$libraries/own_rate.so
+ends 1 "passes over --schedule constant: its optimizer has a schedule of its" \
+  train --model "$own" --data synthetic --schedule constant
+ends 1 "passes over --learning-rate: its optimizer has a rate of 0.02" \
+  train --model "$own" --data synthetic --learning-rate 0.5
+# What was not asked for is told as it is.
+# schedule WANTED ARGUMENT...
+schedule() {
+  wanted=$1
+  shift
+  "$lockstep" train --data synthetic --quiet --steps 4 --run-dir rate \
+    --overwrite "$@" >out.txt 2>err.txt || fail "train $*"
+  grep -qF "\"schedule\":\"$wanted\"" rate/config.json ||
+    fail "train $*: the schedule is not $wanted"
+}
+schedule constant --model mine.so
+schedule own --model "$own"
+"$lockstep" train --resume rate --model "$own" --steps 8 --quiet >out.txt \
+  2>err.txt || fail "a schedule of the model's own does not go on"
+schedule linear --model "$own" --optimizer adam
+schedule linear --model tiny
+schedule constant --model tiny --schedule constant --learning-rate 0.3
 
 exit $failed

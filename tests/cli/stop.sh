@@ -29,4 +29,57 @@ stops INT 130
 rm -rf run
 stops TERM 143
 
+
+# SIGHUP is as SIGTERM, but for a program that was told to ignore it.
+rm -rf run
+stops HUP 129
+rm -rf run
+(
+  trap '' HUP
+  exec "$lockstep" train --model tiny --data synthetic --epochs 1000000 \
+    --run-dir run --quiet >out.txt 2>err.txt
+) &
+process=$!
+waits_for test -s run/metrics.jsonl
+kill -s HUP $process
+lines=$(wc -l <run/metrics.jsonl)
+goes_on() { [ "$(wc -l <run/metrics.jsonl)" -gt "$lines" ]; }
+waits_for goes_on
+goes_on || fail "an ignored SIGHUP ends the run"
+kill -s TERM $process
+wait $process
+code=$?
+[ "$code" = 143 ] || fail "SIGTERM after SIGHUP: code $code, wanted 143"
+
+# Before a run has begun, and in other commands: one line, the same codes, and
+# nothing is left. The library takes its time when it is loaded.
+cp "${LS_BUILD_DIR:?}/tests/cli/libraries/tells.so" mine.so
+# ends_early SIGNAL CODE ARGUMENT...
+ends_early() {
+  signal=$1
+  wanted_code=$2
+  shift 2
+  rm -f was-loaded
+  env --default-signal=INT "$lockstep" "$@" >out.txt 2>err.txt &
+  process=$!
+  waits_for test -e was-loaded
+  kill -s "$signal" $process
+  wait $process
+  code=$?
+  [ "$code" = "$wanted_code" ] ||
+    fail "early SIG$signal: code $code, wanted $wanted_code"
+  [ "$(cat err.txt)" = "lockstep: ended by SIG$signal" ] && [ ! -s out.txt ] ||
+    fail "early SIG$signal: not one line"
+}
+rm -rf run runs
+"$lockstep" train --model ./mine.so --data synthetic --steps 2 --quiet \
+  --run-dir trained --overwrite >out.txt 2>err.txt || fail "a run fails"
+: >be-slow
+ends_early TERM 143 train --model ./mine.so --data synthetic
+ends_early INT 130 train --model ./mine.so --data synthetic --run-dir run
+ends_early HUP 129 eval trained --model ./mine.so
+ends_early TERM 143 bench ./mine.so
+rm be-slow
+[ ! -e run ] && [ ! -e runs ] || fail "a run that did not begin left a folder"
+
 exit $failed

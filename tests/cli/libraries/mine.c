@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model of a user's, with public headers only: one dense layer with dropout.
+#ifdef TELLS
+#define _POSIX_C_SOURCE 200809L
+#endif
+#include <locale.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "lockstep/lockstep.h"
 
@@ -22,6 +29,14 @@ static ls_status fill(mine *net, const ls_model_options *options) {
       &(ls_dense_options){
           .name = "only", .inputs = 16, .units = 4, .seed = options->seed},
       &net->layer));
+#ifdef OWN_RATE
+  if (options->optimizer == NULL)
+    return ls_adam_create(
+        &(ls_adam_options){
+            .learning_rate = 0.02,
+            .schedule = {.kind = LS_SCHEDULE_COSINE, .steps = 100}},
+        &net->optimizer);
+#endif
   if (options->optimizer == NULL)
     return ls_adam_create(
         &(ls_adam_options){.learning_rate = options->learning_rate},
@@ -98,6 +113,18 @@ static const ls_model_type curve = {
     .variables = variables,
     .optimizer = optimizer,
 };
+#endif
+
+#ifdef TELLS
+// Code that runs when the library is loaded: says so, changes the program's
+// language, and takes its time if that is asked for.
+__attribute__((constructor)) static void tell(void) {
+  FILE *file = fopen("was-loaded", "w");
+  if (file != NULL) (void)fclose(file);
+  if (getenv("LOCPATH") != NULL) (void)setlocale(LC_NUMERIC, "comma");
+  for (int i = 0; i < 600 && access("be-slow", F_OK) == 0; ++i)
+    (void)nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+}
 #endif
 
 #if defined(NO_MODELS)

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where the model and the data of a run are: as its folder says, or as the user
+// says, for a run may have moved. Its folder may also be a stranger's, and a
+// library is code: which one is loaded, the user alone says.
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+// A text as one word of a command for a shell, whatever is in it.
+static const char *quote(const char *text, char *buffer, size_t size) {
+  static const char plain[] = "abcdefghijklmnopqrstuvwxyz"
+                              "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:@%+,-";
+  if (text[0] != '\0' && text[strspn(text, plain)] == '\0') return text;
+  size_t used = 0;
+  buffer[used++] = '\'';
+  // One more quote takes four bytes, and the end two.
+  for (const char *at = text; *at != '\0' && used + 6 < size; ++at) {
+    if (*at == '\'') {
+      memcpy(buffer + used, "'\\''", 4);
+      used += 4;
+    } else {
+      buffer[used++] = *at;
+    }
+  }
+  buffer[used++] = '\'';
+  buffer[used] = '\0';
+  return buffer;
+}
+
+static void refuse_library(const char *command, const char *run_folder,
+                           const char *kept) {
+  char run[PATH_MAX], library[PATH_MAX];
+  cli_say(command,
+          "the model of the run in '%s' is of a shared library, which is code "
+          "and is loaded only if you name it: lockstep %s%s %s --model %s",
+          run_folder, command, strcmp(command, "train") == 0 ? " --resume" : "",
+          quote(run_folder, run, sizeof(run)),
+          quote(kept, library, sizeof(library)));
+}
+
+bool cli_run_model(const char *command, const char *run_folder,
+                   const char *kept, const char *named,
+                   const char **out_model) {
+  const bool library = cli_is_library(kept);
+  *out_model = named != NULL ? named : kept;
+  if (named == NULL) {
+    if (library) refuse_library(command, run_folder, kept);
+    return !library;
+  }
+  if (library ? cli_is_library(named) : strcmp(named, kept) == 0) return true;
+  cli_say(command,
+          "--model is '%s', the run in '%s' has '%s': it can only go on as it "
+          "began",
+          named, run_folder, kept);
+  return false;
+}
