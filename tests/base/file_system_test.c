@@ -268,8 +268,8 @@ static void what_is_no_file_is_neither_read_nor_replaced(void **state) {
                 "fifo': it is a fifo, not a regular file");
   expect_status(files()->append(NULL, path, "x", 1), LS_INVALID_ARGUMENT,
                 "fifo': it is a fifo, not a regular file");
-  expect_status(files()->read(NULL, "/dev/zero", system, &data, &size),
-                LS_INVALID_ARGUMENT, "'/dev/zero': it is a device");
+  expect_status(files()->read(NULL, "/dev/null", system, &data, &size),
+                LS_INVALID_ARGUMENT, "'/dev/null': it is a device");
   expect_status(files()->append(NULL, "/dev/null", "x", 1), LS_INVALID_ARGUMENT,
                 "'/dev/null': it is a device");
   alarm(0);

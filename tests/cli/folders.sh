@@ -67,8 +67,8 @@ ends 1 "cannot read 'pipe': it is a fifo, not a regular file" \
   train --model gpt --data pipe
 ends 1 "cannot read 'data/train-labels-idx1-ubyte': it is a fifo" \
   train --model mlp --data data
-ends 1 "cannot read '/dev/zero': it is a device" \
-  train --model gpt --data /dev/zero
+ends 1 "cannot read '/dev/null': it is a device" \
+  train --model gpt --data /dev/null
 ls runs | grep -v '^tiny-[1-6]$' && fail "a run that did not begin left a folder"
 
 exit $failed
