@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/equal.h"
 
+#include <stdarg.h>
 #include <stdio.h>
+
+#include "base/runtime_internal.h"
+#include "base/text.h"
+#include "graph/print.h"
+#include "graph/variable.h"
 
 static bool same_array(const ls_array *a, const ls_array *b) {
   return a == b ||
@@ -54,70 +60,208 @@ bool ls_attr_equal(const ls_attr *a, const ls_attr *b) {
   }
 }
 
-static bool same_node(const ls_node *a, const ls_node *b, char *difference,
-                      size_t size) {
-  if (a->type != b->type || a->num_inputs != b->num_inputs ||
-      a->num_outputs != b->num_outputs || a->num_attrs != b->num_attrs ||
-      a->num_regions != b->num_regions || a->num_control != b->num_control ||
-      memcmp(a->inputs, b->inputs, a->num_inputs * sizeof(*a->inputs)) != 0 ||
-      memcmp(a->control, b->control, a->num_control * sizeof(*a->control)) != 0)
+// ---- What differs ----------------------------------------------------------
+// Two graphs that are compared, and room for what differs first.
+typedef struct comparison {
+  ls_graph *a, *b;
+  char *text;
+  size_t size;
+} comparison;
+
+LS_PRINTF(2, 3)
+static bool differ(const comparison *c, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  vsnprintf(c->text, c->size, format, args);
+  va_end(args);
+  return false;
+}
+
+// Puts what is compared before what differs in it.
+static bool differ_in(const comparison *c, ls_node *a, ls_node *b,
+                      const char *what) {
+  char x[160], y[160];
+  return differ(c, "%s against %s%s%s", ls_node_describe(c->a, a, x, sizeof(x)),
+                ls_node_describe(c->b, b, y, sizeof(y)),
+                what[0] == '\0' ? "" : ": ", what);
+}
+
+static void value_text(const ls_attr *attr, char *buffer, size_t size) {
+  if (attr->kind == LS_ATTR_OBJECT) {
+    const ls_object *object = attr->as.object;
+    if (object != NULL && object->type == &ls_variable_object_type)
+      snprintf(buffer, size, "variable '%s'",
+               ((const ls_variable *)(const void *)object)->name);
+    else
+      snprintf(buffer, size, "object '%s'",
+               object == NULL ? "" : object->type->name);
+    return;
+  }
+  ls_text text;
+  ls_text_init(&text, ls_current_allocator());
+  ls_print_value(&text, attr);
+  snprintf(buffer, size, "%s", ls_text_data(&text));
+  ls_text_deinit(&text);
+}
+
+// Where two arrays of one type differ; -1: their types do, or they are texts.
+static int64_t first_difference(const ls_array *a, const ls_array *b) {
+  const size_t size = ls_dtype_size(ls_array_dtype(a));
+  if (ls_array_dtype(a) != ls_array_dtype(b) ||
+      ls_array_dtype(a) == LS_DTYPE_STRING ||
+      !ls_shape_equal(ls_array_shape(a), ls_array_shape(b)))
+    return -1;
+  const char *x = ls_array_data(a), *y = ls_array_data(b);
+  const int64_t count = ls_array_num_elements(a);
+  int64_t i = 0;
+  while (i < count &&
+         memcmp(x + (size_t)i * size, y + (size_t)i * size, size) == 0)
+    ++i;
+  return i < count ? i : -1;
+}
+
+// Both sides, such that they read differently.
+static void attr_difference(const ls_attr *a, const ls_attr *b, char *buffer,
+                            size_t size) {
+  char x[60], y[60];
+  const int64_t at = a->kind == LS_ATTR_ARRAY
+                         ? first_difference(a->as.array, b->as.array)
+                         : -1;
+  value_text(a, x, sizeof(x));
+  value_text(b, y, sizeof(y));
+  if (at >= 0)
+    snprintf(buffer, size, "element %lld of its %s is %.9g against %.9g",
+             (long long)at, a->name, ls_array_f64(a->as.array, at),
+             ls_array_f64(b->as.array, at));
+  else
+    snprintf(buffer, size, "its %s is %s against %s%s", a->name, x,
+             strcmp(x, y) == 0 ? "another " : "", y);
+}
+
+// ---- Nodes -----------------------------------------------------------------
+static bool same_operands(const comparison *c, ls_node *a, ls_node *b) {
+  char what[120];
+  if (a->num_inputs != b->num_inputs) {
+    snprintf(what, sizeof(what), "%u operands against %u", a->num_inputs,
+             b->num_inputs);
+    return differ_in(c, a, b, what);
+  }
+  for (uint32_t i = 0; i < a->num_inputs; ++i) {
+    if (a->inputs[i] == b->inputs[i]) continue;
+    snprintf(what, sizeof(what), "operand %u is '%.40s' against '%.40s'", i,
+             ls_tensor_name((ls_tensor){c->a, a->inputs[i]}),
+             ls_tensor_name((ls_tensor){c->b, b->inputs[i]}));
+    return differ_in(c, a, b, what);
+  }
+  if (a->num_control == b->num_control &&
+      memcmp(a->control, b->control, a->num_control * sizeof(*a->control)) == 0)
+    return true;
+  return differ_in(c, a, b, "other control inputs");
+}
+
+static bool same_outputs(const comparison *c, ls_node *a, ls_node *b) {
+  char what[200];
+  if (a->num_outputs != b->num_outputs) {
+    snprintf(what, sizeof(what), "%u results against %u", a->num_outputs,
+             b->num_outputs);
+    return differ_in(c, a, b, what);
+  }
+  for (uint32_t i = 0; i < a->num_outputs; ++i) {
+    const ls_type x = a->outputs[i], y = b->outputs[i];
+    if (x.dtype == y.dtype && ls_shape_equal(x.shape, y.shape)) continue;
+    snprintf(what, sizeof(what), "result %u is %s against %s", i,
+             LS_SHAPE_TEXT(x.dtype, x.shape), LS_SHAPE_TEXT(y.dtype, y.shape));
+    return differ_in(c, a, b, what);
+  }
+  return true;
+}
+
+static bool same_attrs(const comparison *c, ls_node *a, ls_node *b) {
+  char what[200];
+  if (a->num_attrs != b->num_attrs)
+    return differ_in(c, a, b, "other attributes");
+  for (uint32_t i = 0; i < a->num_attrs; ++i) {
+    const ls_attr *own = &a->attrs[i], *other = &b->attrs[i];
+    if (ls_attr_equal(own, other)) continue;
+    if (own->kind != other->kind || strcmp(own->name, other->name) != 0)
+      return differ_in(c, a, b, "other attributes");
+    attr_difference(own, other, what, sizeof(what));
+    return differ_in(c, a, b, what);
+  }
+  return true;
+}
+
+static bool same_node(const comparison *c, ls_node *a, ls_node *b) {
+  if (a->type != b->type || a->num_regions != b->num_regions)
+    return differ_in(c, a, b, "");
+  if (!same_operands(c, a, b) || !same_outputs(c, a, b) || !same_attrs(c, a, b))
     return false;
-  for (uint32_t i = 0; i < a->num_outputs; ++i)
-    if (a->outputs[i].dtype != b->outputs[i].dtype ||
-        !ls_shape_equal(a->outputs[i].shape, b->outputs[i].shape))
-      return false;
-  for (uint32_t i = 0; i < a->num_attrs; ++i)
-    if (!ls_attr_equal(&a->attrs[i], &b->attrs[i])) return false;
   for (uint32_t i = 0; i < a->num_regions; ++i)
     if (!ls_graph_equal(ls_graph_resolve(a->regions[i]),
-                        ls_graph_resolve(b->regions[i]), difference, size))
+                        ls_graph_resolve(b->regions[i]), c->text, c->size))
       return false;
   return true;
 }
 
+// ---- Graphs ----------------------------------------------------------------
+// Of values that are constants, as eager ones are, what differs in those.
+static bool differ_in_capture(const comparison *c, ls_tensor a, ls_tensor b) {
+  char what[200] = "";
+  const ls_node *x = ls_graph_node_of(a.graph, a.ref);
+  const ls_node *y = ls_graph_node_of(b.graph, b.ref);
+  if (x->type == LS_OP_CONSTANT && y->type == LS_OP_CONSTANT)
+    attr_difference(ls_node_attr(x, "value"), ls_node_attr(y, "value"), what,
+                    sizeof(what));
+  return differ(c, "it captures '%s' against '%s'%s%s", ls_tensor_name(a),
+                ls_tensor_name(b), what[0] == '\0' ? "" : ": ", what);
+}
+
 // A capture's outer value: the same, or in regions of two equal graphs the
 // same place.
-static bool same_captures(const ls_graph *a, const ls_graph *b) {
-  if (a->num_captures != b->num_captures) return false;
+static bool same_captures(const comparison *c) {
+  const ls_graph *a = c->a, *b = c->b;
+  if (a->num_captures != b->num_captures)
+    return differ(c, "%zu captured values against %zu", a->num_captures,
+                  b->num_captures);
   for (size_t i = 0; i < a->num_captures; ++i)
     if (a->captures[i].inner != b->captures[i].inner ||
         a->captures[i].outer.ref != b->captures[i].outer.ref)
-      return false;
+      return differ_in_capture(c, a->captures[i].outer, b->captures[i].outer);
+  return true;
+}
+
+static bool same_results(const comparison *c) {
+  const ls_graph *a = c->a, *b = c->b;
+  if (a->num_results != b->num_results)
+    return differ(c, "%zu results against %zu", a->num_results, b->num_results);
+  for (size_t i = 0; i < a->num_results; ++i)
+    if (a->results[i] != b->results[i])
+      return differ(c, "result %zu is '%s' against '%s'", i,
+                    ls_tensor_name((ls_tensor){c->a, a->results[i]}),
+                    ls_tensor_name((ls_tensor){c->b, b->results[i]}));
   return true;
 }
 
 bool ls_graph_equal_inside(ls_graph *a, ls_graph *b, char *difference,
                            size_t size) {
-  char x[160], y[160];
+  const comparison c = {a, b, difference, size};
   difference[0] = '\0';
   if (a == b) return true;
   const size_t common =
       a->num_nodes < b->num_nodes ? a->num_nodes : b->num_nodes;
-  for (size_t i = 0; i < common; ++i) {
-    if (same_node(a->nodes[i], b->nodes[i], difference, size)) continue;
-    if (difference[0] == '\0')
-      snprintf(difference, size, "%s against %s",
-               ls_node_describe(a, a->nodes[i], x, sizeof(x)),
-               ls_node_describe(b, b->nodes[i], y, sizeof(y)));
-    return false;
-  }
+  for (size_t i = 0; i < common; ++i)
+    if (!same_node(&c, a->nodes[i], b->nodes[i])) return false;
   if (a->num_nodes != b->num_nodes) {
-    snprintf(difference, size, "%zu ops against %zu", a->num_nodes,
-             b->num_nodes);
-    return false;
+    ls_graph *longer = a->num_nodes > common ? a : b;
+    char more[160];
+    return differ(
+        &c, "%zu ops against %zu: only one has %s", a->num_nodes, b->num_nodes,
+        ls_node_describe(longer, longer->nodes[common], more, sizeof(more)));
   }
-  if (a->num_results != b->num_results ||
-      memcmp(a->results, b->results, a->num_results * sizeof(*a->results)) !=
-          0) {
-    snprintf(difference, size, "other results");
-    return false;
-  }
-  return true;
+  return same_results(&c);
 }
 
 bool ls_graph_equal(ls_graph *a, ls_graph *b, char *difference, size_t size) {
-  if (!ls_graph_equal_inside(a, b, difference, size)) return false;
-  if (same_captures(a, b)) return true;
-  snprintf(difference, size, "other captured values");
-  return false;
+  const comparison c = {a, b, difference, size};
+  return ls_graph_equal_inside(a, b, difference, size) && same_captures(&c);
 }

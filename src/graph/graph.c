@@ -104,11 +104,6 @@ void ls_graph_forward(ls_graph *graph, ls_graph *to) {
   graph->forward = to;
 }
 
-typedef struct capture_key {
-  ls_graph *graph;
-  uint64_t ref;
-} capture_key;
-
 bool ls_graph_keep_stub(ls_graph *graph, ls_graph *stub) {
   if (!ls_grow(graph->allocator, &graph->stubs, &graph->stubs_capacity,
                graph->num_stubs + 1, sizeof(*graph->stubs)))
@@ -135,7 +130,7 @@ void ls_graph_rollback(ls_graph *graph, ls_graph_rollback_point to) {
     ls_object_release(graph->variables[--graph->num_variables]);
   while (graph->num_captures > to.num_captures) {
     const ls_tensor outer = graph->captures[--graph->num_captures].outer;
-    const capture_key key = {outer.graph, outer.ref};
+    const ls_capture_key key = {outer.graph, outer.ref};
     ls_map_remove(&graph->capture_index, &key, sizeof(key));
   }
   graph->num_parameters = to.num_parameters;
@@ -351,7 +346,7 @@ ls_status ls_graph_add_parameter(ls_graph *graph, ls_type type,
 
 ls_status ls_graph_add_capture(ls_graph *graph, ls_tensor outer,
                                uint64_t *out_ref) {
-  const capture_key key = {outer.graph, outer.ref};
+  const ls_capture_key key = {outer.graph, outer.ref};
   const uintptr_t found =
       (uintptr_t)ls_map_find(&graph->capture_index, &key, sizeof(key));
   if (found != 0) {
@@ -372,57 +367,6 @@ ls_status ls_graph_add_capture(ls_graph *graph, ls_tensor outer,
   graph->captures[graph->num_captures++] =
       (ls_capture){.outer = outer, .inner = *out_ref};
   return ls_ok();
-}
-
-// An eager value enters a function as a constant: what a trace reads from
-// around it is frozen.
-static ls_status import_eager(ls_graph *graph, ls_tensor value,
-                              uint64_t *out_ref) {
-  ls_node *node = ls_graph_node_of(value.graph, value.ref);
-  ls_eager_catch_up(value.graph, node);
-  if (node->failure != NULL) return ls_status_clone(node->failure);
-  ls_array *array = node->values[ls_ref_output(value.ref)];
-  const ls_attr attrs[] = {LS_ATTR_A("value", array)};
-  ls_node *constant = ls_graph_append(
-      graph,
-      &(ls_op_spec){.type = LS_OP_CONSTANT, .attrs = attrs, .num_attrs = 1},
-      NULL, 1);
-  if (constant == NULL) return ls_out_of_memory();
-  constant->outputs[0] = node->outputs[ls_ref_output(value.ref)];
-  *out_ref = ls_ref(constant->id, 0);
-  return ls_graph_name_node(graph, constant, NULL, "captured");
-}
-
-ls_status ls_graph_import(ls_graph *graph, ls_tensor value, uint64_t *out_ref) {
-  graph = ls_graph_resolve(graph);
-  value.graph = ls_graph_resolve(value.graph);
-  const ls_node *node = ls_graph_node_of(value.graph, value.ref);
-  if (node == NULL || ls_ref_output(value.ref) >= node->num_outputs)
-    return ls_invalid_argument(
-        "a stale handle was used in graph '%s': its op %llu has gone with its "
-        "frame or graph; keep values in ls_frame_end or fetch them before",
-        graph->name, (unsigned long long)(value.ref >> 16));
-  if (value.graph == graph) {
-    *out_ref = value.ref;
-    return ls_ok();
-  }
-  const ls_graph *around = graph->parent;
-  while (around != NULL && around != value.graph)
-    around = around->parent;
-  if (around == NULL)
-    return ls_invalid_argument(
-        "value '%s' belongs to graph '%s', but the op is being added to graph "
-        "'%s', which is not inside it",
-        ls_tensor_name(value), value.graph->name, graph->name);
-  if (graph->parent != value.graph) {
-    uint64_t outer = 0;  // Capture in each graph on the way in.
-    LS_RETURN_IF_ERROR(ls_graph_import(graph->parent, value, &outer));
-    return ls_graph_add_capture(graph, (ls_tensor){graph->parent, outer},
-                                out_ref);
-  }
-  if (value.graph->kind == LS_GRAPH_EAGER)
-    return import_eager(graph, value, out_ref);
-  return ls_graph_add_capture(graph, value, out_ref);
 }
 
 ls_status ls_graph_set_results(ls_graph *graph, const uint64_t *refs,

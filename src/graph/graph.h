@@ -76,6 +76,12 @@ typedef struct ls_losses {
   bool scaled;            // An optimizer has scaled it.
 } ls_losses;
 
+// A value around a graph, as the key of what stands for it inside.
+typedef struct ls_capture_key {
+  ls_graph *graph;
+  uint64_t ref;
+} ls_capture_key;
+
 struct ls_graph {
   ls_graph_kind kind;
   uint64_t id;  // Never that of another graph.
