@@ -80,6 +80,10 @@ typedef ls_nest (*ls_merge_function)(ls_strategy *strategy, ls_nest args,
 // on the regrouped arguments (lent), and each replica goes on with its part of
 // the result. A failed nest when a replica or the merge failed: return it, and
 // nothing done afterwards counts.
+// Gradients pass, to all replicas' arguments from all replicas' results: all
+// replicas are to ask for them. What is one value for all (a variable that
+// `merge` reads, or one tensor that all have given) has its gradient on replica
+// 0 and zeros elsewhere, which add up to it.
 LS_API ls_nest ls_replica_merge_call(ls_replica *replica,
                                      ls_merge_function merge, ls_nest args,
                                      void *user);

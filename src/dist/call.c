@@ -46,7 +46,8 @@ static ls_tensor hook_all_gather(ls_tensor x, int axis);
 static int64_t hook_rows_before(int64_t rows);
 static ls_tensor hook_replica_id(void);
 static const ls_replica_hooks hooks = {ls_replica_table_reduce, hook_all_gather,
-                                       hook_rows_before, hook_replica_id};
+                                       hook_rows_before, hook_replica_id,
+                                       ls_merge_gradient};
 
 // The first value in a nest that has rows for each replica; none.
 static ls_nest find_rows(ls_nest nest) {
@@ -143,9 +144,12 @@ static ls_status give_results(ls_rounds *call, ls_nest result) {
 
 static ls_status merge(ls_rounds *call) {
   ls_nest args = ls_none(), result = ls_none();
+  const ls_graph *graph = call->tasks[0].graph;
+  call->merge_first = graph->next_id;
   ls_status status = regroup_merge_args(call, &args);
   if (ls_status_is_ok(status)) status = call_merge(call, args, &result);
   ls_nest_release(args);
+  call->merge_end = graph->next_id;
   if (ls_status_is_ok(status)) status = give_results(call, result);
   ls_nest_release(result);
   return ls_status_annotate(status, "in the merge call of %zu replicas",
@@ -231,7 +235,11 @@ static ls_nest meet(ls_replica *replica, ls_merge_function function,
 
 ls_nest ls_replica_merge_call(ls_replica *replica, ls_merge_function function,
                               ls_nest args, void *user) {
-  return meet(replica, function, args, user);
+  const ls_nest made = meet(replica, function, args, user);
+  return ls_nest_is_failed(made) || replica->task == NULL ||
+                 ls_context_current()->hooks == NULL
+             ? made
+             : ls_merge_meeting(replica->task->rounds, args, made);
 }
 
 // The default strategy's: at once, in a cross-replica context of its own.

@@ -50,6 +50,9 @@ struct ls_rounds {
   size_t count;
   ls_sharing sharing;  // Variables that the replicas make.
   bool stopped;        // A replica or merge failed: nothing counts any more.
+  // Of the last merge: its ops' ids are from `merge_first` to before
+  // `merge_end`, where it adds to the replicas' graph.
+  uint64_t merge_first, merge_end;
 };
 
 // Runs all replicas to their ends. The tasks stay until ls_rounds_deinit.

@@ -9,6 +9,7 @@
 #include "dist/trace_merge.h"
 
 #include "base/runtime_internal.h"
+#include "graph/inline.h"
 #include "graph/region.h"
 
 typedef struct merging {
@@ -166,6 +167,22 @@ static ls_nest note_result(ls_nest leaf, void *user) {
   return ls_status_is_ok(status) ? ls_none() : ls_fail(status);
 }
 
+// What cannot be computed again is a result, too, beside what is given: values
+// of variables, above all. Gradients need it; who has no use for it, drops it.
+static ls_status note_once(merging *m) {
+  const size_t given = m->num_gathered + m->num_uniform;
+  for (size_t i = 0; given > 0 && i < m->body->num_nodes; ++i) {
+    const ls_node *node = m->body->nodes[i];
+    if (node->num_regions == 0 && node->num_outputs == 1 &&
+        node->outputs[0].dtype != LS_DTYPE_VARIANT &&
+        !ls_node_is_repeatable(node))
+      LS_RETURN_IF_ERROR(push(m, &m->uniform, &m->num_uniform,
+                              &m->uniform_capacity,
+                              (ls_tensor){m->body, ls_ref(node->id, 0)}));
+  }
+  return ls_ok();
+}
+
 static ls_status set_results(const merging *m) {
   const size_t count = m->num_gathered + m->num_uniform;
   uint64_t *refs = ls_new_array(allocator_of(m), uint64_t, count + 1);
@@ -194,6 +211,7 @@ static ls_status trace_function(merging *m, ls_nest args, ls_nest *out_result) {
     ls_status_free(status);
     status = ls_graph_take_error(m->body);
   }
+  if (ls_status_is_ok(status)) status = note_once(m);
   return ls_status_is_ok(status) ? set_results(m) : status;
 }
 

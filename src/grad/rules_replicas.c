@@ -33,21 +33,31 @@ static void drop_groups(own_groups *groups) {
 }
 
 // ---- Where replicas have met -----------------------------------------------
-static ls_gradient_function rule_of_meeting(const char *op) {
-  static const uint16_t types[] = {
-      LS_OP_ALL_REDUCE, LS_OP_ALL_GATHER, LS_OP_REDUCE_SCATTER,
-      LS_OP_ALL_TO_ALL, LS_OP_PERMUTE,    LS_OP_REPLICA_BROADCAST};
-  for (size_t i = 0; i < LS_COUNT_OF(types); ++i)
-    if (strcmp(op, ls_op_table[types[i]].name) == 0)
-      return ls_gradient_table[types[i]];
-  return gradient_refused;
+static ls_status met_again(ls_gradient *g) {
+  const ls_replica_hooks *hooks = ls_context_current()->hooks;
+  const char *op = ls_node_attr(g->node, "op")->as.string;
+  if (hooks == NULL || strcmp(op, ls_op_table[LS_OP_MERGE_CALL].name) != 0)
+    return gradient_refused(g);
+  ls_arena *arena = g->walk->context->arena;
+  const size_t num_given = (size_t)ls_node_int(g->node, "num_inputs", 0);
+  ls_tensor *given = ls_arena_new_array(arena, ls_tensor, num_given);
+  ls_tensor *got = ls_arena_new_array(arena, ls_tensor, g->num_outputs);
+  if (given == NULL || got == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < num_given; ++i)
+    given[i] = ls_gradient_input(g, i);
+  for (size_t i = 0; i < g->num_outputs; ++i)
+    got[i] = ls_gradient_output(g, i);
+  return hooks->merge_gradient(given, num_given, got, g->dout, g->num_outputs,
+                               g->din);
 }
 
 // In a replica they meet again, as the op's rule says. From outside, what was
 // done for all are ops like others.
 ls_status gradient_meeting(ls_gradient *g) {
-  if (g->walk->context->in_replica)
-    return rule_of_meeting(ls_node_attr(g->node, "op")->as.string)(g);
+  if (g->walk->context->in_replica) {
+    const uint16_t op = ls_node_met_as(g->node);
+    return op != LS_OP_NONE ? ls_gradient_table[op](g) : met_again(g);
+  }
   const size_t first = (size_t)ls_node_int(g->node, "num_inputs", 0);
   for (size_t i = 0; i < g->num_outputs; ++i)
     g->din[first + i] = g->dout[i];

@@ -65,6 +65,11 @@ typedef struct ls_replica_hooks {
   // Of numbers of rows, one a replica: those of the lower replicas.
   int64_t (*rows_before)(int64_t rows);
   ls_tensor (*replica_id)(void);
+  // The gradients of what was given to a merge call, from those of what was got
+  // (a zeroed one: none).
+  ls_status (*merge_gradient)(const ls_tensor *given, size_t num_given,
+                              const ls_tensor *got, const ls_tensor *gradients,
+                              size_t num_got, ls_tensor *out_gradients);
 } ls_replica_hooks;
 
 typedef struct ls_context {

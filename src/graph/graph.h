@@ -228,6 +228,8 @@ static inline bool ls_node_assigns(const ls_node *node) {
   return node->type == LS_OP_ASSIGN || node->type == LS_OP_ASSIGN_ADD ||
          node->type == LS_OP_ASSIGN_SUB || node->type == LS_OP_ASSIGN_SCATTER;
 }
+// The collective that a meeting stands for; LS_OP_NONE: none, as a merge call.
+uint16_t ls_node_met_as(const ls_node *node);
 int64_t ls_node_int(const ls_node *node, const char *name, int64_t fallback);
 const char *ls_node_name(ls_graph *graph, ls_node *node);
 // "op 'scope/name' (file.c:12)": for messages, into `buffer`.

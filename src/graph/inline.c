@@ -164,6 +164,7 @@ ls_status ls_graph_copy_op(ls_graph *from, const ls_node *node,
 typedef struct copies {
   ls_op *ops;
   ls_tensor *parameters;
+  const ls_tensor *known;  // NULL: none.
 } copies;
 
 static ls_tensor copy_of(const ls_graph *body, const copies *made,
@@ -172,7 +173,10 @@ static ls_tensor copy_of(const ls_graph *body, const copies *made,
   const ls_node *node = body->nodes[position];
   if (node->type == LS_OP_PARAMETER)
     return made->parameters[ls_node_int(node, "index", 0)];
-  return ls_op_output(made->ops[position], ls_ref_output(ref));
+  if (made->known != NULL && made->known[position].ref != 0)
+    return made->known[position];
+  const ls_op op = made->ops[position];
+  return op.id == 0 ? ls_failed_tensor() : ls_op_output(op, ls_ref_output(ref));
 }
 
 // The scope of the same name in the current graph, inside the current one.
@@ -228,6 +232,19 @@ static ls_status copy_body_op(ls_graph *body, size_t position,
 
 ls_status ls_graph_inline(ls_graph *body, const ls_tensor *args,
                           size_t num_args, ls_tensor *results) {
+  return ls_graph_inline_part(body, args, num_args, NULL, results);
+}
+
+static bool is_copied(const ls_graph *body, const ls_inline_part *part,
+                      size_t position) {
+  return body->nodes[position]->type != LS_OP_PARAMETER &&
+         (part == NULL ||
+          (part->keep[position] && part->known[position].ref == 0));
+}
+
+ls_status ls_graph_inline_part(ls_graph *body, const ls_tensor *args,
+                               size_t num_args, const ls_inline_part *part,
+                               ls_tensor *results) {
   body = ls_graph_resolve(body);
   if (num_args != body->num_parameters && num_args != body->num_declared)
     return ls_internal("graph '%s' has %zu parameters, %zu of them declared; "
@@ -239,7 +256,8 @@ ls_status ls_graph_inline(ls_graph *body, const ls_tensor *args,
   const copies made = {
       .ops = ls_arena_new_array(&memory, ls_op, body->num_nodes),
       .parameters =
-          ls_arena_new_array(&memory, ls_tensor, body->num_parameters)};
+          ls_arena_new_array(&memory, ls_tensor, body->num_parameters),
+      .known = part == NULL ? NULL : part->known};
   ls_status status = ls_ok();
   if (made.ops == NULL || made.parameters == NULL) status = ls_out_of_memory();
   for (size_t i = 0; status == NULL && i < body->num_parameters; ++i)
@@ -247,8 +265,7 @@ ls_status ls_graph_inline(ls_graph *body, const ls_tensor *args,
         i < num_args ? args[i] : body->captures[i - body->num_declared].outer;
   const size_t num_nodes = body->num_nodes;  // It may be the current graph's.
   for (size_t i = 0; status == NULL && i < num_nodes; ++i)
-    if (body->nodes[i]->type != LS_OP_PARAMETER)
-      status = copy_body_op(body, i, &made);
+    if (is_copied(body, part, i)) status = copy_body_op(body, i, &made);
   for (size_t i = 0; status == NULL && i < body->num_results; ++i)
     results[i] = copy_of(body, &made, body->results[i]);
   ls_arena_deinit(&memory);

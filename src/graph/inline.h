@@ -20,6 +20,16 @@ ls_status ls_graph_copy_op(ls_graph *from, const ls_node *node,
 ls_status ls_graph_inline(ls_graph *body, const ls_tensor *args,
                           size_t num_args, ls_tensor *results);
 
+// Which ops are copied, by their places.
+typedef struct ls_inline_part {
+  const bool *keep;        // All that the wanted results need.
+  const ls_tensor *known;  // Not zeroed: what stands for the op's first value.
+} ls_inline_part;
+// The same of a part of the ops; other results are failed tensors.
+ls_status ls_graph_inline_part(ls_graph *body, const ls_tensor *args,
+                               size_t num_args, const ls_inline_part *part,
+                               ls_tensor *results);
+
 // Whether a second copy of the op does no harm and gives the same values: it
 // neither reads or writes variables nor calls the host nor uses stacks, nor
 // does what is in its regions. Inside a loop a copy of what draws random

@@ -20,8 +20,12 @@ ls_tensor ls_make_random(uint16_t type, ls_dtype dtype, ls_shape shape,
 ls_tensor ls_make_random_like(uint16_t type, ls_dtype dtype, ls_tensor like,
                               const ls_attr *own, size_t num_own,
                               const ls_random_options *options);
-// A value that a replica got when it met the others, by what is `op` where that
-// is one: of it and what the replica gave the op's gradient is taken.
+// Values that a replica got when it met the others, behind what it gave, by
+// what is `op` where that is one: gradients are those of `op`.
+ls_op ls_add_meeting(uint16_t op, const ls_tensor *given, size_t num_given,
+                     const ls_attr *attrs, size_t num_attrs,
+                     const ls_tensor *got, size_t num_got);
+// One of one value.
 ls_tensor ls_make_meeting(uint16_t op, ls_tensor given, const ls_attr *attrs,
                           size_t num_attrs, ls_tensor got);
 // That of an all-reduce.

@@ -2,6 +2,7 @@
 //
 // What replicas do together. In a trace these are ops of the replica's graph;
 // where replicas run op by op, they meet on the spot, through the context.
+#include "base/runtime_internal.h"
 #include "graph/make.h"
 
 static const char *const reduce_names[] = {"sum", "mean", "max", "min"};
@@ -17,22 +18,40 @@ static bool check_reduce(const char *op_name, ls_reduce_op op,
 }
 
 // ---- Meetings --------------------------------------------------------------
-ls_tensor ls_make_meeting(uint16_t op, ls_tensor given, const ls_attr *attrs,
-                          size_t num_attrs, ls_tensor got) {
+ls_op ls_add_meeting(uint16_t op, const ls_tensor *given, size_t num_given,
+                     const ls_attr *attrs, size_t num_attrs,
+                     const ls_tensor *got, size_t num_got) {
   enum { MOST = 8 };
   LS_ASSERT(num_attrs <= MOST - 2);
+  ls_tensor few[MOST], *operands = few;
+  ls_allocator *allocator = ls_current_allocator();
+  const size_t count = num_given + num_got;
+  if (count > MOST) operands = ls_new_array(allocator, ls_tensor, count);
+  if (operands == NULL) {
+    ls_make_failed("meeting", ls_out_of_memory());
+    return (ls_op){0};
+  }
+  const char *name = ls_op_table[op].name;
+  ls_attr all[MOST] = {LS_ATTR_I("num_inputs", (int64_t)num_given),
+                       LS_ATTR_S("op", name)};
+  if (num_attrs > 0) memcpy(all + 2, attrs, num_attrs * sizeof(*attrs));
+  memcpy(operands, given, num_given * sizeof(*given));
+  memcpy(operands + num_given, got, num_got * sizeof(*got));
+  const ls_op made = ls_op_add(&(ls_op_spec){.type = LS_OP_MEETING,
+                                             .name = name,
+                                             .inputs = operands,
+                                             .num_inputs = count,
+                                             .attrs = all,
+                                             .num_attrs = num_attrs + 2});
+  if (operands != few) ls_release(allocator, operands);
+  return made;
+}
+
+ls_tensor ls_make_meeting(uint16_t op, ls_tensor given, const ls_attr *attrs,
+                          size_t num_attrs, ls_tensor got) {
   if (got.ref == 0 || !ls_dtype_is_trainable(ls_tensor_dtype(given)))
     return got;
-  const char *name = ls_op_table[op].name;
-  ls_attr all[MOST] = {LS_ATTR_I("num_inputs", 1), LS_ATTR_S("op", name)};
-  memcpy(all + 2, attrs, num_attrs * sizeof(*attrs));
-  const ls_tensor operands[] = {given, got};
-  return ls_op_output(ls_op_add(&(ls_op_spec){.type = LS_OP_MEETING,
-                                              .name = name,
-                                              .inputs = operands,
-                                              .num_inputs = 2,
-                                              .attrs = all,
-                                              .num_attrs = num_attrs + 2}),
+  return ls_op_output(ls_add_meeting(op, &given, 1, attrs, num_attrs, &got, 1),
                       0);
 }
 

@@ -184,6 +184,20 @@ int64_t ls_node_int(const ls_node *node, const char *name, int64_t fallback) {
   return attr == NULL ? fallback : attr->as.i;
 }
 
+uint16_t ls_node_met_as(const ls_node *node) {
+  static const uint16_t types[] = {
+      LS_OP_ALL_REDUCE, LS_OP_ALL_GATHER, LS_OP_REDUCE_SCATTER,
+      LS_OP_ALL_TO_ALL, LS_OP_PERMUTE,    LS_OP_REPLICA_BROADCAST};
+  const ls_attr *attr =
+      node->type == LS_OP_MEETING ? ls_node_attr(node, "op") : NULL;
+  for (size_t i = 0;
+       attr != NULL && attr->kind == LS_ATTR_STRING && i < LS_COUNT_OF(types);
+       ++i)
+    if (strcmp(attr->as.string, ls_op_table[types[i]].name) == 0)
+      return types[i];
+  return LS_OP_NONE;
+}
+
 ls_status ls_op_attr(ls_op op, const char *name, const ls_attr **out_attr) {
   *out_attr = NULL;
   ls_node *node = ls_graph_node(op.graph, op.id);

@@ -131,15 +131,6 @@ static const attr_rule attr_rules[] = {
     {LS_OP_REDUCE_OR, "keep_dims", LS_ATTR_BOOL, false},
     {LS_OP_MEETING, "num_inputs", LS_ATTR_INT, true},
     {LS_OP_MEETING, "op", LS_ATTR_STRING, true},
-    {LS_OP_MEETING, "reduce", LS_ATTR_STRING, false},
-    {LS_OP_MEETING, "axis", LS_ATTR_INT, false},
-    {LS_OP_MEETING, "split_axis", LS_ATTR_INT, false},
-    {LS_OP_MEETING, "concat_axis", LS_ATTR_INT, false},
-    {LS_OP_MEETING, "root", LS_ATTR_INT, false},
-    {LS_OP_MEETING, "sources", LS_ATTR_INTS, false},
-    {LS_OP_MEETING, "replicas", LS_ATTR_INT, false},
-    {LS_OP_MEETING, "groups", LS_ATTR_INTS, false},
-    {LS_OP_MEETING, "group_size", LS_ATTR_INT, false},
     {LS_OP_CUSTOM_GRADIENT, "num_inputs", LS_ATTR_INT, true},
     {LS_OP_CUSTOM_GRADIENT, "gradient", LS_ATTR_OBJECT, true},
     {LS_OP_CONVOLUTION, "strides", LS_ATTR_INTS, false},
@@ -333,8 +324,9 @@ ls_status ls_verify_attrs(const ls_verifier *v) {
     LS_RETURN_IF_ERROR(check_pointer(v, attr));
     if (attr->kind == LS_ATTR_SIZES) LS_RETURN_IF_ERROR(check_sizes(v, attr));
   }
+  const uint16_t met_as = ls_node_met_as(node);
   for (size_t i = 0; i < LS_COUNT_OF(attr_rules); ++i)
-    if (attr_rules[i].type == node->type)
+    if (attr_rules[i].type == node->type || attr_rules[i].type == met_as)
       LS_RETURN_IF_ERROR(check_rule(v, &attr_rules[i]));
   return ls_ok();
 }

@@ -123,6 +123,27 @@ graph build "g" {
 }
 ---- INVALID_ARGUMENT
 custom_gradient: 2 of 1 operands are inputs
+==== what a replica got when it met the others
+graph build "g" {
+  %1 = constant() {value = f32[2] [1, 2]} : f32[2]
+  %2 = meeting(%1, %1) {num_inputs = 1, op = "all_reduce", reduce = "sum"} : f32[2]
+  %3:2 = meeting(%1, %1, %2) {num_inputs = 1, op = "merge_call"} : f32[2], f32[2]
+}
+---- same
+==== a meeting by something
+graph build "g" {
+  %1 = constant() {value = f32[] [1]} : f32[]
+  %2 = meeting(%1, %1) {num_inputs = 1} : f32[]
+}
+---- INVALID_ARGUMENT
+it needs the attribute 'op', a string
+==== a meeting that reduces somehow
+graph build "g" {
+  %1 = constant() {value = f32[] [1]} : f32[]
+  %2 = meeting(%1, %1) {num_inputs = 1, op = "all_reduce"} : f32[]
+}
+---- INVALID_ARGUMENT
+it needs the attribute 'reduce', a string
 ==== a gradient that gives the result again
 graph lowered "again" {
   %1 = parameter() {dtype = f32, shape = shape[2,3], index = 0} : f32[2,3]

@@ -7,6 +7,7 @@
 #include "base/allocator.h"
 #include "lockstep/gradients.h"
 #include "lockstep/layers.h"
+#include "lockstep/session.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
@@ -28,6 +29,16 @@ static ls_tensor argument(ls_nest args, size_t i) {
   ls_tensor x = ls_failed_tensor();
   expect_ok(ls_distributed_as_tensor(ls_nest_item(args, i), &x));
   return x;
+}
+
+static ls_tensor weighted(ls_tensor x, int replicas) {
+  const ls_nest made =
+      ls_replica_weighted_mean(ls_replica_context(), LS_LIST(ls_leaf(x)),
+                               (double[]){2, 0, 1}, (size_t)replicas);
+  expect_ok(ls_nest_status(made));
+  const ls_tensor y = ls_nest_tensor(made, 0);
+  ls_nest_release(made);
+  return y;
 }
 
 typedef ls_tensor (*collective)(ls_tensor x, int replicas);
@@ -152,6 +163,7 @@ static const struct {
     {"all_reduce of a replica", replica_sum},
     {"all_reduce MEAN of a replica", replica_mean},
     {"all_gather of a replica", replica_gather},
+    {"weighted_mean", weighted},
     {"all_reduce", sum},
     {"all_reduce MEAN", mean},
     {"all_reduce in groups", sum_in_groups},
@@ -394,6 +406,40 @@ a_tape_around_replicas_has_the_gradient_of_one_result(void **state) {
   ls_strategy_release(strategy);
 }
 
+static void
+a_graph_around_replicas_has_the_gradient_of_one_result(void **state) {
+  (void)state;
+  ls_graph *graph = NULL;
+  ls_session *session = NULL;
+  expect_ok(ls_graph_create("around", &graph));
+  ls_nest fetches = ls_none(), values = ls_none();
+  ls_strategy *strategy = mirrored_of(2);
+  LS_GRAPH_SCOPE(graph) {
+    const ls_nest xs[] = {ls_leaf(ls_scalar(LS_DTYPE_F32, 1)),
+                          ls_leaf(ls_scalar(LS_DTYPE_F32, 2))};
+    const ls_nest args = LS_TUPLE(ls_nest_distributed(LS_PER_REPLICA, xs, 2));
+    const ls_nest made = run_on(strategy, add_weighed, args, NULL);
+    ls_nest gradients[4];
+    for (size_t r = 0; r < 2; ++r) {
+      const ls_nest y = ls_distributed_component(made, r);
+      expect_ok(ls_gradients(&y, 1, xs, 2, NULL, &gradients[2 * r]));
+    }
+    fetches = ls_nest_sequence(LS_KIND_LIST, gradients, 4);
+    ls_nest_release(made);
+    ls_nest_release(args);
+  }
+  expect_ok(ls_session_create(graph, &session));
+  expect_ok(ls_session_run(session, fetches, NULL, 0, &values));
+  for (size_t i = 0; i < 4; ++i)
+    assert_true(ls_array_f64(ls_nest_as_array(ls_nest_item(values, i)), 0) ==
+                (i < 2 ? 1 : 3));
+  ls_nest_release(values);
+  ls_nest_release(fetches);
+  ls_session_destroy(session);
+  ls_strategy_release(strategy);
+  ls_graph_destroy(graph);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_collective_has_one_gradient_in_every_way),
@@ -403,6 +449,7 @@ int main(void) {
       cmocka_unit_test(a_tape_of_a_replica_has_what_the_replica_reads),
       cmocka_unit_test(a_tape_does_not_record_its_own_gradients),
       cmocka_unit_test(a_tape_around_replicas_has_the_gradient_of_one_result),
+      cmocka_unit_test(a_graph_around_replicas_has_the_gradient_of_one_result),
       cmocka_unit_test(batch_norm_over_replicas_is_trained_alike_in_every_way),
   };
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);

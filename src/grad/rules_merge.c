@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The rule of merge_call: a merge call of the gradients. Its body gets what the
+// forward one got and every replica's gradients of the results, computes again
+// what those need, and walks back over that.
+#include "base/runtime_internal.h"
+#include "grad/reach.h"
+#include "grad/rules.h"
+#include "grad/walk.h"
+#include "graph/context.h"
+#include "graph/inline.h"
+
+typedef struct merge_gradient {
+  ls_gradient *g;
+  ls_arena *arena;
+  size_t replicas, args, gathered;  // Of the forward op.
+  ls_graph *body;                   // Its own.
+  ls_graph *made;                   // That of the gradient.
+  ls_tensor *values;                // In it, for the parameters of `body`.
+  ls_tensor *results;               // In it, for the results of `body`.
+  ls_tensor *douts;                 // In it: [output][replica], where given.
+  ls_tensor *known;                 // By place in `body`: not computed again.
+  bool *has_gradient;               // By operand.
+  size_t *goals;                    // Of reads that have a gradient.
+  size_t num_goals;
+  size_t num_gathered;  // Of the gradient's.
+  uint64_t *refs;       // Results of `made`.
+  size_t num_refs;
+} merge_gradient;
+
+// ---- What is computed again ------------------------------------------------
+static size_t first_result(const merge_gradient *m, size_t output) {
+  return output < m->gathered
+             ? output * m->replicas
+             : m->gathered * m->replicas + (output - m->gathered);
+}
+
+static size_t num_results(const merge_gradient *m, size_t output) {
+  return output < m->gathered ? m->replicas : 1;
+}
+
+static void need(const merge_gradient *m, bool *needed, uint64_t ref) {
+  needed[ls_graph_position(m->body, ref >> 16)] = true;
+}
+
+// What a node gave that cannot be computed again is a result of the op, for us.
+static ls_tensor value_given(const merge_gradient *m, const ls_node *node) {
+  const uint64_t ref = ls_ref(node->id, 0);
+  if (node->num_regions != 0) return ls_failed_tensor();
+  for (size_t i = m->gathered; i < m->g->node->num_outputs; ++i)
+    if (m->body->results[first_result(m, i)] == ref)
+      return ls_gradient_output(m->g, i);
+  return ls_failed_tensor();
+}
+
+// A function that is called once for all does what it does once only.
+static ls_status find_needed(const merge_gradient *m, bool *needed) {
+  const ls_graph *body = m->body;
+  for (size_t i = 0; i < m->g->num_outputs; ++i)
+    for (size_t r = 0; m->g->dout[i].ref != 0 && r < num_results(m, i); ++r)
+      need(m, needed, body->results[first_result(m, i) + r]);
+  for (size_t i = body->num_nodes; i > 0; --i) {
+    ls_node *node = body->nodes[i - 1];
+    if (!needed[i - 1] || node->type == LS_OP_PARAMETER) continue;
+    const bool again = ls_node_is_repeatable(node);
+    if (!again) m->known[i - 1] = value_given(m, node);
+    if (m->known[i - 1].ref != 0) continue;
+    if (!again)
+      return ls_not_found(
+          "op '%s' (merge_call) has no gradient: its function's '%s' (%s) "
+          "cannot be computed again; give what it gives to the merge call as "
+          "an argument, or wrap the result in ls_stop_gradient",
+          ls_op_name(m->g->op), ls_node_name(m->body, node),
+          ls_node_info(node)->name);
+    for (uint32_t k = 0; k < node->num_inputs; ++k)
+      need(m, needed, node->inputs[k]);
+  }
+  return ls_ok();
+}
+
+static ls_status add_parameter(const merge_gradient *m, ls_type type,
+                               ls_tensor *out) {
+  return ls_graph_add_parameter(m->made, type, NULL, out);
+}
+
+static ls_status add_parameters(merge_gradient *m) {
+  const ls_gradient *g = m->g;
+  const ls_graph *body = m->body;
+  m->values = ls_arena_new_array(m->arena, ls_tensor, body->num_parameters);
+  m->results = ls_arena_new_array(m->arena, ls_tensor, body->num_results);
+  m->douts =
+      ls_arena_new_array(m->arena, ls_tensor, g->num_outputs * m->replicas);
+  if (m->values == NULL || m->results == NULL || m->douts == NULL)
+    return ls_out_of_memory();
+  for (size_t i = 0; i < body->num_declared; ++i)
+    LS_RETURN_IF_ERROR(add_parameter(
+        m, ls_graph_type(body, body->parameters[i]), &m->values[i]));
+  for (size_t i = 0; i < g->num_outputs; ++i)
+    for (size_t r = 0; g->dout[i].ref != 0 && r < m->replicas; ++r) {
+      const size_t at = first_result(m, i) + (i < m->gathered ? r : 0);
+      LS_RETURN_IF_ERROR(add_parameter(m,
+                                       ls_graph_type(body, body->results[at]),
+                                       &m->douts[i * m->replicas + r]));
+    }
+  for (size_t i = body->num_declared; i < body->num_parameters; ++i)
+    m->values[i] = ls_gradient_input(m->g, m->args + i - body->num_declared);
+  return ls_ok();
+}
+
+// ---- The walk --------------------------------------------------------------
+typedef struct question {
+  ls_nest *ys, *grad_ys, *xs, *stops, *answers;
+  size_t num_ys, num_xs, num_stops;
+} question;
+
+// The goal of the walk that is read at a place of the body.
+static size_t goal_at(const merge_gradient *m, size_t place) {
+  return m->known[place].ref == 0
+             ? SIZE_MAX
+             : ls_gradient_goal_of_read(m->g->walk, m->body->nodes[place]);
+}
+
+static ls_status make_question(const merge_gradient *m, question *q) {
+  const ls_gradient *g = m->g;
+  const size_t ys = g->num_outputs * m->replicas;
+  const size_t xs = m->body->num_parameters + m->body->num_nodes;
+  ls_nest *all = ls_arena_new_array(m->arena, ls_nest, 2 * ys + 3 * xs);
+  if (all == NULL) return ls_out_of_memory();
+  *q = (question){.ys = all,
+                  .grad_ys = all + ys,
+                  .xs = all + 2 * ys,
+                  .stops = all + 2 * ys + xs,
+                  .answers = all + 2 * ys + 2 * xs};
+  for (size_t i = 0; i < g->num_outputs; ++i) {
+    const ls_tensor *own = &m->douts[i * m->replicas];
+    if (own[0].ref == 0) continue;
+    const bool differs = i < m->gathered;
+    for (size_t r = 0; r < num_results(m, i); ++r) {
+      q->ys[q->num_ys] = ls_leaf(m->results[first_result(m, i) + r]);
+      // What all got alike is a result of each.
+      q->grad_ys[q->num_ys++] =
+          ls_leaf(differs ? own[r] : ls_add_n(own, m->replicas));
+    }
+  }
+  for (size_t i = 0; i < g->num_inputs; ++i) {
+    const size_t first =
+        i < m->args ? i * m->replicas : m->body->num_declared + i - m->args;
+    for (size_t r = 0; r < (i < m->args ? m->replicas : 1); ++r) {
+      q->stops[q->num_stops++] = ls_leaf(m->values[first + r]);
+      if (g->wanted[i]) q->xs[q->num_xs++] = ls_leaf(m->values[first + r]);
+    }
+  }
+  for (size_t i = 0; i < m->body->num_nodes; ++i) {
+    if (m->known[i].ref == 0) continue;
+    q->stops[q->num_stops++] = ls_leaf(m->known[i]);
+    if (goal_at(m, i) != SIZE_MAX) q->xs[q->num_xs++] = ls_leaf(m->known[i]);
+  }
+  return ls_ok();
+}
+
+static ls_status push(merge_gradient *m, ls_tensor result) {
+  return ls_graph_import(m->made, result, &m->refs[m->num_refs++]);
+}
+
+// First those of arguments, each replica's own; then those of captures, and of
+// variables.
+static ls_status take_answers(merge_gradient *m, const question *q) {
+  size_t next = 0;
+  for (size_t i = 0; i < m->g->num_inputs; ++i) {
+    if (!m->g->wanted[i]) continue;
+    const size_t count = i < m->args ? m->replicas : 1;
+    const ls_nest *own = &q->answers[next], *xs = &q->xs[next];
+    next += count;
+    for (size_t r = 0; r < count; ++r)
+      m->has_gradient[i] = m->has_gradient[i] || own[r].kind == LS_KIND_TENSOR;
+    if (!m->has_gradient[i]) continue;
+    if (i < m->args) ++m->num_gathered;
+    for (size_t r = 0; r < count; ++r)
+      LS_RETURN_IF_ERROR(push(m, own[r].kind == LS_KIND_TENSOR
+                                     ? own[r].as.tensor
+                                     : ls_gradient_zeros(xs[r].as.tensor)));
+  }
+  for (size_t i = 0; i < m->body->num_nodes; ++i) {
+    const size_t goal = goal_at(m, i);
+    if (goal == SIZE_MAX || q->answers[next++].kind != LS_KIND_TENSOR) continue;
+    m->goals[m->num_goals++] = goal;
+    LS_RETURN_IF_ERROR(push(m, q->answers[next - 1].as.tensor));
+  }
+  return ls_ok();
+}
+
+static ls_status walk_back(merge_gradient *m) {
+  question q = {0};
+  LS_RETURN_IF_ERROR(make_question(m, &q));
+  const ls_gradient_options options = {.grad_ys = q.grad_ys,
+                                       .aggregation =
+                                           m->g->walk->context->aggregation,
+                                       .stop_gradients = q.stops,
+                                       .num_stop_gradients = q.num_stops};
+  LS_RETURN_IF_ERROR(
+      ls_gradients(q.ys, q.num_ys, q.xs, q.num_xs, &options, q.answers));
+  return take_answers(m, &q);
+}
+
+static ls_status build_body(merge_gradient *m) {
+  bool *needed = ls_arena_new_array(m->arena, bool, m->body->num_nodes);
+  if (needed == NULL) return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(find_needed(m, needed));
+  LS_RETURN_IF_ERROR(add_parameters(m));
+  ls_scope scope = {0};
+  ls_context_enter_graph(&scope, m->made);
+  ls_status status =
+      ls_graph_inline_part(m->body, m->values, m->body->num_parameters,
+                           &(ls_inline_part){needed, m->known}, m->results);
+  if (ls_status_is_ok(status)) status = walk_back(m);
+  ls_scope_end(&scope);
+  if (m->made->error != NULL) {
+    ls_status_free(status);
+    status = ls_graph_take_error(m->made);
+  }
+  return ls_status_is_ok(status)
+             ? ls_graph_set_results(m->made, m->refs, m->num_refs)
+             : status;
+}
+
+// ---- The op ----------------------------------------------------------------
+static ls_status add_op(const merge_gradient *m, ls_op *out_op) {
+  ls_gradient *g = m->g;
+  const size_t most = m->args + g->num_outputs + m->made->num_captures;
+  ls_tensor *inputs = ls_arena_new_array(m->arena, ls_tensor, most);
+  if (inputs == NULL) return ls_out_of_memory();
+  size_t count = 0;
+  for (size_t i = 0; i < m->args; ++i)
+    inputs[count++] = ls_gradient_input(g, i);
+  for (size_t i = 0; i < g->num_outputs; ++i)
+    if (g->dout[i].ref != 0) inputs[count++] = g->dout[i];
+  const ls_attr attrs[] = {LS_ATTR_I("replicas", (int64_t)m->replicas),
+                           LS_ATTR_I("num_args", (int64_t)count),
+                           LS_ATTR_I("num_gathered", (int64_t)m->num_gathered)};
+  for (size_t i = 0; i < m->made->num_captures; ++i)
+    inputs[count++] = m->made->captures[i].outer;
+  ls_graph *body = m->made;
+  *out_op = ls_op_add(&(ls_op_spec){.type = LS_OP_MERGE_CALL,
+                                    .name = "merge_call",
+                                    .inputs = inputs,
+                                    .num_inputs = count,
+                                    .attrs = attrs,
+                                    .num_attrs = LS_COUNT_OF(attrs),
+                                    .regions = &body,
+                                    .num_regions = 1});
+  return ls_ok();
+}
+
+// A value around the replicas is one for all, and so is its gradient; that
+// replicas' gradients add up to it, replica 0 has all of it: its function ran.
+static ls_tensor of_first_replica(ls_tensor gradient) {
+  const ls_tensor first =
+      ls_equal(ls_replica_id(), ls_scalar_i64(LS_DTYPE_I32, 0));
+  return ls_select(first, gradient, ls_gradient_zeros(gradient));
+}
+
+static ls_status differentiate(merge_gradient *m) {
+  ls_gradient *g = m->g;
+  ls_op op = {0};
+  LS_RETURN_IF_ERROR(build_body(m));
+  if (m->num_refs == 0) return ls_ok();
+  LS_RETURN_IF_ERROR(add_op(m, &op));
+  if (ls_op_is_failed(op)) return ls_ok();  // The walk finds the error.
+  m->made = NULL;                           // The op has it.
+  unsigned own = 0, shared = (unsigned)m->num_gathered;
+  for (size_t i = 0; i < g->num_inputs; ++i)
+    if (m->has_gradient[i])
+      g->din[i] = i < m->args ? ls_op_output(op, own++)
+                              : of_first_replica(ls_op_output(op, shared++));
+  for (size_t i = 0; i < m->num_goals; ++i)
+    LS_RETURN_IF_ERROR(ls_gradient_walk_contribute(
+        g->walk, m->goals[i], of_first_replica(ls_op_output(op, shared++))));
+  return ls_ok();
+}
+
+ls_status gradient_merge_call(ls_gradient *g) {
+  ls_graph *graph = ls_graph_resolve(ls_graph_current());
+  if (graph != ls_graph_resolve(g->op.graph))
+    return ls_failed_precondition(
+        "the gradient of '%s' (merge_call) inside of a nested function or of "
+        "the body of a loop or branch (control flow): it belongs into the "
+        "replica's callback itself",
+        ls_op_name(g->op));
+  merge_gradient m = {.g = g,
+                      .arena = g->walk->context->arena,
+                      .replicas = (size_t)ls_node_int(g->node, "replicas", 1),
+                      .args = (size_t)ls_node_int(g->node, "num_args", 0),
+                      .gathered =
+                          (size_t)ls_node_int(g->node, "num_gathered", 0),
+                      .body = ls_graph_resolve(g->node->regions[0])};
+  m.has_gradient = ls_arena_new_array(m.arena, bool, g->num_inputs);
+  m.refs = ls_arena_new_array(m.arena, uint64_t,
+                              m.body->num_parameters + m.body->num_nodes);
+  m.known = ls_arena_new_array(m.arena, ls_tensor, m.body->num_nodes);
+  m.goals = ls_arena_new_array(m.arena, size_t, m.body->num_nodes);
+  if (m.has_gradient == NULL || m.refs == NULL || m.known == NULL ||
+      m.goals == NULL)
+    return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_REGION, "merge_gradient",
+                                   graph->runtime, graph, &m.made));
+  const ls_status status = differentiate(&m);
+  ls_graph_free(m.made);
+  return status;
+}
