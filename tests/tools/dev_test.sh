@@ -1,0 +1,75 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# ./dev says how far its build is, leaves the user's paths and options alone,
+# and says to a user who may not install packages what to type. Its tools are
+# stand-ins.
+
+set -eu
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/tree" "$work/bin" "$work/user"
+cp "${LS_SOURCE_DIR:?}/dev" "$work/tree/dev"
+
+fail() {
+  echo "FAIL $*"
+  cat "$work/out" "$work/err"
+  exit 1
+}
+
+# stand_in NAME: a program; its text comes from standard input.
+stand_in() {
+  { echo "#!/bin/sh"; cat; } >"$work/bin/$1"
+  chmod +x "$work/bin/$1"
+}
+
+stand_in dpkg-query <<'END'
+[ -n "${MISSING:-}" ] || echo installed
+END
+stand_in id <<'END'
+echo 1000
+END
+stand_in cmake <<'END'
+case $1 in --build) ;; *) exit 0 ;; esac
+[ -f dev ] || { echo "not in the tree: $PWD"; exit 1; }
+for i in 1 2 3 4; do echo "[$i/4] Building $i"; done
+[ -z "${BROKEN:-}" ] || { echo "error: broken"; exit 1; }
+mkdir -p build/release
+printf '#!/bin/sh\necho "at $PWD: $*"\n' >build/release/lockstep
+chmod +x build/release/lockstep
+END
+
+# runs [VARIABLE=VALUE...]: ./dev train --run-dir mine, by a relative path.
+runs() {
+  (cd "$work/user" && env "$@" PATH="$work/bin:$PATH" \
+    ../tree/dev train --run-dir mine) >"$work/out" 2>"$work/err" </dev/null
+}
+
+# A run of the user's, in the user's folder.
+runs || fail "train ends with code $?"
+grep -q "^at $work/user: train .*--run-dir mine$" "$work/out" ||
+  fail "the user's folder is left"
+[ "$(grep -c "^dev: [1-4] of 4$" "$work/out")" = 4 ] ||
+  fail "the build does not say how far it is"
+[ ! -e "$work/user/build" ] || fail "something is built in the user's folder"
+
+# On a terminal one line that changes.
+if command -v script >/dev/null; then
+  (cd "$work/user" && PATH="$work/bin:$PATH" \
+    script -qec "../tree/dev train" /dev/null) >"$work/out" 2>"$work/err" \
+    </dev/null || fail "train on a terminal ends with code $?"
+  tr '\r' '\n' <"$work/out" | grep -q "^dev: 3 of 4 $" ||
+    fail "the count does not go on in its line"
+  [ "$(grep -c 'of 4' "$work/out")" = 1 ] || fail "the count takes many lines"
+else
+  echo "skipped: no terminal without script"
+fi
+
+# What fails is shown.
+if runs BROKEN=1; then fail "a broken build passes"; fi
+grep -q "error: broken" "$work/err" || fail "the error is not shown"
+
+# A line that can be copied as it stands.
+if runs MISSING=1; then fail "missing packages pass"; fi
+grep -q "^  apt-get update && apt-get install .* gcc .*ninja" "$work/err" ||
+  fail "the line for apt"
