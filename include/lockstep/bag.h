@@ -15,10 +15,13 @@
 //   ls_bag_empty(&bag);
 //
 // A name ending in _in is a macro that takes a bag and the fields of the
-// options; it gives NULL after a failure. Thread-compatible.
+// options; it gives NULL after a failure. In C++ it is a function of the bag
+// and the options: `ls_adam_in(&bag, options)`, and from C++20 on also
+// `ls_adam_in(&bag, {.learning_rate = 0.01})`. Thread-compatible.
 #ifndef LOCKSTEP_BAG_H_
 #define LOCKSTEP_BAG_H_
 
+#include "lockstep/data.h"
 #include "lockstep/function.h"
 #include "lockstep/layers.h"
 #include "lockstep/optimizers.h"
@@ -47,7 +50,7 @@ LS_API LS_MUST_USE ls_status ls_bag_take_error(ls_bag *bag);
 // Releases everything, what came last first, and the error. The bag is as new.
 LS_API void ls_bag_empty(ls_bag *bag);
 
-#ifndef __cplusplus
+// What the names below stand for.
 #define LS_BAG_MAKER_(maker, type, options_type, drop)                         \
   static inline void maker##_drop_(void *thing) { drop((type *)thing); }       \
   static inline type *maker##_in_(ls_bag *bag, const options_type *options) {  \
@@ -55,7 +58,17 @@ LS_API void ls_bag_empty(ls_bag *bag);
     if (bag->error != NULL) return NULL;                                       \
     const ls_status status = maker##_create(options, &made);                   \
     return (type *)ls_bag_keep(bag, status, made, maker##_drop_);              \
+  }                                                                            \
+  LS_BAG_CXX_MAKER_(maker, type, options_type)
+#ifdef __cplusplus
+#define LS_BAG_CXX_MAKER_(maker, type, options_type)                           \
+  inline type *maker##_in(ls_bag *bag,                                         \
+                          const options_type &options = options_type()) {      \
+    return maker##_in_(bag, &options);                                         \
   }
+#else
+#define LS_BAG_CXX_MAKER_(maker, type, options_type)
+#endif
 LS_BAG_MAKER_(ls_dense_layer, ls_dense_layer, ls_dense_options,
               ls_dense_layer_destroy)
 LS_BAG_MAKER_(ls_conv_layer, ls_conv_layer, ls_conv_options,
@@ -78,7 +91,42 @@ LS_BAG_MAKER_(ls_function, ls_function, ls_function_options,
 LS_BAG_MAKER_(ls_mirrored_strategy, ls_strategy, ls_mirrored_options,
               ls_strategy_release)
 #undef LS_BAG_MAKER_
+#undef LS_BAG_CXX_MAKER_
 
+// Made-up examples, and batches of a dataset, which the batcher retains.
+static inline void ls_dataset_drop_(void *thing) {
+  ls_dataset_release((ls_dataset *)thing);
+}
+static inline void ls_batcher_drop_(void *thing) {
+  ls_batcher_destroy((ls_batcher *)thing);
+}
+static inline ls_dataset *
+ls_synthetic_in_(ls_bag *bag, const ls_synthetic_options *options) {
+  ls_dataset *made = NULL;
+  if (bag->error != NULL) return NULL;
+  const ls_status status = ls_dataset_synthetic(options, &made);
+  return (ls_dataset *)ls_bag_keep(bag, status, made, ls_dataset_drop_);
+}
+static inline ls_batcher *ls_batcher_in_(ls_bag *bag, ls_dataset *dataset,
+                                         const ls_batcher_options *options) {
+  ls_batcher *made = NULL;
+  if (bag->error != NULL || dataset == NULL) return NULL;
+  const ls_status status = ls_batcher_create(dataset, options, &made);
+  return (ls_batcher *)ls_bag_keep(bag, status, made, ls_batcher_drop_);
+}
+
+#ifdef __cplusplus
+inline ls_dataset *
+ls_synthetic_in(ls_bag *bag,
+                const ls_synthetic_options &options = ls_synthetic_options()) {
+  return ls_synthetic_in_(bag, &options);
+}
+inline ls_batcher *
+ls_batcher_in(ls_bag *bag, ls_dataset *dataset,
+              const ls_batcher_options &options = ls_batcher_options()) {
+  return ls_batcher_in_(bag, dataset, &options);
+}
+#else
 #define ls_dense_layer_in(bag, ...)                                            \
   ls_dense_layer_in_((bag), &(ls_dense_options){__VA_ARGS__})
 #define ls_conv_layer_in(bag, ...)                                             \
@@ -101,6 +149,10 @@ LS_BAG_MAKER_(ls_mirrored_strategy, ls_strategy, ls_mirrored_options,
   ls_function_in_((bag), &(ls_function_options){__VA_ARGS__})
 #define ls_mirrored_strategy_in(bag, ...)                                      \
   ls_mirrored_strategy_in_((bag), &(ls_mirrored_options){__VA_ARGS__})
+#define ls_synthetic_in(bag, ...)                                              \
+  ls_synthetic_in_((bag), &(ls_synthetic_options){__VA_ARGS__})
+#define ls_batcher_in(bag, dataset, ...)                                       \
+  ls_batcher_in_((bag), (dataset), &(ls_batcher_options){__VA_ARGS__})
 #endif  // __cplusplus
 
 #ifdef __cplusplus

@@ -8,7 +8,7 @@
 #ifndef LOCKSTEP_DATA_H_
 #define LOCKSTEP_DATA_H_
 
-#include "lockstep/nest.h"
+#include "lockstep/distributed.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -99,6 +99,11 @@ typedef struct ls_batcher_options {
   // views of them, say, which then show the new batch. For who has done with
   // the old one. Default: only where nobody else does.
   bool in_place;
+  // Deal a batch as the parts of so many replicas, what ls_strategy_run takes:
+  // PerReplicas of views of one array; numbers of examples differ by at most
+  // one, larger ones first. Default: whole batches, which a strategy of several
+  // replicas would give to each of them.
+  int64_t replicas;
   ls_shape example_shape;  // What to make of an example, such as [784] of
                            // [28, 28]. Default (a scalar): as it is.
 } ls_batcher_options;
@@ -106,7 +111,8 @@ typedef struct ls_batcher_options {
 // Creates a batcher at the start of epoch 0. It retains the dataset. `options`
 // may be NULL. The caller owns it.
 //   LS_INVALID_ARGUMENT  a batch size below 1, or one that drops everything,
-//                        or an example shape or type that does not fit.
+//                        fewer than no replicas, or an example shape or type
+//                        that does not fit.
 LS_API LS_MUST_USE ls_status
 ls_batcher_create(ls_dataset *dataset, const ls_batcher_options *options,
                   ls_batcher **out_batcher);
@@ -124,9 +130,9 @@ LS_API int64_t ls_batcher_epoch(const ls_batcher *batcher);
 LS_API int64_t ls_batcher_batch(const ls_batcher *batcher);
 
 // The next batch: a tuple of examples [b, ...], in the type of the options, and
-// i32 labels [b, ...]. `*batch` is in-out: arrays of the right type that nobody
-// else holds (or `in_place`) are filled in place, else it is released and made
-// anew (start with a zeroed nest).
+// i32 labels [b, ...], or of PerReplicas of those. `*batch` is in-out: arrays
+// of the right type that nobody else holds (or `in_place`) are filled in place,
+// else it is released and made anew (start with a zeroed nest).
 //   LS_OUT_OF_RANGE  the end of the epoch, not a fault: the next call gives the
 //                    first batch of the next one. `*batch` stays.
 LS_API LS_MUST_USE ls_status ls_batcher_next(ls_batcher *batcher,

@@ -135,3 +135,42 @@ const char *ls_distributed_device(ls_nest leaf, size_t replica) {
              ? ""
              : value->devices[replica];
 }
+
+// ---- Splitting -------------------------------------------------------------
+static void release_array(void *array) { ls_array_release(array); }
+
+// A view of `rows` rows from row `first` on, as a leaf.
+static ls_nest view_rows(ls_array *array, int64_t first, int64_t rows) {
+  ls_shape shape = ls_array_shape(array);
+  const size_t row =
+      shape.dim[0] == 0 ? 0 : ls_array_size(array) / (size_t)shape.dim[0];
+  shape.dim[0] = rows;
+  char *data = ls_array_mutable_data(array);
+  ls_array *view = NULL;
+  const ls_status status = ls_array_create_view(
+      ls_array_dtype(array), shape, data + (size_t)first * row, release_array,
+      ls_array_retain(array), &view);
+  if (ls_status_is_ok(status)) return ls_nest_array(view);
+  ls_array_release(array);
+  return ls_fail(status);
+}
+
+ls_status ls_array_split(ls_array *array, int64_t parts, ls_nest *out_value) {
+  *out_value = ls_none();
+  const ls_shape shape = ls_array_shape(array);
+  if (shape.rank < 1)
+    return ls_invalid_argument("a scalar cannot be split over replicas");
+  ls_allocator *allocator = ls_current_allocator();
+  ls_nest *items = ls_new_array(allocator, ls_nest, (size_t)parts);
+  if (items == NULL) return ls_out_of_memory();
+  int64_t first = 0;
+  for (int64_t i = 0; i < parts; ++i) {
+    const int64_t rows = ls_part_rows(shape.dim[0], parts, i);
+    items[i] = view_rows(array, first, rows);
+    first += rows;
+  }
+  const ls_nest made =
+      ls_nest_distributed(LS_PER_REPLICA, items, (size_t)parts);
+  ls_release(allocator, items);
+  return ls_take_nest(made, out_value);
+}

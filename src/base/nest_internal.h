@@ -19,6 +19,15 @@ bool ls_nest_has_keys(ls_nest nest);
 // "PerReplica", "Mirrored", "MapOutput".
 const char *ls_distributed_kind_name(ls_distributed_kind kind);
 
+// Part `part` of `rows` in `parts`: they differ by at most one, larger ones
+// first.
+static inline int64_t ls_part_rows(int64_t rows, int64_t parts, int64_t part) {
+  return rows / parts + (part < rows % parts);
+}
+// Dimension 0 in such parts: a PerReplica of views, which keep the array.
+LS_MUST_USE ls_status ls_array_split(ls_array *array, int64_t parts,
+                                     ls_nest *out_value);
+
 // What a call that makes a nest gives, which is taken over: the nest, or the
 // status it failed with. Replaces what there is in `*results`, if all is well.
 LS_MUST_USE ls_status ls_take_nest(ls_nest made, ls_nest *out_value);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/nest_internal.h"
 #include "base/runtime_internal.h"
 #include "data/shuffle.h"
 #include "lockstep/data.h"
@@ -41,6 +42,10 @@ static ls_status with_defaults(const ls_dataset *dataset,
   if (out->batch_size < 1)
     return ls_invalid_argument("a batch size must be at least 1, got %lld",
                                (long long)out->batch_size);
+  if (out->replicas < 0)
+    return ls_invalid_argument("batches for %lld replicas: 1 or more can have "
+                               "parts of them, 0 stands for whole batches",
+                               (long long)out->replicas);
   if (out->drop_remainder && out->batch_size > size)
     return ls_invalid_argument(
         "batches of %lld from %lld examples: no batch would be full, and those "
@@ -129,26 +134,67 @@ static bool can_fill(const ls_batcher *batcher, ls_nest item, ls_dtype dtype,
          ls_shape_equal(ls_array_shape(array), shape);
 }
 
-// Makes `*batch` a tuple of two arrays that may be written.
+// The same of parts: one behind the other in memory, as views of one array are.
+static bool can_fill_parts(const ls_batcher *batcher, ls_nest item,
+                           ls_dtype dtype, ls_shape shape) {
+  const int64_t parts = batcher->options.replicas, rows = shape.dim[0];
+  if (ls_distributed_count(item) != (size_t)parts ||
+      !(batcher->options.in_place || ls_object_is_unique(item.as.ref)))
+    return false;
+  const char *expected = ls_nest_data(ls_distributed_component(item, 0), 0);
+  for (int64_t i = 0; i < parts; ++i) {
+    const ls_nest part = ls_distributed_component(item, (size_t)i);
+    shape.dim[0] = ls_part_rows(rows, parts, i);
+    if (!can_fill(batcher, part, dtype, shape)) return false;
+    const ls_array *array = ls_nest_as_array(part);
+    if (ls_array_data(array) != expected) return false;
+    expected += ls_array_size(array);
+  }
+  return true;
+}
+
+static bool can_fill_item(const ls_batcher *batcher, ls_nest item,
+                          ls_dtype dtype, ls_shape shape) {
+  return batcher->options.replicas == 0
+             ? can_fill(batcher, item, dtype, shape)
+             : can_fill_parts(batcher, item, dtype, shape);
+}
+
+// An array, whole or in parts.
+static ls_nest new_item(const ls_batcher *batcher, ls_dtype dtype,
+                        ls_shape shape) {
+  const int64_t parts = batcher->options.replicas;
+  ls_array *array = NULL;
+  ls_nest split = ls_none();
+  ls_status status = ls_array_create(dtype, shape, &array);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  if (parts == 0) return ls_nest_array(array);
+  status = ls_array_split(array, parts, &split);
+  ls_array_release(array);
+  return ls_status_is_ok(status) ? split : ls_fail(status);
+}
+
+// Where the elements of an item begin: the first part is never empty.
+static void *data_of(const ls_batcher *batcher, ls_nest item) {
+  return ls_nest_data(
+      batcher->options.replicas == 0 ? item : ls_distributed_component(item, 0),
+      0);
+}
+
+// Makes `*batch` a tuple of two arrays, or their parts, that may be written.
 static ls_status prepare(const ls_batcher *batcher, ls_nest *batch,
                          ls_shape examples, ls_shape labels) {
   const ls_dtype dtype = batcher->options.dtype;
   if (batch->kind == LS_KIND_TUPLE && ls_nest_count(*batch) == 2 &&
       (batcher->options.in_place || ls_object_is_unique(batch->as.ref)) &&
-      can_fill(batcher, ls_nest_item(*batch, 0), dtype, examples) &&
-      can_fill(batcher, ls_nest_item(*batch, 1), LS_DTYPE_I32, labels))
+      can_fill_item(batcher, ls_nest_item(*batch, 0), dtype, examples) &&
+      can_fill_item(batcher, ls_nest_item(*batch, 1), LS_DTYPE_I32, labels))
     return ls_ok();
   ls_nest_release(*batch);
   *batch = ls_none();
-  ls_array *x = NULL, *y = NULL;
-  LS_RETURN_IF_ERROR(ls_array_create(dtype, examples, &x));
-  ls_status status = ls_array_create(LS_DTYPE_I32, labels, &y);
-  if (!ls_status_is_ok(status)) {
-    ls_array_release(x);
-    return status;
-  }
-  *batch = LS_TUPLE(ls_nest_array(x), ls_nest_array(y));
-  return ls_nest_status(*batch);
+  return ls_take_nest(LS_TUPLE(new_item(batcher, dtype, examples),
+                               new_item(batcher, LS_DTYPE_I32, labels)),
+                      batch);
 }
 
 static void scale_u8(float *to, const uint8_t *from, size_t count) {
@@ -207,8 +253,8 @@ ls_status ls_batcher_next(ls_batcher *batcher, ls_nest *batch) {
                (size_t)total);
     batcher->ordered_epoch = batcher->epoch;
   }
-  void *x = ls_array_mutable_data(ls_nest_as_array(ls_nest_item(*batch, 0)));
-  int32_t *y = ls_array_mutable_data(ls_nest_as_array(ls_nest_item(*batch, 1)));
+  void *x = data_of(batcher, ls_nest_item(*batch, 0));
+  int32_t *y = data_of(batcher, ls_nest_item(*batch, 1));
   for (int64_t i = 0; i < size; ++i) {
     const int64_t at = first + i;
     copy_example(batcher, batcher->order != NULL ? batcher->order[at] : at, x,

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/nest_internal.h"
 #include "base/runtime_internal.h"
 #include "dist/context.h"
 #include "dist/cross_device.h"
@@ -397,48 +398,7 @@ void ls_strategy_set_prefetch(ls_strategy *strategy, ls_flag prefetch) {
 }
 
 // ---- Values ----------------------------------------------------------------
-static void release_array(void *array) { ls_array_release(array); }
-
 ls_status ls_strategy_split(ls_strategy *strategy, ls_array *array,
                             ls_nest *out_value) {
-  *out_value = ls_none();
-  const ls_shape shape = ls_array_shape(array);
-  const int64_t replicas = strategy->num_replicas;
-  if (shape.rank < 1)
-    return ls_invalid_argument("a scalar cannot be split over replicas");
-  const int64_t rows = shape.dim[0];
-  const size_t row = rows == 0 ? 0 : ls_array_size(array) / (size_t)rows;
-  ls_nest *items = ls_new_array(strategy->allocator, ls_nest, (size_t)replicas);
-  if (items == NULL) return ls_out_of_memory();
-  char *data = ls_array_mutable_data(array);
-  ls_status status = ls_ok();
-  int64_t at = 0;
-  size_t made = 0;
-  for (; made < (size_t)replicas && ls_status_is_ok(status); ++made) {
-    ls_shape part = shape;
-    part.dim[0] = rows / replicas + ((int64_t)made < rows % replicas);
-    ls_array *view = NULL;
-    status = ls_array_create_view(ls_array_dtype(array), part,
-                                  data + (size_t)at * row, release_array,
-                                  ls_array_retain(array), &view);
-    if (!ls_status_is_ok(status)) {
-      ls_array_release(array);
-      break;
-    }
-    items[made] = ls_nest_array(view);
-    at += part.dim[0];
-  }
-  if (ls_status_is_ok(status)) {
-    *out_value = ls_nest_distributed(LS_PER_REPLICA, items, (size_t)replicas);
-    status = ls_nest_status(*out_value);
-    if (!ls_status_is_ok(status)) {
-      ls_nest_release(*out_value);
-      *out_value = ls_none();
-    }
-  } else {
-    for (size_t i = 0; i < made; ++i)
-      ls_nest_release(items[i]);
-  }
-  ls_release(strategy->allocator, items);
-  return status;
+  return ls_array_split(array, strategy->num_replicas, out_value);
 }

@@ -125,6 +125,7 @@ struct ls_graph {
   size_t num_stubs, stubs_capacity;
   const void *owner;  // Function, replica: whoever traces it.
   ls_losses losses;
+  bool trains;  // An optimizer's step is in it, at any depth.
 };
 
 // ---- Making ----------------------------------------------------------------
@@ -135,6 +136,8 @@ ls_status ls_graph_make(ls_graph_kind kind, const char *name,
 // Destroys any graph with its regions. NULL is fine.
 void ls_graph_free(ls_graph *graph);
 void ls_graph_drop_collections(ls_graph *graph);
+// An optimizer takes a step in `graph`, and so in those around it.
+void ls_graph_note_training(ls_graph *graph);
 // Drops the nodes of a replica's segment; its handles now mean those of `to`.
 void ls_graph_forward(ls_graph *graph, ls_graph *to);
 // `graph` owns `stub` from now on. False without memory.

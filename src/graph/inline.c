@@ -47,6 +47,7 @@ static ls_status copy_region(ls_graph *region, const ls_tensor *captured,
   LS_RETURN_IF_ERROR(ls_graph_make(region->kind, region->name, current->runtime,
                                    current, &copy));
   copy->is_while_body = region->is_while_body;
+  copy->trains = region->trains;
   ls_tensor *args =
       ls_arena_new_array(memory, ls_tensor, region->num_parameters);
   ls_tensor *results =
@@ -260,6 +261,7 @@ ls_status ls_graph_inline_part(ls_graph *body, const ls_tensor *args,
       .known = part == NULL ? NULL : part->known};
   ls_status status = ls_ok();
   if (made.ops == NULL || made.parameters == NULL) status = ls_out_of_memory();
+  if (body->trains) ls_graph_note_training(ls_graph_current());
   for (size_t i = 0; status == NULL && i < body->num_parameters; ++i)
     made.parameters[i] =
         i < num_args ? args[i] : body->captures[i - body->num_declared].outer;

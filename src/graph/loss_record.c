@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a graph knows of the losses in it: how the last one was reduced, and
-// whether an optimizer has scaled it. Replicas that share a graph, in eager or
-// in one that is built, each have a record of their own: it is changed with the
-// fiber (dist/rounds.c). What a region says, the graph around it says too. In
-// eager a tape begins without one.
+// What a graph knows of the losses in it: how the last one was reduced, whether
+// an optimizer has scaled it, and whether one takes a step. Replicas that share
+// a graph, in eager or in one that is built, each have a record of their own:
+// it is changed with the fiber (dist/rounds.c). What a region says, the graph
+// around it says too. In eager a tape begins without one.
 #include "graph/graph.h"
 
 #include "base/allocator.h"
@@ -29,4 +29,11 @@ void ls_graph_set_loss_scaled(ls_graph *graph, bool scaled) {
 
 bool ls_graph_is_loss_scaled(const ls_graph *graph) {
   return ls_graph_resolve((ls_graph *)(uintptr_t)graph)->losses.scaled;
+}
+
+void ls_graph_note_training(ls_graph *graph) {
+  for (; graph != NULL; graph = graph->parent) {
+    graph = ls_graph_resolve(graph);
+    graph->trains = true;
+  }
 }

@@ -238,6 +238,7 @@ ls_op ls_optimizer_apply(ls_optimizer *optimizer, ls_variable *const *variables,
             .ops = ls_new_array(allocator, ls_op, room)};
   ls_op result = {0};
   ls_status status = ls_out_of_memory();
+  ls_graph_note_training(ls_graph_current());
   if (s.variables != NULL && s.gradients != NULL && s.squares != NULL &&
       s.ops != NULL) {
     ls_status_free(status);

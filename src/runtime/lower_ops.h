@@ -99,6 +99,9 @@ void ls_mark_varying(ls_graph *body, size_t num_split);
 // for its nodes; see ls_find_twins.
 ls_status ls_mark_classes(ls_graph *const *bodies, size_t count,
                           uint32_t *const *twins);
+// The first op of a marked body at which replicas put something together, if
+// nothing that they put together differs between them. Else NULL.
+const ls_node *ls_find_equal_merges(const ls_graph *body);
 // A pass over a program's graph is done: logs, writes down and checks what is
 // there now, as far as debug switches ask for it.
 ls_status ls_watch_pass(ls_runtime *runtime, const ls_graph *graph,

@@ -105,10 +105,34 @@ static ls_status open_body(replicate *self, size_t k) {
   return ls_flow_map_captures(self->f, inner);
 }
 
+// Replicas that train on the same batch each do the whole work for nothing:
+// mostly a batch was given to a strategy without having been split.
+static void warn_of_equal_gradients(const replicate *self) {
+  const ls_graph *from = ls_graph_resolve(self->f->node->regions[0]);
+  if (!from->trains || self->replicas < 2) return;
+  const ls_node *node = ls_find_equal_merges(self->bodies[0].to);
+  if (node == NULL) return;
+  const char *name = self->f->scope->from->name;
+  char place[300] = "";
+  if (node->file != NULL)
+    snprintf(place, sizeof(place), " at %s:%d", node->file, node->line);
+  char key[600];  // Another trace of the same is for other shapes.
+  snprintf(key, sizeof(key), "equal gradients of '%s'%s", name, place);
+  ls_log_limited(
+      self->f->scope->to->runtime, key, 1, LS_LOG_WARNING, "dist",
+      "'%s' trains on the same examples on each of %zu replicas: what they put "
+      "together%s is equal on all. Give each its part of the batch, from a "
+      "batcher with .replicas = %zu or by ls_strategy_split",
+      name, self->replicas, place, self->replicas);
+}
+
 static ls_status mark(replicate *self) {
   for (size_t k = 0; k < self->num_classes; ++k)
     ls_mark_varying(self->bodies[k].to, self->num_split + self->own->count);
-  if (self->num_classes == 1) return ls_ok();
+  if (self->num_classes == 1) {
+    warn_of_equal_gradients(self);
+    return ls_ok();
+  }
   ls_allocator *allocator = self->f->scope->all->allocator;
   for (size_t k = 1; k < self->num_classes; ++k) {
     self->twins[k] =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What differs between replicas: marked in the body of a replicate op, or in
-// several bodies of which each replica runs one.
+// several bodies of which each replica runs one. And what does not and should.
 #include "base/runtime_internal.h"
 #include "graph/twins.h"
 #include "runtime/lower_ops.h"
@@ -63,7 +63,7 @@ void ls_mark_varying(ls_graph *body, size_t num_split) {
   } while (mark_stacks(body));
 }
 
-// ---- Classes ---------------------------------------------------------------
+// ---- Merges ----------------------------------------------------------------
 static bool is_merge(const ls_node *node) {
   return (ls_node_info(node)->traits & LS_OP_MERGE) != 0;
 }
@@ -73,6 +73,32 @@ static bool depends_on_varying(const ls_graph *body, const ls_node *node) {
     if (ls_graph_node_of(body, node->inputs[i])->varying) return true;
   return false;
 }
+
+static bool holds_merge(const ls_graph *graph) {
+  for (size_t i = 0; i < graph->num_nodes; ++i) {
+    const ls_node *node = graph->nodes[i];
+    if (is_merge(node)) return true;
+    for (uint32_t r = 0; r < node->num_regions; ++r)
+      if (holds_merge(node->regions[r])) return true;
+  }
+  return false;
+}
+
+const ls_node *ls_find_equal_merges(const ls_graph *body) {
+  const ls_node *first = NULL;
+  for (size_t i = 0; i < body->num_nodes; ++i) {
+    const ls_node *node = body->nodes[i];
+    bool merges = is_merge(node);
+    for (uint32_t r = 0; r < node->num_regions && !merges; ++r)
+      merges = holds_merge(node->regions[r]);
+    if (!merges) continue;
+    if (node->varying || depends_on_varying(body, node)) return NULL;
+    if (first == NULL) first = node;
+  }
+  return first;
+}
+
+// ---- Classes ---------------------------------------------------------------
 
 // What `body` has no twin of varies. Whether anything is new.
 static bool mark_lonely(ls_graph *first, const ls_graph *body,

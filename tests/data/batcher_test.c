@@ -157,6 +157,9 @@ static void options_that_cannot_be_are_refused(void **state) {
                         &(ls_batcher_options){.example_shape = LS_SHAPE(3)},
                         &batcher),
       LS_INVALID_ARGUMENT, "f32[2], which cannot be made f32[3]");
+  expect_status(ls_batcher_create(
+                    dataset, &(ls_batcher_options){.replicas = -1}, &batcher),
+                LS_INVALID_ARGUMENT, "batches for -1 replicas");
   assert_null(batcher);
   ls_dataset_release(dataset);
 }
@@ -310,6 +313,115 @@ static void in_place_held_arrays_are_filled_too(void **state) {
   ls_batcher_destroy(batcher);
 }
 
+// ---- Parts -----------------------------------------------------------------
+// Writes the labels of a replica's part, returns their number.
+static int64_t part_labels(ls_nest batch, size_t replica, int64_t *out) {
+  const ls_array *part = ls_nest_as_array(
+      ls_distributed_component(ls_nest_item(batch, 1), replica));
+  const ls_array *examples = ls_nest_as_array(
+      ls_distributed_component(ls_nest_item(batch, 0), replica));
+  const int64_t count = ls_array_num_elements(part);
+  assert_int_equal(ls_array_shape(examples).dim[0], count);
+  for (int64_t i = 0; i < count; ++i) {
+    out[i] = ls_array_i64(part, i);
+    assert_float_equal(ls_array_f64(examples, 2 * i), (double)out[i] / 255,
+                       1e-8);
+  }
+  return count;
+}
+
+static void each_replica_is_dealt_its_part_of_a_batch(void **state) {
+  (void)state;
+  ls_batcher *batcher =
+      deal(&(ls_batcher_options){.batch_size = 8, .replicas = 3});
+  ls_nest batch = {0};
+  // 8 examples, then the 2 that are left.
+  static const int64_t counts[2][3] = {{3, 3, 2}, {1, 1, 0}};
+  int64_t next = 0;
+  for (int i = 0; i < 2; ++i) {
+    expect_ok(ls_batcher_next(batcher, &batch));
+    assert_int_equal(ls_distributed_count(ls_nest_item(batch, 0)), 3);
+    assert_int_equal(ls_distributed_kind_of(ls_nest_item(batch, 0)),
+                     LS_PER_REPLICA);
+    for (size_t r = 0; r < 3; ++r) {
+      int64_t labels[8];
+      assert_int_equal(part_labels(batch, r, labels), counts[i][r]);
+      for (int64_t k = 0; k < counts[i][r]; ++k)
+        assert_int_equal(labels[k], next++);
+    }
+  }
+  assert_int_equal(next, 10);
+  ls_nest_release(batch);
+  ls_batcher_destroy(batcher);
+}
+
+static void one_replica_is_dealt_one_part(void **state) {
+  (void)state;
+  ls_batcher *batcher =
+      deal(&(ls_batcher_options){.batch_size = 4, .replicas = 1});
+  ls_nest batch = {0};
+  int64_t labels[8];
+  expect_ok(ls_batcher_next(batcher, &batch));
+  assert_int_equal(ls_distributed_count(ls_nest_item(batch, 0)), 1);
+  assert_int_equal(part_labels(batch, 0, labels), 4);
+  ls_nest_release(batch);
+  ls_batcher_destroy(batcher);
+}
+
+static void parts_that_somebody_holds_are_left_alone(void **state) {
+  (void)state;
+  ls_batcher *batcher =
+      deal(&(ls_batcher_options){.batch_size = 5, .replicas = 2});
+  ls_nest batch = {0};
+  expect_ok(ls_batcher_next(batcher, &batch));
+  const ls_nest held =
+      ls_nest_retain(ls_distributed_component(ls_nest_item(batch, 1), 1));
+  expect_ok(ls_batcher_next(batcher, &batch));
+  assert_int_equal(ls_array_i64(ls_nest_as_array(held), 0), 3);
+  int64_t labels[5];
+  assert_int_equal(part_labels(batch, 1, labels), 2);
+  assert_int_equal(labels[0], 8);
+  ls_nest_release(held);
+  ls_nest_release(batch);
+  ls_batcher_destroy(batcher);
+}
+
+static void steady_dealing_of_parts_allocates_nothing(void **state) {
+  (void)state;
+  counted memory = counted_begin(0);
+  ls_batcher *batcher = deal(
+      &(ls_batcher_options){.batch_size = 2, .shuffle = true, .replicas = 2});
+  ls_nest batch = {0};
+  expect_ok(ls_batcher_next(batcher, &batch));
+  const uint64_t count = counted_now(&memory).allocations;
+  const void *before = ls_nest_item(batch, 0).as.ref;
+  for (int i = 1; i < 5; ++i)
+    expect_ok(ls_batcher_next(batcher, &batch));
+  assert_int_equal(counted_now(&memory).allocations, count);
+  assert_ptr_equal(ls_nest_item(batch, 0).as.ref, before);
+  ls_nest_release(batch);
+  ls_batcher_destroy(batcher);
+  counted_end(&memory);
+}
+
+static ls_status deal_parts(void *user) {
+  ls_batcher *batcher = NULL;
+  ls_nest batch = {0};
+  ls_status status = ls_batcher_create(
+      user, &(ls_batcher_options){.batch_size = 4, .replicas = 3}, &batcher);
+  if (ls_status_is_ok(status)) status = ls_batcher_next(batcher, &batch);
+  ls_nest_release(batch);
+  ls_batcher_destroy(batcher);
+  return status;
+}
+
+static void no_memory_for_parts_is_survived(void **state) {
+  (void)state;
+  ls_dataset *dataset = ten();
+  expect_memory_failures_survived(deal_parts, dataset);
+  ls_dataset_release(dataset);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(batches_cover_the_dataset_in_order),
@@ -324,6 +436,11 @@ int main(void) {
       cmocka_unit_test(types_that_would_lose_something_are_refused),
       cmocka_unit_test(steady_dealing_allocates_nothing),
       cmocka_unit_test(in_place_held_arrays_are_filled_too),
+      cmocka_unit_test(each_replica_is_dealt_its_part_of_a_batch),
+      cmocka_unit_test(one_replica_is_dealt_one_part),
+      cmocka_unit_test(parts_that_somebody_holds_are_left_alone),
+      cmocka_unit_test(steady_dealing_of_parts_allocates_nothing),
+      cmocka_unit_test(no_memory_for_parts_is_survived),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
