@@ -14,7 +14,8 @@ FUZZ_SECONDS ?= 60
 
 all:  ## Build the library and the program in build/release
 	cmake --preset release
-	cmake --build --preset release
+	cmake --build --preset release \
+	  --target lockstep lockstep_static lockstep_cli
 
 check:  ## Build with warnings as errors and run every test once
 	@$(MAKE) --no-print-directory test-dev
@@ -67,7 +68,11 @@ lint:  ## Check the layers, the house rules and the format
 	tools/format --check
 
 install: all  ## Install into $(DESTDIR)$(PREFIX)
-	DESTDIR="$(DESTDIR)" cmake --install build/release --prefix "$(PREFIX)"
+	DESTDIR="$(DESTDIR)" cmake --install build/release --prefix "$(PREFIX)" \
+	  --strip
+	@[ -n "$(DESTDIR)" ] || echo "Now run ldconfig as root, so that programs" \
+	  "find the library in $(PREFIX); where that is none of its folders, set" \
+	  "LD_LIBRARY_PATH."
 
 clean:  ## Remove build/
 	rm -rf build

@@ -30,6 +30,11 @@ if(LS_TESTS)
   endif()
 endif()
 
+if(LS_EXAMPLES AND NOT CMAKE_CXX_COMPILER_LOADED)
+  list(APPEND LS_MISSING
+    "a C++ compiler (g++): nothing is tried from C++")
+endif()
+
 if(LS_BENCH)
   find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.h)
   find_library(DNNL_LIBRARY dnnl)

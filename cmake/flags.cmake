@@ -18,6 +18,9 @@ endif()
 set(CMAKE_C_STANDARD 11)
 set(CMAKE_C_STANDARD_REQUIRED ON)
 set(CMAKE_C_EXTENSIONS ON)
+set(CMAKE_CXX_STANDARD 11)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_C_VISIBILITY_PRESET hidden)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
@@ -25,7 +28,8 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 add_library(ls_flags INTERFACE)
 target_compile_options(ls_flags INTERFACE
   -ffp-contract=off -fno-math-errno -fno-trapping-math
-  -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Wvla -Wundef
+  -Wall -Wextra -Wconversion -Wshadow -Wvla -Wundef
+  $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes>
   $<$<BOOL:${LS_WERROR}>:-Werror>)
 
 if(LS_SANITIZE)

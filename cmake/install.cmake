@@ -2,13 +2,23 @@
 #
 # What `make install` puts where. The pkg-config file and the CMake package
 # find everything relative to themselves, so an installed tree can be moved.
+# `cmake --install --strip` leaves out what is for debuggers.
 
 include(CMakePackageConfigHelpers)
 
 install(TARGETS lockstep EXPORT lockstep-targets
         LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
-install(TARGETS lockstep_static
+install(TARGETS lockstep_static EXPORT lockstep-static-targets
         ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+install(CODE "set(strip \"${CMAKE_STRIP}\")
+set(archive \"${CMAKE_INSTALL_LIBDIR}/$<TARGET_FILE_NAME:lockstep_static>\")")
+install(CODE [[
+if(CMAKE_INSTALL_DO_STRIP AND strip)  # Which leaves archives alone.
+  execute_process(
+    COMMAND "${strip}" --strip-debug
+            "$ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}/${archive}"
+    COMMAND_ERROR_IS_FATAL ANY)
+endif()]])
 install(FILES ${LS_PUBLIC_HEADERS} "${LS_PLACES_HEADER}"
         DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lockstep")
 
@@ -39,5 +49,6 @@ write_basic_package_version_file(
 install(FILES "${PROJECT_BINARY_DIR}/lockstep-config.cmake"
               "${PROJECT_BINARY_DIR}/lockstep-config-version.cmake"
         DESTINATION "${LS_PACKAGE_DIR}")
-install(EXPORT lockstep-targets NAMESPACE lockstep::
-        DESTINATION "${LS_PACKAGE_DIR}")
+foreach(targets lockstep-targets lockstep-static-targets)
+  install(EXPORT ${targets} NAMESPACE lockstep:: DESTINATION "${LS_PACKAGE_DIR}")
+endforeach()

@@ -116,7 +116,10 @@ target_link_options(lockstep PRIVATE LINKER:-Bsymbolic-functions)
 if(NOT LS_SANITIZE)  # Whose runtime the program brings.
   target_link_options(lockstep PRIVATE LINKER:--no-undefined)
 endif()
-target_link_libraries(lockstep_static PRIVATE ls_flags ls_dependencies)
+target_link_libraries(lockstep_static
+  PRIVATE $<BUILD_INTERFACE:ls_flags> $<BUILD_INTERFACE:ls_dependencies>
+  INTERFACE $<INSTALL_INTERFACE:ZLIB::ZLIB>
+            $<INSTALL_INTERFACE:Threads::Threads> $<INSTALL_INTERFACE:m>)
 
 # The program is a user of the shared library, so that what it needs is public.
 file(GLOB_RECURSE cli_sources CONFIGURE_DEPENDS

@@ -6,7 +6,7 @@
 #                                 runs the one that its argument names
 #   tests/cli/*.sh                a script that gets the program as $LOCKSTEP
 #   tests/tools/*_test.sh         a script about the tree and the build
-#   examples/*.c                  a program that must exit with 0
+#   examples/*.c, *.cpp           a program that must exit with 0
 #   fuzz/<noun>_fuzz.c            replayed over its corpus, or a libFuzzer
 #                                 target where LS_FUZZ is on
 # Every test has a time limit, and a scratch folder of its own to run in.
@@ -34,6 +34,7 @@ function(ls_add_test name)
     "LS_SOURCE_DIR=${PROJECT_SOURCE_DIR}"
     "LS_BUILD_DIR=${PROJECT_BINARY_DIR}"
     "CC=${CMAKE_C_COMPILER}"
+    "CXX=${CMAKE_CXX_COMPILER}"
     "CMAKE_GENERATOR=${CMAKE_GENERATOR}"
     "UBSAN_OPTIONS=print_stacktrace=1"
     "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1")
@@ -171,6 +172,11 @@ endif()
 # Examples: written, compiled and linked as a user would.
 if(LS_EXAMPLES)
   file(GLOB examples CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/examples/*.c")
+  if(CMAKE_CXX_COMPILER_LOADED)
+    file(GLOB cxx_examples CONFIGURE_DEPENDS
+         "${PROJECT_SOURCE_DIR}/examples/*.cpp")
+    list(APPEND examples ${cxx_examples})
+  endif()
   foreach(example IN LISTS examples)
     get_filename_component(name "${example}" NAME_WE)
     add_executable(example_${name} ${example})

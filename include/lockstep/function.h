@@ -101,10 +101,12 @@ typedef struct ls_callable {
   void *user;
 } ls_callable;
 static inline ls_callable ls_traced(ls_function *function) {
-  return (ls_callable){.traced = function};
+  const ls_callable callable = {function, NULL, NULL};
+  return callable;
 }
 static inline ls_callable ls_plain(ls_callback callback, void *user) {
-  return (ls_callable){.plain = callback, .user = user};
+  const ls_callable callable = {NULL, callback, user};
+  return callable;
 }
 
 #ifdef __cplusplus

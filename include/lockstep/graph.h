@@ -152,15 +152,20 @@ LS_API ls_op ls_op_add(const ls_op_spec *spec);
 // failed as it ran; ls_tensor_status has the reason.
 LS_API bool ls_tensor_is_failed(ls_tensor tensor);
 static inline bool ls_op_is_failed(ls_op op) { return op.id == 0; }
-static inline ls_tensor ls_failed_tensor(void) { return (ls_tensor){NULL, 0}; }
+static inline ls_tensor ls_failed_tensor(void) {
+  const ls_tensor failed = {NULL, 0};
+  return failed;
+}
 static inline bool ls_tensor_equal(ls_tensor a, ls_tensor b) {
   return a.graph == b.graph && a.ref == b.ref;
 }
 static inline ls_op ls_tensor_op(ls_tensor t) {
-  return (ls_op){t.graph, t.ref >> 16};
+  const ls_op op = {t.graph, t.ref >> 16};
+  return op;
 }
 static inline ls_tensor ls_op_output(ls_op op, unsigned output) {
-  return (ls_tensor){op.graph, op.id ? op.id << 16 | output : 0};
+  const ls_tensor t = {op.graph, op.id ? op.id << 16 | output : 0};
+  return t;
 }
 // Of a failed or stale handle: LS_DTYPE_NONE and an unknown shape.
 LS_API ls_dtype ls_tensor_dtype(ls_tensor tensor);
@@ -232,7 +237,7 @@ LS_API const char *ls_name_scope_current(void);
 // out: fall-through, break, continue, return, goto.
 #define LS_SCOPE_BLOCK_(id, begin)                                             \
   for (ls_scope LS_CONCAT(ls_scope_, id)                                       \
-           __attribute__((cleanup(ls_scope_end))) = {0},                       \
+           __attribute__((cleanup(ls_scope_end))) = LS_ZEROED,                 \
            *LS_CONCAT(ls_once_, id) = ((begin), &LS_CONCAT(ls_scope_, id));    \
        LS_CONCAT(ls_once_, id) != NULL; LS_CONCAT(ls_once_, id) = NULL)
 #define LS_SCOPE_(id, call, ...)                                               \

@@ -2,6 +2,10 @@
 //
 // Lockstep: trains models in lock step on many replicas, from C. This header
 // includes the whole public interface; the tour is in README.md.
+//
+// C11 and later; from C++, C++11 and later. There `ls_bag bag{}` makes a zeroed
+// struct, and the fields of options are assigned, or named as in C from C++20
+// on, in the order of their declaration.
 #ifndef LOCKSTEP_LOCKSTEP_H_
 #define LOCKSTEP_LOCKSTEP_H_
 
@@ -33,6 +37,7 @@
 #include "lockstep/train.h"
 #include "lockstep/trunk.h"
 #include "lockstep/variable.h"
+#include "lockstep/version.h"
 
 // Last: gives op makers their caller's source line.
 #include "lockstep/places.h"

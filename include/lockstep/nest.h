@@ -16,6 +16,8 @@
 #include "lockstep/object.h"
 
 #ifdef __cplusplus
+#include <initializer_list>
+
 extern "C" {
 #endif
 
@@ -62,12 +64,21 @@ typedef struct ls_nest {
 } ls_nest;
 
 // ---- Leaves ----------------------------------------------------------------
-static inline ls_nest ls_none(void) { return (ls_nest){.kind = LS_KIND_NONE}; }
+static inline ls_nest ls_none(void) {
+  const ls_nest none = LS_ZEROED;
+  return none;
+}
 static inline ls_nest ls_leaf(ls_tensor tensor) {
-  return (ls_nest){.kind = LS_KIND_TENSOR, .as.tensor = tensor};
+  ls_nest leaf = LS_ZEROED;
+  leaf.kind = LS_KIND_TENSOR;
+  leaf.as.tensor = tensor;
+  return leaf;
 }
 static inline ls_nest ls_nest_op(ls_op op) {
-  return (ls_nest){.kind = LS_KIND_OP, .as.op = op};
+  ls_nest leaf = LS_ZEROED;
+  leaf.kind = LS_KIND_OP;
+  leaf.as.op = op;
+  return leaf;
 }
 LS_API ls_nest ls_nest_i64(int64_t value);
 LS_API ls_nest ls_nest_f64(double value);
@@ -87,12 +98,21 @@ LS_API ls_nest ls_fail(ls_status status);
 // when the result is a failed nest; so it is when an item is failed).
 LS_API ls_nest ls_nest_sequence(ls_kind kind, const ls_nest *items,
                                 size_t count);
+#ifdef __cplusplus
+inline ls_nest ls_nest_sequence_of(ls_kind kind,
+                                   std::initializer_list<ls_nest> items) {
+  return ls_nest_sequence(kind, items.begin(), items.size());
+}
+#define LS_LIST(...) ls_nest_sequence_of(LS_KIND_LIST, {__VA_ARGS__})
+#define LS_TUPLE(...) ls_nest_sequence_of(LS_KIND_TUPLE, {__VA_ARGS__})
+#else
 #define LS_LIST(...)                                                           \
   ls_nest_sequence(LS_KIND_LIST, (ls_nest[]){__VA_ARGS__},                     \
                    sizeof((ls_nest[]){__VA_ARGS__}) / sizeof(ls_nest))
 #define LS_TUPLE(...)                                                          \
   ls_nest_sequence(LS_KIND_TUPLE, (ls_nest[]){__VA_ARGS__},                    \
                    sizeof((ls_nest[]){__VA_ARGS__}) / sizeof(ls_nest))
+#endif
 // A tuple whose fields have names, and a type name ("" for none). The names
 // are copied.
 LS_API ls_nest ls_nest_named_tuple(const char *type_name,

@@ -14,6 +14,8 @@
 #include "lockstep/graph.h"
 
 #ifdef __cplusplus
+#include <initializer_list>
+
 extern "C" {
 #endif
 
@@ -117,16 +119,24 @@ LS_PLACED ls_tensor ls_sum_to_like(ls_tensor x, ls_tensor like);
 LS_PLACED ls_tensor ls_transpose(ls_tensor x, const int *permutation);
 
 // Axes for reductions: LS_AXES(0, 1), or all. Negative ones count from the
-// end.
+// end. In C++ LS_AXES lives as long as the expression it stands in.
 typedef struct ls_axes {
   const int *items;
   size_t count;
   bool all;
 } ls_axes;
+#ifdef __cplusplus
+inline ls_axes ls_axes_of(std::initializer_list<int> axes) {
+  return ls_axes{axes.begin(), axes.size(), false};
+}
+#define LS_ALL_AXES (ls_axes{nullptr, 0, true})
+#define LS_AXES(...) ls_axes_of({__VA_ARGS__})
+#else
 #define LS_ALL_AXES ((ls_axes){.all = true})
 #define LS_AXES(...)                                                           \
   ((ls_axes){.items = (const int[]){__VA_ARGS__},                              \
              .count = sizeof((const int[]){__VA_ARGS__}) / sizeof(int)})
+#endif
 LS_PLACED ls_tensor ls_reduce_sum(ls_tensor x, ls_axes axes);
 LS_PLACED ls_tensor ls_reduce_mean(ls_tensor x, ls_axes axes);
 LS_PLACED ls_tensor ls_reduce_max(ls_tensor x, ls_axes axes);

@@ -65,12 +65,24 @@ typedef struct ls_shape {
 } ls_shape;
 
 // LS_SHAPE(2, 3) is the 2 by 3 matrix, LS_SCALAR the scalar.
+#ifdef __cplusplus
+extern "C++" {
+template <typename... Sizes> inline ls_shape ls_shape_of(Sizes... sizes) {
+  static_assert(sizeof...(sizes) <= LS_MAX_RANK, "more than LS_MAX_RANK sizes");
+  return ls_shape{sizeof...(sizes), {static_cast<int64_t>(sizes)...}};
+}
+}
+#define LS_SHAPE(...) ls_shape_of(__VA_ARGS__)
+#define LS_SCALAR (ls_shape{0, {}})
+#define LS_SHAPE_UNKNOWN (ls_shape{LS_UNKNOWN_RANK, {}})
+#else
 #define LS_SHAPE(...)                                                          \
   ((ls_shape){                                                                 \
       .rank = (int32_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)),   \
       .dim = {__VA_ARGS__}})
 #define LS_SCALAR ((ls_shape){0})
 #define LS_SHAPE_UNKNOWN ((ls_shape){.rank = LS_UNKNOWN_RANK})
+#endif
 
 LS_API bool ls_shape_is_known(ls_shape shape);  // Rank and every dimension.
 LS_API bool ls_shape_equal(ls_shape a, ls_shape b);
@@ -99,8 +111,17 @@ LS_API LS_MUST_USE ls_status ls_shape_parse(const char *text,
                                             ls_dtype *out_dtype,
                                             ls_shape *out_shape);
 // A short-lived buffer for messages: LS_SHAPE_TEXT(dtype, shape).
+#ifdef __cplusplus
+struct ls_shape_room {
+  char text[200];
+  char *data() { return text; }
+};
+#define LS_SHAPE_TEXT(dtype, shape)                                            \
+  ls_shape_print((dtype), (shape), ls_shape_room().data(), 200)
+#else
 #define LS_SHAPE_TEXT(dtype, shape)                                            \
   ls_shape_print((dtype), (shape), (char[200]){0}, 200)
+#endif
 
 #ifdef __cplusplus
 }

@@ -26,6 +26,15 @@
 #define LS_PRINTF(at, first)
 #endif
 
+// What zeroes a struct where it is made: a spelling that C11 and C++ share.
+#ifdef __cplusplus
+#define LS_ZEROED                                                              \
+  {}
+#else
+#define LS_ZEROED                                                              \
+  { 0 }
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -130,7 +139,11 @@ typedef struct ls_opt {
   bool set;
   long long value;
 } ls_opt;
+#ifdef __cplusplus
+#define LS_SOME(v) (ls_opt{true, (v)})
+#else
 #define LS_SOME(v) ((ls_opt){.set = true, .value = (v)})
+#endif
 
 // A flag whose default depends on where it stands.
 typedef enum ls_flag {

@@ -15,7 +15,8 @@ static void print_overview(void) {
   for (size_t i = 0; i < count; ++i)
     printf("  %-8s  %s\n", types[i]->name, types[i]->description);
   printf("\n'lockstep help COMMAND' lists a command's flags, 'lockstep help "
-         "env' the\nenvironment variables.\n\n"
+         "env' the\nenvironment variables, 'lockstep --version' says which one "
+         "this is.\n\n"
          "exit codes: 0, done; 1, it could not be done; 2, it was not asked "
          "for rightly;\n128 + N, ended by signal N.\n");
 }

@@ -38,6 +38,10 @@ static int run(int argc, char **argv) {
   }
   const char *name = argv[1];
   if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) name = "help";
+  if (strcmp(name, "--version") == 0) {
+    printf("lockstep %s\n", ls_version());
+    return CLI_OK;
+  }
   for (const cli_command *it = cli_commands; it->name != NULL; ++it) {
     if (strcmp(name, it->name) == 0) return it->run(argc - 2, argv + 2);
   }

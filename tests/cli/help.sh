@@ -22,6 +22,10 @@ explains "usage: lockstep COMMAND" help
 explains "usage: lockstep COMMAND" --help
 explains "usage: lockstep COMMAND" -h
 explains "LS_THREADS=" help env
+version=$(sed -n 's/^#define LS_VERSION_M[AI][JN]OR //p' \
+          "${LS_SOURCE_DIR:?}/include/lockstep/version.h" | paste -sd.)
+explains "lockstep $version." --version
+explains "--version" help
 for command in train eval bench graph devices help; do
   explains "usage: lockstep $command" $command --help
   explains "usage: lockstep $command" help $command

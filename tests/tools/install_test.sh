@@ -1,17 +1,27 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# What is installed can be used from another place: with pkg-config against
-# the shared and the static library, and with find_package. The shared library
-# exports nothing but ls_ names.
+# What `make install` installs can be used from another place: with pkg-config
+# against the shared and the static library, and with find_package, from C and
+# C++. The shared library exports nothing but ls_ names, and nothing is there
+# for debuggers alone.
 
 set -eu
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 CC=${CC:-cc}
 
+# What is installed is built, no test is, and the user is told of ldconfig.
+make -n -C "${LS_SOURCE_DIR:?}" install PREFIX=/opt/ls >"$work/make.txt"
+tr -s '\\\n ' ' ' <"$work/make.txt" >"$work/make.line"
+for wanted in "--target lockstep lockstep_static lockstep_cli " "ldconfig" \
+              "cmake --install build/release --prefix \"/opt/ls\" --strip"; do
+  grep -qF -- "$wanted" "$work/make.line" ||
+    { echo "make install: no $wanted"; cat "$work/make.txt"; exit 1; }
+done
+
 DESTDIR=$work/dest cmake --install "${LS_BUILD_DIR:?}" --prefix /opt/ls \
-  >"$work/install.log" || { cat "$work/install.log"; exit 1; }
+  --strip >"$work/install.log" || { cat "$work/install.log"; exit 1; }
 root=$work/dest/opt/ls
 so=$(find "$root" -name liblockstep.so)
 libdir=$(dirname "$so")
@@ -24,12 +34,25 @@ if foreign=$(grep -v '^ls_' "$work/symbols"); then
 fi
 [ -s "$work/symbols" ] || { echo "nothing is exported"; exit 1; }
 
+# One version everywhere.
+version=$(PKG_CONFIG_PATH="$libdir/pkgconfig" pkg-config --modversion lockstep)
+[ -e "$so.$version" ] || { echo "no $so.$version"; exit 1; }
+
+for file in "$so" "$libdir/liblockstep.a"; do
+  if readelf -S "$file" 2>/dev/null | grep -q debug_info; then
+    echo "$file: $(wc -c <"$file") bytes, of which some are for debuggers"
+    exit 1
+  fi
+done
+
 mkdir "$work/user"
 cat >"$work/user/main.c" <<'END'
 #include <lockstep/lockstep.h>
 #include <stdio.h>
+#include <string.h>
 int main(void) {
-  return ls_status_is_ok(ls_ok()) && puts("in lock step") >= 0 ? 0 : 1;
+  return strcmp(ls_version(), LS_VERSION) == 0 && puts("in lock step") >= 0 ? 0
+                                                                            : 1;
 }
 END
 
@@ -53,10 +76,12 @@ expect_output "$work/static"
 
 # The examples, as their README says.
 cp -r "$LS_SOURCE_DIR/examples" "$work/examples"
-make -C "$work/examples" CC="$CC" >"$work/make.log" 2>&1 ||
+make -C "$work/examples" CC="$CC" CXX="${CXX:-none}" >"$work/make.log" 2>&1 ||
   { cat "$work/make.log"; exit 1; }
-LD_LIBRARY_PATH="$libdir" "$work/examples/eager" >"$work/eager.log" ||
-  { cat "$work/eager.log"; exit 1; }
+for example in eager ${CXX:+replicas}; do
+  LD_LIBRARY_PATH="$libdir" "$work/examples/$example" >"$work/example.log" ||
+    { cat "$work/example.log"; exit 1; }
+done
 
 cat >"$work/user/CMakeLists.txt" <<'END'
 cmake_minimum_required(VERSION 3.21)
@@ -64,14 +89,19 @@ project(user C)
 find_package(lockstep 0.1 REQUIRED)
 add_executable(user main.c)
 target_link_libraries(user PRIVATE lockstep::lockstep)
+add_executable(whole main.c)
+target_link_libraries(whole PRIVATE lockstep::lockstep_static)
 END
 { cmake -S "$work/user" -B "$work/user/build" -DCMAKE_C_COMPILER="$CC" \
     -DCMAKE_PREFIX_PATH="$root" && cmake --build "$work/user/build"; \
 } >"$work/cmake.log" 2>&1 || { cat "$work/cmake.log"; exit 1; }
 expect_output "$work/user/build/user"
+expect_output "$work/user/build/whole"
 
 # The installed program finds its library by itself.
 if [ -n "${LOCKSTEP:-}" ]; then
-  env -u LD_LIBRARY_PATH "$root/bin/lockstep" help >"$work/help" ||
+  says=$(env -u LD_LIBRARY_PATH "$root/bin/lockstep" --version) ||
     { echo "the installed program does not run"; exit 1; }
+  [ "$says" = "lockstep $version" ] ||
+    { echo "lockstep --version: '$says', wanted $version"; exit 1; }
 fi
