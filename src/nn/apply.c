@@ -262,16 +262,20 @@ ls_op ls_optimizer_apply(ls_optimizer *optimizer, ls_variable *const *variables,
 }
 
 // ---- Minimizing ------------------------------------------------------------
-ls_status ls_optimizer_check_loss(ls_tensor loss) {
-  if (ls_graph_is_eager(ls_graph_current()))
-    return ls_failed_precondition(
-        "ls_optimizer_minimize works in functions and build graphs; in eager "
-        "record a tape and use ls_optimizer_minimize_tape");
+static ls_status check_scalar(ls_tensor loss) {
   const ls_shape shape = ls_tensor_shape(loss);
   if (ls_dtype_is_float(ls_tensor_dtype(loss)) && shape.rank <= 0)
     return ls_ok();
   return ls_invalid_argument("a loss must be a float scalar, got %s",
                              LS_SHAPE_TEXT(ls_tensor_dtype(loss), shape));
+}
+
+ls_status ls_optimizer_check_loss(ls_tensor loss) {
+  if (ls_graph_is_eager(ls_graph_current()))
+    return ls_failed_precondition(
+        "ls_optimizer_minimize works in functions and build graphs; in eager "
+        "record a tape and use ls_optimizer_minimize_tape");
+  return check_scalar(loss);
 }
 
 ls_status ls_optimizer_nothing_to_train(ls_tensor loss) {
@@ -349,6 +353,7 @@ ls_op ls_optimizer_minimize(ls_optimizer *optimizer, ls_tensor loss) {
 ls_status ls_optimizer_minimize_tape(ls_optimizer *optimizer, ls_tape *tape,
                                      ls_tensor loss) {
   LS_RETURN_IF_ERROR(ls_tensor_status(loss));
+  LS_RETURN_IF_ERROR(check_scalar(loss));
   loss = ls_optimizer_scale_loss(optimizer, loss);
   LS_RETURN_IF_ERROR(ls_tape_end(tape));
   const size_t count = ls_tape_variables(tape, NULL, 0);

@@ -62,10 +62,11 @@ static ls_status fill(ls_average *average, const ls_average_options *options) {
     average->variables[i] = ls_variable_retain(options->variables[i]);
   for (size_t i = 0; i < options->count; ++i)
     LS_RETURN_IF_ERROR(create_average(average, i));
+  // Where the variables are: a replica that runs op by op counts its own.
   char scope[LS_MAX_FULL_NAME + 2];
   snprintf(scope, sizeof(scope), "%s/", average->name);
   LS_NAME_SCOPE(scope)
-  LS_BESIDE_SCOPE(NULL) {
+  LS_BESIDE_SCOPE(average->variables[0]) {
     return ls_variable_create(&(ls_variable_options){.name = "step",
                                                      .dtype = LS_DTYPE_I64,
                                                      .trainable = LS_FLAG_OFF},

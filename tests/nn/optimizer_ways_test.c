@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Steps of every optimizer: the same weights, and the same it remembers, in
+// every way to run.
+#include <math.h>
+#include <string.h>
+
+#include "base/allocator.h"
+#include "lockstep/losses.h"
+#include "support/values.h"
+#include "support/ways.h"
+
+enum { WIDTH = 5, ROWS = 3, STEPS = 4 };
+
+typedef struct optimizer_case {
+  const char *kind;
+  ls_optimizer_options options;
+} optimizer_case;
+
+// ---- The problem -----------------------------------------------------------
+static void make_weights(ways *self) {
+  double w[WIDTH];
+  fill_numbers(w, WIDTH, 3);
+  ways_vector(self, "w", WIDTH, w);
+  ways_vector(self, "b", 0, (double[]){0.5});
+}
+
+static void make(ways *self) {
+  const optimizer_case *row = self->user;
+  make_weights(self);
+  expect_ok(ls_optimizer_create(row->kind, &row->options, &self->optimizer));
+}
+
+static ls_nest own_rows(const ways *self, int step, int r) {
+  (void)self;
+  return ls_nest_array(array_of_numbers(LS_DTYPE_F32, LS_SHAPE(ROWS, WIDTH),
+                                        (uint32_t)(7 * step + r + 1)));
+}
+
+// The rows' products with w, less b, should be 1.
+static ls_tensor loss_of(ls_nest x, ways *self) {
+  const ls_tensor w = ls_variable_read(self->variables[0]);
+  const ls_tensor b = ls_variable_read(self->variables[1]);
+  const ls_tensor sums = ls_reduce_sum(ls_mul(x.as.tensor, w), LS_AXES(1));
+  const ls_tensor y = ls_tanh(ls_sub(sums, b));
+  return ls_mean_squared_error(y, ls_scalar(LS_DTYPE_F32, 1),
+                               LS_REDUCTION_MEAN);
+}
+
+static ls_nest step(ls_nest x, ways *self) {
+  return ways_minimize(self, loss_of, x);
+}
+
+static void hold(const optimizer_case *rows, size_t count, bool one_table) {
+  for (size_t i = 0; i < count; ++i)
+    ways_hold(&(ways_case){.name = rows[i].kind,
+                           .user = &rows[i],
+                           .make = make,
+                           .args = own_rows,
+                           .step = step,
+                           .steps = STEPS,
+                           .one_table = one_table},
+              1);
+}
+
+// ---- Kinds and options -----------------------------------------------------
+static void every_kind_moves_alike_in_every_way(void **state) {
+  (void)state;
+  LS_SPEC("M166 M168 M182");
+  for (size_t i = 0; ls_optimizer_kind(i) != NULL; ++i) {
+    const optimizer_case row = {
+        .kind = ls_optimizer_kind(i),
+        .options = {.learning_rate = 0.1, .weight_decay = 0.01}};
+    hold(&row, 1, false);
+  }
+}
+
+static ls_tensor half_life(ls_tensor at, void *user) {
+  (void)user;
+  const ls_tensor x = ls_convert(at, LS_DTYPE_F64);
+  return ls_exp(ls_mul_scalar(x, -0.5));
+}
+
+static void schedules_go_alike_in_every_way(void **state) {
+  (void)state;
+  static const ls_schedule schedules[] = {
+      {.kind = LS_SCHEDULE_LINEAR, .steps = 3, .end = 0.1},
+      {.kind = LS_SCHEDULE_COSINE, .steps = 5, .warmup = 2},
+      {.kind = LS_SCHEDULE_EXPONENTIAL, .steps = 2},
+      {.kind = LS_SCHEDULE_STEP, .steps = 2, .factor = 0.5},
+      {.custom = half_life},
+  };
+  for (size_t i = 0; i < LS_COUNT_OF(schedules); ++i) {
+    const optimizer_case row = {.kind = i % 2 == 0 ? "momentum" : "adam",
+                                .options = {.schedule = schedules[i]}};
+    hold(&row, 1, true);
+  }
+}
+
+static void clipping_is_alike_in_every_way(void **state) {
+  (void)state;
+  static const optimizer_case rows[] = {
+      {.kind = "sgd", .options = {.clip = {.value = 0.1}}},
+      {.kind = "sgd", .options = {.clip = {.norm = 0.1}}},
+      {.kind = "sgd", .options = {.clip = {.global_norm = 0.1}}},
+      {.kind = "adam", .options = {.clip = {0.5, 0.2, 0.1}}},
+  };
+  hold(rows, LS_COUNT_OF(rows), true);
+}
+
+static void several_calls_make_a_step_in_every_way(void **state) {
+  (void)state;
+  static const optimizer_case rows[] = {
+      {.kind = "sgd", .options = {.accumulate = 2}},
+      {.kind = "adam", .options = {.accumulate = 3}},  // One call is left.
+      {.kind = "adamw",
+       .options = {.accumulate = 2,
+                   .clip = {.global_norm = 0.1},
+                   .schedule = {.kind = LS_SCHEDULE_LINEAR, .steps = 3}}},
+      {.kind = "momentum",
+       .options = {.accumulate = 2, .over_replicas = LS_GRADIENTS_SUM}},
+  };
+  hold(rows, LS_COUNT_OF(rows), false);
+}
+
+static void sums_and_means_are_alike_in_every_way(void **state) {
+  (void)state;
+  LS_SPEC("M182");
+  static const optimizer_case rows[] = {
+      {.kind = "sgd", .options = {.over_replicas = LS_GRADIENTS_SUM}},
+      {.kind = "sgd", .options = {.over_replicas = LS_GRADIENTS_LIKE_LOSS}},
+      {.kind = "adam", .options = {.over_replicas = LS_GRADIENTS_SUM}},
+  };
+  hold(rows, LS_COUNT_OF(rows), false);
+}
+
+// ---- What is right ---------------------------------------------------------
+// w' = w - rate mean(x) for a loss that is w x, each replica with its own x.
+static ls_nest number_of(const ways *self, int at, int r) {
+  (void)self;
+  const double x = at + 2 * r + 1;
+  return ls_nest_array(array_of(LS_DTYPE_F32, LS_SHAPE(1), &x));
+}
+
+static void make_number(ways *self) {
+  const optimizer_case *row = self->user;
+  ways_vector(self, "w", 1, (double[]){0});
+  expect_ok(ls_optimizer_create(row->kind, &row->options, &self->optimizer));
+}
+
+static ls_tensor product(ls_nest x, ways *self) {
+  return ls_reduce_loss(
+      ls_mul(ls_variable_read(self->variables[0]), x.as.tensor),
+      LS_REDUCTION_MEAN);
+}
+
+static ls_nest product_step(ls_nest x, ways *self) {
+  return ways_minimize(self, product, x);
+}
+
+static void check_number(const ways *self) {
+  const optimizer_case *row = self->user;
+  const int n = self->replicas;
+  double w = 0;
+  for (int at = 0; at < STEPS; ++at)
+    for (int r = 0; r < n; ++r)
+      w -= (at + 2 * r + 1) /
+           (row->options.over_replicas == LS_GRADIENTS_MEAN ? (double)n : 1);
+  for (int c = 0; c < n; ++c)
+    ways_expect(self, "w", ways_value(self, 0, c, 0), w, 1e-5);
+}
+
+static void a_step_goes_down_the_gradient_of_the_whole_batch(void **state) {
+  (void)state;
+  LS_SPEC("M182");
+  static const optimizer_case rows[] = {
+      {.kind = "sgd", .options = {.learning_rate = 1}},
+      {.kind = "sgd",
+       .options = {.learning_rate = 1, .over_replicas = LS_GRADIENTS_SUM}},
+  };
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i)
+    ways_hold(&(ways_case){.name = "whole batch",
+                           .user = &rows[i],
+                           .make = make_number,
+                           .args = number_of,
+                           .step = product_step,
+                           .check = check_number,
+                           .steps = STEPS},
+              1);
+}
+
+// ---- Refused ---------------------------------------------------------------
+static ls_tensor constant_loss(ls_nest x, ways *self) {
+  (void)self;
+  return ls_reduce_mean(x.as.tensor, LS_ALL_AXES);
+}
+
+static ls_nest step_nowhere(ls_nest x, ways *self) {
+  return ways_minimize(self, constant_loss, x);
+}
+
+static ls_tensor rows_of_losses(ls_nest x, ways *self) {
+  return ls_mul(ls_variable_read(self->variables[0]), x.as.tensor);
+}
+
+static ls_nest step_down_rows(ls_nest x, ways *self) {
+  return ways_minimize(self, rows_of_losses, x);
+}
+
+static void what_cannot_be_minimized_is_refused_in_every_way(void **state) {
+  (void)state;
+  static const optimizer_case row = {.kind = "adam"};
+  const ways_case cases[] = {
+      {.name = "nothing to train",
+       .user = &row,
+       .make = make,
+       .args = own_rows,
+       .step = step_nowhere,
+       .refused = LS_INVALID_ARGUMENT,
+       .says = "nothing to train"},
+      {.name = "no scalar",
+       .user = &row,
+       .make = make,
+       .args = own_rows,
+       .step = step_down_rows,
+       .refused = LS_INVALID_ARGUMENT,
+       .says = "a loss must be a float scalar, got f32[3,5]"},
+  };
+  ways_hold(cases, LS_COUNT_OF(cases));
+}
+
+// ---- Averages of weights ---------------------------------------------------
+static void make_average(ways *self) {
+  make(self);
+  ls_average *average = NULL;
+  expect_ok(ls_average_create(
+      &(ls_average_options){
+          .variables = self->variables, .count = 2, .decay = 0.5},
+      &average));
+  self->more = average;
+  ls_variable *made[3];
+  const size_t count = ls_average_variables(average, made, 3);
+  for (size_t i = 0; i < count; ++i)
+    self->variables[self->num_variables++] = ls_variable_retain(made[i]);
+}
+
+static void drop_average(ways *self) { ls_average_destroy(self->more); }
+
+static ls_nest step_with_average(ls_nest x, ways *self) {
+  const ls_nest made = step(x, self);
+  const ls_op averaged = ls_average_update(self->more);
+  return LS_TUPLE(made,
+                  self->way == WAY_GRAPH ? ls_nest_op(averaged) : ls_none());
+}
+
+static void averages_of_weights_follow_in_every_way(void **state) {
+  (void)state;
+  static const optimizer_case row = {.kind = "sgd",
+                                     .options = {.learning_rate = 0.1}};
+  ways_hold(&(ways_case){.name = "average",
+                         .user = &row,
+                         .make = make_average,
+                         .args = own_rows,
+                         .step = step_with_average,
+                         .drop = drop_average,
+                         .steps = STEPS},
+            1);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_kind_moves_alike_in_every_way),
+      cmocka_unit_test(schedules_go_alike_in_every_way),
+      cmocka_unit_test(clipping_is_alike_in_every_way),
+      cmocka_unit_test(several_calls_make_a_step_in_every_way),
+      cmocka_unit_test(sums_and_means_are_alike_in_every_way),
+      cmocka_unit_test(a_step_goes_down_the_gradient_of_the_whole_batch),
+      cmocka_unit_test(what_cannot_be_minimized_is_refused_in_every_way),
+      cmocka_unit_test(averages_of_weights_follow_in_every_way),
+  };
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  expect_ok(ls_runtime_destroy(NULL));
+  return failed;
+}
