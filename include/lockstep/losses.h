@@ -82,7 +82,8 @@ LS_API LS_MUST_USE ls_status ls_running_mean_create(const char *name,
                                                     ls_running_mean **out_mean);
 LS_API void ls_running_mean_destroy(ls_running_mean *mean);  // NULL is fine.
 // Takes all elements of `values` in, on many replicas those of all: summed on
-// each in the values' type (16-bit floats in f32), then along the tree.
+// each in the values' type (16-bit floats in f32), then along the tree. In a
+// session the op is to be fetched.
 LS_PLACED ls_op ls_running_mean_update(ls_running_mean *mean, ls_tensor values);
 // total / count so far, an f64 scalar; nan before the first update.
 LS_PLACED ls_tensor ls_running_mean_value(const ls_running_mean *mean);

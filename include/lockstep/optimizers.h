@@ -321,7 +321,8 @@ typedef struct ls_average_options {
 LS_API LS_MUST_USE ls_status
 ls_average_create(const ls_average_options *options, ls_average **out_average);
 LS_API void ls_average_destroy(ls_average *average);  // NULL is fine.
-// Takes the variables' values at this point in: after a step's updates.
+// Takes the variables' values at this point in: after a step's updates. In a
+// session the op is to be fetched.
 //   average' = average + (1 - decay) / (1 - decay^t) (w - average)
 LS_PLACED ls_op ls_average_update(ls_average *average);
 // Exchanges variables and averages: once before an evaluation, and once more

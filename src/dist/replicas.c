@@ -21,8 +21,7 @@ typedef struct tracing {
   ls_type *split_types;  // Of one replica's components, one a split argument.
   ls_tensor *split;      // [split argument][replica]
   size_t num_split;
-  ls_graph *first;      // Replica 0's region.
-  uint32_t num_random;  // Random streams when a round began.
+  ls_graph *first;  // Replica 0's region.
 } tracing;
 
 // ---- One replica -----------------------------------------------------------
@@ -90,15 +89,6 @@ static ls_status prepare_replica(ls_replica_task *task) {
   if (ls_graph_keep_stub(all->graph, task->graph)) return ls_ok();
   ls_graph_free(task->graph);
   return ls_out_of_memory();
-}
-
-// Each replica counts the same random streams; its id tells its draws apart.
-static void resume_replica(ls_replica_task *task) {
-  tracing *all = task->rounds->user;
-  if (task->replica->id == 0)
-    all->num_random = all->graph->num_random;
-  else
-    all->graph->num_random = all->num_random;
 }
 
 // ---- Sharing ---------------------------------------------------------------
@@ -245,7 +235,6 @@ ls_status ls_replicas_trace(ls_strategy *strategy, ls_graph *graph,
                       .around = graph,
                       .call = run_replica,
                       .prepare = prepare_replica,
-                      .resume = resume_replica,
                       .end = share_replica,
                       .merge = ls_trace_merge,
                       .user = &all};

@@ -4,6 +4,7 @@
 #include "base/runtime_internal.h"
 #include "dist/call.h"
 #include "dist/cross_device.h"
+#include "graph/region.h"
 #include "runtime/eager.h"
 
 // ---- A replica -------------------------------------------------------------
@@ -74,12 +75,20 @@ static ls_status end_task(ls_replica_task *task) {
   return ls_status_annotate(status, "on replica %d", task->replica->id);
 }
 
-// With its own record of losses, whatever others do in the same graph.
+// With its own record of losses, whatever others do in the same graph. Each
+// replica counts the same random streams; its id tells its draws apart.
 static ls_status resume(ls_replica_task *task) {
-  ls_graph *graph = task->graph;
+  ls_rounds *rounds = task->rounds;
+  ls_graph *graph = task->graph, *whole = ls_graph_whole(graph);
+  if (task->replica->id == 0)
+    rounds->first_random = rounds->most_random = whole->num_random;
+  whole->num_random = rounds->first_random;
   graph->losses = task->losses;
   const ls_status status = ls_fiber_resume(task->fiber);
   task->losses = graph->losses;
+  if (rounds->most_random < whole->num_random)
+    rounds->most_random = whole->num_random;
+  whole->num_random = rounds->most_random;
   return status;
 }
 
@@ -89,7 +98,6 @@ static ls_status run_round(ls_rounds *rounds, bool *out_done) {
   for (size_t r = 0; r < rounds->count; ++r) {
     ls_replica_task *task = &rounds->tasks[r];
     if (task->fiber == NULL) LS_RETURN_IF_ERROR(init_task(rounds, r));
-    if (rounds->resume != NULL) rounds->resume(task);
     LS_RETURN_IF_ERROR(resume(task));
     const bool ended = ls_fiber_is_done(task->fiber);
     done += ended;

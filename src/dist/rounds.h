@@ -40,7 +40,6 @@ struct ls_rounds {
   ls_fiber_function call;  // Its argument is the task.
   const ls_replica_hooks *hooks;
   ls_status (*prepare)(ls_replica_task *task);
-  void (*resume)(ls_replica_task *task);    // It is to begin or to go on.
   ls_status (*end)(ls_replica_task *task);  // It has ended, and did not fail.
   ls_status (*merge)(ls_rounds *rounds);    // All wait; sets each `merged`.
   void *user;
@@ -49,7 +48,9 @@ struct ls_rounds {
   ls_replica *replicas;
   size_t count;
   ls_sharing sharing;  // Variables that the replicas make.
-  bool stopped;        // A replica or merge failed: nothing counts any more.
+  // Random streams when a round began, and the most after a replica's part.
+  uint32_t first_random, most_random;
+  bool stopped;  // A replica or merge failed: nothing counts any more.
   // Of the last merge: its ops' ids are from `merge_first` to before
   // `merge_end`, where it adds to the replicas' graph.
   uint64_t merge_first, merge_end;

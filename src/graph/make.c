@@ -5,6 +5,7 @@
 
 #include "base/runtime_internal.h"
 #include "graph/eager_hook.h"
+#include "graph/region.h"
 
 ls_tensor ls_make(uint16_t type, const ls_tensor *inputs, size_t num_inputs,
                   const ls_attr *attrs, size_t num_attrs) {
@@ -124,12 +125,9 @@ static size_t random_attrs(ls_dtype dtype, ls_attr sizes, const ls_attr *own,
                            ls_attr attrs[MAX_RANDOM_ATTRS]) {
   ls_graph *graph = ls_graph_current();
   int64_t stream = options->stream.value;
-  if (!options->stream.set) {
-    // Streams count the random ops of the function, regions included.
-    while (graph != NULL && graph->kind == LS_GRAPH_REGION)
-      graph = graph->parent;
-    stream = graph == NULL ? 0 : graph->num_random++;
-  }
+  // Streams count the random ops of the function, regions included.
+  if (!options->stream.set)
+    stream = graph == NULL ? 0 : ls_graph_whole(graph)->num_random++;
   size_t count = 0;
   attrs[count++] = LS_ATTR_T("dtype", dtype);
   attrs[count++] = sizes;
@@ -172,6 +170,15 @@ static ls_tensor random_by_example(uint16_t type, ls_dtype dtype, ls_attr sizes,
                  count);
 }
 
+// Which replica an op is made for where one run is that of all: in a build
+// graph. Elsewhere the engine knows.
+static int32_t replica_of_op(void) {
+  ls_graph *graph = ls_graph_current();
+  return graph != NULL && ls_graph_whole(graph)->kind == LS_GRAPH_BUILD
+             ? ls_context_replica()
+             : 0;
+}
+
 // A random op of these sizes, which may be dimensions of `like` (NULL: none).
 static ls_tensor random_op(uint16_t type, ls_dtype dtype, ls_attr sizes,
                            const ls_tensor *like, const ls_attr *own,
@@ -184,6 +191,9 @@ static ls_tensor random_op(uint16_t type, ls_dtype dtype, ls_attr sizes,
   size_t count = random_attrs(dtype, sizes, own, num_own, options, attrs);
   attrs[count++] =
       LS_ATTR_B("same_on_all_replicas", options->same_on_all_replicas);
+  const int32_t replica = replica_of_op();
+  if (replica > 0 && !options->same_on_all_replicas)
+    attrs[count++] = LS_ATTR_I("replica", replica);
   return ls_make(type, like, like != NULL, attrs, count);
 }
 

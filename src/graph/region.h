@@ -8,6 +8,13 @@
 #include "lockstep/ops.h"
 #include "lockstep/variable.h"
 
+// The graph whose regions these are: where random streams are counted.
+static inline ls_graph *ls_graph_whole(ls_graph *graph) {
+  while (graph->kind == LS_GRAPH_REGION)
+    graph = graph->parent;
+  return graph;
+}
+
 // Runs `callback` with `graph` current. `*out_result` is the nest it returned
 // (the caller's), whose tensor leaves are values of `graph`: its results, in
 // the order of flattening. Host scalars and arrays among the leaves have become

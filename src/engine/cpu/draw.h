@@ -4,7 +4,8 @@
 //
 // The op's seed plus a large odd multiple of the run's; the op's stream; the
 // run's step unless the op is `fixed`; the enclosing loops' iteration; the
-// replica unless the op draws the same on all.
+// replica unless the op draws the same on all: the lane's or the run's, or what
+// the op says in a build graph.
 #ifndef LS_ENGINE_CPU_DRAW_H_
 #define LS_ENGINE_CPU_DRAW_H_
 
@@ -13,7 +14,7 @@
 
 // What a random op says about its key.
 typedef struct ls_draw {
-  uint64_t seed, stream;
+  uint64_t seed, stream, replica;
   bool fixed, same_on_all_replicas;
 } ls_draw;
 
@@ -21,6 +22,7 @@ static inline ls_draw ls_draw_of(const ls_node *node) {
   return (ls_draw){
       .seed = (uint64_t)ls_node_int(node, "seed", 0),
       .stream = (uint64_t)ls_node_int(node, "stream", 0),
+      .replica = (uint64_t)ls_node_int(node, "replica", 0),
       .fixed = ls_node_int(node, "fixed", 0) != 0,
       .same_on_all_replicas = ls_node_int(node, "same_on_all_replicas", 0) != 0,
   };
@@ -33,7 +35,9 @@ static inline ls_random_source ls_draw_source(const ls_draw *draw,
       .stream = draw->stream,
       .step = draw->fixed ? 0 : call->step,
       .iteration = call->iteration,
-      .id = draw->same_on_all_replicas ? 0 : (uint64_t)call->replica,
+      .id = draw->same_on_all_replicas
+                ? 0
+                : draw->replica + (uint64_t)call->replica,
   };
   return ls_random_source_make(&key);
 }
