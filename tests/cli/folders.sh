@@ -40,7 +40,7 @@ waits_for test -s run/checkpoint.safetensors
 for arguments in "--resume run" "--resume run --steps 5" \
                  "--run-dir run --overwrite $tiny"; do
   # shellcheck disable=SC2086
-  ends 1 "'run/lock' is locked by process $process on $(hostname)" \
+  ends 1 "'run/lock' is locked by process $process on $(uname -n)" \
     train $arguments
 done
 ends 1 "the run folder 'run' holds a run already" \
