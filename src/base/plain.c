@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "base/plain.h"
 
+#include <locale.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,19 +14,18 @@ static void make_plain(void) {
   plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
 }
 
-locale_t ls_plain_begin(void) {
+// Returns what the end is given.
+static locale_t begin(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, make_plain);
   return uselocale(plain);  // Without memory for one: stays as it is.
 }
 
-void ls_plain_end(locale_t before) { uselocale(before); }
-
 int ls_format_v(char *buffer, size_t size, const char *format,
                 va_list arguments) {
-  const locale_t before = ls_plain_begin();
+  const locale_t before = begin();
   const int length = vsnprintf(buffer, size, format, arguments);
-  ls_plain_end(before);
+  uselocale(before);
   return length;
 }
 
@@ -38,8 +38,15 @@ int ls_format(char *buffer, size_t size, const char *format, ...) {
 }
 
 double ls_read_f64(const char *text, char **out_end) {
-  const locale_t before = ls_plain_begin();
+  const locale_t before = begin();
   const double value = strtod(text, out_end);
-  ls_plain_end(before);
+  uselocale(before);
+  return value;
+}
+
+float ls_read_f32(const char *text, char **out_end) {
+  const locale_t before = begin();
+  const float value = strtof(text, out_end);
+  uselocale(before);
   return value;
 }

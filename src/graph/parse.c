@@ -7,7 +7,6 @@
 // status, and memory is bounded by a multiple of the text's length.
 #include "graph/parse.h"
 
-#include "base/plain.h"
 #include "base/runtime_internal.h"
 
 enum {
@@ -463,7 +462,6 @@ ls_status ls_graph_parse(const char *text, const ls_host_kernel *const *kernels,
   *out_graph = NULL;
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
-  const locale_t before = ls_plain_begin();
   ls_parser parser = {
       .runtime = runtime, .kernels = kernels, .num_kernels = num_kernels};
   ls_arena_init(&parser.scratch, ls_runtime_allocator(runtime));
@@ -479,6 +477,5 @@ ls_status ls_graph_parse(const char *text, const ls_host_kernel *const *kernels,
     ls_variable_release(item.value);
   ls_map_deinit(&parser.variables);
   ls_arena_deinit(&parser.scratch);
-  ls_plain_end(before);
   return status;
 }

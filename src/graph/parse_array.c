@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/plain.h"
 #include "graph/parse.h"
 
 // ---- Numbers ---------------------------------------------------------------
@@ -75,10 +76,10 @@ ls_status ls_parse_float(ls_parser *parser, ls_dtype dtype, void *out) {
   if (text == NULL || strpbrk(text, "xXpP") != NULL)
     return ls_lexer_wanted(&parser->lexer, "a number");
   if (dtype == LS_DTYPE_F64) {
-    const double value = strtod(text, &end);
+    const double value = ls_read_f64(text, &end);
     memcpy(out, &value, sizeof(value));
   } else {
-    const float value = strtof(text, &end);
+    const float value = ls_read_f32(text, &end);
     uint64_t bits = 0;
     memcpy(&bits, &value, sizeof(value));
     if (dtype == LS_DTYPE_F16) bits = ls_f16_from_f32(value);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The printer: any graph but the eager one as text. README.md has the grammar.
 #include "graph/print.h"
-
-#include "base/plain.h"
 #include "graph/variable.h"
 
 typedef struct printer {
@@ -257,7 +255,6 @@ ls_status ls_graph_print(const ls_graph *graph, char **out_text) {
     return ls_failed_precondition(
         "the eager graph has no text: its ops run as they are added; print a "
         "build graph or a function");
-  const locale_t before = ls_plain_begin();
   ls_text text;
   printer p = {.out = &text, .root = graph};
   ls_print_begin(&text, graph->allocator);
@@ -271,6 +268,5 @@ ls_status ls_graph_print(const ls_graph *graph, char **out_text) {
     text.failed = true;
   }
   ls_map_deinit(&p.variables);
-  ls_plain_end(before);
   return ls_print_end(&text, out_text);
 }

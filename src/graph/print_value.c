@@ -2,8 +2,8 @@
 // Values of the text form. What is printed reads back to the same bits.
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
+#include "base/plain.h"
 #include "graph/print.h"
 #include "lockstep/host.h"
 
@@ -38,13 +38,15 @@ void ls_print_string(ls_text *out, const char *text, size_t size) {
 static bool reads_back(ls_dtype dtype, const char *text, double value) {
   switch (dtype) {
   case LS_DTYPE_F64:
-    return strtod(text, NULL) == value;
+    return ls_read_f64(text, NULL) == value;
   case LS_DTYPE_F32:
-    return strtof(text, NULL) == (float)value;
+    return ls_read_f32(text, NULL) == (float)value;
   case LS_DTYPE_F16:
-    return ls_f16_to_f32(ls_f16_from_f32(strtof(text, NULL))) == (float)value;
+    return ls_f16_to_f32(ls_f16_from_f32(ls_read_f32(text, NULL))) ==
+           (float)value;
   default:
-    return ls_bf16_to_f32(ls_bf16_from_f32(strtof(text, NULL))) == (float)value;
+    return ls_bf16_to_f32(ls_bf16_from_f32(ls_read_f32(text, NULL))) ==
+           (float)value;
   }
 }
 
@@ -55,12 +57,12 @@ static void shortest(ls_dtype dtype, double value, char buffer[32]) {
     return;
   }
   for (int digits = 1; digits <= 17; ++digits) {
-    snprintf(buffer, 32, "%.*g", digits, value);
+    ls_format(buffer, 32, "%.*g", digits, value);
     if (reads_back(dtype, buffer, value)) break;
   }
   // 100 rather than 1e+02.
   if (strchr(buffer, 'e') != NULL && fabs(value) < 1e7 && value == trunc(value))
-    snprintf(buffer, 32, "%.0f", value);
+    ls_format(buffer, 32, "%.0f", value);
 }
 
 // A nan: its bits, unless they are the usual ones.

@@ -115,6 +115,14 @@ done
 clean_tree
 put src/graph/bad.c 'char *p = getenv("HOME");'
 finds "a stray getenv is found" 'the environment is read in src/base'
+clean_tree
+put src/graph/bad.c 'double d = strtod(text, NULL);'
+finds "a number of the program's language is found" \
+  'numbers are plain: base/plain.h'
+clean_tree
+put src/base/text.c 'vsnprintf(buffer, size, format, arguments);'
+finds "a format of the program's language is found" \
+  'numbers are plain: base/plain.h'
 
 clean_tree
 put src/engine/cpu/bad.c '#include <oneapi/dnnl/dnnl.h>'
