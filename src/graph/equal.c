@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/plain.h"
 #include "base/runtime_internal.h"
 #include "base/text.h"
 #include "graph/print.h"
@@ -72,7 +73,7 @@ LS_PRINTF(2, 3)
 static bool differ(const comparison *c, const char *format, ...) {
   va_list args;
   va_start(args, format);
-  vsnprintf(c->text, c->size, format, args);
+  ls_format_v(c->text, c->size, format, args);
   va_end(args);
   return false;
 }
