@@ -32,9 +32,10 @@ static ls_tensor argument(ls_nest args, size_t i) {
 }
 
 static ls_tensor weighted(ls_tensor x, int replicas) {
-  const ls_nest made =
-      ls_replica_weighted_mean(ls_replica_context(), LS_LIST(ls_leaf(x)),
-                               (double[]){2, 0, 1}, (size_t)replicas);
+  const ls_nest given = LS_LIST(ls_leaf(x));
+  const ls_nest made = ls_replica_weighted_mean(
+      ls_replica_context(), given, (double[]){2, 0, 1}, (size_t)replicas);
+  ls_nest_release(given);
   expect_ok(ls_nest_status(made));
   const ls_tensor y = ls_nest_tensor(made, 0);
   ls_nest_release(made);
@@ -44,8 +45,9 @@ static ls_tensor weighted(ls_tensor x, int replicas) {
 typedef ls_tensor (*collective)(ls_tensor x, int replicas);
 
 static ls_tensor of_replica(ls_reduce_op op, ls_tensor x) {
-  const ls_nest made =
-      ls_replica_all_reduce(ls_replica_context(), op, LS_LIST(ls_leaf(x)));
+  const ls_nest given = LS_LIST(ls_leaf(x));
+  const ls_nest made = ls_replica_all_reduce(ls_replica_context(), op, given);
+  ls_nest_release(given);
   expect_ok(ls_nest_status(made));
   const ls_tensor y = ls_nest_tensor(made, 0);
   ls_nest_release(made);
@@ -64,8 +66,9 @@ static ls_tensor replica_mean(ls_tensor x, int replicas) {
 
 static ls_tensor replica_gather(ls_tensor x, int replicas) {
   (void)replicas;
-  const ls_nest made =
-      ls_replica_all_gather(ls_replica_context(), LS_LIST(ls_leaf(x)), 1);
+  const ls_nest given = LS_LIST(ls_leaf(x));
+  const ls_nest made = ls_replica_all_gather(ls_replica_context(), given, 1);
+  ls_nest_release(given);
   expect_ok(ls_nest_status(made));
   const ls_tensor y = ls_nest_tensor(made, 0);
   ls_nest_release(made);

@@ -374,6 +374,7 @@ static ls_nest gradients_with_variable(ls_nest args, ways *self) {
   ls_nest gradients[2] = {0};
   const ls_status status =
       ways_gradients(self, loss_of_variable, own, xs, 2, NULL, gradients);
+  ls_nest_release(xs[1]);
   ls_nest_release(own);
   return ls_status_is_ok(status) ? LS_TUPLE(gradients[0], gradients[1])
                                  : ls_fail(status);
