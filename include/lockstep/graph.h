@@ -160,11 +160,12 @@ static inline bool ls_tensor_equal(ls_tensor a, ls_tensor b) {
   return a.graph == b.graph && a.ref == b.ref;
 }
 static inline ls_op ls_tensor_op(ls_tensor t) {
-  const ls_op op = {t.graph, t.ref >> 16};
+  const ls_op op = {t.graph, t.ref >> LS_TENSOR_OUTPUT_BITS};
   return op;
 }
 static inline ls_tensor ls_op_output(ls_op op, unsigned output) {
-  const ls_tensor t = {op.graph, op.id ? op.id << 16 | output : 0};
+  const ls_tensor t = {
+      op.graph, op.id ? op.id << LS_TENSOR_OUTPUT_BITS | output : 0};
   return t;
 }
 // Of a failed or stale handle: LS_DTYPE_NONE and an unknown shape.

@@ -24,7 +24,9 @@ extern "C" {
 typedef struct ls_graph ls_graph;
 
 // Handles into a graph: 16 bytes, by value, own nothing. Ids are never reused:
-// a stale handle is an error, not a crash. ref = id << 16 | output; 0: failed.
+// a stale handle is an error, not a crash. A ref is the op's id and, in its
+// lowest bits, which of the op's results it is; 0: failed.
+enum { LS_TENSOR_OUTPUT_BITS = 20 };
 typedef struct ls_op {
   ls_graph *graph;
   uint64_t id;

@@ -69,9 +69,10 @@ static void put_leaf(printer *out, ls_nest nest) {
     put_scalar(out, nest);
     break;
   case LS_KIND_TENSOR:
-    snprintf(text, sizeof(text), "tensor %llu:%u",
-             (unsigned long long)(nest.as.tensor.ref >> 16),
-             (unsigned)(nest.as.tensor.ref & 0xFFFF));
+    snprintf(
+        text, sizeof(text), "tensor %llu:%u",
+        (unsigned long long)(nest.as.tensor.ref >> LS_TENSOR_OUTPUT_BITS),
+        (unsigned)(nest.as.tensor.ref & ((1U << LS_TENSOR_OUTPUT_BITS) - 1)));
     put(out, nest.as.tensor.ref == 0 ? "failed tensor" : text);
     break;
   case LS_KIND_OP:

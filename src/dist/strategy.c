@@ -8,6 +8,7 @@
 #include "base/runtime_internal.h"
 #include "dist/context.h"
 #include "dist/cross_device.h"
+#include "graph/op_table.h"
 
 static void destroy_strategy(ls_object *object) {
   ls_strategy *strategy = (ls_strategy *)object;
@@ -88,8 +89,6 @@ ls_status ls_strategy_default(ls_strategy **out_strategy) {
 }
 
 // ---- Devices of a mirrored strategy ----------------------------------------
-enum { MAX_REPLICAS = 1 << 16 };
-
 // Where a strategy's replicas are to be: names, or a type and a number.
 typedef struct placement {
   const char *const *names;
@@ -126,10 +125,10 @@ static ls_status choose(const ls_runtime *runtime,
   } else if (options->num_replicas.set) {
     *out = (placement){.type = "CPU", .count = options->num_replicas.value};
   }
-  if (out->count < 1 || out->count > MAX_REPLICAS)
+  if (out->count < 1 || out->count > LS_MAX_REPLICAS)
     return ls_invalid_argument(
         "a mirrored strategy of %lld replicas: 1 to %d are possible",
-        out->count, MAX_REPLICAS);
+        out->count, LS_MAX_REPLICAS);
   return ls_ok();
 }
 

@@ -64,8 +64,7 @@ typedef struct ls_program {
   ls_use *uses;
   ls_expectation *expects;
   size_t num_expects, expects_capacity;
-  uint64_t fingerprint[2];  // Of the body and the uses' states.
-  char *text;               // The body's text: what equal programs share.
+  uint64_t fingerprint[2];  // Of the body; see graph/identity.h.
 } ls_program;
 
 // Lane = (replica, core) = leaf of every sum over replicas. This process hosts

@@ -66,7 +66,7 @@ void ls_forward_enter_home(const ls_forward *f, ls_scope *scope) {
 // ---- What was found before -------------------------------------------------
 bool ls_forward_recall(const ls_forward *f, const ls_graph *in, ls_tensor value,
                        ls_tensor *out_value) {
-  const size_t at_node = ls_graph_position(f->graph, value.ref >> 16);
+  const size_t at_node = ls_graph_position(f->graph, ls_ref_id(value.ref));
   if (at_node >= f->num_nodes) return false;
   for (const ls_forward_value_list *at = f->made[at_node]; at != NULL;
        at = at->next)
@@ -79,7 +79,7 @@ bool ls_forward_recall(const ls_forward *f, const ls_graph *in, ls_tensor value,
 
 ls_status ls_forward_remember(ls_forward *f, const ls_graph *in,
                               ls_tensor value, ls_tensor found) {
-  const size_t at_node = ls_graph_position(f->graph, value.ref >> 16);
+  const size_t at_node = ls_graph_position(f->graph, ls_ref_id(value.ref));
   if (at_node >= f->num_nodes) return ls_ok();
   ls_forward_value_list *at = ls_arena_new(f->arena, ls_forward_value_list);
   if (at == NULL) return ls_out_of_memory();
@@ -146,8 +146,10 @@ ls_status ls_forward_add_output(ls_forward *f, ls_type type) {
   ls_node *node = ls_graph_node(graph, f->op.id);
   ls_type *outputs =
       ls_arena_new_array(&graph->arena, ls_type, node->num_outputs + 1u);
-  if (outputs == NULL || node->num_outputs == UINT16_MAX)
-    return ls_out_of_memory();
+  if (outputs == NULL) return ls_out_of_memory();
+  if (node->num_outputs == LS_MAX_OUTPUTS)
+    return ls_unimplemented("%s has more than %d results",
+                            ls_node_info(node)->name, LS_MAX_OUTPUTS);
   memcpy(outputs, node->outputs, node->num_outputs * sizeof(*outputs));
   outputs[node->num_outputs] = type;
   node->outputs = outputs;
@@ -267,7 +269,7 @@ static ls_status find_at_once(ls_forward *f, ls_tensor value, bool *out_found,
 // A call is computed again op by op.
 static ls_status find_in_call(ls_forward *f, ls_tensor value,
                               ls_tensor *out_value) {
-  const size_t at_node = ls_graph_position(f->graph, value.ref >> 16);
+  const size_t at_node = ls_graph_position(f->graph, ls_ref_id(value.ref));
   ls_forward *body = f->calls[at_node];
   if (body == NULL) body = ls_forward_region(f, ls_tensor_op(value), 0, NULL);
   if (body == NULL) return ls_out_of_memory();

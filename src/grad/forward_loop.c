@@ -33,7 +33,7 @@ static bool is_node_same(const ls_forward *f, const ls_node *node) {
       node->type == LS_OP_PLACEHOLDER)
     return false;
   for (uint32_t i = 0; i < node->num_inputs; ++i)
-    if (!f->loop->same[ls_graph_position(f->graph, node->inputs[i] >> 16)])
+    if (!f->loop->same[ls_graph_position(f->graph, ls_ref_id(node->inputs[i]))])
       return false;
   return true;
 }
@@ -51,7 +51,7 @@ ls_status ls_forward_init_loop(ls_forward *f) {
 }
 
 bool ls_forward_is_same(const ls_forward *f, ls_tensor value) {
-  const size_t at = ls_graph_position(f->graph, value.ref >> 16);
+  const size_t at = ls_graph_position(f->graph, ls_ref_id(value.ref));
   return at < f->num_nodes
              ? f->loop->same[at]
              : is_node_same(f, ls_graph_node_of(f->graph, value.ref));

@@ -26,7 +26,7 @@ typedef struct ls_gradient_slot {
 struct ls_gradient_entry {
   uint32_t pending;  // Uses by ops that are still to be visited.
   uint8_t flags;
-  uint16_t num_slots;
+  uint32_t num_slots;
   ls_gradient_slot *slots;  // One a result; NULL while there is no term.
 };
 

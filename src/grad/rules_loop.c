@@ -61,7 +61,7 @@ static bool is_empty(const loop *l, const uint64_t *set) {
   return all == 0;
 }
 static uint64_t *sources_of(const loop *l, uint64_t ref) {
-  return l->sources + ls_graph_position(l->body, ref >> 16) * l->words;
+  return l->sources + ls_graph_position(l->body, ls_ref_id(ref)) * l->words;
 }
 static bool is_trainable(const loop *l, uint64_t ref) {
   return ls_dtype_is_trainable(ls_graph_type(l->body, ref).dtype);

@@ -66,7 +66,7 @@ static ls_status add_term(ls_gradient_walk *walk, ls_tensor value,
   ls_gradient_entry *entry = &walk->entries[index];
   if (!(entry->flags & LS_GRADIENT_BETWEEN)) return ls_ok();
   if (entry->slots == NULL) {
-    entry->num_slots = (uint16_t)ls_op_num_outputs(ls_tensor_op(value));
+    entry->num_slots = (uint32_t)ls_op_num_outputs(ls_tensor_op(value));
     entry->slots =
         ls_arena_new_array(arena, ls_gradient_slot, entry->num_slots);
     if (entry->slots == NULL) return ls_out_of_memory();
@@ -114,7 +114,7 @@ ls_tensor ls_gradient_output(ls_gradient *g, size_t index) {
 static bool sum_results(ls_gradient_walk *walk, ls_gradient_entry *entry,
                         ls_op op) {
   bool any = false;
-  for (uint16_t i = 0; entry->slots != NULL && i < entry->num_slots; ++i) {
+  for (uint32_t i = 0; entry->slots != NULL && i < entry->num_slots; ++i) {
     ls_gradient_slot *at = &entry->slots[i];
     if (at->count == 0) continue;
     any = true;
@@ -209,7 +209,7 @@ static ls_status differentiate(ls_gradient_walk *walk, size_t index, ls_op op,
   ls_tensor *din = ls_arena_new_array(arena, ls_tensor, node->num_inputs);
   bool *wanted = ls_arena_new_array(arena, bool, node->num_inputs);
   if (dout == NULL || din == NULL || wanted == NULL) return ls_out_of_memory();
-  for (uint16_t i = 0; i < entry->num_slots; ++i)
+  for (uint32_t i = 0; i < entry->num_slots; ++i)
     dout[i] = entry->slots[i].sum;
   bool any = node->num_regions != 0 && ls_gradient_has_variables(walk);
   ls_graph *graph = ls_graph_resolve(op.graph);

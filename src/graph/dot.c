@@ -50,7 +50,7 @@ static void draw_edges(drawing *d, const ls_graph *graph, size_t number,
   for (uint32_t i = 0; i < node->num_inputs; ++i) {
     const ls_type type = ls_graph_type(graph, node->inputs[i]);
     indent(d->out, depth);
-    put_id(d->out, number, node->inputs[i] >> 16);
+    put_id(d->out, number, ls_ref_id(node->inputs[i]));
     ls_text_append(d->out, " -> ");
     put_id(d->out, number, node->id);
     ls_text_append(d->out, " [label=\"");
@@ -75,7 +75,7 @@ static void draw_results(drawing *d, const ls_graph *graph, size_t number,
                           "shape=ellipse];\n",
                           number, i, i);
     indent(d->out, depth);
-    put_id(d->out, number, graph->results[i] >> 16);
+    put_id(d->out, number, ls_ref_id(graph->results[i]));
     ls_text_append_format(d->out, " -> r%zu_%zu;\n", number, i);
   }
 }

@@ -9,6 +9,11 @@ ls_status ls_graph_make(ls_graph_kind kind, const char *name,
                         ls_runtime *runtime, ls_graph *parent,
                         ls_graph **out_graph) {
   *out_graph = NULL;
+  const int depth = parent == NULL ? 0 : parent->depth + 1;
+  if (depth > LS_MAX_GRAPH_DEPTH)
+    return ls_unimplemented("'%s' lies in %d functions, loops or branches; at "
+                            "most %d are possible",
+                            name ? name : "", depth, LS_MAX_GRAPH_DEPTH);
   ls_allocator *allocator = ls_runtime_allocator(runtime);
   ls_graph *graph = ls_new(allocator, ls_graph);
   if (graph == NULL) return ls_out_of_memory();
@@ -18,6 +23,7 @@ ls_status ls_graph_make(ls_graph_kind kind, const char *name,
   graph->runtime = runtime;
   graph->allocator = allocator;
   graph->parent = parent;
+  graph->depth = depth;
   graph->next_id = 1;
   ls_arena_init(&graph->arena, allocator);
   ls_arena_init(&graph->names_arena, allocator);
@@ -248,7 +254,7 @@ ls_node *ls_graph_append(ls_graph *graph, const ls_op_spec *spec,
   node->type = spec->type;
   node->num_inputs = (uint32_t)spec->num_inputs;
   node->num_control = (uint32_t)spec->num_control;
-  node->num_outputs = (uint16_t)num_outputs;
+  node->num_outputs = (uint32_t)num_outputs;
   node->num_regions = (uint32_t)spec->num_regions;
   node->inputs =
       ls_arena_copy(arena, input_refs, spec->num_inputs * sizeof(uint64_t));
@@ -381,7 +387,7 @@ ls_status ls_graph_set_results(ls_graph *graph, const uint64_t *refs,
 }
 
 static uint64_t renumbered(const uint64_t *ids, uint64_t ref) {
-  return ls_ref(ids[ref >> 16], ls_ref_output(ref));
+  return ls_ref(ids[ls_ref_id(ref)], ls_ref_output(ref));
 }
 
 ls_status ls_graph_keep_nodes(ls_graph *graph, const bool *keep) {

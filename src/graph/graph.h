@@ -29,6 +29,10 @@ typedef enum ls_graph_kind {
   LS_GRAPH_LOWERED,   // A program's body, or a region of one.
 } ls_graph_kind;
 
+// How deep graphs lie in graphs: all that walks them calls itself, also on a
+// fiber's stack.
+enum { LS_MAX_GRAPH_DEPTH = 64 };
+
 // A name's length within its scope, and with all scopes.
 enum { LS_MAX_NAME = 256, LS_MAX_FULL_NAME = 2048 };
 
@@ -41,9 +45,8 @@ typedef struct ls_name_scope {
 typedef struct ls_node {
   uint64_t id;
   uint16_t type;
-  uint16_t num_outputs;
-  uint32_t num_inputs, num_control, num_attrs, num_regions;
-  uint64_t *inputs;  // Refs: id << 16 | output, in the same graph.
+  uint32_t num_outputs, num_inputs, num_control, num_attrs, num_regions;
+  uint64_t *inputs;  // Refs: see ls_ref, in the same graph.
   ls_type *outputs;
   uint64_t *control;  // Ids. Build stage only.
   ls_attr *attrs;
@@ -91,6 +94,7 @@ struct ls_graph {
   ls_arena arena;
   ls_arena names_arena;  // Name scopes; outlives the eager graph's frames.
   ls_graph *parent;      // Function, region: the graph around it. Else NULL.
+  int depth;             // Graphs around it.
   ls_graph *forward;     // Not NULL: a replica's segment that equals `forward`,
                          // ref for ref; its own nodes are gone.
   bool is_while_body;    // Region of a loop: random streams count iterations.
@@ -130,6 +134,7 @@ struct ls_graph {
 
 // ---- Making ----------------------------------------------------------------
 // Creates a graph. `parent` for functions and regions (NULL for others).
+//   LS_UNIMPLEMENTED  more than LS_MAX_GRAPH_DEPTH graphs are around it.
 ls_status ls_graph_make(ls_graph_kind kind, const char *name,
                         ls_runtime *runtime, ls_graph *parent,
                         ls_graph **out_graph);
@@ -184,6 +189,17 @@ ls_status ls_graph_set_results(ls_graph *graph, const uint64_t *refs,
 ls_status ls_graph_keep_nodes(ls_graph *graph, const bool *keep);
 
 // ---- Looking up ------------------------------------------------------------
+// What a ref is made of. A graph has fewer ids than a ref has room for.
+enum { LS_MAX_OUTPUTS = 1 << LS_TENSOR_OUTPUT_BITS };
+static inline uint64_t ls_ref(uint64_t id, unsigned output) {
+  return id << LS_TENSOR_OUTPUT_BITS | output;
+}
+static inline uint64_t ls_ref_id(uint64_t ref) {
+  return ref >> LS_TENSOR_OUTPUT_BITS;
+}
+static inline unsigned ls_ref_output(uint64_t ref) {
+  return ref & (LS_MAX_OUTPUTS - 1);
+}
 // The place of a node among those of its graph, by its id; SIZE_MAX: stale.
 size_t ls_graph_position(const ls_graph *graph, uint64_t id);
 // The place of the first node with this id or a later one.
@@ -191,14 +207,10 @@ size_t ls_graph_first_position(const ls_graph *graph, uint64_t id);
 // The node of an id or ref; NULL when stale.
 ls_node *ls_graph_node(const ls_graph *graph, uint64_t id);
 static inline ls_node *ls_graph_node_of(const ls_graph *graph, uint64_t ref) {
-  return ls_graph_node(graph, ref >> 16);
+  return ls_graph_node(graph, ls_ref_id(ref));
 }
 // The type of a ref; zero when stale.
 ls_type ls_graph_type(const ls_graph *graph, uint64_t ref);
-static inline uint64_t ls_ref(uint64_t id, unsigned output) {
-  return id << 16 | output;
-}
-static inline unsigned ls_ref_output(uint64_t ref) { return ref & 0xffff; }
 // The graph that holds the nodes of a handle: follows `forward`.
 static inline ls_graph *ls_graph_resolve(ls_graph *graph) {
   while (graph != NULL && graph->forward != NULL)

@@ -131,7 +131,8 @@ static ls_status check_bodies(const ls_infer *infer, size_t replicas,
           "values, %zu of them for each replica",
           k, body->num_declared, split, body->num_results, gathered);
   }
-  if (replicas == 0 || infer->num_in != split * replicas + captures)
+  if (replicas == 0 || replicas > LS_MAX_REPLICAS ||
+      infer->num_in != split * replicas + captures)
     return ls_invalid_argument(
         "replicate over %zu: %zu split arguments and %zu captures against %zu "
         "operands",

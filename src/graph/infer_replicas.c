@@ -5,7 +5,7 @@
 #include "graph/graph.h"
 #include "graph/infer.h"
 
-ls_status infer_all_reduce(ls_infer *infer) {
+static ls_status check_reduce(const ls_infer *infer) {
   const ls_attr *reduce = ls_infer_attr(infer, "reduce");
   static const char *const names[] = {"sum", "mean", "max", "min"};
   bool known = false;
@@ -15,7 +15,7 @@ ls_status infer_all_reduce(ls_infer *infer) {
     return ls_invalid_argument(
         "all_reduce: '%s' is none of sum, mean, max, min",
         reduce == NULL ? "" : reduce->as.string);
-  return infer_number(infer);
+  return ls_ok();
 }
 
 // The attribute `axis`, one of operand 0's.
@@ -28,32 +28,94 @@ static ls_status own_axis(const ls_infer *infer, int64_t *out_axis) {
                              LS_OPERAND_TEXT(infer, 0), rank - 1);
 }
 
+// The attribute `name`, a number of replicas; 1 without it.
+static ls_status count_replicas(const ls_infer *infer, const char *name,
+                                int64_t *out_count) {
+  *out_count = ls_infer_int(infer, name, 1);
+  if (*out_count >= 1 && *out_count <= LS_MAX_REPLICAS) return ls_ok();
+  return ls_invalid_argument("%s: '%s' is %lld; 1 to %d are possible",
+                             infer->op_name, name, (long long)*out_count,
+                             LS_MAX_REPLICAS);
+}
+
+// Groups of one size that hold each replica once. Without the attribute all
+// replicas are one group.
+static ls_status check_groups(const ls_infer *infer, int64_t size) {
+  const ls_attr *groups = ls_infer_attr(infer, "groups");
+  if (groups == NULL) return ls_ok();
+  const size_t count = groups->as.ints.count;
+  uint64_t *seen = ls_arena_new_array(infer->arena, uint64_t, count / 64 + 1);
+  if (seen == NULL) return ls_out_of_memory();
+  bool fits = groups->kind == LS_ATTR_INTS && count >= 1 &&
+              count <= LS_MAX_REPLICAS && (int64_t)count % size == 0;
+  for (size_t i = 0; fits && i < count; ++i) {
+    const int64_t member = groups->as.ints.items[i];
+    fits = member >= 0 && (size_t)member < count &&
+           !(seen[member / 64] >> member % 64 & 1);
+    if (fits) seen[member / 64] |= UINT64_C(1) << member % 64;
+  }
+  return fits ? ls_ok()
+              : ls_invalid_argument("%s: 'groups' must be groups of %lld that "
+                                    "hold each of %zu replicas once",
+                                    infer->op_name, (long long)size, count);
+}
+
 // How many replicas put something together.
-static int64_t group_size(const ls_infer *infer) {
-  return ls_infer_int(infer, "group_size", ls_infer_int(infer, "replicas", 1));
+static ls_status group_size(const ls_infer *infer, int64_t *out_size) {
+  int64_t replicas = 0;
+  LS_RETURN_IF_ERROR(count_replicas(infer, "replicas", &replicas));
+  if (ls_infer_attr(infer, "group_size") == NULL) {
+    *out_size = replicas;
+    return check_groups(infer, replicas);
+  }
+  LS_RETURN_IF_ERROR(count_replicas(infer, "group_size", out_size));
+  return check_groups(infer, *out_size);
+}
+
+// `count` parts of `*dim` each, unless that is not known.
+static ls_status multiply(const ls_infer *infer, int64_t count, int64_t *dim) {
+  if (*dim < 0 || !__builtin_mul_overflow(*dim, count, dim)) return ls_ok();
+  return ls_invalid_argument("%s of %s: %lld of them are more than is possible",
+                             infer->op_name, LS_OPERAND_TEXT(infer, 0),
+                             (long long)count);
+}
+
+static ls_status add_rows(const ls_infer *infer, const ls_attr *rows,
+                          int64_t *out_sum) {
+  *out_sum = 0;
+  for (size_t r = 0; r < rows->as.ints.count; ++r) {
+    const int64_t count = rows->as.ints.items[r];
+    if (count < 0 || __builtin_add_overflow(*out_sum, count, out_sum))
+      return ls_invalid_argument("%s: %lld rows of replica %zu", infer->op_name,
+                                 (long long)count, r);
+  }
+  return ls_ok();
+}
+
+ls_status infer_all_reduce(ls_infer *infer) {
+  int64_t size = 0;
+  LS_RETURN_IF_ERROR(check_reduce(infer));
+  LS_RETURN_IF_ERROR(group_size(infer, &size));
+  return infer_number(infer);
 }
 
 // The rows of each replica are known when it is lowered. Before, what is known
 // of the rows of one holds for all.
 ls_status infer_all_gather(ls_infer *infer) {
   const ls_attr *rows = ls_infer_attr(infer, "rows");
-  int64_t axis = 0;
+  int64_t axis = 0, size = 0;
   LS_RETURN_IF_ERROR(own_axis(infer, &axis));
+  LS_RETURN_IF_ERROR(group_size(infer, &size));
   infer->out[0] = infer->in[0];
   if (infer->in[0].shape.rank < 0) return ls_ok();
   int64_t *dim = &infer->out[0].shape.dim[axis];
-  if (rows == NULL && *dim >= 0) *dim *= group_size(infer);
-  if (rows == NULL) return ls_ok();
-  *dim = 0;
-  for (size_t r = 0; r < rows->as.ints.count; ++r)
-    *dim += rows->as.ints.items[r];
-  return ls_ok();
+  return rows == NULL ? multiply(infer, size, dim) : add_rows(infer, rows, dim);
 }
 
 // With a second operand the part is as long as that.
 ls_status infer_reduce_scatter(ls_infer *infer) {
-  const int64_t replicas = group_size(infer);
-  int64_t axis = 0;
+  int64_t axis = 0, replicas = 0;
+  LS_RETURN_IF_ERROR(group_size(infer, &replicas));
   if (infer->num_in < 1 || infer->num_in > 2)
     return ls_invalid_argument("reduce_scatter takes a value and, where parts "
                                "differ, one that is as long as the part; got "
@@ -84,10 +146,13 @@ ls_status infer_merge_call(ls_infer *infer) {
     return ls_invalid_argument("merge holds one child graph, got %zu",
                                infer->spec->num_regions);
   const ls_graph *body = ls_graph_resolve(infer->spec->regions[0]);
-  const size_t replicas = (size_t)ls_infer_int(infer, "replicas", 1);
+  int64_t count = 0;
+  LS_RETURN_IF_ERROR(count_replicas(infer, "replicas", &count));
+  const size_t replicas = (size_t)count;
   const size_t args = (size_t)ls_infer_int(infer, "num_args", 0);
   const size_t gathered = (size_t)ls_infer_int(infer, "num_gathered", 0);
-  if (infer->num_in != args + body->num_captures ||
+  if (args > infer->num_in || gathered > body->num_results ||
+      infer->num_in != args + body->num_captures ||
       body->num_declared != args * replicas ||
       body->num_results < gathered * replicas)
     return ls_invalid_argument(
@@ -119,7 +184,8 @@ ls_status infer_merge_call(ls_infer *infer) {
 ls_status infer_all_to_all(ls_infer *infer) {
   const int64_t split = ls_infer_int(infer, "split_axis", 0);
   const int64_t concat = ls_infer_int(infer, "concat_axis", 0);
-  const int64_t parts = group_size(infer);
+  int64_t parts = 0;
+  LS_RETURN_IF_ERROR(group_size(infer, &parts));
   const int32_t rank = infer->in[0].shape.rank;
   infer->out[0] = infer->in[0];
   if (rank < 0) return ls_ok();
@@ -135,11 +201,20 @@ ls_status infer_all_to_all(ls_infer *infer) {
                                (long long)split, LS_OPERAND_TEXT(infer, 0),
                                (long long)parts);
   if (dim[split] >= 0) dim[split] /= parts;
-  if (dim[concat] >= 0) dim[concat] *= parts;
-  return ls_ok();
+  return multiply(infer, parts, &dim[concat]);
 }
 
 ls_status infer_permute(ls_infer *infer) {
+  const ls_attr *sources = ls_infer_attr(infer, "sources");
+  const int64_t root = ls_infer_int(infer, "root", 0);
+  const size_t count = sources == NULL ? 1 : sources->as.ints.count;
+  bool fits = count >= 1 && count <= LS_MAX_REPLICAS;
+  for (size_t i = 0; sources != NULL && fits && i < count; ++i)
+    fits = sources->as.ints.items[i] >= -1 &&
+           sources->as.ints.items[i] < (int64_t)count;
+  if (!fits || root < 0 || root >= LS_MAX_REPLICAS)
+    return ls_invalid_argument("%s: a source is none of the replicas",
+                               infer->op_name);
   infer->out[0] = infer->in[0];
   return ls_ok();
 }

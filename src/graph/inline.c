@@ -170,7 +170,7 @@ typedef struct copies {
 
 static ls_tensor copy_of(const ls_graph *body, const copies *made,
                          uint64_t ref) {
-  const size_t position = ls_graph_position(body, ref >> 16);
+  const size_t position = ls_graph_position(body, ls_ref_id(ref));
   const ls_node *node = body->nodes[position];
   if (node->type == LS_OP_PARAMETER)
     return made->parameters[ls_node_int(node, "index", 0)];

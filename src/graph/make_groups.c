@@ -189,7 +189,7 @@ static ls_status check_op(uint16_t type, ls_tensor x, const group_list *groups,
                     .num_in = 1,
                     .out = &out,
                     .num_out = 1};
-  return ls_op_table[type].infer(&infer);
+  return ls_infer_run(&infer);
 }
 
 typedef struct asked {

@@ -68,13 +68,9 @@ static ls_status import_inputs(addition *a) {
 }
 
 static ls_status check_count(const addition *a) {
-  const int wanted = a->info->data_inputs;
-  const size_t got = a->spec->num_inputs;
-  if (wanted == LS_VARIADIC || got == (size_t)wanted ||
-      ((a->info->traits & LS_OP_SIZED) && got > (size_t)wanted))
-    return ls_ok();
+  if (ls_op_takes(a->info, a->spec->num_inputs)) return ls_ok();
   return ls_invalid_argument("%s takes %d operands, got %zu", a->info->name,
-                             wanted, got);
+                             a->info->data_inputs, a->spec->num_inputs);
 }
 
 static ls_status infer_types(addition *a) {
@@ -86,7 +82,7 @@ static ls_status infer_types(addition *a) {
                     .num_out = 1,
                     .arena = &a->memory};
   memset(a->few_out, 0, sizeof(a->few_out));
-  LS_RETURN_IF_ERROR(a->info->infer(&infer));
+  LS_RETURN_IF_ERROR(ls_infer_run(&infer));
   a->out = infer.out;
   a->num_out = infer.num_out;
   return ls_ok();

@@ -18,10 +18,30 @@ uint16_t ls_op_type_find(const char *name) {
 }
 
 ls_status ls_infer_outputs(ls_infer *infer, size_t count) {
+  if (count > LS_MAX_OUTPUTS)
+    return ls_unimplemented("%s has %zu results, of at most %d", infer->op_name,
+                            count, LS_MAX_OUTPUTS);
   ls_type *out = ls_arena_new_array(infer->arena, ls_type, count);
   if (out == NULL) return ls_out_of_memory();
   infer->out = out;
   infer->num_out = count;
+  return ls_ok();
+}
+
+bool ls_op_takes(const ls_op_info *info, size_t count) {
+  if (info->data_inputs == LS_VARIADIC) return true;
+  const size_t least = (size_t)info->data_inputs;
+  const size_t more = info->traits & LS_OP_SIZED ? LS_MAX_RANK : 0;
+  return count >= least && count <= least + more;
+}
+
+ls_status ls_infer_run(ls_infer *infer) {
+  LS_RETURN_IF_ERROR(ls_op_table[infer->spec->type].infer(infer));
+  for (size_t i = 0; i < infer->num_out; ++i) {
+    const ls_status status = ls_shape_check(infer->out[i].shape);
+    if (!ls_status_is_ok(status))
+      return ls_status_annotate(status, "result %zu of %s", i, infer->op_name);
+  }
   return ls_ok();
 }
 

@@ -29,6 +29,9 @@ typedef enum ls_op_traits {
 
 #define LS_VARIADIC (-1)
 
+// As many replicas as a strategy may have.
+enum { LS_MAX_REPLICAS = 1 << 16 };
+
 // The question a shape rule answers.
 typedef struct ls_infer {
   const ls_op_spec *spec;  // Attributes and regions; its inputs are not set.
@@ -52,7 +55,13 @@ typedef struct ls_op_info {
 extern const ls_op_info ls_op_table[LS_OP_COUNT];
 
 // Asks for `count` outputs instead of one. OUT of memory: RESOURCE_EXHAUSTED.
+//   LS_UNIMPLEMENTED  more than a ref has room for.
 ls_status ls_infer_outputs(ls_infer *infer, size_t count);
+// Asks the op's shape rule: what it answers are possible shapes.
+ls_status ls_infer_run(ls_infer *infer);
+// Whether the op can have so many operands: a SIZED one has up to one more for
+// each size.
+bool ls_op_takes(const ls_op_info *info, size_t count);
 const ls_attr *ls_infer_attr(const ls_infer *infer, const char *name);
 int64_t ls_infer_int(const ls_infer *infer, const char *name, int64_t fallback);
 // The sizes of attribute `name` as a shape: dimensions of operands are taken

@@ -9,11 +9,7 @@
 
 #include "base/runtime_internal.h"
 
-enum {
-  LS_PARSE_MAX_DEPTH = 64,        // Of regions in regions.
-  LS_PARSE_MAX_OUTPUTS = 0xffff,  // What a ref holds.
-};
-#define LS_PARSE_MAX_ID ((INT64_C(1) << 47) - 1)
+#define LS_PARSE_MAX_ID ((INT64_C(1) << (63 - LS_TENSOR_OUTPUT_BITS)) - 1)
 
 // Where the ops of a text come from, beside their line.
 static const char place[] = "graph text";
@@ -144,7 +140,7 @@ static ls_status parse_ref(ls_parser *parser, const ls_graph *graph,
       ls_lexer_integer(lexer, "an op's number", 1, LS_PARSE_MAX_ID, &id));
   if (ls_lexer_accept(lexer, ":"))
     LS_RETURN_IF_ERROR(ls_lexer_integer(lexer, "an output's number", 0,
-                                        LS_PARSE_MAX_OUTPUTS, &output));
+                                        LS_MAX_OUTPUTS - 1, &output));
   *out_ref = ls_ref((uint64_t)id, (unsigned)output);
   if (graph == NULL) return ls_ok();
   const ls_node *node = ls_graph_node(graph, (uint64_t)id);
@@ -213,8 +209,7 @@ static ls_status parse_head(ls_parser *parser, const ls_graph *graph,
                                       &op->id));
   if (ls_lexer_accept(lexer, ":"))
     LS_RETURN_IF_ERROR(ls_lexer_integer(lexer, "a number of outputs", 0,
-                                        LS_PARSE_MAX_OUTPUTS,
-                                        &op->num_outputs));
+                                        LS_MAX_OUTPUTS, &op->num_outputs));
   LS_RETURN_IF_ERROR(ls_lexer_expect(lexer, "="));
   LS_RETURN_IF_ERROR(parse_type_name(parser, &op->type));
   LS_RETURN_IF_ERROR(ls_lexer_expect(lexer, "("));
@@ -238,10 +233,10 @@ static ls_status parse_captures(ls_parser *parser, const ls_graph *graph,
 static ls_status parse_regions(ls_parser *parser, ls_graph *graph,
                                op_text *op) {
   if (!ls_lexer_accept(&parser->lexer, "(")) return ls_ok();
-  if (parser->depth == LS_PARSE_MAX_DEPTH)
+  if (parser->depth == LS_MAX_GRAPH_DEPTH)
     return ls_invalid_argument(
         "line %d: regions in regions, deeper than the %d that are possible",
-        parser->lexer.token.line, LS_PARSE_MAX_DEPTH);
+        parser->lexer.token.line, LS_MAX_GRAPH_DEPTH);
   ++parser->depth;
   do {
     ls_graph **region = ls_parse_push(parser, &op->regions, sizeof(*region));

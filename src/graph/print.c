@@ -158,7 +158,7 @@ static void print_capture(printer *p, const ls_graph *graph,
   if (node->type != LS_OP_PARAMETER) return;
   for (size_t i = 0; i < graph->num_captures; ++i) {
     const ls_capture *capture = &graph->captures[i];
-    if (capture->inner >> 16 != node->id) continue;
+    if (ls_ref_id(capture->inner) != node->id) continue;
     ls_text_append(p->out, " captures (");
     const ls_graph *outer = ls_graph_resolve(capture->outer.graph);
     if (holder != NULL && outer != holder) ls_text_append(p->out, "outer ");

@@ -199,7 +199,7 @@ void ls_print_type(ls_text *out, ls_type type) {
 void ls_print_ref(ls_text *out, const ls_graph *graph, uint64_t ref) {
   const ls_node *node = ls_graph_node_of(graph, ref);
   ls_text_append_char(out, '%');
-  ls_text_append_i64(out, (int64_t)(ref >> 16));
+  ls_text_append_i64(out, (int64_t)ls_ref_id(ref));
   if (ls_ref_output(ref) == 0 && (node == NULL || node->num_outputs <= 1))
     return;
   ls_text_append_char(out, ':');

@@ -21,8 +21,9 @@ static bool same_operands(const search *s, const ls_node *a, const ls_node *b) {
   if (a->num_inputs != b->num_inputs) return false;
   for (uint32_t i = 0; i < a->num_inputs; ++i) {
     const uint32_t twin =
-        s->twins[ls_graph_position(s->body, b->inputs[i] >> 16)];
-    if (twin == LS_NO_TWIN || s->first->nodes[twin]->id != a->inputs[i] >> 16 ||
+        s->twins[ls_graph_position(s->body, ls_ref_id(b->inputs[i]))];
+    if (twin == LS_NO_TWIN ||
+        s->first->nodes[twin]->id != ls_ref_id(a->inputs[i]) ||
         ls_ref_output(a->inputs[i]) != ls_ref_output(b->inputs[i]))
       return false;
   }

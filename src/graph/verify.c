@@ -51,7 +51,7 @@ static ls_status check_edges(const ls_verifier *v) {
     if (!is_value(v->graph, node->inputs[i], node->id))
       return ls_verify_broken(
           v, "input %u is %%%llu:%u, which is no output of an earlier op", i,
-          (unsigned long long)(node->inputs[i] >> 16),
+          (unsigned long long)ls_ref_id(node->inputs[i]),
           ls_ref_output(node->inputs[i]));
   if (is_lowered(v) && node->num_control > 0)
     return ls_verify_broken(v, "a lowered op has control inputs");
@@ -61,14 +61,11 @@ static ls_status check_edges(const ls_verifier *v) {
       return ls_verify_broken(v, "control input ^%%%llu is no earlier op",
                               (unsigned long long)node->control[i]);
   const ls_op_info *info = ls_node_info(node);
-  const bool more = (info->traits & LS_OP_SIZED) != 0;
-  if (info->data_inputs != LS_VARIADIC &&
-      (node->num_inputs < (uint32_t)info->data_inputs ||
-       (node->num_inputs > (uint32_t)info->data_inputs && !more)))
-    return ls_verify_broken(v, "it takes %d inputs%s and has %u",
-                            info->data_inputs, more ? " or more" : "",
-                            node->num_inputs);
-  return ls_ok();
+  if (ls_op_takes(info, node->num_inputs)) return ls_ok();
+  return ls_verify_broken(
+      v, "it takes %d inputs%s and has %u", info->data_inputs,
+      info->traits & LS_OP_SIZED ? " or one more for each size" : "",
+      node->num_inputs);
 }
 
 static ls_status check_stage(const ls_verifier *v) {
@@ -125,7 +122,7 @@ static ls_status check_types(ls_verifier *v) {
                     .out = few,
                     .num_out = 1,
                     .arena = &v->scratch};
-  const ls_status status = ls_node_info(node)->infer(&infer);
+  const ls_status status = ls_infer_run(&infer);
   if (!ls_status_is_ok(status)) {
     if (ls_status_code(status) == LS_RESOURCE_EXHAUSTED) return status;
     const ls_status broken =
@@ -221,7 +218,7 @@ static ls_status check_captures(const ls_verifier *v, ls_graph *holder) {
       return ls_verify_broken(
           v, "capture %zu is %s and stands for %%%llu of graph '%.80s', %s", i,
           LS_SHAPE_TEXT(to.dtype, to.shape),
-          (unsigned long long)(capture->outer.ref >> 16), outer->name,
+          (unsigned long long)ls_ref_id(capture->outer.ref), outer->name,
           LS_SHAPE_TEXT(from.dtype, from.shape));
   }
   return ls_ok();

@@ -435,10 +435,10 @@ static ls_status check_replicate(const ls_verifier *v) {
   const int64_t replicas = ls_node_int(v->node, "replicas", 0);
   const int64_t split = ls_node_int(v->node, "num_split", 0);
   const int64_t gathered = ls_node_int(v->node, "num_gathered", 0);
-  size_t inputs = (size_t)(split * replicas);
+  size_t inputs = 0;
   for (uint32_t k = 0; k < v->node->num_regions; ++k) {
     const ls_graph *body = region(v, k);
-    if (replicas < 1 || replicas > UINT32_MAX || split < 0 ||
+    if (replicas < 1 || replicas > LS_MAX_REPLICAS || split < 0 ||
         (size_t)split != body->num_declared || gathered < 0 ||
         (size_t)gathered > body->num_results ||
         body->num_results != region(v, 0)->num_results)
@@ -455,7 +455,7 @@ static ls_status check_replicate(const ls_verifier *v) {
   if (v->node->num_outputs != outputs)
     return ls_verify_broken(v, "it has %u outputs, its body makes %zu",
                             v->node->num_outputs, outputs);
-  LS_RETURN_IF_ERROR(check_inputs(v, inputs));
+  LS_RETURN_IF_ERROR(check_inputs(v, (size_t)(split * replicas) + inputs));
   LS_RETURN_IF_ERROR(check_split(v, replicas, split));
   size_t input = (size_t)(split * replicas);
   for (uint32_t k = 0; k < v->node->num_regions; ++k) {
@@ -472,7 +472,8 @@ static ls_status check_merge(const ls_verifier *v) {
   const ls_graph *body = region(v, 0);
   const int64_t replicas = ls_node_int(v->node, "replicas", 0);
   const int64_t args = ls_node_int(v->node, "num_args", 0);
-  if (replicas < 1 || args < 0 ||
+  if (replicas < 1 || replicas > LS_MAX_REPLICAS || args < 0 ||
+      args > v->node->num_inputs ||
       body->num_declared != (size_t)(args * replicas))
     return ls_verify_broken(v,
                             "%lld arguments of %lld replicas for %zu "

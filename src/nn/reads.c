@@ -67,9 +67,9 @@ static ls_status add_read(walk *w, const ls_node *node) {
 static ls_status push_outer(walk *w, const place *at) {
   const ls_graph *graph = at->graph;
   for (size_t i = 0; i < graph->num_captures; ++i) {
-    if (graph->captures[i].inner >> 16 == at->node->id)
+    if (ls_ref_id(graph->captures[i].inner) == at->node->id)
       return push(w, graph->captures[i].outer.graph,
-                  graph->captures[i].outer.ref >> 16);
+                  ls_ref_id(graph->captures[i].outer.ref));
   }
   return ls_ok();
 }
@@ -79,11 +79,11 @@ static ls_status visit(walk *w, const place *at) {
   if (node->type == LS_OP_READ) return add_read(w, node);
   if (node->type == LS_OP_PARAMETER) return push_outer(w, at);
   for (uint32_t i = 0; i < node->num_inputs; ++i)
-    LS_RETURN_IF_ERROR(push(w, at->graph, node->inputs[i] >> 16));
+    LS_RETURN_IF_ERROR(push(w, at->graph, ls_ref_id(node->inputs[i])));
   for (uint32_t i = 0; i < node->num_regions; ++i) {
     ls_graph *region = node->regions[i];
     for (size_t k = 0; k < region->num_results; ++k)
-      LS_RETURN_IF_ERROR(push(w, region, region->results[k] >> 16));
+      LS_RETURN_IF_ERROR(push(w, region, ls_ref_id(region->results[k])));
   }
   return ls_ok();
 }
@@ -98,7 +98,7 @@ ls_status ls_reads_find(ls_allocator *allocator, ls_tensor value,
                         ls_variable ***out_variables, size_t *out_count) {
   walk w = {.allocator = allocator};
   ls_map_init(&w.seen, allocator);
-  ls_status status = push(&w, value.graph, value.ref >> 16);
+  ls_status status = push(&w, value.graph, ls_ref_id(value.ref));
   while (ls_status_is_ok(status) && w.depth > 0) {
     const place at = w.stack[--w.depth];
     status = visit(&w, &at);

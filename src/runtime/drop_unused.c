@@ -15,7 +15,7 @@ typedef struct usage {
   bool *nodes;    // By id.
   size_t *first;  // By id: the place of output 0 in what follows.
   bool *outputs;
-  uint16_t *moved;  // What output this one becomes.
+  uint32_t *moved;  // What output this one becomes.
   bool shrunk;      // A node lost outputs or operands, at any depth.
 } usage;
 
@@ -37,7 +37,7 @@ static ls_status init_usage(usage *u, ls_graph *graph) {
   u->nodes = ls_new_array(graph->allocator, bool, most + 1);
   u->first = ls_new_array(graph->allocator, size_t, most + 1);
   u->outputs = ls_new_array(graph->allocator, bool, count);
-  u->moved = ls_new_array(graph->allocator, uint16_t, count);
+  u->moved = ls_new_array(graph->allocator, uint32_t, count);
   if (u->nodes == NULL || u->first == NULL || u->outputs == NULL ||
       u->moved == NULL)
     return ls_out_of_memory();
@@ -45,7 +45,7 @@ static ls_status init_usage(usage *u, ls_graph *graph) {
   for (size_t i = 0; i < graph->num_nodes; ++i) {
     const ls_node *node = graph->nodes[i];
     u->first[node->id] = count;
-    for (uint16_t k = 0; k < node->num_outputs; ++k)
+    for (uint32_t k = 0; k < node->num_outputs; ++k)
       u->moved[count++] = k;
   }
   return ls_ok();
@@ -59,12 +59,12 @@ static void deinit_usage(usage *u) {
 }
 
 static void mark(usage *u, uint64_t ref) {
-  u->nodes[ref >> 16] = true;
-  u->outputs[u->first[ref >> 16] + ls_ref_output(ref)] = true;
+  u->nodes[ls_ref_id(ref)] = true;
+  u->outputs[u->first[ls_ref_id(ref)] + ls_ref_output(ref)] = true;
 }
 
 static bool is_marked(const usage *u, uint64_t ref) {
-  return u->outputs[u->first[ref >> 16] + ls_ref_output(ref)];
+  return u->outputs[u->first[ls_ref_id(ref)] + ls_ref_output(ref)];
 }
 
 // Marks what the marked nodes and those with effects need.
@@ -88,8 +88,8 @@ static size_t keep_refs(uint64_t *refs, const bool *kept, size_t count) {
 
 // The same for a node's outputs; those who use them are told at the end.
 static void keep_outputs(usage *u, ls_node *node, const bool *kept) {
-  uint16_t left = 0;
-  for (uint16_t i = 0; i < node->num_outputs; ++i) {
+  uint32_t left = 0;
+  for (uint32_t i = 0; i < node->num_outputs; ++i) {
     if (!kept[i]) continue;
     u->moved[u->first[node->id] + i] = left;
     node->outputs[left++] = node->outputs[i];
@@ -230,7 +230,8 @@ static void keep_captures(usage *u, bool *kept) {
 }
 
 static uint64_t moved(const usage *u, uint64_t ref) {
-  return ls_ref(ref >> 16, u->moved[u->first[ref >> 16] + ls_ref_output(ref)]);
+  return ls_ref(ls_ref_id(ref),
+                u->moved[u->first[ls_ref_id(ref)] + ls_ref_output(ref)]);
 }
 
 static void tell_users(const usage *u) {

@@ -61,17 +61,17 @@ static size_t mark_staying(giver *g) {
     if (!g->stays[node->id]) continue;
     if (last == g->made && i != g->given && uses_value(node, g->y)) last = i;
     for (uint32_t k = 0; k < node->num_inputs; ++k)
-      g->stays[node->inputs[k] >> 16] = true;
+      g->stays[ls_ref_id(node->inputs[k])] = true;
     for (uint32_t r = 0; r < node->num_regions; ++r)
       for (size_t c = 0; c < node->regions[r]->num_captures; ++c)
-        g->stays[node->regions[r]->captures[c].outer.ref >> 16] = true;
+        g->stays[ls_ref_id(node->regions[r]->captures[c].outer.ref)] = true;
   }
   return last;
 }
 
 static bool uses_waiting(const giver *g, const ls_node *node) {
   for (uint32_t i = 0; i < node->num_inputs; ++i)
-    if (g->waits[node->inputs[i] >> 16]) return true;
+    if (g->waits[ls_ref_id(node->inputs[i])]) return true;
   return false;
 }
 
@@ -128,7 +128,7 @@ static bool find_gradient(giver *g) {
 static ls_status become_giver(ls_graph *graph, const ls_node *op,
                               ls_node *node) {
   const bool norm = op->type == LS_OP_LAYER_NORM;
-  const uint16_t count = node->num_outputs;
+  const uint32_t count = node->num_outputs;
   ls_type *outputs = ls_arena_new_array(&graph->arena, ls_type, count + 1U);
   uint64_t *inputs = ls_arena_new_array(&graph->arena, uint64_t, 4);
   if (outputs == NULL || inputs == NULL) return ls_out_of_memory();

@@ -33,9 +33,9 @@ static ls_status count_uses(joiner *j) {
   if (j->uses == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < graph->num_nodes; ++i)
     for (uint32_t k = 0; k < graph->nodes[i]->num_inputs; ++k)
-      ++j->uses[graph->nodes[i]->inputs[k] >> 16];
+      ++j->uses[ls_ref_id(graph->nodes[i]->inputs[k])];
   for (size_t i = 0; i < graph->num_results; ++i)
-    ++j->uses[graph->results[i] >> 16];
+    ++j->uses[ls_ref_id(graph->results[i])];
   return ls_ok();
 }
 
@@ -69,7 +69,7 @@ static bool is_convolution(const ls_node *node, ls_shape w) {
 // ---- Changing --------------------------------------------------------------
 static void forget_inputs(joiner *j, const ls_node *node) {
   for (uint32_t i = 0; i < node->num_inputs; ++i)
-    --j->uses[node->inputs[i] >> 16];
+    --j->uses[ls_ref_id(node->inputs[i])];
 }
 
 static ls_status set_inputs(joiner *j, ls_node *node, const uint64_t *inputs,
@@ -79,7 +79,7 @@ static ls_status set_inputs(joiner *j, ls_node *node, const uint64_t *inputs,
   forget_inputs(j, node);
   for (uint32_t i = 0; i < count; ++i) {
     copy[i] = inputs[i];
-    ++j->uses[inputs[i] >> 16];
+    ++j->uses[ls_ref_id(inputs[i])];
   }
   node->inputs = copy;
   node->num_inputs = count;

@@ -101,12 +101,37 @@ static void mark(const ls_graph *graph, bool *needed, uint64_t id) {
 }
 
 static void mark_ref(const ls_lower_scope *scope, bool *needed, uint64_t ref) {
-  if (ls_lowered(scope, ref) == 0) mark(scope->from, needed, ref >> 16);
+  if (ls_lowered(scope, ref) == 0) mark(scope->from, needed, ls_ref_id(ref));
 }
 
+ls_status ls_lower_infer(ls_lower_scope *scope, const ls_node *node,
+                         ls_type *out_type) {
+  ls_type *in =
+      ls_arena_new_array(&scope->to->arena, ls_type, node->num_inputs);
+  if (in == NULL) return ls_out_of_memory();
+  for (uint32_t i = 0; i < node->num_inputs; ++i)
+    in[i] = ls_lowered_type(scope, ls_lowered(scope, node->inputs[i]));
+  const ls_op_spec spec = {
+      .type = node->type, .attrs = node->attrs, .num_attrs = node->num_attrs};
+  *out_type = (ls_type){0};
+  ls_infer infer = {.spec = &spec,
+                    .op_name = ls_node_info(node)->name,
+                    .in = in,
+                    .num_in = node->num_inputs,
+                    .out = out_type,
+                    .num_out = 1,
+                    .arena = &scope->to->arena};
+  return ls_infer_run(&infer);
+}
+
+// What goes is held to its shape rule once more, now that shapes are known;
+// what stays is when it is appended.
 static ls_status lower_one(ls_lower_scope *scope, ls_node *node) {
-  const ls_lower_function lower = lower_table[node->type];
-  ls_status status = lower(scope, node);
+  ls_type unused;
+  ls_status status = ls_ok();
+  if ((ls_node_info(node)->traits & LS_OP_BUILD_ONLY) && node->num_regions == 0)
+    status = ls_lower_infer(scope, node, &unused);
+  if (ls_status_is_ok(status)) status = lower_table[node->type](scope, node);
   if (ls_status_is_ok(status)) return status;
   char text[LS_MAX_FULL_NAME];
   return ls_status_annotate(
@@ -230,7 +255,7 @@ static ls_status infer_lowered(ls_lower_scope *scope, const ls_op_spec *spec,
                       .out = &types[spec->num_inputs],
                       .num_out = 1,
                       .arena = memory};
-  LS_RETURN_IF_ERROR(ls_op_table[spec->type].infer(infer));
+  LS_RETURN_IF_ERROR(ls_infer_run(infer));
   for (size_t i = 0; i < infer->num_out; ++i)
     if (!ls_shape_is_known(infer->out[i].shape))
       return ls_invalid_argument(

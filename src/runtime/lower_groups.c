@@ -43,6 +43,13 @@ static ls_status stack_values(ls_lower_scope *scope, const ls_node *node,
                     (int32_t)ls_node_int(node, "group_size", scope->replicas),
                 .members = members == NULL ? NULL : members->as.ints.items};
   LS_RETURN_IF_ERROR(ls_lower_check_operand(scope, node, -1));
+  if ((members != NULL && members->as.ints.count != (size_t)g->replicas) ||
+      g->size > g->replicas || g->replicas % g->size != 0)
+    return ls_invalid_argument(
+        "groups of %d that hold %zu replicas; there are "
+        "%d",
+        g->size, members == NULL ? (size_t)g->replicas : members->as.ints.count,
+        g->replicas);
   if (type.shape.rank == LS_MAX_RANK)
     return ls_unimplemented("%s of a value of rank %d",
                             ls_node_info(node)->name, LS_MAX_RANK);
@@ -264,6 +271,9 @@ ls_status lower_expand_permute(ls_lower_scope *scope, ls_node *node) {
   }
   groups g;
   LS_RETURN_IF_ERROR(stack_values(scope, node, &g));
+  if (sources->as.ints.count != (size_t)g.replicas)
+    return ls_invalid_argument("%zu replicas have a source; there are %d",
+                               sources->as.ints.count, g.replicas);
   for (int32_t r = 0; r < g.replicas; ++r)
     g.entries[r] = from[r] < 0 ? 0 : from[r];
   LS_RETURN_IF_ERROR(ls_lower_own_entry(scope, g.entries, node, &index));
@@ -276,7 +286,11 @@ ls_status lower_expand_replica_broadcast(ls_lower_scope *scope, ls_node *node) {
   if (scope->replicas == 0) return lower_forward(scope, node);
   groups g;
   uint64_t ref = 0;
+  const int64_t root = ls_node_int(node, "root", 0);
+  if (root >= scope->replicas)
+    return ls_invalid_argument("replica %lld is none of %d", (long long)root,
+                               scope->replicas);
   LS_RETURN_IF_ERROR(stack_values(scope, node, &g));
-  LS_RETURN_IF_ERROR(value_of(&g, ls_node_int(node, "root", 0), &ref));
+  LS_RETURN_IF_ERROR(value_of(&g, root, &ref));
   return ls_lower_map(scope, ls_ref(node->id, 0), ref);
 }

@@ -136,6 +136,10 @@ static ls_status lower_body(ls_lower_scope *scope, ls_lower_scope *inner,
 ls_status lower_merge_call(ls_lower_scope *scope, ls_node *node) {
   if (scope->replicas == 0)
     return ls_internal("a merge op outside of replicas");
+  if (ls_node_int(node, "replicas", 0) != scope->replicas)
+    return ls_invalid_argument("a merge of %lld replicas; there are %d",
+                               (long long)ls_node_int(node, "replicas", 0),
+                               scope->replicas);
   ls_lower_scope inner = *scope;
   inner.from = ls_graph_resolve(node->regions[0]);
   inner.bodies = NULL;

@@ -6,8 +6,6 @@
 #include "base/half.h"
 #include "base/runtime_internal.h"
 
-enum { FEW_INPUTS = 8 };
-
 ls_status ls_lower_scalar(ls_lower_scope *scope, ls_dtype dtype, double value,
                           const ls_node *origin, uint64_t *out_ref) {
   ls_array *array = NULL;
@@ -48,29 +46,23 @@ ls_status ls_lower_reshape(ls_lower_scope *scope, uint64_t ref, ls_shape shape,
 }
 
 // ---- As they are -----------------------------------------------------------
-// The node's types with known inputs: what its sizes come to.
-static ls_status infer_again(ls_lower_scope *scope, const ls_node *node,
-                             const uint64_t *inputs, ls_type *out_type) {
-  ls_type in[FEW_INPUTS + LS_MAX_RANK] = {0};
-  const ls_op_spec spec = {
-      .type = node->type, .attrs = node->attrs, .num_attrs = node->num_attrs};
+// The node's operands where it goes, in that graph's arena.
+static ls_status lowered_inputs(ls_lower_scope *scope, const ls_node *node,
+                                uint64_t **out_inputs) {
+  uint64_t *inputs =
+      ls_arena_new_array(&scope->to->arena, uint64_t, node->num_inputs);
+  if (inputs == NULL) return ls_out_of_memory();
   for (uint32_t i = 0; i < node->num_inputs; ++i)
-    in[i] = ls_lowered_type(scope, inputs[i]);
-  *out_type = (ls_type){0};
-  ls_infer infer = {.spec = &spec,
-                    .op_name = ls_node_info(node)->name,
-                    .in = in,
-                    .num_in = node->num_inputs,
-                    .out = out_type,
-                    .num_out = 1};
-  return ls_node_info(node)->infer(&infer);
+    inputs[i] = ls_lowered(scope, node->inputs[i]);
+  *out_inputs = inputs;
+  return ls_ok();
 }
 
 // Replaces sizes that come from operands by numbers and drops those operands.
 static ls_status lower_sized(ls_lower_scope *scope, ls_node *node,
                              const uint64_t *inputs, uint64_t *out_ref) {
   ls_type type;
-  LS_RETURN_IF_ERROR(infer_again(scope, node, inputs, &type));
+  LS_RETURN_IF_ERROR(ls_lower_infer(scope, node, &type));
   const int data = ls_node_info(node)->data_inputs;
   const bool reshapes =
       node->type == LS_OP_RESHAPE || node->type == LS_OP_BROADCAST;
@@ -80,9 +72,9 @@ static ls_status lower_sized(ls_lower_scope *scope, ls_node *node,
     return ls_ok();
   }
   ls_size sizes[LS_MAX_RANK];
-  ls_attr attrs[FEW_INPUTS + 4];
-  if (node->num_attrs > LS_COUNT_OF(attrs))
-    return ls_internal("%u attributes", node->num_attrs);
+  ls_attr *attrs =
+      ls_arena_new_array(&scope->to->arena, ls_attr, node->num_attrs);
+  if (attrs == NULL) return ls_out_of_memory();
   for (uint32_t i = 0; i < node->num_attrs; ++i)
     attrs[i] = strcmp(node->attrs[i].name, "sizes") == 0
                    ? sizes_of(type.shape, sizes)
@@ -96,7 +88,7 @@ static ls_status broadcast_operands(ls_lower_scope *scope, ls_node *node,
                                     uint64_t *inputs) {
   ls_type type;
   if (node->num_inputs < 2 || node->type == LS_OP_ADD_N) return ls_ok();
-  LS_RETURN_IF_ERROR(infer_again(scope, node, inputs, &type));
+  LS_RETURN_IF_ERROR(ls_lower_infer(scope, node, &type));
   for (uint32_t i = 0; i < node->num_inputs; ++i)
     if (ls_lowered_type(scope, inputs[i]).shape.rank != 0)
       LS_RETURN_IF_ERROR(
@@ -105,14 +97,8 @@ static ls_status broadcast_operands(ls_lower_scope *scope, ls_node *node,
 }
 
 ls_status lower_copy(ls_lower_scope *scope, ls_node *node) {
-  uint64_t few[FEW_INPUTS];
-  uint64_t *inputs = few;
-  if (node->num_inputs > FEW_INPUTS) {
-    inputs = ls_arena_new_array(&scope->to->arena, uint64_t, node->num_inputs);
-    if (inputs == NULL) return ls_out_of_memory();
-  }
-  for (uint32_t i = 0; i < node->num_inputs; ++i)
-    inputs[i] = ls_lowered(scope, node->inputs[i]);
+  uint64_t *inputs = NULL;
+  LS_RETURN_IF_ERROR(lowered_inputs(scope, node, &inputs));
   const unsigned traits = ls_node_info(node)->traits;
   uint64_t ref = 0;
   if (traits & LS_OP_SIZED) {
@@ -188,7 +174,7 @@ ls_status lower_dim_size(ls_lower_scope *scope, ls_node *node) {
       ls_lowered_type(scope, ls_lowered(scope, node->inputs[0])).shape;
   const int64_t axis = ls_node_int(node, "axis", 0);
   uint64_t ref = 0;
-  if (axis >= shape.rank)
+  if (axis < 0 || axis >= shape.rank)
     return ls_invalid_argument("dim_size: axis %lld of rank %d",
                                (long long)axis, shape.rank);
   LS_RETURN_IF_ERROR(ls_lower_scalar(scope, LS_DTYPE_I64,
@@ -198,12 +184,10 @@ ls_status lower_dim_size(ls_lower_scope *scope, ls_node *node) {
 
 // ---- Expanded --------------------------------------------------------------
 ls_status lower_expand_sum_to(ls_lower_scope *scope, ls_node *node) {
-  uint64_t inputs[FEW_INPUTS];
+  uint64_t *inputs = NULL;
   ls_type want;
-  if (node->num_inputs > FEW_INPUTS) return ls_internal("too many operands");
-  for (uint32_t i = 0; i < node->num_inputs; ++i)
-    inputs[i] = ls_lowered(scope, node->inputs[i]);
-  LS_RETURN_IF_ERROR(infer_again(scope, node, inputs, &want));
+  LS_RETURN_IF_ERROR(lowered_inputs(scope, node, &inputs));
+  LS_RETURN_IF_ERROR(ls_lower_infer(scope, node, &want));
   const ls_shape have = ls_lowered_type(scope, inputs[0]).shape;
   const int extra = have.rank - want.shape.rank;
   int64_t axes[LS_MAX_RANK];
@@ -233,11 +217,10 @@ static ls_status convert_to(ls_lower_scope *scope, uint64_t ref, ls_dtype dtype,
 
 // Added to zeros, 16-bit floats in f32.
 ls_status lower_expand_indexed_slices(ls_lower_scope *scope, ls_node *node) {
-  uint64_t inputs[FEW_INPUTS + LS_MAX_RANK], ref = 0;
+  uint64_t *inputs = NULL, ref = 0;
   ls_type type;
-  for (uint32_t i = 0; i < node->num_inputs; ++i)
-    inputs[i] = ls_lowered(scope, node->inputs[i]);
-  LS_RETURN_IF_ERROR(infer_again(scope, node, inputs, &type));
+  LS_RETURN_IF_ERROR(lowered_inputs(scope, node, &inputs));
+  LS_RETURN_IF_ERROR(ls_lower_infer(scope, node, &type));
   const ls_dtype wide = ls_is_half(type.dtype) ? LS_DTYPE_F32 : type.dtype;
   uint64_t operands[3] = {0, inputs[0]};
   LS_RETURN_IF_ERROR(ls_lower_scalar(scope, wide, 0, node, &operands[0]));

@@ -11,6 +11,9 @@
 #include "lockstep/ops.def"
 #undef LS_OP
 
+// The type of the node's first result from what its operands are now.
+ls_status ls_lower_infer(ls_lower_scope *scope, const ls_node *node,
+                         ls_type *out_type);
 // If the node is arithmetic on scalar constants, its value as a constant, with
 // the bits that running it would give; else 0.
 ls_status ls_lower_fold(ls_lower_scope *scope, const ls_node *node,

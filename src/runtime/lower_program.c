@@ -3,6 +3,7 @@
 // A program from a request: parameters, nodes, results, then what nothing uses
 // is dropped and the whole is checked.
 #include "base/runtime_internal.h"
+#include "graph/identity.h"
 #include "runtime/lower_ops.h"
 
 // ---- Uses ------------------------------------------------------------------
@@ -15,12 +16,12 @@ static ls_status mark_reads(ls_program *program) {
   if (is_read == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < body->num_nodes; ++i)
     for (uint32_t k = 0; k < body->nodes[i]->num_inputs; ++k)
-      is_read[body->nodes[i]->inputs[k] >> 16] = true;
+      is_read[ls_ref_id(body->nodes[i]->inputs[k])] = true;
   for (size_t i = 0; i < body->num_results; ++i)
-    is_read[body->results[i] >> 16] = true;
+    is_read[ls_ref_id(body->results[i])] = true;
   for (size_t u = 0; u < program->num_uses; ++u) {
     const uint64_t parameter = body->parameters[program->num_inputs + u];
-    program->uses[u].read = is_read[parameter >> 16];
+    program->uses[u].read = is_read[ls_ref_id(parameter)];
   }
   ls_release(allocator, is_read);
   return ls_ok();
@@ -36,7 +37,6 @@ static void destroy_program(ls_object *object) {
   for (size_t i = 0; i < program->num_expects; ++i)
     ls_object_release(program->expects[i].variable);
   ls_release(allocator, program->expects);
-  ls_text_release(program->text);
   ls_graph_free(program->body);
   ls_release(allocator, program);
 }
@@ -144,10 +144,7 @@ static ls_status finish(ls_program *program) {
   LS_RETURN_IF_ERROR(ls_check_stacks(program->body));
   LS_RETURN_IF_ERROR(mark_reads(program));
   LS_RETURN_IF_ERROR(ls_graph_verify(program->body));
-  LS_RETURN_IF_ERROR(ls_graph_print(program->body, &program->text));
-  const char *text = program->text;
-  program->fingerprint[0] = ls_hash(text, strlen(text), 1);
-  program->fingerprint[1] = ls_hash(text, strlen(text), 2);
+  ls_graph_identify(program->body, program->fingerprint);
   return ls_ok();
 }
 

@@ -146,11 +146,11 @@ static ls_status mark(replicate *self) {
 // Whether refs, one of each body, are one value.
 static bool is_common(const replicate *self, const uint64_t *refs) {
   const ls_graph *first = self->bodies[0].to;
-  const size_t place = ls_graph_position(first, refs[0] >> 16);
+  const size_t place = ls_graph_position(first, ls_ref_id(refs[0]));
   if (first->nodes[place]->varying) return false;
   for (size_t k = 1; k < self->num_classes; ++k)
-    if (self->twins[k][ls_graph_position(self->bodies[k].to, refs[k] >> 16)] !=
-            place ||
+    if (self->twins[k][ls_graph_position(self->bodies[k].to,
+                                         ls_ref_id(refs[k]))] != place ||
         ls_ref_output(refs[k]) != ls_ref_output(refs[0]))
       return false;
   return true;

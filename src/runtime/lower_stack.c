@@ -83,22 +83,40 @@ static ls_status set_element(ls_lowering *all, ls_lower_stack *stack,
   return ls_ok();
 }
 
-ls_status ls_lower_stack_unify(ls_lowering *all, ls_lower_stack *a,
-                               ls_lower_stack *b) {
-  a = root_of(a);
-  b = root_of(b);
-  if (a == NULL || b == NULL || a == b) return ls_ok();
+// Whether `inner` lies in `stack`, at any depth.
+static bool holds(const ls_lower_stack *stack, const ls_lower_stack *inner) {
+  const ls_lower_stack *at = root_of(stack->inner);
+  while (at != NULL && at != inner)
+    at = root_of(at->inner);
+  return at != NULL;
+}
+
+// What is known of `a` and `b`, without what they hold, is one from now on.
+static ls_status join(ls_lowering *all, ls_lower_stack *a, ls_lower_stack *b) {
+  if (holds(a, b) || holds(b, a))
+    return ls_invalid_argument("a stack is pushed on itself, or on one that it "
+                               "holds");
   if (a->is_known) LS_RETURN_IF_ERROR(set_element(all, b, a->element));
   if (b->is_known) LS_RETURN_IF_ERROR(set_element(all, a, b->element));
-  LS_RETURN_IF_ERROR(ls_lower_stack_unify(all, a->inner, b->inner));
-  if (b->inner == NULL) b->inner = a->inner;
   while (a->makers != NULL) {
     stack_maker *maker = a->makers;
     a->makers = maker->next;
     maker->next = b->makers;
     b->makers = maker;
   }
-  a->same = b;
+  return ls_ok();
+}
+
+ls_status ls_lower_stack_unify(ls_lowering *all, ls_lower_stack *a,
+                               ls_lower_stack *b) {
+  for (a = root_of(a), b = root_of(b); a != NULL && b != NULL && a != b;) {
+    LS_RETURN_IF_ERROR(join(all, a, b));
+    ls_lower_stack *const inner = root_of(a->inner);
+    if (b->inner == NULL) b->inner = inner;
+    a->same = b;
+    a = inner;
+    b = root_of(b->inner);
+  }
   return ls_ok();
 }
 

@@ -63,7 +63,8 @@ static const ls_object_type compiled_type = {.name = "compiled program",
                                              .destroy = destroy_compiled};
 
 // ---- Compiling -------------------------------------------------------------
-// Host kernels, their states and resources, which the text knows by type only.
+// Host kernels, their states and resources, which the fingerprint knows by type
+// only.
 // A program holds them, so while it is in the cache no other lies there.
 static void key_objects(const ls_graph *graph, ls_text *key) {
   for (size_t i = 0; i < graph->num_nodes; ++i) {
@@ -84,8 +85,8 @@ static void key_objects(const ls_graph *graph, ls_text *key) {
   }
 }
 
-// The cache's key: the text, and which variable and object stands where. Uses
-// differ between two models of equal shape, so they are part of it.
+// The cache's key: the body's fingerprint, and which variable and object stands
+// where. Uses differ between two models of equal shape, so they are part of it.
 static ls_status cache_key(const ls_program *program, int32_t replicas,
                            ls_text *key) {
   ls_text_append_bytes(key, program->fingerprint, sizeof(program->fingerprint));
@@ -105,7 +106,6 @@ static ls_status cache_key(const ls_program *program, int32_t replicas,
                          sizeof(expects->initialized));
   }
   key_objects(program->body, key);
-  ls_text_append(key, program->text);
   return ls_text_status(key);
 }
 

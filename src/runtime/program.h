@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Programs: lowered graphs, compiled once. One cache serves functions, eager
-// ops and sessions: programs with the same text share an executable.
+// ops and sessions: equal programs share an executable.
 #ifndef LS_RUNTIME_PROGRAM_H_
 #define LS_RUNTIME_PROGRAM_H_
 

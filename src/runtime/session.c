@@ -200,7 +200,7 @@ static ls_status find_plan(request *r, plan **out_plan) {
   ls_text_init(&key, session->allocator);
   ls_text_append_bytes(&key, r->refs, r->num_refs * sizeof(*r->refs));
   for (size_t i = 0; i < r->num_targets; ++i) {
-    const uint64_t id = r->targets[i].id << 16 | 0xffff;
+    const uint64_t id = ls_ref(r->targets[i].id, LS_MAX_OUTPUTS - 1);
     ls_text_append_bytes(&key, &id, sizeof(id));
   }
   for (size_t i = 0; i < r->num_feeds; ++i) {

@@ -92,7 +92,7 @@ static bool is_watched(const ls_tape *tape, ls_nest x) {
   if (x.kind == LS_KIND_VARIABLE) return true;
   if (x.kind != LS_KIND_TENSOR || x.as.tensor.graph != tape->graph)
     return false;
-  if (x.as.tensor.ref >> 16 >= tape->first_id) return true;
+  if (ls_ref_id(x.as.tensor.ref) >= tape->first_id) return true;
   for (size_t i = 0; i < tape->num_watched; ++i)
     if (tape->watched[i] == x.as.tensor.ref) return true;
   return false;

@@ -338,7 +338,7 @@ static void every_kind_prints(void **state) {
                          .dtype = LS_DTYPE_U64,
                          .as.bits = UINT64_MAX},
                "18446744073709551615");
-  expect_print(tensor_leaf(7 << 16 | 2), "tensor 7:2");
+  expect_print(tensor_leaf(7 << LS_TENSOR_OUTPUT_BITS | 2), "tensor 7:2");
   expect_print(tensor_leaf(0), "failed tensor");
   expect_print(ls_nest_op((ls_op){.id = 12}), "op 12");
   ls_object object;

@@ -325,7 +325,7 @@ typedef struct table {
 } table;
 
 static int32_t get(const table *t, uint64_t ref) {
-  return t->at[ref >> 16][ls_ref_output(ref)];
+  return t->at[ls_ref_id(ref)][ls_ref_output(ref)];
 }
 
 static void gather(const table *t, const ls_node *node, uint32_t from,
@@ -418,7 +418,8 @@ static void evaluate_replicate(const ls_node *node, table *t) {
     for (size_t r = 0; r < REPLICAS; ++r) {
       const size_t input =
           i < split ? i * REPLICAS + r : split * REPLICAS + i - split;
-      lanes[r].at[body->parameters[i] >> 16][0] = get(t, node->inputs[input]);
+      lanes[r].at[ls_ref_id(body->parameters[i])][0] =
+          get(t, node->inputs[input]);
     }
   }
   for (size_t i = 0; i < body->num_nodes; ++i) {
@@ -443,7 +444,7 @@ static void evaluate(const ls_graph *graph, const int32_t *parameters,
                      int32_t *results) {
   table t;
   for (size_t i = 0; i < graph->num_parameters; ++i) {
-    t.at[graph->parameters[i] >> 16][0] = parameters[i];
+    t.at[ls_ref_id(graph->parameters[i])][0] = parameters[i];
   }
   for (size_t i = 0; i < graph->num_nodes; ++i) {
     const ls_node *node = graph->nodes[i];

@@ -41,7 +41,7 @@ static ls_nest make_itself(const trial *t, const ls_tensor *xs) {
 static ls_nest make_group(const trial *t, const ls_tensor *xs) {
   (void)t;
   const ls_tensor x = ls_identity(xs[0]);
-  const ls_op op = {x.graph, x.ref >> 16};
+  const ls_op op = ls_tensor_op(x);
   ls_group(&op, 1, "together");
   return ls_leaf(x);
 }

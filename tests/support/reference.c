@@ -201,7 +201,7 @@ typedef struct ref_values {
 } ref_values;
 
 static ref_tensor value_of(const ref_values *values, uint64_t ref) {
-  return values->of_node[ref >> 16][ls_ref_output(ref)];
+  return values->of_node[ls_ref_id(ref)][ls_ref_output(ref)];
 }
 
 void ref_evaluate_graph(ref_run *run, const ls_graph *graph,
@@ -211,7 +211,7 @@ void ref_evaluate_graph(ref_run *run, const ls_graph *graph,
   for (size_t i = 0; i < graph->num_parameters; ++i) {
     ref_tensor *value = ref_allocate(run, 1, sizeof(*value));
     *value = arguments[i];
-    values.of_node[graph->parameters[i] >> 16] = value;
+    values.of_node[ls_ref_id(graph->parameters[i])] = value;
   }
   for (size_t n = 0; n < graph->num_nodes; ++n) {
     const ls_node *node = graph->nodes[n];

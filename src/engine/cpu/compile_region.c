@@ -160,7 +160,7 @@ static void note_post(const ls_cpu_region *self, const ls_cpu_body *body,
     const bool here =
         is_shared_operand
             ? merge == node && ls_cpu_twin(body, node->inputs[0]) != LS_NO_TWIN
-            : merge->inputs[0] >> 16 == node->id;
+            : ls_ref_id(merge->inputs[0]) == node->id;
     if (!here) continue;
     places[m] = *now;
     ++now->posts;

@@ -50,7 +50,7 @@ ls_status ls_cpu_region_init(ls_cpu_compiler *compiler, const ls_node *op,
 
 // Of a value of a body: its twin, or LS_NO_TWIN.
 static inline uint32_t ls_cpu_twin(const ls_cpu_body *body, uint64_t ref) {
-  return body->twins[ls_graph_position(body->graph, ref >> 16)];
+  return body->twins[ls_graph_position(body->graph, ls_ref_id(ref))];
 }
 
 #endif  // LS_ENGINE_CPU_COMPILE_REGION_H_

@@ -111,7 +111,7 @@ static void emit_early_posts(ls_cpu_compiler *compiler,
                              uint64_t id) {
   for (uint32_t i = 0; i < self->num_merges; ++i) {
     const uint64_t ref = body->merges[i]->inputs[0];
-    if (ref >> 16 != id) continue;
+    if (ls_ref_id(ref) != id) continue;
     ls_cpu_emit_post(compiler, self->bodies[0].graph, &self->merges[i],
                      ls_cpu_storage_of(compiler, &body->scope, ref));
   }

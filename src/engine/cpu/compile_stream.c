@@ -203,7 +203,7 @@ void ls_cpu_scope_init(ls_cpu_compiler *self, ls_cpu_scope *scope,
 }
 
 static uint32_t *entry_of(const ls_cpu_scope *scope, uint64_t ref) {
-  const size_t index = ls_graph_position(scope->graph, ref >> 16);
+  const size_t index = ls_graph_position(scope->graph, ls_ref_id(ref));
   if (index == SIZE_MAX) return NULL;
   if (ls_ref_output(ref) >= scope->graph->nodes[index]->num_outputs) {
     return NULL;
@@ -219,7 +219,8 @@ uint32_t ls_cpu_storage_of(ls_cpu_compiler *self, const ls_cpu_scope *scope,
   ls_cpu_fail(self,
               ls_internal("graph '%s' uses value %llu:%u before it is computed",
                           scope->graph->name == NULL ? "" : scope->graph->name,
-                          (unsigned long long)(ref >> 16), ls_ref_output(ref)));
+                          (unsigned long long)ls_ref_id(ref),
+                          ls_ref_output(ref)));
   return 0;
 }
 

@@ -310,7 +310,7 @@ static void deal_results(ls_cpu_together *self) {
 
 // Whether the merge was emitted in the place of its operand.
 static bool is_merged(const ls_cpu_together *self, const ls_node *merge) {
-  const uint64_t operand = merge->inputs[0] >> 16;
+  const uint64_t operand = ls_ref_id(merge->inputs[0]);
   return self->merged_by[ls_graph_position(self->graph, operand)] == merge;
 }
 

@@ -50,13 +50,13 @@ ls_status ls_cpu_find_products(ls_cpu_together *self) {
   if (uses == NULL || self->merged_by == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < graph->num_nodes; ++i)
     for (uint32_t n = 0; n < graph->nodes[i]->num_inputs; ++n)
-      ++uses[ls_graph_position(graph, graph->nodes[i]->inputs[n] >> 16)];
+      ++uses[ls_graph_position(graph, ls_ref_id(graph->nodes[i]->inputs[n]))];
   for (size_t i = 0; i < graph->num_results; ++i)
-    ++uses[ls_graph_position(graph, graph->results[i] >> 16)];
+    ++uses[ls_graph_position(graph, ls_ref_id(graph->results[i]))];
   for (size_t i = 0; i < graph->num_nodes; ++i) {
     const ls_node *merge = graph->nodes[i];
     if (!self->region->meets[i]) continue;
-    const size_t at = ls_graph_position(graph, merge->inputs[0] >> 16);
+    const size_t at = ls_graph_position(graph, ls_ref_id(merge->inputs[0]));
     if (uses[at] == 1 && adds_products(self, merge))
       self->merged_by[at] = merge;
   }
@@ -175,7 +175,7 @@ void ls_cpu_merge_together(ls_cpu_together *self, const ls_node *merge) {
   const uint32_t result =
       ls_cpu_new_shared(compiler, ls_cpu_type_size(merge->outputs[0]));
   ls_cpu_bind_ref(compiler, self->scope, ls_ref(merge->id, 0), result);
-  const size_t at = ls_graph_position(self->graph, merge->inputs[0] >> 16);
+  const size_t at = ls_graph_position(self->graph, ls_ref_id(merge->inputs[0]));
   bool mean = false;
   if (self->merged_by[at] != NULL)
     emit_products(self, merge, self->graph->nodes[at], result);

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a lowered graph is, in 128 bits: its nodes with their attributes and
+// constants, by content. Two that have the same compute the same. Objects and
+// host kernels are told apart by their type only: who needs more adds it.
+#ifndef LS_GRAPH_IDENTITY_H_
+#define LS_GRAPH_IDENTITY_H_
+
+#include "graph/graph.h"
+
+void ls_graph_identify(const ls_graph *graph, uint64_t out_identity[2]);
+
+#endif  // LS_GRAPH_IDENTITY_H_

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How much of something there can be: results and operands of an op, graphs
+// that lie in graphs. What is too much is refused by a status, on the small
+// stack of a fiber too.
+#include "base/fiber.h"
+#include "graph/graph.h"
+#include "lockstep/gradients.h"
+#include "lockstep/ops.h"
+#include "lockstep/session.h"
+#include "support/counted.h"
+#include "support/replicas.h"
+#include "support/values.h"
+
+// ---- Results ---------------------------------------------------------------
+enum { REPLICAS = 1024, RESULTS = 65 };
+
+static ls_nest many_results(ls_nest args, void *user) {
+  (void)user;
+  const ls_tensor x = ls_reduce_sum(ls_nest_tensor(args, 0), LS_ALL_AXES);
+  ls_nest items[RESULTS];
+  for (int i = 0; i < RESULTS; ++i)
+    items[i] = ls_leaf(ls_add_scalar(x, i));
+  return ls_nest_sequence(LS_KIND_LIST, items, RESULTS);
+}
+
+static void replicas_may_give_more_results_than_16_bits_count(void **state) {
+  (void)state;
+  double values[REPLICAS];
+  for (int r = 0; r < REPLICAS; ++r)
+    values[r] = r;
+  const ls_nest args = LS_LIST(
+      split_of(REPLICAS, array_of(LS_DTYPE_F32, LS_SHAPE(REPLICAS), values)));
+  const ls_nest results = call_on(REPLICAS, many_results, NULL, args, 1);
+  for (size_t i = 0; i < RESULTS; ++i)
+    for (size_t r = 0; r < REPLICAS; r += 93)
+      assert_float_equal(
+          number_of(ls_distributed_component(ls_nest_item(results, i), r)),
+          (double)(r + i), 0);
+  ls_nest_release(results);
+  ls_nest_release(args);
+}
+
+// ---- Operands --------------------------------------------------------------
+enum { OPERANDS = 20 };
+
+static ls_tensor broadcast_by_many(ls_tensor x) {
+  ls_tensor inputs[OPERANDS];
+  for (int i = 0; i < OPERANDS; ++i)
+    inputs[i] = x;
+  const ls_size size = {.operand = 1, .value = 0};
+  const ls_attr sizes = LS_ATTR_SZ("sizes", &size, 1);
+  return ls_op_output(ls_op_add(&(ls_op_spec){.type = LS_OP_BROADCAST,
+                                              .inputs = inputs,
+                                              .num_inputs = OPERANDS,
+                                              .attrs = &sizes,
+                                              .num_attrs = 1}),
+                      0);
+}
+
+static ls_nest many_operands(ls_nest args, void *user) {
+  (void)user;
+  return ls_leaf(broadcast_by_many(ls_nest_tensor(args, 0)));
+}
+
+static void operands_without_a_size_are_refused(void **state) {
+  (void)state;
+  const double values[] = {1, 2, 3};
+  static const char message[] = "broadcast takes 1 operands, got 20";
+  // Op by op.
+  expect_ok(ls_frame_begin());
+  const ls_tensor eager =
+      broadcast_by_many(eager_of(LS_DTYPE_F32, LS_SHAPE(3), values));
+  expect_status(ls_tensor_status(eager), LS_INVALID_ARGUMENT, message);
+  expect_ok(ls_frame_end(NULL));
+  // In a graph.
+  ls_graph *graph = NULL;
+  ls_scope scope = {0};
+  expect_ok(ls_graph_create("many", &graph));
+  ls_graph_begin(&scope, graph);
+  broadcast_by_many(ls_scalar(LS_DTYPE_F32, 1));
+  ls_scope_end(&scope);
+  expect_status(ls_graph_take_error(graph), LS_INVALID_ARGUMENT, message);
+  ls_graph_destroy(graph);
+  // Traced.
+  ls_function *function = NULL;
+  ls_nest result = ls_none();
+  const ls_nest args =
+      LS_LIST(ls_nest_array(array_of(LS_DTYPE_F32, LS_SHAPE(3), values)));
+  expect_ok(ls_function_create(&(ls_function_options){.call = many_operands},
+                               &function));
+  expect_status(ls_function_call(function, args, &result), LS_INVALID_ARGUMENT,
+                message);
+  ls_nest_release(args);
+  ls_function_release(function);
+}
+
+// ---- Graphs in graphs ------------------------------------------------------
+// Loops or branches in one another: how many, and how many are left.
+typedef struct nested {
+  int depth, left;
+  bool branches, differentiates;
+} nested;
+
+static ls_nest holds(ls_nest values, void *user) {
+  (void)user;
+  return ls_leaf(ls_less(values.as.tensor, ls_scalar(LS_DTYPE_F32, 100)));
+}
+
+static ls_nest inner_of(ls_nest values, void *user);
+
+static ls_nest branch_of(ls_nest none, void *user) {
+  (void)none;
+  return inner_of(ls_leaf(ls_scalar(LS_DTYPE_F32, 1)), user);
+}
+
+static ls_nest inner_of(ls_nest values, void *user) {
+  nested *self = user;
+  if (self->left == 0) return ls_leaf(ls_mul_scalar(values.as.tensor, 2));
+  --self->left;
+  const ls_nest made =
+      self->branches
+          ? ls_cond(ls_less(values.as.tensor, ls_scalar(LS_DTYPE_F32, 100)),
+                    branch_of, branch_of, self)
+          : ls_while(holds, inner_of, self, ls_nest_retain(values), 1);
+  if (self->branches) self->left = 0;  // The other branch is no tree.
+  return made;
+}
+
+static ls_nest nested_call(ls_nest args, void *user) {
+  nested *self = user;
+  self->left = self->depth;
+  const ls_nest x = ls_leaf(ls_nest_tensor(args, 0));
+  const ls_nest y = inner_of(x, self);
+  if (!self->differentiates) return y;
+  ls_nest dx = {0};
+  const ls_status status = ls_gradients(&y, 1, &x, 1, NULL, &dx);
+  ls_nest_release(y);
+  return ls_status_is_ok(status) ? dx : ls_fail(status);
+}
+
+static ls_status call_nested(nested *self) {
+  const double one = 1;
+  ls_function *function = NULL;
+  ls_nest result = ls_none();
+  const ls_nest args =
+      LS_LIST(ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, &one)));
+  ls_status status = ls_function_create(
+      &(ls_function_options){.call = nested_call, .user = self}, &function);
+  if (status == NULL) status = ls_function_call(function, args, &result);
+  if (status == NULL) assert_float_equal(number_of(result), 2, 0);
+  ls_nest_release(result);
+  ls_nest_release(args);
+  ls_function_release(function);
+  return status;
+}
+
+typedef struct on_fiber {
+  nested *of;
+  ls_status status;
+} on_fiber;
+
+static void call_on_fiber(void *user) {
+  on_fiber *self = user;
+  self->status = call_nested(self->of);
+}
+
+static ls_status call_nested_on_fiber(nested *self) {
+  ls_fiber_pool *pool = NULL;
+  ls_fiber *fiber = NULL;
+  on_fiber call = {.of = self};
+  expect_ok(ls_fiber_pool_create(ls_allocator_system(), &pool));
+  expect_ok(ls_fiber_create(pool, call_on_fiber, &call, &fiber));
+  expect_ok(ls_fiber_resume(fiber));
+  assert_true(ls_fiber_is_done(fiber));
+  ls_fiber_destroy(fiber);
+  ls_fiber_pool_destroy(pool);
+  return call.status;
+}
+
+// The function is one of them.
+static void graphs_lie_in_graphs_as_deep_as_is_said(void **state) {
+  (void)state;
+  for (int i = 0; i < 8; ++i) {
+    nested of = {.depth = LS_MAX_GRAPH_DEPTH - 1,
+                 .branches = i % 2 != 0,
+                 .differentiates = i / 2 % 2 != 0};
+    if (of.branches && of.differentiates) continue;  // Of a constant.
+    expect_ok(i < 4 ? call_nested(&of) : call_nested_on_fiber(&of));
+  }
+}
+
+static void deeper_graphs_are_refused(void **state) {
+  (void)state;
+  static const int depths[] = {LS_MAX_GRAPH_DEPTH, 5000};
+  for (int i = 0; i < 8; ++i) {
+    nested of = {.depth = depths[i % 2], .branches = i / 2 % 2 != 0};
+    expect_status(i < 4 ? call_nested(&of) : call_nested_on_fiber(&of),
+                  LS_UNIMPLEMENTED, "at most 64 are possible");
+  }
+}
+
+static ls_nest call_itself(ls_nest args, void *user) {
+  ls_nest result = ls_none();
+  const ls_status status =
+      ls_function_call(*(ls_function **)user, args, &result);
+  return ls_status_is_ok(status) ? result : ls_fail(status);
+}
+
+static void a_function_that_calls_itself_is_refused(void **state) {
+  (void)state;
+  const double one = 1;
+  ls_function *function = NULL;
+  ls_nest result = ls_none();
+  const ls_nest args =
+      LS_LIST(ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, &one)));
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = call_itself, .user = (void *)&function},
+      &function));
+  expect_status(ls_function_call(function, args, &result), LS_UNIMPLEMENTED,
+                "at most 64 are possible");
+  ls_nest_release(args);
+  ls_function_release(function);
+}
+
+// ---- Constants -------------------------------------------------------------
+static ls_nest plus_constant(ls_nest args, void *user) {
+  return ls_leaf(ls_add(ls_nest_tensor(args, 0),
+                        ls_reduce_sum(ls_constant(user), LS_ALL_AXES)));
+}
+
+// Beside the array there is the program's own copy, and no text.
+static void a_large_constant_is_copied_once(void **state) {
+  (void)state;
+  enum { COUNT = 1 << 21 };
+  const double one = 1;
+  counted memory = counted_begin(1);
+  ls_array *array = NULL;
+  ls_function *function = NULL;
+  ls_nest result = ls_none();
+  expect_ok(ls_array_create(LS_DTYPE_F32, LS_SHAPE(COUNT), &array));
+  for (int i = 0; i < COUNT; ++i)
+    ((float *)ls_array_mutable_data(array))[i] = 1;
+  const ls_nest args =
+      LS_LIST(ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, &one)));
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = plus_constant, .user = array}, &function));
+  const uint64_t before = counted_now(&memory).live_bytes;
+  expect_ok(ls_function_call(function, args, &result));
+  assert_float_equal(number_of(result), COUNT + 1, 0);
+  const uint64_t peak = counted_now(&memory).peak_bytes - before;
+  if (peak > COUNT * sizeof(float) * 5 / 4)
+    fail_msg("%llu bytes for a constant of %zu", (unsigned long long)peak,
+             COUNT * sizeof(float));
+  ls_nest_release(result);
+  ls_nest_release(args);
+  ls_function_release(function);
+  ls_array_release(array);
+  counted_end(&memory);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(replicas_may_give_more_results_than_16_bits_count),
+      cmocka_unit_test(operands_without_a_size_are_refused),
+      cmocka_unit_test(graphs_lie_in_graphs_as_deep_as_is_said),
+      cmocka_unit_test(deeper_graphs_are_refused),
+      cmocka_unit_test(a_function_that_calls_itself_is_refused),
+      cmocka_unit_test(a_large_constant_is_copied_once),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
