@@ -164,8 +164,8 @@ static inline ls_op ls_tensor_op(ls_tensor t) {
   return op;
 }
 static inline ls_tensor ls_op_output(ls_op op, unsigned output) {
-  const ls_tensor t = {
-      op.graph, op.id ? op.id << LS_TENSOR_OUTPUT_BITS | output : 0};
+  const ls_tensor t = {op.graph,
+                       op.id ? op.id << LS_TENSOR_OUTPUT_BITS | output : 0};
   return t;
 }
 // Of a failed or stale handle: LS_DTYPE_NONE and an unknown shape.

@@ -40,7 +40,7 @@ static size_t num_results(const merge_gradient *m, size_t output) {
 }
 
 static void need(const merge_gradient *m, bool *needed, uint64_t ref) {
-  needed[ls_graph_position(m->body, ref >> 16)] = true;
+  needed[ls_graph_position(m->body, ls_ref_id(ref))] = true;
 }
 
 // What a node gave that cannot be computed again is a result of the op, for us.

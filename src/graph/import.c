@@ -49,7 +49,7 @@ ls_status ls_graph_import(ls_graph *graph, ls_tensor value, uint64_t *out_ref) {
     return ls_invalid_argument(
         "a stale handle was used in graph '%s': its op %llu has gone with its "
         "frame or graph; keep values in ls_frame_end or fetch them before",
-        graph->name, (unsigned long long)(value.ref >> 16));
+        graph->name, (unsigned long long)ls_ref_id(value.ref));
   if (value.graph == graph) {
     *out_ref = value.ref;
     return ls_ok();

@@ -42,7 +42,7 @@ static bool walk(needs *n, uint64_t id, uint32_t who) {
     inside &= node->type != LS_OP_PLACEHOLDER &&
               (ls_node_info(node)->traits & LS_OP_ON_HOST) == 0;
     for (uint32_t i = 0; i < node->num_inputs; ++i)
-      push(n, node->inputs[i] >> 16, who);
+      push(n, ls_ref_id(node->inputs[i]), who);
     for (uint32_t i = 0; i < node->num_control; ++i)
       push(n, node->control[i], who);
   }

@@ -200,29 +200,6 @@ static void deeper_graphs_are_refused(void **state) {
   }
 }
 
-static ls_nest call_itself(ls_nest args, void *user) {
-  ls_nest result = ls_none();
-  const ls_status status =
-      ls_function_call(*(ls_function **)user, args, &result);
-  return ls_status_is_ok(status) ? result : ls_fail(status);
-}
-
-static void a_function_that_calls_itself_is_refused(void **state) {
-  (void)state;
-  const double one = 1;
-  ls_function *function = NULL;
-  ls_nest result = ls_none();
-  const ls_nest args =
-      LS_LIST(ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, &one)));
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = call_itself, .user = (void *)&function},
-      &function));
-  expect_status(ls_function_call(function, args, &result), LS_UNIMPLEMENTED,
-                "at most 64 are possible");
-  ls_nest_release(args);
-  ls_function_release(function);
-}
-
 // ---- Constants -------------------------------------------------------------
 static ls_nest plus_constant(ls_nest args, void *user) {
   return ls_leaf(ls_add(ls_nest_tensor(args, 0),
@@ -265,7 +242,6 @@ int main(void) {
       cmocka_unit_test(operands_without_a_size_are_refused),
       cmocka_unit_test(graphs_lie_in_graphs_as_deep_as_is_said),
       cmocka_unit_test(deeper_graphs_are_refused),
-      cmocka_unit_test(a_function_that_calls_itself_is_refused),
       cmocka_unit_test(a_large_constant_is_copied_once),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
