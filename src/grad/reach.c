@@ -146,11 +146,19 @@ static ls_status number_ops(ls_gradient_walk *walk) {
   return ls_ok();
 }
 
+// Whether an op lets no gradient through, so that nothing behind it waits for
+// what stands before it. Parameters have none, but may be what they stand for.
+static bool blocks(const ls_node *node) {
+  return node->type != LS_OP_PARAMETER &&
+         ls_gradient_table[node->type] == gradient_none;
+}
+
 static void mark_node_reached(ls_gradient_walk *walk, ls_graph *graph,
                               const ls_node *node, size_t index,
                               bool variables) {
   ls_gradient_entry *entry = &walk->entries[index];
-  const size_t count = ls_gradient_count_operands(walk, graph, node);
+  const size_t count =
+      blocks(node) ? 0 : ls_gradient_count_operands(walk, graph, node);
   for (size_t i = 0; i < count && !(entry->flags & LS_GRADIENT_REACHED); ++i) {
     size_t from = 0;
     const ls_gradient_entry *source = ls_gradient_source(
