@@ -16,68 +16,99 @@ static bool has_few_rows(ls_tensor gradient, int32_t replicas,
          shape.dim[0] <= rows / 2 / replicas;
 }
 
+// ---- Different rows --------------------------------------------------------
+// The different ones among some indices.
+typedef struct row_set {
+  ls_tensor order;    // Sorts the indices.
+  ls_tensor places;   // Of the indices in that order: which one each is.
+  ls_tensor indices;  // As many as there were; the rest is -1, which writes
+                      // skip.
+} row_set;
+
+static row_set find_different(ls_tensor indices) {
+  const int64_t count = ls_tensor_shape(indices).dim[0];
+  row_set set = {.order = ls_argsort(indices, 0, false)};
+  const ls_tensor sorted = ls_gather(indices, set.order, 0);
+  const ls_tensor parts[] = {ls_slice_axis(sorted, 0, 0, 1),
+                             ls_slice_axis(sorted, 0, 0, count - 1)};
+  const ls_tensor is_new = ls_not_equal(sorted, ls_concatenate(parts, 2, 0));
+  set.places = ls_cumsum(ls_convert(is_new, LS_DTYPE_I64), 0, false, false);
+  set.indices =
+      ls_scatter(LS_SCATTER_UPDATE, ls_fill(LS_DTYPE_I64, LS_SHAPE(count), -1),
+                 set.places, sorted);
+  return set;
+}
+
+// Adds up what belongs to one row, in the order it came in.
+static void merge_equal(ls_update_rows *rows) {
+  const ls_dtype dtype = ls_tensor_dtype(rows->gradient);
+  const row_set set = find_different(rows->indices);
+  const ls_tensor values = ls_convert(ls_gather(rows->gradient, set.order, 0),
+                                      ls_is_half(dtype) ? LS_DTYPE_F32 : dtype);
+  const ls_tensor zeros =
+      ls_broadcast_like(ls_scalar(ls_tensor_dtype(values), 0), values);
+  rows->indices = set.indices;
+  rows->gradient =
+      ls_convert(ls_scatter(LS_SCATTER_ADD, zeros, set.places, values), dtype);
+}
+
 // ---- Replicas --------------------------------------------------------------
-// The replicas' x, one behind the other: each stands in its place among zeros,
-// and is added to those of the others there.
-static ls_tensor gather_replicas(ls_tensor x, int32_t replicas) {
-  const ls_shape shape = ls_tensor_shape(x);
-  ls_shape one = {.rank = shape.rank + 1, .dim = {1}}, all = shape;
-  for (int i = 0; i < shape.rank; ++i)
-    one.dim[i + 1] = shape.dim[i];
-  ls_shape room = one;
-  room.dim[0] = replicas;
-  all.dim[0] *= replicas;
-  ls_tensor starts[LS_MAX_RANK] = {ls_replica_id()};
-  for (int i = 1; i < one.rank; ++i)
-    starts[i] = ls_scalar_i64(LS_DTYPE_I32, 0);
+// The replicas' lists of indices, one behind the other: each stands in its
+// place among zeros, and is added to those of the others there.
+static ls_tensor gather_replicas(ls_tensor indices, int32_t replicas) {
+  const int64_t count = ls_tensor_shape(indices).dim[0];
+  const ls_tensor starts[] = {ls_replica_id(), ls_scalar_i64(LS_DTYPE_I32, 0)};
   const ls_tensor placed = ls_dynamic_update_slice(
-      ls_fill(ls_tensor_dtype(x), room, 0), ls_reshape(x, one), starts);
-  return ls_reshape(ls_all_reduce(LS_REDUCE_SUM, placed), all);
+      ls_fill(ls_tensor_dtype(indices), LS_SHAPE(replicas, count), 0),
+      ls_reshape(indices, LS_SHAPE(1, count)), starts);
+  return ls_reshape(ls_all_reduce(LS_REDUCE_SUM, placed),
+                    LS_SHAPE(replicas * count));
+}
+
+// Which one of those of all replicas each of this replica's indices is.
+static ls_tensor own_places(const row_set *all, int64_t count) {
+  const ls_tensor zeros =
+      ls_broadcast_like(ls_scalar(LS_DTYPE_I64, 0), all->places);
+  const ls_tensor places =
+      ls_scatter(LS_SCATTER_UPDATE, zeros, all->order, all->places);
+  const ls_tensor start = ls_mul(ls_convert(ls_replica_id(), LS_DTYPE_I64),
+                                 ls_scalar_i64(LS_DTYPE_I64, count));
+  return ls_dynamic_slice(places, &start, LS_SHAPE(count));
+}
+
+// Of the rows that any replica has, each makes what it makes of all rows, and
+// these are put together as all rows are: what is left out is zeros.
+static ls_tensor put_together(const ls_shares *shares, bool is_sum,
+                              ls_tensor indices, ls_tensor values,
+                              ls_tensor gradient) {
+  const int64_t count = ls_tensor_shape(indices).dim[0];
+  const row_set all = find_different(
+      gather_replicas(ls_convert(indices, LS_DTYPE_I64), shares->replicas));
+  ls_shape shape = ls_tensor_shape(values);
+  shape.dim[0] = shares->replicas * count;
+  const ls_tensor own =
+      ls_indexed_slices(own_places(&all, count), values,
+                        ls_fill(ls_tensor_dtype(values), shape, 0));
+  return ls_indexed_slices(all.indices,
+                           is_sum ? ls_shares_sum(shares, own)
+                                  : ls_shares_mean(shares, own),
+                           gradient);
 }
 
 ls_tensor ls_gradient_of_all(const ls_optimizer *optimizer,
                              const ls_shares *shares, ls_tensor gradient) {
-  const int32_t replicas = shares->replicas;
   const bool is_sum = optimizer->over_replicas != LS_GRADIENTS_MEAN;
-  if (replicas == 1) return gradient;
+  if (shares->replicas == 1) return gradient;
   ls_tensor indices, values;
-  if (shares->differ || !has_few_rows(gradient, replicas, &indices, &values) ||
-      ls_tensor_shape(values).rank == LS_MAX_RANK ||
-      !ls_shape_is_known(ls_tensor_shape(values)))
-    return is_sum ? ls_shares_sum(shares, gradient)
-                  : ls_shares_mean(shares, gradient);
-  if (!is_sum) values = ls_mul_scalar(values, 1 / (double)replicas);
-  return ls_indexed_slices(gather_replicas(indices, replicas),
-                           gather_replicas(values, replicas), gradient);
+  if (!shares->differ &&
+      has_few_rows(gradient, shares->replicas, &indices, &values) &&
+      ls_shape_is_known(ls_tensor_shape(values)))
+    return put_together(shares, is_sum, indices, values, gradient);
+  return is_sum ? ls_shares_sum(shares, gradient)
+                : ls_shares_mean(shares, gradient);
 }
 
 // ---- Rows ------------------------------------------------------------------
-static ls_tensor zeros_like(ls_tensor x) {
-  return ls_broadcast_like(ls_scalar(ls_tensor_dtype(x), 0), x);
-}
-
-// Adds up what belongs to one row, in the order it came in: rows sorted by
-// index, and each one's number among the different ones. Where there are fewer
-// of those, the rest has the index -1, which writes skip.
-static void merge_equal(ls_update_rows *rows) {
-  const ls_dtype dtype = ls_tensor_dtype(rows->gradient);
-  const int64_t count = ls_tensor_shape(rows->indices).dim[0];
-  const ls_tensor order = ls_argsort(rows->indices, 0, false);
-  const ls_tensor sorted = ls_gather(rows->indices, order, 0);
-  const ls_tensor parts[] = {ls_slice_axis(sorted, 0, 0, 1),
-                             ls_slice_axis(sorted, 0, 0, count - 1)};
-  const ls_tensor is_new = ls_not_equal(sorted, ls_concatenate(parts, 2, 0));
-  const ls_tensor place =
-      ls_cumsum(ls_convert(is_new, LS_DTYPE_I64), 0, false, false);
-  const ls_tensor values = ls_convert(ls_gather(rows->gradient, order, 0),
-                                      ls_is_half(dtype) ? LS_DTYPE_F32 : dtype);
-  rows->indices =
-      ls_scatter(LS_SCATTER_UPDATE, ls_fill(LS_DTYPE_I64, LS_SHAPE(count), -1),
-                 place, sorted);
-  rows->gradient = ls_convert(
-      ls_scatter(LS_SCATTER_ADD, zeros_like(values), place, values), dtype);
-}
-
 bool ls_update_find_rows(ls_tensor gradient, ls_update_rows *out_rows) {
   if (!has_few_rows(gradient, 1, &out_rows->indices, &out_rows->gradient))
     return false;

@@ -16,7 +16,8 @@ enum { BATCH = 6, STEPS = 4 };
 typedef struct problem {
   ls_variable *table;
   ls_optimizer *optimizer;
-  bool dense;  // The gradient is made so.
+  bool dense;    // The gradient is made so.
+  int replicas;  // 0: none, a function alone.
 } problem;
 
 static ls_tensor loss_of(ls_variable *table, ls_nest args) {
@@ -122,24 +123,45 @@ static const struct {
               {"momentum", make_momentum, false},
               {"adam", make_adam, false}};
 
+// Calls the function; replicas share the batch.
+static void run_steps(const problem *p, ls_function *function, ls_nest whole) {
+  ls_nest loss = ls_none(), parts[2];
+  if (p->replicas == 0) {
+    for (int i = 0; i < STEPS; ++i)
+      expect_ok(ls_function_call(function, whole, &loss));
+    ls_nest_release(loss);
+    return;
+  }
+  ls_strategy *strategy = NULL;
+  expect_ok(ls_mirrored_strategy_create(
+      &(ls_mirrored_options){.num_replicas = LS_SOME(p->replicas)}, &strategy));
+  for (size_t i = 0; i < 2; ++i)
+    expect_ok(ls_strategy_split(
+        strategy, ls_nest_as_array(ls_nest_item(whole, i)), &parts[i]));
+  const ls_nest args = LS_TUPLE(parts[0], parts[1]);
+  for (int i = 0; i < STEPS; ++i)
+    expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &loss));
+  ls_nest_release(loss);
+  ls_nest_release(args);
+  ls_strategy_release(strategy);
+}
+
 // The table after some steps; and whether they wrote rows.
 static ls_array *train(problem *p, optimizer_maker make, ls_dtype dtype,
                        bool *out_by_rows) {
-  enum { ROWS = 20, WIDTH = 3 };
+  enum { ROWS = 40, WIDTH = 3 };
   p->table = make_table(ROWS, WIDTH, dtype);
   expect_ok(make(&p->optimizer));
   ls_function *function = function_of(step, p);
-  const ls_nest args = make_args(ROWS, WIDTH, dtype, BATCH);
-  ls_nest loss = ls_none();
-  for (int i = 0; i < STEPS; ++i)
-    expect_ok(ls_function_call(function, args, &loss));
+  const ls_nest args = make_args(ROWS, WIDTH, dtype,
+                                 p->replicas > 1 ? BATCH * p->replicas : BATCH);
+  run_steps(p, function, args);
   char *text = NULL;
   expect_ok(ls_graph_print(ls_function_graph(function), &text));
   *out_by_rows = strstr(text, "assign_scatter") != NULL;
   ls_text_release(text);
   ls_array *value = NULL;
   expect_ok(ls_variable_value(p->table, &value));
-  ls_nest_release(loss);
   ls_nest_release(args);
   ls_function_release(function);
   ls_optimizer_release(p->optimizer);
@@ -147,25 +169,37 @@ static ls_array *train(problem *p, optimizer_maker make, ls_dtype dtype,
   return value;
 }
 
+static void expect_same_bits(size_t maker, ls_dtype dtype, int replicas) {
+  problem p = {.dense = true, .replicas = replicas};
+  bool by_rows = true;
+  ls_array *want = train(&p, makers[maker].make, dtype, &by_rows);
+  assert_false(by_rows);
+  p.dense = false;
+  ls_array *got = train(&p, makers[maker].make, dtype, &by_rows);
+  assert_int_equal(by_rows, makers[maker].by_rows);
+  if (memcmp(ls_array_data(want), ls_array_data(got), ls_array_size(want)) != 0)
+    fail_msg("%s in %s on %d replicas: other bits", makers[maker].name,
+             ls_dtype_name(dtype), replicas);
+  ls_array_release(want);
+  ls_array_release(got);
+}
+
+static const ls_dtype dtypes[] = {LS_DTYPE_F32, LS_DTYPE_F64, LS_DTYPE_BF16,
+                                  LS_DTYPE_F16};
+
 static void a_step_by_rows_has_the_bits_of_one_over_all(void **state) {
   (void)state;
-  static const ls_dtype dtypes[] = {LS_DTYPE_F32, LS_DTYPE_F64, LS_DTYPE_BF16};
   for (size_t d = 0; d < LS_COUNT_OF(dtypes); ++d)
-    for (size_t i = 0; i < LS_COUNT_OF(makers); ++i) {
-      problem p = {.dense = true};
-      bool by_rows = true;
-      ls_array *want = train(&p, makers[i].make, dtypes[d], &by_rows);
-      assert_false(by_rows);
-      p.dense = false;
-      ls_array *got = train(&p, makers[i].make, dtypes[d], &by_rows);
-      assert_int_equal(by_rows, makers[i].by_rows);
-      if (memcmp(ls_array_data(want), ls_array_data(got),
-                 ls_array_size(want)) != 0)
-        fail_msg("%s in %s: other bits", makers[i].name,
-                 ls_dtype_name(dtypes[d]));
-      ls_array_release(want);
-      ls_array_release(got);
-    }
+    for (size_t i = 0; i < LS_COUNT_OF(makers); ++i)
+      expect_same_bits(i, dtypes[d], 0);
+}
+
+// Sums go along the tree, whatever rows each replica has.
+static void a_step_by_rows_of_replicas_has_these_bits_too(void **state) {
+  (void)state;
+  for (size_t d = 0; d < LS_COUNT_OF(dtypes); ++d)
+    for (size_t i = 0; i < LS_COUNT_OF(makers); ++i)
+      expect_same_bits(i, dtypes[d], 3);
 }
 
 // ---- Replicas --------------------------------------------------------------
@@ -280,6 +314,7 @@ static void a_large_table_costs_what_is_looked_up(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_step_by_rows_has_the_bits_of_one_over_all),
+      cmocka_unit_test(a_step_by_rows_of_replicas_has_these_bits_too),
       cmocka_unit_test(replicas_put_their_rows_together),
       cmocka_unit_test(a_large_table_costs_what_is_looked_up),
   };
