@@ -65,8 +65,9 @@ LS_VF(vf_max, (vf a, vf b), a.at[i] > b.at[i] ? a.at[i] : b.at[i])
 LS_VF(vf_min, (vf a, vf b), a.at[i] < b.at[i] ? a.at[i] : b.at[i])
 // a * b + c, rounded once.
 LS_VF(vf_fma, (vf a, vf b, vf c), fmaf(a.at[i], b.at[i], c.at[i]))
-// c - a * b, rounded once.
-LS_VF(vf_fnma, (vf a, vf b, vf c), fmaf(-a.at[i], b.at[i], c.at[i]))
+// c - a * b, rounded once. A NaN keeps its sign, as it does in a vector.
+LS_VF(vf_fnma, (vf a, vf b, vf c),
+      fmaf(a.at[i] != a.at[i] ? a.at[i] : -a.at[i], b.at[i], c.at[i]))
 
 LS_VM(vf_lt, (vf a, vf b), a.at[i] < b.at[i])
 LS_VM(vf_eq, (vf a, vf b), a.at[i] == b.at[i])
