@@ -72,7 +72,10 @@ LS_API LS_MUST_USE ls_status ls_tape_end(ls_tape *tape);
 LS_API void ls_tape_release(ls_tape *tape);
 // The gradient of y with respect to each x (tensors or variables): tensor
 // leaves, or none for what was not watched or not recorded. A replica's tape
-// records that replica's ops; for collectives see ls_gradients.
+// records that replica's ops; for collectives see ls_gradients. Loops and
+// branches ran as plain C: what their ops give is added up with what all others
+// give, where in a graph each trip adds up its own first. So last bits may
+// differ from those of a graph behind them, and nowhere else.
 LS_API LS_MUST_USE ls_status ls_tape_gradients(ls_tape *tape, ls_nest y,
                                                const ls_nest *xs, size_t num_xs,
                                                ls_nest *grads);
