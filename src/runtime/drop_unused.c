@@ -17,6 +17,9 @@ typedef struct usage {
   bool *outputs;
   uint32_t *moved;  // What output this one becomes.
   bool shrunk;      // A node lost outputs or operands, at any depth.
+  // It is inside of one of several bodies of a replicate op, which all meet in
+  // the same merges, also in those that only some of them use.
+  bool keeps_merges;
 } usage;
 
 static bool has_host_effect(const ls_node *node) {
@@ -27,10 +30,23 @@ static bool has_host_effect(const ls_node *node) {
   return false;
 }
 
-static ls_status init_usage(usage *u, ls_graph *graph) {
+static bool has_merge(const ls_node *node) {
+  if (ls_node_info(node)->traits & LS_OP_MERGE) return true;
+  for (uint32_t r = 0; r < node->num_regions; ++r)
+    for (size_t i = 0; i < node->regions[r]->num_nodes; ++i)
+      if (has_merge(node->regions[r]->nodes[i])) return true;
+  return false;
+}
+
+// Whether a node stays though nobody uses it.
+static bool stays(const usage *u, const ls_node *node) {
+  return has_host_effect(node) || (u->keeps_merges && has_merge(node));
+}
+
+static ls_status init_usage(usage *u, ls_graph *graph, bool keeps_merges) {
   const uint64_t most =
       graph->num_nodes == 0 ? 0 : graph->nodes[graph->num_nodes - 1]->id;
-  *u = (usage){.graph = graph};
+  *u = (usage){.graph = graph, .keeps_merges = keeps_merges};
   size_t count = 0;
   for (size_t i = 0; i < graph->num_nodes; ++i)
     count += graph->nodes[i]->num_outputs;
@@ -71,7 +87,7 @@ static bool is_marked(const usage *u, uint64_t ref) {
 static void mark_operands(usage *u) {
   for (size_t i = u->graph->num_nodes; i > 0; --i) {
     const ls_node *node = u->graph->nodes[i - 1];
-    if (has_host_effect(node)) u->nodes[node->id] = true;
+    if (stays(u, node)) u->nodes[node->id] = true;
     for (uint32_t k = 0; u->nodes[node->id] && k < node->num_inputs; ++k)
       mark(u, node->inputs[k]);
   }
@@ -120,11 +136,13 @@ static void keep_declared(ls_graph *graph, const bool *kept) {
 
 // Sets `kept` for what goes round and is used: after the loop, by its
 // condition, or by what a value that is used becomes in the next trip.
-static ls_status find_round(const ls_node *node, size_t count, bool *kept) {
+static ls_status find_round(const usage *u, const ls_node *node, size_t count,
+                            bool *kept) {
   const ls_graph *body = node->regions[1];
   usage condition, trip = {.graph = node->regions[1]};
-  ls_status status = init_usage(&condition, node->regions[0]);
-  if (status == NULL) status = init_usage(&trip, node->regions[1]);
+  ls_status status = init_usage(&condition, node->regions[0], u->keeps_merges);
+  if (status == NULL)
+    status = init_usage(&trip, node->regions[1], u->keeps_merges);
   if (status == NULL) {
     mark(&condition, condition.graph->results[0]);
     mark_operands(&condition);
@@ -151,7 +169,7 @@ static ls_status shrink_loop(usage *u, ls_node *node) {
   bool *kept = ls_new_array(u->graph->allocator, bool, count);
   if (kept == NULL) return ls_out_of_memory();
   memcpy(kept, u->outputs + u->first[node->id], count * sizeof(*kept));
-  ls_status status = find_round(node, count, kept);
+  ls_status status = find_round(u, node, count, kept);
   size_t left = 0;
   for (size_t i = 0; i < count; ++i)
     left += kept[i];
@@ -181,7 +199,8 @@ static void shrink_branches(usage *u, ls_node *node) {
 }
 
 // ---- Graphs ----------------------------------------------------------------
-static ls_status drop(ls_graph *graph, bool *kept_captures, bool *out_shrunk);
+static ls_status drop(ls_graph *graph, bool keeps_merges, bool *kept_captures,
+                      bool *out_shrunk);
 
 // The regions of a node, and the operands for their captures.
 static ls_status drop_in_regions(usage *u, ls_node *node) {
@@ -189,11 +208,14 @@ static ls_status drop_in_regions(usage *u, ls_node *node) {
   for (uint32_t r = 0; r < node->num_regions; ++r)
     input -= node->regions[r]->num_captures;
   size_t left = input;
+  const bool keeps_merges = u->keeps_merges || (node->type == LS_OP_REPLICATE &&
+                                                node->num_regions > 1);
   for (uint32_t r = 0; r < node->num_regions; ++r) {
     const size_t count = node->regions[r]->num_captures;
     bool *kept = ls_new_array(u->graph->allocator, bool, count);
     if (kept == NULL) return ls_out_of_memory();
-    const ls_status status = drop(node->regions[r], kept, &u->shrunk);
+    const ls_status status =
+        drop(node->regions[r], keeps_merges, kept, &u->shrunk);
     for (size_t i = 0; status == NULL && i < count; ++i, ++input)
       if (kept[i]) node->inputs[left++] = node->inputs[input];
     ls_release(u->graph->allocator, kept);
@@ -205,7 +227,7 @@ static ls_status drop_in_regions(usage *u, ls_node *node) {
 }
 
 static ls_status mark_node(usage *u, ls_node *node) {
-  if (has_host_effect(node)) u->nodes[node->id] = true;
+  if (stays(u, node)) u->nodes[node->id] = true;
   if (!u->nodes[node->id]) return ls_ok();
   if (node->type == LS_OP_WHILE) LS_RETURN_IF_ERROR(shrink_loop(u, node));
   if (node->type == LS_OP_COND) shrink_branches(u, node);
@@ -252,9 +274,10 @@ static void tell_users(const usage *u) {
 
 // `kept_captures` tells which captures are left; NULL if there are none.
 // Sets `*out_shrunk` if more may be unused now.
-static ls_status drop(ls_graph *graph, bool *kept_captures, bool *out_shrunk) {
+static ls_status drop(ls_graph *graph, bool keeps_merges, bool *kept_captures,
+                      bool *out_shrunk) {
   usage u;
-  ls_status status = init_usage(&u, graph);
+  ls_status status = init_usage(&u, graph, keeps_merges);
   for (size_t i = 0; status == NULL && i < graph->num_declared; ++i)
     mark(&u, graph->parameters[i]);
   for (size_t i = 0; status == NULL && i < graph->num_results; ++i)
@@ -277,7 +300,7 @@ ls_status ls_drop_unused(ls_graph *graph) {
   bool shrunk = true;
   while (status == NULL && shrunk) {
     shrunk = false;
-    status = drop(graph, NULL, &shrunk);
+    status = drop(graph, false, NULL, &shrunk);
   }
   return status;
 }

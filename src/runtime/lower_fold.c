@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arithmetic on scalar constants, done while lowering: counts, factors, the
-// ones that gradients start from.
+// Arithmetic on scalar constants and comparisons of them, done while lowering:
+// counts, factors, the ones that gradients start from, whether there are
+// examples.
 //
 // The bits are those of running the op: +, -, *, / of f32 computed in f64 and
 // rounded once equal the f32 ops, f64 and integers are themselves.
@@ -18,8 +19,8 @@ static const ls_array *constant_scalar(const ls_lower_scope *scope,
       node->outputs[0].shape.rank != 0)
     return NULL;
   const ls_dtype dtype = node->outputs[0].dtype;
-  const bool folds =
-      dtype == LS_DTYPE_F32 || dtype == LS_DTYPE_F64 || dtype == LS_DTYPE_I64;
+  const bool folds = dtype == LS_DTYPE_F32 || dtype == LS_DTYPE_F64 ||
+                     dtype == LS_DTYPE_I64 || dtype == LS_DTYPE_BOOL;
   return folds ? ls_node_attr(node, "value")->as.array : NULL;
 }
 
@@ -45,6 +46,37 @@ static bool fold_floats(uint16_t type, double x, double y, double *out) {
   }
 }
 
+static bool fold_compare(uint16_t type, double x, double y, double *out) {
+  switch (type) {
+  case LS_OP_EQUAL:
+    *out = x == y;
+    return true;
+  case LS_OP_NOT_EQUAL:
+    *out = x != y;
+    return true;
+  case LS_OP_LESS:
+    *out = x < y;
+    return true;
+  case LS_OP_LESS_EQUAL:
+    *out = x <= y;
+    return true;
+  case LS_OP_GREATER:
+    *out = x > y;
+    return true;
+  case LS_OP_GREATER_EQUAL:
+    *out = x >= y;
+    return true;
+  default:
+    return false;
+  }
+}
+
+// Running flushes denormals to zero; those are left to it.
+static bool is_denormal(ls_dtype dtype, double value) {
+  const double least = dtype == LS_DTYPE_F32 ? FLT_MIN : DBL_MIN;
+  return value != 0 && fabs(value) < least;
+}
+
 static bool fits_double(const ls_array *array) {
   const int64_t limit = (int64_t)1 << 53;
   if (ls_array_dtype(array) != LS_DTYPE_I64) return true;
@@ -59,18 +91,31 @@ ls_status ls_lower_fold(ls_lower_scope *scope, const ls_node *node,
   const ls_array *x = constant_scalar(scope, inputs[0]);
   const ls_array *y =
       node->num_inputs == 2 ? constant_scalar(scope, inputs[1]) : x;
-  if (x == NULL || y == NULL || !fits_double(x)) return ls_ok();
+  if (x == NULL || y == NULL || !fits_double(x) || !fits_double(y))
+    return ls_ok();
   ls_dtype dtype = ls_array_dtype(x);
   double value = ls_array_f64(x, 0);
+  const double other = ls_array_f64(y, 0);
+  if (node->num_inputs == 2 && !is_denormal(dtype, value) &&
+      !is_denormal(dtype, other) &&
+      fold_compare(node->type, value, other, &value))
+    return ls_lower_scalar(scope, LS_DTYPE_BOOL, value, node, out_ref);
+  if (dtype == LS_DTYPE_BOOL) return ls_ok();
   if (node->type == LS_OP_CONVERT) {
     dtype = ls_node_attr(node, "dtype")->as.dtype;
     if (dtype != LS_DTYPE_F32 && dtype != LS_DTYPE_F64) return ls_ok();
   } else if (dtype == LS_DTYPE_I64 ||
-             !fold_floats(node->type, value, ls_array_f64(y, 0), &value)) {
+             !fold_floats(node->type, value, other, &value)) {
     return ls_ok();
   }
-  // Running flushes denormals to zero; those are left to it.
-  const double least = dtype == LS_DTYPE_F32 ? FLT_MIN : DBL_MIN;
-  if (value != 0 && fabs(value) < least) return ls_ok();
+  if (is_denormal(dtype, value)) return ls_ok();
   return ls_lower_scalar(scope, dtype, value, node, out_ref);
+}
+
+bool ls_lower_is_known(const ls_lower_scope *scope, uint64_t ref,
+                       bool *out_value) {
+  const ls_array *array = constant_scalar(scope, ref);
+  if (array == NULL || ls_array_dtype(array) != LS_DTYPE_BOOL) return false;
+  *out_value = ls_array_f64(array, 0) != 0;
+  return true;
 }

@@ -96,6 +96,19 @@ static ls_status broadcast_operands(ls_lower_scope *scope, ls_node *node,
   return ls_ok();
 }
 
+// A select whose condition is known is one of its operands.
+static ls_status fold_select(ls_lower_scope *scope, const ls_node *node,
+                             const uint64_t *inputs, uint64_t *out_ref) {
+  bool holds = false;
+  ls_type type;
+  if (node->type != LS_OP_SELECT ||
+      !ls_lower_is_known(scope, inputs[0], &holds))
+    return ls_ok();
+  LS_RETURN_IF_ERROR(ls_lower_infer(scope, node, &type));
+  return ls_lower_broadcast(scope, inputs[holds ? 1 : 2], type.shape, node,
+                            out_ref);
+}
+
 ls_status lower_copy(ls_lower_scope *scope, ls_node *node) {
   uint64_t *inputs = NULL;
   LS_RETURN_IF_ERROR(lowered_inputs(scope, node, &inputs));
@@ -107,6 +120,7 @@ ls_status lower_copy(ls_lower_scope *scope, ls_node *node) {
   }
   if (traits & LS_OP_ELEMENTWISE)
     LS_RETURN_IF_ERROR(ls_lower_fold(scope, node, inputs, &ref));
+  if (ref == 0) LS_RETURN_IF_ERROR(fold_select(scope, node, inputs, &ref));
   if (ref == 0) LS_RETURN_IF_ERROR(ls_lower_pool(scope, node, inputs, &ref));
   if (ref != 0) return ls_lower_map(scope, ls_ref(node->id, 0), ref);
   if (traits & LS_OP_ELEMENTWISE)

@@ -3,8 +3,11 @@
 // whole batch.
 #include <math.h>
 
+#include "base/allocator.h"
 #include "lockstep/optimizers.h"
+#include "support/counted.h"
 #include "support/expect.h"
+#include "support/small_models.h"
 #include "support/spec.h"
 #include "support/training.h"
 
@@ -78,12 +81,75 @@ static void norms_over_parts_are_numbers(void **state) {
   training_deinit(&got);
 }
 
+// Classes of replicas go side by side, each by itself: the bytes are those of
+// replicas that are run one by one. With as many examples as replicas and
+// fewer, some replicas have none.
+static void expect_bytes_of_lanes(const ls_model_type *type, int64_t batch,
+                                  int replicas) {
+  training_job job = {.model = type->name,
+                      .type = type,
+                      .batch = batch,
+                      .steps = 3,
+                      .replicas = replicas,
+                      .threads = 2};
+  training want;
+  training_run(&job, &want);
+  job.lanes = "blocks";
+  expect_same_outcome(&want, &job);
+  job.lanes = "threads";
+  job.threads = 3;
+  expect_same_outcome(&want, &job);
+  training_deinit(&want);
+}
+
+static void uneven_classes_have_the_bytes_of_lanes(void **state) {
+  (void)state;
+  const ls_model_type *const types[] = {&small_mlp, &small_cnn, &small_gpt};
+  for (size_t i = 0; i < LS_COUNT_OF(types); ++i) {
+    expect_bytes_of_lanes(types[i], 7, 3);
+    expect_bytes_of_lanes(types[i], 3, 5);
+    expect_bytes_of_lanes(types[i], 9, 2);
+  }
+  expect_bytes_of_lanes(&small_mlp, 11, 20);
+  expect_bytes_of_lanes(&small_mlp, 50, 33);
+}
+
+// The peak of two steps of mlp, without its batch.
+static uint64_t peak_of(int64_t batch, int replicas) {
+  counted memory = counted_begin(1);
+  training_setup setup;
+  training_setup_create(
+      &(training_job){.model = "mlp", .batch = batch, .replicas = replicas},
+      &setup);
+  expect_ok(training_setup_step(&setup));
+  expect_ok(training_setup_step(&setup));
+  const uint64_t peak = counted_now(&memory).peak_bytes;
+  training_setup_destroy(&setup);
+  counted_end(&memory);
+  return peak;
+}
+
+// Where some have an example more than others, or none at all.
+static void uneven_replicas_take_no_more_memory(void **state) {
+  (void)state;
+  const uint64_t even = peak_of(256, 256);
+  const uint64_t uneven = peak_of(250, 64), empty = peak_of(256, 1024);
+  print_message("mlp: 256 examples on 256 replicas %.1f MB, 250 on 64 %.1f, "
+                "256 on %d %.1f\n",
+                (double)even * 1e-6, (double)uneven * 1e-6, 1024,
+                (double)empty * 1e-6);
+  assert_true(uneven <= even * 5 / 4);
+  assert_true(empty <= even + (1024 - 256) * UINT64_C(16384));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(any_remainder_gives_the_step_of_the_whole_batch),
       cmocka_unit_test(so_it_is_with_convolutions),
       cmocka_unit_test(so_it_is_with_attention_and_embeddings),
       cmocka_unit_test(norms_over_parts_are_numbers),
+      cmocka_unit_test(uneven_classes_have_the_bytes_of_lanes),
+      cmocka_unit_test(uneven_replicas_take_no_more_memory),
   };
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   expect_ok(ls_runtime_destroy(NULL));

@@ -186,9 +186,9 @@ void ls_cpu_emit_graph(ls_cpu_compiler *self, ls_cpu_scope *scope);
 typedef struct ls_cpu_use {
   ls_kernel_plan plan;     // Prepared, with the types of its operands.
   const uint32_t *inputs;  // Their storages.
-  // More than 1: of so many replicas, each with its part of every storage, one
-  // behind the other, but for inputs that are one for all.
-  uint32_t lanes;
+  // More than 1: of so many replicas from `first` on, each with its part of
+  // every storage, one behind the other, but for inputs that are one for all.
+  uint32_t lanes, first;
   const bool *is_whole;  // By input.
 } ls_cpu_use;
 // Prepares the node's kernel for operands of these types.
@@ -238,11 +238,10 @@ void ls_cpu_choose_parts(ls_cpu_compiler *self, ls_cpu_launch *launch,
 
 // ---- compile_together.c ----------------------------------------------------
 typedef struct ls_cpu_region ls_cpu_region;
-// Whether all replicas can go through the op's instructions side by side.
-bool ls_cpu_can_go_together(const ls_cpu_compiler *self,
-                            const ls_cpu_region *region);
-// Emits them so. Binds nothing of `outer`, but makes what is gathered.
-void ls_cpu_emit_together(ls_cpu_compiler *self, ls_cpu_region *region,
+// Emits the op so that its replicas go through the instructions side by side;
+// false if they cannot, and nothing was emitted. Binds nothing of `outer`, but
+// makes what is gathered.
+bool ls_cpu_emit_together(ls_cpu_compiler *self, ls_cpu_region *region,
                           const ls_cpu_scope *outer);
 
 // ---- storage.c -------------------------------------------------------------

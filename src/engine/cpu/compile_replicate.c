@@ -345,9 +345,7 @@ void ls_cpu_emit_replicate(ls_cpu_compiler *compiler, ls_cpu_scope *outer,
     return;
   }
   bind_captures(compiler, &self, outer);
-  if (ls_cpu_can_go_together(compiler, &self)) {
-    ls_cpu_emit_together(compiler, &self, outer);
-  } else {
+  if (!ls_cpu_emit_together(compiler, &self, outer)) {
     bind_arguments(compiler, &self, outer);
     if (replicas == 1)
       ls_cpu_emit_graph(compiler, &self.bodies[0].scope);

@@ -12,39 +12,17 @@
 // instruction like any other; a gradient of weights that is merged at once is
 // multiplied and added up in one (products.h).
 //
+// Replicas whose arguments have other shapes are of other classes: each class
+// goes so by itself, and all meet in the merges (compile_together_classes.c).
+//
 // The bits are those of lanes: no kernel's rows depend on how many there are.
 #include "engine/cpu/compile_together.h"
 
-#include "base/runtime_internal.h"
 #include "engine/cpu/team.h"
 #include "engine/cpu/together.h"
 
-// ---- Whether they can ------------------------------------------------------
-static bool can_run(const ls_node *node) {
-  if (!node->varying || node->type == LS_OP_PARAMETER ||
-      node->type == LS_OP_BARRIER)
-    return true;
-  return node->num_regions == 0 && node->type != LS_OP_HOST &&
-         ls_kernel_prepare_of(node->type) != NULL &&
-         (ls_node_info(node)->traits & LS_OP_MERGE) == 0 &&
-         node->num_inputs + node->num_outputs < LS_CPU_SPREAD_OPERANDS;
-}
-
-bool ls_cpu_can_go_together(const ls_cpu_compiler *self,
-                            const ls_cpu_region *region) {
-  if (self->replicas < 2 || region->num_bodies != 1 ||
-      self->out->trunk != NULL ||
-      ls_debug_lanes(self->out->backend->runtime) != LS_LANES_TOGETHER)
-    return false;
-  const ls_graph *graph = region->bodies[0].graph;
-  for (size_t i = 0; i < graph->num_nodes; ++i)
-    if (!can_run(graph->nodes[i])) return false;
-  return true;
-}
-
 // ---- Copies ----------------------------------------------------------------
-void ls_cpu_emit_extra(ls_cpu_together *self, const ls_cpu_extra *e) {
-  ls_cpu_compiler *compiler = self->compiler;
+void ls_cpu_emit_extra(ls_cpu_compiler *compiler, const ls_cpu_extra *e) {
   const uint32_t position = ls_cpu_emit(compiler, LS_CPU_KERNEL, e->node);
   for (uint32_t i = 0; i < e->num_in; ++i)
     ls_cpu_read(compiler, e->in[i]);
@@ -62,37 +40,46 @@ void ls_cpu_emit_extra(ls_cpu_together *self, const ls_cpu_extra *e) {
   note->flops = e->flops;
 }
 
-// Copies between one storage for each replica and one of all, a block a
-// replica.
+// Copies of `size` bytes, a block a replica.
+typedef struct copies {
+  const char *kind;
+  ls_kernel_loop loop;
+  size_t size;
+  uint32_t count;
+  const uint32_t *in, *out;
+  uint32_t num_in, num_out;
+} copies;
+
 static void emit_copies(ls_cpu_together *self, const ls_node *node,
-                        const char *kind, ls_kernel_loop loop, size_t size,
-                        const uint32_t *in, uint32_t num_in,
-                        const uint32_t *out, uint32_t num_out) {
+                        const copies *c) {
   size_t *params = ls_arena_new(&self->compiler->out->arena, size_t);
   if (params == NULL) {
     ls_cpu_fail(self->compiler, ls_out_of_memory());
     return;
   }
-  *params = size;
-  ls_cpu_emit_extra(self, &(ls_cpu_extra){.node = node,
-                                          .kind = kind,
-                                          .loop = loop,
-                                          .params = params,
-                                          .blocks = self->lanes,
-                                          .bytes = 2 * size * self->lanes,
-                                          .in = in,
-                                          .num_in = num_in,
-                                          .out = out,
-                                          .num_out = num_out});
+  *params = c->size;
+  ls_cpu_emit_extra(self->compiler,
+                    &(ls_cpu_extra){.node = node,
+                                    .kind = c->kind,
+                                    .loop = c->loop,
+                                    .params = params,
+                                    .blocks = c->count,
+                                    .bytes = 2 * c->size * c->count,
+                                    .in = c->in,
+                                    .num_in = c->num_in,
+                                    .out = c->out,
+                                    .num_out = c->num_out});
 }
 
-// A value that is one for all replicas, once for each.
+// A value that is one for all lanes, once for each.
 static uint32_t repeat(ls_cpu_together *self, const ls_node *node,
                        uint64_t ref) {
   const size_t size = ls_cpu_ref_size(self->graph, ref);
   const uint32_t one = ls_cpu_storage_of(self->compiler, self->scope, ref);
   const uint32_t all = ls_cpu_new_shared(self->compiler, size * self->lanes);
-  emit_copies(self, node, "repeat", ls_cpu_repeat_loop, size, &one, 1, &all, 1);
+  emit_copies(self, node,
+              &(copies){"repeat", ls_cpu_repeat_loop, size, self->lanes, &one,
+                        &all, 1, 1});
   return all;
 }
 
@@ -107,8 +94,9 @@ uint32_t ls_cpu_together_storage(ls_cpu_together *self, uint64_t ref) {
   if (s != LS_CPU_NONE && !self->is_lined_up[s]) {
     const size_t size = ls_cpu_ref_size(self->graph, ref);
     const uint32_t all = ls_cpu_new_shared(self->compiler, size * self->lanes);
-    emit_copies(self, self->region->op, "line up", ls_cpu_line_up_loop, size,
-                self->parts[s], self->lanes, &all, 1);
+    emit_copies(self, self->region->op,
+                &(copies){"line up", ls_cpu_line_up_loop, size, self->lanes,
+                          self->parts[s], &all, self->lanes, 1});
     ls_cpu_bind_ref(self->compiler, self->scope, ref, all);
     self->is_lined_up[s] = true;
   }
@@ -260,6 +248,7 @@ static void emit_varying(ls_cpu_together *self, const ls_node *node) {
   use.inputs = inputs;
   use.is_whole = is_whole;
   use.lanes = joins ? 1 : self->lanes;
+  use.first = joins ? 0 : self->first;
   ls_cpu_emit_use(compiler, self->scope, &use);
 }
 
@@ -274,11 +263,12 @@ static void emit_barrier(ls_cpu_together *self, const ls_node *node) {
   }
 }
 
-// ---- The op ----------------------------------------------------------------
+// ---- A class ---------------------------------------------------------------
 static ls_status find_arguments(ls_cpu_together *self,
                                 const ls_cpu_scope *outer) {
   ls_arena *temp = &self->compiler->temp;
   const ls_cpu_region *region = self->region;
+  const uint32_t replicas = (uint32_t)self->compiler->replicas;
   self->parts = ls_arena_new_array(temp, uint32_t *, region->num_split);
   self->is_lined_up = ls_arena_new_array(temp, bool, region->num_split);
   if (self->parts == NULL || self->is_lined_up == NULL)
@@ -287,65 +277,103 @@ static ls_status find_arguments(ls_cpu_together *self,
     self->parts[s] = ls_arena_new_array(temp, uint32_t, self->lanes);
     if (self->parts[s] == NULL) return ls_out_of_memory();
     for (uint32_t r = 0; r < self->lanes; ++r)
-      self->parts[s][r] = ls_cpu_storage_of(
-          self->compiler, outer, region->op->inputs[s * self->lanes + r]);
+      self->parts[s][r] =
+          ls_cpu_storage_of(self->compiler, outer,
+                            region->op->inputs[s * replicas + self->first + r]);
+    if (self->lanes > 1) continue;
+    // Nothing is to be lined up.
+    self->is_lined_up[s] = true;
+    ls_cpu_bind_ref(self->compiler, self->scope, self->graph->parameters[s],
+                    self->parts[s][0]);
   }
   return ls_ok();
 }
 
 static void deal_results(ls_cpu_together *self) {
   const ls_cpu_region *region = self->region;
+  const uint32_t replicas = (uint32_t)self->compiler->replicas;
   for (uint32_t g = 0; g < region->num_gathered; ++g) {
     if (!region->is_gathered[g]) continue;
     const uint64_t ref = self->graph->results[g];
     const size_t size = ls_cpu_ref_size(self->graph, ref);
-    uint32_t *parts = region->gathered + (size_t)g * self->lanes;
-    for (uint32_t r = 0; r < self->lanes; ++r)
+    uint32_t *parts = region->gathered + (size_t)g * replicas + self->first;
+    for (uint32_t r = 0; r < self->replicas; ++r)
       parts[r] = ls_cpu_new_shared(self->compiler, size);
+    const bool varies = ls_cpu_together_varies(self, ref);
     const uint32_t all = ls_cpu_together_storage(self, ref);
-    emit_copies(self, region->op, "deal", ls_cpu_deal_loop, size, &all, 1,
-                parts, self->lanes);
+    emit_copies(
+        self, region->op,
+        &(copies){"deal", varies ? ls_cpu_deal_loop : ls_cpu_deal_one_loop,
+                  size, self->replicas, &all, parts, 1, self->replicas});
   }
 }
 
-// Whether the merge was emitted in the place of its operand.
-static bool is_merged(const ls_cpu_together *self, const ls_node *merge) {
-  const uint64_t operand = ls_ref_id(merge->inputs[0]);
-  return self->merged_by[ls_graph_position(self->graph, operand)] == merge;
+// What shared code has computed, in the first class.
+static void bind_twin(ls_cpu_classes *all, ls_cpu_together *self,
+                      const ls_node *node, uint32_t twin) {
+  const ls_cpu_together *first = &all->items[0];
+  if (node->type == LS_OP_PARAMETER) return;
+  for (unsigned i = 0; i < node->num_outputs; ++i)
+    ls_cpu_bind_ref(
+        self->compiler, self->scope, ls_ref(node->id, i),
+        ls_cpu_storage_of(self->compiler, first->scope,
+                          ls_ref(first->graph->nodes[twin]->id, i)));
 }
 
-static void emit_node(ls_cpu_together *self, size_t position) {
+static bool is_met(const ls_cpu_together *self, const ls_node *node) {
+  if ((ls_node_info(node)->traits & LS_OP_MERGE) == 0) return false;
+  for (uint32_t m = 0; m < self->region->num_merges; ++m)
+    if (self->body->merges[m] == node) return true;
+  return false;
+}
+
+static void emit_one(ls_cpu_classes *all, ls_cpu_together *self,
+                     uint32_t position) {
   const ls_node *node = self->graph->nodes[position];
-  const bool meets = self->region->meets[position];
-  if (meets && is_merged(self, node)) return;
-  if (self->merged_by[position] != NULL)
-    ls_cpu_merge_together(self, self->merged_by[position]);
-  else if (meets)
-    ls_cpu_merge_together(self, node);
-  else if (!node->varying || node->type == LS_OP_PARAMETER)
+  const uint32_t twin = self->body->twins[position];
+  if (self->is_merged[position] || is_met(self, node)) return;
+  if (self != all->items && twin != LS_NO_TWIN &&
+      node->type != LS_OP_CONSTANT) {
+    if (self->needs[position]) bind_twin(all, self, node, twin);
+  } else if (!self->varies[position] || node->type == LS_OP_PARAMETER) {
     ls_cpu_emit_node(self->compiler, self->scope, node);
-  else if (node->type == LS_OP_BARRIER)
+  } else if (node->type == LS_OP_BARRIER) {
     emit_barrier(self, node);
-  else
+  } else {
     emit_varying(self, node);
+  }
 }
 
-void ls_cpu_emit_together(ls_cpu_compiler *compiler, ls_cpu_region *region,
-                          const ls_cpu_scope *outer) {
-  ls_cpu_body *body = &region->bodies[0];
-  ls_cpu_together self = {.compiler = compiler,
-                          .region = region,
-                          .graph = body->graph,
-                          .scope = &body->scope,
-                          .lanes = (uint32_t)compiler->replicas};
-  ls_status status = find_arguments(&self, outer);
-  if (status == NULL) status = ls_cpu_find_products(&self);
-  if (status != NULL) {
-    ls_cpu_fail(compiler, status);
-    return;
+// All classes, up to what a merge needs of each.
+static void emit_up_to(ls_cpu_classes *all, const ls_cpu_addend *until) {
+  for (uint32_t k = 0; k < all->count; ++k) {
+    ls_cpu_together *self = &all->items[k];
+    const size_t end = until == NULL ? self->graph->num_nodes : until[k].before;
+    while (self->emitted < end && !ls_cpu_failed(all->compiler))
+      emit_one(all, self, self->emitted++);
   }
-  for (size_t i = 0; i < body->graph->num_nodes && !ls_cpu_failed(compiler);
-       ++i)
-    emit_node(&self, i);
-  deal_results(&self);
+}
+
+// ---- The op ----------------------------------------------------------------
+bool ls_cpu_emit_together(ls_cpu_compiler *compiler, ls_cpu_region *region,
+                          const ls_cpu_scope *outer) {
+  ls_cpu_classes all;
+  if (!ls_cpu_plan_classes(compiler, region, &all)) return false;
+  for (uint32_t k = 0; k < all.count; ++k) {
+    const ls_status status = find_arguments(&all.items[k], outer);
+    if (!ls_status_is_ok(status)) {
+      ls_cpu_fail(compiler, status);
+      return true;
+    }
+  }
+  for (uint32_t e = 0; e < region->num_merges && !ls_cpu_failed(compiler);
+       ++e) {
+    const uint32_t m = all.order[e];
+    emit_up_to(&all, &all.addends[m * all.count]);
+    ls_cpu_merge_together(&all, m);
+  }
+  emit_up_to(&all, NULL);
+  for (uint32_t k = 0; k < all.count && !ls_cpu_failed(compiler); ++k)
+    deal_results(&all.items[k]);
+  return true;
 }

@@ -97,6 +97,7 @@ static void spread_step(ls_cpu_compiler *self, const ls_cpu_use *use,
     ls_cpu_fail(self, status);
     return;
   }
+  spread->first = use->first;
   size_t *stride = spread->strides;
   for (size_t i = 0; step->reads && i < plan->num_in; ++i) {
     *stride++ = use->is_whole[i] ? 0 : ls_cpu_type_size(plan->in[i]);
@@ -135,7 +136,7 @@ static void emit_step(ls_cpu_compiler *self, ls_cpu_scope *scope,
   instruction->loop = step->loop;
   instruction->params = plan->params;
   instruction->size = step->blocks;
-  if (use->lanes > 1) spread_step(self, use, step, position);
+  if (use->lanes > 1 || use->first > 0) spread_step(self, use, step, position);
   const int64_t flops = plan->flops * use->lanes;
   bytes *= use->lanes;
   instruction->number = ls_cpu_team_gains(flops, bytes, instruction->size);

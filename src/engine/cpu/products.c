@@ -18,10 +18,16 @@ typedef struct products_params {
 } products_params;
 
 // ---- A block ---------------------------------------------------------------
+enum { MOST_LEVELS = 33 };
+
+// Complete subtrees wait for their sibling: each in a buffer of its own, or in
+// none if nobody in it gives anything.
 typedef struct block {
   int64_t m0, n0, rows, columns;
-  char *sums;        // Complete subtrees that wait for their sibling,
-  uint32_t waiting;  // ... so many of them.
+  char *sums;  // The buffers.
+  uint32_t waiting;
+  int8_t buffers[MOST_LEVELS];  // Of those that wait; below 0: nothing.
+  int8_t used;                  // Buffers, as a stack.
 } block;
 
 static const char *at(const products_params *self, const void *base,
@@ -29,18 +35,41 @@ static const char *at(const products_params *self, const void *base,
   return (const char *)base + (size_t)element * self->size;
 }
 
-// The replica's product, added to the last subtree if it completes that.
+static void *buffer_of(const products_params *self, const block *b,
+                       uint32_t level) {
+  return b->sums + (size_t)b->buffers[level] * self->stride;
+}
+
+#define SCALE(name, T)                                                         \
+  static void scale_##name(T *x, double scale, int64_t count) {                \
+    const T factor = (T)scale;                                                 \
+    LS_INDEPENDENT                                                             \
+    for (int64_t i = 0; i < count; ++i)                                        \
+      x[i] *= factor;                                                          \
+  }                                                                            \
+  static void add_scaled_##name(T *sum, const T *x, double scale,              \
+                                int64_t count) {                               \
+    const T factor = (T)scale;                                                 \
+    LS_INDEPENDENT                                                             \
+    for (int64_t i = 0; i < count; ++i)                                        \
+      sum[i] += x[i] * factor;                                                 \
+  }
+SCALE(f32, float)
+SCALE(f64, double)
+
+// The product of number `lane` of a part, at `to` or added to what is there.
 static void multiply(const products_params *self, const ls_kernel_call *call,
-                     block *b, uint32_t replica, bool adds) {
+                     const block *b, uint32_t part, uint32_t lane, void *to,
+                     bool adds) {
   const ls_cpu_products *all = &self->all;
-  if (!adds) ++b->waiting;
+  const int64_t k = all->parts[part].k;
   const ls_cpu_product product = {
       .m = (size_t)b->rows,
       .n = (size_t)b->columns,
-      .k = (size_t)all->k,
-      .a = at(self, call->in[0], replica * all->k * all->m + b->m0),
-      .b = at(self, call->in[1], replica * all->k * all->n + b->n0),
-      .c = b->sums + (b->waiting - 1) * self->stride,
+      .k = (size_t)k,
+      .a = at(self, call->in[2 * part], lane * k * all->m + b->m0),
+      .b = at(self, call->in[2 * part + 1], lane * k * all->n + b->n0),
+      .c = to,
       .lda = (size_t)all->m,
       .ldb = (size_t)all->n,
       .ldc = (size_t)b->columns,
@@ -51,16 +80,49 @@ static void multiply(const products_params *self, const ls_kernel_call *call,
             (char *)call->scratch + self->sums);
 }
 
+// A replica's product as a subtree of its own, or added to the last one.
+static void contribute(const products_params *self, const ls_kernel_call *call,
+                       block *b, uint32_t part, uint32_t lane, bool adds) {
+  const ls_cpu_product_part *p = &self->all.parts[part];
+  const int64_t count = b->rows * b->columns;
+  const bool wide = self->all.dtype == LS_DTYPE_F64;
+  void *sum = adds ? buffer_of(self, b, b->waiting - 1) : NULL;
+  if (adds && !p->scales) {
+    multiply(self, call, b, part, lane, sum, true);
+    return;
+  }
+  if (!adds) b->buffers[b->waiting++] = b->used++;
+  void *own = adds ? b->sums + (size_t)b->used * self->stride
+                   : buffer_of(self, b, b->waiting - 1);
+  multiply(self, call, b, part, lane, own, false);
+  if (!p->scales) return;
+  if (!adds && wide)
+    scale_f64(own, p->scale, count);
+  else if (!adds)
+    scale_f32(own, p->scale, count);
+  else if (wide)
+    add_scaled_f64(sum, own, p->scale, count);
+  else
+    add_scaled_f32(sum, own, p->scale, count);
+}
+
+// The last two subtrees become one.
 static void add_last_two(const products_params *self, block *b) {
-  char *right = b->sums + --b->waiting * self->stride;
-  char *left = right - self->stride;
-  ls_cpu_tree_add(self->kernels, self->all.dtype, left, left, right,
-                  b->rows * b->columns);
+  const uint32_t right = --b->waiting, left = right - 1;
+  if (b->buffers[right] < 0) return;
+  if (b->buffers[left] < 0) {
+    b->buffers[left] = b->buffers[right];
+    return;
+  }
+  void *to = buffer_of(self, b, left);
+  ls_cpu_tree_add(self->kernels, self->all.dtype, to, to,
+                  buffer_of(self, b, right), b->rows * b->columns);
+  --b->used;
 }
 
 static void store(const products_params *self, const block *b, void *out) {
   const ls_cpu_products *all = &self->all;
-  const char *from = b->sums;
+  const char *from = buffer_of(self, b, 0);
   const size_t row = (size_t)b->columns * self->size;
   for (int64_t i = 0; i < b->rows; ++i, from += row) {
     char *to =
@@ -82,11 +144,21 @@ static void products_loop(const ls_kernel_call *call, int64_t begin_block,
                .sums = call->scratch};
     b.rows = ls_min_i64(BAND, all->m - b.m0);
     b.columns = ls_min_i64(PANEL, all->n - b.n0);
+    uint32_t part = 0;
     for (uint32_t r = 0; r < all->replicas; ++r) {
       const ls_cpu_leaf leaf = ls_cpu_leaf_at(r, all->replicas);
-      multiply(self, call, &b, r, leaf.merges > 0);
-      // The first addition was the product's.
-      for (uint32_t m = 1; m < leaf.merges; ++m)
+      const ls_cpu_product_part *p = &all->parts[part];
+      if (part + 1 < all->num_parts && r == p->first + p->replicas)
+        p = &all->parts[++part];
+      const bool gives = r >= p->first && r < p->first + p->replicas;
+      // The first addition is the product's.
+      const bool adds =
+          gives && leaf.merges > 0 && b.buffers[b.waiting - 1] >= 0;
+      if (gives)
+        contribute(self, call, &b, part, r - p->first, adds);
+      else
+        b.buffers[b.waiting++] = -1;
+      for (uint32_t m = adds ? 1 : 0; m < leaf.merges; ++m)
         add_last_two(self, &b);
     }
     store(self, &b, call->out[0]);
@@ -106,14 +178,19 @@ ls_status ls_cpu_products_prepare(const ls_cpu_products *products,
   self->size = ls_dtype_size(products->dtype);
   self->panels = ls_blocks_of(products->n, PANEL);
   self->stride = BAND * PANEL * self->size;
-  self->sums = ls_cpu_merge_depth(products->replicas) * self->stride;
+  // One more for a product that is scaled before it is added.
+  self->sums = (ls_cpu_merge_depth(products->replicas) + 1) * self->stride;
+  int64_t k = 0, rows = 0;
+  for (uint32_t i = 0; i < products->num_parts; ++i) {
+    k = ls_max_i64(k, products->parts[i].k);
+    rows += products->parts[i].k * products->parts[i].replicas;
+  }
   const ls_cpu_product largest = {.m = BAND,
                                   .n = PANEL,
-                                  .k = (size_t)products->k,
+                                  .k = (size_t)k,
                                   .a_transposed = true,
                                   .accumulate = true};
-  plan->flops =
-      2 * products->m * products->n * products->k * products->replicas;
+  plan->flops = 2 * products->m * products->n * rows;
   plan->scratch = self->sums + (wide ? kernels->product_f64_scratch(&largest)
                                      : kernels->product_scratch(&largest));
   plan->loop = products_loop;

@@ -12,16 +12,26 @@
 
 #include "engine/cpu/kernel.h"
 
-// Of each replica: [k, m] turned, times [k, n].
+// Some of the replicas, whose operands lie one behind the other: of each
+// [k, m] turned, times [k, n], times `scale` if that is wanted.
+typedef struct ls_cpu_product_part {
+  uint32_t first, replicas;
+  int64_t k;
+  double scale;
+  bool scales;
+} ls_cpu_product_part;
+
 typedef struct ls_cpu_products {
   ls_dtype dtype;  // F32 or F64.
-  int64_t m, n, k;
+  int64_t m, n;
   uint32_t replicas;
   bool mean;
+  ls_cpu_product_part *parts;  // Ascending. Who is in none gives nothing.
+  uint32_t num_parts;          // At least one.
 } ls_cpu_products;
 
-// Fills in what is wanted of a plan. The kernel's inputs are all left operands,
-// one behind the other, and all right ones.
+// Fills in what is wanted of a plan. The kernel's inputs are, for each part,
+// all left operands and all right ones.
 ls_status ls_cpu_products_prepare(const ls_cpu_products *products,
                                   ls_kernel_plan *plan);
 

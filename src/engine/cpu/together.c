@@ -43,7 +43,7 @@ void ls_cpu_spread_loop(const ls_kernel_call *call, int64_t begin_block,
       in[i] = (const char *)call->in[i] + lane * *stride++;
     for (uint32_t i = 0; i < self->num_out; ++i)
       out[i] = (char *)call->out[i] + lane * *stride++;
-    each.replica = (int32_t)lane;
+    each.replica = (int32_t)(self->first + lane);
     self->loop(&each, first, end);
     b += end - first;
   }
@@ -61,6 +61,13 @@ void ls_cpu_deal_loop(const ls_kernel_call *call, int64_t begin_block,
   const size_t size = *(const size_t *)call->params;
   for (int64_t r = begin_block; r < end_block; ++r)
     memcpy(call->out[r], (const char *)call->in[0] + (size_t)r * size, size);
+}
+
+void ls_cpu_deal_one_loop(const ls_kernel_call *call, int64_t begin_block,
+                          int64_t end_block) {
+  const size_t size = *(const size_t *)call->params;
+  for (int64_t r = begin_block; r < end_block; ++r)
+    memcpy(call->out[r], call->in[0], size);
 }
 
 void ls_cpu_repeat_loop(const ls_kernel_call *call, int64_t begin_block,
@@ -126,10 +133,9 @@ typedef struct stretch {
 
 static const char *part_of(const stretch *s, uint32_t replica) {
   const ls_cpu_tree *tree = s->tree;
+  const ls_cpu_part part = tree->parts[replica];
   const size_t size = (size_t)tree->count * ls_dtype_size(tree->dtype);
-  const char *part =
-      tree->apart ? s->in[replica] : (const char *)s->in[0] + replica * size;
-  return part + s->offset;
+  return (const char *)s->in[part.operand] + part.index * size + s->offset;
 }
 
 // Whether so many are added at once: memory is read along as many lines.
@@ -137,27 +143,37 @@ static bool at_once(const ls_cpu_tree *tree, uint32_t replicas) {
   return tree->dtype == LS_DTYPE_F32 && (replicas == 4 || replicas == 8);
 }
 
-// The sum of the contributions of `replicas` from `lo` on, at `to`. `room` has
-// place for two stretches a level.
-static void sum(const stretch *s, uint32_t lo, uint32_t replicas, char *room,
-                void *to) {
-  const size_t size = STRETCH * ls_dtype_size(s->tree->dtype);
+// How many of `replicas` from `lo` on contribute.
+static uint32_t count_there(const ls_cpu_tree *tree, uint32_t lo,
+                            uint32_t replicas) {
+  return tree->there[lo + replicas] - tree->there[lo];
+}
+
+// The sum of the contributions of `replicas` from `lo` on, some of which are
+// there: at `to`, or where it lies. `room` has place for two stretches a level.
+static const void *sum(const stretch *s, uint32_t lo, uint32_t replicas,
+                       char *room, void *to) {
+  const ls_cpu_tree *tree = s->tree;
+  const size_t size = STRETCH * ls_dtype_size(tree->dtype);
   const void *in[8];
-  if (at_once(s->tree, replicas)) {
-    const ls_cpu_kernels *kernels = s->tree->kernels;
+  if (replicas == 1) return part_of(s, lo);
+  if (at_once(tree, replicas) && count_there(tree, lo, replicas) == replicas) {
     for (uint32_t i = 0; i < replicas; ++i)
       in[i] = part_of(s, lo + i);
-    (replicas == 4 ? kernels->add4 : kernels->add8)(to, in, (size_t)s->count,
-                                                    s->far);
-    return;
+    (replicas == 4 ? tree->kernels->add4
+                   : tree->kernels->add8)(to, in, (size_t)s->count, s->far);
+    return to;
   }
   const uint32_t half = 1U << (31 - __builtin_clz(replicas - 1));
-  const uint32_t counts[2] = {half, replicas - half};
-  for (uint32_t i = 0; i < 2; ++i, lo += half) {
-    in[i] = counts[i] == 1 ? part_of(s, lo) : room + i * size;
-    if (counts[i] > 1) sum(s, lo, counts[i], room + 2 * size, room + i * size);
-  }
-  ls_cpu_tree_add(s->tree->kernels, s->tree->dtype, to, in[0], in[1], s->count);
+  const uint32_t rest = replicas - half;
+  if (count_there(tree, lo + half, rest) == 0)
+    return sum(s, lo, half, room, to);
+  if (count_there(tree, lo, half) == 0)
+    return sum(s, lo + half, rest, room, to);
+  in[0] = sum(s, lo, half, room + 2 * size, room);
+  in[1] = sum(s, lo + half, rest, room + 2 * size, room + size);
+  ls_cpu_tree_add(tree->kernels, tree->dtype, to, in[0], in[1], s->count);
+  return to;
 }
 
 void ls_cpu_tree_loop(const ls_kernel_call *call, int64_t begin_block,
@@ -166,7 +182,8 @@ void ls_cpu_tree_loop(const ls_kernel_call *call, int64_t begin_block,
   const size_t size = ls_dtype_size(tree->dtype);
   const int64_t end = ls_min_i64(tree->count, end_block * BLOCK);
   // Nothing waits for what is added: there is no reason to stop.
-  const bool in_one_go = at_once(tree, tree->replicas) && !tree->mean;
+  const bool in_one_go = at_once(tree, tree->replicas) && !tree->mean &&
+                         count_there(tree, 0, tree->replicas) == tree->replicas;
   const int64_t length = in_one_go ? end : STRETCH;
   const bool far = in_one_go && ls_cpu_is_far((tree->replicas + 1) *
                                               (size_t)tree->count * size);
@@ -177,7 +194,8 @@ void ls_cpu_tree_loop(const ls_kernel_call *call, int64_t begin_block,
                        .count = ls_min_i64(length, end - i),
                        .far = far};
     void *to = (char *)call->out[0] + s.offset;
-    sum(&s, 0, tree->replicas, call->scratch, to);
+    const void *made = sum(&s, 0, tree->replicas, call->scratch, to);
+    if (made != to) memcpy(to, made, (size_t)s.count * size);
     if (tree->mean)
       ls_cpu_tree_mean(tree->dtype, to, to, s.count, tree->replicas);
   }
@@ -194,7 +212,9 @@ void ls_cpu_merge_all_loop(const ls_kernel_call *call, int64_t begin_block,
   char *stack = call->out[1];
   const uint32_t replicas = (uint32_t)merge->replicas;
   for (uint32_t r = 0; r < replicas; ++r) {
-    const char *value = (const char *)call->in[0] + r * self->stride;
+    const ls_cpu_part part = self->parts[r];
+    const char *value =
+        (const char *)call->in[part.operand] + part.index * self->strides[r];
     const ls_cpu_leaf leaf = ls_cpu_leaf_at(r, replicas);
     if (merge->offsets != NULL)
       ls_cpu_merge_put(merge, r, value, result);
