@@ -6,6 +6,13 @@
 // C11 and later; from C++, C++11 and later. There `ls_bag bag{}` makes a zeroed
 // struct, and the fields of options are assigned, or named as in C from C++20
 // on, in the order of their declaration.
+//
+// What a call needs is not NULL: a call that returns a status refuses it with
+// LS_INVALID_ARGUMENT, naming itself and the argument, and op makers and nests
+// fail; what only looks at an object needs one. A list may be NULL when it has
+// no items. A handle whose last reference was released is gone: to use it is an
+// error that only debug builds can catch, by a trap. What threads may do at the
+// same time stands at the top of each header.
 #ifndef LOCKSTEP_LOCKSTEP_H_
 #define LOCKSTEP_LOCKSTEP_H_
 

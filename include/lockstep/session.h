@@ -3,6 +3,11 @@
 //
 // Sessions: run parts of a build graph. A session has its own values of the
 // graph's variables.
+//
+// Threads: any number of threads may run a session and look at its variables at
+// the same time, while nobody adds to its graph. Runs that use a variable which
+// another one writes are ordered by the caller; a nest of results is one run's
+// at a time. A session is destroyed when no run is left.
 #ifndef LOCKSTEP_SESSION_H_
 #define LOCKSTEP_SESSION_H_
 

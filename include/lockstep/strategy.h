@@ -11,6 +11,10 @@
 // eager, into the graph that is being built else.
 //
 // Counted. All inputs are copied when a strategy is made.
+//
+// Threads: any number of threads may run on a strategy at the same time, each
+// with its own scopes; a plain callback then runs in several threads at once.
+// Setting its cross-device ops or prefetch is for when nobody runs.
 #ifndef LOCKSTEP_STRATEGY_H_
 #define LOCKSTEP_STRATEGY_H_
 

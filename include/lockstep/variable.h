@@ -5,6 +5,10 @@
 // no value: values are in stores, one for eager, one in each session.
 //
 // Counted. Reads and writes are ops of the thread's current graph.
+//
+// Threads: a variable may be used in any number of threads at the same time; a
+// write, and the release of the last reference, are ordered against all other
+// uses by the caller.
 #ifndef LOCKSTEP_VARIABLE_H_
 #define LOCKSTEP_VARIABLE_H_
 

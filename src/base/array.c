@@ -9,6 +9,7 @@
 
 #include "base/allocator.h"
 #include "base/array_internal.h"
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "lockstep/object.h"
 
@@ -165,6 +166,7 @@ ls_status ls_array_own(ls_array *array) {
 
 ls_status ls_array_create(ls_dtype dtype, ls_shape shape,
                           ls_array **out_array) {
+  LS_REQUIRE(out_array);
   LS_TRY(ls_array_create_unwritten(dtype, shape, out_array));
   zero(*out_array);
   return ls_ok();
@@ -195,6 +197,7 @@ static ls_status copy_strings(ls_shape shape, const ls_bytes *strings,
 
 ls_status ls_array_create_copy(ls_dtype dtype, ls_shape shape, const void *data,
                                ls_array **out_array) {
+  LS_REQUIRE(out_array);
   *out_array = NULL;
   LS_TRY(check_type(dtype, shape));
   if (dtype == LS_DTYPE_STRING) return copy_strings(shape, data, out_array);
@@ -213,6 +216,7 @@ ls_status ls_array_create_copy(ls_dtype dtype, ls_shape shape, const void *data,
 ls_status ls_array_create_view(ls_dtype dtype, ls_shape shape, void *data,
                                void (*release)(void *user), void *user,
                                ls_array **out_array) {
+  LS_REQUIRE(out_array);
   *out_array = NULL;
   LS_TRY(check_type(dtype, shape));
   if (dtype == LS_DTYPE_STRING) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/device_name.h"
 
+#include "base/require.h"
+
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -149,6 +151,8 @@ static void print(const parts *name, ls_device_name *out) {
 
 ls_status ls_device_canonical(const char *name, const char *fallback,
                               ls_device_name *out_name) {
+  LS_REQUIRE(name);
+  LS_REQUIRE(out_name);
   static const parts local = {
       .job = "localhost", .replica = 0, .task = 0, .type = "CPU", .index = 0};
   parts own, around;
@@ -162,6 +166,8 @@ ls_status ls_device_canonical(const char *name, const char *fallback,
 }
 
 ls_status ls_device_host(const char *name, ls_device_name *out_name) {
+  LS_REQUIRE(name);
+  LS_REQUIRE(out_name);
   parts own;
   out_name->text[0] = '\0';
   LS_RETURN_IF_ERROR(parse(name, &own));

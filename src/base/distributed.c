@@ -73,6 +73,9 @@ ls_nest ls_nest_distributed(ls_distributed_kind kind, const ls_nest *components,
 ls_nest ls_nest_distributed_on(ls_distributed_kind kind,
                                const ls_nest *components,
                                const char *const *devices, size_t count) {
+  if (components == NULL && count > 0)
+    return LS_FAIL(LS_INVALID_ARGUMENT,
+                   "a distributed value of %zu components at NULL", count);
   ls_status failure = ls_ok();
   for (size_t i = 0; i < count && failure == NULL; ++i)
     failure = ls_nest_status(components[i]);

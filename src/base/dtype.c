@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Data types: one row each.
 #include "base/allocator.h"
+#include "base/require.h"
 #include "lockstep/array.h"
 
 typedef enum dtype_class {
@@ -72,6 +73,8 @@ bool ls_dtype_is_trainable(ls_dtype dtype) {
 }
 
 ls_status ls_dtype_parse(const char *text, ls_dtype *out_dtype) {
+  LS_REQUIRE(text);
+  LS_REQUIRE(out_dtype);
   *out_dtype = LS_DTYPE_NONE;
   for (size_t i = 0; i < LS_DTYPE_COUNT; ++i) {
     if (strcmp(rows[i].name, text) == 0) {

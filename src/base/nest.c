@@ -256,6 +256,8 @@ static const ls_nest *find_failed(const ls_nest *items, size_t count) {
 // The one way to make a node of given items, which are taken over.
 static ls_nest make_nest(ls_kind kind, const char *tag, const char *const *keys,
                          const ls_nest *items, size_t count) {
+  if (items == NULL && count > 0)
+    return LS_FAIL(LS_INVALID_ARGUMENT, "a nest of %zu items at NULL", count);
   const ls_nest *failed = find_failed(items, count);
   if (failed != NULL) {
     const ls_nest result = ls_nest_retain(*failed);
@@ -283,7 +285,7 @@ static ls_nest make_nest(ls_kind kind, const char *tag, const char *const *keys,
 
 ls_nest ls_nest_sequence(ls_kind kind, const ls_nest *items, size_t count) {
   if (kind != LS_KIND_LIST && kind != LS_KIND_TUPLE) {
-    release_all(items, count);
+    if (items != NULL) release_all(items, count);
     return LS_FAIL(LS_INVALID_ARGUMENT,
                    "a sequence of kind %d; it is a list or a tuple", (int)kind);
   }
@@ -291,21 +293,30 @@ ls_nest ls_nest_sequence(ls_kind kind, const ls_nest *items, size_t count) {
 }
 
 // Without items there need be no keys; a node with names has some all the same.
-static const char *const *keys_or_empty(const char *const *keys) {
+static ls_nest make_with_keys(ls_kind kind, const char *tag,
+                              const char *const *keys, const ls_nest *items,
+                              size_t count) {
   static const char *const none[] = {""};
-  return keys == NULL ? none : keys;
+  size_t given = 0;
+  while (keys != NULL && given < count && keys[given] != NULL)
+    ++given;
+  if (given == count)
+    return make_nest(kind, tag == NULL ? "" : tag, keys == NULL ? none : keys,
+                     items, count);
+  if (items != NULL) release_all(items, count);
+  return LS_FAIL(LS_INVALID_ARGUMENT, "%s %zu of %zu is NULL",
+                 kind == LS_KIND_DICT ? "the key of item" : "the name of field",
+                 given, count);
 }
 
 ls_nest ls_nest_named_tuple(const char *type_name, const char *const *names,
                             const ls_nest *items, size_t count) {
-  return make_nest(LS_KIND_TUPLE, type_name == NULL ? "" : type_name,
-                   keys_or_empty(names), items, count);
+  return make_with_keys(LS_KIND_TUPLE, type_name, names, items, count);
 }
 
 ls_nest ls_nest_dict(const char *type_tag, const char *const *keys,
                      const ls_nest *items, size_t count) {
-  return make_nest(LS_KIND_DICT, type_tag == NULL ? "" : type_tag,
-                   keys_or_empty(keys), items, count);
+  return make_with_keys(LS_KIND_DICT, type_tag, keys, items, count);
 }
 
 // ---- Looking in ------------------------------------------------------------
@@ -336,7 +347,7 @@ size_t ls_nest_sorted_position(ls_nest nest, size_t index) {
 
 ls_nest ls_nest_find(ls_nest dict, const char *key) {
   const nest_node *node = node_of(dict);
-  if (node == NULL || node->keys == NULL) return ls_none();
+  if (node == NULL || node->keys == NULL || key == NULL) return ls_none();
   size_t low = 0;
   size_t high = node->count;
   while (low < high) {
@@ -403,6 +414,8 @@ double ls_nest_number(ls_nest nest) {
 // fills nodes, which nobody else may.
 ls_nest ls_nest_map(ls_nest nest, ls_leaf_function fn, void *user) {
   const nest_node *from = node_of(nest);
+  if (fn == NULL)
+    return LS_FAIL(LS_INVALID_ARGUMENT, "the function of leaves is NULL");
   if (from == NULL) return fn(nest, user);
   nest_node *node =
       make_node(from->tag, (const char *const *)from->keys, from->count);

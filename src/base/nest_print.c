@@ -89,7 +89,10 @@ static void put_leaf(printer *out, ls_nest nest) {
     break;
   }
   default:
-    put_object(out, nest.as.ref);
+    if (nest.as.ref == NULL)
+      put(out, "nothing");
+    else
+      put_object(out, nest.as.ref);
   }
 }
 
@@ -118,6 +121,7 @@ static void put_nest(printer *out, ls_nest nest) {
 }
 
 const char *ls_nest_print(ls_nest nest, char *buffer, size_t size) {
+  if (buffer == NULL || size == 0) return "";
   printer out = {buffer, size, 0};
   put(&out, "");
   put_nest(&out, nest);

@@ -39,6 +39,8 @@ static ls_nest take_next(ls_nest leaf, void *user) {
 }
 
 ls_nest ls_nest_pack(ls_nest like, const ls_nest *leaves, size_t count) {
+  if (leaves == NULL && count > 0)
+    return LS_FAIL(LS_INVALID_ARGUMENT, "a nest of %zu leaves at NULL", count);
   leaf_cursor cursor = {leaves, leaves + count};
   const size_t wanted = ls_nest_num_leaves(like);
   ls_nest result = ls_none();

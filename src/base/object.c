@@ -11,7 +11,10 @@ void ls_object_init(ls_object *object, const ls_object_type *type) {
 }
 
 void *ls_object_retain(void *object) {
-  if (object != NULL) ls_count_retain(&((ls_object *)object)->references);
+  if (object == NULL) return NULL;
+  int *references = &((ls_object *)object)->references;
+  LS_ASSERT(__atomic_load_n(references, __ATOMIC_RELAXED) > 0);
+  ls_count_retain(references);
   return object;
 }
 

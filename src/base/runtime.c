@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/fiber.h"
+#include "base/require.h"
 #include "base/runtime_internal.h"
 
 enum { MAX_THREADS = 4096, STALL_MS = 30000, NANOS_PER_MS = 1000000 };
@@ -79,6 +80,7 @@ static ls_status init_runtime(ls_runtime *runtime,
 
 ls_status ls_runtime_create(const ls_runtime_options *options,
                             ls_runtime **out_runtime) {
+  LS_REQUIRE(out_runtime);
   *out_runtime = NULL;
   const ls_runtime_options none = {0};
   if (options == NULL) options = &none;
@@ -123,6 +125,10 @@ static ls_status destroy_slots(ls_runtime *runtime) {
 }
 
 static ls_status destroy_runtime(ls_runtime *runtime) {
+  if (__atomic_load_n(&runtime->callbacks, __ATOMIC_RELAXED) > 0)
+    return ls_failed_precondition("a runtime cannot be destroyed while a "
+                                  "callback of a function or of replicas runs "
+                                  "under it");
   if (runtime->host_threads != NULL) {
     LS_TRY(ls_host_threads_check(runtime->host_threads));
   }

@@ -46,6 +46,7 @@ struct ls_runtime {
   int64_t stall_nanos;
   int cpus, gpus;
   struct ls_trunk *trunk;  // NULL: no other process.
+  int callbacks;           // Of users' that run now, but those of host calls.
 
   ls_mutex lock;    // Recursive. Guards what follows.
   ls_cores *cores;  // Looked at for the number of threads; the workers' then.
@@ -54,6 +55,14 @@ struct ls_runtime {
   ls_map log_counts;  // Times a limited line was written, by its key.
   ls_runtime_slot_state slots[LS_SLOT_COUNT];
 };
+
+// Around users' callbacks, inside of which the runtime cannot go.
+static inline void ls_runtime_begin_callback(ls_runtime *runtime) {
+  __atomic_fetch_add(&runtime->callbacks, 1, __ATOMIC_RELAXED);
+}
+static inline void ls_runtime_end_callback(ls_runtime *runtime) {
+  __atomic_fetch_sub(&runtime->callbacks, 1, __ATOMIC_RELAXED);
+}
 
 // ---- Services --------------------------------------------------------------
 // The worker threads, made at the first call; the runtime's.

@@ -3,6 +3,7 @@
 #include "lockstep/shape.h"
 
 #include "base/allocator.h"
+#include "base/require.h"
 #include "base/text.h"
 
 static const int64_t max_elements = INT64_C(1) << 46;
@@ -40,6 +41,7 @@ static const char *print_dims(ls_shape shape, char *buffer, size_t size) {
 #define DIMS_TEXT(shape) print_dims((shape), (char[200]){0}, 200)
 
 ls_status ls_shape_merge(ls_shape a, ls_shape b, ls_shape *out_shape) {
+  LS_REQUIRE(out_shape);
   *out_shape = LS_SHAPE_UNKNOWN;
   if (!ls_shape_compatible(a, b)) {
     return ls_invalid_argument("shapes %s and %s cannot be the same one",
@@ -69,6 +71,7 @@ static bool broadcast_dim(int64_t a, int64_t b, int64_t *out_dim) {
 }
 
 ls_status ls_shape_broadcast(ls_shape a, ls_shape b, ls_shape *out_shape) {
+  LS_REQUIRE(out_shape);
   *out_shape = LS_SHAPE_UNKNOWN;
   if (a.rank < 0 || b.rank < 0) return ls_ok();
   ls_shape result = {.rank = a.rank > b.rank ? a.rank : b.rank};
@@ -209,6 +212,9 @@ static ls_status parse_dims(const char *text, const char *place,
 
 ls_status ls_shape_parse(const char *text, ls_dtype *out_dtype,
                          ls_shape *out_shape) {
+  LS_REQUIRE(text);
+  LS_REQUIRE(out_dtype);
+  LS_REQUIRE(out_shape);
   *out_dtype = LS_DTYPE_NONE;
   *out_shape = LS_SCALAR;
   const size_t name_size = strcspn(text, "[");

@@ -8,6 +8,7 @@
 
 #include "base/allocator.h"
 #include "base/plain.h"
+#include "base/require.h"
 
 struct ls_status_object {
   ls_code code;
@@ -113,6 +114,10 @@ ls_status ls_status_make(ls_code code, const char *file, int line,
   ls_status status = ls_status_make_v(code, file, line, format, arguments);
   va_end(arguments);
   return status;
+}
+
+ls_status ls_null_argument(const char *function, const char *argument) {
+  return ls_invalid_argument("%s: %s is NULL", function, argument);
 }
 
 ls_status ls_status_clone(ls_status status) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/nest_internal.h"
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "data/shuffle.h"
 #include "lockstep/data.h"
@@ -71,6 +72,8 @@ static ls_status with_defaults(const ls_dataset *dataset,
 ls_status ls_batcher_create(ls_dataset *dataset,
                             const ls_batcher_options *options,
                             ls_batcher **out_batcher) {
+  LS_REQUIRE(dataset);
+  LS_REQUIRE(out_batcher);
   *out_batcher = NULL;
   ls_batcher_options opts;
   LS_RETURN_IF_ERROR(with_defaults(dataset, options, &opts));
@@ -114,6 +117,7 @@ int64_t ls_batcher_epoch(const ls_batcher *batcher) { return batcher->epoch; }
 int64_t ls_batcher_batch(const ls_batcher *batcher) { return batcher->batch; }
 
 ls_status ls_batcher_seek(ls_batcher *batcher, int64_t epoch, int64_t batch) {
+  LS_REQUIRE(batcher);
   if (epoch < 0 || batch < 0 || batch > batcher->num_batches)
     return ls_invalid_argument(
         "there is no batch %lld of epoch %lld: an epoch has %lld, and both "
@@ -234,6 +238,8 @@ static ls_shape with_rows(int64_t size, ls_shape shape) {
 }
 
 ls_status ls_batcher_next(ls_batcher *batcher, ls_nest *batch) {
+  LS_REQUIRE(batcher);
+  LS_REQUIRE(batch);
   if (batcher->batch == batcher->num_batches) {
     ++batcher->epoch;
     batcher->batch = 0;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "lockstep/data.h"
 
@@ -67,6 +68,9 @@ static ls_status convert_labels(const ls_array *labels, ls_array **out_labels,
 
 ls_status ls_dataset_create(ls_array *examples, ls_array *labels,
                             ls_dataset **out_dataset) {
+  LS_REQUIRE(examples);
+  LS_REQUIRE(labels);
+  LS_REQUIRE(out_dataset);
   *out_dataset = NULL;
   LS_RETURN_IF_ERROR(check(examples, labels));
   ls_allocator *allocator = ls_current_allocator();

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/require.h"
 #include "base/text.h"
 #include "io/idx.h"
 #include "lockstep/data.h"
@@ -61,6 +62,7 @@ static ls_status check(const char *directory, const char *name,
 
 ls_status ls_dataset_fashion_mnist(const char *directory, bool train,
                                    ls_dataset **out_dataset) {
+  LS_REQUIRE(out_dataset);
   *out_dataset = NULL;
   if (directory == NULL) directory = debian_directory;
   ls_runtime *runtime = ls_runtime_current();

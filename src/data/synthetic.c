@@ -4,6 +4,7 @@
 // each token has one that mostly follows it.
 #include "base/allocator.h"
 #include "base/random.h"
+#include "base/require.h"
 #include "lockstep/data.h"
 
 enum { STREAM_PATTERN = 1, STREAM_NOISE = 2 };
@@ -97,6 +98,7 @@ static ls_status check(const ls_synthetic_options *options) {
 
 ls_status ls_dataset_synthetic(const ls_synthetic_options *options,
                                ls_dataset **out_dataset) {
+  LS_REQUIRE(out_dataset);
   *out_dataset = NULL;
   ls_synthetic_options opts =
       options != NULL ? *options : (ls_synthetic_options){0};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A file as a text of bytes, cut in pieces.
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "lockstep/data.h"
 
@@ -45,6 +46,8 @@ done:
 
 ls_status ls_dataset_text(const char *path, const ls_text_options *options,
                           ls_dataset **out_dataset) {
+  LS_REQUIRE(path);
+  LS_REQUIRE(out_dataset);
   *out_dataset = NULL;
   const ls_text_options opts =
       options != NULL ? *options : (ls_text_options){0};

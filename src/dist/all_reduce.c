@@ -5,6 +5,7 @@
 // drawn in build graphs; where ops run as they are made, and in functions,
 // whose sums the engine does its own way, one sum and copies say the same.
 #include "base/half.h"
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "dist/cross_device.h"
 #include "dist/hierarchical.h"
@@ -361,6 +362,7 @@ static ls_status make(const ls_cross_device_table *table, all_reduce how,
 
 ls_status ls_all_reduce_ops_create(const ls_all_reduce_options *options,
                                    ls_cross_device **out_ops) {
+  LS_REQUIRE(out_ops);
   static const ls_all_reduce_options defaults;
   enum { USUAL_GROUP = 10 };
   if (options == NULL) options = &defaults;
@@ -391,6 +393,7 @@ ls_status ls_all_reduce_ops_create(const ls_all_reduce_options *options,
 
 ls_status ls_nccl_all_reduce_create(ls_opt num_packs,
                                     ls_cross_device **out_ops) {
+  LS_REQUIRE(out_ops);
   return ls_all_reduce_ops_create(
       &(ls_all_reduce_options){.algorithm = nccl.name, .num_packs = num_packs},
       out_ops);
@@ -398,6 +401,7 @@ ls_status ls_nccl_all_reduce_create(ls_opt num_packs,
 
 ls_status ls_hierarchical_copy_create(ls_opt num_packs,
                                       ls_cross_device **out_ops) {
+  LS_REQUIRE(out_ops);
   return ls_all_reduce_ops_create(
       &(ls_all_reduce_options){.algorithm = hierarchical.name,
                                .num_packs = num_packs},

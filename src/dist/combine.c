@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "base/half.h"
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "dist/cross_device.h"
 #include "graph/region.h"
@@ -20,6 +21,8 @@ ls_status ls_check_reduce_op(ls_reduce_op op) {
 }
 
 ls_status ls_reduce_op_parse(const char *text, ls_reduce_op *out_op) {
+  LS_REQUIRE(text);
+  LS_REQUIRE(out_op);
   *out_op = LS_REDUCE_SUM;
   if (text != NULL && strcasecmp(text, "sum") == 0) return ls_ok();
   *out_op = LS_REDUCE_MEAN;
@@ -281,6 +284,8 @@ ls_status ls_reduce_parts(ls_reduce_op op, const ls_parts *parts,
 // ---- One gradient ----------------------------------------------------------
 ls_status ls_sum_gradient(const ls_tensor *items, size_t count, bool mean,
                           ls_tensor *out_sum, ls_tensor *out_not_finite) {
+  LS_REQUIRE(out_sum);
+  LS_REQUIRE_ITEMS(items, count);
   if (out_not_finite != NULL) *out_not_finite = ls_failed_tensor();
   LS_RETURN_IF_ERROR(
       ls_reduce_tensors(mean && count > 1 ? LS_REDUCE_MEAN : LS_REDUCE_SUM,

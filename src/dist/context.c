@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dist/context.h"
 
+#include "base/require.h"
 #include "base/runtime_internal.h"
 
 // ---- The current entry -----------------------------------------------------
@@ -181,6 +182,7 @@ static const char *kind_name(int kind) {
 }
 
 ls_status ls_strategy_scope_end(ls_scope *scope) {
+  LS_REQUIRE(scope);
   const ls_scope *top = ls_context_current()->top;
   if (scope->kind != LS_SCOPE_CLOSED && top != scope)
     return ls_failed_precondition(

@@ -2,6 +2,7 @@
 //
 // Choosing a set of cross-device ops by what devices there are and how they are
 // linked. Whatever is chosen, results have the same bits.
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "dist/cross_device.h"
 
@@ -113,6 +114,9 @@ ls_status ls_cross_device_by_links(const char *const *devices,
                                    size_t num_devices,
                                    const ls_machine *machine,
                                    ls_cross_device **out_ops) {
+  LS_REQUIRE(machine);
+  LS_REQUIRE(out_ops);
+  LS_REQUIRE_ITEMS(devices, num_devices);
   *out_ops = NULL;
   ls_device_set set;
   ls_status status =
@@ -156,6 +160,8 @@ static const char *choose_implementation(const ls_device_set *set,
 ls_status ls_cross_device_auto(const char *const *devices, size_t num_devices,
                                const ls_machine *machine,
                                ls_cross_device **out_ops) {
+  LS_REQUIRE(out_ops);
+  LS_REQUIRE_ITEMS(devices, num_devices);
   *out_ops = NULL;
   ls_device_set set;
   ls_status status =

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Fetching: a value of one device on another one.
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "dist/context.h"
 #include "dist/cross_device.h"
@@ -64,6 +65,8 @@ static ls_status fetch(ls_strategy *strategy, ls_nest value,
 ls_status ls_strategy_fetch(ls_strategy *strategy, ls_nest value,
                             const char *destination, ls_callback fn, void *user,
                             ls_nest *out_value) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(out_value);
   *out_value = ls_none();
   ls_device_name name;
   if (destination != NULL && destination[0] == '\0')

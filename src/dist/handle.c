@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "dist/context.h"
 #include "dist/variable.h"
@@ -176,6 +177,8 @@ static const ls_variable_rules caching_rules = {.class_name = "CachingVariable",
 
 ls_status ls_caching_variable_create(ls_variable *variable,
                                      ls_variable **out_variable) {
+  LS_REQUIRE(variable);
+  LS_REQUIRE(out_variable);
   *out_variable = NULL;
   LS_RETURN_IF_ERROR(
       check_target((ls_nest){.kind = LS_KIND_VARIABLE, .as.ref = variable}, 0));
@@ -203,6 +206,9 @@ static void host_of(const char *device, char *host, size_t size) {
 
 ls_status ls_packed_variable_on(const ls_variable *packed, const char *device,
                                 ls_variable **out_variable) {
+  LS_REQUIRE(packed);
+  LS_REQUIRE(device);
+  LS_REQUIRE(out_variable);
   ls_device_name name;
   *out_variable = NULL;
   LS_RETURN_IF_ERROR(
@@ -281,6 +287,8 @@ ls_status ls_variable_pack(ls_variable *container) {
 
 ls_status ls_packed_variable_create(const char *name, const ls_nest *leaves,
                                     size_t count, ls_variable **out_variable) {
+  LS_REQUIRE(out_variable);
+  LS_REQUIRE_ITEMS(leaves, count);
   *out_variable = NULL;
   const ls_graph *graph = ls_graph_current();
   if (graph == NULL) return ls_out_of_memory();

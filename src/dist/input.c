@@ -3,6 +3,8 @@
 // Data sets of strategies: on the default strategy they are what they are.
 #include "dist/strategy.h"
 
+#include "base/require.h"
+
 static ls_status check(const ls_strategy *strategy, const char *what) {
   return strategy->kind == LS_STRATEGY_DEFAULT
              ? ls_ok()
@@ -13,6 +15,8 @@ static ls_status check(const ls_strategy *strategy, const char *what) {
 
 ls_status ls_strategy_distribute_dataset(ls_strategy *strategy, ls_nest dataset,
                                          ls_nest *out_dataset) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(out_dataset);
   *out_dataset = ls_none();
   LS_RETURN_IF_ERROR(check(strategy, "distribute_dataset"));
   *out_dataset = ls_nest_retain(dataset);
@@ -22,6 +26,9 @@ ls_status ls_strategy_distribute_dataset(ls_strategy *strategy, ls_nest dataset,
 ls_status ls_strategy_distribute_datasets_from_function(
     ls_strategy *strategy, ls_dataset_function function, void *user,
     ls_nest *out_dataset) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(function);
+  LS_REQUIRE(out_dataset);
   *out_dataset = ls_none();
   if (function == NULL)
     return ls_invalid_argument("the function of data sets is NULL");

@@ -2,6 +2,7 @@
 //
 // Reducing, gathering and broadcasting from a strategy's cross-replica context:
 // what the rules of strategies leave is work for its cross-device ops.
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "dist/context.h"
 #include "dist/cross_device.h"
@@ -184,6 +185,8 @@ ls_status ls_strategy_reduce_with(ls_strategy *strategy, ls_reduce_op op,
                                   ls_nest value,
                                   const ls_reduce_options *options,
                                   ls_nest *out_value) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(out_value);
   static const ls_reduce_options defaults;
   reduction r = {strategy,
                  op,
@@ -205,6 +208,8 @@ ls_status ls_strategy_reduce_with(ls_strategy *strategy, ls_reduce_op op,
 
 ls_status ls_strategy_reduce(ls_strategy *strategy, ls_reduce_op op,
                              ls_nest value, ls_nest *out_value) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(out_value);
   return ls_strategy_reduce_with(strategy, op, value, NULL, out_value);
 }
 
@@ -303,6 +308,8 @@ static const ls_reduce_options no_options;
 ls_status ls_strategy_reduce_to(ls_strategy *strategy, ls_reduce_op op,
                                 ls_nest value, ls_destinations destinations,
                                 ls_nest *out_value) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(out_value);
   reduction r = {strategy, op, &no_options, destinations};
   *out_value = ls_none();
   LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
@@ -394,6 +401,10 @@ ls_status ls_strategy_batch_reduce_to(ls_strategy *strategy, ls_reduce_op op,
                                       const ls_nest *values,
                                       const ls_destinations *destinations,
                                       size_t count, ls_nest *out_list) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(out_list);
+  LS_REQUIRE_ITEMS(values, count);
+  LS_REQUIRE_ITEMS(destinations, count);
   pairs p = {.strategy = strategy,
              .op = op,
              .values = values,
@@ -435,6 +446,8 @@ static ls_status broadcast_to(ls_strategy *strategy, ls_nest value,
 ls_status ls_strategy_broadcast_to(ls_strategy *strategy, ls_nest value,
                                    ls_destinations destinations,
                                    ls_nest *out_value) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(out_value);
   *out_value = ls_none();
   ls_scope scope = {0};
   LS_RETURN_IF_ERROR(ls_cross_replica_begin(&scope, strategy, "broadcast_to"));
@@ -472,6 +485,8 @@ static ls_nest gather_leaf(ls_nest leaf, void *user) {
 
 ls_status ls_strategy_gather(ls_strategy *strategy, ls_nest value, int axis,
                              ls_nest *out_value) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(out_value);
   gathering g = {strategy, axis};
   *out_value = ls_none();
   const ls_distribution *entry = ls_distribution_current();

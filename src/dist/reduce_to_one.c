@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The set that brings everything to one device: adds there, and copies.
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "dist/context.h"
 #include "dist/cross_device.h"
@@ -124,6 +125,7 @@ ls_status ls_gather_to_one(ls_nest value, int axis, ls_destinations where,
 
 ls_status ls_reduce_to_one_create(const ls_reduce_to_one_options *options,
                                   ls_cross_device **out_ops) {
+  LS_REQUIRE(out_ops);
   static const ls_reduce_to_one_options defaults;
   if (options == NULL) options = &defaults;
   *out_ops = NULL;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/nest_internal.h"
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "graph/variable.h"
 
@@ -180,6 +181,8 @@ static ls_nest regroup(const regrouping *how, const ls_nest *values) {
 
 ls_status ls_regroup(const ls_nest *values, size_t count,
                      const ls_regroup_options *options, ls_nest *out_value) {
+  LS_REQUIRE(out_value);
+  LS_REQUIRE_ITEMS(values, count);
   static const ls_regroup_options defaults;
   *out_value = ls_none();
   if (count == 0)

@@ -124,15 +124,17 @@ static ls_status check_merge_args(const ls_rounds *rounds) {
 }
 
 ls_status ls_rounds_run(ls_rounds *rounds) {
-  ls_graph *eager = ls_eager_graph(ls_runtime_current());
+  ls_runtime *runtime = ls_runtime_current();
+  ls_graph *eager = ls_eager_graph(runtime);
   if (eager == NULL) return ls_out_of_memory();
-  const uint64_t outside = ls_eager_begin_replicas(eager);
   rounds->count = (size_t)rounds->strategy->num_replicas;
   rounds->tasks =
       ls_new_array(rounds->strategy->allocator, ls_replica_task, rounds->count);
   if (rounds->tasks == NULL) return ls_out_of_memory();
   ls_sharing_init(&rounds->sharing, rounds->strategy);
   LS_RETURN_IF_ERROR(ls_replicas_take(rounds->strategy, &rounds->replicas));
+  const uint64_t outside = ls_eager_begin_replicas(eager);
+  ls_runtime_begin_callback(runtime);
   ls_status status = ls_ok();
   for (bool done = false; !done && ls_status_is_ok(status);) {
     status = run_round(rounds, &done);
@@ -141,6 +143,7 @@ ls_status ls_rounds_run(ls_rounds *rounds) {
     if (ls_status_is_ok(status)) status = rounds->merge(rounds);
   }
   if (!ls_status_is_ok(status)) stop(rounds);
+  ls_runtime_end_callback(runtime);
   ls_eager_end_replicas(eager, outside);
   return status;
 }

@@ -2,6 +2,7 @@
 //
 // Running a callable on every replica of a strategy.
 #include "base/nest_internal.h"
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "dist/context.h"
 #include "lockstep/trunk.h"
@@ -77,6 +78,8 @@ static ls_status run_replicas(ls_strategy *strategy, ls_callable callable,
 
 ls_status ls_strategy_run(ls_strategy *strategy, ls_callable callable,
                           ls_nest args, ls_nest *results) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(results);
   if (callable.traced == NULL && callable.plain == NULL)
     return ls_invalid_argument("there is nothing to run on the replicas");
   if (args.kind != LS_KIND_NONE && args.kind != LS_KIND_LIST &&
@@ -103,6 +106,8 @@ ls_status ls_strategy_run(ls_strategy *strategy, ls_callable callable,
 ls_status ls_strategy_run_with(ls_strategy *strategy, ls_callable callable,
                                ls_nest args, const ls_run_options *options,
                                ls_nest *results) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(results);
   if (options != NULL && (unsigned)options->run_concurrently > LS_FLAG_OFF)
     return ls_invalid_argument("run_concurrently %d is no flag",
                                (int)options->run_concurrently);
@@ -112,5 +117,8 @@ ls_status ls_strategy_run_with(ls_strategy *strategy, ls_callable callable,
 ls_status ls_strategy_call_for_each_replica(ls_strategy *strategy,
                                             ls_callback callback, ls_nest args,
                                             void *user, ls_nest *results) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(callback);
+  LS_REQUIRE(results);
   return ls_strategy_run(strategy, ls_plain(callback, user), args, results);
 }

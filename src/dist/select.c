@@ -2,6 +2,7 @@
 //
 // Parts of distributed values, and what may be asked about them.
 #include "base/nest_internal.h"
+#include "base/require.h"
 #include "graph/variable.h"
 #include "lockstep/regroup.h"
 
@@ -21,6 +22,7 @@ static ls_nest select_leaf(ls_nest leaf, void *user) {
 }
 
 ls_status ls_select_replica(int64_t replica, ls_nest nest, ls_nest *out_value) {
+  LS_REQUIRE(out_value);
   selection s = {replica};
   *out_value = ls_none();
   return ls_take_nest(ls_nest_map(nest, select_leaf, &s), out_value);
@@ -28,6 +30,7 @@ ls_status ls_select_replica(int64_t replica, ls_nest nest, ls_nest *out_value) {
 
 ls_status ls_select_replica_mirrored(int64_t replica, ls_nest nest,
                                      ls_nest *out_value) {
+  LS_REQUIRE(out_value);
   *out_value = ls_none();
   LS_RETURN_IF_ERROR(ls_assert_mirrored(nest));
   return ls_select_replica(replica, nest, out_value);

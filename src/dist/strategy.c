@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/nest_internal.h"
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "dist/context.h"
 #include "dist/cross_device.h"
@@ -83,6 +84,7 @@ ls_strategy *ls_default_strategy(ls_runtime *runtime) {
 }
 
 ls_status ls_strategy_default(ls_strategy **out_strategy) {
+  LS_REQUIRE(out_strategy);
   ls_runtime *runtime = ls_runtime_current();
   *out_strategy = runtime == NULL ? NULL : ls_default_strategy(runtime);
   return *out_strategy == NULL ? ls_out_of_memory() : ls_ok();
@@ -225,6 +227,7 @@ static ls_status set_devices(ls_strategy *strategy, const placement *place) {
 
 ls_status ls_mirrored_strategy_create(const ls_mirrored_options *options,
                                       ls_strategy **out_strategy) {
+  LS_REQUIRE(out_strategy);
   *out_strategy = NULL;
   placement place;
   ls_runtime *runtime = ls_runtime_current();
@@ -247,6 +250,8 @@ ls_status ls_mirrored_strategy_create(const ls_mirrored_options *options,
 
 ls_status ls_one_device_strategy_create(const char *device,
                                         ls_strategy **out_strategy) {
+  LS_REQUIRE(device);
+  LS_REQUIRE(out_strategy);
   return ls_mirrored_strategy_create(
       &(ls_mirrored_options){.devices = &device, .num_devices = 1},
       out_strategy);
@@ -290,12 +295,18 @@ static ls_status all_devices(const ls_strategy *strategy, const char *what,
 ls_status ls_strategy_worker_devices(const ls_strategy *strategy,
                                      const char **devices, size_t capacity,
                                      size_t *out_count) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(out_count);
+  LS_REQUIRE_ITEMS(devices, capacity);
   return all_devices(strategy, "worker_devices", devices, capacity, out_count);
 }
 
 ls_status ls_strategy_parameter_devices(const ls_strategy *strategy,
                                         const char **devices, size_t capacity,
                                         size_t *out_count) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(out_count);
+  LS_REQUIRE_ITEMS(devices, capacity);
   return all_devices(strategy, "parameter_devices", devices, capacity,
                      out_count);
 }
@@ -305,6 +316,10 @@ ls_status ls_strategy_non_slot_devices(const ls_strategy *strategy,
                                        size_t num_variables,
                                        const char **devices, size_t capacity,
                                        size_t *out_count) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(out_count);
+  LS_REQUIRE_ITEMS(variables, num_variables);
+  LS_REQUIRE_ITEMS(devices, capacity);
   if (strategy->devices != NULL)
     return all_devices(strategy, "", devices, capacity, out_count);
   const ls_variable *first = NULL;
@@ -318,6 +333,8 @@ ls_status ls_strategy_non_slot_devices(const ls_strategy *strategy,
 
 ls_status ls_strategy_worker_device_index(ls_strategy *strategy,
                                           ls_nest *out_index) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(out_index);
   *out_index = ls_none();
   if (strategy->devices == NULL)
     return ls_failed_precondition("%s has no worker_device_index",
@@ -373,6 +390,7 @@ ls_cross_device *ls_strategy_cross_device(const ls_strategy *strategy) {
 
 ls_status ls_strategy_set_cross_device(ls_strategy *strategy,
                                        ls_cross_device *cross_device) {
+  LS_REQUIRE(strategy);
   if (strategy->kind == LS_STRATEGY_DEFAULT)
     return ls_failed_precondition("the default strategy has no cross-device "
                                   "ops");
@@ -399,5 +417,8 @@ void ls_strategy_set_prefetch(ls_strategy *strategy, ls_flag prefetch) {
 // ---- Values ----------------------------------------------------------------
 ls_status ls_strategy_split(ls_strategy *strategy, ls_array *array,
                             ls_nest *out_value) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(array);
+  LS_REQUIRE(out_value);
   return ls_array_split(array, strategy->num_replicas, out_value);
 }

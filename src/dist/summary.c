@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "dist/context.h"
 #include "graph/make.h"
@@ -32,6 +33,8 @@ static const ls_object_type writer_type = {.name = "summary writer",
 
 ls_status ls_summary_writer_create(ls_summary_function function, void *user,
                                    ls_summary_writer **out_writer) {
+  LS_REQUIRE(function);
+  LS_REQUIRE(out_writer);
   *out_writer = NULL;
   if (function == NULL)
     return ls_invalid_argument("a summary writer without a function");

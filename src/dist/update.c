@@ -4,6 +4,7 @@
 // which works alike.
 #include <stdio.h>
 
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "dist/context.h"
 #include "dist/cross_device.h"
@@ -169,6 +170,10 @@ static ls_nest merge_update(ls_strategy *strategy, ls_nest args, void *user) {
 ls_status ls_strategy_update(ls_strategy *strategy, ls_variable *variable,
                              ls_callback fn, ls_nest args, void *user,
                              bool group, ls_nest *out_value) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(variable);
+  LS_REQUIRE(fn);
+  LS_REQUIRE(out_value);
   const update_call call = {strategy, fn, user, args, group};
   *out_value = ls_none();
   if (variable == NULL || fn == NULL)
@@ -219,6 +224,10 @@ ls_status ls_strategy_update_non_slot(ls_strategy *strategy,
                                       size_t num_devices, ls_callback fn,
                                       ls_nest args, void *user, bool group,
                                       ls_nest *out_value) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(fn);
+  LS_REQUIRE(out_value);
+  LS_REQUIRE_ITEMS(devices, num_devices);
   const update_call call = {strategy, fn, user, args, group};
   *out_value = ls_none();
   if (fn == NULL) return ls_invalid_argument("an update needs a function");
@@ -292,6 +301,10 @@ static ls_status map_all(const update_call *call, const ls_nest *items,
 ls_status ls_strategy_map(ls_strategy *strategy, const ls_nest *items,
                           size_t num_items, ls_callback fn, ls_nest args,
                           void *user, ls_nest *out_value) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(fn);
+  LS_REQUIRE(out_value);
+  LS_REQUIRE_ITEMS(items, num_items);
   const update_call call = {strategy, fn, user, args, false};
   *out_value = ls_none();
   if (fn == NULL) return ls_invalid_argument("a map needs a function");

@@ -4,6 +4,7 @@
 // or tuples.
 #include <stdlib.h>
 
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "dist/context.h"
 #include "dist/cross_device.h"
@@ -151,6 +152,9 @@ ls_status ls_update_ungroup(ls_strategy *strategy, ls_nest value,
 
 ls_status ls_update_regroup(ls_strategy *strategy, const ls_nest *updates,
                             size_t count, bool group, ls_nest *out_value) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(out_value);
+  LS_REQUIRE_ITEMS(updates, count);
   *out_value = ls_none();
   if (group)
     return ls_regroup(updates, count,

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/nest_internal.h"
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "dist/call.h"
 #include "dist/context.h"
@@ -92,6 +93,7 @@ static ls_status no_component(ls_nest leaf, const char *device) {
 
 ls_status ls_distributed_get(ls_nest leaf, const char *device,
                              ls_nest *out_component) {
+  LS_REQUIRE(out_component);
   *out_component = ls_none();
   if (count_of(leaf) == 0) {
     *out_component = ls_nest_retain(leaf);
@@ -154,6 +156,7 @@ static ls_status component_here(ls_nest leaf, ls_nest *out_component) {
 }
 
 ls_status ls_distributed_as_tensor(ls_nest leaf, ls_tensor *out_tensor) {
+  LS_REQUIRE(out_tensor);
   *out_tensor = ls_failed_tensor();
   ls_nest component = leaf;
   if (leaf.kind == LS_KIND_DISTRIBUTED)
@@ -163,6 +166,7 @@ ls_status ls_distributed_as_tensor(ls_nest leaf, ls_tensor *out_tensor) {
 
 ls_status ls_distributed_as_tensor_of(ls_nest leaf, ls_dtype dtype,
                                       ls_tensor *out_tensor) {
+  LS_REQUIRE(out_tensor);
   ls_tensor tensor;
   *out_tensor = ls_failed_tensor();
   LS_RETURN_IF_ERROR(ls_distributed_as_tensor(leaf, &tensor));
@@ -212,6 +216,8 @@ static ls_nest map_leaf(ls_nest leaf, void *user) {
 
 ls_status ls_distributed_map(ls_nest nest, ls_leaf_function function,
                              void *user, ls_nest *out_nest) {
+  LS_REQUIRE(function);
+  LS_REQUIRE(out_nest);
   mapping m = {function, user};
   *out_nest = ls_none();
   return ls_take_nest(ls_nest_map(nest, map_leaf, &m), out_nest);
@@ -297,6 +303,8 @@ static bool order_as(const ls_strategy *strategy, placed *items, size_t count) {
 
 ls_status ls_strategy_unwrap(ls_strategy *strategy, ls_nest value,
                              ls_nest *out_list) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(out_list);
   *out_list = ls_none();
   const size_t count = count_of(value);
   if (count == 0) {
@@ -346,6 +354,8 @@ static size_t most_components(ls_nest nest) {
 
 ls_status ls_strategy_local_results(ls_strategy *strategy, ls_nest value,
                                     ls_nest *out_tuple) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(out_tuple);
   *out_tuple = ls_none();
   const bool node = ls_nest_is_node(value);
   size_t count = node ? (size_t)strategy->num_replicas : count_of(value);
@@ -378,6 +388,8 @@ static ls_op op_of(ls_nest leaf) {
 
 ls_status ls_strategy_group(ls_strategy *strategy, ls_nest value,
                             const char *name, ls_op *out_op) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(out_op);
   *out_op = (ls_op){0};
   ls_nest results = ls_none();
   LS_RETURN_IF_ERROR(ls_strategy_local_results(strategy, value, &results));
@@ -408,6 +420,9 @@ ls_status ls_strategy_group(ls_strategy *strategy, ls_nest value,
 ls_status ls_strategy_values_from_function(ls_strategy *strategy,
                                            ls_value_function function,
                                            void *user, ls_nest *out_value) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(function);
+  LS_REQUIRE(out_value);
   *out_value = ls_none();
   if (function == NULL)
     return ls_invalid_argument("the function of values is NULL");

@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "dist/context.h"
 #include "dist/update.h"
@@ -38,6 +39,7 @@ const char *ls_aggregation_name(ls_variable_aggregation aggregation) {
 
 ls_status ls_aggregation_reduce_op(ls_variable_aggregation aggregation,
                                    ls_reduce_op *out_op) {
+  LS_REQUIRE(out_op);
   *out_op = aggregation == LS_AGGREGATION_MEAN ? LS_REDUCE_MEAN : LS_REDUCE_SUM;
   return aggregation == LS_AGGREGATION_SUM || aggregation == LS_AGGREGATION_MEAN
              ? ls_ok()
@@ -71,6 +73,7 @@ ls_validate_colocate_distributed_variable(ls_nest value,
 }
 
 ls_status ls_validate_colocate(ls_nest value, const ls_strategy *strategy) {
+  LS_REQUIRE(strategy);
   const ls_variable *variable = ls_nest_as_variable(value);
   return variable != NULL && variable->strategy != NULL
              ? validate_maker(variable, strategy)
@@ -151,6 +154,8 @@ static bool is_across(const ls_variable *variable) {
 }
 
 ls_status ls_variable_handle(ls_variable *variable, ls_variable **out_handle) {
+  LS_REQUIRE(variable);
+  LS_REQUIRE(out_handle);
   *out_handle = NULL;
   if (is_across(variable))
     return ls_failed_precondition(
@@ -163,6 +168,8 @@ ls_status ls_variable_handle(ls_variable *variable, ls_variable **out_handle) {
 
 ls_status ls_variable_as_reference(ls_variable *variable,
                                    ls_variable **out_reference) {
+  LS_REQUIRE(variable);
+  LS_REQUIRE(out_reference);
   *out_reference = NULL;
   if (variable->num_components > 0)
     return ls_invalid_argument(

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Copies of eager variables: the same values, in a store of their own.
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "dist/context.h"
 #include "dist/variable_create.h"
@@ -77,6 +78,8 @@ static ls_status copy_distributed(ls_variable *variable,
 }
 
 ls_status ls_variable_copy(ls_variable *variable, ls_variable **out_copy) {
+  LS_REQUIRE(variable);
+  LS_REQUIRE(out_copy);
   *out_copy = NULL;
   if (variable->num_targets > 0) variable = ls_variable_here(variable);
   if (variable->graph != NULL)

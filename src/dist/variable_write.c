@@ -8,6 +8,7 @@
 // collective.
 #include <stdio.h>
 
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "dist/context.h"
 #include "dist/cross_device.h"
@@ -388,6 +389,8 @@ static ls_status write_any(const writing *w, ls_nest value,
 ls_status ls_variable_write(ls_variable *variable, ls_write_op op,
                             ls_nest value, const ls_write_options *options,
                             ls_nest *out_value) {
+  LS_REQUIRE(variable);
+  LS_REQUIRE(out_value);
   static const uint16_t ops[] = {LS_OP_ASSIGN, LS_OP_ASSIGN_ADD,
                                  LS_OP_ASSIGN_SUB};
   *out_value = ls_none();

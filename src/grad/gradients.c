@@ -4,6 +4,7 @@
 // of it.
 #include <stdio.h>
 
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "grad/walk.h"
 #include "graph/context.h"
@@ -359,6 +360,9 @@ ls_status ls_gradients_walk(ls_graph *graph, uint64_t first_id,
 ls_status ls_gradients(const ls_nest *ys, size_t num_ys, const ls_nest *xs,
                        size_t num_xs, const ls_gradient_options *options,
                        ls_nest *grads) {
+  LS_REQUIRE(grads);
+  LS_REQUIRE_ITEMS(ys, num_ys);
+  LS_REQUIRE_ITEMS(xs, num_xs);
   ls_graph *graph = ls_graph_resolve(ls_graph_current());
   if (graph != NULL && graph->kind == LS_GRAPH_EAGER) {
     for (size_t i = 0; i < num_xs; ++i)

@@ -4,6 +4,7 @@
 #include "graph/graph.h"
 
 #include "base/allocator.h"
+#include "base/require.h"
 
 typedef struct collection {
   ls_nest *leaves;
@@ -23,6 +24,8 @@ static size_t position(const collection *c, ls_nest leaf) {
 
 ls_status ls_graph_add_to_collection(ls_graph *graph, const char *name,
                                      ls_nest leaf) {
+  LS_REQUIRE(graph);
+  LS_REQUIRE(name);
   collection *c = find(graph, name);
   if (c == NULL) {
     c = ls_new(graph->allocator, collection);

@@ -4,6 +4,8 @@
 // control inputs dashed, regions frames inside their op's frame.
 #include "graph/print.h"
 
+#include "base/require.h"
+
 typedef struct drawing {
   ls_text *out;
   size_t graphs;  // Drawn so far: the next one's number.
@@ -106,6 +108,8 @@ static void draw(drawing *d, const ls_graph *graph, int depth) {
 }
 
 ls_status ls_graph_print_dot(const ls_graph *graph, char **out_text) {
+  LS_REQUIRE(graph);
+  LS_REQUIRE(out_text);
   *out_text = NULL;
   graph = ls_graph_resolve((ls_graph *)(uintptr_t)graph);
   if (graph->kind == LS_GRAPH_EAGER)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/graph.h"
 
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "graph/context.h"
 #include "graph/eager_hook.h"
@@ -428,6 +429,7 @@ ls_status ls_graph_keep_nodes(ls_graph *graph, const bool *keep) {
 
 // ---- Public ----------------------------------------------------------------
 ls_status ls_graph_create(const char *name, ls_graph **out_graph) {
+  LS_REQUIRE(out_graph);
   ls_runtime *runtime = ls_runtime_current();
   *out_graph = NULL;
   if (runtime == NULL) return ls_out_of_memory();
@@ -444,11 +446,13 @@ bool ls_graph_is_eager(const ls_graph *graph) {
 }
 
 ls_status ls_graph_take_error(ls_graph *graph) {
+  LS_REQUIRE(graph);
   const ls_status status = graph->error;
   graph->error = NULL;
   return status;
 }
 
 ls_status ls_graph_error(const ls_graph *graph) {
+  LS_REQUIRE(graph);
   return ls_status_clone(graph->error);
 }

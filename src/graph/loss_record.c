@@ -8,9 +8,12 @@
 #include "graph/graph.h"
 
 #include "base/allocator.h"
+#include "base/require.h"
 
 ls_status ls_graph_record_loss_reduction(ls_graph *graph,
                                          const char *reduction) {
+  LS_REQUIRE(graph);
+  LS_REQUIRE(reduction);
   graph = ls_graph_resolve(graph);
   const char *kept = ls_graph_intern(graph, reduction);
   if (kept == NULL) return ls_out_of_memory();

@@ -14,7 +14,7 @@ ls_op ls_host_call_add(const ls_host_kernel *kernel, ls_object *state,
       {.name = "kernel", .kind = LS_ATTR_KERNEL, .as.kernel = kernel},
       LS_ATTR_O("state", state)};
   return ls_op_add(&(ls_op_spec){.type = LS_OP_HOST,
-                                 .name = kernel->name,
+                                 .name = kernel != NULL ? kernel->name : NULL,
                                  .inputs = inputs,
                                  .num_inputs = num_inputs,
                                  .attrs = attrs,

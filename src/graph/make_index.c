@@ -116,6 +116,7 @@ ls_tensor ls_pad(ls_tensor x, ls_tensor value, ls_shape low, ls_shape high,
 }
 
 ls_tensor ls_concatenate(const ls_tensor *items, size_t count, int axis) {
+  if (items == NULL) return ls_make(LS_OP_CONCATENATE, NULL, count, NULL, 0);
   if (count == 1) return items[0];
   size_t known = 0;  // The first one whose rank is known counts the axis.
   while (known + 1 < count &&
@@ -278,7 +279,9 @@ ls_tensor ls_linear_scan(ls_tensor a, ls_tensor b, int axis, bool reverse) {
 ls_op ls_sort_by(const ls_tensor *items, size_t count, int axis,
                  bool descending) {
   const ls_attr attrs[] = {
-      LS_ATTR_I("axis", count == 0 ? axis : ls_make_axis(items[0], axis)),
+      LS_ATTR_I("axis", count == 0 || items == NULL
+                            ? axis
+                            : ls_make_axis(items[0], axis)),
       LS_ATTR_B("descending", descending)};
   return ls_op_add(&(ls_op_spec){.type = LS_OP_SORT,
                                  .inputs = items,

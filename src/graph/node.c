@@ -5,6 +5,8 @@
 
 #include "graph/graph.h"
 
+#include "base/require.h"
+
 // ---- Names -----------------------------------------------------------------
 // A name is scope + base [+ "_" + number] and is rendered when asked for. What
 // is kept is the next number of each (scope, base).
@@ -199,6 +201,8 @@ uint16_t ls_node_met_as(const ls_node *node) {
 }
 
 ls_status ls_op_attr(ls_op op, const char *name, const ls_attr **out_attr) {
+  LS_REQUIRE(name);
+  LS_REQUIRE(out_attr);
   *out_attr = NULL;
   ls_node *node = ls_graph_node(op.graph, op.id);
   if (node == NULL)
@@ -210,6 +214,7 @@ ls_status ls_op_attr(ls_op op, const char *name, const ls_attr **out_attr) {
 }
 
 ls_status ls_op_set_attr(ls_op op, const ls_attr *attr) {
+  LS_REQUIRE(attr);
   ls_graph *graph = ls_graph_resolve(op.graph);
   ls_node *node = ls_graph_node(graph, op.id);
   if (node == NULL)
@@ -229,9 +234,11 @@ static ls_node *node_of(ls_op op) { return ls_graph_node(op.graph, op.id); }
 bool ls_tensor_is_failed(ls_tensor tensor) {
   if (tensor.ref == 0) return true;
   const ls_graph *graph = ls_graph_resolve(tensor.graph);
+  if (graph == NULL) return true;
   if (graph->kind != LS_GRAPH_EAGER) return false;
   const ls_node *node = ls_graph_node_of(graph, tensor.ref);
-  return node == NULL || node->failure != NULL;
+  return node == NULL || node->failure != NULL ||
+         ls_ref_output(tensor.ref) >= node->num_outputs;
 }
 
 ls_dtype ls_tensor_dtype(ls_tensor tensor) {
@@ -321,6 +328,9 @@ ls_op ls_graph_op(const ls_graph *graph, size_t index) {
 
 ls_status ls_graph_lookup_op(const ls_graph *graph, const char *name,
                              ls_op *out_op) {
+  LS_REQUIRE(graph);
+  LS_REQUIRE(name);
+  LS_REQUIRE(out_op);
   *out_op = (ls_op){0};
   ls_graph *writable = (ls_graph *)graph;  // Rendering keeps the text.
   for (size_t i = 0; i < graph->num_nodes; ++i) {

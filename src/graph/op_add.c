@@ -9,6 +9,8 @@
 #include "base/runtime_internal.h"
 #include "graph/context.h"
 #include "graph/eager_hook.h"
+#include "graph/make.h"
+#include "graph/verify.h"
 
 // What is being added, gathered on the stack; long lists in `memory`.
 typedef struct addition {
@@ -57,6 +59,9 @@ static ls_status import_inputs(addition *a) {
     if (a->refs == NULL || a->in == NULL) return ls_out_of_memory();
   }
   for (size_t i = 0; i < spec->num_inputs; ++i) {
+    if (spec->inputs == NULL)
+      return ls_invalid_argument("%s has %zu operands at NULL", a->info->name,
+                                 spec->num_inputs);
     const ls_tensor input = spec->inputs[i];
     if (input.ref == 0)
       return ls_invalid_argument(
@@ -71,6 +76,25 @@ static ls_status check_count(const addition *a) {
   if (ls_op_takes(a->info, a->spec->num_inputs)) return ls_ok();
   return ls_invalid_argument("%s takes %d operands, got %zu", a->info->name,
                              a->info->data_inputs, a->spec->num_inputs);
+}
+
+// The attributes that the op needs, and what it points to.
+static ls_status check_spec(const addition *a) {
+  const ls_op_spec *spec = a->spec;
+  if (spec->control == NULL && spec->num_control > 0)
+    return ls_invalid_argument("it has %zu control inputs at NULL",
+                               spec->num_control);
+  if (spec->num_attrs > UINT32_MAX || spec->num_regions > UINT32_MAX)
+    return ls_invalid_argument("it has %zu attributes and %zu regions",
+                               spec->num_attrs, spec->num_regions);
+  for (size_t i = 0; i < spec->num_regions; ++i)
+    if (spec->regions == NULL || spec->regions[i] == NULL)
+      return ls_invalid_argument("its region %zu is NULL", i);
+  const ls_node node = {.type = spec->type,
+                        .num_inputs = (uint32_t)spec->num_inputs,
+                        .num_attrs = (uint32_t)spec->num_attrs,
+                        .attrs = (ls_attr *)(uintptr_t)spec->attrs};
+  return ls_check_attrs(&node);
 }
 
 static ls_status infer_types(addition *a) {
@@ -200,19 +224,21 @@ static ls_op add(addition *a) {
     return failed_op(a, ls_internal("an op maker in a lowered graph"));
   // What follows a failed op fails silently: the first error tells.
   if (a->graph->error != NULL)
-    for (size_t i = 0; i < a->spec->num_inputs; ++i)
+    for (size_t i = 0; a->spec->inputs != NULL && i < a->spec->num_inputs; ++i)
       if (a->spec->inputs[i].ref == 0) return (ls_op){0};
-  if (a->graph->kind == LS_GRAPH_EAGER)
+  if (a->graph->kind == LS_GRAPH_EAGER && a->spec->inputs != NULL)
     for (size_t i = 0; i < a->spec->num_inputs; ++i) {
       const ls_tensor input = a->spec->inputs[i];
       const ls_node *node = ls_graph_node_of(input.graph, input.ref);
       if (node != NULL && node->failure != NULL)
         return failed_op(a, ls_status_clone(node->failure));
     }
-  ls_status status =
-      a->graph->kind == LS_GRAPH_EAGER ? check_control(a) : ls_ok();
+  ls_status status = a->graph->kind == LS_GRAPH_EAGER && a->spec->control
+                         ? check_control(a)
+                         : ls_ok();
   if (!ls_status_is_ok(status)) return failed_op(a, status);
   status = check_count(a);
+  if (ls_status_is_ok(status)) status = check_spec(a);
   if (ls_status_is_ok(status)) status = import_inputs(a);
   if (ls_status_is_ok(status)) status = infer_types(a);
   if (!ls_status_is_ok(status)) return failed_op(a, with_scope(a, status));
@@ -224,7 +250,17 @@ static ls_op add(addition *a) {
   return (ls_op){a->graph, node->id};
 }
 
+static ls_op no_such_op(const ls_op_spec *spec) {
+  const ls_status status =
+      spec == NULL ? ls_invalid_argument("the spec of the op is NULL")
+                   : ls_invalid_argument("there is no type of op %u",
+                                         (unsigned)spec->type);
+  return ls_tensor_op(ls_make_failed("ls_op_add", status));
+}
+
 ls_op ls_op_add(const ls_op_spec *spec) {
+  if (spec == NULL || spec->type == LS_OP_NONE || spec->type >= LS_OP_COUNT)
+    return no_such_op(spec);
   addition a = {.spec = spec,
                 .info = &ls_op_table[spec->type],
                 .graph = ls_graph_resolve(ls_graph_current()),

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The printer: any graph but the eager one as text. README.md has the grammar.
 #include "graph/print.h"
+
+#include "base/require.h"
 #include "graph/variable.h"
 
 typedef struct printer {
@@ -249,6 +251,8 @@ static void print_graph(printer *p, const ls_graph *graph,
 }
 
 ls_status ls_graph_print(const ls_graph *graph, char **out_text) {
+  LS_REQUIRE(graph);
+  LS_REQUIRE(out_text);
   *out_text = NULL;
   graph = ls_graph_resolve((ls_graph *)(uintptr_t)graph);
   if (graph->kind == LS_GRAPH_EAGER)

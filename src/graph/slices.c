@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/slices.h"
 
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "lockstep/distributed.h"
 
@@ -50,6 +51,7 @@ ls_nest ls_nest_slices(ls_nest values, ls_tensor indices,
 }
 
 ls_status ls_slices_parts_of(ls_nest leaf, ls_slices_parts *out_parts) {
+  LS_REQUIRE(out_parts);
   const slices *s = slices_of(leaf);
   *out_parts = (ls_slices_parts){0};
   if (s == NULL) {

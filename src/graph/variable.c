@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/array_internal.h"
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "graph/eager_hook.h"
 #include "graph/make.h"
@@ -352,6 +353,8 @@ bool ls_in_strategy_scope(void) {
 ls_status ls_creator_create(const ls_creator *creator,
                             const ls_variable_options *options,
                             ls_variable **out_variable) {
+  LS_REQUIRE(creator);
+  LS_REQUIRE(out_variable);
   *out_variable = NULL;
   LS_RETURN_IF_ERROR(ls_scope_status());
   const ls_creator_entry *entry = creator->entry;
@@ -362,6 +365,7 @@ ls_status ls_creator_create(const ls_creator *creator,
 
 ls_status ls_variable_create(const ls_variable_options *options,
                              ls_variable **out_variable) {
+  LS_REQUIRE(out_variable);
   static const ls_variable_options defaults;
   const ls_context *context = ls_context_current();
   const ls_creator creator = {in_force(context->creators)};

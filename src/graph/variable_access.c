@@ -2,6 +2,7 @@
 //
 // What a variable says of itself.
 #include "base/allocator.h"
+#include "base/require.h"
 #include "graph/make.h"
 #include "graph/variable.h"
 
@@ -77,6 +78,7 @@ ls_op ls_variable_initializer(const ls_variable *variable) {
 }
 
 ls_status ls_variable_set_initializer(ls_variable *variable, ls_op op) {
+  LS_REQUIRE(variable);
   if (variable->graph == NULL || op.graph != variable->graph ||
       ls_op_is_failed(op))
     return ls_invalid_argument("an initializer of variable '%s' is an op of "
@@ -151,6 +153,8 @@ ls_tensor ls_variable_constrain(const ls_variable *variable, ls_tensor value) {
 
 ls_status ls_variable_set_slice(ls_variable *variable,
                                 const ls_slice_info *slice) {
+  LS_REQUIRE(variable);
+  LS_REQUIRE(slice);
   for (size_t i = 0; i < variable->num_components; ++i)
     LS_RETURN_IF_ERROR(ls_variable_set_slice(variable->components[i], slice));
   if (variable->num_components > 0) return ls_ok();

@@ -16,6 +16,7 @@
 
 #include "base/map.h"
 #include "base/plain.h"
+#include "base/require.h"
 
 ls_status ls_verify_broken(const ls_verifier *v, const char *format, ...) {
   char where[512], what[1024];
@@ -266,6 +267,7 @@ static ls_status verify(const ls_graph *graph, ls_graph *holder) {
 }
 
 ls_status ls_graph_verify(const ls_graph *graph) {
+  LS_REQUIRE(graph);
   graph = ls_graph_resolve((ls_graph *)(uintptr_t)graph);
   if (graph->kind == LS_GRAPH_EAGER)
     return ls_failed_precondition(

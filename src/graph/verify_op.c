@@ -3,6 +3,7 @@
 // The verifier's knowledge of single ops: attributes and regions.
 #include "graph/variable.h"
 #include "graph/verify.h"
+#include "lockstep/host.h"
 
 // ---- Attributes ------------------------------------------------------------
 typedef struct attr_rule {
@@ -280,60 +281,88 @@ static const char *const kind_names[] = {
     "a dtype",  "a shape",    "integers", "sizes",  "strings",
     "an array", "an object",  "a kernel"};
 
-static ls_status check_sizes(const ls_verifier *v, const ls_attr *attr) {
+static ls_status check_sizes(const ls_node *node, const ls_attr *attr) {
   for (size_t i = 0; i < attr->as.sizes.count; ++i) {
     const ls_size size = attr->as.sizes.items[i];
     const bool fits =
         size.operand == LS_SIZE_CONSTANT
             ? size.value >= -1 && size.value <= INT64_C(1) << 46
-            : size.operand >= 0 && (uint32_t)size.operand < v->node->num_inputs;
+            : size.operand >= 0 && (uint32_t)size.operand < node->num_inputs;
     if (!fits)
-      return ls_verify_broken(v, "size %zu in '%s' is no possible size", i,
-                              attr->name);
+      return ls_invalid_argument("size %zu in '%s' is no possible size", i,
+                                 attr->name);
   }
   return ls_ok();
 }
 
 // What an attribute points to is there.
-static ls_status check_pointer(const ls_verifier *v, const ls_attr *attr) {
-  if ((attr->kind == LS_ATTR_ARRAY && attr->as.array == NULL) ||
-      (attr->kind == LS_ATTR_KERNEL && attr->as.kernel == NULL) ||
-      (attr->kind == LS_ATTR_STRING && attr->as.string == NULL))
-    return ls_verify_broken(v, "attribute '%s' is NULL", attr->name);
+static ls_status check_pointer(const ls_attr *attr) {
+  bool is_null = (attr->kind == LS_ATTR_ARRAY && attr->as.array == NULL) ||
+                 (attr->kind == LS_ATTR_KERNEL && attr->as.kernel == NULL) ||
+                 (attr->kind == LS_ATTR_STRING && attr->as.string == NULL) ||
+                 (attr->kind == LS_ATTR_INTS && attr->as.ints.items == NULL &&
+                  attr->as.ints.count > 0) ||
+                 (attr->kind == LS_ATTR_SIZES && attr->as.sizes.items == NULL &&
+                  attr->as.sizes.count > 0) ||
+                 (attr->kind == LS_ATTR_STRINGS &&
+                  attr->as.strings.items == NULL && attr->as.strings.count > 0);
+  for (size_t i = 0;
+       !is_null && attr->kind == LS_ATTR_STRINGS && i < attr->as.strings.count;
+       ++i)
+    is_null = attr->as.strings.items[i] == NULL;
+  if (is_null) return ls_invalid_argument("attribute '%s' is NULL", attr->name);
+  if (attr->kind == LS_ATTR_KERNEL &&
+      (attr->as.kernel->name == NULL || attr->as.kernel->start == NULL))
+    return ls_invalid_argument(
+        "the host kernel '%s' has no function to start "
+        "a call, or no name",
+        attr->as.kernel->name != NULL ? attr->as.kernel->name : "");
   return ls_ok();
 }
 
-static ls_status check_rule(const ls_verifier *v, const attr_rule *rule) {
-  const ls_attr *attr = ls_node_attr(v->node, rule->name);
+static ls_status check_rule(const ls_node *node, const attr_rule *rule) {
+  const ls_attr *attr = ls_node_attr(node, rule->name);
   if (attr == NULL)
     return rule->required
-               ? ls_verify_broken(v, "it needs the attribute '%s', %s",
-                                  rule->name, kind_names[rule->kind])
+               ? ls_invalid_argument("it needs the attribute '%s', %s",
+                                     rule->name, kind_names[rule->kind])
                : ls_ok();
   if (attr->kind != rule->kind)
-    return ls_verify_broken(v, "attribute '%s' is %s, not %s", rule->name,
-                            kind_names[attr->kind], kind_names[rule->kind]);
+    return ls_invalid_argument("attribute '%s' is %s, not %s", rule->name,
+                               kind_names[attr->kind], kind_names[rule->kind]);
   if (strcmp(rule->name, "variable") == 0 &&
       (attr->as.object == NULL ||
        attr->as.object->type != &ls_variable_object_type))
-    return ls_verify_broken(v, "attribute 'variable' is no variable");
+    return ls_invalid_argument("attribute 'variable' is no variable");
   return ls_ok();
 }
 
-ls_status ls_verify_attrs(const ls_verifier *v) {
-  const ls_node *node = v->node;
+ls_status ls_check_attrs(const ls_node *node) {
+  if (node->attrs == NULL && node->num_attrs > 0)
+    return ls_invalid_argument("it has %u attributes at NULL", node->num_attrs);
   for (uint32_t i = 0; i < node->num_attrs; ++i) {
     const ls_attr *attr = &node->attrs[i];
+    if (attr->name == NULL || (unsigned)attr->kind > LS_ATTR_KERNEL)
+      return ls_invalid_argument("attribute %u has no name or kind", i);
     if (ls_node_attr(node, attr->name) != attr)
-      return ls_verify_broken(v, "attribute '%s' is there twice", attr->name);
-    LS_RETURN_IF_ERROR(check_pointer(v, attr));
-    if (attr->kind == LS_ATTR_SIZES) LS_RETURN_IF_ERROR(check_sizes(v, attr));
+      return ls_invalid_argument("attribute '%s' is there twice", attr->name);
+    LS_RETURN_IF_ERROR(check_pointer(attr));
+    if (attr->kind == LS_ATTR_SIZES)
+      LS_RETURN_IF_ERROR(check_sizes(node, attr));
   }
   const uint16_t met_as = ls_node_met_as(node);
   for (size_t i = 0; i < LS_COUNT_OF(attr_rules); ++i)
     if (attr_rules[i].type == node->type || attr_rules[i].type == met_as)
-      LS_RETURN_IF_ERROR(check_rule(v, &attr_rules[i]));
+      LS_RETURN_IF_ERROR(check_rule(node, &attr_rules[i]));
   return ls_ok();
+}
+
+ls_status ls_verify_attrs(const ls_verifier *v) {
+  const ls_status status = ls_check_attrs(v->node);
+  if (ls_status_is_ok(status)) return status;
+  const ls_status broken = ls_verify_broken(v, "%s", ls_status_message(status));
+  ls_status_free(status);
+  return broken;
 }
 
 // ---- Regions ---------------------------------------------------------------

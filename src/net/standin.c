@@ -7,6 +7,7 @@
 // and none leaves before all have copied. So a name is free again when one rank
 // leaves, and the next meeting under it is another one.
 #include "base/allocator.h"
+#include "base/require.h"
 #include "base/threads.h"
 #include "lockstep/trunk.h"
 
@@ -222,6 +223,7 @@ static void deinit(standin *self) {
 }
 
 ls_status ls_standin_run(int32_t ranks, ls_rank_function function, void *user) {
+  LS_REQUIRE(function);
   if (ranks < 1)
     return ls_invalid_argument("a stand-in of %d ranks: at least one is needed",
                                ranks);

@@ -5,6 +5,8 @@
 
 #include "nn/optimizer.h"
 
+#include "base/require.h"
+
 // ---- Adagrad ---------------------------------------------------------------
 static ls_tensor adagrad_move(const ls_update *update, ls_tensor g,
                               ls_tensor sum) {
@@ -36,6 +38,7 @@ static const ls_optimizer_rule adagrad_rule = {.name = "adagrad",
 
 ls_status ls_adagrad_create(const ls_adagrad_options *options,
                             ls_optimizer **out_optimizer) {
+  LS_REQUIRE(out_optimizer);
   *out_optimizer = NULL;
   ls_adagrad_options opts =
       options != NULL ? *options : (ls_adagrad_options){0};
@@ -80,6 +83,7 @@ static void update_rmsprop(const ls_update *update) {
 
 ls_status ls_rmsprop_create(const ls_rmsprop_options *options,
                             ls_optimizer **out_optimizer) {
+  LS_REQUIRE(out_optimizer);
   *out_optimizer = NULL;
   ls_rmsprop_options opts =
       options != NULL ? *options : (ls_rmsprop_options){0};

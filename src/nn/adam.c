@@ -5,6 +5,8 @@
 
 #include "nn/optimizer.h"
 
+#include "base/require.h"
+
 // The step's scalars: what the first moment is multiplied with, and the second
 // before its root. Adam's first one has the rate in it, which saves a pass over
 // the weights.
@@ -119,15 +121,18 @@ static ls_status create(const ls_optimizer_rule *base,
 
 ls_status ls_adam_create(const ls_adam_options *options,
                          ls_optimizer **out_optimizer) {
+  LS_REQUIRE(out_optimizer);
   return create(&adam_rule, options, 0, 1e-8, out_optimizer);
 }
 
 ls_status ls_adamw_create(const ls_adam_options *options,
                           ls_optimizer **out_optimizer) {
+  LS_REQUIRE(out_optimizer);
   return create(&adamw_rule, options, 0.01, 1e-8, out_optimizer);
 }
 
 ls_status ls_lamb_create(const ls_adam_options *options,
                          ls_optimizer **out_optimizer) {
+  LS_REQUIRE(out_optimizer);
   return create(&lamb_rule, options, 0, 1e-6, out_optimizer);
 }

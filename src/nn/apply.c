@@ -3,6 +3,7 @@
 // variable after the other moved along them.
 #include <stdio.h>
 
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "graph/context.h"
 #include "graph/make.h"
@@ -352,6 +353,8 @@ ls_op ls_optimizer_minimize(ls_optimizer *optimizer, ls_tensor loss) {
 
 ls_status ls_optimizer_minimize_tape(ls_optimizer *optimizer, ls_tape *tape,
                                      ls_tensor loss) {
+  LS_REQUIRE(optimizer);
+  LS_REQUIRE(tape);
   LS_RETURN_IF_ERROR(ls_tensor_status(loss));
   LS_RETURN_IF_ERROR(check_scalar(loss));
   loss = ls_optimizer_scale_loss(optimizer, loss);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/layer.h"
 
+#include "base/require.h"
+
 struct ls_attention_layer {
   ls_layer base;
   ls_variable *qkv, *qkv_bias;  // The biases are NULL without.
@@ -39,6 +41,7 @@ static ls_status create_variables(const ls_attention_layer_options *options,
 
 ls_status ls_attention_layer_create(const ls_attention_layer_options *options,
                                     ls_attention_layer **out_layer) {
+  LS_REQUIRE(out_layer);
   *out_layer = NULL;
   const char *name = options->name != NULL ? options->name : "attention";
   const int64_t heads = options->num_heads != 0 ? options->num_heads : 1;

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "graph/make.h"
 #include "graph/variable.h"
@@ -77,6 +78,7 @@ static ls_status fill(ls_average *average, const ls_average_options *options) {
 
 ls_status ls_average_create(const ls_average_options *options,
                             ls_average **out_average) {
+  LS_REQUIRE(out_average);
   *out_average = NULL;
   const double decay = options->decay != 0 ? options->decay : 0.999;
   LS_RETURN_IF_ERROR(ls_optimizer_check("average", "decay", decay, 1));

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/require.h"
 #include "nn/layer.h"
 #include "nn/shares.h"
 #include "nn/update_ops.h"
@@ -47,6 +48,7 @@ static ls_status create_variables(const ls_batch_norm_options *options,
 
 ls_status ls_batch_norm_layer_create(const ls_batch_norm_options *options,
                                      ls_batch_norm_layer **out_layer) {
+  LS_REQUIRE(out_layer);
   *out_layer = NULL;
   const char *name = options->name != NULL ? options->name : "batch_norm";
   if (options->channels < 1 || !(options->epsilon >= 0) ||

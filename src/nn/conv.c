@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/require.h"
 #include "graph/make.h"
 #include "nn/layer.h"
 
@@ -64,6 +65,7 @@ static ls_status create_variables(const ls_conv_options *options,
 
 ls_status ls_conv_layer_create(const ls_conv_options *options,
                                ls_conv_layer **out_layer) {
+  LS_REQUIRE(out_layer);
   *out_layer = NULL;
   const char *name = options->name != NULL ? options->name : "conv";
   const int64_t groups = options->how.groups != 0 ? options->how.groups : 1;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/layer.h"
 
+#include "base/require.h"
+
 struct ls_dense_layer {
   ls_layer base;
   ls_variable *kernel;
@@ -25,6 +27,7 @@ static ls_status create_variables(const ls_dense_options *options,
 
 ls_status ls_dense_layer_create(const ls_dense_options *options,
                                 ls_dense_layer **out_layer) {
+  LS_REQUIRE(out_layer);
   *out_layer = NULL;
   const char *name = options->name != NULL ? options->name : "dense";
   if (options->inputs < 1 || options->units < 1)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/layer.h"
 
+#include "base/require.h"
+
 struct ls_embedding_layer {
   ls_layer base;
   ls_variable *table;
@@ -24,6 +26,7 @@ static ls_status create_table(const ls_embedding_options *options,
 
 ls_status ls_embedding_layer_create(const ls_embedding_options *options,
                                     ls_embedding_layer **out_layer) {
+  LS_REQUIRE(out_layer);
   *out_layer = NULL;
   const char *name = options->name != NULL ? options->name : "embedding";
   if (options->rows < 1 || options->width < 1)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/optimizer.h"
 
+#include "base/require.h"
+
 static void update_lion(const ls_update *update) {
   const ls_optimizer *optimizer = update->optimizer;
   const ls_tensor g = update->gradient, m = ls_update_read(update, 0);
@@ -18,6 +20,7 @@ static const ls_optimizer_rule lion_rule = {.name = "lion",
 
 ls_status ls_lion_create(const ls_lion_options *options,
                          ls_optimizer **out_optimizer) {
+  LS_REQUIRE(out_optimizer);
   *out_optimizer = NULL;
   ls_lion_options opts = options != NULL ? *options : (ls_lion_options){0};
   if (opts.beta1 == 0) opts.beta1 = 0.9;

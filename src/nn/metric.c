@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "lockstep/losses.h"
 #include "lockstep/strategy.h"
@@ -55,6 +56,7 @@ static ls_status create_variables(ls_running_mean *mean) {
 }
 
 ls_status ls_running_mean_create(const char *name, ls_running_mean **out_mean) {
+  LS_REQUIRE(out_mean);
   *out_mean = NULL;
   if (name == NULL) name = "mean";
   ls_allocator *allocator = ls_current_allocator();

@@ -2,6 +2,8 @@
 // Layers that normalize each example by itself.
 #include "nn/layer.h"
 
+#include "base/require.h"
+
 struct ls_norm_layer {
   ls_layer base;
   ls_norm_kind kind;
@@ -47,6 +49,7 @@ static ls_status create_variables(const ls_norm_options *options,
 
 ls_status ls_norm_layer_create(const ls_norm_options *options,
                                ls_norm_layer **out_layer) {
+  LS_REQUIRE(out_layer);
   *out_layer = NULL;
   const char *name = options->name != NULL ? options->name : "norm";
   LS_RETURN_IF_ERROR(check(name, options));

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/half.h"
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "graph/make.h"
 #include "graph/variable.h"
@@ -183,6 +184,10 @@ ls_variable *ls_slot_component(ls_variable *slot,
 ls_status ls_optimizer_slot(const ls_optimizer *optimizer,
                             const ls_variable *variable, const char *name,
                             ls_variable **out_slot) {
+  LS_REQUIRE(optimizer);
+  LS_REQUIRE(variable);
+  LS_REQUIRE(name);
+  LS_REQUIRE(out_slot);
   *out_slot = NULL;
   const ls_variable *whole =
       variable->container != NULL ? variable->container : variable;
@@ -222,6 +227,8 @@ ls_status ls_optimizer_count_steps(ls_optimizer *optimizer) {
 
 ls_status ls_optimizer_prepare(ls_optimizer *optimizer,
                                ls_variable *const *variables, size_t count) {
+  LS_REQUIRE(optimizer);
+  LS_REQUIRE_ITEMS(variables, count);
   LS_RETURN_IF_ERROR(ls_optimizer_count_steps(optimizer));
   for (size_t i = 0; i < count; ++i) {
     ls_variable **slots = NULL;

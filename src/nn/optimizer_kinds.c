@@ -4,6 +4,8 @@
 
 #include "nn/optimizer.h"
 
+#include "base/require.h"
+
 static const double usual_momentum = 0.9;
 
 // `type` is a struct of options, which begins with LS_OPTIMIZER_FIELDS; what
@@ -96,6 +98,8 @@ static ls_status no_such_kind(const char *kind) {
 ls_status ls_optimizer_create(const char *kind,
                               const ls_optimizer_options *options,
                               ls_optimizer **out_optimizer) {
+  LS_REQUIRE(kind);
+  LS_REQUIRE(out_optimizer);
   static const ls_optimizer_options defaults;
   *out_optimizer = NULL;
   for (size_t i = 0; i < LS_COUNT_OF(kinds); ++i) {

@@ -2,6 +2,7 @@
 // LSTM and GRU. What does not depend on the state, x by the kernel, is one
 // product over all steps; then the steps follow one another, each with ops of
 // its own or, where they are many, in a loop.
+#include "base/require.h"
 #include "graph/make.h"
 #include "nn/layer.h"
 
@@ -62,6 +63,7 @@ static ls_status create_variables(const ls_recurrent_options *options,
 
 ls_status ls_recurrent_layer_create(const ls_recurrent_options *options,
                                     ls_recurrent_layer **out_layer) {
+  LS_REQUIRE(out_layer);
   *out_layer = NULL;
   if (options->kind > LS_RECURRENT_GRU)
     return ls_invalid_argument("there is no kind %d of recurrent layers",

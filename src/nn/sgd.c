@@ -3,6 +3,8 @@
 
 #include "nn/optimizer.h"
 
+#include "base/require.h"
+
 static void update_plain(const ls_update *update) {
   ls_update_rows rows;
   if (ls_update_find_rows(update->gradient, &rows))
@@ -32,6 +34,7 @@ static const ls_optimizer_rule momentum_rule = {.name = "momentum",
 
 ls_status ls_sgd_create(const ls_sgd_options *options,
                         ls_optimizer **out_optimizer) {
+  LS_REQUIRE(out_optimizer);
   *out_optimizer = NULL;
   const ls_sgd_options opts = options != NULL ? *options : (ls_sgd_options){0};
   LS_RETURN_IF_ERROR(

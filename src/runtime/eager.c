@@ -2,6 +2,7 @@
 #include "runtime/eager.h"
 
 #include "base/array_internal.h"
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "graph/context.h"
 #include "runtime/lower_ops.h"
@@ -18,7 +19,7 @@ ls_status ls_eager_value(const ls_graph *graph, uint64_t ref,
                          ls_array **out_array) {
   ls_node *node = ls_graph_node_of(graph, ref);
   *out_array = NULL;
-  if (node == NULL) return stale();
+  if (node == NULL || ls_ref_output(ref) >= node->num_outputs) return stale();
   ls_eager_catch_up(graph, node);
   if (node->failure != NULL) return ls_status_clone(node->failure);
   *out_array = node->values[ls_ref_output(ref)];
@@ -402,12 +403,13 @@ ls_status ls_tensor_status(ls_tensor tensor) {
       tensor.graph->kind != LS_GRAPH_EAGER)
     return not_eager(tensor);
   ls_node *node = ls_graph_node_of(tensor.graph, tensor.ref);
-  if (node == NULL) return stale();
+  if (node == NULL) return stale();  // An op without outputs has a status too.
   ls_eager_catch_up(tensor.graph, node);
   return ls_status_clone(node->failure);
 }
 
 ls_status ls_tensor_value(ls_tensor tensor, ls_array **out_array) {
+  LS_REQUIRE(out_array);
   *out_array = NULL;
   if (tensor.ref == 0 || tensor.graph == NULL ||
       tensor.graph->kind != LS_GRAPH_EAGER)
@@ -418,6 +420,7 @@ ls_status ls_tensor_value(ls_tensor tensor, ls_array **out_array) {
 }
 
 ls_status ls_tensor_item(ls_tensor tensor, double *out_item) {
+  LS_REQUIRE(out_item);
   *out_item = 0;
   ls_array *array = NULL;
   LS_RETURN_IF_ERROR(ls_tensor_value(tensor, &array));

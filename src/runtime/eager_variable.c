@@ -2,6 +2,7 @@
 //
 // Variables of the eager graph: their values are in the runtime's store.
 #include "base/array_internal.h"
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "runtime/eager.h"
 
@@ -77,6 +78,8 @@ static ls_status read_parts(ls_variable *container, ls_array **out_array) {
 }
 
 ls_status ls_variable_value(ls_variable *variable, ls_array **out_array) {
+  LS_REQUIRE(variable);
+  LS_REQUIRE(out_array);
   *out_array = NULL;
   if (variable->graph != NULL)
     return ls_unimplemented("the value of variable '%s' on the host: it is of "
@@ -93,6 +96,8 @@ ls_status ls_variable_value(ls_variable *variable, ls_array **out_array) {
 }
 
 ls_status ls_variable_set_value(ls_variable *variable, const ls_array *array) {
+  LS_REQUIRE(variable);
+  LS_REQUIRE(array);
   ls_runtime_state *state = NULL;
   LS_RETURN_IF_ERROR(ls_runtime_state_get(variable->runtime, &state));
   return ls_store_write(state->store, variable, array);

@@ -2,6 +2,7 @@
 #include "runtime/function.h"
 
 #include "base/nest_internal.h"
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "graph/region.h"
 #include "runtime/eager.h"
@@ -118,6 +119,8 @@ static const ls_object_type function_type = {.name = "function",
 
 ls_status ls_function_create(const ls_function_options *options,
                              ls_function **out_function) {
+  LS_REQUIRE(options);
+  LS_REQUIRE(out_function);
   *out_function = NULL;
   if (options == NULL || options->call == NULL)
     return ls_invalid_argument("a function needs a callback to trace");
@@ -219,10 +222,14 @@ static ls_status begin_callback(const ls_function *function) {
         "itself?",
         function->name, LS_MAX_NESTED_CALLS);
   ++context->callbacks;
+  ls_runtime_begin_callback(function->runtime);
   return ls_ok();
 }
 
-static void end_callback(void) { --ls_context_current()->callbacks; }
+static void end_callback(const ls_function *function) {
+  --ls_context_current()->callbacks;
+  ls_runtime_end_callback(function->runtime);
+}
 
 static ls_status trace_into(ls_function *function, const ls_tracer *tracer,
                             trace *t, ls_nest args) {
@@ -238,7 +245,7 @@ static ls_status trace_into(ls_function *function, const ls_tracer *tracer,
   if (ls_status_is_ok(status)) {
     status = (tracer->trace != NULL ? tracer->trace : trace_plain)(
         tracer, t->graph, &function->options, parameters, &t->results);
-    end_callback();
+    end_callback(function);
   }
   ls_nest_release(parameters);
   LS_RETURN_IF_ERROR(status);
@@ -351,17 +358,13 @@ static ls_status call_inline(ls_function *function, ls_nest args,
                : function->options.call(tensors, function->options.user);
     ls_nest_release(tensors);
   }
-  end_callback();
+  end_callback(function);
   return ls_nest_give(made, results);
 }
 
 ls_status ls_function_call_by(ls_function *function, const ls_tracer *tracer,
                               ls_nest args, ls_nest *results) {
   if (function == NULL) return ls_invalid_argument("the function is NULL");
-  if (results == NULL)
-    return ls_invalid_argument("there is no place for the results of function "
-                               "'%s'",
-                               function->name);
   ls_graph *graph = ls_graph_current();
   if (graph == NULL) return ls_out_of_memory();
   const bool recording =
@@ -386,6 +389,8 @@ ls_status ls_function_call_by(ls_function *function, const ls_tracer *tracer,
 
 ls_status ls_function_call(ls_function *function, ls_nest args,
                            ls_nest *results) {
+  LS_REQUIRE(function);
+  LS_REQUIRE(results);
   return ls_function_call_by(function, &(ls_tracer){0}, args, results);
 }
 
@@ -413,10 +418,6 @@ static ls_status look_at_newest(const ls_function *function,
                                                   ls_store *store, void *user),
                                 void *user) {
   ls_runtime_state *state = NULL;
-  if (function == NULL || user == NULL)
-    return ls_invalid_argument("%s is NULL", function == NULL
-                                                 ? "the function"
-                                                 : "the place for its text");
   ls_function *writable = (ls_function *)(uintptr_t)function;
   LS_RETURN_IF_ERROR(ls_runtime_state_get(function->runtime, &state));
   enter(writable);
@@ -438,7 +439,9 @@ static ls_status print_lowered(ls_compiled *compiled, ls_store *store,
 
 ls_status ls_function_print_lowered(const ls_function *function,
                                     char **out_text) {
-  if (out_text != NULL) *out_text = NULL;
+  LS_REQUIRE(function);
+  LS_REQUIRE(out_text);
+  *out_text = NULL;
   return look_at_newest(function, print_lowered, out_text);
 }
 
@@ -449,7 +452,9 @@ static ls_status print_plan(ls_compiled *compiled, ls_store *store,
 }
 
 ls_status ls_function_print_plan(const ls_function *function, char **out_text) {
-  if (out_text != NULL) *out_text = NULL;
+  LS_REQUIRE(function);
+  LS_REQUIRE(out_text);
+  *out_text = NULL;
   return look_at_newest(function, print_plan, out_text);
 }
 
@@ -459,6 +464,7 @@ static ls_status measure(ls_compiled *compiled, ls_store *store, void *on) {
 }
 
 ls_status ls_function_measure(ls_function *function, bool on) {
+  LS_REQUIRE(function);
   return look_at_newest(function, measure, &on);
 }
 
@@ -468,6 +474,8 @@ static ls_status print_cost(ls_compiled *compiled, ls_store *store,
 }
 
 ls_status ls_function_print_cost(const ls_function *function, char **out_text) {
-  if (out_text != NULL) *out_text = NULL;
+  LS_REQUIRE(function);
+  LS_REQUIRE(out_text);
+  *out_text = NULL;
   return look_at_newest(function, print_cost, out_text);
 }

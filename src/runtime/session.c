@@ -4,6 +4,7 @@
 // their types are the signature, and programs come from the same cache.
 #include "lockstep/session.h"
 
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "runtime/results.h"
 #include "runtime/state.h"
@@ -26,6 +27,8 @@ struct ls_session {
 };
 
 ls_status ls_session_create(ls_graph *graph, ls_session **out_session) {
+  LS_REQUIRE(graph);
+  LS_REQUIRE(out_session);
   *out_session = NULL;
   if (graph == NULL || graph->kind != LS_GRAPH_BUILD)
     return ls_invalid_argument("a session needs a build graph made by "
@@ -98,7 +101,18 @@ static ls_nest fetch_leaf(ls_nest leaf, void *user) {
   case LS_KIND_OP: {
     ls_graph *graph =
         leaf.kind == LS_KIND_TENSOR ? leaf.as.tensor.graph : leaf.as.op.graph;
-    if (graph == r->session->graph) return leaf;
+    const ls_node *node = leaf.kind == LS_KIND_TENSOR
+                              ? ls_graph_node_of(graph, leaf.as.tensor.ref)
+                              : ls_graph_node(graph, leaf.as.op.id);
+    if (graph == r->session->graph && node != NULL &&
+        (leaf.kind == LS_KIND_OP ||
+         ls_ref_output(leaf.as.tensor.ref) < node->num_outputs))
+      return leaf;
+    if (graph == r->session->graph)
+      return LS_FAIL(LS_INVALID_ARGUMENT,
+                     "a fetch is a stale handle: graph '%s' has no such op or "
+                     "output",
+                     graph->name);
     const ls_status error = ls_graph_error(r->session->graph);
     if (graph == NULL && error != NULL) return ls_fail(error);
     ls_status_free(error);
@@ -150,6 +164,12 @@ static ls_status gather_feeds(request *r, const ls_feed *feeds, size_t count) {
     if (feeds[i].tensor.graph != r->session->graph)
       return ls_invalid_argument("feed %zu is no tensor of graph '%s'", i,
                                  r->session->graph->name);
+    const ls_node *node =
+        ls_graph_node_of(r->session->graph, feeds[i].tensor.ref);
+    if (node == NULL || ls_ref_output(feeds[i].tensor.ref) >= node->num_outputs)
+      return ls_invalid_argument("feed %zu is a stale handle: graph '%s' has "
+                                 "no such op or output",
+                                 i, r->session->graph->name);
     if (feeds[i].value == NULL)
       return ls_invalid_argument("the value fed to '%s' is NULL",
                                  ls_tensor_name(feeds[i].tensor));
@@ -220,7 +240,7 @@ static ls_status find_plan(request *r, plan **out_plan) {
     if (*out_plan == NULL) {
       status = make_plan(r, out_plan);
       if (ls_status_is_ok(status) && first != NULL) {
-        (*out_plan)->step = first->step;
+        (*out_plan)->step = __atomic_load_n(&first->step, __ATOMIC_RELAXED);
         (*out_plan)->next = first->next;
         first->next = *out_plan;
       } else if (ls_status_is_ok(status) &&
@@ -257,6 +277,9 @@ static ls_status run(request *r, ls_nest fetches, const ls_feed *feeds,
 ls_status ls_session_run(ls_session *session, ls_nest fetches,
                          const ls_feed *feeds, size_t num_feeds,
                          ls_nest *results) {
+  LS_REQUIRE(session);
+  LS_REQUIRE(results);
+  LS_REQUIRE_ITEMS(feeds, num_feeds);
   LS_RETURN_IF_ERROR(ls_graph_error(session->graph));
   request r = {.session = session};
   ls_arena_init(&r.memory, session->allocator);
@@ -268,11 +291,17 @@ ls_status ls_session_run(ls_session *session, ls_nest fetches,
 
 ls_status ls_session_variable_value(ls_session *session, ls_variable *variable,
                                     ls_array **out_array) {
+  LS_REQUIRE(session);
+  LS_REQUIRE(variable);
+  LS_REQUIRE(out_array);
   return ls_store_read(session->store, variable, out_array);
 }
 
 ls_status ls_session_set_variable_value(ls_session *session,
                                         ls_variable *variable,
                                         const ls_array *array) {
+  LS_REQUIRE(session);
+  LS_REQUIRE(variable);
+  LS_REQUIRE(array);
   return ls_store_write(session->store, variable, array);
 }

@@ -3,6 +3,7 @@
 // Tapes: recorded intervals of the eager graph. While one is open, nodes keep
 // operands and attributes; its gradient is the ordinary backward pass over
 // them, whose ops run as they are made.
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "grad/grad.h"
 #include "runtime/eager.h"
@@ -31,6 +32,7 @@ bool ls_eager_is_recording(const ls_graph *graph) {
 }
 
 ls_status ls_tape_begin(ls_tape **out_tape) {
+  LS_REQUIRE(out_tape);
   *out_tape = NULL;
   ls_runtime *runtime = ls_runtime_current();
   ls_graph *graph = runtime == NULL ? NULL : ls_eager_graph(runtime);
@@ -55,6 +57,7 @@ void ls_stop_recording_begin(ls_scope *scope) {
 }
 
 ls_status ls_tape_watch(ls_tape *tape, ls_tensor tensor) {
+  LS_REQUIRE(tape);
   if (tensor.graph != tape->graph ||
       ls_graph_node_of(tape->graph, tensor.ref) == NULL)
     return ls_invalid_argument("a tape watches values of its own eager graph");
@@ -66,6 +69,7 @@ ls_status ls_tape_watch(ls_tape *tape, ls_tensor tensor) {
 }
 
 ls_status ls_tape_end(ls_tape *tape) {
+  LS_REQUIRE(tape);
   if (tape->last_id != 0)
     return ls_failed_precondition("the tape has been ended before");
   tape->last_id = tape->graph->next_id - 1;
@@ -100,6 +104,9 @@ static bool is_watched(const ls_tape *tape, ls_nest x) {
 
 ls_status ls_tape_gradients(ls_tape *tape, ls_nest y, const ls_nest *xs,
                             size_t num_xs, ls_nest *grads) {
+  LS_REQUIRE(tape);
+  LS_REQUIRE(grads);
+  LS_REQUIRE_ITEMS(xs, num_xs);
   for (size_t i = 0; i < num_xs; ++i)
     grads[i] = ls_none();
   const uint64_t last =

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/arena.h"
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "runtime/state.h"
 #include "state/saver_file.h"
@@ -124,6 +125,8 @@ ls_status ls_saver_save_with(const ls_saver *saver, const char *path,
 }
 
 ls_status ls_saver_save(const ls_saver *saver, const char *path) {
+  LS_REQUIRE(saver);
+  LS_REQUIRE(path);
   return ls_saver_save_with(saver, path, NULL, 0);
 }
 
@@ -245,6 +248,8 @@ ls_status ls_saver_restore_from(const ls_saver *saver,
 }
 
 ls_status ls_saver_restore(const ls_saver *saver, const char *path) {
+  LS_REQUIRE(saver);
+  LS_REQUIRE(path);
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
   ls_safetensors file;

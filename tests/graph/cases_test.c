@@ -32,7 +32,15 @@ static ls_status infer_echo(const ls_object *state, const ls_type *in,
   *num_out = 1;
   return ls_ok();
 }
-static const ls_host_kernel echo = {.name = "echo", .infer = infer_echo};
+static ls_status start_echo(ls_host_call *call) {
+  const ls_type type = call->input_types[0];
+  memcpy(call->outputs[0], call->inputs[0],
+         (size_t)ls_shape_num_elements(type.shape) * ls_dtype_size(type.dtype));
+  ls_host_done(call, ls_ok());
+  return ls_ok();
+}
+static const ls_host_kernel echo = {
+    .name = "echo", .infer = infer_echo, .start = start_echo};
 static const ls_host_kernel *const kernels[] = {&echo};
 
 static int faults;

@@ -6,6 +6,7 @@
 #include <gnu/libc-version.h>
 #endif
 
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "engine/cpu/buffer.h"
 #include "engine/cpu/fill.h"
@@ -81,6 +82,8 @@ static void print_runs(cpu_backend *self, ls_text *text) {
 }
 
 ls_status ls_runs_print(ls_runtime *runtime, char **out_text) {
+  LS_REQUIRE(runtime);
+  LS_REQUIRE(out_text);
   cpu_backend *self = ls_runtime_slot(runtime, LS_SLOT_ENGINE);
   ls_text text;
   *out_text = NULL;
@@ -219,6 +222,8 @@ ls_status ls_cpu_backend(ls_runtime *runtime, ls_backend **out_backend) {
 }
 
 ls_status ls_device_kernels(ls_runtime *runtime, const char **out_name) {
+  LS_REQUIRE(runtime);
+  LS_REQUIRE(out_name);
   *out_name = NULL;
   ls_backend *backend = NULL;
   LS_RETURN_IF_ERROR(ls_cpu_backend(runtime, &backend));

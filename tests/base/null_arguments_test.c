@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A NULL where something is needed is refused by name.
+#include "lockstep/array.h"
+#include "lockstep/device_name.h"
+#include "lockstep/runtime.h"
+#include "lockstep/shape.h"
+#include "support/expect.h"
+
+// Something that is not NULL; nobody looks at it before all are there.
+static char place[64];
+static void *const some = place;
+
+static void expect_null(ls_status status, const char *text) {
+  expect_status(status, LS_INVALID_ARGUMENT, text);
+}
+
+static void calls_of_array_refuse_null(void **state) {
+  (void)state;
+  expect_null(ls_array_create(0, (ls_shape){0}, NULL),
+              "ls_array_create: out_array is NULL");
+  expect_null(ls_array_create_copy(0, (ls_shape){0}, some, NULL),
+              "ls_array_create_copy: out_array is NULL");
+  expect_null(ls_array_create_view(0, (ls_shape){0}, some, some, some, NULL),
+              "ls_array_create_view: out_array is NULL");
+}
+
+static void calls_of_device_name_refuse_null(void **state) {
+  (void)state;
+  expect_null(ls_device_canonical(NULL, some, some),
+              "ls_device_canonical: name is NULL");
+  expect_null(ls_device_canonical(some, some, NULL),
+              "ls_device_canonical: out_name is NULL");
+  expect_null(ls_device_host(NULL, some), "ls_device_host: name is NULL");
+  expect_null(ls_device_host(some, NULL), "ls_device_host: out_name is NULL");
+}
+
+static void calls_of_runtime_refuse_null(void **state) {
+  (void)state;
+  expect_null(ls_runtime_create(some, NULL),
+              "ls_runtime_create: out_runtime is NULL");
+}
+
+static void calls_of_shape_refuse_null(void **state) {
+  (void)state;
+  expect_null(ls_dtype_parse(NULL, some), "ls_dtype_parse: text is NULL");
+  expect_null(ls_dtype_parse(some, NULL), "ls_dtype_parse: out_dtype is NULL");
+  expect_null(ls_shape_merge((ls_shape){0}, (ls_shape){0}, NULL),
+              "ls_shape_merge: out_shape is NULL");
+  expect_null(ls_shape_broadcast((ls_shape){0}, (ls_shape){0}, NULL),
+              "ls_shape_broadcast: out_shape is NULL");
+  expect_null(ls_shape_parse(NULL, some, some), "ls_shape_parse: text is NULL");
+  expect_null(ls_shape_parse(some, NULL, some),
+              "ls_shape_parse: out_dtype is NULL");
+  expect_null(ls_shape_parse(some, some, NULL),
+              "ls_shape_parse: out_shape is NULL");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(calls_of_array_refuse_null),
+      cmocka_unit_test(calls_of_device_name_refuse_null),
+      cmocka_unit_test(calls_of_runtime_refuse_null),
+      cmocka_unit_test(calls_of_shape_refuse_null),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

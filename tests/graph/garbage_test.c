@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What makes no sense is refused by a status: ops without their attributes,
+// handles to nothing, kernels without functions.
+#include "lockstep/eager.h"
+#include "lockstep/host.h"
+#include "lockstep/op_types.h"
+#include "lockstep/session.h"
+#include "support/expect.h"
+
+static ls_status take_error(void) {
+  return ls_graph_take_error(ls_graph_current());
+}
+
+// In a graph that is being built the error sticks to it, in eager to the value.
+static void expect_refused(ls_op op, const char *part) {
+  if (ls_graph_is_eager(ls_graph_current()) && !ls_op_is_failed(op)) {
+    expect_status(ls_tensor_status(ls_op_output(op, 0)), LS_INVALID_ARGUMENT,
+                  part);
+    return;
+  }
+  expect_status(take_error(), LS_INVALID_ARGUMENT, part);
+}
+
+static void in_both(void (*body)(void)) {
+  ls_graph *graph = NULL;
+  expect_ok(ls_graph_create("g", &graph));
+  LS_GRAPH_SCOPE(graph) { body(); }
+  ls_graph_destroy(graph);
+  expect_ok(ls_frame_begin());
+  body();
+  expect_ok(ls_frame_end(NULL));
+}
+
+// ---- Ops -------------------------------------------------------------------
+static void add_every_op_bare(void) {
+  const ls_tensor matrix = ls_fill(LS_DTYPE_F32, LS_SHAPE(2, 2), 1);
+  const ls_tensor index = ls_fill(LS_DTYPE_I32, LS_SHAPE(2), 0);
+  const ls_tensor few[] = {matrix, matrix, matrix, matrix, matrix, matrix};
+  const ls_tensor mixed[] = {matrix, index, matrix, index, matrix, index};
+  for (uint16_t type = LS_OP_NONE + 1; type < LS_OP_COUNT; ++type)
+    for (size_t inputs = 0; inputs <= 6; ++inputs)
+      for (int kind = 0; kind < 2; ++kind) {
+        const ls_op op =
+            ls_op_add(&(ls_op_spec){.type = type,
+                                    .inputs = kind == 0 ? few : mixed,
+                                    .num_inputs = inputs});
+        if (!ls_op_is_failed(op))
+          ls_status_free(ls_tensor_status(ls_op_output(op, 0)));
+        ls_status_free(take_error());
+      }
+}
+
+static void every_op_without_attributes_is_refused_or_made(void **state) {
+  (void)state;
+  in_both(add_every_op_bare);
+}
+
+static void add_garbage(void) {
+  const ls_tensor x = ls_fill(LS_DTYPE_F32, LS_SHAPE(2), 1);
+  const ls_attr unnamed = {.kind = LS_ATTR_INT};
+  const ls_attr strange = {.name = "mark", .kind = (ls_attr_kind)77};
+  const ls_attr wrong = {.name = "dtype", .kind = LS_ATTR_INT, .as.i = 1};
+  const ls_attr empty = {.name = "value", .kind = LS_ATTR_ARRAY};
+  const ls_attr no_items = {
+      .name = "permutation", .kind = LS_ATTR_INTS, .as.ints = {NULL, 1}};
+  expect_refused(ls_op_add(NULL), "the spec of the op is NULL");
+  expect_refused(ls_op_add(&(ls_op_spec){.type = 60000}),
+                 "no type of op 60000");
+  expect_refused(ls_op_add(&(ls_op_spec){.type = LS_OP_NEG, .num_inputs = 1}),
+                 "1 operands at NULL");
+  expect_refused(
+      ls_op_add(&(ls_op_spec){.type = LS_OP_NO_OP, .num_control = 2}),
+      "2 control inputs at NULL");
+  expect_refused(ls_op_add(&(ls_op_spec){.type = LS_OP_NO_OP, .num_attrs = 2}),
+                 "2 attributes at NULL");
+  expect_refused(ls_op_add(&(ls_op_spec){
+                     .type = LS_OP_NO_OP, .attrs = &unnamed, .num_attrs = 1}),
+                 "attribute 0 has no name");
+  expect_refused(ls_op_add(&(ls_op_spec){
+                     .type = LS_OP_NO_OP, .attrs = &strange, .num_attrs = 1}),
+                 "attribute 0 has no name or kind");
+  expect_refused(ls_op_add(&(ls_op_spec){.type = LS_OP_CONVERT,
+                                         .inputs = &x,
+                                         .num_inputs = 1,
+                                         .attrs = &wrong,
+                                         .num_attrs = 1}),
+                 "attribute 'dtype' is an integer, not a dtype");
+  expect_refused(ls_op_add(&(ls_op_spec){
+                     .type = LS_OP_CONVERT, .inputs = &x, .num_inputs = 1}),
+                 "it needs the attribute 'dtype', a dtype");
+  expect_refused(ls_op_add(&(ls_op_spec){
+                     .type = LS_OP_CONSTANT, .attrs = &empty, .num_attrs = 1}),
+                 "attribute 'value' is NULL");
+  expect_refused(ls_op_add(&(ls_op_spec){.type = LS_OP_TRANSPOSE,
+                                         .inputs = &x,
+                                         .num_inputs = 1,
+                                         .attrs = &no_items,
+                                         .num_attrs = 1}),
+                 "attribute 'permutation' is NULL");
+  expect_refused(
+      ls_op_add(&(ls_op_spec){.type = LS_OP_NO_OP, .num_regions = 1}),
+      "region 0 is NULL");
+}
+
+static void an_op_of_garbage_is_refused(void **state) {
+  (void)state;
+  in_both(add_garbage);
+}
+
+static void add_lists_at_null(void) {
+  expect_refused(ls_tensor_op(ls_add_n(NULL, 2)), "at NULL");
+  expect_refused(ls_tensor_op(ls_concatenate(NULL, 2, 0)), "");
+  expect_refused(ls_tensor_op(ls_concatenate(NULL, 1, 0)), "");
+  expect_refused(ls_sort_by(NULL, 2, 0, false), "at NULL");
+  expect_refused(ls_tensor_op(ls_constant(NULL)), "NULL");
+}
+
+static void makers_refuse_lists_at_null(void **state) {
+  (void)state;
+  in_both(add_lists_at_null);
+}
+
+// ---- Handles ---------------------------------------------------------------
+static void use_handles_to_nothing(void) {
+  ls_graph *here = ls_graph_current();
+  const ls_tensor x = ls_fill(LS_DTYPE_F32, LS_SHAPE(2), 1);
+  const ls_tensor strange[] = {{here, UINT64_C(1) << 40},
+                               {here, x.ref + 9},  // No such output.
+                               {NULL, x.ref}};
+  for (size_t i = 0; i < 3; ++i) {
+    assert_int_equal(ls_tensor_dtype(strange[i]), LS_DTYPE_NONE);
+    (void)ls_tensor_name(strange[i]);
+    (void)ls_tensor_is_failed(strange[i]);
+    (void)ls_op_name(ls_tensor_op(strange[i]));
+    expect_refused(ls_tensor_op(ls_neg(strange[i])), "");
+    ls_array *array = NULL;
+    ls_status status = ls_tensor_value(strange[i], &array);
+    assert_false(ls_status_is_ok(status));
+    ls_status_free(status);
+  }
+}
+
+static void handles_to_nothing_are_refused(void **state) {
+  (void)state;
+  in_both(use_handles_to_nothing);
+}
+
+static void a_session_refuses_handles_to_nothing(void **state) {
+  (void)state;
+  ls_graph *graph = NULL;
+  ls_session *session = NULL;
+  ls_tensor x;
+  ls_array *value = NULL;
+  expect_ok(ls_graph_create("g", &graph));
+  LS_GRAPH_SCOPE(graph) { x = ls_fill(LS_DTYPE_F32, LS_SHAPE(2), 1); }
+  expect_ok(ls_session_create(graph, &session));
+  expect_ok(ls_array_create(LS_DTYPE_F32, LS_SHAPE(2), &value));
+  const ls_nest fetches[] = {
+      ls_leaf((ls_tensor){graph, UINT64_C(1) << 40}),
+      ls_leaf((ls_tensor){graph, x.ref + 1}),
+      ls_leaf((ls_tensor){NULL, x.ref}),
+      ls_nest_op((ls_op){graph, 12345}),
+      ls_nest_op((ls_op){NULL, 1}),
+      {.kind = (ls_kind)99},
+  };
+  ls_nest result = ls_none();
+  for (size_t i = 0; i < sizeof(fetches) / sizeof(fetches[0]); ++i)
+    expect_status(ls_session_run(session, fetches[i], NULL, 0, &result),
+                  LS_INVALID_ARGUMENT, "");
+  const ls_feed feeds[] = {{{graph, UINT64_C(1) << 40}, value},
+                           {{graph, x.ref + 1}, value},
+                           {{NULL, 1}, value},
+                           {x, NULL}};
+  for (size_t i = 0; i < 4; ++i)
+    expect_status(ls_session_run(session, ls_leaf(x), &feeds[i], 1, &result),
+                  LS_INVALID_ARGUMENT, "");
+  ls_array_release(value);
+  ls_session_destroy(session);
+  ls_graph_destroy(graph);
+}
+
+// ---- Host kernels ----------------------------------------------------------
+static ls_status start(ls_host_call *call) {
+  ls_host_done(call, ls_ok());
+  return ls_ok();
+}
+
+static void call_without_functions(void) {
+  const ls_tensor x = ls_fill(LS_DTYPE_F32, LS_SHAPE(2), 1);
+  static const ls_host_kernel no_start = {.name = "lame"};
+  static const ls_host_kernel no_name = {.start = start};
+  expect_refused(ls_host_call_add(NULL, NULL, &x, 1), "'kernel' is NULL");
+  expect_refused(ls_host_call_add(&no_start, NULL, &x, 1),
+                 "the host kernel 'lame' has no function to start a call");
+  expect_refused(ls_host_call_add(&no_name, NULL, &x, 1), "or no name");
+}
+
+static void a_host_kernel_without_functions_is_refused(void **state) {
+  (void)state;
+  in_both(call_without_functions);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_op_without_attributes_is_refused_or_made),
+      cmocka_unit_test(an_op_of_garbage_is_refused),
+      cmocka_unit_test(makers_refuse_lists_at_null),
+      cmocka_unit_test(handles_to_nothing_are_refused),
+      cmocka_unit_test(a_session_refuses_handles_to_nothing),
+      cmocka_unit_test(a_host_kernel_without_functions_is_refused),
+  };
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  expect_ok(ls_runtime_destroy(NULL));
+  return failed;
+}

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What headers promise about threads, from several at once. ThreadSanitizer
+// looks at it in its preset; the numbers are right in every one.
+#include <pthread.h>
+
+#include "lockstep/session.h"
+#include "support/replicas.h"
+#include "support/values.h"
+
+enum { THREADS = 4, ROUNDS = 12 };
+
+typedef struct team {
+  ls_function *function;
+  ls_session *session;
+  ls_strategy *strategy;
+  ls_variable *variable;
+  ls_tensor fed, fetched;
+  ls_op init;
+  void (*work)(const struct team *team, int thread);
+  pthread_barrier_t barrier;
+} team;
+
+typedef struct member {
+  team *team;
+  int number;
+} member;
+
+static void *run_member(void *user) {
+  const member *m = user;
+  pthread_barrier_wait(&m->team->barrier);
+  m->team->work(m->team, m->number);
+  return NULL;
+}
+
+static void run_together(team *t) {
+  pthread_t threads[THREADS];
+  member members[THREADS];
+  pthread_barrier_init(&t->barrier, NULL, THREADS);
+  for (int i = 0; i < THREADS; ++i) {
+    members[i] = (member){t, i};
+    assert_int_equal(pthread_create(&threads[i], NULL, run_member, &members[i]),
+                     0);
+  }
+  for (int i = 0; i < THREADS; ++i)
+    pthread_join(threads[i], NULL);
+  pthread_barrier_destroy(&t->barrier);
+}
+
+static ls_array *row(int64_t size, double value) {
+  ls_array *array = NULL;
+  expect_ok(ls_array_create(LS_DTYPE_F32, LS_SHAPE(size), &array));
+  for (int64_t i = 0; i < size; ++i)
+    ls_array_set_f64(array, i, value);
+  return array;
+}
+
+// ---- Functions -------------------------------------------------------------
+static ls_nest twice_and_variable(ls_nest args, void *user) {
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  return ls_leaf(ls_add(ls_mul_scalar(x, 2), ls_variable_read(user)));
+}
+
+static void call_and_clear(const team *t, int thread) {
+  ls_nest result = ls_none();
+  for (int i = 0; i < ROUNDS; ++i) {
+    const int64_t size = 1 + (thread + i) % 3;
+    const ls_nest args = LS_LIST(ls_nest_array(row(size, i)));
+    expect_ok(ls_function_call(t->function, args, &result));
+    ls_array *made = ls_nest_as_array(result);
+    assert_int_equal(ls_array_num_elements(made), size);
+    assert_true(ls_array_f64(made, size - 1) == 2 * i + 5);
+    ls_nest_release(args);
+    char *text = NULL;
+    ls_status_free(ls_function_print_lowered(t->function, &text));
+    ls_text_release(text);
+    assert_true(ls_function_num_traces(t->function) > 0);
+    if (i % 4 == thread) ls_function_clear(t->function);
+  }
+  ls_nest_release(result);
+}
+
+static void
+a_function_is_called_and_cleared_from_several_threads(void **state) {
+  (void)state;
+  team t = {.work = call_and_clear,
+            .variable =
+                variable_of("v", LS_DTYPE_F32, LS_SCALAR, (double[]){5})};
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = twice_and_variable, .user = t.variable},
+      &t.function));
+  run_together(&t);
+  ls_function_release(t.function);
+  ls_variable_release(t.variable);
+}
+
+// ---- Sessions --------------------------------------------------------------
+static void run_session(const team *t, int thread) {
+  ls_nest result = ls_none();
+  for (int i = 0; i < ROUNDS; ++i) {
+    const int64_t size = 1 + (thread + i) % 3;
+    ls_array *value = row(size, i);
+    const ls_feed feed = {t->fed, value};
+    expect_ok(
+        ls_session_run(t->session, ls_leaf(t->fetched), &feed, 1, &result));
+    assert_true(ls_array_f64(ls_nest_as_array(result), size - 1) == 2 * i + 5);
+    ls_array_release(value);
+    ls_array *read = NULL;
+    expect_ok(ls_session_variable_value(t->session, t->variable, &read));
+    assert_true(ls_array_f64(read, 0) == 5);
+    ls_array_release(read);
+  }
+  ls_nest_release(result);
+}
+
+static void a_session_runs_in_several_threads(void **state) {
+  (void)state;
+  team t = {.work = run_session};
+  ls_graph *graph = NULL;
+  ls_nest none = ls_none();
+  expect_ok(ls_graph_create("g", &graph));
+  LS_GRAPH_SCOPE(graph) {
+    t.variable = variable_of("v", LS_DTYPE_F32, LS_SCALAR, (double[]){5});
+    t.fed = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(LS_UNKNOWN_DIM), "x");
+    t.fetched = ls_add(ls_mul_scalar(t.fed, 2), ls_variable_read(t.variable));
+    t.init = ls_global_initializer();
+  }
+  expect_ok(ls_session_create(graph, &t.session));
+  expect_ok(ls_session_run(t.session, ls_nest_op(t.init), NULL, 0, &none));
+  run_together(&t);
+  ls_session_destroy(t.session);
+  ls_variable_release(t.variable);
+  ls_graph_destroy(graph);
+}
+
+// ---- Strategies ------------------------------------------------------------
+static ls_nest number_and_sum(ls_nest args, void *user) {
+  (void)user;
+  const ls_nest own = ls_nest_item(args, 0);
+  ls_tensor x = own.kind == LS_KIND_TENSOR
+                    ? own.as.tensor
+                    : ls_scalar(LS_DTYPE_F32, ls_nest_number(own));
+  x = ls_add_scalar(x, 1);
+  const ls_nest sum =
+      ls_replica_all_reduce(ls_replica_context(), LS_REDUCE_SUM, ls_leaf(x));
+  if (sum.kind != LS_KIND_TENSOR) return sum;
+  return ls_leaf(ls_add(ls_mul_scalar(x, 10), sum.as.tensor));
+}
+
+static void run_strategy(const team *t, int thread) {
+  ls_nest traced = ls_none();
+  for (int i = 0; i < ROUNDS / 2; ++i) {
+    const double values[] = {i, i + thread};
+    const ls_nest args =
+        LS_LIST(ls_strategy_num_replicas(t->strategy) == 2
+                    ? distributed_numbers(LS_PER_REPLICA, values, 2)
+                    : ls_none());
+    ls_nest plain = ls_none();
+    expect_ok(ls_frame_begin());
+    expect_ok(ls_strategy_run(t->strategy, ls_plain(number_and_sum, NULL), args,
+                              &plain));
+    const double sum = 2 * i + thread + 2;
+    const ls_nest last = plain.kind == LS_KIND_DISTRIBUTED
+                             ? ls_distributed_component(plain, 1)
+                             : plain;
+    assert_true(number_of(last) == 10 * (i + thread + 1) + sum);
+    ls_nest_release(plain);
+    ls_nest_release(args);
+    expect_ok(ls_frame_end(NULL));
+    ls_array *batch = row(2, i);
+    ls_nest split = ls_none();
+    expect_ok(ls_strategy_split(t->strategy, batch, &split));
+    const ls_nest batches = LS_LIST(split);
+    expect_ok(
+        ls_strategy_run(t->strategy, ls_traced(t->function), batches, &traced));
+    assert_true(
+        ls_array_f64(ls_nest_as_array(ls_distributed_component(traced, 1)),
+                     0) == 10 * (i + 1) + 2 * (i + 1));
+    ls_nest_release(batches);
+    ls_array_release(batch);
+    if (i % 3 == thread) ls_function_clear(t->function);
+  }
+  ls_nest_release(traced);
+}
+
+static void a_strategy_runs_in_several_threads(void **state) {
+  (void)state;
+  team t = {.work = run_strategy, .strategy = mirrored_of(2)};
+  expect_ok(ls_function_create(&(ls_function_options){.call = number_and_sum},
+                               &t.function));
+  run_together(&t);
+  ls_function_release(t.function);
+  ls_strategy_release(t.strategy);
+}
+
+// ---- Eager -----------------------------------------------------------------
+static void compute_in_eager(const team *t, int thread) {
+  for (int i = 0; i < ROUNDS; ++i) {
+    expect_ok(ls_frame_begin());
+    ls_tape *tape = NULL;
+    ls_variable *own =
+        variable_of("own", LS_DTYPE_F32, LS_SCALAR, (double[]){thread});
+    expect_ok(ls_tape_begin(&tape));
+    const ls_tensor y =
+        ls_mul(ls_square(ls_variable_read(own)), ls_variable_read(t->variable));
+    expect_ok(ls_tape_end(tape));
+    ls_nest x = ls_nest_variable(own), gradient = ls_none();
+    expect_ok(ls_tape_gradients(tape, ls_leaf(y), &x, 1, &gradient));
+    assert_true(item_of(gradient.as.tensor) == 2 * thread * 5);
+    ls_tape_release(tape);
+    expect_ok(ls_tensor_status(ls_variable_assign_add(own, y)));
+    const ls_random_options options = {.seed = thread};
+    const ls_tensor draw =
+        ls_random_uniform(LS_DTYPE_F32, LS_SHAPE(4), 0, 1, &options);
+    expect_ok(ls_tensor_status(draw));
+    ls_nest_release(x);
+    ls_variable_release(own);
+    expect_ok(ls_frame_end(NULL));
+  }
+}
+
+static void eager_runs_in_several_threads(void **state) {
+  (void)state;
+  team t = {.work = compute_in_eager,
+            .variable =
+                variable_of("v", LS_DTYPE_F32, LS_SCALAR, (double[]){5})};
+  run_together(&t);
+  ls_variable_release(t.variable);
+}
+
+// ---- Graphs ----------------------------------------------------------------
+static void build_and_run(const team *t, int thread) {
+  (void)t;
+  for (int i = 0; i < ROUNDS / 3; ++i) {
+    ls_graph *graph = NULL;
+    ls_session *session = NULL;
+    ls_nest result = ls_none();
+    ls_tensor y = ls_failed_tensor();
+    expect_ok(ls_graph_create("own", &graph));
+    LS_GRAPH_SCOPE(graph) {
+      LS_NAME_SCOPE("scope") {
+        y = ls_add_scalar(ls_scalar(LS_DTYPE_F32, thread), i);
+      }
+    }
+    expect_ok(ls_session_create(graph, &session));
+    expect_ok(ls_session_run(session, ls_leaf(y), NULL, 0, &result));
+    assert_true(number_of(result) == thread + i);
+    ls_nest_release(result);
+    ls_session_destroy(session);
+    ls_graph_destroy(graph);
+  }
+}
+
+static void several_threads_build_a_graph_each(void **state) {
+  (void)state;
+  run_together(&(team){.work = build_and_run});
+}
+
+// ---- The default runtime ---------------------------------------------------
+static void begin_with_the_default_runtime(const team *t, int thread) {
+  (void)t;
+  assert_true(item_of(ls_add_scalar(ls_scalar(LS_DTYPE_F32, thread), 1)) ==
+              thread + 1);
+  ls_strategy *usual = NULL;
+  expect_ok(ls_strategy_default(&usual));
+  assert_non_null(usual);
+}
+
+static void several_threads_begin_with_the_default_runtime(void **state) {
+  (void)state;
+  expect_ok(ls_runtime_destroy(NULL));
+  run_together(&(team){.work = begin_with_the_default_runtime});
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_function_is_called_and_cleared_from_several_threads),
+      cmocka_unit_test(a_session_runs_in_several_threads),
+      cmocka_unit_test(a_strategy_runs_in_several_threads),
+      cmocka_unit_test(eager_runs_in_several_threads),
+      cmocka_unit_test(several_threads_build_a_graph_each),
+      cmocka_unit_test(several_threads_begin_with_the_default_runtime),
+  };
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  expect_ok(ls_runtime_destroy(NULL));
+  return failed;
+}
