@@ -136,14 +136,32 @@ static ls_status push(const merging *m, uint64_t **refs, size_t *count,
 // How a leaf of the result comes back.
 typedef enum way { AS_IT_IS, FOR_ALL, FOR_EACH } way;
 
+// What a value is a copy of.
+static ls_tensor origin_of(ls_tensor x) {
+  for (const ls_node *node = ls_graph_node_of(x.graph, x.ref);
+       node != NULL && node->type == LS_OP_IDENTITY;
+       node = ls_graph_node_of(x.graph, x.ref))
+    x = ls_op_input(ls_tensor_op(x), 0);
+  return x;
+}
+
 static way way_of(ls_nest leaf) {
   if (leaf.kind == LS_KIND_TENSOR) return FOR_ALL;
   if (leaf.kind != LS_KIND_DISTRIBUTED) return AS_IT_IS;
-  for (size_t r = 0; r < ls_distributed_count(leaf); ++r)
+  const size_t count = ls_distributed_count(leaf);
+  for (size_t r = 0; r < count; ++r)
     if (ls_distributed_component(leaf, r).kind != LS_KIND_TENSOR)
       return AS_IT_IS;
-  // Mirrored components are copies of one value.
-  return ls_distributed_kind_of(leaf) == LS_MIRRORED ? FOR_ALL : FOR_EACH;
+  if (ls_distributed_kind_of(leaf) != LS_MIRRORED) return FOR_EACH;
+  // Most often its components are copies of one value. Not so what an update
+  // gives: each replica's is that of its own component.
+  const ls_tensor first =
+      origin_of(ls_distributed_component(leaf, 0).as.tensor);
+  for (size_t r = 1; r < count; ++r)
+    if (!ls_tensor_equal(
+            first, origin_of(ls_distributed_component(leaf, r).as.tensor)))
+      return FOR_EACH;
+  return FOR_ALL;
 }
 
 static ls_nest note_result(ls_nest leaf, void *user) {

@@ -345,9 +345,9 @@ static ls_status write_on_read_across(const writing *w, ls_nest value,
     *out_value = written;
     return ls_ok();
   }
-  ls_op after = written.kind == LS_KIND_DISTRIBUTED && !in_eager()
-                    ? ls_tensor_op(ls_nest_tensor(ls_value_part(written, 0), 0))
-                    : (ls_op){0};
+  ls_op after =
+      in_eager() ? (ls_op){0}
+                 : ls_tensor_op(ls_nest_tensor(ls_value_part(written, 0), 0));
   ls_tensor made = ls_failed_tensor();
   LS_CONTROL_SCOPE(after.id != 0 ? &after : NULL, after.id != 0 ? 1 : 0) {
     made = ls_variable_read(w->variable);
