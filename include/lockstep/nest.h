@@ -149,8 +149,13 @@ LS_API ls_array *ls_nest_as_array(ls_nest nest);
 // The elements of the array of a leaf, or of item `index`, for who may write
 // there: see ls_array. NULL if there is no array.
 LS_API void *ls_nest_data(ls_nest nest, size_t index);
-// The number in a leaf: a host scalar, or an array of one element. NaN if it is
-// none.
+// The number in a leaf: a host scalar, an array of one element, or a tensor of
+// one whose value is known, in eager or as a constant.
+//   LS_FAILED_PRECONDITION  a tensor that has no value yet, or that failed.
+//   LS_INVALID_ARGUMENT     anything else: names it. `*out_number` is NaN.
+LS_API LS_MUST_USE ls_status ls_nest_to_number(ls_nest nest,
+                                               double *out_number);
+// The same, NaN where it is refused.
 LS_API double ls_nest_number(ls_nest nest);
 // A copy of the status of a failed nest, OK for any other. The caller's.
 LS_API LS_MUST_USE ls_status ls_nest_status(ls_nest nest);
@@ -178,7 +183,9 @@ LS_API LS_MUST_USE ls_status ls_nest_same_structure(ls_nest a, ls_nest b);
 // The same object: tensors by graph and ref, scalars by dtype and bits, the
 // rest by address; "none" always.
 LS_API bool ls_nest_is_same(ls_nest a, ls_nest b);
-// Prints the tree into `buffer`, cut to `size`; returns `buffer`.
+// Prints the tree into `buffer`, cut to `size`; returns `buffer`. Arrays and
+// eager tensors are shown with their type and first elements, tensors of graphs
+// with their name and type.
 LS_API const char *ls_nest_print(ls_nest nest, char *buffer, size_t size);
 
 #ifdef __cplusplus

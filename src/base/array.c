@@ -62,8 +62,7 @@ static void destroy_array(ls_object *object) {
 }
 
 static void print_array(const ls_object *object, char *buffer, size_t size) {
-  const ls_array *array = (const ls_array *)object;
-  ls_shape_print(array->dtype, array->shape, buffer, size);
+  ls_array_print((const ls_array *)object, buffer, size);
 }
 
 static const ls_object_type array_type = {

@@ -400,13 +400,36 @@ void *ls_nest_data(ls_nest nest, size_t index) {
   return array != NULL ? ls_array_mutable_data(array) : NULL;
 }
 
+ls_status ls_nest_to_number(ls_nest nest, double *out_number) {
+  *out_number = (double)NAN;
+  if (nest.kind == LS_KIND_SCALAR) {
+    *out_number =
+        ls_dtype_is_float(nest.dtype) ? nest.as.f64 : (double)nest.as.i64;
+    return ls_ok();
+  }
+  const ls_array *array = nest.kind == LS_KIND_TENSOR
+                              ? ls_tensor_known_value(nest.as.tensor)
+                              : ls_nest_as_array(nest);
+  const bool is_number = array != NULL && ls_array_num_elements(array) == 1 &&
+                         (ls_dtype_is_float(ls_array_dtype(array)) ||
+                          ls_dtype_is_integer(ls_array_dtype(array)) ||
+                          ls_array_dtype(array) == LS_DTYPE_BOOL);
+  if (is_number) {
+    *out_number = ls_array_f64(array, 0);
+    return ls_ok();
+  }
+  char text[200];
+  ls_nest_print(nest, text, sizeof(text));
+  if (nest.kind == LS_KIND_TENSOR && array == NULL)
+    return ls_failed_precondition(
+        "%s has no value yet: run the function or session that makes it", text);
+  return ls_invalid_argument("%s is not one number", text);
+}
+
 double ls_nest_number(ls_nest nest) {
-  if (nest.kind == LS_KIND_SCALAR)
-    return ls_dtype_is_float(nest.dtype) ? nest.as.f64 : (double)nest.as.i64;
-  const ls_array *array = ls_nest_as_array(nest);
-  return array != NULL && ls_array_num_elements(array) == 1
-             ? ls_array_f64(array, 0)
-             : (double)NAN;
+  double number = 0;
+  ls_status_free(ls_nest_to_number(nest, &number));
+  return number;
 }
 
 // ---- Remaking a tree -------------------------------------------------------

@@ -60,7 +60,7 @@ static void put_object(printer *out, const ls_object *object) {
 }
 
 static void put_leaf(printer *out, ls_nest nest) {
-  char text[64] = "";
+  char text[320] = "";
   switch (nest.kind) {
   case LS_KIND_NONE:
     put(out, "none");
@@ -69,15 +69,12 @@ static void put_leaf(printer *out, ls_nest nest) {
     put_scalar(out, nest);
     break;
   case LS_KIND_TENSOR:
-    snprintf(
-        text, sizeof(text), "tensor %llu:%u",
-        (unsigned long long)(nest.as.tensor.ref >> LS_TENSOR_OUTPUT_BITS),
-        (unsigned)(nest.as.tensor.ref & ((1U << LS_TENSOR_OUTPUT_BITS) - 1)));
-    put(out, nest.as.tensor.ref == 0 ? "failed tensor" : text);
+    ls_tensor_print(nest.as.tensor, text, sizeof(text));
+    put(out, text);
     break;
   case LS_KIND_OP:
-    snprintf(text, sizeof(text), "op %llu", (unsigned long long)nest.as.op.id);
-    put(out, nest.as.op.id == 0 ? "failed op" : text);
+    ls_op_print(nest.as.op, text, sizeof(text));
+    put(out, text);
     break;
   case LS_KIND_FAILED: {
     ls_status status = ls_nest_status(nest);
