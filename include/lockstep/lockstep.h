@@ -44,6 +44,7 @@
 #include "lockstep/train.h"
 #include "lockstep/trunk.h"
 #include "lockstep/variable.h"
+#include "lockstep/variable_recipe.h"
 #include "lockstep/version.h"
 
 // Last: gives op makers their caller's source line.

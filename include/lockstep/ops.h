@@ -532,6 +532,8 @@ typedef enum ls_reduce_op {
   LS_REDUCE_MAX,
   LS_REDUCE_MIN,
 } ls_reduce_op;
+// "SUM", "MEAN", "MAX" or "MIN"; NULL of another number.
+LS_API const char *ls_reduce_op_name(ls_reduce_op op);
 // The sum (mean, ...) of x over all replicas, on every replica, added along
 // the canonical tree on replica ids. Outside replicas: x.
 LS_PLACED ls_tensor ls_all_reduce(ls_reduce_op op, ls_tensor x);

@@ -28,15 +28,23 @@ extern "C" {
 #endif
 
 // ---- Making ----------------------------------------------------------------
-// Zero in a field means its default. At most one of the first three is given;
-// with none: a replica on each GPU there is, else on each CPU.
+// Zero in a field means its default. At most one of num_replicas, devices and
+// num_gpus is given; with none: a replica on each GPU there is, else on each
+// CPU.
 typedef struct ls_mirrored_options {
+  const char *name;            // In its label. Default: a number of its own.
   ls_opt num_replicas;         // On that many logical CPUs.
   const char *const *devices;  // A replica on each, in this order.
   size_t num_devices;
   ls_opt num_gpus;                // On "/device:GPU:0" and so on.
   ls_cross_device *cross_device;  // Retained. Default: reduce to one.
   ls_flag prefetch;  // Whether input goes to the devices ahead of use.
+  // What ops of a plain callback's replica r > 0 are built in, in a graph: the
+  // name scope "<prefix>_<r>/". Default "replica".
+  const char *scope_prefix;
+  // Whether its variables are of one class, with a policy each, as
+  // lockstep/variable_recipe.h tells. Default off.
+  ls_flag variable_policies;
 } ls_mirrored_options;
 // Creates a mirrored strategy: a copy of the step on each replica, variables
 // equal on all. The caller owns a reference.
@@ -54,6 +62,9 @@ LS_API ls_strategy *ls_strategy_retain(ls_strategy *strategy);
 LS_API void ls_strategy_release(ls_strategy *strategy);
 
 // ---- What it is ------------------------------------------------------------
+// What messages call it: kind, name or number, replicas and devices, such as
+// "mirrored strategy 'train' (2 replicas on CPU:0, CPU:1)". Lent.
+LS_API const char *ls_strategy_label(const ls_strategy *strategy);
 LS_API int32_t ls_strategy_num_replicas(const ls_strategy *strategy);
 LS_API bool ls_strategy_is_single_replica(const ls_strategy *strategy);
 // Canonical names of all devices, in replica order: writes up to `capacity`,
@@ -130,7 +141,8 @@ LS_API ls_reduce_op ls_loss_reduction(void);
 // the replicas' results put together: leaves that are the same on all come back
 // as they are, others as PerReplica. A traced function's tensors are PerReplica
 // always; where all replicas compute one value, such as a sum over them, all
-// components are one array. In-out as in ls_function_call.
+// components are one array. In-out as in ls_function_call. What one replica
+// gave is read by ls_strategy_replica_result, whatever the leaves have become.
 LS_API LS_MUST_USE ls_status ls_strategy_run(ls_strategy *strategy,
                                              ls_callable callable, ls_nest args,
                                              ls_nest *results);
@@ -174,6 +186,15 @@ LS_API LS_MUST_USE ls_status ls_strategy_unwrap(ls_strategy *strategy,
 LS_API LS_MUST_USE ls_status ls_strategy_local_results(ls_strategy *strategy,
                                                        ls_nest value,
                                                        ls_nest *out_tuple);
+// What one replica gave, or what of any nest is for it: of a distributed leaf
+// or variable its component, of anything else, which is the same on all, that.
+// The one way that works for every kind of result. The caller owns it.
+//   LS_OUT_OF_RANGE      no such replica.
+//   LS_INVALID_ARGUMENT  a leaf without a component for it; names the device.
+LS_API LS_MUST_USE ls_status ls_strategy_replica_result(ls_strategy *strategy,
+                                                        ls_nest results,
+                                                        int32_t replica,
+                                                        ls_nest *out_result);
 // One op that runs after all components; that of the only one, if it has no
 // name.
 LS_API LS_MUST_USE ls_status ls_strategy_group(ls_strategy *strategy,

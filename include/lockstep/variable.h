@@ -58,6 +58,9 @@ typedef struct ls_variable_options {
   void *initializer_user;
   // What another variable started with; in place of the others.
   ls_variable *initial_of;
+  // In eager: no value at all until it is assigned, only `dtype` and `shape`.
+  // In a build graph no variable has one before its initializer has run.
+  bool no_value;
   ls_flag trainable;  // Default on, but off where synchronization is ON_READ.
   // What follows counts in the scope of a strategy.
   ls_variable_synchronization synchronization;
@@ -101,7 +104,9 @@ typedef struct ls_variable_options {
 // Creates a variable where the init scope leads: in a build graph it gets an
 // initializer op, in eager it is initialized at once. The caller owns a
 // reference.
-//   LS_INVALID_ARGUMENT  no dtype, or an initial value of another type.
+//   LS_INVALID_ARGUMENT  no dtype, or an initial value of another type;
+//   no_value
+//                        and an initial value, or in a build graph.
 LS_API LS_MUST_USE ls_status ls_variable_create(
     const ls_variable_options *options, ls_variable **out_variable);
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arrays as text: the type, and the first elements, row by row.
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/allocator.h"
 #include "base/array_internal.h"
+#include "base/plain.h"
 
 enum { SHOWN = 6 };
 
@@ -13,8 +13,8 @@ enum { SHOWN = 6 };
 static void print_float(ls_dtype dtype, double value, char *text, size_t size) {
   const bool is_double = dtype == LS_DTYPE_F64;
   for (int digits = 6; digits <= 17; ++digits) {
-    snprintf(text, size, "%.*g", digits, value);
-    const double back = strtod(text, NULL);
+    ls_format(text, size, "%.*g", digits, value);
+    const double back = ls_read_f64(text, NULL);
     if (is_double ? back == value : (float)back == (float)value) break;
   }
 }

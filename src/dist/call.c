@@ -34,10 +34,12 @@ static void run_replica(void *user) {
 }
 
 static ls_status name_replica(ls_replica_task *task) {
-  char name[32];
+  char name[120];
   ls_graph *graph = task->graph;
+  const char *prefix = task->replica->strategy->scope_prefix;
   if (task->replica->id == 0 || graph->kind == LS_GRAPH_EAGER) return ls_ok();
-  snprintf(name, sizeof(name), "replica_%d", task->replica->id);
+  snprintf(name, sizeof(name), "%s_%d", prefix != NULL ? prefix : "replica",
+           task->replica->id);
   return ls_graph_name_scope(graph, task->context.names, name, false,
                              &task->context.names);
 }
@@ -157,19 +159,15 @@ static ls_status merge(ls_rounds *call) {
 }
 
 // ---- All of them -----------------------------------------------------------
-static ls_status gather_results(const ls_rounds *call, ls_nest *results) {
+static ls_status gather_results(const ls_rounds *call, ls_nest *out_results) {
   ls_nest *values =
       ls_new_array(call->strategy->allocator, ls_nest, call->count);
   if (values == NULL) return ls_out_of_memory();
   for (size_t r = 0; r < call->count; ++r)
     values[r] = call->tasks[r].result;
-  ls_nest made = ls_none();
-  const ls_status status = ls_regroup(values, call->count, NULL, &made);
+  const ls_status status = ls_regroup(values, call->count, NULL, out_results);
   ls_release(call->strategy->allocator, values);
-  LS_RETURN_IF_ERROR(status);
-  ls_nest_release(*results);
-  *results = made;
-  return ls_ok();
+  return status;
 }
 
 // Every replica's arguments, before any of them begins.
@@ -382,7 +380,8 @@ ls_nest ls_replica_all_reduce(ls_replica *replica, ls_reduce_op op,
   if (!ls_status_is_ok(status)) return ls_fail(status);
   if (!is_sum_or_mean(op))
     return LS_FAIL(LS_INVALID_ARGUMENT,
-                   "all_reduce by op %d: it is neither SUM nor MEAN", (int)op);
+                   "all_reduce by %s, which is neither SUM nor MEAN",
+                   LS_REDUCE_OP_TEXT(op));
   // A table of the user's own is called by all replicas together.
   const ls_cross_device *ops = replica->strategy->cross_device;
   return ls_context_current()->hooks != NULL || (ops != NULL && !ops->built_in)

@@ -9,15 +9,16 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "dist/cross_device.h"
+#include "graph/make.h"
 #include "graph/region.h"
+#include "graph/trial.h"
 #include "lockstep/eager.h"
 
 ls_status ls_check_reduce_op(ls_reduce_op op) {
   return op == LS_REDUCE_SUM || op == LS_REDUCE_MEAN
              ? ls_ok()
-             : ls_invalid_argument("reduce op %d is neither LS_REDUCE_SUM nor "
-                                   "LS_REDUCE_MEAN",
-                                   (int)op);
+             : ls_invalid_argument("%s is neither SUM nor MEAN",
+                                   LS_REDUCE_OP_TEXT(op));
 }
 
 ls_status ls_reduce_op_parse(const char *text, ls_reduce_op *out_op) {
@@ -282,10 +283,8 @@ ls_status ls_reduce_parts(ls_reduce_op op, const ls_parts *parts,
 }
 
 // ---- One gradient ----------------------------------------------------------
-ls_status ls_sum_gradient(const ls_tensor *items, size_t count, bool mean,
-                          ls_tensor *out_sum, ls_tensor *out_not_finite) {
-  LS_REQUIRE(out_sum);
-  LS_REQUIRE_ITEMS(items, count);
+static ls_status sum_gradient(const ls_tensor *items, size_t count, bool mean,
+                              ls_tensor *out_sum, ls_tensor *out_not_finite) {
   if (out_not_finite != NULL) *out_not_finite = ls_failed_tensor();
   LS_RETURN_IF_ERROR(
       ls_reduce_tensors(mean && count > 1 ? LS_REDUCE_MEAN : LS_REDUCE_SUM,
@@ -298,6 +297,16 @@ ls_status ls_sum_gradient(const ls_tensor *items, size_t count, bool mean,
   }
   *out_not_finite = ls_not(finite);
   return ls_made_status(*out_not_finite);
+}
+
+ls_status ls_sum_gradient(const ls_tensor *items, size_t count, bool mean,
+                          ls_tensor *out_sum, ls_tensor *out_not_finite) {
+  LS_REQUIRE(out_sum);
+  LS_REQUIRE_ITEMS(items, count);
+  ls_trial trial;
+  ls_trial_begin(&trial);
+  return ls_trial_end(
+      &trial, sum_gradient(items, count, mean, out_sum, out_not_finite));
 }
 
 // ---- Gathering -------------------------------------------------------------

@@ -76,7 +76,7 @@ ls_status ls_mixing_error(const ls_strategy *current,
                           const ls_strategy *required) {
   return ls_failed_precondition("inside of %s, but this is for %s: strategies "
                                 "cannot be mixed",
-                                current->name, required->name);
+                                current->label, required->label);
 }
 
 ls_status ls_cross_replica_error(const ls_strategy *strategy,
@@ -84,7 +84,7 @@ ls_status ls_cross_replica_error(const ls_strategy *strategy,
   return ls_failed_precondition(
       "%s needs the cross-replica context of %s, but a replica of it is "
       "running; use merge_call (ls_replica_merge_call) to get there",
-      what, strategy->name);
+      what, strategy->label);
 }
 
 // ---- Entering --------------------------------------------------------------
@@ -135,7 +135,7 @@ static ls_status check_enter(const ls_strategy *strategy) {
                ? ls_ok()
                : ls_failed_precondition("the scope of the default strategy "
                                         "must not nest in that of %s",
-                                        entry->strategy->name);
+                                        entry->strategy->label);
   if (entry->strategy == strategy)
     return entry->replica == NULL
                ? ls_ok()
@@ -192,8 +192,8 @@ ls_status ls_strategy_scope_end(ls_scope *scope) {
   return ls_ok();
 }
 
-ls_status ls_cross_replica_begin(ls_scope *scope, ls_strategy *strategy,
-                                 const char *what) {
+static ls_status enter_cross_replica(ls_scope *scope, ls_strategy *strategy,
+                                     const char *what) {
   const ls_context *context = ls_context_current();
   if (context->refused != NULL) return ls_status_clone(context->refusal);
   if (strategy == NULL) return ls_invalid_argument("the strategy is NULL");
@@ -207,6 +207,20 @@ ls_status ls_cross_replica_begin(ls_scope *scope, ls_strategy *strategy,
     return ls_mixing_error(entry->strategy, strategy);
   return entry->replica == NULL ? ls_ok()
                                 : ls_cross_replica_error(strategy, what);
+}
+
+ls_status ls_cross_replica_begin(ls_crossing *crossing, ls_strategy *strategy,
+                                 const char *what) {
+  crossing->scope = (ls_scope){0};
+  LS_RETURN_IF_ERROR(enter_cross_replica(&crossing->scope, strategy, what));
+  ls_trial_begin(&crossing->trial);
+  return ls_ok();
+}
+
+ls_status ls_cross_replica_end(ls_crossing *crossing, ls_status status,
+                               ls_nest *out_value) {
+  ls_scope_end(&crossing->scope);
+  return ls_trial_end_with(&crossing->trial, status, out_value);
 }
 
 void ls_update_begin(ls_scope *scope, ls_strategy *strategy, int32_t id,
@@ -246,14 +260,14 @@ ls_status ls_strategy_set_current(ls_strategy *strategy) {
   if (entry != NULL && !entry->by_set)
     return ls_failed_precondition(
         "%s cannot be put in force inside of the scope of %s",
-        strategy == NULL ? "the default strategy" : strategy->name,
-        entry->strategy->name);
+        strategy == NULL ? "the default strategy" : strategy->label,
+        entry->strategy->label);
   // Scopes keep what was in force when they were opened.
   if (entry != NULL && context->top != current_set->top)
     return ls_failed_precondition(
         "%s cannot be left: a scope that was opened after it was put in force "
         "is still open",
-        entry->strategy->name);
+        entry->strategy->label);
   if (strategy == NULL || is_default(strategy)) {
     drop_set(context);
     return ls_ok();
@@ -334,7 +348,7 @@ ls_status ls_replica_check(const ls_replica *replica, const char *what) {
     return ls_failed_precondition(
         "%s: the run of replica %d of %s that this context was lent for has "
         "ended; take the current one (ls_replica_context)",
-        what, replica->id, replica->strategy->name);
+        what, replica->id, replica->strategy->label);
   const ls_replica *current = ls_replica_context();
   if (current == replica) return ls_ok();
   const ls_strategy *strategy = ls_strategy_current();
@@ -344,7 +358,7 @@ ls_status ls_replica_check(const ls_replica *replica, const char *what) {
     return ls_failed_precondition(
         "%s needs a replica context, this is the cross-replica context of %s: "
         "use call_for_each_replica (ls_strategy_call_for_each_replica)",
-        what, strategy->name);
+        what, strategy->label);
   return ls_failed_precondition(
       "%s: mismatching replica context: it is that of replica %d, replica %d "
       "is running",

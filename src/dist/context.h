@@ -10,6 +10,7 @@
 #define LS_DIST_CONTEXT_H_
 
 #include "dist/strategy.h"
+#include "graph/trial.h"
 
 typedef struct ls_distribution {
   const struct ls_distribution *outer;
@@ -34,11 +35,20 @@ ls_status ls_cross_replica_error(const ls_strategy *strategy, const char *what);
 // OK when this replica context is the current one.
 ls_status ls_replica_check(const ls_replica *replica, const char *what);
 
+// A call of a cross-replica context, on its C stack.
+typedef struct ls_crossing {
+  ls_scope scope;
+  ls_trial trial;
+} ls_crossing;
 // Makes the strategy's cross-replica context current: does nothing in it, opens
-// a scope where no strategy is in force, and refuses elsewhere. The pair of
-// ls_scope_end.
-ls_status ls_cross_replica_begin(ls_scope *scope, ls_strategy *strategy,
+// a scope where no strategy is in force, and refuses elsewhere. What is built
+// inside is on trial.
+ls_status ls_cross_replica_begin(ls_crossing *crossing, ls_strategy *strategy,
                                  const char *what);
+// Its pair, if that went well: gives the call's status as ls_trial_end does. Of
+// a refused one `*out_value` (NULL: there is none) becomes none.
+ls_status ls_cross_replica_end(ls_crossing *crossing, ls_status status,
+                               ls_nest *out_value);
 // Opens the context of an update function for component `id` on `device`.
 void ls_update_begin(ls_scope *scope, ls_strategy *strategy, int32_t id,
                      const char *device);

@@ -100,7 +100,11 @@ ls_status ls_cross_device_reduce(ls_cross_device *ops, ls_reduce_op op,
   LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
   if (ops->table->reduce == NULL) return lacks(ops, "reduce");
   LS_RETURN_IF_ERROR(check_pair(value, where, "reduce"));
-  return ops->table->reduce(ops->self, op, value, where, out_value);
+  ls_trial trial;
+  ls_trial_begin(&trial);
+  return ls_trial_end_with(
+      &trial, ops->table->reduce(ops->self, op, value, where, out_value),
+      out_value);
 }
 
 ls_status ls_cross_device_batch_reduce(ls_cross_device *ops, ls_reduce_op op,
@@ -124,8 +128,11 @@ ls_status ls_cross_device_batch_reduce(ls_cross_device *ops, ls_reduce_op op,
   ls_allocator *allocator = ls_current_allocator();
   ls_nest *results = ls_new_array(allocator, ls_nest, count);
   if (results == NULL) return ls_out_of_memory();
+  ls_trial trial;
+  ls_trial_begin(&trial);
   ls_status status =
-      ops->table->batch_reduce(ops->self, op, values, where, count, results);
+      ls_trial_end(&trial, ops->table->batch_reduce(ops->self, op, values,
+                                                    where, count, results));
   if (ls_status_is_ok(status))
     status =
         ls_take_nest(ls_nest_sequence(LS_KIND_LIST, results, count), out_list);
@@ -149,12 +156,14 @@ ls_status ls_cross_device_broadcast(ls_cross_device *ops, ls_nest value,
   }
   ls_device_set devices;
   LS_RETURN_IF_ERROR(ls_destination_set(where, ls_none(), &devices));
+  ls_trial trial;
+  ls_trial_begin(&trial);
   const ls_status status =
       ops->table->broadcast != NULL
           ? ops->table->broadcast(ops->self, value, where, out_value)
           : ls_copy_to(value, &devices, out_value);
   ls_device_set_deinit(&devices);
-  return status;
+  return ls_trial_end_with(&trial, status, out_value);
 }
 
 ls_status ls_cross_device_gather(ls_cross_device *ops, ls_nest value, int axis,
@@ -166,7 +175,11 @@ ls_status ls_cross_device_gather(ls_cross_device *ops, ls_nest value, int axis,
   if (ls_nest_has_slices(value))
     return ls_unimplemented("gather of IndexedSlices");
   LS_RETURN_IF_ERROR(check_pair(value, where, "gather"));
-  return ops->table->gather(ops->self, value, axis, where, out_value);
+  ls_trial trial;
+  ls_trial_begin(&trial);
+  return ls_trial_end_with(
+      &trial, ops->table->gather(ops->self, value, axis, where, out_value),
+      out_value);
 }
 
 // ---- Copies ----------------------------------------------------------------

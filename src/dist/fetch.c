@@ -74,12 +74,11 @@ ls_status ls_strategy_fetch(ls_strategy *strategy, ls_nest value,
                                "an empty name");
   LS_RETURN_IF_ERROR(ls_device_canonical(
       destination != NULL ? destination : "/device:CPU:0", NULL, &name));
-  ls_scope scope = {0};
-  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&scope, strategy, "fetch"));
+  ls_crossing crossing;
+  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, strategy, "fetch"));
   const ls_status status =
       strategy->kind == LS_STRATEGY_DEFAULT
           ? ls_failed_precondition("the default strategy has no fetch")
           : fetch(strategy, value, name.text, fn, user, out_value);
-  ls_scope_end(&scope);
-  return status;
+  return ls_cross_replica_end(&crossing, status, out_value);
 }

@@ -127,9 +127,9 @@ static ls_tensor kept_value(cache *c) {
       !is_inside(c->graph_id))
     return ls_failed_tensor();
   ls_graph *graph = ls_graph_resolve(c->value.graph);
-  if (graph->kind != LS_GRAPH_EAGER || ls_graph_node_of(graph, c->value.ref))
-    return c->value;
-  // Its frame has gone.
+  if (ls_graph_node_of(graph, c->value.ref) != NULL) return c->value;
+  // It went with its frame, or in a graph with a call that was refused.
+  if (graph->kind != LS_GRAPH_EAGER) return ls_failed_tensor();
   LS_DEVICE_SCOPE("/device:CPU:0") {
     c->value = ls_tensor_from_array(c->array);
   }

@@ -10,7 +10,7 @@ static ls_status check(const ls_strategy *strategy, const char *what) {
              ? ls_ok()
              : ls_unimplemented("%s of %s: split batches with "
                                 "ls_strategy_split",
-                                what, strategy->name);
+                                what, strategy->label);
 }
 
 ls_status ls_strategy_distribute_dataset(ls_strategy *strategy, ls_nest dataset,

@@ -196,14 +196,13 @@ ls_status ls_strategy_reduce_with(ls_strategy *strategy, ls_reduce_op op,
   LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
   if (op == LS_REDUCE_SUM && r.options->weights != NULL)
     return ls_invalid_argument("weights are for MEAN, not for SUM");
-  ls_scope scope = {0};
-  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&scope, strategy, "reduce"));
+  ls_crossing crossing;
+  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, strategy, "reduce"));
   ls_status status = ls_ok();
   LS_DEVICE_SCOPE(result_device()) {
     status = reduce_nest(&r, value, out_value);
   }
-  ls_scope_end(&scope);
-  return status;
+  return ls_cross_replica_end(&crossing, status, out_value);
 }
 
 ls_status ls_strategy_reduce(ls_strategy *strategy, ls_reduce_op op,
@@ -313,15 +312,14 @@ ls_status ls_strategy_reduce_to(ls_strategy *strategy, ls_reduce_op op,
   reduction r = {strategy, op, &no_options, destinations};
   *out_value = ls_none();
   LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
-  ls_scope scope = {0};
-  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&scope, strategy, "reduce_to"));
+  ls_crossing crossing;
+  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, strategy, "reduce_to"));
   ls_status status = ls_ok();
   if (strategy->kind == LS_STRATEGY_DEFAULT)
     *out_value = ls_nest_retain(value);
   else
     status = reduce_to(&r, value, out_value);
-  ls_scope_end(&scope);
-  return status;
+  return ls_cross_replica_end(&crossing, status, out_value);
 }
 
 // A batch, in which those values go to the ops that are for them.
@@ -412,12 +410,11 @@ ls_status ls_strategy_batch_reduce_to(ls_strategy *strategy, ls_reduce_op op,
              .count = count};
   *out_list = ls_none();
   LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
-  ls_scope scope = {0};
+  ls_crossing crossing;
   LS_RETURN_IF_ERROR(
-      ls_cross_replica_begin(&scope, strategy, "batch_reduce_to"));
+      ls_cross_replica_begin(&crossing, strategy, "batch_reduce_to"));
   const ls_status status = batch_reduce(&p, out_list);
-  ls_scope_end(&scope);
-  return status;
+  return ls_cross_replica_end(&crossing, status, out_list);
 }
 
 // ---- Broadcasting ----------------------------------------------------------
@@ -449,8 +446,9 @@ ls_status ls_strategy_broadcast_to(ls_strategy *strategy, ls_nest value,
   LS_REQUIRE(strategy);
   LS_REQUIRE(out_value);
   *out_value = ls_none();
-  ls_scope scope = {0};
-  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&scope, strategy, "broadcast_to"));
+  ls_crossing crossing;
+  LS_RETURN_IF_ERROR(
+      ls_cross_replica_begin(&crossing, strategy, "broadcast_to"));
   const bool usual = strategy->kind == LS_STRATEGY_DEFAULT;
   ls_status status = ls_ok();
   if (value.kind == LS_KIND_SCALAR ||
@@ -461,8 +459,7 @@ ls_status ls_strategy_broadcast_to(ls_strategy *strategy, ls_nest value,
                               "strategy");
   else
     status = broadcast_to(strategy, value, destinations, out_value);
-  ls_scope_end(&scope);
-  return status;
+  return ls_cross_replica_end(&crossing, status, out_value);
 }
 
 // ---- Gathering -------------------------------------------------------------
@@ -494,8 +491,8 @@ ls_status ls_strategy_gather(ls_strategy *strategy, ls_nest value, int axis,
       strategy->kind != LS_STRATEGY_DEFAULT)
     return ls_status_annotate(ls_cross_replica_error(strategy, "gather"),
                               "in a replica, all_gather does it");
-  ls_scope scope = {0};
-  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&scope, strategy, "gather"));
+  ls_crossing crossing;
+  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, strategy, "gather"));
   ls_status status = ls_ok();
   LS_DEVICE_SCOPE(result_device()) {
     status = ls_take_nest(strategy->kind == LS_STRATEGY_DEFAULT
@@ -503,6 +500,5 @@ ls_status ls_strategy_gather(ls_strategy *strategy, ls_nest value, int axis,
                               : ls_nest_map(value, gather_leaf, &g),
                           out_value);
   }
-  ls_scope_end(&scope);
-  return status;
+  return ls_cross_replica_end(&crossing, status, out_value);
 }

@@ -95,16 +95,18 @@ static ls_status prepare_replica(ls_replica_task *task) {
 static ls_status share_replica(ls_replica_task *task) {
   tracing *all = task->rounds->user;
   const ls_replica_task *first = &task->rounds->tasks[0];
-  char difference[400];
+  char difference[600];
   if (task == first) return ls_ok();
   ls_status same = ls_nest_same_structure(first->result, task->result);
   if (!ls_status_is_ok(same))
     return ls_status_annotate(same, "between the results of replicas 0 and %d",
                               task->replica->id);
   if (!ls_graph_equal(all->first, task->graph, difference, sizeof(difference)))
-    return ls_unimplemented("replica %d's step differs from replica 0's: %s; "
-                            "all replicas must record the same ops",
-                            task->replica->id, difference);
+    return ls_unimplemented(
+        "replica %d's step differs from replica 0's: %s; all replicas must "
+        "record the same ops: what depends on the replica is computed from "
+        "ls_replica_id(), or given as an argument with a part for each",
+        task->replica->id, difference);
   ls_nest_release(task->result);
   task->result = ls_none();
   ls_graph_forward(task->graph, all->first);

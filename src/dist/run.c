@@ -45,13 +45,6 @@ static ls_status check_devices(const ls_strategy *strategy) {
                           strategy->no_cpu);
 }
 
-static ls_status run_default(ls_callable callable, ls_nest args,
-                             ls_nest *results) {
-  if (callable.traced != NULL)
-    return ls_function_call(callable.traced, args, results);
-  return ls_nest_give(callable.plain(args, callable.user), results);
-}
-
 // Other ranks wait for one that fails before its program runs. They fail like
 // it where what they were all given is wrong; what one rank lacks (memory, a
 // file), only it can tell them.
@@ -64,42 +57,53 @@ static void tell_ranks(ls_status status) {
   if (trunk != NULL) trunk->cancel(trunk, status);
 }
 
-static ls_status run_replicas(ls_strategy *strategy, ls_callable callable,
-                              ls_nest args, ls_nest *results) {
-  LS_RETURN_IF_ERROR(check_devices(strategy));
-  const ls_status status =
-      callable.traced != NULL
-          ? run_traced(strategy, callable.traced, args, results)
-          : ls_replicas_call(strategy, callable.plain, args, callable.user,
-                             results);
-  if (strategy->num_replicas > 1) tell_ranks(status);
-  return status;
+// Where the thread is: in the strategy's scope, or for the default one outside
+// of any.
+static ls_status run_here(ls_strategy *strategy, ls_callable callable,
+                          ls_nest args, ls_nest *results) {
+  const bool alone = strategy->kind == LS_STRATEGY_DEFAULT;
+  if (callable.traced != NULL)
+    return alone ? ls_function_call(callable.traced, args, results)
+                 : run_traced(strategy, callable.traced, args, results);
+  return alone ? ls_take_nest(callable.plain(args, callable.user), results)
+               : ls_replicas_call(strategy, callable.plain, args, callable.user,
+                                  results);
+}
+
+static ls_status check_run(ls_callable callable, ls_nest args) {
+  if (callable.traced == NULL && callable.plain == NULL)
+    return ls_invalid_argument("there is nothing to run on the replicas");
+  if (args.kind == LS_KIND_NONE || args.kind == LS_KIND_LIST ||
+      args.kind == LS_KIND_TUPLE)
+    return ls_ok();
+  LS_RETURN_IF_ERROR(ls_nest_status(args));
+  char text[160];
+  return ls_invalid_argument("the arguments of a run are a list or a tuple, "
+                             "got %s",
+                             ls_nest_print(args, text, sizeof(text)));
 }
 
 ls_status ls_strategy_run(ls_strategy *strategy, ls_callable callable,
                           ls_nest args, ls_nest *results) {
   LS_REQUIRE(strategy);
   LS_REQUIRE(results);
-  if (callable.traced == NULL && callable.plain == NULL)
-    return ls_invalid_argument("there is nothing to run on the replicas");
-  if (args.kind != LS_KIND_NONE && args.kind != LS_KIND_LIST &&
-      args.kind != LS_KIND_TUPLE) {
-    LS_RETURN_IF_ERROR(ls_nest_status(args));
-    char text[160];
-    return ls_invalid_argument(
-        "the arguments of a run are a list or a tuple, got %s",
-        ls_nest_print(args, text, sizeof(text)));
+  LS_RETURN_IF_ERROR(check_run(callable, args));
+  ls_crossing crossing;
+  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, strategy, "run"));
+  if (strategy->kind == LS_STRATEGY_DEFAULT) ls_scope_end(&crossing.scope);
+  // A traced function fills the results of the call before, a plain callback
+  // makes new ones.
+  const bool plain = callable.traced == NULL;
+  ls_nest made = ls_none();
+  ls_status status = check_devices(strategy);
+  if (ls_status_is_ok(status))
+    status = run_here(strategy, callable, args, plain ? &made : results);
+  status = ls_cross_replica_end(&crossing, status, plain ? &made : NULL);
+  if (plain && ls_status_is_ok(status)) {
+    ls_nest_release(*results);
+    *results = made;
   }
-  ls_scope scope = {0};
-  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&scope, strategy, "run"));
-  ls_status status = ls_ok();
-  if (strategy->kind == LS_STRATEGY_DEFAULT) {
-    ls_scope_end(&scope);
-    status = run_default(callable, args, results);
-  } else {
-    status = run_replicas(strategy, callable, args, results);
-  }
-  ls_scope_end(&scope);
+  if (strategy->num_replicas > 1) tell_ranks(status);
   return status;
 }
 

@@ -22,11 +22,13 @@ static void destroy_strategy(ls_object *object) {
     ls_release(strategy->allocator, strategy->devices[i]);
   ls_release(strategy->allocator, strategy->devices);
   ls_release(strategy->allocator, strategy->default_device);
+  ls_release(strategy->allocator, strategy->label);
+  ls_release(strategy->allocator, strategy->scope_prefix);
   ls_release(strategy->allocator, strategy);
 }
 
 static void print_strategy(const ls_object *object, char *buffer, size_t size) {
-  snprintf(buffer, size, "%s", ((const ls_strategy *)object)->name);
+  snprintf(buffer, size, "%s", ((const ls_strategy *)object)->label);
 }
 
 static const ls_object_type strategy_type = {
@@ -48,13 +50,10 @@ static ls_status make(ls_runtime *runtime, ls_strategy_kind kind,
   strategy->kind = kind;
   strategy->id = next_id();
   strategy->num_replicas = num_replicas;
-  if (kind == LS_STRATEGY_DEFAULT)
-    snprintf(strategy->name, sizeof(strategy->name), "the default strategy");
-  else
-    snprintf(strategy->name, sizeof(strategy->name), "mirrored strategy %llu",
-             (unsigned long long)strategy->id);
   ls_status status = ls_fiber_pool_create(allocator, &strategy->fibers);
   if (ls_status_is_ok(status)) status = ls_mutex_init(&strategy->lock);
+  if (ls_status_is_ok(status) && kind == LS_STRATEGY_DEFAULT)
+    status = ls_strategy_set_label(strategy, NULL);
   if (ls_status_is_ok(status))
     *out_strategy = strategy;
   else
@@ -225,6 +224,22 @@ static ls_status set_devices(ls_strategy *strategy, const placement *place) {
   return check_workers(strategy, place);
 }
 
+// What else is said of it.
+static ls_status set_options(ls_strategy *strategy,
+                             const ls_mirrored_options *options) {
+  strategy->prefetch = options->prefetch;
+  strategy->uses_policies = options->variable_policies == LS_FLAG_ON;
+  const char *prefix = options->scope_prefix;
+  if (prefix == NULL) return ls_ok();
+  const size_t length = strlen(prefix);
+  if (length == 0 || length > 100 || strchr(prefix, '/') != NULL)
+    return ls_invalid_argument("scope_prefix '%.120s' is no part of a name: "
+                               "1 to 100 characters without '/'",
+                               prefix);
+  strategy->scope_prefix = ls_copy_text(strategy->allocator, prefix, length);
+  return strategy->scope_prefix != NULL ? ls_ok() : ls_out_of_memory();
+}
+
 ls_status ls_mirrored_strategy_create(const ls_mirrored_options *options,
                                       ls_strategy **out_strategy) {
   LS_REQUIRE(out_strategy);
@@ -238,9 +253,13 @@ ls_status ls_mirrored_strategy_create(const ls_mirrored_options *options,
       make(runtime, LS_STRATEGY_MIRRORED, (int32_t)place.count, &strategy));
   ls_status status = set_devices(strategy, &place);
   if (ls_status_is_ok(status))
+    status =
+        ls_strategy_set_label(strategy, options != NULL ? options->name : NULL);
+  if (ls_status_is_ok(status))
     status = ls_strategy_set_cross_device(
         strategy, options != NULL ? options->cross_device : NULL);
-  if (options != NULL) strategy->prefetch = options->prefetch;
+  if (options != NULL && ls_status_is_ok(status))
+    status = set_options(strategy, options);
   if (ls_status_is_ok(status))
     *out_strategy = strategy;
   else
@@ -285,7 +304,7 @@ static ls_status all_devices(const ls_strategy *strategy, const char *what,
                              size_t *out_count) {
   *out_count = 0;
   if (strategy->devices == NULL)
-    return ls_failed_precondition("%s has no %s", strategy->name, what);
+    return ls_failed_precondition("%s has no %s", strategy->label, what);
   *out_count = (size_t)strategy->num_replicas;
   for (size_t i = 0; i < *out_count && i < capacity; ++i)
     devices[i] = strategy->devices[i];
@@ -338,11 +357,11 @@ ls_status ls_strategy_worker_device_index(ls_strategy *strategy,
   *out_index = ls_none();
   if (strategy->devices == NULL)
     return ls_failed_precondition("%s has no worker_device_index",
-                                  strategy->name);
-  ls_scope scope = {0};
+                                  strategy->label);
+  ls_crossing crossing;
   LS_RETURN_IF_ERROR(
-      ls_cross_replica_begin(&scope, strategy, "worker_device_index"));
-  ls_scope_end(&scope);
+      ls_cross_replica_begin(&crossing, strategy, "worker_device_index"));
+  LS_RETURN_IF_ERROR(ls_cross_replica_end(&crossing, ls_ok(), NULL));
   const size_t count = (size_t)strategy->num_replicas;
   ls_nest *items = ls_new_array(strategy->allocator, ls_nest, count);
   if (items == NULL) return ls_out_of_memory();

@@ -27,7 +27,8 @@ struct ls_strategy {
   // Never that of another one, even of one that is gone; a new one when a table
   // of the user's comes or goes, which traces have been made with.
   uint64_t id;
-  char name[48];  // For messages: "mirrored strategy 3".
+  char *label;         // For messages.
+  char *scope_prefix;  // Of the name scopes of replicas; NULL: "replica".
   int32_t num_replicas;
   char **devices;         // Canonical, one a replica; NULL: default strategy.
   const char *no_cpu;     // The first device that is none; NULL: all are.
@@ -62,6 +63,8 @@ void ls_replicas_give(ls_strategy *strategy, ls_replica *replicas);  // Or NULL.
 // Frees them, with the strategy.
 void ls_replicas_free(ls_strategy *strategy);
 
+// Makes the label; `name` is the user's, NULL: none. Its devices are known.
+ls_status ls_strategy_set_label(ls_strategy *strategy, const char *name);
 // The runtime's default strategy. NULL: no memory.
 ls_strategy *ls_default_strategy(ls_runtime *runtime);
 // The number of the strategy's device with this canonical name, or -1.

@@ -92,7 +92,7 @@ static ls_status update_components(const update_call *call,
       return ls_invalid_argument(
           "component %zu of '%s' is on '%s', which is no device of %s", i,
           variable->name, ls_variable_device(variable->components[i]),
-          call->strategy->name);
+          call->strategy->label);
   ls_nest *results = ls_new_array(call->strategy->allocator, ls_nest, count);
   ls_status status = results == NULL ? ls_out_of_memory() : ls_ok();
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
@@ -191,13 +191,12 @@ ls_status ls_strategy_update(ls_strategy *strategy, ls_variable *variable,
     return ls_take_nest(ls_replica_merge_call(replica, merge_update, args, &u),
                         out_value);
   }
-  ls_scope scope = {0};
-  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&scope, strategy, "update"));
+  ls_crossing crossing;
+  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, strategy, "update"));
   ls_status status = check_args(args);
   if (ls_status_is_ok(status))
     status = update_components(&call, variable, out_value);
-  ls_scope_end(&scope);
-  return status;
+  return ls_cross_replica_end(&crossing, status, out_value);
 }
 
 static ls_status update_devices(const update_call *call,
@@ -212,7 +211,7 @@ static ls_status update_devices(const update_call *call,
     const int32_t id = ls_strategy_device_index(call->strategy, name.text);
     if (ls_status_is_ok(status) && id < 0)
       status = ls_invalid_argument("'%s' is no device of %s", devices[i],
-                                   call->strategy->name);
+                                   call->strategy->label);
     if (ls_status_is_ok(status))
       status = call_once(call, ls_none(), false, i, id, name.text, &results[i]);
   }
@@ -235,14 +234,13 @@ ls_status ls_strategy_update_non_slot(ls_strategy *strategy,
     return update_default(&call, NULL, out_value);
   if (devices == NULL || num_devices == 0)
     return ls_invalid_argument("update_non_slot needs a list of devices");
-  ls_scope scope = {0};
+  ls_crossing crossing;
   LS_RETURN_IF_ERROR(
-      ls_cross_replica_begin(&scope, strategy, "update_non_slot"));
+      ls_cross_replica_begin(&crossing, strategy, "update_non_slot"));
   ls_status status = check_args(args);
   if (ls_status_is_ok(status))
     status = update_devices(&call, devices, num_devices, out_value);
-  ls_scope_end(&scope);
-  return status;
+  return ls_cross_replica_end(&crossing, status, out_value);
 }
 
 // ---- Mapping ---------------------------------------------------------------
@@ -310,11 +308,10 @@ ls_status ls_strategy_map(ls_strategy *strategy, const ls_nest *items,
   if (fn == NULL) return ls_invalid_argument("a map needs a function");
   if (strategy->kind == LS_STRATEGY_DEFAULT)
     return ls_failed_precondition("the default strategy has no map");
-  ls_scope scope = {0};
-  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&scope, strategy, "map"));
+  ls_crossing crossing;
+  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, strategy, "map"));
   ls_status status = check_args(args);
   if (ls_status_is_ok(status))
     status = map_all(&call, items, num_items, out_value);
-  ls_scope_end(&scope);
-  return status;
+  return ls_cross_replica_end(&crossing, status, out_value);
 }

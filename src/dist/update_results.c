@@ -156,9 +156,15 @@ ls_status ls_update_regroup(ls_strategy *strategy, const ls_nest *updates,
   LS_REQUIRE(out_value);
   LS_REQUIRE_ITEMS(updates, count);
   *out_value = ls_none();
-  if (group)
-    return ls_regroup(updates, count,
-                      &(ls_regroup_options){.wrap = wrap_grouped}, out_value);
+  if (group) {
+    ls_trial trial;
+    ls_trial_begin(&trial);
+    return ls_trial_end_with(
+        &trial,
+        ls_regroup(updates, count, &(ls_regroup_options){.wrap = wrap_grouped},
+                   out_value),
+        out_value);
+  }
   ls_nest regrouped = ls_none();
   LS_RETURN_IF_ERROR(ls_regroup(
       updates, count, &(ls_regroup_options){.kind = LS_MIRRORED}, &regrouped));

@@ -32,6 +32,7 @@ static size_t count_of(ls_nest leaf) {
 static ls_nest component_of(ls_nest leaf, size_t index) {
   const ls_variable *variable = ls_nest_as_variable(leaf);
   if (variable == NULL) return ls_distributed_component(leaf, index);
+  if (index >= variable->num_components) return ls_none();
   return (ls_nest){.kind = LS_KIND_VARIABLE,
                    .as.ref = variable->components[index]};
 }
@@ -168,14 +169,17 @@ ls_status ls_distributed_as_tensor_of(ls_nest leaf, ls_dtype dtype,
                                       ls_tensor *out_tensor) {
   LS_REQUIRE(out_tensor);
   ls_tensor tensor;
+  ls_trial trial;
   *out_tensor = ls_failed_tensor();
-  LS_RETURN_IF_ERROR(ls_distributed_as_tensor(leaf, &tensor));
-  if (ls_tensor_dtype(tensor) != dtype)
-    return ls_invalid_argument("a value of type %s is used as %s",
-                               ls_dtype_name(ls_tensor_dtype(tensor)),
-                               ls_dtype_name(dtype));
-  *out_tensor = tensor;
-  return ls_ok();
+  ls_trial_begin(&trial);
+  ls_status status = ls_distributed_as_tensor(leaf, &tensor);
+  if (ls_status_is_ok(status) && ls_tensor_dtype(tensor) != dtype)
+    status = ls_invalid_argument("a value of type %s is used as %s",
+                                 ls_dtype_name(ls_tensor_dtype(tensor)),
+                                 ls_dtype_name(dtype));
+  status = ls_trial_end(&trial, status);
+  if (ls_status_is_ok(status)) *out_tensor = tensor;
+  return status;
 }
 
 // ---- Mapping components ----------------------------------------------------
@@ -219,8 +223,12 @@ ls_status ls_distributed_map(ls_nest nest, ls_leaf_function function,
   LS_REQUIRE(function);
   LS_REQUIRE(out_nest);
   mapping m = {function, user};
+  ls_trial trial;
   *out_nest = ls_none();
-  return ls_take_nest(ls_nest_map(nest, map_leaf, &m), out_nest);
+  ls_trial_begin(&trial);
+  return ls_trial_end_with(
+      &trial, ls_take_nest(ls_nest_map(nest, map_leaf, &m), out_nest),
+      out_nest);
 }
 
 // ---- Selecting for a replica -----------------------------------------------
@@ -377,6 +385,28 @@ ls_status ls_strategy_local_results(ls_strategy *strategy, ls_nest value,
   return status;
 }
 
+// ---- A replica's result ----------------------------------------------------
+static ls_nest result_leaf(ls_nest leaf, void *user) {
+  const selecting *s = user;
+  if (s->strategy->devices == NULL)
+    return ls_nest_retain(count_of(leaf) == 0 ? leaf : component_of(leaf, 0));
+  if (!ls_is_distributed_variable(leaf)) return select_for(leaf, user);
+  const char *device = s->strategy->devices[s->id];
+  const size_t index = find_on(leaf, device);
+  return index < count_of(leaf) ? ls_nest_retain(component_of(leaf, index))
+                                : ls_fail(no_component(leaf, device));
+}
+
+ls_status ls_strategy_replica_result(ls_strategy *strategy, ls_nest results,
+                                     int32_t replica, ls_nest *out_result) {
+  selecting s = {strategy, replica};
+  *out_result = ls_none();
+  if (replica < 0 || replica >= strategy->num_replicas)
+    return LS_STATUS(LS_OUT_OF_RANGE, "the result of replica %d of %s", replica,
+                     strategy->label);
+  return ls_take_nest(ls_nest_map(results, result_leaf, &s), out_result);
+}
+
 // ---- Grouping --------------------------------------------------------------
 // The op of a leaf; without one (a host scalar, a variable in eager) id 0.
 static ls_op op_of(ls_nest leaf) {
@@ -407,9 +437,12 @@ ls_status ls_strategy_group(ls_strategy *strategy, ls_nest value,
           ls_invalid_argument("%s cannot be grouped: it is no op",
                               ls_nest_print(leaves[i], text, sizeof(text)));
   }
+  ls_trial trial;
+  ls_trial_begin(&trial);
   if (ls_status_is_ok(status))
     *out_op = count == 1 && name == NULL ? ops[0]
                                          : ls_group_by_device(ops, count, name);
+  status = ls_trial_end(&trial, status);
   ls_release(strategy->allocator, leaves);
   ls_release(strategy->allocator, ops);
   ls_nest_release(results);
@@ -426,8 +459,8 @@ ls_status ls_strategy_values_from_function(ls_strategy *strategy,
   *out_value = ls_none();
   if (function == NULL)
     return ls_invalid_argument("the function of values is NULL");
-  ls_scope scope = {0};
-  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&scope, strategy,
+  ls_crossing crossing;
+  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, strategy,
                                             "distribute_values_from_function"));
   const int32_t count = strategy->num_replicas;
   ls_nest *values = ls_new_array(strategy->allocator, ls_nest, (size_t)count);
@@ -445,6 +478,5 @@ ls_status ls_strategy_values_from_function(ls_strategy *strategy,
   for (int32_t r = 0; values != NULL && r < count; ++r)
     ls_nest_release(values[r]);
   ls_release(strategy->allocator, values);
-  ls_scope_end(&scope);
-  return status;
+  return ls_cross_replica_end(&crossing, status, out_value);
 }

@@ -55,7 +55,7 @@ static ls_status validate_maker(const ls_variable *variable,
                            : ls_invalid_argument(
                                  "colocate_vars_with of %s: variable '%s' was "
                                  "made in %s",
-                                 strategy->name, variable->name, maker->name);
+                                 strategy->label, variable->name, maker->label);
 }
 
 static ls_status no_colocation(ls_nest value, const char *wanted) {
@@ -199,4 +199,8 @@ ls_tensor ls_read_component(ls_variable *container, size_t index) {
     value = ls_variable_op(LS_OP_READ, component, NULL);
   }
   return value;
+}
+
+const char *ls_variable_class_name(const ls_variable *variable) {
+  return variable->class_name != NULL ? variable->class_name : "";
 }

@@ -68,9 +68,7 @@ static ls_status copy_distributed(ls_variable *variable,
   LS_RETURN_IF_ERROR(ls_create_mirrored_variable(
       &(ls_variable_recipe){.strategy = ls_strategy_of(variable),
                             .create = copy_components,
-                            .user = variable,
-                            .classes = &ls_mirrored_classes,
-                            .policies = &ls_mirrored_policies},
+                            .user = variable},
       &options, out_copy));
   (*out_copy)->class_name = variable->class_name;
   (*out_copy)->rules = variable->rules;
@@ -89,10 +87,9 @@ ls_status ls_variable_copy(ls_variable *variable, ls_variable **out_copy) {
     const ls_variable_options options = options_of(variable);
     return copy_plain(variable, &options, NULL, out_copy);
   }
-  ls_scope scope = {0};
-  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&scope, ls_strategy_of(variable),
+  ls_crossing crossing;
+  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, ls_strategy_of(variable),
                                             "copying a variable"));
   const ls_status status = copy_distributed(variable, out_copy);
-  ls_scope_end(&scope);
-  return status;
+  return ls_cross_replica_end(&crossing, status, NULL);
 }

@@ -191,7 +191,7 @@ static ls_status choose_nature(const ls_variable_recipe *recipe,
                            : recipe->classes->variable_class;
     if (out->class_name == NULL)
       return ls_invalid_argument("variable '%s': %s has no %s",
-                                 name_of(options), recipe->strategy->name,
+                                 name_of(options), recipe->strategy->label,
                                  lazy ? "LazyVariableClass" : "VariableClass");
   } else {
     out->rules = on_read ? recipe->classes->on_read : recipe->classes->on_write;
@@ -200,7 +200,7 @@ static ls_status choose_nature(const ls_variable_recipe *recipe,
   return out->rules != NULL
              ? ls_ok()
              : ls_invalid_argument("variable '%s': %s has no class for %s",
-                                   name_of(options), recipe->strategy->name,
+                                   name_of(options), recipe->strategy->label,
                                    on_read ? "ON_READ" : "ON_WRITE");
 }
 
@@ -342,27 +342,34 @@ static ls_status create(const ls_variable_recipe *recipe,
   return ls_ok();
 }
 
+static ls_status create_by(const ls_variable_recipe *recipe,
+                           const ls_variable_options *options,
+                           ls_variable **out_variable) {
+  nature is = {0};
+  LS_RETURN_IF_ERROR(choose_nature(recipe, options, &is));
+  ls_component_list components = {.allocator = recipe->strategy->allocator};
+  ls_trial trial;
+  ls_trial_begin(&trial);
+  const ls_status status = ls_trial_end(
+      &trial, create(recipe, options, is, &components, out_variable));
+  release_components(&components);
+  return status;
+}
+
 ls_status ls_create_mirrored_variable(const ls_variable_recipe *recipe,
                                       const ls_variable_options *options,
                                       ls_variable **out_variable) {
-  nature is = {0};
+  static const ls_variable_options defaults;
   *out_variable = NULL;
-  LS_RETURN_IF_ERROR(choose_nature(recipe, options, &is));
-  ls_component_list components = {.allocator = recipe->strategy->allocator};
-  ls_graph *graph = NULL;
-  LS_INIT_SCOPE { graph = ls_graph_current(); }
-  if (graph == NULL) return ls_out_of_memory();
-  const ls_graph_rollback_point mark = ls_graph_mark(graph);
-  const ls_status status =
-      create(recipe, options, is, &components, out_variable);
-  if (!ls_status_is_ok(status) && graph->kind == LS_GRAPH_BUILD) {
-    for (size_t i = 0; i < components.count; ++i)
-      ls_graph_remove_from_collection(graph, LS_COLLECTION_TRAINABLE_VARIABLES,
-                                      leaf_of(components.items[i]));
-    ls_graph_rollback(graph, mark);
-  }
-  release_components(&components);
-  return status;
+  if (recipe->strategy == NULL || recipe->create == NULL)
+    return ls_invalid_argument("a recipe needs a strategy and a creator");
+  if (recipe->strategy->devices == NULL)
+    return ls_failed_precondition("%s makes no distributed variables",
+                                  recipe->strategy->label);
+  ls_variable_recipe whole = *recipe;
+  if (whole.classes == NULL) whole.classes = &ls_mirrored_classes;
+  if (whole.policies == NULL) whole.policies = &ls_mirrored_policies;
+  return create_by(&whole, options != NULL ? options : &defaults, out_variable);
 }
 
 static ls_status check_places(const ls_strategy *strategy,
@@ -406,9 +413,7 @@ static ls_status create_distributed(ls_strategy *strategy,
   return ls_create_mirrored_variable(
       &(ls_variable_recipe){.strategy = strategy,
                             .create = create_components,
-                            .user = (void *)(uintptr_t)next,
-                            .classes = &ls_mirrored_classes,
-                            .policies = &ls_mirrored_policies},
+                            .user = (void *)(uintptr_t)next},
       &whole, out_variable);
 }
 

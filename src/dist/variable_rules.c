@@ -72,6 +72,14 @@ const ls_variable_rules ls_sync_on_read_rules = {
     .make_saved = ls_make_saved_on_read,
     .share_saved = ls_share_saved_on_read};
 
+const ls_variable_rules *ls_mirrored_variable_rules(void) {
+  return &ls_mirrored_rules;
+}
+
+const ls_variable_rules *ls_sync_on_read_variable_rules(void) {
+  return &ls_sync_on_read_rules;
+}
+
 const ls_variable_class_map ls_mirrored_classes = {
     .on_write = &ls_mirrored_rules,
     .on_read = &ls_sync_on_read_rules,

@@ -68,16 +68,15 @@ ls_status ls_make_saved_on_read(ls_variable *container,
         "variable '%s' cannot be saved: it is synchronized on read with "
         "aggregation NONE, so its components make no value",
         container->name);
-  ls_scope scope = {0};
-  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&scope, ls_strategy_of(container),
-                                            "saving a variable"));
+  ls_crossing crossing;
+  LS_RETURN_IF_ERROR(ls_cross_replica_begin(
+      &crossing, ls_strategy_of(container), "saving a variable"));
   ls_status status = ls_ok();
   if (container->aggregation == LS_AGGREGATION_ONLY_FIRST_REPLICA)
     *out_value = ls_array_retain(components[0]);
   else
     status = run_in_eager(&(work){container, components, aggregate}, out_value);
-  ls_scope_end(&scope);
-  return status;
+  return ls_cross_replica_end(&crossing, status, NULL);
 }
 
 // ---- Restoring -------------------------------------------------------------

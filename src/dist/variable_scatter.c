@@ -90,6 +90,30 @@ static ls_nest merge_scatter(ls_strategy *strategy, ls_nest args, void *user) {
   return ls_status_is_ok(status) ? made : ls_fail(status);
 }
 
+// In the trace of a replica: all replicas' deltas behind each other, gathered
+// by collectives. Of the first one's alone, the others' indices point nowhere.
+static ls_status scatter_in_trace(const scattering *s, const ls_place *place,
+                                  ls_tensor indices, ls_tensor updates,
+                                  ls_nest *out_value) {
+  const ls_variable_aggregation aggregation = s->variable->aggregation;
+  if (aggregation == LS_AGGREGATION_ONLY_FIRST_REPLICA) {
+    const ls_dtype dtype = ls_tensor_dtype(indices);
+    const ls_tensor is_first =
+        ls_equal(ls_replica_id(), ls_scalar_i64(LS_DTYPE_I32, 0));
+    indices = ls_select(ls_broadcast_like(is_first, indices), indices,
+                        ls_broadcast_like(ls_scalar_i64(dtype, -1), indices));
+  }
+  if (place->replica->count > 1) {
+    indices = ls_all_gather(indices, 0);
+    updates = ls_all_gather(updates, 0);
+  }
+  if (aggregation == LS_AGGREGATION_MEAN)
+    updates = ls_mul_scalar(updates, 1.0 / (double)s->variable->num_components);
+  *out_value =
+      ls_leaf(ls_variable_scatter_op(s->variable, s->op, indices, updates));
+  return ls_made_status(out_value->as.tensor);
+}
+
 static ls_status scatter_any(const scattering *s, ls_tensor indices,
                              ls_tensor updates, ls_nest *out_value) {
   const ls_variable *variable = s->variable;
@@ -113,10 +137,7 @@ static ls_status scatter_any(const scattering *s, ls_tensor indices,
     return ls_made_status(out_value->as.tensor);
   }
   if (place.kind == LS_PLACE_TRACE)
-    return ls_unimplemented("scatter_%s of '%s' with aggregation %s in a "
-                            "traced function",
-                            ls_scatter_name(s->op), variable->name,
-                            ls_aggregation_name(aggregation));
+    return scatter_in_trace(s, &place, indices, updates, out_value);
   const ls_nest args = LS_TUPLE(ls_leaf(indices), ls_leaf(updates));
   scattering merged = *s;
   const ls_nest made =
@@ -129,7 +150,10 @@ ls_tensor ls_scatter_mirrored(ls_variable *container, ls_scatter_op op,
                               ls_tensor indices, ls_tensor updates) {
   const scattering s = {container, op};
   ls_nest made = ls_none();
-  const ls_status status = scatter_any(&s, indices, updates, &made);
+  ls_trial trial;
+  ls_trial_begin(&trial);
+  const ls_status status = ls_trial_end_with(
+      &trial, scatter_any(&s, indices, updates, &made), &made);
   if (!ls_status_is_ok(status)) return fail_scatter(status);
   const ls_tensor tensor =
       ls_nest_tensor(made.kind == LS_KIND_DISTRIBUTED

@@ -6,6 +6,7 @@
 #include "dist/context.h"
 #include "dist/destinations.h"
 #include "dist/variable.h"
+#include "graph/make.h"
 
 // What a scope says; lies behind the creator's entry, and goes with it.
 typedef struct said {
@@ -29,7 +30,7 @@ static ls_status check_in_force(const ls_strategy *strategy, const char *what) {
   if (ls_strategy_current() == strategy) return ls_ok();
   return ls_failed_precondition("%s of %s: it is not in force here, which is "
                                 "for its scope",
-                                what, strategy->name);
+                                what, strategy->label);
 }
 
 static void begin(ls_scope *scope, ls_variable_creator create, said s,
@@ -65,8 +66,8 @@ void ls_sync_on_read_variables_scope_begin(ls_scope *scope,
   ls_status status = check_in_force(strategy, sync_on_read);
   if (ls_status_is_ok(status) && method != LS_REDUCE_SUM &&
       method != LS_REDUCE_MEAN)
-    status = ls_invalid_argument("%s by op %d, which is neither SUM nor MEAN",
-                                 sync_on_read, (int)method);
+    status = ls_invalid_argument("%s by %s, which is neither SUM nor MEAN",
+                                 sync_on_read, LS_REDUCE_OP_TEXT(method));
   begin(scope, create_sync_on_read,
         (said){.strategy = strategy, .method = method}, status);
 }
@@ -132,7 +133,7 @@ static ls_status check_value(const ls_strategy *strategy, ls_nest with) {
       status =
           ls_invalid_argument("%s %s, which is on '%s', no device of %s",
                               colocate, ls_nest_print(with, text, sizeof(text)),
-                              devices.names[i].text, strategy->name);
+                              devices.names[i].text, strategy->label);
   }
   ls_device_set_deinit(&devices);
   return status;

@@ -16,6 +16,7 @@
 #include "dist/variable.h"
 #include "graph/make.h"
 #include "graph/region.h"
+#include "lockstep/eager.h"
 #include "runtime/state.h"
 
 // A write on its way.
@@ -31,7 +32,7 @@ static bool in_eager(void) {
   return ls_graph_current()->kind == LS_GRAPH_EAGER;
 }
 
-static ls_status check_parts(const ls_variable *variable, ls_nest value) {
+static ls_status check_count(const ls_variable *variable, ls_nest value) {
   const size_t have = value.kind == LS_KIND_DISTRIBUTED
                           ? ls_distributed_count(value)
                       : ls_is_distributed_variable(value)
@@ -106,11 +107,45 @@ static ls_status write_component(const writing *w, size_t index, ls_nest value,
   return status;
 }
 
+// Whether component `index` can take its part, as far as it is known.
+static ls_status check_part(const writing *w, size_t index, ls_nest part) {
+  const ls_type type = w->variable->type;
+  ls_type given = {0};
+  if (part.kind == LS_KIND_TENSOR) {
+    const ls_tensor x = part.as.tensor;
+    if (in_eager() && ls_tensor_is_failed(x)) return ls_tensor_status(x);
+    given = (ls_type){ls_tensor_dtype(x), ls_tensor_shape(x)};
+  } else if (part.kind == LS_KIND_ARRAY) {
+    const ls_array *array = ls_nest_as_array(part);
+    given = (ls_type){ls_array_dtype(array), ls_array_shape(array)};
+  } else if (part.kind == LS_KIND_VARIABLE) {
+    given = ((const ls_variable *)part.as.ref)->type;
+  } else {
+    return ls_ok();  // Host scalars take the type on.
+  }
+  if (given.dtype == LS_DTYPE_NONE ||
+      (given.dtype == type.dtype &&
+       ls_shape_compatible(given.shape, type.shape)))
+    return ls_ok();
+  return ls_invalid_argument("%s of '%s': component %zu is %s, its value %s",
+                             op_name(w->op), w->variable->name, index,
+                             LS_SHAPE_TEXT(type.dtype, type.shape),
+                             LS_SHAPE_TEXT(given.dtype, given.shape));
+}
+
+// All are looked at before the first is written.
+static ls_status check_parts(const writing *w, ls_nest value) {
+  LS_RETURN_IF_ERROR(check_count(w->variable, value));
+  for (size_t i = 0; i < w->variable->num_components; ++i)
+    LS_RETURN_IF_ERROR(check_part(w, i, ls_value_part(value, i)));
+  return ls_ok();
+}
+
 static ls_status write_each(const writing *w, ls_nest value,
                             ls_nest *out_value) {
   const size_t count = w->variable->num_components;
   ls_allocator *allocator = w->variable->allocator;
-  LS_RETURN_IF_ERROR(check_parts(w->variable, value));
+  LS_RETURN_IF_ERROR(check_parts(w, value));
   ls_nest *results = ls_new_array(allocator, ls_nest, count);
   ls_status status = results == NULL ? ls_out_of_memory() : ls_ok();
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
@@ -165,12 +200,11 @@ static ls_status write_all(const writing *w, ls_nest value,
 // The same in the strategy's scope, which is entered where there is none.
 static ls_status write_across(const writing *w, ls_nest value,
                               ls_nest *out_value) {
-  ls_scope scope = {0};
-  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&scope, ls_strategy_of(w->variable),
-                                            op_name(w->op)));
+  ls_crossing crossing;
+  LS_RETURN_IF_ERROR(ls_cross_replica_begin(
+      &crossing, ls_strategy_of(w->variable), op_name(w->op)));
   const ls_status status = write_all(w, value, out_value);
-  ls_scope_end(&scope);
-  return status;
+  return ls_cross_replica_end(&crossing, status, out_value);
 }
 
 // ---- Aggregation -----------------------------------------------------------
@@ -266,6 +300,16 @@ static ls_status write_in_trace(const writing *w, const ls_place *place,
   return write_one(w, w->variable, ls_leaf(x), out_value);
 }
 
+// A value from around the replicas with parts of its own: all replicas see
+// them, so what they make together is the same on each.
+static ls_status write_parts_in_trace(const writing *w, ls_nest value,
+                                      ls_nest *out_value) {
+  ls_nest one = ls_none();
+  LS_RETURN_IF_ERROR(check_count(w->variable, value));
+  LS_RETURN_IF_ERROR(aggregate(w->variable, value, &one));
+  return write_one(w, w->variable, one, out_value);
+}
+
 // ---- Writing, by rule ------------------------------------------------------
 static ls_status refuse_parts(const writing *w, const char *where) {
   return ls_invalid_argument(
@@ -294,6 +338,8 @@ static ls_status write_mirrored(const writing *w, ls_nest value,
     return write_one(w, w->variable->components[place.index],
                      ls_value_part(value, place.index), out_value);
   case LS_PLACE_TRACE:
+    if (value.kind == LS_KIND_DISTRIBUTED && !none)
+      return write_parts_in_trace(w, value, out_value);
     if (ls_value_is_distributed(value)) return refuse_parts(w, "in a replica");
     return write_in_trace(w, &place, value, out_value);
   case LS_PLACE_REPLICA:
@@ -362,12 +408,11 @@ static ls_status write_on_read(const writing *w, ls_nest value,
   ls_place place;
   LS_RETURN_IF_ERROR(ls_place_of(w->variable, false, &place));
   if (place.kind == LS_PLACE_CROSS) {
-    ls_scope scope = {0};
+    ls_crossing crossing;
     LS_RETURN_IF_ERROR(ls_cross_replica_begin(
-        &scope, ls_strategy_of(w->variable), op_name(w->op)));
+        &crossing, ls_strategy_of(w->variable), op_name(w->op)));
     const ls_status status = write_on_read_across(w, value, out_value);
-    ls_scope_end(&scope);
-    return status;
+    return ls_cross_replica_end(&crossing, status, out_value);
   }
   if (ls_value_is_distributed(value)) return refuse_parts(w, "in a replica");
   return place.kind == LS_PLACE_TRACE
@@ -378,12 +423,16 @@ static ls_status write_on_read(const writing *w, ls_nest value,
 
 static ls_status write_any(const writing *w, ls_nest value,
                            ls_nest *out_value) {
+  ls_trial trial;
   *out_value = ls_none();
-  if (w->variable->num_components == 0)
-    return write_one(w, w->variable, value, out_value);
-  return w->variable->synchronization == LS_SYNCHRONIZATION_ON_READ
-             ? write_on_read(w, value, out_value)
-             : write_mirrored(w, value, out_value);
+  ls_trial_begin(&trial);
+  const ls_status status =
+      w->variable->num_components == 0
+          ? write_one(w, w->variable, value, out_value)
+      : w->variable->synchronization == LS_SYNCHRONIZATION_ON_READ
+          ? write_on_read(w, value, out_value)
+          : write_mirrored(w, value, out_value);
+  return ls_trial_end_with(&trial, status, out_value);
 }
 
 ls_status ls_variable_write(ls_variable *variable, ls_write_op op,

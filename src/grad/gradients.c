@@ -8,6 +8,7 @@
 #include "base/runtime_internal.h"
 #include "grad/walk.h"
 #include "graph/context.h"
+#include "graph/trial.h"
 
 // One call.
 typedef struct request {
@@ -281,16 +282,11 @@ static ls_status walk_in_scope(request *r) {
 
 static ls_status walk_in_graph(request *r) {
   ls_graph *graph = r->current;
-  const ls_graph_rollback_point mark = ls_graph_mark(graph);
-  const size_t num_captures = graph->num_captures;
-  const uint64_t meetings = ls_context_current()->meetings;
   // Replicas that take turns in one graph share its error.
   if (ls_context_current()->hooks != NULL)
     LS_RETURN_IF_ERROR(ls_graph_error(graph));
-  // An error from before is the graph's, one from here is this call's.
-  ls_status before = graph->error;
-  const bool unplaced = graph->error_unplaced;
-  graph->error = NULL;
+  ls_trial trial;
+  ls_trial_begin(&trial);
   ls_scope names = {0};
   if (graph->kind != LS_GRAPH_EAGER)
     ls_name_scope_begin(&names, r->options.name != NULL ? r->options.name
@@ -298,16 +294,7 @@ static ls_status walk_in_graph(request *r) {
   ls_status status = walk_in_scope(r);
   ls_scope_end(&names);
   ls_status_free(r->walk.failure);
-  ls_status_free(graph->error);
-  graph->error = before;
-  graph->error_unplaced = unplaced;
-  // A capture cannot be taken back; it does no harm. Nor can what was done
-  // since replicas have met: there are others' ops.
-  if (status != NULL && graph->kind != LS_GRAPH_EAGER &&
-      graph->num_captures == num_captures &&
-      ls_context_current()->meetings == meetings)
-    ls_graph_rollback(graph, mark);
-  return status;
+  return ls_trial_end(&trial, status);
 }
 
 static ls_status run_request(request *r) {

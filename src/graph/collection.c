@@ -2,6 +2,7 @@
 //
 // Collections of a build graph.
 #include "graph/graph.h"
+#include "graph/trial.h"
 
 #include "base/allocator.h"
 #include "base/require.h"
@@ -39,6 +40,10 @@ ls_status ls_graph_add_to_collection(ls_graph *graph, const char *name,
   if (!ls_grow(graph->allocator, &c->leaves, &c->capacity, c->count + 1,
                sizeof(*c->leaves)))
     return ls_out_of_memory();
+  if (!ls_graph_note(
+          graph,
+          (ls_graph_undo){.kind = LS_UNDO_ADDED, .text = name, .leaf = leaf}))
+    return ls_out_of_memory();
   c->leaves[c->count++] = ls_nest_retain(leaf);
   return ls_ok();
 }
@@ -49,10 +54,24 @@ void ls_graph_remove_from_collection(ls_graph *graph, const char *name,
   if (c == NULL) return;
   const size_t at = position(c, leaf);
   if (at == c->count) return;
+  // Without memory to note it, it stays out whatever comes.
+  (void)!ls_graph_note(graph, (ls_graph_undo){.kind = LS_UNDO_REMOVED,
+                                              .text = name,
+                                              .before = at,
+                                              .leaf = leaf});
   ls_nest_release(c->leaves[at]);
   for (size_t i = at + 1; i < c->count; ++i)
     c->leaves[i - 1] = c->leaves[i];
   --c->count;
+}
+
+void ls_graph_restore_to_collection(ls_graph *graph, const char *name,
+                                    ls_nest leaf, size_t position) {
+  // Nothing has been added since that was not taken out again: there is room.
+  collection *c = find(graph, name);
+  for (size_t i = c->count++; i > position; --i)
+    c->leaves[i] = c->leaves[i - 1];
+  c->leaves[position] = leaf;
 }
 
 size_t ls_graph_collection(const ls_graph *graph, const char *name,

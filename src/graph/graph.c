@@ -5,6 +5,8 @@
 #include "base/runtime_internal.h"
 #include "graph/context.h"
 #include "graph/eager_hook.h"
+#include "graph/trial.h"
+#include "graph/variable.h"
 
 ls_status ls_graph_make(ls_graph_kind kind, const char *name,
                         ls_runtime *runtime, ls_graph *parent,
@@ -72,6 +74,7 @@ void ls_graph_free(ls_graph *graph) {
   for (size_t i = 0; i < graph->num_stubs; ++i)
     ls_graph_free(graph->stubs[i]);
   ls_release(graph->allocator, graph->stubs);
+  ls_release(graph->allocator, graph->undo);
   ls_status_free(graph->error);
   ls_map_deinit(&graph->capture_index);
   ls_map_deinit(&graph->names);
@@ -125,16 +128,24 @@ ls_graph_rollback_point ls_graph_mark(const ls_graph *graph) {
       .num_variables = graph->num_variables,
       .num_parameters = graph->num_parameters,
       .num_captures = graph->num_captures,
+      .num_undo = graph->num_undo,
       .num_random = graph->num_random,
+      .losses = graph->losses,
+      .trains = graph->trains,
   };
 }
 
 void ls_graph_rollback(ls_graph *graph, ls_graph_rollback_point to) {
   // The arena keeps the bytes of what is dropped: a refusal is rare, and
   // interned names may lie between.
+  ls_graph_undo_to(graph, to.num_undo);
   release_nodes(graph, to.num_nodes);
-  while (graph->num_variables > to.num_variables)
-    ls_object_release(graph->variables[--graph->num_variables]);
+  while (graph->num_variables > to.num_variables) {
+    ls_variable *variable =
+        (ls_variable *)graph->variables[--graph->num_variables];
+    variable->is_dropped = true;
+    ls_variable_release(variable);
+  }
   while (graph->num_captures > to.num_captures) {
     const ls_tensor outer = graph->captures[--graph->num_captures].outer;
     const ls_capture_key key = {outer.graph, outer.ref};
@@ -142,6 +153,9 @@ void ls_graph_rollback(ls_graph *graph, ls_graph_rollback_point to) {
   }
   graph->num_parameters = to.num_parameters;
   graph->num_random = to.num_random;
+  if (graph->kind == LS_GRAPH_EAGER) return;
+  graph->losses = to.losses;
+  graph->trains = to.trains;
 }
 
 void ls_graph_drop_nodes(ls_graph *graph, size_t from,

@@ -85,6 +85,8 @@ typedef struct ls_capture_key {
   uint64_t ref;
 } ls_capture_key;
 
+typedef struct ls_graph_undo ls_graph_undo;
+
 struct ls_graph {
   ls_graph_kind kind;
   uint64_t id;  // Never that of another graph.
@@ -129,7 +131,10 @@ struct ls_graph {
   size_t num_stubs, stubs_capacity;
   const void *owner;  // Function, replica: whoever traces it.
   ls_losses losses;
-  bool trains;  // An optimizer's step is in it, at any depth.
+  bool trains;          // An optimizer's step is in it, at any depth.
+  uint32_t num_trials;  // Under way; see graph/trial.h.
+  ls_graph_undo *undo;  // While there are any.
+  size_t num_undo, undo_capacity;
 };
 
 // ---- Making ----------------------------------------------------------------
@@ -154,10 +159,13 @@ bool ls_graph_keep_stub(ls_graph *graph, ls_graph *stub);
 ls_node *ls_graph_append(ls_graph *graph, const ls_op_spec *spec,
                          const uint64_t *input_refs, size_t num_outputs);
 
-// Where a graph can be brought back to: a refused call leaves no trace.
+// Where a graph can be brought back to. Names and collections only inside of a
+// trial (graph/trial.h), by which a refused call leaves no trace.
 typedef struct ls_graph_rollback_point {
-  size_t num_nodes, num_variables, num_parameters, num_captures;
+  size_t num_nodes, num_variables, num_parameters, num_captures, num_undo;
   uint32_t num_random;
+  ls_losses losses;
+  bool trains;
 } ls_graph_rollback_point;
 ls_graph_rollback_point ls_graph_mark(const ls_graph *graph);
 void ls_graph_rollback(ls_graph *graph, ls_graph_rollback_point to);

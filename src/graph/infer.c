@@ -232,6 +232,10 @@ ls_status ls_infer_variable(ls_infer *infer, ls_variable **out_variable) {
   if (attr == NULL || attr->kind != LS_ATTR_OBJECT || attr->as.object == NULL)
     return ls_invalid_argument("%s needs a variable", infer->op_name);
   *out_variable = (ls_variable *)attr->as.object;
+  if ((*out_variable)->is_dropped)
+    return ls_failed_precondition(
+        "%s: variable '%s' went with the refused call that made it",
+        infer->op_name, (*out_variable)->name);
   infer->out[0] = (*out_variable)->type;
   return ls_ok();
 }

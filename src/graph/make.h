@@ -37,6 +37,10 @@ ls_tensor ls_make_failed(const char *op_name, ls_status status);
 // What a scatter op's attribute says; NULL, and why, if there is no such op.
 const char *ls_scatter_name(ls_scatter_op op);
 ls_status ls_no_scatter(ls_scatter_op op);
+// "MAX", or "reduce op 7" of what is none; LS_REDUCE_OP_TEXT is a short-lived
+// buffer with it, for messages.
+const char *ls_reduce_op_print(ls_reduce_op op, char *buffer, size_t size);
+#define LS_REDUCE_OP_TEXT(op) ls_reduce_op_print((op), (char[32]){0}, 32)
 // A negative axis from the end. -1 when out of range; unknown rank: as it is.
 int ls_make_axis(ls_tensor x, int axis);
 

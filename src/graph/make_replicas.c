@@ -2,18 +2,33 @@
 //
 // What replicas do together. In a trace these are ops of the replica's graph;
 // where replicas run op by op, they meet on the spot, through the context.
+#include <stdio.h>
+
 #include "base/runtime_internal.h"
 #include "graph/make.h"
 
 static const char *const reduce_names[] = {"sum", "mean", "max", "min"};
 
+const char *ls_reduce_op_name(ls_reduce_op op) {
+  static const char *const names[] = {"SUM", "MEAN", "MAX", "MIN"};
+  return (unsigned)op < LS_COUNT_OF(names) ? names[op] : NULL;
+}
+
+const char *ls_reduce_op_print(ls_reduce_op op, char *buffer, size_t size) {
+  const char *name = ls_reduce_op_name(op);
+  if (name == NULL)
+    snprintf(buffer, size, "reduce op %d", (int)op);
+  else
+    snprintf(buffer, size, "%s", name);
+  return buffer;
+}
+
 static bool check_reduce(const char *op_name, ls_reduce_op op,
                          ls_tensor *out_failed) {
   if ((unsigned)op < LS_COUNT_OF(reduce_names)) return true;
   *out_failed = ls_make_failed(
-      op_name, ls_invalid_argument("reduce op %d is none of LS_REDUCE_SUM, "
-                                   "MEAN, MAX, MIN",
-                                   (int)op));
+      op_name, ls_invalid_argument("%s is none of SUM, MEAN, MAX, MIN",
+                                   LS_REDUCE_OP_TEXT(op)));
   return false;
 }
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "graph/graph.h"
+#include "graph/trial.h"
 
 #include "base/require.h"
 
@@ -42,11 +43,29 @@ static ls_status take_number(ls_graph *graph, const ls_name_scope *scope,
     if (!ls_map_has(&graph->names, &numbered, s)) break;
     ++number;
   }
-  if (!ls_map_insert(&graph->names, &key, size,
+  if (!ls_graph_note(graph, (ls_graph_undo){.kind = LS_UNDO_NAME,
+                                            .scope = scope,
+                                            .text = base,
+                                            .before = next}) ||
+      !ls_map_insert(&graph->names, &key, size,
                      (void *)(uintptr_t)(number + 1)))
     return ls_out_of_memory();
   *out_number = number;
   return ls_ok();
+}
+
+void ls_graph_reset_name(ls_graph *graph, const ls_name_scope *scope,
+                         const char *base, uint32_t next) {
+  name_key key;
+  const size_t size = make_key(&key, scope, base, strlen(base));
+  if (next == 0) {
+    ls_map_remove(&graph->names, &key, size);
+    return;
+  }
+  const bool is_set =
+      ls_map_insert(&graph->names, &key, size, (void *)(uintptr_t)next);
+  LS_ASSERT(is_set);  // It is there.
+  (void)is_set;
 }
 
 const char *ls_graph_intern(ls_graph *graph, const char *text) {

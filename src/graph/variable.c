@@ -8,6 +8,7 @@
 #include "base/runtime_internal.h"
 #include "graph/eager_hook.h"
 #include "graph/make.h"
+#include "graph/trial.h"
 #include "lockstep/device_name.h"
 
 static void destroy_variable(ls_object *object) {
@@ -201,19 +202,44 @@ typedef enum start {
   START_VALUE,  // A tensor.
   START_ZERO,   // In eager: zeros, which its memory has already.
   START_JOINS,  // In eager: the value of others, which is stored once for all.
+  START_NONE,   // In eager: without a value.
 } start;
+
+static bool is_given(const ls_variable_options *options) {
+  return options->initial_array != NULL || options->initial_value.ref != 0 ||
+         options->initializer != NULL;
+}
+
+static ls_status check_no_value(const ls_variable_options *options,
+                                const ls_graph *graph) {
+  const char *name = options->name != NULL ? options->name : "Variable";
+  if (!options->no_value) return ls_ok();
+  if (graph->kind != LS_GRAPH_EAGER)
+    return ls_invalid_argument(
+        "variable '%s' of graph '%s' with no_value: in a build graph it has "
+        "none until its initializer runs",
+        name, graph->name);
+  if (is_given(options))
+    return ls_invalid_argument("variable '%s' with both no_value and an "
+                               "initial value",
+                               name);
+  return options->dtype != LS_DTYPE_NONE && ls_shape_is_known(options->shape)
+             ? ls_ok()
+             : ls_invalid_argument(
+                   "variable '%s' with no_value needs a dtype "
+                   "and a known shape, got %s",
+                   name, LS_SHAPE_TEXT(options->dtype, options->shape));
+}
 
 static start start_of(const ls_variable_options *options,
                       const ls_graph *graph) {
   if (graph->kind != LS_GRAPH_EAGER) return START_VALUE;
   if (options->initial_of != NULL)
     return options->initial_of->joining ? START_JOINS : START_VALUE;
-  const bool is_given = options->initial_array != NULL ||
-                        options->initial_value.ref != 0 ||
-                        options->initializer != NULL;
+  if (options->no_value) return START_NONE;
   const bool has_zero =
       ls_dtype_is_float(options->dtype) || ls_dtype_is_integer(options->dtype);
-  return !is_given && has_zero && ls_shape_is_known(options->shape)
+  return !is_given(options) && has_zero && ls_shape_is_known(options->shape)
              ? START_ZERO
              : START_VALUE;
 }
@@ -223,6 +249,7 @@ static ls_status create(const ls_variable_options *options, const char *name,
   ls_graph *graph = ls_graph_current();
   ls_tensor value = ls_failed_tensor();
   ls_type type = {options->dtype, options->shape};
+  LS_RETURN_IF_ERROR(check_no_value(options, graph));
   const start from = start_of(options, graph);
   if (from == START_JOINS) {
     type = options->initial_of->type;
@@ -258,6 +285,8 @@ static ls_status create(const ls_variable_options *options, const char *name,
     status = ls_eager_initialize(variable, value);
   } else if (ls_status_is_ok(status) && from == START_ZERO) {
     status = ls_eager_initialize_zero(variable);
+  } else if (ls_status_is_ok(status) && from == START_NONE) {
+    status = ls_eager_reserve(variable);
   }
   if (!ls_status_is_ok(status))
     ls_variable_release(variable);
@@ -296,8 +325,10 @@ static ls_status create_plain(const ls_variable_options *options,
   LS_INIT_SCOPE {
     ls_graph *graph = ls_graph_current();
     if (graph == NULL) return ls_out_of_memory();
-    const ls_graph_rollback_point mark = ls_graph_mark(graph);
+    const size_t num_nodes = graph->num_nodes;
     const ls_arena_mark_point memory = ls_arena_mark(&graph->arena);
+    ls_trial trial;
+    ls_trial_begin(&trial);
     ls_name_scope_print(names, name, sizeof(name));
     const size_t at = strlen(name);
     if (at + strlen(base) >= sizeof(name)) {
@@ -308,7 +339,7 @@ static ls_status create_plain(const ls_variable_options *options,
       snprintf(name + at, sizeof(name) - at, "%s", base);
       status = create(options, name, out_variable);
       // The store has the initial value now; what it was made of may go.
-      ls_eager_drop_since(graph, mark.num_nodes, memory);
+      ls_eager_drop_since(graph, num_nodes, memory);
     } else {
       // The variable's name is taken as a scope; its ops stand inside.
       const ls_name_scope *scope = NULL;
@@ -323,8 +354,7 @@ static ls_status create_plain(const ls_variable_options *options,
         LS_NAME_SCOPE(inner) { status = create(options, name, out_variable); }
       }
     }
-    if (!ls_status_is_ok(status) && graph->kind == LS_GRAPH_BUILD)
-      ls_graph_rollback(graph, mark);
+    status = ls_trial_end(&trial, status);
   }
   if (!ls_status_is_ok(status))
     status = ls_status_annotate(status, "while creating variable '%s'", base);
@@ -468,24 +498,4 @@ ls_tensor ls_variable_scatter_update(ls_variable *variable, ls_tensor indices,
 ls_tensor ls_variable_scatter_add(ls_variable *variable, ls_tensor indices,
                                   ls_tensor updates) {
   return ls_variable_scatter(variable, LS_SCATTER_ADD, indices, updates);
-}
-
-ls_op ls_global_initializer(void) {
-  ls_graph *graph = ls_graph_current();
-  if (graph == NULL || graph->kind != LS_GRAPH_BUILD)
-    return ls_group(NULL, 0, "init");
-  ls_op *ops = ls_new_array(graph->allocator, ls_op, graph->num_variables + 1);
-  if (ops == NULL) {
-    ls_graph_fail(graph, ls_out_of_memory());
-    return (ls_op){0};
-  }
-  size_t count = 0;
-  for (size_t i = 0; i < graph->num_variables; ++i) {
-    const ls_variable *variable = (ls_variable *)graph->variables[i];
-    // A container is initialized by its components.
-    if (variable->num_components == 0) ops[count++] = variable->initializer;
-  }
-  const ls_op op = ls_group(ops, count, "init");
-  ls_release(graph->allocator, ops);
-  return op;
 }

@@ -11,7 +11,8 @@ extern const ls_object_type ls_variable_object_type;
 
 // What reads and writes do of a variable that others stand behind, a
 // distributed one or a handle; static data, see dist/.
-typedef struct ls_variable_rules {
+typedef struct ls_variable_rules ls_variable_rules;
+struct ls_variable_rules {
   const char *class_name;
   ls_tensor (*read)(ls_variable *container);
   ls_tensor (*as_tensor)(ls_variable *container);
@@ -26,7 +27,7 @@ typedef struct ls_variable_rules {
                           ls_array **out_value);
   ls_status (*share_saved)(ls_variable *container, const ls_array *value,
                            ls_array **out_share);
-} ls_variable_rules;
+};
 
 struct ls_variable {
   ls_object object;
@@ -64,6 +65,7 @@ struct ls_variable {
   ls_variable *packed;   // Of a container: a packed handle over its components.
   ls_slice_info *slice;  // NULL: none.
   bool joining;  // Will be a component: a value of its own is not stored yet.
+  bool is_dropped;  // Its ops went with the refused call that made it.
 };
 
 // Inside, variables are made beside `variable`: plain if it is (or is NULL),
@@ -90,6 +92,8 @@ ls_tensor ls_variable_scatter_op(ls_variable *variable, ls_scatter_op op,
 ls_status ls_eager_initialize(ls_variable *variable, ls_tensor value);
 // The same with zeros, which are made nowhere else first.
 ls_status ls_eager_initialize_zero(ls_variable *variable);
+// A place for one, without a value.
+ls_status ls_eager_reserve(ls_variable *variable);
 void ls_eager_forget(ls_variable *variable);
 // The container takes over the value of its first component, for all of them.
 ls_status ls_eager_join(ls_variable *container);

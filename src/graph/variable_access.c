@@ -176,3 +176,23 @@ ls_nest ls_nest_variable(ls_variable *variable) {
 ls_variable *ls_nest_as_variable(ls_nest nest) {
   return nest.kind == LS_KIND_VARIABLE ? nest.as.ref : NULL;
 }
+
+ls_op ls_global_initializer(void) {
+  ls_graph *graph = ls_graph_current();
+  if (graph == NULL || graph->kind != LS_GRAPH_BUILD)
+    return ls_group(NULL, 0, "init");
+  ls_op *ops = ls_new_array(graph->allocator, ls_op, graph->num_variables + 1);
+  if (ops == NULL) {
+    ls_graph_fail(graph, ls_out_of_memory());
+    return (ls_op){0};
+  }
+  size_t count = 0;
+  for (size_t i = 0; i < graph->num_variables; ++i) {
+    const ls_variable *variable = (ls_variable *)graph->variables[i];
+    // A container is initialized by its components.
+    if (variable->num_components == 0) ops[count++] = variable->initializer;
+  }
+  const ls_op op = ls_group(ops, count, "init");
+  ls_release(graph->allocator, ops);
+  return op;
+}

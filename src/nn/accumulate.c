@@ -3,6 +3,7 @@
 // loop adds those of the others.
 #include "base/runtime_internal.h"
 #include "graph/make.h"
+#include "graph/trial.h"
 #include "nn/optimizer.h"
 #include "nn/reads.h"
 
@@ -161,7 +162,9 @@ ls_tensor ls_optimizer_minimize_parts(ls_optimizer *optimizer, int64_t parts,
                       .args = args,
                       .user = user};
   ls_tensor result = ls_failed_tensor();
-  const ls_status status = minimize(&all, &result);
+  ls_trial trial;
+  ls_trial_begin(&trial);
+  const ls_status status = ls_trial_end(&trial, minimize(&all, &result));
   ls_release(optimizer->allocator, all.variables);
   ls_release(optimizer->allocator, all.sums);
   return ls_status_is_ok(status) ? result : ls_make_failed("optimizer", status);

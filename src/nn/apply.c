@@ -7,6 +7,7 @@
 #include "base/runtime_internal.h"
 #include "graph/context.h"
 #include "graph/make.h"
+#include "graph/trial.h"
 #include "graph/variable.h"
 #include "lockstep/eager.h"
 #include "lockstep/gradients.h"
@@ -228,8 +229,8 @@ static ls_op failed(ls_status status) {
   return ls_tensor_op(ls_make_failed("optimizer", status));
 }
 
-ls_op ls_optimizer_apply(ls_optimizer *optimizer, ls_variable *const *variables,
-                         const ls_nest *gradients, size_t count) {
+static ls_status apply(ls_optimizer *optimizer, ls_variable *const *variables,
+                       const ls_nest *gradients, size_t count, ls_op *out_op) {
   ls_allocator *allocator = optimizer->allocator;
   const size_t room = count * (1 + optimizer->num_slots) + 1;
   step s = {.optimizer = optimizer,
@@ -237,29 +238,36 @@ ls_op ls_optimizer_apply(ls_optimizer *optimizer, ls_variable *const *variables,
             .gradients = ls_new_array(allocator, ls_tensor, count),
             .squares = ls_new_array(allocator, ls_tensor, count),
             .ops = ls_new_array(allocator, ls_op, room)};
-  ls_op result = {0};
-  ls_status status = ls_out_of_memory();
   ls_graph_note_training(ls_graph_current());
-  if (s.variables != NULL && s.gradients != NULL && s.squares != NULL &&
-      s.ops != NULL) {
-    ls_status_free(status);
+  ls_status status = s.variables == NULL || s.gradients == NULL ||
+                             s.squares == NULL || s.ops == NULL
+                         ? ls_out_of_memory()
+                         : ls_ok();
+  if (ls_status_is_ok(status)) {
     LS_NAME_SCOPE(optimizer->name) {
       status = take_pairs(&s, variables, gradients, count);
       if (ls_status_is_ok(status))
         status = ls_optimizer_meets(s.variables, s.count)
                      ? ls_optimizer_apply_met(optimizer, s.variables,
-                                              s.gradients, s.count, &result)
-                     : move_here(&s, &result);
-      if (!ls_status_is_ok(status)) result = failed(status);
+                                              s.gradients, s.count, out_op)
+                     : move_here(&s, out_op);
     }
-  } else {
-    result = failed(status);
   }
   ls_release(allocator, s.variables);
   ls_release(allocator, s.gradients);
   ls_release(allocator, s.squares);
   ls_release(allocator, s.ops);
-  return result;
+  return status;
+}
+
+ls_op ls_optimizer_apply(ls_optimizer *optimizer, ls_variable *const *variables,
+                         const ls_nest *gradients, size_t count) {
+  ls_op made = {0};
+  ls_trial trial;
+  ls_trial_begin(&trial);
+  const ls_status status = ls_trial_end(
+      &trial, apply(optimizer, variables, gradients, count, &made));
+  return ls_status_is_ok(status) ? made : failed(status);
 }
 
 // ---- Minimizing ------------------------------------------------------------
@@ -341,6 +349,8 @@ ls_op ls_optimizer_minimize(ls_optimizer *optimizer, ls_tensor loss) {
   ls_variable **variables = NULL;
   size_t count = 0;
   ls_op moved = {0};
+  ls_trial trial;
+  ls_trial_begin(&trial);
   ls_status status = ls_optimizer_check_loss(loss);
   if (ls_status_is_ok(status))
     status = ls_reads_find(optimizer->allocator, loss, &variables, &count);
@@ -348,6 +358,7 @@ ls_op ls_optimizer_minimize(ls_optimizer *optimizer, ls_tensor loss) {
     status = descend(optimizer, NULL, ls_optimizer_scale_loss(optimizer, loss),
                      variables, count, &moved);
   ls_release(optimizer->allocator, variables);
+  status = ls_trial_end(&trial, status);
   return ls_status_is_ok(status) ? moved : failed(status);
 }
 

@@ -8,6 +8,7 @@
 #include "base/runtime_internal.h"
 #include "dist/strategy.h"
 #include "graph/make.h"
+#include "graph/trial.h"
 #include "nn/optimizer.h"
 #include "nn/update_ops.h"
 
@@ -53,7 +54,7 @@ static ls_status check_pair(const across *a, const ls_variable *variable,
                      "variable '%s' has %zu components, %s has %zu replicas: a "
                      "step across replicas moves one on each",
                      variable->name, variable->num_components,
-                     a->strategy->name, a->replicas);
+                     a->strategy->label, a->replicas);
   const size_t count = ls_distributed_count(gradient);
   for (size_t i = 0; i < (count == 0 ? 1 : count); ++i) {
     const ls_nest item =
@@ -358,7 +359,9 @@ ls_status ls_optimizer_apply_across(ls_optimizer *optimizer,
         "mirrored strategy; in replicas use ls_optimizer_apply");
   across a = {
       .optimizer = optimizer, .strategy = strategy, .global_step = global_step};
-  return apply(&a, variables, gradients, count, out_op);
+  ls_trial trial;
+  ls_trial_begin(&trial);
+  return ls_trial_end(&trial, apply(&a, variables, gradients, count, out_op));
 }
 
 // ---- Replicas that meet ----------------------------------------------------

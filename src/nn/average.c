@@ -6,6 +6,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "graph/make.h"
+#include "graph/trial.h"
 #include "graph/variable.h"
 #include "lockstep/weights.h"
 #include "nn/optimizer.h"
@@ -89,7 +90,9 @@ ls_status ls_average_create(const ls_average_options *options,
   if (average == NULL) return ls_out_of_memory();
   average->allocator = allocator;
   average->decay = decay;
-  const ls_status status = fill(average, options);
+  ls_trial trial;
+  ls_trial_begin(&trial);
+  const ls_status status = ls_trial_end(&trial, fill(average, options));
   if (!ls_status_is_ok(status))
     ls_average_destroy(average);
   else

@@ -9,9 +9,12 @@ void *ls_layer_make(size_t size, const char *name) {
   if (layer == NULL) return NULL;
   layer->allocator = allocator;
   layer->name = ls_copy_text(allocator, name, strlen(name));
-  if (layer->name != NULL) return layer;
-  ls_release(allocator, layer);
-  return NULL;
+  if (layer->name == NULL) {
+    ls_release(allocator, layer);
+    return NULL;
+  }
+  ls_trial_begin(&layer->making);
+  return layer;
 }
 
 void ls_layer_free(ls_layer *layer) {
@@ -52,6 +55,7 @@ ls_status ls_layer_product_weights(ls_layer *layer,
 
 ls_status ls_layer_finish(ls_layer *layer, const char *what, ls_status status,
                           void *out_layer) {
+  status = ls_trial_end(&layer->making, status);
   if (ls_status_is_ok(status)) {
     *(ls_layer **)out_layer = layer;
     return status;

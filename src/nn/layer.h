@@ -5,6 +5,7 @@
 #define LS_NN_LAYER_H_
 
 #include "base/runtime_internal.h"
+#include "graph/trial.h"
 #include "lockstep/layers.h"
 
 enum { LS_MAX_LAYER_VARIABLES = 4 };
@@ -14,9 +15,11 @@ typedef struct ls_layer {
   char *name;
   ls_variable *variables[LS_MAX_LAYER_VARIABLES];  // In order of creation.
   size_t num_variables;
+  ls_trial making;  // While it is made.
 } ls_layer;
 
-// A zeroed layer struct of this size, named; NULL without memory.
+// A zeroed layer struct of this size, named; NULL without memory. Its variables
+// are made between this and ls_layer_finish.
 void *ls_layer_make(size_t size, const char *name);
 // NULL is fine.
 void ls_layer_free(ls_layer *layer);

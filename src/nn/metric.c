@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "graph/trial.h"
 #include "lockstep/losses.h"
 #include "lockstep/strategy.h"
 #include "nn/optimizer.h"
@@ -64,8 +65,10 @@ ls_status ls_running_mean_create(const char *name, ls_running_mean **out_mean) {
   if (mean == NULL) return ls_out_of_memory();
   mean->allocator = allocator;
   mean->name = ls_copy_text(allocator, name, strlen(name));
-  const ls_status status =
-      mean->name != NULL ? create_variables(mean) : ls_out_of_memory();
+  ls_trial trial;
+  ls_trial_begin(&trial);
+  const ls_status status = ls_trial_end(
+      &trial, mean->name != NULL ? create_variables(mean) : ls_out_of_memory());
   if (!ls_status_is_ok(status))
     ls_running_mean_destroy(mean);
   else

@@ -9,19 +9,22 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "graph/make.h"
+#include "graph/trial.h"
 #include "graph/variable.h"
 #include "lockstep/weights.h"
 
 // ---- Lifetime --------------------------------------------------------------
+static void release_slots(const ls_optimizer *optimizer, ls_variable **slots) {
+  for (size_t i = 0; slots != NULL && i < optimizer->num_slots; ++i)
+    ls_variable_release(slots[i]);
+  ls_release(optimizer->allocator, slots);
+}
+
 static void destroy_optimizer(ls_object *object) {
   ls_optimizer *optimizer = (ls_optimizer *)object;
   ls_map_item item;
-  for (size_t at = 0; ls_map_next(&optimizer->slots, &at, &item);) {
-    ls_variable **slots = item.value;
-    for (size_t i = 0; i < optimizer->num_slots; ++i)
-      ls_variable_release(slots[i]);
-    ls_release(optimizer->allocator, slots);
-  }
+  for (size_t at = 0; ls_map_next(&optimizer->slots, &at, &item);)
+    release_slots(optimizer, item.value);
   ls_map_deinit(&optimizer->slots);
   ls_variable_release(optimizer->step);
   ls_variable_release(optimizer->calls);
@@ -138,6 +141,13 @@ static ls_weight_options slot_options(const ls_optimizer *optimizer,
   return options;
 }
 
+// Those that went with a refused call are none.
+static ls_variable **known_slots(const ls_optimizer *optimizer,
+                                 const ls_variable *variable) {
+  ls_variable **slots = ls_map_find_u64(&optimizer->slots, variable->id);
+  return slots == NULL || slots[0]->is_dropped ? NULL : slots;
+}
+
 static ls_status create_slots(const ls_optimizer *optimizer,
                               ls_variable *variable, ls_variable **slots) {
   char scope[LS_MAX_FULL_NAME + 2];
@@ -154,22 +164,19 @@ static ls_status create_slots(const ls_optimizer *optimizer,
 
 ls_status ls_optimizer_slots(ls_optimizer *optimizer, ls_variable *variable,
                              ls_variable ***out_slots) {
-  *out_slots = ls_map_find_u64(&optimizer->slots, variable->id);
+  *out_slots = known_slots(optimizer, variable);
   const size_t count = optimizer->num_slots;
   if (*out_slots != NULL || count == 0) return ls_ok();
   ls_variable **slots =
       ls_new_array(optimizer->allocator, ls_variable *, count);
   if (slots == NULL) return ls_out_of_memory();
+  ls_variable **dropped = ls_map_find_u64(&optimizer->slots, variable->id);
   ls_status status = create_slots(optimizer, variable, slots);
   if (ls_status_is_ok(status) &&
       !ls_map_insert_u64(&optimizer->slots, variable->id, slots))
     status = ls_out_of_memory();
-  if (!ls_status_is_ok(status)) {
-    for (size_t i = 0; i < count; ++i)
-      ls_variable_release(slots[i]);
-    ls_release(optimizer->allocator, slots);
-    return status;
-  }
+  release_slots(optimizer, ls_status_is_ok(status) ? dropped : slots);
+  LS_RETURN_IF_ERROR(status);
   *out_slots = slots;
   return ls_ok();
 }
@@ -191,7 +198,7 @@ ls_status ls_optimizer_slot(const ls_optimizer *optimizer,
   *out_slot = NULL;
   const ls_variable *whole =
       variable->container != NULL ? variable->container : variable;
-  ls_variable **slots = ls_map_find_u64(&optimizer->slots, whole->id);
+  ls_variable **slots = known_slots(optimizer, whole);
   for (size_t i = 0; slots != NULL && i < optimizer->num_slots; ++i) {
     if (strcmp(slot_name(optimizer, i), name) != 0) continue;
     *out_slot =
@@ -202,8 +209,14 @@ ls_status ls_optimizer_slot(const ls_optimizer *optimizer,
                    optimizer->name, name, ls_variable_name(variable));
 }
 
+static bool is_there(const ls_variable *variable) {
+  return variable != NULL && !variable->is_dropped;
+}
+
 static ls_status create_count(const ls_optimizer *optimizer, const char *name,
                               ls_variable **variable) {
+  ls_variable_release(*variable);
+  *variable = NULL;
   char scope[LS_MAX_FULL_NAME + 2];
   snprintf(scope, sizeof(scope), "%s/", optimizer->name);
   LS_NAME_SCOPE(scope)
@@ -217,10 +230,10 @@ static ls_status create_count(const ls_optimizer *optimizer, const char *name,
 }
 
 ls_status ls_optimizer_count_steps(ls_optimizer *optimizer) {
-  if (optimizer->step == NULL &&
+  if (!is_there(optimizer->step) &&
       (optimizer->rule.counts || ls_schedule_changes(&optimizer->schedule)))
     LS_RETURN_IF_ERROR(create_count(optimizer, "step", &optimizer->step));
-  if (optimizer->calls == NULL && ls_optimizer_holds(optimizer))
+  if (!is_there(optimizer->calls) && ls_optimizer_holds(optimizer))
     LS_RETURN_IF_ERROR(create_count(optimizer, "calls", &optimizer->calls));
   return ls_ok();
 }
@@ -229,12 +242,14 @@ ls_status ls_optimizer_prepare(ls_optimizer *optimizer,
                                ls_variable *const *variables, size_t count) {
   LS_REQUIRE(optimizer);
   LS_REQUIRE_ITEMS(variables, count);
-  LS_RETURN_IF_ERROR(ls_optimizer_count_steps(optimizer));
-  for (size_t i = 0; i < count; ++i) {
+  ls_trial trial;
+  ls_trial_begin(&trial);
+  ls_status status = ls_optimizer_count_steps(optimizer);
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
     ls_variable **slots = NULL;
-    LS_RETURN_IF_ERROR(ls_optimizer_slots(optimizer, variables[i], &slots));
+    status = ls_optimizer_slots(optimizer, variables[i], &slots);
   }
-  return ls_ok();
+  return ls_trial_end(&trial, status);
 }
 
 size_t ls_optimizer_variables(const ls_optimizer *optimizer,
@@ -242,13 +257,14 @@ size_t ls_optimizer_variables(const ls_optimizer *optimizer,
   size_t count = 0;
   ls_variable *const counts[] = {optimizer->step, optimizer->calls};
   for (size_t i = 0; i < LS_COUNT_OF(counts); ++i) {
-    if (counts[i] == NULL) continue;
+    if (!is_there(counts[i])) continue;
     if (count < capacity) variables[count] = counts[i];
     ++count;
   }
   ls_map_item item;
   for (size_t at = 0; ls_map_next(&optimizer->slots, &at, &item);) {
     ls_variable **slots = item.value;
+    if (slots[0]->is_dropped) continue;
     for (size_t i = 0; i < optimizer->num_slots; ++i, ++count)
       if (count < capacity) variables[count] = slots[i];
   }

@@ -42,6 +42,13 @@ ls_status ls_eager_initialize_zero(ls_variable *variable) {
   return ls_store_add_zero(state->store, variable);
 }
 
+ls_status ls_eager_reserve(ls_variable *variable) {
+  ls_runtime_state *state = NULL;
+  ls_buffer *buffer = NULL;
+  LS_RETURN_IF_ERROR(ls_runtime_state_get(variable->runtime, &state));
+  return ls_store_buffer(state->store, variable, &buffer);
+}
+
 void ls_eager_forget(ls_variable *variable) {
   ls_runtime_state *state = ls_runtime_slot(variable->runtime, LS_SLOT_RUNTIME);
   if (state == NULL) return;

@@ -63,7 +63,7 @@ static void operations_have_names_in_any_case(void **state) {
   ls_nest made = ls_none();
   for (int wrong = LS_REDUCE_MAX; wrong <= 9; wrong += 7) {
     const ls_reduce_op no = (ls_reduce_op)wrong;
-    const char *says = wrong == 9 ? "op 9" : "op 2";
+    const char *says = wrong == 9 ? "reduce op 9 is" : "MAX is neither";
     expect_status(ls_strategy_reduce(strategy, no, value, &made),
                   LS_INVALID_ARGUMENT, says);
     expect_status(ls_strategy_reduce_to(strategy, no, value, here, &made),
@@ -451,7 +451,8 @@ static ls_nest reduce_in_replicas(ls_nest args, void *user) {
       number_of(ls_leaf(ls_all_reduce(LS_REDUCE_MAX, scalar_of(r + 1)))) == 3);
   assert_true(number_of(ls_leaf(ls_replica_id())) == r);
   ls_nest wrong = ls_replica_all_reduce(replica, LS_REDUCE_MAX, given);
-  expect_status(ls_nest_status(wrong), LS_INVALID_ARGUMENT, "op 2");
+  expect_status(ls_nest_status(wrong), LS_INVALID_ARGUMENT,
+                "by MAX, which is neither");
   ls_nest_release(wrong);
   ls_nest_release(sums);
   ls_nest_release(means);

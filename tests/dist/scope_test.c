@@ -228,7 +228,7 @@ static void expect_needs_scope(ls_strategy *strategy, ls_nest with,
   LS_COLOCATE_VARIABLES_SCOPE(strategy, with) {
     const ls_status status = ls_scope_status();
     expect_contains(ls_status_message(status), "colocate_vars_with");
-    expect_contains(ls_status_message(status), strategy->name);
+    expect_contains(ls_status_message(status), ls_strategy_label(strategy));
     expect_status(status, LS_FAILED_PRECONDITION, says);
   }
 }

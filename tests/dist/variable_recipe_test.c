@@ -215,6 +215,76 @@ static void classes_and_policies_follow_from_the_synchronization(void **state) {
   ls_strategy_release(strategy);
 }
 
+static ls_status make_in_turn(ls_strategy *strategy,
+                              const ls_variable_options *options, void *user,
+                              ls_component_list *components) {
+  const ls_variable_options *seen = options;
+  for (int i = 0; i < ls_strategy_num_replicas(strategy); ++i) {
+    ls_variable *made = NULL;
+    LS_RETURN_IF_ERROR(ls_variable_create(seen, &made));
+    LS_RETURN_IF_ERROR(ls_component_list_add(components, made));
+    ++*(int *)user;
+  }
+  return ls_ok();
+}
+
+static void who_has_no_tables_gets_the_usual_ones(void **state) {
+  (void)state;
+  LS_SPEC("V42 V47 V48");
+  for (int policies = 0; policies < 2; ++policies) {
+    ls_strategy *strategy = NULL;
+    expect_ok(ls_mirrored_strategy_create(
+        &(ls_mirrored_options){.num_replicas = LS_SOME(2),
+                               .variable_policies =
+                                   policies ? LS_FLAG_ON : LS_FLAG_DEFAULT},
+        &strategy));
+    int made = 0;
+    const ls_variable_recipe recipe = {
+        .strategy = strategy, .create = make_in_turn, .user = &made};
+    ls_variable_options options = {
+        .name = "w", .dtype = LS_DTYPE_F32, .batch_initialization = true};
+    ls_variable *v = NULL;
+    if (policies) {
+      expect_status(ls_create_mirrored_variable(&recipe, &options, &v),
+                    LS_INVALID_ARGUMENT, "LazyVariableClass");
+      assert_int_equal(made, 0);
+      options.batch_initialization = false;
+    }
+    expect_ok(ls_create_mirrored_variable(&recipe, &options, &v));
+    assert_int_equal(made, 2);
+    assert_string_equal(ls_variable_class_name(v),
+                        policies ? "DistributedVariable" : "MirroredVariable");
+    assert_string_equal(ls_variable_class_name(ls_variable_component(v, 0)),
+                        "");
+    ls_variable_release(v);
+    // A map of one's own, with classes swapped about.
+    const ls_variable_class_map classes = {
+        .on_write = ls_sync_on_read_variable_rules(), .variable_class = "Mine"};
+    ls_variable_recipe own = recipe;
+    own.classes = &classes;
+    expect_ok(ls_create_mirrored_variable(&own, &options, &v));
+    assert_string_equal(ls_variable_class_name(v),
+                        policies ? "Mine" : "SyncOnReadVariable");
+    ls_variable_release(v);
+    if (!policies) {
+      options.synchronization = ON_READ;
+      expect_status(ls_create_mirrored_variable(&own, &options, &v),
+                    LS_INVALID_ARGUMENT, "no class for ON_READ");
+    }
+    ls_strategy_release(strategy);
+  }
+  ls_strategy *usual = NULL;
+  ls_variable *v = NULL;
+  int made = 0;
+  expect_ok(ls_strategy_default(&usual));
+  expect_status(
+      ls_create_mirrored_variable(&(ls_variable_recipe){.strategy = usual,
+                                                        .create = make_in_turn,
+                                                        .user = &made},
+                                  NULL, &v),
+      LS_FAILED_PRECONDITION, "the default strategy");
+}
+
 static void no_variable_comes_from_its_definition_in_a_scope(void **state) {
   (void)state;
   LS_SPEC("V59");
@@ -285,6 +355,7 @@ int main(void) {
       cmocka_unit_test(
           a_component_without_initializer_gets_one_that_does_nothing),
       cmocka_unit_test(classes_and_policies_follow_from_the_synchronization),
+      cmocka_unit_test(who_has_no_tables_gets_the_usual_ones),
       cmocka_unit_test(no_variable_comes_from_its_definition_in_a_scope),
       cmocka_unit_test(what_cannot_be_made_leaves_nothing),
   };

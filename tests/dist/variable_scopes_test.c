@@ -61,7 +61,7 @@ static void variables_are_synchronized_on_read_in_a_scope(void **state) {
       ls_variable_release(v);
     }
     LS_SYNC_ON_READ_VARIABLES_SCOPE(strategy, LS_REDUCE_MAX) {
-      expect_status(ls_scope_status(), LS_INVALID_ARGUMENT, "op 2");
+      expect_status(ls_scope_status(), LS_INVALID_ARGUMENT, "by MAX");
     }
     expect_ok(make("p", (ls_variable_options){0}, &plain));
     assert_int_equal(ls_variable_synchronization_of(plain),

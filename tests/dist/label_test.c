@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What messages call strategies, and the scopes of replicas.
+#include "lockstep/graph.h"
+#include "support/replicas.h"
+
+static ls_status make(ls_mirrored_options options, ls_strategy **out) {
+  return ls_mirrored_strategy_create(&options, out);
+}
+
+static void a_label_tells_strategies_apart(void **state) {
+  (void)state;
+  ls_strategy *strategy = NULL, *other = NULL, *usual = NULL;
+  expect_ok(
+      make((ls_mirrored_options){.name = "train", .num_replicas = LS_SOME(2)},
+           &strategy));
+  assert_string_equal(ls_strategy_label(strategy),
+                      "mirrored strategy 'train' (2 replicas on CPU:0, CPU:1)");
+  expect_ok(make((ls_mirrored_options){.num_replicas = LS_SOME(9)}, &other));
+  expect_contains(ls_strategy_label(other),
+                  " (9 replicas on CPU:0, CPU:1, CPU:2 ... CPU:8)");
+  // Both are named where they are mixed.
+  LS_STRATEGY_SCOPE(strategy) {
+    LS_STRATEGY_SCOPE(other) {
+      const ls_status status = ls_scope_status();
+      expect_contains(ls_status_message(status), ls_strategy_label(strategy));
+      expect_status(status, LS_FAILED_PRECONDITION, ls_strategy_label(other));
+    }
+  }
+  ls_strategy_release(other);
+  expect_ok(ls_one_device_strategy_create("GPU:3", &other));
+  expect_contains(ls_strategy_label(other), " (1 replica on GPU:3)");
+  // Without a name it has a number, and no other strategy has that.
+  ls_strategy *twin = NULL;
+  expect_ok(ls_one_device_strategy_create("GPU:3", &twin));
+  assert_string_not_equal(ls_strategy_label(other), ls_strategy_label(twin));
+  expect_ok(ls_strategy_default(&usual));
+  assert_string_equal(ls_strategy_label(usual), "the default strategy");
+  ls_strategy_release(twin);
+  ls_strategy_release(other);
+  ls_strategy_release(strategy);
+}
+
+static ls_nest name_op(ls_nest args, void *user) {
+  (void)args;
+  (void)user;
+  return ls_leaf(
+      ls_identity_named(ls_scalar(LS_DTYPE_F32, ls_replica_number()), "x"));
+}
+
+static void the_scopes_of_replicas_may_have_their_old_name(void **state) {
+  (void)state;
+  LS_SPEC("M159");
+  static const char *const names[] = {"x", "tower_1/x", "tower_2/x"};
+  ls_strategy *strategy = NULL;
+  expect_ok(make((ls_mirrored_options){.num_replicas = LS_SOME(3),
+                                       .scope_prefix = "tower"},
+                 &strategy));
+  ls_graph *graph = NULL;
+  expect_ok(ls_graph_create("g", &graph));
+  LS_GRAPH_SCOPE(graph) {
+    ls_nest made = ls_none();
+    expect_ok(
+        ls_strategy_run(strategy, ls_plain(name_op, NULL), ls_none(), &made));
+    for (size_t r = 0; r < 3; ++r)
+      assert_string_equal(ls_op_name(ls_tensor_op(ls_nest_tensor(
+                              ls_distributed_component(made, r), 0))),
+                          names[r]);
+    ls_nest_release(made);
+  }
+  ls_graph_destroy(graph);
+  ls_strategy_release(strategy);
+  static const char *const wrong[] = {"", "a/b"};
+  for (size_t i = 0; i < 2; ++i)
+    expect_status(make((ls_mirrored_options){.num_replicas = LS_SOME(2),
+                                             .scope_prefix = wrong[i]},
+                       &strategy),
+                  LS_INVALID_ARGUMENT, "scope_prefix");
+}
+
+static ls_nest count_as_constant(ls_nest args, void *user) {
+  (void)args;
+  (void)user;
+  return ls_leaf(ls_scalar_i64(LS_DTYPE_I32, ls_replica_number()));
+}
+
+static void a_number_of_a_replica_in_a_trace_is_asked_for(void **state) {
+  (void)state;
+  ls_strategy *strategy = mirrored_of(2);
+  ls_function *function = NULL;
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = count_as_constant}, &function));
+  ls_nest made = ls_none();
+  const ls_status status =
+      ls_strategy_run(strategy, ls_traced(function), ls_none(), &made);
+  expect_contains(ls_status_message(status), "value is 0 against 1");
+  expect_status(status, LS_UNIMPLEMENTED, "ls_replica_id()");
+  ls_function_release(function);
+  ls_strategy_release(strategy);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_label_tells_strategies_apart),
+      cmocka_unit_test(the_scopes_of_replicas_may_have_their_old_name),
+      cmocka_unit_test(a_number_of_a_replica_in_a_trace_is_asked_for),
+  };
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  expect_ok(ls_runtime_destroy(NULL));
+  return failed;
+}
