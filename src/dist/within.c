@@ -9,24 +9,33 @@
 #include "graph/region.h"
 
 // ---- Along axes ------------------------------------------------------------
-// Elements of a tensor along some axes; fails where a size is not known.
+// Adds the elements of a tensor along some axes, as a number if all the sizes
+// are known.
 static ls_status count_along(ls_tensor x, const ls_reduce_options *options,
-                             double *out_count) {
+                             ls_within *within) {
   const ls_shape shape = ls_tensor_shape(x);
-  *out_count = 1;
+  int64_t known = 1;
+  ls_tensor late = ls_failed_tensor();
   for (size_t i = 0; i < options->num_axes; ++i) {
     const int given = options->axes[i];
     const int axis = given < 0 ? given + shape.rank : given;
     if (axis < 0 || axis >= shape.rank)
       return ls_invalid_argument("axis %d of a value of rank %d", given,
                                  shape.rank);
-    if (shape.dim[axis] < 0)
-      return ls_unimplemented("a mean along axis %d, whose size is not known "
-                              "while building",
-                              given);
-    *out_count *= (double)shape.dim[axis];
+    if (shape.dim[axis] >= 0) {
+      known *= shape.dim[axis];
+    } else {
+      const ls_tensor size = ls_dim_size(x, axis);
+      late = late.ref == 0 ? size : ls_mul(late, size);
+    }
   }
-  return ls_ok();
+  if (late.ref == 0) {
+    within->total += (double)known;
+    return ls_ok();
+  }
+  if (known != 1) late = ls_mul(late, ls_scalar_i64(LS_DTYPE_I64, known));
+  within->late = within->late.ref == 0 ? late : ls_add(within->late, late);
+  return ls_made_status(within->late);
 }
 
 typedef struct summing {
@@ -37,11 +46,9 @@ typedef struct summing {
 static ls_status sum_leaf(const summing *s, ls_nest leaf, ls_nest *out_sum) {
   ls_within *within = s->within;
   ls_tensor x;
-  double elements = 0;
   LS_RETURN_IF_ERROR(ls_region_tensor(leaf, &x));
-  LS_RETURN_IF_ERROR(count_along(x, s->options, &elements));
+  LS_RETURN_IF_ERROR(count_along(x, s->options, within));
   within->dtype = ls_tensor_dtype(x);
-  within->total += elements;
   if (ls_is_half(within->dtype)) x = ls_convert(x, LS_DTYPE_F32);
   x = ls_reduce_sum(
       x, (ls_axes){.items = s->options->axes, .count = s->options->num_axes});
@@ -173,6 +180,16 @@ ls_status ls_weigh(ls_nest leaf, const ls_reduce_options *options,
 }
 
 // ---- Afterwards ------------------------------------------------------------
+// A mean over elements that are counted when they are there.
+static ls_tensor late_mean(const ls_within *within, ls_tensor sum) {
+  const ls_dtype mean = ls_mean_dtype(within->dtype);
+  const ls_dtype wide = ls_is_half(mean) ? LS_DTYPE_F32 : mean;
+  const ls_tensor total =
+      ls_add(within->late, ls_scalar_i64(LS_DTYPE_I64, (int64_t)within->total));
+  if (ls_tensor_dtype(sum) != wide) sum = ls_convert(sum, wide);
+  return ls_div(sum, ls_convert(total, wide));
+}
+
 ls_status ls_finish_within(ls_reduce_op op, const ls_within *within,
                            ls_nest sum, ls_nest *out_value) {
   ls_tensor x = ls_failed_tensor();
@@ -183,7 +200,9 @@ ls_status ls_finish_within(ls_reduce_op op, const ls_within *within,
   } else {
     LS_RETURN_IF_ERROR(ls_region_tensor(sum, &x));
     if (op == LS_REDUCE_MEAN)
-      x = ls_mean_of_sum(x, within->total, within->divides);
+      x = within->late.ref != 0
+              ? late_mean(within, x)
+              : ls_mean_of_sum(x, within->total, within->divides);
     if (ls_tensor_dtype(x) != dtype) x = ls_convert(x, dtype);
   }
   *out_value = ls_leaf(x);

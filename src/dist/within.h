@@ -10,6 +10,7 @@
 typedef struct ls_within {
   ls_nest value;   // A PerReplica, to be summed; none: nothing has weight.
   double total;    // What a mean divides the sum by: elements, or weights.
+  ls_tensor late;  // More of it, of sizes not known while building; or failed.
   bool divides;    // By a division, else by the reciprocal.
   ls_dtype dtype;  // Of the components as they were.
   ls_tensor like;  // One of them.

@@ -192,6 +192,11 @@ static ls_nest part_of(ls_nest leaf, int r) {
              : leaf;
 }
 
+// Host scalars are weakly typed.
+static ls_dtype scalar_dtype(ls_nest leaf) {
+  return ls_dtype_is_float(leaf.dtype) ? LS_DTYPE_F32 : LS_DTYPE_I32;
+}
+
 // A leaf's value as an array; NULL for an op or nothing.
 static ls_status value_of(ls_nest leaf, ls_array **out_array) {
   *out_array = NULL;
@@ -200,8 +205,8 @@ static ls_status value_of(ls_nest leaf, ls_array **out_array) {
   else if (leaf.kind == LS_KIND_TENSOR)
     return ls_tensor_value(leaf.as.tensor, out_array);
   else if (leaf.kind == LS_KIND_SCALAR)
-    *out_array =
-        array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){ls_nest_number(leaf)});
+    *out_array = array_of(scalar_dtype(leaf), LS_SCALAR,
+                          (double[]){ls_nest_number(leaf)});
   return ls_ok();
 }
 
@@ -297,6 +302,33 @@ static ls_status run_eager(ways_run *run) {
   return status;
 }
 
+// What a build graph holds.
+typedef struct contents {
+  size_t ops, variables, trainable, updates;
+} contents;
+
+static contents contents_of(const ls_graph *graph) {
+  return (contents){
+      ls_graph_num_ops(graph),
+      ls_graph_collection(graph, LS_COLLECTION_GLOBAL_VARIABLES, NULL, 0),
+      ls_graph_collection(graph, LS_COLLECTION_TRAINABLE_VARIABLES, NULL, 0),
+      ls_graph_collection(graph, LS_COLLECTION_UPDATE_OPS, NULL, 0)};
+}
+
+// A refused step leaves the graph as it was, and the thread where it was.
+static void expect_untouched(const ways_run *run, contents before) {
+  const contents now = contents_of(run->graph);
+  if (memcmp(&now, &before, sizeof(now)) != 0)
+    fail_msg("%s (%s): the refused step leaves %zu ops, %zu variables, %zu "
+             "trainable, %zu update ops; before there were %zu, %zu, %zu, %zu",
+             run->c->name, place_of(&run->self), now.ops, now.variables,
+             now.trainable, now.updates, before.ops, before.variables,
+             before.trainable, before.updates);
+  expect_ok(ls_graph_error(run->graph));
+  assert_false(ls_has_strategy());
+  assert_false(ls_in_cross_replica_context());
+}
+
 // Builds the step and what makes the first values of variables.
 static ls_status build(ways_run *run, ls_nest *out_results) {
   ls_status status = ls_ok();
@@ -316,9 +348,11 @@ static ls_status build(ways_run *run, ls_nest *out_results) {
       run->placeholders[r] = ls_nest_sequence(LS_KIND_LIST, own, count);
       ls_nest_release(arrays[r]);
     }
+    const contents before = contents_of(run->graph);
     status = ls_strategy_run(run->self.strategy, ls_plain(step_in_replica, run),
                              args, out_results);
     ls_nest_release(args);
+    if (!ls_status_is_ok(status)) expect_untouched(run, before);
     run->init = ls_global_initializer();
   }
   return ls_status_is_ok(status) ? ls_graph_take_error(run->graph) : status;
@@ -334,7 +368,7 @@ static ls_nest fetches_of(const ways_run *run, ls_nest results) {
       const ls_nest part = part_of(leaves[i], r);
       all[num_all++] =
           part.kind == LS_KIND_SCALAR
-              ? ls_leaf(ls_scalar(LS_DTYPE_F32, ls_nest_number(part)))
+              ? ls_leaf(ls_scalar(scalar_dtype(part), ls_nest_number(part)))
               : ls_nest_retain(part);
     }
   return ls_nest_sequence(LS_KIND_LIST, all, num_all);
