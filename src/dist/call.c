@@ -31,6 +31,10 @@ static void run_replica(void *user) {
         call->callback(call->each[task->replica->id], call->user);
     task->status = ls_take_nest(made, &task->result);
   }
+  // An op maker's failure is the replica's, and the first cause.
+  if (call->graph->kind == LS_GRAPH_EAGER || call->graph->error == NULL) return;
+  ls_status_free(task->status);
+  task->status = ls_graph_take_error(call->graph);
 }
 
 static ls_status name_replica(ls_replica_task *task) {

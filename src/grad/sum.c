@@ -6,6 +6,7 @@
 #include "base/runtime_internal.h"
 #include "grad/walk.h"
 #include "graph/context.h"
+#include "graph/make.h"
 
 enum { AGGREGATE_ADD_N = 0 };  // 1 and 2 both add in pairs.
 
@@ -86,6 +87,11 @@ static ls_tensor sum_on_device(const ls_gradient_context *context,
   return sum;
 }
 
+// A failed tensor whose status sticks to the graph.
+static ls_tensor no_memory(void) {
+  return ls_make_failed("gradients", ls_out_of_memory());
+}
+
 // The next device behind `after` in sorted order among those of the terms.
 static bool next_device(const ls_tensor *terms, size_t count,
                         const char **device, bool first) {
@@ -104,7 +110,7 @@ static ls_tensor sum_by_device(const ls_gradient_context *context,
                                const ls_tensor *terms, size_t count) {
   ls_tensor *group = ls_arena_new_array(context->arena, ls_tensor, count);
   ls_tensor *sums = ls_arena_new_array(context->arena, ls_tensor, count);
-  if (group == NULL || sums == NULL) return ls_failed_tensor();
+  if (group == NULL || sums == NULL) return no_memory();
   size_t num_sums = 0;
   const char *device = NULL;
   for (bool first = true; next_device(terms, count, &device, first);
@@ -130,7 +136,7 @@ static ls_tensor join_slices(const ls_gradient_context *context,
                              const ls_tensor *terms, size_t count) {
   ls_tensor *indices = ls_arena_new_array(context->arena, ls_tensor, count);
   ls_tensor *values = ls_arena_new_array(context->arena, ls_tensor, count);
-  if (indices == NULL || values == NULL) return ls_failed_tensor();
+  if (indices == NULL || values == NULL) return no_memory();
   bool mixed = false;
   for (size_t i = 0; i < count; ++i) {
     if (!ls_tensor_is_slices(terms[i], &indices[i], &values[i]) ||
@@ -174,7 +180,7 @@ static ls_op group_by_device(const ls_gradient_context *context,
                              size_t count) {
   ls_op *members = ls_arena_new_array(context->arena, ls_op, count);
   ls_op *groups = ls_arena_new_array(context->arena, ls_op, count);
-  if (members == NULL || groups == NULL) return (ls_op){0};
+  if (members == NULL || groups == NULL) return ls_tensor_op(no_memory());
   const char *device = NULL;
   next_device(items, count, &device, true);
   const char *another = device;
@@ -200,7 +206,11 @@ void ls_gradient_gate(const ls_gradient_context *context, ls_tensor *items,
                       size_t count) {
   ls_op *ops = ls_arena_new_array(context->arena, ls_op, count);
   ls_tensor *there = ls_arena_new_array(context->arena, ls_tensor, count);
-  if (ops == NULL || there == NULL || in_eager()) return;
+  if (in_eager()) return;
+  if (ops == NULL || there == NULL) {
+    no_memory();
+    return;
+  }
   size_t num_there = 0;
   for (size_t i = 0; i < count; ++i)
     if (items[i].ref != 0) {

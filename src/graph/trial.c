@@ -84,6 +84,11 @@ static ls_status join_error(ls_trial *trial, ls_graph *graph, bool met,
     status = graph->error;
   else
     ls_status_free(graph->error);  // It says less than who has seen it.
+  // In a graph that had failed before, that is the first cause.
+  if (!ls_status_is_ok(status) && trial->error != NULL) {
+    ls_status_free(status);
+    status = ls_status_clone(trial->error);
+  }
   graph->error = trial->error;
   graph->error_unplaced = trial->unplaced;
   return status;

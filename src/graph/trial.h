@@ -29,7 +29,8 @@ typedef struct ls_trial {
 
 void ls_trial_begin(ls_trial *trial);
 // Gives `status`, or the first failure of an op maker since the beginning. If
-// that is a refusal, the graph is as it was.
+// that is a refusal, the graph is as it was; if it had an error then, that is
+// the status.
 LS_MUST_USE ls_status ls_trial_end(ls_trial *trial, ls_status status);
 // The same of a call with a result: of a refused one it becomes none.
 LS_MUST_USE ls_status ls_trial_end_with(ls_trial *trial, ls_status status,

@@ -280,6 +280,7 @@ static ls_status build_step(world *self) {
   LS_RETURN_IF_ERROR(make(self));
   ls_nest results = ls_none();
   const ls_tensor x = ls_scalar(LS_DTYPE_F32, 0.75);
+  LS_RETURN_IF_ERROR(ls_graph_error(self->graph));
   const ls_nest args = LS_TUPLE(ls_leaf(x));
   ls_op op = {0};
   ls_status status = ls_strategy_run(self->strategy, ls_plain(self->step, self),
@@ -328,6 +329,7 @@ static ls_status run_session(void *user) {
 static void sessions_survive(void **state) {
   (void)state;
   const fault_scenario rows[] = {
+      {"a graph is built", sizeof(world), NULL, build, weights, drop},
       {"a session runs", sizeof(world), build, run_session, weights, drop}};
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i)
     expect_faults_survived(&rows[i]);
