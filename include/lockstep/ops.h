@@ -535,7 +535,8 @@ typedef enum ls_reduce_op {
 // "SUM", "MEAN", "MAX" or "MIN"; NULL of another number.
 LS_API const char *ls_reduce_op_name(ls_reduce_op op);
 // The sum (mean, ...) of x over all replicas, on every replica, added along
-// the canonical tree on replica ids. Outside replicas: x.
+// the canonical tree on replica ids. The mean of integers is a true division:
+// f64 of 32 and 64 bits, f32 of fewer. Outside replicas: x.
 LS_PLACED ls_tensor ls_all_reduce(ls_reduce_op op, ls_tensor x);
 // The replicas' x, one behind the other along an axis, on every replica. Other
 // sizes than that along the axis are the same on all. Outside replicas: x.

@@ -10,6 +10,7 @@
 #include "dist/cross_device.h"
 #include "dist/hierarchical.h"
 #include "dist/packing.h"
+#include "graph/make.h"
 #include "graph/region.h"
 
 typedef struct all_reduce {

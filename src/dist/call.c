@@ -370,22 +370,12 @@ static bool is_sum_or_mean(ls_reduce_op op) {
   return op == LS_REDUCE_SUM || op == LS_REDUCE_MEAN;
 }
 
-typedef struct reducing {
-  ls_reduce_op op;
-  int32_t replicas;
-} reducing;
-
-// The mean of integers is a true division, as it is where replicas meet.
 static ls_nest all_reduce_leaf(ls_nest leaf, void *user) {
-  const reducing *r = user;
   ls_tensor x;
   const ls_status status = ls_distributed_as_tensor(leaf, &x);
-  if (!ls_status_is_ok(status)) return ls_fail(status);
-  const ls_dtype dtype = ls_tensor_dtype(x);
-  if (r->op != LS_REDUCE_MEAN || ls_mean_dtype(dtype) == dtype)
-    return ls_leaf(ls_all_reduce(r->op, x));
-  return ls_leaf(ls_mean_of_sum(ls_all_reduce(LS_REDUCE_SUM, x),
-                                (double)r->replicas, false));
+  return ls_status_is_ok(status)
+             ? ls_leaf(ls_all_reduce(*(const ls_reduce_op *)user, x))
+             : ls_fail(status);
 }
 
 ls_nest ls_replica_all_reduce(ls_replica *replica, ls_reduce_op op,
@@ -400,8 +390,7 @@ ls_nest ls_replica_all_reduce(ls_replica *replica, ls_reduce_op op,
   const ls_cross_device *ops = replica->strategy->cross_device;
   return ls_context_current()->hooks != NULL || (ops != NULL && !ops->built_in)
              ? reduce_together(replica, op, nest)
-             : ls_nest_map(nest, all_reduce_leaf,
-                           &(reducing){op, replica->count});
+             : ls_nest_map(nest, all_reduce_leaf, &op);
 }
 
 static ls_nest all_gather_leaf(ls_nest leaf, void *user) {

@@ -89,23 +89,6 @@ ls_status ls_component_tensors(ls_nest leaf, ls_allocator *allocator,
 }
 
 // ---- Means -----------------------------------------------------------------
-ls_dtype ls_mean_dtype(ls_dtype dtype) {
-  switch (dtype) {
-  case LS_DTYPE_I32:
-  case LS_DTYPE_I64:
-  case LS_DTYPE_U32:
-  case LS_DTYPE_U64:
-    return LS_DTYPE_F64;
-  case LS_DTYPE_I8:
-  case LS_DTYPE_I16:
-  case LS_DTYPE_U8:
-  case LS_DTYPE_U16:
-    return LS_DTYPE_F32;
-  default:
-    return dtype;
-  }
-}
-
 static ls_tensor converted(ls_tensor x, ls_dtype dtype) {
   return ls_tensor_dtype(x) == dtype ? x : ls_convert(x, dtype);
 }

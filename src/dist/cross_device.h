@@ -54,8 +54,6 @@ ls_status ls_join_parts(ls_reduce_op op, const ls_parts *parts,
 // sum times 1 / total, reciprocal and product in f64 for f64, else in f32; with
 // `divide`, and of integers, a true division.
 ls_tensor ls_mean_of_sum(ls_tensor sum, double total, bool divide);
-// The type of a mean.
-ls_dtype ls_mean_dtype(ls_dtype dtype);
 
 // The tensors behind each other along an axis.
 ls_status ls_gather_tensors(const ls_tensor *items, size_t count, int axis,

@@ -271,11 +271,14 @@ static ls_status trace_one(tracing *all, ls_nest *out_result) {
                            .replica = replica};
   const ls_nest args = ls_nest_map(all->args, first_component, NULL);
   ls_status status = ls_nest_status(args);
+  const int32_t around = context->replicas;
   context->distribution = &entry;
+  context->replicas = 1;
   if (ls_status_is_ok(status))
     status = ls_region_trace(all->graph, all->function->call, args,
                              all->function->user, out_result);
   context->distribution = entry.outer;
+  context->replicas = around;
   ls_nest_release(args);
   ls_replicas_give(all->strategy, replica);
   return status;

@@ -6,6 +6,7 @@
 #include "base/half.h"
 #include "base/runtime_internal.h"
 #include "dist/cross_device.h"
+#include "graph/make.h"
 #include "graph/region.h"
 
 // ---- Along axes ------------------------------------------------------------

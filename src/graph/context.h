@@ -93,7 +93,7 @@ typedef struct ls_context {
   uint64_t caching_scope;         // Of the last one: a number of its own.
   const ls_replica_hooks *hooks;  // NULL: they are ops of the current graph.
   // Of a replica's fiber. Else all 0.
-  int32_t replicas;   // How many there are.
+  int32_t replicas;   // How many there are; 1 also in the trace of one alone.
   int32_t replica;    // Its id + 1.
   uint64_t meetings;  // So far: others ran at each, and may have added ops.
   // Reduces by a table of the user's, where the strategy has one.

@@ -30,6 +30,12 @@ ls_tensor ls_make_meeting(uint16_t op, ls_tensor given, const ls_attr *attrs,
                           size_t num_attrs, ls_tensor got);
 // That of an all-reduce.
 ls_tensor ls_make_reduced(ls_reduce_op op, ls_tensor given, ls_tensor got);
+// The type of a mean over replicas: that of integers is a true division.
+ls_dtype ls_mean_dtype(ls_dtype dtype);
+// Whether a reduction of x in a replica is such a division, and that of the sum
+// over `count` replicas.
+bool ls_divides_integers(ls_reduce_op op, ls_tensor x);
+ls_tensor ls_divide_integers(ls_tensor sum, int64_t count);
 // As ls_all_reduce; by the strategy's table if that is a user's.
 ls_tensor ls_all_reduce_met(ls_reduce_op op, ls_tensor x);
 // The current graph fails with `status`, taken over; the result is failed.

@@ -247,6 +247,9 @@ static const char *name_of(ls_reduce_op op) {
 ls_tensor ls_all_reduce_in(ls_reduce_op op, ls_tensor x,
                            const ls_replica_groups *groups) {
   if (groups == NULL) return ls_all_reduce(op, x);
+  if (ls_divides_integers(op, x))
+    return ls_divide_integers(ls_all_reduce_in(LS_REDUCE_SUM, x, groups),
+                              (int64_t)groups->size);
   const ls_attr own = LS_ATTR_S("reduce", name_of(op));
   return make_asked(&(asked){.type = LS_OP_ALL_REDUCE, .op = op}, &own, 1, x,
                     groups);
@@ -263,6 +266,10 @@ ls_tensor ls_all_gather_in(ls_tensor x, int axis,
 ls_tensor ls_reduce_scatter_in(ls_reduce_op op, ls_tensor x, int axis,
                                const ls_replica_groups *groups) {
   if (groups == NULL) return ls_reduce_scatter(op, x, axis);
+  if (ls_divides_integers(op, x))
+    return ls_divide_integers(
+        ls_reduce_scatter_in(LS_REDUCE_SUM, x, axis, groups),
+        (int64_t)groups->size);
   const ls_attr own[] = {LS_ATTR_S("reduce", name_of(op)),
                          LS_ATTR_I("axis", axis)};
   return make_asked(

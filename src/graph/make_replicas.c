@@ -75,6 +75,36 @@ ls_tensor ls_make_reduced(ls_reduce_op op, ls_tensor given, ls_tensor got) {
   return ls_make_meeting(LS_OP_ALL_REDUCE, given, &attr, 1, got);
 }
 
+// ---- Means of integers -----------------------------------------------------
+ls_dtype ls_mean_dtype(ls_dtype dtype) {
+  switch (dtype) {
+  case LS_DTYPE_I32:
+  case LS_DTYPE_I64:
+  case LS_DTYPE_U32:
+  case LS_DTYPE_U64:
+    return LS_DTYPE_F64;
+  case LS_DTYPE_I8:
+  case LS_DTYPE_I16:
+  case LS_DTYPE_U8:
+  case LS_DTYPE_U16:
+    return LS_DTYPE_F32;
+  default:
+    return dtype;
+  }
+}
+
+bool ls_divides_integers(ls_reduce_op op, ls_tensor x) {
+  const ls_dtype dtype = ls_tensor_dtype(x);
+  return op == LS_REDUCE_MEAN && ls_context_current()->replicas > 0 &&
+         ls_mean_dtype(dtype) != dtype;
+}
+
+ls_tensor ls_divide_integers(ls_tensor sum, int64_t count) {
+  const ls_dtype mean = ls_mean_dtype(ls_tensor_dtype(sum));
+  if (ls_tensor_is_failed(sum)) return sum;
+  return ls_div(ls_convert(sum, mean), ls_scalar(mean, (double)count));
+}
+
 // ---- Makers ----------------------------------------------------------------
 ls_tensor ls_all_reduce_met(ls_reduce_op op, ls_tensor x) {
   const ls_context *context = ls_context_current();
@@ -88,6 +118,9 @@ ls_tensor ls_all_reduce(ls_reduce_op op, ls_tensor x) {
   if (!check_reduce("all_reduce", op, &failed)) return failed;
   const ls_replica_hooks *hooks = ls_context_current()->hooks;
   if (hooks != NULL) return ls_make_reduced(op, x, hooks->all_reduce(op, x));
+  if (ls_divides_integers(op, x))
+    return ls_divide_integers(ls_all_reduce(LS_REDUCE_SUM, x),
+                              ls_context_replicas());
   const ls_attr attr = LS_ATTR_S("reduce", reduce_names[op]);
   return ls_make(LS_OP_ALL_REDUCE, &x, 1, &attr, 1);
 }
@@ -147,6 +180,9 @@ static ls_tensor reduce_scatter(ls_reduce_op op, ls_tensor x, int axis,
     return ls_make_meeting(
         LS_OP_REDUCE_SCATTER, x, attrs, 3,
         own_part(hooks, hooks->all_reduce(op, x), axis, like));
+  if (ls_divides_integers(op, x))
+    return ls_divide_integers(reduce_scatter(LS_REDUCE_SUM, x, axis, like),
+                              ls_context_replicas());
   return ls_make(LS_OP_REDUCE_SCATTER, (const ls_tensor[]){x, like},
                  like.ref != 0 ? 2 : 1, attrs, 3);
 }

@@ -217,6 +217,38 @@ static void nests_meet_in_every_way(void **state) {
   hold(cases, LS_COUNT_OF(cases), false);
 }
 
+// By the ops themselves.
+static ls_nest mean_integers(ls_nest args, ways *self) {
+  static const int32_t members[] = {0, 1, 2};
+  const ls_replica_groups all = {members, (size_t)self->replicas, 1};
+  const ls_tensor x = argument(args, 2);
+  const ls_tensor rows = ls_convert(argument(args, 0), LS_DTYPE_U16);
+  return LS_TUPLE(ls_leaf(ls_all_reduce(LS_REDUCE_MEAN, x)),
+                  ls_leaf(ls_all_reduce_in(LS_REDUCE_MEAN, x, &all)),
+                  ls_leaf(ls_reduce_scatter(LS_REDUCE_MEAN, rows, 0)),
+                  ls_leaf(ls_reduce_scatter_in(LS_REDUCE_MEAN, rows, 0, &all)));
+}
+
+static void integers_are_divided(const ways *self) {
+  const double mean = (self->replicas + 1) / 2.0;
+  const int rows = 6 / self->replicas;
+  for (int r = 0; r < self->replicas; ++r)
+    for (size_t leaf = 0; leaf < 4; ++leaf) {
+      const ls_array *got = self->values[self->values_of[0][r] + leaf];
+      assert_int_equal(ls_array_dtype(got),
+                       leaf < 2 ? LS_DTYPE_F64 : LS_DTYPE_F32);
+      expect_at(self, r, leaf, 0, leaf < 2 ? mean : 100 * mean + 2 * rows * r);
+    }
+}
+
+static void means_of_integers_are_true_divisions(void **state) {
+  (void)state;
+  LS_SPEC("M76 V188");
+  static const behaviour c = {
+      .name = "integers", .step = mean_integers, .check = integers_are_divided};
+  hold(&c, 1, false);
+}
+
 // ---- Groups ----------------------------------------------------------------
 static ls_nest exchange(ls_nest args, ways *self) {
   const int32_t n = self->replicas;
@@ -397,6 +429,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(replicas_know_themselves_in_every_way),
       cmocka_unit_test(nests_meet_in_every_way),
+      cmocka_unit_test(means_of_integers_are_true_divisions),
       cmocka_unit_test(groups_exchange_in_every_way),
       cmocka_unit_test(meetings_are_refused_the_same_in_every_way),
   };
