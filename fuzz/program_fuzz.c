@@ -99,8 +99,9 @@ static bool is_number(ls_dtype dtype) {
 static bool count_type(budget *b, ls_type type) {
   const int64_t count = ls_shape_num_elements(type.shape);
   if (count < 0 || count > MOST_BYTES) return false;
-  b->bytes += (size_t)count * ls_dtype_size(type.dtype) * (size_t)b->replicas;
-  return b->bytes <= MOST_ALL;
+  const size_t bytes = (size_t)count * ls_dtype_size(type.dtype);
+  b->bytes += bytes * (size_t)b->replicas;
+  return bytes <= MOST_BYTES && b->bytes <= MOST_ALL;
 }
 
 // Counts what a graph takes, and bounds its loops.
