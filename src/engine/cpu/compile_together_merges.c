@@ -75,8 +75,8 @@ static void find_product(const ls_cpu_together *self, const uint32_t *uses,
   if (uses[place_of(self, node)] != 1) return;
   if (node->type == LS_OP_MUL) {
     const ls_node *factor = ls_graph_node_of(self->graph, node->inputs[1]);
-    out->scales = is_scalar(factor, &out->scale);
-    if (!out->scales) return;
+    if (!is_scalar(factor, &out->scale)) return;
+    out->scales = out->scale != 1;  // Which changes nothing.
     node = ls_graph_node_of(self->graph, node->inputs[0]);
     if (uses[place_of(self, node)] != 1) return;
   }

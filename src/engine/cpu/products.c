@@ -6,6 +6,8 @@
 
 // Rows and columns of a block: with its partial sums, some of the second cache.
 enum { BAND = 128, PANEL = 256 };
+// Rows of it that are multiplied before they are scaled.
+enum { STRIP = 16 };
 
 typedef struct products_params {
   ls_cpu_products all;
@@ -57,17 +59,18 @@ static void *buffer_of(const products_params *self, const block *b,
 SCALE(f32, float)
 SCALE(f64, double)
 
-// The product of number `lane` of a part, at `to` or added to what is there.
+// Rows `begin` to `end` of the product of number `lane` of a part, at `to` or
+// added to what is there.
 static void multiply(const products_params *self, const ls_kernel_call *call,
-                     const block *b, uint32_t part, uint32_t lane, void *to,
-                     bool adds) {
+                     const block *b, uint32_t part, uint32_t lane,
+                     int64_t begin, int64_t end, void *to, bool adds) {
   const ls_cpu_products *all = &self->all;
   const int64_t k = all->parts[part].k;
   const ls_cpu_product product = {
-      .m = (size_t)b->rows,
+      .m = (size_t)(end - begin),
       .n = (size_t)b->columns,
       .k = (size_t)k,
-      .a = at(self, call->in[2 * part], lane * k * all->m + b->m0),
+      .a = at(self, call->in[2 * part], lane * k * all->m + b->m0 + begin),
       .b = at(self, call->in[2 * part + 1], lane * k * all->n + b->n0),
       .c = to,
       .lda = (size_t)all->m,
@@ -80,30 +83,41 @@ static void multiply(const products_params *self, const ls_kernel_call *call,
             (char *)call->scratch + self->sums);
 }
 
+// A replica's product times a number, or added so to what is there: strip by
+// strip, so that the product stays in the first cache.
+static void multiply_scaled(const products_params *self,
+                            const ls_kernel_call *call, const block *b,
+                            uint32_t part, uint32_t lane, char *to, bool adds) {
+  const double scale = self->all.parts[part].scale;
+  const bool wide = self->all.dtype == LS_DTYPE_F64;
+  char *own = b->sums + (size_t)b->used * self->stride;
+  for (int64_t i = 0; i < b->rows; i += STRIP) {
+    const int64_t end = ls_min_i64(b->rows, i + STRIP);
+    const int64_t count = (end - i) * b->columns;
+    char *sum = to + (size_t)(i * b->columns) * self->size;
+    char *made = adds ? own : sum;
+    multiply(self, call, b, part, lane, i, end, made, false);
+    if (adds && wide)
+      add_scaled_f64((double *)(void *)sum, (double *)(void *)made, scale,
+                     count);
+    else if (adds)
+      add_scaled_f32((float *)(void *)sum, (float *)(void *)made, scale, count);
+    else if (wide)
+      scale_f64((double *)(void *)sum, scale, count);
+    else
+      scale_f32((float *)(void *)sum, scale, count);
+  }
+}
+
 // A replica's product as a subtree of its own, or added to the last one.
 static void contribute(const products_params *self, const ls_kernel_call *call,
                        block *b, uint32_t part, uint32_t lane, bool adds) {
-  const ls_cpu_product_part *p = &self->all.parts[part];
-  const int64_t count = b->rows * b->columns;
-  const bool wide = self->all.dtype == LS_DTYPE_F64;
-  void *sum = adds ? buffer_of(self, b, b->waiting - 1) : NULL;
-  if (adds && !p->scales) {
-    multiply(self, call, b, part, lane, sum, true);
-    return;
-  }
   if (!adds) b->buffers[b->waiting++] = b->used++;
-  void *own = adds ? b->sums + (size_t)b->used * self->stride
-                   : buffer_of(self, b, b->waiting - 1);
-  multiply(self, call, b, part, lane, own, false);
-  if (!p->scales) return;
-  if (!adds && wide)
-    scale_f64(own, p->scale, count);
-  else if (!adds)
-    scale_f32(own, p->scale, count);
-  else if (wide)
-    add_scaled_f64(sum, own, p->scale, count);
+  void *to = buffer_of(self, b, b->waiting - 1);
+  if (self->all.parts[part].scales)
+    multiply_scaled(self, call, b, part, lane, to, adds);
   else
-    add_scaled_f32(sum, own, p->scale, count);
+    multiply(self, call, b, part, lane, 0, b->rows, to, adds);
 }
 
 // The last two subtrees become one.
