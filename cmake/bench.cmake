@@ -26,7 +26,8 @@ check_c_compiler_flag(-march=native LS_HAS_MARCH_NATIVE)
 # them.
 add_library(bench_machine STATIC
   "${PROJECT_SOURCE_DIR}/bench/common/machine.c"
-  "${PROJECT_SOURCE_DIR}/bench/common/chains.c")
+  "${PROJECT_SOURCE_DIR}/bench/common/chains.c"
+  "${PROJECT_SOURCE_DIR}/bench/common/plain.c")
 target_include_directories(bench_machine PUBLIC
   "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/bench")
 target_link_libraries(bench_machine PRIVATE ls_flags Threads::Threads)
