@@ -68,6 +68,23 @@ static void bits_are_those_of_a_look_at_each(void **state) {
   }
 }
 
+static void counts_of_bits_are_the_same_in_every_table(void **state) {
+  (void)state;
+  static const char *const tables[] = {"base", "v3", "v4"};
+  loop_random random = {loop_random_seed()};
+  for (size_t t = 0; t < INTEGERS * LS_COUNT_OF(tables); ++t) {
+    if (ls_cpu_kernels_find(tables[t % 3]) == NULL) continue;
+    const ls_type type = vector(loop_types[LOOP_FLOATS + t / 3], 203);
+    for (int k = 0; k < 2; ++k) {
+      loop_case c = {.op = k == 0 ? LS_OP_POPCOUNT : LS_OP_COUNT_LEADING_ZEROS,
+                     .out = type,
+                     .kernels = tables[t % 3]};
+      add_random(&c, type, false, &random);
+      loop_case_agrees(&c, 0);
+    }
+  }
+}
+
 static void any_byte_but_zero_is_true(void **state) {
   (void)state;
   static const uint8_t x[] = {0, 0, 1, 2, 2, 0}, y[] = {0, 1, 2, 4, 0, 7};
@@ -198,6 +215,7 @@ static void a_maximum_over_rows_sees_every_nan(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(bits_are_those_of_a_look_at_each),
+      cmocka_unit_test(counts_of_bits_are_the_same_in_every_table),
       cmocka_unit_test(any_byte_but_zero_is_true),
       cmocka_unit_test(what_has_no_bits_is_refused_by_name),
       cmocka_unit_test(a_bitcast_keeps_every_bit),

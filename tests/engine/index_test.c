@@ -257,6 +257,28 @@ static void scatter_applies_updates_in_the_order_of_indices(void **state) {
   check_scatter("add", LS_DTYPE_BF16, LS_SHAPE(40000), LS_SHAPE(900), &random);
 }
 
+static void scatter_to_single_elements_goes_block_by_block_too(void **state) {
+  (void)state;
+  loop_random random = {loop_random_seed()};
+  for (size_t t = 0; t < LOOP_TYPES; ++t) {
+    const size_t hows = t < LOOP_NUMBERS ? LS_COUNT_OF(combinations) : 1;
+    for (size_t how = 0; how < hows; ++how) {
+      const ls_shape x = LS_SHAPE(40000);
+      loop_case c = {.op = LS_OP_SCATTER, .out = {loop_types[t], x}};
+      loop_case_attr(&c, LS_ATTR_S("combine", combinations[how]));
+      loop_case_attr(&c, LS_ATTR_I("axis", 0));
+      loop_case_add(&c, c.out, 1, 9, &random);
+      // Around the borders of blocks, each several times; and some outside.
+      int32_t *at = loop_case_add(&c, (ls_type){LS_DTYPE_I32, LS_SHAPE(700)},
+                                  -8, 8, &random);
+      for (int i = 0; i < 700; ++i)
+        at[i] += 16384 * (i % 4);
+      loop_case_add(&c, (ls_type){loop_types[t], LS_SHAPE(700)}, 1, 3, &random);
+      loop_case_agrees(&c, 0);
+    }
+  }
+}
+
 static void a_scatter_of_bools_only_updates(void **state) {
   (void)state;
   loop_case c = {.op = LS_OP_SCATTER, .out = {LS_DTYPE_BOOL, LS_SHAPE(3)}};
@@ -321,19 +343,46 @@ static void clamp_keeps_between_scalars_or_elements(void **state) {
   }
 }
 
-static void clamp_of_nan_is_nan(void **state) {
+// By the statement: min(max(x, low), high), where the second one comes out of
+// equal ones, and nan of any; of two, x's.
+static float clamped(float low, float x, float high) {
+  const float above = x > low || isnan(x) ? x : low;
+  return above < high || isnan(above) ? above : high;
+}
+
+static void
+clamp_keeps_nan_and_the_signs_of_zeros_in_every_table(void **state) {
   (void)state;
-  for (int at = 0; at < 3; ++at) {
-    loop_case c = {.op = LS_OP_CLAMP, .out = {LS_DTYPE_F32, LS_SHAPE(1)}};
-    for (int i = 0; i < 3; ++i) {
-      float *x =
-          loop_case_add_copy(&c, (ls_type){LS_DTYPE_F32, LS_SHAPE(1)}, NULL);
-      x[0] = i == at ? NAN : (float)i;
+  static const float odd[] = {0.0F,  -0.0F,    NAN,      1.0F,
+                              -1.0F, INFINITY, -INFINITY};
+  static const char *const tables[] = {"base", "v3", "v4"};
+  enum { ODD = 7, ALL = ODD * ODD * ODD };
+  for (size_t t = 0; t < 4 * LS_COUNT_OF(tables); ++t) {
+    if (ls_cpu_kernels_find(tables[t / 4]) == NULL) continue;
+    for (int first = 0; first < (t % 4 == 0 ? 1 : ODD * ODD); ++first) {
+      loop_case c = {.op = LS_OP_CLAMP,
+                     .out = {LS_DTYPE_F32, LS_SHAPE(ALL)},
+                     .kernels = tables[t / 4]};
+      float *data[3];
+      for (int i = 0; i < 3; ++i) {
+        const bool one = (i == 0 && t % 2 == 1) || (i == 2 && t % 4 >= 2);
+        data[i] = loop_case_add_copy(
+            &c, (ls_type){LS_DTYPE_F32, one ? LS_SCALAR : LS_SHAPE(ALL)}, NULL);
+        for (int k = 0; k < (one ? 1 : ALL); ++k)
+          data[i][k] = i == 0   ? odd[(k + first) % ODD]
+                       : i == 1 ? odd[k / ODD % ODD]
+                                : odd[(k / ODD / ODD + first / ODD) % ODD];
+      }
+      float *got = loop_case_run(&c);
+      for (int k = 0; k < ALL; ++k) {
+        const float want = clamped(data[0][t % 2 == 1 ? 0 : k], data[1][k],
+                                   data[2][t % 4 >= 2 ? 0 : k]);
+        assert_true(isnan(want) ? isnan(got[k])
+                                : memcmp(&got[k], &want, sizeof(want)) == 0);
+      }
+      free(got);
+      loop_case_deinit(&c);
     }
-    float *got = loop_case_run(&c);
-    assert_true(isnan(got[0]));
-    free(got);
-    loop_case_deinit(&c);
   }
 }
 
@@ -349,11 +398,12 @@ int main(void) {
       cmocka_unit_test(the_largest_u64_is_the_last_index),
       cmocka_unit_test(an_axis_without_elements_has_none_to_gather),
       cmocka_unit_test(scatter_applies_updates_in_the_order_of_indices),
+      cmocka_unit_test(scatter_to_single_elements_goes_block_by_block_too),
       cmocka_unit_test(a_scatter_of_bools_only_updates),
       cmocka_unit_test(take_along_looks_up_each_line),
       cmocka_unit_test(add_along_adds_in_the_order_of_indices),
       cmocka_unit_test(clamp_keeps_between_scalars_or_elements),
-      cmocka_unit_test(clamp_of_nan_is_nan),
+      cmocka_unit_test(clamp_keeps_nan_and_the_signs_of_zeros_in_every_table),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

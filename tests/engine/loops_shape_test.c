@@ -222,6 +222,79 @@ static void sums_along_rows_go_to_sixteen_partial_sums(void **state) {
   }
 }
 
+// What a row is reduced to in that order.
+static double lanes_reduce(uint16_t op, ls_dtype dtype, const void *x,
+                           int64_t from, int64_t count) {
+  float s[16];
+  const float first = op == LS_OP_REDUCE_SUM   ? 0.0F
+                      : op == LS_OP_REDUCE_MAX ? -INFINITY
+                                               : INFINITY;
+  for (int j = 0; j < 16; ++j)
+    s[j] = first;
+  for (int64_t i = 0; i < count + 15; ++i) {
+    // The elements, then lanes 8 to 15 into 0 to 7, 4 to 7 into 0 to 3, ...
+    static const int to[] = {0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 0, 1, 0};
+    static const int of[] = {8, 9, 10, 11, 12, 13, 14, 15, 4, 5, 6, 7, 2, 3, 1};
+    float *at = &s[i < count ? i % 16 : to[i - count]];
+    const float value =
+        i < count ? (float)loop_read(dtype, x, from + i) : s[of[i - count]];
+    if (op == LS_OP_REDUCE_SUM)
+      *at += value;
+    else if (isnan(value) ||
+             (op == LS_OP_REDUCE_MAX ? value > *at : value < *at))
+      *at = value;
+  }
+  return (double)s[0];
+}
+
+static void short_rows_are_reduced_in_the_order_of_long_ones(void **state) {
+  (void)state;
+  static const uint16_t ops[] = {LS_OP_REDUCE_SUM, LS_OP_REDUCE_MAX,
+                                 LS_OP_REDUCE_MIN};
+  static const char *const tables[] = {"base", "v3", "v4"};
+  enum { ROWS = 333 };
+  loop_random random = {loop_random_seed()};
+  for (int64_t n = 1; n <= 20; ++n) {
+    for (size_t k = 0; k < 3 * LS_COUNT_OF(tables); ++k) {
+      if (ls_cpu_kernels_find(tables[k / 3]) == NULL) continue;
+      int64_t axes[LS_MAX_RANK];
+      loop_case c =
+          reduce_case(ops[k % 3], LS_DTYPE_F32, LS_SHAPE(ROWS, n), 2, axes);
+      c.kernels = tables[k / 3];
+      float *x = loop_case_add(&c, (ls_type){LS_DTYPE_F32, LS_SHAPE(ROWS, n)},
+                               -1, 1, &random);
+      // Zeros of both signs, of which it shows who came first; and nan.
+      for (int64_t i = 0; i < ROWS * n / 3; ++i)
+        x[i] = loop_random_bits(&random) % 2 == 0 ? 0.0F : -0.0F;
+      for (int64_t i = 0; i < 20; ++i)
+        x[(ROWS - 1 - i) * n + i % n] = NAN;
+      float *got = loop_case_run(&c);
+      for (int64_t i = 0; i < ROWS; ++i) {
+        const float want =
+            (float)lanes_reduce(ops[k % 3], LS_DTYPE_F32, x, i * n, n);
+        assert_true(isnan(got[i]) == isnan(want));
+        assert_true(isnan(want) || memcmp(&got[i], &want, sizeof(want)) == 0);
+      }
+      free(got);
+      loop_case_deinit(&c);
+    }
+  }
+}
+
+static void short_rows_of_all_types_agree_with_the_reference(void **state) {
+  (void)state;
+  static const uint16_t ops[] = {LS_OP_REDUCE_SUM, LS_OP_REDUCE_MAX,
+                                 LS_OP_REDUCE_MIN};
+  loop_random random = {loop_random_seed()};
+  for (int64_t n = 1; n <= 17; ++n)
+    for (size_t t = 0; t < 3 * LOOP_NUMBERS; ++t)
+      check_reduce(ops[t % 3], loop_types[t / 3], LS_SHAPE(150 + n, n), 2,
+                   &random);
+  // More rows than a block.
+  check_reduce(LS_OP_REDUCE_MAX, LS_DTYPE_F32, LS_SHAPE(7000, 5), 2, &random);
+  check_reduce(LS_OP_REDUCE_MAX, LS_DTYPE_I16, LS_SHAPE(7000, 5), 2, &random);
+}
+
 static void sums_of_columns_go_row_by_row_in_chains_of_512(void **state) {
   (void)state;
   loop_random random = {loop_random_seed()};
@@ -304,6 +377,8 @@ int main(void) {
       cmocka_unit_test(reductions_agree_with_the_reference_over_any_axes),
       cmocka_unit_test(maxima_of_floats_are_nan_if_an_element_is),
       cmocka_unit_test(sums_along_rows_go_to_sixteen_partial_sums),
+      cmocka_unit_test(short_rows_are_reduced_in_the_order_of_long_ones),
+      cmocka_unit_test(short_rows_of_all_types_agree_with_the_reference),
       cmocka_unit_test(sums_of_columns_go_row_by_row_in_chains_of_512),
       cmocka_unit_test(add_n_follows_the_canonical_tree),
       cmocka_unit_test(add_n_agrees_with_the_reference_on_all_types),

@@ -183,6 +183,9 @@ static void scans_go_one_after_another(void **state) {
   }
   check_scan(LS_OP_CUMSUM, LS_DTYPE_F32, LS_SHAPE(3, 90, 700), 1, &random);
   check_scan(LS_OP_LINEAR_SCAN, LS_DTYPE_F32, LS_SHAPE(90, 300), 0, &random);
+  // Units of columns that are joined, and more than are.
+  check_scan(LS_OP_LINEAR_SCAN, LS_DTYPE_F64, LS_SHAPE(2, 130, 1300), 1,
+             &random);
 }
 
 int main(void) {

@@ -2,32 +2,22 @@
 //
 // Elementwise ops of two operands of one type.
 //
-// Floats are isa/span.c's, but for powers. Integers wrap around; x / 0 is all
-// bits set (-1 if signed), and the least number over -1 is itself.
+// Floats are isa/span.c's, but for powers. Integers wrap around.
 #include <math.h>
 
+#include "engine/cpu/binary.h"
 #include "engine/cpu/kernel_list.h"
 #include "engine/cpu/loops.h"
 
 #define BINARY(name, E, D, T, W) LS_SPAN_OF_TWO(name, E, D, T, T, W)
 
-#define ADD(T, W, x, y) ((T)((W)(x) + (W)(y)))
-#define SUB(T, W, x, y) ((T)((W)(x) - (W)(y)))
-#define MUL(T, W, x, y) ((T)((W)(x) * (W)(y)))
-LS_EACH_INTEGER(BINARY, add, ADD)
-LS_EACH_INTEGER(BINARY, sub, SUB)
-LS_EACH_INTEGER(BINARY, mul, MUL)
-
-#define DIV_SIGNED(T, W, x, y)                                                 \
-  ((T)((y) == 0 ? (T)-1 : (y) == -1 ? (T)(0 - (W)(x)) : (T)((x) / (y))))
-#define DIV_UNSIGNED(T, W, x, y) ((T)((y) == 0 ? (T) ~(W)0 : (T)((x) / (y))))
-LS_EACH_SIGNED(BINARY, div, DIV_SIGNED)
-LS_EACH_UNSIGNED(BINARY, div, DIV_UNSIGNED)
-
-#define MAX_INTEGER(T, W, x, y) ((x) > (y) ? (x) : (y))
-#define MIN_INTEGER(T, W, x, y) ((x) < (y) ? (x) : (y))
-LS_EACH_INTEGER(BINARY, maximum, MAX_INTEGER)
-LS_EACH_INTEGER(BINARY, minimum, MIN_INTEGER)
+LS_EACH_INTEGER(BINARY, add, LS_ADD_INTEGER)
+LS_EACH_INTEGER(BINARY, sub, LS_SUB_INTEGER)
+LS_EACH_INTEGER(BINARY, mul, LS_MUL_INTEGER)
+LS_EACH_SIGNED(BINARY, div, LS_DIV_SIGNED)
+LS_EACH_UNSIGNED(BINARY, div, LS_DIV_UNSIGNED)
+LS_EACH_INTEGER(BINARY, maximum, LS_MAX_INTEGER)
+LS_EACH_INTEGER(BINARY, minimum, LS_MIN_INTEGER)
 
 // Powers are libm's: their last bits are those of the C library in use. An f32
 // power is the double one, rounded, which hides nearly all of that.

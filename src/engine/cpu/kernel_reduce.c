@@ -12,6 +12,8 @@
 //     each CHAIN rows are added one by one, from 0, and these chains' sums
 //     are added in row order. Where outputs are few, chains are summed in
 //     parallel, in a step of their own.
+// Runs of no more than 16 elements go side by side: by the table, or turned, so
+// that each partial sum is a row.
 // Products go in the same order. Integers wrap around. 16-bit floats are summed
 // in f32 and rounded once. Maxima and minima are nan if an element is. Of
 // nothing, a sum is 0, a product 1, a maximum the least number.
@@ -20,6 +22,7 @@
 #include "engine/cpu/dims.h"
 #include "engine/cpu/kernel_list.h"
 #include "engine/cpu/loops.h"
+#include "engine/cpu/short_rows.h"
 
 enum { LANES = 16, CHAIN = 512, COLUMNS = 128 };
 // Fewer blocks than that and at least so many chains: two steps.
@@ -28,16 +31,6 @@ enum { FEW_BLOCKS = 8, MANY_CHAINS = 8 };
 // Room for `count` accumulators of any type.
 #define ACCUMULATORS(name, count)                                              \
   _Alignas(LS_CACHE_LINE) unsigned char name[(count) * sizeof(uint64_t)]
-
-// How one op reduces one type.
-typedef struct reducer {
-  size_t size;  // Of an element, and of an accumulator.
-  // Sets `count` accumulators to the value of nothing.
-  void (*fill)(void *sums, int64_t count);
-  // Adds rows, one after the other, column by column.
-  void (*rows)(void *sums, const void *in, int64_t rows, int64_t pitch,
-               int64_t columns);
-} reducer;
 
 // Sixteen columns are held in registers. Their loop must stay one until it has
 // been vectorized.
@@ -124,16 +117,16 @@ LS_EACH_FLOAT(REDUCER, min, GREATEST, MIN_FLOAT)
   [LS_DTYPE_##D] = {sizeof(T), name##_fill_##D, name##_rows_##D},
 #define NUMBERS(name) LS_EACH_INTEGER(ENTRY, name) LS_EACH_FLOAT(ENTRY, name)
 
-static const reducer sums_of[LS_DTYPE_COUNT] = {NUMBERS(sum)};
-static const reducer products_of[LS_DTYPE_COUNT] = {NUMBERS(product)};
-static const reducer all_of[LS_DTYPE_COUNT] = {ENTRY(all, BOOL, uint8_t, )};
-static const reducer any_of[LS_DTYPE_COUNT] = {ENTRY(any, BOOL, uint8_t, )};
-static const reducer maxima_of[LS_DTYPE_COUNT] = {NUMBERS(max)};
-static const reducer minima_of[LS_DTYPE_COUNT] = {NUMBERS(min)};
+static const ls_reducer sums_of[LS_DTYPE_COUNT] = {NUMBERS(sum)};
+static const ls_reducer products_of[LS_DTYPE_COUNT] = {NUMBERS(product)};
+static const ls_reducer all_of[LS_DTYPE_COUNT] = {ENTRY(all, BOOL, uint8_t, )};
+static const ls_reducer any_of[LS_DTYPE_COUNT] = {ENTRY(any, BOOL, uint8_t, )};
+static const ls_reducer maxima_of[LS_DTYPE_COUNT] = {NUMBERS(max)};
+static const ls_reducer minima_of[LS_DTYPE_COUNT] = {NUMBERS(min)};
 
 // ---- Loops -----------------------------------------------------------------
 typedef struct reduce_params {
-  reducer reduce;
+  ls_reducer reduce;
   size_t element;   // Of the arrays.
   ls_dtype half;    // Not NONE: of this type, reduced in f32.
   ls_dims kept;     // Outputs; of columns without the innermost dimension.
@@ -158,8 +151,8 @@ static inline const char *element_at(const reduce_params *self, const void *in,
 
 // Adds elements in order, the first to partial sum `lane`, the next to the one
 // after, and so round.
-static void add_lanes(const reducer *reduce, unsigned char *sums, int64_t lane,
-                      const char *in, int64_t count) {
+static void add_lanes(const ls_reducer *reduce, unsigned char *sums,
+                      int64_t lane, const char *in, int64_t count) {
   const int64_t size = (int64_t)reduce->size;
   const int64_t first = ls_min_i64(count, (LANES - lane % LANES) % LANES);
   reduce->rows(sums + lane % LANES * size, in, 1, 0, first);
@@ -221,6 +214,7 @@ static void run_loop(const ls_kernel_call *call, int64_t begin_block,
   }
 }
 
+// ---- Columns ---------------------------------------------------------------
 static void add_rows(const reduce_params *self, void *sums, const void *in,
                      int64_t rows, int64_t columns) {
   if (self->half == LS_DTYPE_NONE) {
@@ -323,7 +317,7 @@ static void plan_two_steps(ls_kernel_plan *plan, const reduce_params *self) {
 }
 
 // ---- Plan ------------------------------------------------------------------
-static const reducer *reducers_of(uint16_t op) {
+static const ls_reducer *reducers_of(uint16_t op) {
   if (op == LS_OP_REDUCE_MAX) return maxima_of;
   if (op == LS_OP_REDUCE_MIN) return minima_of;
   if (op == LS_OP_REDUCE_PRODUCT) return products_of;
@@ -367,7 +361,7 @@ static int64_t take_last(ls_dims *dims, int64_t *out_step) {
 ls_status kernel_reduce(ls_kernel_plan *plan) {
   const ls_dtype dtype = plan->in[0].dtype;
   const bool half = ls_is_half(dtype);
-  const reducer *reduce =
+  const ls_reducer *reduce =
       &reducers_of(plan->node->type)[half ? LS_DTYPE_F32 : dtype];
   if (reduce->fill == NULL) return ls_kernel_unsupported(plan, dtype);
   reduce_params *self = ls_arena_new(plan->arena, reduce_params);
@@ -398,6 +392,8 @@ ls_status kernel_reduce(ls_kernel_plan *plan) {
   plan->loop = runs ? run_loop : column_loop;
   plan->params = self;
   plan->blocks = ls_blocks_of(self->units, self->units_per_block);
+  if (runs && self->steps == 1 && self->run > 0 && self->run <= LS_SHORT_ROW)
+    return ls_short_rows_plan(plan, reduce, self->run);
   if (runs) return ls_ok();
   self->chains = self->steps * ls_blocks_of(self->run, CHAIN);
   if (plan->blocks < FEW_BLOCKS && self->chains >= MANY_CHAINS &&

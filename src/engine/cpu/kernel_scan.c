@@ -8,10 +8,14 @@
 #include "engine/cpu/kernel_list.h"
 #include "engine/cpu/lines.h"
 
+// Columns of units that are joined: what is carried stays in the first cache.
+enum { JOINED_COLUMNS = 1024 };
+
 typedef struct scan_params {
   ls_lines lines;
   bool exclusive, has_b;
-  int64_t first, step;  // Of rows: 0 and 1, or the last and -1.
+  int64_t first, step;   // Of rows: 0 and 1, or the last and -1.
+  int64_t most_columns;  // That are scanned together.
   size_t element;
   // One unit. The pointers are to its first element.
   void (*scan)(const struct scan_params *self, void *out, const void *a,
@@ -97,8 +101,12 @@ static void scan_loop(const ls_kernel_call *call, int64_t begin_block,
   const ls_lines *lines = &self->lines;
   const int64_t end =
       ls_min_i64(end_block * lines->units_per_block, lines->units);
-  for (int64_t u = begin_block * lines->units_per_block; u < end; ++u) {
-    const ls_lines_unit unit = ls_lines_at(lines, u);
+  for (int64_t u = begin_block * lines->units_per_block; u < end;) {
+    // Units side by side are one: rows are read that much longer.
+    ls_lines_unit unit = ls_lines_at(lines, u++);
+    while (u < end && u % lines->units_across != 0 &&
+           unit.columns + lines->columns <= self->most_columns)
+      unit.columns += ls_lines_at(lines, u++).columns;
     const size_t at =
         (size_t)(unit.outer * lines->size * lines->inner + unit.column) *
         self->element;
@@ -121,6 +129,7 @@ ls_status kernel_scan(ls_kernel_plan *plan) {
   const int32_t axis = (int32_t)ls_node_int(plan->node, "axis", 0);
   const bool reverse = ls_node_int(plan->node, "reverse", 0) != 0;
   self->lines = ls_lines_of(type.shape, axis, type.shape.dim[axis]);
+  self->most_columns = ls_max_i64(self->lines.columns, JOINED_COLUMNS);
   self->exclusive = ls_node_int(plan->node, "exclusive", 0) != 0;
   self->has_b = op == LS_OP_LINEAR_SCAN;
   self->first = reverse ? self->lines.size - 1 : 0;
@@ -130,7 +139,7 @@ ls_status kernel_scan(ls_kernel_plan *plan) {
   plan->loop = scan_loop;
   plan->params = self;
   plan->blocks = ls_lines_blocks(&self->lines);
-  plan->scratch = (size_t)self->lines.columns * sizeof(uint64_t);
+  plan->scratch = (size_t)self->most_columns * sizeof(uint64_t);
   plan->in_place = self->has_b ? 3 : 1;
   return ls_ok();
 }

@@ -199,7 +199,9 @@ typedef struct ls_cpu_sparse_weights {
               const int32_t *places, const float *values, size_t count);
 } ls_cpu_sparse_weights;
 
+typedef struct ls_cpu_short_rows ls_cpu_short_rows;
 typedef struct ls_cpu_spans ls_cpu_spans;
+typedef struct ls_cpu_typed_spans ls_cpu_typed_spans;
 typedef struct ls_cpu_chains ls_cpu_chains;
 
 typedef struct ls_cpu_kernels {
@@ -304,7 +306,9 @@ typedef struct ls_cpu_kernels {
   // signs the one that is met first in the order of `sum`.
   float (*max)(const float *src, size_t n);
 
-  const ls_cpu_spans *spans;    // Elementwise ops of floats: loops.h.
+  const ls_cpu_spans *spans;              // Elementwise ops of floats: loops.h.
+  const ls_cpu_typed_spans *typed_spans;  // And of all types.
+  const ls_cpu_short_rows *short_rows;
   const ls_cpu_chains *chains;  // Several of them at once: chain.h.
   const ls_cpu_norms *norms_f32, *norms_f64;
   const ls_cpu_attention *attention;

@@ -103,6 +103,12 @@ struct ls_cpu_spans {
   ls_span f32[LS_OP_COUNT], f64[LS_OP_COUNT];
 };
 
+// The same of all types (isa/typed_span.c), by type.
+struct ls_cpu_typed_spans {
+  ls_span clamp[LS_DTYPE_COUNT];
+  ls_span popcount[LS_DTYPE_COUNT], leading_zeros[LS_DTYPE_COUNT];
+};
+
 // The parameters of an elementwise loop.
 struct ls_elementwise {
   int64_t count;

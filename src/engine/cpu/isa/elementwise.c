@@ -196,6 +196,10 @@ float LS_ISA_NAME(ls_cpu_max)(const float *src, size_t n) {
   if (i < n) {
     top = larger(top, vf_first_n(n - i, vf_load_n(src + i, n - i), least));
   }
+  // Only of zeros, and beside a NaN, does it matter which one is met first.
+  const vf nan = vf_select(vf_is_nan(top), vf_set1(1.0f), vf_zero());
+  const float largest = vf_max_lane(top);
+  if (vf_max_lane(nan) == 0.0f && largest != 0.0f) return largest;
   float lanes[VF_LANES];
   vf_store(lanes, top);
   for (int w = VF_LANES / 2; w > 0; w /= 2) {

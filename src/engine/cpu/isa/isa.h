@@ -68,6 +68,8 @@ void LS_ISA_NAME(ls_cpu_label_loss_grad)(float *grad, const float *logits,
                                          size_t columns);
 
 extern const ls_cpu_spans LS_ISA_NAME(ls_cpu_spans);
+extern const ls_cpu_typed_spans LS_ISA_NAME(ls_cpu_typed_spans);
+extern const ls_cpu_short_rows LS_ISA_NAME(ls_cpu_short_rows);
 extern const ls_cpu_chains LS_ISA_NAME(ls_cpu_chains);
 void LS_ISA_NAME(ls_cpu_random_bits)(uint32_t *restrict dst,
                                      const ls_random_source *source,

@@ -4,26 +4,20 @@
 // vectorizes them, with the same bits on every instruction set.
 #include <math.h>
 
+#include "engine/cpu/binary.h"
 #include "engine/cpu/isa/isa.h"
 #include "engine/cpu/loops.h"
 
 // ---- Two operands ----------------------------------------------------------
 #define BINARY(name, E, D, T, W) LS_SPAN_OF_TWO(name, E, D, T, T, W)
 
-#define ADD(T, W, x, y) ((x) + (y))
-#define SUB(T, W, x, y) ((x) - (y))
-#define MUL(T, W, x, y) ((x) * (y))
-#define DIV(T, W, x, y) ((x) / (y))
-// A nan on the left is asked for; one on the right fails the comparison.
-#define MAXIMUM(T, W, x, y) ((((x) > (y)) | ((x) != (x))) ? (x) : (y))
-#define MINIMUM(T, W, x, y) ((((x) < (y)) | ((x) != (x))) ? (x) : (y))
 #define RELU_GRAD(T, W, x, y) ((y) > 0 ? (x) : (T)0)
-LS_EACH_FLOAT(BINARY, add, ADD)
-LS_EACH_FLOAT(BINARY, sub, SUB)
-LS_EACH_FLOAT(BINARY, mul, MUL)
-LS_EACH_FLOAT(BINARY, div, DIV)
-LS_EACH_FLOAT(BINARY, maximum, MAXIMUM)
-LS_EACH_FLOAT(BINARY, minimum, MINIMUM)
+LS_EACH_FLOAT(BINARY, add, LS_ADD_FLOAT)
+LS_EACH_FLOAT(BINARY, sub, LS_SUB_FLOAT)
+LS_EACH_FLOAT(BINARY, mul, LS_MUL_FLOAT)
+LS_EACH_FLOAT(BINARY, div, LS_DIV_FLOAT)
+LS_EACH_FLOAT(BINARY, maximum, LS_MAX_FLOAT)
+LS_EACH_FLOAT(BINARY, minimum, LS_MIN_FLOAT)
 LS_EACH_FLOAT(BINARY, relu_grad, RELU_GRAD)
 
 // ---- One operand -----------------------------------------------------------

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Maxima, minima and sums of short rows: loops that know how long a row is, of
+// which the compiler makes vectors across rows. In the order of long rows
+// (kernel_reduce.c): element j takes in element j + 8, j + 4, j + 2, j + 1.
+#include "engine/cpu/short_rows.h"
+#include "engine/cpu/isa/isa.h"
+#include "engine/cpu/isa/vec.h"
+
+// One choice a step: x where it is larger, or nan.
+#define MAX_FLOAT(T, s, x)                                                     \
+  T most = (x) > (s) ? (x) : (s);                                              \
+  most = (x) != (x) ? (x) : most;                                              \
+  return most
+#define MIN_FLOAT(T, s, x)                                                     \
+  T least = (x) < (s) ? (x) : (s);                                             \
+  least = (x) != (x) ? (x) : least;                                            \
+  return least
+#define MAX_INTEGER(T, s, x) return (x) > (s) ? (x) : (s)
+#define MIN_INTEGER(T, s, x) return (x) < (s) ? (x) : (s)
+#define SUM(T, s, x) return (s) + (x)
+
+#define AS_IS(x) (x)
+#define FROM_ZERO(x) (0 + (x))  // Of -0 that is 0.
+
+// Lane j of those that are left when lanes `half` apart have been joined.
+#define LEVEL(name, below, half, T, E)                                         \
+  LS_INLINE T name##_two_##half(T s, T x) { E(T, s, x); }                      \
+  LS_INLINE T name##_##half(const T *row, int run, int j) {                    \
+    const T s = name##_##below(row, run, j);                                   \
+    if (j + half >= run) return s;                                             \
+    return name##_two_##half(s, name##_##below(row, run, j + half));           \
+  }
+#define ROWS(name, run, T)                                                     \
+  static void name##_rows_##run(void *out, const void *rows, int64_t count) {  \
+    T *o = out;                                                                \
+    const T *from = rows;                                                      \
+    LS_INDEPENDENT                                                             \
+    for (int64_t i = 0; i < count; ++i)                                        \
+      o[i] = name##_1(from + i * run, run, 0);                                 \
+  }
+#define EACH_RUN(X, ...)                                                       \
+  X(2, __VA_ARGS__)                                                            \
+  X(3, __VA_ARGS__)                                                            \
+  X(4, __VA_ARGS__)                                                            \
+  X(5, __VA_ARGS__)                                                            \
+  X(6, __VA_ARGS__)                                                            \
+  X(7, __VA_ARGS__)                                                            \
+  X(8, __VA_ARGS__)                                                            \
+  X(9, __VA_ARGS__)                                                            \
+  X(10, __VA_ARGS__)                                                           \
+  X(11, __VA_ARGS__)                                                           \
+  X(12, __VA_ARGS__)                                                           \
+  X(13, __VA_ARGS__)                                                           \
+  X(14, __VA_ARGS__)                                                           \
+  X(15, __VA_ARGS__)                                                           \
+  X(16, __VA_ARGS__)
+#define ROWS_OF(run, name, T) ROWS(name, run, T)
+#define OP(name, T, START, E)                                                  \
+  LS_INLINE T name##_16(const T *row, int run, int j) {                        \
+    (void)run;                                                                 \
+    return START(row[j]);                                                      \
+  }                                                                            \
+  LEVEL(name, 16, 8, T, E)                                                     \
+  LEVEL(name, 8, 4, T, E)                                                      \
+  LEVEL(name, 4, 2, T, E)                                                      \
+  LEVEL(name, 2, 1, T, E)                                                      \
+  EACH_RUN(ROWS_OF, name, T)
+OP(max_f32, float, AS_IS, MAX_FLOAT)
+OP(max_f64, double, AS_IS, MAX_FLOAT)
+OP(max_i32, int32_t, AS_IS, MAX_INTEGER)
+OP(min_f32, float, AS_IS, MIN_FLOAT)
+OP(min_f64, double, AS_IS, MIN_FLOAT)
+OP(min_i32, int32_t, AS_IS, MIN_INTEGER)
+OP(sum_f32, float, FROM_ZERO, SUM)
+OP(sum_f64, double, FROM_ZERO, SUM)
+
+#define ENTRY(run, name) [run] = name##_rows_##run,
+#define ENTRIES(name)                                                          \
+  { EACH_RUN(ENTRY, name) }
+const ls_cpu_short_rows LS_ISA_NAME(ls_cpu_short_rows) = {
+    .max = {[LS_DTYPE_F32] = ENTRIES(max_f32),
+            [LS_DTYPE_F64] = ENTRIES(max_f64),
+            [LS_DTYPE_I32] = ENTRIES(max_i32)},
+    .min = {[LS_DTYPE_F32] = ENTRIES(min_f32),
+            [LS_DTYPE_F64] = ENTRIES(min_f64),
+            [LS_DTYPE_I32] = ENTRIES(min_i32)},
+    .sum =
+        {[LS_DTYPE_F32] = ENTRIES(sum_f32), [LS_DTYPE_F64] = ENTRIES(sum_f64)},
+};
