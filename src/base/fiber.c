@@ -54,6 +54,13 @@ void ls_set_thread_runtime(struct ls_runtime *runtime) {
 }
 
 // ---- Stacks ----------------------------------------------------------------
+#if defined(LS_ADDRESS_SANITIZER) || defined(LS_THREAD_SANITIZER)
+// Sanitizers put space around what lies on a stack.
+enum { STACK_SIZE = 2 * LS_FIBER_STACK_SIZE };
+#else
+enum { STACK_SIZE = LS_FIBER_STACK_SIZE };
+#endif
+
 typedef struct fiber_stack fiber_stack;
 struct fiber_stack {
   fiber_stack *next;  // Among the free ones.
@@ -90,7 +97,7 @@ void ls_fiber_pool_destroy(ls_fiber_pool *pool) {
   while (pool->free != NULL) {
     fiber_stack *stack = pool->free;
     pool->free = stack->next;
-    munmap(stack->mapping, stack->guard + LS_FIBER_STACK_SIZE);
+    munmap(stack->mapping, stack->guard + STACK_SIZE);
     ls_release(pool->allocator, stack);
   }
   ls_mutex_deinit(&pool->lock);
@@ -108,7 +115,7 @@ static ls_status map_stack(ls_allocator *allocator, fiber_stack **out_stack) {
   fiber_stack *stack = ls_new(allocator, fiber_stack);
   if (stack == NULL) return ls_out_of_memory();
   stack->guard = (size_t)sysconf(_SC_PAGESIZE);
-  const size_t size = stack->guard + LS_FIBER_STACK_SIZE;
+  const size_t size = stack->guard + STACK_SIZE;
   void *mapping =
       mmap(NULL, size, PROT_READ | PROT_WRITE,
            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
@@ -116,9 +123,9 @@ static ls_status map_stack(ls_allocator *allocator, fiber_stack **out_stack) {
   if (mapping == MAP_FAILED ||
       mprotect(mapping, stack->guard, PROT_NONE) != 0) {
     char text[128] = "";
-    ls_status status = LS_STATUS(
-        LS_RESOURCE_EXHAUSTED, "no stack of %d KiB for a fiber: %s",
-        LS_FIBER_STACK_SIZE / 1024, strerror_r(errno, text, sizeof(text)));
+    ls_status status =
+        LS_STATUS(LS_RESOURCE_EXHAUSTED, "no stack of %d KiB for a fiber: %s",
+                  STACK_SIZE / 1024, strerror_r(errno, text, sizeof(text)));
     if (mapping != MAP_FAILED) munmap(mapping, size);
     ls_release(allocator, stack);
     return status;
@@ -146,8 +153,7 @@ static ls_status take_stack(ls_fiber_pool *pool, fiber_stack **out_stack) {
 static void give_stack(ls_fiber_pool *pool, fiber_stack *stack) {
 #if defined(LS_ADDRESS_SANITIZER)
   // The frames of the fiber's end never return.
-  __asan_unpoison_memory_region(stack->mapping + stack->guard,
-                                LS_FIBER_STACK_SIZE);
+  __asan_unpoison_memory_region(stack->mapping + stack->guard, STACK_SIZE);
 #endif
   ls_mutex_lock(&pool->lock);
   stack->next = pool->free;
@@ -255,7 +261,7 @@ static void switch_inside(ls_fiber *fiber) {
 #if defined(LS_ADDRESS_SANITIZER)
   __sanitizer_start_switch_fiber(&fiber->fake_outside,
                                  fiber->stack->mapping + fiber->stack->guard,
-                                 LS_FIBER_STACK_SIZE);
+                                 STACK_SIZE);
 #endif
 #if defined(LS_THREAD_SANITIZER)
   fiber->tsan_outside = __tsan_get_current_fiber();
@@ -281,7 +287,7 @@ static ls_status start_fiber(ls_fiber *fiber) {
   LS_TRY(take_stack(fiber->pool, &fiber->stack));
   getcontext(&fiber->inside);
   fiber->inside.uc_stack.ss_sp = fiber->stack->mapping + fiber->stack->guard;
-  fiber->inside.uc_stack.ss_size = LS_FIBER_STACK_SIZE;
+  fiber->inside.uc_stack.ss_size = STACK_SIZE;
   fiber->inside.uc_link = NULL;
   makecontext(&fiber->inside, run_fiber, 0);
 #if defined(LS_THREAD_SANITIZER)
