@@ -38,9 +38,10 @@ static ls_tensor loss_of(ls_nest labels, ways *self) {
 static ls_nest take_step(ls_nest labels, ways *self) {
   const label_case *row = self->user;
   const ls_nest made = ways_minimize(self, loss_of, labels);
-  return row->gradient_only && !ls_nest_is_failed(made)
-             ? ls_nest_retain(ls_nest_item(made, 1))
-             : made;
+  if (!row->gradient_only || ls_nest_is_failed(made)) return made;
+  const ls_nest gradient = ls_nest_retain(ls_nest_item(made, 1));
+  ls_nest_release(made);
+  return gradient;
 }
 
 static void expect_said(label_case row, const char *says) {

@@ -407,7 +407,11 @@ static ls_status run_session_step(ways_run *run, int step, ls_nest fetches) {
 static ls_status run_session(ways_run *run) {
   ls_nest results = ls_none(), fetches = ls_none();
   ls_status status = build(run, &results);
-  if (!ls_status_is_ok(status)) return status;
+  if (!ls_status_is_ok(status)) {
+    // Replicas that were refused by the graph alone have results.
+    ls_nest_release(results);
+    return status;
+  }
   expect_ok(ls_graph_verify(run->graph));
   LS_GRAPH_SCOPE(run->graph) { fetches = fetches_of(run, results); }
   ls_nest_release(results);
