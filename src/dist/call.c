@@ -98,7 +98,8 @@ static ls_status join_control(const ls_rounds *call, ls_op **out_ops,
       if (!ls_grow(call->strategy->allocator, out_ops, &capacity,
                    *out_count + more, sizeof(**out_ops)))
         return ls_out_of_memory();
-      memcpy(*out_ops + *out_count, s->data, more * sizeof(ls_op));
+      if (more > 0)
+        memcpy(*out_ops + *out_count, s->data, more * sizeof(ls_op));
       *out_count += more;
     }
   }

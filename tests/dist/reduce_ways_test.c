@@ -44,8 +44,10 @@ static ls_nest merge(ls_nest args, ways *self) {
                                (void *)(uintptr_t)a);
 }
 
-static ls_nest taken(ls_status status, ls_nest value) {
-  return ls_status_is_ok(status) ? value : ls_fail(status);
+static ls_nest taken(ls_status status, const ls_nest *value) {
+  if (ls_status_is_ok(status)) return *value;
+  ls_nest_release(*value);
+  return ls_fail(status);
 }
 
 static void hold(const across *cases, size_t count, bool replicas_only) {
@@ -80,7 +82,7 @@ static ls_nest reduce_nest(ls_strategy *strategy, ls_nest args, void *user) {
   ls_nest made = ls_none();
   const ls_status status = ls_strategy_reduce(strategy, a->op, nest, &made);
   ls_nest_release(nest);
-  return taken(status, made);
+  return taken(status, &made);
 }
 
 static void nest_is_summed(const ways *self) {
@@ -110,7 +112,7 @@ static ls_nest reduce_axis(ls_strategy *strategy, ls_nest args, void *user) {
                    strategy, a->op, ls_nest_item(args, 0),
                    &(ls_reduce_options){.axes = &a->axis, .num_axes = 1},
                    &made),
-               made);
+               &made);
 }
 
 static void rows_are_summed(const ways *self) {
@@ -130,7 +132,7 @@ static ls_nest reduce_all(ls_strategy *strategy, ls_nest args, void *user) {
                    strategy, a->op, ls_nest_item(args, 0),
                    &(ls_reduce_options){.axes = (int[]){0, -1}, .num_axes = 2},
                    &made),
-               made);
+               &made);
 }
 
 static ls_nest reduce_weighted(ls_strategy *strategy, ls_nest args,
@@ -145,7 +147,7 @@ static ls_nest reduce_weighted(ls_strategy *strategy, ls_nest args,
                                .num_weights =
                                    (size_t)ls_strategy_num_replicas(strategy)},
           &made),
-      made);
+      &made);
 }
 
 static void mean_is_weighted(const ways *self) {
@@ -198,7 +200,7 @@ static ls_nest reduce_to(ls_strategy *strategy, ls_nest args, void *user) {
   if (ls_status_is_ok(status))
     status = ls_strategy_batch_reduce_to(strategy, a->op, values, where, 2,
                                          &made[2]);
-  return taken(status, LS_TUPLE(made[0], made[1], made[2]));
+  return taken(status, (ls_nest[]){LS_TUPLE(made[0], made[1], made[2])});
 }
 
 static void sums_are_there(const ways *self) {
@@ -220,7 +222,7 @@ static ls_nest broadcast(ls_strategy *strategy, ls_nest args, void *user) {
     status = ls_strategy_broadcast_to(strategy, x, one, &made[1]);
   if (ls_status_is_ok(status))
     status = ls_strategy_broadcast_to(strategy, ls_nest_f64(4), one, &made[2]);
-  return taken(status, LS_TUPLE(made[0], made[1], made[2]));
+  return taken(status, (ls_nest[]){LS_TUPLE(made[0], made[1], made[2])});
 }
 
 static void numbers_are_there(const ways *self) {
@@ -234,7 +236,7 @@ static ls_nest gather(ls_strategy *strategy, ls_nest args, void *user) {
   ls_nest made = ls_none();
   return taken(
       ls_strategy_gather(strategy, ls_nest_item(args, 0), a->axis, &made),
-      made);
+      &made);
 }
 
 static void rows_are_behind_each_other(const ways *self) {
@@ -298,7 +300,7 @@ static ls_nest reduce_mirrored(ls_strategy *strategy, ls_nest args,
   if (ls_status_is_ok(status))
     status = ls_strategy_reduce(strategy, a->op, everywhere, &made);
   ls_nest_release(everywhere);
-  return taken(status, made);
+  return taken(status, &made);
 }
 
 static ls_nest reduce_plain(ls_strategy *strategy, ls_nest args, void *user) {
@@ -307,7 +309,7 @@ static ls_nest reduce_plain(ls_strategy *strategy, ls_nest args, void *user) {
   (void)args;
   return taken(ls_strategy_reduce(strategy, a->op,
                                   ls_leaf(ls_scalar(LS_DTYPE_F32, 2.5)), &made),
-               made);
+               &made);
 }
 
 static ls_nest reduce_zero(ls_strategy *strategy, ls_nest args, void *user) {
@@ -315,7 +317,7 @@ static ls_nest reduce_zero(ls_strategy *strategy, ls_nest args, void *user) {
   ls_nest made = ls_none();
   (void)args;
   return taken(ls_strategy_reduce(strategy, a->op, ls_nest_i64(0), &made),
-               made);
+               &made);
 }
 
 static void it_is_the_number(const ways *self) { expect_first(self, 0, 2.5); }
@@ -351,21 +353,21 @@ static ls_nest gather_scalar(ls_strategy *strategy, ls_nest args, void *user) {
   ls_nest made = ls_none();
   (void)user;
   return taken(ls_strategy_gather(strategy, ls_nest_item(args, 1), 0, &made),
-               made);
+               &made);
 }
 
 static ls_nest reduce_rows(ls_strategy *strategy, ls_nest args, void *user) {
   const across *a = user;
   ls_nest made = ls_none();
   return taken(
-      ls_strategy_reduce(strategy, a->op, ls_nest_item(args, 0), &made), made);
+      ls_strategy_reduce(strategy, a->op, ls_nest_item(args, 0), &made), &made);
 }
 
 static ls_nest reduce_in_replica(ls_nest args, ways *self) {
   ls_nest made = ls_none();
   return taken(ls_strategy_reduce(self->strategy, LS_REDUCE_SUM,
                                   ls_nest_item(args, 1), &made),
-               made);
+               &made);
 }
 
 static void reductions_are_refused_the_same_in_every_way(void **state) {

@@ -35,8 +35,10 @@ static ls_tensor argument(ls_nest args, size_t i) {
   return x;
 }
 
-static ls_nest taken(ls_status status, ls_nest value) {
-  return ls_status_is_ok(status) ? value : ls_fail(status);
+static ls_nest taken(ls_status status, const ls_nest *value) {
+  if (ls_status_is_ok(status)) return *value;
+  ls_nest_release(*value);
+  return ls_fail(status);
 }
 
 static ls_nest merge(ls_nest args, ways *self) {
@@ -72,7 +74,7 @@ static ls_nest run_other(ls_nest args, ways *self) {
   const ls_status status =
       ls_strategy_run(other, ls_plain(give_nothing, NULL), ls_none(), &made);
   ls_strategy_release(other);
-  return taken(status, made);
+  return taken(status, &made);
 }
 
 static ls_nest reduce_other(ls_strategy *strategy, ls_nest args, void *user) {
@@ -82,7 +84,7 @@ static ls_nest reduce_other(ls_strategy *strategy, ls_nest args, void *user) {
   const ls_status status =
       ls_strategy_reduce(other, LS_REDUCE_MEAN, args, &made);
   ls_strategy_release(other);
-  return taken(status, made);
+  return taken(status, &made);
 }
 
 static ls_nest merge_again(ls_strategy *strategy, ls_nest args, void *user) {
@@ -93,28 +95,29 @@ static ls_nest merge_again(ls_strategy *strategy, ls_nest args, void *user) {
 static ls_nest enter_scope(ls_nest args, ways *self) {
   ls_tensor x = ls_failed_tensor();
   LS_STRATEGY_SCOPE(self->strategy) { x = ls_square(argument(args, 0)); }
-  return taken(ls_made_status(x), LS_TUPLE(ls_leaf(x)));
+  return taken(ls_made_status(x), (ls_nest[]){LS_TUPLE(ls_leaf(x))});
 }
 
 static ls_nest take_handle(ls_strategy *strategy, ls_nest args, void *user) {
   ways *self = user;
   ls_variable *handle = NULL;
   (void)strategy, (void)args;
-  return taken(ls_variable_handle(self->variables[0], &handle), ls_none());
+  return taken(ls_variable_handle(self->variables[0], &handle),
+               (ls_nest[]){ls_none()});
 }
 
 static ls_nest take_reference(ls_nest args, ways *self) {
   ls_variable *reference = NULL;
   (void)args;
   return taken(ls_variable_as_reference(self->variables[0], &reference),
-               ls_none());
+               (ls_nest[]){ls_none()});
 }
 
 static ls_nest gather_in_replica(ls_nest args, ways *self) {
   ls_nest made = ls_none();
   return taken(
       ls_strategy_gather(self->strategy, ls_nest_item(args, 0), 0, &made),
-      made);
+      &made);
 }
 
 static void contexts_are_refused_the_same_in_every_way(void **state) {
@@ -156,7 +159,7 @@ static ls_nest write_rows(ls_nest args, ways *self) {
   const ls_tensor rows = ls_broadcast(argument(args, 0), LS_SHAPE(2));
   return taken(ls_variable_write(self->variables[0], LS_WRITE_ADD,
                                  ls_leaf(rows), NULL, &after),
-               ls_none());
+               (ls_nest[]){ls_none()});
 }
 
 static ls_nest write_integers(ls_nest args, ways *self) {
@@ -164,7 +167,7 @@ static ls_nest write_integers(ls_nest args, ways *self) {
   const ls_tensor integer = ls_convert(argument(args, 0), LS_DTYPE_I32);
   return taken(ls_variable_write(self->variables[0], LS_WRITE_ASSIGN,
                                  ls_leaf(integer), NULL, &after),
-               ls_none());
+               (ls_nest[]){ls_none()});
 }
 
 static ls_nest write_rows_across(ls_strategy *strategy, ls_nest args,
@@ -175,7 +178,7 @@ static ls_nest write_rows_across(ls_strategy *strategy, ls_nest args,
   const ls_tensor rows = ls_broadcast(ls_scalar(LS_DTYPE_F32, 1), LS_SHAPE(2));
   return taken(ls_variable_write(self->variables[0], LS_WRITE_ASSIGN,
                                  ls_leaf(rows), NULL, &after),
-               ls_none());
+               (ls_nest[]){ls_none()});
 }
 
 static void wrong_values_are_refused_the_same_in_every_way(void **state) {
@@ -205,7 +208,7 @@ static ls_nest make_variable(ls_nest args, ways *self) {
   options.name = "w";
   const ls_status status = ls_variable_create(&options, &made);
   ls_variable_release(made);
-  return taken(status, ls_none());
+  return taken(status, (ls_nest[]){ls_none()});
 }
 
 static void variables_are_refused_the_same_in_every_way(void **state) {
@@ -260,7 +263,7 @@ static ls_nest update_broken(ls_strategy *strategy, ls_nest args, void *user) {
   (void)args;
   return taken(ls_strategy_update(strategy, self->variables[0], break_update,
                                   ls_none(), self, true, &made),
-               made);
+               &made);
 }
 
 static void callbacks_fail_the_same_in_every_way(void **state) {

@@ -42,8 +42,10 @@ static ls_tensor argument(ls_nest args, size_t i) {
   return x;
 }
 
-static ls_nest taken(ls_status status, ls_nest value) {
-  return ls_status_is_ok(status) ? value : ls_fail(status);
+static ls_nest taken(ls_status status, const ls_nest *value) {
+  if (ls_status_is_ok(status)) return *value;
+  ls_nest_release(*value);
+  return ls_fail(status);
 }
 
 static void hold(const ways_case *as, ls_variable_synchronization s,
@@ -92,7 +94,7 @@ static ls_nest update_all(ls_strategy *strategy, ls_nest args, void *user) {
   status = ls_strategy_update(strategy, self->variables[0], add_ten_times,
                               given, self, true, &made);
   ls_nest_release(given);
-  return taken(status, made);
+  return taken(status, &made);
 }
 
 static ls_nest merge_update(ls_nest args, ways *self) {
@@ -126,7 +128,7 @@ static ls_nest update_with_what_differs(ls_strategy *strategy, ls_nest args,
   const ls_status status = ls_strategy_update(
       strategy, self->variables[0], add_ten_times, given, self, true, &made);
   ls_nest_release(given);
-  return taken(status, made);
+  return taken(status, &made);
 }
 
 static ls_nest merge_what_differs(ls_nest args, ways *self) {
@@ -160,7 +162,7 @@ static ls_nest update_in_replica(ls_nest args, ways *self, ls_tensor x) {
       ls_strategy_update(self->strategy, self->variables[0], add_argument,
                          given, self, true, &made);
   ls_nest_release(given);
-  return taken(status, made);
+  return taken(status, &made);
 }
 
 static ls_nest update_with_own(ls_nest args, ways *self) {
@@ -231,7 +233,7 @@ static ls_nest update_devices(ls_strategy *strategy, ls_nest args, void *user) {
   status = ls_strategy_update_non_slot(strategy, devices, count, own_device,
                                        given, NULL, true, &made);
   ls_nest_release(given);
-  return taken(status, made);
+  return taken(status, &made);
 }
 
 static ls_nest merge_devices(ls_nest args, ways *self) {
@@ -319,7 +321,7 @@ static ls_nest reduce_across(ls_strategy *strategy, ls_nest args, void *user) {
   if (ls_status_is_ok(status))
     status = ls_strategy_reduce(strategy, LS_REDUCE_MEAN, v, &made[1]);
   ls_nest_release(v);
-  return taken(status, LS_TUPLE(made[0], made[1]));
+  return taken(status, (ls_nest[]){LS_TUPLE(made[0], made[1])});
 }
 
 static ls_nest write_and_reduce(ls_nest args, ways *self) {
@@ -416,7 +418,7 @@ static ls_nest write_given(ls_nest args, ways *self) {
   (void)args;
   const ls_status status = ls_variable_write(
       self->variables[0], LS_WRITE_ASSIGN, g->value, NULL, &after);
-  return taken(status, LS_TUPLE(after));
+  return taken(status, (ls_nest[]){LS_TUPLE(after)});
 }
 
 static void given_is_together(const ways *self) {
