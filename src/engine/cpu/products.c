@@ -48,16 +48,22 @@ static void *buffer_of(const products_params *self, const block *b,
     LS_INDEPENDENT                                                             \
     for (int64_t i = 0; i < count; ++i)                                        \
       x[i] *= factor;                                                          \
-  }                                                                            \
-  static void add_scaled_##name(T *sum, const T *x, double scale,              \
-                                int64_t count) {                               \
-    const T factor = (T)scale;                                                 \
-    LS_INDEPENDENT                                                             \
-    for (int64_t i = 0; i < count; ++i)                                        \
-      sum[i] += x[i] * factor;                                                 \
   }
 SCALE(f32, float)
 SCALE(f64, double)
+
+static void add_scaled(const ls_cpu_kernels *kernels, bool wide, void *sum,
+                       const void *x, double scale, int64_t count) {
+  if (!wide) {  // sum - -scale x, to the bit.
+    kernels->sgd(sum, sum, x, -(float)scale, (size_t)count);
+    return;
+  }
+  double *to = sum;
+  const double *from = x;
+  LS_INDEPENDENT
+  for (int64_t i = 0; i < count; ++i)
+    to[i] += from[i] * scale;
+}
 
 // Rows `begin` to `end` of the product of number `lane` of a part, at `to` or
 // added to what is there.
@@ -97,11 +103,8 @@ static void multiply_scaled(const products_params *self,
     char *sum = to + (size_t)(i * b->columns) * self->size;
     char *made = adds ? own : sum;
     multiply(self, call, b, part, lane, i, end, made, false);
-    if (adds && wide)
-      add_scaled_f64((double *)(void *)sum, (double *)(void *)made, scale,
-                     count);
-    else if (adds)
-      add_scaled_f32((float *)(void *)sum, (float *)(void *)made, scale, count);
+    if (adds)
+      add_scaled(self->kernels, wide, sum, made, scale, count);
     else if (wide)
       scale_f64((double *)(void *)sum, scale, count);
     else
