@@ -9,6 +9,7 @@
 #include "dist/update.h"
 #include "dist/variable.h"
 #include "graph/make.h"
+#include "graph/same.h"
 
 typedef struct scattering {
   ls_variable *variable;
@@ -109,8 +110,8 @@ static ls_status scatter_in_trace(const scattering *s, const ls_place *place,
   }
   if (aggregation == LS_AGGREGATION_MEAN)
     updates = ls_mul_scalar(updates, 1.0 / (double)s->variable->num_components);
-  *out_value =
-      ls_leaf(ls_variable_scatter_op(s->variable, s->op, indices, updates));
+  *out_value = ls_leaf(ls_same_note(
+      ls_variable_scatter_op(s->variable, s->op, indices, updates)));
   return ls_made_status(out_value->as.tensor);
 }
 

@@ -16,6 +16,7 @@
 #include "dist/variable.h"
 #include "graph/make.h"
 #include "graph/region.h"
+#include "graph/same.h"
 #include "lockstep/eager.h"
 #include "runtime/state.h"
 
@@ -86,6 +87,16 @@ static ls_status write_one(const writing *w, ls_variable *target, ls_nest value,
     }
   }
   return status;
+}
+
+static ls_status refuse_parts(const writing *w, const char *where) {
+  return ls_invalid_argument(
+      "%s of '%s' %s: the value is distributed; the variable is %s with "
+      "aggregation %s",
+      op_name(w->op), w->variable->name, where,
+      w->variable->synchronization == LS_SYNCHRONIZATION_ON_READ ? "ON_READ"
+                                                                 : "ON_WRITE",
+      ls_aggregation_name(w->variable->aggregation));
 }
 
 // ---- All components --------------------------------------------------------
@@ -310,17 +321,23 @@ static ls_status write_parts_in_trace(const writing *w, ls_nest value,
   return write_one(w, w->variable, one, out_value);
 }
 
-// ---- Writing, by rule ------------------------------------------------------
-static ls_status refuse_parts(const writing *w, const char *where) {
-  return ls_invalid_argument(
-      "%s of '%s' %s: the value is distributed; the variable is %s with "
-      "aggregation %s",
-      op_name(w->op), w->variable->name, where,
-      w->variable->synchronization == LS_SYNCHRONIZATION_ON_READ ? "ON_READ"
-                                                                 : "ON_WRITE",
-      ls_aggregation_name(w->variable->aggregation));
+// What an aggregated write gives is the same on all.
+static ls_status write_mirrored_in_trace(const writing *w,
+                                         const ls_place *place, ls_nest value,
+                                         ls_nest *out_value) {
+  const bool none = w->variable->aggregation == LS_AGGREGATION_NONE;
+  if (value.kind == LS_KIND_DISTRIBUTED && !none)
+    LS_RETURN_IF_ERROR(write_parts_in_trace(w, value, out_value));
+  else if (ls_value_is_distributed(value))
+    return refuse_parts(w, "in a replica");
+  else
+    LS_RETURN_IF_ERROR(write_in_trace(w, place, value, out_value));
+  if (none || out_value->kind != LS_KIND_TENSOR) return ls_ok();
+  out_value->as.tensor = ls_same_note(out_value->as.tensor);
+  return ls_made_status(out_value->as.tensor);
 }
 
+// ---- Writing, by rule ------------------------------------------------------
 static ls_status write_mirrored(const writing *w, ls_nest value,
                                 ls_nest *out_value) {
   ls_place place;
@@ -338,10 +355,7 @@ static ls_status write_mirrored(const writing *w, ls_nest value,
     return write_one(w, w->variable->components[place.index],
                      ls_value_part(value, place.index), out_value);
   case LS_PLACE_TRACE:
-    if (value.kind == LS_KIND_DISTRIBUTED && !none)
-      return write_parts_in_trace(w, value, out_value);
-    if (ls_value_is_distributed(value)) return refuse_parts(w, "in a replica");
-    return write_in_trace(w, &place, value, out_value);
+    return write_mirrored_in_trace(w, &place, value, out_value);
   case LS_PLACE_REPLICA:
     break;
   }
