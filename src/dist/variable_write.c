@@ -252,8 +252,9 @@ static ls_status aggregate_parts(const ls_variable *variable, ls_nest value,
   return status;
 }
 
-static ls_status aggregate(const ls_variable *variable, ls_nest value,
+static ls_status aggregate(const writing *w, ls_nest value,
                            ls_nest *out_value) {
+  const ls_variable *variable = w->variable;
   *out_value = value;
   if (value.kind != LS_KIND_DISTRIBUTED)
     return variable->aggregation == LS_AGGREGATION_SUM &&
@@ -262,7 +263,7 @@ static ls_status aggregate(const ls_variable *variable, ls_nest value,
                : ls_ok();
   if (variable->aggregation == LS_AGGREGATION_ONLY_FIRST_REPLICA) {
     *out_value = ls_distributed_component(value, 0);
-    return ls_ok();
+    return check_parts(w, value);
   }
   return aggregate_parts(variable, value, out_value);
 }
@@ -271,7 +272,7 @@ static ls_nest merge_write(ls_strategy *strategy, ls_nest args, void *user) {
   const writing *w = user;
   ls_nest value = ls_none(), made = ls_none();
   (void)strategy;
-  ls_status status = aggregate(w->variable, args, &value);
+  ls_status status = aggregate(w, args, &value);
   if (ls_status_is_ok(status)) status = write_all(w, value, &made);
   return ls_status_is_ok(status) ? made : ls_fail(status);
 }
@@ -317,7 +318,7 @@ static ls_status write_parts_in_trace(const writing *w, ls_nest value,
                                       ls_nest *out_value) {
   ls_nest one = ls_none();
   LS_RETURN_IF_ERROR(check_count(w->variable, value));
-  LS_RETURN_IF_ERROR(aggregate(w->variable, value, &one));
+  LS_RETURN_IF_ERROR(aggregate(w, value, &one));
   return write_one(w, w->variable, one, out_value);
 }
 
@@ -397,6 +398,7 @@ static ls_status write_on_read_across(const writing *w, ls_nest value,
         "%s of '%s' in a cross-replica context: its value afterwards cannot be "
         "read, as its aggregation is NONE",
         op_name(w->op), w->variable->name);
+  LS_RETURN_IF_ERROR(check_parts(w, value));
   const ls_nest one = ls_value_part(value, 0);
   ls_nest share = one, written = ls_none();
   if (sum) LS_RETURN_IF_ERROR(ls_share_of_sum(w->variable, one, &share));
