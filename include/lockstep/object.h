@@ -28,6 +28,7 @@ typedef struct ls_object_type {
 struct ls_object {
   const ls_object_type *type;
   int references;  // Atomic; touched by the functions below only.
+  int depth;       // Of the nests that it holds; 0: it holds none.
 };
 
 // Makes it an object with one reference, the caller's.

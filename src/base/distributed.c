@@ -106,8 +106,10 @@ ls_nest ls_nest_distributed_on(ls_distributed_kind kind,
   value->allocator = allocator;
   value->kind = kind;
   value->count = count;
-  for (size_t i = 0; i < count; ++i)
+  for (size_t i = 0; i < count; ++i) {
     value->component[i] = components[i];
+    ls_nest_deepen(&value->object, components[i]);
+  }
   return ls_nest_object(LS_KIND_DISTRIBUTED, &value->object);
 }
 

@@ -16,7 +16,6 @@ typedef struct nest_node {
   ls_object object;
   ls_allocator *allocator;
   size_t count;
-  int depth;  // 1 above leaves.
   const char *tag;
   const char **keys;  // NULL for a list and a plain tuple.
   uint32_t *order;    // Positions of the keys in sorted order; with `keys`.
@@ -106,6 +105,26 @@ static bool is_object_kind(ls_kind kind) {
          kind == LS_KIND_OBJECT;
 }
 
+static bool owns_reference(ls_nest nest) {
+  return is_object_kind(nest.kind) || ls_nest_is_node(nest) ||
+         nest.kind == LS_KIND_FAILED;
+}
+
+void ls_nest_deepen(ls_object *holder, ls_nest item) {
+  if (!owns_reference(item) || item.as.ref == NULL) return;
+  const ls_object *held = item.as.ref;
+  if (held->depth >= holder->depth) holder->depth = held->depth + 1;
+}
+
+// The nest, taken over; a failed one if it is too deep.
+static ls_nest bounded(ls_nest nest) {
+  const ls_object *object = nest.as.ref;
+  if (object->depth <= LS_NEST_MAX_DEPTH) return nest;
+  ls_nest_release(nest);
+  return LS_FAIL(LS_INVALID_ARGUMENT, "a nest of more than %d levels",
+                 LS_NEST_MAX_DEPTH);
+}
+
 ls_nest ls_nest_object(ls_kind kind, ls_object *object) {
   if (object == NULL) {
     return LS_FAIL(LS_INVALID_ARGUMENT, "a nest of no object");
@@ -116,13 +135,7 @@ ls_nest ls_nest_object(ls_kind kind, ls_object *object) {
     ls_object_release(object);
     return failed;
   }
-  return (ls_nest){.kind = kind, .as.ref = object};
-}
-
-// ---- Ownership -------------------------------------------------------------
-static bool owns_reference(ls_nest nest) {
-  return is_object_kind(nest.kind) || ls_nest_is_node(nest) ||
-         nest.kind == LS_KIND_FAILED;
+  return bounded((ls_nest){.kind = kind, .as.ref = object});
 }
 
 ls_nest ls_nest_retain(ls_nest nest) {
@@ -213,7 +226,7 @@ static nest_node *make_node(const char *tag, const char *const *keys,
   ls_object_init(&node->object, &node_type);
   node->allocator = allocator;
   node->count = count;
-  node->depth = 1;
+  node->object.depth = 1;
   char *place = (char *)(node->items + count);
   if (keys != NULL) {
     node->keys = (const char **)(void *)place;
@@ -232,18 +245,12 @@ static nest_node *make_node(const char *tag, const char *const *keys,
 // Puts an item, taken over, where none stands.
 static void fill_item(nest_node *node, size_t index, ls_nest item) {
   node->items[index] = item;
-  if (!ls_nest_is_node(item)) return;
-  const nest_node *child = item.as.ref;
-  if (child->depth >= node->depth) node->depth = child->depth + 1;
+  ls_nest_deepen(&node->object, item);
 }
 
 // The nest of a filled node, taken over; a failed one if it is too deep.
 static ls_nest finish_node(ls_kind kind, nest_node *node) {
-  const ls_nest nest = {.kind = kind, .as.ref = node};
-  if (node->depth <= LS_NEST_MAX_DEPTH) return nest;
-  ls_nest_release(nest);
-  return LS_FAIL(LS_INVALID_ARGUMENT, "a nest of more than %d levels",
-                 LS_NEST_MAX_DEPTH);
+  return bounded((ls_nest){.kind = kind, .as.ref = node});
 }
 
 static const ls_nest *find_failed(const ls_nest *items, size_t count) {

@@ -8,6 +8,10 @@
 // Deeper nests are refused, so that recursion fits a fiber's stack.
 enum { LS_NEST_MAX_DEPTH = 256 };
 
+// Counts `item` among what `holder` holds: it is a level above it. A nest made
+// of a holder with too many levels is a failed one.
+void ls_nest_deepen(ls_object *holder, ls_nest item);
+
 // The position of the index-th item in the order of flattening: of a dict the
 // one with the index-th smallest key, of a sequence `index` itself.
 size_t ls_nest_sorted_position(ls_nest nest, size_t index);

@@ -8,6 +8,7 @@
 void ls_object_init(ls_object *object, const ls_object_type *type) {
   object->type = type;
   object->references = 1;
+  object->depth = 0;
 }
 
 void *ls_object_retain(void *object) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/slices.h"
 
+#include "base/nest_internal.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "lockstep/distributed.h"
@@ -47,6 +48,7 @@ ls_nest ls_nest_slices(ls_nest values, ls_tensor indices,
   s->values = values;
   s->indices = indices;
   s->dense_shape = dense_shape;
+  ls_nest_deepen(&s->object, values);
   return ls_nest_object(LS_KIND_SLICES, &s->object);
 }
 

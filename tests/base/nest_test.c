@@ -199,6 +199,20 @@ static void nests_too_deep_for_a_fiber_are_refused(void **state) {
   expect_failed(LS_LIST(nest), LS_INVALID_ARGUMENT, "more than 256 levels");
 }
 
+static void distributed_values_are_levels_too(void **state) {
+  (void)state;
+  ls_nest nest = array_leaf();
+  for (int i = 0; i < LS_NEST_MAX_DEPTH; ++i) {
+    nest = i % 2 == 0 ? ls_nest_distributed(LS_PER_REPLICA, &nest, 1)
+                      : LS_TUPLE(ls_none(), nest);
+    assert_false(ls_nest_is_failed(nest));
+  }
+  expect_failed(LS_LIST(ls_nest_retain(nest)), LS_INVALID_ARGUMENT,
+                "more than 256 levels");
+  expect_failed(ls_nest_distributed(LS_MIRRORED, &nest, 1), LS_INVALID_ARGUMENT,
+                "more than 256 levels");
+}
+
 // ---- Whole trees -----------------------------------------------------------
 static void flattening_visits_sorted_keys(void **state) {
   (void)state;
@@ -442,6 +456,7 @@ int main(void) {
       cmocka_unit_test(a_key_given_twice_is_refused),
       cmocka_unit_test(a_failed_item_makes_the_node_failed),
       cmocka_unit_test(nests_too_deep_for_a_fiber_are_refused),
+      cmocka_unit_test(distributed_values_are_levels_too),
       cmocka_unit_test(flattening_visits_sorted_keys),
       cmocka_unit_test(packing_undoes_flattening),
       cmocka_unit_test(mapping_puts_new_leaves_and_stops_at_a_failure),

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "base/nest_internal.h"
 #include "support/placed.h"
 #include "support/values.h"
 
@@ -265,6 +266,22 @@ static void slices_are_found_in_nests(void **state) {
   ls_nest_release(wrong);
 }
 
+static void slices_of_slices_are_levels(void **state) {
+  (void)state;
+  const ls_tensor index = eager_of(LS_DTYPE_I64, LS_SHAPE(1), (double[]){0});
+  ls_nest nest =
+      rows_at("/cpu:0", LS_DTYPE_I64, (double[]){0}, (double[]){5, 6}, 1, 0);
+  for (int i = 0; i < LS_NEST_MAX_DEPTH; ++i) {
+    nest = ls_nest_slices(nest, index, ls_failed_tensor());
+    expect_ok(ls_nest_status(nest));
+  }
+  expect_slices(nest, (double[]){0}, (double[]){5, 6}, 1);
+  nest = ls_nest_slices(nest, index, ls_failed_tensor());
+  expect_status(ls_nest_status(nest), LS_INVALID_ARGUMENT,
+                "more than 256 levels");
+  ls_nest_release(nest);
+}
+
 static ls_nest reduce_slices(ls_nest args, void *user) {
   (void)user;
   return ls_replica_all_reduce(ls_replica_context(), LS_REDUCE_MEAN, args);
@@ -304,6 +321,7 @@ int main(void) {
       cmocka_unit_test(a_broadcast_copies_every_part),
       cmocka_unit_test(all_reduce_takes_slices_to_one_device),
       cmocka_unit_test(slices_are_found_in_nests),
+      cmocka_unit_test(slices_of_slices_are_levels),
       cmocka_unit_test(a_strategy_reduces_slices),
   };
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
