@@ -204,17 +204,26 @@ ls_status infer_all_to_all(ls_infer *infer) {
   return multiply(infer, parts, &dim[concat]);
 }
 
-ls_status infer_permute(ls_infer *infer) {
-  const ls_attr *sources = ls_infer_attr(infer, "sources");
-  const int64_t root = ls_infer_int(infer, "root", 0);
-  const size_t count = sources == NULL ? 1 : sources->as.ints.count;
-  bool fits = count >= 1 && count <= LS_MAX_REPLICAS;
-  for (size_t i = 0; sources != NULL && fits && i < count; ++i)
-    fits = sources->as.ints.items[i] >= -1 &&
-           sources->as.ints.items[i] < (int64_t)count;
-  if (!fits || root < 0 || root >= LS_MAX_REPLICAS)
+// What a replica receives is like what it sends.
+static ls_status same_from(ls_infer *infer, bool fits) {
+  if (!fits)
     return ls_invalid_argument("%s: a source is none of the replicas",
                                infer->op_name);
   infer->out[0] = infer->in[0];
   return ls_ok();
+}
+
+ls_status infer_permute(ls_infer *infer) {
+  const ls_attr *sources = ls_infer_attr(infer, "sources");
+  const size_t count = sources == NULL ? 0 : sources->as.ints.count;
+  bool fits = count >= 1 && count <= LS_MAX_REPLICAS;
+  for (size_t i = 0; fits && i < count; ++i)
+    fits = sources->as.ints.items[i] >= -1 &&
+           sources->as.ints.items[i] < (int64_t)count;
+  return same_from(infer, fits);
+}
+
+ls_status infer_replica_broadcast(ls_infer *infer) {
+  const int64_t root = ls_infer_int(infer, "root", -1);
+  return same_from(infer, root >= 0 && root < LS_MAX_REPLICAS);
 }

@@ -5,6 +5,7 @@
 
 #include "graph/graph.h"
 #include "graph/trial.h"
+#include "graph/verify.h"
 
 #include "base/require.h"
 
@@ -232,8 +233,23 @@ ls_status ls_op_attr(ls_op op, const char *name, const ls_attr **out_attr) {
                       ls_node_info(node)->name, name);
 }
 
+// Whether the node can have `attr`, perhaps in place of one of that name.
+static ls_status check_attr(ls_arena *memory, const ls_node *node,
+                            const ls_attr *attr) {
+  ls_node with = *node;
+  with.attrs = ls_arena_new_array(memory, ls_attr, node->num_attrs + 1);
+  if (with.attrs == NULL) return ls_out_of_memory();
+  with.num_attrs = 0;
+  for (uint32_t i = 0; i < node->num_attrs; ++i)
+    if (strcmp(node->attrs[i].name, attr->name) != 0)
+      with.attrs[with.num_attrs++] = node->attrs[i];
+  with.attrs[with.num_attrs++] = *attr;
+  return ls_check_attrs(&with);
+}
+
 ls_status ls_op_set_attr(ls_op op, const ls_attr *attr) {
   LS_REQUIRE(attr);
+  LS_REQUIRE(attr->name);
   ls_graph *graph = ls_graph_resolve(op.graph);
   ls_node *node = ls_graph_node(graph, op.id);
   if (node == NULL)
@@ -244,7 +260,13 @@ ls_status ls_op_set_attr(ls_op op, const ls_attr *attr) {
         "setting '%s' of op '%s': only ops of build and function graphs have "
         "attributes to set",
         attr->name, ls_op_name(op));
-  return ls_node_set_attr(graph, node, attr);
+  ls_arena memory;
+  ls_arena_init(&memory, graph->allocator);
+  ls_status status = check_attr(&memory, node, attr);
+  ls_arena_deinit(&memory);
+  if (ls_status_is_ok(status)) status = ls_node_set_attr(graph, node, attr);
+  return ls_status_annotate(status, "setting an attribute of op '%s'",
+                            ls_op_name(op));
 }
 
 // ---- Ops and tensors -------------------------------------------------------

@@ -2,6 +2,7 @@
 #include "runtime/lower.h"
 
 #include "base/runtime_internal.h"
+#include "graph/verify.h"
 #include "runtime/lower_ops.h"
 
 static const ls_lower_function lower_table[LS_OP_COUNT] = {
@@ -264,9 +265,32 @@ static ls_status infer_lowered(ls_lower_scope *scope, const ls_op_spec *spec,
   return ls_ok();
 }
 
-ls_status ls_lower_append(ls_lower_scope *scope, const ls_op_spec *spec,
+// Leaves behind what the op carries besides its own attributes: kernels that
+// several ops share read those of all of them.
+static ls_status drop_marks(ls_lower_scope *scope, ls_op_spec *spec) {
+  size_t own = 0;
+  while (own < spec->num_attrs &&
+         ls_op_has_attr(spec->type, spec->attrs[own].name))
+    ++own;
+  if (own == spec->num_attrs) return ls_ok();
+  ls_attr *attrs =
+      ls_arena_new_array(&scope->to->arena, ls_attr, spec->num_attrs);
+  if (attrs == NULL) return ls_out_of_memory();
+  memcpy(attrs, spec->attrs, own * sizeof(*attrs));
+  for (size_t i = own; i < spec->num_attrs; ++i)
+    if (ls_op_has_attr(spec->type, spec->attrs[i].name))
+      attrs[own++] = spec->attrs[i];
+  spec->attrs = attrs;
+  spec->num_attrs = own;
+  return ls_ok();
+}
+
+ls_status ls_lower_append(ls_lower_scope *scope, const ls_op_spec *wanted,
                           const uint64_t *inputs, const ls_node *origin,
                           ls_node **out_node) {
+  ls_op_spec own = *wanted;
+  const ls_op_spec *spec = &own;
+  LS_RETURN_IF_ERROR(drop_marks(scope, &own));
   const bool pure = make_key(scope, spec, inputs);
   if (pure) {
     const uint64_t id = (uint64_t)(uintptr_t)ls_map_find(
