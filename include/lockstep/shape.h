@@ -97,8 +97,8 @@ LS_API LS_MUST_USE ls_status ls_shape_broadcast(ls_shape a, ls_shape b,
                                                 ls_shape *out_shape);
 // Number of elements, -1 while not known. Saturates at INT64_MAX.
 LS_API int64_t ls_shape_num_elements(ls_shape shape);
-// LS_INVALID_ARGUMENT: a rank above LS_MAX_RANK, a dimension below -1, or more
-// than 2^46 elements.
+// LS_INVALID_ARGUMENT: a rank above LS_MAX_RANK, a dimension below -1, or
+// dimensions, without those of 0, that make more than 2^46 elements.
 LS_API LS_MUST_USE ls_status ls_shape_check(ls_shape shape);
 
 // "f32[2,?]", "i32[]", "f32[...]" for an unknown rank: printed into `buffer`,

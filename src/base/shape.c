@@ -89,12 +89,9 @@ ls_status ls_shape_broadcast(ls_shape a, ls_shape b, ls_shape *out_shape) {
   return ls_ok();
 }
 
-// The product of the known dimensions, saturating.
-static int64_t known_product(ls_shape shape) {
+// The product of the known dimensions but those of 0, saturating.
+static int64_t product_of_others(ls_shape shape) {
   int64_t product = 1;
-  for (int i = 0; i < shape.rank; ++i) {
-    if (shape.dim[i] == 0) return 0;
-  }
   for (int i = 0; i < shape.rank; ++i) {
     if (shape.dim[i] > 0 &&
         __builtin_mul_overflow(product, shape.dim[i], &product)) {
@@ -105,7 +102,11 @@ static int64_t known_product(ls_shape shape) {
 }
 
 int64_t ls_shape_num_elements(ls_shape shape) {
-  return ls_shape_is_known(shape) ? known_product(shape) : -1;
+  if (!ls_shape_is_known(shape)) return -1;
+  for (int i = 0; i < shape.rank; ++i) {
+    if (shape.dim[i] == 0) return 0;
+  }
+  return product_of_others(shape);
 }
 
 ls_status ls_shape_check(ls_shape shape) {
@@ -120,7 +121,8 @@ ls_status ls_shape_check(ls_shape shape) {
           DIMS_TEXT(shape), (long long)max_elements, LS_UNKNOWN_DIM);
     }
   }
-  if (known_product(shape) > max_elements) {
+  // Also without those of 0: strides are products of some dimensions.
+  if (product_of_others(shape) > max_elements) {
     return ls_invalid_argument("%s has more than %lld elements",
                                DIMS_TEXT(shape), (long long)max_elements);
   }

@@ -101,7 +101,7 @@ typedef struct ls_run_args {
 typedef struct ls_plan_facts {
   size_t shared_bytes, frame_bytes, scratch_bytes, constant_bytes;
   size_t num_instructions;
-  int64_t flops;
+  double flops;
 } ls_plan_facts;
 
 struct ls_text;  // base/text.h

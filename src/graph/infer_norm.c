@@ -165,7 +165,7 @@ static ls_status attention_shape(const ls_infer *infer, size_t first,
   bool fits = heads > 0 && take_shapes(infer, first, count, s);
   if (fits && count == 1) {
     const int64_t width = s[0].dim[2];
-    fits = width < 0 || width % (3 * heads) == 0;
+    fits = width < 0 || (width % 3 == 0 && width / 3 % heads == 0);
     *out_shape = s[0];
     out_shape->dim[2] = width < 0 ? width : width / 3;
   } else if (fits) {

@@ -148,13 +148,19 @@ ls_status infer_dynamic_update_slice(ls_infer *infer) {
 }
 
 // ---- Pad, concatenate, reverse ---------------------------------------------
-// One padded dimension, and before low and high count; false if it is too
-// large or below 0.
+// No number of padding may be larger: then it can be computed with without
+// fear.
+static const int64_t most_padding = INT64_C(1) << 46;
+
+// One padded dimension, and before low and high count; false if a number or the
+// result is too large, or below 0 where it must not be.
 static bool padded(int64_t size, int64_t low, int64_t high, int64_t interior,
                    int64_t *out_inside, int64_t *out) {
   int64_t inside = 0;
   *out_inside = *out = LS_UNKNOWN_DIM;
-  if (interior < 0) return false;
+  if (interior < 0 || interior > most_padding || low < -most_padding ||
+      low > most_padding || high < -most_padding || high > most_padding)
+    return false;
   if (size < 0) return true;
   if (size > 0 && (__builtin_mul_overflow(size - 1, interior, &inside) ||
                    __builtin_add_overflow(inside, size, &inside)))
@@ -183,9 +189,10 @@ ls_status infer_pad(ls_infer *infer) {
                 &inside.dim[i], &shape.dim[i]))
       return ls_invalid_argument(
           "pad of %s: axis %d by %lld below, %lld above and %lld between; "
-          "between must be 0 or more, and the size that comes out too",
+          "between must be 0 or more, the size that comes out too, and none "
+          "beyond %lld",
           LS_OPERAND_TEXT(infer, 0), i, (long long)low, (long long)high,
-          (long long)interior);
+          (long long)interior, (long long)most_padding);
   }
   infer->out[0] = (ls_type){infer->in[0].dtype, shape};
   LS_RETURN_IF_ERROR(ls_shape_check(inside));

@@ -178,6 +178,9 @@ static void absurd_shapes_are_refused(void **state) {
   expect_ok(ls_shape_check(LS_SHAPE_UNKNOWN));
   expect_status(ls_shape_check(LS_SHAPE(large, 2)), LS_INVALID_ARGUMENT,
                 "more than");
+  expect_ok(ls_shape_check(LS_SHAPE(0, large)));
+  expect_status(ls_shape_check(LS_SHAPE(0, large, 2)), LS_INVALID_ARGUMENT,
+                "more than");
   expect_status(ls_shape_check(LS_SHAPE(large + 1)), LS_INVALID_ARGUMENT,
                 "dimension 0");
   expect_status(ls_shape_check(LS_SHAPE(large, large, large)),

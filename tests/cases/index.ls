@@ -101,6 +101,22 @@ graph build "g" {
 }
 ---- INVALID_ARGUMENT
 pad of f32[4]: axis 0 by
+==== padding that comes to little
+graph build "g" {
+  %1 = placeholder() {dtype = f32, shape = shape[4]} : f32[4]
+  %2 = placeholder() {dtype = f32, shape = shape[]} : f32[]
+  %3 = pad(%1, %2) {low = [-9223372036854775808], high = [9223372036854775807], interior = [0]} : f32[3]
+}
+---- INVALID_ARGUMENT
+and none beyond 70368744177664
+==== more between single elements than there can be
+graph build "g" {
+  %1 = placeholder() {dtype = f32, shape = shape[1]} : f32[1]
+  %2 = placeholder() {dtype = f32, shape = shape[]} : f32[]
+  %3 = pad(%1, %2) {low = [0], high = [0], interior = [9223372036854775807]} : f32[1]
+}
+---- INVALID_ARGUMENT
+and none beyond 70368744177664
 ==== padding of another type
 graph build "g" {
   %1 = placeholder() {dtype = f32, shape = shape[4]} # "x" : f32[4]

@@ -108,3 +108,10 @@ graph build "g" {
 }
 ---- INVALID_ARGUMENT
 attention takes q, k and v, or one operand that holds all three, got 2 operands
+==== so many heads that three times as many wrap around
+graph build "g" {
+  %1 = placeholder() {dtype = f32, shape = shape[2,3,24]} : f32[2,3,24]
+  %2 = attention(%1) {num_heads = 6148914691236517206} : f32[2,3,8]
+}
+---- INVALID_ARGUMENT
+attention by 6148914691236517206 heads of f32[2,3,24]

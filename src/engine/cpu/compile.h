@@ -121,7 +121,7 @@ typedef struct ls_cpu_compiler {
   bool in_lane;          // In lane code.
   uint32_t replicate;    // Its index; NONE outside.
   bool in_order;         // Lanes come here in order, which posts rely on.
-  int64_t trips;         // Runs of this place in one run, for the flops.
+  double trips;          // Runs of this place in one run, for the flops.
   const ls_node *named;  // The node that was named last, and its name.
   const char *name;
 } ls_cpu_compiler;

@@ -22,7 +22,7 @@ enum { WORTH_NANOS = 40000, SHARE_NANOS = 5000, MERGED_BYTES_PER_NANO = 10 };
 // Of all lanes, in nanoseconds: on one core from one park to the next, and in
 // either way in all. `nanos` and `blocks` are of a lane.
 typedef struct estimate {
-  int64_t nanos, blocks, merged;
+  double nanos, blocks, merged;
   int64_t parks;
 } estimate;
 
@@ -32,14 +32,14 @@ static estimate estimate_of(const ls_cpu_compiler *self, int64_t threads,
   for (uint32_t i = begin; i < end; ++i) {
     const ls_cpu_instruction *at = &self->instructions[i];
     const ls_cpu_note *note = &self->origins[i].note;
-    const int64_t nanos = ls_cpu_team_nanos(note->flops, note->bytes);
+    const double nanos = ls_cpu_team_nanos(note->flops, note->bytes);
     const bool by_team = at->code == LS_CPU_KERNEL && at->number != 0;
     sum.nanos += nanos;
-    sum.blocks += by_team ? nanos / threads + SHARE_NANOS : nanos;
+    sum.blocks += by_team ? nanos / (double)threads + SHARE_NANOS : nanos;
     sum.parks += at->code == LS_CPU_WAIT || at->code == LS_CPU_MEET ||
                  at->code == LS_CPU_HOST_FINISH;
     if (at->code == LS_CPU_POST) {
-      sum.merged += (int64_t)self->storages[self->operands[at->operand]].size;
+      sum.merged += (double)self->storages[self->operands[at->operand]].size;
     }
   }
   return sum;
@@ -59,10 +59,10 @@ static int64_t lanes_of(const ls_cpu_compiler *self) {
 
 static bool parts_pay(const ls_cpu_compiler *self, const ls_cpu_launch *launch,
                       const estimate *lane, int64_t threads, int64_t fill) {
-  const int64_t sweep =
-      lane->nanos / launch->num_bodies * lanes_of(self) / lane->parks;
-  const int64_t parts = (lane->nanos + lane->merged / MERGED_BYTES_PER_NANO) *
-                        100 / (threads * fill);
+  const double sweep = lane->nanos / launch->num_bodies *
+                       (double)lanes_of(self) / (double)lane->parks;
+  const double parts = (lane->nanos + lane->merged / MERGED_BYTES_PER_NANO) *
+                       100 / (double)(threads * fill);
   return sweep >= WORTH_NANOS && parts < lane->blocks;
 }
 

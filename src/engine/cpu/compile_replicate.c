@@ -170,7 +170,7 @@ static void emit_body(ls_cpu_compiler *compiler, ls_cpu_region *self,
                       ls_cpu_body *body) {
   compiler->in_order = true;
   compiler->num_met = 0;
-  const int64_t trips = compiler->trips;
+  const double trips = compiler->trips;
   compiler->trips *= body->num_lanes;
   for (size_t i = 0; i < body->graph->num_nodes; ++i) {
     const ls_node *node = body->graph->nodes[i];

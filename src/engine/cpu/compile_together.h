@@ -69,7 +69,8 @@ typedef struct ls_cpu_extra {
   const char *kind;  // NULL: the node's op.
   ls_kernel_loop loop;
   const void *params;
-  int64_t blocks, flops;
+  int64_t blocks;
+  double flops;
   size_t bytes;
   const uint32_t *in, *out;
   uint32_t num_in, num_out;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/cpu/conv_plan.h"
 
+#include <math.h>
+
 // Parts of a weights' gradient, and bytes of what they add up, at most; pixels
 // of a part at least, for its sums to be worth writing.
 enum { MOST_PARTS = 8, PARTS_BYTES = 16 << 20, PART_PIXELS = 256 };
@@ -64,13 +66,13 @@ void ls_conv_widen_column(const ls_conv_types *types, void *to, int64_t pitch,
   }
 }
 
-int64_t ls_conv_flops(const ls_conv *conv) {
-  int64_t flops =
-      2 * conv->images * conv->groups * conv->in_channels * conv->out_channels;
+double ls_conv_flops(const ls_conv *conv) {
+  double flops = 2.0 * (double)conv->images * (double)conv->groups *
+                 (double)conv->in_channels * (double)conv->out_channels;
   for (int i = 0; i < LS_WINDOW_DIMS; ++i) {
     const ls_conv_dim *dim = &conv->dim[i];
     // Of `spread` taps in a row one meets something, on the average.
-    flops *= (dim->out * dim->taps + dim->spread - 1) / dim->spread;
+    flops *= ceil((double)dim->out * (double)dim->taps / (double)dim->spread);
   }
   return flops;
 }

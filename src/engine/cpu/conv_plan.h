@@ -41,7 +41,7 @@ static inline size_t ls_conv_place(size_t *end, size_t size) {
 
 // 2 x the multiply-adds of all outputs: those that meet the padding count, but
 // none of those between spread-out inputs.
-int64_t ls_conv_flops(const ls_conv *conv);
+double ls_conv_flops(const ls_conv *conv);
 
 // Into how many parts, with sums of their own, `pieces` of a weights' gradient
 // are dealt: at least 1. `pixels` are those that count.

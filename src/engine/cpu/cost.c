@@ -132,11 +132,11 @@ static void add(group *g, const ls_executable *executable, size_t pc,
                 const ls_cpu_cost *cost, const rates *machine) {
   const ls_cpu_note *note = &executable->notes[pc];
   const double runs = (double)cost->runs;
-  const double compute = (double)note->flops / machine->flops;
+  const double compute = note->flops / machine->flops;
   const double traffic = (double)note->bytes / machine->bytes;
   g->nanos += cost->nanos;
   g->runs += cost->runs;
-  g->flops += (double)note->flops * runs;
+  g->flops += note->flops * runs;
   g->bytes += (double)note->bytes * runs;
   g->bound += (compute > traffic ? compute : traffic) * runs;
 }

@@ -137,7 +137,7 @@ static void emit_step(ls_cpu_compiler *self, ls_cpu_scope *scope,
   instruction->params = plan->params;
   instruction->size = step->blocks;
   if (use->lanes > 1 || use->first > 0) spread_step(self, use, step, position);
-  const int64_t flops = plan->flops * use->lanes;
+  const double flops = plan->flops * (double)use->lanes;
   bytes *= use->lanes;
   instruction->number = ls_cpu_team_gains(flops, bytes, instruction->size);
   self->origins[position].note.bytes = bytes;
@@ -208,7 +208,7 @@ void ls_cpu_emit_use(ls_cpu_compiler *self, ls_cpu_scope *scope,
   }
   emit_step(self, scope, use, &step);
   ls_cpu_need_scratch(self, plan->scratch);
-  self->out->facts.flops += plan->flops * use->lanes * self->trips;
+  self->out->facts.flops += plan->flops * (double)use->lanes * self->trips;
 }
 
 static void emit_kernel(ls_cpu_compiler *self, ls_cpu_scope *scope,

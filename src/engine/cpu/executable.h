@@ -138,7 +138,7 @@ typedef struct ls_cpu_note {
   const char *name;   // Of the user's op.
   const char *kind;   // What it is, if not the op of `node`.
   const char *label;  // "op 'a/b' (f.c:12)": of what parks or fails.
-  int64_t flops;      // Of one run of a kernel, like what follows.
+  double flops;       // Of one run of a kernel, like what follows.
   size_t bytes;       // Read and written, each operand once.
 } ls_cpu_note;
 

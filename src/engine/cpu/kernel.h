@@ -63,7 +63,7 @@ typedef struct ls_kernel_plan {
   bool alias;        // Output 0 is input 0's bytes (reshape): no work if
                      // they share storage; `loop` copies otherwise.
   bool adds;         // `loop` can do what the call's `adds` says.
-  int64_t flops;     // 2 x multiply-add of products; 0 for others.
+  double flops;      // 2 x multiply-add of products; 0 for others.
   // Input `labels` holds numbers of classes, 0 to num_classes - 1: a run that
   // meets another fails before `loop`. 0: there are none.
   uint32_t labels;

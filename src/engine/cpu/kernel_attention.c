@@ -468,29 +468,30 @@ static ls_status plan_attention(ls_kernel_plan *plan, uint32_t first,
   else
     self->band = band_of(self);
   self->table_scratch = table_scratch(self, plan->kernels, first > 0);
-  self->units = type.shape.dim[0] * self->heads;
   plan->params = self;
   *out_self = self;
   return ls_ok();
 }
 
 // Multiply-adds of a head for one of depth of queries and of values.
-static int64_t scores_of(const attention_params *self) {
-  int64_t scores = 0;
-  if (self->whole != NULL && self->causal)
-    return self->q.rows * (self->q.rows + 1) / 2;
-  for (int64_t i = 0; i < self->q.rows; i += self->band) {
-    const query_band b = band_at(self, i);
-    scores += b.rows * b.keys;
-  }
-  return scores;
+static double scores_of(const attention_params *self) {
+  const double rows = (double)self->q.rows, keys = (double)self->k.rows;
+  if (!self->causal) return rows * keys;
+  // Of a band, which `whole` has none of, all queries meet the last one's keys.
+  const double band = self->whole != NULL ? 1 : (double)self->band;
+  return rows * (rows + band) / 2;
 }
 
 static void set_blocks(ls_kernel_plan *plan, attention_params *self,
-                       int64_t work) {
-  self->units_per_block = ls_max_i64(1, BLOCK_WORK / ls_max_i64(1, work));
+                       double work, bool gradient) {
+  // Without depth there is nothing to compute, whatever the number of heads.
+  plan->blocks = 0;
+  if (self->q.depth + self->v.depth == 0) return;
+  self->units = plan->in[0].shape.dim[0] * self->heads;
+  self->units_per_block = (int64_t)fmax(1, BLOCK_WORK / fmax(1, work));
   plan->blocks = ls_blocks_of(self->units, self->units_per_block);
-  plan->flops = 2 * work * self->units;
+  plan->flops = 2 * work * (double)self->units;
+  plan->scratch = divide_scratch(self, gradient, &(attention_work){0}, NULL);
 }
 
 ls_status kernel_attention(ls_kernel_plan *plan) {
@@ -498,8 +499,8 @@ ls_status kernel_attention(ls_kernel_plan *plan) {
   LS_RETURN_IF_ERROR(plan_attention(plan, 0, &self));
   self->out = place_of(0, plan->out[0].shape, 0, plan->out[0].shape.dim[2],
                        self->heads);
-  set_blocks(plan, self, scores_of(self) * (self->q.depth + self->v.depth));
-  plan->scratch = divide_scratch(self, false, &(attention_work){0}, NULL);
+  set_blocks(plan, self,
+             scores_of(self) * (double)(self->q.depth + self->v.depth), false);
   plan->loop = attention_loop;
   return ls_ok();
 }
@@ -511,8 +512,8 @@ ls_status kernel_attention_grad(ls_kernel_plan *plan) {
   self->out =
       place_of(0, plan->in[0].shape, 0, plan->in[0].shape.dim[2], self->heads);
   set_blocks(plan, self,
-             scores_of(self) * (3 * self->q.depth + 2 * self->v.depth));
-  plan->scratch = divide_scratch(self, true, &(attention_work){0}, NULL);
+             scores_of(self) * (double)(3 * self->q.depth + 2 * self->v.depth),
+             true);
   plan->loop = gradient_loop;
   return ls_ok();
 }

@@ -337,13 +337,12 @@ ls_status kernel_matmul(ls_kernel_plan *plan) {
     return ls_product_parts_prepare(&self->product, self->has_bias, plan);
   if (!choose_product(plan, self))
     return ls_kernel_unsupported(plan, self->dtype);
-  const int64_t m = (int64_t)self->product.m, n = (int64_t)self->product.n;
-  const int64_t k = (int64_t)self->product.k;
   cut_units(self);
   if (is_worth_arranging(self, plan->kernels)) plan_arranging(self, plan);
   plan->loop = matmul_loop;
   plan->params = self;
   plan->blocks = ls_blocks_of(self->units, self->units_per_block);
-  plan->flops = 2 * self->batch * m * n * k;
+  plan->flops = 2.0 * (double)self->batch * (double)self->product.m *
+                (double)self->product.n * (double)self->product.k;
   return ls_ok();
 }

@@ -150,10 +150,10 @@ ls_status ls_cpu_print_plan(const ls_executable *self, ls_text *text) {
   ls_text_append_format(
       text,
       "inputs %zu, outputs %zu, variables %zu, replicas %d\n"
-      "instructions %zu, flops %lld\n"
+      "instructions %zu, flops %.0f\n"
       "bytes: shared %zu, frame %zu, scratch %zu, constants %zu, kernels %zu\n",
       program->num_inputs, program->num_outputs, program->num_uses,
-      self->replicas, facts->num_instructions, (long long)facts->flops,
+      self->replicas, facts->num_instructions, facts->flops,
       facts->shared_bytes, facts->frame_bytes, facts->scratch_bytes,
       facts->constant_bytes, self->kernel_scratch);
   for (size_t pc = 0; pc < self->num_instructions; ++pc) {

@@ -145,6 +145,6 @@ ls_status ls_product_parts_prepare(const ls_cpu_product *product, bool has_bias,
   const int64_t bytes = self->parts * size_of(self) * (int64_t)sizeof(float);
   (bytes < MANY_BYTES ? plan_two_steps : plan_one_step)(self, plan);
   plan->blocks = ls_max_i64(1, ls_blocks_of((int64_t)product->m, self->rows));
-  plan->flops = 2 * size_of(self) * self->k;
+  plan->flops = 2.0 * (double)size_of(self) * (double)self->k;
   return ls_ok();
 }

@@ -207,7 +207,7 @@ ls_status ls_cpu_products_prepare(const ls_cpu_products *products,
                                   .k = (size_t)k,
                                   .a_transposed = true,
                                   .accumulate = true};
-  plan->flops = 2 * products->m * products->n * rows;
+  plan->flops = 2.0 * (double)products->m * (double)products->n * (double)rows;
   plan->scratch = self->sums + (wide ? kernels->product_f64_scratch(&largest)
                                      : kernels->product_scratch(&largest));
   plan->loop = products_loop;

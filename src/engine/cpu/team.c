@@ -6,11 +6,11 @@
 // spinning one 0.4.
 enum { FLOPS_PER_NS = 100, BYTES_PER_NS = 30, WORTH_NS = 20000 };
 
-int64_t ls_cpu_team_nanos(int64_t flops, size_t bytes) {
-  return flops / FLOPS_PER_NS + (int64_t)(bytes / BYTES_PER_NS);
+double ls_cpu_team_nanos(double flops, size_t bytes) {
+  return flops / FLOPS_PER_NS + (double)bytes / BYTES_PER_NS;
 }
 
-bool ls_cpu_team_gains(int64_t flops, size_t bytes, int64_t blocks) {
+bool ls_cpu_team_gains(double flops, size_t bytes, int64_t blocks) {
   return blocks >= 2 && ls_cpu_team_nanos(flops, bytes) >= WORTH_NS;
 }
 

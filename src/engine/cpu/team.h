@@ -25,8 +25,8 @@ void ls_cpu_team_run(const ls_cpu_team *team, ls_kernel_loop loop,
                      const ls_kernel_call *call, int64_t blocks);
 
 // About what work of this size takes on one core.
-int64_t ls_cpu_team_nanos(int64_t flops, size_t bytes);
+double ls_cpu_team_nanos(double flops, size_t bytes);
 // Whether it gains by a team: some 20 microseconds of one core.
-bool ls_cpu_team_gains(int64_t flops, size_t bytes, int64_t blocks);
+bool ls_cpu_team_gains(double flops, size_t bytes, int64_t blocks);
 
 #endif  // LS_ENGINE_CPU_TEAM_H_
