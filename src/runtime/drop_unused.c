@@ -128,6 +128,7 @@ static void renumber_parameters(ls_graph *graph) {
 static void keep_declared(ls_graph *graph, const bool *kept) {
   const size_t before = graph->num_declared;
   graph->num_declared = keep_refs(graph->parameters, kept, before);
+  if (graph->num_declared == before) return;
   memmove(graph->parameters + graph->num_declared, graph->parameters + before,
           (graph->num_parameters - before) * sizeof(*graph->parameters));
   graph->num_parameters -= before - graph->num_declared;
@@ -239,6 +240,7 @@ static ls_status mark_node(usage *u, ls_node *node) {
 
 static void keep_captures(usage *u, bool *kept) {
   ls_graph *graph = u->graph;
+  if (graph->num_captures == 0) return;
   uint64_t *parameters = graph->parameters + graph->num_declared;
   size_t left = 0;
   for (size_t i = 0; i < graph->num_captures; ++i) {

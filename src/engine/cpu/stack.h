@@ -47,7 +47,7 @@ void ls_cpu_stacks_reset(ls_cpu_stacks *self);
 
 static inline ls_cpu_stack_pool *ls_cpu_stacks_of(const ls_cpu_stacks *self,
                                                   size_t stream) {
-  return self->pools + stream * self->num_sites;
+  return self->num_sites == 0 ? NULL : &self->pools[stream * self->num_sites];
 }
 
 // The stack with `size` bytes of `value` on top.
