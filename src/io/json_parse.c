@@ -215,6 +215,8 @@ static ls_status parse_key(parser *p, ls_map *keys, const char **out_key) {
   size_t size = 0;
   if (!accept(p, '"')) return wrong(p, "a key in quotes");
   LS_RETURN_IF_ERROR(parse_string(p, out_key, &size));
+  if (strlen(*out_key) != size)  // Read as C's, two keys could be one.
+    return wrong(p, "a key without \\u0000 before this");
   if (ls_map_has(keys, *out_key, size))
     return ls_status_annotate(wrong(p, "every key once"),
                               "'%s' was there already", *out_key);

@@ -8,11 +8,12 @@
 . "$(dirname "$0")/../support/cli.sh"
 rm -rf run
 
-# Shells start background programs with SIGINT ignored, so a helper sets it
+# Shells start background programs with SIGINT ignored, and nohup what it starts
+# with SIGHUP ignored, so a helper sets them
 # free: env from coreutils.
 # stops SIGNAL CODE
 stops() {
-  env --default-signal=INT "$lockstep" train --model tiny --data synthetic \
+  env --default-signal=INT,HUP "$lockstep" train --model tiny --data synthetic \
     --epochs 1000000 --run-dir run --overwrite >out.txt 2>err.txt &
   process=$!
   waits_for test -s run/metrics.jsonl
@@ -60,7 +61,7 @@ ends_early() {
   wanted_code=$2
   shift 2
   rm -f was-loaded
-  env --default-signal=INT "$lockstep" "$@" >out.txt 2>err.txt &
+  env --default-signal=INT,HUP "$lockstep" "$@" >out.txt 2>err.txt &
   process=$!
   waits_for test -e was-loaded
   kill -s "$signal" $process

@@ -74,6 +74,7 @@ static void what_is_wrong_is_named_with_its_line(void **state) {
       {"{\"a\" 1}", "found '1', expected ':'"},
       {"{a:1}", "expected a key in quotes"},
       {"{\"a\":1,\"a\":2}", "expected every key once"},
+      {"{\"a\\u0000b\":1}", "expected a key without \\u0000"},
       {"[1 2]", "found '2', expected ',' or ']'"},
       {"\"abc", "expected '\"' at the string's end"},
       {"\"\\x\"", "found 'x', expected one of"},
