@@ -234,7 +234,9 @@ LS_API LS_MUST_USE ls_status ls_optimizer_minimize_tape(ls_optimizer *optimizer,
 // The same for gradients that are known already: `gradients[i]` belongs to
 // `variables[i]`; a none leaves it alone. All replicas give the same variables
 // in the same order.
-//   LS_INVALID_ARGUMENT     none has a gradient: lists the variables.
+//   LS_INVALID_ARGUMENT     none has a gradient: lists the variables; or one is
+//                           of another type or shape than its variable: no
+//                           variable moves.
 //   LS_FAILED_PRECONDITION  in a cross-replica context: see
 //                           ls_optimizer_apply_across.
 LS_PLACED ls_op ls_optimizer_apply(ls_optimizer *optimizer,

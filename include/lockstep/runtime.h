@@ -46,9 +46,10 @@ typedef struct ls_clock {
 // and append regular files only: INVALID_ARGUMENT for a fifo or a device.
 typedef struct ls_file_system {
   // The whole file; the caller owns `*out_data` and releases it with the
-  // allocator it gave. One byte beyond the end is 0.
-  ls_status (*read)(void *user, const char *path, ls_allocator *allocator,
-                    char **out_data, size_t *out_size);
+  // allocator it gave. One byte beyond the end is 0. A file of more than `most`
+  // bytes (SIZE_MAX: any) is INVALID_ARGUMENT.
+  ls_status (*read)(void *user, const char *path, size_t most,
+                    ls_allocator *allocator, char **out_data, size_t *out_size);
   ls_status (*exists)(void *user, const char *path, bool *out_exists);
   // Replaces the file: written aside, synced, renamed. It keeps its mode, and a
   // link its place.

@@ -295,6 +295,11 @@ LS_API LS_MUST_USE ls_status ls_strategy_distribute_datasets_from_function(
 // Calls fn((component, arguments...)) for each component of the variable, under
 // its device: a tuple of the component and component r of each leaf of `args`
 // (a tuple). The results are put together by ls_update_regroup.
+//
+// In a replica it is a merge call: the arguments are those of all replicas.
+// What an aggregated ON_WRITE variable is updated with is the same on all: what
+// all_reduce, all_gather, a broadcast or a merge call has given, and what is
+// one value for all.
 //   LS_INVALID_ARGUMENT  not a distributed variable; an argument that is
 //                        distributed and not mirrored: nothing has been called.
 LS_API LS_MUST_USE ls_status ls_strategy_update(ls_strategy *strategy,

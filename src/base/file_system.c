@@ -74,23 +74,31 @@ static ls_status open_regular(const char *verb, const char *path, int flags,
 }
 
 // ---- Reading ---------------------------------------------------------------
+static ls_status too_long(const char *path, size_t most) {
+  return ls_invalid_argument("'%s' has more than %zu bytes", path, most);
+}
+
 // Reads from `file` to its end. The size that the system tells is a hint: files
 // grow, and some have none.
-static ls_status read_all(int file, const char *path, ls_allocator *allocator,
-                          char **out_data, size_t *out_size) {
+static ls_status read_all(int file, const char *path, size_t most,
+                          ls_allocator *allocator, char **out_data,
+                          size_t *out_size) {
   struct stat info = {0};
   if (fstat(file, &info) != 0) return file_status("read", path, errno);
-  size_t needed = (info.st_size > 0 ? (size_t)info.st_size : 0) + 2;
+  const size_t hint = info.st_size > 0 ? (size_t)info.st_size : 0;
+  if (hint > most && S_ISREG(info.st_mode)) return too_long(path, most);
+  size_t needed = hint + 2;
   char *data = NULL;
   size_t capacity = 0;
   size_t size = 0;
+  ls_status status = ls_ok();
   for (;;) {
     if (capacity - size < 2) {
       char *grown = needed > capacity ? ls_allocate(allocator, needed) : NULL;
       if (grown == NULL) {
-        ls_release(allocator, data);
-        return LS_STATUS(LS_RESOURCE_EXHAUSTED,
-                         "no memory for %zu bytes of '%s'", needed, path);
+        status = LS_STATUS(LS_RESOURCE_EXHAUSTED,
+                           "no memory for %zu bytes of '%s'", needed, path);
+        break;
       }
       if (size > 0) memcpy(grown, data, size);
       ls_release(allocator, data);
@@ -100,13 +108,17 @@ static ls_status read_all(int file, const char *path, ls_allocator *allocator,
     }
     const ssize_t got = read(file, data + size, capacity - size - 1);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) {
-      const int error = errno;
-      ls_release(allocator, data);
-      return file_status("read", path, error);
-    }
-    if (got == 0) break;
+    if (got < 0) status = file_status("read", path, errno);
+    if (got <= 0) break;
     size += (size_t)got;
+    if (size > most) {
+      status = too_long(path, most);
+      break;
+    }
+  }
+  if (!ls_status_is_ok(status)) {
+    ls_release(allocator, data);
+    return status;
   }
   data[size] = '\0';
   *out_data = data;
@@ -114,7 +126,7 @@ static ls_status read_all(int file, const char *path, ls_allocator *allocator,
   return ls_ok();
 }
 
-static ls_status system_read(void *user, const char *path,
+static ls_status system_read(void *user, const char *path, size_t most,
                              ls_allocator *allocator, char **out_data,
                              size_t *out_size) {
   (void)user;
@@ -122,7 +134,7 @@ static ls_status system_read(void *user, const char *path,
   *out_size = 0;
   int file = -1;
   LS_RETURN_IF_ERROR(open_regular("read", path, O_RDONLY, &file));
-  ls_status status = read_all(file, path, allocator, out_data, out_size);
+  ls_status status = read_all(file, path, most, allocator, out_data, out_size);
   close(file);
   return status;
 }

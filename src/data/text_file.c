@@ -62,7 +62,8 @@ ls_status ls_dataset_text(const char *path, const ls_text_options *options,
   ls_allocator *allocator = ls_runtime_allocator(runtime);
   char *text = NULL;
   size_t size = 0;
-  LS_RETURN_IF_ERROR(files->read(files->user, path, allocator, &text, &size));
+  LS_RETURN_IF_ERROR(
+      files->read(files->user, path, SIZE_MAX, allocator, &text, &size));
   pieces part = {0};
   ls_status status = choose(path, size, length, opts.test, &part);
   if (ls_status_is_ok(status)) status = cut(text, &part, out_dataset);

@@ -139,12 +139,29 @@ static ls_status call_merge(const ls_rounds *call, ls_nest args,
   return status;
 }
 
+// What is for all, or mirrored, is the same on all.
+static ls_nest note_same(ls_nest leaf, void *user) {
+  ls_replica_task *task = user;
+  ls_nest own = leaf;
+  if (leaf.kind == LS_KIND_DISTRIBUTED &&
+      ls_distributed_kind_of(leaf) == LS_MIRRORED)
+    own = ls_distributed_component(leaf, (size_t)task->replica->id);
+  return own.kind != LS_KIND_TENSOR ||
+                 ls_same_values_add(&task->same, own.as.tensor)
+             ? ls_none()
+             : ls_fail(ls_out_of_memory());
+}
+
 static ls_status give_results(ls_rounds *call, ls_nest result) {
   for (size_t r = 0; r < call->count; ++r) {
     ls_replica_task *task = &call->tasks[r];
     ls_nest_release(task->merge_args);
     task->merge_args = ls_none();
     LS_RETURN_IF_ERROR(ls_select_replica((int64_t)r, result, &task->merged));
+    const ls_nest noted = ls_nest_map(result, note_same, task);
+    const ls_status status = ls_nest_status(noted);
+    ls_nest_release(noted);
+    LS_RETURN_IF_ERROR(status);
   }
   return ls_ok();
 }
@@ -331,7 +348,8 @@ static ls_nest reduced_leaf(ls_nest got, void *user) {
   reduced *r = user;
   const ls_nest given = r->given[r->next++];
   return given.kind == LS_KIND_TENSOR && got.kind == LS_KIND_TENSOR
-             ? ls_leaf(ls_make_reduced(r->op, given.as.tensor, got.as.tensor))
+             ? ls_leaf(ls_same_note(
+                   ls_make_reduced(r->op, given.as.tensor, got.as.tensor)))
              : ls_nest_retain(got);
 }
 

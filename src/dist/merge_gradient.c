@@ -11,6 +11,7 @@
 #include "grad/grad.h"
 #include "grad/rules.h"
 #include "graph/make.h"
+#include "graph/same.h"
 
 // ---- What is got -----------------------------------------------------------
 typedef struct tensors {
@@ -59,7 +60,8 @@ static ls_nest place_behind(ls_nest leaf, void *user) {
     m->op = ls_add_meeting(LS_OP_MERGE_CALL, m->given.items, m->given.count,
                            NULL, 0, m->got.items + at,
                            left < MOST_RESULTS ? left : MOST_RESULTS);
-  return ls_leaf(ls_op_output(m->op, (unsigned)place));
+  const ls_tensor made = ls_op_output(m->op, (unsigned)place);
+  return ls_leaf(ls_same_is_noted(leaf.as.tensor) ? ls_same_note(made) : made);
 }
 
 // What the function reads of variables it is given, too: by all replicas.

@@ -33,6 +33,9 @@ static ls_status init_task(ls_rounds *rounds, size_t id) {
                                      .user = &task->requests};
   task->context.creators = &task->creator;
   if (rounds->prepare != NULL) LS_RETURN_IF_ERROR(rounds->prepare(task));
+  task->same = (ls_same_values){.allocator = rounds->strategy->allocator,
+                                .graph = task->graph};
+  task->context.same = &task->same;
   LS_RETURN_IF_ERROR(ls_fiber_create(rounds->strategy->fibers, rounds->call,
                                      task, &task->fiber));
   ls_fiber_set_state(task->fiber, &task->context);
@@ -42,6 +45,7 @@ static ls_status init_task(ls_rounds *rounds, size_t id) {
 static void deinit_task(ls_replica_task *task) {
   ls_fiber_destroy(task->fiber);
   ls_shared_requests_deinit(&task->requests);
+  ls_same_values_deinit(&task->same);
   ls_nest_release(task->result);
   ls_nest_release(task->merge_args);
   ls_nest_release(task->merged);

@@ -9,6 +9,7 @@
 
 #include "dist/context.h"
 #include "dist/sharing.h"
+#include "graph/same.h"
 
 typedef struct ls_rounds ls_rounds;
 
@@ -21,6 +22,7 @@ typedef struct ls_replica_task {
   ls_distribution entry;
   ls_creator_entry creator;
   ls_shared_requests requests;
+  ls_same_values same;
   ls_fiber *fiber;
   ls_nest result;
   ls_status status;

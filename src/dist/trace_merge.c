@@ -306,17 +306,26 @@ static ls_status add_op(const merging *m, size_t replica, bool *out_taken,
 
 // ---- What each gets --------------------------------------------------------
 typedef struct giving {
+  ls_same_values *same;
   size_t replica, next_gathered, next_uniform;
   ls_op op;
 } giving;
+
+static ls_nest give_output(const giving *g, size_t output, bool same) {
+  const ls_tensor made = ls_op_output(g->op, (unsigned)output);
+  return same && !ls_same_values_add(g->same, made)
+             ? ls_fail(ls_out_of_memory())
+             : ls_leaf(made);
+}
 
 static ls_nest give_leaf(ls_nest leaf, void *user) {
   giving *g = user;
   switch (way_of(leaf)) {
   case FOR_EACH:
-    return ls_leaf(ls_op_output(g->op, (unsigned)g->next_gathered++));
+    return give_output(g, g->next_gathered++,
+                       ls_distributed_kind_of(leaf) == LS_MIRRORED);
   case FOR_ALL:
-    return ls_leaf(ls_op_output(g->op, (unsigned)g->next_uniform++));
+    return give_output(g, g->next_uniform++, true);
   default:
     return leaf.kind == LS_KIND_DISTRIBUTED &&
                    g->replica < ls_distributed_count(leaf)
@@ -329,7 +338,9 @@ static ls_status give_results(merging *m, ls_nest result, bool *out_taken) {
   for (size_t r = 0; r < m->replicas; ++r) {
     ls_replica_task *task = &m->rounds->tasks[r];
     bool taken = false;
-    giving g = {.replica = r, .next_uniform = m->num_gathered / m->replicas};
+    giving g = {.same = &task->same,
+                .replica = r,
+                .next_uniform = m->num_gathered / m->replicas};
     LS_RETURN_IF_ERROR(add_op(m, r, &taken, &g.op));
     if (r == 0) *out_taken = taken;
     ls_nest_release(task->merge_args);

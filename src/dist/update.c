@@ -9,6 +9,7 @@
 #include "dist/context.h"
 #include "dist/cross_device.h"
 #include "dist/update.h"
+#include "graph/same.h"
 
 // ---- Updating --------------------------------------------------------------
 // One call for each of these.
@@ -137,9 +138,27 @@ typedef struct replica_update {
   bool group;
 } replica_update;
 
-static ls_nest as_mirrored(ls_nest leaf, void *user) {
+// Whether each leaf of a replica's arguments is the same on all.
+static ls_nest is_same(ls_nest leaf, void *user) {
   (void)user;
-  if (leaf.kind != LS_KIND_DISTRIBUTED) return ls_nest_retain(leaf);
+  return ls_nest_i64(leaf.kind == LS_KIND_TENSOR &&
+                     ls_same_is_noted(leaf.as.tensor));
+}
+
+// Each leaf of all replicas' arguments beside what they have said of it.
+typedef struct regarding {
+  const ls_nest *same;
+  bool differs_freely;
+  size_t next;
+} regarding;
+
+static ls_nest as_mirrored(ls_nest leaf, void *user) {
+  regarding *r = user;
+  const ls_nest same = r->same[r->next++];
+  const bool is_mirrored = r->differs_freely || (same.kind == LS_KIND_SCALAR &&
+                                                 ls_nest_number(same) != 0);
+  if (leaf.kind != LS_KIND_DISTRIBUTED || !is_mirrored)
+    return ls_nest_retain(leaf);
   ls_allocator *allocator = ls_current_allocator();
   const size_t count = ls_distributed_count(leaf);
   ls_nest *items = ls_new_array(allocator, ls_nest, count);
@@ -151,20 +170,51 @@ static ls_nest as_mirrored(ls_nest leaf, void *user) {
   return made;
 }
 
+// The arguments, mirrored where all have the same and where they may differ:
+// nothing is aggregated there.
+static ls_nest mirrored_args(const ls_variable *variable, ls_nest args,
+                             ls_nest same) {
+  ls_allocator *allocator = ls_current_allocator();
+  const size_t count = ls_nest_num_leaves(same);
+  ls_nest *leaves = ls_new_array(allocator, ls_nest, count + 1);
+  if (leaves == NULL) return ls_fail(ls_out_of_memory());
+  ls_nest_flatten(same, leaves, count);
+  regarding r = {.same = leaves,
+                 .differs_freely =
+                     variable->aggregation == LS_AGGREGATION_NONE ||
+                     variable->synchronization == LS_SYNCHRONIZATION_ON_READ};
+  const ls_nest made = ls_nest_map(args, as_mirrored, &r);
+  ls_release(allocator, leaves);
+  return made;
+}
+
 static ls_nest merge_update(ls_strategy *strategy, ls_nest args, void *user) {
   const replica_update *u = user;
   ls_nest result = ls_none();
-  // What differs may do so where nothing is aggregated.
-  const bool free = u->variable->aggregation == LS_AGGREGATION_NONE ||
-                    u->variable->synchronization == LS_SYNCHRONIZATION_ON_READ;
   const ls_nest given =
-      free ? ls_nest_map(args, as_mirrored, NULL) : ls_nest_retain(args);
+      mirrored_args(u->variable, ls_nest_item(args, 0), ls_nest_item(args, 1));
   ls_status status = ls_nest_status(given);
+  if (ls_status_is_ok(status))
+    status = ls_status_annotate(
+        ls_assert_mirrored(given),
+        "replicas update '%s' with what is the same on all, as all_reduce or a "
+        "merge call gives it",
+        u->variable->name);
   if (ls_status_is_ok(status))
     status = ls_strategy_update(strategy, u->variable, u->fn, given, u->user,
                                 u->group, &result);
   ls_nest_release(given);
   return ls_status_is_ok(status) ? result : ls_fail(status);
+}
+
+static ls_status update_in_replica(ls_replica *replica, replica_update *u,
+                                   ls_nest args, ls_nest *out_value) {
+  const ls_nest given =
+      LS_TUPLE(ls_nest_retain(args), ls_nest_map(args, is_same, NULL));
+  const ls_status status = ls_take_nest(
+      ls_replica_merge_call(replica, merge_update, given, u), out_value);
+  ls_nest_release(given);
+  return status;
 }
 
 ls_status ls_strategy_update(ls_strategy *strategy, ls_variable *variable,
@@ -188,8 +238,7 @@ ls_status ls_strategy_update(ls_strategy *strategy, ls_variable *variable,
   ls_replica *replica = ls_replica_context();
   if (ls_has_strategy() && replica != NULL && replica->strategy == strategy) {
     replica_update u = {variable, fn, user, group};
-    return ls_take_nest(ls_replica_merge_call(replica, merge_update, args, &u),
-                        out_value);
+    return update_in_replica(replica, &u, args, out_value);
   }
   ls_crossing crossing;
   LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, strategy, "update"));

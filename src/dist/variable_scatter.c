@@ -9,6 +9,7 @@
 #include "dist/update.h"
 #include "dist/variable.h"
 #include "graph/make.h"
+#include "graph/same.h"
 
 typedef struct scattering {
   ls_variable *variable;
@@ -44,6 +45,25 @@ static ls_status scatter_each(const scattering *s, ls_tensor indices,
   return status;
 }
 
+// What the first replica's stands for is to be like it: rows of one kind.
+static ls_status first_of(const scattering *s, const ls_tensor *each,
+                          size_t count, ls_tensor *out_first) {
+  *out_first = each[0];
+  const ls_dtype dtype = ls_tensor_dtype(each[0]);
+  const ls_shape first = ls_tensor_shape(each[0]);
+  for (size_t r = 1; r < count; ++r) {
+    ls_shape shape = ls_tensor_shape(each[r]);
+    if (shape.rank > 0 && first.rank > 0) shape.dim[0] = first.dim[0];
+    if (ls_tensor_dtype(each[r]) != dtype || !ls_shape_compatible(shape, first))
+      return ls_invalid_argument(
+          "scatter_%s of '%s': replica %zu gives %s, replica 0 %s",
+          ls_scatter_name(s->op), s->variable->name, r,
+          LS_SHAPE_TEXT(ls_tensor_dtype(each[r]), ls_tensor_shape(each[r])),
+          LS_SHAPE_TEXT(dtype, first));
+  }
+  return ls_ok();
+}
+
 // All replicas' deltas behind each other; a mean scales the values.
 static ls_status aggregate_delta(const scattering *s, ls_nest args,
                                  ls_tensor *indices, ls_tensor *updates) {
@@ -67,7 +87,7 @@ static ls_status aggregate_delta(const scattering *s, ls_nest args,
     if (each == NULL)
       status = ls_out_of_memory();
     else if (variable->aggregation == LS_AGGREGATION_ONLY_FIRST_REPLICA)
-      *made[i] = each[0];
+      status = first_of(s, each, all, made[i]);
     else
       status = ls_gather_tensors(each, all, 0, made[i]);
     ls_release(variable->allocator, items);
@@ -109,8 +129,8 @@ static ls_status scatter_in_trace(const scattering *s, const ls_place *place,
   }
   if (aggregation == LS_AGGREGATION_MEAN)
     updates = ls_mul_scalar(updates, 1.0 / (double)s->variable->num_components);
-  *out_value =
-      ls_leaf(ls_variable_scatter_op(s->variable, s->op, indices, updates));
+  *out_value = ls_leaf(ls_same_note(
+      ls_variable_scatter_op(s->variable, s->op, indices, updates)));
   return ls_made_status(out_value->as.tensor);
 }
 

@@ -16,6 +16,7 @@
 #include "dist/variable.h"
 #include "graph/make.h"
 #include "graph/region.h"
+#include "graph/same.h"
 #include "lockstep/eager.h"
 #include "runtime/state.h"
 
@@ -86,6 +87,16 @@ static ls_status write_one(const writing *w, ls_variable *target, ls_nest value,
     }
   }
   return status;
+}
+
+static ls_status refuse_parts(const writing *w, const char *where) {
+  return ls_invalid_argument(
+      "%s of '%s' %s: the value is distributed; the variable is %s with "
+      "aggregation %s",
+      op_name(w->op), w->variable->name, where,
+      w->variable->synchronization == LS_SYNCHRONIZATION_ON_READ ? "ON_READ"
+                                                                 : "ON_WRITE",
+      ls_aggregation_name(w->variable->aggregation));
 }
 
 // ---- All components --------------------------------------------------------
@@ -241,8 +252,9 @@ static ls_status aggregate_parts(const ls_variable *variable, ls_nest value,
   return status;
 }
 
-static ls_status aggregate(const ls_variable *variable, ls_nest value,
+static ls_status aggregate(const writing *w, ls_nest value,
                            ls_nest *out_value) {
+  const ls_variable *variable = w->variable;
   *out_value = value;
   if (value.kind != LS_KIND_DISTRIBUTED)
     return variable->aggregation == LS_AGGREGATION_SUM &&
@@ -251,7 +263,7 @@ static ls_status aggregate(const ls_variable *variable, ls_nest value,
                : ls_ok();
   if (variable->aggregation == LS_AGGREGATION_ONLY_FIRST_REPLICA) {
     *out_value = ls_distributed_component(value, 0);
-    return ls_ok();
+    return check_parts(w, value);
   }
   return aggregate_parts(variable, value, out_value);
 }
@@ -260,7 +272,7 @@ static ls_nest merge_write(ls_strategy *strategy, ls_nest args, void *user) {
   const writing *w = user;
   ls_nest value = ls_none(), made = ls_none();
   (void)strategy;
-  ls_status status = aggregate(w->variable, args, &value);
+  ls_status status = aggregate(w, args, &value);
   if (ls_status_is_ok(status)) status = write_all(w, value, &made);
   return ls_status_is_ok(status) ? made : ls_fail(status);
 }
@@ -306,21 +318,27 @@ static ls_status write_parts_in_trace(const writing *w, ls_nest value,
                                       ls_nest *out_value) {
   ls_nest one = ls_none();
   LS_RETURN_IF_ERROR(check_count(w->variable, value));
-  LS_RETURN_IF_ERROR(aggregate(w->variable, value, &one));
+  LS_RETURN_IF_ERROR(aggregate(w, value, &one));
   return write_one(w, w->variable, one, out_value);
 }
 
-// ---- Writing, by rule ------------------------------------------------------
-static ls_status refuse_parts(const writing *w, const char *where) {
-  return ls_invalid_argument(
-      "%s of '%s' %s: the value is distributed; the variable is %s with "
-      "aggregation %s",
-      op_name(w->op), w->variable->name, where,
-      w->variable->synchronization == LS_SYNCHRONIZATION_ON_READ ? "ON_READ"
-                                                                 : "ON_WRITE",
-      ls_aggregation_name(w->variable->aggregation));
+// What an aggregated write gives is the same on all.
+static ls_status write_mirrored_in_trace(const writing *w,
+                                         const ls_place *place, ls_nest value,
+                                         ls_nest *out_value) {
+  const bool none = w->variable->aggregation == LS_AGGREGATION_NONE;
+  if (value.kind == LS_KIND_DISTRIBUTED && !none)
+    LS_RETURN_IF_ERROR(write_parts_in_trace(w, value, out_value));
+  else if (ls_value_is_distributed(value))
+    return refuse_parts(w, "in a replica");
+  else
+    LS_RETURN_IF_ERROR(write_in_trace(w, place, value, out_value));
+  if (none || out_value->kind != LS_KIND_TENSOR) return ls_ok();
+  out_value->as.tensor = ls_same_note(out_value->as.tensor);
+  return ls_made_status(out_value->as.tensor);
 }
 
+// ---- Writing, by rule ------------------------------------------------------
 static ls_status write_mirrored(const writing *w, ls_nest value,
                                 ls_nest *out_value) {
   ls_place place;
@@ -338,10 +356,7 @@ static ls_status write_mirrored(const writing *w, ls_nest value,
     return write_one(w, w->variable->components[place.index],
                      ls_value_part(value, place.index), out_value);
   case LS_PLACE_TRACE:
-    if (value.kind == LS_KIND_DISTRIBUTED && !none)
-      return write_parts_in_trace(w, value, out_value);
-    if (ls_value_is_distributed(value)) return refuse_parts(w, "in a replica");
-    return write_in_trace(w, &place, value, out_value);
+    return write_mirrored_in_trace(w, &place, value, out_value);
   case LS_PLACE_REPLICA:
     break;
   }
@@ -383,6 +398,7 @@ static ls_status write_on_read_across(const writing *w, ls_nest value,
         "%s of '%s' in a cross-replica context: its value afterwards cannot be "
         "read, as its aggregation is NONE",
         op_name(w->op), w->variable->name);
+  LS_RETURN_IF_ERROR(check_parts(w, value));
   const ls_nest one = ls_value_part(value, 0);
   ls_nest share = one, written = ls_none();
   if (sum) LS_RETURN_IF_ERROR(ls_share_of_sum(w->variable, one, &share));

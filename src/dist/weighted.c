@@ -6,6 +6,7 @@
 #include "dist/cross_device.h"
 #include "dist/within.h"
 #include "graph/make.h"
+#include "graph/same.h"
 
 typedef struct weighting {
   const double *weights;
@@ -40,7 +41,7 @@ static ls_nest weighted_leaf(ls_nest leaf, void *user) {
                 ls_mul(ls_convert(x, wide), weight), ls_scalar(wide, -0.0));
   const ls_tensor sum = ls_all_reduce(LS_REDUCE_SUM, present);
   const ls_tensor made = ls_convert(ls_mean_of_sum(sum, w->total, false), mean);
-  return ls_leaf(made);
+  return ls_leaf(ls_same_note(made));
 }
 
 ls_nest ls_replica_weighted_mean(ls_replica *replica, ls_nest nest,

@@ -5,6 +5,7 @@
 // Op by op all of it comes from one stack of everybody's values.
 #include "base/runtime_internal.h"
 #include "graph/make.h"
+#include "graph/same.h"
 
 // ---- Groups ----------------------------------------------------------------
 // Members as attributes hold them; NULL: one group of all.
@@ -349,10 +350,11 @@ ls_tensor ls_collective_broadcast(ls_tensor x, int32_t root) {
         ls_invalid_argument("replica %d is none of %d", root, replicas));
   const ls_replica_hooks *hooks = ls_context_current()->hooks;
   const ls_attr attr = LS_ATTR_I("root", root);
-  if (hooks == NULL) return ls_make(LS_OP_REPLICA_BROADCAST, &x, 1, &attr, 1);
+  if (hooks == NULL)
+    return ls_same_note(ls_make(LS_OP_REPLICA_BROADCAST, &x, 1, &attr, 1));
   const group_list all = {.allocator = ls_current_allocator(),
                           .size = (size_t)replicas};
   const stack s = stack_values(hooks, x, all);
-  return ls_make_meeting(LS_OP_REPLICA_BROADCAST, x, &attr, 1,
-                         value_of(&s, root));
+  return ls_same_note(ls_make_meeting(LS_OP_REPLICA_BROADCAST, x, &attr, 1,
+                                      value_of(&s, root)));
 }

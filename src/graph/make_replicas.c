@@ -6,6 +6,7 @@
 
 #include "base/runtime_internal.h"
 #include "graph/make.h"
+#include "graph/same.h"
 
 static const char *const reduce_names[] = {"sum", "mean", "max", "min"};
 
@@ -113,16 +114,21 @@ ls_tensor ls_all_reduce_met(ls_reduce_op op, ls_tensor x) {
              : ls_make_reduced(op, x, context->table_reduce(op, x));
 }
 
-ls_tensor ls_all_reduce(ls_reduce_op op, ls_tensor x) {
-  ls_tensor failed;
-  if (!check_reduce("all_reduce", op, &failed)) return failed;
+static ls_tensor all_reduce(ls_reduce_op op, ls_tensor x) {
   const ls_replica_hooks *hooks = ls_context_current()->hooks;
   if (hooks != NULL) return ls_make_reduced(op, x, hooks->all_reduce(op, x));
   if (ls_divides_integers(op, x))
-    return ls_divide_integers(ls_all_reduce(LS_REDUCE_SUM, x),
+    return ls_divide_integers(all_reduce(LS_REDUCE_SUM, x),
                               ls_context_replicas());
   const ls_attr attr = LS_ATTR_S("reduce", reduce_names[op]);
   return ls_make(LS_OP_ALL_REDUCE, &x, 1, &attr, 1);
+}
+
+ls_tensor ls_all_reduce(ls_reduce_op op, ls_tensor x) {
+  ls_tensor failed;
+  return check_reduce("all_reduce", op, &failed)
+             ? ls_same_note(all_reduce(op, x))
+             : failed;
 }
 
 ls_tensor ls_replica_id(void) {
@@ -136,9 +142,9 @@ ls_tensor ls_all_gather(ls_tensor x, int axis) {
   const ls_attr attrs[] = {LS_ATTR_I("axis", axis),
                            LS_ATTR_I("replicas", ls_context_replicas())};
   if (context->hooks != NULL)
-    return ls_make_meeting(LS_OP_ALL_GATHER, x, attrs, 2,
-                           context->hooks->all_gather(x, axis));
-  return ls_make(LS_OP_ALL_GATHER, &x, 1, attrs, 2);
+    return ls_same_note(ls_make_meeting(LS_OP_ALL_GATHER, x, attrs, 2,
+                                        context->hooks->all_gather(x, axis)));
+  return ls_same_note(ls_make(LS_OP_ALL_GATHER, &x, 1, attrs, 2));
 }
 
 // ---- Parts -----------------------------------------------------------------

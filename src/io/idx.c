@@ -181,7 +181,8 @@ ls_status ls_idx_read(ls_runtime *runtime, const char *path,
   ls_allocator *allocator = ls_runtime_allocator(runtime);
   char *bytes = NULL;
   size_t size = 0;
-  LS_RETURN_IF_ERROR(files->read(files->user, path, allocator, &bytes, &size));
+  LS_RETURN_IF_ERROR(
+      files->read(files->user, path, SIZE_MAX, allocator, &bytes, &size));
   ls_status status = ls_idx_decode(allocator, path, bytes, size, out_array);
   ls_release(allocator, bytes);
   return status;

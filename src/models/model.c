@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/require.h"
 #include "lockstep/data.h"
 #include "models/types.h"
 
@@ -16,6 +17,7 @@ const ls_model_type *const *ls_model_types(size_t *out_count) {
 }
 
 const ls_model_type *ls_model_find(const char *name) {
+  if (name == NULL) return NULL;
   for (size_t i = 0; i < NUM_TYPES; ++i) {
     if (strcmp(types[i]->name, name) == 0) return types[i];
   }
@@ -61,8 +63,12 @@ static ls_status with_defaults(const ls_model_type *type,
 ls_status ls_model_create(const ls_model_type *type,
                           const ls_model_options *options,
                           ls_model *out_model) {
-  *out_model = (ls_model){.type = type};
+  LS_REQUIRE(out_model);
+  *out_model = (ls_model){0};
   LS_RETURN_IF_ERROR(check_type(type));
+  LS_REQUIRE(type->create);
+  LS_REQUIRE(type->destroy);
+  out_model->type = type;
   ls_model_options opts;
   ls_status status = with_defaults(type, options, &opts);
   if (ls_status_is_ok(status)) status = type->create(&opts, &out_model->self);
@@ -76,6 +82,7 @@ void ls_model_destroy(ls_model *model) {
 
 ls_status ls_model_synthetic_batch(const ls_model_type *type,
                                    int64_t batch_size, ls_nest *out_batch) {
+  LS_REQUIRE(out_batch);
   *out_batch = ls_none();
   LS_RETURN_IF_ERROR(check_type(type));
   const bool text = type->example_dtype == LS_DTYPE_I32;

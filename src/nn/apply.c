@@ -5,6 +5,7 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "dist/cross_device.h"
 #include "graph/context.h"
 #include "graph/make.h"
 #include "graph/trial.h"
@@ -103,6 +104,30 @@ ls_status ls_optimizer_no_gradients(ls_variable *const *variables,
       count, names);
 }
 
+ls_status ls_optimizer_check_gradient(const ls_variable *variable,
+                                      ls_nest gradient) {
+  ls_type type = {0};
+  if (gradient.kind == LS_KIND_TENSOR) {
+    const ls_tensor x = gradient.as.tensor;
+    if (ls_tensor_is_failed(x)) return ls_made_status(x);
+    type = (ls_type){ls_tensor_dtype(x), ls_tensor_shape(x)};
+  } else {
+    const ls_array *array = ls_nest_as_array(gradient);
+    type = (ls_type){ls_array_dtype(array), ls_array_shape(array)};
+  }
+  ls_shape shape;
+  ls_status status =
+      ls_shape_broadcast(variable->type.shape, type.shape, &shape);
+  if (ls_status_is_ok(status) && type.dtype == variable->type.dtype &&
+      ls_shape_compatible(shape, variable->type.shape))
+    return ls_ok();
+  ls_status_free(status);
+  return ls_invalid_argument(
+      "the gradient of variable '%s' is %s, the variable %s", variable->name,
+      LS_SHAPE_TEXT(type.dtype, type.shape),
+      LS_SHAPE_TEXT(variable->type.dtype, variable->type.shape));
+}
+
 // ---- Applying --------------------------------------------------------------
 // What a step works on: the variables that have a gradient.
 typedef struct step {
@@ -131,6 +156,7 @@ static ls_status take_pairs(step *s, ls_variable *const *variables,
                        "the gradient of variable '%s' is no plain tensor: such "
                        "gradients cannot be applied",
                        ls_variable_name(variables[i]));
+    LS_RETURN_IF_ERROR(ls_optimizer_check_gradient(variables[i], gradients[i]));
     s->variables[s->count] = variables[i];
     s->gradients[s->count++] = gradients[i].as.tensor;
   }

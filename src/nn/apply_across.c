@@ -64,6 +64,7 @@ static ls_status check_pair(const across *a, const ls_variable *variable,
                               "tensor on replica %zu: such gradients cannot "
                               "be applied",
                               variable->name, i);
+    LS_RETURN_IF_ERROR(ls_optimizer_check_gradient(variable, item));
   }
   return ls_ok();
 }

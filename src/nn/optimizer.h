@@ -87,6 +87,10 @@ LS_MUST_USE ls_status ls_optimizer_begin_step(ls_optimizer *optimizer,
 // Names those of which none has a gradient.
 LS_MUST_USE ls_status ls_optimizer_no_gradients(ls_variable *const *variables,
                                                 size_t count);
+// Whether a gradient, a tensor or array, can move the variable: all are looked
+// at before the first moves.
+LS_MUST_USE ls_status ls_optimizer_check_gradient(const ls_variable *variable,
+                                                  ls_nest gradient);
 // The loss to differentiate, scaled where the optimizer is like the loss; marks
 // the graph.
 ls_tensor ls_optimizer_scale_loss(const ls_optimizer *optimizer,

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/config.h"
 
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "io/json.h"
+
+// A longer file is no config.
+static const size_t most_bytes = 1 << 20;
 
 typedef enum entry_kind { TEXT, WHOLE, REAL } entry_kind;
 
@@ -115,8 +119,8 @@ static ls_status read_file(ls_runtime *runtime, const char *run_folder,
                         run_folder);
   char *bytes = NULL;
   size_t size = 0;
-  LS_RETURN_IF_ERROR(
-      files->read(files->user, path, read->allocator, &bytes, &size));
+  LS_RETURN_IF_ERROR(files->read(files->user, path, most_bytes, read->allocator,
+                                 &bytes, &size));
   const ls_status status = parse(read, path, bytes, size);
   ls_release(read->allocator, bytes);
   return status;
@@ -124,6 +128,8 @@ static ls_status read_file(ls_runtime *runtime, const char *run_folder,
 
 ls_status ls_train_config_read(const char *run_folder,
                                ls_train_config **out_config) {
+  LS_REQUIRE(run_folder);
+  LS_REQUIRE(out_config);
   *out_config = NULL;
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();

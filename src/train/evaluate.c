@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <stdio.h>
 
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "lockstep/nn.h"
 #include "lockstep/train.h"
@@ -43,6 +44,8 @@ static bool can_be(ls_dtype from, ls_dtype to) {
 
 ls_status ls_train_check_data(const ls_model_type *type,
                               const ls_dataset *dataset) {
+  LS_REQUIRE(type);
+  LS_REQUIRE(dataset);
   const ls_shape example = ls_dataset_example_shape(dataset);
   const ls_shape label = ls_dataset_label_shape(dataset);
   const int64_t classes = ls_dataset_num_classes(dataset);
@@ -95,7 +98,12 @@ static ls_status fill(ls_evaluator *evaluator) {
 
 ls_status ls_evaluator_create(const ls_model *model, ls_dataset *dataset,
                               ls_evaluator **out_evaluator) {
+  LS_REQUIRE(model);
+  LS_REQUIRE(dataset);
+  LS_REQUIRE(out_evaluator);
   *out_evaluator = NULL;
+  LS_REQUIRE(model->type);
+  LS_REQUIRE(model->type->logits);
   ls_allocator *allocator = ls_current_allocator();
   ls_evaluator *evaluator = ls_new(allocator, ls_evaluator);
   if (evaluator == NULL) return ls_out_of_memory();
@@ -122,6 +130,8 @@ void ls_evaluator_destroy(ls_evaluator *evaluator) {
 
 ls_status ls_evaluator_run(ls_evaluator *evaluator, const ls_train_stop *stop,
                            ls_evaluation *out_evaluation) {
+  LS_REQUIRE(evaluator);
+  LS_REQUIRE(out_evaluation);
   *out_evaluation = (ls_evaluation){0};
   const int64_t batches = ls_batcher_num_batches(evaluator->batcher);
   double loss = 0, correct = 0;

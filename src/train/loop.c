@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "base/plain.h"
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "lockstep/train.h"
 #include "train/run_folder.h"
@@ -41,7 +42,10 @@ static double seconds_since(const loop *it, int64_t began) {
 int64_t ls_train_count_steps(const ls_model_type *type, int64_t train_size,
                              int64_t batch_size, int64_t epochs,
                              int64_t steps) {
+  const ls_model_type none = {0};  // It has no defaults.
+  if (type == NULL) type = &none;
   if (batch_size == 0) batch_size = type->batch_size;
+  if (batch_size < 1) return 0;
   const int64_t per_epoch = (train_size + batch_size - 1) / batch_size;
   if (epochs == 0 && steps > 0) return per_epoch > 0 ? steps : 0;
   const int64_t all = (epochs > 0 ? epochs : type->epochs) * per_epoch;
@@ -81,10 +85,6 @@ static ls_status with_defaults(const ls_train_options *options, loop *it) {
   it->runtime = ls_runtime_current();
   if (it->runtime == NULL) return ls_out_of_memory();
   ls_train_options *o = &it->options;
-  if (o->model == NULL || o->model->type == NULL || o->strategy == NULL ||
-      o->train == NULL)
-    return ls_invalid_argument(
-        "training needs a model, a strategy and a training set");
   const ls_model_type *type = o->model->type;
   if (o->batch_size == 0) o->batch_size = type->batch_size;
   if (o->log_every == 0) o->log_every = 100;
@@ -385,7 +385,16 @@ static ls_status run(loop *it) {
 
 ls_status ls_train(const ls_train_options *options,
                    ls_train_result *out_result) {
+  LS_REQUIRE(options);
+  LS_REQUIRE(out_result);
   *out_result = (ls_train_result){0};
+  LS_REQUIRE(options->strategy);
+  LS_REQUIRE(options->train);
+  LS_REQUIRE(options->model);
+  LS_REQUIRE(options->model->type);
+  LS_REQUIRE(options->model->type->name);
+  LS_REQUIRE(options->model->type->train_step);
+  LS_REQUIRE(options->model->type->variables);
   loop it = {.result = out_result};
   ls_status status = begin(options, &it);
   if (ls_status_is_ok(status)) {

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "base/plain.h"
+#include "base/require.h"
 #include "base/runtime_internal.h"
 #include "lockstep/train.h"
 
@@ -17,7 +18,10 @@ struct ls_progress {
 
 ls_status ls_progress_create(const ls_progress_options *options,
                              ls_progress **out_progress) {
+  LS_REQUIRE(options);
+  LS_REQUIRE(out_progress);
   *out_progress = NULL;
+  LS_REQUIRE(options->write);
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
   ls_allocator *allocator = ls_runtime_allocator(runtime);

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/require.h"
 #include "io/json.h"
 #include "train/config.h"
 
@@ -172,7 +173,7 @@ static ls_status cut_metrics(ls_run_folder *folder, int64_t step) {
   char *text = NULL;
   size_t size = 0;
   LS_RETURN_IF_ERROR(files->read(files->user, ls_text_data(&folder->file),
-                                 allocator, &text, &size));
+                                 SIZE_MAX, allocator, &text, &size));
   const size_t kept = lines_until(text, step);
   ls_status status = ls_ok();
   if (kept < size) {
@@ -264,6 +265,11 @@ static ls_status load(ls_run_folder *folder, const ls_model *model) {
 }
 
 ls_status ls_train_load(const char *run_folder, const ls_model *model) {
+  LS_REQUIRE(run_folder);
+  LS_REQUIRE(model);
+  LS_REQUIRE(model->type);
+  LS_REQUIRE(model->type->name);
+  LS_REQUIRE(model->type->variables);
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
   ls_run_folder folder;

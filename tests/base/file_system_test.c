@@ -44,7 +44,8 @@ static const ls_file_system *files(void) { return ls_file_system_system(); }
 static void expect_content(const char *path, const char *want) {
   char *data = NULL;
   size_t size = 0;
-  expect_ok(files()->read(NULL, path, ls_allocator_system(), &data, &size));
+  expect_ok(
+      files()->read(NULL, path, SIZE_MAX, ls_allocator_system(), &data, &size));
   assert_int_equal(size, strlen(want));
   assert_memory_equal(data, want, size + 1);  // A zero follows.
   ls_release(ls_allocator_system(), data);
@@ -86,7 +87,8 @@ static void large_files_come_back_whole(void **state) {
   expect_ok(files()->write(NULL, path, data, SIZE));
   char *read = NULL;
   size_t size = 0;
-  expect_ok(files()->read(NULL, path, ls_allocator_system(), &read, &size));
+  expect_ok(
+      files()->read(NULL, path, SIZE_MAX, ls_allocator_system(), &read, &size));
   assert_int_equal(size, SIZE);
   assert_memory_equal(read, data, SIZE);
   ls_release(ls_allocator_system(), read);
@@ -98,11 +100,31 @@ static void files_without_a_known_size_are_read_to_the_end(void **state) {
   (void)state;
   char *data = NULL;
   size_t size = 0;
-  expect_ok(files()->read(NULL, "/proc/self/maps", ls_allocator_system(), &data,
-                          &size));
+  expect_ok(files()->read(NULL, "/proc/self/maps", SIZE_MAX,
+                          ls_allocator_system(), &data, &size));
   assert_true(size > 100);
   assert_int_equal(strlen(data), size);
   ls_release(ls_allocator_system(), data);
+}
+
+static void longer_files_than_wanted_are_refused(void **state) {
+  (void)state;
+  ls_allocator *system = ls_allocator_system();
+  char *data = NULL;
+  size_t size = 0;
+  expect_ok(files()->write(NULL, path_of("long"), "12345", 5));
+  expect_ok(files()->read(NULL, path_of("long"), 5, system, &data, &size));
+  assert_int_equal(size, 5);
+  ls_release(system, data);
+  expect_status(files()->read(NULL, path_of("long"), 4, system, &data, &size),
+                LS_INVALID_ARGUMENT, "/long' has more than 4 bytes");
+  assert_null(data);
+  expect_ok(files()->remove(NULL, path_of("long")));
+  // One whose size the system does not tell.
+  expect_status(
+      files()->read(NULL, "/proc/self/maps", 100, system, &data, &size),
+      LS_INVALID_ARGUMENT, "'/proc/self/maps' has more than 100 bytes");
+  assert_null(data);
 }
 
 static void existence_is_told(void **state) {
@@ -144,8 +166,9 @@ static void errors_name_the_path_and_the_systems_words(void **state) {
   char *data = NULL;
   size_t size = 0;
   ls_allocator *system = ls_allocator_system();
-  expect_status(files()->read(NULL, path_of("none"), system, &data, &size),
-                LS_NOT_FOUND, "/none': No such file");
+  expect_status(
+      files()->read(NULL, path_of("none"), SIZE_MAX, system, &data, &size),
+      LS_NOT_FOUND, "/none': No such file");
   assert_null(data);
   expect_status(files()->remove(NULL, path_of("none")), LS_NOT_FOUND,
                 "cannot remove");
@@ -153,7 +176,7 @@ static void errors_name_the_path_and_the_systems_words(void **state) {
                 "cannot write");
   expect_status(files()->append(NULL, path_of("none/f"), "x", 1), LS_NOT_FOUND,
                 "cannot open");
-  expect_status(files()->read(NULL, folder, system, &data, &size),
+  expect_status(files()->read(NULL, folder, SIZE_MAX, system, &data, &size),
                 LS_UNAVAILABLE, "directory");
   assert_null(data);
 }
@@ -237,8 +260,8 @@ static void writers_of_one_file_wait_for_each_other(void **state) {
   }
   char *data = NULL;
   size_t size = 0;
-  expect_ok(files()->read(NULL, path_of("shared"), ls_allocator_system(), &data,
-                          &size));
+  expect_ok(files()->read(NULL, path_of("shared"), SIZE_MAX,
+                          ls_allocator_system(), &data, &size));
   assert_int_equal(size, LENGTH);
   assert_memory_equal(data, data[0] == 'a' ? texts[0] : texts[1], LENGTH);
   ls_release(ls_allocator_system(), data);
@@ -261,15 +284,16 @@ static void what_is_no_file_is_neither_read_nor_replaced(void **state) {
   char *data = NULL;
   size_t size = 0;
   ls_allocator *system = ls_allocator_system();
-  expect_status(files()->read(NULL, path, system, &data, &size),
+  expect_status(files()->read(NULL, path, SIZE_MAX, system, &data, &size),
                 LS_INVALID_ARGUMENT, "fifo': it is a fifo, not a regular file");
   assert_null(data);
   expect_status(files()->write(NULL, path, "x", 1), LS_INVALID_ARGUMENT,
                 "fifo': it is a fifo, not a regular file");
   expect_status(files()->append(NULL, path, "x", 1), LS_INVALID_ARGUMENT,
                 "fifo': it is a fifo, not a regular file");
-  expect_status(files()->read(NULL, "/dev/null", system, &data, &size),
-                LS_INVALID_ARGUMENT, "'/dev/null': it is a device");
+  expect_status(
+      files()->read(NULL, "/dev/null", SIZE_MAX, system, &data, &size),
+      LS_INVALID_ARGUMENT, "'/dev/null': it is a device");
   expect_status(files()->append(NULL, "/dev/null", "x", 1), LS_INVALID_ARGUMENT,
                 "'/dev/null': it is a device");
   alarm(0);
@@ -409,7 +433,7 @@ static ls_status read_back(void *user) {
   char *data = NULL;
   size_t size = 0;
   ls_allocator *allocator = ls_current_allocator();
-  LS_TRY(files()->read(NULL, user, allocator, &data, &size));
+  LS_TRY(files()->read(NULL, user, SIZE_MAX, allocator, &data, &size));
   ls_release(allocator, data);
   return ls_ok();
 }
@@ -428,6 +452,7 @@ int main(void) {
       cmocka_unit_test(what_was_written_is_read),
       cmocka_unit_test(large_files_come_back_whole),
       cmocka_unit_test(files_without_a_known_size_are_read_to_the_end),
+      cmocka_unit_test(longer_files_than_wanted_are_refused),
       cmocka_unit_test(existence_is_told),
       cmocka_unit_test(folders_are_made_with_those_above),
       cmocka_unit_test(errors_name_the_path_and_the_systems_words),

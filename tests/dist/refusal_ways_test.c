@@ -16,6 +16,7 @@ typedef struct refusal {
   ls_merge_function merge;  // In place of the step.
   ls_code code;
   const char *says;
+  bool writes_before;
   ls_variable_options options;  // Of a variable that the step makes.
 } refusal;
 
@@ -56,7 +57,8 @@ static void hold(const refusal *cases, size_t count) {
                          .args = number_of_replica,
                          .step = cases[i].merge != NULL ? merge : cases[i].step,
                          .refused = cases[i].code,
-                         .says = cases[i].says};
+                         .says = cases[i].says,
+                         .writes_before = cases[i].writes_before};
     ways_hold(&c, 1);
   }
 }
@@ -272,7 +274,8 @@ static void callbacks_fail_the_same_in_every_way(void **state) {
   static const refusal cases[] = {{.name = "a merge function",
                                    .merge = break_down,
                                    .code = LS_DATA_LOSS,
-                                   .says = "the merge is broken"},
+                                   .says = "the merge is broken",
+                                   .writes_before = true},
                                   {.name = "an update's function",
                                    .merge = update_broken,
                                    .code = LS_ABORTED,

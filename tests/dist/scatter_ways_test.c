@@ -149,6 +149,38 @@ static void replicas_scatter_as_many_rows_as_they_have(void **state) {
   hold_each(scatter_own, rows_are_together, true);
 }
 
+// The last replica's rows are of another kind than the others'.
+static ls_nest scatter_wrongly(ls_nest args, ways *self) {
+  const scattering *s = self->user;
+  const bool last = ls_replica_number() + 1 == self->replicas;
+  const ls_tensor updates = !last ? argument(args, 1)
+                            : s->uneven
+                                ? ls_reshape(argument(args, 1), LS_SHAPE(-1, 1))
+                                : ls_convert(argument(args, 1), LS_DTYPE_F64);
+  return as_result(ls_variable_scatter(self->variables[0], s->op,
+                                       argument(args, 0), updates));
+}
+
+static void wrong_rows_are_scattered_nowhere(void **state) {
+  (void)state;
+  LS_SPEC("V119");
+  for (size_t a = 0; a < LS_COUNT_OF(aggregations); ++a)
+    for (int uneven = 0; uneven < 2; ++uneven) {
+      const scattering s = {.aggregation = aggregations[a],
+                            .op = LS_SCATTER_ADD,
+                            .uneven = uneven == 1};
+      ways_hold(&(ways_case){.name = uneven == 1 ? "another rank of the last"
+                                                 : "another dtype of the last",
+                             .user = &s,
+                             .make = make_rows,
+                             .args = delta_of_replica,
+                             .step = scatter_wrongly,
+                             .refused = LS_INVALID_ARGUMENT,
+                             .writes_before = aggregations[a] == NONE},
+                1);
+    }
+}
+
 // ---- Across replicas -------------------------------------------------------
 static ls_nest scatter_two(ls_strategy *strategy, ls_nest args, void *user) {
   ways *self = user;
@@ -201,6 +233,7 @@ static void nothing_is_scattered_into_on_read_variables(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(replicas_scatter_by_aggregation_in_every_way),
+      cmocka_unit_test(wrong_rows_are_scattered_nowhere),
       cmocka_unit_test(replicas_scatter_as_many_rows_as_they_have),
       cmocka_unit_test(scatters_across_replicas_reach_all_in_every_way),
       cmocka_unit_test(nothing_is_scattered_into_on_read_variables),

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Updates, reads across replicas, fetch and map give the same in every way to
-// run, and what is refused leaves variables as they were.
+// Updates, reads across replicas and what replicas make of given values are the
+// same in every way to run, and what is refused leaves variables as they were.
+// (Fetch and map: fetch_ways_test.c.)
 #include "support/ways.h"
 
 #include <stdlib.h>
@@ -309,7 +310,9 @@ static void on_read_variables_are_read_together_in_every_way(void **state) {
                        .check = components_are_together};
   for (size_t a = 1; a < LS_COUNT_OF(aggregations); ++a)
     hold(&c, ON_READ, aggregations[a], LS_OK, NULL);
-  hold(&c, ON_READ, NONE, LS_INVALID_ARGUMENT, "NONE");
+  ways_case refused = c;
+  refused.writes_before = true;
+  hold(&refused, ON_READ, NONE, LS_INVALID_ARGUMENT, "NONE");
 }
 
 static ls_nest reduce_across(ls_strategy *strategy, ls_nest args, void *user) {
@@ -372,7 +375,9 @@ static void on_read_variables_are_used_together_in_every_way(void **state) {
       .name = "uses", .step = use_together, .check = components_are_together};
   for (size_t a = 1; a < LS_COUNT_OF(aggregations); ++a)
     hold(&c, ON_READ, aggregations[a], LS_OK, NULL);
-  hold(&c, ON_READ, NONE, LS_INVALID_ARGUMENT, "NONE");
+  ways_case refused = c;
+  refused.writes_before = true;
+  hold(&refused, ON_READ, NONE, LS_INVALID_ARGUMENT, "NONE");
 }
 
 static ls_nest read_in_scope(ls_nest args, ways *self) {

@@ -37,6 +37,8 @@ static const random_way replicated[] = {
     {"3 replicas", RANDOM_STRATEGY, .threads = 1, .replicas = 3,
      .fetch = RANDOM_FETCH_ALL},
     {"3 replicas, eager", RANDOM_STRATEGY_EAGER, .threads = 1, .replicas = 3},
+    {"3 replicas, session", RANDOM_STRATEGY_SESSION, .threads = 1,
+     .replicas = 3},
     {"3 replicas, some fetched", RANDOM_STRATEGY, .threads = 1, .replicas = 3},
     {"3 replicas, 2 threads", RANDOM_STRATEGY, .threads = 2, .replicas = 3},
     {"3 replicas, lanes, 2 threads", RANDOM_STRATEGY, .threads = 2,

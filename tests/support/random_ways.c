@@ -21,9 +21,16 @@ typedef struct running {
   ls_function *function;
   ls_graph *graph;
   ls_session *session;
-  ls_feed feeds[RANDOM_ARGS];
+  ls_feed feeds[RANDOM_ARGS * RANDOM_REPLICAS];
+  size_t num_feeds;
   ls_nest args, results, fetches;
 } running;
+
+// Whether a graph is built, in which the op that updates is fetched, too.
+static bool is_built(const running *self) {
+  return self->way->how == RANDOM_SESSION ||
+         self->way->how == RANDOM_STRATEGY_SESSION;
+}
 
 // ---- One build -------------------------------------------------------------
 static bool is_fetched(const running *self, size_t index) {
@@ -58,9 +65,11 @@ static ls_nest step_in_graph(ls_nest args, void *user) {
   for (size_t i = 0; i < RANDOM_ARGS; ++i)
     xs[i] = ls_nest_tensor(args, i);
   random_program_build(self->program, xs, self->variables, &values);
+  ls_nest update = ls_none();
   if (self->program->trains)
-    ls_optimizer_minimize(self->optimizer, values.loss);
-  return results_of(self, &values);
+    update = ls_nest_op(ls_optimizer_minimize(self->optimizer, values.loss));
+  const ls_nest results = results_of(self, &values);
+  return is_built(self) ? LS_TUPLE(results, update) : results;
 }
 
 static ls_status build_on_tape(const running *self, ls_nest args,
@@ -91,7 +100,7 @@ static ls_nest step_eager(ls_nest args, void *user) {
 }
 
 // ---- Making ----------------------------------------------------------------
-static ls_status create_variables(running *self) {
+static ls_status create_each_variable(running *self) {
   static const char *const names[RANDOM_VARIABLES] = {"a", "b", "c", "d"};
   for (size_t i = 0; i < RANDOM_VARIABLES; ++i) {
     ls_array *initial = random_program_initial(self->program, i);
@@ -102,6 +111,13 @@ static ls_status create_variables(running *self) {
     LS_RETURN_IF_ERROR(status);
   }
   return random_program_optimizer(self->program, &self->optimizer);
+}
+
+static ls_status create_variables(running *self) {
+  if (self->strategy == NULL) return create_each_variable(self);
+  ls_status status = ls_ok();
+  LS_STRATEGY_SCOPE(self->strategy) status = create_each_variable(self);
+  return status;
 }
 
 static bool is_distributed(const running *self) {
@@ -122,22 +138,51 @@ static void create_args(running *self) {
   self->args = ls_nest_sequence(LS_KIND_LIST, items, RANDOM_ARGS);
 }
 
+// Feeds `leaf` of the arguments, each of its components.
+static ls_nest placeholders_for(ls_nest leaf, void *user) {
+  running *self = user;
+  if (leaf.kind == LS_KIND_DISTRIBUTED) {
+    ls_nest parts[RANDOM_REPLICAS];
+    const size_t count = ls_distributed_count(leaf);
+    for (size_t r = 0; r < count; ++r)
+      parts[r] = placeholders_for(ls_distributed_component(leaf, r), self);
+    return ls_nest_distributed(LS_PER_REPLICA, parts, count);
+  }
+  const ls_array *value = ls_nest_as_array(leaf);
+  const ls_tensor x =
+      ls_placeholder(ls_array_dtype(value), ls_array_shape(value), "x");
+  self->feeds[self->num_feeds++] = (ls_feed){x, value};
+  return ls_leaf(x);
+}
+
+// A session fetches tensors: of each replica's values, a list.
+static ls_nest components_of(ls_nest leaf, void *user) {
+  (void)user;
+  if (leaf.kind != LS_KIND_DISTRIBUTED) return ls_nest_retain(leaf);
+  ls_nest parts[RANDOM_REPLICAS];
+  const size_t count = ls_distributed_count(leaf);
+  for (size_t r = 0; r < count; ++r)
+    parts[r] = ls_nest_retain(ls_distributed_component(leaf, r));
+  return ls_nest_sequence(LS_KIND_LIST, parts, count);
+}
+
 static ls_status build_graph(running *self, ls_op *out_initializer) {
   LS_RETURN_IF_ERROR(create_variables(self));
-  random_values values = {.count = 0};
-  ls_tensor xs[RANDOM_ARGS];
-  for (size_t i = 0; i < RANDOM_ARGS; ++i) {
-    const ls_type type = self->program->args[i];
-    xs[i] = ls_placeholder(type.dtype, type.shape, "x");
-    self->feeds[i] =
-        (ls_feed){xs[i], ls_nest_as_array(ls_nest_item(self->args, i))};
-  }
-  random_program_build(self->program, xs, self->variables, &values);
-  ls_nest update = ls_none();
-  if (self->program->trains)
-    update = ls_nest_op(ls_optimizer_minimize(self->optimizer, values.loss));
+  const ls_nest xs = ls_nest_map(self->args, placeholders_for, self);
+  LS_RETURN_IF_ERROR(ls_nest_status(xs));
+  ls_status status = ls_ok();
+  ls_nest made = ls_none();
+  if (self->strategy != NULL)
+    status = ls_strategy_run(self->strategy, ls_plain(step_in_graph, self), xs,
+                             &made);
+  else
+    made = step_in_graph(xs, self);
+  ls_nest_release(xs);
+  LS_RETURN_IF_ERROR(status);
+  self->fetches = ls_nest_map(made, components_of, NULL);
+  ls_nest_release(made);
+  LS_RETURN_IF_ERROR(ls_nest_status(self->fetches));
   *out_initializer = ls_global_initializer();
-  self->fetches = LS_TUPLE(results_of(self, &values), update);
   return ls_graph_error(ls_graph_current());
 }
 
@@ -155,17 +200,15 @@ static ls_status create_session(running *self) {
 
 static ls_status create(running *self) {
   create_args(self);
-  if (self->way->how == RANDOM_SESSION) return create_session(self);
+  if (is_distributed(self))
+    LS_RETURN_IF_ERROR(ls_mirrored_strategy_create(
+        &(ls_mirrored_options){.num_replicas = LS_SOME(self->way->replicas)},
+        &self->strategy));
+  if (is_built(self)) return create_session(self);
   LS_RETURN_IF_ERROR(ls_function_create(
       &(ls_function_options){.call = step_in_graph, .user = self},
       &self->function));
-  if (!is_distributed(self)) return create_variables(self);
-  LS_RETURN_IF_ERROR(ls_mirrored_strategy_create(
-      &(ls_mirrored_options){.num_replicas = LS_SOME(self->way->replicas)},
-      &self->strategy));
-  ls_status status = ls_ok();
-  LS_STRATEGY_SCOPE(self->strategy) status = create_variables(self);
-  return status;
+  return create_variables(self);
 }
 
 static void destroy(running *self) {
@@ -206,11 +249,15 @@ static ls_status keep_leaf(ls_nest leaf, random_bytes *out) {
 static ls_status keep_results(running *self, int step, ls_nest results) {
   for (size_t i = 0; i < RANDOM_RESULTS; ++i) {
     const ls_nest leaf = ls_nest_item(results, i);
-    const size_t count = ls_distributed_count(leaf);
-    for (size_t r = 0; r < (count == 0 ? 1 : count); ++r)
-      LS_RETURN_IF_ERROR(
-          keep_leaf(count == 0 ? leaf : ls_distributed_component(leaf, r),
-                    &self->out->results[step][r][i]));
+    const bool is_list = leaf.kind == LS_KIND_LIST;
+    const size_t count =
+        is_list ? ls_nest_count(leaf) : ls_distributed_count(leaf);
+    for (size_t r = 0; r < (count == 0 ? 1 : count); ++r) {
+      const ls_nest part = count == 0 ? leaf
+                           : is_list  ? ls_nest_item(leaf, r)
+                                      : ls_distributed_component(leaf, r);
+      LS_RETURN_IF_ERROR(keep_leaf(part, &self->out->results[step][r][i]));
+    }
   }
   return ls_ok();
 }
@@ -239,8 +286,9 @@ static ls_status run_eager(running *self, int step) {
 static ls_status run_step(running *self, int step) {
   switch (self->way->how) {
   case RANDOM_SESSION:
+  case RANDOM_STRATEGY_SESSION:
     LS_RETURN_IF_ERROR(ls_session_run(self->session, self->fetches, self->feeds,
-                                      RANDOM_ARGS, &self->results));
+                                      self->num_feeds, &self->results));
     return keep_results(self, step, ls_nest_item(self->results, 0));
   case RANDOM_FUNCTION:
     LS_RETURN_IF_ERROR(
@@ -377,7 +425,7 @@ size_t random_compare(const random_outcome *a, const random_outcome *b,
   char what[80];
   ++*compared;
   if (a->code != b->code) {
-    snprintf(text, size, "'%.100s', '%.100s'", a->message, b->message);
+    snprintf(text, size, "'%.230s', '%.230s'", a->message, b->message);
     return 1;
   }
   for (size_t s = 0; s < RANDOM_STEPS; ++s)

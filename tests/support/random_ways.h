@@ -17,8 +17,9 @@ typedef enum random_how {
   RANDOM_EAGER,
   RANDOM_SESSION,
   RANDOM_FUNCTION,
-  RANDOM_STRATEGY,        // A function on replicas.
-  RANDOM_STRATEGY_EAGER,  // A plain callback on replicas.
+  RANDOM_STRATEGY,          // A function on replicas.
+  RANDOM_STRATEGY_EAGER,    // A plain callback on replicas.
+  RANDOM_STRATEGY_SESSION,  // The same while a graph is built.
 } random_how;
 
 // Which values a run is asked for; eager has all.

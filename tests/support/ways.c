@@ -239,6 +239,11 @@ static void keep_variable(ways_run *run, ls_variable *variable) {
   }
 }
 
+static void keep_made(ways_run *run) {
+  for (size_t i = 0; i < run->self.num_variables; ++i)
+    keep_variable(run, run->self.variables[i]);
+}
+
 static int by_name(const void *a, const void *b) {
   return strcmp(ls_variable_name(*(ls_variable *const *)a),
                 ls_variable_name(*(ls_variable *const *)b));
@@ -249,8 +254,7 @@ static void keep_variables(ways_run *run) {
   ways *self = &run->self;
   ls_variable *slots[WAYS_MOST_VARIABLES];
   self->first_variable = self->num_values;
-  for (size_t i = 0; i < self->num_variables; ++i)
-    keep_variable(run, self->variables[i]);
+  keep_made(run);
   const size_t count =
       self->optimizer == NULL
           ? 0
@@ -284,22 +288,44 @@ static ls_status run_called(ways_run *run, ls_callable callable) {
   return status;
 }
 
+// A refused step leaves variables at what they were, which has been kept.
+static void expect_unwritten(ways_run *run) {
+  ways *self = &run->self;
+  const size_t count = self->num_values;
+  keep_made(run);
+  assert_int_equal(self->num_values, 2 * count);
+  for (size_t i = 0; i < count; ++i)
+    if (memcmp(ls_array_data(self->values[i]),
+               ls_array_data(self->values[count + i]),
+               ls_array_size(self->values[i])) != 0)
+      fail_msg("%s (%s): the refused step writes component %zu of all",
+               run->c->name, place_of(self), i);
+}
+
+static ls_status run_where_values_are(ways_run *run, ls_callable callable) {
+  const bool refused = run->c->refused != LS_OK;
+  if (refused) keep_made(run);
+  const ls_status status = run_called(run, callable);
+  if (ls_status_is_ok(status))
+    keep_variables(run);
+  else if (refused && !(run->c->writes_before && run->self.way == WAY_EAGER))
+    expect_unwritten(run);
+  return status;
+}
+
 static ls_status run_traced(ways_run *run) {
   ls_function *function = NULL;
   set_up(run);
   expect_ok(ls_function_create(
       &(ls_function_options){.call = step_in_replica, .user = run}, &function));
-  const ls_status status = run_called(run, ls_traced(function));
-  if (ls_status_is_ok(status)) keep_variables(run);
+  const ls_status status = run_where_values_are(run, ls_traced(function));
   ls_function_release(function);
   return status;
 }
 
 static ls_status run_eager(ways_run *run) {
   set_up(run);
-  const ls_status status = run_called(run, ls_plain(step_in_replica, run));
-  if (ls_status_is_ok(status)) keep_variables(run);
-  return status;
+  return run_where_values_are(run, ls_plain(step_in_replica, run));
 }
 
 // What a build graph holds.

@@ -69,9 +69,11 @@ typedef struct ways_case {
   bool one_replica, replicas_only;  // With one alone; with several only.
   // How far ways may differ where their arithmetic does. Default: not a bit.
   double tolerance;
-  // The step is refused in every way, with this code and text.
+  // The step is refused in every way, with this code and text, and leaves the
+  // variables as they were: but for what eager has written before.
   ls_code refused;
   const char *says;
+  bool writes_before;
 } ways_case;
 
 // Runs the case in all its ways.

@@ -93,6 +93,38 @@ static void what_is_wrong_is_named(void **state) {
                 "'no such folder' is no run folder");
 }
 
+// A file that is no config is not taken into memory first.
+static void a_longer_file_is_refused_unread(void **state) {
+  (void)state;
+  enum { LIMIT = 1 << 20 };
+  static char text[LIMIT + 2];
+  memset(text, ' ', LIMIT + 1);
+  memcpy(text, "{\"model\":\"tiny\"}", 16);
+  ls_counting_allocator *memory = NULL;
+  ls_runtime *runtime = NULL;
+  expect_ok(ls_counting_allocator_create(NULL, &memory));
+  expect_ok(ls_runtime_create(
+      &(ls_runtime_options){.allocator =
+                                ls_counting_allocator_allocator(memory)},
+      &runtime));
+  ls_runtime *outside = ls_runtime_make_current(runtime);
+  write_config(text);
+  ls_train_config *read = NULL;
+  const uint64_t before = ls_counting_allocator_counts(memory).peak_bytes;
+  expect_status(ls_train_config_read("configured", &read), LS_INVALID_ARGUMENT,
+                "'configured/config.json' has more than 1048576 bytes");
+  assert_null(read);
+  assert_true(ls_counting_allocator_counts(memory).peak_bytes < before + LIMIT);
+  text[LIMIT] = '\0';
+  write_config(text);
+  expect_ok(ls_train_config_read("configured", &read));
+  assert_string_equal(read->model, "tiny");
+  ls_train_config_destroy(read);
+  ls_runtime_make_current(outside);
+  expect_ok(ls_runtime_destroy(runtime));
+  ls_counting_allocator_destroy(memory);
+}
+
 static ls_status read_and_drop(void *user) {
   (void)user;
   ls_train_config *read = NULL;
@@ -112,6 +144,7 @@ int main(void) {
       cmocka_unit_test(what_is_written_reads_back),
       cmocka_unit_test(what_is_not_said_has_its_default),
       cmocka_unit_test(what_is_wrong_is_named),
+      cmocka_unit_test(a_longer_file_is_refused_unread),
       cmocka_unit_test(no_memory_is_a_status),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -221,8 +221,8 @@ static char *read_text(const char *path) {
   char *text = NULL;
   size_t size = 0;
   const ls_file_system *files = ls_file_system_system();
-  expect_ok(
-      files->read(files->user, path, ls_allocator_system(), &text, &size));
+  expect_ok(files->read(files->user, path, SIZE_MAX, ls_allocator_system(),
+                        &text, &size));
   return text;
 }
 

@@ -66,8 +66,8 @@ static char *read_text(const char *path) {
   bool exists = false;
   expect_ok(files->exists(files->user, path, &exists));
   if (exists)
-    expect_ok(
-        files->read(files->user, path, ls_allocator_system(), &text, &size));
+    expect_ok(files->read(files->user, path, SIZE_MAX, ls_allocator_system(),
+                          &text, &size));
   return text;
 }
 

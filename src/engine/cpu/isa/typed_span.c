@@ -63,16 +63,8 @@ LS_EACH_FLOAT(CLAMP, clamp, CLAMP_FLOAT)
 // ---- Counts of bits --------------------------------------------------------
 #define UNARY(name, E, D, T, W) LS_SPAN_OF_ONE(name, E, D, T, T, W)
 
-// By the instruction where there is one for numbers, but not for vectors; else
-// sums of neighbours: of bits, pairs, nibbles, bytes.
-#if defined(__POPCNT__)
-static inline uint32_t ones_32(uint32_t x) {
-  return (uint32_t)__builtin_popcount(x);
-}
-static inline uint64_t ones_64(uint64_t x) {
-  return (uint64_t)__builtin_popcountll(x);
-}
-#else
+// Of 64 bits by the instruction where there is one for numbers, but not for
+// vectors; else sums of neighbours: of bits, pairs, nibbles, bytes.
 static inline uint32_t ones_32(uint32_t x) {
   x -= x >> 1 & 0x55555555U;
   x = (x & 0x33333333U) + (x >> 2 & 0x33333333U);
@@ -81,6 +73,9 @@ static inline uint32_t ones_32(uint32_t x) {
   return (x + (x >> 16)) & 0x3FU;
 }
 static inline uint64_t ones_64(uint64_t x) {
+#if defined(__POPCNT__)
+  return (uint64_t)__builtin_popcountll(x);
+#else
   x -= x >> 1 & UINT64_C(0x5555555555555555);
   x = (x & UINT64_C(0x3333333333333333)) +
       (x >> 2 & UINT64_C(0x3333333333333333));
@@ -88,8 +83,8 @@ static inline uint64_t ones_64(uint64_t x) {
   x += x >> 8;
   x += x >> 16;
   return (x + (x >> 32)) & 0x7FU;
-}
 #endif
+}
 
 // Every bit below one that is set.
 static inline uint32_t filled_32(uint32_t x) {

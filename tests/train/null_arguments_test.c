@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A NULL where something is needed is refused by name.
+#include "lockstep/train.h"
+#include "support/expect.h"
+
+// Something that is not NULL; nobody looks at it before all are there.
+static char place[64];
+static void *const some = place;
+
+static void expect_null(ls_status status, const char *text) {
+  expect_status(status, LS_INVALID_ARGUMENT, text);
+}
+
+static void calls_of_evaluation_refuse_null(void **state) {
+  (void)state;
+  expect_null(ls_evaluator_create(NULL, some, some),
+              "ls_evaluator_create: model is NULL");
+  expect_null(ls_evaluator_create(some, NULL, some),
+              "ls_evaluator_create: dataset is NULL");
+  expect_null(ls_evaluator_create(some, some, NULL),
+              "ls_evaluator_create: out_evaluator is NULL");
+  expect_null(ls_evaluator_run(NULL, some, some),
+              "ls_evaluator_run: evaluator is NULL");
+  expect_null(ls_evaluator_run(some, some, NULL),
+              "ls_evaluator_run: out_evaluation is NULL");
+  expect_null(ls_train_check_data(NULL, some),
+              "ls_train_check_data: type is NULL");
+  expect_null(ls_train_check_data(some, NULL),
+              "ls_train_check_data: dataset is NULL");
+}
+
+static void calls_of_training_refuse_null(void **state) {
+  (void)state;
+  const ls_nest none = ls_none();
+  expect_null(ls_train_split(NULL, none, some),
+              "ls_train_split: strategy is NULL");
+  expect_null(ls_train_split(some, none, NULL),
+              "ls_train_split: out_args is NULL");
+  expect_null(ls_train_mean(none, none, NULL),
+              "ls_train_mean: out_mean is NULL");
+  expect_null(ls_train_config_read(NULL, some),
+              "ls_train_config_read: run_folder is NULL");
+  expect_null(ls_train_config_read(some, NULL),
+              "ls_train_config_read: out_config is NULL");
+  expect_null(ls_train_load(NULL, some), "ls_train_load: run_folder is NULL");
+  expect_null(ls_train_load(some, NULL), "ls_train_load: model is NULL");
+  expect_null(ls_train(NULL, some), "ls_train: options is NULL");
+  expect_null(ls_train(some, NULL), "ls_train: out_result is NULL");
+  assert_int_equal(ls_train_count_steps(NULL, 10, 0, 1, 0), 0);
+  assert_int_equal(ls_train_count_steps(NULL, 10, 2, 0, 0), 0);
+  assert_int_equal(ls_train_count_steps(NULL, 10, 2, 3, 0), 15);
+}
+
+static void calls_of_progress_refuse_null(void **state) {
+  (void)state;
+  expect_null(ls_progress_create(NULL, some),
+              "ls_progress_create: options is NULL");
+  expect_null(ls_progress_create(some, NULL),
+              "ls_progress_create: out_progress is NULL");
+  expect_null(ls_progress_create(&(ls_progress_options){0}, some),
+              "ls_progress_create: options->write is NULL");
+}
+
+// A model that was never made, or whose type lacks what the call is about.
+static void models_without_what_is_needed_are_refused(void **state) {
+  (void)state;
+  const ls_model_type type = {.name = "bare", .num_classes = 2};
+  const ls_model zeroed = {0}, bare = {.type = &type};
+  ls_train_result result;
+  expect_null(ls_evaluator_create(&zeroed, some, some),
+              "ls_evaluator_create: model->type is NULL");
+  expect_null(ls_evaluator_create(&bare, some, some),
+              "ls_evaluator_create: model->type->logits is NULL");
+  expect_null(ls_train_load(some, &zeroed),
+              "ls_train_load: model->type is NULL");
+  expect_null(ls_train_load(some, &bare),
+              "ls_train_load: model->type->variables is NULL");
+  ls_train_options options = {.strategy = some, .train = some};
+  expect_null(ls_train(&options, &result), "ls_train: options->model is NULL");
+  options.model = &zeroed;
+  expect_null(ls_train(&options, &result),
+              "ls_train: options->model->type is NULL");
+  options.model = &bare;
+  expect_null(ls_train(&options, &result),
+              "ls_train: options->model->type->train_step is NULL");
+  ls_model_type steps = type;
+  steps.train_step = ls_model_find("tiny")->train_step;
+  options.model = &(ls_model){.type = &steps};
+  expect_null(ls_train(&options, &result),
+              "ls_train: options->model->type->variables is NULL");
+  steps.name = NULL;
+  expect_null(ls_train(&options, &result),
+              "ls_train: options->model->type->name is NULL");
+  options.strategy = NULL;
+  expect_null(ls_train(&options, &result),
+              "ls_train: options->strategy is NULL");
+  options = (ls_train_options){.strategy = some};
+  expect_null(ls_train(&options, &result), "ls_train: options->train is NULL");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(calls_of_evaluation_refuse_null),
+      cmocka_unit_test(calls_of_training_refuse_null),
+      cmocka_unit_test(calls_of_progress_refuse_null),
+      cmocka_unit_test(models_without_what_is_needed_are_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
