@@ -86,20 +86,19 @@ static ls_status write_config(ls_run_folder *folder,
 }
 
 // ---- Starting --------------------------------------------------------------
-// Takes away what a former run left; config.json last, so that what is left of
-// it after a failure is still a run.
-static ls_status clear(ls_run_folder *folder) {
-  static const char *const names[] = {checkpoint_name, model_name, metrics_name,
-                                      config_name};
+static ls_status remove_file(ls_run_folder *folder, const char *name) {
   const ls_file_system *files = ls_runtime_files(folder->runtime);
-  for (size_t i = 0; i < LS_COUNT_OF(names); ++i) {
-    bool exists = false;
-    LS_RETURN_IF_ERROR(has_file(folder, names[i], &exists));
-    if (exists)
-      LS_RETURN_IF_ERROR(
-          files->remove(files->user, ls_text_data(&folder->file)));
-  }
-  return ls_ok();
+  bool exists = false;
+  LS_RETURN_IF_ERROR(has_file(folder, name, &exists));
+  return exists ? files->remove(files->user, ls_text_data(&folder->file))
+                : ls_ok();
+}
+
+// Ends the hold, and removes the folder if nothing else is in it.
+static void leave(ls_run_folder *folder) {
+  const ls_file_system *files = ls_runtime_files(folder->runtime);
+  give_back(folder);
+  ls_status_free(files->remove(files->user, folder->path));
 }
 
 static ls_status find_run(ls_run_folder *folder, bool overwrite) {
@@ -118,31 +117,36 @@ ls_status ls_run_folder_start(ls_run_folder *folder,
   // Once more when nobody else can begin a run there.
   LS_RETURN_IF_ERROR(find_run(folder, overwrite));
   LS_RETURN_IF_ERROR(files->make_directories(files->user, folder->path));
-  LS_RETURN_IF_ERROR(take(folder));
-  LS_RETURN_IF_ERROR(find_run(folder, overwrite));
+  ls_status status = take(folder);
+  if (ls_status_is_ok(status)) status = find_run(folder, overwrite);
+  if (!ls_status_is_ok(status)) {
+    leave(folder);
+    return status;
+  }
   if (folder->replaces) return ls_ok();
-  const ls_status status = write_config(folder, config);
+  status = write_config(folder, config);
   if (!ls_status_is_ok(status)) ls_run_folder_abandon(folder);
   return status;
 }
 
 ls_status ls_run_folder_commit(ls_run_folder *folder,
                                const ls_train_config *config) {
+  // The checkpoint goes behind the model, and config.json is replaced: what is
+  // left after a failure is a run that can be gone on with, if from its start.
+  static const char *const names[] = {model_name, checkpoint_name,
+                                      metrics_name};
   if (!folder->replaces) return ls_ok();
+  for (size_t i = 0; i < LS_COUNT_OF(names); ++i)
+    LS_RETURN_IF_ERROR(remove_file(folder, names[i]));
+  LS_RETURN_IF_ERROR(write_config(folder, config));
   folder->replaces = false;
-  LS_RETURN_IF_ERROR(clear(folder));
-  return write_config(folder, config);
+  return ls_ok();
 }
 
 void ls_run_folder_abandon(ls_run_folder *folder) {
   if (!folder->held) return;
-  const ls_file_system *files = ls_runtime_files(folder->runtime);
-  const ls_status status = folder->replaces ? ls_ok() : clear(folder);
-  give_back(folder);
-  // Removes a folder only if nothing else is in it.
-  if (ls_status_is_ok(status) && !folder->replaces)
-    ls_status_free(files->remove(files->user, folder->path));
-  ls_status_free(status);
+  if (!folder->replaces) ls_status_free(remove_file(folder, config_name));
+  leave(folder);
 }
 
 // ---- Resuming --------------------------------------------------------------
@@ -214,7 +218,7 @@ ls_status ls_run_folder_continue(ls_run_folder *folder,
 // ---- Metrics ---------------------------------------------------------------
 ls_status ls_run_folder_log(ls_run_folder *folder,
                             const ls_train_report *report) {
-  if (folder->path == NULL) return ls_ok();
+  if (folder->path == NULL || folder->replaces) return ls_ok();
   ls_text_clear(&folder->text);
   ls_json_writer json = {.text = &folder->text};
   ls_json_begin(&json, '{');

@@ -37,8 +37,8 @@ LS_MUST_USE ls_status ls_run_folder_start(ls_run_folder *folder,
 // config.json written. Does nothing the next time.
 LS_MUST_USE ls_status ls_run_folder_commit(ls_run_folder *folder,
                                            const ls_train_config *config);
-// Takes away a run that has just been started, as far as that can be done; one
-// that it was to overwrite is kept.
+// Takes away a run that has just been started and has written nothing more, as
+// far as that can be done; one that it was to overwrite is kept.
 void ls_run_folder_abandon(ls_run_folder *folder);
 // Takes the folder of the run that is there, sets the model to its checkpoint
 // and fills in the notes (see ls_checkpoint_read). A run that has saved nothing
@@ -52,7 +52,8 @@ LS_MUST_USE ls_status ls_run_folder_continue(ls_run_folder *folder,
                                              const ls_train_config *config,
                                              int64_t step);
 
-// Appends a line to metrics.jsonl: of steps, or of an evaluation.
+// Appends a line to metrics.jsonl: of steps, or of an evaluation. Does nothing
+// before a commit, when the file is a former run's.
 LS_MUST_USE ls_status ls_run_folder_log(ls_run_folder *folder,
                                         const ls_train_report *report);
 // Writes checkpoint.safetensors, then model.safetensors.

@@ -4,13 +4,14 @@
 #include "support/expect.h"
 
 counted counted_begin(int threads) {
+  return counted_begin_with((ls_runtime_options){.threads = threads});
+}
+
+counted counted_begin_with(ls_runtime_options options) {
   counted self = {0};
   expect_ok(ls_counting_allocator_create(NULL, &self.memory));
-  expect_ok(ls_runtime_create(
-      &(ls_runtime_options){.allocator =
-                                ls_counting_allocator_allocator(self.memory),
-                            .threads = threads},
-      &self.runtime));
+  options.allocator = ls_counting_allocator_allocator(self.memory);
+  expect_ok(ls_runtime_create(&options, &self.runtime));
   self.outside = ls_runtime_make_current(self.runtime);
   return self;
 }

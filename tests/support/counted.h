@@ -13,6 +13,8 @@ typedef struct counted {
 
 // Makes it, with so many threads (0: the default), and makes it current.
 counted counted_begin(int threads);
+// The same with other options, but for the allocator.
+counted counted_begin_with(ls_runtime_options options);
 // Destroys it: all memory has come back.
 void counted_end(counted *self);
 // What it has taken so far.

@@ -46,7 +46,12 @@ static bool live(const fault_scenario *s, ls_counting_allocator *memory,
 }
 
 void expect_faults_survived(const fault_scenario *scenario) {
-  counted memory = counted_begin(1);
+  expect_faults_survived_under((ls_runtime_options){.threads = 1}, scenario);
+}
+
+void expect_faults_survived_under(ls_runtime_options options,
+                                  const fault_scenario *scenario) {
+  counted memory = counted_begin_with(options);
   double wanted = 0, got = 0;
   // What is made once per runtime is not counted as lost.
   live(scenario, memory.memory, 0, false, &wanted);

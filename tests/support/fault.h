@@ -23,5 +23,8 @@ typedef struct fault_scenario {
 // RESOURCE_EXHAUSTED; called again it works and has the outcome of a run
 // without a failure; behind `end` no memory is lost.
 void expect_faults_survived(const fault_scenario *scenario);
+// The same under a runtime of these options, but for the allocator.
+void expect_faults_survived_under(ls_runtime_options options,
+                                  const fault_scenario *scenario);
 
 #endif  // LS_TESTS_SUPPORT_FAULT_H_
