@@ -406,8 +406,12 @@ typedef struct ls_write_options {
 } ls_write_options;
 // Writes a variable: the general form of ls_variable_assign. A value is a
 // tensor, an array, a host scalar (which gets the variable's type) or a
-// distributed value. Across replicas the result is a Mirrored of what each
-// component is afterwards; in a replica it is that replica's.
+// distributed value, or a variable. Across replicas the result is a Mirrored of
+// what each component is afterwards; in a replica it is that replica's.
+//
+// Where replicas write an aggregated ON_WRITE variable, a distributed value
+// from around them counts as a value of each, as does a variable that each may
+// have its own of; another variable is one value for all.
 LS_API LS_MUST_USE ls_status ls_variable_write(ls_variable *variable,
                                                ls_write_op op, ls_nest value,
                                                const ls_write_options *options,
