@@ -3,6 +3,7 @@
 
 #include "graph/context.h"
 #include "graph/inline.h"
+#include "graph/trial.h"
 #include "lockstep/ops.h"
 
 // One value that was found: in which graph, for which output.
@@ -109,6 +110,7 @@ static ls_status add_filler(ls_graph *branch, ls_tensor value,
   const ls_type type = node->outputs[ls_ref_output(value.ref)];
   const ls_attr *variable = ls_node_attr(node, "variable");
   ls_tensor filler = ls_failed_tensor();
+  LS_RETURN_IF_ERROR(ls_trial_join(branch));
   ls_scope scope = {0};
   ls_context_enter_graph(&scope, branch);
   if (variable != NULL && variable->kind == LS_ATTR_OBJECT)
@@ -132,6 +134,7 @@ static ls_status add_filler(ls_graph *branch, ls_tensor value,
 
 ls_status ls_forward_add_result(ls_graph *graph, uint64_t ref) {
   const size_t count = graph->num_results;
+  LS_RETURN_IF_ERROR(ls_trial_add_result(graph));
   uint64_t *results = ls_new_array(graph->allocator, uint64_t, count + 1);
   if (results == NULL) return ls_out_of_memory();
   if (count != 0) memcpy(results, graph->results, count * sizeof(*results));
@@ -150,6 +153,7 @@ ls_status ls_forward_add_output(ls_forward *f, ls_type type) {
   if (node->num_outputs == LS_MAX_OUTPUTS)
     return ls_unimplemented("%s has more than %d results",
                             ls_node_info(node)->name, LS_MAX_OUTPUTS);
+  LS_RETURN_IF_ERROR(ls_trial_add_output(graph, node));
   memcpy(outputs, node->outputs, node->num_outputs * sizeof(*outputs));
   outputs[node->num_outputs] = type;
   node->outputs = outputs;
@@ -188,6 +192,7 @@ static ls_status extend_op(ls_forward *f, ls_tensor value,
 // A value of unknown size leaves its branch on a stack, which is empty when the
 // other one runs.
 static ls_status wrap(ls_graph *branch, ls_tensor value, ls_tensor *out_stack) {
+  LS_RETURN_IF_ERROR(ls_trial_join(branch));
   ls_scope scope = {0};
   ls_context_enter_graph(&scope, branch);
   const ls_tensor empty =

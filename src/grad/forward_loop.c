@@ -3,6 +3,7 @@
 // Where the gradient of a loop finds values of the loop's body.
 #include "grad/forward.h"
 #include "graph/inline.h"
+#include "graph/trial.h"
 #include "lockstep/ops.h"
 
 // ---- What is the same in every trip ----------------------------------------
@@ -61,6 +62,7 @@ bool ls_forward_is_same(const ls_forward *f, ls_tensor value) {
 static ls_status read_outside(ls_forward *f, const ls_node *node,
                               ls_tensor *out_value) {
   ls_graph *graph = ls_graph_resolve(f->op.graph);
+  LS_RETURN_IF_ERROR(ls_trial_join(graph));
   ls_scope scope = {0};
   if (ls_graph_resolve(ls_graph_current()) != graph)
     ls_context_enter_graph(&scope, graph);
@@ -98,7 +100,7 @@ static ls_status start_saving(ls_forward *f) {
                             ls_op_name(f->op), ls_op_type_name(f->op));
   if (ls_node_attr(node, "num_saved") != NULL) return ls_ok();
   const ls_attr saved = LS_ATTR_I("num_saved", 0);
-  LS_RETURN_IF_ERROR(ls_node_set_attr(graph, node, &saved));
+  LS_RETURN_IF_ERROR(ls_trial_set_attr(graph, node, &saved));
   return ls_forward_add_output(f, (ls_type){LS_DTYPE_I64, LS_SCALAR});
 }
 
@@ -127,7 +129,7 @@ static ls_status save(ls_forward *f, ls_tensor value, ls_tensor *out_stack) {
   LS_RETURN_IF_ERROR(ls_forward_add_result(f->graph, value.ref));
   LS_RETURN_IF_ERROR(
       ls_forward_add_output(f, (ls_type){LS_DTYPE_VARIANT, LS_SCALAR}));
-  LS_RETURN_IF_ERROR(ls_node_set_attr(graph, node, &saved));
+  LS_RETURN_IF_ERROR(ls_trial_set_attr(graph, node, &saved));
   *out_stack = ls_op_output(f->op, node->num_outputs - 1u);
   return ls_ok();
 }

@@ -8,6 +8,12 @@
 #include "graph/trial.h"
 #include "graph/variable.h"
 
+static uint64_t last_id;
+
+uint64_t ls_graph_last_id(void) {
+  return __atomic_load_n(&last_id, __ATOMIC_RELAXED);
+}
+
 ls_status ls_graph_make(ls_graph_kind kind, const char *name,
                         ls_runtime *runtime, ls_graph *parent,
                         ls_graph **out_graph) {
@@ -21,7 +27,6 @@ ls_status ls_graph_make(ls_graph_kind kind, const char *name,
   ls_graph *graph = ls_new(allocator, ls_graph);
   if (graph == NULL) return ls_out_of_memory();
   graph->kind = kind;
-  static uint64_t last_id;
   graph->id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);
   graph->runtime = runtime;
   graph->allocator = allocator;
@@ -374,6 +379,7 @@ ls_status ls_graph_add_capture(ls_graph *graph, ls_tensor outer,
     *out_ref = graph->captures[found - 1].inner;
     return ls_ok();
   }
+  LS_RETURN_IF_ERROR(ls_trial_join(graph));  // Graphs between capture, too.
   if (!ls_grow(graph->allocator, &graph->captures, &graph->captures_capacity,
                graph->num_captures + 1, sizeof(*graph->captures)) ||
       !ls_map_insert(&graph->capture_index, &key, sizeof(key),

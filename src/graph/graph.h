@@ -143,6 +143,8 @@ struct ls_graph {
 ls_status ls_graph_make(ls_graph_kind kind, const char *name,
                         ls_runtime *runtime, ls_graph *parent,
                         ls_graph **out_graph);
+// The id of the graph that was made last.
+uint64_t ls_graph_last_id(void);
 // Destroys any graph with its regions. NULL is fine.
 void ls_graph_free(ls_graph *graph);
 void ls_graph_drop_collections(ls_graph *graph);
@@ -242,7 +244,8 @@ ls_status ls_graph_name_scope_path(ls_graph *graph, const char *path,
                                    const ls_name_scope **out_scope);
 // "a/b/" into `buffer`.
 void ls_name_scope_print(const ls_name_scope *scope, char *buffer, size_t size);
-// Sets or replaces an attribute.
+// Sets or replaces an attribute: the last one then. The array of those that
+// were there stays as it was.
 ls_status ls_node_set_attr(ls_graph *graph, ls_node *node, const ls_attr *attr);
 void ls_node_retain_attrs(const ls_node *node);
 const ls_attr *ls_node_attr(const ls_node *node, const char *name);  // Or NULL.

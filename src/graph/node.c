@@ -264,7 +264,7 @@ ls_status ls_op_set_attr(ls_op op, const ls_attr *attr) {
   ls_arena_init(&memory, graph->allocator);
   ls_status status = check_attr(&memory, node, attr);
   ls_arena_deinit(&memory);
-  if (ls_status_is_ok(status)) status = ls_node_set_attr(graph, node, attr);
+  if (ls_status_is_ok(status)) status = ls_trial_set_attr(graph, node, attr);
   return ls_status_annotate(status, "setting an attribute of op '%s'",
                             ls_op_name(op));
 }

@@ -4,16 +4,39 @@
 #include "graph/context.h"
 
 // ---- The list --------------------------------------------------------------
+static bool holds_leaf(const ls_graph_undo *entry) {
+  return entry->kind == LS_UNDO_REMOVED || entry->kind == LS_UNDO_ATTR;
+}
+
 bool ls_graph_note(ls_graph *graph, ls_graph_undo entry) {
   if (graph->num_trials == 0) return true;
-  entry.text = ls_graph_intern(graph, entry.text);
-  if (entry.text == NULL ||
-      !ls_grow(graph->allocator, &graph->undo, &graph->undo_capacity,
+  if (entry.text != NULL) {
+    entry.text = ls_graph_intern(graph, entry.text);
+    if (entry.text == NULL) return false;
+  }
+  if (!ls_grow(graph->allocator, &graph->undo, &graph->undo_capacity,
                graph->num_undo + 1, sizeof(*graph->undo)))
     return false;
-  if (entry.kind == LS_UNDO_REMOVED) ls_nest_retain(entry.leaf);
+  if (holds_leaf(&entry)) ls_nest_retain(entry.leaf);
   graph->undo[graph->num_undo++] = entry;
   return true;
+}
+
+// What an attribute holds, as a leaf; none: nothing.
+static ls_nest held_by(const ls_attr *attr) {
+  if (attr->kind == LS_ATTR_ARRAY && attr->as.array != NULL)
+    return (ls_nest){.kind = LS_KIND_ARRAY, .as.ref = attr->as.array};
+  return attr->kind == LS_ATTR_OBJECT && attr->as.object != NULL
+             ? (ls_nest){.kind = LS_KIND_OBJECT, .as.ref = attr->as.object}
+             : ls_none();
+}
+
+// The last attribute goes, and the one that it has replaced is held again.
+static void unset_attr(const ls_graph_undo *entry) {
+  ls_node *node = entry->node;
+  ls_nest_release(held_by(&node->attrs[node->num_attrs - 1]));
+  node->attrs = entry->attrs;
+  node->num_attrs = (uint32_t)entry->before;
 }
 
 void ls_graph_undo_to(ls_graph *graph, size_t count) {
@@ -33,6 +56,15 @@ void ls_graph_undo_to(ls_graph *graph, size_t count) {
       ls_graph_restore_to_collection(graph, entry->text, entry->leaf,
                                      entry->before);
       break;
+    case LS_UNDO_ATTR:
+      unset_attr(entry);
+      break;
+    case LS_UNDO_OUTPUTS:
+      entry->node->num_outputs = (uint32_t)entry->before;
+      break;
+    case LS_UNDO_RESULTS:
+      graph->num_results = entry->before;
+      break;
     }
   }
   graph->num_trials = trials;
@@ -41,8 +73,7 @@ void ls_graph_undo_to(ls_graph *graph, size_t count) {
 // What the last trial leaves stays.
 static void forget(ls_graph *graph) {
   for (size_t i = 0; i < graph->num_undo; ++i)
-    if (graph->undo[i].kind == LS_UNDO_REMOVED)
-      ls_nest_release(graph->undo[i].leaf);
+    if (holds_leaf(&graph->undo[i])) ls_nest_release(graph->undo[i].leaf);
   ls_release(graph->allocator, graph->undo);
   graph->undo = NULL;
   graph->num_undo = graph->undo_capacity = 0;
@@ -58,8 +89,11 @@ static ls_graph *build_graph_around(const ls_graph *graph) {
 
 void ls_trial_begin(ls_trial *trial) {
   ls_graph *graph = ls_graph_resolve(ls_graph_current());
-  *trial = (ls_trial){.meetings = ls_context_current()->meetings};
+  ls_context *context = ls_context_current();
+  *trial = (ls_trial){.outer = context->trial, .meetings = context->meetings};
   if (graph == NULL || graph->kind == LS_GRAPH_EAGER) return;
+  context->trial = trial;
+  trial->last_graph = ls_graph_last_id();
   trial->graph = graph;
   trial->here = ls_graph_mark(graph);
   ++graph->num_trials;
@@ -94,17 +128,109 @@ static ls_status join_error(ls_trial *trial, ls_graph *graph, bool met,
   return status;
 }
 
+// ---- Other graphs ----------------------------------------------------------
+struct ls_joined_graph {
+  ls_joined_graph *next;
+  ls_graph *graph;
+  ls_graph_rollback_point mark;
+};
+
+static const ls_graph *root_of(const ls_graph *graph) {
+  while (graph->parent != NULL)
+    graph = graph->parent;
+  return graph;
+}
+
+// Whether a graph is to be marked for the trial: it was there before, and is
+// one of those that hold each other.
+static bool lacks(const ls_trial *trial, const ls_graph *graph) {
+  if (trial == NULL || graph == trial->graph || graph == trial->around ||
+      graph->id > trial->last_graph || root_of(graph) != root_of(trial->graph))
+    return false;
+  const ls_joined_graph *at = trial->joined;
+  while (at != NULL && at->graph != graph)
+    at = at->next;
+  return at == NULL;
+}
+
+ls_status ls_trial_join(ls_graph *graph) {
+  ls_trial *trial = ls_context_current()->trial;
+  if (!lacks(trial, graph)) return ls_ok();
+  ls_joined_graph *joined = ls_new(graph->allocator, ls_joined_graph);
+  if (joined == NULL) return ls_out_of_memory();
+  *joined = (ls_joined_graph){trial->joined, graph, ls_graph_mark(graph)};
+  trial->joined = joined;
+  ++graph->num_trials;
+  return ls_ok();
+}
+
+ls_status ls_trial_set_attr(ls_graph *graph, ls_node *node,
+                            const ls_attr *attr) {
+  const ls_attr *replaced = ls_node_attr(node, attr->name);
+  LS_RETURN_IF_ERROR(ls_trial_join(graph));
+  const ls_graph_undo entry = {.kind = LS_UNDO_ATTR,
+                               .before = node->num_attrs,
+                               .leaf = replaced != NULL ? held_by(replaced)
+                                                        : ls_none(),
+                               .node = node,
+                               .attrs = node->attrs};
+  const size_t noted = graph->num_undo;
+  if (!ls_graph_note(graph, entry)) return ls_out_of_memory();
+  const ls_status status = ls_node_set_attr(graph, node, attr);
+  if (!ls_status_is_ok(status) && graph->num_undo > noted) {
+    ls_nest_release(entry.leaf);  // It has not been replaced.
+    graph->num_undo = noted;
+  }
+  return status;
+}
+
+ls_status ls_trial_add_output(ls_graph *graph, ls_node *node) {
+  LS_RETURN_IF_ERROR(ls_trial_join(graph));
+  return ls_graph_note(graph, (ls_graph_undo){.kind = LS_UNDO_OUTPUTS,
+                                              .before = node->num_outputs,
+                                              .node = node})
+             ? ls_ok()
+             : ls_out_of_memory();
+}
+
+ls_status ls_trial_add_result(ls_graph *graph) {
+  LS_RETURN_IF_ERROR(ls_trial_join(graph));
+  return ls_graph_note(graph, (ls_graph_undo){.kind = LS_UNDO_RESULTS,
+                                              .before = graph->num_results})
+             ? ls_ok()
+             : ls_out_of_memory();
+}
+
+// ---- Ends ------------------------------------------------------------------
 static void end_in(ls_graph *graph, ls_graph_rollback_point mark, bool undo) {
   if (undo) ls_graph_rollback(graph, mark);
   if (--graph->num_trials == 0) forget(graph);
 }
 
+// What stays, a trial around this one may still take back.
+static void end_in_joined(ls_trial *trial, bool undo) {
+  while (trial->joined != NULL) {
+    ls_joined_graph *joined = trial->joined;
+    trial->joined = joined->next;
+    if (!undo && lacks(trial->outer, joined->graph)) {
+      joined->next = trial->outer->joined;
+      trial->outer->joined = joined;
+      continue;
+    }
+    end_in(joined->graph, joined->mark, undo);
+    ls_release(joined->graph->allocator, joined);
+  }
+}
+
 ls_status ls_trial_end(ls_trial *trial, ls_status status) {
   ls_graph *graph = trial->graph;
   if (graph == NULL) return status;
-  const bool met = ls_context_current()->meetings != trial->meetings;
+  ls_context *context = ls_context_current();
+  context->trial = trial->outer;
+  const bool met = context->meetings != trial->meetings;
   status = join_error(trial, graph, met, status);
   const bool undo = !ls_status_is_ok(status) && !met;
+  end_in_joined(trial, undo);
   end_in(graph, trial->here, undo);
   if (trial->around != NULL) end_in(trial->around, trial->there, undo);
   return status;
