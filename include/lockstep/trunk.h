@@ -15,9 +15,9 @@
 // with (math, kernels, C library): if one would give other bits, all refuse
 // with FAILED_PRECONDITION, which names both.
 //
-// A rank whose step fails cancels the trunk: all others' steps fail with its
-// error, which names it. Only what is wrong for all ranks alike before a
-// program runs (INVALID_ARGUMENT, FAILED_PRECONDITION, UNIMPLEMENTED) leaves
+// A rank whose step or training fails cancels the trunk: all others' steps fail
+// with its error, which names it. Only what is wrong for all ranks alike before
+// a program runs (INVALID_ARGUMENT, FAILED_PRECONDITION, UNIMPLEMENTED) leaves
 // them in step.
 #ifndef LOCKSTEP_TRUNK_H_
 #define LOCKSTEP_TRUNK_H_

@@ -5,6 +5,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "dist/context.h"
+#include "dist/strategy.h"
 #include "lockstep/trunk.h"
 
 static ls_status trace_mirrored(const ls_tracer *tracer, ls_graph *graph,
@@ -45,13 +46,13 @@ static ls_status check_devices(const ls_strategy *strategy) {
                           strategy->no_cpu);
 }
 
-// Other ranks wait for one that fails before its program runs. They fail like
-// it where what they were all given is wrong; what one rank lacks (memory, a
-// file), only it can tell them.
-static void tell_ranks(ls_status status) {
+// They fail like this one where what they were all given is wrong; what one
+// rank lacks (memory, a file), only it can tell them.
+void ls_strategy_tell_ranks(const ls_strategy *strategy, ls_status status) {
   const ls_code code = ls_status_code(status);
-  if (code == LS_OK || code == LS_INVALID_ARGUMENT ||
-      code == LS_FAILED_PRECONDITION || code == LS_UNIMPLEMENTED)
+  if (strategy->num_replicas == 1 || code == LS_OK ||
+      code == LS_INVALID_ARGUMENT || code == LS_FAILED_PRECONDITION ||
+      code == LS_UNIMPLEMENTED)
     return;
   ls_trunk *trunk = ls_runtime_trunk(ls_runtime_current());
   if (trunk != NULL) trunk->cancel(trunk, status);
@@ -83,10 +84,8 @@ static ls_status check_run(ls_callable callable, ls_nest args) {
                              ls_nest_print(args, text, sizeof(text)));
 }
 
-ls_status ls_strategy_run(ls_strategy *strategy, ls_callable callable,
-                          ls_nest args, ls_nest *results) {
-  LS_REQUIRE(strategy);
-  LS_REQUIRE(results);
+static ls_status run(ls_strategy *strategy, ls_callable callable, ls_nest args,
+                     ls_nest *results) {
   LS_RETURN_IF_ERROR(check_run(callable, args));
   ls_crossing crossing;
   LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, strategy, "run"));
@@ -103,7 +102,15 @@ ls_status ls_strategy_run(ls_strategy *strategy, ls_callable callable,
     ls_nest_release(*results);
     *results = made;
   }
-  if (strategy->num_replicas > 1) tell_ranks(status);
+  return status;
+}
+
+ls_status ls_strategy_run(ls_strategy *strategy, ls_callable callable,
+                          ls_nest args, ls_nest *results) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(results);
+  const ls_status status = run(strategy, callable, args, results);
+  ls_strategy_tell_ranks(strategy, status);
   return status;
 }
 

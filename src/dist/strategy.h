@@ -57,6 +57,10 @@ struct ls_replica {
   ls_tensor given_examples;
 };
 
+// What was to run on the replicas has failed here: other ranks, which would
+// wait for this one, fail too. Does nothing where they fail by themselves.
+void ls_strategy_tell_ranks(const ls_strategy *strategy, ls_status status);
+
 // Contexts of all replicas for one run, and back.
 ls_status ls_replicas_take(ls_strategy *strategy, ls_replica **out_replicas);
 void ls_replicas_give(ls_strategy *strategy, ls_replica *replicas);  // Or NULL.

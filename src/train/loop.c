@@ -4,6 +4,7 @@
 #include "base/plain.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "dist/strategy.h"
 #include "lockstep/train.h"
 #include "train/run_folder.h"
 #include "train/step_check.h"
@@ -404,5 +405,8 @@ ls_status ls_train(const ls_train_options *options,
       ls_run_folder_abandon(&it.folder);
   }
   end(&it);
+  // The loss is the same on all ranks.
+  if (ls_status_code(status) != LS_OUT_OF_RANGE)
+    ls_strategy_tell_ranks(options->strategy, status);
   return status;
 }
