@@ -136,6 +136,8 @@ static ls_status rule_error(ls_gradient_walk *walk, ls_op op,
   if (status == NULL && current != NULL)
     status = current->kind == LS_GRAPH_EAGER ? ls_graph_take_error(current)
                                              : ls_graph_error(current);
+  // A rule that makes no op has not met the refusal of its name scope.
+  if (status == NULL) status = ls_scope_status();
   return ls_status_annotate(status, "in the gradient of '%s' (%s)",
                             ls_op_name(op), ls_op_type_name(op));
 }

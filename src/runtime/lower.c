@@ -222,7 +222,8 @@ void ls_key_attr(ls_text *key, const ls_attr *attr) {
   ls_text_append_char(key, '\n');
 }
 
-// What makes two pure nodes the same: type, operands, attributes.
+// What makes two pure nodes the same, if this one is: type, operands,
+// attributes. The key says whether there was memory for it.
 static bool make_key(ls_lower_scope *scope, const ls_op_spec *spec,
                      const uint64_t *inputs) {
   const unsigned traits = ls_op_table[spec->type].traits;
@@ -239,7 +240,7 @@ static bool make_key(ls_lower_scope *scope, const ls_op_spec *spec,
   ls_text_append_bytes(key, inputs, spec->num_inputs * sizeof(*inputs));
   for (size_t i = 0; i < spec->num_attrs; ++i)
     ls_key_attr(key, &spec->attrs[i]);
-  return !key->failed;
+  return true;
 }
 
 static ls_status infer_lowered(ls_lower_scope *scope, const ls_op_spec *spec,
@@ -293,6 +294,8 @@ ls_status ls_lower_append(ls_lower_scope *scope, const ls_op_spec *wanted,
   LS_RETURN_IF_ERROR(drop_marks(scope, &own));
   const bool pure = make_key(scope, spec, inputs);
   if (pure) {
+    // Without it the program would be another one than it is elsewhere.
+    LS_RETURN_IF_ERROR(ls_text_status(&scope->key));
     const uint64_t id = (uint64_t)(uintptr_t)ls_map_find(
         &scope->known, scope->key.data, scope->key.size);
     if (id != 0) {

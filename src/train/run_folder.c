@@ -154,13 +154,13 @@ void ls_run_folder_abandon(ls_run_folder *folder) {
 // `step` if they are no evaluation, which the resumed run repeats. A line that
 // is not ours, such as one that was cut off, ends them.
 static size_t lines_until(const char *text, int64_t step) {
-  static const char head[] = "{\"step\":";
-  const char *at = text;
+  static const char head[] = "{\"step\":", key[] = "\"test_loss\"";
+  const char *at = text, *test = text;  // The next evaluation; NULL: none.
   for (;;) {
     const size_t size = strcspn(at, "\n");
     if (at[size] == '\0' || strncmp(at, head, sizeof(head) - 1) != 0) break;
     const long long of = strtoll(at + sizeof(head) - 1, NULL, 10);
-    const char *test = strstr(at, "\"test_loss\"");
+    if (test != NULL && test <= at) test = strstr(at, key);
     const bool tested = test != NULL && test < at + size;
     if (of > step || (of == step && tested)) break;
     at += size + 1;

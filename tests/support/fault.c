@@ -25,6 +25,10 @@ static bool live(const fault_scenario *s, ls_counting_allocator *memory,
   const uint64_t made =
       ls_counting_allocator_counts(memory).allocations - before;
   const bool failed = !ls_status_is_ok(status);
+  // Op by op a failure may be in what was made.
+  if (!failed && nth > 0 && made >= nth && s->outcome != NULL)
+    fail_msg("%s: request %llu was refused, and there is no status", s->name,
+             (unsigned long long)nth);
   if (failed) {
     if (ls_status_code(status) != LS_RESOURCE_EXHAUSTED || nth == 0)
       print_error("%s, request %llu:\n", s->name, (unsigned long long)nth);

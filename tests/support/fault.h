@@ -19,9 +19,10 @@ typedef struct fault_scenario {
   void (*end)(void *self);
 } fault_scenario;
 
-// For each request that `act` makes: with that one refused it gives OK or
-// RESOURCE_EXHAUSTED; called again it works and has the outcome of a run
-// without a failure; behind `end` no memory is lost.
+// For each request that `act` makes: with that one refused it gives
+// RESOURCE_EXHAUSTED (op by op also OK); called again it works and has the
+// outcome of a run without a failure; behind `end` no memory is lost. A refused
+// request that nobody tells of would make another program of the same ops.
 void expect_faults_survived(const fault_scenario *scenario);
 // The same under a runtime of these options, but for the allocator.
 void expect_faults_survived_under(ls_runtime_options options,

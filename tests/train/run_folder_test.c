@@ -6,9 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/runtime_internal.h"
-#include "lockstep/train.h"
+#include "train/run_folder.h"
 
 enum { EXAMPLES = 64, INPUTS = 16 };
 
@@ -193,11 +194,45 @@ static void a_run_has_its_folder_to_itself(void **state) {
   end(&s);
 }
 
+// ---- Long runs -------------------------------------------------------------
+// Each line is looked at once: a run that never tested anything has many lines
+// and the word that is looked for in none.
+static void long_metrics_are_cut_in_no_time(void **state) {
+  (void)state;
+  enum { LINES = 40000, KEPT = 30000 };
+  const ls_file_system *files = ls_file_system_system();
+  ls_text text;
+  ls_text_init(&text, ls_allocator_system());
+  size_t kept = 0;
+  for (int step = 1; step <= LINES; ++step) {
+    ls_text_append_format(&text,
+                          "{\"step\":%d,\"epoch\":1,\"loss\":0.123456789,"
+                          "\"accuracy\":0.5,\"seconds\":12.25}\n",
+                          step);
+    if (step == KEPT) kept = text.size;
+  }
+  expect_ok(ls_text_status(&text));
+  expect_ok(files->make_directories(files->user, "long"));
+  expect_ok(files->write(files->user, "long/metrics.jsonl", ls_text_data(&text),
+                         text.size));
+  ls_text_deinit(&text);
+  ls_run_folder folder;
+  ls_run_folder_init(&folder, ls_runtime_current(), "long");
+  const clock_t before = clock();
+  expect_ok(ls_run_folder_continue(&folder, &(ls_train_config){0}, KEPT));
+  assert_true(clock() - before < 2 * CLOCKS_PER_SEC);
+  ls_run_folder_deinit(&folder);
+  char *cut = read_text("long/metrics.jsonl");
+  assert_int_equal(strlen(cut), kept);
+  ls_release(ls_allocator_system(), cut);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_steps_before_a_loss_that_is_no_number_are_logged),
       cmocka_unit_test(a_run_that_does_no_step_overwrites_nothing),
       cmocka_unit_test(a_run_has_its_folder_to_itself),
+      cmocka_unit_test(long_metrics_are_cut_in_no_time),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -358,7 +358,8 @@ static void emit_up_to(ls_cpu_classes *all, const ls_cpu_addend *until) {
 bool ls_cpu_emit_together(ls_cpu_compiler *compiler, ls_cpu_region *region,
                           const ls_cpu_scope *outer) {
   ls_cpu_classes all;
-  if (!ls_cpu_plan_classes(compiler, region, &all)) return false;
+  if (!ls_cpu_plan_classes(compiler, region, &all))
+    return ls_cpu_failed(compiler);
   for (uint32_t k = 0; k < all.count; ++k) {
     const ls_status status = find_arguments(&all.items[k], outer);
     if (!ls_status_is_ok(status)) {

@@ -80,7 +80,8 @@ void ls_cpu_emit_extra(ls_cpu_compiler *compiler, const ls_cpu_extra *e);
 
 // ---- compile_together_classes.c --------------------------------------------
 // Whether the replicas of each class can go side by side, and how: fills in
-// `out` but for the storages of arguments.
+// `out` but for the storages of arguments. No memory fails the compiler, with
+// false: the plan does not depend on it.
 bool ls_cpu_plan_classes(ls_cpu_compiler *compiler, ls_cpu_region *region,
                          ls_cpu_classes *out);
 

@@ -205,20 +205,23 @@ bool ls_cpu_plan_classes(ls_cpu_compiler *compiler, ls_cpu_region *region,
       ls_debug_lanes(compiler->out->backend->runtime) != LS_LANES_TOGETHER)
     return false;
   out->items = ls_arena_new_array(&compiler->temp, ls_cpu_together, out->count);
-  if (out->items == NULL) return false;  // Lanes will say so.
+  if (out->items == NULL) {
+    ls_cpu_fail(compiler, ls_out_of_memory());
+    return false;
+  }
   for (uint32_t k = 0; k < out->count; ++k) {
     if (!all_can_run(region->bodies[k].graph) ||
         !find_first(region, k, replicas, &out->items[k].first))
       return false;
-    ls_status status = init_class(out, k);
+    const ls_status status = init_class(out, k);
     if (!ls_status_is_ok(status)) {
-      ls_status_free(status);
+      ls_cpu_fail(compiler, status);
       return false;
     }
     find_needs(&out->items[k]);
   }
   const ls_status status = find_merges(out);
-  const bool planned = ls_status_is_ok(status) && is_in_order(out);
-  ls_status_free(status);
-  return planned;
+  if (ls_status_is_ok(status)) return is_in_order(out);
+  ls_cpu_fail(compiler, status);
+  return false;
 }
