@@ -50,8 +50,6 @@ ls_nest ls_value_part(ls_nest value, size_t index);
 // What each component gets so that the sum of all is the value.
 ls_status ls_share_of_sum(const ls_variable *container, ls_nest value,
                           ls_nest *out_share);
-// In the trace of a replica: replica 0's value, on every one.
-ls_tensor ls_first_of_all(ls_tensor x);
 
 // ---- Rules -----------------------------------------------------------------
 ls_tensor ls_read_mirrored(ls_variable *container);

@@ -72,8 +72,7 @@ static ls_tensor read_synchronized(ls_variable *container,
         container->name));
   const ls_tensor own = read_here(container, place);
   if (aggregation == LS_AGGREGATION_ONLY_FIRST_REPLICA)
-    return place->kind == LS_PLACE_REPLICA ? ls_read_component(container, 0)
-                                           : ls_first_of_all(own);
+    return ls_collective_broadcast(own, 0);
   return ls_all_reduce(
       aggregation == LS_AGGREGATION_SUM ? LS_REDUCE_SUM : LS_REDUCE_MEAN, own);
 }

@@ -2,8 +2,6 @@
 //
 // Which rules each class of distributed variables has, and the values they
 // work on.
-#include <math.h>
-
 #include "dist/cross_device.h"
 #include "dist/variable.h"
 #include "dist/variable_create.h"
@@ -35,23 +33,6 @@ ls_nest ls_value_part(ls_nest value, size_t index) {
   if (!ls_is_distributed_variable(value)) return value;
   return (ls_nest){.kind = LS_KIND_VARIABLE,
                    .as.ref = ls_variable_component(value.as.ref, index)};
-}
-
-// Replica 0's: the others give what no value is below.
-ls_tensor ls_first_of_all(ls_tensor x) {
-  const ls_dtype dtype = ls_tensor_dtype(x);
-  const ls_tensor lowest =
-      ls_dtype_is_float(dtype)
-          ? ls_scalar(dtype, -(double)INFINITY)
-          : ls_scalar_i64(dtype,
-                          ls_dtype_is_unsigned(dtype) || dtype == LS_DTYPE_BOOL
-                              ? 0
-                              : INT64_MIN >> (64 - 8 * ls_dtype_size(dtype)));
-  const ls_tensor is_first =
-      ls_equal(ls_replica_id(), ls_scalar_i64(LS_DTYPE_I32, 0));
-  return ls_all_reduce(LS_REDUCE_MAX,
-                       ls_select(ls_broadcast_like(is_first, x), x,
-                                 ls_broadcast_like(lowest, x)));
 }
 
 // ---- Classes ---------------------------------------------------------------

@@ -191,7 +191,7 @@ static ls_status write_in_trace(const ls_writing *w, const ls_place *place,
   LS_RETURN_IF_ERROR(ls_write_check_count(w, value));
   LS_RETURN_IF_ERROR(ls_value_as_tensor(variable, value, &x));
   x = variable->aggregation == LS_AGGREGATION_ONLY_FIRST_REPLICA
-          ? ls_first_of_all(x)
+          ? ls_collective_broadcast(x, 0)
           : ls_all_reduce(variable->aggregation == LS_AGGREGATION_SUM
                               ? LS_REDUCE_SUM
                               : LS_REDUCE_MEAN,
