@@ -16,7 +16,7 @@ enable_testing()
 # Not with sanitizers: these compare numbers or whole runs of the program, take
 # long, and pass through no code that the other tests leave out.
 set(LS_LONG_TESTS
-  "^(models/(golden_|.*bits_test|lanes|scale|uneven|model_arith)|cli/(bench|resume)$)")
+  "^(models/(golden_|.*bits_test|lanes|scale|uneven|model_arith)|cli/(bench|resume)$|examples/unet$)")
 
 # They begin first, so that none of them is waited for alone at the end.
 set(LS_SLOW_TESTS
@@ -40,6 +40,7 @@ function(ls_add_test name)
     "CC=${CMAKE_C_COMPILER}"
     "CXX=${CMAKE_CXX_COMPILER}"
     "CMAKE_GENERATOR=${CMAKE_GENERATOR}"
+    "LS_SANITIZE=${LS_SANITIZE}"
     "UBSAN_OPTIONS=print_stacktrace=1"
     "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1")
   if(TARGET lockstep_cli)

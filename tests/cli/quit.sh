@@ -6,9 +6,9 @@
 # shellcheck source=tests/support/cli.sh
 . "$(dirname "$0")/../support/cli.sh"
 rm -rf run
-
 env --default-signal=INT,QUIT "$lockstep" train --model mlp --data synthetic \
-  --replicas 2 --epochs 1000000 --run-dir run --overwrite >out.txt 2>err.txt &
+  --replicas 2 ${sanitized:+--batch-size 8} --epochs 1000000 --run-dir run \
+  --overwrite >out.txt 2>err.txt &
 process=$!
 waits_for test -s run/metrics.jsonl
 # A signal between two steps finds nothing that runs.

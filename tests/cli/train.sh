@@ -105,11 +105,13 @@ cmp -s runs/half/model.safetensors runs/whole/model.safetensors ||
 "$lockstep" eval runs/bf16 >out.txt 2>err.txt || fail "eval of a run in bf16"
 
 # A text, by its tokens: the accuracy is one of many.
-yes 'the cat sat on the mat, and the dog sat on the cat;' | head -c 6000 >text
-"$lockstep" train --model gpt --data text --steps 2 --batch-size 2 --quiet \
-  --run-dir runs/text >out.txt 2>err.txt || fail "a run on a text fails"
-grep -qE '^test accuracy: (0\.[0-9]{4}|1\.0000)$' out.txt ||
-  fail "no accuracy per token"
+if [ -z "$sanitized" ]; then
+  yes 'the cat sat on the mat, and the dog sat on the cat;' | head -c 6000 >text
+  "$lockstep" train --model gpt --data text --steps 2 --batch-size 2 --quiet \
+    --run-dir runs/text >out.txt 2>err.txt || fail "a run on a text fails"
+  grep -qE '^test accuracy: (0\.[0-9]{4}|1\.0000)$' out.txt ||
+    fail "no accuracy per token"
+fi
 
 # f64 weights are kept as they are.
 # shellcheck disable=SC2086
@@ -124,7 +126,7 @@ grep -qF '"accumulate":2' runs/f64/config.json ||
   fail "what is accumulated is not in config.json"
 
 # The reference data set, where it is installed.
-if [ -d /usr/share/datasets/fashion-mnist ]; then
+if [ -z "$sanitized" ] && [ -d /usr/share/datasets/fashion-mnist ]; then
   "$lockstep" train --model mlp --steps 40 --batch-size 64 --replicas 2 --quiet \
     >out.txt 2>err.txt ||
     fail "a run on Fashion-MNIST fails"

@@ -7,6 +7,7 @@
 #include "engine/cpu/loops.h"
 #include "support/expect.h"
 #include "support/loop_case.h"
+#include "support/sanitizer.h"
 
 // ---- Cases -----------------------------------------------------------------
 // The last `rank` of three dimensions are there.
@@ -158,7 +159,7 @@ static void random_geometry_agrees_with_the_reference(void **state) {
   (void)state;
   loop_random random = {loop_random_seed()};
   for (size_t t = 0; t < LOOP_FLOATS; ++t)
-    for (int round = 0; round < 36; ++round) {
+    for (int round = 0; round < (LS_SANITIZED ? 12 : 36); ++round) {
       const conv_case c = random_case(&random, loop_types[t], round % 3 + 1);
       check_all(&c, &random);
     }
@@ -168,7 +169,7 @@ static void depthwise_geometry_agrees_with_the_reference(void **state) {
   (void)state;
   loop_random random = {loop_random_seed()};
   for (size_t t = 0; t < LOOP_FLOATS; ++t)
-    for (int round = 0; round < 18; ++round) {
+    for (int round = 0; round < (LS_SANITIZED ? 6 : 18); ++round) {
       conv_case c = random_case(&random, loop_types[t], round % 3 + 1);
       c.in = c.out = 1;
       c.groups = loop_random_between(&random, 2, 40);

@@ -3,6 +3,7 @@
 // lies in its place.
 #include "support/loop_case.h"
 #include "support/replica_lanes.h"
+#include "support/sanitizer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -370,7 +371,7 @@ static void expect_replicas(uint64_t seed) {
 static void any_branches_give_what_they_compute(void **state) {
   (void)state;
   const uint64_t first = loop_random_seed() * 1000000;
-  for (uint64_t i = 0; i < 200; ++i) {
+  for (uint64_t i = 0; i < (LS_SANITIZED ? 40 : 200); ++i) {
     expect_variables(first + i);
     expect_replicas(first + i);
   }

@@ -7,6 +7,7 @@
 #include "engine/cpu/loops.h"
 #include "support/expect.h"
 #include "support/loop_case.h"
+#include "support/sanitizer.h"
 
 // ---- Products --------------------------------------------------------------
 typedef struct product_case {
@@ -36,7 +37,7 @@ matmul_agrees_with_the_reference_in_every_orientation(void **state) {
   (void)state;
   loop_random random = {loop_random_seed()};
   for (size_t t = 0; t < LOOP_NUMBERS; ++t) {
-    for (int round = 0; round < 16; ++round) {
+    for (int round = 0; round < (LS_SANITIZED ? 8 : 16); ++round) {
       product_case p = {
           .dtype = loop_types[t],
           .batch = loop_random_between(&random, 1, 4),
@@ -210,7 +211,7 @@ static void softmax_agrees_with_the_reference(void **state) {
   (void)state;
   loop_random random = {loop_random_seed()};
   for (size_t t = 0; t < LOOP_FLOATS; ++t) {
-    for (int round = 0; round < 10; ++round) {
+    for (int round = 0; round < (LS_SANITIZED ? 4 : 10); ++round) {
       const int64_t rows = loop_random_between(&random, 0, 40);
       const int64_t n = loop_random_between(&random, 1, 70);
       check_softmax(LS_OP_SOFTMAX, loop_types[t], rows, n, &random);

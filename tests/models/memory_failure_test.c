@@ -4,6 +4,7 @@
 // and run: there is a status, nothing is lost, and the next step works.
 #include "support/counted.h"
 #include "support/expect.h"
+#include "support/sanitizer.h"
 
 #include "support/trainer.h"
 
@@ -91,7 +92,7 @@ static void a_first_step_survives_any_failure(void **state) {
   for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); ++i) {
     uint64_t nth = 1;
     while (start_and_train(&ways[i], nth))
-      ++nth;
+      nth += FAULT_STRIDE;
     print_message("%llu requests\n", (unsigned long long)nth - 1);
     assert_true(nth > 100);
   }
@@ -119,7 +120,8 @@ static void a_step_that_failed_can_be_done_again(void **state) {
     uint64_t failures = 0;
     do {
       ls_status_free(status);
-      ls_counting_allocator_fail_at(memory.memory, ++failures);
+      failures += failures == 0 ? 1 : FAULT_STRIDE;
+      ls_counting_allocator_fail_at(memory.memory, failures);
       status = trainer_step(&training);
       ls_counting_allocator_fail_at(memory.memory, 0);
     } while (ls_status_code(status) == LS_RESOURCE_EXHAUSTED);

@@ -6,6 +6,8 @@
 
 set -u
 lockstep=${LOCKSTEP:?}
+# Sanitizers make the large models slow and see nothing new in them here.
+sanitized=${LS_SANITIZE:-}
 failed=0
 
 # fail WHAT: says it, and what the last command printed.

@@ -7,10 +7,6 @@
 #include "support/counted.h"
 #include "support/sanitizer.h"
 
-// With sanitizers every fifth request is refused: without them all are, and
-// from run to run of the scenario the same code is passed.
-enum { STRIDE = LS_SANITIZED ? 5 : 1 };
-
 // One life of the scenario with request `nth` of its act refused, 0: none.
 // Whether there were that many. Once warm, it leaves no memory behind.
 static bool live(const fault_scenario *s, ls_counting_allocator *memory,
@@ -65,10 +61,10 @@ void expect_faults_survived_under(ls_runtime_options options,
     if (memcmp(&wanted, &got, sizeof(got)) != 0)
       fail_msg("%s: %.17g and not %.17g after request %llu was refused",
                scenario->name, got, wanted, (unsigned long long)nth);
-    nth += STRIDE;
+    nth += FAULT_STRIDE;
   }
   print_message("%s: %llu requests\n", scenario->name,
-                (unsigned long long)(nth - 1) / STRIDE);
+                (unsigned long long)(nth - 1) / FAULT_STRIDE);
   assert_true(nth > 1);  // Else the test has tested nothing.
   counted_end(&memory);
 }

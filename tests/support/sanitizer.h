@@ -15,4 +15,9 @@
 #define LS_SANITIZED 0
 #endif
 
+// Where requests for memory are refused one after the other: with sanitizers
+// every fifth. Without them all are, and from one to the next the same code is
+// passed.
+enum { FAULT_STRIDE = LS_SANITIZED ? 5 : 1 };
+
 #endif  // LS_TESTS_SUPPORT_SANITIZER_H_
