@@ -113,7 +113,7 @@ LS_API LS_MUST_USE ls_status ls_strategy_scope_end(ls_scope *scope);
 #define LS_STRATEGY_SCOPE(strategy)                                            \
   LS_SCOPE_(__LINE__, ls_strategy_scope_begin, strategy)
 // Puts the strategy in force without a scope, in place of what was put so
-// before; NULL: the default one.
+// before; NULL: the default one. It is the thread's, and left when that ends.
 //   LS_FAILED_PRECONDITION  inside of a scope.
 LS_API LS_MUST_USE ls_status ls_strategy_set_current(ls_strategy *strategy);
 // Whether the strategy made the variable, or a component of it; the default

@@ -3,6 +3,7 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/threads.h"
 
 // ---- The current entry -----------------------------------------------------
 const ls_distribution *ls_distribution_current(void) {
@@ -254,6 +255,23 @@ static void drop_set(ls_context *context) {
   current_set = NULL;
 }
 
+// A thread that ends leaves what it has put in force.
+static pthread_key_t set_key;
+static bool has_set_key;
+static void leave_set(void *entry) {
+  (void)entry;
+  drop_set(ls_context_current());
+}
+static void make_set_key(void) {
+  has_set_key = pthread_key_create(&set_key, leave_set) == 0;
+}
+
+static bool leave_at_end(const set_entry *entry) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, make_set_key);
+  return has_set_key && pthread_setspecific(set_key, entry) == 0;
+}
+
 ls_status ls_strategy_set_current(ls_strategy *strategy) {
   ls_context *context = ls_context_current();
   const ls_distribution *entry = context->distribution;
@@ -270,10 +288,15 @@ ls_status ls_strategy_set_current(ls_strategy *strategy) {
         entry->strategy->label);
   if (strategy == NULL || is_default(strategy)) {
     drop_set(context);
+    (void)leave_at_end(NULL);
     return ls_ok();
   }
   set_entry *made = ls_new(strategy->allocator, set_entry);
   if (made == NULL) return ls_out_of_memory();
+  if (!leave_at_end(made)) {
+    ls_release(strategy->allocator, made);
+    return ls_out_of_memory();
+  }
   drop_set(context);
   made->allocator = strategy->allocator;
   made->top = context->top;
