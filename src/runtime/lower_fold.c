@@ -96,9 +96,8 @@ ls_status ls_lower_fold(ls_lower_scope *scope, const ls_node *node,
   ls_dtype dtype = ls_array_dtype(x);
   double value = ls_array_f64(x, 0);
   const double other = ls_array_f64(y, 0);
-  if (node->num_inputs == 2 && !is_denormal(dtype, value) &&
-      !is_denormal(dtype, other) &&
-      fold_compare(node->type, value, other, &value))
+  if (is_denormal(dtype, value) || is_denormal(dtype, other)) return ls_ok();
+  if (node->num_inputs == 2 && fold_compare(node->type, value, other, &value))
     return ls_lower_scalar(scope, LS_DTYPE_BOOL, value, node, out_ref);
   if (dtype == LS_DTYPE_BOOL) return ls_ok();
   if (node->type == LS_OP_CONVERT) {

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Arithmetic on constants is done while lowering; it gives what running gives.
+#include <math.h>
+#include <string.h>
+
+#include "lockstep/function.h"
+#include "support/expect.h"
+#include "support/values.h"
+
+enum { NUM_NUMBERS = 7 };
+static const double numbers[NUM_NUMBERS] = {-1, 0, 0.1, 1, 3, -0.0, 1e-310};
+static const double integers[NUM_NUMBERS] = {-1, 0, 1, 3, -7, 1LL << 40, 2};
+
+static const struct {
+  const char *name;
+  ls_tensor (*make)(ls_tensor x, ls_tensor y);
+  bool compares;
+} ops[] = {
+    {"add", ls_add, false},        {"sub", ls_sub, false},
+    {"mul", ls_mul, false},        {"div", ls_div, false},
+    {"equal", ls_equal, true},     {"not_equal", ls_not_equal, true},
+    {"less", ls_less, true},       {"less_equal", ls_less_equal, true},
+    {"greater", ls_greater, true}, {"greater_equal", ls_greater_equal, true}};
+enum { NUM_OPS = sizeof(ops) / sizeof(ops[0]) };
+
+typedef struct all_ops {
+  ls_dtype dtype;
+  bool constant;
+} all_ops;
+
+static double number(ls_dtype dtype, size_t i) {
+  return dtype == LS_DTYPE_I64 ? integers[i] : numbers[i];
+}
+
+static bool is_there(ls_dtype dtype, size_t op) {
+  return dtype != LS_DTYPE_I64 || ops[op].compares;
+}
+
+// Each op of each two numbers, which are constants or arguments.
+static ls_nest results_of(ls_nest args, void *user) {
+  const all_ops *a = user;
+  ls_nest items[NUM_NUMBERS * NUM_NUMBERS * NUM_OPS];
+  ls_tensor xs[NUM_NUMBERS];
+  size_t count = 0;
+  for (size_t i = 0; i < NUM_NUMBERS; ++i)
+    xs[i] = a->constant ? ls_scalar(a->dtype, number(a->dtype, i))
+                        : ls_nest_tensor(args, i);
+  for (size_t op = 0; op < NUM_OPS; ++op)
+    for (size_t i = 0; i < NUM_NUMBERS * NUM_NUMBERS; ++i)
+      if (is_there(a->dtype, op))
+        items[count++] =
+            ls_leaf(ops[op].make(xs[i / NUM_NUMBERS], xs[i % NUM_NUMBERS]));
+  return ls_nest_sequence(LS_KIND_LIST, items, count);
+}
+
+static bool is_same(const ls_array *a, const ls_array *b) {
+  return (isnan(ls_array_f64(a, 0)) && isnan(ls_array_f64(b, 0))) ||
+         memcmp(ls_array_data(a), ls_array_data(b), ls_array_size(a)) == 0;
+}
+
+static void constants_give_what_arguments_give(void **state) {
+  (void)state;
+  static const ls_dtype dtypes[] = {LS_DTYPE_F32, LS_DTYPE_F64, LS_DTYPE_I64};
+  for (size_t d = 0; d < 3; ++d) {
+    all_ops folded = {dtypes[d], true}, run = {dtypes[d], false};
+    ls_nest items[NUM_NUMBERS];
+    for (size_t i = 0; i < NUM_NUMBERS; ++i) {
+      const double x = number(dtypes[d], i);
+      items[i] = ls_nest_array(array_of(dtypes[d], LS_SCALAR, &x));
+    }
+    const ls_nest args = ls_nest_sequence(LS_KIND_LIST, items, NUM_NUMBERS);
+    const ls_nest got = call_on(1, results_of, &folded, ls_none(), 1);
+    const ls_nest wanted = call_on(1, results_of, &run, args, 1);
+    size_t at = 0;
+    for (size_t op = 0; op < NUM_OPS; ++op)
+      for (size_t i = 0; i < NUM_NUMBERS * NUM_NUMBERS; ++i) {
+        if (!is_there(dtypes[d], op)) continue;
+        const ls_array *have = ls_nest_as_array(ls_nest_item(got, at));
+        const ls_array *want = ls_nest_as_array(ls_nest_item(wanted, at++));
+        if (!is_same(have, want))
+          fail_msg("%s of %g and %g as %s is %g, wanted %g", ops[op].name,
+                   number(dtypes[d], i / NUM_NUMBERS),
+                   number(dtypes[d], i % NUM_NUMBERS), ls_dtype_name(dtypes[d]),
+                   ls_array_f64(have, 0), ls_array_f64(want, 0));
+      }
+    ls_nest_release(got);
+    ls_nest_release(wanted);
+    ls_nest_release(args);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(constants_give_what_arguments_give),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
