@@ -296,10 +296,12 @@ ls_status ls_sum_gradient(const ls_tensor *items, size_t count, bool mean,
 ls_status ls_gather_tensors(const ls_tensor *items, size_t count, int axis,
                             ls_tensor *out_tensor) {
   *out_tensor = ls_failed_tensor();
-  const ls_shape first = ls_tensor_shape(items[0]);
+  size_t known = count;  // The first whose rank is.
   for (size_t i = 0; i < count; ++i) {
     const ls_shape shape = ls_tensor_shape(items[i]);
     if (shape.rank < 0) continue;
+    if (known == count) known = i;
+    const ls_shape first = ls_tensor_shape(items[known]);
     if (shape.rank == 0)
       return ls_invalid_argument("scalars cannot be gathered: there is no axis "
                                  "to put them along");
@@ -313,8 +315,8 @@ ls_status ls_gather_tensors(const ls_tensor *items, size_t count, int axis,
              shape.dim[d] == first.dim[d];
     if (!fits)
       return ls_invalid_argument(
-          "gather along axis %d: replica 0 has %s, replica %zu %s", axis,
-          LS_SHAPE_TEXT(ls_tensor_dtype(items[0]), first), i,
+          "gather along axis %d: replica %zu has %s, replica %zu %s", axis,
+          known, LS_SHAPE_TEXT(ls_tensor_dtype(items[known]), first), i,
           LS_SHAPE_TEXT(ls_tensor_dtype(items[i]), shape));
   }
   *out_tensor =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reducing, gathering, broadcasting: across replicas and in them.
+// Reducing and broadcasting: across replicas and in them.
 #include "lockstep/strategy.h"
 
 #include <math.h>
@@ -149,6 +149,49 @@ static void an_axis_counts_elements(void **state) {
   ls_nest_release(squares);
   ls_nest_release(even);
   ls_strategy_release(strategy);
+}
+
+static void an_axis_is_reduced_in_every_item_of_a_map(void **state) {
+  (void)state;
+  ls_strategy *strategy = mirrored_of(2);
+  const ls_nest items[] = {
+      ls_leaf(vector_of(LS_DTYPE_F32, (double[]){1, 2}, 2)),
+      ls_leaf(vector_of(LS_DTYPE_F32, (double[]){3, 4, 5}, 3)),
+      ls_leaf(vector_of(LS_DTYPE_F32, (double[]){6}, 1))};
+  const ls_nest outputs[] = {ls_nest_distributed(LS_MAP_OUTPUT, items, 2),
+                             ls_nest_distributed(LS_MAP_OUTPUT, items + 2, 1)};
+  const ls_nest value = ls_nest_distributed(LS_PER_REPLICA, outputs, 2);
+  const ls_reduce_options along = {.axes = (int[]){0}, .num_axes = 1};
+  assert_true(number_of(reduced(strategy, LS_REDUCE_SUM, value, &along)) == 21);
+  assert_true(number_of(reduced(strategy, LS_REDUCE_MEAN, value, &along)) ==
+              3.5);
+  ls_nest_release(value);
+  ls_strategy_release(strategy);
+}
+
+static void a_value_of_no_device_is_reduced_where_the_caller_is(void **state) {
+  (void)state;
+  ls_strategy *strategy = NULL;
+  ls_graph *graph = NULL;
+  size_t sums = 0;
+  expect_ok(ls_strategy_default(&strategy));
+  expect_ok(ls_graph_create("g", &graph));
+  LS_GRAPH_SCOPE(graph) {
+    const ls_nest row = ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(3), 1));
+    LS_DEVICE_SCOPE("/cpu:1") {
+      ls_nest_release(
+          reduced(strategy, LS_REDUCE_SUM, row,
+                  &(ls_reduce_options){.axes = (int[]){0}, .num_axes = 1}));
+    }
+    for (size_t i = 0; i < ls_graph_num_ops(graph); ++i) {
+      const ls_op op = ls_graph_op(graph, i);
+      if (strcmp(ls_op_type_name(op), "reduce_sum") != 0) continue;
+      assert_string_equal(ls_op_device(op), "/cpu:1");
+      ++sums;
+    }
+  }
+  assert_int_equal(sums, 1);
+  ls_graph_destroy(graph);
 }
 
 static void means_of_integers_are_true_divisions(void **state) {
@@ -371,67 +414,6 @@ static void a_tensor_is_broadcast_as_copies(void **state) {
   ls_strategy_release(strategy);
 }
 
-// ---- Gathering -------------------------------------------------------------
-static void keep_slices(ls_object *object) { (void)object; }
-static const ls_object_type slices_type = {.name = "slices",
-                                           .destroy = keep_slices};
-
-static void parts_are_gathered_in_replica_order(void **state) {
-  (void)state;
-  LS_SPEC("V194 M132");
-  ls_strategy *strategy = mirrored_of(2);
-  const ls_nest value =
-      per_replica(vector_of(LS_DTYPE_F32, (double[]){1, 2, 3}, 3),
-                  vector_of(LS_DTYPE_F32, (double[]){4}, 1));
-  ls_nest made = ls_none();
-  expect_ok(ls_strategy_gather(strategy, value, 0, &made));
-  expect_vector(made, (double[]){1, 2, 3, 4}, 4);
-  const ls_nest x = ls_leaf(scalar_of(3));
-  expect_ok(ls_strategy_gather(strategy, x, 0, &made));
-  assert_true(ls_nest_is_same(made, x));
-  for (int axis = -1; axis < 2; axis += 2)
-    expect_status(ls_strategy_gather(strategy, value, axis, &made),
-                  LS_INVALID_ARGUMENT, axis < 0 ? "axis -1" : "axis 1");
-  ls_nest_release(value);
-  ls_variable *rows = NULL;
-  LS_STRATEGY_SCOPE(strategy) {
-    expect_ok(ls_variable_create(
-        &(ls_variable_options){.dtype = LS_DTYPE_F32, .shape = LS_SHAPE(2)},
-        &rows));
-  }
-  const ls_nest whole = ls_nest_variable(rows);
-  expect_ok(ls_strategy_gather(strategy, whole, 0, &made));
-  expect_vector(made, (double[]){0, 0, 0, 0}, 4);
-  ls_nest_release(whole);
-  ls_variable_release(rows);
-  ls_object slices[2];
-  for (size_t i = 0; i < 2; ++i)
-    ls_object_init(&slices[i], &slices_type);
-  const ls_nest sparse[] = {ls_nest_object(LS_KIND_SLICES, &slices[0]),
-                            ls_nest_object(LS_KIND_SLICES, &slices[1])};
-  const ls_nest both = ls_nest_distributed(LS_PER_REPLICA, sparse, 2);
-  expect_status(ls_strategy_gather(strategy, both, 0, &made), LS_UNIMPLEMENTED,
-                "gather of IndexedSlices");
-  ls_nest_release(both);
-  const ls_tensor four = vector_of(LS_DTYPE_F32, (double[]){1, 2, 3, 4}, 4);
-  const struct {
-    ls_tensor a, b;
-    const char *says;
-  } wrong[] = {
-      {scalar_of(1), scalar_of(2), "scalars"},
-      {four, ls_reshape(four, LS_SHAPE(2, 2)), "replica 1 f32[2,2]"},
-      {ls_reshape(four, LS_SHAPE(2, 2)), ls_reshape(four, LS_SHAPE(4, 1)),
-       "f32[2,2]"},
-  };
-  for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); ++i) {
-    const ls_nest parts = per_replica(wrong[i].a, wrong[i].b);
-    expect_status(ls_strategy_gather(strategy, parts, 0, &made),
-                  LS_INVALID_ARGUMENT, wrong[i].says);
-    ls_nest_release(parts);
-  }
-  ls_strategy_release(strategy);
-}
-
 // ---- In replicas -----------------------------------------------------------
 static ls_nest reduce_in_replicas(ls_nest args, void *user) {
   (void)args;
@@ -486,6 +468,8 @@ int main(void) {
       cmocka_unit_test(operations_have_names_in_any_case),
       cmocka_unit_test(replicas_are_added_element_by_element),
       cmocka_unit_test(an_axis_counts_elements),
+      cmocka_unit_test(an_axis_is_reduced_in_every_item_of_a_map),
+      cmocka_unit_test(a_value_of_no_device_is_reduced_where_the_caller_is),
       cmocka_unit_test(means_of_integers_are_true_divisions),
       cmocka_unit_test(a_mirrored_value_has_no_sum),
       cmocka_unit_test(one_value_is_its_own_mean),
@@ -493,7 +477,6 @@ int main(void) {
       cmocka_unit_test(results_go_to_their_destinations),
       cmocka_unit_test(a_batch_gives_a_result_a_pair),
       cmocka_unit_test(a_tensor_is_broadcast_as_copies),
-      cmocka_unit_test(parts_are_gathered_in_replica_order),
       cmocka_unit_test(every_replica_gets_the_same),
   };
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
