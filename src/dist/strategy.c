@@ -135,7 +135,6 @@ static ls_status choose(const ls_runtime *runtime,
 
 static void list_devices(const ls_strategy *strategy, char *text, size_t size) {
   size_t at = 0;
-  text[0] = '\0';
   for (int32_t i = 0; i < strategy->num_replicas && at < size; ++i)
     at += (size_t)snprintf(text + at, size - at, "%s%s", i == 0 ? "" : ", ",
                            strategy->devices[i]);

@@ -31,9 +31,8 @@ static ls_status create_variables(const ls_attention_layer_options *options,
                                   ls_attention_layer *layer) {
   const int64_t width = options->width;
   LS_NAME_SCOPE(layer->base.name) {
-    LS_RETURN_IF_ERROR(create_dense(options, layer, "qkv",
-                                    ls_layer_times(3, width), &layer->qkv,
-                                    &layer->qkv_bias));
+    LS_RETURN_IF_ERROR(create_dense(options, layer, "qkv", 3 * width,
+                                    &layer->qkv, &layer->qkv_bias));
     return create_dense(options, layer, "out", width, &layer->out,
                         &layer->out_bias);
   }

@@ -94,15 +94,11 @@ static int64_t size_or(ls_shape list, int i, int64_t fallback) {
 static int64_t larger(const ls_conv_layer *layer, int i, int64_t n) {
   const ls_convolution_options *how = &layer->how;
   const int64_t stride = size_or(how->strides, i, 1);
-  if (how->padding == LS_PADDING_SAME) return ls_layer_times(n, stride);
+  if (how->padding == LS_PADDING_SAME) return n * stride;
   const int64_t window =
-      ls_layer_times(layer->window.dim[i] - 1, size_or(how->dilations, i, 1)) +
-      1;
-  int64_t size = ls_layer_times(n - 1, stride) + window;
-  if (__builtin_sub_overflow(size, size_or(how->low, i, 0), &size) ||
-      __builtin_sub_overflow(size, size_or(how->high, i, 0), &size))
-    return INT64_MAX;
-  return size;
+      (layer->window.dim[i] - 1) * size_or(how->dilations, i, 1) + 1;
+  return (n - 1) * stride + window - size_or(how->low, i, 0) -
+         size_or(how->high, i, 0);
 }
 
 // Something as large as a transposed convolution's result, with the batch of x.

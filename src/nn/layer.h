@@ -18,15 +18,6 @@ typedef struct ls_layer {
   ls_trial making;  // While it is made.
 } ls_layer;
 
-// `count` times `size`; of what is larger than any dimension can be it is only
-// sure that it is larger, so that it can be added to.
-static inline int64_t ls_layer_times(int64_t count, int64_t size) {
-  int64_t product = 0;
-  if (__builtin_mul_overflow(count, size, &product) || product > INT64_MAX / 4)
-    return INT64_MAX / 4;
-  return product;
-}
-
 // A zeroed layer struct of this size, named; NULL without memory. Its variables
 // are made between this and ls_layer_finish.
 void *ls_layer_make(size_t size, const char *name);

@@ -34,7 +34,7 @@ static ls_tensor draw_lstm_bias(const ls_initializer *self, ls_dtype dtype,
 static ls_status create_variables(const ls_recurrent_options *options,
                                   ls_recurrent_layer *layer) {
   const bool lstm = layer->kind == LS_RECURRENT_LSTM;
-  const int64_t wide = ls_layer_times(lstm ? 4 : 3, layer->units);
+  const int64_t wide = (lstm ? 4 : 3) * layer->units;
   ls_weight_options weight = {.name = "kernel",
                               .shape = LS_SHAPE(layer->inputs, wide),
                               .dtype = options->dtype,

@@ -58,14 +58,22 @@ static void hold(const ways_case *as, const place *p) {
 
 // ---- Fetch -----------------------------------------------------------------
 static ls_nest times_ten(ls_nest value, void *user) {
-  (void)user;
-  return ls_leaf(ls_mul_scalar(tensor_of(value), 10));
+  const place *p = user;
+  const ls_tensor made = ls_mul_scalar(tensor_of(value), 10);
+  // One value for all is worked on where it is asked for.
+  if (p->synchronization == ON_READ && p->destination != NULL) {
+    ls_device_name device;
+    expect_ok(ls_device_canonical(p->destination, NULL, &device));
+    assert_string_equal(ls_op_device(ls_tensor_op(made)), device.text);
+  }
+  return ls_leaf(made);
 }
 
 static ls_status fetch_leaf(ls_strategy *strategy, ls_nest leaf, const place *p,
                             ls_nest *out) {
   return ls_strategy_fetch(strategy, leaf, p->destination,
-                           p->times_ten ? times_ten : NULL, NULL, out);
+                           p->times_ten ? times_ten : NULL,
+                           (void *)(uintptr_t)p, out);
 }
 
 static ls_nest fetch_variable(ls_strategy *strategy, ls_nest args, void *user) {

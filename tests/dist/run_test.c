@@ -106,6 +106,37 @@ static void building_takes_turns(void **state) {
   ls_strategy_release(strategy);
 }
 
+// ---- Variables -------------------------------------------------------------
+enum { NUM_ALIKE = 3 };
+typedef struct alike {
+  ls_variable *made[3][NUM_ALIKE];
+} alike;
+
+static ls_nest make_alike(ls_nest args, void *user) {
+  alike *a = user;
+  (void)args;
+  for (int i = 0; i < NUM_ALIKE; ++i)
+    expect_ok(ls_variable_create(
+        &(ls_variable_options){.name = "w", .dtype = LS_DTYPE_F32},
+        &a->made[ls_replica_number()][i]));
+  return ls_none();
+}
+
+static void variables_of_one_name_are_told_apart_by_their_order(void **state) {
+  (void)state;
+  ls_strategy *strategy = mirrored_of(3);
+  alike a;
+  ls_nest_release(run_on(strategy, make_alike, ls_none(), &a));
+  for (int i = 0; i < NUM_ALIKE; ++i)
+    for (int r = 0; r < 3; ++r) {
+      assert_ptr_equal(a.made[r][i], a.made[0][i]);
+      assert_ptr_not_equal(a.made[r][i], a.made[0][(i + 1) % NUM_ALIKE]);
+    }
+  for (int i = 0; i < NUM_ALIKE * 3; ++i)
+    ls_variable_release(a.made[i / NUM_ALIKE][i % NUM_ALIKE]);
+  ls_strategy_release(strategy);
+}
+
 // ---- Functions and threads -------------------------------------------------
 static ls_nest count_trace(ls_nest args, void *user) {
   ++*(int *)user;
@@ -412,6 +443,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(replicas_are_on_what_there_is),
       cmocka_unit_test(building_takes_turns),
+      cmocka_unit_test(variables_of_one_name_are_told_apart_by_their_order),
       cmocka_unit_test(a_whole_function_is_traced_once_a_replica),
       cmocka_unit_test(a_trace_belongs_to_the_ops_in_force),
       cmocka_unit_test(only_cpus_compute),

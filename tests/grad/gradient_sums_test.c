@@ -125,6 +125,49 @@ static void trees_and_accumulation_add_in_pairs(void **state) {
   }
 }
 
+static void what_comes_behind_a_sum_in_pairs_is_not_in_its_scope(void **state) {
+  (void)state;
+  const ls_tensor x = gradient_input("x"), t = ls_tanh(x);
+  const ls_tensor y = ls_add(ls_add(ls_exp(t), ls_exp(t)), ls_exp(t));
+  const ls_tensor d =
+      gradient_of(y, x, &(ls_gradient_options){.aggregation = 1});
+  expect_contains(ls_tensor_name(d), "gradients/tanh_grad/");
+}
+
+// The branch reads a variable.
+static ls_nest squared(ls_nest none, void *user) {
+  (void)none;
+  return ls_leaf(ls_square(ls_variable_read(user)));
+}
+
+static ls_nest as_it_is(ls_nest none, void *user) {
+  (void)none;
+  return ls_leaf(ls_identity(ls_variable_read(user)));
+}
+
+static ls_tensor chosen(ls_tensor predicate, ls_variable *v) {
+  const ls_nest made = ls_cond(predicate, squared, as_it_is, v);
+  const ls_tensor x = ls_nest_tensor(made, 0);
+  ls_nest_release(made);
+  return x;
+}
+
+static void
+reads_inside_of_ops_are_added_in_the_order_of_the_ops(void **state) {
+  const gradient_graph *f = *state;
+  ls_variable *v = gradient_variable("v");
+  const ls_tensor p = ls_placeholder(LS_DTYPE_BOOL, LS_SCALAR, "p");
+  const ls_tensor first = chosen(p, v), second = chosen(p, v);
+  const ls_nest y = ls_leaf(ls_add(second, first)), x = ls_nest_variable(v);
+  ls_nest gradient = ls_none();
+  expect_ok(ls_gradients(&y, 1, &x, 1, NULL, &gradient));
+  const ls_op sum = gradient_op(f, "gradients/add_n");
+  expect_contains(ls_tensor_name(ls_op_input(sum, 0)), "/cond_grad/");
+  expect_contains(ls_tensor_name(ls_op_input(sum, 1)), "/cond_1_grad/");
+  ls_nest_release(x);
+  ls_variable_release(v);
+}
+
 #define TEST(name)                                                             \
   cmocka_unit_test_setup_teardown(name, gradient_graph_set_up,                 \
                                   gradient_graph_tear_down)
@@ -135,6 +178,8 @@ int main(void) {
       TEST(terms_are_grouped_by_device_in_sorted_order),
       TEST(sums_stand_beside_their_first_term_even_without_colocation),
       TEST(trees_and_accumulation_add_in_pairs),
+      TEST(what_comes_behind_a_sum_in_pairs_is_not_in_its_scope),
+      TEST(reads_inside_of_ops_are_added_in_the_order_of_the_ops),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

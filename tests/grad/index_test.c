@@ -277,6 +277,25 @@ static void products_of_updates_have_no_gradient(void **state) {
   ls_nest_release(result);
 }
 
+static void
+the_rank_of_a_scatters_indices_is_known_while_building(void **state) {
+  (void)state;
+  ls_graph *graph = NULL;
+  expect_ok(ls_graph_create("g", &graph));
+  LS_GRAPH_SCOPE(graph) {
+    const ls_tensor x = ls_placeholder(LS_DTYPE_F64, LS_SHAPE(5, 2), "x");
+    const ls_tensor at = ls_placeholder(LS_DTYPE_I64, LS_SHAPE_UNKNOWN, "at");
+    const ls_tensor u = ls_placeholder(LS_DTYPE_F64, LS_SHAPE(3, 2), "u");
+    const ls_nest y = ls_leaf(ls_scatter(LS_SCATTER_ADD, x, at, u));
+    const ls_nest xs = ls_leaf(u);
+    ls_nest gradient = ls_none();
+    expect_status(ls_gradients(&y, 1, &xs, 1, NULL, &gradient),
+                  LS_UNIMPLEMENTED,
+                  "the gradient of scatter needs ranks that are known");
+  }
+  ls_graph_destroy(graph);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rules_agree_with_differences),
@@ -285,6 +304,7 @@ int main(void) {
       cmocka_unit_test(bounds_pass_the_gradient_where_x_lies_on_them),
       cmocka_unit_test(many_small_terms_are_not_lost_in_16_bits),
       cmocka_unit_test(products_of_updates_have_no_gradient),
+      cmocka_unit_test(the_rank_of_a_scatters_indices_is_known_while_building),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -209,32 +209,6 @@ static void a_transposed_layer_spreads_what_another_gathers(void **state) {
   }
 }
 
-static void a_transposed_layer_of_no_possible_size_is_refused(void **state) {
-  (void)state;
-  static const ls_padding paddings[] = {LS_PADDING_SAME, LS_PADDING_VALID};
-  const double x[4] = {0};
-  for (size_t k = 0; k < 2; ++k) {
-    ls_conv_layer *layer = NULL;
-    expect_ok(ls_conv_layer_create(
-        &(ls_conv_options){.channels = 1,
-                           .filters = 1,
-                           .window = LS_SHAPE(3),
-                           .how = {.strides = LS_SHAPE(INT64_C(1) << 62),
-                                   .dilations = LS_SHAPE(INT64_MAX),
-                                   .padding = paddings[k]},
-                           .transposed = true,
-                           .dtype = LS_DTYPE_F64},
-        &layer));
-    expect_ok(ls_frame_begin());
-    const ls_tensor y = ls_conv_layer_apply(
-        layer, eager_of(LS_DTYPE_F64, LS_SHAPE(1, 4, 1), x));
-    expect_status(ls_tensor_status(y), LS_INVALID_ARGUMENT,
-                  "is no possible size");
-    expect_ok(ls_frame_end(NULL));
-    ls_conv_layer_destroy(layer);
-  }
-}
-
 static void a_session_may_feed_any_batch_to_a_transposed_layer(void **state) {
   (void)state;
   ls_graph *graph = NULL;
@@ -361,7 +335,6 @@ int main(void) {
       cmocka_unit_test(layers_convolve_as_plain_loops_do),
       cmocka_unit_test(a_layer_can_have_three_dimensions),
       cmocka_unit_test(a_transposed_layer_spreads_what_another_gathers),
-      cmocka_unit_test(a_transposed_layer_of_no_possible_size_is_refused),
       cmocka_unit_test(a_session_may_feed_any_batch_to_a_transposed_layer),
       cmocka_unit_test(gradients_flow_through_both_kinds),
       cmocka_unit_test(layers_that_cannot_be_are_refused),

@@ -279,6 +279,30 @@ static void names_follow_scopes_and_are_unique(void **state) {
   teardown(&n);
 }
 
+static bool has_value(const net *n, ls_tensor is_initialized) {
+  ls_nest result = {0};
+  expect_ok(
+      ls_session_run(n->session, ls_leaf(is_initialized), NULL, 0, &result));
+  const bool has = item(result, 0) != 0;
+  ls_nest_release(result);
+  return has;
+}
+
+static void each_run_sees_whether_a_variable_has_a_value(void **state) {
+  (void)state;
+  net n;
+  setup(&n);
+  ls_tensor is_initialized = ls_failed_tensor();
+  LS_GRAPH_SCOPE(n.graph) {
+    is_initialized = ls_variable_is_initialized(n.w, NULL);
+  }
+  assert_false(has_value(&n, is_initialized));
+  assert_false(has_value(&n, is_initialized));
+  init(&n);
+  assert_true(has_value(&n, is_initialized));
+  teardown(&n);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_run_does_what_its_fetches_need),
@@ -291,6 +315,7 @@ int main(void) {
       cmocka_unit_test(bad_fetches_and_feeds_are_named),
       cmocka_unit_test(a_graph_with_an_error_does_not_run_until_it_is_taken),
       cmocka_unit_test(names_follow_scopes_and_are_unique),
+      cmocka_unit_test(each_run_sees_whether_a_variable_has_a_value),
   };
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   expect_ok(ls_runtime_destroy(NULL));

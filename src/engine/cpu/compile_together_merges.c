@@ -61,10 +61,7 @@ static bool is_product(const ls_cpu_together *self, const ls_node *node) {
   int64_t operands = 0;
   for (uint32_t i = 0; i < 2; ++i) {
     const ls_shape shape = ls_graph_type(self->graph, node->inputs[i]).shape;
-    // Replicas that are alike have no rows: all their products are zeros.
-    const bool is_none = self->lanes < self->replicas && shape.dim[0] == 0;
-    if (shape.rank != 2 ||
-        !(is_none || ls_cpu_together_varies(self, node->inputs[i])))
+    if (shape.rank != 2 || !ls_cpu_together_varies(self, node->inputs[i]))
       return false;
     operands += ls_shape_num_elements(shape);
   }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/cpu/products.h"
 
-#include <math.h>
-
 #include "engine/cpu/loops.h"
 #include "engine/cpu/together.h"
 
@@ -24,17 +22,13 @@ typedef struct products_params {
 // ---- A block ---------------------------------------------------------------
 enum { MOST_LEVELS = 33 };
 
-// What a subtree is without a buffer: nobody in it gives anything, or all give
-// +0 alone.
-enum { NOTHING = -1, ZEROS = -2 };
-
 // Complete subtrees wait for their sibling: each in a buffer of its own, or in
-// none.
+// none if nobody in it gives anything.
 typedef struct block {
   int64_t m0, n0, rows, columns;
   char *sums;  // The buffers.
   uint32_t waiting;
-  int8_t buffers[MOST_LEVELS];  // Of those that wait; below 0: in none.
+  int8_t buffers[MOST_LEVELS];  // Of those that wait; below 0: nothing.
   int8_t used;                  // Buffers, as a stack.
 } block;
 
@@ -54,11 +48,6 @@ static void *buffer_of(const products_params *self, const block *b,
     LS_INDEPENDENT                                                             \
     for (int64_t i = 0; i < count; ++i)                                        \
       x[i] *= factor;                                                          \
-  }                                                                            \
-  static void add_zero_##name(T *x, int64_t count) {                           \
-    LS_INDEPENDENT                                                             \
-    for (int64_t i = 0; i < count; ++i)                                        \
-      x[i] += 0;                                                               \
   }
 SCALE(f32, float)
 SCALE(f64, double)
@@ -83,10 +72,6 @@ static void multiply(const products_params *self, const ls_kernel_call *call,
                      int64_t begin, int64_t end, void *to, bool adds) {
   const ls_cpu_products *all = &self->all;
   const int64_t k = all->parts[part].k;
-  if (k == 0) {  // What is scaled: see is_zeros.
-    memset(to, 0, (size_t)((end - begin) * b->columns) * self->size);
-    return;
-  }
   const ls_cpu_product product = {
       .m = (size_t)(end - begin),
       .n = (size_t)b->columns,
@@ -127,24 +112,6 @@ static void multiply_scaled(const products_params *self,
   }
 }
 
-// Whether a part's products are +0, being of no rows. (Scaled by what is no
-// positive number they are not.)
-static bool is_zeros(const ls_cpu_product_part *part) {
-  return part->k == 0 &&
-         (!part->scales || (part->scale > 0 && isfinite(part->scale)));
-}
-
-// +0 everywhere is added to a subtree: -0 becomes +0.
-static void add_zeros(const products_params *self, const block *b,
-                      uint32_t level) {
-  const int64_t count = b->rows * b->columns;
-  void *to = buffer_of(self, b, level);
-  if (self->all.dtype == LS_DTYPE_F64)
-    add_zero_f64(to, count);
-  else
-    add_zero_f32(to, count);
-}
-
 // A replica's product as a subtree of its own, or added to the last one.
 static void contribute(const products_params *self, const ls_kernel_call *call,
                        block *b, uint32_t part, uint32_t lane, bool adds) {
@@ -159,12 +126,9 @@ static void contribute(const products_params *self, const ls_kernel_call *call,
 // The last two subtrees become one.
 static void add_last_two(const products_params *self, block *b) {
   const uint32_t right = --b->waiting, left = right - 1;
-  const int8_t from = b->buffers[right], was = b->buffers[left];
-  if (from == NOTHING || (from == ZEROS && was == ZEROS)) return;
-  if (was < 0) b->buffers[left] = from;
-  if (was == NOTHING) return;
-  if (was == ZEROS || from == ZEROS) {
-    add_zeros(self, b, left);
+  if (b->buffers[right] < 0) return;
+  if (b->buffers[left] < 0) {
+    b->buffers[left] = b->buffers[right];
     return;
   }
   void *to = buffer_of(self, b, left);
@@ -175,9 +139,8 @@ static void add_last_two(const products_params *self, block *b) {
 
 static void store(const products_params *self, const block *b, void *out) {
   const ls_cpu_products *all = &self->all;
+  const char *from = buffer_of(self, b, 0);
   const size_t row = (size_t)b->columns * self->size;
-  if (b->buffers[0] == ZEROS) memset(b->sums, 0, row * (size_t)b->rows);
-  const char *from = b->buffers[0] < 0 ? b->sums : buffer_of(self, b, 0);
   for (int64_t i = 0; i < b->rows; ++i, from += row) {
     char *to =
         (char *)out + (size_t)((b->m0 + i) * all->n + b->n0) * self->size;
@@ -204,15 +167,14 @@ static void products_loop(const ls_kernel_call *call, int64_t begin_block,
       const ls_cpu_product_part *p = &all->parts[part];
       if (part + 1 < all->num_parts && r == p->first + p->replicas)
         p = &all->parts[++part];
-      const bool is_part = r >= p->first && r < p->first + p->replicas;
-      const bool gives = is_part && !is_zeros(p);
+      const bool gives = r >= p->first && r < p->first + p->replicas;
       // The first addition is the product's.
       const bool adds =
           gives && leaf.merges > 0 && b.buffers[b.waiting - 1] >= 0;
       if (gives)
         contribute(self, call, &b, part, r - p->first, adds);
       else
-        b.buffers[b.waiting++] = is_part ? ZEROS : NOTHING;
+        b.buffers[b.waiting++] = -1;
       for (uint32_t m = adds ? 1 : 0; m < leaf.merges; ++m)
         add_last_two(self, &b);
     }

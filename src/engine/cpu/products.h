@@ -26,8 +26,7 @@ typedef struct ls_cpu_products {
   int64_t m, n;
   uint32_t replicas;
   bool mean;
-  ls_cpu_product_part *parts;  // Ascending. Who is in none gives nothing; who
-                               // has no rows (k 0) gives zeros.
+  ls_cpu_product_part *parts;  // Ascending. Who is in none gives nothing.
   uint32_t num_parts;          // At least one.
 } ls_cpu_products;
 

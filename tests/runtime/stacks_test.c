@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Stacks as a user's own functions have them: round loops, and refused where a
+// value of one is used again.
+#include "lockstep/function.h"
+#include "support/expect.h"
+#include "support/values.h"
+
+// ---- Round a loop ----------------------------------------------------------
+static ls_nest is_below_three(ls_nest state, void *user) {
+  (void)user;
+  return ls_leaf(
+      ls_less(ls_nest_tensor(state, 1), ls_scalar_i64(LS_DTYPE_I32, 3)));
+}
+
+static ls_nest push_the_trip(ls_nest state, void *user) {
+  const ls_tensor stack = ls_nest_tensor(state, 0),
+                  i = ls_nest_tensor(state, 1);
+  (void)user;
+  return LS_TUPLE(ls_leaf(ls_stack_push(stack, i)),
+                  ls_leaf(ls_add(i, ls_scalar_i64(LS_DTYPE_I32, 1))));
+}
+
+// The tops of a stack that comes out of a loop.
+static ls_nest pop_all(ls_nest args, void *user) {
+  (void)args, (void)user;
+  const ls_nest out =
+      ls_while(is_below_three, push_the_trip, NULL,
+               LS_TUPLE(ls_leaf(ls_stack_new(LS_DTYPE_NONE, LS_SCALAR)),
+                        ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 0))),
+               0);
+  ls_tensor stack = ls_nest_tensor(out, 0), tops[3];
+  for (int i = 0; i < 3; ++i) {
+    const ls_op pop = ls_stack_pop(stack, LS_DTYPE_I32, LS_SCALAR);
+    stack = ls_op_output(pop, 0);
+    tops[i] = ls_op_output(pop, 1);
+  }
+  ls_nest_release(out);
+  return LS_TUPLE(ls_leaf(tops[0]), ls_leaf(tops[1]), ls_leaf(tops[2]));
+}
+
+static void a_stack_may_be_the_first_to_go_round(void **state) {
+  (void)state;
+  const ls_nest tops = call_on(1, pop_all, NULL, ls_none(), 1);
+  for (size_t i = 0; i < 3; ++i)
+    assert_int_equal(ls_array_i64(ls_nest_as_array(ls_nest_item(tops, i)), 0),
+                     2 - (int)i);
+  ls_nest_release(tops);
+}
+
+// ---- Used again ------------------------------------------------------------
+static ls_tensor top_of(ls_tensor stack) {
+  return ls_op_output(ls_stack_pop(stack, LS_DTYPE_F32, LS_SCALAR), 1);
+}
+
+static ls_nest pop_twice(ls_nest args, void *user) {
+  (void)args, (void)user;
+  const ls_tensor stack = ls_stack_push(ls_stack_new(LS_DTYPE_NONE, LS_SCALAR),
+                                        ls_scalar(LS_DTYPE_F32, 1));
+  const ls_tensor first = top_of(stack);
+  ls_tensor second = ls_failed_tensor();
+  LS_NAME_SCOPE("again") { second = top_of(stack); }
+  return LS_TUPLE(ls_leaf(first), ls_leaf(second));
+}
+
+static ls_nest double_the_stack(ls_nest state, void *user) {
+  const ls_tensor i = ls_nest_tensor(state, 1);
+  (void)user;
+  return LS_TUPLE(ls_nest_item(state, 0),
+                  ls_leaf(ls_add(i, ls_scalar_i64(LS_DTYPE_I32, 1))),
+                  ls_nest_item(state, 0));
+}
+
+static ls_nest double_in_a_loop(ls_nest args, void *user) {
+  (void)args, (void)user;
+  const ls_nest out =
+      ls_while(is_below_three, double_the_stack, NULL,
+               LS_TUPLE(ls_leaf(ls_stack_new(LS_DTYPE_F32, LS_SCALAR)),
+                        ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 0)),
+                        ls_leaf(ls_stack_new(LS_DTYPE_F32, LS_SCALAR))),
+               0);
+  const ls_nest tops = LS_TUPLE(ls_leaf(top_of(ls_nest_tensor(out, 0))),
+                                ls_leaf(top_of(ls_nest_tensor(out, 2))));
+  ls_nest_release(out);
+  return tops;
+}
+
+static void expect_used_again(ls_callback callback, const char *says) {
+  ls_function *function = NULL;
+  ls_nest made = ls_none();
+  expect_ok(
+      ls_function_create(&(ls_function_options){.call = callback}, &function));
+  expect_status(ls_function_call(function, ls_none(), &made),
+                LS_INVALID_ARGUMENT, says);
+  ls_function_release(function);
+}
+
+static void who_uses_a_stack_again_is_named(void **state) {
+  (void)state;
+  expect_used_again(pop_twice, "op 'again/stack_pop' (stack_pop)");
+  expect_used_again(double_in_a_loop,
+                    "op parameter uses one that is used elsewhere");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_stack_may_be_the_first_to_go_round),
+      cmocka_unit_test(who_uses_a_stack_again_is_named),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a checkpoint says of its run.
+#include "train/checkpoint.h"
+
+#include <string.h>
+
+#include "base/allocator.h"
+#include "support/expect.h"
+
+static const char *const path = "notes.safetensors";
+
+// Makes the file say `to` where it says `from`, which is as long.
+static void change(const char *from, const char *to) {
+  const ls_file_system *files = ls_file_system_system();
+  char *data = NULL;
+  size_t size = 0;
+  expect_ok(files->read(files->user, path, SIZE_MAX, ls_allocator_system(),
+                        &data, &size));
+  char *at = strstr(data + 8, from);  // Behind the header's size.
+  assert_non_null(at);
+  memcpy(at, to, strlen(to));
+  expect_ok(files->write(files->user, path, data, size));
+  ls_release(ls_allocator_system(), data);
+}
+
+static void a_checkpoint_may_not_say_how_long_the_run_took(void **state) {
+  (void)state;
+  ls_model model;
+  expect_ok(ls_model_create(ls_model_find("tiny"), NULL, &model));
+  ls_checkpoint_notes notes = {
+      .replicas = 2, .batch_size = 8, .examples = 64, .seconds = 2.5};
+  expect_ok(ls_checkpoint_write(ls_runtime_current(), path, &model, 7, &notes));
+  notes.seconds = 9;
+  expect_ok(ls_checkpoint_read(ls_runtime_current(), path, &model, &notes));
+  assert_int_equal(notes.steps, 7);
+  assert_true(notes.seconds == 2.5);
+  change("\"seconds\"", "\"another\"");
+  expect_ok(ls_checkpoint_read(ls_runtime_current(), path, &model, &notes));
+  assert_true(notes.seconds == 0);
+  ls_model_destroy(&model);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_checkpoint_may_not_say_how_long_the_run_took),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
