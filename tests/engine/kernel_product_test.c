@@ -246,6 +246,22 @@ static void product_without_terms_is_the_epilogue_of_zeros(void **state) {
   }
 }
 
+static void product_without_terms_needs_no_operands(void **state) {
+  (void)state;
+  for (size_t i = 0; i < kernel_tables_here.count; ++i) {
+    float c[7 * 19];
+    memset(c, 0xff, sizeof(c));
+    const ls_cpu_product p = {
+        .m = 7, .n = 19, .c = c, .lda = 1, .ldb = 19, .ldc = 19};
+    void *scratch =
+        floats_allocate(kernel_tables_here.at[i]->product_f32_scratch(&p));
+    run_cut(kernel_tables_here.at[i]->product_f32, &p, scratch, 0, 0);
+    free(scratch);
+    for (size_t k = 0; k < LS_COUNT_OF(c); ++k)
+      assert_true(c[k] == 0);
+  }
+}
+
 static void product_without_outputs_touches_nothing(void **state) {
   (void)state;
   check_product(0, 5, 3, 0, 7, 0);
@@ -306,6 +322,7 @@ int main(void) {
       cmocka_unit_test(product_is_one_fma_chain_across_its_blocks),
       cmocka_unit_test(product_does_not_show_where_a_is),
       cmocka_unit_test(product_without_terms_is_the_epilogue_of_zeros),
+      cmocka_unit_test(product_without_terms_needs_no_operands),
       cmocka_unit_test(product_without_outputs_touches_nothing),
       cmocka_unit_test(product_is_close_to_one_in_doubles),
       cmocka_unit_test(product_relu_lets_a_nan_through),

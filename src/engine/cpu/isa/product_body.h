@@ -399,8 +399,11 @@ static void run_row(step *s, const tile_size *size, size_t m, size_t n0,
     chains_stride = s->n1 - s->n0;
     chains = s->chains + (m - s->m0) * chains_stride + (n0 - s->n0);
   }
+  // Without values to multiply A and B may be nowhere.
   tile_work work = {
-      .a = s->packs_a ? a_copy(s, m) : a_at(s, m, s->k0 * VALUES),
+      .a = s->packs_a ? a_copy(s, m)
+           : k > 0    ? a_at(s, m, s->k0 * VALUES)
+                      : NULL,
       .a_stride = s->packs_a ? size->rows : p->lda,
       .b_stride = s->packs_b ? PANEL : p->ldb,
       .k = k,
@@ -421,7 +424,7 @@ static void run_row(step *s, const tile_size *size, size_t m, size_t n0,
                             : is_narrow      ? size->narrow
                                              : size->masked;
     work.lanes = columns - (is_narrow ? 0 : PANEL - LANES);
-    work.b = s->packs_b ? s->b + (n - n0) * k : b_at(s, n);
+    work.b = s->packs_b ? s->b + (n - n0) * k : k > 0 ? b_at(s, n) : NULL;
     work.in = is_first ? NULL : chains + (n - n0);
     work.out = (is_last ? c : chains) + (n - n0);
     if (p->bias != NULL) end.bias = (const ELEM *)p->bias + n;
