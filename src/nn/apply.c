@@ -364,9 +364,7 @@ static ls_status descend(ls_optimizer *optimizer, ls_tape *tape, ls_tensor loss,
       take_gradients(optimizer, tape, loss, variables, count, gradients);
   if (ls_status_is_ok(status))
     *out_moved = ls_optimizer_apply(optimizer, variables, gradients, count);
-  for (size_t i = 0; i < count; ++i)
-    ls_nest_release(gradients[i]);
-  ls_release(optimizer->allocator, gradients);
+  ls_release(optimizer->allocator, gradients);  // Of tensors, or none.
   return status;
 }
 

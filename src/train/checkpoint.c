@@ -8,7 +8,7 @@
 #include "base/plain.h"
 #include "state/saver_file.h"
 
-enum { NUMBER_SIZE = 32, MOST_NOTES = 8 };
+enum { NUMBER_SIZE = 32, MOST_NOTES = 8, MOST_SECONDS = 1000000000 };
 
 // The notes that are whole numbers.
 static const struct {
@@ -95,6 +95,12 @@ static const char *find_note(const ls_safetensors *file, const char *key) {
   return NULL;
 }
 
+static ls_status damaged_note(const char *path, const char *key,
+                              const char *text) {
+  return LS_STATUS(LS_DATA_LOSS, "'%s' is damaged: its note \"%s\" is '%s'",
+                   path, key, text != NULL ? text : "missing");
+}
+
 static ls_status read_count(const ls_safetensors *file, const char *path,
                             const char *key, int64_t *out_count) {
   const char *text = find_note(file, key);
@@ -102,8 +108,19 @@ static ls_status read_count(const ls_safetensors *file, const char *path,
   errno = 0;
   *out_count = text != NULL ? strtoll(text, &end, 10) : -1;
   if (text != NULL && end != text && *end == '\0' && errno == 0) return ls_ok();
-  return LS_STATUS(LS_DATA_LOSS, "'%s' is damaged: its note \"%s\" is '%s'",
-                   path, key, text != NULL ? text : "missing");
+  return damaged_note(path, key, text);
+}
+
+// How long the run has taken; never so long that nanoseconds would overflow.
+static ls_status read_seconds(const ls_safetensors *file, const char *path,
+                              double *out_seconds) {
+  const char *text = find_note(file, "seconds");
+  char *end = NULL;
+  *out_seconds = text != NULL ? ls_read_f64(text, &end) : -1;
+  if (text != NULL && end != text && *end == '\0' && *out_seconds >= 0 &&
+      *out_seconds < MOST_SECONDS)
+    return ls_ok();
+  return damaged_note(path, "seconds", text);
 }
 
 static ls_status check_model(const ls_safetensors *file, const char *path,
@@ -129,9 +146,7 @@ static ls_status read_notes(const ls_safetensors *file, const char *path,
   if (notes->steps < 0)
     return LS_STATUS(LS_DATA_LOSS, "'%s' is damaged: it is of step %lld", path,
                      (long long)notes->steps);
-  const char *seconds = find_note(file, "seconds");
-  notes->seconds = seconds != NULL ? ls_read_f64(seconds, NULL) : 0;
-  return ls_ok();
+  return read_seconds(file, path, &notes->seconds);
 }
 
 static ls_status restore_all(ls_runtime *runtime, const ls_safetensors *file,

@@ -403,6 +403,49 @@ a_variable_that_is_read_for_all_has_its_gradient_once(void **state) {
   ways_hold(&c, 1);
 }
 
+// A merge call of nothing: its function reads for all.
+static ls_nest read_for_all(ls_strategy *strategy, ls_nest args, void *user) {
+  (void)strategy;
+  (void)args;
+  return ls_leaf(ls_variable_read(user));
+}
+
+static ls_tensor loss_of_read(ls_nest args, ways *self) {
+  const ls_nest got = ls_replica_merge_call(ls_replica_context(), read_for_all,
+                                            ls_none(), self->variables[0]);
+  expect_ok(ls_nest_status(got));
+  const ls_tensor y = ls_mul(
+      argument(args, 1), ls_reduce_sum(ls_nest_tensor(got, 0), LS_ALL_AXES));
+  ls_nest_release(got);
+  return y;
+}
+
+static ls_nest gradient_of_read(ls_nest args, ways *self) {
+  const ls_nest x = ls_nest_variable(self->variables[0]);
+  ls_nest gradient = ls_none();
+  const ls_status status =
+      ways_gradients(self, loss_of_read, args, &x, 1, NULL, &gradient);
+  ls_nest_release(x);
+  return ls_status_is_ok(status) ? LS_TUPLE(gradient) : ls_fail(status);
+}
+
+static void replica_0_has_all_weights(const ways *self) {
+  const int n = self->replicas;
+  for (int r = 0; r < n; ++r)
+    ways_expect(self, "of the variable", ways_result(self, 0, r, 0, 0),
+                r == 0 ? n * n : 0, 0);
+}
+
+static void what_a_merge_call_of_nothing_reads_has_a_gradient(void **state) {
+  (void)state;
+  const ways_case c = {.name = "read for all",
+                       .make = make_factor,
+                       .args = rows_of,
+                       .step = gradient_of_read,
+                       .check = replica_0_has_all_weights};
+  ways_hold(&c, 1);
+}
+
 static ls_nest gradient_by_count(ls_nest args, ways *self) {
   const ls_nest x = ls_leaf(argument(args, 0));
   const ls_nest own = LS_TUPLE(x, ls_leaf(argument(args, 1)));
@@ -442,6 +485,7 @@ int main(void) {
       cmocka_unit_test(what_all_replicas_make_of_a_value_comes_back_to_it),
       cmocka_unit_test(replicas_may_give_other_numbers_of_rows),
       cmocka_unit_test(a_variable_that_is_read_for_all_has_its_gradient_once),
+      cmocka_unit_test(what_a_merge_call_of_nothing_reads_has_a_gradient),
       cmocka_unit_test(what_is_written_for_all_is_written_once),
       cmocka_unit_test(replicas_gradients_of_one_value_add_up),
   };

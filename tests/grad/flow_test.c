@@ -129,15 +129,31 @@ static ls_nest calling(ls_nest none, void *user) {
   return ls_leaf(call_op(ls_tanh(o->a), o->b, 0));
 }
 
+// What the call gives is needed again.
+static ls_nest calling_between(ls_nest none, void *user) {
+  (void)none;
+  const operands *o = user;
+  const ls_tensor made = call_op(ls_tanh(o->a), o->b, 0);
+  return ls_leaf(ls_mul(ls_square(made), ls_tanh(made)));
+}
+
 static void calls_are_differentiated_in_and_out_of_branches(void **state) {
   LS_SPEC("O193");
   (void)state;
-  static const branching branches = {-1000, calling, flat};
+  static const branching branches = {-1000, calling, flat},
+                         between = {-1000, calling_between, flat};
   const gradient_case rows[] = {
       {"call", make_call, NULL, {LS_SHAPE(2, 3), LS_SHAPE(3)}, 2, -1, 1},
       {"call in a branch",
        make_cond,
        &branches,
+       {LS_SHAPE(2, 3), LS_SHAPE(3)},
+       2,
+       -1,
+       1},
+      {"call in the middle of a branch",
+       make_cond,
+       &between,
        {LS_SHAPE(2, 3), LS_SHAPE(3)},
        2,
        -1,

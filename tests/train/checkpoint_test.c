@@ -3,6 +3,7 @@
 // What a checkpoint says of its run.
 #include "train/checkpoint.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/allocator.h"
@@ -24,7 +25,7 @@ static void change(const char *from, const char *to) {
   ls_release(ls_allocator_system(), data);
 }
 
-static void a_checkpoint_may_not_say_how_long_the_run_took(void **state) {
+static void a_checkpoint_says_how_long_the_run_took(void **state) {
   (void)state;
   ls_model model;
   expect_ok(ls_model_create(ls_model_find("tiny"), NULL, &model));
@@ -35,15 +36,27 @@ static void a_checkpoint_may_not_say_how_long_the_run_took(void **state) {
   expect_ok(ls_checkpoint_read(ls_runtime_current(), path, &model, &notes));
   assert_int_equal(notes.steps, 7);
   assert_true(notes.seconds == 2.5);
+  // No number, or none that fits in nanoseconds.
+  static const char *const texts[] = {"2.500", "-2.50", "1.5e9", "9e307",
+                                      "  nan", "2.5 s", "     "};
+  for (size_t i = 1; i < sizeof(texts) / sizeof(*texts); ++i) {
+    char wanted[64];
+    change(texts[i - 1], texts[i]);
+    snprintf(wanted, sizeof(wanted), "is damaged: its note \"seconds\" is '%s'",
+             texts[i]);
+    expect_status(
+        ls_checkpoint_read(ls_runtime_current(), path, &model, &notes),
+        LS_DATA_LOSS, wanted);
+  }
   change("\"seconds\"", "\"another\"");
-  expect_ok(ls_checkpoint_read(ls_runtime_current(), path, &model, &notes));
-  assert_true(notes.seconds == 0);
+  expect_status(ls_checkpoint_read(ls_runtime_current(), path, &model, &notes),
+                LS_DATA_LOSS, "its note \"seconds\" is 'missing'");
   ls_model_destroy(&model);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_checkpoint_may_not_say_how_long_the_run_took),
+      cmocka_unit_test(a_checkpoint_says_how_long_the_run_took),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
