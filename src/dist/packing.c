@@ -60,7 +60,7 @@ static ls_status init(ls_packed *p, const ls_tensor_row *rows, size_t num_rows,
           "replica 0 offers %zu tensors to pack, replica "
           "%zu offers %zu",
           rows[0].count, r, rows[r].count);
-  const size_t count = num_rows == 0 ? 0 : rows[0].count;
+  const size_t count = rows[0].count;
   p->groups = ls_new_array(p->allocator, ls_pack_group, count + 1);
   p->columns = ls_new_array(p->allocator, size_t, count + 1);
   p->flat = ls_tensor_rows(p->allocator, num_rows, count);
@@ -89,7 +89,7 @@ static int64_t elements_of(const ls_packed *p, const ls_pack_group *group) {
 }
 
 static void group_by_dtype(ls_packed *p, size_t num_packs) {
-  const size_t count = p->num_rows == 0 ? 0 : p->rows[0].count;
+  const size_t count = p->rows[0].count;
   size_t used = 0;
   for (size_t c = 0; c < count; ++c) {
     const ls_dtype dtype = ls_tensor_dtype(p->rows[0].items[c]);
@@ -116,7 +116,7 @@ static bool is_small(ls_tensor x, int64_t max_bytes) {
 // Runs of small ones first, then all others one by one.
 static ls_status group_small(ls_packed *p, int64_t max_bytes,
                              size_t max_group) {
-  const size_t count = p->num_rows == 0 ? 0 : p->rows[0].count;
+  const size_t count = p->rows[0].count;
   size_t *room = ls_new_array(p->allocator, size_t, 2 * count + 1);
   ls_index_range *ranges =
       ls_new_array(p->allocator, ls_index_range, count + 1);

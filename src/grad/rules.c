@@ -36,8 +36,7 @@ static bool kept_its_shape(ls_shape x, ls_shape other) {
   if (x.rank < 0 || other.rank < 0 || other.rank > x.rank) return false;
   for (int i = 1; i <= other.rank; ++i) {
     const int64_t mine = x.dim[x.rank - i], its = other.dim[other.rank - i];
-    const bool kept = its == 1 || mine > 1 || (mine == its && mine >= 0);
-    if (!kept) return false;
+    if (its != 1 && mine <= 1) return false;
   }
   return true;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/allocator.h"
+#include "support/fault.h"
 #include "support/placed.h"
 
 enum { DEVICES = 2, MOST = 18 };
@@ -341,6 +342,54 @@ static void indices_are_cut_into_runs(void **state) {
   assert_int_equal(singles[0], 6);
 }
 
+// ---- Without memory --------------------------------------------------------
+typedef struct packing {
+  rows r;
+  bool joined;
+} packing;
+
+static ls_status begin_small(void *user) {
+  static const column columns[] = {{LS_DTYPE_F32, LS_SHAPE(2)},
+                                   {LS_DTYPE_F32, LS_SHAPE(3)},
+                                   {LS_DTYPE_F64, LS_SHAPE(1)}};
+  packing *self = user;
+  begin(&self->r, columns, 3);
+  return ls_ok();
+}
+
+static ls_status begin_joined(void *user) {
+  ((packing *)user)->joined = true;
+  return begin_small(user);
+}
+
+static ls_status pack(void *user) {
+  packing *self = user;
+  rows *r = &self->r;
+  ls_packed packed = {0};
+  ls_status status = ls_ok();
+  LS_GRAPH_SCOPE(r->graph) {
+    status = self->joined
+                 ? ls_pack_joined(r->row, DEVICES, &r->devices, 2, &packed)
+                 : ls_pack_small(r->row, DEVICES, &r->devices, (ls_opt){0},
+                                 (ls_opt){0}, &packed);
+    if (ls_status_is_ok(status)) {
+      status = ls_unpack(&packed, packed.pieces, r->results);
+      ls_packed_deinit(&packed);
+    }
+  }
+  return status;
+}
+
+static void drop_rows(void *user) { end(&((packing *)user)->r); }
+
+static void packing_survives_a_lack_of_memory(void **state) {
+  (void)state;
+  expect_faults_survived(&(fault_scenario){"small", sizeof(packing),
+                                           begin_small, pack, NULL, drop_rows});
+  expect_faults_survived(&(fault_scenario){
+      "joined", sizeof(packing), begin_joined, pack, NULL, drop_rows});
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_batch_is_joined_and_cut),
@@ -351,6 +400,7 @@ int main(void) {
       cmocka_unit_test(without_a_run_nothing_is_packed),
       cmocka_unit_test(rows_have_equal_lengths),
       cmocka_unit_test(indices_are_cut_into_runs),
+      cmocka_unit_test(packing_survives_a_lack_of_memory),
   };
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   expect_ok(ls_runtime_destroy(NULL));

@@ -453,9 +453,32 @@ static void a_distributed_value_in_a_replica_in_every_way(void **state) {
     hold(&c, ON_READ, aggregations[a], LS_INVALID_ARGUMENT, "distributed");
 }
 
+// In eager an op has run when it is there: nothing is left of it to wrap.
+static ls_nest op_then_tensor(ls_nest args, void *user) {
+  (void)user;
+  const ls_tensor written = ls_variable_assign(
+      ls_nest_as_variable(ls_nest_item(args, 0)), ls_scalar(LS_DTYPE_F32, 1));
+  return ls_update_replica_id().value == 0 ? ls_nest_op(ls_tensor_op(written))
+                                           : ls_leaf(written);
+}
+
+static void ops_leave_nothing_in_eager(void **state) {
+  (void)state;
+  ls_strategy *strategy = mirrored_of(2);
+  ls_variable *v = variable_in(strategy, (variable_kind){0});
+  ls_nest made = ls_none();
+  expect_ok(ls_strategy_update(strategy, v, op_then_tensor, ls_none(), NULL,
+                               true, &made));
+  assert_int_equal(made.kind, LS_KIND_NONE);
+  expect_components(v, (double[]){1, 1}, 2);
+  ls_variable_release(v);
+  ls_strategy_release(strategy);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(updates_across_replicas_in_every_way),
+      cmocka_unit_test(ops_leave_nothing_in_eager),
       cmocka_unit_test(what_differs_updates_nothing_in_any_way),
       cmocka_unit_test(updates_of_replicas_in_every_way),
       cmocka_unit_test(devices_are_updated_in_every_way),

@@ -195,11 +195,40 @@ static void components_are_where_they_are_asked_for(void **state) {
   ls_strategy_release(strategy);
 }
 
+// A component is on one device, which its creators see as the scope they are
+// in.
+static ls_status expect_no_devices(const ls_creator *next,
+                                   const ls_variable_options *options,
+                                   void *user, ls_variable **out_variable) {
+  assert_null(options->devices);
+  assert_int_equal(options->num_devices, 0);
+  ++*(int *)user;
+  return ls_creator_create(next, options, out_variable);
+}
+
+static void creators_of_components_are_asked_for_no_devices(void **state) {
+  (void)state;
+  ls_strategy *strategy = mirrored_of(3);
+  static const char *const two[] = {"/cpu:2", "/cpu:0"};
+  ls_variable *v = NULL;
+  int count = 0;
+  LS_CREATOR_SCOPE(expect_no_devices, &count) {
+    LS_STRATEGY_SCOPE(strategy) {
+      expect_ok(make(
+          "v", (ls_variable_options){.devices = two, .num_devices = 2}, &v));
+    }
+  }
+  assert_int_equal(count, 2);
+  ls_variable_release(v);
+  ls_strategy_release(strategy);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(variables_are_synchronized_on_read_in_a_scope),
       cmocka_unit_test(a_scope_is_for_its_strategy),
       cmocka_unit_test(components_are_where_they_are_asked_for),
+      cmocka_unit_test(creators_of_components_are_asked_for_no_devices),
   };
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   expect_ok(ls_runtime_destroy(NULL));

@@ -6,8 +6,10 @@
 #include <stdio.h>
 
 #include "lockstep/graph.h"
+#include "lockstep/saver.h"
 #include "lockstep/session.h"
 
+#include "support/values.h"
 #include "support/variables.h"
 
 // ---- Common properties -----------------------------------------------------
@@ -335,6 +337,27 @@ static void it_is_initialized_when_all_components_are(void **state) {
   ls_strategy_release(strategy);
 }
 
+// ---- One replica -----------------------------------------------------------
+static void the_variable_of_one_replica_is_its_component(void **state) {
+  (void)state;
+  ls_strategy *strategy = mirrored_of(1);
+  ls_variable *v = variable_in(strategy, (variable_kind){.initial = 4});
+  // Given from outside, saved and restored, and by an op.
+  const ls_saver saver = {.variables = &v, .num_variables = 1};
+  set_variable(ls_variable_component(v, 0), (double[]){7});
+  expect_variable(v, (double[]){7}, 1, 0);
+  assert_true(number_of(ls_leaf(ls_variable_read(v))) == 7);
+  expect_ok(ls_saver_save(&saver, "one-replica.safetensors"));
+  set_variable(ls_variable_component(v, 0), (double[]){0});
+  expect_ok(ls_saver_restore(&saver, "one-replica.safetensors"));
+  expect_components(v, (double[]){7}, 1);
+  set_components(v, (double[]){8}, 1);
+  expect_variable(v, (double[]){8}, 1, 0);
+  expect_components(v, (double[]){8}, 1);
+  ls_variable_release(v);
+  ls_strategy_release(strategy);
+}
+
 // ---- Copies -----------------------------------------------------------------
 static void a_copy_has_values_of_its_own(void **state) {
   (void)state;
@@ -397,6 +420,7 @@ int main(void) {
       cmocka_unit_test(only_what_the_strategy_made_is_a_place),
       cmocka_unit_test(a_variable_is_as_its_first_component),
       cmocka_unit_test(the_component_that_is_meant_depends_on_the_place),
+      cmocka_unit_test(the_variable_of_one_replica_is_its_component),
       cmocka_unit_test(it_is_initialized_when_all_components_are),
       cmocka_unit_test(a_copy_has_values_of_its_own),
   };

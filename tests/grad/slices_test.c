@@ -103,6 +103,45 @@ static void lookups_give_their_rows_one_behind_the_other(void **state) {
   ls_nest_release(result);
 }
 
+// Row 3, by a rule of its own.
+static ls_nest row_3(ls_nest inputs, void *user) {
+  (void)user;
+  return ls_leaf(ls_gather(ls_nest_tensor(inputs, 0),
+                           INDICES(LS_DTYPE_I32, LS_SHAPE(1), 3), 0));
+}
+
+static ls_nest gradient_of_row_3(ls_nest inputs, ls_nest outputs,
+                                 ls_nest gradients, void *user) {
+  (void)outputs, (void)user;
+  return ls_leaf(ls_indexed_slices(INDICES(LS_DTYPE_I32, LS_SHAPE(1), 3),
+                                   ls_nest_tensor(gradients, 0),
+                                   ls_nest_tensor(inputs, 0)));
+}
+
+static ls_nest give_parts_of_two_types(ls_nest args, void *user) {
+  (void)args;
+  const ls_tensor table = ls_variable_read(user);
+  const ls_nest row =
+      ls_custom_gradient(row_3, gradient_of_row_3, NULL, ls_leaf(table));
+  const ls_tensor y = ls_add(
+      sum_of(ls_nest_tensor(row, 0)),
+      sum_of(ls_gather(table, INDICES(LS_DTYPE_I64, LS_SHAPE(2), 5, 3), 0)));
+  ls_tensor indices, values;
+  if (!ls_tensor_is_slices(gradient_of(y, user), &indices, &values))
+    return LS_FAIL(LS_INTERNAL, "the gradient is dense");
+  return LS_TUPLE(ls_leaf(indices), ls_leaf(values));
+}
+
+static void indices_of_two_types_become_wide(void **state) {
+  (void)state;
+  const ls_nest result = call(give_parts_of_two_types);
+  EXPECT_ROWS(ls_nest_item(result, 0), 3, 5, 3);
+  EXPECT_ROWS(ls_nest_item(result, 1), 1, 1, 1);
+  assert_int_equal(ls_array_dtype(ls_nest_as_array(ls_nest_item(result, 0))),
+                   LS_DTYPE_I64);
+  ls_nest_release(result);
+}
+
 static void beside_a_dense_gradient_they_are_dense(void **state) {
   (void)state;
   LS_SPEC("O199");
@@ -165,6 +204,7 @@ static void values_that_do_not_fit_are_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(lookups_give_their_rows_one_behind_the_other),
+      cmocka_unit_test(indices_of_two_types_become_wide),
       cmocka_unit_test(beside_a_dense_gradient_they_are_dense),
       cmocka_unit_test(small_floats_are_rounded_once),
       cmocka_unit_test(values_that_do_not_fit_are_refused),

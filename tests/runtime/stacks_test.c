@@ -6,6 +6,16 @@
 #include "support/expect.h"
 #include "support/values.h"
 
+static void expect_refused(ls_callback callback, const char *says) {
+  ls_function *function = NULL;
+  ls_nest made = ls_none();
+  expect_ok(
+      ls_function_create(&(ls_function_options){.call = callback}, &function));
+  expect_status(ls_function_call(function, ls_none(), &made),
+                LS_INVALID_ARGUMENT, says);
+  ls_function_release(function);
+}
+
 // ---- Round a loop ----------------------------------------------------------
 static ls_nest is_below_three(ls_nest state, void *user) {
   (void)user;
@@ -48,6 +58,38 @@ static void a_stack_may_be_the_first_to_go_round(void **state) {
   ls_nest_release(tops);
 }
 
+// ---- Taken as something else -----------------------------------------------
+static ls_nest pop_as(ls_dtype dtype, ls_shape shape) {
+  const ls_tensor stack = ls_stack_push(ls_stack_new(LS_DTYPE_NONE, LS_SCALAR),
+                                        ls_fill(LS_DTYPE_F32, LS_SHAPE(2), 1));
+  return LS_TUPLE(ls_leaf(ls_op_output(ls_stack_pop(stack, dtype, shape), 1)));
+}
+
+static ls_nest pop_integers(ls_nest args, void *user) {
+  (void)args, (void)user;
+  return pop_as(LS_DTYPE_I32, LS_SHAPE(2));
+}
+
+static ls_nest pop_three(ls_nest args, void *user) {
+  (void)args, (void)user;
+  return pop_as(LS_DTYPE_F32, LS_SHAPE(3));
+}
+
+static ls_nest pop_any(ls_nest args, void *user) {
+  (void)args, (void)user;
+  return pop_as(LS_DTYPE_F32, LS_SHAPE_UNKNOWN);
+}
+
+static void what_is_taken_is_what_was_pushed(void **state) {
+  (void)state;
+  expect_refused(pop_integers,
+                 "a value i32[2] is taken from a stack of f32[2]");
+  expect_refused(pop_three, "a value f32[3] is taken from a stack of f32[2]");
+  const ls_nest tops = call_on(1, pop_any, NULL, ls_none(), 1);
+  assert_true(ls_array_f64(ls_nest_as_array(ls_nest_item(tops, 0)), 1) == 1);
+  ls_nest_release(tops);
+}
+
 // ---- Used again ------------------------------------------------------------
 static ls_tensor top_of(ls_tensor stack) {
   return ls_op_output(ls_stack_pop(stack, LS_DTYPE_F32, LS_SCALAR), 1);
@@ -85,26 +127,17 @@ static ls_nest double_in_a_loop(ls_nest args, void *user) {
   return tops;
 }
 
-static void expect_used_again(ls_callback callback, const char *says) {
-  ls_function *function = NULL;
-  ls_nest made = ls_none();
-  expect_ok(
-      ls_function_create(&(ls_function_options){.call = callback}, &function));
-  expect_status(ls_function_call(function, ls_none(), &made),
-                LS_INVALID_ARGUMENT, says);
-  ls_function_release(function);
-}
-
 static void who_uses_a_stack_again_is_named(void **state) {
   (void)state;
-  expect_used_again(pop_twice, "op 'again/stack_pop' (stack_pop)");
-  expect_used_again(double_in_a_loop,
-                    "op parameter uses one that is used elsewhere");
+  expect_refused(pop_twice, "op 'again/stack_pop' (stack_pop)");
+  expect_refused(double_in_a_loop,
+                 "op parameter uses one that is used elsewhere");
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_stack_may_be_the_first_to_go_round),
+      cmocka_unit_test(what_is_taken_is_what_was_pushed),
       cmocka_unit_test(who_uses_a_stack_again_is_named),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -58,6 +58,17 @@ static void a_handle_without_an_op_has_a_status_too(void **state) {
                 "failed");
 }
 
+static void a_value_of_a_graph_being_built_has_none_yet(void **state) {
+  (void)state;
+  ls_graph *graph = NULL;
+  expect_ok(ls_graph_create("plan", &graph));
+  LS_GRAPH_SCOPE(graph) {
+    expect_status(ls_tensor_status(ls_fill(LS_DTYPE_F32, LS_SHAPE(2), 1)),
+                  LS_FAILED_PRECONDITION, "belongs to graph 'plan'");
+  }
+  ls_graph_destroy(graph);
+}
+
 enum { LARGE = 1 << 20 };  // So large that it has memory of its own.
 
 static ls_nest make_ones(ls_nest args, void *user) {
@@ -110,6 +121,7 @@ int main(void) {
       cmocka_unit_test(a_write_tells_whether_it_was_done),
       cmocka_unit_test(what_runs_after_a_failed_op_fails_like_it),
       cmocka_unit_test(a_handle_without_an_op_has_a_status_too),
+      cmocka_unit_test(a_value_of_a_graph_being_built_has_none_yet),
       cmocka_unit_test(a_variable_leaves_no_copy_of_its_first_value),
       cmocka_unit_test(zeros_stand_nowhere_but_in_their_variable),
   };
