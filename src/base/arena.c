@@ -3,6 +3,7 @@
 #include "base/arena.h"
 
 #include "base/plain.h"
+#include "base/sanitizers.h"
 
 enum {
   FIRST_BLOCK = 1024,
@@ -21,6 +22,30 @@ struct ls_arena_block {
 
 _Static_assert(sizeof(ls_arena_block) % ALIGNMENT == 0, "data is aligned");
 
+// ---- For the address sanitizer ---------------------------------------------
+// What is not handed out may not be touched, nor the gap behind each piece.
+#if defined(LS_ADDRESS_SANITIZER)
+enum { GAP = 16 };
+static void forbid(const void *memory, size_t size) {
+  __asan_poison_memory_region(memory, size);
+}
+static void allow(const void *memory, size_t size) {
+  __asan_unpoison_memory_region(memory, size);
+}
+#else
+enum { GAP = 0 };
+static void forbid(const void *memory, size_t size) {
+  (void)memory, (void)size;
+}
+static void allow(const void *memory, size_t size) { (void)memory, (void)size; }
+#endif
+
+// ---- Blocks ----------------------------------------------------------------
+static void keep(ls_arena_block *block, size_t used) {
+  block->used = used;
+  forbid(block->data + used, block->size - used);
+}
+
 void ls_arena_init(ls_arena *arena, ls_allocator *allocator) {
   *arena = (ls_arena){.allocator = allocator, .next_size = FIRST_BLOCK};
 }
@@ -29,6 +54,7 @@ static void drop_top(ls_arena *arena) {
   ls_arena_block *block = arena->top;
   arena->top = block->before;
   arena->bytes -= sizeof(*block) + block->size;
+  allow(block->data, block->size);
   ls_release(arena->allocator, block);
 }
 
@@ -45,7 +71,7 @@ void ls_arena_reset(ls_arena *arena) {
   while (arena->top != NULL)
     drop_top(arena);
   kept->before = NULL;
-  kept->used = 0;
+  keep(kept, 0);
   arena->top = kept;
 }
 
@@ -60,6 +86,7 @@ static bool push_block(ls_arena *arena, size_t size) {
   ls_arena_block *block = ls_allocate(arena->allocator, total);
   if (block == NULL) return false;
   *block = (ls_arena_block){.before = arena->top, .size = room};
+  keep(block, 0);
   arena->top = block;
   arena->bytes += total;
   if (arena->next_size < LARGEST_STEP) arena->next_size *= 2;
@@ -68,7 +95,7 @@ static bool push_block(ls_arena *arena, size_t size) {
 
 void *ls_arena_allocate(ls_arena *arena, size_t size) {
   size_t rounded = 0;
-  if (__builtin_add_overflow(size, (size_t)ALIGNMENT - 1, &rounded)) {
+  if (__builtin_add_overflow(size, (size_t)ALIGNMENT - 1 + GAP, &rounded)) {
     return NULL;
   }
   rounded &= ~(size_t)(ALIGNMENT - 1);
@@ -79,7 +106,8 @@ void *ls_arena_allocate(ls_arena *arena, size_t size) {
   }
   void *memory = arena->top->data + arena->top->used;
   arena->top->used += rounded;
-  return memset(memory, 0, rounded);
+  allow(memory, size);
+  return memset(memory, 0, size);
 }
 
 void *ls_arena_allocate_array(ls_arena *arena, size_t count, size_t item_size) {
@@ -129,7 +157,7 @@ void ls_arena_rollback(ls_arena *arena, ls_arena_mark_point mark) {
     LS_ASSERT(arena->top != NULL);
     drop_top(arena);
   }
-  if (arena->top != NULL) arena->top->used = mark.used;
+  if (arena->top != NULL) keep(arena->top, mark.used);
 }
 
 size_t ls_arena_bytes(const ls_arena *arena) { return arena->bytes; }

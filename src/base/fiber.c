@@ -13,25 +13,10 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "base/sanitizers.h"
 #include "base/threads.h"
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define LS_ADDRESS_SANITIZER
-#endif
-#if __has_feature(thread_sanitizer)
-#define LS_THREAD_SANITIZER
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__)
-#define LS_ADDRESS_SANITIZER
-#endif
-#if defined(__SANITIZE_THREAD__)
-#define LS_THREAD_SANITIZER
-#endif
-
 #if defined(LS_ADDRESS_SANITIZER)
-#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 #if defined(LS_THREAD_SANITIZER)

@@ -57,8 +57,11 @@ size_t ls_gradient_count_operands(const ls_gradient_walk *walk,
       ls_gradient_initial(walk, graph, node) != NULL)
     return 1;
   const ls_op_info *info = ls_node_info(node);
-  return (info->traits & LS_OP_SIZED) != 0 ? (size_t)info->data_inputs
-                                           : node->num_inputs;
+  const size_t data = (size_t)info->data_inputs;
+  // What eager did while nothing was recorded has no inputs.
+  return (info->traits & LS_OP_SIZED) != 0 && data < node->num_inputs
+             ? data
+             : node->num_inputs;
 }
 
 ls_tensor ls_gradient_operand(const ls_gradient_walk *walk, ls_graph *graph,
