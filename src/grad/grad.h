@@ -42,13 +42,13 @@ extern const ls_gradient_function ls_gradient_table[LS_OP_COUNT];
 ls_tensor ls_gradient_input(ls_gradient *gradient, size_t index);
 ls_tensor ls_gradient_output(ls_gradient *gradient, size_t index);
 
-// ls_gradients over the ops of `graph` with ids from `first_id` to `last_id`
-// (0: the newest). first_id 0: over all of its ops, and those of the graphs
-// around it, whose values it captures. xs need not be among them. New ops go
-// to the current graph: `graph`, or one inside it.
-ls_status ls_gradients_walk(ls_graph *graph, uint64_t first_id,
-                            uint64_t last_id, const ls_nest *ys, size_t num_ys,
-                            const ls_nest *xs, size_t num_xs,
-                            const ls_gradient_options *options, ls_nest *grads);
+// ls_gradients over the ops of `graph` with ids from `first_id` on and before
+// `end_id` (0: to the newest). first_id 0: over all of its ops, and those of
+// the graphs around it, whose values it captures. xs need not be among them.
+// New ops go to the current graph: `graph`, or one inside it.
+ls_status ls_gradients_walk(ls_graph *graph, uint64_t first_id, uint64_t end_id,
+                            const ls_nest *ys, size_t num_ys, const ls_nest *xs,
+                            size_t num_xs, const ls_gradient_options *options,
+                            ls_nest *grads);
 
 #endif  // LS_GRAD_GRAD_H_

@@ -16,7 +16,7 @@ typedef struct request {
   ls_graph *current;  // Where gradient ops go.
   const ls_nest *ys, *xs;
   size_t num_ys, num_xs;
-  uint64_t first_id, last_id;
+  uint64_t first_id, end_id;
   ls_gradient_options options;
   ls_arena arena;
   ls_gradient_context context;
@@ -104,8 +104,8 @@ static void close_spans(request *r) {
     ls_gradient_span *span = &r->spans[i];
     const ls_graph *graph = span->graph;
     span->end = graph->num_nodes;
-    while (r->last_id != 0 && span->end > 0 &&
-           graph->nodes[span->end - 1]->id > r->last_id)
+    while (r->end_id != 0 && span->end > 0 &&
+           graph->nodes[span->end - 1]->id >= r->end_id)
       --span->end;
     span->begin = span->end;
     while (span->begin > 0 && graph->nodes[span->begin - 1]->id >= r->first_id)
@@ -316,10 +316,9 @@ static ls_status run_request(request *r) {
   return walk_in_graph(r);
 }
 
-ls_status ls_gradients_walk(ls_graph *graph, uint64_t first_id,
-                            uint64_t last_id, const ls_nest *ys, size_t num_ys,
-                            const ls_nest *xs, size_t num_xs,
-                            const ls_gradient_options *options,
+ls_status ls_gradients_walk(ls_graph *graph, uint64_t first_id, uint64_t end_id,
+                            const ls_nest *ys, size_t num_ys, const ls_nest *xs,
+                            size_t num_xs, const ls_gradient_options *options,
                             ls_nest *grads) {
   request r = {.graph = ls_graph_resolve(graph),
                .current = ls_graph_resolve(ls_graph_current()),
@@ -328,7 +327,7 @@ ls_status ls_gradients_walk(ls_graph *graph, uint64_t first_id,
                .num_ys = num_ys,
                .num_xs = num_xs,
                .first_id = first_id,
-               .last_id = last_id};
+               .end_id = end_id};
   if (options != NULL) r.options = *options;
   ls_status status = ls_out_of_memory();
   if (r.graph != NULL && r.current != NULL) {

@@ -29,7 +29,6 @@ typedef struct ls_eager {
   ls_runtime_state *state;
   ls_frame *frame;          // The newest.
   ls_tape *tape;            // Innermost open or ended tape, not yet released.
-  size_t recording;         // Open tapes.
   uint64_t replicas_since;  // Where replicas began that run now; 0: none do.
   ls_graph *next_idle;      // Of a thread that has ended.
 } ls_eager;
@@ -56,10 +55,11 @@ typedef struct ls_late_draw {
 struct ls_tape {
   ls_graph *graph;
   struct ls_tape *outer;
-  int32_t replica;             // Whose it is, its id + 1; 0: begun outside.
-  ls_frame *frame;             // The frame it was begun in.
-  uint64_t first_id, last_id;  // Recorded: first_id .. last_id; 0: still open.
-  uint64_t *watched;           // Refs.
+  int32_t replica;            // Whose it is, its id + 1; 0: begun outside.
+  ls_frame *frame;            // The frame it was begun in.
+  uint64_t first_id, end_id;  // Recorded: from first_id, before end_id, which
+                              // is 0 while it is open.
+  uint64_t *watched;          // Refs.
   size_t num_watched, watched_capacity;
 };
 

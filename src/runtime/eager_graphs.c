@@ -38,8 +38,7 @@ static void empty_graph(ls_graph *graph) {
   }
   // Tapes are their owner's to release; they hold nothing any more.
   for (; eager->tape != NULL; eager->tape = eager->tape->outer)
-    if (eager->tape->last_id == 0) eager->tape->last_id = graph->next_id;
-  eager->recording = 0;
+    if (eager->tape->end_id == 0) eager->tape->end_id = graph->next_id;
   eager->replicas_since = 0;
   ls_graph_rollback(graph, (ls_graph_rollback_point){0});
   ls_arena_reset(&graph->arena);

@@ -10,7 +10,7 @@
 
 // Replicas run in turns on one graph: another one's tape records nothing here.
 static bool records(const ls_tape *tape, const ls_context *context) {
-  if (tape->last_id != 0) return false;
+  if (tape->end_id != 0) return false;
   if (tape->replica != 0 && context->replica != 0 &&
       tape->replica != context->replica)
     return false;
@@ -22,7 +22,7 @@ static bool records(const ls_tape *tape, const ls_context *context) {
 
 bool ls_eager_is_recording(const ls_graph *graph) {
   const ls_eager *eager = ls_eager_of(graph);
-  if (eager->recording == 0) return false;
+  if (eager->tape == NULL) return false;
   const ls_context *context = ls_context_current();
   if (context->unrecorded) return false;
   const ls_tape *tape = eager->tape;
@@ -46,7 +46,6 @@ ls_status ls_tape_begin(ls_tape **out_tape) {
   tape->frame = ls_eager_frame(eager);
   tape->first_id = graph->next_id;
   eager->tape = tape;
-  ++eager->recording;
   graph->losses.reduction = NULL;  // A loss of before is none of this tape's.
   *out_tape = tape;
   return ls_ok();
@@ -70,17 +69,15 @@ ls_status ls_tape_watch(ls_tape *tape, ls_tensor tensor) {
 
 ls_status ls_tape_end(ls_tape *tape) {
   LS_REQUIRE(tape);
-  if (tape->last_id != 0)
+  if (tape->end_id != 0)
     return ls_failed_precondition("the tape has been ended before");
-  tape->last_id = tape->graph->next_id - 1;
-  --ls_eager_of(tape->graph)->recording;
+  tape->end_id = tape->graph->next_id;
   return ls_ok();
 }
 
 void ls_tape_release(ls_tape *tape) {
   if (tape == NULL) return;
   ls_eager *eager = ls_eager_of(tape->graph);
-  if (tape->last_id == 0) --eager->recording;
   for (ls_tape **at = &eager->tape; *at != NULL; at = &(*at)->outer)
     if (*at == tape) {
       *at = tape->outer;
@@ -109,8 +106,7 @@ ls_status ls_tape_gradients(ls_tape *tape, ls_nest y, const ls_nest *xs,
   LS_REQUIRE_ITEMS(xs, num_xs);
   for (size_t i = 0; i < num_xs; ++i)
     grads[i] = ls_none();
-  const uint64_t last =
-      tape->last_id != 0 ? tape->last_id : tape->graph->next_id - 1;
+  const uint64_t end = tape->end_id != 0 ? tape->end_id : tape->graph->next_id;
   ls_nest *watched = ls_new_array(tape->graph->allocator, ls_nest, num_xs * 2);
   if (watched == NULL) return ls_out_of_memory();
   size_t count = 0;
@@ -121,8 +117,8 @@ ls_status ls_tape_gradients(ls_tape *tape, ls_nest y, const ls_nest *xs,
   const ls_tape_walk walk = {context->walks, tape};
   context->walks = &walk;
   const ls_status status =
-      ls_gradients_walk(tape->graph, tape->first_id, last, &y, 1, watched,
-                        count, NULL, &watched[num_xs]);
+      ls_gradients_walk(tape->graph, tape->first_id, end, &y, 1, watched, count,
+                        NULL, &watched[num_xs]);
   context->walks = walk.outer;
   if (ls_status_is_ok(status))
     for (size_t i = 0, k = 0; i < num_xs; ++i)
@@ -140,7 +136,7 @@ static const ls_variable *whole_of(const ls_node *read) {
 
 static bool is_on_tape(const ls_tape *tape, const ls_node *node) {
   return node->type == LS_OP_READ && node->id >= tape->first_id &&
-         (tape->last_id == 0 || node->id <= tape->last_id) &&
+         (tape->end_id == 0 || node->id < tape->end_id) &&
          (tape->replica == 0 || node->replica == 0 ||
           node->replica == tape->replica) &&
          node->num_attrs != 0;

@@ -240,6 +240,32 @@ static void what_is_computed_after_the_tape_is_not_on_it(void **state) {
   ls_tape_release(tape);
 }
 
+// The first thing of all in its runtime.
+static void a_tape_may_end_before_anything_has_run(void **state) {
+  (void)state;
+  counted memory = counted_begin(1);
+  ls_tape *empty = NULL, *tape = NULL;
+  expect_ok(ls_tape_begin(&empty));
+  expect_ok(ls_tape_end(empty));
+  expect_status(ls_tape_end(empty), LS_FAILED_PRECONDITION, "ended before");
+  expect_ok(ls_tape_begin(&tape));
+  const ls_nest x = ls_leaf(ls_scalar(LS_DTYPE_F32, 3));
+  expect_ok(ls_tape_watch(empty, x.as.tensor));
+  const ls_tensor square = ls_square(x.as.tensor);
+  ls_nest gradient = ls_none();
+  expect_ok(ls_tape_gradients(empty, ls_leaf(square), &x, 1, &gradient));
+  assert_int_equal(gradient.kind, LS_KIND_NONE);
+  ls_tape_release(empty);
+  ls_tape_release(tape);
+  expect_ok(ls_tape_begin(&tape));
+  expect_ok(ls_tape_watch(tape, x.as.tensor));
+  const ls_tensor y = ls_square(x.as.tensor);
+  expect_ok(ls_tape_gradients(tape, ls_leaf(y), &x, 1, &gradient));
+  assert_true(item(ls_nest_tensor(gradient, 0)) == 6);
+  ls_tape_release(tape);
+  counted_end(&memory);
+}
+
 static void a_frame_with_an_unreleased_tape_cannot_end(void **state) {
   (void)state;
   ls_tape *tape = NULL;
@@ -274,6 +300,7 @@ int main(void) {
       cmocka_unit_test(a_tape_gives_the_gradients_of_what_it_recorded),
       cmocka_unit_test(a_tape_follows_the_loop_that_ran),
       cmocka_unit_test(what_is_computed_after_the_tape_is_not_on_it),
+      cmocka_unit_test(a_tape_may_end_before_anything_has_run),
       cmocka_unit_test(a_frame_with_an_unreleased_tape_cannot_end),
       cmocka_unit_test(gradients_refuses_the_eager_graph),
   };
