@@ -306,7 +306,7 @@ static ls_status write_on_read_across(const ls_writing *w, ls_nest value,
       in_eager() ? (ls_op){0}
                  : ls_tensor_op(ls_nest_tensor(ls_value_part(written, 0), 0));
   ls_tensor made = ls_failed_tensor();
-  LS_CONTROL_SCOPE(after.id != 0 ? &after : NULL, after.id != 0 ? 1 : 0) {
+  LS_CONTROL_SCOPE(&after, after.id != 0 ? 1 : 0) {
     made = ls_variable_read(w->variable);
   }
   ls_nest_release(written);

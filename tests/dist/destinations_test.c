@@ -103,10 +103,44 @@ static void names_are_resolved_where_the_thread_is(void **state) {
   ls_cross_device_release(ops);
 }
 
+static void components_are_joined_in_the_order_of_their_replicas(void **state) {
+  (void)state;
+  ls_cross_device *ops = to_one();
+  ls_strategy *strategy = mirrored_of(3);
+  static const char *const orders[][3] = {{"/cpu:0", "/cpu:1", "/cpu:2"},
+                                          {"/cpu:2", "/cpu:1", "/cpu:0"},
+                                          {"/cpu:1", "/cpu:2", "/cpu:0"},
+                                          {"/cpu:2", "/cpu:0", "/cpu:1"}};
+  for (size_t i = 0; i < sizeof(orders) / sizeof(*orders); ++i) {
+    ls_tensor items[3];
+    for (size_t k = 0; k < 3; ++k)
+      LS_DEVICE_SCOPE(orders[i][k]) {
+        items[k] = ls_fill(LS_DTYPE_F32, LS_SHAPE(1), orders[i][k][5] - '0');
+      }
+    const ls_nest value = placed_on(orders[i], items, 3);
+    ls_nest made = ls_none();
+    LS_STRATEGY_SCOPE(strategy) {
+      expect_ok(ls_cross_device_gather(
+          ops, value, 0, (ls_destinations){.device = "/cpu:0"}, &made));
+    }
+    ls_array *joined = NULL;
+    expect_ok(ls_tensor_value(
+        ls_nest_tensor(ls_distributed_component(made, 0), 0), &joined));
+    for (int r = 0; r < 3; ++r)
+      assert_true(ls_array_f64(joined, r) == r);
+    ls_array_release(joined);
+    ls_nest_release(made);
+    ls_nest_release(value);
+  }
+  ls_strategy_release(strategy);
+  ls_cross_device_release(ops);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(destinations_are_names_and_values),
       cmocka_unit_test(names_are_resolved_where_the_thread_is),
+      cmocka_unit_test(components_are_joined_in_the_order_of_their_replicas),
   };
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   expect_ok(ls_runtime_destroy(NULL));

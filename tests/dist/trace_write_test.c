@@ -258,12 +258,49 @@ static void captured_parts_without_aggregation_are_refused(void **state) {
   ways_hold(refused_writes, LS_COUNT_OF(refused_writes));
 }
 
+// ---- Of one component ------------------------------------------------------
+static void make_first(ways *self) {
+  ways_variable(self, &(ls_variable_options){
+                          .name = "v",
+                          .dtype = LS_DTYPE_F32,
+                          .aggregation = LS_AGGREGATION_ONLY_FIRST_REPLICA});
+}
+
+static ls_nest write_all_then_one(ls_nest args, ways *self) {
+  ls_variable *v = self->variables[0];
+  (void)args;
+  const ls_tensor all = ls_variable_assign(v, ls_scalar(LS_DTYPE_F32, 3));
+  const ls_op written = ls_tensor_op(all);
+  ls_tensor one = all;
+  LS_CONTROL_SCOPE(&written, 1) {
+    one = ls_variable_assign(ls_variable_component(v, 0),
+                             ls_scalar(LS_DTYPE_F32, 5));
+  }
+  return LS_LIST(ls_leaf(one));
+}
+
+static void expect_one_written(const ways *self) {
+  for (int r = 0; r < self->replicas; ++r)
+    ways_expect(self, "component", ways_value(self, 0, r, 0), r == 0 ? 5 : 3,
+                0);
+}
+
+static void one_component_may_be_written_behind_all(void **state) {
+  (void)state;
+  const ways_case c = {.name = "one behind all",
+                       .make = make_first,
+                       .step = write_all_then_one,
+                       .check = expect_one_written};
+  ways_hold(&c, 1);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(scattered_rows_are_aggregated_in_every_way),
       cmocka_unit_test(rows_that_cannot_be_aggregated_are_refused),
       cmocka_unit_test(captured_parts_are_aggregated_in_every_way),
       cmocka_unit_test(captured_parts_without_aggregation_are_refused),
+      cmocka_unit_test(one_component_may_be_written_behind_all),
   };
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   expect_ok(ls_runtime_destroy(NULL));
