@@ -90,9 +90,43 @@ static void constants_give_what_arguments_give(void **state) {
   }
 }
 
+// x, chosen by numbers that are known.
+static ls_nest chosen(ls_nest args, void *user) {
+  const bool *first = user;
+  const ls_tensor x = ls_nest_tensor(args, 0), one = ls_scalar(LS_DTYPE_F32, 1);
+  const ls_tensor holds =
+      ls_greater(*first ? ls_add(one, one) : one, ls_mul_scalar(one, 1.5));
+  return ls_leaf(*first ? ls_select(holds, x, ls_exp(x))
+                        : ls_select(holds, ls_exp(x), x));
+}
+
+static void a_choice_that_is_known_is_made(void **state) {
+  (void)state;
+  for (int first = 0; first < 2; ++first) {
+    bool user = first == 1;
+    ls_function *function = NULL;
+    char *text = NULL;
+    ls_nest made = ls_none();
+    const ls_nest args = LS_TUPLE(
+        ls_nest_array(array_of(LS_DTYPE_F32, LS_SHAPE(2), (double[]){3, 5})));
+    expect_ok(ls_function_create(
+        &(ls_function_options){.call = chosen, .user = &user}, &function));
+    expect_ok(ls_function_call(function, args, &made));
+    assert_true(ls_array_f64(ls_nest_as_array(made), 1) == 5);
+    expect_ok(ls_function_print_lowered(function, &text));
+    assert_null(strstr(text, "select"));
+    assert_null(strstr(text, "exp"));
+    ls_text_release(text);
+    ls_nest_release(made);
+    ls_nest_release(args);
+    ls_function_release(function);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(constants_give_what_arguments_give),
+      cmocka_unit_test(a_choice_that_is_known_is_made),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
