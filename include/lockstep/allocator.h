@@ -15,10 +15,10 @@
 extern "C" {
 #endif
 
-// A source of memory, thread-safe. `allocate` returns memory aligned to
-// `alignment` (a power of two) or NULL; its content is undefined. `release`
-// accepts NULL. `self` is the allocator itself, so that a struct which begins
-// with one can carry state.
+// A source of memory, thread-safe. `allocate` returns `size` bytes, at least
+// one, aligned to `alignment` (a power of two) or NULL; its content is
+// undefined. `release` accepts NULL. `self` is the allocator itself, so that a
+// struct which begins with one can carry state.
 typedef struct ls_allocator ls_allocator;
 struct ls_allocator {
   void *(*allocate)(ls_allocator *self, size_t size, size_t alignment);

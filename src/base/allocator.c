@@ -11,7 +11,6 @@
 static void *system_allocate(ls_allocator *self, size_t size,
                              size_t alignment) {
   (void)self;
-  if (size == 0) size = 1;
   if (alignment <= _Alignof(max_align_t)) return malloc(size);
   size_t rounded = 0;  // aligned_alloc wants a multiple of the alignment.
   if (__builtin_add_overflow(size, alignment - 1, &rounded)) return NULL;
@@ -31,7 +30,7 @@ ls_allocator *ls_allocator_system(void) {
 // ---- Huge pages -------------------------------------------------------------
 void *ls_allocate_large(ls_allocator *allocator, size_t size) {
   if (size < LS_HUGE_PAGE) {
-    return allocator->allocate(allocator, size, LS_CACHE_LINE);
+    return allocator->allocate(allocator, size != 0 ? size : 1, LS_CACHE_LINE);
   }
   void *memory = allocator->allocate(allocator, size, LS_HUGE_PAGE);
 #if defined(MADV_HUGEPAGE)

@@ -25,8 +25,10 @@
 // From this size on a block starts on a cache line, as vector kernels like it.
 enum { LS_LARGE_BLOCK = 4096, LS_CACHE_LINE = 64 };
 
-// `size` bytes, undefined, or NULL: aligned to 64 from 4 KiB on, else to 16.
+// `size` bytes, undefined, or NULL: aligned to 64 from 4 KiB on, else to 16. No
+// bytes are a block too: no allocator is asked for 0.
 static inline void *ls_allocate(ls_allocator *allocator, size_t size) {
+  if (size == 0) size = 1;
   const size_t alignment = size >= LS_LARGE_BLOCK ? LS_CACHE_LINE : 16;
   return allocator->allocate(allocator, size, alignment);
 }

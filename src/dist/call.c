@@ -369,7 +369,7 @@ static ls_nest reduce_together(ls_replica *replica, ls_reduce_op op,
   ls_nest made = meet(replica, reduce_merge, values, &op);
   ls_allocator *allocator = replica->strategy->allocator;
   const size_t count = ls_nest_num_leaves(values);
-  ls_nest *given = ls_new_array(allocator, ls_nest, count + 1);
+  ls_nest *given = ls_new_array(allocator, ls_nest, count);
   if (given == NULL) {
     ls_nest_release(made);
     made = ls_fail(ls_out_of_memory());

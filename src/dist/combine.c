@@ -186,7 +186,7 @@ static ls_status add_term(terms *t, ls_nest component, bool wide) {
 static ls_status fill_terms(terms *t, ls_reduce_op op, const ls_parts *parts,
                             bool accumulates) {
   const size_t count = parts->devices.count;
-  t->items = ls_new_array(t->allocator, ls_tensor, count + 1);
+  t->items = ls_new_array(t->allocator, ls_tensor, count);
   if (t->items == NULL) return ls_out_of_memory();
   t->simple = true;
   for (size_t i = 0; i < count; ++i)
@@ -231,7 +231,7 @@ ls_status ls_reduce_tensors(ls_reduce_op op, const ls_tensor *items,
                             size_t count, ls_tensor *out_tensor) {
   ls_allocator *allocator = ls_current_allocator();
   *out_tensor = ls_failed_tensor();
-  ls_parts parts = {.items = ls_new_array(allocator, ls_nest, count + 1)};
+  ls_parts parts = {.items = ls_new_array(allocator, ls_nest, count)};
   if (parts.items == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < count; ++i)
     parts.items[i] = ls_leaf(items[i]);

@@ -208,8 +208,8 @@ ls_status ls_copy_to(ls_nest value, const ls_device_set *devices,
   *out_value = ls_none();
   ls_allocator *allocator = ls_current_allocator();
   const size_t count = devices->count;
-  ls_nest *items = ls_new_array(allocator, ls_nest, count + 1);
-  const char **names = ls_new_array(allocator, const char *, count + 1);
+  ls_nest *items = ls_new_array(allocator, ls_nest, count);
+  const char **names = ls_new_array(allocator, const char *, count);
   ls_status status =
       items == NULL || names == NULL ? ls_out_of_memory() : ls_ok();
   size_t made = 0;

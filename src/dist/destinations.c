@@ -46,7 +46,7 @@ const char *ls_device_set_print(const ls_device_set *set, char *buffer,
 
 static ls_status make_room(ls_device_set *set, size_t count) {
   set->allocator = ls_current_allocator();
-  set->names = ls_new_array(set->allocator, ls_device_name, count + 1);
+  set->names = ls_new_array(set->allocator, ls_device_name, count);
   return set->names == NULL ? ls_out_of_memory() : ls_ok();
 }
 
@@ -146,7 +146,7 @@ ls_status ls_parts_init(ls_parts *parts, ls_nest value) {
   const size_t count = is_whole(value) ? 1 : num_components(value);
   ls_status status = make_room(&parts->devices, count);
   if (ls_status_is_ok(status)) {
-    parts->items = ls_new_array(parts->devices.allocator, ls_nest, count + 1);
+    parts->items = ls_new_array(parts->devices.allocator, ls_nest, count);
     if (parts->items == NULL) status = ls_out_of_memory();
   }
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {

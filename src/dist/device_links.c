@@ -10,9 +10,9 @@
 static ls_status canonical_set(ls_allocator *allocator,
                                const char *const *devices, size_t count,
                                ls_device_set *out_set) {
-  *out_set = (ls_device_set){
-      .allocator = allocator,
-      .names = ls_new_array(allocator, ls_device_name, count + 1)};
+  *out_set =
+      (ls_device_set){.allocator = allocator,
+                      .names = ls_new_array(allocator, ls_device_name, count)};
   if (out_set->names == NULL) return ls_out_of_memory();
   for (; out_set->count < count; ++out_set->count)
     LS_RETURN_IF_ERROR(ls_device_canonical(devices[out_set->count], NULL,

@@ -9,8 +9,8 @@ ls_tensor_row *ls_tensor_rows(ls_allocator *allocator, size_t num_rows,
   size_t total = 0;
   if (__builtin_mul_overflow(num_rows, count, &total) || total == SIZE_MAX)
     return NULL;
-  ls_tensor_row *rows = ls_new_array(allocator, ls_tensor_row, num_rows + 1);
-  ls_tensor *items = ls_new_array(allocator, ls_tensor, total + 1);
+  ls_tensor_row *rows = ls_new_array(allocator, ls_tensor_row, num_rows);
+  ls_tensor *items = ls_new_array(allocator, ls_tensor, total);
   if (rows == NULL || items == NULL) {
     ls_release(allocator, rows);
     ls_release(allocator, items);
@@ -61,8 +61,8 @@ static ls_status init(ls_packed *p, const ls_tensor_row *rows, size_t num_rows,
           "%zu offers %zu",
           rows[0].count, r, rows[r].count);
   const size_t count = rows[0].count;
-  p->groups = ls_new_array(p->allocator, ls_pack_group, count + 1);
-  p->columns = ls_new_array(p->allocator, size_t, count + 1);
+  p->groups = ls_new_array(p->allocator, ls_pack_group, count);
+  p->columns = ls_new_array(p->allocator, size_t, count);
   p->flat = ls_tensor_rows(p->allocator, num_rows, count);
   return p->groups == NULL || p->columns == NULL || p->flat == NULL
              ? ls_out_of_memory()
@@ -117,9 +117,8 @@ static bool is_small(ls_tensor x, int64_t max_bytes) {
 static ls_status group_small(ls_packed *p, int64_t max_bytes,
                              size_t max_group) {
   const size_t count = p->rows[0].count;
-  size_t *room = ls_new_array(p->allocator, size_t, 2 * count + 1);
-  ls_index_range *ranges =
-      ls_new_array(p->allocator, ls_index_range, count + 1);
+  size_t *room = ls_new_array(p->allocator, size_t, 2 * count);
+  ls_index_range *ranges = ls_new_array(p->allocator, ls_index_range, count);
   size_t num_small = 0, num_ranges = 0, num_singles = 0, used = 0;
   if (room != NULL && ranges != NULL) {
     for (size_t c = 0; c < count; ++c)

@@ -368,8 +368,8 @@ static ls_status reduce_pairs(pairs *p) {
 
 static ls_status batch_reduce(pairs *p, ls_nest *out_list) {
   ls_allocator *allocator = p->strategy->allocator;
-  ls_nest *room = ls_new_array(allocator, ls_nest, 3 * p->count + 1);
-  p->chosen_where = ls_new_array(allocator, ls_destinations, p->count + 1);
+  ls_nest *room = ls_new_array(allocator, ls_nest, 3 * p->count);
+  p->chosen_where = ls_new_array(allocator, ls_destinations, p->count);
   ls_status status =
       room == NULL || p->chosen_where == NULL ? ls_out_of_memory() : ls_ok();
   if (ls_status_is_ok(status)) {

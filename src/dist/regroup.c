@@ -130,7 +130,7 @@ static ls_nest like_first(const regrouping *how, ls_nest first,
   const size_t count = ls_nest_count(first);
   if (!ls_nest_has_keys(first))
     return ls_nest_sequence(first.kind, items, count);
-  const char **keys = ls_new_array(how->allocator, const char *, count + 1);
+  const char **keys = ls_new_array(how->allocator, const char *, count);
   if (keys == NULL) {
     for (size_t i = 0; i < count; ++i)
       ls_nest_release(items[i]);
@@ -169,7 +169,7 @@ static ls_nest regroup(const regrouping *how, const ls_nest *values) {
   const ls_nest refused = check_nodes(how, values);
   if (ls_nest_is_failed(refused)) return refused;
   ls_nest *items =
-      ls_new_array(how->allocator, ls_nest, ls_nest_count(values[0]) + 1);
+      ls_new_array(how->allocator, ls_nest, ls_nest_count(values[0]));
   ls_nest *row = ls_new_array(how->allocator, ls_nest, how->count);
   const ls_nest made = items == NULL || row == NULL
                            ? ls_fail(ls_out_of_memory())

@@ -119,7 +119,7 @@ static ls_status add_op(tracing *all, ls_op *out_op) {
   const size_t num_split = all->num_split * replicas;
   const size_t num_inputs = num_split + all->first->num_captures;
   ls_tensor *inputs =
-      ls_new_array(all->graph->allocator, ls_tensor, num_inputs + 1);
+      ls_new_array(all->graph->allocator, ls_tensor, num_inputs);
   if (inputs == NULL) return ls_out_of_memory();
   memcpy(inputs, all->split, num_split * sizeof(*inputs));
   for (size_t i = 0; i < all->first->num_captures; ++i)
@@ -167,7 +167,7 @@ static ls_status gather(tracing *all, ls_op op, ls_nest first_result,
                         ls_nest *out_result) {
   ls_graph *graph = all->graph;
   const size_t count = ls_op_num_outputs(op);
-  uint64_t *refs = ls_new_array(graph->allocator, uint64_t, count + 1);
+  uint64_t *refs = ls_new_array(graph->allocator, uint64_t, count);
   if (refs == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < count; ++i)
     refs[i] = ls_ref(op.id, (unsigned)i);
@@ -212,9 +212,8 @@ static ls_status note_splits(tracing *all) {
   LS_RETURN_IF_ERROR(incomplete);
   const size_t count = all->num_split;
   const size_t replicas = (size_t)all->strategy->num_replicas;
-  all->split =
-      ls_new_array(all->graph->allocator, ls_tensor, count * replicas + 1);
-  all->split_types = ls_new_array(all->graph->allocator, ls_type, count + 1);
+  all->split = ls_new_array(all->graph->allocator, ls_tensor, count * replicas);
+  all->split_types = ls_new_array(all->graph->allocator, ls_type, count);
   if (all->split == NULL || all->split_types == NULL) return ls_out_of_memory();
   all->num_split = 0;
   const ls_nest noted = ls_nest_map(all->args, note_split, all);

@@ -72,8 +72,7 @@ static ls_status note_values(merging *m, size_t replica, size_t *out_count) {
 static ls_status find_values(merging *m) {
   size_t count = 0;
   LS_RETURN_IF_ERROR(note_values(m, 0, &m->num_args));
-  m->refs =
-      ls_new_array(allocator_of(m), uint64_t, m->replicas * m->num_args + 1);
+  m->refs = ls_new_array(allocator_of(m), uint64_t, m->replicas * m->num_args);
   if (m->refs == NULL) return ls_out_of_memory();
   for (size_t r = 0; r < m->replicas; ++r) {
     LS_RETURN_IF_ERROR(note_values(m, r, &count));
@@ -203,7 +202,7 @@ static ls_status note_once(merging *m) {
 
 static ls_status set_results(const merging *m) {
   const size_t count = m->num_gathered + m->num_uniform;
-  uint64_t *refs = ls_new_array(allocator_of(m), uint64_t, count + 1);
+  uint64_t *refs = ls_new_array(allocator_of(m), uint64_t, count);
   if (refs == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < count; ++i)
     refs[i] =
@@ -273,7 +272,7 @@ static ls_status body_for(const merging *m, size_t replica,
 static ls_status add_op(const merging *m, size_t replica, bool *out_taken,
                         ls_op *out_op) {
   const size_t num_inputs = m->num_args + m->body->num_captures;
-  ls_tensor *inputs = ls_new_array(allocator_of(m), ls_tensor, num_inputs + 1);
+  ls_tensor *inputs = ls_new_array(allocator_of(m), ls_tensor, num_inputs);
   ls_graph *body = NULL, *graph = m->rounds->tasks[replica].graph;
   if (inputs == NULL) return ls_out_of_memory();
   ls_status status = fill_inputs(m, replica, inputs);

@@ -38,7 +38,7 @@ static ls_nest call_args(const update_call *call, ls_nest first, bool has_first,
                          size_t id) {
   const size_t count = ls_nest_count(call->args) + (has_first ? 1 : 0);
   ls_allocator *allocator = ls_current_allocator();
-  ls_nest *items = ls_new_array(allocator, ls_nest, count + 1);
+  ls_nest *items = ls_new_array(allocator, ls_nest, count);
   if (items == NULL) return ls_fail(ls_out_of_memory());
   size_t at = 0;
   if (has_first) items[at++] = ls_nest_retain(first);
@@ -176,7 +176,7 @@ static ls_nest mirrored_args(const ls_variable *variable, ls_nest args,
                              ls_nest same) {
   ls_allocator *allocator = ls_current_allocator();
   const size_t count = ls_nest_num_leaves(same);
-  ls_nest *leaves = ls_new_array(allocator, ls_nest, count + 1);
+  ls_nest *leaves = ls_new_array(allocator, ls_nest, count);
   if (leaves == NULL) return ls_fail(ls_out_of_memory());
   ls_nest_flatten(same, leaves, count);
   regarding r = {.same = leaves,
@@ -251,8 +251,7 @@ ls_status ls_strategy_update(ls_strategy *strategy, ls_variable *variable,
 static ls_status update_devices(const update_call *call,
                                 const char *const *devices, size_t count,
                                 ls_nest *out_value) {
-  ls_nest *results =
-      ls_new_array(call->strategy->allocator, ls_nest, count + 1);
+  ls_nest *results = ls_new_array(call->strategy->allocator, ls_nest, count);
   ls_status status = results == NULL ? ls_out_of_memory() : ls_ok();
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
     ls_device_name name;
@@ -320,9 +319,9 @@ static ls_status map_all(const update_call *call, const ls_nest *items,
   ls_allocator *allocator = call->strategy->allocator;
   const size_t replicas = (size_t)call->strategy->num_replicas;
   const size_t used = num_items < replicas ? num_items : replicas;
-  ls_nest *results = ls_new_array(allocator, ls_nest, num_items + 1);
-  ls_nest *room = ls_new_array(allocator, ls_nest, num_items + 1);
-  ls_nest *outputs = ls_new_array(allocator, ls_nest, used + 1);
+  ls_nest *results = ls_new_array(allocator, ls_nest, num_items);
+  ls_nest *room = ls_new_array(allocator, ls_nest, num_items);
+  ls_nest *outputs = ls_new_array(allocator, ls_nest, used);
   ls_status status = results == NULL || room == NULL || outputs == NULL
                          ? ls_out_of_memory()
                          : ls_ok();

@@ -52,8 +52,8 @@ static ls_op group_each(device_op *items, size_t count, ls_op *ops,
 
 ls_op ls_group_by_device(const ls_op *ops, size_t count, const char *name) {
   ls_allocator *allocator = ls_current_allocator();
-  device_op *items = ls_new_array(allocator, device_op, count + 1);
-  ls_op *groups = ls_new_array(allocator, ls_op, count + 1);
+  device_op *items = ls_new_array(allocator, device_op, count);
+  ls_op *groups = ls_new_array(allocator, ls_op, count);
   ls_op made = {0};
   if (items != NULL && groups != NULL) {
     for (size_t i = 0; i < count; ++i)

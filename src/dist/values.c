@@ -424,8 +424,8 @@ ls_status ls_strategy_group(ls_strategy *strategy, ls_nest value,
   ls_nest results = ls_none();
   LS_RETURN_IF_ERROR(ls_strategy_local_results(strategy, value, &results));
   const size_t count = ls_nest_num_leaves(results);
-  ls_nest *leaves = ls_new_array(strategy->allocator, ls_nest, count + 1);
-  ls_op *ops = ls_new_array(strategy->allocator, ls_op, count + 1);
+  ls_nest *leaves = ls_new_array(strategy->allocator, ls_nest, count);
+  ls_op *ops = ls_new_array(strategy->allocator, ls_op, count);
   ls_status status =
       leaves == NULL || ops == NULL ? ls_out_of_memory() : ls_ok();
   if (ls_status_is_ok(status)) ls_nest_flatten(results, leaves, count);

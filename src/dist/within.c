@@ -67,7 +67,7 @@ static ls_nest sum_component(const summing *s, ls_nest component) {
     return ls_status_is_ok(status) ? sum : ls_fail(status);
   }
   ls_allocator *allocator = ls_current_allocator();
-  ls_nest *items = ls_new_array(allocator, ls_nest, count + 1);
+  ls_nest *items = ls_new_array(allocator, ls_nest, count);
   if (items == NULL) return ls_fail(ls_out_of_memory());
   for (size_t i = 0; i < count; ++i)
     items[i] = sum_component(s, ls_distributed_component(component, i));
@@ -88,8 +88,8 @@ static ls_status each_component(ls_nest leaf, component_function fn, void *user,
   LS_RETURN_IF_ERROR(ls_parts_init(&parts, leaf));
   ls_allocator *allocator = parts.devices.allocator;
   const size_t count = parts.devices.count;
-  ls_nest *items = ls_new_array(allocator, ls_nest, count + 1);
-  const char **names = ls_new_array(allocator, const char *, count + 1);
+  ls_nest *items = ls_new_array(allocator, ls_nest, count);
+  const char **names = ls_new_array(allocator, const char *, count);
   ls_status status =
       items == NULL || names == NULL ? ls_out_of_memory() : ls_ok();
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {

@@ -39,6 +39,29 @@ static void new_memory_is_zero(void **state) {
   ls_release(system, NULL);
 }
 
+static void *refuse_nothing(ls_allocator *self, size_t size, size_t alignment) {
+  (void)self;
+  assert_int_not_equal(size, 0);
+  return ls_allocator_system()->allocate(NULL, size, alignment);
+}
+
+static void release_to_system(ls_allocator *self, void *memory) {
+  (void)self;
+  ls_allocator_system()->release(NULL, memory);
+}
+
+static void no_allocator_is_asked_for_nothing(void **state) {
+  (void)state;
+  ls_allocator allocator = {refuse_nothing, release_to_system};
+  void *const blocks[] = {
+      ls_allocate(&allocator, 0), ls_new_array(&allocator, int, 0),
+      ls_allocate_large(&allocator, 0), ls_copy_text(&allocator, "", 0)};
+  for (size_t i = 0; i < LS_COUNT_OF(blocks); ++i) {
+    assert_non_null(blocks[i]);
+    ls_release(&allocator, blocks[i]);
+  }
+}
+
 static void products_that_do_not_fit_are_refused(void **state) {
   (void)state;
   ls_allocator *system = ls_allocator_system();
@@ -145,6 +168,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(blocks_are_aligned_as_their_size_asks),
       cmocka_unit_test(new_memory_is_zero),
+      cmocka_unit_test(no_allocator_is_asked_for_nothing),
       cmocka_unit_test(products_that_do_not_fit_are_refused),
       cmocka_unit_test(growing_keeps_items_and_zeroes_new_ones),
       cmocka_unit_test(copied_text_ends_with_zero),
