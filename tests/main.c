@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All unit tests as one program: `unit_tests dist/strategy_test` runs that
-// file's tests, `unit_tests` lists the files. The list is written by
+// All unit tests as one program: `unit_tests distribute/strategy_test` runs
+// that file's tests, `unit_tests` lists the files. The list is written by
 // cmake/tests.cmake.
 
 #include <stdio.h>

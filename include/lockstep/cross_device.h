@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layer: dist
+// Layer: distribute
 //
 // Cross-device ops: how the values of several devices become one, or one
 // becomes several. A strategy has a set of them, which can be replaced.

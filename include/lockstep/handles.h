@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layer: dist
+// Layer: distribute
 //
 // Handles over variables: variables without a value of their own, that say how
 // others are read and written.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layer: dist
+// Layer: distribute
 //
 // Nests of several replicas as one, and back: what goes into and comes out of
 // replicas.

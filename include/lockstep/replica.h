@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layer: dist
+// Layer: distribute
 //
 // Where the thread is: outside of strategies, in a replica, or across replicas.
 //

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layer: dist
+// Layer: distribute
 //
 // Strategies: how one step runs on many replicas.
 //

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layer: dist
+// Layer: distribute
 //
 // Summaries: values of a step that somebody wants to see, such as a loss.
 //

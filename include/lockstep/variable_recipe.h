@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layer: dist
+// Layer: distribute
 //
 // Making distributed variables by hand: someone makes the components, and what
 // they are wrapped in follows from the synchronization and two tables.

@@ -20,7 +20,7 @@ typedef enum ls_slot {
   LS_SLOT_ENGINE,
   LS_SLOT_RUNTIME,
   LS_SLOT_DATA,
-  LS_SLOT_DIST,
+  LS_SLOT_DISTRIBUTE,
   LS_SLOT_TPU,
   LS_SLOT_COUNT,
 } ls_slot;

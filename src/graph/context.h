@@ -81,15 +81,18 @@ typedef struct ls_context {
   ls_scope *top;             // Innermost scope of any kind.
   ls_scope *refused;         // Outermost refused scope: nothing works inside.
   ls_status refusal;         // Its reason.
-  // Strategies and replicas entered, innermost first; see dist/context.h.
+  // Strategies and replicas entered, innermost first; see
+  // distribute/replicas/context.h.
   const struct ls_distribution *distribution;
   const ls_creator_entry *creators;  // Innermost first.
-  // Strategies whose losses are scaled; see dist/loss_reduction.c.
+  // Strategies whose losses are scaled; see
+  // distribute/strategies/loss_reduction.c.
   const struct ls_loss_scaling *loss_scaling;
   struct ls_summary_writer *summary_writer;  // NULL: nobody wants any.
   bool sync_on_read;  // Replicas use such variables as the value of all.
   bool unrecorded;    // No tape records eager ops.
-  uint64_t caching_entered, caching_left;  // Scopes of dist/caching.c so far.
+  uint64_t caching_entered,
+      caching_left;               // Scopes of handle.c so far.
   uint64_t caching_scope;         // Of the last one: a number of its own.
   const ls_replica_hooks *hooks;  // NULL: they are ops of the current graph.
   // Of a replica's fiber. Else all 0.

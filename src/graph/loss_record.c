@@ -3,8 +3,8 @@
 // What a graph knows of the losses in it: how the last one was reduced, whether
 // an optimizer has scaled it, and whether one takes a step. Replicas that share
 // a graph, in eager or in one that is built, each have a record of their own:
-// it is changed with the fiber (dist/rounds.c). What a region says, the graph
-// around it says too. In eager a tape begins without one.
+// it is changed with the fiber (distribute/replicas/rounds.c). What a region
+// says, the graph around it says too. In eager a tape begins without one.
 #include "graph/graph.h"
 
 #include "base/allocator.h"

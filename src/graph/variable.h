@@ -10,7 +10,7 @@
 extern const ls_object_type ls_variable_object_type;
 
 // What reads and writes do of a variable that others stand behind, a
-// distributed one or a handle; static data, see dist/.
+// distributed one or a handle; static data, see distribute/.
 typedef struct ls_variable_rules ls_variable_rules;
 struct ls_variable_rules {
   const char *class_name;
@@ -50,7 +50,7 @@ struct ls_variable {
 
   // Of a container: what it is made of, and its rules. A component knows its
   // container as long as that lives. Its class is what it is called; its policy
-  // (dist/variable_create.h) goes with it.
+  // (distribute/variables/variable_create.h) goes with it.
   const char *class_name;
   void *policy;
   const ls_variable_rules *rules;
@@ -58,7 +58,8 @@ struct ls_variable {
   size_t num_components;
   ls_variable *container;
   size_t index;
-  // Of a handle (dist/handle.c): what it stands for, and what it keeps.
+  // Of a handle (distribute/variables/handle.c): what it stands for, and what
+  // it keeps.
   ls_variable **targets;
   size_t num_targets;
   ls_object *kept;

@@ -5,7 +5,7 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
-#include "dist/cross_device.h"
+#include "distribute/cross_device/cross_device.h"
 #include "graph/context.h"
 #include "graph/make.h"
 #include "graph/trial.h"

@@ -3,7 +3,7 @@
 
 #include "base/half.h"
 #include "base/runtime_internal.h"
-#include "dist/cross_device.h"
+#include "distribute/cross_device/cross_device.h"
 #include "lockstep/strategy.h"
 
 ls_shares ls_shares_find(bool mean) {

@@ -119,7 +119,7 @@ static void warn_of_equal_gradients(const replicate *self) {
   char key[600];  // Another trace of the same is for other shapes.
   snprintf(key, sizeof(key), "equal gradients of '%s'%s", name, place);
   ls_log_limited(
-      self->f->scope->to->runtime, key, 1, LS_LOG_WARNING, "dist",
+      self->f->scope->to->runtime, key, 1, LS_LOG_WARNING, "distribute",
       "'%s' trains on the same examples on each of %zu replicas: what they put "
       "together%s is equal on all. Give each its part of the batch, from a "
       "batcher with .replicas = %zu or by ls_strategy_split",

@@ -4,7 +4,7 @@
 #include "base/plain.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
-#include "dist/strategy.h"
+#include "distribute/strategies/strategy.h"
 #include "lockstep/train.h"
 #include "train/run_folder.h"
 #include "train/step_check.h"

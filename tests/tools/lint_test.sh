@@ -129,7 +129,7 @@ put src/engine/cpu/bad.c '#include <oneapi/dnnl/dnnl.h>'
 finds "a stray dnnl.h is found" 'belongs in src/engine/cpu/onednn*'
 
 clean_tree
-put src/dist/bad.c '#include <mpi.h>'
+put src/distribute/bad.c '#include <mpi.h>'
 finds "a stray mpi.h is found" 'belongs in src/net'
 
 clean_tree

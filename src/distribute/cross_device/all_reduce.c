@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The sets that give every device its result where it is. What their graphs
+// look like is here: packs, where the sum stands, who copies from whom. It is
+// drawn in build graphs; where ops run as they are made, and in functions,
+// whose sums the engine does its own way, one sum and copies say the same.
+#include "base/half.h"
+#include "base/require.h"
+#include "base/runtime_internal.h"
+#include "distribute/cross_device/cross_device.h"
+#include "distribute/cross_device/hierarchical.h"
+#include "distribute/cross_device/packing.h"
+#include "graph/make.h"
+#include "graph/region.h"
+
+typedef struct all_reduce {
+  ls_allocator *allocator;
+  const char *algorithm;  // Static.
+  bool hierarchical;
+  int64_t num_packs, small_max_bytes, small_max_group;
+} all_reduce;
+
+// ---- What goes together ----------------------------------------------------
+static ls_dtype dtype_of(ls_nest leaf) {
+  if (leaf.kind == LS_KIND_TENSOR) return ls_tensor_dtype(leaf.as.tensor);
+  if (leaf.kind == LS_KIND_ARRAY) return ls_array_dtype(ls_nest_as_array(leaf));
+  const ls_variable *variable = ls_nest_as_variable(leaf);
+  return variable != NULL ? variable->type.dtype : leaf.dtype;
+}
+
+// Dense values that all components have, of any type but i32.
+static bool is_plain(const ls_parts *parts) {
+  for (size_t i = 0; i < parts->devices.count; ++i) {
+    const ls_nest item = parts->items[i];
+    if (item.kind == LS_KIND_NONE || item.kind == LS_KIND_DISTRIBUTED ||
+        item.kind == LS_KIND_SLICES || dtype_of(item) == LS_DTYPE_I32)
+      return false;
+  }
+  return true;
+}
+
+// ---- A batch ---------------------------------------------------------------
+typedef struct batch {
+  const all_reduce *how;
+  ls_reduce_op op;
+  ls_allocator *allocator;
+  const ls_device_set *devices;
+  size_t count;
+  ls_tensor_row *rows, *results;  // A row for each device.
+  ls_dtype *dtypes;               // Of the values.
+} batch;
+
+// Each value's component on each device, whatever order the value has them in.
+static ls_status fill_rows(const batch *b, const ls_parts *parts) {
+  for (size_t v = 0; v < b->count; ++v) {
+    for (size_t d = 0; d < b->devices->count; ++d) {
+      const char *device = b->devices->names[d].text;
+      const size_t at = ls_device_set_find(&parts[v].devices, device);
+      ls_tensor *item = &b->rows[d].items[v];
+      ls_status status = ls_ok();
+      LS_DEVICE_SCOPE(device) {
+        status = ls_region_tensor(parts[v].items[at], item);
+        b->dtypes[v] = ls_tensor_dtype(*item);
+        // A mean rounds once.
+        if (ls_status_is_ok(status) && b->op == LS_REDUCE_MEAN &&
+            ls_is_half(b->dtypes[v]))
+          *item = ls_convert(*item, LS_DTYPE_F32);
+      }
+      LS_RETURN_IF_ERROR(status);
+      LS_RETURN_IF_ERROR(ls_made_status(*item));
+    }
+  }
+  return ls_ok();
+}
+
+static void reduce_column(const batch *b, const ls_tensor *items, size_t index,
+                          ls_tensor *made) {
+  if (b->how->hierarchical) {
+    ls_hierarchical_copy(items, b->devices, index, made);
+    return;
+  }
+  ls_tensor sum = ls_failed_tensor();
+  LS_DEVICE_SCOPE(b->devices->names[0].text) {
+    sum = ls_add_n(items, b->devices->count);
+  }
+  for (size_t d = 0; d < b->devices->count; ++d)
+    LS_DEVICE_SCOPE(b->devices->names[d].text) { made[d] = ls_identity(sum); }
+}
+
+static ls_status reduce_columns(const batch *b, const ls_tensor_row *rows,
+                                ls_tensor_row *results) {
+  const size_t num_devices = b->devices->count;
+  ls_tensor *items = ls_new_array(b->allocator, ls_tensor, 2 * num_devices);
+  if (items == NULL) return ls_out_of_memory();
+  ls_status status = ls_ok();
+  for (size_t c = 0; c < rows[0].count && ls_status_is_ok(status); ++c) {
+    for (size_t d = 0; d < num_devices; ++d)
+      items[d] = rows[d].items[c];
+    status = ls_check_same_shapes(items, num_devices);
+    if (!ls_status_is_ok(status)) break;
+    reduce_column(b, items, c, items + num_devices);
+    for (size_t d = 0; d < num_devices; ++d)
+      results[d].items[c] = items[num_devices + d];
+    status = ls_made_status(items[num_devices]);
+  }
+  ls_release(b->allocator, items);
+  return status;
+}
+
+// Values that are packed must fit before: pieces would only tell of sizes.
+static ls_status check_columns(const batch *b) {
+  const size_t num_devices = b->devices->count;
+  ls_tensor *items = ls_new_array(b->allocator, ls_tensor, num_devices);
+  ls_status status = items == NULL ? ls_out_of_memory() : ls_ok();
+  for (size_t c = 0; c < b->count && ls_status_is_ok(status); ++c) {
+    for (size_t d = 0; d < num_devices; ++d)
+      items[d] = b->rows[d].items[c];
+    status = ls_check_same_shapes(items, num_devices);
+  }
+  ls_release(b->allocator, items);
+  return status;
+}
+
+static ls_status reduce_packed(const batch *b) {
+  const all_reduce *how = b->how;
+  const size_t num_rows = b->devices->count;
+  const bool small = how->small_max_bytes > 0 && how->small_max_group > 0;
+  if (how->num_packs <= 0 && !small)
+    return reduce_columns(b, b->rows, b->results);
+  LS_RETURN_IF_ERROR(check_columns(b));
+  ls_packed packed;
+  LS_RETURN_IF_ERROR(how->num_packs > 0
+                         ? ls_pack_joined(b->rows, num_rows, b->devices,
+                                          how->num_packs, &packed)
+                         : ls_pack_small(b->rows, num_rows, b->devices,
+                                         LS_SOME(how->small_max_bytes),
+                                         LS_SOME(how->small_max_group),
+                                         &packed));
+  ls_tensor_row *reduced =
+      ls_tensor_rows(b->allocator, num_rows, packed.pieces[0].count);
+  ls_status status = reduced == NULL ? ls_out_of_memory() : ls_ok();
+  if (ls_status_is_ok(status))
+    status = reduce_columns(b, packed.pieces, reduced);
+  if (ls_status_is_ok(status)) status = ls_unpack(&packed, reduced, b->results);
+  ls_tensor_rows_release(b->allocator, reduced);
+  ls_packed_deinit(&packed);
+  return status;
+}
+
+// Each device divides its own sums.
+static ls_status divide(const batch *b) {
+  const size_t num_devices = b->devices->count;
+  for (size_t d = 0; d < num_devices; ++d) {
+    for (size_t v = 0; v < b->count; ++v) {
+      ls_tensor *x = &b->results[d].items[v];
+      LS_DEVICE_SCOPE(b->devices->names[d].text) {
+        *x = ls_mean_of_sum(*x, (double)num_devices, false);
+        const ls_dtype dtype = ls_mean_dtype(b->dtypes[v]);
+        if (ls_tensor_dtype(*x) != dtype) *x = ls_convert(*x, dtype);
+      }
+      LS_RETURN_IF_ERROR(ls_made_status(*x));
+    }
+  }
+  return ls_ok();
+}
+
+// The results of a value, in the order of its destinations.
+static ls_status wrap(const batch *b, size_t value, const ls_device_set *to,
+                      ls_nest *out_value) {
+  ls_nest *items = ls_new_array(b->allocator, ls_nest, to->count);
+  const char **names = ls_new_array(b->allocator, const char *, to->count);
+  ls_status status =
+      items == NULL || names == NULL ? ls_out_of_memory() : ls_ok();
+  for (size_t i = 0; i < to->count && ls_status_is_ok(status); ++i) {
+    names[i] = to->names[i].text;
+    items[i] = ls_leaf(
+        b->results[ls_device_set_find(b->devices, names[i])].items[value]);
+  }
+  if (ls_status_is_ok(status))
+    status = ls_take_nest(
+        ls_nest_distributed_on(LS_MIRRORED, items, names, to->count),
+        out_value);
+  ls_release(b->allocator, items);
+  ls_release(b->allocator, names);
+  return status;
+}
+
+static ls_status reduce_together(const all_reduce *how, ls_reduce_op op,
+                                 const ls_parts *parts, const ls_device_set *to,
+                                 size_t count, ls_nest *results) {
+  batch b = {.how = how,
+             .op = op,
+             .allocator = how->allocator,
+             .devices = &parts[0].devices,
+             .count = count};
+  ls_log_limited(
+      ls_runtime_current(), "all_reduce batch", 10, LS_LOG_INFO, "distribute",
+      "batch all-reduce of %zu values: algorithm %s, num_packs %lld, "
+      "agg_small_max_bytes %lld, agg_small_max_group %lld",
+      count, how->algorithm, (long long)how->num_packs,
+      (long long)how->small_max_bytes, (long long)how->small_max_group);
+  b.rows = ls_tensor_rows(b.allocator, b.devices->count, count);
+  b.results = ls_tensor_rows(b.allocator, b.devices->count, count);
+  b.dtypes = ls_new_array(b.allocator, ls_dtype, count);
+  ls_status status = b.rows == NULL || b.results == NULL || b.dtypes == NULL
+                         ? ls_out_of_memory()
+                         : ls_ok();
+  if (ls_status_is_ok(status)) status = fill_rows(&b, parts);
+  if (ls_status_is_ok(status)) status = reduce_packed(&b);
+  if (ls_status_is_ok(status) && op == LS_REDUCE_MEAN) status = divide(&b);
+  for (size_t v = 0; v < count && ls_status_is_ok(status); ++v)
+    status = wrap(&b, v, &to[v], &results[v]);
+  ls_tensor_rows_release(b.allocator, b.rows);
+  ls_tensor_rows_release(b.allocator, b.results);
+  ls_release(b.allocator, b.dtypes);
+  return status;
+}
+
+// ---- The table -------------------------------------------------------------
+static bool in_build_graph(void) {
+  const ls_graph *graph = ls_graph_resolve(ls_graph_current());
+  return graph != NULL && graph->kind == LS_GRAPH_BUILD;
+}
+
+static ls_status reduce(void *self, ls_reduce_op op, ls_nest value,
+                        ls_destinations where, ls_nest *out_value) {
+  ls_parts parts;
+  ls_device_set to;
+  *out_value = ls_none();
+  LS_RETURN_IF_ERROR(ls_destination_set(where, value, &to));
+  ls_status status = ls_parts_init(&parts, value);
+  if (ls_status_is_ok(status)) {
+    if (ls_has_sparse_parts(&parts))
+      ls_log_limited(ls_runtime_current(), "all_reduce slices", 10,
+                     LS_LOG_WARNING, "distribute",
+                     "all-reduce of sparse slices is done on one device");
+    status = in_build_graph() && is_plain(&parts) &&
+                     !ls_device_set_has_cpu(&parts.devices) &&
+                     !ls_device_set_has_cpu(&to) &&
+                     ls_device_set_match(&parts.devices, &to)
+                 ? reduce_together(self, op, &parts, &to, 1, out_value)
+                 : ls_reduce_to_one(op, value, where, out_value);
+  }
+  ls_parts_deinit(&parts);
+  ls_device_set_deinit(&to);
+  return status;
+}
+
+// The values of a batch that can go together: parts, destinations and numbers.
+typedef struct together {
+  ls_allocator *allocator;
+  ls_parts *parts;
+  ls_device_set *to;
+  size_t *numbers;
+  ls_nest *results;
+  size_t count;
+  bool fits;  // All are where they go, and share their devices.
+} together;
+
+static ls_status find_plain(together *t, const ls_nest *values,
+                            const ls_destinations *where, size_t count) {
+  t->parts = ls_new_array(t->allocator, ls_parts, count);
+  t->to = ls_new_array(t->allocator, ls_device_set, count);
+  t->numbers = ls_new_array(t->allocator, size_t, count);
+  t->results = ls_new_array(t->allocator, ls_nest, count);
+  t->fits = true;
+  if (t->parts == NULL || t->to == NULL || t->numbers == NULL ||
+      t->results == NULL)
+    return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i) {
+    ls_parts *parts = &t->parts[t->count];
+    ls_device_set *to = &t->to[t->count];
+    LS_RETURN_IF_ERROR(ls_parts_init(parts, values[i]));
+    if (!is_plain(parts)) {
+      ls_parts_deinit(parts);
+      continue;
+    }
+    t->numbers[t->count++] = i;
+    LS_RETURN_IF_ERROR(ls_destination_set(where[i], values[i], to));
+    t->fits = t->fits && ls_device_set_match(&parts->devices, to) &&
+              ls_device_set_match(&parts->devices, &t->parts[0].devices);
+  }
+  return ls_ok();
+}
+
+static void deinit_together(together *t) {
+  for (size_t i = 0; i < t->count; ++i) {
+    ls_parts_deinit(&t->parts[i]);
+    ls_device_set_deinit(&t->to[i]);
+  }
+  ls_release(t->allocator, t->parts);
+  ls_release(t->allocator, t->to);
+  ls_release(t->allocator, t->numbers);
+  ls_release(t->allocator, t->results);
+}
+
+static ls_status batch_reduce(void *self, ls_reduce_op op,
+                              const ls_nest *values,
+                              const ls_destinations *where, size_t count,
+                              ls_nest *results) {
+  together t = {.allocator = ls_current_allocator()};
+  size_t done = 0;  // Of those that go together.
+  ls_status status =
+      in_build_graph() ? find_plain(&t, values, where, count) : ls_ok();
+  if (ls_status_is_ok(status) && t.count > 0 && t.fits) {
+    status = reduce_together(self, op, t.parts, t.to, t.count, t.results);
+    for (size_t i = 0; i < t.count; ++i)
+      results[t.numbers[i]] = t.results[i];
+    done = t.count;
+  } else if (t.count > 1) {
+    ls_log_limited(ls_runtime_current(), "all_reduce destinations", 10,
+                   LS_LOG_WARNING, "distribute",
+                   "values of a batch are on differing devices or go to "
+                   "differing destinations: they are reduced one by one");
+  }
+  for (size_t i = 0, next = 0; i < count && ls_status_is_ok(status); ++i) {
+    if (next < done && t.numbers[next] == i)
+      ++next;
+    else
+      status = reduce(self, op, values[i], where[i], &results[i]);
+  }
+  deinit_together(&t);
+  return status;
+}
+
+static ls_status gather(void *self, ls_nest value, int axis,
+                        ls_destinations where, ls_nest *out_value) {
+  const all_reduce *how = self;
+  ls_log_limited(ls_runtime_current(), "all_reduce gather", 3, LS_LOG_WARNING,
+                 "distribute",
+                 "gather by %s is done on one device, whose result is copied",
+                 how->algorithm);
+  return ls_gather_to_one(value, axis, where, out_value);
+}
+
+static void release(void *self) {
+  all_reduce *how = self;
+  ls_release(how->allocator, how);
+}
+
+#define ALL_REDUCE_TABLE(text)                                                 \
+  {                                                                            \
+    .name = text, .reduce = reduce, .batch_reduce = batch_reduce,              \
+    .gather = gather, .release = release                                       \
+  }
+static const ls_cross_device_table nccl = ALL_REDUCE_TABLE("nccl");
+static const ls_cross_device_table hierarchical =
+    ALL_REDUCE_TABLE("hierarchical_copy");
+static const ls_cross_device_table collective = ALL_REDUCE_TABLE("collective");
+
+// ---- Making ----------------------------------------------------------------
+static ls_status make(const ls_cross_device_table *table, all_reduce how,
+                      ls_cross_device **out_ops) {
+  *out_ops = NULL;
+  how.allocator = ls_current_allocator();
+  all_reduce *self = ls_new(how.allocator, all_reduce);
+  if (self == NULL) return ls_out_of_memory();
+  *self = how;
+  const ls_status status = ls_cross_device_make(table, self, true, out_ops);
+  if (!ls_status_is_ok(status)) release(self);
+  return status;
+}
+
+ls_status ls_all_reduce_ops_create(const ls_all_reduce_options *options,
+                                   ls_cross_device **out_ops) {
+  LS_REQUIRE(out_ops);
+  static const ls_all_reduce_options defaults;
+  enum { USUAL_GROUP = 10 };
+  if (options == NULL) options = &defaults;
+  *out_ops = NULL;
+  const ls_cross_device_table *table = &nccl;
+  if (options->algorithm != NULL &&
+      strcmp(options->algorithm, hierarchical.name) == 0)
+    table = &hierarchical;
+  else if (options->algorithm != NULL &&
+           strcmp(options->algorithm, nccl.name) != 0)
+    return ls_invalid_argument("algorithm '%s' of an all-reduce: nccl or "
+                               "hierarchical_copy",
+                               options->algorithm);
+  const all_reduce how = {
+      .algorithm = table->name,
+      .hierarchical = table == &hierarchical,
+      .num_packs = options->num_packs.set ? options->num_packs.value : 1,
+      .small_max_bytes = options->small_max_bytes,
+      .small_max_group = options->small_max_group.set
+                             ? options->small_max_group.value
+                             : USUAL_GROUP};
+  if (how.num_packs < 0)
+    return ls_invalid_argument("an all-reduce by %s with num_packs %lld, which "
+                               "is negative",
+                               table->name, (long long)how.num_packs);
+  return make(table, how, out_ops);
+}
+
+ls_status ls_nccl_all_reduce_create(ls_opt num_packs,
+                                    ls_cross_device **out_ops) {
+  LS_REQUIRE(out_ops);
+  return ls_all_reduce_ops_create(
+      &(ls_all_reduce_options){.algorithm = nccl.name, .num_packs = num_packs},
+      out_ops);
+}
+
+ls_status ls_hierarchical_copy_create(ls_opt num_packs,
+                                      ls_cross_device **out_ops) {
+  LS_REQUIRE(out_ops);
+  return ls_all_reduce_ops_create(
+      &(ls_all_reduce_options){.algorithm = hierarchical.name,
+                               .num_packs = num_packs},
+      out_ops);
+}
+
+ls_status ls_collective_create(const char *implementation,
+                               ls_cross_device **out_ops) {
+  return make(&collective, (all_reduce){.algorithm = implementation}, out_ops);
+}

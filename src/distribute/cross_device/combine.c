@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One value from several: the sum that every set of cross-device ops makes, in
+// whatever place. It follows the canonical tree over the positions of the
+// values, which are those of replica ids; who has none is absent from it.
+#include <strings.h>
+
+#include "base/half.h"
+#include "base/require.h"
+#include "base/runtime_internal.h"
+#include "distribute/cross_device/cross_device.h"
+#include "graph/make.h"
+#include "graph/region.h"
+#include "graph/trial.h"
+#include "lockstep/eager.h"
+
+ls_status ls_check_reduce_op(ls_reduce_op op) {
+  return op == LS_REDUCE_SUM || op == LS_REDUCE_MEAN
+             ? ls_ok()
+             : ls_invalid_argument("%s is neither SUM nor MEAN",
+                                   LS_REDUCE_OP_TEXT(op));
+}
+
+ls_status ls_reduce_op_parse(const char *text, ls_reduce_op *out_op) {
+  LS_REQUIRE(text);
+  LS_REQUIRE(out_op);
+  *out_op = LS_REDUCE_SUM;
+  if (text != NULL && strcasecmp(text, "sum") == 0) return ls_ok();
+  *out_op = LS_REDUCE_MEAN;
+  if (text != NULL && strcasecmp(text, "mean") == 0) return ls_ok();
+  return ls_invalid_argument("reduce op '%s' is neither SUM nor MEAN",
+                             text == NULL ? "(none)" : text);
+}
+
+ls_status ls_made_status(ls_tensor tensor) {
+  ls_graph *graph = ls_graph_current();
+  if (tensor.ref != 0 && tensor.graph != NULL)
+    return tensor.graph->kind == LS_GRAPH_EAGER ? ls_tensor_status(tensor)
+                                                : ls_ok();
+  const ls_status error =
+      graph == NULL ? ls_out_of_memory() : ls_graph_take_error(graph);
+  return error != NULL ? error
+                       : ls_invalid_argument("a value is a failed tensor");
+}
+
+// ---- Components ------------------------------------------------------------
+typedef struct tensor_list {
+  ls_allocator *allocator;
+  ls_tensor *items;
+  size_t count, capacity;
+} tensor_list;
+
+static ls_status push(tensor_list *list, ls_nest leaf) {
+  // A map's results on one device count one by one.
+  if (leaf.kind == LS_KIND_DISTRIBUTED) {
+    for (size_t i = 0; i < ls_distributed_count(leaf); ++i)
+      LS_RETURN_IF_ERROR(push(list, ls_distributed_component(leaf, i)));
+    return ls_ok();
+  }
+  ls_tensor tensor;
+  LS_RETURN_IF_ERROR(ls_region_tensor(leaf, &tensor));
+  if (!ls_grow(list->allocator, &list->items, &list->capacity, list->count + 1,
+               sizeof(*list->items)))
+    return ls_out_of_memory();
+  list->items[list->count++] = tensor;
+  return ls_ok();
+}
+
+static ls_status nothing_left(void) {
+  return ls_invalid_argument("the values to put together must be non-empty");
+}
+
+ls_status ls_component_tensors(ls_nest leaf, ls_allocator *allocator,
+                               ls_tensor **items, size_t *out_count) {
+  tensor_list list = {.allocator = allocator};
+  ls_status status = ls_ok();
+  const ls_variable *variable = ls_nest_as_variable(leaf);
+  if (variable != NULL && variable->num_components > 0)
+    for (size_t i = 0; i < variable->num_components && ls_status_is_ok(status);
+         ++i)
+      status = push(&list, (ls_nest){.kind = LS_KIND_VARIABLE,
+                                     .as.ref = variable->components[i]});
+  else
+    status = push(&list, leaf);
+  if (ls_status_is_ok(status) && list.count == 0) status = nothing_left();
+  *items = list.items;
+  *out_count = list.count;
+  return status;
+}
+
+// ---- Means -----------------------------------------------------------------
+static ls_tensor converted(ls_tensor x, ls_dtype dtype) {
+  return ls_tensor_dtype(x) == dtype ? x : ls_convert(x, dtype);
+}
+
+ls_tensor ls_mean_of_sum(ls_tensor sum, double total, bool divide) {
+  const ls_dtype dtype = ls_tensor_dtype(sum);
+  const ls_dtype result = ls_mean_dtype(dtype);
+  ls_tensor x = converted(sum, ls_is_half(result) ? LS_DTYPE_F32 : result);
+  const bool wide = result == LS_DTYPE_F64;
+  if (divide || !ls_dtype_is_float(dtype))
+    x = ls_div(x, ls_scalar(ls_tensor_dtype(x), total));
+  else if (total != 1)
+    x = ls_mul_scalar(x, wide ? 1.0 / total : (double)(1.0f / (float)total));
+  return converted(x, result);
+}
+
+// ---- Sums ------------------------------------------------------------------
+// Along the canonical tree; failed tensors are absent, failed if all are.
+static ls_tensor tree_sum(const ls_tensor *items, size_t count) {
+  size_t present = 0, half = 1;
+  for (size_t i = 0; i < count; ++i)
+    present += items[i].ref != 0;
+  if (present == 0) return ls_failed_tensor();
+  if (present == count) return ls_add_n(items, count);
+  while (half * 2 < count)
+    half *= 2;
+  const ls_tensor a = tree_sum(items, half);
+  const ls_tensor b = tree_sum(items + half, count - half);
+  if (a.ref == 0 || b.ref == 0) return a.ref == 0 ? b : a;
+  return ls_add(a, b);
+}
+
+static ls_tensor extreme(ls_reduce_op op, const ls_tensor *items,
+                         size_t count) {
+  ls_tensor x = items[0];
+  for (size_t i = 1; i < count; ++i)
+    x = op == LS_REDUCE_MAX ? ls_maximum(x, items[i]) : ls_minimum(x, items[i]);
+  return x;
+}
+
+ls_status ls_check_same_shapes(const ls_tensor *items, size_t count) {
+  size_t first = 0;
+  while (first < count && items[first].ref == 0)
+    ++first;
+  for (size_t i = first + 1; i < count; ++i) {
+    if (items[i].ref == 0) continue;
+    const ls_dtype dtype = ls_tensor_dtype(items[first]);
+    const ls_shape a = ls_tensor_shape(items[first]);
+    const ls_shape b = ls_tensor_shape(items[i]);
+    if (ls_tensor_dtype(items[i]) == dtype && ls_shape_compatible(a, b))
+      continue;
+    return ls_invalid_argument("the values are %s on replica %zu and %s on "
+                               "replica %zu",
+                               LS_SHAPE_TEXT(dtype, a), first,
+                               LS_SHAPE_TEXT(ls_tensor_dtype(items[i]), b), i);
+  }
+  return ls_ok();
+}
+
+// What is added: one tensor a component, absent where it has none, made from
+// map outputs by adding their items from left to right.
+typedef struct terms {
+  ls_allocator *allocator;
+  ls_tensor *items;
+  size_t count;
+  size_t num_values;  // Items of map outputs count one by one.
+  bool simple;        // No map outputs, nothing absent.
+  ls_dtype dtype;
+} terms;
+
+static ls_status add_term(terms *t, ls_nest component, bool wide) {
+  ls_tensor *items = NULL;
+  size_t count = 0;
+  const bool none = component.kind == LS_KIND_NONE ||
+                    (component.kind == LS_KIND_DISTRIBUTED &&
+                     ls_distributed_count(component) == 0);
+  ls_status status = ls_ok();
+  ls_tensor sum = ls_failed_tensor();
+  if (!none)
+    status = ls_component_tensors(component, t->allocator, &items, &count);
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+    t->dtype = ls_tensor_dtype(items[i]);
+    const ls_tensor item = wide && ls_is_half(t->dtype)
+                               ? ls_convert(items[i], LS_DTYPE_F32)
+                               : items[i];
+    sum = i == 0 ? item : ls_add(sum, item);
+    status = ls_made_status(sum);
+  }
+  ls_release(t->allocator, items);
+  t->items[t->count++] = sum;
+  t->num_values += count;
+  return status;
+}
+
+static ls_status fill_terms(terms *t, ls_reduce_op op, const ls_parts *parts,
+                            bool accumulates) {
+  const size_t count = parts->devices.count;
+  t->items = ls_new_array(t->allocator, ls_tensor, count);
+  if (t->items == NULL) return ls_out_of_memory();
+  t->simple = true;
+  for (size_t i = 0; i < count; ++i)
+    t->simple = t->simple && parts->items[i].kind != LS_KIND_NONE &&
+                parts->items[i].kind != LS_KIND_DISTRIBUTED;
+  // The n-ary add is wide itself.
+  const bool wide = !accumulates && (op == LS_REDUCE_MEAN || !t->simple);
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(add_term(t, parts->items[i], wide));
+  return t->num_values == 0 ? nothing_left()
+                            : ls_check_same_shapes(t->items, count);
+}
+
+static ls_status reduce_terms(ls_reduce_op op, const terms *t,
+                              ls_tensor *out_tensor) {
+  if (op == LS_REDUCE_MAX || op == LS_REDUCE_MIN) {
+    *out_tensor = extreme(op, t->items, t->count);
+    return ls_made_status(*out_tensor);
+  }
+  ls_tensor x = tree_sum(t->items, t->count);
+  if (op == LS_REDUCE_MEAN) x = ls_mean_of_sum(x, (double)t->num_values, false);
+  *out_tensor =
+      converted(x, op == LS_REDUCE_MEAN ? ls_mean_dtype(t->dtype) : t->dtype);
+  return ls_made_status(*out_tensor);
+}
+
+// Only who is there is given to the caller's function.
+static ls_status accumulate_terms(ls_reduce_op op, terms *t,
+                                  ls_accumulate_function accumulate, void *user,
+                                  ls_tensor *out_tensor) {
+  size_t count = 0;
+  for (size_t i = 0; i < t->count; ++i)
+    if (t->items[i].ref != 0) t->items[count++] = t->items[i];
+  ls_tensor x = accumulate(t->items, count, user);
+  LS_RETURN_IF_ERROR(ls_made_status(x));
+  if (op == LS_REDUCE_MEAN) x = ls_mean_of_sum(x, (double)t->num_values, false);
+  *out_tensor = x;
+  return ls_made_status(x);
+}
+
+ls_status ls_reduce_tensors(ls_reduce_op op, const ls_tensor *items,
+                            size_t count, ls_tensor *out_tensor) {
+  ls_allocator *allocator = ls_current_allocator();
+  *out_tensor = ls_failed_tensor();
+  ls_parts parts = {.items = ls_new_array(allocator, ls_nest, count)};
+  if (parts.items == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i)
+    parts.items[i] = ls_leaf(items[i]);
+  parts.devices.count = count;
+  terms t = {.allocator = allocator};
+  ls_status status = fill_terms(&t, op, &parts, false);
+  if (ls_status_is_ok(status)) status = reduce_terms(op, &t, out_tensor);
+  if (ls_status_is_ok(status) && count == 1) {
+    *out_tensor = ls_identity(*out_tensor);
+    status = ls_made_status(*out_tensor);
+  }
+  ls_release(allocator, t.items);
+  ls_release(allocator, parts.items);
+  return status;
+}
+
+ls_status ls_reduce_parts(ls_reduce_op op, const ls_parts *parts,
+                          ls_accumulate_function accumulate, void *user,
+                          ls_nest *out_value) {
+  *out_value = ls_none();
+  if (ls_has_sparse_parts(parts)) return ls_join_parts(op, parts, out_value);
+  terms t = {.allocator = ls_current_allocator()};
+  ls_tensor made = ls_failed_tensor();
+  ls_status status = fill_terms(&t, op, parts, accumulate != NULL);
+  if (ls_status_is_ok(status))
+    status = accumulate == NULL
+                 ? reduce_terms(op, &t, &made)
+                 : accumulate_terms(op, &t, accumulate, user, &made);
+  ls_release(t.allocator, t.items);
+  if (ls_status_is_ok(status)) *out_value = ls_leaf(made);
+  return status;
+}
+
+// ---- One gradient ----------------------------------------------------------
+static ls_status sum_gradient(const ls_tensor *items, size_t count, bool mean,
+                              ls_tensor *out_sum, ls_tensor *out_not_finite) {
+  if (out_not_finite != NULL) *out_not_finite = ls_failed_tensor();
+  LS_RETURN_IF_ERROR(
+      ls_reduce_tensors(mean && count > 1 ? LS_REDUCE_MEAN : LS_REDUCE_SUM,
+                        items, count, out_sum));
+  if (out_not_finite == NULL) return ls_ok();
+  ls_tensor finite = ls_failed_tensor();
+  for (size_t i = 0; i < count; ++i) {
+    const ls_tensor each = ls_reduce_and(ls_is_finite(items[i]), LS_ALL_AXES);
+    finite = i == 0 ? each : ls_and(finite, each);
+  }
+  *out_not_finite = ls_not(finite);
+  return ls_made_status(*out_not_finite);
+}
+
+ls_status ls_sum_gradient(const ls_tensor *items, size_t count, bool mean,
+                          ls_tensor *out_sum, ls_tensor *out_not_finite) {
+  LS_REQUIRE(out_sum);
+  LS_REQUIRE_ITEMS(items, count);
+  ls_trial trial;
+  ls_trial_begin(&trial);
+  return ls_trial_end(
+      &trial, sum_gradient(items, count, mean, out_sum, out_not_finite));
+}
+
+// ---- Gathering -------------------------------------------------------------
+ls_status ls_gather_tensors(const ls_tensor *items, size_t count, int axis,
+                            ls_tensor *out_tensor) {
+  *out_tensor = ls_failed_tensor();
+  size_t known = count;  // The first whose rank is.
+  for (size_t i = 0; i < count; ++i) {
+    const ls_shape shape = ls_tensor_shape(items[i]);
+    if (shape.rank < 0) continue;
+    if (known == count) known = i;
+    const ls_shape first = ls_tensor_shape(items[known]);
+    if (shape.rank == 0)
+      return ls_invalid_argument("scalars cannot be gathered: there is no axis "
+                                 "to put them along");
+    if (axis < 0 || axis >= shape.rank)
+      return ls_invalid_argument("gather along axis %d of rank %d; 0 to %d are "
+                                 "possible",
+                                 axis, shape.rank, shape.rank - 1);
+    bool fits = shape.rank == first.rank;
+    for (int d = 0; fits && d < shape.rank; ++d)
+      fits = d == axis || shape.dim[d] < 0 || first.dim[d] < 0 ||
+             shape.dim[d] == first.dim[d];
+    if (!fits)
+      return ls_invalid_argument(
+          "gather along axis %d: replica %zu has %s, replica %zu %s", axis,
+          known, LS_SHAPE_TEXT(ls_tensor_dtype(items[known]), first), i,
+          LS_SHAPE_TEXT(ls_tensor_dtype(items[i]), shape));
+  }
+  *out_tensor =
+      count == 1 ? ls_identity(items[0]) : ls_concatenate(items, count, axis);
+  return ls_made_status(*out_tensor);
+}

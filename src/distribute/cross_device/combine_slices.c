@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sparse slices from several components: put behind each other, in the order of
+// replica ids; dense where one of them is.
+#include "base/runtime_internal.h"
+#include "distribute/cross_device/cross_device.h"
+#include "graph/region.h"
+
+// Components as a list, the items of map outputs one by one.
+typedef struct leaf_list {
+  ls_allocator *allocator;
+  ls_nest *items;
+  size_t count, capacity, sparse;
+} leaf_list;
+
+static ls_status push_leaf(leaf_list *list, ls_nest leaf) {
+  if (leaf.kind == LS_KIND_NONE) return ls_ok();
+  if (leaf.kind == LS_KIND_DISTRIBUTED) {
+    for (size_t i = 0; i < ls_distributed_count(leaf); ++i)
+      LS_RETURN_IF_ERROR(push_leaf(list, ls_distributed_component(leaf, i)));
+    return ls_ok();
+  }
+  if (!ls_grow(list->allocator, &list->items, &list->capacity, list->count + 1,
+               sizeof(*list->items)))
+    return ls_out_of_memory();
+  list->items[list->count++] = leaf;
+  list->sparse += leaf.kind == LS_KIND_SLICES;
+  return ls_ok();
+}
+
+// Values and indices behind each other, duplicates as they are. Indices of
+// several types become i64.
+static ls_status join_slices(ls_reduce_op op, const leaf_list *list,
+                             ls_tensor *values, ls_tensor *indices,
+                             ls_nest *out_value) {
+  ls_tensor shape = ls_failed_tensor();
+  bool mixed = false;
+  for (size_t i = 0; i < list->count; ++i) {
+    ls_slices_parts parts;
+    LS_RETURN_IF_ERROR(ls_slices_parts_of(list->items[i], &parts));
+    values[i] = parts.values;
+    indices[i] = parts.indices;
+    if (i == 0) shape = parts.dense_shape;
+    mixed = mixed || ls_tensor_dtype(indices[i]) != ls_tensor_dtype(indices[0]);
+  }
+  for (size_t i = 0; mixed && i < list->count; ++i)
+    indices[i] = ls_convert(indices[i], LS_DTYPE_I64);
+  ls_tensor where = ls_concatenate(indices, list->count, 0);
+  ls_tensor what = ls_concatenate(values, list->count, 0);
+  if (op == LS_REDUCE_MEAN)
+    what = ls_mean_of_sum(what, (double)list->count, false);
+  LS_RETURN_IF_ERROR(ls_made_status(where));
+  LS_RETURN_IF_ERROR(ls_made_status(what));
+  return ls_take_nest(ls_nest_slices(ls_leaf(what), where, shape), out_value);
+}
+
+// A dense value among them makes all dense: each one's rows are added up first,
+// then follows the tree.
+static ls_status dense_sum(ls_reduce_op op, const leaf_list *list,
+                           ls_tensor *items, ls_nest *out_value) {
+  ls_tensor like = ls_failed_tensor(), sum;
+  for (size_t i = 0; i < list->count; ++i) {
+    if (list->items[i].kind == LS_KIND_SLICES) continue;
+    LS_RETURN_IF_ERROR(ls_region_tensor(list->items[i], &items[i]));
+    if (like.ref == 0) like = items[i];
+  }
+  for (size_t i = 0; i < list->count; ++i) {
+    if (list->items[i].kind != LS_KIND_SLICES) continue;
+    ls_slices_parts parts;
+    LS_RETURN_IF_ERROR(ls_slices_parts_of(list->items[i], &parts));
+    items[i] = ls_indexed_slices(parts.indices, parts.values, like);
+    LS_RETURN_IF_ERROR(ls_made_status(items[i]));
+  }
+  LS_RETURN_IF_ERROR(ls_reduce_tensors(op, items, list->count, &sum));
+  *out_value = ls_leaf(sum);
+  return ls_ok();
+}
+
+static ls_status reduce_slices(ls_reduce_op op, const leaf_list *list,
+                               ls_nest *out_value) {
+  if (list->count == 1) {
+    *out_value = ls_nest_retain(list->items[0]);
+    return ls_ok();
+  }
+  ls_tensor *room = ls_new_array(list->allocator, ls_tensor, 2 * list->count);
+  if (room == NULL) return ls_out_of_memory();
+  const ls_status status =
+      list->sparse == list->count
+          ? join_slices(op, list, room, room + list->count, out_value)
+          : dense_sum(op, list, room, out_value);
+  ls_release(list->allocator, room);
+  return status;
+}
+
+bool ls_has_sparse_parts(const ls_parts *parts) {
+  for (size_t i = 0; i < parts->devices.count; ++i) {
+    const ls_nest item = parts->items[i];
+    if (item.kind == LS_KIND_SLICES) return true;
+    for (size_t k = 0; k < ls_distributed_count(item); ++k)
+      if (ls_distributed_component(item, k).kind == LS_KIND_SLICES) return true;
+  }
+  return false;
+}
+
+ls_status ls_join_parts(ls_reduce_op op, const ls_parts *parts,
+                        ls_nest *out_value) {
+  leaf_list list = {.allocator = ls_current_allocator()};
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < parts->devices.count && ls_status_is_ok(status); ++i)
+    status = push_leaf(&list, parts->items[i]);
+  if (ls_status_is_ok(status)) status = reduce_slices(op, &list, out_value);
+  ls_release(list.allocator, list.items);
+  return status;
+}

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sets of cross-device ops: a table, what it works on, and the checks before
+// each call.
+#include "distribute/cross_device/cross_device.h"
+
+#include <stdio.h>
+
+#include "base/require.h"
+#include "base/runtime_internal.h"
+#include "distribute/replicas/context.h"
+
+static void destroy_ops(ls_object *object) {
+  ls_cross_device *ops = (ls_cross_device *)object;
+  if (ops->table->release != NULL) ops->table->release(ops->self);
+  ls_release(ops->allocator, ops);
+}
+
+static void print_ops(const ls_object *object, char *buffer, size_t size) {
+  snprintf(buffer, size, "cross-device ops %s",
+           ls_cross_device_name((const ls_cross_device *)object));
+}
+
+static const ls_object_type ops_type = {
+    .name = "cross-device ops", .destroy = destroy_ops, .print = print_ops};
+
+ls_status ls_cross_device_make(const ls_cross_device_table *table, void *self,
+                               bool built_in, ls_cross_device **out_ops) {
+  *out_ops = NULL;
+  ls_allocator *allocator = ls_current_allocator();
+  ls_cross_device *ops = ls_new(allocator, ls_cross_device);
+  if (ops == NULL) return ls_out_of_memory();
+  ls_object_init(&ops->object, &ops_type);
+  ops->allocator = allocator;
+  ops->table = table;
+  ops->self = self;
+  ops->built_in = built_in;
+  *out_ops = ops;
+  return ls_ok();
+}
+
+ls_status ls_cross_device_create(const ls_cross_device_table *table, void *self,
+                                 ls_cross_device **out_ops) {
+  LS_REQUIRE(table);
+  LS_REQUIRE(out_ops);
+  *out_ops = NULL;
+  return table == NULL
+             ? ls_invalid_argument("the table of cross-device ops is NULL")
+             : ls_cross_device_make(table, self, false, out_ops);
+}
+
+ls_cross_device *ls_cross_device_retain(ls_cross_device *ops) {
+  return ls_object_retain(ops);
+}
+
+void ls_cross_device_release(ls_cross_device *ops) { ls_object_release(ops); }
+
+const char *ls_cross_device_name(const ls_cross_device *ops) {
+  return ops->table->name != NULL ? ops->table->name : "cross-device ops";
+}
+
+// ---- Checks ----------------------------------------------------------------
+static ls_status lacks(const ls_cross_device *ops, const char *what) {
+  return ls_unimplemented("the cross-device ops '%s' have no %s",
+                          ls_cross_device_name(ops), what);
+}
+
+static bool can_be_reduced(ls_nest value) {
+  const ls_variable *variable = ls_nest_as_variable(value);
+  return value.kind == LS_KIND_DISTRIBUTED || value.kind == LS_KIND_TENSOR ||
+         value.kind == LS_KIND_SLICES ||
+         (variable != NULL && variable->num_components > 0);
+}
+
+static ls_status check_pair(ls_nest value, ls_destinations where,
+                            const char *what) {
+  char text[200];
+  ls_device_set devices;
+  LS_RETURN_IF_ERROR(ls_nest_status(value));
+  if (!can_be_reduced(value))
+    return ls_invalid_argument("%s of %s, which is no distributed value or "
+                               "tensor",
+                               what, ls_nest_print(value, text, sizeof(text)));
+  if (value.kind == LS_KIND_DISTRIBUTED && ls_distributed_count(value) == 0)
+    return ls_invalid_argument("%s: the values to put together must be "
+                               "non-empty",
+                               what);
+  LS_RETURN_IF_ERROR(ls_destination_set(where, value, &devices));
+  ls_device_set_deinit(&devices);
+  return ls_ok();
+}
+
+// ---- Calls -----------------------------------------------------------------
+ls_status ls_cross_device_reduce(ls_cross_device *ops, ls_reduce_op op,
+                                 ls_nest value, ls_destinations where,
+                                 ls_nest *out_value) {
+  LS_REQUIRE(ops);
+  LS_REQUIRE(out_value);
+  *out_value = ls_none();
+  LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
+  if (ops->table->reduce == NULL) return lacks(ops, "reduce");
+  LS_RETURN_IF_ERROR(check_pair(value, where, "reduce"));
+  ls_trial trial;
+  ls_trial_begin(&trial);
+  return ls_trial_end_with(
+      &trial, ops->table->reduce(ops->self, op, value, where, out_value),
+      out_value);
+}
+
+ls_status ls_cross_device_batch_reduce(ls_cross_device *ops, ls_reduce_op op,
+                                       const ls_nest *values,
+                                       const ls_destinations *where,
+                                       size_t count, ls_nest *out_list) {
+  LS_REQUIRE(ops);
+  LS_REQUIRE(out_list);
+  LS_REQUIRE_ITEMS(values, count);
+  LS_REQUIRE_ITEMS(where, count);
+  *out_list = ls_none();
+  LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
+  if (ops->table->batch_reduce == NULL) return lacks(ops, "batch_reduce");
+  if (count == 0 || values == NULL || where == NULL)
+    return ls_invalid_argument("value_destination_pairs of batch_reduce are "
+                               "empty");
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(
+        ls_status_annotate(check_pair(values[i], where[i], "batch_reduce"),
+                           "in value_destination_pairs, pair %zu", i));
+  ls_allocator *allocator = ls_current_allocator();
+  ls_nest *results = ls_new_array(allocator, ls_nest, count);
+  if (results == NULL) return ls_out_of_memory();
+  ls_trial trial;
+  ls_trial_begin(&trial);
+  ls_status status =
+      ls_trial_end(&trial, ops->table->batch_reduce(ops->self, op, values,
+                                                    where, count, results));
+  if (ls_status_is_ok(status))
+    status =
+        ls_take_nest(ls_nest_sequence(LS_KIND_LIST, results, count), out_list);
+  else
+    for (size_t i = 0; i < count; ++i)
+      ls_nest_release(results[i]);
+  ls_release(allocator, results);
+  return status;
+}
+
+ls_status ls_cross_device_broadcast(ls_cross_device *ops, ls_nest value,
+                                    ls_destinations where, ls_nest *out_value) {
+  LS_REQUIRE(ops);
+  LS_REQUIRE(out_value);
+  *out_value = ls_none();
+  if (value.kind != LS_KIND_TENSOR && value.kind != LS_KIND_SLICES) {
+    LS_RETURN_IF_ERROR(ls_nest_status(value));
+    char text[200];
+    return ls_invalid_argument("broadcast of %s, which is no tensor",
+                               ls_nest_print(value, text, sizeof(text)));
+  }
+  ls_device_set devices;
+  LS_RETURN_IF_ERROR(ls_destination_set(where, ls_none(), &devices));
+  ls_trial trial;
+  ls_trial_begin(&trial);
+  const ls_status status =
+      ops->table->broadcast != NULL
+          ? ops->table->broadcast(ops->self, value, where, out_value)
+          : ls_copy_to(value, &devices, out_value);
+  ls_device_set_deinit(&devices);
+  return ls_trial_end_with(&trial, status, out_value);
+}
+
+ls_status ls_cross_device_gather(ls_cross_device *ops, ls_nest value, int axis,
+                                 ls_destinations where, ls_nest *out_value) {
+  LS_REQUIRE(ops);
+  LS_REQUIRE(out_value);
+  *out_value = ls_none();
+  if (ops->table->gather == NULL) return lacks(ops, "gather");
+  if (ls_nest_has_slices(value))
+    return ls_unimplemented("gather of IndexedSlices");
+  LS_RETURN_IF_ERROR(check_pair(value, where, "gather"));
+  ls_trial trial;
+  ls_trial_begin(&trial);
+  return ls_trial_end_with(
+      &trial, ops->table->gather(ops->self, value, axis, where, out_value),
+      out_value);
+}
+
+// ---- Copies ----------------------------------------------------------------
+// On the device that is current.
+static ls_status copy(ls_nest value, ls_nest *out_copy) {
+  if (value.kind == LS_KIND_TENSOR) {
+    *out_copy = ls_leaf(ls_identity(value.as.tensor));
+    return ls_made_status(out_copy->as.tensor);
+  }
+  ls_slices_parts parts;
+  LS_RETURN_IF_ERROR(ls_slices_parts_of(value, &parts));
+  const ls_tensor values = ls_identity(parts.values);
+  const ls_tensor indices = ls_identity(parts.indices);
+  LS_RETURN_IF_ERROR(ls_made_status(values));
+  LS_RETURN_IF_ERROR(ls_made_status(indices));
+  if (parts.dense_shape.ref != 0) {
+    parts.dense_shape = ls_identity(parts.dense_shape);
+    LS_RETURN_IF_ERROR(ls_made_status(parts.dense_shape));
+  }
+  return ls_take_nest(
+      ls_nest_slices(ls_leaf(values), indices, parts.dense_shape), out_copy);
+}
+
+ls_status ls_copy_to(ls_nest value, const ls_device_set *devices,
+                     ls_nest *out_value) {
+  *out_value = ls_none();
+  ls_allocator *allocator = ls_current_allocator();
+  const size_t count = devices->count;
+  ls_nest *items = ls_new_array(allocator, ls_nest, count);
+  const char **names = ls_new_array(allocator, const char *, count);
+  ls_status status =
+      items == NULL || names == NULL ? ls_out_of_memory() : ls_ok();
+  size_t made = 0;
+  for (; made < count && ls_status_is_ok(status); ++made) {
+    names[made] = devices->names[made].text;
+    LS_DEVICE_SCOPE(names[made]) { status = copy(value, &items[made]); }
+  }
+  if (ls_status_is_ok(status))
+    status = ls_take_nest(
+        ls_nest_distributed_on(LS_MIRRORED, items, names, count), out_value);
+  else
+    for (size_t i = 0; items != NULL && i < made; ++i)
+      ls_nest_release(items[i]);
+  ls_release(allocator, items);
+  ls_release(allocator, names);
+  return status;
+}

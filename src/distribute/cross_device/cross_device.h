@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Cross-device ops inside: what the sets are made of.
+#ifndef LS_DISTRIBUTE_CROSS_DEVICE_CROSS_DEVICE_H_
+#define LS_DISTRIBUTE_CROSS_DEVICE_CROSS_DEVICE_H_
+
+#include "distribute/values/destinations.h"
+#include "lockstep/cross_device.h"
+
+struct ls_cross_device {
+  ls_object object;
+  ls_allocator *allocator;
+  const ls_cross_device_table *table;
+  void *self;
+  bool built_in;
+};
+
+// A built-in set: adds in the canonical order and may be lowered to the
+// engine's all_reduce.
+ls_status ls_cross_device_make(const ls_cross_device_table *table, void *self,
+                               bool built_in, ls_cross_device **out_ops);
+// By collectives of this implementation, for ls_cross_device_auto.
+ls_status ls_collective_create(const char *implementation,
+                               ls_cross_device **out_ops);
+// What reduce_to_one does with default options: what other sets fall back to.
+ls_status ls_reduce_to_one(ls_reduce_op op, ls_nest value,
+                           ls_destinations where, ls_nest *out_value);
+ls_status ls_gather_to_one(ls_nest value, int axis, ls_destinations where,
+                           ls_nest *out_value);
+
+// ---- One value from several ------------------------------------------------
+// The sum or mean (or largest, smallest) of some tensors, along the canonical
+// tree over their positions. A mean of integers is a float: f64 of 32 and 64
+// bits, else f32.
+//   LS_INVALID_ARGUMENT  shapes that differ.
+ls_status ls_reduce_tensors(ls_reduce_op op, const ls_tensor *items,
+                            size_t count, ls_tensor *out_tensor);
+// The same (SUM or MEAN) for one value of each replica of a strategy: a table
+// of the user's own is asked.
+ls_status ls_strategy_combine(ls_strategy *strategy, ls_reduce_op op,
+                              const ls_tensor *items, size_t count,
+                              ls_tensor *out_tensor);
+// The same of components, whose order is that of replica ids: a tensor or, when
+// all of them are, slices. `accumulate` (NULL: the tree) adds in its place. The
+// caller owns the result.
+ls_status ls_reduce_parts(ls_reduce_op op, const ls_parts *parts,
+                          ls_accumulate_function accumulate, void *user,
+                          ls_nest *out_value);
+// Whether a component, or an item of a map output, is slices; and what becomes
+// of components then.
+bool ls_has_sparse_parts(const ls_parts *parts);
+ls_status ls_join_parts(ls_reduce_op op, const ls_parts *parts,
+                        ls_nest *out_value);
+// sum times 1 / total, reciprocal and product in f64 for f64, else in f32; with
+// `divide`, and of integers, a true division.
+ls_tensor ls_mean_of_sum(ls_tensor sum, double total, bool divide);
+
+// The tensors behind each other along an axis.
+ls_status ls_gather_tensors(const ls_tensor *items, size_t count, int axis,
+                            ls_tensor *out_tensor);
+// The values of a leaf's components as tensors, in order: of a distributed
+// value, of a distributed variable, of map outputs all their items. `*items` is
+// released with the allocator.
+ls_status ls_component_tensors(ls_nest leaf, ls_allocator *allocator,
+                               ls_tensor **items, size_t *out_count);
+// The status of a tensor that was just made: why it failed.
+ls_status ls_made_status(ls_tensor tensor);
+// OK when all have one type and shapes that can be equal; failed tensors do not
+// count.
+ls_status ls_check_same_shapes(const ls_tensor *items, size_t count);
+// OK for SUM and MEAN.
+ls_status ls_check_reduce_op(ls_reduce_op op);
+
+// A copy of a tensor or of slices on each device, as a Mirrored.
+ls_status ls_copy_to(ls_nest value, const ls_device_set *devices,
+                     ls_nest *out_value);
+
+#endif  // LS_DISTRIBUTE_CROSS_DEVICE_CROSS_DEVICE_H_

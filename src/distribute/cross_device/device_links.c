@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Choosing a set of cross-device ops by what devices there are and how they are
+// linked. Whatever is chosen, results have the same bits.
+#include "base/require.h"
+#include "base/runtime_internal.h"
+#include "distribute/cross_device/cross_device.h"
+
+// ---- Devices ---------------------------------------------------------------
+static ls_status canonical_set(ls_allocator *allocator,
+                               const char *const *devices, size_t count,
+                               ls_device_set *out_set) {
+  *out_set =
+      (ls_device_set){.allocator = allocator,
+                      .names = ls_new_array(allocator, ls_device_name, count)};
+  if (out_set->names == NULL) return ls_out_of_memory();
+  for (; out_set->count < count; ++out_set->count)
+    LS_RETURN_IF_ERROR(ls_device_canonical(devices[out_set->count], NULL,
+                                           &out_set->names[out_set->count]));
+  return count > 0 ? ls_ok()
+                   : ls_invalid_argument("there is no device to choose "
+                                         "cross-device ops for");
+}
+
+static bool is_of(const char *name, const char *type) {
+  return strstr(name, type) != NULL;
+}
+
+static size_t count_of(const ls_device_set *set, const char *type) {
+  size_t count = 0;
+  for (size_t i = 0; i < set->count; ++i)
+    count += is_of(set->names[i].text, type);
+  return count;
+}
+
+// The number of a device in the machine, or the number of those.
+static size_t find_visible(const ls_machine *machine, const char *name) {
+  for (size_t i = 0; i < machine->num_devices; ++i) {
+    ls_device_name visible;
+    const ls_status status =
+        ls_device_canonical(machine->devices[i].name, NULL, &visible);
+    const bool same =
+        ls_status_is_ok(status) && strcmp(visible.text, name) == 0;
+    ls_status_free(status);
+    if (same) return i;
+  }
+  return machine->num_devices;
+}
+
+static void log_unused(const ls_device_set *set, const ls_machine *machine) {
+  for (size_t i = 0; i < machine->num_devices; ++i) {
+    ls_device_name visible;
+    const ls_status status =
+        ls_device_canonical(machine->devices[i].name, NULL, &visible);
+    if (ls_status_is_ok(status) &&
+        ls_device_set_find(set, visible.text) == set->count)
+      ls_runtime_log(ls_runtime_current(), LS_LOG_INFO, "distribute",
+                     "device %s is visible and not used", visible.text);
+    ls_status_free(status);
+  }
+}
+
+static bool warn(const char *why, const char *device) {
+  ls_runtime_log(ls_runtime_current(), LS_LOG_WARNING, "distribute",
+                 "device %s %s: values are reduced to one device", device, why);
+  return false;
+}
+
+static bool all_are_visible_gpus(const ls_device_set *set,
+                                 const ls_machine *machine) {
+  for (size_t i = 0; i < set->count; ++i)
+    if (find_visible(machine, set->names[i].text) == machine->num_devices)
+      return warn("is not visible", set->names[i].text);
+  for (size_t i = 0; i < set->count; ++i)
+    if (!is_of(set->names[i].text, "/device:GPU:"))
+      return warn("is no GPU", set->names[i].text);
+  return true;
+}
+
+// ---- Links -----------------------------------------------------------------
+enum { CUBE_SIZE = 8 };
+
+// Two squares of GPUs, all linked within, and each with its like in the other:
+// the mesh of a DGX-1, bit k for a link to device k.
+static const unsigned cube_mesh[CUBE_SIZE] = {
+    1u << 1 | 1u << 2 | 1u << 3 | 1u << 4,
+    1u << 0 | 1u << 2 | 1u << 3 | 1u << 5,
+    1u << 0 | 1u << 1 | 1u << 3 | 1u << 6,
+    1u << 0 | 1u << 1 | 1u << 2 | 1u << 7,
+    1u << 0 | 1u << 5 | 1u << 6 | 1u << 7,
+    1u << 1 | 1u << 4 | 1u << 6 | 1u << 7,
+    1u << 2 | 1u << 4 | 1u << 5 | 1u << 7,
+    1u << 3 | 1u << 4 | 1u << 5 | 1u << 6,
+};
+
+static bool is_cube_mesh(const ls_device_set *set, const ls_machine *machine) {
+  if (set->count < CUBE_SIZE) return false;
+  for (size_t i = 0; i < CUBE_SIZE; ++i) {
+    const ls_machine_device *device =
+        &machine->devices[find_visible(machine, set->names[i].text)];
+    unsigned links = 0;
+    for (size_t k = 0; k < device->num_links; ++k) {
+      const int other = device->links[k];
+      if (other < 0 || other >= CUBE_SIZE) return false;
+      links |= 1u << other;
+    }
+    if ((links & ~(1u << i)) != cube_mesh[i]) return false;
+  }
+  return true;
+}
+
+// ---- Choosing --------------------------------------------------------------
+ls_status ls_cross_device_by_links(const char *const *devices,
+                                   size_t num_devices,
+                                   const ls_machine *machine,
+                                   ls_cross_device **out_ops) {
+  LS_REQUIRE(machine);
+  LS_REQUIRE(out_ops);
+  LS_REQUIRE_ITEMS(devices, num_devices);
+  *out_ops = NULL;
+  ls_device_set set;
+  ls_status status =
+      canonical_set(ls_current_allocator(), devices, num_devices, &set);
+  if (ls_status_is_ok(status)) {
+    log_unused(&set, machine);
+    if (!all_are_visible_gpus(&set, machine))
+      status = ls_reduce_to_one_create(NULL, out_ops);
+    else if (is_cube_mesh(&set, machine))
+      status =
+          ls_hierarchical_copy_create(LS_SOME((long long)set.count), out_ops);
+    else
+      status = ls_nccl_all_reduce_create(LS_SOME(1), out_ops);
+  }
+  ls_device_set_deinit(&set);
+  return status;
+}
+
+static const char *choose_implementation(const ls_device_set *set,
+                                         const ls_machine *machine) {
+  const size_t gpus = count_of(set, "/device:GPU:");
+  const size_t cpus = count_of(set, "/device:CPU:");
+  const ls_graph *graph = ls_graph_resolve(ls_graph_current());
+  if (cpus == set->count)
+    return graph != NULL && graph->kind == LS_GRAPH_BUILD ? NULL : "RING";
+  if (gpus != set->count) return NULL;
+  size_t visible = 0;
+  for (size_t i = 0; i < machine->num_devices; ++i) {
+    ls_device_name name;
+    const ls_status status =
+        ls_device_canonical(machine->devices[i].name, NULL, &name);
+    visible += ls_status_is_ok(status) && is_of(name.text, "/device:GPU:");
+    ls_status_free(status);
+  }
+  // Two logical devices on one GPU cannot both be of one NCCL group.
+  const bool shared =
+      machine->num_physical_gpus != 0 && machine->num_physical_gpus < visible;
+  return machine->has_nccl && !shared ? "NCCL" : "RING";
+}
+
+ls_status ls_cross_device_auto(const char *const *devices, size_t num_devices,
+                               const ls_machine *machine,
+                               ls_cross_device **out_ops) {
+  LS_REQUIRE(out_ops);
+  LS_REQUIRE_ITEMS(devices, num_devices);
+  *out_ops = NULL;
+  ls_device_set set;
+  ls_status status =
+      canonical_set(ls_current_allocator(), devices, num_devices, &set);
+  if (ls_status_is_ok(status)) {
+    const char *implementation = choose_implementation(&set, machine);
+    status = implementation == NULL
+                 ? ls_reduce_to_one_create(NULL, out_ops)
+                 : ls_collective_create(implementation, out_ops);
+  }
+  ls_device_set_deinit(&set);
+  return status;
+}

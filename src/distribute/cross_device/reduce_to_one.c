@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The set that brings everything to one device: adds there, and copies.
+#include "base/require.h"
+#include "base/runtime_internal.h"
+#include "distribute/cross_device/cross_device.h"
+#include "distribute/replicas/context.h"
+#include "graph/region.h"
+
+typedef struct reduce_to_one {
+  ls_allocator *allocator;
+  char *device;  // NULL: the first destination.
+  ls_accumulate_function accumulate;
+  void *user;
+} reduce_to_one;
+
+static void log_devices(const char *device, const ls_device_set *devices) {
+  char text[400];
+  ls_log_limited(ls_runtime_current(), "reduce_to_one", 10, LS_LOG_INFO,
+                 "distribute", "reduce to %s, then broadcast to %s", device,
+                 ls_device_set_print(devices, text, sizeof(text)));
+}
+
+static ls_status reduce_at(const reduce_to_one *r, const char *device,
+                           ls_reduce_op op, const ls_parts *parts,
+                           const ls_device_set *devices, ls_nest *out_value) {
+  ls_nest one = ls_none();
+  ls_status status = ls_ok();
+  log_devices(device, devices);
+  LS_DEVICE_SCOPE(device) {
+    status = ls_reduce_parts(op, parts, r->accumulate, r->user, &one);
+  }
+  if (ls_status_is_ok(status)) status = ls_copy_to(one, devices, out_value);
+  ls_nest_release(one);
+  return status;
+}
+
+static ls_status reduce(void *self, ls_reduce_op op, ls_nest value,
+                        ls_destinations where, ls_nest *out_value) {
+  const reduce_to_one *r = self;
+  ls_parts parts;
+  ls_device_set devices;
+  ls_device_name device = {{0}};
+  *out_value = ls_none();
+  LS_RETURN_IF_ERROR(ls_destination_set(where, value, &devices));
+  ls_status status = ls_parts_init(&parts, value);
+  if (ls_status_is_ok(status))
+    status = r->device != NULL
+                 ? ls_device_canonical(r->device, ls_context_current()->device,
+                                       &device)
+                 : ls_device_canonical(devices.names[0].text, NULL, &device);
+  if (ls_status_is_ok(status))
+    status = reduce_at(r, device.text, op, &parts, &devices, out_value);
+  ls_parts_deinit(&parts);
+  ls_device_set_deinit(&devices);
+  return status;
+}
+
+static ls_status batch_reduce(void *self, ls_reduce_op op,
+                              const ls_nest *values,
+                              const ls_destinations *where, size_t count,
+                              ls_nest *results) {
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(reduce(self, op, values[i], where[i], &results[i]));
+  return ls_ok();
+}
+
+static ls_status gather_at(const ls_parts *parts, int axis,
+                           ls_nest *out_value) {
+  const size_t count = parts->devices.count;
+  ls_allocator *allocator = ls_current_allocator();
+  ls_tensor *items = ls_new_array(allocator, ls_tensor, count);
+  ls_tensor made = ls_failed_tensor();
+  ls_status status = items == NULL ? ls_out_of_memory() : ls_ok();
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
+    status = ls_region_tensor(parts->items[i], &items[i]);
+  if (ls_status_is_ok(status))
+    status = ls_gather_tensors(items, count, axis, &made);
+  ls_release(allocator, items);
+  *out_value = ls_leaf(made);
+  return status;
+}
+
+static ls_status gather(void *self, ls_nest value, int axis,
+                        ls_destinations where, ls_nest *out_value) {
+  (void)self;
+  ls_parts parts;
+  ls_device_set devices;
+  ls_nest one = ls_none();
+  *out_value = ls_none();
+  LS_RETURN_IF_ERROR(ls_destination_set(where, value, &devices));
+  ls_status status = ls_parts_init(&parts, value);
+  LS_DEVICE_SCOPE(devices.names[0].text) {
+    if (ls_status_is_ok(status)) status = gather_at(&parts, axis, &one);
+  }
+  if (ls_status_is_ok(status)) status = ls_copy_to(one, &devices, out_value);
+  ls_parts_deinit(&parts);
+  ls_device_set_deinit(&devices);
+  return status;
+}
+
+static void release(void *self) {
+  reduce_to_one *r = self;
+  ls_release(r->allocator, r->device);
+  ls_release(r->allocator, r);
+}
+
+static const ls_cross_device_table table = {.name = "reduce_to_one",
+                                            .reduce = reduce,
+                                            .batch_reduce = batch_reduce,
+                                            .gather = gather,
+                                            .release = release};
+
+// ---- For others ------------------------------------------------------------
+ls_status ls_reduce_to_one(ls_reduce_op op, ls_nest value,
+                           ls_destinations where, ls_nest *out_value) {
+  reduce_to_one usual = {0};
+  return reduce(&usual, op, value, where, out_value);
+}
+
+ls_status ls_gather_to_one(ls_nest value, int axis, ls_destinations where,
+                           ls_nest *out_value) {
+  return gather(NULL, value, axis, where, out_value);
+}
+
+ls_status ls_reduce_to_one_create(const ls_reduce_to_one_options *options,
+                                  ls_cross_device **out_ops) {
+  LS_REQUIRE(out_ops);
+  static const ls_reduce_to_one_options defaults;
+  if (options == NULL) options = &defaults;
+  *out_ops = NULL;
+  ls_allocator *allocator = ls_current_allocator();
+  reduce_to_one *self = ls_new(allocator, reduce_to_one);
+  if (self == NULL) return ls_out_of_memory();
+  self->allocator = allocator;
+  self->accumulate = options->accumulate;
+  self->user = options->user;
+  ls_status status = ls_ok();
+  if (options->device != NULL) {
+    ls_device_name checked;
+    status = ls_device_canonical(options->device, NULL, &checked);
+    self->device =
+        ls_copy_text(allocator, options->device, strlen(options->device));
+    if (ls_status_is_ok(status) && self->device == NULL)
+      status = ls_out_of_memory();
+  }
+  // The caller's function is the only thing in it that is not ours.
+  if (ls_status_is_ok(status))
+    status =
+        ls_cross_device_make(&table, self, self->accumulate == NULL, out_ops);
+  if (!ls_status_is_ok(status)) release(self);
+  return status;
+}

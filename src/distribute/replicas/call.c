@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A plain callback on every replica, where the thread is: in eager op by op, in
+// a graph under construction as ops of it. Replica 0's merge functions run
+// here, in cross-replica context.
+#include "distribute/replicas/call.h"
+
+#include <stdio.h>
+
+#include "base/runtime_internal.h"
+#include "distribute/cross_device/cross_device.h"
+#include "distribute/replicas/rounds.h"
+#include "graph/make.h"
+
+typedef struct replica_call {
+  ls_callback callback;
+  void *user;
+  ls_nest args;   // Of all.
+  ls_nest *each;  // Of each replica.
+  ls_nest rows;   // Lent: of all, where their numbers differ; else none.
+  ls_graph *graph;
+  ls_losses losses;  // Of the graph before.
+} replica_call;
+
+// ---- A replica -------------------------------------------------------------
+static void run_replica(void *user) {
+  ls_replica_task *task = user;
+  const replica_call *call = task->rounds->user;
+  LS_DEVICE_SCOPE(task->rounds->strategy->devices[task->replica->id]) {
+    const ls_nest made =
+        call->callback(call->each[task->replica->id], call->user);
+    task->status = ls_take_nest(made, &task->result);
+  }
+  // An op maker's failure is the replica's, and the first cause.
+  if (call->graph->kind == LS_GRAPH_EAGER || call->graph->error == NULL) return;
+  ls_status_free(task->status);
+  task->status = ls_graph_take_error(call->graph);
+}
+
+static ls_status name_replica(ls_replica_task *task) {
+  char name[120];
+  ls_graph *graph = task->graph;
+  const char *prefix = task->replica->strategy->scope_prefix;
+  if (task->replica->id == 0 || graph->kind == LS_GRAPH_EAGER) return ls_ok();
+  snprintf(name, sizeof(name), "%s_%d", prefix != NULL ? prefix : "replica",
+           task->replica->id);
+  return ls_graph_name_scope(graph, task->context.names, name, false,
+                             &task->context.names);
+}
+
+static ls_tensor hook_all_gather(ls_tensor x, int axis);
+static int64_t hook_rows_before(int64_t rows);
+static ls_tensor hook_replica_id(void);
+static const ls_replica_hooks hooks = {ls_replica_table_reduce, hook_all_gather,
+                                       hook_rows_before, hook_replica_id,
+                                       ls_merge_gradient};
+
+// The first value in a nest that has rows for each replica; none.
+static ls_nest find_rows(ls_nest nest) {
+  if (nest.kind == LS_KIND_DISTRIBUTED)
+    return ls_rows_of(nest, 0) >= 0 ? nest : ls_none();
+  ls_nest found = ls_none();
+  for (size_t i = 0; i < ls_nest_count(nest) && found.kind == LS_KIND_NONE; ++i)
+    found = find_rows(ls_nest_item(nest, i));
+  return found;
+}
+
+// The same, if replicas have other numbers of them.
+static ls_nest find_differing_rows(ls_nest nest) {
+  const ls_nest rows = find_rows(nest);
+  const size_t count = ls_distributed_count(rows);
+  for (size_t r = 1; r < count; ++r)
+    if (ls_rows_of(rows, r) != ls_rows_of(rows, 0)) return rows;
+  return ls_none();
+}
+
+static ls_status prepare(ls_replica_task *task) {
+  const replica_call *call = task->rounds->user;
+  task->graph = call->graph;
+  task->losses = call->losses;
+  if (call->rows.kind != LS_KIND_NONE)
+    task->replica->examples =
+        ls_distributed_component(call->rows, (size_t)task->replica->id);
+  return name_replica(task);
+}
+
+// ---- Merging ---------------------------------------------------------------
+// The control dependencies that replicas have entered, of all of them.
+static ls_status join_control(const ls_rounds *call, ls_op **out_ops,
+                              size_t *out_count) {
+  const ls_scope *around = ls_context_current()->control;
+  size_t capacity = 0;
+  for (size_t r = 0; r < call->count; ++r) {
+    const ls_scope *s = call->tasks[r].context.control;
+    for (; s != NULL && s != around;
+         s = (const ls_scope *)(uintptr_t)s->extra[LS_SCOPE_SAVED_CONTROL]) {
+      const size_t more = s->extra[LS_SCOPE_OWN];
+      if (!ls_grow(call->strategy->allocator, out_ops, &capacity,
+                   *out_count + more, sizeof(**out_ops)))
+        return ls_out_of_memory();
+      if (more > 0)
+        memcpy(*out_ops + *out_count, s->data, more * sizeof(ls_op));
+      *out_count += more;
+    }
+  }
+  return ls_ok();
+}
+
+static ls_status regroup_merge_args(const ls_rounds *call, ls_nest *out_args) {
+  ls_nest *values =
+      ls_new_array(call->strategy->allocator, ls_nest, call->count);
+  if (values == NULL) return ls_out_of_memory();
+  for (size_t r = 0; r < call->count; ++r)
+    values[r] = call->tasks[r].merge_args;
+  const ls_status status = ls_regroup(values, call->count, NULL, out_args);
+  ls_release(call->strategy->allocator, values);
+  return status;
+}
+
+static ls_status call_merge(const ls_rounds *call, ls_nest args,
+                            ls_nest *out_result) {
+  ls_op *control = NULL;
+  size_t num_control = 0;
+  const ls_replica_task *first = &call->tasks[0];
+  ls_status status = join_control(call, &control, &num_control);
+  if (ls_status_is_ok(status)) {
+    ls_scope names = {0}, controls = {0};
+    ls_context *context =
+        ls_context_open(&names, LS_SCOPE_NAME, first->context.names);
+    context->names = first->context.names;
+    if (num_control > 0)
+      ls_control_scope_begin(&controls, control, num_control);
+    status = ls_take_nest(first->merge(call->strategy, args, first->merge_user),
+                          out_result);
+    ls_scope_end(&controls);
+    ls_scope_end(&names);
+  }
+  ls_release(call->strategy->allocator, control);
+  return status;
+}
+
+// What is for all, or mirrored, is the same on all.
+static ls_nest note_same(ls_nest leaf, void *user) {
+  ls_replica_task *task = user;
+  ls_nest own = leaf;
+  if (leaf.kind == LS_KIND_DISTRIBUTED &&
+      ls_distributed_kind_of(leaf) == LS_MIRRORED)
+    own = ls_distributed_component(leaf, (size_t)task->replica->id);
+  return own.kind != LS_KIND_TENSOR ||
+                 ls_same_values_add(&task->same, own.as.tensor)
+             ? ls_none()
+             : ls_fail(ls_out_of_memory());
+}
+
+static ls_status give_results(ls_rounds *call, ls_nest result) {
+  for (size_t r = 0; r < call->count; ++r) {
+    ls_replica_task *task = &call->tasks[r];
+    ls_nest_release(task->merge_args);
+    task->merge_args = ls_none();
+    LS_RETURN_IF_ERROR(ls_select_replica((int64_t)r, result, &task->merged));
+    const ls_nest noted = ls_nest_map(result, note_same, task);
+    const ls_status status = ls_nest_status(noted);
+    ls_nest_release(noted);
+    LS_RETURN_IF_ERROR(status);
+  }
+  return ls_ok();
+}
+
+static ls_status merge(ls_rounds *call) {
+  ls_nest args = ls_none(), result = ls_none();
+  const ls_graph *graph = call->tasks[0].graph;
+  call->merge_first = graph->next_id;
+  ls_status status = regroup_merge_args(call, &args);
+  if (ls_status_is_ok(status)) status = call_merge(call, args, &result);
+  ls_nest_release(args);
+  call->merge_end = graph->next_id;
+  if (ls_status_is_ok(status)) status = give_results(call, result);
+  ls_nest_release(result);
+  return ls_status_annotate(status, "in the merge call of %zu replicas",
+                            call->count);
+}
+
+// ---- All of them -----------------------------------------------------------
+static ls_status gather_results(const ls_rounds *call, ls_nest *out_results) {
+  ls_nest *values =
+      ls_new_array(call->strategy->allocator, ls_nest, call->count);
+  if (values == NULL) return ls_out_of_memory();
+  for (size_t r = 0; r < call->count; ++r)
+    values[r] = call->tasks[r].result;
+  const ls_status status = ls_regroup(values, call->count, NULL, out_results);
+  ls_release(call->strategy->allocator, values);
+  return status;
+}
+
+// Every replica's arguments, before any of them begins.
+static ls_status select_args(ls_strategy *strategy, replica_call *call) {
+  const size_t count = (size_t)strategy->num_replicas;
+  call->each = ls_new_array(strategy->allocator, ls_nest, count);
+  if (call->each == NULL) return ls_out_of_memory();
+  for (size_t r = 0; r < count; ++r)
+    LS_RETURN_IF_ERROR(
+        ls_select_for(strategy, (int32_t)r, call->args, &call->each[r]));
+  return ls_ok();
+}
+
+ls_status ls_replicas_call(ls_strategy *strategy, ls_callback callback,
+                           ls_nest args, void *user, ls_nest *results) {
+  replica_call call = {.callback = callback,
+                       .user = user,
+                       .args = args,
+                       .rows = find_differing_rows(args),
+                       .graph = ls_graph_current()};
+  if (call.graph == NULL) return ls_out_of_memory();
+  call.losses = call.graph->losses;
+  ls_rounds rounds = {.strategy = strategy,
+                      .around = ls_context_graph(),
+                      .call = run_replica,
+                      .hooks = &hooks,
+                      .prepare = prepare,
+                      .merge = merge,
+                      .user = &call};
+  ls_status status = select_args(strategy, &call);
+  if (ls_status_is_ok(status)) status = ls_rounds_run(&rounds);
+  if (ls_status_is_ok(status)) status = gather_results(&rounds, results);
+  ls_rounds_deinit(&rounds);
+  for (int32_t r = 0; call.each != NULL && r < strategy->num_replicas; ++r)
+    ls_nest_release(call.each[r]);
+  ls_release(strategy->allocator, call.each);
+  return status;
+}
+
+// ---- From inside -----------------------------------------------------------
+// A replica that is traced alone has all there is, and takes its part of it.
+static ls_nest merge_alone(ls_replica *replica, ls_merge_function function,
+                           ls_nest args, void *user) {
+  const ls_nest made =
+      ls_default_merge(replica->strategy, function, args, user);
+  if (replica->strategy->kind == LS_STRATEGY_DEFAULT || ls_nest_is_failed(made))
+    return made;
+  ls_nest own = ls_none();
+  const ls_status status = ls_select_replica(0, made, &own);
+  ls_nest_release(made);
+  return ls_status_is_ok(status) ? own : ls_fail(status);
+}
+
+// Pauses until all have met.
+static ls_nest meet(ls_replica *replica, ls_merge_function function,
+                    ls_nest args, void *user) {
+  const ls_status status = ls_replica_check(replica, "merge_call");
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  return replica->task == NULL
+             ? merge_alone(replica, function, args, user)
+             : ls_rounds_merge_call(replica->task, function, args, user);
+}
+
+ls_nest ls_replica_merge_call(ls_replica *replica, ls_merge_function function,
+                              ls_nest args, void *user) {
+  const ls_nest made = meet(replica, function, args, user);
+  return ls_nest_is_failed(made) || replica->task == NULL ||
+                 ls_context_current()->hooks == NULL
+             ? made
+             : ls_merge_meeting(replica->task->rounds, args, made);
+}
+
+// The default strategy's: at once, in a cross-replica context of its own.
+ls_nest ls_default_merge(ls_strategy *strategy, ls_merge_function function,
+                         ls_nest args, void *user) {
+  ls_context *context = ls_context_current();
+  ls_distribution entry = {.strategy = strategy};
+  ls_distribution_push(context, &entry);
+  const ls_nest made = function(strategy, args, user);
+  context->distribution = entry.outer;
+  return made;
+}
+
+static ls_nest reduce_merge(ls_strategy *strategy, ls_nest args, void *user) {
+  return ls_all_reduce_merged(strategy, *(const ls_reduce_op *)user, args);
+}
+
+// What a merge has made of a tensor; a failed one fails where it is used.
+static ls_tensor merged_tensor(ls_nest made) {
+  if (made.kind == LS_KIND_TENSOR) return made.as.tensor;
+  const ls_status status = ls_nest_status(made);
+  ls_nest_release(made);
+  ls_graph *graph = ls_graph_current();
+  if (graph->kind == LS_GRAPH_EAGER)
+    return ls_op_output(ls_eager_fail(graph, status), 0);
+  ls_graph_fail(graph, status);
+  return ls_failed_tensor();
+}
+
+ls_tensor ls_replica_table_reduce(ls_reduce_op op, ls_tensor x) {
+  // `op` lives until all have met: replica 0's is the one that is used.
+  return merged_tensor(
+      meet(ls_replica_context(), reduce_merge, ls_leaf(x), &op));
+}
+
+static ls_nest gather_merge(ls_strategy *strategy, ls_nest args, void *user) {
+  return ls_all_gather_merged(strategy, *(const int *)user, args);
+}
+
+static ls_tensor hook_all_gather(ls_tensor x, int axis) {
+  return merged_tensor(
+      meet(ls_replica_context(), gather_merge, ls_leaf(x), &axis));
+}
+
+static ls_nest sum_before(ls_strategy *strategy, ls_nest rows, void *user) {
+  (void)user;
+  const size_t count = (size_t)strategy->num_replicas;
+  ls_nest *items = ls_new_array(strategy->allocator, ls_nest, count);
+  if (items == NULL) return ls_fail(ls_out_of_memory());
+  int64_t before = 0;
+  for (size_t r = 0; r < count; ++r) {
+    // The same number on all is one.
+    const ls_nest own = rows.kind == LS_KIND_DISTRIBUTED
+                            ? ls_distributed_component(rows, r)
+                            : rows;
+    items[r] = ls_nest_i64(before);
+    before += (int64_t)ls_nest_number(own);
+  }
+  const ls_nest made = ls_nest_distributed(LS_PER_REPLICA, items, count);
+  ls_release(strategy->allocator, items);
+  return made;
+}
+
+// A failure shows in what is merged next.
+static int64_t hook_rows_before(int64_t rows) {
+  const ls_nest made =
+      meet(ls_replica_context(), sum_before, ls_nest_i64(rows), NULL);
+  const int64_t before =
+      made.kind == LS_KIND_SCALAR ? (int64_t)ls_nest_number(made) : 0;
+  ls_nest_release(made);
+  return before;
+}
+
+static ls_tensor hook_replica_id(void) {
+  return ls_scalar_i64(LS_DTYPE_I32, ls_replica_number());
+}
+
+// Leaves that have been reduced, beside what they were.
+typedef struct reduced {
+  ls_reduce_op op;
+  const ls_nest *given;
+  size_t next;
+} reduced;
+
+static ls_nest reduced_leaf(ls_nest got, void *user) {
+  reduced *r = user;
+  const ls_nest given = r->given[r->next++];
+  return given.kind == LS_KIND_TENSOR && got.kind == LS_KIND_TENSOR
+             ? ls_leaf(ls_same_note(
+                   ls_make_reduced(r->op, given.as.tensor, got.as.tensor)))
+             : ls_nest_retain(got);
+}
+
+// A variable's gradient is that of its read.
+static ls_nest read_variable(ls_nest leaf, void *user) {
+  (void)user;
+  if (leaf.kind != LS_KIND_VARIABLE) return ls_nest_retain(leaf);
+  ls_tensor x;
+  const ls_status status = ls_distributed_as_tensor(leaf, &x);
+  return ls_status_is_ok(status) ? ls_leaf(x) : ls_fail(status);
+}
+
+static ls_nest reduce_together(ls_replica *replica, ls_reduce_op op,
+                               ls_nest nest) {
+  const ls_nest values = ls_nest_map(nest, read_variable, NULL);
+  if (ls_nest_is_failed(values)) return values;
+  ls_nest made = meet(replica, reduce_merge, values, &op);
+  ls_allocator *allocator = replica->strategy->allocator;
+  const size_t count = ls_nest_num_leaves(values);
+  ls_nest *given = ls_new_array(allocator, ls_nest, count);
+  if (given == NULL) {
+    ls_nest_release(made);
+    made = ls_fail(ls_out_of_memory());
+  } else if (!ls_nest_is_failed(made)) {
+    reduced r = {op, given, 0};
+    ls_nest_flatten(values, given, count);
+    const ls_nest met = ls_nest_map(made, reduced_leaf, &r);
+    ls_nest_release(made);
+    made = met;
+  }
+  ls_release(allocator, given);
+  ls_nest_release(values);
+  return made;
+}
+
+static bool is_sum_or_mean(ls_reduce_op op) {
+  return op == LS_REDUCE_SUM || op == LS_REDUCE_MEAN;
+}
+
+static ls_nest all_reduce_leaf(ls_nest leaf, void *user) {
+  ls_tensor x;
+  const ls_status status = ls_distributed_as_tensor(leaf, &x);
+  return ls_status_is_ok(status)
+             ? ls_leaf(ls_all_reduce(*(const ls_reduce_op *)user, x))
+             : ls_fail(status);
+}
+
+ls_nest ls_replica_all_reduce(ls_replica *replica, ls_reduce_op op,
+                              ls_nest nest) {
+  const ls_status status = ls_replica_check(replica, "all_reduce");
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  if (!is_sum_or_mean(op))
+    return LS_FAIL(LS_INVALID_ARGUMENT,
+                   "all_reduce by %s, which is neither SUM nor MEAN",
+                   LS_REDUCE_OP_TEXT(op));
+  // A table of the user's own is called by all replicas together.
+  const ls_cross_device *ops = replica->strategy->cross_device;
+  return ls_context_current()->hooks != NULL || (ops != NULL && !ops->built_in)
+             ? reduce_together(replica, op, nest)
+             : ls_nest_map(nest, all_reduce_leaf, &op);
+}
+
+static ls_nest all_gather_leaf(ls_nest leaf, void *user) {
+  ls_tensor x;
+  const int axis = *(const int *)user;
+  if (ls_nest_has_slices(leaf))
+    return LS_FAIL(LS_UNIMPLEMENTED, "all_gather of IndexedSlices");
+  const ls_status status = ls_distributed_as_tensor(leaf, &x);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  const int32_t rank = ls_tensor_shape(x).rank;
+  if (rank == 0 || axis < 0 || (rank > 0 && axis >= rank))
+    return LS_FAIL(LS_INVALID_ARGUMENT,
+                   "all_gather along axis %d of rank %d; 0 to %d are possible",
+                   axis, rank, rank - 1);
+  return ls_leaf(ls_all_gather(x, axis));
+}
+
+ls_nest ls_replica_all_gather(ls_replica *replica, ls_nest nest, int axis) {
+  const ls_status status = ls_replica_check(replica, "all_gather");
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  if (replica->count == 1) return ls_nest_retain(nest);
+  return ls_nest_map(nest, all_gather_leaf, &axis);
+}

@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "distribute/replicas/context.h"
+
+#include "base/require.h"
+#include "base/runtime_internal.h"
+#include "base/threads.h"
+
+// ---- The current entry -----------------------------------------------------
+const ls_distribution *ls_distribution_current(void) {
+  const ls_distribution *entry = ls_context_current()->distribution;
+  while (entry != NULL && !ls_context_is_inside(entry->graph))
+    entry = entry->outer;
+  return entry;
+}
+
+void ls_distribution_push(ls_context *context, ls_distribution *entry) {
+  entry->outer = context->distribution;
+  entry->graph = ls_context_graph();
+  context->distribution = entry;
+}
+
+static bool is_default(const ls_strategy *strategy) {
+  return strategy->kind == LS_STRATEGY_DEFAULT;
+}
+
+ls_strategy *ls_strategy_current(void) {
+  const ls_distribution *entry = ls_distribution_current();
+  if (entry != NULL) return entry->strategy;
+  ls_runtime *runtime = ls_runtime_current();
+  return runtime == NULL ? NULL : ls_default_strategy(runtime);
+}
+
+bool ls_has_strategy(void) {
+  const ls_distribution *entry = ls_distribution_current();
+  return entry != NULL && !is_default(entry->strategy);
+}
+
+bool ls_in_cross_replica_context(void) {
+  const ls_distribution *entry = ls_distribution_current();
+  return entry != NULL && entry->replica == NULL;
+}
+
+ls_replica *ls_replica_context(void) {
+  // What a thread without strategy is in: replica 0 of 1.
+  static _Thread_local ls_replica alone;
+  const ls_distribution *entry = ls_distribution_current();
+  if (entry != NULL) return entry->replica;
+  alone =
+      (ls_replica){.strategy = ls_strategy_current(), .count = 1, .runs = true};
+  return &alone;
+}
+
+ls_opt ls_update_replica_id(void) {
+  const ls_distribution *entry = ls_distribution_current();
+  return entry != NULL && entry->is_update ? LS_SOME(entry->update_id)
+                                           : (ls_opt){0};
+}
+
+const char *ls_update_device(void) {
+  const ls_distribution *entry = ls_distribution_current();
+  return entry != NULL && entry->is_update ? entry->update_device : "";
+}
+
+int32_t ls_num_replicas(void) {
+  const ls_distribution *entry = ls_distribution_current();
+  return entry == NULL || entry->replica == NULL ? 1 : entry->replica->count;
+}
+
+int32_t ls_replica_number(void) {
+  const ls_distribution *entry = ls_distribution_current();
+  if (entry == NULL) return 0;
+  return entry->replica == NULL ? -1 : entry->replica->id;
+}
+
+// ---- Refusals --------------------------------------------------------------
+ls_status ls_mixing_error(const ls_strategy *current,
+                          const ls_strategy *required) {
+  return ls_failed_precondition("inside of %s, but this is for %s: strategies "
+                                "cannot be mixed",
+                                current->label, required->label);
+}
+
+ls_status ls_cross_replica_error(const ls_strategy *strategy,
+                                 const char *what) {
+  return ls_failed_precondition(
+      "%s needs the cross-replica context of %s, but a replica of it is "
+      "running; use merge_call (ls_replica_merge_call) to get there",
+      what, strategy->label);
+}
+
+// ---- Entering --------------------------------------------------------------
+static void open_entry(ls_scope *scope, ls_distribution made) {
+  ls_distribution *entry = (ls_distribution *)&scope->extra[LS_SCOPE_ROOM];
+  _Static_assert(sizeof(*entry) + LS_SCOPE_ROOM * sizeof(uint64_t) <=
+                     sizeof(scope->extra),
+                 "a scope has room for an entry");
+  ls_context *context = ls_context_open(scope, LS_SCOPE_STRATEGY, NULL);
+  *entry = made;
+  ls_distribution_push(context, entry);
+}
+
+// The scope of the strategy: it is in force and makes the variables.
+static void open_strategy(ls_scope *scope, ls_strategy *strategy) {
+  const char *device = NULL;
+  if (strategy->default_device != NULL && ls_graph_current() != NULL) {
+    device = ls_graph_intern(ls_graph_current(), strategy->default_device);
+    if (device == NULL) {
+      ls_context_refuse(scope, ls_out_of_memory());
+      return;
+    }
+  }
+  open_entry(scope, (ls_distribution){.strategy = strategy});
+  ls_context *context = ls_context_current();
+  // Lies behind the entry, and goes with it.
+  ls_creator_entry *creator =
+      (ls_creator_entry
+           *)(void *)((ls_distribution *)&scope->extra[LS_SCOPE_ROOM] + 1);
+  _Static_assert(sizeof(ls_distribution) + sizeof(*creator) +
+                         LS_SCOPE_ROOM * sizeof(uint64_t) <=
+                     sizeof(scope->extra),
+                 "a scope has room for an entry and a creator");
+  *creator = (ls_creator_entry){.outer = context->creators,
+                                .graph = ls_context_graph(),
+                                .create = ls_strategy_create_variable,
+                                .user = strategy,
+                                .is_strategy = !is_default(strategy)};
+  context->creators = creator;
+  if (device != NULL) context->device = device;
+}
+
+static ls_status check_enter(const ls_strategy *strategy) {
+  const ls_distribution *entry = ls_distribution_current();
+  if (entry == NULL) return ls_ok();
+  if (is_default(strategy))
+    return is_default(entry->strategy)
+               ? ls_ok()
+               : ls_failed_precondition("the scope of the default strategy "
+                                        "must not nest in that of %s",
+                                        entry->strategy->label);
+  if (entry->strategy == strategy)
+    return entry->replica == NULL
+               ? ls_ok()
+               : ls_cross_replica_error(strategy, "entering its scope");
+  return is_default(entry->strategy)
+             ? ls_ok()
+             : ls_mixing_error(entry->strategy, strategy);
+}
+
+void ls_strategy_scope_begin(ls_scope *scope, ls_strategy *strategy) {
+  const ls_status status = strategy == NULL
+                               ? ls_invalid_argument("the strategy is NULL")
+                               : check_enter(strategy);
+  if (!ls_status_is_ok(status)) {
+    ls_context_refuse(scope, status);
+    return;
+  }
+  const ls_distribution *entry = ls_distribution_current();
+  if (entry != NULL && entry->strategy == strategy)
+    ls_context_open(scope, LS_SCOPE_STRATEGY, NULL);  // It is in force already.
+  else
+    open_strategy(scope, strategy);
+}
+
+static const char *kind_name(int kind) {
+  switch ((ls_scope_kind)kind) {
+  case LS_SCOPE_GRAPH:
+    return "a graph";
+  case LS_SCOPE_NAME:
+    return "a name scope";
+  case LS_SCOPE_DEVICE:
+    return "a device scope";
+  case LS_SCOPE_COLOCATE:
+    return "a colocation scope";
+  case LS_SCOPE_CONTROL:
+    return "a scope of control dependencies";
+  case LS_SCOPE_CREATOR:
+    return "a variable creator scope";
+  case LS_SCOPE_STRATEGY:
+    return "a strategy's scope";
+  default:
+    return "a scope";
+  }
+}
+
+ls_status ls_strategy_scope_end(ls_scope *scope) {
+  LS_REQUIRE(scope);
+  const ls_scope *top = ls_context_current()->top;
+  if (scope->kind != LS_SCOPE_CLOSED && top != scope)
+    return ls_failed_precondition(
+        "%s that was opened inside of the strategy's scope is still open",
+        top == NULL ? "nothing" : kind_name(top->kind));
+  ls_scope_end(scope);
+  return ls_ok();
+}
+
+static ls_status enter_cross_replica(ls_scope *scope, ls_strategy *strategy,
+                                     const char *what) {
+  const ls_context *context = ls_context_current();
+  if (context->refused != NULL) return ls_status_clone(context->refusal);
+  if (strategy == NULL) return ls_invalid_argument("the strategy is NULL");
+  const ls_distribution *entry = ls_distribution_current();
+  if (entry == NULL || is_default(entry->strategy)) {
+    if (entry != NULL && entry->strategy == strategy) return ls_ok();
+    open_strategy(scope, strategy);
+    return ls_scope_status();
+  }
+  if (entry->strategy != strategy)
+    return ls_mixing_error(entry->strategy, strategy);
+  return entry->replica == NULL ? ls_ok()
+                                : ls_cross_replica_error(strategy, what);
+}
+
+ls_status ls_cross_replica_begin(ls_crossing *crossing, ls_strategy *strategy,
+                                 const char *what) {
+  crossing->scope = (ls_scope){0};
+  LS_RETURN_IF_ERROR(enter_cross_replica(&crossing->scope, strategy, what));
+  ls_trial_begin(&crossing->trial);
+  return ls_ok();
+}
+
+ls_status ls_cross_replica_end(ls_crossing *crossing, ls_status status,
+                               ls_nest *out_value) {
+  ls_scope_end(&crossing->scope);
+  return ls_trial_end_with(&crossing->trial, status, out_value);
+}
+
+void ls_update_begin(ls_scope *scope, ls_strategy *strategy, int32_t id,
+                     const char *device) {
+  open_entry(scope, (ls_distribution){.strategy = strategy,
+                                      .update_device = device,
+                                      .update_id = id,
+                                      .is_update = true});
+}
+
+// ---- Without a scope -------------------------------------------------------
+typedef struct set_entry {
+  ls_distribution distribution;
+  ls_creator_entry creator;
+  const ls_scope *top;  // The innermost scope when it was put in force.
+  ls_allocator *allocator;
+} set_entry;
+
+// What a thread put in force without a scope, the only entry there is then.
+static _Thread_local set_entry *current_set;
+
+static void drop_set(ls_context *context) {
+  if (current_set == NULL) return;
+  // Else it went with the scope that it was put in force in.
+  if (context->distribution == &current_set->distribution) {
+    context->distribution = NULL;
+    context->creators = current_set->creator.outer;
+  }
+  ls_strategy_release(current_set->distribution.strategy);
+  ls_release(current_set->allocator, current_set);
+  current_set = NULL;
+}
+
+// A thread that ends leaves what it has put in force.
+static pthread_key_t set_key;
+static bool has_set_key;
+static void leave_set(void *entry) {
+  (void)entry;
+  drop_set(ls_context_current());
+}
+static void make_set_key(void) {
+  has_set_key = pthread_key_create(&set_key, leave_set) == 0;
+}
+
+static bool leave_at_end(const set_entry *entry) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, make_set_key);
+  return has_set_key && pthread_setspecific(set_key, entry) == 0;
+}
+
+ls_status ls_strategy_set_current(ls_strategy *strategy) {
+  ls_context *context = ls_context_current();
+  const ls_distribution *entry = context->distribution;
+  if (entry != NULL && !entry->by_set)
+    return ls_failed_precondition(
+        "%s cannot be put in force inside of the scope of %s",
+        strategy == NULL ? "the default strategy" : strategy->label,
+        entry->strategy->label);
+  // Scopes keep what was in force when they were opened.
+  if (entry != NULL && context->top != current_set->top)
+    return ls_failed_precondition(
+        "%s cannot be left: a scope that was opened after it was put in force "
+        "is still open",
+        entry->strategy->label);
+  if (strategy == NULL || is_default(strategy)) {
+    drop_set(context);
+    (void)leave_at_end(NULL);
+    return ls_ok();
+  }
+  set_entry *made = ls_new(strategy->allocator, set_entry);
+  if (made == NULL) return ls_out_of_memory();
+  if (!leave_at_end(made)) {
+    ls_release(strategy->allocator, made);
+    return ls_out_of_memory();
+  }
+  drop_set(context);
+  made->allocator = strategy->allocator;
+  made->top = context->top;
+  made->distribution = (ls_distribution){
+      .strategy = ls_strategy_retain(strategy), .by_set = true};
+  made->creator = (ls_creator_entry){.outer = context->creators,
+                                     .graph = ls_context_graph(),
+                                     .create = ls_strategy_create_variable,
+                                     .user = strategy,
+                                     .is_strategy = true};
+  current_set = made;
+  ls_distribution_push(context, &made->distribution);
+  context->creators = &made->creator;
+  return ls_ok();
+}
+
+// ---- Replica contexts ------------------------------------------------------
+ls_status ls_replicas_take(ls_strategy *strategy, ls_replica **out_replicas) {
+  const size_t count = (size_t)strategy->num_replicas;
+  ls_mutex_lock(&strategy->lock);
+  ls_replica *replicas = strategy->idle_replicas;
+  if (replicas != NULL) strategy->idle_replicas = replicas->next_idle;
+  ls_mutex_unlock(&strategy->lock);
+  if (replicas == NULL)
+    replicas = ls_new_array(strategy->allocator, ls_replica, count);
+  *out_replicas = replicas;
+  if (replicas == NULL) return ls_out_of_memory();
+  for (size_t r = 0; r < count; ++r)
+    replicas[r] = (ls_replica){.strategy = strategy,
+                               .id = (int32_t)r,
+                               .count = (int32_t)count,
+                               .runs = true};
+  return ls_ok();
+}
+
+void ls_replicas_give(ls_strategy *strategy, ls_replica *replicas) {
+  if (replicas == NULL) return;
+  for (int32_t r = 0; r < strategy->num_replicas; ++r)
+    replicas[r] =
+        (ls_replica){.strategy = strategy, .id = r, .count = replicas[r].count};
+  ls_mutex_lock(&strategy->lock);
+  replicas->next_idle = strategy->idle_replicas;
+  strategy->idle_replicas = replicas;
+  ls_mutex_unlock(&strategy->lock);
+}
+
+void ls_replicas_free(ls_strategy *strategy) {
+  while (strategy->idle_replicas != NULL) {
+    ls_replica *replicas = strategy->idle_replicas;
+    strategy->idle_replicas = replicas->next_idle;
+    ls_release(strategy->allocator, replicas);
+  }
+}
+
+ls_strategy *ls_replica_strategy(const ls_replica *replica) {
+  return replica->strategy;
+}
+
+int32_t ls_replica_num_replicas(const ls_replica *replica) {
+  return replica->count;
+}
+
+ls_status ls_replica_check(const ls_replica *replica, const char *what) {
+  const ls_context *context = ls_context_current();
+  if (context->refused != NULL) return ls_status_clone(context->refusal);
+  if (replica == NULL)
+    return ls_failed_precondition(
+        "%s needs a replica context, there is none here: use "
+        "call_for_each_replica (ls_strategy_call_for_each_replica)",
+        what);
+  if (!replica->runs)
+    return ls_failed_precondition(
+        "%s: the run of replica %d of %s that this context was lent for has "
+        "ended; take the current one (ls_replica_context)",
+        what, replica->id, replica->strategy->label);
+  const ls_replica *current = ls_replica_context();
+  if (current == replica) return ls_ok();
+  const ls_strategy *strategy = ls_strategy_current();
+  if (strategy != replica->strategy)
+    return ls_mixing_error(strategy, replica->strategy);
+  if (current == NULL)
+    return ls_failed_precondition(
+        "%s needs a replica context, this is the cross-replica context of %s: "
+        "use call_for_each_replica (ls_strategy_call_for_each_replica)",
+        what, strategy->label);
+  return ls_failed_precondition(
+      "%s: mismatching replica context: it is that of replica %d, replica %d "
+      "is running",
+      what, replica->id, current->id);
+}
+
+ls_status ls_replica_device(const ls_replica *replica,
+                            const char **out_device) {
+  *out_device = "";
+  LS_RETURN_IF_ERROR(ls_replica_check(replica, "the device of a replica"));
+  if (replica->strategy->devices != NULL)
+    *out_device = replica->strategy->devices[replica->id];
+  return ls_ok();
+}
+
+ls_status ls_replica_id_in_sync_group(const ls_replica *replica,
+                                      ls_tensor *out_id) {
+  *out_id = ls_failed_tensor();
+  LS_RETURN_IF_ERROR(ls_replica_check(replica, "the id of a replica"));
+  *out_id = ls_replica_id();
+  return ls_ok();
+}
+
+ls_status ls_replica_is_single(const ls_replica *replica, bool *out_is_single) {
+  *out_is_single = false;
+  LS_RETURN_IF_ERROR(ls_replica_check(replica, "is_single_replica"));
+  *out_is_single = replica->count == 1;
+  return ls_ok();
+}
+
+// ---- Examples --------------------------------------------------------------
+static ls_shape shape_of(ls_nest leaf) {
+  if (leaf.kind == LS_KIND_TENSOR) return ls_tensor_shape(leaf.as.tensor);
+  if (leaf.kind == LS_KIND_ARRAY) return ls_array_shape(ls_nest_as_array(leaf));
+  return LS_SCALAR;
+}
+
+int64_t ls_rows_of(ls_nest value, size_t index) {
+  const ls_shape shape = shape_of(ls_distributed_component(value, index));
+  return shape.rank < 1 ? -1 : shape.dim[0];
+}
+
+bool ls_replica_examples(ls_tensor *out_count) {
+  const ls_replica *replica = ls_replica_context();
+  *out_count = ls_failed_tensor();
+  if (replica == NULL) return false;
+  *out_count = replica->given_examples;
+  if (out_count->ref != 0) return true;
+  const ls_nest examples = replica->examples;
+  if (examples.kind == LS_KIND_NONE) return false;
+  *out_count = examples.kind == LS_KIND_TENSOR
+                   ? ls_dim_size(examples.as.tensor, 0)
+                   : ls_scalar_i64(LS_DTYPE_I64, shape_of(examples).dim[0]);
+  return true;
+}
+
+ls_status ls_replica_set_examples(ls_replica *replica, ls_tensor count) {
+  LS_RETURN_IF_ERROR(
+      ls_replica_check(replica, "giving the number of examples"));
+  const ls_dtype dtype = ls_tensor_dtype(count);
+  const ls_shape shape = ls_tensor_shape(count);
+  if ((!ls_dtype_is_float(dtype) && !ls_dtype_is_integer(dtype)) ||
+      !ls_shape_compatible(shape, LS_SCALAR))
+    return ls_invalid_argument("a number of examples is a scalar of an integer "
+                               "or float type, got %s",
+                               LS_SHAPE_TEXT(dtype, shape));
+  replica->given_examples = count;
+  return ls_ok();
+}

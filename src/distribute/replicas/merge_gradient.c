@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Gradients through merge calls of replicas that run op by op.
+//
+// What a replica gets from a merge call stands behind an op `meeting` with what
+// it gave. For its gradient the replicas meet again: what was done for all is
+// walked back once, from what all have got to what all have given.
+#include "base/runtime_internal.h"
+#include "distribute/replicas/call.h"
+#include "distribute/replicas/rounds.h"
+#include "grad/grad.h"
+#include "grad/rules.h"
+#include "graph/make.h"
+#include "graph/same.h"
+
+// ---- What is got -----------------------------------------------------------
+typedef struct tensors {
+  ls_allocator *allocator;
+  ls_tensor *items;
+  size_t count, capacity;
+} tensors;
+
+static bool may_have_gradient(ls_nest leaf) {
+  return leaf.kind == LS_KIND_TENSOR && leaf.as.tensor.ref != 0 &&
+         ls_dtype_is_trainable(ls_tensor_dtype(leaf.as.tensor));
+}
+
+static ls_nest note_tensor(ls_nest leaf, void *user) {
+  tensors *all = user;
+  if (!may_have_gradient(leaf)) return ls_none();
+  if (!ls_grow(all->allocator, &all->items, &all->capacity, all->count + 1,
+               sizeof(*all->items)))
+    return ls_fail(ls_out_of_memory());
+  all->items[all->count++] = leaf.as.tensor;
+  return ls_none();
+}
+
+static ls_status note_tensors(ls_nest nest, tensors *all) {
+  const ls_nest noted = ls_nest_map(nest, note_tensor, all);
+  const ls_status status = ls_nest_status(noted);
+  ls_nest_release(noted);
+  return status;
+}
+
+typedef struct meeting {
+  tensors given, got;
+  size_t next;
+  ls_op op;
+} meeting;
+
+// An eager op has so many results at most.
+enum { MOST_RESULTS = 16 };
+
+static ls_nest place_behind(ls_nest leaf, void *user) {
+  meeting *m = user;
+  if (!may_have_gradient(leaf)) return ls_nest_retain(leaf);
+  const size_t at = m->next++, place = at % MOST_RESULTS;
+  const size_t left = m->got.count - at;
+  if (place == 0)
+    m->op = ls_add_meeting(LS_OP_MERGE_CALL, m->given.items, m->given.count,
+                           NULL, 0, m->got.items + at,
+                           left < MOST_RESULTS ? left : MOST_RESULTS);
+  const ls_tensor made = ls_op_output(m->op, (unsigned)place);
+  return ls_leaf(ls_same_is_noted(leaf.as.tensor) ? ls_same_note(made) : made);
+}
+
+// What the function reads of variables it is given, too: by all replicas.
+static ls_status note_reads(const ls_rounds *rounds, tensors *all) {
+  ls_graph *graph = rounds->tasks[0].graph;
+  for (size_t i = graph->num_nodes; i > 0; --i) {
+    const ls_node *node = graph->nodes[i - 1];
+    if (node->id < rounds->merge_first) break;
+    // What eager does not record has no attributes.
+    if (node->id >= rounds->merge_end || node->type != LS_OP_READ ||
+        node->num_attrs == 0)
+      continue;
+    const ls_nest read = ls_leaf((ls_tensor){graph, ls_ref(node->id, 0)});
+    LS_RETURN_IF_ERROR(note_tensors(read, all));
+  }
+  return ls_ok();
+}
+
+ls_nest ls_merge_meeting(const ls_rounds *rounds, ls_nest args, ls_nest made) {
+  if (ls_nest_is_failed(made)) return made;
+  ls_allocator *allocator = ls_current_allocator();
+  meeting m = {.given.allocator = allocator, .got.allocator = allocator};
+  ls_status status = note_tensors(args, &m.given);
+  if (ls_status_is_ok(status)) status = note_tensors(made, &m.got);
+  if (ls_status_is_ok(status) && m.got.count > 0)
+    status = note_reads(rounds, &m.given);
+  if (ls_status_is_ok(status) && m.given.count > 0 && m.got.count > 0) {
+    const ls_nest behind = ls_nest_map(made, place_behind, &m);
+    ls_nest_release(made);
+    made = behind;
+  }
+  ls_release(allocator, m.given.items);
+  ls_release(allocator, m.got.items);
+  if (ls_status_is_ok(status)) return made;
+  ls_nest_release(made);
+  return ls_fail(status);
+}
+
+// ---- All together ----------------------------------------------------------
+typedef struct walk_back {
+  size_t replicas;
+  ls_nest *ys, *grad_ys, *xs, *answers;
+  size_t num_ys, num_xs;
+} walk_back;
+
+static ls_nest part_of(ls_nest leaf, size_t replica) {
+  return leaf.kind == LS_KIND_DISTRIBUTED
+             ? ls_distributed_component(leaf, replica)
+             : leaf;
+}
+
+// What is behind a copy or a meeting; else a failed tensor. What is not
+// recorded has no operands.
+static ls_tensor behind(ls_tensor x) {
+  const ls_op op = ls_tensor_op(x);
+  const ls_node *node = ls_graph_node(op.graph, op.id);
+  if (node == NULL || node->num_inputs == 0) return ls_failed_tensor();
+  if (node->type == LS_OP_IDENTITY) return ls_op_input(op, 0);
+  if (node->type != LS_OP_MEETING) return ls_failed_tensor();
+  return ls_op_input(op, (size_t)ls_node_int(node, "num_inputs", 0) +
+                             ls_ref_output(x.ref));
+}
+
+static ls_tensor origin_of(ls_tensor x) {
+  for (ls_tensor next = behind(x);
+       ls_graph_node_of(next.graph, next.ref) != NULL; next = behind(x))
+    x = next;
+  return x;
+}
+
+// What all have got alike is one result, whose gradient is that of all.
+static void add_result(walk_back *w, ls_nest result, ls_nest gradient) {
+  ls_allocator *allocator = ls_current_allocator();
+  if (gradient.kind == LS_KIND_NONE) return;
+  const ls_tensor first = origin_of(part_of(result, 0).as.tensor);
+  bool alike = true;
+  for (size_t r = 1; r < w->replicas; ++r)
+    alike = alike &&
+            ls_tensor_equal(first, origin_of(part_of(result, r).as.tensor));
+  ls_tensor *terms =
+      alike ? ls_new_array(allocator, ls_tensor, w->replicas) : NULL;
+  for (size_t r = 0; r < w->replicas; ++r) {
+    if (terms != NULL) {
+      terms[r] = part_of(gradient, r).as.tensor;
+      continue;
+    }
+    w->ys[w->num_ys] = part_of(result, r);
+    w->grad_ys[w->num_ys++] = part_of(gradient, r);
+  }
+  if (terms == NULL) return;
+  w->ys[w->num_ys] = ls_leaf(first);
+  w->grad_ys[w->num_ys++] = ls_leaf(ls_add_n(terms, w->replicas));
+  ls_release(allocator, terms);
+}
+
+static bool was_given_before(const walk_back *w, size_t at) {
+  for (size_t i = 0; i < at; ++i)
+    if (ls_tensor_equal(w->xs[i].as.tensor, w->xs[at].as.tensor)) return true;
+  return false;
+}
+
+// The gradient of argument `arg`, a value for each replica. What several have
+// given is one value: who was the first of them has its gradient.
+static ls_nest answer_of(const walk_back *w, size_t arg) {
+  ls_allocator *allocator = ls_current_allocator();
+  ls_nest *items = ls_new_array(allocator, ls_nest, w->replicas);
+  if (items == NULL) return ls_fail(ls_out_of_memory());
+  bool any = false;
+  for (size_t r = 0; r < w->replicas; ++r)
+    any = any || w->answers[arg * w->replicas + r].kind == LS_KIND_TENSOR;
+  for (size_t r = 0; any && r < w->replicas; ++r) {
+    const size_t at = arg * w->replicas + r;
+    const bool own =
+        w->answers[at].kind == LS_KIND_TENSOR && !was_given_before(w, at);
+    items[r] =
+        own ? w->answers[at] : ls_leaf(ls_gradient_zeros(w->xs[at].as.tensor));
+  }
+  const ls_nest made =
+      any ? ls_nest_distributed(LS_PER_REPLICA, items, w->replicas) : ls_none();
+  ls_release(allocator, items);
+  return made;
+}
+
+static ls_status run_walk(const walk_back *w) {
+  ls_graph *graph = ls_graph_current();
+  const ls_gradient_options options = {.grad_ys = w->grad_ys,
+                                       .stop_gradients = w->xs,
+                                       .num_stop_gradients = w->num_xs};
+  // An eager graph is walked from its first op on.
+  return ls_gradients_walk(graph, graph->kind == LS_GRAPH_EAGER, 0, w->ys,
+                           w->num_ys, w->xs, w->num_xs, &options, w->answers);
+}
+
+static ls_nest walk_merged(ls_strategy *strategy, ls_nest args, void *user) {
+  (void)user;
+  const ls_nest given = ls_nest_item(args, 0), got = ls_nest_item(args, 1),
+                gradients = ls_nest_item(args, 2);
+  const size_t replicas = (size_t)ls_strategy_num_replicas(strategy);
+  const size_t num_given = ls_nest_count(given), num_got = ls_nest_count(got);
+  const size_t xs = num_given * replicas, ys = num_got * replicas;
+  ls_allocator *allocator = ls_current_allocator();
+  ls_nest *all = ls_new_array(allocator, ls_nest, 2 * xs + 2 * ys + num_given);
+  if (all == NULL) return ls_fail(ls_out_of_memory());
+  walk_back w = {.replicas = replicas,
+                 .xs = all,
+                 .answers = all + xs,
+                 .ys = all + 2 * xs,
+                 .grad_ys = all + 2 * xs + ys};
+  ls_nest *items = all + 2 * xs + 2 * ys;
+  for (size_t i = 0; i < num_got; ++i)
+    add_result(&w, ls_nest_item(got, i), ls_nest_item(gradients, i));
+  for (size_t i = 0; i < num_given; ++i)
+    for (size_t r = 0; r < replicas; ++r)
+      w.xs[w.num_xs++] = part_of(ls_nest_item(given, i), r);
+  const ls_status status = run_walk(&w);
+  for (size_t i = 0; ls_status_is_ok(status) && i < num_given; ++i)
+    items[i] = answer_of(&w, i);
+  const ls_nest made = ls_status_is_ok(status)
+                           ? ls_nest_sequence(LS_KIND_LIST, items, num_given)
+                           : ls_fail(status);
+  ls_release(allocator, all);
+  return made;
+}
+
+// ---- In a replica ----------------------------------------------------------
+static ls_nest list_of(const ls_tensor *values, size_t count) {
+  ls_allocator *allocator = ls_current_allocator();
+  ls_nest *items = ls_new_array(allocator, ls_nest, count);
+  if (items == NULL) return ls_fail(ls_out_of_memory());
+  for (size_t i = 0; i < count; ++i)
+    items[i] = values[i].ref == 0 ? ls_none() : ls_leaf(values[i]);
+  const ls_nest made = ls_nest_sequence(LS_KIND_LIST, items, count);
+  ls_release(allocator, items);
+  return made;
+}
+
+ls_status ls_merge_gradient(const ls_tensor *given, size_t num_given,
+                            const ls_tensor *got, const ls_tensor *gradients,
+                            size_t num_got, ls_tensor *out_gradients) {
+  const ls_nest args = LS_LIST(list_of(given, num_given), list_of(got, num_got),
+                               list_of(gradients, num_got));
+  const ls_nest made = ls_nest_is_failed(args)
+                           ? ls_nest_retain(args)
+                           : ls_replica_merge_call(ls_replica_context(),
+                                                   walk_merged, args, NULL);
+  ls_nest_release(args);
+  const ls_status status = ls_nest_status(made);
+  for (size_t i = 0; ls_status_is_ok(status) && i < num_given; ++i) {
+    const ls_nest own = ls_nest_item(made, i);
+    if (own.kind == LS_KIND_TENSOR) out_gradients[i] = own.as.tensor;
+  }
+  ls_nest_release(made);
+  return status;
+}

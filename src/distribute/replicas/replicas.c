@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tracing a function for every replica.
+//
+// Each replica's callback runs on a fiber, in a region of its own. The region
+// is compared with replica 0's and, being equal, dropped: its handles then mean
+// replica 0's. So R traces cost one graph, R small stubs and, one after
+// another, one stack; with merge calls, R stacks and what they have recorded.
+#include <stdio.h>
+
+#include "base/runtime_internal.h"
+#include "distribute/replicas/trace_merge.h"
+#include "graph/equal.h"
+#include "graph/region.h"
+
+typedef struct tracing {
+  ls_strategy *strategy;
+  ls_graph *graph;  // The function's.
+  const ls_function_options *function;
+  ls_nest args;
+  ls_type *split_types;  // Of one replica's components, one a split argument.
+  ls_tensor *split;      // [split argument][replica]
+  size_t num_split;
+  ls_graph *first;  // Replica 0's region.
+} tracing;
+
+// ---- One replica -----------------------------------------------------------
+typedef struct selection {
+  ls_graph *region;
+  size_t next_split;
+} selection;
+
+static ls_nest select_component(ls_nest leaf, void *user) {
+  selection *s = user;
+  if (leaf.kind != LS_KIND_DISTRIBUTED) return ls_nest_retain(leaf);
+  return ls_leaf(
+      (ls_tensor){s->region, s->region->parameters[s->next_split++]});
+}
+
+// The rows of the first argument that has any, if their number differs.
+static void note_examples(const tracing *all, ls_replica_task *task) {
+  for (size_t s = 0; s < all->num_split; ++s) {
+    const ls_shape shape = all->split_types[s].shape;
+    if (shape.rank < 1) continue;
+    if (shape.dim[0] == LS_UNKNOWN_DIM)
+      task->replica->examples =
+          ls_leaf((ls_tensor){task->graph, task->graph->parameters[s]});
+    return;
+  }
+}
+
+static ls_status add_parameters(const tracing *all, ls_graph *region) {
+  for (size_t s = 0; s < all->num_split; ++s) {
+    ls_tensor parameter;
+    LS_RETURN_IF_ERROR(ls_graph_add_parameter(
+        region, (ls_type){all->split_types[s].dtype, all->split_types[s].shape},
+        NULL, &parameter));
+  }
+  return ls_ok();
+}
+
+static void run_replica(void *user) {
+  ls_replica_task *task = user;
+  const tracing *all = task->rounds->user;
+  task->status = add_parameters(all, task->graph);
+  if (task->status != NULL) return;
+  note_examples(all, task);
+  selection s = {.region = task->graph};
+  const ls_nest args = ls_nest_map(all->args, select_component, &s);
+  task->status = ls_nest_status(args);
+  if (task->status == NULL)
+    task->status = ls_region_trace(task->graph, all->function->call, args,
+                                   all->function->user, &task->result);
+  ls_nest_release(args);
+}
+
+static ls_status prepare_replica(ls_replica_task *task) {
+  tracing *all = task->rounds->user;
+  char name[32];
+  snprintf(name, sizeof(name), "replica_%d", task->replica->id);
+  LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_REGION, name, all->graph->runtime,
+                                   all->graph, &task->graph));
+  task->replica->graph = task->graph;
+  if (task->replica->id == 0) {
+    all->first = task->graph;
+    return ls_ok();
+  }
+  // A stub stays with the graph, for handles that the callback kept.
+  if (ls_graph_keep_stub(all->graph, task->graph)) return ls_ok();
+  ls_graph_free(task->graph);
+  return ls_out_of_memory();
+}
+
+// ---- Sharing ---------------------------------------------------------------
+static ls_status share_replica(ls_replica_task *task) {
+  tracing *all = task->rounds->user;
+  const ls_replica_task *first = &task->rounds->tasks[0];
+  char difference[600];
+  if (task == first) return ls_ok();
+  ls_status same = ls_nest_same_structure(first->result, task->result);
+  if (!ls_status_is_ok(same))
+    return ls_status_annotate(same, "between the results of replicas 0 and %d",
+                              task->replica->id);
+  if (!ls_graph_equal(all->first, task->graph, difference, sizeof(difference)))
+    return ls_unimplemented(
+        "replica %d's step differs from replica 0's: %s; all replicas must "
+        "record the same ops: what depends on the replica is computed from "
+        "ls_replica_id(), or given as an argument with a part for each",
+        task->replica->id, difference);
+  ls_nest_release(task->result);
+  task->result = ls_none();
+  ls_graph_forward(task->graph, all->first);
+  return ls_ok();
+}
+
+// ---- The replicate op ------------------------------------------------------
+static ls_status add_op(tracing *all, ls_op *out_op) {
+  const size_t replicas = (size_t)all->strategy->num_replicas;
+  const size_t num_split = all->num_split * replicas;
+  const size_t num_inputs = num_split + all->first->num_captures;
+  ls_tensor *inputs =
+      ls_new_array(all->graph->allocator, ls_tensor, num_inputs);
+  if (inputs == NULL) return ls_out_of_memory();
+  memcpy(inputs, all->split, num_split * sizeof(*inputs));
+  for (size_t i = 0; i < all->first->num_captures; ++i)
+    inputs[num_split + i] = all->first->captures[i].outer;
+  const ls_attr attrs[] = {
+      LS_ATTR_I("replicas", (int64_t)replicas),
+      LS_ATTR_I("num_split", (int64_t)all->num_split),
+      LS_ATTR_I("num_gathered", (int64_t)all->first->num_results)};
+  ls_scope scope = {0};
+  ls_context_enter_graph(&scope, all->graph);
+  *out_op = ls_op_add(&(ls_op_spec){.type = LS_OP_REPLICATE,
+                                    .inputs = inputs,
+                                    .num_inputs = num_inputs,
+                                    .attrs = attrs,
+                                    .num_attrs = LS_COUNT_OF(attrs),
+                                    .regions = &all->first,
+                                    .num_regions = 1});
+  ls_scope_end(&scope);
+  ls_release(all->graph->allocator, inputs);
+  if (ls_op_is_failed(*out_op)) return ls_graph_take_error(all->graph);
+  all->first = NULL;  // The op has it.
+  return ls_ok();
+}
+
+// Puts the replicas' results together: a PerReplica for each tensor.
+typedef struct gathering {
+  ls_op op;
+  ls_allocator *allocator;
+  size_t next, replicas;
+} gathering;
+
+static ls_nest gather_leaf(ls_nest leaf, void *user) {
+  gathering *g = user;
+  if (leaf.kind != LS_KIND_TENSOR) return ls_nest_retain(leaf);
+  ls_nest *items = ls_new_array(g->allocator, ls_nest, g->replicas);
+  if (items == NULL) return ls_fail(ls_out_of_memory());
+  for (size_t r = 0; r < g->replicas; ++r)
+    items[r] = ls_leaf(ls_op_output(g->op, (unsigned)(g->next++)));
+  const ls_nest made = ls_nest_distributed(LS_PER_REPLICA, items, g->replicas);
+  ls_release(g->allocator, items);
+  return made;
+}
+
+static ls_status gather(tracing *all, ls_op op, ls_nest first_result,
+                        ls_nest *out_result) {
+  ls_graph *graph = all->graph;
+  const size_t count = ls_op_num_outputs(op);
+  uint64_t *refs = ls_new_array(graph->allocator, uint64_t, count);
+  if (refs == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i)
+    refs[i] = ls_ref(op.id, (unsigned)i);
+  ls_status status = ls_graph_set_results(graph, refs, count);
+  ls_release(graph->allocator, refs);
+  LS_RETURN_IF_ERROR(status);
+  gathering g = {.op = op,
+                 .allocator = graph->allocator,
+                 .replicas = (size_t)all->strategy->num_replicas};
+  return ls_take_nest(ls_nest_map(first_result, gather_leaf, &g), out_result);
+}
+
+// ---- Arguments -------------------------------------------------------------
+static ls_nest note_split(ls_nest leaf, void *user) {
+  tracing *all = user;
+  if (leaf.kind != LS_KIND_DISTRIBUTED) return ls_none();
+  const size_t replicas = (size_t)all->strategy->num_replicas;
+  const size_t at = all->num_split++;
+  if (all->split == NULL) return ls_none();
+  ls_type type = {0};
+  for (size_t r = 0; r < replicas; ++r) {
+    const ls_tensor t = ls_distributed_component(leaf, r).as.tensor;
+    const ls_shape shape = ls_tensor_shape(t);
+    all->split[at * replicas + r] = t;
+    if (r == 0) type = (ls_type){ls_tensor_dtype(t), shape};
+    if (shape.rank != type.shape.rank || ls_tensor_dtype(t) != type.dtype)
+      return LS_FAIL(LS_INVALID_ARGUMENT,
+                     "an argument has another dtype or rank on replica %zu "
+                     "than on replica 0",
+                     r);
+    for (int d = 0; d < shape.rank; ++d)
+      if (shape.dim[d] != type.shape.dim[d]) type.shape.dim[d] = LS_UNKNOWN_DIM;
+  }
+  all->split_types[at] = type;
+  return ls_none();
+}
+
+static ls_status note_splits(tracing *all) {
+  const ls_nest counted = ls_nest_map(all->args, note_split, all);
+  const ls_status incomplete = ls_nest_status(counted);
+  ls_nest_release(counted);
+  LS_RETURN_IF_ERROR(incomplete);
+  const size_t count = all->num_split;
+  const size_t replicas = (size_t)all->strategy->num_replicas;
+  all->split = ls_new_array(all->graph->allocator, ls_tensor, count * replicas);
+  all->split_types = ls_new_array(all->graph->allocator, ls_type, count);
+  if (all->split == NULL || all->split_types == NULL) return ls_out_of_memory();
+  all->num_split = 0;
+  const ls_nest noted = ls_nest_map(all->args, note_split, all);
+  const ls_status status = ls_nest_status(noted);
+  ls_nest_release(noted);
+  return status;
+}
+
+// With one replica there is nothing to put together: its trace is the
+// function's.
+static ls_status trace_one(tracing *all, ls_nest *out_result);
+
+ls_status ls_replicas_trace(ls_strategy *strategy, ls_graph *graph,
+                            const ls_function_options *function, ls_nest args,
+                            ls_nest *out_result) {
+  tracing all = {
+      .strategy = strategy, .graph = graph, .function = function, .args = args};
+  if (strategy->num_replicas == 1) return trace_one(&all, out_result);
+  ls_rounds rounds = {.strategy = strategy,
+                      .around = graph,
+                      .call = run_replica,
+                      .prepare = prepare_replica,
+                      .end = share_replica,
+                      .merge = ls_trace_merge,
+                      .user = &all};
+  ls_op op = {0};
+  ls_status status = note_splits(&all);
+  if (ls_status_is_ok(status)) status = ls_rounds_run(&rounds);
+  if (ls_status_is_ok(status)) status = add_op(&all, &op);
+  if (ls_status_is_ok(status))
+    status = gather(&all, op, rounds.tasks[0].result, out_result);
+  ls_rounds_deinit(&rounds);
+  ls_graph_free(all.first);
+  ls_release(graph->allocator, all.split);
+  ls_release(graph->allocator, all.split_types);
+  return status;
+}
+
+static ls_nest first_component(ls_nest leaf, void *user) {
+  (void)user;
+  return leaf.kind == LS_KIND_DISTRIBUTED
+             ? ls_nest_retain(ls_distributed_component(leaf, 0))
+             : ls_nest_retain(leaf);
+}
+
+static ls_status trace_one(tracing *all, ls_nest *out_result) {
+  ls_replica *replica = NULL;
+  LS_RETURN_IF_ERROR(ls_replicas_take(all->strategy, &replica));
+  replica->graph = all->graph;
+  ls_context *context = ls_context_current();
+  ls_distribution entry = {.outer = context->distribution,
+                           .graph = all->graph,
+                           .strategy = all->strategy,
+                           .replica = replica};
+  const ls_nest args = ls_nest_map(all->args, first_component, NULL);
+  ls_status status = ls_nest_status(args);
+  const int32_t around = context->replicas;
+  context->distribution = &entry;
+  context->replicas = 1;
+  if (ls_status_is_ok(status))
+    status = ls_region_trace(all->graph, all->function->call, args,
+                             all->function->user, out_result);
+  context->distribution = entry.outer;
+  context->replicas = around;
+  ls_nest_release(args);
+  ls_replicas_give(all->strategy, replica);
+  return status;
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "distribute/replicas/rounds.h"
+
+#include "base/runtime_internal.h"
+#include "distribute/cross_device/cross_device.h"
+#include "distribute/replicas/call.h"
+#include "graph/region.h"
+#include "runtime/eager.h"
+
+// ---- A replica -------------------------------------------------------------
+static ls_status init_task(ls_rounds *rounds, size_t id) {
+  ls_replica_task *task = &rounds->tasks[id];
+  task->rounds = rounds;
+  task->replica = &rounds->replicas[id];
+  task->replica->task = task;
+  ls_context_fork(&task->context);
+  task->context.replicas = (int32_t)rounds->count;
+  task->context.replica = task->replica->id + 1;
+  task->context.hooks = rounds->hooks;
+  const ls_cross_device *ops = rounds->strategy->cross_device;
+  task->context.table_reduce =
+      ops != NULL && !ops->built_in ? ls_replica_table_reduce : NULL;
+  task->entry = (ls_distribution){.outer = task->context.distribution,
+                                  .graph = rounds->around,
+                                  .strategy = rounds->strategy,
+                                  .replica = task->replica};
+  task->context.distribution = &task->entry;
+  task->requests =
+      (ls_shared_requests){.sharing = &rounds->sharing, .replica = (int32_t)id};
+  task->creator = (ls_creator_entry){.outer = task->context.creators,
+                                     .graph = ls_context_graph(),
+                                     .create = ls_sharing_create,
+                                     .user = &task->requests};
+  task->context.creators = &task->creator;
+  if (rounds->prepare != NULL) LS_RETURN_IF_ERROR(rounds->prepare(task));
+  task->same = (ls_same_values){.allocator = rounds->strategy->allocator,
+                                .graph = task->graph};
+  task->context.same = &task->same;
+  LS_RETURN_IF_ERROR(ls_fiber_create(rounds->strategy->fibers, rounds->call,
+                                     task, &task->fiber));
+  ls_fiber_set_state(task->fiber, &task->context);
+  return ls_ok();
+}
+
+static void deinit_task(ls_replica_task *task) {
+  ls_fiber_destroy(task->fiber);
+  ls_shared_requests_deinit(&task->requests);
+  ls_same_values_deinit(&task->same);
+  ls_nest_release(task->result);
+  ls_nest_release(task->merge_args);
+  ls_nest_release(task->merged);
+  ls_status_free(task->status);
+}
+
+static ls_nest stop_nest(void) {
+  return LS_FAIL(LS_CANCELLED, "another replica has failed");
+}
+
+// Everything that has started ends: a merge call gives a failed nest.
+static void stop(ls_rounds *rounds) {
+  rounds->stopped = true;
+  for (size_t r = 0; r < rounds->count; ++r) {
+    ls_replica_task *task = &rounds->tasks[r];
+    while (task->fiber != NULL && ls_fiber_is_started(task->fiber) &&
+           !ls_fiber_is_done(task->fiber)) {
+      ls_nest_release(task->merged);
+      task->merged = stop_nest();
+      ls_status_free(ls_fiber_resume(task->fiber));
+    }
+  }
+}
+
+// ---- Rounds ----------------------------------------------------------------
+static ls_status end_task(ls_replica_task *task) {
+  ls_status status = task->status;
+  task->status = NULL;
+  if (ls_status_is_ok(status) && task->rounds->end != NULL)
+    return task->rounds->end(task);
+  return ls_status_annotate(status, "on replica %d", task->replica->id);
+}
+
+// With its own record of losses, whatever others do in the same graph. Each
+// replica counts the same random streams; its id tells its draws apart.
+static ls_status resume(ls_replica_task *task) {
+  ls_rounds *rounds = task->rounds;
+  ls_graph *graph = task->graph, *whole = ls_graph_whole(graph);
+  if (task->replica->id == 0)
+    rounds->first_random = rounds->most_random = whole->num_random;
+  whole->num_random = rounds->first_random;
+  graph->losses = task->losses;
+  const ls_status status = ls_fiber_resume(task->fiber);
+  task->losses = graph->losses;
+  if (rounds->most_random < whole->num_random)
+    rounds->most_random = whole->num_random;
+  whole->num_random = rounds->most_random;
+  return status;
+}
+
+// Lets every replica run to its next merge call or to its end.
+static ls_status run_round(ls_rounds *rounds, bool *out_done) {
+  size_t done = 0;
+  for (size_t r = 0; r < rounds->count; ++r) {
+    ls_replica_task *task = &rounds->tasks[r];
+    if (task->fiber == NULL) LS_RETURN_IF_ERROR(init_task(rounds, r));
+    LS_RETURN_IF_ERROR(resume(task));
+    const bool ended = ls_fiber_is_done(task->fiber);
+    done += ended;
+    if (ended && (task->status != NULL || done == r + 1))
+      LS_RETURN_IF_ERROR(end_task(task));
+    if (done != 0 && done != r + 1)
+      return ls_failed_precondition(
+          "the replicas made different numbers of merge calls (merge_call): "
+          "%s",
+          ended ? "a replica has ended while another waits in one"
+                : "a replica waits in one while another has ended");
+  }
+  *out_done = done > 0;
+  return ls_ok();
+}
+
+// What replicas come to a merge call with: a failed nest is a failed replica.
+static ls_status check_merge_args(const ls_rounds *rounds) {
+  for (size_t r = 0; r < rounds->count; ++r)
+    if (ls_nest_is_failed(rounds->tasks[r].merge_args))
+      return ls_status_annotate(ls_nest_status(rounds->tasks[r].merge_args),
+                                "on replica %zu", r);
+  return ls_ok();
+}
+
+ls_status ls_rounds_run(ls_rounds *rounds) {
+  ls_runtime *runtime = ls_runtime_current();
+  ls_graph *eager = ls_eager_graph(runtime);
+  if (eager == NULL) return ls_out_of_memory();
+  rounds->count = (size_t)rounds->strategy->num_replicas;
+  rounds->tasks =
+      ls_new_array(rounds->strategy->allocator, ls_replica_task, rounds->count);
+  if (rounds->tasks == NULL) return ls_out_of_memory();
+  ls_sharing_init(&rounds->sharing, rounds->strategy);
+  LS_RETURN_IF_ERROR(ls_replicas_take(rounds->strategy, &rounds->replicas));
+  const uint64_t outside = ls_eager_begin_replicas(eager);
+  ls_runtime_begin_callback(runtime);
+  ls_status status = ls_ok();
+  for (bool done = false; !done && ls_status_is_ok(status);) {
+    status = run_round(rounds, &done);
+    if (done || !ls_status_is_ok(status)) break;
+    status = check_merge_args(rounds);
+    if (ls_status_is_ok(status)) status = rounds->merge(rounds);
+  }
+  if (!ls_status_is_ok(status)) stop(rounds);
+  ls_runtime_end_callback(runtime);
+  ls_eager_end_replicas(eager, outside);
+  return status;
+}
+
+void ls_rounds_deinit(ls_rounds *rounds) {
+  if (rounds->tasks == NULL) return;
+  for (size_t r = 0; r < rounds->count; ++r)
+    deinit_task(&rounds->tasks[r]);
+  ls_replicas_give(rounds->strategy, rounds->replicas);
+  ls_sharing_deinit(&rounds->sharing);
+  ls_release(rounds->strategy->allocator, rounds->tasks);
+}
+
+// ---- From inside -----------------------------------------------------------
+ls_nest ls_rounds_merge_call(ls_replica_task *task, ls_merge_function function,
+                             ls_nest args, void *user) {
+  if (ls_graph_resolve(ls_graph_current()) != task->graph)
+    return LS_FAIL(LS_FAILED_PRECONDITION,
+                   "merge_call inside of a nested function or of the body of a "
+                   "loop or branch (control flow): it belongs into the "
+                   "replica's callback itself");
+  if (ls_fiber_current() != task->fiber)
+    return LS_FAIL(LS_FAILED_PRECONDITION,
+                   "merge_call from another thread or fiber than that of "
+                   "replica %d",
+                   task->replica->id);
+  if (task->rounds->stopped) return stop_nest();
+  task->merge = function;
+  task->merge_user = user;
+  task->merge_args = ls_nest_retain(args);
+  ls_fiber_pause();
+  ++task->context.meetings;
+  const ls_nest merged = task->merged;
+  task->merged = ls_none();
+  return merged;
+}

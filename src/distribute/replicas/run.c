@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Running a callable on every replica of a strategy.
+#include "base/nest_internal.h"
+#include "base/require.h"
+#include "base/runtime_internal.h"
+#include "distribute/replicas/context.h"
+#include "distribute/strategies/strategy.h"
+#include "lockstep/trunk.h"
+
+static ls_status trace_mirrored(const ls_tracer *tracer, ls_graph *graph,
+                                const ls_function_options *function,
+                                ls_nest args, ls_nest *out_result) {
+  return ls_replicas_trace(tracer->self, graph, function, args, out_result);
+}
+
+// Takes no memory: a walk, not a map.
+static ls_status check_components(const ls_strategy *strategy, ls_nest nest) {
+  for (size_t i = 0; i < ls_nest_count(nest); ++i)
+    LS_RETURN_IF_ERROR(check_components(strategy, ls_nest_item(nest, i)));
+  const size_t count = ls_distributed_count(nest);
+  if (nest.kind == LS_KIND_DISTRIBUTED &&
+      count != (size_t)strategy->num_replicas)
+    return ls_invalid_argument(
+        "an argument has %zu components, the strategy %d replicas", count,
+        strategy->num_replicas);
+  return ls_ok();
+}
+
+static ls_status run_traced(ls_strategy *strategy, ls_function *function,
+                            ls_nest args, ls_nest *results) {
+  LS_RETURN_IF_ERROR(check_components(strategy, args));
+  const ls_tracer tracer = {.key = strategy->id,
+                            .replicas = strategy->num_replicas,
+                            .trace = trace_mirrored,
+                            .self = strategy};
+  return ls_function_call_by(function, &tracer, args, results);
+}
+
+// A GPU is a name only, until a back end for it is there.
+static ls_status check_devices(const ls_strategy *strategy) {
+  if (strategy->no_cpu == NULL) return ls_ok();
+  const ls_graph *graph = ls_graph_current();
+  if (graph == NULL || graph->kind == LS_GRAPH_BUILD) return ls_ok();
+  return ls_unimplemented("running on device '%s': only CPUs compute",
+                          strategy->no_cpu);
+}
+
+// They fail like this one where what they were all given is wrong; what one
+// rank lacks (memory, a file), only it can tell them.
+void ls_strategy_tell_ranks(const ls_strategy *strategy, ls_status status) {
+  const ls_code code = ls_status_code(status);
+  if (strategy->num_replicas == 1 || code == LS_OK ||
+      code == LS_INVALID_ARGUMENT || code == LS_FAILED_PRECONDITION ||
+      code == LS_UNIMPLEMENTED)
+    return;
+  ls_trunk *trunk = ls_runtime_trunk(ls_runtime_current());
+  if (trunk != NULL) trunk->cancel(trunk, status);
+}
+
+// Where the thread is: in the strategy's scope, or for the default one outside
+// of any.
+static ls_status run_here(ls_strategy *strategy, ls_callable callable,
+                          ls_nest args, ls_nest *results) {
+  const bool alone = strategy->kind == LS_STRATEGY_DEFAULT;
+  if (callable.traced != NULL)
+    return alone ? ls_function_call(callable.traced, args, results)
+                 : run_traced(strategy, callable.traced, args, results);
+  return alone ? ls_take_nest(callable.plain(args, callable.user), results)
+               : ls_replicas_call(strategy, callable.plain, args, callable.user,
+                                  results);
+}
+
+static ls_status check_run(ls_callable callable, ls_nest args) {
+  if (callable.traced == NULL && callable.plain == NULL)
+    return ls_invalid_argument("there is nothing to run on the replicas");
+  if (args.kind == LS_KIND_NONE || args.kind == LS_KIND_LIST ||
+      args.kind == LS_KIND_TUPLE)
+    return ls_ok();
+  LS_RETURN_IF_ERROR(ls_nest_status(args));
+  char text[160];
+  return ls_invalid_argument("the arguments of a run are a list or a tuple, "
+                             "got %s",
+                             ls_nest_print(args, text, sizeof(text)));
+}
+
+static ls_status run(ls_strategy *strategy, ls_callable callable, ls_nest args,
+                     ls_nest *results) {
+  LS_RETURN_IF_ERROR(check_run(callable, args));
+  ls_crossing crossing;
+  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, strategy, "run"));
+  if (strategy->kind == LS_STRATEGY_DEFAULT) ls_scope_end(&crossing.scope);
+  // A traced function fills the results of the call before, a plain callback
+  // makes new ones.
+  const bool plain = callable.traced == NULL;
+  ls_nest made = ls_none();
+  ls_status status = check_devices(strategy);
+  if (ls_status_is_ok(status))
+    status = run_here(strategy, callable, args, plain ? &made : results);
+  status = ls_cross_replica_end(&crossing, status, plain ? &made : NULL);
+  if (plain && ls_status_is_ok(status)) {
+    ls_nest_release(*results);
+    *results = made;
+  }
+  return status;
+}
+
+ls_status ls_strategy_run(ls_strategy *strategy, ls_callable callable,
+                          ls_nest args, ls_nest *results) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(results);
+  const ls_status status = run(strategy, callable, args, results);
+  ls_strategy_tell_ranks(strategy, status);
+  return status;
+}
+
+ls_status ls_strategy_run_with(ls_strategy *strategy, ls_callable callable,
+                               ls_nest args, const ls_run_options *options,
+                               ls_nest *results) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(results);
+  if (options != NULL && (unsigned)options->run_concurrently > LS_FLAG_OFF)
+    return ls_invalid_argument("run_concurrently %d is no flag",
+                               (int)options->run_concurrently);
+  return ls_strategy_run(strategy, callable, args, results);
+}
+
+ls_status ls_strategy_call_for_each_replica(ls_strategy *strategy,
+                                            ls_callback callback, ls_nest args,
+                                            void *user, ls_nest *results) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(callback);
+  LS_REQUIRE(results);
+  return ls_strategy_run(strategy, ls_plain(callback, user), args, results);
+}

@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Merge calls of replicas that are traced.
+//
+// A value of a replica's graph stands for one of each replica: in the body they
+// are parameters, R for each argument. What the function gives leaves the body
+// as results, one for all or R. Replica 0's op holds the body, those of the
+// others a stub that stands for it.
+#include "distribute/replicas/trace_merge.h"
+
+#include "base/runtime_internal.h"
+#include "graph/inline.h"
+#include "graph/region.h"
+
+typedef struct merging {
+  ls_rounds *rounds;
+  size_t replicas;
+  ls_graph *first;  // Replica 0's graph.
+  ls_graph *body;
+  uint64_t *refs;  // [replica][argument]: the values in the replicas' graphs.
+  size_t num_args;
+  // Results of the body: R for each that differs, then the others.
+  uint64_t *gathered, *uniform;
+  size_t num_gathered, num_uniform;  // Refs.
+  size_t gathered_capacity, uniform_capacity;
+} merging;
+
+static ls_allocator *allocator_of(const merging *m) {
+  return m->rounds->strategy->allocator;
+}
+
+// ---- Arguments -------------------------------------------------------------
+static bool is_own(const ls_replica_task *task, ls_nest leaf) {
+  return leaf.kind == LS_KIND_TENSOR && leaf.as.tensor.ref != 0 &&
+         ls_graph_resolve(leaf.as.tensor.graph) == task->graph;
+}
+
+typedef struct replica_args {
+  merging *m;
+  const ls_replica_task *task;
+  size_t count;
+} replica_args;
+
+// Counts a replica's values; notes them once there is room.
+static ls_nest note_value(ls_nest leaf, void *user) {
+  replica_args *a = user;
+  const merging *m = a->m;
+  if (leaf.kind == LS_KIND_TENSOR && leaf.as.tensor.ref == 0)
+    return LS_FAIL(LS_INVALID_ARGUMENT,
+                   "an argument of a merge call is a failed tensor");
+  if (!is_own(a->task, leaf)) return ls_none();
+  if (m->refs != NULL && a->count < m->num_args)
+    m->refs[(size_t)a->task->replica->id * m->num_args + a->count] =
+        leaf.as.tensor.ref;
+  ++a->count;
+  return ls_none();
+}
+
+static ls_status note_values(merging *m, size_t replica, size_t *out_count) {
+  replica_args a = {.m = m, .task = &m->rounds->tasks[replica]};
+  const ls_nest noted = ls_nest_map(a.task->merge_args, note_value, &a);
+  const ls_status status = ls_nest_status(noted);
+  ls_nest_release(noted);
+  *out_count = a.count;
+  // An op maker's failure is the first cause, if there was one.
+  if (a.task->graph->error == NULL) return status;
+  ls_status_free(status);
+  return ls_status_annotate(ls_graph_take_error(a.task->graph),
+                            "on replica %zu", replica);
+}
+
+static ls_status find_values(merging *m) {
+  size_t count = 0;
+  LS_RETURN_IF_ERROR(note_values(m, 0, &m->num_args));
+  m->refs = ls_new_array(allocator_of(m), uint64_t, m->replicas * m->num_args);
+  if (m->refs == NULL) return ls_out_of_memory();
+  for (size_t r = 0; r < m->replicas; ++r) {
+    LS_RETURN_IF_ERROR(note_values(m, r, &count));
+    if (count != m->num_args)
+      return ls_invalid_argument("the merge call has %zu tensors of replica 0 "
+                                 "and %zu of replica %zu",
+                                 m->num_args, count, r);
+  }
+  return ls_ok();
+}
+
+static ls_status add_parameters(merging *m) {
+  for (size_t i = 0; i < m->num_args; ++i)
+    for (size_t r = 0; r < m->replicas; ++r) {
+      ls_tensor parameter;
+      const ls_type type = ls_graph_type(m->rounds->tasks[r].graph,
+                                         m->refs[r * m->num_args + i]);
+      LS_RETURN_IF_ERROR(
+          ls_graph_add_parameter(m->body, type, NULL, &parameter));
+    }
+  return ls_ok();
+}
+
+static ls_nest replace_value(ls_nest leaf, void *user) {
+  replica_args *a = user;
+  if (!is_own(a->task, leaf)) return ls_nest_retain(leaf);
+  const size_t at = a->count++ * a->m->replicas + (size_t)a->task->replica->id;
+  return ls_leaf((ls_tensor){a->m->body, a->m->body->parameters[at]});
+}
+
+// The replicas' arguments, put together.
+static ls_status regroup(merging *m, ls_nest *out_args) {
+  ls_nest *values = ls_new_array(allocator_of(m), ls_nest, m->replicas);
+  if (values == NULL) return ls_out_of_memory();
+  ls_status status = ls_ok();
+  for (size_t r = 0; r < m->replicas && ls_status_is_ok(status); ++r) {
+    replica_args a = {.m = m, .task = &m->rounds->tasks[r]};
+    values[r] = ls_nest_map(a.task->merge_args, replace_value, &a);
+    status = ls_nest_status(values[r]);
+  }
+  if (ls_status_is_ok(status))
+    status = ls_regroup(values, m->replicas, NULL, out_args);
+  for (size_t r = 0; r < m->replicas; ++r)
+    ls_nest_release(values[r]);
+  ls_release(allocator_of(m), values);
+  return status;
+}
+
+// ---- The function ----------------------------------------------------------
+static ls_status push(const merging *m, uint64_t **refs, size_t *count,
+                      size_t *capacity, ls_tensor tensor) {
+  uint64_t ref = 0;
+  LS_RETURN_IF_ERROR(ls_graph_import(m->body, tensor, &ref));
+  if (!ls_grow(allocator_of(m), refs, capacity, *count + 1, sizeof(**refs)))
+    return ls_out_of_memory();
+  (*refs)[(*count)++] = ref;
+  return ls_ok();
+}
+
+// How a leaf of the result comes back.
+typedef enum way { AS_IT_IS, FOR_ALL, FOR_EACH } way;
+
+// What a value is a copy of.
+static ls_tensor origin_of(ls_tensor x) {
+  for (const ls_node *node = ls_graph_node_of(x.graph, x.ref);
+       node != NULL && node->type == LS_OP_IDENTITY;
+       node = ls_graph_node_of(x.graph, x.ref))
+    x = ls_op_input(ls_tensor_op(x), 0);
+  return x;
+}
+
+static way way_of(ls_nest leaf) {
+  if (leaf.kind == LS_KIND_TENSOR) return FOR_ALL;
+  if (leaf.kind != LS_KIND_DISTRIBUTED) return AS_IT_IS;
+  const size_t count = ls_distributed_count(leaf);
+  for (size_t r = 0; r < count; ++r)
+    if (ls_distributed_component(leaf, r).kind != LS_KIND_TENSOR)
+      return AS_IT_IS;
+  if (ls_distributed_kind_of(leaf) != LS_MIRRORED) return FOR_EACH;
+  // Most often its components are copies of one value. Not so what an update
+  // gives: each replica's is that of its own component.
+  const ls_tensor first =
+      origin_of(ls_distributed_component(leaf, 0).as.tensor);
+  for (size_t r = 1; r < count; ++r)
+    if (!ls_tensor_equal(
+            first, origin_of(ls_distributed_component(leaf, r).as.tensor)))
+      return FOR_EACH;
+  return FOR_ALL;
+}
+
+static ls_nest note_result(ls_nest leaf, void *user) {
+  merging *m = user;
+  ls_status status = ls_ok();
+  const way how = way_of(leaf);
+  if (how == FOR_EACH && ls_distributed_count(leaf) != m->replicas)
+    return LS_FAIL(LS_INVALID_ARGUMENT,
+                   "the merge function gives a value of %zu components for %zu "
+                   "replicas",
+                   ls_distributed_count(leaf), m->replicas);
+  if (how == FOR_ALL)
+    status = push(m, &m->uniform, &m->num_uniform, &m->uniform_capacity,
+                  leaf.kind == LS_KIND_TENSOR
+                      ? leaf.as.tensor
+                      : ls_distributed_component(leaf, 0).as.tensor);
+  for (size_t r = 0;
+       how == FOR_EACH && r < m->replicas && ls_status_is_ok(status); ++r)
+    status = push(m, &m->gathered, &m->num_gathered, &m->gathered_capacity,
+                  ls_distributed_component(leaf, r).as.tensor);
+  return ls_status_is_ok(status) ? ls_none() : ls_fail(status);
+}
+
+// What cannot be computed again is a result, too, beside what is given: values
+// of variables, above all. Gradients need it; who has no use for it, drops it.
+static ls_status note_once(merging *m) {
+  const size_t given = m->num_gathered + m->num_uniform;
+  for (size_t i = 0; given > 0 && i < m->body->num_nodes; ++i) {
+    const ls_node *node = m->body->nodes[i];
+    if (node->num_regions == 0 && node->num_outputs == 1 &&
+        node->outputs[0].dtype != LS_DTYPE_VARIANT &&
+        !ls_node_is_repeatable(node))
+      LS_RETURN_IF_ERROR(push(m, &m->uniform, &m->num_uniform,
+                              &m->uniform_capacity,
+                              (ls_tensor){m->body, ls_ref(node->id, 0)}));
+  }
+  return ls_ok();
+}
+
+static ls_status set_results(const merging *m) {
+  const size_t count = m->num_gathered + m->num_uniform;
+  uint64_t *refs = ls_new_array(allocator_of(m), uint64_t, count);
+  if (refs == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i)
+    refs[i] =
+        i < m->num_gathered ? m->gathered[i] : m->uniform[i - m->num_gathered];
+  const ls_status status = ls_graph_set_results(m->body, refs, count);
+  ls_release(allocator_of(m), refs);
+  return status;
+}
+
+static ls_status trace_function(merging *m, ls_nest args, ls_nest *out_result) {
+  const ls_replica_task *first = &m->rounds->tasks[0];
+  ls_scope scope = {0};
+  ls_context_enter_graph(&scope, m->body);
+  ls_status status = ls_take_nest(
+      first->merge(m->rounds->strategy, args, first->merge_user), out_result);
+  if (ls_status_is_ok(status)) {
+    const ls_nest noted = ls_nest_map(*out_result, note_result, m);
+    status = ls_nest_status(noted);
+    ls_nest_release(noted);
+  }
+  ls_scope_end(&scope);
+  if (m->body->error != NULL) {
+    ls_status_free(status);
+    status = ls_graph_take_error(m->body);
+  }
+  if (ls_status_is_ok(status)) status = note_once(m);
+  return ls_status_is_ok(status) ? set_results(m) : status;
+}
+
+// ---- The ops ---------------------------------------------------------------
+// The value around the replicas that replica 0's graph captured as `ref`.
+static ls_status captured(const merging *m, uint64_t ref, ls_tensor *out) {
+  for (size_t i = 0; i < m->first->num_captures; ++i) {
+    *out = m->first->captures[i].outer;
+    if (m->first->captures[i].inner == ref) return ls_ok();
+  }
+  return ls_invalid_argument("the merge function uses '%s', a value of replica "
+                             "0; what it needs of the "
+                             "replicas is to be an argument of the merge call",
+                             ls_tensor_name((ls_tensor){m->first, ref}));
+}
+
+static ls_status fill_inputs(const merging *m, size_t replica,
+                             ls_tensor *inputs) {
+  ls_graph *graph = m->rounds->tasks[replica].graph;
+  for (size_t i = 0; i < m->num_args; ++i)
+    inputs[i] = (ls_tensor){graph, m->refs[replica * m->num_args + i]};
+  for (size_t i = 0; i < m->body->num_captures; ++i) {
+    ls_tensor outer;
+    LS_RETURN_IF_ERROR(captured(m, m->body->captures[i].outer.ref, &outer));
+    inputs[m->num_args + i] = outer;
+  }
+  return ls_ok();
+}
+
+// Replica 0 gets the body, the others what stands for it.
+static ls_status body_for(const merging *m, size_t replica,
+                          ls_graph **out_body) {
+  *out_body = m->body;
+  if (replica == 0) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_REGION, "merge", m->body->runtime,
+                                   m->rounds->tasks[replica].graph, out_body));
+  ls_graph_forward(*out_body, m->body);
+  return ls_ok();
+}
+
+static ls_status add_op(const merging *m, size_t replica, bool *out_taken,
+                        ls_op *out_op) {
+  const size_t num_inputs = m->num_args + m->body->num_captures;
+  ls_tensor *inputs = ls_new_array(allocator_of(m), ls_tensor, num_inputs);
+  ls_graph *body = NULL, *graph = m->rounds->tasks[replica].graph;
+  if (inputs == NULL) return ls_out_of_memory();
+  ls_status status = fill_inputs(m, replica, inputs);
+  if (ls_status_is_ok(status)) status = body_for(m, replica, &body);
+  if (ls_status_is_ok(status)) {
+    const ls_attr attrs[] = {
+        LS_ATTR_I("replicas", (int64_t)m->replicas),
+        LS_ATTR_I("num_args", (int64_t)m->num_args),
+        LS_ATTR_I("num_gathered", (int64_t)(m->num_gathered / m->replicas))};
+    ls_scope scope = {0};
+    ls_context_enter_graph(&scope, graph);
+    *out_op = ls_op_add(&(ls_op_spec){.type = LS_OP_MERGE_CALL,
+                                      .name = "merge_call",
+                                      .inputs = inputs,
+                                      .num_inputs = num_inputs,
+                                      .attrs = attrs,
+                                      .num_attrs = LS_COUNT_OF(attrs),
+                                      .regions = &body,
+                                      .num_regions = 1});
+    ls_scope_end(&scope);
+    *out_taken = !ls_op_is_failed(*out_op);
+    if (!*out_taken) {
+      status = ls_graph_take_error(graph);
+      if (replica > 0) ls_graph_free(body);
+    }
+  }
+  ls_release(allocator_of(m), inputs);
+  return status;
+}
+
+// ---- What each gets --------------------------------------------------------
+typedef struct giving {
+  ls_same_values *same;
+  size_t replica, next_gathered, next_uniform;
+  ls_op op;
+} giving;
+
+static ls_nest give_output(const giving *g, size_t output, bool same) {
+  const ls_tensor made = ls_op_output(g->op, (unsigned)output);
+  return same && !ls_same_values_add(g->same, made)
+             ? ls_fail(ls_out_of_memory())
+             : ls_leaf(made);
+}
+
+static ls_nest give_leaf(ls_nest leaf, void *user) {
+  giving *g = user;
+  switch (way_of(leaf)) {
+  case FOR_EACH:
+    return give_output(g, g->next_gathered++,
+                       ls_distributed_kind_of(leaf) == LS_MIRRORED);
+  case FOR_ALL:
+    return give_output(g, g->next_uniform++, true);
+  default:
+    return leaf.kind == LS_KIND_DISTRIBUTED &&
+                   g->replica < ls_distributed_count(leaf)
+               ? ls_nest_retain(ls_distributed_component(leaf, g->replica))
+               : ls_nest_retain(leaf);
+  }
+}
+
+static ls_status give_results(merging *m, ls_nest result, bool *out_taken) {
+  for (size_t r = 0; r < m->replicas; ++r) {
+    ls_replica_task *task = &m->rounds->tasks[r];
+    bool taken = false;
+    giving g = {.same = &task->same,
+                .replica = r,
+                .next_uniform = m->num_gathered / m->replicas};
+    LS_RETURN_IF_ERROR(add_op(m, r, &taken, &g.op));
+    if (r == 0) *out_taken = taken;
+    ls_nest_release(task->merge_args);
+    task->merge_args = ls_none();
+    LS_RETURN_IF_ERROR(
+        ls_take_nest(ls_nest_map(result, give_leaf, &g), &task->merged));
+  }
+  return ls_ok();
+}
+
+ls_status ls_trace_merge(ls_rounds *rounds) {
+  merging m = {.rounds = rounds,
+               .replicas = rounds->count,
+               .first = rounds->tasks[0].graph};
+  ls_nest args = ls_none(), result = ls_none();
+  bool taken = false;
+  ls_status status = ls_graph_make(LS_GRAPH_REGION, "merge", m.first->runtime,
+                                   m.first, &m.body);
+  if (ls_status_is_ok(status)) status = find_values(&m);
+  if (ls_status_is_ok(status)) status = add_parameters(&m);
+  if (ls_status_is_ok(status)) status = regroup(&m, &args);
+  if (ls_status_is_ok(status)) status = trace_function(&m, args, &result);
+  if (ls_status_is_ok(status)) status = give_results(&m, result, &taken);
+  ls_nest_release(args);
+  ls_nest_release(result);
+  ls_release(allocator_of(&m), m.refs);
+  ls_release(allocator_of(&m), m.gathered);
+  ls_release(allocator_of(&m), m.uniform);
+  if (!taken) ls_graph_free(m.body);
+  return ls_status_annotate(status, "in the merge call of %zu replicas",
+                            m.replicas);
+}

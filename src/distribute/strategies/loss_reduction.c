@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How losses are reduced over replicas: what an estimator asks of a strategy,
+// and what the losses of a graph have said.
+#include "distribute/replicas/context.h"
+
+// An open scope, on the stack of whoever opened it.
+struct ls_loss_scaling {
+  const struct ls_loss_scaling *outer;
+  const ls_strategy *strategy;
+};
+
+void ls_scale_loss_scope_begin(ls_scope *scope, ls_strategy *strategy) {
+  typedef struct ls_loss_scaling scaling;
+  _Static_assert(sizeof(scaling) + LS_SCOPE_ROOM * sizeof(uint64_t) <=
+                     sizeof(scope->extra),
+                 "a scope has room for an entry");
+  if (strategy == NULL) {
+    ls_context_refuse(scope, ls_invalid_argument("the strategy is NULL"));
+    return;
+  }
+  ls_context *context = ls_context_open(scope, LS_SCOPE_SCALE_LOSS, strategy);
+  scaling *entry = (scaling *)(void *)&scope->extra[LS_SCOPE_ROOM];
+  *entry = (scaling){context->loss_scaling, strategy};
+  context->loss_scaling = entry;
+}
+
+static bool scales_loss(const ls_strategy *strategy) {
+  const struct ls_loss_scaling *entry = ls_context_current()->loss_scaling;
+  while (entry != NULL && entry->strategy != strategy)
+    entry = entry->outer;
+  return entry != NULL;
+}
+
+ls_reduce_op ls_loss_reduction(void) {
+  if (!scales_loss(ls_strategy_current())) return LS_REDUCE_SUM;
+  const char *last = ls_graph_loss_reduction(ls_graph_current());
+  const bool sum =
+      strcmp(last, "weighted_sum") == 0 || strcmp(last, "sum") == 0;
+  return sum ? LS_REDUCE_SUM : LS_REDUCE_MEAN;
+}

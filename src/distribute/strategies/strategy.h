@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Strategies inside.
+#ifndef LS_DISTRIBUTE_STRATEGIES_STRATEGY_H_
+#define LS_DISTRIBUTE_STRATEGIES_STRATEGY_H_
+
+#include "base/fiber.h"
+#include "base/nest_internal.h"
+#include "base/threads.h"
+#include "graph/context.h"
+#include "graph/variable.h"
+#include "lockstep/device_name.h"
+#include "lockstep/regroup.h"
+#include "lockstep/strategy.h"
+#include "runtime/function.h"
+
+typedef enum ls_strategy_kind {
+  LS_STRATEGY_DEFAULT,
+  LS_STRATEGY_MIRRORED,
+} ls_strategy_kind;
+
+struct ls_strategy {
+  ls_object object;
+  ls_allocator *allocator;
+  ls_runtime *runtime;
+  ls_strategy_kind kind;
+  // Never that of another one, even of one that is gone; a new one when a table
+  // of the user's comes or goes, which traces have been made with.
+  uint64_t id;
+  char *label;         // For messages.
+  char *scope_prefix;  // Of the name scopes of replicas; NULL: "replica".
+  int32_t num_replicas;
+  char **devices;         // Canonical, one a replica; NULL: default strategy.
+  const char *no_cpu;     // The first device that is none; NULL: all are.
+  char *default_device;   // Ops get it in the scope. NULL: none.
+  bool packs_variables;   // Those made in eager get a packed handle.
+  bool uses_policies;     // Variables are of one class, with a policy each.
+  ls_fiber_pool *fibers;  // Stacks for replicas' callbacks.
+  ls_cross_device *cross_device;  // NULL: default strategy.
+  ls_flag prefetch;
+  ls_mutex lock;  // Guards the contexts of replicas that do not run.
+  ls_replica *idle_replicas;
+};
+
+// A replica, as its callback sees it. Callbacks keep what they were lent: it
+// stays until the strategy goes, and says when nothing of it runs.
+struct ls_replica {
+  ls_strategy *strategy;
+  int32_t id, count;
+  bool runs;
+  struct ls_replica *next_idle;  // Of replica 0, whom the others lie behind.
+  struct ls_replica_task *task;  // Its fiber; NULL: it is the only one.
+  ls_graph *graph;               // Its trace; NULL: eager or a built graph.
+  // Where replicas have different numbers of examples: this one's, an array or
+  // tensor of which they are dimension 0. What the step has given goes before.
+  ls_nest examples;  // Lent; none: all have the same number.
+  ls_tensor given_examples;
+};
+
+// What was to run on the replicas has failed here: other ranks, which would
+// wait for this one, fail too. Does nothing where they fail by themselves.
+void ls_strategy_tell_ranks(const ls_strategy *strategy, ls_status status);
+
+// Contexts of all replicas for one run, and back.
+ls_status ls_replicas_take(ls_strategy *strategy, ls_replica **out_replicas);
+void ls_replicas_give(ls_strategy *strategy, ls_replica *replicas);  // Or NULL.
+// Frees them, with the strategy.
+void ls_replicas_free(ls_strategy *strategy);
+
+// Makes the label; `name` is the user's, NULL: none. Its devices are known.
+ls_status ls_strategy_set_label(ls_strategy *strategy, const char *name);
+// The runtime's default strategy. NULL: no memory.
+ls_strategy *ls_default_strategy(ls_runtime *runtime);
+// The number of the strategy's device with this canonical name, or -1.
+int32_t ls_strategy_device_index(const ls_strategy *strategy,
+                                 const char *device);
+
+// Traces `function` for every replica into `graph`, as one replicate op.
+ls_status ls_replicas_trace(ls_strategy *strategy, ls_graph *graph,
+                            const ls_function_options *function, ls_nest args,
+                            ls_nest *out_result);
+// Runs a plain callback on every replica where the thread is.
+ls_status ls_replicas_call(ls_strategy *strategy, ls_callback callback,
+                           ls_nest args, void *user, ls_nest *results);
+// What makes variables in the scope of the strategy in force.
+ls_status ls_strategy_create_variable(const ls_creator *next,
+                                      const ls_variable_options *options,
+                                      void *user, ls_variable **out_variable);
+
+// Dimension 0 of a component, -1 if it has none or it is not known.
+int64_t ls_rows_of(ls_nest value, size_t index);
+
+// The device where a leaf is said to be, "" when nowhere.
+const char *ls_leaf_device(ls_nest leaf);
+// The same of a component of a distributed value; canonical.
+ls_status ls_component_device(ls_nest value, size_t index,
+                              ls_device_name *out_name);
+
+#endif  // LS_DISTRIBUTE_STRATEGIES_STRATEGY_H_

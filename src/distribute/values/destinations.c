@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "distribute/values/destinations.h"
+
+#include <stdio.h>
+
+#include "base/runtime_internal.h"
+#include "distribute/replicas/context.h"
+
+// ---- Sets of devices -------------------------------------------------------
+void ls_device_set_deinit(ls_device_set *set) {
+  ls_release(set->allocator, set->names);
+  *set = (ls_device_set){0};
+}
+
+size_t ls_device_set_find(const ls_device_set *set, const char *name) {
+  size_t i = 0;
+  while (i < set->count && strcmp(set->names[i].text, name) != 0)
+    ++i;
+  return i;
+}
+
+bool ls_device_set_match(const ls_device_set *a, const ls_device_set *b) {
+  if (a->count != b->count) return false;
+  for (size_t i = 0; i < a->count; ++i)
+    if (strcmp(a->names[i].text, b->names[i].text) != 0 &&
+        ls_device_set_find(b, a->names[i].text) == b->count)
+      return false;
+  return true;
+}
+
+bool ls_device_set_has_cpu(const ls_device_set *set) {
+  for (size_t i = 0; i < set->count; ++i)
+    if (strstr(set->names[i].text, "/device:CPU:") != NULL) return true;
+  return false;
+}
+
+const char *ls_device_set_print(const ls_device_set *set, char *buffer,
+                                size_t size) {
+  size_t at = 0;
+  buffer[0] = '\0';
+  for (size_t i = 0; i < set->count && at < size; ++i)
+    at += (size_t)snprintf(buffer + at, size - at, "%s%s", i == 0 ? "" : ", ",
+                           set->names[i].text);
+  return buffer;
+}
+
+static ls_status make_room(ls_device_set *set, size_t count) {
+  set->allocator = ls_current_allocator();
+  set->names = ls_new_array(set->allocator, ls_device_name, count);
+  return set->names == NULL ? ls_out_of_memory() : ls_ok();
+}
+
+static void add_once(ls_device_set *set, const char *name) {
+  if (ls_device_set_find(set, name) == set->count)
+    strcpy(set->names[set->count++].text, name);
+}
+
+// ---- Components ------------------------------------------------------------
+static size_t num_components(ls_nest value) {
+  const ls_variable *variable = ls_nest_as_variable(value);
+  return variable != NULL ? variable->num_components
+                          : ls_distributed_count(value);
+}
+
+static bool is_whole(ls_nest value) {
+  return value.kind != LS_KIND_DISTRIBUTED && num_components(value) == 0;
+}
+
+static ls_nest component(ls_nest value, size_t index) {
+  const ls_variable *variable = ls_nest_as_variable(value);
+  return variable != NULL ? (ls_nest){.kind = LS_KIND_VARIABLE,
+                                      .as.ref = variable->components[index]}
+                          : ls_distributed_component(value, index);
+}
+
+// Where slices are: beside their values.
+static const char *device_of(ls_nest leaf) {
+  ls_slices_parts parts;
+  if (leaf.kind != LS_KIND_SLICES) return ls_leaf_device(leaf);
+  const ls_status status = ls_slices_parts_of(leaf, &parts);
+  const bool known = ls_status_is_ok(status);
+  ls_status_free(status);
+  return known ? ls_leaf_device(ls_leaf(parts.values)) : "";
+}
+
+static ls_status device_of_component(ls_nest value, size_t index,
+                                     ls_device_name *out_name) {
+  const ls_nest item = is_whole(value) ? value : component(value, index);
+  if (!is_whole(value) && item.kind != LS_KIND_SLICES)
+    return ls_component_device(value, index, out_name);
+  const char *device = ls_distributed_device(value, index);
+  if (device[0] == '\0') device = device_of(item);
+  out_name->text[0] = '\0';
+  return device[0] == '\0' ? ls_ok()
+                           : ls_device_canonical(device, NULL, out_name);
+}
+
+// The strategy in force, if it has devices.
+static const ls_strategy *strategy_here(void) {
+  const ls_distribution *entry = ls_distribution_current();
+  return entry != NULL && entry->strategy->devices != NULL ? entry->strategy
+                                                           : NULL;
+}
+
+// Without said devices a value of as many components as there are replicas is
+// where those are.
+static void place_by_position(ls_device_set *devices) {
+  const ls_strategy *strategy = strategy_here();
+  if (strategy == NULL || devices->count != (size_t)strategy->num_replicas)
+    return;
+  for (size_t i = 0; i < devices->count; ++i)
+    if (devices->names[i].text[0] != '\0') return;
+  for (size_t i = 0; i < devices->count; ++i)
+    strcpy(devices->names[i].text, strategy->devices[i]);
+}
+
+// Puts components in the order of their replicas, if all are known; by
+// insertion, for they nearly always are in it.
+static void order_by_replica(ls_parts *parts) {
+  const ls_strategy *strategy = strategy_here();
+  const size_t count = parts->devices.count;
+  ls_device_name *names = parts->devices.names;
+  if (strategy == NULL || count > (size_t)strategy->num_replicas) return;
+  bool ordered = true;
+  for (size_t i = 0; i < count; ++i) {
+    const bool here = strcmp(strategy->devices[i], names[i].text) == 0;
+    if (!here && ls_strategy_device_index(strategy, names[i].text) < 0) return;
+    ordered = ordered && here;
+  }
+  for (size_t i = 1; !ordered && i < count; ++i)
+    for (size_t k = i;
+         k > 0 && ls_strategy_device_index(strategy, names[k - 1].text) >
+                      ls_strategy_device_index(strategy, names[k].text);
+         --k) {
+      const ls_device_name name = names[k];
+      const ls_nest item = parts->items[k];
+      names[k] = names[k - 1];
+      parts->items[k] = parts->items[k - 1];
+      names[k - 1] = name;
+      parts->items[k - 1] = item;
+    }
+}
+
+ls_status ls_parts_init(ls_parts *parts, ls_nest value) {
+  *parts = (ls_parts){0};
+  const size_t count = is_whole(value) ? 1 : num_components(value);
+  ls_status status = make_room(&parts->devices, count);
+  if (ls_status_is_ok(status)) {
+    parts->items = ls_new_array(parts->devices.allocator, ls_nest, count);
+    if (parts->items == NULL) status = ls_out_of_memory();
+  }
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+    parts->items[i] = is_whole(value) ? value : component(value, i);
+    status = device_of_component(value, i, &parts->devices.names[i]);
+    ++parts->devices.count;
+  }
+  if (!ls_status_is_ok(status)) {
+    ls_parts_deinit(parts);
+    return status;
+  }
+  place_by_position(&parts->devices);
+  order_by_replica(parts);
+  return ls_ok();
+}
+
+void ls_parts_deinit(ls_parts *parts) {
+  ls_release(parts->devices.allocator, parts->items);
+  ls_device_set_deinit(&parts->devices);
+  parts->items = NULL;
+}
+
+// ---- Destinations ----------------------------------------------------------
+bool ls_destinations_is_none(ls_destinations where) {
+  return where.device == NULL && where.num_devices == 0 &&
+         where.value.kind == LS_KIND_NONE;
+}
+
+static ls_status add_named(ls_device_set *set, const char *name) {
+  ls_device_name canonical;
+  if (name == NULL || name[0] == '\0')
+    return ls_invalid_argument("destinations can not be empty: they name no "
+                               "device");
+  LS_RETURN_IF_ERROR(
+      ls_device_canonical(name, ls_context_current()->device, &canonical));
+  add_once(set, canonical.text);
+  return ls_ok();
+}
+
+// A strategy's own devices are canonical, and no two are the same.
+static ls_status add_replicas(ls_device_set *set, const ls_strategy *strategy) {
+  const size_t count = (size_t)strategy->num_replicas;
+  LS_RETURN_IF_ERROR(make_room(set, count));
+  for (; set->count < count; ++set->count)
+    strcpy(set->names[set->count].text, strategy->devices[set->count]);
+  return ls_ok();
+}
+
+// The devices of a value, in its own order: that of results.
+static ls_status add_devices_of(ls_device_set *set, ls_nest value) {
+  const size_t count = is_whole(value) ? 1 : num_components(value);
+  LS_RETURN_IF_ERROR(make_room(set, count));
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(device_of_component(value, i, &set->names[i]));
+  set->count = count;
+  if (!is_whole(value)) place_by_position(set);
+  for (size_t i = 0; i < count; ++i)
+    if (set->names[i].text[0] == '\0')
+      return ls_invalid_argument("destinations can not be empty: the value "
+                                 "that names them has no device");
+  return ls_ok();
+}
+
+static bool names_devices(ls_nest value) {
+  return value.kind == LS_KIND_DISTRIBUTED || value.kind == LS_KIND_TENSOR ||
+         value.kind == LS_KIND_VARIABLE || value.kind == LS_KIND_SLICES;
+}
+
+static ls_status fill_set(ls_destinations where, ls_nest value,
+                          ls_device_set *set) {
+  if (where.device != NULL) {
+    LS_RETURN_IF_ERROR(make_room(set, 1));
+    return add_named(set, where.device);
+  }
+  const ls_strategy *strategy = strategy_here();
+  if (strategy != NULL && (const void *)where.devices == strategy->devices)
+    return add_replicas(set, strategy);
+  if (where.num_devices > 0) {
+    LS_RETURN_IF_ERROR(make_room(set, where.num_devices));
+    for (size_t i = 0; i < where.num_devices; ++i)
+      LS_RETURN_IF_ERROR(add_named(set, where.devices[i]));
+    return ls_ok();
+  }
+  const ls_nest there = where.value.kind == LS_KIND_NONE ? value : where.value;
+  char text[160];
+  if (!names_devices(there))
+    return ls_invalid_argument(
+        "destinations can not be %s: devices, or a distributed value, variable "
+        "or tensor",
+        ls_nest_print(there, text, sizeof(text)));
+  return add_devices_of(set, there);
+}
+
+ls_status ls_destination_set(ls_destinations where, ls_nest value,
+                             ls_device_set *out_set) {
+  *out_set = (ls_device_set){0};
+  const ls_status status = fill_set(where, value, out_set);
+  if (!ls_status_is_ok(status)) ls_device_set_deinit(out_set);
+  return status;
+}

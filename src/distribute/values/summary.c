@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Summaries are host calls. Replicas that run op by op leave them out but for
+// replica 0; in a trace all replicas have the same ops, and the call itself
+// sees where it is.
+#include "lockstep/summary.h"
+
+#include <stdio.h>
+
+#include "base/require.h"
+#include "base/runtime_internal.h"
+#include "distribute/replicas/context.h"
+#include "graph/make.h"
+#include "lockstep/host.h"
+
+struct ls_summary_writer {
+  ls_object object;
+  ls_allocator *allocator;
+  ls_summary_function function;
+  void *user;
+  int64_t step;
+  ls_mutex lock;  // One record at a time.
+};
+
+static void destroy_writer(ls_object *object) {
+  ls_summary_writer *writer = (ls_summary_writer *)object;
+  ls_mutex_deinit(&writer->lock);
+  ls_release(writer->allocator, writer);
+}
+
+static const ls_object_type writer_type = {.name = "summary writer",
+                                           .destroy = destroy_writer};
+
+ls_status ls_summary_writer_create(ls_summary_function function, void *user,
+                                   ls_summary_writer **out_writer) {
+  LS_REQUIRE(function);
+  LS_REQUIRE(out_writer);
+  *out_writer = NULL;
+  if (function == NULL)
+    return ls_invalid_argument("a summary writer without a function");
+  ls_allocator *allocator = ls_current_allocator();
+  ls_summary_writer *writer = ls_new(allocator, ls_summary_writer);
+  if (writer == NULL) return ls_out_of_memory();
+  const ls_status status = ls_mutex_init(&writer->lock);
+  if (!ls_status_is_ok(status)) {
+    ls_release(allocator, writer);
+    return status;
+  }
+  ls_object_init(&writer->object, &writer_type);
+  writer->allocator = allocator;
+  writer->function = function;
+  writer->user = user;
+  *out_writer = writer;
+  return ls_ok();
+}
+
+ls_summary_writer *ls_summary_writer_retain(ls_summary_writer *writer) {
+  return ls_object_retain(writer);
+}
+
+void ls_summary_writer_release(ls_summary_writer *writer) {
+  ls_object_release(writer);
+}
+
+void ls_summary_writer_set_step(ls_summary_writer *writer, int64_t step) {
+  __atomic_store_n(&writer->step, step, __ATOMIC_RELAXED);
+}
+
+void ls_summary_scope_begin(ls_scope *scope, ls_summary_writer *writer) {
+  ls_context_open(scope, LS_SCOPE_SUMMARY, writer)->summary_writer = writer;
+}
+
+// ---- The op ----------------------------------------------------------------
+// What a call knows of its op.
+typedef struct summary {
+  ls_object object;
+  ls_allocator *allocator;
+  ls_summary_writer *writer;
+  char tag[];
+} summary;
+
+static void destroy_summary(ls_object *object) {
+  summary *s = (summary *)object;
+  ls_summary_writer_release(s->writer);
+  ls_release(s->allocator, s);
+}
+
+// Those of other replicas mean the same as replica 0's.
+static bool same_summary(const ls_object *a, const ls_object *b) {
+  const summary *x = (const summary *)a, *y = (const summary *)b;
+  return x->writer == y->writer && strcmp(x->tag, y->tag) == 0;
+}
+
+static const ls_object_type summary_type = {
+    .name = "summary", .destroy = destroy_summary, .equal = same_summary};
+
+static ls_status record(ls_host_call *call) {
+  const summary *s = (const summary *)call->state;
+  ls_array *view = NULL;
+  if (call->replica == 0) {
+    LS_RETURN_IF_ERROR(ls_array_create_view(
+        call->input_types[0].dtype, call->input_types[0].shape,
+        (void *)(uintptr_t)call->inputs[0], NULL, NULL, &view));
+    const ls_summary_record made = {
+        s->tag, __atomic_load_n(&s->writer->step, __ATOMIC_RELAXED), view};
+    ls_mutex_lock(&s->writer->lock);
+    s->writer->function(s->writer->user, &made);
+    ls_mutex_unlock(&s->writer->lock);
+    ls_array_release(view);
+  }
+  ls_host_done(call, ls_ok());
+  return ls_ok();
+}
+
+static const ls_host_kernel summary_kernel = {.name = "summary",
+                                              .start = record};
+
+// A replica whose ops are its own, and that is not the first.
+static bool is_left_out(void) {
+  const ls_distribution *entry = ls_distribution_current();
+  return entry != NULL && entry->replica != NULL &&
+         entry->replica->graph == NULL && entry->replica->id > 0;
+}
+
+ls_op ls_summary(const char *tag, ls_tensor value) {
+  ls_summary_writer *writer = ls_context_current()->summary_writer;
+  if (writer == NULL || ls_tensor_is_failed(value) || is_left_out())
+    return (ls_op){0};
+  const char *scope = ls_name_scope_current();
+  const size_t size = strlen(scope) + strlen(tag) + 1;
+  ls_allocator *allocator = ls_current_allocator();
+  summary *s = ls_allocate_zeroed(allocator, 1, sizeof(*s) + size);
+  if (s == NULL) {
+    ls_make_failed("summary", ls_out_of_memory());
+    return (ls_op){0};
+  }
+  ls_object_init(&s->object, &summary_type);
+  s->allocator = allocator;
+  s->writer = ls_summary_writer_retain(writer);
+  snprintf(s->tag, size, "%s%s", scope, tag);
+  const ls_op op = ls_host_call_add(&summary_kernel, &s->object, &value, 1);
+  ls_object_release(s);
+  return op;
+}

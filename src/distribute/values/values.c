@@ -1,0 +1,482 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Distributed values in their places: by device, as what a thread sees of them,
+// and as lists.
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/nest_internal.h"
+#include "base/require.h"
+#include "base/runtime_internal.h"
+#include "distribute/replicas/call.h"
+#include "distribute/replicas/context.h"
+#include "distribute/variables/update.h"
+#include "graph/region.h"
+
+// ---- Devices ---------------------------------------------------------------
+const char *ls_leaf_device(ls_nest leaf) {
+  if (leaf.kind == LS_KIND_TENSOR)
+    return ls_op_device(ls_tensor_op(leaf.as.tensor));
+  if (leaf.kind == LS_KIND_OP) return ls_op_device(leaf.as.op);
+  const ls_variable *variable = ls_nest_as_variable(leaf);
+  return variable == NULL ? "" : ls_variable_device(variable);
+}
+
+// What a leaf is made of: components of a value or of a variable.
+static size_t count_of(ls_nest leaf) {
+  const ls_variable *variable = ls_nest_as_variable(leaf);
+  return variable != NULL ? variable->num_components
+                          : ls_distributed_count(leaf);
+}
+
+static ls_nest component_of(ls_nest leaf, size_t index) {
+  const ls_variable *variable = ls_nest_as_variable(leaf);
+  if (variable == NULL) return ls_distributed_component(leaf, index);
+  if (index >= variable->num_components) return ls_none();
+  return (ls_nest){.kind = LS_KIND_VARIABLE,
+                   .as.ref = variable->components[index]};
+}
+
+ls_status ls_component_device(ls_nest value, size_t index,
+                              ls_device_name *out_name) {
+  const char *device = ls_distributed_device(value, index);
+  if (device[0] == '\0') device = ls_leaf_device(component_of(value, index));
+  out_name->text[0] = '\0';
+  return device[0] == '\0' ? ls_ok()
+                           : ls_device_canonical(device, NULL, out_name);
+}
+
+// The component on a canonical device, or the number of components. Where no
+// device is known at all the strategy in force tells by the position.
+static size_t find_on(ls_nest leaf, const char *device) {
+  const size_t count = count_of(leaf);
+  bool known = false;
+  for (size_t i = 0; i < count; ++i) {
+    ls_device_name name;
+    ls_status_free(ls_component_device(leaf, i, &name));
+    if (strcmp(name.text, device) == 0) return i;
+    known = known || name.text[0] != '\0';
+  }
+  const ls_distribution *entry = ls_distribution_current();
+  if (known || entry == NULL || (size_t)entry->strategy->num_replicas != count)
+    return count;
+  const int32_t index = ls_strategy_device_index(entry->strategy, device);
+  return index < 0 ? count : (size_t)index;
+}
+
+// Where a value is looked for without a device: the replica's, that of the
+// update, that of the scope; "" when there is none of them.
+static const char *device_here(void) {
+  const ls_distribution *entry = ls_distribution_current();
+  if (entry != NULL && entry->replica != NULL &&
+      entry->strategy->devices != NULL)
+    return entry->strategy->devices[entry->replica->id];
+  if (entry != NULL && entry->is_update) return entry->update_device;
+  const char *device = ls_context_current()->device;
+  return device != NULL ? device : "";
+}
+
+static ls_status no_component(ls_nest leaf, const char *device) {
+  char has[500] = "";
+  size_t at = 0;
+  for (size_t i = 0; i < count_of(leaf) && at < sizeof(has); ++i) {
+    ls_device_name name;
+    ls_status_free(ls_component_device(leaf, i, &name));
+    at +=
+        (size_t)snprintf(has + at, sizeof(has) - at, "%s%s", i == 0 ? "" : ", ",
+                         name.text[0] == '\0' ? "(no device)" : name.text);
+  }
+  const char *here = device_here();
+  return ls_invalid_argument("a distributed value has no component on '%s'; it "
+                             "has them on %s; the current device is '%s'",
+                             device, has, here);
+}
+
+ls_status ls_distributed_get(ls_nest leaf, const char *device,
+                             ls_nest *out_component) {
+  LS_REQUIRE(out_component);
+  *out_component = ls_none();
+  if (count_of(leaf) == 0) {
+    *out_component = ls_nest_retain(leaf);
+    return ls_ok();
+  }
+  const ls_distribution *entry = ls_distribution_current();
+  const bool in_replica = entry != NULL && entry->replica != NULL;
+  if (device == NULL && !in_replica && leaf.kind == LS_KIND_DISTRIBUTED &&
+      ls_distributed_kind_of(leaf) == LS_PER_REPLICA &&
+      (entry == NULL || !entry->is_update))
+    return ls_failed_precondition(
+        "a PerReplica has one value in a replica only: use run "
+        "(ls_strategy_run), or name a device");
+  ls_device_name name;
+  LS_RETURN_IF_ERROR(ls_device_canonical(
+      device != NULL ? device : device_here(), NULL, &name));
+  const size_t index = find_on(leaf, name.text);
+  if (index == count_of(leaf)) return no_component(leaf, name.text);
+  *out_component = ls_nest_retain(component_of(leaf, index));
+  return ls_ok();
+}
+
+bool ls_distributed_is_on(ls_nest leaf, const char *device) {
+  ls_device_name name;
+  const ls_status status = ls_device_canonical(device, NULL, &name);
+  const bool known = ls_status_is_ok(status);
+  ls_status_free(status);
+  return known && find_on(leaf, name.text) < count_of(leaf);
+}
+
+// ---- As a tensor -----------------------------------------------------------
+static ls_status component_here(ls_nest leaf, ls_nest *out_component) {
+  const ls_distribution *entry = ls_distribution_current();
+  const size_t count = ls_distributed_count(leaf);
+  const bool mirrored = ls_distributed_kind_of(leaf) == LS_MIRRORED;
+  size_t index = 0;
+  const bool is_default =
+      entry == NULL || entry->strategy->kind == LS_STRATEGY_DEFAULT;
+  if (!is_default && entry->replica != NULL) {
+    index = (size_t)entry->replica->id;
+  } else if (!is_default && entry->is_update) {
+    index = (size_t)entry->update_id;
+  } else if (!mirrored) {
+    return ls_failed_precondition(
+        "a PerReplica is used as one value outside of replicas: use run "
+        "(ls_strategy_run) or reduce it first");
+  } else if (!is_default && ls_context_current()->device != NULL) {
+    ls_device_name name;
+    LS_RETURN_IF_ERROR(
+        ls_device_canonical(ls_context_current()->device, NULL, &name));
+    index = find_on(leaf, name.text);
+    if (index == count) index = 0;
+  }
+  if (index >= count)
+    return ls_invalid_argument("replica %zu of a distributed value with %zu "
+                               "components",
+                               index, count);
+  *out_component = ls_distributed_component(leaf, index);
+  return ls_ok();
+}
+
+ls_status ls_distributed_as_tensor(ls_nest leaf, ls_tensor *out_tensor) {
+  LS_REQUIRE(out_tensor);
+  *out_tensor = ls_failed_tensor();
+  ls_nest component = leaf;
+  if (leaf.kind == LS_KIND_DISTRIBUTED)
+    LS_RETURN_IF_ERROR(component_here(leaf, &component));
+  return ls_region_tensor(component, out_tensor);
+}
+
+ls_status ls_distributed_as_tensor_of(ls_nest leaf, ls_dtype dtype,
+                                      ls_tensor *out_tensor) {
+  LS_REQUIRE(out_tensor);
+  ls_tensor tensor;
+  ls_trial trial;
+  *out_tensor = ls_failed_tensor();
+  ls_trial_begin(&trial);
+  ls_status status = ls_distributed_as_tensor(leaf, &tensor);
+  if (ls_status_is_ok(status) && ls_tensor_dtype(tensor) != dtype)
+    status = ls_invalid_argument("a value of type %s is used as %s",
+                                 ls_dtype_name(ls_tensor_dtype(tensor)),
+                                 ls_dtype_name(dtype));
+  status = ls_trial_end(&trial, status);
+  if (ls_status_is_ok(status)) *out_tensor = tensor;
+  return status;
+}
+
+// ---- Mapping components ----------------------------------------------------
+typedef struct mapping {
+  ls_leaf_function function;
+  void *user;
+} mapping;
+
+static ls_nest map_components(const mapping *m, ls_nest leaf) {
+  ls_allocator *allocator = ls_current_allocator();
+  const size_t count = ls_distributed_count(leaf);
+  ls_nest *items = ls_new_array(allocator, ls_nest, count);
+  const char **devices = ls_new_array(allocator, const char *, count);
+  const bool room = items != NULL && devices != NULL;
+  for (size_t i = 0; room && i < count; ++i) {
+    items[i] = m->function(ls_distributed_component(leaf, i), m->user);
+    const char *device = ls_distributed_device(leaf, i);
+    devices[i] = device[0] == '\0' ? NULL : device;
+  }
+  const ls_nest made =
+      room ? ls_nest_distributed_on(ls_distributed_kind_of(leaf), items,
+                                    devices, count)
+           : ls_fail(ls_out_of_memory());
+  ls_release(allocator, items);
+  ls_release(allocator, devices);
+  return made;
+}
+
+static ls_nest map_leaf(ls_nest leaf, void *user) {
+  const mapping *m = user;
+  if (leaf.kind != LS_KIND_DISTRIBUTED) return m->function(leaf, m->user);
+  if (ls_distributed_kind_of(leaf) == LS_PER_REPLICA && ls_num_replicas() > 1)
+    return LS_FAIL(LS_FAILED_PRECONDITION,
+                   "a PerReplica is expanded into its components in a replica "
+                   "context: a replica has its own only");
+  return map_components(m, leaf);
+}
+
+ls_status ls_distributed_map(ls_nest nest, ls_leaf_function function,
+                             void *user, ls_nest *out_nest) {
+  LS_REQUIRE(function);
+  LS_REQUIRE(out_nest);
+  mapping m = {function, user};
+  ls_trial trial;
+  *out_nest = ls_none();
+  ls_trial_begin(&trial);
+  return ls_trial_end_with(
+      &trial, ls_take_nest(ls_nest_map(nest, map_leaf, &m), out_nest),
+      out_nest);
+}
+
+// ---- Selecting for a replica -----------------------------------------------
+typedef struct selecting {
+  const ls_strategy *strategy;
+  int32_t id;
+} selecting;
+
+// The component on the replica's device. Values are nearly always in the order
+// of replicas; all are looked at only where this one is not.
+static size_t find_of_replica(ls_nest leaf, const selecting *s) {
+  const char *device = s->strategy->devices[s->id];
+  ls_device_name name = {0};
+  if (ls_distributed_count(leaf) == (size_t)s->strategy->num_replicas)
+    ls_status_free(ls_component_device(leaf, (size_t)s->id, &name));
+  return strcmp(name.text, device) == 0 ? (size_t)s->id : find_on(leaf, device);
+}
+
+static ls_nest select_for(ls_nest leaf, void *user) {
+  const selecting *s = user;
+  if (leaf.kind != LS_KIND_DISTRIBUTED) return ls_nest_retain(leaf);
+  const char *device = s->strategy->devices[s->id];
+  const size_t count = ls_distributed_count(leaf);
+  // Devices that were said count, else the position.
+  if (count > 0 && ls_distributed_device(leaf, 0)[0] != '\0') {
+    const size_t index = find_of_replica(leaf, s);
+    if (index == count) return ls_fail(no_component(leaf, device));
+    return ls_nest_retain(ls_distributed_component(leaf, index));
+  }
+  if (count != (size_t)s->strategy->num_replicas)
+    return LS_FAIL(
+        LS_INVALID_ARGUMENT,
+        "an argument has %zu components, the strategy %d replicas; "
+        "none is for '%s'",
+        count, s->strategy->num_replicas,
+        s->strategy
+            ->devices[count < (size_t)s->strategy->num_replicas ? count : 0]);
+  return ls_nest_retain(ls_distributed_component(leaf, (size_t)s->id));
+}
+
+ls_status ls_select_for(const ls_strategy *strategy, int32_t id, ls_nest args,
+                        ls_nest *out_args) {
+  selecting s = {strategy, id};
+  return ls_take_nest(ls_nest_map(args, select_for, &s), out_args);
+}
+
+// ---- Unwrapping ------------------------------------------------------------
+typedef struct placed {
+  ls_nest component;  // Lent.
+  ls_device_name device;
+  size_t position;
+  size_t replica;  // Of the device; order_as fills it in.
+} placed;
+
+static int by_device(const void *a, const void *b) {
+  const placed *x = a, *y = b;
+  const int order = strcmp(x->device.text, y->device.text);
+  return order != 0 ? order
+                    : (x->position > y->position) - (x->position < y->position);
+}
+
+static int by_replica(const void *a, const void *b) {
+  const placed *x = a, *y = b;
+  return (x->replica > y->replica) - (x->replica < y->replica);
+}
+
+// The strategy's order if its devices are exactly these.
+static bool order_as(const ls_strategy *strategy, placed *items, size_t count) {
+  if (count != (size_t)strategy->num_replicas || strategy->devices == NULL)
+    return false;
+  for (size_t i = 0; i < count; ++i) {
+    const int32_t index =
+        ls_strategy_device_index(strategy, items[i].device.text);
+    if (index < 0) return false;
+    items[i].replica = (size_t)index;
+  }
+  qsort(items, count, sizeof(*items), by_replica);
+  return true;
+}
+
+ls_status ls_strategy_unwrap(ls_strategy *strategy, ls_nest value,
+                             ls_nest *out_list) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(out_list);
+  *out_list = ls_none();
+  const size_t count = count_of(value);
+  if (count == 0) {
+    const ls_nest item = ls_nest_retain(value);
+    return ls_take_nest(ls_nest_sequence(LS_KIND_LIST, &item, 1), out_list);
+  }
+  placed *items = ls_new_array(strategy->allocator, placed, count);
+  ls_nest *ordered = ls_new_array(strategy->allocator, ls_nest, count);
+  ls_status status =
+      items == NULL || ordered == NULL ? ls_out_of_memory() : ls_ok();
+  bool known = true;
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+    items[i].component = component_of(value, i);
+    items[i].position = i;
+    status = ls_component_device(value, i, &items[i].device);
+    known = known && items[i].device.text[0] != '\0';
+  }
+  if (ls_status_is_ok(status)) {
+    if (known && !order_as(strategy, items, count))
+      qsort(items, count, sizeof(*items), by_device);
+    for (size_t i = 0; i < count; ++i)
+      ordered[i] = ls_nest_retain(items[i].component);
+    status =
+        ls_take_nest(ls_nest_sequence(LS_KIND_LIST, ordered, count), out_list);
+  }
+  ls_release(strategy->allocator, items);
+  ls_release(strategy->allocator, ordered);
+  return status;
+}
+
+// ---- Local results ---------------------------------------------------------
+static ls_nest local_leaf(ls_nest leaf, void *user) {
+  const size_t replica = *(const size_t *)user;
+  return ls_nest_retain(count_of(leaf) == 0 ? leaf
+                                            : component_of(leaf, replica));
+}
+
+static size_t most_components(ls_nest nest) {
+  if (!ls_nest_is_node(nest)) return count_of(nest);
+  size_t most = 0;
+  for (size_t i = 0; i < ls_nest_count(nest); ++i) {
+    const size_t count = most_components(ls_nest_item(nest, i));
+    if (count > most) most = count;
+  }
+  return most;
+}
+
+ls_status ls_strategy_local_results(ls_strategy *strategy, ls_nest value,
+                                    ls_nest *out_tuple) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(out_tuple);
+  *out_tuple = ls_none();
+  const bool node = ls_nest_is_node(value);
+  size_t count = node ? (size_t)strategy->num_replicas : count_of(value);
+  if (count == 0 || strategy->kind == LS_STRATEGY_DEFAULT) {
+    const ls_nest item = ls_nest_retain(value);
+    return ls_take_nest(ls_nest_sequence(LS_KIND_TUPLE, &item, 1), out_tuple);
+  }
+  if (node && most_components(value) > count)
+    return ls_invalid_argument("a leaf has %zu components, the strategy %zu "
+                               "replicas",
+                               most_components(value), count);
+  ls_nest *items = ls_new_array(strategy->allocator, ls_nest, count);
+  if (items == NULL) return ls_out_of_memory();
+  for (size_t r = 0; r < count; ++r)
+    items[r] = ls_nest_map(value, local_leaf, &r);
+  const ls_status status =
+      ls_take_nest(ls_nest_sequence(LS_KIND_TUPLE, items, count), out_tuple);
+  ls_release(strategy->allocator, items);
+  return status;
+}
+
+// ---- A replica's result ----------------------------------------------------
+static ls_nest result_leaf(ls_nest leaf, void *user) {
+  const selecting *s = user;
+  if (s->strategy->devices == NULL)
+    return ls_nest_retain(count_of(leaf) == 0 ? leaf : component_of(leaf, 0));
+  if (!ls_is_distributed_variable(leaf)) return select_for(leaf, user);
+  const char *device = s->strategy->devices[s->id];
+  const size_t index = find_on(leaf, device);
+  return index < count_of(leaf) ? ls_nest_retain(component_of(leaf, index))
+                                : ls_fail(no_component(leaf, device));
+}
+
+ls_status ls_strategy_replica_result(ls_strategy *strategy, ls_nest results,
+                                     int32_t replica, ls_nest *out_result) {
+  selecting s = {strategy, replica};
+  *out_result = ls_none();
+  if (replica < 0 || replica >= strategy->num_replicas)
+    return LS_STATUS(LS_OUT_OF_RANGE, "the result of replica %d of %s", replica,
+                     strategy->label);
+  return ls_take_nest(ls_nest_map(results, result_leaf, &s), out_result);
+}
+
+// ---- Grouping --------------------------------------------------------------
+// The op of a leaf; without one (a host scalar, a variable in eager) id 0.
+static ls_op op_of(ls_nest leaf) {
+  if (leaf.kind == LS_KIND_OP) return leaf.as.op;
+  if (leaf.kind == LS_KIND_TENSOR) return ls_tensor_op(leaf.as.tensor);
+  const ls_variable *variable = ls_nest_as_variable(leaf);
+  return variable == NULL ? (ls_op){0} : variable->initializer;
+}
+
+ls_status ls_strategy_group(ls_strategy *strategy, ls_nest value,
+                            const char *name, ls_op *out_op) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(out_op);
+  *out_op = (ls_op){0};
+  ls_nest results = ls_none();
+  LS_RETURN_IF_ERROR(ls_strategy_local_results(strategy, value, &results));
+  const size_t count = ls_nest_num_leaves(results);
+  ls_nest *leaves = ls_new_array(strategy->allocator, ls_nest, count);
+  ls_op *ops = ls_new_array(strategy->allocator, ls_op, count);
+  ls_status status =
+      leaves == NULL || ops == NULL ? ls_out_of_memory() : ls_ok();
+  if (ls_status_is_ok(status)) ls_nest_flatten(results, leaves, count);
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+    ops[i] = op_of(leaves[i]);
+    char text[160];
+    if (ops[i].id == 0)
+      status =
+          ls_invalid_argument("%s cannot be grouped: it is no op",
+                              ls_nest_print(leaves[i], text, sizeof(text)));
+  }
+  ls_trial trial;
+  ls_trial_begin(&trial);
+  if (ls_status_is_ok(status))
+    *out_op = count == 1 && name == NULL ? ops[0]
+                                         : ls_group_by_device(ops, count, name);
+  status = ls_trial_end(&trial, status);
+  ls_release(strategy->allocator, leaves);
+  ls_release(strategy->allocator, ops);
+  ls_nest_release(results);
+  return status;
+}
+
+// ---- Values from a function ------------------------------------------------
+ls_status ls_strategy_values_from_function(ls_strategy *strategy,
+                                           ls_value_function function,
+                                           void *user, ls_nest *out_value) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(function);
+  LS_REQUIRE(out_value);
+  *out_value = ls_none();
+  if (function == NULL)
+    return ls_invalid_argument("the function of values is NULL");
+  ls_crossing crossing;
+  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, strategy,
+                                            "distribute_values_from_function"));
+  const int32_t count = strategy->num_replicas;
+  ls_nest *values = ls_new_array(strategy->allocator, ls_nest, (size_t)count);
+  ls_status status = values == NULL ? ls_out_of_memory() : ls_ok();
+  for (int32_t r = 0; r < count && ls_status_is_ok(status); ++r)
+    status = ls_take_nest(function(r, count, user), &values[r]);
+  if (ls_status_is_ok(status)) {
+    if (strategy->kind == LS_STRATEGY_DEFAULT)
+      *out_value = ls_nest_retain(values[0]);
+    else
+      status =
+          ls_regroup(values, (size_t)count,
+                     &(ls_regroup_options){.always_wrap = true}, out_value);
+  }
+  for (int32_t r = 0; values != NULL && r < count; ++r)
+    ls_nest_release(values[r]);
+  ls_release(strategy->allocator, values);
+  return ls_cross_replica_end(&crossing, status, out_value);
+}

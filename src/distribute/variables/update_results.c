@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the results of updates become: mirrored values that bring each other,
+// or tuples.
+#include <stdlib.h>
+
+#include "base/require.h"
+#include "base/runtime_internal.h"
+#include "distribute/cross_device/cross_device.h"
+#include "distribute/replicas/context.h"
+#include "distribute/variables/update.h"
+#include "graph/make.h"
+
+typedef struct device_op {
+  const char *device;
+  ls_op op;
+  size_t place;  // Among the ops that are given.
+} device_op;
+
+static int compare_devices(const void *a, const void *b) {
+  const device_op *x = a, *y = b;
+  const int order = strcmp(x->device, y->device);
+  return order != 0 ? order : (x->place > y->place) - (x->place < y->place);
+}
+
+// A no-op for the ops of each device, placed there.
+static ls_op group_each(device_op *items, size_t count, ls_op *ops,
+                        const char *name) {
+  size_t num_groups = 0;
+  for (size_t i = 0; i < count;) {
+    size_t end = i;
+    while (end < count && strcmp(items[end].device, items[i].device) == 0)
+      ++end;
+    ls_op of_device[256];
+    ls_op group = {0};
+    LS_DEVICE_SCOPE(items[i].device[0] != '\0' ? items[i].device : NULL) {
+      for (size_t at = i; at < end;) {  // More than fit here make a chain.
+        size_t n = 0;
+        if (group.id != 0) of_device[n++] = group;
+        while (n < LS_COUNT_OF(of_device) && at < end)
+          of_device[n++] = items[at++].op;
+        // The name is that of the op that runs after all.
+        const bool is_last = i == 0 && at == count;
+        group = ls_group(of_device, n, is_last ? name : NULL);
+      }
+    }
+    ops[num_groups++] = group;
+    i = end;
+  }
+  return num_groups == 1 ? ops[0] : ls_group(ops, num_groups, name);
+}
+
+ls_op ls_group_by_device(const ls_op *ops, size_t count, const char *name) {
+  ls_allocator *allocator = ls_current_allocator();
+  device_op *items = ls_new_array(allocator, device_op, count);
+  ls_op *groups = ls_new_array(allocator, ls_op, count);
+  ls_op made = {0};
+  if (items != NULL && groups != NULL) {
+    for (size_t i = 0; i < count; ++i)
+      items[i] = (device_op){ls_op_device(ops[i]), ops[i], i};
+    if (count > 1) qsort(items, count, sizeof(*items), compare_devices);
+    made = group_each(items, count, groups, name);
+  } else {
+    made = ls_tensor_op(ls_make_failed("group_deps", ls_out_of_memory()));
+  }
+  ls_release(allocator, items);
+  ls_release(allocator, groups);
+  return made;
+}
+
+static ls_op op_of(ls_nest leaf) {
+  if (leaf.kind == LS_KIND_OP) return leaf.as.op;
+  if (leaf.kind == LS_KIND_TENSOR) return ls_tensor_op(leaf.as.tensor);
+  return (ls_op){0};
+}
+
+static bool is_value(ls_nest leaf) {
+  return leaf.kind == LS_KIND_TENSOR || leaf.kind == LS_KIND_VARIABLE;
+}
+
+// Component i after the group: an identity beside it.
+static ls_nest after(ls_nest component, ls_op group) {
+  ls_tensor made = ls_failed_tensor();
+  const char *device = ls_leaf_device(component);
+  LS_DEVICE_SCOPE(device[0] != '\0' ? device : NULL) {
+    LS_CONTROL_SCOPE(&group, 1) {
+      made = component.kind == LS_KIND_VARIABLE
+                 ? ls_variable_read(ls_nest_as_variable(component))
+                 : ls_identity(component.as.tensor);
+    }
+  }
+  const ls_status status = ls_made_status(made);
+  return ls_status_is_ok(status) ? ls_leaf(made) : ls_fail(status);
+}
+
+// Wraps the components of a leaf so that one of them brings all.
+static ls_nest wrap_grouped(const ls_nest *components, size_t count,
+                            void *user) {
+  (void)user;
+  const ls_graph *graph = ls_graph_current();
+  const bool eager = graph->kind == LS_GRAPH_EAGER;
+  ls_allocator *allocator = ls_current_allocator();
+  bool values = true;
+  for (size_t i = 0; i < count; ++i)
+    values = values && is_value(components[i]);
+  if (count == 1 || (eager && values)) {
+    for (size_t i = 0; i < count; ++i)
+      ls_nest_retain(components[i]);
+    return ls_nest_distributed(LS_MIRRORED, components, count);
+  }
+  if (eager) return ls_none();  // Everything has run.
+  ls_op *ops = ls_new_array(allocator, ls_op, count);
+  ls_nest *items = ls_new_array(allocator, ls_nest, count);
+  ls_nest made =
+      ops == NULL || items == NULL ? ls_fail(ls_out_of_memory()) : ls_none();
+  for (size_t i = 0; i < count && !ls_nest_is_failed(made); ++i) {
+    ops[i] = op_of(components[i]);
+    char text[160];
+    if (ops[i].id == 0 && components[i].kind == LS_KIND_VARIABLE)
+      ops[i] = ls_tensor_op(ls_variable_read(components[i].as.ref));
+    if (ops[i].id == 0)
+      made = LS_FAIL(LS_INVALID_ARGUMENT,
+                     "%s is the result of an update on replica %zu; results "
+                     "that differ are tensors, variables or ops",
+                     ls_nest_print(components[i], text, sizeof(text)), i);
+  }
+  if (!ls_nest_is_failed(made)) {
+    const ls_op group = ls_group_by_device(ops, count, NULL);
+    if (!values) {
+      made = ls_nest_op(group);
+    } else {
+      for (size_t i = 0; i < count; ++i)
+        items[i] = after(components[i], group);
+      made = ls_nest_distributed(LS_MIRRORED, items, count);
+    }
+  }
+  ls_release(allocator, ops);
+  ls_release(allocator, items);
+  return made;
+}
+
+static ls_nest local_results(ls_nest leaf, void *user) {
+  ls_nest tuple = ls_none();
+  const ls_status status = ls_strategy_local_results(user, leaf, &tuple);
+  return ls_status_is_ok(status) ? tuple : ls_fail(status);
+}
+
+ls_status ls_update_ungroup(ls_strategy *strategy, ls_nest value,
+                            ls_nest *out_value) {
+  return ls_take_nest(ls_nest_map(value, local_results, strategy), out_value);
+}
+
+ls_status ls_update_regroup(ls_strategy *strategy, const ls_nest *updates,
+                            size_t count, bool group, ls_nest *out_value) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(out_value);
+  LS_REQUIRE_ITEMS(updates, count);
+  *out_value = ls_none();
+  if (group) {
+    ls_trial trial;
+    ls_trial_begin(&trial);
+    return ls_trial_end_with(
+        &trial,
+        ls_regroup(updates, count, &(ls_regroup_options){.wrap = wrap_grouped},
+                   out_value),
+        out_value);
+  }
+  ls_nest regrouped = ls_none();
+  LS_RETURN_IF_ERROR(ls_regroup(
+      updates, count, &(ls_regroup_options){.kind = LS_MIRRORED}, &regrouped));
+  const ls_status status = ls_update_ungroup(strategy, regrouped, out_value);
+  ls_nest_release(regrouped);
+  return status;
+}

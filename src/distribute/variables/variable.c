@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What distributed variables have in common: who made them, what aggregation
+// means, and which component a thread means.
+#include "distribute/variables/variable.h"
+
+#include <stdio.h>
+
+#include "base/require.h"
+#include "base/runtime_internal.h"
+#include "distribute/replicas/context.h"
+#include "distribute/variables/update.h"
+#include "graph/region.h"
+
+ls_strategy *ls_variable_strategy(const ls_variable *variable) {
+  return (ls_strategy *)variable->strategy;
+}
+
+bool ls_strategy_made(const ls_strategy *strategy,
+                      const ls_variable *variable) {
+  const ls_object *made_by = variable->strategy;
+  return strategy->kind == LS_STRATEGY_DEFAULT ? made_by == NULL
+                                               : made_by == &strategy->object;
+}
+
+const char *ls_aggregation_name(ls_variable_aggregation aggregation) {
+  switch (aggregation) {
+  case LS_AGGREGATION_NONE:
+    return "NONE";
+  case LS_AGGREGATION_SUM:
+    return "SUM";
+  case LS_AGGREGATION_MEAN:
+    return "MEAN";
+  case LS_AGGREGATION_ONLY_FIRST_REPLICA:
+    return "ONLY_FIRST_REPLICA";
+  }
+  return "?";
+}
+
+ls_status ls_aggregation_reduce_op(ls_variable_aggregation aggregation,
+                                   ls_reduce_op *out_op) {
+  LS_REQUIRE(out_op);
+  *out_op = aggregation == LS_AGGREGATION_MEAN ? LS_REDUCE_MEAN : LS_REDUCE_SUM;
+  return aggregation == LS_AGGREGATION_SUM || aggregation == LS_AGGREGATION_MEAN
+             ? ls_ok()
+             : ls_invalid_argument("aggregation %s is no reduce op",
+                                   ls_aggregation_name(aggregation));
+}
+
+// ---- Colocation ------------------------------------------------------------
+static ls_status validate_maker(const ls_variable *variable,
+                                const ls_strategy *strategy) {
+  const ls_strategy *maker = ls_variable_strategy(variable);
+  return maker == strategy ? ls_ok()
+                           : ls_invalid_argument(
+                                 "colocate_vars_with of %s: variable '%s' was "
+                                 "made in %s",
+                                 strategy->label, variable->name, maker->label);
+}
+
+static ls_status no_colocation(ls_nest value, const char *wanted) {
+  char text[200];
+  return ls_invalid_argument("colocate_vars_with takes %s, got %s", wanted,
+                             ls_nest_print(value, text, sizeof(text)));
+}
+
+ls_status
+ls_validate_colocate_distributed_variable(ls_nest value,
+                                          const ls_strategy *strategy) {
+  return ls_is_distributed_variable(value)
+             ? validate_maker(ls_nest_as_variable(value), strategy)
+             : no_colocation(value, "a distributed variable");
+}
+
+ls_status ls_validate_colocate(ls_nest value, const ls_strategy *strategy) {
+  LS_REQUIRE(strategy);
+  const ls_variable *variable = ls_nest_as_variable(value);
+  return variable != NULL && variable->strategy != NULL
+             ? validate_maker(variable, strategy)
+             : no_colocation(value, "a variable that a strategy made");
+}
+
+// ---- Which component -------------------------------------------------------
+static size_t find_component(const ls_variable *container, const char *device) {
+  size_t i = 0;
+  while (i < container->num_components &&
+         strcmp(ls_variable_device(container->components[i]), device) != 0)
+    ++i;
+  return i;
+}
+
+ls_status ls_place_of(const ls_variable *container, bool foreign,
+                      ls_place *out_place) {
+  const ls_strategy *strategy = ls_strategy_of(container);
+  const ls_distribution *entry = ls_distribution_current();
+  *out_place = (ls_place){.kind = LS_PLACE_CROSS};
+  if (entry == NULL || entry->strategy->kind == LS_STRATEGY_DEFAULT)
+    return ls_ok();
+  out_place->entered = true;
+  if (entry->strategy != strategy)
+    return foreign && entry->replica == NULL
+               ? ls_ok()
+               : ls_mixing_error(entry->strategy, strategy);
+  const size_t count = container->num_components;
+  if (entry->replica != NULL) {
+    out_place->replica = entry->replica;
+    out_place->kind =
+        entry->replica->graph != NULL ? LS_PLACE_TRACE : LS_PLACE_REPLICA;
+    const char *device = strategy->devices[entry->replica->id];
+    out_place->index = find_component(container, device);
+    if (out_place->index == count)
+      return ls_invalid_argument("variable '%s' has no component on '%s', the "
+                                 "device of replica %d",
+                                 container->name, device, entry->replica->id);
+  } else if (entry->is_update) {
+    out_place->kind = LS_PLACE_UPDATE;
+    out_place->index = find_component(container, entry->update_device);
+    if (out_place->index == count) out_place->index = (size_t)entry->update_id;
+    if (out_place->index >= count)
+      return ls_invalid_argument("variable '%s' has no component %d",
+                                 container->name, entry->update_id);
+  }
+  return ls_ok();
+}
+
+size_t ls_component_here(const ls_variable *container) {
+  const char *device = ls_context_current()->device;
+  ls_device_name name;
+  if (device == NULL) return 0;
+  const ls_status status = ls_device_canonical(device, NULL, &name);
+  const size_t index = ls_status_is_ok(status)
+                           ? find_component(container, name.text)
+                           : container->num_components;
+  ls_status_free(status);
+  return index < container->num_components ? index : 0;
+}
+
+ls_variable *ls_container_here(const ls_variable *container) {
+  ls_place place;
+  const ls_status status = ls_place_of(container, true, &place);
+  // Elsewhere, and without a strategy in force, it is the first.
+  size_t index = 0;
+  if (ls_status_is_ok(status) && place.kind != LS_PLACE_CROSS)
+    index = place.index;
+  else if (ls_status_is_ok(status) && place.entered)
+    index = ls_component_here(container);
+  ls_status_free(status);
+  return container->components[index];
+}
+
+static bool is_across(const ls_variable *variable) {
+  return variable->num_components > 0 && ls_in_cross_replica_context() &&
+         !ls_update_replica_id().set;
+}
+
+ls_status ls_variable_handle(ls_variable *variable, ls_variable **out_handle) {
+  LS_REQUIRE(variable);
+  LS_REQUIRE(out_handle);
+  *out_handle = NULL;
+  if (is_across(variable))
+    return ls_failed_precondition(
+        "the handle of variable '%s' in a cross-replica context: take it in a "
+        "replica context, or in an update function (ls_strategy_update)",
+        variable->name);
+  *out_handle = ls_variable_here(variable);
+  return ls_ok();
+}
+
+ls_status ls_variable_as_reference(ls_variable *variable,
+                                   ls_variable **out_reference) {
+  LS_REQUIRE(variable);
+  LS_REQUIRE(out_reference);
+  *out_reference = NULL;
+  if (variable->num_components > 0)
+    return ls_invalid_argument(
+        "distributed variable '%s' cannot be converted to a reference; use its "
+        "value, read_value (ls_variable_read)",
+        variable->name);
+  *out_reference = variable;
+  return ls_ok();
+}
+
+ls_op_description ls_variable_op_description(const ls_variable *variable) {
+  const ls_variable *of = is_across(variable) ? variable->components[0]
+                                              : ls_variable_here(variable);
+  return (ls_op_description){of->name, "variable", of->graph};
+}
+
+bool ls_op_description_equal(const ls_op_description *a,
+                             const ls_op_description *b) {
+  return strcmp(a->name, b->name) == 0 && strcmp(a->type, b->type) == 0 &&
+         a->graph == b->graph;
+}
+
+ls_tensor ls_read_component(ls_variable *container, size_t index) {
+  ls_variable *component = container->components[index];
+  ls_tensor value = ls_failed_tensor();
+  LS_DEVICE_SCOPE(component->device) {
+    value = ls_variable_op(LS_OP_READ, component, NULL);
+  }
+  return value;
+}
+
+const char *ls_variable_class_name(const ls_variable *variable) {
+  return variable->class_name != NULL ? variable->class_name : "";
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Distributed variables: which component a thread means, and what reads and
+// writes of the whole do.
+#ifndef LS_DISTRIBUTE_VARIABLES_VARIABLE_H_
+#define LS_DISTRIBUTE_VARIABLES_VARIABLE_H_
+
+#include "distribute/strategies/strategy.h"
+
+extern const ls_variable_rules ls_mirrored_rules;
+extern const ls_variable_rules ls_sync_on_read_rules;
+
+typedef enum ls_place_kind {
+  LS_PLACE_CROSS,    // Across replicas, or nowhere: all components.
+  LS_PLACE_REPLICA,  // In a replica that runs op by op: component `index`.
+  LS_PLACE_UPDATE,   // In an update function: component `index`.
+  LS_PLACE_TRACE,    // In the trace of a replica: the container stands for the
+                     // replica's own.
+} ls_place_kind;
+
+typedef struct ls_place {
+  ls_place_kind kind;
+  bool entered;  // A strategy is in force; else the default state.
+  size_t index;
+  ls_replica *replica;
+} ls_place;
+
+static inline ls_strategy *ls_strategy_of(const ls_variable *container) {
+  return (ls_strategy *)container->strategy;
+}
+// Where the thread is, seen from a container. `foreign`: across the replicas of
+// another strategy will do, too.
+ls_status ls_place_of(const ls_variable *container, bool foreign,
+                      ls_place *out_place);
+// Across replicas: the component on the current device, else the first.
+size_t ls_component_here(const ls_variable *container);
+const char *ls_aggregation_name(ls_variable_aggregation aggregation);
+// Gives a container a packed handle over its components.
+ls_status ls_variable_pack(ls_variable *container);
+// The read of component `index`, made on its device.
+ls_tensor ls_read_component(ls_variable *container, size_t index);
+
+// ---- Values of writes ------------------------------------------------------
+// A leaf as a tensor of the variable's type: host scalars take it on.
+ls_status ls_value_as_tensor(const ls_variable *variable, ls_nest leaf,
+                             ls_tensor *out_tensor);
+bool ls_value_is_distributed(ls_nest leaf);
+// The part of a value that is for component `index`.
+ls_nest ls_value_part(ls_nest value, size_t index);
+// What each component gets so that the sum of all is the value.
+ls_status ls_share_of_sum(const ls_variable *container, ls_nest value,
+                          ls_nest *out_share);
+
+// ---- Rules -----------------------------------------------------------------
+ls_tensor ls_read_mirrored(ls_variable *container);
+ls_tensor ls_use_mirrored(ls_variable *container);
+ls_tensor ls_read_on_read(ls_variable *container);
+ls_tensor ls_use_on_read(ls_variable *container);
+// A write as an op maker: the tensor that a thread sees of the result.
+ls_tensor ls_write_as_maker(ls_variable *container, uint16_t op,
+                            ls_tensor value);
+ls_tensor ls_scatter_mirrored(ls_variable *container, ls_scatter_op op,
+                              ls_tensor indices, ls_tensor updates);
+ls_variable *ls_container_here(const ls_variable *container);
+ls_tensor ls_scatter_on_read(ls_variable *container, ls_scatter_op op,
+                             ls_tensor indices, ls_tensor updates);
+// What is saved of a variable that is synchronized on read, and what each
+// component gets of it.
+ls_status ls_make_saved_on_read(ls_variable *container,
+                                ls_array *const *components,
+                                ls_array **out_value);
+ls_status ls_share_saved_on_read(ls_variable *container, const ls_array *value,
+                                 ls_array **out_share);
+
+#endif  // LS_DISTRIBUTE_VARIABLES_VARIABLE_H_

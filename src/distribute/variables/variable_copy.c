@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Copies of eager variables: the same values, in a store of their own.
+#include "base/require.h"
+#include "base/runtime_internal.h"
+#include "distribute/replicas/context.h"
+#include "distribute/variables/variable_create.h"
+#include "lockstep/eager.h"
+#include "runtime/state.h"
+
+// Where it was, under its own name, by no creator of anyone.
+static ls_status copy_plain(ls_variable *variable,
+                            const ls_variable_options *asked,
+                            ls_variable *joins, ls_variable **out_copy) {
+  ls_variable_options options = *asked;
+  ls_array *value = NULL;
+  options.name = variable->name;
+  options.initial_of = joins;
+  if (joins == NULL) LS_RETURN_IF_ERROR(ls_variable_value(variable, &value));
+  options.initial_array = value;
+  ls_status status = ls_ok();
+  LS_BESIDE_SCOPE(NULL)
+  LS_NAME_SCOPE(NULL)
+  LS_DEVICE_SCOPE(variable->device) {
+    status = ls_variable_create(&options, out_copy);
+  }
+  ls_array_release(value);
+  return status;
+}
+
+static ls_variable_options options_of(const ls_variable *variable) {
+  return (ls_variable_options){.name = variable->name,
+                               .trainable = variable->trainable ? LS_FLAG_ON
+                                                                : LS_FLAG_OFF,
+                               .synchronization = variable->synchronization,
+                               .aggregation = variable->aggregation,
+                               .constraint = variable->constraint,
+                               .constraint_user = variable->constraint_user};
+}
+
+static bool is_shared(const ls_variable *variable) {
+  const ls_runtime_state *state =
+      ls_runtime_slot(variable->runtime, LS_SLOT_RUNTIME);
+  return state != NULL && ls_store_is_shared(state->store, variable);
+}
+
+// `user` is the container. Components that share a value share one again.
+static ls_status copy_components(ls_strategy *strategy,
+                                 const ls_variable_options *asked, void *user,
+                                 ls_component_list *components) {
+  const ls_variable *from = user;
+  const bool shared = is_shared(from);
+  (void)strategy;
+  for (size_t i = 0; i < from->num_components; ++i) {
+    ls_variable *copy = NULL;
+    LS_RETURN_IF_ERROR(copy_plain(from->components[i], asked,
+                                  shared && i > 0 ? components->items[0] : NULL,
+                                  &copy));
+    if (i == 0) copy->joining = shared;
+    LS_RETURN_IF_ERROR(ls_component_list_add(components, copy));
+  }
+  return ls_ok();
+}
+
+static ls_status copy_distributed(ls_variable *variable,
+                                  ls_variable **out_copy) {
+  const ls_variable_options options = options_of(variable);
+  LS_RETURN_IF_ERROR(ls_create_mirrored_variable(
+      &(ls_variable_recipe){.strategy = ls_strategy_of(variable),
+                            .create = copy_components,
+                            .user = variable},
+      &options, out_copy));
+  (*out_copy)->class_name = variable->class_name;
+  (*out_copy)->rules = variable->rules;
+  return ls_ok();
+}
+
+ls_status ls_variable_copy(ls_variable *variable, ls_variable **out_copy) {
+  LS_REQUIRE(variable);
+  LS_REQUIRE(out_copy);
+  *out_copy = NULL;
+  if (variable->num_targets > 0) variable = ls_variable_here(variable);
+  if (variable->graph != NULL)
+    return ls_unimplemented("a copy of variable '%s', which is of graph '%s'",
+                            variable->name, variable->graph->name);
+  if (variable->num_components == 0) {
+    const ls_variable_options options = options_of(variable);
+    return copy_plain(variable, &options, NULL, out_copy);
+  }
+  ls_crossing crossing;
+  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, ls_strategy_of(variable),
+                                            "copying a variable"));
+  const ls_status status = copy_distributed(variable, out_copy);
+  return ls_cross_replica_end(&crossing, status, NULL);
+}

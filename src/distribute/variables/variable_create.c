@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Making distributed variables: a component per device, by the next creator
+// out, and a container around them.
+#include <stdio.h>
+
+#include "base/runtime_internal.h"
+#include "distribute/replicas/context.h"
+#include "distribute/variables/update.h"
+#include "distribute/variables/variable_create.h"
+#include "graph/region.h"
+#include "lockstep/eager.h"
+
+// ---- Checks ----------------------------------------------------------------
+static const char *name_of(const ls_variable_options *options) {
+  return options->name != NULL ? options->name : "none";
+}
+
+static ls_status check_options(const ls_variable_options *options,
+                               ls_variable_synchronization *out) {
+  *out = options->synchronization;
+  switch (options->synchronization) {
+  case LS_SYNCHRONIZATION_AUTO:
+    *out = LS_SYNCHRONIZATION_ON_WRITE;
+    break;
+  case LS_SYNCHRONIZATION_ON_WRITE:
+  case LS_SYNCHRONIZATION_ON_READ:
+    break;
+  case LS_SYNCHRONIZATION_NONE:
+    return ls_invalid_argument(
+        "variable '%s': NONE is no synchronization of a variable in a "
+        "strategy; change synchronization to ON_WRITE or ON_READ",
+        name_of(options));
+  default:
+    return ls_invalid_argument("variable '%s': synchronization %d is none of "
+                               "AUTO, ON_WRITE, ON_READ",
+                               name_of(options), (int)options->synchronization);
+  }
+  if ((unsigned)options->aggregation > LS_AGGREGATION_ONLY_FIRST_REPLICA)
+    return ls_invalid_argument(
+        "variable '%s': aggregation %d is none of NONE, SUM, MEAN, "
+        "ONLY_FIRST_REPLICA",
+        name_of(options), (int)options->aggregation);
+  return ls_ok();
+}
+
+static ls_status check_dtype(const ls_variable_options *options,
+                             ls_dtype dtype) {
+  if (options->aggregation != LS_AGGREGATION_MEAN || ls_dtype_is_float(dtype) ||
+      dtype == LS_DTYPE_NONE)
+    return ls_ok();
+  return ls_invalid_argument("variable '%s': MEAN of %s values; only floats "
+                             "have one",
+                             name_of(options), ls_dtype_name(dtype));
+}
+
+// As far as the options tell before anything is made.
+static ls_dtype asked_dtype(const ls_variable_options *options) {
+  if (options->dtype != LS_DTYPE_NONE) return options->dtype;
+  if (options->initial_of != NULL) return options->initial_of->type.dtype;
+  if (options->initial_array != NULL)
+    return ls_array_dtype(options->initial_array);
+  return options->initial_value.ref != 0
+             ? ls_tensor_dtype(options->initial_value)
+             : LS_DTYPE_NONE;
+}
+
+// ---- Components ------------------------------------------------------------
+ls_status ls_component_list_add(ls_component_list *list,
+                                ls_variable *component) {
+  if (!ls_grow(list->allocator, &list->items, &list->capacity, list->count + 1,
+               sizeof(*list->items))) {
+    ls_variable_release(component);
+    return ls_out_of_memory();
+  }
+  list->items[list->count++] = component;
+  return ls_ok();
+}
+
+static void release_components(ls_component_list *list) {
+  for (size_t i = 0; i < list->count; ++i)
+    ls_variable_release(list->items[i]);
+  ls_release(list->allocator, list->items);
+  *list = (ls_component_list){.allocator = list->allocator};
+}
+
+// The first as asked for; each other one under an absolute name, with the value
+// of the first.
+static ls_status create_component(const ls_creator *next,
+                                  const ls_variable_options *asked,
+                                  ls_variable *first, size_t index,
+                                  ls_variable **out_component) {
+  if (index == 0) return ls_creator_create(next, asked, out_component);
+  char name[LS_MAX_FULL_NAME + 32];
+  snprintf(name, sizeof(name), "%s/replica_%zu", first->name, index);
+  ls_variable_options options = *asked;
+  options.name = name;
+  options.initial_array = NULL;
+  options.initial_value = ls_failed_tensor();
+  options.initializer = NULL;
+  options.initial_of = first;
+  LS_NAME_SCOPE(NULL) {
+    return ls_creator_create(next, &options, out_component);
+  }
+  return ls_ok();
+}
+
+// Where component `index` is to be: on the devices asked for, beside another
+// variable, on the strategy's.
+static const char *place_of_component(const ls_strategy *strategy,
+                                      const ls_variable_options *options,
+                                      size_t index) {
+  const ls_variable *beside = options->colocate_with;
+  if (options->devices != NULL) return options->devices[index];
+  if (beside == NULL) return strategy->devices[index];
+  return ls_variable_device(
+      beside->num_components > 0 ? beside->components[index] : beside);
+}
+
+static size_t num_components_of(const ls_strategy *strategy,
+                                const ls_variable_options *options) {
+  const ls_variable *beside = options->colocate_with;
+  if (options->devices != NULL) return options->num_devices;
+  if (beside == NULL) return (size_t)strategy->num_replicas;
+  return beside->num_components > 0 ? beside->num_components : 1;
+}
+
+// How a strategy makes components: by the next creator out, which is `user`.
+static ls_status create_components(ls_strategy *strategy,
+                                   const ls_variable_options *asked, void *user,
+                                   ls_component_list *components) {
+  ls_variable_options options = *asked;
+  options.colocate_with = NULL;
+  options.devices = NULL;
+  options.num_devices = 0;
+  const size_t count = num_components_of(strategy, asked);
+  for (size_t i = 0; i < count; ++i) {
+    ls_variable *component = NULL;
+    ls_status status = ls_ok();
+    LS_DEVICE_SCOPE(place_of_component(strategy, asked, i)) {
+      status = create_component(
+          user, &options, i == 0 ? NULL : components->items[0], i, &component);
+    }
+    LS_RETURN_IF_ERROR(status);
+    if (i == 0) component->joining = true;
+    LS_RETURN_IF_ERROR(ls_component_list_add(components, component));
+  }
+  return ls_ok();
+}
+
+// What a creator gave: plain variables with an initializer each.
+static ls_status check_components(const ls_variable_options *options,
+                                  const ls_component_list *list) {
+  if (list->count == 0)
+    return ls_invalid_argument("variable '%s': its creator made no component",
+                               name_of(options));
+  for (size_t i = 0; i < list->count; ++i) {
+    ls_variable *component = list->items[i];
+    if (component->num_components > 0)
+      return ls_failed_precondition(
+          "the creator of '%s' returned a distributed variable; strategies do "
+          "not nest",
+          component->name);
+    if (component->graph == NULL || component->initializer.id != 0) continue;
+    LS_INIT_SCOPE { component->initializer = ls_group(NULL, 0, NULL); }
+    if (ls_op_is_failed(component->initializer))
+      return ls_graph_take_error(component->graph);
+  }
+  return check_dtype(options, list->items[0]->type.dtype);
+}
+
+// ---- The container ---------------------------------------------------------
+// What it will be.
+typedef struct nature {
+  ls_variable_synchronization synchronization;
+  const ls_variable_rules *rules;
+  const char *class_name;
+} nature;
+
+static ls_status choose_nature(const ls_variable_recipe *recipe,
+                               const ls_variable_options *options,
+                               nature *out) {
+  LS_RETURN_IF_ERROR(check_options(options, &out->synchronization));
+  LS_RETURN_IF_ERROR(check_dtype(options, asked_dtype(options)));
+  const bool on_read = out->synchronization == LS_SYNCHRONIZATION_ON_READ;
+  if (recipe->strategy->uses_policies) {
+    const bool lazy = options->batch_initialization;
+    out->rules =
+        on_read ? recipe->policies->on_read : recipe->policies->on_write;
+    out->class_name = lazy ? recipe->classes->lazy_variable_class
+                           : recipe->classes->variable_class;
+    if (out->class_name == NULL)
+      return ls_invalid_argument("variable '%s': %s has no %s",
+                                 name_of(options), recipe->strategy->label,
+                                 lazy ? "LazyVariableClass" : "VariableClass");
+  } else {
+    out->rules = on_read ? recipe->classes->on_read : recipe->classes->on_write;
+    out->class_name = out->rules == NULL ? NULL : out->rules->class_name;
+  }
+  return out->rules != NULL
+             ? ls_ok()
+             : ls_invalid_argument("variable '%s': %s has no class for %s",
+                                   name_of(options), recipe->strategy->label,
+                                   on_read ? "ON_READ" : "ON_WRITE");
+}
+
+static ls_nest leaf_of(ls_variable *variable) {
+  return (ls_nest){.kind = LS_KIND_VARIABLE, .as.ref = variable};
+}
+
+static ls_status join_collections(const ls_variable_options *options,
+                                  ls_variable *container) {
+  static const char *const usual[] = {LS_COLLECTION_GLOBAL_VARIABLES};
+  ls_graph *graph = container->graph;
+  const bool given = options->collections != NULL;
+  const char *const *names = given ? options->collections : usual;
+  const size_t count = given ? options->num_collections : 1;
+  for (size_t i = 0; i < count; ++i) {
+    if (graph == NULL && strcmp(names[i], LS_COLLECTION_GLOBAL_STEP) != 0)
+      continue;
+    LS_RETURN_IF_ERROR(
+        ls_graph_add_to_collection(graph != NULL ? graph : ls_graph_current(),
+                                   names[i], leaf_of(container)));
+  }
+  if (graph == NULL) return ls_ok();
+  for (size_t i = 0; i < container->num_components; ++i)
+    ls_graph_remove_from_collection(graph, LS_COLLECTION_TRAINABLE_VARIABLES,
+                                    leaf_of(container->components[i]));
+  return container->trainable
+             ? ls_graph_add_to_collection(
+                   graph, LS_COLLECTION_TRAINABLE_VARIABLES, leaf_of(container))
+             : ls_ok();
+}
+
+// In a build graph: one op over all initializers; the graph holds it.
+static ls_status join_graph(ls_variable *container) {
+  ls_graph *graph = container->graph;
+  ls_op *ops = ls_new_array(graph->allocator, ls_op, container->num_components);
+  if (ops == NULL ||
+      !ls_grow(graph->allocator, &graph->variables, &graph->variables_capacity,
+               graph->num_variables + 1, sizeof(*graph->variables))) {
+    ls_release(graph->allocator, ops);
+    return ls_out_of_memory();
+  }
+  for (size_t i = 0; i < container->num_components; ++i)
+    ops[i] = container->components[i]->initializer;
+  LS_NAME_SCOPE(NULL) {
+    container->initializer =
+        ls_group_by_device(ops, container->num_components, NULL);
+  }
+  ls_release(graph->allocator, ops);
+  if (ls_op_is_failed(container->initializer))
+    return ls_graph_take_error(graph);
+  graph->variables[graph->num_variables++] =
+      ls_object_retain(&container->object);
+  return ls_ok();
+}
+
+static ls_status set_nature(const ls_variable_recipe *recipe,
+                            const ls_variable_options *options, nature is,
+                            ls_variable *container) {
+  container->synchronization = is.synchronization;
+  container->aggregation = options->aggregation;
+  container->rules = is.rules;
+  container->class_name = is.class_name;
+  container->strategy = ls_object_retain(&recipe->strategy->object);
+  if (!recipe->strategy->uses_policies) return ls_ok();
+  ls_variable_policy *policy = ls_new(container->allocator, ls_variable_policy);
+  if (policy == NULL) return ls_out_of_memory();
+  *policy = (ls_variable_policy){is.rules, options->aggregation};
+  container->policy = policy;
+  return ls_ok();
+}
+
+// The components become parts of the container, which owns them.
+static void take_components(ls_component_list *list, ls_variable *container) {
+  container->components = list->items;
+  container->num_components = list->count;
+  for (size_t i = 0; i < list->count; ++i) {
+    ls_variable *component = list->items[i];
+    component->container = container;
+    component->index = i;
+    component->joining = false;
+    if (component->strategy == NULL)
+      component->strategy = ls_object_retain(container->strategy);
+  }
+  *list = (ls_component_list){.allocator = list->allocator};
+}
+
+static ls_status make_container(const ls_variable_recipe *recipe,
+                                const ls_variable_options *options, nature is,
+                                ls_component_list *components,
+                                ls_variable **out_container) {
+  const ls_variable *first = components->items[0];
+  const bool joins = first->joining;
+  ls_variable *container = NULL;
+  LS_RETURN_IF_ERROR(ls_variable_make(first->runtime, first->name, first->type,
+                                      first->trainable, &container));
+  container->graph = first->graph;
+  container->constraint = first->constraint;
+  container->constraint_user = first->constraint_user;
+  ls_status status = set_nature(recipe, options, is, container);
+  if (ls_status_is_ok(status)) {
+    take_components(components, container);
+    LS_INIT_SCOPE {
+      // Components of which each was stored by itself stay so.
+      status = container->graph != NULL ? join_graph(container)
+               : joins                  ? ls_eager_join(container)
+                                        : ls_ok();
+      if (ls_status_is_ok(status))
+        status = join_collections(options, container);
+      if (ls_status_is_ok(status) && recipe->strategy->packs_variables &&
+          container->graph == NULL)
+        status = ls_variable_pack(container);
+    }
+  }
+  if (ls_status_is_ok(status))
+    *out_container = container;
+  else
+    ls_variable_release(container);
+  return status;
+}
+
+// ---- Creating --------------------------------------------------------------
+static ls_status create(const ls_variable_recipe *recipe,
+                        const ls_variable_options *options, nature is,
+                        ls_component_list *components,
+                        ls_variable **out_variable) {
+  static const char *const no_collection[1] = {NULL};
+  ls_variable_options seen = *options;
+  seen.synchronization = is.synchronization;
+  seen.collections = no_collection;
+  seen.num_collections = 0;
+  seen.caching_device = NULL;
+  seen.batch_initialization = false;
+  LS_STOP_RECORDING_SCOPE {
+    LS_RETURN_IF_ERROR(
+        recipe->create(recipe->strategy, &seen, recipe->user, components));
+    LS_RETURN_IF_ERROR(check_components(options, components));
+    return make_container(recipe, options, is, components, out_variable);
+  }
+  return ls_ok();
+}
+
+static ls_status create_by(const ls_variable_recipe *recipe,
+                           const ls_variable_options *options,
+                           ls_variable **out_variable) {
+  nature is = {0};
+  LS_RETURN_IF_ERROR(choose_nature(recipe, options, &is));
+  ls_component_list components = {.allocator = recipe->strategy->allocator};
+  ls_trial trial;
+  ls_trial_begin(&trial);
+  const ls_status status = ls_trial_end(
+      &trial, create(recipe, options, is, &components, out_variable));
+  release_components(&components);
+  return status;
+}
+
+ls_status ls_create_mirrored_variable(const ls_variable_recipe *recipe,
+                                      const ls_variable_options *options,
+                                      ls_variable **out_variable) {
+  static const ls_variable_options defaults;
+  *out_variable = NULL;
+  if (recipe->strategy == NULL || recipe->create == NULL)
+    return ls_invalid_argument("a recipe needs a strategy and a creator");
+  if (recipe->strategy->devices == NULL)
+    return ls_failed_precondition("%s makes no distributed variables",
+                                  recipe->strategy->label);
+  ls_variable_recipe whole = *recipe;
+  if (whole.classes == NULL) whole.classes = &ls_mirrored_classes;
+  if (whole.policies == NULL) whole.policies = &ls_mirrored_policies;
+  return create_by(&whole, options != NULL ? options : &defaults, out_variable);
+}
+
+static ls_status check_places(const ls_strategy *strategy,
+                              const ls_variable_options *options) {
+  const int ways = (options->colocate_with != NULL) +
+                   (options->devices != NULL) +
+                   (options->single_device != NULL);
+  if (ways > 1)
+    return ls_invalid_argument("variable '%s' is given several of "
+                               "colocate_with, devices and single_device",
+                               name_of(options));
+  if (options->devices != NULL && options->num_devices == 0)
+    return ls_invalid_argument("variable '%s' on an empty list of devices",
+                               name_of(options));
+  return options->colocate_with == NULL
+             ? ls_ok()
+             : ls_validate_colocate(leaf_of(options->colocate_with), strategy);
+}
+
+// In a strategy's scope.
+static ls_status create_distributed(ls_strategy *strategy,
+                                    const ls_creator *next,
+                                    const ls_variable_options *options,
+                                    ls_variable **out_variable) {
+  ls_variable_options whole = *options;
+  if (options->partitioner != NULL) {
+    ls_log_limited(strategy->runtime, "partitioned variables", 1,
+                   LS_LOG_WARNING, "distribute",
+                   "partitioned variables are off in a strategy's scope: '%s' "
+                   "is made whole",
+                   name_of(options));
+    whole.partitioner = NULL;
+  }
+  LS_RETURN_IF_ERROR(check_places(strategy, options));
+  if (options->single_device != NULL) {
+    whole.single_device = NULL;
+    LS_DEVICE_SCOPE(options->single_device) {
+      return ls_creator_create(next, &whole, out_variable);
+    }
+  }
+  return ls_create_mirrored_variable(
+      &(ls_variable_recipe){.strategy = strategy,
+                            .create = create_components,
+                            .user = (void *)(uintptr_t)next},
+      &whole, out_variable);
+}
+
+ls_status ls_strategy_create_variable(const ls_creator *next,
+                                      const ls_variable_options *options,
+                                      void *user, ls_variable **out_variable) {
+  ls_strategy *strategy = user;
+  const ls_strategy *current = ls_strategy_current();
+  *out_variable = NULL;
+  if (current == NULL) return ls_out_of_memory();
+  if (current != strategy) return ls_mixing_error(current, strategy);
+  return strategy->kind == LS_STRATEGY_DEFAULT
+             ? ls_creator_create(next, options, out_variable)
+             : create_distributed(strategy, next, options, out_variable);
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reads of distributed variables: which component's value, or what all make.
+#include "base/runtime_internal.h"
+#include "distribute/cross_device/cross_device.h"
+#include "distribute/replicas/context.h"
+#include "distribute/variables/variable.h"
+#include "graph/make.h"
+
+static ls_tensor fail_read(ls_status status) {
+  return ls_make_failed("read_variable", status);
+}
+
+static ls_tensor read_here(ls_variable *container, const ls_place *place) {
+  switch (place->kind) {
+  case LS_PLACE_TRACE:
+    return ls_variable_op(LS_OP_READ, container, NULL);
+  case LS_PLACE_REPLICA:
+  case LS_PLACE_UPDATE:
+    return ls_read_component(container, place->index);
+  case LS_PLACE_CROSS:
+    break;
+  }
+  return ls_read_component(container, ls_component_here(container));
+}
+
+ls_tensor ls_read_mirrored(ls_variable *container) {
+  ls_place place;
+  const ls_status status = ls_place_of(container, false, &place);
+  return ls_status_is_ok(status) ? read_here(container, &place)
+                                 : fail_read(status);
+}
+
+ls_tensor ls_use_mirrored(ls_variable *container) {
+  ls_place place;
+  const ls_status status = ls_place_of(container, true, &place);
+  if (!ls_status_is_ok(status)) return fail_read(status);
+  // Without a strategy in force the current device does not count.
+  return place.entered ? read_here(container, &place)
+                       : ls_read_component(container, 0);
+}
+
+static ls_tensor read_aggregated(ls_variable *container) {
+  const ls_variable_aggregation aggregation = container->aggregation;
+  if (aggregation == LS_AGGREGATION_NONE)
+    return fail_read(ls_invalid_argument(
+        "variable '%s' is read across replicas, and its aggregation is NONE",
+        container->name));
+  if (aggregation == LS_AGGREGATION_ONLY_FIRST_REPLICA)
+    return ls_read_component(container, 0);
+  ls_tensor *items = NULL, made = ls_failed_tensor();
+  size_t count = 0;
+  const ls_nest leaf = {.kind = LS_KIND_VARIABLE, .as.ref = container};
+  ls_status status =
+      ls_component_tensors(leaf, container->allocator, &items, &count);
+  if (ls_status_is_ok(status))
+    status = ls_strategy_combine(
+        ls_strategy_of(container),
+        aggregation == LS_AGGREGATION_SUM ? LS_REDUCE_SUM : LS_REDUCE_MEAN,
+        items, count, &made);
+  ls_release(container->allocator, items);
+  return ls_status_is_ok(status) ? made : fail_read(status);
+}
+
+// What all replicas' components make, on each of them.
+static ls_tensor read_synchronized(ls_variable *container,
+                                   const ls_place *place) {
+  const ls_variable_aggregation aggregation = container->aggregation;
+  if (aggregation == LS_AGGREGATION_NONE)
+    return fail_read(ls_invalid_argument(
+        "variable '%s' is to be synchronized, and its aggregation is NONE",
+        container->name));
+  const ls_tensor own = read_here(container, place);
+  if (aggregation == LS_AGGREGATION_ONLY_FIRST_REPLICA)
+    return ls_collective_broadcast(own, 0);
+  return ls_all_reduce(
+      aggregation == LS_AGGREGATION_SUM ? LS_REDUCE_SUM : LS_REDUCE_MEAN, own);
+}
+
+void ls_sync_on_read_scope_begin(ls_scope *scope) {
+  ls_context_open(scope, LS_SCOPE_SYNC_ON_READ, NULL)->sync_on_read = true;
+}
+
+static bool is_synchronized(const ls_place *place) {
+  return ls_context_current()->sync_on_read &&
+         (place->kind == LS_PLACE_REPLICA || place->kind == LS_PLACE_TRACE);
+}
+
+ls_tensor ls_use_on_read(ls_variable *container) {
+  ls_place place;
+  const ls_status status = ls_place_of(container, false, &place);
+  if (!ls_status_is_ok(status)) return fail_read(status);
+  if (is_synchronized(&place)) return read_synchronized(container, &place);
+  return place.kind == LS_PLACE_CROSS ? read_aggregated(container)
+                                      : read_here(container, &place);
+}
+
+ls_tensor ls_read_on_read(ls_variable *container) {
+  ls_place place;
+  const ls_status status = ls_place_of(container, false, &place);
+  if (!ls_status_is_ok(status)) return fail_read(status);
+  if (is_synchronized(&place))
+    return fail_read(ls_unimplemented(
+        "read_value of '%s' in a variable_sync_on_read_context; use it as a "
+        "tensor (ls_variable_as_tensor)",
+        container->name));
+  return place.kind == LS_PLACE_CROSS ? read_aggregated(container)
+                                      : read_here(container, &place);
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Scatters into distributed variables: rows of every component, or what all
+// replicas' rows make.
+#include <stdio.h>
+
+#include "distribute/cross_device/cross_device.h"
+#include "distribute/replicas/context.h"
+#include "distribute/variables/update.h"
+#include "distribute/variables/variable.h"
+#include "graph/make.h"
+#include "graph/same.h"
+
+typedef struct scattering {
+  ls_variable *variable;
+  ls_scatter_op op;
+} scattering;
+
+static ls_tensor fail_scatter(ls_status status) {
+  return ls_make_failed("assign_scatter", status);
+}
+
+static ls_status scatter_each(const scattering *s, ls_tensor indices,
+                              ls_tensor updates, ls_nest *out_value) {
+  const size_t count = s->variable->num_components;
+  ls_allocator *allocator = s->variable->allocator;
+  ls_nest *results = ls_new_array(allocator, ls_nest, count);
+  ls_status status = results == NULL ? ls_out_of_memory() : ls_ok();
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+    ls_variable *component = s->variable->components[i];
+    char name[32];
+    snprintf(name, sizeof(name), "update_%zu", i);
+    LS_DEVICE_SCOPE(component->device) {
+      LS_NAME_SCOPE(name) {
+        results[i] =
+            ls_leaf(ls_variable_scatter_op(component, s->op, indices, updates));
+      }
+    }
+    status = ls_made_status(results[i].as.tensor);
+  }
+  if (ls_status_is_ok(status))
+    status = ls_update_regroup(ls_strategy_of(s->variable), results, count,
+                               true, out_value);
+  ls_release(allocator, results);
+  return status;
+}
+
+// What the first replica's stands for is to be like it: rows of one kind.
+static ls_status first_of(const scattering *s, const ls_tensor *each,
+                          size_t count, ls_tensor *out_first) {
+  *out_first = each[0];
+  const ls_dtype dtype = ls_tensor_dtype(each[0]);
+  const ls_shape first = ls_tensor_shape(each[0]);
+  for (size_t r = 1; r < count; ++r) {
+    ls_shape shape = ls_tensor_shape(each[r]);
+    if (shape.rank > 0 && first.rank > 0) shape.dim[0] = first.dim[0];
+    if (ls_tensor_dtype(each[r]) != dtype || !ls_shape_compatible(shape, first))
+      return ls_invalid_argument(
+          "scatter_%s of '%s': replica %zu gives %s, replica 0 %s",
+          ls_scatter_name(s->op), s->variable->name, r,
+          LS_SHAPE_TEXT(ls_tensor_dtype(each[r]), ls_tensor_shape(each[r])),
+          LS_SHAPE_TEXT(dtype, first));
+  }
+  return ls_ok();
+}
+
+// All replicas' deltas behind each other; a mean scales the values.
+static ls_status aggregate_delta(const scattering *s, ls_nest args,
+                                 ls_tensor *indices, ls_tensor *updates) {
+  const ls_variable *variable = s->variable;
+  ls_tensor *made[2] = {indices, updates};
+  for (size_t i = 0; i < 2; ++i) {
+    ls_tensor *items = NULL;
+    size_t count = 0;
+    const ls_nest leaf = ls_nest_item(args, i);
+    ls_status status =
+        ls_component_tensors(leaf, variable->allocator, &items, &count);
+    if (!ls_status_is_ok(status)) {
+      ls_release(variable->allocator, items);
+      return status;
+    }
+    // The same object on all replicas counts for each.
+    const size_t all = variable->num_components;
+    ls_tensor *each = ls_new_array(variable->allocator, ls_tensor, all);
+    for (size_t r = 0; each != NULL && r < all; ++r)
+      each[r] = items[count == 1 ? 0 : r];
+    if (each == NULL)
+      status = ls_out_of_memory();
+    else if (variable->aggregation == LS_AGGREGATION_ONLY_FIRST_REPLICA)
+      status = first_of(s, each, all, made[i]);
+    else
+      status = ls_gather_tensors(each, all, 0, made[i]);
+    ls_release(variable->allocator, items);
+    ls_release(variable->allocator, each);
+    LS_RETURN_IF_ERROR(status);
+  }
+  if (variable->aggregation == LS_AGGREGATION_MEAN)
+    *updates = ls_mul_scalar(*updates, 1.0 / (double)variable->num_components);
+  return ls_made_status(*updates);
+}
+
+static ls_nest merge_scatter(ls_strategy *strategy, ls_nest args, void *user) {
+  const scattering *s = user;
+  ls_tensor indices, updates;
+  ls_nest made = ls_none();
+  (void)strategy;
+  ls_status status = aggregate_delta(s, args, &indices, &updates);
+  if (ls_status_is_ok(status))
+    status = scatter_each(s, indices, updates, &made);
+  return ls_status_is_ok(status) ? made : ls_fail(status);
+}
+
+// In the trace of a replica: all replicas' deltas behind each other, gathered
+// by collectives. Of the first one's alone, the others' indices point nowhere.
+static ls_status scatter_in_trace(const scattering *s, const ls_place *place,
+                                  ls_tensor indices, ls_tensor updates,
+                                  ls_nest *out_value) {
+  const ls_variable_aggregation aggregation = s->variable->aggregation;
+  if (aggregation == LS_AGGREGATION_ONLY_FIRST_REPLICA) {
+    const ls_dtype dtype = ls_tensor_dtype(indices);
+    const ls_tensor is_first =
+        ls_equal(ls_replica_id(), ls_scalar_i64(LS_DTYPE_I32, 0));
+    indices = ls_select(ls_broadcast_like(is_first, indices), indices,
+                        ls_broadcast_like(ls_scalar_i64(dtype, -1), indices));
+  }
+  if (place->replica->count > 1) {
+    indices = ls_all_gather(indices, 0);
+    updates = ls_all_gather(updates, 0);
+  }
+  if (aggregation == LS_AGGREGATION_MEAN)
+    updates = ls_mul_scalar(updates, 1.0 / (double)s->variable->num_components);
+  *out_value = ls_leaf(ls_same_note(
+      ls_variable_scatter_op(s->variable, s->op, indices, updates)));
+  return ls_made_status(out_value->as.tensor);
+}
+
+static ls_status scatter_any(const scattering *s, ls_tensor indices,
+                             ls_tensor updates, ls_nest *out_value) {
+  const ls_variable *variable = s->variable;
+  const ls_variable_aggregation aggregation = variable->aggregation;
+  ls_place place;
+  LS_RETURN_IF_ERROR(ls_place_of(variable, false, &place));
+  if ((s->op == LS_SCATTER_MIN || s->op == LS_SCATTER_MAX ||
+       s->op == LS_SCATTER_UPDATE) &&
+      (aggregation == LS_AGGREGATION_SUM || aggregation == LS_AGGREGATION_MEAN))
+    return ls_unimplemented("scatter_%s of '%s', whose aggregation is %s",
+                            ls_scatter_name(s->op), variable->name,
+                            ls_aggregation_name(aggregation));
+  if (place.kind == LS_PLACE_CROSS)
+    return scatter_each(s, indices, updates, out_value);
+  ls_variable *target = place.kind == LS_PLACE_TRACE
+                            ? s->variable
+                            : variable->components[place.index];
+  if (place.kind == LS_PLACE_UPDATE || aggregation == LS_AGGREGATION_NONE) {
+    *out_value =
+        ls_leaf(ls_variable_scatter_op(target, s->op, indices, updates));
+    return ls_made_status(out_value->as.tensor);
+  }
+  if (place.kind == LS_PLACE_TRACE)
+    return scatter_in_trace(s, &place, indices, updates, out_value);
+  const ls_nest args = LS_TUPLE(ls_leaf(indices), ls_leaf(updates));
+  scattering merged = *s;
+  const ls_nest made =
+      ls_replica_merge_call(place.replica, merge_scatter, args, &merged);
+  ls_nest_release(args);
+  return ls_take_nest(made, out_value);
+}
+
+ls_tensor ls_scatter_mirrored(ls_variable *container, ls_scatter_op op,
+                              ls_tensor indices, ls_tensor updates) {
+  const scattering s = {container, op};
+  ls_nest made = ls_none();
+  ls_trial trial;
+  ls_trial_begin(&trial);
+  const ls_status status = ls_trial_end_with(
+      &trial, scatter_any(&s, indices, updates, &made), &made);
+  if (!ls_status_is_ok(status)) return fail_scatter(status);
+  const ls_tensor tensor =
+      ls_nest_tensor(made.kind == LS_KIND_DISTRIBUTED
+                         ? ls_value_part(made, ls_component_here(container))
+                         : made,
+                     0);
+  ls_nest_release(made);
+  return tensor;
+}
+
+ls_tensor ls_scatter_on_read(ls_variable *container, ls_scatter_op op,
+                             ls_tensor indices, ls_tensor updates) {
+  (void)indices;
+  (void)updates;
+  return fail_scatter(
+      ls_unimplemented("scatter_%s of '%s', whose synchronization is ON_READ",
+                       ls_scatter_name(op), container->name));
+}

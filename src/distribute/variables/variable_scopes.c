@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Scopes that say what new variables of a strategy are: creators that change
+// what is asked for, and ask the next one out.
+#include "base/runtime_internal.h"
+#include "distribute/replicas/context.h"
+#include "distribute/values/destinations.h"
+#include "distribute/variables/variable.h"
+#include "graph/make.h"
+
+// What a scope says; lies behind the creator's entry, and goes with it.
+typedef struct said {
+  ls_strategy *strategy;
+  ls_reduce_op method;
+  ls_nest with;
+} said;
+
+static said *room_in(ls_scope *scope) {
+  _Static_assert(LS_SCOPE_ROOM * sizeof(uint64_t) + sizeof(ls_creator_entry) +
+                         sizeof(said) <=
+                     sizeof(scope->extra),
+                 "a scope has room for a creator and what it is told");
+  return (
+      said *)(void *)((ls_creator_entry *)(void *)&scope->extra[LS_SCOPE_ROOM] +
+                      1);
+}
+
+static ls_status check_in_force(const ls_strategy *strategy, const char *what) {
+  if (strategy == NULL) return ls_invalid_argument("the strategy is NULL");
+  if (ls_strategy_current() == strategy) return ls_ok();
+  return ls_failed_precondition("%s of %s: it is not in force here, which is "
+                                "for its scope",
+                                what, strategy->label);
+}
+
+static void begin(ls_scope *scope, ls_variable_creator create, said s,
+                  ls_status status) {
+  if (!ls_status_is_ok(status)) {
+    ls_context_refuse(scope, status);
+    return;
+  }
+  *room_in(scope) = s;
+  ls_creator_scope_begin(scope, create, room_in(scope));
+}
+
+// ---- Synchronized on read --------------------------------------------------
+static const char sync_on_read[] = "variables that are synchronized on read";
+
+static ls_status create_sync_on_read(const ls_creator *next,
+                                     const ls_variable_options *options,
+                                     void *user, ls_variable **out_variable) {
+  const said *s = user;
+  ls_variable_options changed = *options;
+  *out_variable = NULL;
+  LS_RETURN_IF_ERROR(check_in_force(s->strategy, sync_on_read));
+  changed.synchronization = LS_SYNCHRONIZATION_ON_READ;
+  changed.aggregation =
+      s->method == LS_REDUCE_SUM ? LS_AGGREGATION_SUM : LS_AGGREGATION_MEAN;
+  changed.trainable = LS_FLAG_OFF;
+  return ls_creator_create(next, &changed, out_variable);
+}
+
+void ls_sync_on_read_variables_scope_begin(ls_scope *scope,
+                                           ls_strategy *strategy,
+                                           ls_reduce_op method) {
+  ls_status status = check_in_force(strategy, sync_on_read);
+  if (ls_status_is_ok(status) && method != LS_REDUCE_SUM &&
+      method != LS_REDUCE_MEAN)
+    status = ls_invalid_argument("%s by %s, which is neither SUM nor MEAN",
+                                 sync_on_read, LS_REDUCE_OP_TEXT(method));
+  begin(scope, create_sync_on_read,
+        (said){.strategy = strategy, .method = method}, status);
+}
+
+void ls_replica_sync_on_read_variables_scope_begin(ls_scope *scope,
+                                                   const ls_replica *replica,
+                                                   ls_reduce_op method) {
+  ls_sync_on_read_variables_scope_begin(
+      scope, replica == NULL ? NULL : replica->strategy, method);
+}
+
+// ---- Beside others ---------------------------------------------------------
+static const char colocate[] = "colocate_vars_with";
+
+// A distributed value says where; a variable stands for itself.
+static ls_status create_on(const ls_creator *next, ls_nest with,
+                           ls_variable_options *options,
+                           ls_variable **out_variable) {
+  ls_device_set devices;
+  LS_RETURN_IF_ERROR(
+      ls_destination_set((ls_destinations){.value = with}, with, &devices));
+  const char **names =
+      ls_new_array(devices.allocator, const char *, devices.count);
+  ls_status status = names == NULL ? ls_out_of_memory() : ls_ok();
+  if (ls_status_is_ok(status)) {
+    for (size_t i = 0; i < devices.count; ++i)
+      names[i] = devices.names[i].text;
+    options->devices = names;
+    options->num_devices = devices.count;
+    status = ls_creator_create(next, options, out_variable);
+  }
+  ls_release(devices.allocator, names);
+  ls_device_set_deinit(&devices);
+  return status;
+}
+
+static ls_status create_colocated(const ls_creator *next,
+                                  const ls_variable_options *options,
+                                  void *user, ls_variable **out_variable) {
+  const said *s = user;
+  ls_variable_options changed = *options;
+  *out_variable = NULL;
+  LS_RETURN_IF_ERROR(check_in_force(s->strategy, colocate));
+  // What was said further in counts.
+  if (options->colocate_with != NULL || options->devices != NULL ||
+      options->single_device != NULL)
+    return ls_creator_create(next, options, out_variable);
+  if (s->with.kind == LS_KIND_DISTRIBUTED)
+    return create_on(next, s->with, &changed, out_variable);
+  changed.colocate_with = ls_nest_as_variable(s->with);
+  return ls_creator_create(next, &changed, out_variable);
+}
+
+// On devices of the strategy, else no value of it.
+static ls_status check_value(const ls_strategy *strategy, ls_nest with) {
+  ls_device_set devices;
+  LS_RETURN_IF_ERROR(
+      ls_destination_set((ls_destinations){.value = with}, with, &devices));
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < devices.count && ls_status_is_ok(status); ++i) {
+    char text[200];
+    if (ls_strategy_device_index(strategy, devices.names[i].text) < 0)
+      status =
+          ls_invalid_argument("%s %s, which is on '%s', no device of %s",
+                              colocate, ls_nest_print(with, text, sizeof(text)),
+                              devices.names[i].text, strategy->label);
+  }
+  ls_device_set_deinit(&devices);
+  return status;
+}
+
+void ls_colocate_variables_scope_begin(ls_scope *scope, ls_strategy *strategy,
+                                       ls_nest with) {
+  ls_status status = check_in_force(strategy, colocate);
+  if (ls_status_is_ok(status))
+    status = with.kind == LS_KIND_DISTRIBUTED
+                 ? check_value(strategy, with)
+                 : ls_validate_colocate(with, strategy);
+  begin(scope, create_colocated, (said){.strategy = strategy, .with = with},
+        status);
+}

@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Writes of distributed variables.
+//
+// Across replicas a write goes to every component; in eager one value for all
+// is one write of the container, so that what is equal is stored once. In a
+// replica an aggregated write is a merge call, in the trace of one a
+// collective.
+#include <stdio.h>
+
+#include "base/require.h"
+#include "base/runtime_internal.h"
+#include "distribute/cross_device/cross_device.h"
+#include "distribute/replicas/context.h"
+#include "distribute/variables/update.h"
+#include "distribute/variables/write_values.h"
+#include "graph/make.h"
+#include "graph/region.h"
+#include "graph/same.h"
+#include "lockstep/eager.h"
+#include "runtime/state.h"
+
+static bool in_eager(void) {
+  return ls_graph_current()->kind == LS_GRAPH_EAGER;
+}
+
+// ---- One write op ----------------------------------------------------------
+static ls_tensor write_op(const ls_writing *w, ls_variable *target,
+                          ls_tensor value) {
+  const ls_attr attr = LS_ATTR_O("variable", &target->object);
+  return ls_op_output(ls_op_add(&(ls_op_spec){
+                          .type = w->op,
+                          .name = w->options != NULL ? w->options->name : NULL,
+                          .inputs = &value,
+                          .num_inputs = 1,
+                          .attrs = &attr,
+                          .num_attrs = 1}),
+                      0);
+}
+
+// The tensor, or what stands for it where the value is not to be read.
+static ls_status finish_one(const ls_writing *w, ls_tensor made,
+                            ls_nest *out_value) {
+  LS_RETURN_IF_ERROR(ls_made_status(made));
+  const bool no_value = w->options != NULL && w->options->no_read_value;
+  *out_value = !no_value    ? ls_leaf(made)
+               : in_eager() ? ls_none()
+                            : ls_nest_op(ls_tensor_op(made));
+  return ls_ok();
+}
+
+// To one variable as it stands: plain, a component, or the container in the
+// trace of a replica.
+static ls_status write_one(const ls_writing *w, ls_variable *target,
+                           ls_nest value, ls_nest *out_value) {
+  ls_tensor tensor = ls_failed_tensor(), made = ls_failed_tensor();
+  ls_status status = ls_ok();
+  LS_DEVICE_SCOPE(target->device != NULL ? target->device
+                                         : ls_context_current()->device) {
+    status = ls_value_as_tensor(w->variable, value, &tensor);
+    if (ls_status_is_ok(status)) {
+      made = write_op(w, target, tensor);
+      status = finish_one(w, made, out_value);
+    }
+  }
+  return status;
+}
+
+// ---- All components --------------------------------------------------------
+static ls_status write_component(const ls_writing *w, size_t index,
+                                 ls_nest value, ls_nest *out_value) {
+  ls_variable *component = w->variable->components[index];
+  char name[32];
+  snprintf(name, sizeof(name), "update_%zu", index);
+  ls_scope update = {0};
+  ls_status status = ls_ok();
+  LS_DEVICE_SCOPE(component->device) {
+    LS_NAME_SCOPE(name) {
+      ls_update_begin(&update, ls_strategy_of(w->variable), (int32_t)index,
+                      component->device);
+      status = write_one(w, component, ls_value_part(value, index), out_value);
+      ls_scope_end(&update);
+    }
+  }
+  return status;
+}
+
+static ls_status write_each(const ls_writing *w, ls_nest value,
+                            ls_nest *out_value) {
+  const size_t count = w->variable->num_components;
+  ls_allocator *allocator = w->variable->allocator;
+  LS_RETURN_IF_ERROR(ls_write_check_parts(w, value));
+  ls_nest *results = ls_new_array(allocator, ls_nest, count);
+  ls_status status = results == NULL ? ls_out_of_memory() : ls_ok();
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
+    status = write_component(w, i, value, &results[i]);
+  if (ls_status_is_ok(status))
+    status = ls_update_regroup(ls_strategy_of(w->variable), results, count,
+                               true, out_value);
+  ls_release(allocator, results);
+  return status;
+}
+
+// Whether one write of the container does what one of each component would.
+static bool writes_once(const ls_writing *w, ls_nest value) {
+  ls_runtime_state *state =
+      ls_runtime_slot(w->variable->runtime, LS_SLOT_RUNTIME);
+  if (!in_eager() || ls_value_is_distributed(value) || state == NULL)
+    return false;
+  return w->op == LS_OP_ASSIGN || ls_store_is_shared(state->store, w->variable);
+}
+
+static ls_status write_once(const ls_writing *w, ls_nest value,
+                            ls_nest *out_value) {
+  const size_t count = w->variable->num_components;
+  ls_nest one = ls_none();
+  LS_RETURN_IF_ERROR(write_one(w, w->variable, value, &one));
+  if (one.kind == LS_KIND_NONE || count == 1) {
+    *out_value = one;
+    return ls_ok();
+  }
+  ls_allocator *allocator = w->variable->allocator;
+  ls_nest *items = ls_new_array(allocator, ls_nest, count);
+  const char **devices = ls_new_array(allocator, const char *, count);
+  const bool room = items != NULL && devices != NULL;
+  for (size_t i = 0; room && i < count; ++i) {
+    items[i] = one;
+    devices[i] = ls_variable_device(w->variable->components[i]);
+  }
+  const ls_nest made =
+      room ? ls_nest_distributed_on(LS_MIRRORED, items, devices, count)
+           : ls_fail(ls_out_of_memory());
+  ls_release(allocator, items);
+  ls_release(allocator, devices);
+  return ls_take_nest(made, out_value);
+}
+
+static ls_status write_all(const ls_writing *w, ls_nest value,
+                           ls_nest *out_value) {
+  return writes_once(w, value) ? write_once(w, value, out_value)
+                               : write_each(w, value, out_value);
+}
+
+// The same in the strategy's scope, which is entered where there is none.
+static ls_status write_across(const ls_writing *w, ls_nest value,
+                              ls_nest *out_value) {
+  ls_crossing crossing;
+  LS_RETURN_IF_ERROR(ls_cross_replica_begin(
+      &crossing, ls_strategy_of(w->variable), ls_writing_name(w)));
+  const ls_status status = write_all(w, value, out_value);
+  return ls_cross_replica_end(&crossing, status, out_value);
+}
+
+static ls_nest merge_write(ls_strategy *strategy, ls_nest args, void *user) {
+  const ls_writing *w = user;
+  ls_nest value = ls_none(), made = ls_none();
+  (void)strategy;
+  ls_status status = ls_write_aggregate(w, args, &value);
+  if (ls_status_is_ok(status)) status = write_all(w, value, &made);
+  return ls_status_is_ok(status) ? made : ls_fail(status);
+}
+
+// ---- In the trace of a replica ---------------------------------------------
+// Whether a tensor is from outside the replica, so the same on all.
+static bool is_from_outside(const ls_replica *replica, ls_tensor tensor) {
+  const ls_graph *graph = ls_graph_resolve(tensor.graph);
+  for (const ls_graph *at = replica->graph->parent; at != NULL; at = at->parent)
+    if (at == graph) return true;
+  return false;
+}
+
+// Whether what a replica gives is one value, the same on all.
+static bool is_one(const ls_replica *replica, ls_nest value) {
+  if (replica->count == 1) return true;
+  if (value.kind == LS_KIND_TENSOR)
+    return is_from_outside(replica, value.as.tensor);
+  return !ls_value_has_parts(value);
+}
+
+static ls_status write_in_trace(const ls_writing *w, const ls_place *place,
+                                ls_nest value, ls_nest *out_value) {
+  const ls_variable *variable = w->variable;
+  if (variable->aggregation == LS_AGGREGATION_NONE ||
+      variable->synchronization == LS_SYNCHRONIZATION_ON_READ)
+    return write_one(w, w->variable, value, out_value);
+  if (is_one(place->replica, value)) {
+    LS_RETURN_IF_ERROR(ls_write_check_one(w, value));
+    return write_one(w, w->variable, value, out_value);
+  }
+  ls_tensor x;
+  LS_RETURN_IF_ERROR(ls_write_check_count(w, value));
+  LS_RETURN_IF_ERROR(ls_value_as_tensor(variable, value, &x));
+  x = variable->aggregation == LS_AGGREGATION_ONLY_FIRST_REPLICA
+          ? ls_collective_broadcast(x, 0)
+          : ls_all_reduce(variable->aggregation == LS_AGGREGATION_SUM
+                              ? LS_REDUCE_SUM
+                              : LS_REDUCE_MEAN,
+                          x);
+  LS_RETURN_IF_ERROR(ls_made_status(x));
+  return write_one(w, w->variable, ls_leaf(x), out_value);
+}
+
+// A distributed value from around the replicas: all see its parts, so what they
+// make together is the same on each.
+static ls_status write_parts_in_trace(const ls_writing *w,
+                                      const ls_place *place, ls_nest value,
+                                      ls_nest *out_value) {
+  ls_nest one = ls_none();
+  for (size_t i = 0;
+       place->replica->count > 1 && i < ls_distributed_count(value); ++i) {
+    const ls_nest part = ls_distributed_component(value, i);
+    if (part.kind == LS_KIND_TENSOR &&
+        !is_from_outside(place->replica, part.as.tensor))
+      return ls_write_refuse_own(w, value);
+  }
+  LS_RETURN_IF_ERROR(ls_write_aggregate(w, value, &one));
+  return write_one(w, w->variable, one, out_value);
+}
+
+// What an aggregated write gives is the same on all.
+static ls_status write_mirrored_in_trace(const ls_writing *w,
+                                         const ls_place *place, ls_nest value,
+                                         ls_nest *out_value) {
+  const bool none = w->variable->aggregation == LS_AGGREGATION_NONE;
+  if (none && ls_value_is_distributed(value))
+    return ls_write_refuse_parts(w, "in a replica");
+  LS_RETURN_IF_ERROR(value.kind == LS_KIND_DISTRIBUTED
+                         ? write_parts_in_trace(w, place, value, out_value)
+                         : write_in_trace(w, place, value, out_value));
+  if (none || out_value->kind != LS_KIND_TENSOR) return ls_ok();
+  out_value->as.tensor = ls_same_note(out_value->as.tensor);
+  return ls_made_status(out_value->as.tensor);
+}
+
+// ---- Writing, by rule ------------------------------------------------------
+static bool is_unmirrored(ls_nest value) {
+  return ls_value_is_distributed(value) && !ls_is_mirrored(value);
+}
+
+static ls_status write_mirrored(const ls_writing *w, ls_nest value,
+                                ls_nest *out_value) {
+  ls_place place;
+  const bool none = w->variable->aggregation == LS_AGGREGATION_NONE;
+  LS_RETURN_IF_ERROR(ls_place_of(w->variable, false, &place));
+  // Where components may differ only by rule, values that may are refused.
+  if (place.kind == LS_PLACE_CROSS && !none && is_unmirrored(value))
+    return ls_write_refuse_parts(w, "across replicas");
+  switch (place.kind) {
+  case LS_PLACE_CROSS:
+    return write_across(w, value, out_value);
+  case LS_PLACE_UPDATE:
+    return write_one(w, w->variable->components[place.index],
+                     ls_value_part(value, place.index), out_value);
+  case LS_PLACE_TRACE:
+    return write_mirrored_in_trace(w, &place, value, out_value);
+  case LS_PLACE_REPLICA:
+    break;
+  }
+  if (none) {
+    if (ls_value_is_distributed(value))
+      return ls_write_refuse_parts(w, "in a replica");
+    return write_one(w, w->variable->components[place.index], value, out_value);
+  }
+  ls_writing merged = *w;
+  return ls_take_nest(
+      ls_replica_merge_call(place.replica, merge_write, value, &merged),
+      out_value);
+}
+
+ls_status ls_share_of_sum(const ls_variable *variable, ls_nest value,
+                          ls_nest *out_share) {
+  ls_tensor x;
+  LS_RETURN_IF_ERROR(ls_value_as_tensor(variable, value, &x));
+  x = ls_div(x,
+             ls_scalar(variable->type.dtype, (double)variable->num_components));
+  *out_share = ls_leaf(x);
+  return ls_made_status(x);
+}
+
+static ls_status write_on_read_across(const ls_writing *w, ls_nest value,
+                                      ls_nest *out_value) {
+  const ls_variable_aggregation aggregation = w->variable->aggregation;
+  const bool read = w->options == NULL || !w->options->no_read_value;
+  const bool sum = aggregation == LS_AGGREGATION_SUM;
+  if (is_unmirrored(value)) return ls_write_refuse_parts(w, "across replicas");
+  if (sum && w->op != LS_OP_ASSIGN)
+    return ls_failed_precondition(
+        "%s of '%s' in a cross-replica context: its aggregation is SUM, so "
+        "what each replica would get is open",
+        ls_writing_name(w), w->variable->name);
+  if (read && aggregation == LS_AGGREGATION_NONE)
+    return ls_invalid_argument(
+        "%s of '%s' in a cross-replica context: its value afterwards cannot be "
+        "read, as its aggregation is NONE",
+        ls_writing_name(w), w->variable->name);
+  LS_RETURN_IF_ERROR(ls_write_check_parts(w, value));
+  const ls_nest one = ls_value_part(value, 0);
+  ls_nest share = one, written = ls_none();
+  if (sum) LS_RETURN_IF_ERROR(ls_share_of_sum(w->variable, one, &share));
+  LS_RETURN_IF_ERROR(write_all(w, share, &written));
+  if (!read) {
+    *out_value = written;
+    return ls_ok();
+  }
+  ls_op after =
+      in_eager() ? (ls_op){0}
+                 : ls_tensor_op(ls_nest_tensor(ls_value_part(written, 0), 0));
+  ls_tensor made = ls_failed_tensor();
+  LS_CONTROL_SCOPE(&after, after.id != 0 ? 1 : 0) {
+    made = ls_variable_read(w->variable);
+  }
+  ls_nest_release(written);
+  *out_value = ls_leaf(made);
+  return ls_made_status(made);
+}
+
+static ls_status write_on_read(const ls_writing *w, ls_nest value,
+                               ls_nest *out_value) {
+  ls_place place;
+  LS_RETURN_IF_ERROR(ls_place_of(w->variable, false, &place));
+  if (place.kind == LS_PLACE_CROSS) {
+    ls_crossing crossing;
+    LS_RETURN_IF_ERROR(ls_cross_replica_begin(
+        &crossing, ls_strategy_of(w->variable), ls_writing_name(w)));
+    const ls_status status = write_on_read_across(w, value, out_value);
+    return ls_cross_replica_end(&crossing, status, out_value);
+  }
+  if (ls_value_is_distributed(value))
+    return ls_write_refuse_parts(w, "in a replica");
+  return place.kind == LS_PLACE_TRACE
+             ? write_in_trace(w, &place, value, out_value)
+             : write_one(w, w->variable->components[place.index], value,
+                         out_value);
+}
+
+static ls_status write_any(const ls_writing *w, ls_nest value,
+                           ls_nest *out_value) {
+  ls_trial trial;
+  *out_value = ls_none();
+  ls_trial_begin(&trial);
+  const ls_status status =
+      w->variable->num_components == 0
+          ? write_one(w, w->variable, value, out_value)
+      : w->variable->synchronization == LS_SYNCHRONIZATION_ON_READ
+          ? write_on_read(w, value, out_value)
+          : write_mirrored(w, value, out_value);
+  return ls_trial_end_with(&trial, status, out_value);
+}
+
+ls_status ls_variable_write(ls_variable *variable, ls_write_op op,
+                            ls_nest value, const ls_write_options *options,
+                            ls_nest *out_value) {
+  LS_REQUIRE(variable);
+  LS_REQUIRE(out_value);
+  static const uint16_t ops[] = {LS_OP_ASSIGN, LS_OP_ASSIGN_ADD,
+                                 LS_OP_ASSIGN_SUB};
+  *out_value = ls_none();
+  LS_RETURN_IF_ERROR(ls_scope_status());
+  if (variable == NULL || (unsigned)op >= LS_COUNT_OF(ops))
+    return ls_invalid_argument("a write needs a variable and an operation");
+  if (variable->num_targets > 0) variable = ls_variable_here(variable);
+  const ls_writing w = {variable, ops[op], options};
+  return write_any(&w, value, out_value);
+}
+
+// The same as an op maker: the tensor that a thread sees of the result.
+ls_tensor ls_write_as_maker(ls_variable *container, uint16_t op,
+                            ls_tensor value) {
+  const ls_writing w = {.variable = container, .op = op};
+  ls_nest made = ls_none();
+  ls_tensor tensor = ls_failed_tensor();
+  ls_status status = write_any(&w, ls_leaf(value), &made);
+  if (ls_status_is_ok(status))
+    tensor =
+        ls_nest_tensor(made.kind == LS_KIND_DISTRIBUTED
+                           ? ls_value_part(made, ls_component_here(container))
+                           : made,
+                       0);
+  ls_nest_release(made);
+  return ls_status_is_ok(status) ? tensor
+                                 : ls_make_failed(ls_op_table[op].name, status);
+}

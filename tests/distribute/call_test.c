@@ -1,0 +1,574 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Running a callback on every replica, and meeting in merge calls.
+#include "lockstep/strategy.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "distribute/replicas/sharing.h"
+#include "lockstep/graph.h"
+#include "support/replicas.h"
+
+// What happened, in order.
+typedef struct diary {
+  char text[400];
+  ls_variable *variable;
+  int fails_on;
+} diary;
+
+static void note(diary *d, const char *what, int number) {
+  const size_t at = strlen(d->text);
+  snprintf(d->text + at, sizeof(d->text) - at, number < 0 ? "%s " : "%s%d ",
+           what, number);
+}
+
+// ---- Arguments and results -------------------------------------------------
+static ls_nest echo(ls_nest args, void *user) {
+  (void)user;
+  return ls_nest_retain(args);
+}
+
+static void replicas_get_their_parts(void **state) {
+  (void)state;
+  LS_SPEC("V166 V168 M149");
+  ls_strategy *strategy = mirrored_of(2);
+  const ls_nest args = LS_TUPLE(
+      distributed_numbers(LS_PER_REPLICA, (double[]){1, 2}, 2), ls_nest_f64(5));
+  ls_nest made = run_on(strategy, echo, args, NULL);
+  assert_int_equal(made.kind, LS_KIND_TUPLE);
+  expect_numbers(ls_nest_item(made, 0), (double[]){1, 2}, 2);
+  assert_true(ls_nest_number(ls_nest_item(made, 1)) == 5);
+  ls_nest_release(made);
+  ls_nest_release(args);
+  made = run_on(strategy, echo, ls_none(), NULL);
+  assert_int_equal(made.kind, LS_KIND_NONE);
+  // The arguments are a list or a tuple.
+  expect_status(
+      ls_strategy_run(strategy, ls_plain(echo, NULL), ls_nest_f64(1), &made),
+      LS_INVALID_ARGUMENT, "1.0");
+  ls_strategy_release(strategy);
+}
+
+static ls_nest count_calls(ls_nest args, void *user) {
+  (void)args;
+  ++*(int *)user;
+  return ls_none();
+}
+
+static void a_missing_part_is_found_before_anything_runs(void **state) {
+  (void)state;
+  LS_SPEC("M149");
+  ls_strategy *strategy = mirrored_of(2);
+  int calls = 0;
+  ls_nest made = ls_none();
+  ls_nest args =
+      LS_TUPLE(distributed_numbers(LS_PER_REPLICA, (double[]){1}, 1));
+  expect_status(
+      ls_strategy_run(strategy, ls_plain(count_calls, &calls), args, &made),
+      LS_INVALID_ARGUMENT, "CPU:1");
+  ls_nest_release(args);
+  static const char *const devices[] = {
+      "/job:localhost/replica:0/task:0/device:CPU:1",
+      "/job:localhost/replica:0/task:0/device:CPU:3"};
+  const ls_nest items[] = {ls_nest_f64(1), ls_nest_f64(2)};
+  args = LS_TUPLE(ls_nest_distributed_on(LS_PER_REPLICA, items, devices, 2));
+  expect_status(
+      ls_strategy_run(strategy, ls_plain(count_calls, &calls), args, &made),
+      LS_INVALID_ARGUMENT, "CPU:0");
+  ls_nest_release(args);
+  assert_int_equal(calls, 0);
+  ls_strategy_release(strategy);
+}
+
+static void parts_on_devices_go_to_the_replicas_there(void **state) {
+  (void)state;
+  LS_SPEC("M149");
+  ls_strategy *strategy = mirrored_of(2);
+  // In the replicas' order and in the other one, by short names.
+  for (int first = 0; first < 2; ++first) {
+    const char *const devices[] = {first == 0 ? "cpu:0" : "cpu:1",
+                                   first == 0 ? "cpu:1" : "cpu:0"};
+    const ls_nest items[] = {ls_nest_f64(first), ls_nest_f64(1 - first)};
+    const ls_nest args =
+        LS_TUPLE(ls_nest_distributed_on(LS_PER_REPLICA, items, devices, 2));
+    const ls_nest made = run_on(strategy, echo, args, NULL);
+    expect_numbers(ls_nest_item(made, 0), (double[]){0, 1}, 2);
+    ls_nest_release(made);
+    ls_nest_release(args);
+  }
+  ls_strategy_release(strategy);
+}
+
+static ls_nest look_at_variable(ls_nest args, void *user) {
+  assert_ptr_equal(ls_nest_as_variable(ls_nest_item(args, 0)), user);
+  return ls_nest_variable(
+      ls_variable_component(user, (size_t)ls_replica_number()));
+}
+
+static void a_distributed_variable_stays_whole(void **state) {
+  (void)state;
+  LS_SPEC("V85 V168");
+  ls_strategy *strategy = mirrored_of(2);
+  ls_variable *v = variable_in(strategy, (variable_kind){0});
+  const ls_nest args = LS_TUPLE(ls_nest_variable(v));
+  const ls_nest made = run_on(strategy, look_at_variable, args, v);
+  assert_ptr_equal(ls_nest_as_variable(made), v);
+  ls_nest_release(made);
+  ls_nest_release(args);
+  ls_variable_release(v);
+  ls_strategy_release(strategy);
+}
+
+static ls_nest differing_kinds(ls_nest args, void *user) {
+  (void)args;
+  (void)user;
+  return ls_replica_number() == 0 ? LS_LIST(ls_nest_f64(1))
+                                  : LS_TUPLE(ls_nest_f64(1));
+}
+
+static void results_of_different_kinds_are_refused(void **state) {
+  (void)state;
+  LS_SPEC("V168");
+  ls_strategy *strategy = mirrored_of(2);
+  ls_nest made = ls_none();
+  expect_status(ls_strategy_run(strategy, ls_plain(differing_kinds, NULL),
+                                ls_none(), &made),
+                LS_INVALID_ARGUMENT, "a tuple of 1");
+  ls_strategy_release(strategy);
+}
+
+// ---- Merging ---------------------------------------------------------------
+static ls_nest merge_and_note(ls_strategy *strategy, ls_nest args, void *user) {
+  (void)strategy;
+  note(user, "m", (int)ls_distributed_count(ls_nest_item(args, 0)));
+  return LS_TUPLE(ls_nest_retain(ls_nest_item(args, 0)),
+                  ls_nest_retain(ls_nest_item(args, 1)));
+}
+
+static ls_nest two_rounds(ls_nest args, void *user) {
+  diary *d = user;
+  const int r = ls_replica_number();
+  (void)args;
+  for (int round = 0; round < 2; ++round) {
+    note(d, round == 0 ? "a" : "b", r);
+    const ls_nest given = LS_TUPLE(ls_nest_i64(r + 10 * round), ls_nest_f64(3));
+    const ls_nest merged =
+        ls_replica_merge_call(ls_replica_context(), merge_and_note, given, d);
+    ls_nest_release(given);
+    // One's own part; what is one object for all is passed as it is.
+    assert_true(ls_nest_number(ls_nest_item(merged, 0)) == r + 10 * round);
+    assert_true(ls_nest_number(ls_nest_item(merged, 1)) == 3);
+    ls_nest_release(merged);
+  }
+  note(d, "c", r);
+  return ls_none();
+}
+
+static void replicas_meet_in_merge_calls(void **state) {
+  (void)state;
+  LS_SPEC("V174 M151 M152");
+  ls_strategy *strategy = mirrored_of(2);
+  diary d = {.fails_on = -1};
+  ls_nest_release(run_on(strategy, two_rounds, ls_none(), &d));
+  assert_string_equal(d.text, "a0 a1 m2 b0 b1 m2 c0 c1 ");
+  ls_strategy_release(strategy);
+}
+
+static ls_nest merge_zero(ls_strategy *s, ls_nest args, void *user) {
+  (void)s;
+  (void)args;
+  note(user, "zero", -1);
+  return ls_none();
+}
+
+static ls_nest merge_one(ls_strategy *s, ls_nest args, void *user) {
+  (void)s;
+  (void)args;
+  note(user, "one", -1);
+  return ls_none();
+}
+
+static ls_nest own_merge(ls_nest args, void *user) {
+  (void)args;
+  return ls_replica_merge_call(
+      ls_replica_context(), ls_replica_number() == 0 ? merge_zero : merge_one,
+      ls_none(), user);
+}
+
+static void replica_0s_merge_function_runs(void **state) {
+  (void)state;
+  LS_SPEC("M151");
+  ls_strategy *strategy = mirrored_of(3);
+  diary d = {.fails_on = -1};
+  ls_nest_release(run_on(strategy, own_merge, ls_none(), &d));
+  assert_string_equal(d.text, "zero ");
+  ls_strategy_release(strategy);
+}
+
+static ls_nest merge_components(ls_strategy *s, ls_nest args, void *user) {
+  const diary *d = user;
+  (void)s;
+  assert_ptr_equal(ls_nest_as_variable(ls_nest_item(args, 0)), d->variable);
+  return ls_none();
+}
+
+static ls_nest give_component(ls_nest args, void *user) {
+  const diary *d = user;
+  (void)args;
+  const ls_nest given = LS_TUPLE(ls_nest_variable(
+      ls_variable_component(d->variable, (size_t)ls_replica_number())));
+  const ls_nest made = ls_replica_merge_call(ls_replica_context(),
+                                             merge_components, given, user);
+  ls_nest_release(given);
+  return made;
+}
+
+static ls_nest give_differing(ls_nest args, void *user) {
+  (void)args;
+  const ls_nest given = ls_replica_number() == 0
+                            ? LS_TUPLE(ls_nest_f64(1))
+                            : LS_TUPLE(ls_nest_f64(1), ls_nest_f64(2));
+  const ls_nest made =
+      ls_replica_merge_call(ls_replica_context(), merge_one, given, user);
+  ls_nest_release(given);
+  return made;
+}
+
+static void merge_arguments_are_regrouped(void **state) {
+  (void)state;
+  LS_SPEC("M152");
+  ls_strategy *strategy = mirrored_of(2);
+  diary d = {.variable = variable_in(strategy, (variable_kind){0})};
+  ls_nest_release(run_on(strategy, give_component, ls_none(), &d));
+  ls_nest made = ls_none();
+  expect_status(
+      ls_strategy_run(strategy, ls_plain(give_differing, &d), ls_none(), &made),
+      LS_INVALID_ARGUMENT, "a tuple of 2");
+  ls_variable_release(d.variable);
+  ls_strategy_release(strategy);
+}
+
+// ---- Failing ---------------------------------------------------------------
+static ls_nest merge_on_one(ls_nest args, void *user) {
+  const int which = *(int *)user;
+  diary d = {.fails_on = -1};
+  (void)args;
+  if (ls_replica_number() != which) return ls_none();
+  const ls_nest made =
+      ls_replica_merge_call(ls_replica_context(), merge_one, ls_none(), &d);
+  assert_true(ls_nest_is_failed(made));
+  return made;
+}
+
+static void a_different_number_of_merge_calls_is_refused(void **state) {
+  (void)state;
+  LS_SPEC("V176 M153");
+  ls_strategy *strategy = mirrored_of(3);
+  for (int which = 0; which < 3; ++which) {
+    ls_nest made = ls_none();
+    expect_status(ls_strategy_run(strategy, ls_plain(merge_on_one, &which),
+                                  ls_none(), &made),
+                  LS_FAILED_PRECONDITION,
+                  "different numbers of merge calls (merge_call)");
+  }
+  ls_strategy_release(strategy);
+}
+
+static ls_nest fail_after_merge(ls_nest args, void *user) {
+  diary *d = user;
+  const int r = ls_replica_number();
+  (void)args;
+  note(d, "a", r);
+  if (r == d->fails_on) return LS_FAIL(LS_ABORTED, "not today");
+  const ls_nest merged =
+      ls_replica_merge_call(ls_replica_context(), merge_one, ls_none(), d);
+  if (ls_nest_is_failed(merged)) note(d, "stop", r);
+  // Whatever it does now does not count, and no merge call works.
+  const ls_nest again =
+      ls_replica_merge_call(ls_replica_context(), merge_one, ls_none(), d);
+  assert_true(ls_nest_is_failed(again));
+  ls_nest_release(again);
+  return merged;
+}
+
+static void a_failing_replica_stops_all(void **state) {
+  (void)state;
+  LS_SPEC("V169 M154 M156");
+  ls_strategy *strategy = mirrored_of(3);
+  diary d = {.fails_on = 1};
+  ls_nest made = ls_nest_f64(8);
+  LS_NAME_SCOPE("main") {
+    const ls_status status = ls_strategy_run(
+        strategy, ls_plain(fail_after_merge, &d), ls_none(), &made);
+    assert_memory_equal(ls_status_message(status), "not today", 9);
+    expect_status(status, LS_ABORTED, "replica 1");
+    assert_string_equal(ls_name_scope_current(), "main/");
+  }
+  // Replica 2 never started; replica 0 was told where it waited.
+  assert_string_equal(d.text, "a0 a1 stop0 ");
+  assert_true(ls_nest_number(made) == 8);
+  assert_false(ls_has_strategy());
+  ls_nest_release(run_on(strategy, echo, ls_none(), NULL));
+  ls_strategy_release(strategy);
+}
+
+static ls_nest failing_merge(ls_strategy *s, ls_nest args, void *user) {
+  (void)s;
+  (void)args;
+  (void)user;
+  return LS_FAIL(LS_DATA_LOSS, "the merge refuses");
+}
+
+static ls_nest run_to_fail(ls_nest args, void *user) {
+  (void)args;
+  diary *d = user;
+  const ls_nest made =
+      ls_replica_merge_call(ls_replica_context(), failing_merge, ls_none(), d);
+  note(d, ls_nest_is_failed(made) ? "stopped" : "went_on", ls_replica_number());
+  return made;
+}
+
+static ls_nest merge_to_fail(ls_strategy *strategy, ls_nest args, void *user) {
+  ls_nest made = ls_none();
+  (void)args;
+  const ls_status status =
+      ls_strategy_run(strategy, ls_plain(run_to_fail, user), ls_none(), &made);
+  return ls_status_is_ok(status) ? made : ls_fail(status);
+}
+
+static ls_nest nested_to_fail(ls_nest args, void *user) {
+  (void)args;
+  return ls_replica_merge_call(ls_replica_context(), merge_to_fail, ls_none(),
+                               user);
+}
+
+static void a_failing_merge_stops_all(void **state) {
+  (void)state;
+  LS_SPEC("M155 M156");
+  ls_strategy *strategy = mirrored_of(2);
+  diary d = {.fails_on = -1};
+  ls_nest made = ls_none();
+  expect_status(
+      ls_strategy_run(strategy, ls_plain(run_to_fail, &d), ls_none(), &made),
+      LS_DATA_LOSS, "the merge refuses");
+  assert_string_equal(d.text, "stopped0 stopped1 ");
+  d.text[0] = '\0';
+  expect_status(
+      ls_strategy_run(strategy, ls_plain(nested_to_fail, &d), ls_none(), &made),
+      LS_DATA_LOSS, "the merge refuses");
+  assert_string_equal(d.text, "stopped0 stopped1 ");
+  ls_nest_release(run_on(strategy, echo, ls_none(), NULL));
+  ls_strategy_release(strategy);
+}
+
+// ---- Variables that replicas make ------------------------------------------
+typedef struct made_variables {
+  ls_variable *got[3][2];
+  const char *extra;  // What replica 1 asks for besides.
+  bool other_shape;
+  int creations;
+} made_variables;
+
+static ls_nest make_variables(ls_nest args, void *user) {
+  made_variables *m = user;
+  const int r = ls_replica_number();
+  (void)args;
+  static const char *const names[3][2] = {
+      {"foo_0", "bar"}, {"foo_1", "bar_3"}, {"foo", "bar"}};
+  ls_status status = ls_ok();
+  for (int i = 0; i < 2 && ls_status_is_ok(status); ++i) {
+    ls_variable_options options = {.name = names[r][i], .dtype = LS_DTYPE_F32};
+    if (m->other_shape && r == 1) options.shape = LS_SHAPE(7);
+    status = ls_variable_create(&options, &m->got[r][i]);
+  }
+  if (ls_status_is_ok(status) && r == 1 && m->extra != NULL) {
+    ls_variable *more = NULL;
+    status = ls_variable_create(
+        &(ls_variable_options){.name = m->extra, .dtype = LS_DTYPE_F32}, &more);
+    ls_variable_release(more);
+  }
+  return ls_status_is_ok(status) ? ls_none() : ls_fail(status);
+}
+
+static void release_made(made_variables *m) {
+  for (int r = 0; r < 3; ++r)
+    for (int i = 0; i < 2; ++i)
+      ls_variable_release(m->got[r][i]);
+}
+
+static ls_status count_creation(const ls_creator *next,
+                                const ls_variable_options *options, void *user,
+                                ls_variable **out_variable) {
+  ++*(int *)user;
+  return ls_creator_create(next, options, out_variable);
+}
+
+static void replicas_share_what_they_make(void **state) {
+  (void)state;
+  LS_SPEC("V170 M54 M57 M58");
+  ls_strategy *strategy = mirrored_of(3);
+  ls_variable *before = NULL;
+  for (int again = 0; again < 2; ++again) {
+    made_variables m = {.extra = NULL};
+    LS_STRATEGY_SCOPE(strategy) {
+      LS_CREATOR_SCOPE(count_creation, &m.creations) {
+        ls_nest_release(run_on(strategy, make_variables, ls_none(), &m));
+      }
+    }
+    assert_int_equal(m.creations, 2);  // Replica 0's.
+    for (int i = 0; i < 2; ++i) {
+      assert_int_equal(ls_variable_num_components(m.got[0][i]), 3);
+      assert_ptr_equal(m.got[1][i], m.got[0][i]);
+      assert_ptr_equal(m.got[2][i], m.got[0][i]);
+    }
+    assert_string_equal(ls_variable_name(m.got[0][0]), "foo_0");
+    // The next run starts anew.
+    assert_ptr_not_equal(m.got[0][0], before);
+    ls_variable_release(before);
+    before = ls_variable_retain(m.got[0][0]);
+    release_made(&m);
+  }
+  ls_variable_release(before);
+  ls_strategy_release(strategy);
+}
+
+static void a_variable_only_one_replica_makes_is_refused(void **state) {
+  (void)state;
+  LS_SPEC("V170 M56 M57");
+  ls_strategy *strategy = mirrored_of(2);
+  ls_nest made = ls_none();
+  made_variables m = {.extra = "only_here"};
+  const ls_status status =
+      ls_strategy_run(strategy, ls_plain(make_variables, &m), ls_none(), &made);
+  expect_contains(ls_status_message(status), "'only_here'");
+  expect_contains(ls_status_message(status), "CPU:1");
+  expect_status(status, LS_FAILED_PRECONDITION, "replica 1");
+  release_made(&m);
+  m = (made_variables){.extra = "bar_7"};  // A second "bar".
+  expect_status(
+      ls_strategy_run(strategy, ls_plain(make_variables, &m), ls_none(), &made),
+      LS_FAILED_PRECONDITION, "'bar_7'");
+  release_made(&m);
+  m = (made_variables){.other_shape = true};
+  expect_status(
+      ls_strategy_run(strategy, ls_plain(make_variables, &m), ls_none(), &made),
+      LS_INVALID_ARGUMENT, "f32[7]");
+  release_made(&m);
+  ls_strategy_release(strategy);
+}
+
+static void numbers_behind_names_do_not_count(void **state) {
+  (void)state;
+  LS_SPEC("M55");
+  static const char *const cases[][2] = {
+      {"Variable", "Variable"}, {"foo_1/bar_1/baz", "foo/bar/baz"},
+      {"foo_1", "foo"},         {"foo_12/bar_345", "foo/bar"},
+      {"foo_1:0", "foo_1:0"},   {"foo1", "foo1"},
+      {"foo_a", "foo_a"},       {"a_1_2", "a_1"},
+      {"foo_", "foo_"},
+  };
+  for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); ++i) {
+    char got[40];
+    ls_canonical_variable_name(cases[i][0], got);
+    assert_string_equal(got, cases[i][1]);
+  }
+}
+
+// ---- In a graph ------------------------------------------------------------
+typedef struct built {
+  ls_strategy *strategy;
+  ls_op merged;
+  ls_op controls[2];
+} built;
+
+static ls_nest merge_named(ls_strategy *s, ls_nest args, void *user) {
+  built *b = user;
+  (void)s;
+  const ls_nest parts = ls_nest_item(args, 0);
+  const ls_tensor c = ls_identity_named(
+      ls_nest_tensor(ls_distributed_component(parts, 0), 0), "c");
+  b->merged = ls_tensor_op(c);
+  return ls_leaf(c);
+}
+
+static ls_nest build_named(ls_nest args, void *user) {
+  built *b = user;
+  const int r = ls_replica_number();
+  ls_nest merged = ls_none();
+  (void)args;
+  const ls_tensor x = ls_identity_named(ls_scalar(LS_DTYPE_F32, r), "x");
+  b->controls[r] = ls_tensor_op(x);
+  LS_NAME_SCOPE("foo") {
+    LS_CONTROL_SCOPE(&b->controls[r], 1) {
+      const ls_nest given = LS_TUPLE(ls_leaf(x));
+      merged =
+          ls_replica_merge_call(ls_replica_context(), merge_named, given, b);
+      ls_nest_release(given);
+    }
+  }
+  return LS_TUPLE(ls_leaf(x), merged);
+}
+
+static void ops_are_named_and_placed_by_replica(void **state) {
+  (void)state;
+  LS_SPEC("V171 V178 M159 M160");
+  built b = {.strategy = mirrored_of(2)};
+  ls_graph *graph = NULL;
+  ls_nest made = ls_none();
+  expect_ok(ls_graph_create("g", &graph));
+  LS_GRAPH_SCOPE(graph) {
+    LS_NAME_SCOPE("main") {
+      expect_ok(ls_strategy_run(b.strategy, ls_plain(build_named, &b),
+                                ls_none(), &made));
+    }
+    const ls_nest x = ls_nest_item(made, 0);
+    static const char *const names[] = {"main/x", "main/replica_1/x"};
+    for (size_t r = 0; r < 2; ++r) {
+      const ls_op op =
+          ls_tensor_op(ls_nest_tensor(ls_distributed_component(x, r), 0));
+      char device[80];
+      snprintf(device, sizeof(device),
+               "/job:localhost/replica:0/task:0/device:CPU:%zu", r);
+      assert_string_equal(ls_op_name(op), names[r]);
+      assert_string_equal(ls_op_device(op), device);
+    }
+    assert_string_equal(ls_op_name(b.merged), "main/foo/c");
+    assert_int_equal(ls_op_num_control_inputs(b.merged), 2);
+    for (size_t i = 0; i < 2; ++i)
+      assert_int_equal(ls_op_control_input(b.merged, i).id, b.controls[i].id);
+    ls_nest_release(made);
+    // Without a scope around it is the replica's alone.
+    made = ls_none();
+    expect_ok(ls_strategy_run(b.strategy, ls_plain(build_named, &b), ls_none(),
+                              &made));
+    assert_string_equal(ls_op_name(b.controls[1]), "replica_1/x");
+  }
+  ls_nest_release(made);
+  ls_graph_destroy(graph);
+  ls_strategy_release(b.strategy);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(replicas_get_their_parts),
+      cmocka_unit_test(a_missing_part_is_found_before_anything_runs),
+      cmocka_unit_test(parts_on_devices_go_to_the_replicas_there),
+      cmocka_unit_test(a_distributed_variable_stays_whole),
+      cmocka_unit_test(results_of_different_kinds_are_refused),
+      cmocka_unit_test(replicas_meet_in_merge_calls),
+      cmocka_unit_test(replica_0s_merge_function_runs),
+      cmocka_unit_test(merge_arguments_are_regrouped),
+      cmocka_unit_test(a_different_number_of_merge_calls_is_refused),
+      cmocka_unit_test(a_failing_replica_stops_all),
+      cmocka_unit_test(a_failing_merge_stops_all),
+      cmocka_unit_test(replicas_share_what_they_make),
+      cmocka_unit_test(a_variable_only_one_replica_makes_is_refused),
+      cmocka_unit_test(numbers_behind_names_do_not_count),
+      cmocka_unit_test(ops_are_named_and_placed_by_replica),
+  };
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  expect_ok(ls_runtime_destroy(NULL));
+  return failed;
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A strategy that a thread has put in force goes out of force with the thread.
+#include "base/allocator.h"
+#include "distribute/strategies/strategy.h"
+#include "support/replicas.h"
+
+static void set(void *strategy) {
+  expect_ok(ls_strategy_set_current(strategy));
+  assert_ptr_equal(ls_strategy_current(), strategy);
+}
+
+static void set_twice(void *strategy) {
+  set(strategy);
+  set(strategy);
+}
+
+static void set_and_leave(void *strategy) {
+  set(strategy);
+  expect_ok(ls_strategy_set_current(NULL));
+}
+
+static void set_behind_a_value(void *strategy) {
+  (void)ls_scalar(LS_DTYPE_F32, 1);
+  set(strategy);
+  (void)ls_scalar(LS_DTYPE_F32, 2);
+}
+
+// Takes the caller's reference over.
+static void set_and_release(void *strategy) {
+  set(strategy);
+  ls_strategy_release(strategy);
+}
+
+static void a_thread_that_ends_leaves_the_strategy_it_has_set(void **state) {
+  (void)state;
+  LS_SPEC("V164");
+  static void (*const threads[])(void *) = {set, set_twice, set_and_leave,
+                                            set_behind_a_value};
+  ls_strategy *strategy = mirrored_of(2);
+  for (size_t i = 0; i < LS_COUNT_OF(threads); ++i) {
+    ls_thread thread = {0};
+    expect_ok(ls_thread_start(&thread, "set", threads[i], strategy));
+    ls_thread_join(&thread);
+    assert_false(ls_has_strategy());
+    // Ours is the last reference again.
+    assert_true(ls_count_is(&strategy->object.references, 1));
+  }
+  ls_strategy_release(strategy);
+}
+
+static void a_thread_may_have_the_last_reference(void **state) {
+  (void)state;
+  LS_SPEC("V164");
+  ls_thread thread = {0};
+  expect_ok(ls_thread_start(&thread, "set", set_and_release, mirrored_of(2)));
+  ls_thread_join(&thread);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_thread_that_ends_leaves_the_strategy_it_has_set),
+      cmocka_unit_test(a_thread_may_have_the_last_reference),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Distributed variables in functions, on tapes and for the host.
+#include "distribute/strategies/strategy.h"
+#include "lockstep/function.h"
+#include "lockstep/graph.h"
+#include "lockstep/handles.h"
+#include "support/variables.h"
+
+// ---- In functions, on tapes, on the host ------------------------------------
+static ls_nest count_up(ls_nest args, void *user) {
+  ++*(int *)user;
+  return ls_leaf(ls_variable_assign_add(
+      ls_nest_as_variable(ls_nest_item(args, 0)), scalar_of(1)));
+}
+
+static void a_function_uses_the_variable_itself(void **state) {
+  (void)state;
+  LS_SPEC("V86");
+  ls_strategy *strategy = mirrored_of(2);
+  ls_variable *v = variable_in(strategy, (variable_kind){.initial = 5});
+  ls_variable *w = variable_in(strategy, (variable_kind){.initial = 50});
+  ls_function *function = NULL;
+  int traces = 0;
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = count_up, .user = &traces}, &function));
+  const ls_nest mine = LS_TUPLE(ls_nest_variable(v));
+  const ls_nest others = LS_TUPLE(ls_nest_variable(w));
+  ls_nest result = ls_none();
+  for (int i = 0; i < 3; ++i)
+    expect_ok(ls_function_call(function, mine, &result));
+  assert_int_equal(traces, 1);
+  expect_components(v, (double[]){8, 8}, 2);
+  // One of the same type is not taken for it.
+  expect_ok(ls_function_call(function, others, &result));
+  expect_components(v, (double[]){8, 8}, 2);
+  expect_components(w, (double[]){51, 51}, 2);
+  ls_nest_release(result);
+  ls_nest_release(mine);
+  ls_nest_release(others);
+  ls_function_release(function);
+  ls_variable_release(v);
+  ls_variable_release(w);
+  ls_strategy_release(strategy);
+}
+
+typedef struct taped {
+  ls_variable *v;
+  double gradient[2];
+  ls_variable *watched[2];
+} taped;
+
+static ls_nest differentiate(ls_nest args, void *user) {
+  taped *t = user;
+  (void)args;
+  const size_t r = (size_t)ls_replica_number();
+  ls_tape *tape = NULL;
+  expect_ok(ls_tape_begin(&tape));
+  const ls_tensor y =
+      ls_mul(ls_variable_read(t->v), scalar_of(10 * (double)(r + 1)));
+  expect_ok(ls_tape_end(tape));
+  assert_int_equal(ls_tape_variables(tape, &t->watched[r], 1), 1);
+  const ls_nest x = ls_nest_variable(t->v);
+  ls_nest gradient = ls_none();
+  expect_ok(ls_tape_gradients(tape, ls_leaf(y), &x, 1, &gradient));
+  assert_int_equal(gradient.kind, LS_KIND_TENSOR);
+  t->gradient[r] = number_of(gradient);
+  ls_nest_release(x);
+  ls_tape_release(tape);
+  return ls_none();
+}
+
+static void a_tape_watches_the_whole_in_a_replica(void **state) {
+  (void)state;
+  LS_SPEC("V87");
+  ls_strategy *strategy = mirrored_of(2);
+  taped t = {.v = variable_in(strategy, (variable_kind){.aggregation = SUM})};
+  ls_nest_release(run_on(strategy, differentiate, ls_none(), &t));
+  for (size_t i = 0; i < 2; ++i) {
+    assert_ptr_equal(t.watched[i], t.v);
+    assert_true(t.gradient[i] == 10 * (double)(i + 1));
+  }
+  LS_STRATEGY_SCOPE(strategy) {
+    ls_tape *tape = NULL;
+    ls_variable *watched[4];
+    expect_ok(ls_tape_begin(&tape));
+    expect_ok(ls_tensor_status(ls_variable_read(t.v)));
+    expect_ok(ls_tape_end(tape));
+    assert_int_equal(ls_tape_variables(tape, watched, 4), 2);
+    assert_ptr_equal(watched[0], ls_variable_component(t.v, 0));
+    assert_ptr_equal(watched[1], ls_variable_component(t.v, 1));
+    ls_tape_release(tape);
+  }
+  ls_variable_release(t.v);
+  ls_strategy_release(strategy);
+}
+
+static void the_host_gets_what_a_read_gives(void **state) {
+  (void)state;
+  LS_SPEC("V88");
+  ls_strategy *strategy = mirrored_of(2);
+  ls_variable *v =
+      variable_in(strategy, (variable_kind){.synchronization = ON_READ,
+                                            .aggregation = SUM});
+  ls_array *value = NULL;
+  ls_graph *graph = NULL;
+  set_components(v, (double[]){3, 4}, 2);
+  expect_ok(ls_variable_value(v, &value));
+  assert_true(ls_array_f64(value, 0) == 7);
+  ls_array_release(value);
+  expect_ok(ls_graph_create("g", &graph));
+  LS_GRAPH_SCOPE(graph) {
+    expect_status(ls_variable_value(v, &value), LS_UNIMPLEMENTED, "graph 'g'");
+    ls_variable *built = variable_in(strategy, (variable_kind){.name = "b"});
+    expect_status(ls_variable_value(built, &value), LS_UNIMPLEMENTED, "'b'");
+    ls_variable_release(built);
+  }
+  assert_null(value);
+  ls_variable_release(v);
+  v = variable_in(strategy, (variable_kind){0});
+  set_components(v, (double[]){3, 4}, 2);
+  LS_STRATEGY_SCOPE(strategy)
+  LS_DEVICE_SCOPE("/cpu:1") {
+    expect_ok(ls_variable_value(v, &value));
+    assert_true(ls_array_f64(value, 0) == 4);
+    ls_array_release(value);
+  }
+  ls_graph_destroy(graph);
+  ls_variable_release(v);
+  ls_strategy_release(strategy);
+}
+
+static void a_distributed_variable_is_no_reference(void **state) {
+  (void)state;
+  LS_SPEC("V92");
+  ls_strategy *strategy = mirrored_of(2);
+  ls_variable *v = variable_in(strategy, (variable_kind){0}), *ref = NULL;
+  expect_status(ls_variable_as_reference(v, &ref), LS_INVALID_ARGUMENT,
+                "read_value");
+  assert_null(ref);
+  expect_ok(ls_variable_as_reference(ls_variable_component(v, 0), &ref));
+  assert_ptr_equal(ref, ls_variable_component(v, 0));
+  ls_variable_release(v);
+  ls_strategy_release(strategy);
+}
+
+// ---- Updated ----------------------------------------------------------------
+static ls_nest count_calls(ls_nest args, void *user) {
+  (void)args;
+  ++*(int *)user;
+  return ls_none();
+}
+
+static void expect_no_update(ls_strategy *strategy, ls_variable *v,
+                             const char *names) {
+  ls_nest made = ls_none();
+  int calls = 0;
+  expect_status(ls_strategy_update(strategy, v, count_calls, ls_none(), &calls,
+                                   true, &made),
+                LS_INVALID_ARGUMENT, names);
+  assert_int_equal(calls, 0);
+}
+
+static void an_update_is_of_components_on_the_strategys_devices(void **state) {
+  (void)state;
+  LS_SPEC("M135");
+  static const char *const devices[] = {"/cpu:0", "/cpu:7"};
+  ls_strategy *strategy = mirrored_of(2);
+  ls_variable *plain = NULL, *away = NULL;
+  expect_ok(ls_variable_create(
+      &(ls_variable_options){.name = "plain", .dtype = LS_DTYPE_F32}, &plain));
+  LS_STRATEGY_SCOPE(strategy) {
+    expect_ok(ls_variable_create(&(ls_variable_options){.name = "away",
+                                                        .dtype = LS_DTYPE_F32,
+                                                        .devices = devices,
+                                                        .num_devices = 2},
+                                 &away));
+  }
+  expect_no_update(strategy, plain, "plain");
+  expect_no_update(strategy, ls_variable_component(away, 0), "away");
+  expect_no_update(strategy, away, "CPU:7");
+  for (int on_read = 0; on_read < 2; ++on_read) {
+    ls_nest made = ls_none();
+    int calls = 0;
+    ls_variable *v = variable_in(
+        strategy,
+        (variable_kind){.synchronization =
+                            on_read ? ON_READ : LS_SYNCHRONIZATION_ON_WRITE,
+                        .aggregation = SUM});
+    expect_ok(ls_strategy_update(strategy, v, count_calls, ls_none(), &calls,
+                                 true, &made));
+    assert_int_equal(calls, 2);
+    ls_variable_release(v);
+  }
+  ls_variable_release(plain);
+  ls_variable_release(away);
+  ls_strategy_release(strategy);
+}
+
+// ---- Packed -----------------------------------------------------------------
+static ls_nest read_and_add(ls_nest args, void *user) {
+  ls_variable *v = user, *handle = NULL;
+  (void)args;
+  expect_ok(ls_variable_handle(v, &handle));
+  const double before = number_of(ls_leaf(ls_variable_read(handle)));
+  const ls_tensor after = ls_variable_assign_add(
+      v, scalar_of(10 * (double)(ls_replica_number() + 1)));
+  return LS_TUPLE(ls_nest_f64(before), ls_leaf(after));
+}
+
+// What replicas see and leave.
+static void expect_steps(ls_strategy *strategy, ls_variable *v) {
+  const ls_nest seen = run_on(strategy, read_and_add, ls_none(), v);
+  expect_numbers(ls_nest_item(seen, 0), (double[]){3, 4}, 2);
+  expect_numbers(ls_nest_item(seen, 1), (double[]){13, 24}, 2);
+  ls_nest_release(seen);
+  expect_components(v, (double[]){13, 24}, 2);
+}
+
+static void packing_changes_no_number(void **state) {
+  (void)state;
+  LS_SPEC("V137 V138");
+  ls_strategy *strategy = mirrored_of(2);
+  for (int packs = 0; packs < 2; ++packs) {
+    strategy->packs_variables = packs == 1;
+    ls_variable *v = variable_in(strategy, (variable_kind){.name = "w"});
+    ls_variable *packed = ls_variable_packed(v);
+    assert_int_equal(packed != NULL, packs);
+    set_components(v, (double[]){3, 4}, 2);
+    expect_steps(strategy, v);
+    for (size_t i = 0; packed != NULL && i < 2; ++i) {
+      // The handle on a device is that component.
+      ls_variable *component = ls_variable_component(v, i), *pair = NULL;
+      const char *device = ls_variable_device(component);
+      assert_string_equal(ls_variable_name(packed), "w/packed/");
+      expect_ok(ls_packed_variable_on(packed, device, &pair));
+      LS_DEVICE_SCOPE(device) {
+        assert_string_equal(ls_variable_device(packed), device);
+        assert_true(number_of(ls_leaf(ls_variable_read(packed))) ==
+                    (i == 0 ? 13 : 24));
+        ls_variable_assign(packed, scalar_of(7));
+      }
+      assert_true(number_of(ls_leaf(ls_variable_read(component))) == 7);
+      ls_variable_assign(component, scalar_of(i == 0 ? 13 : 24));
+      assert_true(number_of(ls_leaf(ls_variable_read(pair))) ==
+                  (i == 0 ? 13 : 24));
+    }
+    // In a graph there is none.
+    ls_graph *graph = NULL;
+    expect_ok(ls_graph_create("g", &graph));
+    LS_GRAPH_SCOPE(graph) {
+      ls_variable *built = variable_in(strategy, (variable_kind){0});
+      assert_null(ls_variable_packed(built));
+      ls_variable_release(built);
+    }
+    ls_graph_destroy(graph);
+    ls_variable_release(v);
+  }
+  strategy->packs_variables = false;
+  ls_strategy_release(strategy);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_function_uses_the_variable_itself),
+      cmocka_unit_test(a_tape_watches_the_whole_in_a_replica),
+      cmocka_unit_test(the_host_gets_what_a_read_gives),
+      cmocka_unit_test(a_distributed_variable_is_no_reference),
+      cmocka_unit_test(an_update_is_of_components_on_the_strategys_devices),
+      cmocka_unit_test(packing_changes_no_number),
+  };
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  expect_ok(ls_runtime_destroy(NULL));
+  return failed;
+}
