@@ -42,6 +42,13 @@ ls_status ls_lower(ls_runtime *runtime, const ls_lower_request *request,
                    ls_program **out_program);
 
 // ---- Inside ----------------------------------------------------------------
+// A variable's value that a merge has read in the body of a replicate.
+typedef struct ls_met_value {
+  ls_variable *variable;
+  const ls_graph *body;
+  uint64_t ref;
+} ls_met_value;
+
 typedef struct ls_lowering {
   ls_runtime *runtime;
   ls_allocator *allocator;
@@ -50,6 +57,8 @@ typedef struct ls_lowering {
   const struct ls_store *store;
   ls_variable **containers;  // Of which a component is written.
   size_t num_containers, containers_capacity;
+  ls_met_value *met;  // In the replicate op at hand.
+  size_t num_met, met_capacity;
   ls_map stacks;  // Lowered (graph, ref) of a stack -> what is known of it.
 } ls_lowering;
 

@@ -187,6 +187,7 @@ ls_status ls_lower(ls_runtime *runtime, const ls_lower_request *request,
   const ls_status status = lower_request(&all, request);
   ls_map_deinit(&all.stacks);
   ls_release(allocator, all.containers);
+  ls_release(allocator, all.met);
   if (ls_status_is_ok(status))
     *out_program = program;
   else

@@ -27,6 +27,13 @@ typedef struct own_list {
   size_t count, capacity;
 } own_list;
 
+static bool has(ls_variable *const *list, size_t count,
+                const ls_variable *variable) {
+  for (size_t i = 0; i < count; ++i)
+    if (list[i] == variable) return true;
+  return false;
+}
+
 // A replicate op on its way. Replicas whose arguments have the same shapes are
 // a class and run one body; what the bodies have in common is computed once.
 typedef struct replicate {
@@ -192,14 +199,27 @@ static ls_status list_some(replicate *self, bool common, ls_ref_list *lists,
 
 // A variable is written with a value that differs between replicas.
 static ls_status note_differing(replicate *self, ls_variable *variable) {
-  for (size_t i = 0; i < self->own->count; ++i)
-    if (self->own->items[i] == variable) return ls_ok();
+  if (variable->container != NULL) variable = variable->container;
+  if (has(self->own->items, self->own->count, variable)) return ls_ok();
   if (variable->num_components == self->replicas) self->differs = variable;
   return ls_unimplemented(
       "variable '%s' is written with a value that differs between replicas, "
       "and is one for all of them; merge it first, for instance with "
       "ls_all_reduce, or make it under the strategy",
       variable->name);
+}
+
+// What merges have read as one value for all is one.
+static ls_status check_met(replicate *self) {
+  const ls_lowering *all = self->f->scope->all;
+  for (size_t i = 0; i < all->num_met; ++i) {
+    const ls_met_value *met = &all->met[i];
+    if (!ls_graph_node_of(met->body, met->ref)->varying) continue;
+    LS_RETURN_IF_ERROR(note_differing(self, met->variable));
+    return ls_internal("a merge uses what '%s' is on each replica",
+                       met->variable->name);
+  }
+  return ls_ok();
 }
 
 static ls_status list_written(replicate *self, bool common, ls_ref_list *lists,
@@ -290,6 +310,7 @@ static ls_status lower_bodies(replicate *self) {
           ls_lower_read(&self->bodies[k], self->f->written[i], &unused));
     }
   LS_RETURN_IF_ERROR(mark(self));
+  LS_RETURN_IF_ERROR(check_met(self));
   return set_results(self);
 }
 
@@ -328,11 +349,27 @@ static ls_status lower_all(replicate *self) {
   return take_written(self, made);
 }
 
+// Who writes a component of an own variable writes that.
+static void write_own_as_whole(replicate *self) {
+  ls_flow *f = self->f;
+  size_t count = 0;
+  for (size_t i = 0; i < f->num_written; ++i) {
+    ls_variable *variable = f->written[i];
+    if (variable->container != NULL &&
+        has(self->own->items, self->own->count, variable->container))
+      variable = variable->container;
+    if (!has(f->written, count, variable)) f->written[count++] = variable;
+  }
+  f->num_written = count;
+}
+
 static ls_status begin(replicate *self) {
   const ls_node *node = self->f->node;
   ls_allocator *allocator = self->f->scope->all->allocator;
   const size_t replicas = (size_t)ls_node_int(node, "replicas", 1);
   self->replicas = replicas;
+  self->f->scope->all->num_met = 0;
+  write_own_as_whole(self);
   self->num_split = (size_t)ls_node_int(node, "num_split", 0);
   self->classes = ls_new_array(allocator, int64_t, replicas);
   self->first = ls_new_array(allocator, size_t, replicas);
@@ -366,8 +403,7 @@ static void end(replicate *self) {
 // ---- Variables with a value for each replica -------------------------------
 static ls_status add_own(own_list *list, ls_allocator *allocator,
                          ls_variable *variable) {
-  for (size_t i = 0; i < list->count; ++i)
-    if (list->items[i] == variable) return ls_ok();
+  if (has(list->items, list->count, variable)) return ls_ok();
   if (!ls_grow(allocator, &list->items, &list->capacity, list->count + 1,
                sizeof(*list->items)))
     return ls_out_of_memory();

@@ -98,11 +98,24 @@ bool ls_lower_is_split(const ls_lower_scope *scope,
   return false;
 }
 
+// A merge runs once, so what it reads must be one value for all replicas:
+// whether it is, is known when the body is there.
+static ls_status note_met(const ls_lower_scope *scope, ls_variable *variable,
+                          uint64_t ref) {
+  ls_lowering *all = scope->all;
+  if (!scope->in_merge) return ls_ok();
+  if (!ls_grow(all->allocator, &all->met, &all->met_capacity, all->num_met + 1,
+               sizeof(*all->met)))
+    return ls_out_of_memory();
+  all->met[all->num_met++] = (ls_met_value){variable, scope->to, ref};
+  return ls_ok();
+}
+
 // The variable itself: what is known of it here, around, or at the start.
 static ls_status read_itself(ls_lower_scope *scope, ls_variable *variable,
                              uint64_t *out_ref) {
   *out_ref = known(scope, variable);
-  if (*out_ref != 0) return ls_ok();
+  if (*out_ref != 0) return note_met(scope, variable, *out_ref);
   if (scope->outer == NULL) {
     LS_RETURN_IF_ERROR(add_use(scope, variable, out_ref));
   } else {
