@@ -11,7 +11,7 @@
 #include "base/runtime_internal.h"
 #include "base/text.h"
 #include "engine/backend.h"
-#include "runtime/lower.h"
+#include "lower/lower.h"
 
 enum {
   MOST_NODES = 4000,     // Once lowered, with regions.
@@ -189,7 +189,7 @@ static ls_status run_program(ls_program *program) {
     return ls_ok();
   ls_backend *backend = NULL;
   ls_executable *executable = NULL;
-  ls_status status = ls_cpu_backend(program->runtime, &backend);
+  ls_status status = ls_runtime_backend(program->runtime, &backend);
   if (status == NULL)
     status = backend->vtable->compile(backend, program,
                                       (ls_lanes){b.replicas, 1, 0, b.replicas},
@@ -210,7 +210,9 @@ static ls_status lower_and_run(ls_graph *graph) {
   if (graph->num_captures > 0) return ls_ok();
   request r = ask(graph);
   ls_program *program = NULL;
-  ls_status status = ls_lower(ls_runtime_current(), &r.lower, &program);
+  ls_backend *backend = NULL;
+  ls_status status = ls_runtime_backend(ls_runtime_current(), &backend);
+  if (status == NULL) status = ls_lower(backend, &r.lower, &program);
   if (status == NULL) status = run_program(program);
   ls_object_release(program);
   request_deinit(&r);

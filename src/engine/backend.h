@@ -84,7 +84,6 @@ typedef struct ls_buffer {
   uint64_t version;  // Grows with each write from outside a program.
 } ls_buffer;
 
-struct ls_text;
 typedef struct ls_executable ls_executable;
 typedef struct ls_instance ls_instance;
 
@@ -113,8 +112,10 @@ typedef struct ls_backend {
 
 struct ls_backend_vtable {
   const char *name;
-  // OK, or UNIMPLEMENTED naming op and place.
-  ls_status (*supports)(ls_backend *self, ls_graph *graph, const ls_node *node);
+  // Changes a lowered program as it suits this back end, before its fingerprint
+  // is taken. NULL: it is right as it is.
+  ls_status (*prepare)(ls_backend *self, ls_program *program);
+  //   LS_UNIMPLEMENTED  naming an op that it does not compute, and its place.
   ls_status (*compile)(ls_backend *self, const ls_program *program,
                        ls_lanes lanes, ls_executable **out_executable);
   void (*release_executable)(ls_executable *executable);
@@ -146,8 +147,8 @@ struct ls_backend_vtable {
   const char *(*numerics_id)(ls_backend *self);
 };
 
-// The CPU engine's back end for a runtime, made at first use and owned by the
-// runtime (slot LS_SLOT_ENGINE).
-ls_status ls_cpu_backend(ls_runtime *runtime, ls_backend **out_backend);
+// The back end that a runtime computes with, made at first use and owned by the
+// runtime (slot LS_SLOT_ENGINE); which one, engine/backends.c says.
+ls_status ls_runtime_backend(ls_runtime *runtime, ls_backend **out_backend);
 
 #endif  // LS_ENGINE_BACKEND_H_

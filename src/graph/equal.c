@@ -266,3 +266,55 @@ bool ls_graph_equal(ls_graph *a, ls_graph *b, char *difference, size_t size) {
   const comparison c = {a, b, difference, size};
   return ls_graph_equal_inside(a, b, difference, size) && same_captures(&c);
 }
+
+// ---- Keys ------------------------------------------------------------------
+static void key_array(ls_text *key, const ls_array *array) {
+  const size_t size = ls_array_size(array);
+  const ls_dtype dtype = ls_array_dtype(array);
+  if (size > 64 || dtype == LS_DTYPE_STRING) {
+    ls_text_append_bytes(key, &array, sizeof(array));
+    return;
+  }
+  const ls_shape shape = ls_array_shape(array);
+  ls_text_append_bytes(key, &dtype, sizeof(dtype));
+  ls_text_append_bytes(key, &shape, sizeof(shape));
+  ls_text_append_bytes(key, ls_array_data(array), size);
+}
+
+void ls_attr_append_key(ls_text *key, const ls_attr *attr) {
+  ls_text_append_bytes(key, attr->name, strlen(attr->name) + 1);
+  switch (attr->kind) {
+  case LS_ATTR_STRING:
+    ls_text_append_bytes(key, attr->as.string, strlen(attr->as.string) + 1);
+    break;
+  case LS_ATTR_INTS:
+    ls_text_append_bytes(key, attr->as.ints.items,
+                         attr->as.ints.count * sizeof(int64_t));
+    break;
+  case LS_ATTR_SIZES:
+    for (size_t i = 0; i < attr->as.sizes.count; ++i) {
+      ls_text_append_bytes(key, &attr->as.sizes.items[i].operand,
+                           sizeof(int32_t));
+      ls_text_append_bytes(key, &attr->as.sizes.items[i].value,
+                           sizeof(int64_t));
+    }
+    break;
+  case LS_ATTR_STRINGS:
+    for (size_t i = 0; i < attr->as.strings.count; ++i)
+      ls_text_append_bytes(key, attr->as.strings.items[i],
+                           strlen(attr->as.strings.items[i]) + 1);
+    break;
+  case LS_ATTR_ARRAY:
+    key_array(key, attr->as.array);
+    break;
+  case LS_ATTR_SHAPE:
+    ls_text_append_bytes(key, &attr->as.shape, sizeof(ls_shape));
+    break;
+  case LS_ATTR_DTYPE:
+    ls_text_append_bytes(key, &attr->as.dtype, sizeof(ls_dtype));
+    break;
+  default:  // Numbers and pointers: eight bytes.
+    ls_text_append_bytes(key, &attr->as.i, sizeof(int64_t));
+  }
+  ls_text_append_char(key, '\n');
+}

@@ -2,6 +2,7 @@
 #ifndef LS_GRAPH_EQUAL_H_
 #define LS_GRAPH_EQUAL_H_
 
+#include "base/text.h"
 #include "graph/graph.h"
 
 // Whether two regions of one parent are the same op for op: types, operands,
@@ -15,5 +16,8 @@ bool ls_graph_equal_inside(ls_graph *a, ls_graph *b, char *difference,
 
 // Whether two attributes have the same name, kind and value.
 bool ls_attr_equal(const ls_attr *a, const ls_attr *b);
+
+// Appends what an attribute is to a key: its name, and what its value is by.
+void ls_attr_append_key(ls_text *key, const ls_attr *attr);
 
 #endif  // LS_GRAPH_EQUAL_H_

@@ -5,7 +5,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "graph/context.h"
-#include "runtime/lower_ops.h"
+#include "graph/equal.h"
 
 enum { MAX_VALUES = 16, MAX_CACHED_OPS = 4096 };
 
@@ -122,7 +122,7 @@ static ls_status op_key(const ls_op_spec *spec, const ls_type *in,
                          (size_t)in[i].shape.rank * sizeof(int64_t));
   }
   for (size_t i = 0; i < spec->num_attrs; ++i)
-    ls_key_attr(key, &spec->attrs[i]);
+    ls_attr_append_key(key, &spec->attrs[i]);
   return ls_text_status(key);
 }
 

@@ -205,7 +205,7 @@ static ls_status compile_trace(ls_function *function, trace *t) {
                                      .feed_types = t->signature.types,
                                      .num_feeds = t->graph->num_declared,
                                      .effects_are_roots = true,
-                                     .store = state->store,
+                                     .variables = ls_store_states(state->store),
                                      .outputs = t->result_map.outputs},
                  t->replicas, &t->compiled));
   t->num_result_leaves = ls_nest_num_leaves(t->results);

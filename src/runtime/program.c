@@ -118,24 +118,24 @@ static ls_lanes lanes_of(const ls_trunk *trunk, int32_t replicas) {
   return lanes;
 }
 
-static ls_status compile(ls_runtime *runtime, ls_program *program,
+static ls_status compile(ls_backend *backend, ls_program *program,
                          int32_t replicas, ls_compiled **out_compiled) {
+  ls_runtime *runtime = backend->runtime;
   ls_allocator *allocator = ls_runtime_allocator(runtime);
   ls_compiled *compiled = ls_new(allocator, ls_compiled);
   if (compiled == NULL) return ls_out_of_memory();
   ls_object_init(&compiled->object, &compiled_type);
   compiled->allocator = allocator;
+  compiled->backend = backend;
   compiled->program = ls_object_retain(program);
   for (size_t i = 0; i < program->num_uses; ++i) {
     const ls_variable *variable = (ls_variable *)program->uses[i].variable;
     compiled->distributed |=
         variable->num_components > 0 || variable->container != NULL;
   }
-  ls_status status = ls_cpu_backend(runtime, &compiled->backend);
-  if (ls_status_is_ok(status))
-    status = compiled->backend->vtable->compile(
-        compiled->backend, program,
-        lanes_of(ls_runtime_trunk(runtime), replicas), &compiled->executable);
+  const ls_status status = backend->vtable->compile(
+      backend, program, lanes_of(ls_runtime_trunk(runtime), replicas),
+      &compiled->executable);
   if (ls_status_is_ok(status))
     *out_compiled = compiled;
   else
@@ -156,14 +156,15 @@ static ls_compiled *retain_if_alive(ls_compiled *compiled) {
   return NULL;
 }
 
-static ls_status find_or_compile(ls_runtime_state *state, ls_program *program,
-                                 int32_t replicas, const ls_text *key,
+static ls_status find_or_compile(ls_runtime_state *state, ls_backend *backend,
+                                 ls_program *program, int32_t replicas,
+                                 const ls_text *key,
                                  ls_compiled **out_compiled) {
   *out_compiled =
       retain_if_alive(ls_map_find(&state->programs, key->data, key->size));
   if (*out_compiled != NULL) return ls_ok();
   ls_compiled *made = NULL;
-  LS_RETURN_IF_ERROR(compile(state->runtime, program, replicas, &made));
+  LS_RETURN_IF_ERROR(compile(backend, program, replicas, &made));
   made->key = ls_copy_text(state->allocator, key->data, key->size);
   made->key_size = key->size;
   if (made->key == NULL ||
@@ -180,14 +181,17 @@ ls_status ls_compile(ls_runtime *runtime, const ls_lower_request *request,
   *out_compiled = NULL;
   ls_runtime_state *state = NULL;
   LS_RETURN_IF_ERROR(ls_runtime_state_get(runtime, &state));
+  ls_backend *backend = NULL;
+  LS_RETURN_IF_ERROR(ls_runtime_backend(runtime, &backend));
   ls_program *program = NULL;
-  LS_RETURN_IF_ERROR(ls_lower(runtime, request, &program));
+  LS_RETURN_IF_ERROR(ls_lower(backend, request, &program));
   ls_text key;
   ls_text_init(&key, state->allocator);
   ls_status status = cache_key(program, replicas, &key);
   if (ls_status_is_ok(status)) {
     ls_runtime_lock(runtime);
-    status = find_or_compile(state, program, replicas, &key, out_compiled);
+    status =
+        find_or_compile(state, backend, program, replicas, &key, out_compiled);
     ls_runtime_unlock(runtime);
   }
   ls_text_deinit(&key);

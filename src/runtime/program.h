@@ -5,7 +5,7 @@
 #ifndef LS_RUNTIME_PROGRAM_H_
 #define LS_RUNTIME_PROGRAM_H_
 
-#include "runtime/lower.h"
+#include "lower/lower.h"
 #include "runtime/store.h"
 
 // A program with its executable and idle instances on one store. Counted.

@@ -6,6 +6,7 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/text.h"
 #include "runtime/results.h"
 #include "runtime/state.h"
 
@@ -193,18 +194,19 @@ static ls_status make_plan(request *r, plan **out_plan) {
   ls_status status =
       ls_result_map_init(&p->results, session->allocator, r->num_refs);
   if (ls_status_is_ok(status))
-    status = ls_compile(session->runtime,
-                        &(ls_lower_request){.graph = session->graph,
-                                            .fetches = r->refs,
-                                            .num_fetches = r->num_refs,
-                                            .feeds = r->feed_refs,
-                                            .feed_types = r->feed_types,
-                                            .num_feeds = r->num_feeds,
-                                            .targets = r->targets,
-                                            .num_targets = r->num_targets,
-                                            .store = session->store,
-                                            .outputs = p->results.outputs},
-                        1, &p->compiled);
+    status = ls_compile(
+        session->runtime,
+        &(ls_lower_request){.graph = session->graph,
+                            .fetches = r->refs,
+                            .num_fetches = r->num_refs,
+                            .feeds = r->feed_refs,
+                            .feed_types = r->feed_types,
+                            .num_feeds = r->num_feeds,
+                            .targets = r->targets,
+                            .num_targets = r->num_targets,
+                            .variables = ls_store_states(session->store),
+                            .outputs = p->results.outputs},
+        1, &p->compiled);
   if (ls_status_is_ok(status))
     status = ls_result_map_finish(&p->results, session->allocator, p->compiled);
   if (ls_status_is_ok(status))

@@ -42,7 +42,7 @@ ls_status ls_store_create(ls_runtime *runtime, ls_store **out_store) {
   ls_map_init(&store->entries, allocator);
   ls_status status = ls_mutex_init(&store->lock);
   if (ls_status_is_ok(status))
-    status = ls_cpu_backend(runtime, &store->backend);
+    status = ls_runtime_backend(runtime, &store->backend);
   if (!ls_status_is_ok(status)) {
     ls_store_destroy(store);
     return status;
@@ -80,6 +80,12 @@ static entry *find_own(const ls_store *store, const ls_variable *variable) {
 bool ls_store_is_shared(const ls_store *store, const ls_variable *container) {
   const entry *e = find_own(store, container);
   return e != NULL && is_set(&e->shared);
+}
+
+ls_variable_states ls_store_states(const ls_store *store) {
+  return (ls_variable_states){.store = store,
+                              .has_value = ls_store_has_value,
+                              .is_shared = ls_store_is_shared};
 }
 
 // Where the value is: a component's in the container while that is shared, a

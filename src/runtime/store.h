@@ -10,9 +10,8 @@
 #ifndef LS_RUNTIME_STORE_H_
 #define LS_RUNTIME_STORE_H_
 
-#include "engine/backend.h"
-#include "graph/variable.h"
 #include "lockstep/session.h"
+#include "lower/lower.h"
 
 typedef struct ls_store ls_store;
 struct ls_compiled;  // runtime/program.h
@@ -35,6 +34,8 @@ bool ls_store_has_value(const ls_store *store, const ls_variable *variable);
 void ls_store_mark_written(ls_store *store, const ls_variable *variable);
 // Whether the container's components have one buffer.
 bool ls_store_is_shared(const ls_store *store, const ls_variable *container);
+// What a program is lowered for: what is so now.
+ls_variable_states ls_store_states(const ls_store *store);
 // What a program left: one value for all in the container's buffer, or one each
 // in those of the components.
 void ls_store_set_shared(ls_store *store, const ls_variable *container,

@@ -3,7 +3,7 @@
 
 #include "base/allocator.h"
 #include "graph/variable.h"
-#include "runtime/lower.h"
+#include "lower/lower.h"
 
 static ls_status check_results(const ls_model *model, ls_nest results) {
   static const char *const keys[] = {"loss", "accuracy"};

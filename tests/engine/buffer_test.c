@@ -33,7 +33,7 @@ static void buffers_do_not_overlap_and_give_their_memory_back(void **state) {
   (void)state;
   counted memory = counted_begin(1);
   ls_backend *backend = NULL;
-  expect_ok(ls_cpu_backend(memory.runtime, &backend));
+  expect_ok(ls_runtime_backend(memory.runtime, &backend));
   ls_object_release(make(backend));
   const uint64_t before = counted_now(&memory).live_bytes;
   ls_buffer *buffers[BUFFERS];
@@ -55,7 +55,7 @@ static void memory_that_serves_again_is_zeros_again(void **state) {
   (void)state;
   counted memory = counted_begin(1);
   ls_backend *backend = NULL;
-  expect_ok(ls_cpu_backend(memory.runtime, &backend));
+  expect_ok(ls_runtime_backend(memory.runtime, &backend));
   uint64_t peak = 0;
   for (int i = 0; i < 2 * BUFFERS; ++i) {
     ls_buffer *buffer = make(backend);

@@ -51,7 +51,7 @@ static ls_status make_program(const lowered_options *options, ls_graph *body,
 
 ls_status lowered_create(const lowered_options *options, lowered *out) {
   *out = (lowered){0};
-  LS_TRY(ls_cpu_backend(ls_runtime_current(), &out->backend));
+  LS_TRY(ls_runtime_backend(ls_runtime_current(), &out->backend));
   ls_graph *body = NULL;
   LS_TRY(ls_graph_parse(options->text, options->kernels, options->num_kernels,
                         &body));

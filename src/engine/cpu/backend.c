@@ -9,7 +9,9 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "engine/cpu/buffer.h"
+#include "engine/cpu/cpu.h"
 #include "engine/cpu/fill.h"
+#include "engine/cpu/passes/passes.h"
 #include "engine/cpu/ranks.h"
 #include "graph/print.h"
 #include "lockstep/device.h"
@@ -113,7 +115,7 @@ ls_status ls_cpu_backend_meet(ls_backend *backend, ls_trunk *trunk) {
 
 static const struct ls_backend_vtable cpu_vtable = {
     .name = "cpu",
-    .supports = ls_cpu_supports,
+    .prepare = ls_cpu_prepare,
     .compile = ls_cpu_compile,
     .release_executable = ls_cpu_release_executable,
     .facts = facts,
@@ -164,7 +166,7 @@ static void make_numerics_id(cpu_backend *self) {
            ls_math_name(ls_runtime_math(self->base.runtime)), library);
 }
 
-static ls_status destroy_backend(void *state) {
+ls_status ls_cpu_backend_destroy(void *state) {
   cpu_backend *self = state;
   ls_allocator *allocator = ls_runtime_allocator(self->base.runtime);
   ls_cpu_filler_deinit(&self->filler);
@@ -182,14 +184,14 @@ static ls_status init_parts(cpu_backend *self) {
   return ls_cpu_filler_init(&self->filler, self->base.runtime);
 }
 
-static ls_status create_backend(ls_runtime *runtime, ls_backend **out_backend) {
+ls_status ls_cpu_backend_create(ls_runtime *runtime, ls_backend **out_backend) {
   cpu_backend *self = ls_new(ls_runtime_allocator(runtime), cpu_backend);
   if (self == NULL) return ls_out_of_memory();
   self->base.vtable = &cpu_vtable;
   self->base.runtime = runtime;
   ls_status status = init_parts(self);
   if (status != NULL) {
-    ls_status_free(destroy_backend(self));
+    ls_status_free(ls_cpu_backend_destroy(self));
     return status;
   }
   self->kernels = choose_kernels(runtime);
@@ -204,29 +206,12 @@ static ls_status create_backend(ls_runtime *runtime, ls_backend **out_backend) {
   return ls_ok();
 }
 
-ls_status ls_cpu_backend(ls_runtime *runtime, ls_backend **out_backend) {
-  ls_status status = ls_ok();
-  *out_backend = ls_runtime_slot(runtime, LS_SLOT_ENGINE);
-  if (*out_backend != NULL) return ls_ok();
-  ls_runtime_lock(runtime);
-  *out_backend = ls_runtime_slot(runtime, LS_SLOT_ENGINE);
-  if (*out_backend == NULL) {
-    status = create_backend(runtime, out_backend);
-    if (status == NULL) {
-      ls_runtime_set_slot(runtime, LS_SLOT_ENGINE, *out_backend,
-                          destroy_backend);
-    }
-  }
-  ls_runtime_unlock(runtime);
-  return status;
-}
-
 ls_status ls_device_kernels(ls_runtime *runtime, const char **out_name) {
   LS_REQUIRE(runtime);
   LS_REQUIRE(out_name);
   *out_name = NULL;
   ls_backend *backend = NULL;
-  LS_RETURN_IF_ERROR(ls_cpu_backend(runtime, &backend));
+  LS_RETURN_IF_ERROR(ls_runtime_backend(runtime, &backend));
   *out_name = ls_cpu_backend_kernels(backend)->name;
   return ls_ok();
 }

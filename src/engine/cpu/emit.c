@@ -278,34 +278,3 @@ void ls_cpu_emit_graph(ls_cpu_compiler *self, ls_cpu_scope *scope) {
     ls_cpu_emit_node(self, scope, scope->graph->nodes[i]);
   }
 }
-
-ls_status ls_cpu_supports(ls_backend *backend, ls_graph *graph,
-                          const ls_node *node) {
-  switch (node->type) {
-  case LS_OP_PARAMETER:
-  case LS_OP_CONSTANT:
-  case LS_OP_WHILE:
-  case LS_OP_COND:
-  case LS_OP_REPLICATE:
-  case LS_OP_ALL_REDUCE:
-  case LS_OP_ALL_GATHER:
-  case LS_OP_STACK_NEW:
-  case LS_OP_STACK_PUSH:
-  case LS_OP_STACK_POP:
-    return ls_ok();
-  case LS_OP_HOST:
-    return ls_cpu_check_host(node);
-  default:
-    break;
-  }
-  if (ls_kernel_prepare_of(node->type) == NULL) return no_kernel(graph, node);
-  ls_arena temp;
-  ls_arena_init(&temp, ls_runtime_allocator(backend->runtime));
-  ls_kernel_plan plan;
-  const ls_type *in = input_types(graph, node, &temp);
-  ls_status status = in == NULL ? ls_out_of_memory()
-                                : make_kernel_plan(node, in, node->outputs,
-                                                   backend, &temp, &plan);
-  ls_arena_deinit(&temp);
-  return status;
-}

@@ -198,8 +198,6 @@ static inline uint32_t ls_cpu_num_bases(const ls_executable *self) {
 // The vtable's functions; see engine/backend.h.
 ls_status ls_cpu_compile(ls_backend *backend, const ls_program *program,
                          ls_lanes lanes, ls_executable **out_executable);
-ls_status ls_cpu_supports(ls_backend *backend, ls_graph *graph,
-                          const ls_node *node);
 void ls_cpu_release_executable(ls_executable *executable);
 ls_status ls_cpu_print_plan(const ls_executable *executable, ls_text *text);
 

@@ -6,7 +6,7 @@
 // than it was filled in. So what is known of a stack is kept beside the graph,
 // for all values that come of one stack_new, and is written into that op as
 // soon as it is known.
-#include "runtime/lower_ops.h"
+#include "lower/ops.h"
 
 // A stack_new that waits for its element type.
 typedef struct stack_maker {

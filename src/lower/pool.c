@@ -14,7 +14,7 @@
 //   sum over places(window_max_grad(y, d)) = sum over windows(d)
 // in another order.
 #include "graph/equal.h"
-#include "runtime/lower_ops.h"
+#include "lower/ops.h"
 
 static bool has_attr(const ls_node *node, const ls_attr *wanted) {
   const ls_attr *has = ls_node_attr(node, wanted->name);

@@ -4,7 +4,7 @@
 // values are gathered into one stack, of which each replica takes what it
 // needs. Sums of groups are made once, for all.
 #include "base/runtime_internal.h"
-#include "runtime/lower_ops.h"
+#include "lower/ops.h"
 
 typedef struct groups {
   ls_lower_scope *scope;

@@ -2,7 +2,7 @@
 //
 // How loops are lowered.
 #include "base/runtime_internal.h"
-#include "runtime/lower_flow.h"
+#include "lower/flow.h"
 
 // What goes round in a loop: its own values, variables that it writes, and if
 // values of the body are saved the number of trips and a stack for each.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The lowering functions that ops.def names, in lower_*.c, and what they share.
-#ifndef LS_RUNTIME_LOWER_OPS_H_
-#define LS_RUNTIME_LOWER_OPS_H_
+// The lowering functions that ops.def names, in lower/*.c, and what they share.
+#ifndef LS_LOWER_OPS_H_
+#define LS_LOWER_OPS_H_
 
-#include "runtime/lower.h"
+#include "lower/scope.h"
 
 #define LS_OP(id, name, inputs, traits, shape, gradient, lower, ...)           \
   ls_status lower_##lower(ls_lower_scope *scope, ls_node *node);
@@ -22,7 +22,7 @@ ls_status ls_lower_fold(ls_lower_scope *scope, const ls_node *node,
 bool ls_lower_is_known(const ls_lower_scope *scope, uint64_t ref,
                        bool *out_value);
 // If the node follows the gradient of windows' maxima and there is a cheaper
-// way to the same (lower_pool.c), that; else 0.
+// way to the same (pool.c), that; else 0.
 ls_status ls_lower_pool(ls_lower_scope *scope, const ls_node *node,
                         const uint64_t *inputs, uint64_t *out_ref);
 
@@ -63,7 +63,7 @@ ls_status ls_lower_elements(ls_lower_scope *scope, uint64_t ref, int64_t start,
 ls_status ls_lower_take_own(ls_lower_scope *scope, const uint64_t *refs,
                             const ls_node *origin, uint64_t *out_ref);
 
-// ---- Variables with a value for each replica (lower_own.c) -----------------
+// ---- Variables with a value for each replica (own.c) -----------------
 // Whether each replica has a value of its own of the variable here.
 bool ls_lower_is_own(const ls_lower_scope *scope, const ls_variable *variable);
 // What one replica's value of such a variable is, for all; and a new one.
@@ -74,7 +74,7 @@ ls_status ls_lower_write_own_component(ls_lower_scope *scope,
                                        const ls_variable *component,
                                        uint64_t ref);
 
-// ---- Stacks (lower_stack.c) ------------------------------------------------
+// ---- Stacks (stack.c) ------------------------------------------------
 // What is known of a stack: shared by all values that come of one stack_new.
 typedef struct ls_lower_stack ls_lower_stack;
 // Nothing yet. NULL: no memory.
@@ -108,19 +108,5 @@ ls_status ls_mark_classes(ls_graph *const *bodies, size_t count,
 // The first op of a marked body at which replicas put something together, if
 // nothing that they put together differs between them. Else NULL.
 const ls_node *ls_find_equal_merges(const ls_graph *body);
-// A pass over a program's graph is done: logs, writes down and checks what is
-// there now, as far as debug switches ask for it.
-ls_status ls_watch_pass(ls_runtime *runtime, const ls_graph *graph,
-                        const char *pass, bool is_last);
-// Removes nodes that nothing uses. Parameters stay.
-ls_status ls_drop_unused(ls_graph *graph);
-// Convolutions and the maxima of windows behind them become one op each way
-// (join_pools.c). What nothing uses then is left there.
-ls_status ls_join_pools(ls_graph *graph, bool *out_changed);
-// Results that a gradient can give again are not kept for the gradients of ops
-// that they are operands of (give_again.c).
-ls_status ls_give_again(ls_graph *graph);
-// Appends an attribute's bytes to a key.
-void ls_key_attr(ls_text *key, const ls_attr *attr);
 
-#endif  // LS_RUNTIME_LOWER_OPS_H_
+#endif  // LS_LOWER_OPS_H_

@@ -7,7 +7,7 @@
 // wanted, or when a value was only asked for its shape, nothing takes from the
 // stack. Then nobody uses the loop's last stack, the value that goes round
 // goes, and with it what pushed.
-#include "runtime/lower_ops.h"
+#include "graph/passes.h"
 
 // Which outputs of a graph's nodes are used. Ids of a lowered graph are dense.
 typedef struct usage {

@@ -2,7 +2,7 @@
 //
 // Branches and calls, and what the lowering of all ops with child graphs
 // shares.
-#include "runtime/lower_flow.h"
+#include "lower/flow.h"
 
 #include "base/runtime_internal.h"
 

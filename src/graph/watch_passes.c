@@ -7,7 +7,7 @@
 #include "base/debug.h"
 #include "base/runtime_internal.h"
 #include "base/text.h"
-#include "runtime/lower_ops.h"
+#include "graph/passes.h"
 
 static const char *name_of(const ls_graph *graph) {
   return graph->name != NULL ? graph->name : "";

@@ -7,8 +7,7 @@
 // the end decides the state: the same value for all is one write of the
 // container.
 #include "base/runtime_internal.h"
-#include "runtime/lower_ops.h"
-#include "runtime/store.h"
+#include "lower/ops.h"
 
 static uint64_t known(const ls_lower_scope *scope,
                       const ls_variable *variable) {
@@ -25,8 +24,9 @@ static bool is_known(const ls_lower_scope *scope, const ls_variable *variable) {
 
 static bool is_shared(const ls_lower_scope *scope,
                       const ls_variable *container) {
-  return scope->all->store != NULL &&
-         ls_store_is_shared(scope->all->store, container);
+  const ls_variable_states *states = scope->all->variables;
+  return states->is_shared != NULL &&
+         states->is_shared(states->store, container);
 }
 
 static ls_status set(ls_lower_scope *scope, const ls_variable *variable,

@@ -4,7 +4,7 @@
 // several bodies of which each replica runs one. And what does not and should.
 #include "base/runtime_internal.h"
 #include "graph/twins.h"
-#include "runtime/lower_ops.h"
+#include "lower/ops.h"
 
 static bool region_varies(const ls_graph *graph) {
   for (size_t i = 0; i < graph->num_nodes; ++i) {

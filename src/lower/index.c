@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How slices whose sizes are known only now are lowered.
-#include "runtime/lower_ops.h"
+#include "lower/ops.h"
 
 static ls_type type_of(const ls_lower_scope *scope, const ls_node *node,
                        uint32_t input) {

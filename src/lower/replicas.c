@@ -6,7 +6,7 @@
 
 #include "base/runtime_internal.h"
 #include "graph/twins.h"
-#include "runtime/lower_flow.h"
+#include "lower/flow.h"
 
 // Stacks stay inside of a replica.
 static ls_status check_stacks(const ls_graph *body) {

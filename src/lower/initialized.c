@@ -4,8 +4,7 @@
 // the program has written so far or from the store. The program expects what
 // the store says; another one is lowered for a store that says otherwise.
 #include "base/runtime_internal.h"
-#include "runtime/lower_ops.h"
-#include "runtime/store.h"
+#include "lower/ops.h"
 
 static bool is_written(const ls_program *program, const ls_variable *variable) {
   for (size_t i = 0; variable != NULL && i < program->num_uses; ++i)
@@ -33,7 +32,9 @@ ls_status lower_is_initialized(ls_lower_scope *scope, ls_node *node) {
   bool has_value = is_written(all->program, variable) ||
                    is_written(all->program, variable->container);
   if (!has_value) {
-    has_value = all->store != NULL && ls_store_has_value(all->store, variable);
+    const ls_variable_states *states = all->variables;
+    has_value =
+        states->has_value != NULL && states->has_value(states->store, variable);
     LS_RETURN_IF_ERROR(expect(all, variable, has_value));
   }
   uint64_t ref = 0;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/lower.h"
+#include "lower/scope.h"
 
 #include "base/runtime_internal.h"
+#include "graph/equal.h"
 #include "graph/verify.h"
-#include "runtime/lower_ops.h"
+#include "lower/ops.h"
 
 static const ls_lower_function lower_table[LS_OP_COUNT] = {
 #define LS_OP(id, name, inputs, traits, shape, gradient, lower, ...)           \
@@ -171,57 +172,6 @@ ls_status ls_lower_nodes(ls_lower_scope *scopes, size_t num_scopes,
 }
 
 // ---- Appending -------------------------------------------------------------
-static void key_array(ls_text *key, const ls_array *array) {
-  const size_t size = ls_array_size(array);
-  const ls_dtype dtype = ls_array_dtype(array);
-  if (size > 64 || dtype == LS_DTYPE_STRING) {
-    ls_text_append_bytes(key, &array, sizeof(array));
-    return;
-  }
-  const ls_shape shape = ls_array_shape(array);
-  ls_text_append_bytes(key, &dtype, sizeof(dtype));
-  ls_text_append_bytes(key, &shape, sizeof(shape));
-  ls_text_append_bytes(key, ls_array_data(array), size);
-}
-
-void ls_key_attr(ls_text *key, const ls_attr *attr) {
-  ls_text_append_bytes(key, attr->name, strlen(attr->name) + 1);
-  switch (attr->kind) {
-  case LS_ATTR_STRING:
-    ls_text_append_bytes(key, attr->as.string, strlen(attr->as.string) + 1);
-    break;
-  case LS_ATTR_INTS:
-    ls_text_append_bytes(key, attr->as.ints.items,
-                         attr->as.ints.count * sizeof(int64_t));
-    break;
-  case LS_ATTR_SIZES:
-    for (size_t i = 0; i < attr->as.sizes.count; ++i) {
-      ls_text_append_bytes(key, &attr->as.sizes.items[i].operand,
-                           sizeof(int32_t));
-      ls_text_append_bytes(key, &attr->as.sizes.items[i].value,
-                           sizeof(int64_t));
-    }
-    break;
-  case LS_ATTR_STRINGS:
-    for (size_t i = 0; i < attr->as.strings.count; ++i)
-      ls_text_append_bytes(key, attr->as.strings.items[i],
-                           strlen(attr->as.strings.items[i]) + 1);
-    break;
-  case LS_ATTR_ARRAY:
-    key_array(key, attr->as.array);
-    break;
-  case LS_ATTR_SHAPE:
-    ls_text_append_bytes(key, &attr->as.shape, sizeof(ls_shape));
-    break;
-  case LS_ATTR_DTYPE:
-    ls_text_append_bytes(key, &attr->as.dtype, sizeof(ls_dtype));
-    break;
-  default:  // Numbers and pointers: eight bytes.
-    ls_text_append_bytes(key, &attr->as.i, sizeof(int64_t));
-  }
-  ls_text_append_char(key, '\n');
-}
-
 // What makes two pure nodes the same, if this one is: type, operands,
 // attributes. The key says whether there was memory for it.
 static bool make_key(ls_lower_scope *scope, const ls_op_spec *spec,
@@ -239,7 +189,7 @@ static bool make_key(ls_lower_scope *scope, const ls_op_spec *spec,
   ls_text_append_bytes(key, &spec->type, sizeof(spec->type));
   ls_text_append_bytes(key, inputs, spec->num_inputs * sizeof(*inputs));
   for (size_t i = 0; i < spec->num_attrs; ++i)
-    ls_key_attr(key, &spec->attrs[i]);
+    ls_attr_append_key(key, &spec->attrs[i]);
   return true;
 }
 

@@ -4,7 +4,8 @@
 // is dropped and the whole is checked.
 #include "base/runtime_internal.h"
 #include "graph/identity.h"
-#include "runtime/lower_ops.h"
+#include "graph/passes.h"
+#include "lower/ops.h"
 
 // ---- Uses ------------------------------------------------------------------
 // A use is a read when its parameter has a user: an op, or a result other than
@@ -128,19 +129,15 @@ static ls_status set_results(ls_lower_scope *scope,
   return status;
 }
 
-static ls_status finish(ls_program *program) {
+static ls_status finish(ls_backend *backend, ls_program *program) {
   ls_runtime *runtime = program->runtime;
+  const struct ls_backend_vtable *vtable = backend->vtable;
   LS_RETURN_IF_ERROR(ls_watch_pass(runtime, program->body, "lower", false));
   LS_RETURN_IF_ERROR(ls_drop_unused(program->body));
-  LS_RETURN_IF_ERROR(
-      ls_watch_pass(runtime, program->body, "drop_unused", false));
-  bool joined;
-  LS_RETURN_IF_ERROR(ls_join_pools(program->body, &joined));
-  if (joined) LS_RETURN_IF_ERROR(ls_drop_unused(program->body));
-  LS_RETURN_IF_ERROR(
-      ls_watch_pass(runtime, program->body, "join_pools", false));
-  LS_RETURN_IF_ERROR(ls_give_again(program->body));
-  LS_RETURN_IF_ERROR(ls_watch_pass(runtime, program->body, "give_again", true));
+  LS_RETURN_IF_ERROR(ls_watch_pass(runtime, program->body, "drop_unused",
+                                   vtable->prepare == NULL));
+  if (vtable->prepare != NULL)
+    LS_RETURN_IF_ERROR(vtable->prepare(backend, program));
   LS_RETURN_IF_ERROR(ls_check_stacks(program->body));
   LS_RETURN_IF_ERROR(mark_reads(program));
   LS_RETURN_IF_ERROR(ls_graph_verify(program->body));
@@ -148,7 +145,7 @@ static ls_status finish(ls_program *program) {
   return ls_ok();
 }
 
-static ls_status lower_request(ls_lowering *all,
+static ls_status lower_request(ls_backend *backend, ls_lowering *all,
                                const ls_lower_request *request) {
   ls_program *program = all->program;
   LS_RETURN_IF_ERROR(check_border(request));
@@ -166,14 +163,15 @@ static ls_status lower_request(ls_lowering *all,
   ls_lower_scope_deinit(&scope);
   LS_RETURN_IF_ERROR(status);
   program->num_inputs = request->num_feeds;
-  return finish(program);
+  return finish(backend, program);
 }
 
-ls_status ls_lower(ls_runtime *runtime, const ls_lower_request *request,
+ls_status ls_lower(ls_backend *backend, const ls_lower_request *request,
                    ls_program **out_program) {
   *out_program = NULL;
   if (request->graph->error != NULL)
     return ls_status_clone(request->graph->error);
+  ls_runtime *runtime = backend->runtime;
   ls_allocator *allocator = ls_runtime_allocator(runtime);
   ls_program *program = ls_new(allocator, ls_program);
   if (program == NULL) return ls_out_of_memory();
@@ -182,9 +180,9 @@ ls_status ls_lower(ls_runtime *runtime, const ls_lower_request *request,
   ls_lowering all = {.runtime = runtime,
                      .allocator = allocator,
                      .program = program,
-                     .store = request->store};
+                     .variables = &request->variables};
   ls_map_init(&all.stacks, allocator);
-  const ls_status status = lower_request(&all, request);
+  const ls_status status = lower_request(backend, &all, request);
   ls_map_deinit(&all.stacks);
   ls_release(allocator, all.containers);
   ls_release(allocator, all.met);

@@ -16,7 +16,7 @@
 // It is decided op by op on the graph as it was, with a list of each value's
 // users; what was decided is written into the graph at the end. A node that
 // such a decision was about stays where it is then.
-#include "runtime/lower_ops.h"
+#include "engine/cpu/passes/passes.h"
 
 // What is known of a node. Ids of a lowered graph are dense: they are places.
 typedef struct fate {
@@ -281,7 +281,7 @@ static ls_status write_down(const giver *g) {
   return renumber(g->graph);
 }
 
-ls_status ls_give_again(ls_graph *graph) {
+ls_status ls_cpu_give_again(ls_graph *graph) {
   giver g = {.graph = graph};
   ls_status status = list_users(&g);
   for (size_t i = 0; status == NULL && i < graph->num_nodes; ++i)
@@ -294,6 +294,6 @@ ls_status ls_give_again(ls_graph *graph) {
   for (size_t i = 0; i < graph->num_nodes; ++i)
     for (uint32_t r = 0; status == NULL && r < graph->nodes[i]->num_regions;
          ++r)
-      status = ls_give_again(graph->nodes[i]->regions[r]);
+      status = ls_cpu_give_again(graph->nodes[i]->regions[r]);
   return status;
 }

@@ -3,7 +3,7 @@
 // How what replicas do together is lowered: to merges, and to what each replica
 // takes of their results. Outside of replicas there is one.
 #include "base/runtime_internal.h"
-#include "runtime/lower_ops.h"
+#include "lower/ops.h"
 
 ls_status lower_replica_id(ls_lower_scope *scope, ls_node *node) {
   uint64_t ref = 0;

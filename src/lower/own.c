@@ -4,7 +4,7 @@
 // the container is that value. One replica's is gathered where it is asked for
 // by name, and set by the replica that it is.
 #include "base/runtime_internal.h"
-#include "runtime/lower_ops.h"
+#include "lower/ops.h"
 
 // The scope of the replica's body in which the variable is its own.
 static const ls_lower_scope *owner(const ls_lower_scope *scope,

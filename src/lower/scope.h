@@ -1,47 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lowering: from a build or function graph to a program.
-//
-// A copy is made, never a rewrite: only what the results need, with every
-// shape known, variables as values, equal pure ops merged. The order of nodes
-// is the order of creation, so effects keep it. One function per op, named in
-// the `lower` column of ops.def, works on one scope: a graph or region being
-// copied into its lowered counterpart.
-#ifndef LS_RUNTIME_LOWER_H_
-#define LS_RUNTIME_LOWER_H_
+// Scopes: a graph or region being copied into its lowered counterpart, and what
+// the lowering functions of ops do in one.
+#ifndef LS_LOWER_SCOPE_H_
+#define LS_LOWER_SCOPE_H_
 
 #include "base/text.h"
-#include "engine/backend.h"
-#include "graph/variable.h"
+#include "lower/lower.h"
 
-// What shall be lowered.
-typedef struct ls_lower_request {
-  ls_graph *graph;
-  const uint64_t *fetches;  // Refs of `graph`.
-  size_t num_fetches;
-  // Values that the program's inputs replace, with their actual types. In a
-  // function these are its parameters.
-  const uint64_t *feeds;
-  const ls_type *feed_types;
-  size_t num_feeds;
-  const ls_op *targets;  // Ops that must run.
-  size_t num_targets;
-  bool effects_are_roots;  // In functions every effect runs.
-  // Where it will run: whether distributed variables are shared there is part
-  // of the program. NULL: there are none.
-  const struct ls_store *store;
-  // Filled: which of the program's outputs each fetch is. Fetches that are one
-  // value are one output. NULL: each is an output of its own.
-  uint32_t *outputs;
-} ls_lower_request;
-
-// Makes the program. The caller owns a reference.
-//   LS_INVALID_ARGUMENT  shapes that do not fit once they are known, or a
-//                        placeholder that is needed and not fed.
-ls_status ls_lower(ls_runtime *runtime, const ls_lower_request *request,
-                   ls_program **out_program);
-
-// ---- Inside ----------------------------------------------------------------
 // A variable's value that a merge has read in the body of a replicate.
 typedef struct ls_met_value {
   ls_variable *variable;
@@ -54,7 +20,7 @@ typedef struct ls_lowering {
   ls_allocator *allocator;
   ls_program *program;
   size_t uses_capacity;
-  const struct ls_store *store;
+  const ls_variable_states *variables;
   ls_variable **containers;  // Of which a component is written.
   size_t num_containers, containers_capacity;
   ls_met_value *met;  // In the replicate op at hand.
@@ -132,7 +98,6 @@ ls_status ls_lower_read(ls_lower_scope *scope, ls_variable *variable,
                         uint64_t *out_ref);
 ls_status ls_lower_write(ls_lower_scope *scope, ls_variable *variable,
                          uint64_t ref);
-// Whether the graph writes variables or has host effects, at any depth.
 // Whether the components of a distributed variable are worth something by
 // themselves at this point.
 bool ls_lower_is_split(const ls_lower_scope *scope,
@@ -140,11 +105,7 @@ bool ls_lower_is_split(const ls_lower_scope *scope,
 // Settles the uses of distributed variables of which components were written:
 // one write of all where the values are one, else one of each.
 ls_status ls_lower_containers(ls_lower_scope *scope);
+// Whether the graph writes variables or has host effects, at any depth.
 bool ls_graph_has_effects(const ls_graph *graph);
-// The variables that a graph writes, at any depth, in order of their first
-// write; appended to a growable list.
-ls_status ls_graph_written(const ls_graph *graph, ls_allocator *allocator,
-                           ls_variable ***list, size_t *count,
-                           size_t *capacity);
 
-#endif  // LS_RUNTIME_LOWER_H_
+#endif  // LS_LOWER_SCOPE_H_

@@ -3,10 +3,10 @@
 // What the lowering of ops with child graphs shares. A region's lowered graph
 // captures what it reads from around it; variables that it writes go in as
 // carried or captured values and come out as results.
-#ifndef LS_RUNTIME_LOWER_FLOW_H_
-#define LS_RUNTIME_LOWER_FLOW_H_
+#ifndef LS_LOWER_FLOW_H_
+#define LS_LOWER_FLOW_H_
 
-#include "runtime/lower_ops.h"
+#include "lower/ops.h"
 
 // A list of refs that grows.
 typedef struct ls_ref_list {
@@ -46,4 +46,4 @@ ls_status ls_flow_append(ls_flow *f, const ls_attr *attrs, size_t num_attrs,
 // The variables' new values are the outputs of `made` from `first` on.
 ls_status ls_flow_take_written(ls_flow *f, const ls_node *made, size_t first);
 
-#endif  // LS_RUNTIME_LOWER_FLOW_H_
+#endif  // LS_LOWER_FLOW_H_

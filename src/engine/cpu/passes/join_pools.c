@@ -13,8 +13,8 @@
 //   dw = conv_grad_weights(x, dy)     conv_pool_grad_weights(x, d, places)
 // Nodes are changed where they stand; what nobody needs then is left for
 // ls_drop_unused.
+#include "engine/cpu/passes/passes.h"
 #include "graph/window.h"
-#include "runtime/lower_ops.h"
 
 enum { SPATIAL = LS_POOL_RANK - 2 };
 
@@ -218,7 +218,7 @@ static ls_status join(ls_graph *graph, bool *out_changed) {
   return status;
 }
 
-ls_status ls_join_pools(ls_graph *graph, bool *out_changed) {
+ls_status ls_cpu_join_pools(ls_graph *graph, bool *out_changed) {
   *out_changed = false;
   return join(graph, out_changed);
 }

@@ -6,7 +6,7 @@
 // own.
 #include "base/runtime_internal.h"
 #include "graph/twins.h"
-#include "runtime/lower_flow.h"
+#include "lower/flow.h"
 
 ls_status ls_lower_flatten(ls_lower_scope *scope, uint64_t ref,
                            const ls_node *origin, uint64_t *out_ref) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How each op without child graphs is lowered.
-#include "runtime/lower_ops.h"
+#include "lower/ops.h"
 
 #include "base/half.h"
 #include "base/runtime_internal.h"

@@ -10,7 +10,7 @@
 #include <math.h>
 
 #include "base/runtime_internal.h"
-#include "runtime/lower_ops.h"
+#include "lower/ops.h"
 
 static const ls_array *constant_scalar(const ls_lower_scope *scope,
                                        uint64_t ref) {

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What only this engine wants of a lowered program, before it has a
+// fingerprint.
+#ifndef LS_ENGINE_CPU_PASSES_PASSES_H_
+#define LS_ENGINE_CPU_PASSES_PASSES_H_
+
+#include "engine/backend.h"
+
+// All of it, in order; `prepare` of engine/backend.h.
+ls_status ls_cpu_prepare(ls_backend *backend, ls_program *program);
+
+// Convolutions and the maxima of windows behind them become one op each way.
+// What nothing uses then is left there.
+ls_status ls_cpu_join_pools(ls_graph *graph, bool *out_changed);
+// Results that a gradient can give again are not kept for the gradients of ops
+// that they are operands of.
+ls_status ls_cpu_give_again(ls_graph *graph);
+
+#endif  // LS_ENGINE_CPU_PASSES_PASSES_H_
