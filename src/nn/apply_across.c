@@ -40,8 +40,7 @@ static ls_nest of_each(const across *a, ls_nest gradient) {
   for (size_t i = 0; i < a->replicas; ++i)
     items[i] = ls_nest_retain(gradient);
   const ls_nest made = ls_nest_distributed_on(
-      LS_PER_REPLICA, items, (const char *const *)a->strategy->devices,
-      a->replicas);
+      LS_PER_REPLICA, items, ls_strategy_devices(a->strategy), a->replicas);
   ls_release(allocator, items);
   return made;
 }
@@ -54,7 +53,7 @@ static ls_status check_pair(const across *a, const ls_variable *variable,
                      "variable '%s' has %zu components, %s has %zu replicas: a "
                      "step across replicas moves one on each",
                      variable->name, variable->num_components,
-                     a->strategy->label, a->replicas);
+                     ls_strategy_label(a->strategy), a->replicas);
   const size_t count = ls_distributed_count(gradient);
   for (size_t i = 0; i < (count == 0 ? 1 : count); ++i) {
     const ls_nest item =
@@ -93,7 +92,7 @@ static ls_status on_device(ls_nest leaf, const char *device,
 
 // What the replicas make together, on one device.
 static ls_status finish_device(across *a, ls_nest reduced, size_t device) {
-  const char *name = a->strategy->devices[device];
+  const char *name = ls_strategy_device(a->strategy, (int32_t)device);
   ls_tensor *sums = a->sums + device * a->count, total;
   ls_status status = ls_ok();
   LS_DEVICE_SCOPE(name) {
@@ -113,7 +112,7 @@ static ls_status finish_device(across *a, ls_nest reduced, size_t device) {
 static void clip_device(across *a, size_t device) {
   const ls_clip *clip = &a->optimizer->clip;
   ls_tensor *sums = a->sums + device * a->count;
-  LS_DEVICE_SCOPE(a->strategy->devices[device]) {
+  LS_DEVICE_SCOPE(ls_strategy_device(a->strategy, (int32_t)device)) {
     for (size_t i = 0; i < a->count; ++i) {
       if (ls_optimizer_holds(a->optimizer))
         sums[i] =
@@ -252,8 +251,8 @@ static ls_status count_all(across *a) {
   ls_nest made = ls_none();
   if (a->optimizer->step != NULL) {
     LS_RETURN_IF_ERROR(ls_strategy_update_non_slot(
-        a->strategy, (const char *const *)a->strategy->devices, 1, count_step,
-        ls_none(), a, true, &made));
+        a->strategy, ls_strategy_devices(a->strategy), 1, count_step, ls_none(),
+        a, true, &made));
     keep_op(a, made);
   }
   if (a->global_step == NULL) return ls_ok();
@@ -318,7 +317,7 @@ static ls_status make_step(across *a, ls_op *out_op) {
 static ls_status apply(across *a, ls_variable *const *variables,
                        const ls_nest *gradients, size_t count, ls_op *out_op) {
   ls_allocator *allocator = a->optimizer->allocator;
-  a->replicas = (size_t)a->strategy->num_replicas;
+  a->replicas = (size_t)ls_strategy_num_replicas(a->strategy);
   a->variables = ls_new_array(allocator, ls_variable *, count);
   a->gradients = ls_new_array(allocator, ls_nest, count);
   a->sums = ls_new_array(allocator, ls_tensor, count * a->replicas);
@@ -354,7 +353,7 @@ ls_status ls_optimizer_apply_across(ls_optimizer *optimizer,
   *out_op = (ls_op){0};
   ls_strategy *strategy = ls_strategy_current();
   if (strategy == NULL) return ls_out_of_memory();
-  if (!ls_in_cross_replica_context() || strategy->devices == NULL)
+  if (!ls_in_cross_replica_context() || ls_strategy_devices(strategy) == NULL)
     return ls_failed_precondition(
         "ls_optimizer_apply_across works in the cross-replica context of a "
         "mirrored strategy; in replicas use ls_optimizer_apply");

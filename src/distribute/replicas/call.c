@@ -26,7 +26,8 @@ typedef struct replica_call {
 static void run_replica(void *user) {
   ls_replica_task *task = user;
   const replica_call *call = task->rounds->user;
-  LS_DEVICE_SCOPE(task->rounds->strategy->devices[task->replica->id]) {
+  LS_DEVICE_SCOPE(
+      ls_strategy_device(task->rounds->strategy, task->replica->id)) {
     const ls_nest made =
         call->callback(call->each[task->replica->id], call->user);
     task->status = ls_take_nest(made, &task->result);
@@ -235,7 +236,7 @@ static ls_nest merge_alone(ls_replica *replica, ls_merge_function function,
                            ls_nest args, void *user) {
   const ls_nest made =
       ls_default_merge(replica->strategy, function, args, user);
-  if (replica->strategy->kind == LS_STRATEGY_DEFAULT || ls_nest_is_failed(made))
+  if (!replica->strategy->kind->distributes || ls_nest_is_failed(made))
     return made;
   ls_nest own = ls_none();
   const ls_status status = ls_select_replica(0, made, &own);

@@ -20,7 +20,7 @@ void ls_distribution_push(ls_context *context, ls_distribution *entry) {
 }
 
 static bool is_default(const ls_strategy *strategy) {
-  return strategy->kind == LS_STRATEGY_DEFAULT;
+  return strategy->kind->is_default;
 }
 
 ls_strategy *ls_strategy_current(void) {
@@ -392,8 +392,7 @@ ls_status ls_replica_device(const ls_replica *replica,
                             const char **out_device) {
   *out_device = "";
   LS_RETURN_IF_ERROR(ls_replica_check(replica, "the device of a replica"));
-  if (replica->strategy->devices != NULL)
-    *out_device = replica->strategy->devices[replica->id];
+  *out_device = ls_strategy_device(replica->strategy, replica->id);
   return ls_ok();
 }
 

@@ -22,13 +22,13 @@ static ls_nest of_all(const ls_strategy *strategy, ls_nest leaf) {
                                        .as.ref = variable->components[i]}
                            : leaf);
   const ls_nest made = ls_nest_distributed_on(
-      LS_PER_REPLICA, items, (const char *const *)strategy->devices, count);
+      LS_PER_REPLICA, items, ls_strategy_devices(strategy), count);
   ls_release(allocator, items);
   return made;
 }
 
 static ls_destinations all_devices(const ls_strategy *strategy) {
-  return (ls_destinations){.devices = (const char *const *)strategy->devices,
+  return (ls_destinations){.devices = ls_strategy_devices(strategy),
                            .num_devices = (size_t)strategy->num_replicas};
 }
 

@@ -58,17 +58,14 @@ void ls_strategy_tell_ranks(const ls_strategy *strategy, ls_status status) {
   if (trunk != NULL) trunk->cancel(trunk, status);
 }
 
-// Where the thread is: in the strategy's scope, or for the default one outside
-// of any.
-static ls_status run_here(ls_strategy *strategy, ls_callable callable,
-                          ls_nest args, ls_nest *results) {
-  const bool alone = strategy->kind == LS_STRATEGY_DEFAULT;
-  if (callable.traced != NULL)
-    return alone ? ls_function_call(callable.traced, args, results)
-                 : run_traced(strategy, callable.traced, args, results);
-  return alone ? ls_take_nest(callable.plain(args, callable.user), results)
-               : ls_replicas_call(strategy, callable.plain, args, callable.user,
-                                  results);
+ls_status ls_mirrored_run(ls_strategy *strategy, ls_crossing *crossing,
+                          ls_callable callable, ls_nest args,
+                          ls_nest *results) {
+  (void)crossing;  // Replicas run inside of it.
+  return callable.traced != NULL
+             ? run_traced(strategy, callable.traced, args, results)
+             : ls_replicas_call(strategy, callable.plain, args, callable.user,
+                                results);
 }
 
 static ls_status check_run(ls_callable callable, ls_nest args) {
@@ -89,14 +86,14 @@ static ls_status run(ls_strategy *strategy, ls_callable callable, ls_nest args,
   LS_RETURN_IF_ERROR(check_run(callable, args));
   ls_crossing crossing;
   LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, strategy, "run"));
-  if (strategy->kind == LS_STRATEGY_DEFAULT) ls_scope_end(&crossing.scope);
   // A traced function fills the results of the call before, a plain callback
   // makes new ones.
   const bool plain = callable.traced == NULL;
   ls_nest made = ls_none();
   ls_status status = check_devices(strategy);
   if (ls_status_is_ok(status))
-    status = run_here(strategy, callable, args, plain ? &made : results);
+    status = strategy->kind->run(strategy, &crossing, callable, args,
+                                 plain ? &made : results);
   status = ls_cross_replica_end(&crossing, status, plain ? &made : NULL);
   if (plain && ls_status_is_ok(status)) {
     ls_nest_release(*results);

@@ -106,7 +106,7 @@ static ls_status find(ls_shared_requests *requests, const char *asked,
         "variable '%s' was made on replica %d (%s), but not on replica 0; all "
         "replicas make the same variables",
         asked, requests->replica,
-        sharing->strategy->devices[requests->replica]);
+        ls_strategy_device(sharing->strategy, requests->replica));
   LS_RETURN_IF_ERROR(check_type(options, list->items[before]));
   if (!ls_map_insert_text(&requests->counts, name,
                           (void *)(uintptr_t)(before + 1)))

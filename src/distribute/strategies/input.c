@@ -1,26 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Data sets of strategies: on the default strategy they are what they are.
+// Data sets of strategies: what they become is up to the class.
 #include "distribute/strategies/strategy.h"
 
 #include "base/require.h"
-
-static ls_status check(const ls_strategy *strategy, const char *what) {
-  return strategy->kind == LS_STRATEGY_DEFAULT
-             ? ls_ok()
-             : ls_unimplemented("%s of %s: split batches with "
-                                "ls_strategy_split",
-                                what, strategy->label);
-}
 
 ls_status ls_strategy_distribute_dataset(ls_strategy *strategy, ls_nest dataset,
                                          ls_nest *out_dataset) {
   LS_REQUIRE(strategy);
   LS_REQUIRE(out_dataset);
   *out_dataset = ls_none();
-  LS_RETURN_IF_ERROR(check(strategy, "distribute_dataset"));
-  *out_dataset = ls_nest_retain(dataset);
-  return ls_ok();
+  return strategy->kind->distribute(
+      strategy,
+      &(ls_input_request){.what = "distribute_dataset", .dataset = dataset},
+      out_dataset);
 }
 
 ls_status ls_strategy_distribute_datasets_from_function(
@@ -32,8 +25,10 @@ ls_status ls_strategy_distribute_datasets_from_function(
   *out_dataset = ls_none();
   if (function == NULL)
     return ls_invalid_argument("the function of data sets is NULL");
-  LS_RETURN_IF_ERROR(check(strategy, "distribute_datasets_from_function"));
-  return ls_take_nest(
-      function((ls_input_context){.num_pipelines = 1, .num_replicas = 1}, user),
+  return strategy->kind->distribute(
+      strategy,
+      &(ls_input_request){.what = "distribute_datasets_from_function",
+                          .function = function,
+                          .user = user},
       out_dataset);
 }

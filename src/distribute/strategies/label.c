@@ -21,8 +21,7 @@ static ls_status set(ls_strategy *strategy, const char *text) {
 ls_status ls_strategy_set_label(ls_strategy *strategy, const char *name) {
   enum { LISTED = 4 };
   char text[1000], whole[1100];
-  if (strategy->kind == LS_STRATEGY_DEFAULT)
-    return set(strategy, "the default strategy");
+  if (strategy->devices == NULL) return set(strategy, strategy->kind->name);
   const int32_t count = strategy->num_replicas;
   size_t at =
       (size_t)(name != NULL ? snprintf(text, sizeof(text), "'%.200s'", name)
@@ -39,9 +38,9 @@ ls_status ls_strategy_set_label(ls_strategy *strategy, const char *name) {
     }
     if (at < sizeof(text))
       at += (size_t)snprintf(text + at, sizeof(text) - at, "%s",
-                             short_name(strategy->devices[i]));
+                             short_name(ls_strategy_device(strategy, i)));
   }
-  snprintf(whole, sizeof(whole), "mirrored strategy %s)", text);
+  snprintf(whole, sizeof(whole), "%s %s)", strategy->kind->name, text);
   return set(strategy, whole);
 }
 

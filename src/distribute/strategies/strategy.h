@@ -7,36 +7,30 @@
 #include "base/fiber.h"
 #include "base/nest_internal.h"
 #include "base/threads.h"
+#include "distribute/strategies/class.h"
 #include "graph/context.h"
-#include "graph/variable.h"
 #include "lockstep/device_name.h"
 #include "lockstep/regroup.h"
-#include "lockstep/strategy.h"
 #include "runtime/function.h"
-
-typedef enum ls_strategy_kind {
-  LS_STRATEGY_DEFAULT,
-  LS_STRATEGY_MIRRORED,
-} ls_strategy_kind;
 
 struct ls_strategy {
   ls_object object;
   ls_allocator *allocator;
   ls_runtime *runtime;
-  ls_strategy_kind kind;
+  const ls_strategy_class *kind;  // Says what it does.
   // Never that of another one, even of one that is gone; a new one when a table
   // of the user's comes or goes, which traces have been made with.
   uint64_t id;
   char *label;         // For messages.
   char *scope_prefix;  // Of the name scopes of replicas; NULL: "replica".
   int32_t num_replicas;
-  char **devices;         // Canonical, one a replica; NULL: default strategy.
+  char **devices;  // Canonical, one a replica; NULL: none. Behind accessors.
   const char *no_cpu;     // The first device that is none; NULL: all are.
   char *default_device;   // Ops get it in the scope. NULL: none.
   bool packs_variables;   // Those made in eager get a packed handle.
   bool uses_policies;     // Variables are of one class, with a policy each.
   ls_fiber_pool *fibers;  // Stacks for replicas' callbacks.
-  ls_cross_device *cross_device;  // NULL: default strategy.
+  ls_cross_device *cross_device;  // NULL: none.
   ls_flag prefetch;
   ls_mutex lock;  // Guards the contexts of replicas that do not run.
   ls_replica *idle_replicas;
@@ -71,6 +65,10 @@ void ls_replicas_free(ls_strategy *strategy);
 ls_status ls_strategy_set_label(ls_strategy *strategy, const char *name);
 // The runtime's default strategy. NULL: no memory.
 ls_strategy *ls_default_strategy(ls_runtime *runtime);
+// The canonical devices, one a replica; NULL: it has none. And that of one,
+// then "".
+const char *const *ls_strategy_devices(const ls_strategy *strategy);
+const char *ls_strategy_device(const ls_strategy *strategy, int32_t replica);
 // The number of the strategy's device with this canonical name, or -1.
 int32_t ls_strategy_device_index(const ls_strategy *strategy,
                                  const char *device);

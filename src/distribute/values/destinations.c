@@ -98,8 +98,8 @@ static ls_status device_of_component(ls_nest value, size_t index,
 // The strategy in force, if it has devices.
 static const ls_strategy *strategy_here(void) {
   const ls_distribution *entry = ls_distribution_current();
-  return entry != NULL && entry->strategy->devices != NULL ? entry->strategy
-                                                           : NULL;
+  return entry != NULL && entry->strategy->kind->distributes ? entry->strategy
+                                                             : NULL;
 }
 
 // Without said devices a value of as many components as there are replicas is
@@ -111,7 +111,7 @@ static void place_by_position(ls_device_set *devices) {
   for (size_t i = 0; i < devices->count; ++i)
     if (devices->names[i].text[0] != '\0') return;
   for (size_t i = 0; i < devices->count; ++i)
-    strcpy(devices->names[i].text, strategy->devices[i]);
+    strcpy(devices->names[i].text, ls_strategy_device(strategy, (int32_t)i));
 }
 
 // Puts components in the order of their replicas, if all are known; by
@@ -123,7 +123,8 @@ static void order_by_replica(ls_parts *parts) {
   if (strategy == NULL || count > (size_t)strategy->num_replicas) return;
   bool ordered = true;
   for (size_t i = 0; i < count; ++i) {
-    const bool here = strcmp(strategy->devices[i], names[i].text) == 0;
+    const char *device = ls_strategy_device(strategy, (int32_t)i);
+    const bool here = strcmp(device, names[i].text) == 0;
     if (!here && ls_strategy_device_index(strategy, names[i].text) < 0) return;
     ordered = ordered && here;
   }
@@ -191,7 +192,8 @@ static ls_status add_replicas(ls_device_set *set, const ls_strategy *strategy) {
   const size_t count = (size_t)strategy->num_replicas;
   LS_RETURN_IF_ERROR(make_room(set, count));
   for (; set->count < count; ++set->count)
-    strcpy(set->names[set->count].text, strategy->devices[set->count]);
+    strcpy(set->names[set->count].text,
+           ls_strategy_device(strategy, (int32_t)set->count));
   return ls_ok();
 }
 
@@ -222,7 +224,7 @@ static ls_status fill_set(ls_destinations where, ls_nest value,
     return add_named(set, where.device);
   }
   const ls_strategy *strategy = strategy_here();
-  if (strategy != NULL && (const void *)where.devices == strategy->devices)
+  if (strategy != NULL && where.devices == ls_strategy_devices(strategy))
     return add_replicas(set, strategy);
   if (where.num_devices > 0) {
     LS_RETURN_IF_ERROR(make_room(set, where.num_devices));

@@ -16,16 +16,17 @@ static ls_status fetch_source(ls_strategy *strategy, ls_nest value,
     return ls_distributed_get(value, destination, out_source);
   }
   for (int32_t i = 0; i < strategy->num_replicas; ++i) {
-    if (!ls_distributed_is_on(value, strategy->devices[i])) continue;
-    strcpy(out_device->text, strategy->devices[i]);
-    return ls_distributed_get(value, strategy->devices[i], out_source);
+    const char *device = ls_strategy_device(strategy, i);
+    if (!ls_distributed_is_on(value, device)) continue;
+    strcpy(out_device->text, device);
+    return ls_distributed_get(value, device, out_source);
   }
   return ls_distributed_get(value, destination, out_source);  // Says why not.
 }
 
-static ls_status fetch(ls_strategy *strategy, ls_nest value,
-                       const char *destination, ls_callback fn, void *user,
-                       ls_nest *out_value) {
+ls_status ls_mirrored_fetch(ls_strategy *strategy, ls_nest value,
+                            const char *destination, ls_callback fn, void *user,
+                            ls_nest *out_value) {
   ls_nest source = ls_none(), made = ls_none();
   ls_device_name device;
   const ls_variable *variable = ls_nest_as_variable(value);
@@ -77,8 +78,6 @@ ls_status ls_strategy_fetch(ls_strategy *strategy, ls_nest value,
   ls_crossing crossing;
   LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, strategy, "fetch"));
   const ls_status status =
-      strategy->kind == LS_STRATEGY_DEFAULT
-          ? ls_failed_precondition("the default strategy has no fetch")
-          : fetch(strategy, value, name.text, fn, user, out_value);
+      strategy->kind->fetch(strategy, value, name.text, fn, user, out_value);
   return ls_cross_replica_end(&crossing, status, out_value);
 }

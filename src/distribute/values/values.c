@@ -69,8 +69,8 @@ static size_t find_on(ls_nest leaf, const char *device) {
 static const char *device_here(void) {
   const ls_distribution *entry = ls_distribution_current();
   if (entry != NULL && entry->replica != NULL &&
-      entry->strategy->devices != NULL)
-    return entry->strategy->devices[entry->replica->id];
+      entry->strategy->kind->distributes)
+    return ls_strategy_device(entry->strategy, entry->replica->id);
   if (entry != NULL && entry->is_update) return entry->update_device;
   const char *device = ls_context_current()->device;
   return device != NULL ? device : "";
@@ -131,17 +131,16 @@ static ls_status component_here(ls_nest leaf, ls_nest *out_component) {
   const size_t count = ls_distributed_count(leaf);
   const bool mirrored = ls_distributed_kind_of(leaf) == LS_MIRRORED;
   size_t index = 0;
-  const bool is_default =
-      entry == NULL || entry->strategy->kind == LS_STRATEGY_DEFAULT;
-  if (!is_default && entry->replica != NULL) {
+  const bool in_force = entry != NULL && entry->strategy->kind->distributes;
+  if (in_force && entry->replica != NULL) {
     index = (size_t)entry->replica->id;
-  } else if (!is_default && entry->is_update) {
+  } else if (in_force && entry->is_update) {
     index = (size_t)entry->update_id;
   } else if (!mirrored) {
     return ls_failed_precondition(
         "a PerReplica is used as one value outside of replicas: use run "
         "(ls_strategy_run) or reduce it first");
-  } else if (!is_default && ls_context_current()->device != NULL) {
+  } else if (in_force && ls_context_current()->device != NULL) {
     ls_device_name name;
     LS_RETURN_IF_ERROR(
         ls_device_canonical(ls_context_current()->device, NULL, &name));
@@ -240,7 +239,7 @@ typedef struct selecting {
 // The component on the replica's device. Values are nearly always in the order
 // of replicas; all are looked at only where this one is not.
 static size_t find_of_replica(ls_nest leaf, const selecting *s) {
-  const char *device = s->strategy->devices[s->id];
+  const char *device = ls_strategy_device(s->strategy, s->id);
   ls_device_name name = {0};
   if (ls_distributed_count(leaf) == (size_t)s->strategy->num_replicas)
     ls_status_free(ls_component_device(leaf, (size_t)s->id, &name));
@@ -250,7 +249,7 @@ static size_t find_of_replica(ls_nest leaf, const selecting *s) {
 static ls_nest select_for(ls_nest leaf, void *user) {
   const selecting *s = user;
   if (leaf.kind != LS_KIND_DISTRIBUTED) return ls_nest_retain(leaf);
-  const char *device = s->strategy->devices[s->id];
+  const char *device = ls_strategy_device(s->strategy, s->id);
   const size_t count = ls_distributed_count(leaf);
   // Devices that were said count, else the position.
   if (count > 0 && ls_distributed_device(leaf, 0)[0] != '\0') {
@@ -259,13 +258,14 @@ static ls_nest select_for(ls_nest leaf, void *user) {
     return ls_nest_retain(ls_distributed_component(leaf, index));
   }
   if (count != (size_t)s->strategy->num_replicas)
-    return LS_FAIL(
-        LS_INVALID_ARGUMENT,
-        "an argument has %zu components, the strategy %d replicas; "
-        "none is for '%s'",
-        count, s->strategy->num_replicas,
-        s->strategy
-            ->devices[count < (size_t)s->strategy->num_replicas ? count : 0]);
+    return LS_FAIL(LS_INVALID_ARGUMENT,
+                   "an argument has %zu components, the strategy %d replicas; "
+                   "none is for '%s'",
+                   count, s->strategy->num_replicas,
+                   ls_strategy_device(s->strategy,
+                                      count < (size_t)s->strategy->num_replicas
+                                          ? (int32_t)count
+                                          : 0));
   return ls_nest_retain(ls_distributed_component(leaf, (size_t)s->id));
 }
 
@@ -297,7 +297,7 @@ static int by_replica(const void *a, const void *b) {
 
 // The strategy's order if its devices are exactly these.
 static bool order_as(const ls_strategy *strategy, placed *items, size_t count) {
-  if (count != (size_t)strategy->num_replicas || strategy->devices == NULL)
+  if (count != (size_t)strategy->num_replicas || !strategy->kind->distributes)
     return false;
   for (size_t i = 0; i < count; ++i) {
     const int32_t index =
@@ -367,7 +367,7 @@ ls_status ls_strategy_local_results(ls_strategy *strategy, ls_nest value,
   *out_tuple = ls_none();
   const bool node = ls_nest_is_node(value);
   size_t count = node ? (size_t)strategy->num_replicas : count_of(value);
-  if (count == 0 || strategy->kind == LS_STRATEGY_DEFAULT) {
+  if (count == 0 || !strategy->kind->distributes) {
     const ls_nest item = ls_nest_retain(value);
     return ls_take_nest(ls_nest_sequence(LS_KIND_TUPLE, &item, 1), out_tuple);
   }
@@ -388,10 +388,10 @@ ls_status ls_strategy_local_results(ls_strategy *strategy, ls_nest value,
 // ---- A replica's result ----------------------------------------------------
 static ls_nest result_leaf(ls_nest leaf, void *user) {
   const selecting *s = user;
-  if (s->strategy->devices == NULL)
+  if (!s->strategy->kind->distributes)
     return ls_nest_retain(count_of(leaf) == 0 ? leaf : component_of(leaf, 0));
   if (!ls_is_distributed_variable(leaf)) return select_for(leaf, user);
-  const char *device = s->strategy->devices[s->id];
+  const char *device = ls_strategy_device(s->strategy, s->id);
   const size_t index = find_on(leaf, device);
   return index < count_of(leaf) ? ls_nest_retain(component_of(leaf, index))
                                 : ls_fail(no_component(leaf, device));
@@ -468,7 +468,7 @@ ls_status ls_strategy_values_from_function(ls_strategy *strategy,
   for (int32_t r = 0; r < count && ls_status_is_ok(status); ++r)
     status = ls_take_nest(function(r, count, user), &values[r]);
   if (ls_status_is_ok(status)) {
-    if (strategy->kind == LS_STRATEGY_DEFAULT)
+    if (!strategy->kind->distributes)
       *out_value = ls_nest_retain(values[0]);
     else
       status =

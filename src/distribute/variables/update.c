@@ -12,15 +12,6 @@
 #include "graph/same.h"
 
 // ---- Updating --------------------------------------------------------------
-// One call for each of these.
-typedef struct update_call {
-  ls_strategy *strategy;
-  ls_callback fn;
-  void *user;
-  ls_nest args;
-  bool group;
-} update_call;
-
 static ls_status check_args(ls_nest args) {
   if (args.kind != LS_KIND_NONE && args.kind != LS_KIND_TUPLE &&
       args.kind != LS_KIND_LIST) {
@@ -34,8 +25,8 @@ static ls_status check_args(ls_nest args) {
 }
 
 // (first, arguments...); `first` is lent, none: left out.
-static ls_nest call_args(const update_call *call, ls_nest first, bool has_first,
-                         size_t id) {
+ls_nest ls_update_args(const ls_update_call *call, ls_nest first,
+                       bool has_first, size_t id) {
   const size_t count = ls_nest_count(call->args) + (has_first ? 1 : 0);
   ls_allocator *allocator = ls_current_allocator();
   ls_nest *items = ls_new_array(allocator, ls_nest, count);
@@ -52,10 +43,10 @@ static ls_nest call_args(const update_call *call, ls_nest first, bool has_first,
   return made;
 }
 
-static ls_status call_once(const update_call *call, ls_nest first,
+static ls_status call_once(const ls_update_call *call, ls_nest first,
                            bool has_first, size_t position, int32_t id,
                            const char *device, ls_nest *out_result) {
-  const ls_nest args = call_args(call, first, has_first, position);
+  const ls_nest args = ls_update_args(call, first, has_first, position);
   ls_status status = ls_nest_status(args);
   char name[32];
   snprintf(name, sizeof(name), "update_%d", id);
@@ -72,7 +63,7 @@ static ls_status call_once(const update_call *call, ls_nest first,
   return status;
 }
 
-static ls_status regroup_and_free(const update_call *call, ls_nest *results,
+static ls_status regroup_and_free(const ls_update_call *call, ls_nest *results,
                                   size_t count, ls_status status,
                                   ls_nest *out_value) {
   if (ls_status_is_ok(status))
@@ -84,7 +75,7 @@ static ls_status regroup_and_free(const update_call *call, ls_nest *results,
   return status;
 }
 
-static ls_status update_components(const update_call *call,
+static ls_status update_components(const ls_update_call *call,
                                    ls_variable *variable, ls_nest *out_value) {
   const size_t count = variable->num_components;
   for (size_t i = 0; i < count; ++i)
@@ -106,28 +97,6 @@ static ls_status update_components(const update_call *call,
                        &results[i]);
   }
   return regroup_and_free(call, results, count, status, out_value);
-}
-
-static ls_status update_default(const update_call *call, ls_variable *variable,
-                                ls_nest *out_value) {
-  const ls_nest leaf = {.kind = LS_KIND_VARIABLE, .as.ref = variable};
-  const ls_nest args = call_args(call, leaf, variable != NULL, 0);
-  ls_nest result = ls_none();
-  ls_scope update = {0};
-  ls_status status = ls_nest_status(args);
-  ls_update_begin(&update, call->strategy, 0, "");
-  if (ls_status_is_ok(status))
-    status = ls_take_nest(call->fn(args, call->user), &result);
-  ls_scope_end(&update);
-  ls_nest_release(args);
-  LS_RETURN_IF_ERROR(status);
-  if (call->group) {
-    *out_value = result;
-    return ls_ok();
-  }
-  status = ls_update_ungroup(call->strategy, result, out_value);
-  ls_nest_release(result);
-  return status;
 }
 
 // In a replica an update is a merge call.
@@ -217,19 +186,9 @@ static ls_status update_in_replica(ls_replica *replica, replica_update *u,
   return status;
 }
 
-ls_status ls_strategy_update(ls_strategy *strategy, ls_variable *variable,
-                             ls_callback fn, ls_nest args, void *user,
-                             bool group, ls_nest *out_value) {
-  LS_REQUIRE(strategy);
-  LS_REQUIRE(variable);
-  LS_REQUIRE(fn);
-  LS_REQUIRE(out_value);
-  const update_call call = {strategy, fn, user, args, group};
-  *out_value = ls_none();
-  if (variable == NULL || fn == NULL)
-    return ls_invalid_argument("an update needs a variable and a function");
-  if (strategy->kind == LS_STRATEGY_DEFAULT)
-    return update_default(&call, variable, out_value);
+ls_status ls_mirrored_update(const ls_update_call *call, ls_variable *variable,
+                             ls_nest *out_value) {
+  ls_strategy *strategy = call->strategy;
   if (variable->num_components == 0)
     return ls_invalid_argument(
         "update of '%s', which is a %s, not a distributed variable",
@@ -237,18 +196,32 @@ ls_status ls_strategy_update(ls_strategy *strategy, ls_variable *variable,
         variable->container != NULL ? "component of one" : "plain variable");
   ls_replica *replica = ls_replica_context();
   if (ls_has_strategy() && replica != NULL && replica->strategy == strategy) {
-    replica_update u = {variable, fn, user, group};
-    return update_in_replica(replica, &u, args, out_value);
+    replica_update u = {variable, call->fn, call->user, call->group};
+    return update_in_replica(replica, &u, call->args, out_value);
   }
   ls_crossing crossing;
   LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, strategy, "update"));
-  ls_status status = check_args(args);
+  ls_status status = check_args(call->args);
   if (ls_status_is_ok(status))
-    status = update_components(&call, variable, out_value);
+    status = update_components(call, variable, out_value);
   return ls_cross_replica_end(&crossing, status, out_value);
 }
 
-static ls_status update_devices(const update_call *call,
+ls_status ls_strategy_update(ls_strategy *strategy, ls_variable *variable,
+                             ls_callback fn, ls_nest args, void *user,
+                             bool group, ls_nest *out_value) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(variable);
+  LS_REQUIRE(fn);
+  LS_REQUIRE(out_value);
+  const ls_update_call call = {strategy, fn, user, args, group};
+  *out_value = ls_none();
+  if (variable == NULL || fn == NULL)
+    return ls_invalid_argument("an update needs a variable and a function");
+  return strategy->kind->update(&call, variable, out_value);
+}
+
+static ls_status update_devices(const ls_update_call *call,
                                 const char *const *devices, size_t count,
                                 ls_nest *out_value) {
   ls_nest *results = ls_new_array(call->strategy->allocator, ls_nest, count);
@@ -266,6 +239,20 @@ static ls_status update_devices(const update_call *call,
   return regroup_and_free(call, results, count, status, out_value);
 }
 
+ls_status ls_mirrored_update_non_slot(const ls_update_call *call,
+                                      const char *const *devices,
+                                      size_t num_devices, ls_nest *out_value) {
+  if (devices == NULL || num_devices == 0)
+    return ls_invalid_argument("update_non_slot needs a list of devices");
+  ls_crossing crossing;
+  LS_RETURN_IF_ERROR(
+      ls_cross_replica_begin(&crossing, call->strategy, "update_non_slot"));
+  ls_status status = check_args(call->args);
+  if (ls_status_is_ok(status))
+    status = update_devices(call, devices, num_devices, out_value);
+  return ls_cross_replica_end(&crossing, status, out_value);
+}
+
 ls_status ls_strategy_update_non_slot(ls_strategy *strategy,
                                       const char *const *devices,
                                       size_t num_devices, ls_callback fn,
@@ -275,28 +262,19 @@ ls_status ls_strategy_update_non_slot(ls_strategy *strategy,
   LS_REQUIRE(fn);
   LS_REQUIRE(out_value);
   LS_REQUIRE_ITEMS(devices, num_devices);
-  const update_call call = {strategy, fn, user, args, group};
+  const ls_update_call call = {strategy, fn, user, args, group};
   *out_value = ls_none();
   if (fn == NULL) return ls_invalid_argument("an update needs a function");
-  if (strategy->kind == LS_STRATEGY_DEFAULT)
-    return update_default(&call, NULL, out_value);
-  if (devices == NULL || num_devices == 0)
-    return ls_invalid_argument("update_non_slot needs a list of devices");
-  ls_crossing crossing;
-  LS_RETURN_IF_ERROR(
-      ls_cross_replica_begin(&crossing, strategy, "update_non_slot"));
-  ls_status status = check_args(args);
-  if (ls_status_is_ok(status))
-    status = update_devices(&call, devices, num_devices, out_value);
-  return ls_cross_replica_end(&crossing, status, out_value);
+  return strategy->kind->update_non_slot(&call, devices, num_devices,
+                                         out_value);
 }
 
 // ---- Mapping ---------------------------------------------------------------
-static ls_status map_item(const update_call *call, ls_nest item, int32_t device,
-                          ls_nest *out_result) {
-  const ls_nest args = call_args(call, item, true, (size_t)device);
+static ls_status map_item(const ls_update_call *call, ls_nest item,
+                          int32_t device, ls_nest *out_result) {
+  const ls_nest args = ls_update_args(call, item, true, (size_t)device);
   ls_status status = ls_nest_status(args);
-  LS_DEVICE_SCOPE(call->strategy->devices[device]) {
+  LS_DEVICE_SCOPE(ls_strategy_device(call->strategy, device)) {
     if (ls_status_is_ok(status))
       status = ls_take_nest(call->fn(args, call->user), out_result);
   }
@@ -305,7 +283,7 @@ static ls_status map_item(const update_call *call, ls_nest item, int32_t device,
 }
 
 // The results of device d: every n-th.
-static ls_nest map_output(const update_call *call, const ls_nest *results,
+static ls_nest map_output(const ls_update_call *call, const ls_nest *results,
                           size_t num_items, size_t device, ls_nest *room) {
   size_t count = 0;
   const size_t step = (size_t)call->strategy->num_replicas;
@@ -314,7 +292,7 @@ static ls_nest map_output(const update_call *call, const ls_nest *results,
   return ls_nest_distributed(LS_MAP_OUTPUT, room, count);
 }
 
-static ls_status map_all(const update_call *call, const ls_nest *items,
+static ls_status map_all(const ls_update_call *call, const ls_nest *items,
                          size_t num_items, ls_nest *out_value) {
   ls_allocator *allocator = call->strategy->allocator;
   const size_t replicas = (size_t)call->strategy->num_replicas;
@@ -330,11 +308,10 @@ static ls_status map_all(const update_call *call, const ls_nest *items,
   if (ls_status_is_ok(status)) {
     for (size_t d = 0; d < used; ++d)
       outputs[d] = map_output(call, results, num_items, d, room);
-    status =
-        ls_take_nest(ls_nest_distributed_on(
-                         LS_PER_REPLICA, outputs,
-                         (const char *const *)call->strategy->devices, used),
-                     out_value);
+    status = ls_take_nest(
+        ls_nest_distributed_on(LS_PER_REPLICA, outputs,
+                               ls_strategy_devices(call->strategy), used),
+        out_value);
   }
   for (size_t k = 0; results != NULL && k < num_items; ++k)
     ls_nest_release(results[k]);
@@ -344,6 +321,16 @@ static ls_status map_all(const update_call *call, const ls_nest *items,
   return status;
 }
 
+ls_status ls_mirrored_map(const ls_update_call *call, const ls_nest *items,
+                          size_t num_items, ls_nest *out_value) {
+  ls_crossing crossing;
+  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, call->strategy, "map"));
+  ls_status status = check_args(call->args);
+  if (ls_status_is_ok(status))
+    status = map_all(call, items, num_items, out_value);
+  return ls_cross_replica_end(&crossing, status, out_value);
+}
+
 ls_status ls_strategy_map(ls_strategy *strategy, const ls_nest *items,
                           size_t num_items, ls_callback fn, ls_nest args,
                           void *user, ls_nest *out_value) {
@@ -351,15 +338,8 @@ ls_status ls_strategy_map(ls_strategy *strategy, const ls_nest *items,
   LS_REQUIRE(fn);
   LS_REQUIRE(out_value);
   LS_REQUIRE_ITEMS(items, num_items);
-  const update_call call = {strategy, fn, user, args, false};
+  const ls_update_call call = {strategy, fn, user, args, false};
   *out_value = ls_none();
   if (fn == NULL) return ls_invalid_argument("a map needs a function");
-  if (strategy->kind == LS_STRATEGY_DEFAULT)
-    return ls_failed_precondition("the default strategy has no map");
-  ls_crossing crossing;
-  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, strategy, "map"));
-  ls_status status = check_args(args);
-  if (ls_status_is_ok(status))
-    status = map_all(&call, items, num_items, out_value);
-  return ls_cross_replica_end(&crossing, status, out_value);
+  return strategy->kind->map(&call, items, num_items, out_value);
 }

@@ -19,8 +19,8 @@ ls_strategy *ls_variable_strategy(const ls_variable *variable) {
 bool ls_strategy_made(const ls_strategy *strategy,
                       const ls_variable *variable) {
   const ls_object *made_by = variable->strategy;
-  return strategy->kind == LS_STRATEGY_DEFAULT ? made_by == NULL
-                                               : made_by == &strategy->object;
+  return strategy->kind->distributes ? made_by == &strategy->object
+                                     : made_by == NULL;
 }
 
 const char *ls_aggregation_name(ls_variable_aggregation aggregation) {
@@ -94,8 +94,7 @@ ls_status ls_place_of(const ls_variable *container, bool foreign,
   const ls_strategy *strategy = ls_strategy_of(container);
   const ls_distribution *entry = ls_distribution_current();
   *out_place = (ls_place){.kind = LS_PLACE_CROSS};
-  if (entry == NULL || entry->strategy->kind == LS_STRATEGY_DEFAULT)
-    return ls_ok();
+  if (entry == NULL || !entry->strategy->kind->distributes) return ls_ok();
   out_place->entered = true;
   if (entry->strategy != strategy)
     return foreign && entry->replica == NULL
@@ -106,7 +105,7 @@ ls_status ls_place_of(const ls_variable *container, bool foreign,
     out_place->replica = entry->replica;
     out_place->kind =
         entry->replica->graph != NULL ? LS_PLACE_TRACE : LS_PLACE_REPLICA;
-    const char *device = strategy->devices[entry->replica->id];
+    const char *device = ls_strategy_device(strategy, entry->replica->id);
     out_place->index = find_component(container, device);
     if (out_place->index == count)
       return ls_invalid_argument("variable '%s' has no component on '%s', the "

@@ -112,7 +112,7 @@ static const char *place_of_component(const ls_strategy *strategy,
                                       size_t index) {
   const ls_variable *beside = options->colocate_with;
   if (options->devices != NULL) return options->devices[index];
-  if (beside == NULL) return strategy->devices[index];
+  if (beside == NULL) return ls_strategy_device(strategy, (int32_t)index);
   return ls_variable_device(
       beside->num_components > 0 ? beside->components[index] : beside);
 }
@@ -363,12 +363,13 @@ ls_status ls_create_mirrored_variable(const ls_variable_recipe *recipe,
   *out_variable = NULL;
   if (recipe->strategy == NULL || recipe->create == NULL)
     return ls_invalid_argument("a recipe needs a strategy and a creator");
-  if (recipe->strategy->devices == NULL)
+  const ls_strategy_class *kind = recipe->strategy->kind;
+  if (!kind->distributes)
     return ls_failed_precondition("%s makes no distributed variables",
                                   recipe->strategy->label);
   ls_variable_recipe whole = *recipe;
-  if (whole.classes == NULL) whole.classes = &ls_mirrored_classes;
-  if (whole.policies == NULL) whole.policies = &ls_mirrored_policies;
+  if (whole.classes == NULL) whole.classes = kind->classes;
+  if (whole.policies == NULL) whole.policies = kind->policies;
   return create_by(&whole, options != NULL ? options : &defaults, out_variable);
 }
 
@@ -389,11 +390,10 @@ static ls_status check_places(const ls_strategy *strategy,
              : ls_validate_colocate(leaf_of(options->colocate_with), strategy);
 }
 
-// In a strategy's scope.
-static ls_status create_distributed(ls_strategy *strategy,
-                                    const ls_creator *next,
-                                    const ls_variable_options *options,
-                                    ls_variable **out_variable) {
+ls_status ls_mirrored_create_variable(ls_strategy *strategy,
+                                      const ls_creator *next,
+                                      const ls_variable_options *options,
+                                      ls_variable **out_variable) {
   ls_variable_options whole = *options;
   if (options->partitioner != NULL) {
     ls_log_limited(strategy->runtime, "partitioned variables", 1,
@@ -425,7 +425,5 @@ ls_status ls_strategy_create_variable(const ls_creator *next,
   *out_variable = NULL;
   if (current == NULL) return ls_out_of_memory();
   if (current != strategy) return ls_mixing_error(current, strategy);
-  return strategy->kind == LS_STRATEGY_DEFAULT
-             ? ls_creator_create(next, options, out_variable)
-             : create_distributed(strategy, next, options, out_variable);
+  return strategy->kind->create_variable(strategy, next, options, out_variable);
 }

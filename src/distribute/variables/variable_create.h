@@ -13,9 +13,6 @@ struct ls_component_list {
   size_t count, capacity;
 };
 
-extern const ls_variable_class_map ls_mirrored_classes;
-extern const ls_variable_policy_map ls_mirrored_policies;
-
 // What a variable of a general class follows. Its own, never shared.
 typedef struct ls_variable_policy {
   const ls_variable_rules *rules;

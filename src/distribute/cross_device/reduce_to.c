@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reducing to destinations, one value or a batch, and broadcasting, from a
+// strategy's cross-replica context.
+#include "base/require.h"
+#include "base/runtime_internal.h"
+#include "distribute/cross_device/reduce.h"
+#include "distribute/replicas/context.h"
+
+// ---- To destinations -------------------------------------------------------
+// What the cross-device ops are given for a value: itself, of one replica
+// wrapped; none where they have no part in it. The caller's.
+static ls_status for_ops(const ls_strategy *strategy, ls_nest value,
+                         ls_nest *out_value) {
+  *out_value = ls_none();
+  if (ls_is_of_replicas(value)) {
+    *out_value = ls_nest_retain(value);
+    return ls_ok();
+  }
+  return strategy->num_replicas == 1 && value.kind != LS_KIND_NONE
+             ? ls_wrap_one(strategy, value, out_value)
+             : ls_ok();
+}
+
+// A value that is the same on all replicas is copied where it goes.
+static ls_status copy_one_value(const ls_reduction *r, ls_nest value,
+                                ls_nest *out_value) {
+  ls_device_set devices;
+  ls_nest one = ls_none();
+  ls_destinations where = r->where;
+  if (ls_destinations_is_none(where) && !ls_has_components(value)) {
+    where.devices = ls_strategy_devices(r->strategy);
+    where.num_devices = (size_t)r->strategy->num_replicas;
+  }
+  LS_RETURN_IF_ERROR(ls_destination_set(where, value, &devices));
+  ls_status status = ls_ok();
+  LS_DEVICE_SCOPE(devices.names[0].text) {
+    status = ls_reduce_one_value(r, value, &one);
+    if (ls_status_is_ok(status) && one.kind != LS_KIND_SLICES) {
+      ls_tensor tensor;
+      status = ls_distributed_as_tensor(one, &tensor);
+      ls_nest_release(one);
+      one = ls_leaf(tensor);
+    }
+  }
+  ls_nest made = ls_none();
+  if (ls_status_is_ok(status)) status = ls_copy_to(one, &devices, &made);
+  if (ls_status_is_ok(status)) *out_value = ls_without_wrapper(made);
+  ls_nest_release(one);
+  ls_device_set_deinit(&devices);
+  return status;
+}
+
+static const ls_reduce_options no_options;
+
+ls_status ls_mirrored_reduce_to(ls_strategy *strategy, ls_reduce_op op,
+                                ls_nest value, ls_destinations where,
+                                ls_nest *out_value) {
+  const ls_reduction r = {strategy, op, &no_options, where};
+  ls_nest given = ls_none();
+  LS_RETURN_IF_ERROR(for_ops(strategy, value, &given));
+  const ls_status status = given.kind == LS_KIND_NONE
+                               ? copy_one_value(&r, value, out_value)
+                               : ls_reduce_by_ops(&r, op, given, out_value);
+  ls_nest_release(given);
+  return status;
+}
+
+ls_status ls_strategy_reduce_to(ls_strategy *strategy, ls_reduce_op op,
+                                ls_nest value, ls_destinations destinations,
+                                ls_nest *out_value) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(out_value);
+  *out_value = ls_none();
+  LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
+  ls_crossing crossing;
+  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, strategy, "reduce_to"));
+  const ls_status status =
+      strategy->kind->reduce_to(strategy, op, value, destinations, out_value);
+  return ls_cross_replica_end(&crossing, status, out_value);
+}
+
+// A batch, in which those values go to the ops that are for them.
+typedef struct pairs {
+  ls_strategy *strategy;
+  ls_reduce_op op;
+  const ls_nest *values;
+  const ls_destinations *where;
+  size_t count;
+  ls_nest *results;
+  ls_nest *given;  // For the ops; none: not for them.
+  ls_nest *chosen;
+  ls_destinations *chosen_where;
+} pairs;
+
+static ls_status reduce_chosen(pairs *p, ls_nest *out_list) {
+  size_t count = 0;
+  for (size_t i = 0; i < p->count; ++i) {
+    LS_RETURN_IF_ERROR(for_ops(p->strategy, p->values[i], &p->given[i]));
+    if (p->given[i].kind == LS_KIND_NONE) continue;
+    p->chosen[count] = p->given[i];
+    p->chosen_where[count++] = p->where[i];
+  }
+  return count == 0
+             ? ls_ok()
+             : ls_cross_device_batch_reduce(p->strategy->cross_device, p->op,
+                                            p->chosen, p->chosen_where, count,
+                                            out_list);
+}
+
+static ls_status reduce_pairs(pairs *p) {
+  ls_nest list = ls_none();
+  LS_RETURN_IF_ERROR(reduce_chosen(p, &list));
+  ls_status status = ls_ok();
+  for (size_t i = 0, next = 0; i < p->count && ls_status_is_ok(status); ++i) {
+    const ls_reduction r = {p->strategy, p->op, &no_options, p->where[i]};
+    if (p->given[i].kind != LS_KIND_NONE)
+      p->results[i] =
+          ls_without_wrapper(ls_nest_retain(ls_nest_item(list, next++)));
+    else
+      status = copy_one_value(&r, p->values[i], &p->results[i]);
+  }
+  ls_nest_release(list);
+  return status;
+}
+
+ls_status ls_mirrored_batch_reduce_to(ls_strategy *strategy, ls_reduce_op op,
+                                      const ls_nest *values,
+                                      const ls_destinations *where,
+                                      size_t count, ls_nest *results) {
+  ls_allocator *allocator = strategy->allocator;
+  ls_nest *room = ls_new_array(allocator, ls_nest, 2 * count);
+  ls_destinations *chosen = ls_new_array(allocator, ls_destinations, count);
+  ls_status status = ls_out_of_memory();
+  if (room != NULL && chosen != NULL) {
+    ls_status_free(status);
+    status = reduce_pairs(&(pairs){.strategy = strategy,
+                                   .op = op,
+                                   .values = values,
+                                   .where = where,
+                                   .count = count,
+                                   .results = results,
+                                   .given = room,
+                                   .chosen = room + count,
+                                   .chosen_where = chosen});
+    for (size_t i = 0; i < count; ++i)
+      ls_nest_release(room[i]);
+  }
+  ls_release(allocator, room);
+  ls_release(allocator, chosen);
+  return status;
+}
+
+// Into a list of `count` results.
+static ls_status batch_reduce(ls_strategy *strategy, ls_reduce_op op,
+                              const ls_nest *values,
+                              const ls_destinations *where, size_t count,
+                              ls_nest *out_list) {
+  ls_nest *results = ls_new_array(strategy->allocator, ls_nest, count);
+  if (results == NULL) return ls_out_of_memory();
+  ls_status status = strategy->kind->batch_reduce_to(strategy, op, values,
+                                                     where, count, results);
+  if (ls_status_is_ok(status))
+    status =
+        ls_take_nest(ls_nest_sequence(LS_KIND_LIST, results, count), out_list);
+  else
+    for (size_t i = 0; i < count; ++i)
+      ls_nest_release(results[i]);
+  ls_release(strategy->allocator, results);
+  return status;
+}
+
+ls_status ls_strategy_batch_reduce_to(ls_strategy *strategy, ls_reduce_op op,
+                                      const ls_nest *values,
+                                      const ls_destinations *destinations,
+                                      size_t count, ls_nest *out_list) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(out_list);
+  LS_REQUIRE_ITEMS(values, count);
+  LS_REQUIRE_ITEMS(destinations, count);
+  *out_list = ls_none();
+  LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
+  ls_crossing crossing;
+  LS_RETURN_IF_ERROR(
+      ls_cross_replica_begin(&crossing, strategy, "batch_reduce_to"));
+  const ls_status status =
+      batch_reduce(strategy, op, values, destinations, count, out_list);
+  return ls_cross_replica_end(&crossing, status, out_list);
+}
+
+// ---- Broadcasting ----------------------------------------------------------
+ls_status ls_mirrored_broadcast_to(ls_strategy *strategy, ls_nest value,
+                                   ls_destinations where, ls_nest *out_value) {
+  ls_nest one = ls_nest_retain(value), made = ls_none();
+  ls_status status = ls_ok();
+  if (ls_destinations_is_none(where)) {
+    where.devices = ls_strategy_devices(strategy);
+    where.num_devices = (size_t)strategy->num_replicas;
+  }
+  if (value.kind != LS_KIND_SLICES) {
+    ls_tensor tensor;
+    ls_nest_release(one);
+    status = ls_distributed_as_tensor(value, &tensor);
+    one = ls_leaf(tensor);
+  }
+  if (ls_status_is_ok(status))
+    status =
+        ls_cross_device_broadcast(strategy->cross_device, one, where, &made);
+  if (ls_status_is_ok(status)) *out_value = ls_without_wrapper(made);
+  ls_nest_release(one);
+  return status;
+}
+
+ls_status ls_strategy_broadcast_to(ls_strategy *strategy, ls_nest value,
+                                   ls_destinations destinations,
+                                   ls_nest *out_value) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(out_value);
+  *out_value = ls_none();
+  ls_crossing crossing;
+  LS_RETURN_IF_ERROR(
+      ls_cross_replica_begin(&crossing, strategy, "broadcast_to"));
+  ls_status status = ls_ok();
+  if (value.kind == LS_KIND_SCALAR)
+    *out_value = ls_nest_retain(value);
+  else
+    status =
+        strategy->kind->broadcast_to(strategy, value, destinations, out_value);
+  return ls_cross_replica_end(&crossing, status, out_value);
+}

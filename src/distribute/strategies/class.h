@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a kind of strategy is and does: one static table a kind.
+//
+// The public functions check what they are given and call the table; nobody
+// asks which kind it is. A new kind is a file with its table and a public
+// header with its constructor. It takes from the other tables what it shares
+// with them.
+#ifndef LS_DISTRIBUTE_STRATEGIES_CLASS_H_
+#define LS_DISTRIBUTE_STRATEGIES_CLASS_H_
+
+#include "graph/variable.h"
+#include "lockstep/cross_device.h"
+#include "lockstep/strategy.h"
+#include "lockstep/variable_recipe.h"
+
+typedef struct ls_crossing ls_crossing;
+typedef struct ls_update_call ls_update_call;
+
+// A data set, or the function that makes one for each pipeline.
+typedef struct ls_input_request {
+  const char *what;  // The call, for messages.
+  ls_nest dataset;
+  ls_dataset_function function;  // NULL: `dataset` is given.
+  void *user;
+} ls_input_request;
+
+typedef struct ls_strategy_class {
+  const char *name;  // Of labels; devices follow where there are any.
+  size_t size;       // Of its struct, which begins with an ls_strategy.
+  // In force where no other one is; its scope hides none and can be left out.
+  bool is_default;
+  // Values and variables have a component for each replica, on its device.
+  // Else there is one replica, for which they are what they are.
+  bool distributes;
+  // Of its variables; NULL: they are plain.
+  const ls_variable_class_map *classes;
+  const ls_variable_policy_map *policies;
+
+  // On the replicas, from cross-replica context. Plain callables make new
+  // `results`, traced ones fill those of the call before.
+  ls_status (*run)(ls_strategy *strategy, ls_crossing *crossing,
+                   ls_callable callable, ls_nest args, ls_nest *results);
+
+  // In cross-replica context. A nest or a batch of leaves in, one out.
+  ls_status (*reduce)(ls_strategy *strategy, ls_reduce_op op, ls_nest value,
+                      const ls_reduce_options *options, ls_nest *out_value);
+  ls_status (*reduce_to)(ls_strategy *strategy, ls_reduce_op op, ls_nest value,
+                         ls_destinations where, ls_nest *out_value);
+  ls_status (*batch_reduce_to)(ls_strategy *strategy, ls_reduce_op op,
+                               const ls_nest *values,
+                               const ls_destinations *where, size_t count,
+                               ls_nest *results);
+  ls_status (*broadcast_to)(ls_strategy *strategy, ls_nest value,
+                            ls_destinations where, ls_nest *out_value);
+  ls_status (*gather)(ls_strategy *strategy, ls_nest value, int axis,
+                      ls_nest *out_value);
+  ls_status (*fetch)(ls_strategy *strategy, ls_nest value, const char *device,
+                     ls_callback fn, void *user, ls_nest *out_value);
+
+  // Where the thread is.
+  ls_status (*update)(const ls_update_call *call, ls_variable *variable,
+                      ls_nest *out_value);
+  ls_status (*update_non_slot)(const ls_update_call *call,
+                               const char *const *devices, size_t num_devices,
+                               ls_nest *out_value);
+  ls_status (*map)(const ls_update_call *call, const ls_nest *items,
+                   size_t num_items, ls_nest *out_value);
+  ls_status (*create_variable)(ls_strategy *strategy, const ls_creator *next,
+                               const ls_variable_options *options,
+                               ls_variable **out_variable);
+  ls_status (*distribute)(ls_strategy *strategy,
+                          const ls_input_request *request, ls_nest *out_value);
+  // As ls_strategy_non_slot_devices.
+  ls_status (*non_slot_devices)(const ls_strategy *strategy,
+                                ls_variable *const *variables,
+                                size_t num_variables, const char **devices,
+                                size_t capacity, size_t *out_count);
+} ls_strategy_class;
+
+// Makes one of a kind; what the kind knows beyond an ls_strategy is zero. A
+// kind that distributes says where each replica is, and then all name it: see
+// ls_strategy_set_label.
+ls_status ls_strategy_make(const ls_strategy_class *kind, ls_runtime *runtime,
+                           int32_t num_replicas, ls_strategy **out_strategy);
+//   LS_INVALID_ARGUMENT  no name of a device.
+ls_status ls_strategy_place(ls_strategy *strategy, int32_t replica,
+                            const char *device);
+
+extern const ls_strategy_class ls_default_strategy_class;
+extern const ls_strategy_class ls_mirrored_strategy_class;
+
+// ---- What strategies with a device for each replica do ----------------------
+ls_status ls_mirrored_run(ls_strategy *strategy, ls_crossing *crossing,
+                          ls_callable callable, ls_nest args, ls_nest *results);
+ls_status ls_mirrored_reduce(ls_strategy *strategy, ls_reduce_op op,
+                             ls_nest value, const ls_reduce_options *options,
+                             ls_nest *out_value);
+ls_status ls_mirrored_reduce_to(ls_strategy *strategy, ls_reduce_op op,
+                                ls_nest value, ls_destinations where,
+                                ls_nest *out_value);
+ls_status ls_mirrored_batch_reduce_to(ls_strategy *strategy, ls_reduce_op op,
+                                      const ls_nest *values,
+                                      const ls_destinations *where,
+                                      size_t count, ls_nest *results);
+ls_status ls_mirrored_broadcast_to(ls_strategy *strategy, ls_nest value,
+                                   ls_destinations where, ls_nest *out_value);
+ls_status ls_mirrored_gather(ls_strategy *strategy, ls_nest value, int axis,
+                             ls_nest *out_value);
+ls_status ls_mirrored_fetch(ls_strategy *strategy, ls_nest value,
+                            const char *device, ls_callback fn, void *user,
+                            ls_nest *out_value);
+ls_status ls_mirrored_update(const ls_update_call *call, ls_variable *variable,
+                             ls_nest *out_value);
+ls_status ls_mirrored_update_non_slot(const ls_update_call *call,
+                                      const char *const *devices,
+                                      size_t num_devices, ls_nest *out_value);
+ls_status ls_mirrored_map(const ls_update_call *call, const ls_nest *items,
+                          size_t num_items, ls_nest *out_value);
+ls_status ls_mirrored_create_variable(ls_strategy *strategy,
+                                      const ls_creator *next,
+                                      const ls_variable_options *options,
+                                      ls_variable **out_variable);
+ls_status ls_mirrored_non_slot_devices(const ls_strategy *strategy,
+                                       ls_variable *const *variables,
+                                       size_t num_variables,
+                                       const char **devices, size_t capacity,
+                                       size_t *out_count);
+extern const ls_variable_class_map ls_mirrored_classes;
+extern const ls_variable_policy_map ls_mirrored_policies;
+
+#endif  // LS_DISTRIBUTE_STRATEGIES_CLASS_H_

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The default strategy: in force where no other one is. One replica without a
+// device, for which values and variables are what they are.
+#include "base/nest_internal.h"
+#include "base/require.h"
+#include "base/runtime_internal.h"
+#include "distribute/cross_device/reduce.h"
+#include "distribute/replicas/context.h"
+#include "distribute/variables/update.h"
+
+static ls_status destroy(void *strategy) {
+  ls_strategy_release(strategy);
+  return ls_ok();
+}
+
+static ls_status make(ls_runtime *runtime, ls_strategy **out_strategy) {
+  LS_RETURN_IF_ERROR(
+      ls_strategy_make(&ls_default_strategy_class, runtime, 1, out_strategy));
+  const ls_status status = ls_strategy_set_label(*out_strategy, NULL);
+  if (ls_status_is_ok(status)) return status;
+  ls_strategy_release(*out_strategy);
+  *out_strategy = NULL;
+  return status;
+}
+
+ls_strategy *ls_default_strategy(ls_runtime *runtime) {
+  ls_strategy *strategy = ls_runtime_slot(runtime, LS_SLOT_DISTRIBUTE);
+  if (strategy != NULL) return strategy;
+  ls_runtime_lock(runtime);
+  strategy = ls_runtime_slot(runtime, LS_SLOT_DISTRIBUTE);
+  if (strategy == NULL) {
+    const ls_status status = make(runtime, &strategy);
+    if (ls_status_is_ok(status))
+      ls_runtime_set_slot(runtime, LS_SLOT_DISTRIBUTE, strategy, destroy);
+    ls_status_free(status);
+  }
+  ls_runtime_unlock(runtime);
+  return strategy;
+}
+
+ls_status ls_strategy_default(ls_strategy **out_strategy) {
+  LS_REQUIRE(out_strategy);
+  ls_runtime *runtime = ls_runtime_current();
+  *out_strategy = runtime == NULL ? NULL : ls_default_strategy(runtime);
+  return *out_strategy == NULL ? ls_out_of_memory() : ls_ok();
+}
+
+// ---- Running ---------------------------------------------------------------
+// Outside of any scope, as without a strategy.
+static ls_status run(ls_strategy *strategy, ls_crossing *crossing,
+                     ls_callable callable, ls_nest args, ls_nest *results) {
+  (void)strategy;
+  ls_scope_end(&crossing->scope);
+  return callable.traced != NULL
+             ? ls_function_call(callable.traced, args, results)
+             : ls_take_nest(callable.plain(args, callable.user), results);
+}
+
+static ls_status update(const ls_update_call *call, ls_variable *variable,
+                        ls_nest *out_value) {
+  const ls_nest leaf = {.kind = LS_KIND_VARIABLE, .as.ref = variable};
+  const ls_nest args = ls_update_args(call, leaf, variable != NULL, 0);
+  ls_nest result = ls_none();
+  ls_scope scope = {0};
+  ls_status status = ls_nest_status(args);
+  ls_update_begin(&scope, call->strategy, 0, "");
+  if (ls_status_is_ok(status))
+    status = ls_take_nest(call->fn(args, call->user), &result);
+  ls_scope_end(&scope);
+  ls_nest_release(args);
+  LS_RETURN_IF_ERROR(status);
+  if (call->group) {
+    *out_value = result;
+    return ls_ok();
+  }
+  status = ls_update_ungroup(call->strategy, result, out_value);
+  ls_nest_release(result);
+  return status;
+}
+
+static ls_status update_non_slot(const ls_update_call *call,
+                                 const char *const *devices, size_t num_devices,
+                                 ls_nest *out_value) {
+  (void)devices;
+  (void)num_devices;
+  return update(call, NULL, out_value);
+}
+
+static ls_status map(const ls_update_call *call, const ls_nest *items,
+                     size_t num_items, ls_nest *out_value) {
+  (void)items;
+  (void)num_items;
+  (void)out_value;
+  return ls_failed_precondition("%s has no map", call->strategy->label);
+}
+
+// ---- Values ----------------------------------------------------------------
+static ls_nest reduce_leaf(ls_nest leaf, void *user) {
+  ls_nest made = ls_none();
+  const ls_status status = ls_reduce_components(user, leaf, &made);
+  return ls_status_is_ok(status) ? made : ls_fail(status);
+}
+
+// One value, which is still reduced along axes.
+static ls_status reduce(ls_strategy *strategy, ls_reduce_op op, ls_nest value,
+                        const ls_reduce_options *options, ls_nest *out_value) {
+  ls_reduction r = {.strategy = strategy, .op = op, .options = options};
+  if (options->axes != NULL && options->num_axes > 0)
+    return ls_take_nest(ls_nest_map(value, reduce_leaf, &r), out_value);
+  *out_value = ls_nest_retain(value);
+  return ls_ok();
+}
+
+static ls_status reduce_to(ls_strategy *strategy, ls_reduce_op op,
+                           ls_nest value, ls_destinations where,
+                           ls_nest *out_value) {
+  (void)strategy;
+  (void)op;
+  (void)where;
+  *out_value = ls_nest_retain(value);
+  return ls_ok();
+}
+
+static ls_status batch_reduce_to(ls_strategy *strategy, ls_reduce_op op,
+                                 const ls_nest *values,
+                                 const ls_destinations *where, size_t count,
+                                 ls_nest *results) {
+  (void)strategy;
+  (void)op;
+  (void)where;
+  for (size_t i = 0; i < count; ++i)
+    results[i] = ls_nest_retain(values[i]);
+  return ls_ok();
+}
+
+static ls_status broadcast_to(ls_strategy *strategy, ls_nest value,
+                              ls_destinations where, ls_nest *out_value) {
+  if (!ls_destinations_is_none(where))
+    return ls_unimplemented("broadcast_to destinations on %s", strategy->label);
+  *out_value = ls_nest_retain(value);
+  return ls_ok();
+}
+
+static ls_status gather(ls_strategy *strategy, ls_nest value, int axis,
+                        ls_nest *out_value) {
+  (void)strategy;
+  (void)axis;
+  return ls_take_nest(ls_nest_retain(value), out_value);
+}
+
+static ls_status fetch(ls_strategy *strategy, ls_nest value, const char *device,
+                       ls_callback fn, void *user, ls_nest *out_value) {
+  (void)value;
+  (void)device;
+  (void)fn;
+  (void)user;
+  (void)out_value;
+  return ls_failed_precondition("%s has no fetch", strategy->label);
+}
+
+// ---- Variables and data ----------------------------------------------------
+static ls_status create_variable(ls_strategy *strategy, const ls_creator *next,
+                                 const ls_variable_options *options,
+                                 ls_variable **out_variable) {
+  (void)strategy;
+  return ls_creator_create(next, options, out_variable);
+}
+
+static ls_status distribute(ls_strategy *strategy,
+                            const ls_input_request *request,
+                            ls_nest *out_value) {
+  (void)strategy;
+  const ls_input_context whole = {.num_pipelines = 1, .num_replicas = 1};
+  return ls_take_nest(request->function != NULL
+                          ? request->function(whole, request->user)
+                          : ls_nest_retain(request->dataset),
+                      out_value);
+}
+
+// Where the first variable by name is.
+static ls_status non_slot_devices(const ls_strategy *strategy,
+                                  ls_variable *const *variables,
+                                  size_t num_variables, const char **devices,
+                                  size_t capacity, size_t *out_count) {
+  (void)strategy;
+  const ls_variable *first = NULL;
+  for (size_t i = 0; i < num_variables; ++i)
+    if (first == NULL || strcmp(variables[i]->name, first->name) < 0)
+      first = variables[i];
+  *out_count = first == NULL ? 0 : 1;
+  if (first != NULL && capacity > 0) devices[0] = ls_variable_device(first);
+  return ls_ok();
+}
+
+const ls_strategy_class ls_default_strategy_class = {
+    .name = "the default strategy",
+    .size = sizeof(ls_strategy),
+    .is_default = true,
+    .run = run,
+    .reduce = reduce,
+    .reduce_to = reduce_to,
+    .batch_reduce_to = batch_reduce_to,
+    .broadcast_to = broadcast_to,
+    .gather = gather,
+    .fetch = fetch,
+    .update = update,
+    .update_non_slot = update_non_slot,
+    .map = map,
+    .create_variable = create_variable,
+    .distribute = distribute,
+    .non_slot_devices = non_slot_devices,
+};

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Mirrored strategies: a replica on each of several devices of one machine.
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/require.h"
+#include "base/runtime_internal.h"
+#include "distribute/cross_device/cross_device.h"
+#include "distribute/strategies/strategy.h"
+
+// ---- Where its replicas are -------------------------------------------------
+// Where a strategy's replicas are to be: names, or a type and a number.
+typedef struct placement {
+  const char *const *names;
+  const char *type;
+  long long count;
+} placement;
+
+// Without options: a replica on each device that there is.
+static ls_status choose(const ls_runtime *runtime,
+                        const ls_mirrored_options *options, placement *out) {
+  const int gpus = ls_runtime_gpus(runtime);
+  *out = (placement){.type = gpus > 0 ? "GPU" : "CPU",
+                     .count = gpus > 0 ? gpus : ls_runtime_cpus(runtime)};
+  if (options == NULL) return ls_ok();
+  const bool listed = options->devices != NULL;
+  if (listed && options->num_gpus.set)
+    return ls_invalid_argument("a mirrored strategy is given both devices and "
+                               "num_gpus");
+  if (options->num_replicas.set && (listed || options->num_gpus.set))
+    return ls_invalid_argument("a mirrored strategy is given both num_replicas "
+                               "and %s",
+                               listed ? "devices" : "num_gpus");
+  if (listed) {
+    *out = (placement){.names = options->devices,
+                       .count = (long long)options->num_devices};
+    if (options->num_devices == 0)
+      return ls_invalid_argument("a mirrored strategy on an empty list of "
+                                 "devices: at least one device must be given");
+  } else if (options->num_gpus.set) {
+    *out = (placement){.type = "GPU", .count = options->num_gpus.value};
+    if (out->count == 0)
+      return ls_invalid_argument("a mirrored strategy with num_gpus 0: at "
+                                 "least one device must be given");
+  } else if (options->num_replicas.set) {
+    *out = (placement){.type = "CPU", .count = options->num_replicas.value};
+  }
+  if (out->count < 1 || out->count > LS_MAX_REPLICAS)
+    return ls_invalid_argument(
+        "a mirrored strategy of %lld replicas: 1 to %d are possible",
+        out->count, LS_MAX_REPLICAS);
+  return ls_ok();
+}
+
+static void list_devices(const ls_strategy *strategy, char *text, size_t size) {
+  size_t at = 0;
+  for (int32_t i = 0; i < strategy->num_replicas && at < size; ++i)
+    at += (size_t)snprintf(text + at, size - at, "%s%s", i == 0 ? "" : ", ",
+                           ls_strategy_device(strategy, i));
+}
+
+static int compare_text(const void *a, const void *b) {
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static ls_status check_unique(const ls_strategy *strategy) {
+  const size_t count = (size_t)strategy->num_replicas;
+  const char **sorted = ls_new_array(strategy->allocator, const char *, count);
+  if (sorted == NULL) return ls_out_of_memory();
+  memcpy(sorted, ls_strategy_devices(strategy), count * sizeof(*sorted));
+  qsort(sorted, count, sizeof(*sorted), compare_text);
+  ls_status status = ls_ok();
+  for (size_t i = 1; i < count && ls_status_is_ok(status); ++i) {
+    if (strcmp(sorted[i - 1], sorted[i]) != 0) continue;
+    char all[600];
+    list_devices(strategy, all, sizeof(all));
+    status =
+        ls_invalid_argument("devices names '%s' twice: %s", sorted[i], all);
+  }
+  ls_release(strategy->allocator, sorted);
+  return status;
+}
+
+static size_t worker_length(const char *device) {
+  const char *end = strstr(device, "/device:");
+  return end == NULL ? strlen(device) : (size_t)(end - device);
+}
+
+static bool is_local(const char *device) {
+  return strncmp(device, "/job:localhost/", 15) == 0;
+}
+
+// All on one worker; more than one is work for several processes.
+static ls_status check_workers(const ls_strategy *strategy,
+                               const placement *place) {
+  const char *first = ls_strategy_device(strategy, 0);
+  for (int32_t i = 0; i < strategy->num_replicas; ++i) {
+    const char *device = ls_strategy_device(strategy, i);
+    if (is_local(device) != is_local(first))
+      return ls_invalid_argument("devices of this machine (job localhost) "
+                                 "stand beside '%s' and '%s'",
+                                 first, device);
+    if (!is_local(device) && place->names != NULL &&
+        strstr(place->names[i], "/task:") == NULL)
+      return ls_invalid_argument("device '%s' is of another job and names no "
+                                 "task",
+                                 place->names[i]);
+    const size_t length = worker_length(device);
+    if (length == worker_length(first) && strncmp(device, first, length) == 0)
+      continue;
+    const ls_graph *graph = ls_graph_current();
+    return graph != NULL && ls_graph_is_eager(graph)
+               ? ls_failed_precondition("a mirrored strategy on devices of "
+                                        "several workers does not work in "
+                                        "eager mode")
+               : ls_unimplemented("in-graph multi-worker: a mirrored strategy "
+                                  "on '%s' and '%s'",
+                                  first, device);
+  }
+  return ls_ok();
+}
+
+static ls_status set_devices(ls_strategy *strategy, const placement *place) {
+  for (int32_t i = 0; i < strategy->num_replicas; ++i) {
+    char text[64];
+    snprintf(text, sizeof(text), "/device:%s:%d",
+             place->type != NULL ? place->type : "", i);
+    LS_RETURN_IF_ERROR(ls_strategy_place(
+        strategy, i, place->names != NULL ? place->names[i] : text));
+  }
+  LS_RETURN_IF_ERROR(check_unique(strategy));
+  return check_workers(strategy, place);
+}
+
+// What else is said of it.
+static ls_status set_options(ls_strategy *strategy,
+                             const ls_mirrored_options *options) {
+  strategy->prefetch = options->prefetch;
+  strategy->uses_policies = options->variable_policies == LS_FLAG_ON;
+  const char *prefix = options->scope_prefix;
+  if (prefix == NULL) return ls_ok();
+  const size_t length = strlen(prefix);
+  if (length == 0 || length > 100 || strchr(prefix, '/') != NULL)
+    return ls_invalid_argument("scope_prefix '%.120s' is no part of a name: "
+                               "1 to 100 characters without '/'",
+                               prefix);
+  strategy->scope_prefix = ls_copy_text(strategy->allocator, prefix, length);
+  return strategy->scope_prefix != NULL ? ls_ok() : ls_out_of_memory();
+}
+
+ls_status ls_mirrored_strategy_create(const ls_mirrored_options *options,
+                                      ls_strategy **out_strategy) {
+  LS_REQUIRE(out_strategy);
+  *out_strategy = NULL;
+  placement place;
+  ls_runtime *runtime = ls_runtime_current();
+  if (runtime == NULL) return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(choose(runtime, options, &place));
+  ls_strategy *strategy = NULL;
+  LS_RETURN_IF_ERROR(ls_strategy_make(&ls_mirrored_strategy_class, runtime,
+                                      (int32_t)place.count, &strategy));
+  ls_status status = set_devices(strategy, &place);
+  if (ls_status_is_ok(status))
+    status =
+        ls_strategy_set_label(strategy, options != NULL ? options->name : NULL);
+  if (ls_status_is_ok(status))
+    status = ls_strategy_set_cross_device(
+        strategy, options != NULL ? options->cross_device : NULL);
+  if (options != NULL && ls_status_is_ok(status))
+    status = set_options(strategy, options);
+  if (ls_status_is_ok(status))
+    *out_strategy = strategy;
+  else
+    ls_strategy_release(strategy);
+  return status;
+}
+
+ls_status ls_one_device_strategy_create(const char *device,
+                                        ls_strategy **out_strategy) {
+  LS_REQUIRE(device);
+  LS_REQUIRE(out_strategy);
+  return ls_mirrored_strategy_create(
+      &(ls_mirrored_options){.devices = &device, .num_devices = 1},
+      out_strategy);
+}
+
+// ---- Its class -------------------------------------------------------------
+static ls_status distribute(ls_strategy *strategy,
+                            const ls_input_request *request,
+                            ls_nest *out_value) {
+  (void)out_value;
+  return ls_unimplemented("%s of %s: split batches with ls_strategy_split",
+                          request->what, strategy->label);
+}
+
+const ls_strategy_class ls_mirrored_strategy_class = {
+    .name = "mirrored strategy",
+    .size = sizeof(ls_strategy),
+    .distributes = true,
+    .classes = &ls_mirrored_classes,
+    .policies = &ls_mirrored_policies,
+    .run = ls_mirrored_run,
+    .reduce = ls_mirrored_reduce,
+    .reduce_to = ls_mirrored_reduce_to,
+    .batch_reduce_to = ls_mirrored_batch_reduce_to,
+    .broadcast_to = ls_mirrored_broadcast_to,
+    .gather = ls_mirrored_gather,
+    .fetch = ls_mirrored_fetch,
+    .update = ls_mirrored_update,
+    .update_non_slot = ls_mirrored_update_non_slot,
+    .map = ls_mirrored_map,
+    .create_variable = ls_mirrored_create_variable,
+    .distribute = distribute,
+    .non_slot_devices = ls_mirrored_non_slot_devices,
+};
