@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Elementwise operations that the engine runs tile by tile (engine/cpu/fuse.c)
-// against a loop that was written for the chain, on one core and in its second
-// cache. What a call of a function costs is taken off: it is that of the same
-// chain on 16 elements. Both take turns, and results are compared byte by byte.
+// Elementwise operations that the engine runs tile by tile
+// (engine/cpu/compile/fuse.c) against a loop that was written for the chain, on
+// one core and in its second cache. What a call of a function costs is taken
+// off: it is that of the same chain on 16 elements. Both take turns, and
+// results are compared byte by byte.
 //
 // Usage: chain_bench [ROUNDS]   (default 2000)
 

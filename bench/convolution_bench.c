@@ -15,7 +15,7 @@
 #include <time.h>
 
 #include "base/arena.h"
-#include "engine/cpu/kernel.h"
+#include "engine/cpu/kernels/kernel.h"
 
 #define SECONDS_A_SHAPE 0.4
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "engine/cpu/loops.h"
+#include "engine/cpu/kernels/loops.h"
 #include "support/expect.h"
 #include "support/kernel_tables.h"
 #include "support/loop_case.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/cpu/far.h"
+#include "engine/cpu/kernels/streaming.h"
 
 // With an operand more than the last cache; blocks and tiles end unevenly.
 enum { COUNT = 4194311 };
@@ -44,7 +44,7 @@ static void a_far_sum_is_the_same_wherever_it_lies(void **state) {
       "  %1 = " P(0) " : " V "  %2 = " P(1) " : " V "  %3 = add(%1, %2) : " V
                                             "  return %3 }";
   expect_ok(lowered_create(&(lowered_options){.text = text}, &p));
-  assert_true(ls_cpu_is_far(3 * (size_t)COUNT * sizeof(float)));
+  assert_true(ls_cpu_is_streamed(3 * (size_t)COUNT * sizeof(float)));
   floats x = new_floats(0), y = new_floats(0);
   fill(x.data, 1);
   fill(y.data, -2);

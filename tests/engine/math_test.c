@@ -5,8 +5,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "engine/cpu/loops.h"
-#include "engine/cpu/turn.h"
+#include "engine/cpu/kernels/element/large_angle.h"
+#include "engine/cpu/kernels/loops.h"
 #include "support/expect.h"
 #include "support/loop_case.h"
 

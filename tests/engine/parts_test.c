@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "engine/cpu/merge.h"
+#include "engine/cpu/run/merge.h"
 #include "support/lowered.h"
 
 static const char *lanes_switch(void *user, const char *name) {

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/cpu/loops.h"
+#include "engine/cpu/kernels/loops.h"
 #include "support/kernel_tables.h"
 #include "support/sanitizer.h"
 
@@ -195,8 +195,8 @@ typedef struct reduction {
   bool last_too;
 } reduction;
 
-// As kernel_reduce.c says: rows of columns in chains of 512, and these in
-// order; else 16 partial sums over all that is reduced, in row order.
+// As kernels/reduce/reduce.c says: rows of columns in chains of 512, and these
+// in order; else 16 partial sums over all that is reduced, in row order.
 static double reduced(const reduction *r, ls_dtype dtype, const double *x,
                       int64_t a, int64_t c) {
   enum { CHAIN = 512 };

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/cpu/executable.h"
+#include "engine/cpu/run/executable.h"
 #include "support/lowered.h"
 
 enum { PAGE = 4096, HUGE_PAGE = 2 << 20, APART = 128, MOST_PLACES = 64 };

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/workers.h"
-#include "engine/cpu/loops.h"
+#include "engine/cpu/kernels/loops.h"
 #include "support/kernel_tables.h"
 #include "support/sanitizer.h"
 

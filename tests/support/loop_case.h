@@ -7,7 +7,7 @@
 #ifndef LS_TESTS_SUPPORT_LOOP_CASE_H_
 #define LS_TESTS_SUPPORT_LOOP_CASE_H_
 
-#include "engine/cpu/kernel.h"
+#include "engine/cpu/kernels/kernel.h"
 
 enum { LOOP_CASE_OPERANDS = 40, LOOP_CASE_MORE = 3 };
 

@@ -19,8 +19,8 @@
 #include <stdint.h>
 
 #include "base/random.h"
-#include "engine/cpu/attention.h"
-#include "engine/cpu/norms.h"
+#include "engine/cpu/kernels/attention/attention.h"
+#include "engine/cpu/kernels/norm/norms.h"
 
 // What a product does to each output after the bias.
 typedef enum ls_cpu_activation {
@@ -107,7 +107,7 @@ typedef struct ls_cpu_windows {
   void (*add_products)(void *acc, const void *x, const void *y, int64_t n);
 } ls_cpu_windows;
 
-// The transforms of winograd.h. Numbers of channels are multiples of 16; a
+// The transforms of conv/winograd.h. Numbers of channels are multiples of 16; a
 // pixel is its channels side by side; planes lie `channels` apart, or as said.
 typedef struct ls_cpu_winograd {
   // The 4 by 4 outputs of M, with the bias, unless NULL, and the activation.
@@ -154,7 +154,7 @@ typedef struct ls_cpu_nonzeros {
 
 // Gradients of convolutions by 3 by 3 taps from d, the gradient of the maxima
 // of 2 by 2 windows of their result, and which of its window each maximum is
-// (conv_sparse.h). `in` and `out` are numbers of channels, multiples of 16. A
+// (conv/sparse.h). `in` and `out` are numbers of channels, multiples of 16. A
 // window of d is its channels side by side; the lines of dx and x are sliced:
 // pixels of 16 channels side by side, and the same of the next 16 channels
 // `plane` floats on.
@@ -306,10 +306,11 @@ typedef struct ls_cpu_kernels {
   // signs the one that is met first in the order of `sum`.
   float (*max)(const float *src, size_t n);
 
-  const ls_cpu_spans *spans;              // Elementwise ops of floats: loops.h.
+  const ls_cpu_spans *spans;  // Elementwise ops of floats: kernels/loops.h.
   const ls_cpu_typed_spans *typed_spans;  // And of all types.
   const ls_cpu_short_rows *short_rows;
-  const ls_cpu_chains *chains;  // Several of them at once: chain.h.
+  const ls_cpu_chains
+      *chains;  // Several of them at once: kernels/element/chain.h.
   const ls_cpu_norms *norms_f32, *norms_f64;
   const ls_cpu_attention *attention;
   const ls_cpu_windows *windows;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The stages of chains (engine/cpu/chain.h) and what runs them.
+// The stages of chains (engine/cpu/kernels/element/chain.h) and what runs them.
 //
 // Four vectors are the accumulator and four what is kept: as many as go into a
 // call by register, on every instruction set that has vectors.
 #include <math.h>
 
-#include "engine/cpu/chain.h"
 #include "engine/cpu/isa/isa.h"
 #include "engine/cpu/isa/vec.h"
+#include "engine/cpu/kernels/element/chain.h"
 
 #if defined(__AVX512F__)
 enum { VECTOR = 64 };

@@ -2,8 +2,9 @@
 //
 // Maxima, minima and sums of short rows: loops that know how long a row is, of
 // which the compiler makes vectors across rows. In the order of long rows
-// (kernel_reduce.c): element j takes in element j + 8, j + 4, j + 2, j + 1.
-#include "engine/cpu/short_rows.h"
+// (kernels/reduce/reduce.c): element j takes in element j + 8, j + 4, j + 2, j
+// + 1.
+#include "engine/cpu/kernels/reduce/short_rows.h"
 #include "engine/cpu/isa/isa.h"
 #include "engine/cpu/isa/vec.h"
 

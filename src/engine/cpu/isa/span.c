@@ -4,9 +4,9 @@
 // vectorizes them, with the same bits on every instruction set.
 #include <math.h>
 
-#include "engine/cpu/binary.h"
 #include "engine/cpu/isa/isa.h"
-#include "engine/cpu/loops.h"
+#include "engine/cpu/kernels/element/binary.h"
+#include "engine/cpu/kernels/loops.h"
 
 // ---- Two operands ----------------------------------------------------------
 #define BINARY(name, E, D, T, W) LS_SPAN_OF_TWO(name, E, D, T, T, W)

@@ -2,10 +2,10 @@
 //
 // Spans of all types: clamp, min(max(x, low), high), nan if one is; and counts
 // of bits.
-#include "engine/cpu/binary.h"
-#include "engine/cpu/bits.h"
 #include "engine/cpu/isa/isa.h"
-#include "engine/cpu/loops.h"
+#include "engine/cpu/kernels/element/binary.h"
+#include "engine/cpu/kernels/element/bits.h"
+#include "engine/cpu/kernels/loops.h"
 
 // ---- Clamp -----------------------------------------------------------------
 #define CLAMP_INTEGER(T, W, to, x, low, high)                                  \

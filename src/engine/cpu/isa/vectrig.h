@@ -12,7 +12,7 @@
 #define LS_ENGINE_CPU_ISA_VECTRIG_H_
 
 #include "engine/cpu/isa/vecmath.h"
-#include "engine/cpu/turn.h"
+#include "engine/cpu/kernels/element/large_angle.h"
 
 // From here on an angle is reduced by integers, lane by lane.
 #define LS_LARGE_ANGLE 65536.0f

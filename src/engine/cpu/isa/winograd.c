@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The transforms of winograd.h, with planes of floats.
+// The transforms of conv/winograd.h, with planes of floats.
 
 #include "engine/cpu/isa/winograd.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The matrices of winograd.h, and what is made with them, 16 channels at a
+// The matrices of conv/winograd.h, and what is made with them, 16 channels at a
 // time: over the columns first, then over the rows, with a table of vectors
 // between.
 

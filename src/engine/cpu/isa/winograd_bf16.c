@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The transforms of winograd.h, with planes rounded to bf16: two neighbours
-// along the sums of the products make a pair.
+// The transforms of conv/winograd.h, with planes rounded to bf16: two
+// neighbours along the sums of the products make a pair.
 
 #include "engine/cpu/isa/isa.h"
 #include "engine/cpu/isa/winograd.h"

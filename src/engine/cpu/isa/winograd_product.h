@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// M = V U of winograd.h, plane by plane: registers hold a few tiles by one or
-// two vectors of output channels. MULTIPLY_ADD is what adds a product to a
+// M = V U of conv/winograd.h, plane by plane: registers hold a few tiles by one
+// or two vectors of output channels. MULTIPLY_ADD is what adds a product to a
 // chain.
 
 #ifndef LS_ENGINE_CPU_ISA_WINOGRAD_PRODUCT_H_

@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Replicas side by side.
+//
+// Where all replicas do the same, nothing parks between merges and no branch
+// depends on a replica, there is no need for lanes: one stream goes through the
+// body once, and each instruction computes its value for all replicas, whose
+// parts lie one behind the other. Most ops treat rows apart (a row being what
+// has one index in dimension 0); for these the replicas' rows are simply more
+// rows, and the program is that of one replica with the whole batch. Others
+// run their kernel once a replica, as blocks of one instruction. A merge is an
+// instruction like any other; a gradient of weights that is merged at once is
+// multiplied and added up in one (product/products.h).
+//
+// Replicas whose arguments have other shapes are of other classes: each class
+// goes so by itself, and all meet in the merges (batching_classes.c).
+//
+// The bits are those of lanes: no kernel's rows depend on how many there are.
+#include "engine/cpu/compile/batching.h"
+
+#include "engine/cpu/kernels/batched.h"
+#include "engine/cpu/run/team.h"
+
+// ---- Copies ----------------------------------------------------------------
+void ls_cpu_emit_extra(ls_cpu_compiler *compiler, const ls_cpu_extra *e) {
+  const uint32_t position = ls_cpu_emit(compiler, LS_CPU_KERNEL, e->node);
+  for (uint32_t i = 0; i < e->num_in; ++i)
+    ls_cpu_read(compiler, e->in[i]);
+  for (uint32_t i = 0; i < e->num_out; ++i)
+    ls_cpu_write(compiler, e->out[i]);
+  if (ls_cpu_failed(compiler)) return;
+  ls_cpu_instruction *instruction = ls_cpu_at(compiler, position);
+  instruction->loop = e->loop;
+  instruction->params = e->params;
+  instruction->size = e->blocks;
+  instruction->number = ls_cpu_team_gains(e->flops, e->bytes, e->blocks);
+  ls_cpu_note *note = &compiler->origins[position].note;
+  note->kind = e->kind;
+  note->bytes = e->bytes;
+  note->flops = e->flops;
+}
+
+// Copies of `size` bytes, a block a replica.
+typedef struct copies {
+  const char *kind;
+  ls_kernel_loop loop;
+  size_t size;
+  uint32_t count;
+  const uint32_t *in, *out;
+  uint32_t num_in, num_out;
+} copies;
+
+static void emit_copies(ls_cpu_batched *self, const ls_node *node,
+                        const copies *c) {
+  size_t *params = ls_arena_new(&self->compiler->out->arena, size_t);
+  if (params == NULL) {
+    ls_cpu_fail(self->compiler, ls_out_of_memory());
+    return;
+  }
+  *params = c->size;
+  ls_cpu_emit_extra(self->compiler,
+                    &(ls_cpu_extra){.node = node,
+                                    .kind = c->kind,
+                                    .loop = c->loop,
+                                    .params = params,
+                                    .blocks = c->count,
+                                    .bytes = 2 * c->size * c->count,
+                                    .in = c->in,
+                                    .num_in = c->num_in,
+                                    .out = c->out,
+                                    .num_out = c->num_out});
+}
+
+// A value that is one for all lanes, once for each.
+static uint32_t repeat(ls_cpu_batched *self, const ls_node *node,
+                       uint64_t ref) {
+  const size_t size = ls_cpu_ref_size(self->graph, ref);
+  const uint32_t one = ls_cpu_storage_of(self->compiler, self->scope, ref);
+  const uint32_t all = ls_cpu_new_shared(self->compiler, size * self->lanes);
+  emit_copies(self, node,
+              &(copies){"repeat", ls_cpu_repeat_loop, size, self->lanes, &one,
+                        &all, 1, 1});
+  return all;
+}
+
+uint32_t ls_cpu_batched_argument(const ls_cpu_batched *self, uint64_t ref) {
+  for (uint32_t s = 0; s < self->region->num_split; ++s)
+    if (self->graph->parameters[s] == ref) return s;
+  return LS_CPU_NONE;
+}
+
+uint32_t ls_cpu_batched_storage(ls_cpu_batched *self, uint64_t ref) {
+  const uint32_t s = ls_cpu_batched_argument(self, ref);
+  if (s != LS_CPU_NONE && !self->is_lined_up[s]) {
+    const size_t size = ls_cpu_ref_size(self->graph, ref);
+    const uint32_t all = ls_cpu_new_shared(self->compiler, size * self->lanes);
+    emit_copies(self, self->region->op,
+                &(copies){"line up", ls_cpu_line_up_loop, size, self->lanes,
+                          self->parts[s], &all, self->lanes, 1});
+    ls_cpu_bind_ref(self->compiler, self->scope, ref, all);
+    self->is_lined_up[s] = true;
+  }
+  return ls_cpu_storage_of(self->compiler, self->scope, ref);
+}
+
+// ---- Rows ------------------------------------------------------------------
+// How many operands of a node, from `first` on, are rows that are computed
+// apart; the others are used whole, for each row. None: it is something else.
+typedef struct rows {
+  uint32_t first, count;
+} rows;
+
+static bool keeps_rows(const ls_node *node, const char *axes_name) {
+  const ls_attr *axes = ls_node_attr(node, axes_name);
+  for (size_t i = 0; axes != NULL && i < axes->as.ints.count; ++i)
+    if (axes->as.ints.items[i] == 0) return false;
+  return axes != NULL;
+}
+
+static int32_t rank_of(const ls_cpu_batched *self, uint64_t ref) {
+  return ls_graph_type(self->graph, ref).shape.rank;
+}
+
+static rows rows_of_product(const ls_cpu_batched *self, const ls_node *node) {
+  const int32_t right = rank_of(self, node->inputs[1]);
+  if (right > 2) {
+    const bool alike = rank_of(self, node->inputs[0]) == right;
+    return (rows){0, alike ? node->num_inputs : 0};
+  }
+  // Of a vector dimension 0 is what is summed over.
+  const bool apart = rank_of(self, node->inputs[0]) > 1 &&
+                     !ls_node_int(node, "transpose_a", 0);
+  return (rows){0, apart ? 1 : 0};
+}
+
+static rows rows_of(const ls_cpu_batched *self, const ls_node *node) {
+  const rows none = {0}, all = {0, node->num_inputs};
+  if (ls_node_info(node)->traits & LS_OP_RANDOM) return none;
+  if (ls_node_info(node)->traits & LS_OP_ELEMENTWISE) return all;
+  // A vector is one row, where rows lie along the last dimension.
+  const bool has_rows =
+      node->num_inputs > 0 && rank_of(self, node->inputs[0]) > 1;
+  switch (node->type) {
+  case LS_OP_DENSE:
+  case LS_OP_MATMUL:
+    return rows_of_product(self, node);
+  case LS_OP_CONVOLUTION:
+  case LS_OP_CONV_BIAS_ACT:
+  case LS_OP_CONV_GRAD_INPUT:
+  case LS_OP_CONV_POOL_MAX:
+    return (rows){0, 1};
+  case LS_OP_LAYER_NORM:
+  case LS_OP_RMS_NORM:
+  case LS_OP_BATCH_NORM_INFERENCE:
+    return has_rows ? (rows){0, 1} : none;
+  case LS_OP_CONV_POOL_GRAD_INPUT:
+    return (rows){0, node->num_inputs - 1};
+  case LS_OP_GATHER:
+    return ls_node_int(node, "axis", 0) == 0 ? (rows){1, 1} : none;
+  case LS_OP_REDUCE_SUM:
+  case LS_OP_REDUCE_MAX:
+  case LS_OP_REDUCE_MIN:
+    return keeps_rows(node, "axes") ? all : none;
+  case LS_OP_SOFTMAX:
+  case LS_OP_LOG_SOFTMAX:
+  case LS_OP_CROSS_ENTROPY:
+  case LS_OP_CROSS_ENTROPY_GRAD:
+    return has_rows ? all : none;
+  case LS_OP_REDUCE_WINDOW:
+  case LS_OP_POOL_MAX:
+  case LS_OP_WINDOW_SUM_GRAD:
+  case LS_OP_WINDOW_MAX_GRAD:
+  case LS_OP_WINDOW_MAX_PICK:
+  case LS_OP_GELU_AGAIN:
+  case LS_OP_ATTENTION:
+  case LS_OP_ATTENTION_GRAD:
+    return all;
+  default:
+    return none;
+  }
+}
+
+static bool is_row_operand(const rows *r, uint32_t input) {
+  return input >= r->first && input < r->first + r->count;
+}
+
+// Multiplies dimension 0 by the number of replicas.
+static void join_rows(const ls_cpu_batched *self, ls_type *type) {
+  type->shape.dim[0] *= self->lanes;
+}
+
+// Fills in the types of all replicas' rows; false: that is not what they are.
+static bool join_types(const ls_cpu_batched *self, const ls_node *node,
+                       const rows *r, ls_type *in, ls_type *out) {
+  if (r->count == 0) return false;
+  const ls_type first = ls_graph_type(self->graph, node->inputs[r->first]);
+  for (uint32_t i = 0; i < node->num_inputs; ++i) {
+    in[i] = ls_graph_type(self->graph, node->inputs[i]);
+    const bool is_scalar = in[i].shape.rank == 0;
+    const bool differs = ls_cpu_batched_varies(self, node->inputs[i]);
+    if (!is_row_operand(r, i) || is_scalar) {
+      if (differs) return false;
+      continue;
+    }
+    if (in[i].shape.dim[0] != first.shape.dim[0]) return false;
+    join_rows(self, &in[i]);
+  }
+  for (uint32_t i = 0; i < node->num_outputs; ++i) {
+    out[i] = node->outputs[i];
+    if (out[i].shape.rank == 0 || out[i].shape.dim[0] != first.shape.dim[0])
+      return false;
+    join_rows(self, &out[i]);
+  }
+  return first.shape.rank > 0 && first.shape.dim[0] > 0;
+}
+
+// ---- Nodes -----------------------------------------------------------------
+static void emit_varying(ls_cpu_batched *self, const ls_node *node) {
+  ls_cpu_compiler *compiler = self->compiler;
+  ls_arena *temp = &compiler->temp;
+  const uint32_t count = node->num_inputs;
+  ls_type *in = ls_arena_new_array(temp, ls_type, count);
+  ls_type *out = ls_arena_new_array(temp, ls_type, node->num_outputs);
+  uint32_t *inputs = ls_arena_new_array(temp, uint32_t, count);
+  bool *is_whole = ls_arena_new_array(temp, bool, count);
+  if (in == NULL || out == NULL || inputs == NULL || is_whole == NULL) {
+    ls_cpu_fail(compiler, ls_out_of_memory());
+    return;
+  }
+  const rows r = rows_of(self, node);
+  const bool joins = join_types(self, node, &r, in, out);
+  for (uint32_t i = 0; i < count; ++i) {
+    const ls_type type = ls_graph_type(self->graph, node->inputs[i]);
+    is_whole[i] = !ls_cpu_batched_varies(self, node->inputs[i]);
+    const bool repeats =
+        joins && is_whole[i] && is_row_operand(&r, i) && type.shape.rank > 0;
+    inputs[i] = repeats ? repeat(self, node, node->inputs[i])
+                        : ls_cpu_batched_storage(self, node->inputs[i]);
+    if (!joins) in[i] = type;
+  }
+  ls_cpu_use use;
+  ls_status status = ls_cpu_prepare_use(compiler, self->graph, node, in,
+                                        joins ? out : node->outputs, &use);
+  if (status != NULL) {
+    ls_cpu_fail_at(compiler, self->graph, node, status);
+    return;
+  }
+  use.inputs = inputs;
+  use.is_whole = is_whole;
+  use.lanes = joins ? 1 : self->lanes;
+  use.first = joins ? 0 : self->first;
+  ls_cpu_emit_use(compiler, self->scope, &use);
+}
+
+// Nothing is done: each result is its operand, once for each replica.
+static void emit_barrier(ls_cpu_batched *self, const ls_node *node) {
+  for (uint32_t i = 0; i < node->num_inputs; ++i) {
+    const uint64_t ref = node->inputs[i];
+    ls_cpu_bind_ref(self->compiler, self->scope, ls_ref(node->id, i),
+                    ls_cpu_batched_varies(self, ref)
+                        ? ls_cpu_batched_storage(self, ref)
+                        : repeat(self, node, ref));
+  }
+}
+
+// ---- A class ---------------------------------------------------------------
+static ls_status find_arguments(ls_cpu_batched *self,
+                                const ls_cpu_scope *outer) {
+  ls_arena *temp = &self->compiler->temp;
+  const ls_cpu_region *region = self->region;
+  const uint32_t replicas = (uint32_t)self->compiler->replicas;
+  self->parts = ls_arena_new_array(temp, uint32_t *, region->num_split);
+  self->is_lined_up = ls_arena_new_array(temp, bool, region->num_split);
+  if (self->parts == NULL || self->is_lined_up == NULL)
+    return ls_out_of_memory();
+  for (uint32_t s = 0; s < region->num_split; ++s) {
+    self->parts[s] = ls_arena_new_array(temp, uint32_t, self->lanes);
+    if (self->parts[s] == NULL) return ls_out_of_memory();
+    for (uint32_t r = 0; r < self->lanes; ++r)
+      self->parts[s][r] =
+          ls_cpu_storage_of(self->compiler, outer,
+                            region->op->inputs[s * replicas + self->first + r]);
+    if (self->lanes > 1) continue;
+    // Nothing is to be lined up.
+    self->is_lined_up[s] = true;
+    ls_cpu_bind_ref(self->compiler, self->scope, self->graph->parameters[s],
+                    self->parts[s][0]);
+  }
+  return ls_ok();
+}
+
+static void deal_results(ls_cpu_batched *self) {
+  const ls_cpu_region *region = self->region;
+  const uint32_t replicas = (uint32_t)self->compiler->replicas;
+  for (uint32_t g = 0; g < region->num_gathered; ++g) {
+    if (!region->is_gathered[g]) continue;
+    const uint64_t ref = self->graph->results[g];
+    const size_t size = ls_cpu_ref_size(self->graph, ref);
+    uint32_t *parts = region->gathered + (size_t)g * replicas + self->first;
+    for (uint32_t r = 0; r < self->replicas; ++r)
+      parts[r] = ls_cpu_new_shared(self->compiler, size);
+    const bool varies = ls_cpu_batched_varies(self, ref);
+    const uint32_t all = ls_cpu_batched_storage(self, ref);
+    emit_copies(
+        self, region->op,
+        &(copies){"deal", varies ? ls_cpu_deal_loop : ls_cpu_deal_one_loop,
+                  size, self->replicas, &all, parts, 1, self->replicas});
+  }
+}
+
+// What shared code has computed, in the first class.
+static void bind_twin(ls_cpu_classes *all, ls_cpu_batched *self,
+                      const ls_node *node, uint32_t twin) {
+  const ls_cpu_batched *first = &all->items[0];
+  if (node->type == LS_OP_PARAMETER) return;
+  for (unsigned i = 0; i < node->num_outputs; ++i)
+    ls_cpu_bind_ref(
+        self->compiler, self->scope, ls_ref(node->id, i),
+        ls_cpu_storage_of(self->compiler, first->scope,
+                          ls_ref(first->graph->nodes[twin]->id, i)));
+}
+
+static bool is_met(const ls_cpu_batched *self, const ls_node *node) {
+  if ((ls_node_info(node)->traits & LS_OP_MERGE) == 0) return false;
+  for (uint32_t m = 0; m < self->region->num_merges; ++m)
+    if (self->body->merges[m] == node) return true;
+  return false;
+}
+
+static void emit_one(ls_cpu_classes *all, ls_cpu_batched *self,
+                     uint32_t position) {
+  const ls_node *node = self->graph->nodes[position];
+  const uint32_t twin = self->body->twins[position];
+  if (self->is_merged[position] || is_met(self, node)) return;
+  if (self != all->items && twin != LS_NO_TWIN &&
+      node->type != LS_OP_CONSTANT) {
+    if (self->needs[position]) bind_twin(all, self, node, twin);
+  } else if (!self->varies[position] || node->type == LS_OP_PARAMETER) {
+    ls_cpu_emit_node(self->compiler, self->scope, node);
+  } else if (node->type == LS_OP_BARRIER) {
+    emit_barrier(self, node);
+  } else {
+    emit_varying(self, node);
+  }
+}
+
+// All classes, up to what a merge needs of each.
+static void emit_up_to(ls_cpu_classes *all, const ls_cpu_addend *until) {
+  for (uint32_t k = 0; k < all->count; ++k) {
+    ls_cpu_batched *self = &all->items[k];
+    const size_t end = until == NULL ? self->graph->num_nodes : until[k].before;
+    while (self->emitted < end && !ls_cpu_failed(all->compiler))
+      emit_one(all, self, self->emitted++);
+  }
+}
+
+// ---- The op ----------------------------------------------------------------
+bool ls_cpu_emit_batched(ls_cpu_compiler *compiler, ls_cpu_region *region,
+                         const ls_cpu_scope *outer) {
+  ls_cpu_classes all;
+  if (!ls_cpu_plan_classes(compiler, region, &all))
+    return ls_cpu_failed(compiler);
+  for (uint32_t k = 0; k < all.count; ++k) {
+    const ls_status status = find_arguments(&all.items[k], outer);
+    if (!ls_status_is_ok(status)) {
+      ls_cpu_fail(compiler, status);
+      return true;
+    }
+  }
+  for (uint32_t e = 0; e < region->num_merges && !ls_cpu_failed(compiler);
+       ++e) {
+    const uint32_t m = all.order[e];
+    emit_up_to(&all, &all.addends[m * all.count]);
+    ls_cpu_merge_batched(&all, m);
+  }
+  emit_up_to(&all, NULL);
+  for (uint32_t k = 0; k < all.count && !ls_cpu_failed(compiler); ++k)
+    deal_results(&all.items[k]);
+  return true;
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Whether replicas can go side by side. Those of one class do; classes go one
+// behind the other up to each merge, to which all of them contribute.
+#include "base/runtime_internal.h"
+#include "engine/cpu/compile/batching.h"
+#include "engine/cpu/kernels/batched.h"
+
+// More classes are rare, and lanes share their threads better.
+enum { MOST_CLASSES = 4 };
+
+// ---- Nodes -----------------------------------------------------------------
+static bool can_run(const ls_node *node) {
+  if (!node->varying || node->type == LS_OP_PARAMETER ||
+      node->type == LS_OP_CONSTANT || node->type == LS_OP_BARRIER)
+    return true;
+  return node->num_regions == 0 && node->type != LS_OP_HOST &&
+         ls_kernel_prepare_of(node->type) != NULL &&
+         (ls_node_info(node)->traits & LS_OP_MERGE) == 0 &&
+         node->num_inputs + node->num_outputs < LS_CPU_SPREAD_OPERANDS;
+}
+
+static bool all_can_run(const ls_graph *graph) {
+  for (size_t i = 0; i < graph->num_nodes; ++i)
+    if (!can_run(graph->nodes[i])) return false;
+  return true;
+}
+
+// Whether a node's value follows from the replica it runs on.
+static bool is_own(const ls_node *node) {
+  const unsigned traits = ls_node_info(node)->traits;
+  return (traits & LS_OP_VARYING) != 0 ||
+         ((traits & LS_OP_RANDOM) != 0 &&
+          !ls_node_int(node, "same_on_all_replicas", 0));
+}
+
+// Whether all replicas of a class do the same: they have no examples, and
+// nothing else of their own.
+static bool are_alike(const ls_cpu_region *region, const ls_graph *graph) {
+  for (uint32_t s = 0; s < region->num_split; ++s)
+    if (ls_shape_num_elements(
+            ls_graph_type(graph, graph->parameters[s]).shape) != 0)
+      return false;
+  for (size_t i = 0; i < graph->num_nodes; ++i)
+    if (graph->nodes[i]->varying && is_own(graph->nodes[i])) return false;
+  return true;
+}
+
+// What has a value for each lane: with one class it is what differs between
+// replicas, else what differs between those of the class.
+static void mark_varying(ls_cpu_batched *self) {
+  const ls_graph *graph = self->graph;
+  const bool alone = self->region->num_bodies == 1;
+  for (size_t i = 0; i < graph->num_nodes; ++i) {
+    const ls_node *node = graph->nodes[i];
+    bool varies = node->varying && is_own(node);
+    if (node->type == LS_OP_PARAMETER) varies = self->lanes == self->replicas;
+    for (uint32_t n = 0; n < node->num_inputs; ++n)
+      varies = varies || ls_cpu_batched_varies(self, node->inputs[n]);
+    self->varies[i] = node->varying && (alone || varies);
+  }
+}
+
+// ---- Classes ---------------------------------------------------------------
+// Its replicas come one behind the other: from which one on.
+static bool find_first(const ls_cpu_region *region, uint32_t k,
+                       uint32_t replicas, uint32_t *out_first) {
+  uint32_t first = 0;
+  while (first < replicas && region->classes[first] != k)
+    ++first;
+  *out_first = first;
+  for (uint32_t i = 0; i < region->bodies[k].num_lanes; ++i)
+    if (first + i >= replicas || region->classes[first + i] != k) return false;
+  return true;
+}
+
+static ls_status init_class(ls_cpu_classes *all, uint32_t k) {
+  ls_arena *temp = &all->compiler->temp;
+  ls_cpu_body *body = &all->region->bodies[k];
+  ls_cpu_batched *self = &all->items[k];
+  const size_t count = body->graph->num_nodes;
+  self->compiler = all->compiler;
+  self->region = all->region;
+  self->body = body;
+  self->graph = body->graph;
+  self->scope = &body->scope;
+  self->replicas = body->num_lanes;
+  self->lanes = all->count > 1 && are_alike(all->region, body->graph)
+                    ? 1
+                    : self->replicas;
+  self->varies = ls_arena_new_array(temp, bool, count);
+  self->is_merged = ls_arena_new_array(temp, bool, count);
+  self->needs = ls_arena_new_array(temp, bool, count);
+  if (self->varies == NULL || self->is_merged == NULL || self->needs == NULL)
+    return ls_out_of_memory();
+  mark_varying(self);
+  return ls_ok();
+}
+
+// What of the shared code's values the class reads.
+static void find_needs(ls_cpu_batched *self) {
+  const ls_graph *graph = self->graph;
+  const ls_cpu_region *region = self->region;
+  for (size_t i = 0; i < graph->num_nodes; ++i)
+    for (uint32_t n = 0;
+         self->body->twins[i] == LS_NO_TWIN && n < graph->nodes[i]->num_inputs;
+         ++n)
+      self->needs[ls_graph_position(
+          graph, ls_ref_id(graph->nodes[i]->inputs[n]))] = true;
+  for (uint32_t m = 0; m < region->num_merges; ++m)
+    self->needs[ls_graph_position(
+        graph, ls_ref_id(self->body->merges[m]->inputs[0]))] = true;
+  for (uint32_t g = 0; g < region->num_gathered; ++g)
+    self->needs[ls_graph_position(graph, ls_ref_id(graph->results[g]))] = true;
+}
+
+// ---- The order of emission -------------------------------------------------
+static void count_uses(const ls_graph *graph, uint32_t *uses) {
+  for (size_t i = 0; i < graph->num_nodes; ++i)
+    for (uint32_t n = 0; n < graph->nodes[i]->num_inputs; ++n)
+      ++uses[ls_graph_position(graph, ls_ref_id(graph->nodes[i]->inputs[n]))];
+  for (size_t i = 0; i < graph->num_results; ++i)
+    ++uses[ls_graph_position(graph, ls_ref_id(graph->results[i]))];
+}
+
+// Merges by their places in the first class.
+static void sort_merges(ls_cpu_classes *self) {
+  for (uint32_t m = 0; m < self->region->num_merges; ++m) {
+    uint32_t at = m;
+    while (at > 0 && self->addends[self->order[at - 1] * self->count].before >
+                         self->addends[m * self->count].before) {
+      self->order[at] = self->order[at - 1];
+      --at;
+    }
+    self->order[at] = m;
+  }
+}
+
+static ls_status find_merges(ls_cpu_classes *self) {
+  ls_arena *temp = &self->compiler->temp;
+  const uint32_t merges = self->region->num_merges;
+  uint32_t **uses = ls_arena_new_array(temp, uint32_t *, self->count);
+  self->addends = ls_arena_new_array(temp, ls_cpu_addend, merges * self->count);
+  self->order = ls_arena_new_array(temp, uint32_t, merges);
+  if (uses == NULL || self->addends == NULL || self->order == NULL)
+    return ls_out_of_memory();
+  for (uint32_t k = 0; k < self->count; ++k) {
+    const ls_graph *graph = self->items[k].graph;
+    uses[k] = ls_arena_new_array(temp, uint32_t, graph->num_nodes);
+    if (uses[k] == NULL) return ls_out_of_memory();
+    count_uses(graph, uses[k]);
+  }
+  for (uint32_t m = 0; m < merges; ++m)
+    ls_cpu_find_addends(self, uses, m);
+  sort_merges(self);
+  return ls_ok();
+}
+
+// Whether nodes of class k from `from` to `to` find what they need when they
+// are emitted: shared code's values, of which `shared` nodes have been, and
+// merges.
+static bool finds_all(const ls_cpu_classes *self, uint32_t k, size_t from,
+                      size_t to, size_t shared, const bool *is_done) {
+  const ls_cpu_batched *class = &self->items[k];
+  for (size_t i = from; i < to; ++i) {
+    const ls_node *node = class->graph->nodes[i];
+    const uint32_t twin = class->body->twins[i];
+    if (k > 0 && twin != LS_NO_TWIN && class->needs[i] && twin >= shared &&
+        node->type != LS_OP_PARAMETER && node->type != LS_OP_CONSTANT &&
+        (ls_node_info(node)->traits & LS_OP_MERGE) == 0)
+      return false;
+    if (ls_node_info(node)->traits & LS_OP_MERGE)
+      for (uint32_t m = 0; m < self->region->num_merges; ++m)
+        if (class->body->merges[m] == node && !is_done[m]) return false;
+  }
+  return true;
+}
+
+// Goes through the emission: whether every class finds all.
+static bool is_in_order(const ls_cpu_classes *self) {
+  ls_arena *temp = &self->compiler->temp;
+  const uint32_t merges = self->region->num_merges;
+  bool *is_done = ls_arena_new_array(temp, bool, merges);
+  size_t at[MOST_CLASSES] = {0};
+  if (is_done == NULL) return false;
+  for (uint32_t e = 0; e <= merges; ++e)
+    for (uint32_t k = 0; k < self->count; ++k) {
+      const uint32_t m = e < merges ? self->order[e] : 0;
+      const size_t to = e < merges ? self->addends[m * self->count + k].before
+                                   : self->items[k].graph->num_nodes;
+      if (!finds_all(self, k, at[k], to, at[0], is_done)) return false;
+      if (to > at[k]) at[k] = to;
+      if (e < merges && k + 1 == self->count) is_done[m] = true;
+    }
+  return true;
+}
+
+bool ls_cpu_plan_classes(ls_cpu_compiler *compiler, ls_cpu_region *region,
+                         ls_cpu_classes *out) {
+  *out = (ls_cpu_classes){
+      .compiler = compiler, .region = region, .count = region->num_bodies};
+  const uint32_t replicas = (uint32_t)compiler->replicas;
+  if (replicas < 2 || out->count > MOST_CLASSES ||
+      compiler->out->trunk != NULL ||
+      ls_debug_lanes(compiler->out->backend->runtime) != LS_LANES_TOGETHER)
+    return false;
+  out->items = ls_arena_new_array(&compiler->temp, ls_cpu_batched, out->count);
+  if (out->items == NULL) {
+    ls_cpu_fail(compiler, ls_out_of_memory());
+    return false;
+  }
+  for (uint32_t k = 0; k < out->count; ++k) {
+    if (!all_can_run(region->bodies[k].graph) ||
+        !find_first(region, k, replicas, &out->items[k].first))
+      return false;
+    const ls_status status = init_class(out, k);
+    if (!ls_status_is_ok(status)) {
+      ls_cpu_fail(compiler, status);
+      return false;
+    }
+    find_needs(&out->items[k]);
+  }
+  const ls_status status = find_merges(out);
+  if (ls_status_is_ok(status)) return is_in_order(out);
+  ls_cpu_fail(compiler, status);
+  return false;
+}

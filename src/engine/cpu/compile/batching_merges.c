@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Merges of replicas that go side by side: of what lies one behind the other,
+// or of an argument's parts, or of products that no replica stores.
+#include <math.h>
+
+#include "engine/cpu/compile/batching.h"
+#include "engine/cpu/kernels/batched.h"
+#include "engine/cpu/product/products.h"
+
+// Elements of a product from which on it matters, and how many times that its
+// operands may be for it to be summed while it is multiplied.
+enum { LEAST_ELEMENTS = 4096, MOST_OPERANDS = 2 };
+
+static const ls_node *merge_of(const ls_cpu_batched *self, uint32_t m) {
+  return self->body->merges[m];
+}
+
+static const ls_node *operand_of(const ls_cpu_batched *self, uint32_t m) {
+  return ls_graph_node_of(self->graph, merge_of(self, m)->inputs[0]);
+}
+
+static size_t place_of(const ls_cpu_batched *self, const ls_node *node) {
+  return ls_graph_position(self->graph, node->id);
+}
+
+// Whether a merge is a sum or mean of floats that are added as they are.
+static bool is_sum(const ls_node *merge, bool *out_mean) {
+  const ls_attr *attr = ls_node_attr(merge, "reduce");
+  const char *reduce = attr == NULL ? "sum" : attr->as.string;
+  const ls_dtype dtype = merge->outputs[0].dtype;
+  *out_mean = strcmp(reduce, "mean") == 0;
+  return merge->type == LS_OP_ALL_REDUCE &&
+         (*out_mean || strcmp(reduce, "sum") == 0) &&
+         (dtype == LS_DTYPE_F32 || dtype == LS_DTYPE_F64);
+}
+
+// ---- What classes come with ------------------------------------------------
+// The scalar that a node is, if it is a constant.
+static bool is_scalar(const ls_node *node, double *out_value) {
+  if (node->type != LS_OP_CONSTANT || node->outputs[0].shape.rank != 0)
+    return false;
+  *out_value = ls_array_f64(ls_node_attr(node, "value")->as.array, 0);
+  return true;
+}
+
+// -0 everywhere: what replicas without examples give.
+static bool is_nothing(const ls_cpu_batched *self, const ls_node *node) {
+  double value = 0;
+  if (node->type == LS_OP_BROADCAST)
+    node = ls_graph_node_of(self->graph, node->inputs[0]);
+  return is_scalar(node, &value) && value == 0 && signbit(value);
+}
+
+// Whether a node is a product of what replicas have, whose operands are small
+// enough beside it.
+static bool is_product(const ls_cpu_batched *self, const ls_node *node) {
+  if (node->type != LS_OP_MATMUL || !ls_node_int(node, "transpose_a", 0) ||
+      ls_node_int(node, "transpose_b", 0))
+    return false;
+  int64_t operands = 0;
+  for (uint32_t i = 0; i < 2; ++i) {
+    const ls_shape shape = ls_graph_type(self->graph, node->inputs[i]).shape;
+    if (shape.rank != 2 || !ls_cpu_batched_varies(self, node->inputs[i]))
+      return false;
+    operands += ls_shape_num_elements(shape);
+  }
+  const int64_t size = ls_shape_num_elements(node->outputs[0].shape);
+  return size >= LEAST_ELEMENTS && operands <= MOST_OPERANDS * size;
+}
+
+// A product that nobody but the merge uses, and the number it is multiplied by.
+static void find_product(const ls_cpu_batched *self, const uint32_t *uses,
+                         const ls_node *node, ls_cpu_addend *out) {
+  if (uses[place_of(self, node)] != 1) return;
+  if (node->type == LS_OP_MUL) {
+    const ls_node *factor = ls_graph_node_of(self->graph, node->inputs[1]);
+    if (!is_scalar(factor, &out->scale)) return;
+    out->scales = out->scale != 1;  // Which changes nothing.
+    node = ls_graph_node_of(self->graph, node->inputs[0]);
+    if (uses[place_of(self, node)] != 1) return;
+  }
+  if (!is_product(self, node)) return;
+  out->kind = LS_CPU_COMES_PRODUCT;
+  out->product = node;
+  out->before = (uint32_t)place_of(self, node);
+}
+
+static ls_cpu_addend addend_of(const ls_cpu_batched *self, const uint32_t *uses,
+                               uint32_t m) {
+  const ls_node *operand = operand_of(self, m);
+  ls_cpu_addend made = {.before = (uint32_t)place_of(self, merge_of(self, m))};
+  if (is_nothing(self, operand))
+    made = (ls_cpu_addend){.kind = LS_CPU_COMES_NOTHING};
+  else
+    find_product(self, uses, operand, &made);
+  return made;
+}
+
+// What the merge computes itself, nobody else does.
+static void mark_merged(ls_cpu_batched *self, const uint32_t *uses, uint32_t m,
+                        const ls_cpu_addend *c) {
+  const size_t operand = place_of(self, operand_of(self, m));
+  if (c->kind == LS_CPU_COMES_VALUE || uses[operand] != 1) return;
+  self->is_merged[operand] = true;
+  if (c->product != NULL) self->is_merged[place_of(self, c->product)] = true;
+}
+
+void ls_cpu_find_addends(ls_cpu_classes *self, uint32_t *const *uses,
+                         uint32_t m) {
+  ls_cpu_addend *all = &self->addends[m * self->count];
+  bool mean = false, has_value = false, has_product = false;
+  const bool sums = is_sum(merge_of(&self->items[0], m), &mean);
+  for (uint32_t k = 0; k < self->count; ++k) {
+    all[k] = addend_of(&self->items[k], uses[k], m);
+    has_value |= all[k].kind == LS_CPU_COMES_VALUE;
+    has_product |= all[k].kind == LS_CPU_COMES_PRODUCT;
+  }
+  for (uint32_t k = 0; k < self->count; ++k) {
+    const bool is_value = !sums || (all[k].kind == LS_CPU_COMES_PRODUCT
+                                        ? has_value
+                                        : !has_value && !has_product);
+    if (is_value)
+      all[k] =
+          (ls_cpu_addend){.before = (uint32_t)place_of(
+                              &self->items[k], merge_of(&self->items[k], m))};
+    mark_merged(&self->items[k], uses[k], m, &all[k]);
+  }
+}
+
+// ---- Sums of products ------------------------------------------------------
+static void emit_products(ls_cpu_classes *self, uint32_t m, uint32_t result) {
+  ls_cpu_compiler *compiler = self->compiler;
+  const ls_node *merge = merge_of(&self->items[0], m);
+  const ls_cpu_addend *all = &self->addends[m * self->count];
+  ls_cpu_products products = {.dtype = merge->outputs[0].dtype,
+                              .m = merge->outputs[0].shape.dim[0],
+                              .n = merge->outputs[0].shape.dim[1],
+                              .replicas = (uint32_t)compiler->replicas,
+                              .parts = ls_arena_new_array(&compiler->out->arena,
+                                                          ls_cpu_product_part,
+                                                          self->count)};
+  uint32_t *in = ls_arena_new_array(&compiler->temp, uint32_t, 2 * self->count);
+  if (products.parts == NULL || in == NULL) {
+    ls_cpu_fail(compiler, ls_out_of_memory());
+    return;
+  }
+  is_sum(merge, &products.mean);
+  size_t bytes = ls_cpu_type_size(merge->outputs[0]);
+  for (uint32_t k = 0; k < self->count; ++k) {
+    if (all[k].kind == LS_CPU_COMES_NOTHING) continue;
+    ls_cpu_batched *class = &self->items[k];
+    const ls_node *product = all[k].product;
+    const ls_shape shape =
+        ls_graph_type(class->graph, product->inputs[0]).shape;
+    const uint32_t at = products.num_parts++;
+    products.parts[at] = (ls_cpu_product_part){.first = class->first,
+                                               .replicas = class->replicas,
+                                               .k = shape.dim[0],
+                                               .scale = all[k].scale,
+                                               .scales = all[k].scales};
+    for (uint32_t i = 0; i < 2; ++i) {
+      in[2 * at + i] = ls_cpu_batched_storage(class, product->inputs[i]);
+      bytes += class->lanes * ls_cpu_ref_size(class->graph, product->inputs[i]);
+    }
+  }
+  ls_kernel_plan plan = {.kernels = compiler->kernels,
+                         .arena = &compiler->out->arena};
+  const ls_status status = ls_cpu_products_prepare(&products, &plan);
+  if (!ls_status_is_ok(status)) {
+    ls_cpu_fail_at(compiler, self->items[0].graph, merge, status);
+    return;
+  }
+  ls_cpu_emit_extra(compiler, &(ls_cpu_extra){.node = merge,
+                                              .kind = "sum of products",
+                                              .loop = plan.loop,
+                                              .params = plan.params,
+                                              .blocks = plan.blocks,
+                                              .flops = plan.flops,
+                                              .bytes = bytes,
+                                              .in = in,
+                                              .num_in = 2 * products.num_parts,
+                                              .out = &result,
+                                              .num_out = 1});
+  ls_cpu_need_scratch(compiler, plan.scratch);
+  compiler->out->facts.flops += plan.flops * compiler->trips;
+}
+
+// ---- Other merges ----------------------------------------------------------
+// Where the contributions of all replicas lie: operands, and which part of its
+// operand each one is.
+typedef struct sources {
+  uint32_t *operands;
+  uint32_t count;
+  ls_cpu_part *parts;  // One a replica.
+} sources;
+
+// Those of a class, behind what others have.
+static void add_sources(ls_cpu_batched *self, uint64_t ref, sources *to) {
+  const uint32_t argument = ls_cpu_batched_argument(self, ref);
+  const bool apart = argument != LS_CPU_NONE && !self->is_lined_up[argument];
+  const bool varies = ls_cpu_batched_varies(self, ref);
+  const uint32_t first = to->count;
+  if (apart)
+    for (uint32_t i = 0; i < self->lanes; ++i)
+      to->operands[to->count++] = self->parts[argument][i];
+  else
+    to->operands[to->count++] = ls_cpu_batched_storage(self, ref);
+  for (uint32_t i = 0; i < self->replicas; ++i) {
+    const uint32_t lane = varies && self->lanes > 1 ? i : 0;
+    to->parts[self->first + i] =
+        apart ? (ls_cpu_part){first + lane, 0} : (ls_cpu_part){first, lane};
+  }
+}
+
+static bool find_sources(ls_cpu_classes *self, uint32_t m, sources *out) {
+  ls_cpu_compiler *compiler = self->compiler;
+  const uint32_t replicas = (uint32_t)compiler->replicas;
+  *out = (sources){
+      .operands = ls_arena_new_array(&compiler->temp, uint32_t, replicas),
+      .parts =
+          ls_arena_new_array(&compiler->out->arena, ls_cpu_part, replicas)};
+  if (out->operands == NULL || out->parts == NULL) {
+    ls_cpu_fail(compiler, ls_out_of_memory());
+    return false;
+  }
+  for (uint32_t k = 0; k < self->count; ++k) {
+    ls_cpu_batched *class = &self->items[k];
+    if (self->addends[m * self->count + k].kind == LS_CPU_COMES_NOTHING)
+      for (uint32_t i = 0; i < class->replicas; ++i)
+        out->parts[class->first + i].operand = LS_CPU_NO_PART;
+    else
+      add_sources(class, merge_of(class, m)->inputs[0], out);
+  }
+  return true;
+}
+
+static void emit_tree(ls_cpu_classes *self, uint32_t m, uint32_t result) {
+  ls_cpu_compiler *compiler = self->compiler;
+  const ls_node *merge = merge_of(&self->items[0], m);
+  const ls_type type = merge->outputs[0];
+  ls_cpu_tree *tree = ls_arena_new(&compiler->out->arena, ls_cpu_tree);
+  sources from;
+  if (tree == NULL) {
+    ls_cpu_fail(compiler, ls_out_of_memory());
+    return;
+  }
+  if (!find_sources(self, m, &from)) return;
+  *tree = (ls_cpu_tree){.dtype = type.dtype,
+                        .count = ls_shape_num_elements(type.shape),
+                        .replicas = (uint32_t)compiler->replicas,
+                        .kernels = compiler->kernels,
+                        .parts = from.parts};
+  is_sum(merge, &tree->mean);
+  uint32_t *there = ls_arena_new_array(&compiler->out->arena, uint32_t,
+                                       (size_t)tree->replicas + 1);
+  if (there == NULL) {
+    ls_cpu_fail(compiler, ls_out_of_memory());
+    return;
+  }
+  for (uint32_t r = 0; r < tree->replicas; ++r)
+    there[r + 1] = there[r] + (from.parts[r].operand != LS_CPU_NO_PART);
+  tree->there = there;
+  ls_cpu_need_scratch(compiler, ls_cpu_tree_scratch(tree));
+  ls_cpu_emit_extra(compiler,
+                    &(ls_cpu_extra){.node = merge,
+                                    .loop = ls_cpu_tree_loop,
+                                    .params = tree,
+                                    .blocks = ls_cpu_tree_blocks(tree),
+                                    .bytes = (there[tree->replicas] + 1) *
+                                             ls_cpu_type_size(type),
+                                    .in = from.operands,
+                                    .num_in = from.count,
+                                    .out = &result,
+                                    .num_out = 1});
+}
+
+// Whatever else there is: step by step.
+static void emit_any(ls_cpu_classes *self, uint32_t m, uint32_t result) {
+  ls_cpu_compiler *compiler = self->compiler;
+  ls_arena *arena = &compiler->out->arena;
+  const ls_node *merge = merge_of(&self->items[0], m);
+  ls_cpu_merge_all *all = ls_arena_new(arena, ls_cpu_merge_all);
+  size_t *strides =
+      ls_arena_new_array(arena, size_t, (size_t)compiler->replicas);
+  ls_cpu_merge *steps = NULL;
+  sources from;
+  ls_status status =
+      all == NULL || strides == NULL
+          ? ls_out_of_memory()
+          : ls_cpu_merge_prepare(compiler->kernels, arena, merge,
+                                 merge->outputs[0], compiler->replicas, &steps);
+  if (!ls_status_is_ok(status)) {
+    ls_cpu_fail_at(compiler, self->items[0].graph, merge, status);
+    return;
+  }
+  if (!find_sources(self, m, &from)) return;
+  for (uint32_t k = 0; k < self->count; ++k)
+    for (uint32_t i = 0; i < self->items[k].replicas; ++i)
+      strides[self->items[k].first + i] = ls_cpu_ref_size(
+          self->items[k].graph, merge_of(&self->items[k], m)->inputs[0]);
+  *all = (ls_cpu_merge_all){
+      .merge = steps, .parts = from.parts, .strides = strides};
+  ls_cpu_need_scratch(compiler, steps->scratch);
+  const uint32_t depth = ls_cpu_merge_depth((uint32_t)compiler->replicas);
+  const uint32_t outputs[] = {
+      result,
+      ls_cpu_new_shared(compiler, steps->stride * depth),
+      ls_cpu_new_shared(compiler, steps->widen.loop == NULL ? 0 : steps->bytes),
+  };
+  ls_cpu_emit_extra(compiler, &(ls_cpu_extra){.node = merge,
+                                              .loop = ls_cpu_merge_all_loop,
+                                              .params = all,
+                                              .blocks = 1,
+                                              .in = from.operands,
+                                              .num_in = from.count,
+                                              .out = outputs,
+                                              .num_out = 3});
+}
+
+static bool has_product(const ls_cpu_classes *self, uint32_t m) {
+  for (uint32_t k = 0; k < self->count; ++k)
+    if (self->addends[m * self->count + k].kind == LS_CPU_COMES_PRODUCT)
+      return true;
+  return false;
+}
+
+void ls_cpu_merge_batched(ls_cpu_classes *self, uint32_t m) {
+  ls_cpu_compiler *compiler = self->compiler;
+  const ls_node *merge = merge_of(&self->items[0], m);
+  const uint32_t result =
+      ls_cpu_new_shared(compiler, ls_cpu_type_size(merge->outputs[0]));
+  for (uint32_t k = 0; k < self->count; ++k)
+    ls_cpu_bind_ref(compiler, self->items[k].scope,
+                    ls_ref(merge_of(&self->items[k], m)->id, 0), result);
+  bool mean = false;
+  if (has_product(self, m))
+    emit_products(self, m, result);
+  else if (is_sum(merge, &mean))
+    emit_tree(self, m, result);
+  else
+    emit_any(self, m, result);
+}

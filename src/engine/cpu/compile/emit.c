@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Emission: from the nodes of a lowered graph to instructions on storages.
+#include "engine/cpu/compile/compile.h"
+
+#include "engine/cpu/kernels/batched.h"
+#include "engine/cpu/run/team.h"
+
+static void emit_constant(ls_cpu_compiler *self, ls_cpu_scope *scope,
+                          const ls_node *node) {
+  const ls_attr *value = ls_node_attr(node, "value");
+  if (value == NULL || value->kind != LS_ATTR_ARRAY) {
+    ls_cpu_fail(self, ls_internal("a constant without a value"));
+    return;
+  }
+  const uint32_t storage =
+      ls_cpu_new_base(self, LS_CPU_CONSTANT, 0, ls_array_size(value->as.array));
+  if (ls_cpu_failed(self)) return;
+  self->storages[storage].data = ls_array_data(value->as.array);
+  ls_cpu_bind_ref(self, scope, ls_ref(node->id, 0), storage);
+}
+
+// Nothing is done, in order: each result is its operand.
+static void emit_barrier(ls_cpu_compiler *self, ls_cpu_scope *scope,
+                         const ls_node *node) {
+  for (uint32_t i = 0; i < node->num_inputs; ++i)
+    ls_cpu_bind_ref(self, scope, ls_ref(node->id, i),
+                    ls_cpu_storage_of(self, scope, node->inputs[i]));
+}
+
+static bool is_direct(ls_math math) {
+  return math == LS_MATH_DIRECT || math == LS_MATH_BF16_DIRECT;
+}
+
+// What a prepare function is told.
+static ls_status make_kernel_plan(const ls_node *node, const ls_type *in,
+                                  const ls_type *out, const ls_backend *backend,
+                                  ls_arena *params, ls_kernel_plan *plan) {
+  *plan = (ls_kernel_plan){
+      .node = node,
+      .in = in,
+      .num_in = node->num_inputs,
+      .out = out,
+      .num_out = node->num_outputs,
+      .kernels = ls_cpu_backend_kernels(backend),
+      .fast = !is_direct(ls_runtime_math(backend->runtime)),
+      .arena = params,
+      .blocks = 1,
+  };
+  return ls_kernel_prepare_of(node->type)(plan);
+}
+
+static ls_type *input_types(const ls_graph *graph, const ls_node *node,
+                            ls_arena *temp) {
+  ls_type *in = ls_arena_new_array(temp, ls_type, node->num_inputs);
+  for (uint32_t i = 0; in != NULL && i < node->num_inputs; ++i) {
+    in[i] = ls_graph_type(graph, node->inputs[i]);
+  }
+  return in;
+}
+
+static ls_status no_kernel(const ls_graph *graph, const ls_node *node) {
+  char buffer[256];
+  return ls_unimplemented("the CPU engine does not run %s of type '%s'",
+                          ls_node_describe((ls_graph *)(uintptr_t)graph,
+                                           (ls_node *)(uintptr_t)node, buffer,
+                                           sizeof(buffer)),
+                          ls_node_info(node)->name);
+}
+
+// One step of a kernel: what it runs, which outputs it writes, and the storage
+// that the first of two steps leaves for the second.
+typedef struct kernel_step {
+  ls_kernel_loop loop;
+  int64_t blocks;
+  bool reads;           // The op's inputs.
+  unsigned begin, end;  // Outputs.
+  uint32_t from, to;    // The storage between the steps, or NONE.
+} kernel_step;
+
+static size_t line_up(size_t size) {
+  return (size + LS_CACHE_LINE - 1) & ~(size_t)(LS_CACHE_LINE - 1);
+}
+
+// Makes of the step one of all replicas, side by side: a block of a replica's
+// is a block.
+static void spread_step(ls_cpu_compiler *self, const ls_cpu_use *use,
+                        const kernel_step *step, uint32_t position) {
+  const ls_kernel_plan *plan = &use->plan;
+  ls_cpu_instruction *instruction = ls_cpu_at(self, position);
+  const size_t shared = line_up(plan->shared);
+  ls_cpu_spread *spread = NULL;
+  ls_status status = ls_cpu_spread_make(
+      &self->out->arena, step->loop, plan->params, step->blocks, use->lanes,
+      instruction->num_in, instruction->num_out, &spread);
+  if (status != NULL) {
+    ls_cpu_fail(self, status);
+    return;
+  }
+  spread->first = use->first;
+  size_t *stride = spread->strides;
+  for (size_t i = 0; step->reads && i < plan->num_in; ++i) {
+    *stride++ = use->is_whole[i] ? 0 : ls_cpu_type_size(plan->in[i]);
+  }
+  if (step->from != LS_CPU_NONE) *stride++ = shared;
+  for (unsigned i = step->begin; i < step->end; ++i) {
+    *stride++ = ls_cpu_type_size(plan->out[i]);
+  }
+  if (step->to != LS_CPU_NONE) *stride++ = shared;
+  instruction->loop = ls_cpu_spread_loop;
+  instruction->params = spread;
+  instruction->size = step->blocks * use->lanes;
+}
+
+static void emit_step(ls_cpu_compiler *self, ls_cpu_scope *scope,
+                      const ls_cpu_use *use, const kernel_step *step) {
+  const ls_kernel_plan *plan = &use->plan;
+  const ls_node *node = plan->node;
+  const uint32_t position = ls_cpu_emit(self, LS_CPU_KERNEL, node);
+  size_t bytes = plan->shared;
+  for (uint32_t i = 0; step->reads && i < node->num_inputs; ++i) {
+    ls_cpu_read(self, use->inputs[i]);
+    bytes += ls_cpu_type_size(plan->in[i]);
+  }
+  if (step->from != LS_CPU_NONE) ls_cpu_read(self, step->from);
+  for (unsigned i = step->begin; i < step->end; ++i) {
+    const size_t size = ls_cpu_type_size(plan->out[i]);
+    bytes += size;
+    const uint32_t storage = ls_cpu_new_storage(self, size * use->lanes);
+    ls_cpu_write(self, storage);
+    ls_cpu_bind_ref(self, scope, ls_ref(node->id, i), storage);
+  }
+  if (step->to != LS_CPU_NONE) ls_cpu_write(self, step->to);
+  if (ls_cpu_failed(self)) return;
+  ls_cpu_instruction *instruction = ls_cpu_at(self, position);
+  instruction->loop = step->loop;
+  instruction->params = plan->params;
+  instruction->size = step->blocks;
+  if (use->lanes > 1 || use->first > 0) spread_step(self, use, step, position);
+  const double flops = plan->flops * (double)use->lanes;
+  bytes *= use->lanes;
+  instruction->number = ls_cpu_team_gains(flops, bytes, instruction->size);
+  self->origins[position].note.bytes = bytes;
+  if (step->end == node->num_outputs)
+    self->origins[position].note.flops = flops;
+  if (step->begin == 0 && step->end > 0) {
+    self->origins[position].in_place[0] = plan->in_place;
+    self->origins[position].in_place[1] = plan->next_in_place;
+  }
+  self->origins[position].adds = plan->adds && step->loop == plan->loop;
+}
+
+static void emit_labels(ls_cpu_compiler *self, const ls_cpu_scope *scope,
+                        const ls_cpu_use *use) {
+  const ls_kernel_plan *plan = &use->plan;
+  const ls_type type = plan->in[plan->labels];
+  const bool is_whole = use->lanes == 1 || use->is_whole[plan->labels];
+  ls_cpu_labels *params = ls_arena_new(&self->out->arena, ls_cpu_labels);
+  if (params == NULL) {
+    ls_cpu_fail(self, ls_out_of_memory());
+    return;
+  }
+  *params = (ls_cpu_labels){.dtype = type.dtype,
+                            .count = ls_shape_num_elements(type.shape) *
+                                     (is_whole ? 1 : use->lanes),
+                            .num_classes = plan->num_classes};
+  const uint32_t position = ls_cpu_emit(self, LS_CPU_LABELS, plan->node);
+  ls_cpu_read(self, use->inputs[plan->labels]);
+  ls_cpu_label(self, scope->graph, plan->node);
+  if (!ls_cpu_failed(self)) ls_cpu_at(self, position)->params = params;
+}
+
+ls_status ls_cpu_prepare_use(ls_cpu_compiler *self, const ls_graph *graph,
+                             const ls_node *node, const ls_type *in,
+                             const ls_type *out, ls_cpu_use *use) {
+  if (ls_kernel_prepare_of(node->type) == NULL) return no_kernel(graph, node);
+  *use = (ls_cpu_use){.lanes = 1};
+  return make_kernel_plan(node, in, out, self->out->backend, &self->out->arena,
+                          &use->plan);
+}
+
+void ls_cpu_emit_use(ls_cpu_compiler *self, ls_cpu_scope *scope,
+                     const ls_cpu_use *use) {
+  const ls_kernel_plan *plan = &use->plan;
+  if (plan->alias) {
+    ls_cpu_bind_ref(self, scope, ls_ref(plan->node->id, 0), use->inputs[0]);
+    return;
+  }
+  if (plan->labels != 0) emit_labels(self, scope, use);
+  kernel_step step = {.loop = plan->loop,
+                      .blocks = plan->blocks,
+                      .reads = !plan->only_shared,
+                      .begin = plan->first_outputs,
+                      .end = plan->node->num_outputs,
+                      .from = LS_CPU_NONE,
+                      .to = LS_CPU_NONE};
+  if (plan->first != NULL) {
+    step.from = ls_cpu_new_storage(
+        self,
+        use->lanes > 1 ? line_up(plan->shared) * use->lanes : plan->shared);
+    const kernel_step first = {.loop = plan->first,
+                               .blocks = plan->first_blocks,
+                               .reads = true,
+                               .end = plan->first_outputs,
+                               .from = LS_CPU_NONE,
+                               .to = step.from};
+    emit_step(self, scope, use, &first);
+  }
+  emit_step(self, scope, use, &step);
+  ls_cpu_need_scratch(self, plan->scratch);
+  self->out->facts.flops += plan->flops * (double)use->lanes * self->trips;
+}
+
+static void emit_kernel(ls_cpu_compiler *self, ls_cpu_scope *scope,
+                        const ls_node *node) {
+  const ls_type *in = input_types(scope->graph, node, &self->temp);
+  uint32_t *inputs =
+      ls_arena_new_array(&self->temp, uint32_t, node->num_inputs);
+  if (in == NULL || inputs == NULL) {
+    ls_cpu_fail(self, ls_out_of_memory());
+    return;
+  }
+  for (uint32_t i = 0; i < node->num_inputs; ++i) {
+    inputs[i] = ls_cpu_storage_of(self, scope, node->inputs[i]);
+  }
+  ls_cpu_use use;
+  ls_status status =
+      ls_cpu_prepare_use(self, scope->graph, node, in, node->outputs, &use);
+  if (status != NULL) {
+    ls_cpu_fail_at(self, scope->graph, node, status);
+    return;
+  }
+  use.inputs = inputs;
+  ls_cpu_emit_use(self, scope, &use);
+}
+
+void ls_cpu_emit_node(ls_cpu_compiler *self, ls_cpu_scope *scope,
+                      const ls_node *node) {
+  if (ls_cpu_failed(self)) return;
+  switch (node->type) {
+  case LS_OP_PARAMETER:  // Bound by whoever emits its graph.
+    return;
+  case LS_OP_CONSTANT:
+    emit_constant(self, scope, node);
+    return;
+  case LS_OP_BARRIER:
+    emit_barrier(self, scope, node);
+    return;
+  case LS_OP_WHILE:
+    ls_cpu_emit_while(self, scope, node);
+    return;
+  case LS_OP_COND:
+    ls_cpu_emit_cond(self, scope, node);
+    return;
+  case LS_OP_STACK_NEW:
+  case LS_OP_STACK_PUSH:
+  case LS_OP_STACK_POP:
+    ls_cpu_emit_stack(self, scope, node);
+    return;
+  case LS_OP_HOST:
+    ls_cpu_emit_host(self, scope, node);
+    return;
+  case LS_OP_REPLICATE:
+    ls_cpu_emit_replicate(self, scope, node);
+    return;
+  case LS_OP_ALL_REDUCE:
+  case LS_OP_ALL_GATHER:
+    ls_cpu_emit_merge(self, scope, node);
+    return;
+  default:
+    emit_kernel(self, scope, node);
+    return;
+  }
+}
+
+void ls_cpu_emit_graph(ls_cpu_compiler *self, ls_cpu_scope *scope) {
+  for (size_t i = 0; i < scope->graph->num_nodes && !ls_cpu_failed(self); ++i) {
+    ls_cpu_emit_node(self, scope, scope->graph->nodes[i]);
+  }
+}

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Emission of loops, branches and host calls.
+//
+// Loops and branches are flattened into their stream:
+//
+//       carried = initial                   branch predicate -> else
+//       loop_begin                            then, results = its results
+//   top: loop_next -> end                     jump end
+//       condition; branch -> end         else: else, results = its results
+//       body; carried = its results      end:
+//       jump top
+//   end: loop_end
+#include "engine/cpu/compile/compile.h"
+
+// Whether a graph calls the host, at any depth.
+static bool calls_host(const ls_graph *graph) {
+  for (size_t i = 0; i < graph->num_nodes; ++i) {
+    const ls_node *node = graph->nodes[i];
+    if (node->type == LS_OP_HOST) return true;
+    for (uint32_t k = 0; k < node->num_regions; ++k) {
+      if (calls_host(node->regions[k])) return true;
+    }
+  }
+  return false;
+}
+
+// Enters a region: its declared parameters are `declared`, its captures the
+// op's inputs from `*input` on, which moves behind them.
+static void enter_region(ls_cpu_compiler *self, const ls_cpu_scope *outer,
+                         const ls_node *node, const ls_graph *region,
+                         const uint32_t *declared, uint32_t *input,
+                         ls_cpu_scope *out_scope) {
+  ls_cpu_scope_init(self, out_scope, region);
+  if (ls_cpu_failed(self)) return;
+  const size_t num_captures = region->num_parameters - region->num_declared;
+  if (*input + num_captures > node->num_inputs) {
+    ls_cpu_fail(self, ls_internal("op '%s' has %u inputs, too few for the "
+                                  "captures of its regions",
+                                  ls_node_info(node)->name, node->num_inputs));
+    return;
+  }
+  for (size_t i = 0; i < region->num_declared; ++i) {
+    ls_cpu_bind_ref(self, out_scope, region->parameters[i], declared[i]);
+  }
+  for (size_t i = 0; i < num_captures; ++i) {
+    ls_cpu_bind_ref(self, out_scope,
+                    region->parameters[region->num_declared + i],
+                    ls_cpu_storage_of(self, outer, node->inputs[(*input)++]));
+  }
+}
+
+// ---- Loops -----------------------------------------------------------------
+// Moves the body's results into the carried storages, all at once as it were:
+// one that is still another's source is set aside first.
+static void emit_carry(ls_cpu_compiler *self, const ls_node *node,
+                       const ls_cpu_scope *body, const uint32_t *carried,
+                       uint32_t count) {
+  uint32_t *from = ls_arena_new_array(&self->temp, uint32_t, count);
+  if (from == NULL) {
+    ls_cpu_fail(self, ls_out_of_memory());
+    return;
+  }
+  for (uint32_t i = 0; i < count; ++i) {
+    from[i] = ls_cpu_storage_of(self, body, body->graph->results[i]);
+    if (ls_cpu_failed(self)) return;
+    for (uint32_t k = 0; k < count; ++k) {
+      if (k == i || from[i] != carried[k]) continue;
+      const uint32_t aside =
+          ls_cpu_new_storage(self, self->storages[from[i]].size);
+      ls_cpu_emit_copy(self, node, aside, from[i]);
+      from[i] = aside;
+      break;
+    }
+  }
+  for (uint32_t i = 0; i < count; ++i) {
+    ls_cpu_emit_copy(self, node, carried[i], from[i]);
+  }
+}
+
+// The storages of the carried values, with their initial values.
+static uint32_t *make_carried(ls_cpu_compiler *self, const ls_cpu_scope *scope,
+                              const ls_node *node, uint32_t count) {
+  uint32_t *carried = ls_arena_new_array(&self->temp, uint32_t, count);
+  if (carried == NULL) {
+    ls_cpu_fail(self, ls_out_of_memory());
+    return NULL;
+  }
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint32_t initial = ls_cpu_storage_of(self, scope, node->inputs[i]);
+    if (ls_cpu_failed(self)) return NULL;
+    carried[i] = ls_cpu_new_storage(self, self->storages[initial].size);
+    ls_cpu_emit_copy(self, node, carried[i], initial);
+  }
+  return carried;
+}
+
+static void add_loop(ls_cpu_compiler *self, uint32_t begin, uint32_t end) {
+  if (ls_cpu_failed(self)) return;
+  if (!ls_grow(self->allocator, &self->loops, &self->loops_capacity,
+               self->num_loops + 1, sizeof(*self->loops))) {
+    ls_cpu_fail(self, ls_out_of_memory());
+    return;
+  }
+  self->loops[self->num_loops++] = (ls_cpu_stretch){begin, end};
+}
+
+void ls_cpu_emit_while(ls_cpu_compiler *self, ls_cpu_scope *scope,
+                       const ls_node *node) {
+  const uint32_t count =
+      (uint32_t)ls_node_int(node, "num_carried", node->num_outputs);
+  const uint32_t *carried = make_carried(self, scope, node, count);
+  if (carried == NULL) return;
+  // Lanes that call the host in a loop go through it in any order.
+  const bool is_shuffled =
+      calls_host(node->regions[0]) || calls_host(node->regions[1]);
+  if (is_shuffled) self->in_order = false;
+
+  const uint32_t state = ls_cpu_new_storage(self, sizeof(ls_cpu_loop_state));
+  ls_cpu_emit(self, LS_CPU_LOOP_BEGIN, node);
+  ls_cpu_write(self, state);
+  const uint32_t top = ls_cpu_emit(self, LS_CPU_LOOP_NEXT, node);
+  ls_cpu_write(self, state);
+
+  uint32_t input = count;
+  ls_cpu_scope condition, body;
+  enter_region(self, scope, node, node->regions[0], carried, &input,
+               &condition);
+  ls_cpu_emit_graph(self, &condition);
+  const uint32_t holds =
+      ls_cpu_storage_of(self, &condition, node->regions[0]->results[0]);
+  const uint32_t branch = ls_cpu_emit(self, LS_CPU_BRANCH, node);
+  ls_cpu_read(self, holds);
+
+  enter_region(self, scope, node, node->regions[1], carried, &input, &body);
+  ls_cpu_emit_graph(self, &body);
+  if (!ls_cpu_failed(self)) emit_carry(self, node, &body, carried, count);
+  const uint32_t jump = ls_cpu_emit(self, LS_CPU_JUMP, node);
+  add_loop(self, top, jump);
+  const uint32_t end = ls_cpu_emit(self, LS_CPU_LOOP_END, node);
+  ls_cpu_write(self, state);
+  if (is_shuffled) self->in_order = false;
+  if (ls_cpu_failed(self)) return;
+  ls_cpu_at(self, top)->size = ls_node_int(node, "max_trips", 0);
+  ls_cpu_at(self, top)->target = end;
+  ls_cpu_at(self, branch)->target = end;
+  ls_cpu_at(self, jump)->target = top;
+  for (uint32_t i = 0; i < count; ++i) {
+    ls_cpu_bind_ref(self, scope, ls_ref(node->id, i), carried[i]);
+  }
+}
+
+// ---- Branches --------------------------------------------------------------
+static void emit_branch(ls_cpu_compiler *self, ls_cpu_scope *scope,
+                        const ls_node *node, const ls_graph *region,
+                        const uint32_t *results, uint32_t *input) {
+  ls_cpu_scope inner;
+  enter_region(self, scope, node, region, NULL, input, &inner);
+  ls_cpu_emit_graph(self, &inner);
+  for (unsigned i = 0; i < node->num_outputs; ++i) {
+    const uint32_t from = ls_cpu_storage_of(self, &inner, region->results[i]);
+    ls_cpu_emit_copy(self, node, results[i], from);
+  }
+}
+
+static void add_fork(ls_cpu_compiler *self, uint32_t begin, uint32_t otherwise,
+                     uint32_t end) {
+  if (ls_cpu_failed(self)) return;
+  if (!ls_grow(self->allocator, &self->forks, &self->forks_capacity,
+               self->num_forks + 1, sizeof(*self->forks))) {
+    ls_cpu_fail(self, ls_out_of_memory());
+    return;
+  }
+  self->forks[self->num_forks++] =
+      (ls_cpu_fork){{{begin, otherwise - 1}, {otherwise, end - 1}}};
+}
+
+void ls_cpu_emit_cond(ls_cpu_compiler *self, ls_cpu_scope *scope,
+                      const ls_node *node) {
+  uint32_t *results =
+      ls_arena_new_array(&self->temp, uint32_t, node->num_outputs);
+  if (results == NULL) {
+    ls_cpu_fail(self, ls_out_of_memory());
+    return;
+  }
+  for (unsigned i = 0; i < node->num_outputs; ++i) {
+    results[i] = ls_cpu_new_storage(self, ls_cpu_type_size(node->outputs[i]));
+  }
+  const bool was_in_order = self->in_order;
+  const uint32_t predicate = ls_cpu_storage_of(self, scope, node->inputs[0]);
+  const uint32_t branch = ls_cpu_emit(self, LS_CPU_BRANCH, node);
+  ls_cpu_read(self, predicate);
+  uint32_t input = 1;
+  emit_branch(self, scope, node, node->regions[0], results, &input);
+  const uint32_t jump = ls_cpu_emit(self, LS_CPU_JUMP, node);
+  const uint32_t otherwise = ls_cpu_here(self);
+  self->in_order = was_in_order;
+  emit_branch(self, scope, node, node->regions[1], results, &input);
+  add_fork(self, branch + 1, otherwise, ls_cpu_here(self));
+  // Afterwards in order only if they are whichever branch they took, and none
+  // of them called the host.
+  self->in_order = was_in_order && !calls_host(node->regions[0]) &&
+                   !calls_host(node->regions[1]);
+  if (ls_cpu_failed(self)) return;
+  ls_cpu_at(self, branch)->target = otherwise;
+  ls_cpu_at(self, jump)->target = ls_cpu_here(self);
+  for (unsigned i = 0; i < node->num_outputs; ++i) {
+    ls_cpu_bind_ref(self, scope, ls_ref(node->id, i), results[i]);
+  }
+}
+
+// ---- Host calls ------------------------------------------------------------
+// The engine cannot own what such values point to.
+ls_status ls_cpu_check_host(const ls_node *node) {
+  for (unsigned i = 0; i < node->num_outputs; ++i) {
+    const ls_dtype dtype = node->outputs[i].dtype;
+    if (dtype == LS_DTYPE_STRING || dtype == LS_DTYPE_RESOURCE ||
+        dtype == LS_DTYPE_VARIANT) {
+      return ls_unimplemented("a host call gives a %s: the CPU engine keeps "
+                              "numbers only",
+                              ls_dtype_name(dtype));
+    }
+  }
+  return ls_ok();
+}
+
+static ls_status make_host(ls_arena *arena, const ls_cpu_scope *scope,
+                           const ls_node *node, ls_cpu_host **out_host) {
+  LS_TRY(ls_cpu_check_host(node));
+  const ls_attr *kernel = ls_node_attr(node, "kernel");
+  const ls_attr *state = ls_node_attr(node, "state");
+  if (kernel == NULL || kernel->kind != LS_ATTR_KERNEL) {
+    return ls_internal("a host op without a kernel");
+  }
+  ls_cpu_host *host = ls_arena_new(arena, ls_cpu_host);
+  const size_t count = (size_t)node->num_inputs + node->num_outputs;
+  ls_type *types = ls_arena_new_array(arena, ls_type, count);
+  size_t *sizes = ls_arena_new_array(arena, size_t, count);
+  if (host == NULL || types == NULL || sizes == NULL) {
+    return ls_out_of_memory();
+  }
+  for (uint32_t i = 0; i < node->num_inputs; ++i) {
+    types[i] = ls_graph_type(scope->graph, node->inputs[i]);
+  }
+  for (unsigned i = 0; i < node->num_outputs; ++i) {
+    types[node->num_inputs + i] = node->outputs[i];
+  }
+  for (size_t i = 0; i < count; ++i)
+    sizes[i] = ls_cpu_type_size(types[i]);
+  *host = (ls_cpu_host){
+      .kernel = kernel->as.kernel, .types = types, .sizes = sizes};
+  if (state != NULL && state->kind == LS_ATTR_OBJECT) {
+    host->state = state->as.object;
+  }
+  *out_host = host;
+  return ls_ok();
+}
+
+// One of the two instructions of a call. Both have all operands, as they are
+// in use from start to finish.
+static uint32_t emit_host_part(ls_cpu_compiler *self, const ls_node *node,
+                               ls_cpu_code code, const uint32_t *storages) {
+  const uint32_t position = ls_cpu_emit(self, code, node);
+  for (uint32_t i = 0; i < node->num_inputs; ++i) {
+    ls_cpu_read(self, storages[i]);
+  }
+  for (unsigned i = 0; i < node->num_outputs; ++i) {
+    ls_cpu_write(self, storages[node->num_inputs + i]);
+  }
+  return position;
+}
+
+void ls_cpu_emit_host(ls_cpu_compiler *self, ls_cpu_scope *scope,
+                      const ls_node *node) {
+  ls_cpu_host *host = NULL;
+  ls_status status = make_host(&self->out->arena, scope, node, &host);
+  const uint32_t count = node->num_inputs + node->num_outputs;
+  uint32_t *storages = ls_arena_new_array(&self->temp, uint32_t, count);
+  if (status == NULL && storages == NULL) status = ls_out_of_memory();
+  if (status != NULL) {
+    ls_cpu_fail_at(self, scope->graph, node, status);
+    return;
+  }
+  for (uint32_t i = 0; i < node->num_inputs; ++i) {
+    storages[i] = ls_cpu_storage_of(self, scope, node->inputs[i]);
+  }
+  for (unsigned i = 0; i < node->num_outputs; ++i) {
+    storages[node->num_inputs + i] =
+        ls_cpu_new_storage(self, ls_cpu_type_size(node->outputs[i]));
+    ls_cpu_bind_ref(self, scope, ls_ref(node->id, i),
+                    storages[node->num_inputs + i]);
+  }
+  const uint32_t start =
+      emit_host_part(self, node, LS_CPU_HOST_START, storages);
+  ls_cpu_label(self, scope->graph, node);
+  const uint32_t finish =
+      emit_host_part(self, node, LS_CPU_HOST_FINISH, storages);
+  ls_cpu_label(self, scope->graph, node);
+  ls_cpu_park(self);
+  if (ls_cpu_failed(self)) return;
+  host->label = self->origins[finish].note.label;
+  host->name = node->base == NULL ? host->kernel->name : node->base;
+  ls_cpu_at(self, start)->params = host;
+  ls_cpu_at(self, finish)->params = host;
+  self->out->calls_host = true;
+  if (count > self->out->max_host_operands) {
+    self->out->max_host_operands = count;
+  }
+  size_t bytes = 64;
+  for (uint32_t i = 0; i < count; ++i)
+    bytes += (host->sizes[i] + 63) & ~(size_t)63;
+  if (bytes > self->out->max_host_bytes) self->out->max_host_bytes = bytes;
+  if (self->in_lane) {
+    self->out->lanes_call_host = true;
+    self->in_order = false;
+  }
+}

@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Elementwise instructions that follow one another become one.
+//
+// A fused kernel goes over its elements tile by tile and runs every step on a
+// tile before the next one, so that what one step hands to another stays in
+// the first cache; what nobody else reads is never written to memory at all:
+// it lives in a tile-sized register in scratch. Each element sees the same
+// operations in the same order, so the bits are those of the single steps.
+//
+// Fusion works on storages after they were shared (storage.c) and before they
+// get addresses (plan.c). Independent instructions on scalars between two
+// members, such as those that compute a learning rate, are moved before the
+// group.
+#include "engine/cpu/compile/compile.h"
+#include "engine/cpu/kernels/element/fused.h"
+#include "engine/cpu/run/team.h"
+
+// Instructions that are moved before a group, and the bytes that such a one may
+// touch.
+enum { MOST_MOVED = 24, SMALL_BYTES = 64 };
+
+typedef struct group {
+  uint32_t steps[LS_FUSED_STEPS];
+  uint32_t num_steps, num_moved;
+  int64_t count;  // Elements.
+} group;
+
+// ---- What may be together --------------------------------------------------
+static const ls_elementwise *elementwise_of(const ls_cpu_instruction *at) {
+  if (at->code != LS_CPU_KERNEL || at->loop != ls_elementwise_loop) return NULL;
+  return at->params;
+}
+
+static const ls_elementwise *work_of(const ls_cpu_compiler *self,
+                                     const group *g, uint32_t step) {
+  return elementwise_of(&self->instructions[g->steps[step]]);
+}
+
+// Whether an instruction uses `root`, writing it or at all.
+static bool uses(const ls_cpu_compiler *self, uint32_t position, uint32_t root,
+                 bool writes_only) {
+  const ls_cpu_instruction *at = &self->instructions[position];
+  const uint32_t *operands = &self->operands[at->operand];
+  for (uint32_t k = writes_only ? at->num_in : 0; k < at->num_in + at->num_out;
+       ++k)
+    if (operands[k] == root) return true;
+  return false;
+}
+
+// Whether two instructions may change places: neither writes what the other
+// uses.
+static bool are_independent(const ls_cpu_compiler *self, uint32_t a,
+                            uint32_t b) {
+  const ls_cpu_instruction *x = &self->instructions[a];
+  const uint32_t *operands = &self->operands[x->operand];
+  for (uint32_t k = 0; k < x->num_in + x->num_out; ++k)
+    if (uses(self, b, operands[k], k < x->num_in)) return false;
+  return true;
+}
+
+static bool can_move_before(const ls_cpu_compiler *self, const group *g,
+                            uint32_t position) {
+  const ls_cpu_instruction *at = &self->instructions[position];
+  if (g->num_moved == MOST_MOVED || g->count <= 1) return false;
+  if (at->code == LS_CPU_KERNEL
+          ? self->origins[position].note.bytes > SMALL_BYTES
+          : at->code != LS_CPU_COPY || at->size > SMALL_BYTES)
+    return false;
+  for (uint32_t i = 0; i < g->num_steps; ++i)
+    if (!are_independent(self, g->steps[i], position)) return false;
+  return true;
+}
+
+// An element of one step must need nothing but the same element of the others:
+// no step may read as a scalar what another writes.
+static bool can_join(const ls_cpu_compiler *self, const group *g,
+                     uint32_t position) {
+  const ls_cpu_instruction *at = &self->instructions[position];
+  const ls_elementwise *work = elementwise_of(at);
+  if (work == NULL || work->count != g->count || g->num_steps == LS_FUSED_STEPS)
+    return false;
+  const uint32_t *operands = &self->operands[at->operand];
+  for (uint32_t i = 0; i < g->num_steps; ++i) {
+    const ls_cpu_instruction *other = &self->instructions[g->steps[i]];
+    const ls_elementwise *theirs = elementwise_of(other);
+    for (uint32_t k = 0; k < at->num_in; ++k)
+      if ((work->scalars >> k & 1U) != 0 &&
+          uses(self, g->steps[i], operands[k], true))
+        return false;
+    for (uint32_t k = 0; k < other->num_in; ++k)
+      if ((theirs->scalars >> k & 1U) != 0 &&
+          uses(self, position, self->operands[other->operand + k], true))
+        return false;
+  }
+  return true;
+}
+
+// ---- Operands of a group ---------------------------------------------------
+// Where a step finds an operand: an input or output of the group, or a
+// register.
+typedef enum place_kind { INPUT, OUTPUT, REGISTER } place_kind;
+typedef struct place {
+  place_kind kind;
+  uint32_t index;
+} place;
+
+typedef struct slots {
+  uint32_t in[LS_FUSED_SLOTS], out[LS_FUSED_SLOTS];  // Roots.
+  uint32_t num_in, num_out;
+  uint32_t num_streamed;  // Of the outputs, the last ones.
+  // Roots in registers: which one, and the step it is last used in.
+  uint32_t root[LS_FUSED_SLOTS], reg[LS_FUSED_SLOTS], last[LS_FUSED_SLOTS];
+  uint32_t num_kept, num_registers;
+  place places[LS_FUSED_STEPS][4];  // Of each step's operands.
+} slots;
+
+// The number of `root` in a list; its length: it is not there.
+static uint32_t index_in(const uint32_t *list, uint32_t count, uint32_t root) {
+  uint32_t i = 0;
+  while (i < count && list[i] != root)
+    ++i;
+  return i;
+}
+
+// Whether nobody wants `root` behind the group.
+static bool ends_inside(const ls_cpu_compiler *self, const group *g,
+                        uint32_t root) {
+  ls_cpu_stretch extent;
+  return self->storages[root].home == LS_CPU_ARENA &&
+         ls_cpu_extent(self, root, &extent) &&
+         extent.end <= g->steps[g->num_steps - 1];
+}
+
+static uint32_t last_use(const ls_cpu_compiler *self, const group *g,
+                         uint32_t root) {
+  uint32_t last = 0;
+  for (uint32_t i = 0; i < g->num_steps; ++i)
+    if (uses(self, g->steps[i], root, false)) last = i;
+  return last;
+}
+
+// The lowest register that no root holds any more in step `step`.
+static uint32_t free_register(const slots *s, uint32_t step) {
+  for (uint32_t r = 0;; ++r) {
+    bool taken = false;
+    for (uint32_t i = 0; i < s->num_kept; ++i)
+      taken |= s->reg[i] == r && s->last[i] >= step;
+    if (!taken) return r;
+  }
+}
+
+// The number of `root` in a list, where it is added.
+static uint32_t add_to(uint32_t *list, uint32_t *count, uint32_t root) {
+  const uint32_t i = index_in(list, *count, root);
+  if (i == *count && i < LS_FUSED_SLOTS) list[(*count)++] = root;
+  return i;
+}
+
+// What is written and not wanted later goes to a register, from there on; what
+// is wanted is an output from there on.
+static place place_of(const ls_cpu_compiler *self, const group *g, slots *s,
+                      uint32_t step, uint32_t root, bool is_write) {
+  const uint32_t kept = index_in(s->root, s->num_kept, root);
+  if (kept < s->num_kept) return (place){REGISTER, s->reg[kept]};
+  if (!is_write && index_in(s->out, s->num_out, root) == s->num_out)
+    return (place){INPUT, add_to(s->in, &s->num_in, root)};
+  if (!ends_inside(self, g, root) || kept == LS_FUSED_SLOTS)
+    return (place){OUTPUT, add_to(s->out, &s->num_out, root)};
+  const uint32_t r = free_register(s, step);
+  if (r + 1 > s->num_registers) s->num_registers = r + 1;
+  s->root[kept] = root;
+  s->reg[kept] = r;
+  s->last[kept] = last_use(self, g, root);
+  ++s->num_kept;
+  return (place){REGISTER, r};
+}
+
+// False: there are too many.
+static bool assign_slots(const ls_cpu_compiler *self, const group *g,
+                         slots *s) {
+  for (uint32_t i = 0; i < g->num_steps; ++i) {
+    const ls_cpu_instruction *at = &self->instructions[g->steps[i]];
+    for (uint32_t k = 0; k < at->num_in + at->num_out; ++k) {
+      s->places[i][k] = place_of(self, g, s, i, self->operands[at->operand + k],
+                                 k >= at->num_in);
+      if (s->places[i][k].index == LS_FUSED_SLOTS) return false;
+    }
+  }
+  return s->num_in + s->num_out + s->num_registers <= LS_FUSED_SLOTS;
+}
+
+static uint8_t slot_of(const slots *s, place at) {
+  const uint32_t before = at.kind == INPUT    ? 0
+                          : at.kind == OUTPUT ? s->num_in
+                                              : s->num_in + s->num_out;
+  return (uint8_t)(before + at.index);
+}
+
+// Whether each step alone would stream its result.
+static bool all_stream(const ls_cpu_compiler *self, const group *g) {
+  for (uint32_t i = 0; i < g->num_steps; ++i)
+    if (work_of(self, g, i)->streams == NULL) return false;
+  return true;
+}
+
+static void swap_outputs(const group *g, slots *s, uint32_t a, uint32_t b) {
+  const uint32_t root = s->out[a];
+  s->out[a] = s->out[b];
+  s->out[b] = root;
+  for (uint32_t i = 0; i < g->num_steps; ++i)
+    for (uint32_t k = 0; k < LS_COUNT_OF(s->places[i]); ++k) {
+      place *at = &s->places[i][k];
+      if (at->kind == OUTPUT && (at->index == a || at->index == b))
+        at->index = a + b - at->index;
+    }
+}
+
+// What does not lie on an input goes to the end of the list.
+static void choose_streamed(const ls_cpu_compiler *self, const group *g,
+                            slots *s) {
+  if (!all_stream(self, g)) return;
+  for (uint32_t i = s->num_out; i > 0; --i) {
+    if (index_in(s->in, s->num_in, s->out[i - 1]) < s->num_in) continue;
+    swap_outputs(g, s, i - 1, s->num_out - ++s->num_streamed);
+  }
+}
+
+// ---- Fusing ----------------------------------------------------------------
+static ls_fused_step make_step(const ls_elementwise *work, const slots *s,
+                               const place *places, ls_fused *fused) {
+  ls_fused_step step = {.work = work};
+  for (uint32_t k = 0; k <= work->num_in; ++k) {
+    const uint8_t slot = step.slot[k] = slot_of(s, places[k]);
+    if (places[k].kind == REGISTER || (work->scalars >> k & 1U) != 0) continue;
+    fused->sizes[slot] =
+        (uint8_t)(k < work->num_in ? work->in_size[k] : work->out_size);
+  }
+  return step;
+}
+
+static ls_fused *make_fused(ls_cpu_compiler *self, const group *g,
+                            const slots *s) {
+  ls_fused *fused = ls_arena_new(&self->out->arena, ls_fused);
+  ls_fused_step *steps =
+      ls_arena_new_array(&self->out->arena, ls_fused_step, g->num_steps);
+  if (fused == NULL || steps == NULL) {
+    ls_cpu_fail(self, ls_out_of_memory());
+    return NULL;
+  }
+  *fused = (ls_fused){.count = g->count,
+                      .steps = steps,
+                      .num_steps = g->num_steps,
+                      .num_in = s->num_in,
+                      .num_out = s->num_out,
+                      .num_streamed = s->num_streamed,
+                      .num_registers = s->num_registers,
+                      .chains = self->kernels->chains,
+                      .kernels = self->kernels};
+  for (uint32_t i = 0; i < g->num_steps; ++i)
+    steps[i] = make_step(work_of(self, g, i), s, s->places[i], fused);
+  if (ls_chain_steps(&self->out->arena, fused->chains, steps, g->num_steps,
+                     s->num_in + s->num_out))
+    return fused;
+  ls_cpu_fail(self, ls_out_of_memory());
+  return NULL;
+}
+
+static size_t bytes_of(const ls_cpu_compiler *self, const slots *s) {
+  size_t bytes = 0;
+  for (uint32_t i = 0; i < s->num_in; ++i)
+    bytes += self->storages[s->in[i]].size;
+  for (uint32_t i = 0; i < s->num_out; ++i)
+    bytes += self->storages[s->out[i]].size;
+  return bytes;
+}
+
+// Appends the group's operands and makes its last instruction the fused one.
+static void emit_fused(ls_cpu_compiler *self, const group *g, const slots *s,
+                       const ls_fused *fused) {
+  const uint32_t position = g->steps[g->num_steps - 1];
+  const uint32_t count = s->num_in + s->num_out;
+  if (!ls_grow(self->allocator, &self->operands, &self->operands_capacity,
+               self->num_operands + count, sizeof(*self->operands))) {
+    ls_cpu_fail(self, ls_out_of_memory());
+    return;
+  }
+  ls_cpu_instruction *at = &self->instructions[position];
+  at->operand = (uint32_t)self->num_operands;
+  at->num_in = s->num_in;
+  at->num_out = s->num_out;
+  uint32_t *operands = &self->operands[self->num_operands];
+  memcpy(operands, s->in, s->num_in * sizeof(*operands));
+  memcpy(operands + s->num_in, s->out, s->num_out * sizeof(*operands));
+  self->num_operands += count;
+  const size_t bytes = bytes_of(self, s);
+  at->loop = ls_fused_loop;
+  at->params = fused;
+  at->number = ls_cpu_team_gains(0, bytes, at->size);
+  self->origins[position].note.bytes = bytes;
+  self->origins[position].note.kind = "fused";
+  for (uint32_t i = 0; i + 1 < g->num_steps; ++i)
+    self->instructions[g->steps[i]].code = LS_CPU_NOTHING;
+  ls_cpu_need_scratch(self, ls_fused_scratch(fused));
+}
+
+// Instructions that were moved are still in their places, which is before the
+// fused one: it stands where its last step stood.
+static void fuse(ls_cpu_compiler *self, const group *g) {
+  if (g->num_steps < 2) return;
+  slots s = {.num_in = 0};
+  if (!assign_slots(self, g, &s)) return;
+  choose_streamed(self, g, &s);
+  const ls_fused *fused = make_fused(self, g, &s);
+  if (fused != NULL) emit_fused(self, g, &s, fused);
+}
+
+// ---- The walk --------------------------------------------------------------
+bool *ls_cpu_targets(ls_cpu_compiler *self) {
+  bool *is_target =
+      ls_arena_new_array(&self->temp, bool, self->num_instructions + 1);
+  for (uint32_t i = 0; is_target != NULL && i < self->num_instructions; ++i) {
+    switch (self->instructions[i].code) {
+    case LS_CPU_BRANCH:
+    case LS_CPU_JUMP:
+    case LS_CPU_LOOP_NEXT:
+    case LS_CPU_LAUNCH:
+    case LS_CPU_JOIN:
+      is_target[self->instructions[i].target] = true;
+      break;
+    default:
+      break;
+    }
+  }
+  return is_target;
+}
+
+static void open_group(group *g, const ls_cpu_compiler *self,
+                       uint32_t position) {
+  const ls_elementwise *work = elementwise_of(&self->instructions[position]);
+  g->num_steps = g->num_moved = 0;
+  if (work == NULL) return;
+  g->count = work->count;
+  g->steps[g->num_steps++] = position;
+}
+
+void ls_cpu_fuse(ls_cpu_compiler *self) {
+  if (ls_cpu_failed(self)) return;
+  const bool *is_target = ls_cpu_targets(self);
+  if (is_target == NULL) {
+    ls_cpu_fail(self, ls_out_of_memory());
+    return;
+  }
+  group g = {.num_steps = 0};
+  for (uint32_t i = 0; i < self->num_instructions; ++i) {
+    if (is_target[i]) {
+      fuse(self, &g);
+      g.num_steps = 0;
+    }
+    if (self->instructions[i].code == LS_CPU_NOTHING) continue;
+    if (g.num_steps > 0 && can_join(self, &g, i)) {
+      g.steps[g.num_steps++] = i;
+    } else if (g.num_steps > 0 && can_move_before(self, &g, i)) {
+      ++g.num_moved;
+    } else {
+      fuse(self, &g);
+      open_group(&g, self, i);
+    }
+  }
+  fuse(self, &g);
+  ls_cpu_forget_accesses(self);
+  ls_cpu_collect_accesses(self);
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Merges that lanes post to, wherever in their code they stand.
+#include "engine/cpu/compile/compile.h"
+
+ls_cpu_meeting ls_cpu_make_meeting(ls_cpu_compiler *self, const ls_graph *graph,
+                                   const ls_node *node) {
+  ls_cpu_meeting made = {.node = node};
+  const ls_type type = node->outputs[0];
+  ls_status status =
+      ls_cpu_merge_prepare(self->kernels, &self->out->arena, node, type,
+                           self->replicas, &made.merge);
+  if (status != NULL) {
+    ls_cpu_fail_at(self, graph, node, status);
+    return made;
+  }
+  ls_cpu_need_scratch(self, made.merge->scratch);
+  made.slot = self->out->num_slots++;
+  // Their size follows from the parts, which are chosen last.
+  made.partials = ls_cpu_new_shared(self, 0);
+  made.result = ls_cpu_new_shared(self, ls_cpu_type_size(type));
+  return made;
+}
+
+void ls_cpu_emit_post(ls_cpu_compiler *self, const ls_graph *graph,
+                      const ls_cpu_meeting *merge, uint32_t value) {
+  if (ls_cpu_failed(self)) return;
+  if (!self->in_order) {
+    const uint32_t turn = ls_cpu_emit(self, LS_CPU_TURN, merge->node);
+    ls_cpu_label(self, graph, merge->node);
+    ls_cpu_park(self);
+    if (ls_cpu_failed(self)) return;
+    ls_cpu_at(self, turn)->number = merge->slot;
+    self->in_order = true;
+  }
+  const uint32_t post = ls_cpu_emit(self, LS_CPU_POST, merge->node);
+  ls_cpu_read(self, value);
+  ls_cpu_write(self, merge->partials);
+  ls_cpu_write(self, merge->result);
+  if (merge->merge->widen.loop != NULL) {
+    ls_cpu_write(self, ls_cpu_new_storage(self, merge->merge->bytes));
+  }
+  ls_cpu_label(self, graph, merge->node);
+  if (ls_cpu_failed(self)) return;
+  ls_cpu_at(self, post)->number = merge->slot;
+  ls_cpu_at(self, post)->params = merge->merge;
+}
+
+// The merge where lanes meet next in their code: the first class makes it, the
+// others come to the same ones in the same order.
+static ls_cpu_meeting next_meeting(ls_cpu_compiler *self, const ls_graph *graph,
+                                   const ls_node *node) {
+  ls_cpu_meeting made = {0};
+  if (self->num_met < self->num_meetings) {
+    made = self->meetings[self->num_met++];
+    const ls_type a = made.node->outputs[0], b = node->outputs[0];
+    made.node = node;
+    if (a.dtype != b.dtype || !ls_shape_equal(a.shape, b.shape))
+      ls_cpu_fail_at(self, graph, node,
+                     ls_invalid_argument(
+                         "replicas meet with %s and %s; what is reduced has "
+                         "one shape on all replicas",
+                         LS_SHAPE_TEXT(a.dtype, a.shape),
+                         LS_SHAPE_TEXT(b.dtype, b.shape)));
+    return made;
+  }
+  made = ls_cpu_make_meeting(self, graph, node);
+  if (ls_cpu_failed(self)) return made;
+  if (!ls_grow(self->allocator, &self->meetings, &self->meetings_capacity,
+               self->num_meetings + 1, sizeof(*self->meetings))) {
+    ls_cpu_fail(self, ls_out_of_memory());
+    return made;
+  }
+  self->meetings[self->num_meetings++] = made;
+  ++self->num_met;
+  return made;
+}
+
+// Where lane code does not stand at the top level the lanes meet on the spot.
+static void emit_meeting(ls_cpu_compiler *self, ls_cpu_scope *scope,
+                         const ls_node *node, uint32_t value) {
+  const ls_cpu_meeting merge = next_meeting(self, scope->graph, node);
+  if (ls_cpu_failed(self)) return;
+  ls_cpu_emit_post(self, scope->graph, &merge, value);
+  const size_t size = ls_cpu_type_size(node->outputs[0]);
+  const uint32_t own = ls_cpu_new_storage(self, size);
+  const uint32_t meet = ls_cpu_emit(self, LS_CPU_MEET, node);
+  ls_cpu_read(self, merge.result);
+  ls_cpu_write(self, own);
+  ls_cpu_label(self, scope->graph, node);
+  ls_cpu_park(self);
+  ls_cpu_bind_ref(self, scope, ls_ref(node->id, 0), own);
+  if (ls_cpu_failed(self)) return;
+  ls_cpu_at(self, meet)->number = merge.slot;
+  ls_cpu_at(self, meet)->size = (int64_t)size;
+}
+
+// Every replica would contribute the same value: no lane is asked.
+static void emit_equal(ls_cpu_compiler *self, ls_cpu_scope *scope,
+                       const ls_node *node, uint32_t value) {
+  ls_cpu_merge *merge = NULL;
+  ls_status status =
+      ls_cpu_merge_prepare(self->kernels, &self->out->arena, node,
+                           node->outputs[0], self->replicas, &merge);
+  if (status != NULL) {
+    ls_cpu_fail_at(self, scope->graph, node, status);
+    return;
+  }
+  ls_cpu_need_scratch(self, merge->scratch);
+  const uint32_t result =
+      ls_cpu_new_storage(self, ls_cpu_type_size(node->outputs[0]));
+  const uint32_t power = ls_cpu_new_storage(self, merge->bytes);
+  const uint32_t sum = merge->narrow.loop == NULL
+                           ? power
+                           : ls_cpu_new_storage(self, merge->bytes);
+  const uint32_t equal = ls_cpu_emit(self, LS_CPU_EQUAL, node);
+  ls_cpu_read(self, value);
+  ls_cpu_write(self, result);
+  ls_cpu_write(self, power);
+  ls_cpu_write(self, sum);
+  ls_cpu_bind_ref(self, scope, ls_ref(node->id, 0), result);
+  if (!ls_cpu_failed(self)) ls_cpu_at(self, equal)->params = merge;
+}
+
+void ls_cpu_emit_merge(ls_cpu_compiler *self, ls_cpu_scope *scope,
+                       const ls_node *node) {
+  const uint32_t value = ls_cpu_storage_of(self, scope, node->inputs[0]);
+  if (ls_cpu_failed(self)) return;
+  if (self->replicas == 1) {
+    ls_cpu_bind_ref(self, scope, ls_ref(node->id, 0), value);
+  } else if (self->in_lane) {
+    emit_meeting(self, scope, node, value);
+  } else if (ls_cpu_merge_is_idempotent(node)) {
+    ls_cpu_bind_ref(self, scope, ls_ref(node->id, 0), value);
+  } else {
+    emit_equal(self, scope, node, value);
+  }
+}

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Addresses: a scan over the positions, first fit.
+//
+// There are three arenas: shared, a frame for each lane (what lives across a
+// park) and one scratch for all lanes of a thread (what does not). Buffers
+// start on cache lines. Two streams that are a multiple of 4 KiB apart slow
+// each other down, so big buffers, whose sizes often are one, get 192 bytes
+// more.
+#include "engine/cpu/compile/compile.h"
+
+enum { LINE = 64, STAGGERED = 2048, STAGGER = 192 };
+
+// Sums from this size on are added to as they are computed. Smaller ones are
+// still on their way to the cache when the next lane comes, and reading them
+// back in the middle of a product takes longer than an addition of its own.
+enum { LEAST_ADDED = 16384 };
+
+// A buffer that lives where the scan stands, or was planned.
+typedef struct block {
+  size_t offset, size;
+  uint32_t end;
+} block;
+
+// One arena while its buffers are placed. `blocks` are ordered by offset.
+typedef struct arena_plan {
+  uint32_t base;
+  block *blocks;
+  size_t count;
+  size_t bytes;  // The most that was ever in use.
+} arena_plan;
+
+static size_t padded(size_t size) {
+  const size_t lines =
+      size == 0 ? LINE : (size + LINE - 1) & ~(size_t)(LINE - 1);
+  return size >= STAGGERED ? lines + STAGGER : lines;
+}
+
+// Drops the buffers that ended before `position`.
+static void expire(arena_plan *arena, uint32_t position) {
+  size_t kept = 0;
+  for (size_t i = 0; i < arena->count; ++i) {
+    if (arena->blocks[i].end >= position) {
+      arena->blocks[kept++] = arena->blocks[i];
+    }
+  }
+  arena->count = kept;
+}
+
+// The lowest gap that is wide enough.
+static size_t place(arena_plan *arena, size_t size, uint32_t end) {
+  size_t offset = 0, at = 0;
+  for (; at < arena->count; ++at) {
+    const block *next = &arena->blocks[at];
+    if (next->offset >= offset && next->offset - offset >= size) break;
+    offset = next->offset + next->size;
+  }
+  memmove(arena->blocks + at + 1, arena->blocks + at,
+          (arena->count - at) * sizeof(*arena->blocks));
+  arena->blocks[at] = (block){offset, size, end};
+  ++arena->count;
+  if (offset + size > arena->bytes) arena->bytes = offset + size;
+  return offset;
+}
+
+// Whether a lane may park while the storage is in use.
+static bool crosses_park(const ls_cpu_compiler *self,
+                         const ls_cpu_stretch *life) {
+  for (size_t i = 0; i < self->num_parks; ++i) {
+    if (life->begin < self->parks[i] && self->parks[i] <= life->end) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static void set_place(ls_cpu_compiler *self, ls_cpu_storage *storage,
+                      uint32_t base, size_t offset) {
+  if (offset / LINE > UINT32_MAX) {
+    ls_cpu_fail(self, LS_STATUS(LS_RESOURCE_EXHAUSTED,
+                                "a program's buffers take %zu bytes; 256 GiB "
+                                "is what an engine can address",
+                                offset));
+    return;
+  }
+  storage->place = (ls_cpu_place){base, (uint32_t)(offset / LINE)};
+}
+
+// ---- The scan --------------------------------------------------------------
+// What the scan needs: storages by the position they begin at.
+typedef struct scan_state {
+  uint32_t *first;  // By position: a storage that begins there, or NONE.
+  uint32_t *next;   // By storage: another one.
+  ls_cpu_stretch *lives;
+  arena_plan shared, frame, scratch;
+} scan_state;
+
+static ls_status init_scan(ls_cpu_compiler *self, scan_state *out) {
+  ls_arena *temp = &self->temp;
+  const size_t positions = self->num_instructions;
+  const size_t count = self->num_storages;
+  *out = (scan_state){
+      .first = ls_arena_new_array(temp, uint32_t, positions),
+      .next = ls_arena_new_array(temp, uint32_t, count),
+      .lives = ls_arena_new_array(temp, ls_cpu_stretch, count),
+      .shared = {.base = LS_CPU_BASE_SHARED,
+                 .blocks = ls_arena_new_array(temp, block, count + 1)},
+      .frame = {.base = LS_CPU_BASE_FRAME,
+                .blocks = ls_arena_new_array(temp, block, count + 1)},
+      .scratch = {.base = LS_CPU_BASE_SCRATCH,
+                  .blocks = ls_arena_new_array(temp, block, count + 1)},
+  };
+  if (out->first == NULL || out->next == NULL || out->lives == NULL ||
+      out->shared.blocks == NULL || out->frame.blocks == NULL ||
+      out->scratch.blocks == NULL) {
+    return ls_out_of_memory();
+  }
+  memset(out->first, 0xff, positions * sizeof(*out->first));
+  // From the last to the first, so that chains are in order of creation.
+  for (uint32_t i = (uint32_t)count; i-- > 0;) {
+    ls_cpu_storage *storage = &self->storages[i];
+    ls_cpu_stretch *life = &out->lives[i];
+    if (storage->home != LS_CPU_ARENA || storage->merged != i ||
+        !ls_cpu_extent(self, i, life)) {
+      continue;
+    }
+    storage->in_frame = storage->is_lane && crosses_park(self, life);
+    out->next[i] = out->first[life->begin];
+    out->first[life->begin] = i;
+  }
+  return ls_ok();
+}
+
+static void place_storages(ls_cpu_compiler *self, scan_state *scan) {
+  for (uint32_t at = 0; at < self->num_instructions; ++at) {
+    if (scan->first[at] == LS_CPU_NONE) continue;
+    expire(&scan->shared, at);
+    expire(&scan->frame, at);
+    expire(&scan->scratch, at);
+    for (uint32_t i = scan->first[at]; i != LS_CPU_NONE; i = scan->next[i]) {
+      ls_cpu_storage *storage = &self->storages[i];
+      arena_plan *arena = !storage->is_lane   ? &scan->shared
+                          : storage->in_frame ? &scan->frame
+                                              : &scan->scratch;
+      const size_t offset =
+          place(arena, padded(storage->size), scan->lives[i].end);
+      set_place(self, storage, arena->base, offset);
+    }
+  }
+}
+
+// ---- Contributions ---------------------------------------------------------
+// The operand of a post that lives from its making to the post with no park
+// between: on lanes that only push it, it can be made on the merge's stack.
+static bool is_contribution(const ls_cpu_compiler *self, const scan_state *scan,
+                            uint32_t position) {
+  const ls_cpu_instruction *post = &self->instructions[position];
+  const ls_cpu_merge *merge = post->params;
+  const uint32_t root = ls_cpu_root(self, self->operands[post->operand]);
+  const ls_cpu_storage *storage = &self->storages[root];
+  return merge->widen.loop == NULL && storage->home == LS_CPU_ARENA &&
+         storage->is_lane && !storage->in_frame &&
+         scan->lives[root].end == position;
+}
+
+// The kernel that makes a contribution, if it can add it to what lies there:
+// nobody else sees the value, and it comes to the post on a straight way. Else
+// NONE.
+static uint32_t adder_of(const ls_cpu_compiler *self, const scan_state *scan,
+                         uint32_t root) {
+  const ls_cpu_stretch *life = &scan->lives[root];
+  const ls_cpu_instruction *kernel = &self->instructions[life->begin];
+  if (self->storages[root].size < LEAST_ADDED ||
+      kernel->code != LS_CPU_KERNEL || !self->origins[life->begin].adds ||
+      ls_cpu_root(self, self->operands[kernel->operand + kernel->num_in]) !=
+          root) {
+    return LS_CPU_NONE;
+  }
+  uint32_t at = self->storages[root].first_access;
+  for (; at != LS_CPU_NONE; at = self->accesses[at].next) {
+    const uint32_t position = self->accesses[at].position;
+    if (position != life->begin && position != life->end) return LS_CPU_NONE;
+  }
+  for (uint32_t i = life->begin + 1; i < life->end; ++i) {
+    const ls_cpu_code code = self->instructions[i].code;
+    if (code != LS_CPU_KERNEL && code != LS_CPU_COPY && code != LS_CPU_POST &&
+        code != LS_CPU_NOTHING) {
+      return LS_CPU_NONE;
+    }
+  }
+  return life->begin;
+}
+
+// The contributions of one replicate op: its posts are in its lane code, which
+// stands behind its join.
+static void find_contributions(ls_cpu_compiler *self, const scan_state *scan,
+                               uint32_t replicate) {
+  const ls_cpu_stretch *stretch = &self->replicates[replicate];
+  ls_cpu_launch *launch =
+      (ls_cpu_launch *)(uintptr_t)self->instructions[stretch->begin].params;
+  const uint32_t begin = self->instructions[stretch->begin].target;
+  const uint32_t end = self->instructions[stretch->end].target;
+  ls_cpu_contribution *made =
+      ls_arena_new_array(&self->out->arena, ls_cpu_contribution,
+                         (size_t)launch->num_slots * launch->num_bodies);
+  if (made == NULL) {
+    ls_cpu_fail(self, ls_out_of_memory());
+    return;
+  }
+  uint32_t count = 0;
+  for (uint32_t i = begin; i < end; ++i) {
+    const ls_cpu_instruction *post = &self->instructions[i];
+    if (post->code != LS_CPU_POST || !is_contribution(self, scan, i)) continue;
+    const uint32_t *operands = &self->operands[post->operand];
+    const uint32_t root = ls_cpu_root(self, operands[0]);
+    ls_cpu_storage *storage = &self->storages[root];
+    const uint32_t adder = adder_of(self, scan, root);
+    if (adder != LS_CPU_NONE) self->instructions[adder].adds_to = count + 1;
+    made[count] = (ls_cpu_contribution){
+        .merge = post->params,
+        .partials = self->storages[ls_cpu_root(self, operands[1])].place,
+        .staging = storage->place,
+        .adds = adder != LS_CPU_NONE,
+    };
+    storage->home = LS_CPU_CONTRIBUTION;
+    storage->index = count++;
+  }
+  launch->contributions = made;
+  launch->num_contributions = count;
+  ls_executable *out = self->out;
+  if (count > out->num_contributions) out->num_contributions = count;
+}
+
+// ---- Bases -----------------------------------------------------------------
+static void place_bases(ls_cpu_compiler *self) {
+  const ls_executable *out = self->out;
+  const uint32_t bases[] = {
+      [LS_CPU_INPUT] = ls_cpu_base_inputs(),
+      [LS_CPU_OUTPUT] = ls_cpu_base_outputs(out),
+      [LS_CPU_VARIABLE] = ls_cpu_base_variables(out),
+      [LS_CPU_SPLIT] = ls_cpu_base_split(out),
+      [LS_CPU_GATHERED] = ls_cpu_base_gathered(out),
+      [LS_CPU_CONTRIBUTION] = ls_cpu_base_contributions(out),
+  };
+  size_t constants = 0;
+  for (uint32_t i = 0; i < self->num_storages; ++i) {
+    ls_cpu_storage *storage = &self->storages[i];
+    if (storage->home == LS_CPU_CONSTANT) {
+      set_place(self, storage, LS_CPU_BASE_CONSTANTS, constants);
+      constants += padded(storage->size);
+    } else if (storage->home != LS_CPU_ARENA) {
+      storage->place = (ls_cpu_place){bases[storage->home] + storage->index, 0};
+    }
+  }
+  self->out->facts.constant_bytes = constants;
+}
+
+void ls_cpu_plan_memory(ls_cpu_compiler *self) {
+  if (ls_cpu_failed(self)) return;
+  scan_state scan;
+  ls_status status = init_scan(self, &scan);
+  if (status != NULL) {
+    ls_cpu_fail(self, status);
+    return;
+  }
+  place_storages(self, &scan);
+  for (uint32_t i = 0; i < self->num_replicates; ++i) {
+    find_contributions(self, &scan, i);
+  }
+  if (ls_cpu_failed(self)) return;
+  place_bases(self);
+  ls_plan_facts *facts = &self->out->facts;
+  facts->shared_bytes = scan.shared.bytes;
+  facts->frame_bytes = scan.frame.bytes;
+  facts->scratch_bytes = scan.scratch.bytes;
+}

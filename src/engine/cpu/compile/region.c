@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/cpu/compile/region.h"
+
+// ---- Bodies ----------------------------------------------------------------
+static ls_status init_classes(ls_cpu_compiler *compiler, ls_cpu_region *self) {
+  const uint32_t replicas = (uint32_t)compiler->replicas;
+  const ls_attr *classes = ls_node_attr(self->op, "classes");
+  for (uint32_t r = 0; r < replicas; ++r) {
+    const int64_t k = classes == NULL ? 0 : classes->as.ints.items[r];
+    if (k < 0 || k >= self->num_bodies)
+      return ls_internal("replica %u has body %lld of %u", r, (long long)k,
+                         self->num_bodies);
+    self->classes[r] = (uint32_t)k;
+    ++self->bodies[k].num_lanes;
+  }
+  return ls_ok();
+}
+
+static ls_status check_shape(const ls_cpu_compiler *compiler,
+                             const ls_cpu_region *self) {
+  const size_t replicas = (size_t)compiler->replicas;
+  const ls_graph *first = self->op->regions[0];
+  size_t inputs = self->num_split * replicas;
+  bool fits = first->num_results >= self->num_gathered;
+  for (uint32_t k = 0; k < self->num_bodies; ++k) {
+    const ls_graph *graph = self->op->regions[k];
+    fits = fits && graph->num_declared == self->num_split &&
+           graph->num_results == first->num_results;
+    inputs += graph->num_captures;
+  }
+  if (fits && self->op->num_inputs == inputs &&
+      self->op->num_outputs ==
+          self->num_gathered * (replicas - 1) + first->num_results)
+    return ls_ok();
+  return ls_internal("a replicate op of %zu replicas has %u inputs and %u "
+                     "outputs, which its region does not fit",
+                     replicas, self->op->num_inputs, self->op->num_outputs);
+}
+
+static ls_status init_body(ls_cpu_compiler *compiler, ls_cpu_region *self,
+                           uint32_t k) {
+  ls_arena *temp = &compiler->temp;
+  ls_cpu_body *body = &self->bodies[k];
+  ls_graph *graph = body->graph = self->op->regions[k];
+  body->twins = ls_arena_new_array(temp, uint32_t, graph->num_nodes);
+  body->merges = ls_arena_new_array(temp, const ls_node *, graph->num_nodes);
+  if (body->twins == NULL || body->merges == NULL) return ls_out_of_memory();
+  if (k > 0)
+    LS_RETURN_IF_ERROR(
+        ls_find_twins(self->bodies[0].graph, graph, body->twins));
+  uint32_t merges = 0;
+  for (uint32_t i = 0; i < graph->num_nodes; ++i) {
+    const ls_node *node = graph->nodes[i];
+    if (k == 0) body->twins[i] = node->varying ? LS_NO_TWIN : i;
+    if (ls_node_info(node)->traits & LS_OP_MERGE) body->merges[merges++] = node;
+  }
+  return ls_ok();
+}
+
+// ---- Merges ----------------------------------------------------------------
+// Whether values, one of each body, are one that shared code computes.
+static bool is_shared(const ls_cpu_region *self, const uint64_t *refs) {
+  const uint32_t place = ls_cpu_twin(&self->bodies[0], refs[0]);
+  for (uint32_t k = 0; k < self->num_bodies; ++k)
+    if (ls_cpu_twin(&self->bodies[k], refs[k]) != place ||
+        ls_ref_output(refs[k]) != ls_ref_output(refs[0]))
+      return false;
+  return place != LS_NO_TWIN;
+}
+
+// Finds the merges that lanes post to: others have one operand for all.
+static void find_merges(ls_cpu_region *self, uint64_t *refs) {
+  const ls_graph *graph = self->bodies[0].graph;
+  for (uint32_t i = 0, number = 0; i < graph->num_nodes; ++i) {
+    if ((ls_node_info(graph->nodes[i])->traits & LS_OP_MERGE) == 0) continue;
+    for (uint32_t k = 0; k < self->num_bodies; ++k)
+      refs[k] = self->bodies[k].merges[number]->inputs[0];
+    self->meets[i] = !is_shared(self, refs);
+    if (self->meets[i]) {
+      for (uint32_t k = 0; k < self->num_bodies; ++k)
+        self->bodies[k].merges[self->num_merges] =
+            self->bodies[k].merges[number];
+      self->merges[self->num_merges++].node = graph->nodes[i];
+    }
+    ++number;
+  }
+}
+
+static void find_gathered(ls_cpu_region *self, uint64_t *refs) {
+  for (uint32_t g = 0; g < self->num_gathered; ++g) {
+    for (uint32_t k = 0; k < self->num_bodies; ++k)
+      refs[k] = self->bodies[k].graph->results[g];
+    self->is_gathered[g] = !is_shared(self, refs);
+  }
+}
+
+// ---- Who goes where --------------------------------------------------------
+// A lane uses a value.
+static void use(ls_cpu_region *self, const ls_cpu_body *body, uint64_t ref) {
+  const uint32_t twin = ls_cpu_twin(body, ref);
+  if (twin == LS_NO_TWIN || !self->after_merge[twin]) return;
+  self->needed[twin] = true;
+  self->published[twin] = 1;
+}
+
+static void note_uses(ls_cpu_region *self, const ls_cpu_body *body) {
+  const ls_graph *graph = body->graph;
+  for (uint32_t i = 0; i < graph->num_nodes; ++i)
+    for (uint32_t n = 0;
+         body->twins[i] == LS_NO_TWIN && n < graph->nodes[i]->num_inputs; ++n)
+      use(self, body, graph->nodes[i]->inputs[n]);
+  for (uint32_t m = 0; m < self->num_merges; ++m)
+    use(self, body, body->merges[m]->inputs[0]);
+  for (uint32_t g = 0; g < self->num_gathered; ++g)
+    if (self->is_gathered[g]) use(self, body, graph->results[g]);
+}
+
+static void classify(ls_cpu_region *self) {
+  const ls_cpu_body *first = &self->bodies[0];
+  const ls_graph *graph = first->graph;
+  for (uint32_t i = 0; i < graph->num_nodes; ++i) {
+    const ls_node *node = graph->nodes[i];
+    if (node->varying) continue;
+    self->after_merge[i] = self->meets[i];
+    for (uint32_t n = 0; n < node->num_inputs; ++n) {
+      const uint32_t input = ls_cpu_twin(first, node->inputs[n]);
+      if (input != LS_NO_TWIN && self->after_merge[input])
+        self->after_merge[i] = true;
+    }
+  }
+  for (uint32_t k = 0; k < self->num_bodies; ++k)
+    note_uses(self, &self->bodies[k]);
+  for (size_t i = graph->num_nodes; i-- > 0;) {
+    // What a merge is made of is the lanes' business.
+    if (!self->needed[i] || self->meets[i]) continue;
+    for (uint32_t n = 0; n < graph->nodes[i]->num_inputs; ++n) {
+      const uint32_t input = ls_cpu_twin(first, graph->nodes[i]->inputs[n]);
+      if (input != LS_NO_TWIN && self->after_merge[input])
+        self->needed[input] = true;
+    }
+  }
+  uint32_t number = 0;
+  for (size_t i = 0; i < graph->num_nodes; ++i)
+    if (self->published[i] != 0) self->published[i] = ++number;
+}
+
+// ---- The order of posts ----------------------------------------------------
+// Where a lane stands when it posts.
+typedef struct post_place {
+  uint32_t posts;   // Posts before it.
+  uint32_t waited;  // The last value waited for.
+  uint32_t parks;   // Nodes before it that may park otherwise.
+} post_place;
+
+static void note_post(const ls_cpu_region *self, const ls_cpu_body *body,
+                      const ls_node *node, bool is_shared_operand,
+                      post_place *now, post_place *places) {
+  for (uint32_t m = 0; m < self->num_merges; ++m) {
+    const ls_node *merge = body->merges[m];
+    const bool here =
+        is_shared_operand
+            ? merge == node && ls_cpu_twin(body, node->inputs[0]) != LS_NO_TWIN
+            : ls_ref_id(merge->inputs[0]) == node->id;
+    if (!here) continue;
+    places[m] = *now;
+    ++now->posts;
+  }
+}
+
+// The places of all posts in a body, if they are early.
+static void find_places(const ls_cpu_region *self, const ls_cpu_body *body,
+                        post_place *places) {
+  post_place now = {0};
+  for (uint32_t i = 0; i < body->graph->num_nodes; ++i) {
+    const ls_node *node = body->graph->nodes[i];
+    const bool by_lane = body->twins[i] == LS_NO_TWIN;
+    for (uint32_t n = 0; by_lane && n < node->num_inputs; ++n) {
+      const uint32_t twin = ls_cpu_twin(body, node->inputs[n]);
+      if (twin != LS_NO_TWIN && self->published[twin] > now.waited)
+        now.waited = self->published[twin];
+    }
+    if (by_lane && (node->num_regions > 0 || node->type == LS_OP_HOST))
+      ++now.parks;
+    note_post(self, body, node, !by_lane, &now, places);
+  }
+}
+
+// Lanes come to each merge in order of replica if all classes do the same
+// between any two.
+static ls_status order_posts(ls_arena *temp, ls_cpu_region *self) {
+  post_place *first = ls_arena_new_array(temp, post_place, self->num_merges);
+  post_place *other = ls_arena_new_array(temp, post_place, self->num_merges);
+  if (first == NULL || other == NULL) return ls_out_of_memory();
+  find_places(self, &self->bodies[0], first);
+  self->posts_early = true;
+  for (uint32_t k = 1; k < self->num_bodies; ++k) {
+    find_places(self, &self->bodies[k], other);
+    for (uint32_t m = 0; m < self->num_merges; ++m)
+      if (first[m].posts != other[m].posts ||
+          first[m].waited != other[m].waited ||
+          first[m].parks != other[m].parks)
+        self->posts_early = false;
+  }
+  return ls_ok();
+}
+
+// ---- The region ------------------------------------------------------------
+ls_status ls_cpu_region_init(ls_cpu_compiler *compiler, const ls_node *op,
+                             ls_cpu_region *self) {
+  ls_arena *temp = &compiler->temp;
+  const size_t replicas = (size_t)compiler->replicas;
+  const size_t nodes = op->regions[0]->num_nodes;
+  *self = (ls_cpu_region){
+      .op = op,
+      .num_bodies = op->num_regions,
+      .num_split = (uint32_t)ls_node_int(op, "num_split", 0),
+      .num_gathered = (uint32_t)ls_node_int(op, "num_gathered", 0),
+  };
+  LS_RETURN_IF_ERROR(check_shape(compiler, self));
+  self->bodies = ls_arena_new_array(temp, ls_cpu_body, self->num_bodies);
+  self->classes = ls_arena_new_array(&compiler->out->arena, uint32_t, replicas);
+  self->after_merge = ls_arena_new_array(temp, bool, nodes);
+  self->needed = ls_arena_new_array(temp, bool, nodes);
+  self->published = ls_arena_new_array(temp, uint32_t, nodes);
+  self->meets = ls_arena_new_array(temp, bool, nodes);
+  self->merges = ls_arena_new_array(temp, ls_cpu_meeting, nodes);
+  self->is_gathered = ls_arena_new_array(temp, bool, self->num_gathered);
+  self->gathered =
+      ls_arena_new_array(temp, uint32_t, self->num_gathered * replicas);
+  uint64_t *refs = ls_arena_new_array(temp, uint64_t, self->num_bodies);
+  if (self->bodies == NULL || self->classes == NULL ||
+      self->after_merge == NULL || self->needed == NULL ||
+      self->published == NULL || self->meets == NULL || self->merges == NULL ||
+      self->is_gathered == NULL || self->gathered == NULL || refs == NULL)
+    return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(init_classes(compiler, self));
+  for (uint32_t k = 0; k < self->num_bodies; ++k)
+    LS_RETURN_IF_ERROR(init_body(compiler, self, k));
+  find_merges(self, refs);
+  find_gathered(self, refs);
+  classify(self);
+  return order_posts(temp, self);
+}

@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Emission of replicate ops and merges.
+//
+// A replicate op's nodes go four ways. The varying ones are the lane stream.
+// Of the others, which are computed once,
+//   - those that depend on no merge come before the launch, so that lanes need
+//     not wait for them;
+//   - those that depend on one and that lanes need stand between launch and
+//     join, run while lanes are parked and are published one by one;
+//   - the rest, as a rule the optimizer, comes after the join, when no lane
+//     reads the old variables any more.
+//
+//   before; launch -> lanes; await, compute, publish ...; join -> after
+//   lanes: compute, post, wait ...; end
+//   after: ...
+//
+// With one replica there is nothing to meet: the region is part of its stream.
+#include "engine/cpu/compile/region.h"
+
+// ---- The shared stream -----------------------------------------------------
+static void make_top_merges(ls_cpu_compiler *compiler, ls_cpu_region *self) {
+  ls_cpu_body *first = &self->bodies[0];
+  for (uint32_t i = 0; i < self->num_merges; ++i) {
+    const ls_node *node = self->merges[i].node;
+    self->merges[i] = ls_cpu_make_meeting(compiler, first->graph, node);
+    ls_cpu_bind_ref(compiler, &first->scope, ls_ref(node->id, 0),
+                    self->merges[i].result);
+    if (ls_cpu_failed(compiler)) return;
+  }
+}
+
+static void emit_uniform(ls_cpu_compiler *compiler, ls_cpu_region *self,
+                         bool after_merge, bool needed) {
+  ls_cpu_body *first = &self->bodies[0];
+  uint32_t merge = 0;
+  for (size_t i = 0; i < first->graph->num_nodes; ++i) {
+    const ls_node *node = first->graph->nodes[i];
+    const uint32_t number = merge;
+    merge += self->meets[i];
+    if (node->varying || self->after_merge[i] != after_merge ||
+        self->needed[i] != needed) {
+      continue;
+    }
+    if (!self->meets[i]) {
+      ls_cpu_emit_node(compiler, &first->scope, node);
+    } else if (needed) {
+      // Without need for it in here, the join is enough to wait for.
+      const uint32_t await = ls_cpu_emit(compiler, LS_CPU_AWAIT, node);
+      ls_cpu_label(compiler, first->graph, node);
+      if (ls_cpu_failed(compiler)) return;
+      ls_cpu_at(compiler, await)->number = self->merges[number].slot;
+    }
+    if (self->published[i] == 0) continue;
+    const uint32_t publish = ls_cpu_emit(compiler, LS_CPU_PUBLISH, node);
+    if (ls_cpu_failed(compiler)) return;
+    ls_cpu_at(compiler, publish)->number = self->published[i];
+  }
+}
+
+static uint32_t emit_launch(ls_cpu_compiler *compiler, ls_cpu_region *self,
+                            const ls_cpu_scope *outer, ls_cpu_launch *launch) {
+  const uint32_t replicas = (uint32_t)compiler->replicas;
+  const uint32_t position = ls_cpu_emit(compiler, LS_CPU_LAUNCH, self->op);
+  if (ls_cpu_failed(compiler)) return 0;
+  compiler->origins[position].replicate = compiler->replicate;
+  ls_cpu_at(compiler, position)->params = launch;
+  for (uint32_t i = 0; i < self->num_split * replicas; ++i) {
+    ls_cpu_read(compiler,
+                ls_cpu_storage_of(compiler, outer, self->op->inputs[i]));
+  }
+  for (uint32_t g = 0; g < self->num_gathered; ++g) {
+    if (!self->is_gathered[g]) continue;
+    ++launch->num_gathered;
+    for (uint32_t r = 0; r < replicas; ++r) {
+      ls_cpu_write(compiler, self->gathered[g * replicas + r]);
+    }
+  }
+  ls_executable *out = compiler->out;
+  if (launch->num_split > out->num_split) out->num_split = launch->num_split;
+  if (launch->num_gathered > out->num_gathered) {
+    out->num_gathered = launch->num_gathered;
+  }
+  return position;
+}
+
+// ---- Lane code -------------------------------------------------------------
+// Waits until a value that shared code computes beside the lanes is published.
+static void emit_wait(ls_cpu_compiler *compiler, const ls_cpu_region *self,
+                      ls_cpu_body *body, const ls_node *node,
+                      const uint64_t *refs, uint32_t count) {
+  uint32_t what = LS_NO_TWIN;
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint32_t twin = ls_cpu_twin(body, refs[i]);
+    if (twin == LS_NO_TWIN || self->published[twin] <= body->waited) continue;
+    body->waited = self->published[twin];
+    what = twin;
+  }
+  if (what == LS_NO_TWIN) return;
+  const ls_graph *first = self->bodies[0].graph;
+  const uint32_t wait = ls_cpu_emit(compiler, LS_CPU_WAIT, node);
+  ls_cpu_label(compiler, first, first->nodes[what]);
+  ls_cpu_park(compiler);
+  if (!ls_cpu_failed(compiler))
+    ls_cpu_at(compiler, wait)->number = body->waited;
+}
+
+// Posts whatever merges a value that lanes computed.
+static void emit_early_posts(ls_cpu_compiler *compiler,
+                             const ls_cpu_region *self, const ls_cpu_body *body,
+                             uint64_t id) {
+  for (uint32_t i = 0; i < self->num_merges; ++i) {
+    const uint64_t ref = body->merges[i]->inputs[0];
+    if (ls_ref_id(ref) != id) continue;
+    ls_cpu_emit_post(compiler, self->bodies[0].graph, &self->merges[i],
+                     ls_cpu_storage_of(compiler, &body->scope, ref));
+  }
+}
+
+// At a merge: posts what was not posted where it was computed, as it is one
+// value for all of this class, or as other classes come here otherwise.
+static void emit_late_post(ls_cpu_compiler *compiler, const ls_cpu_region *self,
+                           ls_cpu_body *body, const ls_node *node) {
+  for (uint32_t i = 0; i < self->num_merges; ++i) {
+    const uint64_t *ref = &node->inputs[0];
+    if (body->merges[i] != node ||
+        (self->posts_early && ls_cpu_twin(body, *ref) == LS_NO_TWIN))
+      continue;
+    emit_wait(compiler, self, body, node, ref, 1);
+    compiler->in_order = compiler->in_order && self->posts_early;
+    ls_cpu_emit_post(compiler, self->bodies[0].graph, &self->merges[i],
+                     ls_cpu_storage_of(compiler, &body->scope, *ref));
+  }
+}
+
+static void emit_gathered(ls_cpu_compiler *compiler, const ls_cpu_region *self,
+                          ls_cpu_body *body) {
+  uint32_t index = 0;
+  for (uint32_t g = 0; g < self->num_gathered; ++g) {
+    if (!self->is_gathered[g]) continue;
+    const uint64_t *ref = &body->graph->results[g];
+    const uint32_t to = ls_cpu_new_base(compiler, LS_CPU_GATHERED, index++,
+                                        ls_cpu_ref_size(body->graph, *ref));
+    emit_wait(compiler, self, body, self->op, ref, 1);
+    ls_cpu_emit_copy(compiler, self->op, to,
+                     ls_cpu_storage_of(compiler, &body->scope, *ref));
+  }
+}
+
+// In another body than the first: what shared code computes lies where it
+// computes it, as far as lanes may read it.
+static void bind_shared(ls_cpu_compiler *compiler, const ls_cpu_region *self,
+                        ls_cpu_body *body) {
+  const ls_cpu_body *first = &self->bodies[0];
+  for (size_t i = 0; i < body->graph->num_nodes; ++i) {
+    const ls_node *node = body->graph->nodes[i];
+    const uint32_t twin = body->twins[i];
+    if (twin == LS_NO_TWIN || node->type == LS_OP_PARAMETER ||
+        (self->after_merge[twin] && !self->needed[twin]))
+      continue;
+    for (unsigned k = 0; k < node->num_outputs; ++k)
+      ls_cpu_bind_ref(
+          compiler, &body->scope, ls_ref(node->id, k),
+          ls_cpu_storage_of(compiler, &first->scope,
+                            ls_ref(first->graph->nodes[twin]->id, k)));
+  }
+}
+
+static void emit_body(ls_cpu_compiler *compiler, ls_cpu_region *self,
+                      ls_cpu_body *body) {
+  compiler->in_order = true;
+  compiler->num_met = 0;
+  const double trips = compiler->trips;
+  compiler->trips *= body->num_lanes;
+  for (size_t i = 0; i < body->graph->num_nodes; ++i) {
+    const ls_node *node = body->graph->nodes[i];
+    if (body->twins[i] != LS_NO_TWIN) {
+      emit_late_post(compiler, self, body, node);
+    } else {
+      emit_wait(compiler, self, body, node, node->inputs, node->num_inputs);
+      ls_cpu_emit_node(compiler, &body->scope, node);
+      if (self->posts_early) emit_early_posts(compiler, self, body, node->id);
+    }
+    if (ls_cpu_failed(compiler)) return;
+  }
+  emit_gathered(compiler, self, body);
+  ls_cpu_emit(compiler, LS_CPU_END, self->op);
+  compiler->trips = trips;
+}
+
+// All bodies, one behind the other; lanes begin by finding their own.
+static void emit_lanes(ls_cpu_compiler *compiler, ls_cpu_region *self) {
+  compiler->in_lane = true;
+  const uint32_t begin = ls_cpu_here(compiler);
+  for (uint32_t k = 1; k < self->num_bodies; ++k) {
+    const uint32_t select = ls_cpu_emit(compiler, LS_CPU_SELECT, self->op);
+    if (ls_cpu_failed(compiler)) return;
+    ls_cpu_at(compiler, select)->number = k;
+    ls_cpu_at(compiler, select)->params = self->classes;
+  }
+  for (uint32_t k = 0; k < self->num_bodies; ++k) {
+    if (k > 0) {
+      bind_shared(compiler, self, &self->bodies[k]);
+      if (ls_cpu_failed(compiler)) return;
+      ls_cpu_at(compiler, begin + k - 1)->target = ls_cpu_here(compiler);
+    }
+    emit_body(compiler, self, &self->bodies[k]);
+    if (ls_cpu_failed(compiler)) return;
+  }
+  compiler->in_lane = false;
+}
+
+// ---- The op ----------------------------------------------------------------
+static void bind_captures(ls_cpu_compiler *compiler, ls_cpu_region *self,
+                          const ls_cpu_scope *outer) {
+  size_t input = self->num_split * (size_t)compiler->replicas;
+  for (uint32_t k = 0; k < self->num_bodies; ++k) {
+    ls_cpu_body *body = &self->bodies[k];
+    const ls_graph *graph = body->graph;
+    ls_cpu_scope_init(compiler, &body->scope, graph);
+    if (ls_cpu_failed(compiler)) return;
+    for (size_t i = graph->num_declared; i < graph->num_parameters; ++i) {
+      ls_cpu_bind_ref(
+          compiler, &body->scope, graph->parameters[i],
+          ls_cpu_storage_of(compiler, outer, self->op->inputs[input++]));
+    }
+  }
+}
+
+// With one replica an argument is what it is; else each lane finds its own.
+static void bind_arguments(ls_cpu_compiler *compiler, ls_cpu_region *self,
+                           const ls_cpu_scope *outer) {
+  for (uint32_t k = 0; k < self->num_bodies; ++k) {
+    ls_cpu_body *body = &self->bodies[k];
+    for (uint32_t s = 0; s < self->num_split; ++s) {
+      const uint64_t ref = body->graph->parameters[s];
+      const uint32_t storage =
+          compiler->replicas == 1
+              ? ls_cpu_storage_of(compiler, outer, self->op->inputs[s])
+              : ls_cpu_new_base(compiler, LS_CPU_SPLIT, s,
+                                ls_cpu_ref_size(body->graph, ref));
+      ls_cpu_bind_ref(compiler, &body->scope, ref, storage);
+    }
+  }
+}
+
+// Storages for what lanes give back, one a replica.
+static void make_gathered(ls_cpu_compiler *compiler, ls_cpu_region *self) {
+  const uint32_t replicas = (uint32_t)compiler->replicas;
+  for (uint32_t g = 0; g < self->num_gathered; ++g) {
+    for (uint32_t r = 0; self->is_gathered[g] && r < replicas; ++r) {
+      const ls_graph *graph = self->bodies[self->classes[r]].graph;
+      self->gathered[g * replicas + r] = ls_cpu_new_shared(
+          compiler, ls_cpu_ref_size(graph, graph->results[g]));
+    }
+  }
+}
+
+static void bind_results(ls_cpu_compiler *compiler, const ls_cpu_region *self,
+                         ls_cpu_scope *outer) {
+  const uint32_t replicas = (uint32_t)compiler->replicas;
+  const ls_cpu_body *first = &self->bodies[0];
+  unsigned output = 0;
+  for (uint32_t g = 0; g < first->graph->num_results; ++g) {
+    const uint64_t ref = first->graph->results[g];
+    const bool is_gathered = g < self->num_gathered;
+    for (uint32_t r = 0; r < (is_gathered ? replicas : 1); ++r) {
+      const uint32_t storage =
+          is_gathered && self->is_gathered[g] && replicas > 1
+              ? self->gathered[g * replicas + r]
+              : ls_cpu_storage_of(compiler, &first->scope, ref);
+      ls_cpu_bind_ref(compiler, outer, ls_ref(self->op->id, output++), storage);
+    }
+  }
+}
+
+// Room for the partial sums, once it is known how many parts there are.
+static void size_partials(ls_cpu_compiler *compiler, const ls_cpu_region *self,
+                          const ls_cpu_launch *launch) {
+  const size_t buffers = (size_t)launch->num_parts * launch->part_depth;
+  for (uint32_t i = 0; i < self->num_merges; ++i) {
+    const ls_cpu_meeting *merge = &self->merges[i];
+    compiler->storages[merge->partials].size = merge->merge->stride * buffers;
+  }
+  for (size_t i = 0; i < compiler->num_meetings; ++i) {
+    const ls_cpu_meeting *merge = &compiler->meetings[i];
+    compiler->storages[merge->partials].size = merge->merge->stride * buffers;
+  }
+}
+
+static void emit_streams(ls_cpu_compiler *compiler, ls_cpu_region *self,
+                         const ls_cpu_scope *outer) {
+  ls_cpu_launch *launch = ls_arena_new(&compiler->out->arena, ls_cpu_launch);
+  if (launch == NULL ||
+      !ls_grow(compiler->allocator, &compiler->replicates,
+               &compiler->replicates_capacity, compiler->num_replicates + 1,
+               sizeof(*compiler->replicates))) {
+    ls_cpu_fail(compiler, ls_out_of_memory());
+    return;
+  }
+  compiler->replicate = (uint32_t)compiler->num_replicates++;
+  launch->num_split = self->num_split;
+  launch->first_slot = compiler->out->num_slots;
+  compiler->num_meetings = 0;
+  make_top_merges(compiler, self);
+  make_gathered(compiler, self);
+  emit_uniform(compiler, self, false, false);
+  const uint32_t begin = emit_launch(compiler, self, outer, launch);
+  emit_uniform(compiler, self, true, true);
+  const uint32_t join = ls_cpu_emit(compiler, LS_CPU_JOIN, self->op);
+  const uint32_t lanes = ls_cpu_here(compiler);
+  emit_lanes(compiler, self);
+  const uint32_t after = ls_cpu_here(compiler);
+  launch->num_slots = compiler->out->num_slots - launch->first_slot;
+  launch->num_bodies = self->num_bodies;
+  if (!ls_cpu_failed(compiler)) {
+    ls_cpu_choose_parts(compiler, launch, lanes, after);
+    size_partials(compiler, self, launch);
+    ls_cpu_at(compiler, begin)->target = lanes;
+    ls_cpu_at(compiler, join)->target = after;
+    compiler->replicates[compiler->replicate] = (ls_cpu_stretch){begin, join};
+  }
+  emit_uniform(compiler, self, true, false);
+}
+
+void ls_cpu_emit_replicate(ls_cpu_compiler *compiler, ls_cpu_scope *outer,
+                           const ls_node *op) {
+  const int64_t replicas = ls_node_int(op, "replicas", 1);
+  if (compiler->replicate != LS_CPU_NONE || compiler->replicas != 1) {
+    ls_cpu_fail(compiler, ls_unimplemented("a replicate op in another one"));
+    return;
+  }
+  if (replicas != compiler->out->replicas || replicas < 1) {
+    ls_cpu_fail(compiler, ls_invalid_argument(
+                              "a replicate op of %lld replicas in a program "
+                              "of %d",
+                              (long long)replicas, compiler->out->replicas));
+    return;
+  }
+  compiler->replicas = (int32_t)replicas;
+  ls_cpu_region self;
+  ls_status status = ls_cpu_region_init(compiler, op, &self);
+  if (status != NULL) {
+    ls_cpu_fail(compiler, status);
+    return;
+  }
+  bind_captures(compiler, &self, outer);
+  if (!ls_cpu_emit_batched(compiler, &self, outer)) {
+    bind_arguments(compiler, &self, outer);
+    if (replicas == 1)
+      ls_cpu_emit_graph(compiler, &self.bodies[0].scope);
+    else
+      emit_streams(compiler, &self, outer);
+  }
+  bind_results(compiler, &self, outer);
+  compiler->replicas = 1;
+  compiler->replicate = LS_CPU_NONE;
+  compiler->in_order = true;
+}

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which storages share memory.
+//
+// Every storage knows its accesses. A copy T = S goes when S can be computed
+// in T from the start, and a kernel works in place when its operand dies at it.
+// This is how results are computed in the caller's arrays, new values of
+// variables in their buffers, and carried values of loops in one place.
+#include "engine/cpu/compile/compile.h"
+
+// ---- Accesses --------------------------------------------------------------
+// What lanes do to shared storages may happen at any time between launch and
+// join; so may what a launch hands them.
+static void add_access(ls_cpu_compiler *self, uint32_t position,
+                       uint32_t operand, bool is_write) {
+  ls_cpu_storage *storage = &self->storages[self->operands[operand]];
+  const uint32_t replicate = self->origins[position].replicate;
+  ls_cpu_access access = {position, position, position, LS_CPU_NONE, is_write};
+  if (replicate != LS_CPU_NONE && !storage->is_lane) {
+    access.low = self->replicates[replicate].begin;
+    access.high = self->replicates[replicate].end;
+  }
+  const uint32_t index = (uint32_t)self->num_accesses++;
+  self->accesses[index] = access;
+  if (storage->first_access == LS_CPU_NONE) {
+    storage->first_access = index;
+  } else {
+    self->accesses[storage->last_access].next = index;
+  }
+  storage->last_access = index;
+  storage->by_host |=
+      is_write && self->instructions[position].code == LS_CPU_HOST_START;
+}
+
+void ls_cpu_collect_accesses(ls_cpu_compiler *self) {
+  if (ls_cpu_failed(self)) return;
+  if (!ls_grow(self->allocator, &self->accesses, &self->accesses_capacity,
+               self->num_operands + 1, sizeof(*self->accesses))) {
+    ls_cpu_fail(self, ls_out_of_memory());
+    return;
+  }
+  for (uint32_t i = 0; i < self->num_instructions; ++i) {
+    const ls_cpu_instruction *instruction = &self->instructions[i];
+    if (instruction->code == LS_CPU_NOTHING) continue;
+    for (uint32_t k = 0; k < instruction->num_in + instruction->num_out; ++k) {
+      add_access(self, i, instruction->operand + k, k >= instruction->num_in);
+    }
+  }
+}
+
+void ls_cpu_forget_accesses(ls_cpu_compiler *self) {
+  self->num_accesses = 0;
+  for (size_t i = 0; i < self->num_storages; ++i)
+    self->storages[i].first_access = self->storages[i].last_access =
+        LS_CPU_NONE;
+}
+
+uint32_t ls_cpu_root(const ls_cpu_compiler *self, uint32_t storage) {
+  while (self->storages[storage].merged != storage) {
+    storage = self->storages[storage].merged;
+  }
+  return storage;
+}
+
+static const ls_cpu_access *first_access(const ls_cpu_compiler *self,
+                                         uint32_t root) {
+  const uint32_t first = self->storages[root].first_access;
+  return first == LS_CPU_NONE ? NULL : &self->accesses[first];
+}
+static const ls_cpu_access *next_access(const ls_cpu_compiler *self,
+                                        const ls_cpu_access *access) {
+  return access->next == LS_CPU_NONE ? NULL : &self->accesses[access->next];
+}
+
+static bool holds(const ls_cpu_stretch *stretch, uint32_t position) {
+  return stretch->begin <= position && position <= stretch->end;
+}
+
+// A storage that is first written before a loop and used in it lives on to the
+// loop's end: the next trip uses it again.
+bool ls_cpu_extent(const ls_cpu_compiler *self, uint32_t root,
+                   ls_cpu_stretch *out_extent) {
+  ls_cpu_stretch extent = {UINT32_MAX, 0};
+  for (const ls_cpu_access *a = first_access(self, root); a != NULL;
+       a = next_access(self, a)) {
+    if (a->low < extent.begin) extent.begin = a->low;
+    if (a->high > extent.end) extent.end = a->high;
+  }
+  if (extent.begin == UINT32_MAX) return false;
+  for (size_t i = 0; i < self->num_loops; ++i) {
+    const ls_cpu_stretch *loop = &self->loops[i];
+    if (extent.begin >= loop->begin || loop->end <= extent.end) continue;
+    for (const ls_cpu_access *a = first_access(self, root); a != NULL;
+         a = next_access(self, a)) {
+      if (!holds(loop, a->position)) continue;
+      extent.end = loop->end;
+      break;
+    }
+  }
+  *out_extent = extent;
+  return true;
+}
+
+// ---- Sharing ---------------------------------------------------------------
+static void merge(ls_cpu_compiler *self, uint32_t from, uint32_t into) {
+  ls_cpu_storage *s = &self->storages[from], *t = &self->storages[into];
+  s->merged = into;
+  t->by_host |= s->by_host;
+  if (s->first_access == LS_CPU_NONE) return;
+  if (t->first_access == LS_CPU_NONE) {
+    t->first_access = s->first_access;
+  } else {
+    self->accesses[t->last_access].next = s->first_access;
+  }
+  t->last_access = s->last_access;
+}
+
+static bool works_in_place(ls_cpu_code code) {
+  return code == LS_CPU_KERNEL || code == LS_CPU_STACK_PUSH ||
+         code == LS_CPU_STACK_POP;
+}
+
+// The number of the instruction's output that lies on `root`, if one does.
+static uint32_t output_on(const ls_cpu_compiler *self, uint32_t position,
+                          uint32_t root) {
+  const ls_cpu_instruction *instruction = &self->instructions[position];
+  const uint32_t *operands = &self->operands[instruction->operand];
+  uint32_t found = LS_CPU_NONE;
+  for (uint32_t i = 0; i < instruction->num_out; ++i) {
+    if (ls_cpu_root(self, operands[instruction->num_in + i]) != root) continue;
+    if (found != LS_CPU_NONE) return LS_CPU_NONE;
+    found = i;
+  }
+  return found;
+}
+
+static bool takes_place(const ls_cpu_compiler *self, uint32_t position,
+                        uint32_t output, uint32_t input) {
+  return output < LS_COUNT_OF(self->origins->in_place) && input < 32 &&
+         (self->origins[position].in_place[output] >> input & 1U) != 0;
+}
+
+// Whether the instruction's output that lies on `output` alone may lie on
+// `root`, as far as its other operands go: each one there must be allowed to be
+// overwritten.
+static bool may_overwrite(const ls_cpu_compiler *self, uint32_t position,
+                          uint32_t output, uint32_t root) {
+  const ls_cpu_instruction *instruction = &self->instructions[position];
+  const uint32_t *operands = &self->operands[instruction->operand];
+  if (instruction->code == LS_CPU_COPY) return true;
+  if (!works_in_place(instruction->code)) return false;
+  const uint32_t number = output_on(self, position, output);
+  if (number == LS_CPU_NONE) return false;
+  for (uint32_t i = 0; i < instruction->num_in; ++i)
+    if (ls_cpu_root(self, operands[i]) == root &&
+        !takes_place(self, position, number, i))
+      return false;
+  for (uint32_t i = 0; i < instruction->num_out; ++i)
+    if (i != number &&
+        ls_cpu_root(self, operands[instruction->num_in + i]) == root)
+      return false;
+  return true;
+}
+
+// Whether both positions are in the same loops, given that `inner` is behind
+// `outer` and each loop around `outer` is around it too.
+static bool in_same_loops(const ls_cpu_compiler *self, uint32_t outer,
+                          uint32_t inner) {
+  for (size_t i = 0; i < self->num_loops; ++i) {
+    if (holds(&self->loops[i], inner) && !holds(&self->loops[i], outer)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Whether nothing writes `root` in the positions `after` < p <= `last`.
+static bool is_unchanged(const ls_cpu_compiler *self, uint32_t root,
+                         uint32_t after, uint32_t last) {
+  for (const ls_cpu_access *a = first_access(self, root); a != NULL;
+       a = next_access(self, a)) {
+    if (a->is_write && a->high > after && a->low <= last &&
+        a->position != after) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Whether a run that comes to one of the positions does not come to the other,
+// in one trip of the loops around both.
+static bool exclude_each_other(const ls_cpu_compiler *self, uint32_t p,
+                               uint32_t q) {
+  for (size_t i = 0; i < self->num_forks; ++i) {
+    const ls_cpu_stretch *branches = self->forks[i].branches;
+    if ((holds(&branches[0], p) && holds(&branches[1], q)) ||
+        (holds(&branches[1], p) && holds(&branches[0], q)))
+      return true;
+  }
+  return false;
+}
+
+static bool same_loops(const ls_cpu_compiler *self, uint32_t p, uint32_t q) {
+  return in_same_loops(self, p, q) && in_same_loops(self, q, p);
+}
+
+static bool copies(const ls_cpu_compiler *self, uint32_t position,
+                   uint32_t from, uint32_t to) {
+  const ls_cpu_instruction *instruction = &self->instructions[position];
+  const uint32_t *operands = &self->operands[instruction->operand];
+  return instruction->code == LS_CPU_COPY &&
+         ls_cpu_root(self, operands[0]) == from &&
+         ls_cpu_root(self, operands[1]) == to;
+}
+
+// Whether a run that comes to q has come to p before, in the same trip.
+static bool leads_to(const ls_cpu_compiler *self, uint32_t p, uint32_t q) {
+  for (size_t i = 0; i < self->num_forks; ++i)
+    for (int k = 0; k < 2; ++k)
+      if (holds(&self->forks[i].branches[k], p) &&
+          !holds(&self->forks[i].branches[k], q))
+        return false;
+  return p < q && same_loops(self, p, q);
+}
+
+// Whether the read of T finds what a branch that the copy is not in has written
+// since S began.
+static bool reads_new(const ls_cpu_compiler *self, const ls_cpu_access *a,
+                      uint32_t t, uint32_t begin, uint32_t copy) {
+  for (const ls_cpu_access *w = first_access(self, t); w != NULL;
+       w = next_access(self, w))
+    if (w->is_write && w->low == w->high && w->position > begin &&
+        exclude_each_other(self, w->position, copy) &&
+        leads_to(self, w->position, a->position) &&
+        !copies(self, w->position, t, t))
+      return true;
+  return false;
+}
+
+// Whether an access of T, between S's beginning and the copy, finds T as it
+// would without S there: it is in a branch that the copy is not in, or brings
+// T's value to S, as a branch does that changes nothing; and where it is come
+// to nothing has written S before, or uses S behind what is written to T.
+static bool passes_by(const ls_cpu_compiler *self, const ls_cpu_access *a,
+                      uint32_t s, uint32_t t, uint32_t begin, uint32_t copy) {
+  const bool moves =
+      copies(self, a->position, s, t) || copies(self, a->position, t, s);
+  if (a->low != a->high || !same_loops(self, a->position, begin) ||
+      !same_loops(self, a->position, copy))
+    return false;
+  if (!exclude_each_other(self, a->position, copy) && (!moves || a->is_write))
+    return false;
+  if (!a->is_write && reads_new(self, a, t, begin, copy)) return true;
+  for (const ls_cpu_access *x = first_access(self, s); x != NULL;
+       x = next_access(self, x)) {
+    if (x->low == x->high) {
+      if (x->position == a->position && moves) continue;
+      if (exclude_each_other(self, x->position, a->position)) continue;
+    }
+    if (a->is_write ? x->high >= a->position : x->is_write) return false;
+  }
+  return true;
+}
+
+// Whether nothing but the copy uses T from where S begins up to the copy. The
+// instruction that begins S may read T if it can work in place.
+static bool is_free(const ls_cpu_compiler *self, uint32_t s, uint32_t t,
+                    uint32_t begin, uint32_t copy) {
+  for (const ls_cpu_access *a = first_access(self, t); a != NULL;
+       a = next_access(self, a)) {
+    if (a->position == copy || a->high < begin || a->low > copy) continue;
+    if (passes_by(self, a, s, t, begin, copy)) continue;
+    if (a->position != begin || a->is_write ||
+        !may_overwrite(self, a->position, s, t)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Whether S may lie in T so that the copy T = S at `copy` is none: T must be
+// free from where S begins up to the copy, and afterwards neither may change
+// while the other is in use.
+static bool may_share(const ls_cpu_compiler *self, uint32_t s, uint32_t t,
+                      uint32_t copy) {
+  const ls_cpu_storage *from = &self->storages[s], *to = &self->storages[t];
+  ls_cpu_stretch life, other;
+  if (s == t || from->home != LS_CPU_ARENA || from->is_lane != to->is_lane ||
+      from->size != to->size || !ls_cpu_extent(self, s, &life) ||
+      !ls_cpu_extent(self, t, &other)) {
+    return false;
+  }
+  // A host call that fails may have written half of it.
+  if (to->home == LS_CPU_VARIABLE && from->by_host) return false;
+  // What T held before the loop is still wanted if the copy is never made.
+  if (!in_same_loops(self, life.begin, copy)) return false;
+  // What leaves the program is in use to the end.
+  const uint32_t end = to->home == LS_CPU_ARENA ? other.end : UINT32_MAX;
+  return is_free(self, s, t, life.begin, copy) &&
+         is_unchanged(self, t, copy, life.end) &&
+         is_unchanged(self, s, copy, end);
+}
+
+static void drop_copies(ls_cpu_compiler *self) {
+  for (uint32_t i = 0; i < self->num_instructions; ++i) {
+    ls_cpu_instruction *instruction = &self->instructions[i];
+    if (instruction->code != LS_CPU_COPY) continue;
+    const uint32_t *operands = &self->operands[instruction->operand];
+    const uint32_t from = ls_cpu_root(self, operands[0]);
+    const uint32_t to = ls_cpu_root(self, operands[1]);
+    if (from != to && may_share(self, from, to, i)) merge(self, from, to);
+  }
+  // Also those that became copies onto themselves by another one's going.
+  for (uint32_t i = 0; i < self->num_instructions; ++i) {
+    ls_cpu_instruction *instruction = &self->instructions[i];
+    if (instruction->code != LS_CPU_COPY) continue;
+    const uint32_t *operands = &self->operands[instruction->operand];
+    if (ls_cpu_root(self, operands[0]) == ls_cpu_root(self, operands[1]) ||
+        instruction->size == 0) {
+      instruction->code = LS_CPU_NOTHING;
+    }
+  }
+}
+
+// Puts an output on an operand that is used for the last time.
+static void work_in_place(ls_cpu_compiler *self, uint32_t position,
+                          uint32_t number) {
+  const ls_cpu_instruction *instruction = &self->instructions[position];
+  if (!works_in_place(instruction->code) || number >= instruction->num_out)
+    return;
+  const uint32_t *operands = &self->operands[instruction->operand];
+  const uint32_t out =
+      ls_cpu_root(self, operands[instruction->num_in + number]);
+  const ls_cpu_storage *output = &self->storages[out];
+  ls_cpu_stretch life;
+  if (output->home != LS_CPU_ARENA || !ls_cpu_extent(self, out, &life) ||
+      life.begin != position) {
+    return;
+  }
+  for (uint32_t i = 0; i < instruction->num_in; ++i) {
+    if (!takes_place(self, position, number, i)) continue;
+    const uint32_t in = ls_cpu_root(self, operands[i]);
+    const ls_cpu_storage *input = &self->storages[in];
+    if (in == out || input->home != LS_CPU_ARENA ||
+        input->is_lane != output->is_lane || input->size != output->size ||
+        !may_overwrite(self, position, out, in) ||
+        !ls_cpu_extent(self, in, &life) || life.end != position) {
+      continue;
+    }
+    merge(self, out, in);
+    return;
+  }
+}
+
+void ls_cpu_share_storages(ls_cpu_compiler *self) {
+  if (ls_cpu_failed(self)) return;
+  drop_copies(self);
+  for (uint32_t i = 0; i < self->num_instructions; ++i)
+    for (uint32_t k = 0; k < LS_COUNT_OF(self->origins->in_place); ++k)
+      work_in_place(self, i, k);
+  for (size_t i = 0; i < self->num_operands; ++i)
+    self->operands[i] = ls_cpu_root(self, self->operands[i]);
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Updates of variables move up to where what they need is made.
+//
+// An optimizer comes after all gradients. There it would read each of them from
+// memory; behind the product that makes it a gradient is still in a cache, and
+// what makes the next one writes to the same place. Also, updates of arrays of
+// one size no longer stand side by side, where fuse.c would take them together
+// and cut them anywhere.
+//
+// What moves are instructions on elements, or on next to nothing, whose results
+// only go into variables. Two that use one storage, which one of them writes,
+// keep their order, and nothing passes what jumps, parks or is jumped to. So a
+// run computes the same.
+#include "engine/cpu/compile/compile.h"
+#include "engine/cpu/kernels/loops.h"
+
+// The bytes that an instruction may touch to be next to nothing.
+enum { SMALL_BYTES = 64 };
+
+// Instructions go into slots: slot p is behind what stands at p and stays.
+typedef struct slots {
+  const bool *is_target;
+  uint32_t *slot;  // By position: an update's; NONE: it stays.
+  // Of a scan, by root: the slots of the last write and of the last use.
+  uint32_t *write, *use;
+  bool goes_down;  // From the end to the beginning.
+} slots;
+
+static bool is_wall(const ls_cpu_compiler *self, const slots *s, uint32_t i) {
+  const ls_cpu_code code = self->instructions[i].code;
+  return s->is_target[i] || (code != LS_CPU_KERNEL && code != LS_CPU_COPY &&
+                             code != LS_CPU_NOTHING);
+}
+
+static bool is_light(const ls_cpu_compiler *self, uint32_t i) {
+  const ls_cpu_instruction *at = &self->instructions[i];
+  return at->code == LS_CPU_KERNEL &&
+         (at->loop == ls_elementwise_loop ||
+          self->origins[i].note.bytes <= SMALL_BYTES);
+}
+
+// A copy that is gone still has its operands, but uses none.
+static uint32_t num_operands(const ls_cpu_compiler *self, uint32_t i) {
+  const ls_cpu_instruction *at = &self->instructions[i];
+  return at->code == LS_CPU_NOTHING ? 0 : at->num_in + at->num_out;
+}
+
+static bool is_read(const ls_cpu_compiler *self, uint32_t i, uint32_t operand) {
+  return operand < self->instructions[i].num_in;
+}
+
+static uint32_t root_of(const ls_cpu_compiler *self, uint32_t i,
+                        uint32_t operand) {
+  return self->operands[self->instructions[i].operand + operand];
+}
+
+// Whether all results are variables' values, or not `wanted`: read by updates
+// alone.
+static bool is_update(const ls_cpu_compiler *self, const bool *wanted,
+                      uint32_t i) {
+  if (!is_light(self, i)) return false;
+  for (uint32_t k = 0; k < num_operands(self, i); ++k) {
+    const uint32_t root = root_of(self, i, k);
+    const ls_cpu_home home = self->storages[root].home;
+    if (!is_read(self, i, k) && home != LS_CPU_VARIABLE &&
+        (home != LS_CPU_ARENA || wanted[root]))
+      return false;
+  }
+  return true;
+}
+
+// Gives each update a slot, its own.
+static void find_updates(const ls_cpu_compiler *self, slots *s, bool *wanted) {
+  for (uint32_t i = (uint32_t)self->num_instructions; i-- > 0;) {
+    const bool moves = !is_wall(self, s, i) && is_update(self, wanted, i);
+    s->slot[i] = moves ? i : LS_CPU_NONE;
+    for (uint32_t k = 0; !moves && k < num_operands(self, i); ++k)
+      if (is_read(self, i, k)) wanted[root_of(self, i, k)] = true;
+  }
+}
+
+// ---- Scans -----------------------------------------------------------------
+static uint32_t further(const slots *s, uint32_t a, uint32_t b) {
+  return s->goes_down == (a < b) ? a : b;
+}
+
+// The slot that an update can be in beside all that a scan has passed, no
+// further than `end`.
+static uint32_t slot_beside(const ls_cpu_compiler *self, const slots *s,
+                            uint32_t i, uint32_t end) {
+  uint32_t slot = end;
+  for (uint32_t k = 0; k < num_operands(self, i); ++k)
+    slot =
+        further(s, slot,
+                (is_read(self, i, k) ? s->write : s->use)[root_of(self, i, k)]);
+  return slot;
+}
+
+static void pass(const ls_cpu_compiler *self, slots *s, uint32_t i,
+                 uint32_t slot) {
+  for (uint32_t k = 0; k < num_operands(self, i); ++k) {
+    const uint32_t root = root_of(self, i, k);
+    s->use[root] = further(s, s->use[root], slot);
+    if (!is_read(self, i, k)) s->write[root] = further(s, s->write[root], slot);
+  }
+}
+
+// Each update goes up as far as it can.
+static void move_up(const ls_cpu_compiler *self, slots *s) {
+  uint32_t wall = 0;
+  for (uint32_t i = 0; i < self->num_instructions; ++i) {
+    if (is_wall(self, s, i)) wall = i;
+    const bool moves = s->slot[i] != LS_CPU_NONE;
+    if (moves) s->slot[i] = slot_beside(self, s, i, wall);
+    pass(self, s, i, moves ? s->slot[i] : i);
+  }
+}
+
+// What another one needs goes down to it: what is made of old values alone is
+// far ahead of the gradient that it is added to.
+static void move_down(const ls_cpu_compiler *self, slots *s) {
+  uint32_t wall = LS_CPU_NONE;
+  s->goes_down = true;
+  for (uint32_t i = (uint32_t)self->num_instructions; i-- > 1;) {
+    if (is_wall(self, s, i)) wall = i - 1;
+    const bool moves = s->slot[i] != LS_CPU_NONE;
+    const uint32_t slot = moves ? slot_beside(self, s, i, LS_CPU_NONE) : i - 1;
+    if (moves && slot != LS_CPU_NONE) s->slot[i] = further(s, slot, wall);
+    pass(self, s, i, moves ? s->slot[i] : slot);
+  }
+}
+
+// ---- The new order ---------------------------------------------------------
+// Updates in one slot keep theirs. False: out of memory.
+static bool reorder(ls_cpu_compiler *self, const slots *s) {
+  const uint32_t count = (uint32_t)self->num_instructions;
+  uint32_t *first = ls_arena_new_array(&self->temp, uint32_t, count);
+  uint32_t *next = ls_arena_new_array(&self->temp, uint32_t, count);
+  const ls_cpu_instruction *instructions = ls_arena_copy(
+      &self->temp, self->instructions, count * sizeof(*instructions));
+  const ls_cpu_origin *origins =
+      ls_arena_copy(&self->temp, self->origins, count * sizeof(*origins));
+  if (first == NULL || next == NULL || instructions == NULL || origins == NULL)
+    return false;
+  memset(first, 0xff, count * sizeof(*first));
+  for (uint32_t i = count; i-- > 0;) {
+    const uint32_t slot = s->slot[i];
+    if (slot == LS_CPU_NONE) continue;
+    next[i] = first[slot];
+    first[slot] = i;
+  }
+  uint32_t to = 0;
+  for (uint32_t slot = 0; slot < count; ++slot) {
+    if (s->slot[slot] == LS_CPU_NONE) {
+      self->instructions[to] = instructions[slot];
+      self->origins[to++] = origins[slot];
+    }
+    for (uint32_t i = first[slot]; i != LS_CPU_NONE; i = next[i]) {
+      self->instructions[to] = instructions[i];
+      self->origins[to++] = origins[i];
+    }
+  }
+  return true;
+}
+
+void ls_cpu_advance_updates(ls_cpu_compiler *self) {
+  if (ls_cpu_failed(self)) return;
+  ls_arena *temp = &self->temp;
+  const size_t roots = self->num_storages;
+  bool *wanted = ls_arena_new_array(temp, bool, roots);
+  slots s = {
+      .is_target = ls_cpu_targets(self),
+      .slot = ls_arena_new_array(temp, uint32_t, self->num_instructions),
+      .write = ls_arena_new_array(temp, uint32_t, roots),
+      .use = ls_arena_new_array(temp, uint32_t, roots),
+  };
+  if (wanted == NULL || s.is_target == NULL || s.slot == NULL ||
+      s.write == NULL || s.use == NULL) {
+    ls_cpu_fail(self, ls_out_of_memory());
+    return;
+  }
+  find_updates(self, &s, wanted);
+  move_up(self, &s);
+  memset(s.write, 0xff, roots * sizeof(*s.write));
+  memset(s.use, 0xff, roots * sizeof(*s.use));
+  move_down(self, &s);
+  if (!reorder(self, &s)) {
+    ls_cpu_fail(self, ls_out_of_memory());
+    return;
+  }
+  ls_cpu_forget_accesses(self);
+  ls_cpu_collect_accesses(self);
+}

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Convolutions, with bias and activation or without, and their inputs'
+// gradients: the same loop, on turned geometry and weights (conv.h).
+//
+// Every output is one chain of fused multiply-adds over (place in the input,
+// channel), in row order, from +0; then comes the bias, then the activation.
+// Places in the padding count as zeros. 16-bit floats are widened and rounded
+// once at the end.
+//
+// A unit is a band of a phase's pixels for one group, small enough for the
+// second cache: it is multiplied by the weights as a view of the input
+// (band.h), or as a panel that is made in scratch. Weights that need
+// another order are brought into it by a first step.
+#include "engine/cpu/conv/band.h"
+#include "engine/cpu/conv/pool.h"
+#include "engine/cpu/conv/sparse.h"
+#include "engine/cpu/conv/winograd.h"
+#include "engine/cpu/kernels/list.h"
+
+// Bytes of a panel, and the least and greatest number of its rows.
+enum { PANEL_BYTES = 192 << 10, LEAST_BAND = 48, GREATEST_BAND = 960 };
+// Pixels of a view.
+enum { VIEW_PIXELS = 256 };
+
+typedef struct conv_params {
+  ls_conv conv;
+  ls_conv_types types;
+  ls_cpu_activation activation;
+  bool has_bias;
+  bool turned;    // Inputs and outputs have changed places in the weights.
+  bool plain;     // The input is the panel.
+  bool packs;     // Weights are brought in order, by the first step.
+  bool scatters;  // Results go to scratch before they are put in place.
+  const ls_cpu_windows *pools;  // ... which their maxima are. Or NULL.
+  int64_t phases, bands, band;
+  int64_t columns;  // Of the widest panel.
+  ls_conv_bands views;
+  // Where things lie in scratch.
+  size_t panel, half_panel, result, bias, product;
+} conv_params;
+
+// ---- Weights ---------------------------------------------------------------
+// Elements of a group's weights before those of `phase`.
+static int64_t weights_before(const conv_params *self, int64_t phase) {
+  int64_t taps = 0;
+  for (int64_t i = 0; i < phase; ++i)
+    taps += ls_conv_phase_of(&self->conv, i).taps;
+  return taps * self->conv.in_channels * self->conv.out_channels;
+}
+
+// Where a phase's weights of a group are, in what the first step made.
+static size_t weights_at(const conv_params *self, int64_t phase,
+                         int64_t group) {
+  const ls_conv *conv = &self->conv;
+  const int64_t of_group =
+      ls_conv_taps(conv) * conv->in_channels * conv->out_channels;
+  return (size_t)(group * of_group + weights_before(self, phase)) *
+         self->types.wide;
+}
+
+// The rows of a phase's weights, [taps, in channels, out channels], from what
+// is stored: the same, or [taps, out channels, in channels]; of one group.
+static void pack_weights(const conv_params *self, const ls_conv_phase *phase,
+                         int64_t group, const void *stored, char *weights) {
+  const ls_conv *conv = &self->conv;
+  const int64_t in = conv->in_channels, out = conv->out_channels;
+  const int64_t rows = self->turned ? out : in,
+                columns = self->turned ? in : out;
+  const size_t wide = self->types.wide;
+  for (int64_t t = 0; t < phase->taps; ++t) {
+    const int64_t tap = ls_conv_tap_at(phase, t);
+    char *to = weights + (size_t)(t * in * out) * wide;
+    const char *from = (const char *)stored +
+                       (size_t)((tap * rows * conv->groups + group) * columns) *
+                           self->types.size;
+    const size_t pitch = (size_t)(columns * conv->groups) * self->types.size;
+    for (int64_t r = 0; r < rows; ++r, from += pitch) {
+      char *row = to + (size_t)(r * columns) * wide;
+      if (!self->turned)
+        ls_conv_widen(&self->types, row, from, columns);
+      else
+        ls_conv_widen_column(&self->types, to + (size_t)r * wide, rows, from,
+                             columns);
+    }
+  }
+}
+
+// The first step: a block is a phase of a group.
+static void weights_loop(const ls_kernel_call *call, int64_t begin_block,
+                         int64_t end_block) {
+  const conv_params *self = call->params;
+  for (int64_t b = begin_block; b < end_block; ++b) {
+    const ls_conv_phase phase = ls_conv_phase_of(&self->conv, b % self->phases);
+    const int64_t group = b / self->phases;
+    pack_weights(self, &phase, group, call->in[1],
+                 (char *)call->out[0] +
+                     weights_at(self, b % self->phases, group));
+  }
+}
+
+// ---- Results ---------------------------------------------------------------
+// Puts the results of the pixels [m0, m1), which lie in scratch, in place.
+static void scatter(const conv_params *self, const ls_conv_phase *phase,
+                    int64_t group, int64_t m0, int64_t m1, const char *from,
+                    void *out) {
+  const ls_conv *conv = &self->conv;
+  const bool half = self->types.half != LS_DTYPE_NONE;
+  const int64_t size = (int64_t)self->types.size;
+  const int64_t channels = conv->out_channels, all = channels * conv->groups;
+  const int64_t row = channels * (int64_t)self->types.wide;
+  const int64_t pitch = phase->axis[LS_WINDOW_DIMS - 1].period * all * size;
+  for (int64_t m = m0; m < m1;) {
+    const ls_conv_line line = ls_conv_line_at(phase, m, m1);
+    char *to =
+        (char *)out +
+        (ls_conv_output_at(phase, &line) * all + group * channels) * size;
+    if (!half) ls_conv_copy_rows(to, pitch, from, row, row, line.count);
+    for (int64_t i = 0; half && i < line.count; ++i)
+      ls_conv_narrow(&self->types, to + i * pitch, from + i * row, channels);
+    from += line.count * row;
+    m += line.count;
+  }
+}
+
+// Puts the maxima of the pixels [m0, m1) in place: lines of one image from an
+// even one on.
+static void pool(const conv_params *self, int64_t m0, int64_t m1,
+                 const ls_kernel_call *call) {
+  const ls_conv *conv = &self->conv;
+  const int64_t channels = conv->out_channels;
+  const int64_t width = conv->dim[LS_WINDOW_DIMS - 1].out;
+  const int64_t pixels = ls_conv_outputs(conv);
+  const int64_t line = m0 % pixels / width;
+  const int64_t to =
+      (m0 / pixels * ls_conv_windows(conv) + line / 2 * (width / 2)) * channels;
+  const char *from = (const char *)call->scratch + self->result;
+  ls_pool_lines(self->pools, (const float *)(const void *)from, width, channels,
+                (m1 - m0) / (2 * width), (float *)call->out[0] + to,
+                (uint8_t *)call->out[1] + to);
+}
+
+// ---- Loop ------------------------------------------------------------------
+// What stays the same from unit to unit.
+typedef struct conv_state {
+  const ls_kernel_call *call;
+  ls_conv_phase phase;
+  int64_t phase_number, group;
+  const char *weights;  // Of phase and group.
+} conv_state;
+
+static void begin_phase(const conv_params *self, conv_state *s, int64_t phase,
+                        int64_t group) {
+  if (s->phase_number == phase && s->group == group) return;
+  s->phase = ls_conv_phase_of(&self->conv, phase);
+  s->phase_number = phase;
+  s->group = group;
+  const size_t size = self->types.size;
+  s->weights = self->packs
+                   ? (const char *)s->call->in[self->has_bias ? 3 : 2] +
+                         weights_at(self, phase, group)
+                   : (const char *)s->call->in[1] +
+                         (size_t)(group * self->conv.out_channels) * size;
+}
+
+// The panel of the pixels [m0, m1).
+static const void *panel_of(const conv_params *self, const conv_state *s,
+                            int64_t m0, int64_t m1) {
+  char *scratch = s->call->scratch;
+  const int64_t columns = s->phase.taps * self->conv.in_channels;
+  const size_t size = self->types.size;
+  const char *in = (const char *)s->call->in[0] +
+                   (size_t)(s->group * self->conv.in_channels) * size;
+  if (self->plain)
+    return in + (size_t)(m0 * columns * self->conv.groups) * size;
+  const bool half = self->types.half != LS_DTYPE_NONE;
+  char *to = scratch + (half ? self->half_panel : self->panel);
+  ls_conv_panel(&s->phase, &(ls_conv_source){in, size}, m0, m1, 0, columns, to);
+  if (half)
+    ls_conv_widen(&self->types, scratch + self->panel, to, (m1 - m0) * columns);
+  return scratch + self->panel;
+}
+
+// Multiplies the panel of the pixels [m0, m1), which `product` has as A.
+static void multiply(const conv_params *self, const conv_state *s, int64_t m0,
+                     int64_t m1, ls_cpu_product *product) {
+  const ls_conv *conv = &self->conv;
+  char *scratch = s->call->scratch;
+  const int64_t all = conv->out_channels * conv->groups;
+  const int64_t first = s->group * conv->out_channels;
+  const size_t size = self->types.size, wide = self->types.wide;
+  product->m = (size_t)(m1 - m0);
+  product->n = (size_t)conv->out_channels;
+  product->k = (size_t)(s->phase.taps * conv->in_channels);
+  product->b = s->weights;
+  product->c = self->scatters ? scratch + self->result
+                              : (char *)s->call->out[0] +
+                                    (size_t)(m0 * all + first) * size;
+  product->ldb = (size_t)(self->packs ? conv->out_channels : all);
+  product->ldc = (size_t)(self->scatters ? conv->out_channels : all);
+  product->activation = self->activation;
+  if (self->has_bias)
+    product->bias =
+        (self->types.half != LS_DTYPE_NONE ? scratch + self->bias
+                                           : (const char *)s->call->in[2]) +
+        (size_t)first * wide;
+  self->types.product(product, &(ls_cpu_block){0, product->m, 0, product->n},
+                      scratch + self->product);
+  if (self->pools != NULL)
+    pool(self, m0, m1, s->call);
+  else if (self->scatters)
+    scatter(self, &s->phase, s->group, m0, m1, product->c, s->call->out[0]);
+}
+
+// By a panel: unit `band` of the phase's pixels.
+static void run_panel(const conv_params *self, const conv_state *s,
+                      int64_t band) {
+  const int64_t m0 = band * self->band;
+  const int64_t m1 = ls_min_i64(m0 + self->band, s->phase.pixels);
+  if (m0 >= m1) return;
+  ls_cpu_product product = {
+      .a = panel_of(self, s, m0, m1),
+      .lda = (size_t)(s->phase.taps * self->conv.in_channels *
+                      (self->plain ? self->conv.groups : 1)),
+  };
+  multiply(self, s, m0, m1, &product);
+}
+
+// As a view: unit `band` of the lines of all images.
+static void run_view(const conv_params *self, const conv_state *s,
+                     int64_t band) {
+  const ls_conv_axis *axis = s->phase.axis;
+  const int64_t lines = axis[LS_WINDOW_DIMS - 2].count;
+  const int64_t width = axis[LS_WINDOW_DIMS - 1].count;
+  const int64_t image = band / self->views.per_image;
+  const int64_t begin = band % self->views.per_image * self->views.lines;
+  const int64_t end = ls_min_i64(begin + self->views.lines, lines);
+  if (image >= self->conv.images || begin >= end || width == 0) return;
+  ls_cpu_product product = {0};
+  if (s->phase.taps > 0) {
+    const ls_conv_view view =
+        ls_conv_view_band(&s->phase, &self->types, s->call->in[0], image, begin,
+                          end, (char *)s->call->scratch + self->panel);
+    product = (ls_cpu_product){.a = view.start,
+                               .lda = view.pixel,
+                               .m_line = view.line,
+                               .m_skip = view.line_skip,
+                               .k_line = view.run,
+                               .k_skip = view.run_skip};
+  }
+  const int64_t before = image * lines * width;
+  multiply(self, s, before + begin * width, before + end * width, &product);
+}
+
+static void convolution_loop(const ls_kernel_call *call, int64_t begin_block,
+                             int64_t end_block) {
+  const conv_params *self = call->params;
+  conv_state s = {.call = call, .phase_number = -1, .group = -1};
+  if (self->has_bias && self->types.half != LS_DTYPE_NONE)
+    ls_conv_widen(&self->types, (char *)call->scratch + self->bias, call->in[2],
+                  self->conv.out_channels * self->conv.groups);
+  for (int64_t b = begin_block; b < end_block; ++b) {
+    const int64_t phase = b / self->bands;
+    begin_phase(self, &s, phase % self->phases, phase / self->phases);
+    (self->views.lines > 0 ? run_view : run_panel)(self, &s, b % self->bands);
+  }
+}
+
+// ---- Plan ------------------------------------------------------------------
+static void place_scratch(ls_kernel_plan *plan, conv_params *self) {
+  const ls_conv *conv = &self->conv;
+  const size_t wide = self->types.wide, band = (size_t)self->band;
+  const size_t columns = (size_t)self->columns;
+  const size_t out = (size_t)conv->out_channels;
+  const bool half = self->types.half != LS_DTYPE_NONE;
+  const ls_cpu_product largest = {.m = band, .n = out, .k = columns};
+  const bool is_view = self->views.lines > 0;
+  size_t end = 0;
+  self->panel = ls_conv_place(&end, is_view       ? self->views.bytes
+                                    : self->plain ? 0
+                                                  : band * columns * wide);
+  self->half_panel =
+      ls_conv_place(&end, half ? band * columns * self->types.size : 0);
+  self->result = ls_conv_place(&end, self->scatters ? band * out * wide : 0);
+  self->bias = ls_conv_place(
+      &end, half && self->has_bias ? out * (size_t)conv->groups * wide : 0);
+  self->product = ls_conv_place(&end, self->types.product_scratch(&largest));
+  plan->scratch = end;
+}
+
+static void cut_bands(conv_params *self) {
+  const ls_conv *conv = &self->conv;
+  const ls_conv_phase first = ls_conv_phase_of(conv, 0);
+  self->columns = ls_conv_taps(conv) * conv->in_channels;
+  const int64_t row = ls_max_i64(1, self->columns) * (int64_t)self->types.wide;
+  const int64_t band = ls_max_i64(
+      LEAST_BAND, ls_min_i64(GREATEST_BAND, PANEL_BYTES / row / 24 * 24));
+  const int64_t pair = 2 * conv->dim[LS_WINDOW_DIMS - 1].out;
+  const bool is_odd = conv->dim[LS_WINDOW_DIMS - 2].out % 2 != 0;
+  const bool pools = self->pools != NULL;
+  // Of the phases the first has the most pixels.
+  self->band = pools ? (is_odd ? ls_conv_outputs(conv) : pair)
+                     : ls_max_i64(1, ls_min_i64(band, first.pixels));
+  self->bands = ls_blocks_of(first.pixels, self->band);
+  const int64_t pixels =
+      pools ? ls_max_i64(1, VIEW_PIXELS / pair) * pair : VIEW_PIXELS;
+  if (self->plain ||
+      !ls_conv_cut_bands(conv, &self->types, pixels, &self->views))
+    return;
+  self->band = self->views.lines * first.axis[LS_WINDOW_DIMS - 1].count;
+  self->bands = ls_max_i64(1, conv->images * self->views.per_image);
+}
+
+// Reads the geometry: of the convolution, or of its input's gradient.
+static ls_status read_geometry(ls_kernel_plan *plan, conv_params *self) {
+  const ls_shape y = plan->in[0].shape, w = plan->in[1].shape;
+  self->turned = plan->node->type == LS_OP_CONV_GRAD_INPUT;
+  if (plan->node->type == LS_OP_CONV_POOL_MAX) {
+    self->pools = plan->kernels->windows;
+    return ls_conv_read_pooled(plan, y, w, &self->conv);
+  }
+  if (!self->turned)
+    return ls_conv_read(plan, y, w, plan->out[0].shape, &self->conv);
+  ls_conv forward;
+  LS_RETURN_IF_ERROR(ls_conv_read(plan, plan->out[0].shape, w, y, &forward));
+  self->conv = ls_conv_turned(&forward);
+  return ls_ok();
+}
+
+ls_status kernel_convolution(ls_kernel_plan *plan) {
+  conv_params *self = ls_arena_new(plan->arena, conv_params);
+  if (self == NULL) return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(read_geometry(plan, self));
+  LS_RETURN_IF_ERROR(
+      ls_conv_types_of(plan, self->conv.in_channels, &self->types));
+  if (ls_node_attr(plan->node, "activation") != NULL)
+    self->activation = LS_CPU_ACTIVATION_RELU;
+  self->has_bias = plan->num_in > 2;
+  const ls_conv *conv = &self->conv;
+  plan->flops = ls_conv_flops(conv);
+  if (conv->groups > 1 && conv->in_channels == 1 && conv->out_channels == 1)
+    return ls_conv_depthwise(plan, conv, &self->types, self->activation);
+  if (ls_winograd_fits(plan, conv))
+    return ls_winograd_convolution(plan, conv, self->turned, self->activation);
+  const bool half = self->types.half != LS_DTYPE_NONE;
+  const bool dense = ls_conv_is_dense(conv);
+  self->plain = ls_conv_is_plain(conv) && !half;
+  self->packs = self->turned || !dense || half;
+  self->phases = ls_conv_phases(conv);
+  self->scatters = self->phases > 1 || half || self->pools != NULL;
+  cut_bands(self);
+  place_scratch(plan, self);
+  if (self->packs) {
+    plan->first = weights_loop;
+    plan->first_blocks = conv->groups * self->phases;
+    plan->shared = self->types.wide * (size_t)(conv->groups * self->columns) *
+                   (size_t)conv->out_channels;
+  }
+  plan->loop = convolution_loop;
+  plan->params = self;
+  plan->blocks = conv->groups * self->phases * self->bands;
+  return ls_ok();
+}

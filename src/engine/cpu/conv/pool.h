@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Maxima of windows of 2 by 2, and their places.
+#ifndef LS_ENGINE_CPU_CONV_POOL_H_
+#define LS_ENGINE_CPU_CONV_POOL_H_
+
+#include "engine/cpu/kernels.h"
+
+// Those of `count` lines of windows: 2 * count lines of `width` pixels at x.
+void ls_pool_lines(const ls_cpu_windows *rows, const float *x, int64_t width,
+                   int64_t channels, int64_t count, float *max,
+                   uint8_t *places);
+
+#endif  // LS_ENGINE_CPU_CONV_POOL_H_

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The input's gradient. A block is a band of dx's lines of an image; the lines
+// of windows that it meets are gone through in groups, which are added to
+// sliced lines in scratch; lines that no later group meets are then put in
+// place.
+#include "engine/cpu/conv/sparse.h"
+
+#include "engine/cpu/kernels/list.h"
+
+enum { Y = LS_WINDOW_DIMS - 2, X = LS_WINDOW_DIMS - 1 };
+// Blocks there should be, and lines that one has at least, as it computes up to
+// four more. Lines of windows of a group: what the taps are loaded into the
+// first cache for.
+enum { WANTED_BLOCKS = 16, LEAST_LINES = 8, GROUP = 4 };
+// Lines of dx that a line of windows meets, and a group.
+enum { NEAR = LS_SPARSE_SIDE + 1, GROUP_LINES = 2 * GROUP + 2 };
+
+// ---- Shared with the weights' gradient -------------------------------------
+ls_status ls_conv_read_pooled(const ls_kernel_plan *plan, ls_shape x,
+                              ls_shape w, ls_conv *out_conv) {
+  const ls_node *node = plan->node;
+  ls_shape y = x;
+  ls_window window;
+  LS_RETURN_IF_ERROR(ls_window_read(ls_node_info(node)->name, node->attrs,
+                                    node->num_attrs, x.rank - 2, &window));
+  for (int32_t i = 0; i < window.rank; ++i) {
+    window.taps[i] = w.dim[i];
+    LS_RETURN_IF_ERROR(
+        ls_window_slide(&window, i, x.dim[i + 1], &y.dim[i + 1]));
+  }
+  y.dim[y.rank - 1] = w.dim[w.rank - 1];
+  return ls_conv_read(plan, x, w, y, out_conv);
+}
+
+int64_t ls_conv_windows(const ls_conv *conv) {
+  return conv->dim[Y].out / 2 * (conv->dim[X].out / 2);
+}
+
+// ---- Weights ---------------------------------------------------------------
+typedef struct input_params {
+  ls_conv conv;
+  const ls_cpu_sparse *kernels;
+  const ls_cpu_sparse_input *input;
+  int64_t lines, bands;  // Lines of dx of a block; blocks of an image.
+  size_t slice, line;    // Floats of a sliced line: of a slice, and of all.
+  bool masks;            // By a relu's result.
+} input_params;
+
+static size_t num_blocks(const input_params *self) {
+  return (size_t)ls_blocks_of(self->conv.out_channels,
+                              (int64_t)self->input->block);
+}
+
+// Output channels of the block that begins with `o`.
+static size_t block_at(const input_params *self, size_t o) {
+  const size_t left = (size_t)self->conv.out_channels - o;
+  return left < self->input->block ? left : self->input->block;
+}
+
+// To [in / 16, blocks of out]. A block is a slice.
+static void taps_loop(const ls_kernel_call *call, int64_t begin_block,
+                      int64_t end_block) {
+  const input_params *self = call->params;
+  const size_t in = (size_t)self->conv.in_channels;
+  const size_t out = (size_t)self->conv.out_channels;
+  const size_t slice = num_blocks(self) * self->input->taps;
+  const float *w = call->in[self->masks ? 3 : 2];
+  for (int64_t s = begin_block; s < end_block; ++s) {
+    float *taps = (float *)call->out[0] + (size_t)s * slice;
+    const float *from = w + (size_t)s * LS_SPARSE_SLICE * out;
+    for (size_t o = 0; o < out; o += self->input->block) {
+      self->input->pack(taps, from + o, in, out, block_at(self, o));
+      taps += self->input->taps;
+    }
+  }
+}
+
+// ---- A band ----------------------------------------------------------------
+// Lines [begin, end) of an image's dx. GROUP_LINES lines are being added up;
+// the first of them is line `first` of dx.
+typedef struct band {
+  const input_params *self;
+  const float *d, *taps;  // d and places: the image's.
+  const uint8_t *places;
+  const float *relu;  // Of dx's places, or NULL.
+  float *dx, *lines;
+  int64_t begin, end, first;
+} band;
+
+// Adds the lines of windows [k0, k1) to the lines they meet.
+static void add_group(const band *b, int64_t k0, int64_t k1) {
+  const input_params *self = b->self;
+  const ls_conv *conv = &self->conv;
+  const size_t in = (size_t)conv->in_channels;
+  const size_t out = (size_t)conv->out_channels;
+  const size_t windows = (size_t)conv->dim[X].out / 2;
+  const float *taps = b->taps;
+  for (size_t s = 0; s < in / LS_SPARSE_SLICE; ++s)
+    for (size_t o = 0; o < out; o += self->input->block) {
+      const size_t block = block_at(self, o);
+      for (int64_t k = k0; k < k1; ++k) {
+        float *to[NEAR];
+        for (int64_t r = 0; r < NEAR; ++r)
+          to[r] = b->lines + (size_t)(2 * (k - k0) + r) * self->line +
+                  s * self->slice;
+        const size_t from = (size_t)k * windows * out + o;
+        self->input->add(to, b->d + from, b->places + from, taps, windows, out,
+                         block);
+      }
+      taps += self->input->taps;
+    }
+}
+
+// Places [begin, end) of dx become zeros.
+static void clear(const band *b, int64_t begin, int64_t end) {
+  const int64_t channels = b->self->conv.in_channels;
+  memset(b->dx + begin * channels, 0,
+         (size_t)((end - begin) * channels) * sizeof(float));
+}
+
+// Line y of dx: `from`, sliced, or zeros.
+static void store_line(const band *b, int64_t y, const float *from) {
+  if (y < b->begin || y >= b->end) return;
+  const ls_conv *conv = &b->self->conv;
+  const ls_conv_dim *x = &conv->dim[X];
+  const int64_t line = y * x->in;
+  if (from == NULL) {
+    clear(b, line, line + x->in);
+    return;
+  }
+  const int64_t begin = ls_min_i64(x->in, ls_max_i64(0, x->base));
+  const int64_t end =
+      ls_max_i64(begin, ls_min_i64(x->in, x->base + x->out + 2));
+  const int64_t at = (line + begin) * conv->in_channels;
+  clear(b, line, line + begin);
+  clear(b, line + end, line + x->in);
+  b->self->kernels->unslice(
+      b->dx + at, from + (begin - x->base) * LS_SPARSE_SLICE, b->self->slice,
+      b->relu == NULL ? NULL : b->relu + at, (size_t)conv->in_channels,
+      (size_t)(end - begin));
+}
+
+// Puts the first `count` lines in place and moves the two others to the front.
+static void store_lines(band *b, int64_t count) {
+  const size_t line = b->self->line;
+  for (int64_t i = 0; i < count; ++i)
+    store_line(b, b->first + i, b->lines + (size_t)i * line);
+  b->first += count;
+  memcpy(b->lines, b->lines + (size_t)count * line, 2 * line * sizeof(float));
+  memset(b->lines + 2 * line, 0, (GROUP_LINES - 2) * line * sizeof(float));
+}
+
+// Line y of dx meets the lines y - base - 2 to y - base of dy.
+static void run_band(band *b) {
+  const ls_conv_dim *dim = &b->self->conv.dim[Y];
+  const int64_t all = dim->out / 2;
+  const int64_t from = ls_max_i64(0, b->begin - dim->base - 2) / 2;
+  const int64_t end = ls_min_i64(all, (b->end - 1 - dim->base) / 2 + 1);
+  b->first = 2 * from + dim->base;
+  for (int64_t y = b->begin; y < b->first; ++y)
+    store_line(b, y, NULL);
+  memset(b->lines, 0, GROUP_LINES * b->self->line * sizeof(float));
+  for (int64_t k = from, next; k < end; k = next) {
+    // The same groups whatever the band.
+    next = ls_min_i64((k / GROUP + 1) * GROUP, end);
+    add_group(b, k, next);
+    store_lines(b, 2 * (next - k));
+  }
+  store_line(b, b->first, b->lines);
+  store_line(b, b->first + 1, b->lines + b->self->line);
+  for (int64_t y = b->first + 2; y < b->end; ++y)
+    store_line(b, y, NULL);
+}
+
+static void input_loop(const ls_kernel_call *call, int64_t begin_block,
+                       int64_t end_block) {
+  const input_params *self = call->params;
+  const ls_conv *conv = &self->conv;
+  const int64_t height = conv->dim[Y].in;
+  const int64_t windows = ls_conv_windows(conv) * conv->out_channels;
+  const int64_t pixels = height * conv->dim[X].in * conv->in_channels;
+  for (int64_t i = begin_block; i < end_block; ++i) {
+    const int64_t image = i / self->bands;
+    const int64_t begin = i % self->bands * self->lines;
+    band b = {
+        .self = self,
+        .d = (const float *)call->in[0] + image * windows,
+        .places = (const uint8_t *)call->in[1] + image * windows,
+        .relu =
+            self->masks ? (const float *)call->in[2] + image * pixels : NULL,
+        .taps = call->in[self->masks ? 4 : 3],
+        .dx = (float *)call->out[0] + image * pixels,
+        .lines = call->scratch,
+        .begin = begin,
+        .end = ls_min_i64(begin + self->lines, height),
+    };
+    run_band(&b);
+  }
+}
+
+// ---- Plan ------------------------------------------------------------------
+ls_status kernel_conv_pool_grad_input(ls_kernel_plan *plan) {
+  input_params *self = ls_arena_new(plan->arena, input_params);
+  if (self == NULL) return ls_out_of_memory();
+  ls_conv *conv = &self->conv;
+  self->masks = plan->num_in == 4;
+  LS_RETURN_IF_ERROR(ls_conv_read_pooled(
+      plan, plan->out[0].shape, plan->in[plan->num_in - 1].shape, conv));
+  const int64_t height = ls_max_i64(1, conv->dim[Y].in);
+  const int64_t wanted =
+      ls_blocks_of(WANTED_BLOCKS, ls_max_i64(1, conv->images));
+  self->kernels = plan->kernels->sparse;
+  self->input = plan->kernels->sparse_input;
+  self->lines = ls_max_i64(LEAST_LINES, ls_blocks_of(height, wanted));
+  self->bands = ls_blocks_of(height, self->lines);
+  self->slice = (size_t)((conv->dim[X].out + 2) * LS_SPARSE_SLICE);
+  self->line = self->slice * (size_t)conv->in_channels / LS_SPARSE_SLICE;
+  plan->first = taps_loop;
+  plan->first_blocks = conv->in_channels / LS_SPARSE_SLICE;
+  plan->shared = (size_t)plan->first_blocks * num_blocks(self) *
+                 self->input->taps * sizeof(float);
+  plan->scratch = GROUP_LINES * self->line * sizeof(float);
+  plan->flops = ls_conv_flops(conv) / LS_SPARSE_PLACES;
+  if (self->masks) plan->in_place = 1 << 2;  // Read where dx is put.
+  plan->loop = input_loop;
+  plan->params = self;
+  plan->blocks = ls_max_i64(1, conv->images * self->bands);
+  return ls_ok();
+}

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sums, means and maxima of windows, and the gradient of sums and means.
+//
+// The elements of a window are taken one after another, in row order, from +0
+// or the least number; a mean is the sum times 1 / count. The gradient adds,
+// for each element, the windows that have it in row order. Integers wrap
+// around; 16-bit floats are widened and rounded once at the end. All channels
+// of a place are handled together, a row.
+#include "engine/cpu/conv/conv.h"
+#include "engine/cpu/kernels/list.h"
+#include "engine/cpu/kernels/loops.h"
+
+// ---- Rows ------------------------------------------------------------------
+typedef struct window_rows {
+  // What a window starts from.
+  void (*begin)(void *acc, int64_t count);
+  void (*combine)(void *acc, const void *x, int64_t count);
+  // A whole window of four.
+  void (*four)(void *acc, const void *const *x, int64_t count);
+} window_rows;
+
+// A NaN wins, the first of equals stays.
+#define LARGER(a, b) ((b) > (a) || (b) != (b) ? (b) : (a))
+#define SUM(T, W, a, b) ((T)((W)(a) + (W)(b)))
+#define MAX(T, W, a, b) LARGER(a, b)
+
+#define ROWS(name, combined, least, D, T, W)                                   \
+  static void name##_begin_##D(void *out, int64_t count) {                     \
+    T *acc = out;                                                              \
+    for (int64_t i = 0; i < count; ++i)                                        \
+      acc[i] = least;                                                          \
+  }                                                                            \
+  static void name##_combine_##D(void *out, const void *in, int64_t count) {   \
+    T *restrict acc = out;                                                     \
+    const T *restrict x = in;                                                  \
+    for (int64_t i = 0; i < count; ++i)                                        \
+      acc[i] = combined(T, W, acc[i], x[i]);                                   \
+  }                                                                            \
+  static void name##_four_##D(void *out, const void *const *in,                \
+                              int64_t count) {                                 \
+    T *restrict acc = out;                                                     \
+    const T *restrict a = in[0], *restrict b = in[1];                          \
+    const T *restrict c = in[2], *restrict d = in[3];                          \
+    for (int64_t i = 0; i < count; ++i) {                                      \
+      const T first = least;                                                   \
+      const T p = combined(T, W, first, a[i]), q = combined(T, W, p, b[i]);    \
+      const T r = combined(T, W, q, c[i]);                                     \
+      acc[i] = combined(T, W, r, d[i]);                                        \
+    }                                                                          \
+  }
+#define SUM_ROWS(name, D, T, W) ROWS(name, SUM, 0, D, T, W)
+#define FLOAT_MAX_ROWS(name, D, T, W)                                          \
+  ROWS(name, MAX, -(T)__builtin_inf(), D, T, W)
+// The least number: of signed types the sign alone.
+#define SIGNED_MAX_ROWS(name, D, T, W)                                         \
+  ROWS(name, MAX, (T)(UINT64_C(1) << (8 * sizeof(T) - 1)), D, T, W)
+#define UNSIGNED_MAX_ROWS(name, D, T, W) ROWS(name, MAX, 0, D, T, W)
+LS_EACH_FLOAT(SUM_ROWS, sum)
+LS_EACH_INTEGER(SUM_ROWS, sum)
+LS_EACH_FLOAT(FLOAT_MAX_ROWS, max)
+LS_EACH_SIGNED(SIGNED_MAX_ROWS, max)
+LS_EACH_UNSIGNED(UNSIGNED_MAX_ROWS, max)
+
+#define ENTRY(name, D, T, W)                                                   \
+  [LS_DTYPE_##D] = {name##_begin_##D, name##_combine_##D, name##_four_##D},
+static const window_rows sums[LS_DTYPE_COUNT] = {
+    LS_EACH_FLOAT(ENTRY, sum) LS_EACH_INTEGER(ENTRY, sum)};
+static const window_rows maxima[LS_DTYPE_COUNT] = {
+    LS_EACH_FLOAT(ENTRY, max) LS_EACH_INTEGER(ENTRY, max)};
+
+// acc[i] *= factor, and acc[i] += x[i] * factor.
+#define SCALED_ROWS(name, D, T, W)                                             \
+  static void scale_##D(void *out, double factor, int64_t count) {             \
+    T *acc = out;                                                              \
+    const T by = (T)factor;                                                    \
+    for (int64_t i = 0; i < count; ++i)                                        \
+      acc[i] *= by;                                                            \
+  }                                                                            \
+  static void add_scaled_##D(void *out, const void *in, double factor,         \
+                             int64_t count) {                                  \
+    T *restrict acc = out;                                                     \
+    const T *restrict x = in;                                                  \
+    const T by = (T)factor;                                                    \
+    for (int64_t i = 0; i < count; ++i)                                        \
+      acc[i] += x[i] * by;                                                     \
+  }
+LS_EACH_FLOAT(SCALED_ROWS, scaled)
+
+// ---- What the loops share --------------------------------------------------
+typedef struct window_params {
+  ls_conv conv;     // Turned, for the gradient.
+  ls_conv counted;  // As it was.
+  ls_dtype half;    // Not NONE: computed in f32.
+  size_t size;      // Bytes of an element.
+  window_rows rows;
+  void (*scale)(void *acc, double factor, int64_t count);
+  void (*add_scaled)(void *acc, const void *x, double factor, int64_t count);
+  bool gradient, is_mean, counts_padding, is_f64;
+  int64_t channels, per_block;
+} window_params;
+
+// 1 / count in the type that is computed with.
+static double factor_of(const window_params *self, int64_t count) {
+  return self->is_f64 ? 1.0 / (double)count : (double)(1.0f / (float)count);
+}
+
+static double mean_factor(const window_params *self, const int64_t *at) {
+  const ls_conv *conv = &self->counted;
+  if (self->counts_padding) return factor_of(self, ls_conv_taps(conv));
+  int64_t count = 1, begin, end;
+  for (int i = 0; i < LS_WINDOW_DIMS; ++i) {
+    ls_conv_taps_inside(&conv->dim[i], at[i], &begin, &end);
+    count *= end - begin;
+  }
+  return factor_of(self, count);
+}
+
+// The row of place `index`; a 16-bit one widened into `buffer`.
+static const void *load(const window_params *self, const void *in,
+                        int64_t index, float *buffer) {
+  const char *from =
+      (const char *)in + (size_t)(index * self->channels) * self->size;
+  if (self->half == LS_DTYPE_NONE) return from;
+  ls_widen(self->half, buffer, (const uint16_t *)(const void *)from,
+           self->channels);
+  return buffer;
+}
+
+typedef struct window_work {
+  const window_params *self;
+  const ls_kernel_call *call;
+  void *acc;
+  float *buffer;
+} window_work;
+
+// Takes in one row: the place (z, y, x), flattened, of the input.
+typedef void (*take_row)(const window_work *w, int64_t index,
+                         const int64_t *place);
+
+static void take_element(const window_work *w, int64_t index,
+                         const int64_t *place) {
+  (void)place;
+  w->self->rows.combine(w->acc, load(w->self, w->call->in[0], index, w->buffer),
+                        w->self->channels);
+}
+
+static void take_window(const window_work *w, int64_t index,
+                        const int64_t *place) {
+  const window_params *self = w->self;
+  const double factor = self->is_mean ? mean_factor(self, place) : 1;
+  self->add_scaled(w->acc, load(self, w->call->in[0], index, w->buffer), factor,
+                   self->channels);
+}
+
+// All that output `at` meets, in row order.
+static void take_all(const window_work *w, int64_t image, const int64_t *at,
+                     take_row take) {
+  const ls_conv_dim *dim = w->self->conv.dim;
+  int64_t place[LS_WINDOW_DIMS];
+  for (int64_t i = 0; i < dim[0].taps; ++i) {
+    if (!ls_conv_meets(&dim[0], at[0], ls_conv_tap_in_order(&dim[0], i),
+                       &place[0]))
+      continue;
+    for (int64_t j = 0; j < dim[1].taps; ++j) {
+      if (!ls_conv_meets(&dim[1], at[1], ls_conv_tap_in_order(&dim[1], j),
+                         &place[1]))
+        continue;
+      const int64_t row =
+          ((image * dim[0].in + place[0]) * dim[1].in + place[1]) * dim[2].in;
+      for (int64_t k = 0; k < dim[2].taps; ++k)
+        if (ls_conv_meets(&dim[2], at[2], ls_conv_tap_in_order(&dim[2], k),
+                          &place[2]))
+          take(w, row + place[2], place);
+    }
+  }
+}
+
+// If the window is 2 by 2 and inside, combines its four rows at once.
+static bool take_four(const window_work *w, int64_t image, const int64_t *at) {
+  const ls_conv_dim *dim = w->self->conv.dim;
+  if (dim[0].taps != 1 || dim[1].taps != 2 || dim[2].taps != 2 ||
+      w->self->half != LS_DTYPE_NONE)
+    return false;
+  const int64_t z = at[0] * dim[0].stride + dim[0].base;
+  const int64_t y = at[1] * dim[1].stride + dim[1].base;
+  const int64_t x = at[2] * dim[2].stride + dim[2].base;
+  if (z < 0 || z >= dim[0].in || y < 0 || y + dim[1].step >= dim[1].in ||
+      x < 0 || x + dim[2].step >= dim[2].in)
+    return false;
+  const size_t row = (size_t)w->self->channels * w->self->size;
+  const char *from =
+      (const char *)w->call->in[0] +
+      (size_t)(((image * dim[0].in + z) * dim[1].in + y) * dim[2].in + x) * row;
+  const size_t right = (size_t)dim[2].step * row;
+  const size_t down = (size_t)(dim[1].step * dim[2].in) * row;
+  w->self->rows.four(w->acc,
+                     (const void *const[]){from, from + right, from + down,
+                                           from + down + right},
+                     w->self->channels);
+  return true;
+}
+
+static void window_loop(const ls_kernel_call *call, int64_t begin_block,
+                        int64_t end_block) {
+  const window_params *self = call->params;
+  const ls_conv_dim *dim = self->conv.dim;
+  const bool half = self->half != LS_DTYPE_NONE, gradient = self->gradient;
+  const int64_t all = self->conv.images * ls_conv_outputs(&self->conv);
+  const int64_t end = ls_min_i64(end_block * self->per_block, all);
+  window_work w = {.self = self, .call = call, .buffer = call->scratch};
+  for (int64_t o = begin_block * self->per_block; o < end; ++o) {
+    char *out =
+        (char *)call->out[0] + (size_t)(o * self->channels) * self->size;
+    const int64_t line = o / dim[2].out, plane = line / dim[1].out;
+    const int64_t image = plane / dim[0].out;
+    const int64_t at[] = {plane % dim[0].out, line % dim[1].out,
+                          o % dim[2].out};
+    w.acc = half ? (void *)(w.buffer + self->channels) : out;
+    if (gradient || !take_four(&w, image, at)) {
+      self->rows.begin(w.acc, self->channels);
+      take_all(&w, image, at, gradient ? take_window : take_element);
+    }
+    if (self->is_mean && !gradient)
+      self->scale(w.acc, mean_factor(self, at), self->channels);
+    if (half)
+      ls_narrow(self->half, (uint16_t *)(void *)out, w.acc, self->channels);
+  }
+}
+
+// ---- Plans -----------------------------------------------------------------
+static ls_status plan_windows(ls_kernel_plan *plan, ls_shape x, ls_shape y,
+                              bool gradient) {
+  const ls_dtype dtype = plan->in[0].dtype;
+  window_params *self = ls_arena_new(plan->arena, window_params);
+  if (self == NULL) return ls_out_of_memory();
+  const char *reduce = ls_node_attr(plan->node, "reduce")->as.string;
+  const ls_dtype wide = ls_is_half(dtype) ? LS_DTYPE_F32 : dtype;
+  *self = (window_params){
+      .half = ls_is_half(dtype) ? dtype : LS_DTYPE_NONE,
+      .size = ls_dtype_size(dtype),
+      .rows = (strcmp(reduce, "max") == 0 ? maxima : sums)[wide],
+      .scale = wide == LS_DTYPE_F64 ? scale_F64 : scale_F32,
+      .add_scaled = wide == LS_DTYPE_F64 ? add_scaled_F64 : add_scaled_F32,
+      .gradient = gradient,
+      .is_mean = strcmp(reduce, "mean") == 0,
+      .counts_padding = ls_node_int(plan->node, "count_padding", 0) != 0,
+      .is_f64 = wide == LS_DTYPE_F64,
+      .channels = x.dim[x.rank - 1],
+  };
+  if (self->rows.combine == max_combine_F32) {
+    self->rows.combine = plan->kernels->windows->max;
+    self->rows.four = plan->kernels->windows->max_of_four;
+  }
+  if (self->rows.begin == NULL || (gradient && !ls_dtype_is_float(dtype)))
+    return ls_kernel_unsupported(plan, dtype);
+  LS_RETURN_IF_ERROR(ls_conv_read_window(plan, x, y, &self->counted));
+  self->conv = gradient ? ls_conv_turned(&self->counted) : self->counted;
+  const int64_t work =
+      ls_max_i64(1, self->channels * ls_conv_taps(&self->conv));
+  self->per_block = ls_max_i64(1, LS_BLOCK / work);
+  plan->blocks = ls_blocks_of(self->conv.images * ls_conv_outputs(&self->conv),
+                              self->per_block);
+  if (self->half != LS_DTYPE_NONE)
+    plan->scratch = 2 * (size_t)self->channels * sizeof(float);
+  plan->loop = window_loop;
+  plan->params = self;
+  return ls_ok();
+}
+
+ls_status kernel_reduce_window(ls_kernel_plan *plan) {
+  return plan_windows(plan, plan->in[0].shape, plan->out[0].shape, false);
+}
+
+ls_status kernel_window_sum_grad(ls_kernel_plan *plan) {
+  return plan_windows(plan, plan->out[0].shape, plan->in[0].shape, true);
+}

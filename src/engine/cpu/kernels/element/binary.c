@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Elementwise ops of two operands of one type.
+//
+// Floats are isa/span.c's, but for powers. Integers wrap around.
+#include <math.h>
+
+#include "engine/cpu/kernels/element/binary.h"
+#include "engine/cpu/kernels/list.h"
+#include "engine/cpu/kernels/loops.h"
+
+#define BINARY(name, E, D, T, W) LS_SPAN_OF_TWO(name, E, D, T, T, W)
+
+LS_EACH_INTEGER(BINARY, add, LS_ADD_INTEGER)
+LS_EACH_INTEGER(BINARY, sub, LS_SUB_INTEGER)
+LS_EACH_INTEGER(BINARY, mul, LS_MUL_INTEGER)
+LS_EACH_SIGNED(BINARY, div, LS_DIV_SIGNED)
+LS_EACH_UNSIGNED(BINARY, div, LS_DIV_UNSIGNED)
+LS_EACH_INTEGER(BINARY, maximum, LS_MAX_INTEGER)
+LS_EACH_INTEGER(BINARY, minimum, LS_MIN_INTEGER)
+
+// Powers are libm's: their last bits are those of the C library in use. An f32
+// power is the double one, rounded, which hides nearly all of that.
+static uint64_t integer_power(uint64_t base, uint64_t exponent) {
+  uint64_t power = 1;
+  for (; exponent != 0; exponent >>= 1) {
+    if ((exponent & 1U) != 0) power *= base;
+    base *= base;
+  }
+  return power;
+}
+
+// x^-n is 1 / x^n towards zero: 0 but for 1 and -1; all bits set for 0.
+static uint64_t signed_power(int64_t base, int64_t exponent) {
+  if (exponent >= 0) return integer_power((uint64_t)base, (uint64_t)exponent);
+  if (base == 0) return ~UINT64_C(0);
+  if (base == 1) return 1;
+  if (base == -1) return (exponent & 1) != 0 ? ~UINT64_C(0) : 1;
+  return 0;
+}
+
+#define POW_F32(T, W, x, y) ((float)pow((double)(x), (double)(y)))
+#define POW_F64(T, W, x, y) pow((x), (y))
+#define POW_SIGNED(T, W, x, y) ((T)signed_power((x), (y)))
+#define POW_UNSIGNED(T, W, x, y) ((T)integer_power((x), (y)))
+BINARY(pow, POW_F32, F32, float, float)
+BINARY(pow, POW_F64, F64, double, double)
+LS_EACH_SIGNED(BINARY, pow, POW_SIGNED)
+LS_EACH_UNSIGNED(BINARY, pow, POW_UNSIGNED)
+
+#define RELU_GRAD(T, W, x, y) ((y) > 0 ? (x) : (T)0)
+LS_EACH_INTEGER(BINARY, relu_grad, RELU_GRAD)
+
+#define ENTRY(name, D, T, W) [LS_DTYPE_##D] = name##_##D,
+#define INTEGERS(name)                                                         \
+  { LS_EACH_INTEGER(ENTRY, name) }
+
+static const ls_span spans[LS_OP_COUNT][LS_DTYPE_COUNT] = {
+    [LS_OP_ADD] = INTEGERS(add),
+    [LS_OP_SUB] = INTEGERS(sub),
+    [LS_OP_MUL] = INTEGERS(mul),
+    [LS_OP_DIV] = INTEGERS(div),
+    [LS_OP_MAXIMUM] = INTEGERS(maximum),
+    [LS_OP_MINIMUM] = INTEGERS(minimum),
+    [LS_OP_POW] = {LS_EACH_INTEGER(ENTRY, pow) LS_EACH_FLOAT(ENTRY, pow)},
+    [LS_OP_RELU_GRAD] = INTEGERS(relu_grad),
+};
+
+ls_span ls_binary_span(uint16_t op, ls_dtype dtype,
+                       const ls_cpu_kernels *kernels) {
+  if (ls_is_half(dtype)) dtype = LS_DTYPE_F32;
+  const ls_span span = spans[op][dtype];
+  return span != NULL ? span : ls_float_span(op, dtype, kernels);
+}
+
+ls_status kernel_binary(ls_kernel_plan *plan) {
+  const ls_dtype dtype = plan->out[0].dtype;
+  const ls_elementwise work = {
+      .half = ls_is_half(dtype) ? dtype : LS_DTYPE_NONE,
+      .out_is_half = ls_is_half(dtype),
+      .span = ls_binary_span(plan->node->type, dtype, plan->kernels),
+  };
+  return work.span == NULL ? ls_kernel_unsupported(plan, dtype)
+                           : ls_elementwise_plan(plan, work);
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What ops of two operands do to two elements of type T, for all who do it: W
+// is the type that integers wrap around in.
+#ifndef LS_ENGINE_CPU_KERNELS_ELEMENT_BINARY_H_
+#define LS_ENGINE_CPU_KERNELS_ELEMENT_BINARY_H_
+
+#define LS_ADD_INTEGER(T, W, x, y) ((T)((W)(x) + (W)(y)))
+#define LS_SUB_INTEGER(T, W, x, y) ((T)((W)(x) - (W)(y)))
+#define LS_MUL_INTEGER(T, W, x, y) ((T)((W)(x) * (W)(y)))
+// x / 0 is all bits set (-1 if signed), and the least number over -1 is itself.
+#define LS_DIV_SIGNED(T, W, x, y)                                              \
+  ((T)((y) == 0 ? (T)-1 : (y) == -1 ? (T)(0 - (W)(x)) : (T)((x) / (y))))
+#define LS_DIV_UNSIGNED(T, W, x, y) ((T)((y) == 0 ? (T) ~(W)0 : (T)((x) / (y))))
+#define LS_MAX_INTEGER(T, W, x, y) ((x) > (y) ? (x) : (y))
+#define LS_MIN_INTEGER(T, W, x, y) ((x) < (y) ? (x) : (y))
+
+#define LS_ADD_FLOAT(T, W, x, y) ((x) + (y))
+#define LS_SUB_FLOAT(T, W, x, y) ((x) - (y))
+#define LS_MUL_FLOAT(T, W, x, y) ((x) * (y))
+#define LS_DIV_FLOAT(T, W, x, y) ((x) / (y))
+// A nan on the left is asked for; one on the right fails the comparison.
+#define LS_MAX_FLOAT(T, W, x, y) ((((x) > (y)) | ((x) != (x))) ? (x) : (y))
+#define LS_MIN_FLOAT(T, W, x, y) ((((x) < (y)) | ((x) != (x))) ? (x) : (y))
+
+#endif  // LS_ENGINE_CPU_KERNELS_ELEMENT_BINARY_H_

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Chains: elementwise steps on f32 that hand their results on in registers.
+//
+// A chain is a list of stages of a machine with one accumulator, a few vectors
+// wide. A stage loads it, combines it with an operand, or stores it, and calls
+// the next one, with the accumulator as arguments: where compilers make a jump
+// of such a call, nothing goes through memory but what a stage names. Beside
+// the accumulator the machine keeps one array that is read often.
+//
+// Each element sees the operations of the steps, in their order, each rounded,
+// so that the bits are those of the spans (kernels/loops.h).
+#ifndef LS_ENGINE_CPU_KERNELS_ELEMENT_CHAIN_H_
+#define LS_ENGINE_CPU_KERNELS_ELEMENT_CHAIN_H_
+
+#include "engine/cpu/kernels/loops.h"
+
+// Chains run on multiples of so many elements; spans do what is left.
+enum { LS_CHAIN_ELEMENTS = 64 };
+
+// Of a type that the instruction set has for itself.
+typedef void ls_stage_fn(void);
+
+typedef struct ls_stage {
+  ls_stage_fn *run;
+  uint8_t slot[2];  // Of its operands that are not kept, or of the result.
+} ls_stage;
+
+// Where a stage finds an operand beside the accumulator: among the arguments,
+// in memory, or as one number for all elements.
+enum { LS_CHAIN_KEPT, LS_CHAIN_ARRAY, LS_CHAIN_NUMBER, LS_CHAIN_SOURCES };
+
+// What may follow a product in the same stage: + y, - y, or y minus it.
+enum { LS_CHAIN_PLUS, LS_CHAIN_MINUS, LS_CHAIN_FROM, LS_CHAIN_ENDS };
+
+// The stages of an instruction set. NULL: the op has none.
+struct ls_cpu_chains {
+  // Runs stages up to one of `store_last` on a multiple of LS_CHAIN_ELEMENTS.
+  // slots[i] is where an array begins, or where a number is.
+  void (*run)(const ls_stage *stages, char *const *slots, int64_t count);
+  ls_stage_fn *load, *keep, *store, *store_last;
+  ls_stage_fn *unary[LS_OP_COUNT];
+  // By the source of the other operand; [1]: which is on the left.
+  ls_stage_fn *binary[LS_OP_COUNT][2][LS_CHAIN_SOURCES];
+  // A product with one operand, then an end with another.
+  ls_stage_fn *product[LS_CHAIN_ENDS][LS_CHAIN_SOURCES][LS_CHAIN_SOURCES];
+};
+
+typedef struct ls_fused_step ls_fused_step;
+
+// Gives the steps that can be chained their stages. Slots from `registers` on
+// are not read after the last step. Where two slots are one array, only one is
+// written, and from then on the other one is not read. False: no memory.
+bool ls_chain_steps(ls_arena *arena, const ls_cpu_chains *chains,
+                    ls_fused_step *steps, uint32_t num_steps,
+                    uint32_t registers);
+
+#endif  // LS_ENGINE_CPU_KERNELS_ELEMENT_CHAIN_H_

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/cpu/kernels/element/fused.h"
+
+// Elements of a tile. Fewer show the price of a step, more leave the first
+// cache. Registers lie 48 floats further apart than they are long, so that no
+// two alias.
+enum { TILE = 512, REGISTER_BYTES = TILE * 8 + 48 * 4 };
+
+size_t ls_fused_scratch(const ls_fused *fused) {
+  return (size_t)(fused->num_streamed + fused->num_registers) * REGISTER_BYTES;
+}
+
+static inline void run_step(const ls_fused_step *step, char *const *slots,
+                            int64_t count) {
+  const ls_elementwise *work = step->work;
+  const void *in[3];
+  for (uint32_t i = 0; i < work->num_in; ++i)
+    in[i] = slots[step->slot[i]];
+  work->span(work, slots[step->slot[work->num_in]], in, count);
+}
+
+// The steps on a tile, whose elements begin at `slots`.
+static void run_steps(const ls_fused *self, char *const *slots, int64_t count) {
+  const bool by_chains = count % LS_CHAIN_ELEMENTS == 0;
+  for (uint32_t i = 0; i < self->num_steps;) {
+    const ls_fused_step *step = &self->steps[i];
+    if (by_chains && step->stages != NULL) {
+      self->chains->run(step->stages, slots, count);
+      i += step->chained;
+    } else {
+      run_step(step, slots, count);
+      ++i;
+    }
+  }
+}
+
+static void stream_tile(const ls_fused *self, const ls_kernel_call *call,
+                        char *const *slots, int64_t k, int64_t count) {
+  for (uint32_t i = self->num_out - self->num_streamed; i < self->num_out;
+       ++i) {
+    const size_t size = self->sizes[self->num_in + i];
+    self->kernels->stream((char *)call->out[i] + (size_t)k * size,
+                          slots[self->num_in + i], (size_t)count * size);
+  }
+}
+
+void ls_fused_loop(const ls_kernel_call *call, int64_t begin_block,
+                   int64_t end_block) {
+  const ls_fused *self = call->params;
+  const int64_t begin = begin_block * LS_BLOCK;
+  const int64_t end = ls_min_i64(end_block * LS_BLOCK, self->count);
+  char *slots[LS_FUSED_SLOTS];
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < self->num_in; ++i)
+    slots[n++] = (char *)(uintptr_t)call->in[i];  // Only read.
+  for (uint32_t i = 0; i < self->num_out - self->num_streamed; ++i)
+    slots[n++] = call->out[i];
+  const uint32_t num_arrays = n;
+  for (uint32_t i = 0; i < self->num_streamed + self->num_registers; ++i)
+    slots[n++] = (char *)call->scratch + i * (size_t)REGISTER_BYTES;
+  for (uint32_t i = 0; i < num_arrays; ++i)
+    slots[i] += (size_t)begin * self->sizes[i];
+  for (int64_t k = begin, count; k < end; k += count) {
+    count = ls_min_i64(TILE, end - k);
+    if (count > LS_CHAIN_ELEMENTS) count -= count % LS_CHAIN_ELEMENTS;
+    run_steps(self, slots, count);
+    stream_tile(self, call, slots, k, count);
+    for (uint32_t i = 0; i < num_arrays; ++i)
+      slots[i] += (size_t)count * self->sizes[i];
+  }
+  if (self->num_streamed > 0) self->kernels->stream_end();
+}

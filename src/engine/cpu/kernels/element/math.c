@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Mathematical functions of one and two operands.
+//
+// f32: expm1, log1p, sin, cos, tan, softplus, gelu and its gradient are those
+// of the kernel table, rounding and the cube root are written out: the same
+// bits on every machine. erfc and atan2 are libm's in double, rounded, which
+// hides nearly all of its differences. f64 functions are libm's, so their last
+// bits are those of the C library in use; rounding and remainders are exact.
+#include <math.h>
+
+#include "engine/cpu/kernels/list.h"
+#include "engine/cpu/kernels/loops.h"
+
+// ---- One operand -----------------------------------------------------------
+#define UNARY(name, E, D, T, W)                                                \
+  static void name##_##D(const ls_elementwise *self, void *out,                \
+                         const void *const *in, int64_t count) {               \
+    (void)self;                                                                \
+    T *o = out;                                                                \
+    const T *a = in[0];                                                        \
+    LS_INDEPENDENT                                                             \
+    for (int64_t i = 0; i < count; ++i)                                        \
+      o[i] = E(a[i]);                                                          \
+  }
+
+// Rounding without a call: a number below 2^23 (2^52) plus that is rounded to
+// an integer, to even. Larger ones are integers, and nan stays.
+#define ROUNDING(D, T, FABS, COPYSIGN, LIMIT)                                  \
+  static inline T nearest_##D(T x) {                                           \
+    const T size = FABS(x);                                                    \
+    const T near = (size + LIMIT) - LIMIT;                                     \
+    return COPYSIGN(size < LIMIT ? near : size, x);                            \
+  }                                                                            \
+  static inline T below_##D(T x) {                                             \
+    const T near = nearest_##D(x);                                             \
+    return COPYSIGN(near - (near > x ? (T)1 : (T)0), x);                       \
+  }                                                                            \
+  static inline T above_##D(T x) {                                             \
+    const T near = nearest_##D(x);                                             \
+    return COPYSIGN(near + (near < x ? (T)1 : (T)0), x);                       \
+  }                                                                            \
+  static inline T nearest_away_##D(T x) {                                      \
+    const T size = FABS(x), less = below_##D(size);                            \
+    const T more = size - less >= (T)0.5 ? (T)1 : (T)0;                        \
+    return COPYSIGN(less + more, x);                                           \
+  }
+ROUNDING(F32, float, fabsf, copysignf, 0x1p23F)
+ROUNDING(F64, double, fabs, copysign, 0x1p52)
+UNARY(round, nearest_F32, F32, float, )
+UNARY(round, nearest_F64, F64, double, )
+UNARY(floor, below_F32, F32, float, )
+UNARY(floor, below_F64, F64, double, )
+UNARY(ceil, above_F32, F32, float, )
+UNARY(ceil, above_F64, F64, double, )
+UNARY(round_away, nearest_away_F32, F32, float, )
+UNARY(round_away, nearest_away_F64, F64, double, )
+
+// A third of the exponent, then three steps of Halley, each of which triples
+// the bits that are right: 4, 13, 40, all. 0.5 ulp as a float.
+static inline float cube_root(float x) {
+  const double size = (double)fabsf(x);
+  uint64_t bits;
+  memcpy(&bits, &size, sizeof(bits));
+  bits = bits / 3 + UINT64_C(0x2A9F789300000000);
+  double y;
+  memcpy(&y, &bits, sizeof(y));
+  for (int i = 0; i < 3; ++i) {
+    const double cube = y * y * y;
+    y *= (cube + 2.0 * size) / (2.0 * cube + size);
+  }
+  // Zero, infinity and nan.
+  return size > 0.0 && size < (double)INFINITY ? copysignf((float)y, x) : x;
+}
+static inline float erfc_f32(float x) { return (float)erfc((double)x); }
+UNARY(cbrt, cube_root, F32, float, )
+UNARY(cbrt, cbrt, F64, double, )
+UNARY(erfc, erfc_f32, F32, float, )
+UNARY(erfc, erfc, F64, double, )
+UNARY(expm1, expm1, F64, double, )
+UNARY(log1p, log1p, F64, double, )
+UNARY(cos, cos, F64, double, )
+UNARY(sin, sin, F64, double, )
+UNARY(tan, tan, F64, double, )
+
+static inline double softplus_f64(double x) {
+  return (0.0 > x ? 0.0 : x) + log1p(exp(-fabs(x)));
+}
+UNARY(softplus, softplus_f64, F64, double, )
+
+// x sigmoid(2u). At -40 the sigmoid is 0.
+#define GELU_A 1.5957691216057308   // 2 sqrt(2 / pi)
+#define GELU_B 0.07135481627260025  // A times 0.044715
+static inline double gelu_f64(double x) {
+  x = -40.0 > x ? -40.0 : x;
+  return x / (1.0 + exp(-x * (GELU_A + GELU_B * x * x)));
+}
+UNARY(gelu, gelu_f64, F64, double, )
+
+// With s = sigmoid(2u): s + x s (1 - s) (2u)'. Beyond 40 that is 0 or 1.
+static inline double gelu_slope(double x) {
+  x = -40.0 > x ? -40.0 : 40.0 < x ? 40.0 : x;
+  const double t = x * (GELU_A + GELU_B * x * x);
+  const double e = exp(-fabs(t)), near = 1.0 / (1.0 + e), far = e * near;
+  return (t < 0.0 ? far : near) +
+         near * far * x * (GELU_A + 3.0 * GELU_B * x * x);
+}
+
+#define IS_FINITE_F32(T, W, x) (fabsf(x) < INFINITY)
+#define IS_FINITE_F64(T, W, x) (fabs(x) < (double)INFINITY)
+LS_SPAN_OF_ONE(is_finite, IS_FINITE_F32, F32, uint8_t, float, )
+LS_SPAN_OF_ONE(is_finite, IS_FINITE_F64, F64, uint8_t, double, )
+
+static void call_unary(const ls_elementwise *self, void *out,
+                       const void *const *in, int64_t count) {
+  self->unary(out, in[0], (size_t)count);
+}
+
+// ---- Two operands ----------------------------------------------------------
+#define BINARY(name, E, D, T, W) LS_SPAN_OF_TWO(name, E, D, T, T, W)
+
+#define ATAN2_F32(T, W, y, x) ((float)atan2((double)(y), (double)(x)))
+#define ATAN2_F64(T, W, y, x) atan2(y, x)
+BINARY(atan2, ATAN2_F32, F32, float, )
+BINARY(atan2, ATAN2_F64, F64, double, )
+
+#define REMAINDER_F32(T, W, x, y) fmodf(x, y)
+#define REMAINDER_F64(T, W, x, y) fmod(x, y)
+#define REMAINDER_SIGNED(T, W, x, y)                                           \
+  ((T)((y) == 0 ? (x) : (y) == -1 ? 0 : (x) % (y)))
+#define REMAINDER_UNSIGNED(T, W, x, y) ((T)((y) == 0 ? (x) : (x) % (y)))
+BINARY(remainder, REMAINDER_F32, F32, float, )
+BINARY(remainder, REMAINDER_F64, F64, double, )
+LS_EACH_SIGNED(BINARY, remainder, REMAINDER_SIGNED)
+LS_EACH_UNSIGNED(BINARY, remainder, REMAINDER_UNSIGNED)
+
+#define GELU_GRAD_F64(T, W, dy, x) ((dy)*gelu_slope(x))
+BINARY(gelu_grad, GELU_GRAD_F64, F64, double, )
+
+// The table's function knows no scalars: one is repeated, stretch by stretch.
+static void gelu_grad_F32(const ls_elementwise *self, void *out,
+                          const void *const *in, int64_t count) {
+  float repeated[LS_CHUNK];
+  const uint32_t scalars = self->scalars;
+  if (scalars == 0) {
+    self->binary(out, in[0], in[1], (size_t)count);
+    return;
+  }
+  for (int64_t k = 0; scalars != 0 && k < LS_CHUNK; ++k)
+    repeated[k] = *(const float *)in[scalars == 1 ? 0 : 1];
+  for (int64_t k = 0; k < count; k += LS_CHUNK) {
+    const float *dy = scalars == 1 ? repeated : (const float *)in[0] + k;
+    const float *x = scalars == 2 ? repeated : (const float *)in[1] + k;
+    self->binary((float *)out + k, dy, x,
+                 (size_t)ls_min_i64(LS_CHUNK, count - k));
+  }
+}
+
+// ---- gelu and its gradient -------------------------------------------------
+// Operands and results are as large as each other.
+typedef struct again_params {
+  int64_t count;
+  ls_dtype dtype;
+  ls_cpu_gelu_again_fn *f32;
+} again_params;
+
+static void gelu_again_f64(double *dx, double *y, const double *dy,
+                           const double *from, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    const double x = from[i];
+    dx[i] = dy[i] * gelu_slope(x);
+    y[i] = gelu_f64(x);
+  }
+}
+
+static void gelu_again_half(const again_params *self, uint16_t *dx, uint16_t *y,
+                            const uint16_t *dy, const uint16_t *x,
+                            int64_t count, float *wide) {
+  float *wide_dy = wide, *wide_x = wide + LS_CHUNK;
+  for (int64_t k = 0; k < count; k += LS_CHUNK) {
+    const int64_t n = ls_min_i64(LS_CHUNK, count - k);
+    ls_widen(self->dtype, wide_dy, dy + k, n);
+    ls_widen(self->dtype, wide_x, x + k, n);
+    self->f32(wide_dy, wide_x, wide_dy, wide_x, (size_t)n);
+    ls_narrow(self->dtype, dx + k, wide_dy, n);
+    ls_narrow(self->dtype, y + k, wide_x, n);
+  }
+}
+
+static void gelu_again_loop(const ls_kernel_call *call, int64_t begin_block,
+                            int64_t end_block) {
+  const again_params *self = call->params;
+  const int64_t begin = begin_block * LS_BLOCK;
+  const int64_t count = ls_min_i64(end_block * LS_BLOCK, self->count) - begin;
+  const size_t before = (size_t)begin * ls_dtype_size(self->dtype);
+  void *dx = (char *)call->out[0] + before, *y = (char *)call->out[1] + before;
+  const void *dy = (const char *)call->in[0] + before;
+  const void *x = (const char *)call->in[1] + before;
+  if (self->dtype == LS_DTYPE_F32)
+    self->f32(dx, y, dy, x, (size_t)count);
+  else if (self->dtype == LS_DTYPE_F64)
+    gelu_again_f64(dx, y, dy, x, count);
+  else
+    gelu_again_half(self, dx, y, dy, x, count, call->scratch);
+}
+
+// ---- Plan ------------------------------------------------------------------
+#define ENTRY(name, D, T, W) [LS_DTYPE_##D] = name##_##D,
+#define FLOATS(name)                                                           \
+  { LS_EACH_FLOAT(ENTRY, name) }
+#define OF_TABLE(name)                                                         \
+  { [LS_DTYPE_F32] = call_unary, ENTRY(name, F64, , ) }
+
+static const ls_span spans[LS_OP_COUNT][LS_DTYPE_COUNT] = {
+    [LS_OP_EXPM1] = OF_TABLE(expm1),
+    [LS_OP_LOG1P] = OF_TABLE(log1p),
+    [LS_OP_CEIL] = FLOATS(ceil),
+    [LS_OP_FLOOR] = FLOATS(floor),
+    [LS_OP_ROUND] = FLOATS(round),
+    [LS_OP_ROUND_AWAY] = FLOATS(round_away),
+    [LS_OP_COS] = OF_TABLE(cos),
+    [LS_OP_SIN] = OF_TABLE(sin),
+    [LS_OP_TAN] = OF_TABLE(tan),
+    [LS_OP_CBRT] = FLOATS(cbrt),
+    [LS_OP_ERFC] = FLOATS(erfc),
+    [LS_OP_IS_FINITE] = FLOATS(is_finite),
+    [LS_OP_SOFTPLUS] = OF_TABLE(softplus),
+    [LS_OP_GELU] = OF_TABLE(gelu),
+    [LS_OP_GELU_GRAD] = FLOATS(gelu_grad),
+    [LS_OP_ATAN2] = FLOATS(atan2),
+    [LS_OP_REMAINDER] = {LS_EACH_INTEGER(ENTRY, remainder)
+                             LS_EACH_FLOAT(ENTRY, remainder)},
+};
+
+static ls_cpu_unary_fn *table_function(const ls_cpu_kernels *kernels,
+                                       uint16_t op) {
+  switch (op) {
+  case LS_OP_EXPM1:
+    return kernels->expm1;
+  case LS_OP_LOG1P:
+    return kernels->log1p;
+  case LS_OP_COS:
+    return kernels->cos;
+  case LS_OP_SIN:
+    return kernels->sin;
+  case LS_OP_TAN:
+    return kernels->tan;
+  case LS_OP_SOFTPLUS:
+    return kernels->softplus;
+  case LS_OP_GELU:
+    return kernels->gelu;
+  default:
+    return NULL;
+  }
+}
+
+ls_status kernel_math(ls_kernel_plan *plan) {
+  const uint16_t op = plan->node->type;
+  return ls_elementwise_plan_by_dtype(
+      plan, spans[op],
+      (ls_elementwise){.unary = table_function(plan->kernels, op),
+                       .binary = plan->kernels->gelu_grad});
+}
+
+ls_status kernel_gelu_again(ls_kernel_plan *plan) {
+  again_params *self = ls_arena_new(plan->arena, again_params);
+  if (self == NULL) return ls_out_of_memory();
+  *self = (again_params){.count = ls_shape_num_elements(plan->out[0].shape),
+                         .dtype = plan->out[0].dtype,
+                         .f32 = plan->kernels->gelu_again};
+  plan->loop = gelu_again_loop;
+  plan->params = self;
+  plan->blocks = ls_blocks_of(self->count, LS_BLOCK);
+  plan->in_place = 1;
+  plan->next_in_place = 2;
+  if (ls_is_half(self->dtype)) plan->scratch = 2 * LS_CHUNK * sizeof(float);
+  return ls_ok();
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Elementwise ops of one operand.
+//
+// Integers wrap around. What floats have but no integer is made of one
+// operation (isa/span.c); f32 functions are those of the kernel table, the same
+// on every machine; f64 ones are libm's, so their last bits are those of the C
+// library in use.
+#include <math.h>
+
+#include "engine/cpu/kernels/list.h"
+#include "engine/cpu/kernels/loops.h"
+
+#define UNARY(name, E, D, T, W) LS_SPAN_OF_ONE(name, E, D, T, T, W)
+
+#define NEG_INTEGER(T, W, x) ((T)(0 - (W)(x)))
+LS_EACH_INTEGER(UNARY, neg, NEG_INTEGER)
+
+#define ABS_SIGNED(T, W, x) ((x) < 0 ? NEG_INTEGER(T, W, x) : (x))
+#define ABS_UNSIGNED(T, W, x) (x)
+LS_EACH_SIGNED(UNARY, abs, ABS_SIGNED)
+LS_EACH_UNSIGNED(UNARY, abs, ABS_UNSIGNED)
+
+#define SIGN_SIGNED(T, W, x) ((T)(((x) > 0) - ((x) < 0)))
+#define SIGN_UNSIGNED(T, W, x) ((T)((x) != 0))
+LS_EACH_SIGNED(UNARY, sign, SIGN_SIGNED)
+LS_EACH_UNSIGNED(UNARY, sign, SIGN_UNSIGNED)
+
+#define RELU_SIGNED(T, W, x) ((x) < 0 ? (T)0 : (x))
+#define RELU_UNSIGNED(T, W, x) (x)
+LS_EACH_SIGNED(UNARY, relu, RELU_SIGNED)
+LS_EACH_UNSIGNED(UNARY, relu, RELU_UNSIGNED)
+
+#define RSQRT_F64(T, W, x) (1.0 / sqrt(x))
+#define EXP_F64(T, W, x) exp(x)
+#define LOG_F64(T, W, x) log(x)
+#define TANH_F64(T, W, x) tanh(x)
+#define ERF_F64(T, W, x) erf(x)
+#define SIGMOID_F64(T, W, x) (1.0 / (1.0 + exp(-(x))))
+UNARY(rsqrt, RSQRT_F64, F64, double, double)
+UNARY(exp, EXP_F64, F64, double, double)
+UNARY(log, LOG_F64, F64, double, double)
+UNARY(tanh, TANH_F64, F64, double, double)
+UNARY(erf, ERF_F64, F64, double, double)
+UNARY(sigmoid, SIGMOID_F64, F64, double, double)
+
+static void call_table(const ls_elementwise *self, void *out,
+                       const void *const *in, int64_t count) {
+  self->unary(out, in[0], (size_t)count);
+}
+
+#define ENTRY(name, D, T, W) [LS_DTYPE_##D] = name##_##D,
+#define INTEGERS(name)                                                         \
+  { LS_EACH_INTEGER(ENTRY, name) }
+#define OF_TABLE(name)                                                         \
+  { [LS_DTYPE_F32] = call_table, ENTRY(name, F64, , ) }
+
+static const ls_span spans[LS_OP_COUNT][LS_DTYPE_COUNT] = {
+    [LS_OP_NEG] = INTEGERS(neg),         [LS_OP_ABS] = INTEGERS(abs),
+    [LS_OP_SIGN] = INTEGERS(sign),       [LS_OP_RELU] = INTEGERS(relu),
+    [LS_OP_EXP] = OF_TABLE(exp),         [LS_OP_LOG] = OF_TABLE(log),
+    [LS_OP_TANH] = OF_TABLE(tanh),       [LS_OP_ERF] = OF_TABLE(erf),
+    [LS_OP_SIGMOID] = OF_TABLE(sigmoid), [LS_OP_RSQRT] = OF_TABLE(rsqrt),
+};
+
+static ls_cpu_unary_fn *table_function(const ls_cpu_kernels *kernels,
+                                       uint16_t op) {
+  switch (op) {
+  case LS_OP_EXP:
+    return kernels->exp;
+  case LS_OP_LOG:
+    return kernels->log;
+  case LS_OP_TANH:
+    return kernels->tanh;
+  case LS_OP_ERF:
+    return kernels->erf;
+  case LS_OP_SIGMOID:
+    return kernels->sigmoid;
+  case LS_OP_RSQRT:
+    return kernels->rsqrt;
+  default:
+    return NULL;
+  }
+}
+
+ls_status kernel_unary(ls_kernel_plan *plan) {
+  const uint16_t op = plan->node->type;
+  return ls_elementwise_plan_by_dtype(
+      plan, spans[op],
+      (ls_elementwise){.unary = table_function(plan->kernels, op)});
+}

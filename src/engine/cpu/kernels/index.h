@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reading indices of any integer type.
+#ifndef LS_ENGINE_CPU_KERNELS_INDEX_H_
+#define LS_ENGINE_CPU_KERNELS_INDEX_H_
+
+#include "engine/cpu/kernels/loops.h"
+
+// Indices that are read at a time.
+enum { LS_INDEX_CHUNK = 256 };
+
+// Elements `at` to `at + count` of an array of integers. What is beyond i64
+// becomes its largest number.
+static inline void ls_indices_read(int64_t *out, const void *indices,
+                                   ls_dtype dtype, int64_t at, int64_t count) {
+  switch (dtype) {
+#define LS_CASE(unused, D, T, W)                                               \
+  case LS_DTYPE_##D:                                                           \
+    for (int64_t i = 0; i < count; ++i)                                        \
+      out[i] = (int64_t)((const T *)indices)[at + i];                          \
+    break;
+    LS_EACH_SIGNED(LS_CASE, )
+    LS_CASE(, U8, uint8_t, )
+    LS_CASE(, U16, uint16_t, )
+    LS_CASE(, U32, uint32_t, )
+#undef LS_CASE
+  case LS_DTYPE_U64:
+    for (int64_t i = 0; i < count; ++i) {
+      const uint64_t index = ((const uint64_t *)indices)[at + i];
+      out[i] = index > INT64_MAX ? INT64_MAX : (int64_t)index;
+    }
+    break;
+  default:
+    break;
+  }
+}
+
+static inline int64_t ls_index_read(const void *indices, ls_dtype dtype,
+                                    int64_t at) {
+  int64_t index = -1;
+  ls_indices_read(&index, indices, dtype, at, 1);
+  return index;
+}
+
+// The nearest number from 0 to `last`.
+static inline int64_t ls_index_clamp(int64_t index, int64_t last) {
+  return ls_max_i64(0, ls_min_i64(index, last));
+}
+
+// INVALID_ARGUMENT if elements are wanted of an axis of x that has none.
+ls_status ls_check_indexed(const ls_kernel_plan *plan, int32_t axis);
+
+#endif  // LS_ENGINE_CPU_KERNELS_INDEX_H_

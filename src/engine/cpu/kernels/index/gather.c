@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Gather: slices looked up by index. Indices out of range are clamped.
+#include "engine/cpu/kernels/index.h"
+#include "engine/cpu/kernels/index/move.h"
+#include "engine/cpu/kernels/list.h"
+
+// ---- Gather ----------------------------------------------------------------
+typedef struct gather_params {
+  int64_t rows, rows_per_block;  // Of the result: [outer, picks].
+  int64_t size, inner, picks;    // x is [outer, size, inner].
+  size_t element;
+  ls_dtype index;
+  void (*pick)(const struct gather_params *self, char *out, const char *x,
+               const int64_t *at, int64_t count);
+} gather_params;
+
+static void pick_rows(const gather_params *self, char *out, const char *x,
+                      const int64_t *at, int64_t count) {
+  const size_t bytes = (size_t)self->inner * self->element;
+  for (int64_t i = 0; i < count; ++i)
+    memcpy(out + (size_t)i * bytes,
+           x + (size_t)ls_index_clamp(at[i], self->size - 1) * bytes, bytes);
+}
+
+#define PICK(name, bytes, T)                                                   \
+  static void name##_##bytes(const gather_params *self, char *out,             \
+                             const char *x, const int64_t *at,                 \
+                             int64_t count) {                                  \
+    T *o = (T *)(void *)out;                                                   \
+    const T *a = (const T *)(const void *)x;                                   \
+    const int64_t last = self->size - 1;                                       \
+    for (int64_t i = 0; i < count; ++i)                                        \
+      o[i] = a[ls_index_clamp(at[i], last)];                                   \
+  }
+LS_EACH_SIZE(PICK, pick)
+
+static void gather_loop(const ls_kernel_call *call, int64_t begin_block,
+                        int64_t end_block) {
+  const gather_params *self = call->params;
+  const size_t bytes = (size_t)self->inner * self->element;
+  const int64_t end = ls_min_i64(end_block * self->rows_per_block, self->rows);
+  int64_t row = begin_block * self->rows_per_block;
+  while (row < end) {
+    const int64_t from = row % self->picks;
+    const int64_t count =
+        ls_min_i64(LS_INDEX_CHUNK, ls_min_i64(self->picks - from, end - row));
+    int64_t at[LS_INDEX_CHUNK];
+    ls_indices_read(at, call->in[1], self->index, from, count);
+    const int64_t outer = row / self->picks;
+    self->pick(self, (char *)call->out[0] + (size_t)row * bytes,
+               (const char *)call->in[0] + (size_t)(outer * self->size) * bytes,
+               at, count);
+    row += count;
+  }
+}
+
+static void choose_pick(gather_params *self) {
+  self->pick = pick_rows;
+  if (self->inner != 1) return;
+  switch (self->element) {
+#define CASE(unused, size, T)                                                  \
+  case size:                                                                   \
+    self->pick = pick_##size;                                                  \
+    break;
+    LS_EACH_SIZE(CASE, )
+#undef CASE
+  default:
+    break;
+  }
+}
+
+ls_status ls_check_indexed(const ls_kernel_plan *plan, int32_t axis) {
+  if (plan->in[0].shape.dim[axis] > 0 ||
+      ls_shape_num_elements(plan->out[0].shape) == 0)
+    return ls_ok();
+  return ls_invalid_argument(
+      "%s along axis %d of %s: there is nothing",
+      ls_node_info(plan->node)->name, axis,
+      LS_SHAPE_TEXT(plan->in[0].dtype, plan->in[0].shape));
+}
+
+ls_status kernel_gather(ls_kernel_plan *plan) {
+  const ls_type x = plan->in[0];
+  if (!ls_is_plain(x.dtype)) return ls_kernel_unsupported(plan, x.dtype);
+  gather_params *self = ls_arena_new(plan->arena, gather_params);
+  if (self == NULL) return ls_out_of_memory();
+  const int32_t axis = (int32_t)ls_node_int(plan->node, "axis", 0);
+  LS_RETURN_IF_ERROR(ls_check_indexed(plan, axis));
+  self->size = x.shape.dim[axis];
+  self->inner = ls_step_of(x.shape, axis);
+  self->picks = ls_shape_num_elements(plan->in[1].shape);
+  const int64_t count = ls_shape_num_elements(plan->out[0].shape);
+  self->rows = count == 0 ? 0 : count / self->inner;
+  self->rows_per_block = ls_max_i64(1, LS_BLOCK / ls_max_i64(1, self->inner));
+  self->element = ls_dtype_size(x.dtype);
+  self->index = plan->in[1].dtype;
+  choose_pick(self);
+  plan->loop = gather_loop;
+  plan->params = self;
+  plan->blocks = ls_blocks_of(self->rows, self->rows_per_block);
+  return ls_ok();
+}

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Ops that only move elements: copy, broadcast, transpose. The result is
+// written in row order; along each of its dimensions the operand has a step.
+//
+// Where the innermost step is 0 a row is filled, where it is 1 copied. Else
+// some other dimension has step 1 (or none, then elements are gathered): those
+// two are cut into tiles, so that both arrays are used by whole cache lines.
+#include "engine/cpu/kernels/index/move.h"
+#include "engine/cpu/kernels/list.h"
+#include "engine/cpu/kernels/loops.h"
+
+// Tiles are up to TILE_ROWS rows of the result, TILE_COLUMNS wide.
+enum { TILE_ROWS = 32, TILE_COLUMNS = 512, STRIP = 16 };
+// Shorter rows are copied in place of calling memcpy.
+enum { SHORT_ROW = 32 };
+
+typedef struct move_params {
+  int64_t count;
+  int64_t base;  // Where the operand begins.
+  size_t element;
+  int64_t columns, column_step;  // The innermost dimension.
+  ls_dims outer;                 // The others; of tiles without the rows.
+  int64_t units_per_block, units;
+  // Of tiles.
+  int64_t rows, row_pitch;  // The dimension of step 1, its step in the result.
+  int64_t row_tiles, column_tiles;
+  ls_dims result;  // As `outer`, with the steps of the result.
+  void (*tile)(const struct move_params *self, void *out, const void *in,
+               int64_t rows, int64_t columns);
+  void (*row)(void *out, const void *in, int64_t count, int64_t step);
+} move_params;
+
+#define ROW(name, size, T)                                                     \
+  static void name##_##size(void *out, const void *in, int64_t count,          \
+                            int64_t step) {                                    \
+    T *o = out;                                                                \
+    const T *a = in;                                                           \
+    if (step == 0) {                                                           \
+      const T value = a[0];                                                    \
+      for (int64_t i = 0; i < count; ++i)                                      \
+        o[i] = value;                                                          \
+    } else if (step == 1 && count >= SHORT_ROW) {                              \
+      memcpy(o, a, (size_t)count * sizeof(T));                                 \
+    } else {                                                                   \
+      LS_INDEPENDENT                                                           \
+      for (int64_t i = 0; i < count; ++i)                                      \
+        o[i] = a[i * step];                                                    \
+    }                                                                          \
+  }
+LS_EACH_SIZE(ROW, row)
+
+typedef uint32_t quad __attribute__((vector_size(16), aligned(4), may_alias));
+
+// Four rows by four columns of 4 bytes.
+static inline void turn_quads(uint32_t *o, int64_t pitch, const uint32_t *a,
+                              int64_t step) {
+  const quad a0 = *(const quad *)a, a1 = *(const quad *)(a + step);
+  const quad a2 = *(const quad *)(a + 2 * step);
+  const quad a3 = *(const quad *)(a + 3 * step);
+  const quad b0 = __builtin_shufflevector(a0, a1, 0, 4, 1, 5);
+  const quad b1 = __builtin_shufflevector(a2, a3, 0, 4, 1, 5);
+  const quad b2 = __builtin_shufflevector(a0, a1, 2, 6, 3, 7);
+  const quad b3 = __builtin_shufflevector(a2, a3, 2, 6, 3, 7);
+  *(quad *)o = __builtin_shufflevector(b0, b1, 0, 1, 4, 5);
+  *(quad *)(o + pitch) = __builtin_shufflevector(b0, b1, 2, 3, 6, 7);
+  *(quad *)(o + 2 * pitch) = __builtin_shufflevector(b2, b3, 0, 1, 4, 5);
+  *(quad *)(o + 3 * pitch) = __builtin_shufflevector(b2, b3, 2, 3, 6, 7);
+}
+
+// A strip by such squares, if it is full. Returns the rows that are done.
+static int64_t turn_strip(uint32_t *o, int64_t pitch, const uint32_t *a,
+                          int64_t step, int64_t rows, int64_t width) {
+  if (width != STRIP) return 0;
+  int64_t i = 0;
+  for (; i + 4 <= rows; i += 4)
+    for (int64_t j = 0; j < STRIP; j += 4)
+      turn_quads(o + i * pitch + j, pitch, a + j * step + i, step);
+  return i;
+}
+
+// A strip of columns at a time, down all rows: each cache line of the operand
+// and of the result is used up before the next. DONE: rows that need no more.
+#define TILE(name, size, T, DONE)                                              \
+  static void name##_##size(const move_params *self, void *out,                \
+                            const void *in, int64_t rows, int64_t columns) {   \
+    const int64_t pitch = self->row_pitch, step = self->column_step;           \
+    for (int64_t c = 0; c < columns; c += STRIP) {                             \
+      const int64_t width = ls_min_i64(STRIP, columns - c);                    \
+      T *o = (T *)out + c;                                                     \
+      const T *a = (const T *)in + c * step;                                   \
+      for (int64_t i = DONE; i < rows; ++i)                                    \
+        for (int64_t j = 0; j < width; ++j)                                    \
+          o[i * pitch + j] = a[j * step + i];                                  \
+    }                                                                          \
+  }
+TILE(tile, 1, uint8_t, 0)
+TILE(tile, 2, uint16_t, 0)
+TILE(tile, 4, uint32_t, turn_strip(o, pitch, a, step, rows, width))
+TILE(tile, 8, uint64_t, 0)
+
+static void choose_functions(move_params *self) {
+  switch (self->element) {
+#define CASE(unused, size, T)                                                  \
+  case size:                                                                   \
+    self->row = row_##size;                                                    \
+    self->tile = tile_##size;                                                  \
+    break;
+    LS_EACH_SIZE(CASE, )
+#undef CASE
+  default:
+    break;
+  }
+}
+
+static void row_loop(const ls_kernel_call *call, int64_t begin_block,
+                     int64_t end_block) {
+  const move_params *self = call->params;
+  int64_t at = begin_block * LS_BLOCK;
+  const int64_t end = ls_min_i64(end_block * LS_BLOCK, self->count);
+  if (at >= end) return;
+  int64_t column = at % self->columns;
+  ls_walk walk = ls_walk_at(&self->outer, at / self->columns);
+  while (at < end) {
+    const int64_t count = ls_min_i64(self->columns - column, end - at);
+    const int64_t from = self->base + walk.offset + column * self->column_step;
+    self->row((char *)call->out[0] + (size_t)at * self->element,
+              (const char *)call->in[0] + (size_t)from * self->element, count,
+              self->column_step);
+    at += count;
+    column = 0;
+    ls_walk_next(&walk, &self->outer);
+  }
+}
+
+static void tile_loop(const ls_kernel_call *call, int64_t begin_block,
+                      int64_t end_block) {
+  const move_params *self = call->params;
+  const int64_t end =
+      ls_min_i64(end_block * self->units_per_block, self->units);
+  for (int64_t u = begin_block * self->units_per_block; u < end; ++u) {
+    const int64_t c = u % self->column_tiles * TILE_COLUMNS;
+    const int64_t row_tile = u / self->column_tiles;
+    const int64_t r = row_tile % self->row_tiles * TILE_ROWS;
+    const int64_t outer = row_tile / self->row_tiles;
+    const int64_t from = self->base + ls_walk_at(&self->outer, outer).offset +
+                         r + c * self->column_step;
+    const int64_t to =
+        ls_walk_at(&self->result, outer).offset + r * self->row_pitch + c;
+    self->tile(self, (char *)call->out[0] + (size_t)to * self->element,
+               (const char *)call->in[0] + (size_t)from * self->element,
+               ls_min_i64(TILE_ROWS, self->rows - r),
+               ls_min_i64(TILE_COLUMNS, self->columns - c));
+  }
+}
+
+// The outer dimension of step 1, or -1.
+static int32_t find_rows(const ls_dims *outer) {
+  for (int32_t i = 0; i < outer->rank; ++i)
+    if (outer->step[i] == 1) return i;
+  return -1;
+}
+
+static void plan_tiles(move_params *self, int32_t rows_at) {
+  self->result = self->outer;
+  int64_t pitch = self->columns;
+  for (int32_t i = self->outer.rank; i-- > 0;) {
+    self->result.step[i] = pitch;
+    pitch *= self->outer.size[i];
+  }
+  self->rows = self->outer.size[rows_at];
+  self->row_pitch = self->result.step[rows_at];
+  ls_dims_remove(&self->outer, rows_at);
+  ls_dims_remove(&self->result, rows_at);
+  self->row_tiles = ls_blocks_of(self->rows, TILE_ROWS);
+  self->column_tiles = ls_blocks_of(self->columns, TILE_COLUMNS);
+  self->units =
+      ls_dims_count(&self->outer) * self->row_tiles * self->column_tiles;
+  const int64_t unit = ls_min_i64(self->rows, TILE_ROWS) *
+                       ls_min_i64(self->columns, TILE_COLUMNS);
+  self->units_per_block = ls_max_i64(1, LS_BLOCK / unit);
+}
+
+ls_status ls_move_plan(ls_kernel_plan *plan, ls_dims dims, int64_t base) {
+  const ls_dtype dtype = plan->out[0].dtype;
+  if (!ls_is_plain(dtype)) return ls_kernel_unsupported(plan, dtype);
+  move_params *self = ls_arena_new(plan->arena, move_params);
+  if (self == NULL) return ls_out_of_memory();
+  self->count = ls_shape_num_elements(plan->out[0].shape);
+  self->base = base;
+  self->element = ls_dtype_size(dtype);
+  self->columns = 1;
+  self->column_step = 1;
+  if (dims.rank > 0) {
+    const int32_t last = dims.rank - 1;
+    self->columns = dims.size[last];
+    self->column_step = dims.step[last];
+    ls_dims_remove(&dims, last);
+  }
+  self->outer = dims;
+  choose_functions(self);
+  plan->params = self;
+  const int32_t rows_at = find_rows(&self->outer);
+  if (self->count > 0 && self->column_step > 1 && rows_at >= 0) {
+    plan_tiles(self, rows_at);
+    plan->loop = tile_loop;
+    plan->blocks = ls_blocks_of(self->units, self->units_per_block);
+  } else {
+    plan->loop = row_loop;
+    plan->blocks = ls_blocks_of(self->count, LS_BLOCK);
+  }
+  return ls_ok();
+}
+
+ls_status kernel_copy(ls_kernel_plan *plan) {
+  ls_dims dims = {0};
+  ls_dims_add(&dims, ls_shape_num_elements(plan->out[0].shape), 1);
+  plan->alias = true;
+  plan->in_place = 1;
+  return ls_move_plan(plan, dims, 0);
+}
+
+ls_status kernel_broadcast(ls_kernel_plan *plan) {
+  const ls_shape from = plan->in[0].shape, to = plan->out[0].shape;
+  ls_dims dims = {0};
+  for (int32_t i = 0; i < to.rank; ++i) {
+    const int32_t axis = i - (to.rank - from.rank);
+    const bool repeated = axis < 0 || from.dim[axis] == 1;
+    ls_dims_add(&dims, to.dim[i], repeated ? 0 : ls_step_of(from, axis));
+  }
+  return ls_move_plan(plan, dims, 0);
+}
+
+ls_status kernel_transpose(ls_kernel_plan *plan) {
+  const ls_shape from = plan->in[0].shape, to = plan->out[0].shape;
+  const ls_attr *permutation = ls_node_attr(plan->node, "permutation");
+  if (permutation == NULL || permutation->kind != LS_ATTR_INTS ||
+      permutation->as.ints.count != (size_t)to.rank)
+    return ls_internal("lowered transpose without a permutation of rank %d",
+                       to.rank);
+  ls_dims dims = {0};
+  for (int32_t i = 0; i < to.rank; ++i) {
+    const int32_t axis = (int32_t)permutation->as.ints.items[i];
+    ls_dims_add(&dims, to.dim[i], ls_step_of(from, axis));
+  }
+  return ls_move_plan(plan, dims, 0);
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Parts of arrays: slice, reverse, and the two whose starts are values.
+#include "engine/cpu/kernels/index.h"
+#include "engine/cpu/kernels/index/move.h"
+#include "engine/cpu/kernels/list.h"
+
+// ---- Slice and reverse -----------------------------------------------------
+ls_status kernel_slice(ls_kernel_plan *plan) {
+  const ls_shape from = plan->in[0].shape, to = plan->out[0].shape;
+  const int64_t *starts = ls_node_attr(plan->node, "starts")->as.ints.items;
+  const int64_t *strides = ls_node_attr(plan->node, "strides")->as.ints.items;
+  ls_dims dims = {0};
+  int64_t base = 0;
+  for (int32_t i = 0; i < to.rank; ++i) {
+    const int64_t step = ls_step_of(from, i);
+    base += starts[i] * step;
+    // With one element or none the stride does not count.
+    ls_dims_add(&dims, to.dim[i], to.dim[i] > 1 ? step * strides[i] : step);
+  }
+  return ls_move_plan(plan, dims, base);
+}
+
+ls_status kernel_reverse(ls_kernel_plan *plan) {
+  const ls_shape shape = plan->out[0].shape;
+  const ls_attr *axes = ls_node_attr(plan->node, "axes");
+  unsigned reversed = 0;
+  for (size_t i = 0; i < axes->as.ints.count; ++i)
+    reversed |= 1U << axes->as.ints.items[i];
+  ls_dims dims = {0};
+  int64_t base = 0;
+  for (int32_t i = 0; i < shape.rank; ++i) {
+    const int64_t step = ls_step_of(shape, i);
+    const bool backwards = (reversed >> i & 1U) != 0;
+    if (backwards) base += (shape.dim[i] - 1) * step;
+    ls_dims_add(&dims, shape.dim[i], backwards ? -step : step);
+  }
+  return ls_move_plan(plan, dims, base);
+}
+
+// ---- Starts that are values ------------------------------------------------
+// Where in an array a part begins.
+typedef struct place {
+  int32_t rank;
+  int64_t last[LS_MAX_RANK];  // The largest start that leaves room.
+  int64_t step[LS_MAX_RANK];
+  ls_dtype dtype[LS_MAX_RANK];
+} place;
+
+static place place_of(ls_shape whole, ls_shape part, const ls_type *starts) {
+  place at = {.rank = whole.rank};
+  for (int32_t i = 0; i < whole.rank; ++i) {
+    at.last[i] = whole.dim[i] - part.dim[i];
+    at.step[i] = ls_step_of(whole, i);
+    at.dtype[i] = starts[i].dtype;
+  }
+  return at;
+}
+
+static int64_t offset_at(const place *at, const void *const *starts) {
+  int64_t offset = 0;
+  for (int32_t i = 0; i < at->rank; ++i) {
+    const int64_t start = ls_index_read(starts[i], at->dtype[i], 0);
+    offset += ls_index_clamp(start, at->last[i]) * at->step[i];
+  }
+  return offset;
+}
+
+// ---- Dynamic slice: a move of what begins at the place ----------------------
+typedef struct dynamic_slice_params {
+  place at;
+  size_t element;
+  ls_kernel_loop move;
+  const void *move_params;
+} dynamic_slice_params;
+
+static void dynamic_slice_loop(const ls_kernel_call *call, int64_t begin_block,
+                               int64_t end_block) {
+  const dynamic_slice_params *self = call->params;
+  const int64_t offset = offset_at(&self->at, call->in + 1);
+  const void *const in[1] = {(const char *)call->in[0] +
+                             (size_t)offset * self->element};
+  ls_kernel_call moved = *call;
+  moved.in = in;
+  moved.params = self->move_params;
+  self->move(&moved, begin_block, end_block);
+}
+
+ls_status kernel_dynamic_slice(ls_kernel_plan *plan) {
+  const ls_shape from = plan->in[0].shape, to = plan->out[0].shape;
+  ls_dims dims = {0};
+  for (int32_t i = 0; i < to.rank; ++i)
+    ls_dims_add(&dims, to.dim[i], ls_step_of(from, i));
+  LS_RETURN_IF_ERROR(ls_move_plan(plan, dims, 0));
+  dynamic_slice_params *self = ls_arena_new(plan->arena, dynamic_slice_params);
+  if (self == NULL) return ls_out_of_memory();
+  self->at = place_of(from, to, plan->in + 1);
+  self->element = ls_dtype_size(plan->out[0].dtype);
+  self->move = plan->loop;
+  self->move_params = plan->params;
+  plan->loop = dynamic_slice_loop;
+  plan->params = self;
+  return ls_ok();
+}
+
+// ---- Dynamic update slice --------------------------------------------------
+typedef struct update_params {
+  place at;
+  size_t element;
+  int64_t count;          // Of elements of the result.
+  int64_t rows, columns;  // Of the update; a row lies densely in the result.
+  ls_dims outer;          // The rows, with the steps of the result.
+} update_params;
+
+// The first row of the update that ends behind element `begin`.
+static int64_t first_row(const update_params *self, int64_t offset,
+                         int64_t begin) {
+  int64_t low = 0, high = self->rows;
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    const int64_t end =
+        offset + ls_walk_at(&self->outer, middle).offset + self->columns;
+    if (end <= begin)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+// A block is a stretch of the result: first x, then what the update has there.
+static void update_loop(const ls_kernel_call *call, int64_t begin_block,
+                        int64_t end_block) {
+  const update_params *self = call->params;
+  const int64_t begin = begin_block * LS_BLOCK;
+  const int64_t end = ls_min_i64(end_block * LS_BLOCK, self->count);
+  const size_t element = self->element;
+  char *out = call->out[0];
+  if (begin >= end) return;
+  if (call->out[0] != call->in[0])
+    memcpy(out + (size_t)begin * element,
+           (const char *)call->in[0] + (size_t)begin * element,
+           (size_t)(end - begin) * element);
+  if (self->rows == 0) return;
+  const int64_t offset = offset_at(&self->at, call->in + 2);
+  int64_t row = first_row(self, offset, begin);
+  ls_walk walk = ls_walk_at(&self->outer, row);
+  for (; row < self->rows; ++row, ls_walk_next(&walk, &self->outer)) {
+    const int64_t to = offset + walk.offset;
+    if (to >= end) break;
+    const int64_t first = ls_max_i64(to, begin);
+    const int64_t last = ls_min_i64(to + self->columns, end);
+    const int64_t from = row * self->columns + (first - to);
+    memcpy(out + (size_t)first * element,
+           (const char *)call->in[1] + (size_t)from * element,
+           (size_t)(last - first) * element);
+  }
+}
+
+ls_status kernel_dynamic_update_slice(ls_kernel_plan *plan) {
+  const ls_dtype dtype = plan->out[0].dtype;
+  if (!ls_is_plain(dtype)) return ls_kernel_unsupported(plan, dtype);
+  const ls_shape whole = plan->out[0].shape, part = plan->in[1].shape;
+  update_params *self = ls_arena_new(plan->arena, update_params);
+  if (self == NULL) return ls_out_of_memory();
+  self->at = place_of(whole, part, plan->in + 2);
+  self->element = ls_dtype_size(dtype);
+  self->count = ls_shape_num_elements(whole);
+  self->columns = 1;
+  for (int32_t i = 0; i < part.rank; ++i)
+    ls_dims_add(&self->outer, part.dim[i], ls_step_of(whole, i));
+  const int32_t last = self->outer.rank - 1;
+  if (last >= 0 && self->outer.step[last] == 1) {
+    self->columns = self->outer.size[last];
+    ls_dims_remove(&self->outer, last);
+  }
+  self->rows = self->columns == 0 ? 0 : ls_dims_count(&self->outer);
+  plan->loop = update_loop;
+  plan->params = self;
+  plan->blocks = ls_blocks_of(self->count, LS_BLOCK);
+  plan->in_place = 1;
+  return ls_ok();
+}

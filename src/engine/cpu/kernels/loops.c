@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/cpu/kernels/loops.h"
+
+#include <math.h>
+
+#include "base/float_bits.h"
+#include "engine/cpu/kernels/streaming.h"
+
+ls_status ls_kernel_unsupported(const ls_kernel_plan *plan, ls_dtype dtype) {
+  return ls_unimplemented("op '%s' has no CPU kernel for %s",
+                          ls_node_info(plan->node)->name, ls_dtype_name(dtype));
+}
+
+// ---- 16-bit floats ---------------------------------------------------------
+// The best table's, whatever table the engine uses: their bits are the same.
+void ls_widen(ls_dtype half, float *out, const uint16_t *in, int64_t count) {
+  const ls_cpu_kernels *kernels = ls_cpu_kernels_best();
+  (half == LS_DTYPE_F16 ? kernels->widen_f16
+                        : kernels->widen_bf16)(out, in, (size_t)count);
+}
+
+void ls_narrow(ls_dtype half, uint16_t *out, const float *in, int64_t count) {
+  const ls_cpu_kernels *kernels = ls_cpu_kernels_best();
+  (half == LS_DTYPE_F16 ? kernels->narrow_f16
+                        : kernels->narrow_bf16)(out, in, (size_t)count);
+}
+
+float ls_odd_f32(double value) {
+  const float nearest = (float)value;
+  const double back = (double)nearest;
+  if (back == value || value != value) return nearest;
+  // Of the two neighbours the odd one: `nearest`, or the one beyond `value`.
+  const uint32_t bits = ls_float_bits(nearest);
+  if ((bits & 1U) != 0) return nearest;
+  return ls_float_of_bits(fabs(back) > fabs(value) ? bits - 1 : bits + 1);
+}
+
+float ls_odd_f32_of_u64(uint64_t value) {
+  // Beyond 53 bits the last ones are gathered in one, so that a double holds
+  // the rest exactly.
+  if (value >> 53 != 0) value = (value >> 11 | ((value & 2047U) != 0)) << 11;
+  return ls_odd_f32((double)value);
+}
+
+float ls_odd_f32_of_i64(int64_t value) {
+  if (value >= 0) return ls_odd_f32_of_u64((uint64_t)value);
+  return -ls_odd_f32_of_u64(0 - (uint64_t)value);
+}
+
+// ---- Elementwise work ------------------------------------------------------
+static inline const void *at(const void *base, int64_t index, uint32_t size) {
+  return (const char *)base + (size_t)index * size;
+}
+
+static bool is_in_place(const ls_kernel_call *call, uint32_t num_in) {
+  for (uint32_t i = 0; i < num_in; ++i)
+    if (call->in[i] == call->out[0]) return true;
+  return false;
+}
+
+void ls_elementwise_loop(const ls_kernel_call *call, int64_t begin_block,
+                         int64_t end_block) {
+  const ls_elementwise *self = call->params;
+  const int64_t end = ls_min_i64(end_block * LS_BLOCK, self->count);
+  const bool streams =
+      self->streams != NULL && !is_in_place(call, self->num_in);
+  const int64_t tile = LS_FAR_TILE / self->out_size;
+  int64_t count = 0;
+  for (int64_t k = begin_block * LS_BLOCK; k < end; k += count) {
+    count = streams ? ls_min_i64(tile, end - k) : end - k;
+    const void *in[3];
+    for (uint32_t i = 0; i < self->num_in; ++i) {
+      const bool scalar = (self->scalars >> i & 1U) != 0;
+      in[i] = at(call->in[i], scalar ? 0 : k, self->in_size[i]);
+    }
+    void *out = (char *)call->out[0] + (size_t)k * self->out_size;
+    self->span(self, streams ? call->scratch : out, in, count);
+    if (streams)
+      self->streams->stream(out, call->scratch, (size_t)count * self->out_size);
+  }
+  if (streams) self->streams->stream_end();
+}
+
+// The scratch: a chunk for each input, and one for the output.
+static void half_loop(const ls_kernel_call *call, int64_t begin_block,
+                      int64_t end_block) {
+  const ls_elementwise *self = call->params;
+  const int64_t end = ls_min_i64(end_block * LS_BLOCK, self->count);
+  float *chunks = call->scratch;
+  float *result = chunks + self->num_in * LS_CHUNK;
+  const void *in[3];
+  for (uint32_t i = 0; i < self->num_in; ++i) {
+    in[i] = chunks + i * LS_CHUNK;
+    if ((self->scalars >> i & 1U) != 0)
+      ls_widen(self->half, chunks + i * LS_CHUNK, call->in[i], 1);
+  }
+  for (int64_t k = begin_block * LS_BLOCK; k < end; k += LS_CHUNK) {
+    const int64_t count = ls_min_i64(LS_CHUNK, end - k);
+    for (uint32_t i = 0; i < self->num_in; ++i)
+      if ((self->scalars >> i & 1U) == 0)
+        ls_widen(self->half, chunks + i * LS_CHUNK,
+                 (const uint16_t *)call->in[i] + k, count);
+    void *out = (char *)call->out[0] + (size_t)k * self->out_size;
+    self->span(self, self->out_is_half ? result : out, in, count);
+    if (self->out_is_half) ls_narrow(self->half, out, result, count);
+  }
+}
+
+// Whether input `i` is a scalar beside an output of rank 1 or more.
+static ls_status place_operand(const ls_kernel_plan *plan, uint32_t i,
+                               ls_elementwise *work) {
+  const ls_shape shape = plan->in[i].shape;
+  work->in_size[i] = (uint32_t)ls_dtype_size(plan->in[i].dtype);
+  if (ls_shape_equal(shape, plan->out[0].shape)) return ls_ok();
+  work->scalars |= 1U << i;
+  if (shape.rank == 0) return ls_ok();
+  return ls_internal("lowered op '%s': operand %u is %s, the result %s",
+                     ls_node_info(plan->node)->name, i,
+                     LS_SHAPE_TEXT(plan->in[i].dtype, shape),
+                     LS_SHAPE_TEXT(plan->out[0].dtype, plan->out[0].shape));
+}
+
+ls_status ls_elementwise_plan(ls_kernel_plan *plan, ls_elementwise work) {
+  work.count = ls_shape_num_elements(plan->out[0].shape);
+  work.num_in = (uint32_t)plan->num_in;
+  work.out_size = (uint32_t)ls_dtype_size(plan->out[0].dtype);
+  if (work.span == plan->kernels->spans->f32[plan->node->type])
+    work.f32_op = plan->node->type;
+  const bool calls_table = work.unary != NULL || work.binary != NULL;
+  size_t bytes = (size_t)work.count * work.out_size;
+  for (uint32_t i = 0; i < work.num_in; ++i) {
+    LS_RETURN_IF_ERROR(place_operand(plan, i, &work));
+    if ((work.scalars >> i & 1U) != 0) continue;
+    bytes += (size_t)work.count * work.in_size[i];
+    if (work.in_size[i] == work.out_size) plan->in_place |= 1U << i;
+  }
+  if (work.scalars == (1U << work.num_in) - 1)
+    return ls_internal("lowered op '%s' repeats scalars to %s",
+                       ls_node_info(plan->node)->name,
+                       LS_SHAPE_TEXT(plan->out[0].dtype, plan->out[0].shape));
+  plan->loop = ls_elementwise_loop;
+  if (work.half != LS_DTYPE_NONE) {
+    plan->loop = half_loop;
+    plan->scratch = (work.num_in + 1) * (size_t)LS_CHUNK * sizeof(float);
+  } else if (!calls_table && ls_cpu_streams(plan->kernels, bytes)) {
+    // A function of the table hides the transfers behind its arithmetic.
+    work.streams = plan->kernels;
+    plan->scratch = LS_FAR_TILE;
+  }
+  plan->blocks = ls_blocks_of(work.count, LS_BLOCK);
+  plan->params = ls_arena_copy(plan->arena, &work, sizeof(work));
+  return plan->params == NULL ? ls_out_of_memory() : ls_ok();
+}
+
+ls_span ls_float_span(uint16_t op, ls_dtype dtype,
+                      const ls_cpu_kernels *kernels) {
+  if (dtype == LS_DTYPE_F32) return kernels->spans->f32[op];
+  return dtype == LS_DTYPE_F64 ? kernels->spans->f64[op] : NULL;
+}
+
+ls_status ls_elementwise_plan_by_dtype(ls_kernel_plan *plan,
+                                       const ls_span spans[LS_DTYPE_COUNT],
+                                       ls_elementwise work) {
+  const ls_dtype dtype = plan->in[0].dtype;
+  const bool half = ls_is_half(dtype);
+  const ls_dtype computed = half ? LS_DTYPE_F32 : dtype;
+  work.span = spans[computed];
+  if (work.span == NULL)
+    work.span = ls_float_span(plan->node->type, computed, plan->kernels);
+  work.half = half ? dtype : LS_DTYPE_NONE;
+  work.out_is_half = half && ls_is_half(plan->out[0].dtype);
+  if (work.span == NULL) return ls_kernel_unsupported(plan, dtype);
+  return ls_elementwise_plan(plan, work);
+}

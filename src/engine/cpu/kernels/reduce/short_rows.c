@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// By the kernel table where it has a loop of the type and length; else some
+// rows are turned, so that elements of the same place lie side by side and are
+// taken in together.
+#include "engine/cpu/kernels/reduce/short_rows.h"
+
+// Rows that are turned at a time.
+enum { TURNED = 128 };
+
+typedef struct short_params {
+  const ls_reducer *reduce;
+  size_t element;  // Of the arrays.
+  ls_dtype half;   // Not NONE: of this type, reduced in f32.
+  int64_t run, rows, rows_per_block;
+  ls_cpu_rows_of_fn *of_table;
+  // t[j][i] = rows[i][j].
+  void (*turn)(void *t, const void *rows, int64_t num_rows, int64_t run);
+} short_params;
+
+static void table_loop(const ls_kernel_call *call, int64_t begin_block,
+                       int64_t end_block) {
+  const short_params *self = call->params;
+  const int64_t begin = begin_block * self->rows_per_block;
+  const int64_t end = ls_min_i64(end_block * self->rows_per_block, self->rows);
+  if (begin >= end) return;
+  self->of_table((char *)call->out[0] + (size_t)begin * self->element,
+                 (const char *)call->in[0] +
+                     (size_t)(begin * self->run) * self->element,
+                 end - begin);
+}
+
+#define TURN(name, bytes, T)                                                   \
+  static void name##_##bytes(void *t, const void *rows, int64_t num_rows,      \
+                             int64_t run) {                                    \
+    T *to = t;                                                                 \
+    const T *from = rows;                                                      \
+    for (int64_t j = 0; j < run; ++j)                                          \
+      for (int64_t i = 0; i < num_rows; ++i)                                   \
+        *to++ = from[i * run + j];                                             \
+  }
+LS_EACH_SIZE(TURN, turn)
+
+// Reduces n turned rows to n sums: element j takes in element j + 8, j + 4,
+// j + 2, j + 1.
+static void reduce_turned(const short_params *self, char *sums,
+                          const char *turned, int64_t n) {
+  const size_t step = (size_t)n * self->reduce->size;
+  int64_t lanes = self->run;
+  self->reduce->fill(sums, lanes * n);
+  self->reduce->rows(sums, turned, 1, 0, lanes * n);
+  for (int64_t half = LS_SHORT_ROW / 2; half > 0; half /= 2) {
+    if (lanes <= half) continue;
+    self->reduce->rows(sums, sums + (size_t)half * step, 1, 0,
+                       (lanes - half) * n);
+    lanes = half;
+  }
+}
+
+// The scratch: sums, what is turned, and what is widened.
+static void turned_loop(const ls_kernel_call *call, int64_t begin_block,
+                        int64_t end_block) {
+  const short_params *self = call->params;
+  const size_t part = (size_t)(TURNED * self->run) * self->reduce->size;
+  const int64_t end = ls_min_i64(end_block * self->rows_per_block, self->rows);
+  char *sums = call->scratch, *turned = sums + part, *wide = turned + part;
+  int64_t n = 0;
+  for (int64_t i = begin_block * self->rows_per_block; i < end; i += n) {
+    n = ls_min_i64(TURNED, end - i);
+    const void *rows =
+        (const char *)call->in[0] + (size_t)(i * self->run) * self->element;
+    void *out = (char *)call->out[0] + (size_t)i * self->element;
+    if (self->half != LS_DTYPE_NONE) {
+      ls_widen(self->half, (float *)(void *)wide, rows, n * self->run);
+      rows = wide;
+    }
+    self->turn(turned, rows, n, self->run);
+    reduce_turned(self, sums, turned, n);
+    if (self->half != LS_DTYPE_NONE)
+      ls_narrow(self->half, out, (const float *)(const void *)sums, n);
+    else
+      memcpy(out, sums, (size_t)n * self->element);
+  }
+}
+
+static void choose_turn(short_params *self) {
+  switch (self->reduce->size) {
+#define CASE(unused, size, T)                                                  \
+  case size:                                                                   \
+    self->turn = turn_##size;                                                  \
+    break;
+    LS_EACH_SIZE(CASE, )
+#undef CASE
+  default:
+    break;
+  }
+}
+
+static ls_cpu_rows_of_fn *find_in_table(const ls_kernel_plan *plan,
+                                        int64_t run) {
+  const ls_cpu_short_rows *table = plan->kernels->short_rows;
+  const ls_dtype dtype = plan->in[0].dtype;
+  switch (plan->node->type) {
+  case LS_OP_REDUCE_MAX:
+    return table->max[dtype][run];
+  case LS_OP_REDUCE_MIN:
+    return table->min[dtype][run];
+  case LS_OP_REDUCE_SUM:
+    return table->sum[dtype][run];
+  default:
+    return NULL;
+  }
+}
+
+ls_status ls_short_rows_plan(ls_kernel_plan *plan, const ls_reducer *reduce,
+                             int64_t run) {
+  short_params *self = ls_arena_new(plan->arena, short_params);
+  if (self == NULL) return ls_out_of_memory();
+  const ls_dtype dtype = plan->in[0].dtype;
+  *self = (short_params){
+      .reduce = reduce,
+      .element = ls_dtype_size(dtype),
+      .half = ls_is_half(dtype) ? dtype : LS_DTYPE_NONE,
+      .run = run,
+      .rows = ls_shape_num_elements(plan->out[0].shape),
+      .rows_per_block = ls_max_i64(1, LS_BLOCK / run),
+      .of_table = find_in_table(plan, run),
+  };
+  plan->params = self;
+  plan->blocks = ls_blocks_of(self->rows, self->rows_per_block);
+  plan->loop = self->of_table != NULL ? table_loop : turned_loop;
+  if (self->of_table != NULL) return ls_ok();
+  choose_turn(self);
+  plan->scratch = 3 * (size_t)(TURNED * run) * reduce->size;
+  return ls_ok();
+}

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Matrix products: matmul and dense.
+//
+// Every output is one chain of multiply-adds over k, in order, but for long
+// ones of f32 (parts.h); then comes the bias, then the activation. f32
+// and f64 are the kernel table's product; 16-bit floats are widened and go the
+// same way, rounded once at the end; integers are a plain loop and wrap around.
+//
+// The work is cut into units of a band of rows by a panel of columns. The bits
+// do not depend on cuts, so neighbouring units of one call are joined, and they
+// are numbered so that a part of them cuts the longer side of the result.
+//
+// Each call copies what it uses of B unless tiles can read it where it is. For
+// many bands a first step brings B into such rows once.
+#include "engine/cpu/kernels/list.h"
+#include "engine/cpu/kernels/loops.h"
+#include "engine/cpu/product/parts.h"
+
+// A unit: big enough that rearranging its parts of A and B is cheap beside the
+// work, and halved where there would be few of them.
+enum { PANEL = 256, BAND = 128, LEAST_SIDE = 32, ENOUGH_UNITS = 6 };
+// Least multiply-adds of a block.
+enum { BLOCK_WORK = 1 << 19 };
+// Least bands and elements of B that are worth a step of their own, and floats
+// of a cache's line: what a block of that step takes of B's columns or rows.
+enum { MANY_BANDS = 4, LARGE_B = 1 << 14, LINE = 16 };
+
+typedef struct matmul_params {
+  ls_cpu_product product;  // Without the arrays.
+  ls_cpu_product_fn *run;
+  ls_dtype dtype;
+  int64_t batch;
+  int64_t a_step, b_step, c_step;  // Elements from one matrix to the next.
+  int64_t band, panel;             // Rows and columns of a unit.
+  int64_t bands, panels, units_per_block, units;
+  bool bands_outside;  // Panels are numbered within a band, not the reverse.
+  bool has_bias;
+  size_t arranged_ldb;  // Of B as a first step leaves it; 0: there is none.
+  ls_cpu_turn_fn *turn;
+  // Of integers.
+  void (*integers)(const ls_cpu_product *product, const ls_cpu_block *block);
+} matmul_params;
+
+// ---- Integers --------------------------------------------------------------
+#define INTEGERS(name, D, T, W)                                                \
+  static void name##_##D(const ls_cpu_product *p, const ls_cpu_block *t) {     \
+    const size_t ai = p->a_transposed ? 1 : p->lda;                            \
+    const size_t ak = p->a_transposed ? p->lda : 1;                            \
+    const size_t bk = p->b_transposed ? 1 : p->ldb;                            \
+    const size_t bj = p->b_transposed ? p->ldb : 1;                            \
+    const T *bias = p->bias;                                                   \
+    for (size_t i = t->m0; i < t->m1; ++i) {                                   \
+      T *c = (T *)p->c + i * p->ldc;                                           \
+      for (size_t j = t->n0; j < t->n1; ++j)                                   \
+        c[j] = 0;                                                              \
+      for (size_t k = 0; k < p->k; ++k) {                                      \
+        const W x = (W)((const T *)p->a)[i * ai + k * ak];                     \
+        const T *b = (const T *)p->b + k * bk;                                 \
+        for (size_t j = t->n0; j < t->n1; ++j) {                               \
+          const W y = (W)b[j * bj];                                            \
+          c[j] = (T)((W)c[j] + x * y);                                         \
+        }                                                                      \
+      }                                                                        \
+      for (size_t j = t->n0; j < t->n1; ++j) {                                 \
+        if (bias != NULL) c[j] = (T)((W)c[j] + (W)bias[j]);                    \
+        if (p->activation == LS_CPU_ACTIVATION_RELU && c[j] < 1) c[j] = 0;     \
+      }                                                                        \
+    }                                                                          \
+  }
+LS_EACH_INTEGER(INTEGERS, product)
+
+#define ENTRY(name, D, T, W) [LS_DTYPE_##D] = name##_##D,
+static void (*const integer_products[LS_DTYPE_COUNT])(const ls_cpu_product *,
+                                                      const ls_cpu_block *) = {
+    LS_EACH_INTEGER(ENTRY, product)};
+
+// ---- 16-bit floats ---------------------------------------------------------
+// Widens a matrix of rows that lie `pitch` apart; returns its end.
+static float *widen_rows(ls_dtype half, float *out, const uint16_t *in,
+                         size_t rows, size_t columns, size_t pitch) {
+  for (size_t i = 0; i < rows; ++i)
+    ls_widen(half, out + i * columns, in + i * pitch, (int64_t)columns);
+  return out + rows * columns;
+}
+
+static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+
+// Floats for one unit's A, B, C and bias.
+static size_t half_floats(const ls_cpu_product *p) {
+  const size_t m = smaller(p->m, BAND), n = smaller(p->n, PANEL);
+  return m * p->k + p->k * n + m * n + n;
+}
+
+// The scratch: the widened unit, then the product's own.
+static void half_unit(const matmul_params *self, const ls_cpu_product *p,
+                      const ls_cpu_block *t, void *scratch) {
+  const size_t m = t->m1 - t->m0, n = t->n1 - t->n0, k = p->k;
+  const uint16_t *a = p->a, *b = p->b, *bias = p->bias;
+  ls_cpu_product unit = *p;
+  unit.m = m;
+  unit.n = n;
+  unit.lda = p->a_transposed ? m : k;
+  unit.ldb = p->b_transposed ? k : n;
+  unit.ldc = n;
+  float *next = scratch;
+  unit.a = next;
+  next = p->a_transposed
+             ? widen_rows(self->dtype, next, a + t->m0, k, m, p->lda)
+             : widen_rows(self->dtype, next, a + t->m0 * p->lda, m, k, p->lda);
+  unit.b = next;
+  next = p->b_transposed
+             ? widen_rows(self->dtype, next, b + t->n0 * p->ldb, n, k, p->ldb)
+             : widen_rows(self->dtype, next, b + t->n0, k, n, p->ldb);
+  if (bias != NULL) {
+    unit.bias = next;
+    next = widen_rows(self->dtype, next, bias + t->n0, 1, n, n);
+  }
+  unit.c = next;
+  self->run(&unit, &(ls_cpu_block){0, m, 0, n},
+            (float *)scratch + half_floats(p));
+  uint16_t *c = (uint16_t *)p->c + t->m0 * p->ldc + t->n0;
+  for (size_t i = 0; i < m; ++i)
+    ls_narrow(self->dtype, c + i * p->ldc, next + i * n, (int64_t)n);
+}
+
+// ---- Loop ------------------------------------------------------------------
+// Gives those units from `unit` on that one call can compute, before `end`.
+static int64_t join_units(const matmul_params *self, int64_t unit, int64_t end,
+                          ls_cpu_block *out_block) {
+  const bool by_band = self->bands_outside;
+  const int64_t outer = by_band ? self->bands : self->panels;
+  const int64_t inner = by_band ? self->panels : self->bands;
+  const int64_t in_matrix = unit % (outer * inner);
+  const int64_t o = in_matrix / inner, i = in_matrix % inner;
+  int64_t in_outer = 1, in_inner = ls_min_i64(inner - i, end - unit);
+  if (ls_is_half(self->dtype))
+    in_inner = 1;
+  else if (in_inner == inner)
+    in_outer = ls_min_i64(outer - o, (end - unit) / inner);
+  const int64_t band = by_band ? o : i, panel = by_band ? i : o;
+  const int64_t bands = by_band ? in_outer : in_inner;
+  const int64_t panels = by_band ? in_inner : in_outer;
+  *out_block = (ls_cpu_block){
+      .m0 = (size_t)(band * self->band),
+      .m1 = smaller((size_t)((band + bands) * self->band), self->product.m),
+      .n0 = (size_t)(panel * self->panel),
+      .n1 = smaller((size_t)((panel + panels) * self->panel), self->product.n),
+  };
+  return in_outer * in_inner;
+}
+
+static const char *matrix(const void *base, int64_t index, int64_t step,
+                          ls_dtype dtype) {
+  return (const char *)base + (size_t)(index * step) * ls_dtype_size(dtype);
+}
+
+// The first step.
+static void arrange_loop(const ls_kernel_call *call, int64_t begin_block,
+                         int64_t end_block) {
+  const matmul_params *self = call->params;
+  const ls_cpu_product *p = &self->product;
+  const float *b = call->in[1];
+  float *to = call->out[0];
+  const size_t stored_rows = p->b_transposed ? p->n : p->k;
+  const size_t end = smaller((size_t)end_block * LINE, stored_rows);
+  for (size_t i = (size_t)begin_block * LINE; i < end; i += LINE) {
+    const size_t rows = smaller(LINE, end - i);
+    if (p->b_transposed) {
+      self->turn(to + i, self->arranged_ldb, b + i * p->ldb, p->ldb, p->k,
+                 rows);
+      continue;
+    }
+    for (size_t r = i; r < i + rows; ++r)
+      memcpy(to + r * self->arranged_ldb, b + r * p->ldb, p->n * sizeof(float));
+  }
+}
+
+static void matmul_loop(const ls_kernel_call *call, int64_t begin_block,
+                        int64_t end_block) {
+  const matmul_params *self = call->params;
+  const int64_t end =
+      ls_min_i64(end_block * self->units_per_block, self->units);
+  ls_cpu_product product = self->product;
+  if (self->has_bias) product.bias = call->in[2];
+  product.accumulate = call->adds;
+  const void *b = call->in[1];
+  if (self->arranged_ldb != 0) {
+    b = call->in[2 + self->has_bias];
+    product.ldb = self->arranged_ldb;
+    product.b_transposed = false;
+  }
+  int64_t unit = begin_block * self->units_per_block;
+  while (unit < end) {
+    const int64_t at = unit / (self->bands * self->panels);
+    ls_cpu_block block;
+    unit += join_units(self, unit, end, &block);
+    product.a = matrix(call->in[0], at, self->a_step, self->dtype);
+    product.b = matrix(b, at, self->b_step, self->dtype);
+    product.c = (char *)call->out[0] +
+                (size_t)(at * self->c_step) * ls_dtype_size(self->dtype);
+    if (self->integers != NULL)
+      self->integers(&product, &block);
+    else if (ls_is_half(self->dtype))
+      half_unit(self, &product, &block, call->scratch);
+    else
+      self->run(&product, &block, call->scratch);
+  }
+}
+
+// ---- Plan ------------------------------------------------------------------
+static int64_t product_of(ls_shape shape, int32_t dims) {
+  int64_t count = 1;
+  for (int32_t i = 0; i < dims; ++i)
+    count *= shape.dim[i];
+  return count;
+}
+
+// Reads the sizes from the types.
+static void measure(const ls_kernel_plan *plan, matmul_params *self) {
+  const ls_shape a = plan->in[0].shape, b = plan->in[1].shape;
+  ls_cpu_product *p = &self->product;
+  p->a_transposed = ls_node_int(plan->node, "transpose_a", 0) != 0;
+  p->b_transposed = ls_node_int(plan->node, "transpose_b", 0) != 0;
+  p->k = (size_t)b.dim[b.rank - (p->b_transposed ? 1 : 2)];
+  p->n = (size_t)b.dim[b.rank - (p->b_transposed ? 2 : 1)];
+  if (b.rank == 2 && !p->a_transposed) {
+    self->batch = 1;  // Leading dimensions are more rows.
+    p->m = (size_t)product_of(a, a.rank - 1);
+  } else {
+    self->batch = product_of(a, a.rank - 2);
+    p->m = (size_t)a.dim[a.rank - (p->a_transposed ? 1 : 2)];
+  }
+  p->lda = p->a_transposed ? p->m : p->k;
+  p->ldb = p->b_transposed ? p->k : p->n;
+  p->ldc = p->n;
+  self->a_step = (int64_t)(p->m * p->k);
+  self->b_step = (int64_t)(p->k * p->n);
+  self->c_step = (int64_t)(p->m * p->n);
+}
+
+// Whether the product can be added to C without more scratch, which it takes
+// where chains are cut.
+static bool can_add(const matmul_params *self,
+                    ls_cpu_product_scratch_fn *scratch) {
+  ls_cpu_product product = self->product;
+  const size_t before = scratch(&product);
+  product.accumulate = true;
+  return scratch(&product) == before;
+}
+
+// Chooses who computes; false if nobody can.
+static bool choose_product(ls_kernel_plan *plan, matmul_params *self) {
+  const ls_cpu_kernels *kernels = plan->kernels;
+  switch (self->dtype) {
+  case LS_DTYPE_F64:
+    self->run = kernels->product_f64;
+    plan->scratch = kernels->product_f64_scratch(&self->product);
+    plan->adds = can_add(self, kernels->product_f64_scratch);
+    return true;
+  case LS_DTYPE_F32:
+    self->run = kernels->product;
+    plan->scratch = kernels->product_scratch(&self->product);
+    plan->adds = can_add(self, kernels->product_scratch);
+    return true;
+  case LS_DTYPE_F16:
+  case LS_DTYPE_BF16:
+    self->run = kernels->product;
+    plan->scratch = kernels->product_scratch(&self->product) +
+                    half_floats(&self->product) * sizeof(float);
+    return true;
+  default:
+    self->integers = integer_products[self->dtype];
+    return self->integers != NULL;
+  }
+}
+
+static void cut_units(matmul_params *self) {
+  const int64_t m = (int64_t)self->product.m, n = (int64_t)self->product.n;
+  const int64_t k = (int64_t)self->product.k;
+  self->band = ls_max_i64(1, ls_min_i64(m, BAND));
+  self->panel = ls_max_i64(1, ls_min_i64(n, PANEL));
+  for (;;) {
+    self->bands = ls_blocks_of(m, self->band);
+    self->panels = ls_blocks_of(n, self->panel);
+    self->units = self->batch * self->bands * self->panels;
+    int64_t *longer = self->band >= self->panel ? &self->band : &self->panel;
+    if (self->units >= ENOUGH_UNITS || *longer < 2 * LEAST_SIDE ||
+        self->band * self->panel * k < 2 * BLOCK_WORK)
+      break;
+    *longer = (*longer + 1) / 2;
+  }
+  self->bands_outside = m >= n;
+  const int64_t work = self->band * self->panel * k;
+  self->units_per_block = ls_max_i64(1, BLOCK_WORK / ls_max_i64(1, work));
+}
+
+// Whether calls would copy B again and again.
+static bool is_worth_arranging(const matmul_params *self,
+                               const ls_cpu_kernels *kernels) {
+  const ls_cpu_product *p = &self->product;
+  return self->dtype == LS_DTYPE_F32 && self->run == kernels->product_f32 &&
+         kernels->product_f32_columns >= 2 * LINE && self->batch == 1 &&
+         self->bands_outside && self->bands >= MANY_BANDS &&
+         p->k * p->n >= LARGE_B &&
+         (p->b_transposed || p->ldb * sizeof(float) % LS_CPU_FEW_SETS == 0);
+}
+
+// Rows an odd number of lines apart lie in all sets of a cache.
+static void plan_arranging(matmul_params *self, ls_kernel_plan *plan) {
+  const ls_cpu_product *p = &self->product;
+  self->arranged_ldb = ((p->n + LINE - 1) / LINE | 1) * LINE;
+  self->turn = plan->kernels->turn;
+  plan->first = arrange_loop;
+  plan->first_blocks =
+      ls_blocks_of((int64_t)(p->b_transposed ? p->n : p->k), LINE);
+  plan->shared = p->k * self->arranged_ldb * sizeof(float);
+}
+
+ls_status kernel_matmul(ls_kernel_plan *plan) {
+  matmul_params *self = ls_arena_new(plan->arena, matmul_params);
+  if (self == NULL) return ls_out_of_memory();
+  measure(plan, self);
+  self->dtype = plan->in[0].dtype;
+  self->has_bias = plan->node->type == LS_OP_DENSE && plan->num_in > 2;
+  const ls_attr *activation = ls_node_attr(plan->node, "activation");
+  if (activation != NULL) {
+    if (strcmp(activation->as.string, "relu") != 0)
+      return ls_unimplemented("op '%s' has no CPU kernel for activation '%s'",
+                              ls_node_info(plan->node)->name,
+                              activation->as.string);
+    self->product.activation = LS_CPU_ACTIVATION_RELU;
+  }
+  // Leading dimensions are rows only if B has none.
+  if (self->dtype == LS_DTYPE_F32 && plan->in[1].shape.rank == 2 &&
+      ls_product_has_parts(&self->product))
+    return ls_product_parts_prepare(&self->product, self->has_bias, plan);
+  if (!choose_product(plan, self))
+    return ls_kernel_unsupported(plan, self->dtype);
+  cut_units(self);
+  if (is_worth_arranging(self, plan->kernels)) plan_arranging(self, plan);
+  plan->loop = matmul_loop;
+  plan->params = self;
+  plan->blocks = ls_blocks_of(self->units, self->units_per_block);
+  plan->flops = 2.0 * (double)self->batch * (double)self->product.m *
+                (double)self->product.n * (double)self->product.k;
+  return ls_ok();
+}

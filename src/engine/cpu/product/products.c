@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/cpu/product/products.h"
+
+#include "engine/cpu/kernels/batched.h"
+#include "engine/cpu/kernels/loops.h"
+
+// Rows and columns of a block: with its partial sums, some of the second cache.
+enum { BAND = 128, PANEL = 256 };
+// Rows of it that are multiplied before they are scaled.
+enum { STRIP = 16 };
+
+typedef struct products_params {
+  ls_cpu_products all;
+  const ls_cpu_kernels *kernels;
+  ls_cpu_product_fn *run;
+  size_t size;  // Of an element.
+  int64_t panels;
+  size_t stride;  // Bytes of a partial sum.
+  size_t sums;    // Of all that may wait.
+} products_params;
+
+// ---- A block ---------------------------------------------------------------
+enum { MOST_LEVELS = 33 };
+
+// Complete subtrees wait for their sibling: each in a buffer of its own, or in
+// none if nobody in it gives anything.
+typedef struct block {
+  int64_t m0, n0, rows, columns;
+  char *sums;  // The buffers.
+  uint32_t waiting;
+  int8_t buffers[MOST_LEVELS];  // Of those that wait; below 0: nothing.
+  int8_t used;                  // Buffers, as a stack.
+} block;
+
+static const char *at(const products_params *self, const void *base,
+                      int64_t element) {
+  return (const char *)base + (size_t)element * self->size;
+}
+
+static void *buffer_of(const products_params *self, const block *b,
+                       uint32_t level) {
+  return b->sums + (size_t)b->buffers[level] * self->stride;
+}
+
+#define SCALE(name, T)                                                         \
+  static void scale_##name(T *x, double scale, int64_t count) {                \
+    const T factor = (T)scale;                                                 \
+    LS_INDEPENDENT                                                             \
+    for (int64_t i = 0; i < count; ++i)                                        \
+      x[i] *= factor;                                                          \
+  }
+SCALE(f32, float)
+SCALE(f64, double)
+
+static void add_scaled(const ls_cpu_kernels *kernels, bool wide, void *sum,
+                       const void *x, double scale, int64_t count) {
+  if (!wide) {  // sum - -scale x, to the bit.
+    kernels->sgd(sum, sum, x, -(float)scale, (size_t)count);
+    return;
+  }
+  double *to = sum;
+  const double *from = x;
+  LS_INDEPENDENT
+  for (int64_t i = 0; i < count; ++i)
+    to[i] += from[i] * scale;
+}
+
+// Rows `begin` to `end` of the product of number `lane` of a part, at `to` or
+// added to what is there.
+static void multiply(const products_params *self, const ls_kernel_call *call,
+                     const block *b, uint32_t part, uint32_t lane,
+                     int64_t begin, int64_t end, void *to, bool adds) {
+  const ls_cpu_products *all = &self->all;
+  const int64_t k = all->parts[part].k;
+  const ls_cpu_product product = {
+      .m = (size_t)(end - begin),
+      .n = (size_t)b->columns,
+      .k = (size_t)k,
+      .a = at(self, call->in[2 * part], lane * k * all->m + b->m0 + begin),
+      .b = at(self, call->in[2 * part + 1], lane * k * all->n + b->n0),
+      .c = to,
+      .lda = (size_t)all->m,
+      .ldb = (size_t)all->n,
+      .ldc = (size_t)b->columns,
+      .a_transposed = true,
+      .accumulate = adds,
+  };
+  self->run(&product, &(ls_cpu_block){0, product.m, 0, product.n},
+            (char *)call->scratch + self->sums);
+}
+
+// A replica's product times a number, or added so to what is there: strip by
+// strip, so that the product stays in the first cache.
+static void multiply_scaled(const products_params *self,
+                            const ls_kernel_call *call, const block *b,
+                            uint32_t part, uint32_t lane, char *to, bool adds) {
+  const double scale = self->all.parts[part].scale;
+  const bool wide = self->all.dtype == LS_DTYPE_F64;
+  char *own = b->sums + (size_t)b->used * self->stride;
+  for (int64_t i = 0; i < b->rows; i += STRIP) {
+    const int64_t end = ls_min_i64(b->rows, i + STRIP);
+    const int64_t count = (end - i) * b->columns;
+    char *sum = to + (size_t)(i * b->columns) * self->size;
+    char *made = adds ? own : sum;
+    multiply(self, call, b, part, lane, i, end, made, false);
+    if (adds)
+      add_scaled(self->kernels, wide, sum, made, scale, count);
+    else if (wide)
+      scale_f64((double *)(void *)sum, scale, count);
+    else
+      scale_f32((float *)(void *)sum, scale, count);
+  }
+}
+
+// A replica's product as a subtree of its own, or added to the last one.
+static void contribute(const products_params *self, const ls_kernel_call *call,
+                       block *b, uint32_t part, uint32_t lane, bool adds) {
+  if (!adds) b->buffers[b->waiting++] = b->used++;
+  void *to = buffer_of(self, b, b->waiting - 1);
+  if (self->all.parts[part].scales)
+    multiply_scaled(self, call, b, part, lane, to, adds);
+  else
+    multiply(self, call, b, part, lane, 0, b->rows, to, adds);
+}
+
+// The last two subtrees become one.
+static void add_last_two(const products_params *self, block *b) {
+  const uint32_t right = --b->waiting, left = right - 1;
+  if (b->buffers[right] < 0) return;
+  if (b->buffers[left] < 0) {
+    b->buffers[left] = b->buffers[right];
+    return;
+  }
+  void *to = buffer_of(self, b, left);
+  ls_cpu_tree_add(self->kernels, self->all.dtype, to, to,
+                  buffer_of(self, b, right), b->rows * b->columns);
+  --b->used;
+}
+
+static void store(const products_params *self, const block *b, void *out) {
+  const ls_cpu_products *all = &self->all;
+  const char *from = buffer_of(self, b, 0);
+  const size_t row = (size_t)b->columns * self->size;
+  for (int64_t i = 0; i < b->rows; ++i, from += row) {
+    char *to =
+        (char *)out + (size_t)((b->m0 + i) * all->n + b->n0) * self->size;
+    if (all->mean)
+      ls_cpu_tree_mean(all->dtype, to, from, b->columns, all->replicas);
+    else
+      memcpy(to, from, row);
+  }
+}
+
+static void products_loop(const ls_kernel_call *call, int64_t begin_block,
+                          int64_t end_block) {
+  const products_params *self = call->params;
+  const ls_cpu_products *all = &self->all;
+  for (int64_t i = begin_block; i < end_block; ++i) {
+    block b = {.m0 = i / self->panels * BAND,
+               .n0 = i % self->panels * PANEL,
+               .sums = call->scratch};
+    b.rows = ls_min_i64(BAND, all->m - b.m0);
+    b.columns = ls_min_i64(PANEL, all->n - b.n0);
+    uint32_t part = 0;
+    for (uint32_t r = 0; r < all->replicas; ++r) {
+      const ls_cpu_leaf leaf = ls_cpu_leaf_at(r, all->replicas);
+      const ls_cpu_product_part *p = &all->parts[part];
+      if (part + 1 < all->num_parts && r == p->first + p->replicas)
+        p = &all->parts[++part];
+      const bool gives = r >= p->first && r < p->first + p->replicas;
+      // The first addition is the product's.
+      const bool adds =
+          gives && leaf.merges > 0 && b.buffers[b.waiting - 1] >= 0;
+      if (gives)
+        contribute(self, call, &b, part, r - p->first, adds);
+      else
+        b.buffers[b.waiting++] = -1;
+      for (uint32_t m = adds ? 1 : 0; m < leaf.merges; ++m)
+        add_last_two(self, &b);
+    }
+    store(self, &b, call->out[0]);
+  }
+}
+
+// ---- Plan ------------------------------------------------------------------
+ls_status ls_cpu_products_prepare(const ls_cpu_products *products,
+                                  ls_kernel_plan *plan) {
+  products_params *self = ls_arena_new(plan->arena, products_params);
+  if (self == NULL) return ls_out_of_memory();
+  const bool wide = products->dtype == LS_DTYPE_F64;
+  const ls_cpu_kernels *kernels = plan->kernels;
+  self->all = *products;
+  self->kernels = kernels;
+  self->run = wide ? kernels->product_f64 : kernels->product;
+  self->size = ls_dtype_size(products->dtype);
+  self->panels = ls_blocks_of(products->n, PANEL);
+  self->stride = BAND * PANEL * self->size;
+  // One more for a product that is scaled before it is added.
+  self->sums = (ls_cpu_merge_depth(products->replicas) + 1) * self->stride;
+  int64_t k = 0, rows = 0;
+  for (uint32_t i = 0; i < products->num_parts; ++i) {
+    k = ls_max_i64(k, products->parts[i].k);
+    rows += products->parts[i].k * products->parts[i].replicas;
+  }
+  const ls_cpu_product largest = {.m = BAND,
+                                  .n = PANEL,
+                                  .k = (size_t)k,
+                                  .a_transposed = true,
+                                  .accumulate = true};
+  plan->flops = 2.0 * (double)products->m * (double)products->n * (double)rows;
+  plan->scratch = self->sums + (wide ? kernels->product_f64_scratch(&largest)
+                                     : kernels->product_scratch(&largest));
+  plan->loop = products_loop;
+  plan->params = self;
+  plan->blocks = ls_max_i64(1, ls_blocks_of(products->m, BAND) * self->panels);
+  return ls_ok();
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/cpu/run/buffer.h"
+
+#include "base/runtime_internal.h"
+#include "engine/cpu/run/fill.h"
+#include "engine/cpu/run/instance.h"
+
+// Bytes of a slab, and of the buffers that are put into one: smaller ones share
+// pages as it is, larger ones have huge pages of their own. Those in a slab are
+// not a multiple of a page apart, so that what is read and written along
+// several does not alias.
+enum {
+  SLAB_BYTES = 8 << 20,
+  LEAST_BYTES = 16 << 10,
+  MOST_BYTES = 2 << 20,
+  APART_BYTES = 192
+};
+
+// The head of its memory.
+struct ls_cpu_slab {
+  int references;  // Of its buffers, and of the one who fills it.
+  size_t used;
+};
+
+typedef struct cpu_buffer {
+  ls_buffer base;
+  ls_cpu_slab *slab;  // NULL: its data are a block of their own.
+  bool blank;         // It is zeros, which nobody has written yet.
+  ls_cpu_fill fill;   // Its value, put off.
+} cpu_buffer;
+
+// ---- Slabs -----------------------------------------------------------------
+ls_status ls_cpu_slabs_init(ls_cpu_slabs *slabs) {
+  slabs->open = NULL;
+  return ls_mutex_init(&slabs->lock);
+}
+
+static void release_slab(ls_cpu_slab *slab, ls_allocator *allocator) {
+  if (slab != NULL && ls_count_release(&slab->references))
+    ls_release(allocator, slab);
+}
+
+void ls_cpu_slabs_deinit(ls_cpu_slabs *slabs, ls_allocator *allocator) {
+  release_slab(slabs->open, allocator);
+  ls_mutex_deinit(&slabs->lock);
+}
+
+// Makes `open` a slab with room for `size` bytes.
+static bool make_room(ls_cpu_slabs *slabs, size_t size,
+                      ls_allocator *allocator) {
+  ls_cpu_slab *open = slabs->open;
+  // All its buffers have gone.
+  if (open != NULL && ls_count_is(&open->references, 1))
+    open->used = LS_CACHE_LINE;
+  if (open != NULL && open->used + size <= SLAB_BYTES) return true;
+  ls_cpu_slab *slab = ls_allocate_large(allocator, SLAB_BYTES);
+  if (slab == NULL) return false;
+  release_slab(open, allocator);
+  *slab = (ls_cpu_slab){.references = 1, .used = LS_CACHE_LINE};
+  slabs->open = slab;
+  return true;
+}
+
+static void *take(ls_cpu_slabs *slabs, size_t size, ls_allocator *allocator,
+                  ls_cpu_slab **out_slab) {
+  void *data = NULL;
+  ls_mutex_lock(&slabs->lock);
+  if (make_room(slabs, size, allocator)) {
+    ls_cpu_slab *slab = slabs->open;
+    data = (char *)slab + slab->used;
+    slab->used += (size + LS_CACHE_LINE - 1) / LS_CACHE_LINE * LS_CACHE_LINE +
+                  APART_BYTES;
+    ls_count_retain(&slab->references);
+    *out_slab = slab;
+  }
+  ls_mutex_unlock(&slabs->lock);
+  return data;
+}
+
+// ---- Buffers ---------------------------------------------------------------
+static void destroy_buffer(ls_object *object) {
+  cpu_buffer *buffer = (cpu_buffer *)object;
+  const ls_backend *backend = buffer->base.backend;
+  ls_allocator *allocator = ls_runtime_allocator(backend->runtime);
+  ls_cpu_fill_drop(ls_cpu_backend_filler(backend), &buffer->fill);
+  if (buffer->slab == NULL) ls_release(allocator, buffer->base.data);
+  release_slab(buffer->slab, allocator);
+  ls_release(allocator, buffer);
+}
+
+static const ls_object_type buffer_type = {
+    .name = "buffer",
+    .destroy = destroy_buffer,
+};
+
+static size_t buffer_size(const ls_buffer *buffer) {
+  return (size_t)ls_shape_num_elements(buffer->type.shape) *
+         ls_dtype_size(buffer->type.dtype);
+}
+
+ls_status ls_cpu_create_buffer(ls_backend *backend, ls_type type,
+                               ls_buffer **out_buffer) {
+  *out_buffer = NULL;
+  if (!ls_shape_is_known(type.shape)) {
+    return ls_invalid_argument("a buffer of unknown shape: %s",
+                               LS_SHAPE_TEXT(type.dtype, type.shape));
+  }
+  LS_TRY(ls_shape_check(type.shape));
+  ls_allocator *allocator = ls_runtime_allocator(backend->runtime);
+  cpu_buffer *buffer = ls_new(allocator, cpu_buffer);
+  if (buffer == NULL) return ls_out_of_memory();
+  ls_object_init(&buffer->base.object, &buffer_type);
+  buffer->base.backend = backend;
+  buffer->base.type = type;
+  const size_t size = buffer_size(&buffer->base);
+  buffer->base.data =
+      size >= LEAST_BYTES && size < MOST_BYTES
+          ? take(ls_cpu_backend_slabs(backend), size, allocator, &buffer->slab)
+          : ls_allocate_large(allocator, size);
+  if (buffer->base.data == NULL) {
+    ls_object_release(&buffer->base);
+    return LS_STATUS(LS_RESOURCE_EXHAUSTED, "no memory for a buffer: %zu bytes",
+                     size);
+  }
+  buffer->blank = true;
+  *out_buffer = &buffer->base;
+  return ls_ok();
+}
+
+ls_status ls_cpu_upload(ls_buffer *buffer, const void *data) {
+  const size_t size = buffer_size(buffer);
+  cpu_buffer *self = (cpu_buffer *)buffer;
+  ls_cpu_fill_drop(ls_cpu_backend_filler(buffer->backend), &self->fill);
+  self->blank = false;
+  if (size > 0) memcpy(buffer->data, data, size);
+  ++buffer->version;
+  return ls_ok();
+}
+
+ls_status ls_cpu_fill_from(ls_buffer *buffer, ls_executable *executable,
+                           const ls_run_args *args) {
+  cpu_buffer *self = (cpu_buffer *)buffer;
+  ls_cpu_filler *filler = ls_cpu_backend_filler(buffer->backend);
+  ls_cpu_fill_drop(filler, &self->fill);
+  self->blank = false;
+  ++buffer->version;
+  if (ls_cpu_fill_later(filler, &self->fill, executable, args, buffer->data))
+    return ls_ok();
+  ls_instance *instance = NULL;
+  LS_TRY(ls_cpu_bind(executable, NULL, &instance));
+  const ls_status status = ls_cpu_run(
+      instance, &(ls_run_args){.outputs = (void *const[]){buffer->data},
+                               .step = args->step,
+                               .seed = args->seed});
+  ls_cpu_destroy_instance(instance);
+  return status;
+}
+
+ls_status ls_cpu_download(const ls_buffer *buffer, void *data) {
+  const size_t size = buffer_size(buffer);
+  ls_cpu_fill_now(ls_cpu_backend_filler(buffer->backend));
+  if (((const cpu_buffer *)buffer)->blank)
+    memset(data, 0, size);
+  else if (size > 0)
+    memcpy(data, buffer->data, size);
+  return ls_ok();
+}
+
+// ---- Zeros -----------------------------------------------------------------
+static void fill_loop(const ls_kernel_call *call, int64_t begin, int64_t end) {
+  ls_buffer *const *buffers = call->params;
+  for (int64_t i = begin; i < end; ++i) {
+    cpu_buffer *buffer = (cpu_buffer *)buffers[i];
+    if (buffer->blank) memset(buffer->base.data, 0, buffer_size(buffers[i]));
+    buffer->blank = false;
+  }
+}
+
+void ls_cpu_fill_buffers(ls_cpu_slabs *slabs, ls_buffer *const *buffers,
+                         size_t count, const ls_cpu_team *team) {
+  const ls_kernel_call call = {.params = buffers};
+  size_t blank = 0;
+  // Programs with variables in common may be bound at the same time.
+  ls_mutex_lock(&slabs->lock);
+  for (size_t i = 0; i < count; ++i)
+    blank += ((cpu_buffer *)buffers[i])->blank ? buffer_size(buffers[i]) : 0;
+  if (ls_cpu_team_gains(0, blank, (int64_t)count))
+    ls_cpu_team_run(team, fill_loop, &call, (int64_t)count);
+  else if (blank > 0)
+    fill_loop(&call, 0, (int64_t)count);
+  ls_mutex_unlock(&slabs->lock);
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Buffers: the memory of variables.
+//
+// A model has many variables of a middling size, and in pages of 4 KiB the
+// faults of their first touch cost more than drawing their values. So they lie
+// side by side in slabs, which huge pages hold. A slab lives as long as one of
+// its buffers does, and while it is the one that is being filled.
+//
+// A buffer's zeros are written when a program is bound to it, by all threads,
+// as most buffers are given a value before that.
+//
+// Thread-safe.
+#ifndef LS_ENGINE_CPU_RUN_BUFFER_H_
+#define LS_ENGINE_CPU_RUN_BUFFER_H_
+
+#include "base/threads.h"
+#include "engine/cpu/run/team.h"
+
+typedef struct ls_cpu_slab ls_cpu_slab;
+
+typedef struct ls_cpu_slabs {
+  ls_mutex lock;
+  ls_cpu_slab *open;  // The one that is being filled, or NULL. Guarded.
+} ls_cpu_slabs;
+
+ls_status ls_cpu_slabs_init(ls_cpu_slabs *slabs);
+void ls_cpu_slabs_deinit(ls_cpu_slabs *slabs, ls_allocator *allocator);
+// Those of a CPU back end.
+ls_cpu_slabs *ls_cpu_backend_slabs(ls_backend *backend);
+
+// Writes the zeros of those buffers that have no value yet. Not while a program
+// that is bound to one of them runs.
+void ls_cpu_fill_buffers(ls_cpu_slabs *slabs, ls_buffer *const *buffers,
+                         size_t count, const ls_cpu_team *team);
+
+// Functions of the back end's table: engine/backend.h.
+ls_status ls_cpu_create_buffer(ls_backend *backend, ls_type type,
+                               ls_buffer **out_buffer);
+ls_status ls_cpu_upload(ls_buffer *buffer, const void *data);
+ls_status ls_cpu_download(const ls_buffer *buffer, void *data);
+ls_status ls_cpu_fill_from(ls_buffer *buffer, ls_executable *executable,
+                           const ls_run_args *args);
+
+#endif  // LS_ENGINE_CPU_RUN_BUFFER_H_

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Running: one interpreter for all streams, and who gets a turn.
+//
+// The caller's thread alternates between the shared stream, until it parks,
+// and a sweep of the lanes (lanes.h), each until it parks or ends. If neither
+// gets on and no host call is under way, nothing ever will.
+#include "base/runtime_internal.h"
+#include "base/workers.h"
+#include "engine/cpu/run/host_call.h"
+#include "engine/cpu/run/lanes.h"
+#include "engine/cpu/run/ranks.h"
+
+// ---- Streams ---------------------------------------------------------------
+static inline void **resolve_all(const ls_executable *executable,
+                                 const ls_cpu_worker *worker,
+                                 const ls_cpu_instruction *instruction) {
+  const ls_cpu_place *places = executable->places + instruction->operand;
+  const uint32_t count = instruction->num_in + instruction->num_out;
+  void **operands = worker->operands;
+  for (uint32_t i = 0; i < count; ++i) {
+    operands[i] = ls_cpu_resolve(worker, places[i]);
+  }
+  return operands;
+}
+
+// Pushes or pops. False: the run has failed.
+static bool use_stack(ls_instance *self, ls_cpu_worker *worker,
+                      ls_cpu_stack_pool *pools, uint32_t pc, void **operands) {
+  const ls_executable *executable = self->executable;
+  const ls_cpu_instruction *at = &executable->instructions[pc];
+  ls_cpu_stack *stack = *(ls_cpu_stack **)operands[0];
+  const size_t size = (size_t)at->size;
+  ls_status status =
+      at->code == LS_CPU_STACK_PUSH
+          ? ls_cpu_stack_push(&self->stacks, pools, stack, operands[1], size,
+                              operands[2])
+          : ls_cpu_stack_pop(&self->stacks, pools, executable, stack,
+                             operands[2], size, at->number != 0, operands[1]);
+  if (status == NULL) return true;
+  ls_cpu_worker_fail(
+      worker, ls_status_annotate(status, "in %s", executable->notes[pc].label));
+  return false;
+}
+
+// False: the run has failed.
+static bool check_labels(ls_instance *self, ls_cpu_worker *worker, uint32_t pc,
+                         void *const *operands) {
+  const ls_executable *executable = self->executable;
+  ls_status status =
+      ls_cpu_check_labels(executable->instructions[pc].params, operands[0]);
+  if (status == NULL) return true;
+  ls_cpu_worker_fail(
+      worker, ls_status_annotate(status, "in %s", executable->notes[pc].label));
+  return false;
+}
+
+// Time that is being counted for an instruction.
+typedef struct meter {
+  const ls_runtime *clock;
+  ls_cpu_cost *costs;  // NULL: nobody measures.
+  ls_cpu_cost *at;
+  uint64_t since;
+  uint64_t workers;  // That run such instructions side by side.
+} meter;
+
+// Counts what has passed, and goes on with another instruction.
+static void meter_move(meter *m, ls_cpu_cost *next) {
+  const uint64_t now = (uint64_t)ls_runtime_now(m->clock);
+  if (m->at != NULL) {
+    m->at->nanos += (now - m->since) / m->workers;
+    ++m->at->runs;
+  }
+  m->at = next;
+  m->since = now;
+}
+
+// Whether all ranks have the results of all replicas. False: the run has
+// failed.
+static bool share_results(ls_instance *self, ls_cpu_worker *worker) {
+  if (self->executable->trunk == NULL) return true;
+  ls_status status = ls_cpu_exchange_results(self);
+  if (status == NULL) return true;
+  ls_cpu_worker_fail(worker, status);
+  return false;
+}
+
+static int32_t id_of(const ls_instance *self, const ls_cpu_stream *stream) {
+  return stream == &self->main ? LS_CPU_MAIN : stream->replica;
+}
+
+bool ls_cpu_run_stream(ls_instance *self, ls_cpu_worker *worker,
+                       ls_cpu_stream *stream) {
+  const ls_executable *executable = self->executable;
+  const ls_cpu_team *team = worker->team;
+  const ls_cpu_instruction *code = executable->instructions;
+  ls_kernel_call call = {
+      .scratch = team->scratch,
+      .step = self->step,
+      .seed = self->seed,
+      .iteration = stream->iteration,
+      .replica = stream->replica,
+      .team = team,
+  };
+  ls_cpu_stack_pool *pools = ls_cpu_stacks_of(
+      &self->stacks, stream == &self->main ? 0 : (size_t)stream->replica + 1);
+  meter time = {executable->backend->runtime, .costs = worker->costs,
+                .workers = ls_cpu_workers_in(self, worker)};
+  const uint32_t begin = stream->pc;
+  uint32_t pc = begin;
+  for (bool moved = false;; moved = true) {
+    const ls_cpu_instruction *at = &code[pc];
+    LS_CPU_SET(stream->pc, pc);
+    if (time.costs != NULL) meter_move(&time, &time.costs[pc]);
+    void **operands = NULL;
+    bool parks = false;
+    switch (at->code) {
+    case LS_CPU_KERNEL:
+      operands = resolve_all(executable, worker, at);
+      call.in = (const void *const *)operands;
+      call.out = operands + at->num_in;
+      call.params = at->params;
+      call.adds = at->adds_to != 0 && worker->adds[at->adds_to - 1];
+      if (at->number != 0) {
+        ls_cpu_team_run(team, at->loop, &call, at->size);
+      } else {
+        at->loop(&call, 0, at->size);
+      }
+      ++pc;
+      continue;
+    case LS_CPU_COPY:
+      operands = resolve_all(executable, worker, at);
+      memcpy(operands[1], operands[0], (size_t)at->size);
+      ++pc;
+      continue;
+    case LS_CPU_LABELS:
+      parks =
+          !check_labels(self, worker, pc, resolve_all(executable, worker, at));
+      break;
+    case LS_CPU_BRANCH:
+      operands = resolve_all(executable, worker, at);
+      pc = *(const uint8_t *)operands[0] != 0 ? pc + 1 : at->target;
+      continue;
+    case LS_CPU_JUMP:
+      pc = at->target;
+      continue;
+    case LS_CPU_LOOP_BEGIN: {
+      ls_cpu_loop_state *state = resolve_all(executable, worker, at)[0];
+      *state = (ls_cpu_loop_state){.outer_iteration = call.iteration};
+      ++pc;
+      continue;
+    }
+    case LS_CPU_LOOP_NEXT: {
+      ls_cpu_loop_state *state = resolve_all(executable, worker, at)[0];
+      if (at->size > 0 && state->trips == at->size) {
+        pc = at->target;
+        continue;
+      }
+      call.iteration = ls_cpu_iteration(state->outer_iteration, state->trips++);
+      ++pc;
+      continue;
+    }
+    case LS_CPU_LOOP_END: {
+      const ls_cpu_loop_state *state = resolve_all(executable, worker, at)[0];
+      call.iteration = state->outer_iteration;
+      ++pc;
+      continue;
+    }
+    case LS_CPU_STACK_NEW:
+      operands = resolve_all(executable, worker, at);
+      *(ls_cpu_stack **)operands[0] = &pools[at->number].empty;
+      ++pc;
+      continue;
+    case LS_CPU_STACK_PUSH:
+    case LS_CPU_STACK_POP:
+      parks = !use_stack(self, worker, pools, pc,
+                         resolve_all(executable, worker, at));
+      break;
+    case LS_CPU_HOST_START:
+      ls_cpu_start_host(self, stream, at, resolve_all(executable, worker, at));
+      ls_cpu_record(&worker->recorder, LS_CPU_EVENT_HOST, id_of(self, stream),
+                    pc, pc);
+      ++pc;
+      continue;
+    case LS_CPU_HOST_FINISH:
+      parks = !ls_cpu_finish_host(self, worker, stream, at,
+                                  resolve_all(executable, worker, at)) ||
+              worker->status != NULL;
+      break;
+    case LS_CPU_LAUNCH:
+      stream->iteration = call.iteration;
+      ls_cpu_launch_lanes(self, at);
+      break;
+    case LS_CPU_AWAIT:
+      parks = self->slots[at->number].generation == 0;
+      break;
+    case LS_CPU_PUBLISH:
+      self->published = at->number;
+      break;
+    case LS_CPU_JOIN:
+      parks = self->num_running > 0 || !share_results(self, worker);
+      if (parks) break;
+      pc = at->target;
+      continue;
+    case LS_CPU_EQUAL:
+      operands = resolve_all(executable, worker, at);
+      ls_cpu_merge_equal(at->params, &call, operands[0], operands[1],
+                         operands[2], operands[3]);
+      break;
+    case LS_CPU_SELECT:
+      pc = ((const uint32_t *)at->params)[stream->replica] == at->number
+               ? at->target
+               : pc + 1;
+      continue;
+    case LS_CPU_WAIT:
+      parks = self->published < at->number;
+      break;
+    case LS_CPU_TURN:
+      parks = ls_cpu_arrived_beyond(self, at->number, stream->replica) != 0;
+      break;
+    case LS_CPU_POST:
+      parks = !ls_cpu_post(self, worker, stream, at, &call,
+                           resolve_all(executable, worker, at));
+      break;
+    case LS_CPU_MEET:
+      // Whoever posts last waits for the next sweep too, to stay in order.
+      parks = self->slots[at->number].generation == stream->generation ||
+              self->sweep == stream->sweep;
+      if (parks) break;
+      operands = resolve_all(executable, worker, at);
+      memcpy(operands[1], operands[0], (size_t)at->size);
+      break;
+    case LS_CPU_END:
+      LS_CPU_SET(stream->ended, true);
+      parks = true;
+      moved = true;
+      break;
+    case LS_CPU_NOTHING:
+      break;
+    }
+    if (parks) {
+      if (time.costs != NULL) meter_move(&time, NULL);
+      stream->iteration = call.iteration;
+      if (moved) {
+        ls_cpu_record(&worker->recorder, LS_CPU_EVENT_TURN, id_of(self, stream),
+                      begin, pc);
+      }
+      return moved;
+    }
+    ++pc;
+  }
+}
+
+static void run_streams(ls_instance *self, ls_cpu_worker *worker) {
+  for (;;) {
+    const uint64_t seen = ls_cpu_host_events(self);
+    bool moved = ls_cpu_run_stream(self, worker, &self->main);
+    if (worker->status != NULL || self->main.ended) return;
+    if (self->num_running > 0 && ls_cpu_sweep(self)) moved = true;
+    if (worker->status != NULL) return;
+    if (moved) continue;
+    const ls_cpu_wait wait = ls_cpu_wait_for_host(self, seen);
+    if (wait == LS_CPU_WENT_ON) continue;
+    ls_cpu_worker_fail(worker, wait == LS_CPU_TOO_LONG ? ls_cpu_stalled(self)
+                                                       : ls_cpu_deadlock(self));
+    return;
+  }
+}
+
+// ---- Runs ------------------------------------------------------------------
+static ls_status set_bases(ls_instance *self, const ls_run_args *args) {
+  const ls_executable *executable = self->executable;
+  const ls_program *program = executable->program;
+  char **inputs = self->workers[0].bases + ls_cpu_base_inputs();
+  for (size_t i = 0; i < program->num_inputs; ++i) {
+    inputs[i] = (char *)(uintptr_t)args->inputs[i];  // Nothing writes there.
+  }
+  char **outputs = self->workers[0].bases + ls_cpu_base_outputs(executable);
+  for (size_t i = 0; i < program->num_outputs; ++i) {
+    outputs[i] = args->outputs == NULL ? NULL : args->outputs[i];
+    if (outputs[i] != NULL) continue;
+    LS_TRY(ls_cpu_make_spares(self));
+    outputs[i] = self->spares + executable->spare_offsets[i];
+  }
+  return ls_ok();
+}
+
+// What a run starts with.
+static ls_status begin_run(ls_instance *self, const ls_run_args *args) {
+  // A failed run may have left records with calls that do not end.
+  LS_TRY(ls_cpu_init_host(self));
+  LS_TRY(set_bases(self, args));
+  LS_CPU_SET(self->step, args->step);
+  self->seed = args->seed;
+  LS_CPU_SET(self->num_running, 0);
+  LS_CPU_SET(self->main.pc, 0);
+  self->main.iteration = 0;
+  self->main.replica = args->replica;
+  LS_CPU_SET(self->main.ended, false);
+  self->runs += self->workers[0].costs != NULL;
+  ls_cpu_stacks_reset(&self->stacks);
+  ls_cpu_record(&self->workers[0].recorder, LS_CPU_EVENT_STEP, LS_CPU_MAIN,
+                (uint32_t)args->step, 0);
+  LS_CPU_SET(self->running, true);
+  return ls_ok();
+}
+
+ls_status ls_cpu_run(ls_instance *self, const ls_run_args *args) {
+  LS_TRY(begin_run(self, args));
+  ls_cpu_worker *caller = &self->workers[0];
+  self->float_mode = ls_float_mode_enter();
+  run_streams(self, caller);
+  ls_float_mode_leave(self->float_mode);
+  ls_status status = caller->status;
+  caller->status = NULL;
+  if (status != NULL) {
+    ls_trunk *trunk = self->executable->trunk;
+    if (trunk != NULL) trunk->cancel(trunk, status);
+    ls_cpu_drain_host(self, ls_status_code(status) != LS_DEADLINE_EXCEEDED);
+  }
+  LS_CPU_SET(self->running, false);
+  return status;
+}

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/cpu/run/host_call.h"
+
+#include <stddef.h>
+
+#include "base/fiber.h"
+#include "base/runtime_internal.h"
+#include "engine/cpu/run/recorder.h"
+
+void ls_host_done(ls_host_call *call, ls_status status) {
+  ls_host_done_function done = NULL;
+  memcpy(&done, call->engine, sizeof(done));
+  done(call, status);
+}
+
+// ---- Records ---------------------------------------------------------------
+static size_t line_of(size_t size) { return (size + 63) & ~(size_t)63; }
+
+static void destroy_record(ls_allocator *allocator,
+                           ls_cpu_host_record *record) {
+  if (record == NULL) return;
+  ls_status_free(record->status);
+  ls_release(allocator, record->operands);
+  ls_release(allocator, record->data);
+  ls_release(allocator, record);
+}
+
+// The last words of an abandoned call. Its executable goes before it is
+// forgotten, and with it the label.
+static void bury(ls_cpu_host_record *record) {
+  ls_host_threads *threads = record->threads;
+  ls_allocator *allocator = threads->allocator;
+  ls_mutex_lock(&threads->lock);
+  record->job.label = "a call that has just ended";
+  ls_mutex_unlock(&threads->lock);
+  ls_status_free(record->status);
+  ls_release(allocator, record->operands);
+  ls_release(allocator, record->data);
+  ls_cpu_release_executable(record->executable);
+  ls_mutex_lock(&threads->lock);
+  ls_host_threads_forget(threads, &record->job);
+  ls_mutex_unlock(&threads->lock);
+}
+
+// One of the two ends of a call, with the lock held. True: the record is
+// nobody's any more.
+static bool close_one(ls_cpu_host_record *record) {
+  if (--record->open > 0) return false;
+  ls_instance *self = record->instance;
+  if (self == NULL) return true;
+  --self->host_running;
+  ++self->host_done;
+  ls_condition_broadcast(&record->threads->event);
+  return false;
+}
+
+// May be called on any thread, also before the kernel's start returns. Once the
+// lock is open the call, and with it the run, may be gone.
+static void record_done(ls_host_call *call, ls_status status) {
+  ls_cpu_host_record *record =
+      (void *)((char *)call->engine - offsetof(ls_cpu_host_record, done));
+  ls_host_threads *threads = record->threads;
+  bool is_over = false;
+  ls_mutex_lock(&threads->lock);
+  if (record->is_done) {
+    ls_status_free(status);  // Done twice: the first one counts.
+  } else {
+    record->is_done = true;
+    record->status = status;
+    is_over = close_one(record);
+  }
+  ls_mutex_unlock(&threads->lock);
+  if (is_over) bury(record);
+}
+
+// On a host thread.
+static void run_call(ls_host_job *job) {
+  ls_cpu_host_record *record = (ls_cpu_host_record *)job;
+  ls_host_threads *threads = record->threads;
+  ls_set_thread_runtime(record->call.runtime);
+  ls_float_mode_leave(record->float_mode);
+  ls_status status = record->host->kernel->start(&record->call);
+  if (status != NULL) record_done(&record->call, status);
+  ls_mutex_lock(&threads->lock);
+  const bool is_over = close_one(record);
+  ls_mutex_unlock(&threads->lock);
+  if (is_over) bury(record);
+  ls_set_thread_runtime(NULL);
+}
+
+// A new record for a stream; NULL without memory.
+static ls_cpu_host_record *make_record(ls_instance *self) {
+  const ls_executable *executable = self->executable;
+  ls_allocator *allocator = self->host_threads->allocator;
+  ls_cpu_host_record *record = ls_new(allocator, ls_cpu_host_record);
+  if (record == NULL) return NULL;
+  record->job.fn = run_call;
+  record->done = record_done;
+  record->threads = self->host_threads;
+  record->instance = self;
+  record->executable = self->executable;
+  record->operands =
+      ls_new_array(allocator, void *, executable->max_host_operands);
+  record->data = ls_allocate_large(allocator, executable->max_host_bytes);
+  if (record->operands != NULL && record->data != NULL) return record;
+  destroy_record(allocator, record);
+  return NULL;
+}
+
+// The streams that call the host: the i-th one, NULL after the last.
+static ls_cpu_stream *caller_at(ls_instance *self, size_t i) {
+  const ls_executable *executable = self->executable;
+  if (i == 0) return &self->main;
+  const size_t lane = (size_t)executable->first + i - 1;
+  const bool is_lane =
+      executable->lanes_call_host && lane < (size_t)executable->end;
+  return is_lane ? &self->lanes[lane] : NULL;
+}
+
+ls_status ls_cpu_init_host(ls_instance *self) {
+  const ls_executable *executable = self->executable;
+  if (!executable->calls_host) return ls_ok();
+  LS_TRY(ls_runtime_host_threads(executable->backend->runtime,
+                                 &self->host_threads));
+  ls_cpu_stream *stream = NULL;
+  for (size_t i = 0; (stream = caller_at(self, i)) != NULL; ++i) {
+    if (stream->host == NULL) stream->host = make_record(self);
+    if (stream->host == NULL) return ls_out_of_memory();
+  }
+  return ls_ok();
+}
+
+void ls_cpu_deinit_host(ls_instance *self) {
+  if (self->host_threads == NULL || self->lanes == NULL) return;
+  ls_cpu_stream *stream = NULL;
+  for (size_t i = 0; (stream = caller_at(self, i)) != NULL; ++i) {
+    destroy_record(self->host_threads->allocator, stream->host);
+  }
+}
+
+// ---- Calls -----------------------------------------------------------------
+// Places for copies of the operands, the inputs filled.
+static void copy_arguments(ls_cpu_host_record *record,
+                           const ls_cpu_instruction *instruction,
+                           void *const *operands) {
+  const ls_cpu_host *host = record->host;
+  const uint32_t count = instruction->num_in + instruction->num_out;
+  char *at = record->data;
+  for (uint32_t i = 0; i < count; ++i) {
+    record->operands[i] = at;
+    if (i < instruction->num_in) memcpy(at, operands[i], host->sizes[i]);
+    at += line_of(host->sizes[i]);
+  }
+}
+
+static void fill_record(ls_instance *self, ls_cpu_stream *stream,
+                        const ls_cpu_instruction *instruction,
+                        void *const *operands) {
+  const ls_cpu_host *host = instruction->params;
+  ls_cpu_host_record *record = stream->host;
+  const uint32_t num_in = instruction->num_in;
+  ls_runtime *runtime = self->executable->backend->runtime;
+  record->host = host;
+  record->job.label = host->label;
+  record->float_mode = self->float_mode;
+  record->status = NULL;
+  record->is_done = false;
+  record->open = 2;
+  LS_CPU_SET(stream->host_since, ls_runtime_now(runtime));
+  copy_arguments(record, instruction, operands);
+  record->call = (ls_host_call){
+      .runtime = runtime,
+      .state = host->state,
+      .op_name = host->name,
+      .replica = stream->replica,
+      .num_inputs = num_in,
+      .input_types = host->types,
+      .inputs = (const void *const *)record->operands,
+      .num_outputs = instruction->num_out,
+      .output_types = host->types + num_in,
+      .outputs = record->operands + num_in,
+      .engine = &record->done,
+  };
+}
+
+void ls_cpu_start_host(ls_instance *self, ls_cpu_stream *stream,
+                       const ls_cpu_instruction *instruction,
+                       void *const *operands) {
+  ls_host_threads *threads = self->host_threads;
+  ls_cpu_host_record *record = stream->host;
+  fill_record(self, stream, instruction, operands);
+  ls_mutex_lock(&threads->lock);
+  ++self->host_running;
+  ls_mutex_unlock(&threads->lock);
+  ls_status status = ls_host_threads_submit(threads, &record->job);
+  if (status == NULL) return;
+  record_done(&record->call, status);
+  ls_mutex_lock(&threads->lock);
+  (void)close_one(record);
+  ls_mutex_unlock(&threads->lock);
+}
+
+bool ls_cpu_finish_host(ls_instance *self, ls_cpu_worker *worker,
+                        ls_cpu_stream *stream,
+                        const ls_cpu_instruction *instruction,
+                        void *const *operands) {
+  ls_cpu_host_record *record = stream->host;
+  const ls_cpu_host *host = instruction->params;
+  ls_mutex_lock(&self->host_threads->lock);
+  const bool has_ended = record->open == 0;
+  ls_status status = has_ended ? record->status : NULL;
+  if (has_ended) record->status = NULL;
+  ls_mutex_unlock(&self->host_threads->lock);
+  if (!has_ended) return false;
+  if (status != NULL) {
+    ls_cpu_worker_fail(worker,
+                       ls_status_annotate(status, "in %s, replica %d",
+                                          host->label, stream->replica));
+    return true;
+  }
+  const uint32_t num_in = instruction->num_in;
+  for (uint32_t i = num_in; i < num_in + instruction->num_out; ++i) {
+    memcpy(operands[i], record->operands[i], host->sizes[i]);
+  }
+  return true;
+}
+
+// ---- Waiting ---------------------------------------------------------------
+uint64_t ls_cpu_host_events(ls_instance *self) {
+  if (self->host_threads == NULL) return 0;
+  ls_mutex_lock(&self->host_threads->lock);
+  const uint64_t done = self->host_done;
+  ls_mutex_unlock(&self->host_threads->lock);
+  return done;
+}
+
+// With the lock held. The runtime's clock may be a test's, so it is looked at
+// now and then.
+static ls_cpu_wait wait_for_event(ls_instance *self, uint64_t seen) {
+  enum { LOOK_NANOS = 20 * 1000 * 1000 };
+  const ls_runtime *runtime = self->executable->backend->runtime;
+  const int64_t limit = ls_runtime_stall_nanos(runtime);
+  const int64_t begin = ls_runtime_now(runtime);
+  while (self->host_done == seen && self->host_running > 0) {
+    const int64_t left = limit - (ls_runtime_now(runtime) - begin);
+    if (left <= 0) return LS_CPU_TOO_LONG;
+    ls_host_threads_wait(self->host_threads,
+                         left < LOOK_NANOS ? left : LOOK_NANOS);
+  }
+  return self->host_done != seen ? LS_CPU_WENT_ON : LS_CPU_NO_CALL;
+}
+
+ls_cpu_wait ls_cpu_wait_for_host(ls_instance *self, uint64_t seen) {
+  if (self->host_threads == NULL) return LS_CPU_NO_CALL;
+  ls_mutex_lock(&self->host_threads->lock);
+  const ls_cpu_wait how = wait_for_event(self, seen);
+  ls_mutex_unlock(&self->host_threads->lock);
+  return how;
+}
+
+// With the lock held. A call that no thread has begun ends here; another one
+// keeps its record, and the stream gets a new one.
+static void give_up(ls_instance *self, ls_cpu_stream *stream) {
+  ls_cpu_host_record *record = stream->host;
+  if (ls_host_threads_cancel(self->host_threads, &record->job)) {
+    record->open = 0;
+  } else {
+    record->instance = NULL;
+    ls_count_retain(&record->executable->references);
+    ls_host_threads_abandon(self->host_threads, &record->job);
+    stream->host = NULL;
+  }
+  --self->host_running;
+}
+
+void ls_cpu_drain_host(ls_instance *self, bool wait) {
+  if (self->host_threads == NULL) return;
+  ls_mutex_lock(&self->host_threads->lock);
+  while (wait && wait_for_event(self, self->host_done) == LS_CPU_WENT_ON) {
+  }
+  ls_cpu_stream *stream = NULL;
+  for (size_t i = 0; (stream = caller_at(self, i)) != NULL; ++i) {
+    if (stream->host != NULL && stream->host->open > 0) give_up(self, stream);
+  }
+  ls_mutex_unlock(&self->host_threads->lock);
+  // Results of calls that a failed run did not wait for.
+  for (size_t i = 0; (stream = caller_at(self, i)) != NULL; ++i) {
+    if (stream->host == NULL) continue;
+    ls_status_free(stream->host->status);
+    stream->host->status = NULL;
+  }
+}

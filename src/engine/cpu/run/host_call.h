@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Host calls: an instruction starts one, the next one waits for its end.
+//
+// Kernels run on the runtime's host threads and work on copies of their
+// arguments, so that a call which never ends keeps nothing of the run but its
+// own record. A call has ended when its kernel's start has returned and
+// ls_host_done was called, in either order. One that a failed run cannot wait
+// for is abandoned: its record, and the executable that it counts, stay with it
+// until it ends, and the stream gets another record.
+//
+// `ls_host_call.engine` points to a struct whose first member is the function
+// that ls_host_done calls, so that every engine can have its own.
+#ifndef LS_ENGINE_CPU_RUN_HOST_CALL_H_
+#define LS_ENGINE_CPU_RUN_HOST_CALL_H_
+
+#include "base/host_threads.h"
+#include "engine/cpu/run/instance.h"
+
+typedef void (*ls_host_done_function)(ls_host_call *call, ls_status status);
+
+// Guarded by the host threads' lock, once the call has begun.
+struct ls_cpu_host_record {
+  ls_host_job job;             // First: an abandoned record is a job.
+  ls_host_done_function done;  // What `call.engine` points to.
+  ls_host_call call;
+  ls_host_threads *threads;
+  ls_instance *instance;      // NULL: abandoned ...
+  ls_executable *executable;  // ... and counted.
+  const ls_cpu_host *host;
+  void **operands;  // The copies, all in `data`.
+  char *data;
+  uint64_t float_mode;  // The caller's: the kernel's arithmetic.
+  int open;             // Of the return from start and the call of done, what
+                        // is still to come.
+  bool is_done;
+  ls_status status;
+};
+
+// Makes a record for each stream that calls the host and has none.
+ls_status ls_cpu_init_host(ls_instance *self);
+// No call may be under way.
+void ls_cpu_deinit_host(ls_instance *self);
+
+// Starts the call of an instruction; `operands` are its inputs and outputs.
+void ls_cpu_start_host(ls_instance *self, ls_cpu_stream *stream,
+                       const ls_cpu_instruction *instruction,
+                       void *const *operands);
+// Takes its results. False: it has not ended. A failed call fails the run.
+bool ls_cpu_finish_host(ls_instance *self, ls_cpu_worker *worker,
+                        ls_cpu_stream *stream,
+                        const ls_cpu_instruction *instruction,
+                        void *const *operands);
+
+// Calls that have ended so far.
+uint64_t ls_cpu_host_events(ls_instance *self);
+
+typedef enum ls_cpu_wait {
+  LS_CPU_WENT_ON,   // More than `seen` have ended.
+  LS_CPU_NO_CALL,   // None is under way.
+  LS_CPU_TOO_LONG,  // None has ended for as long as the runtime allows.
+} ls_cpu_wait;
+ls_cpu_wait ls_cpu_wait_for_host(ls_instance *self, uint64_t seen);
+
+// After a failed run: waits until no call is under way, for as long as the
+// runtime allows or not at all, and abandons those that are left.
+void ls_cpu_drain_host(ls_instance *self, bool wait);
+
+#endif  // LS_ENGINE_CPU_RUN_HOST_CALL_H_

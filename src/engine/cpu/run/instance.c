@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Binding: memory for an executable, and the buffers of its variables.
+#include "engine/cpu/run/instance.h"
+
+#include "base/runtime_internal.h"
+#include "engine/cpu/run/buffer.h"
+#include "engine/cpu/run/fill.h"
+#include "engine/cpu/run/host_call.h"
+#include "engine/cpu/run/ranks.h"
+
+static ls_status check_buffers(const ls_executable *executable,
+                               ls_buffer *const *buffers) {
+  const ls_program *program = executable->program;
+  for (size_t i = 0; i < program->num_uses; ++i) {
+    const ls_type *wanted = &program->uses[i].type;
+    const ls_buffer *buffer = buffers[i];
+    if (buffer == NULL || buffer->backend != executable->backend) {
+      return ls_invalid_argument("use %zu has no buffer of this back end", i);
+    }
+    if (buffer->per_replica || buffer->type.dtype != wanted->dtype ||
+        !ls_shape_equal(buffer->type.shape, wanted->shape)) {
+      return ls_invalid_argument(
+          "use %zu is %s, its buffer %s%s", i,
+          LS_SHAPE_TEXT(wanted->dtype, wanted->shape),
+          LS_SHAPE_TEXT(buffer->type.dtype, buffer->type.shape),
+          buffer->per_replica ? " for each replica" : "");
+    }
+  }
+  return ls_ok();
+}
+
+static void retain_buffers(ls_instance *self, ls_buffer *const *buffers) {
+  const ls_executable *executable = self->executable;
+  char **variables = self->workers[0].bases + ls_cpu_base_variables(executable);
+  for (size_t i = 0; i < executable->program->num_uses; ++i) {
+    self->buffers[i] = ls_object_retain(buffers[i]);
+    variables[i] = buffers[i]->data;
+  }
+}
+
+// A table of each part's arrivals and one of its posts, on lines of their own.
+static ls_status make_parts(ls_instance *self) {
+  const ls_executable *executable = self->executable;
+  const size_t width = ((size_t)executable->num_slots + 15) / 16 * 16;
+  const size_t count = executable->num_parts;
+  self->parts = ls_new_array(self->allocator, ls_cpu_part, count);
+  self->part_tables =
+      ls_new_array(self->allocator, uint32_t, count * 2 * width + 1);
+  if (self->parts == NULL || self->part_tables == NULL) {
+    return ls_out_of_memory();
+  }
+  for (size_t i = 0; i < count; ++i) {
+    self->parts[i].arrived = self->part_tables + 2 * i * width;
+    self->parts[i].posts = self->parts[i].arrived + width;
+  }
+  return ls_ok();
+}
+
+static ls_status make_workers(ls_instance *self) {
+  const ls_executable *executable = self->executable;
+  ls_allocator *allocator = self->allocator;
+  const int threads = ls_runtime_threads(executable->backend->runtime);
+  const int count = executable->num_parts > 1 ? threads : 1;
+  self->workers = ls_new_array(allocator, ls_cpu_worker, (size_t)count);
+  if (self->workers == NULL) return ls_out_of_memory();
+  self->num_workers = count;
+  for (int i = 0; i < count; ++i) {
+    ls_cpu_worker *worker = &self->workers[i];
+    worker->bases =
+        ls_new_array(allocator, char *, ls_cpu_num_bases(executable));
+    worker->operands =
+        ls_new_array(allocator, void *, executable->max_operands);
+    worker->adds = ls_new_array(allocator, bool,
+                                (size_t)executable->num_contributions + 1);
+    if (worker->bases == NULL || worker->operands == NULL ||
+        worker->adds == NULL) {
+      return ls_out_of_memory();
+    }
+  }
+  return ls_ok();
+}
+
+// The streams' state and the tables that a run works with.
+static ls_status make_tables(ls_instance *self) {
+  const ls_executable *executable = self->executable;
+  ls_allocator *allocator = self->allocator;
+  LS_TRY(make_workers(self));
+  LS_TRY(make_parts(self));
+  self->buffers =
+      ls_new_array(allocator, ls_buffer *, executable->program->num_uses);
+  self->lanes =
+      ls_new_array(allocator, ls_cpu_stream, (size_t)executable->replicas);
+  self->slots = ls_new_array(allocator, ls_cpu_slot, executable->num_slots);
+  self->pieces =
+      ls_new_array(allocator, ls_trunk_piece, ls_cpu_ranks_pieces(executable));
+  if (self->buffers == NULL || self->lanes == NULL || self->slots == NULL ||
+      self->pieces == NULL) {
+    return ls_out_of_memory();
+  }
+  for (int32_t r = 0; r < executable->replicas; ++r)
+    self->lanes[r].replica = r;
+  return ls_cpu_stacks_init(&self->stacks, allocator, executable->num_stacks,
+                            (size_t)executable->replicas + 1);
+}
+
+// `count` blocks of `size` bytes.
+static ls_status make_memory(ls_instance *self, size_t count, size_t size,
+                             char **out_memory) {
+  size_t bytes = 0;
+  if (__builtin_mul_overflow(count, size, &bytes)) return ls_out_of_memory();
+  *out_memory = ls_allocate_large(self->allocator, bytes);
+  if (*out_memory != NULL) return ls_ok();
+  return LS_STATUS(LS_RESOURCE_EXHAUSTED, "no memory for a program: %zu bytes",
+                   bytes);
+}
+
+// The runtime's workers, each with scratch of its own.
+static ls_status make_team(ls_instance *self) {
+  ls_runtime *runtime = self->executable->backend->runtime;
+  ls_cpu_team *team = &self->team;
+  team->threads = ls_runtime_threads(runtime);
+  if (team->threads > 1) LS_TRY(ls_runtime_workers(runtime, &team->workers));
+  // A page more, so that no two threads share a line or alias.
+  team->stride = (self->executable->kernel_scratch + 63) / 64 * 64;
+  if (team->threads > 1) team->stride += 4096 + 192;
+  return make_memory(self, (size_t)team->threads, team->stride, &team->scratch);
+}
+
+// What a worker has of its own, beside the tables.
+static ls_status equip_worker(ls_instance *self, int index) {
+  ls_cpu_worker *worker = &self->workers[index];
+  LS_TRY(make_memory(self, 1, self->executable->facts.scratch_bytes,
+                     &worker->scratch));
+  worker->team = &self->team;
+  worker->alone = (ls_cpu_team){
+      .threads = 1,
+      .scratch = self->team.scratch + (size_t)index * self->team.stride,
+  };
+  worker->bases[LS_CPU_BASE_CONSTANTS] = self->executable->constants;
+  worker->bases[LS_CPU_BASE_SHARED] = self->shared;
+  worker->bases[LS_CPU_BASE_FRAME] = self->frames;
+  worker->bases[LS_CPU_BASE_SCRATCH] = worker->scratch;
+  return ls_ok();
+}
+
+static ls_status make_arenas(ls_instance *self) {
+  const ls_executable *executable = self->executable;
+  const ls_plan_facts *facts = &executable->facts;
+  self->frame_stride = facts->frame_bytes;
+  LS_TRY(make_memory(self, 1, facts->shared_bytes, &self->shared));
+  LS_TRY(make_memory(self, (size_t)(executable->end - executable->first),
+                     facts->frame_bytes, &self->frames));
+  LS_TRY(make_team(self));
+  for (int i = 0; i < self->num_workers; ++i)
+    LS_TRY(equip_worker(self, i));
+  return ls_ok();
+}
+
+ls_status ls_cpu_make_spares(ls_instance *self) {
+  if (self->spares != NULL) return ls_ok();
+  return make_memory(self, 1, self->executable->spare_bytes, &self->spares);
+}
+
+// First values that nobody has written yet.
+static void write_values(ls_instance *self) {
+  ls_backend *backend = self->executable->backend;
+  ls_cpu_fill_now(ls_cpu_backend_filler(backend));
+  ls_cpu_fill_buffers(ls_cpu_backend_slabs(backend), self->buffers,
+                      self->executable->program->num_uses, &self->team);
+}
+
+ls_status ls_cpu_bind(ls_executable *executable, ls_buffer *const *buffers,
+                      ls_instance **out_instance) {
+  *out_instance = NULL;
+  LS_TRY(check_buffers(executable, buffers));
+  if (executable->trunk != NULL)
+    LS_TRY(ls_cpu_backend_meet(executable->backend, executable->trunk));
+  ls_instance *self = ls_new(executable->allocator, ls_instance);
+  if (self == NULL) return ls_out_of_memory();
+  self->allocator = executable->allocator;
+  self->executable = executable;
+  ls_count_retain(&executable->references);
+  ls_status status = make_tables(self);
+  if (status == NULL) retain_buffers(self, buffers);
+  if (status == NULL) status = make_arenas(self);
+  if (status == NULL && executable->program->num_uses > 0) write_values(self);
+  if (status == NULL) status = ls_cpu_init_host(self);
+  if (status != NULL) {
+    ls_cpu_destroy_instance(self);
+    return status;
+  }
+  ls_cpu_backend_add(self);
+  *out_instance = self;
+  return ls_ok();
+}
+
+void ls_cpu_destroy_instance(ls_instance *self) {
+  if (self == NULL) return;
+  ls_allocator *allocator = self->allocator;
+  ls_cpu_backend_remove(self);
+  ls_cpu_deinit_host(self);
+  if (self->buffers != NULL) {
+    for (size_t i = 0; i < self->executable->program->num_uses; ++i) {
+      ls_object_release(self->buffers[i]);
+    }
+  }
+  ls_release(allocator, self->buffers);
+  ls_release(allocator, self->lanes);
+  ls_release(allocator, self->slots);
+  ls_cpu_stacks_deinit(&self->stacks);
+  ls_release(allocator, self->shared);
+  ls_release(allocator, self->frames);
+  ls_release(allocator, self->spares);
+  for (int i = 0; i < self->num_workers; ++i) {
+    ls_release(allocator, self->workers[i].bases);
+    ls_release(allocator, self->workers[i].operands);
+    ls_release(allocator, self->workers[i].adds);
+    ls_release(allocator, self->workers[i].scratch);
+    ls_release(allocator, self->workers[i].costs);
+  }
+  ls_release(allocator, self->workers);
+  ls_release(allocator, self->parts);
+  ls_release(allocator, self->part_tables);
+  ls_release(allocator, self->pieces);
+  ls_release(allocator, self->team.scratch);
+  ls_cpu_release_executable(self->executable);
+  ls_release(allocator, self);
+}
+
+void ls_cpu_worker_fail(ls_cpu_worker *worker, ls_status status) {
+  if (worker->status == NULL) {
+    worker->status = status;
+  } else {
+    ls_status_free(status);
+  }
+}

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/cpu/run/lanes.h"
+
+#include "base/runtime_internal.h"
+#include "base/workers.h"
+#include "engine/cpu/run/ranks.h"
+
+// ---- Launching -------------------------------------------------------------
+// Workers get the bases that are the caller's in this run; others are a lane's,
+// or their own for good.
+static void share_bases(ls_instance *self) {
+  const ls_executable *executable = self->executable;
+  const uint32_t first = ls_cpu_base_inputs();
+  const size_t size = (ls_cpu_base_split(executable) - first) * sizeof(char *);
+  for (int i = 1; i < self->num_workers; ++i) {
+    memcpy(self->workers[i].bases + first, self->workers[0].bases + first,
+           size);
+  }
+}
+
+static void ready_part(ls_instance *self, const ls_cpu_launch *launch,
+                       uint32_t number) {
+  ls_cpu_part *part = &self->parts[number];
+  part->num_running =
+      ls_cpu_part_count(launch, number, (uint32_t)self->executable->replicas);
+  part->num_posts = 0;
+  for (uint32_t i = 0; i < launch->num_slots; ++i) {
+    LS_CPU_SET(part->arrived[launch->first_slot + i], 0);
+  }
+}
+
+void ls_cpu_launch_lanes(ls_instance *self,
+                         const ls_cpu_instruction *instruction) {
+  const ls_cpu_launch *launch = instruction->params;
+  const ls_executable *executable = self->executable;
+  for (int32_t r = executable->first; r < executable->end; ++r) {
+    ls_cpu_stream *lane = &self->lanes[r];
+    LS_CPU_SET(lane->pc, instruction->target);
+    lane->iteration = self->main.iteration;
+    LS_CPU_SET(lane->ended, false);
+  }
+  for (uint32_t i = 0; i < launch->num_slots; ++i) {
+    self->slots[launch->first_slot + i] = (ls_cpu_slot){0};
+  }
+  for (uint32_t i = launch->first_part; i < launch->end_part; ++i)
+    ready_part(self, launch, i);
+  if (launch->num_parts > 1) share_bases(self);
+  self->published = 0;
+  LS_CPU_SET(self->launch, instruction);
+  LS_CPU_SET(self->num_running,
+             (uint32_t)(executable->end - executable->first));
+}
+
+// ---- Merging ---------------------------------------------------------------
+// A part's stack of partial sums.
+static char *stack_of(const ls_cpu_launch *launch, const ls_cpu_merge *merge,
+                      char *partials, uint32_t part) {
+  return partials + (size_t)part * launch->part_depth * merge->stride;
+}
+
+// Adds a lane's value to those of its part; the last one of all makes the
+// result if there is one part.
+static void add_value(const ls_instance *self, const ls_cpu_worker *worker,
+                      const ls_cpu_instruction *instruction,
+                      ls_kernel_call *call, void *const *operands) {
+  const ls_cpu_launch *launch = self->launch->params;
+  const ls_cpu_merge *merge = instruction->params;
+  if (merge->offsets != NULL) {
+    ls_cpu_merge_put(
+        merge, ls_cpu_part_first(launch, worker->part) + worker->leaf.index,
+        operands[0], operands[2]);
+    return;
+  }
+  const bool is_all = launch->num_parts == 1;
+  void *sum = is_all ? ls_cpu_merge_sum(merge, operands[2]) : NULL;
+  void *wide = instruction->num_out > 2 ? operands[3] : NULL;
+  char *stack = stack_of(launch, merge, operands[1], worker->part);
+  const ls_cpu_leaf *leaf = &worker->leaf;
+  ls_cpu_merge_add(merge, call, leaf, operands[0], stack, sum, wide);
+  if (is_all && leaf->index + 1 == leaf->count) {
+    ls_cpu_merge_end(merge, call, stack, operands[2]);
+  }
+}
+
+bool ls_cpu_post(ls_instance *self, ls_cpu_worker *worker, ls_cpu_stream *lane,
+                 const ls_cpu_instruction *instruction, ls_kernel_call *call,
+                 void *const *operands) {
+  const uint32_t number = instruction->number;
+  ls_cpu_slot *slot = &self->slots[number];
+  ls_cpu_part *part = &self->parts[worker->part];
+  const ls_cpu_leaf *leaf = &worker->leaf;
+  if (part->arrived[number] != leaf->index) return false;
+  lane->generation = slot->generation;
+  lane->sweep = self->sweep;
+  LS_CPU_SET(part->arrived[number], leaf->index + 1);
+  add_value(self, worker, instruction, call, operands);
+  if (leaf->index + 1 < leaf->count) return true;
+  if (leaf->count < (uint32_t)self->executable->replicas) {
+    part->posts[part->num_posts++] =
+        (uint32_t)(instruction - self->executable->instructions);
+    return true;
+  }
+  LS_CPU_SET(part->arrived[number], 0);
+  ++slot->generation;
+  return true;
+}
+
+// Adds up what all parts have of a slot, or puts the rows of all in place.
+static ls_status merge_parts(ls_instance *self,
+                             const ls_cpu_instruction *post) {
+  const ls_cpu_worker *caller = &self->workers[0];
+  const ls_cpu_launch *launch = self->launch->params;
+  const ls_cpu_merge *merge = post->params;
+  const bool is_alone = self->executable->trunk == NULL;
+  const ls_cpu_place *outs =
+      self->executable->places + post->operand + post->num_in;
+  char *stacks = ls_cpu_resolve(caller, outs[0]);
+  void *result = ls_cpu_resolve(caller, outs[1]);
+  if (merge->offsets != NULL)
+    return is_alone ? ls_ok() : ls_cpu_exchange_rows(self, post, result);
+  ls_kernel_call call = {.scratch = self->team.scratch, .team = &self->team};
+  const ls_cpu_parts parts = {stacks, launch->part_depth * merge->stride,
+                              launch->num_parts};
+  void *sum = ls_cpu_merge_sum(merge, result);
+  ls_cpu_merge_parts(merge, &call, &parts, launch->first_part, launch->end_part,
+                     sum);
+  if (!is_alone) LS_TRY(ls_cpu_exchange_sums(self, post, &call, &parts, sum));
+  ls_cpu_merge_end(merge, &call, stacks, result);
+  return ls_ok();
+}
+
+static void complete_slot(ls_instance *self, const ls_cpu_instruction *post) {
+  const ls_cpu_launch *launch = self->launch->params;
+  ls_cpu_slot *slot = &self->slots[post->number];
+  ls_status status = merge_parts(self, post);
+  if (status != NULL) ls_cpu_worker_fail(&self->workers[0], status);
+  ++slot->generation;
+  slot->parts = 0;
+  for (uint32_t i = launch->first_part; i < launch->end_part; ++i) {
+    LS_CPU_SET(self->parts[i].arrived[post->number], 0);
+  }
+}
+
+// After a sweep: what it has completed in all parts gets its value.
+static void merge_completed(ls_instance *self) {
+  const ls_cpu_launch *launch = self->launch->params;
+  const uint32_t num_parts = launch->end_part - launch->first_part;
+  for (uint32_t i = launch->first_part; i < launch->end_part; ++i) {
+    ls_cpu_part *part = &self->parts[i];
+    for (uint32_t k = 0; k < part->num_posts; ++k) {
+      const uint32_t pc = part->posts[k];
+      const ls_cpu_instruction *post = &self->executable->instructions[pc];
+      ls_cpu_cost *cost = self->workers[0].costs;
+      const ls_runtime *clock = self->executable->backend->runtime;
+      const int64_t begin = cost != NULL ? ls_runtime_now(clock) : 0;
+      if (++self->slots[post->number].parts < num_parts) continue;
+      complete_slot(self, post);
+      if (cost == NULL) continue;
+      cost[pc].nanos += (uint64_t)(ls_runtime_now(clock) - begin);
+    }
+    part->num_posts = 0;
+  }
+}
+
+// ---- Sweeps ----------------------------------------------------------------
+// Where a lane's contributions go: on the stack, to what it adds to there, or
+// aside.
+static void place_contributions(const ls_instance *self, ls_cpu_worker *worker,
+                                const ls_cpu_launch *launch) {
+  char **contributions =
+      worker->bases + ls_cpu_base_contributions(self->executable);
+  // The sum of all lanes has a place of its own.
+  const void *whole = launch->num_parts == 1 ? self : NULL;
+  for (uint32_t i = 0; i < launch->num_contributions; ++i) {
+    const ls_cpu_contribution *c = &launch->contributions[i];
+    char *stack = stack_of(launch, c->merge,
+                           ls_cpu_resolve(worker, c->partials), worker->part);
+    char *to = ls_cpu_merge_top(c->merge, stack, &worker->leaf);
+    worker->adds[i] = false;
+    if (to == NULL && c->adds) {
+      to = ls_cpu_merge_left(c->merge, stack, &worker->leaf, whole);
+      worker->adds[i] = to != NULL;
+    }
+    contributions[i] = to != NULL ? to : ls_cpu_resolve(worker, c->staging);
+  }
+}
+
+// Sets the bases that differ from lane to lane.
+static void enter_lane(const ls_instance *self, ls_cpu_worker *worker,
+                       uint32_t replica) {
+  const ls_executable *executable = self->executable;
+  const ls_cpu_instruction *instruction = self->launch;
+  const ls_cpu_launch *launch = instruction->params;
+  const uint32_t replicas = (uint32_t)executable->replicas;
+  const ls_cpu_place *place = executable->places + instruction->operand;
+  char **bases = worker->bases;
+  bases[LS_CPU_BASE_FRAME] =
+      self->frames +
+      (replica - (uint32_t)executable->first) * self->frame_stride;
+  char **split = bases + ls_cpu_base_split(executable);
+  for (uint32_t i = 0; i < launch->num_split; ++i, place += replicas) {
+    split[i] = ls_cpu_resolve(worker, place[replica]);
+  }
+  char **gathered = bases + ls_cpu_base_gathered(executable);
+  for (uint32_t i = 0; i < launch->num_gathered; ++i, place += replicas) {
+    gathered[i] = ls_cpu_resolve(worker, place[replica]);
+  }
+  place_contributions(self, worker, launch);
+}
+
+static void sweep_part(ls_instance *self, ls_cpu_worker *worker,
+                       uint32_t number) {
+  const ls_cpu_launch *launch = self->launch->params;
+  ls_cpu_part *part = &self->parts[number];
+  const uint32_t first = ls_cpu_part_first(launch, number);
+  const uint32_t end =
+      first +
+      ls_cpu_part_count(launch, number, (uint32_t)self->executable->replicas);
+  part->moved = false;
+  worker->part = number;
+  for (uint32_t r = first; r < end && worker->status == NULL; ++r) {
+    ls_cpu_stream *lane = &self->lanes[r];
+    if (lane->ended) continue;
+    worker->leaf = ls_cpu_leaf_at(r - first, end - first);
+    enter_lane(self, worker, r);
+    if (ls_cpu_run_stream(self, worker, lane)) part->moved = true;
+    part->num_running -= lane->ended;
+  }
+  part->status = worker->status;
+  worker->status = NULL;
+}
+
+// A worker's share of the parts. It runs instructions alone.
+static void sweep_parts(void *user, int index, int64_t begin, int64_t end) {
+  ls_instance *self = user;
+  ls_cpu_worker *worker = &self->workers[index];
+  worker->team = &worker->alone;
+  const ls_cpu_launch *launch = self->launch->params;
+  for (int64_t i = begin; i < end; ++i)
+    sweep_part(self, worker, launch->first_part + (uint32_t)i);
+  worker->team = &self->team;
+}
+
+bool ls_cpu_sweep(ls_instance *self) {
+  const ls_cpu_launch *launch = self->launch->params;
+  ++self->sweep;
+  const uint32_t num_parts = launch->end_part - launch->first_part;
+  if (num_parts == 1) {
+    sweep_part(self, &self->workers[0], launch->first_part);
+  } else if (self->num_workers == 1) {
+    sweep_parts(self, 0, 0, num_parts);
+  } else {
+    ls_status status =
+        ls_workers_share(self->team.workers, sweep_parts, self, num_parts);
+    if (status != NULL) {  // No thread to be had: nothing was run.
+      ls_status_free(status);
+      sweep_parts(self, 0, 0, num_parts);
+    }
+  }
+  bool moved = false;
+  uint32_t running = 0;
+  for (uint32_t i = launch->first_part; i < launch->end_part; ++i) {
+    ls_cpu_part *part = &self->parts[i];
+    moved |= part->moved;
+    running += part->num_running;
+    if (part->status != NULL) {
+      ls_cpu_worker_fail(&self->workers[0], part->status);
+    }
+  }
+  LS_CPU_SET(self->num_running, running);
+  if (launch->num_parts > 1 && self->workers[0].status == NULL) {
+    merge_completed(self);
+  }
+  return moved;
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/cpu/run/ranks.h"
+
+// ---- Subtrees --------------------------------------------------------------
+static uint32_t first_of(const ls_executable *executable, int32_t rank) {
+  return (uint32_t)ls_trunk_first(executable->trunk, rank,
+                                  executable->replicas);
+}
+
+uint32_t ls_cpu_ranks_shift(const ls_executable *executable) {
+  uint32_t borders = 0;
+  for (int32_t k = 1; k < executable->trunk->ranks; ++k)
+    borders |= first_of(executable, k);
+  return (uint32_t)__builtin_ctz(borders);
+}
+
+// Where the largest subtree ends that begins at replica `at` and has none from
+// `end` on: 2^k replicas from a multiple of 2^k on, or what is left of all.
+static uint32_t subtree_end(uint32_t at, uint32_t end, uint32_t replicas) {
+  uint32_t size = at == 0 ? 1U << 31 : at & (~at + 1);
+  for (;; size /= 2) {
+    const uint32_t found = replicas - at < size ? replicas : at + size;
+    if (found <= end) return found;
+  }
+}
+
+static uint32_t count_subtrees(const ls_executable *executable) {
+  const uint32_t replicas = (uint32_t)executable->replicas;
+  uint32_t count = 0, at = 0;
+  for (int32_t k = 1; k <= executable->trunk->ranks; ++k)
+    for (; at < first_of(executable, k); ++count)
+      at = subtree_end(at, first_of(executable, k), replicas);
+  return count;
+}
+
+size_t ls_cpu_ranks_pieces(const ls_executable *executable) {
+  if (executable->trunk == NULL) return 0;
+  const size_t results =
+      (size_t)executable->num_gathered * (size_t)executable->replicas;
+  const size_t subtrees = count_subtrees(executable);  // At least the ranks.
+  return results > subtrees ? results : subtrees;
+}
+
+// ---- Exchanging ------------------------------------------------------------
+static ls_status exchange(const ls_instance *self, uint32_t number,
+                          uint64_t iteration, size_t count) {
+  ls_trunk *trunk = self->executable->trunk;
+  const ls_program *program = self->executable->program;
+  const ls_trunk_name name = {
+      .program = {program->fingerprint[0], program->fingerprint[1]},
+      .merge = number,
+      .iteration = iteration,
+  };
+  return trunk->exchange(trunk, &name, self->pieces, count);
+}
+
+static ls_status exchange_of(const ls_instance *self,
+                             const ls_cpu_instruction *post, size_t count) {
+  const ls_executable *executable = self->executable;
+  const char *label = executable->notes[post - executable->instructions].label;
+  return ls_status_annotate(
+      exchange(self, post->number, self->slots[post->number].generation, count),
+      "in %s", label != NULL ? label : "a merge");
+}
+
+ls_status ls_cpu_exchange_sums(ls_instance *self,
+                               const ls_cpu_instruction *post,
+                               ls_kernel_call *call, const ls_cpu_parts *parts,
+                               void *sum) {
+  const ls_executable *executable = self->executable;
+  const ls_cpu_merge *merge = post->params;
+  const ls_cpu_launch *launch = self->launch->params;
+  const uint32_t replicas = (uint32_t)executable->replicas;
+  const uint32_t shift = launch->part_shift;
+  size_t count = 0;
+  uint32_t at = 0;
+  for (int32_t k = 0; k < executable->trunk->ranks; ++k) {
+    const uint32_t end = first_of(executable, k + 1);
+    for (; at < end; at = subtree_end(at, end, replicas))
+      self->pieces[count++] = (ls_trunk_piece){
+          .data = parts->stacks + (at >> shift) * parts->stride,
+          .size = merge->bytes,
+          .rank = k,
+      };
+  }
+  LS_TRY(exchange_of(self, post, count));
+  at = 0;
+  for (int32_t k = 0; k < executable->trunk->ranks; ++k) {
+    const uint32_t end = first_of(executable, k + 1);
+    while (at < end) {
+      const uint32_t next = subtree_end(at, end, replicas);
+      ls_cpu_merge_subtree(merge, call, parts, at >> shift, (next - 1) >> shift,
+                           sum);
+      at = next;
+    }
+  }
+  return ls_ok();
+}
+
+ls_status ls_cpu_exchange_rows(ls_instance *self,
+                               const ls_cpu_instruction *post, void *result) {
+  const ls_executable *executable = self->executable;
+  const ls_cpu_merge *merge = post->params;
+  const int32_t ranks = executable->trunk->ranks;
+  for (int32_t k = 0; k < ranks; ++k) {
+    const size_t begin = merge->offsets[first_of(executable, k)];
+    const size_t end = merge->offsets[first_of(executable, k + 1)];
+    self->pieces[k] = (ls_trunk_piece){(char *)result + begin, end - begin, k};
+  }
+  return exchange_of(self, post, (size_t)ranks);
+}
+
+ls_status ls_cpu_exchange_results(ls_instance *self) {
+  const ls_executable *executable = self->executable;
+  const ls_cpu_instruction *instruction = self->launch;
+  const ls_cpu_launch *launch = instruction->params;
+  size_t place = instruction->operand + instruction->num_in, count = 0;
+  for (uint32_t g = 0; g < launch->num_gathered; ++g)
+    for (int32_t k = 0; k < executable->trunk->ranks; ++k)
+      for (uint32_t r = first_of(executable, k);
+           r < first_of(executable, k + 1); ++r, ++place)
+        self->pieces[count++] = (ls_trunk_piece){
+            .data =
+                ls_cpu_resolve(&self->workers[0], executable->places[place]),
+            .size = executable->place_sizes[place],
+            .rank = k,
+        };
+  // Numbers behind those of slots are launches.
+  const uint32_t number = executable->num_slots +
+                          (uint32_t)(instruction - executable->instructions);
+  return ls_status_annotate(exchange(self, number, 0, count),
+                            "with the results of replicas");
+}
+
+// ---- Meeting ---------------------------------------------------------------
+static ls_status check_same_ids(const ls_trunk *trunk, const char *ids) {
+  for (int32_t k = 1; k < trunk->ranks; ++k) {
+    const char *id = ids + k * LS_CPU_NUMERICS_ID_SIZE;
+    if (strcmp(ids, id) != 0)
+      return ls_failed_precondition(
+          "rank 0 computes as '%s', rank %d as '%s': their bits would differ",
+          ids, k, id);
+  }
+  return ls_ok();
+}
+
+ls_status ls_cpu_ranks_compare(ls_trunk *trunk, ls_allocator *allocator,
+                               const char *id) {
+  const size_t ranks = (size_t)trunk->ranks;
+  char *ids = ls_new_array(allocator, char, ranks *LS_CPU_NUMERICS_ID_SIZE);
+  ls_trunk_piece *pieces = ls_new_array(allocator, ls_trunk_piece, ranks);
+  ls_status status = ls_out_of_memory();
+  if (ids != NULL && pieces != NULL) {
+    ls_status_free(status);
+    for (int32_t k = 0; k < trunk->ranks; ++k)
+      pieces[k] = (ls_trunk_piece){ids + k * LS_CPU_NUMERICS_ID_SIZE,
+                                   LS_CPU_NUMERICS_ID_SIZE, k};
+    memcpy(pieces[trunk->rank].data, id, LS_CPU_NUMERICS_ID_SIZE);
+    // No program's name.
+    const ls_trunk_name name = {.merge = UINT32_MAX};
+    status = trunk->exchange(trunk, &name, pieces, ranks);
+    if (status == NULL) status = check_same_ids(trunk, ids);
+  }
+  if (status != NULL) trunk->cancel(trunk, status);
+  ls_release(allocator, pieces);
+  ls_release(allocator, ids);
+  return status;
+}

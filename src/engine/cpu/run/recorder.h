@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The flight recorder: what a worker's last events were.
+//
+// Always on, so it costs next to nothing: no lock, no clock, two stores an
+// event, and events at turns only (a stream ran from here to there), host calls
+// and the borders of steps. Where a stream is just now is its pc. Whoever looks
+// on from another thread sees each half of an event whole, and may see an event
+// that is just being replaced.
+#ifndef LS_ENGINE_CPU_RUN_RECORDER_H_
+#define LS_ENGINE_CPU_RUN_RECORDER_H_
+
+#include <stdint.h>
+
+// Stores and loads of what other threads look at, without any order.
+#define LS_CPU_SET(place, value)                                               \
+  __atomic_store_n(&(place), (value), __ATOMIC_RELAXED)
+#define LS_CPU_SEEN(place) __atomic_load_n(&(place), __ATOMIC_RELAXED)
+
+typedef enum ls_cpu_event_kind {
+  LS_CPU_EVENT_NONE,
+  LS_CPU_EVENT_STEP,  // A run began; from: its step's low bits.
+  LS_CPU_EVENT_TURN,  // A stream ran and parked, or ended.
+  LS_CPU_EVENT_HOST,  // It started a host call at `from`.
+} ls_cpu_event_kind;
+
+enum { LS_CPU_EVENTS = 32, LS_CPU_MAIN = -1 };
+
+typedef struct ls_cpu_event {
+  uint64_t path;  // from << 32 | to: positions of instructions.
+  uint64_t who;   // kind << 32 | replica, as 32 bits; LS_CPU_MAIN: shared code.
+} ls_cpu_event;
+
+// The newest LS_CPU_EVENTS of a worker.
+typedef struct ls_cpu_recorder {
+  ls_cpu_event events[LS_CPU_EVENTS];
+  uint32_t count;  // So far.
+} ls_cpu_recorder;
+
+static inline void ls_cpu_record(ls_cpu_recorder *self, ls_cpu_event_kind kind,
+                                 int32_t replica, uint32_t from, uint32_t to) {
+  ls_cpu_event *event = &self->events[self->count % LS_CPU_EVENTS];
+  LS_CPU_SET(event->path, (uint64_t)from << 32 | to);
+  LS_CPU_SET(event->who, (uint64_t)kind << 32 | (uint32_t)replica);
+  LS_CPU_SET(self->count, self->count + 1);
+}
+
+#endif  // LS_ENGINE_CPU_RUN_RECORDER_H_

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/cpu/run/team.h"
+
+// A core of the machines this was measured on does 100 flops and moves 30 bytes
+// of cached data a nanosecond; waking a parked thread takes 15 to 90 us, a
+// spinning one 0.4.
+enum { FLOPS_PER_NS = 100, BYTES_PER_NS = 30, WORTH_NS = 20000 };
+
+double ls_cpu_team_nanos(double flops, size_t bytes) {
+  return flops / FLOPS_PER_NS + (double)bytes / BYTES_PER_NS;
+}
+
+bool ls_cpu_team_gains(double flops, size_t bytes, int64_t blocks) {
+  return blocks >= 2 && ls_cpu_team_nanos(flops, bytes) >= WORTH_NS;
+}
+
+typedef struct job {
+  const ls_cpu_team *team;
+  ls_kernel_loop loop;
+  const ls_kernel_call *call;
+} job;
+
+static void run_blocks(void *user, int worker, int64_t begin, int64_t end) {
+  const job *j = user;
+  ls_kernel_call call = *j->call;
+  call.scratch = j->team->scratch + (size_t)worker * j->team->stride;
+  j->loop(&call, begin, end);
+}
+
+void ls_cpu_team_run(const ls_cpu_team *team, ls_kernel_loop loop,
+                     const ls_kernel_call *call, int64_t blocks) {
+  job j = {team, loop, call};
+  if (team->workers != NULL) {
+    const ls_status status =
+        ls_workers_share(team->workers, run_blocks, &j, blocks);
+    if (ls_status_is_ok(status)) return;
+    ls_status_free(status);  // No thread to be had: nothing was run.
+  }
+  run_blocks(&j, 0, 0, blocks);
+}

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Who is where: the table for a run that cannot go on, or that somebody wonders
+// about. A run may go on while it is printed, so everything that changes in a
+// run is loaded once and means no more than it says.
+#include <stdio.h>
+
+#include "base/plain.h"
+#include "base/runtime_internal.h"
+#include "base/text.h"
+#include "engine/cpu/run/lanes.h"
+
+// ---- Places ----------------------------------------------------------------
+static void print_place(const ls_instance *self, uint32_t pc, ls_text *text) {
+  const ls_executable *executable = self->executable;
+  const ls_cpu_note *note = &executable->notes[pc];
+  const ls_cpu_code code = executable->instructions[pc].code;
+  if (code == LS_CPU_END) {
+    ls_text_append(text, "the end");
+  } else if (note->label != NULL) {
+    ls_text_append(text, note->label);
+  } else {
+    const bool is_kernel = code == LS_CPU_KERNEL && note->kind == NULL;
+    ls_text_append_format(text, "%s '%s'",
+                          is_kernel && note->node != NULL
+                              ? ls_node_info(note->node)->name
+                          : note->kind != NULL ? note->kind
+                                               : ls_cpu_code_name(code),
+                          note->name != NULL ? note->name : "");
+  }
+}
+
+// What a stream that stands at an instruction does.
+static const char *doing_at(const ls_cpu_instruction *at) {
+  switch (at->code) {
+  case LS_CPU_WAIT:
+    return "waiting for the value of";
+  case LS_CPU_AWAIT:
+  case LS_CPU_MEET:
+    return "waiting for other replicas at";
+  case LS_CPU_TURN:
+  case LS_CPU_POST:
+    return "waiting for lower replicas at";
+  case LS_CPU_HOST_START:
+  case LS_CPU_HOST_FINISH:
+    return "waiting for the host in";
+  case LS_CPU_JOIN:
+    return "waiting for the replicas to end";
+  default:
+    return "in";
+  }
+}
+
+// How long the oldest host call has taken that a lane in this place waits for.
+static void print_host_time(const ls_instance *self, uint32_t pc,
+                            ls_text *text) {
+  const ls_executable *executable = self->executable;
+  if (executable->instructions[pc].code != LS_CPU_HOST_FINISH) return;
+  const int64_t now = ls_runtime_now(executable->backend->runtime);
+  int64_t longest = 0;
+  for (int32_t r = executable->first - 1; r < executable->end; ++r) {
+    const ls_cpu_stream *stream =
+        r < executable->first ? &self->main : &self->lanes[r];
+    if (LS_CPU_SEEN(stream->pc) != pc) continue;
+    const int64_t time = now - LS_CPU_SEEN(stream->host_since);
+    if (time > longest) longest = time;
+  }
+  ls_text_append_format(text, ", for %.3g s", (double)longest * 1e-9);
+}
+
+// ---- Lanes -----------------------------------------------------------------
+// Numbers as ranges: "0-2, 5 and 7 more".
+typedef struct ranges {
+  ls_text *text;
+  int32_t begin, end;  // The one that is open; empty: none.
+  uint32_t printed, count;
+} ranges;
+
+static void close_range(ranges *self) {
+  enum { MOST = 8 };
+  if (self->begin == self->end) return;
+  if (self->printed++ < MOST) {
+    ls_text_append_format(self->text, "%s%d", self->printed == 1 ? "" : ", ",
+                          self->begin);
+    if (self->end - self->begin > 1) {
+      ls_text_append_format(self->text, "-%d", self->end - 1);
+    }
+    self->count += (uint32_t)(self->end - self->begin);
+  }
+}
+
+static void add_number(ranges *self, int32_t number) {
+  if (number != self->end || self->begin == self->end) {
+    close_range(self);
+    self->begin = number;
+  }
+  self->end = number + 1;
+}
+
+static void end_ranges(ranges *self, uint32_t all) {
+  close_range(self);
+  if (all > self->count) {
+    ls_text_append_format(self->text, " and %u more", all - self->count);
+  }
+}
+
+// Which of the lanes: those at a place, or those that have posted to a slot or
+// not.
+typedef struct lane_choice {
+  uint32_t pc;
+  bool by_slot;
+  uint32_t slot;
+  bool posted;
+} lane_choice;
+
+static bool chooses(const ls_instance *self, const lane_choice *choice,
+                    int32_t r) {
+  const ls_cpu_stream *lane = &self->lanes[r];
+  if (!choice->by_slot) {
+    return !LS_CPU_SEEN(lane->ended) && LS_CPU_SEEN(lane->pc) == choice->pc;
+  }
+  return (ls_cpu_arrived_beyond(self, choice->slot, r) > 0) == choice->posted;
+}
+
+static uint32_t count_lanes(const ls_instance *self,
+                            const lane_choice *choice) {
+  uint32_t count = 0;
+  for (int32_t r = self->executable->first; r < self->executable->end; ++r)
+    count += chooses(self, choice, r);
+  return count;
+}
+
+static void print_lanes(const ls_instance *self, const lane_choice *choice,
+                        ls_text *text) {
+  const uint32_t count = count_lanes(self, choice);
+  ranges numbers = {.text = text, .begin = -1, .end = -1};
+  ls_text_append(text, count == 1 ? "replica " : "replicas ");
+  for (int32_t r = self->executable->first; r < self->executable->end; ++r)
+    if (chooses(self, choice, r)) add_number(&numbers, r);
+  end_ranges(&numbers, count);
+}
+
+// Whether a lower lane stands at the same place.
+static bool is_told(const ls_instance *self, int32_t replica) {
+  const lane_choice same = {.pc = LS_CPU_SEEN(self->lanes[replica].pc)};
+  for (int32_t r = self->executable->first; r < replica; ++r)
+    if (chooses(self, &same, r)) return true;
+  return false;
+}
+
+static void print_all_lanes(const ls_instance *self, ls_text *text) {
+  const ls_executable *executable = self->executable;
+  uint32_t ended = 0;
+  for (int32_t r = executable->first; r < executable->end; ++r) {
+    if (LS_CPU_SEEN(self->lanes[r].ended)) {
+      ++ended;
+      continue;
+    }
+    if (is_told(self, r)) continue;
+    const uint32_t pc = LS_CPU_SEEN(self->lanes[r].pc);
+    ls_text_append(text, "  ");
+    print_lanes(self, &(lane_choice){.pc = pc}, text);
+    ls_text_append_format(text, ": %s ",
+                          doing_at(&executable->instructions[pc]));
+    print_place(self, pc, text);
+    print_host_time(self, pc, text);
+    ls_text_append_char(text, '\n');
+  }
+  if (ended > 0) {
+    ls_text_append_format(text, "  %u replica%s ended\n", ended,
+                          ended == 1 ? " has" : "s have");
+  }
+}
+
+// ---- Merges ----------------------------------------------------------------
+static bool is_of_launch(const ls_instance *self, uint32_t slot) {
+  const ls_cpu_instruction *instruction = LS_CPU_SEEN(self->launch);
+  const ls_cpu_launch *launch = instruction->params;
+  return slot >= launch->first_slot &&
+         slot < launch->first_slot + launch->num_slots;
+}
+
+// Those that some replicas have come to and others have not.
+static void print_merges(const ls_instance *self, ls_text *text) {
+  const ls_executable *executable = self->executable;
+  const uint32_t replicas = (uint32_t)(executable->end - executable->first);
+  for (uint32_t pc = 0; pc < executable->num_instructions; ++pc) {
+    const ls_cpu_instruction *at = &executable->instructions[pc];
+    if (at->code != LS_CPU_POST) continue;
+    if (!is_of_launch(self, at->number)) continue;
+    lane_choice choice = {.by_slot = true, .slot = at->number, .posted = true};
+    const uint32_t arrived = count_lanes(self, &choice);
+    if (arrived == 0 || arrived >= replicas) continue;
+    ls_text_append(text, "  at ");
+    print_place(self, pc, text);
+    ls_text_append(text, ": ");
+    print_lanes(self, &choice, text);
+    ls_text_append(text, " arrived, ");
+    choice.posted = false;
+    print_lanes(self, &choice, text);
+    ls_text_append(text, " not\n");
+  }
+}
+
+// ---- Events ----------------------------------------------------------------
+static void print_event(const ls_instance *self, const ls_cpu_event *event,
+                        ls_text *text) {
+  const uint64_t path = LS_CPU_SEEN(event->path);
+  const uint64_t who = LS_CPU_SEEN(event->who);
+  const uint32_t from = (uint32_t)(path >> 32), to = (uint32_t)path;
+  const int32_t replica = (int32_t)(uint32_t)who;
+  const ls_cpu_event_kind kind = (ls_cpu_event_kind)(who >> 32);
+  const size_t most = self->executable->num_instructions;
+  if (kind == LS_CPU_EVENT_STEP) {
+    ls_text_append_format(text, "    step %u began\n", from);
+    return;
+  }
+  // Halves of two events may not fit.
+  if (kind == LS_CPU_EVENT_NONE || from >= most || to >= most) return;
+  if (replica == LS_CPU_MAIN) {
+    ls_text_append(text, "    shared code");
+  } else {
+    ls_text_append_format(text, "    replica %d", replica);
+  }
+  ls_text_append(text, kind == LS_CPU_EVENT_HOST ? " called the host in "
+                                                 : " ran from ");
+  print_place(self, from, text);
+  if (kind == LS_CPU_EVENT_TURN) {
+    ls_text_append(text, " to ");
+    print_place(self, to, text);
+  }
+  ls_text_append_char(text, '\n');
+}
+
+static void print_events(const ls_instance *self,
+                         const ls_cpu_recorder *recorder, ls_text *text) {
+  enum { TOLD = 16 };
+  const uint32_t count = LS_CPU_SEEN(recorder->count);
+  const uint32_t told = count < TOLD ? count : TOLD;
+  ls_text_append(text, "  the last events, newest first:\n");
+  for (uint32_t i = 1; i <= told; ++i) {
+    print_event(self, &recorder->events[(count - i) % LS_CPU_EVENTS], text);
+  }
+}
+
+// ---- The table -------------------------------------------------------------
+void ls_cpu_print_whereabouts(const ls_instance *self, ls_text *text) {
+  const uint32_t pc = LS_CPU_SEEN(self->main.pc);
+  const ls_cpu_instruction *at = &self->executable->instructions[pc];
+  ls_text_append_format(text, "step %llu\n",
+                        (unsigned long long)LS_CPU_SEEN(self->step));
+  ls_text_append_format(text, "  shared code: %s", doing_at(at));
+  if (at->code != LS_CPU_JOIN) {
+    ls_text_append_char(text, ' ');
+    print_place(self, pc, text);
+    print_host_time(self, pc, text);
+  }
+  ls_text_append_char(text, '\n');
+  if (LS_CPU_SEEN(self->num_running) > 0 && LS_CPU_SEEN(self->launch) != NULL) {
+    print_all_lanes(self, text);
+    print_merges(self, text);
+  }
+  for (int i = 0; i < self->num_workers; ++i)
+    print_events(self, &self->workers[i].recorder, text);
+}
+
+static ls_status with_table(const ls_instance *self, ls_code code,
+                            const char *what) {
+  ls_text text;
+  ls_text_init(&text, self->allocator);
+  ls_cpu_print_whereabouts(self, &text);
+  if (text.size > 0) text.data[text.size - 1] = '\0';  // The last newline.
+  ls_status status = LS_STATUS(code, "%s\n%s", what, ls_text_data(&text));
+  ls_text_deinit(&text);
+  return status;
+}
+
+ls_status ls_cpu_deadlock(const ls_instance *self) {
+  return with_table(self, LS_FAILED_PRECONDITION,
+                    "the replicas wait for each other: not all come to the "
+                    "same collectives");
+}
+
+ls_status ls_cpu_stalled(const ls_instance *self) {
+  char what[128];
+  ls_format(what, sizeof(what),
+            "nothing has gone on for %.3g s; who waits where:",
+            (double)ls_runtime_stall_nanos(self->executable->backend->runtime) *
+                1e-9);
+  return with_table(self, LS_DEADLINE_EXCEEDED, what);
+}
