@@ -11,6 +11,7 @@
 
 #define LS_OP(id, name, inputs, traits, shape, ...)                            \
   ls_status infer_##shape(ls_infer *infer);
+#include "graph/lowered_ops.def"
 #include "lockstep/ops.def"
 #undef LS_OP
 

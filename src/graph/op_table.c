@@ -3,18 +3,19 @@
 
 #include "graph/infer.h"
 
-const ls_op_info ls_op_table[LS_OP_COUNT] = {
+const ls_op_info ls_op_table[LS_OP_TABLE_COUNT] = {
     [LS_OP_NONE] = {"none", 0, LS_OP_PLAIN, NULL},
 #define LS_OP(id, name, inputs, traits, shape, ...)                            \
   [LS_OP_##id] = {name, inputs, traits, infer_##shape},
+#include "graph/lowered_ops.def"
 #include "lockstep/ops.def"
 #undef LS_OP
 };
 
 uint16_t ls_op_type_find(const char *name) {
-  for (uint16_t i = LS_OP_NONE + 1; i < LS_OP_COUNT; ++i)
+  for (uint16_t i = LS_OP_NONE + 1; i < LS_OP_TABLE_COUNT; ++i)
     if (strcmp(ls_op_table[i].name, name) == 0) return i;
-  return LS_OP_COUNT;
+  return LS_OP_TABLE_COUNT;
 }
 
 ls_status ls_infer_outputs(ls_infer *infer, size_t count) {

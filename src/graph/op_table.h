@@ -8,6 +8,15 @@
 #include "lockstep/graph.h"
 #include "lockstep/op_types.h"
 
+// Ops of lowered graphs only: their numbers are LS_OP_COUNT and up.
+enum {
+  LS_OP_LAST_PUBLIC = LS_OP_COUNT - 1,
+#define LS_OP(id, ...) LS_OP_##id,
+#include "graph/lowered_ops.def"
+#undef LS_OP
+  LS_OP_TABLE_COUNT,
+};
+
 // What a row says about an op beyond its columns.
 typedef enum ls_op_traits {
   LS_OP_PLAIN = 0,
@@ -21,9 +30,8 @@ typedef enum ls_op_traits {
   LS_OP_SIZED = 1 << 6,       // Has `sizes`; inputs after the data inputs only
                               // give dimensions.
   LS_OP_BUILD_ONLY = 1 << 7,  // Lowering replaces it.
-  LS_OP_LOWERED_ONLY = 1 << 8,  // Only lowering makes it.
-  LS_OP_REGIONS = 1 << 9,       // Holds child graphs.
-  LS_OP_ON_HOST = 1 << 10,      // Runs on the host.
+  LS_OP_REGIONS = 1 << 9,     // Holds child graphs.
+  LS_OP_ON_HOST = 1 << 10,    // Runs on the host.
   LS_OP_LINEAR = 1 << 11,  // Its values are used once: never merged or copied.
 } ls_op_traits;
 
@@ -52,7 +60,7 @@ typedef struct ls_op_info {
   ls_infer_function infer;
 } ls_op_info;
 
-extern const ls_op_info ls_op_table[LS_OP_COUNT];
+extern const ls_op_info ls_op_table[LS_OP_TABLE_COUNT];
 
 // Asks for `count` outputs instead of one. OUT of memory: RESOURCE_EXHAUSTED.
 //   LS_UNIMPLEMENTED  more than a ref has room for.
@@ -69,7 +77,7 @@ int64_t ls_infer_int(const ls_infer *infer, const char *name, int64_t fallback);
 ls_status ls_infer_sizes(const ls_infer *infer, const char *name,
                          ls_shape *out_shape);
 
-// The type with this name, or LS_OP_COUNT.
+// The type with this name, or LS_OP_TABLE_COUNT.
 uint16_t ls_op_type_find(const char *name);
 
 #endif  // LS_GRAPH_OP_TABLE_H_

@@ -191,7 +191,7 @@ static ls_status parse_type_name(ls_parser *parser, uint16_t *out_type) {
   memcpy(name, token.text, token.size);
   name[token.size] = '\0';
   *out_type = ls_op_type_find(name);
-  if (*out_type == LS_OP_NONE || *out_type >= LS_OP_COUNT)
+  if (*out_type == LS_OP_NONE || *out_type >= LS_OP_TABLE_COUNT)
     return ls_lexer_wanted(&parser->lexer, "the name of an op");
   ls_lexer_next(&parser->lexer);
   return ls_ok();

@@ -26,7 +26,7 @@ ls_status ls_verify_broken(const ls_verifier *v, const char *format, ...) {
   va_end(arguments);
   if (v->node == NULL)
     return ls_internal("graph '%.200s': %s", v->graph->name, what);
-  if (v->node->type == LS_OP_NONE || v->node->type >= LS_OP_COUNT)
+  if (v->node->type == LS_OP_NONE || v->node->type >= LS_OP_TABLE_COUNT)
     snprintf(where, sizeof(where), "an op of type %u", v->node->type);
   else
     ls_node_describe(v->graph, v->node, where, sizeof(where));
@@ -79,7 +79,7 @@ static ls_status check_stage(const ls_verifier *v) {
       return ls_verify_broken(v, "a lowered op has a name or a device");
     return ls_ok();
   }
-  if (traits & LS_OP_LOWERED_ONLY)
+  if (node->type >= LS_OP_COUNT)
     return ls_verify_broken(v, "only lowering makes this op");
   if (node->varying)
     return ls_verify_broken(v, "only a lowered op is marked as varying");
@@ -143,7 +143,7 @@ static ls_status verify(const ls_graph *graph, ls_graph *holder);
 
 static ls_status check_op(ls_verifier *v) {
   const ls_node *node = v->node;
-  if (node->type == LS_OP_NONE || node->type >= LS_OP_COUNT)
+  if (node->type == LS_OP_NONE || node->type >= LS_OP_TABLE_COUNT)
     return ls_verify_broken(v, "there is no such type of op");
   LS_RETURN_IF_ERROR(check_edges(v));
   LS_RETURN_IF_ERROR(check_stage(v));

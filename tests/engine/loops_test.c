@@ -19,7 +19,7 @@ static void ops_of_the_compiler_have_no_prepare_function(void **state) {
   assert_null(ls_kernel_prepare_of(LS_OP_CONSTANT));
   assert_null(ls_kernel_prepare_of(LS_OP_WHILE));
   assert_null(ls_kernel_prepare_of(LS_OP_IDENTITY));
-  assert_null(ls_kernel_prepare_of(LS_OP_COUNT));
+  assert_null(ls_kernel_prepare_of(LS_OP_TABLE_COUNT));
   assert_non_null(ls_kernel_prepare_of(LS_OP_IOTA));
   assert_ptr_equal(ls_kernel_prepare_of(LS_OP_MATMUL),
                    ls_kernel_prepare_of(LS_OP_DENSE));

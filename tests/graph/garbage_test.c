@@ -2,9 +2,9 @@
 //
 // What makes no sense is refused by a status: ops without their attributes,
 // handles to nothing, kernels without functions.
+#include "graph/op_table.h"
 #include "lockstep/eager.h"
 #include "lockstep/host.h"
-#include "lockstep/op_types.h"
 #include "lockstep/session.h"
 #include "support/expect.h"
 
@@ -67,6 +67,11 @@ static void add_garbage(void) {
   expect_refused(ls_op_add(NULL), "the spec of the op is NULL");
   expect_refused(ls_op_add(&(ls_op_spec){.type = 60000}),
                  "no type of op 60000");
+  const ls_tensor pair[] = {x, x};  // What only passes make.
+  expect_refused(ls_op_add(&(ls_op_spec){.type = LS_OP_GELU_AGAIN,
+                                         .inputs = pair,
+                                         .num_inputs = 2}),
+                 "no type of op");
   expect_refused(ls_op_add(&(ls_op_spec){.type = LS_OP_NEG, .num_inputs = 1}),
                  "1 operands at NULL");
   expect_refused(

@@ -48,7 +48,9 @@ static ls_graph *body(const ls_graph *graph) {
 static void id_descends(ls_graph *g) { node(g, 1)->id = 1; }
 static void id_is_not_given_out(ls_graph *g) { node(g, 3)->id = 9; }
 static void type_is_none(ls_graph *g) { node(g, 2)->type = 0; }
-static void type_is_too_large(ls_graph *g) { node(g, 2)->type = LS_OP_COUNT; }
+static void type_is_too_large(ls_graph *g) {
+  node(g, 2)->type = LS_OP_TABLE_COUNT;
+}
 static void input_is_later(ls_graph *g) {
   node(g, 2)->inputs[1] = ls_ref(4, 0);
 }
