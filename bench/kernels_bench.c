@@ -398,7 +398,8 @@ static ls_status open_caller(caller *self) {
   LS_RETURN_IF_ERROR(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(8)}, &self->strategy));
   LS_RETURN_IF_ERROR(ls_graph_create("calls", &self->graph));
-  LS_GRAPH_SCOPE(self->graph) {
+  {
+    LS_GRAPH_SCOPE(self->graph);
     self->feed.tensor = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(16), "x");
     self->fetches = ls_leaf(ls_add_scalar(self->feed.tensor, 1));
   }

@@ -50,7 +50,8 @@ static ls_status make_function(contestant *self, int64_t length) {
   self->function = NULL;
   self->sum = NULL;
   ls_status status = ls_ok();
-  LS_STRATEGY_SCOPE(self->strategy) {
+  {
+    LS_STRATEGY_SCOPE(self->strategy);
     const ls_variable_options options = {.name = "sum",
                                          .dtype = LS_DTYPE_F32,
                                          .shape = LS_SHAPE(length),

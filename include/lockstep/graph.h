@@ -234,13 +234,17 @@ LS_API void ls_init_scope_begin(ls_scope *scope);
 // The current name scope: "a/b/", or "".
 LS_API const char *ls_name_scope_current(void);
 
-// Block forms: LS_NAME_SCOPE("dense") { ... }. The scope is left on every way
-// out: fall-through, break, continue, return, goto.
+// The same as declarations, for the rest of the block that they stand in:
+//   {
+//     LS_NAME_SCOPE("dense");
+//     ...
+//   }
+// The scope is left on every way out of the block: at its end, by return and
+// goto, and by break and continue, which act on the loop around it as ever.
 #define LS_SCOPE_BLOCK_(id, begin)                                             \
-  for (ls_scope LS_CONCAT(ls_scope_, id)                                       \
-           __attribute__((cleanup(ls_scope_end))) = LS_ZEROED,                 \
-           *LS_CONCAT(ls_once_, id) = ((begin), &LS_CONCAT(ls_scope_, id));    \
-       LS_CONCAT(ls_once_, id) != NULL; LS_CONCAT(ls_once_, id) = NULL)
+  ls_scope LS_CONCAT(ls_scope_, id) __attribute__((cleanup(ls_scope_end))) =   \
+      LS_ZEROED;                                                               \
+  begin
 #define LS_SCOPE_(id, call, ...)                                               \
   LS_SCOPE_BLOCK_(id, call(&LS_CONCAT(ls_scope_, id), __VA_ARGS__))
 #define LS_GRAPH_SCOPE(graph) LS_SCOPE_(__LINE__, ls_graph_begin, graph)

@@ -160,7 +160,8 @@ static ls_status add_initializer(ls_variable *variable, ls_tensor value) {
     return ls_out_of_memory();
   char name[LS_MAX_FULL_NAME + 16];
   snprintf(name, sizeof(name), "%s/", variable->name);
-  LS_NAME_SCOPE(name) {
+  {
+    LS_NAME_SCOPE(name);
     const ls_attr attr = LS_ATTR_O("variable", &variable->object);
     variable->initializer = ls_op_add(&(ls_op_spec){.type = LS_OP_ASSIGN,
                                                     .name = "initializer",
@@ -315,14 +316,16 @@ static ls_status create_plain(const ls_variable_options *options,
   if (beside != NULL) {
     ls_variable_options alone = *options;
     alone.colocate_with = NULL;
-    LS_DEVICE_SCOPE(ls_variable_device(beside)) {
+    {
+      LS_DEVICE_SCOPE(ls_variable_device(beside));
       return create_plain(&alone, out_variable);
     }
   }
   const ls_name_scope *names = ls_context_current()->names;
   char name[LS_MAX_FULL_NAME];
   ls_status status = ls_ok();
-  LS_INIT_SCOPE {
+  {
+    LS_INIT_SCOPE;
     ls_graph *graph = ls_graph_current();
     if (graph == NULL) return ls_out_of_memory();
     const size_t num_nodes = graph->num_nodes;
@@ -351,7 +354,10 @@ static ls_status create_plain(const ls_variable_options *options,
         snprintf(name + at, sizeof(name) - at, "%s", scope->name);
         char inner[LS_MAX_FULL_NAME + 16];
         snprintf(inner, sizeof(inner), "%s/", name);
-        LS_NAME_SCOPE(inner) { status = create(options, name, out_variable); }
+        {
+          LS_NAME_SCOPE(inner);
+          status = create(options, name, out_variable);
+        }
       }
     }
     status = ls_trial_end(&trial, status);

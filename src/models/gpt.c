@@ -101,7 +101,8 @@ static ls_status fill(void *self, const ls_model_options *options) {
                                             .seed = options->seed},
                        &net->positions));
   for (int i = 0; i < BLOCKS; ++i) {
-    LS_NAME_SCOPE(block_names[i]) {
+    {
+      LS_NAME_SCOPE(block_names[i]);
       LS_RETURN_IF_ERROR(fill_block(options, &net->blocks[i]));
     }
   }
@@ -127,7 +128,10 @@ static ls_tensor apply(const gpt *net, ls_nest args) {
   ls_tensor x = ls_add(ls_embedding_layer_apply(net->embedding, tokens),
                        ls_variable_read(net->positions));
   for (int i = 0; i < BLOCKS; ++i) {
-    LS_NAME_SCOPE(block_names[i]) { x = block_apply(&net->blocks[i], x); }
+    {
+      LS_NAME_SCOPE(block_names[i]);
+      x = block_apply(&net->blocks[i], x);
+    }
   }
   x = ls_norm_layer_apply(net->norm, x);
   return ls_embedding_layer_logits(net->embedding, x);

@@ -270,7 +270,8 @@ static ls_status apply(ls_optimizer *optimizer, ls_variable *const *variables,
                          ? ls_out_of_memory()
                          : ls_ok();
   if (ls_status_is_ok(status)) {
-    LS_NAME_SCOPE(optimizer->name) {
+    {
+      LS_NAME_SCOPE(optimizer->name);
       status = take_pairs(&s, variables, gradients, count);
       if (ls_status_is_ok(status))
         status = ls_optimizer_meets(s.variables, s.count)

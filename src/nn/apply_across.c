@@ -95,7 +95,8 @@ static ls_status finish_device(across *a, ls_nest reduced, size_t device) {
   const char *name = ls_strategy_device(a->strategy, (int32_t)device);
   ls_tensor *sums = a->sums + device * a->count, total;
   ls_status status = ls_ok();
-  LS_DEVICE_SCOPE(name) {
+  {
+    LS_DEVICE_SCOPE(name);
     for (size_t i = 0; i < a->count && ls_status_is_ok(status); ++i) {
       status = on_device(ls_nest_item(reduced, i), name, &sums[i]);
       if (ls_status_is_ok(status) && a->total.kind != LS_KIND_NONE) {
@@ -112,7 +113,8 @@ static ls_status finish_device(across *a, ls_nest reduced, size_t device) {
 static void clip_device(across *a, size_t device) {
   const ls_clip *clip = &a->optimizer->clip;
   ls_tensor *sums = a->sums + device * a->count;
-  LS_DEVICE_SCOPE(ls_strategy_device(a->strategy, (int32_t)device)) {
+  {
+    LS_DEVICE_SCOPE(ls_strategy_device(a->strategy, (int32_t)device));
     for (size_t i = 0; i < a->count; ++i) {
       if (ls_optimizer_holds(a->optimizer))
         sums[i] =
@@ -185,7 +187,8 @@ static ls_nest update_component(ls_nest args, void *user) {
   char scope[LS_MAX_FULL_NAME + 8];
   snprintf(scope, sizeof(scope), "update_%s", component->name);
   ls_nest made = ls_none();
-  LS_NAME_SCOPE(scope) {
+  {
+    LS_NAME_SCOPE(scope);
     ls_update_make(&update);
     if (ls_optimizer_holds(a->optimizer))
       ops[num_slots] = ls_hold_nothing(a->optimizer, slots);
@@ -280,7 +283,10 @@ static ls_status move_all(across *a, ls_op *out_op) {
   ls_status status = ls_ok();
   a->ops[0] = moved;
   a->num_ops = 1;
-  LS_CONTROL_SCOPE(&moved, 1) { status = count_all(a); }
+  {
+    LS_CONTROL_SCOPE(&moved, 1);
+    status = count_all(a);
+  }
   LS_RETURN_IF_ERROR(status);
   *out_op = ls_group(a->ops, a->num_ops, a->optimizer->name);
   return ls_ok();
@@ -328,7 +334,8 @@ static ls_status apply(across *a, ls_variable *const *variables,
       a->squares != NULL && a->ops != NULL) {
     ls_status_free(status);
     status = take_pairs(a, variables, gradients, count);
-    LS_NAME_SCOPE(a->optimizer->name) {
+    {
+      LS_NAME_SCOPE(a->optimizer->name);
       if (ls_status_is_ok(status)) status = make_step(a, out_op);
     }
   }

@@ -30,7 +30,8 @@ static ls_status create_dense(const ls_attention_layer_options *options,
 static ls_status create_variables(const ls_attention_layer_options *options,
                                   ls_attention_layer *layer) {
   const int64_t width = options->width;
-  LS_NAME_SCOPE(layer->base.name) {
+  {
+    LS_NAME_SCOPE(layer->base.name);
     LS_RETURN_IF_ERROR(create_dense(options, layer, "qkv", 3 * width,
                                     &layer->qkv, &layer->qkv_bias));
     return create_dense(options, layer, "out", width, &layer->out,
@@ -71,7 +72,8 @@ static ls_tensor finish(const ls_attention_layer *layer, ls_tensor heads) {
 ls_tensor ls_attention_layer_apply(const ls_attention_layer *layer,
                                    ls_tensor x) {
   ls_tensor y = ls_failed_tensor();
-  LS_NAME_SCOPE(layer->base.name) {
+  {
+    LS_NAME_SCOPE(layer->base.name);
     const ls_tensor qkv =
         ls_dense(x, ls_variable_read(layer->qkv),
                  ls_layer_read(layer->qkv_bias), LS_ACTIVATION_NONE);
@@ -96,7 +98,8 @@ static ls_tensor project(const ls_attention_layer *layer, ls_tensor x,
 ls_tensor ls_attention_layer_apply_to(const ls_attention_layer *layer,
                                       ls_tensor x, ls_tensor memory) {
   ls_tensor y = ls_failed_tensor();
-  LS_NAME_SCOPE(layer->base.name) {
+  {
+    LS_NAME_SCOPE(layer->base.name);
     y = finish(layer, ls_attention(project(layer, x, 0, 1),
                                    project(layer, memory, 1, 1),
                                    project(layer, memory, 2, 1), &layer->how));

@@ -38,8 +38,9 @@ static ls_status create_average(const ls_average *average, size_t i) {
   const ls_variable *variable = average->variables[i];
   char scope[LS_MAX_FULL_NAME + 2];
   snprintf(scope, sizeof(scope), "%s/", ls_variable_name(variable));
-  LS_NAME_SCOPE(scope)
-  LS_BESIDE_SCOPE(variable) {
+  {
+    LS_NAME_SCOPE(scope);
+    LS_BESIDE_SCOPE(variable);
     return ls_variable_create(
         &(ls_variable_options){.name = average->name,
                                .dtype = ls_variable_dtype(variable),
@@ -67,8 +68,9 @@ static ls_status fill(ls_average *average, const ls_average_options *options) {
   // Where the variables are: a replica that runs op by op counts its own.
   char scope[LS_MAX_FULL_NAME + 2];
   snprintf(scope, sizeof(scope), "%s/", average->name);
-  LS_NAME_SCOPE(scope)
-  LS_BESIDE_SCOPE(average->variables[0]) {
+  {
+    LS_NAME_SCOPE(scope);
+    LS_BESIDE_SCOPE(average->variables[0]);
     return ls_variable_create(&(ls_variable_options){.name = "step",
                                                      .dtype = LS_DTYPE_I64,
                                                      .trainable = LS_FLAG_OFF},
@@ -147,7 +149,8 @@ static ls_op add_ops(ls_average *average,
   if (ops == NULL)
     return ls_tensor_op(ls_make_failed("average", ls_out_of_memory()));
   ls_op result = {0};
-  LS_NAME_SCOPE(average->name) {
+  {
+    LS_NAME_SCOPE(average->name);
     add(average, ops);
     result = ls_join_ops(ops, count, average->name);
   }

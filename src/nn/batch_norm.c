@@ -29,7 +29,8 @@ static ls_status create_variables(const ls_batch_norm_options *options,
       {"moving_mean", &layer->moving_mean, 0, false, true},
       {"moving_variance", &layer->moving_variance, 1, false, true},
   };
-  LS_NAME_SCOPE(layer->base.name) {
+  {
+    LS_NAME_SCOPE(layer->base.name);
     for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
       if (rows[i].left_out) continue;
       LS_RETURN_IF_ERROR(ls_layer_weight(
@@ -126,7 +127,8 @@ static ls_tensor normalize_alone(const ls_batch_norm_layer *layer, ls_tensor x,
 ls_tensor ls_batch_norm_layer_apply(const ls_batch_norm_layer *layer,
                                     ls_tensor x, bool training) {
   ls_tensor y = ls_failed_tensor();
-  LS_NAME_SCOPE(layer->base.name) {
+  {
+    LS_NAME_SCOPE(layer->base.name);
     const ls_tensor scale =
         ls_layer_read_or(layer->scale, layer->dtype, layer->channels, 1);
     const ls_tensor offset =

@@ -132,7 +132,8 @@ static ls_tensor apply_transposed(const ls_conv_layer *layer, ls_tensor x) {
 
 ls_tensor ls_conv_layer_apply(const ls_conv_layer *layer, ls_tensor x) {
   ls_tensor y = ls_failed_tensor();
-  LS_NAME_SCOPE(layer->base.name) {
+  {
+    LS_NAME_SCOPE(layer->base.name);
     if (layer->transposed) {
       y = apply_transposed(layer, x);
     } else if (layer->bias != NULL) {

@@ -48,7 +48,8 @@ void ls_dense_layer_destroy(ls_dense_layer *layer) {
 
 ls_tensor ls_dense_layer_apply(const ls_dense_layer *layer, ls_tensor x) {
   ls_tensor result = ls_failed_tensor();
-  LS_NAME_SCOPE(layer->base.name) {
+  {
+    LS_NAME_SCOPE(layer->base.name);
     const ls_tensor bias = ls_layer_read(layer->bias);
     result =
         ls_dense(x, ls_variable_read(layer->kernel), bias, layer->activation);

@@ -20,7 +20,8 @@ ls_tensor ls_dropout(ls_tensor x, double rate, bool training,
                                        rate));
   if (!training || rate == 0 || ls_tensor_is_failed(x)) return x;
   ls_tensor result = ls_failed_tensor();
-  LS_NAME_SCOPE("dropout") {
+  {
+    LS_NAME_SCOPE("dropout");
     const ls_tensor dropped =
         ls_less(draw_like(x, random), ls_scalar(LS_DTYPE_F32, rate));
     const ls_tensor zero = ls_scalar(ls_tensor_dtype(x), 0);

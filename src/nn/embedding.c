@@ -10,7 +10,8 @@ struct ls_embedding_layer {
 
 static ls_status create_table(const ls_embedding_options *options,
                               ls_embedding_layer *layer) {
-  LS_NAME_SCOPE(layer->base.name) {
+  {
+    LS_NAME_SCOPE(layer->base.name);
     return ls_layer_weight(
         &layer->base,
         &(ls_weight_options){.name = "table",
@@ -47,7 +48,8 @@ void ls_embedding_layer_destroy(ls_embedding_layer *layer) {
 ls_tensor ls_embedding_layer_apply(const ls_embedding_layer *layer,
                                    ls_tensor indices) {
   ls_tensor y = ls_failed_tensor();
-  LS_NAME_SCOPE(layer->base.name) {
+  {
+    LS_NAME_SCOPE(layer->base.name);
     y = ls_gather(ls_variable_read(layer->table), indices, 0);
   }
   return y;
@@ -56,7 +58,8 @@ ls_tensor ls_embedding_layer_apply(const ls_embedding_layer *layer,
 ls_tensor ls_embedding_layer_logits(const ls_embedding_layer *layer,
                                     ls_tensor x) {
   ls_tensor y = ls_failed_tensor();
-  LS_NAME_SCOPE(layer->base.name) {
+  {
+    LS_NAME_SCOPE(layer->base.name);
     y = ls_matmul_transposed(x, false, ls_variable_read(layer->table), true);
   }
   return y;

@@ -46,7 +46,8 @@ ls_status ls_layer_product_weights(ls_layer *layer,
   bias.name = "bias";
   bias.shape = LS_SHAPE(weights->outputs);
   bias.initializer = ls_init_or(weights->bias_initializer, ls_init_zeros());
-  LS_NAME_SCOPE(weights->scope) {
+  {
+    LS_NAME_SCOPE(weights->scope);
     LS_RETURN_IF_ERROR(ls_layer_weight(layer, &kernel, out_kernel));
     if (!weights->no_bias) return ls_layer_weight(layer, &bias, out_bias);
   }

@@ -46,7 +46,8 @@ struct ls_running_mean {
 };
 
 static ls_status create_variables(ls_running_mean *mean) {
-  LS_NAME_SCOPE(mean->name) {
+  {
+    LS_NAME_SCOPE(mean->name);
     ls_variable_options options = {
         .name = "total", .dtype = LS_DTYPE_F64, .trainable = LS_FLAG_OFF};
     LS_RETURN_IF_ERROR(ls_variable_create(&options, &mean->total));
@@ -98,7 +99,8 @@ static ls_tensor everywhere(ls_tensor x) {
 ls_op ls_running_mean_update(ls_running_mean *mean, ls_tensor values) {
   ls_op ops[2] = {{0}};
   ls_op result = {0};
-  LS_NAME_SCOPE(mean->name) {
+  {
+    LS_NAME_SCOPE(mean->name);
     const ls_dtype dtype = ls_tensor_dtype(values);
     if (dtype != LS_DTYPE_F64) values = ls_convert(values, LS_DTYPE_F32);
     const ls_tensor ones =
@@ -116,7 +118,8 @@ ls_op ls_running_mean_update(ls_running_mean *mean, ls_tensor values) {
 
 ls_tensor ls_running_mean_value(const ls_running_mean *mean) {
   ls_tensor result = ls_failed_tensor();
-  LS_NAME_SCOPE(mean->name) {
+  {
+    LS_NAME_SCOPE(mean->name);
     result =
         ls_div(ls_variable_read(mean->total), ls_variable_read(mean->count));
   }
@@ -127,7 +130,8 @@ ls_op ls_running_mean_reset(ls_running_mean *mean) {
   const ls_tensor zero = ls_scalar(LS_DTYPE_F64, 0);
   ls_op ops[2] = {{0}};
   ls_op result = {0};
-  LS_NAME_SCOPE(mean->name) {
+  {
+    LS_NAME_SCOPE(mean->name);
     ops[0] = ls_tensor_op(ls_variable_assign(mean->total, zero));
     ops[1] = ls_tensor_op(ls_variable_assign(mean->count, zero));
     result = ls_join_ops(ops, 2, "reset");

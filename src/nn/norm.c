@@ -36,7 +36,8 @@ static ls_status create_variables(const ls_norm_options *options,
                               .shape = LS_SHAPE(options->channels),
                               .dtype = layer->dtype,
                               .initializer = ls_init_ones()};
-  LS_NAME_SCOPE(layer->base.name) {
+  {
+    LS_NAME_SCOPE(layer->base.name);
     if (!options->no_scale)
       LS_RETURN_IF_ERROR(ls_layer_weight(&layer->base, &weight, &layer->scale));
     if (options->no_offset || options->kind == LS_NORM_RMS) return ls_ok();
@@ -71,7 +72,8 @@ void ls_norm_layer_destroy(ls_norm_layer *layer) {
 
 ls_tensor ls_norm_layer_apply(const ls_norm_layer *layer, ls_tensor x) {
   ls_tensor y = ls_failed_tensor();
-  LS_NAME_SCOPE(layer->base.name) {
+  {
+    LS_NAME_SCOPE(layer->base.name);
     const ls_tensor scale =
         ls_layer_read_or(layer->scale, layer->dtype, layer->channels, 1);
     if (layer->kind == LS_NORM_RMS) {

@@ -152,8 +152,9 @@ static ls_status create_slots(const ls_optimizer *optimizer,
                               ls_variable *variable, ls_variable **slots) {
   char scope[LS_MAX_FULL_NAME + 2];
   snprintf(scope, sizeof(scope), "%s/", ls_variable_name(variable));
-  LS_NAME_SCOPE(scope)
-  LS_BESIDE_SCOPE(variable) {
+  {
+    LS_NAME_SCOPE(scope);
+    LS_BESIDE_SCOPE(variable);
     for (size_t i = 0; i < optimizer->num_slots; ++i) {
       const ls_weight_options options = slot_options(optimizer, variable, i);
       LS_RETURN_IF_ERROR(ls_weight_create(&options, &slots[i]));
@@ -219,8 +220,9 @@ static ls_status create_count(const ls_optimizer *optimizer, const char *name,
   *variable = NULL;
   char scope[LS_MAX_FULL_NAME + 2];
   snprintf(scope, sizeof(scope), "%s/", optimizer->name);
-  LS_NAME_SCOPE(scope)
-  LS_BESIDE_SCOPE(NULL) {
+  {
+    LS_NAME_SCOPE(scope);
+    LS_BESIDE_SCOPE(NULL);
     return ls_variable_create(&(ls_variable_options){.name = name,
                                                      .dtype = LS_DTYPE_I64,
                                                      .trainable = LS_FLAG_OFF},

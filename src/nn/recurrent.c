@@ -40,7 +40,8 @@ static ls_status create_variables(const ls_recurrent_options *options,
                               .dtype = options->dtype,
                               .initializer = options->kernel_initializer,
                               .seed = options->seed};
-  LS_NAME_SCOPE(layer->base.name) {
+  {
+    LS_NAME_SCOPE(layer->base.name);
     LS_RETURN_IF_ERROR(ls_layer_weight(&layer->base, &weight, &layer->kernel));
     weight.name = "recurrent_kernel";
     weight.shape = LS_SHAPE(layer->units, wide);
@@ -163,7 +164,8 @@ static ls_recurrent_state step(const shared *s, ls_tensor a,
 ls_recurrent_state ls_recurrent_layer_step(const ls_recurrent_layer *layer,
                                            ls_tensor x,
                                            ls_recurrent_state state) {
-  LS_NAME_SCOPE(layer->base.name) {
+  {
+    LS_NAME_SCOPE(layer->base.name);
     const shared s = read_shared(layer);
     state = step(&s, project(layer, x), state);
   }
@@ -288,7 +290,8 @@ ls_tensor ls_recurrent_layer_apply(const ls_recurrent_layer *layer, ls_tensor x,
                             LS_SHAPE_TEXT(ls_tensor_dtype(x), shape)));
   const int64_t steps = shape.dim[1];
   ls_tensor y = ls_failed_tensor();
-  LS_NAME_SCOPE(layer->base.name) {
+  {
+    LS_NAME_SCOPE(layer->base.name);
     state = initial != NULL ? *initial : zero_state(layer, x);
     y = steps <= layer->unrolled || ls_graph_is_eager(ls_graph_current())
             ? unrolled_steps(layer, x, (size_t)steps, &state)

@@ -74,7 +74,8 @@ static ls_status read_parts(ls_variable *container, ls_array **out_array) {
     return ls_unimplemented("the value of variable '%s' on the host, in graph "
                             "'%s'",
                             container->name, graph->name);
-  LS_STOP_RECORDING_SCOPE {
+  {
+    LS_STOP_RECORDING_SCOPE;
     LS_RETURN_IF_ERROR(ls_frame_begin());
     const ls_status status =
         ls_tensor_value(ls_variable_read(container), out_array);

@@ -351,7 +351,8 @@ static ls_status call_inline(ls_function *function, ls_nest args,
                              ls_nest *results) {
   ls_nest made = ls_none();
   LS_RETURN_IF_ERROR(begin_callback(function));
-  LS_NAME_SCOPE(function->name) {
+  {
+    LS_NAME_SCOPE(function->name);
     const ls_nest tensors = ls_nest_map(args, to_constant, NULL);
     made = ls_nest_is_failed(tensors)
                ? ls_nest_retain(tensors)

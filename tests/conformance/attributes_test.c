@@ -189,7 +189,8 @@ static void check_row(void **state) {
   trial t;
   trial_init(&t, row, (ls_dtype)__builtin_ctz(row->dtypes), 0, &random);
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     for (size_t i = 0; i < t.count; ++i)
       xs[i] = ls_constant(t.operand[i]);
     ls_nest_release(trial_make(&t, xs));

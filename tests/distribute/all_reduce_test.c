@@ -55,7 +55,8 @@ static void options_are_checked(void **state) {
                        : ls_hierarchical_copy_create((ls_opt){0}, &ops));
     assert_string_equal(ls_cross_device_name(ops), name);
     ls_graph *graph = new_graph();
-    LS_GRAPH_SCOPE(graph) {
+    {
+      LS_GRAPH_SCOPE(graph);
       const ls_nest value =
           placed_values("GPU", LS_DTYPE_F32, 2, 0, (double[]){1, 2});
       ls_nest_release(reduced(ops, LS_REDUCE_SUM, value, at_value));
@@ -79,7 +80,8 @@ static void results_stay_where_values_are(void **state) {
   LS_SPEC("M84 M85 M88 M70");
   ls_graph *graph = new_graph();
   ls_cross_device *ops = by("nccl", 0);
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     const ls_nest value =
         placed_values("GPU", LS_DTYPE_F32, 3, 0, (double[]){1, 2, 4});
     // In another order they are the same devices.
@@ -116,7 +118,8 @@ static void values_on_cpus_go_to_one_device(void **state) {
   LS_SPEC("M89");
   ls_graph *graph = new_graph();
   ls_cross_device *ops = by("hierarchical_copy", 0);
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     const ls_nest value =
         placed_values("CPU", LS_DTYPE_F32, 3, 0, (double[]){1, 2, 4});
     const ls_nest made = reduced(ops, LS_REDUCE_MEAN, value, at_value);
@@ -149,15 +152,18 @@ static void values_of_a_batch_go_together(void **state) {
   ls_cross_device *ops = by("nccl", 1);
   for (int differs = 0; differs < 2; ++differs) {
     ls_graph *graph = new_graph();
-    LS_GRAPH_SCOPE(graph) {
+    {
+      LS_GRAPH_SCOPE(graph);
       ls_nest values[2], made = ls_none();
       values[0] = placed_values("GPU", LS_DTYPE_F32, 2, 0, (double[]){1, 2});
       // The other stores its components the other way round.
       ls_tensor items[2];
       static const char *const turned[] = {LOCAL_DEVICE "GPU:1",
                                            LOCAL_DEVICE "GPU:0"};
-      for (size_t i = 0; i < 2; ++i)
-        LS_DEVICE_SCOPE(turned[i]) { items[i] = scalar_of(i == 0 ? 40 : 10); }
+      for (size_t i = 0; i < 2; ++i) {
+        LS_DEVICE_SCOPE(turned[i]);
+        items[i] = scalar_of(i == 0 ? 40 : 10);
+      }
       values[1] = placed_on(turned, items, 2);
       const ls_destinations where[] = {{.device = NULL},
                                        {.device = differs ? "/gpu:0" : NULL}};
@@ -186,7 +192,8 @@ static void values_of_a_batch_go_together(void **state) {
   }
   // Ten lines, no more.
   ls_graph *graph = new_graph();
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     const ls_nest value =
         placed_values("GPU", LS_DTYPE_F32, 2, 0, (double[]){1, 2});
     for (int i = 0; i < 12; ++i)
@@ -206,7 +213,8 @@ static void integers_of_32_bits_go_to_one_device(void **state) {
                                     LS_DTYPE_I64};
   ls_cross_device *ops = by("nccl", 1);
   ls_graph *graph = new_graph();
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     ls_nest values[4], made = ls_none();
     const ls_destinations where[4] = {{.device = NULL}};
     for (size_t i = 0; i < 4; ++i)
@@ -256,7 +264,8 @@ static void packs_go_before_small_tensors(void **state) {
     ls_cross_device *ops = NULL;
     expect_ok(ls_all_reduce_ops_create(&cases[c].options, &ops));
     ls_graph *graph = new_graph();
-    LS_GRAPH_SCOPE(graph) {
+    {
+      LS_GRAPH_SCOPE(graph);
       ls_nest values[3], made = ls_none();
       const ls_destinations where[3] = {{.device = NULL}};
       for (size_t i = 0; i < 3; ++i)
@@ -369,7 +378,8 @@ static void every_set_gives_the_same_bits(void **state) {
     for (int set = 0; set < SETS; ++set) {
       ls_cross_device *ops = make_set(set);
       ls_graph *graph = new_graph();
-      LS_GRAPH_SCOPE(graph) {
+      {
+        LS_GRAPH_SCOPE(graph);
         for (int op = LS_REDUCE_SUM; op <= LS_REDUCE_MEAN; ++op) {
           ls_nest values[VALUES], made = ls_none();
           const ls_destinations where[VALUES] = {{.device = NULL}};
@@ -398,7 +408,8 @@ static void means_of_halves_round_once(void **state) {
   for (int set = 0; set < SETS; ++set) {
     ls_cross_device *ops = make_set(set);
     ls_graph *graph = new_graph();
-    LS_GRAPH_SCOPE(graph) {
+    {
+      LS_GRAPH_SCOPE(graph);
       const ls_nest value = placed_values("GPU", LS_DTYPE_BF16, 3, 0, numbers);
       const ls_nest mean = reduced(ops, LS_REDUCE_MEAN, value, at_value);
       const ls_nest sum = reduced(ops, LS_REDUCE_SUM, value, at_value);
@@ -421,7 +432,8 @@ static void shapes_that_differ_are_refused(void **state) {
   for (int set = 0; set < SETS; ++set) {
     ls_cross_device *ops = make_set(set);
     ls_graph *graph = new_graph();
-    LS_GRAPH_SCOPE(graph) {
+    {
+      LS_GRAPH_SCOPE(graph);
       static const char *const devices[] = {LOCAL_DEVICE "GPU:0",
                                             LOCAL_DEVICE "GPU:1"};
       const ls_tensor x = scalar_of(1);

@@ -299,7 +299,8 @@ static void a_failing_replica_stops_all(void **state) {
   ls_strategy *strategy = mirrored_of(3);
   diary d = {.fails_on = 1};
   ls_nest made = ls_nest_f64(8);
-  LS_NAME_SCOPE("main") {
+  {
+    LS_NAME_SCOPE("main");
     const ls_status status = ls_strategy_run(
         strategy, ls_plain(fail_after_merge, &d), ls_none(), &made);
     assert_memory_equal(ls_status_message(status), "not today", 9);
@@ -412,8 +413,10 @@ static void replicas_share_what_they_make(void **state) {
   ls_variable *before = NULL;
   for (int again = 0; again < 2; ++again) {
     made_variables m = {.extra = NULL};
-    LS_STRATEGY_SCOPE(strategy) {
-      LS_CREATOR_SCOPE(count_creation, &m.creations) {
+    {
+      LS_STRATEGY_SCOPE(strategy);
+      {
+        LS_CREATOR_SCOPE(count_creation, &m.creations);
         ls_nest_release(run_on(strategy, make_variables, ls_none(), &m));
       }
     }
@@ -500,8 +503,10 @@ static ls_nest build_named(ls_nest args, void *user) {
   (void)args;
   const ls_tensor x = ls_identity_named(ls_scalar(LS_DTYPE_F32, r), "x");
   b->controls[r] = ls_tensor_op(x);
-  LS_NAME_SCOPE("foo") {
-    LS_CONTROL_SCOPE(&b->controls[r], 1) {
+  {
+    LS_NAME_SCOPE("foo");
+    {
+      LS_CONTROL_SCOPE(&b->controls[r], 1);
       const ls_nest given = LS_TUPLE(ls_leaf(x));
       merged =
           ls_replica_merge_call(ls_replica_context(), merge_named, given, b);
@@ -518,8 +523,10 @@ static void ops_are_named_and_placed_by_replica(void **state) {
   ls_graph *graph = NULL;
   ls_nest made = ls_none();
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) {
-    LS_NAME_SCOPE("main") {
+  {
+    LS_GRAPH_SCOPE(graph);
+    {
+      LS_NAME_SCOPE("main");
       expect_ok(ls_strategy_run(b.strategy, ls_plain(build_named, &b),
                                 ls_none(), &made));
     }

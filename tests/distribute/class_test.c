@@ -80,7 +80,8 @@ static void a_new_kind_of_strategy_is_a_table(void **state) {
   assert_string_equal(ls_strategy_label(strategy),
                       "counting strategy 'mine' (1 replica on CPU:0)");
   ls_variable *w = NULL;
-  LS_STRATEGY_SCOPE(strategy) {
+  {
+    LS_STRATEGY_SCOPE(strategy);
     expect_ok(ls_variable_create(
         &(ls_variable_options){.initial_value = ls_scalar(LS_DTYPE_F32, 2)},
         &w));
@@ -109,7 +110,8 @@ static void a_new_kind_of_strategy_does_not_mix_with_others(void **state) {
   ls_strategy *strategy = NULL, *other = NULL;
   make_counting(&kind, &strategy);
   expect_ok(ls_one_device_strategy_create("/device:CPU:0", &other));
-  LS_STRATEGY_SCOPE(other) {
+  {
+    LS_STRATEGY_SCOPE(other);
     ls_nest results = ls_none();
     expect_status(
         ls_strategy_run(strategy, ls_plain(thrice, NULL), ls_none(), &results),

@@ -37,7 +37,8 @@ static void a_thread_starts_in_the_default_context(void **state) {
   assert_int_equal(ls_replica_num_replicas(replica), 1);
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     expect_default();
     assert_int_equal(ls_replica_number(), 0);
     assert_int_equal(ls_graph_num_ops(graph), 0);
@@ -84,7 +85,8 @@ static void contexts_follow_scope_run_and_merge(void **state) {
   ls_strategy *strategy = mirrored_of(3);
   seen s = {.strategy = strategy};
   expect_default();
-  LS_STRATEGY_SCOPE(strategy) {
+  {
+    LS_STRATEGY_SCOPE(strategy);
     expect_cross(strategy);
     ls_nest_release(run_on(strategy, look_around, ls_none(), &s));
     expect_cross(strategy);
@@ -123,7 +125,10 @@ static void a_merge_function_may_run_replicas(void **state) {
 
 static void *look_in_thread(void *strategy) {
   expect_default();
-  LS_STRATEGY_SCOPE(strategy) { expect_cross(strategy); }
+  {
+    LS_STRATEGY_SCOPE(strategy);
+    expect_cross(strategy);
+  }
   return NULL;
 }
 
@@ -143,8 +148,12 @@ static void the_state_belongs_to_graph_and_thread(void **state) {
   expect_ok(ls_function_create(
       &(ls_function_options){.call = look_in_trace, .user = strategy},
       &function));
-  LS_STRATEGY_SCOPE(strategy) {
-    LS_GRAPH_SCOPE(graph) { expect_default(); }
+  {
+    LS_STRATEGY_SCOPE(strategy);
+    {
+      LS_GRAPH_SCOPE(graph);
+      expect_default();
+    }
     expect_cross(strategy);
     pthread_t thread;
     pthread_create(&thread, NULL, look_in_thread, strategy);
@@ -154,9 +163,14 @@ static void the_state_belongs_to_graph_and_thread(void **state) {
     ls_nest_release(results);
   }
   // And the other way round.
-  LS_GRAPH_SCOPE(graph) {
-    LS_STRATEGY_SCOPE(strategy) {
-      LS_NAME_SCOPE("a") { expect_cross(strategy); }
+  {
+    LS_GRAPH_SCOPE(graph);
+    {
+      LS_STRATEGY_SCOPE(strategy);
+      {
+        LS_NAME_SCOPE("a");
+        expect_cross(strategy);
+      }
     }
     expect_default();
   }
@@ -207,7 +221,8 @@ typedef struct two {
 } two;
 
 static void expect_mixing(ls_strategy *entered) {
-  LS_STRATEGY_SCOPE(entered) {
+  {
+    LS_STRATEGY_SCOPE(entered);
     expect_status(ls_scope_status(), LS_FAILED_PRECONDITION,
                   "inside of mirrored strategy");
     // Every call in a refused scope says so.
@@ -228,12 +243,14 @@ static ls_nest enter_others(ls_nest args, void *user) {
   const two *both = user;
   (void)args;
   expect_mixing(both->b);
-  LS_STRATEGY_SCOPE(both->a) {
+  {
+    LS_STRATEGY_SCOPE(both->a);
     expect_status(ls_scope_status(), LS_FAILED_PRECONDITION, "merge_call");
   }
   ls_strategy *usual = NULL;
   expect_ok(ls_strategy_default(&usual));
-  LS_STRATEGY_SCOPE(usual) {
+  {
+    LS_STRATEGY_SCOPE(usual);
     expect_status(ls_scope_status(), LS_FAILED_PRECONDITION, "must not nest");
   }
   return ls_none();
@@ -242,7 +259,10 @@ static ls_nest enter_others(ls_nest args, void *user) {
 static ls_nest enter_again(ls_strategy *strategy, ls_nest args, void *user) {
   (void)args;
   (void)user;
-  LS_STRATEGY_SCOPE(strategy) { expect_cross(strategy); }
+  {
+    LS_STRATEGY_SCOPE(strategy);
+    expect_cross(strategy);
+  }
   expect_cross(strategy);
   return ls_none();
 }
@@ -257,7 +277,8 @@ static void scopes_of_two_strategies_do_not_mix(void **state) {
   (void)state;
   LS_SPEC("V160 V161 M30");
   two both = {mirrored_of(2), mirrored_of(2)};
-  LS_STRATEGY_SCOPE(both.a) {
+  {
+    LS_STRATEGY_SCOPE(both.a);
     expect_mixing(both.b);
     expect_cross(both.a);
   }
@@ -274,13 +295,17 @@ static void the_default_strategys_scope_changes_nothing(void **state) {
   ls_strategy *usual = NULL, *strategy = mirrored_of(2);
   ls_variable *v = NULL;
   expect_ok(ls_strategy_default(&usual));
-  LS_STRATEGY_SCOPE(strategy) {
-    LS_STRATEGY_SCOPE(usual) {
+  {
+    LS_STRATEGY_SCOPE(strategy);
+    {
+      LS_STRATEGY_SCOPE(usual);
       expect_status(ls_scope_status(), LS_FAILED_PRECONDITION, "must not nest");
     }
   }
-  LS_STRATEGY_SCOPE(usual) {
-    LS_STRATEGY_SCOPE(usual) {
+  {
+    LS_STRATEGY_SCOPE(usual);
+    {
+      LS_STRATEGY_SCOPE(usual);
       expect_ok(ls_scope_status());
       assert_false(ls_has_strategy());
       expect_ok(ls_variable_create(
@@ -288,7 +313,8 @@ static void the_default_strategys_scope_changes_nothing(void **state) {
       assert_int_equal(ls_variable_num_components(v), 0);
       ls_variable_release(v);
     }
-    LS_STRATEGY_SCOPE(strategy) {
+    {
+      LS_STRATEGY_SCOPE(strategy);
       expect_cross(strategy);
       expect_status(
           ls_variable_create(&(ls_variable_options){.dtype = LS_DTYPE_F32}, &v),
@@ -314,7 +340,8 @@ static void a_strategy_can_be_set_without_a_scope(void **state) {
   ls_variable_release(v);
   expect_ok(ls_strategy_set_current(NULL));
   expect_default();
-  LS_STRATEGY_SCOPE(a) {
+  {
+    LS_STRATEGY_SCOPE(a);
     expect_status(ls_strategy_set_current(b), LS_FAILED_PRECONDITION,
                   "cannot be put in force");
     expect_status(ls_strategy_set_current(NULL), LS_FAILED_PRECONDITION,
@@ -445,7 +472,8 @@ static void a_replica_context_ends_with_its_run(void **state) {
     ls_function_release(function);
     ls_graph *graph = NULL;
     expect_ok(ls_graph_create("g", &graph));
-    LS_GRAPH_SCOPE(graph) {
+    {
+      LS_GRAPH_SCOPE(graph);
       ls_nest_release(run_on(strategy, keep_context, ls_none(), &c));
       expect_status(ls_scope_status(), LS_OK, "");
     }
@@ -569,7 +597,10 @@ static void some_calls_need_the_cross_replica_context(void **state) {
   ls_strategy *a = mirrored_of(2), *b = mirrored_of(2);
   ls_nest_release(run_on(a, call_across, ls_none(), a));
   ls_nest_release(run_on(a, call_across, ls_none(), b));
-  LS_STRATEGY_SCOPE(b) { call_across(ls_none(), a); }
+  {
+    LS_STRATEGY_SCOPE(b);
+    call_across(ls_none(), a);
+  }
   // Outside of any scope they enter it themselves.
   ls_nest made = ls_none();
   expect_ok(ls_strategy_reduce(a, LS_REDUCE_MEAN, ls_nest_f64(1), &made));
@@ -599,7 +630,10 @@ static ls_nest look_in_update(ls_nest args, void *user) {
   (void)args;
   const long long id = ls_update_replica_id().value;
   expect_cross(u->strategy);
-  LS_STRATEGY_SCOPE(u->strategy) { expect_cross(u->strategy); }
+  {
+    LS_STRATEGY_SCOPE(u->strategy);
+    expect_cross(u->strategy);
+  }
   const char *device = ls_update_device();
   assert_string_equal(device + strlen(device) - 5, id == 0 ? "CPU:0" : "CPU:1");
   ls_nest made = ls_none();

@@ -223,7 +223,8 @@ static void only_values_of_replicas_are_reduced(void **state) {
   // All pairs are looked at before any op is made.
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     const ls_nest good =
         placed_values("GPU", LS_DTYPE_F32, 2, 0, (double[]){1, 2});
     const ls_nest pairs[] = {good, ls_nest_i64(7)};
@@ -246,7 +247,10 @@ static void a_broadcast_makes_copies(void **state) {
   ls_cross_device *ops = to_one();
   ls_nest made = ls_none();
   ls_tensor x = ls_failed_tensor();
-  LS_DEVICE_SCOPE("/cpu:0") { x = scalar_of(6); }
+  {
+    LS_DEVICE_SCOPE("/cpu:0");
+    x = scalar_of(6);
+  }
   const char *const devices[] = {"/cpu:0", "/cpu:1"};
   expect_ok(ls_cross_device_broadcast(
       ops, ls_leaf(x), (ls_destinations){.devices = devices, .num_devices = 2},
@@ -272,7 +276,8 @@ static void one_component_is_copied(void **state) {
   ls_graph *graph = NULL;
   ls_cross_device *ops = to_one();
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     for (int op = LS_REDUCE_SUM; op <= LS_REDUCE_MEAN; ++op) {
       const ls_nest value =
           placed_values("GPU", LS_DTYPE_F32, 1, 0, (double[]){0.1});
@@ -309,7 +314,8 @@ static void values_are_added_on_one_device(void **state) {
   ls_graph *graph = NULL;
   ls_cross_device *ops = NULL;
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     const ls_nest value =
         placed_values("GPU", LS_DTYPE_F32, 3, 0, (double[]){1, 2, 4});
     ls_nest made = ls_none();

@@ -20,7 +20,8 @@ static void destinations_are_names_and_values(void **state) {
   ls_variable *v = variable_in(strategy, (variable_kind){0});
   ls_variable *plain = NULL;
   ls_tensor there = ls_failed_tensor();
-  LS_DEVICE_SCOPE("/cpu:3") {
+  {
+    LS_DEVICE_SCOPE("/cpu:3");
     there = scalar_of(0);
     expect_ok(ls_variable_create(
         &(ls_variable_options){.name = "p", .dtype = LS_DTYPE_F32}, &plain));
@@ -93,7 +94,8 @@ static void names_are_resolved_where_the_thread_is(void **state) {
   ls_cross_device *ops = to_one();
   const ls_nest x = ls_leaf(scalar_of(2));
   ls_nest made = ls_none();
-  LS_DEVICE_SCOPE("/job:worker/task:2") {
+  {
+    LS_DEVICE_SCOPE("/job:worker/task:2");
     expect_ok(ls_cross_device_reduce(
         ops, LS_REDUCE_SUM, x, (ls_destinations){.device = "/cpu:1"}, &made));
   }
@@ -113,13 +115,14 @@ static void components_are_joined_in_the_order_of_their_replicas(void **state) {
                                           {"/cpu:2", "/cpu:0", "/cpu:1"}};
   for (size_t i = 0; i < sizeof(orders) / sizeof(*orders); ++i) {
     ls_tensor items[3];
-    for (size_t k = 0; k < 3; ++k)
-      LS_DEVICE_SCOPE(orders[i][k]) {
-        items[k] = ls_fill(LS_DTYPE_F32, LS_SHAPE(1), orders[i][k][5] - '0');
-      }
+    for (size_t k = 0; k < 3; ++k) {
+      LS_DEVICE_SCOPE(orders[i][k]);
+      items[k] = ls_fill(LS_DTYPE_F32, LS_SHAPE(1), orders[i][k][5] - '0');
+    }
     const ls_nest value = placed_on(orders[i], items, 3);
     ls_nest made = ls_none();
-    LS_STRATEGY_SCOPE(strategy) {
+    {
+      LS_STRATEGY_SCOPE(strategy);
       expect_ok(ls_cross_device_gather(
           ops, value, 0, (ls_destinations){.device = "/cpu:0"}, &made));
     }

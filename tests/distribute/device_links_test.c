@@ -93,7 +93,8 @@ static void a_cube_mesh_copies_in_a_hierarchy(void **state) {
   link_cube(&m, false);
   expect_ok(ls_cross_device_by_links(m.wanted, 8, &m.it, &ops));
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     const ls_nest value =
         placed_values("GPU", LS_DTYPE_F32, 2, 0, (double[]){1, 2});
     ls_nest made = ls_none();
@@ -135,15 +136,16 @@ static void devices_of_one_kind_are_collective(void **state) {
     ls_cross_device *ops = NULL;
     ls_graph *graph = NULL;
     expect_ok(ls_graph_create("g", &graph));
-    if (cases[c].in_graph) LS_GRAPH_SCOPE(graph) {
-        expect_ok(
-            ls_cross_device_auto(cases[c].devices, 2, &cases[c].machine, &ops));
-      }
-    else
+    if (cases[c].in_graph) {
+      LS_GRAPH_SCOPE(graph);
+      expect_ok(
+          ls_cross_device_auto(cases[c].devices, 2, &cases[c].machine, &ops));
+    } else
       expect_ok(
           ls_cross_device_auto(cases[c].devices, 2, &cases[c].machine, &ops));
     assert_string_equal(ls_cross_device_name(ops), cases[c].name);
-    LS_GRAPH_SCOPE(graph) {
+    {
+      LS_GRAPH_SCOPE(graph);
       const ls_nest value =
           placed_values("GPU", LS_DTYPE_F32, 2, 0, (double[]){1, 2});
       ls_nest made = ls_none();

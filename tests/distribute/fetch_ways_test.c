@@ -96,7 +96,8 @@ static ls_nest write_and_fetch(ls_nest args, ways *self) {
   const bool waits = self->way == WAY_GRAPH;
   if (waits) first = ls_tensor_op(after.as.tensor);
   ls_nest made = ls_none();
-  LS_CONTROL_SCOPE(&first, waits ? 1 : 0) {
+  {
+    LS_CONTROL_SCOPE(&first, waits ? 1 : 0);
     made = ls_replica_merge_call(ls_replica_context(), fetch_variable, after,
                                  self);
   }

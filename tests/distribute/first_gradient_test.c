@@ -49,7 +49,10 @@ static void first_has_all(const ways *self) {
 // ---- Variables that are used together --------------------------------------
 static ls_tensor loss_of_use(ls_nest args, ways *self) {
   ls_tensor all = ls_failed_tensor();
-  LS_SYNC_ON_READ_SCOPE { all = ls_variable_as_tensor(self->variables[0]); }
+  {
+    LS_SYNC_ON_READ_SCOPE;
+    all = ls_variable_as_tensor(self->variables[0]);
+  }
   return ls_reduce_sum(ls_mul(all, argument(args)), LS_ALL_AXES);
 }
 

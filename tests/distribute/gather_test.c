@@ -55,7 +55,8 @@ static void parts_are_gathered_in_replica_order(void **state) {
                   LS_INVALID_ARGUMENT, axis < 0 ? "axis -1" : "axis 1");
   ls_nest_release(value);
   ls_variable *rows = NULL;
-  LS_STRATEGY_SCOPE(strategy) {
+  {
+    LS_STRATEGY_SCOPE(strategy);
     expect_ok(ls_variable_create(
         &(ls_variable_options){.dtype = LS_DTYPE_F32, .shape = LS_SHAPE(2)},
         &rows));
@@ -122,7 +123,8 @@ static void sizes_that_are_not_known_yet_are_gathered(void **state) {
   ls_strategy *strategy = mirrored_of(2);
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     const ls_tensor known = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(1, 3), "k"),
                     other = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(1, 4), "o"),
                     late = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(-1, -1), "l"),

@@ -22,7 +22,8 @@ static void main_devices_take_turns(void **state) {
   LS_SPEC("M90");
   ls_graph *graph = new_graph();
   ls_cross_device *ops = hierarchical(0);
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     ls_nest values[6], made = ls_none();
     const ls_destinations where[6] = {{.device = NULL}};
     for (size_t i = 0; i < 6; ++i)
@@ -64,7 +65,8 @@ static void any_number_of_devices_is_added_up(void **state) {
   for (size_t n = 1; n <= 9; ++n) {
     ls_graph *graph = new_graph();
     ls_cross_device *ops = hierarchical(2);
-    LS_GRAPH_SCOPE(graph) {
+    {
+      LS_GRAPH_SCOPE(graph);
       double numbers[9];
       for (size_t d = 0; d < n; ++d)
         numbers[d] = (double)(1 << d);

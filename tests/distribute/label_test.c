@@ -20,8 +20,10 @@ static void a_label_tells_strategies_apart(void **state) {
   expect_contains(ls_strategy_label(other),
                   " (9 replicas on CPU:0, CPU:1, CPU:2 ... CPU:8)");
   // Both are named where they are mixed.
-  LS_STRATEGY_SCOPE(strategy) {
-    LS_STRATEGY_SCOPE(other) {
+  {
+    LS_STRATEGY_SCOPE(strategy);
+    {
+      LS_STRATEGY_SCOPE(other);
       const ls_status status = ls_scope_status();
       expect_contains(ls_status_message(status), ls_strategy_label(strategy));
       expect_status(status, LS_FAILED_PRECONDITION, ls_strategy_label(other));
@@ -58,7 +60,8 @@ static void the_scopes_of_replicas_may_have_their_old_name(void **state) {
                  &strategy));
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     ls_nest made = ls_none();
     expect_ok(
         ls_strategy_run(strategy, ls_plain(name_op, NULL), ls_none(), &made));

@@ -16,7 +16,8 @@ static void a_loss_is_recorded_on_its_graph(void **state) {
   expect_ok(ls_graph_create("g", &graph));
   expect_ok(ls_graph_create("h", &other));
   assert_string_equal(ls_graph_loss_reduction(graph), "");
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     const ls_tensor losses = losses_of();
     ls_reduce_loss(losses, LS_REDUCTION_SUM);
     assert_string_equal(ls_graph_loss_reduction(graph), "weighted_sum");
@@ -39,10 +40,13 @@ static void expect_reduction(ls_strategy *strategy, const char *record,
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("g", &graph));
   if (record != NULL) expect_ok(ls_graph_record_loss_reduction(graph, record));
-  LS_GRAPH_SCOPE(graph) {
-    LS_STRATEGY_SCOPE(strategy) {
+  {
+    LS_GRAPH_SCOPE(graph);
+    {
+      LS_STRATEGY_SCOPE(strategy);
       assert_int_equal(ls_loss_reduction(), LS_REDUCE_SUM);
-      LS_SCALE_LOSS_SCOPE(strategy) {
+      {
+        LS_SCALE_LOSS_SCOPE(strategy);
         if (ls_loss_reduction() != wanted)
           fail_msg("'%s' gives %d", record, (int)ls_loss_reduction());
       }
@@ -75,15 +79,19 @@ static void the_switch_is_the_strategys_and_restored(void **state) {
   LS_SPEC("V62");
   ls_strategy *a = mirrored_of(2), *b = mirrored_of(2);
   int seen[2] = {-1, -1};
-  LS_STRATEGY_SCOPE(a) {
+  {
+    LS_STRATEGY_SCOPE(a);
     assert_int_equal(ls_loss_reduction(), LS_REDUCE_SUM);
-    LS_SCALE_LOSS_SCOPE(a) {
-      LS_SCALE_LOSS_SCOPE(a) {
+    {
+      LS_SCALE_LOSS_SCOPE(a);
+      {
+        LS_SCALE_LOSS_SCOPE(a);
         assert_int_equal(ls_loss_reduction(), LS_REDUCE_MEAN);
       }
       // As before, not off.
       assert_int_equal(ls_loss_reduction(), LS_REDUCE_MEAN);
-      LS_SCALE_LOSS_SCOPE(b) {
+      {
+        LS_SCALE_LOSS_SCOPE(b);
         assert_int_equal(ls_loss_reduction(), LS_REDUCE_MEAN);
       }
       ls_nest_release(run_on(a, note_reduction, ls_none(), seen));
@@ -93,12 +101,15 @@ static void the_switch_is_the_strategys_and_restored(void **state) {
     assert_int_equal(ls_loss_reduction(), LS_REDUCE_SUM);
   }
   // That of another strategy is its own.
-  LS_SCALE_LOSS_SCOPE(a) {
+  {
+    LS_SCALE_LOSS_SCOPE(a);
     assert_int_equal(ls_loss_reduction(), LS_REDUCE_SUM);
-    LS_STRATEGY_SCOPE(b) {
+    {
+      LS_STRATEGY_SCOPE(b);
       assert_int_equal(ls_loss_reduction(), LS_REDUCE_SUM);
     }
-    LS_STRATEGY_SCOPE(a) {
+    {
+      LS_STRATEGY_SCOPE(a);
       assert_int_equal(ls_loss_reduction(), LS_REDUCE_MEAN);
     }
   }

@@ -417,7 +417,8 @@ a_graph_around_replicas_has_the_gradient_of_one_result(void **state) {
   expect_ok(ls_graph_create("around", &graph));
   ls_nest fetches = ls_none(), values = ls_none();
   ls_strategy *strategy = mirrored_of(2);
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     const ls_nest xs[] = {ls_leaf(ls_scalar(LS_DTYPE_F32, 1)),
                           ls_leaf(ls_scalar(LS_DTYPE_F32, 2))};
     const ls_nest args = LS_TUPLE(ls_nest_distributed(LS_PER_REPLICA, xs, 2));

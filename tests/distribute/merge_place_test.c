@@ -92,7 +92,8 @@ static void no_merge_call_but_in_the_replica_itself(void **state) {
   for (size_t i = 0; i < sizeof(all) / sizeof(*all); ++i) {
     ls_graph *graph = NULL;
     expect_ok(ls_graph_create("g", &graph));
-    LS_GRAPH_SCOPE(graph) {
+    {
+      LS_GRAPH_SCOPE(graph);
       expect_refused(strategy, all[i]);
       ls_status_free(ls_graph_take_error(graph));
     }

@@ -181,7 +181,8 @@ static void devices_of_one_worker_only(void **state) {
                 "work in eager mode");
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     expect_status(make(several, &strategy), LS_UNIMPLEMENTED,
                   "in-graph multi-worker");
   }
@@ -312,7 +313,8 @@ static void the_default_strategy_gives_values_as_they_are(void **state) {
                 LS_UNIMPLEMENTED, "destinations");
   // Updates: once, with the variable itself.
   ls_variable *w = NULL, *v = NULL;
-  LS_DEVICE_SCOPE("/cpu:3") {
+  {
+    LS_DEVICE_SCOPE("/cpu:3");
     expect_ok(ls_variable_create(
         &(ls_variable_options){.name = "v", .dtype = LS_DTYPE_F32}, &v));
   }
@@ -501,14 +503,17 @@ static void a_thread_sees_its_component(void **state) {
   assert_int_equal(v.count, 4);
   ls_variable_release(w);
   ls_tensor tensor;
-  LS_STRATEGY_SCOPE(strategy) {
+  {
+    LS_STRATEGY_SCOPE(strategy);
     expect_ok(ls_distributed_as_tensor(v.mirrored, &tensor));
     assert_true(number_of(ls_leaf(tensor)) == 1);
-    LS_DEVICE_SCOPE("/cpu:1") {
+    {
+      LS_DEVICE_SCOPE("/cpu:1");
       expect_ok(ls_distributed_as_tensor(v.mirrored, &tensor));
       assert_true(number_of(ls_leaf(tensor)) == 2);
     }
-    LS_DEVICE_SCOPE("/cpu:5") {
+    {
+      LS_DEVICE_SCOPE("/cpu:5");
       expect_ok(ls_distributed_as_tensor(v.mirrored, &tensor));
       assert_true(number_of(ls_leaf(tensor)) == 1);
     }
@@ -516,7 +521,8 @@ static void a_thread_sees_its_component(void **state) {
     expect_contains(ls_status_message(status), "PerReplica");
     expect_status(status, LS_FAILED_PRECONDITION, "run");
   }
-  LS_DEVICE_SCOPE("/cpu:1") {  // The default context: the primary.
+  {
+    LS_DEVICE_SCOPE("/cpu:1");  // The default context: the primary.
     expect_ok(ls_distributed_as_tensor(v.mirrored, &tensor));
     assert_true(number_of(ls_leaf(tensor)) == 1);
   }
@@ -534,7 +540,8 @@ static void a_component_is_got_by_device(void **state) {
   ls_nest got = ls_none();
   expect_ok(ls_distributed_get(value, "cpu:1", &got));
   assert_true(ls_nest_number(got) == 2);
-  LS_DEVICE_SCOPE("/cpu:1") {
+  {
+    LS_DEVICE_SCOPE("/cpu:1");
     expect_ok(ls_distributed_get(value, NULL, &got));
     assert_true(ls_nest_number(got) == 2);
     const ls_status status = ls_distributed_get(value, "/gpu:3", &got);

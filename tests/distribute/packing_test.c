@@ -35,7 +35,8 @@ static double number(size_t device, size_t c, int64_t k) {
 static void begin(rows *r, const column *columns, size_t count) {
   *r = (rows){.devices = {.names = r->device_names, .count = DEVICES}};
   expect_ok(ls_graph_create("g", &r->graph));
-  LS_GRAPH_SCOPE(r->graph) {
+  {
+    LS_GRAPH_SCOPE(r->graph);
     for (size_t d = 0; d < DEVICES; ++d) {
       strcpy(r->device_names[d].text, names[d]);
       r->row[d] = (ls_tensor_row){r->items[d], count};
@@ -45,7 +46,10 @@ static void begin(rows *r, const column *columns, size_t count) {
         expect_ok(ls_array_create(columns[c].dtype, columns[c].shape, &array));
         for (int64_t k = 0; k < ls_array_num_elements(array); ++k)
           ls_array_set_f64(array, k, number(d, c, k));
-        LS_DEVICE_SCOPE(names[d]) { r->items[d][c] = ls_constant(array); }
+        {
+          LS_DEVICE_SCOPE(names[d]);
+          r->items[d][c] = ls_constant(array);
+        }
         ls_array_release(array);
       }
     }
@@ -56,7 +60,8 @@ static void end(rows *r) { ls_graph_destroy(r->graph); }
 
 // Unpacks the pieces as they are, and expects what was packed.
 static void expect_back(rows *r, const ls_packed *packed) {
-  LS_GRAPH_SCOPE(r->graph) {
+  {
+    LS_GRAPH_SCOPE(r->graph);
     expect_ok(ls_unpack(packed, packed->pieces, r->results));
     for (size_t d = 0; d < DEVICES; ++d)
       for (size_t c = 0; c < r->row[d].count; ++c) {
@@ -103,7 +108,8 @@ static void a_batch_is_joined_and_cut(void **state) {
     rows r;
     ls_packed packed;
     begin(&r, cases[i].columns, cases[i].count);
-    LS_GRAPH_SCOPE(r.graph) {
+    {
+      LS_GRAPH_SCOPE(r.graph);
       expect_ok(
           ls_pack_joined(r.row, DEVICES, &r.devices, cases[i].packs, &packed));
     }
@@ -152,7 +158,8 @@ static void each_type_is_packed_by_itself(void **state) {
   rows r;
   ls_packed packed;
   begin(&r, columns, 4);
-  LS_GRAPH_SCOPE(r.graph) {
+  {
+    LS_GRAPH_SCOPE(r.graph);
     expect_ok(ls_pack_joined(r.row, DEVICES, &r.devices, 2, &packed));
   }
   expect_sizes(&packed, (int64_t[]){2, 3, 2, 2}, 4);
@@ -173,13 +180,14 @@ static void sizes_may_be_known_at_run_time_only(void **state) {
   begin(&r, columns, 2);
   ls_session *session = NULL;
   ls_nest got = ls_none();
-  LS_GRAPH_SCOPE(r.graph) {
+  {
+    LS_GRAPH_SCOPE(r.graph);
     ls_tensor fed[DEVICES];
-    for (size_t d = 0; d < DEVICES; ++d)
-      LS_DEVICE_SCOPE(names[d]) {
-        fed[d] = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(-1, 2), "fed");
-        r.items[d][0] = fed[d];
-      }
+    for (size_t d = 0; d < DEVICES; ++d) {
+      LS_DEVICE_SCOPE(names[d]);
+      fed[d] = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(-1, 2), "fed");
+      r.items[d][0] = fed[d];
+    }
     expect_ok(ls_pack_joined(r.row, DEVICES, &r.devices, 3, &packed));
     assert_int_equal(packed.pieces[0].count, 1);
     expect_ok(ls_unpack(&packed, packed.pieces, r.results));
@@ -219,7 +227,8 @@ static void runs_of_small_tensors_become_one(void **state) {
   rows r;
   ls_packed packed;
   begin(&r, columns, 7);
-  LS_GRAPH_SCOPE(r.graph) {
+  {
+    LS_GRAPH_SCOPE(r.graph);
     expect_ok(ls_pack_small(r.row, DEVICES, &r.devices, LS_SOME(12), LS_SOME(2),
                             &packed));
   }
@@ -281,7 +290,8 @@ static void without_a_run_nothing_is_packed(void **state) {
     many[c] = (column){LS_DTYPE_F32, LS_SHAPE(4)};
   end(&r);
   begin(&r, many, MOST);
-  LS_GRAPH_SCOPE(r.graph) {
+  {
+    LS_GRAPH_SCOPE(r.graph);
     expect_ok(ls_pack_small(r.row, DEVICES, &r.devices, (ls_opt){0},
                             (ls_opt){0}, &packed));
   }
@@ -367,7 +377,8 @@ static ls_status pack(void *user) {
   rows *r = &self->r;
   ls_packed packed = {0};
   ls_status status = ls_ok();
-  LS_GRAPH_SCOPE(r->graph) {
+  {
+    LS_GRAPH_SCOPE(r->graph);
     status = self->joined
                  ? ls_pack_joined(r->row, DEVICES, &r->devices, 2, &packed)
                  : ls_pack_small(r->row, DEVICES, &r->devices, (ls_opt){0},

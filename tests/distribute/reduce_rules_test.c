@@ -386,7 +386,8 @@ static void variables_aggregate_by_the_users_table(void **state) {
     ls_nest_release(run_on(strategy, assign_own, ls_none(), written));
     expect_components(written, own ? (double[]){40, 40} : (double[]){3, 3}, 2);
     set_components(read, (double[]){2, 4}, 2);
-    LS_STRATEGY_SCOPE(strategy) {
+    {
+      LS_STRATEGY_SCOPE(strategy);
       assert_true(number_of(ls_leaf(ls_variable_read(read))) == (own ? 40 : 3));
     }
   }

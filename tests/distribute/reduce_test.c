@@ -90,7 +90,8 @@ static void replicas_are_added_element_by_element(void **state) {
   const ls_op op = ls_tensor_op(ls_nest_tensor(made, 0));
   assert_string_equal(ls_op_device(op), LOCAL "CPU:0");
   ls_nest_release(made);
-  LS_DEVICE_SCOPE("/cpu:1") {
+  {
+    LS_DEVICE_SCOPE("/cpu:1");
     made = reduced(strategy, LS_REDUCE_MEAN, nest, NULL);
     expect_vector(ls_nest_item(made, 0), (double[]){2, 3.5}, 2);
     assert_string_equal(ls_op_device(ls_tensor_op(ls_nest_tensor(made, 0))),
@@ -176,9 +177,11 @@ static void a_value_of_no_device_is_reduced_where_the_caller_is(void **state) {
   size_t sums = 0;
   expect_ok(ls_strategy_default(&strategy));
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     const ls_nest row = ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(3), 1));
-    LS_DEVICE_SCOPE("/cpu:1") {
+    {
+      LS_DEVICE_SCOPE("/cpu:1");
       ls_nest_release(
           reduced(strategy, LS_REDUCE_SUM, row,
                   &(ls_reduce_options){.axes = (int[]){0}, .num_axes = 1}));
@@ -332,7 +335,10 @@ static void results_go_to_their_destinations(void **state) {
   ls_nest_release(made);
   ls_nest_release(mirrored);
   ls_tensor there = ls_failed_tensor();
-  LS_DEVICE_SCOPE("/cpu:1") { there = scalar_of(0); }
+  {
+    LS_DEVICE_SCOPE("/cpu:1");
+    there = scalar_of(0);
+  }
   expect_ok(ls_strategy_reduce_to(strategy, LS_REDUCE_SUM, value,
                                   (ls_destinations){.value = ls_leaf(there)},
                                   &made));

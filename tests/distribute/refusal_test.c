@@ -46,7 +46,10 @@ static void build_a_bit(void) {
   const ls_tensor x = ls_identity_named(vector(2), "x");
   ls_graph *graph = ls_graph_current();
   ls_tensor drawn = ls_random_uniform(LS_DTYPE_F32, LS_SHAPE(2), 0, 1, NULL);
-  LS_NAME_SCOPE("inner") { drawn = ls_add(drawn, x); }
+  {
+    LS_NAME_SCOPE("inner");
+    drawn = ls_add(drawn, x);
+  }
   expect_ok(ls_graph_add_to_collection(graph, "losses", ls_leaf(drawn)));
   expect_ok(ls_graph_record_loss_reduction(graph, "weighted_mean"));
 }
@@ -286,7 +289,8 @@ static void a_variable_starts_with_another_shape(scene *s) {
                                        .initializer = start_badly};
   ls_variable *made = NULL;
   expect_status(ls_variable_create(&options, &made), LS_INVALID_ARGUMENT, "");
-  LS_STRATEGY_SCOPE(s->strategy) {
+  {
+    LS_STRATEGY_SCOPE(s->strategy);
     expect_status(ls_variable_create(&options, &made), LS_INVALID_ARGUMENT, "");
   }
 }
@@ -296,7 +300,8 @@ static void a_gradient_cannot_be_applied_across(scene *s) {
   ls_variable *const variables[] = {s->variable, s->apart};
   const ls_nest gradients[] = {s->parts, s->strange};
   ls_op op = {0};
-  LS_STRATEGY_SCOPE(s->strategy) {
+  {
+    LS_STRATEGY_SCOPE(s->strategy);
     expect_status(ls_optimizer_apply_across(s->optimizer, variables, gradients,
                                             2, NULL, &op),
                   LS_INVALID_ARGUMENT, "");
@@ -367,7 +372,8 @@ static void fill_scene(scene *s, ls_tensor elsewhere) {
   s->unknown = ls_scatter(LS_SCATTER_MUL, s->pair,
                           ls_fill(LS_DTYPE_I32, LS_SHAPE(1), 0), vector(1));
   s->plain = variable_of("plain", LS_AGGREGATION_NONE);
-  LS_STRATEGY_SCOPE(s->strategy) {
+  {
+    LS_STRATEGY_SCOPE(s->strategy);
     s->variable = variable_of("v", LS_AGGREGATION_MEAN);
     s->apart = variable_of("apart", LS_AGGREGATION_NONE);
   }
@@ -390,7 +396,8 @@ static void go_on(scene *s) {
   ls_variable *variable = NULL;
   expect_ok(ls_strategy_run(s->strategy, ls_plain(build_well, NULL), ls_none(),
                             &made));
-  LS_STRATEGY_SCOPE(s->strategy) {
+  {
+    LS_STRATEGY_SCOPE(s->strategy);
     variable = variable_of("made", LS_AGGREGATION_MEAN);
   }
   ls_variable_release(variable);
@@ -444,11 +451,15 @@ static char *play(void (*refuse)(scene *s)) {
   ls_graph *elsewhere = NULL;
   ls_tensor stranger = ls_failed_tensor();
   expect_ok(ls_graph_create("elsewhere", &elsewhere));
-  LS_GRAPH_SCOPE(elsewhere) { stranger = vector(2); }
+  {
+    LS_GRAPH_SCOPE(elsewhere);
+    stranger = vector(2);
+  }
   expect_ok(ls_graph_create("g", &s.graph));
   expect_ok(ls_sgd_create(&(ls_sgd_options){.momentum = 0.9}, &s.optimizer));
   s.strategy = mirrored_of(2);
-  LS_GRAPH_SCOPE(s.graph) {
+  {
+    LS_GRAPH_SCOPE(s.graph);
     fill_scene(&s, stranger);
     if (refuse != NULL) refuse(&s);
     expect_ok(ls_graph_error(s.graph));

@@ -96,7 +96,10 @@ static ls_nest merge_again(ls_strategy *strategy, ls_nest args, void *user) {
 
 static ls_nest enter_scope(ls_nest args, ways *self) {
   ls_tensor x = ls_failed_tensor();
-  LS_STRATEGY_SCOPE(self->strategy) { x = ls_square(argument(args, 0)); }
+  {
+    LS_STRATEGY_SCOPE(self->strategy);
+    x = ls_square(argument(args, 0));
+  }
   return taken(ls_made_status(x), (ls_nest[]){LS_TUPLE(ls_leaf(x))});
 }
 

@@ -82,7 +82,8 @@ static void run_in_graph(ls_strategy *strategy) {
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("g", &graph));
   const int replicas = ls_strategy_num_replicas(strategy);
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     ls_variable *v = variable_with_parts(strategy);
     const ls_nest arrays = numbers_of(replicas);
     ls_nest args = ls_none(), results = ls_none();
@@ -128,7 +129,8 @@ static void a_variable_gives_its_component(void **state) {
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v = variable_with_parts(strategy), *narrow = NULL;
   static const char *const one[] = {"CPU:1"};
-  LS_STRATEGY_SCOPE(strategy) {
+  {
+    LS_STRATEGY_SCOPE(strategy);
     expect_ok(ls_variable_create(&(ls_variable_options){.name = "narrow",
                                                         .dtype = LS_DTYPE_F32,
                                                         .devices = one,

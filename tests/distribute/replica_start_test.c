@@ -45,9 +45,10 @@ static ls_nest look_and_change(ls_nest args, void *user) {
   // The creators of the caller are asked, the replica's own come first.
   int own = 0;
   ls_variable *v = NULL;
-  LS_CREATOR_SCOPE(count_creation, &own)
-  LS_NAME_SCOPE("mine")
-  LS_CONTROL_SCOPE(NULL, 0) {
+  {
+    LS_CREATOR_SCOPE(count_creation, &own);
+    LS_NAME_SCOPE("mine");
+    LS_CONTROL_SCOPE(NULL, 0);
     expect_ok(ls_variable_create(
         &(ls_variable_options){.name = "v", .dtype = LS_DTYPE_F32}, &v));
     const ls_nest merged = ls_replica_merge_call(ls_replica_context(),
@@ -66,7 +67,8 @@ static ls_nest look_and_change(ls_nest args, void *user) {
 static void run_starts(ls_strategy *strategy, starts *s) {
   s->graph = ls_graph_current();
   s->creations = 0;
-  LS_CREATOR_SCOPE(count_creation, &s->creations) {
+  {
+    LS_CREATOR_SCOPE(count_creation, &s->creations);
     const char *names = ls_name_scope_current();
     ls_nest_release(run_on(strategy, look_and_change, ls_none(), s));
     assert_string_equal(ls_name_scope_current(), names);
@@ -81,17 +83,22 @@ static void a_replica_starts_with_what_the_caller_has(void **state) {
   LS_SPEC("M158");
   ls_strategy *strategy = mirrored_of(2);
   starts s = {.eager = true};
-  LS_CACHING_SCOPE { run_starts(strategy, &s); }
+  {
+    LS_CACHING_SCOPE;
+    run_starts(strategy, &s);
+  }
   assert_true(s.caching[0] && s.caching[1]);
   run_starts(strategy, &s);
   assert_false(s.caching[0] || s.caching[1]);
   // In a graph with names and control dependencies.
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph)
-  LS_NAME_SCOPE("outer") {
+  {
+    LS_GRAPH_SCOPE(graph);
+    LS_NAME_SCOPE("outer");
     const ls_op first = ls_tensor_op(ls_scalar(LS_DTYPE_F32, 0));
-    LS_CONTROL_SCOPE(&first, 1) {
+    {
+      LS_CONTROL_SCOPE(&first, 1);
       s = (starts){.eager = false};
       run_starts(strategy, &s);
       assert_string_equal(s.names[0], "outer/");
@@ -129,7 +136,8 @@ static void recording_and_summaries_are_as_the_callers(void **state) {
   ls_variable *v = variable_in(strategy, (variable_kind){0}), *read[4];
   ls_tape *tape = NULL;
   expect_ok(ls_tape_begin(&tape));
-  LS_STOP_RECORDING_SCOPE {
+  {
+    LS_STOP_RECORDING_SCOPE;
     ls_nest_release(run_on(strategy, read_variable, ls_none(), v));
   }
   assert_int_equal(ls_tape_variables(tape, read, 4), 0);
@@ -142,7 +150,8 @@ static void recording_and_summaries_are_as_the_callers(void **state) {
   expect_ok(ls_summary_writer_create(count_record, &records, &writer));
   ls_nest_release(run_on(strategy, summarize, ls_none(), NULL));
   assert_int_equal(records, 0);
-  LS_SUMMARY_SCOPE(writer) {
+  {
+    LS_SUMMARY_SCOPE(writer);
     ls_nest_release(run_on(strategy, summarize, ls_none(), NULL));
   }
   assert_int_equal(records, 1);

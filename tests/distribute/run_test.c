@@ -87,7 +87,8 @@ static void building_takes_turns(void **state) {
     // Into a graph.
     ls_graph *graph = NULL;
     expect_ok(ls_graph_create("g", &graph));
-    LS_GRAPH_SCOPE(graph) {
+    {
+      LS_GRAPH_SCOPE(graph);
       s = (segments){0};
       made = ls_none();
       expect_ok(ls_strategy_run_with(strategy, ls_plain(in_two_segments, &s),
@@ -262,7 +263,8 @@ static void merge_calls_are_for_the_replica_itself(void **state) {
   ls_nest_release(run_on(strategy, visit_thread, ls_none(), NULL));
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     for (int branch = 0; branch < 2; ++branch) {
       ls_nest made = ls_none();
       expect_status(ls_strategy_run(strategy,
@@ -307,7 +309,8 @@ static void no_gradient_flows_into_an_initial_value(void **state) {
   const ls_tensor x = scalar_of(3);
   expect_ok(ls_tape_begin(&tape));
   expect_ok(ls_tape_watch(tape, x));
-  LS_STRATEGY_SCOPE(strategy) {
+  {
+    LS_STRATEGY_SCOPE(strategy);
     expect_ok(ls_variable_create(
         &(ls_variable_options){.name = "v", .initial_value = ls_mul(x, x)},
         &v));

@@ -36,7 +36,8 @@ static ls_variable *rows_in(ls_strategy *strategy,
   expect_ok(ls_array_create(LS_DTYPE_F32, LS_SHAPE(3), &initial));
   for (int i = 0; i < 3; ++i)
     ls_array_set_f64(initial, i, start[i]);
-  LS_STRATEGY_SCOPE(strategy) {
+  {
+    LS_STRATEGY_SCOPE(strategy);
     expect_ok(ls_variable_create(
         &(ls_variable_options){.name = "rows",
                                .initial_array = initial,
@@ -112,7 +113,8 @@ static void scatters_across_replicas_reach_all(void **state) {
     for (size_t a = 0; a < 4; ++a) {
       ls_variable *v = rows_in(strategy, LS_SYNCHRONIZATION_AUTO, all[a]);
       const bool refused = !cases[c].any && names[a][0] != '\0';
-      LS_STRATEGY_SCOPE(strategy) {
+      {
+        LS_STRATEGY_SCOPE(strategy);
         const ls_tensor after =
             ls_variable_scatter(v, cases[c].op, index, update);
         expect_status(ls_tensor_status(after),

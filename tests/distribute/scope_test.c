@@ -40,23 +40,28 @@ static void expect_sight(const sight *a, const sight *b) {
   assert_int_equal(a->control, b->control);
 }
 
-// One round through a scope of this kind, left by `how`.
+// Turns through a scope of this kind, left by `how`; *after counts those that
+// come to what follows the scope.
 #define ROUND(kind, scope)                                                     \
   static int round_##kind(way how, ls_strategy *strategy, ls_op op,            \
-                          sight *inside) {                                     \
+                          sight *inside, int *after) {                         \
     (void)strategy;                                                            \
     (void)op;                                                                  \
+    int turns = 0;                                                             \
     for (int i = 0; i < 2; ++i) {                                              \
-      scope {                                                                  \
+      ++turns;                                                                 \
+      {                                                                        \
+        scope;                                                                 \
         *inside = look();                                                      \
         if (how == BREAKS) break;                                              \
         if (how == CONTINUES) continue;                                        \
-        if (how == RETURNS) return 1;                                          \
+        if (how == RETURNS) return turns;                                      \
         if (how == JUMPS) goto out;                                            \
       }                                                                        \
+      ++*after;                                                                \
     }                                                                          \
   out:                                                                         \
-    return 0;                                                                  \
+    return turns;                                                              \
   }
 ROUND(strategy, LS_STRATEGY_SCOPE(strategy))
 ROUND(device, LS_DEVICE_SCOPE("/cpu:3"))
@@ -64,43 +69,52 @@ ROUND(name, LS_NAME_SCOPE("inner"))
 ROUND(caching, LS_CACHING_SCOPE)
 ROUND(control, LS_CONTROL_SCOPE(&op, 1))
 
-static int round_nested(way how, ls_strategy *strategy, ls_op op,
-                        sight *inside) {
+static int round_nested(way how, ls_strategy *strategy, ls_op op, sight *inside,
+                        int *after) {
+  int turns = 0;
   for (int i = 0; i < 2; ++i) {
-    LS_STRATEGY_SCOPE(strategy)
-    LS_DEVICE_SCOPE("/cpu:3")
-    LS_NAME_SCOPE("inner")
-    LS_CACHING_SCOPE
-    LS_CONTROL_SCOPE(&op, 1) {
+    ++turns;
+    {
+      LS_STRATEGY_SCOPE(strategy);
+      LS_DEVICE_SCOPE("/cpu:3");
+      LS_NAME_SCOPE("inner");
+      LS_CACHING_SCOPE;
+      LS_CONTROL_SCOPE(&op, 1);
       *inside = look();
       if (how == BREAKS) break;
       if (how == CONTINUES) continue;
-      if (how == RETURNS) return 1;
+      if (how == RETURNS) return turns;
       if (how == JUMPS) goto out;
     }
+    ++*after;
   }
 out:
-  return 0;
+  return turns;
 }
 
 static void a_block_is_left_on_every_way_out(void **state) {
   (void)state;
   LS_SPEC("V214");
-  static int (*const rounds[])(way, ls_strategy *, ls_op, sight *) = {
+  static int (*const rounds[])(way, ls_strategy *, ls_op, sight *, int *) = {
       round_strategy, round_device,  round_name,
       round_caching,  round_control, round_nested};
   ls_strategy *strategy = mirrored_of(2);
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph)
-  LS_NAME_SCOPE("outer") {
+  {
+    LS_GRAPH_SCOPE(graph);
+    LS_NAME_SCOPE("outer");
     const ls_op op = ls_tensor_op(ls_scalar(LS_DTYPE_F32, 0));
     const sight before = look();
     for (size_t k = 0; k < sizeof(rounds) / sizeof(*rounds); ++k)
       for (way how = FALLS; how < WAYS; ++how) {
         sight inside = {.control = 9}, after;
-        rounds[k](how, strategy, op, &inside);
+        int follows = 0;
+        const int turns = rounds[k](how, strategy, op, &inside, &follows);
         after = look();
+        // The loop around goes on as C says.
+        assert_int_equal(turns, how == FALLS || how == CONTINUES ? 2 : 1);
+        assert_int_equal(follows, how == FALLS ? 2 : 0);
         expect_sight(&after, &before);
         // It was in force inside.
         if (k == 0 || k == 5) assert_ptr_equal(inside.strategy, strategy);
@@ -118,9 +132,12 @@ static void nothing_works_in_a_refused_block(void **state) {
   (void)state;
   LS_SPEC("V214");
   ls_strategy *a = mirrored_of(2), *b = mirrored_of(2);
-  LS_STRATEGY_SCOPE(a) {
-    LS_STRATEGY_SCOPE(b) {
-      LS_DEVICE_SCOPE("/cpu:1") {
+  {
+    LS_STRATEGY_SCOPE(a);
+    {
+      LS_STRATEGY_SCOPE(b);
+      {
+        LS_DEVICE_SCOPE("/cpu:1");
         expect_status(ls_scope_status(), LS_FAILED_PRECONDITION,
                       "cannot be mixed");
         ls_variable *v = NULL;
@@ -153,9 +170,11 @@ static void entering_pushes_state_creator_and_device(void **state) {
   int outside = 0;
   for (int with_device = 0; with_device < 2; ++with_device) {
     strategy->default_device = with_device ? device : NULL;
-    LS_CREATOR_SCOPE(count_creation, &outside)
-    LS_DEVICE_SCOPE("/cpu:1") {
-      LS_STRATEGY_SCOPE(strategy) {
+    {
+      LS_CREATOR_SCOPE(count_creation, &outside);
+      LS_DEVICE_SCOPE("/cpu:1");
+      {
+        LS_STRATEGY_SCOPE(strategy);
         assert_ptr_equal(ls_strategy_current(), strategy);
         assert_true(ls_in_cross_replica_context());
         assert_null(ls_replica_context());
@@ -225,7 +244,8 @@ static void a_scope_inside_must_be_left_first(void **state) {
 // ---- What needs a scope -----------------------------------------------------
 static void expect_needs_scope(ls_strategy *strategy, ls_nest with,
                                const char *says) {
-  LS_COLOCATE_VARIABLES_SCOPE(strategy, with) {
+  {
+    LS_COLOCATE_VARIABLES_SCOPE(strategy, with);
     const ls_status status = ls_scope_status();
     expect_contains(ls_status_message(status), "colocate_vars_with");
     expect_contains(ls_status_message(status), ls_strategy_label(strategy));
@@ -240,9 +260,14 @@ static void what_needs_a_scope_names_its_strategy(void **state) {
   ls_variable *v = variable_in(strategy, (variable_kind){0});
   const ls_nest with = ls_nest_variable(v);
   expect_needs_scope(strategy, with, "scope");
-  LS_STRATEGY_SCOPE(other) { expect_needs_scope(strategy, with, "scope"); }
-  LS_STRATEGY_SCOPE(strategy) {
-    LS_COLOCATE_VARIABLES_SCOPE(strategy, with) {
+  {
+    LS_STRATEGY_SCOPE(other);
+    expect_needs_scope(strategy, with, "scope");
+  }
+  {
+    LS_STRATEGY_SCOPE(strategy);
+    {
+      LS_COLOCATE_VARIABLES_SCOPE(strategy, with);
       expect_ok(ls_scope_status());
     }
   }

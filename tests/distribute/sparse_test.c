@@ -16,7 +16,8 @@ static ls_nest rows_at(const char *device, ls_dtype index_type,
                        const double *indices, const double *values,
                        int64_t count, int64_t dense) {
   ls_nest made = ls_none();
-  LS_DEVICE_SCOPE(device) {
+  {
+    LS_DEVICE_SCOPE(device);
     const ls_tensor shape = dense == 0 ? ls_failed_tensor()
                                        : eager_of(LS_DTYPE_I64, LS_SHAPE(2),
                                                   (double[]){(double)dense, 2});
@@ -195,16 +196,17 @@ static void all_reduce_takes_slices_to_one_device(void **state) {
   ls_graph *graph = NULL;
   expect_ok(ls_nccl_all_reduce_create(LS_SOME(1), &ops));
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     static const char *const gpus[] = {LOCAL_DEVICE "GPU:0",
                                        LOCAL_DEVICE "GPU:1"};
     ls_nest slices[2], values[3], made = ls_none();
-    for (size_t i = 0; i < 2; ++i)
-      LS_DEVICE_SCOPE(gpus[i]) {
-        slices[i] = ls_nest_slices(
-            ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(1, 2), 1 + (double)i)),
-            ls_fill(LS_DTYPE_I64, LS_SHAPE(1), (double)i), ls_failed_tensor());
-      }
+    for (size_t i = 0; i < 2; ++i) {
+      LS_DEVICE_SCOPE(gpus[i]);
+      slices[i] = ls_nest_slices(
+          ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(1, 2), 1 + (double)i)),
+          ls_fill(LS_DTYPE_I64, LS_SHAPE(1), (double)i), ls_failed_tensor());
+    }
     values[0] = placed_values("GPU", LS_DTYPE_F32, 2, 0, (double[]){1, 2});
     values[1] = ls_nest_distributed_on(LS_PER_REPLICA, slices, gpus, 2);
     values[2] = placed_values("GPU", LS_DTYPE_F32, 2, 0, (double[]){5, 6});

@@ -34,11 +34,18 @@ static void a_summary_goes_to_the_writer_in_force(void **state) {
   records r = {{0}};
   ls_summary_writer *writer = writer_of(&r);
   ls_summary("nowhere", scalar_of(1));
-  LS_SUMMARY_SCOPE(writer) {
+  {
+    LS_SUMMARY_SCOPE(writer);
     ls_summary("loss", scalar_of(2));
     ls_summary_writer_set_step(writer, 7);
-    LS_NAME_SCOPE("train") { ls_summary("loss", scalar_of(3)); }
-    LS_SUMMARY_SCOPE(NULL) { ls_summary("off", scalar_of(4)); }
+    {
+      LS_NAME_SCOPE("train");
+      ls_summary("loss", scalar_of(3));
+    }
+    {
+      LS_SUMMARY_SCOPE(NULL);
+      ls_summary("off", scalar_of(4));
+    }
   }
   ls_summary("nowhere", scalar_of(1));
   assert_string_equal(r.text, "loss@0=2 train/loss@7=3 ");
@@ -64,7 +71,8 @@ static void replica_0_alone_is_recorded(void **state) {
   ls_strategy *strategy = mirrored_of(3);
   const ls_nest args = LS_TUPLE(per_replica_scalars((double[]){10, 20, 30}, 3));
   // Op by op.
-  LS_SUMMARY_SCOPE(writer) {
+  {
+    LS_SUMMARY_SCOPE(writer);
     ls_nest_release(run_on(strategy, summarize, args, NULL));
   }
   assert_string_equal(r.text, "x@0=10 ");
@@ -73,7 +81,8 @@ static void replica_0_alone_is_recorded(void **state) {
   ls_nest result = ls_none();
   expect_ok(
       ls_function_create(&(ls_function_options){.call = summarize}, &function));
-  LS_SUMMARY_SCOPE(writer) {
+  {
+    LS_SUMMARY_SCOPE(writer);
     for (int i = 1; i <= 2; ++i) {
       ls_summary_writer_set_step(writer, i);
       expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &result));
@@ -96,8 +105,9 @@ static void a_graph_has_one_summary_for_all_replicas(void **state) {
   ls_graph *graph = NULL;
   ls_session *session = NULL;
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph)
-  LS_SUMMARY_SCOPE(writer) {
+  {
+    LS_GRAPH_SCOPE(graph);
+    LS_SUMMARY_SCOPE(writer);
     const ls_nest args = LS_TUPLE(per_replica_scalars((double[]){5, 6}, 2));
     ls_nest_release(run_on(strategy, summarize, args, NULL));
     ls_nest_release(args);

@@ -20,7 +20,8 @@ static void a_read_across_replicas_aggregates(void **state) {
                                   .aggregation = cases[c].aggregation});
     set_components(v, (double[]){3, 4}, 2);
     assert_true(number_of(ls_leaf(ls_variable_read(v))) == cases[c].wanted);
-    LS_STRATEGY_SCOPE(strategy) {
+    {
+      LS_STRATEGY_SCOPE(strategy);
       assert_true(number_of(ls_leaf(ls_variable_read(v))) == cases[c].wanted);
       assert_true(number_of(ls_leaf(ls_variable_as_tensor(v))) ==
                   cases[c].wanted);
@@ -184,7 +185,8 @@ static ls_nest add_ten(ls_nest args, void *user) {
   (void)args;
   const size_t id = (size_t)ls_replica_number();
   ls_status status = ls_ok();
-  LS_SYNC_ON_READ_SCOPE {
+  {
+    LS_SYNC_ON_READ_SCOPE;
     const ls_tensor used = ls_variable_as_tensor(r->variable);
     status = ls_tensor_status(used);
     if (ls_status_is_ok(status))
@@ -192,7 +194,10 @@ static ls_nest add_ten(ls_nest args, void *user) {
     const ls_status read = ls_tensor_status(ls_variable_read(r->variable));
     expect_contains(ls_status_message(read), "read_value");
     expect_status(read, LS_UNIMPLEMENTED, "variable_sync_on_read_context");
-    LS_SYNC_ON_READ_SCOPE { r->count += 1; }
+    {
+      LS_SYNC_ON_READ_SCOPE;
+      r->count += 1;
+    }
     expect_status(ls_tensor_status(ls_variable_read(r->variable)),
                   LS_UNIMPLEMENTED, "read_value");
   }
@@ -223,7 +228,8 @@ static void replicas_can_use_the_value_of_all(void **state) {
       assert_true(r.used[0] == cases[c].wanted);
       assert_true(r.used[1] == cases[c].wanted);
       assert_true(r.seen[0] == 3 && r.seen[1] == 4);  // As before the scope.
-      LS_SYNC_ON_READ_SCOPE {
+      {
+        LS_SYNC_ON_READ_SCOPE;
         assert_true(number_of(ls_leaf(ls_variable_read(v))) ==
                     cases[c].wanted - 10);
       }
@@ -234,7 +240,8 @@ static void replicas_can_use_the_value_of_all(void **state) {
   ls_variable *v = variable_in(strategy, (variable_kind){.aggregation = SUM});
   set_components(v, (double[]){3, 4}, 2);
   replica_reads r = {.variable = v};
-  LS_SYNC_ON_READ_SCOPE {
+  {
+    LS_SYNC_ON_READ_SCOPE;
     ls_nest_release(run_on(strategy, read_in_replica, ls_none(), &r));
   }
   assert_true(r.seen[0] == 3 && r.seen[1] == 4);

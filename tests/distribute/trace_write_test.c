@@ -272,7 +272,8 @@ static ls_nest write_all_then_one(ls_nest args, ways *self) {
   const ls_tensor all = ls_variable_assign(v, ls_scalar(LS_DTYPE_F32, 3));
   const ls_op written = ls_tensor_op(all);
   ls_tensor one = all;
-  LS_CONTROL_SCOPE(&written, 1) {
+  {
+    LS_CONTROL_SCOPE(&written, 1);
     one = ls_variable_assign(ls_variable_component(v, 0),
                              ls_scalar(LS_DTYPE_F32, 5));
   }

@@ -46,7 +46,8 @@ static void an_update_calls_for_each_component(void **state) {
         ls_nest_f64(9), distributed_numbers(LS_MIRRORED, (double[]){1, 2}, 2));
     calls c = {0};
     ls_nest made = ls_nest_f64(1);
-    LS_NAME_SCOPE("main") {
+    {
+      LS_NAME_SCOPE("main");
       expect_ok(
           ls_strategy_update(strategy, v, note_call, args, &c, true, &made));
     }
@@ -80,7 +81,8 @@ static void only_distributed_variables_are_updated(void **state) {
   expect_status(ls_strategy_update(strategy, ls_variable_component(v, 0),
                                    note_call, ls_none(), &c, true, &made),
                 LS_INVALID_ARGUMENT, "component");
-  LS_STRATEGY_SCOPE(other) {
+  {
+    LS_STRATEGY_SCOPE(other);
     expect_status(
         ls_strategy_update(strategy, v, note_call, ls_none(), &c, true, &made),
         LS_FAILED_PRECONDITION, "cannot be mixed");
@@ -233,7 +235,8 @@ static ls_status build_update(ls_strategy *strategy, ls_variable *v,
 
 static ls_variable *graph_variable(ls_strategy *strategy) {
   ls_variable *v = NULL;
-  LS_STRATEGY_SCOPE(strategy) {
+  {
+    LS_STRATEGY_SCOPE(strategy);
     expect_ok(ls_variable_create(
         &(ls_variable_options){.name = "v", .dtype = LS_DTYPE_F32}, &v));
   }
@@ -247,7 +250,8 @@ static void one_result_runs_every_update(void **state) {
   ls_graph *graph = NULL;
   ls_session *session = NULL;
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     ls_variable *v = graph_variable(strategy);
     ls_nest op = ls_none(), tensor = ls_none(), got = ls_none();
     expect_ok(build_update(strategy, v, AN_OP, true, &op));
@@ -353,9 +357,11 @@ static void one_device_is_one_group(void **state) {
   ls_strategy *strategy = mirrored_of(2);
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     ls_nest parts[2];
-    LS_DEVICE_SCOPE("/cpu:1") {
+    {
+      LS_DEVICE_SCOPE("/cpu:1");
       parts[0] = ls_leaf(ls_scalar(LS_DTYPE_F32, 1));
       parts[1] = ls_leaf(ls_scalar(LS_DTYPE_F32, 2));
     }
@@ -390,14 +396,15 @@ static void a_group_of_several_devices_has_the_name_asked_for(void **state) {
   ls_op op, found;
   expect_ok(ls_graph_create("g", &graph));
   ls_variable *v = NULL;
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     v = variable_in(strategy, (variable_kind){.initial = 1});
     ls_nest parts[2];
-    for (size_t i = 0; i < 2; ++i)
-      LS_DEVICE_SCOPE(i == 0 ? "/cpu:0" : "/cpu:1") {
-        parts[i] = ls_leaf(
-            ls_variable_assign_add(ls_variable_component(v, i), scalar_of(10)));
-      }
+    for (size_t i = 0; i < 2; ++i) {
+      LS_DEVICE_SCOPE(i == 0 ? "/cpu:0" : "/cpu:1");
+      parts[i] = ls_leaf(
+          ls_variable_assign_add(ls_variable_component(v, i), scalar_of(10)));
+    }
     const ls_nest value = ls_nest_distributed(LS_PER_REPLICA, parts, 2);
     expect_ok(ls_strategy_group(strategy, value, "both", &op));
     ls_nest_release(value);
@@ -409,7 +416,8 @@ static void a_group_of_several_devices_has_the_name_asked_for(void **state) {
   // What is found by its name runs all of it.
   ls_nest fetched = ls_none();
   expect_ok(ls_session_create(graph, &session));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     expect_ok(ls_session_run(session, ls_nest_op(ls_global_initializer()), NULL,
                              0, &fetched));
   }

@@ -278,7 +278,8 @@ static ls_nest write_then(ls_nest args, ways *self, ls_merge_function then) {
   ls_op first = {0};
   if (self->way == WAY_GRAPH) first = ls_tensor_op(after.as.tensor);
   ls_nest made = ls_none();
-  LS_CONTROL_SCOPE(&first, self->way == WAY_GRAPH ? 1 : 0) {
+  {
+    LS_CONTROL_SCOPE(&first, self->way == WAY_GRAPH ? 1 : 0);
     made = ls_replica_merge_call(ls_replica_context(), then, after, self);
   }
   ls_nest_release(after);
@@ -362,8 +363,12 @@ static ls_nest use_together(ls_nest args, ways *self) {
   if (!ls_status_is_ok(status)) return ls_fail(status);
   ls_op first = {0};
   if (self->way == WAY_GRAPH) first = ls_tensor_op(after.as.tensor);
-  LS_CONTROL_SCOPE(&first, self->way == WAY_GRAPH ? 1 : 0) {
-    LS_SYNC_ON_READ_SCOPE { all = ls_variable_as_tensor(self->variables[0]); }
+  {
+    LS_CONTROL_SCOPE(&first, self->way == WAY_GRAPH ? 1 : 0);
+    {
+      LS_SYNC_ON_READ_SCOPE;
+      all = ls_variable_as_tensor(self->variables[0]);
+    }
   }
   return LS_TUPLE(ls_leaf(all), ls_leaf(ls_identity(all)));
 }
@@ -383,7 +388,10 @@ static void on_read_variables_are_used_together_in_every_way(void **state) {
 static ls_nest read_in_scope(ls_nest args, ways *self) {
   ls_tensor x = ls_failed_tensor();
   (void)args;
-  LS_SYNC_ON_READ_SCOPE { x = ls_variable_read(self->variables[0]); }
+  {
+    LS_SYNC_ON_READ_SCOPE;
+    x = ls_variable_read(self->variables[0]);
+  }
   return LS_TUPLE(ls_leaf(x));
 }
 

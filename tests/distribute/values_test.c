@@ -66,7 +66,10 @@ static void a_per_replica_is_a_tensor_in_replicas_only(void **state) {
   ls_nest_release(run_on(strategy, use_in_replica, ls_none(), &u));
   assert_true(u.seen[0] == 3 && u.seen[1] == 4);
   use_in_default(ls_none(), &u);
-  LS_STRATEGY_SCOPE(strategy) { use_in_default(ls_none(), &u); }
+  {
+    LS_STRATEGY_SCOPE(strategy);
+    use_in_default(ls_none(), &u);
+  }
   // What the default strategy runs is in the default context, too.
   expect_ok(ls_strategy_default(&usual));
   ls_nest_release(run_on(usual, use_in_default, ls_none(), &u));
@@ -197,7 +200,8 @@ static void one_of_several_replicas_cannot_expand_it(void **state) {
   assert_true(u.seen[0] == 0 && u.seen[1] == 0);
   ls_nest_release(run_on(one, expand, ls_none(), &u));
   assert_true(u.seen[0] == 1);
-  LS_STRATEGY_SCOPE(two) {
+  {
+    LS_STRATEGY_SCOPE(two);
     const ls_nest made = plus_ten(u.value);
     expect_numbers(made, (double[]){11, 12}, 2);
     ls_nest_release(made);
@@ -263,10 +267,12 @@ static void a_mirrored_operand_is_its_current_value(void **state) {
   set_components(v, (double[]){5, 6}, 2);
   expect_operand(o.value, 5);
   expect_operand(o.variable, 5);
-  LS_STRATEGY_SCOPE(strategy) {
+  {
+    LS_STRATEGY_SCOPE(strategy);
     expect_operand(o.value, 5);
     expect_operand(o.variable, 5);
-    LS_DEVICE_SCOPE("/cpu:1") {
+    {
+      LS_DEVICE_SCOPE("/cpu:1");
       expect_operand(o.value, 6);
       expect_operand(o.variable, 6);
     }

@@ -15,8 +15,10 @@ static void expect_refused(ls_strategy *strategy, ls_variable_options options,
   ls_graph *graph = NULL;
   ls_variable *v = NULL;
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) {
-    LS_STRATEGY_SCOPE(strategy) {
+  {
+    LS_GRAPH_SCOPE(graph);
+    {
+      LS_STRATEGY_SCOPE(strategy);
       const ls_status status = ls_variable_create(&options, &v);
       assert_int_equal(ls_status_code(status), LS_INVALID_ARGUMENT);
       expect_contains(ls_status_message(status),
@@ -76,7 +78,8 @@ static void wrong_options_leave_nothing_behind(void **state) {
 static bool trainable_of(ls_strategy *strategy, ls_flag flag,
                          ls_variable_synchronization synchronization) {
   ls_variable *v = NULL;
-  LS_STRATEGY_SCOPE(strategy) {
+  {
+    LS_STRATEGY_SCOPE(strategy);
     expect_ok(ls_variable_create(
         &(ls_variable_options){.dtype = LS_DTYPE_F32,
                                .trainable = flag,
@@ -147,11 +150,14 @@ static void names_are_absolute_and_unique(void **state) {
   const ls_variable_options unnamed = {.dtype = LS_DTYPE_F32};
   const ls_variable_options named = {.name = "a", .dtype = LS_DTYPE_F32};
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) {
-    LS_STRATEGY_SCOPE(strategy) {
+  {
+    LS_GRAPH_SCOPE(graph);
+    {
+      LS_STRATEGY_SCOPE(strategy);
       expect_ok(ls_variable_create(&unnamed, &v[0]));
       expect_ok(ls_variable_create(&unnamed, &v[1]));
-      LS_NAME_SCOPE("main") {
+      {
+        LS_NAME_SCOPE("main");
         expect_ok(ls_variable_create(&named, &v[2]));
         expect_ok(ls_variable_create(&named, &v[3]));
       }
@@ -186,7 +192,8 @@ static void the_initial_value_is_made_once(void **state) {
   ls_strategy *strategy = mirrored_of(4);
   ls_variable *v = NULL;
   int calls = 0;
-  LS_STRATEGY_SCOPE(strategy) {
+  {
+    LS_STRATEGY_SCOPE(strategy);
     expect_ok(ls_variable_create(
         &(ls_variable_options){.initializer = draw, .initializer_user = &calls},
         &v));
@@ -222,7 +229,8 @@ static void components_stand_beside_those_of_another(void **state) {
   ls_variable *v = variable_in(strategy, (variable_kind){.name = "w"});
   ls_variable *foreign = variable_in(other, (variable_kind){0});
   ls_variable *slot = NULL;
-  LS_STRATEGY_SCOPE(strategy) {
+  {
+    LS_STRATEGY_SCOPE(strategy);
     ls_variable_options options = {
         .name = "w/m", .dtype = LS_DTYPE_F32, .colocate_with = v};
     expect_ok(ls_variable_create(&options, &slot));
@@ -276,9 +284,12 @@ static void creators_outside_see_components(void **state) {
   ls_strategy *strategy = mirrored_of(2);
   creations outside = {.count = 0}, inside = {.count = 0};
   ls_variable *v = NULL;
-  LS_CREATOR_SCOPE(note_creation, &outside) {
-    LS_STRATEGY_SCOPE(strategy) {
-      LS_CREATOR_SCOPE(note_creation, &inside) {
+  {
+    LS_CREATOR_SCOPE(note_creation, &outside);
+    {
+      LS_STRATEGY_SCOPE(strategy);
+      {
+        LS_CREATOR_SCOPE(note_creation, &inside);
         expect_ok(ls_variable_create(
             &(ls_variable_options){.name = "w", .dtype = LS_DTYPE_F32}, &v));
       }
@@ -301,8 +312,10 @@ static void a_creator_must_return_plain_variables(void **state) {
   creations wrong = {
       .instead = variable_in(strategy, (variable_kind){.name = "whole"})};
   ls_variable *v = NULL;
-  LS_CREATOR_SCOPE(note_creation, &wrong) {
-    LS_STRATEGY_SCOPE(strategy) {
+  {
+    LS_CREATOR_SCOPE(note_creation, &wrong);
+    {
+      LS_STRATEGY_SCOPE(strategy);
       expect_status(
           ls_variable_create(
               &(ls_variable_options){.name = "w", .dtype = LS_DTYPE_F32}, &v),
@@ -321,7 +334,8 @@ static void every_creation_in_a_scope_goes_through_the_strategy(void **state) {
   const ls_variable_options options = {.name = "w", .dtype = LS_DTYPE_F32};
   ls_variable *v = NULL;
   expect_ok(ls_strategy_default(&usual));
-  LS_STRATEGY_SCOPE(strategy) {
+  {
+    LS_STRATEGY_SCOPE(strategy);
     expect_ok(ls_variable_create(&options, &v));
     assert_ptr_equal(ls_variable_strategy(v), strategy);
     assert_ptr_equal(ls_variable_strategy(ls_variable_component(v, 1)),
@@ -329,11 +343,13 @@ static void every_creation_in_a_scope_goes_through_the_strategy(void **state) {
     ls_variable_release(v);
   }
   // The default strategy's scope around it has a say, too.
-  LS_STRATEGY_SCOPE(usual) {
+  {
+    LS_STRATEGY_SCOPE(usual);
     expect_ok(ls_variable_create(&options, &v));
     assert_null(ls_variable_strategy(v));
     ls_variable_release(v);
-    LS_STRATEGY_SCOPE(strategy) {
+    {
+      LS_STRATEGY_SCOPE(strategy);
       const ls_status status = ls_variable_create(&options, &v);
       expect_contains(ls_status_message(status), "the default strategy");
       expect_status(status, LS_FAILED_PRECONDITION, "cannot be mixed");
@@ -371,14 +387,13 @@ static void partitioners_and_caching_devices_are_dropped(void **state) {
                                  .dtype = LS_DTYPE_F32,
                                  .shape = LS_SHAPE(4),
                                  .partitioner = in_two};
-  for (int i = 0; i < 3; ++i)
-    LS_STRATEGY_SCOPE(strategy) {
-      expect_ok(ls_variable_create(&options, &v));
-      assert_int_equal(ls_variable_num_components(v), 2);
-      assert_int_equal(ls_variable_shape(ls_variable_component(v, 1)).dim[0],
-                       4);
-      ls_variable_release(v);
-    }
+  for (int i = 0; i < 3; ++i) {
+    LS_STRATEGY_SCOPE(strategy);
+    expect_ok(ls_variable_create(&options, &v));
+    assert_int_equal(ls_variable_num_components(v), 2);
+    assert_int_equal(ls_variable_shape(ls_variable_component(v, 1)).dim[0], 4);
+    ls_variable_release(v);
+  }
   assert_int_equal(warnings, 1);
   // Without a strategy nobody drops them.
   expect_status(ls_variable_create(&options, &v), LS_UNIMPLEMENTED,
@@ -386,7 +401,8 @@ static void partitioners_and_caching_devices_are_dropped(void **state) {
   options.partitioner = NULL;
   options.caching_device = "/cpu:0";
   expect_status(ls_variable_create(&options, &v), LS_UNIMPLEMENTED, "caching");
-  LS_STRATEGY_SCOPE(strategy) {
+  {
+    LS_STRATEGY_SCOPE(strategy);
     expect_ok(ls_variable_create(&options, &v));
     ls_variable_release(v);
   }
@@ -416,8 +432,10 @@ static void the_container_is_in_the_collections(void **state) {
   ls_graph *graph = NULL;
   ls_variable *usual = NULL, *asked = NULL, *nowhere = NULL;
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) {
-    LS_STRATEGY_SCOPE(strategy) {
+  {
+    LS_GRAPH_SCOPE(graph);
+    {
+      LS_STRATEGY_SCOPE(strategy);
       ls_variable_options options = {.dtype = LS_DTYPE_F32};
       expect_ok(ls_variable_create(&options, &usual));
       options.collections = mine;
@@ -453,7 +471,8 @@ static void eager_keeps_the_global_step_only(void **state) {
   static const char *const both[] = {"mine", LS_COLLECTION_GLOBAL_STEP};
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v = NULL;
-  LS_STRATEGY_SCOPE(strategy) {
+  {
+    LS_STRATEGY_SCOPE(strategy);
     expect_ok(ls_variable_create(&(ls_variable_options){.dtype = LS_DTYPE_I64,
                                                         .collections = both,
                                                         .num_collections = 2},

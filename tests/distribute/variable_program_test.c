@@ -26,8 +26,10 @@ typedef struct built {
 static void build(built *b) {
   *b = (built){.strategy = mirrored_of(2)};
   expect_ok(ls_graph_create("g", &b->graph));
-  LS_GRAPH_SCOPE(b->graph) {
-    LS_STRATEGY_SCOPE(b->strategy) {
+  {
+    LS_GRAPH_SCOPE(b->graph);
+    {
+      LS_STRATEGY_SCOPE(b->strategy);
       expect_ok(ls_variable_create(
           &(ls_variable_options){.name = "v", .dtype = LS_DTYPE_F32},
           &b->variable));
@@ -277,7 +279,8 @@ static void a_function_across_replicas_writes_once(void **state) {
   ls_array_set_f64(one, 0, 1);
   const ls_nest args = LS_TUPLE(ls_nest_array(one));
   ls_nest made = ls_none();
-  LS_STRATEGY_SCOPE(strategy) {
+  {
+    LS_STRATEGY_SCOPE(strategy);
     expect_ok(ls_function_call(f, args, &made));
     assert_true(number_of(made) == 4);
     assert_true(is_shared(v));  // Two ops with one value are one write.

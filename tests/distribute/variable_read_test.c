@@ -39,12 +39,15 @@ static void reads_give_the_threads_component(void **state) {
     if (kind == 1)  // Across replicas it is aggregated.
       assert_true(number_of(ls_leaf(ls_variable_read(v))) == 7);
     if (kind == 0) {
-      LS_STRATEGY_SCOPE(strategy) {
+      {
+        LS_STRATEGY_SCOPE(strategy);
         assert_true(number_of(ls_leaf(ls_variable_read(v))) == 3);
-        LS_DEVICE_SCOPE("/cpu:1") {
+        {
+          LS_DEVICE_SCOPE("/cpu:1");
           assert_true(number_of(ls_leaf(ls_variable_read(v))) == 4);
         }
-        LS_DEVICE_SCOPE("/cpu:7") {
+        {
+          LS_DEVICE_SCOPE("/cpu:7");
           assert_true(number_of(ls_leaf(ls_variable_read(v))) == 3);
         }
       }
@@ -72,13 +75,16 @@ static void use_as_a_tensor_needs_no_scope(void **state) {
   ls_strategy *a = mirrored_of(2), *b = mirrored_of(2);
   ls_variable *v = variable_in(a, (variable_kind){0});
   set_components(v, (double[]){3, 4}, 2);
-  LS_DEVICE_SCOPE("/cpu:1") {
+  {
+    LS_DEVICE_SCOPE("/cpu:1");
     assert_true(number_of(ls_leaf(ls_variable_as_tensor(v))) == 3);
     assert_true(number_of(ls_leaf(ls_variable_read(v))) == 4);
   }
-  LS_STRATEGY_SCOPE(b) {
+  {
+    LS_STRATEGY_SCOPE(b);
     assert_true(number_of(ls_leaf(ls_variable_as_tensor(v))) == 3);
-    LS_DEVICE_SCOPE("/cpu:1") {
+    {
+      LS_DEVICE_SCOPE("/cpu:1");
       assert_true(number_of(ls_leaf(ls_variable_as_tensor(v))) == 4);
     }
     // Whatever else would enter the variable's own scope.
@@ -92,7 +98,8 @@ static void use_as_a_tensor_needs_no_scope(void **state) {
   ls_nest_release(run_on(b, use_in_other, ls_none(), v));
   ls_strategy *usual = NULL;
   expect_ok(ls_strategy_default(&usual));
-  LS_STRATEGY_SCOPE(usual) {
+  {
+    LS_STRATEGY_SCOPE(usual);
     ls_nest_release(write_across(v, LS_WRITE_ADD, ls_nest_f64(1)));
     assert_false(ls_has_strategy());
   }

@@ -136,7 +136,8 @@ a_component_without_initializer_gets_one_that_does_nothing(void **state) {
   ls_variable *v = NULL;
   ls_op all = {0};
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     expect_ok(ls_create_mirrored_variable(
         &recipe, &(ls_variable_options){.name = "w"}, &v));
     for (size_t i = 0; i < 2; ++i) {
@@ -296,14 +297,16 @@ static void no_variable_comes_from_its_definition_in_a_scope(void **state) {
   ls_strategy *strategy = mirrored_of(2), *usual = NULL;
   ls_graph *graph = NULL;
   expect_ok(ls_strategy_default(&usual));
-  LS_STRATEGY_SCOPE(strategy) {
+  {
+    LS_STRATEGY_SCOPE(strategy);
     const ls_status status = ls_graph_parse(text, NULL, 0, &graph);
     expect_contains(ls_status_message(status), "\"w\"");
     expect_status(status, LS_UNIMPLEMENTED, "scope of a strategy");
     assert_null(graph);
   }
   // Elsewhere, and in the default strategy's scope, it does.
-  LS_STRATEGY_SCOPE(usual) {
+  {
+    LS_STRATEGY_SCOPE(usual);
     expect_ok(ls_graph_parse(text, NULL, 0, &graph));
     ls_graph_destroy(graph);
   }
@@ -318,7 +321,8 @@ static ls_status make_and_copy(ls_strategy *strategy) {
   ls_variable *v = NULL, *copy = NULL, *handle = NULL;
   ls_status status = ls_ok();
   strategy->uses_policies = strategy->packs_variables = true;
-  LS_STRATEGY_SCOPE(strategy) {
+  {
+    LS_STRATEGY_SCOPE(strategy);
     status = ls_scope_status();
     if (ls_status_is_ok(status))
       status = ls_variable_create(

@@ -46,9 +46,11 @@ static void variables_are_synchronized_on_read_in_a_scope(void **state) {
   LS_SPEC("M46 M174 M45");
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v = NULL, *plain = NULL;
-  LS_STRATEGY_SCOPE(strategy) {
+  {
+    LS_STRATEGY_SCOPE(strategy);
     for (int op = LS_REDUCE_SUM; op <= LS_REDUCE_MEAN; ++op) {
-      LS_SYNC_ON_READ_VARIABLES_SCOPE(strategy, (ls_reduce_op)op) {
+      {
+        LS_SYNC_ON_READ_VARIABLES_SCOPE(strategy, (ls_reduce_op)op);
         expect_ok(
             make("v", (ls_variable_options){.trainable = LS_FLAG_ON}, &v));
       }
@@ -60,7 +62,8 @@ static void variables_are_synchronized_on_read_in_a_scope(void **state) {
       assert_false(ls_variable_is_trainable(v));
       ls_variable_release(v);
     }
-    LS_SYNC_ON_READ_VARIABLES_SCOPE(strategy, LS_REDUCE_MAX) {
+    {
+      LS_SYNC_ON_READ_VARIABLES_SCOPE(strategy, LS_REDUCE_MAX);
       expect_status(ls_scope_status(), LS_INVALID_ARGUMENT, "by MAX");
     }
     expect_ok(make("p", (ls_variable_options){0}, &plain));
@@ -82,31 +85,38 @@ static void a_scope_is_for_its_strategy(void **state) {
   ls_strategy *strategy = mirrored_of(2), *other = mirrored_of(2);
   ls_variable *v = variable_in(strategy, (variable_kind){0}), *w = NULL;
   const ls_nest beside = ls_nest_variable(v);
-  LS_SYNC_ON_READ_VARIABLES_SCOPE(strategy, LS_REDUCE_SUM) {
+  {
+    LS_SYNC_ON_READ_VARIABLES_SCOPE(strategy, LS_REDUCE_SUM);
     expect_status(ls_scope_status(), LS_FAILED_PRECONDITION,
                   "mirrored strategy");
     expect_status(make("w", (ls_variable_options){0}, &w),
                   LS_FAILED_PRECONDITION, "mirrored strategy");
   }
-  LS_COLOCATE_VARIABLES_SCOPE(strategy, beside) {
+  {
+    LS_COLOCATE_VARIABLES_SCOPE(strategy, beside);
     expect_status(ls_scope_status(), LS_FAILED_PRECONDITION,
                   "colocate_vars_with of mirrored strategy");
   }
-  LS_STRATEGY_SCOPE(other) {
-    LS_COLOCATE_VARIABLES_SCOPE(strategy, beside) {
+  {
+    LS_STRATEGY_SCOPE(other);
+    {
+      LS_COLOCATE_VARIABLES_SCOPE(strategy, beside);
       expect_status(ls_scope_status(), LS_FAILED_PRECONDITION,
                     "mirrored strategy");
     }
     // Not made under it.
-    LS_COLOCATE_VARIABLES_SCOPE(other, beside) {
+    {
+      LS_COLOCATE_VARIABLES_SCOPE(other, beside);
       expect_status(ls_scope_status(), LS_INVALID_ARGUMENT, "'v'");
     }
-    LS_COLOCATE_VARIABLES_SCOPE(other, ls_nest_i64(4)) {
+    {
+      LS_COLOCATE_VARIABLES_SCOPE(other, ls_nest_i64(4));
       expect_status(ls_scope_status(), LS_INVALID_ARGUMENT, "4");
     }
     const ls_nest away =
         placed_values("CPU", LS_DTYPE_F32, 3, 0, (double[]){1, 2, 3});
-    LS_COLOCATE_VARIABLES_SCOPE(other, away) {
+    {
+      LS_COLOCATE_VARIABLES_SCOPE(other, away);
       expect_status(ls_scope_status(), LS_INVALID_ARGUMENT, "CPU:2");
     }
     ls_nest_release(away);
@@ -139,7 +149,8 @@ static void components_are_where_they_are_asked_for(void **state) {
   ls_strategy *strategy = mirrored_of(3);
   ls_variable *v = NULL, *few = NULL;
   static const char *const two[] = {"/cpu:2", "/cpu:0"};
-  LS_STRATEGY_SCOPE(strategy) {
+  {
+    LS_STRATEGY_SCOPE(strategy);
     expect_ok(make("all", (ls_variable_options){0}, &v));
     expect_places(v, (const char *[]){"CPU:0", "CPU:1", "CPU:2"}, 3);
     ls_variable_release(v);
@@ -160,7 +171,8 @@ static void components_are_where_they_are_asked_for(void **state) {
     ls_variable_release(v);
     // Beside a variable, and beside a value.
     const ls_nest beside = ls_nest_variable(few);
-    LS_COLOCATE_VARIABLES_SCOPE(strategy, beside) {
+    {
+      LS_COLOCATE_VARIABLES_SCOPE(strategy, beside);
       expect_ok(make("beside", (ls_variable_options){0}, &v));
       expect_places(v, (const char *[]){"CPU:2", "CPU:0"}, 2);
       ls_variable_release(v);
@@ -176,7 +188,8 @@ static void components_are_where_they_are_asked_for(void **state) {
     static const char *const places[] = {LOCAL_DEVICE "CPU:1",
                                          LOCAL_DEVICE "CPU:0"};
     const ls_nest value = placed_on(places, items, 2);
-    LS_COLOCATE_VARIABLES_SCOPE(strategy, value) {
+    {
+      LS_COLOCATE_VARIABLES_SCOPE(strategy, value);
       expect_ok(make("as_value", (ls_variable_options){0}, &v));
       expect_places(v, (const char *[]){"CPU:1", "CPU:0"}, 2);
       ls_variable_release(v);
@@ -212,8 +225,10 @@ static void creators_of_components_are_asked_for_no_devices(void **state) {
   static const char *const two[] = {"/cpu:2", "/cpu:0"};
   ls_variable *v = NULL;
   int count = 0;
-  LS_CREATOR_SCOPE(expect_no_devices, &count) {
-    LS_STRATEGY_SCOPE(strategy) {
+  {
+    LS_CREATOR_SCOPE(expect_no_devices, &count);
+    {
+      LS_STRATEGY_SCOPE(strategy);
       expect_ok(make(
           "v", (ls_variable_options){.devices = two, .num_devices = 2}, &v));
     }

@@ -130,7 +130,8 @@ static void a_variable_is_as_its_first_component(void **state) {
   LS_SPEC("V78");
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v = NULL;
-  LS_STRATEGY_SCOPE(strategy) {
+  {
+    LS_STRATEGY_SCOPE(strategy);
     expect_ok(
         ls_variable_create(&(ls_variable_options){.name = "w",
                                                   .dtype = LS_DTYPE_F64,
@@ -222,19 +223,22 @@ static void the_component_that_is_meant_depends_on_the_place(void **state) {
     ls_nest_release(made);
     expect_places(&u);
     // Without a strategy in force it is the first, wherever the ops go.
-    LS_DEVICE_SCOPE("/cpu:1") {
+    {
+      LS_DEVICE_SCOPE("/cpu:1");
       assert_string_equal(ls_variable_device(p.v), ls_variable_device(first));
       expect_ok(ls_variable_handle(p.v, &handle));
       assert_ptr_equal(handle, first);
     }
-    LS_STRATEGY_SCOPE(strategy) {
+    {
+      LS_STRATEGY_SCOPE(strategy);
       assert_string_equal(ls_variable_device(p.v), ls_variable_device(first));
       const ls_status status = ls_variable_handle(p.v, &handle);
       expect_contains(ls_status_message(status), "handle of variable 'w");
       expect_contains(ls_status_message(status), "replica context");
       expect_status(status, LS_FAILED_PRECONDITION, "update");
       assert_null(handle);
-      LS_DEVICE_SCOPE("/cpu:1") {
+      {
+        LS_DEVICE_SCOPE("/cpu:1");
         assert_string_equal(ls_variable_device(p.v),
                             ls_variable_device(second));
         // The op is described by that of the first.
@@ -286,7 +290,8 @@ static void it_is_initialized_when_all_components_are(void **state) {
   ls_graph *graph = NULL;
   ls_session *session = NULL, *other = NULL;
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     ls_variable *v = variable_in(strategy, (variable_kind){.initial = 4});
     const ls_tensor is = ls_variable_is_initialized(v, "all_there");
     assert_string_equal(ls_op_name(ls_tensor_op(is)), "all_there");
@@ -315,7 +320,8 @@ static void it_is_initialized_when_all_components_are(void **state) {
     ls_session_destroy(other);
     expect_ok(ls_session_create(graph, &other));
     const ls_op init = ls_variable_initializer(v);
-    LS_CONTROL_SCOPE(&init, 1) {
+    {
+      LS_CONTROL_SCOPE(&init, 1);
       assert_true(fetch_bool(other, ls_variable_is_initialized(v, NULL)));
     }
     // Another initializer can be set.
@@ -374,7 +380,10 @@ static void a_copy_has_values_of_its_own(void **state) {
                         .aggregation = MEAN});
     if (on_read) set_components(v, (double[]){3, 4}, 2);
     ls_variable *copy = NULL;
-    LS_STRATEGY_SCOPE(strategy) { expect_ok(ls_variable_copy(v, &copy)); }
+    {
+      LS_STRATEGY_SCOPE(strategy);
+      expect_ok(ls_variable_copy(v, &copy));
+    }
     const double values[2] = {on_read ? 3 : 5, on_read ? 4 : 5};
     expect_components(copy, values, 2);
     ls_nest_release(write_across(v, LS_WRITE_ASSIGN, ls_nest_f64(9)));
@@ -399,7 +408,8 @@ static void a_copy_has_values_of_its_own(void **state) {
       assert_null(copy->policy);
     }
     ls_variable *none = NULL;
-    LS_STRATEGY_SCOPE(other) {
+    {
+      LS_STRATEGY_SCOPE(other);
       expect_status(ls_variable_copy(v, &none), LS_FAILED_PRECONDITION,
                     "cannot be mixed");
     }

@@ -80,7 +80,8 @@ static void a_tape_watches_the_whole_in_a_replica(void **state) {
     assert_ptr_equal(t.watched[i], t.v);
     assert_true(t.gradient[i] == 10 * (double)(i + 1));
   }
-  LS_STRATEGY_SCOPE(strategy) {
+  {
+    LS_STRATEGY_SCOPE(strategy);
     ls_tape *tape = NULL;
     ls_variable *watched[4];
     expect_ok(ls_tape_begin(&tape));
@@ -109,7 +110,8 @@ static void the_host_gets_what_a_read_gives(void **state) {
   assert_true(ls_array_f64(value, 0) == 7);
   ls_array_release(value);
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     expect_status(ls_variable_value(v, &value), LS_UNIMPLEMENTED, "graph 'g'");
     ls_variable *built = variable_in(strategy, (variable_kind){.name = "b"});
     expect_status(ls_variable_value(built, &value), LS_UNIMPLEMENTED, "'b'");
@@ -119,8 +121,9 @@ static void the_host_gets_what_a_read_gives(void **state) {
   ls_variable_release(v);
   v = variable_in(strategy, (variable_kind){0});
   set_components(v, (double[]){3, 4}, 2);
-  LS_STRATEGY_SCOPE(strategy)
-  LS_DEVICE_SCOPE("/cpu:1") {
+  {
+    LS_STRATEGY_SCOPE(strategy);
+    LS_DEVICE_SCOPE("/cpu:1");
     expect_ok(ls_variable_value(v, &value));
     assert_true(ls_array_f64(value, 0) == 4);
     ls_array_release(value);
@@ -169,7 +172,8 @@ static void an_update_is_of_components_on_the_strategys_devices(void **state) {
   ls_variable *plain = NULL, *away = NULL;
   expect_ok(ls_variable_create(
       &(ls_variable_options){.name = "plain", .dtype = LS_DTYPE_F32}, &plain));
-  LS_STRATEGY_SCOPE(strategy) {
+  {
+    LS_STRATEGY_SCOPE(strategy);
     expect_ok(ls_variable_create(&(ls_variable_options){.name = "away",
                                                         .dtype = LS_DTYPE_F32,
                                                         .devices = devices,
@@ -234,7 +238,8 @@ static void packing_changes_no_number(void **state) {
       const char *device = ls_variable_device(component);
       assert_string_equal(ls_variable_name(packed), "w/packed/");
       expect_ok(ls_packed_variable_on(packed, device, &pair));
-      LS_DEVICE_SCOPE(device) {
+      {
+        LS_DEVICE_SCOPE(device);
         assert_string_equal(ls_variable_device(packed), device);
         assert_true(number_of(ls_leaf(ls_variable_read(packed))) ==
                     (i == 0 ? 13 : 24));
@@ -248,7 +253,8 @@ static void packing_changes_no_number(void **state) {
     // In a graph there is none.
     ls_graph *graph = NULL;
     expect_ok(ls_graph_create("g", &graph));
-    LS_GRAPH_SCOPE(graph) {
+    {
+      LS_GRAPH_SCOPE(graph);
       ls_variable *built = variable_in(strategy, (variable_kind){0});
       assert_null(ls_variable_packed(built));
       ls_variable_release(built);

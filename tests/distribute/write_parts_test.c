@@ -16,7 +16,8 @@ static void no_component_is_written_unless_all_can_be(void **state) {
   ls_strategy *strategy = mirrored_of(2);
   ls_variable *v = NULL;
   expect_ok(ls_frame_begin());
-  LS_STRATEGY_SCOPE(strategy) {
+  {
+    LS_STRATEGY_SCOPE(strategy);
     expect_ok(ls_variable_create(
         &(ls_variable_options){.name = "v", .initial_value = vector(2)}, &v));
   }

@@ -86,7 +86,8 @@ static ls_nest write_variable(ls_nest args, ways *self) {
   }
   const ls_nest value = ls_nest_variable(self->variables[1]);
   ls_nest made = ls_none();
-  LS_CONTROL_SCOPE(&first, first.id != 0 ? 1 : 0) {
+  {
+    LS_CONTROL_SCOPE(&first, first.id != 0 ? 1 : 0);
     made = written(self, value);
   }
   ls_nest_release(value);

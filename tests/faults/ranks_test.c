@@ -83,7 +83,8 @@ static ls_status make(world *self) {
       &(ls_mirrored_options){.num_replicas = LS_SOME(REPLICAS)},
       &self->strategy));
   ls_status status = ls_ok();
-  LS_STRATEGY_SCOPE(self->strategy) {
+  {
+    LS_STRATEGY_SCOPE(self->strategy);
     status = ls_scope_status();
     if (ls_status_is_ok(status)) status = make_variable(self);
   }

@@ -59,7 +59,8 @@ static ls_status make(world *self) {
           .num_replicas = LS_SOME(self->replicas == 0 ? 1 : self->replicas)},
       &self->strategy);
   LS_RETURN_IF_ERROR(status);
-  LS_STRATEGY_SCOPE(self->strategy) {
+  {
+    LS_STRATEGY_SCOPE(self->strategy);
     status = ls_scope_status();
     if (ls_status_is_ok(status)) status = make_variables(self);
   }
@@ -310,7 +311,8 @@ static ls_status build(void *user) {
   self->step = build_down;
   ls_status status = ls_graph_create("built", &self->graph);
   LS_RETURN_IF_ERROR(status);
-  LS_GRAPH_SCOPE(self->graph) {
+  {
+    LS_GRAPH_SCOPE(self->graph);
     status = ls_scope_status();
     if (ls_status_is_ok(status)) status = build_step(self);
   }

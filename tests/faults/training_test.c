@@ -125,7 +125,8 @@ static ls_status make(run *self) {
       ls_sgd_create(&(ls_sgd_options){.learning_rate = 0.5, .momentum = 0.5},
                     &self->optimizer));
   ls_status status = ls_ok();
-  LS_STRATEGY_SCOPE(self->strategy) {
+  {
+    LS_STRATEGY_SCOPE(self->strategy);
     status = ls_scope_status();
     if (ls_status_is_ok(status))
       status = ls_model_create(

@@ -256,7 +256,8 @@ static void sizes_are_those_of_the_run(void **state) {
   expect_ok(ls_graph_create("unknown batch", &graph));
   ls_tensor x = {0};
   ls_nest grads[2];
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     x = ls_placeholder(LS_DTYPE_F64, LS_SHAPE(-1, 2), "x");
     const ls_tensor bias = ls_placeholder(LS_DTYPE_F64, LS_SHAPE(-1), "bias");
     const ls_tensor shifted =

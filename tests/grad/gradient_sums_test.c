@@ -12,7 +12,10 @@ static void gradient_ops_can_stand_beside_their_forward_ops(void **state) {
   gradient_graph *f = *state;
   const ls_tensor x = gradient_input("x");
   ls_tensor y;
-  LS_DEVICE_SCOPE("/device:CPU:1") { y = ls_exp(x); }
+  {
+    LS_DEVICE_SCOPE("/device:CPU:1");
+    y = ls_exp(x);
+  }
   gradient_of(y, x, NULL);
   gradient_of(y, x, &(ls_gradient_options){.colocate_with_ops = true});
   const ls_op plain = gradient_op(f, "gradients/exp_grad/mul");
@@ -33,7 +36,10 @@ gates_hold_back_the_gradients_of_an_op_until_all_are_there(void **state) {
   gradient_graph *f = *state;
   const ls_tensor a = gradient_input("a"), b = gradient_input("b");
   ls_tensor y;
-  LS_DEVICE_SCOPE("/device:CPU:1") { y = ls_mul(a, b); }
+  {
+    LS_DEVICE_SCOPE("/device:CPU:1");
+    y = ls_mul(a, b);
+  }
   const ls_nest ys[] = {ls_leaf(y)}, xs[] = {ls_leaf(a), ls_leaf(b)};
   ls_nest grads[2];
   const size_t before = ls_graph_num_ops(f->graph);

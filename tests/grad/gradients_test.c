@@ -34,7 +34,10 @@ ops_stand_in_scopes_of_the_call_and_of_the_forward_op(void **state) {
   gradient_graph *f = *state;
   const ls_tensor x = gradient_input("x");
   ls_tensor y;
-  LS_NAME_SCOPE("layer") { y = ls_exp(x); }
+  {
+    LS_NAME_SCOPE("layer");
+    y = ls_exp(x);
+  }
   const size_t before = ls_graph_num_ops(f->graph);
   gradient_of(y, x, NULL);
   assert_string_equal(gradient_names_from(f, before),
@@ -44,7 +47,8 @@ ops_stand_in_scopes_of_the_call_and_of_the_forward_op(void **state) {
   assert_string_equal(gradient_names_from(f, again),
                       "gradients_1/grad_ys_0 gradients_1/layer/exp_grad/mul");
   const size_t named = ls_graph_num_ops(f->graph);
-  LS_NAME_SCOPE("train") {
+  {
+    LS_NAME_SCOPE("train");
     gradient_of(y, x, &(ls_gradient_options){.name = "back"});
   }
   assert_string_equal(gradient_names_from(f, named),
@@ -60,7 +64,8 @@ static void each_call_takes_a_name_of_its_own_as_uid(void **state) {
   (void)state;
   const ls_tensor x = gradient_input("x");
   gradient_of(ls_exp(x), x, NULL);
-  LS_NAME_SCOPE("gradients/") {
+  {
+    LS_NAME_SCOPE("gradients/");
     const ls_tensor t = ls_identity_named(x, "uid");
     assert_string_equal(ls_op_name(ls_tensor_op(t)), "gradients/uid_1");
   }
@@ -116,7 +121,10 @@ static void values_out_of_reach_are_refused_by_name(void **state) {
   ls_graph *other = NULL;
   expect_ok(ls_graph_create("elsewhere", &other));
   ls_tensor stranger;
-  LS_GRAPH_SCOPE(other) { stranger = gradient_input("stranger"); }
+  {
+    LS_GRAPH_SCOPE(other);
+    stranger = gradient_input("stranger");
+  }
   expect_status(refusal(x, stranger, NULL), LS_INVALID_ARGUMENT,
                 "x 0, 'stranger:0', belongs to graph 'elsewhere'");
   expect_status(refusal(stranger, x, NULL), LS_INVALID_ARGUMENT, "y 0");
@@ -423,7 +431,8 @@ static void the_log_tells_gradients_and_sums(void **state) {
   ls_runtime *before = ls_runtime_make_current(runtime);
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("logged", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     const ls_tensor x = gradient_input("x");
     gradient_of(ls_mul(ls_exp(x), x), x, NULL);
   }
@@ -443,7 +452,8 @@ static ls_status build_and_differentiate(void *user) {
   ls_graph *graph = NULL;
   LS_RETURN_IF_ERROR(ls_graph_create("memory", &graph));
   ls_status status = ls_ok();
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     const ls_tensor x = gradient_input("x");
     const ls_tensor y = ls_mul(ls_exp(x), x);
     status = ls_graph_error(graph);

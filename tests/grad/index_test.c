@@ -190,7 +190,8 @@ static ls_nest gradients_of(const gradient_case *row, bool known) {
   ls_nest grads[MOST], results = ls_none();
   ls_feed feeds[CHECK_MAX_INPUTS];
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     for (size_t i = 0; i < row->count; ++i) {
       ls_shape shape = row->shapes[i];
       for (int32_t d = 0; d < shape.rank && !known; ++d)
@@ -282,7 +283,8 @@ the_rank_of_a_scatters_indices_is_known_while_building(void **state) {
   (void)state;
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     const ls_tensor x = ls_placeholder(LS_DTYPE_F64, LS_SHAPE(5, 2), "x");
     const ls_tensor at = ls_placeholder(LS_DTYPE_I64, LS_SHAPE_UNKNOWN, "at");
     const ls_tensor u = ls_placeholder(LS_DTYPE_F64, LS_SHAPE(3, 2), "u");

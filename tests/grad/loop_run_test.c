@@ -167,7 +167,8 @@ static void batches_of_any_size_go_through_a_session(void **state) {
   (void)state;
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("unknown batch", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     ls_array *w = steps_array(LS_SHAPE(3, 3), 0.3, -0.07);
     ls_array *b = steps_array(LS_SHAPE(3), -0.1, 0.2);
     const ls_tensor x = ls_placeholder(LS_DTYPE_F64, LS_SHAPE(-1, 3), "x");
@@ -203,7 +204,8 @@ static void each_gradient_of_a_loop_has_stacks_of_its_own(void **state) {
   (void)state;
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("two gradients", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     ls_array *w = steps_array(LS_SHAPE(3, 3), 0.3, -0.07);
     const ls_tensor x = ls_placeholder(LS_DTYPE_F64, LS_SHAPE(-1, 3), "x");
     const recurrence r = {ls_constant(w), ls_scalar(LS_DTYPE_F64, 0.1),
@@ -380,7 +382,8 @@ static void gradients_of_a_loop_stand_beside_it(void **state) {
   (void)state;
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("names", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     const ls_tensor x = ls_placeholder(LS_DTYPE_F64, LS_SHAPE(2, 3), "x");
     const recurrence r = {ls_placeholder(LS_DTYPE_F64, LS_SHAPE(3, 3), "w"),
                           ls_scalar(LS_DTYPE_F64, 0.1),
@@ -447,7 +450,8 @@ static void initial_values_are_refused_inside_of_a_loop(void **state) {
   for (size_t i = 0; i < 3; ++i) {
     ls_graph *graph = NULL;
     expect_ok(ls_graph_create("inside", &graph));
-    LS_GRAPH_SCOPE(graph) {
+    {
+      LS_GRAPH_SCOPE(graph);
       inside in = {.initial = ls_placeholder(LS_DTYPE_F64, LS_SCALAR, "start"),
                    .captured =
                        ls_placeholder(LS_DTYPE_F64, LS_SCALAR, "captured"),
@@ -459,11 +463,11 @@ static void initial_values_are_refused_inside_of_a_loop(void **state) {
       ls_nest_release(made);
       if (rows[i].name == NULL) {
         expect_ok(status);
-        continue;
+      } else {
+        expect_status(status, LS_INVALID_ARGUMENT, rows[i].name);
+        expect_status(ls_graph_take_error(graph), LS_INVALID_ARGUMENT,
+                      rows[i].name);
       }
-      expect_status(status, LS_INVALID_ARGUMENT, rows[i].name);
-      expect_status(ls_graph_take_error(graph), LS_INVALID_ARGUMENT,
-                    rows[i].name);
     }
     ls_graph_destroy(graph);
   }
@@ -484,7 +488,8 @@ a_loop_around_is_no_place_for_the_gradient_of_another(void **state) {
   (void)state;
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("around", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     const ls_tensor x = ls_placeholder(LS_DTYPE_F64, LS_SHAPE(2, 3), "x");
     const recurrence r = {ls_placeholder(LS_DTYPE_F64, LS_SHAPE(3, 3), "w"),
                           ls_scalar(LS_DTYPE_F64, 0.1),

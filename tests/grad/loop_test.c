@@ -450,7 +450,8 @@ static void run_for_shape(ls_shape shape, double *first, double *second) {
   static const counted four = {4, 0, everything};
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("sizes", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     const ls_tensor x = ls_placeholder(LS_DTYPE_F64, shape, "x");
     ls_array *weights = NULL, *batch = NULL;
     expect_ok(ls_array_create(LS_DTYPE_F64, LS_SHAPE(3), &weights));

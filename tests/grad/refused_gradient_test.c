@@ -238,7 +238,8 @@ static char *play(void (*refuse)(scene *s), bool refuses) {
   scene s = {.refuses = refuses};
   expect_ok(ls_graph_create("g", &s.graph));
   s.strategy = mirrored_of(2);
-  LS_GRAPH_SCOPE(s.graph) {
+  {
+    LS_GRAPH_SCOPE(s.graph);
     fill_scene(&s);
     if (refuse != NULL) refuse(&s);
     expect_ok(ls_graph_error(s.graph));

@@ -184,7 +184,8 @@ static void sizes_may_be_known_late(void **state) {
   expect_ok(ls_session_create(graph, &session));
   ls_feed feeds[2];
   ls_nest wanted = ls_none(), got = ls_none();
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     feeds[0].tensor =
         ls_placeholder(LS_DTYPE_F64, LS_SHAPE(-1, -1, -1, 2), "x");
     feeds[1].tensor =
@@ -222,7 +223,8 @@ static void makers_refuse_what_does_not_fit(void **state) {
   (void)state;
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("refusals", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     const ls_tensor x = ls_fill(LS_DTYPE_F32, LS_SHAPE(1, 4, 4, 6), 1);
     const ls_tensor w = ls_fill(LS_DTYPE_F32, LS_SHAPE(3, 3, 6, 8), 1);
     ls_convolution(x, w, &(ls_convolution_options){.low = {2, {-1, 0}}});

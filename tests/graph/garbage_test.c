@@ -25,7 +25,10 @@ static void expect_refused(ls_op op, const char *part) {
 static void in_both(void (*body)(void)) {
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) { body(); }
+  {
+    LS_GRAPH_SCOPE(graph);
+    body();
+  }
   ls_graph_destroy(graph);
   expect_ok(ls_frame_begin());
   body();
@@ -158,7 +161,10 @@ static void a_session_refuses_handles_to_nothing(void **state) {
   ls_tensor x;
   ls_array *value = NULL;
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) { x = ls_fill(LS_DTYPE_F32, LS_SHAPE(2), 1); }
+  {
+    LS_GRAPH_SCOPE(graph);
+    x = ls_fill(LS_DTYPE_F32, LS_SHAPE(2), 1);
+  }
   expect_ok(ls_session_create(graph, &session));
   expect_ok(ls_array_create(LS_DTYPE_F32, LS_SHAPE(2), &value));
   const ls_nest fetches[] = {

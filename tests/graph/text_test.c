@@ -295,11 +295,14 @@ static ls_nest unchanged(ls_nest values, void *user) {
 
 // A model with a loop in a branch's neighbourhood, as a user would write it.
 static void build_model(ls_graph *graph) {
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     model m = {.x = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(-1, 4), "x")};
     ls_variable *w = NULL;
-    LS_NAME_SCOPE("dense") {
-      LS_DEVICE_SCOPE("/device:CPU:0") {
+    {
+      LS_NAME_SCOPE("dense");
+      {
+        LS_DEVICE_SCOPE("/device:CPU:0");
         expect_ok(ls_variable_create(
             &(ls_variable_options){
                 .name = "w",
@@ -318,7 +321,8 @@ static void build_model(ls_graph *graph) {
     const ls_nest chosen = ls_cond(yes, negated, unchanged, &m);
     expect_ok(ls_nest_status(chosen));
     const ls_op last = ls_tensor_op(ls_nest_tensor(looped, 1));
-    LS_CONTROL_SCOPE(&last, 1) {
+    {
+      LS_CONTROL_SCOPE(&last, 1);
       ls_variable_assign_add(w, ls_fill(LS_DTYPE_F32, LS_SHAPE(4, 4), 1));
     }
     ls_nest_release(looped);

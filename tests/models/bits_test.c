@@ -176,7 +176,8 @@ typedef struct built {
 static void build(const job *work, built *out) {
   *out = (built){0};
   expect_ok(ls_graph_create("training", &out->graph));
-  LS_GRAPH_SCOPE(out->graph) {
+  {
+    LS_GRAPH_SCOPE(out->graph);
     expect_ok(mlp_create(work->shape, LS_DTYPE_F32, &out->model));
     out->examples =
         ls_placeholder(LS_DTYPE_F32, LS_SHAPE(-1, work->shape->size[0]), "x");

@@ -128,7 +128,8 @@ typedef struct counter {
 static void counter_create(counter *out) {
   *out = (counter){0};
   expect_ok(ls_graph_create("counter", &out->graph));
-  LS_GRAPH_SCOPE(out->graph) {
+  {
+    LS_GRAPH_SCOPE(out->graph);
     expect_ok(ls_variable_create(
         &(ls_variable_options){.name = "count", .dtype = LS_DTYPE_I64},
         &out->variable));

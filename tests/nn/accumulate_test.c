@@ -120,7 +120,8 @@ static void a_session_fetches_the_mean_loss_after_the_updates(void **state) {
   ls_op init = {0};
   ls_tensor loss = {0};
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     begin(&n, 4);
     ls_array *x = examples(), *y = labels();
     const ls_nest args =

@@ -44,7 +44,8 @@ static ls_status give_double(void *self, ls_reduce_op op, const ls_nest *values,
     const char *devices[8];
     for (size_t k = 0; k < parts; ++k) {
       devices[k] = ls_distributed_device(item, k);
-      LS_DEVICE_SCOPE(devices[k]) {
+      {
+        LS_DEVICE_SCOPE(devices[k]);
         doubled[k] = ls_leaf(
             ls_mul_scalar(ls_distributed_component(item, k).as.tensor, 2));
       }
@@ -233,7 +234,8 @@ static void steps_that_cannot_be_are_refused(void **state) {
   expect_status(
       ls_optimizer_apply_across(p.optimizer, &p.a, &one, 1, NULL, &op),
       LS_FAILED_PRECONDITION, "ls_optimizer_apply");
-  LS_STRATEGY_SCOPE(p.strategy) {
+  {
+    LS_STRATEGY_SCOPE(p.strategy);
     const ls_op made = ls_optimizer_apply(p.optimizer, &p.a, &one, 1);
     expect_status(ls_tensor_status(ls_op_output(made, 0)),
                   LS_FAILED_PRECONDITION, "ls_optimizer_apply_across");
@@ -271,13 +273,15 @@ static void build(built *b) {
       ls_adam_create(&(ls_adam_options){.learning_rate = 0.5,
                                         .over_replicas = LS_GRADIENTS_SUM},
                      &b->optimizer));
-  LS_GRAPH_SCOPE(b->graph) {
+  {
+    LS_GRAPH_SCOPE(b->graph);
     b->w = variable_in(b->strategy, (variable_kind){.name = "w", .initial = 3});
     b->global_step =
         variable_in(b->strategy, (variable_kind){.name = "global_step",
                                                  .dtype = LS_DTYPE_I64});
     const ls_nest gradients = per_replica_scalars((double[]){1, 2}, 2);
-    LS_STRATEGY_SCOPE(b->strategy) {
+    {
+      LS_STRATEGY_SCOPE(b->strategy);
       expect_ok(ls_optimizer_apply_across(b->optimizer, &b->w, &gradients, 1,
                                           b->global_step, &b->train));
     }

@@ -217,7 +217,8 @@ static void a_session_may_feed_any_batch_to_a_transposed_layer(void **state) {
   ls_tensor x = {0}, y = {0};
   ls_op init = {0};
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     expect_ok(ls_conv_layer_create(
         &(ls_conv_options){.channels = 2,
                            .filters = 3,

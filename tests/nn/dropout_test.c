@@ -102,7 +102,8 @@ static void a_session_may_feed_any_number_of_rows(void **state) {
   ls_session *session = NULL;
   ls_tensor x = {0}, y = {0};
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     x = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(-1), "x");
     y = ls_dropout(x, 0.5, true, NULL);
   }

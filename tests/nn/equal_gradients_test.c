@@ -77,10 +77,10 @@ static ls_array *examples(int64_t rows) {
 
 // Makes what a step needs; `mirrored` variables are the strategy's own.
 static ls_function *make_step(world *w, bool mirrored) {
-  if (mirrored) LS_STRATEGY_SCOPE(w->strategy) {
-      w->layer = ls_dense_layer_in(&w->bag, .inputs = WIDTH, .units = 2);
-    }
-  else
+  if (mirrored) {
+    LS_STRATEGY_SCOPE(w->strategy);
+    w->layer = ls_dense_layer_in(&w->bag, .inputs = WIDTH, .units = 2);
+  } else
     w->layer = ls_dense_layer_in(&w->bag, .inputs = WIDTH, .units = 2);
   w->optimizer = ls_sgd_in(&w->bag, .learning_rate = 0.1);
   ls_function *function =

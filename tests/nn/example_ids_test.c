@@ -124,7 +124,8 @@ static void a_session_may_feed_any_number_of_examples(void **state) {
   ls_session *session = NULL;
   ls_tensor x = {0}, id = {0}, y = {0};
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     x = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(-1, -1), "x");
     id = ls_placeholder(LS_DTYPE_I32, LS_SHAPE(-1), "id");
     y = ls_dropout(x, 0.5, true, &(ls_random_options){.example_ids = id});

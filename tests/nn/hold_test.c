@@ -65,7 +65,10 @@ static ls_status make_weights(problem *p) {
 static void begin(problem *p, const job *work) {
   *p = (problem){.job = work, .strategy = mirrored_of(work->replicas)};
   if (work->distributed) {
-    LS_STRATEGY_SCOPE(p->strategy) { expect_ok(make_weights(p)); }
+    {
+      LS_STRATEGY_SCOPE(p->strategy);
+      expect_ok(make_weights(p));
+    }
   } else {
     expect_ok(make_weights(p));
   }
@@ -164,7 +167,8 @@ static void run_session(const job *work, double *weights) {
   ls_op initial = {0};
   ls_nest moved = ls_none(), results = ls_none();
   expect_ok(ls_graph_create("held", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     begin(&p, work);
     p.rows = ls_placeholder(LS_DTYPE_F64, LS_SHAPE(work->batch, WIDTH), "x");
     p.wanted = ls_placeholder(LS_DTYPE_F64, LS_SHAPE(work->batch), "y");

@@ -113,7 +113,8 @@ static void scaled_losses_are_clipped_as_one(void **state) {
     expect_ok(ls_strategy_split(strategy, array, &rows));
     ls_array_release(array);
     const ls_nest args = LS_TUPLE(rows);
-    LS_SCALE_LOSS_SCOPE(strategy) {
+    {
+      LS_SCALE_LOSS_SCOPE(strategy);
       for (int k = 0; k < 3; ++k)
         expect_ok(
             ls_strategy_run(strategy, ls_traced(function), args, &result));
@@ -179,7 +180,8 @@ static ls_tensor recorded_loss(ls_nest args, ways *self) {
 
 static ls_nest step_like_loss(ls_nest args, ways *self) {
   ls_nest made = ls_none();
-  LS_SCALE_LOSS_SCOPE(self->strategy) {
+  {
+    LS_SCALE_LOSS_SCOPE(self->strategy);
     made = ways_minimize(self, recorded_loss, args);
   }
   return made;
@@ -217,7 +219,8 @@ static void a_summed_loss_is_not_scaled_in_any_way(void **state) {
 // another replica says meanwhile is its own business.
 static ls_nest ask_after_a_pause(ls_nest args, ways *self) {
   ls_nest asked[2] = {{0}};
-  LS_SCALE_LOSS_SCOPE(self->strategy) {
+  {
+    LS_SCALE_LOSS_SCOPE(self->strategy);
     for (int k = 0; k < 2; ++k) {
       ls_reduce_loss(args.as.tensor, LS_REDUCTION_SUM);
       if (self->replicas > 1) ls_all_reduce(LS_REDUCE_SUM, args.as.tensor);
@@ -250,8 +253,10 @@ static void a_tape_begins_without_a_loss(void **state) {
   LS_SPEC("V60");
   ls_strategy *strategy = mirrored_of(2);
   ls_tape *tape = NULL;
-  LS_STRATEGY_SCOPE(strategy) {
-    LS_SCALE_LOSS_SCOPE(strategy) {
+  {
+    LS_STRATEGY_SCOPE(strategy);
+    {
+      LS_SCALE_LOSS_SCOPE(strategy);
       ls_reduce_loss(scalar_of(1), LS_REDUCTION_SUM);
       assert_int_equal(ls_loss_reduction(), LS_REDUCE_SUM);
       expect_ok(ls_tape_begin(&tape));

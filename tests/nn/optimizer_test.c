@@ -170,7 +170,8 @@ static void a_session_fetches_the_training_op(void **state) {
   problem p = {0};
   ls_op train = {0}, init = {0};
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     begin(&p, &(ls_sgd_options){.learning_rate = 0.1, .momentum = 0.5});
     train = ls_optimizer_minimize(
         p.optimizer,

@@ -260,7 +260,8 @@ static void feed_rows(int64_t unrolled) {
   ls_tensor x = {0}, y = {0};
   ls_op init = {0};
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     expect_ok(ls_recurrent_layer_create(
         &(ls_recurrent_options){
             .inputs = INPUTS, .units = UNITS, .unrolled = unrolled},

@@ -192,7 +192,8 @@ static void begin(two_losses *g) {
   ls_op init = {0};
   ls_nest nothing = ls_none();
   expect_ok(ls_graph_create("g", &g->graph));
-  LS_GRAPH_SCOPE(g->graph) {
+  {
+    LS_GRAPH_SCOPE(g->graph);
     expect_ok(ls_sgd_create(NULL, &g->optimizer));
     for (int i = 0; i < 2; ++i)
       add_loss(g, i);
@@ -257,7 +258,8 @@ static void updates_are_a_collection_of_the_graph(void **state) {
   ls_variable *count = NULL;
   ls_op step = {0}, init = {0};
   ls_nest nothing = ls_none();
-  LS_GRAPH_SCOPE(g.graph) {
+  {
+    LS_GRAPH_SCOPE(g.graph);
     for (int i = 0; i < 4; ++i)
       ls_graph_remove_from_collection(g.graph, LS_COLLECTION_UPDATE_OPS,
                                       updates[i]);
@@ -301,8 +303,12 @@ static void the_training_op_of_a_strategy_moves_averages_once(void **state) {
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(2)}, &self.strategy));
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) {
-    LS_STRATEGY_SCOPE(self.strategy) { make_norm(&self); }
+  {
+    LS_GRAPH_SCOPE(graph);
+    {
+      LS_STRATEGY_SCOPE(self.strategy);
+      make_norm(&self);
+    }
     ls_nest parts[2];
     for (int r = 0; r < 2; ++r) {
       ls_array *x = rows_of(0, r);

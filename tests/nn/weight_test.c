@@ -38,7 +38,8 @@ static void a_weight_depends_on_seed_and_name_alone(void **state) {
   other.seed = 1;
   assert_false(same(&w, &other));
   ls_array *outside = value_of(&w);
-  LS_NAME_SCOPE("scope") {
+  {
+    LS_NAME_SCOPE("scope");
     ls_array *inside = value_of(&w);
     assert_memory_not_equal(ls_array_data(outside), ls_array_data(inside),
                             ls_array_size(inside));
@@ -51,14 +52,21 @@ static void a_session_starts_with_the_values_of_eager(void **state) {
   (void)state;
   const ls_weight_options w = {.name = "w", .shape = LS_SHAPE(8, 8)};
   ls_array *eager = NULL, *session_value = NULL;
-  LS_NAME_SCOPE("layer") { eager = value_of(&w); }
+  {
+    LS_NAME_SCOPE("layer");
+    eager = value_of(&w);
+  }
   ls_graph *graph = NULL;
   ls_session *session = NULL;
   ls_variable *variable = NULL;
   ls_op init = {0};
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) {
-    LS_NAME_SCOPE("layer") { expect_ok(ls_weight_create(&w, &variable)); }
+  {
+    LS_GRAPH_SCOPE(graph);
+    {
+      LS_NAME_SCOPE("layer");
+      expect_ok(ls_weight_create(&w, &variable));
+    }
     init = ls_global_initializer();
   }
   assert_string_equal(ls_variable_name(variable), "layer/w");

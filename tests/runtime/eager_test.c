@@ -109,10 +109,13 @@ static void ten_thousand_scopes_do_not_grow_memory(void **state) {
   uint64_t settled = 0;
   for (int i = 0; i < 10000; ++i) {
     expect_ok(ls_frame_begin());
-    LS_NAME_SCOPE("outer") {
-      LS_NAME_SCOPE("inner") {
+    {
+      LS_NAME_SCOPE("outer");
+      {
+        LS_NAME_SCOPE("inner");
         assert_string_equal(ls_name_scope_current(), "outer/inner/");
-        LS_DEVICE_SCOPE(i % 2 == 0 ? "/device:CPU:0" : "/device:CPU:1") {
+        {
+          LS_DEVICE_SCOPE(i % 2 == 0 ? "/device:CPU:0" : "/device:CPU:1");
           ls_neg(f64(1));
         }
       }

@@ -84,7 +84,8 @@ static void a_function_that_calls_itself_in_a_replica_is_refused(void **state) {
 static ls_nest trace_itself(ls_nest args, void *user) {
   ls_nest result = {0};
   ls_status status = ls_ok();
-  LS_INIT_SCOPE {
+  {
+    LS_INIT_SCOPE;
     status = ls_function_call(*(ls_function **)user, args, &result);
   }
   return ls_status_is_ok(status) ? result : ls_fail(status);
@@ -141,7 +142,10 @@ static ls_nest clear_itself(ls_nest args, void *user) {
   const ls_tensor where = ls_nest_tensor(args, 0);
   const ls_tensor x = ls_nest_tensor(args, 1);
   ls_op cleared = ls_host_call_add(&clears, NULL, &where, 1);
-  LS_CONTROL_SCOPE(&cleared, 1) { return ls_leaf(ls_mul_scalar(x, 3)); }
+  {
+    LS_CONTROL_SCOPE(&cleared, 1);
+    return ls_leaf(ls_mul_scalar(x, 3));
+  }
   return ls_none();
 }
 

@@ -267,7 +267,8 @@ static void only_the_branch_taken_has_its_effect(void **state) {
 static ls_nest wrong_shapes(ls_nest args, void *user) {
   (void)user;
   ls_tensor sum = {0};
-  LS_NAME_SCOPE("layer") {
+  {
+    LS_NAME_SCOPE("layer");
     sum = ls_at_tensor(
         ls_add(ls_nest_tensor(args, 0), ls_fill(LS_DTYPE_F32, LS_SHAPE(3), 1)),
         "model.c", 12);

@@ -110,7 +110,8 @@ static ls_status sizes_of_split(int64_t first, int64_t second) {
   ls_tensor likes[2];
   ls_op pieces = {0};
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     for (int i = 0; i < 2; ++i)
       likes[i] = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(-1), "like");
     const ls_tensor x = ls_fill(LS_DTYPE_F32, LS_SHAPE(5), 1);

@@ -29,7 +29,8 @@ static void an_eager_variables_name_is_whole_or_refused(void **state) {
   expect_ok(make_variable(letters(2047, 'v')));
   expect_status(make_variable(letters(2048, 'v')), LS_INVALID_ARGUMENT,
                 "2048 characters");
-  LS_NAME_SCOPE("in") {
+  {
+    LS_NAME_SCOPE("in");
     expect_status(make_variable(letters(2045, 'v')), LS_INVALID_ARGUMENT,
                   "2048 characters");
   }
@@ -40,7 +41,8 @@ static void a_distributed_variables_name_is_whole_or_refused(void **state) {
   ls_strategy *strategy = NULL;
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(2)}, &strategy));
-  LS_STRATEGY_SCOPE(strategy) {
+  {
+    LS_STRATEGY_SCOPE(strategy);
     ls_variable *made = NULL;
     expect_ok(make_variable(letters(2000, 'v')));
     expect_status(
@@ -60,8 +62,12 @@ static void a_name_scope_is_whole_or_refused(void **state) {
   for (int eager = 0; eager < 2; ++eager) {
     ls_scope around = {0};
     if (!eager) ls_graph_begin(&around, graph);
-    LS_NAME_SCOPE(letters(243, 's')) { expect_ok(ls_scope_status()); }
-    LS_NAME_SCOPE(letters(300, 's')) {
+    {
+      LS_NAME_SCOPE(letters(243, 's'));
+      expect_ok(ls_scope_status());
+    }
+    {
+      LS_NAME_SCOPE(letters(300, 's'));
       expect_status(ls_scope_status(), LS_INVALID_ARGUMENT, "300 characters");
     }
     ls_scope_end(&around);

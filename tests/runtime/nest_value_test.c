@@ -64,9 +64,11 @@ static void a_tensor_of_a_graph_shows_its_name(void **state) {
   (void)state;
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     const ls_tensor x = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(-1, 3), "x");
-    LS_NAME_SCOPE("main") {
+    {
+      LS_NAME_SCOPE("main");
       const ls_tensor y = ls_identity_named(x, "y");
       expect_text(ls_leaf(y), "tensor 'main/y:0' f32[?,3]");
       expect_text(ls_nest_op(ls_tensor_op(y)), "op 'main/y' (identity)");

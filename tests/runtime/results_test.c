@@ -150,7 +150,8 @@ static void a_fetch_given_twice_is_one_array(void **state) {
   ls_session *session = NULL;
   ls_tensor a = ls_failed_tensor(), b = ls_failed_tensor();
   expect_ok(ls_graph_create("twice", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     a = ls_scalar(LS_DTYPE_F32, 3);
     b = ls_add_scalar(a, 1);
   }

@@ -16,7 +16,8 @@ typedef struct net {
 static void setup(net *n) {
   *n = (net){0};
   expect_ok(ls_graph_create("net", &n->graph));
-  LS_GRAPH_SCOPE(n->graph) {
+  {
+    LS_GRAPH_SCOPE(n->graph);
     n->x = ls_placeholder(LS_DTYPE_F64, LS_SHAPE(LS_UNKNOWN_DIM), "x");
     expect_ok(ls_variable_create(
         &(ls_variable_options){.name = "w",
@@ -162,7 +163,8 @@ static void assignments_that_nobody_asked_for_do_not_run(void **state) {
   (void)state;
   net n;
   setup(&n);
-  LS_GRAPH_SCOPE(n.graph) {  // As a saver's restore would stand there.
+  {
+    LS_GRAPH_SCOPE(n.graph);  // As a saver's restore would stand there.
     ls_variable_assign(n.w, ls_scalar(LS_DTYPE_F64, 100));
     n.y = ls_variable_read(n.w);
   }
@@ -179,10 +181,14 @@ static void a_control_scope_forces_its_ops_into_the_run(void **state) {
   net n;
   setup(&n);
   ls_tensor after = {0};
-  LS_GRAPH_SCOPE(n.graph) {
+  {
+    LS_GRAPH_SCOPE(n.graph);
     const ls_op op =
         ls_tensor_op(ls_variable_assign_add(n.w, ls_scalar(LS_DTYPE_F64, 1)));
-    LS_CONTROL_SCOPE(&op, 1) { after = ls_variable_read(n.w); }
+    {
+      LS_CONTROL_SCOPE(&op, 1);
+      after = ls_variable_read(n.w);
+    }
   }
   init(&n);
   ls_nest result = {0};
@@ -235,8 +241,10 @@ static void a_graph_with_an_error_does_not_run_until_it_is_taken(void **state) {
   net n;
   setup(&n);
   init(&n);
-  LS_GRAPH_SCOPE(n.graph) {
-    LS_NAME_SCOPE("late") {
+  {
+    LS_GRAPH_SCOPE(n.graph);
+    {
+      LS_NAME_SCOPE("late");
       ls_matmul(n.x, n.x);
       ls_exp(ls_convert(n.x, LS_DTYPE_I32));  // Not the first error.
     }
@@ -253,24 +261,30 @@ static void names_follow_scopes_and_are_unique(void **state) {
   (void)state;
   net n;
   setup(&n);
-  LS_GRAPH_SCOPE(n.graph) {
+  {
+    LS_GRAPH_SCOPE(n.graph);
     const ls_tensor a = ls_neg(n.x), b = ls_neg(n.x);
     assert_string_equal(ls_tensor_name(a), "neg:0");
     assert_string_equal(ls_tensor_name(b), "neg_1:0");
-    LS_NAME_SCOPE("s") {
+    {
+      LS_NAME_SCOPE("s");
       assert_string_equal(ls_op_name(ls_tensor_op(ls_neg(n.x))), "s/neg");
-      LS_NAME_SCOPE("t") {
+      {
+        LS_NAME_SCOPE("t");
         assert_string_equal(ls_op_name(ls_tensor_op(ls_neg(n.x))), "s/t/neg");
         assert_string_equal(ls_name_scope_current(), "s/t/");
       }
     }
-    LS_NAME_SCOPE("s") {
+    {
+      LS_NAME_SCOPE("s");
       assert_string_equal(ls_op_name(ls_tensor_op(ls_neg(n.x))), "s_1/neg");
     }
-    LS_NAME_SCOPE("s/") {
+    {
+      LS_NAME_SCOPE("s/");
       assert_string_equal(ls_op_name(ls_tensor_op(ls_neg(n.x))), "s/neg_1");
     }
-    LS_NAME_SCOPE(NULL) {
+    {
+      LS_NAME_SCOPE(NULL);
       assert_string_equal(ls_tensor_name(ls_identity_named(n.x, "neg_2")),
                           "neg_2:0");
     }
@@ -293,7 +307,8 @@ static void each_run_sees_whether_a_variable_has_a_value(void **state) {
   net n;
   setup(&n);
   ls_tensor is_initialized = ls_failed_tensor();
-  LS_GRAPH_SCOPE(n.graph) {
+  {
+    LS_GRAPH_SCOPE(n.graph);
     is_initialized = ls_variable_is_initialized(n.w, NULL);
   }
   assert_false(has_value(&n, is_initialized));

@@ -101,7 +101,10 @@ static ls_nest pop_twice(ls_nest args, void *user) {
                                         ls_scalar(LS_DTYPE_F32, 1));
   const ls_tensor first = top_of(stack);
   ls_tensor second = ls_failed_tensor();
-  LS_NAME_SCOPE("again") { second = top_of(stack); }
+  {
+    LS_NAME_SCOPE("again");
+    second = top_of(stack);
+  }
   return LS_TUPLE(ls_leaf(first), ls_leaf(second));
 }
 

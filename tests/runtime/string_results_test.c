@@ -34,7 +34,8 @@ static void fetched_strings_outlive_graph_and_session(void **state) {
   ls_session *session = NULL;
   ls_tensor both, fed;
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     both = constant_strings("one", "another one");
     fed = ls_placeholder(LS_DTYPE_STRING, LS_SHAPE(2), "fed");
   }
@@ -104,7 +105,10 @@ static void fetched_objects_are_held_by_the_result(void **state) {
                                  &(ls_object *[]){&thing}, &array));
   ls_object_release(&thing);
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) { x = ls_constant(array); }
+  {
+    LS_GRAPH_SCOPE(graph);
+    x = ls_constant(array);
+  }
   ls_array_release(array);
   expect_ok(ls_session_create(graph, &session));
   ls_nest results = ls_none();

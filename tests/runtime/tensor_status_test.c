@@ -62,7 +62,8 @@ static void a_value_of_a_graph_being_built_has_none_yet(void **state) {
   (void)state;
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("plan", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     expect_status(ls_tensor_status(ls_fill(LS_DTYPE_F32, LS_SHAPE(2), 1)),
                   LS_FAILED_PRECONDITION, "belongs to graph 'plan'");
   }

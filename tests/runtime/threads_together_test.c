@@ -119,7 +119,8 @@ static void a_session_runs_in_several_threads(void **state) {
   ls_graph *graph = NULL;
   ls_nest none = ls_none();
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     t.variable = variable_of("v", LS_DTYPE_F32, LS_SCALAR, (double[]){5});
     t.fed = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(LS_UNKNOWN_DIM), "x");
     t.fetched = ls_add(ls_mul_scalar(t.fed, 2), ls_variable_read(t.variable));
@@ -237,8 +238,10 @@ static void build_and_run(const team *t, int thread) {
     ls_nest result = ls_none();
     ls_tensor y = ls_failed_tensor();
     expect_ok(ls_graph_create("own", &graph));
-    LS_GRAPH_SCOPE(graph) {
-      LS_NAME_SCOPE("scope") {
+    {
+      LS_GRAPH_SCOPE(graph);
+      {
+        LS_NAME_SCOPE("scope");
         y = ls_add_scalar(ls_scalar(LS_DTYPE_F32, thread), i);
       }
     }

@@ -29,10 +29,10 @@ static void a_variable_may_be_made_without_a_value(void **state) {
       .name = "v", .dtype = LS_DTYPE_F32, .no_value = true};
   for (int mirrored = 0; mirrored < 2; ++mirrored) {
     ls_variable *v = NULL;
-    if (mirrored) LS_STRATEGY_SCOPE(strategy) {
-        expect_ok(ls_variable_create(&options, &v));
-      }
-    else
+    if (mirrored) {
+      LS_STRATEGY_SCOPE(strategy);
+      expect_ok(ls_variable_create(&options, &v));
+    } else
       expect_ok(ls_variable_create(&options, &v));
     ls_variable *all[] = {v, NULL};
     expect_ok(ls_variable_create(
@@ -84,7 +84,8 @@ static void one_without_a_value_has_nothing_to_start_with(void **state) {
   expect_ok(ls_frame_end(NULL));
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     expect_status(ls_variable_create(
                       &(ls_variable_options){
                           .name = "v", .dtype = LS_DTYPE_F32, .no_value = true},

@@ -27,7 +27,8 @@ static void begin(saved *s, bool in_session) {
   if (in_session) {
     ls_nest none = ls_none();
     expect_ok(ls_graph_create("g", &s->graph));
-    LS_GRAPH_SCOPE(s->graph) {
+    {
+      LS_GRAPH_SCOPE(s->graph);
       expect_ok(ls_variable_create(&options, &s->variable));
     }
     expect_ok(ls_session_create(s->graph, &s->session));

@@ -78,8 +78,11 @@ a_mirrored_variable_is_one_entry_for_any_number_of_replicas(void **state) {
   ls_variable *wide = variable_in(three, (variable_kind){.initial = 9});
   ls_variable *alone = plain("v", 8);
   set_components(v, (double[]){3, 4}, 2);
-  LS_STRATEGY_SCOPE(two)
-  LS_DEVICE_SCOPE("/cpu:1") { save(v); }
+  {
+    LS_STRATEGY_SCOPE(two);
+    LS_DEVICE_SCOPE("/cpu:1");
+    save(v);
+  }
   expect_entry("v", 3);
   restore(v);
   expect_components(v, (double[]){3, 3}, 2);
@@ -120,7 +123,10 @@ in_eager_a_mirrored_variable_without_a_value_is_left_out(void **state) {
   ls_session *session = NULL;
   expect_ok(ls_graph_create("g", &graph));
   ls_variable *built = NULL;
-  LS_GRAPH_SCOPE(graph) { built = variable_in(strategy, (variable_kind){0}); }
+  {
+    LS_GRAPH_SCOPE(graph);
+    built = variable_in(strategy, (variable_kind){0});
+  }
   expect_ok(ls_session_create(graph, &session));
   ls_saver saver = saver_of(&built);
   saver.session = session;
@@ -238,7 +244,8 @@ static void a_save_is_no_op_of_the_graph_that_is_built(void **state) {
                                             .aggregation = SUM});
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     save(v);
     restore(v);
   }
@@ -283,7 +290,8 @@ static void a_sessions_values_are_its_own(void **state) {
   ls_session *one = NULL, *other = NULL;
   ls_variable *v = NULL, *eager = plain("v", 1);
   expect_ok(ls_graph_create("g", &graph));
-  LS_GRAPH_SCOPE(graph) {
+  {
+    LS_GRAPH_SCOPE(graph);
     v = variable_in(strategy, (variable_kind){.initial = 6,
                                               .synchronization = ON_READ,
                                               .aggregation = SUM});
@@ -325,8 +333,14 @@ static void a_packed_variable_is_restored_on_each_device(void **state) {
   (void)state;
   LS_SPEC("V128");
   ls_variable *parts[2] = {NULL}, *packed = NULL;
-  LS_DEVICE_SCOPE("/cpu:0") { parts[0] = plain("a", 3); }
-  LS_DEVICE_SCOPE("/cpu:1") { parts[1] = plain("b", 4); }
+  {
+    LS_DEVICE_SCOPE("/cpu:0");
+    parts[0] = plain("a", 3);
+  }
+  {
+    LS_DEVICE_SCOPE("/cpu:1");
+    parts[1] = plain("b", 4);
+  }
   const ls_nest leaves[] = {ls_nest_variable(parts[0]),
                             ls_nest_variable(parts[1])};
   expect_ok(ls_packed_variable_create("a/packed/", leaves, 2, &packed));
@@ -444,7 +458,8 @@ static ls_status save_and_restore(void *user) {
   ls_status status = ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(2)}, &strategy);
   if (ls_status_is_ok(status)) {
-    LS_STRATEGY_SCOPE(strategy) {
+    {
+      LS_STRATEGY_SCOPE(strategy);
       status =
           ls_variable_create(&(ls_variable_options){.dtype = LS_DTYPE_F32,
                                                     .name = "v",

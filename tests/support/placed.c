@@ -31,7 +31,10 @@ ls_nest placed_values(const char *type, ls_dtype dtype, size_t count,
       ls_array_set_f64(array, k, numbers[(int64_t)i * step + k]);
     snprintf(names[i], sizeof(names[i]), LOCAL_DEVICE "%s:%zu", type, i);
     devices[i] = names[i];
-    LS_DEVICE_SCOPE(devices[i]) { items[i] = ls_constant(array); }
+    {
+      LS_DEVICE_SCOPE(devices[i]);
+      items[i] = ls_constant(array);
+    }
     ls_array_release(array);
   }
   return placed_on(devices, items, count);

@@ -116,7 +116,10 @@ static ls_status create_each_variable(running *self) {
 static ls_status create_variables(running *self) {
   if (self->strategy == NULL) return create_each_variable(self);
   ls_status status = ls_ok();
-  LS_STRATEGY_SCOPE(self->strategy) status = create_each_variable(self);
+  {
+    LS_STRATEGY_SCOPE(self->strategy);
+    status = create_each_variable(self);
+  }
   return status;
 }
 
@@ -190,7 +193,10 @@ static ls_status create_session(running *self) {
   ls_op initializer = {0};
   ls_status status = ls_graph_create("program", &self->graph);
   LS_RETURN_IF_ERROR(status);
-  LS_GRAPH_SCOPE(self->graph) status = build_graph(self, &initializer);
+  {
+    LS_GRAPH_SCOPE(self->graph);
+    status = build_graph(self, &initializer);
+  }
   LS_RETURN_IF_ERROR(status);
   LS_RETURN_IF_ERROR(ls_session_create(self->graph, &self->session));
   ls_nest nothing = ls_none();

@@ -58,7 +58,8 @@ ls_variable *variable_in(ls_strategy *strategy, variable_kind kind) {
       ls_array_create(kind.dtype != LS_DTYPE_NONE ? kind.dtype : LS_DTYPE_F32,
                       LS_SCALAR, &initial));
   ls_array_set_f64(initial, 0, kind.initial);
-  LS_STRATEGY_SCOPE(strategy) {
+  {
+    LS_STRATEGY_SCOPE(strategy);
     expect_ok(ls_variable_create(
         &(ls_variable_options){.name = kind.name != NULL ? kind.name : "v",
                                .initial_array = initial,

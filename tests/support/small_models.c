@@ -201,8 +201,10 @@ static ls_status gpt_fill(void *self, const ls_model_options *options) {
                            .seed = options->seed},
       &gpt->positions);
   ls_bag_keep(bag, status, gpt->positions, release_variable);
-  for (int i = 0; i < BLOCKS; ++i)
-    LS_NAME_SCOPE(names[i]) { fill_block(bag, options->seed, &gpt->blocks[i]); }
+  for (int i = 0; i < BLOCKS; ++i) {
+    LS_NAME_SCOPE(names[i]);
+    fill_block(bag, options->seed, &gpt->blocks[i]);
+  }
   gpt->norm = ls_norm_layer_in(bag, .channels = WIDTH);
   LS_RETURN_IF_ERROR(ls_bag_take_error(bag));
   return ls_classifier_use_adam(&gpt->net.base, options);

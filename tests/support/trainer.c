@@ -57,7 +57,10 @@ static ls_status create_session(trainer *self) {
   ls_op initializer = {0};
   ls_status status = ls_graph_create("training", &self->graph);
   LS_RETURN_IF_ERROR(status);
-  LS_GRAPH_SCOPE(self->graph) status = build(self, &initializer);
+  {
+    LS_GRAPH_SCOPE(self->graph);
+    status = build(self, &initializer);
+  }
   LS_RETURN_IF_ERROR(status);
   LS_RETURN_IF_ERROR(ls_graph_error(self->graph));
   LS_RETURN_IF_ERROR(ls_session_create(self->graph, &self->session));

@@ -106,7 +106,10 @@ static void set_up(ways_run *run) {
       &self->strategy));
   ls_cross_device_release(own);
   if (run->c->make == NULL) return;
-  LS_STRATEGY_SCOPE(self->strategy) { run->c->make(self); }
+  {
+    LS_STRATEGY_SCOPE(self->strategy);
+    run->c->make(self);
+  }
 }
 
 static void tear_down(ways_run *run) {
@@ -359,7 +362,8 @@ static void expect_untouched(const ways_run *run, contents before) {
 static ls_status build(ways_run *run, ls_nest *out_results) {
   ls_status status = ls_ok();
   expect_ok(ls_graph_create("ways", &run->graph));
-  LS_GRAPH_SCOPE(run->graph) {
+  {
+    LS_GRAPH_SCOPE(run->graph);
     set_up(run);
     ls_nest arrays[WAYS_MOST_REPLICAS] = {0};
     const ls_nest args = arguments(run, 0, as_placeholder, arrays);
@@ -439,7 +443,10 @@ static ls_status run_session(ways_run *run) {
     return status;
   }
   expect_ok(ls_graph_verify(run->graph));
-  LS_GRAPH_SCOPE(run->graph) { fetches = fetches_of(run, results); }
+  {
+    LS_GRAPH_SCOPE(run->graph);
+    fetches = fetches_of(run, results);
+  }
   ls_nest_release(results);
   expect_ok(ls_session_create(run->graph, &run->session));
   ls_nest none = ls_none();

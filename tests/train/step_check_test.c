@@ -110,7 +110,8 @@ static ls_status train(fault wrong, int64_t replicas, int32_t last_label) {
   the_net.fault = wrong;
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(replicas)}, &strategy));
-  LS_STRATEGY_SCOPE(strategy) {
+  {
+    LS_STRATEGY_SCOPE(strategy);
     expect_ok(ls_model_create(&type, NULL, &model));
   }
   const ls_status status = ls_train(&(ls_train_options){.model = &model,

@@ -58,7 +58,8 @@ static ls_status fill_rows(const batch *b, const ls_parts *parts) {
       const size_t at = ls_device_set_find(&parts[v].devices, device);
       ls_tensor *item = &b->rows[d].items[v];
       ls_status status = ls_ok();
-      LS_DEVICE_SCOPE(device) {
+      {
+        LS_DEVICE_SCOPE(device);
         status = ls_region_tensor(parts[v].items[at], item);
         b->dtypes[v] = ls_tensor_dtype(*item);
         // A mean rounds once.
@@ -80,11 +81,14 @@ static void reduce_column(const batch *b, const ls_tensor *items, size_t index,
     return;
   }
   ls_tensor sum = ls_failed_tensor();
-  LS_DEVICE_SCOPE(b->devices->names[0].text) {
+  {
+    LS_DEVICE_SCOPE(b->devices->names[0].text);
     sum = ls_add_n(items, b->devices->count);
   }
-  for (size_t d = 0; d < b->devices->count; ++d)
-    LS_DEVICE_SCOPE(b->devices->names[d].text) { made[d] = ls_identity(sum); }
+  for (size_t d = 0; d < b->devices->count; ++d) {
+    LS_DEVICE_SCOPE(b->devices->names[d].text);
+    made[d] = ls_identity(sum);
+  }
 }
 
 static ls_status reduce_columns(const batch *b, const ls_tensor_row *rows,
@@ -153,7 +157,8 @@ static ls_status divide(const batch *b) {
   for (size_t d = 0; d < num_devices; ++d) {
     for (size_t v = 0; v < b->count; ++v) {
       ls_tensor *x = &b->results[d].items[v];
-      LS_DEVICE_SCOPE(b->devices->names[d].text) {
+      {
+        LS_DEVICE_SCOPE(b->devices->names[d].text);
         *x = ls_mean_of_sum(*x, (double)num_devices, false);
         const ls_dtype dtype = ls_mean_dtype(b->dtypes[v]);
         if (ls_tensor_dtype(*x) != dtype) *x = ls_convert(*x, dtype);

@@ -215,7 +215,10 @@ ls_status ls_copy_to(ls_nest value, const ls_device_set *devices,
   size_t made = 0;
   for (; made < count && ls_status_is_ok(status); ++made) {
     names[made] = devices->names[made].text;
-    LS_DEVICE_SCOPE(names[made]) { status = copy(value, &items[made]); }
+    {
+      LS_DEVICE_SCOPE(names[made]);
+      status = copy(value, &items[made]);
+    }
   }
   if (ls_status_is_ok(status))
     status = ls_take_nest(

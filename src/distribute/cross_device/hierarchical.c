@@ -3,7 +3,10 @@
 
 static ls_tensor copy_on(const char *device, ls_tensor x) {
   ls_tensor made = ls_failed_tensor();
-  LS_DEVICE_SCOPE(device) { made = ls_identity(x); }
+  {
+    LS_DEVICE_SCOPE(device);
+    made = ls_identity(x);
+  }
   return made;
 }
 
@@ -16,7 +19,8 @@ void ls_hierarchical_copy(const ls_tensor *items, const ls_device_set *devices,
   }
   const size_t mains[2] = {index % count, (index % count + half) % count};
   ls_tensor total = ls_failed_tensor(), copies[2];
-  LS_DEVICE_SCOPE(devices->names[mains[0]].text) {
+  {
+    LS_DEVICE_SCOPE(devices->names[mains[0]].text);
     total = ls_add_n(items, count);
   }
   for (size_t i = 0; i < 2; ++i)

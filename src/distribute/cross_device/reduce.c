@@ -185,7 +185,8 @@ ls_status ls_strategy_reduce_with(ls_strategy *strategy, ls_reduce_op op,
   ls_crossing crossing;
   LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, strategy, "reduce"));
   ls_status status = ls_ok();
-  LS_DEVICE_SCOPE(result_device()) {
+  {
+    LS_DEVICE_SCOPE(result_device());
     status = strategy->kind->reduce(strategy, op, value, options, out_value);
   }
   return ls_cross_replica_end(&crossing, status, out_value);
@@ -270,7 +271,8 @@ ls_status ls_strategy_gather(ls_strategy *strategy, ls_nest value, int axis,
   ls_crossing crossing;
   LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, strategy, "gather"));
   ls_status status = ls_ok();
-  LS_DEVICE_SCOPE(result_device()) {
+  {
+    LS_DEVICE_SCOPE(result_device());
     status = strategy->kind->gather(strategy, value, axis, out_value);
   }
   return ls_cross_replica_end(&crossing, status, out_value);

@@ -34,7 +34,8 @@ static ls_status copy_one_value(const ls_reduction *r, ls_nest value,
   }
   LS_RETURN_IF_ERROR(ls_destination_set(where, value, &devices));
   ls_status status = ls_ok();
-  LS_DEVICE_SCOPE(devices.names[0].text) {
+  {
+    LS_DEVICE_SCOPE(devices.names[0].text);
     status = ls_reduce_one_value(r, value, &one);
     if (ls_status_is_ok(status) && one.kind != LS_KIND_SLICES) {
       ls_tensor tensor;

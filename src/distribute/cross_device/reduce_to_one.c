@@ -27,7 +27,8 @@ static ls_status reduce_at(const reduce_to_one *r, const char *device,
   ls_nest one = ls_none();
   ls_status status = ls_ok();
   log_devices(device, devices);
-  LS_DEVICE_SCOPE(device) {
+  {
+    LS_DEVICE_SCOPE(device);
     status = ls_reduce_parts(op, parts, r->accumulate, r->user, &one);
   }
   if (ls_status_is_ok(status)) status = ls_copy_to(one, devices, out_value);
@@ -90,7 +91,8 @@ static ls_status gather(void *self, ls_nest value, int axis,
   *out_value = ls_none();
   LS_RETURN_IF_ERROR(ls_destination_set(where, value, &devices));
   ls_status status = ls_parts_init(&parts, value);
-  LS_DEVICE_SCOPE(devices.names[0].text) {
+  {
+    LS_DEVICE_SCOPE(devices.names[0].text);
     if (ls_status_is_ok(status)) status = gather_at(&parts, axis, &one);
   }
   if (ls_status_is_ok(status)) status = ls_copy_to(one, &devices, out_value);

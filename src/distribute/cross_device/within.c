@@ -95,7 +95,8 @@ static ls_status each_component(ls_nest leaf, component_function fn, void *user,
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
     const char *device = parts.devices.names[i].text;
     names[i] = device[0] != '\0' ? device : NULL;
-    LS_DEVICE_SCOPE(names[i] != NULL ? device : ls_context_current()->device) {
+    {
+      LS_DEVICE_SCOPE(names[i] != NULL ? device : ls_context_current()->device);
       items[i] = fn(parts.items[i], i, user);
     }
   }

@@ -26,8 +26,9 @@ typedef struct replica_call {
 static void run_replica(void *user) {
   ls_replica_task *task = user;
   const replica_call *call = task->rounds->user;
-  LS_DEVICE_SCOPE(
-      ls_strategy_device(task->rounds->strategy, task->replica->id)) {
+  {
+    LS_DEVICE_SCOPE(
+        ls_strategy_device(task->rounds->strategy, task->replica->id));
     const ls_nest made =
         call->callback(call->each[task->replica->id], call->user);
     task->status = ls_take_nest(made, &task->result);

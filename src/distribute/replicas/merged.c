@@ -75,7 +75,8 @@ static ls_nest extreme_leaf(ls_nest leaf, void *user) {
       ls_destination_set(all_devices(m->strategy), ls_none(), &devices);
   if (!ls_status_is_ok(status)) return ls_fail(status);
   status = ls_component_tensors(leaf, m->strategy->allocator, &items, &count);
-  LS_DEVICE_SCOPE(devices.names[0].text) {
+  {
+    LS_DEVICE_SCOPE(devices.names[0].text);
     if (ls_status_is_ok(status))
       status = ls_reduce_tensors(m->op, items, count, &made);
   }

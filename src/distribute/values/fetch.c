@@ -34,7 +34,8 @@ ls_status ls_mirrored_fetch(ls_strategy *strategy, ls_nest value,
   if (variable != NULL && variable->num_components > 0 &&
       !ls_is_mirrored(value)) {
     strcpy(device.text, destination);
-    LS_DEVICE_SCOPE(destination) {
+    {
+      LS_DEVICE_SCOPE(destination);
       source = ls_leaf(ls_variable_read(ls_nest_as_variable(value)));
     }
     status = ls_made_status(source.as.tensor);
@@ -48,14 +49,18 @@ ls_status ls_mirrored_fetch(ls_strategy *strategy, ls_nest value,
   }
   LS_RETURN_IF_ERROR(status);
   ls_tensor tensor = ls_failed_tensor();
-  LS_DEVICE_SCOPE(device.text) {
+  {
+    LS_DEVICE_SCOPE(device.text);
     made = fn != NULL ? fn(source, user) : ls_nest_retain(source);
     status = ls_nest_status(made);
     if (ls_status_is_ok(status))
       status = ls_distributed_as_tensor(made, &tensor);
   }
   if (ls_status_is_ok(status)) {
-    LS_DEVICE_SCOPE(destination) { *out_value = ls_leaf(ls_identity(tensor)); }
+    {
+      LS_DEVICE_SCOPE(destination);
+      *out_value = ls_leaf(ls_identity(tensor));
+    }
     status = ls_made_status(out_value->as.tensor);
   }
   ls_nest_release(made);

@@ -130,7 +130,8 @@ static ls_tensor kept_value(cache *c) {
   if (ls_graph_node_of(graph, c->value.ref) != NULL) return c->value;
   // It went with its frame, or in a graph with a call that was refused.
   if (graph->kind != LS_GRAPH_EAGER) return ls_failed_tensor();
-  LS_DEVICE_SCOPE("/device:CPU:0") {
+  {
+    LS_DEVICE_SCOPE("/device:CPU:0");
     c->value = ls_tensor_from_array(c->array);
   }
   return c->value;
@@ -159,7 +160,10 @@ static ls_tensor read_cached(ls_variable *handle) {
   ls_tensor value = kept_value(c);
   if (!ls_tensor_is_failed(value)) return value;
   const ls_tensor fresh = ls_variable_read(target);
-  LS_DEVICE_SCOPE("/device:CPU:0") { value = ls_identity(fresh); }
+  {
+    LS_DEVICE_SCOPE("/device:CPU:0");
+    value = ls_identity(fresh);
+  }
   if (!ls_tensor_is_failed(value)) keep_value(c, value);
   return value;
 }

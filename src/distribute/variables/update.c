@@ -51,8 +51,10 @@ static ls_status call_once(const ls_update_call *call, ls_nest first,
   char name[32];
   snprintf(name, sizeof(name), "update_%d", id);
   ls_scope update = {0};
-  LS_DEVICE_SCOPE(device) {
-    LS_NAME_SCOPE(name) {
+  {
+    LS_DEVICE_SCOPE(device);
+    {
+      LS_NAME_SCOPE(name);
       ls_update_begin(&update, call->strategy, id, device);
       if (ls_status_is_ok(status))
         status = ls_take_nest(call->fn(args, call->user), out_result);
@@ -274,7 +276,8 @@ static ls_status map_item(const ls_update_call *call, ls_nest item,
                           int32_t device, ls_nest *out_result) {
   const ls_nest args = ls_update_args(call, item, true, (size_t)device);
   ls_status status = ls_nest_status(args);
-  LS_DEVICE_SCOPE(ls_strategy_device(call->strategy, device)) {
+  {
+    LS_DEVICE_SCOPE(ls_strategy_device(call->strategy, device));
     if (ls_status_is_ok(status))
       status = ls_take_nest(call->fn(args, call->user), out_result);
   }

@@ -33,7 +33,8 @@ static ls_op group_each(device_op *items, size_t count, ls_op *ops,
       ++end;
     ls_op of_device[256];
     ls_op group = {0};
-    LS_DEVICE_SCOPE(items[i].device[0] != '\0' ? items[i].device : NULL) {
+    {
+      LS_DEVICE_SCOPE(items[i].device[0] != '\0' ? items[i].device : NULL);
       for (size_t at = i; at < end;) {  // More than fit here make a chain.
         size_t n = 0;
         if (group.id != 0) of_device[n++] = group;
@@ -82,8 +83,10 @@ static bool is_value(ls_nest leaf) {
 static ls_nest after(ls_nest component, ls_op group) {
   ls_tensor made = ls_failed_tensor();
   const char *device = ls_leaf_device(component);
-  LS_DEVICE_SCOPE(device[0] != '\0' ? device : NULL) {
-    LS_CONTROL_SCOPE(&group, 1) {
+  {
+    LS_DEVICE_SCOPE(device[0] != '\0' ? device : NULL);
+    {
+      LS_CONTROL_SCOPE(&group, 1);
       made = component.kind == LS_KIND_VARIABLE
                  ? ls_variable_read(ls_nest_as_variable(component))
                  : ls_identity(component.as.tensor);

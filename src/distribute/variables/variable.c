@@ -194,7 +194,8 @@ bool ls_op_description_equal(const ls_op_description *a,
 ls_tensor ls_read_component(ls_variable *container, size_t index) {
   ls_variable *component = container->components[index];
   ls_tensor value = ls_failed_tensor();
-  LS_DEVICE_SCOPE(component->device) {
+  {
+    LS_DEVICE_SCOPE(component->device);
     value = ls_variable_op(LS_OP_READ, component, NULL);
   }
   return value;

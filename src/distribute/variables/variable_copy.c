@@ -19,9 +19,10 @@ static ls_status copy_plain(ls_variable *variable,
   if (joins == NULL) LS_RETURN_IF_ERROR(ls_variable_value(variable, &value));
   options.initial_array = value;
   ls_status status = ls_ok();
-  LS_BESIDE_SCOPE(NULL)
-  LS_NAME_SCOPE(NULL)
-  LS_DEVICE_SCOPE(variable->device) {
+  {
+    LS_BESIDE_SCOPE(NULL);
+    LS_NAME_SCOPE(NULL);
+    LS_DEVICE_SCOPE(variable->device);
     status = ls_variable_create(&options, out_copy);
   }
   ls_array_release(value);

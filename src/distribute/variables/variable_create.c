@@ -99,7 +99,8 @@ static ls_status create_component(const ls_creator *next,
   options.initial_value = ls_failed_tensor();
   options.initializer = NULL;
   options.initial_of = first;
-  LS_NAME_SCOPE(NULL) {
+  {
+    LS_NAME_SCOPE(NULL);
     return ls_creator_create(next, &options, out_component);
   }
   return ls_ok();
@@ -137,7 +138,8 @@ static ls_status create_components(ls_strategy *strategy,
   for (size_t i = 0; i < count; ++i) {
     ls_variable *component = NULL;
     ls_status status = ls_ok();
-    LS_DEVICE_SCOPE(place_of_component(strategy, asked, i)) {
+    {
+      LS_DEVICE_SCOPE(place_of_component(strategy, asked, i));
       status = create_component(
           user, &options, i == 0 ? NULL : components->items[0], i, &component);
     }
@@ -162,7 +164,10 @@ static ls_status check_components(const ls_variable_options *options,
           "not nest",
           component->name);
     if (component->graph == NULL || component->initializer.id != 0) continue;
-    LS_INIT_SCOPE { component->initializer = ls_group(NULL, 0, NULL); }
+    {
+      LS_INIT_SCOPE;
+      component->initializer = ls_group(NULL, 0, NULL);
+    }
     if (ls_op_is_failed(component->initializer))
       return ls_graph_take_error(component->graph);
   }
@@ -244,7 +249,8 @@ static ls_status join_graph(ls_variable *container) {
   }
   for (size_t i = 0; i < container->num_components; ++i)
     ops[i] = container->components[i]->initializer;
-  LS_NAME_SCOPE(NULL) {
+  {
+    LS_NAME_SCOPE(NULL);
     container->initializer =
         ls_group_by_device(ops, container->num_components, NULL);
   }
@@ -302,7 +308,8 @@ static ls_status make_container(const ls_variable_recipe *recipe,
   ls_status status = set_nature(recipe, options, is, container);
   if (ls_status_is_ok(status)) {
     take_components(components, container);
-    LS_INIT_SCOPE {
+    {
+      LS_INIT_SCOPE;
       // Components of which each was stored by itself stay so.
       status = container->graph != NULL ? join_graph(container)
                : joins                  ? ls_eager_join(container)
@@ -333,7 +340,8 @@ static ls_status create(const ls_variable_recipe *recipe,
   seen.num_collections = 0;
   seen.caching_device = NULL;
   seen.batch_initialization = false;
-  LS_STOP_RECORDING_SCOPE {
+  {
+    LS_STOP_RECORDING_SCOPE;
     LS_RETURN_IF_ERROR(
         recipe->create(recipe->strategy, &seen, recipe->user, components));
     LS_RETURN_IF_ERROR(check_components(options, components));
@@ -406,7 +414,8 @@ ls_status ls_mirrored_create_variable(ls_strategy *strategy,
   LS_RETURN_IF_ERROR(check_places(strategy, options));
   if (options->single_device != NULL) {
     whole.single_device = NULL;
-    LS_DEVICE_SCOPE(options->single_device) {
+    {
+      LS_DEVICE_SCOPE(options->single_device);
       return ls_creator_create(next, &whole, out_variable);
     }
   }

@@ -32,7 +32,10 @@ static ls_status run_in_eager(const work *w, ls_array **out_value) {
   ls_scope eager = {0};
   ls_status status = ls_ok();
   ls_context_enter_graph(&eager, NULL);
-  LS_STOP_RECORDING_SCOPE { status = run_in_frame(w, out_value); }
+  {
+    LS_STOP_RECORDING_SCOPE;
+    status = run_in_frame(w, out_value);
+  }
   ls_scope_end(&eager);
   return status;
 }

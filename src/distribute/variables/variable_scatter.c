@@ -30,8 +30,10 @@ static ls_status scatter_each(const scattering *s, ls_tensor indices,
     ls_variable *component = s->variable->components[i];
     char name[32];
     snprintf(name, sizeof(name), "update_%zu", i);
-    LS_DEVICE_SCOPE(component->device) {
-      LS_NAME_SCOPE(name) {
+    {
+      LS_DEVICE_SCOPE(component->device);
+      {
+        LS_NAME_SCOPE(name);
         results[i] =
             ls_leaf(ls_variable_scatter_op(component, s->op, indices, updates));
       }

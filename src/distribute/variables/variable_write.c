@@ -55,8 +55,9 @@ static ls_status write_one(const ls_writing *w, ls_variable *target,
                            ls_nest value, ls_nest *out_value) {
   ls_tensor tensor = ls_failed_tensor(), made = ls_failed_tensor();
   ls_status status = ls_ok();
-  LS_DEVICE_SCOPE(target->device != NULL ? target->device
-                                         : ls_context_current()->device) {
+  {
+    LS_DEVICE_SCOPE(target->device != NULL ? target->device
+                                           : ls_context_current()->device);
     status = ls_value_as_tensor(w->variable, value, &tensor);
     if (ls_status_is_ok(status)) {
       made = write_op(w, target, tensor);
@@ -74,8 +75,10 @@ static ls_status write_component(const ls_writing *w, size_t index,
   snprintf(name, sizeof(name), "update_%zu", index);
   ls_scope update = {0};
   ls_status status = ls_ok();
-  LS_DEVICE_SCOPE(component->device) {
-    LS_NAME_SCOPE(name) {
+  {
+    LS_DEVICE_SCOPE(component->device);
+    {
+      LS_NAME_SCOPE(name);
       ls_update_begin(&update, ls_strategy_of(w->variable), (int32_t)index,
                       component->device);
       status = write_one(w, component, ls_value_part(value, index), out_value);
@@ -306,7 +309,8 @@ static ls_status write_on_read_across(const ls_writing *w, ls_nest value,
       in_eager() ? (ls_op){0}
                  : ls_tensor_op(ls_nest_tensor(ls_value_part(written, 0), 0));
   ls_tensor made = ls_failed_tensor();
-  LS_CONTROL_SCOPE(&after, after.id != 0 ? 1 : 0) {
+  {
+    LS_CONTROL_SCOPE(&after, after.id != 0 ? 1 : 0);
     made = ls_variable_read(w->variable);
   }
   ls_nest_release(written);
