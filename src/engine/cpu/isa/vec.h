@@ -32,7 +32,11 @@
 #include <stdint.h>
 #include <string.h>
 
-#define LS_INLINE static inline __attribute__((always_inline))
+// Else vectors are arrays, and an operation is a call.
+#if (defined(__AVX2__) && defined(__FMA__)) ||                                 \
+    (defined(__aarch64__) && defined(__ARM_NEON))
+#define VF_REGISTERS 1
+#endif
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define LS_CHECKED 1
@@ -44,13 +48,21 @@
 #endif
 #endif
 
-// A build with sanitizers would spend minutes on checks of each copy:
-//   LS_EXPAND is for large functions that are fast only where they know their
+//   LS_INLINE is for functions that are part of their callers;
+//   LS_EXPAND for large ones, which are fast only where they know their
 //   arguments;
 //   LS_UNROLL, before a loop of at most 16 rounds, whose number is known,
 //   unrolls all of it, so that an array of vectors that it indexes becomes
 //   registers.
-#if defined(LS_CHECKED)
+// Without vector registers the three would only take compilers time; a build
+// with sanitizers would spend minutes on checks of each copy.
+#if defined(VF_REGISTERS)
+#define LS_INLINE static inline __attribute__((always_inline))
+#else
+#define LS_INLINE static inline
+#endif
+
+#if defined(LS_CHECKED) || !defined(VF_REGISTERS)
 #define LS_EXPAND static __attribute__((noinline))
 #define LS_UNROLL
 #elif defined(__clang__)
@@ -66,14 +78,14 @@
 #define VF_LANES 16
 #define VD_LANES 8
 
-#if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
+#if !defined(VF_REGISTERS)
+#include "engine/cpu/isa/vec_plain.h"
+#elif defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
 #include "engine/cpu/isa/vec_avx512.h"
-#elif defined(__AVX2__) && defined(__FMA__)
-#include "engine/cpu/isa/vec_avx2.h"
-#elif defined(__aarch64__) && defined(__ARM_NEON)
+#elif defined(__aarch64__)
 #include "engine/cpu/isa/vec_neon.h"
 #else
-#include "engine/cpu/isa/vec_plain.h"
+#include "engine/cpu/isa/vec_avx2.h"
 #endif
 
 // ---- Where no instruction does it ------------------------------------------
