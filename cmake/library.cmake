@@ -67,6 +67,29 @@ set(LS_ISAS base)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$")
   list(APPEND LS_ISAS v3 v4)
 endif()
+# Builds with sanitizers run where they are built, so that of the instruction
+# sets beyond base they hold the one that is chosen there.
+if(LS_SANITIZE AND "v4" IN_LIST LS_ISAS AND NOT CMAKE_CROSSCOMPILING)
+  include(CheckCSourceRuns)
+  check_c_source_runs("int main(void) {
+    return !(__builtin_cpu_supports(\"avx512f\") &&
+             __builtin_cpu_supports(\"avx512bw\") &&
+             __builtin_cpu_supports(\"avx512cd\") &&
+             __builtin_cpu_supports(\"avx512dq\") &&
+             __builtin_cpu_supports(\"avx512vl\"));
+  }" LS_RUNS_V4)
+  if(LS_RUNS_V4)
+    list(REMOVE_ITEM LS_ISAS v3)
+  else()
+    list(REMOVE_ITEM LS_ISAS v4)
+  endif()
+endif()
+set(levels ${LS_ISAS})
+list(REMOVE_ITEM levels base)
+list(TRANSFORM levels TOUPPER)
+list(TRANSFORM levels PREPEND LS_HOLDS_)
+set_source_files_properties("${PROJECT_SOURCE_DIR}/src/engine/cpu/kernels.c"
+  PROPERTIES COMPILE_DEFINITIONS "${levels}")
 set(isa_flags_base "")
 set(isa_flags_v3 -march=x86-64-v3)
 set(isa_flags_v4 -march=x86-64-v4 -mprefer-vector-width=512)

@@ -20,7 +20,7 @@ set(LS_LONG_TESTS
 
 # They begin first, so that none of them is waited for alone at the end.
 set(LS_SLOW_TESTS
-  "^(models/(lanes|model|bits|memory|golden_gpt)|cli/(train|quit|resume)|examples/unet)")
+  "^(models/(lanes|model|bits|memory|golden_gpt)|cli/(train|quit|resume|stranger)|examples/(unet|tagger|denoise))")
 
 # Registers the test `name` that runs the rest of the arguments.
 function(ls_add_test name)
@@ -132,6 +132,9 @@ if(LS_TESTS AND CMOCKA_FOUND)
     "${PROJECT_SOURCE_DIR}/tests/main.c" ${units}
     $<TARGET_OBJECTS:ls_test_support>)
   target_include_directories(unit_tests PRIVATE "${PROJECT_BINARY_DIR}/tests")
+  # What a test computes is not what is tested; the memory that it lends is
+  # watched.
+  target_link_libraries(unit_tests PRIVATE ls_defined)
   # Most of it runs once a build; what takes time is the library and support/.
   target_compile_options(unit_tests PRIVATE $<$<CONFIG:Debug>:-O0>)
 endif()

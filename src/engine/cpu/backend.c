@@ -136,7 +136,7 @@ static const ls_cpu_kernels *choose_kernels(const ls_runtime *runtime) {
   static const char *const names[] = {
       [LS_ISA_BASE] = "base", [LS_ISA_V3] = "v3", [LS_ISA_V4] = "v4"};
   const ls_cpu_kernels *best = ls_cpu_kernels_best();
-  // A level is a bound: a machine that lacks it uses the best below.
+  // A level is a bound: what lacks it uses the best below.
   for (int isa = (int)ls_debug_isa(runtime); isa > LS_ISA_ANY; --isa) {
     const ls_cpu_kernels *kernels = ls_cpu_kernels_find(names[isa]);
     if (kernels != NULL) return kernels;
@@ -149,8 +149,8 @@ static const ls_cpu_kernels *choose_kernels(const ls_runtime *runtime) {
 // grows with any change of their arithmetic. pow is the C library's.
 static void make_numerics_id(cpu_backend *self) {
 #if defined(__x86_64__)
-  const char *machine =
-      ls_cpu_kernels_find("v3") != NULL ? "x86-64-fma" : "x86-64";
+  const bool has_fma = ls_cpu_kernels_best() != ls_cpu_kernels_find("base");
+  const char *machine = has_fma ? "x86-64-fma" : "x86-64";
 #elif defined(__aarch64__)
   const char *machine = "aarch64";
 #else
