@@ -204,10 +204,8 @@ LS_API ls_status ls_at_status(ls_status value, const char *file, int line);
 // scope that was refused is a failed context: op makers in it give failed
 // tensors, and calls its status.
 typedef struct ls_scope {
-  struct ls_scope *outer;
-  int kind;
-  const void *data;
-  uint64_t extra[24];
+  uint64_t open;  // 0: it is not.
+  uint64_t opaque[23];
 } ls_scope;
 
 LS_API void ls_scope_end(ls_scope *scope);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/sanitizers.h"
+#include "base/thread_state.h"
 #include "base/threads.h"
 
 #if defined(LS_ADDRESS_SANITIZER)
@@ -23,20 +24,7 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-// ---- What a thread has -----------------------------------------------------
-static _Thread_local ls_fiber *current_fiber;
-static _Thread_local void *thread_state;
-static _Thread_local struct ls_runtime *thread_runtime;
-
-ls_fiber *ls_fiber_current(void) { return current_fiber; }
-void *ls_thread_state(void) { return thread_state; }
-void ls_set_thread_state(void *state) { thread_state = state; }
-struct ls_runtime *ls_thread_runtime(void) {
-  return thread_runtime;
-}
-void ls_set_thread_runtime(struct ls_runtime *runtime) {
-  thread_runtime = runtime;
-}
+ls_fiber *ls_fiber_current(void) { return ls_this_thread.work.fiber; }
 
 // ---- Stacks ----------------------------------------------------------------
 #if defined(LS_ADDRESS_SANITIZER) || defined(LS_THREAD_SANITIZER)
@@ -158,11 +146,8 @@ struct ls_fiber {
   pthread_t thread;
   ucontext_t inside;   // Where it paused.
   ucontext_t outside;  // Where it was resumed.
-  ls_fiber *outer;     // Who was current there, and with what state.
-  void *outer_state;
-  struct ls_runtime *outer_runtime;
-  void *state;
-  struct ls_runtime *runtime;
+  ls_at_work own;      // While it does not run.
+  ls_at_work outer;    // What was at work there.
 #if defined(LS_ADDRESS_SANITIZER)
   void *fake_inside;  // The sanitizer's own stacks, and where the resumer's is.
   void *fake_outside;
@@ -181,6 +166,7 @@ ls_status ls_fiber_create(ls_fiber_pool *pool, ls_fiber_function fn, void *user,
   ls_fiber *fiber = ls_new(pool->allocator, ls_fiber);
   if (fiber == NULL) return ls_out_of_memory();
   fiber->pool = pool;
+  fiber->own.fiber = fiber;
   fiber->fn = fn;
   fiber->user = user;
   ls_mutex_lock(&pool->lock);
@@ -210,9 +196,9 @@ void ls_fiber_destroy(ls_fiber *fiber) {
   ls_release(pool->allocator, fiber);
 }
 
-void ls_fiber_set_state(ls_fiber *fiber, void *state) {
+void ls_fiber_set_context(ls_fiber *fiber, struct ls_context *context) {
   LS_ASSERT(!fiber->started);
-  fiber->state = state;
+  fiber->own.context = context;
 }
 
 bool ls_fiber_is_done(const ls_fiber *fiber) { return fiber->done; }
@@ -260,7 +246,7 @@ static void switch_inside(ls_fiber *fiber) {
 
 // The bottom of every fiber's stack; it never returns.
 static void run_fiber(void) {
-  ls_fiber *fiber = current_fiber;
+  ls_fiber *fiber = ls_this_thread.work.fiber;
   arrive_inside(fiber);
   fiber->fn(fiber->user);
   fiber->done = true;
@@ -279,7 +265,7 @@ static ls_status start_fiber(ls_fiber *fiber) {
   fiber->tsan_inside = __tsan_create_fiber(0);
 #endif
   fiber->thread = pthread_self();
-  fiber->runtime = thread_runtime;
+  fiber->own.runtime = ls_this_thread.work.runtime;
   fiber->started = true;
   return ls_ok();
 }
@@ -288,25 +274,18 @@ ls_status ls_fiber_resume(ls_fiber *fiber) {
   LS_ASSERT(!fiber->done && !fiber->running);
   if (!fiber->started) LS_TRY(start_fiber(fiber));
   LS_ASSERT(pthread_equal(fiber->thread, pthread_self()));
-  fiber->outer = current_fiber;
-  fiber->outer_state = thread_state;
-  fiber->outer_runtime = thread_runtime;
-  current_fiber = fiber;
-  thread_state = fiber->state;
-  thread_runtime = fiber->runtime;
+  fiber->outer = ls_this_thread.work;
+  ls_this_thread.work = fiber->own;
   fiber->running = true;
   switch_inside(fiber);
   fiber->running = false;
-  fiber->state = thread_state;
-  fiber->runtime = thread_runtime;
-  current_fiber = fiber->outer;
-  thread_state = fiber->outer_state;
-  thread_runtime = fiber->outer_runtime;
+  fiber->own = ls_this_thread.work;
+  ls_this_thread.work = fiber->outer;
   if (fiber->done) end_fiber(fiber);
   return ls_ok();
 }
 
 void ls_fiber_pause(void) {
-  LS_ASSERT(current_fiber != NULL);
-  switch_outside(current_fiber);
+  LS_ASSERT(ls_fiber_current() != NULL);
+  switch_outside(ls_fiber_current());
 }

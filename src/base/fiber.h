@@ -8,8 +8,9 @@
 // taken at the first resume and given back at the end, so that fibers that run
 // one after another share one.
 //
-// The thread's state (what is being built, and the current runtime) is swapped
-// with the fiber: each fiber has its own.
+// What is at work (base/thread_state.h: what is being built, and the current
+// runtime) is swapped with the fiber: each has its own, and starts with the
+// runtime of its first resumer.
 #ifndef LS_BASE_FIBER_H_
 #define LS_BASE_FIBER_H_
 
@@ -18,6 +19,7 @@
 typedef struct ls_fiber ls_fiber;
 typedef struct ls_fiber_pool ls_fiber_pool;
 typedef void (*ls_fiber_function)(void *user);
+struct ls_context;
 
 enum { LS_FIBER_STACK_SIZE = 256 * 1024 };
 
@@ -29,14 +31,14 @@ void ls_fiber_pool_destroy(ls_fiber_pool *pool);
 // Stacks that exist, in use or not.
 size_t ls_fiber_pool_stacks(ls_fiber_pool *pool);
 
-// Creates a fiber that will run fn(user). It has no stack yet and state NULL.
+// Creates a fiber that will run fn(user). It has no stack and no context yet.
 LS_MUST_USE ls_status ls_fiber_create(ls_fiber_pool *pool, ls_fiber_function fn,
                                       void *user, ls_fiber **out_fiber);
 // Destroys a fiber that is done or was never resumed. NULL is fine.
 void ls_fiber_destroy(ls_fiber *fiber);
 
-// Sets what ls_thread_state gives inside; before its first resume only.
-void ls_fiber_set_state(ls_fiber *fiber, void *state);
+// What is being built inside; before its first resume only.
+void ls_fiber_set_context(ls_fiber *fiber, struct ls_context *context);
 
 // Runs the fiber until it pauses or ends. Not for one that is done or running.
 //   LS_RESOURCE_EXHAUSTED  no memory for a stack, at the first resume only:
@@ -49,16 +51,5 @@ bool ls_fiber_is_done(const ls_fiber *fiber);
 bool ls_fiber_is_started(const ls_fiber *fiber);
 // The fiber this runs on, NULL on a plain thread.
 ls_fiber *ls_fiber_current(void);
-
-// One pointer for each thread and each fiber, NULL at first: what the layers
-// above keep about the work at hand.
-void *ls_thread_state(void);
-void ls_set_thread_state(void *state);
-
-// The runtime this thread or fiber works under, NULL for the default one. A
-// fiber starts with that of its first resumer. For runtime.c only.
-struct ls_runtime;
-struct ls_runtime *ls_thread_runtime(void);
-void ls_set_thread_runtime(struct ls_runtime *runtime);
 
 #endif  // LS_BASE_FIBER_H_

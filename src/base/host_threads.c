@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/host_threads.h"
 
+#include "base/thread_state.h"
+
 enum { PATIENCE_NANOS = 10 * 1000 * 1000 };
 
 typedef struct ls_host_thread {
@@ -21,12 +23,9 @@ static ls_host_job *take_first(ls_host_threads *self) {
   return job;
 }
 
-// Whose thread this is; NULL: nobody's here.
-static _Thread_local const ls_host_threads *jobs_of;
-
 static void run_jobs(void *user) {
   ls_host_threads *self = user;
-  jobs_of = self;
+  ls_this_thread.host_threads = self;
   ls_mutex_lock(&self->lock);
   for (;; ++self->num_idle) {
     while (!self->stop && !can_start(self)) {
@@ -164,7 +163,7 @@ void ls_host_threads_forget(ls_host_threads *self, ls_host_job *job) {
 }
 
 ls_status ls_host_threads_check(ls_host_threads *self) {
-  if (jobs_of == self)
+  if (ls_this_thread.host_threads == self)
     return ls_failed_precondition("a host call cannot destroy the runtime that "
                                   "it is made by");
   ls_mutex_lock(&self->lock);

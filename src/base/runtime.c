@@ -4,9 +4,9 @@
 
 #include <stdlib.h>
 
-#include "base/fiber.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/thread_state.h"
 
 enum { MAX_THREADS = 4096, STALL_MS = 30000, NANOS_PER_MS = 1000000 };
 
@@ -134,7 +134,8 @@ static ls_status destroy_runtime(ls_runtime *runtime) {
   }
   ls_runtime *before = ls_runtime_make_current(runtime);
   ls_status status = destroy_slots(runtime);
-  ls_set_thread_runtime(status == NULL && before == runtime ? NULL : before);
+  ls_this_thread.work.runtime =
+      status == NULL && before == runtime ? NULL : before;
   if (status == NULL) free_runtime(runtime);
   return status;
 }
@@ -169,15 +170,15 @@ static ls_runtime *make_default(void) {
 }
 
 ls_runtime *ls_runtime_current(void) {
-  ls_runtime *runtime = ls_thread_runtime();
+  ls_runtime *runtime = ls_this_thread.work.runtime;
   if (runtime != NULL) return runtime;
   runtime = __atomic_load_n(&default_runtime, __ATOMIC_ACQUIRE);
   return runtime != NULL ? runtime : make_default();
 }
 
 ls_runtime *ls_runtime_make_current(ls_runtime *runtime) {
-  ls_runtime *before = ls_thread_runtime();
-  ls_set_thread_runtime(runtime);
+  ls_runtime *before = ls_this_thread.work.runtime;
+  ls_this_thread.work.runtime = runtime;
   return before;
 }
 

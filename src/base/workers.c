@@ -6,7 +6,7 @@
 #include "base/workers.h"
 
 #include "base/cores.h"
-#include "base/fiber.h"
+#include "base/thread_state.h"
 #include "base/threads.h"
 
 #include <sched.h>
@@ -62,9 +62,6 @@ struct ls_workers {
   char padding3[LS_CACHE_LINE];
   int64_t shared_done;  // Numbers of a shared job that are finished.
 };
-
-// The pool whose run this thread is in.
-static _Thread_local const ls_workers *running;
 
 // ---- A worker's side -------------------------------------------------------
 // One call of the idle function. False: there was nothing to do.
@@ -163,7 +160,7 @@ static void run_worker(void *user) {
   ls_workers *pool = self->pool;
   if (pool->bind) (void)ls_cores_bind(pool->cores, self->index);
   (void)ls_float_mode_enter();
-  running = pool;
+  ls_this_thread.workers = pool;
   for (unsigned seen = 0;;) {
     seen = wait_for_work(pool, seen);
     if (__atomic_load_n(&pool->stop, __ATOMIC_RELAXED)) return;
@@ -171,7 +168,7 @@ static void run_worker(void *user) {
       do_share(pool, seen, self->index);
       continue;
     }
-    ls_set_thread_runtime(pool->runtime);
+    ls_this_thread.work.runtime = pool->runtime;
     pool->fn(pool->user, self->index);
     finish_work(pool);
   }
@@ -241,24 +238,24 @@ static ls_status start_threads(ls_workers *pool) {
 }
 
 static void run_job(ls_workers *pool, ls_worker_function fn, void *user) {
-  const ls_workers *outer = running;
-  running = pool;
+  const ls_workers *outer = ls_this_thread.workers;
+  ls_this_thread.workers = pool;
   const uint64_t mode = ls_float_mode_enter();
   if (pool->count > 1) {
     pool->fn = fn;
     pool->user = user;
-    pool->runtime = ls_thread_runtime();
+    pool->runtime = ls_this_thread.work.runtime;
     announce_work(pool, JOB_RUN);
   }
   fn(user, 0);
   if (pool->count > 1) wait_until_done(pool);
   ls_float_mode_leave(mode);
-  running = outer;
+  ls_this_thread.workers = outer;
 }
 
 ls_status ls_workers_run(ls_workers *workers, ls_worker_function fn,
                          void *user) {
-  if (running == workers) {
+  if (ls_this_thread.workers == workers) {
     return ls_failed_precondition("a run of workers inside a run of the same "
                                   "workers; its threads are busy with it");
   }
@@ -272,8 +269,8 @@ ls_status ls_workers_run(ls_workers *workers, ls_worker_function fn,
 
 static void share_job(ls_workers *pool, ls_share_function fn, void *user,
                       int64_t count) {
-  const ls_workers *outer = running;
-  running = pool;
+  const ls_workers *outer = ls_this_thread.workers;
+  ls_this_thread.workers = pool;
   const uint64_t mode = ls_float_mode_enter();
   const uint32_t generation = next_generation(pool, JOB_SHARE);
   pool->share = fn;
@@ -298,12 +295,12 @@ static void share_job(ls_workers *pool, ls_share_function fn, void *user,
       sched_yield();
   }
   ls_float_mode_leave(mode);
-  running = outer;
+  ls_this_thread.workers = outer;
 }
 
 ls_status ls_workers_share(ls_workers *workers, ls_share_function fn,
                            void *user, int64_t count) {
-  if (running == workers) {
+  if (ls_this_thread.workers == workers) {
     return ls_failed_precondition("a run of workers inside a run of the same "
                                   "workers; its threads are busy with it");
   }

@@ -44,8 +44,9 @@ ls_forward *ls_forward_region(ls_forward *outer, ls_op op, size_t region,
   forward->home = home;
   const ls_context *context = ls_context_current();
   if (home != ls_graph_resolve(ls_graph_current()))
-    forward->around = (ls_forward_scopes){context->names, context->device,
-                                          context->control, context->colocate};
+    forward->around =
+        (ls_forward_scopes){context->scoped.names, context->scoped.device,
+                            context->scoped.control, context->scoped.colocate};
   if (node->type == LS_OP_WHILE && ls_forward_init_loop(forward) != NULL)
     return NULL;  // No memory, and so no status to free.
   return forward;
@@ -54,10 +55,10 @@ ls_forward *ls_forward_region(ls_forward *outer, ls_op op, size_t region,
 void ls_forward_enter_around(const ls_forward *f, ls_scope *scope) {
   ls_context_enter_graph(scope, f->home->parent);
   ls_context *context = ls_context_current();
-  context->names = f->around.names;
-  context->device = f->around.device;
-  context->control = f->around.control;
-  context->colocate = f->around.colocate;
+  context->scoped.names = f->around.names;
+  context->scoped.device = f->around.device;
+  context->scoped.control = f->around.control;
+  context->scoped.colocate = f->around.colocate;
 }
 
 void ls_forward_enter_home(const ls_forward *f, ls_scope *scope) {

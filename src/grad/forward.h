@@ -28,7 +28,7 @@ typedef struct ls_forward_value_list ls_forward_value_list;
 typedef struct ls_forward_scopes {
   const ls_name_scope *names;
   const char *device;
-  const ls_scope *control, *colocate;
+  const ls_open_scope *control, *colocate;
 } ls_forward_scopes;
 
 // One forward graph. Lives in an arena, nothing to free.

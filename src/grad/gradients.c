@@ -249,8 +249,8 @@ static ls_status make_seeds(request *r) {
 static ls_status take_uid(request *r) {
   if (r->current->kind == LS_GRAPH_EAGER) return ls_ok();
   ls_node name = {.type = LS_OP_NO_OP};
-  LS_RETURN_IF_ERROR(ls_graph_name_node(r->current, &name,
-                                        ls_context_current()->names, "uid"));
+  LS_RETURN_IF_ERROR(ls_graph_name_node(
+      r->current, &name, ls_context_current()->scoped.names, "uid"));
   r->context.uid = ls_arena_string(&r->arena, ls_node_name(r->current, &name));
   return r->context.uid != NULL ? ls_ok() : ls_out_of_memory();
 }

@@ -37,14 +37,14 @@ void ls_gradient_begin_beside(const ls_gradient_context *context,
 // Leaves all device and colocation scopes.
 static void begin_nowhere(ls_scope *scope) {
   ls_device_scope_begin(scope, NULL);
-  ls_context_current()->colocate = NULL;
+  ls_context_current()->scoped.colocate = NULL;
 }
 
 void ls_gradient_begin_names(ls_scope *scope, const char *name,
                              const char *suffix) {
   ls_graph *graph = ls_graph_resolve(ls_graph_current());
   if (graph == NULL || graph->kind == LS_GRAPH_EAGER) return;
-  const ls_name_scope *names = ls_context_current()->names;
+  const ls_name_scope *names = ls_context_current()->scoped.names;
   char part[LS_MAX_NAME];
   ls_status status = ls_ok();
   while (status == NULL) {  // Scope by scope: a part has a limit, not a path.
@@ -61,7 +61,7 @@ void ls_gradient_begin_names(ls_scope *scope, const char *name,
     return;
   }
   ls_name_scope_begin(scope, NULL);
-  ls_context_current()->names = names;
+  ls_context_current()->scoped.names = names;
 }
 
 // ---- Sums ------------------------------------------------------------------

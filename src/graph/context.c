@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/context.h"
 
-#include "base/fiber.h"
+#include "base/thread_state.h"
 #include "graph/eager_hook.h"
 
-static _Thread_local ls_context thread_context;
-
-// What a scope entry keeps in LS_SCOPE_SAVED_FLAGS.
-enum { SYNC_ON_READ = 1 << 0, UNRECORDED = 1 << 1 };
-
 ls_context *ls_context_current(void) {
-  ls_context *context = ls_thread_state();
-  return context != NULL ? context : &thread_context;
+  ls_context *context = ls_this_thread.work.context;
+  return context != NULL ? context : LS_THREAD_PART(ls_context, graph);
 }
 
 void ls_context_fork(ls_context *context) {
@@ -23,13 +18,13 @@ void ls_context_fork(ls_context *context) {
 
 ls_graph *ls_graph_current(void) {
   const ls_context *context = ls_context_current();
-  if (context->graph != NULL) return context->graph;
+  if (context->scoped.graph != NULL) return context->scoped.graph;
   ls_runtime *runtime = ls_runtime_current();
   return runtime == NULL ? NULL : ls_eager_graph(runtime);
 }
 
 const ls_graph *ls_context_graph(void) {
-  const ls_graph *graph = ls_graph_resolve(ls_context_current()->graph);
+  const ls_graph *graph = ls_graph_resolve(ls_context_current()->scoped.graph);
   return graph == NULL || graph->kind == LS_GRAPH_EAGER ? NULL : graph;
 }
 
@@ -47,60 +42,31 @@ bool ls_context_is_inside(const ls_graph *graph) {
 }
 
 // ---- Opening and leaving ---------------------------------------------------
-// An entry keeps the whole builder state it replaced.
-ls_context *ls_context_open(ls_scope *scope, ls_scope_kind kind,
-                            const void *data) {
+ls_context *ls_context_open(ls_scope *scope, ls_scope_kind kind) {
   ls_context *context = ls_context_current();
-  scope->outer = context->top;
-  scope->kind = (int)kind;
-  scope->data = data;
-  scope->extra[LS_SCOPE_SAVED_GRAPH] = (uintptr_t)context->graph;
-  scope->extra[LS_SCOPE_SAVED_NAMES] = (uintptr_t)context->names;
-  scope->extra[LS_SCOPE_SAVED_DEVICE] = (uintptr_t)context->device;
-  scope->extra[LS_SCOPE_SAVED_CONTROL] = (uintptr_t)context->control;
-  scope->extra[LS_SCOPE_SAVED_COLOCATE] = (uintptr_t)context->colocate;
-  scope->extra[LS_SCOPE_SAVED_DISTRIBUTION] = (uintptr_t)context->distribution;
-  scope->extra[LS_SCOPE_SAVED_CREATORS] = (uintptr_t)context->creators;
-  scope->extra[LS_SCOPE_SAVED_FLAGS] =
-      (context->sync_on_read ? SYNC_ON_READ : 0u) |
-      (context->unrecorded ? UNRECORDED : 0u);
-  scope->extra[LS_SCOPE_SAVED_LOSS_SCALING] = (uintptr_t)context->loss_scaling;
-  scope->extra[LS_SCOPE_SAVED_SUMMARY] = (uintptr_t)context->summary_writer;
-  context->top = scope;
+  ls_open_scope *opened = ls_scope_opened(scope);
+  opened->outer = context->top;
+  opened->kind = kind;
+  opened->before = context->scoped;
+  context->top = opened;
   return context;
 }
 
+static void forget_refusal(ls_context *context) {
+  ls_status_free(context->refusal);
+  context->refused = NULL;
+  context->refusal = NULL;
+}
+
 void ls_scope_end(ls_scope *scope) {
-  if (scope->kind == LS_SCOPE_CLOSED) return;
+  ls_open_scope *opened = ls_scope_opened(scope);
+  if (opened->kind == LS_SCOPE_CLOSED) return;
   ls_context *context = ls_context_current();
-  if (scope == context->refused) {
-    ls_status_free(context->refusal);
-    context->refused = NULL;
-    context->refusal = NULL;
-  }
-  context->graph = (ls_graph *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_GRAPH];
-  context->names =
-      (const ls_name_scope *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_NAMES];
-  context->device =
-      (const char *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_DEVICE];
-  context->control =
-      (const ls_scope *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_CONTROL];
-  context->colocate =
-      (const ls_scope *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_COLOCATE];
-  context->distribution =
-      (const void *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_DISTRIBUTION];
-  context->creators =
-      (const void *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_CREATORS];
-  context->loss_scaling =
-      (const void *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_LOSS_SCALING];
-  context->summary_writer =
-      (void *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_SUMMARY];
-  const uint64_t flags = scope->extra[LS_SCOPE_SAVED_FLAGS];
-  context->sync_on_read = (flags & SYNC_ON_READ) != 0;
-  context->unrecorded = (flags & UNRECORDED) != 0;
-  if (scope->kind == LS_SCOPE_CACHING) ++context->caching_left;
-  context->top = scope->outer;
-  scope->kind = LS_SCOPE_CLOSED;
+  if (opened == context->refused) forget_refusal(context);
+  context->scoped = opened->before;
+  if (opened->kind == LS_SCOPE_CACHING) ++context->caching_left;
+  context->top = opened->outer;
+  opened->kind = LS_SCOPE_CLOSED;
 }
 
 ls_status ls_scope_status(void) {
@@ -108,23 +74,29 @@ ls_status ls_scope_status(void) {
   return context->refused == NULL ? ls_ok() : ls_status_clone(context->refusal);
 }
 
+// A thread may end inside of a refused scope.
+static void leave_scopes(void) {
+  forget_refusal(LS_THREAD_PART(ls_context, graph));
+}
+
 void ls_context_refuse(ls_scope *scope, ls_status status) {
-  ls_context *context = ls_context_open(scope, LS_SCOPE_REFUSED, NULL);
+  ls_context *context = ls_context_open(scope, LS_SCOPE_REFUSED);
   if (context->refused == NULL) {
-    context->refused = scope;
+    context->refused = ls_scope_opened(scope);
     context->refusal = status;
+    (void)ls_thread_at_end(LS_THREAD_GRAPH, leave_scopes);
   } else {
     ls_status_free(status);
   }
 }
 
 void ls_context_enter_graph(ls_scope *scope, ls_graph *graph) {
-  ls_context *context = ls_context_open(scope, LS_SCOPE_GRAPH, graph);
-  context->graph = graph;
-  context->names = NULL;
-  context->device = NULL;
-  context->control = NULL;
-  context->colocate = NULL;
+  ls_context *context = ls_context_open(scope, LS_SCOPE_GRAPH);
+  context->scoped.graph = graph;
+  context->scoped.names = NULL;
+  context->scoped.device = NULL;
+  context->scoped.control = NULL;
+  context->scoped.colocate = NULL;
 }
 
 void ls_graph_begin(ls_scope *scope, ls_graph *graph) {
@@ -148,15 +120,15 @@ void ls_name_scope_begin(ls_scope *scope, const char *name) {
     ls_status status =
         graph == NULL ? ls_out_of_memory()
         : again       ? ls_graph_name_scope_path(graph, name, &names)
-                      : ls_graph_name_scope(graph, context->names, name,
+                      : ls_graph_name_scope(graph, context->scoped.names, name,
                                             graph->kind != LS_GRAPH_EAGER, &names);
     if (!ls_status_is_ok(status)) {
       ls_context_refuse(scope, status);
       return;
     }
   }
-  ls_context_open(scope, LS_SCOPE_NAME, names);
-  context->names = names;
+  ls_context_open(scope, LS_SCOPE_NAME);
+  context->scoped.names = names;
 }
 
 void ls_device_scope_begin(ls_scope *scope, const char *device) {
@@ -167,7 +139,7 @@ void ls_device_scope_begin(ls_scope *scope, const char *device) {
   if (kept == NULL && device != NULL)
     ls_context_refuse(scope, ls_out_of_memory());
   else
-    ls_context_open(scope, LS_SCOPE_DEVICE, device)->device = kept;
+    ls_context_open(scope, LS_SCOPE_DEVICE)->scoped.device = kept;
 }
 
 void ls_colocate_scope_begin(ls_scope *scope, ls_op op) {
@@ -177,37 +149,40 @@ void ls_colocate_scope_begin(ls_scope *scope, ls_op op) {
                                    "beside, got a failed one"));
     return;
   }
-  ls_context *context = ls_context_open(scope, LS_SCOPE_COLOCATE, op.graph);
-  scope->extra[LS_SCOPE_OWN] = op.id;
-  context->colocate = scope;
+  ls_context *context = ls_context_open(scope, LS_SCOPE_COLOCATE);
+  ls_open_scope *opened = ls_scope_opened(scope);
+  opened->own.beside = op;
+  context->scoped.colocate = opened;
   const ls_node *node = ls_graph_node(op.graph, op.id);
-  context->device = node == NULL ? NULL : node->device;
+  context->scoped.device = node == NULL ? NULL : node->device;
 }
 
 void ls_control_scope_begin(ls_scope *scope, const ls_op *ops, size_t count) {
-  ls_context *context = ls_context_open(scope, LS_SCOPE_CONTROL, ops);
-  scope->extra[LS_SCOPE_OWN] = count;
-  context->control = ops == NULL ? NULL : scope;
+  ls_context *context = ls_context_open(scope, LS_SCOPE_CONTROL);
+  ls_open_scope *opened = ls_scope_opened(scope);
+  opened->own.control.ops = ops;
+  opened->own.control.count = count;
+  context->scoped.control = ops == NULL ? NULL : opened;
 }
 
 void ls_init_scope_begin(ls_scope *scope) {
   ls_context *context = ls_context_current();
-  ls_graph *graph = context->graph;
+  ls_graph *graph = context->scoped.graph;
   while (graph != NULL && graph->kind != LS_GRAPH_BUILD)
     graph = graph->parent;
-  const bool leaves = graph != context->graph;
-  context = ls_context_open(scope, LS_SCOPE_GRAPH, graph);
-  context->graph = graph;
-  context->control = NULL;
-  context->colocate = NULL;
-  if (leaves) context->names = NULL;
+  const bool leaves = graph != context->scoped.graph;
+  context = ls_context_open(scope, LS_SCOPE_GRAPH);
+  context->scoped.graph = graph;
+  context->scoped.control = NULL;
+  context->scoped.colocate = NULL;
+  if (leaves) context->scoped.names = NULL;
 }
 
 const char *ls_name_scope_current(void) {
   ls_graph *graph = ls_graph_current();
   if (graph == NULL) return "";
   char text[LS_MAX_FULL_NAME];
-  ls_name_scope_print(ls_context_current()->names, text, sizeof(text));
+  ls_name_scope_print(ls_context_current()->scoped.names, text, sizeof(text));
   const char *kept = ls_graph_intern(graph, text);
   return kept != NULL ? kept : "";
 }

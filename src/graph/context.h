@@ -5,7 +5,8 @@
 // lent, never kept.
 //
 // Scopes are entries on the C stack of whoever opened them, linked outward; an
-// entry keeps what it replaced, so leaving needs no look-up.
+// entry keeps what it replaced, so leaving needs no look-up. What the layers
+// above say in a scope lies in its room, typed by them.
 #ifndef LS_GRAPH_CONTEXT_H_
 #define LS_GRAPH_CONTEXT_H_
 
@@ -28,24 +29,6 @@ typedef enum ls_scope_kind {
   LS_SCOPE_SUMMARY,
   LS_SCOPE_REFUSED,
 } ls_scope_kind;
-
-// Where a scope entry keeps what it replaced, in `extra`. LS_SCOPE_OWN is the
-// kind's own: the number of control ops, the id of the op to be beside. From
-// LS_SCOPE_ROOM on there is room for a kind's entry.
-enum {
-  LS_SCOPE_SAVED_GRAPH,
-  LS_SCOPE_SAVED_NAMES,
-  LS_SCOPE_SAVED_DEVICE,
-  LS_SCOPE_SAVED_CONTROL,
-  LS_SCOPE_SAVED_COLOCATE,
-  LS_SCOPE_OWN,
-  LS_SCOPE_SAVED_DISTRIBUTION,
-  LS_SCOPE_SAVED_CREATORS,
-  LS_SCOPE_SAVED_FLAGS,
-  LS_SCOPE_SAVED_LOSS_SCALING,
-  LS_SCOPE_SAVED_SUMMARY,
-  LS_SCOPE_ROOM,
-};
 
 // A creator of variables in force, for the graph it was set for and what is
 // inside that; NULL: eager.
@@ -72,15 +55,15 @@ typedef struct ls_replica_hooks {
                               size_t num_got, ls_tensor *out_gradients);
 } ls_replica_hooks;
 
-typedef struct ls_context {
+typedef struct ls_open_scope ls_open_scope;
+
+// What scopes say. An open one keeps all of it as it was outside.
+typedef struct ls_scope_state {
   ls_graph *graph;  // NULL: the runtime's eager graph.
   const ls_name_scope *names;
   const char *device;
-  const ls_scope *control;   // Innermost control scope of this graph.
-  const ls_scope *colocate;  // Innermost colocation scope of this graph.
-  ls_scope *top;             // Innermost scope of any kind.
-  ls_scope *refused;         // Outermost refused scope: nothing works inside.
-  ls_status refusal;         // Its reason.
+  const ls_open_scope *control;   // Innermost control scope of this graph.
+  const ls_open_scope *colocate;  // Innermost colocation scope of this graph.
   // Strategies and replicas entered, innermost first; see
   // distribute/replicas/context.h.
   const struct ls_distribution *distribution;
@@ -91,6 +74,46 @@ typedef struct ls_context {
   struct ls_summary_writer *summary_writer;  // NULL: nobody wants any.
   bool sync_on_read;  // Replicas use such variables as the value of all.
   bool unrecorded;    // No tape records eager ops.
+} ls_scope_state;
+
+// What an ls_scope is.
+struct ls_open_scope {
+  ls_scope_kind kind;
+  ls_open_scope *outer;
+  ls_scope_state before;  // What it replaced.
+  // The kind's own.
+  union {
+    struct {
+      const ls_op *ops;
+      size_t count;
+    } control;
+    ls_op beside;
+    uint64_t entry[12];  // See LS_SCOPE_ENTRY.
+  } own;
+};
+_Static_assert(sizeof(ls_open_scope) <= sizeof(ls_scope),
+               "what is open fits into a user's scope");
+
+static inline ls_open_scope *ls_scope_opened(ls_scope *scope) {
+  return (ls_open_scope *)(void *)scope;
+}
+// The room of a scope for an entry of its kind, as a struct that fits; a layer
+// above links it into what scopes say.
+#define LS_SCOPE_ENTRY(Type, scope)                                            \
+  ((Type *)(void *)(ls_scope_opened(scope)->own.entry +                        \
+                    0 * sizeof(struct {                                        \
+                      _Static_assert(                                          \
+                          sizeof(Type) <=                                      \
+                              sizeof(((ls_open_scope *)0)->own.entry),         \
+                          "a scope has room for it");                          \
+                      char unused;                                             \
+                    })))
+
+typedef struct ls_context {
+  ls_scope_state scoped;
+  ls_open_scope *top;      // Innermost scope of any kind.
+  ls_open_scope *refused;  // Outermost refused scope: nothing works inside.
+  ls_status refusal;       // Its reason.
   uint64_t caching_entered,
       caching_left;               // Scopes of handle.c so far.
   uint64_t caching_scope;         // Of the last one: a number of its own.
@@ -134,8 +157,10 @@ const ls_graph *ls_context_graph(void);
 // is that graph or around it.
 bool ls_context_is_inside(const ls_graph *graph);
 // Opens a scope that changes nothing yet: for the layers above.
-ls_context *ls_context_open(ls_scope *scope, ls_scope_kind kind,
-                            const void *data);
+ls_context *ls_context_open(ls_scope *scope, ls_scope_kind kind);
+// Puts a creator in force where the thread is: innermost, and for the graph
+// there. The entry is the caller's, who takes it out or leaves its scope.
+void ls_creator_entry_push(ls_creator_entry *entry, ls_creator_entry made);
 // A scope that was refused: every op inside fails with `status`, taken over.
 void ls_context_refuse(ls_scope *scope, ls_status status);
 

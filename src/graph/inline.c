@@ -183,7 +183,7 @@ static ls_tensor copy_of(const ls_graph *body, const copies *made,
 // The scope of the same name in the current graph, inside the current one.
 static ls_status copy_names(const ls_name_scope *names,
                             const ls_name_scope **out_names) {
-  *out_names = ls_context_current()->names;
+  *out_names = ls_context_current()->scoped.names;
   if (names == NULL) return ls_ok();
   const ls_name_scope *parent = NULL;
   LS_RETURN_IF_ERROR(copy_names(names->parent, &parent));
@@ -199,7 +199,7 @@ static ls_status copy_named(ls_graph *body, const ls_node *node,
     LS_RETURN_IF_ERROR(copy_names(node->scope, &names));
   ls_scope scope = {0};
   ls_name_scope_begin(&scope, NULL);
-  ls_context_current()->names = names;
+  ls_context_current()->scoped.names = names;
   const ls_status status =
       ls_graph_copy_op(body, node, inputs, control, num_control, out_op);
   ls_scope_end(&scope);

@@ -40,7 +40,7 @@ static ls_op failed_op(addition *a, ls_status status) {
 // Puts "op, scope" behind a refusal.
 static ls_status with_scope(const addition *a, ls_status status) {
   char scope[LS_MAX_FULL_NAME];
-  ls_name_scope_print(a->context->names, scope, sizeof(scope));
+  ls_name_scope_print(a->context->scoped.names, scope, sizeof(scope));
   if (scope[0] == '\0' && a->spec->name == NULL)
     return ls_status_annotate(status, "in op %s of graph '%s'", a->info->name,
                               a->graph->name);
@@ -115,9 +115,9 @@ static ls_status infer_types(addition *a) {
 // ---- Scopes ----------------------------------------------------------------
 static size_t count_control(const addition *a) {
   size_t count = a->spec->num_control;
-  for (const ls_scope *s = a->context->control; s != NULL;
-       s = (const ls_scope *)(uintptr_t)s->extra[LS_SCOPE_SAVED_CONTROL])
-    count += s->extra[LS_SCOPE_OWN];
+  for (const ls_open_scope *s = a->context->scoped.control; s != NULL;
+       s = s->before.control)
+    count += s->own.control.count;
   return count;
 }
 
@@ -128,7 +128,7 @@ static ls_status gather_control(addition *a, ls_op_spec *spec) {
   if (most == 0) return ls_ok();
   ls_op *ops = ls_arena_new_array(&a->memory, ls_op, most);
   if (ops == NULL) return ls_out_of_memory();
-  const ls_scope *scope = a->context->control;
+  const ls_open_scope *scope = a->context->scoped.control;
   const ls_op *from = a->spec->control;
   size_t count = a->spec->num_control;
   while (true) {
@@ -143,9 +143,9 @@ static ls_status gather_control(addition *a, ls_op_spec *spec) {
       if (!known) ops[spec->num_control++] = from[i];
     }
     if (scope == NULL) break;
-    from = scope->data;
-    count = scope->extra[LS_SCOPE_OWN];
-    scope = (const ls_scope *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_CONTROL];
+    from = scope->own.control.ops;
+    count = scope->own.control.count;
+    scope = scope->before.control;
   }
   spec->control = ops;
   return ls_ok();
@@ -157,15 +157,13 @@ static int compare_text(const void *a, const void *b) {
 
 // Marks an op made in colocation scopes: `_class` = sorted "loc:@<op>".
 static ls_status mark_colocated(addition *a, ls_node *node) {
-  const ls_scope *scope = a->context->colocate;
+  const ls_open_scope *scope = a->context->scoped.colocate;
   const char *places[16];
   size_t count = 0;
   for (; scope != NULL && count < LS_COUNT_OF(places);
-       scope =
-           (const ls_scope *)(uintptr_t)scope->extra[LS_SCOPE_SAVED_COLOCATE]) {
-    const ls_op op = {(ls_graph *)(uintptr_t)scope->data,
-                      scope->extra[LS_SCOPE_OWN]};
-    places[count] = ls_arena_format(&a->memory, "loc:@%s", ls_op_name(op));
+       scope = scope->before.colocate) {
+    places[count] =
+        ls_arena_format(&a->memory, "loc:@%s", ls_op_name(scope->own.beside));
     if (places[count++] == NULL) return ls_out_of_memory();
   }
   if (count == 0) return ls_ok();
@@ -185,9 +183,9 @@ static ls_status append(addition *a, ls_node **out_node) {
   ls_node *node = ls_graph_append(a->graph, &spec, a->refs, a->num_out);
   if (node == NULL) return ls_out_of_memory();
   memcpy(node->outputs, a->out, a->num_out * sizeof(*a->out));
-  node->device = a->context->device;
+  node->device = a->context->scoped.device;
   ls_status status =
-      ls_graph_name_node(a->graph, node, a->context->names, spec.name);
+      ls_graph_name_node(a->graph, node, a->context->scoped.names, spec.name);
   if (ls_status_is_ok(status)) status = mark_colocated(a, node);
   if (!ls_status_is_ok(status)) {
     node->num_regions = 0;  // They stay the caller's.

@@ -267,7 +267,7 @@ static ls_status create(const ls_variable_options *options, const char *name,
   variable->constraint_user = options->constraint_user;
   variable->joining = from == START_JOINS;
   ls_status status = ls_ok();
-  const char *device = ls_context_current()->device;
+  const char *device = ls_context_current()->scoped.device;
   if (device != NULL) {
     ls_device_name canonical;
     status = ls_device_canonical(device, NULL, &canonical);
@@ -321,7 +321,7 @@ static ls_status create_plain(const ls_variable_options *options,
       return create_plain(&alone, out_variable);
     }
   }
-  const ls_name_scope *names = ls_context_current()->names;
+  const ls_name_scope *names = ls_context_current()->scoped.names;
   char name[LS_MAX_FULL_NAME];
   ls_status status = ls_ok();
   {
@@ -380,7 +380,8 @@ static const ls_creator_entry *in_force(const ls_creator_entry *entry) {
 }
 
 bool ls_in_strategy_scope(void) {
-  const ls_creator_entry *entry = in_force(ls_context_current()->creators);
+  const ls_creator_entry *entry =
+      in_force(ls_context_current()->scoped.creators);
   while (entry != NULL && !entry->is_strategy)
     entry = in_force(entry->outer);
   return entry != NULL;
@@ -404,9 +405,17 @@ ls_status ls_variable_create(const ls_variable_options *options,
   LS_REQUIRE(out_variable);
   static const ls_variable_options defaults;
   const ls_context *context = ls_context_current();
-  const ls_creator creator = {in_force(context->creators)};
+  const ls_creator creator = {in_force(context->scoped.creators)};
   return ls_creator_create(&creator, options != NULL ? options : &defaults,
                            out_variable);
+}
+
+void ls_creator_entry_push(ls_creator_entry *entry, ls_creator_entry made) {
+  ls_context *context = ls_context_current();
+  made.outer = context->scoped.creators;
+  made.graph = ls_context_graph();
+  *entry = made;
+  context->scoped.creators = entry;
 }
 
 void ls_creator_scope_begin(ls_scope *scope, ls_variable_creator creator,
@@ -415,19 +424,15 @@ void ls_creator_scope_begin(ls_scope *scope, ls_variable_creator creator,
     ls_context_refuse(scope, ls_invalid_argument("the creator is NULL"));
     return;
   }
-  ls_creator_entry *entry = (ls_creator_entry *)&scope->extra[LS_SCOPE_ROOM];
-  const ls_creator_entry *outer = ls_context_current()->creators;
-  ls_context *context = ls_context_open(scope, LS_SCOPE_CREATOR, NULL);
-  *entry = (ls_creator_entry){.outer = outer,
-                              .graph = ls_context_graph(),
-                              .create = creator,
-                              .user = user};
-  context->creators = entry;
+  ls_context_open(scope, LS_SCOPE_CREATOR);
+  ls_creator_entry_push(LS_SCOPE_ENTRY(ls_creator_entry, scope),
+                        (ls_creator_entry){.create = creator, .user = user});
 }
 
 void ls_beside_begin(ls_scope *scope, const ls_variable *variable) {
-  ls_context *context = ls_context_open(scope, LS_SCOPE_CREATOR, NULL);
-  if (variable == NULL || variable->strategy == NULL) context->creators = NULL;
+  ls_context *context = ls_context_open(scope, LS_SCOPE_CREATOR);
+  if (variable == NULL || variable->strategy == NULL)
+    context->scoped.creators = NULL;
 }
 
 // ---- Reading and writing ---------------------------------------------------

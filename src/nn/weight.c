@@ -8,7 +8,7 @@
 
 // The current name scope, "a/b/", into `buffer`.
 static void print_scope(char *buffer, size_t size) {
-  ls_name_scope_print(ls_context_current()->names, buffer, size);
+  ls_name_scope_print(ls_context_current()->scoped.names, buffer, size);
 }
 
 // What the callback of ls_variable_create needs; lives during that call only.

@@ -46,7 +46,7 @@ ls_op ls_eager_keep(ls_graph *graph, const ls_op_spec *spec,
   ls_node *node = recording ? ls_graph_append(graph, spec, input_refs, count)
                             : ls_graph_append(graph, &bare, NULL, count);
   if (node == NULL) return ls_eager_fail(graph, ls_out_of_memory());
-  node->device = ls_context_current()->device;
+  node->device = ls_context_current()->scoped.device;
   node->values = ls_arena_new_array(&graph->arena, ls_array *, count);
   if (node->values == NULL) {
     node->failure = ls_out_of_memory();
@@ -235,7 +235,7 @@ static ls_status keep_late(ls_graph *graph, const ls_op_spec *spec,
     return ls_status_is_ok(status) ? ls_out_of_memory() : status;
   }
   late->step = next_step(state);
-  node->device = ls_context_current()->device;
+  node->device = ls_context_current()->scoped.device;
   node->outputs[0] = out[0];
   node->values = values;
   node->late = &late->object;

@@ -4,6 +4,7 @@
 // no other thread has, and empty once that has ended; another thread may get it
 // then. Ids go on, so handles of the one that ended are stale.
 #include "base/runtime_internal.h"
+#include "base/thread_state.h"
 #include "runtime/eager.h"
 
 // Guards the graphs of all states, and the list of these. Taken last.
@@ -83,36 +84,30 @@ typedef struct thread_place {
   const ls_runtime_state *state;
   uint64_t state_serial;
 } thread_place;
-static _Thread_local thread_place this_thread;
 
-// When a thread ends. What ends after this may begin anew.
-static void leave_graphs(void *number) {
+static thread_place *this_thread(void) {
+  return LS_THREAD_PART(thread_place, runtime);
+}
+
+static void leave_graphs(void) {
   ls_graph *graph = NULL;
-  this_thread = (thread_place){0};
-  while ((graph = take_graph_of((uintptr_t)number)) != NULL) {
+  const uint64_t thread = this_thread()->number;
+  *this_thread() = (thread_place){0};
+  while ((graph = take_graph_of(thread)) != NULL) {
     empty_graph(graph);
     give_idle(graph);
   }
 }
 
-static pthread_key_t thread_key;
-static bool has_thread_key;
-static void make_thread_key(void) {
-  has_thread_key = pthread_key_create(&thread_key, leave_graphs) == 0;
-}
-
 static uint64_t thread_number(void) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
   static uint64_t last_number;
-  if (this_thread.number == 0) {
-    this_thread.number = __atomic_add_fetch(&last_number, 1, __ATOMIC_RELAXED);
-    pthread_once(&once, make_thread_key);
+  thread_place *here = this_thread();
+  if (here->number == 0) {
+    here->number = __atomic_add_fetch(&last_number, 1, __ATOMIC_RELAXED);
     // Without a place for it the graphs wait for the runtime's end.
-    if (has_thread_key)
-      (void)pthread_setspecific(thread_key,
-                                (void *)(uintptr_t)this_thread.number);
+    (void)ls_thread_at_end(LS_THREAD_RUNTIME, leave_graphs);
   }
-  return this_thread.number;
+  return here->number;
 }
 
 // ---- Of a runtime ----------------------------------------------------------
@@ -166,7 +161,7 @@ static ls_graph *graph_of_thread(ls_runtime_state *state) {
 }
 
 ls_graph *ls_eager_graph(ls_runtime *runtime) {
-  thread_place *here = &this_thread;
+  thread_place *here = this_thread();
   ls_runtime_state *state = ls_runtime_slot(runtime, LS_SLOT_RUNTIME);
   if (state != NULL && state == here->state &&
       state->serial == here->state_serial)

@@ -24,7 +24,7 @@ bool ls_eager_is_recording(const ls_graph *graph) {
   const ls_eager *eager = ls_eager_of(graph);
   if (eager->tape == NULL) return false;
   const ls_context *context = ls_context_current();
-  if (context->unrecorded) return false;
+  if (context->scoped.unrecorded) return false;
   const ls_tape *tape = eager->tape;
   while (tape != NULL && !records(tape, context))
     tape = tape->outer;
@@ -52,7 +52,7 @@ ls_status ls_tape_begin(ls_tape **out_tape) {
 }
 
 void ls_stop_recording_begin(ls_scope *scope) {
-  ls_context_open(scope, LS_SCOPE_UNRECORDED, NULL)->unrecorded = true;
+  ls_context_open(scope, LS_SCOPE_UNRECORDED)->scoped.unrecorded = true;
 }
 
 ls_status ls_tape_watch(ls_tape *tape, ls_tensor tensor) {

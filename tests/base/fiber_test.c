@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/fiber.h"
+#include "base/thread_state.h"
 
 #include "base/runtime_internal.h"
 #include "base/threads.h"
@@ -133,14 +134,14 @@ typedef struct seen {
 
 static void look_at_state(void *user) {
   seen *it = user;
-  it->first = ls_thread_state();
+  it->first = ls_this_thread.work.context;
   it->fiber = ls_fiber_current();
-  it->runtime[0] = ls_thread_runtime();
-  ls_set_thread_state(&it->own);
-  ls_set_thread_runtime(NULL);
+  it->runtime[0] = ls_this_thread.work.runtime;
+  ls_this_thread.work.context = (void *)&it->own;
+  ls_this_thread.work.runtime = NULL;
   ls_fiber_pause();
-  it->second = ls_thread_state();
-  it->runtime[1] = ls_thread_runtime();
+  it->second = ls_this_thread.work.context;
+  it->runtime[1] = ls_this_thread.work.runtime;
 }
 
 static void each_fiber_has_its_own_state(void **state) {
@@ -150,19 +151,19 @@ static void each_fiber_has_its_own_state(void **state) {
   ls_runtime *runtime = NULL;
   expect_ok(ls_runtime_create(&(ls_runtime_options){.threads = 1}, &runtime));
   ls_runtime_make_current(runtime);
-  ls_set_thread_state(&mine);
+  ls_this_thread.work.context = (void *)&mine;
   ls_fiber_pool *pool = make_pool();
   seen seen_a = {0};
   seen seen_b = {0};
   ls_fiber *a = make_fiber(pool, look_at_state, &seen_a);
   ls_fiber *b = make_fiber(pool, look_at_state, &seen_b);
-  ls_fiber_set_state(a, &given);
+  ls_fiber_set_context(a, (void *)&given);
   for (int round = 0; round < 2; ++round) {
     expect_ok(ls_fiber_resume(a));
-    assert_ptr_equal(ls_thread_state(), &mine);
-    assert_ptr_equal(ls_thread_runtime(), runtime);
+    assert_ptr_equal(ls_this_thread.work.context, &mine);
+    assert_ptr_equal(ls_this_thread.work.runtime, runtime);
     expect_ok(ls_fiber_resume(b));
-    assert_ptr_equal(ls_thread_state(), &mine);
+    assert_ptr_equal(ls_this_thread.work.context, &mine);
     assert_null(ls_fiber_current());
   }
   assert_ptr_equal(seen_a.first, &given);
@@ -173,7 +174,7 @@ static void each_fiber_has_its_own_state(void **state) {
   // The resumer's runtime at first, then what the fiber made current.
   assert_ptr_equal(seen_a.runtime[0], runtime);
   assert_null(seen_a.runtime[1]);
-  ls_set_thread_state(NULL);
+  ls_this_thread.work.context = NULL;
   ls_runtime_make_current(NULL);
   ls_fiber_destroy(a);
   ls_fiber_destroy(b);

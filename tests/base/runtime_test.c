@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/fiber.h"
 #include "base/runtime_internal.h"
+#include "base/thread_state.h"
 #include "support/expect.h"
 
 // ---- A replaced world ------------------------------------------------------
@@ -239,7 +239,7 @@ static void slots_go_from_high_to_low_and_may_refuse(void **state) {
   assert_string_equal(order, "T");
   assert_null(ls_runtime_slot(runtime, LS_SLOT_TPU));
   assert_string_equal(ls_runtime_slot(runtime, LS_SLOT_GRAPH), "G");
-  assert_null(ls_thread_runtime());
+  assert_null(ls_this_thread.work.runtime);
   refuses = false;
   expect_ok(ls_runtime_destroy(runtime));
   assert_string_equal(order, "TEG");

@@ -158,7 +158,7 @@ static ls_nest reduce_leaf(ls_nest leaf, void *user) {
 
 // Results are on the current device, else on the first CPU.
 static const char *result_device(void) {
-  const char *device = ls_context_current()->device;
+  const char *device = ls_context_current()->scoped.device;
   return device != NULL ? device
                         : "/job:localhost/replica:0/task:0/device:CPU:0";
 }

@@ -47,8 +47,8 @@ static ls_status reduce(void *self, ls_reduce_op op, ls_nest value,
   ls_status status = ls_parts_init(&parts, value);
   if (ls_status_is_ok(status))
     status = r->device != NULL
-                 ? ls_device_canonical(r->device, ls_context_current()->device,
-                                       &device)
+                 ? ls_device_canonical(
+                       r->device, ls_context_current()->scoped.device, &device)
                  : ls_device_canonical(devices.names[0].text, NULL, &device);
   if (ls_status_is_ok(status))
     status = reduce_at(r, device.text, op, &parts, &devices, out_value);

@@ -46,8 +46,8 @@ static ls_status name_replica(ls_replica_task *task) {
   if (task->replica->id == 0 || graph->kind == LS_GRAPH_EAGER) return ls_ok();
   snprintf(name, sizeof(name), "%s_%d", prefix != NULL ? prefix : "replica",
            task->replica->id);
-  return ls_graph_name_scope(graph, task->context.names, name, false,
-                             &task->context.names);
+  return ls_graph_name_scope(graph, task->context.scoped.names, name, false,
+                             &task->context.scoped.names);
 }
 
 static ls_tensor hook_all_gather(ls_tensor x, int axis);
@@ -90,18 +90,17 @@ static ls_status prepare(ls_replica_task *task) {
 // The control dependencies that replicas have entered, of all of them.
 static ls_status join_control(const ls_rounds *call, ls_op **out_ops,
                               size_t *out_count) {
-  const ls_scope *around = ls_context_current()->control;
+  const ls_open_scope *around = ls_context_current()->scoped.control;
   size_t capacity = 0;
   for (size_t r = 0; r < call->count; ++r) {
-    const ls_scope *s = call->tasks[r].context.control;
-    for (; s != NULL && s != around;
-         s = (const ls_scope *)(uintptr_t)s->extra[LS_SCOPE_SAVED_CONTROL]) {
-      const size_t more = s->extra[LS_SCOPE_OWN];
+    const ls_open_scope *s = call->tasks[r].context.scoped.control;
+    for (; s != NULL && s != around; s = s->before.control) {
+      const size_t more = s->own.control.count;
       if (!ls_grow(call->strategy->allocator, out_ops, &capacity,
                    *out_count + more, sizeof(**out_ops)))
         return ls_out_of_memory();
       if (more > 0)
-        memcpy(*out_ops + *out_count, s->data, more * sizeof(ls_op));
+        memcpy(*out_ops + *out_count, s->own.control.ops, more * sizeof(ls_op));
       *out_count += more;
     }
   }
@@ -127,9 +126,8 @@ static ls_status call_merge(const ls_rounds *call, ls_nest args,
   ls_status status = join_control(call, &control, &num_control);
   if (ls_status_is_ok(status)) {
     ls_scope names = {0}, controls = {0};
-    ls_context *context =
-        ls_context_open(&names, LS_SCOPE_NAME, first->context.names);
-    context->names = first->context.names;
+    ls_context *context = ls_context_open(&names, LS_SCOPE_NAME);
+    context->scoped.names = first->context.scoped.names;
     if (num_control > 0)
       ls_control_scope_begin(&controls, control, num_control);
     status = ls_take_nest(first->merge(call->strategy, args, first->merge_user),
@@ -271,7 +269,7 @@ ls_nest ls_default_merge(ls_strategy *strategy, ls_merge_function function,
   ls_distribution entry = {.strategy = strategy};
   ls_distribution_push(context, &entry);
   const ls_nest made = function(strategy, args, user);
-  context->distribution = entry.outer;
+  context->scoped.distribution = entry.outer;
   return made;
 }
 

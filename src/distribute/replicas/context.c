@@ -3,20 +3,20 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
-#include "base/threads.h"
+#include "base/thread_state.h"
 
 // ---- The current entry -----------------------------------------------------
 const ls_distribution *ls_distribution_current(void) {
-  const ls_distribution *entry = ls_context_current()->distribution;
+  const ls_distribution *entry = ls_context_current()->scoped.distribution;
   while (entry != NULL && !ls_context_is_inside(entry->graph))
     entry = entry->outer;
   return entry;
 }
 
 void ls_distribution_push(ls_context *context, ls_distribution *entry) {
-  entry->outer = context->distribution;
+  entry->outer = context->scoped.distribution;
   entry->graph = ls_context_graph();
-  context->distribution = entry;
+  context->scoped.distribution = entry;
 }
 
 static bool is_default(const ls_strategy *strategy) {
@@ -40,14 +40,24 @@ bool ls_in_cross_replica_context(void) {
   return entry != NULL && entry->replica == NULL;
 }
 
+// What this layer keeps of a thread.
+typedef struct thread_part {
+  ls_replica alone;  // What a thread without strategy is in: replica 0 of 1.
+  // What it has put in force without a scope, the only entry there is then.
+  struct set_entry *set;
+} thread_part;
+
+static thread_part *this_thread(void) {
+  return LS_THREAD_PART(thread_part, distribute);
+}
+
 ls_replica *ls_replica_context(void) {
-  // What a thread without strategy is in: replica 0 of 1.
-  static _Thread_local ls_replica alone;
   const ls_distribution *entry = ls_distribution_current();
   if (entry != NULL) return entry->replica;
-  alone =
+  ls_replica *alone = &this_thread()->alone;
+  *alone =
       (ls_replica){.strategy = ls_strategy_current(), .count = 1, .runs = true};
-  return &alone;
+  return alone;
 }
 
 ls_opt ls_update_replica_id(void) {
@@ -89,17 +99,20 @@ ls_status ls_cross_replica_error(const ls_strategy *strategy,
 }
 
 // ---- Entering --------------------------------------------------------------
-static void open_entry(ls_scope *scope, ls_distribution made) {
-  ls_distribution *entry = (ls_distribution *)&scope->extra[LS_SCOPE_ROOM];
-  _Static_assert(sizeof(*entry) + LS_SCOPE_ROOM * sizeof(uint64_t) <=
-                     sizeof(scope->extra),
-                 "a scope has room for an entry");
-  ls_context *context = ls_context_open(scope, LS_SCOPE_STRATEGY, NULL);
-  *entry = made;
-  ls_distribution_push(context, entry);
+// The scope of a strategy: it is in force, and makes the variables.
+typedef struct strategy_entry {
+  ls_distribution distribution;
+  ls_creator_entry creator;
+} strategy_entry;
+
+static void push_creator(strategy_entry *entry, ls_strategy *strategy) {
+  ls_creator_entry_push(
+      &entry->creator,
+      (ls_creator_entry){.create = ls_strategy_create_variable,
+                         .user = strategy,
+                         .is_strategy = !is_default(strategy)});
 }
 
-// The scope of the strategy: it is in force and makes the variables.
 static void open_strategy(ls_scope *scope, ls_strategy *strategy) {
   const char *device = NULL;
   if (strategy->default_device != NULL && ls_graph_current() != NULL) {
@@ -109,23 +122,12 @@ static void open_strategy(ls_scope *scope, ls_strategy *strategy) {
       return;
     }
   }
-  open_entry(scope, (ls_distribution){.strategy = strategy});
-  ls_context *context = ls_context_current();
-  // Lies behind the entry, and goes with it.
-  ls_creator_entry *creator =
-      (ls_creator_entry
-           *)(void *)((ls_distribution *)&scope->extra[LS_SCOPE_ROOM] + 1);
-  _Static_assert(sizeof(ls_distribution) + sizeof(*creator) +
-                         LS_SCOPE_ROOM * sizeof(uint64_t) <=
-                     sizeof(scope->extra),
-                 "a scope has room for an entry and a creator");
-  *creator = (ls_creator_entry){.outer = context->creators,
-                                .graph = ls_context_graph(),
-                                .create = ls_strategy_create_variable,
-                                .user = strategy,
-                                .is_strategy = !is_default(strategy)};
-  context->creators = creator;
-  if (device != NULL) context->device = device;
+  ls_context *context = ls_context_open(scope, LS_SCOPE_STRATEGY);
+  strategy_entry *entry = LS_SCOPE_ENTRY(strategy_entry, scope);
+  entry->distribution = (ls_distribution){.strategy = strategy};
+  ls_distribution_push(context, &entry->distribution);
+  push_creator(entry, strategy);
+  if (device != NULL) context->scoped.device = device;
 }
 
 static ls_status check_enter(const ls_strategy *strategy) {
@@ -156,13 +158,13 @@ void ls_strategy_scope_begin(ls_scope *scope, ls_strategy *strategy) {
   }
   const ls_distribution *entry = ls_distribution_current();
   if (entry != NULL && entry->strategy == strategy)
-    ls_context_open(scope, LS_SCOPE_STRATEGY, NULL);  // It is in force already.
+    ls_context_open(scope, LS_SCOPE_STRATEGY);  // It is in force already.
   else
     open_strategy(scope, strategy);
 }
 
-static const char *kind_name(int kind) {
-  switch ((ls_scope_kind)kind) {
+static const char *kind_name(ls_scope_kind kind) {
+  switch (kind) {
   case LS_SCOPE_GRAPH:
     return "a graph";
   case LS_SCOPE_NAME:
@@ -184,8 +186,9 @@ static const char *kind_name(int kind) {
 
 ls_status ls_strategy_scope_end(ls_scope *scope) {
   LS_REQUIRE(scope);
-  const ls_scope *top = ls_context_current()->top;
-  if (scope->kind != LS_SCOPE_CLOSED && top != scope)
+  const ls_open_scope *top = ls_context_current()->top;
+  const ls_open_scope *opened = ls_scope_opened(scope);
+  if (opened->kind != LS_SCOPE_CLOSED && top != opened)
     return ls_failed_precondition(
         "%s that was opened inside of the strategy's scope is still open",
         top == NULL ? "nothing" : kind_name(top->kind));
@@ -226,90 +229,70 @@ ls_status ls_cross_replica_end(ls_crossing *crossing, ls_status status,
 
 void ls_update_begin(ls_scope *scope, ls_strategy *strategy, int32_t id,
                      const char *device) {
-  open_entry(scope, (ls_distribution){.strategy = strategy,
-                                      .update_device = device,
-                                      .update_id = id,
-                                      .is_update = true});
+  ls_context *context = ls_context_open(scope, LS_SCOPE_STRATEGY);
+  ls_distribution *entry = LS_SCOPE_ENTRY(ls_distribution, scope);
+  *entry = (ls_distribution){.strategy = strategy,
+                             .update_device = device,
+                             .update_id = id,
+                             .is_update = true};
+  ls_distribution_push(context, entry);
 }
 
 // ---- Without a scope -------------------------------------------------------
 typedef struct set_entry {
-  ls_distribution distribution;
-  ls_creator_entry creator;
-  const ls_scope *top;  // The innermost scope when it was put in force.
+  strategy_entry in_force;
+  const ls_open_scope *top;  // The innermost scope when it was put in force.
   ls_allocator *allocator;
 } set_entry;
 
-// What a thread put in force without a scope, the only entry there is then.
-static _Thread_local set_entry *current_set;
-
 static void drop_set(ls_context *context) {
-  if (current_set == NULL) return;
+  set_entry *set = this_thread()->set;
+  if (set == NULL) return;
   // Else it went with the scope that it was put in force in.
-  if (context->distribution == &current_set->distribution) {
-    context->distribution = NULL;
-    context->creators = current_set->creator.outer;
+  if (context->scoped.distribution == &set->in_force.distribution) {
+    context->scoped.distribution = NULL;
+    context->scoped.creators = set->in_force.creator.outer;
   }
-  ls_strategy_release(current_set->distribution.strategy);
-  ls_release(current_set->allocator, current_set);
-  current_set = NULL;
+  ls_strategy_release(set->in_force.distribution.strategy);
+  ls_release(set->allocator, set);
+  this_thread()->set = NULL;
 }
 
 // A thread that ends leaves what it has put in force.
-static pthread_key_t set_key;
-static bool has_set_key;
-static void leave_set(void *entry) {
-  (void)entry;
-  drop_set(ls_context_current());
-}
-static void make_set_key(void) {
-  has_set_key = pthread_key_create(&set_key, leave_set) == 0;
-}
-
-static bool leave_at_end(const set_entry *entry) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, make_set_key);
-  return has_set_key && pthread_setspecific(set_key, entry) == 0;
-}
+static void leave_set(void) { drop_set(ls_context_current()); }
 
 ls_status ls_strategy_set_current(ls_strategy *strategy) {
   ls_context *context = ls_context_current();
-  const ls_distribution *entry = context->distribution;
+  const ls_distribution *entry = context->scoped.distribution;
   if (entry != NULL && !entry->by_set)
     return ls_failed_precondition(
         "%s cannot be put in force inside of the scope of %s",
         strategy == NULL ? "the default strategy" : strategy->label,
         entry->strategy->label);
   // Scopes keep what was in force when they were opened.
-  if (entry != NULL && context->top != current_set->top)
+  if (entry != NULL && context->top != this_thread()->set->top)
     return ls_failed_precondition(
         "%s cannot be left: a scope that was opened after it was put in force "
         "is still open",
         entry->strategy->label);
   if (strategy == NULL || is_default(strategy)) {
     drop_set(context);
-    (void)leave_at_end(NULL);
     return ls_ok();
   }
   set_entry *made = ls_new(strategy->allocator, set_entry);
   if (made == NULL) return ls_out_of_memory();
-  if (!leave_at_end(made)) {
+  if (!ls_thread_at_end(LS_THREAD_DISTRIBUTE, leave_set)) {
     ls_release(strategy->allocator, made);
     return ls_out_of_memory();
   }
   drop_set(context);
   made->allocator = strategy->allocator;
   made->top = context->top;
-  made->distribution = (ls_distribution){
+  made->in_force.distribution = (ls_distribution){
       .strategy = ls_strategy_retain(strategy), .by_set = true};
-  made->creator = (ls_creator_entry){.outer = context->creators,
-                                     .graph = ls_context_graph(),
-                                     .create = ls_strategy_create_variable,
-                                     .user = strategy,
-                                     .is_strategy = true};
-  current_set = made;
-  ls_distribution_push(context, &made->distribution);
-  context->creators = &made->creator;
+  this_thread()->set = made;
+  ls_distribution_push(context, &made->in_force.distribution);
+  push_creator(&made->in_force, strategy);
   return ls_ok();
 }
 

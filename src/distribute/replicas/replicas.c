@@ -264,19 +264,19 @@ static ls_status trace_one(tracing *all, ls_nest *out_result) {
   LS_RETURN_IF_ERROR(ls_replicas_take(all->strategy, &replica));
   replica->graph = all->graph;
   ls_context *context = ls_context_current();
-  ls_distribution entry = {.outer = context->distribution,
+  ls_distribution entry = {.outer = context->scoped.distribution,
                            .graph = all->graph,
                            .strategy = all->strategy,
                            .replica = replica};
   const ls_nest args = ls_nest_map(all->args, first_component, NULL);
   ls_status status = ls_nest_status(args);
   const int32_t around = context->replicas;
-  context->distribution = &entry;
+  context->scoped.distribution = &entry;
   context->replicas = 1;
   if (ls_status_is_ok(status))
     status = ls_region_trace(all->graph, all->function->call, args,
                              all->function->user, out_result);
-  context->distribution = entry.outer;
+  context->scoped.distribution = entry.outer;
   context->replicas = around;
   ls_nest_release(args);
   ls_replicas_give(all->strategy, replica);

@@ -20,25 +20,25 @@ static ls_status init_task(ls_rounds *rounds, size_t id) {
   const ls_cross_device *ops = rounds->strategy->cross_device;
   task->context.table_reduce =
       ops != NULL && !ops->built_in ? ls_replica_table_reduce : NULL;
-  task->entry = (ls_distribution){.outer = task->context.distribution,
+  task->entry = (ls_distribution){.outer = task->context.scoped.distribution,
                                   .graph = rounds->around,
                                   .strategy = rounds->strategy,
                                   .replica = task->replica};
-  task->context.distribution = &task->entry;
+  task->context.scoped.distribution = &task->entry;
   task->requests =
       (ls_shared_requests){.sharing = &rounds->sharing, .replica = (int32_t)id};
-  task->creator = (ls_creator_entry){.outer = task->context.creators,
+  task->creator = (ls_creator_entry){.outer = task->context.scoped.creators,
                                      .graph = ls_context_graph(),
                                      .create = ls_sharing_create,
                                      .user = &task->requests};
-  task->context.creators = &task->creator;
+  task->context.scoped.creators = &task->creator;
   if (rounds->prepare != NULL) LS_RETURN_IF_ERROR(rounds->prepare(task));
   task->same = (ls_same_values){.allocator = rounds->strategy->allocator,
                                 .graph = task->graph};
   task->context.same = &task->same;
   LS_RETURN_IF_ERROR(ls_fiber_create(rounds->strategy->fibers, rounds->call,
                                      task, &task->fiber));
-  ls_fiber_set_state(task->fiber, &task->context);
+  ls_fiber_set_context(task->fiber, &task->context);
   return ls_ok();
 }
 

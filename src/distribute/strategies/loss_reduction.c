@@ -11,22 +11,19 @@ struct ls_loss_scaling {
 };
 
 void ls_scale_loss_scope_begin(ls_scope *scope, ls_strategy *strategy) {
-  typedef struct ls_loss_scaling scaling;
-  _Static_assert(sizeof(scaling) + LS_SCOPE_ROOM * sizeof(uint64_t) <=
-                     sizeof(scope->extra),
-                 "a scope has room for an entry");
   if (strategy == NULL) {
     ls_context_refuse(scope, ls_invalid_argument("the strategy is NULL"));
     return;
   }
-  ls_context *context = ls_context_open(scope, LS_SCOPE_SCALE_LOSS, strategy);
-  scaling *entry = (scaling *)(void *)&scope->extra[LS_SCOPE_ROOM];
-  *entry = (scaling){context->loss_scaling, strategy};
-  context->loss_scaling = entry;
+  ls_context *context = ls_context_open(scope, LS_SCOPE_SCALE_LOSS);
+  struct ls_loss_scaling *entry = LS_SCOPE_ENTRY(struct ls_loss_scaling, scope);
+  *entry = (struct ls_loss_scaling){context->scoped.loss_scaling, strategy};
+  context->scoped.loss_scaling = entry;
 }
 
 static bool scales_loss(const ls_strategy *strategy) {
-  const struct ls_loss_scaling *entry = ls_context_current()->loss_scaling;
+  const struct ls_loss_scaling *entry =
+      ls_context_current()->scoped.loss_scaling;
   while (entry != NULL && entry->strategy != strategy)
     entry = entry->outer;
   return entry != NULL;

@@ -181,8 +181,8 @@ static ls_status add_named(ls_device_set *set, const char *name) {
   if (name == NULL || name[0] == '\0')
     return ls_invalid_argument("destinations can not be empty: they name no "
                                "device");
-  LS_RETURN_IF_ERROR(
-      ls_device_canonical(name, ls_context_current()->device, &canonical));
+  LS_RETURN_IF_ERROR(ls_device_canonical(
+      name, ls_context_current()->scoped.device, &canonical));
   add_once(set, canonical.text);
   return ls_ok();
 }

@@ -67,7 +67,7 @@ void ls_summary_writer_set_step(ls_summary_writer *writer, int64_t step) {
 }
 
 void ls_summary_scope_begin(ls_scope *scope, ls_summary_writer *writer) {
-  ls_context_open(scope, LS_SCOPE_SUMMARY, writer)->summary_writer = writer;
+  ls_context_open(scope, LS_SCOPE_SUMMARY)->scoped.summary_writer = writer;
 }
 
 // ---- The op ----------------------------------------------------------------
@@ -123,7 +123,7 @@ static bool is_left_out(void) {
 }
 
 ls_op ls_summary(const char *tag, ls_tensor value) {
-  ls_summary_writer *writer = ls_context_current()->summary_writer;
+  ls_summary_writer *writer = ls_context_current()->scoped.summary_writer;
   if (writer == NULL || ls_tensor_is_failed(value) || is_left_out())
     return (ls_op){0};
   const char *scope = ls_name_scope_current();

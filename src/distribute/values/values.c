@@ -72,7 +72,7 @@ static const char *device_here(void) {
       entry->strategy->kind->distributes)
     return ls_strategy_device(entry->strategy, entry->replica->id);
   if (entry != NULL && entry->is_update) return entry->update_device;
-  const char *device = ls_context_current()->device;
+  const char *device = ls_context_current()->scoped.device;
   return device != NULL ? device : "";
 }
 
@@ -140,10 +140,10 @@ static ls_status component_here(ls_nest leaf, ls_nest *out_component) {
     return ls_failed_precondition(
         "a PerReplica is used as one value outside of replicas: use run "
         "(ls_strategy_run) or reduce it first");
-  } else if (in_force && ls_context_current()->device != NULL) {
+  } else if (in_force && ls_context_current()->scoped.device != NULL) {
     ls_device_name name;
     LS_RETURN_IF_ERROR(
-        ls_device_canonical(ls_context_current()->device, NULL, &name));
+        ls_device_canonical(ls_context_current()->scoped.device, NULL, &name));
     index = find_on(leaf, name.text);
     if (index == count) index = 0;
   }

@@ -88,7 +88,7 @@ void ls_caching_scope_begin(ls_scope *scope) {
                                       "thread is in one already"));
     return;
   }
-  ls_context *context = ls_context_open(scope, LS_SCOPE_CACHING, NULL);
+  ls_context *context = ls_context_open(scope, LS_SCOPE_CACHING);
   ++context->caching_entered;
   context->caching_scope = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
 }
@@ -234,7 +234,7 @@ ls_status ls_packed_variable_on(const ls_variable *packed, const char *device,
 // On the current device; without one that is the host's CPU.
 static ls_status target_here(const ls_variable *packed,
                              ls_variable **out_variable) {
-  const char *device = ls_context_current()->device;
+  const char *device = ls_context_current()->scoped.device;
   return ls_packed_variable_on(
       packed, device != NULL ? device : "/device:CPU:0", out_variable);
 }

@@ -123,7 +123,7 @@ ls_status ls_place_of(const ls_variable *container, bool foreign,
 }
 
 size_t ls_component_here(const ls_variable *container) {
-  const char *device = ls_context_current()->device;
+  const char *device = ls_context_current()->scoped.device;
   ls_device_name name;
   if (device == NULL) return 0;
   const ls_status status = ls_device_canonical(device, NULL, &name);

@@ -78,11 +78,11 @@ static ls_tensor read_synchronized(ls_variable *container,
 }
 
 void ls_sync_on_read_scope_begin(ls_scope *scope) {
-  ls_context_open(scope, LS_SCOPE_SYNC_ON_READ, NULL)->sync_on_read = true;
+  ls_context_open(scope, LS_SCOPE_SYNC_ON_READ)->scoped.sync_on_read = true;
 }
 
 static bool is_synchronized(const ls_place *place) {
-  return ls_context_current()->sync_on_read &&
+  return ls_context_current()->scoped.sync_on_read &&
          (place->kind == LS_PLACE_REPLICA || place->kind == LS_PLACE_TRACE);
 }
 

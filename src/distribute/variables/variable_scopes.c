@@ -8,22 +8,17 @@
 #include "distribute/variables/variable.h"
 #include "graph/make.h"
 
-// What a scope says; lies behind the creator's entry, and goes with it.
 typedef struct said {
   ls_strategy *strategy;
   ls_reduce_op method;
   ls_nest with;
 } said;
 
-static said *room_in(ls_scope *scope) {
-  _Static_assert(LS_SCOPE_ROOM * sizeof(uint64_t) + sizeof(ls_creator_entry) +
-                         sizeof(said) <=
-                     sizeof(scope->extra),
-                 "a scope has room for a creator and what it is told");
-  return (
-      said *)(void *)((ls_creator_entry *)(void *)&scope->extra[LS_SCOPE_ROOM] +
-                      1);
-}
+// What such a scope has in its room.
+typedef struct said_entry {
+  ls_creator_entry creator;
+  said said;
+} said_entry;
 
 static ls_status check_in_force(const ls_strategy *strategy, const char *what) {
   if (strategy == NULL) return ls_invalid_argument("the strategy is NULL");
@@ -39,8 +34,12 @@ static void begin(ls_scope *scope, ls_variable_creator create, said s,
     ls_context_refuse(scope, status);
     return;
   }
-  *room_in(scope) = s;
-  ls_creator_scope_begin(scope, create, room_in(scope));
+  ls_context_open(scope, LS_SCOPE_CREATOR);
+  said_entry *entry = LS_SCOPE_ENTRY(said_entry, scope);
+  entry->said = s;
+  ls_creator_entry_push(
+      &entry->creator,
+      (ls_creator_entry){.create = create, .user = &entry->said});
 }
 
 // ---- Synchronized on read --------------------------------------------------

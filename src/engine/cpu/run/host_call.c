@@ -3,8 +3,8 @@
 
 #include <stddef.h>
 
-#include "base/fiber.h"
 #include "base/runtime_internal.h"
+#include "base/thread_state.h"
 #include "engine/cpu/run/recorder.h"
 
 void ls_host_done(ls_host_call *call, ls_status status) {
@@ -77,7 +77,7 @@ static void record_done(ls_host_call *call, ls_status status) {
 static void run_call(ls_host_job *job) {
   ls_cpu_host_record *record = (ls_cpu_host_record *)job;
   ls_host_threads *threads = record->threads;
-  ls_set_thread_runtime(record->call.runtime);
+  ls_this_thread.work.runtime = record->call.runtime;
   ls_float_mode_leave(record->float_mode);
   ls_status status = record->host->kernel->start(&record->call);
   if (status != NULL) record_done(&record->call, status);
@@ -85,7 +85,7 @@ static void run_call(ls_host_job *job) {
   const bool is_over = close_one(record);
   ls_mutex_unlock(&threads->lock);
   if (is_over) bury(record);
-  ls_set_thread_runtime(NULL);
+  ls_this_thread.work.runtime = NULL;
 }
 
 // A new record for a stream; NULL without memory.
