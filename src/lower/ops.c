@@ -121,7 +121,6 @@ ls_status lower_copy(ls_lower_scope *scope, ls_node *node) {
   if (traits & LS_OP_ELEMENTWISE)
     LS_RETURN_IF_ERROR(ls_lower_fold(scope, node, inputs, &ref));
   if (ref == 0) LS_RETURN_IF_ERROR(fold_select(scope, node, inputs, &ref));
-  if (ref == 0) LS_RETURN_IF_ERROR(ls_lower_pool(scope, node, inputs, &ref));
   if (ref != 0) return ls_lower_map(scope, ls_ref(node->id, 0), ref);
   if (traits & LS_OP_ELEMENTWISE)
     LS_RETURN_IF_ERROR(broadcast_operands(scope, node, inputs));

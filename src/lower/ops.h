@@ -21,10 +21,6 @@ ls_status ls_lower_fold(ls_lower_scope *scope, const ls_node *node,
 // Whether a value is a bool scalar that is known now, and which.
 bool ls_lower_is_known(const ls_lower_scope *scope, uint64_t ref,
                        bool *out_value);
-// If the node follows the gradient of windows' maxima and there is a cheaper
-// way to the same (pool.c), that; else 0.
-ls_status ls_lower_pool(ls_lower_scope *scope, const ls_node *node,
-                        const uint64_t *inputs, uint64_t *out_ref);
 
 // Operand 0 has one shape on all replicas, but along `but`; -1: altogether.
 ls_status ls_lower_check_operand(const ls_lower_scope *scope,

@@ -93,11 +93,12 @@ static void a_level_is_what_is_logged(void **state) {
   expect_ok(call_once(&lowered));
   expect_ok(call_once(&passes));
   assert_string_equal(none.log, "");
-  assert_string_equal(lowered.log, "graph: 'a/b' after give_again: 3 ops\n");
+  assert_string_equal(lowered.log, "graph: 'a/b' after rematerialize: 3 ops\n");
   assert_string_equal(passes.log, "graph: 'a/b' after lower: 3 ops\n"
                                   "graph: 'a/b' after drop_unused: 3 ops\n"
+                                  "graph: 'a/b' after windows: 3 ops\n"
                                   "graph: 'a/b' after join_pools: 3 ops\n"
-                                  "graph: 'a/b' after give_again: 3 ops\n");
+                                  "graph: 'a/b' after rematerialize: 3 ops\n");
 }
 
 static void graphs_are_written_after_each_pass(void **state) {
@@ -106,8 +107,9 @@ static void graphs_are_written_after_each_pass(void **state) {
   expect_ok(call_once(&it));
   assert_string_equal(it.files, "dumps/0001-a_b-lower.ls\n"
                                 "dumps/0002-a_b-drop_unused.ls\n"
-                                "dumps/0003-a_b-join_pools.ls\n"
-                                "dumps/0004-a_b-give_again.ls\n");
+                                "dumps/0003-a_b-windows.ls\n"
+                                "dumps/0004-a_b-join_pools.ls\n"
+                                "dumps/0005-a_b-rematerialize.ls\n");
   expect_contains(it.last, "graph lowered \"a/b\"");
   expect_contains(it.last, "sin(%1)");
 }

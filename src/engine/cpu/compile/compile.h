@@ -28,6 +28,10 @@ typedef enum ls_cpu_home {
   LS_CPU_CONTRIBUTION,  // Scratch, but on some lanes a merge's stack.
 } ls_cpu_home;
 
+typedef struct ls_cpu_stretch {
+  uint32_t begin, end;  // Positions, both included.
+} ls_cpu_stretch;
+
 typedef struct ls_cpu_storage {
   ls_cpu_home home;
   bool is_lane;     // Each lane has its own.
@@ -39,7 +43,8 @@ typedef struct ls_cpu_storage {
   const void *data;       // CONSTANT: the bytes.
   uint32_t first_access;  // Chain through `accesses`.
   uint32_t last_access;
-  ls_cpu_place place;  // plan.c.
+  ls_cpu_stretch span;  // From the first to the last of them, if there is one.
+  ls_cpu_place place;   // plan.c.
 } ls_cpu_storage;
 
 // One operand of one instruction. What lanes and their launch do to a shared
@@ -67,10 +72,6 @@ typedef struct ls_cpu_meeting {
   ls_cpu_merge *merge;
   uint32_t slot, partials, result;
 } ls_cpu_meeting;
-
-typedef struct ls_cpu_stretch {
-  uint32_t begin, end;  // Positions, both included.
-} ls_cpu_stretch;
 
 // The branches of a cond: a run goes through one of them.
 typedef struct ls_cpu_fork {

@@ -9,6 +9,14 @@
 #include "engine/cpu/compile/compile.h"
 
 // ---- Accesses --------------------------------------------------------------
+// An access more: the storage's span is from the first to the last of them.
+static void cover(ls_cpu_storage *storage, uint32_t low, uint32_t high) {
+  if (storage->first_access == LS_CPU_NONE || low < storage->span.begin)
+    storage->span.begin = low;
+  if (storage->first_access == LS_CPU_NONE || high > storage->span.end)
+    storage->span.end = high;
+}
+
 // What lanes do to shared storages may happen at any time between launch and
 // join; so may what a launch hands them.
 static void add_access(ls_cpu_compiler *self, uint32_t position,
@@ -22,6 +30,7 @@ static void add_access(ls_cpu_compiler *self, uint32_t position,
   }
   const uint32_t index = (uint32_t)self->num_accesses++;
   self->accesses[index] = access;
+  cover(storage, access.low, access.high);
   if (storage->first_access == LS_CPU_NONE) {
     storage->first_access = index;
   } else {
@@ -80,13 +89,8 @@ static bool holds(const ls_cpu_stretch *stretch, uint32_t position) {
 // loop's end: the next trip uses it again.
 bool ls_cpu_extent(const ls_cpu_compiler *self, uint32_t root,
                    ls_cpu_stretch *out_extent) {
-  ls_cpu_stretch extent = {UINT32_MAX, 0};
-  for (const ls_cpu_access *a = first_access(self, root); a != NULL;
-       a = next_access(self, a)) {
-    if (a->low < extent.begin) extent.begin = a->low;
-    if (a->high > extent.end) extent.end = a->high;
-  }
-  if (extent.begin == UINT32_MAX) return false;
+  if (first_access(self, root) == NULL) return false;
+  ls_cpu_stretch extent = self->storages[root].span;
   for (size_t i = 0; i < self->num_loops; ++i) {
     const ls_cpu_stretch *loop = &self->loops[i];
     if (extent.begin >= loop->begin || loop->end <= extent.end) continue;
@@ -107,6 +111,7 @@ static void merge(ls_cpu_compiler *self, uint32_t from, uint32_t into) {
   s->merged = into;
   t->by_host |= s->by_host;
   if (s->first_access == LS_CPU_NONE) return;
+  cover(t, s->span.begin, s->span.end);
   if (t->first_access == LS_CPU_NONE) {
     t->first_access = s->first_access;
   } else {

@@ -10,11 +10,14 @@
 // All of it, in order; `prepare` of engine/backend.h.
 ls_status ls_cpu_prepare(ls_backend *backend, ls_program *program);
 
+// A relu's gradient, and sums over places, of the gradient of windows' maxima
+// are taken before it. What nothing uses then is left there.
+ls_status ls_cpu_go_before_windows(ls_graph *graph, bool *out_changed);
 // Convolutions and the maxima of windows behind them become one op each way.
 // What nothing uses then is left there.
 ls_status ls_cpu_join_pools(ls_graph *graph, bool *out_changed);
 // Results that a gradient can give again are not kept for the gradients of ops
 // that they are operands of.
-ls_status ls_cpu_give_again(ls_graph *graph);
+ls_status ls_cpu_rematerialize(ls_graph *graph);
 
 #endif  // LS_ENGINE_CPU_PASSES_PASSES_H_

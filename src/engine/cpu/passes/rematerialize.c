@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Results that a gradient can give again are not kept.
+//
+// What gelu or a layer norm makes is an operand of a product, and much later of
+// the gradient of that product's weights, up to which it takes memory. But its
+// own gradient comes right behind that one and has all it is made of, so it
+// gives it once more, in x's place, and the weights' gradient waits for it:
+//   y = gelu(x)                         y = gelu(x)
+//   z = y w                             z = y w
+//   ...                                 ...
+//   dw = y' dz                          dx, again = gelu_again(dz w', x)
+//   dx = gelu_grad(dz w', x)            dw = again' dz
+// The bits are the same. In y's memory lie the next layers' meanwhile. For
+// which ops, graph/lowered_ops.def says.
+//
+// It is decided op by op on the graph as it was; what was decided is written
+// into the graph at the end. A node that such a decision was about stays where
+// it is then.
+//
+// Each node is looked at a few times, whatever the graph is like. What comes of
+// a node that must stay, or gives again itself, is known of all nodes from one
+// sweep, so that a search is begun only where nothing of the kind stands before
+// the gradient; and what it has come by waits from then on, or never will.
+#include "engine/cpu/passes/passes.h"
+#include "graph/equal.h"
+#include "graph/rewrite.h"
+
+// A row of graph/lowered_ops.def.
+typedef struct again_row {
+  uint16_t op, gradient;
+  uint32_t shared;
+  uint16_t again;
+} again_row;
+
+static const again_row rows[] = {
+#define LS_OP(...)
+#define LS_AGAIN(op, gradient, shared, again)                                  \
+  {LS_OP_##op, LS_OP_##gradient, shared, LS_OP_##again},
+#include "graph/lowered_ops.def"
+#undef LS_AGAIN
+#undef LS_OP
+};
+
+// What is known of a node.
+typedef struct fate {
+  const again_row *row;  // Its gradient can give it again; NULL: nobody can.
+  uint64_t gradient;
+  uint64_t limit;  // The first that comes of it and must stay, or gives again.
+  uint64_t giver;  // It waits for this node and takes y from it; 0: no.
+  uint64_t taken;  // y, where it waits.
+  uint64_t seen;   // The last search that came by.
+  bool fixed;      // Does not wait: not pure, or decided.
+  bool stays;      // Does not wait: a search failed there.
+  bool may_give;   // The gradient of some op, which it could give again,
+  bool gives;      // and does.
+  bool is_given;   // Its gradient gives it again.
+} fate;
+
+typedef struct plan {
+  ls_rewrite *r;
+  fate *of;           // By id. Ids of a lowered graph are dense.
+  uint64_t *path;     // Of a search: what is still to be looked at.
+  uint64_t *waiting;  // Who shall wait for the gradient.
+  size_t num_waiting;
+  uint64_t searches;
+  uint64_t y, gradient;  // The op at hand, and its gradient.
+  bool changed;
+} plan;
+
+static ls_node *node_at(const plan *p, uint64_t id) {
+  return p->r->graph->nodes[id - 1];
+}
+
+static bool is_pure(const ls_node *node) {
+  return node->num_regions == 0 && node->num_control == 0 &&
+         !(ls_node_info(node)->traits &
+           (LS_OP_EFFECT | LS_OP_ON_HOST | LS_OP_MERGE | LS_OP_LINEAR));
+}
+
+// ---- What gives what -------------------------------------------------------
+static const again_row *row_of(const ls_node *op) {
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i)
+    if (rows[i].op == op->type) return &rows[i];
+  return NULL;
+}
+
+static bool is_same_type(ls_type a, ls_type b) {
+  return a.dtype == b.dtype && ls_shape_equal(a.shape, b.shape);
+}
+
+// Whether `node` is the gradient of `op` by its operand 0. What is one for all
+// replicas is not given by what each has of its own, nor the reverse.
+static bool is_gradient(const plan *p, const again_row *row, const ls_node *op,
+                        const ls_node *node) {
+  if (node->type != row->gradient || node->id <= op->id ||
+      node->varying != op->varying || node->once != op->once ||
+      node->num_attrs != op->num_attrs ||
+      !is_same_type(ls_graph_type(p->r->graph, node->inputs[0]),
+                    op->outputs[0]))
+    return false;
+  for (uint32_t i = 0; i < row->shared; ++i)
+    if (node->inputs[i + 1] != op->inputs[i]) return false;
+  for (uint32_t i = 0; i < op->num_attrs; ++i)
+    if (!ls_attr_equal(&node->attrs[i], &op->attrs[i])) return false;
+  return true;
+}
+
+// Looks among the users of the operand that fewest use.
+static void find_gradient(plan *p, const ls_node *op) {
+  const again_row *row = row_of(op);
+  if (row == NULL || p->of[op->id].fixed) return;
+  uint64_t fewest = ls_ref_id(op->inputs[0]);
+  for (uint32_t i = 1; i < row->shared; ++i)
+    if (ls_rewrite_count_uses(p->r, ls_ref_id(op->inputs[i])) <
+        ls_rewrite_count_uses(p->r, fewest))
+      fewest = ls_ref_id(op->inputs[i]);
+  for (const ls_node_use *use = ls_rewrite_first_use(p->r, fewest); use != NULL;
+       use = ls_rewrite_next_use(p->r, use)) {
+    if (!is_gradient(p, row, op, use->user)) continue;
+    p->of[op->id].row = row;
+    p->of[op->id].gradient = use->user->id;
+    p->of[use->user->id].may_give = true;
+    return;
+  }
+}
+
+// From behind: users stand behind what they use.
+static void find_limits(plan *p) {
+  for (uint64_t id = p->r->graph->num_nodes; id > 0; --id) {
+    fate *at = &p->of[id];
+    at->limit = UINT64_MAX;
+    for (const ls_node_use *use = ls_rewrite_first_use(p->r, id); use != NULL;
+         use = ls_rewrite_next_use(p->r, use)) {
+      const fate *user = &p->of[use->user->id];
+      const uint64_t limit =
+          user->fixed || user->may_give ? use->user->id : user->limit;
+      if (limit < at->limit) at->limit = limit;
+    }
+  }
+}
+
+static ls_status find_fates(plan *p) {
+  const ls_graph *graph = p->r->graph;
+  ls_allocator *allocator = graph->allocator;
+  p->of = ls_new_array(allocator, fate, graph->num_nodes + 1);
+  p->path = ls_new_array(allocator, uint64_t, p->r->num_uses + 1);
+  p->waiting = ls_new_array(allocator, uint64_t, graph->num_nodes + 1);
+  if (p->of == NULL || p->path == NULL || p->waiting == NULL)
+    return ls_out_of_memory();
+  for (size_t i = 0; i < graph->num_nodes; ++i)
+    p->of[i + 1].fixed = !is_pure(graph->nodes[i]);
+  for (size_t i = 0; i < graph->num_nodes; ++i)
+    find_gradient(p, graph->nodes[i]);
+  find_limits(p);
+  return ls_ok();
+}
+
+// ---- Who can wait ----------------------------------------------------------
+// Whether `id` stands behind the gradient, by itself or since it waits.
+static bool is_behind(const plan *p, uint64_t id) {
+  const uint64_t at = p->of[id].giver != 0 ? p->of[id].giver : id;
+  return at >= p->gradient && id != p->gradient;
+}
+
+static bool lives_on(const plan *p) {
+  for (const ls_node_use *use = ls_rewrite_first_use(p->r, p->y); use != NULL;
+       use = ls_rewrite_next_use(p->r, use))
+    if (is_behind(p, use->user->id)) return true;
+  return ls_rewrite_count_leaving(p->r, p->y) != 0;
+}
+
+// Looks at all that comes of `user` and stands before the gradient. False if
+// something of it must stay: then that is true of all that led there, and what
+// was seen beside it is not asked again either.
+static bool can_wait(plan *p, uint64_t user) {
+  const size_t before = p->num_waiting;
+  size_t depth = 0;
+  if (!is_behind(p, user) && p->of[user].limit <= p->gradient) return false;
+  p->path[depth++] = user;
+  while (depth > 0) {
+    const uint64_t id = p->path[--depth];
+    fate *at = &p->of[id];
+    if (at->seen == p->searches || is_behind(p, id)) continue;
+    at->seen = p->searches;
+    if (at->fixed || at->stays || at->may_give) {
+      while (p->num_waiting > before)
+        p->of[p->waiting[--p->num_waiting]].stays = true;
+      return false;
+    }
+    p->waiting[p->num_waiting++] = id;
+    for (const ls_node_use *use = ls_rewrite_first_use(p->r, id); use != NULL;
+         use = ls_rewrite_next_use(p->r, use))
+      if (p->of[use->user->id].seen != p->searches)
+        p->path[depth++] = use->user->id;
+  }
+  return true;
+}
+
+// Finds who shall wait: who uses y behind the last one that cannot, and what
+// comes of them. Whether there is somebody.
+static bool find_waiting(plan *p) {
+  p->num_waiting = 0;
+  ++p->searches;
+  for (const ls_node_use *use = ls_rewrite_last_use(p->r, p->y); use != NULL;
+       use = ls_rewrite_previous_use(p->r, use))
+    if (use->user->id != p->gradient && !can_wait(p, use->user->id)) break;
+  return p->num_waiting > 0;
+}
+
+static void decide(plan *p, const ls_node *op) {
+  const fate *own = &p->of[op->id];
+  if (own->row == NULL || own->fixed || own->giver != 0 ||
+      p->of[own->gradient].giver != 0 || p->of[own->gradient].gives)
+    return;
+  p->y = op->id;
+  p->gradient = own->gradient;
+  if (lives_on(p) || !find_waiting(p)) return;
+  for (size_t i = 0; i < p->num_waiting; ++i) {
+    fate *at = &p->of[p->waiting[i]];
+    at->giver = p->gradient;
+    at->taken = ls_ref(op->id, 0);
+    at->fixed = true;
+  }
+  // Whoever makes an operand that only the op had must come before it.
+  for (uint32_t i = own->row->shared; i < op->num_inputs; ++i)
+    p->of[ls_ref_id(op->inputs[i])].fixed = true;
+  p->of[p->gradient].gives = p->of[p->gradient].fixed = true;
+  p->of[p->y].is_given = true;
+  p->changed = true;
+}
+
+// ---- Writing it down -------------------------------------------------------
+static ls_status become_giver(const plan *p, const ls_node *op) {
+  const again_row *row = p->of[op->id].row;
+  ls_node *node = node_at(p, p->of[op->id].gradient);
+  uint64_t inputs[8];
+  uint32_t count = node->num_inputs;
+  LS_ASSERT(count + op->num_inputs - row->shared <= LS_COUNT_OF(inputs));
+  memcpy(inputs, node->inputs, count * sizeof(*inputs));
+  for (uint32_t i = row->shared; i < op->num_inputs; ++i)
+    inputs[count++] = op->inputs[i];
+  node->type = row->again;
+  LS_RETURN_IF_ERROR(ls_rewrite_add_output(p->r, node, 1, op->outputs[0]));
+  return ls_rewrite_set_inputs(p->r, node, inputs, count);
+}
+
+// Who waits takes y from the giver, and stands behind it, in the order that
+// there was.
+static ls_status write_down(plan *p) {
+  const uint64_t count = p->r->graph->num_nodes;
+  for (uint64_t id = 1; id <= count; ++id)
+    if (p->of[id].is_given) LS_RETURN_IF_ERROR(become_giver(p, node_at(p, id)));
+  for (uint64_t id = count; id > 0; --id) {
+    const fate *own = &p->of[id];
+    ls_node *node = node_at(p, id);
+    if (own->giver == 0) continue;
+    for (uint32_t k = 0; k < node->num_inputs; ++k)
+      if (node->inputs[k] == own->taken)
+        ls_rewrite_set_input(p->r, node, k, ls_ref(own->giver, 1));
+    ls_rewrite_move_behind(p->r, node, node_at(p, own->giver));
+  }
+  return ls_ok();
+}
+
+static ls_status rematerialize(ls_rewrite *r) {
+  plan p = {.r = r};
+  ls_status status = find_fates(&p);
+  for (size_t i = 0; status == NULL && i < r->graph->num_nodes; ++i)
+    decide(&p, r->graph->nodes[i]);
+  if (status == NULL && p.changed) status = write_down(&p);
+  ls_release(r->graph->allocator, p.of);
+  ls_release(r->graph->allocator, p.path);
+  ls_release(r->graph->allocator, p.waiting);
+  return status;
+}
+
+ls_status ls_cpu_rematerialize(ls_graph *graph) {
+  ls_rewrite r;
+  ls_status status = ls_rewrite_begin(&r, graph);
+  if (status == NULL) status = rematerialize(&r);
+  LS_RETURN_IF_ERROR(ls_rewrite_end(&r, status));
+  for (size_t i = 0; i < graph->num_nodes; ++i)
+    for (uint32_t k = 0; k < graph->nodes[i]->num_regions; ++k)
+      LS_RETURN_IF_ERROR(ls_cpu_rematerialize(graph->nodes[i]->regions[k]));
+  return ls_ok();
+}

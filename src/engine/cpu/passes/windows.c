@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What follows the gradient of windows' maxima and does as well before it,
+// where there are fewer numbers.
+//
+// A relu behind which maxima were taken: the gradient goes to the largest
+// element of a window, which is the maximum, so that it does as well to ask
+// whether the maximum is above 0:
+//   relu_grad(window_max_grad(y, d), y) = window_max_grad(y, relu_grad(d, max))
+// bit for bit, and the relu's output is read once less.
+//
+// A sum over all places, as a bias wants it: each number of d goes to one place
+// of its own channel, so
+//   sum over places(window_max_grad(y, d)) = sum over windows(d)
+// in another order.
+#include "engine/cpu/passes/passes.h"
+#include "graph/equal.h"
+#include "graph/rewrite.h"
+
+static bool has_attr(const ls_node *node, const ls_attr *wanted) {
+  const ls_attr *has = ls_node_attr(node, wanted->name);
+  return has != NULL && ls_attr_equal(has, wanted);
+}
+
+// Whether `node` takes the maxima that `grad` is the gradient of.
+static bool takes_maxima(const ls_rewrite *r, const ls_node *node,
+                         const ls_node *grad) {
+  if (node->type != LS_OP_REDUCE_WINDOW || node->id > grad->id) return false;
+  const ls_attr *reduce = ls_node_attr(node, "reduce");
+  bool same = reduce != NULL && strcmp(reduce->as.string, "max") == 0;
+  for (uint32_t a = 0; same && a < grad->num_attrs; ++a)
+    same = has_attr(node, &grad->attrs[a]);
+  return same && ls_shape_equal(node->outputs[0].shape,
+                                ls_graph_type(r->graph, grad->inputs[1]).shape);
+}
+
+static const ls_node *maxima_of(const ls_rewrite *r, const ls_node *grad) {
+  const ls_node_use *use = ls_rewrite_first_use(r, ls_ref_id(grad->inputs[0]));
+  while (use != NULL && (grad->inputs[0] != use->user->inputs[use->input] ||
+                         !takes_maxima(r, use->user, grad)))
+    use = ls_rewrite_next_use(r, use);
+  return use != NULL ? use->user : NULL;
+}
+
+static ls_status relu_before(ls_rewrite *r, ls_node *relu) {
+  if (relu->type != LS_OP_RELU_GRAD) return ls_ok();
+  const ls_node *grad =
+      ls_rewrite_match(r, relu->inputs[0], LS_OP_WINDOW_MAX_GRAD);
+  if (grad == NULL || grad->inputs[0] != relu->inputs[1]) return ls_ok();
+  const ls_node *maxima = maxima_of(r, grad);
+  if (maxima == NULL) return ls_ok();
+  ls_node *mask = NULL;
+  const uint64_t masked[] = {grad->inputs[1], ls_ref(maxima->id, 0)};
+  LS_RETURN_IF_ERROR(ls_rewrite_insert(
+      r, relu, &(ls_op_spec){.type = LS_OP_RELU_GRAD, .num_inputs = 2}, masked,
+      maxima->outputs[0], &mask));
+  const uint64_t given[] = {relu->inputs[1], ls_ref(mask->id, 0)};
+  relu->type = LS_OP_WINDOW_MAX_GRAD;
+  ls_rewrite_take_attrs(r, relu, grad);
+  return ls_rewrite_set_inputs(r, relu, given, LS_COUNT_OF(given));
+}
+
+// Whether a sum over all but the last dimension, which may have been joined to
+// one, is meant; then what is summed.
+static uint64_t summed_places(const ls_graph *graph, const ls_node *sum) {
+  const uint64_t input = sum->inputs[0];
+  const ls_attr *axes = ls_node_attr(sum, "axes");
+  const int32_t rank = ls_graph_type(graph, input).shape.rank;
+  if (axes == NULL || axes->as.ints.count + 1 != (size_t)rank ||
+      ls_node_int(sum, "keep_dims", 0))
+    return 0;
+  for (size_t i = 0; i < axes->as.ints.count; ++i)
+    if (axes->as.ints.items[i] == rank - 1) return 0;
+  const ls_node *from = ls_graph_node_of(graph, input);
+  if (from->type != LS_OP_RESHAPE) return input;
+  const ls_shape before = ls_graph_type(graph, from->inputs[0]).shape;
+  const ls_shape after = ls_graph_type(graph, input).shape;
+  const bool joined = after.rank == 2 && before.rank > 2 &&
+                      before.dim[before.rank - 1] == after.dim[1];
+  return joined ? from->inputs[0] : 0;
+}
+
+static ls_status sum_before(ls_rewrite *r, ls_node *sum) {
+  const uint64_t places =
+      sum->type == LS_OP_REDUCE_SUM ? summed_places(r->graph, sum) : 0;
+  const ls_node *grad =
+      places != 0 ? ls_rewrite_match(r, places, LS_OP_WINDOW_MAX_GRAD) : NULL;
+  // With padding of the user's a window may meet nothing, and give nothing.
+  if (grad == NULL || ls_node_attr(grad, "padding") != NULL) return ls_ok();
+  const uint64_t windows = grad->inputs[1];
+  const int32_t rank = ls_graph_type(r->graph, windows).shape.rank;
+  int64_t items[LS_MAX_RANK];
+  for (int32_t i = 0; i < rank; ++i)
+    items[i] = i;
+  const ls_attr axes = LS_ATTR_IS("axes", items, (size_t)rank - 1);
+  const ls_attr keep_dims = LS_ATTR_B("keep_dims", false);
+  LS_RETURN_IF_ERROR(ls_node_set_attr(r->graph, sum, &axes));
+  LS_RETURN_IF_ERROR(ls_node_set_attr(r->graph, sum, &keep_dims));
+  return ls_rewrite_set_inputs(r, sum, &windows, 1);
+}
+
+// `in_classes`: in one of several bodies of a replicate op, where what is the
+// same on all replicas must stay the same op in all bodies.
+static ls_status go_before(ls_graph *graph, bool in_classes,
+                           bool *out_changed) {
+  ls_rewrite r;
+  ls_status status = ls_rewrite_begin(&r, graph);
+  const size_t count = graph->num_nodes;  // What is inserted comes behind.
+  for (size_t i = 0; status == NULL && i < count; ++i) {
+    if (in_classes && !graph->nodes[i]->varying) continue;
+    status = relu_before(&r, graph->nodes[i]);
+    if (status == NULL) status = sum_before(&r, graph->nodes[i]);
+  }
+  *out_changed |= r.changed;
+  LS_RETURN_IF_ERROR(ls_rewrite_end(&r, status));
+  for (size_t i = 0; i < graph->num_nodes; ++i) {
+    const ls_node *node = graph->nodes[i];
+    const bool classes = node->type == LS_OP_REPLICATE && node->num_regions > 1;
+    for (uint32_t k = 0; k < node->num_regions; ++k)
+      LS_RETURN_IF_ERROR(
+          go_before(node->regions[k], in_classes || classes, out_changed));
+  }
+  return ls_ok();
+}
+
+ls_status ls_cpu_go_before_windows(ls_graph *graph, bool *out_changed) {
+  *out_changed = false;
+  return go_before(graph, false, out_changed);
+}
