@@ -10,8 +10,9 @@
 // callback reads through `user` is frozen at the trace. Every effect in it
 // (assignments, prints) runs at each call, in order.
 //
-// Called while another graph is being built, a function becomes part of it. A
-// function may call others, and itself with something that ends it; callbacks
+// Called while another graph is being built, a function becomes part of it; a
+// session that fetches one of its results runs its effects before. A function
+// may call others, and itself with something that ends it; callbacks
 // run inside of each other LS_MAX_NESTED_CALLS deep.
 //
 // Threads: any number of threads may call, clear, print and measure a function

@@ -59,11 +59,8 @@ static ls_status declare_round(ls_flow *f, const carrying *r,
         ls_lower_stack_set(f->scope->all, inner->to, ref, r->stacks[i]));
     if (i < r->carried)
       LS_RETURN_IF_ERROR(ls_lower_map(inner, inner->from->parameters[i], ref));
-    else if (i < r->carried + f->num_written &&
-             !ls_map_insert_u64(&inner->variables,
-                                (uintptr_t)f->written[i - r->carried],
-                                (void *)(uintptr_t)ref))
-      return ls_out_of_memory();
+    else if (i < r->carried + f->num_written)
+      LS_RETURN_IF_ERROR(ls_lower_set(inner, f->written[i - r->carried], ref));
   }
   return ls_ok();
 }

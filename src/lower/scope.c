@@ -53,7 +53,7 @@ ls_type ls_lowered_type(const ls_lower_scope *scope, uint64_t to_ref) {
 }
 
 // ---- What is needed --------------------------------------------------------
-static bool node_has_effects(const ls_node *node) {
+bool ls_node_has_effects(const ls_node *node) {
   if (node->type == LS_OP_HOST) {
     const ls_attr *kernel = ls_node_attr(node, "kernel");
     return (kernel->as.kernel->flags & LS_HOST_MAY_BE_DROPPED) == 0;
@@ -66,7 +66,7 @@ static bool node_has_effects(const ls_node *node) {
 
 bool ls_graph_has_effects(const ls_graph *graph) {
   for (size_t i = 0; i < graph->num_nodes; ++i)
-    if (node_has_effects(graph->nodes[i])) return true;
+    if (ls_node_has_effects(graph->nodes[i])) return true;
   return false;
 }
 
@@ -154,7 +154,7 @@ ls_status ls_lower_nodes(ls_lower_scope *scopes, size_t num_scopes,
     mark(from, needed, targets[i].id);
   for (size_t i = from->num_nodes; i > 0; --i) {
     const ls_node *node = from->nodes[i - 1];
-    if (!needed[i - 1] && effects_are_roots && node_has_effects(node))
+    if (!needed[i - 1] && effects_are_roots && ls_node_has_effects(node))
       needed[i - 1] = true;
     if (!needed[i - 1]) continue;
     for (uint32_t k = 0; k < node->num_inputs; ++k)

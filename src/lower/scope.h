@@ -98,6 +98,10 @@ ls_status ls_lower_read(ls_lower_scope *scope, ls_variable *variable,
                         uint64_t *out_ref);
 ls_status ls_lower_write(ls_lower_scope *scope, ls_variable *variable,
                          uint64_t ref);
+// What a variable is worth from the start of a region on that writes it, and
+// around which it has been read.
+ls_status ls_lower_set(ls_lower_scope *scope, ls_variable *variable,
+                       uint64_t ref);
 // Whether the components of a distributed variable are worth something by
 // themselves at this point.
 bool ls_lower_is_split(const ls_lower_scope *scope,
@@ -105,7 +109,9 @@ bool ls_lower_is_split(const ls_lower_scope *scope,
 // Settles the uses of distributed variables of which components were written:
 // one write of all where the values are one, else one of each.
 ls_status ls_lower_containers(ls_lower_scope *scope);
-// Whether the graph writes variables or has host effects, at any depth.
+// Whether the node, or the graph, writes variables or has host effects, at any
+// depth.
+bool ls_node_has_effects(const ls_node *node);
 bool ls_graph_has_effects(const ls_graph *graph);
 
 #endif  // LS_LOWER_SCOPE_H_

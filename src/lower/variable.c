@@ -153,6 +153,18 @@ static ls_status note_container(ls_lower_scope *scope, ls_variable *container) {
   return ls_ok();
 }
 
+ls_status ls_lower_set(ls_lower_scope *scope, ls_variable *variable,
+                       uint64_t ref) {
+  if (variable->container != NULL)
+    LS_RETURN_IF_ERROR(note_container(scope, variable->container));
+  if (variable->num_components == 0 || ls_lower_is_own(scope, variable) ||
+      !ls_lower_is_split(scope, variable))
+    return set(scope, variable, ref);
+  for (size_t i = 0; i < variable->num_components; ++i)
+    LS_RETURN_IF_ERROR(set(scope, variable->components[i], ref));
+  return ls_ok();
+}
+
 // A write of one component.
 static ls_status write_component(ls_lower_scope *scope, ls_variable *component,
                                  uint64_t ref) {

@@ -446,6 +446,49 @@ static void what_a_merge_call_of_nothing_reads_has_a_gradient(void **state) {
   ways_hold(&c, 1);
 }
 
+// ---- What was got is given on ----------------------------------------------
+// The gradient with respect to what a merge call has given all, through one
+// that hands it back.
+static ls_tensor loss_of_given_on(ls_nest args, ways *self) {
+  const ls_tensor x = argument(args, 0);
+  const ls_nest met =
+      ls_replica_merge_call(ls_replica_context(), give_back, args, self);
+  ls_tensor y = ls_failed_tensor();
+  expect_ok(ls_distributed_as_tensor(met, &y));
+  ls_nest_release(met);
+  return ls_reduce_sum(ls_mul(ls_mul(x, x), y), LS_ALL_AXES);
+}
+
+static ls_nest gradient_of_given_on(ls_nest args, ways *self) {
+  const ls_nest read = ls_replica_merge_call(ls_replica_context(), read_for_all,
+                                             args, self->variables[0]);
+  if (!ls_status_is_ok(ls_nest_status(read))) return read;
+  const ls_nest given = LS_TUPLE(read);
+  ls_nest gradient = ls_none();
+  const ls_status status =
+      ways_gradients(self, loss_of_given_on, given, &read, 1, NULL, &gradient);
+  ls_nest_release(given);
+  return ls_status_is_ok(status) ? LS_TUPLE(gradient) : ls_fail(status);
+}
+
+// Of x x x, x = 2, 3, 4.
+static void it_has_both_parts(const ways *self) {
+  for (int r = 0; r < self->replicas; ++r)
+    for (int i = 0; i < 3; ++i)
+      ways_expect(self, "gradient", ways_result(self, 0, r, 0, i),
+                  3 * (i + 2) * (i + 2), 0);
+}
+
+static void what_was_got_has_a_gradient_where_it_is_given_on(void **state) {
+  (void)state;
+  ways_hold(&(ways_case){.name = "given on",
+                         .make = make_factor,
+                         .args = rows_of,
+                         .step = gradient_of_given_on,
+                         .check = it_has_both_parts},
+            1);
+}
+
 static ls_nest gradient_by_count(ls_nest args, ways *self) {
   const ls_nest x = ls_leaf(argument(args, 0));
   const ls_nest own = LS_TUPLE(x, ls_leaf(argument(args, 1)));
@@ -486,6 +529,7 @@ int main(void) {
       cmocka_unit_test(replicas_may_give_other_numbers_of_rows),
       cmocka_unit_test(a_variable_that_is_read_for_all_has_its_gradient_once),
       cmocka_unit_test(what_a_merge_call_of_nothing_reads_has_a_gradient),
+      cmocka_unit_test(what_was_got_has_a_gradient_where_it_is_given_on),
       cmocka_unit_test(what_is_written_for_all_is_written_once),
       cmocka_unit_test(replicas_gradients_of_one_value_add_up),
   };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A variable that each replica writes by itself is updated, component by
-// component, in a merge call behind: with replicas that have as many rows, and
-// with some that have fewer.
+// A variable is updated, component by component, in a merge call: behind writes
+// of each replica by itself, with replicas that have as many rows and with some
+// that have fewer; and before a loop.
 #include "base/allocator.h"
 #include "support/values.h"
 #include "support/ways.h"
@@ -122,10 +122,47 @@ static void merges_read_and_write_it(void **state) {
               1);
 }
 
+// ---- A loop behind an update -----------------------------------------------
+static ls_nest below_three(ls_nest trip, void *user) {
+  (void)user;
+  return ls_leaf(ls_less(trip.as.tensor, ls_scalar_i64(LS_DTYPE_I32, 3)));
+}
+
+static ls_nest double_it(ls_nest trip, void *user) {
+  ways *self = user;
+  ls_variable *v = self->variables[0];
+  ls_variable_assign_add(v, ls_variable_read(v));
+  return ls_leaf(ls_add(trip.as.tensor, ls_scalar_i64(LS_DTYPE_I32, 1)));
+}
+
+static ls_nest update_and_double(ls_nest args, ways *self) {
+  (void)args;
+  const ls_nest met =
+      ls_replica_merge_call(ls_replica_context(), update_all, ls_none(), self);
+  if (!ls_status_is_ok(ls_nest_status(met))) return met;
+  return LS_TUPLE(met, ls_while(below_three, double_it, self,
+                                ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 0)), 0));
+}
+
+static void is_doubled_thrice(const ways *self) {
+  for (int r = 0; r < self->replicas; ++r)
+    ways_expect(self, "v", ways_value(self, 0, r, 0), 8 * 110, 0);
+}
+
+static void a_loop_goes_on_from_an_update(void **state) {
+  (void)state;
+  ways_hold(&(ways_case){.name = "loop",
+                         .make = make_variables,
+                         .step = update_and_double,
+                         .check = is_doubled_thrice},
+            1);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(replicas_write_their_own_and_update_it),
       cmocka_unit_test(merges_read_and_write_it),
+      cmocka_unit_test(a_loop_goes_on_from_an_update),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -125,10 +125,19 @@ static ls_tensor behind(ls_tensor x) {
                              ls_ref_output(x.ref));
 }
 
-static ls_tensor origin_of(ls_tensor x) {
-  for (ls_tensor next = behind(x);
-       ls_graph_node_of(next.graph, next.ref) != NULL; next = behind(x))
+static bool is_given(const walk_back *w, ls_tensor x) {
+  for (size_t i = 0; i < w->num_xs; ++i)
+    if (ls_tensor_equal(w->xs[i].as.tensor, x)) return true;
+  return false;
+}
+
+// Not beyond what was given, which may have been got before.
+static ls_tensor origin_of(const walk_back *w, ls_tensor x) {
+  while (!is_given(w, x)) {
+    const ls_tensor next = behind(x);
+    if (ls_graph_node_of(next.graph, next.ref) == NULL) break;
     x = next;
+  }
   return x;
 }
 
@@ -136,11 +145,11 @@ static ls_tensor origin_of(ls_tensor x) {
 static void add_result(walk_back *w, ls_nest result, ls_nest gradient) {
   ls_allocator *allocator = ls_current_allocator();
   if (gradient.kind == LS_KIND_NONE) return;
-  const ls_tensor first = origin_of(part_of(result, 0).as.tensor);
+  const ls_tensor first = origin_of(w, part_of(result, 0).as.tensor);
   bool alike = true;
   for (size_t r = 1; r < w->replicas; ++r)
     alike = alike &&
-            ls_tensor_equal(first, origin_of(part_of(result, r).as.tensor));
+            ls_tensor_equal(first, origin_of(w, part_of(result, r).as.tensor));
   ls_tensor *terms =
       alike ? ls_new_array(allocator, ls_tensor, w->replicas) : NULL;
   for (size_t r = 0; r < w->replicas; ++r) {
@@ -211,11 +220,11 @@ static ls_nest walk_merged(ls_strategy *strategy, ls_nest args, void *user) {
                  .ys = all + 2 * xs,
                  .grad_ys = all + 2 * xs + ys};
   ls_nest *items = all + 2 * xs + 2 * ys;
-  for (size_t i = 0; i < num_got; ++i)
-    add_result(&w, ls_nest_item(got, i), ls_nest_item(gradients, i));
   for (size_t i = 0; i < num_given; ++i)
     for (size_t r = 0; r < replicas; ++r)
       w.xs[w.num_xs++] = part_of(ls_nest_item(given, i), r);
+  for (size_t i = 0; i < num_got; ++i)
+    add_result(&w, ls_nest_item(got, i), ls_nest_item(gradients, i));
   const ls_status status = run_walk(&w);
   for (size_t i = 0; ls_status_is_ok(status) && i < num_given; ++i)
     items[i] = answer_of(&w, i);

@@ -1,0 +1,523 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Random steps of replicas, of what a distributed program is made of: variables
+// of each aggregation and synchronization, written and read by replicas and in
+// merges; values reduced, gathered and updated with; branches; gradients. Each
+// gives the same bytes traced, in eager and in a session, whatever rows the
+// replicas have and whoever reduces.
+//
+// LS_TEST_SEED is the first step's number, LS_TEST_PROGRAMS how many there are.
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/allocator.h"
+#include "base/random.h"
+#include "lockstep/cross_device.h"
+#include "lockstep/replica.h"
+#include "support/sanitizer.h"
+#include "support/values.h"
+#include "support/ways.h"
+
+enum { WIDTH = 3, VARIABLES = 6, VALUES = 24, RESULTS = 40 };
+
+// A step is a function of its seed: each replica draws the same.
+typedef struct random_step {
+  uint64_t seed;
+  bool prints;
+} random_step;
+
+typedef struct drawing {
+  uint64_t state;
+} drawing;
+
+// Where a replica is in its step.
+typedef struct step_state {
+  ways *self;
+  drawing draw;
+  bool prints;
+  ls_tensor values[VALUES];
+  bool met[VALUES];  // The same on all replicas.
+  size_t count;
+  ls_nest results[RESULTS];
+  size_t num_results;
+  ls_status status;
+} step_state;
+
+static uint32_t below(drawing *draw, uint32_t n) {
+  draw->state = draw->state * 6364136223846793005u + 1442695040888963407u;
+  return (uint32_t)(draw->state >> 33) % n;
+}
+
+// ---- Variables -------------------------------------------------------------
+static const struct kind {
+  ls_variable_aggregation aggregation;
+  ls_variable_synchronization synchronization;
+} kinds[] = {
+    {LS_AGGREGATION_NONE, LS_SYNCHRONIZATION_AUTO},
+    {LS_AGGREGATION_NONE, LS_SYNCHRONIZATION_ON_READ},
+    {LS_AGGREGATION_SUM, LS_SYNCHRONIZATION_AUTO},
+    {LS_AGGREGATION_MEAN, LS_SYNCHRONIZATION_AUTO},
+    {LS_AGGREGATION_ONLY_FIRST_REPLICA, LS_SYNCHRONIZATION_AUTO},
+    {LS_AGGREGATION_SUM, LS_SYNCHRONIZATION_ON_READ},
+    {LS_AGGREGATION_MEAN, LS_SYNCHRONIZATION_ON_READ},
+    {LS_AGGREGATION_ONLY_FIRST_REPLICA, LS_SYNCHRONIZATION_ON_READ},
+};
+
+static const struct kind *kind_of(uint64_t seed, size_t v) {
+  drawing draw = {seed * 31 + v};
+  below(&draw, 2);
+  return &kinds[below(&draw, LS_COUNT_OF(kinds))];
+}
+
+static void make_variables(ways *self) {
+  const random_step *step = self->user;
+  for (size_t v = 0; v < VARIABLES; ++v) {
+    char name[8];
+    snprintf(name, sizeof(name), "v%zu", v);
+    ls_array *initial =
+        array_of_numbers(LS_DTYPE_F32, LS_SHAPE(WIDTH), (uint32_t)v + 7);
+    // The first one is always there for merges.
+    const struct kind *kind = v == 0 ? &kinds[0] : kind_of(step->seed, v);
+    ways_variable(
+        self, &(ls_variable_options){.name = name,
+                                     .initial_array = initial,
+                                     .aggregation = kind->aggregation,
+                                     .synchronization = kind->synchronization});
+    ls_array_release(initial);
+  }
+}
+
+// ---- A replica's values ----------------------------------------------------
+static ls_nest rows_of_replica(const ways *self, int k, int r) {
+  const random_step *step = self->user;
+  drawing draw = {step->seed * 977};
+  below(&draw, 2);
+  int64_t rows = 1 + (int64_t)below(&draw, 3);
+  const bool uneven = below(&draw, 2) == 0;
+  if (uneven && r > 0) rows = rows % 3 + r;
+  return LS_TUPLE(ls_nest_array(
+      array_of_numbers(LS_DTYPE_F32, LS_SHAPE(rows, WIDTH),
+                       (uint32_t)(step->seed * 101 + (uint64_t)(k * 10 + r)))));
+}
+
+static void add(step_state *s, ls_tensor value, bool met) {
+  if (s->count == VALUES) return;
+  s->values[s->count] = value;
+  s->met[s->count++] = met;
+}
+
+static size_t pick(step_state *s) {
+  return below(&s->draw, (uint32_t)s->count);
+}
+
+static void fail_step(step_state *s, ls_status status) {
+  if (ls_status_is_ok(s->status))
+    s->status = status;
+  else
+    ls_status_free(status);
+}
+
+// What was given back: a result of the replica, and if it is one tensor, a
+// value to go on with.
+static void keep(step_state *s, ls_nest given, bool is_value, bool met) {
+  const ls_status status = ls_nest_status(given);
+  if (!ls_status_is_ok(status)) {
+    fail_step(s, status);
+    ls_nest_release(given);
+    return;
+  }
+  if (s->num_results == RESULTS) {
+    ls_nest_release(given);
+    return;
+  }
+  s->results[s->num_results++] = given;
+  if (is_value && given.kind == LS_KIND_TENSOR) add(s, given.as.tensor, met);
+}
+
+// ---- What a step may do ----------------------------------------------------
+static void compute(step_state *s) {
+  const size_t a = pick(s), b = pick(s);
+  const bool met = s->met[a] && s->met[b];
+  const ls_tensor x = s->values[a], y = s->values[b];
+  switch (below(&s->draw, 4)) {
+  case 0:
+    add(s, ls_add(x, y), met);
+    break;
+  case 1:
+    add(s, ls_sub(x, y), met);
+    break;
+  case 2:
+    add(s, ls_tanh(ls_mul(x, y)), met);
+    break;
+  default:
+    add(s, ls_sigmoid(x), s->met[a]);
+    break;
+  }
+}
+
+static void meet(step_state *s) {
+  const ls_tensor x = s->values[pick(s)];
+  ls_replica *replica = ls_replica_context();
+  const ls_reduce_op op =
+      below(&s->draw, 2) == 0 ? LS_REDUCE_SUM : LS_REDUCE_MEAN;
+  switch (below(&s->draw, 4)) {
+  case 0:
+    add(s, ls_all_reduce(op, x), true);
+    break;
+  case 1:
+    keep(s, ls_replica_all_reduce(replica, op, ls_leaf(x)), true, true);
+    break;
+  case 2: {
+    ls_nest all = ls_replica_all_gather(
+        replica, ls_leaf(ls_reshape(x, LS_SHAPE(1, WIDTH))), 0);
+    if (all.kind == LS_KIND_TENSOR)
+      add(s, ls_reduce_sum(all.as.tensor, LS_AXES(0)), true);
+    keep(s, all, false, true);
+    break;
+  }
+  default: {
+    static const double weights[WAYS_MOST_REPLICAS] = {1, 2, 0.5};
+    keep(s,
+         ls_replica_weighted_mean(replica, ls_leaf(x), weights,
+                                  (size_t)s->self->replicas),
+         true, true);
+    break;
+  }
+  }
+}
+
+static ls_variable *pick_variable(step_state *s) {
+  return s->self->variables[below(&s->draw, VARIABLES)];
+}
+
+// One for which there is a value across replicas, and a way to write one.
+static ls_variable *pick_whole(step_state *s) {
+  const random_step *step = s->self->user;
+  for (;;) {
+    const size_t v = below(&s->draw, VARIABLES);
+    const struct kind *kind = kind_of(step->seed, v);
+    if (v == 0 || kind->synchronization != LS_SYNCHRONIZATION_ON_READ ||
+        kind->aggregation == LS_AGGREGATION_MEAN ||
+        kind->aggregation == LS_AGGREGATION_ONLY_FIRST_REPLICA)
+      return s->self->variables[v];
+  }
+}
+
+static void read(step_state *s) {
+  add(s, ls_variable_read(pick_variable(s)), false);
+}
+
+static const ls_write_op writes[] = {LS_WRITE_ASSIGN, LS_WRITE_ADD,
+                                     LS_WRITE_SUB};
+
+static void write(step_state *s) {
+  ls_variable *v = pick_variable(s);
+  const ls_write_op op = writes[below(&s->draw, 3)];
+  const ls_tensor x = s->values[pick(s)];
+  ls_nest after = ls_none();
+  const ls_status status = ls_variable_write(v, op, ls_leaf(x), NULL, &after);
+  if (!ls_status_is_ok(status)) {
+    fail_step(s, status);
+    return;
+  }
+  keep(s, after, false, false);
+}
+
+// ---- Merges ----------------------------------------------------------------
+typedef enum merge_kind {
+  MERGE_READ,
+  MERGE_REDUCE,
+  MERGE_WRITE,
+  MERGE_UPDATE,
+  MERGE_COMPONENTS,
+  NUM_MERGES,
+} merge_kind;
+
+typedef struct merge_of {
+  merge_kind kind;
+  ls_variable *variable;
+  ls_reduce_op op;
+  int component;
+} merge_of;
+
+static ls_nest add_scaled(ls_nest args, void *user) {
+  ls_tensor x = ls_failed_tensor();
+  (void)user;
+  const ls_status status = ls_distributed_as_tensor(ls_nest_item(args, 1), &x);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  return ls_leaf(ls_variable_assign_add(
+      ls_nest_item(args, 0).as.ref, ls_mul(x, ls_scalar(LS_DTYPE_F32, 0.5))));
+}
+
+static ls_nest taken(ls_status status, const ls_nest *value) {
+  if (ls_status_is_ok(status)) return *value;
+  ls_nest_release(*value);
+  return ls_fail(status);
+}
+
+static ls_nest merged(ls_strategy *strategy, ls_nest args, void *user) {
+  const merge_of *m = user;
+  ls_nest made = ls_none();
+  const ls_nest x = ls_nest_item(args, 0);
+  switch (m->kind) {
+  case MERGE_READ:
+    return ls_leaf(ls_variable_read(m->variable));
+  case MERGE_REDUCE:
+    return taken(ls_strategy_reduce(strategy, m->op, x, &made), &made);
+  case MERGE_WRITE:
+    return ls_leaf(ls_variable_assign_add(
+        m->variable,
+        ls_broadcast(ls_scalar(LS_DTYPE_F32, 0.25), LS_SHAPE(WIDTH))));
+  case MERGE_UPDATE: {
+    ls_nest sum = ls_none();
+    ls_status status = ls_strategy_reduce_to(
+        strategy, m->op, x,
+        (ls_destinations){.value = ls_nest_variable(m->variable)}, &sum);
+    const ls_nest given = LS_TUPLE(sum);
+    if (ls_status_is_ok(status))
+      status = ls_strategy_update(strategy, m->variable, add_scaled, given,
+                                  NULL, true, &made);
+    ls_nest_release(given);
+    return taken(status, &made);
+  }
+  default: {
+    const size_t count = ls_variable_num_components(m->variable);
+    ls_variable *one =
+        count == 0
+            ? m->variable
+            : ls_variable_component(m->variable, (size_t)m->component % count);
+    return ls_leaf(ls_variable_read(one));
+  }
+  }
+}
+
+static void merge(step_state *s) {
+  merge_of m = {.kind = (merge_kind)below(&s->draw, NUM_MERGES),
+                .variable = pick_whole(s),
+                .op = below(&s->draw, 2) == 0 ? LS_REDUCE_SUM : LS_REDUCE_MEAN,
+                .component = (int)below(&s->draw, 3)};
+  const ls_nest args = LS_TUPLE(ls_leaf(s->values[pick(s)]));
+  if (s->prints)
+    printf("  merge %d of %s\n", (int)m.kind, ls_variable_name(m.variable));
+  const ls_nest given =
+      ls_replica_merge_call(ls_replica_context(), merged, args, &m);
+  ls_nest_release(args);
+  keep(s, given, true, false);
+}
+
+// An update by the replicas themselves, with what is the same on all.
+static void update(step_state *s) {
+  const ls_tensor x = s->values[pick(s)];
+  ls_nest made = ls_none();
+  const ls_nest given = LS_TUPLE(ls_leaf(ls_all_reduce(LS_REDUCE_SUM, x)));
+  const ls_status status = ls_strategy_update(
+      s->self->strategy, pick_whole(s), add_scaled, given, NULL, true, &made);
+  ls_nest_release(given);
+  if (ls_status_is_ok(status))
+    keep(s, made, false, false);
+  else
+    fail_step(s, status);
+}
+
+// ---- Functions -------------------------------------------------------------
+static ls_nest double_and_write(ls_nest args, void *user) {
+  const ways *self = user;
+  ls_tensor x = ls_nest_item(args, 0).as.tensor;
+  x = ls_add(x, ls_variable_read(self->variables[0]));
+  ls_variable_assign_sub(self->variables[0], x);
+  return ls_leaf(ls_tanh(x));
+}
+
+static void call(step_state *s) {
+  ls_function *function = NULL;
+  ls_nest made = ls_none();
+  ls_status status = ls_function_create(
+      &(ls_function_options){.call = double_and_write, .user = s->self},
+      &function);
+  const ls_nest args = LS_TUPLE(ls_leaf(s->values[pick(s)]));
+  if (ls_status_is_ok(status)) status = ls_function_call(function, args, &made);
+  ls_nest_release(args);
+  ls_function_release(function);
+  if (!ls_status_is_ok(status)) {
+    fail_step(s, status);
+    return;
+  }
+  if (made.kind == LS_KIND_ARRAY) {  // In eager.
+    add(s, ls_tensor_from_array(ls_nest_as_array(made)), false);
+    ls_nest_release(made);
+    made = ls_leaf(s->values[s->count - 1]);
+  } else if (made.kind == LS_KIND_TENSOR) {
+    add(s, made.as.tensor, false);
+  }
+  keep(s, made, false, false);
+}
+
+// ---- Branches --------------------------------------------------------------
+typedef struct branch {
+  ls_tensor x, y;
+  ls_variable *variable;
+  bool writes;
+} branch;
+
+static ls_nest then_branch(ls_nest args, void *user) {
+  const branch *b = user;
+  (void)args;
+  if (b->writes) ls_variable_assign_add(b->variable, b->y);
+  return ls_leaf(ls_mul(b->x, ls_variable_read(b->variable)));
+}
+
+static ls_nest else_branch(ls_nest args, void *user) {
+  const branch *b = user;
+  (void)args;
+  return ls_leaf(ls_sub(b->y, b->x));
+}
+
+static void choose(step_state *s) {
+  branch b = {.x = s->values[pick(s)],
+              .y = s->values[pick(s)],
+              .variable = s->self->variables[0],
+              .writes = below(&s->draw, 2) == 0};
+  const ls_tensor sum = ls_reduce_sum(s->values[pick(s)], LS_ALL_AXES);
+  keep(s,
+       ls_cond(ls_greater(sum, ls_scalar(LS_DTYPE_F32, 0)), then_branch,
+               else_branch, &b),
+       true, false);
+}
+
+static ls_nest goes_on(ls_nest values, void *user) {
+  (void)user;
+  return ls_leaf(ls_less(ls_nest_item(values, 0).as.tensor,
+                         ls_scalar_i64(LS_DTYPE_I32, 3)));
+}
+
+static ls_nest go_round(ls_nest values, void *user) {
+  const branch *b = user;
+  const ls_tensor trip = ls_nest_item(values, 0).as.tensor;
+  ls_tensor x = ls_nest_item(values, 1).as.tensor;
+  if (b->writes) ls_variable_assign_add(b->variable, b->y);
+  x = ls_tanh(ls_add(x, ls_variable_read(b->variable)));
+  return LS_TUPLE(ls_leaf(ls_add(trip, ls_scalar_i64(LS_DTYPE_I32, 1))),
+                  ls_leaf(x));
+}
+
+static void loop(step_state *s) {
+  branch b = {.x = s->values[pick(s)],
+              .y = s->values[pick(s)],
+              .variable = s->self->variables[0],
+              .writes = below(&s->draw, 2) == 0};
+  const ls_nest initial =
+      LS_TUPLE(ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 0)), ls_leaf(b.x));
+  const ls_nest made = ls_while(goes_on, go_round, &b, initial, 0);
+  if (made.kind == LS_KIND_TUPLE)
+    add(s, ls_nest_item(made, 1).as.tensor, false);
+  keep(s, made, false, false);
+}
+
+// ---- Gradients -------------------------------------------------------------
+static ls_tensor loss_of(ls_nest args, ways *self) {
+  const merge_of *m = self->more;
+  const ls_tensor x = ls_nest_item(args, 0).as.tensor;
+  ls_tensor z = ls_tanh(x);
+  switch (m->component) {
+  case 0:
+    z = ls_mul(z, ls_all_reduce(m->op, x));
+    break;
+  case 1:
+    z = ls_mul(z, ls_variable_read(m->variable));
+    break;
+  default: {
+    merge_of reduce = *m;
+    reduce.kind = MERGE_REDUCE;
+    const ls_nest met =
+        ls_replica_merge_call(ls_replica_context(), merged, args, &reduce);
+    if (met.kind == LS_KIND_TENSOR) z = ls_mul(z, met.as.tensor);
+    ls_nest_release(met);
+    break;
+  }
+  }
+  return ls_reduce_sum(z, LS_ALL_AXES);
+}
+
+static void differentiate(step_state *s) {
+  merge_of m = {.variable = s->self->variables[0],
+                .op = below(&s->draw, 2) == 0 ? LS_REDUCE_SUM : LS_REDUCE_MEAN,
+                .component = (int)below(&s->draw, 3)};
+  const ls_nest x = ls_leaf(s->values[pick(s)]);
+  const ls_nest args = LS_TUPLE(x);
+  ls_nest gradient = ls_none();
+  s->self->more = &m;
+  const ls_status status =
+      ways_gradients(s->self, loss_of, args, &x, 1, NULL, &gradient);
+  s->self->more = NULL;
+  ls_nest_release(args);
+  if (ls_status_is_ok(status))
+    keep(s, gradient, true, false);
+  else
+    fail_step(s, status);
+}
+
+// ---- The step --------------------------------------------------------------
+static ls_nest run_step(ls_nest args, ways *self) {
+  static const struct {
+    const char *name;
+    void (*act)(step_state *s);
+  } acts[] = {{"compute", compute}, {"meet", meet},
+              {"read", read},       {"write", write},
+              {"write", write},     {"merge", merge},
+              {"merge", merge},     {"choose", choose},
+              {"loop", loop},       {"differentiate", differentiate},
+              {"update", update},   {"call", call}};
+  const random_step *step = self->user;
+  step_state s = {.self = self,
+                  .draw = {step->seed},
+                  .prints = step->prints && ls_replica_number() == 0};
+  ls_tensor x = ls_failed_tensor();
+  ls_status status = ls_distributed_as_tensor(ls_nest_item(args, 0), &x);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  below(&s.draw, 2);
+  add(&s, ls_reduce_sum(x, LS_AXES(0)), false);
+  add(&s, ls_reduce_mean(ls_tanh(x), LS_AXES(0)), false);
+  const size_t count = 4 + below(&s.draw, 8);
+  for (size_t i = 0; i < count && ls_status_is_ok(s.status); ++i) {
+    const size_t act = below(&s.draw, LS_COUNT_OF(acts));
+    if (s.prints) printf("  %s\n", acts[act].name);
+    acts[act].act(&s);
+  }
+  for (size_t i = 0; i < s.count && s.num_results < RESULTS; ++i)
+    s.results[s.num_results++] = ls_leaf(s.values[i]);
+  const ls_nest made =
+      ls_nest_sequence(LS_KIND_TUPLE, s.results, s.num_results);
+  if (ls_status_is_ok(s.status)) return made;
+  ls_nest_release(made);
+  return ls_fail(s.status);
+}
+
+static uint64_t number_of(const char *name, uint64_t otherwise) {
+  const char *text = getenv(name);
+  return text != NULL ? strtoull(text, NULL, 10) : otherwise;
+}
+
+static void steps_have_the_same_bytes_in_every_way(void **state) {
+  (void)state;
+  const uint64_t first = number_of("LS_TEST_SEED", 1);
+  const uint64_t count = number_of("LS_TEST_PROGRAMS", LS_SANITIZED ? 4 : 20);
+  for (uint64_t seed = first; seed < first + count; ++seed) {
+    char name[32];
+    const random_step step = {seed, getenv("LS_TEST_FAILURES") != NULL};
+    snprintf(name, sizeof(name), "step %llu", (unsigned long long)seed);
+    ways_hold(&(ways_case){.name = name,
+                           .user = &step,
+                           .make = make_variables,
+                           .args = rows_of_replica,
+                           .step = run_step,
+                           .steps = 2},
+              1);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(steps_have_the_same_bytes_in_every_way),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A function's effects run wherever it is called: who takes a result of the
+// call has called it.
+#include "support/values.h"
+#include "support/ways.h"
+
+static void make_count(ways *self) {
+  ways_vector(self, "count", 0, (double[]){5});
+}
+
+static ls_nest count_and_double(ls_nest args, void *user) {
+  ways *self = user;
+  const ls_tensor x = ls_nest_item(args, 0).as.tensor;
+  ls_variable_assign_add(self->variables[0], ls_scalar(LS_DTYPE_F32, 1));
+  return ls_leaf(ls_add(x, x));
+}
+
+static ls_nest call_in_call(ls_nest args, void *user) {
+  ways *self = user;
+  ls_nest made = ls_none();
+  const ls_status status = ls_function_call(self->more, args, &made);
+  return ls_status_is_ok(status) ? made : ls_fail(status);
+}
+
+static ls_function *function_of(ls_callback call, ways *self) {
+  ls_function *function = NULL;
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = call, .user = self}, &function));
+  return function;
+}
+
+static ls_nest call_twice(ls_nest args, ways *self) {
+  (void)args;
+  ls_nest made = ls_none();
+  ls_function *inner = function_of(count_and_double, self);
+  self->more = inner;
+  ls_function *outer = function_of(call_in_call, self);
+  const ls_nest three = LS_TUPLE(ls_leaf(ls_scalar(LS_DTYPE_F32, 3)));
+  ls_status status = ls_function_call(outer, three, &made);
+  ls_nest_release(three);
+  ls_function_release(outer);
+  ls_function_release(inner);
+  return ls_status_is_ok(status) ? LS_TUPLE(made) : ls_fail(status);
+}
+
+static void the_call_has_counted(const ways *self) {
+  for (int r = 0; r < self->replicas; ++r) {
+    ways_expect(self, "result", ways_result(self, 0, r, 0, 0), 6, 0);
+    ways_expect(self, "count", ways_value(self, 0, r, 0), 6, 0);
+  }
+}
+
+static void who_takes_a_result_has_called(void **state) {
+  (void)state;
+  ways_hold(&(ways_case){.name = "call",
+                         .make = make_count,
+                         .step = call_twice,
+                         .check = the_call_has_counted},
+            1);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(who_takes_a_result_has_called),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
