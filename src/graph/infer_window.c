@@ -221,7 +221,7 @@ static ls_status pooled(const ls_infer *infer, ls_type y, ls_type *out_type) {
   if (!ls_can_pool(y))
     return ls_invalid_argument(
         "%s of %s: it is of f32[batch, height, width, channels], with a window "
-        "or more and channels in multiples of 16",
+        "or more and channels",
         infer->op_name, LS_SHAPE_TEXT(y.dtype, y.shape));
   *out_type = y;
   out_type->shape.dim[1] /= LS_POOL_SIDE;
@@ -249,8 +249,7 @@ static ls_status convolved_to_pool(const ls_infer *infer, ls_type x, ls_type w,
   if (ls_can_join_pool(infer->spec->attrs, infer->spec->num_attrs, w.shape))
     return ls_ok();
   return ls_invalid_argument(
-      "%s by %s: it takes 3 by 3 taps, side by side, of channels in multiples "
-      "of 16",
+      "%s by %s: it takes 3 by 3 taps, side by side, of one group",
       infer->op_name, LS_SHAPE_TEXT(w.dtype, w.shape));
 }
 

@@ -202,6 +202,17 @@ ls_status ls_rewrite_set_inputs(ls_rewrite *r, ls_node *node,
   return list_inputs(r, node);
 }
 
+ls_status ls_rewrite_keep_inputs(ls_rewrite *r, ls_node *node,
+                                 const bool *kept) {
+  drop_inputs(r, node);
+  uint32_t left = 0;
+  for (uint32_t k = 0; k < node->num_inputs; ++k)
+    if (kept[k]) node->inputs[left++] = node->inputs[k];
+  node->num_inputs = left;
+  r->changed = true;
+  return list_inputs(r, node);
+}
+
 ls_status ls_rewrite_retype(ls_rewrite *r, ls_node *node, uint16_t type,
                             const ls_type *outputs, uint32_t num_outputs) {
   ls_type *copy = ls_arena_new_array(&r->graph->arena, ls_type, num_outputs);
@@ -227,21 +238,22 @@ void ls_rewrite_take_attrs(ls_rewrite *r, ls_node *node, const ls_node *from) {
   r->changed = true;
 }
 
-// The users of results from `output` on are told that these are one further.
-static void shift(ls_rewrite *r, const ls_node *node, uint32_t output) {
+// Users of a node's results are told where these are now: `to`, by output.
+static void tell_users(ls_rewrite *r, const ls_node *node, const uint32_t *to) {
   for (uint32_t use = r->nodes[node->id].first; use != 0;
        use = r->uses[use].behind) {
     const ls_node_use *it = &r->uses[use];
     uint64_t *ref = &it->user->inputs[it->input];
-    if (ls_ref_output(*ref) < output) continue;
-    ++*ref;
+    *ref = ls_ref(node->id, to[ls_ref_output(*ref)]);
     ls_capture *capture = captured_by(it->user, it->input);
     if (capture != NULL) capture->outer.ref = *ref;
   }
+  r->changed = true;
   if (r->nodes[node->id].num_leaving == 0) return;
   for (size_t i = 0; i < r->graph->num_results; ++i) {
     uint64_t *ref = &r->graph->results[i];
-    if (ls_ref_id(*ref) == node->id && ls_ref_output(*ref) >= output) ++*ref;
+    if (ls_ref_id(*ref) == node->id)
+      *ref = ls_ref(node->id, to[ls_ref_output(*ref)]);
   }
 }
 
@@ -249,15 +261,34 @@ ls_status ls_rewrite_add_output(ls_rewrite *r, ls_node *node, uint32_t output,
                                 ls_type type) {
   const uint32_t count = node->num_outputs;
   ls_type *types = ls_arena_new_array(&r->graph->arena, ls_type, count + 1U);
-  if (types == NULL) return ls_out_of_memory();
-  memcpy(types, node->outputs, output * sizeof(*types));
-  memcpy(types + output + 1, node->outputs + output,
-         (count - output) * sizeof(*types));
-  types[output] = type;
-  node->outputs = types;
-  node->num_outputs = count + 1;
-  shift(r, node, output);
-  r->changed = true;
+  uint32_t *to = ls_new_array(r->graph->allocator, uint32_t, count);
+  if (types != NULL && to != NULL) {
+    types[output] = type;
+    for (uint32_t i = 0; i < count; ++i) {
+      to[i] = i < output ? i : i + 1;
+      types[to[i]] = node->outputs[i];
+    }
+    node->outputs = types;
+    node->num_outputs = count + 1;
+    tell_users(r, node, to);
+  }
+  const bool done = types != NULL && to != NULL;
+  ls_release(r->graph->allocator, to);
+  return done ? ls_ok() : ls_out_of_memory();
+}
+
+ls_status ls_rewrite_keep_outputs(ls_rewrite *r, ls_node *node,
+                                  const bool *kept) {
+  uint32_t left = 0;
+  uint32_t *to = ls_new_array(r->graph->allocator, uint32_t, node->num_outputs);
+  if (to == NULL) return ls_out_of_memory();
+  for (uint32_t i = 0; i < node->num_outputs; ++i) {
+    to[i] = left;
+    if (kept[i]) node->outputs[left++] = node->outputs[i];
+  }
+  if (left < node->num_outputs) tell_users(r, node, to);
+  node->num_outputs = left;
+  ls_release(r->graph->allocator, to);
   return ls_ok();
 }
 

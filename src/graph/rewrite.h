@@ -64,6 +64,9 @@ ls_status ls_rewrite_set_inputs(ls_rewrite *r, ls_node *node,
                                 const uint64_t *inputs, uint32_t count);
 void ls_rewrite_set_input(ls_rewrite *r, ls_node *node, uint32_t input,
                           uint64_t ref);
+// Drops operands whose flag is not set. Regions no longer have the captures.
+ls_status ls_rewrite_keep_inputs(ls_rewrite *r, ls_node *node,
+                                 const bool *kept);
 // Makes a node one of another type with these results; those that it had and
 // somebody uses must be among them, at their places.
 ls_status ls_rewrite_retype(ls_rewrite *r, ls_node *node, uint16_t type,
@@ -73,6 +76,9 @@ void ls_rewrite_take_attrs(ls_rewrite *r, ls_node *node, const ls_node *from);
 // Result `output` is a new one; those from there on are one further.
 ls_status ls_rewrite_add_output(ls_rewrite *r, ls_node *node, uint32_t output,
                                 ls_type type);
+// Drops results whose flag is not set, which nobody uses.
+ls_status ls_rewrite_keep_outputs(ls_rewrite *r, ls_node *node,
+                                  const bool *kept);
 // Whoever uses value `from` uses `to` instead.
 void ls_rewrite_replace(ls_rewrite *r, uint64_t from, uint64_t to);
 // A new node of one result, right before another one, whose place in the user's

@@ -129,13 +129,11 @@ ls_status ls_window_slide(ls_window *w, int32_t axis, int64_t size,
 }
 
 // ---- Convolutions and the maxima of their results --------------------------
-enum { POOL_CHANNELS = 16 };  // They come in multiples of this.
-
 bool ls_can_pool(ls_type y) {
   const ls_shape *s = &y.shape;
   return y.dtype == LS_DTYPE_F32 && s->rank == LS_POOL_RANK && s->dim[0] != 0 &&
          s->dim[1] >= LS_POOL_SIDE && s->dim[2] >= LS_POOL_SIDE &&
-         s->dim[3] > 0 && s->dim[3] % POOL_CHANNELS == 0;
+         s->dim[3] > 0;
 }
 
 bool ls_window_is(const ls_window *window, int64_t side, int64_t stride) {
@@ -148,8 +146,8 @@ bool ls_window_is(const ls_window *window, int64_t side, int64_t stride) {
 
 bool ls_can_join_pool(const ls_attr *attrs, size_t num_attrs, ls_shape w) {
   const ls_attr *groups = find(attrs, num_attrs, "groups");
-  if (w.rank != LS_POOL_RANK || w.dim[2] < 1 || w.dim[2] % POOL_CHANNELS != 0 ||
-      w.dim[3] % POOL_CHANNELS != 0 || (groups != NULL && groups->as.i != 1))
+  if (w.rank != LS_POOL_RANK || w.dim[2] < 1 ||
+      (groups != NULL && groups->as.i != 1))
     return false;
   ls_window window;
   ls_status status = ls_window_read("", attrs, num_attrs, w.rank - 2, &window);

@@ -5,27 +5,21 @@
 #include "base/runtime_internal.h"
 #include "graph/identity.h"
 #include "graph/passes.h"
+#include "graph/rewrite.h"
 #include "lower/ops.h"
 
 // ---- Uses ------------------------------------------------------------------
 // A use is a read when its parameter has a user: an op, or a result other than
 // its own final value.
 static ls_status mark_reads(ls_program *program) {
-  const ls_graph *body = program->body;
-  ls_allocator *allocator = ls_runtime_allocator(program->runtime);
-  bool *is_read = ls_new_array(allocator, bool, body->next_id);
-  if (is_read == NULL) return ls_out_of_memory();
-  for (size_t i = 0; i < body->num_nodes; ++i)
-    for (uint32_t k = 0; k < body->nodes[i]->num_inputs; ++k)
-      is_read[ls_ref_id(body->nodes[i]->inputs[k])] = true;
-  for (size_t i = 0; i < body->num_results; ++i)
-    is_read[ls_ref_id(body->results[i])] = true;
-  for (size_t u = 0; u < program->num_uses; ++u) {
-    const uint64_t parameter = body->parameters[program->num_inputs + u];
-    program->uses[u].read = is_read[ls_ref_id(parameter)];
+  ls_rewrite r;
+  const ls_status status = ls_rewrite_begin(&r, program->body);
+  for (size_t u = 0; ls_status_is_ok(status) && u < program->num_uses; ++u) {
+    const uint64_t parameter =
+        program->body->parameters[program->num_inputs + u];
+    program->uses[u].read = ls_rewrite_count_uses(&r, ls_ref_id(parameter)) > 0;
   }
-  ls_release(allocator, is_read);
-  return ls_ok();
+  return ls_rewrite_end(&r, status);
 }
 
 // ---- Making ----------------------------------------------------------------

@@ -10,6 +10,7 @@
 
 #include "lockstep/gradients.h"
 #include "lockstep/ops.h"
+#include "support/lowered.h"
 #include "support/values.h"
 
 // ---- A convolution and its maxima ------------------------------------------
@@ -394,6 +395,38 @@ static void an_infinite_weight_meets_no_zeros(void **state) {
   }
 }
 
+// By hand a lowered graph can have what the pass leaves alone.
+static void other_channels_are_refused(void **state) {
+  (void)state;
+  static const struct {
+    const char *text, *message;
+  } rows[] = {
+      {"graph lowered \"g\" {\n"
+       "  %1 = parameter() {dtype = f32, shape = shape[2,8,6,8], index = 0} : "
+       "f32[2,8,6,8]\n"
+       "  %2:2 = pool_max(%1) : f32[2,4,3,8], u8[2,4,3,8]\n"
+       "  return %2:0\n"
+       "}\n",
+       "pool_max of channels in multiples of 16 only, not of 8"},
+      {"graph lowered \"g\" {\n"
+       "  %1 = parameter() {dtype = f32, shape = shape[2,8,6,16], index = 0} : "
+       "f32[2,8,6,16]\n"
+       "  %2 = parameter() {dtype = f32, shape = shape[3,3,16,24], index = 1} "
+       ": f32[3,3,16,24]\n"
+       "  %3:2 = conv_pool_max(%1, %2) : f32[2,3,2,24], u8[2,3,2,24]\n"
+       "  return %3:0\n"
+       "}\n",
+       "conv_pool_max of channels in multiples of 16 only, not of 24"},
+  };
+  for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
+    lowered program;
+    const ls_status status =
+        lowered_create(&(lowered_options){.text = rows[i].text}, &program);
+    expect_status(status, LS_UNIMPLEMENTED, rows[i].message);
+    lowered_destroy(&program);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(joined_they_are_what_they_are_apart),
@@ -401,6 +434,7 @@ int main(void) {
       cmocka_unit_test(who_else_wants_the_result_gets_it_and_bytes_stay),
       cmocka_unit_test(forward_alone_is_joined_too),
       cmocka_unit_test(what_does_not_fit_stays_as_it_is),
+      cmocka_unit_test(other_channels_are_refused),
       cmocka_unit_test(the_first_of_equal_maxima_counts),
       cmocka_unit_test(a_nan_is_a_maximum_and_the_first_one_counts),
       cmocka_unit_test(an_infinite_weight_meets_no_zeros),

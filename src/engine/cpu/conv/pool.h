@@ -4,7 +4,13 @@
 #ifndef LS_ENGINE_CPU_CONV_POOL_H_
 #define LS_ENGINE_CPU_CONV_POOL_H_
 
-#include "engine/cpu/kernels.h"
+#include "engine/cpu/kernels/kernel.h"
+
+// Channels come in multiples of this.
+enum { LS_POOL_CHANNELS = 16 };
+
+// UNIMPLEMENTED unless they do.
+ls_status ls_pool_check(const ls_kernel_plan *plan, int64_t channels);
 
 // Those of `count` lines of windows: 2 * count lines of `width` pixels at x.
 void ls_pool_lines(const ls_cpu_windows *rows, const float *x, int64_t width,

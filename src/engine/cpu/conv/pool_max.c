@@ -27,6 +27,14 @@ void ls_pool_lines(const ls_cpu_windows *rows, const float *x, int64_t width,
     }
 }
 
+ls_status ls_pool_check(const ls_kernel_plan *plan, int64_t channels) {
+  if (channels % LS_POOL_CHANNELS == 0) return ls_ok();
+  return ls_unimplemented("the CPU engine runs %s of channels in multiples of "
+                          "%d only, not of %lld",
+                          ls_node_info(plan->node)->name, LS_POOL_CHANNELS,
+                          (long long)channels);
+}
+
 static void pool_loop(const ls_kernel_call *call, int64_t begin_block,
                       int64_t end_block) {
   const pool_params *self = call->params;
@@ -45,6 +53,7 @@ ls_status kernel_pool_max(ls_kernel_plan *plan) {
   pool_params *self = ls_arena_new(plan->arena, pool_params);
   if (self == NULL) return ls_out_of_memory();
   const ls_shape x = plan->in[0].shape;
+  LS_RETURN_IF_ERROR(ls_pool_check(plan, x.dim[3]));
   *self = (pool_params){.rows = plan->kernels->windows,
                         .height = x.dim[1],
                         .width = x.dim[2],

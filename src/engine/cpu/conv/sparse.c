@@ -5,6 +5,7 @@
 // sliced lines in scratch; lines that no later group meets are then put in
 // place.
 #include "engine/cpu/conv/sparse.h"
+#include "engine/cpu/conv/pool.h"
 
 #include "engine/cpu/kernels/list.h"
 
@@ -22,6 +23,8 @@ ls_status ls_conv_read_pooled(const ls_kernel_plan *plan, ls_shape x,
   const ls_node *node = plan->node;
   ls_shape y = x;
   ls_window window;
+  for (int32_t i = 2; i < 4; ++i)
+    LS_RETURN_IF_ERROR(ls_pool_check(plan, w.dim[i]));
   LS_RETURN_IF_ERROR(ls_window_read(ls_node_info(node)->name, node->attrs,
                                     node->num_attrs, x.rank - 2, &window));
   for (int32_t i = 0; i < window.rank; ++i) {

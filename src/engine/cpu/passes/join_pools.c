@@ -13,6 +13,7 @@
 //   dw = conv_grad_weights(x, dy)     conv_pool_grad_weights(x, d, places)
 // Nodes are changed where they stand; what nobody needs then is left for
 // ls_drop_unused.
+#include "engine/cpu/conv/pool.h"
 #include "engine/cpu/passes/passes.h"
 #include "graph/rewrite.h"
 #include "graph/window.h"
@@ -28,7 +29,7 @@ static bool is_pool(const ls_rewrite *r, const ls_node *node) {
     return false;
   const ls_type y = ls_graph_type(r->graph, node->inputs[0]);
   ls_window window;
-  if (!ls_can_pool(y)) return false;
+  if (!ls_can_pool(y) || y.shape.dim[3] % LS_POOL_CHANNELS != 0) return false;
   ls_status status =
       ls_window_read("", node->attrs, node->num_attrs, SPATIAL, &window);
   bool fits =
@@ -43,7 +44,8 @@ static bool is_pool(const ls_rewrite *r, const ls_node *node) {
 // Whether the convolution, or its gradient, is one by weights of this shape
 // that can be joined with maxima of its result.
 static bool is_convolution(const ls_node *node, ls_shape w) {
-  return ls_can_join_pool(node->attrs, node->num_attrs, w);
+  return ls_can_join_pool(node->attrs, node->num_attrs, w) &&
+         w.dim[2] % LS_POOL_CHANNELS == 0 && w.dim[3] % LS_POOL_CHANNELS == 0;
 }
 
 // ---- Changing --------------------------------------------------------------
