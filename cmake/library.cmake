@@ -49,6 +49,7 @@ foreach(folder IN LISTS folders)
     ls_add_objects(ls_${folder} ${sources})
   endif()
 endforeach()
+ls_add_objects(ls_layers "${PROJECT_SOURCE_DIR}/src/layers.c")
 
 # The vector kernels: the same sources once per instruction set, told apart by
 # LS_ISA, which is part of the names they define. The engine chooses at start.

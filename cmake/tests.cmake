@@ -166,6 +166,9 @@ if(LS_TESTS)
     list(APPEND patterns "${PROJECT_SOURCE_DIR}/tests/tools/*_test.sh")
     ls_add_test(tools/lint
       "${PROJECT_SOURCE_DIR}/tools/lint" "${PROJECT_SOURCE_DIR}")
+    ls_add_test(tools/symbols
+      "${PROJECT_SOURCE_DIR}/tools/lint" --symbols "${PROJECT_BINARY_DIR}"
+      "${PROJECT_SOURCE_DIR}")
   endif()
   if(patterns)
     file(GLOB scripts CONFIGURE_DEPENDS

@@ -37,12 +37,4 @@ LS_MUST_USE ls_status ls_array_split(ls_array *array, int64_t parts,
 LS_MUST_USE ls_status ls_take_nest(ls_nest made, ls_nest *out_value);
 LS_MUST_USE ls_status ls_nest_give(ls_nest made, ls_nest *results);
 
-// ---- Upward ----------------------------------------------------------------
-// Handles name values of graphs, of which this layer knows nothing: these are
-// in graph/tensor_print.c.
-void ls_tensor_print(ls_tensor tensor, char *buffer, size_t size);
-void ls_op_print(ls_op op, char *buffer, size_t size);
-// The value of an eager tensor or constant, lent; NULL: not known.
-ls_array *ls_tensor_known_value(ls_tensor tensor);
-
 #endif  // LS_BASE_NEST_INTERNAL_H_

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/allocator.h"
+#include "base/layers.h"
 #include "base/nest_internal.h"
 #include "base/plain.h"
 
@@ -69,11 +70,11 @@ static void put_leaf(printer *out, ls_nest nest) {
     put_scalar(out, nest);
     break;
   case LS_KIND_TENSOR:
-    ls_tensor_print(nest.as.tensor, text, sizeof(text));
+    ls_library_layers.tensors->print(nest.as.tensor, text, sizeof(text));
     put(out, text);
     break;
   case LS_KIND_OP:
-    ls_op_print(nest.as.op, text, sizeof(text));
+    ls_library_layers.tensors->print_op(nest.as.op, text, sizeof(text));
     put(out, text);
     break;
   case LS_KIND_FAILED: {

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "base/layers.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/thread_state.h"
@@ -73,6 +74,7 @@ static ls_status init_runtime(ls_runtime *runtime,
   runtime->cpus = options->cpus == 0 ? 1 : options->cpus;
   runtime->gpus = options->gpus;
   runtime->trunk = options->trunk;
+  runtime->eager = ls_library_layers.eager;
   LS_TRY(install_fault(runtime));
   ls_map_init(&runtime->log_counts, runtime->allocator);
   return ls_ok();

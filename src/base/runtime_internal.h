@@ -45,8 +45,9 @@ struct ls_runtime {
   int threads;
   int64_t stall_nanos;
   int cpus, gpus;
-  struct ls_trunk *trunk;  // NULL: no other process.
-  int callbacks;           // Of users' that run now, but those of host calls.
+  struct ls_trunk *trunk;               // NULL: no other process.
+  const struct ls_eager_vtable *eager;  // See graph/eager_vtable.h.
+  int callbacks;  // Of users' that run now, but those of host calls.
 
   ls_mutex lock;    // Recursive. Guards what follows.
   ls_cores *cores;  // Looked at for the number of threads; the workers' then.

@@ -2,7 +2,7 @@
 #include "graph/context.h"
 
 #include "base/thread_state.h"
-#include "graph/eager_hook.h"
+#include "graph/eager_vtable.h"
 
 ls_context *ls_context_current(void) {
   ls_context *context = ls_this_thread.work.context;
@@ -20,7 +20,7 @@ ls_graph *ls_graph_current(void) {
   const ls_context *context = ls_context_current();
   if (context->scoped.graph != NULL) return context->scoped.graph;
   ls_runtime *runtime = ls_runtime_current();
-  return runtime == NULL ? NULL : ls_eager_graph(runtime);
+  return runtime == NULL ? NULL : runtime->eager->graph(runtime);
 }
 
 const ls_graph *ls_context_graph(void) {

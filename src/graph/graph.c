@@ -4,7 +4,6 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "graph/context.h"
-#include "graph/eager_hook.h"
 #include "graph/trial.h"
 #include "graph/variable.h"
 

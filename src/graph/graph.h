@@ -292,4 +292,8 @@ static inline const ls_op_info *ls_node_info(const ls_node *node) {
 #define LS_ATTR_O(n, v)                                                        \
   ((ls_attr){.name = (n), .kind = LS_ATTR_OBJECT, .as.object = (v)})
 
+// What nests show of tensors and ops: tensor_print.c.
+extern const struct ls_tensor_vtable ls_graph_tensors
+    __attribute__((visibility("hidden")));
+
 #endif  // LS_GRAPH_GRAPH_H_

@@ -4,7 +4,7 @@
 #include "graph/make.h"
 
 #include "base/runtime_internal.h"
-#include "graph/eager_hook.h"
+#include "graph/eager_vtable.h"
 #include "graph/region.h"
 
 ls_tensor ls_make(uint16_t type, const ls_tensor *inputs, size_t num_inputs,
@@ -25,7 +25,7 @@ ls_tensor ls_make_failed(const char *op_name, ls_status status) {
     return ls_failed_tensor();
   }
   if (graph->kind == LS_GRAPH_EAGER)
-    return ls_op_output(ls_eager_fail(graph, status), 0);
+    return ls_op_output(graph->runtime->eager->fail(graph, status), 0);
   if (graph->error == NULL) graph->error_unplaced = true;
   ls_graph_fail(graph, status);
   return ls_failed_tensor();

@@ -5,8 +5,8 @@
 
 #include "base/runtime_internal.h"
 #include "base/text.h"
+#include "graph/host_call.h"
 #include "graph/make.h"
-#include "lockstep/host.h"
 
 ls_op ls_host_call_add(const ls_host_kernel *kernel, ls_object *state,
                        const ls_tensor *inputs, size_t num_inputs) {
@@ -19,6 +19,12 @@ ls_op ls_host_call_add(const ls_host_kernel *kernel, ls_object *state,
                                  .num_inputs = num_inputs,
                                  .attrs = attrs,
                                  .num_attrs = state == NULL ? 1 : 2});
+}
+
+void ls_host_done(ls_host_call *call, ls_status status) {
+  ls_host_done_function done = NULL;
+  memcpy(&done, call->engine, sizeof(done));
+  done(call, status);
 }
 
 // A text that an op carries.

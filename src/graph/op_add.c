@@ -8,7 +8,7 @@
 
 #include "base/runtime_internal.h"
 #include "graph/context.h"
-#include "graph/eager_hook.h"
+#include "graph/eager_vtable.h"
 #include "graph/make.h"
 #include "graph/verify.h"
 
@@ -31,7 +31,8 @@ static ls_op failed_op(addition *a, ls_status status) {
     ls_status_free(status);
     return (ls_op){0};
   }
-  if (a->graph->kind == LS_GRAPH_EAGER) return ls_eager_fail(a->graph, status);
+  if (a->graph->kind == LS_GRAPH_EAGER)
+    return a->graph->runtime->eager->fail(a->graph, status);
   if (a->graph->error == NULL) a->graph->error_unplaced = true;
   ls_graph_fail(a->graph, status);
   return (ls_op){0};
@@ -241,7 +242,8 @@ static ls_op add(addition *a) {
   if (ls_status_is_ok(status)) status = infer_types(a);
   if (!ls_status_is_ok(status)) return failed_op(a, with_scope(a, status));
   if (a->graph->kind == LS_GRAPH_EAGER)
-    return ls_eager_run(a->graph, a->spec, a->refs, a->out, a->num_out);
+    return a->graph->runtime->eager->run(a->graph, a->spec, a->refs, a->out,
+                                         a->num_out);
   ls_node *node = NULL;
   status = append(a, &node);
   if (!ls_status_is_ok(status)) return failed_op(a, with_scope(a, status));

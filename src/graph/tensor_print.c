@@ -4,14 +4,14 @@
 #include <stdio.h>
 
 #include "base/array_internal.h"
-#include "base/nest_internal.h"
-#include "graph/eager_hook.h"
+#include "base/layers.h"
+#include "graph/eager_vtable.h"
 
 static ls_node *node_of(ls_graph *graph, uint64_t id) {
   return graph == NULL ? NULL : ls_graph_node(ls_graph_resolve(graph), id);
 }
 
-ls_array *ls_tensor_known_value(ls_tensor tensor) {
+static ls_array *known_value(ls_tensor tensor) {
   ls_node *node = node_of(tensor.graph, ls_ref_id(tensor.ref));
   if (node == NULL || ls_ref_output(tensor.ref) >= node->num_outputs)
     return NULL;
@@ -21,11 +21,11 @@ ls_array *ls_tensor_known_value(ls_tensor tensor) {
   }
   ls_graph *graph = ls_graph_resolve(tensor.graph);
   if (graph->kind != LS_GRAPH_EAGER) return NULL;
-  ls_eager_catch_up(graph, node);
+  graph->runtime->eager->catch_up(graph, node);
   return node->values == NULL ? NULL : node->values[ls_ref_output(tensor.ref)];
 }
 
-void ls_tensor_print(ls_tensor tensor, char *buffer, size_t size) {
+static void print_tensor(ls_tensor tensor, char *buffer, size_t size) {
   if (tensor.ref == 0) {
     snprintf(buffer, size, "failed tensor");
     return;
@@ -39,7 +39,7 @@ void ls_tensor_print(ls_tensor tensor, char *buffer, size_t size) {
     return;
   }
   ls_graph *graph = ls_graph_resolve(tensor.graph);
-  const ls_array *value = ls_tensor_known_value(tensor);
+  const ls_array *value = known_value(tensor);
   if (node->failure != NULL) {
     snprintf(buffer, size, "failed tensor");
     return;
@@ -57,7 +57,7 @@ void ls_tensor_print(ls_tensor tensor, char *buffer, size_t size) {
     snprintf(buffer, size, "tensor '%s:%u' %s", name, output, text);
 }
 
-void ls_op_print(ls_op op, char *buffer, size_t size) {
+static void print_op(ls_op op, char *buffer, size_t size) {
   ls_node *node = node_of(op.graph, op.id);
   if (op.id == 0)
     snprintf(buffer, size, "failed op");
@@ -67,3 +67,6 @@ void ls_op_print(ls_op op, char *buffer, size_t size) {
   else
     ls_node_describe(ls_graph_resolve(op.graph), node, buffer, size);
 }
+
+const ls_tensor_vtable ls_graph_tensors = {
+    .print = print_tensor, .print_op = print_op, .known_value = known_value};

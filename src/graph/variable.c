@@ -6,14 +6,14 @@
 #include "base/array_internal.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
-#include "graph/eager_hook.h"
+#include "graph/eager_vtable.h"
 #include "graph/make.h"
 #include "graph/trial.h"
 #include "lockstep/device_name.h"
 
 static void destroy_variable(ls_object *object) {
   ls_variable *variable = (ls_variable *)object;
-  if (variable->graph == NULL) ls_eager_forget(variable);
+  if (variable->graph == NULL) variable->runtime->eager->forget(variable);
   for (size_t i = 0; i < variable->num_components; ++i) {
     variable->components[i]->container = NULL;
     ls_variable_release(variable->components[i]);
@@ -283,11 +283,11 @@ static ls_status create(const ls_variable_options *options, const char *name,
     status = add_initializer(variable, value);
     if (ls_status_is_ok(status)) status = add_to_collections(variable, options);
   } else if (ls_status_is_ok(status) && from == START_VALUE) {
-    status = ls_eager_initialize(variable, value);
+    status = variable->runtime->eager->initialize(variable, value);
   } else if (ls_status_is_ok(status) && from == START_ZERO) {
-    status = ls_eager_initialize_zero(variable);
+    status = variable->runtime->eager->initialize_zero(variable);
   } else if (ls_status_is_ok(status) && from == START_NONE) {
-    status = ls_eager_reserve(variable);
+    status = variable->runtime->eager->reserve(variable);
   }
   if (!ls_status_is_ok(status))
     ls_variable_release(variable);
@@ -342,7 +342,7 @@ static ls_status create_plain(const ls_variable_options *options,
       snprintf(name + at, sizeof(name) - at, "%s", base);
       status = create(options, name, out_variable);
       // The store has the initial value now; what it was made of may go.
-      ls_eager_drop_since(graph, num_nodes, memory);
+      graph->runtime->eager->drop_since(graph, num_nodes, memory);
     } else {
       // The variable's name is taken as a scope; its ops stand inside.
       const ls_name_scope *scope = NULL;

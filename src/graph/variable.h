@@ -88,15 +88,5 @@ ls_tensor ls_variable_op(uint16_t type, ls_variable *variable,
                          const ls_tensor *value);
 ls_tensor ls_variable_scatter_op(ls_variable *variable, ls_scatter_op op,
                                  ls_tensor indices, ls_tensor updates);
-// What an eager variable starts with, and that it is gone: in runtime/, for the
-// same reason as graph/eager_hook.h.
-ls_status ls_eager_initialize(ls_variable *variable, ls_tensor value);
-// The same with zeros, which are made nowhere else first.
-ls_status ls_eager_initialize_zero(ls_variable *variable);
-// A place for one, without a value.
-ls_status ls_eager_reserve(ls_variable *variable);
-void ls_eager_forget(ls_variable *variable);
-// The container takes over the value of its first component, for all of them.
-ls_status ls_eager_join(ls_variable *container);
 
 #endif  // LS_GRAPH_VARIABLE_H_

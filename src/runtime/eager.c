@@ -436,3 +436,15 @@ ls_status ls_tensor_item(ls_tensor tensor, double *out_item) {
 }
 
 ls_tensor ls_tensor_from_array(ls_array *array) { return ls_constant(array); }
+
+const ls_eager_vtable ls_runtime_eager = {
+    .graph = ls_eager_graph,
+    .run = ls_eager_run,
+    .catch_up = ls_eager_catch_up,
+    .drop_since = ls_eager_drop_since,
+    .fail = ls_eager_fail,
+    .initialize = ls_eager_initialize,
+    .initialize_zero = ls_eager_initialize_zero,
+    .reserve = ls_eager_reserve,
+    .forget = ls_eager_forget,
+};

@@ -12,7 +12,7 @@
 #define LS_RUNTIME_EAGER_H_
 
 #include "graph/context.h"
-#include "graph/eager_hook.h"
+#include "graph/eager_vtable.h"
 #include "lockstep/eager.h"
 #include "runtime/state.h"
 
@@ -36,6 +36,24 @@ typedef struct ls_eager {
 static inline ls_eager *ls_eager_of(const ls_graph *graph) {
   return (ls_eager *)(uintptr_t)graph->owner;
 }
+
+// The table of runtimes, and its functions.
+extern const ls_eager_vtable ls_runtime_eager
+    __attribute__((visibility("hidden")));
+ls_graph *ls_eager_graph(ls_runtime *runtime);
+ls_op ls_eager_run(ls_graph *graph, const ls_op_spec *spec,
+                   const uint64_t *input_refs, const ls_type *out,
+                   size_t num_out);
+void ls_eager_catch_up(const ls_graph *graph, ls_node *node);
+void ls_eager_drop_since(ls_graph *graph, size_t num_nodes,
+                         ls_arena_mark_point memory);
+ls_op ls_eager_fail(ls_graph *graph, ls_status status);
+ls_status ls_eager_initialize(ls_variable *variable, ls_tensor value);
+ls_status ls_eager_initialize_zero(ls_variable *variable);
+ls_status ls_eager_reserve(ls_variable *variable);
+void ls_eager_forget(ls_variable *variable);
+// The container takes over the value of its first component, for all of them.
+ls_status ls_eager_join(ls_variable *container);
 
 // Whether eager ops of this thread are recorded now.
 bool ls_eager_is_recording(const ls_graph *graph);

@@ -10,6 +10,7 @@
 #include "graph/variable.h"
 #include "io/safetensors.h"
 #include "lockstep/handles.h"
+#include "runtime/eager.h"
 #include "support/replicas.h"
 
 #define ON_READ LS_SYNCHRONIZATION_ON_READ

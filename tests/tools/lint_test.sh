@@ -8,6 +8,7 @@ lint=${LS_SOURCE_DIR:?}/tools/lint
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 failed=0
+options=
 
 spdx='// SPDX-License-Identifier: Apache-2.0'
 
@@ -38,7 +39,8 @@ clean_tree() {
 
 # passes NAME / finds NAME WANTED: runs the checker on the tree as it stands.
 passes() {
-  if ! out=$("$lint" "$root" 2>&1); then
+  # shellcheck disable=SC2086
+  if ! out=$("$lint" $options "$root" 2>&1); then
     printf 'FAIL %s: wanted no fault, got:\n%s\n' "$1" "$out"
     failed=1
   else
@@ -46,7 +48,8 @@ passes() {
   fi
 }
 finds() {
-  if out=$("$lint" "$root" 2>&1); then
+  # shellcheck disable=SC2086
+  if out=$("$lint" $options "$root" 2>&1); then
     printf 'FAIL %s: the checker passed\n' "$1"
     failed=1
   elif ! printf '%s\n' "$out" | grep -qF -- "$2"; then
@@ -132,6 +135,52 @@ clean_tree
 put src/distribute/bad.c '#include <mpi.h>'
 finds "a stray mpi.h is found" 'belongs in src/net'
 
+clean_tree
+put src/layers.c '#include "graph/op.h"' '#include "engine/backend.h"'
+passes "what ties the layers together is of none"
+
+# object PATH LINE...: a source and what it is compiled to.
+object() {
+  put "$@"
+  object=$root/build/CMakeFiles/ls_$(echo "$1" | cut -d/ -f2).dir/$1.o
+  mkdir -p "$(dirname "$object")"
+  "${CC:-cc}" -c "$root/$1" -o "$object"
+}
+clean_objects() {
+  clean_tree
+  object src/base/low.c 'int ls_low(void); int ls_low(void) { return 1; }'
+  object src/graph/high.c 'int ls_low(void);' \
+    'int ls_high(void); int ls_high(void) { return ls_low(); }'
+}
+options="--symbols $root/build"
+
+clean_objects
+passes "symbols of layers below are no fault"
+
+clean_objects
+object src/base/up.c 'int ls_high(void);' \
+  'int ls_up(void); int ls_up(void) { return ls_high(); }'
+finds "an upward symbol is found" \
+  'src/base/up.c:1: upward symbol: base needs ls_high of graph'
+rm "$root/src/base/up.c"
+passes "an object without a source is nobody's"
+
+clean_objects
+object src/base/data.c 'extern int ls_table[];' \
+  'int *ls_where(void); int *ls_where(void) { return ls_table; }'
+object src/engine/table.c 'int ls_table[2];'
+finds "an upward table is found" 'base needs ls_table of engine'
+
+clean_objects
+object src/base/tied.c 'extern int ls_tie;' \
+  'int *ls_where(void); int *ls_where(void) { return &ls_tie; }'
+put src/layers.c 'int ls_tie;'
+mkdir -p "$root/build/CMakeFiles/ls_layers.dir/src"
+"${CC:-cc}" -c "$root/src/layers.c" \
+  -o "$root/build/CMakeFiles/ls_layers.dir/src/layers.c.o"
+passes "what lower layers ask of the tie is no fault"
+
+options=
 clean_tree
 echo 'int x;' >"$root/src/base/bad.c"
 finds "a missing SPDX line is found" 'src/base/bad.c:1: the first line'

@@ -9,7 +9,7 @@
 #include "distribute/variables/update.h"
 #include "distribute/variables/variable_create.h"
 #include "graph/region.h"
-#include "lockstep/eager.h"
+#include "runtime/eager.h"
 
 // ---- Checks ----------------------------------------------------------------
 static const char *name_of(const ls_variable_options *options) {

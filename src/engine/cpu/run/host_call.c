@@ -7,12 +7,6 @@
 #include "base/thread_state.h"
 #include "engine/cpu/run/recorder.h"
 
-void ls_host_done(ls_host_call *call, ls_status status) {
-  ls_host_done_function done = NULL;
-  memcpy(&done, call->engine, sizeof(done));
-  done(call, status);
-}
-
 // ---- Records ---------------------------------------------------------------
 static size_t line_of(size_t size) { return (size + 63) & ~(size_t)63; }
 

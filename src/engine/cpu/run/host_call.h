@@ -8,16 +8,12 @@
 // ls_host_done was called, in either order. One that a failed run cannot wait
 // for is abandoned: its record, and the executable that it counts, stay with it
 // until it ends, and the stream gets another record.
-//
-// `ls_host_call.engine` points to a struct whose first member is the function
-// that ls_host_done calls, so that every engine can have its own.
 #ifndef LS_ENGINE_CPU_RUN_HOST_CALL_H_
 #define LS_ENGINE_CPU_RUN_HOST_CALL_H_
 
 #include "base/host_threads.h"
 #include "engine/cpu/run/instance.h"
-
-typedef void (*ls_host_done_function)(ls_host_call *call, ls_status status);
+#include "graph/host_call.h"
 
 // Guarded by the host threads' lock, once the call has begun.
 struct ls_cpu_host_record {
