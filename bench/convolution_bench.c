@@ -112,8 +112,8 @@ static void time_layer(const layer *l) {
   const ls_type x = {LS_DTYPE_F32, LS_SHAPE(l->batch, l->size, l->size, l->in)};
   const ls_type w = {LS_DTYPE_F32, LS_SHAPE(l->taps, l->taps, l->in, l->out)};
   const ls_type y = {LS_DTYPE_F32, LS_SHAPE(l->batch, out, out, l->out)};
-  const ls_attr attrs[] = {LS_ATTR_IS("strides", strides, 2),
-                           LS_ATTR_B("same", true)};
+  const ls_attr attrs[] = {LS_OWN_IS(WINDOW_STRIDES, strides, 2),
+                           LS_OWN_B(SAME, true)};
   printf("%3lld x %2lld x %2lld x %2lld to %2lld, %lldx%lld / %lld:",
          (long long)l->batch, (long long)l->size, (long long)l->size,
          (long long)l->in, (long long)l->out, (long long)l->taps,
@@ -133,9 +133,9 @@ static void time_pool(int64_t batch, int64_t size, int64_t channels,
   const int64_t out = size / 2;
   const ls_type x = {LS_DTYPE_F32, LS_SHAPE(batch, size, size, channels)};
   const ls_type y = {LS_DTYPE_F32, LS_SHAPE(batch, out, out, channels)};
-  const ls_attr attrs[] = {LS_ATTR_IS("window", window, 2),
-                           LS_ATTR_IS("strides", strides, 2),
-                           LS_ATTR_B("same", true), LS_ATTR_S("reduce", "max")};
+  const ls_attr attrs[] = {
+      LS_OWN_IS(WINDOW, window, 2), LS_OWN_IS(WINDOW_STRIDES, strides, 2),
+      LS_OWN_B(SAME, true), LS_OWN_S(WINDOW_REDUCE, "max")};
   printf("%3lld x %2lld x %2lld x %2lld, max pool %lldx%lld / 2:",
          (long long)batch, (long long)size, (long long)size,
          (long long)channels, (long long)taps, (long long)taps);

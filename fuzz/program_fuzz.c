@@ -113,13 +113,13 @@ static bool is_small(budget *b, ls_graph *graph, int loops) {
     for (uint32_t k = 0; k < node->num_outputs; ++k)
       if (!count_type(b, node->outputs[k])) return false;
     const bool loop = node->type == LS_OP_WHILE;
-    const int64_t trips = ls_node_int(node, "max_trips", 0);
+    const int64_t trips = ls_node_int(node, LS_ATTR_ID_MAX_TRIPS);
     if (loop && (trips < 1 || trips > MOST_TRIPS)) {
-      const ls_attr attr = LS_ATTR_I("max_trips", MOST_TRIPS);
+      const ls_attr attr = LS_OWN_I(MAX_TRIPS, MOST_TRIPS);
       check(ls_node_set_attr(graph, node, &attr) == NULL, "no memory");
     }
     if (node->type == LS_OP_REPLICATE) {
-      const int64_t replicas = ls_node_int(node, "replicas", 1);
+      const int64_t replicas = ls_node_int(node, LS_ATTR_ID_REPLICAS);
       if (replicas > MOST_REPLICAS) return false;
       b->replicas = (int32_t)replicas;
     }

@@ -65,6 +65,7 @@ typedef struct ls_host_kernel ls_host_kernel;
 typedef struct ls_attr {
   const char *name;
   ls_attr_kind kind;
+  uint16_t id;  // The library's own. Leave it 0.
   union {
     int64_t i;
     double f;

@@ -109,7 +109,7 @@ static ls_status add_filler(ls_graph *branch, ls_tensor value,
                             uint64_t *out_ref) {
   const ls_node *node = ls_graph_node_of(value.graph, value.ref);
   const ls_type type = node->outputs[ls_ref_output(value.ref)];
-  const ls_attr *variable = ls_node_attr(node, "variable");
+  const ls_attr *variable = ls_node_attr(node, LS_ATTR_ID_VARIABLE);
   ls_tensor filler = ls_failed_tensor();
   LS_RETURN_IF_ERROR(ls_trial_join(branch));
   ls_scope scope = {0};
@@ -259,7 +259,7 @@ static ls_status find_at_once(ls_forward *f, ls_tensor value, bool *out_found,
     status = ls_forward_find_same(f, value, out_found, out_value);
     if (status == NULL && !*out_found) return ls_ok();
   } else if (node->type == LS_OP_PARAMETER) {
-    const size_t index = (size_t)ls_node_int(node, "index", 0);
+    const size_t index = (size_t)ls_node_int(node, LS_ATTR_ID_INDEX);
     status = ls_forward_value(
         f->outer, ls_op_input(f->op, f->first_input + index), out_value);
   } else if (!is_computed_again(f, node,

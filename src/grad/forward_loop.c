@@ -17,7 +17,7 @@ static bool is_settled(const ls_forward *f, const ls_object *variable) {
 }
 
 static bool is_parameter_same(const ls_forward *f, const ls_node *node) {
-  const size_t index = (size_t)ls_node_int(node, "index", 0);
+  const size_t index = (size_t)ls_node_int(node, LS_ATTR_ID_INDEX);
   return index >= f->graph->num_declared ||
          f->graph->results[index] == f->graph->parameters[index];
 }
@@ -29,7 +29,7 @@ static bool is_node_same(const ls_forward *f, const ls_node *node) {
       LS_OP_EFFECT | LS_OP_ON_HOST | LS_OP_LINEAR | LS_OP_RANDOM | LS_OP_MERGE;
   if (node->type == LS_OP_PARAMETER) return is_parameter_same(f, node);
   if (node->type == LS_OP_READ)
-    return is_settled(f, ls_node_attr(node, "variable")->as.object);
+    return is_settled(f, ls_node_attr(node, LS_ATTR_ID_VARIABLE)->as.object);
   if ((traits & other) != 0 || node->num_regions != 0 ||
       node->type == LS_OP_PLACEHOLDER)
     return false;
@@ -68,7 +68,7 @@ static ls_status read_outside(ls_forward *f, const ls_node *node,
     ls_context_enter_graph(&scope, graph);
   const ls_tensor read = ls_op_output(
       ls_op_add(&(ls_op_spec){.type = LS_OP_READ,
-                              .attrs = ls_node_attr(node, "variable"),
+                              .attrs = ls_node_attr(node, LS_ATTR_ID_VARIABLE),
                               .num_attrs = 1}),
       0);
   ls_scope_end(&scope);
@@ -83,7 +83,7 @@ ls_status ls_forward_find_same(ls_forward *f, ls_tensor value, bool *out_found,
   if (node->type == LS_OP_READ) return read_outside(f, node, out_value);
   *out_found = node->type == LS_OP_PARAMETER;
   if (!*out_found) return ls_ok();
-  const size_t index = (size_t)ls_node_int(node, "index", 0);
+  const size_t index = (size_t)ls_node_int(node, LS_ATTR_ID_INDEX);
   const size_t input =
       index < f->graph->num_declared ? index : f->first_input + index;
   return ls_forward_value(f->outer, ls_op_input(f->op, input), out_value);
@@ -98,8 +98,8 @@ static ls_status start_saving(ls_forward *f) {
     return ls_unimplemented("a gradient needs the trips of '%s' (%s), which "
                             "has already run",
                             ls_op_name(f->op), ls_op_type_name(f->op));
-  if (ls_node_attr(node, "num_saved") != NULL) return ls_ok();
-  const ls_attr saved = LS_ATTR_I("num_saved", 0);
+  if (ls_node_attr(node, LS_ATTR_ID_NUM_SAVED) != NULL) return ls_ok();
+  const ls_attr saved = LS_OWN_I(NUM_SAVED, 0);
   LS_RETURN_IF_ERROR(ls_trial_set_attr(graph, node, &saved));
   return ls_forward_add_output(f, (ls_type){LS_DTYPE_I64, LS_SCALAR});
 }
@@ -107,7 +107,7 @@ static ls_status start_saving(ls_forward *f) {
 ls_status ls_forward_trips(ls_forward *f, ls_tensor *out_trips) {
   LS_RETURN_IF_ERROR(start_saving(f));
   const ls_node *node = ls_graph_node(f->op.graph, f->op.id);
-  const int64_t carried = ls_node_int(node, "num_carried", 0);
+  const int64_t carried = ls_node_int(node, LS_ATTR_ID_NUM_CARRIED);
   return ls_forward_value(f->outer, ls_op_output(f->op, (unsigned)carried),
                           out_trips);
 }
@@ -125,7 +125,7 @@ static ls_status save(ls_forward *f, ls_tensor value, ls_tensor *out_stack) {
         "numbers and bools are saved",
         ls_op_name(f->op), ls_tensor_name(value), ls_dtype_name(dtype));
   const ls_attr saved =
-      LS_ATTR_I("num_saved", ls_node_int(node, "num_saved", 0) + 1);
+      LS_OWN_I(NUM_SAVED, ls_node_int(node, LS_ATTR_ID_NUM_SAVED) + 1);
   LS_RETURN_IF_ERROR(ls_forward_add_result(f->graph, value.ref));
   LS_RETURN_IF_ERROR(
       ls_forward_add_output(f, (ls_type){LS_DTYPE_VARIANT, LS_SCALAR}));

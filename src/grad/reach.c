@@ -35,7 +35,7 @@ const ls_capture *ls_gradient_capture(const ls_gradient_walk *walk,
                                       const ls_node *node) {
   if (node->type != LS_OP_PARAMETER || walk->spans[0].graph == graph)
     return NULL;
-  const size_t number = (size_t)ls_node_int(node, "index", 0);
+  const size_t number = (size_t)ls_node_int(node, LS_ATTR_ID_INDEX);
   return number < graph->num_declared
              ? NULL
              : &graph->captures[number - graph->num_declared];
@@ -47,7 +47,7 @@ const ls_tensor *ls_gradient_initial(const ls_gradient_walk *walk,
   if (node->type != LS_OP_PARAMETER || walk->spans[0].graph == graph ||
       graph->initial == NULL)
     return NULL;
-  const size_t number = (size_t)ls_node_int(node, "index", 0);
+  const size_t number = (size_t)ls_node_int(node, LS_ATTR_ID_INDEX);
   return number < graph->num_declared ? &graph->initial[number] : NULL;
 }
 
@@ -57,7 +57,7 @@ size_t ls_gradient_count_operands(const ls_gradient_walk *walk,
       ls_gradient_initial(walk, graph, node) != NULL)
     return 1;
   const ls_op_info *info = ls_node_info(node);
-  const size_t data = (size_t)info->data_inputs;
+  const size_t data = ls_op_most(info);
   // What eager did while nothing was recorded has no inputs.
   return (info->traits & LS_OP_SIZED) != 0 && data < node->num_inputs
              ? data
@@ -69,7 +69,7 @@ ls_tensor ls_gradient_operand(const ls_gradient_walk *walk, ls_graph *graph,
   const ls_capture *capture = ls_gradient_capture(walk, graph, node);
   if (capture != NULL) return capture->outer;
   if (node->type == LS_OP_MEETING) {
-    const bool given = i < (size_t)ls_node_int(node, "num_inputs", 0);
+    const bool given = i < (size_t)ls_node_int(node, LS_ATTR_ID_NUM_INPUTS);
     if (given != walk->context->in_replica) return ls_failed_tensor();
   }
   const ls_tensor *initial = ls_gradient_initial(walk, graph, node);
@@ -87,7 +87,7 @@ ls_gradient_entry *ls_gradient_source(const ls_gradient_walk *walk,
 size_t ls_gradient_goal_of_read(const ls_gradient_walk *walk,
                                 const ls_node *node) {
   if (node->type != LS_OP_READ) return SIZE_MAX;
-  const ls_attr *attr = ls_node_attr(node, "variable");
+  const ls_attr *attr = ls_node_attr(node, LS_ATTR_ID_VARIABLE);
   if (attr == NULL) return SIZE_MAX;
   const ls_variable *read = (const ls_variable *)attr->as.object;
   for (size_t i = 0; i < walk->num_goals; ++i) {

@@ -54,7 +54,7 @@ ls_tensor ls_gradient_sum_to(ls_gradient *g, ls_tensor term, size_t index,
 // A reshape of `x` to `sizes`, which may take dimensions from `like`.
 static ls_tensor reshape_to(ls_tensor x, ls_tensor like, const ls_size *sizes,
                             size_t count) {
-  const ls_attr attr = LS_ATTR_SZ("sizes", sizes, count);
+  const ls_attr attr = LS_OWN_SZ(SIZES, sizes, count);
   return ls_op_output(
       ls_op_add(&(ls_op_spec){.type = LS_OP_RESHAPE,
                               .inputs = (const ls_tensor[]){x, like},
@@ -65,9 +65,9 @@ static ls_tensor reshape_to(ls_tensor x, ls_tensor like, const ls_size *sizes,
 }
 
 ls_tensor ls_gradient_keep_axes(ls_gradient *g, ls_tensor term) {
-  if (ls_node_int(g->node, "keep_dims", 0) != 0) return term;
+  if (ls_node_int(g->node, LS_ATTR_ID_KEEP_DIMS) != 0) return term;
   const ls_tensor x = ls_gradient_input(g, 0);
-  const ls_attr *axes = ls_node_attr(g->node, "axes");
+  const ls_attr *axes = ls_node_attr(g->node, LS_ATTR_ID_AXES);
   const int32_t rank = ls_tensor_shape(x).rank;  // Known: the axes are.
   ls_size sizes[LS_MAX_RANK];
   for (int32_t i = 0; i < rank; ++i)

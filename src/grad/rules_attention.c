@@ -6,10 +6,10 @@
 #include "grad/rules.h"
 
 static ls_attention_options options_of(const ls_gradient *g) {
-  const ls_attr *scale = ls_node_attr(g->node, "scale");
+  const ls_attr *scale = ls_node_attr(g->node, LS_ATTR_ID_SCALE);
   return (ls_attention_options){
-      .num_heads = ls_node_int(g->node, "num_heads", 1),
-      .causal = ls_node_int(g->node, "causal", 0) != 0,
+      .num_heads = ls_node_int(g->node, LS_ATTR_ID_NUM_HEADS),
+      .causal = ls_node_int(g->node, LS_ATTR_ID_CAUSAL) != 0,
       .scale = scale == NULL ? 0 : scale->as.f};
 }
 
@@ -35,7 +35,7 @@ typedef struct heads {
 } heads;
 
 static ls_tensor reshape(ls_tensor x, const ls_size *sizes, size_t count) {
-  const ls_attr attr = LS_ATTR_SZ("sizes", sizes, count);
+  const ls_attr attr = LS_OWN_SZ(SIZES, sizes, count);
   return ls_op_output(ls_op_add(&(ls_op_spec){.type = LS_OP_RESHAPE,
                                               .inputs = &x,
                                               .num_inputs = 1,
@@ -79,9 +79,8 @@ static void split_operands(const heads *h, const ls_tensor *from,
 // The index along an axis of the scores' last two.
 static ls_tensor index_of(ls_tensor scores, int axis) {
   const ls_size sizes[] = {{0, 2}, {0, 3}};
-  const ls_attr attrs[] = {LS_ATTR_SZ("sizes", sizes, 2),
-                           LS_ATTR_I("axis", axis),
-                           LS_ATTR_T("dtype", LS_DTYPE_I32)};
+  const ls_attr attrs[] = {LS_OWN_SZ(SIZES, sizes, 2), LS_OWN_I(AXIS, axis),
+                           LS_OWN_T(DTYPE, LS_DTYPE_I32)};
   return ls_op_output(ls_op_add(&(ls_op_spec){.type = LS_OP_IOTA,
                                               .inputs = &scores,
                                               .num_inputs = 1,

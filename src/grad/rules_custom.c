@@ -63,7 +63,7 @@ static ls_status take(ls_gradient *g, const ls_custom_gradient_object *object,
 }
 
 ls_status gradient_custom_gradient(ls_gradient *g) {
-  const ls_attr *attr = ls_node_attr(g->node, "gradient");
+  const ls_attr *attr = ls_node_attr(g->node, LS_ATTR_ID_GRADIENT);
   if (attr->as.object == NULL ||
       attr->as.object->type != &ls_custom_gradient_type)
     return ls_invalid_argument("its attribute 'gradient' is no callback");

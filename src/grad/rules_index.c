@@ -7,8 +7,8 @@ static ls_tensor zeros_like(ls_tensor x) {
   return ls_broadcast_like(ls_gradient_number(x, 0), x);
 }
 
-static ls_shape shape_of_ints(const ls_node *node, const char *name) {
-  const ls_attr *attr = ls_node_attr(node, name);
+static ls_shape shape_of_ints(const ls_node *node, ls_attr_id id) {
+  const ls_attr *attr = ls_node_attr(node, id);
   ls_shape shape = {.rank = (int32_t)attr->as.ints.count};
   memcpy(shape.dim, attr->as.ints.items,
          attr->as.ints.count * sizeof(*attr->as.ints.items));
@@ -23,9 +23,9 @@ static ls_status rank_needed(const ls_gradient *g) {
 
 // ---- Slices ----------------------------------------------------------------
 ls_status gradient_slice(ls_gradient *g) {
-  const ls_attr attrs[] = {*ls_node_attr(g->node, "starts"),
-                           *ls_node_attr(g->node, "limits"),
-                           *ls_node_attr(g->node, "strides")};
+  const ls_attr attrs[] = {*ls_node_attr(g->node, LS_ATTR_ID_STARTS),
+                           *ls_node_attr(g->node, LS_ATTR_ID_LIMITS),
+                           *ls_node_attr(g->node, LS_ATTR_ID_STRIDES)};
   const ls_tensor inputs[] = {g->dout[0], ls_gradient_input(g, 0)};
   g->din[0] = ls_op_output(ls_op_add(&(ls_op_spec){.type = LS_OP_SLICE_GRAD,
                                                    .inputs = inputs,
@@ -38,9 +38,9 @@ ls_status gradient_slice(ls_gradient *g) {
 
 // Operand 1 only lends its dimensions.
 ls_status gradient_slice_grad(ls_gradient *g) {
-  g->din[0] = ls_slice(g->dout[0], shape_of_ints(g->node, "starts"),
-                       shape_of_ints(g->node, "limits"),
-                       shape_of_ints(g->node, "strides"));
+  g->din[0] = ls_slice(g->dout[0], shape_of_ints(g->node, LS_ATTR_ID_STARTS),
+                       shape_of_ints(g->node, LS_ATTR_ID_LIMITS),
+                       shape_of_ints(g->node, LS_ATTR_ID_STRIDES));
   return ls_ok();
 }
 
@@ -53,7 +53,8 @@ static void read_starts(ls_gradient *g, size_t first, size_t count,
 
 ls_status gradient_dynamic_slice(ls_gradient *g) {
   ls_tensor starts[LS_MAX_RANK];
-  read_starts(g, 1, ls_node_attr(g->node, "sizes")->as.sizes.count, starts);
+  read_starts(g, 1, ls_node_attr(g->node, LS_ATTR_ID_SIZES)->as.sizes.count,
+              starts);
   const ls_tensor x = ls_gradient_input(g, 0);
   g->din[0] = ls_dynamic_update_slice(zeros_like(x), g->dout[0], starts);
   return ls_ok();
@@ -76,9 +77,9 @@ ls_status gradient_dynamic_update_slice(ls_gradient *g) {
 // that was there before.
 static ls_tensor unpadded(const ls_gradient *g) {
   const ls_tensor d = g->dout[0];
-  ls_shape low = shape_of_ints(g->node, "low");
-  ls_shape high = shape_of_ints(g->node, "high");
-  ls_shape strides = shape_of_ints(g->node, "interior");
+  ls_shape low = shape_of_ints(g->node, LS_ATTR_ID_PAD_LOW);
+  ls_shape high = shape_of_ints(g->node, LS_ATTR_ID_PAD_HIGH);
+  ls_shape strides = shape_of_ints(g->node, LS_ATTR_ID_INTERIOR);
   ls_shape starts = {.rank = low.rank}, limits = low;
   bool has_gaps = false;
   for (int32_t i = 0; i < low.rank; ++i) {
@@ -100,8 +101,9 @@ ls_status gradient_pad(ls_gradient *g) {
   const ls_tensor yes = ls_scalar(LS_DTYPE_BOOL, 1);
   const ls_tensor is_value =
       ls_pad(ls_broadcast_like(no, ls_gradient_input(g, 0)), yes,
-             shape_of_ints(g->node, "low"), shape_of_ints(g->node, "high"),
-             shape_of_ints(g->node, "interior"));
+             shape_of_ints(g->node, LS_ATTR_ID_PAD_LOW),
+             shape_of_ints(g->node, LS_ATTR_ID_PAD_HIGH),
+             shape_of_ints(g->node, LS_ATTR_ID_INTERIOR));
   g->din[1] = ls_reduce_sum(
       ls_select(is_value, g->dout[0], ls_gradient_number(g->dout[0], 0)),
       LS_ALL_AXES);
@@ -118,7 +120,7 @@ static bool sizes_known(const ls_gradient *g, int axis) {
 }
 
 ls_status gradient_concatenate(ls_gradient *g) {
-  const int axis = (int)ls_node_int(g->node, "axis", 0);
+  const int axis = (int)ls_node_int(g->node, LS_ATTR_ID_AXIS);
   if (sizes_known(g, axis)) {
     int64_t start = 0;
     for (size_t i = 0; i < g->num_inputs; ++i) {
@@ -155,13 +157,13 @@ ls_status gradient_split_like(ls_gradient *g) {
                                     : zeros_like(ls_gradient_input(g, i + 1));
   if (pieces != NULL)
     g->din[0] = ls_concatenate(pieces, g->num_outputs,
-                               (int)ls_node_int(g->node, "axis", 0));
+                               (int)ls_node_int(g->node, LS_ATTR_ID_AXIS));
   ls_arena_deinit(&memory);
   return pieces == NULL ? ls_out_of_memory() : ls_ok();
 }
 
 ls_status gradient_reverse(ls_gradient *g) {
-  const ls_shape axes = shape_of_ints(g->node, "axes");
+  const ls_shape axes = shape_of_ints(g->node, LS_ATTR_ID_AXES);
   int items[LS_MAX_RANK];
   for (int32_t i = 0; i < axes.rank; ++i)
     items[i] = (int)axes.dim[i];
@@ -221,7 +223,7 @@ static ls_tensor as_rows(ls_tensor values, ls_shape indices, ls_tensor x) {
   for (int i = 1; i < shape.rank; ++i)
     sizes[i] = shape.dim[i] >= 0 ? (ls_size){LS_SIZE_CONSTANT, shape.dim[i]}
                                  : (ls_size){1, i};
-  const ls_attr attr = LS_ATTR_SZ("sizes", sizes, (size_t)shape.rank);
+  const ls_attr attr = LS_OWN_SZ(SIZES, sizes, (size_t)shape.rank);
   return ls_op_output(
       ls_op_add(&(ls_op_spec){.type = LS_OP_RESHAPE,
                               .inputs = (const ls_tensor[]){values, x},
@@ -255,7 +257,7 @@ static ls_tensor gathered_gradient(ls_gradient *g, int axis) {
 }
 
 ls_status gradient_gather(ls_gradient *g) {
-  const int axis = (int)ls_node_int(g->node, "axis", 0);
+  const int axis = (int)ls_node_int(g->node, LS_ATTR_ID_AXIS);
   const bool rows =
       axis == 0 && ls_tensor_shape(ls_op_input(g->op, 0)).rank > 0;
   g->din[0] = rows ? looked_up_gradient(g) : gathered_gradient(g, axis);
@@ -276,7 +278,7 @@ ls_status gradient_indexed_slices(ls_gradient *g) {
 // along `axis`.
 static ls_tensor repeated(ls_tensor value, ls_tensor like, int axis) {
   const ls_size size = {1, axis};
-  const ls_attr attr = LS_ATTR_SZ("sizes", &size, 1);
+  const ls_attr attr = LS_OWN_SZ(SIZES, &size, 1);
   return ls_op_output(
       ls_op_add(&(ls_op_spec){.type = LS_OP_BROADCAST,
                               .inputs = (const ls_tensor[]){value, like},
@@ -311,8 +313,8 @@ static ls_tensor update_gradient(ls_gradient *g, ls_tensor take, int axis) {
 }
 
 ls_status gradient_scatter(ls_gradient *g) {
-  const char *combine = ls_node_attr(g->node, "combine")->as.string;
-  const int axis = (int)ls_node_int(g->node, "axis", 0);
+  const char *combine = ls_node_attr(g->node, LS_ATTR_ID_COMBINE)->as.string;
+  const int axis = (int)ls_node_int(g->node, LS_ATTR_ID_AXIS);
   const bool updates = strcmp(combine, "update") == 0;
   const bool subtracts = strcmp(combine, "sub") == 0;
   if (!updates && !subtracts && strcmp(combine, "add") != 0)
@@ -339,7 +341,7 @@ ls_status gradient_scatter(ls_gradient *g) {
 
 // ---- Along an axis ---------------------------------------------------------
 ls_status gradient_take_along(ls_gradient *g) {
-  const int axis = (int)ls_node_int(g->node, "axis", 0);
+  const int axis = (int)ls_node_int(g->node, LS_ATTR_ID_AXIS);
   const ls_tensor x = ls_gradient_input(g, 0), d = g->dout[0];
   const ls_dtype wide = sum_dtype(d);
   const ls_tensor zeros = ls_broadcast_like(ls_scalar(wide, 0), x);
@@ -350,7 +352,7 @@ ls_status gradient_take_along(ls_gradient *g) {
 }
 
 ls_status gradient_add_along(ls_gradient *g) {
-  const int axis = (int)ls_node_int(g->node, "axis", 0);
+  const int axis = (int)ls_node_int(g->node, LS_ATTR_ID_AXIS);
   const ls_tensor d = g->dout[0];
   if (g->wanted[0]) g->din[0] = d;
   if (g->wanted[2])

@@ -70,7 +70,7 @@ static bool is_trainable(const loop *l, uint64_t ref) {
 // ---- What leads where ------------------------------------------------------
 static void find_sources_of_parameter(const loop *l, const ls_node *node,
                                       uint64_t *set) {
-  const size_t index = (size_t)ls_node_int(node, "index", 0);
+  const size_t index = (size_t)ls_node_int(node, LS_ATTR_ID_INDEX);
   if (index < l->num_carried) {
     if (is_trainable(l, ls_ref(node->id, 0))) add(set, index);
   } else if (l->g->wanted[l->first_capture + index - l->num_carried]) {
@@ -155,7 +155,7 @@ static ls_status look_around(loop *l, ls_gradient *g) {
   ls_arena *arena = g->walk->context->arena;
   l->g = g;
   l->body = ls_graph_resolve(g->node->regions[1]);
-  l->num_carried = (size_t)ls_node_int(g->node, "num_carried", 0);
+  l->num_carried = (size_t)ls_node_int(g->node, LS_ATTR_ID_NUM_CARRIED);
   l->num_saved = l->body->num_results - l->num_carried;
   l->first_capture =
       l->num_carried + ls_graph_resolve(g->node->regions[0])->num_captures;
@@ -441,7 +441,7 @@ static ls_status run_back(loop *l) {
   const ls_nest made =
       ls_while(has_trips_left, trip, l,
                ls_nest_sequence(LS_KIND_LIST, leaves, 1 + l->num_results),
-               ls_node_int(l->g->node, "max_trips", 0));
+               ls_node_int(l->g->node, LS_ATTR_ID_MAX_TRIPS));
   ls_status status = ls_nest_status(made);
   if (status == NULL) status = take_results(l, made);
   ls_nest_release(made);

@@ -127,7 +127,7 @@ static ls_tensor product_of_others(ls_tensor x, int axis) {
 // One axis after the other: forwards the products so far, backwards their
 // gradients.
 ls_status gradient_reduce_product(ls_gradient *g) {
-  const ls_attr *axes = ls_node_attr(g->node, "axes");
+  const ls_attr *axes = ls_node_attr(g->node, LS_ATTR_ID_AXES);
   const size_t count = axes->as.ints.count;
   ls_tensor products[LS_MAX_RANK + 1];
   products[0] = in(g, 0);

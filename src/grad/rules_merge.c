@@ -234,9 +234,9 @@ static ls_status add_op(const merge_gradient *m, ls_op *out_op) {
     inputs[count++] = ls_gradient_input(g, i);
   for (size_t i = 0; i < g->num_outputs; ++i)
     if (g->dout[i].ref != 0) inputs[count++] = g->dout[i];
-  const ls_attr attrs[] = {LS_ATTR_I("replicas", (int64_t)m->replicas),
-                           LS_ATTR_I("num_args", (int64_t)count),
-                           LS_ATTR_I("num_gathered", (int64_t)m->num_gathered)};
+  const ls_attr attrs[] = {LS_OWN_I(REPLICAS, (int64_t)m->replicas),
+                           LS_OWN_I(NUM_ARGS, (int64_t)count),
+                           LS_OWN_I(NUM_GATHERED, (int64_t)m->num_gathered)};
   for (size_t i = 0; i < m->made->num_captures; ++i)
     inputs[count++] = m->made->captures[i].outer;
   ls_graph *body = m->made;
@@ -286,13 +286,13 @@ ls_status gradient_merge_call(ls_gradient *g) {
         "the body of a loop or branch (control flow): it belongs into the "
         "replica's callback itself",
         ls_op_name(g->op));
-  merge_gradient m = {.g = g,
-                      .arena = g->walk->context->arena,
-                      .replicas = (size_t)ls_node_int(g->node, "replicas", 1),
-                      .args = (size_t)ls_node_int(g->node, "num_args", 0),
-                      .gathered =
-                          (size_t)ls_node_int(g->node, "num_gathered", 0),
-                      .body = ls_graph_resolve(g->node->regions[0])};
+  merge_gradient m = {
+      .g = g,
+      .arena = g->walk->context->arena,
+      .replicas = (size_t)ls_node_int(g->node, LS_ATTR_ID_REPLICAS),
+      .args = (size_t)ls_node_int(g->node, LS_ATTR_ID_NUM_ARGS),
+      .gathered = (size_t)ls_node_int(g->node, LS_ATTR_ID_NUM_GATHERED),
+      .body = ls_graph_resolve(g->node->regions[0])};
   m.has_gradient = ls_arena_new_array(m.arena, bool, g->num_inputs);
   m.refs = ls_arena_new_array(m.arena, uint64_t,
                               m.body->num_parameters + m.body->num_nodes);

@@ -71,12 +71,13 @@ static ls_tensor sum_by_channel(ls_tensor x) {
 }
 
 static double epsilon_of(const ls_gradient *g) {
-  return ls_node_attr(g->node, "epsilon")->as.f;
+  return ls_node_attr(g->node, LS_ATTR_ID_EPSILON)->as.f;
 }
 
 static ls_activation activation_of(const ls_gradient *g) {
-  return ls_node_attr(g->node, "activation") == NULL ? LS_ACTIVATION_NONE
-                                                     : LS_ACTIVATION_RELU;
+  return ls_node_attr(g->node, LS_ATTR_ID_ACTIVATION) == NULL
+             ? LS_ACTIVATION_NONE
+             : LS_ACTIVATION_RELU;
 }
 
 static ls_status need_rank(const ls_gradient *g, size_t x) {

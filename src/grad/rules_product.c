@@ -19,8 +19,8 @@ static ls_tensor shared_matrix(ls_tensor a, ls_tensor d, bool transposed) {
 
 // c = op(a) op(b): the gradient of op(a) is d op(b)^T, of op(b) op(a)^T d.
 ls_status gradient_matmul(ls_gradient *g) {
-  const bool ta = ls_node_int(g->node, "transpose_a", 0) != 0;
-  const bool tb = ls_node_int(g->node, "transpose_b", 0) != 0;
+  const bool ta = ls_node_int(g->node, LS_ATTR_ID_TRANSPOSE_A) != 0;
+  const bool tb = ls_node_int(g->node, LS_ATTR_ID_TRANSPOSE_B) != 0;
   const ls_tensor d = g->dout[0];
   const int32_t rank_a = ls_tensor_shape(ls_op_input(g->op, 0)).rank;
   const int32_t rank_b = ls_tensor_shape(ls_op_input(g->op, 1)).rank;
@@ -43,7 +43,7 @@ ls_status gradient_matmul(ls_gradient *g) {
 
 // y = activation(x w + bias)
 ls_status gradient_dense(ls_gradient *g) {
-  const bool relu = ls_node_attr(g->node, "activation") != NULL;
+  const bool relu = ls_node_attr(g->node, LS_ATTR_ID_ACTIVATION) != NULL;
   const int32_t rank = ls_tensor_shape(ls_op_input(g->op, 0)).rank;
   if (rank < 0)
     return ls_unimplemented("the gradient of dense needs a rank that is known "

@@ -14,12 +14,12 @@ typedef struct own_groups {
 
 static const ls_replica_groups *groups_of(const ls_gradient *g,
                                           own_groups *out) {
-  const ls_attr *attr = ls_node_attr(g->node, "groups");
+  const ls_attr *attr = ls_node_attr(g->node, LS_ATTR_ID_GROUPS);
   *out = (own_groups){0};
   if (attr == NULL) return NULL;
   const size_t count = attr->as.ints.count;
   out->members = ls_new_array(ls_current_allocator(), int32_t, count);
-  out->groups.size = (size_t)ls_node_int(g->node, "group_size", 1);
+  out->groups.size = (size_t)ls_node_int(g->node, LS_ATTR_ID_GROUP_SIZE);
   // Without memory there are none, which the maker refuses.
   out->groups.count = out->members == NULL ? 0 : count / out->groups.size;
   out->groups.members = out->members;
@@ -35,11 +35,11 @@ static void drop_groups(own_groups *groups) {
 // ---- Where replicas have met -----------------------------------------------
 static ls_status met_again(ls_gradient *g) {
   const ls_replica_hooks *hooks = ls_context_current()->hooks;
-  const char *op = ls_node_attr(g->node, "op")->as.string;
+  const char *op = ls_node_attr(g->node, LS_ATTR_ID_OP)->as.string;
   if (hooks == NULL || strcmp(op, ls_op_table[LS_OP_MERGE_CALL].name) != 0)
     return gradient_refused(g);
   ls_arena *arena = g->walk->context->arena;
-  const size_t num_given = (size_t)ls_node_int(g->node, "num_inputs", 0);
+  const size_t num_given = (size_t)ls_node_int(g->node, LS_ATTR_ID_NUM_INPUTS);
   ls_tensor *given = ls_arena_new_array(arena, ls_tensor, num_given);
   ls_tensor *got = ls_arena_new_array(arena, ls_tensor, g->num_outputs);
   if (given == NULL || got == NULL) return ls_out_of_memory();
@@ -58,7 +58,7 @@ ls_status gradient_meeting(ls_gradient *g) {
     const uint16_t op = ls_node_met_as(g->node);
     return op != LS_OP_NONE ? ls_gradient_table[op](g) : met_again(g);
   }
-  const size_t first = (size_t)ls_node_int(g->node, "num_inputs", 0);
+  const size_t first = (size_t)ls_node_int(g->node, LS_ATTR_ID_NUM_INPUTS);
   for (size_t i = 0; i < g->num_outputs; ++i)
     g->din[first + i] = g->dout[i];
   return ls_ok();
@@ -68,7 +68,7 @@ ls_status gradient_meeting(ls_gradient *g) {
 // What a replica's value contributes to every replica's sum comes back from
 // all of them.
 ls_status gradient_all_reduce(ls_gradient *g) {
-  const char *reduce = ls_node_attr(g->node, "reduce")->as.string;
+  const char *reduce = ls_node_attr(g->node, LS_ATTR_ID_REDUCE)->as.string;
   const bool is_mean = strcmp(reduce, "mean") == 0;
   if (!is_mean && strcmp(reduce, "sum") != 0)
     return ls_not_found(
@@ -89,7 +89,7 @@ ls_status gradient_all_reduce(ls_gradient *g) {
 // is added up, and each takes its own.
 ls_status gradient_all_gather(ls_gradient *g) {
   own_groups own;
-  const int axis = (int)ls_node_int(g->node, "axis", 0);
+  const int axis = (int)ls_node_int(g->node, LS_ATTR_ID_AXIS);
   const ls_replica_groups *groups = groups_of(g, &own);
   g->din[0] =
       groups != NULL
@@ -102,7 +102,7 @@ ls_status gradient_all_gather(ls_gradient *g) {
 
 // Each replica's part is a sum to which all contribute alike.
 ls_status gradient_reduce_scatter(ls_gradient *g) {
-  const char *reduce = ls_node_attr(g->node, "reduce")->as.string;
+  const char *reduce = ls_node_attr(g->node, LS_ATTR_ID_REDUCE)->as.string;
   const bool is_mean = strcmp(reduce, "mean") == 0;
   if (!is_mean && strcmp(reduce, "sum") != 0)
     return ls_not_found(
@@ -110,12 +110,14 @@ ls_status gradient_reduce_scatter(ls_gradient *g) {
         "have one; wrap its operand in ls_stop_gradient if none shall pass",
         ls_op_name(g->op), reduce);
   own_groups own;
-  const int64_t all = ls_node_int(g->node, "replicas", 1);
-  g->din[0] = ls_all_gather_in(g->dout[0], (int)ls_node_int(g->node, "axis", 0),
-                               groups_of(g, &own));
+  const ls_attr *size = ls_node_attr(g->node, LS_ATTR_ID_GROUP_SIZE);
+  const int64_t all = ls_node_int(g->node, LS_ATTR_ID_REPLICAS);
+  g->din[0] =
+      ls_all_gather_in(g->dout[0], (int)ls_node_int(g->node, LS_ATTR_ID_AXIS),
+                       groups_of(g, &own));
   if (is_mean)
-    g->din[0] = ls_mul_scalar(
-        g->din[0], 1 / (double)ls_node_int(g->node, "group_size", all));
+    g->din[0] =
+        ls_mul_scalar(g->din[0], 1 / (double)(size != NULL ? size->as.i : all));
   drop_groups(&own);
   return ls_ok();
 }
@@ -124,14 +126,14 @@ ls_status gradient_reduce_scatter(ls_gradient *g) {
 ls_status gradient_all_to_all(ls_gradient *g) {
   own_groups own;
   g->din[0] = ls_all_to_all(
-      g->dout[0], (int)ls_node_int(g->node, "concat_axis", 0),
-      (int)ls_node_int(g->node, "split_axis", 0), groups_of(g, &own));
+      g->dout[0], (int)ls_node_int(g->node, LS_ATTR_ID_CONCAT_AXIS),
+      (int)ls_node_int(g->node, LS_ATTR_ID_SPLIT_AXIS), groups_of(g, &own));
   drop_groups(&own);
   return ls_ok();
 }
 
 ls_status gradient_permute(ls_gradient *g) {
-  const ls_attr *sources = ls_node_attr(g->node, "sources");
+  const ls_attr *sources = ls_node_attr(g->node, LS_ATTR_ID_SOURCES);
   const size_t replicas = sources->as.ints.count;
   ls_allocator *allocator = ls_current_allocator();
   int32_t(*pairs)[2] = ls_allocate(allocator, replicas * sizeof(*pairs));
@@ -151,7 +153,7 @@ ls_status gradient_permute(ls_gradient *g) {
 // All of it goes back to the one it came from.
 ls_status gradient_replica_broadcast(ls_gradient *g) {
   const ls_tensor root =
-      ls_scalar_i64(LS_DTYPE_I32, ls_node_int(g->node, "root", 0));
+      ls_scalar_i64(LS_DTYPE_I32, ls_node_int(g->node, LS_ATTR_ID_ROOT));
   const ls_tensor sum = ls_all_reduce(LS_REDUCE_SUM, g->dout[0]);
   g->din[0] =
       ls_select(ls_equal(ls_replica_id(), root), sum, ls_gradient_zeros(sum));

@@ -10,9 +10,9 @@ typedef struct scan {
 } scan;
 
 static scan scan_of(const ls_node *node) {
-  return (scan){.axis = (int)ls_node_int(node, "axis", 0),
-                .exclusive = ls_node_int(node, "exclusive", 0) != 0,
-                .reverse = ls_node_int(node, "reverse", 0) != 0};
+  return (scan){.axis = (int)ls_node_int(node, LS_ATTR_ID_AXIS),
+                .exclusive = ls_node_int(node, LS_ATTR_ID_EXCLUSIVE) != 0,
+                .reverse = ls_node_int(node, LS_ATTR_ID_REVERSE) != 0};
 }
 
 // `x` moved by one along the axis: element i is what was at i + 1, or at i - 1
@@ -79,7 +79,7 @@ static ls_tensor put_back(ls_gradient *g, size_t index, ls_tensor places,
 }
 
 ls_status gradient_sort(ls_gradient *g) {
-  const int axis = (int)ls_node_int(g->node, "axis", 0);
+  const int axis = (int)ls_node_int(g->node, LS_ATTR_ID_AXIS);
   const ls_tensor places = ls_gradient_output(g, g->num_inputs);
   for (size_t i = 0; i < g->num_inputs; ++i)
     if (g->wanted[i] && g->dout[i].ref != 0)

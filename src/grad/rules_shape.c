@@ -21,7 +21,7 @@ ls_status gradient_sum_to(ls_gradient *g) {
 }
 
 ls_status gradient_transpose(ls_gradient *g) {
-  const ls_attr *permutation = ls_node_attr(g->node, "permutation");
+  const ls_attr *permutation = ls_node_attr(g->node, LS_ATTR_ID_PERMUTATION);
   int inverse[LS_MAX_RANK] = {0};
   for (size_t i = 0; i < permutation->as.ints.count; ++i)
     inverse[permutation->as.ints.items[i]] = (int)i;
@@ -38,7 +38,7 @@ ls_status gradient_reduce_sum(ls_gradient *g) {
 
 // 1 / the number of elements that went into each mean, as a scalar of `dtype`.
 static ls_tensor one_over_count(ls_gradient *g, ls_dtype dtype) {
-  const ls_attr *axes = ls_node_attr(g->node, "axes");
+  const ls_attr *axes = ls_node_attr(g->node, LS_ATTR_ID_AXES);
   const ls_tensor x = ls_gradient_input(g, 0);
   if (axes->as.ints.count == 0) return ls_scalar(dtype, 1);
   ls_tensor count = ls_dim_size(x, (int)axes->as.ints.items[0]);
@@ -63,7 +63,7 @@ ls_status gradient_reduce_mean(ls_gradient *g) {
 // Of maximum and minimum. Elements that are equally extreme share the gradient
 // equally.
 ls_status gradient_reduce_max(ls_gradient *g) {
-  const ls_attr *axes = ls_node_attr(g->node, "axes");
+  const ls_attr *axes = ls_node_attr(g->node, LS_ATTR_ID_AXES);
   const ls_tensor x = ls_gradient_input(g, 0);
   const ls_tensor y = ls_gradient_keep_axes(g, ls_gradient_output(g, 0));
   const ls_tensor chosen = ls_convert(ls_equal(x, y), ls_tensor_dtype(x));

@@ -10,18 +10,6 @@
 
 enum { MOST_ATTRS = 10 };  // All shared ones and sizes.
 
-// Whether an op of `type` has the attribute too.
-static bool is_shared(uint16_t type, const char *name) {
-  static const char *const names[] = {
-      "reduce",          "count_padding", "window", "strides", "dilations",
-      "input_dilations", "padding",       "same",   "groups"};
-  const bool is_max =
-      type == LS_OP_WINDOW_MAX_GRAD || type == LS_OP_WINDOW_MAX_PICK;
-  for (size_t i = is_max ? 2 : 0; i < LS_COUNT_OF(names); ++i)
-    if (strcmp(name, names[i]) == 0) return true;
-  return false;
-}
-
 // An op of `type` on the same windows. The result of one that has sizes is as
 // large as `like`, whose rank is `rank`.
 static ls_tensor same_windows(ls_gradient *g, uint16_t type, ls_tensor x,
@@ -30,14 +18,16 @@ static ls_tensor same_windows(ls_gradient *g, uint16_t type, ls_tensor x,
   ls_size sizes[LS_MAX_RANK];
   ls_tensor inputs[3] = {x};
   size_t num_attrs = 0, num_inputs = 1;
-  for (uint32_t i = 0; i < g->node->num_attrs; ++i)
-    if (is_shared(type, g->node->attrs[i].name))
-      attrs[num_attrs++] = g->node->attrs[i];
+  for (uint32_t i = 0; i < g->node->num_attrs; ++i) {
+    const ls_attr *attr = &g->node->attrs[i];
+    if (attr->id != LS_ATTR_ID_SIZES && ls_op_owns(type, attr->id))
+      attrs[num_attrs++] = *attr;
+  }
   if (y.graph != NULL) inputs[num_inputs++] = y;
   if (rank != 0) {
     for (int32_t i = 0; i < rank; ++i)
       sizes[i] = (ls_size){(int32_t)num_inputs, i};
-    attrs[num_attrs++] = LS_ATTR_SZ("sizes", sizes, (size_t)rank);
+    attrs[num_attrs++] = LS_OWN_SZ(SIZES, sizes, (size_t)rank);
     inputs[num_inputs++] = like;
   }
   return ls_make(type, inputs, num_inputs, attrs, num_attrs);
@@ -73,7 +63,7 @@ ls_status gradient_convolution(ls_gradient *g) {
 
 // y = activation(c(x, w) + bias)
 ls_status gradient_conv_bias_act(ls_gradient *g) {
-  const bool relu = ls_node_attr(g->node, "activation") != NULL;
+  const bool relu = ls_node_attr(g->node, LS_ATTR_ID_ACTIVATION) != NULL;
   const ls_tensor d =
       relu ? ls_relu_grad(g->dout[0], ls_gradient_output(g, 0)) : g->dout[0];
   if (g->wanted[2])
@@ -110,8 +100,8 @@ ls_status gradient_conv_grad_weights(ls_gradient *g) {
 
 // ---- Windows ---------------------------------------------------------------
 ls_status gradient_reduce_window(ls_gradient *g) {
-  const ls_attr *reduce = ls_node_attr(g->node, "reduce");
-  const ls_attr *window = ls_node_attr(g->node, "window");
+  const ls_attr *reduce = ls_node_attr(g->node, LS_ATTR_ID_WINDOW_REDUCE);
+  const ls_attr *window = ls_node_attr(g->node, LS_ATTR_ID_WINDOW);
   const ls_tensor x = ls_gradient_input(g, 0), none = ls_failed_tensor();
   const int32_t rank = (int32_t)window->as.ints.count + 2;
   g->din[0] =

@@ -92,8 +92,9 @@ static ls_status check_reads(const ls_graph *graph, size_t first) {
     for (uint32_t r = 0; r < node->num_regions; ++r)
       LS_RETURN_IF_ERROR(check_reads(ls_graph_resolve(node->regions[r]), 0));
     // What eager does not record has no attributes.
-    const ls_attr *attr =
-        node->type == LS_OP_READ ? ls_node_attr(node, "variable") : NULL;
+    const ls_attr *attr = node->type == LS_OP_READ
+                              ? ls_node_attr(node, LS_ATTR_ID_VARIABLE)
+                              : NULL;
     if (attr == NULL) continue;
     const ls_variable *variable = (const ls_variable *)attr->as.object;
     if (ls_variable_is_trainable(variable))
@@ -116,8 +117,8 @@ static ls_status add_op(ls_graph *graph, ls_gradient_callback gradient,
                         : make_object(gradient, user, inputs, outputs, &object);
   if (status == NULL) {
     ls_nest_release(ls_nest_map(inputs, note_operand, &all));
-    const ls_attr attrs[] = {LS_ATTR_I("num_inputs", (int64_t)all.count),
-                             LS_ATTR_O("gradient", &object->object)};
+    const ls_attr attrs[] = {LS_OWN_I(NUM_INPUTS, (int64_t)all.count),
+                             LS_OWN_O(GRADIENT, &object->object)};
     ls_nest_release(ls_nest_map(outputs, note_operand, &all));
     all.op = ls_op_add(&(ls_op_spec){.type = LS_OP_CUSTOM_GRADIENT,
                                      .inputs = all.items,

@@ -134,15 +134,14 @@ static size_t keep_refs(uint64_t *refs, const bool *kept, size_t count) {
   return left;
 }
 
-static void set_int(ls_node *node, const char *name, size_t value) {
+static void set_int(ls_node *node, ls_attr_id id, size_t value) {
   for (uint32_t i = 0; i < node->num_attrs; ++i)
-    if (strcmp(node->attrs[i].name, name) == 0)
-      node->attrs[i].as.i = (int64_t)value;
+    if (node->attrs[i].id == id) node->attrs[i].as.i = (int64_t)value;
 }
 
 static void renumber_parameters(ls_graph *graph) {
   for (size_t i = 0; i < graph->num_parameters; ++i)
-    set_int(ls_graph_node_of(graph, graph->parameters[i]), "index", i);
+    set_int(ls_graph_node_of(graph, graph->parameters[i]), LS_ATTR_ID_INDEX, i);
 }
 
 static void keep_declared(ls_graph *graph, const bool *kept) {
@@ -184,7 +183,7 @@ static ls_status keep_outputs(dropper *d, ls_node *node, const bool *kept) {
 
 // `used` has the loop's outputs: what goes round, then what it saves.
 static ls_status shrink_loop(dropper *d, ls_node *node, bool *used) {
-  const size_t count = (size_t)ls_node_int(node, "num_carried", 0);
+  const size_t count = (size_t)ls_node_int(node, LS_ATTR_ID_NUM_CARRIED);
   LS_RETURN_IF_ERROR(find_round(d, node, count, used));
   const size_t left = count_set(used, count);
   if (left == count) return ls_ok();
@@ -200,7 +199,7 @@ static ls_status shrink_loop(dropper *d, ls_node *node, bool *used) {
   ls_status status = ls_rewrite_keep_inputs(&d->r, node, operands);
   ls_release(allocator, operands);
   if (status == NULL) status = keep_outputs(d, node, used);
-  set_int(node, "num_carried", left);
+  set_int(node, LS_ATTR_ID_NUM_CARRIED, left);
   return status;
 }
 
@@ -254,7 +253,7 @@ static ls_status drop_in_regions(dropper *d, ls_node *node) {
 
 static bool is_declared(const ls_graph *graph, const ls_node *node) {
   if (node->type != LS_OP_PARAMETER) return false;
-  const size_t index = (size_t)ls_node_int(node, "index", 0);
+  const size_t index = (size_t)ls_node_int(node, LS_ATTR_ID_INDEX);
   return index < graph->num_declared &&
          graph->parameters[index] == ls_ref(node->id, 0);
 }

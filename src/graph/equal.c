@@ -211,8 +211,8 @@ static bool differ_in_capture(const comparison *c, ls_tensor a, ls_tensor b) {
   const ls_node *x = ls_graph_node_of(a.graph, a.ref);
   const ls_node *y = ls_graph_node_of(b.graph, b.ref);
   if (x->type == LS_OP_CONSTANT && y->type == LS_OP_CONSTANT)
-    attr_difference(ls_node_attr(x, "value"), ls_node_attr(y, "value"), what,
-                    sizeof(what));
+    attr_difference(ls_node_attr(x, LS_ATTR_ID_VALUE),
+                    ls_node_attr(y, LS_ATTR_ID_VALUE), what, sizeof(what));
   return differ(c, "it captures '%s' against '%s'%s%s", ls_tensor_name(a),
                 ls_tensor_name(b), what[0] == '\0' ? "" : ": ", what);
 }

@@ -183,9 +183,11 @@ void ls_graph_fail(ls_graph *graph, ls_status status) {
 }
 
 // ---- Nodes -----------------------------------------------------------------
-static bool copy_attr(ls_arena *arena, const ls_attr *from, ls_attr *to) {
+static bool copy_attr(ls_arena *arena, uint16_t type, uint16_t met_as,
+                      const ls_attr *from, ls_attr *to) {
   *to = *from;
-  to->name = ls_arena_string(arena, from->name);
+  ls_attr_set_id(type, met_as, to);
+  if (to->id == LS_ATTR_ID_NONE) to->name = ls_arena_string(arena, from->name);
   if (to->name == NULL) return false;
   switch (from->kind) {
   case LS_ATTR_STRING:
@@ -220,8 +222,11 @@ static bool copy_attrs(ls_arena *arena, const ls_op_spec *spec, ls_node *node) {
   if (spec->num_attrs == 0) return true;
   ls_attr *attrs = ls_arena_new_array(arena, ls_attr, spec->num_attrs);
   if (attrs == NULL) return false;
+  const uint16_t met_as =
+      ls_attrs_met_as(spec->type, spec->attrs, spec->num_attrs);
   for (size_t i = 0; i < spec->num_attrs; ++i)
-    if (!copy_attr(arena, &spec->attrs[i], &attrs[i])) return false;
+    if (!copy_attr(arena, spec->type, met_as, &spec->attrs[i], &attrs[i]))
+      return false;
   node->attrs = attrs;
   node->num_attrs = (uint32_t)spec->num_attrs;
   return true;
@@ -240,7 +245,8 @@ ls_status ls_node_set_attr(ls_graph *graph, ls_node *node,
   ls_attr *attrs =
       ls_arena_new_array(&graph->arena, ls_attr, node->num_attrs + 1);
   ls_attr copy;
-  if (attrs == NULL || !copy_attr(&graph->arena, attr, &copy))
+  if (attrs == NULL ||
+      !copy_attr(&graph->arena, node->type, ls_node_met_as(node), attr, &copy))
     return ls_out_of_memory();
   uint32_t count = 0;
   const ls_attr *replaced = NULL;
@@ -338,9 +344,9 @@ static ls_status append_parameter(ls_graph *graph, ls_type type,
                &graph->parameters_capacity, graph->num_parameters + 1,
                sizeof(*graph->parameters)))
     return ls_out_of_memory();
-  const ls_attr attrs[] = {LS_ATTR_T("dtype", type.dtype),
-                           LS_ATTR_SH("shape", type.shape),
-                           LS_ATTR_I("index", (int64_t)graph->num_parameters)};
+  const ls_attr attrs[] = {LS_OWN_T(DTYPE, type.dtype),
+                           LS_OWN_SH(SHAPE, type.shape),
+                           LS_OWN_I(INDEX, (int64_t)graph->num_parameters)};
   ls_node *node =
       ls_graph_append(graph,
                       &(ls_op_spec){.type = LS_OP_PARAMETER,

@@ -248,15 +248,29 @@ void ls_name_scope_print(const ls_name_scope *scope, char *buffer, size_t size);
 // were there stays as it was.
 ls_status ls_node_set_attr(ls_graph *graph, ls_node *node, const ls_attr *attr);
 void ls_node_retain_attrs(const ls_node *node);
-const ls_attr *ls_node_attr(const ls_node *node, const char *name);  // Or NULL.
+// An own attribute of the node, or NULL.
+static inline const ls_attr *ls_node_attr(const ls_node *node, ls_attr_id id) {
+  return ls_attr_find(node->attrs, node->num_attrs, id);
+}
+// A number or flag; a real number: or what is true without it.
+static inline int64_t ls_node_int(const ls_node *node, ls_attr_id id) {
+  return ls_attr_int(node->attrs, node->num_attrs, id);
+}
+static inline double ls_node_real(const ls_node *node, ls_attr_id id) {
+  const ls_attr *attr = ls_node_attr(node, id);
+  return attr != NULL ? attr->as.f : ls_attr_table[id].otherwise.f;
+}
+// By name, marks too: what users ask for.
+const ls_attr *ls_node_attr_named(const ls_node *node, const char *name);
 // Whether it is a write of a variable.
 static inline bool ls_node_assigns(const ls_node *node) {
   return node->type == LS_OP_ASSIGN || node->type == LS_OP_ASSIGN_ADD ||
          node->type == LS_OP_ASSIGN_SUB || node->type == LS_OP_ASSIGN_SCATTER;
 }
 // The collective that a meeting stands for; LS_OP_NONE: none, as a merge call.
-uint16_t ls_node_met_as(const ls_node *node);
-int64_t ls_node_int(const ls_node *node, const char *name, int64_t fallback);
+static inline uint16_t ls_node_met_as(const ls_node *node) {
+  return ls_attrs_met_as(node->type, node->attrs, node->num_attrs);
+}
 const char *ls_node_name(ls_graph *graph, ls_node *node);
 // "op 'scope/name' (file.c:12)": for messages, into `buffer`.
 const char *ls_node_describe(ls_graph *graph, ls_node *node, char *buffer,
@@ -266,31 +280,35 @@ static inline const ls_op_info *ls_node_info(const ls_node *node) {
   return &ls_op_table[node->type];
 }
 
-// Convenience for attributes.
-#define LS_ATTR_I(n, v)                                                        \
-  ((ls_attr){.name = (n), .kind = LS_ATTR_INT, .as.i = (v)})
-#define LS_ATTR_F(n, v)                                                        \
-  ((ls_attr){.name = (n), .kind = LS_ATTR_FLOAT, .as.f = (v)})
-#define LS_ATTR_B(n, v)                                                        \
-  ((ls_attr){.name = (n), .kind = LS_ATTR_BOOL, .as.i = (v)})
-#define LS_ATTR_S(n, v)                                                        \
-  ((ls_attr){.name = (n), .kind = LS_ATTR_STRING, .as.string = (v)})
-#define LS_ATTR_T(n, v)                                                        \
-  ((ls_attr){.name = (n), .kind = LS_ATTR_DTYPE, .as.dtype = (v)})
-#define LS_ATTR_SH(n, v)                                                       \
-  ((ls_attr){.name = (n), .kind = LS_ATTR_SHAPE, .as.shape = (v)})
-#define LS_ATTR_IS(n, v, c)                                                    \
-  ((ls_attr){.name = (n),                                                      \
-             .kind = LS_ATTR_INTS,                                             \
+// An op's own attribute, as what makes ops writes it: LS_OWN_I(AXIS, 1).
+#define LS_OWN_KEY(id_) .name = ls_attr_table[id_].name, .id = (id_)
+#define LS_OWN_I(n, v)                                                         \
+  ((ls_attr){LS_OWN_KEY(LS_ATTR_ID_##n), .kind = LS_ATTR_INT, .as.i = (v)})
+#define LS_OWN_F(n, v)                                                         \
+  ((ls_attr){LS_OWN_KEY(LS_ATTR_ID_##n), .kind = LS_ATTR_FLOAT, .as.f = (v)})
+#define LS_OWN_B(n, v)                                                         \
+  ((ls_attr){LS_OWN_KEY(LS_ATTR_ID_##n), .kind = LS_ATTR_BOOL, .as.i = (v)})
+#define LS_OWN_S(n, v)                                                         \
+  ((ls_attr){LS_OWN_KEY(LS_ATTR_ID_##n), .kind = LS_ATTR_STRING,               \
+             .as.string = (v)})
+#define LS_OWN_T(n, v)                                                         \
+  ((ls_attr){LS_OWN_KEY(LS_ATTR_ID_##n), .kind = LS_ATTR_DTYPE,                \
+             .as.dtype = (v)})
+#define LS_OWN_SH(n, v)                                                        \
+  ((ls_attr){LS_OWN_KEY(LS_ATTR_ID_##n), .kind = LS_ATTR_SHAPE,                \
+             .as.shape = (v)})
+#define LS_OWN_IS(n, v, c)                                                     \
+  ((ls_attr){LS_OWN_KEY(LS_ATTR_ID_##n), .kind = LS_ATTR_INTS,                 \
              .as.ints = {.items = (v), .count = (c)}})
-#define LS_ATTR_SZ(n, v, c)                                                    \
-  ((ls_attr){.name = (n),                                                      \
-             .kind = LS_ATTR_SIZES,                                            \
+#define LS_OWN_SZ(n, v, c)                                                     \
+  ((ls_attr){LS_OWN_KEY(LS_ATTR_ID_##n), .kind = LS_ATTR_SIZES,                \
              .as.sizes = {.items = (v), .count = (c)}})
-#define LS_ATTR_A(n, v)                                                        \
-  ((ls_attr){.name = (n), .kind = LS_ATTR_ARRAY, .as.array = (v)})
-#define LS_ATTR_O(n, v)                                                        \
-  ((ls_attr){.name = (n), .kind = LS_ATTR_OBJECT, .as.object = (v)})
+#define LS_OWN_A(n, v)                                                         \
+  ((ls_attr){LS_OWN_KEY(LS_ATTR_ID_##n), .kind = LS_ATTR_ARRAY,                \
+             .as.array = (v)})
+#define LS_OWN_O(n, v)                                                         \
+  ((ls_attr){LS_OWN_KEY(LS_ATTR_ID_##n), .kind = LS_ATTR_OBJECT,               \
+             .as.object = (v)})
 
 // What nests show of tensors and ops: tensor_print.c.
 extern const struct ls_tensor_vtable ls_graph_tensors

@@ -13,7 +13,7 @@ static bool find_constant(const ls_graph *graph, const ls_capture_key *key,
       (uintptr_t)ls_map_find(&graph->capture_index, key, sizeof(*key)), 0);
   const ls_node *node = ls_graph_node_of(graph, *out_ref);
   return node != NULL && node->type == LS_OP_CONSTANT &&
-         ls_node_attr(node, "value")->as.array == array;
+         ls_node_attr(node, LS_ATTR_ID_VALUE)->as.array == array;
 }
 
 // An eager value enters a function as a constant: what a trace reads from
@@ -27,7 +27,7 @@ static ls_status import_eager(ls_graph *graph, ls_tensor value,
   ls_array *array = node->values[ls_ref_output(value.ref)];
   const ls_capture_key key = {value.graph, value.ref};
   if (find_constant(graph, &key, array, out_ref)) return ls_ok();
-  const ls_attr attrs[] = {LS_ATTR_A("value", array)};
+  const ls_attr attrs[] = {LS_OWN_A(VALUE, array)};
   ls_node *constant = ls_graph_append(
       graph,
       &(ls_op_spec){.type = LS_OP_CONSTANT, .attrs = attrs, .num_attrs = 1},

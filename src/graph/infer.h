@@ -16,7 +16,7 @@
 #undef LS_OP
 
 // The attribute `dtype`.
-ls_status ls_infer_dtype(const ls_infer *infer, ls_dtype *out_dtype);
+ls_dtype ls_infer_dtype(const ls_infer *infer);
 // The type of operands `a` and `b`, which broadcast.
 ls_status ls_infer_pair(ls_infer *infer, size_t a, size_t b);
 

@@ -49,7 +49,7 @@ ls_status infer_while(ls_infer *infer) {
   LS_RETURN_IF_ERROR(check_regions(infer, 2));
   const ls_graph *cond = infer->spec->regions[0];
   const ls_graph *body = infer->spec->regions[1];
-  const size_t carried = (size_t)ls_infer_int(infer, "num_carried", 0);
+  const size_t carried = (size_t)ls_infer_int(infer, LS_ATTR_ID_NUM_CARRIED);
   if (cond->num_results != 1 || result_type(cond, 0).dtype != LS_DTYPE_BOOL ||
       !ls_shape_compatible(result_type(cond, 0).shape, LS_SCALAR))
     return ls_invalid_argument(
@@ -58,8 +58,8 @@ ls_status infer_while(ls_infer *infer) {
         cond->num_results ? LS_SHAPE_TEXT(result_type(cond, 0).dtype,
                                           result_type(cond, 0).shape)
                           : "");
-  const bool saves = ls_infer_attr(infer, "num_saved") != NULL;
-  const size_t saved = (size_t)ls_infer_int(infer, "num_saved", 0);
+  const bool saves = ls_infer_attr(infer, LS_ATTR_ID_NUM_SAVED) != NULL;
+  const size_t saved = (size_t)ls_infer_int(infer, LS_ATTR_ID_NUM_SAVED);
   if (saved > body->num_results || body->num_results != carried + saved ||
       body->num_declared != carried || cond->num_declared != carried ||
       infer->num_in != carried + cond->num_captures + body->num_captures)
@@ -131,19 +131,16 @@ static ls_status check_bodies(const ls_infer *infer, size_t replicas,
           "values, %zu of them for each replica",
           k, body->num_declared, split, body->num_results, gathered);
   }
-  if (replicas == 0 || replicas > LS_MAX_REPLICAS ||
-      infer->num_in != split * replicas + captures)
+  if (infer->num_in != split * replicas + captures)
     return ls_invalid_argument(
         "replicate over %zu: %zu split arguments and %zu captures against %zu "
         "operands",
         replicas, split, captures, infer->num_in);
-  const ls_attr *classes = ls_infer_attr(infer, "classes");
+  const ls_attr *classes = ls_infer_attr(infer, LS_ATTR_ID_CLASSES);
   if (classes == NULL) return check_regions(infer, 1);
-  bool fits =
-      classes->kind == LS_ATTR_INTS && classes->as.ints.count == replicas;
+  bool fits = classes->as.ints.count == replicas;
   for (size_t r = 0; fits && r < replicas; ++r)
-    fits = classes->as.ints.items[r] >= 0 &&
-           (size_t)classes->as.ints.items[r] < infer->spec->num_regions;
+    fits = (size_t)classes->as.ints.items[r] < infer->spec->num_regions;
   return fits ? ls_ok()
               : ls_invalid_argument("replicate: 'classes' does not name one of "
                                     "%zu bodies for each of %zu replicas",
@@ -151,12 +148,12 @@ static ls_status check_bodies(const ls_infer *infer, size_t replicas,
 }
 
 ls_status infer_replicate(ls_infer *infer) {
-  const size_t replicas = (size_t)ls_infer_int(infer, "replicas", 0);
-  const size_t split = (size_t)ls_infer_int(infer, "num_split", 0);
-  const size_t gathered = (size_t)ls_infer_int(infer, "num_gathered", 0);
+  const size_t replicas = (size_t)ls_infer_int(infer, LS_ATTR_ID_REPLICAS);
+  const size_t split = (size_t)ls_infer_int(infer, LS_ATTR_ID_NUM_SPLIT);
+  const size_t gathered = (size_t)ls_infer_int(infer, LS_ATTR_ID_NUM_GATHERED);
   if (infer->spec->num_regions == 0) return check_regions(infer, 1);
   LS_RETURN_IF_ERROR(check_bodies(infer, replicas, split, gathered));
-  const ls_attr *classes = ls_infer_attr(infer, "classes");
+  const ls_attr *classes = ls_infer_attr(infer, LS_ATTR_ID_CLASSES);
   ls_graph *const *bodies = infer->spec->regions;
   const size_t uniform = bodies[0]->num_results - gathered;
   LS_RETURN_IF_ERROR(ls_infer_outputs(infer, gathered * replicas + uniform));

@@ -39,19 +39,8 @@ ls_status infer_gather(ls_infer *infer) {
 }
 
 static ls_status check_combine(const ls_infer *infer) {
-  static const char *const names[] = {"update", "add", "sub", "mul",
-                                      "div",    "min", "max"};
-  const ls_attr *attr = ls_infer_attr(infer, "combine");
-  const char *name =
-      attr != NULL && attr->kind == LS_ATTR_STRING ? attr->as.string : "";
-  size_t at = 0;
-  while (at < LS_COUNT_OF(names) && strcmp(name, names[at]) != 0)
-    ++at;
-  if (at == LS_COUNT_OF(names))
-    return ls_invalid_argument("scatter: '%s' is none of update, add, sub, "
-                               "mul, div, min, max",
-                               name);
-  if (at > 0 && !ls_infer_is_number(infer->in[0].dtype))
+  const char *name = ls_infer_attr(infer, LS_ATTR_ID_COMBINE)->as.string;
+  if (strcmp(name, "update") != 0 && !ls_infer_is_number(infer->in[0].dtype))
     return ls_invalid_argument("scatter by %s takes numbers, got %s", name,
                                LS_OPERAND_TEXT(infer, 0));
   return ls_ok();
@@ -77,7 +66,7 @@ ls_status infer_scatter(ls_infer *infer) {
 
 ls_status infer_indexed_slices(ls_infer *infer) {
   ls_shape shape, wanted;
-  LS_RETURN_IF_ERROR(ls_infer_sizes(infer, "sizes", &shape));
+  LS_RETURN_IF_ERROR(ls_infer_sizes(infer, &shape));
   LS_RETURN_IF_ERROR(check_indices(infer, 0));
   infer->out[0] = (ls_type){infer->in[1].dtype, shape};
   const ls_type in[] = {infer->out[0], infer->in[0]};
@@ -161,8 +150,6 @@ ls_status infer_linear_scan(ls_infer *infer) {
 // The operands, sorted, and the permutation.
 ls_status infer_sort(ls_infer *infer) {
   int32_t axis = 0;
-  if (infer->num_in == 0)
-    return ls_invalid_argument("sort needs at least one operand");
   LS_RETURN_IF_ERROR(ls_infer_axis(infer, &axis));
   if (!ls_infer_is_number(infer->in[0].dtype) &&
       infer->in[0].dtype != LS_DTYPE_BOOL)
@@ -181,10 +168,10 @@ ls_status infer_sort(ls_infer *infer) {
 
 // The values and their indices.
 ls_status infer_top_k(ls_infer *infer) {
-  const int64_t k = ls_infer_int(infer, "k", -1);
+  const int64_t k = ls_infer_int(infer, LS_ATTR_ID_K);
   ls_shape shape = infer->in[0].shape;
   const int64_t size = shape.rank > 0 ? shape.dim[shape.rank - 1] : -1;
-  if (k < 0 || shape.rank == 0 || (size >= 0 && k > size) ||
+  if (shape.rank == 0 || (size >= 0 && k > size) ||
       !ls_infer_is_number(infer->in[0].dtype))
     return ls_invalid_argument(
         "top_k of %s with k %lld: it takes numbers, and k must be 0 to the "

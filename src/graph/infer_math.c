@@ -65,7 +65,7 @@ ls_status infer_integer_pair(ls_infer *infer) {
 }
 
 ls_status infer_bitcast(ls_infer *infer) {
-  LS_RETURN_IF_ERROR(ls_infer_dtype(infer, &infer->out[0].dtype));
+  infer->out[0].dtype = ls_infer_dtype(infer);
   const ls_dtype from = infer->in[0].dtype, to = infer->out[0].dtype;
   infer->out[0].shape = infer->in[0].shape;
   if (ls_infer_is_number(from) && ls_infer_is_number(to) &&
@@ -77,13 +77,13 @@ ls_status infer_bitcast(ls_infer *infer) {
 
 // ---- Random ----------------------------------------------------------------
 static ls_status random_type(ls_infer *infer, ls_dtype a, ls_dtype b) {
-  LS_RETURN_IF_ERROR(ls_infer_dtype(infer, &infer->out[0].dtype));
+  infer->out[0].dtype = ls_infer_dtype(infer);
   const ls_dtype dtype = infer->out[0].dtype;
   if (dtype != a && dtype != b)
     return ls_unimplemented("%s gives %s or %s, not %s", infer->op_name,
                             ls_dtype_name(a), ls_dtype_name(b),
                             ls_dtype_name(dtype));
-  LS_RETURN_IF_ERROR(ls_infer_sizes(infer, "sizes", &infer->out[0].shape));
+  LS_RETURN_IF_ERROR(ls_infer_sizes(infer, &infer->out[0].shape));
   return ls_shape_check(infer->out[0].shape);
 }
 
@@ -113,8 +113,8 @@ ls_status infer_barrier(ls_infer *infer) {
 
 // Operands: the inputs, then what was made of them, which comes out.
 ls_status infer_custom_gradient(ls_infer *infer) {
-  const int64_t inputs = ls_infer_int(infer, "num_inputs", -1);
-  if (inputs < 0 || (uint64_t)inputs > infer->num_in)
+  const int64_t inputs = ls_infer_int(infer, LS_ATTR_ID_NUM_INPUTS);
+  if ((uint64_t)inputs > infer->num_in)
     return ls_invalid_argument("%s: %lld of %zu operands are inputs",
                                infer->op_name, (long long)inputs,
                                infer->num_in);

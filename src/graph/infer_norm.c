@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Shape rules of normalizations and attention.
-#include <math.h>
-
 #include "base/half.h"
 #include "graph/infer.h"
 
@@ -15,25 +13,10 @@ static ls_type channel_type(ls_type x) {
   return type;
 }
 
-static ls_status check_attributes(const ls_infer *infer) {
-  const ls_attr *epsilon = ls_infer_attr(infer, "epsilon");
-  const ls_attr *activation = ls_infer_attr(infer, "activation");
-  if (epsilon == NULL || epsilon->kind != LS_ATTR_FLOAT ||
-      !(epsilon->as.f >= 0) || isinf(epsilon->as.f))
-    return ls_invalid_argument("%s needs an epsilon of 0 or more",
-                               infer->op_name);
-  if (activation != NULL && (activation->kind != LS_ATTR_STRING ||
-                             strcmp(activation->as.string, "relu") != 0))
-    return ls_invalid_argument("%s: the activation is none of relu",
-                               infer->op_name);
-  return ls_ok();
-}
-
 // Operand `x` is of floats, and operands `first` to `end` are one number a
 // channel. Gives their type.
 static ls_status check_channels(ls_infer *infer, size_t x, size_t first,
                                 size_t end, ls_type *out_type) {
-  LS_RETURN_IF_ERROR(check_attributes(infer));
   if (!ls_dtype_is_float(infer->in[x].dtype) || infer->in[x].shape.rank == 0)
     return ls_invalid_argument("%s takes floats with a last axis, got %s",
                                infer->op_name, LS_OPERAND_TEXT(infer, x));
@@ -154,15 +137,15 @@ static bool take_shapes(const ls_infer *infer, size_t first, size_t count,
 // The result's shape for operands from `first` on: one or three.
 static ls_status attention_shape(const ls_infer *infer, size_t first,
                                  ls_shape *out_shape) {
-  const int64_t heads = ls_infer_int(infer, "num_heads", 1);
-  const bool causal = ls_infer_int(infer, "causal", 0) != 0;
+  const int64_t heads = ls_infer_int(infer, LS_ATTR_ID_NUM_HEADS);
+  const bool causal = ls_infer_int(infer, LS_ATTR_ID_CAUSAL) != 0;
   const size_t count = infer->num_in - first;
   if (infer->num_in < first || (count != 1 && count != 3))
     return ls_invalid_argument("%s takes q, k and v, or one operand that holds "
                                "all three, got %zu operands",
                                infer->op_name, infer->num_in);
   ls_shape s[3];
-  bool fits = heads > 0 && take_shapes(infer, first, count, s);
+  bool fits = take_shapes(infer, first, count, s);
   if (fits && count == 1) {
     const int64_t width = s[0].dim[2];
     fits = width < 0 || (width % 3 == 0 && width / 3 % heads == 0);

@@ -5,53 +5,28 @@
 #include "graph/graph.h"
 #include "graph/infer.h"
 
-static ls_status check_reduce(const ls_infer *infer) {
-  const ls_attr *reduce = ls_infer_attr(infer, "reduce");
-  static const char *const names[] = {"sum", "mean", "max", "min"};
-  bool known = false;
-  for (size_t i = 0; reduce != NULL && i < LS_COUNT_OF(names); ++i)
-    known = known || strcmp(reduce->as.string, names[i]) == 0;
-  if (!known)
-    return ls_invalid_argument(
-        "all_reduce: '%s' is none of sum, mean, max, min",
-        reduce == NULL ? "" : reduce->as.string);
-  return ls_ok();
-}
-
 // The attribute `axis`, one of operand 0's.
 static ls_status own_axis(const ls_infer *infer, int64_t *out_axis) {
-  *out_axis = ls_infer_int(infer, "axis", 0);
+  *out_axis = ls_infer_int(infer, LS_ATTR_ID_AXIS);
   const int32_t rank = infer->in[0].shape.rank;
-  if (*out_axis >= 0 && (rank < 0 || *out_axis < rank)) return ls_ok();
+  if (rank < 0 || *out_axis < rank) return ls_ok();
   return ls_invalid_argument("%s along axis %lld of %s: there are axes 0 to %d",
                              infer->op_name, (long long)*out_axis,
                              LS_OPERAND_TEXT(infer, 0), rank - 1);
 }
 
-// The attribute `name`, a number of replicas; 1 without it.
-static ls_status count_replicas(const ls_infer *infer, const char *name,
-                                int64_t *out_count) {
-  *out_count = ls_infer_int(infer, name, 1);
-  if (*out_count >= 1 && *out_count <= LS_MAX_REPLICAS) return ls_ok();
-  return ls_invalid_argument("%s: '%s' is %lld; 1 to %d are possible",
-                             infer->op_name, name, (long long)*out_count,
-                             LS_MAX_REPLICAS);
-}
-
 // Groups of one size that hold each replica once. Without the attribute all
 // replicas are one group.
 static ls_status check_groups(const ls_infer *infer, int64_t size) {
-  const ls_attr *groups = ls_infer_attr(infer, "groups");
+  const ls_attr *groups = ls_infer_attr(infer, LS_ATTR_ID_GROUPS);
   if (groups == NULL) return ls_ok();
   const size_t count = groups->as.ints.count;
   uint64_t *seen = ls_arena_new_array(infer->arena, uint64_t, count / 64 + 1);
   if (seen == NULL) return ls_out_of_memory();
-  bool fits = groups->kind == LS_ATTR_INTS && count >= 1 &&
-              count <= LS_MAX_REPLICAS && (int64_t)count % size == 0;
+  bool fits = count >= 1 && (int64_t)count % size == 0;
   for (size_t i = 0; fits && i < count; ++i) {
     const int64_t member = groups->as.ints.items[i];
-    fits = member >= 0 && (size_t)member < count &&
-           !(seen[member / 64] >> member % 64 & 1);
+    fits = (size_t)member < count && !(seen[member / 64] >> member % 64 & 1);
     if (fits) seen[member / 64] |= UINT64_C(1) << member % 64;
   }
   return fits ? ls_ok()
@@ -62,13 +37,9 @@ static ls_status check_groups(const ls_infer *infer, int64_t size) {
 
 // How many replicas put something together.
 static ls_status group_size(const ls_infer *infer, int64_t *out_size) {
-  int64_t replicas = 0;
-  LS_RETURN_IF_ERROR(count_replicas(infer, "replicas", &replicas));
-  if (ls_infer_attr(infer, "group_size") == NULL) {
-    *out_size = replicas;
-    return check_groups(infer, replicas);
-  }
-  LS_RETURN_IF_ERROR(count_replicas(infer, "group_size", out_size));
+  const ls_attr *size = ls_infer_attr(infer, LS_ATTR_ID_GROUP_SIZE);
+  *out_size =
+      size != NULL ? size->as.i : ls_infer_int(infer, LS_ATTR_ID_REPLICAS);
   return check_groups(infer, *out_size);
 }
 
@@ -85,7 +56,7 @@ static ls_status add_rows(const ls_infer *infer, const ls_attr *rows,
   *out_sum = 0;
   for (size_t r = 0; r < rows->as.ints.count; ++r) {
     const int64_t count = rows->as.ints.items[r];
-    if (count < 0 || __builtin_add_overflow(*out_sum, count, out_sum))
+    if (__builtin_add_overflow(*out_sum, count, out_sum))
       return ls_invalid_argument("%s: %lld rows of replica %zu", infer->op_name,
                                  (long long)count, r);
   }
@@ -94,7 +65,6 @@ static ls_status add_rows(const ls_infer *infer, const ls_attr *rows,
 
 ls_status infer_all_reduce(ls_infer *infer) {
   int64_t size = 0;
-  LS_RETURN_IF_ERROR(check_reduce(infer));
   LS_RETURN_IF_ERROR(group_size(infer, &size));
   return infer_number(infer);
 }
@@ -102,7 +72,7 @@ ls_status infer_all_reduce(ls_infer *infer) {
 // The rows of each replica are known when it is lowered. Before, what is known
 // of the rows of one holds for all.
 ls_status infer_all_gather(ls_infer *infer) {
-  const ls_attr *rows = ls_infer_attr(infer, "rows");
+  const ls_attr *rows = ls_infer_attr(infer, LS_ATTR_ID_ROWS);
   int64_t axis = 0, size = 0;
   LS_RETURN_IF_ERROR(own_axis(infer, &axis));
   LS_RETURN_IF_ERROR(group_size(infer, &size));
@@ -116,11 +86,6 @@ ls_status infer_all_gather(ls_infer *infer) {
 ls_status infer_reduce_scatter(ls_infer *infer) {
   int64_t axis = 0, replicas = 0;
   LS_RETURN_IF_ERROR(group_size(infer, &replicas));
-  if (infer->num_in < 1 || infer->num_in > 2)
-    return ls_invalid_argument("reduce_scatter takes a value and, where parts "
-                               "differ, one that is as long as the part; got "
-                               "%zu",
-                               infer->num_in);
   LS_RETURN_IF_ERROR(infer_all_reduce(infer));
   LS_RETURN_IF_ERROR(own_axis(infer, &axis));
   if (infer->in[0].shape.rank < 0) return ls_ok();
@@ -146,11 +111,9 @@ ls_status infer_merge_call(ls_infer *infer) {
     return ls_invalid_argument("merge holds one child graph, got %zu",
                                infer->spec->num_regions);
   const ls_graph *body = ls_graph_resolve(infer->spec->regions[0]);
-  int64_t count = 0;
-  LS_RETURN_IF_ERROR(count_replicas(infer, "replicas", &count));
-  const size_t replicas = (size_t)count;
-  const size_t args = (size_t)ls_infer_int(infer, "num_args", 0);
-  const size_t gathered = (size_t)ls_infer_int(infer, "num_gathered", 0);
+  const size_t replicas = (size_t)ls_infer_int(infer, LS_ATTR_ID_REPLICAS);
+  const size_t args = (size_t)ls_infer_int(infer, LS_ATTR_ID_NUM_ARGS);
+  const size_t gathered = (size_t)ls_infer_int(infer, LS_ATTR_ID_NUM_GATHERED);
   if (args > infer->num_in || gathered > body->num_results ||
       infer->num_in != args + body->num_captures ||
       body->num_declared != args * replicas ||
@@ -182,14 +145,14 @@ ls_status infer_merge_call(ls_infer *infer) {
 }
 
 ls_status infer_all_to_all(ls_infer *infer) {
-  const int64_t split = ls_infer_int(infer, "split_axis", 0);
-  const int64_t concat = ls_infer_int(infer, "concat_axis", 0);
+  const int64_t split = ls_infer_int(infer, LS_ATTR_ID_SPLIT_AXIS);
+  const int64_t concat = ls_infer_int(infer, LS_ATTR_ID_CONCAT_AXIS);
   int64_t parts = 0;
   LS_RETURN_IF_ERROR(group_size(infer, &parts));
   const int32_t rank = infer->in[0].shape.rank;
   infer->out[0] = infer->in[0];
   if (rank < 0) return ls_ok();
-  if (split < 0 || split >= rank || concat < 0 || concat >= rank)
+  if (split >= rank || concat >= rank)
     return ls_invalid_argument("all_to_all: split axis %lld and concat axis "
                                "%lld of %s: there are axes 0 to %d",
                                (long long)split, (long long)concat,
@@ -205,25 +168,19 @@ ls_status infer_all_to_all(ls_infer *infer) {
 }
 
 // What a replica receives is like what it sends.
-static ls_status same_from(ls_infer *infer, bool fits) {
-  if (!fits)
-    return ls_invalid_argument("%s: a source is none of the replicas",
-                               infer->op_name);
-  infer->out[0] = infer->in[0];
-  return ls_ok();
-}
-
 ls_status infer_permute(ls_infer *infer) {
-  const ls_attr *sources = ls_infer_attr(infer, "sources");
-  const size_t count = sources == NULL ? 0 : sources->as.ints.count;
-  bool fits = count >= 1 && count <= LS_MAX_REPLICAS;
-  for (size_t i = 0; fits && i < count; ++i)
-    fits = sources->as.ints.items[i] >= -1 &&
-           sources->as.ints.items[i] < (int64_t)count;
-  return same_from(infer, fits);
+  const ls_attr *sources = ls_infer_attr(infer, LS_ATTR_ID_SOURCES);
+  const size_t count = sources->as.ints.count;
+  if (count == 0)
+    return ls_invalid_argument("%s: 'sources' is empty; it has a number for "
+                               "each replica",
+                               infer->op_name);
+  for (size_t i = 0; i < count; ++i)
+    if (sources->as.ints.items[i] >= (int64_t)count)
+      return ls_invalid_argument("%s: source %lld is none of %zu replicas",
+                                 infer->op_name,
+                                 (long long)sources->as.ints.items[i], count);
+  return infer_same(infer);
 }
 
-ls_status infer_replica_broadcast(ls_infer *infer) {
-  const int64_t root = ls_infer_int(infer, "root", -1);
-  return same_from(infer, root >= 0 && root < LS_MAX_REPLICAS);
-}
+ls_status infer_replica_broadcast(ls_infer *infer) { return infer_same(infer); }

@@ -6,7 +6,7 @@
 // ---- Reshaping -------------------------------------------------------------
 // Fills in the one size that is -1 by attribute, if the rest is known.
 static ls_status fill_rest(const ls_infer *infer, ls_shape *shape) {
-  const ls_attr *sizes = ls_infer_attr(infer, "sizes");
+  const ls_attr *sizes = ls_infer_attr(infer, LS_ATTR_ID_SIZES);
   int rest = -1;
   for (size_t i = 0; i < sizes->as.sizes.count; ++i) {
     if (sizes->as.sizes.items[i].operand != LS_SIZE_CONSTANT ||
@@ -36,7 +36,7 @@ static ls_status fill_rest(const ls_infer *infer, ls_shape *shape) {
 
 ls_status infer_reshape(ls_infer *infer) {
   ls_shape shape;
-  LS_RETURN_IF_ERROR(ls_infer_sizes(infer, "sizes", &shape));
+  LS_RETURN_IF_ERROR(ls_infer_sizes(infer, &shape));
   LS_RETURN_IF_ERROR(fill_rest(infer, &shape));
   infer->out[0] = (ls_type){infer->in[0].dtype, shape};
   const int64_t have = ls_shape_num_elements(infer->in[0].shape);
@@ -52,7 +52,7 @@ ls_status infer_reshape(ls_infer *infer) {
 
 ls_status infer_broadcast(ls_infer *infer) {
   ls_shape shape, both;
-  LS_RETURN_IF_ERROR(ls_infer_sizes(infer, "sizes", &shape));
+  LS_RETURN_IF_ERROR(ls_infer_sizes(infer, &shape));
   infer->out[0] = (ls_type){infer->in[0].dtype, shape};
   ls_status status = ls_shape_broadcast(infer->in[0].shape, shape, &both);
   const bool fits = ls_status_is_ok(status) &&
@@ -73,7 +73,7 @@ ls_status infer_sum_to(ls_infer *infer) {
   if (!ls_dtype_is_float(dtype) && !ls_dtype_is_integer(dtype))
     return ls_invalid_argument("sum_to takes numbers, got %s",
                                LS_OPERAND_TEXT(infer, 0));
-  LS_RETURN_IF_ERROR(ls_infer_sizes(infer, "sizes", &shape));
+  LS_RETURN_IF_ERROR(ls_infer_sizes(infer, &shape));
   infer->out[0] = (ls_type){infer->in[0].dtype, shape};
   ls_status status = ls_shape_broadcast(infer->in[0].shape, shape, &both);
   const bool fits =
@@ -86,16 +86,14 @@ ls_status infer_sum_to(ls_infer *infer) {
 }
 
 ls_status infer_transpose(ls_infer *infer) {
-  const ls_attr *permutation = ls_infer_attr(infer, "permutation");
+  const ls_attr *permutation = ls_infer_attr(infer, LS_ATTR_ID_PERMUTATION);
   const ls_shape from = infer->in[0].shape;
   infer->out[0] = (ls_type){infer->in[0].dtype, LS_SHAPE_UNKNOWN};
-  if (permutation == NULL || permutation->kind != LS_ATTR_INTS)
-    return ls_invalid_argument("transpose needs a permutation");
   const size_t rank = permutation->as.ints.count;
   unsigned seen = 0;
   for (size_t i = 0; i < rank; ++i) {
     const int64_t p = permutation->as.ints.items[i];
-    if (p < 0 || (size_t)p >= rank || rank > LS_MAX_RANK || (seen >> p & 1))
+    if ((size_t)p >= rank || (seen >> p & 1))
       return ls_invalid_argument(
           "transpose of %s: entry %zu of the permutation, %lld, is out of "
           "range or there twice",
@@ -116,11 +114,9 @@ ls_status infer_transpose(ls_infer *infer) {
 
 // ---- Reductions ------------------------------------------------------------
 ls_status infer_reduce(ls_infer *infer) {
-  const ls_attr *axes = ls_infer_attr(infer, "axes");
-  const bool keep = ls_infer_int(infer, "keep_dims", 0) != 0;
+  const ls_attr *axes = ls_infer_attr(infer, LS_ATTR_ID_AXES);
+  const bool keep = ls_infer_int(infer, LS_ATTR_ID_KEEP_DIMS) != 0;
   const ls_shape from = infer->in[0].shape;
-  if (axes == NULL || axes->kind != LS_ATTR_INTS)
-    return ls_invalid_argument("%s needs axes", infer->op_name);
   const ls_dtype dtype = infer->in[0].dtype;
   const bool of_bools = infer->spec->type == LS_OP_REDUCE_AND ||
                         infer->spec->type == LS_OP_REDUCE_OR;
@@ -134,7 +130,7 @@ ls_status infer_reduce(ls_infer *infer) {
   unsigned reduced = 0;
   for (size_t i = 0; i < axes->as.ints.count; ++i) {
     const int64_t axis = axes->as.ints.items[i];
-    if (axis < 0 || axis >= from.rank || (reduced >> axis & 1))
+    if (axis >= from.rank || (reduced >> axis & 1))
       return ls_invalid_argument(
           "%s of %s: axis %lld is out of range or there twice", infer->op_name,
           LS_OPERAND_TEXT(infer, 0), (long long)axis);
@@ -152,11 +148,11 @@ ls_status infer_reduce(ls_infer *infer) {
 }
 
 ls_status infer_argmax(ls_infer *infer) {
-  const int64_t axis = ls_infer_int(infer, "axis", 0);
+  const int64_t axis = ls_infer_int(infer, LS_ATTR_ID_AXIS);
   const ls_shape from = infer->in[0].shape;
   infer->out[0] = (ls_type){LS_DTYPE_I64, LS_SHAPE_UNKNOWN};
   if (from.rank == LS_UNKNOWN_RANK) return ls_ok();
-  if (axis < 0 || axis >= from.rank)
+  if (axis >= from.rank)
     return ls_invalid_argument("%s of %s along axis %lld", infer->op_name,
                                LS_OPERAND_TEXT(infer, 0), (long long)axis);
   ls_shape shape = {0};
@@ -169,8 +165,8 @@ ls_status infer_argmax(ls_infer *infer) {
 // ---- Products --------------------------------------------------------------
 ls_status infer_matmul(ls_infer *infer) {
   const ls_shape a = infer->in[0].shape, b = infer->in[1].shape;
-  const bool ta = ls_infer_int(infer, "transpose_a", 0) != 0;
-  const bool tb = ls_infer_int(infer, "transpose_b", 0) != 0;
+  const bool ta = ls_infer_int(infer, LS_ATTR_ID_TRANSPOSE_A) != 0;
+  const bool tb = ls_infer_int(infer, LS_ATTR_ID_TRANSPOSE_B) != 0;
   infer->out[0] = (ls_type){infer->in[0].dtype, LS_SHAPE_UNKNOWN};
   const bool dtypes = infer->in[0].dtype == infer->in[1].dtype &&
                       (ls_dtype_is_float(infer->in[0].dtype) ||
@@ -203,14 +199,6 @@ ls_status infer_matmul(ls_infer *infer) {
 }
 
 ls_status infer_dense(ls_infer *infer) {
-  if (infer->num_in != 2 && infer->num_in != 3)
-    return ls_invalid_argument("dense takes x, w and perhaps a bias, got %zu "
-                               "operands",
-                               infer->num_in);
-  const ls_attr *activation = ls_infer_attr(infer, "activation");
-  if (activation != NULL && strcmp(activation->as.string, "relu") != 0)
-    return ls_invalid_argument("dense: activation '%s' is none of relu",
-                               activation->as.string);
   const ls_shape x = infer->in[0].shape, w = infer->in[1].shape;
   const ls_dtype dtype = infer->in[0].dtype;
   bool fits = infer->in[1].dtype == dtype && ls_dtype_is_float(dtype) &&
@@ -273,13 +261,12 @@ ls_status infer_cross_entropy_grad(ls_infer *infer) {
 }
 
 ls_status infer_one_hot(ls_infer *infer) {
-  const ls_attr *dtype = ls_infer_attr(infer, "dtype");
-  const int64_t depth = ls_infer_int(infer, "depth", -1);
-  if (!ls_dtype_is_integer(infer->in[0].dtype) || depth < 0 || dtype == NULL ||
+  const int64_t depth = ls_infer_int(infer, LS_ATTR_ID_DEPTH);
+  if (!ls_dtype_is_integer(infer->in[0].dtype) ||
       infer->in[0].shape.rank == LS_MAX_RANK)
     return ls_invalid_argument("one_hot of %s with depth %lld",
                                LS_OPERAND_TEXT(infer, 0), (long long)depth);
-  infer->out[0] = (ls_type){dtype->as.dtype, infer->in[0].shape};
+  infer->out[0] = (ls_type){ls_infer_dtype(infer), infer->in[0].shape};
   ls_shape *shape = &infer->out[0].shape;
   if (shape->rank != LS_UNKNOWN_RANK) shape->dim[shape->rank++] = depth;
   return ls_shape_check(*shape);

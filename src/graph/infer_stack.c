@@ -26,7 +26,7 @@ static ls_status check_element(const ls_infer *infer, ls_dtype dtype) {
 }
 
 ls_status infer_stack_new(ls_infer *infer) {
-  const ls_attr *dtype = ls_infer_attr(infer, "dtype");
+  const ls_attr *dtype = ls_infer_attr(infer, LS_ATTR_ID_DTYPE);
   if (dtype != NULL) LS_RETURN_IF_ERROR(check_element(infer, dtype->as.dtype));
   infer->out[0] = stack_type;
   return ls_ok();
@@ -40,12 +40,9 @@ ls_status infer_stack_push(ls_infer *infer) {
 }
 
 ls_status infer_stack_pop(ls_infer *infer) {
-  const ls_attr *dtype = ls_infer_attr(infer, "dtype");
-  const ls_attr *shape = ls_infer_attr(infer, "shape");
+  const ls_attr *dtype = ls_infer_attr(infer, LS_ATTR_ID_DTYPE);
+  const ls_attr *shape = ls_infer_attr(infer, LS_ATTR_ID_SHAPE);
   LS_RETURN_IF_ERROR(check_stack(infer));
-  if (dtype == NULL || shape == NULL)
-    return ls_invalid_argument("%s needs the dtype and shape of what it takes",
-                               infer->op_name);
   LS_RETURN_IF_ERROR(check_element(infer, dtype->as.dtype));
   LS_RETURN_IF_ERROR(ls_infer_outputs(infer, 2));
   infer->out[0] = stack_type;

@@ -16,8 +16,7 @@ static ls_status read_window(const ls_infer *infer, int32_t rank,
 // Whether channels x of the input, c of the weights and o of the output can go
 // together in `groups` groups.
 static bool channels_fit(int64_t x, int64_t c, int64_t o, int64_t groups) {
-  if (groups < 1 || (x >= 0 && x % groups != 0) || (o >= 0 && o % groups != 0))
-    return false;
+  if ((x >= 0 && x % groups != 0) || (o >= 0 && o % groups != 0)) return false;
   return x < 0 || c < 0 || x / groups == c;
 }
 
@@ -27,7 +26,7 @@ static ls_status convolved(const ls_infer *infer, ls_type x, ls_type w,
   *out_shape = LS_SHAPE_UNKNOWN;
   const int32_t rank =
       x.shape.rank != LS_UNKNOWN_RANK ? x.shape.rank : w.shape.rank;
-  const int64_t groups = ls_infer_int(infer, "groups", 1);
+  const int64_t groups = ls_infer_int(infer, LS_ATTR_ID_CHANNEL_GROUPS);
   if (rank == LS_UNKNOWN_RANK) return ls_ok();
   if (x.shape.rank == LS_UNKNOWN_RANK) x.shape = ls_infer_unknown(rank);
   if (w.shape.rank == LS_UNKNOWN_RANK) w.shape = ls_infer_unknown(rank);
@@ -71,11 +70,6 @@ ls_status infer_convolution(ls_infer *infer) {
 }
 
 ls_status infer_conv_bias_act(ls_infer *infer) {
-  const ls_attr *activation = ls_infer_attr(infer, "activation");
-  if (activation != NULL && (activation->kind != LS_ATTR_STRING ||
-                             strcmp(activation->as.string, "relu") != 0))
-    return ls_invalid_argument("%s: the activation is none of relu",
-                               infer->op_name);
   LS_RETURN_IF_ERROR(check_dtypes(infer, 3));
   LS_RETURN_IF_ERROR(infer_convolution(infer));
   const ls_shape y = infer->out[0].shape;
@@ -103,7 +97,7 @@ static ls_status check_result(const ls_infer *infer, ls_type x, ls_type w,
 ls_status infer_conv_grad_input(ls_infer *infer) {
   infer->out[0].dtype = infer->in[0].dtype;
   LS_RETURN_IF_ERROR(check_dtypes(infer, 2));
-  LS_RETURN_IF_ERROR(ls_infer_sizes(infer, "sizes", &infer->out[0].shape));
+  LS_RETURN_IF_ERROR(ls_infer_sizes(infer, &infer->out[0].shape));
   LS_RETURN_IF_ERROR(check_result(infer, infer->out[0], infer->in[1], 0));
   return ls_shape_check(infer->out[0].shape);
 }
@@ -111,7 +105,7 @@ ls_status infer_conv_grad_input(ls_infer *infer) {
 ls_status infer_conv_grad_weights(ls_infer *infer) {
   infer->out[0].dtype = infer->in[0].dtype;
   LS_RETURN_IF_ERROR(check_dtypes(infer, 2));
-  LS_RETURN_IF_ERROR(ls_infer_sizes(infer, "sizes", &infer->out[0].shape));
+  LS_RETURN_IF_ERROR(ls_infer_sizes(infer, &infer->out[0].shape));
   LS_RETURN_IF_ERROR(check_result(infer, infer->in[0], infer->out[0], 1));
   return ls_shape_check(infer->out[0].shape);
 }
@@ -120,12 +114,7 @@ ls_status infer_conv_grad_weights(ls_infer *infer) {
 // The shape that reducing x's windows gives.
 static ls_status reduced(const ls_infer *infer, ls_shape x,
                          ls_shape *out_shape) {
-  const ls_attr *taps = ls_infer_attr(infer, "window");
-  if (taps == NULL || taps->kind != LS_ATTR_INTS ||
-      taps->as.ints.count > LS_WINDOW_DIMS)
-    return ls_invalid_argument(
-        "%s needs 'window', a size for each of 1 to %d spatial dimensions",
-        infer->op_name, LS_WINDOW_DIMS);
+  const ls_attr *taps = ls_infer_attr(infer, LS_ATTR_ID_WINDOW);
   const int32_t rank = (int32_t)taps->as.ints.count + 2;
   ls_window window;
   LS_RETURN_IF_ERROR(read_window(infer, rank, &window));
@@ -137,28 +126,20 @@ static ls_status reduced(const ls_infer *infer, ls_shape x,
         infer->op_name, LS_SHAPE_TEXT(infer->in[0].dtype, x), window.rank);
   *out_shape = x;
   for (int32_t i = 0; i < window.rank; ++i) {
-    if (window.input_dilations[i] != 1)
-      return ls_invalid_argument("%s has no 'input_dilations'", infer->op_name);
     LS_RETURN_IF_ERROR(
         ls_window_slide(&window, i, x.dim[i + 1], &out_shape->dim[i + 1]));
   }
   return ls_shape_check(*out_shape);
 }
 
-// `reduce` is one of the `count` names, and `count_padding` only of a mean.
-static ls_status check_reduce(const ls_infer *infer, const char *const *names,
-                              size_t count) {
-  const ls_attr *reduce = ls_infer_attr(infer, "reduce");
-  const char *name =
-      reduce != NULL && reduce->kind == LS_ATTR_STRING ? reduce->as.string : "";
-  bool known = false;
-  for (size_t i = 0; i < count; ++i)
-    known = known || strcmp(name, names[i]) == 0;
-  if (!known)
-    return ls_invalid_argument("%s: '%s' is none of sum, mean%s",
-                               infer->op_name, name, count > 2 ? ", max" : "");
+// `count_padding` is of a mean only.
+static ls_status check_reduce(const ls_infer *infer) {
+  const char *name = ls_infer_attr(infer, LS_ATTR_ID_WINDOW_REDUCE)->as.string;
   const bool is_mean = strcmp(name, "mean") == 0;
-  if (!is_mean && ls_infer_int(infer, "count_padding", 0) != 0)
+  if (infer->spec->type == LS_OP_WINDOW_SUM_GRAD && strcmp(name, "max") == 0)
+    return ls_invalid_argument(
+        "%s: 'reduce' is 'max', which is none of sum, mean", infer->op_name);
+  if (!is_mean && ls_infer_int(infer, LS_ATTR_ID_COUNT_PADDING) != 0)
     return ls_invalid_argument("%s: only a mean can count padding, not a %s",
                                infer->op_name, name);
   const ls_dtype dtype = infer->in[0].dtype;
@@ -170,9 +151,8 @@ static ls_status check_reduce(const ls_infer *infer, const char *const *names,
 }
 
 ls_status infer_reduce_window(ls_infer *infer) {
-  static const char *const names[] = {"sum", "mean", "max"};
   infer->out[0].dtype = infer->in[0].dtype;
-  LS_RETURN_IF_ERROR(check_reduce(infer, names, LS_COUNT_OF(names)));
+  LS_RETURN_IF_ERROR(check_reduce(infer));
   return reduced(infer, infer->in[0].shape, &infer->out[0].shape);
 }
 
@@ -187,10 +167,9 @@ static ls_status check_windows(const ls_infer *infer, ls_shape x, size_t dy) {
 }
 
 ls_status infer_window_sum_grad(ls_infer *infer) {
-  static const char *const names[] = {"sum", "mean"};
   infer->out[0].dtype = infer->in[0].dtype;
-  LS_RETURN_IF_ERROR(check_reduce(infer, names, LS_COUNT_OF(names)));
-  LS_RETURN_IF_ERROR(ls_infer_sizes(infer, "sizes", &infer->out[0].shape));
+  LS_RETURN_IF_ERROR(check_reduce(infer));
+  LS_RETURN_IF_ERROR(ls_infer_sizes(infer, &infer->out[0].shape));
   LS_RETURN_IF_ERROR(check_windows(infer, infer->out[0].shape, 0));
   return ls_shape_check(infer->out[0].shape);
 }
@@ -291,7 +270,7 @@ ls_status infer_conv_pool_grad_input(ls_infer *infer) {
   const ls_type w = infer->in[infer->num_in - 1];
   ls_type *x = &infer->out[0];
   x->dtype = LS_DTYPE_F32;
-  LS_RETURN_IF_ERROR(ls_infer_sizes(infer, "sizes", &x->shape));
+  LS_RETURN_IF_ERROR(ls_infer_sizes(infer, &x->shape));
   LS_RETURN_IF_ERROR(check_pooled(infer, *x, w, 0));
   if (infer->num_in == 4 &&
       (infer->in[2].dtype != x->dtype ||
@@ -304,7 +283,7 @@ ls_status infer_conv_pool_grad_input(ls_infer *infer) {
 
 ls_status infer_conv_pool_grad_weights(ls_infer *infer) {
   infer->out[0].dtype = LS_DTYPE_F32;
-  LS_RETURN_IF_ERROR(ls_infer_sizes(infer, "sizes", &infer->out[0].shape));
+  LS_RETURN_IF_ERROR(ls_infer_sizes(infer, &infer->out[0].shape));
   LS_RETURN_IF_ERROR(check_pooled(infer, infer->in[0], infer->out[0], 1));
   return ls_shape_check(infer->out[0].shape);
 }

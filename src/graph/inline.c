@@ -27,7 +27,7 @@ bool ls_node_draws(const ls_node *node) {
 
 bool ls_node_writes(const ls_node *node, const ls_object *variable) {
   if (ls_node_assigns(node) &&
-      ls_node_attr(node, "variable")->as.object == variable)
+      ls_node_attr(node, LS_ATTR_ID_VARIABLE)->as.object == variable)
     return true;
   for (uint32_t r = 0; r < node->num_regions; ++r) {
     const ls_graph *region = ls_graph_resolve(node->regions[r]);
@@ -173,7 +173,7 @@ static ls_tensor copy_of(const ls_graph *body, const copies *made,
   const size_t position = ls_graph_position(body, ls_ref_id(ref));
   const ls_node *node = body->nodes[position];
   if (node->type == LS_OP_PARAMETER)
-    return made->parameters[ls_node_int(node, "index", 0)];
+    return made->parameters[ls_node_int(node, LS_ATTR_ID_INDEX)];
   if (made->known != NULL && made->known[position].ref != 0)
     return made->known[position];
   const ls_op op = made->ops[position];

@@ -34,8 +34,7 @@ ls_tensor ls_make_failed(const char *op_name, ls_status status) {
 int ls_make_axis(ls_tensor x, int axis) {
   const int32_t rank = ls_tensor_shape(x).rank;
   if (rank == LS_UNKNOWN_RANK) return axis;
-  if (axis < 0) axis += rank;
-  return axis < 0 || axis >= rank ? -1 : axis;
+  return axis < 0 && axis + rank >= 0 ? axis + rank : axis;
 }
 
 // ---- Sources ---------------------------------------------------------------
@@ -54,7 +53,7 @@ ls_tensor ls_constant(ls_array *array) {
                              ls_array_data(array), &held);
     if (!ls_status_is_ok(status)) return ls_make_failed("constant", status);
   }
-  const ls_attr attr = LS_ATTR_A("value", held);
+  const ls_attr attr = LS_OWN_A(VALUE, held);
   const ls_tensor made = ls_make(LS_OP_CONSTANT, NULL, 0, &attr, 1);
   if (copies) ls_array_release(held);
   return made;
@@ -62,7 +61,7 @@ ls_tensor ls_constant(ls_array *array) {
 
 static ls_tensor constant_of(ls_status status, ls_array *array) {
   if (!ls_status_is_ok(status)) return ls_make_failed("constant", status);
-  const ls_attr attr = LS_ATTR_A("value", array);
+  const ls_attr attr = LS_OWN_A(VALUE, array);
   const ls_tensor made = ls_make(LS_OP_CONSTANT, NULL, 0, &attr, 1);
   ls_array_release(array);
   return made;
@@ -93,8 +92,7 @@ ls_tensor ls_placeholder(ls_dtype dtype, ls_shape shape, const char *name) {
         "placeholder",
         ls_failed_precondition("a placeholder needs a build graph to be fed "
                                "in; open one with LS_GRAPH_SCOPE"));
-  const ls_attr attrs[] = {LS_ATTR_T("dtype", dtype),
-                           LS_ATTR_SH("shape", shape)};
+  const ls_attr attrs[] = {LS_OWN_T(DTYPE, dtype), LS_OWN_SH(SHAPE, shape)};
   return ls_op_output(ls_op_add(&(ls_op_spec){.type = LS_OP_PLACEHOLDER,
                                               .name = name,
                                               .attrs = attrs,
@@ -106,14 +104,13 @@ ls_tensor ls_placeholder(ls_dtype dtype, ls_shape shape, const char *name) {
 static ls_attr shape_sizes(ls_shape shape, ls_size sizes[LS_MAX_RANK]) {
   for (int i = 0; i < shape.rank && i < LS_MAX_RANK; ++i)
     sizes[i] = (ls_size){LS_SIZE_CONSTANT, shape.dim[i]};
-  return LS_ATTR_SZ("sizes", sizes, shape.rank < 0 ? 0 : (size_t)shape.rank);
+  return LS_OWN_SZ(SIZES, sizes, shape.rank < 0 ? 0 : (size_t)shape.rank);
 }
 
 ls_tensor ls_iota(ls_dtype dtype, ls_shape shape, int axis) {
   ls_size sizes[LS_MAX_RANK];
-  const ls_attr attrs[] = {
-      LS_ATTR_T("dtype", dtype), shape_sizes(shape, sizes),
-      LS_ATTR_I("axis", axis < 0 ? axis + shape.rank : axis)};
+  const ls_attr attrs[] = {LS_OWN_T(DTYPE, dtype), shape_sizes(shape, sizes),
+                           LS_OWN_I(AXIS, axis < 0 ? axis + shape.rank : axis)};
   return ls_make(LS_OP_IOTA, NULL, 0, attrs, LS_COUNT_OF(attrs));
 }
 
@@ -129,13 +126,13 @@ static size_t random_attrs(ls_dtype dtype, ls_attr sizes, const ls_attr *own,
   if (!options->stream.set)
     stream = graph == NULL ? 0 : ls_graph_whole(graph)->num_random++;
   size_t count = 0;
-  attrs[count++] = LS_ATTR_T("dtype", dtype);
+  attrs[count++] = LS_OWN_T(DTYPE, dtype);
   attrs[count++] = sizes;
   for (size_t i = 0; i < num_own; ++i)
     attrs[count++] = own[i];
-  attrs[count++] = LS_ATTR_I("seed", options->seed);
-  attrs[count++] = LS_ATTR_I("stream", stream);
-  attrs[count++] = LS_ATTR_B("fixed", options->fixed);
+  attrs[count++] = LS_OWN_I(SEED, options->seed);
+  attrs[count++] = LS_OWN_I(STREAM, stream);
+  attrs[count++] = LS_OWN_B(FIXED, options->fixed);
   return count;
 }
 
@@ -164,8 +161,8 @@ static ls_tensor random_by_example(uint16_t type, ls_dtype dtype, ls_attr sizes,
                               like != NULL ? *like : ls_failed_tensor()};
   ls_attr attrs[MAX_RANDOM_ATTRS];
   size_t count = random_attrs(dtype, sizes, own, num_own, options, attrs);
-  attrs[count++] = LS_ATTR_S("distribution", distribution);
-  attrs[count++] = LS_ATTR_B("same_on_all_replicas", true);  // For equal ids.
+  attrs[count++] = LS_OWN_S(DISTRIBUTION, distribution);
+  attrs[count++] = LS_OWN_B(SAME_ON_ALL_REPLICAS, true);  // For equal ids.
   return ls_make(LS_OP_RANDOM_BY_EXAMPLE, inputs, like != NULL ? 2 : 1, attrs,
                  count);
 }
@@ -190,10 +187,10 @@ static ls_tensor random_op(uint16_t type, ls_dtype dtype, ls_attr sizes,
   ls_attr attrs[MAX_RANDOM_ATTRS];
   size_t count = random_attrs(dtype, sizes, own, num_own, options, attrs);
   attrs[count++] =
-      LS_ATTR_B("same_on_all_replicas", options->same_on_all_replicas);
+      LS_OWN_B(SAME_ON_ALL_REPLICAS, options->same_on_all_replicas);
   const int32_t replica = replica_of_op();
   if (replica > 0 && !options->same_on_all_replicas)
-    attrs[count++] = LS_ATTR_I("replica", replica);
+    attrs[count++] = LS_OWN_I(REPLICA, replica);
   return ls_make(type, like, like != NULL, attrs, count);
 }
 
@@ -225,14 +222,13 @@ ls_tensor ls_make_random_like(uint16_t type, ls_dtype dtype, ls_tensor like,
 
 ls_tensor ls_random_uniform(ls_dtype dtype, ls_shape shape, double low,
                             double high, const ls_random_options *options) {
-  const ls_attr own[] = {LS_ATTR_F("low", low), LS_ATTR_F("high", high)};
+  const ls_attr own[] = {LS_OWN_F(LOW, low), LS_OWN_F(HIGH, high)};
   return ls_make_random(LS_OP_RANDOM_UNIFORM, dtype, shape, own, 2, options);
 }
 
 ls_tensor ls_random_normal(ls_dtype dtype, ls_shape shape, double mean,
                            double deviation, const ls_random_options *options) {
-  const ls_attr own[] = {LS_ATTR_F("mean", mean),
-                         LS_ATTR_F("deviation", deviation)};
+  const ls_attr own[] = {LS_OWN_F(MEAN, mean), LS_OWN_F(DEVIATION, deviation)};
   return ls_make_random(LS_OP_RANDOM_NORMAL, dtype, shape, own, 2, options);
 }
 
@@ -260,7 +256,7 @@ ls_op ls_group(const ls_op *ops, size_t count, const char *name) {
 }
 
 ls_tensor ls_dim_size(ls_tensor x, int axis) {
-  const ls_attr attr = LS_ATTR_I("axis", ls_make_axis(x, axis));
+  const ls_attr attr = LS_OWN_I(AXIS, ls_make_axis(x, axis));
   return ls_make(LS_OP_DIM_SIZE, &x, 1, &attr, 1);
 }
 
@@ -309,7 +305,7 @@ ls_tensor ls_square(ls_tensor x) { return ls_mul(x, x); }
 
 ls_tensor ls_convert(ls_tensor x, ls_dtype dtype) {
   if (ls_tensor_dtype(x) == dtype) return x;
-  const ls_attr attr = LS_ATTR_T("dtype", dtype);
+  const ls_attr attr = LS_OWN_T(DTYPE, dtype);
   return ls_make(LS_OP_CONVERT, &x, 1, &attr, 1);
 }
 

@@ -47,7 +47,7 @@ ls_status ls_no_scatter(ls_scatter_op op);
 // buffer with it, for messages.
 const char *ls_reduce_op_print(ls_reduce_op op, char *buffer, size_t size);
 #define LS_REDUCE_OP_TEXT(op) ls_reduce_op_print((op), (char[32]){0}, 32)
-// A negative axis from the end. -1 when out of range; unknown rank: as it is.
+// A negative axis from the end. One out of range, or of unknown rank: as it is.
 int ls_make_axis(ls_tensor x, int axis);
 
 #endif  // LS_GRAPH_MAKE_H_

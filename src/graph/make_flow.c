@@ -183,8 +183,8 @@ static ls_status build_while(flow *f, ls_flow_callback condition,
                                     "its body returns");
   f->regions[0]->is_while_body = f->regions[1]->is_while_body = true;
   LS_RETURN_IF_ERROR(add_captures(f));
-  const ls_attr attrs[] = {LS_ATTR_I("num_carried", (int64_t)carried),
-                           LS_ATTR_I("max_trips", max_trips)};
+  const ls_attr attrs[] = {LS_OWN_I(NUM_CARRIED, (int64_t)carried),
+                           LS_OWN_I(MAX_TRIPS, max_trips)};
   const ls_op op = ls_op_add(&(ls_op_spec){.type = LS_OP_WHILE,
                                            .inputs = f->inputs,
                                            .num_inputs = f->num_inputs,

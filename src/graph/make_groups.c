@@ -167,10 +167,10 @@ static ls_tensor make_grouped(uint16_t type, ls_tensor x,
                               size_t num_own, const ls_tensor *got) {
   ls_attr attrs[6];
   memcpy(attrs, own, num_own * sizeof(*own));
-  attrs[num_own++] = LS_ATTR_I("replicas", ls_context_replicas());
+  attrs[num_own++] = LS_OWN_I(REPLICAS, ls_context_replicas());
   if (groups->members != NULL) {
-    attrs[num_own++] = LS_ATTR_IS("groups", groups->members, groups->count);
-    attrs[num_own++] = LS_ATTR_I("group_size", (int64_t)groups->size);
+    attrs[num_own++] = LS_OWN_IS(GROUPS, groups->members, groups->count);
+    attrs[num_own++] = LS_OWN_I(GROUP_SIZE, (int64_t)groups->size);
   }
   return got == NULL ? ls_make(type, &x, 1, attrs, num_own)
                      : ls_make_meeting(type, x, attrs, num_own, *got);
@@ -182,7 +182,7 @@ static ls_status check_op(uint16_t type, ls_tensor x, const group_list *groups,
   ls_attr attrs[4];
   ls_type in = {ls_tensor_dtype(x), ls_tensor_shape(x)}, out = {0};
   memcpy(attrs, own, num_own * sizeof(*own));
-  attrs[num_own++] = LS_ATTR_I("group_size", (int64_t)groups->size);
+  attrs[num_own++] = LS_OWN_I(GROUP_SIZE, (int64_t)groups->size);
   const ls_op_spec spec = {.type = type, .attrs = attrs, .num_attrs = num_own};
   ls_infer infer = {.spec = &spec,
                     .op_name = ls_op_table[type].name,
@@ -251,7 +251,7 @@ ls_tensor ls_all_reduce_in(ls_reduce_op op, ls_tensor x,
   if (ls_divides_integers(op, x))
     return ls_divide_integers(ls_all_reduce_in(LS_REDUCE_SUM, x, groups),
                               (int64_t)groups->size);
-  const ls_attr own = LS_ATTR_S("reduce", name_of(op));
+  const ls_attr own = LS_OWN_S(REDUCE, name_of(op));
   return make_asked(&(asked){.type = LS_OP_ALL_REDUCE, .op = op}, &own, 1, x,
                     groups);
 }
@@ -259,7 +259,7 @@ ls_tensor ls_all_reduce_in(ls_reduce_op op, ls_tensor x,
 ls_tensor ls_all_gather_in(ls_tensor x, int axis,
                            const ls_replica_groups *groups) {
   if (groups == NULL) return ls_all_gather(x, axis);
-  const ls_attr own = LS_ATTR_I("axis", axis);
+  const ls_attr own = LS_OWN_I(AXIS, axis);
   return make_asked(&(asked){.type = LS_OP_ALL_GATHER, .axis = axis}, &own, 1,
                     x, groups);
 }
@@ -271,8 +271,7 @@ ls_tensor ls_reduce_scatter_in(ls_reduce_op op, ls_tensor x, int axis,
     return ls_divide_integers(
         ls_reduce_scatter_in(LS_REDUCE_SUM, x, axis, groups),
         (int64_t)groups->size);
-  const ls_attr own[] = {LS_ATTR_S("reduce", name_of(op)),
-                         LS_ATTR_I("axis", axis)};
+  const ls_attr own[] = {LS_OWN_S(REDUCE, name_of(op)), LS_OWN_I(AXIS, axis)};
   return make_asked(
       &(asked){.type = LS_OP_REDUCE_SCATTER, .op = op, .axis = axis}, own, 2, x,
       groups);
@@ -280,8 +279,8 @@ ls_tensor ls_reduce_scatter_in(ls_reduce_op op, ls_tensor x, int axis,
 
 ls_tensor ls_all_to_all(ls_tensor x, int split_axis, int concat_axis,
                         const ls_replica_groups *groups) {
-  const ls_attr own[] = {LS_ATTR_I("split_axis", split_axis),
-                         LS_ATTR_I("concat_axis", concat_axis)};
+  const ls_attr own[] = {LS_OWN_I(SPLIT_AXIS, split_axis),
+                         LS_OWN_I(CONCAT_AXIS, concat_axis)};
   return make_asked(&(asked){.type = LS_OP_ALL_TO_ALL,
                              .axis = split_axis,
                              .other_axis = concat_axis},
@@ -316,7 +315,7 @@ static ls_status read_pairs(const int32_t (*pairs)[2], size_t num_pairs,
 
 static ls_tensor permute(ls_tensor x, const int64_t *sources, size_t replicas) {
   const ls_replica_hooks *hooks = ls_context_current()->hooks;
-  const ls_attr attr = LS_ATTR_IS("sources", sources, replicas);
+  const ls_attr attr = LS_OWN_IS(SOURCES, sources, replicas);
   if (hooks == NULL) return ls_make(LS_OP_PERMUTE, &x, 1, &attr, 1);
   const group_list all = {.allocator = ls_current_allocator(),
                           .size = replicas};
@@ -349,7 +348,7 @@ ls_tensor ls_collective_broadcast(ls_tensor x, int32_t root) {
         "collective_broadcast",
         ls_invalid_argument("replica %d is none of %d", root, replicas));
   const ls_replica_hooks *hooks = ls_context_current()->hooks;
-  const ls_attr attr = LS_ATTR_I("root", root);
+  const ls_attr attr = LS_OWN_I(ROOT, root);
   if (hooks == NULL)
     return ls_same_note(ls_make(LS_OP_REPLICA_BROADCAST, &x, 1, &attr, 1));
   const group_list all = {.allocator = ls_current_allocator(),

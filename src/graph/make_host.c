@@ -12,7 +12,7 @@ ls_op ls_host_call_add(const ls_host_kernel *kernel, ls_object *state,
                        const ls_tensor *inputs, size_t num_inputs) {
   const ls_attr attrs[] = {
       {.name = "kernel", .kind = LS_ATTR_KERNEL, .as.kernel = kernel},
-      LS_ATTR_O("state", state)};
+      LS_OWN_O(STATE, state)};
   return ls_op_add(&(ls_op_spec){.type = LS_OP_HOST,
                                  .name = kernel != NULL ? kernel->name : NULL,
                                  .inputs = inputs,

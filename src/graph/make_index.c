@@ -13,7 +13,7 @@ static ls_tensor unknown_rank(const char *op_name, ls_tensor x) {
 
 // `values` as an attribute, its numbers in `items`; a rank of 0 beside one of
 // `rank` means `fallback` for each axis.
-static ls_attr numbers(const char *name, ls_shape values, int32_t rank,
+static ls_attr numbers(ls_attr_id id, ls_shape values, int32_t rank,
                        int64_t fallback, int64_t items[LS_MAX_RANK]) {
   int32_t count = values.rank < 0 ? 0 : values.rank;
   if (count > LS_MAX_RANK) count = LS_MAX_RANK;
@@ -23,7 +23,8 @@ static ls_attr numbers(const char *name, ls_shape values, int32_t rank,
       values.dim[i] = fallback;
   }
   memcpy(items, values.dim, (size_t)count * sizeof(*items));
-  return LS_ATTR_IS(name, items, (size_t)count);
+  return (ls_attr){LS_OWN_KEY(id), .kind = LS_ATTR_INTS,
+                   .as.ints = {items, (size_t)count}};
 }
 
 // ---- Slices ----------------------------------------------------------------
@@ -31,9 +32,9 @@ ls_tensor ls_slice(ls_tensor x, ls_shape starts, ls_shape limits,
                    ls_shape strides) {
   int64_t items[3][LS_MAX_RANK];
   const ls_attr attrs[] = {
-      numbers("starts", starts, 0, 0, items[0]),
-      numbers("limits", limits, 0, 0, items[1]),
-      numbers("strides", strides, starts.rank, 1, items[2])};
+      numbers(LS_ATTR_ID_STARTS, starts, 0, 0, items[0]),
+      numbers(LS_ATTR_ID_LIMITS, limits, 0, 0, items[1]),
+      numbers(LS_ATTR_ID_STRIDES, strides, starts.rank, 1, items[2])};
   return ls_make(LS_OP_SLICE, &x, 1, attrs, LS_COUNT_OF(attrs));
 }
 
@@ -41,7 +42,7 @@ ls_tensor ls_slice_axis(ls_tensor x, int axis, int64_t start, int64_t limit) {
   const int32_t rank = ls_tensor_shape(x).rank;
   if (rank == LS_UNKNOWN_RANK) return unknown_rank("slice", x);
   const int at = ls_make_axis(x, axis);
-  if (at < 0)
+  if (at < 0 || at >= rank)
     return ls_make_failed(
         "slice", ls_invalid_argument(
                      "axis %d is out of range for %s", axis,
@@ -63,7 +64,7 @@ static ls_tensor dynamic_slice(ls_tensor x, const ls_tensor *starts,
   for (int32_t i = 0; i < rank; ++i)
     inputs[count++] = starts[i];
   if (like != NULL) inputs[count++] = *like;
-  const ls_attr attr = LS_ATTR_SZ("sizes", sizes, (size_t)rank);
+  const ls_attr attr = LS_OWN_SZ(SIZES, sizes, (size_t)rank);
   return ls_make(LS_OP_DYNAMIC_SLICE, inputs, count, &attr, 1);
 }
 
@@ -108,9 +109,10 @@ ls_tensor ls_pad(ls_tensor x, ls_tensor value, ls_shape low, ls_shape high,
                  ls_shape interior) {
   int64_t items[3][LS_MAX_RANK];
   const int32_t rank = low.rank > high.rank ? low.rank : high.rank;
-  const ls_attr attrs[] = {numbers("low", low, rank, 0, items[0]),
-                           numbers("high", high, rank, 0, items[1]),
-                           numbers("interior", interior, rank, 0, items[2])};
+  const ls_attr attrs[] = {
+      numbers(LS_ATTR_ID_PAD_LOW, low, rank, 0, items[0]),
+      numbers(LS_ATTR_ID_PAD_HIGH, high, rank, 0, items[1]),
+      numbers(LS_ATTR_ID_INTERIOR, interior, rank, 0, items[2])};
   return ls_make(LS_OP_PAD, (const ls_tensor[]){x, value}, 2, attrs,
                  LS_COUNT_OF(attrs));
 }
@@ -123,7 +125,7 @@ ls_tensor ls_concatenate(const ls_tensor *items, size_t count, int axis) {
          ls_tensor_shape(items[known]).rank == LS_UNKNOWN_RANK)
     ++known;
   const ls_attr attr =
-      LS_ATTR_I("axis", count == 0 ? axis : ls_make_axis(items[known], axis));
+      LS_OWN_I(AXIS, count == 0 ? axis : ls_make_axis(items[known], axis));
   return ls_make(LS_OP_CONCATENATE, items, count, &attr, 1);
 }
 
@@ -143,7 +145,7 @@ ls_op ls_split_like(ls_tensor x, const ls_tensor *likes, size_t count,
   } else {
     inputs[0] = x;
     if (count > 0) memcpy(inputs + 1, likes, count * sizeof(*likes));
-    const ls_attr attr = LS_ATTR_I("axis", ls_make_axis(x, axis));
+    const ls_attr attr = LS_OWN_I(AXIS, ls_make_axis(x, axis));
     op = ls_op_add(&(ls_op_spec){.type = LS_OP_SPLIT_LIKE,
                                  .inputs = inputs,
                                  .num_inputs = count + 1,
@@ -165,13 +167,13 @@ ls_tensor ls_reverse(ls_tensor x, ls_axes axes) {
         ls_invalid_argument("%zu axes, the value has rank %d", count, rank));
   for (size_t i = 0; i < count; ++i)
     items[i] = axes.all ? (int64_t)i : ls_make_axis(x, axes.items[i]);
-  const ls_attr attr = LS_ATTR_IS("axes", items, count);
+  const ls_attr attr = LS_OWN_IS(AXES, items, count);
   return ls_make(LS_OP_REVERSE, &x, 1, &attr, 1);
 }
 
 // ---- Lookups ---------------------------------------------------------------
 ls_tensor ls_gather(ls_tensor x, ls_tensor indices, int axis) {
-  const ls_attr attr = LS_ATTR_I("axis", ls_make_axis(x, axis));
+  const ls_attr attr = LS_OWN_I(AXIS, ls_make_axis(x, axis));
   return ls_make(LS_OP_GATHER, (const ls_tensor[]){x, indices}, 2, &attr, 1);
 }
 
@@ -194,8 +196,8 @@ ls_tensor ls_scatter_axis(ls_scatter_op op, ls_tensor x, ls_tensor indices,
                           ls_tensor updates, int axis) {
   const char *name = ls_scatter_name(op);
   if (name == NULL) return ls_make_failed("scatter", ls_no_scatter(op));
-  const ls_attr attrs[] = {LS_ATTR_S("combine", name),
-                           LS_ATTR_I("axis", ls_make_axis(x, axis))};
+  const ls_attr attrs[] = {LS_OWN_S(COMBINE, name),
+                           LS_OWN_I(AXIS, ls_make_axis(x, axis))};
   return ls_make(LS_OP_SCATTER, (const ls_tensor[]){x, indices, updates}, 3,
                  attrs, LS_COUNT_OF(attrs));
 }
@@ -217,7 +219,7 @@ ls_tensor ls_indexed_slices(ls_tensor indices, ls_tensor values,
                                  : (ls_size){2, i};
   const bool known = ls_shape_is_known(shape);
   const ls_attr attr =
-      LS_ATTR_SZ("sizes", sizes, (size_t)(shape.rank < 0 ? 0 : shape.rank));
+      LS_OWN_SZ(SIZES, sizes, (size_t)(shape.rank < 0 ? 0 : shape.rank));
   return ls_make(LS_OP_INDEXED_SLICES, inputs, known ? 2 : 3, &attr, 1);
 }
 
@@ -239,14 +241,14 @@ ls_tensor ls_scatter(ls_scatter_op op, ls_tensor x, ls_tensor indices,
 }
 
 ls_tensor ls_take_along(ls_tensor x, ls_tensor indices, int axis) {
-  const ls_attr attr = LS_ATTR_I("axis", ls_make_axis(x, axis));
+  const ls_attr attr = LS_OWN_I(AXIS, ls_make_axis(x, axis));
   return ls_make(LS_OP_TAKE_ALONG, (const ls_tensor[]){x, indices}, 2, &attr,
                  1);
 }
 
 ls_tensor ls_add_along(ls_tensor x, ls_tensor indices, ls_tensor updates,
                        int axis) {
-  const ls_attr attr = LS_ATTR_I("axis", ls_make_axis(x, axis));
+  const ls_attr attr = LS_OWN_I(AXIS, ls_make_axis(x, axis));
   return ls_make(LS_OP_ADD_ALONG, (const ls_tensor[]){x, indices, updates}, 3,
                  &attr, 1);
 }
@@ -254,9 +256,9 @@ ls_tensor ls_add_along(ls_tensor x, ls_tensor indices, ls_tensor updates,
 // ---- Scans -----------------------------------------------------------------
 static ls_tensor cumulative(uint16_t type, ls_tensor x, int axis,
                             bool exclusive, bool reverse) {
-  const ls_attr attrs[] = {LS_ATTR_I("axis", ls_make_axis(x, axis)),
-                           LS_ATTR_B("exclusive", exclusive),
-                           LS_ATTR_B("reverse", reverse)};
+  const ls_attr attrs[] = {LS_OWN_I(AXIS, ls_make_axis(x, axis)),
+                           LS_OWN_B(EXCLUSIVE, exclusive),
+                           LS_OWN_B(REVERSE, reverse)};
   return ls_make(type, &x, 1, attrs, LS_COUNT_OF(attrs));
 }
 
@@ -269,8 +271,8 @@ ls_tensor ls_cumprod(ls_tensor x, int axis, bool exclusive, bool reverse) {
 }
 
 ls_tensor ls_linear_scan(ls_tensor a, ls_tensor b, int axis, bool reverse) {
-  const ls_attr attrs[] = {LS_ATTR_I("axis", ls_make_axis(a, axis)),
-                           LS_ATTR_B("reverse", reverse)};
+  const ls_attr attrs[] = {LS_OWN_I(AXIS, ls_make_axis(a, axis)),
+                           LS_OWN_B(REVERSE, reverse)};
   return ls_make(LS_OP_LINEAR_SCAN, (const ls_tensor[]){a, b}, 2, attrs,
                  LS_COUNT_OF(attrs));
 }
@@ -278,11 +280,10 @@ ls_tensor ls_linear_scan(ls_tensor a, ls_tensor b, int axis, bool reverse) {
 // ---- Orders ----------------------------------------------------------------
 ls_op ls_sort_by(const ls_tensor *items, size_t count, int axis,
                  bool descending) {
-  const ls_attr attrs[] = {
-      LS_ATTR_I("axis", count == 0 || items == NULL
-                            ? axis
-                            : ls_make_axis(items[0], axis)),
-      LS_ATTR_B("descending", descending)};
+  const ls_attr attrs[] = {LS_OWN_I(AXIS, count == 0 || items == NULL
+                                              ? axis
+                                              : ls_make_axis(items[0], axis)),
+                           LS_OWN_B(DESCENDING, descending)};
   return ls_op_add(&(ls_op_spec){.type = LS_OP_SORT,
                                  .inputs = items,
                                  .num_inputs = count,
@@ -299,7 +300,7 @@ ls_tensor ls_argsort(ls_tensor x, int axis, bool descending) {
 }
 
 ls_op ls_top_k(ls_tensor x, int64_t k) {
-  const ls_attr attr = LS_ATTR_I("k", k);
+  const ls_attr attr = LS_OWN_I(K, k);
   return ls_op_add(&(ls_op_spec){.type = LS_OP_TOP_K,
                                  .inputs = &x,
                                  .num_inputs = 1,
@@ -308,7 +309,7 @@ ls_op ls_top_k(ls_tensor x, int64_t k) {
 }
 
 ls_tensor ls_argmin(ls_tensor x, int axis) {
-  const ls_attr attr = LS_ATTR_I("axis", ls_make_axis(x, axis));
+  const ls_attr attr = LS_OWN_I(AXIS, ls_make_axis(x, axis));
   return ls_make(LS_OP_ARGMIN, &x, 1, &attr, 1);
 }
 

@@ -38,7 +38,7 @@ BINARY(ls_shift_right_logical, SHIFT_RIGHT_LOGICAL)
 
 ls_tensor ls_bitcast(ls_tensor x, ls_dtype dtype) {
   if (ls_tensor_dtype(x) == dtype) return x;
-  const ls_attr attr = LS_ATTR_T("dtype", dtype);
+  const ls_attr attr = LS_OWN_T(DTYPE, dtype);
   return ls_make(LS_OP_BITCAST, &x, 1, &attr, 1);
 }
 
@@ -81,8 +81,7 @@ ls_tensor ls_reduce_or(ls_tensor x, ls_axes axes) {
 ls_tensor ls_random_truncated_normal(ls_dtype dtype, ls_shape shape,
                                      double mean, double deviation,
                                      const ls_random_options *options) {
-  const ls_attr own[] = {LS_ATTR_F("mean", mean),
-                         LS_ATTR_F("deviation", deviation)};
+  const ls_attr own[] = {LS_OWN_F(MEAN, mean), LS_OWN_F(DEVIATION, deviation)};
   return ls_make_random(LS_OP_RANDOM_TRUNCATED_NORMAL, dtype, shape, own, 2,
                         options);
 }

@@ -17,9 +17,9 @@ static ls_op add_op(uint16_t type, const ls_tensor *inputs, size_t num_inputs,
 // that is no activation becomes one that the shape rule refuses.
 static size_t norm_attrs(ls_attr attrs[2], double epsilon,
                          ls_activation activation) {
-  attrs[0] = LS_ATTR_F("epsilon", epsilon);
-  attrs[1] = LS_ATTR_S("activation",
-                       activation == LS_ACTIVATION_RELU ? "relu" : "unknown");
+  attrs[0] = LS_OWN_F(EPSILON, epsilon);
+  attrs[1] = LS_OWN_S(ACTIVATION,
+                      activation == LS_ACTIVATION_RELU ? "relu" : "unknown");
   return activation == LS_ACTIVATION_NONE ? 1 : 2;
 }
 
@@ -54,26 +54,26 @@ ls_op ls_batch_norm_grad(ls_tensor dy, ls_tensor x, ls_tensor scale,
 
 ls_tensor ls_layer_norm(ls_tensor x, ls_tensor scale, ls_tensor offset,
                         double epsilon) {
-  const ls_attr attr = LS_ATTR_F("epsilon", epsilon);
+  const ls_attr attr = LS_OWN_F(EPSILON, epsilon);
   return ls_make(LS_OP_LAYER_NORM, (const ls_tensor[]){x, scale, offset}, 3,
                  &attr, 1);
 }
 
 ls_op ls_layer_norm_grad(ls_tensor dy, ls_tensor x, ls_tensor scale,
                          double epsilon) {
-  const ls_attr attr = LS_ATTR_F("epsilon", epsilon);
+  const ls_attr attr = LS_OWN_F(EPSILON, epsilon);
   return add_op(LS_OP_LAYER_NORM_GRAD, (const ls_tensor[]){dy, x, scale}, 3,
                 &attr, 1);
 }
 
 ls_tensor ls_rms_norm(ls_tensor x, ls_tensor scale, double epsilon) {
-  const ls_attr attr = LS_ATTR_F("epsilon", epsilon);
+  const ls_attr attr = LS_OWN_F(EPSILON, epsilon);
   return ls_make(LS_OP_RMS_NORM, (const ls_tensor[]){x, scale}, 2, &attr, 1);
 }
 
 ls_op ls_rms_norm_grad(ls_tensor dy, ls_tensor x, ls_tensor scale,
                        double epsilon) {
-  const ls_attr attr = LS_ATTR_F("epsilon", epsilon);
+  const ls_attr attr = LS_OWN_F(EPSILON, epsilon);
   return add_op(LS_OP_RMS_NORM_GRAD, (const ls_tensor[]){dy, x, scale}, 3,
                 &attr, 1);
 }
@@ -92,14 +92,13 @@ static ls_tensor in_groups(ls_tensor x, int64_t groups) {
                            {LS_SIZE_CONSTANT, positions},
                            {LS_SIZE_CONSTANT, groups},
                            {LS_SIZE_CONSTANT, channels / groups}};
-  const ls_attr attr = LS_ATTR_SZ("sizes", sizes, 4);
+  const ls_attr attr = LS_OWN_SZ(SIZES, sizes, 4);
   return ls_make(LS_OP_RESHAPE, &x, 1, &attr, 1);
 }
 
 static ls_tensor mean_of_groups(ls_tensor x) {
   const int64_t axes[] = {1, 3};
-  const ls_attr attrs[] = {LS_ATTR_IS("axes", axes, 2),
-                           LS_ATTR_B("keep_dims", true)};
+  const ls_attr attrs[] = {LS_OWN_IS(AXES, axes, 2), LS_OWN_B(KEEP_DIMS, true)};
   return ls_make(LS_OP_REDUCE_MEAN, &x, 1, attrs, 2);
 }
 
@@ -132,9 +131,9 @@ static size_t attention_attrs(ls_attr attrs[3],
                               const ls_attention_options *options) {
   const ls_attention_options o =
       options != NULL ? *options : (ls_attention_options){0};
-  attrs[0] = LS_ATTR_I("num_heads", o.num_heads == 0 ? 1 : o.num_heads);
-  attrs[1] = LS_ATTR_B("causal", o.causal);
-  attrs[2] = LS_ATTR_F("scale", o.scale);
+  attrs[0] = LS_OWN_I(NUM_HEADS, o.num_heads == 0 ? 1 : o.num_heads);
+  attrs[1] = LS_OWN_B(CAUSAL, o.causal);
+  attrs[2] = LS_OWN_F(SCALE, o.scale);
   return o.scale == 0 ? 2 : 3;
 }
 

@@ -48,8 +48,8 @@ ls_op ls_add_meeting(uint16_t op, const ls_tensor *given, size_t num_given,
     return (ls_op){0};
   }
   const char *name = ls_op_table[op].name;
-  ls_attr all[MOST] = {LS_ATTR_I("num_inputs", (int64_t)num_given),
-                       LS_ATTR_S("op", name)};
+  ls_attr all[MOST] = {LS_OWN_I(NUM_INPUTS, (int64_t)num_given),
+                       LS_OWN_S(OP, name)};
   if (num_attrs > 0) memcpy(all + 2, attrs, num_attrs * sizeof(*attrs));
   memcpy(operands, given, num_given * sizeof(*given));
   memcpy(operands + num_given, got, num_got * sizeof(*got));
@@ -72,7 +72,7 @@ ls_tensor ls_make_meeting(uint16_t op, ls_tensor given, const ls_attr *attrs,
 }
 
 ls_tensor ls_make_reduced(ls_reduce_op op, ls_tensor given, ls_tensor got) {
-  const ls_attr attr = LS_ATTR_S("reduce", reduce_names[op]);
+  const ls_attr attr = LS_OWN_S(REDUCE, reduce_names[op]);
   return ls_make_meeting(LS_OP_ALL_REDUCE, given, &attr, 1, got);
 }
 
@@ -120,7 +120,7 @@ static ls_tensor all_reduce(ls_reduce_op op, ls_tensor x) {
   if (ls_divides_integers(op, x))
     return ls_divide_integers(all_reduce(LS_REDUCE_SUM, x),
                               ls_context_replicas());
-  const ls_attr attr = LS_ATTR_S("reduce", reduce_names[op]);
+  const ls_attr attr = LS_OWN_S(REDUCE, reduce_names[op]);
   return ls_make(LS_OP_ALL_REDUCE, &x, 1, &attr, 1);
 }
 
@@ -139,8 +139,8 @@ ls_tensor ls_replica_id(void) {
 
 ls_tensor ls_all_gather(ls_tensor x, int axis) {
   const ls_context *context = ls_context_current();
-  const ls_attr attrs[] = {LS_ATTR_I("axis", axis),
-                           LS_ATTR_I("replicas", ls_context_replicas())};
+  const ls_attr attrs[] = {LS_OWN_I(AXIS, axis),
+                           LS_OWN_I(REPLICAS, ls_context_replicas())};
   if (context->hooks != NULL)
     return ls_same_note(ls_make_meeting(LS_OP_ALL_GATHER, x, attrs, 2,
                                         context->hooks->all_gather(x, axis)));
@@ -179,9 +179,9 @@ static ls_tensor reduce_scatter(ls_reduce_op op, ls_tensor x, int axis,
   ls_tensor failed;
   if (!check_reduce("reduce_scatter", op, &failed)) return failed;
   const ls_replica_hooks *hooks = ls_context_current()->hooks;
-  const ls_attr attrs[] = {LS_ATTR_S("reduce", reduce_names[op]),
-                           LS_ATTR_I("axis", axis),
-                           LS_ATTR_I("replicas", ls_context_replicas())};
+  const ls_attr attrs[] = {LS_OWN_S(REDUCE, reduce_names[op]),
+                           LS_OWN_I(AXIS, axis),
+                           LS_OWN_I(REPLICAS, ls_context_replicas())};
   if (hooks != NULL)
     return ls_make_meeting(
         LS_OP_REDUCE_SCATTER, x, attrs, 3,

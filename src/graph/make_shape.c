@@ -12,7 +12,7 @@ static ls_tensor sized(uint16_t type, ls_tensor x, ls_shape shape) {
                                               LS_MAX_RANK, shape.rank));
   for (int i = 0; i < shape.rank; ++i)
     sizes[i] = (ls_size){LS_SIZE_CONSTANT, shape.dim[i]};
-  const ls_attr attr = LS_ATTR_SZ("sizes", sizes, (size_t)shape.rank);
+  const ls_attr attr = LS_OWN_SZ(SIZES, sizes, (size_t)shape.rank);
   return ls_make(type, &x, 1, &attr, 1);
 }
 
@@ -32,7 +32,7 @@ static ls_tensor sized_like(uint16_t type, ls_tensor x, ls_tensor like) {
   for (int i = 0; i < shape.rank; ++i)
     sizes[i] = shape.dim[i] >= 0 ? (ls_size){LS_SIZE_CONSTANT, shape.dim[i]}
                                  : (ls_size){1, i};
-  const ls_attr attr = LS_ATTR_SZ("sizes", sizes, (size_t)shape.rank);
+  const ls_attr attr = LS_OWN_SZ(SIZES, sizes, (size_t)shape.rank);
   return ls_make(type, (const ls_tensor[]){x, like}, 2, &attr, 1);
 }
 
@@ -69,7 +69,7 @@ ls_tensor ls_transpose(ls_tensor x, const int *permutation) {
   int64_t items[LS_MAX_RANK];
   for (int i = 0; i < rank; ++i)
     items[i] = permutation != NULL ? permutation[i] : rank - 1 - i;
-  const ls_attr attr = LS_ATTR_IS("permutation", items, (size_t)rank);
+  const ls_attr attr = LS_OWN_IS(PERMUTATION, items, (size_t)rank);
   return ls_make(LS_OP_TRANSPOSE, &x, 1, &attr, 1);
 }
 
@@ -97,8 +97,8 @@ ls_tensor ls_make_reduce(uint16_t type, ls_tensor x, ls_axes axes, bool keep) {
               "axis %d is out of range for %s", axes.items[i],
               LS_SHAPE_TEXT(ls_tensor_dtype(x), ls_tensor_shape(x))));
   }
-  const ls_attr attrs[] = {LS_ATTR_IS("axes", items, count),
-                           LS_ATTR_B("keep_dims", keep)};
+  const ls_attr attrs[] = {LS_OWN_IS(AXES, items, count),
+                           LS_OWN_B(KEEP_DIMS, keep)};
   return ls_make(type, &x, 1, attrs, 2);
 }
 
@@ -127,7 +127,7 @@ ls_tensor ls_reduce_max_keep(ls_tensor x, ls_axes axes) {
 }
 
 ls_tensor ls_argmax(ls_tensor x, int axis) {
-  const ls_attr attr = LS_ATTR_I("axis", ls_make_axis(x, axis));
+  const ls_attr attr = LS_OWN_I(AXIS, ls_make_axis(x, axis));
   return ls_make(LS_OP_ARGMAX, &x, 1, &attr, 1);
 }
 
@@ -143,15 +143,15 @@ ls_tensor ls_matmul(ls_tensor x, ls_tensor y) {
 
 ls_tensor ls_matmul_transposed(ls_tensor x, bool transpose_x, ls_tensor y,
                                bool transpose_y) {
-  const ls_attr attrs[] = {LS_ATTR_B("transpose_a", transpose_x),
-                           LS_ATTR_B("transpose_b", transpose_y)};
+  const ls_attr attrs[] = {LS_OWN_B(TRANSPOSE_A, transpose_x),
+                           LS_OWN_B(TRANSPOSE_B, transpose_y)};
   return ls_make(LS_OP_MATMUL, (const ls_tensor[]){x, y}, 2, attrs, 2);
 }
 
 ls_tensor ls_dense(ls_tensor x, ls_tensor w, ls_tensor bias,
                    ls_activation activation) {
   const bool has_bias = bias.ref != 0 || bias.graph != NULL;
-  const ls_attr attr = LS_ATTR_S("activation", "relu");
+  const ls_attr attr = LS_OWN_S(ACTIVATION, "relu");
   return ls_make(LS_OP_DENSE, (const ls_tensor[]){x, w, bias}, has_bias ? 3 : 2,
                  &attr, activation == LS_ACTIVATION_RELU ? 1 : 0);
 }
@@ -175,7 +175,6 @@ ls_tensor ls_softmax_cross_entropy_grad(ls_tensor logits, ls_tensor labels,
 }
 
 ls_tensor ls_one_hot(ls_tensor indices, int64_t depth, ls_dtype dtype) {
-  const ls_attr attrs[] = {LS_ATTR_I("depth", depth),
-                           LS_ATTR_T("dtype", dtype)};
+  const ls_attr attrs[] = {LS_OWN_I(DEPTH, depth), LS_OWN_T(DTYPE, dtype)};
   return ls_make(LS_OP_ONE_HOT, &indices, 1, attrs, 2);
 }

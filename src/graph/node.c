@@ -5,7 +5,6 @@
 
 #include "graph/graph.h"
 #include "graph/trial.h"
-#include "graph/verify.h"
 
 #include "base/require.h"
 
@@ -195,29 +194,10 @@ const char *ls_node_describe(ls_graph *graph, ls_node *node, char *buffer,
 }
 
 // ---- Attributes ------------------------------------------------------------
-const ls_attr *ls_node_attr(const ls_node *node, const char *name) {
+const ls_attr *ls_node_attr_named(const ls_node *node, const char *name) {
   for (uint32_t i = 0; i < node->num_attrs; ++i)
     if (strcmp(node->attrs[i].name, name) == 0) return &node->attrs[i];
   return NULL;
-}
-
-int64_t ls_node_int(const ls_node *node, const char *name, int64_t fallback) {
-  const ls_attr *attr = ls_node_attr(node, name);
-  return attr == NULL ? fallback : attr->as.i;
-}
-
-uint16_t ls_node_met_as(const ls_node *node) {
-  static const uint16_t types[] = {
-      LS_OP_ALL_REDUCE, LS_OP_ALL_GATHER, LS_OP_REDUCE_SCATTER,
-      LS_OP_ALL_TO_ALL, LS_OP_PERMUTE,    LS_OP_REPLICA_BROADCAST};
-  const ls_attr *attr =
-      node->type == LS_OP_MEETING ? ls_node_attr(node, "op") : NULL;
-  for (size_t i = 0;
-       attr != NULL && attr->kind == LS_ATTR_STRING && i < LS_COUNT_OF(types);
-       ++i)
-    if (strcmp(attr->as.string, ls_op_table[types[i]].name) == 0)
-      return types[i];
-  return LS_OP_NONE;
 }
 
 ls_status ls_op_attr(ls_op op, const char *name, const ls_attr **out_attr) {
@@ -227,7 +207,7 @@ ls_status ls_op_attr(ls_op op, const char *name, const ls_attr **out_attr) {
   ls_node *node = ls_graph_node(op.graph, op.id);
   if (node == NULL)
     return ls_invalid_argument("attribute '%s' of a failed or stale op", name);
-  *out_attr = ls_node_attr(node, name);
+  *out_attr = ls_node_attr_named(node, name);
   if (*out_attr != NULL) return ls_ok();
   return ls_not_found("op '%s' (%s) has no attribute '%s'", ls_op_name(op),
                       ls_node_info(node)->name, name);
@@ -244,7 +224,10 @@ static ls_status check_attr(ls_arena *memory, const ls_node *node,
     if (strcmp(node->attrs[i].name, attr->name) != 0)
       with.attrs[with.num_attrs++] = node->attrs[i];
   with.attrs[with.num_attrs++] = *attr;
-  return ls_check_attrs(&with);
+  const ls_attr *attrs = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_attrs_resolve(memory, node->type, with.attrs, with.num_attrs, &attrs));
+  return ls_attrs_check(node->type, attrs, with.num_attrs, node->num_inputs);
 }
 
 ls_status ls_op_set_attr(ls_op op, const ls_attr *attr) {

@@ -10,7 +10,6 @@
 #include "graph/context.h"
 #include "graph/eager_vtable.h"
 #include "graph/make.h"
-#include "graph/verify.h"
 
 // What is being added, gathered on the stack; long lists in `memory`.
 typedef struct addition {
@@ -24,6 +23,7 @@ typedef struct addition {
   size_t num_out;
   uint64_t few_refs[8];
   ls_type few_in[8], few_out[2];
+  ls_op_spec resolved;  // The spec, if its attributes came without their ids.
 } addition;
 
 static ls_op failed_op(addition *a, ls_status status) {
@@ -73,14 +73,8 @@ static ls_status import_inputs(addition *a) {
   return ls_ok();
 }
 
-static ls_status check_count(const addition *a) {
-  if (ls_op_takes(a->info, a->spec->num_inputs)) return ls_ok();
-  return ls_invalid_argument("%s takes %d operands, got %zu", a->info->name,
-                             a->info->data_inputs, a->spec->num_inputs);
-}
-
-// The attributes that the op needs, and what it points to.
-static ls_status check_spec(const addition *a) {
+// The attributes that the op needs, which get their ids, and what it points to.
+static ls_status check_spec(addition *a) {
   const ls_op_spec *spec = a->spec;
   if (spec->control == NULL && spec->num_control > 0)
     return ls_invalid_argument("it has %zu control inputs at NULL",
@@ -91,11 +85,15 @@ static ls_status check_spec(const addition *a) {
   for (size_t i = 0; i < spec->num_regions; ++i)
     if (spec->regions == NULL || spec->regions[i] == NULL)
       return ls_invalid_argument("its region %zu is NULL", i);
-  const ls_node node = {.type = spec->type,
-                        .num_inputs = (uint32_t)spec->num_inputs,
-                        .num_attrs = (uint32_t)spec->num_attrs,
-                        .attrs = (ls_attr *)(uintptr_t)spec->attrs};
-  return ls_check_attrs(&node);
+  const ls_attr *attrs = NULL;
+  LS_RETURN_IF_ERROR(ls_attrs_resolve(&a->memory, spec->type, spec->attrs,
+                                      spec->num_attrs, &attrs));
+  if (attrs != spec->attrs) {
+    a->resolved = *spec;
+    a->resolved.attrs = attrs;
+    a->spec = &a->resolved;
+  }
+  return ls_attrs_check(spec->type, attrs, spec->num_attrs, spec->num_inputs);
 }
 
 static ls_status infer_types(addition *a) {
@@ -236,7 +234,7 @@ static ls_op add(addition *a) {
                          ? check_control(a)
                          : ls_ok();
   if (!ls_status_is_ok(status)) return failed_op(a, status);
-  status = check_count(a);
+  status = ls_op_check_count(a->info, a->spec->num_inputs);
   if (ls_status_is_ok(status)) status = check_spec(a);
   if (ls_status_is_ok(status)) status = import_inputs(a);
   if (ls_status_is_ok(status)) status = infer_types(a);

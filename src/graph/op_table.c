@@ -1,12 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/op_table.h"
 
+#include <stdio.h>
+
 #include "graph/infer.h"
 
+#include "graph/attr_groups.def"
+
+// The first one stands for none: a row may have no attribute.
+#define NEEDS(id)                                                              \
+  { LS_ATTR_ID_##id, true }
+#define HAS(id)                                                                \
+  { LS_ATTR_ID_##id, false }
+#define LS_OP(id, name, inputs, traits, shape, gradient, lower, kernel, doc,   \
+              ...)                                                             \
+  static const ls_attr_rule attrs_of_##id[] = {{LS_ATTR_ID_NONE, false},       \
+                                               __VA_ARGS__};
+#include "graph/lowered_ops.def"
+#include "lockstep/ops.def"
+#undef LS_OP
+#undef NEEDS
+#undef HAS
+
 const ls_op_info ls_op_table[LS_OP_TABLE_COUNT] = {
-    [LS_OP_NONE] = {"none", 0, LS_OP_PLAIN, NULL},
+    [LS_OP_NONE] = {.name = "none"},
 #define LS_OP(id, name, inputs, traits, shape, ...)                            \
-  [LS_OP_##id] = {name, inputs, traits, infer_##shape},
+  [LS_OP_##id] = {name,                                                        \
+                  inputs,                                                      \
+                  traits,                                                      \
+                  infer_##shape,                                               \
+                  attrs_of_##id + 1,                                           \
+                  LS_COUNT_OF(attrs_of_##id) - 1},
 #include "graph/lowered_ops.def"
 #include "lockstep/ops.def"
 #undef LS_OP
@@ -29,11 +53,23 @@ ls_status ls_infer_outputs(ls_infer *infer, size_t count) {
   return ls_ok();
 }
 
-bool ls_op_takes(const ls_op_info *info, size_t count) {
-  if (info->data_inputs == LS_VARIADIC) return true;
-  const size_t least = (size_t)info->data_inputs;
-  const size_t more = info->traits & LS_OP_SIZED ? LS_MAX_RANK : 0;
-  return count >= least && count <= least + more;
+ls_status ls_op_check_count(const ls_op_info *info, size_t count) {
+  const bool sized = (info->traits & LS_OP_SIZED) != 0;
+  const size_t least = ls_op_least(info), most = ls_op_most(info);
+  if (count >= least && count <= most + (sized ? LS_MAX_RANK : 0))
+    return ls_ok();
+  char range[48];
+  if (least == most)
+    snprintf(range, sizeof(range), "%zu", least);
+  else if (most < LS_MAX_OPERANDS)
+    snprintf(range, sizeof(range), "%zu to %zu", least, most);
+  else if (count < least)
+    snprintf(range, sizeof(range), "at least %zu", least);
+  else
+    snprintf(range, sizeof(range), "at most %zu", most);
+  return ls_invalid_argument("%s takes %s operands%s, got %zu", info->name,
+                             range, sized ? ", or one more for each size" : "",
+                             count);
 }
 
 ls_status ls_infer_run(ls_infer *infer) {
@@ -46,29 +82,8 @@ ls_status ls_infer_run(ls_infer *infer) {
   return ls_ok();
 }
 
-const ls_attr *ls_infer_attr(const ls_infer *infer, const char *name) {
-  for (size_t i = 0; i < infer->spec->num_attrs; ++i)
-    if (strcmp(infer->spec->attrs[i].name, name) == 0)
-      return &infer->spec->attrs[i];
-  return NULL;
-}
-
-int64_t ls_infer_int(const ls_infer *infer, const char *name,
-                     int64_t fallback) {
-  const ls_attr *attr = ls_infer_attr(infer, name);
-  return attr == NULL ? fallback : attr->as.i;
-}
-
-ls_status ls_infer_sizes(const ls_infer *infer, const char *name,
-                         ls_shape *out_shape) {
-  const ls_attr *attr = ls_infer_attr(infer, name);
-  if (attr == NULL || attr->kind != LS_ATTR_SIZES)
-    return ls_invalid_argument("%s needs the attribute '%s'", infer->op_name,
-                               name);
-  if (attr->as.sizes.count > LS_MAX_RANK)
-    return ls_invalid_argument("%s: %zu sizes, at most %d are possible",
-                               infer->op_name, attr->as.sizes.count,
-                               LS_MAX_RANK);
+ls_status ls_infer_sizes(const ls_infer *infer, ls_shape *out_shape) {
+  const ls_attr *attr = ls_infer_attr(infer, LS_ATTR_ID_SIZES);
   ls_shape shape = {.rank = (int32_t)attr->as.sizes.count};
   for (int32_t i = 0; i < shape.rank; ++i) {
     const ls_size size = attr->as.sizes.items[i];

@@ -5,6 +5,7 @@
 #define LS_GRAPH_OP_TABLE_H_
 
 #include "base/arena.h"
+#include "graph/attrs.h"
 #include "lockstep/graph.h"
 #include "lockstep/op_types.h"
 
@@ -33,12 +34,27 @@ typedef enum ls_op_traits {
   LS_OP_REGIONS = 1 << 9,     // Holds child graphs.
   LS_OP_ON_HOST = 1 << 10,    // Runs on the host.
   LS_OP_LINEAR = 1 << 11,  // Its values are used once: never merged or copied.
+  // Which operands are rows, that is, lie along dimension 0 and are computed
+  // apart, so that the rows of several replicas can be those of one. Operands
+  // that are not are used whole, for each row. An elementwise op's all are.
+  LS_OP_WHOLE = 1 << 12,            // None.
+  LS_OP_ROWS = 2 << 12,             // All.
+  LS_OP_ROWS_OF_FIRST = 3 << 12,    // Operand 0.
+  LS_OP_ROWS_BUT_LAST = 4 << 12,    // All but the last one.
+  LS_OP_ROWS_OF_INDICES = 5 << 12,  // Operand 1, along axis 0 of operand 0.
+  LS_OP_ROWS_IF_KEPT = 6 << 12,     // All, if no dimension 0 is reduced.
+  LS_OP_ROWS_OF_PRODUCT = 7 << 12,  // As a product's are.
+  LS_OP_LINES = 8 << 12,  // All: lines along the last dimension, if there are
+                          // more than one.
+  LS_OP_LINES_OF_FIRST = 9 << 12,  // So of operand 0.
+  LS_OP_ALL_ROWS = 15 << 12,       // The bits that say it.
 } ls_op_traits;
 
-#define LS_VARIADIC (-1)
-
-// As many replicas as a strategy may have.
-enum { LS_MAX_REPLICAS = 1 << 16 };
+// The column `inputs` of ops.def: how many there are at least, and how many
+// more there may be.
+enum { LS_MAX_OPERANDS = 1 << 20 };
+#define LS_INPUTS(least, most) ((least) | ((most) - (least)) << 8)
+#define LS_AT_LEAST(least) LS_INPUTS(least, LS_MAX_OPERANDS)
 
 // The question a shape rule answers.
 typedef struct ls_infer {
@@ -55,9 +71,11 @@ typedef ls_status (*ls_infer_function)(ls_infer *infer);
 
 typedef struct ls_op_info {
   const char *name;
-  int data_inputs;  // LS_VARIADIC: any number.
+  int inputs;  // The column: ask ls_op_least and ls_op_most.
   unsigned traits;
   ls_infer_function infer;
+  const ls_attr_rule *attrs;  // Its own.
+  uint32_t num_attrs;
 } ls_op_info;
 
 extern const ls_op_info ls_op_table[LS_OP_TABLE_COUNT];
@@ -67,15 +85,29 @@ extern const ls_op_info ls_op_table[LS_OP_TABLE_COUNT];
 ls_status ls_infer_outputs(ls_infer *infer, size_t count);
 // Asks the op's shape rule: what it answers are possible shapes.
 ls_status ls_infer_run(ls_infer *infer);
-// Whether the op can have so many operands: a SIZED one has up to one more for
-// each size.
-bool ls_op_takes(const ls_op_info *info, size_t count);
-const ls_attr *ls_infer_attr(const ls_infer *infer, const char *name);
-int64_t ls_infer_int(const ls_infer *infer, const char *name, int64_t fallback);
-// The sizes of attribute `name` as a shape: dimensions of operands are taken
-// from `in`, unknown where those are.
-ls_status ls_infer_sizes(const ls_infer *infer, const char *name,
-                         ls_shape *out_shape);
+// Data inputs of the op: as few, and as many. A SIZED one may have one operand
+// more for each size.
+static inline size_t ls_op_least(const ls_op_info *info) {
+  return (size_t)(info->inputs & 0xff);
+}
+static inline size_t ls_op_most(const ls_op_info *info) {
+  return ls_op_least(info) + (size_t)(info->inputs >> 8);
+}
+//   LS_INVALID_ARGUMENT  the op cannot have so many operands.
+ls_status ls_op_check_count(const ls_op_info *info, size_t count);
+
+// An attribute of the spec, or NULL.
+static inline const ls_attr *ls_infer_attr(const ls_infer *infer,
+                                           ls_attr_id id) {
+  return ls_attr_find(infer->spec->attrs, infer->spec->num_attrs, id);
+}
+// A number or flag, or what is true without it.
+static inline int64_t ls_infer_int(const ls_infer *infer, ls_attr_id id) {
+  return ls_attr_int(infer->spec->attrs, infer->spec->num_attrs, id);
+}
+// The attribute `sizes` as a shape: dimensions of operands are taken from `in`,
+// unknown where those are.
+ls_status ls_infer_sizes(const ls_infer *infer, ls_shape *out_shape);
 
 // The type with this name, or LS_OP_TABLE_COUNT.
 uint16_t ls_op_type_find(const char *name);

@@ -16,7 +16,7 @@ static ls_array *known_value(ls_tensor tensor) {
   if (node == NULL || ls_ref_output(tensor.ref) >= node->num_outputs)
     return NULL;
   if (node->type == LS_OP_CONSTANT && node->values == NULL) {
-    const ls_attr *value = ls_node_attr(node, "value");
+    const ls_attr *value = ls_node_attr(node, LS_ATTR_ID_VALUE);
     return value != NULL ? value->as.array : NULL;
   }
   ls_graph *graph = ls_graph_resolve(tensor.graph);

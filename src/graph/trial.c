@@ -166,7 +166,7 @@ ls_status ls_trial_join(ls_graph *graph) {
 
 ls_status ls_trial_set_attr(ls_graph *graph, ls_node *node,
                             const ls_attr *attr) {
-  const ls_attr *replaced = ls_node_attr(node, attr->name);
+  const ls_attr *replaced = ls_node_attr_named(node, attr->name);
   LS_RETURN_IF_ERROR(ls_trial_join(graph));
   const ls_graph_undo entry = {.kind = LS_UNDO_ATTR,
                                .before = node->num_attrs,

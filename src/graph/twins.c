@@ -10,8 +10,8 @@ typedef struct search {
 
 // Two parameters that stand for one value around the op.
 static bool same_capture(const search *s, const ls_node *a, const ls_node *b) {
-  const size_t i = (size_t)ls_node_int(a, "index", 0);
-  const size_t k = (size_t)ls_node_int(b, "index", 0);
+  const size_t i = (size_t)ls_node_int(a, LS_ATTR_ID_INDEX);
+  const size_t k = (size_t)ls_node_int(b, LS_ATTR_ID_INDEX);
   return i >= s->first->num_declared && k >= s->body->num_declared &&
          s->first->captures[i - s->first->num_declared].outer.ref ==
              s->body->captures[k - s->body->num_declared].outer.ref;

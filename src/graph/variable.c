@@ -162,7 +162,7 @@ static ls_status add_initializer(ls_variable *variable, ls_tensor value) {
   snprintf(name, sizeof(name), "%s/", variable->name);
   {
     LS_NAME_SCOPE(name);
-    const ls_attr attr = LS_ATTR_O("variable", &variable->object);
+    const ls_attr attr = LS_OWN_O(VARIABLE, &variable->object);
     variable->initializer = ls_op_add(&(ls_op_spec){.type = LS_OP_ASSIGN,
                                                     .name = "initializer",
                                                     .inputs = &value,
@@ -442,14 +442,14 @@ static ls_tensor no_variable(const char *what) {
 
 ls_tensor ls_variable_op(uint16_t type, ls_variable *variable,
                          const ls_tensor *value) {
-  const ls_attr attr = LS_ATTR_O("variable", &variable->object);
+  const ls_attr attr = LS_OWN_O(VARIABLE, &variable->object);
   return ls_make(type, value, value == NULL ? 0 : 1, &attr, 1);
 }
 
 ls_tensor ls_variable_scatter_op(ls_variable *variable, ls_scatter_op op,
                                  ls_tensor indices, ls_tensor updates) {
-  const ls_attr attrs[] = {LS_ATTR_O("variable", &variable->object),
-                           LS_ATTR_S("combine", ls_scatter_name(op))};
+  const ls_attr attrs[] = {LS_OWN_O(VARIABLE, &variable->object),
+                           LS_OWN_S(COMBINE, ls_scatter_name(op))};
   return ls_make(LS_OP_ASSIGN_SCATTER, (const ls_tensor[]){indices, updates}, 2,
                  attrs, LS_COUNT_OF(attrs));
 }

@@ -102,7 +102,7 @@ ls_tensor ls_variable_initial_value(const ls_variable *variable) {
 static ls_tensor named(uint16_t type, const char *name, const ls_tensor *inputs,
                        ls_variable *variable) {
   const ls_attr attr =
-      LS_ATTR_O("variable", variable == NULL ? NULL : &variable->object);
+      LS_OWN_O(VARIABLE, variable == NULL ? NULL : &variable->object);
   return ls_op_output(
       ls_op_add(&(ls_op_spec){.type = type,
                               .name = name,

@@ -45,6 +45,16 @@ static bool is_value(const ls_graph *graph, uint64_t ref, uint64_t limit) {
          ls_ref_output(ref) < node->num_outputs;
 }
 
+// Says where a status of others belongs, which is taken over.
+static ls_status broken_by(const ls_verifier *v, ls_status status) {
+  if (ls_status_is_ok(status) ||
+      ls_status_code(status) == LS_RESOURCE_EXHAUSTED)
+    return status;
+  const ls_status broken = ls_verify_broken(v, "%s", ls_status_message(status));
+  ls_status_free(status);
+  return broken;
+}
+
 // ---- One op ----------------------------------------------------------------
 static ls_status check_edges(const ls_verifier *v) {
   const ls_node *node = v->node;
@@ -61,12 +71,13 @@ static ls_status check_edges(const ls_verifier *v) {
         ls_graph_node(v->graph, node->control[i]) == NULL)
       return ls_verify_broken(v, "control input ^%%%llu is no earlier op",
                               (unsigned long long)node->control[i]);
-  const ls_op_info *info = ls_node_info(node);
-  if (ls_op_takes(info, node->num_inputs)) return ls_ok();
-  return ls_verify_broken(
-      v, "it takes %d inputs%s and has %u", info->data_inputs,
-      info->traits & LS_OP_SIZED ? " or one more for each size" : "",
-      node->num_inputs);
+  return broken_by(v, ls_op_check_count(ls_node_info(node), node->num_inputs));
+}
+
+static ls_status check_attrs(const ls_verifier *v) {
+  const ls_node *node = v->node;
+  return broken_by(v, ls_attrs_check(node->type, node->attrs, node->num_attrs,
+                                     node->num_inputs));
 }
 
 static ls_status check_stage(const ls_verifier *v) {
@@ -123,14 +134,7 @@ static ls_status check_types(ls_verifier *v) {
                     .out = few,
                     .num_out = 1,
                     .arena = &v->scratch};
-  const ls_status status = ls_infer_run(&infer);
-  if (!ls_status_is_ok(status)) {
-    if (ls_status_code(status) == LS_RESOURCE_EXHAUSTED) return status;
-    const ls_status broken =
-        ls_verify_broken(v, "%s", ls_status_message(status));
-    ls_status_free(status);
-    return broken;
-  }
+  LS_RETURN_IF_ERROR(broken_by(v, ls_infer_run(&infer)));
   if (infer.num_out != node->num_outputs)
     return ls_verify_broken(v, "it has %u outputs, the shape rule says %zu",
                             node->num_outputs, infer.num_out);
@@ -147,7 +151,7 @@ static ls_status check_op(ls_verifier *v) {
     return ls_verify_broken(v, "there is no such type of op");
   LS_RETURN_IF_ERROR(check_edges(v));
   LS_RETURN_IF_ERROR(check_stage(v));
-  LS_RETURN_IF_ERROR(ls_verify_attrs(v));
+  LS_RETURN_IF_ERROR(check_attrs(v));
   for (uint32_t i = 0; i < node->num_regions; ++i)
     LS_RETURN_IF_ERROR(verify(ls_graph_resolve(node->regions[i]), v->graph));
   LS_RETURN_IF_ERROR(ls_verify_regions(v));
@@ -189,10 +193,10 @@ static ls_status check_parameters(const ls_verifier *v) {
         graph->parameters[seen] != ls_ref(node->id, 0))
       return ls_verify_broken(v, "%%%llu is not parameter %zu of the list",
                               (unsigned long long)node->id, seen);
-    if (ls_node_int(node, "index", -1) != (int64_t)seen)
+    if (ls_node_int(node, LS_ATTR_ID_INDEX) != (int64_t)seen)
       return ls_verify_broken(v, "parameter %zu, %%%llu, has index %lld", seen,
                               (unsigned long long)node->id,
-                              (long long)ls_node_int(node, "index", -1));
+                              (long long)ls_node_int(node, LS_ATTR_ID_INDEX));
     ++seen;
   }
   if (seen != graph->num_parameters ||

@@ -41,9 +41,9 @@ static ls_status check_inputs(const ls_verifier *v, size_t wanted) {
 static ls_status check_while(const ls_verifier *v) {
   LS_RETURN_IF_ERROR(check_count(v, 2));
   const ls_graph *cond = region(v, 0), *body = region(v, 1);
-  const int64_t carried = ls_node_int(v->node, "num_carried", -1);
+  const int64_t carried = ls_node_int(v->node, LS_ATTR_ID_NUM_CARRIED);
   if (v->graph->kind == LS_GRAPH_LOWERED &&
-      ls_node_attr(v->node, "num_saved") != NULL)
+      ls_node_attr(v->node, LS_ATTR_ID_NUM_SAVED) != NULL)
     return ls_verify_broken(v, "a lowered loop saves values on stacks of its "
                                "own");
   if (carried < 0 || cond->num_declared != (size_t)carried ||
@@ -78,7 +78,7 @@ static ls_status check_call(const ls_verifier *v) {
 // The split arguments of replica r are the parameters of its body.
 static ls_status check_split(const ls_verifier *v, int64_t replicas,
                              int64_t split) {
-  const ls_attr *classes = ls_node_attr(v->node, "classes");
+  const ls_attr *classes = ls_node_attr(v->node, LS_ATTR_ID_CLASSES);
   if (classes == NULL && v->node->num_regions != 1) return check_count(v, 1);
   if (classes != NULL && classes->as.ints.count != (size_t)replicas)
     return ls_verify_broken(v, "%lld replicas, and classes of %zu",
@@ -99,9 +99,9 @@ static ls_status check_split(const ls_verifier *v, int64_t replicas,
 
 static ls_status check_replicate(const ls_verifier *v) {
   if (v->node->num_regions == 0) return check_count(v, 1);
-  const int64_t replicas = ls_node_int(v->node, "replicas", 0);
-  const int64_t split = ls_node_int(v->node, "num_split", 0);
-  const int64_t gathered = ls_node_int(v->node, "num_gathered", 0);
+  const int64_t replicas = ls_node_int(v->node, LS_ATTR_ID_REPLICAS);
+  const int64_t split = ls_node_int(v->node, LS_ATTR_ID_NUM_SPLIT);
+  const int64_t gathered = ls_node_int(v->node, LS_ATTR_ID_NUM_GATHERED);
   size_t inputs = 0;
   for (uint32_t k = 0; k < v->node->num_regions; ++k) {
     const ls_graph *body = region(v, k);
@@ -137,8 +137,8 @@ static ls_status check_replicate(const ls_verifier *v) {
 static ls_status check_merge(const ls_verifier *v) {
   LS_RETURN_IF_ERROR(check_count(v, 1));
   const ls_graph *body = region(v, 0);
-  const int64_t replicas = ls_node_int(v->node, "replicas", 0);
-  const int64_t args = ls_node_int(v->node, "num_args", 0);
+  const int64_t replicas = ls_node_int(v->node, LS_ATTR_ID_REPLICAS);
+  const int64_t args = ls_node_int(v->node, LS_ATTR_ID_NUM_ARGS);
   if (replicas < 1 || replicas > LS_MAX_REPLICAS || args < 0 ||
       args > v->node->num_inputs ||
       body->num_declared != (size_t)(args * replicas))

@@ -1,49 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/window.h"
 
-// No number of a window may be larger, nor a padded input. So places along a
-// dimension can be computed with in 64 bits without fear.
-static const int64_t largest_number = INT64_C(1) << 31;
-static const int64_t largest_span = INT64_C(1) << 46;
-
-static const ls_attr *find(const ls_attr *attrs, size_t count,
-                           const char *name) {
-  for (size_t i = 0; i < count; ++i)
-    if (strcmp(attrs[i].name, name) == 0) return &attrs[i];
-  return NULL;
-}
-
 // The numbers of `attr`, `each` for a dimension, into out[dimension * each...].
 static ls_status read_numbers(const ls_window *w, const ls_attr *attr,
-                              int32_t each, int64_t least, int64_t *out) {
+                              int32_t each, int64_t *out) {
   const int32_t count = w->rank * each;
-  if (attr->kind != LS_ATTR_INTS || attr->as.ints.count != (size_t)count)
+  if (attr->as.ints.count != (size_t)count)
     return ls_invalid_argument(
         "%s: '%s' must hold %d whole numbers, %d for each of %d spatial "
         "dimensions, holds %zu",
-        w->op_name, attr->name, count, each, w->rank,
-        attr->kind == LS_ATTR_INTS ? attr->as.ints.count : 0);
-  for (int32_t i = 0; i < count; ++i) {
-    out[i] = attr->as.ints.items[i];
-    if (out[i] < least || out[i] > largest_number)
-      return ls_invalid_argument(
-          "%s: number %d of '%s' is %lld, must be %lld to %lld", w->op_name, i,
-          attr->name, (long long)out[i], (long long)least,
-          (long long)largest_number);
-  }
+        w->op_name, attr->name, count, each, w->rank, attr->as.ints.count);
+  memcpy(out, attr->as.ints.items, (size_t)count * sizeof(*out));
   return ls_ok();
 }
 
-static ls_status read_padding(ls_window *w, const ls_attr *padding,
-                              const ls_attr *same) {
-  w->same = same != NULL && same->as.i != 0;
+static ls_status read_padding(ls_window *w, const ls_attr *padding) {
   if (padding == NULL) return ls_ok();
   if (w->same)
     return ls_invalid_argument(
         "%s: it has 'padding' and is 'same', which pads as it needs",
         w->op_name);
   int64_t numbers[2 * LS_WINDOW_DIMS];
-  LS_RETURN_IF_ERROR(read_numbers(w, padding, 2, 0, numbers));
+  LS_RETURN_IF_ERROR(read_numbers(w, padding, 2, numbers));
   for (int32_t i = 0; i < w->rank; ++i) {
     w->low[i] = numbers[2 * i];
     w->high[i] = numbers[2 * i + 1];
@@ -66,27 +44,26 @@ ls_status ls_window_read(const char *op_name, const ls_attr *attrs,
     w->strides[i] = w->dilations[i] = w->input_dilations[i] = 1;
   }
   const struct {
-    const char *name;
+    ls_attr_id id;
     int64_t *numbers;
-  } lists[] = {{"window", w->taps},
-               {"strides", w->strides},
-               {"dilations", w->dilations},
-               {"input_dilations", w->input_dilations}};
+  } lists[] = {{LS_ATTR_ID_WINDOW, w->taps},
+               {LS_ATTR_ID_WINDOW_STRIDES, w->strides},
+               {LS_ATTR_ID_DILATIONS, w->dilations},
+               {LS_ATTR_ID_INPUT_DILATIONS, w->input_dilations}};
   for (size_t i = 0; i < LS_COUNT_OF(lists); ++i) {
-    const ls_attr *attr = find(attrs, num_attrs, lists[i].name);
+    const ls_attr *attr = ls_attr_find(attrs, num_attrs, lists[i].id);
     if (attr != NULL)
-      LS_RETURN_IF_ERROR(read_numbers(w, attr, 1, 1, lists[i].numbers));
+      LS_RETURN_IF_ERROR(read_numbers(w, attr, 1, lists[i].numbers));
   }
-  return read_padding(w, find(attrs, num_attrs, "padding"),
-                      find(attrs, num_attrs, "same"));
+  w->same = ls_attr_int(attrs, num_attrs, LS_ATTR_ID_SAME) != 0;
+  return read_padding(w, ls_attr_find(attrs, num_attrs, LS_ATTR_ID_PADDING));
 }
 
 // (count - 1) * distance + 1, or -1 where that is more than is possible.
 static int64_t span_of(int64_t count, int64_t distance) {
   int64_t span;
   if (count == 0) return 0;
-  if (__builtin_mul_overflow(count - 1, distance, &span) ||
-      span >= largest_span)
+  if (__builtin_mul_overflow(count - 1, distance, &span) || span >= LS_MAX_SIZE)
     return -1;
   return span + 1;
 }
@@ -145,9 +122,8 @@ bool ls_window_is(const ls_window *window, int64_t side, int64_t stride) {
 }
 
 bool ls_can_join_pool(const ls_attr *attrs, size_t num_attrs, ls_shape w) {
-  const ls_attr *groups = find(attrs, num_attrs, "groups");
   if (w.rank != LS_POOL_RANK || w.dim[2] < 1 ||
-      (groups != NULL && groups->as.i != 1))
+      ls_attr_int(attrs, num_attrs, LS_ATTR_ID_CHANNEL_GROUPS) != 1)
     return false;
   ls_window window;
   ls_status status = ls_window_read("", attrs, num_attrs, w.rank - 2, &window);

@@ -14,8 +14,6 @@
 
 #include "graph/graph.h"
 
-enum { LS_WINDOW_DIMS = 3 };
-
 typedef struct ls_window {
   const char *op_name;  // For messages.
   int32_t rank;         // Spatial dimensions: 1 to LS_WINDOW_DIMS.

@@ -68,7 +68,7 @@ ls_status ls_lower_sizes_on_all(ls_lower_scope *scope, const ls_node *node,
 ls_status lower_all_reduce(ls_lower_scope *scope, ls_node *node) {
   if (scope->replicas == 0) return lower_forward(scope, node);
   LS_RETURN_IF_ERROR(ls_lower_check_operand(scope, node, -1));
-  if (ls_node_attr(node, "groups") != NULL)
+  if (ls_node_attr(node, LS_ATTR_ID_GROUPS) != NULL)
     return ls_lower_grouped(scope, node);
   return lower_copy(scope, node);
 }
@@ -88,15 +88,15 @@ static ls_status move_axis(ls_lower_scope *scope, const ls_node *node,
                                               : i);
     permutation[i] = moved;
   }
-  const ls_attr attr = LS_ATTR_IS("permutation", permutation, (size_t)rank);
+  const ls_attr attr = LS_OWN_IS(PERMUTATION, permutation, (size_t)rank);
   return ls_lower_make(scope, LS_OP_TRANSPOSE, ref, 1, &attr, 1, node, ref);
 }
 
 ls_status ls_lower_gather_all(ls_lower_scope *scope, uint64_t ref,
                               const int64_t *rows, int32_t replicas,
                               const ls_node *origin, uint64_t *out_ref) {
-  const ls_attr attrs[] = {LS_ATTR_I("axis", 0),
-                           LS_ATTR_IS("rows", rows, (size_t)replicas)};
+  const ls_attr attrs[] = {LS_OWN_I(AXIS, 0),
+                           LS_OWN_IS(ROWS, rows, (size_t)replicas)};
   return ls_lower_make(scope, LS_OP_ALL_GATHER, &ref, 1, attrs, 2, origin,
                        out_ref);
 }
@@ -104,9 +104,9 @@ ls_status ls_lower_gather_all(ls_lower_scope *scope, uint64_t ref,
 // The engine puts rows together: another axis becomes the first for it.
 ls_status lower_all_gather(ls_lower_scope *scope, ls_node *node) {
   if (scope->replicas == 0) return lower_forward(scope, node);
-  const int64_t axis = ls_node_int(node, "axis", 0);
+  const int64_t axis = ls_node_int(node, LS_ATTR_ID_AXIS);
   int64_t *rows = NULL;
-  if (ls_node_attr(node, "groups") != NULL)
+  if (ls_node_attr(node, LS_ATTR_ID_GROUPS) != NULL)
     return ls_lower_grouped(scope, node);
   LS_RETURN_IF_ERROR(ls_lower_check_operand(scope, node, axis));
   LS_RETURN_IF_ERROR(ls_lower_sizes_on_all(scope, node, 0, axis, &rows));
@@ -127,7 +127,7 @@ ls_status ls_lower_own_entry(ls_lower_scope *scope, const int64_t *entries,
       ls_array_create(LS_DTYPE_I32, LS_SHAPE(scope->replicas), &array));
   for (int32_t r = 0; r < scope->replicas; ++r)
     ls_array_set_i64(array, r, entries[r]);
-  const ls_attr value = LS_ATTR_A("value", array), axis = LS_ATTR_I("axis", 0);
+  const ls_attr value = LS_OWN_A(VALUE, array), axis = LS_OWN_I(AXIS, 0);
   ls_status status = ls_lower_make(scope, LS_OP_CONSTANT, NULL, 0, &value, 1,
                                    origin, &inputs[0]);
   ls_array_release(array);
@@ -151,7 +151,7 @@ static ls_status part_from(ls_lower_scope *scope, uint64_t x, int64_t axis,
     inputs[i + 1] = i == axis ? start : zero;
     sizes[i] = (ls_size){LS_SIZE_CONSTANT, i == axis ? size : shape.dim[i]};
   }
-  const ls_attr attr = LS_ATTR_SZ("sizes", sizes, (size_t)shape.rank);
+  const ls_attr attr = LS_OWN_SZ(SIZES, sizes, (size_t)shape.rank);
   return ls_lower_make(scope, LS_OP_DYNAMIC_SLICE, inputs,
                        (size_t)shape.rank + 1, &attr, 1, origin, out_ref);
 }
@@ -177,10 +177,10 @@ int64_t ls_lower_sum_before(int64_t *sizes, int32_t count) {
 // The sum, which is there for all, and each replica's part of it.
 ls_status lower_expand_reduce_scatter(ls_lower_scope *scope, ls_node *node) {
   if (scope->replicas == 0) return lower_forward(scope, node);
-  const int64_t axis = ls_node_int(node, "axis", 0);
+  const int64_t axis = ls_node_int(node, LS_ATTR_ID_AXIS);
   int64_t *sizes = NULL;
   LS_RETURN_IF_ERROR(ls_lower_check_operand(scope, node, -1));
-  if (ls_node_attr(node, "groups") != NULL)
+  if (ls_node_attr(node, LS_ATTR_ID_GROUPS) != NULL)
     return ls_lower_grouped(scope, node);
   LS_RETURN_IF_ERROR(
       ls_lower_sizes_on_all(scope, node, node->num_inputs == 2, axis, &sizes));
@@ -197,8 +197,8 @@ ls_status lower_expand_reduce_scatter(ls_lower_scope *scope, ls_node *node) {
                                (long long)axis, (long long)sum,
                                (long long)whole.dim[axis]);
   LS_RETURN_IF_ERROR(ls_lower_make(scope, LS_OP_ALL_REDUCE, &ref, 1,
-                                   ls_node_attr(node, "reduce"), 1, node,
-                                   &ref));
+                                   ls_node_attr(node, LS_ATTR_ID_REDUCE), 1,
+                                   node, &ref));
   LS_RETURN_IF_ERROR(
       ls_lower_own_part(scope, ref, axis, sizes, own, node, &ref));
   return ls_lower_map(scope, ls_ref(node->id, 0), ref);

@@ -21,7 +21,7 @@ static const ls_array *constant_scalar(const ls_lower_scope *scope,
   const ls_dtype dtype = node->outputs[0].dtype;
   const bool folds = dtype == LS_DTYPE_F32 || dtype == LS_DTYPE_F64 ||
                      dtype == LS_DTYPE_I64 || dtype == LS_DTYPE_BOOL;
-  return folds ? ls_node_attr(node, "value")->as.array : NULL;
+  return folds ? ls_node_attr(node, LS_ATTR_ID_VALUE)->as.array : NULL;
 }
 
 static bool fold_floats(uint16_t type, double x, double y, double *out) {
@@ -101,7 +101,7 @@ ls_status ls_lower_fold(ls_lower_scope *scope, const ls_node *node,
     return ls_lower_scalar(scope, LS_DTYPE_BOOL, value, node, out_ref);
   if (dtype == LS_DTYPE_BOOL) return ls_ok();
   if (node->type == LS_OP_CONVERT) {
-    dtype = ls_node_attr(node, "dtype")->as.dtype;
+    dtype = ls_node_attr(node, LS_ATTR_ID_DTYPE)->as.dtype;
     if (dtype != LS_DTYPE_F32 && dtype != LS_DTYPE_F64) return ls_ok();
   } else if (dtype == LS_DTYPE_I64 ||
              !fold_floats(node->type, value, other, &value)) {

@@ -31,7 +31,8 @@ static ls_shape in_front(ls_shape shape) {
 
 static ls_status stack_values(ls_lower_scope *scope, const ls_node *node,
                               groups *g) {
-  const ls_attr *members = ls_node_attr(node, "groups");
+  const ls_attr *members = ls_node_attr(node, LS_ATTR_ID_GROUPS);
+  const ls_attr *size = ls_node_attr(node, LS_ATTR_ID_GROUP_SIZE);
   uint64_t ref = ls_lowered(scope, node->inputs[0]);
   const ls_type type = ls_lowered_type(scope, ref);
   *g = (groups){.scope = scope,
@@ -39,8 +40,7 @@ static ls_status stack_values(ls_lower_scope *scope, const ls_node *node,
                 .shape = type.shape,
                 .dtype = type.dtype,
                 .replicas = scope->replicas,
-                .size =
-                    (int32_t)ls_node_int(node, "group_size", scope->replicas),
+                .size = size == NULL ? scope->replicas : (int32_t)size->as.i,
                 .members = members == NULL ? NULL : members->as.ints.items};
   LS_RETURN_IF_ERROR(ls_lower_check_operand(scope, node, -1));
   if ((members != NULL && members->as.ints.count != (size_t)g->replicas) ||
@@ -68,7 +68,7 @@ static ls_status stack_values(ls_lower_scope *scope, const ls_node *node,
 static ls_status pick(const groups *g, uint64_t x, uint64_t index,
                       uint64_t *out_ref) {
   const uint64_t inputs[] = {x, index};
-  const ls_attr axis = LS_ATTR_I("axis", 0);
+  const ls_attr axis = LS_OWN_I(AXIS, 0);
   return ls_lower_make(g->scope, LS_OP_GATHER, inputs, 2, &axis, 1, g->node,
                        out_ref);
 }
@@ -82,7 +82,7 @@ static ls_status value_of(const groups *g, int64_t replica, uint64_t *out_ref) {
 
 static ls_status concatenate(const groups *g, const uint64_t *refs,
                              int64_t axis, uint64_t *out_ref) {
-  const ls_attr attr = LS_ATTR_I("axis", axis);
+  const ls_attr attr = LS_OWN_I(AXIS, axis);
   return ls_lower_make(g->scope, LS_OP_CONCATENATE, refs, (size_t)g->size,
                        &attr, 1, g->node, out_ref);
 }
@@ -98,7 +98,7 @@ static int32_t place_by_id(const groups *g, int32_t first, int32_t index) {
 // ---- Sums of groups --------------------------------------------------------
 static ls_status convert(const groups *g, uint64_t *ref, ls_dtype dtype) {
   if (ls_lowered_type(g->scope, *ref).dtype == dtype) return ls_ok();
-  const ls_attr attr = LS_ATTR_T("dtype", dtype);
+  const ls_attr attr = LS_OWN_T(DTYPE, dtype);
   return ls_lower_make(g->scope, LS_OP_CONVERT, ref, 1, &attr, 1, g->node, ref);
 }
 
@@ -143,7 +143,8 @@ static ls_status reduce_group(const groups *g, int32_t first, uint64_t *refs,
   for (int32_t i = 0; i < g->size; ++i)
     LS_RETURN_IF_ERROR(
         value_of(g, member(g, first + i), &refs[place_by_id(g, first, i)]));
-  return reduce(g, ls_node_attr(g->node, "reduce")->as.string, refs, out_ref);
+  return reduce(g, ls_node_attr(g->node, LS_ATTR_ID_REDUCE)->as.string, refs,
+                out_ref);
 }
 
 // The sums of all groups, and of them this replica's.
@@ -160,7 +161,7 @@ static ls_status own_sum(const groups *g, uint64_t *out_ref) {
     for (int32_t i = 0; i < g->size; ++i)
       g->entries[member(g, q * g->size + i)] = q;
   }
-  const ls_attr axis = LS_ATTR_I("axis", 0);
+  const ls_attr axis = LS_OWN_I(AXIS, 0);
   LS_RETURN_IF_ERROR(ls_lower_make(g->scope, LS_OP_CONCATENATE, sums,
                                    (size_t)count, &axis, 1, g->node, &all));
   LS_RETURN_IF_ERROR(ls_lower_own_entry(g->scope, g->entries, g->node, &index));
@@ -207,7 +208,7 @@ static ls_status gather_group(const groups *g, int64_t axis,
 ls_status ls_lower_grouped(ls_lower_scope *scope, ls_node *node) {
   groups g;
   uint64_t ref = 0;
-  const int64_t axis = ls_node_int(node, "axis", 0);
+  const int64_t axis = ls_node_int(node, LS_ATTR_ID_AXIS);
   LS_RETURN_IF_ERROR(stack_values(scope, node, &g));
   LS_RETURN_IF_ERROR(node->type == LS_OP_ALL_GATHER
                          ? gather_group(&g, axis, &ref)
@@ -225,7 +226,7 @@ ls_status lower_expand_all_to_all(ls_lower_scope *scope, ls_node *node) {
   if (scope->replicas == 0) return lower_forward(scope, node);
   groups g;
   LS_RETURN_IF_ERROR(stack_values(scope, node, &g));
-  const int64_t axis = ls_node_int(node, "split_axis", 0);
+  const int64_t axis = ls_node_int(node, LS_ATTR_ID_SPLIT_AXIS);
   const int64_t size = g.shape.dim[axis] / g.size;
   uint64_t ref = 0, *refs = ls_arena_new_array(&scope->to->arena, uint64_t,
                                                (size_t)g.size);
@@ -237,7 +238,7 @@ ls_status lower_expand_all_to_all(ls_lower_scope *scope, ls_node *node) {
                                          node, &refs[i]));
   }
   LS_RETURN_IF_ERROR(
-      concatenate(&g, refs, ls_node_int(node, "concat_axis", 0), &ref));
+      concatenate(&g, refs, ls_node_int(node, LS_ATTR_ID_CONCAT_AXIS), &ref));
   return ls_lower_map(scope, ls_ref(node->id, 0), ref);
 }
 
@@ -259,7 +260,7 @@ static ls_status or_zeros(const groups *g, const int64_t *sources, uint64_t y,
 }
 
 ls_status lower_expand_permute(ls_lower_scope *scope, ls_node *node) {
-  const ls_attr *sources = ls_node_attr(node, "sources");
+  const ls_attr *sources = ls_node_attr(node, LS_ATTR_ID_SOURCES);
   const int64_t *from = sources->as.ints.items;
   uint64_t ref = ls_lowered(scope, node->inputs[0]), index = 0;
   if (scope->replicas == 0) {
@@ -286,7 +287,7 @@ ls_status lower_expand_replica_broadcast(ls_lower_scope *scope, ls_node *node) {
   if (scope->replicas == 0) return lower_forward(scope, node);
   groups g;
   uint64_t ref = 0;
-  const int64_t root = ls_node_int(node, "root", 0);
+  const int64_t root = ls_node_int(node, LS_ATTR_ID_ROOT);
   if (root >= scope->replicas)
     return ls_invalid_argument("replica %lld is none of %d", (long long)root,
                                scope->replicas);

@@ -18,7 +18,7 @@ static ls_status check_axis(const ls_node *node, int64_t axis, ls_type type) {
 
 // Sizes that come from operands become numbers; those operands are dropped.
 ls_status lower_dynamic_slice(ls_lower_scope *scope, ls_node *node) {
-  const ls_attr *attr = ls_node_attr(node, "sizes");
+  const ls_attr *attr = ls_node_attr(node, LS_ATTR_ID_SIZES);
   const size_t rank = attr->as.sizes.count;
   ls_size sizes[LS_MAX_RANK];
   uint64_t inputs[LS_MAX_RANK + 1], ref = 0;
@@ -32,7 +32,7 @@ ls_status lower_dynamic_slice(ls_lower_scope *scope, ls_node *node) {
   }
   for (size_t i = 0; i <= rank; ++i)
     inputs[i] = ls_lowered(scope, node->inputs[i]);
-  const ls_attr known = LS_ATTR_SZ("sizes", sizes, rank);
+  const ls_attr known = LS_OWN_SZ(SIZES, sizes, rank);
   LS_RETURN_IF_ERROR(ls_lower_make(scope, LS_OP_DYNAMIC_SLICE, inputs, rank + 1,
                                    &known, 1, node, &ref));
   return ls_lower_map(scope, ls_ref(node->id, 0), ref);
@@ -40,9 +40,10 @@ ls_status lower_dynamic_slice(ls_lower_scope *scope, ls_node *node) {
 
 // Zeros around and between the elements.
 ls_status lower_expand_slice_grad(ls_lower_scope *scope, ls_node *node) {
-  const int64_t *starts = ls_node_attr(node, "starts")->as.ints.items;
-  const int64_t *strides = ls_node_attr(node, "strides")->as.ints.items;
-  const size_t rank = ls_node_attr(node, "starts")->as.ints.count;
+  const int64_t *starts = ls_node_attr(node, LS_ATTR_ID_STARTS)->as.ints.items;
+  const int64_t *strides =
+      ls_node_attr(node, LS_ATTR_ID_STRIDES)->as.ints.items;
+  const size_t rank = ls_node_attr(node, LS_ATTR_ID_STARTS)->as.ints.count;
   const ls_type from = type_of(scope, node, 0);
   const ls_shape to = type_of(scope, node, 1).shape;
   if (from.shape.rank != (int32_t)rank || to.rank != (int32_t)rank)
@@ -59,9 +60,9 @@ ls_status lower_expand_slice_grad(ls_lower_scope *scope, ls_node *node) {
   }
   uint64_t operands[2] = {ls_lowered(scope, node->inputs[0])}, ref = 0;
   LS_RETURN_IF_ERROR(ls_lower_scalar(scope, from.dtype, 0, node, &operands[1]));
-  const ls_attr attrs[] = {LS_ATTR_IS("low", starts, rank),
-                           LS_ATTR_IS("high", high, rank),
-                           LS_ATTR_IS("interior", interior, rank)};
+  const ls_attr attrs[] = {LS_OWN_IS(PAD_LOW, starts, rank),
+                           LS_OWN_IS(PAD_HIGH, high, rank),
+                           LS_OWN_IS(INTERIOR, interior, rank)};
   LS_RETURN_IF_ERROR(ls_lower_make(scope, LS_OP_PAD, operands, 2, attrs,
                                    LS_COUNT_OF(attrs), node, &ref));
   return ls_lower_map(scope, ls_ref(node->id, 0), ref);
@@ -70,7 +71,7 @@ ls_status lower_expand_slice_grad(ls_lower_scope *scope, ls_node *node) {
 // One slice for each piece; the shape rule has seen that they come to the
 // whole.
 ls_status lower_expand_split_like(ls_lower_scope *scope, ls_node *node) {
-  const int64_t axis = ls_node_int(node, "axis", 0);
+  const int64_t axis = ls_node_int(node, LS_ATTR_ID_AXIS);
   const uint64_t x = ls_lowered(scope, node->inputs[0]);
   const ls_shape whole = ls_lowered_type(scope, x).shape;
   const size_t rank = (size_t)whole.rank;
@@ -80,9 +81,9 @@ ls_status lower_expand_split_like(ls_lower_scope *scope, ls_node *node) {
     strides[i] = 1;
   }
   limits[axis] = 0;
-  const ls_attr attrs[] = {LS_ATTR_IS("starts", starts, rank),
-                           LS_ATTR_IS("limits", limits, rank),
-                           LS_ATTR_IS("strides", strides, rank)};
+  const ls_attr attrs[] = {LS_OWN_IS(STARTS, starts, rank),
+                           LS_OWN_IS(LIMITS, limits, rank),
+                           LS_OWN_IS(STRIDES, strides, rank)};
   for (uint32_t i = 1; i < node->num_inputs; ++i) {
     uint64_t ref = 0;
     starts[axis] = limits[axis];

@@ -15,9 +15,9 @@ typedef struct carrying {
 
 static ls_status list_round(ls_flow *f, carrying *r) {
   ls_lower_scope *scope = f->scope;
-  r->carried = (size_t)ls_node_int(f->node, "num_carried", 0);
-  r->saves = ls_node_attr(f->node, "num_saved") != NULL;
-  r->saved = (size_t)ls_node_int(f->node, "num_saved", 0);
+  r->carried = (size_t)ls_node_int(f->node, LS_ATTR_ID_NUM_CARRIED);
+  r->saves = ls_node_attr(f->node, LS_ATTR_ID_NUM_SAVED) != NULL;
+  r->saved = (size_t)ls_node_int(f->node, LS_ATTR_ID_NUM_SAVED);
   for (size_t i = 0; i < r->carried; ++i)
     LS_RETURN_IF_ERROR(
         ls_ref_list_push(&f->inputs, ls_lowered(scope, f->node->inputs[i])));
@@ -145,8 +145,8 @@ static ls_status lower_loop(ls_flow *f) {
   LS_RETURN_IF_ERROR(loop_region(f, &r, 0, "while_condition"));
   LS_RETURN_IF_ERROR(loop_region(f, &r, 1, "while_body"));
   const ls_attr attrs[] = {
-      LS_ATTR_I("num_carried", (int64_t)r.count),
-      LS_ATTR_I("max_trips", ls_node_int(f->node, "max_trips", 0))};
+      LS_OWN_I(NUM_CARRIED, (int64_t)r.count),
+      LS_OWN_I(MAX_TRIPS, ls_node_int(f->node, LS_ATTR_ID_MAX_TRIPS))};
   ls_node *made = NULL;
   LS_RETURN_IF_ERROR(ls_flow_append(f, attrs, 2, &made));
   for (size_t i = 0; i < r.count; ++i)

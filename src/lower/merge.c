@@ -19,9 +19,9 @@ ls_status ls_lower_elements(ls_lower_scope *scope, uint64_t ref, int64_t start,
                             int64_t limit, const ls_node *origin,
                             uint64_t *out_ref) {
   const int64_t stride = 1;
-  const ls_attr attrs[] = {LS_ATTR_IS("starts", &start, 1),
-                           LS_ATTR_IS("limits", &limit, 1),
-                           LS_ATTR_IS("strides", &stride, 1)};
+  const ls_attr attrs[] = {LS_OWN_IS(STARTS, &start, 1),
+                           LS_OWN_IS(LIMITS, &limit, 1),
+                           LS_OWN_IS(STRIDES, &stride, 1)};
   return ls_lower_make(scope, LS_OP_SLICE, &ref, 1, attrs, 3, origin, out_ref);
 }
 
@@ -74,7 +74,7 @@ ls_status ls_lower_take_own(ls_lower_scope *scope, const uint64_t *refs,
     LS_RETURN_IF_ERROR(ls_lower_flatten(scope, refs[r], node, &flat[r]));
   }
   const int64_t own = sizes[scope->replica];
-  const ls_attr axis = LS_ATTR_I("axis", 0);
+  const ls_attr axis = LS_OWN_I(AXIS, 0);
   uint64_t ref = 0;
   LS_RETURN_IF_ERROR(ls_lower_make(scope, LS_OP_CONCATENATE, flat, replicas,
                                    &axis, 1, node, &ref));
@@ -86,7 +86,7 @@ ls_status ls_lower_take_own(ls_lower_scope *scope, const uint64_t *refs,
 static ls_status map_results(ls_lower_scope *scope, const ls_lower_scope *inner,
                              const ls_node *node) {
   const size_t replicas = (size_t)scope->replicas;
-  const size_t gathered = (size_t)ls_node_int(node, "num_gathered", 0);
+  const size_t gathered = (size_t)ls_node_int(node, LS_ATTR_ID_NUM_GATHERED);
   const ls_graph *body = inner->from;
   uint64_t *refs = ls_arena_new_array(&scope->to->arena, uint64_t, replicas);
   if (refs == NULL) return ls_out_of_memory();
@@ -109,7 +109,7 @@ static ls_status map_results(ls_lower_scope *scope, const ls_lower_scope *inner,
 static ls_status lower_body(ls_lower_scope *scope, ls_lower_scope *inner,
                             const ls_node *node) {
   const ls_graph *body = inner->from;
-  const uint32_t args = (uint32_t)ls_node_int(node, "num_args", 0);
+  const uint32_t args = (uint32_t)ls_node_int(node, LS_ATTR_ID_NUM_ARGS);
   for (uint32_t i = 0; i < args; ++i) {
     const ls_dtype dtype =
         ls_lowered_type(scope, ls_lowered(scope, node->inputs[i])).dtype;
@@ -136,10 +136,10 @@ static ls_status lower_body(ls_lower_scope *scope, ls_lower_scope *inner,
 ls_status lower_merge_call(ls_lower_scope *scope, ls_node *node) {
   if (scope->replicas == 0)
     return ls_internal("a merge op outside of replicas");
-  if (ls_node_int(node, "replicas", 0) != scope->replicas)
-    return ls_invalid_argument("a merge of %lld replicas; there are %d",
-                               (long long)ls_node_int(node, "replicas", 0),
-                               scope->replicas);
+  if (ls_node_int(node, LS_ATTR_ID_REPLICAS) != scope->replicas)
+    return ls_invalid_argument(
+        "a merge of %lld replicas; there are %d",
+        (long long)ls_node_int(node, LS_ATTR_ID_REPLICAS), scope->replicas);
   ls_lower_scope inner = *scope;
   inner.from = ls_graph_resolve(node->regions[0]);
   inner.bodies = NULL;

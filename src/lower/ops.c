@@ -11,7 +11,7 @@ ls_status ls_lower_scalar(ls_lower_scope *scope, ls_dtype dtype, double value,
   ls_array *array = NULL;
   LS_RETURN_IF_ERROR(ls_array_create(dtype, LS_SCALAR, &array));
   ls_array_set_f64(array, 0, value);
-  const ls_attr attr = LS_ATTR_A("value", array);
+  const ls_attr attr = LS_OWN_A(VALUE, array);
   const ls_status status =
       ls_lower_make(scope, LS_OP_CONSTANT, NULL, 0, &attr, 1, origin, out_ref);
   ls_array_release(array);
@@ -21,7 +21,7 @@ ls_status ls_lower_scalar(ls_lower_scope *scope, ls_dtype dtype, double value,
 static ls_attr sizes_of(ls_shape shape, ls_size sizes[LS_MAX_RANK]) {
   for (int i = 0; i < shape.rank; ++i)
     sizes[i] = (ls_size){LS_SIZE_CONSTANT, shape.dim[i]};
-  return LS_ATTR_SZ("sizes", sizes, (size_t)shape.rank);
+  return LS_OWN_SZ(SIZES, sizes, (size_t)shape.rank);
 }
 
 ls_status ls_lower_broadcast(ls_lower_scope *scope, uint64_t ref,
@@ -63,7 +63,6 @@ static ls_status lower_sized(ls_lower_scope *scope, ls_node *node,
                              const uint64_t *inputs, uint64_t *out_ref) {
   ls_type type;
   LS_RETURN_IF_ERROR(ls_lower_infer(scope, node, &type));
-  const int data = ls_node_info(node)->data_inputs;
   const bool reshapes =
       node->type == LS_OP_RESHAPE || node->type == LS_OP_BROADCAST;
   if (reshapes &&
@@ -76,11 +75,12 @@ static ls_status lower_sized(ls_lower_scope *scope, ls_node *node,
       ls_arena_new_array(&scope->to->arena, ls_attr, node->num_attrs);
   if (attrs == NULL) return ls_out_of_memory();
   for (uint32_t i = 0; i < node->num_attrs; ++i)
-    attrs[i] = strcmp(node->attrs[i].name, "sizes") == 0
+    attrs[i] = node->attrs[i].id == LS_ATTR_ID_SIZES
                    ? sizes_of(type.shape, sizes)
                    : node->attrs[i];
-  return ls_lower_make(scope, node->type, inputs, (size_t)data, attrs,
-                       node->num_attrs, node, out_ref);
+  return ls_lower_make(scope, node->type, inputs,
+                       ls_op_most(ls_node_info(node)), attrs, node->num_attrs,
+                       node, out_ref);
 }
 
 // Operands of elementwise ops get the result's shape, but scalars.
@@ -161,7 +161,7 @@ ls_status lower_forward(ls_lower_scope *scope, ls_node *node) {
 
 // What the callback made; who asks for gradients has asked.
 ls_status lower_custom_gradient(ls_lower_scope *scope, ls_node *node) {
-  const uint32_t first = (uint32_t)ls_node_int(node, "num_inputs", 0);
+  const uint32_t first = (uint32_t)ls_node_int(node, LS_ATTR_ID_NUM_INPUTS);
   for (unsigned i = 0; i < node->num_outputs; ++i)
     LS_RETURN_IF_ERROR(
         ls_lower_map(scope, ls_ref(node->id, i),
@@ -185,7 +185,7 @@ ls_status lower_placeholder(ls_lower_scope *scope, ls_node *node) {
 ls_status lower_dim_size(ls_lower_scope *scope, ls_node *node) {
   const ls_shape shape =
       ls_lowered_type(scope, ls_lowered(scope, node->inputs[0])).shape;
-  const int64_t axis = ls_node_int(node, "axis", 0);
+  const int64_t axis = ls_node_int(node, LS_ATTR_ID_AXIS);
   uint64_t ref = 0;
   if (axis < 0 || axis >= shape.rank)
     return ls_invalid_argument("dim_size: axis %lld of rank %d",
@@ -210,8 +210,8 @@ ls_status lower_expand_sum_to(ls_lower_scope *scope, ls_node *node) {
       axes[count++] = i;
   uint64_t ref = inputs[0];
   if (count != 0) {
-    const ls_attr attrs[] = {LS_ATTR_IS("axes", axes, count),
-                             LS_ATTR_B("keep_dims", false)};
+    const ls_attr attrs[] = {LS_OWN_IS(AXES, axes, count),
+                             LS_OWN_B(KEEP_DIMS, false)};
     LS_RETURN_IF_ERROR(
         ls_lower_make(scope, LS_OP_REDUCE_SUM, &ref, 1, attrs, 2, node, &ref));
   }
@@ -223,7 +223,7 @@ static ls_status convert_to(ls_lower_scope *scope, uint64_t ref, ls_dtype dtype,
                             const ls_node *origin, uint64_t *out_ref) {
   *out_ref = ref;
   if (ls_lowered_type(scope, ref).dtype == dtype) return ls_ok();
-  const ls_attr attr = LS_ATTR_T("dtype", dtype);
+  const ls_attr attr = LS_OWN_T(DTYPE, dtype);
   return ls_lower_make(scope, LS_OP_CONVERT, &ref, 1, &attr, 1, origin,
                        out_ref);
 }
@@ -240,7 +240,7 @@ ls_status lower_expand_indexed_slices(ls_lower_scope *scope, ls_node *node) {
   LS_RETURN_IF_ERROR(
       ls_lower_broadcast(scope, operands[0], type.shape, node, &operands[0]));
   LS_RETURN_IF_ERROR(convert_to(scope, inputs[1], wide, node, &operands[2]));
-  const ls_attr attrs[] = {LS_ATTR_S("combine", "add"), LS_ATTR_I("axis", 0)};
+  const ls_attr attrs[] = {LS_OWN_S(COMBINE, "add"), LS_OWN_I(AXIS, 0)};
   LS_RETURN_IF_ERROR(
       ls_lower_make(scope, LS_OP_SCATTER, operands, 3, attrs, 2, node, &ref));
   LS_RETURN_IF_ERROR(convert_to(scope, ref, type.dtype, node, &ref));
@@ -252,7 +252,7 @@ static ls_status converted(ls_lower_scope *scope, uint64_t x, ls_dtype dtype,
                            ls_node *node, uint64_t *out) {
   *out = x;
   if (ls_lowered_type(scope, x).dtype == dtype) return ls_ok();
-  const ls_attr attr = LS_ATTR_T("dtype", dtype);
+  const ls_attr attr = LS_OWN_T(DTYPE, dtype);
   return ls_lower_make(scope, LS_OP_CONVERT, &x, 1, &attr, 1, node, out);
 }
 
@@ -287,7 +287,7 @@ ls_status lower_expand_reduce_mean(ls_lower_scope *scope, ls_node *node) {
 
 // ---- Variables -------------------------------------------------------------
 static ls_variable *variable_of(const ls_node *node) {
-  return (ls_variable *)ls_node_attr(node, "variable")->as.object;
+  return (ls_variable *)ls_node_attr(node, LS_ATTR_ID_VARIABLE)->as.object;
 }
 
 ls_status lower_read(ls_lower_scope *scope, ls_node *node) {
@@ -303,8 +303,8 @@ ls_status lower_assign_scatter(ls_lower_scope *scope, ls_node *node) {
   uint64_t value = 0;
   LS_RETURN_IF_ERROR(ls_lower_read(scope, variable, &operands[0]));
   LS_RETURN_IF_ERROR(ls_lower_make(scope, LS_OP_SCATTER, operands, 3,
-                                   ls_node_attr(node, "combine"), 1, node,
-                                   &value));
+                                   ls_node_attr(node, LS_ATTR_ID_COMBINE), 1,
+                                   node, &value));
   LS_RETURN_IF_ERROR(ls_lower_write(scope, variable, value));
   return ls_lower_map(scope, ls_ref(node->id, 0), value);
 }

@@ -272,10 +272,10 @@ static ls_status set_results(replicate *self) {
 // ---- The op ----------------------------------------------------------------
 static ls_status append(replicate *self, ls_node **out_made) {
   const ls_attr attrs[] = {
-      LS_ATTR_I("replicas", (int64_t)self->replicas),
-      LS_ATTR_I("num_split", (int64_t)(self->num_split + self->own->count)),
-      LS_ATTR_I("num_gathered", (int64_t)self->num_gathered),
-      LS_ATTR_IS("classes", self->classes, self->replicas)};
+      LS_OWN_I(REPLICAS, (int64_t)self->replicas),
+      LS_OWN_I(NUM_SPLIT, (int64_t)(self->num_split + self->own->count)),
+      LS_OWN_I(NUM_GATHERED, (int64_t)self->num_gathered),
+      LS_OWN_IS(CLASSES, self->classes, self->replicas)};
   return ls_flow_append(self->f, attrs, self->num_classes > 1 ? 4 : 3,
                         out_made);
 }
@@ -366,11 +366,11 @@ static void write_own_as_whole(replicate *self) {
 static ls_status begin(replicate *self) {
   const ls_node *node = self->f->node;
   ls_allocator *allocator = self->f->scope->all->allocator;
-  const size_t replicas = (size_t)ls_node_int(node, "replicas", 1);
+  const size_t replicas = (size_t)ls_node_int(node, LS_ATTR_ID_REPLICAS);
   self->replicas = replicas;
   self->f->scope->all->num_met = 0;
   write_own_as_whole(self);
-  self->num_split = (size_t)ls_node_int(node, "num_split", 0);
+  self->num_split = (size_t)ls_node_int(node, LS_ATTR_ID_NUM_SPLIT);
   self->classes = ls_new_array(allocator, int64_t, replicas);
   self->first = ls_new_array(allocator, size_t, replicas);
   self->bodies = ls_new_array(allocator, ls_lower_scope, replicas);
@@ -416,7 +416,7 @@ static ls_status find_own(const ls_lower_scope *scope, const ls_graph *graph,
                           size_t replicas, own_list *list) {
   for (size_t i = 0; i < graph->num_nodes; ++i) {
     const ls_node *node = graph->nodes[i];
-    const ls_attr *attr = ls_node_attr(node, "variable");
+    const ls_attr *attr = ls_node_attr(node, LS_ATTR_ID_VARIABLE);
     ls_variable *variable =
         attr == NULL ? NULL : (ls_variable *)attr->as.object;
     if (variable != NULL && variable->num_components == replicas &&
@@ -451,7 +451,7 @@ ls_status lower_replicate(ls_lower_scope *scope, ls_node *node) {
   if (scope->replicas > 0 || scope->in_merge)
     return ls_invalid_argument("replicas inside replicas: a replicated body "
                                "cannot hold another");
-  const size_t replicas = (size_t)ls_node_int(node, "replicas", 1);
+  const size_t replicas = (size_t)ls_node_int(node, LS_ATTR_ID_REPLICAS);
   own_list own = {0};
   ls_status status = find_own(scope, node->regions[0], replicas, &own);
   for (bool again = true; again && ls_status_is_ok(status);)

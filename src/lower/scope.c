@@ -3,7 +3,6 @@
 
 #include "base/runtime_internal.h"
 #include "graph/equal.h"
-#include "graph/verify.h"
 #include "lower/ops.h"
 
 static const ls_lower_function lower_table[LS_OP_COUNT] = {
@@ -55,7 +54,7 @@ ls_type ls_lowered_type(const ls_lower_scope *scope, uint64_t to_ref) {
 // ---- What is needed --------------------------------------------------------
 bool ls_node_has_effects(const ls_node *node) {
   if (node->type == LS_OP_HOST) {
-    const ls_attr *kernel = ls_node_attr(node, "kernel");
+    const ls_attr *kernel = ls_node_attr(node, LS_ATTR_ID_KERNEL);
     return (kernel->as.kernel->flags & LS_HOST_MAY_BE_DROPPED) == 0;
   }
   if (ls_node_info(node)->traits & LS_OP_EFFECT) return true;
@@ -87,9 +86,9 @@ ls_status ls_graph_written(const ls_graph *graph, ls_allocator *allocator,
   for (size_t i = 0; i < graph->num_nodes; ++i) {
     const ls_node *node = graph->nodes[i];
     if (ls_node_assigns(node))
-      LS_RETURN_IF_ERROR(
-          add_written((ls_variable *)ls_node_attr(node, "variable")->as.object,
-                      allocator, list, count, capacity));
+      LS_RETURN_IF_ERROR(add_written(
+          (ls_variable *)ls_node_attr(node, LS_ATTR_ID_VARIABLE)->as.object,
+          allocator, list, count, capacity));
     for (uint32_t r = 0; r < node->num_regions; ++r)
       LS_RETURN_IF_ERROR(
           ls_graph_written(node->regions[r], allocator, list, count, capacity));
@@ -220,8 +219,7 @@ static ls_status infer_lowered(ls_lower_scope *scope, const ls_op_spec *spec,
 // several ops share read those of all of them.
 static ls_status drop_marks(ls_lower_scope *scope, ls_op_spec *spec) {
   size_t own = 0;
-  while (own < spec->num_attrs &&
-         ls_op_has_attr(spec->type, spec->attrs[own].name))
+  while (own < spec->num_attrs && ls_op_owns(spec->type, spec->attrs[own].id))
     ++own;
   if (own == spec->num_attrs) return ls_ok();
   ls_attr *attrs =
@@ -229,7 +227,7 @@ static ls_status drop_marks(ls_lower_scope *scope, ls_op_spec *spec) {
   if (attrs == NULL) return ls_out_of_memory();
   memcpy(attrs, spec->attrs, own * sizeof(*attrs));
   for (size_t i = own; i < spec->num_attrs; ++i)
-    if (ls_op_has_attr(spec->type, spec->attrs[i].name))
+    if (ls_op_owns(spec->type, spec->attrs[i].id))
       attrs[own++] = spec->attrs[i];
   spec->attrs = attrs;
   spec->num_attrs = own;

@@ -54,8 +54,8 @@ ls_status ls_lower_stack_set(ls_lowering *all, const ls_graph *graph,
 }
 
 static ls_status tell_maker(const stack_maker *maker, ls_type element) {
-  const ls_attr dtype = LS_ATTR_T("dtype", element.dtype);
-  const ls_attr shape = LS_ATTR_SH("shape", element.shape);
+  const ls_attr dtype = LS_OWN_T(DTYPE, element.dtype);
+  const ls_attr shape = LS_OWN_SH(SHAPE, element.shape);
   LS_RETURN_IF_ERROR(ls_node_set_attr(maker->graph, maker->node, &dtype));
   return ls_node_set_attr(maker->graph, maker->node, &shape);
 }
@@ -163,9 +163,9 @@ ls_status ls_lower_stack_push(ls_lower_scope *scope, uint64_t stack,
 ls_status lower_stack_new(ls_lower_scope *scope, ls_node *node) {
   ls_lower_stack *stack = ls_lower_stack_new(scope->all);
   if (stack == NULL) return ls_out_of_memory();
-  const ls_attr *dtype = ls_node_attr(node, "dtype");
-  const ls_attr *shape = ls_node_attr(node, "shape");
-  const ls_attr *endless = ls_node_attr(node, "endless");
+  const ls_attr *dtype = ls_node_attr(node, LS_ATTR_ID_DTYPE);
+  const ls_attr *shape = ls_node_attr(node, LS_ATTR_ID_SHAPE);
+  const ls_attr *endless = ls_node_attr(node, LS_ATTR_ID_ENDLESS);
   if (dtype != NULL && shape != NULL && ls_shape_is_known(shape->as.shape))
     LS_RETURN_IF_ERROR(set_element(
         scope->all, stack, (ls_type){dtype->as.dtype, shape->as.shape}));
@@ -186,8 +186,8 @@ ls_status lower_stack_push(ls_lower_scope *scope, ls_node *node) {
 // What is taken: what was pushed, or what the op says if that is all.
 static ls_status find_element(ls_lower_scope *scope, const ls_node *node,
                               ls_lower_stack *stack) {
-  const ls_type said = {ls_node_attr(node, "dtype")->as.dtype,
-                        ls_node_attr(node, "shape")->as.shape};
+  const ls_type said = {ls_node_attr(node, LS_ATTR_ID_DTYPE)->as.dtype,
+                        ls_node_attr(node, LS_ATTR_ID_SHAPE)->as.shape};
   if (!stack->is_known) {
     if (ls_shape_is_known(said.shape))
       return set_element(scope->all, stack, said);
@@ -209,8 +209,8 @@ ls_status lower_stack_pop(ls_lower_scope *scope, ls_node *node) {
   ls_lower_stack *stack = ls_lower_stack_of(scope->all, scope->to, from);
   if (stack == NULL) return ls_internal("a stack that comes from nowhere");
   LS_RETURN_IF_ERROR(find_element(scope, node, stack));
-  const ls_attr attrs[] = {LS_ATTR_T("dtype", stack->element.dtype),
-                           LS_ATTR_SH("shape", stack->element.shape)};
+  const ls_attr attrs[] = {LS_OWN_T(DTYPE, stack->element.dtype),
+                           LS_OWN_SH(SHAPE, stack->element.shape)};
   ls_node *made = NULL;
   LS_RETURN_IF_ERROR(ls_lower_append(scope,
                                      &(ls_op_spec){.type = LS_OP_STACK_POP,
@@ -251,7 +251,7 @@ static bool is_stack(const ls_graph *graph, uint64_t ref) {
 // The node's uses; `used` holds those so far. Only one of two branches runs.
 static ls_status check_uses(const ls_graph *graph, ls_node *node,
                             ls_map *used) {
-  const size_t carried = (size_t)ls_node_int(node, "num_carried", 0);
+  const size_t carried = (size_t)ls_node_int(node, LS_ATTR_ID_NUM_CARRIED);
   for (uint32_t i = 0; i < node->num_inputs; ++i) {
     const uint64_t ref = node->inputs[i];
     if (!is_stack(graph, ref)) continue;

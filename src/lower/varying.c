@@ -12,7 +12,7 @@ static bool region_varies(const ls_graph *graph) {
     const unsigned traits = ls_node_info(node)->traits;
     if (traits & (LS_OP_VARYING | LS_OP_ON_HOST)) return true;
     if ((traits & LS_OP_RANDOM) &&
-        !ls_node_int(node, "same_on_all_replicas", 0))
+        !ls_node_int(node, LS_ATTR_ID_SAME_ON_ALL_REPLICAS))
       return true;
     for (uint32_t r = 0; r < node->num_regions; ++r)
       if (region_varies(node->regions[r])) return true;
@@ -24,7 +24,8 @@ static bool node_varies(const ls_graph *body, const ls_node *node) {
   const unsigned traits = ls_node_info(node)->traits;
   if ((traits & LS_OP_MERGE) || node->once) return false;
   if (traits & (LS_OP_VARYING | LS_OP_ON_HOST)) return true;
-  if ((traits & LS_OP_RANDOM) && !ls_node_int(node, "same_on_all_replicas", 0))
+  if ((traits & LS_OP_RANDOM) &&
+      !ls_node_int(node, LS_ATTR_ID_SAME_ON_ALL_REPLICAS))
     return true;
   for (uint32_t i = 0; i < node->num_inputs; ++i)
     if (ls_graph_node_of(body, node->inputs[i])->varying) return true;
@@ -56,7 +57,7 @@ void ls_mark_varying(ls_graph *body, size_t num_split) {
     for (size_t i = 0; i < body->num_nodes; ++i) {
       ls_node *node = body->nodes[i];
       if (node->type == LS_OP_PARAMETER)
-        node->varying = (size_t)ls_node_int(node, "index", 0) < num_split;
+        node->varying = (size_t)ls_node_int(node, LS_ATTR_ID_INDEX) < num_split;
       else
         node->varying = node->varying || node_varies(body, node);
     }

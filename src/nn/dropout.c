@@ -6,7 +6,7 @@
 // random numbers depend on (see ls_random_options): replicas draw their own,
 // unless the caller tells the ids of the examples.
 static ls_tensor draw_like(ls_tensor x, const ls_random_options *random) {
-  const ls_attr range[] = {LS_ATTR_F("low", 0), LS_ATTR_F("high", 1)};
+  const ls_attr range[] = {LS_OWN_F(PAD_LOW, 0), LS_OWN_F(PAD_HIGH, 1)};
   return ls_make_random_like(LS_OP_RANDOM_UNIFORM, LS_DTYPE_F32, x, range, 2,
                              random);
 }

@@ -93,7 +93,7 @@ ls_tensor ls_layer_zeros(ls_tensor x, const ls_size *sizes, size_t rank) {
       known[i] = (ls_size){LS_SIZE_CONSTANT, shape.dim[sizes[i].value]};
   }
   const ls_tensor inputs[] = {ls_scalar(ls_tensor_dtype(x), 0), x};
-  const ls_attr attr = LS_ATTR_SZ("sizes", known, rank);
+  const ls_attr attr = LS_OWN_SZ(SIZES, known, rank);
   return ls_make(LS_OP_BROADCAST, inputs, 2, &attr, 1);
 }
 

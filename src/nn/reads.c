@@ -43,7 +43,7 @@ static ls_status push(walk *w, ls_graph *graph, uint64_t id) {
 }
 
 static ls_status add_read(walk *w, const ls_node *node) {
-  const ls_attr *attr = ls_node_attr(node, "variable");
+  const ls_attr *attr = ls_node_attr(node, LS_ATTR_ID_VARIABLE);
   ls_variable *variable = attr != NULL ? (ls_variable *)attr->as.object : NULL;
   bool is_new = false;
   // A replica of a graph that is built reads its component, and minimizes by

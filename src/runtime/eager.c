@@ -258,10 +258,8 @@ void ls_eager_catch_up(const ls_graph *graph, ls_node *node) {
   ls_runtime_unlock(state->runtime);
 }
 
-static const ls_attr *find_attr(const ls_op_spec *spec, const char *name) {
-  for (size_t i = 0; i < spec->num_attrs; ++i)
-    if (strcmp(spec->attrs[i].name, name) == 0) return &spec->attrs[i];
-  return NULL;
+static const ls_attr *find_attr(const ls_op_spec *spec, ls_attr_id id) {
+  return ls_attr_find(spec->attrs, spec->num_attrs, id);
 }
 
 // Reads and writes of variables go to the store: no program has them.
@@ -269,7 +267,8 @@ static ls_status run_variable_op(ls_graph *graph, const ls_op_spec *spec,
                                  ls_array *const *in, const ls_type *in_types,
                                  ls_array **values) {
   ls_store *store = ls_eager_of(graph)->state->store;
-  ls_variable *variable = (ls_variable *)find_attr(spec, "variable")->as.object;
+  ls_variable *variable =
+      (ls_variable *)find_attr(spec, LS_ATTR_ID_VARIABLE)->as.object;
   if (spec->type == LS_OP_READ)
     return ls_store_read(store, variable, &values[0]);
   if (spec->type == LS_OP_IS_INITIALIZED) {
@@ -283,7 +282,8 @@ static ls_status run_variable_op(ls_graph *graph, const ls_op_spec *spec,
   }
   // Else a function of the value there is, and of the operands.
   const bool scatters = spec->type == LS_OP_ASSIGN_SCATTER;
-  const ls_attr how = scatters ? *find_attr(spec, "combine") : (ls_attr){0};
+  const ls_attr how =
+      scatters ? *find_attr(spec, LS_ATTR_ID_COMBINE) : (ls_attr){0};
   const ls_op_spec change = {.type = scatters ? LS_OP_SCATTER
                                      : spec->type == LS_OP_ASSIGN_ADD
                                          ? LS_OP_ADD
@@ -329,7 +329,7 @@ static ls_status run_any(ls_graph *graph, const ls_op_spec *spec,
   if (ls_status_is_ok(status)) {
     switch (spec->type) {
     case LS_OP_CONSTANT:
-      values[0] = ls_array_retain(find_attr(spec, "value")->as.array);
+      values[0] = ls_array_retain(find_attr(spec, LS_ATTR_ID_VALUE)->as.array);
       break;
     case LS_OP_IDENTITY:
     case LS_OP_STOP_GRADIENT:

@@ -61,7 +61,7 @@ graph build "g" {
   %2 = slice(%1) {starts = [1], limits = [3], strides = [0]} : f32[?]
 }
 ---- INVALID_ARGUMENT
-0 <= start <= limit <= size and stride >= 1 must hold
+number 0 of 'strides' is 0, must be at least 1
 ==== a slice with too few strides
 graph build "g" {
   %1 = placeholder() {dtype = f32, shape = shape[4,4]} # "x" : f32[4,4]
@@ -100,7 +100,7 @@ graph build "g" {
   %3 = pad(%1, %2) {low = [-9000000000000000000], high = [0], interior = [9000000000000000000]} : f32[?]
 }
 ---- INVALID_ARGUMENT
-pad of f32[4]: axis 0 by
+number 0 of 'low' is -9000000000000000000, must be -70368744177664 to 70368744177664
 ==== padding that comes to little
 graph build "g" {
   %1 = placeholder() {dtype = f32, shape = shape[4]} : f32[4]
@@ -108,7 +108,7 @@ graph build "g" {
   %3 = pad(%1, %2) {low = [-9223372036854775808], high = [9223372036854775807], interior = [0]} : f32[3]
 }
 ---- INVALID_ARGUMENT
-and none beyond 70368744177664
+number 0 of 'low' is -9223372036854775808, must be -70368744177664 to 70368744177664
 ==== more between single elements than there can be
 graph build "g" {
   %1 = placeholder() {dtype = f32, shape = shape[1]} : f32[1]
@@ -116,7 +116,7 @@ graph build "g" {
   %3 = pad(%1, %2) {low = [0], high = [0], interior = [9223372036854775807]} : f32[1]
 }
 ---- INVALID_ARGUMENT
-and none beyond 70368744177664
+number 0 of 'interior' is 9223372036854775807, must be 0 to 70368744177664
 ==== padding of another type
 graph build "g" {
   %1 = placeholder() {dtype = f32, shape = shape[4]} # "x" : f32[4]
@@ -162,7 +162,7 @@ graph build "g" {
   %3 = scatter(%1, %2, %1) {combine = "xor", axis = 0} : f32[4]
 }
 ---- INVALID_ARGUMENT
-scatter: 'xor' is none of update, add, sub, mul, div, min, max
+'combine' is 'xor', which is none of update, add, sub, mul, div, min, max
 ==== lines that do not match
 graph build "g" {
   %1 = placeholder() {dtype = f32, shape = shape[4,2]} # "x" : f32[4,2]

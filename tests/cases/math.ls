@@ -115,14 +115,21 @@ graph build "g" {
 }
 ---- INVALID_ARGUMENT
 it needs the attribute 'gradient', an object
-==== a custom gradient of too few
+==== a custom gradient that is none
 variable @"v" : f32[]
 graph build "g" {
   %1 = constant() {value = f32[] [1]} : f32[]
   %2 = custom_gradient(%1) {num_inputs = 2, gradient = @"v"} : f32[]
 }
 ---- INVALID_ARGUMENT
-custom_gradient: 2 of 1 operands are inputs
+attribute 'gradient' is no custom_gradient
+==== a meeting of too few
+graph build "g" {
+  %1 = constant() {value = f32[] [1]} : f32[]
+  %2 = meeting(%1) {num_inputs = 2, op = "merge_call"} : f32[]
+}
+---- INVALID_ARGUMENT
+meeting: 2 of 1 operands are inputs
 ==== what a replica got when it met the others
 graph build "g" {
   %1 = constant() {value = f32[2] [1, 2]} : f32[2]

@@ -69,7 +69,7 @@ graph build "g" {
   %3 = rms_norm(%1, %2) {epsilon = -0.1} : f32[2,3]
 }
 ---- INVALID_ARGUMENT
-rms_norm needs an epsilon of 0 or more
+'epsilon' is -0.1, must be a finite number of at least 0
 ==== an activation that no norm has
 graph build "g" {
   %1 = placeholder() {dtype = f32, shape = shape[2,3]} : f32[2,3]
@@ -77,7 +77,7 @@ graph build "g" {
   %3:3 = batch_norm(%1, %2, %2) {epsilon = 0.1, activation = "tanh"} : f32[2,3], f32[3], f32[3]
 }
 ---- INVALID_ARGUMENT
-batch_norm: the activation is none of relu
+'activation' is 'tanh', which is none of relu
 ==== a gradient of another shape
 graph build "g" {
   %1 = placeholder() {dtype = f32, shape = shape[2,3]} : f32[2,3]

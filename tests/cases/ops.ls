@@ -69,7 +69,7 @@ graph build "g" {
   %2 = random_by_example(%1) {sizes = sizes[6], dtype = f32, distribution = "even"} : f32[6]
 }
 ---- INVALID_ARGUMENT
-random_by_example: 'even' is none of uniform, normal, truncated_normal
+'distribution' is 'even', which is none of uniform, normal, truncated_normal
 ==== products and what stands around them
 graph build "products" {
   %1 = placeholder() {dtype = f32, shape = shape[?,784]} # "x" : f32[?,784]

@@ -26,7 +26,7 @@ graph build "g" {
   %2 = add(%1) : f32[]
 }
 ---- INVALID_ARGUMENT
-it takes 2 inputs and has 1
+add takes 2 operands, got 1
 ==== an attribute of another kind
 graph build "g" {
   %1 = constant() {value = f32[2,2] [1, 2, 3, 4]} : f32[2,2]
@@ -40,7 +40,7 @@ graph build "g" {
   %2 = broadcast(%1) {sizes = sizes[dim(1, 0)]} : f32[2]
 }
 ---- INVALID_ARGUMENT
-size 0 in 'sizes' is no possible size
+size 0 of 'sizes' is dimension 0 of operand 1, of 1
 ==== an op that only building knows in a lowered graph
 graph lowered "g" {
   %1 = parameter() {dtype = f32, shape = shape[], index = 0} : f32[]

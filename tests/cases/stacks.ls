@@ -108,7 +108,7 @@ graph build "g" {
   }) : f32[?]
 }
 ---- INVALID_ARGUMENT
-while: 1 values go round and -1 are saved, the body takes 1 and gives 0
+'num_saved' is -1, must be 0 to 1048576
 ==== a lowered loop that saves by itself
 graph lowered "g" {
   %1 = parameter() {dtype = f32, shape = shape[], index = 0} : f32[]

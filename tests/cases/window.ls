@@ -87,7 +87,7 @@ graph build "g" {
   %2 = reduce_window(%1) {reduce = "median", window = [3]} : f32[1,6,4]
 }
 ---- INVALID_ARGUMENT
-'median' is none of sum, mean, max
+'reduce' is 'median', which is none of sum, mean, max
 ==== another activation
 graph build "g" {
   %1 = placeholder() {dtype = f32, shape = shape[1,8,4]} # "x" : f32[1,8,4]
@@ -96,7 +96,7 @@ graph build "g" {
   %4 = conv_bias_act(%1, %2, %3) {activation = "tanh"} : f32[1,6,8]
 }
 ---- INVALID_ARGUMENT
-the activation is none of relu
+'activation' is 'tanh', which is none of relu
 ==== convolutions and the maxima of their results
 graph lowered "pools" {
   %1 = parameter() {dtype = f32, shape = shape[2,8,6,16], index = 0} : f32[2,8,6,16]

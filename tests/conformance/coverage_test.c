@@ -13,7 +13,8 @@ typedef struct columns {
 } columns;
 
 static const columns table[LS_OP_TABLE_COUNT] = {
-#define LS_OP(id, name, inputs, traits, shape, gradient, lower, kernel, doc)   \
+#define LS_OP(id, name, inputs, traits, shape, gradient, lower, kernel, doc,   \
+              ...)                                                             \
   [LS_OP_##id] = {name, #gradient, #kernel, doc},
 #include "graph/lowered_ops.def"
 #include "lockstep/ops.def"
@@ -250,11 +251,27 @@ static void every_op_has_a_line_of_documentation(void **state) {
   assert_int_equal(missing, 0);
 }
 
+// Or replicas would silently be computed one by one.
+static void every_kernel_says_which_operands_are_rows(void **state) {
+  (void)state;
+  for (uint16_t op = LS_OP_NONE + 1; op < LS_OP_TABLE_COUNT; ++op) {
+    const unsigned traits = ls_op_table[op].traits;
+    const bool asks = strcmp(table[op].kernel, "none") != 0 &&
+                      strcmp(table[op].kernel, "engine") != 0 &&
+                      (traits & (LS_OP_ELEMENTWISE | LS_OP_RANDOM)) == 0;
+    if (asks != ((traits & LS_OP_ALL_ROWS) != 0))
+      fail_msg("%s %s", table[op].name,
+               asks ? "does not say which of its operands are rows"
+                    : "needs no word on rows");
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_op_has_a_case),
       cmocka_unit_test(every_op_has_a_gradient_or_a_reason),
       cmocka_unit_test(every_op_has_a_line_of_documentation),
+      cmocka_unit_test(every_kernel_says_which_operands_are_rows),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

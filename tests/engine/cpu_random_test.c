@@ -342,7 +342,7 @@ static void evaluate_while(const ls_node *node, const table *t, int32_t *out) {
   gather(t, node, carried, condition->num_captures, seen[0] + carried);
   gather(t, node, carried + (uint32_t)condition->num_captures,
          body->num_captures, seen[1] + carried);
-  const int64_t bound = ls_node_int(node, "max_trips", 0);
+  const int64_t bound = ls_node_int(node, LS_ATTR_ID_MAX_TRIPS);
   for (int64_t trip = 0; bound == 0 || trip < bound; ++trip) {
     int32_t holds = 0;
     memcpy(seen[0], out, carried * sizeof(*out));
@@ -369,7 +369,8 @@ static void evaluate_node(const ls_node *node, table *t) {
   if (node->num_inputs > 1) b = (uint32_t)get(t, node->inputs[1]);
   switch (node->type) {
   case LS_OP_CONSTANT:
-    *out = (int32_t)ls_array_i64(ls_node_attr(node, "value")->as.array, 0);
+    *out = (int32_t)ls_array_i64(ls_node_attr(node, LS_ATTR_ID_VALUE)->as.array,
+                                 0);
     break;
   case LS_OP_ADD:
     *out = (int32_t)(a + b);
@@ -398,7 +399,7 @@ static void evaluate_node(const ls_node *node, table *t) {
 }
 
 static void merge(const ls_node *node, table *lanes) {
-  const char *reduction = ls_node_attr(node, "reduce")->as.string;
+  const char *reduction = ls_node_attr(node, LS_ATTR_ID_REDUCE)->as.string;
   int32_t all = get(&lanes[0], node->inputs[0]);
   for (int r = 1; r < REPLICAS; ++r) {
     const int32_t next = get(&lanes[r], node->inputs[0]);
@@ -431,7 +432,7 @@ static void evaluate_replicate(const ls_node *node, table *t) {
       }
     }
   }
-  const size_t gathered = (size_t)ls_node_int(node, "num_gathered", 0);
+  const size_t gathered = (size_t)ls_node_int(node, LS_ATTR_ID_NUM_GATHERED);
   int32_t *out = t->at[node->id];
   for (size_t i = 0; i < body->num_results; ++i) {
     for (size_t r = 0; r < (i < gathered ? REPLICAS : 1); ++r) {

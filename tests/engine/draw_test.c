@@ -8,6 +8,7 @@
 
 #include "base/random.h"
 #include "engine/cpu/kernels/loops.h"
+#include "support/attrs.h"
 #include "support/expect.h"
 #include "support/kernel_tables.h"
 #include "support/loop_case.h"

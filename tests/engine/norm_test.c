@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "support/attrs.h"
 #include "support/expect.h"
 #include "support/loop_case.h"
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "engine/cpu/kernels/loops.h"
+#include "support/attrs.h"
 #include "support/expect.h"
 #include "support/loop_case.h"
 

@@ -9,6 +9,7 @@
 #include "base/runtime_internal.h"
 #include "graph/variable.h"
 #include "lockstep/ops.h"
+#include "support/attrs.h"
 #include "support/comma.h"
 #include "support/expect.h"
 

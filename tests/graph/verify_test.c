@@ -122,7 +122,7 @@ static const fault faults[] = {
     {build_text, input_is_the_op_itself, "input 1 is %3:0, which is no output"},
     {build_text, output_is_not_there, "input 0 is %1:1, which is no output"},
     {build_text, control_is_later, "control input ^%4 is no earlier op"},
-    {build_text, an_input_is_missing, "it takes 2 inputs and has 1"},
+    {build_text, an_input_is_missing, "add takes 2 operands, got 1"},
     {build_text, shape_is_wrong,
      "output 0 is f32[3], the shape rule says f32[2]"},
     {build_text, dtype_is_wrong,

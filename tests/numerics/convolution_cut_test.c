@@ -4,6 +4,7 @@
 // directly and by Winograd: a batch can be cut anywhere. The weights' gradient
 // is a sum over the batch: its cut is a function of the shapes, never of the
 // threads, the instruction set or the data.
+#include "support/attrs.h"
 #include "support/expect.h"
 
 #include <stdlib.h>

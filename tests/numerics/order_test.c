@@ -3,6 +3,7 @@
 // Sums run in the order that is documented where they are declared: each is
 // made here again, addition by addition, and compared byte by byte. (Sums over
 // replicas: models/bits_test.c. Of sum and column_sums: engine/kernels_test.c.)
+#include "support/attrs.h"
 #include "support/expect.h"
 
 #include <math.h>

@@ -94,11 +94,13 @@ static void axes_and_ops_that_there_are_not_are_refused(void **state) {
   expect_refusal(ls_slice_axis(x, 1, 0, 1), LS_INVALID_ARGUMENT,
                  "axis 1 is out of range for f64[2]");
   expect_refusal(ls_cumsum(x, -2, false, false), LS_INVALID_ARGUMENT,
-                 "cumsum of f64[2] along axis");
+                 "'axis' is -2, must be 0 to 7");
+  expect_refusal(ls_cumsum(x, 1, false, false), LS_INVALID_ARGUMENT,
+                 "cumsum of f64[2] along axis 1");
   expect_refusal(ls_scatter((ls_scatter_op)99, x, x, x), LS_INVALID_ARGUMENT,
                  "scatter op 99 is none of");
   expect_refusal(ls_concatenate(NULL, 0, 0), LS_INVALID_ARGUMENT,
-                 "concatenate needs at least one operand");
+                 "concatenate takes at least 1 operands, got 0");
   expect_refusal(ls_op_output(ls_top_k(x, 3), 0), LS_INVALID_ARGUMENT,
                  "top_k of f64[2] with k 3");
 }

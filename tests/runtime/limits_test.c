@@ -8,6 +8,7 @@
 #include "lockstep/gradients.h"
 #include "lockstep/ops.h"
 #include "lockstep/session.h"
+#include "support/attrs.h"
 #include "support/counted.h"
 #include "support/replicas.h"
 #include "support/values.h"
@@ -66,7 +67,8 @@ static ls_nest many_operands(ls_nest args, void *user) {
 static void operands_without_a_size_are_refused(void **state) {
   (void)state;
   const double values[] = {1, 2, 3};
-  static const char message[] = "broadcast takes 1 operands, got 20";
+  static const char message[] =
+      "broadcast takes 1 operands, or one more for each size, got 20";
   // Op by op.
   expect_ok(ls_frame_begin());
   const ls_tensor eager =

@@ -143,7 +143,7 @@ static void makers_refuse_what_does_not_fit(void **state) {
                  "attention by 1 heads of f32[2,3,4]");
   const ls_attention_options negative = {.num_heads = -1};
   expect_refusal(ls_attention(x, x, x, &negative), LS_INVALID_ARGUMENT,
-                 "by -1 heads");
+                 "'num_heads' is -1, must be at least 1");
 }
 
 static void a_group_norm_of_no_examples_is_empty(void **state) {

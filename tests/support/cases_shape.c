@@ -2,6 +2,7 @@
 //
 // Conformance cases: sources, structure, and ops that move elements.
 #include "lockstep/ops.h"
+#include "support/attrs.h"
 #include "support/expect.h"
 #include "support/op_case.h"
 

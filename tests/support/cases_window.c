@@ -2,6 +2,7 @@
 //
 // Conformance cases: convolutions and reductions over windows.
 #include "lockstep/ops.h"
+#include "support/attrs.h"
 #include "support/expect.h"
 #include "support/op_case.h"
 

@@ -189,6 +189,8 @@ typedef struct prepared {
 
 // The node of a case, as lowering would leave it.
 static void make_node(loop_case *c, prepared *p) {
+  for (uint32_t i = 0; i < c->num_attrs; ++i)
+    ls_attr_set_id(c->op, LS_OP_NONE, &c->attrs[i]);
   *p = (prepared){.num_out = 1 + c->num_more};
   p->out[0] = c->out;
   memcpy(p->out + 1, c->more, sizeof(c->more));

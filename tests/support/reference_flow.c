@@ -6,7 +6,8 @@
 
 // ---- Variables -------------------------------------------------------------
 static const ls_variable *variable_of(const ref_op *op) {
-  return (const ls_variable *)ls_node_attr(op->node, "variable")->as.object;
+  return (const ls_variable *)ls_node_attr(op->node, LS_ATTR_ID_VARIABLE)
+      ->as.object;
 }
 
 void ref_read(const ref_op *op, const ref_tensor *in, ref_tensor *out) {

@@ -103,30 +103,30 @@ bool ref_stack_take(ref_run *run, int64_t stack, ref_tensor *out) {
 
 // ---- Attributes ------------------------------------------------------------
 int64_t ref_int(const ref_op *op, const char *name, int64_t fallback) {
-  const ls_attr *attr = ls_node_attr(op->node, name);
+  const ls_attr *attr = ls_node_attr_named(op->node, name);
   return attr == NULL ? fallback : attr->as.i;
 }
 
 double ref_real(const ref_op *op, const char *name, double fallback) {
-  const ls_attr *attr = ls_node_attr(op->node, name);
+  const ls_attr *attr = ls_node_attr_named(op->node, name);
   return attr == NULL ? fallback : attr->as.f;
 }
 
 bool ref_is(const ref_op *op, const char *name, const char *text) {
-  const ls_attr *attr = ls_node_attr(op->node, name);
+  const ls_attr *attr = ls_node_attr_named(op->node, name);
   return attr != NULL && strcmp(attr->as.string, text) == 0;
 }
 
 int64_t ref_item(const ref_op *op, const char *name, int32_t index,
                  int64_t fallback) {
-  const ls_attr *attr = ls_node_attr(op->node, name);
+  const ls_attr *attr = ls_node_attr_named(op->node, name);
   if (attr == NULL) return fallback;
   assert_true((size_t)index < attr->as.ints.count);
   return attr->as.ints.items[index];
 }
 
 bool ref_lists(const ref_op *op, const char *name, int64_t value) {
-  const ls_attr *attr = ls_node_attr(op->node, name);
+  const ls_attr *attr = ls_node_attr_named(op->node, name);
   for (size_t i = 0; attr != NULL && i < attr->as.ints.count; ++i)
     if (attr->as.ints.items[i] == value) return true;
   return false;

@@ -7,7 +7,7 @@
 // ---- Sources ---------------------------------------------------------------
 void ref_constant(const ref_op *op, const ref_tensor *in, ref_tensor *out) {
   (void)in;
-  const ls_attr *value = ls_node_attr(op->node, "value");
+  const ls_attr *value = ls_node_attr(op->node, LS_ATTR_ID_VALUE);
   const void *data = ls_array_data(value->as.array);
   for (int64_t k = 0; k < out->count; ++k)
     out->at[k] = ref_load(out->type.dtype, data, k);

@@ -121,7 +121,7 @@ static ls_tensor behind(ls_tensor x) {
   if (node == NULL || node->num_inputs == 0) return ls_failed_tensor();
   if (node->type == LS_OP_IDENTITY) return ls_op_input(op, 0);
   if (node->type != LS_OP_MEETING) return ls_failed_tensor();
-  return ls_op_input(op, (size_t)ls_node_int(node, "num_inputs", 0) +
+  return ls_op_input(op, (size_t)ls_node_int(node, LS_ATTR_ID_NUM_INPUTS) +
                              ls_ref_output(x.ref));
 }
 

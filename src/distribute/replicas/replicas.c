@@ -125,9 +125,9 @@ static ls_status add_op(tracing *all, ls_op *out_op) {
   for (size_t i = 0; i < all->first->num_captures; ++i)
     inputs[num_split + i] = all->first->captures[i].outer;
   const ls_attr attrs[] = {
-      LS_ATTR_I("replicas", (int64_t)replicas),
-      LS_ATTR_I("num_split", (int64_t)all->num_split),
-      LS_ATTR_I("num_gathered", (int64_t)all->first->num_results)};
+      LS_OWN_I(REPLICAS, (int64_t)replicas),
+      LS_OWN_I(NUM_SPLIT, (int64_t)all->num_split),
+      LS_OWN_I(NUM_GATHERED, (int64_t)all->first->num_results)};
   ls_scope scope = {0};
   ls_context_enter_graph(&scope, all->graph);
   *out_op = ls_op_add(&(ls_op_spec){.type = LS_OP_REPLICATE,

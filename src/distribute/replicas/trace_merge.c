@@ -279,9 +279,9 @@ static ls_status add_op(const merging *m, size_t replica, bool *out_taken,
   if (ls_status_is_ok(status)) status = body_for(m, replica, &body);
   if (ls_status_is_ok(status)) {
     const ls_attr attrs[] = {
-        LS_ATTR_I("replicas", (int64_t)m->replicas),
-        LS_ATTR_I("num_args", (int64_t)m->num_args),
-        LS_ATTR_I("num_gathered", (int64_t)(m->num_gathered / m->replicas))};
+        LS_OWN_I(REPLICAS, (int64_t)m->replicas),
+        LS_OWN_I(NUM_ARGS, (int64_t)m->num_args),
+        LS_OWN_I(NUM_GATHERED, (int64_t)(m->num_gathered / m->replicas))};
     ls_scope scope = {0};
     ls_context_enter_graph(&scope, graph);
     *out_op = ls_op_add(&(ls_op_spec){.type = LS_OP_MERGE_CALL,

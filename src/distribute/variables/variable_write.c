@@ -27,7 +27,7 @@ static bool in_eager(void) {
 // ---- One write op ----------------------------------------------------------
 static ls_tensor write_op(const ls_writing *w, ls_variable *target,
                           ls_tensor value) {
-  const ls_attr attr = LS_ATTR_O("variable", &target->object);
+  const ls_attr attr = LS_OWN_O(VARIABLE, &target->object);
   return ls_op_output(ls_op_add(&(ls_op_spec){
                           .type = w->op,
                           .name = w->options != NULL ? w->options->name : NULL,

@@ -106,15 +106,16 @@ uint32_t ls_cpu_batched_storage(ls_cpu_batched *self, uint64_t ref) {
 // ---- Rows ------------------------------------------------------------------
 // How many operands of a node, from `first` on, are rows that are computed
 // apart; the others are used whole, for each row. None: it is something else.
+// The op's row in ops.def says which.
 typedef struct rows {
   uint32_t first, count;
 } rows;
 
-static bool keeps_rows(const ls_node *node, const char *axes_name) {
-  const ls_attr *axes = ls_node_attr(node, axes_name);
-  for (size_t i = 0; axes != NULL && i < axes->as.ints.count; ++i)
+static bool keeps_rows(const ls_node *node) {
+  const ls_attr *axes = ls_node_attr(node, LS_ATTR_ID_AXES);
+  for (size_t i = 0; i < axes->as.ints.count; ++i)
     if (axes->as.ints.items[i] == 0) return false;
-  return axes != NULL;
+  return true;
 }
 
 static int32_t rank_of(const ls_cpu_batched *self, uint64_t ref) {
@@ -129,52 +130,35 @@ static rows rows_of_product(const ls_cpu_batched *self, const ls_node *node) {
   }
   // Of a vector dimension 0 is what is summed over.
   const bool apart = rank_of(self, node->inputs[0]) > 1 &&
-                     !ls_node_int(node, "transpose_a", 0);
+                     !ls_node_int(node, LS_ATTR_ID_TRANSPOSE_A);
   return (rows){0, apart ? 1 : 0};
 }
 
 static rows rows_of(const ls_cpu_batched *self, const ls_node *node) {
-  const rows none = {0}, all = {0, node->num_inputs};
-  if (ls_node_info(node)->traits & LS_OP_RANDOM) return none;
-  if (ls_node_info(node)->traits & LS_OP_ELEMENTWISE) return all;
-  // A vector is one row, where rows lie along the last dimension.
-  const bool has_rows =
+  const unsigned traits = ls_node_info(node)->traits;
+  const rows none = {0}, all = {0, node->num_inputs}, first = {0, 1};
+  if (traits & LS_OP_RANDOM) return none;
+  if (traits & LS_OP_ELEMENTWISE) return all;
+  // A vector is one line.
+  const bool has_lines =
       node->num_inputs > 0 && rank_of(self, node->inputs[0]) > 1;
-  switch (node->type) {
-  case LS_OP_DENSE:
-  case LS_OP_MATMUL:
-    return rows_of_product(self, node);
-  case LS_OP_CONVOLUTION:
-  case LS_OP_CONV_BIAS_ACT:
-  case LS_OP_CONV_GRAD_INPUT:
-  case LS_OP_CONV_POOL_MAX:
-    return (rows){0, 1};
-  case LS_OP_LAYER_NORM:
-  case LS_OP_RMS_NORM:
-  case LS_OP_BATCH_NORM_INFERENCE:
-    return has_rows ? (rows){0, 1} : none;
-  case LS_OP_CONV_POOL_GRAD_INPUT:
-    return (rows){0, node->num_inputs - 1};
-  case LS_OP_GATHER:
-    return ls_node_int(node, "axis", 0) == 0 ? (rows){1, 1} : none;
-  case LS_OP_REDUCE_SUM:
-  case LS_OP_REDUCE_MAX:
-  case LS_OP_REDUCE_MIN:
-    return keeps_rows(node, "axes") ? all : none;
-  case LS_OP_SOFTMAX:
-  case LS_OP_LOG_SOFTMAX:
-  case LS_OP_CROSS_ENTROPY:
-  case LS_OP_CROSS_ENTROPY_GRAD:
-    return has_rows ? all : none;
-  case LS_OP_REDUCE_WINDOW:
-  case LS_OP_POOL_MAX:
-  case LS_OP_WINDOW_SUM_GRAD:
-  case LS_OP_WINDOW_MAX_GRAD:
-  case LS_OP_WINDOW_MAX_PICK:
-  case LS_OP_GELU_AGAIN:
-  case LS_OP_ATTENTION:
-  case LS_OP_ATTENTION_GRAD:
+  switch (traits & LS_OP_ALL_ROWS) {
+  case LS_OP_ROWS:
     return all;
+  case LS_OP_ROWS_OF_FIRST:
+    return first;
+  case LS_OP_ROWS_BUT_LAST:
+    return (rows){0, node->num_inputs - 1};
+  case LS_OP_ROWS_OF_INDICES:
+    return ls_node_int(node, LS_ATTR_ID_AXIS) == 0 ? (rows){1, 1} : none;
+  case LS_OP_ROWS_IF_KEPT:
+    return keeps_rows(node) ? all : none;
+  case LS_OP_ROWS_OF_PRODUCT:
+    return rows_of_product(self, node);
+  case LS_OP_LINES:
+    return has_lines ? all : none;
+  case LS_OP_LINES_OF_FIRST:
+    return has_lines ? first : none;
   default:
     return none;
   }

@@ -31,7 +31,7 @@ static bool is_own(const ls_node *node) {
   const unsigned traits = ls_node_info(node)->traits;
   return (traits & LS_OP_VARYING) != 0 ||
          ((traits & LS_OP_RANDOM) != 0 &&
-          !ls_node_int(node, "same_on_all_replicas", 0));
+          !ls_node_int(node, LS_ATTR_ID_SAME_ON_ALL_REPLICAS));
 }
 
 // Whether all replicas of a class do the same: they have no examples, and

@@ -26,7 +26,7 @@ static size_t place_of(const ls_cpu_batched *self, const ls_node *node) {
 
 // Whether a merge is a sum or mean of floats that are added as they are.
 static bool is_sum(const ls_node *merge, bool *out_mean) {
-  const ls_attr *attr = ls_node_attr(merge, "reduce");
+  const ls_attr *attr = ls_node_attr(merge, LS_ATTR_ID_REDUCE);
   const char *reduce = attr == NULL ? "sum" : attr->as.string;
   const ls_dtype dtype = merge->outputs[0].dtype;
   *out_mean = strcmp(reduce, "mean") == 0;
@@ -40,7 +40,7 @@ static bool is_sum(const ls_node *merge, bool *out_mean) {
 static bool is_scalar(const ls_node *node, double *out_value) {
   if (node->type != LS_OP_CONSTANT || node->outputs[0].shape.rank != 0)
     return false;
-  *out_value = ls_array_f64(ls_node_attr(node, "value")->as.array, 0);
+  *out_value = ls_array_f64(ls_node_attr(node, LS_ATTR_ID_VALUE)->as.array, 0);
   return true;
 }
 
@@ -55,8 +55,9 @@ static bool is_nothing(const ls_cpu_batched *self, const ls_node *node) {
 // Whether a node is a product of what replicas have, whose operands are small
 // enough beside it.
 static bool is_product(const ls_cpu_batched *self, const ls_node *node) {
-  if (node->type != LS_OP_MATMUL || !ls_node_int(node, "transpose_a", 0) ||
-      ls_node_int(node, "transpose_b", 0))
+  if (node->type != LS_OP_MATMUL ||
+      !ls_node_int(node, LS_ATTR_ID_TRANSPOSE_A) ||
+      ls_node_int(node, LS_ATTR_ID_TRANSPOSE_B))
     return false;
   int64_t operands = 0;
   for (uint32_t i = 0; i < 2; ++i) {

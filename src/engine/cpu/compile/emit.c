@@ -8,7 +8,7 @@
 
 static void emit_constant(ls_cpu_compiler *self, ls_cpu_scope *scope,
                           const ls_node *node) {
-  const ls_attr *value = ls_node_attr(node, "value");
+  const ls_attr *value = ls_node_attr(node, LS_ATTR_ID_VALUE);
   if (value == NULL || value->kind != LS_ATTR_ARRAY) {
     ls_cpu_fail(self, ls_internal("a constant without a value"));
     return;

@@ -107,8 +107,7 @@ static void add_loop(ls_cpu_compiler *self, uint32_t begin, uint32_t end) {
 
 void ls_cpu_emit_while(ls_cpu_compiler *self, ls_cpu_scope *scope,
                        const ls_node *node) {
-  const uint32_t count =
-      (uint32_t)ls_node_int(node, "num_carried", node->num_outputs);
+  const uint32_t count = (uint32_t)ls_node_int(node, LS_ATTR_ID_NUM_CARRIED);
   const uint32_t *carried = make_carried(self, scope, node, count);
   if (carried == NULL) return;
   // Lanes that call the host in a loop go through it in any order.
@@ -141,7 +140,7 @@ void ls_cpu_emit_while(ls_cpu_compiler *self, ls_cpu_scope *scope,
   ls_cpu_write(self, state);
   if (is_shuffled) self->in_order = false;
   if (ls_cpu_failed(self)) return;
-  ls_cpu_at(self, top)->size = ls_node_int(node, "max_trips", 0);
+  ls_cpu_at(self, top)->size = ls_node_int(node, LS_ATTR_ID_MAX_TRIPS);
   ls_cpu_at(self, top)->target = end;
   ls_cpu_at(self, branch)->target = end;
   ls_cpu_at(self, jump)->target = top;
@@ -227,8 +226,8 @@ ls_status ls_cpu_check_host(const ls_node *node) {
 static ls_status make_host(ls_arena *arena, const ls_cpu_scope *scope,
                            const ls_node *node, ls_cpu_host **out_host) {
   LS_TRY(ls_cpu_check_host(node));
-  const ls_attr *kernel = ls_node_attr(node, "kernel");
-  const ls_attr *state = ls_node_attr(node, "state");
+  const ls_attr *kernel = ls_node_attr(node, LS_ATTR_ID_KERNEL);
+  const ls_attr *state = ls_node_attr(node, LS_ATTR_ID_STATE);
   if (kernel == NULL || kernel->kind != LS_ATTR_KERNEL) {
     return ls_internal("a host op without a kernel");
   }

@@ -4,7 +4,7 @@
 // ---- Bodies ----------------------------------------------------------------
 static ls_status init_classes(ls_cpu_compiler *compiler, ls_cpu_region *self) {
   const uint32_t replicas = (uint32_t)compiler->replicas;
-  const ls_attr *classes = ls_node_attr(self->op, "classes");
+  const ls_attr *classes = ls_node_attr(self->op, LS_ATTR_ID_CLASSES);
   for (uint32_t r = 0; r < replicas; ++r) {
     const int64_t k = classes == NULL ? 0 : classes->as.ints.items[r];
     if (k < 0 || k >= self->num_bodies)
@@ -213,8 +213,8 @@ ls_status ls_cpu_region_init(ls_cpu_compiler *compiler, const ls_node *op,
   *self = (ls_cpu_region){
       .op = op,
       .num_bodies = op->num_regions,
-      .num_split = (uint32_t)ls_node_int(op, "num_split", 0),
-      .num_gathered = (uint32_t)ls_node_int(op, "num_gathered", 0),
+      .num_split = (uint32_t)ls_node_int(op, LS_ATTR_ID_NUM_SPLIT),
+      .num_gathered = (uint32_t)ls_node_int(op, LS_ATTR_ID_NUM_GATHERED),
   };
   LS_RETURN_IF_ERROR(check_shape(compiler, self));
   self->bodies = ls_arena_new_array(temp, ls_cpu_body, self->num_bodies);

@@ -325,7 +325,7 @@ static void emit_streams(ls_cpu_compiler *compiler, ls_cpu_region *self,
 
 void ls_cpu_emit_replicate(ls_cpu_compiler *compiler, ls_cpu_scope *outer,
                            const ls_node *op) {
-  const int64_t replicas = ls_node_int(op, "replicas", 1);
+  const int64_t replicas = ls_node_int(op, LS_ATTR_ID_REPLICAS);
   if (compiler->replicate != LS_CPU_NONE || compiler->replicas != 1) {
     ls_cpu_fail(compiler, ls_unimplemented("a replicate op in another one"));
     return;

@@ -41,7 +41,7 @@ void ls_cpu_emit_stack(ls_cpu_compiler *self, ls_cpu_scope *scope,
   if (ls_cpu_failed(self)) return;
   uint32_t number = 0;
   if (is_new) {
-    number = add_site(self, ls_node_int(node, "endless", 0) != 0);
+    number = add_site(self, ls_node_int(node, LS_ATTR_ID_ENDLESS) != 0);
   } else {
     const ls_type element = is_push
                                 ? ls_graph_type(scope->graph, node->inputs[1])

@@ -13,8 +13,8 @@ ls_status ls_conv_read(const ls_kernel_plan *plan, ls_shape x, ls_shape w,
   ls_window window;
   LS_RETURN_IF_ERROR(ls_window_read(ls_node_info(node)->name, node->attrs,
                                     node->num_attrs, rank, &window));
-  *out_conv =
-      (ls_conv){.images = x.dim[0], .groups = ls_node_int(node, "groups", 1)};
+  *out_conv = (ls_conv){.images = x.dim[0],
+                        .groups = ls_node_int(node, LS_ATTR_ID_CHANNEL_GROUPS)};
   out_conv->in_channels = x.dim[rank + 1] / out_conv->groups;
   out_conv->out_channels = w.dim[rank + 1] / out_conv->groups;
   for (int32_t i = 0; i < absent; ++i)
@@ -38,7 +38,7 @@ ls_status ls_conv_read(const ls_kernel_plan *plan, ls_shape x, ls_shape w,
 
 ls_status ls_conv_read_window(const ls_kernel_plan *plan, ls_shape x,
                               ls_shape y, ls_conv *out_conv) {
-  const ls_attr *window = ls_node_attr(plan->node, "window");
+  const ls_attr *window = ls_node_attr(plan->node, LS_ATTR_ID_WINDOW);
   ls_shape taps = {.rank = x.rank};
   for (int32_t i = 0; i < x.rank; ++i)
     taps.dim[i] = i < x.rank - 2 ? window->as.ints.items[i] : 1;

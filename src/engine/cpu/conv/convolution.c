@@ -333,7 +333,7 @@ ls_status kernel_convolution(ls_kernel_plan *plan) {
   LS_RETURN_IF_ERROR(read_geometry(plan, self));
   LS_RETURN_IF_ERROR(
       ls_conv_types_of(plan, self->conv.in_channels, &self->types));
-  if (ls_node_attr(plan->node, "activation") != NULL)
+  if (ls_node_attr(plan->node, LS_ATTR_ID_ACTIVATION) != NULL)
     self->activation = LS_CPU_ACTIVATION_RELU;
   self->has_bias = plan->num_in > 2;
   const ls_conv *conv = &self->conv;

@@ -234,7 +234,8 @@ static ls_status plan_windows(ls_kernel_plan *plan, ls_shape x, ls_shape y,
   const ls_dtype dtype = plan->in[0].dtype;
   window_params *self = ls_arena_new(plan->arena, window_params);
   if (self == NULL) return ls_out_of_memory();
-  const char *reduce = ls_node_attr(plan->node, "reduce")->as.string;
+  const char *reduce =
+      ls_node_attr(plan->node, LS_ATTR_ID_WINDOW_REDUCE)->as.string;
   const ls_dtype wide = ls_is_half(dtype) ? LS_DTYPE_F32 : dtype;
   *self = (window_params){
       .half = ls_is_half(dtype) ? dtype : LS_DTYPE_NONE,
@@ -244,7 +245,7 @@ static ls_status plan_windows(ls_kernel_plan *plan, ls_shape x, ls_shape y,
       .add_scaled = wide == LS_DTYPE_F64 ? add_scaled_F64 : add_scaled_F32,
       .gradient = gradient,
       .is_mean = strcmp(reduce, "mean") == 0,
-      .counts_padding = ls_node_int(plan->node, "count_padding", 0) != 0,
+      .counts_padding = ls_node_int(plan->node, LS_ATTR_ID_COUNT_PADDING) != 0,
       .is_f64 = wide == LS_DTYPE_F64,
       .channels = x.dim[x.rank - 1],
   };

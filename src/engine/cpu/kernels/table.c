@@ -8,7 +8,7 @@
 #define kernel_none NULL
 
 static const ls_kernel_prepare prepare_of[LS_OP_TABLE_COUNT] = {
-#define LS_OP(id, name, inputs, traits, shape, gradient, lower, kernel, doc)   \
+#define LS_OP(id, name, inputs, traits, shape, gradient, lower, kernel, ...)   \
   [LS_OP_##id] = kernel_##kernel,
 #include "graph/lowered_ops.def"
 #include "lockstep/ops.def"

@@ -23,7 +23,7 @@ enum { SPATIAL = LS_POOL_RANK - 2 };
 // ---- What fits -------------------------------------------------------------
 // Whether maxima of windows of 2 by 2, without padding, are taken of this.
 static bool is_pool(const ls_rewrite *r, const ls_node *node) {
-  const ls_attr *reduce = ls_node_attr(node, "reduce");
+  const ls_attr *reduce = ls_node_attr(node, LS_ATTR_ID_WINDOW_REDUCE);
   if (node->type == LS_OP_REDUCE_WINDOW ? strcmp(reduce->as.string, "max") != 0
                                         : node->type != LS_OP_WINDOW_MAX_GRAD)
     return false;

@@ -18,7 +18,7 @@
 #include "graph/rewrite.h"
 
 static bool has_attr(const ls_node *node, const ls_attr *wanted) {
-  const ls_attr *has = ls_node_attr(node, wanted->name);
+  const ls_attr *has = ls_node_attr(node, (ls_attr_id)wanted->id);
   return has != NULL && ls_attr_equal(has, wanted);
 }
 
@@ -26,7 +26,7 @@ static bool has_attr(const ls_node *node, const ls_attr *wanted) {
 static bool takes_maxima(const ls_rewrite *r, const ls_node *node,
                          const ls_node *grad) {
   if (node->type != LS_OP_REDUCE_WINDOW || node->id > grad->id) return false;
-  const ls_attr *reduce = ls_node_attr(node, "reduce");
+  const ls_attr *reduce = ls_node_attr(node, LS_ATTR_ID_WINDOW_REDUCE);
   bool same = reduce != NULL && strcmp(reduce->as.string, "max") == 0;
   for (uint32_t a = 0; same && a < grad->num_attrs; ++a)
     same = has_attr(node, &grad->attrs[a]);
@@ -64,10 +64,10 @@ static ls_status relu_before(ls_rewrite *r, ls_node *relu) {
 // one, is meant; then what is summed.
 static uint64_t summed_places(const ls_graph *graph, const ls_node *sum) {
   const uint64_t input = sum->inputs[0];
-  const ls_attr *axes = ls_node_attr(sum, "axes");
+  const ls_attr *axes = ls_node_attr(sum, LS_ATTR_ID_AXES);
   const int32_t rank = ls_graph_type(graph, input).shape.rank;
   if (axes == NULL || axes->as.ints.count + 1 != (size_t)rank ||
-      ls_node_int(sum, "keep_dims", 0))
+      ls_node_int(sum, LS_ATTR_ID_KEEP_DIMS))
     return 0;
   for (size_t i = 0; i < axes->as.ints.count; ++i)
     if (axes->as.ints.items[i] == rank - 1) return 0;
@@ -86,14 +86,15 @@ static ls_status sum_before(ls_rewrite *r, ls_node *sum) {
   const ls_node *grad =
       places != 0 ? ls_rewrite_match(r, places, LS_OP_WINDOW_MAX_GRAD) : NULL;
   // With padding of the user's a window may meet nothing, and give nothing.
-  if (grad == NULL || ls_node_attr(grad, "padding") != NULL) return ls_ok();
+  if (grad == NULL || ls_node_attr(grad, LS_ATTR_ID_PADDING) != NULL)
+    return ls_ok();
   const uint64_t windows = grad->inputs[1];
   const int32_t rank = ls_graph_type(r->graph, windows).shape.rank;
   int64_t items[LS_MAX_RANK];
   for (int32_t i = 0; i < rank; ++i)
     items[i] = i;
-  const ls_attr axes = LS_ATTR_IS("axes", items, (size_t)rank - 1);
-  const ls_attr keep_dims = LS_ATTR_B("keep_dims", false);
+  const ls_attr axes = LS_OWN_IS(AXES, items, (size_t)rank - 1);
+  const ls_attr keep_dims = LS_OWN_B(KEEP_DIMS, false);
   LS_RETURN_IF_ERROR(ls_node_set_attr(r->graph, sum, &axes));
   LS_RETURN_IF_ERROR(ls_node_set_attr(r->graph, sum, &keep_dims));
   return ls_rewrite_set_inputs(r, sum, &windows, 1);

@@ -220,8 +220,8 @@ static int64_t product_of(ls_shape shape, int32_t dims) {
 static void measure(const ls_kernel_plan *plan, matmul_params *self) {
   const ls_shape a = plan->in[0].shape, b = plan->in[1].shape;
   ls_cpu_product *p = &self->product;
-  p->a_transposed = ls_node_int(plan->node, "transpose_a", 0) != 0;
-  p->b_transposed = ls_node_int(plan->node, "transpose_b", 0) != 0;
+  p->a_transposed = ls_node_int(plan->node, LS_ATTR_ID_TRANSPOSE_A) != 0;
+  p->b_transposed = ls_node_int(plan->node, LS_ATTR_ID_TRANSPOSE_B) != 0;
   p->k = (size_t)b.dim[b.rank - (p->b_transposed ? 1 : 2)];
   p->n = (size_t)b.dim[b.rank - (p->b_transposed ? 2 : 1)];
   if (b.rank == 2 && !p->a_transposed) {
@@ -323,7 +323,7 @@ ls_status kernel_matmul(ls_kernel_plan *plan) {
   measure(plan, self);
   self->dtype = plan->in[0].dtype;
   self->has_bias = plan->node->type == LS_OP_DENSE && plan->num_in > 2;
-  const ls_attr *activation = ls_node_attr(plan->node, "activation");
+  const ls_attr *activation = ls_node_attr(plan->node, LS_ATTR_ID_ACTIVATION);
   if (activation != NULL) {
     if (strcmp(activation->as.string, "relu") != 0)
       return ls_unimplemented("op '%s' has no CPU kernel for activation '%s'",

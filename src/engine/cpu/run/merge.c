@@ -20,7 +20,7 @@ static ls_status prepare_step(preparation *self, uint16_t type,
   if (node == NULL || attr == NULL || types == NULL) return ls_out_of_memory();
   memcpy(types, in, num_in * sizeof(*in));
   types[num_in] = out;
-  *attr = LS_ATTR_T("dtype", out.dtype);  // What convert is told.
+  *attr = LS_OWN_T(DTYPE, out.dtype);  // What convert is told.
   *node = (ls_node){
       .type = type,
       .num_outputs = 1,
@@ -59,7 +59,7 @@ static ls_status prepare_step(preparation *self, uint16_t type,
 }
 
 static const char *reduction_of(const ls_node *node) {
-  const ls_attr *attr = ls_node_attr(node, "reduce");
+  const ls_attr *attr = ls_node_attr(node, LS_ATTR_ID_REDUCE);
   return attr != NULL && attr->kind == LS_ATTR_STRING ? attr->as.string : "sum";
 }
 
@@ -113,7 +113,7 @@ static ls_status prepare_mean(preparation *self, ls_type wide,
 // Rows of replicas one behind the other: no partial results.
 static ls_status prepare_gather(ls_arena *arena, const ls_node *node,
                                 ls_type type, ls_cpu_merge *merge) {
-  const ls_attr *rows = ls_node_attr(node, "rows");
+  const ls_attr *rows = ls_node_attr(node, LS_ATTR_ID_ROWS);
   const size_t replicas = (size_t)merge->replicas;
   size_t *offsets = ls_arena_new_array(arena, size_t, replicas + 1);
   if (offsets == NULL) return ls_out_of_memory();

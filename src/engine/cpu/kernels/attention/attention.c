@@ -454,10 +454,10 @@ static ls_status plan_attention(ls_kernel_plan *plan, uint32_t first,
   self->dtype = type.dtype;
   self->element = ls_dtype_size(type.dtype);
   self->wide = f64 ? sizeof(double) : sizeof(float);
-  self->heads = ls_node_int(plan->node, "num_heads", 1);
-  self->causal = ls_node_int(plan->node, "causal", 0) != 0;
+  self->heads = ls_node_int(plan->node, LS_ATTR_ID_NUM_HEADS);
+  self->causal = ls_node_int(plan->node, LS_ATTR_ID_CAUSAL) != 0;
   find_places(self, plan, first);
-  const ls_attr *scale = ls_node_attr(plan->node, "scale");
+  const ls_attr *scale = ls_node_attr(plan->node, LS_ATTR_ID_SCALE);
   self->scale = scale != NULL
                     ? scale->as.f
                     : 1.0 / sqrt((double)ls_max_i64(1, self->q.depth));

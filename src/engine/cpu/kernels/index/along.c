@@ -142,7 +142,7 @@ static void add_loop(const ls_kernel_call *call, int64_t begin_block,
 static ls_status plan_along(ls_kernel_plan *plan, along_params **out_self) {
   along_params *self = ls_arena_new(plan->arena, along_params);
   if (self == NULL) return ls_out_of_memory();
-  const int32_t axis = (int32_t)ls_node_int(plan->node, "axis", 0);
+  const int32_t axis = (int32_t)ls_node_int(plan->node, LS_ATTR_ID_AXIS);
   const ls_shape shape = plan->in[0].shape;
   self->picks = plan->in[1].shape.dim[axis];
   self->lines =
@@ -160,8 +160,8 @@ ls_status kernel_take_along(ls_kernel_plan *plan) {
   const ls_dtype dtype = plan->in[0].dtype;
   if (!ls_is_plain(dtype)) return ls_kernel_unsupported(plan, dtype);
   along_params *self = NULL;
-  LS_RETURN_IF_ERROR(
-      ls_check_indexed(plan, (int32_t)ls_node_int(plan->node, "axis", 0)));
+  LS_RETURN_IF_ERROR(ls_check_indexed(
+      plan, (int32_t)ls_node_int(plan->node, LS_ATTR_ID_AXIS)));
   LS_RETURN_IF_ERROR(plan_along(plan, &self));
   switch (self->element) {
 #define CASE(unused, size, T)                                                  \

@@ -85,7 +85,7 @@ ls_status kernel_gather(ls_kernel_plan *plan) {
   if (!ls_is_plain(x.dtype)) return ls_kernel_unsupported(plan, x.dtype);
   gather_params *self = ls_arena_new(plan->arena, gather_params);
   if (self == NULL) return ls_out_of_memory();
-  const int32_t axis = (int32_t)ls_node_int(plan->node, "axis", 0);
+  const int32_t axis = (int32_t)ls_node_int(plan->node, LS_ATTR_ID_AXIS);
   LS_RETURN_IF_ERROR(ls_check_indexed(plan, axis));
   self->size = x.shape.dim[axis];
   self->inner = ls_step_of(x.shape, axis);

@@ -233,7 +233,7 @@ ls_status kernel_broadcast(ls_kernel_plan *plan) {
 
 ls_status kernel_transpose(ls_kernel_plan *plan) {
   const ls_shape from = plan->in[0].shape, to = plan->out[0].shape;
-  const ls_attr *permutation = ls_node_attr(plan->node, "permutation");
+  const ls_attr *permutation = ls_node_attr(plan->node, LS_ATTR_ID_PERMUTATION);
   if (permutation == NULL || permutation->kind != LS_ATTR_INTS ||
       permutation->as.ints.count != (size_t)to.rank)
     return ls_internal("lowered transpose without a permutation of rank %d",

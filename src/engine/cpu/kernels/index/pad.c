@@ -141,9 +141,12 @@ ls_status kernel_pad(ls_kernel_plan *plan) {
   pad_params *self = ls_arena_new(plan->arena, pad_params);
   if (self == NULL) return ls_out_of_memory();
   const ls_shape from = plan->in[0].shape, to = plan->out[0].shape;
-  const int64_t *low = ls_node_attr(plan->node, "low")->as.ints.items;
-  const int64_t *high = ls_node_attr(plan->node, "high")->as.ints.items;
-  const int64_t *interior = ls_node_attr(plan->node, "interior")->as.ints.items;
+  const int64_t *low =
+      ls_node_attr(plan->node, LS_ATTR_ID_PAD_LOW)->as.ints.items;
+  const int64_t *high =
+      ls_node_attr(plan->node, LS_ATTR_ID_PAD_HIGH)->as.ints.items;
+  const int64_t *interior =
+      ls_node_attr(plan->node, LS_ATTR_ID_INTERIOR)->as.ints.items;
   self->count = ls_shape_num_elements(to);
   self->element = ls_dtype_size(dtype);
   self->run = 1;
@@ -219,7 +222,7 @@ ls_status kernel_concatenate(ls_kernel_plan *plan) {
   concatenate_params *self = ls_arena_new(plan->arena, concatenate_params);
   int64_t *begins = ls_arena_new_array(plan->arena, int64_t, plan->num_in + 1);
   if (self == NULL || begins == NULL) return ls_out_of_memory();
-  const int32_t axis = (int32_t)ls_node_int(plan->node, "axis", 0);
+  const int32_t axis = (int32_t)ls_node_int(plan->node, LS_ATTR_ID_AXIS);
   const int64_t inner = ls_step_of(type.shape, axis);
   for (size_t i = 0; i < plan->num_in; ++i)
     begins[i + 1] = begins[i] + plan->in[i].shape.dim[axis] * inner;

@@ -161,7 +161,7 @@ static bool choose_combine(scatter_params *self, const ls_kernel_plan *plan) {
   } rows[] = {{"add", LS_OP_ADD},     {"sub", LS_OP_SUB},
               {"mul", LS_OP_MUL},     {"div", LS_OP_DIV},
               {"min", LS_OP_MINIMUM}, {"max", LS_OP_MAXIMUM}};
-  const char *name = ls_node_attr(plan->node, "combine")->as.string;
+  const char *name = ls_node_attr(plan->node, LS_ATTR_ID_COMBINE)->as.string;
   const ls_dtype dtype = plan->out[0].dtype;
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
     if (strcmp(name, rows[i].name) != 0) continue;
@@ -178,7 +178,7 @@ ls_status kernel_scatter(ls_kernel_plan *plan) {
   const ls_type x = plan->in[0];
   scatter_params *self = ls_arena_new(plan->arena, scatter_params);
   if (self == NULL) return ls_out_of_memory();
-  const int32_t axis = (int32_t)ls_node_int(plan->node, "axis", 0);
+  const int32_t axis = (int32_t)ls_node_int(plan->node, LS_ATTR_ID_AXIS);
   self->size = x.shape.dim[axis];
   self->inner = ls_step_of(x.shape, axis);
   self->apply = apply_rows;

@@ -8,8 +8,10 @@
 // ---- Slice and reverse -----------------------------------------------------
 ls_status kernel_slice(ls_kernel_plan *plan) {
   const ls_shape from = plan->in[0].shape, to = plan->out[0].shape;
-  const int64_t *starts = ls_node_attr(plan->node, "starts")->as.ints.items;
-  const int64_t *strides = ls_node_attr(plan->node, "strides")->as.ints.items;
+  const int64_t *starts =
+      ls_node_attr(plan->node, LS_ATTR_ID_STARTS)->as.ints.items;
+  const int64_t *strides =
+      ls_node_attr(plan->node, LS_ATTR_ID_STRIDES)->as.ints.items;
   ls_dims dims = {0};
   int64_t base = 0;
   for (int32_t i = 0; i < to.rank; ++i) {
@@ -23,7 +25,7 @@ ls_status kernel_slice(ls_kernel_plan *plan) {
 
 ls_status kernel_reverse(ls_kernel_plan *plan) {
   const ls_shape shape = plan->out[0].shape;
-  const ls_attr *axes = ls_node_attr(plan->node, "axes");
+  const ls_attr *axes = ls_node_attr(plan->node, LS_ATTR_ID_AXES);
   unsigned reversed = 0;
   for (size_t i = 0; i < axes->as.ints.count; ++i)
     reversed |= 1U << axes->as.ints.items[i];

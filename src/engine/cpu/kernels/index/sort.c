@@ -204,14 +204,14 @@ ls_status kernel_sort(ls_kernel_plan *plan) {
       return ls_kernel_unsupported(plan, plan->in[i].dtype);
     elements[i] = ls_dtype_size(plan->in[i].dtype);
   }
-  const int32_t axis = (int32_t)ls_node_int(plan->node, "axis", 0);
+  const int32_t axis = (int32_t)ls_node_int(plan->node, LS_ATTR_ID_AXIS);
   const int64_t count = ls_shape_num_elements(type.shape);
   self->size = type.shape.dim[axis];
   self->inner = ls_step_of(type.shape, axis);
   self->lines = count == 0 ? 0 : count / self->size;
   self->lines_per_block = ls_max_i64(1, LS_BLOCK / ls_max_i64(1, self->size));
   self->digits = (int)elements[0];
-  if (ls_node_int(plan->node, "descending", 0) != 0)
+  if (ls_node_int(plan->node, LS_ATTR_ID_DESCENDING) != 0)
     self->flip = flip_of(type.dtype);
   self->num_operands = plan->num_in;
   self->elements = elements;
@@ -276,7 +276,7 @@ ls_status kernel_top_k(ls_kernel_plan *plan) {
   top_params *self = ls_arena_new(plan->arena, top_params);
   if (self == NULL) return ls_out_of_memory();
   self->size = size;
-  self->k = ls_node_int(plan->node, "k", 0);
+  self->k = ls_node_int(plan->node, LS_ATTR_ID_K);
   // Nothing is written for k = 0.
   const int64_t count = ls_shape_num_elements(plan->out[0].shape);
   self->rows = count == 0 ? 0 : count / self->k;

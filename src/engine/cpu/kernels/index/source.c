@@ -52,7 +52,7 @@ ls_status kernel_iota(ls_kernel_plan *plan) {
   if (fills[type.dtype] == NULL) return ls_kernel_unsupported(plan, type.dtype);
   iota_params *self = ls_arena_new(plan->arena, iota_params);
   if (self == NULL) return ls_out_of_memory();
-  const int32_t axis = (int32_t)ls_node_int(plan->node, "axis", 0);
+  const int32_t axis = (int32_t)ls_node_int(plan->node, LS_ATTR_ID_AXIS);
   self->count = ls_shape_num_elements(type.shape);
   self->size = type.shape.dim[axis];
   self->inner = 1;

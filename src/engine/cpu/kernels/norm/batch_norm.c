@@ -245,8 +245,8 @@ static ls_status plan_batch_norm(ls_kernel_plan *plan, size_t x,
   self->wide = type.dtype == LS_DTYPE_F64 ? LS_DTYPE_F64 : LS_DTYPE_F32;
   self->norms = type.dtype == LS_DTYPE_F64 ? plan->kernels->norms_f64
                                            : plan->kernels->norms_f32;
-  self->relu = ls_node_attr(plan->node, "activation") != NULL;
-  self->epsilon = ls_node_attr(plan->node, "epsilon")->as.f;
+  self->relu = ls_node_attr(plan->node, LS_ATTR_ID_ACTIVATION) != NULL;
+  self->epsilon = ls_node_attr(plan->node, LS_ATTR_ID_EPSILON)->as.f;
   ls_batch_measure(self, type.shape);
   plan->params = self;
   plan->blocks = ls_blocks_of(self->units, self->units_per_block);

@@ -159,7 +159,7 @@ static ls_status plan_rows(ls_kernel_plan *plan, size_t x, bool centred,
   self->wide = type.dtype == LS_DTYPE_F64 ? LS_DTYPE_F64 : LS_DTYPE_F32;
   self->norms = type.dtype == LS_DTYPE_F64 ? plan->kernels->norms_f64
                                            : plan->kernels->norms_f32;
-  self->norm.epsilon = ls_node_attr(plan->node, "epsilon")->as.f;
+  self->norm.epsilon = ls_node_attr(plan->node, LS_ATTR_ID_EPSILON)->as.f;
   self->norm.centred = centred;
   self->sums = centred ? 2 : 1;
   self->columns = type.shape.dim[type.shape.rank - 1];

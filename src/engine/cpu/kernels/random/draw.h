@@ -20,11 +20,12 @@ typedef struct ls_draw {
 
 static inline ls_draw ls_draw_of(const ls_node *node) {
   return (ls_draw){
-      .seed = (uint64_t)ls_node_int(node, "seed", 0),
-      .stream = (uint64_t)ls_node_int(node, "stream", 0),
-      .replica = (uint64_t)ls_node_int(node, "replica", 0),
-      .fixed = ls_node_int(node, "fixed", 0) != 0,
-      .same_on_all_replicas = ls_node_int(node, "same_on_all_replicas", 0) != 0,
+      .seed = (uint64_t)ls_node_int(node, LS_ATTR_ID_SEED),
+      .stream = (uint64_t)ls_node_int(node, LS_ATTR_ID_STREAM),
+      .replica = (uint64_t)ls_node_int(node, LS_ATTR_ID_REPLICA),
+      .fixed = ls_node_int(node, LS_ATTR_ID_FIXED) != 0,
+      .same_on_all_replicas =
+          ls_node_int(node, LS_ATTR_ID_SAME_ON_ALL_REPLICAS) != 0,
   };
 }
 

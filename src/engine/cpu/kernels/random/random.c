@@ -215,16 +215,10 @@ static double largest_below(ls_dtype dtype, double low, double high) {
   return below < low ? low : below;
 }
 
-static double float_attr(const ls_node *node, const char *name,
-                         double fallback) {
-  const ls_attr *attr = ls_node_attr(node, name);
-  return attr == NULL ? fallback : attr->as.f;
-}
-
 static random_kind kind_of(const ls_node *node) {
   const uint16_t op = node->type;
   if (op == LS_OP_RANDOM_BY_EXAMPLE) {
-    const char *name = ls_node_attr(node, "distribution")->as.string;
+    const char *name = ls_node_attr(node, LS_ATTR_ID_DISTRIBUTION)->as.string;
     return strcmp(name, "uniform") == 0  ? UNIFORM
            : strcmp(name, "normal") == 0 ? NORMAL
                                          : TRUNCATED;
@@ -254,12 +248,12 @@ ls_status kernel_random(ls_kernel_plan *plan) {
       .kernels = plan->kernels,
   };
   if (kind == NORMAL || kind == TRUNCATED) {
-    self->offset = float_attr(node, "mean", 0.0);
-    self->factor = float_attr(node, "deviation", 1.0);
+    self->offset = ls_node_real(node, LS_ATTR_ID_MEAN);
+    self->factor = ls_node_real(node, LS_ATTR_ID_DEVIATION);
     self->cap = (double)INFINITY;
   } else if (kind == UNIFORM) {
-    const double low = float_attr(node, "low", 0.0);
-    const double high = float_attr(node, "high", 1.0);
+    const double low = ls_node_real(node, LS_ATTR_ID_LOW);
+    const double high = ls_node_real(node, LS_ATTR_ID_HIGH);
     self->offset = low;
     self->factor = high - low;
     self->cap = largest_below(dtype, low, high);

@@ -329,7 +329,7 @@ static const ls_reducer *reducers_of(uint16_t op) {
 // Sorts the operand's dimensions; true if the innermost one is reduced.
 static bool sort_dims(const ls_kernel_plan *plan, reduce_params *self) {
   const ls_shape shape = plan->in[0].shape;
-  const ls_attr *axes = ls_node_attr(plan->node, "axes");
+  const ls_attr *axes = ls_node_attr(plan->node, LS_ATTR_ID_AXES);
   bool is_reduced[LS_MAX_RANK] = {false};
   for (size_t i = 0; axes != NULL && i < axes->as.ints.count; ++i)
     is_reduced[axes->as.ints.items[i]] = true;

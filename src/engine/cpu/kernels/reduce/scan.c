@@ -126,11 +126,11 @@ ls_status kernel_scan(ls_kernel_plan *plan) {
     return ls_kernel_unsupported(plan, type.dtype);
   scan_params *self = ls_arena_new(plan->arena, scan_params);
   if (self == NULL) return ls_out_of_memory();
-  const int32_t axis = (int32_t)ls_node_int(plan->node, "axis", 0);
-  const bool reverse = ls_node_int(plan->node, "reverse", 0) != 0;
+  const int32_t axis = (int32_t)ls_node_int(plan->node, LS_ATTR_ID_AXIS);
+  const bool reverse = ls_node_int(plan->node, LS_ATTR_ID_REVERSE) != 0;
   self->lines = ls_lines_of(type.shape, axis, type.shape.dim[axis]);
   self->most_columns = ls_max_i64(self->lines.columns, JOINED_COLUMNS);
-  self->exclusive = ls_node_int(plan->node, "exclusive", 0) != 0;
+  self->exclusive = ls_node_int(plan->node, LS_ATTR_ID_EXCLUSIVE) != 0;
   self->has_b = op == LS_OP_LINEAR_SCAN;
   self->first = reverse ? self->lines.size - 1 : 0;
   self->step = reverse ? -1 : 1;
