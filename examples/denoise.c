@@ -47,10 +47,10 @@ static ls_status train(ls_bag *bag, double *first, double *last) {
   ls_nest *waves = ls_nest_in(
       bag, LS_TUPLE(ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(WAVES, SAMPLES))));
   ls_nest *loss = ls_nest_in(bag, ls_none());
-  LS_TRY(ls_bag_take_error(bag));
+  LS_RETURN_IF_ERROR(ls_bag_take_error(bag));
   make_waves(ls_nest_data(*waves, 0));
   for (int i = 0; i < STEPS; ++i) {
-    LS_TRY(ls_function_call(function, *waves, loss));
+    LS_RETURN_IF_ERROR(ls_function_call(function, *waves, loss));
     *(i == 0 ? first : last) = ls_nest_number(*loss);
   }
   return ls_ok();

@@ -15,20 +15,20 @@ typedef struct sine_net {
 
 static ls_status descend(const sine_net *net, ls_tape **tape,
                          double *out_loss) {
-  LS_TRY(ls_tape_begin(tape));
+  LS_RETURN_IF_ERROR(ls_tape_begin(tape));
   const ls_tensor x =
       ls_random_uniform(LS_DTYPE_F32, LS_SHAPE(POINTS, 1), -3, 3, NULL);
   const ls_tensor hidden = ls_tanh(ls_dense_layer_apply(net->hidden, x));
   const ls_tensor y = ls_dense_layer_apply(net->output, hidden);
   const ls_tensor loss = ls_mean_squared_error(y, ls_sin(x), LS_REDUCTION_MEAN);
-  LS_TRY(ls_optimizer_minimize_tape(net->optimizer, *tape, loss));
+  LS_RETURN_IF_ERROR(ls_optimizer_minimize_tape(net->optimizer, *tape, loss));
   return ls_tensor_item(loss, out_loss);
 }
 
 // One step. The values made in a frame are freed at its end.
 static ls_status step(const sine_net *net, double *out_loss) {
   ls_tape *tape = NULL;
-  LS_TRY(ls_frame_begin());
+  LS_RETURN_IF_ERROR(ls_frame_begin());
   const ls_status status = descend(net, &tape, out_loss);
   ls_tape_release(tape);
   return ls_status_join(status, ls_frame_end(NULL));
@@ -40,9 +40,9 @@ static ls_status train(ls_bag *bag, double *first, double *last) {
                         .output = ls_dense_layer_in(
                             bag, .name = "output", .inputs = UNITS, .units = 1),
                         .optimizer = ls_adam_in(bag, .learning_rate = 0.01)};
-  LS_TRY(ls_bag_take_error(bag));
+  LS_RETURN_IF_ERROR(ls_bag_take_error(bag));
   for (int i = 0; i < STEPS; ++i)
-    LS_TRY(step(&net, i == 0 ? first : last));
+    LS_RETURN_IF_ERROR(step(&net, i == 0 ? first : last));
   return ls_ok();
 }
 

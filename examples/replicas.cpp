@@ -71,15 +71,16 @@ ls_status train(ls_bag *bag, double *first, double *last) {
   ls_batcher *batcher = make_batches(bag);
   ls_nest *batch = ls_nest_in(bag, ls_none());
   ls_nest *loss = ls_nest_in(bag, ls_none());
-  LS_TRY(ls_bag_take_error(bag));
+  LS_RETURN_IF_ERROR(ls_bag_take_error(bag));
   for (int i = 0; i < kEpochs * ls_batcher_num_batches(batcher);) {
     const ls_status status = ls_batcher_next(batcher, batch);
     if (ls_status_code(status) == LS_OUT_OF_RANGE) {  // The end of an epoch.
       ls_status_free(status);
       continue;
     }
-    LS_TRY(status);
-    LS_TRY(ls_strategy_run(strategy, ls_traced(function), *batch, loss));
+    LS_RETURN_IF_ERROR(status);
+    LS_RETURN_IF_ERROR(
+        ls_strategy_run(strategy, ls_traced(function), *batch, loss));
     *(i++ == 0 ? first : last) =
         ls_nest_number(ls_distributed_component(*loss, 0));
   }

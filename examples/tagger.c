@@ -56,9 +56,9 @@ static ls_status train(ls_bag *bag, double *first, double *last) {
                 .optimizer = ls_adam_in(bag, .learning_rate = 0.02)};
   ls_function *function = ls_function_in(bag, .call = step, .user = &net);
   ls_nest *loss = ls_nest_in(bag, ls_none());
-  LS_TRY(ls_bag_take_error(bag));
+  LS_RETURN_IF_ERROR(ls_bag_take_error(bag));
   for (int i = 0; i < STEPS; ++i) {
-    LS_TRY(ls_function_call(function, ls_none(), loss));
+    LS_RETURN_IF_ERROR(ls_function_call(function, ls_none(), loss));
     *(i == 0 ? first : last) = ls_nest_number(*loss);
   }
   return ls_ok();

@@ -59,10 +59,10 @@ static ls_status train(ls_bag *bag, double *first, double *last) {
   ls_nest *data = ls_nest_in(bag, LS_TUPLE(ls_nest_zeros(LS_DTYPE_F32, shape),
                                            ls_nest_zeros(LS_DTYPE_F32, shape)));
   ls_nest *loss = ls_nest_in(bag, ls_none());
-  LS_TRY(ls_bag_take_error(bag));
+  LS_RETURN_IF_ERROR(ls_bag_take_error(bag));
   draw(ls_nest_data(*data, 0), ls_nest_data(*data, 1));
   for (int i = 0; i < STEPS; ++i) {
-    LS_TRY(ls_function_call(function, *data, loss));
+    LS_RETURN_IF_ERROR(ls_function_call(function, *data, loss));
     *(i == 0 ? first : last) = ls_nest_number(*loss);
   }
   return ls_ok();

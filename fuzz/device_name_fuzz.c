@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static void expect_canonical(const ls_device_name *name) {
   ls_device_name again;
   ls_status status = ls_device_canonical(name->text, NULL, &again);
-  if (status != NULL || strcmp(name->text, again.text) != 0) abort();
+  if (!ls_status_is_ok(status) || strcmp(name->text, again.text) != 0) abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -24,7 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   text[size] = '\0';
   ls_device_name name, host;
   ls_status status = ls_device_canonical(text, NULL, &name);
-  if (status == NULL) {
+  if (ls_status_is_ok(status)) {
     expect_canonical(&name);
     if (ls_device_host(name.text, &host) != NULL) abort();
     expect_canonical(&host);

@@ -170,12 +170,13 @@ static ls_status bind_and_run(ls_backend *backend, const ls_program *program,
   ls_instance *instance = NULL;
   check(buffers != NULL, "no memory");
   ls_status status = NULL;
-  for (size_t i = 0; i < program->num_uses && status == NULL; ++i)
+  for (size_t i = 0; i < program->num_uses && ls_status_is_ok(status); ++i)
     status = backend->vtable->create_buffer(backend, program->uses[i].type,
                                             &buffers[i]);
-  if (status == NULL)
+  if (ls_status_is_ok(status))
     status = backend->vtable->bind(executable, buffers, &instance);
-  if (status == NULL) status = run_instance(backend, program, instance);
+  if (ls_status_is_ok(status))
+    status = run_instance(backend, program, instance);
   if (instance != NULL) backend->vtable->destroy_instance(instance);
   for (size_t i = 0; i < program->num_uses; ++i)
     ls_object_release(buffers[i]);
@@ -190,16 +191,17 @@ static ls_status run_program(ls_program *program) {
   ls_backend *backend = NULL;
   ls_executable *executable = NULL;
   ls_status status = ls_runtime_backend(program->runtime, &backend);
-  if (status == NULL)
+  if (ls_status_is_ok(status))
     status = backend->vtable->compile(backend, program,
                                       (ls_lanes){b.replicas, 1, 0, b.replicas},
                                       &executable);
-  if (status != NULL) return status;
+  if (!ls_status_is_ok(status)) return status;
   ls_text plan;
   ls_text_init(&plan, ls_runtime_allocator(program->runtime));
   status = backend->vtable->print_plan(executable, &plan);
   ls_text_deinit(&plan);
-  if (status == NULL) status = bind_and_run(backend, program, executable);
+  if (ls_status_is_ok(status))
+    status = bind_and_run(backend, program, executable);
   backend->vtable->release_executable(executable);
   return status;
 }
@@ -212,8 +214,8 @@ static ls_status lower_and_run(ls_graph *graph) {
   ls_program *program = NULL;
   ls_backend *backend = NULL;
   ls_status status = ls_runtime_backend(ls_runtime_current(), &backend);
-  if (status == NULL) status = ls_lower(backend, &r.lower, &program);
-  if (status == NULL) status = run_program(program);
+  if (ls_status_is_ok(status)) status = ls_lower(backend, &r.lower, &program);
+  if (ls_status_is_ok(status)) status = run_program(program);
   ls_object_release(program);
   request_deinit(&r);
   return status;
@@ -232,7 +234,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   text[size] = '\0';
   ls_graph *graph = NULL;
   ls_status status = ls_graph_parse(text, NULL, 0, &graph);
-  if (status == NULL) status = lower_and_run(graph);
+  if (ls_status_is_ok(status)) status = lower_and_run(graph);
   ls_status_free(status);
   ls_graph_destroy(graph);
   free(text);

@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   ls_dtype dtype = LS_DTYPE_NONE;
   ls_shape shape = {0};
   ls_status status = ls_shape_parse(text, &dtype, &shape);
-  if (status == NULL) {
+  if (ls_status_is_ok(status)) {
     if (strcmp(LS_SHAPE_TEXT(dtype, shape), text) != 0) abort();
     ls_status checked = ls_shape_check(shape);
     if (checked != NULL) abort();

@@ -125,7 +125,6 @@ LS_API LS_MUST_USE ls_status ls_out_of_memory(void);
     ls_status ls_status_local_ = (expr);                                       \
     if (ls_status_local_ != NULL) return ls_status_local_;                     \
   } while (0)
-#define LS_TRY(expr) LS_RETURN_IF_ERROR(expr)
 
 // Stores the status of `expr` in `status` and jumps unless it is OK.
 #define LS_GOTO_IF_ERROR(label, status, expr)                                  \

@@ -144,7 +144,7 @@ ls_status ls_counting_allocator_create(ls_allocator *base,
   counting->base.release = counting_release;
   counting->source = base;
   ls_status status = ls_mutex_init(&counting->lock);
-  if (status != NULL) {
+  if (!ls_status_is_ok(status)) {
     ls_release(base, counting);
     return status;
   }

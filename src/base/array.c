@@ -74,7 +74,7 @@ static ls_status check_type(ls_dtype dtype, ls_shape shape) {
     return ls_invalid_argument("an array of dtype %s, which has no data",
                                ls_dtype_name(dtype));
   }
-  LS_TRY(ls_shape_check(shape));
+  LS_RETURN_IF_ERROR(ls_shape_check(shape));
   if (!ls_shape_is_known(shape)) {
     return ls_invalid_argument("an array of shape %s; it must be known",
                                LS_SHAPE_TEXT(dtype, shape));
@@ -117,8 +117,9 @@ static void zero(ls_array *array) { memset(array->data, 0, array->size); }
 ls_status ls_array_create_unwritten(ls_dtype dtype, ls_shape shape,
                                     ls_array **out_array) {
   *out_array = NULL;
-  LS_TRY(check_type(dtype, shape));
-  LS_TRY(make_array(dtype, shape, data_size(dtype, shape), out_array));
+  LS_RETURN_IF_ERROR(check_type(dtype, shape));
+  LS_RETURN_IF_ERROR(
+      make_array(dtype, shape, data_size(dtype, shape), out_array));
   if (dtype == LS_DTYPE_STRING || holds_objects(dtype)) zero(*out_array);
   return ls_ok();
 }
@@ -153,7 +154,7 @@ static ls_status own_strings(ls_array *array) {
 ls_status ls_array_own(ls_array *array) {
   if (!array->is_lent) return ls_ok();
   if (array->dtype == LS_DTYPE_STRING) {
-    LS_TRY(own_strings(array));
+    LS_RETURN_IF_ERROR(own_strings(array));
   } else {
     void **objects = array->data;
     for (int64_t i = 0; i < array->num_elements; ++i)
@@ -166,7 +167,7 @@ ls_status ls_array_own(ls_array *array) {
 ls_status ls_array_create(ls_dtype dtype, ls_shape shape,
                           ls_array **out_array) {
   LS_REQUIRE(out_array);
-  LS_TRY(ls_array_create_unwritten(dtype, shape, out_array));
+  LS_RETURN_IF_ERROR(ls_array_create_unwritten(dtype, shape, out_array));
   zero(*out_array);
   return ls_ok();
 }
@@ -182,7 +183,7 @@ static ls_status copy_strings(ls_shape shape, const ls_bytes *strings,
       break;
     }
   }
-  LS_TRY(make_array(LS_DTYPE_STRING, shape, size, out_array));
+  LS_RETURN_IF_ERROR(make_array(LS_DTYPE_STRING, shape, size, out_array));
   ls_bytes *copies = (*out_array)->data;
   char *place = (char *)(copies + count);
   for (size_t i = 0; i < count; ++i) {
@@ -198,9 +199,10 @@ ls_status ls_array_create_copy(ls_dtype dtype, ls_shape shape, const void *data,
                                ls_array **out_array) {
   LS_REQUIRE(out_array);
   *out_array = NULL;
-  LS_TRY(check_type(dtype, shape));
+  LS_RETURN_IF_ERROR(check_type(dtype, shape));
   if (dtype == LS_DTYPE_STRING) return copy_strings(shape, data, out_array);
-  LS_TRY(make_array(dtype, shape, data_size(dtype, shape), out_array));
+  LS_RETURN_IF_ERROR(
+      make_array(dtype, shape, data_size(dtype, shape), out_array));
   ls_array *array = *out_array;
   if (array->size > 0) memcpy(array->data, data, array->size);
   if (holds_objects(dtype)) {
@@ -217,12 +219,12 @@ ls_status ls_array_create_view(ls_dtype dtype, ls_shape shape, void *data,
                                ls_array **out_array) {
   LS_REQUIRE(out_array);
   *out_array = NULL;
-  LS_TRY(check_type(dtype, shape));
+  LS_RETURN_IF_ERROR(check_type(dtype, shape));
   if (dtype == LS_DTYPE_STRING) {
     return ls_invalid_argument("a view of strings, %s; they must be copied",
                                LS_SHAPE_TEXT(dtype, shape));
   }
-  LS_TRY(make_array(dtype, shape, 0, out_array));
+  LS_RETURN_IF_ERROR(make_array(dtype, shape, 0, out_array));
   ls_array *array = *out_array;
   array->data = data;
   array->is_view = true;

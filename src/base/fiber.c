@@ -56,7 +56,7 @@ ls_status ls_fiber_pool_create(ls_allocator *allocator,
   if (pool == NULL) return ls_out_of_memory();
   pool->allocator = allocator;
   ls_status status = ls_mutex_init(&pool->lock);
-  if (status != NULL) {
+  if (!ls_status_is_ok(status)) {
     ls_fiber_pool_destroy(pool);
     return status;
   }
@@ -114,7 +114,7 @@ static ls_status take_stack(ls_fiber_pool *pool, fiber_stack **out_stack) {
   if (stack != NULL) pool->free = stack->next;
   ls_mutex_unlock(&pool->lock);
   if (stack == NULL) {
-    LS_TRY(map_stack(pool->allocator, &stack));
+    LS_RETURN_IF_ERROR(map_stack(pool->allocator, &stack));
     ls_mutex_lock(&pool->lock);
     ++pool->num_stacks;
     ls_mutex_unlock(&pool->lock);
@@ -255,7 +255,7 @@ static void run_fiber(void) {
 }
 
 static ls_status start_fiber(ls_fiber *fiber) {
-  LS_TRY(take_stack(fiber->pool, &fiber->stack));
+  LS_RETURN_IF_ERROR(take_stack(fiber->pool, &fiber->stack));
   getcontext(&fiber->inside);
   fiber->inside.uc_stack.ss_sp = fiber->stack->mapping + fiber->stack->guard;
   fiber->inside.uc_stack.ss_size = STACK_SIZE;
@@ -272,7 +272,7 @@ static ls_status start_fiber(ls_fiber *fiber) {
 
 ls_status ls_fiber_resume(ls_fiber *fiber) {
   LS_ASSERT(!fiber->done && !fiber->running);
-  if (!fiber->started) LS_TRY(start_fiber(fiber));
+  if (!fiber->started) LS_RETURN_IF_ERROR(start_fiber(fiber));
   LS_ASSERT(pthread_equal(fiber->thread, pthread_self()));
   fiber->outer = ls_this_thread.work;
   ls_this_thread.work = fiber->own;

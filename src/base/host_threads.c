@@ -51,7 +51,7 @@ static ls_status start_thread(ls_host_threads *self) {
   ++self->num_idle;
   ls_status status =
       ls_thread_start(&thread->thread, "ls-host", run_jobs, self);
-  if (status != NULL) {
+  if (!ls_status_is_ok(status)) {
     --self->num_idle;
     ls_release(self->allocator, thread);
     return status;
@@ -76,11 +76,11 @@ ls_status ls_host_threads_create(ls_allocator *allocator,
   if (self == NULL) return ls_out_of_memory();
   self->allocator = allocator;
   ls_status status = ls_mutex_init(&self->lock);
-  if (status == NULL) status = ls_condition_init(&self->work);
-  if (status == NULL) status = ls_condition_init(&self->event);
+  if (ls_status_is_ok(status)) status = ls_condition_init(&self->work);
+  if (ls_status_is_ok(status)) status = ls_condition_init(&self->event);
   // The first thread now, so that runs allocate nothing.
-  if (status == NULL) status = start_thread(self);
-  if (status != NULL) {
+  if (ls_status_is_ok(status)) status = start_thread(self);
+  if (!ls_status_is_ok(status)) {
     ls_host_threads_destroy(self);
     return status;
   }
@@ -119,7 +119,7 @@ ls_status ls_host_threads_submit(ls_host_threads *self, ls_host_job *job) {
   }
   self->last = job;
   ls_status status = start_next(self);
-  if (status != NULL) (void)ls_host_threads_cancel(self, job);
+  if (!ls_status_is_ok(status)) (void)ls_host_threads_cancel(self, job);
   ls_mutex_unlock(&self->lock);
   return status;
 }

@@ -39,7 +39,8 @@ static const ls_object_type failure_type = {.name = "failure",
 
 ls_nest ls_fail(ls_status status) {
   const ls_nest nest = {.kind = LS_KIND_FAILED};
-  if (status == NULL) status = ls_internal("a nest failed without a status");
+  if (ls_status_is_ok(status))
+    status = ls_internal("a nest failed without a status");
   // As for statuses, memory is the system's.
   failure *holder = ls_new(ls_allocator_system(), failure);
   if (holder == NULL) {

@@ -152,7 +152,7 @@ static ls_status compare(const path *at, ls_nest a, ls_nest b) {
   if (!same_node(a, b)) return differ(at, a, b);
   for (size_t i = 0; i < ls_nest_count(a); ++i) {
     const path step = {at, a, ls_nest_sorted_position(a, i)};
-    LS_TRY(
+    LS_RETURN_IF_ERROR(
         compare(&step, ls_nest_item_sorted(a, i), ls_nest_item_sorted(b, i)));
   }
   return ls_ok();

@@ -40,7 +40,8 @@ static void free_runtime(ls_runtime *runtime) {
 // With LS_FAULT the runtime's memory comes through an allocator that fails.
 static ls_status install_fault(ls_runtime *runtime) {
   if (runtime->debug.fault_at == 0) return ls_ok();
-  LS_TRY(ls_counting_allocator_create(runtime->own, &runtime->counting));
+  LS_RETURN_IF_ERROR(
+      ls_counting_allocator_create(runtime->own, &runtime->counting));
   runtime->allocator = ls_counting_allocator_allocator(runtime->counting);
   ls_counting_allocator_fail_at(runtime->counting, runtime->debug.fault_at);
   return ls_ok();
@@ -57,9 +58,10 @@ static ls_status init_runtime(ls_runtime *runtime,
       options->environment ? options->environment : system_environment;
   runtime->environment_user = options->environment_user;
   runtime->allocator = runtime->own;
-  LS_TRY(ls_mutex_init_recursive(&runtime->lock));
-  LS_TRY(ls_debug_init(&runtime->debug, runtime->own, runtime->environment,
-                       runtime->environment_user, complain, runtime));
+  LS_RETURN_IF_ERROR(ls_mutex_init_recursive(&runtime->lock));
+  LS_RETURN_IF_ERROR(
+      ls_debug_init(&runtime->debug, runtime->own, runtime->environment,
+                    runtime->environment_user, complain, runtime));
   runtime->math = options->math;
   const int64_t stall_ms = options->stall_ms;
   runtime->stall_nanos = stall_ms < 0    ? INT64_MAX
@@ -68,14 +70,14 @@ static ls_status init_runtime(ls_runtime *runtime,
   runtime->threads = options->threads;
   if (runtime->threads == 0) runtime->threads = runtime->debug.threads;
   if (runtime->threads == 0) {
-    LS_TRY(ls_cores_create(runtime->own, &runtime->cores));
+    LS_RETURN_IF_ERROR(ls_cores_create(runtime->own, &runtime->cores));
     runtime->threads = ls_cores_count(runtime->cores);
   }
   runtime->cpus = options->cpus == 0 ? 1 : options->cpus;
   runtime->gpus = options->gpus;
   runtime->trunk = options->trunk;
   runtime->eager = ls_library_layers.eager;
-  LS_TRY(install_fault(runtime));
+  LS_RETURN_IF_ERROR(install_fault(runtime));
   ls_map_init(&runtime->log_counts, runtime->allocator);
   return ls_ok();
 }
@@ -105,7 +107,7 @@ ls_status ls_runtime_create(const ls_runtime_options *options,
   if (runtime == NULL) return ls_out_of_memory();
   runtime->own = allocator;
   ls_status status = init_runtime(runtime, options);
-  if (status != NULL) {
+  if (!ls_status_is_ok(status)) {
     free_runtime(runtime);
     return status;
   }
@@ -119,7 +121,7 @@ static ls_status destroy_slots(ls_runtime *runtime) {
   for (int i = LS_SLOT_COUNT - 1; i >= 0; --i) {
     ls_runtime_slot_state *slot = &runtime->slots[i];
     if (slot->state == NULL) continue;
-    if (slot->destroy != NULL) LS_TRY(slot->destroy(slot->state));
+    if (slot->destroy != NULL) LS_RETURN_IF_ERROR(slot->destroy(slot->state));
     slot->destroy = NULL;
     __atomic_store_n(&slot->state, NULL, __ATOMIC_RELEASE);
   }
@@ -132,13 +134,13 @@ static ls_status destroy_runtime(ls_runtime *runtime) {
                                   "callback of a function or of replicas runs "
                                   "under it");
   if (runtime->host_threads != NULL) {
-    LS_TRY(ls_host_threads_check(runtime->host_threads));
+    LS_RETURN_IF_ERROR(ls_host_threads_check(runtime->host_threads));
   }
   ls_runtime *before = ls_runtime_make_current(runtime);
   ls_status status = destroy_slots(runtime);
   ls_this_thread.work.runtime =
-      status == NULL && before == runtime ? NULL : before;
-  if (status == NULL) free_runtime(runtime);
+      ls_status_is_ok(status) && before == runtime ? NULL : before;
+  if (ls_status_is_ok(status)) free_runtime(runtime);
   return status;
 }
 
@@ -151,7 +153,7 @@ ls_status ls_runtime_destroy(ls_runtime *runtime) {
   }
   ls_status status = ls_ok();
   if (default_runtime != NULL) status = destroy_runtime(default_runtime);
-  if (status == NULL) {
+  if (ls_status_is_ok(status)) {
     __atomic_store_n(&default_runtime, NULL, __ATOMIC_RELEASE);
   }
   ls_mutex_unlock(&default_lock);
@@ -216,7 +218,7 @@ ls_status ls_runtime_workers(ls_runtime *runtime, ls_workers **out_workers) {
   if (runtime->workers == NULL) {
     status = ls_workers_create(runtime->allocator, runtime->threads,
                                &runtime->workers);
-    if (status == NULL) {
+    if (ls_status_is_ok(status)) {
       ls_workers_take_cores(runtime->workers, runtime->cores);
       runtime->cores = NULL;
     }

@@ -200,14 +200,14 @@ static ls_status parse_dims(const char *text, const char *place,
       if (shape.rank == LS_MAX_RANK) {
         return wrong_place(text, place, "no ninth dimension");
       }
-      LS_TRY(parse_dim(text, &place, &shape.dim[shape.rank++]));
+      LS_RETURN_IF_ERROR(parse_dim(text, &place, &shape.dim[shape.rank++]));
       if (*place != ',') break;
       ++place;
     }
   }
   if (*place != ']') return wrong_place(text, place, "',' or ']'");
   if (place[1] != '\0') return wrong_place(text, place + 1, "the end");
-  LS_TRY(ls_shape_check(shape));
+  LS_RETURN_IF_ERROR(ls_shape_check(shape));
   *out_shape = shape;
   return ls_ok();
 }
@@ -227,13 +227,13 @@ ls_status ls_shape_parse(const char *text, ls_dtype *out_dtype,
   memcpy(name, text, name_size);
   ls_dtype dtype = LS_DTYPE_NONE;
   ls_status status = ls_dtype_parse(name, &dtype);
-  if (status != NULL) {
+  if (!ls_status_is_ok(status)) {
     return ls_status_annotate(status, "at character 1 of '%.100s'", text);
   }
   if (text[name_size] != '[') {
     return wrong_place(text, text + name_size, "'['");
   }
-  LS_TRY(parse_dims(text, text + name_size + 1, out_shape));
+  LS_RETURN_IF_ERROR(parse_dims(text, text + name_size + 1, out_shape));
   *out_dtype = dtype;
   return ls_ok();
 }

@@ -27,7 +27,8 @@ static void must_work(int error) {
 // ---- Mutex -----------------------------------------------------------------
 static ls_status init_mutex(ls_mutex *mutex, int type) {
   pthread_mutexattr_t attributes;
-  LS_TRY(thread_status("mutex", pthread_mutexattr_init(&attributes)));
+  LS_RETURN_IF_ERROR(
+      thread_status("mutex", pthread_mutexattr_init(&attributes)));
   must_work(pthread_mutexattr_settype(&attributes, type));
   const int error = pthread_mutex_init(&mutex->handle, &attributes);
   mutex->made = error == 0;
@@ -59,7 +60,8 @@ void ls_mutex_unlock(ls_mutex *mutex) {
 // ---- Condition -------------------------------------------------------------
 ls_status ls_condition_init(ls_condition *condition) {
   pthread_condattr_t attributes;
-  LS_TRY(thread_status("condition", pthread_condattr_init(&attributes)));
+  LS_RETURN_IF_ERROR(
+      thread_status("condition", pthread_condattr_init(&attributes)));
   must_work(pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC));
   const int error = pthread_cond_init(&condition->handle, &attributes);
   condition->made = error == 0;

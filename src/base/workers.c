@@ -219,7 +219,7 @@ static void stop_threads(ls_workers *pool) {
 
 static ls_status start_threads(ls_workers *pool) {
   if (pool->cores == NULL)
-    LS_TRY(ls_cores_create(pool->allocator, &pool->cores));
+    LS_RETURN_IF_ERROR(ls_cores_create(pool->allocator, &pool->cores));
   else if (!ls_cores_look_again(pool->cores))
     return ls_out_of_memory();
   pool->bind = pool->count <= ls_cores_count(pool->cores);
@@ -227,7 +227,7 @@ static ls_status start_threads(ls_workers *pool) {
     worker *self = &pool->threads[i];
     ls_status status =
         ls_thread_start(&self->thread, "ls-worker", run_worker, self);
-    if (status != NULL) {
+    if (!ls_status_is_ok(status)) {
       stop_threads(pool);
       return ls_status_annotate(status, "starting worker %d of %d", i,
                                 pool->count);
@@ -262,7 +262,7 @@ ls_status ls_workers_run(ls_workers *workers, ls_worker_function fn,
   ls_mutex_lock(&workers->turn);
   ls_status status = ls_ok();
   if (workers->count > 1 && !workers->started) status = start_threads(workers);
-  if (status == NULL) run_job(workers, fn, user);
+  if (ls_status_is_ok(status)) run_job(workers, fn, user);
   ls_mutex_unlock(&workers->turn);
   return status;
 }
@@ -311,7 +311,7 @@ ls_status ls_workers_share(ls_workers *workers, ls_share_function fn,
   ls_mutex_lock(&workers->turn);
   ls_status status = ls_ok();
   if (workers->count > 1 && !workers->started) status = start_threads(workers);
-  if (status == NULL) share_job(workers, fn, user, count);
+  if (ls_status_is_ok(status)) share_job(workers, fn, user, count);
   ls_mutex_unlock(&workers->turn);
   return status;
 }
@@ -348,10 +348,10 @@ ls_status ls_workers_wake(ls_workers *workers) {
 
 // ---- The pool --------------------------------------------------------------
 static ls_status init_pool(ls_workers *pool) {
-  LS_TRY(ls_mutex_init(&pool->turn));
-  LS_TRY(ls_mutex_init(&pool->lock));
-  LS_TRY(ls_condition_init(&pool->work));
-  LS_TRY(ls_condition_init(&pool->done));
+  LS_RETURN_IF_ERROR(ls_mutex_init(&pool->turn));
+  LS_RETURN_IF_ERROR(ls_mutex_init(&pool->lock));
+  LS_RETURN_IF_ERROR(ls_condition_init(&pool->work));
+  LS_RETURN_IF_ERROR(ls_condition_init(&pool->done));
   pool->threads = ls_new_array(pool->allocator, worker, (size_t)pool->count);
   if (pool->threads == NULL) return ls_out_of_memory();
   for (int i = 0; i < pool->count; ++i) {
@@ -373,7 +373,7 @@ ls_status ls_workers_create(ls_allocator *allocator, int threads,
   pool->allocator = allocator;
   pool->count = threads;
   ls_status status = init_pool(pool);
-  if (status != NULL) {
+  if (!ls_status_is_ok(status)) {
     ls_workers_destroy(pool);
     return status;
   }
@@ -403,7 +403,7 @@ int ls_workers_count(const ls_workers *workers) { return workers->count; }
 int ls_real_cores(void) {
   ls_cores *cores = NULL;
   ls_status status = ls_cores_create(ls_allocator_system(), &cores);
-  if (status != NULL) {
+  if (!ls_status_is_ok(status)) {
     ls_status_free(status);
     return 1;
   }

@@ -257,7 +257,7 @@ static ls_status find_at_once(ls_forward *f, ls_tensor value, bool *out_found,
   ls_status status = ls_ok();
   if (f->loop != NULL) {
     status = ls_forward_find_same(f, value, out_found, out_value);
-    if (status == NULL && !*out_found) return ls_ok();
+    if (ls_status_is_ok(status) && !*out_found) return ls_ok();
   } else if (node->type == LS_OP_PARAMETER) {
     const size_t index = (size_t)ls_node_int(node, LS_ATTR_ID_INDEX);
     status = ls_forward_value(
@@ -269,7 +269,7 @@ static ls_status find_at_once(ls_forward *f, ls_tensor value, bool *out_found,
     *out_found = false;
     return ls_ok();
   }
-  return status == NULL ? remember(f, value, *out_value) : status;
+  return ls_status_is_ok(status) ? remember(f, value, *out_value) : status;
 }
 
 // A call is computed again op by op.
@@ -357,10 +357,10 @@ ls_status ls_forward_compute(ls_forward *forward, ls_tensor value,
   ls_status status = push(&todo, forward->graph->allocator, value)
                          ? ls_ok()
                          : ls_out_of_memory();
-  while (status == NULL && todo.count != 0)
+  while (ls_status_is_ok(status) && todo.count != 0)
     status = advance(forward, &todo);
   ls_release(forward->graph->allocator, todo.items);
-  if (status == NULL && !recall(forward, value, out_value))
+  if (ls_status_is_ok(status) && !recall(forward, value, out_value))
     status = ls_internal("'%s' was computed again and not found",
                          ls_tensor_name(value));
   return status;

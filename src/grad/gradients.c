@@ -47,7 +47,7 @@ static ls_status why_failed(const request *r, ls_tensor tensor,
   const ls_status status = r->current->kind == LS_GRAPH_EAGER
                                ? ls_graph_take_error(r->current)
                                : ls_graph_error(r->current);
-  return status != NULL
+  return !ls_status_is_ok(status)
              ? status
              : ls_invalid_argument("gradients: %s %zu is a failed tensor", what,
                                    index);
@@ -233,7 +233,7 @@ static ls_status make_seeds(request *r) {
     ls_status status = make_gradient(r, i, &gradient);
     char name[40];
     snprintf(name, sizeof(name), "grad_ys_%zu", i);
-    if (status == NULL) gradient = ls_identity_named(gradient, name);
+    if (ls_status_is_ok(status)) gradient = ls_identity_named(gradient, name);
     ls_scope_end(&beside);
     LS_RETURN_IF_ERROR(status);
     r->seeds[i] = (ls_gradient_seed){r->y_values[i], gradient};
@@ -336,7 +336,7 @@ ls_status ls_gradients_walk(ls_graph *graph, uint64_t first_id, uint64_t end_id,
   }
   // Only now: the ys may be in the same array.
   for (size_t i = 0; i < num_xs; ++i)
-    grads[i] = status == NULL && r.goals[i].gradient.ref != 0
+    grads[i] = ls_status_is_ok(status) && r.goals[i].gradient.ref != 0
                    ? ls_leaf(r.goals[i].gradient)
                    : ls_none();
   ls_arena_deinit(&r.arena);

@@ -155,7 +155,7 @@ static ls_status build_branch(const branches *all, size_t region,
 static ls_nest trace_branch(void *user, size_t region) {
   ls_nest results = ls_none();
   const ls_status status = build_branch(user, region, &results);
-  return status == NULL ? results : ls_fail(status);
+  return ls_status_is_ok(status) ? results : ls_fail(status);
 }
 
 static ls_nest trace_then(ls_nest none, void *user) {
@@ -177,7 +177,7 @@ ls_status gradient_cond(ls_gradient *g) {
   const ls_nest made =
       ls_cond(ls_gradient_input(g, 0), trace_then, trace_else, &all);
   ls_status status = ls_nest_status(made);
-  for (size_t i = 0; status == NULL && i < all.num_results; ++i) {
+  for (size_t i = 0; ls_status_is_ok(status) && i < all.num_results; ++i) {
     const ls_tensor gradient = ls_nest_tensor(made, i);
     if (all.results[i].variable == NULL)
       g->din[all.results[i].input] = gradient;

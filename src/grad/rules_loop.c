@@ -319,8 +319,8 @@ static ls_status fill_draft(loop *l) {
   ls_scope scope = {0};
   ls_context_enter_graph(&scope, l->draft);
   ls_status status = ls_gradient_walk_inner(l->g, &l->walk);
-  if (status == NULL) status = list_results(l);
-  if (status == NULL) status = ls_graph_error(l->draft);
+  if (ls_status_is_ok(status)) status = list_results(l);
+  if (ls_status_is_ok(status)) status = ls_graph_error(l->draft);
   ls_scope_end(&scope);
   return status;
 }
@@ -380,7 +380,7 @@ static ls_nest trip(ls_nest values, void *user) {
                                        1 + l->num_results);
   if (leaves == NULL) return ls_fail(ls_out_of_memory());
   const ls_status status = build_trip(l, values, leaves);
-  if (status != NULL) return ls_fail(status);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
   return ls_nest_sequence(LS_KIND_LIST, leaves, 1 + l->num_results);
 }
 
@@ -443,7 +443,7 @@ static ls_status run_back(loop *l) {
                ls_nest_sequence(LS_KIND_LIST, leaves, 1 + l->num_results),
                ls_node_int(l->g->node, LS_ATTR_ID_MAX_TRIPS));
   ls_status status = ls_nest_status(made);
-  if (status == NULL) status = take_results(l, made);
+  if (ls_status_is_ok(status)) status = take_results(l, made);
   ls_nest_release(made);
   return status;
 }
@@ -458,8 +458,8 @@ ls_status gradient_while(ls_gradient *g) {
   LS_RETURN_IF_ERROR(check_place(&l));
   LS_RETURN_IF_ERROR(check_captures(&l));
   ls_status status = make_draft(&l);
-  if (status == NULL) status = fill_draft(&l);
-  if (status == NULL) status = run_back(&l);
+  if (ls_status_is_ok(status)) status = fill_draft(&l);
+  if (ls_status_is_ok(status)) status = run_back(&l);
   ls_graph_free(l.draft);
   return status;
 }

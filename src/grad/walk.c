@@ -133,11 +133,11 @@ static ls_status rule_error(ls_gradient_walk *walk, ls_op op,
     walk->failure = NULL;
   }
   ls_graph *current = ls_graph_resolve(ls_graph_current());
-  if (status == NULL && current != NULL)
+  if (ls_status_is_ok(status) && current != NULL)
     status = current->kind == LS_GRAPH_EAGER ? ls_graph_take_error(current)
                                              : ls_graph_error(current);
   // A rule that makes no op has not met the refusal of its name scope.
-  if (status == NULL) status = ls_scope_status();
+  if (ls_status_is_ok(status)) status = ls_scope_status();
   return ls_status_annotate(status, "in the gradient of '%s' (%s)",
                             ls_op_name(op), ls_op_type_name(op));
 }
@@ -190,14 +190,14 @@ static ls_status apply_rule(ls_gradient *g) {
   ls_gradient_begin_names(&names, ls_op_name(g->op), "_grad");
   ls_status status =
       rule_error(walk, g->op, ls_gradient_table[g->node->type](g));
-  for (size_t i = 0; status == NULL && i < g->num_inputs; ++i)
+  for (size_t i = 0; ls_status_is_ok(status) && i < g->num_inputs; ++i)
     if (g->din[i].ref != 0) status = check_gradient(g, i);
-  if (status == NULL && walk->context->gate) {
+  if (ls_status_is_ok(status) && walk->context->gate) {
     ls_gradient_gate(walk->context, g->din, g->num_inputs);
     status = rule_error(walk, g->op, NULL);
   }
   ls_scope_end(&names);
-  if (status == NULL && ls_gradient_verbosity(walk->context) >= 1)
+  if (ls_status_is_ok(status) && ls_gradient_verbosity(walk->context) >= 1)
     log_gradients(g);
   return status;
 }
@@ -301,9 +301,9 @@ static ls_status visit(ls_gradient_walk *walk, size_t index) {
   ls_status status = ls_ok();
   if (sum_results(walk, &walk->entries[index], op))
     status = visit_with_gradients(walk, index, op, graph, node);
-  if (status == NULL) status = rule_error(walk, op, NULL);
+  if (ls_status_is_ok(status)) status = rule_error(walk, op, NULL);
   ls_scope_end(&beside);
-  if (status != NULL || index >= walk->num_inside) return status;
+  if (!ls_status_is_ok(status) || index >= walk->num_inside) return status;
   const size_t count = ls_gradient_count_operands(walk, graph, node);
   for (size_t i = 0; i < count; ++i) {
     size_t from = 0;

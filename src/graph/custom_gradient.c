@@ -15,7 +15,7 @@ static void destroy(ls_object *object) {
 
 static bool same_structure(ls_nest a, ls_nest b) {
   ls_status status = ls_nest_same_structure(a, b);
-  const bool same = status == NULL;
+  const bool same = ls_status_is_ok(status);
   ls_status_free(status);
   return same;
 }
@@ -70,7 +70,7 @@ static ls_nest to_tensor(ls_nest leaf, void *user) {
     return ls_nest_retain(leaf);
   ls_tensor tensor;
   const ls_status status = ls_region_tensor(leaf, &tensor);
-  return status == NULL ? ls_leaf(tensor) : ls_fail(status);
+  return ls_status_is_ok(status) ? ls_leaf(tensor) : ls_fail(status);
 }
 
 static ls_nest note_operand(ls_nest leaf, void *user) {
@@ -115,7 +115,7 @@ static ls_status add_op(ls_graph *graph, ls_gradient_callback gradient,
   ls_status status =
       all.items == NULL ? ls_out_of_memory()
                         : make_object(gradient, user, inputs, outputs, &object);
-  if (status == NULL) {
+  if (ls_status_is_ok(status)) {
     ls_nest_release(ls_nest_map(inputs, note_operand, &all));
     const ls_attr attrs[] = {LS_OWN_I(NUM_INPUTS, (int64_t)all.count),
                              LS_OWN_O(GRADIENT, &object->object)};
@@ -139,12 +139,12 @@ static ls_status build(ls_graph *graph, ls_flow_callback forward,
   const ls_nest tensors = ls_nest_map(inputs, to_tensor, NULL);
   ls_status status = ls_nest_status(tensors);
   const size_t before = graph->num_nodes;
-  if (status == NULL) made = forward(tensors, user);
-  if (status == NULL) status = ls_nest_status(made);
-  if (status == NULL) status = check_reads(graph, before);
-  if (status == NULL) outputs = ls_nest_map(made, to_tensor, NULL);
-  if (status == NULL) status = ls_nest_status(outputs);
-  if (status == NULL)
+  if (ls_status_is_ok(status)) made = forward(tensors, user);
+  if (ls_status_is_ok(status)) status = ls_nest_status(made);
+  if (ls_status_is_ok(status)) status = check_reads(graph, before);
+  if (ls_status_is_ok(status)) outputs = ls_nest_map(made, to_tensor, NULL);
+  if (ls_status_is_ok(status)) status = ls_nest_status(outputs);
+  if (ls_status_is_ok(status))
     status = add_op(graph, gradient, user, tensors, outputs, out_result);
   ls_nest_release(outputs);
   ls_nest_release(made);
@@ -160,7 +160,7 @@ ls_nest ls_custom_gradient(ls_flow_callback forward,
   ls_nest result = ls_none();
   ls_status status = build(graph, forward, gradient, user, inputs, &result);
   ls_nest_release(inputs);
-  if (status == NULL) return result;
+  if (ls_status_is_ok(status)) return result;
   ls_nest_release(result);
   ls_make_failed("custom_gradient", ls_status_clone(status));
   return ls_fail(status);

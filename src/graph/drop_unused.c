@@ -103,12 +103,12 @@ static ls_status find_round(const dropper *d, const ls_node *node, size_t count,
   const ls_graph *body = node->regions[1];
   need condition, trip = {.graph = body};
   ls_status status = init_need(&condition, node->regions[0], d->keeps_merges);
-  if (status == NULL) status = init_need(&trip, body, d->keeps_merges);
-  if (status == NULL) {
+  if (ls_status_is_ok(status)) status = init_need(&trip, body, d->keeps_merges);
+  if (ls_status_is_ok(status)) {
     mark(&condition, condition.graph->results[0]);
     mark_operands(&condition);
   }
-  bool more = status == NULL;
+  bool more = ls_status_is_ok(status);
   for (size_t i = 0; more && i < count; ++i)
     kept[i] |= is_marked(&condition, condition.graph->parameters[i]);
   while (more) {
@@ -198,7 +198,7 @@ static ls_status shrink_loop(dropper *d, ls_node *node, bool *used) {
   keep_declared(node->regions[0], used);
   ls_status status = ls_rewrite_keep_inputs(&d->r, node, operands);
   ls_release(allocator, operands);
-  if (status == NULL) status = keep_outputs(d, node, used);
+  if (ls_status_is_ok(status)) status = keep_outputs(d, node, used);
   set_int(node, LS_ATTR_ID_NUM_CARRIED, left);
   return status;
 }
@@ -238,12 +238,13 @@ static ls_status drop_in_regions(dropper *d, ls_node *node) {
   const bool keeps_merges = d->keeps_merges || (node->type == LS_OP_REPLICATE &&
                                                 node->num_regions > 1);
   ls_status status = ls_ok();
-  for (uint32_t r = 0; status == NULL && r < node->num_regions; ++r) {
+  for (uint32_t r = 0; ls_status_is_ok(status) && r < node->num_regions; ++r) {
     const size_t count = node->regions[r]->num_captures;
     status = drop(node->regions[r], keeps_merges, kept + input, &d->shrunk);
     input += count;
   }
-  if (status == NULL && count_set(kept, node->num_inputs) < node->num_inputs) {
+  if (ls_status_is_ok(status) &&
+      count_set(kept, node->num_inputs) < node->num_inputs) {
     d->shrunk = true;
     status = ls_rewrite_keep_inputs(&d->r, node, kept);
   }
@@ -290,9 +291,10 @@ static ls_status drop(ls_graph *graph, bool keeps_merges, bool *kept_captures,
                       bool *out_shrunk) {
   dropper d = {.keeps_merges = keeps_merges};
   ls_status status = ls_rewrite_begin(&d.r, graph);
-  for (size_t i = graph->num_nodes; status == NULL && i > 0; --i)
+  for (size_t i = graph->num_nodes; ls_status_is_ok(status) && i > 0; --i)
     status = drop_node(&d, graph->nodes[i - 1]);
-  if (status == NULL && kept_captures != NULL) keep_captures(&d, kept_captures);
+  if (ls_status_is_ok(status) && kept_captures != NULL)
+    keep_captures(&d, kept_captures);
   *out_shrunk |= d.shrunk;
   return ls_rewrite_end(&d.r, status);
 }
@@ -301,7 +303,7 @@ static ls_status drop(ls_graph *graph, bool keeps_merges, bool *kept_captures,
 ls_status ls_drop_unused(ls_graph *graph) {
   ls_status status = ls_ok();
   bool shrunk = true;
-  while (status == NULL && shrunk) {
+  while (ls_status_is_ok(status) && shrunk) {
     shrunk = false;
     status = drop(graph, false, NULL, &shrunk);
   }

@@ -56,23 +56,23 @@ static ls_status copy_region(ls_graph *region, const ls_tensor *captured,
   ls_status status = ls_ok();
   if (args == NULL || results == NULL || refs == NULL)
     status = ls_out_of_memory();
-  for (size_t i = 0; status == NULL && i < region->num_declared; ++i)
+  for (size_t i = 0; ls_status_is_ok(status) && i < region->num_declared; ++i)
     status = ls_graph_add_parameter(
         copy, ls_graph_type(region, region->parameters[i]), NULL, &args[i]);
-  for (size_t i = 0; status == NULL && i < region->num_captures; ++i)
+  for (size_t i = 0; ls_status_is_ok(status) && i < region->num_captures; ++i)
     args[region->num_declared + i] = captured[i];
 
-  if (status == NULL) {
+  if (ls_status_is_ok(status)) {
     ls_scope scope = {0};
     ls_context_enter_graph(&scope, copy);
     status = ls_graph_inline(region, args, region->num_parameters, results);
     ls_scope_end(&scope);
   }
-  for (size_t i = 0; status == NULL && i < region->num_results; ++i)
+  for (size_t i = 0; ls_status_is_ok(status) && i < region->num_results; ++i)
     status = ls_graph_import(copy, results[i], &refs[i]);
-  if (status == NULL)
+  if (ls_status_is_ok(status))
     status = ls_graph_set_results(copy, refs, region->num_results);
-  if (status != NULL) {
+  if (!ls_status_is_ok(status)) {
     ls_graph_free(copy);
     return status;
   }
@@ -262,13 +262,13 @@ ls_status ls_graph_inline_part(ls_graph *body, const ls_tensor *args,
   ls_status status = ls_ok();
   if (made.ops == NULL || made.parameters == NULL) status = ls_out_of_memory();
   if (body->trains) ls_graph_note_training(ls_graph_current());
-  for (size_t i = 0; status == NULL && i < body->num_parameters; ++i)
+  for (size_t i = 0; ls_status_is_ok(status) && i < body->num_parameters; ++i)
     made.parameters[i] =
         i < num_args ? args[i] : body->captures[i - body->num_declared].outer;
   const size_t num_nodes = body->num_nodes;  // It may be the current graph's.
-  for (size_t i = 0; status == NULL && i < num_nodes; ++i)
+  for (size_t i = 0; ls_status_is_ok(status) && i < num_nodes; ++i)
     if (is_copied(body, part, i)) status = copy_body_op(body, i, &made);
-  for (size_t i = 0; status == NULL && i < body->num_results; ++i)
+  for (size_t i = 0; ls_status_is_ok(status) && i < body->num_results; ++i)
     results[i] = copy_of(body, &made, body->results[i]);
   ls_arena_deinit(&memory);
   return status;

@@ -206,7 +206,7 @@ static ls_status check_control(const addition *a) {
       return ls_status_clone(node->failure);
     if (op.id != 0) continue;
     const ls_status status = ls_graph_take_error(a->graph);
-    return status != NULL
+    return !ls_status_is_ok(status)
                ? status
                : ls_invalid_argument("a control input of %s is a failed op",
                                      a->info->name);

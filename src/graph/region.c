@@ -39,9 +39,10 @@ ls_status ls_region_tensor(ls_nest leaf, ls_tensor *out_tensor) {
   if (node != NULL && node->failure != NULL)  // In eager.
     return ls_status_clone(node->failure);
   const ls_status status = ls_graph_take_error(graph);
-  return status != NULL ? status
-                        : ls_invalid_argument("a failed tensor stands where a "
-                                              "value is needed");
+  return !ls_status_is_ok(status)
+             ? status
+             : ls_invalid_argument("a failed tensor stands where a "
+                                   "value is needed");
 }
 
 ls_status ls_region_parameters(ls_graph *graph, ls_nest like,

@@ -123,7 +123,7 @@ static ls_status check_initial(const ls_variable_options *options,
   ls_graph *graph = ls_graph_current();
   if (value.ref == 0) {
     const ls_status status = ls_graph_take_error(graph);
-    return status != NULL
+    return !ls_status_is_ok(status)
                ? status
                : ls_invalid_argument("the initial value is a failed tensor");
   }

@@ -127,7 +127,7 @@ bool ls_can_join_pool(const ls_attr *attrs, size_t num_attrs, ls_shape w) {
     return false;
   ls_window window;
   ls_status status = ls_window_read("", attrs, num_attrs, w.rank - 2, &window);
-  const bool reads = status == NULL;
+  const bool reads = ls_status_is_ok(status);
   ls_status_free(status);
   for (int32_t i = 0; reads && i < window.rank; ++i)
     window.taps[i] = w.dim[i];

@@ -279,13 +279,13 @@ ls_status ls_check_stacks(const ls_graph *graph) {
   ls_map used;
   ls_map_init(&used, graph->allocator);
   ls_status status = ls_ok();
-  for (size_t i = 0; status == NULL && i < graph->num_nodes; ++i) {
+  for (size_t i = 0; ls_status_is_ok(status) && i < graph->num_nodes; ++i) {
     ls_node *node = graph->nodes[i];
     status = check_uses(graph, node, &used);
-    for (uint32_t r = 0; status == NULL && r < node->num_regions; ++r)
+    for (uint32_t r = 0; ls_status_is_ok(status) && r < node->num_regions; ++r)
       status = ls_check_stacks(node->regions[r]);
   }
-  if (status == NULL) status = check_results(graph, &used);
+  if (ls_status_is_ok(status)) status = check_results(graph, &used);
   ls_map_deinit(&used);
   return status;
 }

@@ -129,7 +129,7 @@ static ls_status arrive(rank_end *self, const ls_trunk_name *name,
   if (++m->arrived == all->ranks) ls_condition_broadcast(&all->changed);
   *out_meeting = m;
   while (m->arrived < all->ranks) {
-    LS_TRY(check_others(all, m, rank));
+    LS_RETURN_IF_ERROR(check_others(all, m, rank));
     ls_condition_wait(&all->changed, &all->lock);
   }
   return ls_ok();
@@ -160,7 +160,7 @@ static ls_status exchange(ls_trunk *trunk, const ls_trunk_name *name,
   ls_mutex_lock(&all->lock);
   ls_status status = arrive(self, name, pieces, count, &m);
   ls_mutex_unlock(&all->lock);
-  if (status != NULL) return status;
+  if (!ls_status_is_ok(status)) return status;
   status = copy_pieces(m, trunk->rank);
   ls_mutex_lock(&all->lock);
   if (++m->copied == all->ranks) ls_condition_broadcast(&all->changed);
@@ -185,7 +185,7 @@ static void cancel(ls_trunk *trunk, ls_status why) {
 static void run_rank(void *user) {
   rank_end *self = user;
   ls_status status = self->function(&self->trunk, self->user);
-  if (status != NULL) cancel(&self->trunk, status);
+  if (!ls_status_is_ok(status)) cancel(&self->trunk, status);
   ls_status_free(status);
   standin *all = self->all;
   ls_mutex_lock(&all->lock);
@@ -202,14 +202,14 @@ static void start_rank(standin *self, int32_t rank, ls_rank_function function,
   end->function = function;
   end->user = user;
   ls_status status = ls_thread_start(&end->thread, "rank", run_rank, end);
-  if (status != NULL) cancel(&end->trunk, status);
+  if (!ls_status_is_ok(status)) cancel(&end->trunk, status);
   ls_status_free(status);
 }
 
 static ls_status init(standin *self, int32_t ranks) {
   *self = (standin){.allocator = ls_allocator_system(), .ranks = ranks};
-  LS_TRY(ls_mutex_init(&self->lock));
-  LS_TRY(ls_condition_init(&self->changed));
+  LS_RETURN_IF_ERROR(ls_mutex_init(&self->lock));
+  LS_RETURN_IF_ERROR(ls_condition_init(&self->changed));
   self->ends = ls_new_array(self->allocator, rank_end, (size_t)ranks);
   return self->ends != NULL ? ls_ok() : ls_out_of_memory();
 }
@@ -229,7 +229,7 @@ ls_status ls_standin_run(int32_t ranks, ls_rank_function function, void *user) {
                                ranks);
   standin self;
   ls_status status = init(&self, ranks);
-  if (status == NULL) {
+  if (ls_status_is_ok(status)) {
     for (int32_t k = 0; k < ranks; ++k)
       start_rank(&self, k, function, user);
     for (int32_t k = 0; k < ranks; ++k)

@@ -389,8 +389,9 @@ static ls_status not_eager(ls_tensor tensor) {
                              : ls_graph_is_eager(graph)
                                  ? ls_graph_take_error(graph)
                                  : ls_graph_error(graph);
-    return status != NULL ? status
-                          : ls_invalid_argument("a failed tensor has no value");
+    return !ls_status_is_ok(status)
+               ? status
+               : ls_invalid_argument("a failed tensor has no value");
   }
   return ls_failed_precondition(
       "'%s' belongs to graph '%s' that is being built and has no value yet; "

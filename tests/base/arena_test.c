@@ -131,7 +131,7 @@ static ls_status fill_arena(void *user) {
   ls_arena arena;
   ls_arena_init(&arena, ls_current_allocator());
   ls_status status = ls_ok();
-  for (int i = 0; i < 50 && status == NULL; ++i) {
+  for (int i = 0; i < 50 && ls_status_is_ok(status); ++i) {
     if (ls_arena_format(&arena, "%0500d", i) == NULL) {
       status = ls_out_of_memory();
     }

@@ -9,7 +9,7 @@ static void bind_to_each(void *user) {
   int *bound = user;
   ls_cores *cores = NULL;
   ls_status status = ls_cores_create(ls_allocator_system(), &cores);
-  if (status == NULL && !ls_cores_bind(cores, -1) &&
+  if (ls_status_is_ok(status) && !ls_cores_bind(cores, -1) &&
       !ls_cores_bind(cores, ls_cores_count(cores))) {
     *bound = 0;
     for (int i = 0; i < ls_cores_count(cores); ++i) {

@@ -267,12 +267,13 @@ static ls_status run_one(void *user) {
   ls_fiber_pool *pool = NULL;
   ls_fiber *fiber = NULL;
   int sum = 3;
-  LS_TRY(ls_fiber_pool_create(ls_current_allocator(), &pool));
+  LS_RETURN_IF_ERROR(ls_fiber_pool_create(ls_current_allocator(), &pool));
   ls_status status = ls_fiber_create(pool, sum_fiber, &sum, &fiber);
-  while (status == NULL && !ls_fiber_is_done(fiber)) {
+  while (ls_status_is_ok(status) && !ls_fiber_is_done(fiber)) {
     status = ls_fiber_resume(fiber);
   }
-  if (status != NULL && fiber != NULL) assert_false(ls_fiber_is_started(fiber));
+  if (!ls_status_is_ok(status) && fiber != NULL)
+    assert_false(ls_fiber_is_started(fiber));
   ls_fiber_destroy(fiber);
   ls_fiber_pool_destroy(pool);
   return status;

@@ -433,7 +433,8 @@ static ls_status read_back(void *user) {
   char *data = NULL;
   size_t size = 0;
   ls_allocator *allocator = ls_current_allocator();
-  LS_TRY(files()->read(NULL, user, SIZE_MAX, allocator, &data, &size));
+  LS_RETURN_IF_ERROR(
+      files()->read(NULL, user, SIZE_MAX, allocator, &data, &size));
   ls_release(allocator, data);
   return ls_ok();
 }

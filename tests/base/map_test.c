@@ -185,7 +185,7 @@ static ls_status fill_map(void *user) {
   ls_map map;
   ls_map_init(&map, ls_current_allocator());
   ls_status status = ls_ok();
-  for (uint64_t i = 0; i < 20 && status == NULL; ++i) {
+  for (uint64_t i = 0; i < 20 && ls_status_is_ok(status); ++i) {
     char key[40];
     snprintf(key, sizeof(key), "a_rather_long_key_%d", (int)i);
     const size_t before = ls_map_count(&map);

@@ -401,7 +401,7 @@ static ls_nest retained(ls_nest leaf, void *user) {
 static ls_status build_and_map(void *user) {
   (void)user;
   ls_array *array = NULL;
-  LS_TRY(ls_array_create(LS_DTYPE_F32, LS_SCALAR, &array));
+  LS_RETURN_IF_ERROR(ls_array_create(LS_DTYPE_F32, LS_SCALAR, &array));
   const char *keys[] = {"b", "a"};
   const ls_nest items[] = {LS_TUPLE(ls_nest_array(array), ls_none()),
                            LS_LIST(ls_nest_i64(1))};

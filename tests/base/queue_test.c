@@ -114,8 +114,8 @@ static void produce(void *user) {
     ls_array *array = NULL;
     ls_status status =
         ls_array_create_copy(LS_DTYPE_I64, LS_SCALAR, &value, &array);
-    if (status == NULL) status = ls_queue_push(self->queue, array);
-    self->failed |= status != NULL;
+    if (ls_status_is_ok(status)) status = ls_queue_push(self->queue, array);
+    self->failed |= !ls_status_is_ok(status);
     ls_status_free(status);
   }
 }
@@ -134,7 +134,7 @@ static void consume(void *user) {
   for (;;) {
     ls_array *array = NULL;
     ls_status status = ls_queue_pop(self->queue, &array);
-    if (status != NULL) {
+    if (!ls_status_is_ok(status)) {
       self->end = ls_status_code(status);
       ls_status_free(status);
       return;
@@ -284,7 +284,7 @@ static void run_task(void *user) {
   do {
     ls_array *array = NULL;
     ls_status status = ls_queue_try_pop(self->queue, &array);
-    if (status != NULL) {
+    if (!ls_status_is_ok(status)) {
       ls_status_free(status);
       self->ended = true;
       return;

@@ -354,7 +354,7 @@ static ls_status create_all(void *user) {
   world it = {
       .variables = {"LS_DUMP", "dumps", "LS_FAULT", "alloc:1000", NULL}};
   ls_runtime *runtime = NULL;
-  LS_TRY(ls_runtime_create(
+  LS_RETURN_IF_ERROR(ls_runtime_create(
       &(ls_runtime_options){.allocator = ls_current_allocator(),
                             .environment = look_up,
                             .environment_user = &it,

@@ -157,7 +157,7 @@ static void call_often(void *user) {
   caller *self = user;
   for (int i = 0; i < 200; ++i) {
     ls_status status = ls_workers_run(self->workers, add_slowly, self->sum);
-    self->failed |= status != NULL;
+    self->failed |= !ls_status_is_ok(status);
     ls_status_free(status);
   }
 }
@@ -205,7 +205,7 @@ static void do_nothing(void *user, int worker) {
 static ls_status create_and_run(void *user) {
   (void)user;
   ls_workers *workers = NULL;
-  LS_TRY(ls_workers_create(ls_current_allocator(), 2, &workers));
+  LS_RETURN_IF_ERROR(ls_workers_create(ls_current_allocator(), 2, &workers));
   ls_status status = ls_workers_run(workers, do_nothing, NULL);
   ls_workers_destroy(workers);
   return status;
@@ -215,9 +215,9 @@ static ls_status run_with_cores(void *user) {
   (void)user;
   ls_cores *cores = NULL;
   ls_workers *workers = NULL;
-  LS_TRY(ls_cores_create(ls_current_allocator(), &cores));
+  LS_RETURN_IF_ERROR(ls_cores_create(ls_current_allocator(), &cores));
   ls_status status = ls_workers_create(ls_current_allocator(), 2, &workers);
-  if (status != NULL) {
+  if (!ls_status_is_ok(status)) {
     ls_cores_destroy(cores);
     return status;
   }

@@ -124,7 +124,7 @@ static void add_marks(subject *s, const char *name) {
     const ls_attr attr = attr_of(name, kind, s->array);
     const ls_op op = add_with(s, &attr);
     const ls_status status = ls_graph_take_error(s->graph);
-    if (status != NULL) {
+    if (!ls_status_is_ok(status)) {
       expect_status(status, LS_INVALID_ARGUMENT, name);
       continue;
     }

@@ -87,7 +87,7 @@ static ls_nest convert_body(ls_nest args, void *user) {
   const ls_status status =
       ls_gradients(&y, 1, &xs, 1,
                    &(ls_gradient_options){.unconnected_zero = true}, &gradient);
-  if (status != NULL) return ls_fail(status);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
   const ls_tensor want = ls_dtype_is_float(p->to) ? ls_convert(weights, p->from)
                                                   : ls_mul_scalar(x, 0);
   return LS_TUPLE(gradient, ls_leaf(want));

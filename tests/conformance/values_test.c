@@ -116,7 +116,7 @@ static void check_trial(trial *t) {
   const ls_nest operands = operands_of(t);
   ls_nest results = ls_none();
   ls_status status = ls_function_call(function, operands, &results);
-  if (status != NULL)
+  if (!ls_status_is_ok(status))
     fail_msg("%s of %s: %s; seed %llu", name, ls_dtype_name(t->dtype),
              ls_status_message(status), (unsigned long long)loop_random_seed());
   const ls_graph *graph = ls_function_graph(function);

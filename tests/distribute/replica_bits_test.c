@@ -98,7 +98,7 @@ static ls_nest draws(ls_nest args, void *user) {
 static ls_nest call_of_draws(ls_nest args, void *user) {
   ls_nest results = ls_none();
   const ls_status status = ls_function_call(user, args, &results);
-  return status == NULL ? results : ls_fail(status);
+  return ls_status_is_ok(status) ? results : ls_fail(status);
 }
 
 static ls_array *value_in(ls_nest leaf) {

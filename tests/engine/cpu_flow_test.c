@@ -455,11 +455,11 @@ static ls_status run_all(void *user) {
   (void)user;
   const char *const texts[] = {shift_text, nested_text, branch_text};
   ls_status status = ls_ok();
-  for (size_t i = 0; i < LS_COUNT_OF(texts) && status == NULL; ++i) {
+  for (size_t i = 0; i < LS_COUNT_OF(texts) && ls_status_is_ok(status); ++i) {
     lowered program;
     const float zeros[4][2] = {{0}};
     status = lowered_create(&(lowered_options){.text = texts[i]}, &program);
-    if (status == NULL) {
+    if (ls_status_is_ok(status)) {
       status = lowered_run(
           &program, (const void *[]){zeros[0], zeros[1], zeros[2], zeros[3]},
           NULL);
@@ -486,7 +486,7 @@ static ls_status run_host(void *user) {
                                         .kernels = kernels,
                                         .num_kernels = LS_COUNT_OF(kernels)},
                      &program);
-  if (status == NULL) {
+  if (ls_status_is_ok(status)) {
     status = lowered_run(&program, (const void *[]){x}, NULL);
   }
   end_host(&program);

@@ -513,13 +513,14 @@ static ls_status run_all(void *user) {
   (void)user;
   const char *const bodies[] = {norm_body, loop_body};
   ls_status status = ls_ok();
-  for (size_t i = 0; i < LS_COUNT_OF(bodies) && status == NULL; ++i) {
+  for (size_t i = 0; i < LS_COUNT_OF(bodies) && ls_status_is_ok(status); ++i) {
     char *text = lanes_text(5, i == 0 ? ":3" : "", bodies[i],
                             i == 0 ? "f32[7], f32[7], f32[7]" : "f32[7]");
     lowered program;
     status = lowered_create(&(lowered_options){.text = text, .replicas = 5},
                             &program);
-    if (status == NULL) status = lowered_run(&program, lanes_rows, NULL);
+    if (ls_status_is_ok(status))
+      status = lowered_run(&program, lanes_rows, NULL);
     lowered_destroy(&program);
     free(text);
   }

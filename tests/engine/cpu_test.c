@@ -387,7 +387,7 @@ static ls_status run_a_step(void *user) {
   ls_status status = lowered_create(
       &(lowered_options){.num_uses = 1, .written = {true}, .text = step_text},
       &program);
-  if (status == NULL) {
+  if (ls_status_is_ok(status)) {
     status = lowered_run(&program, (const void *[]){x}, (void *[]){&sum});
   }
   lowered_destroy(&program);

@@ -201,8 +201,8 @@ static ls_nest read_then_write(ls_nest args, void *user) {
   const ls_status status = ls_gradients(&made, 1, xs, 2, NULL, grads);
   ls_nest_release(xs[1]);
   ls_nest_release(made);
-  return status == NULL ? ls_nest_sequence(LS_KIND_LIST, grads, 2)
-                        : ls_fail(status);
+  return ls_status_is_ok(status) ? ls_nest_sequence(LS_KIND_LIST, grads, 2)
+                                 : ls_fail(status);
 }
 
 static double item(ls_nest list, size_t index) {

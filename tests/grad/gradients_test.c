@@ -457,7 +457,7 @@ static ls_status build_and_differentiate(void *user) {
     const ls_tensor x = gradient_input("x");
     const ls_tensor y = ls_mul(ls_exp(x), x);
     status = ls_graph_error(graph);
-    if (status == NULL) status = refusal(y, x, NULL);
+    if (ls_status_is_ok(status)) status = refusal(y, x, NULL);
   }
   ls_graph_destroy(graph);
   return status;

@@ -17,7 +17,7 @@ static ls_nest loss_beside_gradients(ls_nest args, void *user) {
   const ls_nest ys[] = {ls_leaf(loss)}, xs[] = {ls_leaf(x)};
   ls_nest grads[1];
   const ls_status status = ls_gradients(ys, 1, xs, 1, NULL, grads);
-  return status == NULL ? ls_leaf(loss) : ls_fail(status);
+  return ls_status_is_ok(status) ? ls_leaf(loss) : ls_fail(status);
 }
 
 static void
@@ -60,7 +60,7 @@ static ls_nest gradient_of_rows(ls_nest args, void *user) {
   ls_nest grads[1];
   const ls_status status = ls_gradients(ys, 1, xs, 1, NULL, grads);
   ls_nest_release(made);
-  return status == NULL ? grads[0] : ls_fail(status);
+  return ls_status_is_ok(status) ? grads[0] : ls_fail(status);
 }
 
 static void a_loop_saves_no_value_for_its_shape(void **state) {
@@ -88,13 +88,15 @@ static ls_status call_once(void *user) {
   ls_nest result = ls_none(), args = ls_none();
   ls_status status = ls_function_create(
       &(ls_function_options){.call = gradients_of_recurrence}, &f);
-  if (status == NULL)
+  if (ls_status_is_ok(status))
     status = ls_array_create(LS_DTYPE_F64, LS_SHAPE(20, 3), &x);
-  if (status == NULL)
+  if (ls_status_is_ok(status))
     status = ls_array_create(LS_DTYPE_F64, LS_SHAPE(3, 3), &w);
-  if (status == NULL) status = ls_array_create(LS_DTYPE_F64, LS_SHAPE(3), &b);
-  if (status == NULL) status = ls_array_create(LS_DTYPE_I32, LS_SCALAR, &trips);
-  if (status == NULL) {
+  if (ls_status_is_ok(status))
+    status = ls_array_create(LS_DTYPE_F64, LS_SHAPE(3), &b);
+  if (ls_status_is_ok(status))
+    status = ls_array_create(LS_DTYPE_I32, LS_SCALAR, &trips);
+  if (ls_status_is_ok(status)) {
     ls_array_set_f64(trips, 0, 30);
     const ls_nest leaves[] = {ls_nest_array(ls_array_retain(x)),
                               ls_nest_array(ls_array_retain(w)),
@@ -103,7 +105,7 @@ static ls_status call_once(void *user) {
     args = ls_nest_sequence(LS_KIND_LIST, leaves, 4);
     status = ls_nest_status(args);
   }
-  if (status == NULL) status = ls_function_call(f, args, &result);
+  if (ls_status_is_ok(status)) status = ls_function_call(f, args, &result);
   ls_nest_release(result);
   ls_nest_release(args);
   ls_array_release(x);

@@ -68,8 +68,8 @@ static ls_nest gradients_in_order(ls_nest args, void *user) {
       &(ls_gradient_options){
           .gate = true, .aggregation = 1, .colocate_with_ops = true},
       grads);
-  return status == NULL ? ls_nest_sequence(LS_KIND_LIST, grads, 3)
-                        : ls_fail(status);
+  return ls_status_is_ok(status) ? ls_nest_sequence(LS_KIND_LIST, grads, 3)
+                                 : ls_fail(status);
 }
 
 static void gates_and_other_sums_change_no_gradient_of_a_loop(void **state) {
@@ -126,8 +126,8 @@ static ls_nest use_variable(ls_nest args, void *user) {
   const ls_status status = ls_gradients(ys, 1, xs, 2, NULL, grads);
   ls_nest_release(xs[1]);
   ls_nest_release(made);
-  return status == NULL ? ls_nest_sequence(LS_KIND_LIST, grads, 2)
-                        : ls_fail(status);
+  return ls_status_is_ok(status) ? ls_nest_sequence(LS_KIND_LIST, grads, 2)
+                                 : ls_fail(status);
 }
 
 static void gradients_use_what_a_variable_was_in_each_trip(void **state) {
@@ -248,7 +248,7 @@ static ls_nest replicated(ls_nest args, void *user) {
   ls_nest grads[2];
   const ls_status status = ls_gradients(ys, 1, xs, 2, NULL, grads);
   ls_nest_release(xs[1]);
-  if (status != NULL) return ls_fail(status);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
   const ls_tensor dw =
       ls_all_reduce(LS_REDUCE_SUM, ls_nest_tensor(grads[1], 0));
   return LS_LIST(grads[0], ls_leaf(dw));
@@ -266,8 +266,8 @@ static ls_nest whole(ls_nest args, void *user) {
   ls_nest grads[2];
   const ls_status status = ls_gradients(ys, 1, xs, 2, NULL, grads);
   ls_nest_release(xs[1]);
-  return status == NULL ? ls_nest_sequence(LS_KIND_LIST, grads, 2)
-                        : ls_fail(status);
+  return ls_status_is_ok(status) ? ls_nest_sequence(LS_KIND_LIST, grads, 2)
+                                 : ls_fail(status);
 }
 
 static const ls_array *component(ls_nest result, size_t leaf, size_t replica) {
@@ -343,10 +343,11 @@ static ls_nest meeting(ls_nest args, void *user) {
   const ls_nest xs[] = {ls_leaf(x), ls_leaf(r.w)};
   ls_nest grads[4];
   ls_status status = ls_gradients(loop, 1, xs, 2, NULL, grads);
-  if (status == NULL) status = ls_gradients(plain, 1, xs, 2, NULL, &grads[2]);
+  if (ls_status_is_ok(status))
+    status = ls_gradients(plain, 1, xs, 2, NULL, &grads[2]);
   ls_nest_release(made);
-  return status == NULL ? ls_nest_sequence(LS_KIND_LIST, grads, 4)
-                        : ls_fail(status);
+  return ls_status_is_ok(status) ? ls_nest_sequence(LS_KIND_LIST, grads, 4)
+                                 : ls_fail(status);
 }
 
 static void replicas_meet_in_loops_and_in_their_gradients(void **state) {
@@ -436,7 +437,7 @@ static ls_nest ask_inside(ls_nest values, void *user) {
                                                  : in->initial)};
   ls_nest grads[1];
   const ls_status status = ls_gradients(ys, 1, xs, 1, NULL, grads);
-  return status == NULL ? grads[0] : ls_fail(status);
+  return ls_status_is_ok(status) ? grads[0] : ls_fail(status);
 }
 
 static void initial_values_are_refused_inside_of_a_loop(void **state) {
@@ -478,7 +479,7 @@ static ls_nest ask_for_other_loop(ls_nest values, void *user) {
   const ls_nest ys[] = {ls_leaf(in->captured)}, xs[] = {ls_leaf(in->initial)};
   ls_nest grads[1];
   const ls_status status = ls_gradients(ys, 1, xs, 1, NULL, grads);
-  if (status != NULL) return ls_fail(status);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
   const ls_tensor sum = ls_reduce_sum(ls_nest_tensor(grads[0], 0), LS_ALL_AXES);
   return ls_leaf(ls_add(ls_nest_tensor(values, 0), sum));
 }

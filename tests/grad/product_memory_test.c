@@ -29,7 +29,8 @@ static ls_nest gradients_of_two(ls_nest args, void *user) {
   const ls_nest xs[] = {ls_leaf(w), ls_leaf(v)};
   ls_nest grads[2];
   const ls_status status = ls_gradients(ys, 1, xs, 2, NULL, grads);
-  return status == NULL ? LS_LIST(grads[0], grads[1]) : ls_fail(status);
+  return ls_status_is_ok(status) ? LS_LIST(grads[0], grads[1])
+                                 : ls_fail(status);
 }
 
 static ls_nest ones(int64_t rows, int64_t columns) {

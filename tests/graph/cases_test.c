@@ -57,8 +57,9 @@ static char *print_of(const char *text, ls_code *out_code) {
   ls_graph *graph = NULL;
   char *printed = NULL;
   ls_status status = ls_graph_parse(text, kernels, 1, &graph);
-  if (status == NULL) status = ls_graph_print(graph, &printed);
-  char *result = strdup(status == NULL ? printed : ls_status_message(status));
+  if (ls_status_is_ok(status)) status = ls_graph_print(graph, &printed);
+  char *result =
+      strdup(ls_status_is_ok(status) ? printed : ls_status_message(status));
   *out_code = ls_status_code(status);
   ls_status_free(status);
   ls_text_release(printed);

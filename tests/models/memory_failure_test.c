@@ -15,7 +15,7 @@ static const mlp_shape small = {"small", 3, {6, 4, 4, 3}};
 static ls_status train(void *user) {
   trainer training;
   ls_status status = trainer_create(user, &training);
-  for (int i = 0; i < 2 && status == NULL; ++i)
+  for (int i = 0; i < 2 && ls_status_is_ok(status); ++i)
     status = trainer_step(&training);
   trainer_destroy(&training);
   return status;
@@ -79,7 +79,8 @@ static bool start_and_train(trainer_options *options, uint64_t nth) {
   if (counts.live_blocks != 0)
     fail_msg("%llu blocks lost with request %llu failing",
              (unsigned long long)counts.live_blocks, (unsigned long long)nth);
-  if (status != NULL) expect_status(status, LS_RESOURCE_EXHAUSTED, "");
+  if (!ls_status_is_ok(status))
+    expect_status(status, LS_RESOURCE_EXHAUSTED, "");
   ls_counting_allocator_destroy(memory);
   return counts.allocations >= nth;
 }

@@ -96,7 +96,7 @@ static ls_status run_steps(trainer *it, ls_counting_allocator *memory,
   const uint64_t own = ls_counting_allocator_counts(memory).allocations;
   const uint64_t system = system_count();
   ls_status status = ls_ok();
-  for (int i = 0; i < COUNTED_STEPS && status == NULL; ++i)
+  for (int i = 0; i < COUNTED_STEPS && ls_status_is_ok(status); ++i)
     status = trainer_step(it);
   out_taken->own = ls_counting_allocator_counts(memory).allocations - own;
   out_taken->system = system_count() - system;

@@ -37,7 +37,7 @@ static ls_status give_double(void *self, ls_reduce_op op, const ls_nest *values,
   const ls_status status =
       ls_cross_device_batch_reduce(usual, op, values, where, count, &list);
   ls_cross_device_release(usual);
-  for (size_t i = 0; status == NULL && i < count; ++i) {
+  for (size_t i = 0; ls_status_is_ok(status) && i < count; ++i) {
     const ls_nest item = ls_nest_item(list, i);
     const size_t parts = ls_distributed_count(item);
     ls_nest doubled[8];

@@ -58,9 +58,9 @@ static ls_status fill(ls_bag *bag) {
   ls_nest *args =
       ls_nest_in(bag, LS_TUPLE(ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(2))));
   ls_nest *results = ls_nest_in(bag, ls_none());
-  LS_TRY(ls_bag_take_error(bag));
+  LS_RETURN_IF_ERROR(ls_bag_take_error(bag));
   ((float *)ls_nest_data(*args, 0))[1] = 4;
-  LS_TRY(ls_function_call(function, *args, results));
+  LS_RETURN_IF_ERROR(ls_function_call(function, *args, results));
   assert_true(ls_array_f64(ls_nest_as_array(*results), 1) == 8);
   return ls_ok();
 }
@@ -68,7 +68,7 @@ static ls_status fill(ls_bag *bag) {
 static ls_status fill_and_empty(void *user) {
   (void)user;
   ls_bag bag = {0};
-  LS_TRY(ls_frame_begin());
+  LS_RETURN_IF_ERROR(ls_frame_begin());
   const ls_status status = fill(&bag);
   ls_bag_empty(&bag);
   return ls_status_join(status, ls_frame_end(NULL));

@@ -33,7 +33,7 @@ static ls_nest call_with(ls_callback call, void *user, double x) {
   const ls_status status = ls_function_call(f, args, &result);
   ls_nest_release(args);
   ls_function_release(f);
-  if (status == NULL) return result;
+  if (ls_status_is_ok(status)) return result;
   ls_nest_release(result);
   return ls_fail(status);
 }
@@ -62,7 +62,7 @@ static ls_nest gradient_of(ls_tensor y, ls_nest x) {
   const ls_nest ys[] = {ls_leaf(y)};
   ls_nest grads[1];
   const ls_status status = ls_gradients(ys, 1, &x, 1, NULL, grads);
-  return status == NULL ? grads[0] : ls_fail(status);
+  return ls_status_is_ok(status) ? grads[0] : ls_fail(status);
 }
 
 // ---- One input, one output -------------------------------------------------
@@ -445,11 +445,11 @@ static ls_status call_once(void *user) {
       &(ls_function_options){.call = value_and_gradient}, &f));
   ls_status status = ls_array_create(LS_DTYPE_F64, LS_SCALAR, &array);
   ls_nest result = ls_none();
-  if (status == NULL) {
+  if (ls_status_is_ok(status)) {
     ls_array_set_f64(array, 0, 3);
     const ls_nest args = LS_LIST(ls_nest_array(array));
     status = ls_nest_status(args);
-    if (status == NULL) status = ls_function_call(f, args, &result);
+    if (ls_status_is_ok(status)) status = ls_function_call(f, args, &result);
     ls_nest_release(args);
   }
   ls_nest_release(result);

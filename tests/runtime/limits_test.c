@@ -149,8 +149,9 @@ static ls_status call_nested(nested *self) {
       LS_LIST(ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, &one)));
   ls_status status = ls_function_create(
       &(ls_function_options){.call = nested_call, .user = self}, &function);
-  if (status == NULL) status = ls_function_call(function, args, &result);
-  if (status == NULL) assert_float_equal(number_of(result), 2, 0);
+  if (ls_status_is_ok(status))
+    status = ls_function_call(function, args, &result);
+  if (ls_status_is_ok(status)) assert_float_equal(number_of(result), 2, 0);
   ls_nest_release(result);
   ls_nest_release(args);
   ls_function_release(function);

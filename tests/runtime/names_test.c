@@ -17,7 +17,7 @@ static const char *letters(size_t count, char letter) {
 
 static ls_status make_variable(const char *name) {
   ls_variable *made = NULL;
-  LS_TRY(ls_variable_create(
+  LS_RETURN_IF_ERROR(ls_variable_create(
       &(ls_variable_options){.name = name, .dtype = LS_DTYPE_F32}, &made));
   assert_string_equal(ls_variable_name(made), name);
   ls_variable_release(made);

@@ -97,7 +97,7 @@ static ls_status add_call(const ls_tensor *xs, ls_graph *graph,
                                    graph, out_body));
   const ls_nest like = LS_LIST(ls_leaf(xs[0]), ls_leaf(xs[1]));
   ls_status status = ls_region_parameters(*out_body, like, types, 2, &args);
-  if (status == NULL)
+  if (ls_status_is_ok(status))
     status = ls_region_trace(*out_body, callee, args, NULL, &results);
   ls_nest_release(like);
   ls_nest_release(args);
@@ -118,7 +118,7 @@ static ls_nest make_call(const trial *t, const ls_tensor *xs) {
   ls_op op = {0};
   const ls_status status = add_call(xs, ls_graph_current(), &body, &op);
   ls_graph_free(body);
-  if (status != NULL) return ls_fail(status);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
   return LS_TUPLE(ls_leaf(ls_op_output(op, 0)), ls_leaf(ls_op_output(op, 1)));
 }
 

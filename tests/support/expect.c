@@ -33,7 +33,8 @@ static bool survive_one(ls_counting_allocator *memory, uint64_t nth,
   ls_status status = work(user);
   ls_counting_allocator_fail_at(memory, 0);
   const ls_allocator_counts after = ls_counting_allocator_counts(memory);
-  if (status != NULL && ls_status_code(status) != LS_RESOURCE_EXHAUSTED) {
+  if (!ls_status_is_ok(status) &&
+      ls_status_code(status) != LS_RESOURCE_EXHAUSTED) {
     print_error("with request %llu failing\n", (unsigned long long)nth);
     expect_status(status, LS_RESOURCE_EXHAUSTED, "");
   }

@@ -44,7 +44,7 @@ static ls_nest gradients_of(ls_tensor y, const ls_tensor *xs, size_t count) {
   const ls_status status =
       ls_gradients(ys, 1, leaves, count,
                    &(ls_gradient_options){.unconnected_zero = true}, grads);
-  if (status != NULL) return ls_fail(status);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
   return ls_nest_sequence(LS_KIND_LIST, grads, count);
 }
 
@@ -157,7 +157,7 @@ static ls_nest gradient_of(ls_nest args, void *user) {
   ls_nest grads[1];
   const ls_status status = ls_gradients(
       ys, 1, xs, 1, &(ls_gradient_options){.unconnected_zero = true}, grads);
-  return status == NULL ? grads[0] : ls_fail(status);
+  return ls_status_is_ok(status) ? grads[0] : ls_fail(status);
 }
 
 ls_status gradient_at(plain_function function, ls_dtype dtype, const double *x,

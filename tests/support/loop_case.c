@@ -316,7 +316,7 @@ static void allocate_outputs(const prepared *p, int fill, void **out) {
 void *loop_case_run(loop_case *c) {
   prepared p;
   ls_status status = prepare(c, &p);
-  if (status != NULL)
+  if (!ls_status_is_ok(status))
     fail_msg("%s of %s: %s", ls_op_table[c->op].name,
              LS_SHAPE_TEXT(c->in[0].dtype, c->in[0].shape),
              ls_status_message(status));

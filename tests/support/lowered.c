@@ -51,19 +51,19 @@ static ls_status make_program(const lowered_options *options, ls_graph *body,
 
 ls_status lowered_create(const lowered_options *options, lowered *out) {
   *out = (lowered){0};
-  LS_TRY(ls_runtime_backend(ls_runtime_current(), &out->backend));
+  LS_RETURN_IF_ERROR(ls_runtime_backend(ls_runtime_current(), &out->backend));
   ls_graph *body = NULL;
-  LS_TRY(ls_graph_parse(options->text, options->kernels, options->num_kernels,
-                        &body));
-  LS_TRY(make_program(options, body, &out->program));
+  LS_RETURN_IF_ERROR(ls_graph_parse(options->text, options->kernels,
+                                    options->num_kernels, &body));
+  LS_RETURN_IF_ERROR(make_program(options, body, &out->program));
   const int32_t replicas = options->replicas == 0 ? 1 : options->replicas;
   const struct ls_backend_vtable *vtable = out->backend->vtable;
-  LS_TRY(vtable->compile(out->backend, out->program,
-                         (ls_lanes){replicas, 1, 0, replicas},
-                         &out->executable));
+  LS_RETURN_IF_ERROR(vtable->compile(out->backend, out->program,
+                                     (ls_lanes){replicas, 1, 0, replicas},
+                                     &out->executable));
   for (size_t i = 0; i < options->num_uses; ++i) {
-    LS_TRY(vtable->create_buffer(out->backend, out->program->uses[i].type,
-                                 &out->buffers[i]));
+    LS_RETURN_IF_ERROR(vtable->create_buffer(
+        out->backend, out->program->uses[i].type, &out->buffers[i]));
   }
   return vtable->bind(out->executable, out->buffers, &out->instance);
 }

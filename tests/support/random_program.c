@@ -273,7 +273,7 @@ ls_tensor random_matrix(ls_tensor x) {
 ls_tensor random_leaf(ls_nest nest, size_t index) {
   ls_nest leaves[RANDOM_LEAVES];
   const ls_status status = ls_nest_status(nest);
-  if (status != NULL) {
+  if (!ls_status_is_ok(status)) {
     ls_status_free(status);
     return (ls_tensor){0};
   }

@@ -96,7 +96,7 @@ static ls_nest step_eager(ls_nest args, void *user) {
   const running *self = user;
   random_values values = {.count = 0};
   const ls_status status = build_on_tape(self, args, &values);
-  return status == NULL ? results_of(self, &values) : ls_fail(status);
+  return ls_status_is_ok(status) ? results_of(self, &values) : ls_fail(status);
 }
 
 // ---- Making ----------------------------------------------------------------
@@ -274,17 +274,18 @@ static ls_status run_eager(running *self, int step) {
   if (self->way->how == RANDOM_EAGER) {
     const ls_nest results = step_eager(self->args, self);
     status = ls_nest_status(results);
-    if (status == NULL) status = keep_results(self, step, results);
+    if (ls_status_is_ok(status)) status = keep_results(self, step, results);
     ls_nest_release(results);
   } else {
     status = ls_strategy_run(self->strategy, ls_plain(step_eager, self),
                              self->args, &self->results);
-    if (status == NULL) status = keep_results(self, step, self->results);
+    if (ls_status_is_ok(status))
+      status = keep_results(self, step, self->results);
     ls_nest_release(self->results);
     self->results = ls_none();
   }
   const ls_status ended = ls_frame_end(NULL);
-  if (status == NULL) return ended;
+  if (ls_status_is_ok(status)) return ended;
   ls_status_free(ended);
   return status;
 }
@@ -358,7 +359,7 @@ random_outcome *random_run(const random_program *program,
   running self = {.program = program, .way = way, .out = out};
   const ls_status status = run(&self);
   out->code = ls_status_code(status);
-  if (status != NULL)
+  if (!ls_status_is_ok(status))
     snprintf(out->message, RANDOM_TEXT, "%s", ls_status_message(status));
   ls_status_free(status);
   destroy(&self);

@@ -76,8 +76,8 @@ ls_nest gradients_of_recurrence(ls_nest args, void *user) {
   ls_nest grads[3];
   const ls_status status = ls_gradients(
       ys, 1, xs, 3, &(ls_gradient_options){.unconnected_zero = true}, grads);
-  return status == NULL ? ls_nest_sequence(LS_KIND_LIST, grads, 3)
-                        : ls_fail(status);
+  return ls_status_is_ok(status) ? ls_nest_sequence(LS_KIND_LIST, grads, 3)
+                                 : ls_fail(status);
 }
 
 ls_nest recurrence_args(int64_t rows, int trips) {

@@ -63,12 +63,12 @@ static void run_replica(void *user) {
   ls_replica_task *task = user;
   const tracing *all = task->rounds->user;
   task->status = add_parameters(all, task->graph);
-  if (task->status != NULL) return;
+  if (!ls_status_is_ok(task->status)) return;
   note_examples(all, task);
   selection s = {.region = task->graph};
   const ls_nest args = ls_nest_map(all->args, select_component, &s);
   task->status = ls_nest_status(args);
-  if (task->status == NULL)
+  if (ls_status_is_ok(task->status))
     task->status = ls_region_trace(task->graph, all->function->call, args,
                                    all->function->user, &task->result);
   ls_nest_release(args);

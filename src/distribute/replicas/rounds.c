@@ -105,7 +105,7 @@ static ls_status run_round(ls_rounds *rounds, bool *out_done) {
     LS_RETURN_IF_ERROR(resume(task));
     const bool ended = ls_fiber_is_done(task->fiber);
     done += ended;
-    if (ended && (task->status != NULL || done == r + 1))
+    if (ended && (!ls_status_is_ok(task->status) || done == r + 1))
       LS_RETURN_IF_ERROR(end_task(task));
     if (done != 0 && done != r + 1)
       return ls_failed_precondition(

@@ -108,7 +108,7 @@ ls_status ls_cpu_backend_meet(ls_backend *backend, ls_trunk *trunk) {
   if (!self->met)
     status = ls_cpu_ranks_compare(trunk, ls_runtime_allocator(backend->runtime),
                                   self->numerics_id);
-  self->met = status == NULL;
+  self->met = ls_status_is_ok(status);
   ls_mutex_unlock(&self->meeting);
   return status;
 }
@@ -178,9 +178,9 @@ ls_status ls_cpu_backend_destroy(void *state) {
 }
 
 static ls_status init_parts(cpu_backend *self) {
-  LS_TRY(ls_mutex_init(&self->lock));
-  LS_TRY(ls_mutex_init(&self->meeting));
-  LS_TRY(ls_cpu_slabs_init(&self->slabs));
+  LS_RETURN_IF_ERROR(ls_mutex_init(&self->lock));
+  LS_RETURN_IF_ERROR(ls_mutex_init(&self->meeting));
+  LS_RETURN_IF_ERROR(ls_cpu_slabs_init(&self->slabs));
   return ls_cpu_filler_init(&self->filler, self->base.runtime);
 }
 
@@ -190,7 +190,7 @@ ls_status ls_cpu_backend_create(ls_runtime *runtime, ls_backend **out_backend) {
   self->base.vtable = &cpu_vtable;
   self->base.runtime = runtime;
   ls_status status = init_parts(self);
-  if (status != NULL) {
+  if (!ls_status_is_ok(status)) {
     ls_status_free(ls_cpu_backend_destroy(self));
     return status;
   }

@@ -225,7 +225,7 @@ static void emit_varying(ls_cpu_batched *self, const ls_node *node) {
   ls_cpu_use use;
   ls_status status = ls_cpu_prepare_use(compiler, self->graph, node, in,
                                         joins ? out : node->outputs, &use);
-  if (status != NULL) {
+  if (!ls_status_is_ok(status)) {
     ls_cpu_fail_at(compiler, self->graph, node, status);
     return;
   }

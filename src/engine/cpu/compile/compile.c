@@ -142,7 +142,7 @@ static ls_status check_lanes(const ls_trunk *trunk, ls_lanes lanes) {
 static ls_status check_program(const ls_program *program, const ls_trunk *trunk,
                                ls_lanes lanes) {
   const ls_graph *body = program->body;
-  LS_TRY(check_lanes(trunk, lanes));
+  LS_RETURN_IF_ERROR(check_lanes(trunk, lanes));
   size_t written = 0;
   for (size_t i = 0; i < program->num_uses; ++i) {
     const ls_use *use = &program->uses[i];
@@ -189,7 +189,8 @@ new_executable(ls_backend *backend, const ls_program *program, ls_lanes lanes) {
 ls_status ls_cpu_compile(ls_backend *backend, const ls_program *program,
                          ls_lanes lanes, ls_executable **out_executable) {
   *out_executable = NULL;
-  LS_TRY(check_program(program, ls_runtime_trunk(backend->runtime), lanes));
+  LS_RETURN_IF_ERROR(
+      check_program(program, ls_runtime_trunk(backend->runtime), lanes));
   ls_executable *executable = new_executable(backend, program, lanes);
   if (executable == NULL) return ls_out_of_memory();
   ls_cpu_compiler self = {
@@ -211,7 +212,7 @@ ls_status ls_cpu_compile(ls_backend *backend, const ls_program *program,
   ls_cpu_plan_memory(&self);
   ls_cpu_finish(&self);
   release_compiler(&self);
-  if (self.status != NULL) {
+  if (!ls_status_is_ok(self.status)) {
     ls_cpu_release_executable(executable);
     return self.status;
   }

@@ -24,7 +24,7 @@ ls_status ls_cpu_measure(ls_instance *self, bool on) {
     worker->costs = ls_new_array(self->allocator, ls_cpu_cost,
                                  self->executable->num_instructions);
     if (worker->costs == NULL) {
-      LS_TRY(ls_cpu_measure(self, false));
+      LS_RETURN_IF_ERROR(ls_cpu_measure(self, false));
       return ls_out_of_memory();
     }
   }

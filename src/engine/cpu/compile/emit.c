@@ -93,7 +93,7 @@ static void spread_step(ls_cpu_compiler *self, const ls_cpu_use *use,
   ls_status status = ls_cpu_spread_make(
       &self->out->arena, step->loop, plan->params, step->blocks, use->lanes,
       instruction->num_in, instruction->num_out, &spread);
-  if (status != NULL) {
+  if (!ls_status_is_ok(status)) {
     ls_cpu_fail(self, status);
     return;
   }
@@ -226,7 +226,7 @@ static void emit_kernel(ls_cpu_compiler *self, ls_cpu_scope *scope,
   ls_cpu_use use;
   ls_status status =
       ls_cpu_prepare_use(self, scope->graph, node, in, node->outputs, &use);
-  if (status != NULL) {
+  if (!ls_status_is_ok(status)) {
     ls_cpu_fail_at(self, scope->graph, node, status);
     return;
   }

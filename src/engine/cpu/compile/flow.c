@@ -225,7 +225,7 @@ ls_status ls_cpu_check_host(const ls_node *node) {
 
 static ls_status make_host(ls_arena *arena, const ls_cpu_scope *scope,
                            const ls_node *node, ls_cpu_host **out_host) {
-  LS_TRY(ls_cpu_check_host(node));
+  LS_RETURN_IF_ERROR(ls_cpu_check_host(node));
   const ls_attr *kernel = ls_node_attr(node, LS_ATTR_ID_KERNEL);
   const ls_attr *state = ls_node_attr(node, LS_ATTR_ID_STATE);
   if (kernel == NULL || kernel->kind != LS_ATTR_KERNEL) {
@@ -275,8 +275,8 @@ void ls_cpu_emit_host(ls_cpu_compiler *self, ls_cpu_scope *scope,
   ls_status status = make_host(&self->out->arena, scope, node, &host);
   const uint32_t count = node->num_inputs + node->num_outputs;
   uint32_t *storages = ls_arena_new_array(&self->temp, uint32_t, count);
-  if (status == NULL && storages == NULL) status = ls_out_of_memory();
-  if (status != NULL) {
+  if (ls_status_is_ok(status) && storages == NULL) status = ls_out_of_memory();
+  if (!ls_status_is_ok(status)) {
     ls_cpu_fail_at(self, scope->graph, node, status);
     return;
   }

@@ -10,7 +10,7 @@ ls_cpu_meeting ls_cpu_make_meeting(ls_cpu_compiler *self, const ls_graph *graph,
   ls_status status =
       ls_cpu_merge_prepare(self->kernels, &self->out->arena, node, type,
                            self->replicas, &made.merge);
-  if (status != NULL) {
+  if (!ls_status_is_ok(status)) {
     ls_cpu_fail_at(self, graph, node, status);
     return made;
   }
@@ -102,7 +102,7 @@ static void emit_equal(ls_cpu_compiler *self, ls_cpu_scope *scope,
   ls_status status =
       ls_cpu_merge_prepare(self->kernels, &self->out->arena, node,
                            node->outputs[0], self->replicas, &merge);
-  if (status != NULL) {
+  if (!ls_status_is_ok(status)) {
     ls_cpu_fail_at(self, scope->graph, node, status);
     return;
   }

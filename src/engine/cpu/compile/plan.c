@@ -259,7 +259,7 @@ void ls_cpu_plan_memory(ls_cpu_compiler *self) {
   if (ls_cpu_failed(self)) return;
   scan_state scan;
   ls_status status = init_scan(self, &scan);
-  if (status != NULL) {
+  if (!ls_status_is_ok(status)) {
     ls_cpu_fail(self, status);
     return;
   }

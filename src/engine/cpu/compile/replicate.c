@@ -340,7 +340,7 @@ void ls_cpu_emit_replicate(ls_cpu_compiler *compiler, ls_cpu_scope *outer,
   compiler->replicas = (int32_t)replicas;
   ls_cpu_region self;
   ls_status status = ls_cpu_region_init(compiler, op, &self);
-  if (status != NULL) {
+  if (!ls_status_is_ok(status)) {
     ls_cpu_fail(compiler, status);
     return;
   }

@@ -6,7 +6,7 @@
 
 // ---- Failures and names ----------------------------------------------------
 void ls_cpu_fail(ls_cpu_compiler *self, ls_status status) {
-  if (self->status == NULL) {
+  if (ls_status_is_ok(self->status)) {
     self->status = status;
   } else {
     ls_status_free(status);

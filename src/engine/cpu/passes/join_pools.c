@@ -32,8 +32,8 @@ static bool is_pool(const ls_rewrite *r, const ls_node *node) {
   if (!ls_can_pool(y) || y.shape.dim[3] % LS_POOL_CHANNELS != 0) return false;
   ls_status status =
       ls_window_read("", node->attrs, node->num_attrs, SPATIAL, &window);
-  bool fits =
-      status == NULL && ls_window_is(&window, LS_POOL_SIDE, LS_POOL_SIDE);
+  bool fits = ls_status_is_ok(status) &&
+              ls_window_is(&window, LS_POOL_SIDE, LS_POOL_SIDE);
   ls_status_free(status);
   for (int i = 0; fits && i < SPATIAL; ++i)
     fits = window.low[i] == 0 && window.high[i] == 0 &&
@@ -169,11 +169,11 @@ static ls_status join_forward(ls_rewrite *r, ls_node *pool) {
 static ls_status join(ls_graph *graph, bool *out_changed) {
   ls_rewrite r;
   ls_status status = ls_rewrite_begin(&r, graph);
-  for (size_t i = 0; status == NULL && i < graph->num_nodes; ++i)
+  for (size_t i = 0; ls_status_is_ok(status) && i < graph->num_nodes; ++i)
     status = join_gradient(&r, graph->nodes[i]);
-  for (size_t i = 0; status == NULL && i < graph->num_nodes; ++i)
+  for (size_t i = 0; ls_status_is_ok(status) && i < graph->num_nodes; ++i)
     status = join_relu(&r, graph->nodes[i]);
-  for (size_t i = 0; status == NULL && i < graph->num_nodes; ++i)
+  for (size_t i = 0; ls_status_is_ok(status) && i < graph->num_nodes; ++i)
     status = join_forward(&r, graph->nodes[i]);
   *out_changed |= r.changed;
   LS_RETURN_IF_ERROR(ls_rewrite_end(&r, status));

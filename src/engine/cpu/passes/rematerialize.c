@@ -266,9 +266,9 @@ static ls_status write_down(plan *p) {
 static ls_status rematerialize(ls_rewrite *r) {
   plan p = {.r = r};
   ls_status status = find_fates(&p);
-  for (size_t i = 0; status == NULL && i < r->graph->num_nodes; ++i)
+  for (size_t i = 0; ls_status_is_ok(status) && i < r->graph->num_nodes; ++i)
     decide(&p, r->graph->nodes[i]);
-  if (status == NULL && p.changed) status = write_down(&p);
+  if (ls_status_is_ok(status) && p.changed) status = write_down(&p);
   ls_release(r->graph->allocator, p.of);
   ls_release(r->graph->allocator, p.path);
   ls_release(r->graph->allocator, p.waiting);
@@ -278,7 +278,7 @@ static ls_status rematerialize(ls_rewrite *r) {
 ls_status ls_cpu_rematerialize(ls_graph *graph) {
   ls_rewrite r;
   ls_status status = ls_rewrite_begin(&r, graph);
-  if (status == NULL) status = rematerialize(&r);
+  if (ls_status_is_ok(status)) status = rematerialize(&r);
   LS_RETURN_IF_ERROR(ls_rewrite_end(&r, status));
   for (size_t i = 0; i < graph->num_nodes; ++i)
     for (uint32_t k = 0; k < graph->nodes[i]->num_regions; ++k)

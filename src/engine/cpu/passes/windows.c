@@ -107,10 +107,10 @@ static ls_status go_before(ls_graph *graph, bool in_classes,
   ls_rewrite r;
   ls_status status = ls_rewrite_begin(&r, graph);
   const size_t count = graph->num_nodes;  // What is inserted comes behind.
-  for (size_t i = 0; status == NULL && i < count; ++i) {
+  for (size_t i = 0; ls_status_is_ok(status) && i < count; ++i) {
     if (in_classes && !graph->nodes[i]->varying) continue;
     status = relu_before(&r, graph->nodes[i]);
-    if (status == NULL) status = sum_before(&r, graph->nodes[i]);
+    if (ls_status_is_ok(status)) status = sum_before(&r, graph->nodes[i]);
   }
   *out_changed |= r.changed;
   LS_RETURN_IF_ERROR(ls_rewrite_end(&r, status));

@@ -105,7 +105,7 @@ ls_status ls_cpu_create_buffer(ls_backend *backend, ls_type type,
     return ls_invalid_argument("a buffer of unknown shape: %s",
                                LS_SHAPE_TEXT(type.dtype, type.shape));
   }
-  LS_TRY(ls_shape_check(type.shape));
+  LS_RETURN_IF_ERROR(ls_shape_check(type.shape));
   ls_allocator *allocator = ls_runtime_allocator(backend->runtime);
   cpu_buffer *buffer = ls_new(allocator, cpu_buffer);
   if (buffer == NULL) return ls_out_of_memory();
@@ -147,7 +147,7 @@ ls_status ls_cpu_fill_from(ls_buffer *buffer, ls_executable *executable,
   if (ls_cpu_fill_later(filler, &self->fill, executable, args, buffer->data))
     return ls_ok();
   ls_instance *instance = NULL;
-  LS_TRY(ls_cpu_bind(executable, NULL, &instance));
+  LS_RETURN_IF_ERROR(ls_cpu_bind(executable, NULL, &instance));
   const ls_status status = ls_cpu_run(
       instance, &(ls_run_args){.outputs = (void *const[]){buffer->data},
                                .step = args->step,

@@ -37,7 +37,7 @@ static bool use_stack(ls_instance *self, ls_cpu_worker *worker,
                               operands[2])
           : ls_cpu_stack_pop(&self->stacks, pools, executable, stack,
                              operands[2], size, at->number != 0, operands[1]);
-  if (status == NULL) return true;
+  if (ls_status_is_ok(status)) return true;
   ls_cpu_worker_fail(
       worker, ls_status_annotate(status, "in %s", executable->notes[pc].label));
   return false;
@@ -49,7 +49,7 @@ static bool check_labels(ls_instance *self, ls_cpu_worker *worker, uint32_t pc,
   const ls_executable *executable = self->executable;
   ls_status status =
       ls_cpu_check_labels(executable->instructions[pc].params, operands[0]);
-  if (status == NULL) return true;
+  if (ls_status_is_ok(status)) return true;
   ls_cpu_worker_fail(
       worker, ls_status_annotate(status, "in %s", executable->notes[pc].label));
   return false;
@@ -80,7 +80,7 @@ static void meter_move(meter *m, ls_cpu_cost *next) {
 static bool share_results(ls_instance *self, ls_cpu_worker *worker) {
   if (self->executable->trunk == NULL) return true;
   ls_status status = ls_cpu_exchange_results(self);
-  if (status == NULL) return true;
+  if (ls_status_is_ok(status)) return true;
   ls_cpu_worker_fail(worker, status);
   return false;
 }
@@ -185,7 +185,7 @@ bool ls_cpu_run_stream(ls_instance *self, ls_cpu_worker *worker,
     case LS_CPU_HOST_FINISH:
       parks = !ls_cpu_finish_host(self, worker, stream, at,
                                   resolve_all(executable, worker, at)) ||
-              worker->status != NULL;
+              !ls_status_is_ok(worker->status);
       break;
     case LS_CPU_LAUNCH:
       stream->iteration = call.iteration;
@@ -255,9 +255,9 @@ static void run_streams(ls_instance *self, ls_cpu_worker *worker) {
   for (;;) {
     const uint64_t seen = ls_cpu_host_events(self);
     bool moved = ls_cpu_run_stream(self, worker, &self->main);
-    if (worker->status != NULL || self->main.ended) return;
+    if (!ls_status_is_ok(worker->status) || self->main.ended) return;
     if (self->num_running > 0 && ls_cpu_sweep(self)) moved = true;
-    if (worker->status != NULL) return;
+    if (!ls_status_is_ok(worker->status)) return;
     if (moved) continue;
     const ls_cpu_wait wait = ls_cpu_wait_for_host(self, seen);
     if (wait == LS_CPU_WENT_ON) continue;
@@ -279,7 +279,7 @@ static ls_status set_bases(ls_instance *self, const ls_run_args *args) {
   for (size_t i = 0; i < program->num_outputs; ++i) {
     outputs[i] = args->outputs == NULL ? NULL : args->outputs[i];
     if (outputs[i] != NULL) continue;
-    LS_TRY(ls_cpu_make_spares(self));
+    LS_RETURN_IF_ERROR(ls_cpu_make_spares(self));
     outputs[i] = self->spares + executable->spare_offsets[i];
   }
   return ls_ok();
@@ -288,8 +288,8 @@ static ls_status set_bases(ls_instance *self, const ls_run_args *args) {
 // What a run starts with.
 static ls_status begin_run(ls_instance *self, const ls_run_args *args) {
   // A failed run may have left records with calls that do not end.
-  LS_TRY(ls_cpu_init_host(self));
-  LS_TRY(set_bases(self, args));
+  LS_RETURN_IF_ERROR(ls_cpu_init_host(self));
+  LS_RETURN_IF_ERROR(set_bases(self, args));
   LS_CPU_SET(self->step, args->step);
   self->seed = args->seed;
   LS_CPU_SET(self->num_running, 0);
@@ -306,14 +306,14 @@ static ls_status begin_run(ls_instance *self, const ls_run_args *args) {
 }
 
 ls_status ls_cpu_run(ls_instance *self, const ls_run_args *args) {
-  LS_TRY(begin_run(self, args));
+  LS_RETURN_IF_ERROR(begin_run(self, args));
   ls_cpu_worker *caller = &self->workers[0];
   self->float_mode = ls_float_mode_enter();
   run_streams(self, caller);
   ls_float_mode_leave(self->float_mode);
   ls_status status = caller->status;
   caller->status = NULL;
-  if (status != NULL) {
+  if (!ls_status_is_ok(status)) {
     ls_trunk *trunk = self->executable->trunk;
     if (trunk != NULL) trunk->cancel(trunk, status);
     ls_cpu_drain_host(self, ls_status_code(status) != LS_DEADLINE_EXCEEDED);

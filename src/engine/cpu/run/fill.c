@@ -54,10 +54,10 @@ static bool do_some_idly(void *user) {
 
 // ---- The filler ------------------------------------------------------------
 ls_status ls_cpu_filler_init(ls_cpu_filler *filler, ls_runtime *runtime) {
-  LS_TRY(ls_mutex_init(&filler->lock));
-  LS_TRY(ls_condition_init(&filler->rest));
+  LS_RETURN_IF_ERROR(ls_mutex_init(&filler->lock));
+  LS_RETURN_IF_ERROR(ls_condition_init(&filler->rest));
   if (ls_runtime_threads(runtime) == 1) return ls_ok();
-  LS_TRY(ls_runtime_workers(runtime, &filler->workers));
+  LS_RETURN_IF_ERROR(ls_runtime_workers(runtime, &filler->workers));
   ls_workers_set_idle(filler->workers, do_some_idly, filler);
   return ls_ok();
 }

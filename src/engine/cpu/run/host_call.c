@@ -74,7 +74,7 @@ static void run_call(ls_host_job *job) {
   ls_this_thread.work.runtime = record->call.runtime;
   ls_float_mode_leave(record->float_mode);
   ls_status status = record->host->kernel->start(&record->call);
-  if (status != NULL) record_done(&record->call, status);
+  if (!ls_status_is_ok(status)) record_done(&record->call, status);
   ls_mutex_lock(&threads->lock);
   const bool is_over = close_one(record);
   ls_mutex_unlock(&threads->lock);
@@ -114,8 +114,8 @@ static ls_cpu_stream *caller_at(ls_instance *self, size_t i) {
 ls_status ls_cpu_init_host(ls_instance *self) {
   const ls_executable *executable = self->executable;
   if (!executable->calls_host) return ls_ok();
-  LS_TRY(ls_runtime_host_threads(executable->backend->runtime,
-                                 &self->host_threads));
+  LS_RETURN_IF_ERROR(ls_runtime_host_threads(executable->backend->runtime,
+                                             &self->host_threads));
   ls_cpu_stream *stream = NULL;
   for (size_t i = 0; (stream = caller_at(self, i)) != NULL; ++i) {
     if (stream->host == NULL) stream->host = make_record(self);
@@ -187,7 +187,7 @@ void ls_cpu_start_host(ls_instance *self, ls_cpu_stream *stream,
   ++self->host_running;
   ls_mutex_unlock(&threads->lock);
   ls_status status = ls_host_threads_submit(threads, &record->job);
-  if (status == NULL) return;
+  if (ls_status_is_ok(status)) return;
   record_done(&record->call, status);
   ls_mutex_lock(&threads->lock);
   (void)close_one(record);
@@ -206,7 +206,7 @@ bool ls_cpu_finish_host(ls_instance *self, ls_cpu_worker *worker,
   if (has_ended) record->status = NULL;
   ls_mutex_unlock(&self->host_threads->lock);
   if (!has_ended) return false;
-  if (status != NULL) {
+  if (!ls_status_is_ok(status)) {
     ls_cpu_worker_fail(worker,
                        ls_status_annotate(status, "in %s, replica %d",
                                           host->label, stream->replica));

@@ -85,8 +85,8 @@ static ls_status make_workers(ls_instance *self) {
 static ls_status make_tables(ls_instance *self) {
   const ls_executable *executable = self->executable;
   ls_allocator *allocator = self->allocator;
-  LS_TRY(make_workers(self));
-  LS_TRY(make_parts(self));
+  LS_RETURN_IF_ERROR(make_workers(self));
+  LS_RETURN_IF_ERROR(make_parts(self));
   self->buffers =
       ls_new_array(allocator, ls_buffer *, executable->program->num_uses);
   self->lanes =
@@ -120,7 +120,8 @@ static ls_status make_team(ls_instance *self) {
   ls_runtime *runtime = self->executable->backend->runtime;
   ls_cpu_team *team = &self->team;
   team->threads = ls_runtime_threads(runtime);
-  if (team->threads > 1) LS_TRY(ls_runtime_workers(runtime, &team->workers));
+  if (team->threads > 1)
+    LS_RETURN_IF_ERROR(ls_runtime_workers(runtime, &team->workers));
   // A page more, so that no two threads share a line or alias.
   team->stride = (self->executable->kernel_scratch + 63) / 64 * 64;
   if (team->threads > 1) team->stride += 4096 + 192;
@@ -130,8 +131,8 @@ static ls_status make_team(ls_instance *self) {
 // What a worker has of its own, beside the tables.
 static ls_status equip_worker(ls_instance *self, int index) {
   ls_cpu_worker *worker = &self->workers[index];
-  LS_TRY(make_memory(self, 1, self->executable->facts.scratch_bytes,
-                     &worker->scratch));
+  LS_RETURN_IF_ERROR(make_memory(self, 1, self->executable->facts.scratch_bytes,
+                                 &worker->scratch));
   worker->team = &self->team;
   worker->alone = (ls_cpu_team){
       .threads = 1,
@@ -148,12 +149,13 @@ static ls_status make_arenas(ls_instance *self) {
   const ls_executable *executable = self->executable;
   const ls_plan_facts *facts = &executable->facts;
   self->frame_stride = facts->frame_bytes;
-  LS_TRY(make_memory(self, 1, facts->shared_bytes, &self->shared));
-  LS_TRY(make_memory(self, (size_t)(executable->end - executable->first),
-                     facts->frame_bytes, &self->frames));
-  LS_TRY(make_team(self));
+  LS_RETURN_IF_ERROR(make_memory(self, 1, facts->shared_bytes, &self->shared));
+  LS_RETURN_IF_ERROR(make_memory(self,
+                                 (size_t)(executable->end - executable->first),
+                                 facts->frame_bytes, &self->frames));
+  LS_RETURN_IF_ERROR(make_team(self));
   for (int i = 0; i < self->num_workers; ++i)
-    LS_TRY(equip_worker(self, i));
+    LS_RETURN_IF_ERROR(equip_worker(self, i));
   return ls_ok();
 }
 
@@ -173,20 +175,22 @@ static void write_values(ls_instance *self) {
 ls_status ls_cpu_bind(ls_executable *executable, ls_buffer *const *buffers,
                       ls_instance **out_instance) {
   *out_instance = NULL;
-  LS_TRY(check_buffers(executable, buffers));
+  LS_RETURN_IF_ERROR(check_buffers(executable, buffers));
   if (executable->trunk != NULL)
-    LS_TRY(ls_cpu_backend_meet(executable->backend, executable->trunk));
+    LS_RETURN_IF_ERROR(
+        ls_cpu_backend_meet(executable->backend, executable->trunk));
   ls_instance *self = ls_new(executable->allocator, ls_instance);
   if (self == NULL) return ls_out_of_memory();
   self->allocator = executable->allocator;
   self->executable = executable;
   ls_count_retain(&executable->references);
   ls_status status = make_tables(self);
-  if (status == NULL) retain_buffers(self, buffers);
-  if (status == NULL) status = make_arenas(self);
-  if (status == NULL && executable->program->num_uses > 0) write_values(self);
-  if (status == NULL) status = ls_cpu_init_host(self);
-  if (status != NULL) {
+  if (ls_status_is_ok(status)) retain_buffers(self, buffers);
+  if (ls_status_is_ok(status)) status = make_arenas(self);
+  if (ls_status_is_ok(status) && executable->program->num_uses > 0)
+    write_values(self);
+  if (ls_status_is_ok(status)) status = ls_cpu_init_host(self);
+  if (!ls_status_is_ok(status)) {
     ls_cpu_destroy_instance(self);
     return status;
   }
@@ -229,7 +233,7 @@ void ls_cpu_destroy_instance(ls_instance *self) {
 }
 
 void ls_cpu_worker_fail(ls_cpu_worker *worker, ls_status status) {
-  if (worker->status == NULL) {
+  if (ls_status_is_ok(worker->status)) {
     worker->status = status;
   } else {
     ls_status_free(status);

@@ -124,7 +124,8 @@ static ls_status merge_parts(ls_instance *self,
   void *sum = ls_cpu_merge_sum(merge, result);
   ls_cpu_merge_parts(merge, &call, &parts, launch->first_part, launch->end_part,
                      sum);
-  if (!is_alone) LS_TRY(ls_cpu_exchange_sums(self, post, &call, &parts, sum));
+  if (!is_alone)
+    LS_RETURN_IF_ERROR(ls_cpu_exchange_sums(self, post, &call, &parts, sum));
   ls_cpu_merge_end(merge, &call, stacks, result);
   return ls_ok();
 }
@@ -133,7 +134,7 @@ static void complete_slot(ls_instance *self, const ls_cpu_instruction *post) {
   const ls_cpu_launch *launch = self->launch->params;
   ls_cpu_slot *slot = &self->slots[post->number];
   ls_status status = merge_parts(self, post);
-  if (status != NULL) ls_cpu_worker_fail(&self->workers[0], status);
+  if (!ls_status_is_ok(status)) ls_cpu_worker_fail(&self->workers[0], status);
   ++slot->generation;
   slot->parts = 0;
   for (uint32_t i = launch->first_part; i < launch->end_part; ++i) {
@@ -218,7 +219,7 @@ static void sweep_part(ls_instance *self, ls_cpu_worker *worker,
       ls_cpu_part_count(launch, number, (uint32_t)self->executable->replicas);
   part->moved = false;
   worker->part = number;
-  for (uint32_t r = first; r < end && worker->status == NULL; ++r) {
+  for (uint32_t r = first; r < end && ls_status_is_ok(worker->status); ++r) {
     ls_cpu_stream *lane = &self->lanes[r];
     if (lane->ended) continue;
     worker->leaf = ls_cpu_leaf_at(r - first, end - first);
@@ -252,7 +253,7 @@ bool ls_cpu_sweep(ls_instance *self) {
   } else {
     ls_status status =
         ls_workers_share(self->team.workers, sweep_parts, self, num_parts);
-    if (status != NULL) {  // No thread to be had: nothing was run.
+    if (!ls_status_is_ok(status)) {  // No thread to be had: nothing was run.
       ls_status_free(status);
       sweep_parts(self, 0, 0, num_parts);
     }
@@ -263,12 +264,12 @@ bool ls_cpu_sweep(ls_instance *self) {
     ls_cpu_part *part = &self->parts[i];
     moved |= part->moved;
     running += part->num_running;
-    if (part->status != NULL) {
+    if (!ls_status_is_ok(part->status)) {
       ls_cpu_worker_fail(&self->workers[0], part->status);
     }
   }
   LS_CPU_SET(self->num_running, running);
-  if (launch->num_parts > 1 && self->workers[0].status == NULL) {
+  if (launch->num_parts > 1 && ls_status_is_ok(self->workers[0].status)) {
     merge_completed(self);
   }
   return moved;

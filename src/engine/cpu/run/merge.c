@@ -40,7 +40,7 @@ static ls_status prepare_step(preparation *self, uint16_t type,
   };
   const ls_kernel_prepare prepare = ls_kernel_prepare_of(type);
   if (prepare == NULL) return ls_internal("op %u has no kernel", type);
-  LS_TRY(prepare(&plan));
+  LS_RETURN_IF_ERROR(prepare(&plan));
   // What the merge relies on: the result may lie on an operand.
   const uint32_t all = type == LS_OP_CONVERT ? 0 : num_in == 2 ? 3 : 1;
   const bool scalar =
@@ -143,17 +143,21 @@ ls_status ls_cpu_merge_prepare(const ls_cpu_kernels *kernels, ls_arena *arena,
   }
   uint16_t combination = LS_OP_NONE;
   const char *reduction = reduction_of(node);
-  LS_TRY(combination_of(reduction, &combination));
+  LS_RETURN_IF_ERROR(combination_of(reduction, &combination));
 
   ls_type wide = type;
   if (type.dtype == LS_DTYPE_F16 || type.dtype == LS_DTYPE_BF16) {
     wide.dtype = LS_DTYPE_F32;
-    LS_TRY(prepare_step(&self, LS_OP_CONVERT, &type, 1, wide, &merge->widen));
-    LS_TRY(prepare_step(&self, LS_OP_CONVERT, &wide, 1, type, &merge->narrow));
+    LS_RETURN_IF_ERROR(
+        prepare_step(&self, LS_OP_CONVERT, &type, 1, wide, &merge->widen));
+    LS_RETURN_IF_ERROR(
+        prepare_step(&self, LS_OP_CONVERT, &wide, 1, type, &merge->narrow));
   }
   const ls_type in[2] = {wide, wide};
-  LS_TRY(prepare_step(&self, combination, in, 2, wide, &merge->combine));
-  if (strcmp(reduction, "mean") == 0) LS_TRY(prepare_mean(&self, wide, merge));
+  LS_RETURN_IF_ERROR(
+      prepare_step(&self, combination, in, 2, wide, &merge->combine));
+  if (strcmp(reduction, "mean") == 0)
+    LS_RETURN_IF_ERROR(prepare_mean(&self, wide, merge));
 
   merge->bytes =
       (size_t)ls_shape_num_elements(wide.shape) * ls_dtype_size(wide.dtype);

@@ -83,7 +83,7 @@ ls_status ls_cpu_exchange_sums(ls_instance *self,
           .rank = k,
       };
   }
-  LS_TRY(exchange_of(self, post, count));
+  LS_RETURN_IF_ERROR(exchange_of(self, post, count));
   at = 0;
   for (int32_t k = 0; k < executable->trunk->ranks; ++k) {
     const uint32_t end = first_of(executable, k + 1);
@@ -159,9 +159,9 @@ ls_status ls_cpu_ranks_compare(ls_trunk *trunk, ls_allocator *allocator,
     // No program's name.
     const ls_trunk_name name = {.merge = UINT32_MAX};
     status = trunk->exchange(trunk, &name, pieces, ranks);
-    if (status == NULL) status = check_same_ids(trunk, ids);
+    if (ls_status_is_ok(status)) status = check_same_ids(trunk, ids);
   }
-  if (status != NULL) trunk->cancel(trunk, status);
+  if (!ls_status_is_ok(status)) trunk->cancel(trunk, status);
   ls_release(allocator, pieces);
   ls_release(allocator, ids);
   return status;

@@ -124,10 +124,10 @@ ls_status ls_cpu_stack_push(ls_cpu_stacks *self, ls_cpu_stack_pool *pools,
     set_element(stack, size);
   }
   ls_status status = check_size(stack, size);
-  if (status == NULL && stack->count == stack->capacity) {
+  if (ls_status_is_ok(status) && stack->count == stack->capacity) {
     status = grow(self, stack);
   }
-  if (status != NULL) {
+  if (!ls_status_is_ok(status)) {
     if (was_empty) bring_back(self, pool, stack);
     return status;
   }
@@ -154,7 +154,7 @@ ls_status ls_cpu_stack_pop(ls_cpu_stacks *self, ls_cpu_stack_pool *pools,
     }
     return ls_ok();
   }
-  LS_TRY(check_size(stack, size));
+  LS_RETURN_IF_ERROR(check_size(stack, size));
   memcpy(value, stack->data + --stack->count * size, size);
   if (stack->count != 0) return ls_ok();
   bring_back(self, pool, stack);
