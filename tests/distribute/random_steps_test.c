@@ -270,9 +270,10 @@ static ls_nest merged(ls_strategy *strategy, ls_nest args, void *user) {
         ls_broadcast(ls_scalar(LS_DTYPE_F32, 0.25), LS_SHAPE(WIDTH))));
   case MERGE_UPDATE: {
     ls_nest sum = ls_none();
+    const ls_nest where = ls_nest_variable(m->variable);
     ls_status status = ls_strategy_reduce_to(
-        strategy, m->op, x,
-        (ls_destinations){.value = ls_nest_variable(m->variable)}, &sum);
+        strategy, m->op, x, (ls_destinations){.value = where}, &sum);
+    ls_nest_release(where);
     const ls_nest given = LS_TUPLE(sum);
     if (ls_status_is_ok(status))
       status = ls_strategy_update(strategy, m->variable, add_scaled, given,
