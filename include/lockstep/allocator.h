@@ -4,6 +4,8 @@
 // Where memory comes from. Everything made under a runtime takes its memory
 // from the runtime's allocator, so that a program can count it and a test can
 // make the n-th request fail.
+//
+// Threads: an allocator's functions are called by any thread at any time.
 #ifndef LOCKSTEP_ALLOCATOR_H_
 #define LOCKSTEP_ALLOCATOR_H_
 

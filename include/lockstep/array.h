@@ -6,6 +6,9 @@
 // An array is counted: create gives one reference, retain adds, release drops.
 // Its content is the owner's to fill before it is shared; once shared it is
 // read-only. An `ls_tensor` is a value in a graph; an `ls_array` is data.
+//
+// Threads: any number of threads may read, retain and release an array at the
+// same time; one thread fills it, before it is shared.
 #ifndef LOCKSTEP_ARRAY_H_
 #define LOCKSTEP_ARRAY_H_
 

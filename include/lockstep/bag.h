@@ -17,7 +17,9 @@
 // A name ending in _in is a macro that takes a bag and the fields of the
 // options; it gives NULL after a failure. In C++ it is a function of the bag
 // and the options: `ls_adam_in(&bag, options)`, and from C++20 on also
-// `ls_adam_in(&bag, {.learning_rate = 0.01})`. Thread-compatible.
+// `ls_adam_in(&bag, {.learning_rate = 0.01})`.
+//
+// Threads: a bag belongs to one thread at a time.
 #ifndef LOCKSTEP_BAG_H_
 #define LOCKSTEP_BAG_H_
 

@@ -16,7 +16,10 @@
 // added in its place and it does not count. The items of a map output are added
 // from left to right, and each counts.
 //
-// Counted. Thread-compatible: a set is immutable.
+// Counted, immutable.
+//
+// Threads: a set never changes, and is used by any number of threads at the
+// same time.
 #ifndef LOCKSTEP_CROSS_DEVICE_H_
 #define LOCKSTEP_CROSS_DEVICE_H_
 

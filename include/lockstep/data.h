@@ -5,6 +5,9 @@
 //
 // The order of examples is a function of (seed, epoch) alone, so that a run can
 // be repeated, and continued at any batch.
+//
+// Threads: a dataset never changes, and is read by any number of threads at the
+// same time; a batcher belongs to one thread at a time.
 #ifndef LOCKSTEP_DATA_H_
 #define LOCKSTEP_DATA_H_
 
@@ -16,7 +19,7 @@ extern "C" {
 
 // ---- Datasets --------------------------------------------------------------
 // Examples with labels: one each, or a shape of them, such as the next token at
-// every place of a text. Counted, immutable, thread-safe.
+// every place of a text. Counted, immutable.
 typedef struct ls_dataset ls_dataset;
 
 // A dataset of the rows of two arrays, which are retained and must not change:
@@ -83,7 +86,7 @@ LS_API ls_array *ls_dataset_examples(const ls_dataset *dataset);
 LS_API ls_array *ls_dataset_labels(const ls_dataset *dataset);
 
 // ---- Batches ---------------------------------------------------------------
-// Deals a dataset in batches, epoch after epoch. Thread-compatible.
+// Deals a dataset in batches, epoch after epoch.
 typedef struct ls_batcher ls_batcher;
 
 // How to deal. Zero in a field means its default.

@@ -2,6 +2,8 @@
 // Layer: engine
 //
 // What computes.
+//
+// Threads: any thread may ask at any time.
 #ifndef LOCKSTEP_DEVICE_H_
 #define LOCKSTEP_DEVICE_H_
 

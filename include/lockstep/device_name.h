@@ -5,6 +5,8 @@
 //
 // A name may leave parts out; its canonical form has all of them. Two names
 // mean the same device when their canonical forms are equal.
+//
+// Threads: these are functions of their arguments alone.
 #ifndef LOCKSTEP_DEVICE_NAME_H_
 #define LOCKSTEP_DEVICE_NAME_H_
 

@@ -2,6 +2,9 @@
 // Layer: base
 //
 // Distributed values: leaves of a nest that hold one component per replica.
+//
+// Threads: a distributed value never changes; what holds for its components
+// holds for it.
 #ifndef LOCKSTEP_DISTRIBUTED_H_
 #define LOCKSTEP_DISTRIBUTED_H_
 

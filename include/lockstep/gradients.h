@@ -2,6 +2,9 @@
 // Layer: grad
 //
 // Gradients in build and function graphs.
+//
+// Threads: ops are added to the thread's current graph, which one thread at a
+// time builds.
 #ifndef LOCKSTEP_GRADIENTS_H_
 #define LOCKSTEP_GRADIENTS_H_
 

@@ -13,7 +13,7 @@
 // Everything else returns a status and, if refused, leaves everything as it
 // was. Callbacks return a nest, ls_fail to refuse.
 //
-// A graph belongs to the threads that build it one at a time.
+// Threads: a graph belongs to the threads that build it, one at a time.
 #ifndef LOCKSTEP_GRAPH_H_
 #define LOCKSTEP_GRAPH_H_
 

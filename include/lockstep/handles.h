@@ -7,6 +7,8 @@
 // A caching variable reads the one it stands for once in a caching scope. A
 // packed variable stands for one variable on each of some devices, and is
 // whichever is on the current device. Both are used as any other variable.
+//
+// Threads: a handle is used as any variable; a caching scope is its thread's.
 #ifndef LOCKSTEP_HANDLES_H_
 #define LOCKSTEP_HANDLES_H_
 

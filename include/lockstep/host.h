@@ -3,6 +3,9 @@
 //
 // Host kernels: ops of upper layers and of users, run by C functions on the
 // host. An op points to its kernel; the kernel is static data.
+//
+// Threads: a kernel's `start` is called by the engine's threads, for several
+// runs and replicas at the same time; any thread may end a call.
 #ifndef LOCKSTEP_HOST_H_
 #define LOCKSTEP_HOST_H_
 

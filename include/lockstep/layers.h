@@ -13,6 +13,9 @@
 // Options: zero in a field means its default; sizes called "required" must be
 // 1 or more, else `create` gives INVALID_ARGUMENT. `seed` and the variables'
 // full names choose the first values.
+//
+// Threads: a layer never changes once made: any number of threads may use it at
+// the same time, each in a graph of its own.
 #ifndef LOCKSTEP_LAYERS_H_
 #define LOCKSTEP_LAYERS_H_
 

@@ -11,8 +11,10 @@
 // LS_INVALID_ARGUMENT, naming itself and the argument, and op makers and nests
 // fail; what only looks at an object needs one. A list may be NULL when it has
 // no items. A handle whose last reference was released is gone: to use it is an
-// error that only debug builds can catch, by a trap. What threads may do at the
-// same time stands at the top of each header.
+// error that only debug builds can catch, by a trap.
+//
+// Threads: what threads may do at the same time stands at the head of each
+// header.
 #ifndef LOCKSTEP_LOCKSTEP_H_
 #define LOCKSTEP_LOCKSTEP_H_
 

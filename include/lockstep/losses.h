@@ -2,6 +2,9 @@
 // Layer: nn
 //
 // Losses and metrics.
+//
+// Threads: ops are added to the thread's current graph; a metric is used as its
+// variables are.
 #ifndef LOCKSTEP_LOSSES_H_
 #define LOCKSTEP_LOSSES_H_
 

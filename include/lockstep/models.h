@@ -4,6 +4,9 @@
 // The reference models, as a table. Each is written as a user would, with this
 // library's public headers only, and any program can make a table row of its
 // own.
+//
+// Threads: a table row is static data; a model is used as the layers and the
+// optimizer that it is made of.
 #ifndef LOCKSTEP_MODELS_H_
 #define LOCKSTEP_MODELS_H_
 

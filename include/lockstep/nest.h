@@ -9,6 +9,10 @@
 // immutable, and a nest owns one reference to what it holds; tensors, ops and
 // scalars own nothing. Constructors take over what they are given, unless
 // their comment says otherwise.
+//
+// Threads: a nest's nodes never change and are counted atomically, so that
+// copies may go to other threads; a place that results are written to belongs
+// to one call at a time.
 #ifndef LOCKSTEP_NEST_H_
 #define LOCKSTEP_NEST_H_
 

@@ -5,6 +5,8 @@
 //
 // All of it is made of ops, so it works in functions, build graphs and eager
 // alike, on one replica or many.
+//
+// Threads: each header says it of its own.
 #ifndef LOCKSTEP_NN_H_
 #define LOCKSTEP_NN_H_
 

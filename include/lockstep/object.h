@@ -3,6 +3,9 @@
 //
 // Objects: what is counted and shared, of any layer. A struct whose first
 // member is an `ls_object` can stand in a nest or be a resource.
+//
+// Threads: any number of threads may retain and release an object at the same
+// time; who drops the last reference runs its destructor.
 #ifndef LOCKSTEP_OBJECT_H_
 #define LOCKSTEP_OBJECT_H_
 

@@ -2,6 +2,8 @@
 // Layer: graph
 //
 // The ids of ops, from the table of ops.
+//
+// Threads: ids are constants.
 #ifndef LOCKSTEP_OP_TYPES_H_
 #define LOCKSTEP_OP_TYPES_H_
 

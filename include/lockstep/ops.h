@@ -8,6 +8,8 @@
 //
 // Elementwise ops broadcast like NumPy: shapes are aligned at the last
 // dimension; a size of 1 repeats.
+//
+// Threads: a maker adds to the current graph of the thread that calls it.
 #ifndef LOCKSTEP_OPS_H_
 #define LOCKSTEP_OPS_H_
 

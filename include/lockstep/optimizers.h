@@ -9,6 +9,10 @@
 // of the replicas' gradients, added along the canonical tree. Clipping, decay
 // and what an optimizer remembers come after that sum, so that they are the
 // same as on one replica, and are computed once for all.
+//
+// Threads: an optimizer makes its slots at its first step, so it belongs to one
+// thread at a time until then; afterwards its steps are ordered as writes of
+// their variables are.
 #ifndef LOCKSTEP_OPTIMIZERS_H_
 #define LOCKSTEP_OPTIMIZERS_H_
 

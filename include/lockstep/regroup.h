@@ -5,6 +5,8 @@
 // replicas.
 //
 // Nests are lent; a result is the caller's.
+//
+// Threads: these are functions of their arguments alone.
 #ifndef LOCKSTEP_REGROUP_H_
 #define LOCKSTEP_REGROUP_H_
 

@@ -9,6 +9,9 @@
 // in a replica context. The state belongs to a thread and to the graph in which
 // it was entered: another graph starts in the default state, a function that is
 // traced sees the state of its caller.
+//
+// Threads: where a thread is, it alone knows; a replica's context is used in
+// its own callback, whatever thread that runs on.
 #ifndef LOCKSTEP_REPLICA_H_
 #define LOCKSTEP_REPLICA_H_
 

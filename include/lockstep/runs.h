@@ -2,6 +2,8 @@
 // Layer: engine
 //
 // Runs: what is under way in a runtime, for a person who wonders.
+//
+// Threads: any thread may ask at any time, but for signal handlers.
 #ifndef LOCKSTEP_RUNS_H_
 #define LOCKSTEP_RUNS_H_
 

@@ -7,6 +7,9 @@
 // worker threads, all replaceable, and outlives whatever is made under it. A
 // thread works under one runtime at a time: the one it made current, else the
 // default one, which is made at first use.
+//
+// Threads: any number of threads may work under a runtime at the same time; one
+// creates it, and one destroys it when nobody works under it.
 #ifndef LOCKSTEP_RUNTIME_H_
 #define LOCKSTEP_RUNTIME_H_
 

@@ -13,6 +13,9 @@
 // A file is replaced as a whole, so that a save which is killed leaves the file
 // of the one before. A refused save has written nothing, a refused restore has
 // changed no variable.
+//
+// Threads: a save or restore is ordered with runs that write the same variables
+// by the caller.
 #ifndef LOCKSTEP_SAVER_H_
 #define LOCKSTEP_SAVER_H_
 

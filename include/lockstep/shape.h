@@ -2,6 +2,8 @@
 // Layer: base
 //
 // Data types and shapes: plain values.
+//
+// Threads: types and shapes are plain values.
 #ifndef LOCKSTEP_SHAPE_H_
 #define LOCKSTEP_SHAPE_H_
 

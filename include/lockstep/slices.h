@@ -7,6 +7,9 @@
 //
 // (ls_indexed_slices makes such a value as a tensor of a graph, which any op
 // takes; a leaf of slices is what goes through reductions as it is.)
+//
+// Threads: a value of slices never changes; what holds for its tensors holds
+// for it.
 #ifndef LOCKSTEP_SLICES_H_
 #define LOCKSTEP_SLICES_H_
 

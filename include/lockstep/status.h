@@ -8,7 +8,7 @@
 // was asked, what was found and what would be right; notes added on the way up
 // follow, one a line.
 //
-// Thread-compatible: a status belongs to one thread at a time.
+// Threads: a status belongs to one thread at a time.
 #ifndef LOCKSTEP_STATUS_H_
 #define LOCKSTEP_STATUS_H_
 

@@ -6,6 +6,9 @@
 // A summary is an op for its effect: wherever it runs, its value goes to the
 // writer that was in force where it was made. Of a step's replicas replica 0's
 // alone is recorded.
+//
+// Threads: a writer is used by any number of threads at the same time; its
+// function is called by any of them, one call at a time.
 #ifndef LOCKSTEP_SUMMARY_H_
 #define LOCKSTEP_SUMMARY_H_
 

@@ -6,6 +6,9 @@
 //
 // The library prints nothing and sets no signal handler: lines of progress go
 // to the caller's function, and a handler of the caller's requests the stop.
+//
+// Threads: a training run is one thread's, the one that calls; any thread and
+// any signal handler may ask it to stop.
 #ifndef LOCKSTEP_TRAIN_H_
 #define LOCKSTEP_TRAIN_H_
 

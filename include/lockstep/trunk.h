@@ -19,6 +19,9 @@
 // with its error, which names it. Only what is wrong for all ranks alike before
 // a program runs (INVALID_ARGUMENT, FAILED_PRECONDITION, UNIMPLEMENTED) leaves
 // them in step.
+//
+// Threads: a trunk is used by all programs of its process at the same time;
+// they differ in their names.
 #ifndef LOCKSTEP_TRUNK_H_
 #define LOCKSTEP_TRUNK_H_
 

@@ -3,6 +3,9 @@
 //
 // Making distributed variables by hand: someone makes the components, and what
 // they are wrapped in follows from the synchronization and two tables.
+//
+// Threads: variables are made under the thread's current graph and strategy, as
+// everywhere.
 #ifndef LOCKSTEP_VARIABLE_RECIPE_H_
 #define LOCKSTEP_VARIABLE_RECIPE_H_
 

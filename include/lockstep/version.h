@@ -2,6 +2,8 @@
 // Layer: base
 //
 // Which Lockstep this is. The build reads its version here, too.
+//
+// Threads: these are constants.
 #ifndef LOCKSTEP_VERSION_H_
 #define LOCKSTEP_VERSION_H_
 

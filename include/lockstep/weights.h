@@ -2,6 +2,9 @@
 // Layer: nn
 //
 // Weights: variables whose first value is drawn by name, and initializers.
+//
+// Threads: an initializer is a plain value; making a variable is as
+// ls_variable_create says.
 #ifndef LOCKSTEP_WEIGHTS_H_
 #define LOCKSTEP_WEIGHTS_H_
 

@@ -22,9 +22,10 @@ put() {
 
 clean_tree() {
   rm -rf "${root:?}"/*
-  put include/lockstep/status.h '#include <stddef.h>'
-  put include/lockstep/graph.h '// Layer: graph' '#include "lockstep/status.h"'
-  put include/lockstep/lockstep.h '#include "lockstep/graph.h"'
+  put include/lockstep/status.h '// Threads: any.' '#include <stddef.h>'
+  put include/lockstep/graph.h '// Layer: graph' '// Threads: any.' \
+    '#include "lockstep/status.h"'
+  put include/lockstep/lockstep.h '// Threads: any.' '#include "lockstep/graph.h"'
   put src/base/arena.h '#include "lockstep/status.h"'
   put src/base/allocator.c '#include <stdlib.h>' 'int *p = malloc(4);'
   put src/base/debug.c 'char *p = getenv("X");'
@@ -34,6 +35,10 @@ clean_tree() {
   put src/train/loop.c '#include "graph/op.h"' '// free(x) is not a call' \
     'const char *s = "malloc(4) // \" free(";' 'ls_free(a); t->free(a);' \
     '/* getenv("A")' 'free(x) */ int y;'
+  for layer in attic base cli engine graph io net nn pjrt train; do
+    mkdir -p "$root/src/$layer"
+    echo "# $layer: one idea" >"$root/src/$layer/README.md"
+  done
   put tests/base/arena_test.c '#include "graph/op.h"' 'void f() { free(0); }'
 }
 
@@ -76,6 +81,15 @@ finds "an upward include of a public header is found" \
   'src/io/bad.h:3: upward include: io includes "lockstep/graph.h" of graph'
 
 clean_tree
+put include/lockstep/bad.h '#include <stddef.h>'
+finds "a header that does not speak of threads is found" \
+  'include/lockstep/bad.h:1: no line says what threads may do'
+
+clean_tree
+put src/state/good.c 'int x;'
+finds "a folder without a README is found" 'src/state: it has no README.md'
+
+clean_tree
 put include/lockstep/ops.def '// Layer: graph' 'OP(A)'
 put src/base/bad.c '#include "lockstep/ops.def"'
 finds "an upward include of a public table is found" 'of graph'
@@ -85,15 +99,15 @@ put src/nn/bad.c '#include "lockstep/lockstep.h"'
 finds "the header of headers belongs to the top" 'of cli'
 
 clean_tree
-put include/lockstep/bad.h '#include "lockstep/graph.h"'
+put include/lockstep/bad.h '// Threads: any.' '#include "lockstep/graph.h"'
 finds "a public header includes no higher one" 'base includes'
 
 clean_tree
-put include/lockstep/bad.h '#include "base/arena.h"'
+put include/lockstep/bad.h '// Threads: any.' '#include "base/arena.h"'
 finds "a public header includes no private one" 'private "base/arena.h"'
 
 clean_tree
-put include/lockstep/bad.h '// Layer: cellar'
+put include/lockstep/bad.h '// Threads: any.' '// Layer: cellar'
 finds "an unknown layer is found" 'unknown layer "cellar"'
 
 clean_tree
