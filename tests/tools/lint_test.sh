@@ -35,7 +35,7 @@ clean_tree() {
   put src/train/loop.c '#include "graph/op.h"' '// free(x) is not a call' \
     'const char *s = "malloc(4) // \" free(";' 'ls_free(a); t->free(a);' \
     '/* getenv("A")' 'free(x) */ int y;'
-  for layer in attic base cli engine graph io net nn pjrt train; do
+  for layer in attic base cli distribute engine graph io net nn pjrt train; do
     mkdir -p "$root/src/$layer"
     echo "# $layer: one idea" >"$root/src/$layer/README.md"
   done
