@@ -205,6 +205,12 @@ ls_nest ls_while(ls_flow_callback condition, ls_flow_callback body, void *user,
     ls_make_failed("while", ls_nest_status(initial));
     return initial;
   }
+  if (max_trips < 0) {
+    ls_nest_release(initial);
+    return flow_failed(
+        "while", ls_invalid_argument("'max_trips' is %lld, must be at least 0",
+                                     (long long)max_trips));
+  }
   if (graph->kind == LS_GRAPH_EAGER)
     return eager_while(condition, body, user, initial, max_trips);
   flow f = {.graph = graph};

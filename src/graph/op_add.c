@@ -93,7 +93,12 @@ static ls_status check_spec(addition *a) {
     a->resolved.attrs = attrs;
     a->spec = &a->resolved;
   }
-  return ls_attrs_check(spec->type, attrs, spec->num_attrs, spec->num_inputs);
+  LS_RETURN_IF_ERROR(
+      ls_attrs_check(spec->type, attrs, spec->num_attrs, spec->num_inputs));
+  return spec->type != LS_OP_PARAMETER
+             ? ls_ok()
+             : ls_invalid_argument("nobody adds a parameter: it comes with the "
+                                   "graph that it is of");
 }
 
 static ls_status infer_types(addition *a) {

@@ -212,6 +212,43 @@ static void a_host_kernel_without_functions_is_refused(void **state) {
   in_both(call_without_functions);
 }
 
+// ---- What comes with a graph -----------------------------------------------
+static void ask_for_a_parameter(void) {
+  const ls_attr attrs[] = {
+      {.name = "dtype", .kind = LS_ATTR_DTYPE, .as.dtype = LS_DTYPE_F32},
+      {.name = "shape", .kind = LS_ATTR_SHAPE, .as.shape = LS_SHAPE(2)},
+      {.name = "index", .kind = LS_ATTR_INT, .as.i = 7}};
+  expect_refused(ls_op_add(&(ls_op_spec){.type = LS_OP_PARAMETER,
+                                         .attrs = attrs,
+                                         .num_attrs = LS_COUNT_OF(attrs)}),
+                 "nobody adds a parameter");
+}
+
+static void a_parameter_comes_with_its_graph_alone(void **state) {
+  (void)state;
+  in_both(ask_for_a_parameter);
+}
+
+// ---- Loops -----------------------------------------------------------------
+static ls_nest same(ls_nest values, void *user) {
+  (void)user;
+  return ls_nest_retain(values);
+}
+
+static void loop_for_less_than_no_trips(void) {
+  const ls_nest initial = ls_leaf(ls_scalar(LS_DTYPE_BOOL, 0));
+  const ls_nest after = ls_while(same, same, NULL, initial, -1);
+  expect_status(ls_nest_status(after), LS_INVALID_ARGUMENT,
+                "'max_trips' is -1, must be at least 0");
+  ls_status_free(take_error());
+  ls_nest_release(after);
+}
+
+static void a_loop_has_at_least_no_trips(void **state) {
+  (void)state;
+  in_both(loop_for_less_than_no_trips);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_op_without_attributes_is_refused_or_made),
@@ -220,6 +257,8 @@ int main(void) {
       cmocka_unit_test(handles_to_nothing_are_refused),
       cmocka_unit_test(a_session_refuses_handles_to_nothing),
       cmocka_unit_test(a_host_kernel_without_functions_is_refused),
+      cmocka_unit_test(a_parameter_comes_with_its_graph_alone),
+      cmocka_unit_test(a_loop_has_at_least_no_trips),
   };
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   expect_ok(ls_runtime_destroy(NULL));
