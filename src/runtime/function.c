@@ -5,7 +5,6 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "graph/region.h"
-#include "lower/scope.h"
 #include "runtime/eager.h"
 #include "runtime/results.h"
 #include "runtime/signature.h"
@@ -346,45 +345,6 @@ static ls_nest to_constant(ls_nest leaf, void *user) {
                                     : ls_nest_retain(leaf);
 }
 
-// ---- Calls in a graph being built ------------------------------------------
-// What has an effect of the nodes from `first` on, in one op; id 0: nothing.
-static ls_status group_effects(const ls_graph *graph, size_t first,
-                               ls_op *out_group) {
-  ls_allocator *allocator = graph->allocator;
-  ls_op *ops = ls_new_array(allocator, ls_op, graph->num_nodes - first);
-  if (ops == NULL) return ls_out_of_memory();
-  size_t count = 0;
-  for (size_t i = first; i < graph->num_nodes; ++i)
-    if (ls_node_has_effects(graph->nodes[i]))
-      ops[count++] = (ls_op){(ls_graph *)graph, graph->nodes[i]->id};
-  if (count > 0) *out_group = ls_group(ops, count, NULL);
-  ls_release(allocator, ops);
-  return ls_ok();
-}
-
-static ls_nest behind_effects(ls_nest leaf, void *user) {
-  const ls_op *effects = user;
-  if (leaf.kind == LS_KIND_OP)
-    return ls_nest_op(ls_group((ls_op[]){leaf.as.op, *effects}, 2, NULL));
-  if (leaf.kind != LS_KIND_TENSOR) return ls_nest_retain(leaf);
-  LS_CONTROL_SCOPE(effects, 1);
-  return ls_leaf(ls_identity(leaf.as.tensor));
-}
-
-// A session runs what is fetched; who fetches a result of a call has called.
-static ls_nest bring_effects(const ls_graph *graph, size_t first,
-                             ls_nest made) {
-  ls_op effects = {0};
-  if (graph->kind != LS_GRAPH_BUILD || ls_nest_is_failed(made)) return made;
-  const ls_status status = group_effects(graph, first, &effects);
-  if (ls_status_is_ok(status) && effects.id == 0) return made;
-  const ls_nest behind = ls_status_is_ok(status)
-                             ? ls_nest_map(made, behind_effects, &effects)
-                             : ls_fail(status);
-  ls_nest_release(made);
-  return behind;
-}
-
 // In a graph being built, or under a tape: the callback's ops become part of
 // what is recorded.
 static ls_status call_inline(ls_function *function, ls_nest args,
@@ -399,7 +359,7 @@ static ls_status call_inline(ls_function *function, ls_nest args,
     made = ls_nest_is_failed(tensors)
                ? ls_nest_retain(tensors)
                : function->options.call(tensors, function->options.user);
-    made = bring_effects(graph, first, made);
+    made = ls_bring_effects(graph, first, made);
     ls_nest_release(tensors);
   }
   end_callback(function);

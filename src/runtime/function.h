@@ -26,4 +26,9 @@ typedef struct ls_tracer {
 ls_status ls_function_call_by(ls_function *function, const ls_tracer *tracer,
                               ls_nest args, ls_nest *results);
 
+// What a call has made in a graph being built, of the nodes from `first` on:
+// taken over, and given back so that who fetches any of it runs the effects
+// among these nodes. Anywhere else as it is.
+ls_nest ls_bring_effects(const ls_graph *graph, size_t first, ls_nest made);
+
 #endif  // LS_RUNTIME_FUNCTION_H_

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Effects of a function that was called in a graph being built: a session runs
+// what is fetched, and who fetches a result of the call has called.
+#include "base/runtime_internal.h"
+#include "lower/scope.h"
+#include "runtime/function.h"
+
+// What has an effect of the nodes from `first` on, in one op; id 0: nothing.
+static ls_status group_effects(const ls_graph *graph, size_t first,
+                               ls_op *out_group) {
+  ls_allocator *allocator = graph->allocator;
+  ls_op *ops = ls_new_array(allocator, ls_op, graph->num_nodes - first);
+  if (ops == NULL) return ls_out_of_memory();
+  size_t count = 0;
+  for (size_t i = first; i < graph->num_nodes; ++i)
+    if (ls_node_has_effects(graph->nodes[i]))
+      ops[count++] = (ls_op){(ls_graph *)graph, graph->nodes[i]->id};
+  if (count > 0) *out_group = ls_group(ops, count, NULL);
+  ls_release(allocator, ops);
+  return ls_ok();
+}
+
+static ls_nest behind_effects(ls_nest leaf, void *user) {
+  const ls_op *effects = user;
+  if (leaf.kind == LS_KIND_OP)
+    return ls_nest_op(ls_group((ls_op[]){leaf.as.op, *effects}, 2, NULL));
+  if (leaf.kind != LS_KIND_TENSOR) return ls_nest_retain(leaf);
+  LS_CONTROL_SCOPE(effects, 1);
+  return ls_leaf(ls_identity(leaf.as.tensor));
+}
+
+ls_nest ls_bring_effects(const ls_graph *graph, size_t first, ls_nest made) {
+  ls_op effects = {0};
+  if (graph->kind != LS_GRAPH_BUILD || ls_nest_is_failed(made)) return made;
+  const ls_status status = group_effects(graph, first, &effects);
+  if (ls_status_is_ok(status) && effects.id == 0) return made;
+  const ls_nest behind = ls_status_is_ok(status)
+                             ? ls_nest_map(made, behind_effects, &effects)
+                             : ls_fail(status);
+  ls_nest_release(made);
+  return behind;
+}
