@@ -146,7 +146,9 @@ typedef struct ls_op_spec {
   size_t num_regions;
 } ls_op_spec;
 
-// Adds an op to the thread's current graph. On failure the op's id is 0.
+// Adds an op to the thread's current graph. On failure the op's id is 0, and
+// the graph's error names the op and what does not fit: the number of operands,
+// an attribute that is missing, of another kind or out of bounds, a shape.
 LS_API ls_op ls_op_add(const ls_op_spec *spec);
 
 // Whether there is no value: a maker failed. In eager this includes an op that
@@ -191,6 +193,8 @@ LS_API int ls_op_line(ls_op op);
 LS_API LS_MUST_USE ls_status ls_op_attr(ls_op op, const char *name,
                                         const ls_attr **out_attr);
 // Sets or replaces an attribute of an op in a build graph.
+//   LS_INVALID_ARGUMENT  the op's attribute of this name is of another kind, or
+//                        cannot be this; any other name can be anything.
 LS_API LS_MUST_USE ls_status ls_op_set_attr(ls_op op, const ls_attr *attr);
 
 // Gives its place to every op made since the last such call that has none, and

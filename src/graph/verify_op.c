@@ -46,7 +46,7 @@ static ls_status check_while(const ls_verifier *v) {
       ls_node_attr(v->node, LS_ATTR_ID_NUM_SAVED) != NULL)
     return ls_verify_broken(v, "a lowered loop saves values on stacks of its "
                                "own");
-  if (carried < 0 || cond->num_declared != (size_t)carried ||
+  if (cond->num_declared != (size_t)carried ||
       body->num_declared != (size_t)carried)
     return ls_verify_broken(
         v, "%lld values go round, its regions declare %zu and %zu parameters",
@@ -85,7 +85,7 @@ static ls_status check_split(const ls_verifier *v, int64_t replicas,
                             (long long)replicas, classes->as.ints.count);
   for (int64_t r = 0; r < replicas; ++r) {
     const int64_t body = classes == NULL ? 0 : classes->as.ints.items[r];
-    if (body < 0 || body >= v->node->num_regions)
+    if (body >= v->node->num_regions)
       return ls_verify_broken(v, "replica %lld has body %lld of %u",
                               (long long)r, (long long)body,
                               v->node->num_regions);
@@ -105,8 +105,7 @@ static ls_status check_replicate(const ls_verifier *v) {
   size_t inputs = 0;
   for (uint32_t k = 0; k < v->node->num_regions; ++k) {
     const ls_graph *body = region(v, k);
-    if (replicas < 1 || replicas > LS_MAX_REPLICAS || split < 0 ||
-        (size_t)split != body->num_declared || gathered < 0 ||
+    if ((size_t)split != body->num_declared ||
         (size_t)gathered > body->num_results ||
         body->num_results != region(v, 0)->num_results)
       return ls_verify_broken(
@@ -139,8 +138,7 @@ static ls_status check_merge(const ls_verifier *v) {
   const ls_graph *body = region(v, 0);
   const int64_t replicas = ls_node_int(v->node, LS_ATTR_ID_REPLICAS);
   const int64_t args = ls_node_int(v->node, LS_ATTR_ID_NUM_ARGS);
-  if (replicas < 1 || replicas > LS_MAX_REPLICAS || args < 0 ||
-      args > v->node->num_inputs ||
+  if (args > v->node->num_inputs ||
       body->num_declared != (size_t)(args * replicas))
     return ls_verify_broken(v,
                             "%lld arguments of %lld replicas for %zu "

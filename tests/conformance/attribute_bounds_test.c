@@ -9,199 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/custom_gradient.h"
 #include "graph/graph.h"
 #include "graph/make.h"
-#include "graph/variable.h"
-#include "lockstep/host.h"
+#include "support/attr_values.h"
 #include "support/attrs.h"
 #include "support/expect.h"
 
-enum { MOST_VALUES = 24, MOST_ATTRS = 24, MOST_OPERANDS = 16, TEXT = 1 << 16 };
-
-// ---- Values ----------------------------------------------------------------
-typedef struct values {
-  ls_attr items[MOST_VALUES];
-  size_t count;
-} values;
-
-static void add(values *v, const ls_attr_info *info, ls_attr attr) {
-  assert_true(v->count < MOST_VALUES);
-  attr.name = info->name;
-  attr.kind = info->kind;
-  v->items[v->count++] = attr;
-}
-
-// One of a kind that holds nothing on the heap but `array` and `object`.
-typedef struct holdings {
-  ls_array *array;
-  ls_object *variable, *gradient, *other;
-} holdings;
-
-static holdings held;
-
-static ls_status start(ls_host_call *call) {
-  ls_host_done(call, ls_ok());
-  return ls_ok();
-}
-
-static const ls_host_kernel kernel = {.name = "nothing", .start = start};
-
-static void add_numbers(values *v, const ls_attr_info *info, int64_t value,
-                        size_t count) {
-  static int64_t items[MOST_VALUES][LS_MAX_REPLICAS + 1];
-  static size_t next;
-  int64_t *to = items[next++ % MOST_VALUES];
-  for (size_t i = 0; i < count; ++i)
-    to[i] = value;
-  add(v, info, (ls_attr){.as.ints = {to, count}});
-}
-
-static void add_sizes(values *v, const ls_attr_info *info, ls_size size,
-                      size_t count) {
-  static ls_size items[MOST_VALUES][LS_MAX_RANK + 1];
-  static size_t next;
-  ls_size *to = items[next++ % MOST_VALUES];
-  for (size_t i = 0; i < count; ++i)
-    to[i] = size;
-  add(v, info, (ls_attr){.as.sizes = {to, count}});
-}
-
-static void add_words(values *v, const ls_attr_info *info) {
-  static char words[MOST_VALUES][32];
-  static size_t next;
-  for (const char *word = info->words; *word != '\0';) {
-    const size_t length = strcspn(word, ",");
-    char *to = words[next++ % MOST_VALUES];
-    snprintf(to, sizeof(words[0]), "%.*s", (int)length, word);
-    add(v, info, (ls_attr){.as.string = to});
-    word += length;
-    word += strspn(word, ", ");
-  }
-}
-
-static values within(const ls_attr_info *info) {
-  values v = {.count = 0};
-  switch (info->kind) {
-  case LS_ATTR_INT:
-  case LS_ATTR_BOOL:
-    add(&v, info, (ls_attr){.as.i = info->least});
-    add(&v, info, (ls_attr){.as.i = info->most});
-    break;
-  case LS_ATTR_FLOAT:
-    add(&v, info, (ls_attr){.as.f = info->otherwise.f});
-    add(&v, info, (ls_attr){.as.f = 1e300});
-    break;
-  case LS_ATTR_STRING:
-    add_words(&v, info);
-    break;
-  case LS_ATTR_DTYPE:
-    add(&v, info, (ls_attr){.as.dtype = LS_DTYPE_NONE + 1});
-    add(&v, info, (ls_attr){.as.dtype = LS_DTYPE_COUNT - 1});
-    break;
-  case LS_ATTR_SHAPE:
-    add(&v, info, (ls_attr){.as.shape = LS_SCALAR});
-    add(&v, info, (ls_attr){.as.shape = LS_SHAPE(LS_UNKNOWN_DIM, 0)});
-    break;
-  case LS_ATTR_INTS:
-    add_numbers(&v, info, 0, 0);
-    add_numbers(&v, info, info->least, 1);
-    add_numbers(&v, info, info->most, 1);
-    if (info->count <= LS_MAX_RANK) {
-      add_numbers(&v, info, info->least, info->count);
-      add_numbers(&v, info, info->most, info->count);
-    }
-    break;
-  case LS_ATTR_SIZES:
-    add_sizes(&v, info, (ls_size){LS_SIZE_CONSTANT, -1}, 1);
-    add_sizes(&v, info, (ls_size){LS_SIZE_CONSTANT, 0}, LS_MAX_RANK);
-    add_sizes(&v, info, (ls_size){LS_SIZE_CONSTANT, LS_MAX_SIZE}, 1);
-    add_sizes(&v, info, (ls_size){LS_SIZE_CONSTANT, LS_MAX_SIZE}, LS_MAX_RANK);
-    break;
-  case LS_ATTR_ARRAY:
-    add(&v, info, (ls_attr){.as.array = held.array});
-    break;
-  case LS_ATTR_OBJECT:
-    if (info->object == &ls_variable_object_type)
-      add(&v, info, (ls_attr){.as.object = held.variable});
-    else
-      add(&v, info,
-          (ls_attr){.as.object =
-                        info->object == NULL ? held.other : held.gradient});
-    break;
-  case LS_ATTR_KERNEL:
-    add(&v, info, (ls_attr){.as.kernel = &kernel});
-    break;
-  default:
-    break;
-  }
-  return v;
-}
-
-static values beyond(const ls_attr_info *info) {
-  values v = {.count = 0};
-  switch (info->kind) {
-  case LS_ATTR_INT:
-  case LS_ATTR_BOOL:
-    if (info->least > INT64_MIN) {
-      add(&v, info, (ls_attr){.as.i = info->least - 1});
-      add(&v, info, (ls_attr){.as.i = INT64_MIN});
-    }
-    if (info->most < INT64_MAX) {
-      add(&v, info, (ls_attr){.as.i = info->most + 1});
-      add(&v, info, (ls_attr){.as.i = INT64_MAX});
-    }
-    break;
-  case LS_ATTR_FLOAT:
-    if (isinf(info->least_real)) break;
-    add(&v, info, (ls_attr){.as.f = nextafter(info->least_real, -1)});
-    add(&v, info, (ls_attr){.as.f = (double)INFINITY});
-    add(&v, info, (ls_attr){.as.f = (double)NAN});
-    break;
-  case LS_ATTR_STRING:
-    add(&v, info, (ls_attr){.as.string = ""});
-    add(&v, info, (ls_attr){.as.string = "s"});
-    add(&v, info, (ls_attr){.as.string = info->words});
-    add(&v, info, (ls_attr){.as.string = "nothing of the kind"});
-    if (strchr(info->words, ',') == NULL) v.items[2] = v.items[--v.count];
-    break;
-  case LS_ATTR_DTYPE:
-    add(&v, info, (ls_attr){.as.dtype = LS_DTYPE_NONE});
-    add(&v, info, (ls_attr){.as.dtype = LS_DTYPE_COUNT});
-    break;
-  case LS_ATTR_SHAPE:
-    add(&v, info, (ls_attr){.as.shape = {.rank = LS_MAX_RANK + 1}});
-    add(&v, info, (ls_attr){.as.shape = LS_SHAPE(-2)});
-    break;
-  case LS_ATTR_INTS:
-    if (info->least > INT64_MIN) add_numbers(&v, info, info->least - 1, 1);
-    if (info->most < INT64_MAX) add_numbers(&v, info, info->most + 1, 1);
-    add_numbers(&v, info, info->least, info->count + 1);
-    break;
-  case LS_ATTR_SIZES:
-    add_sizes(&v, info, (ls_size){LS_SIZE_CONSTANT, -2}, 1);
-    add_sizes(&v, info, (ls_size){LS_SIZE_CONSTANT, LS_MAX_SIZE + 1}, 1);
-    add_sizes(&v, info, (ls_size){LS_SIZE_CONSTANT, 1}, LS_MAX_RANK + 1);
-    add_sizes(&v, info, (ls_size){MOST_OPERANDS, 0}, 1);
-    add_sizes(&v, info, (ls_size){-2, 0}, 1);
-    add_sizes(&v, info, (ls_size){0, LS_MAX_RANK}, 1);
-    break;
-  case LS_ATTR_ARRAY:
-    add(&v, info, (ls_attr){.as.array = NULL});
-    break;
-  case LS_ATTR_KERNEL:
-    add(&v, info, (ls_attr){.as.kernel = NULL});
-    break;
-  case LS_ATTR_OBJECT:
-    if (info->object == NULL) break;
-    add(&v, info, (ls_attr){.as.object = NULL});
-    add(&v, info, (ls_attr){.as.object = held.other});
-    break;
-  default:
-    break;
-  }
-  return v;
-}
+enum { MOST_ATTRS = 24, TEXT = 1 << 16 };
 
 // ---- An op -----------------------------------------------------------------
 // As the table has it: all that it needs, each within its bounds, but for the
@@ -216,7 +30,7 @@ static void need_all(subject *s, uint16_t type) {
   const ls_op_info *info = &ls_op_table[type];
   for (uint32_t i = 0; i < info->num_attrs; ++i) {
     if (!info->attrs[i].needed) continue;
-    const values v = within(&ls_attr_table[info->attrs[i].id]);
+    const attr_values v = attr_values_within(&ls_attr_table[info->attrs[i].id]);
     s->attrs[s->count++] = v.items[0];
   }
 }
@@ -256,8 +70,8 @@ static ls_graph *graph;
 static ls_tensor operand;
 
 static ls_status add_op(const subject *s) {
-  ls_tensor inputs[MOST_OPERANDS];
-  for (size_t i = 0; i < MOST_OPERANDS; ++i)
+  ls_tensor inputs[ATTR_OPERANDS];
+  for (size_t i = 0; i < ATTR_OPERANDS; ++i)
     inputs[i] = operand;
   ls_op_add(&(ls_op_spec){.type = s->type,
                           .inputs = inputs,
@@ -314,7 +128,7 @@ static void put_value(text *t, const ls_attr *attr) {
     return;
   case LS_ATTR_INTS:
     put(t, "[");
-    t->possible = t->possible && attr->as.ints.count <= MOST_VALUES;
+    t->possible = t->possible && attr->as.ints.count <= ATTR_VALUES;
     for (size_t i = 0; t->possible && i < attr->as.ints.count; ++i)
       put(t, "%s%lld", i > 0 ? ", " : "", (long long)attr->as.ints.items[i]);
     put(t, "]");
@@ -334,7 +148,7 @@ static void put_value(text *t, const ls_attr *attr) {
     return;
   default:
     t->possible = t->possible && attr->kind == LS_ATTR_OBJECT &&
-                  attr->as.object == held.variable;
+                  attr->as.object == attr_values_held.variable;
     put(t, "@\"w\"");
     return;
   }
@@ -399,7 +213,8 @@ static void check_rule(const subject *s, const ls_attr_rule *rule) {
   const ls_attr_info *info = &ls_attr_table[rule->id];
   char part[100];
   snprintf(part, sizeof(part), "'%s'", info->name);
-  const values good = within(info), bad = beyond(info);
+  const attr_values good = attr_values_within(info);
+  const attr_values bad = attr_values_beyond(info);
   for (size_t i = 0; i < bad.count; ++i) {
     const subject other = with(s, &bad.items[i]);
     expect_refused(&other, part);
@@ -487,22 +302,11 @@ static void every_op_has_so_many_operands(void **state) {
 }
 
 static int set_up(void **state) {
-  static ls_object other, gradient;
   static ls_scope scope;
-  static const ls_object_type other_type = {.name = "other"};
-  ls_variable *variable = NULL;
-  ls_object_init(&other, &other_type);
-  ls_object_init(&gradient, &ls_custom_gradient_type);
-  held.other = &other;
-  held.gradient = &gradient;
-  expect_ok(ls_array_create(LS_DTYPE_F32, LS_SCALAR, &held.array));
   expect_ok(ls_graph_create("g", &graph));
-  expect_ok(ls_variable_make(graph->runtime, "w",
-                             (ls_type){LS_DTYPE_F32, LS_SCALAR}, false,
-                             &variable));
-  held.variable = &variable->object;
+  attr_values_hold(graph->runtime);
   ls_graph_begin(&scope, graph);
-  operand = ls_constant(held.array);
+  operand = ls_constant(attr_values_held.array);
   *state = &scope;
   return 0;
 }
@@ -510,8 +314,7 @@ static int set_up(void **state) {
 static int tear_down(void **state) {
   ls_scope_end(*state);
   ls_graph_destroy(graph);
-  ls_object_release(held.variable);
-  ls_array_release(held.array);
+  attr_values_release();
   expect_ok(ls_runtime_destroy(NULL));
   return 0;
 }
