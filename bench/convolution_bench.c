@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/arena.h"
+#include "base/memory/arena.h"
 #include "engine/cpu/kernels/kernel.h"
 
 #define SECONDS_A_SHAPE 0.4

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "graph/graph.h"
-#include "graph/make.h"
+#include "graph/make/make.h"
 
 enum { DRAWN_OPS = 64, DRAWN_VALUES = 64, DRAWN_OPERANDS = 40 };
 

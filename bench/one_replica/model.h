@@ -11,7 +11,7 @@
 #ifndef BENCH_ONE_REPLICA_MODEL_H_
 #define BENCH_ONE_REPLICA_MODEL_H_
 
-#include "base/workers.h"
+#include "base/threads/workers.h"
 #include "one_replica/program.h"
 
 enum { MAX_LANES = 16 };

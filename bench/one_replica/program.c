@@ -10,8 +10,8 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "base/threads.h"
-#include "base/workers.h"
+#include "base/threads/threads.h"
+#include "base/threads/workers.h"
 
 void die(const char *format, ...) {
   va_list args;

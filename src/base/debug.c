@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "base/runtime_internal.h"
 
 typedef enum debug_switch {

@@ -7,7 +7,7 @@
 #include "base/layers.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
-#include "base/thread_state.h"
+#include "base/threads/thread_state.h"
 
 enum { MAX_THREADS = 4096, STALL_MS = 30000, NANOS_PER_MS = 1000000 };
 

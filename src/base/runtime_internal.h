@@ -6,12 +6,12 @@
 #ifndef LS_BASE_RUNTIME_INTERNAL_H_
 #define LS_BASE_RUNTIME_INTERNAL_H_
 
-#include "base/allocator.h"
 #include "base/debug.h"
-#include "base/host_threads.h"
-#include "base/map.h"
-#include "base/threads.h"
-#include "base/workers.h"
+#include "base/memory/allocator.h"
+#include "base/memory/map.h"
+#include "base/threads/host_threads.h"
+#include "base/threads/threads.h"
+#include "base/threads/workers.h"
 #include "lockstep/runtime.h"
 
 // Whose state: one slot per layer that keeps some, from low to high.

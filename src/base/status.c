@@ -6,7 +6,7 @@
 // static one.
 #include "lockstep/status.h"
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "base/plain.h"
 #include "base/require.h"
 

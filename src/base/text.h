@@ -8,7 +8,7 @@
 #ifndef LS_BASE_TEXT_H_
 #define LS_BASE_TEXT_H_
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 
 typedef struct ls_text {
   ls_allocator *allocator;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/shuffle.h"
 
-#include "base/random.h"
+#include "base/values/random.h"
 
 // 32-bit numbers one after another.
 typedef struct draws {

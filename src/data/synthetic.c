@@ -2,9 +2,9 @@
 // Made-up examples. As numbers: class c has a fixed random pattern; example i
 // is of class i mod classes: half its pattern, half noise of its own. As texts:
 // each token has one that mostly follows it.
-#include "base/allocator.h"
-#include "base/random.h"
+#include "base/memory/allocator.h"
 #include "base/require.h"
+#include "base/values/random.h"
 #include "lockstep/data.h"
 
 enum { STREAM_PATTERN = 1, STREAM_NOISE = 2 };

@@ -55,7 +55,7 @@ typedef struct ls_expectation {
 //     other shapes run other regions, with as many parameters and results:
 //     classes INTS says which (absent: there is one). Captures come region by
 //     region. The regions hold the same merges in the same order, and what is
-//     not varying in the first is the same value in all: graph/twins.h.
+//     not varying in the first is the same value in all: graph/passes/twins.h.
 typedef struct ls_program {
   ls_object object;
   ls_runtime *runtime;

@@ -2,7 +2,7 @@
 #include "grad/forward.h"
 
 #include "graph/context.h"
-#include "graph/inline.h"
+#include "graph/passes/inline.h"
 #include "graph/trial.h"
 #include "lockstep/ops.h"
 

@@ -10,9 +10,9 @@
 //
 // What a trip needs is known only once its gradient is built. So that is built
 // first, in a graph of its own (the draft), and then copied into the body.
-#include "base/half.h"
+#include "base/values/half.h"
 #include "grad/rules_flow.h"
-#include "graph/inline.h"
+#include "graph/passes/inline.h"
 
 // A sum that goes round: of a capture's gradients, or of a variable's.
 typedef struct loop_sum {

@@ -8,7 +8,7 @@
 #include "grad/rules.h"
 #include "grad/walk.h"
 #include "graph/context.h"
-#include "graph/inline.h"
+#include "graph/passes/inline.h"
 
 typedef struct merge_gradient {
   ls_gradient *g;

@@ -4,7 +4,7 @@
 #include "base/runtime_internal.h"
 #include "grad/rules.h"
 #include "grad/walk.h"
-#include "graph/make.h"
+#include "graph/make/make.h"
 
 // The op's groups, for another op; NULL: one of all.
 typedef struct own_groups {

@@ -6,7 +6,7 @@
 // and itself are each other's gradients; likewise a window's sum and where a
 // maximum stood. All share the attributes that say where the windows lie.
 #include "grad/rules.h"
-#include "graph/make.h"
+#include "graph/make/make.h"
 
 enum { MOST_ATTRS = 10 };  // All shared ones and sizes.
 

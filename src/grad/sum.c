@@ -6,7 +6,7 @@
 #include "base/runtime_internal.h"
 #include "grad/walk.h"
 #include "graph/context.h"
-#include "graph/make.h"
+#include "graph/make/make.h"
 
 enum { AGGREGATE_ADD_N = 0 };  // 1 and 2 both add in pairs.
 

@@ -9,7 +9,7 @@
 #ifndef LS_GRAPH_ATTRS_H_
 #define LS_GRAPH_ATTRS_H_
 
-#include "base/arena.h"
+#include "base/memory/arena.h"
 #include "lockstep/graph.h"
 
 typedef enum ls_attr_id {

@@ -4,7 +4,7 @@
 #include "graph/graph.h"
 #include "graph/trial.h"
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "base/require.h"
 
 typedef struct collection {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/context.h"
 
-#include "base/thread_state.h"
+#include "base/threads/thread_state.h"
 #include "graph/eager_vtable.h"
 
 ls_context *ls_context_current(void) {

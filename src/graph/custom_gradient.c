@@ -2,7 +2,7 @@
 #include "graph/custom_gradient.h"
 
 #include "base/runtime_internal.h"
-#include "graph/make.h"
+#include "graph/make/make.h"
 #include "graph/region.h"
 
 // ---- The object ------------------------------------------------------------

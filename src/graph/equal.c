@@ -7,7 +7,7 @@
 #include "base/plain.h"
 #include "base/runtime_internal.h"
 #include "base/text.h"
-#include "graph/print.h"
+#include "graph/text/print.h"
 #include "graph/variable.h"
 
 static bool same_array(const ls_array *a, const ls_array *b) {

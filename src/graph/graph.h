@@ -15,8 +15,8 @@
 #ifndef LS_GRAPH_GRAPH_H_
 #define LS_GRAPH_GRAPH_H_
 
-#include "base/arena.h"
-#include "base/map.h"
+#include "base/memory/arena.h"
+#include "base/memory/map.h"
 #include "graph/op_table.h"
 #include "lockstep/graph.h"
 
@@ -310,7 +310,7 @@ static inline const ls_op_info *ls_node_info(const ls_node *node) {
   ((ls_attr){LS_OWN_KEY(LS_ATTR_ID_##n), .kind = LS_ATTR_OBJECT,               \
              .as.object = (v)})
 
-// What nests show of tensors and ops: tensor_print.c.
+// What nests show of tensors and ops: text/tensor_print.c.
 extern const struct ls_tensor_vtable ls_graph_tensors
     __attribute__((visibility("hidden")));
 

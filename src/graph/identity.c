@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/identity.h"
 
-#include "base/digest.h"
+#include "base/values/digest.h"
 #include "lockstep/host.h"
 
 static void add_type(ls_digest *d, ls_dtype dtype, ls_shape shape) {

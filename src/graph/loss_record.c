@@ -7,7 +7,7 @@
 // says, the graph around it says too. In eager a tape begins without one.
 #include "graph/graph.h"
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "base/require.h"
 
 ls_status ls_graph_record_loss_reduction(ls_graph *graph,

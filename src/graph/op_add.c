@@ -9,7 +9,7 @@
 #include "base/runtime_internal.h"
 #include "graph/context.h"
 #include "graph/eager_vtable.h"
-#include "graph/make.h"
+#include "graph/make/make.h"
 
 // What is being added, gathered on the stack; long lists in `memory`.
 typedef struct addition {

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "graph/infer.h"
+#include "graph/infer/infer.h"
 
 #include "graph/attr_groups.def"
 

@@ -4,7 +4,7 @@
 #ifndef LS_GRAPH_OP_TABLE_H_
 #define LS_GRAPH_OP_TABLE_H_
 
-#include "base/arena.h"
+#include "base/memory/arena.h"
 #include "graph/attrs.h"
 #include "lockstep/graph.h"
 #include "lockstep/op_types.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/same.h"
 
-#include "graph/make.h"
+#include "graph/make/make.h"
 
 void ls_same_values_deinit(ls_same_values *values) {
   ls_release(values->allocator, values->refs);

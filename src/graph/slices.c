@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/slices.h"
 
-#include "base/nest_internal.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_internal.h"
 #include "lockstep/distributed.h"
 
 typedef struct slices {

@@ -3,11 +3,11 @@
 
 #include <stdio.h>
 
-#include "base/array_internal.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/array_internal.h"
 #include "graph/eager_vtable.h"
-#include "graph/make.h"
+#include "graph/make/make.h"
 #include "graph/trial.h"
 #include "lockstep/device_name.h"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a variable says of itself.
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "base/require.h"
-#include "graph/make.h"
+#include "graph/make/make.h"
 #include "graph/variable.h"
 
 // ---- Which one ------------------------------------------------------------

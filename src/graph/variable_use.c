@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Reading and writing variables: ops, or what a variable's rules make of it.
-#include "graph/make.h"
+#include "graph/make/make.h"
 #include "graph/variable.h"
 
 static ls_tensor no_variable(const char *what) {

@@ -3,7 +3,7 @@
 #ifndef LS_IO_GZIP_H_
 #define LS_IO_GZIP_H_
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 
 // Whether the bytes begin as a gzip file does.
 bool ls_gzip_is(const void *data, size_t size);

@@ -12,7 +12,7 @@
 #ifndef LS_IO_JSON_H_
 #define LS_IO_JSON_H_
 
-#include "base/arena.h"
+#include "base/memory/arena.h"
 #include "base/text.h"
 
 // ---- Writing ---------------------------------------------------------------

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <stdio.h>
 
-#include "base/map.h"
+#include "base/memory/map.h"
 #include "base/plain.h"
 #include "io/json.h"
 

@@ -7,7 +7,7 @@
 #ifndef LS_IO_SAFETENSORS_H_
 #define LS_IO_SAFETENSORS_H_
 
-#include "base/arena.h"
+#include "base/memory/arena.h"
 #include "base/runtime_internal.h"
 #include "lockstep/array.h"
 

@@ -4,8 +4,8 @@
 // is dropped and the whole is checked.
 #include "base/runtime_internal.h"
 #include "graph/identity.h"
-#include "graph/passes.h"
-#include "graph/rewrite.h"
+#include "graph/passes/passes.h"
+#include "graph/passes/rewrite.h"
 #include "lower/ops.h"
 
 // ---- Uses ------------------------------------------------------------------

@@ -3,8 +3,8 @@
 // How each op without child graphs is lowered.
 #include "lower/ops.h"
 
-#include "base/half.h"
 #include "base/runtime_internal.h"
+#include "base/values/half.h"
 
 ls_status ls_lower_scalar(ls_lower_scope *scope, ls_dtype dtype, double value,
                           const ls_node *origin, uint64_t *out_ref) {

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "base/runtime_internal.h"
-#include "graph/twins.h"
+#include "graph/passes/twins.h"
 #include "lower/flow.h"
 
 // Stacks stay inside of a replica.

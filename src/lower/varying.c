@@ -3,7 +3,7 @@
 // What differs between replicas: marked in the body of a replicate op, or in
 // several bodies of which each replica runs one. And what does not and should.
 #include "base/runtime_internal.h"
-#include "graph/twins.h"
+#include "graph/passes/twins.h"
 #include "lower/ops.h"
 
 static bool region_varies(const ls_graph *graph) {

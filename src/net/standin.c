@@ -6,9 +6,9 @@
 // it; each rank then copies the others' pieces straight from where they lie,
 // and none leaves before all have copied. So a name is free again when one rank
 // leaves, and the next meeting under it is another one.
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "base/require.h"
-#include "base/threads.h"
+#include "base/threads/threads.h"
 #include "lockstep/trunk.h"
 
 // One exchange. Guarded by the lock, but for what pieces point to.

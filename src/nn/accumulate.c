@@ -2,7 +2,7 @@
 // A step on a batch in parts: the first part's gradients start the sums, a
 // loop adds those of the others.
 #include "base/runtime_internal.h"
-#include "graph/make.h"
+#include "graph/make/make.h"
 #include "graph/trial.h"
 #include "nn/optimizer.h"
 #include "nn/reads.h"

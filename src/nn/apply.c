@@ -7,7 +7,7 @@
 #include "base/runtime_internal.h"
 #include "distribute/cross_device/cross_device.h"
 #include "graph/context.h"
-#include "graph/make.h"
+#include "graph/make/make.h"
 #include "graph/trial.h"
 #include "graph/variable.h"
 #include "lockstep/eager.h"

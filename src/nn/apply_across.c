@@ -7,7 +7,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "distribute/strategies/strategy.h"
-#include "graph/make.h"
+#include "graph/make/make.h"
 #include "graph/trial.h"
 #include "nn/optimizer.h"
 #include "nn/update_ops.h"

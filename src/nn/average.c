@@ -5,7 +5,7 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
-#include "graph/make.h"
+#include "graph/make/make.h"
 #include "graph/trial.h"
 #include "graph/variable.h"
 #include "lockstep/weights.h"

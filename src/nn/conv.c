@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/require.h"
-#include "graph/make.h"
+#include "graph/make/make.h"
 #include "nn/layer.h"
 
 struct ls_conv_layer {

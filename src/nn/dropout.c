@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "graph/make.h"
+#include "graph/make/make.h"
 #include "lockstep/layers.h"
 
 // Numbers in [0, 1), as many as x has elements. They are a function of what

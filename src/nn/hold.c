@@ -4,7 +4,7 @@
 // of all replicas, so there is one sum whatever their number. A gradient of
 // some rows is added to those rows; the sum, of any number of calls, is of all
 // rows.
-#include "graph/make.h"
+#include "graph/make/make.h"
 #include "nn/optimizer.h"
 
 bool ls_optimizer_holds(const ls_optimizer *optimizer) {

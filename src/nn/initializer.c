@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <math.h>
 
-#include "graph/make.h"
+#include "graph/make/make.h"
 #include "lockstep/weights.h"
 
 // ---- By numbers ------------------------------------------------------------

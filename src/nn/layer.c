@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/layer.h"
 
-#include "graph/make.h"
+#include "graph/make/make.h"
 
 void *ls_layer_make(size_t size, const char *name) {
   ls_allocator *allocator = ls_current_allocator();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/losses.h"
 
-#include "graph/make.h"
+#include "graph/make/make.h"
 
 // The last loss of a graph decides how losses are reduced over replicas.
 static ls_tensor recorded(ls_tensor loss, const char *reduction) {

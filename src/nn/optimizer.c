@@ -5,10 +5,10 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "base/half.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
-#include "graph/make.h"
+#include "base/values/half.h"
+#include "graph/make/make.h"
 #include "graph/trial.h"
 #include "graph/variable.h"
 #include "lockstep/weights.h"

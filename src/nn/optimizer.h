@@ -4,7 +4,7 @@
 #ifndef LS_NN_OPTIMIZER_H_
 #define LS_NN_OPTIMIZER_H_
 
-#include "base/map.h"
+#include "base/memory/map.h"
 #include "lockstep/optimizers.h"
 #include "nn/shares.h"
 

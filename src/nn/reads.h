@@ -3,7 +3,7 @@
 #ifndef LS_NN_READS_H_
 #define LS_NN_READS_H_
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "lockstep/variable.h"
 
 // The trainable variables that are read on the way to `value`, in its graph,

@@ -3,7 +3,7 @@
 // product over all steps; then the steps follow one another, each with ops of
 // its own or, where they are many, in a loop.
 #include "base/require.h"
-#include "graph/make.h"
+#include "graph/make/make.h"
 #include "nn/layer.h"
 
 struct ls_recurrent_layer {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps that touch only the rows of a variable that have a gradient: those that
 // a gather looked up. The bits are those of the step over all rows.
-#include "base/half.h"
+#include "base/values/half.h"
 #include "lockstep/strategy.h"
 #include "nn/optimizer.h"
 

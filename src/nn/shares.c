@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/shares.h"
 
-#include "base/half.h"
 #include "base/runtime_internal.h"
+#include "base/values/half.h"
 #include "distribute/cross_device/cross_device.h"
 #include "lockstep/strategy.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/update_ops.h"
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "graph/graph.h"
 #include "lockstep/ops.h"
 #include "lockstep/variable.h"

@@ -2,7 +2,7 @@
 // Weights: variables whose first value is drawn by name.
 #include <stdio.h>
 
-#include "base/map.h"
+#include "base/memory/map.h"
 #include "graph/context.h"
 #include "lockstep/weights.h"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/eager.h"
 
-#include "base/array_internal.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/array_internal.h"
 #include "graph/context.h"
 #include "graph/equal.h"
 

@@ -4,7 +4,7 @@
 // no other thread has, and empty once that has ended; another thread may get it
 // then. Ids go on, so handles of the one that ended are stale.
 #include "base/runtime_internal.h"
-#include "base/thread_state.h"
+#include "base/threads/thread_state.h"
 #include "runtime/eager.h"
 
 // Guards the graphs of all states, and the list of these. Taken last.

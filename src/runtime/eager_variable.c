@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Variables of the eager graph: their values are in the runtime's store.
-#include "base/array_internal.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/array_internal.h"
 #include "runtime/eager.h"
 
 // What a value waits for, the caller's to release; NULL: it is there. Another

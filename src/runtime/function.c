@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/function.h"
 
-#include "base/nest_internal.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_internal.h"
 #include "graph/region.h"
 #include "runtime/eager.h"
 #include "runtime/results.h"

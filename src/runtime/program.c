@@ -2,7 +2,7 @@
 #include "runtime/program.h"
 
 #include "base/runtime_internal.h"
-#include "graph/print.h"
+#include "graph/text/print.h"
 #include "lockstep/trunk.h"
 #include "runtime/state.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/results.h"
 
-#include "base/array_internal.h"
 #include "base/runtime_internal.h"
+#include "base/values/array_internal.h"
 
 // ---- Which outputs ---------------------------------------------------------
 ls_status ls_result_map_init(ls_result_map *map, ls_allocator *allocator,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/store.h"
 
-#include "base/array_internal.h"
 #include "base/runtime_internal.h"
+#include "base/values/array_internal.h"
 #include "runtime/program.h"
 
 // A variable's place in a store. Keyed by the variable's id, which is never

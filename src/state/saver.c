@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "base/arena.h"
+#include "base/memory/arena.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "runtime/state.h"

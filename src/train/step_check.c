@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/step_check.h"
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "graph/variable.h"
 #include "lower/lower.h"
 

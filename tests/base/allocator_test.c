@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 
 #include "support/expect.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/arena.h"
+#include "base/memory/arena.h"
 
 #include "base/runtime_internal.h"
-#include "base/sanitizers.h"
+#include "base/threads/sanitizers.h"
 #include "support/expect.h"
 #include "support/sanitizer.h"
 

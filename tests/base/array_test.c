@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "lockstep/object.h"
 #include "support/counted.h"
 #include "support/expect.h"

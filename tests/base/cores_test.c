@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/cores.h"
+#include "base/threads/cores.h"
 
-#include "base/threads.h"
+#include "base/threads/threads.h"
 #include "support/expect.h"
 
 // ---- Binding ---------------------------------------------------------------

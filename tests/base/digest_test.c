@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Digests: the reference's numbers, and pieces as the whole.
-#include "base/digest.h"
+#include "base/values/digest.h"
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 
 #include "support/expect.h"
 

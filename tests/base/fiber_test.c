@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/fiber.h"
-#include "base/thread_state.h"
+#include "base/threads/fiber.h"
+#include "base/threads/thread_state.h"
 
 #include "base/runtime_internal.h"
-#include "base/threads.h"
+#include "base/threads/threads.h"
 #include "support/expect.h"
 
 static ls_fiber_pool *make_pool(void) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/map.h"
+#include "base/memory/map.h"
 
 #include <stdio.h>
 
-#include "base/random.h"
 #include "base/runtime_internal.h"
+#include "base/values/random.h"
 #include "support/expect.h"
 
 enum { MODEL_SIZE = 400 };

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/allocator.h"
-#include "base/nest_internal.h"
+#include "base/memory/allocator.h"
+#include "base/values/nest_internal.h"
 #include "support/expect.h"
 
 static ls_nest array_leaf(void) {

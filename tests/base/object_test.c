@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/object.h"
 
-#include "base/threads.h"
+#include "base/threads/threads.h"
 #include "support/expect.h"
 
 typedef struct thing {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/queue.h"
+#include "base/threads/queue.h"
 
 #include "base/runtime_internal.h"
-#include "base/threads.h"
+#include "base/threads/threads.h"
 #include "support/expect.h"
 
 static ls_array *number(int64_t value) {

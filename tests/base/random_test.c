@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/random.h"
+#include "base/values/random.h"
 
 #include <math.h>
 
-#include "base/allocator.h"
-#include "base/map.h"
+#include "base/memory/allocator.h"
+#include "base/memory/map.h"
 #include "support/expect.h"
 
 // From the known answers of the Random123 distribution.

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/runtime_internal.h"
-#include "base/thread_state.h"
+#include "base/threads/thread_state.h"
 #include "support/expect.h"
 
 // ---- A replaced world ------------------------------------------------------

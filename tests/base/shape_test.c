@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "support/expect.h"
 
 // "2,?" and the like; "..." for nothing known.

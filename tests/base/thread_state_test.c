@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/thread_state.h"
+#include "base/threads/thread_state.h"
 
 #include <pthread.h>
 #include <string.h>

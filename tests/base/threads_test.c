@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/threads.h"
+#include "base/threads/threads.h"
 
 #include <signal.h>
 #include <time.h>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/workers.h"
+#include "base/threads/workers.h"
 
 #include <pthread.h>
 #include <time.h>
 
-#include "base/cores.h"
 #include "base/runtime_internal.h"
+#include "base/threads/cores.h"
 #include "support/expect.h"
 
 enum { MAX_WORKERS = 3 };

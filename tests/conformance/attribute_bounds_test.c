@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "graph/graph.h"
-#include "graph/make.h"
+#include "graph/make/make.h"
 #include "support/attr_values.h"
 #include "support/attrs.h"
 #include "support/expect.h"

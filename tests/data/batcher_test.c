@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "lockstep/data.h"
 
 // Ten u8 examples of shape [2]: example i is (i, 51), its label i.

@@ -2,7 +2,7 @@
 //
 // Fetch and map give the same in every way to run; what they refuse leaves
 // variables as they were.
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "distribute/cross_device/cross_device.h"
 #include "support/values.h"
 #include "support/variables.h"

@@ -2,7 +2,7 @@
 //
 // Gradients of replica 0's value on every replica: it gets the sum of all
 // replicas' gradients, the others zeros, in every way to run.
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "support/values.h"
 #include "support/variables.h"
 #include "support/ways.h"

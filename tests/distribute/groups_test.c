@@ -3,7 +3,7 @@
 // and op by op, against plain C.
 #include <math.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "lockstep/gradients.h"
 #include "support/replicas.h"
 #include "support/values.h"

@@ -4,7 +4,7 @@
 // sum of all replicas' results, whose numbers are the trace's.
 #include "support/ways.h"
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "lockstep/gradients.h"
 #include "lockstep/layers.h"
 #include "lockstep/session.h"

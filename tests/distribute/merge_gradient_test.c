@@ -4,7 +4,7 @@
 // replicas' results, whose numbers are the trace's.
 #include "support/ways.h"
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "graph/region.h"
 #include "lockstep/function.h"
 #include "lockstep/gradients.h"

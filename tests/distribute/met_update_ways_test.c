@@ -3,7 +3,7 @@
 // A replica updates an aggregated variable with what it has got by meeting the
 // others: that is the same on all, in every way to run. What else differs is
 // refused.
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "support/values.h"
 #include "support/ways.h"
 

@@ -3,7 +3,7 @@
 // A variable is updated, component by component, in a merge call: behind writes
 // of each replica by itself, with replicas that have as many rows and with some
 // that have fewer; and before a loop.
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "support/values.h"
 #include "support/ways.h"
 

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "support/fault.h"
 #include "support/placed.h"
 

@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/allocator.h"
-#include "base/random.h"
+#include "base/memory/allocator.h"
+#include "base/values/random.h"
 #include "lockstep/cross_device.h"
 #include "lockstep/replica.h"
 #include "support/sanitizer.h"

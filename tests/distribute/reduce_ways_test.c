@@ -4,7 +4,7 @@
 // same in every way to run, and refuse the same.
 #include "support/ways.h"
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "support/values.h"
 
 typedef struct across {

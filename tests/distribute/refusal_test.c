@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "lockstep/gradients.h"
 #include "lockstep/graph.h"
 #include "lockstep/optimizers.h"

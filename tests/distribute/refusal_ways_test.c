@@ -4,7 +4,7 @@
 // leaves a build graph as it was.
 #include "support/ways.h"
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "distribute/cross_device/cross_device.h"
 #include "support/replicas.h"
 #include "support/values.h"

@@ -4,7 +4,7 @@
 // run, and the step goes on where it is told so.
 #include <stdio.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "distribute/variables/variable.h"
 #include "support/values.h"
 #include "support/variables.h"

@@ -4,7 +4,7 @@
 // way to run, and so is what is refused.
 #include "support/ways.h"
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "support/values.h"
 
 typedef struct behaviour {

@@ -6,9 +6,9 @@
 
 #include <math.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "distribute/cross_device/cross_device.h"
-#include "graph/make.h"
+#include "graph/make/make.h"
 #include "support/values.h"
 #include "support/variables.h"
 

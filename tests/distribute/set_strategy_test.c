@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A strategy that a thread has put in force goes out of force with the thread.
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "distribute/strategies/strategy.h"
 #include "support/replicas.h"
 

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "base/nest_internal.h"
+#include "base/values/nest_internal.h"
 #include "support/placed.h"
 #include "support/values.h"
 

@@ -2,7 +2,7 @@
 //
 // What traces of replicas use from around them, and how it is said that two
 // traces differ.
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "lockstep/function.h"
 #include "support/replicas.h"
 #include "support/values.h"

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "support/ways.h"
 
 enum { ROWS = 4 };

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "distribute/cross_device/cross_device.h"
 #include "support/values.h"
 #include "support/variables.h"

@@ -4,7 +4,7 @@
 // by each synchronization and aggregation, in replicas and across them.
 #include "support/ways.h"
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "support/values.h"
 #include "support/variables.h"
 

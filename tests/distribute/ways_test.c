@@ -5,7 +5,7 @@
 // replicas; with a user's table of cross-device ops.
 #include "support/ways.h"
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "support/values.h"
 
 // ---- Values ----------------------------------------------------------------

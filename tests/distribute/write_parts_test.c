@@ -2,7 +2,7 @@
 //
 // A write of every component, op by op. What has run has run: so all parts are
 // looked at before one is written.
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "lockstep/ops.h"
 #include "support/replicas.h"
 

@@ -5,7 +5,7 @@
 // way to run. A distributed value of the replica's own making is refused.
 #include <stdio.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "distribute/variables/variable.h"
 #include "support/values.h"
 #include "support/variables.h"

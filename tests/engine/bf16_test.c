@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/workers.h"
+#include "base/threads/workers.h"
 #include "engine/cpu/kernels.h"
 #include "support/floats.h"
 #include "support/loop_case.h"

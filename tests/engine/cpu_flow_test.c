@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/allocator.h"
-#include "base/threads.h"
+#include "base/memory/allocator.h"
+#include "base/threads/threads.h"
 
 #define I "dtype = i32, shape = shape[], index = "
 #define F "dtype = f32, shape = shape[2], index = "

@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/allocator.h"
-#include "base/random.h"
+#include "base/memory/allocator.h"
 #include "base/text.h"
+#include "base/values/random.h"
 
 enum {
   PROGRAMS = 600,

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "base/threads.h"
+#include "base/threads/threads.h"
 
 static ls_plan_facts facts_of(const lowered *program) {
   return program->backend->vtable->facts(program->executable);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 
 #define F "dtype = f32, shape = "
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Truncated normals, random bits and permutations against what they are
-// defined by, from base/random.h.
+// defined by, from base/values/random.h.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/random.h"
+#include "base/values/random.h"
 #include "engine/cpu/kernels/loops.h"
 #include "support/attrs.h"
 #include "support/expect.h"

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "base/text.h"
 
 enum { SLOTS = 3, WIDTH = 2 };

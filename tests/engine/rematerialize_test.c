@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "lockstep/gradients.h"
 #include "lockstep/ops.h"
 #include "support/replicas.h"

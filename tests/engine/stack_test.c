@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 
 #define I "dtype = i32, shape = shape[], index = "
 #define S "dtype = variant, shape = shape[], index = "

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "lockstep/eager.h"
 #include "lockstep/optimizers.h"
 #include "lockstep/strategy.h"

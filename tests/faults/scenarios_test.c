@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "lockstep/eager.h"
 #include "lockstep/layers.h"
 #include "lockstep/optimizers.h"

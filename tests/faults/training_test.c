@@ -6,7 +6,7 @@
 // same metrics.
 #include <string.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "lockstep/nn.h"
 #include "lockstep/train.h"
 #include "support/counted.h"

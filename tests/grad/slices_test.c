@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The gradient of a lookup: rows and where they belong, to be seen as such.
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "lockstep/function.h"
 #include "lockstep/gradients.h"
 #include "support/expect.h"

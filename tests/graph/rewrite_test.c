@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "graph/graph.h"
-#include "graph/rewrite.h"
-#include "graph/verify.h"
+#include "graph/passes/rewrite.h"
+#include "graph/verify/verify.h"
 
 static const char chain_text[] =
     "graph lowered \"g\" {\n"

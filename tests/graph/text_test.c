@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "base/runtime_internal.h"
 #include "graph/variable.h"
 #include "lockstep/ops.h"

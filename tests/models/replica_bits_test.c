@@ -4,7 +4,7 @@
 // optimizer's included, however many threads work and whatever else is fetched.
 #include "support/expect.h"
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "support/small_models.h"
 #include "support/training.h"
 

@@ -3,7 +3,7 @@
 // whole batch.
 #include <math.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "lockstep/optimizers.h"
 #include "support/counted.h"
 #include "support/expect.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "lockstep/host.h"
 #include "lockstep/train.h"
 #include "lockstep/trunk.h"

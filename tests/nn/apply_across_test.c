@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "lockstep/function.h"
 #include "lockstep/graph.h"
 #include "lockstep/optimizers.h"

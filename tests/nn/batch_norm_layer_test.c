@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <math.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "lockstep/layers.h"
 #include "lockstep/optimizers.h"
 #include "support/values.h"

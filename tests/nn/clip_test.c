@@ -2,7 +2,7 @@
 // Clipping, alone and on replicas.
 #include <math.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "lockstep/optimizers.h"
 #include "support/spec.h"
 #include "support/values.h"

@@ -2,7 +2,7 @@
 // Random numbers by example: the same for an example wherever it is dealt to.
 #include <string.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "lockstep/layers.h"
 #include "lockstep/session.h"
 #include "support/values.h"

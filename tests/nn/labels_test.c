@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Labels that are no class: the run fails and says so, in every way to run.
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "lockstep/lockstep.h"
 #include "support/values.h"
 #include "support/ways.h"

@@ -3,7 +3,7 @@
 // Every layer: two steps of training give the same weights in every way to run.
 #include <string.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "lockstep/layers.h"
 #include "lockstep/losses.h"
 #include "support/values.h"

@@ -3,7 +3,7 @@
 // Optimizers that are like the loss: it is scaled while a strategy asks for it.
 #include <math.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "lockstep/function.h"
 #include "lockstep/graph.h"
 #include "lockstep/losses.h"

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "lockstep/gradients.h"
 #include "lockstep/layers.h"
 #include "lockstep/losses.h"

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "lockstep/losses.h"
 #include "support/values.h"
 #include "support/ways.h"

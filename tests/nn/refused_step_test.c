@@ -4,7 +4,7 @@
 // every way to run.
 #include <stdio.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "support/values.h"
 #include "support/ways.h"
 

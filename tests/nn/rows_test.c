@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "lockstep/eager.h"
 #include "lockstep/function.h"
 #include "lockstep/nn.h"

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "lockstep/function.h"
 #include "lockstep/layers.h"
 #include "lockstep/losses.h"

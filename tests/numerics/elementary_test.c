@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/float_bits.h"
-#include "base/workers.h"
+#include "base/threads/workers.h"
+#include "base/values/float_bits.h"
 #include "support/floats.h"
 #include "support/kernel_tables.h"
 #include "support/sanitizer.h"

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/workers.h"
+#include "base/threads/workers.h"
 #include "support/kernel_tables.h"
 #include "support/sanitizer.h"
 

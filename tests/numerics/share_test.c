@@ -8,9 +8,9 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#include "base/cores.h"
-#include "base/threads.h"
-#include "base/workers.h"
+#include "base/threads/cores.h"
+#include "base/threads/threads.h"
+#include "base/threads/workers.h"
 #include "support/sanitizer.h"
 
 static ls_workers *make(int threads) {

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/workers.h"
+#include "base/threads/workers.h"
 #include "engine/cpu/kernels/loops.h"
 #include "support/kernel_tables.h"
 #include "support/sanitizer.h"

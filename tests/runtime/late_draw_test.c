@@ -3,8 +3,8 @@
 #include "lockstep/runtime.h"
 #include "support/values.h"
 
-#include "base/allocator.h"
-#include "base/threads.h"
+#include "base/memory/allocator.h"
+#include "base/threads/threads.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 // How much of something there can be: results and operands of an op, graphs
 // that lie in graphs. What is too much is refused by a status, on the small
 // stack of a fiber too.
-#include "base/fiber.h"
+#include "base/threads/fiber.h"
 #include "graph/graph.h"
 #include "lockstep/gradients.h"
 #include "lockstep/ops.h"

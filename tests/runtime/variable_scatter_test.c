@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "lockstep/eager.h"
 #include "lockstep/function.h"
 #include "lockstep/strategy.h"

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/arena.h"
+#include "base/memory/arena.h"
 #include "support/expect.h"
 #include "support/reference.h"
 

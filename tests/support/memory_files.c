@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 
 const memory_file *memory_files_find(const memory_files *files,
                                      const char *path) {

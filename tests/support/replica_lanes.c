@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "base/text.h"
 
 const int32_t lanes_counts[LANES_COUNTS] = {1, 2, 3, 5, 6, 7, 8, 64, 100, 1024};

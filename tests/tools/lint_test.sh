@@ -26,10 +26,10 @@ clean_tree() {
   put include/lockstep/graph.h '// Layer: graph' '// Threads: any.' \
     '#include "lockstep/status.h"'
   put include/lockstep/lockstep.h '// Threads: any.' '#include "lockstep/graph.h"'
-  put src/base/arena.h '#include "lockstep/status.h"'
-  put src/base/allocator.c '#include <stdlib.h>' 'int *p = malloc(4);'
+  put src/base/memory/arena.h '#include "lockstep/status.h"'
+  put src/base/memory/allocator.c '#include <stdlib.h>' 'int *p = malloc(4);'
   put src/base/debug.c 'char *p = getenv("X");'
-  put src/graph/op.h '#include "base/arena.h"' '#include "lockstep/graph.h"'
+  put src/graph/op.h '#include "base/memory/arena.h"' '#include "lockstep/graph.h"'
   put src/engine/cpu/onednn.c '#include <oneapi/dnnl/dnnl.h>'
   put src/cli/main.c '#include "cli/args.h"' '#include "lockstep/lockstep.h"'
   put src/train/loop.c '#include "graph/op.h"' '// free(x) is not a call' \
@@ -103,8 +103,8 @@ put include/lockstep/bad.h '// Threads: any.' '#include "lockstep/graph.h"'
 finds "a public header includes no higher one" 'base includes'
 
 clean_tree
-put include/lockstep/bad.h '// Threads: any.' '#include "base/arena.h"'
-finds "a public header includes no private one" 'private "base/arena.h"'
+put include/lockstep/bad.h '// Threads: any.' '#include "base/memory/arena.h"'
+finds "a public header includes no private one" 'private "base/memory/arena.h"'
 
 clean_tree
 put include/lockstep/bad.h '// Threads: any.' '// Layer: cellar'
@@ -115,11 +115,11 @@ put src/attic/bad.c 'int x;'
 finds "a folder that is no layer is found" 'no layer is called "attic"'
 
 clean_tree
-put src/cli/bad.c '#include "base/arena.h"'
+put src/cli/bad.c '#include "base/memory/arena.h"'
 finds "the program includes no private header" 'src/cli/bad.c:2: src/cli'
 
 clean_tree
-put src/graph/bad.c '#include "../base/arena.h"'
+put src/graph/bad.c '#include "../base/memory/arena.h"'
 finds "a way up by dots is found" 'not by ..'
 
 for call in 'malloc(1)' 'calloc (1, 2)' 'realloc(p, 2)' 'free(p)' \

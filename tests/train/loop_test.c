@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "base/runtime_internal.h"
 #include "io/json.h"
 #include "io/safetensors.h"

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "base/runtime_internal.h"
 #include "lockstep/nn.h"
 #include "lockstep/train.h"

@@ -3,7 +3,7 @@
 // Models that are not as they must be: a line says what is wrong with them.
 #include <string.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "lockstep/layers.h"
 #include "lockstep/losses.h"
 #include "lockstep/train.h"

@@ -4,13 +4,13 @@
 // look like is here: packs, where the sum stands, who copies from whom. It is
 // drawn in build graphs; where ops run as they are made, and in functions,
 // whose sums the engine does its own way, one sum and copies say the same.
-#include "base/half.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/half.h"
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/cross_device/hierarchical.h"
 #include "distribute/cross_device/packing.h"
-#include "graph/make.h"
+#include "graph/make/make.h"
 #include "graph/region.h"
 
 typedef struct all_reduce {

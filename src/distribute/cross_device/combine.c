@@ -5,11 +5,11 @@
 // values, which are those of replica ids; who has none is absent from it.
 #include <strings.h>
 
-#include "base/half.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/half.h"
 #include "distribute/cross_device/cross_device.h"
-#include "graph/make.h"
+#include "graph/make/make.h"
 #include "graph/region.h"
 #include "graph/trial.h"
 #include "lockstep/eager.h"

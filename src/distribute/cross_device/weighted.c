@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Means over the replicas by weights, from within them.
-#include "base/half.h"
+#include "base/values/half.h"
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/cross_device/within.h"
 #include "distribute/replicas/context.h"
-#include "graph/make.h"
+#include "graph/make/make.h"
 #include "graph/same.h"
 
 typedef struct weighting {

@@ -3,10 +3,10 @@
 
 #include <math.h>
 
-#include "base/half.h"
 #include "base/runtime_internal.h"
+#include "base/values/half.h"
 #include "distribute/cross_device/cross_device.h"
-#include "graph/make.h"
+#include "graph/make/make.h"
 #include "graph/region.h"
 
 // ---- Along axes ------------------------------------------------------------

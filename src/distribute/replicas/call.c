@@ -10,7 +10,7 @@
 #include "base/runtime_internal.h"
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/replicas/rounds.h"
-#include "graph/make.h"
+#include "graph/make/make.h"
 
 typedef struct replica_call {
   ls_callback callback;

@@ -3,7 +3,7 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
-#include "base/thread_state.h"
+#include "base/threads/thread_state.h"
 
 // ---- The current entry -----------------------------------------------------
 const ls_distribution *ls_distribution_current(void) {

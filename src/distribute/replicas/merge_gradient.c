@@ -10,7 +10,7 @@
 #include "distribute/replicas/rounds.h"
 #include "grad/grad.h"
 #include "grad/rules.h"
-#include "graph/make.h"
+#include "graph/make/make.h"
 #include "graph/same.h"
 
 // ---- What is got -----------------------------------------------------------

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Running a callable on every replica of a strategy.
-#include "base/nest_internal.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_internal.h"
 #include "distribute/replicas/context.h"
 #include "distribute/strategies/strategy.h"
 #include "lockstep/trunk.h"

@@ -9,7 +9,7 @@
 #include "distribute/replicas/trace_merge.h"
 
 #include "base/runtime_internal.h"
-#include "graph/inline.h"
+#include "graph/passes/inline.h"
 #include "graph/region.h"
 
 typedef struct merging {

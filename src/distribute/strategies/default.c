@@ -2,9 +2,9 @@
 //
 // The default strategy: in force where no other one is. One replica without a
 // device, for which values and variables are what they are.
-#include "base/nest_internal.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_internal.h"
 #include "distribute/cross_device/reduce.h"
 #include "distribute/replicas/context.h"
 #include "distribute/variables/update.h"

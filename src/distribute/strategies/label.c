@@ -3,7 +3,7 @@
 // What messages call a strategy.
 #include <stdio.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 #include "distribute/strategies/strategy.h"
 
 // "CPU:0" of a device of this machine.

@@ -3,9 +3,9 @@
 
 #include <stdio.h>
 
-#include "base/nest_internal.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_internal.h"
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/replicas/context.h"
 

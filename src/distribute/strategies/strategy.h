@@ -4,9 +4,9 @@
 #ifndef LS_DISTRIBUTE_STRATEGIES_STRATEGY_H_
 #define LS_DISTRIBUTE_STRATEGIES_STRATEGY_H_
 
-#include "base/fiber.h"
-#include "base/nest_internal.h"
-#include "base/threads.h"
+#include "base/threads/fiber.h"
+#include "base/threads/threads.h"
+#include "base/values/nest_internal.h"
 #include "distribute/strategies/class.h"
 #include "graph/context.h"
 #include "lockstep/device_name.h"

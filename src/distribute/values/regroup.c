@@ -5,9 +5,9 @@
 
 #include <stdio.h>
 
-#include "base/nest_internal.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_internal.h"
 #include "graph/variable.h"
 
 typedef struct regrouping {

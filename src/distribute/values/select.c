@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Parts of distributed values, and what may be asked about them.
-#include "base/nest_internal.h"
 #include "base/require.h"
+#include "base/values/nest_internal.h"
 #include "graph/variable.h"
 #include "lockstep/regroup.h"
 

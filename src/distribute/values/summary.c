@@ -10,7 +10,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "distribute/replicas/context.h"
-#include "graph/make.h"
+#include "graph/make/make.h"
 #include "lockstep/host.h"
 
 struct ls_summary_writer {

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/nest_internal.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_internal.h"
 #include "distribute/replicas/call.h"
 #include "distribute/replicas/context.h"
 #include "distribute/variables/update.h"

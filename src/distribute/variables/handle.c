@@ -10,7 +10,7 @@
 #include "base/runtime_internal.h"
 #include "distribute/replicas/context.h"
 #include "distribute/variables/variable.h"
-#include "graph/make.h"
+#include "graph/make/make.h"
 #include "lockstep/eager.h"
 
 // As a handle shows itself: type and flags of its first target.

@@ -9,7 +9,7 @@
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/replicas/context.h"
 #include "distribute/variables/update.h"
-#include "graph/make.h"
+#include "graph/make/make.h"
 
 typedef struct device_op {
   const char *device;

@@ -5,7 +5,7 @@
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/replicas/context.h"
 #include "distribute/variables/variable.h"
-#include "graph/make.h"
+#include "graph/make/make.h"
 
 static ls_tensor fail_read(ls_status status) {
   return ls_make_failed("read_variable", status);

@@ -5,7 +5,7 @@
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/variables/variable.h"
 #include "distribute/variables/variable_create.h"
-#include "graph/make.h"
+#include "graph/make/make.h"
 
 // ---- Values ----------------------------------------------------------------
 // A leaf as a tensor of the variable's type: host scalars take it on.

@@ -8,7 +8,7 @@
 #include "distribute/replicas/context.h"
 #include "distribute/variables/update.h"
 #include "distribute/variables/variable.h"
-#include "graph/make.h"
+#include "graph/make/make.h"
 #include "graph/same.h"
 
 typedef struct scattering {

@@ -6,7 +6,7 @@
 #include "distribute/replicas/context.h"
 #include "distribute/values/destinations.h"
 #include "distribute/variables/variable.h"
-#include "graph/make.h"
+#include "graph/make/make.h"
 
 typedef struct said {
   ls_strategy *strategy;

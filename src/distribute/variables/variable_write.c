@@ -14,7 +14,7 @@
 #include "distribute/replicas/context.h"
 #include "distribute/variables/update.h"
 #include "distribute/variables/write_values.h"
-#include "graph/make.h"
+#include "graph/make/make.h"
 #include "graph/region.h"
 #include "graph/same.h"
 #include "lockstep/eager.h"

@@ -13,7 +13,7 @@
 #include "engine/cpu/run/buffer.h"
 #include "engine/cpu/run/fill.h"
 #include "engine/cpu/run/ranks.h"
-#include "graph/print.h"
+#include "graph/text/print.h"
 #include "lockstep/device.h"
 #include "lockstep/runs.h"
 

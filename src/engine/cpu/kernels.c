@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "base/allocator.h"
+#include "base/memory/allocator.h"
 
 #if defined(LS_HOLDS_V3) || defined(LS_HOLDS_V4)
 // These ask the processor and whether the system saves the registers. Not all

@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/random.h"
+#include "base/values/random.h"
 #include "engine/cpu/kernels/attention/attention.h"
 #include "engine/cpu/kernels/norm/norms.h"
 

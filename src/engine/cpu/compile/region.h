@@ -10,7 +10,7 @@
 #define LS_ENGINE_CPU_COMPILE_REGION_H_
 
 #include "engine/cpu/compile/compile.h"
-#include "graph/twins.h"
+#include "graph/passes/twins.h"
 
 // The body of one class of replicas.
 typedef struct ls_cpu_body {

@@ -3,7 +3,7 @@
 // 16-bit floats to f32 and back: the conversions of base/, written without
 // branches so that they vectorize.
 
-#include "base/float_bits.h"
+#include "base/values/float_bits.h"
 #include "engine/cpu/isa/isa.h"
 
 #if defined(__F16C__)

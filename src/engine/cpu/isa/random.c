@@ -2,7 +2,7 @@
 //
 // Random bits and normal numbers, as many side by side as the instruction set
 // has room for: mostly the compiler's work, for there is no branch in them.
-#include "base/box_muller.h"
+#include "base/values/box_muller.h"
 #include "engine/cpu/isa/isa.h"
 #include "engine/cpu/isa/vec.h"
 

@@ -15,7 +15,7 @@
 // ls_drop_unused.
 #include "engine/cpu/conv/pool.h"
 #include "engine/cpu/passes/passes.h"
-#include "graph/rewrite.h"
+#include "graph/passes/rewrite.h"
 #include "graph/window.h"
 
 enum { SPATIAL = LS_POOL_RANK - 2 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/cpu/passes/passes.h"
-#include "graph/passes.h"
+#include "graph/passes/passes.h"
 
 ls_status ls_cpu_prepare(ls_backend *backend, ls_program *program) {
   ls_graph *body = program->body;

@@ -24,7 +24,7 @@
 // the gradient; and what it has come by waits from then on, or never will.
 #include "engine/cpu/passes/passes.h"
 #include "graph/equal.h"
-#include "graph/rewrite.h"
+#include "graph/passes/rewrite.h"
 
 // A row of graph/lowered_ops.def.
 typedef struct again_row {

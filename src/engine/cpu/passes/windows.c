@@ -15,7 +15,7 @@
 // in another order.
 #include "engine/cpu/passes/passes.h"
 #include "graph/equal.h"
-#include "graph/rewrite.h"
+#include "graph/passes/rewrite.h"
 
 static bool has_attr(const ls_node *node, const ls_attr *wanted) {
   const ls_attr *has = ls_node_attr(node, (ls_attr_id)wanted->id);

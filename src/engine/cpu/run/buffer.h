@@ -14,7 +14,7 @@
 #ifndef LS_ENGINE_CPU_RUN_BUFFER_H_
 #define LS_ENGINE_CPU_RUN_BUFFER_H_
 
-#include "base/threads.h"
+#include "base/threads/threads.h"
 #include "engine/cpu/run/team.h"
 
 typedef struct ls_cpu_slab ls_cpu_slab;

@@ -6,7 +6,7 @@
 // and a sweep of the lanes (lanes.h), each until it parks or ends. If neither
 // gets on and no host call is under way, nothing ever will.
 #include "base/runtime_internal.h"
-#include "base/workers.h"
+#include "base/threads/workers.h"
 #include "engine/cpu/run/host_call.h"
 #include "engine/cpu/run/lanes.h"
 #include "engine/cpu/run/ranks.h"

@@ -12,8 +12,8 @@
 #ifndef LS_ENGINE_CPU_RUN_FILL_H_
 #define LS_ENGINE_CPU_RUN_FILL_H_
 
-#include "base/threads.h"
-#include "base/workers.h"
+#include "base/threads/threads.h"
+#include "base/threads/workers.h"
 #include "engine/cpu/run/executable.h"
 
 // Zeroed: nothing is put off. Guarded by the filler's lock.

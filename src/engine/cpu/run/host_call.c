@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 #include "base/runtime_internal.h"
-#include "base/thread_state.h"
+#include "base/threads/thread_state.h"
 #include "engine/cpu/run/recorder.h"
 
 // ---- Records ---------------------------------------------------------------

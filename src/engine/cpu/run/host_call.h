@@ -11,7 +11,7 @@
 #ifndef LS_ENGINE_CPU_RUN_HOST_CALL_H_
 #define LS_ENGINE_CPU_RUN_HOST_CALL_H_
 
-#include "base/host_threads.h"
+#include "base/threads/host_threads.h"
 #include "engine/cpu/run/instance.h"
 #include "graph/host_call.h"
 

@@ -9,7 +9,7 @@
 #ifndef LS_ENGINE_CPU_RUN_INSTANCE_H_
 #define LS_ENGINE_CPU_RUN_INSTANCE_H_
 
-#include "base/host_threads.h"
+#include "base/threads/host_threads.h"
 #include "engine/cpu/run/executable.h"
 #include "engine/cpu/run/recorder.h"
 #include "engine/cpu/run/stack.h"

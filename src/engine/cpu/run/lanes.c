@@ -2,7 +2,7 @@
 #include "engine/cpu/run/lanes.h"
 
 #include "base/runtime_internal.h"
-#include "base/workers.h"
+#include "base/threads/workers.h"
 #include "engine/cpu/run/ranks.h"
 
 // ---- Launching -------------------------------------------------------------

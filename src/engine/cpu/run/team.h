@@ -10,7 +10,7 @@
 #ifndef LS_ENGINE_CPU_RUN_TEAM_H_
 #define LS_ENGINE_CPU_RUN_TEAM_H_
 
-#include "base/workers.h"
+#include "base/threads/workers.h"
 #include "engine/cpu/kernels/kernel.h"
 
 struct ls_cpu_team {

@@ -9,7 +9,7 @@
 #ifndef LS_ENGINE_CPU_KERNELS_RANDOM_DRAW_H_
 #define LS_ENGINE_CPU_KERNELS_RANDOM_DRAW_H_
 
-#include "base/random.h"
+#include "base/values/random.h"
 #include "engine/cpu/kernels/kernel.h"
 
 // What a random op says about its key.

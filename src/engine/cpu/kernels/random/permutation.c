@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Random permutations: the indices in the order of 64-bit keys, two of each
-// block of the op's key (base/random.h), equal keys by index.
+// block of the op's key (base/values/random.h), equal keys by index.
 //
 // Keys are sorted byte by byte, from the lowest on, each pass keeping the order
 // of the one before. A byte that all keys have in common needs no pass.

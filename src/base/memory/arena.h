@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arena: many small things that are freed together.
+//
+// Blocks come from an ls_allocator and double in size up to 64 KiB; a larger
+// request gets a block of its own. Nothing is freed singly, but what came
+// after a mark can be dropped. A zeroed arena (or one without a block) is
+// valid for every function but those that allocate.
+//
+// Thread-compatible.
+#ifndef LS_BASE_MEMORY_ARENA_H_
+#define LS_BASE_MEMORY_ARENA_H_
+
+#include "base/memory/allocator.h"
+
+typedef struct ls_arena_block ls_arena_block;
+
+typedef struct ls_arena {
+  ls_allocator *allocator;
+  ls_arena_block *top;  // The block in use; each points to the one before.
+  size_t next_size;     // Of the next block.
+  size_t bytes;         // Of all blocks, their headers included.
+} ls_arena;
+
+// A place in an arena: what was allocated later can be dropped.
+typedef struct ls_arena_mark_point {
+  ls_arena_block *block;
+  size_t used;
+} ls_arena_mark_point;
+
+// Takes no memory yet. The allocator outlives the arena.
+void ls_arena_init(ls_arena *arena, ls_allocator *allocator);
+// Frees all. The arena may be initialized again.
+void ls_arena_deinit(ls_arena *arena);
+// Drops all content but keeps the newest block for reuse.
+void ls_arena_reset(ls_arena *arena);
+
+// `size` zeroed bytes, aligned to 16; NULL without memory. Valid until the
+// arena is reset, deinitialized or rolled back to an earlier mark.
+void *ls_arena_allocate(ls_arena *arena, size_t size);
+// `count` zeroed items, the product checked.
+void *ls_arena_allocate_array(ls_arena *arena, size_t count, size_t item_size);
+#define ls_arena_new(arena, Type)                                              \
+  ((Type *)ls_arena_allocate(arena, sizeof(Type)))
+#define ls_arena_new_array(arena, Type, count)                                 \
+  ((Type *)ls_arena_allocate_array((arena), (count), sizeof(Type)))
+
+// Copies into the arena; NULL without memory.
+void *ls_arena_copy(ls_arena *arena, const void *data, size_t size);
+char *ls_arena_string(ls_arena *arena, const char *text);
+char *ls_arena_format(ls_arena *arena, const char *format, ...) LS_PRINTF(2, 3);
+char *ls_arena_format_v(ls_arena *arena, const char *format, va_list arguments);
+
+// The place that the arena has reached.
+ls_arena_mark_point ls_arena_mark(const ls_arena *arena);
+// Drops all that was allocated after `mark` was taken. Marks taken after it
+// are void; so is every mark once the arena was reset.
+void ls_arena_rollback(ls_arena *arena, ls_arena_mark_point mark);
+
+// Bytes of memory that the arena holds, used or not.
+size_t ls_arena_bytes(const ls_arena *arena);
+
+#endif  // LS_BASE_MEMORY_ARENA_H_

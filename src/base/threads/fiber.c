@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fibers over ucontext.
+//
+// A switch is one swapcontext, 0.5 us there and back; address and thread
+// sanitizers are told of each, so that both see a fiber as a stack and a
+// sequence of its own.
+#define _GNU_SOURCE
+#include "base/threads/fiber.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include "base/threads/sanitizers.h"
+#include "base/threads/thread_state.h"
+#include "base/threads/threads.h"
+
+#if defined(LS_ADDRESS_SANITIZER)
+#include <sanitizer/common_interface_defs.h>
+#endif
+#if defined(LS_THREAD_SANITIZER)
+#include <sanitizer/tsan_interface.h>
+#endif
+
+ls_fiber *ls_fiber_current(void) { return ls_this_thread.work.fiber; }
+
+// ---- Stacks ----------------------------------------------------------------
+#if defined(LS_ADDRESS_SANITIZER) || defined(LS_THREAD_SANITIZER)
+// Sanitizers put space around what lies on a stack.
+enum { STACK_SIZE = 2 * LS_FIBER_STACK_SIZE };
+#else
+enum { STACK_SIZE = LS_FIBER_STACK_SIZE };
+#endif
+
+typedef struct fiber_stack fiber_stack;
+struct fiber_stack {
+  fiber_stack *next;  // Among the free ones.
+  char *mapping;      // A guard page, then the stack.
+  size_t guard;
+};
+
+struct ls_fiber_pool {
+  ls_allocator *allocator;
+  ls_mutex lock;  // Guards what follows.
+  fiber_stack *free;
+  size_t num_stacks;  // In use or not.
+  size_t num_fibers;
+};
+
+ls_status ls_fiber_pool_create(ls_allocator *allocator,
+                               ls_fiber_pool **out_pool) {
+  *out_pool = NULL;
+  ls_fiber_pool *pool = ls_new(allocator, ls_fiber_pool);
+  if (pool == NULL) return ls_out_of_memory();
+  pool->allocator = allocator;
+  ls_status status = ls_mutex_init(&pool->lock);
+  if (!ls_status_is_ok(status)) {
+    ls_fiber_pool_destroy(pool);
+    return status;
+  }
+  *out_pool = pool;
+  return ls_ok();
+}
+
+void ls_fiber_pool_destroy(ls_fiber_pool *pool) {
+  if (pool == NULL) return;
+  LS_ASSERT(pool->num_fibers == 0);
+  while (pool->free != NULL) {
+    fiber_stack *stack = pool->free;
+    pool->free = stack->next;
+    munmap(stack->mapping, stack->guard + STACK_SIZE);
+    ls_release(pool->allocator, stack);
+  }
+  ls_mutex_deinit(&pool->lock);
+  ls_release(pool->allocator, pool);
+}
+
+size_t ls_fiber_pool_stacks(ls_fiber_pool *pool) {
+  ls_mutex_lock(&pool->lock);
+  const size_t count = pool->num_stacks;
+  ls_mutex_unlock(&pool->lock);
+  return count;
+}
+
+static ls_status map_stack(ls_allocator *allocator, fiber_stack **out_stack) {
+  fiber_stack *stack = ls_new(allocator, fiber_stack);
+  if (stack == NULL) return ls_out_of_memory();
+  stack->guard = (size_t)sysconf(_SC_PAGESIZE);
+  const size_t size = stack->guard + STACK_SIZE;
+  void *mapping =
+      mmap(NULL, size, PROT_READ | PROT_WRITE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+  // Stacks grow down on every machine we run on.
+  if (mapping == MAP_FAILED ||
+      mprotect(mapping, stack->guard, PROT_NONE) != 0) {
+    char text[128] = "";
+    ls_status status =
+        LS_STATUS(LS_RESOURCE_EXHAUSTED, "no stack of %d KiB for a fiber: %s",
+                  STACK_SIZE / 1024, strerror_r(errno, text, sizeof(text)));
+    if (mapping != MAP_FAILED) munmap(mapping, size);
+    ls_release(allocator, stack);
+    return status;
+  }
+  stack->mapping = mapping;
+  *out_stack = stack;
+  return ls_ok();
+}
+
+static ls_status take_stack(ls_fiber_pool *pool, fiber_stack **out_stack) {
+  ls_mutex_lock(&pool->lock);
+  fiber_stack *stack = pool->free;
+  if (stack != NULL) pool->free = stack->next;
+  ls_mutex_unlock(&pool->lock);
+  if (stack == NULL) {
+    LS_RETURN_IF_ERROR(map_stack(pool->allocator, &stack));
+    ls_mutex_lock(&pool->lock);
+    ++pool->num_stacks;
+    ls_mutex_unlock(&pool->lock);
+  }
+  *out_stack = stack;
+  return ls_ok();
+}
+
+static void give_stack(ls_fiber_pool *pool, fiber_stack *stack) {
+#if defined(LS_ADDRESS_SANITIZER)
+  // The frames of the fiber's end never return.
+  __asan_unpoison_memory_region(stack->mapping + stack->guard, STACK_SIZE);
+#endif
+  ls_mutex_lock(&pool->lock);
+  stack->next = pool->free;
+  pool->free = stack;
+  ls_mutex_unlock(&pool->lock);
+}
+
+// ---- Fibers ----------------------------------------------------------------
+struct ls_fiber {
+  ls_fiber_pool *pool;
+  ls_fiber_function fn;
+  void *user;
+  fiber_stack *stack;  // From the first resume to the end.
+  bool started;
+  bool done;
+  bool running;  // Resumed, and neither paused nor done.
+  pthread_t thread;
+  ucontext_t inside;   // Where it paused.
+  ucontext_t outside;  // Where it was resumed.
+  ls_at_work own;      // While it does not run.
+  ls_at_work outer;    // What was at work there.
+#if defined(LS_ADDRESS_SANITIZER)
+  void *fake_inside;  // The sanitizer's own stacks, and where the resumer's is.
+  void *fake_outside;
+  const void *outer_bottom;
+  size_t outer_size;
+#endif
+#if defined(LS_THREAD_SANITIZER)
+  void *tsan_inside;
+  void *tsan_outside;
+#endif
+};
+
+ls_status ls_fiber_create(ls_fiber_pool *pool, ls_fiber_function fn, void *user,
+                          ls_fiber **out_fiber) {
+  *out_fiber = NULL;
+  ls_fiber *fiber = ls_new(pool->allocator, ls_fiber);
+  if (fiber == NULL) return ls_out_of_memory();
+  fiber->pool = pool;
+  fiber->own.fiber = fiber;
+  fiber->fn = fn;
+  fiber->user = user;
+  ls_mutex_lock(&pool->lock);
+  ++pool->num_fibers;
+  ls_mutex_unlock(&pool->lock);
+  *out_fiber = fiber;
+  return ls_ok();
+}
+
+// Frees what a fiber needs to run.
+static void end_fiber(ls_fiber *fiber) {
+#if defined(LS_THREAD_SANITIZER)
+  __tsan_destroy_fiber(fiber->tsan_inside);
+#endif
+  give_stack(fiber->pool, fiber->stack);
+  fiber->stack = NULL;
+}
+
+void ls_fiber_destroy(ls_fiber *fiber) {
+  if (fiber == NULL) return;
+  LS_ASSERT(!fiber->started || fiber->done);
+  if (fiber->stack != NULL) end_fiber(fiber);
+  ls_fiber_pool *pool = fiber->pool;
+  ls_mutex_lock(&pool->lock);
+  --pool->num_fibers;
+  ls_mutex_unlock(&pool->lock);
+  ls_release(pool->allocator, fiber);
+}
+
+void ls_fiber_set_context(ls_fiber *fiber, struct ls_context *context) {
+  LS_ASSERT(!fiber->started);
+  fiber->own.context = context;
+}
+
+bool ls_fiber_is_done(const ls_fiber *fiber) { return fiber->done; }
+bool ls_fiber_is_started(const ls_fiber *fiber) { return fiber->started; }
+
+// Called on the fiber's own stack, having come from the resumer's.
+static void arrive_inside(ls_fiber *fiber) {
+#if defined(LS_ADDRESS_SANITIZER)
+  __sanitizer_finish_switch_fiber(fiber->fake_inside, &fiber->outer_bottom,
+                                  &fiber->outer_size);
+#endif
+  (void)fiber;
+}
+
+// Leaves the fiber's stack for the resumer's, and returns when resumed.
+static void switch_outside(ls_fiber *fiber) {
+#if defined(LS_ADDRESS_SANITIZER)
+  // Without a place for it, the sanitizer drops its own stack of this fiber.
+  __sanitizer_start_switch_fiber(fiber->done ? NULL : &fiber->fake_inside,
+                                 fiber->outer_bottom, fiber->outer_size);
+#endif
+#if defined(LS_THREAD_SANITIZER)
+  __tsan_switch_to_fiber(fiber->tsan_outside, 0);
+#endif
+  swapcontext(&fiber->inside, &fiber->outside);
+  arrive_inside(fiber);
+}
+
+// Leaves the resumer's stack for the fiber's, and returns when it pauses.
+static void switch_inside(ls_fiber *fiber) {
+#if defined(LS_ADDRESS_SANITIZER)
+  __sanitizer_start_switch_fiber(&fiber->fake_outside,
+                                 fiber->stack->mapping + fiber->stack->guard,
+                                 STACK_SIZE);
+#endif
+#if defined(LS_THREAD_SANITIZER)
+  fiber->tsan_outside = __tsan_get_current_fiber();
+  __tsan_switch_to_fiber(fiber->tsan_inside, 0);
+#endif
+  swapcontext(&fiber->outside, &fiber->inside);
+#if defined(LS_ADDRESS_SANITIZER)
+  __sanitizer_finish_switch_fiber(fiber->fake_outside, NULL, NULL);
+#endif
+}
+
+// The bottom of every fiber's stack; it never returns.
+static void run_fiber(void) {
+  ls_fiber *fiber = ls_this_thread.work.fiber;
+  arrive_inside(fiber);
+  fiber->fn(fiber->user);
+  fiber->done = true;
+  switch_outside(fiber);
+  __builtin_unreachable();
+}
+
+static ls_status start_fiber(ls_fiber *fiber) {
+  LS_RETURN_IF_ERROR(take_stack(fiber->pool, &fiber->stack));
+  getcontext(&fiber->inside);
+  fiber->inside.uc_stack.ss_sp = fiber->stack->mapping + fiber->stack->guard;
+  fiber->inside.uc_stack.ss_size = STACK_SIZE;
+  fiber->inside.uc_link = NULL;
+  makecontext(&fiber->inside, run_fiber, 0);
+#if defined(LS_THREAD_SANITIZER)
+  fiber->tsan_inside = __tsan_create_fiber(0);
+#endif
+  fiber->thread = pthread_self();
+  fiber->own.runtime = ls_this_thread.work.runtime;
+  fiber->started = true;
+  return ls_ok();
+}
+
+ls_status ls_fiber_resume(ls_fiber *fiber) {
+  LS_ASSERT(!fiber->done && !fiber->running);
+  if (!fiber->started) LS_RETURN_IF_ERROR(start_fiber(fiber));
+  LS_ASSERT(pthread_equal(fiber->thread, pthread_self()));
+  fiber->outer = ls_this_thread.work;
+  ls_this_thread.work = fiber->own;
+  fiber->running = true;
+  switch_inside(fiber);
+  fiber->running = false;
+  fiber->own = ls_this_thread.work;
+  ls_this_thread.work = fiber->outer;
+  if (fiber->done) end_fiber(fiber);
+  return ls_ok();
+}
+
+void ls_fiber_pause(void) {
+  LS_ASSERT(ls_fiber_current() != NULL);
+  switch_outside(ls_fiber_current());
+}

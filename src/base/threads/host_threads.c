@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/threads/host_threads.h"
+
+#include "base/threads/thread_state.h"
+
+enum { PATIENCE_NANOS = 10 * 1000 * 1000 };
+
+typedef struct ls_host_thread {
+  ls_thread thread;
+  struct ls_host_thread *next;
+} ls_host_thread;
+
+// ---- A thread's side -------------------------------------------------------
+static bool can_start(const ls_host_threads *self) {
+  return self->first != NULL && self->running == NULL;
+}
+
+static ls_host_job *take_first(ls_host_threads *self) {
+  ls_host_job *job = self->first;
+  (void)ls_host_threads_cancel(self, job);
+  self->running = job;
+  ++self->num_started;
+  return job;
+}
+
+static void run_jobs(void *user) {
+  ls_host_threads *self = user;
+  ls_this_thread.host_threads = self;
+  ls_mutex_lock(&self->lock);
+  for (;; ++self->num_idle) {
+    while (!self->stop && !can_start(self)) {
+      ls_condition_wait(&self->work, &self->lock);
+    }
+    --self->num_idle;
+    if (self->stop) break;
+    ls_host_job *job = take_first(self);
+    const uint64_t number = self->num_started;
+    ls_mutex_unlock(&self->lock);
+    job->fn(job);  // The job may be gone after this.
+    ls_mutex_lock(&self->lock);
+    // Whoever was passed over is no longer the newest.
+    if (self->num_started == number) self->running = NULL;
+  }
+  ls_mutex_unlock(&self->lock);
+}
+
+// ---- Threads ---------------------------------------------------------------
+static ls_status start_thread(ls_host_threads *self) {
+  ls_host_thread *thread = ls_new(self->allocator, ls_host_thread);
+  if (thread == NULL) return ls_out_of_memory();
+  ++self->num_idle;
+  ls_status status =
+      ls_thread_start(&thread->thread, "ls-host", run_jobs, self);
+  if (!ls_status_is_ok(status)) {
+    --self->num_idle;
+    ls_release(self->allocator, thread);
+    return status;
+  }
+  thread->next = self->threads;
+  self->threads = thread;
+  return ls_ok();
+}
+
+// Has the next job started, if it may.
+static ls_status start_next(ls_host_threads *self) {
+  if (!can_start(self)) return ls_ok();
+  if (self->num_idle == 0) return start_thread(self);
+  ls_condition_signal(&self->work);
+  return ls_ok();
+}
+
+ls_status ls_host_threads_create(ls_allocator *allocator,
+                                 ls_host_threads **out_threads) {
+  *out_threads = NULL;
+  ls_host_threads *self = ls_new(allocator, ls_host_threads);
+  if (self == NULL) return ls_out_of_memory();
+  self->allocator = allocator;
+  ls_status status = ls_mutex_init(&self->lock);
+  if (ls_status_is_ok(status)) status = ls_condition_init(&self->work);
+  if (ls_status_is_ok(status)) status = ls_condition_init(&self->event);
+  // The first thread now, so that runs allocate nothing.
+  if (ls_status_is_ok(status)) status = start_thread(self);
+  if (!ls_status_is_ok(status)) {
+    ls_host_threads_destroy(self);
+    return status;
+  }
+  *out_threads = self;
+  return ls_ok();
+}
+
+void ls_host_threads_destroy(ls_host_threads *self) {
+  if (self == NULL) return;
+  if (self->threads != NULL) {
+    ls_mutex_lock(&self->lock);
+    self->stop = true;
+    ls_condition_broadcast(&self->work);
+    ls_mutex_unlock(&self->lock);
+  }
+  while (self->threads != NULL) {
+    ls_host_thread *thread = self->threads;
+    self->threads = thread->next;
+    ls_thread_join(&thread->thread);
+    ls_release(self->allocator, thread);
+  }
+  ls_condition_deinit(&self->event);
+  ls_condition_deinit(&self->work);
+  ls_mutex_deinit(&self->lock);
+  ls_release(self->allocator, self);
+}
+
+// ---- Jobs ------------------------------------------------------------------
+ls_status ls_host_threads_submit(ls_host_threads *self, ls_host_job *job) {
+  ls_mutex_lock(&self->lock);
+  job->next = NULL;
+  if (self->last != NULL) {
+    self->last->next = job;
+  } else {
+    self->first = job;
+  }
+  self->last = job;
+  ls_status status = start_next(self);
+  if (!ls_status_is_ok(status)) (void)ls_host_threads_cancel(self, job);
+  ls_mutex_unlock(&self->lock);
+  return status;
+}
+
+bool ls_host_threads_cancel(ls_host_threads *self, ls_host_job *job) {
+  ls_host_job *previous = NULL;
+  ls_host_job **at = &self->first;
+  for (; *at != NULL && *at != job; at = &(*at)->next)
+    previous = *at;
+  if (*at == NULL) return false;
+  *at = job->next;
+  if (self->last == job) self->last = previous;
+  return true;
+}
+
+void ls_host_threads_wait(ls_host_threads *self, int64_t nanos) {
+  const uint64_t started = self->num_started;
+  const bool is_blocked = self->first != NULL;
+  if (is_blocked && nanos > PATIENCE_NANOS) nanos = PATIENCE_NANOS;
+  const bool woken = ls_condition_wait_for(&self->event, &self->lock, nanos);
+  if (woken || !is_blocked || self->num_started != started) return;
+  self->running = NULL;
+  // Without a thread the next jobs wait on: this one may come back yet.
+  ls_status_free(start_next(self));
+}
+
+// ---- Abandoned jobs --------------------------------------------------------
+void ls_host_threads_abandon(ls_host_threads *self, ls_host_job *job) {
+  job->next = self->abandoned;
+  self->abandoned = job;
+  ++self->num_abandoned;
+}
+
+void ls_host_threads_forget(ls_host_threads *self, ls_host_job *job) {
+  ls_host_job **at = &self->abandoned;
+  while (*at != job)
+    at = &(*at)->next;
+  *at = job->next;
+  --self->num_abandoned;
+  ls_release(self->allocator, job);
+}
+
+ls_status ls_host_threads_check(ls_host_threads *self) {
+  if (ls_this_thread.host_threads == self)
+    return ls_failed_precondition("a host call cannot destroy the runtime that "
+                                  "it is made by");
+  ls_mutex_lock(&self->lock);
+  ls_status status = ls_ok();
+  if (self->abandoned != NULL) {
+    status = ls_failed_precondition(
+        "%zu abandoned host call%s still run%s; one of them: %s",
+        self->num_abandoned, self->num_abandoned == 1 ? "" : "s",
+        self->num_abandoned == 1 ? "s" : "", self->abandoned->label);
+  }
+  ls_mutex_unlock(&self->lock);
+  return status;
+}

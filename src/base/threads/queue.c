@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// Queue: a ring of arrays under one lock.
+//
+// Every change collects under the lock the waiters that it makes ready, and
+// calls them after it was given back.
+#include "base/threads/queue.h"
+
+#include "base/memory/allocator.h"
+#include "base/threads/threads.h"
+
+enum { DEFAULT_CAPACITY = 16 };
+
+// Waiters in order of registration.
+typedef struct waiter_list {
+  ls_queue_waiter *first;
+  ls_queue_waiter **end;  // Where the next is linked; NULL: the list is empty.
+} waiter_list;
+
+struct ls_queue {
+  ls_allocator *allocator;
+  char *name;
+  size_t capacity;
+  ls_mutex lock;  // Guards what follows.
+  ls_condition filled;
+  ls_condition drained;
+  ls_array **slots;
+  size_t head;
+  size_t count;
+  bool closed;
+  waiter_list waiters[2];  // By ls_queue_side.
+};
+
+static ls_queue_options with_defaults(const ls_queue_options *options) {
+  ls_queue_options result = {0};
+  if (options != NULL) result = *options;
+  if (result.capacity == 0) result.capacity = DEFAULT_CAPACITY;
+  if (result.name == NULL) result.name = "queue";
+  if (result.allocator == NULL) result.allocator = ls_allocator_system();
+  return result;
+}
+
+ls_status ls_queue_create(const ls_queue_options *options,
+                          ls_queue **out_queue) {
+  *out_queue = NULL;
+  const ls_queue_options opts = with_defaults(options);
+  ls_queue *queue = ls_new(opts.allocator, ls_queue);
+  if (queue == NULL) return ls_out_of_memory();
+  queue->allocator = opts.allocator;
+  queue->capacity = opts.capacity;
+
+  ls_status status = ls_ok();
+  LS_GOTO_IF_ERROR(fail, status, ls_mutex_init(&queue->lock));
+  LS_GOTO_IF_ERROR(fail, status, ls_condition_init(&queue->filled));
+  LS_GOTO_IF_ERROR(fail, status, ls_condition_init(&queue->drained));
+  queue->name = ls_copy_text(opts.allocator, opts.name, strlen(opts.name));
+  LS_GOTO_IF_ERROR(fail, status, queue->name ? ls_ok() : ls_out_of_memory());
+  queue->slots = ls_new_array(opts.allocator, ls_array *, opts.capacity);
+  if (queue->slots == NULL) {
+    status = LS_STATUS(LS_RESOURCE_EXHAUSTED, "no memory for %zu slots",
+                       opts.capacity);
+    status = ls_status_annotate(status, "creating queue '%s'", opts.name);
+    goto fail;
+  }
+  *out_queue = queue;
+  return ls_ok();
+
+fail:
+  ls_queue_destroy(queue);
+  return status;
+}
+
+void ls_queue_destroy(ls_queue *queue) {
+  if (queue == NULL) return;
+  for (size_t i = 0; i < queue->count; ++i) {
+    ls_array_release(queue->slots[(queue->head + i) % queue->capacity]);
+  }
+  ls_release(queue->allocator, queue->slots);
+  ls_release(queue->allocator, queue->name);
+  ls_condition_deinit(&queue->drained);
+  ls_condition_deinit(&queue->filled);
+  ls_mutex_deinit(&queue->lock);
+  ls_release(queue->allocator, queue);
+}
+
+// ---- Waiters ---------------------------------------------------------------
+// With the lock held: whether a try on that side would get an answer.
+static bool is_ready(const ls_queue *queue, ls_queue_side side) {
+  if (queue->closed) return true;
+  return side == LS_QUEUE_POP ? queue->count > 0
+                              : queue->count < queue->capacity;
+}
+
+// With the lock held: takes the whole list.
+static ls_queue_waiter *take_waiters(ls_queue *queue, ls_queue_side side) {
+  ls_queue_waiter *first = queue->waiters[side].first;
+  queue->waiters[side] = (waiter_list){0};
+  return first;
+}
+
+// Without the lock. A waiter may be gone or registered again after its call.
+static void call_waiters(ls_queue_waiter *waiter) {
+  while (waiter != NULL) {
+    ls_queue_waiter *next = waiter->next;
+    waiter->ready(waiter->user);
+    waiter = next;
+  }
+}
+
+bool ls_queue_on_ready(ls_queue *queue, ls_queue_side side,
+                       ls_queue_waiter *waiter) {
+  ls_mutex_lock(&queue->lock);
+  const bool ready = is_ready(queue, side);
+  if (!ready) {
+    waiter_list *list = &queue->waiters[side];
+    waiter->next = NULL;
+    *(list->end == NULL ? &list->first : list->end) = waiter;
+    list->end = &waiter->next;
+  }
+  ls_mutex_unlock(&queue->lock);
+  return !ready;
+}
+
+bool ls_queue_withdraw(ls_queue *queue, ls_queue_side side,
+                       ls_queue_waiter *waiter) {
+  ls_mutex_lock(&queue->lock);
+  waiter_list *list = &queue->waiters[side];
+  ls_queue_waiter **link = &list->first;
+  while (*link != NULL && *link != waiter)
+    link = &(*link)->next;
+  const bool found = *link == waiter;
+  if (found) {
+    *link = waiter->next;
+    if (waiter->next == NULL) list->end = link;
+    if (list->first == NULL) list->end = NULL;
+  }
+  ls_mutex_unlock(&queue->lock);
+  return found;
+}
+
+// ---- Push and pop ----------------------------------------------------------
+// With the lock held and room. Returns whom to call without it.
+static ls_queue_waiter *put(ls_queue *queue, ls_array *array) {
+  queue->slots[(queue->head + queue->count) % queue->capacity] = array;
+  ++queue->count;
+  ls_condition_signal(&queue->filled);
+  return take_waiters(queue, LS_QUEUE_POP);
+}
+
+// With the lock held and an array inside.
+static ls_queue_waiter *take(ls_queue *queue, ls_array **out_array) {
+  *out_array = queue->slots[queue->head];
+  queue->head = (queue->head + 1) % queue->capacity;
+  --queue->count;
+  ls_condition_signal(&queue->drained);
+  return take_waiters(queue, LS_QUEUE_PUSH);
+}
+
+static ls_status closed_status(const ls_queue *queue) {
+  return LS_STATUS(LS_CANCELLED, "push into queue '%s', which is closed",
+                   queue->name);
+}
+
+static ls_status end_status(const ls_queue *queue) {
+  return ls_out_of_range("queue '%s' is closed and drained", queue->name);
+}
+
+// Pushes, waiting for room if `wait`.
+static ls_status push(ls_queue *queue, ls_array *array, bool wait,
+                      bool *out_pushed) {
+  *out_pushed = false;
+  ls_mutex_lock(&queue->lock);
+  while (wait && !is_ready(queue, LS_QUEUE_PUSH)) {
+    ls_condition_wait(&queue->drained, &queue->lock);
+  }
+  const bool closed = queue->closed;
+  ls_queue_waiter *ready = NULL;
+  if (!closed && is_ready(queue, LS_QUEUE_PUSH)) {
+    ready = put(queue, array);
+    *out_pushed = true;
+  }
+  ls_mutex_unlock(&queue->lock);
+  call_waiters(ready);
+  return closed ? closed_status(queue) : ls_ok();
+}
+
+// Pops, waiting for an array if `wait`.
+static ls_status pop(ls_queue *queue, bool wait, ls_array **out_array) {
+  *out_array = NULL;
+  ls_mutex_lock(&queue->lock);
+  while (wait && !is_ready(queue, LS_QUEUE_POP)) {
+    ls_condition_wait(&queue->filled, &queue->lock);
+  }
+  const bool ended = queue->closed && queue->count == 0;
+  ls_queue_waiter *ready = NULL;
+  if (queue->count > 0) ready = take(queue, out_array);
+  ls_mutex_unlock(&queue->lock);
+  call_waiters(ready);
+  return ended ? end_status(queue) : ls_ok();
+}
+
+ls_status ls_queue_push(ls_queue *queue, ls_array *array) {
+  bool pushed = false;
+  return push(queue, array, true, &pushed);
+}
+
+ls_status ls_queue_try_push(ls_queue *queue, ls_array *array,
+                            bool *out_pushed) {
+  return push(queue, array, false, out_pushed);
+}
+
+ls_status ls_queue_pop(ls_queue *queue, ls_array **out_array) {
+  return pop(queue, true, out_array);
+}
+
+ls_status ls_queue_try_pop(ls_queue *queue, ls_array **out_array) {
+  return pop(queue, false, out_array);
+}
+
+void ls_queue_close(ls_queue *queue) {
+  ls_mutex_lock(&queue->lock);
+  queue->closed = true;
+  ls_condition_broadcast(&queue->filled);
+  ls_condition_broadcast(&queue->drained);
+  ls_queue_waiter *readers = take_waiters(queue, LS_QUEUE_POP);
+  ls_queue_waiter *writers = take_waiters(queue, LS_QUEUE_PUSH);
+  ls_mutex_unlock(&queue->lock);
+  call_waiters(readers);
+  call_waiters(writers);
+}
+
+bool ls_queue_is_closed(ls_queue *queue) {
+  ls_mutex_lock(&queue->lock);
+  const bool closed = queue->closed;
+  ls_mutex_unlock(&queue->lock);
+  return closed;
+}
+
+size_t ls_queue_count(ls_queue *queue) {
+  ls_mutex_lock(&queue->lock);
+  const size_t count = queue->count;
+  ls_mutex_unlock(&queue->lock);
+  return count;
+}
+
+const char *ls_queue_name(const ls_queue *queue) { return queue->name; }

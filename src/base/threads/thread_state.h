@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// All that the library keeps of a thread, in one place.
+//
+// What is at work here belongs to the fiber that runs, and goes and comes with
+// it; the rest is the thread's own, whatever runs on it. The layers above have
+// rooms of their own: see LS_THREAD_PART. When a thread ends, each layer that
+// asked for it leaves what is its, the uppermost first; after that the state is
+// as of a thread that begins.
+#ifndef LS_BASE_THREADS_THREAD_STATE_H_
+#define LS_BASE_THREADS_THREAD_STATE_H_
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// Of a fiber, else of the thread itself.
+typedef struct ls_at_work {
+  struct ls_fiber *fiber;      // NULL: none.
+  struct ls_context *context;  // What is being built; NULL: the thread's own.
+  struct ls_runtime *runtime;  // NULL: the default one.
+} ls_at_work;
+
+// Layers that leave something, the lowest first.
+typedef enum ls_thread_layer {
+  LS_THREAD_GRAPH,
+  LS_THREAD_RUNTIME,
+  LS_THREAD_DISTRIBUTE,
+  LS_THREAD_LAYERS
+} ls_thread_layer;
+
+typedef struct ls_thread_state {
+  ls_at_work work;
+  const struct ls_workers *workers;            // Whose run it is in.
+  const struct ls_host_threads *host_threads;  // Whose jobs it does.
+  void (*leave[LS_THREAD_LAYERS])(void);
+  // Rooms, all zero when the thread begins.
+  _Alignas(max_align_t) unsigned char graph[256];
+  _Alignas(max_align_t) unsigned char runtime[64];
+  _Alignas(max_align_t) unsigned char distribute[128];
+} ls_thread_state;
+
+extern _Thread_local ls_thread_state ls_this_thread
+    __attribute__((visibility("hidden")));
+
+// The room of a layer as that layer's struct, which fits.
+#define LS_THREAD_PART(Type, room)                                             \
+  ((Type *)(void *)(ls_this_thread.room +                                      \
+                    0 * sizeof(struct {                                        \
+                      _Static_assert(sizeof(Type) <=                           \
+                                         sizeof(ls_this_thread.room),          \
+                                     "a thread's state has room for it");      \
+                      char unused;                                             \
+                    })))
+
+// Has `leave` called when this thread ends. False: there is no place for it.
+bool ls_thread_at_end(ls_thread_layer layer, void (*leave)(void));
+
+#endif  // LS_BASE_THREADS_THREAD_STATE_H_

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Threads, locks and counts: pthread, with statuses.
+//
+// Zeroed storage is a valid half-made mutex, condition or thread: deinit and
+// join accept it, so that a half-built owner can be destroyed.
+#ifndef LS_BASE_THREADS_THREADS_H_
+#define LS_BASE_THREADS_THREADS_H_
+
+#include <pthread.h>
+#include <stdint.h>
+
+#include "lockstep/status.h"
+
+typedef struct ls_mutex {
+  pthread_mutex_t handle;
+  bool made;
+} ls_mutex;
+
+// Waits measure time on the monotonic clock.
+typedef struct ls_condition {
+  pthread_cond_t handle;
+  bool made;
+} ls_condition;
+
+// Stays where it is until it was joined.
+typedef struct ls_thread {
+  pthread_t handle;
+  bool made;
+  void (*fn)(void *user);
+  void *user;
+} ls_thread;
+
+LS_MUST_USE ls_status ls_mutex_init(ls_mutex *mutex);
+// A mutex that its holder may lock again.
+LS_MUST_USE ls_status ls_mutex_init_recursive(ls_mutex *mutex);
+void ls_mutex_deinit(ls_mutex *mutex);
+void ls_mutex_lock(ls_mutex *mutex);
+void ls_mutex_unlock(ls_mutex *mutex);
+
+LS_MUST_USE ls_status ls_condition_init(ls_condition *condition);
+void ls_condition_deinit(ls_condition *condition);
+// Spurious returns happen: wait in a loop that looks at what is waited for.
+void ls_condition_wait(ls_condition *condition, ls_mutex *mutex);
+// The same for at most `nanos`. False when they have passed.
+bool ls_condition_wait_for(ls_condition *condition, ls_mutex *mutex,
+                           int64_t nanos);
+void ls_condition_signal(ls_condition *condition);
+void ls_condition_broadcast(ls_condition *condition);
+
+// Starts a thread that runs fn(user) with every signal blocked (signals are
+// the program's). `name`, up to 15 characters, is what debuggers show.
+LS_MUST_USE ls_status ls_thread_start(ls_thread *thread, const char *name,
+                                      void (*fn)(void *user), void *user);
+// Waits for its end. Does nothing for a thread that was never started.
+void ls_thread_join(ls_thread *thread);
+
+// ---- Counts ----------------------------------------------------------------
+// References: adding needs no order, the last to drop sees all that the others
+// did before they dropped theirs.
+static inline void ls_count_retain(int *count) {
+  __atomic_fetch_add(count, 1, __ATOMIC_RELAXED);
+}
+// True when the last reference went.
+static inline bool ls_count_release(int *count) {
+  return __atomic_fetch_sub(count, 1, __ATOMIC_ACQ_REL) == 1;
+}
+static inline bool ls_count_is(const int *count, int wanted) {
+  return __atomic_load_n(count, __ATOMIC_ACQUIRE) == wanted;
+}
+
+// Tells the core that this is a spin loop.
+static inline void ls_spin_pause(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ __volatile__("isb");
+#endif
+}
+
+#endif  // LS_BASE_THREADS_THREADS_H_

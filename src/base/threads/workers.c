@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: Apache-2.0
+// Workers: a generation counter starts a run, a count of the unfinished ends
+// it. Both sides spin on these first; who gives up parks on a condition, after
+// saying so in a flag that the other side reads after its own write (both
+// sequentially consistent, so that one of them sees the other).
+#include "base/threads/workers.h"
+
+#include "base/threads/cores.h"
+#include "base/threads/thread_state.h"
+#include "base/threads/threads.h"
+
+#include <sched.h>
+
+enum { MAX_THREADS = 4096, SPINS = 2000 };
+// Kinds of jobs: `fn` on every worker, or `share` for every number.
+enum { JOB_RUN = 0, JOB_SHARE = 1 };
+
+typedef struct worker {
+  ls_workers *pool;
+  int index;
+  ls_thread thread;
+  // Atomic: generation << 32 | the next number of this worker's part of a
+  // shared job. Claimed by compare-and-swap, so a late worker cannot take from
+  // a job that is over, and a job with a claimed number cannot be over.
+  char padding0[LS_CACHE_LINE];
+  uint64_t next;
+  char padding1[LS_CACHE_LINE];
+} worker;
+
+struct ls_workers {
+  ls_allocator *allocator;
+  int count;
+  worker *threads;  // Number 0 is the caller: no thread.
+  ls_cores *cores;  // While threads run, or given before.
+  bool bind;        // There is a core for each.
+  bool started;     // Atomic; written with `turn`, which guards the job.
+  ls_mutex turn;    // Held during a run.
+  ls_worker_function fn;
+  void *user;
+  ls_share_function share;
+  int64_t share_count;         // Atomic.
+  struct ls_runtime *runtime;  // The caller's current one.
+  bool stop;                   // Atomic: a late worker may look early.
+  ls_mutex lock;               // Of the two conditions, and of what is idle.
+  ls_idle_function idle;       // NULL: there is none.
+  void *idle_user;
+  int in_idle;  // Workers that are in it.
+  ls_condition work;
+  ls_condition done;
+
+  // Atomic, each on a cache line of its own.
+  char padding0[LS_CACHE_LINE];
+  // Of the job under way or the last one. Its lowest bit is the job's kind, so
+  // that a worker which sees a job cannot mistake one kind for the other.
+  unsigned generation;
+  char padding1[LS_CACHE_LINE];
+  int pending;  // Workers that have not finished it.
+  char padding2[LS_CACHE_LINE];
+  int parked_workers;
+  int parked_caller;
+  unsigned wakes;  // Without a job: there is something to do when idle.
+  char padding3[LS_CACHE_LINE];
+  int64_t shared_done;  // Numbers of a shared job that are finished.
+};
+
+// ---- A worker's side -------------------------------------------------------
+// One call of the idle function. False: there was nothing to do.
+static bool do_idle(ls_workers *pool) {
+  ls_mutex_lock(&pool->lock);
+  const ls_idle_function fn = pool->idle;
+  void *user = pool->idle_user;
+  pool->in_idle += fn != NULL;
+  ls_mutex_unlock(&pool->lock);
+  if (fn == NULL) return false;
+  const bool did = fn(user);
+  ls_mutex_lock(&pool->lock);
+  --pool->in_idle;
+  ls_mutex_unlock(&pool->lock);
+  return did;
+}
+
+// Waits until there is another generation than `seen` or another wake than
+// `woken`, and returns the generation.
+static unsigned park(ls_workers *pool, unsigned seen, unsigned woken) {
+  unsigned now = seen;
+  ls_mutex_lock(&pool->lock);
+  __atomic_fetch_add(&pool->parked_workers, 1, __ATOMIC_SEQ_CST);
+  while ((now = __atomic_load_n(&pool->generation, __ATOMIC_SEQ_CST)) == seen &&
+         __atomic_load_n(&pool->wakes, __ATOMIC_SEQ_CST) == woken) {
+    ls_condition_wait(&pool->work, &pool->lock);
+  }
+  __atomic_fetch_sub(&pool->parked_workers, 1, __ATOMIC_SEQ_CST);
+  ls_mutex_unlock(&pool->lock);
+  return now;
+}
+
+// Waits until the generation is no longer `seen`, and returns it.
+static unsigned wait_for_work(ls_workers *pool, unsigned seen) {
+  for (int i = 0; i < SPINS; ++i) {
+    const unsigned now = __atomic_load_n(&pool->generation, __ATOMIC_ACQUIRE);
+    if (now != seen) return now;
+    ls_spin_pause();
+  }
+  unsigned now = seen;
+  while (now == seen) {
+    const unsigned woken = __atomic_load_n(&pool->wakes, __ATOMIC_SEQ_CST);
+    now = do_idle(pool) ? __atomic_load_n(&pool->generation, __ATOMIC_ACQUIRE)
+                        : park(pool, seen, woken);
+  }
+  return now;
+}
+
+static void finish_work(ls_workers *pool) {
+  if (__atomic_sub_fetch(&pool->pending, 1, __ATOMIC_SEQ_CST) > 0) return;
+  if (__atomic_load_n(&pool->parked_caller, __ATOMIC_SEQ_CST) == 0) return;
+  ls_mutex_lock(&pool->lock);
+  ls_condition_signal(&pool->done);
+  ls_mutex_unlock(&pool->lock);
+}
+
+// ---- Shared jobs -----------------------------------------------------------
+static int64_t part_begin(const ls_workers *pool, int64_t count, int part) {
+  return count * part / pool->count;
+}
+
+// Claims the next numbers of a part, half of what is left of it, so that work
+// on neighbours can be joined; returns the first and sets where they end. -1:
+// there are none, or the job is over.
+static int64_t claim(ls_workers *pool, uint32_t generation, int part,
+                     int64_t *out_end) {
+  uint64_t *next = &pool->threads[part].next;
+  uint64_t seen = __atomic_load_n(next, __ATOMIC_ACQUIRE);
+  for (;;) {
+    const int64_t count = __atomic_load_n(&pool->share_count, __ATOMIC_ACQUIRE);
+    const int64_t number = (int64_t)(seen & UINT32_MAX);
+    const int64_t left = part_begin(pool, count, part + 1) - number;
+    if (seen >> 32 != generation || left <= 0) return -1;
+    const uint64_t some = (uint64_t)(left + 1) / 2;
+    *out_end = number + (int64_t)some;
+    if (__atomic_compare_exchange_n(next, &seen, seen + some, true,
+                                    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+      return number;
+    }
+  }
+}
+
+static void do_share(ls_workers *pool, uint32_t generation, int index) {
+  for (int i = 0; i < pool->count; ++i) {
+    const int part = (index + i) % pool->count;
+    int64_t begin = 0, end = 0;
+    while ((begin = claim(pool, generation, part, &end)) >= 0) {
+      pool->share(pool->user, index, begin, end);
+      __atomic_add_fetch(&pool->shared_done, end - begin, __ATOMIC_RELEASE);
+    }
+  }
+}
+
+static void run_worker(void *user) {
+  const worker *self = user;
+  ls_workers *pool = self->pool;
+  if (pool->bind) (void)ls_cores_bind(pool->cores, self->index);
+  (void)ls_float_mode_enter();
+  ls_this_thread.workers = pool;
+  for (unsigned seen = 0;;) {
+    seen = wait_for_work(pool, seen);
+    if (__atomic_load_n(&pool->stop, __ATOMIC_RELAXED)) return;
+    if ((seen & 1U) == JOB_SHARE) {
+      do_share(pool, seen, self->index);
+      continue;
+    }
+    ls_this_thread.work.runtime = pool->runtime;
+    pool->fn(pool->user, self->index);
+    finish_work(pool);
+  }
+}
+
+// ---- The caller's side -----------------------------------------------------
+static unsigned next_generation(const ls_workers *pool, unsigned kind) {
+  return ((pool->generation >> 1) + 1) << 1 | kind;
+}
+
+static void announce_work(ls_workers *pool, unsigned kind) {
+  const unsigned next = next_generation(pool, kind);
+  __atomic_store_n(&pool->pending, pool->count - 1, __ATOMIC_RELAXED);
+  __atomic_store_n(&pool->generation, next, __ATOMIC_SEQ_CST);
+  if (__atomic_load_n(&pool->parked_workers, __ATOMIC_SEQ_CST) == 0) return;
+  ls_mutex_lock(&pool->lock);
+  ls_condition_broadcast(&pool->work);
+  ls_mutex_unlock(&pool->lock);
+}
+
+static void wait_until_done(ls_workers *pool) {
+  for (int i = 0; i < SPINS; ++i) {
+    if (__atomic_load_n(&pool->pending, __ATOMIC_ACQUIRE) == 0) return;
+    ls_spin_pause();
+  }
+  ls_mutex_lock(&pool->lock);
+  __atomic_store_n(&pool->parked_caller, 1, __ATOMIC_SEQ_CST);
+  while (__atomic_load_n(&pool->pending, __ATOMIC_SEQ_CST) != 0) {
+    ls_condition_wait(&pool->done, &pool->lock);
+  }
+  __atomic_store_n(&pool->parked_caller, 0, __ATOMIC_SEQ_CST);
+  ls_mutex_unlock(&pool->lock);
+}
+
+static void stop_threads(ls_workers *pool) {
+  if (pool->threads == NULL) return;
+  __atomic_store_n(&pool->stop, true, __ATOMIC_RELAXED);
+  announce_work(pool, JOB_RUN);
+  for (int i = 1; i < pool->count; ++i) {
+    ls_thread_join(&pool->threads[i].thread);
+  }
+  pool->stop = false;
+  __atomic_store_n(&pool->started, false, __ATOMIC_RELEASE);
+  pool->generation = 0;  // What a new thread has seen.
+  ls_cores_destroy(pool->cores);
+  pool->cores = NULL;
+}
+
+static ls_status start_threads(ls_workers *pool) {
+  if (pool->cores == NULL)
+    LS_RETURN_IF_ERROR(ls_cores_create(pool->allocator, &pool->cores));
+  else if (!ls_cores_look_again(pool->cores))
+    return ls_out_of_memory();
+  pool->bind = pool->count <= ls_cores_count(pool->cores);
+  for (int i = 1; i < pool->count; ++i) {
+    worker *self = &pool->threads[i];
+    ls_status status =
+        ls_thread_start(&self->thread, "ls-worker", run_worker, self);
+    if (!ls_status_is_ok(status)) {
+      stop_threads(pool);
+      return ls_status_annotate(status, "starting worker %d of %d", i,
+                                pool->count);
+    }
+  }
+  __atomic_store_n(&pool->started, true, __ATOMIC_RELEASE);
+  return ls_ok();
+}
+
+static void run_job(ls_workers *pool, ls_worker_function fn, void *user) {
+  const ls_workers *outer = ls_this_thread.workers;
+  ls_this_thread.workers = pool;
+  const uint64_t mode = ls_float_mode_enter();
+  if (pool->count > 1) {
+    pool->fn = fn;
+    pool->user = user;
+    pool->runtime = ls_this_thread.work.runtime;
+    announce_work(pool, JOB_RUN);
+  }
+  fn(user, 0);
+  if (pool->count > 1) wait_until_done(pool);
+  ls_float_mode_leave(mode);
+  ls_this_thread.workers = outer;
+}
+
+ls_status ls_workers_run(ls_workers *workers, ls_worker_function fn,
+                         void *user) {
+  if (ls_this_thread.workers == workers) {
+    return ls_failed_precondition("a run of workers inside a run of the same "
+                                  "workers; its threads are busy with it");
+  }
+  ls_mutex_lock(&workers->turn);
+  ls_status status = ls_ok();
+  if (workers->count > 1 && !workers->started) status = start_threads(workers);
+  if (ls_status_is_ok(status)) run_job(workers, fn, user);
+  ls_mutex_unlock(&workers->turn);
+  return status;
+}
+
+static void share_job(ls_workers *pool, ls_share_function fn, void *user,
+                      int64_t count) {
+  const ls_workers *outer = ls_this_thread.workers;
+  ls_this_thread.workers = pool;
+  const uint64_t mode = ls_float_mode_enter();
+  const uint32_t generation = next_generation(pool, JOB_SHARE);
+  pool->share = fn;
+  pool->user = user;
+  __atomic_store_n(&pool->shared_done, 0, __ATOMIC_RELAXED);
+  for (int part = 0; part < pool->count; ++part) {
+    __atomic_store_n(&pool->threads[part].next,
+                     (uint64_t)generation << 32 |
+                         (uint64_t)part_begin(pool, count, part),
+                     __ATOMIC_RELEASE);
+  }
+  // Only now: a worker that is late by a job must not see the new count beside
+  // a number of the old job, which it would take for one that is left.
+  __atomic_store_n(&pool->share_count, count, __ATOMIC_RELEASE);
+  announce_work(pool, JOB_SHARE);
+  do_share(pool, generation, 0);
+  for (int i = 0; __atomic_load_n(&pool->shared_done, __ATOMIC_ACQUIRE) < count;
+       ++i) {
+    if (i < SPINS)
+      ls_spin_pause();
+    else
+      sched_yield();
+  }
+  ls_float_mode_leave(mode);
+  ls_this_thread.workers = outer;
+}
+
+ls_status ls_workers_share(ls_workers *workers, ls_share_function fn,
+                           void *user, int64_t count) {
+  if (ls_this_thread.workers == workers) {
+    return ls_failed_precondition("a run of workers inside a run of the same "
+                                  "workers; its threads are busy with it");
+  }
+  if (count > INT32_MAX) {
+    return ls_invalid_argument("%lld numbers to share; at most %d",
+                               (long long)count, INT32_MAX);
+  }
+  ls_mutex_lock(&workers->turn);
+  ls_status status = ls_ok();
+  if (workers->count > 1 && !workers->started) status = start_threads(workers);
+  if (ls_status_is_ok(status)) share_job(workers, fn, user, count);
+  ls_mutex_unlock(&workers->turn);
+  return status;
+}
+
+// ---- Idle workers ----------------------------------------------------------
+void ls_workers_set_idle(ls_workers *workers, ls_idle_function fn, void *user) {
+  ls_mutex_lock(&workers->lock);
+  workers->idle = fn;
+  workers->idle_user = user;
+  while (fn == NULL && workers->in_idle > 0) {
+    ls_mutex_unlock(&workers->lock);
+    sched_yield();
+    ls_mutex_lock(&workers->lock);
+  }
+  ls_mutex_unlock(&workers->lock);
+}
+
+ls_status ls_workers_wake(ls_workers *workers) {
+  ls_status status = ls_ok();
+  if (!__atomic_load_n(&workers->started, __ATOMIC_ACQUIRE)) {
+    ls_mutex_lock(&workers->turn);
+    if (workers->count > 1 && !workers->started)
+      status = start_threads(workers);
+    ls_mutex_unlock(&workers->turn);
+  }
+  __atomic_fetch_add(&workers->wakes, 1, __ATOMIC_SEQ_CST);
+  if (__atomic_load_n(&workers->parked_workers, __ATOMIC_SEQ_CST) == 0)
+    return status;
+  ls_mutex_lock(&workers->lock);
+  ls_condition_broadcast(&workers->work);
+  ls_mutex_unlock(&workers->lock);
+  return status;
+}
+
+// ---- The pool --------------------------------------------------------------
+static ls_status init_pool(ls_workers *pool) {
+  LS_RETURN_IF_ERROR(ls_mutex_init(&pool->turn));
+  LS_RETURN_IF_ERROR(ls_mutex_init(&pool->lock));
+  LS_RETURN_IF_ERROR(ls_condition_init(&pool->work));
+  LS_RETURN_IF_ERROR(ls_condition_init(&pool->done));
+  pool->threads = ls_new_array(pool->allocator, worker, (size_t)pool->count);
+  if (pool->threads == NULL) return ls_out_of_memory();
+  for (int i = 0; i < pool->count; ++i) {
+    pool->threads[i].pool = pool;
+    pool->threads[i].index = i;
+  }
+  return ls_ok();
+}
+
+ls_status ls_workers_create(ls_allocator *allocator, int threads,
+                            ls_workers **out_workers) {
+  *out_workers = NULL;
+  if (threads < 1 || threads > MAX_THREADS) {
+    return ls_invalid_argument("%d threads; 1 to %d are possible", threads,
+                               MAX_THREADS);
+  }
+  ls_workers *pool = ls_new(allocator, ls_workers);
+  if (pool == NULL) return ls_out_of_memory();
+  pool->allocator = allocator;
+  pool->count = threads;
+  ls_status status = init_pool(pool);
+  if (!ls_status_is_ok(status)) {
+    ls_workers_destroy(pool);
+    return status;
+  }
+  *out_workers = pool;
+  return ls_ok();
+}
+
+void ls_workers_destroy(ls_workers *workers) {
+  if (workers == NULL) return;
+  if (workers->started) stop_threads(workers);
+  ls_cores_destroy(workers->cores);
+  ls_condition_deinit(&workers->done);
+  ls_condition_deinit(&workers->work);
+  ls_mutex_deinit(&workers->lock);
+  ls_mutex_deinit(&workers->turn);
+  ls_release(workers->allocator, workers->threads);
+  ls_release(workers->allocator, workers);
+}
+
+void ls_workers_take_cores(ls_workers *workers, ls_cores *cores) {
+  ls_cores_destroy(workers->cores);
+  workers->cores = cores;
+}
+
+int ls_workers_count(const ls_workers *workers) { return workers->count; }
+
+int ls_real_cores(void) {
+  ls_cores *cores = NULL;
+  ls_status status = ls_cores_create(ls_allocator_system(), &cores);
+  if (!ls_status_is_ok(status)) {
+    ls_status_free(status);
+    return 1;
+  }
+  const int count = ls_cores_count(cores);
+  ls_cores_destroy(cores);
+  return count;
+}

@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arrays: header and elements in one block, the elements on a cache line.
+//
+// The bytes of strings stand behind the table of their places, in the same
+// block, or in one of their own if they came later. Elements of resource and
+// variant arrays are NULL or an ls_object of which the array owns a reference;
+// a view owns none.
+#include "lockstep/array.h"
+
+#include "base/memory/allocator.h"
+#include "base/require.h"
+#include "base/runtime_internal.h"
+#include "base/values/array_internal.h"
+#include "lockstep/object.h"
+
+struct ls_array {
+  ls_object object;
+  ls_allocator *allocator;
+  ls_dtype dtype;
+  ls_shape shape;
+  int64_t num_elements;
+  size_t size;
+  void *data;
+  bool is_view;
+  bool is_lent;                 // Its elements are another's: see ls_array_own.
+  char *bytes;                  // Of strings, if not behind the elements.
+  void (*release)(void *user);  // Of a view.
+  void *user;
+};
+
+// What there is room for before the elements. The block need not begin on a
+// cache line: memory that must is not found again among what was freed.
+enum { HEAD_SIZE = sizeof(ls_array) + LS_CACHE_LINE - 1 };
+
+static void *allocate_block(ls_allocator *allocator, size_t size) {
+  return size >= LS_HUGE_PAGE
+             ? ls_allocate_large(allocator, size)
+             : allocator->allocate(allocator, size, _Alignof(max_align_t));
+}
+
+static void *elements_of(ls_array *array) {
+  const uintptr_t behind = (uintptr_t)(array + 1);
+  return (char *)(array + 1) + (0 - behind) % LS_CACHE_LINE;
+}
+
+static bool holds_objects(ls_dtype dtype) {
+  return dtype == LS_DTYPE_RESOURCE || dtype == LS_DTYPE_VARIANT;
+}
+
+static void destroy_array(ls_object *object) {
+  ls_array *array = (ls_array *)object;
+  if (array->is_view) {
+    if (array->release != NULL) array->release(array->user);
+  } else if (holds_objects(array->dtype) && !array->is_lent) {
+    void **objects = array->data;
+    for (int64_t i = 0; i < array->num_elements; ++i) {
+      ls_object_release(objects[i]);
+    }
+  }
+  ls_release(array->allocator, array->bytes);
+  ls_release(array->allocator, array);
+}
+
+static void print_array(const ls_object *object, char *buffer, size_t size) {
+  ls_array_print((const ls_array *)object, buffer, size);
+}
+
+static const ls_object_type array_type = {
+    .name = "array", .destroy = destroy_array, .print = print_array};
+
+// ---- Creation --------------------------------------------------------------
+static ls_status check_type(ls_dtype dtype, ls_shape shape) {
+  if (ls_dtype_size(dtype) == 0) {
+    return ls_invalid_argument("an array of dtype %s, which has no data",
+                               ls_dtype_name(dtype));
+  }
+  LS_RETURN_IF_ERROR(ls_shape_check(shape));
+  if (!ls_shape_is_known(shape)) {
+    return ls_invalid_argument("an array of shape %s; it must be known",
+                               LS_SHAPE_TEXT(dtype, shape));
+  }
+  return ls_ok();
+}
+
+// A block with room for `extra` bytes behind the header, which is filled in;
+// the elements are not.
+static ls_status make_array(ls_dtype dtype, ls_shape shape, size_t extra,
+                            ls_array **out_array) {
+  ls_allocator *allocator = ls_current_allocator();
+  size_t total = 0;
+  ls_array *array = NULL;
+  if (!__builtin_add_overflow(extra, (size_t)HEAD_SIZE, &total)) {
+    array = allocate_block(allocator, total);
+  }
+  if (array == NULL) {
+    return LS_STATUS(LS_RESOURCE_EXHAUSTED, "no memory for %s: %zu bytes",
+                     LS_SHAPE_TEXT(dtype, shape), extra);
+  }
+  *array = (ls_array){.allocator = allocator, .dtype = dtype};
+  ls_object_init(&array->object, &array_type);
+  array->shape.rank = shape.rank;  // Dimensions beyond the rank are 0.
+  memcpy(array->shape.dim, shape.dim, (size_t)shape.rank * sizeof(int64_t));
+  array->num_elements = ls_shape_num_elements(shape);
+  array->size = (size_t)array->num_elements * ls_dtype_size(dtype);
+  array->data = elements_of(array);
+  *out_array = array;
+  return ls_ok();
+}
+
+// Bytes of the elements. At most 2^46 of 16: it fits.
+static size_t data_size(ls_dtype dtype, ls_shape shape) {
+  return (size_t)ls_shape_num_elements(shape) * ls_dtype_size(dtype);
+}
+
+static void zero(ls_array *array) { memset(array->data, 0, array->size); }
+
+ls_status ls_array_create_unwritten(ls_dtype dtype, ls_shape shape,
+                                    ls_array **out_array) {
+  *out_array = NULL;
+  LS_RETURN_IF_ERROR(check_type(dtype, shape));
+  LS_RETURN_IF_ERROR(
+      make_array(dtype, shape, data_size(dtype, shape), out_array));
+  if (dtype == LS_DTYPE_STRING || holds_objects(dtype)) zero(*out_array);
+  return ls_ok();
+}
+
+bool ls_dtype_owns_elements(ls_dtype dtype) {
+  return dtype == LS_DTYPE_STRING || holds_objects(dtype);
+}
+
+void ls_array_lend(ls_array *array) {
+  array->is_lent = ls_dtype_owns_elements(array->dtype);
+}
+
+static ls_status own_strings(ls_array *array) {
+  const size_t count = (size_t)array->num_elements;
+  ls_bytes *strings = array->data;
+  size_t size = 0;
+  for (size_t i = 0; i < count; ++i)
+    size += strings[i].size + 1;
+  char *place = ls_allocate(array->allocator, size + 1);
+  if (place == NULL) return ls_out_of_memory();
+  array->bytes = place;
+  for (size_t i = 0; i < count; ++i) {
+    const size_t length = strings[i].size;
+    if (length > 0) memcpy(place, strings[i].data, length);
+    place[length] = '\0';
+    strings[i].data = place;
+    place += length + 1;
+  }
+  return ls_ok();
+}
+
+ls_status ls_array_own(ls_array *array) {
+  if (!array->is_lent) return ls_ok();
+  if (array->dtype == LS_DTYPE_STRING) {
+    LS_RETURN_IF_ERROR(own_strings(array));
+  } else {
+    void **objects = array->data;
+    for (int64_t i = 0; i < array->num_elements; ++i)
+      ls_object_retain(objects[i]);
+  }
+  array->is_lent = false;
+  return ls_ok();
+}
+
+ls_status ls_array_create(ls_dtype dtype, ls_shape shape,
+                          ls_array **out_array) {
+  LS_REQUIRE(out_array);
+  LS_RETURN_IF_ERROR(ls_array_create_unwritten(dtype, shape, out_array));
+  zero(*out_array);
+  return ls_ok();
+}
+
+static ls_status copy_strings(ls_shape shape, const ls_bytes *strings,
+                              ls_array **out_array) {
+  const size_t count = (size_t)ls_shape_num_elements(shape);
+  size_t size = data_size(LS_DTYPE_STRING, shape);
+  for (size_t i = 0; i < count; ++i) {
+    if (__builtin_add_overflow(size, strings[i].size, &size) ||
+        __builtin_add_overflow(size, (size_t)1, &size)) {
+      size = SIZE_MAX;
+      break;
+    }
+  }
+  LS_RETURN_IF_ERROR(make_array(LS_DTYPE_STRING, shape, size, out_array));
+  ls_bytes *copies = (*out_array)->data;
+  char *place = (char *)(copies + count);
+  for (size_t i = 0; i < count; ++i) {
+    copies[i] = (ls_bytes){place, strings[i].size};
+    if (strings[i].size > 0) memcpy(place, strings[i].data, strings[i].size);
+    place[strings[i].size] = '\0';
+    place += strings[i].size + 1;
+  }
+  return ls_ok();
+}
+
+ls_status ls_array_create_copy(ls_dtype dtype, ls_shape shape, const void *data,
+                               ls_array **out_array) {
+  LS_REQUIRE(out_array);
+  *out_array = NULL;
+  LS_RETURN_IF_ERROR(check_type(dtype, shape));
+  if (dtype == LS_DTYPE_STRING) return copy_strings(shape, data, out_array);
+  LS_RETURN_IF_ERROR(
+      make_array(dtype, shape, data_size(dtype, shape), out_array));
+  ls_array *array = *out_array;
+  if (array->size > 0) memcpy(array->data, data, array->size);
+  if (holds_objects(dtype)) {
+    void **objects = array->data;
+    for (int64_t i = 0; i < array->num_elements; ++i) {
+      ls_object_retain(objects[i]);
+    }
+  }
+  return ls_ok();
+}
+
+ls_status ls_array_create_view(ls_dtype dtype, ls_shape shape, void *data,
+                               void (*release)(void *user), void *user,
+                               ls_array **out_array) {
+  LS_REQUIRE(out_array);
+  *out_array = NULL;
+  LS_RETURN_IF_ERROR(check_type(dtype, shape));
+  if (dtype == LS_DTYPE_STRING) {
+    return ls_invalid_argument("a view of strings, %s; they must be copied",
+                               LS_SHAPE_TEXT(dtype, shape));
+  }
+  LS_RETURN_IF_ERROR(make_array(dtype, shape, 0, out_array));
+  ls_array *array = *out_array;
+  array->data = data;
+  array->is_view = true;
+  array->release = release;
+  array->user = user;
+  return ls_ok();
+}
+
+// ---- Looking in ------------------------------------------------------------
+ls_array *ls_array_retain(ls_array *array) { return ls_object_retain(array); }
+void ls_array_release(ls_array *array) { ls_object_release(array); }
+bool ls_array_is_unique(const ls_array *array) {
+  return ls_object_is_unique(array);
+}
+
+ls_dtype ls_array_dtype(const ls_array *array) { return array->dtype; }
+ls_shape ls_array_shape(const ls_array *array) { return array->shape; }
+int64_t ls_array_num_elements(const ls_array *array) {
+  return array->num_elements;
+}
+size_t ls_array_size(const ls_array *array) { return array->size; }
+const void *ls_array_data(const ls_array *array) { return array->data; }
+void *ls_array_mutable_data(ls_array *array) { return array->data; }
+
+// ---- Conversion ------------------------------------------------------------
+// The float next to `value` such that rounding it once more, to fewer bits,
+// gives what rounding `value` itself would: truncated, and odd if inexact.
+static float round_to_odd(double value) {
+  float result = (float)value;
+  const double back = (double)result;
+  if (back == value || value != value || __builtin_isinf(back)) return result;
+  uint32_t bits = 0;
+  memcpy(&bits, &result, sizeof(bits));
+  // Away from zero by rounding: one step back, which also crosses exponents.
+  if ((value > 0 && back > value) || (value < 0 && back < value)) --bits;
+  bits |= 1;
+  memcpy(&result, &bits, sizeof(bits));
+  return result;
+}
+
+// The same for 64 bits that do not fit a double.
+static double i64_to_odd(int64_t value) {
+  uint64_t magnitude = value < 0 ? -(uint64_t)value : (uint64_t)value;
+  const uint64_t dropped = (UINT64_C(1) << 11) - 1;
+  if (magnitude >> 53 != 0 && (magnitude & dropped) != 0) {
+    magnitude = (magnitude & ~dropped) | (dropped + 1);
+  }
+  const double result = (double)magnitude;
+  return value < 0 ? -result : result;
+}
+
+// Towards zero, to the nearest end where it does not fit; NaN gives 0.
+static int64_t i64_from_f64(double value, int64_t low, int64_t high) {
+  if (value != value) return 0;
+  if (value <= (double)low) return low;
+  if (value >= (double)high) return high;
+  return (int64_t)value;
+}
+
+static uint64_t u64_from_f64(double value) {
+  if (!(value > 0)) return 0;
+  return value >= 0x1p64 ? UINT64_MAX : (uint64_t)value;
+}
+
+static bool is_inside(const ls_array *array, int64_t index) {
+  return index >= 0 && index < array->num_elements;
+}
+
+// A pointer to element `index` as a T.
+#define AT(T) (&((T *)array->data)[index])
+#define CONST_AT(T) (((const T *)array->data)[index])
+
+double ls_array_f64(const ls_array *array, int64_t index) {
+  if (!is_inside(array, index)) return 0;
+  switch (array->dtype) {
+  case LS_DTYPE_F64:
+    return CONST_AT(double);
+  case LS_DTYPE_F32:
+    return (double)CONST_AT(float);
+  case LS_DTYPE_F16:
+    return (double)ls_f16_to_f32(CONST_AT(uint16_t));
+  case LS_DTYPE_BF16:
+    return (double)ls_bf16_to_f32(CONST_AT(uint16_t));
+  case LS_DTYPE_U64:
+    return (double)CONST_AT(uint64_t);
+  default:
+    return (double)ls_array_i64(array, index);
+  }
+}
+
+int64_t ls_array_i64(const ls_array *array, int64_t index) {
+  if (!is_inside(array, index)) return 0;
+  switch (array->dtype) {
+  case LS_DTYPE_F64:
+  case LS_DTYPE_F32:
+  case LS_DTYPE_F16:
+  case LS_DTYPE_BF16:
+    return i64_from_f64(ls_array_f64(array, index), INT64_MIN, INT64_MAX);
+  case LS_DTYPE_I8:
+    return CONST_AT(int8_t);
+  case LS_DTYPE_I16:
+    return CONST_AT(int16_t);
+  case LS_DTYPE_I32:
+    return CONST_AT(int32_t);
+  case LS_DTYPE_I64:
+    return CONST_AT(int64_t);
+  case LS_DTYPE_U8:
+    return CONST_AT(uint8_t);
+  case LS_DTYPE_U16:
+    return CONST_AT(uint16_t);
+  case LS_DTYPE_U32:
+    return CONST_AT(uint32_t);
+  case LS_DTYPE_U64:
+    return (int64_t)CONST_AT(uint64_t);
+  case LS_DTYPE_BOOL:
+    return CONST_AT(uint8_t) != 0;
+  default:
+    return 0;
+  }
+}
+
+void ls_array_set_f64(ls_array *array, int64_t index, double value) {
+  if (!is_inside(array, index)) return;
+  switch (array->dtype) {
+  case LS_DTYPE_F64:
+    *AT(double) = value;
+    break;
+  case LS_DTYPE_F32:
+    *AT(float) = (float)value;
+    break;
+  case LS_DTYPE_F16:
+    *AT(uint16_t) = ls_f16_from_f32(round_to_odd(value));
+    break;
+  case LS_DTYPE_BF16:
+    *AT(uint16_t) = ls_bf16_from_f32(round_to_odd(value));
+    break;
+  case LS_DTYPE_I8:
+    *AT(int8_t) = (int8_t)i64_from_f64(value, INT8_MIN, INT8_MAX);
+    break;
+  case LS_DTYPE_I16:
+    *AT(int16_t) = (int16_t)i64_from_f64(value, INT16_MIN, INT16_MAX);
+    break;
+  case LS_DTYPE_I32:
+    *AT(int32_t) = (int32_t)i64_from_f64(value, INT32_MIN, INT32_MAX);
+    break;
+  case LS_DTYPE_I64:
+    *AT(int64_t) = i64_from_f64(value, INT64_MIN, INT64_MAX);
+    break;
+  case LS_DTYPE_U8:
+    *AT(uint8_t) = (uint8_t)i64_from_f64(value, 0, UINT8_MAX);
+    break;
+  case LS_DTYPE_U16:
+    *AT(uint16_t) = (uint16_t)i64_from_f64(value, 0, UINT16_MAX);
+    break;
+  case LS_DTYPE_U32:
+    *AT(uint32_t) = (uint32_t)i64_from_f64(value, 0, UINT32_MAX);
+    break;
+  case LS_DTYPE_U64:
+    *AT(uint64_t) = u64_from_f64(value);
+    break;
+  case LS_DTYPE_BOOL:
+    *AT(uint8_t) = value != 0;
+    break;
+  default:
+    break;
+  }
+}
+
+void ls_array_set_i64(ls_array *array, int64_t index, int64_t value) {
+  if (!is_inside(array, index)) return;
+  switch (array->dtype) {
+  case LS_DTYPE_F64:
+    *AT(double) = (double)value;
+    break;
+  case LS_DTYPE_F32:
+    *AT(float) = (float)value;
+    break;
+  case LS_DTYPE_F16:
+  case LS_DTYPE_BF16:
+    ls_array_set_f64(array, index, i64_to_odd(value));
+    break;
+  // Integers keep their low bits, as in C.
+  case LS_DTYPE_I8:
+  case LS_DTYPE_U8:
+    *AT(uint8_t) = (uint8_t)value;
+    break;
+  case LS_DTYPE_I16:
+  case LS_DTYPE_U16:
+    *AT(uint16_t) = (uint16_t)value;
+    break;
+  case LS_DTYPE_I32:
+  case LS_DTYPE_U32:
+    *AT(uint32_t) = (uint32_t)value;
+    break;
+  case LS_DTYPE_I64:
+  case LS_DTYPE_U64:
+    *AT(uint64_t) = (uint64_t)value;
+    break;
+  case LS_DTYPE_BOOL:
+    *AT(uint8_t) = value != 0;
+    break;
+  default:
+    break;
+  }
+}

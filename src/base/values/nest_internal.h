@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Nests, as the layers above see them.
+#ifndef LS_BASE_VALUES_NEST_INTERNAL_H_
+#define LS_BASE_VALUES_NEST_INTERNAL_H_
+
+#include "lockstep/distributed.h"
+
+// Deeper nests are refused, so that recursion fits a fiber's stack.
+enum { LS_NEST_MAX_DEPTH = 256 };
+
+// Counts `item` among what `holder` holds: it is a level above it. A nest made
+// of a holder with too many levels is a failed one.
+void ls_nest_deepen(ls_object *holder, ls_nest item);
+
+// The position of the index-th item in the order of flattening: of a dict the
+// one with the index-th smallest key, of a sequence `index` itself.
+size_t ls_nest_sorted_position(ls_nest nest, size_t index);
+// That item, lent.
+ls_nest ls_nest_item_sorted(ls_nest nest, size_t index);
+// Whether it is a dict or a named tuple, also an empty one.
+bool ls_nest_has_keys(ls_nest nest);
+
+// "PerReplica", "Mirrored", "MapOutput".
+const char *ls_distributed_kind_name(ls_distributed_kind kind);
+
+// Part `part` of `rows` in `parts`: they differ by at most one, larger ones
+// first.
+static inline int64_t ls_part_rows(int64_t rows, int64_t parts, int64_t part) {
+  return rows / parts + (part < rows % parts);
+}
+// Dimension 0 in such parts: a PerReplica of views, which keep the array.
+LS_MUST_USE ls_status ls_array_split(ls_array *array, int64_t parts,
+                                     ls_nest *out_value);
+
+// What a call that makes a nest gives, which is taken over: the nest, or the
+// status it failed with. Replaces what there is in `*results`, if all is well.
+LS_MUST_USE ls_status ls_take_nest(ls_nest made, ls_nest *out_value);
+LS_MUST_USE ls_status ls_nest_give(ls_nest made, ls_nest *results);
+
+#endif  // LS_BASE_VALUES_NEST_INTERNAL_H_

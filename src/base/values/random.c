@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random numbers: folding a key, and normals.
+#include "base/values/random.h"
+
+#include "base/values/box_muller.h"
+
+// Replaces `key` by 64 bits that depend on it, on `value`, and on `place`,
+// which tells one part of a key from another.
+static void fold_in(uint32_t key[2], uint64_t value, uint32_t place) {
+  const uint32_t counter[4] = {(uint32_t)value, (uint32_t)(value >> 32), place,
+                               0x4C6F636BU};  // "Lock": not a drawn block.
+  uint32_t out[4];
+  ls_philox(counter, key, out);
+  key[0] = out[0];
+  key[1] = out[1];
+}
+
+ls_random_source ls_random_source_make(const ls_random_key *key) {
+  ls_random_source source = {
+      .key = {(uint32_t)key->seed, (uint32_t)(key->seed >> 32)},
+      .id = key->id,
+  };
+  fold_in(source.key, key->stream, 1);
+  fold_in(source.key, key->step, 2);
+  fold_in(source.key, key->iteration, 3);
+  return source;
+}
+
+void ls_random_bits(const ls_random_key *key, uint64_t block, uint32_t out[4]) {
+  const ls_random_source source = ls_random_source_make(key);
+  ls_random_source_bits(&source, block, out);
+}
+
+// ---- Normals ---------------------------------------------------------------
+void ls_random_normals_f32(const uint32_t bits[4], float out[4]) {
+  ls_box_muller_f32(bits, out);
+  ls_box_muller_f32(bits + 2, out + 2);
+}
+
+void ls_random_normals_f64(const uint32_t bits[4], double out[2]) {
+  ls_box_muller(ls_random_uniform_f64(bits[0], bits[1]) + 0x1p-53,
+                ls_random_uniform_f64(bits[2], bits[3]), &out[0], &out[1]);
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Shape rules of ops that hold child graphs: their outputs are the regions'
+// results.
+#include "graph/graph.h"
+#include "graph/infer/infer.h"
+
+static ls_status check_regions(const ls_infer *infer, size_t wanted) {
+  if (infer->spec->num_regions == wanted) return ls_ok();
+  return ls_invalid_argument("%s holds %zu child graphs, got %zu",
+                             infer->op_name, wanted, infer->spec->num_regions);
+}
+
+static ls_type result_type(const ls_graph *graph, size_t index) {
+  return ls_graph_type(graph, graph->results[index]);
+}
+
+static ls_status take_results(ls_infer *infer, const ls_graph *graph) {
+  LS_RETURN_IF_ERROR(ls_infer_outputs(infer, graph->num_results));
+  for (size_t i = 0; i < graph->num_results; ++i)
+    infer->out[i] = result_type(graph, i);
+  return ls_ok();
+}
+
+// A shape that is right before, in and after the loop.
+static ls_status carried_type(const ls_infer *infer, size_t i,
+                              const ls_graph *body, ls_type *out) {
+  const ls_type after = result_type(body, i);
+  const ls_type inside = ls_graph_type(body, body->parameters[i]);
+  if (after.dtype != infer->in[i].dtype ||
+      !ls_shape_compatible(after.shape, infer->in[i].shape))
+    return ls_invalid_argument(
+        "while: value %zu is %s before the loop and %s after the body; a loop "
+        "keeps dtypes and shapes",
+        i, LS_OPERAND_TEXT(infer, i), LS_SHAPE_TEXT(after.dtype, after.shape));
+  *out = inside;
+  return ls_ok();
+}
+
+// A loop whose body's values are saved counts its trips in one more output and
+// gives a stack for each of them.
+static void saved_types(ls_infer *infer, size_t carried, size_t saved) {
+  infer->out[carried] = (ls_type){LS_DTYPE_I64, LS_SCALAR};
+  for (size_t i = 0; i < saved; ++i)
+    infer->out[carried + 1 + i] = (ls_type){LS_DTYPE_VARIANT, LS_SCALAR};
+}
+
+ls_status infer_while(ls_infer *infer) {
+  LS_RETURN_IF_ERROR(check_regions(infer, 2));
+  const ls_graph *cond = infer->spec->regions[0];
+  const ls_graph *body = infer->spec->regions[1];
+  const size_t carried = (size_t)ls_infer_int(infer, LS_ATTR_ID_NUM_CARRIED);
+  if (cond->num_results != 1 || result_type(cond, 0).dtype != LS_DTYPE_BOOL ||
+      !ls_shape_compatible(result_type(cond, 0).shape, LS_SCALAR))
+    return ls_invalid_argument(
+        "while: the condition must give one bool scalar, gives %zu values%s%s",
+        cond->num_results, cond->num_results ? ", the first " : "",
+        cond->num_results ? LS_SHAPE_TEXT(result_type(cond, 0).dtype,
+                                          result_type(cond, 0).shape)
+                          : "");
+  const bool saves = ls_infer_attr(infer, LS_ATTR_ID_NUM_SAVED) != NULL;
+  const size_t saved = (size_t)ls_infer_int(infer, LS_ATTR_ID_NUM_SAVED);
+  if (saved > body->num_results || body->num_results != carried + saved ||
+      body->num_declared != carried || cond->num_declared != carried ||
+      infer->num_in != carried + cond->num_captures + body->num_captures)
+    return ls_invalid_argument(
+        "while: %zu values go round and %lld are saved, the body takes %zu and "
+        "gives %zu",
+        carried, (long long)saved, body->num_declared, body->num_results);
+  LS_RETURN_IF_ERROR(
+      ls_infer_outputs(infer, saves ? carried + 1 + saved : carried));
+  for (size_t i = 0; i < carried; ++i)
+    LS_RETURN_IF_ERROR(carried_type(infer, i, body, &infer->out[i]));
+  if (saves) saved_types(infer, carried, saved);
+  return ls_ok();
+}
+
+ls_status infer_cond(ls_infer *infer) {
+  LS_RETURN_IF_ERROR(check_regions(infer, 2));
+  const ls_graph *yes = infer->spec->regions[0];
+  const ls_graph *no = infer->spec->regions[1];
+  if (infer->num_in != 1 + yes->num_captures + no->num_captures)
+    return ls_invalid_argument(
+        "cond: a predicate, %zu and %zu captures against %zu operands",
+        yes->num_captures, no->num_captures, infer->num_in);
+  if (infer->in[0].dtype != LS_DTYPE_BOOL ||
+      !ls_shape_compatible(infer->in[0].shape, LS_SCALAR))
+    return ls_invalid_argument("cond: the predicate must be a bool scalar, "
+                               "got %s",
+                               LS_OPERAND_TEXT(infer, 0));
+  if (yes->num_results != no->num_results)
+    return ls_invalid_argument("cond: the branches give %zu and %zu values",
+                               yes->num_results, no->num_results);
+  LS_RETURN_IF_ERROR(take_results(infer, yes));
+  for (size_t i = 0; i < no->num_results; ++i) {
+    const ls_type a = infer->out[i], b = result_type(no, i);
+    if (a.dtype != b.dtype || !ls_shape_compatible(a.shape, b.shape))
+      return ls_invalid_argument("cond: value %zu is %s in one branch and %s "
+                                 "in the other",
+                                 i, LS_SHAPE_TEXT(a.dtype, a.shape),
+                                 LS_SHAPE_TEXT(b.dtype, b.shape));
+    for (int d = 0; d < a.shape.rank && b.shape.rank >= 0; ++d)
+      if (b.shape.dim[d] < 0) infer->out[i].shape.dim[d] = LS_UNKNOWN_DIM;
+    if (b.shape.rank < 0) infer->out[i].shape = LS_SHAPE_UNKNOWN;
+  }
+  return ls_ok();
+}
+
+ls_status infer_call(ls_infer *infer) {
+  LS_RETURN_IF_ERROR(check_regions(infer, 1));
+  const ls_graph *body = infer->spec->regions[0];
+  if (infer->num_in != body->num_parameters)
+    return ls_invalid_argument("call of '%s': it takes %zu values, got %zu",
+                               body->name, body->num_parameters, infer->num_in);
+  return take_results(infer, body);
+}
+
+// Replicas whose arguments have other shapes have bodies of their own: the
+// attribute `classes` says whose is whose.
+static ls_status check_bodies(const ls_infer *infer, size_t replicas,
+                              size_t split, size_t gathered) {
+  const ls_graph *first = infer->spec->regions[0];
+  size_t captures = 0;
+  for (size_t k = 0; k < infer->spec->num_regions; ++k) {
+    const ls_graph *body = infer->spec->regions[k];
+    captures += body->num_captures;
+    if (split != body->num_declared || gathered > body->num_results ||
+        body->num_results != first->num_results)
+      return ls_invalid_argument(
+          "replicate: body %zu takes %zu split arguments of %zu and gives %zu "
+          "values, %zu of them for each replica",
+          k, body->num_declared, split, body->num_results, gathered);
+  }
+  if (infer->num_in != split * replicas + captures)
+    return ls_invalid_argument(
+        "replicate over %zu: %zu split arguments and %zu captures against %zu "
+        "operands",
+        replicas, split, captures, infer->num_in);
+  const ls_attr *classes = ls_infer_attr(infer, LS_ATTR_ID_CLASSES);
+  if (classes == NULL) return check_regions(infer, 1);
+  bool fits = classes->as.ints.count == replicas;
+  for (size_t r = 0; fits && r < replicas; ++r)
+    fits = (size_t)classes->as.ints.items[r] < infer->spec->num_regions;
+  return fits ? ls_ok()
+              : ls_invalid_argument("replicate: 'classes' does not name one of "
+                                    "%zu bodies for each of %zu replicas",
+                                    infer->spec->num_regions, replicas);
+}
+
+ls_status infer_replicate(ls_infer *infer) {
+  const size_t replicas = (size_t)ls_infer_int(infer, LS_ATTR_ID_REPLICAS);
+  const size_t split = (size_t)ls_infer_int(infer, LS_ATTR_ID_NUM_SPLIT);
+  const size_t gathered = (size_t)ls_infer_int(infer, LS_ATTR_ID_NUM_GATHERED);
+  if (infer->spec->num_regions == 0) return check_regions(infer, 1);
+  LS_RETURN_IF_ERROR(check_bodies(infer, replicas, split, gathered));
+  const ls_attr *classes = ls_infer_attr(infer, LS_ATTR_ID_CLASSES);
+  ls_graph *const *bodies = infer->spec->regions;
+  const size_t uniform = bodies[0]->num_results - gathered;
+  LS_RETURN_IF_ERROR(ls_infer_outputs(infer, gathered * replicas + uniform));
+  for (size_t i = 0; i < gathered * replicas; ++i) {
+    const int64_t body =
+        classes == NULL ? 0 : classes->as.ints.items[i % replicas];
+    infer->out[i] = result_type(bodies[body], i / replicas);
+  }
+  for (size_t i = 0; i < uniform; ++i)
+    infer->out[gathered * replicas + i] = result_type(bodies[0], gathered + i);
+  return ls_ok();
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Shape rules of what replicas do together. How many there are is an attribute,
+// as a value does not know it.
+#include "graph/graph.h"
+#include "graph/infer/infer.h"
+
+// The attribute `axis`, one of operand 0's.
+static ls_status own_axis(const ls_infer *infer, int64_t *out_axis) {
+  *out_axis = ls_infer_int(infer, LS_ATTR_ID_AXIS);
+  const int32_t rank = infer->in[0].shape.rank;
+  if (rank < 0 || *out_axis < rank) return ls_ok();
+  return ls_invalid_argument("%s along axis %lld of %s: there are axes 0 to %d",
+                             infer->op_name, (long long)*out_axis,
+                             LS_OPERAND_TEXT(infer, 0), rank - 1);
+}
+
+// Groups of one size that hold each replica once. Without the attribute all
+// replicas are one group.
+static ls_status check_groups(const ls_infer *infer, int64_t size) {
+  const ls_attr *groups = ls_infer_attr(infer, LS_ATTR_ID_GROUPS);
+  if (groups == NULL) return ls_ok();
+  const size_t count = groups->as.ints.count;
+  uint64_t *seen = ls_arena_new_array(infer->arena, uint64_t, count / 64 + 1);
+  if (seen == NULL) return ls_out_of_memory();
+  bool fits = count >= 1 && (int64_t)count % size == 0;
+  for (size_t i = 0; fits && i < count; ++i) {
+    const int64_t member = groups->as.ints.items[i];
+    fits = (size_t)member < count && !(seen[member / 64] >> member % 64 & 1);
+    if (fits) seen[member / 64] |= UINT64_C(1) << member % 64;
+  }
+  return fits ? ls_ok()
+              : ls_invalid_argument("%s: 'groups' must be groups of %lld that "
+                                    "hold each of %zu replicas once",
+                                    infer->op_name, (long long)size, count);
+}
+
+// How many replicas put something together.
+static ls_status group_size(const ls_infer *infer, int64_t *out_size) {
+  const ls_attr *size = ls_infer_attr(infer, LS_ATTR_ID_GROUP_SIZE);
+  *out_size =
+      size != NULL ? size->as.i : ls_infer_int(infer, LS_ATTR_ID_REPLICAS);
+  return check_groups(infer, *out_size);
+}
+
+// `count` parts of `*dim` each, unless that is not known.
+static ls_status multiply(const ls_infer *infer, int64_t count, int64_t *dim) {
+  if (*dim < 0 || !__builtin_mul_overflow(*dim, count, dim)) return ls_ok();
+  return ls_invalid_argument("%s of %s: %lld of them are more than is possible",
+                             infer->op_name, LS_OPERAND_TEXT(infer, 0),
+                             (long long)count);
+}
+
+static ls_status add_rows(const ls_infer *infer, const ls_attr *rows,
+                          int64_t *out_sum) {
+  *out_sum = 0;
+  for (size_t r = 0; r < rows->as.ints.count; ++r) {
+    const int64_t count = rows->as.ints.items[r];
+    if (__builtin_add_overflow(*out_sum, count, out_sum))
+      return ls_invalid_argument("%s: %lld rows of replica %zu", infer->op_name,
+                                 (long long)count, r);
+  }
+  return ls_ok();
+}
+
+ls_status infer_all_reduce(ls_infer *infer) {
+  int64_t size = 0;
+  LS_RETURN_IF_ERROR(group_size(infer, &size));
+  return infer_number(infer);
+}
+
+// The rows of each replica are known when it is lowered. Before, what is known
+// of the rows of one holds for all.
+ls_status infer_all_gather(ls_infer *infer) {
+  const ls_attr *rows = ls_infer_attr(infer, LS_ATTR_ID_ROWS);
+  int64_t axis = 0, size = 0;
+  LS_RETURN_IF_ERROR(own_axis(infer, &axis));
+  LS_RETURN_IF_ERROR(group_size(infer, &size));
+  infer->out[0] = infer->in[0];
+  if (infer->in[0].shape.rank < 0) return ls_ok();
+  int64_t *dim = &infer->out[0].shape.dim[axis];
+  return rows == NULL ? multiply(infer, size, dim) : add_rows(infer, rows, dim);
+}
+
+// With a second operand the part is as long as that.
+ls_status infer_reduce_scatter(ls_infer *infer) {
+  int64_t axis = 0, replicas = 0;
+  LS_RETURN_IF_ERROR(group_size(infer, &replicas));
+  LS_RETURN_IF_ERROR(infer_all_reduce(infer));
+  LS_RETURN_IF_ERROR(own_axis(infer, &axis));
+  if (infer->in[0].shape.rank < 0) return ls_ok();
+  int64_t *dim = &infer->out[0].shape.dim[axis];
+  if (infer->num_in == 2) {
+    const ls_shape like = infer->in[1].shape;
+    *dim = axis < like.rank ? like.dim[axis] : LS_UNKNOWN_DIM;
+    return ls_ok();
+  }
+  if (*dim >= 0 && *dim % replicas != 0)
+    return ls_invalid_argument("reduce_scatter: axis %lld of %s cannot be cut "
+                               "into %lld equal parts",
+                               (long long)axis, LS_OPERAND_TEXT(infer, 0),
+                               (long long)replicas);
+  if (*dim >= 0) *dim /= replicas;
+  return ls_ok();
+}
+
+// Results that differ between replicas are R of the body's, one after another;
+// of their shapes is known what they have in common.
+ls_status infer_merge_call(ls_infer *infer) {
+  if (infer->spec->num_regions != 1)
+    return ls_invalid_argument("merge holds one child graph, got %zu",
+                               infer->spec->num_regions);
+  const ls_graph *body = ls_graph_resolve(infer->spec->regions[0]);
+  const size_t replicas = (size_t)ls_infer_int(infer, LS_ATTR_ID_REPLICAS);
+  const size_t args = (size_t)ls_infer_int(infer, LS_ATTR_ID_NUM_ARGS);
+  const size_t gathered = (size_t)ls_infer_int(infer, LS_ATTR_ID_NUM_GATHERED);
+  if (args > infer->num_in || gathered > body->num_results ||
+      infer->num_in != args + body->num_captures ||
+      body->num_declared != args * replicas ||
+      body->num_results < gathered * replicas)
+    return ls_invalid_argument(
+        "merge of %zu replicas: %zu arguments and %zu captures against %zu "
+        "operands",
+        replicas, args, body->num_captures, infer->num_in);
+  const size_t uniform = body->num_results - gathered * replicas;
+  LS_RETURN_IF_ERROR(ls_infer_outputs(infer, gathered + uniform));
+  for (size_t i = 0; i < gathered + uniform; ++i) {
+    const size_t at =
+        i < gathered ? i * replicas : gathered * replicas + (i - gathered);
+    ls_type type = ls_graph_type(body, body->results[at]);
+    for (size_t r = 1; i < gathered && r < replicas; ++r) {
+      const ls_type other = ls_graph_type(body, body->results[at + r]);
+      if (other.dtype != type.dtype || other.shape.rank != type.shape.rank)
+        return ls_invalid_argument("merge: result %zu is %s on replica 0 and "
+                                   "%s on replica %zu",
+                                   i, LS_SHAPE_TEXT(type.dtype, type.shape),
+                                   LS_SHAPE_TEXT(other.dtype, other.shape), r);
+      for (int32_t d = 0; d < type.shape.rank; ++d)
+        if (other.shape.dim[d] != type.shape.dim[d])
+          type.shape.dim[d] = LS_UNKNOWN_DIM;
+    }
+    infer->out[i] = type;
+  }
+  return ls_ok();
+}
+
+ls_status infer_all_to_all(ls_infer *infer) {
+  const int64_t split = ls_infer_int(infer, LS_ATTR_ID_SPLIT_AXIS);
+  const int64_t concat = ls_infer_int(infer, LS_ATTR_ID_CONCAT_AXIS);
+  int64_t parts = 0;
+  LS_RETURN_IF_ERROR(group_size(infer, &parts));
+  const int32_t rank = infer->in[0].shape.rank;
+  infer->out[0] = infer->in[0];
+  if (rank < 0) return ls_ok();
+  if (split >= rank || concat >= rank)
+    return ls_invalid_argument("all_to_all: split axis %lld and concat axis "
+                               "%lld of %s: there are axes 0 to %d",
+                               (long long)split, (long long)concat,
+                               LS_OPERAND_TEXT(infer, 0), rank - 1);
+  int64_t *dim = infer->out[0].shape.dim;
+  if (dim[split] >= 0 && dim[split] % parts != 0)
+    return ls_invalid_argument("all_to_all: axis %lld of %s cannot be cut into "
+                               "%lld equal parts",
+                               (long long)split, LS_OPERAND_TEXT(infer, 0),
+                               (long long)parts);
+  if (dim[split] >= 0) dim[split] /= parts;
+  return multiply(infer, parts, &dim[concat]);
+}
+
+// What a replica receives is like what it sends.
+ls_status infer_permute(ls_infer *infer) {
+  const ls_attr *sources = ls_infer_attr(infer, LS_ATTR_ID_SOURCES);
+  const size_t count = sources->as.ints.count;
+  if (count == 0)
+    return ls_invalid_argument("%s: 'sources' is empty; it has a number for "
+                               "each replica",
+                               infer->op_name);
+  for (size_t i = 0; i < count; ++i)
+    if (sources->as.ints.items[i] >= (int64_t)count)
+      return ls_invalid_argument("%s: source %lld is none of %zu replicas",
+                                 infer->op_name,
+                                 (long long)sources->as.ints.items[i], count);
+  return infer_same(infer);
+}
+
+ls_status infer_replica_broadcast(ls_infer *infer) { return infer_same(infer); }

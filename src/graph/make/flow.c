@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Op makers: loops and branches. In a graph they are ops with child graphs; in
+// eager, plain C control flow over values that are known.
+#include "base/runtime_internal.h"
+#include "graph/eager_vtable.h"
+#include "graph/make/make.h"
+#include "graph/region.h"
+#include "lockstep/distributed.h"
+
+// What a loop or branch is made of while it is built.
+typedef struct flow {
+  ls_graph *graph;
+  ls_graph *regions[2];
+  ls_tensor *inputs;
+  size_t num_inputs, inputs_capacity;
+} flow;
+
+static ls_status add_input(flow *f, ls_tensor tensor) {
+  if (!ls_grow(f->graph->allocator, &f->inputs, &f->inputs_capacity,
+               f->num_inputs + 1, sizeof(*f->inputs)))
+    return ls_out_of_memory();
+  f->inputs[f->num_inputs++] = tensor;
+  return ls_ok();
+}
+
+static ls_status add_captures(flow *f) {
+  for (size_t r = 0; r < 2; ++r)
+    for (size_t i = 0; i < f->regions[r]->num_captures; ++i)
+      LS_RETURN_IF_ERROR(add_input(f, f->regions[r]->captures[i].outer));
+  return ls_ok();
+}
+
+static void drop_flow(flow *f) {
+  ls_graph_free(f->regions[0]);
+  ls_graph_free(f->regions[1]);
+  ls_release(f->graph->allocator, f->inputs);
+}
+
+// The leaves of a nest as tensors of the current graph.
+static ls_status add_leaves(flow *f, ls_nest nest) {
+  const size_t count = ls_nest_num_leaves(nest);
+  ls_nest *leaves = ls_new_array(f->graph->allocator, ls_nest, count + 1);
+  if (leaves == NULL) return ls_out_of_memory();
+  ls_nest_flatten(nest, leaves, count);
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+    ls_tensor tensor;
+    uint64_t ref = 0;
+    status = ls_region_tensor(leaves[i], &tensor);
+    if (ls_status_is_ok(status))
+      status = ls_graph_import(f->graph, tensor, &ref);
+    if (ls_status_is_ok(status))
+      status = add_input(f, (ls_tensor){f->graph, ref});
+  }
+  ls_release(f->graph->allocator, leaves);
+  return status;
+}
+
+// Makes region `r` and traces `callback` in it with new parameters for the
+// first `count` inputs. `*out_result`, if wanted, is the nest it returned.
+static ls_status trace_region(flow *f, size_t r, const char *name,
+                              ls_flow_callback callback, void *user,
+                              ls_nest like, size_t count, ls_nest *out_result) {
+  LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_REGION, name, f->graph->runtime,
+                                   f->graph, &f->regions[r]));
+  ls_type *types = ls_new_array(f->graph->allocator, ls_type, count + 1);
+  if (types == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i)
+    types[i] = ls_graph_type(f->graph, f->inputs[i].ref);
+  ls_nest args, result;
+  ls_status status =
+      ls_region_parameters(f->regions[r], like, types, count, &args);
+  ls_release(f->graph->allocator, types);
+  LS_RETURN_IF_ERROR(status);
+  if (count != 0) f->regions[r]->initial = f->inputs;
+  status = ls_region_trace(f->regions[r], callback, args, user, &result);
+  f->regions[r]->initial = NULL;
+  ls_nest_release(args);
+  LS_RETURN_IF_ERROR(status);
+  if (out_result != NULL)
+    *out_result = result;
+  else
+    ls_nest_release(result);
+  return ls_ok();
+}
+
+// Puts the outputs of an op, one after the other, in place of leaves; as many
+// as it has in place of a distributed value.
+typedef struct packing {
+  ls_op op;
+  unsigned next;
+} packing;
+
+static ls_nest pack_leaf(ls_nest leaf, void *user) {
+  packing *p = user;
+  if (leaf.kind == LS_KIND_NONE || leaf.kind == LS_KIND_OP ||
+      leaf.kind == LS_KIND_OBJECT)
+    return ls_nest_retain(leaf);
+  if (leaf.kind != LS_KIND_DISTRIBUTED)
+    return ls_leaf(ls_op_output(p->op, p->next++));
+  const size_t count = ls_distributed_count(leaf);
+  ls_nest *items = ls_new_array(p->op.graph->allocator, ls_nest, count);
+  if (items == NULL) return ls_fail(ls_out_of_memory());
+  for (size_t i = 0; i < count; ++i)
+    items[i] = pack_leaf(ls_distributed_component(leaf, i), p);
+  const ls_nest made =
+      ls_nest_distributed(ls_distributed_kind_of(leaf), items, count);
+  ls_release(p->op.graph->allocator, items);
+  return made;
+}
+
+static ls_status pack_outputs(ls_op op, ls_nest like, ls_nest *out_nest) {
+  packing p = {.op = op};
+  const ls_nest packed = ls_nest_map(like, pack_leaf, &p);
+  const ls_status status = ls_nest_status(packed);
+  if (ls_status_is_ok(status))
+    *out_nest = packed;
+  else
+    ls_nest_release(packed);
+  return status;
+}
+
+static ls_nest flow_failed(const char *what, ls_status status) {
+  const ls_status copy = ls_status_clone(status);
+  ls_make_failed(what, status);  // The graph's first error, too.
+  return ls_fail(copy);
+}
+
+// ---- Loops -----------------------------------------------------------------
+static ls_status truth(ls_nest nest, bool *out_truth) {
+  const ls_tensor t = ls_nest_tensor(nest, 0);
+  ls_node *node = ls_graph_node_of(t.graph, t.ref);
+  if (node != NULL) t.graph->runtime->eager->catch_up(t.graph, node);
+  if (node != NULL && node->failure != NULL)
+    return ls_status_clone(node->failure);
+  if (node == NULL || node->values == NULL)
+    return ls_invalid_argument("a condition must be one bool scalar");
+  const ls_array *value = node->values[ls_ref_output(t.ref)];
+  if (ls_array_dtype(value) != LS_DTYPE_BOOL || ls_array_shape(value).rank != 0)
+    return ls_invalid_argument(
+        "a condition must be one bool scalar, is %s",
+        LS_SHAPE_TEXT(ls_array_dtype(value), ls_array_shape(value)));
+  *out_truth = ls_array_i64(value, 0) != 0;
+  return ls_ok();
+}
+
+static ls_nest eager_while(ls_flow_callback condition, ls_flow_callback body,
+                           void *user, ls_nest values, int64_t max_trips) {
+  for (int64_t trip = 0; max_trips == 0 || trip < max_trips; ++trip) {
+    const ls_nest holds = condition(values, user);
+    bool go_on = false;
+    ls_status status = ls_nest_status(holds);
+    if (ls_status_is_ok(status)) status = truth(holds, &go_on);
+    ls_nest_release(holds);
+    if (!ls_status_is_ok(status)) {
+      ls_nest_release(values);
+      return ls_fail(status);
+    }
+    if (!go_on) break;
+    const ls_nest next = body(values, user);
+    ls_nest_release(values);
+    values = next;
+    if (ls_nest_is_failed(values)) break;
+  }
+  return values;
+}
+
+static ls_status build_while(flow *f, ls_flow_callback condition,
+                             ls_flow_callback body, void *user, ls_nest initial,
+                             int64_t max_trips, ls_nest *out_result) {
+  LS_RETURN_IF_ERROR(add_leaves(f, initial));
+  const size_t carried = f->num_inputs;
+  ls_nest after = ls_none();
+  LS_RETURN_IF_ERROR(trace_region(f, 0, "while_condition", condition, user,
+                                  initial, carried, NULL));
+  LS_RETURN_IF_ERROR(
+      trace_region(f, 1, "while_body", body, user, initial, carried, &after));
+  const ls_status same = ls_nest_same_structure(initial, after);
+  ls_nest_release(after);
+  if (!ls_status_is_ok(same))
+    return ls_status_annotate(same, "between a loop's initial values and what "
+                                    "its body returns");
+  f->regions[0]->is_while_body = f->regions[1]->is_while_body = true;
+  LS_RETURN_IF_ERROR(add_captures(f));
+  const ls_attr attrs[] = {LS_OWN_I(NUM_CARRIED, (int64_t)carried),
+                           LS_OWN_I(MAX_TRIPS, max_trips)};
+  const ls_op op = ls_op_add(&(ls_op_spec){.type = LS_OP_WHILE,
+                                           .inputs = f->inputs,
+                                           .num_inputs = f->num_inputs,
+                                           .attrs = attrs,
+                                           .num_attrs = 2,
+                                           .regions = f->regions,
+                                           .num_regions = 2});
+  if (ls_op_is_failed(op)) return ls_graph_error(f->graph);
+  f->regions[0] = f->regions[1] = NULL;
+  return pack_outputs(op, initial, out_result);
+}
+
+ls_nest ls_while(ls_flow_callback condition, ls_flow_callback body, void *user,
+                 ls_nest initial, int64_t max_trips) {
+  ls_graph *graph = ls_graph_current();
+  if (graph == NULL) return initial;
+  if (ls_nest_is_failed(initial)) {
+    ls_make_failed("while", ls_nest_status(initial));
+    return initial;
+  }
+  if (max_trips < 0) {
+    ls_nest_release(initial);
+    return flow_failed(
+        "while", ls_invalid_argument("'max_trips' is %lld, must be at least 0",
+                                     (long long)max_trips));
+  }
+  if (graph->kind == LS_GRAPH_EAGER)
+    return eager_while(condition, body, user, initial, max_trips);
+  flow f = {.graph = graph};
+  ls_nest result = ls_none();
+  const ls_status status =
+      build_while(&f, condition, body, user, initial, max_trips, &result);
+  drop_flow(&f);
+  ls_nest_release(initial);
+  return ls_status_is_ok(status) ? result : flow_failed("while", status);
+}
+
+// ---- Branches --------------------------------------------------------------
+static ls_status build_cond(flow *f, ls_tensor predicate, ls_flow_callback yes,
+                            ls_flow_callback no, void *user,
+                            ls_nest *out_result) {
+  ls_nest a = ls_none(), b = ls_none();
+  LS_RETURN_IF_ERROR(add_leaves(f, ls_leaf(predicate)));
+  ls_status status =
+      trace_region(f, 0, "cond_then", yes, user, ls_none(), 0, &a);
+  if (ls_status_is_ok(status))
+    status = trace_region(f, 1, "cond_else", no, user, ls_none(), 0, &b);
+  if (ls_status_is_ok(status)) {
+    status = ls_nest_same_structure(a, b);
+    status = ls_status_annotate(status, "between the results of two branches");
+  }
+  if (ls_status_is_ok(status)) status = add_captures(f);
+  if (ls_status_is_ok(status)) {
+    const ls_op op = ls_op_add(&(ls_op_spec){.type = LS_OP_COND,
+                                             .inputs = f->inputs,
+                                             .num_inputs = f->num_inputs,
+                                             .regions = f->regions,
+                                             .num_regions = 2});
+    if (ls_op_is_failed(op)) {
+      status = ls_graph_error(f->graph);
+    } else {
+      f->regions[0] = f->regions[1] = NULL;
+      status = pack_outputs(op, a, out_result);
+    }
+  }
+  ls_nest_release(a);
+  ls_nest_release(b);
+  return status;
+}
+
+ls_nest ls_cond(ls_tensor predicate, ls_flow_callback then_branch,
+                ls_flow_callback else_branch, void *user) {
+  ls_graph *graph = ls_graph_current();
+  if (graph == NULL) return ls_fail(ls_out_of_memory());
+  if (graph->kind == LS_GRAPH_EAGER) {
+    bool holds = false;
+    const ls_status status = truth(ls_leaf(predicate), &holds);
+    if (!ls_status_is_ok(status)) return ls_fail(status);
+    return (holds ? then_branch : else_branch)(ls_none(), user);
+  }
+  flow f = {.graph = graph};
+  ls_nest result = ls_none();
+  const ls_status status =
+      build_cond(&f, predicate, then_branch, else_branch, user, &result);
+  drop_flow(&f);
+  return ls_status_is_ok(status) ? result : flow_failed("cond", status);
+}

@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What replicas do together in groups, or one with another.
+//
+// Op by op all of it comes from one stack of everybody's values.
+#include "base/runtime_internal.h"
+#include "graph/make/make.h"
+#include "graph/same.h"
+
+// ---- Groups ----------------------------------------------------------------
+// Members as attributes hold them; NULL: one group of all.
+typedef struct group_list {
+  ls_allocator *allocator;
+  int64_t *members;
+  size_t size, count;  // Of a group; of all members.
+} group_list;
+
+static ls_status read_groups(const ls_replica_groups *groups, group_list *out) {
+  const size_t replicas = (size_t)ls_context_replicas();
+  *out = (group_list){.allocator = ls_current_allocator(), .size = replicas};
+  if (groups == NULL) return ls_ok();
+  if (groups->size == 0 || groups->size * groups->count != replicas)
+    return ls_invalid_argument("%zu groups of %zu members for %zu replicas",
+                               groups->count, groups->size, replicas);
+  out->members = ls_new_array(out->allocator, int64_t, replicas);
+  bool *seen = ls_new_array(out->allocator, bool, replicas);
+  ls_status status =
+      out->members == NULL || seen == NULL ? ls_out_of_memory() : ls_ok();
+  out->size = groups->size;
+  out->count = replicas;
+  for (size_t i = 0; i < replicas && ls_status_is_ok(status); ++i) {
+    const int32_t member = groups->members[i];
+    if (member < 0 || (size_t)member >= replicas || seen[member])
+      status = ls_invalid_argument("replica %d is in a group twice, or is none "
+                                   "of %zu",
+                                   member, replicas);
+    else
+      seen[member] = true;
+    out->members[i] = member;
+  }
+  ls_release(out->allocator, seen);
+  return status;
+}
+
+static void drop_groups(group_list *list) {
+  ls_release(list->allocator, list->members);
+}
+
+// Where replica `me` stands: its group's first place, and its own place in it.
+static size_t find_group(const group_list *list, int64_t me,
+                         size_t *out_place) {
+  size_t at = (size_t)me;
+  for (size_t i = 0; i < list->count; ++i)
+    if (list->members[i] == me) at = i;
+  *out_place = at % list->size;
+  return at - *out_place;
+}
+
+static int64_t member(const group_list *list, size_t index) {
+  return list->members == NULL ? (int64_t)index : list->members[index];
+}
+
+// ---- Op by op --------------------------------------------------------------
+typedef struct stack {
+  ls_tensor all;  // [replicas, ...]
+  group_list groups;
+  size_t first, place;  // Of this replica.
+} stack;
+
+static stack stack_values(const ls_replica_hooks *hooks, ls_tensor x,
+                          group_list groups) {
+  ls_shape shape = ls_tensor_shape(x);
+  for (int32_t i = shape.rank; i > 0; --i)
+    shape.dim[i] = shape.dim[i - 1];
+  shape.dim[0] = 1;
+  ++shape.rank;
+  stack s = {.groups = groups};
+  s.all = hooks->all_gather(ls_reshape(x, shape), 0);
+  s.first = find_group(&groups, hooks->rows_before(1), &s.place);
+  return s;
+}
+
+static ls_tensor value_of(const stack *s, int64_t replica) {
+  return ls_gather(s->all, ls_scalar_i64(LS_DTYPE_I32, replica), 0);
+}
+
+// Values of the group's members, in order of id or as they are listed.
+static ls_tensor *values_of(const stack *s, bool by_id) {
+  const group_list *groups = &s->groups;
+  ls_tensor *items = ls_new_array(groups->allocator, ls_tensor, groups->size);
+  if (items == NULL) return NULL;
+  for (size_t i = 0; i < groups->size; ++i) {
+    const int64_t own = member(groups, s->first + i);
+    size_t place = 0;
+    for (size_t k = 0; by_id && k < groups->size; ++k)
+      place += member(groups, s->first + k) < own;
+    items[by_id ? place : i] = value_of(s, own);
+  }
+  return items;
+}
+
+static ls_tensor combine(ls_reduce_op op, const ls_tensor *items, size_t n) {
+  if (op == LS_REDUCE_SUM) return ls_add_n(items, n);
+  ls_tensor x = items[0];
+  if (op != LS_REDUCE_MEAN) {
+    for (size_t i = 1; i < n; ++i)
+      x = op == LS_REDUCE_MAX ? ls_maximum(x, items[i])
+                              : ls_minimum(x, items[i]);
+    return x;
+  }
+  const ls_dtype dtype = ls_tensor_dtype(x);
+  const ls_dtype wide =
+      ls_dtype_size(dtype) < ls_dtype_size(LS_DTYPE_F32) ? LS_DTYPE_F32 : dtype;
+  ls_allocator *allocator = ls_current_allocator();
+  ls_tensor *wider = ls_new_array(allocator, ls_tensor, n);
+  if (wider == NULL) return ls_make_failed("all_reduce", ls_out_of_memory());
+  for (size_t i = 0; i < n; ++i)
+    wider[i] = ls_convert(items[i], wide);
+  x = ls_convert(ls_mul_scalar(ls_add_n(wider, n), 1 / (double)n), dtype);
+  ls_release(allocator, wider);
+  return x;
+}
+
+static ls_tensor reduce_stack(const ls_replica_hooks *hooks, ls_reduce_op op,
+                              ls_tensor x, group_list groups) {
+  const stack s = stack_values(hooks, x, groups);
+  ls_tensor *items = values_of(&s, true);
+  if (items == NULL) return ls_make_failed("all_reduce", ls_out_of_memory());
+  const ls_tensor made = combine(op, items, groups.size);
+  ls_release(groups.allocator, items);
+  return made;
+}
+
+static ls_tensor own_part(const ls_replica_hooks *hooks, ls_tensor x, int axis,
+                          const group_list *groups) {
+  size_t place = 0;
+  const int64_t me = hooks->rows_before(1);
+  const int64_t rows = ls_tensor_shape(x).dim[axis] / (int64_t)groups->size;
+  const size_t first = find_group(groups, me, &place);
+  place = 0;  // By id.
+  for (size_t k = 0; k < groups->size; ++k)
+    place += member(groups, first + k) < me;
+  return ls_slice_axis(x, axis, (int64_t)place * rows,
+                       ((int64_t)place + 1) * rows);
+}
+
+static ls_tensor exchange(const ls_replica_hooks *hooks, ls_tensor x,
+                          int split_axis, int concat_axis, group_list groups) {
+  const stack s = stack_values(hooks, x, groups);
+  ls_tensor *items = values_of(&s, false);
+  if (items == NULL) return ls_make_failed("all_to_all", ls_out_of_memory());
+  const int64_t rows =
+      ls_tensor_shape(x).dim[split_axis] / (int64_t)groups.size;
+  for (size_t i = 0; i < groups.size; ++i)
+    items[i] = ls_slice_axis(items[i], split_axis, (int64_t)s.place * rows,
+                             ((int64_t)s.place + 1) * rows);
+  const ls_tensor made = ls_concatenate(items, groups.size, concat_axis);
+  ls_release(groups.allocator, items);
+  return made;
+}
+
+// ---- Makers ----------------------------------------------------------------
+// An op, whose shape rule also refuses what is asked op by op. Or what replicas
+// got from one another, in its place.
+static ls_tensor make_grouped(uint16_t type, ls_tensor x,
+                              const group_list *groups, const ls_attr *own,
+                              size_t num_own, const ls_tensor *got) {
+  ls_attr attrs[6];
+  memcpy(attrs, own, num_own * sizeof(*own));
+  attrs[num_own++] = LS_OWN_I(REPLICAS, ls_context_replicas());
+  if (groups->members != NULL) {
+    attrs[num_own++] = LS_OWN_IS(GROUPS, groups->members, groups->count);
+    attrs[num_own++] = LS_OWN_I(GROUP_SIZE, (int64_t)groups->size);
+  }
+  return got == NULL ? ls_make(type, &x, 1, attrs, num_own)
+                     : ls_make_meeting(type, x, attrs, num_own, *got);
+}
+
+// What the op's shape rule says against it, before replicas meet.
+static ls_status check_op(uint16_t type, ls_tensor x, const group_list *groups,
+                          const ls_attr *own, size_t num_own) {
+  ls_attr attrs[4];
+  ls_type in = {ls_tensor_dtype(x), ls_tensor_shape(x)}, out = {0};
+  memcpy(attrs, own, num_own * sizeof(*own));
+  attrs[num_own++] = LS_OWN_I(GROUP_SIZE, (int64_t)groups->size);
+  const ls_op_spec spec = {.type = type, .attrs = attrs, .num_attrs = num_own};
+  ls_infer infer = {.spec = &spec,
+                    .op_name = ls_op_table[type].name,
+                    .in = &in,
+                    .num_in = 1,
+                    .out = &out,
+                    .num_out = 1};
+  return ls_infer_run(&infer);
+}
+
+typedef struct asked {
+  uint16_t type;
+  ls_reduce_op op;
+  int axis, other_axis;
+} asked;
+
+static ls_tensor by_hooks(const ls_replica_hooks *hooks, const asked *a,
+                          ls_tensor x, group_list groups) {
+  switch (a->type) {
+  case LS_OP_ALL_GATHER: {
+    const stack s = stack_values(hooks, x, groups);
+    ls_tensor *items = values_of(&s, true);
+    if (items == NULL) return ls_make_failed("all_gather", ls_out_of_memory());
+    const ls_tensor made = ls_concatenate(items, groups.size, a->axis);
+    ls_release(groups.allocator, items);
+    return made;
+  }
+  case LS_OP_REDUCE_SCATTER:
+    return own_part(hooks, reduce_stack(hooks, a->op, x, groups), a->axis,
+                    &groups);
+  case LS_OP_ALL_TO_ALL:
+    return exchange(hooks, x, a->axis, a->other_axis, groups);
+  default:
+    return reduce_stack(hooks, a->op, x, groups);
+  }
+}
+
+static ls_tensor make_asked(const asked *a, const ls_attr *own, size_t num_own,
+                            ls_tensor x, const ls_replica_groups *groups) {
+  const ls_replica_hooks *hooks = ls_context_current()->hooks;
+  group_list list;
+  ls_status status = read_groups(groups, &list);
+  if (ls_status_is_ok(status) && hooks != NULL && !ls_tensor_is_failed(x))
+    status = check_op(a->type, x, &list, own, num_own);
+  ls_tensor made = ls_failed_tensor();
+  if (!ls_status_is_ok(status)) {
+    made = ls_make_failed(ls_op_table[a->type].name, status);
+  } else if (hooks == NULL) {
+    made = make_grouped(a->type, x, &list, own, num_own, NULL);
+  } else {
+    const ls_tensor got = by_hooks(hooks, a, x, list);
+    made = make_grouped(a->type, x, &list, own, num_own, &got);
+  }
+  drop_groups(&list);
+  return made;
+}
+
+static const char *name_of(ls_reduce_op op) {
+  static const char *const names[] = {"sum", "mean", "max", "min"};
+  return (unsigned)op < LS_COUNT_OF(names) ? names[op] : "?";
+}
+
+ls_tensor ls_all_reduce_in(ls_reduce_op op, ls_tensor x,
+                           const ls_replica_groups *groups) {
+  if (groups == NULL) return ls_all_reduce(op, x);
+  if (ls_divides_integers(op, x))
+    return ls_divide_integers(ls_all_reduce_in(LS_REDUCE_SUM, x, groups),
+                              (int64_t)groups->size);
+  const ls_attr own = LS_OWN_S(REDUCE, name_of(op));
+  return make_asked(&(asked){.type = LS_OP_ALL_REDUCE, .op = op}, &own, 1, x,
+                    groups);
+}
+
+ls_tensor ls_all_gather_in(ls_tensor x, int axis,
+                           const ls_replica_groups *groups) {
+  if (groups == NULL) return ls_all_gather(x, axis);
+  const ls_attr own = LS_OWN_I(AXIS, axis);
+  return make_asked(&(asked){.type = LS_OP_ALL_GATHER, .axis = axis}, &own, 1,
+                    x, groups);
+}
+
+ls_tensor ls_reduce_scatter_in(ls_reduce_op op, ls_tensor x, int axis,
+                               const ls_replica_groups *groups) {
+  if (groups == NULL) return ls_reduce_scatter(op, x, axis);
+  if (ls_divides_integers(op, x))
+    return ls_divide_integers(
+        ls_reduce_scatter_in(LS_REDUCE_SUM, x, axis, groups),
+        (int64_t)groups->size);
+  const ls_attr own[] = {LS_OWN_S(REDUCE, name_of(op)), LS_OWN_I(AXIS, axis)};
+  return make_asked(
+      &(asked){.type = LS_OP_REDUCE_SCATTER, .op = op, .axis = axis}, own, 2, x,
+      groups);
+}
+
+ls_tensor ls_all_to_all(ls_tensor x, int split_axis, int concat_axis,
+                        const ls_replica_groups *groups) {
+  const ls_attr own[] = {LS_OWN_I(SPLIT_AXIS, split_axis),
+                         LS_OWN_I(CONCAT_AXIS, concat_axis)};
+  return make_asked(&(asked){.type = LS_OP_ALL_TO_ALL,
+                             .axis = split_axis,
+                             .other_axis = concat_axis},
+                    own, 2, x, groups);
+}
+
+// ---- One with another ------------------------------------------------------
+// The source of each replica, -1: none.
+static ls_status read_pairs(const int32_t (*pairs)[2], size_t num_pairs,
+                            int64_t *sources, size_t replicas) {
+  bool *sent = ls_new_array(ls_current_allocator(), bool, replicas);
+  if (sent == NULL) return ls_out_of_memory();
+  ls_status status = ls_ok();
+  for (size_t r = 0; r < replicas; ++r)
+    sources[r] = -1;
+  for (size_t i = 0; i < num_pairs && ls_status_is_ok(status); ++i) {
+    const int32_t from = pairs[i][0], to = pairs[i][1];
+    if (from < 0 || to < 0 || (size_t)from >= replicas ||
+        (size_t)to >= replicas || sent[from] || sources[to] >= 0) {
+      status = ls_invalid_argument(
+          "collective_permute: replica %d to %d: one of them is none of %zu, "
+          "or is source or target twice",
+          from, to, replicas);
+      break;
+    }
+    sent[from] = true;
+    sources[to] = from;
+  }
+  ls_release(ls_current_allocator(), sent);
+  return status;
+}
+
+static ls_tensor permute(ls_tensor x, const int64_t *sources, size_t replicas) {
+  const ls_replica_hooks *hooks = ls_context_current()->hooks;
+  const ls_attr attr = LS_OWN_IS(SOURCES, sources, replicas);
+  if (hooks == NULL) return ls_make(LS_OP_PERMUTE, &x, 1, &attr, 1);
+  const group_list all = {.allocator = ls_current_allocator(),
+                          .size = replicas};
+  const stack s = stack_values(hooks, x, all);
+  const ls_tensor got = sources[s.place] >= 0 ? value_of(&s, sources[s.place])
+                                              : ls_fill(ls_tensor_dtype(x),
+                                                        ls_tensor_shape(x), 0);
+  return ls_make_meeting(LS_OP_PERMUTE, x, &attr, 1, got);
+}
+
+ls_tensor ls_collective_permute(ls_tensor x, const int32_t (*pairs)[2],
+                                size_t num_pairs) {
+  const size_t replicas = (size_t)ls_context_replicas();
+  ls_allocator *allocator = ls_current_allocator();
+  int64_t *sources = ls_new_array(allocator, int64_t, replicas);
+  const ls_status status =
+      sources == NULL ? ls_out_of_memory()
+                      : read_pairs(pairs, num_pairs, sources, replicas);
+  const ls_tensor made = ls_status_is_ok(status)
+                             ? permute(x, sources, replicas)
+                             : ls_make_failed("collective_permute", status);
+  ls_release(allocator, sources);
+  return made;
+}
+
+ls_tensor ls_collective_broadcast(ls_tensor x, int32_t root) {
+  const int32_t replicas = ls_context_replicas();
+  if (root < 0 || root >= replicas)
+    return ls_make_failed(
+        "collective_broadcast",
+        ls_invalid_argument("replica %d is none of %d", root, replicas));
+  const ls_replica_hooks *hooks = ls_context_current()->hooks;
+  const ls_attr attr = LS_OWN_I(ROOT, root);
+  if (hooks == NULL)
+    return ls_same_note(ls_make(LS_OP_REPLICA_BROADCAST, &x, 1, &attr, 1));
+  const group_list all = {.allocator = ls_current_allocator(),
+                          .size = (size_t)replicas};
+  const stack s = stack_values(hooks, x, all);
+  return ls_same_note(ls_make_meeting(LS_OP_REPLICA_BROADCAST, x, &attr, 1,
+                                      value_of(&s, root)));
+}

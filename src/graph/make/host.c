@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Host calls as ops, and the two every program wants: print and assert.
+#include <stdio.h>
+
+#include "base/runtime_internal.h"
+#include "base/text.h"
+#include "graph/host_call.h"
+#include "graph/make/make.h"
+
+ls_op ls_host_call_add(const ls_host_kernel *kernel, ls_object *state,
+                       const ls_tensor *inputs, size_t num_inputs) {
+  const ls_attr attrs[] = {
+      {.name = "kernel", .kind = LS_ATTR_KERNEL, .as.kernel = kernel},
+      LS_OWN_O(STATE, state)};
+  return ls_op_add(&(ls_op_spec){.type = LS_OP_HOST,
+                                 .name = kernel != NULL ? kernel->name : NULL,
+                                 .inputs = inputs,
+                                 .num_inputs = num_inputs,
+                                 .attrs = attrs,
+                                 .num_attrs = state == NULL ? 1 : 2});
+}
+
+void ls_host_done(ls_host_call *call, ls_status status) {
+  ls_host_done_function done = NULL;
+  memcpy(&done, call->engine, sizeof(done));
+  done(call, status);
+}
+
+// A text that an op carries.
+typedef struct label {
+  ls_object object;
+  ls_allocator *allocator;
+  char text[];
+} label;
+
+static void destroy_label(ls_object *object) {
+  label *l = (label *)object;
+  ls_release(l->allocator, l);
+}
+
+static bool same_label(const ls_object *a, const ls_object *b) {
+  return strcmp(((const label *)a)->text, ((const label *)b)->text) == 0;
+}
+
+static const ls_object_type label_type = {
+    .name = "label", .destroy = destroy_label, .equal = same_label};
+
+static label *make_label(const char *text) {
+  ls_allocator *allocator = ls_current_allocator();
+  const size_t size = strlen(text) + 1;
+  label *l = ls_allocate_zeroed(allocator, 1, sizeof(label) + size);
+  if (l == NULL) return NULL;
+  ls_object_init(&l->object, &label_type);
+  l->allocator = allocator;
+  memcpy(l->text, text, size);
+  return l;
+}
+
+static ls_op labelled_call(const ls_host_kernel *kernel, const char *text,
+                           ls_tensor value) {
+  label *l = make_label(text != NULL ? text : "");
+  if (l == NULL) {
+    ls_make_failed(kernel->name, ls_out_of_memory());
+    return (ls_op){0};
+  }
+  const ls_op op = ls_host_call_add(kernel, &l->object, &value, 1);
+  ls_object_release(l);
+  return op;
+}
+
+// ---- Print -----------------------------------------------------------------
+enum { PRINTED_ELEMENTS = 16 };
+
+static ls_status print_start(ls_host_call *call) {
+  const ls_type type = call->input_types[0];
+  ls_array *view = NULL;
+  LS_RETURN_IF_ERROR(ls_array_create_view(type.dtype, type.shape,
+                                          (void *)(uintptr_t)call->inputs[0],
+                                          NULL, NULL, &view));
+  ls_text text;
+  ls_text_init(&text, ls_runtime_allocator(call->runtime));
+  const int64_t count = ls_array_num_elements(view);
+  for (int64_t i = 0; i < count && i < PRINTED_ELEMENTS; ++i)
+    ls_text_append_format(&text, i == 0 ? "%.9g" : " %.9g",
+                          ls_array_f64(view, i));
+  ls_runtime_log(call->runtime, LS_LOG_INFO, "print", "%s %s [%s%s]",
+                 ((const label *)call->state)->text,
+                 LS_SHAPE_TEXT(type.dtype, type.shape), ls_text_data(&text),
+                 count > PRINTED_ELEMENTS ? " ..." : "");
+  ls_text_deinit(&text);
+  ls_array_release(view);
+  ls_host_done(call, ls_ok());
+  return ls_ok();
+}
+
+static const ls_host_kernel print_kernel = {.name = "print",
+                                            .start = print_start};
+
+ls_op ls_print(const char *text, ls_tensor value) {
+  return labelled_call(&print_kernel, text, value);
+}
+
+// ---- Assert ----------------------------------------------------------------
+static ls_status assert_start(ls_host_call *call) {
+  const bool holds = *(const uint8_t *)call->inputs[0] != 0;
+  ls_host_done(call,
+               holds ? ls_ok()
+                     : ls_invalid_argument("assertion failed: %s",
+                                           ((const label *)call->state)->text));
+  return ls_ok();
+}
+
+static const ls_host_kernel assert_kernel = {.name = "assert_true",
+                                             .start = assert_start};
+
+ls_op ls_assert_true(ls_tensor condition, const char *message) {
+  const ls_type type = {ls_tensor_dtype(condition), ls_tensor_shape(condition)};
+  if (!ls_tensor_is_failed(condition) &&
+      (type.dtype != LS_DTYPE_BOOL ||
+       !ls_shape_compatible(type.shape, LS_SCALAR))) {
+    ls_make_failed("assert_true",
+                   ls_invalid_argument("the condition must be a bool scalar, "
+                                       "is %s",
+                                       LS_SHAPE_TEXT(type.dtype, type.shape)));
+    return (ls_op){0};
+  }
+  return labelled_call(&assert_kernel, message, condition);
+}

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Op makers: sources, structure and elementwise ops.
+#include "graph/make/make.h"
+
+#include "base/runtime_internal.h"
+#include "graph/eager_vtable.h"
+#include "graph/region.h"
+
+ls_tensor ls_make(uint16_t type, const ls_tensor *inputs, size_t num_inputs,
+                  const ls_attr *attrs, size_t num_attrs) {
+  return ls_op_output(ls_op_add(&(ls_op_spec){.type = type,
+                                              .inputs = inputs,
+                                              .num_inputs = num_inputs,
+                                              .attrs = attrs,
+                                              .num_attrs = num_attrs}),
+                      0);
+}
+
+ls_tensor ls_make_failed(const char *op_name, ls_status status) {
+  ls_graph *graph = ls_graph_current();
+  status = ls_status_annotate(status, "in op %s", op_name);
+  if (graph == NULL) {
+    ls_status_free(status);
+    return ls_failed_tensor();
+  }
+  if (graph->kind == LS_GRAPH_EAGER)
+    return ls_op_output(graph->runtime->eager->fail(graph, status), 0);
+  if (graph->error == NULL) graph->error_unplaced = true;
+  ls_graph_fail(graph, status);
+  return ls_failed_tensor();
+}
+
+int ls_make_axis(ls_tensor x, int axis) {
+  const int32_t rank = ls_tensor_shape(x).rank;
+  if (rank == LS_UNKNOWN_RANK) return axis;
+  return axis < 0 && axis + rank >= 0 ? axis + rank : axis;
+}
+
+// ---- Sources ---------------------------------------------------------------
+// Small data is copied, so that the caller may change its array; large data is
+// shared.
+enum { COPIED_BYTES = 64 };
+
+ls_tensor ls_constant(ls_array *array) {
+  if (array == NULL)
+    return ls_make_failed("constant", ls_invalid_argument("the array is NULL"));
+  ls_array *held = array;
+  const bool copies = ls_array_size(array) <= COPIED_BYTES;
+  if (copies) {
+    const ls_status status =
+        ls_array_create_copy(ls_array_dtype(array), ls_array_shape(array),
+                             ls_array_data(array), &held);
+    if (!ls_status_is_ok(status)) return ls_make_failed("constant", status);
+  }
+  const ls_attr attr = LS_OWN_A(VALUE, held);
+  const ls_tensor made = ls_make(LS_OP_CONSTANT, NULL, 0, &attr, 1);
+  if (copies) ls_array_release(held);
+  return made;
+}
+
+static ls_tensor constant_of(ls_status status, ls_array *array) {
+  if (!ls_status_is_ok(status)) return ls_make_failed("constant", status);
+  const ls_attr attr = LS_OWN_A(VALUE, array);
+  const ls_tensor made = ls_make(LS_OP_CONSTANT, NULL, 0, &attr, 1);
+  ls_array_release(array);
+  return made;
+}
+
+ls_tensor ls_scalar(ls_dtype dtype, double value) {
+  ls_array *array = NULL;
+  const ls_status status = ls_array_create(dtype, LS_SCALAR, &array);
+  if (ls_status_is_ok(status)) ls_array_set_f64(array, 0, value);
+  return constant_of(status, array);
+}
+
+ls_tensor ls_scalar_i64(ls_dtype dtype, int64_t value) {
+  ls_array *array = NULL;
+  const ls_status status = ls_array_create(dtype, LS_SCALAR, &array);
+  if (ls_status_is_ok(status)) ls_array_set_i64(array, 0, value);
+  return constant_of(status, array);
+}
+
+ls_tensor ls_fill(ls_dtype dtype, ls_shape shape, double value) {
+  return ls_broadcast(ls_scalar(dtype, value), shape);
+}
+
+ls_tensor ls_placeholder(ls_dtype dtype, ls_shape shape, const char *name) {
+  ls_graph *graph = ls_graph_current();
+  if (graph != NULL && graph->kind == LS_GRAPH_EAGER)
+    return ls_make_failed(
+        "placeholder",
+        ls_failed_precondition("a placeholder needs a build graph to be fed "
+                               "in; open one with LS_GRAPH_SCOPE"));
+  const ls_attr attrs[] = {LS_OWN_T(DTYPE, dtype), LS_OWN_SH(SHAPE, shape)};
+  return ls_op_output(ls_op_add(&(ls_op_spec){.type = LS_OP_PLACEHOLDER,
+                                              .name = name,
+                                              .attrs = attrs,
+                                              .num_attrs = 2}),
+                      0);
+}
+
+// The sizes of a shape as constants.
+static ls_attr shape_sizes(ls_shape shape, ls_size sizes[LS_MAX_RANK]) {
+  for (int i = 0; i < shape.rank && i < LS_MAX_RANK; ++i)
+    sizes[i] = (ls_size){LS_SIZE_CONSTANT, shape.dim[i]};
+  return LS_OWN_SZ(SIZES, sizes, shape.rank < 0 ? 0 : (size_t)shape.rank);
+}
+
+ls_tensor ls_iota(ls_dtype dtype, ls_shape shape, int axis) {
+  ls_size sizes[LS_MAX_RANK];
+  const ls_attr attrs[] = {LS_OWN_T(DTYPE, dtype), shape_sizes(shape, sizes),
+                           LS_OWN_I(AXIS, axis < 0 ? axis + shape.rank : axis)};
+  return ls_make(LS_OP_IOTA, NULL, 0, attrs, LS_COUNT_OF(attrs));
+}
+
+enum { MAX_RANDOM_ATTRS = 9 };
+
+// What random numbers depend on, and what they are: attributes.
+static size_t random_attrs(ls_dtype dtype, ls_attr sizes, const ls_attr *own,
+                           size_t num_own, const ls_random_options *options,
+                           ls_attr attrs[MAX_RANDOM_ATTRS]) {
+  ls_graph *graph = ls_graph_current();
+  int64_t stream = options->stream.value;
+  // Streams count the random ops of the function, regions included.
+  if (!options->stream.set)
+    stream = graph == NULL ? 0 : ls_graph_whole(graph)->num_random++;
+  size_t count = 0;
+  attrs[count++] = LS_OWN_T(DTYPE, dtype);
+  attrs[count++] = sizes;
+  for (size_t i = 0; i < num_own; ++i)
+    attrs[count++] = own[i];
+  attrs[count++] = LS_OWN_I(SEED, options->seed);
+  attrs[count++] = LS_OWN_I(STREAM, stream);
+  attrs[count++] = LS_OWN_B(FIXED, options->fixed);
+  return count;
+}
+
+// Drawn by example ids. The sizes may be dimensions of `like` (NULL: none),
+// which stands behind the ids.
+static ls_tensor random_by_example(uint16_t type, ls_dtype dtype, ls_attr sizes,
+                                   const ls_tensor *like, const ls_attr *own,
+                                   size_t num_own,
+                                   const ls_random_options *options) {
+  const char *distribution = type == LS_OP_RANDOM_UNIFORM  ? "uniform"
+                             : type == LS_OP_RANDOM_NORMAL ? "normal"
+                             : type == LS_OP_RANDOM_TRUNCATED_NORMAL
+                                 ? "truncated_normal"
+                                 : NULL;
+  const char *name = ls_op_table[type].name;
+  if (distribution == NULL)
+    return ls_make_failed(
+        name, ls_unimplemented("%s by example ids: only floats are", name));
+  ls_size items[LS_MAX_RANK];
+  for (size_t i = 0; i < sizes.as.sizes.count; ++i) {
+    items[i] = sizes.as.sizes.items[i];
+    if (items[i].operand != LS_SIZE_CONSTANT) items[i].operand = 1;
+  }
+  sizes.as.sizes.items = items;
+  const ls_tensor inputs[] = {ls_convert(options->example_ids, LS_DTYPE_I64),
+                              like != NULL ? *like : ls_failed_tensor()};
+  ls_attr attrs[MAX_RANDOM_ATTRS];
+  size_t count = random_attrs(dtype, sizes, own, num_own, options, attrs);
+  attrs[count++] = LS_OWN_S(DISTRIBUTION, distribution);
+  attrs[count++] = LS_OWN_B(SAME_ON_ALL_REPLICAS, true);  // For equal ids.
+  return ls_make(LS_OP_RANDOM_BY_EXAMPLE, inputs, like != NULL ? 2 : 1, attrs,
+                 count);
+}
+
+// Which replica an op is made for where one run is that of all: in a build
+// graph. Elsewhere the engine knows.
+static int32_t replica_of_op(void) {
+  ls_graph *graph = ls_graph_current();
+  return graph != NULL && ls_graph_whole(graph)->kind == LS_GRAPH_BUILD
+             ? ls_context_replica()
+             : 0;
+}
+
+// A random op of these sizes, which may be dimensions of `like` (NULL: none).
+static ls_tensor random_op(uint16_t type, ls_dtype dtype, ls_attr sizes,
+                           const ls_tensor *like, const ls_attr *own,
+                           size_t num_own, const ls_random_options *options) {
+  static const ls_random_options defaults;
+  if (options == NULL) options = &defaults;
+  if (options->example_ids.ref != 0)
+    return random_by_example(type, dtype, sizes, like, own, num_own, options);
+  ls_attr attrs[MAX_RANDOM_ATTRS];
+  size_t count = random_attrs(dtype, sizes, own, num_own, options, attrs);
+  attrs[count++] =
+      LS_OWN_B(SAME_ON_ALL_REPLICAS, options->same_on_all_replicas);
+  const int32_t replica = replica_of_op();
+  if (replica > 0 && !options->same_on_all_replicas)
+    attrs[count++] = LS_OWN_I(REPLICA, replica);
+  return ls_make(type, like, like != NULL, attrs, count);
+}
+
+ls_tensor ls_make_random(uint16_t type, ls_dtype dtype, ls_shape shape,
+                         const ls_attr *own, size_t num_own,
+                         const ls_random_options *options) {
+  ls_size sizes[LS_MAX_RANK];
+  return random_op(type, dtype, shape_sizes(shape, sizes), NULL, own, num_own,
+                   options);
+}
+
+ls_tensor ls_make_random_like(uint16_t type, ls_dtype dtype, ls_tensor like,
+                              const ls_attr *own, size_t num_own,
+                              const ls_random_options *options) {
+  const ls_shape shape = ls_tensor_shape(like);
+  if (ls_shape_is_known(shape) || ls_tensor_is_failed(like))
+    return ls_make_random(type, dtype, shape, own, num_own, options);
+  if (shape.rank == LS_UNKNOWN_RANK)
+    return ls_make_failed(
+        ls_op_table[type].name,
+        ls_unimplemented("the rank of '%s' is not known while building",
+                         ls_tensor_name(like)));
+  ls_size sizes[LS_MAX_RANK];
+  const ls_attr attr = shape_sizes(shape, sizes);
+  for (int i = 0; i < shape.rank; ++i)
+    if (shape.dim[i] < 0) sizes[i] = (ls_size){0, i};
+  return random_op(type, dtype, attr, &like, own, num_own, options);
+}
+
+ls_tensor ls_random_uniform(ls_dtype dtype, ls_shape shape, double low,
+                            double high, const ls_random_options *options) {
+  const ls_attr own[] = {LS_OWN_F(LOW, low), LS_OWN_F(HIGH, high)};
+  return ls_make_random(LS_OP_RANDOM_UNIFORM, dtype, shape, own, 2, options);
+}
+
+ls_tensor ls_random_normal(ls_dtype dtype, ls_shape shape, double mean,
+                           double deviation, const ls_random_options *options) {
+  const ls_attr own[] = {LS_OWN_F(MEAN, mean), LS_OWN_F(DEVIATION, deviation)};
+  return ls_make_random(LS_OP_RANDOM_NORMAL, dtype, shape, own, 2, options);
+}
+
+// ---- Structure -------------------------------------------------------------
+ls_tensor ls_identity(ls_tensor x) {
+  return ls_make(LS_OP_IDENTITY, &x, 1, NULL, 0);
+}
+
+ls_tensor ls_identity_named(ls_tensor x, const char *name) {
+  return ls_op_output(
+      ls_op_add(&(ls_op_spec){
+          .type = LS_OP_IDENTITY, .name = name, .inputs = &x, .num_inputs = 1}),
+      0);
+}
+
+ls_tensor ls_stop_gradient(ls_tensor x) {
+  return ls_make(LS_OP_STOP_GRADIENT, &x, 1, NULL, 0);
+}
+
+ls_op ls_group(const ls_op *ops, size_t count, const char *name) {
+  return ls_op_add(&(ls_op_spec){.type = LS_OP_NO_OP,
+                                 .name = name != NULL ? name : "group_deps",
+                                 .control = ops,
+                                 .num_control = count});
+}
+
+ls_tensor ls_dim_size(ls_tensor x, int axis) {
+  const ls_attr attr = LS_OWN_I(AXIS, ls_make_axis(x, axis));
+  return ls_make(LS_OP_DIM_SIZE, &x, 1, &attr, 1);
+}
+
+// ---- Elementwise -----------------------------------------------------------
+#define UNARY(function, id)                                                    \
+  ls_tensor function(ls_tensor x) {                                            \
+    return ls_make(LS_OP_##id, &x, 1, NULL, 0);                                \
+  }
+UNARY(ls_neg, NEG)
+UNARY(ls_abs, ABS)
+UNARY(ls_sign, SIGN)
+UNARY(ls_exp, EXP)
+UNARY(ls_log, LOG)
+UNARY(ls_sqrt, SQRT)
+UNARY(ls_rsqrt, RSQRT)
+UNARY(ls_tanh, TANH)
+UNARY(ls_sigmoid, SIGMOID)
+UNARY(ls_erf, ERF)
+UNARY(ls_relu, RELU)
+UNARY(ls_not, NOT)
+UNARY(ls_softmax, SOFTMAX)
+UNARY(ls_log_softmax, LOG_SOFTMAX)
+
+#define BINARY(function, id)                                                   \
+  ls_tensor function(ls_tensor x, ls_tensor y) {                               \
+    return ls_make(LS_OP_##id, (const ls_tensor[]){x, y}, 2, NULL, 0);         \
+  }
+BINARY(ls_add, ADD)
+BINARY(ls_sub, SUB)
+BINARY(ls_mul, MUL)
+BINARY(ls_div, DIV)
+BINARY(ls_maximum, MAXIMUM)
+BINARY(ls_minimum, MINIMUM)
+BINARY(ls_pow, POW)
+BINARY(ls_and, AND)
+BINARY(ls_or, OR)
+BINARY(ls_equal, EQUAL)
+BINARY(ls_not_equal, NOT_EQUAL)
+BINARY(ls_less, LESS)
+BINARY(ls_less_equal, LESS_EQUAL)
+BINARY(ls_greater, GREATER)
+BINARY(ls_greater_equal, GREATER_EQUAL)
+BINARY(ls_relu_grad, RELU_GRAD)
+
+ls_tensor ls_square(ls_tensor x) { return ls_mul(x, x); }
+
+ls_tensor ls_convert(ls_tensor x, ls_dtype dtype) {
+  if (ls_tensor_dtype(x) == dtype) return x;
+  const ls_attr attr = LS_OWN_T(DTYPE, dtype);
+  return ls_make(LS_OP_CONVERT, &x, 1, &attr, 1);
+}
+
+ls_tensor ls_select(ls_tensor condition, ls_tensor y, ls_tensor z) {
+  return ls_make(LS_OP_SELECT, (const ls_tensor[]){condition, y, z}, 3, NULL,
+                 0);
+}
+
+ls_tensor ls_add_scalar(ls_tensor x, double value) {
+  if (ls_tensor_is_failed(x)) return ls_add(x, x);
+  return ls_add(x, ls_scalar(ls_tensor_dtype(x), value));
+}
+
+ls_tensor ls_mul_scalar(ls_tensor x, double value) {
+  if (ls_tensor_is_failed(x)) return ls_mul(x, x);
+  return ls_mul(x, ls_scalar(ls_tensor_dtype(x), value));
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What op makers share.
+#ifndef LS_GRAPH_MAKE_MAKE_H_
+#define LS_GRAPH_MAKE_MAKE_H_
+
+#include "graph/context.h"
+#include "lockstep/ops.h"
+
+// Adds an op with these operands and attributes and gives its first output.
+ls_tensor ls_make(uint16_t type, const ls_tensor *inputs, size_t num_inputs,
+                  const ls_attr *attrs, size_t num_attrs);
+// A reduction over some axes.
+ls_tensor ls_make_reduce(uint16_t type, ls_tensor x, ls_axes axes, bool keep);
+// A random op of this shape, with up to two attributes of its own.
+ls_tensor ls_make_random(uint16_t type, ls_dtype dtype, ls_shape shape,
+                         const ls_attr *own, size_t num_own,
+                         const ls_random_options *options);
+// The same, as large as `like`, also where its sizes are not known yet.
+ls_tensor ls_make_random_like(uint16_t type, ls_dtype dtype, ls_tensor like,
+                              const ls_attr *own, size_t num_own,
+                              const ls_random_options *options);
+// Values that a replica got when it met the others, behind what it gave, by
+// what is `op` where that is one: gradients are those of `op`.
+ls_op ls_add_meeting(uint16_t op, const ls_tensor *given, size_t num_given,
+                     const ls_attr *attrs, size_t num_attrs,
+                     const ls_tensor *got, size_t num_got);
+// One of one value.
+ls_tensor ls_make_meeting(uint16_t op, ls_tensor given, const ls_attr *attrs,
+                          size_t num_attrs, ls_tensor got);
+// That of an all-reduce.
+ls_tensor ls_make_reduced(ls_reduce_op op, ls_tensor given, ls_tensor got);
+// The type of a mean over replicas: that of integers is a true division.
+ls_dtype ls_mean_dtype(ls_dtype dtype);
+// Whether a reduction of x in a replica is such a division, and that of the sum
+// over `count` replicas.
+bool ls_divides_integers(ls_reduce_op op, ls_tensor x);
+ls_tensor ls_divide_integers(ls_tensor sum, int64_t count);
+// As ls_all_reduce; by the strategy's table if that is a user's.
+ls_tensor ls_all_reduce_met(ls_reduce_op op, ls_tensor x);
+// The current graph fails with `status`, taken over; the result is failed.
+ls_tensor ls_make_failed(const char *op_name, ls_status status);
+// What a scatter op's attribute says; NULL, and why, if there is no such op.
+const char *ls_scatter_name(ls_scatter_op op);
+ls_status ls_no_scatter(ls_scatter_op op);
+// "MAX", or "reduce op 7" of what is none; LS_REDUCE_OP_TEXT is a short-lived
+// buffer with it, for messages.
+const char *ls_reduce_op_print(ls_reduce_op op, char *buffer, size_t size);
+#define LS_REDUCE_OP_TEXT(op) ls_reduce_op_print((op), (char[32]){0}, 32)
+// A negative axis from the end. One out of range, or of unknown rank: as it is.
+int ls_make_axis(ls_tensor x, int axis);
+
+#endif  // LS_GRAPH_MAKE_MAKE_H_

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Op makers: mathematical functions, activations, bits, random integers.
+#include "graph/make/make.h"
+
+#define UNARY(function, id)                                                    \
+  ls_tensor function(ls_tensor x) {                                            \
+    return ls_make(LS_OP_##id, &x, 1, NULL, 0);                                \
+  }
+UNARY(ls_expm1, EXPM1)
+UNARY(ls_log1p, LOG1P)
+UNARY(ls_ceil, CEIL)
+UNARY(ls_floor, FLOOR)
+UNARY(ls_round, ROUND)
+UNARY(ls_round_away, ROUND_AWAY)
+UNARY(ls_cos, COS)
+UNARY(ls_sin, SIN)
+UNARY(ls_tan, TAN)
+UNARY(ls_cbrt, CBRT)
+UNARY(ls_erfc, ERFC)
+UNARY(ls_is_finite, IS_FINITE)
+UNARY(ls_softplus, SOFTPLUS)
+UNARY(ls_gelu, GELU)
+UNARY(ls_popcount, POPCOUNT)
+UNARY(ls_count_leading_zeros, COUNT_LEADING_ZEROS)
+
+#define BINARY(function, id)                                                   \
+  ls_tensor function(ls_tensor x, ls_tensor y) {                               \
+    return ls_make(LS_OP_##id, (const ls_tensor[]){x, y}, 2, NULL, 0);         \
+  }
+BINARY(ls_atan2, ATAN2)
+BINARY(ls_remainder, REMAINDER)
+BINARY(ls_gelu_grad, GELU_GRAD)
+BINARY(ls_xor, XOR)
+BINARY(ls_shift_left, SHIFT_LEFT)
+BINARY(ls_shift_right_arithmetic, SHIFT_RIGHT_ARITHMETIC)
+BINARY(ls_shift_right_logical, SHIFT_RIGHT_LOGICAL)
+
+ls_tensor ls_bitcast(ls_tensor x, ls_dtype dtype) {
+  if (ls_tensor_dtype(x) == dtype) return x;
+  const ls_attr attr = LS_OWN_T(DTYPE, dtype);
+  return ls_make(LS_OP_BITCAST, &x, 1, &attr, 1);
+}
+
+// ---- Activations -----------------------------------------------------------
+ls_tensor ls_silu(ls_tensor x) { return ls_mul(x, ls_sigmoid(x)); }
+
+// The exponential is of numbers that are not positive, so that where it is not
+// used it is no infinity, which would make a nan of its gradient.
+ls_tensor ls_elu(ls_tensor x, double alpha) {
+  const ls_tensor zero = ls_scalar(ls_tensor_dtype(x), 0);
+  const ls_tensor positive = ls_greater(x, zero);
+  const ls_tensor below = ls_expm1(ls_minimum(x, zero));
+  return ls_select(positive, x,
+                   alpha == 1 ? below : ls_mul_scalar(below, alpha));
+}
+
+ls_tensor ls_leaky_relu(ls_tensor x, double slope) {
+  const ls_tensor positive = ls_greater(x, ls_scalar(ls_tensor_dtype(x), 0));
+  return ls_select(positive, x, ls_mul_scalar(x, slope));
+}
+
+// ---- Reductions ------------------------------------------------------------
+ls_tensor ls_reduce_product(ls_tensor x, ls_axes axes) {
+  return ls_make_reduce(LS_OP_REDUCE_PRODUCT, x, axes, false);
+}
+
+ls_tensor ls_reduce_product_keep(ls_tensor x, ls_axes axes) {
+  return ls_make_reduce(LS_OP_REDUCE_PRODUCT, x, axes, true);
+}
+
+ls_tensor ls_reduce_and(ls_tensor x, ls_axes axes) {
+  return ls_make_reduce(LS_OP_REDUCE_AND, x, axes, false);
+}
+
+ls_tensor ls_reduce_or(ls_tensor x, ls_axes axes) {
+  return ls_make_reduce(LS_OP_REDUCE_OR, x, axes, false);
+}
+
+// ---- Random ----------------------------------------------------------------
+ls_tensor ls_random_truncated_normal(ls_dtype dtype, ls_shape shape,
+                                     double mean, double deviation,
+                                     const ls_random_options *options) {
+  const ls_attr own[] = {LS_OWN_F(MEAN, mean), LS_OWN_F(DEVIATION, deviation)};
+  return ls_make_random(LS_OP_RANDOM_TRUNCATED_NORMAL, dtype, shape, own, 2,
+                        options);
+}
+
+ls_tensor ls_random_unsigned(ls_dtype dtype, ls_shape shape,
+                             const ls_random_options *options) {
+  return ls_make_random(LS_OP_RANDOM_BITS, dtype, shape, NULL, 0, options);
+}
+
+ls_tensor ls_random_permutation(ls_dtype dtype, int64_t count,
+                                const ls_random_options *options) {
+  if (count < 0)
+    return ls_make_failed(
+        "random_permutation",
+        ls_invalid_argument("a permutation of %lld", (long long)count));
+  return ls_make_random(LS_OP_RANDOM_PERMUTATION, dtype, LS_SHAPE(count), NULL,
+                        0, options);
+}
+
+// ---- Barriers --------------------------------------------------------------
+// An operand for each leaf that is a tensor.
+typedef struct gathering {
+  ls_tensor *items;
+  size_t count;
+  ls_op op;
+} gathering;
+
+static ls_nest note_tensor(ls_nest leaf, void *user) {
+  gathering *g = user;
+  if (leaf.kind == LS_KIND_TENSOR) g->items[g->count++] = leaf.as.tensor;
+  return ls_none();
+}
+
+static ls_nest output_for(ls_nest leaf, void *user) {
+  gathering *g = user;
+  if (leaf.kind != LS_KIND_TENSOR) return ls_nest_retain(leaf);
+  return ls_leaf(ls_op_output(g->op, (unsigned)g->count++));
+}
+
+ls_nest ls_barrier(ls_nest values) {
+  ls_graph *graph = ls_graph_current();
+  if (graph == NULL || ls_nest_is_failed(values)) return values;
+  gathering g = {.items = ls_new_array(graph->allocator, ls_tensor,
+                                       ls_nest_num_leaves(values) + 1)};
+  if (g.items == NULL) {
+    ls_nest_release(values);
+    ls_make_failed("barrier", ls_out_of_memory());
+    return ls_fail(ls_out_of_memory());
+  }
+  ls_nest_release(ls_nest_map(values, note_tensor, &g));
+  g.op = ls_op_add(&(ls_op_spec){
+      .type = LS_OP_BARRIER, .inputs = g.items, .num_inputs = g.count});
+  ls_release(graph->allocator, g.items);
+  g.count = 0;
+  const ls_nest result = ls_nest_map(values, output_for, &g);
+  ls_nest_release(values);
+  return result;
+}

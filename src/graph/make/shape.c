@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Op makers: shapes, reductions, products.
+#include "graph/make/make.h"
+
+// ---- Reshaping -------------------------------------------------------------
+static ls_tensor sized(uint16_t type, ls_tensor x, ls_shape shape) {
+  ls_size sizes[LS_MAX_RANK];
+  if (shape.rank < 0 || shape.rank > LS_MAX_RANK)
+    return ls_make_failed(ls_op_table[type].name,
+                          ls_invalid_argument("the rank must be 0 to %d, is %d",
+                                              LS_MAX_RANK, shape.rank));
+  for (int i = 0; i < shape.rank; ++i)
+    sizes[i] = (ls_size){LS_SIZE_CONSTANT, shape.dim[i]};
+  const ls_attr attr = LS_OWN_SZ(SIZES, sizes, (size_t)shape.rank);
+  return ls_make(type, &x, 1, &attr, 1);
+}
+
+// The shape of `like`: constants where it is known, else its dimensions.
+static ls_tensor sized_like(uint16_t type, ls_tensor x, ls_tensor like) {
+  const ls_shape shape = ls_tensor_shape(like);
+  if (ls_tensor_is_failed(like) || shape.rank == LS_UNKNOWN_RANK) {
+    if (!ls_tensor_is_failed(like))
+      return ls_make_failed(
+          ls_op_table[type].name,
+          ls_unimplemented("the rank of '%s' is not known while building",
+                           ls_tensor_name(like)));
+    return ls_add(like, like);  // Passes the failure on.
+  }
+  if (ls_shape_is_known(shape)) return sized(type, x, shape);
+  ls_size sizes[LS_MAX_RANK];
+  for (int i = 0; i < shape.rank; ++i)
+    sizes[i] = shape.dim[i] >= 0 ? (ls_size){LS_SIZE_CONSTANT, shape.dim[i]}
+                                 : (ls_size){1, i};
+  const ls_attr attr = LS_OWN_SZ(SIZES, sizes, (size_t)shape.rank);
+  return ls_make(type, (const ls_tensor[]){x, like}, 2, &attr, 1);
+}
+
+ls_tensor ls_reshape(ls_tensor x, ls_shape shape) {
+  return sized(LS_OP_RESHAPE, x, shape);
+}
+
+ls_tensor ls_reshape_like(ls_tensor x, ls_tensor like) {
+  return sized_like(LS_OP_RESHAPE, x, like);
+}
+
+ls_tensor ls_broadcast(ls_tensor x, ls_shape shape) {
+  return sized(LS_OP_BROADCAST, x, shape);
+}
+
+ls_tensor ls_broadcast_like(ls_tensor x, ls_tensor like) {
+  return sized_like(LS_OP_BROADCAST, x, like);
+}
+
+ls_tensor ls_sum_to_like(ls_tensor x, ls_tensor like) {
+  const ls_shape have = ls_tensor_shape(x), want = ls_tensor_shape(like);
+  if (ls_shape_is_known(have) && ls_shape_equal(have, want)) return x;
+  return sized_like(LS_OP_SUM_TO, x, like);
+}
+
+ls_tensor ls_transpose(ls_tensor x, const int *permutation) {
+  const int32_t rank = ls_tensor_shape(x).rank;
+  if (ls_tensor_is_failed(x)) return ls_identity(x);
+  if (rank == LS_UNKNOWN_RANK)
+    return ls_make_failed("transpose",
+                          ls_unimplemented("the rank of '%s' is not known "
+                                           "while building",
+                                           ls_tensor_name(x)));
+  int64_t items[LS_MAX_RANK];
+  for (int i = 0; i < rank; ++i)
+    items[i] = permutation != NULL ? permutation[i] : rank - 1 - i;
+  const ls_attr attr = LS_OWN_IS(PERMUTATION, items, (size_t)rank);
+  return ls_make(LS_OP_TRANSPOSE, &x, 1, &attr, 1);
+}
+
+// ---- Reductions ------------------------------------------------------------
+ls_tensor ls_make_reduce(uint16_t type, ls_tensor x, ls_axes axes, bool keep) {
+  const int32_t rank = ls_tensor_shape(x).rank;
+  int64_t items[LS_MAX_RANK];
+  size_t count = axes.all ? (size_t)(rank < 0 ? 0 : rank) : axes.count;
+  if (ls_tensor_is_failed(x)) return ls_identity(x);
+  if (rank == LS_UNKNOWN_RANK)
+    return ls_make_failed(ls_op_table[type].name,
+                          ls_unimplemented("the rank of '%s' is not known "
+                                           "while building",
+                                           ls_tensor_name(x)));
+  if (count > LS_MAX_RANK)
+    return ls_make_failed(
+        ls_op_table[type].name,
+        ls_invalid_argument("%zu axes, the value has rank %d", count, rank));
+  for (size_t i = 0; i < count; ++i) {
+    items[i] = axes.all ? (int64_t)i : ls_make_axis(x, axes.items[i]);
+    if (items[i] < 0)
+      return ls_make_failed(
+          ls_op_table[type].name,
+          ls_invalid_argument(
+              "axis %d is out of range for %s", axes.items[i],
+              LS_SHAPE_TEXT(ls_tensor_dtype(x), ls_tensor_shape(x))));
+  }
+  const ls_attr attrs[] = {LS_OWN_IS(AXES, items, count),
+                           LS_OWN_B(KEEP_DIMS, keep)};
+  return ls_make(type, &x, 1, attrs, 2);
+}
+
+ls_tensor ls_reduce_sum(ls_tensor x, ls_axes axes) {
+  return ls_make_reduce(LS_OP_REDUCE_SUM, x, axes, false);
+}
+
+ls_tensor ls_reduce_mean(ls_tensor x, ls_axes axes) {
+  return ls_make_reduce(LS_OP_REDUCE_MEAN, x, axes, false);
+}
+
+ls_tensor ls_reduce_max(ls_tensor x, ls_axes axes) {
+  return ls_make_reduce(LS_OP_REDUCE_MAX, x, axes, false);
+}
+
+ls_tensor ls_reduce_min(ls_tensor x, ls_axes axes) {
+  return ls_make_reduce(LS_OP_REDUCE_MIN, x, axes, false);
+}
+
+ls_tensor ls_reduce_sum_keep(ls_tensor x, ls_axes axes) {
+  return ls_make_reduce(LS_OP_REDUCE_SUM, x, axes, true);
+}
+
+ls_tensor ls_reduce_max_keep(ls_tensor x, ls_axes axes) {
+  return ls_make_reduce(LS_OP_REDUCE_MAX, x, axes, true);
+}
+
+ls_tensor ls_argmax(ls_tensor x, int axis) {
+  const ls_attr attr = LS_OWN_I(AXIS, ls_make_axis(x, axis));
+  return ls_make(LS_OP_ARGMAX, &x, 1, &attr, 1);
+}
+
+ls_tensor ls_add_n(const ls_tensor *items, size_t count) {
+  if (count == 1) return items[0];
+  return ls_make(LS_OP_ADD_N, items, count, NULL, 0);
+}
+
+// ---- Products --------------------------------------------------------------
+ls_tensor ls_matmul(ls_tensor x, ls_tensor y) {
+  return ls_matmul_transposed(x, false, y, false);
+}
+
+ls_tensor ls_matmul_transposed(ls_tensor x, bool transpose_x, ls_tensor y,
+                               bool transpose_y) {
+  const ls_attr attrs[] = {LS_OWN_B(TRANSPOSE_A, transpose_x),
+                           LS_OWN_B(TRANSPOSE_B, transpose_y)};
+  return ls_make(LS_OP_MATMUL, (const ls_tensor[]){x, y}, 2, attrs, 2);
+}
+
+ls_tensor ls_dense(ls_tensor x, ls_tensor w, ls_tensor bias,
+                   ls_activation activation) {
+  const bool has_bias = bias.ref != 0 || bias.graph != NULL;
+  const ls_attr attr = LS_OWN_S(ACTIVATION, "relu");
+  return ls_make(LS_OP_DENSE, (const ls_tensor[]){x, w, bias}, has_bias ? 3 : 2,
+                 &attr, activation == LS_ACTIVATION_RELU ? 1 : 0);
+}
+
+ls_tensor ls_softmax_cross_entropy(ls_tensor logits, ls_tensor labels) {
+  return ls_make(LS_OP_CROSS_ENTROPY, (const ls_tensor[]){logits, labels}, 2,
+                 NULL, 0);
+}
+
+ls_tensor ls_softmax_cross_entropy_soft(ls_tensor logits,
+                                        ls_tensor probabilities) {
+  const ls_tensor terms = ls_mul(ls_log_softmax(logits), probabilities);
+  return ls_neg(ls_reduce_sum(terms, LS_AXES(-1)));
+}
+
+ls_tensor ls_softmax_cross_entropy_grad(ls_tensor logits, ls_tensor labels,
+                                        ls_tensor row_gradients) {
+  return ls_make(LS_OP_CROSS_ENTROPY_GRAD,
+                 (const ls_tensor[]){logits, labels, row_gradients}, 3, NULL,
+                 0);
+}
+
+ls_tensor ls_one_hot(ls_tensor indices, int64_t depth, ls_dtype dtype) {
+  const ls_attr attrs[] = {LS_OWN_I(DEPTH, depth), LS_OWN_T(DTYPE, dtype)};
+  return ls_make(LS_OP_ONE_HOT, &indices, 1, attrs, 2);
+}

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Removing what nothing uses: nodes, values that go round in loops, results of
+// branches, captures.
+//
+// A loop whose gradient was built saves values for it; when only the loss is
+// wanted, or when a value was only asked for its shape, nothing takes from the
+// stack. Then nobody uses the loop's last stack, the value that goes round
+// goes, and with it what pushed.
+#include "graph/passes/passes.h"
+#include "graph/passes/rewrite.h"
+
+// A graph on its way.
+typedef struct dropper {
+  ls_rewrite r;
+  // It is inside of one of several bodies of a replicate op, which all meet in
+  // the same merges, also in those that only some of them use.
+  bool keeps_merges;
+  bool shrunk;  // A node lost outputs or operands, at any depth.
+} dropper;
+
+static bool has_host_effect(const ls_node *node) {
+  if (ls_node_info(node)->traits & LS_OP_EFFECT) return true;
+  for (uint32_t r = 0; r < node->num_regions; ++r)
+    for (size_t i = 0; i < node->regions[r]->num_nodes; ++i)
+      if (has_host_effect(node->regions[r]->nodes[i])) return true;
+  return false;
+}
+
+static bool has_merge(const ls_node *node) {
+  if (ls_node_info(node)->traits & LS_OP_MERGE) return true;
+  for (uint32_t r = 0; r < node->num_regions; ++r)
+    for (size_t i = 0; i < node->regions[r]->num_nodes; ++i)
+      if (has_merge(node->regions[r]->nodes[i])) return true;
+  return false;
+}
+
+// Whether a node stays though nobody uses it.
+static bool stays(const ls_node *node, bool keeps_merges) {
+  return has_host_effect(node) || (keeps_merges && has_merge(node));
+}
+
+// ---- What goes round -------------------------------------------------------
+// Which outputs of a region's nodes are needed for some of its results. Ids of
+// a lowered graph are dense.
+typedef struct need {
+  const ls_graph *graph;
+  bool keeps_merges;
+  bool *nodes;    // By id.
+  size_t *first;  // By id: the place of output 0 in what follows.
+  bool *outputs;
+} need;
+
+static ls_status init_need(need *n, const ls_graph *graph, bool keeps_merges) {
+  const uint64_t most =
+      graph->num_nodes == 0 ? 0 : graph->nodes[graph->num_nodes - 1]->id;
+  *n = (need){.graph = graph, .keeps_merges = keeps_merges};
+  size_t count = 0;
+  for (size_t i = 0; i < graph->num_nodes; ++i)
+    count += graph->nodes[i]->num_outputs;
+  n->nodes = ls_new_array(graph->allocator, bool, most + 1);
+  n->first = ls_new_array(graph->allocator, size_t, most + 1);
+  n->outputs = ls_new_array(graph->allocator, bool, count);
+  if (n->nodes == NULL || n->first == NULL || n->outputs == NULL)
+    return ls_out_of_memory();
+  count = 0;
+  for (size_t i = 0; i < graph->num_nodes; ++i) {
+    n->first[graph->nodes[i]->id] = count;
+    count += graph->nodes[i]->num_outputs;
+  }
+  return ls_ok();
+}
+
+static void deinit_need(const need *n) {
+  ls_release(n->graph->allocator, n->nodes);
+  ls_release(n->graph->allocator, n->first);
+  ls_release(n->graph->allocator, n->outputs);
+}
+
+static void mark(need *n, uint64_t ref) {
+  n->nodes[ls_ref_id(ref)] = true;
+  n->outputs[n->first[ls_ref_id(ref)] + ls_ref_output(ref)] = true;
+}
+
+static bool is_marked(const need *n, uint64_t ref) {
+  return n->outputs[n->first[ls_ref_id(ref)] + ls_ref_output(ref)];
+}
+
+// Marks what the marked nodes and those with effects need.
+static void mark_operands(need *n) {
+  for (size_t i = n->graph->num_nodes; i > 0; --i) {
+    const ls_node *node = n->graph->nodes[i - 1];
+    if (stays(node, n->keeps_merges)) n->nodes[node->id] = true;
+    for (uint32_t k = 0; n->nodes[node->id] && k < node->num_inputs; ++k)
+      mark(n, node->inputs[k]);
+  }
+}
+
+// Sets `kept` for what goes round and is used: after the loop, by its
+// condition, or by what a value that is used becomes in the next trip.
+static ls_status find_round(const dropper *d, const ls_node *node, size_t count,
+                            bool *kept) {
+  const ls_graph *body = node->regions[1];
+  need condition, trip = {.graph = body};
+  ls_status status = init_need(&condition, node->regions[0], d->keeps_merges);
+  if (ls_status_is_ok(status)) status = init_need(&trip, body, d->keeps_merges);
+  if (ls_status_is_ok(status)) {
+    mark(&condition, condition.graph->results[0]);
+    mark_operands(&condition);
+  }
+  bool more = ls_status_is_ok(status);
+  for (size_t i = 0; more && i < count; ++i)
+    kept[i] |= is_marked(&condition, condition.graph->parameters[i]);
+  while (more) {
+    more = false;
+    for (size_t i = 0; i < count; ++i)
+      if (kept[i]) mark(&trip, body->results[i]);
+    mark_operands(&trip);
+    for (size_t i = 0; i < count; ++i)
+      if (!kept[i] && is_marked(&trip, body->parameters[i]))
+        kept[i] = more = true;
+  }
+  deinit_need(&condition);
+  deinit_need(&trip);
+  return status;
+}
+
+// ---- Outputs and operands --------------------------------------------------
+// Takes the items out whose flag is not set; returns how many are left.
+static size_t keep_refs(uint64_t *refs, const bool *kept, size_t count) {
+  size_t left = 0;
+  for (size_t i = 0; i < count; ++i)
+    if (kept[i]) refs[left++] = refs[i];
+  return left;
+}
+
+static void set_int(ls_node *node, ls_attr_id id, size_t value) {
+  for (uint32_t i = 0; i < node->num_attrs; ++i)
+    if (node->attrs[i].id == id) node->attrs[i].as.i = (int64_t)value;
+}
+
+static void renumber_parameters(ls_graph *graph) {
+  for (size_t i = 0; i < graph->num_parameters; ++i)
+    set_int(ls_graph_node_of(graph, graph->parameters[i]), LS_ATTR_ID_INDEX, i);
+}
+
+static void keep_declared(ls_graph *graph, const bool *kept) {
+  const size_t before = graph->num_declared;
+  graph->num_declared = keep_refs(graph->parameters, kept, before);
+  if (graph->num_declared == before) return;
+  memmove(graph->parameters + graph->num_declared, graph->parameters + before,
+          (graph->num_parameters - before) * sizeof(*graph->parameters));
+  graph->num_parameters -= before - graph->num_declared;
+  renumber_parameters(graph);
+}
+
+// Whether each of a node's outputs is used; the caller's to release.
+static bool *used_outputs(const dropper *d, const ls_node *node) {
+  const ls_graph *graph = d->r.graph;
+  bool *used = ls_new_array(graph->allocator, bool, node->num_outputs);
+  if (used == NULL) return NULL;
+  for (const ls_node_use *use = ls_rewrite_first_use(&d->r, node->id);
+       use != NULL; use = ls_rewrite_next_use(&d->r, use))
+    used[ls_ref_output(use->user->inputs[use->input])] = true;
+  if (ls_rewrite_count_leaving(&d->r, node->id) == 0) return used;
+  for (size_t i = 0; i < graph->num_results; ++i)
+    if (ls_ref_id(graph->results[i]) == node->id)
+      used[ls_ref_output(graph->results[i])] = true;
+  return used;
+}
+
+static size_t count_set(const bool *flags, size_t count) {
+  size_t set = 0;
+  for (size_t i = 0; i < count; ++i)
+    set += flags[i];
+  return set;
+}
+
+static ls_status keep_outputs(dropper *d, ls_node *node, const bool *kept) {
+  d->shrunk |= count_set(kept, node->num_outputs) < node->num_outputs;
+  return ls_rewrite_keep_outputs(&d->r, node, kept);
+}
+
+// `used` has the loop's outputs: what goes round, then what it saves.
+static ls_status shrink_loop(dropper *d, ls_node *node, bool *used) {
+  const size_t count = (size_t)ls_node_int(node, LS_ATTR_ID_NUM_CARRIED);
+  LS_RETURN_IF_ERROR(find_round(d, node, count, used));
+  const size_t left = count_set(used, count);
+  if (left == count) return ls_ok();
+  ls_allocator *allocator = d->r.graph->allocator;
+  bool *operands = ls_new_array(allocator, bool, node->num_inputs);
+  if (operands == NULL) return ls_out_of_memory();
+  for (uint32_t k = 0; k < node->num_inputs; ++k)
+    operands[k] = k >= count || used[k];
+  ls_graph *body = node->regions[1];
+  body->num_results = keep_refs(body->results, used, count);
+  keep_declared(body, used);
+  keep_declared(node->regions[0], used);
+  ls_status status = ls_rewrite_keep_inputs(&d->r, node, operands);
+  ls_release(allocator, operands);
+  if (ls_status_is_ok(status)) status = keep_outputs(d, node, used);
+  set_int(node, LS_ATTR_ID_NUM_CARRIED, left);
+  return status;
+}
+
+static ls_status shrink_branches(dropper *d, ls_node *node, const bool *used) {
+  for (size_t r = 0; r < 2; ++r)
+    node->regions[r]->num_results =
+        keep_refs(node->regions[r]->results, used, node->num_outputs);
+  return keep_outputs(d, node, used);
+}
+
+static ls_status shrink(dropper *d, ls_node *node) {
+  if (node->type != LS_OP_WHILE && node->type != LS_OP_COND) return ls_ok();
+  bool *used = used_outputs(d, node);
+  if (used == NULL) return ls_out_of_memory();
+  const ls_status status = node->type == LS_OP_WHILE
+                               ? shrink_loop(d, node, used)
+                               : shrink_branches(d, node, used);
+  ls_release(d->r.graph->allocator, used);
+  return status;
+}
+
+// ---- Graphs ----------------------------------------------------------------
+static ls_status drop(ls_graph *graph, bool keeps_merges, bool *kept_captures,
+                      bool *out_shrunk);
+
+// The regions of a node, and the operands for their captures.
+static ls_status drop_in_regions(dropper *d, ls_node *node) {
+  if (node->num_regions == 0) return ls_ok();
+  ls_allocator *allocator = d->r.graph->allocator;
+  bool *kept = ls_new_array(allocator, bool, node->num_inputs);
+  if (kept == NULL) return ls_out_of_memory();
+  size_t input = node->num_inputs;
+  for (uint32_t r = 0; r < node->num_regions; ++r)
+    input -= node->regions[r]->num_captures;
+  memset(kept, true, input * sizeof(*kept));
+  const bool keeps_merges = d->keeps_merges || (node->type == LS_OP_REPLICATE &&
+                                                node->num_regions > 1);
+  ls_status status = ls_ok();
+  for (uint32_t r = 0; ls_status_is_ok(status) && r < node->num_regions; ++r) {
+    const size_t count = node->regions[r]->num_captures;
+    status = drop(node->regions[r], keeps_merges, kept + input, &d->shrunk);
+    input += count;
+  }
+  if (ls_status_is_ok(status) &&
+      count_set(kept, node->num_inputs) < node->num_inputs) {
+    d->shrunk = true;
+    status = ls_rewrite_keep_inputs(&d->r, node, kept);
+  }
+  ls_release(allocator, kept);
+  return status;
+}
+
+static bool is_declared(const ls_graph *graph, const ls_node *node) {
+  if (node->type != LS_OP_PARAMETER) return false;
+  const size_t index = (size_t)ls_node_int(node, LS_ATTR_ID_INDEX);
+  return index < graph->num_declared &&
+         graph->parameters[index] == ls_ref(node->id, 0);
+}
+
+static ls_status drop_node(dropper *d, ls_node *node) {
+  if (ls_rewrite_count_uses(&d->r, node->id) == 0 &&
+      !stays(node, d->keeps_merges) && !is_declared(d->r.graph, node)) {
+    ls_rewrite_erase(&d->r, node);
+    return ls_ok();
+  }
+  LS_RETURN_IF_ERROR(shrink(d, node));
+  return drop_in_regions(d, node);
+}
+
+// Captures whose parameters nobody uses, which have gone by now.
+static void keep_captures(const dropper *d, bool *kept) {
+  ls_graph *graph = d->r.graph;
+  if (graph->num_captures == 0) return;
+  uint64_t *parameters = graph->parameters + graph->num_declared;
+  size_t left = 0;
+  for (size_t i = 0; i < graph->num_captures; ++i) {
+    kept[i] = ls_rewrite_count_uses(&d->r, ls_ref_id(parameters[i])) != 0;
+    if (kept[i]) graph->captures[left++] = graph->captures[i];
+  }
+  keep_refs(parameters, kept, graph->num_captures);
+  graph->num_parameters = graph->num_declared + left;
+  graph->num_captures = left;
+  renumber_parameters(graph);
+}
+
+// `kept_captures` tells which captures are left; NULL if there are none.
+// Sets `*out_shrunk` if more may be unused now.
+static ls_status drop(ls_graph *graph, bool keeps_merges, bool *kept_captures,
+                      bool *out_shrunk) {
+  dropper d = {.keeps_merges = keeps_merges};
+  ls_status status = ls_rewrite_begin(&d.r, graph);
+  for (size_t i = graph->num_nodes; ls_status_is_ok(status) && i > 0; --i)
+    status = drop_node(&d, graph->nodes[i - 1]);
+  if (ls_status_is_ok(status) && kept_captures != NULL)
+    keep_captures(&d, kept_captures);
+  *out_shrunk |= d.shrunk;
+  return ls_rewrite_end(&d.r, status);
+}
+
+// What an inner loop no longer takes may leave a value of an outer one unused.
+ls_status ls_drop_unused(ls_graph *graph) {
+  ls_status status = ls_ok();
+  bool shrunk = true;
+  while (ls_status_is_ok(status) && shrunk) {
+    shrunk = false;
+    status = drop(graph, false, NULL, &shrunk);
+  }
+  return status;
+}

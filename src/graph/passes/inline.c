@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/passes/inline.h"
+
+#include "graph/context.h"
+
+bool ls_node_is_repeatable(const ls_node *node) {
+  const unsigned traits = ls_node_info(node)->traits;
+  const unsigned once = LS_OP_EFFECT | LS_OP_ON_HOST | LS_OP_LINEAR;
+  if (node->type == LS_OP_READ || (traits & once) != 0) return false;
+  for (uint32_t r = 0; r < node->num_regions; ++r) {
+    const ls_graph *region = ls_graph_resolve(node->regions[r]);
+    for (size_t i = 0; i < region->num_nodes; ++i)
+      if (!ls_node_is_repeatable(region->nodes[i])) return false;
+  }
+  return true;
+}
+
+bool ls_node_draws(const ls_node *node) {
+  if ((ls_node_info(node)->traits & LS_OP_RANDOM) != 0) return true;
+  for (uint32_t r = 0; r < node->num_regions; ++r) {
+    const ls_graph *region = ls_graph_resolve(node->regions[r]);
+    for (size_t i = 0; i < region->num_nodes; ++i)
+      if (ls_node_draws(region->nodes[i])) return true;
+  }
+  return false;
+}
+
+bool ls_node_writes(const ls_node *node, const ls_object *variable) {
+  if (ls_node_assigns(node) &&
+      ls_node_attr(node, LS_ATTR_ID_VARIABLE)->as.object == variable)
+    return true;
+  for (uint32_t r = 0; r < node->num_regions; ++r) {
+    const ls_graph *region = ls_graph_resolve(node->regions[r]);
+    for (size_t i = 0; i < region->num_nodes; ++i)
+      if (ls_node_writes(region->nodes[i], variable)) return true;
+  }
+  return false;
+}
+
+// ---- Regions ---------------------------------------------------------------
+// Copies `region` into a graph inside the current one. `captured` are the
+// values for its captures.
+static ls_status copy_region(ls_graph *region, const ls_tensor *captured,
+                             ls_arena *memory, ls_graph **out_graph) {
+  ls_graph *current = ls_graph_resolve(ls_graph_current());
+  ls_graph *copy = NULL;
+  LS_RETURN_IF_ERROR(ls_graph_make(region->kind, region->name, current->runtime,
+                                   current, &copy));
+  copy->is_while_body = region->is_while_body;
+  copy->trains = region->trains;
+  ls_tensor *args =
+      ls_arena_new_array(memory, ls_tensor, region->num_parameters);
+  ls_tensor *results =
+      ls_arena_new_array(memory, ls_tensor, region->num_results);
+  uint64_t *refs = ls_arena_new_array(memory, uint64_t, region->num_results);
+  ls_status status = ls_ok();
+  if (args == NULL || results == NULL || refs == NULL)
+    status = ls_out_of_memory();
+  for (size_t i = 0; ls_status_is_ok(status) && i < region->num_declared; ++i)
+    status = ls_graph_add_parameter(
+        copy, ls_graph_type(region, region->parameters[i]), NULL, &args[i]);
+  for (size_t i = 0; ls_status_is_ok(status) && i < region->num_captures; ++i)
+    args[region->num_declared + i] = captured[i];
+
+  if (ls_status_is_ok(status)) {
+    ls_scope scope = {0};
+    ls_context_enter_graph(&scope, copy);
+    status = ls_graph_inline(region, args, region->num_parameters, results);
+    ls_scope_end(&scope);
+  }
+  for (size_t i = 0; ls_status_is_ok(status) && i < region->num_results; ++i)
+    status = ls_graph_import(copy, results[i], &refs[i]);
+  if (ls_status_is_ok(status))
+    status = ls_graph_set_results(copy, refs, region->num_results);
+  if (!ls_status_is_ok(status)) {
+    ls_graph_free(copy);
+    return status;
+  }
+  // A copy draws the numbers of its original.
+  if (copy->num_random < region->num_random)
+    copy->num_random = region->num_random;
+  *out_graph = copy;
+  return ls_ok();
+}
+
+// ---- Ops -------------------------------------------------------------------
+// Copies the regions and lists the operands of the copy: those before the
+// captures as given, then what the new regions capture.
+static ls_status copy_regions(const ls_node *node, const ls_tensor *inputs,
+                              ls_arena *memory, ls_op_spec *spec) {
+  size_t captures = 0, new_captures = 0;
+  for (uint32_t r = 0; r < node->num_regions; ++r)
+    captures += ls_graph_resolve(node->regions[r])->num_captures;
+  const size_t leading = node->num_inputs - captures;
+  ls_graph **regions =
+      ls_arena_new_array(memory, ls_graph *, node->num_regions);
+  if (regions == NULL) return ls_out_of_memory();
+  spec->regions = regions;
+  const ls_tensor *captured = inputs + leading;
+  for (uint32_t r = 0; r < node->num_regions; ++r) {
+    ls_graph *region = ls_graph_resolve(node->regions[r]);
+    LS_RETURN_IF_ERROR(copy_region(region, captured, memory, &regions[r]));
+    ++spec->num_regions;
+    captured += region->num_captures;
+    new_captures += regions[r]->num_captures;
+  }
+  ls_tensor *all =
+      ls_arena_new_array(memory, ls_tensor, leading + new_captures);
+  if (all == NULL) return ls_out_of_memory();
+  size_t count = 0;
+  for (; count < leading; ++count)
+    all[count] = inputs[count];
+  for (uint32_t r = 0; r < node->num_regions; ++r)
+    for (size_t i = 0; i < regions[r]->num_captures; ++i)
+      all[count++] = regions[r]->captures[i].outer;
+  spec->inputs = all;
+  spec->num_inputs = count;
+  return ls_ok();
+}
+
+static ls_status add_copy(ls_graph *from, const ls_node *node,
+                          const ls_tensor *inputs, ls_op_spec *spec,
+                          ls_arena *memory, ls_op *out_op) {
+  if (node->num_regions != 0)
+    LS_RETURN_IF_ERROR(copy_regions(node, inputs, memory, spec));
+  ls_scope device = {0};
+  if (node->device != NULL) ls_device_scope_begin(&device, node->device);
+  *out_op = ls_op_add(spec);
+  ls_scope_end(&device);
+  if (!ls_op_is_failed(*out_op)) {
+    spec->num_regions = 0;  // Taken over.
+    return ls_ok();
+  }
+  ls_graph *graph = ls_graph_resolve(ls_graph_current());
+  const ls_op original = {from, node->id};
+  return graph->error != NULL
+             ? ls_status_annotate(ls_graph_error(graph), "in a copy of '%s'",
+                                  ls_op_name(original))
+             : ls_internal("a copy of '%s' failed", ls_op_name(original));
+}
+
+ls_status ls_graph_copy_op(ls_graph *from, const ls_node *node,
+                           const ls_tensor *inputs, const ls_op *control,
+                           size_t num_control, ls_op *out_op) {
+  *out_op = (ls_op){0};
+  ls_arena memory;
+  ls_arena_init(&memory, from->allocator);
+  ls_op_spec spec = {.type = node->type,
+                     .name = node->base,
+                     .inputs = inputs,
+                     .num_inputs = node->num_inputs,
+                     .control = control,
+                     .num_control = num_control,
+                     .attrs = node->attrs,
+                     .num_attrs = node->num_attrs};
+  const ls_status status = add_copy(from, node, inputs, &spec, &memory, out_op);
+  for (size_t r = 0; r < spec.num_regions; ++r)
+    ls_graph_free(spec.regions[r]);
+  ls_arena_deinit(&memory);
+  return status;
+}
+
+// ---- Whole bodies ----------------------------------------------------------
+// What the copies are: by place of the original, and of a parameter its value.
+typedef struct copies {
+  ls_op *ops;
+  ls_tensor *parameters;
+  const ls_tensor *known;  // NULL: none.
+} copies;
+
+static ls_tensor copy_of(const ls_graph *body, const copies *made,
+                         uint64_t ref) {
+  const size_t position = ls_graph_position(body, ls_ref_id(ref));
+  const ls_node *node = body->nodes[position];
+  if (node->type == LS_OP_PARAMETER)
+    return made->parameters[ls_node_int(node, LS_ATTR_ID_INDEX)];
+  if (made->known != NULL && made->known[position].ref != 0)
+    return made->known[position];
+  const ls_op op = made->ops[position];
+  return op.id == 0 ? ls_failed_tensor() : ls_op_output(op, ls_ref_output(ref));
+}
+
+// The scope of the same name in the current graph, inside the current one.
+static ls_status copy_names(const ls_name_scope *names,
+                            const ls_name_scope **out_names) {
+  *out_names = ls_context_current()->scoped.names;
+  if (names == NULL) return ls_ok();
+  const ls_name_scope *parent = NULL;
+  LS_RETURN_IF_ERROR(copy_names(names->parent, &parent));
+  return ls_graph_name_scope(ls_graph_resolve(ls_graph_current()), parent,
+                             names->name, false, out_names);
+}
+
+static ls_status copy_named(ls_graph *body, const ls_node *node,
+                            const ls_tensor *inputs, const ls_op *control,
+                            size_t num_control, ls_op *out_op) {
+  const ls_name_scope *names = NULL;
+  if (ls_graph_current()->kind != LS_GRAPH_EAGER)
+    LS_RETURN_IF_ERROR(copy_names(node->scope, &names));
+  ls_scope scope = {0};
+  ls_name_scope_begin(&scope, NULL);
+  ls_context_current()->scoped.names = names;
+  const ls_status status =
+      ls_graph_copy_op(body, node, inputs, control, num_control, out_op);
+  ls_scope_end(&scope);
+  return status;
+}
+
+static ls_status copy_body_op(ls_graph *body, size_t position,
+                              const copies *made) {
+  const ls_node *node = body->nodes[position];
+  ls_arena memory;
+  ls_arena_init(&memory, body->allocator);
+  ls_tensor *inputs = ls_arena_new_array(&memory, ls_tensor, node->num_inputs);
+  ls_op *control = ls_arena_new_array(&memory, ls_op, node->num_control);
+  ls_status status = ls_ok();
+  if (inputs == NULL || control == NULL) {
+    status = ls_out_of_memory();
+  } else {
+    for (uint32_t i = 0; i < node->num_inputs; ++i)
+      inputs[i] = copy_of(body, made, node->inputs[i]);
+    size_t num_control = 0;
+    for (uint32_t i = 0; i < node->num_control; ++i) {
+      const ls_op copy = made->ops[ls_graph_position(body, node->control[i])];
+      if (copy.id != 0) control[num_control++] = copy;  // No parameter.
+    }
+    status = copy_named(body, node, inputs, control, num_control,
+                        &made->ops[position]);
+  }
+  ls_arena_deinit(&memory);
+  return status;
+}
+
+ls_status ls_graph_inline(ls_graph *body, const ls_tensor *args,
+                          size_t num_args, ls_tensor *results) {
+  return ls_graph_inline_part(body, args, num_args, NULL, results);
+}
+
+static bool is_copied(const ls_graph *body, const ls_inline_part *part,
+                      size_t position) {
+  return body->nodes[position]->type != LS_OP_PARAMETER &&
+         (part == NULL ||
+          (part->keep[position] && part->known[position].ref == 0));
+}
+
+ls_status ls_graph_inline_part(ls_graph *body, const ls_tensor *args,
+                               size_t num_args, const ls_inline_part *part,
+                               ls_tensor *results) {
+  body = ls_graph_resolve(body);
+  if (num_args != body->num_parameters && num_args != body->num_declared)
+    return ls_internal("graph '%s' has %zu parameters, %zu of them declared; "
+                       "got %zu arguments",
+                       body->name, body->num_parameters, body->num_declared,
+                       num_args);
+  ls_arena memory;
+  ls_arena_init(&memory, body->allocator);
+  const copies made = {
+      .ops = ls_arena_new_array(&memory, ls_op, body->num_nodes),
+      .parameters =
+          ls_arena_new_array(&memory, ls_tensor, body->num_parameters),
+      .known = part == NULL ? NULL : part->known};
+  ls_status status = ls_ok();
+  if (made.ops == NULL || made.parameters == NULL) status = ls_out_of_memory();
+  if (body->trains) ls_graph_note_training(ls_graph_current());
+  for (size_t i = 0; ls_status_is_ok(status) && i < body->num_parameters; ++i)
+    made.parameters[i] =
+        i < num_args ? args[i] : body->captures[i - body->num_declared].outer;
+  const size_t num_nodes = body->num_nodes;  // It may be the current graph's.
+  for (size_t i = 0; ls_status_is_ok(status) && i < num_nodes; ++i)
+    if (is_copied(body, part, i)) status = copy_body_op(body, i, &made);
+  for (size_t i = 0; ls_status_is_ok(status) && i < body->num_results; ++i)
+    results[i] = copy_of(body, &made, body->results[i]);
+  ls_arena_deinit(&memory);
+  return status;
+}

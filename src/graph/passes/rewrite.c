@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/passes/rewrite.h"
+
+typedef struct ls_rewrite_node {
+  uint64_t before, behind;  // Nodes that stand there; 0: none.
+  uint32_t inputs;          // The use by its first operand; others follow.
+  uint32_t first, last;     // Uses of its results.
+  uint32_t num_uses, num_leaving;
+} ls_rewrite_node;
+
+// ---- Lists -----------------------------------------------------------------
+static void add_use(ls_rewrite *r, uint32_t use, uint64_t ref) {
+  ls_rewrite_node *of = &r->nodes[ls_ref_id(ref)];
+  r->uses[use].before = of->last;
+  r->uses[use].behind = 0;
+  if (of->last != 0)
+    r->uses[of->last].behind = use;
+  else
+    of->first = use;
+  of->last = use;
+  ++of->num_uses;
+}
+
+static void drop_use(ls_rewrite *r, uint32_t use, uint64_t ref) {
+  ls_rewrite_node *of = &r->nodes[ls_ref_id(ref)];
+  const ls_node_use *it = &r->uses[use];
+  if (it->before != 0)
+    r->uses[it->before].behind = it->behind;
+  else
+    of->first = it->behind;
+  if (it->behind != 0)
+    r->uses[it->behind].before = it->before;
+  else
+    of->last = it->before;
+  --of->num_uses;
+}
+
+// Lists the operands of a node as uses.
+static ls_status list_inputs(ls_rewrite *r, ls_node *node) {
+  const size_t first = r->num_uses;
+  if (first + node->num_inputs > UINT32_MAX ||
+      !ls_grow(r->graph->allocator, &r->uses, &r->uses_capacity,
+               first + node->num_inputs, sizeof(*r->uses)))
+    return ls_out_of_memory();
+  r->num_uses += node->num_inputs;
+  r->nodes[node->id].inputs = (uint32_t)first;
+  for (uint32_t k = 0; k < node->num_inputs; ++k) {
+    r->uses[first + k] = (ls_node_use){.user = node, .input = k};
+    add_use(r, (uint32_t)first + k, node->inputs[k]);
+  }
+  return ls_ok();
+}
+
+// Between `before` and `behind`, of which 0 is an end.
+static void put_between(ls_rewrite *r, uint64_t id, uint64_t before,
+                        uint64_t behind) {
+  r->nodes[id].before = before;
+  r->nodes[id].behind = behind;
+  *(before != 0 ? &r->nodes[before].behind : &r->first) = id;
+  *(behind != 0 ? &r->nodes[behind].before : &r->last) = id;
+}
+
+static void take_out(ls_rewrite *r, uint64_t id) {
+  const uint64_t before = r->nodes[id].before, behind = r->nodes[id].behind;
+  *(before != 0 ? &r->nodes[before].behind : &r->first) = behind;
+  *(behind != 0 ? &r->nodes[behind].before : &r->last) = before;
+  r->changed = r->moved = true;
+}
+
+// ---- Begin, end ------------------------------------------------------------
+static ls_status reserve(ls_rewrite *r, uint64_t id) {
+  return ls_grow(r->graph->allocator, &r->nodes, &r->nodes_capacity, id + 1,
+                 sizeof(*r->nodes))
+             ? ls_ok()
+             : ls_out_of_memory();
+}
+
+ls_status ls_rewrite_begin(ls_rewrite *r, ls_graph *graph) {
+  *r = (ls_rewrite){.graph = graph, .num_uses = 1};
+  LS_RETURN_IF_ERROR(reserve(r, graph->next_id));
+  for (size_t i = 0; i < graph->num_nodes; ++i) {
+    put_between(r, graph->nodes[i]->id, r->last, 0);
+    LS_RETURN_IF_ERROR(list_inputs(r, graph->nodes[i]));
+  }
+  for (size_t i = 0; i < graph->num_results; ++i)
+    ++r->nodes[ls_ref_id(graph->results[i])].num_leaving;
+  return ls_ok();
+}
+
+// Erased nodes come last, since they are still the graph's.
+static ls_status put_in_order(ls_rewrite *r) {
+  ls_graph *graph = r->graph;
+  const size_t count = graph->num_nodes;
+  ls_node **nodes = ls_new_array(graph->allocator, ls_node *, count);
+  bool *keep = ls_new_array(graph->allocator, bool, graph->next_id);
+  ls_status status = ls_ok();
+  if (nodes != NULL && keep != NULL) {
+    size_t next = 0;
+    for (uint64_t id = r->first; id != 0; id = r->nodes[id].behind) {
+      nodes[next++] = ls_graph_node(graph, id);
+      keep[id] = true;
+    }
+    for (size_t i = 0; i < count; ++i)
+      if (!keep[graph->nodes[i]->id]) nodes[next++] = graph->nodes[i];
+    memcpy(graph->nodes, nodes, count * sizeof(*nodes));
+    status = ls_graph_keep_nodes(graph, keep);
+  } else {
+    status = ls_out_of_memory();
+  }
+  ls_release(graph->allocator, nodes);
+  ls_release(graph->allocator, keep);
+  return status;
+}
+
+ls_status ls_rewrite_end(ls_rewrite *r, ls_status status) {
+  if (ls_status_is_ok(status) && r->moved) status = put_in_order(r);
+  ls_release(r->graph->allocator, r->nodes);
+  ls_release(r->graph->allocator, r->uses);
+  r->nodes = NULL;
+  r->uses = NULL;
+  return status;
+}
+
+// ---- Who uses what ---------------------------------------------------------
+static const ls_node_use *use_at(const ls_rewrite *r, uint32_t use) {
+  return use != 0 ? &r->uses[use] : NULL;
+}
+
+const ls_node_use *ls_rewrite_first_use(const ls_rewrite *r, uint64_t id) {
+  return use_at(r, r->nodes[id].first);
+}
+
+const ls_node_use *ls_rewrite_last_use(const ls_rewrite *r, uint64_t id) {
+  return use_at(r, r->nodes[id].last);
+}
+
+const ls_node_use *ls_rewrite_next_use(const ls_rewrite *r,
+                                       const ls_node_use *use) {
+  return use_at(r, use->behind);
+}
+
+const ls_node_use *ls_rewrite_previous_use(const ls_rewrite *r,
+                                           const ls_node_use *use) {
+  return use_at(r, use->before);
+}
+
+uint32_t ls_rewrite_count_leaving(const ls_rewrite *r, uint64_t id) {
+  return r->nodes[id].num_leaving;
+}
+
+uint32_t ls_rewrite_count_uses(const ls_rewrite *r, uint64_t id) {
+  return r->nodes[id].num_uses + r->nodes[id].num_leaving;
+}
+
+ls_node *ls_rewrite_match(const ls_rewrite *r, uint64_t ref, uint16_t type) {
+  ls_node *node = ls_graph_node_of(r->graph, ref);
+  return node != NULL && node->type == type ? node : NULL;
+}
+
+// ---- Changes ---------------------------------------------------------------
+// Where operand `input` of a node is what a region captures; else NULL.
+static ls_capture *captured_by(const ls_node *node, uint32_t input) {
+  size_t first = node->num_inputs;
+  for (uint32_t i = node->num_regions; i > 0; --i) {
+    ls_graph *region = node->regions[i - 1];
+    first -= region->num_captures;
+    if (input >= first) return &region->captures[input - first];
+  }
+  return NULL;
+}
+
+void ls_rewrite_set_input(ls_rewrite *r, ls_node *node, uint32_t input,
+                          uint64_t ref) {
+  const uint32_t use = r->nodes[node->id].inputs + input;
+  drop_use(r, use, node->inputs[input]);
+  add_use(r, use, ref);
+  node->inputs[input] = ref;
+  ls_capture *capture = captured_by(node, input);
+  if (capture != NULL) capture->outer.ref = ref;
+  r->changed = true;
+}
+
+static void drop_inputs(ls_rewrite *r, const ls_node *node) {
+  for (uint32_t k = 0; k < node->num_inputs; ++k)
+    drop_use(r, r->nodes[node->id].inputs + k, node->inputs[k]);
+}
+
+ls_status ls_rewrite_set_inputs(ls_rewrite *r, ls_node *node,
+                                const uint64_t *inputs, uint32_t count) {
+  uint64_t *copy = ls_arena_new_array(&r->graph->arena, uint64_t, count);
+  if (copy == NULL) return ls_out_of_memory();
+  LS_ASSERT(node->num_regions == 0 || count == node->num_inputs);
+  memcpy(copy, inputs, count * sizeof(*copy));
+  drop_inputs(r, node);
+  node->inputs = copy;
+  node->num_inputs = count;
+  for (uint32_t k = 0; k < count; ++k) {
+    ls_capture *capture = captured_by(node, k);
+    if (capture != NULL) capture->outer.ref = copy[k];
+  }
+  r->changed = true;
+  return list_inputs(r, node);
+}
+
+ls_status ls_rewrite_keep_inputs(ls_rewrite *r, ls_node *node,
+                                 const bool *kept) {
+  drop_inputs(r, node);
+  uint32_t left = 0;
+  for (uint32_t k = 0; k < node->num_inputs; ++k)
+    if (kept[k]) node->inputs[left++] = node->inputs[k];
+  node->num_inputs = left;
+  r->changed = true;
+  return list_inputs(r, node);
+}
+
+ls_status ls_rewrite_retype(ls_rewrite *r, ls_node *node, uint16_t type,
+                            const ls_type *outputs, uint32_t num_outputs) {
+  ls_type *copy = ls_arena_new_array(&r->graph->arena, ls_type, num_outputs);
+  if (copy == NULL) return ls_out_of_memory();
+  memcpy(copy, outputs, num_outputs * sizeof(*copy));
+  node->type = type;
+  node->outputs = copy;
+  node->num_outputs = num_outputs;
+  r->changed = true;
+  return ls_ok();
+}
+
+void ls_rewrite_take_attrs(ls_rewrite *r, ls_node *node, const ls_node *from) {
+  ls_node_retain_attrs(from);
+  for (uint32_t i = 0; i < node->num_attrs; ++i) {
+    if (node->attrs[i].kind == LS_ATTR_ARRAY)
+      ls_array_release((ls_array *)(uintptr_t)node->attrs[i].as.array);
+    if (node->attrs[i].kind == LS_ATTR_OBJECT)
+      ls_object_release((ls_object *)(uintptr_t)node->attrs[i].as.object);
+  }
+  node->attrs = from->attrs;
+  node->num_attrs = from->num_attrs;
+  r->changed = true;
+}
+
+// Users of a node's results are told where these are now: `to`, by output.
+static void tell_users(ls_rewrite *r, const ls_node *node, const uint32_t *to) {
+  for (uint32_t use = r->nodes[node->id].first; use != 0;
+       use = r->uses[use].behind) {
+    const ls_node_use *it = &r->uses[use];
+    uint64_t *ref = &it->user->inputs[it->input];
+    *ref = ls_ref(node->id, to[ls_ref_output(*ref)]);
+    ls_capture *capture = captured_by(it->user, it->input);
+    if (capture != NULL) capture->outer.ref = *ref;
+  }
+  r->changed = true;
+  if (r->nodes[node->id].num_leaving == 0) return;
+  for (size_t i = 0; i < r->graph->num_results; ++i) {
+    uint64_t *ref = &r->graph->results[i];
+    if (ls_ref_id(*ref) == node->id)
+      *ref = ls_ref(node->id, to[ls_ref_output(*ref)]);
+  }
+}
+
+ls_status ls_rewrite_add_output(ls_rewrite *r, ls_node *node, uint32_t output,
+                                ls_type type) {
+  const uint32_t count = node->num_outputs;
+  ls_type *types = ls_arena_new_array(&r->graph->arena, ls_type, count + 1U);
+  uint32_t *to = ls_new_array(r->graph->allocator, uint32_t, count);
+  if (types != NULL && to != NULL) {
+    types[output] = type;
+    for (uint32_t i = 0; i < count; ++i) {
+      to[i] = i < output ? i : i + 1;
+      types[to[i]] = node->outputs[i];
+    }
+    node->outputs = types;
+    node->num_outputs = count + 1;
+    tell_users(r, node, to);
+  }
+  const bool done = types != NULL && to != NULL;
+  ls_release(r->graph->allocator, to);
+  return done ? ls_ok() : ls_out_of_memory();
+}
+
+ls_status ls_rewrite_keep_outputs(ls_rewrite *r, ls_node *node,
+                                  const bool *kept) {
+  uint32_t left = 0;
+  uint32_t *to = ls_new_array(r->graph->allocator, uint32_t, node->num_outputs);
+  if (to == NULL) return ls_out_of_memory();
+  for (uint32_t i = 0; i < node->num_outputs; ++i) {
+    to[i] = left;
+    if (kept[i]) node->outputs[left++] = node->outputs[i];
+  }
+  if (left < node->num_outputs) tell_users(r, node, to);
+  node->num_outputs = left;
+  ls_release(r->graph->allocator, to);
+  return ls_ok();
+}
+
+void ls_rewrite_replace(ls_rewrite *r, uint64_t from, uint64_t to) {
+  const uint64_t id = ls_ref_id(from);
+  for (uint32_t use = r->nodes[id].first, next; use != 0; use = next) {
+    const ls_node_use *it = &r->uses[use];
+    next = it->behind;
+    if (it->user->inputs[it->input] == from)
+      ls_rewrite_set_input(r, it->user, it->input, to);
+  }
+  if (r->nodes[id].num_leaving == 0) return;
+  for (size_t i = 0; i < r->graph->num_results; ++i) {
+    if (r->graph->results[i] != from) continue;
+    r->graph->results[i] = to;
+    --r->nodes[id].num_leaving;
+    ++r->nodes[ls_ref_id(to)].num_leaving;
+    r->changed = true;
+  }
+}
+
+ls_status ls_rewrite_insert(ls_rewrite *r, ls_node *before,
+                            const ls_op_spec *spec, const uint64_t *inputs,
+                            ls_type output, ls_node **out_node) {
+  ls_node *node = ls_graph_append(r->graph, spec, inputs, 1);
+  *out_node = node;
+  if (node == NULL) return ls_out_of_memory();
+  node->outputs[0] = output;
+  node->origin = before->origin;
+  node->file = before->file;
+  node->line = before->line;
+  node->once = before->once;
+  node->varying = before->varying;
+  LS_RETURN_IF_ERROR(reserve(r, node->id));
+  put_between(r, node->id, r->nodes[before->id].before, before->id);
+  r->changed = r->moved = true;
+  return list_inputs(r, node);
+}
+
+void ls_rewrite_move_behind(ls_rewrite *r, const ls_node *node,
+                            const ls_node *other) {
+  take_out(r, node->id);
+  put_between(r, node->id, other->id, r->nodes[other->id].behind);
+}
+
+void ls_rewrite_erase(ls_rewrite *r, ls_node *node) {
+  LS_ASSERT(ls_rewrite_count_uses(r, node->id) == 0);
+  drop_inputs(r, node);
+  take_out(r, node->id);
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the parts of the parser share. README.md has the grammar.
+#ifndef LS_GRAPH_TEXT_PARSE_H_
+#define LS_GRAPH_TEXT_PARSE_H_
+
+#include "base/memory/arena.h"
+#include "base/memory/map.h"
+#include "graph/graph.h"
+#include "graph/text/lexer.h"
+#include "graph/variable.h"
+
+typedef struct ls_parser {
+  ls_lexer lexer;
+  ls_arena scratch;  // What is read of an op, until the op is made.
+  ls_runtime *runtime;
+  const ls_host_kernel *const *kernels;
+  size_t num_kernels;
+  ls_map variables;  // Declared: name + '#' + number -> ls_variable.
+  int depth;         // Of regions.
+} ls_parser;
+
+// A list in the parser's scratch that doubles as it grows.
+typedef struct ls_parse_list {
+  void *items;
+  size_t count, capacity;
+} ls_parse_list;
+// Room for one more item at the end, or NULL without memory.
+void *ls_parse_push(ls_parser *parser, ls_parse_list *list, size_t item_size);
+
+// f32[2,?]
+ls_status ls_parse_type(ls_parser *parser, ls_type *out_type);
+// A float of `dtype` into `out`.
+ls_status ls_parse_float(ls_parser *parser, ls_dtype dtype, void *out);
+ls_status ls_parse_bool(ls_parser *parser, bool *out_value);
+// What follows an array's type: [1, 2.5] or base64 "...". The caller owns the
+// array.
+ls_status ls_parse_array(ls_parser *parser, ls_type type, ls_array **out_array);
+// {name = value, ...} or nothing. The attributes are in the scratch; arrays
+// and objects in them hold a reference: see ls_parse_release_attrs.
+ls_status ls_parse_attrs(ls_parser *parser, ls_parse_list *out_attrs);
+void ls_parse_release_attrs(const ls_parse_list *attrs);
+// @"name" or @"name"#2: NULL when it was not declared. The variable is lent.
+ls_status ls_parse_variable(ls_parser *parser, ls_variable **out_variable);
+
+#endif  // LS_GRAPH_TEXT_PARSE_H_

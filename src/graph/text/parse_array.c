@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The parser's numbers, and arrays of them.
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/plain.h"
+#include "graph/text/parse.h"
+
+// ---- Numbers ---------------------------------------------------------------
+// The token as a zero-terminated text, or NULL when it is too long for one.
+static const char *number_text(const ls_token *token, char buffer[64]) {
+  if ((token->kind != LS_TOKEN_NUMBER && token->kind != LS_TOKEN_WORD) ||
+      token->size >= 64)
+    return NULL;
+  memcpy(buffer, token->text, token->size);
+  buffer[token->size] = '\0';
+  return buffer;
+}
+
+static ls_status parse_unsigned(ls_parser *parser, const char *what, int base,
+                                uint64_t most, uint64_t *out_value) {
+  char buffer[64];
+  char *end = NULL;
+  const ls_token *token = &parser->lexer.token;
+  const char *text = number_text(token, buffer);
+  if (text == NULL || token->kind != LS_TOKEN_NUMBER || *text == '-')
+    return ls_lexer_wanted(&parser->lexer, what);
+  errno = 0;
+  *out_value = strtoull(text, &end, base);
+  if (*end != '\0' || errno == ERANGE || *out_value > most)
+    return ls_lexer_wanted(&parser->lexer, what);
+  ls_lexer_next(&parser->lexer);
+  return ls_ok();
+}
+
+static ls_status bits_to_number(ls_dtype dtype, uint64_t bits, void *out) {
+  switch (dtype) {
+  case LS_DTYPE_F64:
+    memcpy(out, &bits, 8);
+    break;
+  case LS_DTYPE_F32: {
+    const uint32_t word = (uint32_t)bits;
+    memcpy(out, &word, 4);
+    break;
+  }
+  default: {
+    const uint16_t half = (uint16_t)bits;
+    memcpy(out, &half, 2);
+  }
+  }
+  return ls_ok();
+}
+
+// nan, or nan(0x7fc00001): the bits of one that is not the usual one.
+static ls_status parse_nan(ls_parser *parser, ls_dtype dtype, void *out) {
+  const size_t width = ls_dtype_size(dtype) * 8;
+  uint64_t bits = dtype == LS_DTYPE_F64   ? 0x7ff8000000000000u
+                  : dtype == LS_DTYPE_F32 ? 0x7fc00000u
+                  : dtype == LS_DTYPE_F16 ? 0x7e00u
+                                          : 0x7fc0u;
+  ls_lexer_next(&parser->lexer);
+  if (ls_lexer_accept(&parser->lexer, "(")) {
+    LS_RETURN_IF_ERROR(parse_unsigned(parser, "the bits of a nan, like 0x7e01,",
+                                      16, UINT64_MAX >> (64 - width), &bits));
+    LS_RETURN_IF_ERROR(ls_lexer_expect(&parser->lexer, ")"));
+  }
+  return bits_to_number(dtype, bits, out);
+}
+
+ls_status ls_parse_float(ls_parser *parser, ls_dtype dtype, void *out) {
+  char buffer[64];
+  char *end = NULL;
+  if (ls_lexer_at(&parser->lexer, "nan")) return parse_nan(parser, dtype, out);
+  const char *text = number_text(&parser->lexer.token, buffer);
+  if (text == NULL || strpbrk(text, "xXpP") != NULL)
+    return ls_lexer_wanted(&parser->lexer, "a number");
+  if (dtype == LS_DTYPE_F64) {
+    const double value = ls_read_f64(text, &end);
+    memcpy(out, &value, sizeof(value));
+  } else {
+    const float value = ls_read_f32(text, &end);
+    uint64_t bits = 0;
+    memcpy(&bits, &value, sizeof(value));
+    if (dtype == LS_DTYPE_F16) bits = ls_f16_from_f32(value);
+    if (dtype == LS_DTYPE_BF16) bits = ls_bf16_from_f32(value);
+    LS_RETURN_IF_ERROR(bits_to_number(dtype, bits, out));
+  }
+  if (end == text || *end != '\0')
+    return ls_lexer_wanted(&parser->lexer, "a number");
+  ls_lexer_next(&parser->lexer);
+  return ls_ok();
+}
+
+ls_status ls_parse_bool(ls_parser *parser, bool *out_value) {
+  *out_value = ls_lexer_at(&parser->lexer, "true");
+  if (!*out_value && !ls_lexer_at(&parser->lexer, "false"))
+    return ls_lexer_wanted(&parser->lexer, "true or false");
+  ls_lexer_next(&parser->lexer);
+  return ls_ok();
+}
+
+// ---- Arrays ----------------------------------------------------------------
+static ls_status parse_integer(ls_parser *parser, ls_dtype dtype, void *out) {
+  const int bits = (int)ls_dtype_size(dtype) * 8;
+  if (ls_dtype_is_unsigned(dtype)) {
+    uint64_t value = 0;
+    LS_RETURN_IF_ERROR(parse_unsigned(parser, "an unsigned integer", 10,
+                                      UINT64_MAX >> (64 - bits), &value));
+    memcpy(out, &value, (size_t)bits / 8);  // Little-endian machines only.
+    return ls_ok();
+  }
+  int64_t value = 0;
+  const int64_t most = INT64_MAX >> (64 - bits);
+  LS_RETURN_IF_ERROR(
+      ls_lexer_integer(&parser->lexer, "an integer", -most - 1, most, &value));
+  memcpy(out, &value, (size_t)bits / 8);
+  return ls_ok();
+}
+
+static ls_status parse_element(ls_parser *parser, ls_dtype dtype, void *out) {
+  if (dtype == LS_DTYPE_STRING) {
+    ls_bytes *bytes = out;
+    char *text = NULL;
+    LS_RETURN_IF_ERROR(ls_lexer_string(&parser->lexer, "a string",
+                                       &parser->scratch, &text, &bytes->size));
+    bytes->data = text;
+    return ls_ok();
+  }
+  if (dtype == LS_DTYPE_BOOL) {
+    bool value = false;
+    LS_RETURN_IF_ERROR(ls_parse_bool(parser, &value));
+    *(uint8_t *)out = value;
+    return ls_ok();
+  }
+  if (ls_dtype_is_float(dtype)) return ls_parse_float(parser, dtype, out);
+  return parse_integer(parser, dtype, out);
+}
+
+static ls_status parse_elements(ls_parser *parser, ls_dtype dtype,
+                                int64_t count, void *data) {
+  LS_RETURN_IF_ERROR(ls_lexer_expect(&parser->lexer, "["));
+  for (int64_t i = 0; i < count; ++i) {
+    if (i > 0) LS_RETURN_IF_ERROR(ls_lexer_expect(&parser->lexer, ","));
+    LS_RETURN_IF_ERROR(parse_element(
+        parser, dtype, (char *)data + (size_t)i * ls_dtype_size(dtype)));
+  }
+  return ls_lexer_expect(&parser->lexer, "]");
+}
+
+static int base64_digit(char c) {
+  if (c >= 'A' && c <= 'Z') return c - 'A';
+  if (c >= 'a' && c <= 'z') return c - 'a' + 26;
+  if (c >= '0' && c <= '9') return c - '0' + 52;
+  if (c == '+') return 62;
+  return c == '/' ? 63 : -1;
+}
+
+// Decodes into `size` bytes; the text has the length that belongs to them.
+static bool decode_base64(const char *text, uint8_t *out, size_t size) {
+  for (size_t i = 0; i < size; i += 3, text += 4) {
+    const size_t left = size - i;
+    uint32_t word = 0;
+    for (size_t k = 0; k < 4; ++k) {
+      const bool padding = k > left;
+      const int digit = padding ? 0 : base64_digit(text[k]);
+      if (digit < 0 || (padding && text[k] != '=')) return false;
+      word = word << 6 | (uint32_t)digit;
+    }
+    for (size_t k = 0; k < 3 && k < left; ++k)
+      out[i + k] = (uint8_t)(word >> (16 - 8 * k));
+    // Bits behind the last byte must be zero, so that bytes have one text.
+    if (left < 3 && (word & (left == 1 ? 0xffffu : 0xffu)) != 0) return false;
+  }
+  return true;
+}
+
+static ls_status parse_base64(ls_parser *parser, size_t size, void *data) {
+  const ls_token token = parser->lexer.token;
+  if (token.kind != LS_TOKEN_STRING)
+    return ls_lexer_wanted(&parser->lexer, "a string of base64 digits");
+  if (token.size != (size + 2) / 3 * 4 ||
+      !decode_base64(token.text, data, size))
+    return ls_invalid_argument("line %d: %zu characters are not the base64 "
+                               "digits of %zu bytes",
+                               token.line, token.size, size);
+  ls_lexer_next(&parser->lexer);
+  return ls_ok();
+}
+
+ls_status ls_parse_array(ls_parser *parser, ls_type type,
+                         ls_array **out_array) {
+  ls_lexer *lexer = &parser->lexer;
+  *out_array = NULL;
+  const int64_t count = ls_shape_num_elements(type.shape);
+  if (ls_lexer_at(lexer, "opaque") || type.dtype == LS_DTYPE_NONE ||
+      type.dtype == LS_DTYPE_RESOURCE || type.dtype == LS_DTYPE_VARIANT)
+    return ls_unimplemented("line %d: an array of %s cannot be made from text",
+                            lexer->token.line, ls_dtype_name(type.dtype));
+  // Each element takes a character at least: the text bounds the memory.
+  if (!ls_shape_is_known(type.shape) || count > lexer->end - lexer->at)
+    return ls_invalid_argument(
+        "line %d: an array %s does not stand here: the shape must be known "
+        "and every element given",
+        lexer->token.line, LS_SHAPE_TEXT(type.dtype, type.shape));
+  const size_t size = (size_t)count * ls_dtype_size(type.dtype);
+  const bool packed = ls_lexer_accept(lexer, "base64");
+  if ((packed && type.dtype == LS_DTYPE_STRING) ||
+      (!packed && ls_dtype_is_complex(type.dtype)))
+    return ls_lexer_wanted(lexer, packed ? "strings in [ ]" : "base64");
+  void *data = ls_arena_allocate(&parser->scratch, size);
+  if (data == NULL) return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(packed ? parse_base64(parser, size, data)
+                            : parse_elements(parser, type.dtype, count, data));
+  return ls_array_create_copy(type.dtype, type.shape, data, out_array);
+}

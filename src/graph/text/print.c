@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+// The printer: any graph but the eager one as text. README.md has the grammar.
+#include "graph/text/print.h"
+
+#include "base/require.h"
+#include "graph/variable.h"
+
+typedef struct printer {
+  ls_text *out;
+  const ls_graph *root;
+  ls_map variables;  // Address -> its number among those of its name.
+  int depth;
+} printer;
+
+// ---- Texts that know their allocator ---------------------------------------
+// The allocator's address stands before the text, which therefore stays
+// aligned and needs nothing but itself to be released.
+enum { LS_PRINT_PREFIX = 16 };
+
+void ls_print_begin(ls_text *out, ls_allocator *allocator) {
+  char prefix[LS_PRINT_PREFIX] = {0};
+  memcpy(prefix, &allocator, sizeof(allocator));
+  ls_text_init(out, allocator);
+  ls_text_append_bytes(out, prefix, sizeof(prefix));
+}
+
+ls_status ls_print_end(ls_text *out, char **out_text) {
+  char *text = ls_text_finish(out);
+  *out_text = text == NULL ? NULL : text + LS_PRINT_PREFIX;
+  return text == NULL ? ls_out_of_memory() : ls_ok();
+}
+
+void ls_text_release(char *text) {
+  ls_allocator *allocator = NULL;
+  if (text == NULL) return;
+  memcpy(&allocator, text - LS_PRINT_PREFIX, sizeof(allocator));
+  ls_release(allocator, text - LS_PRINT_PREFIX);
+}
+
+// ---- Variables -------------------------------------------------------------
+static const ls_variable *as_variable(const ls_object *object) {
+  if (object == NULL || object->type != &ls_variable_object_type) return NULL;
+  return (const ls_variable *)(const void *)object;
+}
+
+// Numbers a variable among those of its name, 1 first.
+static bool add_variable(printer *p, const ls_object *object) {
+  const ls_variable *variable = as_variable(object);
+  if (variable == NULL || ls_map_has(&p->variables, &object, sizeof(object)))
+    return true;
+  uintptr_t number = 1;
+  ls_map_item item;
+  for (size_t at = 0; ls_map_next(&p->variables, &at, &item);) {
+    const ls_variable *other = NULL;
+    memcpy(&other, item.key, sizeof(other));
+    if (strcmp(other->name, variable->name) == 0) ++number;
+  }
+  return ls_map_insert(&p->variables, &object, sizeof(object), (void *)number);
+}
+
+static bool find_variables(printer *p, const ls_graph *graph) {
+  for (size_t i = 0; i < graph->num_variables; ++i)
+    if (!add_variable(p, graph->variables[i])) return false;
+  for (size_t i = 0; i < graph->num_nodes; ++i) {
+    const ls_node *node = graph->nodes[i];
+    for (uint32_t k = 0; k < node->num_attrs; ++k)
+      if (node->attrs[k].kind == LS_ATTR_OBJECT &&
+          !add_variable(p, node->attrs[k].as.object))
+        return false;
+    for (uint32_t k = 0; k < node->num_regions; ++k)
+      if (!find_variables(p, ls_graph_resolve(node->regions[k]))) return false;
+  }
+  return true;
+}
+
+static void print_variable(printer *p, const ls_variable *variable) {
+  const uintptr_t number =
+      (uintptr_t)ls_map_find(&p->variables, &variable, sizeof(variable));
+  ls_text_append_char(p->out, '@');
+  ls_print_string(p->out, variable->name, strlen(variable->name));
+  if (number > 1)
+    ls_text_append_format(p->out, "#%llu", (unsigned long long)number);
+}
+
+static void print_declarations(printer *p) {
+  ls_map_item item;
+  for (size_t at = 0; ls_map_next(&p->variables, &at, &item);) {
+    const ls_variable *variable = NULL;
+    memcpy(&variable, item.key, sizeof(variable));
+    ls_text_append(p->out, "variable ");
+    print_variable(p, variable);
+    ls_text_append(p->out, " : ");
+    ls_print_type(p->out, variable->type);
+    if (variable->trainable) ls_text_append(p->out, " trainable");
+    if (variable->graph == p->root && variable->initializer.id != 0)
+      ls_text_append_format(p->out, " initializer %%%llu",
+                            (unsigned long long)variable->initializer.id);
+    ls_text_append_char(p->out, '\n');
+  }
+}
+
+// ---- Ops -------------------------------------------------------------------
+static void print_graph(printer *p, const ls_graph *graph,
+                        const ls_graph *holder);
+
+static void indent(printer *p) {
+  for (int i = 0; i < p->depth; ++i)
+    ls_text_append(p->out, "  ");
+}
+
+static void print_refs(printer *p, const ls_graph *graph, const uint64_t *refs,
+                       size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    if (i > 0) ls_text_append(p->out, ", ");
+    ls_print_ref(p->out, graph, refs[i]);
+  }
+}
+
+static void print_object(printer *p, const ls_object *object) {
+  const ls_variable *variable = as_variable(object);
+  if (variable != NULL) {
+    print_variable(p, variable);
+    return;
+  }
+  ls_text_append(p->out, "object ");
+  const char *name = object == NULL ? "" : object->type->name;
+  ls_print_string(p->out, name, strlen(name));
+}
+
+static void print_attrs(printer *p, const ls_node *node) {
+  if (node->num_attrs == 0) return;
+  ls_text_append(p->out, " {");
+  for (uint32_t i = 0; i < node->num_attrs; ++i) {
+    const ls_attr *attr = &node->attrs[i];
+    if (i > 0) ls_text_append(p->out, ", ");
+    if (ls_print_is_word(attr->name))
+      ls_text_append(p->out, attr->name);
+    else
+      ls_print_string(p->out, attr->name, strlen(attr->name));
+    ls_text_append(p->out, " = ");
+    if (attr->kind == LS_ATTR_OBJECT)
+      print_object(p, attr->as.object);
+    else
+      ls_print_value(p->out, attr);
+  }
+  ls_text_append_char(p->out, '}');
+}
+
+static void print_name(printer *p, const ls_graph *graph, ls_node *node) {
+  if (node->base == NULL) return;
+  const char *name = ls_node_name((ls_graph *)(uintptr_t)graph, node);
+  ls_text_append(p->out, " # ");
+  ls_print_string(p->out, name, strlen(name));
+}
+
+// What a capturing parameter stands for. Without the word `outer` it is a
+// value of the graph around, as the text shows it.
+static void print_capture(printer *p, const ls_graph *graph,
+                          const ls_graph *holder, const ls_node *node) {
+  if (node->type != LS_OP_PARAMETER) return;
+  for (size_t i = 0; i < graph->num_captures; ++i) {
+    const ls_capture *capture = &graph->captures[i];
+    if (ls_ref_id(capture->inner) != node->id) continue;
+    ls_text_append(p->out, " captures (");
+    const ls_graph *outer = ls_graph_resolve(capture->outer.graph);
+    if (holder != NULL && outer != holder) ls_text_append(p->out, "outer ");
+    ls_print_ref(p->out, outer, capture->outer.ref);
+    ls_text_append_char(p->out, ')');
+    return;
+  }
+}
+
+static void print_regions(printer *p, const ls_graph *graph,
+                          const ls_node *node) {
+  if (node->num_regions == 0) return;
+  ls_text_append(p->out, " (");
+  for (uint32_t i = 0; i < node->num_regions; ++i) {
+    if (i > 0) ls_text_append(p->out, ", ");
+    print_graph(p, ls_graph_resolve(node->regions[i]), graph);
+  }
+  ls_text_append_char(p->out, ')');
+}
+
+static void print_node(printer *p, const ls_graph *graph,
+                       const ls_graph *holder, ls_node *node) {
+  indent(p);
+  ls_text_append_char(p->out, '%');
+  ls_text_append_i64(p->out, (int64_t)node->id);
+  if (node->num_outputs > 1) {
+    ls_text_append_char(p->out, ':');
+    ls_text_append_i64(p->out, node->num_outputs);
+  }
+  ls_text_append(p->out, " = ");
+  ls_text_append(p->out, ls_node_info(node)->name);
+  ls_text_append_char(p->out, '(');
+  print_refs(p, graph, node->inputs, node->num_inputs);
+  ls_text_append_char(p->out, ')');
+  for (uint32_t i = 0; i < node->num_control; ++i)
+    ls_text_append_format(p->out, " ^%%%llu",
+                          (unsigned long long)node->control[i]);
+  print_attrs(p, node);
+  print_name(p, graph, node);
+  if (node->device != NULL) {
+    ls_text_append(p->out, " @");
+    ls_print_string(p->out, node->device, strlen(node->device));
+  }
+  if (node->varying) ls_text_append(p->out, " varying");
+  print_capture(p, graph, holder, node);
+  print_regions(p, graph, node);
+  for (uint32_t i = 0; i < node->num_outputs; ++i) {
+    ls_text_append(p->out, i == 0 ? " : " : ", ");
+    ls_print_type(p->out, node->outputs[i]);
+  }
+  ls_text_append_char(p->out, '\n');
+}
+
+static const char *kind_name(ls_graph_kind kind) {
+  switch (kind) {
+  case LS_GRAPH_BUILD:
+    return "build";
+  case LS_GRAPH_FUNCTION:
+    return "function";
+  case LS_GRAPH_REGION:
+    return "region";
+  case LS_GRAPH_EAGER:
+    return "eager";
+  case LS_GRAPH_LOWERED:
+    return "lowered";
+  }
+  return "";
+}
+
+// `holder` is the graph whose op holds this one; NULL for the outermost.
+static void print_graph(printer *p, const ls_graph *graph,
+                        const ls_graph *holder) {
+  ls_text_append_format(p->out, "graph %s ", kind_name(graph->kind));
+  ls_print_string(p->out, graph->name, strlen(graph->name));
+  ls_text_append(p->out, graph->is_while_body ? " loop {\n" : " {\n");
+  ++p->depth;
+  for (size_t i = 0; i < graph->num_nodes; ++i)
+    print_node(p, graph, holder, graph->nodes[i]);
+  if (graph->num_results > 0) {
+    indent(p);
+    ls_text_append(p->out, "return ");
+    print_refs(p, graph, graph->results, graph->num_results);
+    ls_text_append_char(p->out, '\n');
+  }
+  --p->depth;
+  indent(p);
+  ls_text_append_char(p->out, '}');
+}
+
+ls_status ls_graph_print(const ls_graph *graph, char **out_text) {
+  LS_REQUIRE(graph);
+  LS_REQUIRE(out_text);
+  *out_text = NULL;
+  graph = ls_graph_resolve((ls_graph *)(uintptr_t)graph);
+  if (graph->kind == LS_GRAPH_EAGER)
+    return ls_failed_precondition(
+        "the eager graph has no text: its ops run as they are added; print a "
+        "build graph or a function");
+  ls_text text;
+  printer p = {.out = &text, .root = graph};
+  ls_print_begin(&text, graph->allocator);
+  ls_map_init(&p.variables, graph->allocator);
+  const bool found = find_variables(&p, graph);
+  if (found) {
+    print_declarations(&p);
+    print_graph(&p, graph, NULL);
+    ls_text_append_char(&text, '\n');
+  } else {
+    text.failed = true;
+  }
+  ls_map_deinit(&p.variables);
+  return ls_print_end(&text, out_text);
+}

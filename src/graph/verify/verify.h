@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the halves of the verifier share.
+#ifndef LS_GRAPH_VERIFY_VERIFY_H_
+#define LS_GRAPH_VERIFY_VERIFY_H_
+
+#include "base/memory/arena.h"
+#include "graph/graph.h"
+
+typedef struct ls_verifier {
+  ls_graph *graph;
+  ls_node *node;  // NULL: the graph as a whole is looked at.
+  ls_arena scratch;
+} ls_verifier;
+
+// INTERNAL: graph and op, then the rule and what was found.
+ls_status ls_verify_broken(const ls_verifier *v, const char *format, ...)
+    LS_PRINTF(2, 3);
+// The number of regions, and that inputs and parameters belong together. The
+// regions themselves are right already.
+ls_status ls_verify_regions(const ls_verifier *v);
+
+#endif  // LS_GRAPH_VERIFY_VERIFY_H_
