@@ -25,6 +25,7 @@
 #include "lockstep/device_name.h"
 #include "lockstep/distributed.h"
 #include "lockstep/eager.h"
+#include "lockstep/flow.h"
 #include "lockstep/function.h"
 #include "lockstep/gradients.h"
 #include "lockstep/graph.h"

@@ -17,17 +17,13 @@
 //
 // The innermost loop, a tile, holds a few rows by one or two vectors of C in
 // registers while it runs over k. Around it everything is cut to fit the second
-// cache: k into blocks of K_BLOCK (a tile's chain goes on from where the last
-// block left it, kept in C or, if C is added to, in scratch), rows into blocks
-// of M_BLOCK, columns into groups of GROUP and these into panels of a tile's
-// width. Panels of B that are stored transposed, or in few sets of the caches,
-// are copied so that tiles read them in order; so are strips of A, some tile
-// rows, that many columns use, unless A is stored transposed in many sets. No
-// cut touches the order of any output's chain.
-//
-// What no cache has would be waited for, line after line. So tiles fetch what
-// comes next, a line for each value of k, into the second cache.
-
+// cache: k into blocks of K_BLOCK (a tile's chain goes on from C or, if C is
+// added to, from scratch), rows into blocks of M_BLOCK, columns into groups of
+// GROUP and these into panels of a tile's width. Panels of B that are stored
+// transposed, or in few sets of the caches, are copied so that tiles read them
+// in order; so are strips of A that many columns use, unless A is transposed in
+// many sets. No cut touches the order of any output's chain. What comes next,
+// tiles fetch into the second cache, a line for each value of k.
 #include <string.h>
 
 #include "engine/cpu/isa/product_tile.h"

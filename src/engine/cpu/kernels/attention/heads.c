@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Heads of attention and of its gradient: whole, or in bands of queries.
+#include "engine/cpu/kernels/attention/heads.h"
+
+#include "engine/cpu/kernels/loops.h"
+
+// A head's matrix to compute with.
+typedef struct matrix {
+  void *data;
+  int64_t pitch;
+} matrix;
+
+// A thread's scratch.
+typedef struct attention_work {
+  const ls_cpu_attention_params *self;
+  const ls_kernel_call *call;
+  int64_t unit;
+  void *table;                 // The table's functions' own.
+  void *scores, *dscores, *q;  // Of a band; q is scaled.
+  // Widened, for 16-bit floats; `rows` and `dq` are of a band.
+  void *k, *v, *rows, *dq, *dk, *dv;
+} attention_work;
+
+// ---- Scratch ---------------------------------------------------------------
+// Gives `work` its parts of `scratch`, unless NULL. Returns their bytes.
+static size_t divide_scratch(const ls_cpu_attention_params *self, bool gradient,
+                             attention_work *work, char *scratch) {
+  const int64_t keys = self->k.rows, queries = self->band;
+  const bool half = ls_is_half(self->dtype);
+  const int64_t scores = self->whole == NULL ? queries * keys : 0;
+  struct {
+    void **part;
+    int64_t elements;
+  } const parts[] = {
+      {&work->scores, scores},
+      {&work->dscores, gradient ? scores : 0},
+      {&work->q, half || self->whole == NULL ? queries * self->q.depth : 0},
+      {&work->k, half ? keys * self->k.depth : 0},
+      {&work->v, half ? keys * self->v.depth : 0},
+      {&work->rows, half ? queries * self->v.depth : 0},
+      {&work->dq, half && gradient ? queries * self->q.depth : 0},
+      {&work->dk, half && gradient ? keys * self->k.depth : 0},
+      {&work->dv, half && gradient ? keys * self->v.depth : 0},
+  };
+  size_t size = (self->table_scratch + 63) / 64 * 64;
+  if (scratch != NULL) work->table = scratch;
+  for (size_t i = 0; i < LS_COUNT_OF(parts); ++i) {
+    if (scratch != NULL) *parts[i].part = scratch + size;
+    size += ((size_t)parts[i].elements * self->wide + 63) / 64 * 64;
+  }
+  return size;
+}
+
+// ---- Matrices --------------------------------------------------------------
+static size_t bytes_before(const attention_work *work,
+                           const ls_cpu_head_place *at, int64_t row) {
+  const ls_cpu_attention_params *self = work->self;
+  const int64_t head = work->unit % self->heads;
+  const int64_t first = work->unit / self->heads * at->rows;
+  const int64_t element =
+      at->offset + (first + row) * at->pitch + head * at->depth;
+  return (size_t)element * self->element;
+}
+
+static const void *row_of(const attention_work *work,
+                          const ls_cpu_head_place *at, int64_t row) {
+  return (const char *)work->call->in[at->operand] +
+         bytes_before(work, at, row);
+}
+
+static void *result_row_of(const attention_work *work,
+                           const ls_cpu_head_place *at, int64_t row) {
+  return (char *)work->call->out[at->operand] + bytes_before(work, at, row);
+}
+
+static void *shifted(const ls_cpu_attention_params *self, void *data,
+                     int64_t elements) {
+  return (char *)data + (size_t)elements * self->wide;
+}
+
+// Rows of an operand, widened into `room` if they must be.
+static matrix open_rows(const attention_work *work, const ls_cpu_head_place *at,
+                        int64_t row, int64_t rows, void *room) {
+  const ls_cpu_attention_params *self = work->self;
+  const void *data = row_of(work, at, row);
+  if (!ls_is_half(self->dtype))
+    return (matrix){(void *)(uintptr_t)data, at->pitch};
+  for (int64_t i = 0; i < rows; ++i)
+    ls_widen(self->dtype, (float *)room + i * at->depth,
+             (const uint16_t *)data + i * at->pitch, at->depth);
+  return (matrix){room, at->depth};
+}
+
+// Where rows of a result are computed.
+static matrix place_rows(const attention_work *work,
+                         const ls_cpu_head_place *at, int64_t row, void *room) {
+  if (ls_is_half(work->self->dtype)) return (matrix){room, at->depth};
+  return (matrix){result_row_of(work, at, row), at->pitch};
+}
+
+static void keep_rows(const attention_work *work, const ls_cpu_head_place *at,
+                      int64_t row, int64_t rows, const void *room) {
+  const ls_cpu_attention_params *self = work->self;
+  if (!ls_is_half(self->dtype)) return;
+  uint16_t *out = result_row_of(work, at, row);
+  for (int64_t i = 0; i < rows; ++i)
+    ls_narrow(self->dtype, out + i * at->pitch,
+              (const float *)room + i * at->depth, at->depth);
+}
+
+// c = a b, m x n, with inner size k.
+static void multiply(const attention_work *work, int64_t m, int64_t n,
+                     int64_t k, matrix a, bool turn_a, matrix b, bool turn_b,
+                     matrix c, bool accumulate) {
+  const ls_cpu_product product = {.m = (size_t)m,
+                                  .n = (size_t)n,
+                                  .k = (size_t)k,
+                                  .a = a.data,
+                                  .b = b.data,
+                                  .c = c.data,
+                                  .lda = (size_t)a.pitch,
+                                  .ldb = (size_t)b.pitch,
+                                  .ldc = (size_t)c.pitch,
+                                  .a_transposed = turn_a,
+                                  .b_transposed = turn_b,
+                                  .accumulate = accumulate};
+  const ls_cpu_block all = {0, (size_t)m, 0, (size_t)n};
+  work->self->product(&product, &all, work->table);
+}
+
+// ---- Whole heads -----------------------------------------------------------
+static ls_cpu_head_rows head_rows(matrix m) {
+  return (ls_cpu_head_rows){m.data, (size_t)m.pitch};
+}
+
+static ls_cpu_head open_head(const attention_work *work, bool gradient) {
+  const ls_cpu_attention_params *self = work->self;
+  const ls_cpu_head_place *q = &self->q, *k = &self->k, *v = &self->v;
+  ls_cpu_head head = {
+      .queries = (size_t)q->rows,
+      .keys = (size_t)k->rows,
+      .depth = (size_t)q->depth,
+      .value_depth = (size_t)v->depth,
+      .scale = (float)self->scale,
+      .causal = self->causal,
+      .q = head_rows(open_rows(work, q, 0, q->rows, work->q)),
+      .k = head_rows(open_rows(work, k, 0, k->rows, work->k)),
+      .v = head_rows(open_rows(work, v, 0, v->rows, work->v)),
+  };
+  if (!gradient) {
+    head.out = head_rows(place_rows(work, &self->out, 0, work->rows));
+    return head;
+  }
+  head.out = head_rows(open_rows(work, &self->out, 0, q->rows, work->rows));
+  head.dq = head_rows(place_rows(work, &self->dq, 0, work->dq));
+  head.dk = head_rows(place_rows(work, &self->dk, 0, work->dk));
+  head.dv = head_rows(place_rows(work, &self->dv, 0, work->dv));
+  return head;
+}
+
+// The head that this thread opens next, as a rule, in `room`; NULL if there is
+// none, or it must be widened.
+static const ls_cpu_head *head_after(const attention_work *work, bool gradient,
+                                     ls_cpu_head *room) {
+  attention_work after = *work;
+  if (++after.unit == work->self->units || ls_is_half(work->self->dtype))
+    return NULL;
+  *room = open_head(&after, gradient);
+  return room;
+}
+
+static void attend_whole(const attention_work *work) {
+  const ls_cpu_attention_params *self = work->self;
+  ls_cpu_head after, head = open_head(work, false);
+  head.next = head_after(work, false, &after);
+  self->whole->attend(&head, work->table);
+  keep_rows(work, &self->out, 0, self->q.rows, work->rows);
+}
+
+static void differentiate_whole(const attention_work *work) {
+  const ls_cpu_attention_params *self = work->self;
+  ls_cpu_head after, head = open_head(work, true);
+  head.next = head_after(work, true, &after);
+  self->whole->differentiate(&head, work->table);
+  keep_rows(work, &self->dq, 0, self->q.rows, work->dq);
+  keep_rows(work, &self->dk, 0, self->k.rows, work->dk);
+  keep_rows(work, &self->dv, 0, self->k.rows, work->dv);
+}
+
+// ---- Bands -----------------------------------------------------------------
+typedef struct query_band {
+  int64_t begin, rows;
+  int64_t keys;
+} query_band;
+
+static query_band band_at(const ls_cpu_attention_params *self, int64_t begin) {
+  query_band b = {begin, ls_min_i64(self->band, self->q.rows - begin),
+                  self->k.rows};
+  if (self->causal) b.keys = begin + b.rows;
+  return b;
+}
+
+// Keys that a band's query sees; the rest of its row is 0.
+static int64_t seen(const ls_cpu_attention_params *self, const query_band *b,
+                    int64_t row) {
+  return self->causal ? b->begin + row + 1 : b->keys;
+}
+
+static void clear_unseen(const attention_work *work, const query_band *b,
+                         void *rows, int64_t row) {
+  const int64_t from = seen(work->self, b, row);
+  memset(shifted(work->self, rows, row * b->keys + from), 0,
+         (size_t)(b->keys - from) * work->self->wide);
+}
+
+// The band's queries, scaled, and their probabilities in work->scores.
+static void find_probabilities(const attention_work *work, const query_band *b,
+                               matrix k) {
+  const ls_cpu_attention_params *self = work->self;
+  const int64_t depth = self->q.depth;
+  const matrix q = open_rows(work, &self->q, b->begin, b->rows, work->q);
+  for (int64_t i = 0; i < b->rows; ++i)
+    self->norms->scale(shifted(self, work->q, i * depth),
+                       shifted(self, q.data, i * q.pitch), self->scale,
+                       (size_t)depth);
+  multiply(work, b->rows, b->keys, depth, (matrix){work->q, depth}, false, k,
+           true, (matrix){work->scores, b->keys}, false);
+  for (int64_t i = 0; i < b->rows; ++i) {
+    void *row = shifted(self, work->scores, i * b->keys);
+    const int64_t n = seen(self, b, i);
+    if (self->dtype == LS_DTYPE_F64)
+      ls_softmax_f64(row, row, n);
+    else
+      self->kernels->softmax(row, row, 1, (size_t)n);
+    clear_unseen(work, b, work->scores, i);
+  }
+}
+
+// ---- Forward ---------------------------------------------------------------
+static void attend(const attention_work *work) {
+  const ls_cpu_attention_params *self = work->self;
+  const matrix k = open_rows(work, &self->k, 0, self->k.rows, work->k);
+  const matrix v = open_rows(work, &self->v, 0, self->v.rows, work->v);
+  for (int64_t i = 0; i < self->q.rows; i += self->band) {
+    const query_band b = band_at(self, i);
+    find_probabilities(work, &b, k);
+    multiply(work, b.rows, self->v.depth, b.keys,
+             (matrix){work->scores, b.keys}, false, v, false,
+             place_rows(work, &self->out, i, work->rows), false);
+    keep_rows(work, &self->out, i, b.rows, work->rows);
+  }
+}
+
+void ls_cpu_attend(const ls_kernel_call *call, int64_t begin_block,
+                   int64_t end_block) {
+  const ls_cpu_attention_params *self = call->params;
+  const int64_t end =
+      ls_min_i64(end_block * self->units_per_block, self->units);
+  attention_work work = {.self = self, .call = call};
+  divide_scratch(self, false, &work, call->scratch);
+  for (work.unit = begin_block * self->units_per_block; work.unit < end;
+       ++work.unit)
+    (self->whole != NULL ? attend_whole : attend)(&work);
+}
+
+// ---- Gradient --------------------------------------------------------------
+// With p the probabilities and d the gradient of the result:
+//   dv = p' d, ds = p (dp - sum(p dp)) for dp = d v',
+//   dq = scale ds k, dk = ds' (scale q).
+static void differentiate_band(const attention_work *work, const query_band *b,
+                               matrix k, matrix v, matrix dk, matrix dv,
+                               bool add) {
+  const ls_cpu_attention_params *self = work->self;
+  const int64_t rows = b->rows, keys = b->keys;
+  const int64_t depth = self->q.depth, value_depth = self->v.depth;
+  const matrix p = {work->scores, keys}, ds = {work->dscores, keys};
+  find_probabilities(work, b, k);
+  const matrix d = open_rows(work, &self->out, b->begin, rows, work->rows);
+  multiply(work, keys, value_depth, rows, p, true, d, false, dv, add);
+  multiply(work, rows, keys, value_depth, d, false, v, true, ds, false);
+  for (int64_t i = 0; i < rows; ++i) {
+    void *row = shifted(self, ds.data, i * keys);
+    self->norms->softmax_gradient(row, shifted(self, p.data, i * keys), row,
+                                  (size_t)seen(self, b, i));
+    clear_unseen(work, b, ds.data, i);
+  }
+  multiply(work, keys, depth, rows, ds, true, (matrix){work->q, depth}, false,
+           dk, add);
+  const matrix dq = place_rows(work, &self->dq, b->begin, work->dq);
+  multiply(work, rows, depth, keys, ds, false, k, false, dq, false);
+  for (int64_t i = 0; i < rows; ++i) {
+    void *row = shifted(self, dq.data, i * dq.pitch);
+    self->norms->scale(row, row, self->scale, (size_t)depth);
+  }
+  keep_rows(work, &self->dq, b->begin, rows, work->dq);
+}
+
+// Without queries nothing else sets them.
+static void clear_rows(const ls_cpu_attention_params *self, matrix m,
+                       int64_t rows, int64_t depth) {
+  for (int64_t i = 0; i < rows; ++i)
+    memset(shifted(self, m.data, i * m.pitch), 0, (size_t)depth * self->wide);
+}
+
+static void differentiate(const attention_work *work) {
+  const ls_cpu_attention_params *self = work->self;
+  const int64_t keys = self->k.rows;
+  const matrix k = open_rows(work, &self->k, 0, keys, work->k);
+  const matrix v = open_rows(work, &self->v, 0, keys, work->v);
+  const matrix dk = place_rows(work, &self->dk, 0, work->dk);
+  const matrix dv = place_rows(work, &self->dv, 0, work->dv);
+  const int64_t bands = (self->q.rows + self->band - 1) / self->band;
+  for (int64_t i = bands; i-- > 0;) {
+    const query_band b = band_at(self, i * self->band);
+    differentiate_band(work, &b, k, v, dk, dv, i + 1 < bands);
+  }
+  if (bands == 0) {
+    clear_rows(self, dk, keys, self->k.depth);
+    clear_rows(self, dv, keys, self->v.depth);
+  }
+  keep_rows(work, &self->dk, 0, keys, work->dk);
+  keep_rows(work, &self->dv, 0, keys, work->dv);
+}
+
+void ls_cpu_attend_gradient(const ls_kernel_call *call, int64_t begin_block,
+                            int64_t end_block) {
+  const ls_cpu_attention_params *self = call->params;
+  const int64_t end =
+      ls_min_i64(end_block * self->units_per_block, self->units);
+  attention_work work = {.self = self, .call = call};
+  divide_scratch(self, true, &work, call->scratch);
+  for (work.unit = begin_block * self->units_per_block; work.unit < end;
+       ++work.unit)
+    (self->whole != NULL ? differentiate_whole : differentiate)(&work);
+}
+
+size_t ls_cpu_attention_scratch(const ls_cpu_attention_params *self,
+                                bool gradient) {
+  return divide_scratch(self, gradient, &(attention_work){0}, NULL);
+}
