@@ -62,7 +62,7 @@ static const named_test value_tests[] = {
      "replicas_merge_and_go_on"},
     {LS_OP_MEETING, "distribute/meeting_gradient_test.c",
      "a_collective_has_one_gradient_in_every_way"},
-    {LS_OP_HOST, "engine/cpu_flow_test.c",
+    {LS_OP_HOST, "engine/cpu_host_test.c",
      "host_calls_run_in_order_now_or_later"},
 };
 

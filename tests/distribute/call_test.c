@@ -3,11 +3,9 @@
 // Running a callback on every replica, and meeting in merge calls.
 #include "lockstep/strategy.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "distribute/replicas/sharing.h"
 #include "lockstep/graph.h"
 #include "support/replicas.h"
 
@@ -364,199 +362,6 @@ static void a_failing_merge_stops_all(void **state) {
   ls_strategy_release(strategy);
 }
 
-// ---- Variables that replicas make ------------------------------------------
-typedef struct made_variables {
-  ls_variable *got[3][2];
-  const char *extra;  // What replica 1 asks for besides.
-  bool other_shape;
-  int creations;
-} made_variables;
-
-static ls_nest make_variables(ls_nest args, void *user) {
-  made_variables *m = user;
-  const int r = ls_replica_number();
-  (void)args;
-  static const char *const names[3][2] = {
-      {"foo_0", "bar"}, {"foo_1", "bar_3"}, {"foo", "bar"}};
-  ls_status status = ls_ok();
-  for (int i = 0; i < 2 && ls_status_is_ok(status); ++i) {
-    ls_variable_options options = {.name = names[r][i], .dtype = LS_DTYPE_F32};
-    if (m->other_shape && r == 1) options.shape = LS_SHAPE(7);
-    status = ls_variable_create(&options, &m->got[r][i]);
-  }
-  if (ls_status_is_ok(status) && r == 1 && m->extra != NULL) {
-    ls_variable *more = NULL;
-    status = ls_variable_create(
-        &(ls_variable_options){.name = m->extra, .dtype = LS_DTYPE_F32}, &more);
-    ls_variable_release(more);
-  }
-  return ls_status_is_ok(status) ? ls_none() : ls_fail(status);
-}
-
-static void release_made(made_variables *m) {
-  for (int r = 0; r < 3; ++r)
-    for (int i = 0; i < 2; ++i)
-      ls_variable_release(m->got[r][i]);
-}
-
-static ls_status count_creation(const ls_creator *next,
-                                const ls_variable_options *options, void *user,
-                                ls_variable **out_variable) {
-  ++*(int *)user;
-  return ls_creator_create(next, options, out_variable);
-}
-
-static void replicas_share_what_they_make(void **state) {
-  (void)state;
-  LS_SPEC("V170 M54 M57 M58");
-  ls_strategy *strategy = mirrored_of(3);
-  ls_variable *before = NULL;
-  for (int again = 0; again < 2; ++again) {
-    made_variables m = {.extra = NULL};
-    {
-      LS_STRATEGY_SCOPE(strategy);
-      {
-        LS_CREATOR_SCOPE(count_creation, &m.creations);
-        ls_nest_release(run_on(strategy, make_variables, ls_none(), &m));
-      }
-    }
-    assert_int_equal(m.creations, 2);  // Replica 0's.
-    for (int i = 0; i < 2; ++i) {
-      assert_int_equal(ls_variable_num_components(m.got[0][i]), 3);
-      assert_ptr_equal(m.got[1][i], m.got[0][i]);
-      assert_ptr_equal(m.got[2][i], m.got[0][i]);
-    }
-    assert_string_equal(ls_variable_name(m.got[0][0]), "foo_0");
-    // The next run starts anew.
-    assert_ptr_not_equal(m.got[0][0], before);
-    ls_variable_release(before);
-    before = ls_variable_retain(m.got[0][0]);
-    release_made(&m);
-  }
-  ls_variable_release(before);
-  ls_strategy_release(strategy);
-}
-
-static void a_variable_only_one_replica_makes_is_refused(void **state) {
-  (void)state;
-  LS_SPEC("V170 M56 M57");
-  ls_strategy *strategy = mirrored_of(2);
-  ls_nest made = ls_none();
-  made_variables m = {.extra = "only_here"};
-  const ls_status status =
-      ls_strategy_run(strategy, ls_plain(make_variables, &m), ls_none(), &made);
-  expect_contains(ls_status_message(status), "'only_here'");
-  expect_contains(ls_status_message(status), "CPU:1");
-  expect_status(status, LS_FAILED_PRECONDITION, "replica 1");
-  release_made(&m);
-  m = (made_variables){.extra = "bar_7"};  // A second "bar".
-  expect_status(
-      ls_strategy_run(strategy, ls_plain(make_variables, &m), ls_none(), &made),
-      LS_FAILED_PRECONDITION, "'bar_7'");
-  release_made(&m);
-  m = (made_variables){.other_shape = true};
-  expect_status(
-      ls_strategy_run(strategy, ls_plain(make_variables, &m), ls_none(), &made),
-      LS_INVALID_ARGUMENT, "f32[7]");
-  release_made(&m);
-  ls_strategy_release(strategy);
-}
-
-static void numbers_behind_names_do_not_count(void **state) {
-  (void)state;
-  LS_SPEC("M55");
-  static const char *const cases[][2] = {
-      {"Variable", "Variable"}, {"foo_1/bar_1/baz", "foo/bar/baz"},
-      {"foo_1", "foo"},         {"foo_12/bar_345", "foo/bar"},
-      {"foo_1:0", "foo_1:0"},   {"foo1", "foo1"},
-      {"foo_a", "foo_a"},       {"a_1_2", "a_1"},
-      {"foo_", "foo_"},
-  };
-  for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); ++i) {
-    char got[40];
-    ls_canonical_variable_name(cases[i][0], got);
-    assert_string_equal(got, cases[i][1]);
-  }
-}
-
-// ---- In a graph ------------------------------------------------------------
-typedef struct built {
-  ls_strategy *strategy;
-  ls_op merged;
-  ls_op controls[2];
-} built;
-
-static ls_nest merge_named(ls_strategy *s, ls_nest args, void *user) {
-  built *b = user;
-  (void)s;
-  const ls_nest parts = ls_nest_item(args, 0);
-  const ls_tensor c = ls_identity_named(
-      ls_nest_tensor(ls_distributed_component(parts, 0), 0), "c");
-  b->merged = ls_tensor_op(c);
-  return ls_leaf(c);
-}
-
-static ls_nest build_named(ls_nest args, void *user) {
-  built *b = user;
-  const int r = ls_replica_number();
-  ls_nest merged = ls_none();
-  (void)args;
-  const ls_tensor x = ls_identity_named(ls_scalar(LS_DTYPE_F32, r), "x");
-  b->controls[r] = ls_tensor_op(x);
-  {
-    LS_NAME_SCOPE("foo");
-    {
-      LS_CONTROL_SCOPE(&b->controls[r], 1);
-      const ls_nest given = LS_TUPLE(ls_leaf(x));
-      merged =
-          ls_replica_merge_call(ls_replica_context(), merge_named, given, b);
-      ls_nest_release(given);
-    }
-  }
-  return LS_TUPLE(ls_leaf(x), merged);
-}
-
-static void ops_are_named_and_placed_by_replica(void **state) {
-  (void)state;
-  LS_SPEC("V171 V178 M159 M160");
-  built b = {.strategy = mirrored_of(2)};
-  ls_graph *graph = NULL;
-  ls_nest made = ls_none();
-  expect_ok(ls_graph_create("g", &graph));
-  {
-    LS_GRAPH_SCOPE(graph);
-    {
-      LS_NAME_SCOPE("main");
-      expect_ok(ls_strategy_run(b.strategy, ls_plain(build_named, &b),
-                                ls_none(), &made));
-    }
-    const ls_nest x = ls_nest_item(made, 0);
-    static const char *const names[] = {"main/x", "main/replica_1/x"};
-    for (size_t r = 0; r < 2; ++r) {
-      const ls_op op =
-          ls_tensor_op(ls_nest_tensor(ls_distributed_component(x, r), 0));
-      char device[80];
-      snprintf(device, sizeof(device),
-               "/job:localhost/replica:0/task:0/device:CPU:%zu", r);
-      assert_string_equal(ls_op_name(op), names[r]);
-      assert_string_equal(ls_op_device(op), device);
-    }
-    assert_string_equal(ls_op_name(b.merged), "main/foo/c");
-    assert_int_equal(ls_op_num_control_inputs(b.merged), 2);
-    for (size_t i = 0; i < 2; ++i)
-      assert_int_equal(ls_op_control_input(b.merged, i).id, b.controls[i].id);
-    ls_nest_release(made);
-    // Without a scope around it is the replica's alone.
-    made = ls_none();
-    expect_ok(ls_strategy_run(b.strategy, ls_plain(build_named, &b), ls_none(),
-                              &made));
-    assert_string_equal(ls_op_name(b.controls[1]), "replica_1/x");
-  }
-  ls_nest_release(made);
-  ls_graph_destroy(graph);
-  ls_strategy_release(b.strategy);
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(replicas_get_their_parts),
@@ -570,10 +375,6 @@ int main(void) {
       cmocka_unit_test(a_different_number_of_merge_calls_is_refused),
       cmocka_unit_test(a_failing_replica_stops_all),
       cmocka_unit_test(a_failing_merge_stops_all),
-      cmocka_unit_test(replicas_share_what_they_make),
-      cmocka_unit_test(a_variable_only_one_replica_makes_is_refused),
-      cmocka_unit_test(numbers_behind_names_do_not_count),
-      cmocka_unit_test(ops_are_named_and_placed_by_replica),
   };
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   expect_ok(ls_runtime_destroy(NULL));

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Making distributed variables: options, components, creators, collections.
+// Making distributed variables: options, components, collections.
 #include "lockstep/variable.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "lockstep/graph.h"
@@ -259,159 +258,6 @@ static void components_stand_beside_those_of_another(void **state) {
   ls_strategy_release(strategy);
 }
 
-// ---- Creators --------------------------------------------------------------
-typedef struct creations {
-  char names[6][40];
-  size_t count;
-  ls_variable *instead;
-} creations;
-
-static ls_status note_creation(const ls_creator *next,
-                               const ls_variable_options *options, void *user,
-                               ls_variable **out_variable) {
-  creations *c = user;
-  snprintf(c->names[c->count++], sizeof(c->names[0]), "%s", options->name);
-  if (c->instead != NULL) {
-    *out_variable = ls_variable_retain(c->instead);
-    return ls_ok();
-  }
-  return ls_creator_create(next, options, out_variable);
-}
-
-static void creators_outside_see_components(void **state) {
-  (void)state;
-  LS_SPEC("M50");
-  ls_strategy *strategy = mirrored_of(2);
-  creations outside = {.count = 0}, inside = {.count = 0};
-  ls_variable *v = NULL;
-  {
-    LS_CREATOR_SCOPE(note_creation, &outside);
-    {
-      LS_STRATEGY_SCOPE(strategy);
-      {
-        LS_CREATOR_SCOPE(note_creation, &inside);
-        expect_ok(ls_variable_create(
-            &(ls_variable_options){.name = "w", .dtype = LS_DTYPE_F32}, &v));
-      }
-    }
-  }
-  assert_int_equal(inside.count, 1);
-  assert_string_equal(inside.names[0], "w");
-  assert_int_equal(outside.count, 2);
-  assert_string_equal(outside.names[0], "w");
-  assert_string_equal(outside.names[1], "w/replica_1");
-  assert_int_equal(ls_variable_num_components(v), 2);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
-}
-
-static void a_creator_must_return_plain_variables(void **state) {
-  (void)state;
-  LS_SPEC("M48");
-  ls_strategy *strategy = mirrored_of(2);
-  creations wrong = {
-      .instead = variable_in(strategy, (variable_kind){.name = "whole"})};
-  ls_variable *v = NULL;
-  {
-    LS_CREATOR_SCOPE(note_creation, &wrong);
-    {
-      LS_STRATEGY_SCOPE(strategy);
-      expect_status(
-          ls_variable_create(
-              &(ls_variable_options){.name = "w", .dtype = LS_DTYPE_F32}, &v),
-          LS_FAILED_PRECONDITION, "'whole'");
-    }
-  }
-  assert_null(v);
-  ls_variable_release(wrong.instead);
-  ls_strategy_release(strategy);
-}
-
-static void every_creation_in_a_scope_goes_through_the_strategy(void **state) {
-  (void)state;
-  LS_SPEC("V56");
-  ls_strategy *strategy = mirrored_of(2), *usual = NULL;
-  const ls_variable_options options = {.name = "w", .dtype = LS_DTYPE_F32};
-  ls_variable *v = NULL;
-  expect_ok(ls_strategy_default(&usual));
-  {
-    LS_STRATEGY_SCOPE(strategy);
-    expect_ok(ls_variable_create(&options, &v));
-    assert_ptr_equal(ls_variable_strategy(v), strategy);
-    assert_ptr_equal(ls_variable_strategy(ls_variable_component(v, 1)),
-                     strategy);
-    ls_variable_release(v);
-  }
-  // The default strategy's scope around it has a say, too.
-  {
-    LS_STRATEGY_SCOPE(usual);
-    expect_ok(ls_variable_create(&options, &v));
-    assert_null(ls_variable_strategy(v));
-    ls_variable_release(v);
-    {
-      LS_STRATEGY_SCOPE(strategy);
-      const ls_status status = ls_variable_create(&options, &v);
-      expect_contains(ls_status_message(status), "the default strategy");
-      expect_status(status, LS_FAILED_PRECONDITION, "cannot be mixed");
-      assert_null(v);
-    }
-  }
-  ls_strategy_release(strategy);
-}
-
-static ls_status in_two(ls_dtype dtype, ls_shape shape, int64_t *parts) {
-  (void)dtype;
-  for (int i = 0; i < shape.rank; ++i)
-    parts[i] = i == 0 ? 2 : 1;
-  return ls_ok();
-}
-
-static void count_warnings(void *user, const ls_log_line *line) {
-  if (line->level != LS_LOG_WARNING) return;
-  ++*(int *)user;
-  expect_contains(line->text, "partitioned variables are off");
-}
-
-static void partitioners_and_caching_devices_are_dropped(void **state) {
-  (void)state;
-  LS_SPEC("V57 V44");
-  ls_runtime *runtime = NULL;
-  int warnings = 0;
-  expect_ok(ls_runtime_create(
-      &(ls_runtime_options){.log = count_warnings, .log_user = &warnings},
-      &runtime));
-  ls_runtime *before = ls_runtime_make_current(runtime);
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *v = NULL;
-  ls_variable_options options = {.name = "w",
-                                 .dtype = LS_DTYPE_F32,
-                                 .shape = LS_SHAPE(4),
-                                 .partitioner = in_two};
-  for (int i = 0; i < 3; ++i) {
-    LS_STRATEGY_SCOPE(strategy);
-    expect_ok(ls_variable_create(&options, &v));
-    assert_int_equal(ls_variable_num_components(v), 2);
-    assert_int_equal(ls_variable_shape(ls_variable_component(v, 1)).dim[0], 4);
-    ls_variable_release(v);
-  }
-  assert_int_equal(warnings, 1);
-  // Without a strategy nobody drops them.
-  expect_status(ls_variable_create(&options, &v), LS_UNIMPLEMENTED,
-                "partitioned");
-  options.partitioner = NULL;
-  options.caching_device = "/cpu:0";
-  expect_status(ls_variable_create(&options, &v), LS_UNIMPLEMENTED, "caching");
-  {
-    LS_STRATEGY_SCOPE(strategy);
-    expect_ok(ls_variable_create(&options, &v));
-    ls_variable_release(v);
-  }
-  assert_int_equal(warnings, 1);
-  ls_strategy_release(strategy);
-  ls_runtime_make_current(before);
-  expect_ok(ls_runtime_destroy(runtime));
-}
-
 // ---- Collections -----------------------------------------------------------
 static size_t collected(const ls_graph *graph, const char *name,
                         ls_variable *variable) {
@@ -495,10 +341,6 @@ int main(void) {
       cmocka_unit_test(names_are_absolute_and_unique),
       cmocka_unit_test(the_initial_value_is_made_once),
       cmocka_unit_test(components_stand_beside_those_of_another),
-      cmocka_unit_test(creators_outside_see_components),
-      cmocka_unit_test(a_creator_must_return_plain_variables),
-      cmocka_unit_test(every_creation_in_a_scope_goes_through_the_strategy),
-      cmocka_unit_test(partitioners_and_caching_devices_are_dropped),
       cmocka_unit_test(the_container_is_in_the_collections),
       cmocka_unit_test(eager_keeps_the_global_step_only),
   };

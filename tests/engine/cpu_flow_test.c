@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU engine: loops, branches and host calls.
+// The CPU engine: loops and branches.
 #include "support/expect.h"
 #include "support/lowered.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory/allocator.h"
-#include "base/threads/threads.h"
 
 #define I "dtype = i32, shape = shape[], index = "
 #define F "dtype = f32, shape = shape[2], index = "
@@ -321,135 +319,6 @@ static void branches_nest_and_may_pass_values_on(void **state) {
   lowered_destroy(&program);
 }
 
-// ---- Host calls ------------------------------------------------------------
-// What the test's kernels did, and what they shall do.
-static struct {
-  int calls;
-  int fail_at;  // Number of the call that fails; 0: none.
-  float seen[8];
-  ls_thread thread;
-  ls_host_call *pending;
-} host;
-
-static void answer(ls_host_call *call) {
-  const float *in = call->inputs[0];
-  float *out = call->outputs[0];
-  assert_int_equal(call->input_types[0].shape.dim[0], 2);
-  assert_int_equal(call->output_types[0].dtype, LS_DTYPE_F32);
-  host.seen[host.calls % 8] = in[0];
-  for (int i = 0; i < 2; ++i)
-    out[i] = in[i] + 100;
-  if (++host.calls == host.fail_at) {
-    ls_host_done(call, ls_out_of_range("no more data"));
-  } else {
-    ls_host_done(call, ls_ok());
-  }
-}
-
-static ls_status start_now(ls_host_call *call) {
-  volatile float tiny = 1e-20F;
-  assert_true(tiny * tiny > 0);  // The caller's arithmetic, not the engine's.
-  answer(call);
-  return ls_ok();
-}
-
-static void answer_later(void *user) { answer(user); }
-
-static ls_status start_later(ls_host_call *call) {
-  ls_thread_join(&host.thread);
-  host.thread = (ls_thread){0};
-  return ls_thread_start(&host.thread, "host", answer_later, call);
-}
-
-static ls_status start_refused(ls_host_call *call) {
-  (void)call;
-  return ls_failed_precondition("the queue is closed");
-}
-
-static const ls_host_kernel now = {"now", lowered_infer_same, start_now, 0};
-static const ls_host_kernel later = {"later", lowered_infer_same, start_later,
-                                     0};
-static const ls_host_kernel refused = {"refused", lowered_infer_same,
-                                       start_refused, 0};
-static const ls_host_kernel *const kernels[] = {&now, &later, &refused};
-
-static void make_host(lowered *program, const char *text) {
-  memset(&host, 0, sizeof(host));
-  make(program, &(lowered_options){.text = text,
-                                   .num_uses = 1,
-                                   .written = {true},
-                                   .kernels = kernels,
-                                   .num_kernels = LS_COUNT_OF(kernels)});
-}
-
-static void end_host(lowered *program) {
-  ls_thread_join(&host.thread);
-  lowered_destroy(program);
-}
-
-// w = later(now(x) + x)
-static const char host_text[] =
-    "graph lowered \"p\" {"
-    "  %1 = parameter() {" F "0} : f32[2]"
-    "  %2 = parameter() {" F "1} : f32[2]"
-    "  %3 = host(%1) {kernel = kernel \"now\"} : f32[2]"
-    "  %4 = add(%3, %1) : f32[2]"
-    "  %5 = host(%4) {kernel = kernel \"later\"} : f32[2]"
-    "  %6 = neg(%5) : f32[2]"
-    "  return %6, %5 }";
-
-static void host_calls_run_in_order_now_or_later(void **state) {
-  (void)state;
-  lowered program;
-  make_host(&program, host_text);
-  const float x[2] = {1, 2};
-  float out[2];
-  for (int i = 0; i < 3; ++i) {
-    expect_ok(lowered_run(&program, (const void *[]){x}, (void *[]){out}));
-    assert_memory_equal(out, ((float[]){-202, -204}), 8);
-    assert_int_equal(host.calls, 2 * i + 2);
-  }
-  assert_true(host.seen[0] == 1 && host.seen[1] == 102);
-  end_host(&program);
-}
-
-static void a_failed_host_call_fails_the_run_but_not_the_next(void **state) {
-  (void)state;
-  lowered program;
-  make_host(&program, host_text);
-  const float x[2] = {1, 2};
-  float out[2] = {0};
-  for (int call = 1; call <= 2; ++call) {
-    host.calls = 0;
-    host.fail_at = call;
-    ls_status status =
-        lowered_run(&program, (const void *[]){x}, (void *[]){out});
-    expect_contains(ls_status_message(status), "in op");
-    expect_contains(ls_status_message(status), "replica 0");
-    expect_status(status, LS_OUT_OF_RANGE, "no more data");
-    // Half of its result may be there: the variable has nothing of it.
-    assert_memory_equal(program.buffers[0]->data, ((float[]){0, 0}), 8);
-  }
-  host.fail_at = 0;
-  expect_ok(lowered_run(&program, (const void *[]){x}, (void *[]){out}));
-  assert_memory_equal(out, ((float[]){-202, -204}), 8);
-  end_host(&program);
-}
-
-static void a_host_call_that_does_not_start_fails_the_run(void **state) {
-  (void)state;
-  lowered program;
-  make_host(&program, "graph lowered \"p\" {"
-                      "  %1 = parameter() {" F "0} : f32[2]"
-                      "  %2 = parameter() {" F "1} : f32[2]"
-                      "  %3 = host(%1) {kernel = kernel \"refused\"} : f32[2]"
-                      "  return %3 }");
-  const float x[2] = {1, 2};
-  expect_status(lowered_run(&program, (const void *[]){x}, NULL),
-                LS_FAILED_PRECONDITION, "the queue is closed");
-  end_host(&program);
-}
-
 // ---- Memory ----------------------------------------------------------------
 static ls_status run_all(void *user) {
   (void)user;
@@ -474,30 +343,6 @@ static void a_failed_memory_request_loses_nothing(void **state) {
   expect_memory_failures_survived(run_all, NULL);
 }
 
-static ls_status run_host(void *user) {
-  (void)user;
-  memset(&host, 0, sizeof(host));
-  lowered program;
-  const float x[2] = {1, 2};
-  ls_status status =
-      lowered_create(&(lowered_options){.text = host_text,
-                                        .num_uses = 1,
-                                        .written = {true},
-                                        .kernels = kernels,
-                                        .num_kernels = LS_COUNT_OF(kernels)},
-                     &program);
-  if (ls_status_is_ok(status)) {
-    status = lowered_run(&program, (const void *[]){x}, NULL);
-  }
-  end_host(&program);
-  return status;
-}
-
-static void a_failed_memory_request_loses_no_host_call(void **state) {
-  (void)state;
-  expect_memory_failures_survived(run_host, NULL);
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_loop_runs_while_its_condition_holds_and_trips_last),
@@ -507,11 +352,7 @@ int main(void) {
       cmocka_unit_test(a_variable_is_carried_in_its_buffer),
       cmocka_unit_test(each_trip_of_a_loop_draws_other_numbers),
       cmocka_unit_test(branches_nest_and_may_pass_values_on),
-      cmocka_unit_test(host_calls_run_in_order_now_or_later),
-      cmocka_unit_test(a_failed_host_call_fails_the_run_but_not_the_next),
-      cmocka_unit_test(a_host_call_that_does_not_start_fails_the_run),
       cmocka_unit_test(a_failed_memory_request_loses_nothing),
-      cmocka_unit_test(a_failed_memory_request_loses_no_host_call),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

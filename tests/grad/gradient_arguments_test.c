@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What gradients are asked for: ys, xs, given gradients, and the scope.
+#include <string.h>
+
+#include "support/expect.h"
+#include "support/gradient_graph.h"
+#include "support/spec.h"
+
+static ls_status refusal(ls_tensor y, ls_tensor x,
+                         const ls_gradient_options *options) {
+  const ls_nest ys[] = {ls_leaf(y)}, xs[] = {ls_leaf(x)};
+  ls_nest grads[1];
+  return ls_gradients(ys, 1, xs, 1, options, grads);
+}
+
+// ---- Arguments and scope ---------------------------------------------------
+static void
+ops_stand_in_scopes_of_the_call_and_of_the_forward_op(void **state) {
+  LS_SPEC("O178 O183 O190");
+  gradient_graph *f = *state;
+  const ls_tensor x = gradient_input("x");
+  ls_tensor y;
+  {
+    LS_NAME_SCOPE("layer");
+    y = ls_exp(x);
+  }
+  const size_t before = ls_graph_num_ops(f->graph);
+  gradient_of(y, x, NULL);
+  assert_string_equal(gradient_names_from(f, before),
+                      "gradients/grad_ys_0 gradients/layer/exp_grad/mul");
+  const size_t again = ls_graph_num_ops(f->graph);
+  gradient_of(y, x, NULL);
+  assert_string_equal(gradient_names_from(f, again),
+                      "gradients_1/grad_ys_0 gradients_1/layer/exp_grad/mul");
+  const size_t named = ls_graph_num_ops(f->graph);
+  {
+    LS_NAME_SCOPE("train");
+    gradient_of(y, x, &(ls_gradient_options){.name = "back"});
+  }
+  assert_string_equal(gradient_names_from(f, named),
+                      "train/back/grad_ys_0 train/back/layer/exp_grad/mul");
+  const size_t reentered = ls_graph_num_ops(f->graph);
+  gradient_of(y, x, &(ls_gradient_options){.name = "train/back/"});
+  assert_string_equal(gradient_names_from(f, reentered),
+                      "train/back/grad_ys_0_1 train/back/layer/exp_grad_1/mul");
+}
+
+static void each_call_takes_a_name_of_its_own_as_uid(void **state) {
+  LS_SPEC("O179");
+  (void)state;
+  const ls_tensor x = gradient_input("x");
+  gradient_of(ls_exp(x), x, NULL);
+  {
+    LS_NAME_SCOPE("gradients/");
+    const ls_tensor t = ls_identity_named(x, "uid");
+    assert_string_equal(ls_op_name(ls_tensor_op(t)), "gradients/uid_1");
+  }
+}
+
+static void
+gradients_of_several_ys_add_up_and_an_x_given_twice_agrees(void **state) {
+  LS_SPEC("O175 O176");
+  gradient_graph *f = *state;
+  const ls_tensor x = gradient_input("x"), z = gradient_input("z");
+  const ls_tensor e = ls_exp(x), l = ls_log(x);
+  const ls_nest ys[] = {ls_leaf(e), ls_leaf(l)};
+  const ls_nest xs[] = {ls_leaf(x), ls_leaf(z), ls_leaf(x)};
+  ls_nest grads[3];
+  const size_t before = ls_graph_num_ops(f->graph);
+  expect_ok(ls_gradients(ys, 2, xs, 3, NULL, grads));
+  assert_string_equal(gradient_names_from(f, before),
+                      "gradients/grad_ys_0 gradients/grad_ys_1 "
+                      "gradients/exp_grad/mul gradients/log_grad/div "
+                      "gradients/add_n");
+  assert_true(ls_nest_is_same(grads[0], grads[2]));
+  assert_int_equal(grads[1].kind, LS_KIND_NONE);
+  assert_string_equal(ls_tensor_name(ls_nest_tensor(grads[0], 0)),
+                      "gradients/add_n:0");
+}
+
+static void gradients_are_refused_in_an_eager_graph(void **state) {
+  LS_SPEC("O177");
+  gradient_graph *f = *state;
+  const ls_tensor x = gradient_input("x");
+  const ls_tensor y = ls_exp(x);
+  ls_scope_end(&f->scope);  // Nothing is open now: eager.
+  expect_status(refusal(y, x, NULL), LS_FAILED_PRECONDITION, "tape");
+  ls_graph_begin(&f->scope, f->graph);
+}
+
+static void an_unknown_aggregation_is_refused(void **state) {
+  LS_SPEC("O180");
+  gradient_graph *f = *state;
+  const ls_tensor x = gradient_input("x");
+  const size_t before = ls_graph_num_ops(f->graph);
+  const ls_status status =
+      refusal(x, x, &(ls_gradient_options){.aggregation = 3});
+  expect_contains(ls_status_message(status), "0 (add_n), 1 (tree), 2 "
+                                             "(accumulate_n)");
+  expect_status(status, LS_INVALID_ARGUMENT, "aggregation 3");
+  assert_int_equal(ls_graph_num_ops(f->graph), before);
+}
+
+static void values_out_of_reach_are_refused_by_name(void **state) {
+  gradient_graph *f = *state;
+  const ls_tensor x = gradient_input("x");
+  ls_graph *other = NULL;
+  expect_ok(ls_graph_create("elsewhere", &other));
+  ls_tensor stranger;
+  {
+    LS_GRAPH_SCOPE(other);
+    stranger = gradient_input("stranger");
+  }
+  expect_status(refusal(x, stranger, NULL), LS_INVALID_ARGUMENT,
+                "x 0, 'stranger:0', belongs to graph 'elsewhere'");
+  expect_status(refusal(stranger, x, NULL), LS_INVALID_ARGUMENT, "y 0");
+  expect_status(refusal(x, ls_failed_tensor(), NULL), LS_INVALID_ARGUMENT,
+                "failed tensor");
+  const ls_nest ys[] = {ls_leaf(x)}, xs[] = {ls_nest_i64(3)};
+  ls_nest grads[1];
+  expect_status(ls_gradients(ys, 1, xs, 1, NULL, grads), LS_INVALID_ARGUMENT,
+                "must be a tensor or a variable");
+  ls_graph_destroy(other);
+  assert_int_equal(ls_graph_num_ops(f->graph), 1);
+}
+
+// ---- Default and given gradients of y --------------------------------------
+static void a_given_gradient_is_passed_through_a_named_identity(void **state) {
+  LS_SPEC("O183");
+  gradient_graph *f = *state;
+  const ls_tensor x = gradient_input("x"), given = gradient_input("given");
+  const size_t before = ls_graph_num_ops(f->graph);
+  const ls_nest grad_ys[] = {ls_leaf(given)};
+  const ls_tensor g =
+      gradient_of(x, x, &(ls_gradient_options){.grad_ys = grad_ys});
+  assert_string_equal(gradient_names_from(f, before), "gradients/grad_ys_0");
+  assert_string_equal(ls_tensor_name(g), "gradients/grad_ys_0:0");
+  assert_true(ls_tensor_equal(ls_op_input(ls_tensor_op(g), 0), given));
+}
+
+static void types_of_given_gradients_must_suit_their_y(void **state) {
+  LS_SPEC("O184 O185");
+  (void)state;
+  static const struct {
+    ls_dtype y, given;  // given LS_DTYPE_NONE: none is given.
+    const char *part;   // NULL: accepted.
+  } rows[] = {
+      {LS_DTYPE_C64, LS_DTYPE_NONE,
+       "Gradients of complex tensors must set grad_ys"},
+      {LS_DTYPE_C64, LS_DTYPE_C128, NULL},
+      {LS_DTYPE_C64, LS_DTYPE_F32, "must be complex"},
+      {LS_DTYPE_F32, LS_DTYPE_C64, "must be real or integer"},
+      {LS_DTYPE_I32, LS_DTYPE_F32, NULL},
+      {LS_DTYPE_I32, LS_DTYPE_STRING, "must be real or integer"},
+      {LS_DTYPE_VARIANT, LS_DTYPE_VARIANT, NULL},
+      {LS_DTYPE_VARIANT, LS_DTYPE_F32, "must be variant"},
+      {LS_DTYPE_RESOURCE, LS_DTYPE_RESOURCE, "must be no resource"},
+      {LS_DTYPE_RESOURCE, LS_DTYPE_F32, NULL},
+      {LS_DTYPE_BOOL, LS_DTYPE_F32, "must be numeric"},
+      {LS_DTYPE_STRING, LS_DTYPE_STRING, "must be numeric"},
+  };
+  for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {
+    const ls_tensor y = ls_placeholder(rows[i].y, LS_SCALAR, "y");
+    ls_nest given = ls_none();
+    if (rows[i].given != LS_DTYPE_NONE)
+      given = ls_leaf(ls_placeholder(rows[i].given, LS_SCALAR, "given"));
+    const ls_status status =
+        refusal(y, y, &(ls_gradient_options){.grad_ys = &given});
+    if (rows[i].part == NULL) {
+      expect_ok(status);
+      continue;
+    }
+    expect_contains(ls_status_message(status), ls_dtype_name(rows[i].y));
+    expect_status(status, LS_INVALID_ARGUMENT, rows[i].part);
+  }
+}
+
+#define TEST(name)                                                             \
+  cmocka_unit_test_setup_teardown(name, gradient_graph_set_up,                 \
+                                  gradient_graph_tear_down)
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TEST(ops_stand_in_scopes_of_the_call_and_of_the_forward_op),
+      TEST(each_call_takes_a_name_of_its_own_as_uid),
+      TEST(gradients_of_several_ys_add_up_and_an_x_given_twice_agrees),
+      TEST(gradients_are_refused_in_an_eager_graph),
+      TEST(an_unknown_aggregation_is_refused),
+      TEST(values_out_of_reach_are_refused_by_name),
+      TEST(a_given_gradient_is_passed_through_a_named_identity),
+      TEST(types_of_given_gradients_must_suit_their_y),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
