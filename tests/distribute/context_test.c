@@ -4,7 +4,6 @@
 #include "lockstep/replica.h"
 
 #include <pthread.h>
-#include <string.h>
 
 #include "lockstep/graph.h"
 #include "support/contexts.h"

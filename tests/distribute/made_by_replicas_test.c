@@ -4,7 +4,6 @@
 #include "lockstep/strategy.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "distribute/replicas/sharing.h"
 #include "lockstep/graph.h"

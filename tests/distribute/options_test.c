@@ -3,8 +3,6 @@
 // How strategies are made, and what they say of themselves.
 #include "lockstep/strategy.h"
 
-#include <string.h>
-
 #include "lockstep/graph.h"
 #include "support/replicas.h"
 

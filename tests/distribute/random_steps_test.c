@@ -15,187 +15,72 @@
 #include "lockstep/cross_device.h"
 #include "lockstep/replica.h"
 #include "support/sanitizer.h"
+#include "support/step_state.h"
 #include "support/values.h"
 #include "support/ways.h"
 
-enum { WIDTH = 3, VARIABLES = 6, VALUES = 24, RESULTS = 40 };
-
-// A step is a function of its seed: each replica draws the same.
-typedef struct random_step {
-  uint64_t seed;
-  bool prints;
-} random_step;
-
-typedef struct drawing {
-  uint64_t state;
-} drawing;
-
-// Where a replica is in its step.
-typedef struct step_state {
-  ways *self;
-  drawing draw;
-  bool prints;
-  ls_tensor values[VALUES];
-  bool met[VALUES];  // The same on all replicas.
-  size_t count;
-  ls_nest results[RESULTS];
-  size_t num_results;
-  ls_status status;
-} step_state;
-
-static uint32_t below(drawing *draw, uint32_t n) {
-  draw->state = draw->state * 6364136223846793005u + 1442695040888963407u;
-  return (uint32_t)(draw->state >> 33) % n;
-}
-
-// ---- Variables -------------------------------------------------------------
-static const struct kind {
-  ls_variable_aggregation aggregation;
-  ls_variable_synchronization synchronization;
-} kinds[] = {
-    {LS_AGGREGATION_NONE, LS_SYNCHRONIZATION_AUTO},
-    {LS_AGGREGATION_NONE, LS_SYNCHRONIZATION_ON_READ},
-    {LS_AGGREGATION_SUM, LS_SYNCHRONIZATION_AUTO},
-    {LS_AGGREGATION_MEAN, LS_SYNCHRONIZATION_AUTO},
-    {LS_AGGREGATION_ONLY_FIRST_REPLICA, LS_SYNCHRONIZATION_AUTO},
-    {LS_AGGREGATION_SUM, LS_SYNCHRONIZATION_ON_READ},
-    {LS_AGGREGATION_MEAN, LS_SYNCHRONIZATION_ON_READ},
-    {LS_AGGREGATION_ONLY_FIRST_REPLICA, LS_SYNCHRONIZATION_ON_READ},
-};
-
-static const struct kind *kind_of(uint64_t seed, size_t v) {
-  drawing draw = {seed * 31 + v};
-  below(&draw, 2);
-  return &kinds[below(&draw, LS_COUNT_OF(kinds))];
-}
-
-static void make_variables(ways *self) {
-  const random_step *step = self->user;
-  for (size_t v = 0; v < VARIABLES; ++v) {
-    char name[8];
-    snprintf(name, sizeof(name), "v%zu", v);
-    ls_array *initial =
-        array_of_numbers(LS_DTYPE_F32, LS_SHAPE(WIDTH), (uint32_t)v + 7);
-    // The first one is always there for merges.
-    const struct kind *kind = v == 0 ? &kinds[0] : kind_of(step->seed, v);
-    ways_variable(
-        self, &(ls_variable_options){.name = name,
-                                     .initial_array = initial,
-                                     .aggregation = kind->aggregation,
-                                     .synchronization = kind->synchronization});
-    ls_array_release(initial);
-  }
-}
-
-// ---- A replica's values ----------------------------------------------------
-static ls_nest rows_of_replica(const ways *self, int k, int r) {
-  const random_step *step = self->user;
-  drawing draw = {step->seed * 977};
-  below(&draw, 2);
-  int64_t rows = 1 + (int64_t)below(&draw, 3);
-  const bool uneven = below(&draw, 2) == 0;
-  if (uneven && r > 0) rows = rows % 3 + r;
-  return LS_TUPLE(ls_nest_array(
-      array_of_numbers(LS_DTYPE_F32, LS_SHAPE(rows, WIDTH),
-                       (uint32_t)(step->seed * 101 + (uint64_t)(k * 10 + r)))));
-}
-
-static void add(step_state *s, ls_tensor value, bool met) {
-  if (s->count == VALUES) return;
-  s->values[s->count] = value;
-  s->met[s->count++] = met;
-}
-
-static size_t pick(step_state *s) {
-  return below(&s->draw, (uint32_t)s->count);
-}
-
-static void fail_step(step_state *s, ls_status status) {
-  if (ls_status_is_ok(s->status))
-    s->status = status;
-  else
-    ls_status_free(status);
-}
-
-// What was given back: a result of the replica, and if it is one tensor, a
-// value to go on with.
-static void keep(step_state *s, ls_nest given, bool is_value, bool met) {
-  const ls_status status = ls_nest_status(given);
-  if (!ls_status_is_ok(status)) {
-    fail_step(s, status);
-    ls_nest_release(given);
-    return;
-  }
-  if (s->num_results == RESULTS) {
-    ls_nest_release(given);
-    return;
-  }
-  s->results[s->num_results++] = given;
-  if (is_value && given.kind == LS_KIND_TENSOR) add(s, given.as.tensor, met);
-}
-
 // ---- What a step may do ----------------------------------------------------
 static void compute(step_state *s) {
-  const size_t a = pick(s), b = pick(s);
+  const size_t a = step_pick(s), b = step_pick(s);
   const bool met = s->met[a] && s->met[b];
   const ls_tensor x = s->values[a], y = s->values[b];
-  switch (below(&s->draw, 4)) {
+  switch (step_below(&s->draw, 4)) {
   case 0:
-    add(s, ls_add(x, y), met);
+    step_add(s, ls_add(x, y), met);
     break;
   case 1:
-    add(s, ls_sub(x, y), met);
+    step_add(s, ls_sub(x, y), met);
     break;
   case 2:
-    add(s, ls_tanh(ls_mul(x, y)), met);
+    step_add(s, ls_tanh(ls_mul(x, y)), met);
     break;
   default:
-    add(s, ls_sigmoid(x), s->met[a]);
+    step_add(s, ls_sigmoid(x), s->met[a]);
     break;
   }
 }
 
 static void meet(step_state *s) {
-  const ls_tensor x = s->values[pick(s)];
+  const ls_tensor x = s->values[step_pick(s)];
   ls_replica *replica = ls_replica_context();
   const ls_reduce_op op =
-      below(&s->draw, 2) == 0 ? LS_REDUCE_SUM : LS_REDUCE_MEAN;
-  switch (below(&s->draw, 4)) {
+      step_below(&s->draw, 2) == 0 ? LS_REDUCE_SUM : LS_REDUCE_MEAN;
+  switch (step_below(&s->draw, 4)) {
   case 0:
-    add(s, ls_all_reduce(op, x), true);
+    step_add(s, ls_all_reduce(op, x), true);
     break;
   case 1:
-    keep(s, ls_replica_all_reduce(replica, op, ls_leaf(x)), true, true);
+    step_keep(s, ls_replica_all_reduce(replica, op, ls_leaf(x)), true, true);
     break;
   case 2: {
     ls_nest all = ls_replica_all_gather(
         replica, ls_leaf(ls_reshape(x, LS_SHAPE(1, WIDTH))), 0);
     if (all.kind == LS_KIND_TENSOR)
-      add(s, ls_reduce_sum(all.as.tensor, LS_AXES(0)), true);
-    keep(s, all, false, true);
+      step_add(s, ls_reduce_sum(all.as.tensor, LS_AXES(0)), true);
+    step_keep(s, all, false, true);
     break;
   }
   default: {
     static const double weights[WAYS_MOST_REPLICAS] = {1, 2, 0.5};
-    keep(s,
-         ls_replica_weighted_mean(replica, ls_leaf(x), weights,
-                                  (size_t)s->self->replicas),
-         true, true);
+    step_keep(s,
+              ls_replica_weighted_mean(replica, ls_leaf(x), weights,
+                                       (size_t)s->self->replicas),
+              true, true);
     break;
   }
   }
 }
 
 static ls_variable *pick_variable(step_state *s) {
-  return s->self->variables[below(&s->draw, VARIABLES)];
+  return s->self->variables[step_below(&s->draw, VARIABLES)];
 }
 
 // One for which there is a value across replicas, and a way to write one.
 static ls_variable *pick_whole(step_state *s) {
   const random_step *step = s->self->user;
   for (;;) {
-    const size_t v = below(&s->draw, VARIABLES);
-    const struct kind *kind = kind_of(step->seed, v);
+    const size_t v = step_below(&s->draw, VARIABLES);
+    const struct kind *kind = step_kind(step->seed, v);
     if (v == 0 || kind->synchronization != LS_SYNCHRONIZATION_ON_READ ||
         kind->aggregation == LS_AGGREGATION_MEAN ||
         kind->aggregation == LS_AGGREGATION_ONLY_FIRST_REPLICA)
@@ -204,7 +89,7 @@ static ls_variable *pick_whole(step_state *s) {
 }
 
 static void read(step_state *s) {
-  add(s, ls_variable_read(pick_variable(s)), false);
+  step_add(s, ls_variable_read(pick_variable(s)), false);
 }
 
 static const ls_write_op writes[] = {LS_WRITE_ASSIGN, LS_WRITE_ADD,
@@ -212,15 +97,15 @@ static const ls_write_op writes[] = {LS_WRITE_ASSIGN, LS_WRITE_ADD,
 
 static void write(step_state *s) {
   ls_variable *v = pick_variable(s);
-  const ls_write_op op = writes[below(&s->draw, 3)];
-  const ls_tensor x = s->values[pick(s)];
+  const ls_write_op op = writes[step_below(&s->draw, 3)];
+  const ls_tensor x = s->values[step_pick(s)];
   ls_nest after = ls_none();
   const ls_status status = ls_variable_write(v, op, ls_leaf(x), NULL, &after);
   if (!ls_status_is_ok(status)) {
-    fail_step(s, status);
+    step_fail(s, status);
     return;
   }
-  keep(s, after, false, false);
+  step_keep(s, after, false, false);
 }
 
 // ---- Merges ----------------------------------------------------------------
@@ -293,31 +178,32 @@ static ls_nest merged(ls_strategy *strategy, ls_nest args, void *user) {
 }
 
 static void merge(step_state *s) {
-  merge_of m = {.kind = (merge_kind)below(&s->draw, NUM_MERGES),
+  merge_of m = {.kind = (merge_kind)step_below(&s->draw, NUM_MERGES),
                 .variable = pick_whole(s),
-                .op = below(&s->draw, 2) == 0 ? LS_REDUCE_SUM : LS_REDUCE_MEAN,
-                .component = (int)below(&s->draw, 3)};
-  const ls_nest args = LS_TUPLE(ls_leaf(s->values[pick(s)]));
+                .op = step_below(&s->draw, 2) == 0 ? LS_REDUCE_SUM
+                                                   : LS_REDUCE_MEAN,
+                .component = (int)step_below(&s->draw, 3)};
+  const ls_nest args = LS_TUPLE(ls_leaf(s->values[step_pick(s)]));
   if (s->prints)
     printf("  merge %d of %s\n", (int)m.kind, ls_variable_name(m.variable));
   const ls_nest given =
       ls_replica_merge_call(ls_replica_context(), merged, args, &m);
   ls_nest_release(args);
-  keep(s, given, true, false);
+  step_keep(s, given, true, false);
 }
 
 // An update by the replicas themselves, with what is the same on all.
 static void update(step_state *s) {
-  const ls_tensor x = s->values[pick(s)];
+  const ls_tensor x = s->values[step_pick(s)];
   ls_nest made = ls_none();
   const ls_nest given = LS_TUPLE(ls_leaf(ls_all_reduce(LS_REDUCE_SUM, x)));
   const ls_status status = ls_strategy_update(
       s->self->strategy, pick_whole(s), add_scaled, given, NULL, true, &made);
   ls_nest_release(given);
   if (ls_status_is_ok(status))
-    keep(s, made, false, false);
+    step_keep(s, made, false, false);
   else
-    fail_step(s, status);
+    step_fail(s, status);
 }
 
 // ---- Functions -------------------------------------------------------------
@@ -335,22 +221,22 @@ static void call(step_state *s) {
   ls_status status = ls_function_create(
       &(ls_function_options){.call = double_and_write, .user = s->self},
       &function);
-  const ls_nest args = LS_TUPLE(ls_leaf(s->values[pick(s)]));
+  const ls_nest args = LS_TUPLE(ls_leaf(s->values[step_pick(s)]));
   if (ls_status_is_ok(status)) status = ls_function_call(function, args, &made);
   ls_nest_release(args);
   ls_function_release(function);
   if (!ls_status_is_ok(status)) {
-    fail_step(s, status);
+    step_fail(s, status);
     return;
   }
   if (made.kind == LS_KIND_ARRAY) {  // In eager.
-    add(s, ls_tensor_from_array(ls_nest_as_array(made)), false);
+    step_add(s, ls_tensor_from_array(ls_nest_as_array(made)), false);
     ls_nest_release(made);
     made = ls_leaf(s->values[s->count - 1]);
   } else if (made.kind == LS_KIND_TENSOR) {
-    add(s, made.as.tensor, false);
+    step_add(s, made.as.tensor, false);
   }
-  keep(s, made, false, false);
+  step_keep(s, made, false, false);
 }
 
 // ---- Branches --------------------------------------------------------------
@@ -374,15 +260,15 @@ static ls_nest else_branch(ls_nest args, void *user) {
 }
 
 static void choose(step_state *s) {
-  branch b = {.x = s->values[pick(s)],
-              .y = s->values[pick(s)],
+  branch b = {.x = s->values[step_pick(s)],
+              .y = s->values[step_pick(s)],
               .variable = s->self->variables[0],
-              .writes = below(&s->draw, 2) == 0};
-  const ls_tensor sum = ls_reduce_sum(s->values[pick(s)], LS_ALL_AXES);
-  keep(s,
-       ls_cond(ls_greater(sum, ls_scalar(LS_DTYPE_F32, 0)), then_branch,
-               else_branch, &b),
-       true, false);
+              .writes = step_below(&s->draw, 2) == 0};
+  const ls_tensor sum = ls_reduce_sum(s->values[step_pick(s)], LS_ALL_AXES);
+  step_keep(s,
+            ls_cond(ls_greater(sum, ls_scalar(LS_DTYPE_F32, 0)), then_branch,
+                    else_branch, &b),
+            true, false);
 }
 
 static ls_nest goes_on(ls_nest values, void *user) {
@@ -402,16 +288,16 @@ static ls_nest go_round(ls_nest values, void *user) {
 }
 
 static void loop(step_state *s) {
-  branch b = {.x = s->values[pick(s)],
-              .y = s->values[pick(s)],
+  branch b = {.x = s->values[step_pick(s)],
+              .y = s->values[step_pick(s)],
               .variable = s->self->variables[0],
-              .writes = below(&s->draw, 2) == 0};
+              .writes = step_below(&s->draw, 2) == 0};
   const ls_nest initial =
       LS_TUPLE(ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 0)), ls_leaf(b.x));
   const ls_nest made = ls_while(goes_on, go_round, &b, initial, 0);
   if (made.kind == LS_KIND_TUPLE)
-    add(s, ls_nest_item(made, 1).as.tensor, false);
-  keep(s, made, false, false);
+    step_add(s, ls_nest_item(made, 1).as.tensor, false);
+  step_keep(s, made, false, false);
 }
 
 // ---- Gradients -------------------------------------------------------------
@@ -441,9 +327,10 @@ static ls_tensor loss_of(ls_nest args, ways *self) {
 
 static void differentiate(step_state *s) {
   merge_of m = {.variable = s->self->variables[0],
-                .op = below(&s->draw, 2) == 0 ? LS_REDUCE_SUM : LS_REDUCE_MEAN,
-                .component = (int)below(&s->draw, 3)};
-  const ls_nest x = ls_leaf(s->values[pick(s)]);
+                .op = step_below(&s->draw, 2) == 0 ? LS_REDUCE_SUM
+                                                   : LS_REDUCE_MEAN,
+                .component = (int)step_below(&s->draw, 3)};
+  const ls_nest x = ls_leaf(s->values[step_pick(s)]);
   const ls_nest args = LS_TUPLE(x);
   ls_nest gradient = ls_none();
   s->self->more = &m;
@@ -452,9 +339,9 @@ static void differentiate(step_state *s) {
   s->self->more = NULL;
   ls_nest_release(args);
   if (ls_status_is_ok(status))
-    keep(s, gradient, true, false);
+    step_keep(s, gradient, true, false);
   else
-    fail_step(s, status);
+    step_fail(s, status);
 }
 
 // ---- The step --------------------------------------------------------------
@@ -475,12 +362,12 @@ static ls_nest run_step(ls_nest args, ways *self) {
   ls_tensor x = ls_failed_tensor();
   ls_status status = ls_distributed_as_tensor(ls_nest_item(args, 0), &x);
   if (!ls_status_is_ok(status)) return ls_fail(status);
-  below(&s.draw, 2);
-  add(&s, ls_reduce_sum(x, LS_AXES(0)), false);
-  add(&s, ls_reduce_mean(ls_tanh(x), LS_AXES(0)), false);
-  const size_t count = 4 + below(&s.draw, 8);
+  step_below(&s.draw, 2);
+  step_add(&s, ls_reduce_sum(x, LS_AXES(0)), false);
+  step_add(&s, ls_reduce_mean(ls_tanh(x), LS_AXES(0)), false);
+  const size_t count = 4 + step_below(&s.draw, 8);
   for (size_t i = 0; i < count && ls_status_is_ok(s.status); ++i) {
-    const size_t act = below(&s.draw, LS_COUNT_OF(acts));
+    const size_t act = step_below(&s.draw, LS_COUNT_OF(acts));
     if (s.prints) printf("  %s\n", acts[act].name);
     acts[act].act(&s);
   }
@@ -508,8 +395,8 @@ static void steps_have_the_same_bytes_in_every_way(void **state) {
     snprintf(name, sizeof(name), "step %llu", (unsigned long long)seed);
     ways_hold(&(ways_case){.name = name,
                            .user = &step,
-                           .make = make_variables,
-                           .args = rows_of_replica,
+                           .make = step_variables,
+                           .args = step_rows,
                            .step = run_step,
                            .steps = 2},
               1);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a refused call leaves in a build graph: nothing.
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +8,7 @@
 #include "lockstep/gradients.h"
 #include "lockstep/graph.h"
 #include "lockstep/optimizers.h"
+#include "support/describe.h"
 #include "support/replicas.h"
 
 #define LOCAL "/job:localhost/replica:0/task:0/device:"
@@ -405,45 +405,6 @@ static void go_on(scene *s) {
       ls_reduce_sum(ls_square(ls_variable_read(s->plain)), LS_ALL_AXES);
   assert_false(ls_op_is_failed(ls_optimizer_minimize(s->optimizer, loss)));
   assert_false(ls_op_is_failed(ls_global_initializer()));
-}
-
-// The text without the ops' numbers, of which some may be left out.
-static void drop_numbers(char *text) {
-  char *to = text;
-  for (const char *from = text; *from != '\0';) {
-    *to++ = *from;
-    if (*from++ == '%')
-      while (*from >= '0' && *from <= '9')
-        ++from;
-  }
-  *to = '\0';
-}
-
-static char *describe(const ls_graph *graph) {
-  static const char *const names[] = {"losses", LS_COLLECTION_GLOBAL_VARIABLES,
-                                      LS_COLLECTION_TRAINABLE_VARIABLES};
-  char *text = NULL, *all = NULL;
-  expect_ok(ls_graph_verify(graph));
-  expect_ok(ls_graph_print(graph, &text));
-  drop_numbers(text);
-  char lists[2000] = "";
-  for (size_t i = 0; i < 3; ++i) {
-    ls_nest leaves[40];
-    const size_t count = ls_graph_collection(graph, names[i], leaves, 40);
-    for (size_t k = 0; k < count; ++k) {
-      const size_t at = strlen(lists);
-      const ls_variable *variable = ls_nest_as_variable(leaves[k]);
-      snprintf(lists + at, sizeof(lists) - at, "%s: %s\n", names[i],
-               variable != NULL ? ls_variable_name(variable)
-                                : ls_tensor_name(ls_nest_tensor(leaves[k], 0)));
-    }
-  }
-  const size_t size = strlen(text) + strlen(lists) + 100;
-  all = malloc(size);
-  snprintf(all, size, "%s%sloss: %s", text, lists,
-           ls_graph_loss_reduction(graph));
-  ls_text_release(text);
-  return all;
 }
 
 static char *play(void (*refuse)(scene *s)) {

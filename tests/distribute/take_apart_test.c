@@ -3,8 +3,6 @@
 // Distributed values: taken apart, and made from parts.
 #include "lockstep/strategy.h"
 
-#include <string.h>
-
 #include "lockstep/graph.h"
 #include "support/replicas.h"
 

@@ -3,8 +3,6 @@
 // What updates give: one result of all, a tuple, a group.
 #include "lockstep/strategy.h"
 
-#include <string.h>
-
 #include "lockstep/graph.h"
 #include "lockstep/session.h"
 #include "support/replicas.h"

@@ -3,8 +3,6 @@
 // Making distributed variables: options, components, collections.
 #include "lockstep/variable.h"
 
-#include <string.h>
-
 #include "lockstep/graph.h"
 #include "support/variables.h"
 

@@ -4,7 +4,6 @@
 #include "lockstep/variable.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "support/variables.h"
 

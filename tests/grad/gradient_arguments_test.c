@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What gradients are asked for: ys, xs, given gradients, and the scope.
-#include <string.h>
 
 #include "support/expect.h"
 #include "support/gradient_graph.h"

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/function.h"
 
-#include <string.h>
-
 #include "lockstep/eager.h"
 #include "support/counted.h"
 #include "support/expect.h"
@@ -263,104 +261,6 @@ static void only_the_branch_taken_has_its_effect(void **state) {
   ls_variable_release(v);
 }
 
-// ---- Refusals --------------------------------------------------------------
-static ls_nest wrong_shapes(ls_nest args, void *user) {
-  (void)user;
-  ls_tensor sum = {0};
-  {
-    LS_NAME_SCOPE("layer");
-    sum = ls_at_tensor(
-        ls_add(ls_nest_tensor(args, 0), ls_fill(LS_DTYPE_F32, LS_SHAPE(3), 1)),
-        "model.c", 12);
-  }
-  return ls_leaf(ls_exp(sum));
-}
-
-static void a_failed_op_surfaces_once_with_its_place(void **state) {
-  (void)state;
-  ls_function *f = function_of(wrong_shapes, NULL);
-  const ls_nest args = LS_TUPLE(vector(2, (float[]){1, 2}));
-  ls_nest result = {0};
-  const ls_status status = ls_function_call(f, args, &result);
-  assert_non_null(strstr(ls_status_message(status), "f32[2]"));
-  assert_non_null(strstr(ls_status_message(status), "f32[3]"));
-  assert_non_null(strstr(ls_status_message(status), "layer/add"));
-  assert_non_null(strstr(ls_status_message(status), "model.c:12"));
-  expect_status(status, LS_INVALID_ARGUMENT, "broadcast");
-  assert_int_equal(ls_function_num_traces(f), 0);
-  ls_nest_release(args);
-  ls_function_release(f);
-}
-
-static ls_nest refuse(ls_nest args, void *user) {
-  (void)args;
-  (void)user;
-  return LS_FAIL(LS_OUT_OF_RANGE, "no more of it");
-}
-
-static void a_callback_refuses_by_a_failed_nest(void **state) {
-  (void)state;
-  ls_function *f = function_of(refuse, NULL);
-  ls_nest result = {0};
-  expect_status(ls_function_call(f, ls_none(), &result), LS_OUT_OF_RANGE,
-                "no more of it");
-  ls_function_release(f);
-}
-
-static ls_tensor stolen;
-
-static ls_nest steal(ls_nest args, void *user) {
-  (void)user;
-  stolen = ls_neg(ls_nest_tensor(args, 0));
-  return ls_leaf(stolen);
-}
-
-static ls_nest use_stolen(ls_nest args, void *user) {
-  (void)args;
-  (void)user;
-  return ls_leaf(ls_neg(stolen));
-}
-
-static void a_value_of_another_functions_graph_is_refused(void **state) {
-  (void)state;
-  ls_function *f = function_of(steal, NULL), *g = function_of(use_stolen, NULL);
-  const ls_nest args = LS_TUPLE(vector(2, (float[]){1, 2}));
-  ls_nest result = {0};
-  expect_ok(ls_function_call(f, args, &result));
-  expect_status(ls_function_call(g, ls_none(), &result), LS_INVALID_ARGUMENT,
-                "not inside it");
-  ls_nest_release(result);
-  ls_nest_release(args);
-  ls_function_release(f);
-  ls_function_release(g);
-}
-
-static ls_nest check(ls_nest args, void *user) {
-  (void)user;
-  const ls_tensor x = ls_nest_tensor(args, 0);
-  ls_assert_true(
-      ls_less(ls_reduce_max(x, LS_ALL_AXES), ls_scalar(LS_DTYPE_F32, 3)),
-      "x stays below 3");
-  return ls_leaf(x);
-}
-
-static void
-a_failed_assertion_fails_the_run_and_the_next_one_works(void **state) {
-  (void)state;
-  ls_function *f = function_of(check, NULL);
-  const ls_nest good = LS_TUPLE(vector(2, (float[]){1, 2}));
-  const ls_nest bad = LS_TUPLE(vector(2, (float[]){1, 4}));
-  ls_nest result = {0};
-  expect_ok(ls_function_call(f, good, &result));
-  expect_status(ls_function_call(f, bad, &result), LS_INVALID_ARGUMENT,
-                "x stays below 3");
-  expect_ok(ls_function_call(f, good, &result));
-  ls_nest_release(result);
-  ls_nest_release(good);
-  ls_nest_release(bad);
-  ls_function_release(f);
-}
-
 // ---- Around it -------------------------------------------------------------
 static ls_nest outer_call(ls_nest args, void *user) {
   ls_nest inner = {0};
@@ -486,10 +386,6 @@ int main(void) {
       cmocka_unit_test(a_read_keeps_its_value_when_the_variable_changes),
       cmocka_unit_test(a_loop_carries_values_and_variables),
       cmocka_unit_test(only_the_branch_taken_has_its_effect),
-      cmocka_unit_test(a_failed_op_surfaces_once_with_its_place),
-      cmocka_unit_test(a_callback_refuses_by_a_failed_nest),
-      cmocka_unit_test(a_value_of_another_functions_graph_is_refused),
-      cmocka_unit_test(a_failed_assertion_fails_the_run_and_the_next_one_works),
       cmocka_unit_test(a_function_called_in_a_trace_becomes_part_of_it),
       cmocka_unit_test(an_eager_value_is_captured_as_it_is_at_the_trace),
       cmocka_unit_test(random_ops_draw_by_stream_and_step),

@@ -2,72 +2,16 @@
 // Values of variables in files, and back into as many replicas as there are.
 #include "lockstep/saver.h"
 
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "base/runtime_internal.h"
 #include "graph/variable.h"
-#include "io/safetensors.h"
 #include "lockstep/handles.h"
 #include "runtime/eager.h"
 #include "support/replicas.h"
+#include "support/saving.h"
 
 #define ON_READ LS_SYNCHRONIZATION_ON_READ
 #define SUM LS_AGGREGATION_SUM
-
-static const char path[] = "saver-test.safetensors";
-
-static ls_saver saver_of(ls_variable *const *variable) {
-  return (ls_saver){.variables = variable, .num_variables = 1};
-}
-
-static void save(ls_variable *variable) {
-  const ls_saver saver = saver_of(&variable);
-  expect_ok(ls_saver_save(&saver, path));
-}
-
-static void restore(ls_variable *variable) {
-  const ls_saver saver = saver_of(&variable);
-  expect_ok(ls_saver_restore(&saver, path));
-}
-
-static ls_variable *plain(const char *name, double initial) {
-  ls_variable *variable = NULL;
-  ls_array *array = NULL;
-  expect_ok(ls_array_create(LS_DTYPE_F32, LS_SCALAR, &array));
-  ls_array_set_f64(array, 0, initial);
-  expect_ok(ls_variable_create(
-      &(ls_variable_options){.name = name, .initial_array = array}, &variable));
-  ls_array_release(array);
-  return variable;
-}
-
-static double value_of(ls_variable *variable) {
-  ls_array *array = NULL;
-  expect_ok(ls_variable_value(variable, &array));
-  const double value = ls_array_f64(array, 0);
-  ls_array_release(array);
-  return value;
-}
-
-// Expects these entries in the file, all scalars.
-static void expect_entries(const char *const *names, const double *values,
-                           size_t count) {
-  ls_safetensors file;
-  expect_ok(ls_safetensors_read(ls_runtime_current(), path, &file));
-  assert_int_equal(file.num_tensors, count);
-  for (size_t i = 0; i < count; ++i) {
-    const ls_array *array = ls_safetensors_find(&file, names[i]);
-    if (array == NULL) fail_msg("there is no entry '%s'", names[i]);
-    assert_true(ls_array_f64(array, 0) == values[i]);
-  }
-  ls_safetensors_deinit(&file);
-}
-
-static void expect_entry(const char *name, double value) {
-  expect_entries(&name, &value, 1);
-}
 
 // ---- Mirrored --------------------------------------------------------------
 static void
@@ -411,79 +355,6 @@ static void equal_components_count_as_they_were_written(void **state) {
   ls_strategy_release(strategy);
 }
 
-// ---- Refusals --------------------------------------------------------------
-static void what_does_not_fit_is_named_and_nothing_is_restored(void **state) {
-  (void)state;
-  ls_variable *a = plain("a", 1), *b = plain("b", 2), *row = NULL;
-  expect_ok(ls_variable_create(&(ls_variable_options){.name = "b",
-                                                      .dtype = LS_DTYPE_F64,
-                                                      .shape = LS_SHAPE(3)},
-                               &row));
-  ls_variable *const saved[] = {a, b}, *const wanted[] = {a, row};
-  ls_saver saver = {.variables = saved, .num_variables = 2};
-  expect_ok(ls_saver_save(&saver, path));
-  ls_array *other = NULL;
-  expect_ok(ls_array_create(LS_DTYPE_F32, LS_SCALAR, &other));
-  ls_array_set_f64(other, 0, 77);
-  expect_ok(ls_variable_set_value(a, other));
-  saver.variables = wanted;
-  expect_status(ls_saver_restore(&saver, path), LS_INVALID_ARGUMENT,
-                "'saver-test.safetensors' holds array 'b' of f32[]; variable "
-                "'b' needs f64[3]");
-  assert_true(value_of(a) == 77);
-  static const char *const names[] = {"x", "y"};
-  saver.names = names;
-  expect_status(ls_saver_restore(&saver, path), LS_NOT_FOUND,
-                "'saver-test.safetensors' holds no array 'x', which variable "
-                "'a' of f32[] needs; it holds 2: 'a', 'b'");
-  expect_status(ls_saver_restore(&saver, path), LS_NOT_FOUND,
-                "2 of 2 variables cannot be restored");
-  expect_status(ls_saver_restore(&saver, "no.safetensors"), LS_NOT_FOUND,
-                "no.safetensors");
-  saver.names = (const char *const[]){"x", "x"};
-  expect_status(ls_saver_save(&saver, path), LS_INVALID_ARGUMENT, "'x'");
-  // Other names carry the values over.
-  saver = (ls_saver){.variables = saved, .num_variables = 2, .names = names};
-  expect_ok(ls_saver_save(&saver, path));
-  expect_entries(names, (double[]){77, 2}, 2);
-  ls_array_release(other);
-  ls_variable_release(row);
-  ls_variable_release(b);
-  ls_variable_release(a);
-}
-
-static ls_status save_and_restore(void *user) {
-  ls_strategy *strategy = NULL;
-  ls_variable *v = NULL;
-  (void)user;
-  ls_status status = ls_mirrored_strategy_create(
-      &(ls_mirrored_options){.num_replicas = LS_SOME(2)}, &strategy);
-  if (ls_status_is_ok(status)) {
-    {
-      LS_STRATEGY_SCOPE(strategy);
-      status =
-          ls_variable_create(&(ls_variable_options){.dtype = LS_DTYPE_F32,
-                                                    .name = "v",
-                                                    .shape = LS_SHAPE(2),
-                                                    .synchronization = ON_READ,
-                                                    .aggregation = SUM},
-                             &v);
-    }
-  }
-  ls_saver saver = saver_of(&v);
-  saver.exact = true;
-  if (ls_status_is_ok(status)) status = ls_saver_save(&saver, path);
-  if (ls_status_is_ok(status)) status = ls_saver_restore(&saver, path);
-  if (v != NULL) ls_variable_release(v);
-  ls_strategy_release(strategy);
-  return status;
-}
-
-static void failing_memory_is_survived(void **state) {
-  (void)state;
-  expect_memory_failures_survived(save_and_restore, NULL);
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(
@@ -500,8 +371,6 @@ int main(void) {
       cmocka_unit_test(a_packed_variable_is_restored_on_each_device),
       cmocka_unit_test(components_that_were_written_one_by_one_come_back),
       cmocka_unit_test(equal_components_count_as_they_were_written),
-      cmocka_unit_test(what_does_not_fit_is_named_and_nothing_is_restored),
-      cmocka_unit_test(failing_memory_is_survived),
   };
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   unlink(path);

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What functions refuse, and what a failed op leaves.
+#include "lockstep/function.h"
+
+#include <string.h>
+
+#include "support/expect.h"
+
+static ls_nest vector(size_t count, const float *values) {
+  ls_array *array = NULL;
+  expect_ok(ls_array_create_copy(LS_DTYPE_F32, LS_SHAPE((int64_t)count), values,
+                                 &array));
+  return ls_nest_array(array);
+}
+
+static ls_function *function_of(ls_callback call, void *user) {
+  ls_function *function = NULL;
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = call, .user = user, .name = "f"},
+      &function));
+  return function;
+}
+
+// ---- Refusals --------------------------------------------------------------
+static ls_nest wrong_shapes(ls_nest args, void *user) {
+  (void)user;
+  ls_tensor sum = {0};
+  {
+    LS_NAME_SCOPE("layer");
+    sum = ls_at_tensor(
+        ls_add(ls_nest_tensor(args, 0), ls_fill(LS_DTYPE_F32, LS_SHAPE(3), 1)),
+        "model.c", 12);
+  }
+  return ls_leaf(ls_exp(sum));
+}
+
+static void a_failed_op_surfaces_once_with_its_place(void **state) {
+  (void)state;
+  ls_function *f = function_of(wrong_shapes, NULL);
+  const ls_nest args = LS_TUPLE(vector(2, (float[]){1, 2}));
+  ls_nest result = {0};
+  const ls_status status = ls_function_call(f, args, &result);
+  assert_non_null(strstr(ls_status_message(status), "f32[2]"));
+  assert_non_null(strstr(ls_status_message(status), "f32[3]"));
+  assert_non_null(strstr(ls_status_message(status), "layer/add"));
+  assert_non_null(strstr(ls_status_message(status), "model.c:12"));
+  expect_status(status, LS_INVALID_ARGUMENT, "broadcast");
+  assert_int_equal(ls_function_num_traces(f), 0);
+  ls_nest_release(args);
+  ls_function_release(f);
+}
+
+static ls_nest refuse(ls_nest args, void *user) {
+  (void)args;
+  (void)user;
+  return LS_FAIL(LS_OUT_OF_RANGE, "no more of it");
+}
+
+static void a_callback_refuses_by_a_failed_nest(void **state) {
+  (void)state;
+  ls_function *f = function_of(refuse, NULL);
+  ls_nest result = {0};
+  expect_status(ls_function_call(f, ls_none(), &result), LS_OUT_OF_RANGE,
+                "no more of it");
+  ls_function_release(f);
+}
+
+static ls_tensor stolen;
+
+static ls_nest steal(ls_nest args, void *user) {
+  (void)user;
+  stolen = ls_neg(ls_nest_tensor(args, 0));
+  return ls_leaf(stolen);
+}
+
+static ls_nest use_stolen(ls_nest args, void *user) {
+  (void)args;
+  (void)user;
+  return ls_leaf(ls_neg(stolen));
+}
+
+static void a_value_of_another_functions_graph_is_refused(void **state) {
+  (void)state;
+  ls_function *f = function_of(steal, NULL), *g = function_of(use_stolen, NULL);
+  const ls_nest args = LS_TUPLE(vector(2, (float[]){1, 2}));
+  ls_nest result = {0};
+  expect_ok(ls_function_call(f, args, &result));
+  expect_status(ls_function_call(g, ls_none(), &result), LS_INVALID_ARGUMENT,
+                "not inside it");
+  ls_nest_release(result);
+  ls_nest_release(args);
+  ls_function_release(f);
+  ls_function_release(g);
+}
+
+static ls_nest check(ls_nest args, void *user) {
+  (void)user;
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  ls_assert_true(
+      ls_less(ls_reduce_max(x, LS_ALL_AXES), ls_scalar(LS_DTYPE_F32, 3)),
+      "x stays below 3");
+  return ls_leaf(x);
+}
+
+static void
+a_failed_assertion_fails_the_run_and_the_next_one_works(void **state) {
+  (void)state;
+  ls_function *f = function_of(check, NULL);
+  const ls_nest good = LS_TUPLE(vector(2, (float[]){1, 2}));
+  const ls_nest bad = LS_TUPLE(vector(2, (float[]){1, 4}));
+  ls_nest result = {0};
+  expect_ok(ls_function_call(f, good, &result));
+  expect_status(ls_function_call(f, bad, &result), LS_INVALID_ARGUMENT,
+                "x stays below 3");
+  expect_ok(ls_function_call(f, good, &result));
+  ls_nest_release(result);
+  ls_nest_release(good);
+  ls_nest_release(bad);
+  ls_function_release(f);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_failed_op_surfaces_once_with_its_place),
+      cmocka_unit_test(a_callback_refuses_by_a_failed_nest),
+      cmocka_unit_test(a_value_of_another_functions_graph_is_refused),
+      cmocka_unit_test(a_failed_assertion_fails_the_run_and_the_next_one_works),
+  };
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  expect_ok(ls_runtime_destroy(NULL));
+  return failed;
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a saver refuses, and what it does without memory.
+#include "lockstep/saver.h"
+
+#include <unistd.h>
+
+#include "support/replicas.h"
+#include "support/saving.h"
+
+#define ON_READ LS_SYNCHRONIZATION_ON_READ
+#define SUM LS_AGGREGATION_SUM
+
+// ---- Refusals --------------------------------------------------------------
+static void what_does_not_fit_is_named_and_nothing_is_restored(void **state) {
+  (void)state;
+  ls_variable *a = plain("a", 1), *b = plain("b", 2), *row = NULL;
+  expect_ok(ls_variable_create(&(ls_variable_options){.name = "b",
+                                                      .dtype = LS_DTYPE_F64,
+                                                      .shape = LS_SHAPE(3)},
+                               &row));
+  ls_variable *const saved[] = {a, b}, *const wanted[] = {a, row};
+  ls_saver saver = {.variables = saved, .num_variables = 2};
+  expect_ok(ls_saver_save(&saver, path));
+  ls_array *other = NULL;
+  expect_ok(ls_array_create(LS_DTYPE_F32, LS_SCALAR, &other));
+  ls_array_set_f64(other, 0, 77);
+  expect_ok(ls_variable_set_value(a, other));
+  saver.variables = wanted;
+  expect_status(ls_saver_restore(&saver, path), LS_INVALID_ARGUMENT,
+                "'saver-test.safetensors' holds array 'b' of f32[]; variable "
+                "'b' needs f64[3]");
+  assert_true(value_of(a) == 77);
+  static const char *const names[] = {"x", "y"};
+  saver.names = names;
+  expect_status(ls_saver_restore(&saver, path), LS_NOT_FOUND,
+                "'saver-test.safetensors' holds no array 'x', which variable "
+                "'a' of f32[] needs; it holds 2: 'a', 'b'");
+  expect_status(ls_saver_restore(&saver, path), LS_NOT_FOUND,
+                "2 of 2 variables cannot be restored");
+  expect_status(ls_saver_restore(&saver, "no.safetensors"), LS_NOT_FOUND,
+                "no.safetensors");
+  saver.names = (const char *const[]){"x", "x"};
+  expect_status(ls_saver_save(&saver, path), LS_INVALID_ARGUMENT, "'x'");
+  // Other names carry the values over.
+  saver = (ls_saver){.variables = saved, .num_variables = 2, .names = names};
+  expect_ok(ls_saver_save(&saver, path));
+  expect_entries(names, (double[]){77, 2}, 2);
+  ls_array_release(other);
+  ls_variable_release(row);
+  ls_variable_release(b);
+  ls_variable_release(a);
+}
+
+static ls_status save_and_restore(void *user) {
+  ls_strategy *strategy = NULL;
+  ls_variable *v = NULL;
+  (void)user;
+  ls_status status = ls_mirrored_strategy_create(
+      &(ls_mirrored_options){.num_replicas = LS_SOME(2)}, &strategy);
+  if (ls_status_is_ok(status)) {
+    {
+      LS_STRATEGY_SCOPE(strategy);
+      status =
+          ls_variable_create(&(ls_variable_options){.dtype = LS_DTYPE_F32,
+                                                    .name = "v",
+                                                    .shape = LS_SHAPE(2),
+                                                    .synchronization = ON_READ,
+                                                    .aggregation = SUM},
+                             &v);
+    }
+  }
+  ls_saver saver = saver_of(&v);
+  saver.exact = true;
+  if (ls_status_is_ok(status)) status = ls_saver_save(&saver, path);
+  if (ls_status_is_ok(status)) status = ls_saver_restore(&saver, path);
+  if (v != NULL) ls_variable_release(v);
+  ls_strategy_release(strategy);
+  return status;
+}
+
+static void failing_memory_is_survived(void **state) {
+  (void)state;
+  expect_memory_failures_survived(save_and_restore, NULL);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(what_does_not_fit_is_named_and_nothing_is_restored),
+      cmocka_unit_test(failing_memory_is_survived),
+  };
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  unlink(path);
+  expect_ok(ls_runtime_destroy(NULL));
+  return failed;
+}

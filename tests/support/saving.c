@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/saving.h"
+
+#include "base/runtime_internal.h"
+#include "io/safetensors.h"
+#include "lockstep/eager.h"
+#include "support/expect.h"
+
+const char path[] = "saver-test.safetensors";
+
+ls_saver saver_of(ls_variable *const *variable) {
+  return (ls_saver){.variables = variable, .num_variables = 1};
+}
+
+void save(ls_variable *variable) {
+  const ls_saver saver = saver_of(&variable);
+  expect_ok(ls_saver_save(&saver, path));
+}
+
+void restore(ls_variable *variable) {
+  const ls_saver saver = saver_of(&variable);
+  expect_ok(ls_saver_restore(&saver, path));
+}
+
+ls_variable *plain(const char *name, double initial) {
+  ls_variable *variable = NULL;
+  ls_array *array = NULL;
+  expect_ok(ls_array_create(LS_DTYPE_F32, LS_SCALAR, &array));
+  ls_array_set_f64(array, 0, initial);
+  expect_ok(ls_variable_create(
+      &(ls_variable_options){.name = name, .initial_array = array}, &variable));
+  ls_array_release(array);
+  return variable;
+}
+
+double value_of(ls_variable *variable) {
+  ls_array *array = NULL;
+  expect_ok(ls_variable_value(variable, &array));
+  const double value = ls_array_f64(array, 0);
+  ls_array_release(array);
+  return value;
+}
+
+void expect_entries(const char *const *names, const double *values,
+                    size_t count) {
+  ls_safetensors file;
+  expect_ok(ls_safetensors_read(ls_runtime_current(), path, &file));
+  assert_int_equal(file.num_tensors, count);
+  for (size_t i = 0; i < count; ++i) {
+    const ls_array *array = ls_safetensors_find(&file, names[i]);
+    if (array == NULL) fail_msg("there is no entry '%s'", names[i]);
+    assert_true(ls_array_f64(array, 0) == values[i]);
+  }
+  ls_safetensors_deinit(&file);
+}
+
+void expect_entry(const char *name, double value) {
+  expect_entries(&name, &value, 1);
+}
