@@ -177,19 +177,25 @@ static bool same_outputs(const comparison *c, ls_node *a, ls_node *b) {
   return true;
 }
 
+// The op's own attribute at or behind `at`; NULL: there is none.
+static const ls_attr *next_own(const ls_node *node, uint32_t *at) {
+  while (*at < node->num_attrs && ls_attr_is_mark(&node->attrs[*at]))
+    ++*at;
+  return *at < node->num_attrs ? &node->attrs[(*at)++] : NULL;
+}
+
 static bool same_attrs(const comparison *c, ls_node *a, ls_node *b) {
   char what[200];
-  if (a->num_attrs != b->num_attrs)
-    return differ_in(c, a, b, "other attributes");
-  for (uint32_t i = 0; i < a->num_attrs; ++i) {
-    const ls_attr *own = &a->attrs[i], *other = &b->attrs[i];
-    if (ls_attr_equal(own, other)) continue;
-    if (own->kind != other->kind || strcmp(own->name, other->name) != 0)
+  for (uint32_t i = 0, k = 0;;) {
+    const ls_attr *own = next_own(a, &i), *other = next_own(b, &k);
+    if (own == NULL && other == NULL) return true;
+    if (own == NULL || other == NULL || own->kind != other->kind ||
+        strcmp(own->name, other->name) != 0)
       return differ_in(c, a, b, "other attributes");
+    if (ls_attr_equal(own, other)) continue;
     attr_difference(own, other, what, sizeof(what));
     return differ_in(c, a, b, what);
   }
-  return true;
 }
 
 static bool same_node(const comparison *c, ls_node *a, ls_node *b) {

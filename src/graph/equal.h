@@ -6,7 +6,8 @@
 #include "graph/graph.h"
 
 // Whether two regions of one parent are the same op for op: types, operands,
-// attributes, captured values, results, child regions. Names are not compared.
+// own attributes, captured values, results, child regions. Names and marks are
+// not compared.
 // If not, the first difference is written into `difference`.
 bool ls_graph_equal(ls_graph *a, ls_graph *b, char *difference, size_t size);
 

@@ -122,7 +122,8 @@ static ls_status op_key(const ls_op_spec *spec, const ls_type *in,
                          (size_t)in[i].shape.rank * sizeof(int64_t));
   }
   for (size_t i = 0; i < spec->num_attrs; ++i)
-    ls_attr_append_key(key, &spec->attrs[i]);
+    if (!ls_attr_is_mark(&spec->attrs[i]))
+      ls_attr_append_key(key, &spec->attrs[i]);
   return ls_text_status(key);
 }
 
