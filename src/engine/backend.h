@@ -55,7 +55,18 @@ typedef struct ls_expectation {
 //     other shapes run other regions, with as many parameters and results:
 //     classes INTS says which (absent: there is one). Captures come region by
 //     region. The regions hold the same merges in the same order, and what is
-//     not varying in the first is the same value in all: graph/passes/twins.h.
+//     not varying in the first is the same value in all: graph/passes/twins.h;
+//   - wide values, dtype[R, dims...]: those of all replicas of a per-replica
+//     type dtype[dims...], one behind the other (graph/wide.h). Of a replicate
+//     op with num_wide_split INT (W) and num_wide_gathered INT (V) the inputs
+//     are the S*R narrow ones, then W wide ones, then captures; its region
+//     declares S + W parameters of per-replica types and gives G gathered, V
+//     wide and then uniform results; its outputs are G*R, V wide ones and the
+//     uniform ones. It has one region. While and cond pass them on;
+//   - host with replicas INT (R), outside of replicate: the call of each
+//     replica, in their order. Of an operand in wide INTS it takes the
+//     replica's part, of others the value; all outputs are wide;
+//   - where ranks host replicas, each knows its own parts of a wide value only.
 typedef struct ls_program {
   ls_object object;
   ls_runtime *runtime;

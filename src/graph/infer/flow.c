@@ -4,6 +4,7 @@
 // results.
 #include "graph/graph.h"
 #include "graph/infer/infer.h"
+#include "graph/wide.h"
 
 static ls_status check_regions(const ls_infer *infer, size_t wanted) {
   if (infer->spec->num_regions == wanted) return ls_ok();
@@ -115,54 +116,84 @@ ls_status infer_call(ls_infer *infer) {
   return take_results(infer, body);
 }
 
+// ---- Replicate -------------------------------------------------------------
+// How many there are of what.
+typedef struct replicate {
+  size_t replicas, split, wide_split, gathered, wide_gathered;
+} replicate;
+
+static replicate replicate_of(const ls_infer *infer) {
+  return (replicate){
+      (size_t)ls_infer_int(infer, LS_ATTR_ID_REPLICAS),
+      (size_t)ls_infer_int(infer, LS_ATTR_ID_NUM_SPLIT),
+      (size_t)ls_infer_int(infer, LS_ATTR_ID_NUM_WIDE_SPLIT),
+      (size_t)ls_infer_int(infer, LS_ATTR_ID_NUM_GATHERED),
+      (size_t)ls_infer_int(infer, LS_ATTR_ID_NUM_WIDE_GATHERED),
+  };
+}
+
+static ls_status check_classes(const ls_infer *infer, const replicate *r) {
+  const ls_attr *classes = ls_infer_attr(infer, LS_ATTR_ID_CLASSES);
+  if (classes == NULL) return check_regions(infer, 1);
+  if (r->wide_split + r->wide_gathered > 0)
+    return ls_invalid_argument("replicate: %zu arguments and %zu results are "
+                               "wide, of replicas of several classes",
+                               r->wide_split, r->wide_gathered);
+  bool fits = classes->as.ints.count == r->replicas;
+  for (size_t i = 0; fits && i < r->replicas; ++i)
+    fits = (size_t)classes->as.ints.items[i] < infer->spec->num_regions;
+  return fits ? ls_ok()
+              : ls_invalid_argument("replicate: 'classes' does not name one of "
+                                    "%zu bodies for each of %zu replicas",
+                                    infer->spec->num_regions, r->replicas);
+}
+
 // Replicas whose arguments have other shapes have bodies of their own: the
 // attribute `classes` says whose is whose.
-static ls_status check_bodies(const ls_infer *infer, size_t replicas,
-                              size_t split, size_t gathered) {
+static ls_status check_bodies(const ls_infer *infer, const replicate *r) {
   const ls_graph *first = infer->spec->regions[0];
+  const size_t declared = r->split + r->wide_split;
+  const size_t varying = r->gathered + r->wide_gathered;
   size_t captures = 0;
   for (size_t k = 0; k < infer->spec->num_regions; ++k) {
     const ls_graph *body = infer->spec->regions[k];
     captures += body->num_captures;
-    if (split != body->num_declared || gathered > body->num_results ||
+    if (declared != body->num_declared || varying > body->num_results ||
         body->num_results != first->num_results)
       return ls_invalid_argument(
           "replicate: body %zu takes %zu split arguments of %zu and gives %zu "
           "values, %zu of them for each replica",
-          k, body->num_declared, split, body->num_results, gathered);
+          k, body->num_declared, declared, body->num_results, varying);
   }
-  if (infer->num_in != split * replicas + captures)
-    return ls_invalid_argument(
-        "replicate over %zu: %zu split arguments and %zu captures against %zu "
-        "operands",
-        replicas, split, captures, infer->num_in);
-  const ls_attr *classes = ls_infer_attr(infer, LS_ATTR_ID_CLASSES);
-  if (classes == NULL) return check_regions(infer, 1);
-  bool fits = classes->as.ints.count == replicas;
-  for (size_t r = 0; fits && r < replicas; ++r)
-    fits = (size_t)classes->as.ints.items[r] < infer->spec->num_regions;
-  return fits ? ls_ok()
-              : ls_invalid_argument("replicate: 'classes' does not name one of "
-                                    "%zu bodies for each of %zu replicas",
-                                    infer->spec->num_regions, replicas);
+  if (infer->num_in != r->split * r->replicas + r->wide_split + captures)
+    return ls_invalid_argument("replicate over %zu: %zu split arguments, %zu "
+                               "wide ones and %zu captures against %zu "
+                               "operands",
+                               r->replicas, r->split, r->wide_split, captures,
+                               infer->num_in);
+  return check_classes(infer, r);
 }
 
 ls_status infer_replicate(ls_infer *infer) {
-  const size_t replicas = (size_t)ls_infer_int(infer, LS_ATTR_ID_REPLICAS);
-  const size_t split = (size_t)ls_infer_int(infer, LS_ATTR_ID_NUM_SPLIT);
-  const size_t gathered = (size_t)ls_infer_int(infer, LS_ATTR_ID_NUM_GATHERED);
+  const replicate r = replicate_of(infer);
   if (infer->spec->num_regions == 0) return check_regions(infer, 1);
-  LS_RETURN_IF_ERROR(check_bodies(infer, replicas, split, gathered));
+  LS_RETURN_IF_ERROR(check_bodies(infer, &r));
   const ls_attr *classes = ls_infer_attr(infer, LS_ATTR_ID_CLASSES);
   ls_graph *const *bodies = infer->spec->regions;
-  const size_t uniform = bodies[0]->num_results - gathered;
-  LS_RETURN_IF_ERROR(ls_infer_outputs(infer, gathered * replicas + uniform));
-  for (size_t i = 0; i < gathered * replicas; ++i) {
+  const size_t others = bodies[0]->num_results - r.gathered;
+  LS_RETURN_IF_ERROR(ls_infer_outputs(infer, r.gathered * r.replicas + others));
+  for (size_t i = 0; i < r.gathered * r.replicas; ++i) {
     const int64_t body =
-        classes == NULL ? 0 : classes->as.ints.items[i % replicas];
-    infer->out[i] = result_type(bodies[body], i / replicas);
+        classes == NULL ? 0 : classes->as.ints.items[i % r.replicas];
+    infer->out[i] = result_type(bodies[body], i / r.replicas);
   }
-  for (size_t i = 0; i < uniform; ++i)
-    infer->out[gathered * replicas + i] = result_type(bodies[0], gathered + i);
+  ls_type *out = infer->out + r.gathered * r.replicas;
+  for (size_t i = 0; i < others; ++i) {
+    out[i] = result_type(bodies[0], r.gathered + i);
+    if (i < r.wide_gathered)
+      LS_RETURN_IF_ERROR(
+          ls_status_annotate(ls_wide_type(out[i], (int64_t)r.replicas, &out[i]),
+                             "replicate: result %zu", r.gathered + i));
+  }
   return ls_ok();
 }

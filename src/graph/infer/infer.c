@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shape rules of sources, elementwise ops, variables and the host.
+// Shape rules of sources, elementwise ops and variables.
 #include "graph/infer/infer.h"
 
 #include "graph/variable.h"
-#include "lockstep/host.h"
 
 // ---- Sources ---------------------------------------------------------------
 ls_status infer_constant(ls_infer *infer) {
@@ -241,19 +240,4 @@ ls_status infer_assign(ls_infer *infer) {
       "%s: variable '%s' is %s, the value %s", infer->op_name, variable->name,
       LS_SHAPE_TEXT(variable->type.dtype, variable->type.shape),
       LS_OPERAND_TEXT(infer, 0));
-}
-
-// ---- Host ------------------------------------------------------------------
-ls_status infer_host(ls_infer *infer) {
-  const ls_attr *kernel = ls_infer_attr(infer, LS_ATTR_ID_KERNEL);
-  const ls_attr *state = ls_infer_attr(infer, LS_ATTR_ID_STATE);
-  if (kernel->as.kernel->infer == NULL) return infer_nothing(infer);
-  ls_type out[16];
-  size_t count = 0;
-  LS_RETURN_IF_ERROR(
-      kernel->as.kernel->infer(state == NULL ? NULL : state->as.object,
-                               infer->in, infer->num_in, out, &count));
-  LS_RETURN_IF_ERROR(ls_infer_outputs(infer, count));
-  memcpy(infer->out, out, count * sizeof(*out));
-  return ls_ok();
 }

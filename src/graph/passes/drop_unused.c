@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Removing what nothing uses: nodes, values that go round in loops, results of
-// branches, captures.
+// branches, arguments and results of replicas, captures.
 //
 // A loop whose gradient was built saves values for it; when only the loss is
 // wanted, or when a value was only asked for its shape, nothing takes from the
@@ -210,13 +210,120 @@ static ls_status shrink_branches(dropper *d, ls_node *node, const bool *used) {
   return keep_outputs(d, node, used);
 }
 
+// ---- Replicas --------------------------------------------------------------
+// What of a replicate op is used: the arguments, narrow ones before wide ones,
+// and the results, gathered ones before wide and uniform ones.
+typedef struct replicate {
+  ls_node *node;
+  size_t replicas, split, wide_split, gathered, wide_gathered;
+  size_t arguments, results;
+  bool *used_arguments, *used_results;
+} replicate;
+
+static ls_status init_replicate(ls_node *node, const bool *used_outputs,
+                                replicate *r) {
+  ls_allocator *allocator = node->regions[0]->allocator;
+  r->node = node;
+  r->replicas = (size_t)ls_node_int(node, LS_ATTR_ID_REPLICAS);
+  r->split = (size_t)ls_node_int(node, LS_ATTR_ID_NUM_SPLIT);
+  r->wide_split = (size_t)ls_node_int(node, LS_ATTR_ID_NUM_WIDE_SPLIT);
+  r->gathered = (size_t)ls_node_int(node, LS_ATTR_ID_NUM_GATHERED);
+  r->wide_gathered = (size_t)ls_node_int(node, LS_ATTR_ID_NUM_WIDE_GATHERED);
+  r->arguments = node->regions[0]->num_declared;
+  r->results = node->regions[0]->num_results;
+  r->used_arguments = ls_new_array(allocator, bool, r->arguments);
+  r->used_results = ls_new_array(allocator, bool, r->results);
+  if (r->used_arguments == NULL || r->used_results == NULL)
+    return ls_out_of_memory();
+  for (size_t i = 0; i < r->results; ++i) {
+    const size_t count = i < r->gathered ? r->replicas : 1;
+    for (size_t k = 0; k < count; ++k)
+      r->used_results[i] |= *used_outputs++;
+  }
+  return ls_ok();
+}
+
+// What the bodies need of their arguments for the results that are used.
+static ls_status find_arguments(const dropper *d, replicate *r) {
+  const bool keeps_merges = d->keeps_merges || r->node->num_regions > 1;
+  for (uint32_t k = 0; k < r->node->num_regions; ++k) {
+    const ls_graph *body = r->node->regions[k];
+    need n;
+    const ls_status status = init_need(&n, body, keeps_merges);
+    for (size_t i = 0; ls_status_is_ok(status) && i < r->results; ++i)
+      if (r->used_results[i]) mark(&n, body->results[i]);
+    if (ls_status_is_ok(status)) mark_operands(&n);
+    for (size_t i = 0; ls_status_is_ok(status) && i < r->arguments; ++i)
+      r->used_arguments[i] |= is_marked(&n, body->parameters[i]);
+    deinit_need(&n);
+    LS_RETURN_IF_ERROR(status);
+  }
+  return ls_ok();
+}
+
+static ls_status keep_arguments(dropper *d, const replicate *r) {
+  ls_node *node = r->node;
+  const bool *used = r->used_arguments;
+  if (count_set(used, r->arguments) == r->arguments) return ls_ok();
+  ls_allocator *allocator = d->r.graph->allocator;
+  bool *operands = ls_new_array(allocator, bool, node->num_inputs);
+  if (operands == NULL) return ls_out_of_memory();
+  const size_t wide = r->split * r->replicas;
+  for (size_t i = 0; i < node->num_inputs; ++i)
+    operands[i] = i < wide                   ? used[i / r->replicas]
+                  : i < wide + r->wide_split ? used[r->split + (i - wide)]
+                                             : true;
+  for (uint32_t k = 0; k < node->num_regions; ++k)
+    keep_declared(node->regions[k], used);
+  set_int(node, LS_ATTR_ID_NUM_SPLIT, count_set(used, r->split));
+  set_int(node, LS_ATTR_ID_NUM_WIDE_SPLIT,
+          count_set(used + r->split, r->wide_split));
+  d->shrunk = true;
+  const ls_status status = ls_rewrite_keep_inputs(&d->r, node, operands);
+  ls_release(allocator, operands);
+  return status;
+}
+
+// `outputs` has those that are used; of a result's that is, all stay.
+static ls_status keep_results(dropper *d, const replicate *r, bool *outputs) {
+  ls_node *node = r->node;
+  const bool *used = r->used_results;
+  if (count_set(used, r->results) == r->results) return ls_ok();
+  size_t output = 0;
+  for (size_t i = 0; i < r->results; ++i)
+    for (size_t k = 0; k < (i < r->gathered ? r->replicas : 1); ++k)
+      outputs[output++] = used[i];
+  for (uint32_t k = 0; k < node->num_regions; ++k)
+    node->regions[k]->num_results =
+        keep_refs(node->regions[k]->results, used, r->results);
+  set_int(node, LS_ATTR_ID_NUM_GATHERED, count_set(used, r->gathered));
+  set_int(node, LS_ATTR_ID_NUM_WIDE_GATHERED,
+          count_set(used + r->gathered, r->wide_gathered));
+  return keep_outputs(d, node, outputs);
+}
+
+static ls_status shrink_replicate(dropper *d, ls_node *node, bool *used) {
+  replicate r = {0};
+  ls_status status = init_replicate(node, used, &r);
+  if (ls_status_is_ok(status)) status = find_arguments(d, &r);
+  if (ls_status_is_ok(status)) status = keep_arguments(d, &r);
+  if (ls_status_is_ok(status)) status = keep_results(d, &r, used);
+  ls_release(d->r.graph->allocator, r.used_arguments);
+  ls_release(d->r.graph->allocator, r.used_results);
+  return status;
+}
+
+// ---- Nodes with regions ----------------------------------------------------
 static ls_status shrink(dropper *d, ls_node *node) {
-  if (node->type != LS_OP_WHILE && node->type != LS_OP_COND) return ls_ok();
+  if (node->type != LS_OP_WHILE && node->type != LS_OP_COND &&
+      node->type != LS_OP_REPLICATE)
+    return ls_ok();
   bool *used = used_outputs(d, node);
   if (used == NULL) return ls_out_of_memory();
-  const ls_status status = node->type == LS_OP_WHILE
-                               ? shrink_loop(d, node, used)
-                               : shrink_branches(d, node, used);
+  const ls_status status =
+      node->type == LS_OP_WHILE       ? shrink_loop(d, node, used)
+      : node->type == LS_OP_REPLICATE ? shrink_replicate(d, node, used)
+                                      : shrink_branches(d, node, used);
   ls_release(d->r.graph->allocator, used);
   return status;
 }

@@ -4,6 +4,8 @@
 // between them and it.
 #include "graph/verify/verify.h"
 
+#include "graph/wide.h"
+
 static ls_graph *region(const ls_verifier *v, uint32_t index) {
   return ls_graph_resolve(v->node->regions[index]);
 }
@@ -75,64 +77,135 @@ static ls_status check_call(const ls_verifier *v) {
   return check_passing(v, 0, 0, 0, count);
 }
 
+// ---- Replicate -------------------------------------------------------------
+// How many there are of what.
+typedef struct replicate {
+  int64_t replicas, split, wide_split, gathered, wide_gathered;
+} replicate;
+
 // The split arguments of replica r are the parameters of its body.
-static ls_status check_split(const ls_verifier *v, int64_t replicas,
-                             int64_t split) {
+static ls_status check_split(const ls_verifier *v, const replicate *op) {
   const ls_attr *classes = ls_node_attr(v->node, LS_ATTR_ID_CLASSES);
   if (classes == NULL && v->node->num_regions != 1) return check_count(v, 1);
-  if (classes != NULL && classes->as.ints.count != (size_t)replicas)
+  if (classes != NULL && classes->as.ints.count != (size_t)op->replicas)
     return ls_verify_broken(v, "%lld replicas, and classes of %zu",
-                            (long long)replicas, classes->as.ints.count);
-  for (int64_t r = 0; r < replicas; ++r) {
+                            (long long)op->replicas, classes->as.ints.count);
+  for (int64_t r = 0; r < op->replicas; ++r) {
     const int64_t body = classes == NULL ? 0 : classes->as.ints.items[r];
     if (body >= v->node->num_regions)
       return ls_verify_broken(v, "replica %lld has body %lld of %u",
                               (long long)r, (long long)body,
                               v->node->num_regions);
-    for (int64_t s = 0; s < split; ++s)
+    for (int64_t s = 0; s < op->split; ++s)
       LS_RETURN_IF_ERROR(check_passing(v, (uint32_t)body,
-                                       (size_t)(s * replicas + r), (size_t)s,
-                                       (size_t)s + 1));
+                                       (size_t)(s * op->replicas + r),
+                                       (size_t)s, (size_t)s + 1));
+  }
+  return ls_ok();
+}
+
+// Whether a body holds calls of all replicas, at any depth.
+static bool calls_for_all(const ls_graph *graph) {
+  for (size_t i = 0; i < graph->num_nodes; ++i) {
+    const ls_node *node = graph->nodes[i];
+    if (node->type == LS_OP_HOST &&
+        ls_node_attr(node, LS_ATTR_ID_REPLICAS) != NULL)
+      return true;
+    for (uint32_t k = 0; k < node->num_regions; ++k)
+      if (calls_for_all(ls_graph_resolve(node->regions[k]))) return true;
+  }
+  return false;
+}
+
+// Wide arguments, which stand behind the split ones: each replica's part is the
+// parameter.
+static ls_status check_wide(const ls_verifier *v, const replicate *op) {
+  const ls_graph *body = region(v, 0);
+  if (op->wide_split + op->wide_gathered > 0) {
+    if (v->graph->kind != LS_GRAPH_LOWERED)
+      return ls_verify_broken(v, "only lowering makes wide values");
+    if (v->node->num_regions != 1 ||
+        ls_node_attr(v->node, LS_ATTR_ID_CLASSES) != NULL)
+      return ls_verify_broken(v,
+                              "%lld arguments and %lld results are wide, of "
+                              "replicas of several classes",
+                              (long long)op->wide_split,
+                              (long long)op->wide_gathered);
+  }
+  for (int64_t i = 0; i < op->wide_split; ++i) {
+    const size_t input = (size_t)(op->split * op->replicas + i);
+    const size_t parameter = (size_t)(op->split + i);
+    const ls_type from = ls_graph_type(v->graph, v->node->inputs[input]);
+    const ls_type to = ls_graph_type(body, body->parameters[parameter]);
+    ls_type wide;
+    const ls_status status = ls_wide_type(to, op->replicas, &wide);
+    if (ls_status_is_ok(status) && from.dtype == wide.dtype &&
+        ls_shape_compatible(from.shape, wide.shape))
+      continue;
+    ls_status_free(status);
+    return ls_verify_broken(v,
+                            "wide input %zu is %s, parameter %zu of %lld "
+                            "replicas is %s",
+                            input, LS_SHAPE_TEXT(from.dtype, from.shape),
+                            parameter, (long long)op->replicas,
+                            LS_SHAPE_TEXT(to.dtype, to.shape));
+  }
+  return ls_ok();
+}
+
+static ls_status check_bodies(const ls_verifier *v, const replicate *op,
+                              size_t *out_captures) {
+  const size_t declared = (size_t)(op->split + op->wide_split);
+  const size_t varying = (size_t)(op->gathered + op->wide_gathered);
+  *out_captures = 0;
+  for (uint32_t k = 0; k < v->node->num_regions; ++k) {
+    const ls_graph *body = region(v, k);
+    if (declared != body->num_declared || varying > body->num_results ||
+        body->num_results != region(v, 0)->num_results)
+      return ls_verify_broken(
+          v,
+          "%lld replicas, %zu split arguments for %zu parameters, %zu "
+          "gathered of %zu results",
+          (long long)op->replicas, declared, body->num_declared, varying,
+          body->num_results);
+    if (calls_for_all(body))
+      return ls_verify_broken(v, "region %u holds a host call of all replicas",
+                              k);
+    *out_captures += body->num_captures;
   }
   return ls_ok();
 }
 
 static ls_status check_replicate(const ls_verifier *v) {
   if (v->node->num_regions == 0) return check_count(v, 1);
-  const int64_t replicas = ls_node_int(v->node, LS_ATTR_ID_REPLICAS);
-  const int64_t split = ls_node_int(v->node, LS_ATTR_ID_NUM_SPLIT);
-  const int64_t gathered = ls_node_int(v->node, LS_ATTR_ID_NUM_GATHERED);
-  size_t inputs = 0;
-  for (uint32_t k = 0; k < v->node->num_regions; ++k) {
-    const ls_graph *body = region(v, k);
-    if ((size_t)split != body->num_declared ||
-        (size_t)gathered > body->num_results ||
-        body->num_results != region(v, 0)->num_results)
-      return ls_verify_broken(
-          v,
-          "%lld replicas, %lld split arguments for %zu parameters, %lld "
-          "gathered of %zu results",
-          (long long)replicas, (long long)split, body->num_declared,
-          (long long)gathered, body->num_results);
-    inputs += body->num_captures;
-  }
-  const size_t outputs = (size_t)(gathered * replicas) +
-                         region(v, 0)->num_results - (size_t)gathered;
+  const replicate op = {
+      ls_node_int(v->node, LS_ATTR_ID_REPLICAS),
+      ls_node_int(v->node, LS_ATTR_ID_NUM_SPLIT),
+      ls_node_int(v->node, LS_ATTR_ID_NUM_WIDE_SPLIT),
+      ls_node_int(v->node, LS_ATTR_ID_NUM_GATHERED),
+      ls_node_int(v->node, LS_ATTR_ID_NUM_WIDE_GATHERED),
+  };
+  size_t captures = 0;
+  LS_RETURN_IF_ERROR(check_bodies(v, &op, &captures));
+  const size_t outputs = (size_t)(op.gathered * op.replicas) +
+                         region(v, 0)->num_results - (size_t)op.gathered;
   if (v->node->num_outputs != outputs)
     return ls_verify_broken(v, "it has %u outputs, its body makes %zu",
                             v->node->num_outputs, outputs);
-  LS_RETURN_IF_ERROR(check_inputs(v, (size_t)(split * replicas) + inputs));
-  LS_RETURN_IF_ERROR(check_split(v, replicas, split));
-  size_t input = (size_t)(split * replicas);
+  size_t input = (size_t)(op.split * op.replicas + op.wide_split);
+  LS_RETURN_IF_ERROR(check_inputs(v, input + captures));
+  LS_RETURN_IF_ERROR(check_split(v, &op));
+  LS_RETURN_IF_ERROR(check_wide(v, &op));
   for (uint32_t k = 0; k < v->node->num_regions; ++k) {
     const ls_graph *body = region(v, k);
     LS_RETURN_IF_ERROR(
-        check_passing(v, k, input, (size_t)split, body->num_parameters));
+        check_passing(v, k, input, body->num_declared, body->num_parameters));
     input += body->num_captures;
   }
   return ls_ok();
 }
 
+// ---- Others ----------------------------------------------------------------
 static ls_status check_merge(const ls_verifier *v) {
   LS_RETURN_IF_ERROR(check_count(v, 1));
   const ls_graph *body = region(v, 0);
@@ -150,6 +223,13 @@ static ls_status check_merge(const ls_verifier *v) {
                        body->num_parameters);
 }
 
+static ls_status check_host(const ls_verifier *v) {
+  if (v->graph->kind != LS_GRAPH_LOWERED &&
+      ls_node_attr(v->node, LS_ATTR_ID_REPLICAS) != NULL)
+    return ls_verify_broken(v, "only lowering makes calls of all replicas");
+  return check_count(v, 0);
+}
+
 ls_status ls_verify_regions(const ls_verifier *v) {
   switch (v->node->type) {
   case LS_OP_WHILE:
@@ -162,6 +242,8 @@ ls_status ls_verify_regions(const ls_verifier *v) {
     return check_replicate(v);
   case LS_OP_MERGE_CALL:
     return check_merge(v);
+  case LS_OP_HOST:
+    return check_host(v);
   default:
     return check_count(v, 0);
   }

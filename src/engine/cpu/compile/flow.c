@@ -211,6 +211,8 @@ void ls_cpu_emit_cond(ls_cpu_compiler *self, ls_cpu_scope *scope,
 // ---- Host calls ------------------------------------------------------------
 // The engine cannot own what such values point to.
 ls_status ls_cpu_check_host(const ls_node *node) {
+  if (ls_node_attr(node, LS_ATTR_ID_REPLICAS) != NULL)
+    return ls_unimplemented("a host call of all replicas");
   for (unsigned i = 0; i < node->num_outputs; ++i) {
     const ls_dtype dtype = node->outputs[i].dtype;
     if (dtype == LS_DTYPE_STRING || dtype == LS_DTYPE_RESOURCE ||

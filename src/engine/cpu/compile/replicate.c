@@ -337,6 +337,13 @@ void ls_cpu_emit_replicate(ls_cpu_compiler *compiler, ls_cpu_scope *outer,
                               (long long)replicas, compiler->out->replicas));
     return;
   }
+  if (ls_node_int(op, LS_ATTR_ID_NUM_WIDE_SPLIT) +
+          ls_node_int(op, LS_ATTR_ID_NUM_WIDE_GATHERED) >
+      0) {
+    ls_cpu_fail_at(compiler, outer->graph, op,
+                   ls_unimplemented("wide values of replicas"));
+    return;
+  }
   compiler->replicas = (int32_t)replicas;
   ls_cpu_region self;
   ls_status status = ls_cpu_region_init(compiler, op, &self);

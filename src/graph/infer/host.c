@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The shape rule of host calls. One with the attribute `replicas` stands for a
+// call of each replica: the kernel answers for one of them, whose operands are
+// its parts of those that are `wide`, and every output is wide.
+#include "lockstep/host.h"
+
+#include "graph/infer/infer.h"
+#include "graph/wide.h"
+
+static ls_status check_wide(const ls_infer *infer, const ls_attr *wide) {
+  int64_t last = -1;
+  for (size_t i = 0; i < wide->as.ints.count; ++i) {
+    const int64_t at = wide->as.ints.items[i];
+    if (at <= last || at >= (int64_t)infer->num_in)
+      return ls_invalid_argument(
+          "%s: 'wide' must be ascending numbers of its %zu operands",
+          infer->op_name, infer->num_in);
+    last = at;
+  }
+  return ls_ok();
+}
+
+// What the kernel is asked with: of a call for all replicas the operands of
+// one.
+static ls_status host_operands(const ls_infer *infer, const ls_type **out) {
+  const ls_attr *replicas = ls_infer_attr(infer, LS_ATTR_ID_REPLICAS);
+  const ls_attr *wide = ls_infer_attr(infer, LS_ATTR_ID_WIDE);
+  *out = infer->in;
+  if (wide == NULL) return ls_ok();
+  if (replicas == NULL)
+    return ls_invalid_argument("%s: 'wide' goes with 'replicas'",
+                               infer->op_name);
+  LS_RETURN_IF_ERROR(check_wide(infer, wide));
+  ls_type *in = ls_arena_new_array(infer->arena, ls_type, infer->num_in);
+  if (in == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < infer->num_in; ++i)
+    in[i] = infer->in[i];
+  for (size_t i = 0; i < wide->as.ints.count; ++i) {
+    const size_t at = (size_t)wide->as.ints.items[i];
+    LS_RETURN_IF_ERROR(
+        ls_status_annotate(ls_wide_part(in[at], replicas->as.i, &in[at]),
+                           "%s: operand %zu", infer->op_name, at));
+  }
+  *out = in;
+  return ls_ok();
+}
+
+ls_status infer_host(ls_infer *infer) {
+  const ls_attr *kernel = ls_infer_attr(infer, LS_ATTR_ID_KERNEL);
+  const ls_attr *state = ls_infer_attr(infer, LS_ATTR_ID_STATE);
+  const ls_attr *replicas = ls_infer_attr(infer, LS_ATTR_ID_REPLICAS);
+  const ls_type *in = NULL;
+  LS_RETURN_IF_ERROR(host_operands(infer, &in));
+  if (kernel->as.kernel->infer == NULL) return infer_nothing(infer);
+  ls_type out[16];
+  size_t count = 0;
+  LS_RETURN_IF_ERROR(kernel->as.kernel->infer(
+      state == NULL ? NULL : state->as.object, in, infer->num_in, out, &count));
+  LS_RETURN_IF_ERROR(ls_infer_outputs(infer, count));
+  for (size_t i = 0; i < count; ++i) {
+    infer->out[i] = out[i];
+    if (replicas != NULL)
+      LS_RETURN_IF_ERROR(ls_status_annotate(
+          ls_wide_type(out[i], replicas->as.i, &infer->out[i]),
+          "%s: output %zu", infer->op_name, i));
+  }
+  return ls_ok();
+}
