@@ -91,7 +91,9 @@ if(LS_TESTS AND CMOCKA_FOUND)
   ls_see_internals(ls_test_support)
   # What is compared with is slow enough, and not what is tested.
   if(LS_SANITIZE)
-    file(GLOB references "${PROJECT_SOURCE_DIR}/tests/support/reference*.c")
+    file(GLOB references "${PROJECT_SOURCE_DIR}/tests/support/reference*.c"
+         "${PROJECT_SOURCE_DIR}/tests/support/cases_*.c"
+         "${PROJECT_SOURCE_DIR}/tests/support/geometry.c")
     set_source_files_properties(${references}
       PROPERTIES COMPILE_OPTIONS -fno-sanitize=all)
   endif()

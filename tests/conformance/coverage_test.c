@@ -204,12 +204,21 @@ static void every_op_has_a_case(void **state) {
     const bool has_case = any_case(op, any_row);
     if (test == NULL && !has_case)
       miss(op, "has no case in tests/support/cases_*.c");
-    if (has_case && !ref_has(op) && op != LS_OP_PARAMETER)
-      miss(op, "has no reference in tests/support/reference*.c");
+    if (has_case && op_case_compute(op) == NULL && op != LS_OP_PARAMETER)
+      miss(op, "has no function that computes it in its case");
     if (test != NULL && has_case) miss(op, "has a case and a test for none");
     if (test != NULL && !is_there(test)) miss(op, "names a test that is gone");
   }
   assert_int_equal(missing, 0);
+}
+
+// Or which one is asked would depend on the order of the rows.
+static void all_cases_of_an_op_are_computed_by_one_function(void **state) {
+  (void)state;
+  for (size_t i = 0; op_case_tables[i] != NULL; ++i)
+    for (const op_case *row = op_case_tables[i]; row->dtypes != 0; ++row)
+      if (row->compute != op_case_compute(row->op))
+        fail_msg("two functions compute %s", table[row->op].name);
 }
 
 static void every_op_has_a_gradient_or_a_reason(void **state) {
@@ -269,6 +278,7 @@ static void every_kernel_says_which_operands_are_rows(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_op_has_a_case),
+      cmocka_unit_test(all_cases_of_an_op_are_computed_by_one_function),
       cmocka_unit_test(every_op_has_a_gradient_or_a_reason),
       cmocka_unit_test(every_op_has_a_line_of_documentation),
       cmocka_unit_test(every_kernel_says_which_operands_are_rows),

@@ -13,6 +13,64 @@ static void draw_same(trial *t) {
   trial_add(t, shape);
 }
 
+// ---- Regions ---------------------------------------------------------------
+// The results of region `index` for its declared parameters and then its
+// captures.
+static ref_tensor *run_region(const ref_op *op, uint32_t index,
+                              const ref_tensor *declared,
+                              const ref_tensor *captures) {
+  const ls_graph *graph = ls_graph_resolve(op->node->regions[index]);
+  ref_tensor *arguments =
+      ref_allocate(op->run, graph->num_parameters, sizeof(*arguments));
+  ref_tensor *results =
+      ref_allocate(op->run, graph->num_results, sizeof(*results));
+  for (size_t i = 0; i < graph->num_parameters; ++i)
+    arguments[i] = i < graph->num_declared ? declared[i]
+                                           : captures[i - graph->num_declared];
+  ref_evaluate_graph(op->run, graph, arguments, results);
+  return results;
+}
+
+static size_t captures_of(const ref_op *op, uint32_t index) {
+  return ls_graph_resolve(op->node->regions[index])->num_captures;
+}
+
+static void give(const ref_op *op, const ref_tensor *values, ref_tensor *out) {
+  for (size_t i = 0; i < op->num_out; ++i)
+    out[i] = values[i];
+}
+
+static void compute_while(const ref_op *op, const ref_tensor *in,
+                          ref_tensor *out) {
+  const size_t carried = (size_t)ref_int(op, "num_carried", 0);
+  const int64_t most = ref_int(op, "max_trips", 0);
+  const ref_tensor *values = in;
+  const ref_tensor *captured = in + carried;
+  for (int64_t trip = 0; most == 0 || trip < most; ++trip) {
+    if (run_region(op, 0, values, captured)->at[0].whole == 0) break;
+    values = run_region(op, 1, values, captured + captures_of(op, 0));
+  }
+  give(op, values, out);
+}
+
+static void compute_cond(const ref_op *op, const ref_tensor *in,
+                         ref_tensor *out) {
+  const bool holds = in->at[0].whole != 0;
+  const ref_tensor *captured = in + 1 + (holds ? 0 : captures_of(op, 0));
+  give(op, run_region(op, holds ? 0 : 1, NULL, captured), out);
+}
+
+static void compute_call(const ref_op *op, const ref_tensor *in,
+                         ref_tensor *out) {
+  const size_t declared = ls_graph_resolve(op->node->regions[0])->num_declared;
+  give(op, run_region(op, 0, in, in + declared), out);
+}
+
+static void compute_custom_gradient(const ref_op *op, const ref_tensor *in,
+                                    ref_tensor *out) {
+  give(op, in + ref_int(op, "num_inputs", 0), out);
+}
+
 // ---- Loops and branches ----------------------------------------------------
 // What a loop uses from around it.
 typedef struct around {
@@ -145,6 +203,42 @@ static ls_nest make_custom(const trial *t, const ls_tensor *xs) {
 }
 
 // ---- Variables -------------------------------------------------------------
+static const ls_variable *variable_of(const ref_op *op) {
+  return (const ls_variable *)ls_node_attr(op->node, LS_ATTR_ID_VARIABLE)
+      ->as.object;
+}
+
+static void compute_read(const ref_op *op, const ref_tensor *in,
+                         ref_tensor *out) {
+  (void)in;
+  const ref_tensor held = ref_variable(op->run, variable_of(op));
+  ref_copy(&held, out);
+}
+
+static void compute_assign(const ref_op *op, const ref_tensor *in,
+                           ref_tensor *out) {
+  const ls_dtype dtype = out->type.dtype;
+  const ref_tensor held = ref_variable(op->run, variable_of(op));
+  for (int64_t k = 0; k < out->count; ++k) {
+    ref_number x = in->at[k];
+    if (op->type != LS_OP_ASSIGN)
+      x = ref_binary_number(op->type == LS_OP_ASSIGN_ADD ? LS_OP_ADD
+                                                         : LS_OP_SUB,
+                            dtype, held.at[k], x);
+    out->at[k] = ref_stored(dtype, x);
+  }
+  ref_set_variable(op->run, variable_of(op), *out);
+}
+
+// Operands: indices and updates, for a scatter of what the variable holds.
+static void compute_assign_scatter(const ref_op *op, const ref_tensor *in,
+                                   ref_tensor *out) {
+  const ref_tensor operands[] = {ref_variable(op->run, variable_of(op)), in[0],
+                                 in[1]};
+  ref_scatter(op, operands, out);
+  ref_set_variable(op->run, variable_of(op), *out);
+}
+
 // A value, and a variable of the same type that is not trained.
 static void draw_variable(trial *t) {
   draw_same(t);
@@ -192,6 +286,25 @@ static ls_nest make_assign_scatter(const trial *t, const ls_tensor *xs) {
 }
 
 // ---- Stacks ----------------------------------------------------------------
+static void compute_stack_new(const ref_op *op, const ref_tensor *in,
+                              ref_tensor *out) {
+  (void)in;
+  out->at[0].whole = ref_stack_create(op->run, ref_int(op, "endless", 0) != 0);
+}
+
+static void compute_stack_push(const ref_op *op, const ref_tensor *in,
+                               ref_tensor *out) {
+  ref_stack_add(op->run, in->at[0].whole, in[1]);
+  out->at[0] = in->at[0];
+}
+
+static void compute_stack_pop(const ref_op *op, const ref_tensor *in,
+                              ref_tensor *out) {
+  out->at[0] = in->at[0];
+  if (!ref_stack_take(op->run, in->at[0].whole, &out[1]))
+    fail_msg("nothing is left on a stack");
+}
+
 // What is pushed last is taken first.
 static ls_nest make_stack(const trial *t, const ls_tensor *xs) {
   const ls_shape shape = ls_array_shape(t->operand[0]);
@@ -259,39 +372,49 @@ static ls_nest make_replica_id(const trial *t, const ls_tensor *xs) {
   return ls_leaf(ls_replica_id());
 }
 
-#define CASE(id, types, maker, ...)                                            \
-  { .op = LS_OP_##id, .dtypes = (types), .make = maker, __VA_ARGS__ }
-#define FLOW(id, maker)                                                        \
-  CASE(id, NUMBERS, maker, .draw = draw_same, .slack = 8, .in_graphs = true,   \
-       .gradient = 2)
+#define CASE(id, computed, types, maker, ...)                                  \
+  {                                                                            \
+    .op = LS_OP_##id, .compute = (computed), .dtypes = (types), .make = maker, \
+    __VA_ARGS__                                                                \
+  }
+#define FLOW(id, computed, maker)                                              \
+  CASE(id, computed, NUMBERS, maker, .draw = draw_same, .slack = 8,            \
+       .in_graphs = true, .gradient = 2)
 
 const op_case flow_cases[] = {
-    FLOW(WHILE, make_while),
-    FLOW(WHILE, make_while_below),
-    FLOW(COND, make_cond),
-    FLOW(CALL, make_call),
-    CASE(CUSTOM_GRADIENT, NUMBERS, make_custom, .draw = draw_same,
+    FLOW(WHILE, compute_while, make_while),
+    FLOW(WHILE, compute_while, make_while_below),
+    FLOW(COND, compute_cond, make_cond),
+    FLOW(CALL, compute_call, make_call),
+    CASE(CUSTOM_GRADIENT, compute_custom_gradient, NUMBERS, make_custom,
+         .draw = draw_same, .in_graphs = true, .gradient = 2),
+    CASE(READ, compute_read, NUMBERS, make_read, .draw = draw_variable),
+    CASE(ASSIGN, compute_assign, NUMBERS, make_assign, .draw = draw_variable),
+    CASE(ASSIGN_ADD, compute_assign, NUMBERS, make_assign_add,
+         .draw = draw_variable),
+    CASE(ASSIGN_SUB, compute_assign, NUMBERS, make_assign_sub,
+         .draw = draw_variable),
+    CASE(ASSIGN_SCATTER, compute_assign_scatter, NUMBERS, make_assign_scatter,
+         .draw = draw_rows),
+    CASE(STACK_NEW, compute_stack_new, EVERY, make_stack, .draw = draw_same,
+         .in_graphs = true),
+    CASE(STACK_PUSH, compute_stack_push, EVERY, make_stack, .draw = draw_same,
          .in_graphs = true, .gradient = 2),
-    CASE(READ, NUMBERS, make_read, .draw = draw_variable),
-    CASE(ASSIGN, NUMBERS, make_assign, .draw = draw_variable),
-    CASE(ASSIGN_ADD, NUMBERS, make_assign_add, .draw = draw_variable),
-    CASE(ASSIGN_SUB, NUMBERS, make_assign_sub, .draw = draw_variable),
-    CASE(ASSIGN_SCATTER, NUMBERS, make_assign_scatter, .draw = draw_rows),
-    CASE(STACK_NEW, EVERY, make_stack, .draw = draw_same, .in_graphs = true),
-    CASE(STACK_PUSH, EVERY, make_stack, .draw = draw_same, .in_graphs = true,
+    CASE(STACK_POP, compute_stack_pop, EVERY, make_stack, .draw = draw_same,
+         .in_graphs = true, .gradient = 2),
+    CASE(REPLICA_ID, ref_nothing, EVERY, make_replica_id),
+    CASE(ALL_REDUCE, ref_copies, NUMBERS, make_all_reduce, .draw = draw_same,
          .gradient = 2),
-    CASE(STACK_POP, EVERY, make_stack, .draw = draw_same, .in_graphs = true,
+    CASE(ALL_REDUCE, ref_copies, NUMBERS, make_extremes, .draw = draw_same),
+    CASE(ALL_GATHER, ref_copies, EVERY, make_all_gather, .draw = draw_same,
          .gradient = 2),
-    CASE(REPLICA_ID, EVERY, make_replica_id),
-    CASE(ALL_REDUCE, NUMBERS, make_all_reduce, .draw = draw_same,
+    CASE(REDUCE_SCATTER, ref_copies, NUMBERS, make_reduce_scatter,
+         .draw = draw_same, .gradient = 2),
+    CASE(ALL_TO_ALL, ref_copies, EVERY, make_all_to_all, .draw = draw_same,
          .gradient = 2),
-    CASE(ALL_REDUCE, NUMBERS, make_extremes, .draw = draw_same),
-    CASE(ALL_GATHER, EVERY, make_all_gather, .draw = draw_same, .gradient = 2),
-    CASE(REDUCE_SCATTER, NUMBERS, make_reduce_scatter, .draw = draw_same,
+    CASE(PERMUTE, ref_copies, EVERY, make_permute, .draw = draw_same,
          .gradient = 2),
-    CASE(ALL_TO_ALL, EVERY, make_all_to_all, .draw = draw_same, .gradient = 2),
-    CASE(PERMUTE, EVERY, make_permute, .draw = draw_same, .gradient = 2),
-    CASE(REPLICA_BROADCAST, EVERY, make_broadcast_one, .draw = draw_same,
-         .gradient = 2),
+    CASE(REPLICA_BROADCAST, ref_copies, EVERY, make_broadcast_one,
+         .draw = draw_same, .gradient = 2),
     {0},
 };

@@ -1,162 +1,106 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Conformance cases: convolutions and reductions over windows.
+// Conformance cases: reductions over windows.
 #include "lockstep/ops.h"
 #include "support/attrs.h"
-#include "support/expect.h"
-#include "support/op_case.h"
+#include "support/geometry.h"
 
-// What the lists of a trial hold, a number for each spatial dimension.
-enum { STRIDES, DILATIONS, SPREADS, LOW, HIGH, TAPS };
+typedef struct windows {
+  geometry g;
+  int64_t places, outputs, taps, channels;
+} windows;
 
-// How windows are drawn: over elements that are apart, and so that each sees at
-// least one element.
-typedef enum manner { ANY, SPREAD, SEEING } manner;
+static windows windows_of(const ref_op *op, ls_shape x, ls_shape y) {
+  ls_shape taps = {.rank = x.rank - 2};
+  for (int32_t i = 0; i < taps.rank; ++i)
+    taps.dim[i] = ref_item(op, "window", i, 1);
+  windows w = {.g = geometry_of(op, x, y, taps)};
+  w.places = ls_shape_num_elements(w.g.places);
+  w.outputs = ls_shape_num_elements(w.g.outputs);
+  w.taps = ls_shape_num_elements(taps);
+  w.channels = x.dim[x.rank - 1];
+  return w;
+}
 
-// Whether each of `outputs` windows sees an element along dimension `i`.
-static bool all_see(const trial *t, int32_t i, int64_t size, int64_t outputs) {
-  for (int64_t o = 0; o < outputs; ++o) {
-    bool sees = false;
-    for (int64_t k = 0; k < t->list[TAPS].dim[i]; ++k) {
-      const int64_t at = o * t->list[STRIDES].dim[i] +
-                         k * t->list[DILATIONS].dim[i] - t->list[LOW].dim[i];
-      sees = sees || (at >= 0 && at < size);
+// The element of x that element `k` of the result sees with a tap; -1: none.
+static int64_t element(const windows *w, int64_t k, int64_t tap) {
+  const int64_t channel = k % w->channels, o = k / w->channels % w->outputs;
+  const int64_t image = k / w->channels / w->outputs;
+  const int64_t place = seen(&w->g, o, tap);
+  if (place < 0) return -1;
+  return (image * w->places + place) * w->channels + channel;
+}
+
+// What a mean divides by; 1 for others.
+static double divisor(const ref_op *op, const windows *w, int64_t k) {
+  if (!ref_is(op, "reduce", "mean")) return 1;
+  if (ref_int(op, "count_padding", 0) != 0) return (double)w->taps;
+  int64_t count = 0;
+  for (int64_t tap = 0; tap < w->taps; ++tap)
+    count += element(w, k, tap) >= 0;
+  return (double)count;
+}
+
+// The first maximum of what element `k` sees; -1: padding alone.
+static int64_t maximum_at(const windows *w, const ref_tensor *x, int64_t k) {
+  int64_t best = -1;
+  for (int64_t tap = 0; tap < w->taps; ++tap) {
+    const int64_t at = element(w, k, tap);
+    if (at >= 0 &&
+        (best < 0 || ref_order(x->type.dtype, x->at[at], x->at[best]) > 0))
+      best = at;
+  }
+  return best;
+}
+
+static void compute_reduce_window(const ref_op *op, const ref_tensor *in,
+                                  ref_tensor *out) {
+  const windows w = windows_of(op, in->type.shape, out->type.shape);
+  const ls_dtype dtype = out->type.dtype;
+  for (int64_t k = 0; k < out->count; ++k) {
+    if (ref_is(op, "reduce", "max")) {
+      const int64_t at = maximum_at(&w, in, k);
+      out->at[k] = at < 0 ? ref_limit(dtype, false) : in->at[at];
+      continue;
     }
-    if (!sees) return false;
+    for (int64_t tap = 0; tap < w.taps; ++tap) {
+      const int64_t at = element(&w, k, tap);
+      if (at >= 0) out->at[k] = ref_sum(dtype, out->at[k], in->at[at]);
+    }
+    const double count = divisor(op, &w, k);
+    out->at[k].real /= count;
+    if (count > 0) out->at[k].terms /= count;
   }
-  return true;
 }
 
-// Draws where windows lie; gives the input's spatial sizes, and the result's.
-static ls_shape draw_geometry(trial *t, manner how, ls_shape *outputs) {
-  ls_shape places = {.rank = (int32_t)trial_between(t, 1, 3)};
-  const bool same = trial_between(t, 0, 3) == 0;
-  t->number[1] = same;
-  for (int k = STRIDES; k <= TAPS; ++k)
-    t->list[k].rank = places.rank;
-  *outputs = places;
-  const int64_t most = places.rank == 3 ? 3 : 6;
-  for (int32_t i = 0; i < places.rank; ++i) {
-    const int64_t taps = trial_between(t, 1, 3);
-    const int64_t dilation = same && how == SEEING ? 1 : trial_between(t, 1, 2);
-    const int64_t stride = trial_between(t, 1, 3);
-    const int64_t apart = how == SPREAD ? trial_between(t, 1, 2) : 1;
-    const int64_t low = same ? 0 : trial_between(t, 0, 2);
-    const int64_t high = same ? 0 : trial_between(t, 0, 2);
-    const int64_t span = (taps - 1) * dilation + 1;
-    int64_t size = trial_between(t, 1, most);
-    while (!same && low + (size - 1) * apart + 1 + high < span)
-      ++size;
-    const int64_t have = (size - 1) * apart + 1;
-    places.dim[i] = size;
-    outputs->dim[i] = same ? (have + stride - 1) / stride
-                           : (low + have + high - span) / stride + 1;
-    t->list[STRIDES].dim[i] = stride;
-    t->list[DILATIONS].dim[i] = dilation;
-    t->list[SPREADS].dim[i] = apart;
-    t->list[LOW].dim[i] = low;
-    t->list[HIGH].dim[i] = high;
-    t->list[TAPS].dim[i] = taps;
-    if (how != SEEING || same || all_see(t, i, size, outputs->dim[i])) continue;
-    t->list[LOW].dim[i] = t->list[HIGH].dim[i] = 0;
-    places.dim[i] = span + stride;
-    outputs->dim[i] = 2;
+static void compute_window_sum_grad(const ref_op *op, const ref_tensor *in,
+                                    ref_tensor *out) {
+  const windows w = windows_of(op, out->type.shape, in->type.shape);
+  for (int64_t k = 0; k < in->count; ++k)
+    for (int64_t tap = 0; tap < w.taps; ++tap) {
+      const int64_t at = element(&w, k, tap);
+      if (at < 0) continue;
+      const double part = in->at[k].real / divisor(op, &w, k);
+      out->at[at] =
+          ref_sum(out->type.dtype, out->at[at], ref_real_number(part));
+    }
+}
+
+// Of x and the gradient of its maxima, that of x; or of x and what is as
+// large, its elements at the maxima.
+static void compute_window_max(const ref_op *op, const ref_tensor *in,
+                               ref_tensor *out) {
+  const bool picks = op->type == LS_OP_WINDOW_MAX_PICK;
+  const ls_shape y = picks ? out->type.shape : in[1].type.shape;
+  const windows w = windows_of(op, in->type.shape, y);
+  for (int64_t k = 0; k < ls_shape_num_elements(y); ++k) {
+    const int64_t at = maximum_at(&w, in, k);
+    if (at >= 0 && picks) out->at[k] = in[1].at[at];
+    if (at >= 0 && !picks)
+      out->at[at] = ref_sum(out->type.dtype, out->at[at], in[1].at[k]);
   }
-  return places;
 }
 
-// [first, spatial..., last].
-static ls_shape around(int64_t first, ls_shape spatial, int64_t last) {
-  ls_shape shape = {.rank = spatial.rank + 2};
-  shape.dim[0] = first;
-  for (int32_t i = 0; i < spatial.rank; ++i)
-    shape.dim[i + 1] = spatial.dim[i];
-  shape.dim[spatial.rank + 1] = last;
-  return shape;
-}
-
-// ---- Convolutions ----------------------------------------------------------
-// Input, weights, result and bias. The case takes some of them.
-typedef struct conv_shapes {
-  ls_shape x, w, y, bias;
-} conv_shapes;
-
-static conv_shapes draw_shapes(trial *t) {
-  ls_shape outputs;
-  const ls_shape places = draw_geometry(t, SPREAD, &outputs);
-  const int64_t groups = trial_between(t, 1, 2),
-                images = trial_between(t, 1, 2);
-  const int64_t some = trial_between(t, 1, 3);
-  const int64_t outs = groups * trial_between(t, 1, 3);
-  t->number[0] = groups;
-  conv_shapes s = {
-      .x = around(images, places, groups * some),
-      .w = t->list[TAPS],
-      .y = around(images, outputs, outs),
-      .bias = LS_SHAPE(outs),
-  };
-  s.w.dim[s.w.rank++] = some;
-  s.w.dim[s.w.rank++] = outs;
-  return s;
-}
-
-static ls_convolution_options options_of(const trial *t) {
-  const bool same = t->number[1] != 0;
-  return (ls_convolution_options){
-      .strides = t->list[STRIDES],
-      .dilations = t->list[DILATIONS],
-      .input_dilations = t->list[SPREADS],
-      .padding = same ? LS_PADDING_SAME : LS_PADDING_VALID,
-      .low = same ? LS_SCALAR : t->list[LOW],
-      .high = same ? LS_SCALAR : t->list[HIGH],
-      .groups = t->number[0],
-  };
-}
-
-static void draw_convolution(trial *t) {
-  const conv_shapes s = draw_shapes(t);
-  trial_add(t, s.x);
-  trial_add(t, s.w);
-  trial_add(t, s.bias);
-  t->number[2] = trial_between(t, LS_ACTIVATION_NONE, LS_ACTIVATION_RELU);
-}
-
-static void draw_grad_input(trial *t) {
-  const conv_shapes s = draw_shapes(t);
-  trial_add(t, s.y);
-  trial_add(t, s.w);
-  trial_add(t, s.x);
-}
-
-static void draw_grad_weights(trial *t) {
-  const conv_shapes s = draw_shapes(t);
-  trial_add(t, s.x);
-  trial_add(t, s.y);
-  trial_add(t, s.w);
-}
-
-static ls_nest make_convolution(const trial *t, const ls_tensor *xs) {
-  const ls_convolution_options options = options_of(t);
-  return ls_leaf(ls_convolution(xs[0], xs[1], &options));
-}
-
-static ls_nest make_conv_bias_act(const trial *t, const ls_tensor *xs) {
-  const ls_convolution_options options = options_of(t);
-  return ls_leaf(ls_conv_bias_act(xs[0], xs[1], xs[2],
-                                  (ls_activation)t->number[2], &options));
-}
-
-static ls_nest make_grad_input(const trial *t, const ls_tensor *xs) {
-  const ls_convolution_options options = options_of(t);
-  return ls_leaf(ls_conv_grad_input(xs[0], xs[1], xs[2], &options));
-}
-
-static ls_nest make_grad_weights(const trial *t, const ls_tensor *xs) {
-  const ls_convolution_options options = options_of(t);
-  return ls_leaf(ls_conv_grad_weights(xs[0], xs[1], xs[2], &options));
-}
-
-// ---- Windows ---------------------------------------------------------------
 // x, what is as large as the result, and what is as large as x.
 static void draw_windows(trial *t, manner how) {
   ls_shape outputs;
@@ -252,30 +196,32 @@ static ls_nest make_max_pick(const trial *t, const ls_tensor *xs) {
   return add_window_op(t, (const ls_tensor[]){xs[0], xs[2]}, 2, NULL, 0);
 }
 
-#define CASE(id, types, maker, drawer, ...)                                    \
+#define CASE(id, computed, types, maker, drawer, ...)                          \
   {                                                                            \
-    .op = LS_OP_##id, .dtypes = (types), .make = maker, .draw = drawer,        \
-    __VA_ARGS__                                                                \
+    .op = LS_OP_##id, .compute = (computed), .dtypes = (types), .make = maker, \
+    .draw = drawer, __VA_ARGS__                                                \
   }
 
 const op_case window_cases[] = {
-    CASE(CONVOLUTION, FLOATS, make_convolution, draw_convolution,
-         .gradient = 2),
-    CASE(CONV_BIAS_ACT, FLOATS, make_conv_bias_act, draw_convolution,
-         .gradient = 2),
-    CASE(CONV_GRAD_INPUT, FLOATS, make_grad_input, draw_grad_input,
-         .gradient = 2),
-    CASE(CONV_GRAD_WEIGHTS, FLOATS, make_grad_weights, draw_grad_weights,
-         .gradient = 2),
-    CASE(REDUCE_WINDOW, NUMBERS, make_window_sum, draw_window, .gradient = 2),
-    CASE(REDUCE_WINDOW, NUMBERS, make_window_max, draw_window, .odd = true),
-    CASE(REDUCE_WINDOW, NUMBERS, make_window_max, draw_seeing, .gradient = 2),
-    CASE(REDUCE_WINDOW, FLOATS, make_window_mean, draw_window),
-    CASE(REDUCE_WINDOW, FLOATS, make_window_mean, draw_seeing, .gradient = 2),
-    CASE(WINDOW_SUM_GRAD, FLOATS, make_sum_grad, draw_window, .gradient = 2),
-    CASE(WINDOW_SUM_GRAD, FLOATS, make_mean_grad, draw_window),
-    CASE(WINDOW_SUM_GRAD, FLOATS, make_mean_grad, draw_seeing, .gradient = 2),
-    CASE(WINDOW_MAX_GRAD, FLOATS, make_max_grad, draw_window, .gradient = 2),
-    CASE(WINDOW_MAX_PICK, FLOATS, make_max_pick, draw_window, .gradient = 2),
+    CASE(REDUCE_WINDOW, compute_reduce_window, NUMBERS, make_window_sum,
+         draw_window, .gradient = 2),
+    CASE(REDUCE_WINDOW, compute_reduce_window, NUMBERS, make_window_max,
+         draw_window, .odd = true),
+    CASE(REDUCE_WINDOW, compute_reduce_window, NUMBERS, make_window_max,
+         draw_seeing, .gradient = 2),
+    CASE(REDUCE_WINDOW, compute_reduce_window, FLOATS, make_window_mean,
+         draw_window),
+    CASE(REDUCE_WINDOW, compute_reduce_window, FLOATS, make_window_mean,
+         draw_seeing, .gradient = 2),
+    CASE(WINDOW_SUM_GRAD, compute_window_sum_grad, FLOATS, make_sum_grad,
+         draw_window, .gradient = 2),
+    CASE(WINDOW_SUM_GRAD, compute_window_sum_grad, FLOATS, make_mean_grad,
+         draw_window),
+    CASE(WINDOW_SUM_GRAD, compute_window_sum_grad, FLOATS, make_mean_grad,
+         draw_seeing, .gradient = 2),
+    CASE(WINDOW_MAX_GRAD, compute_window_max, FLOATS, make_max_grad,
+         draw_window, .gradient = 2),
+    CASE(WINDOW_MAX_PICK, compute_window_max, FLOATS, make_max_pick,
+         draw_window, .gradient = 2),
     {0},
 };

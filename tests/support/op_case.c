@@ -8,7 +8,7 @@
 #include "support/expect.h"
 
 const op_case *const op_case_tables[] = {
-    element_cases, shape_cases, index_cases, reduce_cases,
+    element_cases, shape_cases, index_cases, reduce_cases, convolution_cases,
     window_cases,  norm_cases,  flow_cases,  NULL};
 
 // ---- Drawing ---------------------------------------------------------------
@@ -116,6 +116,19 @@ ls_nest trial_make(const trial *t, const ls_tensor *xs) {
   if (row->one != NULL) return ls_leaf(row->one(xs[0]));
   if (row->two != NULL) return ls_leaf(row->two(xs[0], xs[1]));
   return row->make(t, xs);
+}
+
+// The first row of the op.
+static const op_case *find_case(uint16_t op) {
+  for (size_t i = 0; op_case_tables[i] != NULL; ++i)
+    for (const op_case *row = op_case_tables[i]; row->dtypes != 0; ++row)
+      if (row->op == op) return row;
+  return NULL;
+}
+
+ref_function op_case_compute(uint16_t op) {
+  const op_case *row = find_case(op);
+  return row == NULL ? NULL : row->compute;
 }
 
 bool any_case(uint16_t op, bool (*matches)(const op_case *row)) {

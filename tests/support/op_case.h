@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Conformance cases: for an op, what operands and attributes it may be given
-// and how a user calls it. What must come out the reference says.
+// Conformance cases: for an op, what operands and attributes it may be given,
+// how a user calls it, and what must come out, computed in the plainest way.
 #ifndef LS_TESTS_SUPPORT_OP_CASE_H_
 #define LS_TESTS_SUPPORT_OP_CASE_H_
 
 #include "lockstep/gradients.h"
 #include "support/loop_case.h"
-#include "support/reference.h"
+#include "support/reference_ops.h"
 
 enum { TRIAL_OPERANDS = 8 };
 
@@ -41,7 +41,8 @@ typedef struct trial {
 
 struct op_case {
   uint16_t op;
-  unsigned dtypes;  // Of the trial; all others must be refused.
+  ref_function compute;  // The same in all cases of an op.
+  unsigned dtypes;       // Of the trial; all others must be refused.
   // How it is called: by one operand, by two, or by all.
   ls_tensor (*one)(ls_tensor x);
   ls_tensor (*two)(ls_tensor x, ls_tensor y);
@@ -59,7 +60,8 @@ struct op_case {
 
 // The tables: an end has no dtypes.
 extern const op_case element_cases[], shape_cases[], index_cases[],
-    reduce_cases[], window_cases[], norm_cases[], flow_cases[];
+    reduce_cases[], convolution_cases[], window_cases[], norm_cases[],
+    flow_cases[];
 extern const op_case *const op_case_tables[];  // All of them, then NULL.
 
 // ---- Drawing ---------------------------------------------------------------
@@ -82,6 +84,8 @@ void trial_deinit(trial *t);
 ls_nest trial_make(const trial *t, const ls_tensor *xs);
 // Of all tables: whether a row of this op holds `matches`.
 bool any_case(uint16_t op, bool (*matches)(const op_case *row));
+// What computes an op. NULL: nothing does.
+ref_function op_case_compute(uint16_t op);
 
 // Makes a test of each row that `matches` (NULL: of all), named by its op and
 // `sentence`. The test's state is the row. Returns how many of `most` there

@@ -42,8 +42,6 @@ void ref_set_variable(ref_run *run, const ls_variable *variable,
                       ref_tensor value);
 ref_tensor ref_variable(ref_run *run, const ls_variable *variable);
 
-// Whether there is a reference for this op.
-bool ref_has(uint16_t op);
 // The outputs of one node, into `out`, whose types are set.
 void ref_evaluate(ref_run *run, const ls_node *node, const ref_tensor *in,
                   ref_tensor *out);

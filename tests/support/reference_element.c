@@ -133,48 +133,6 @@ void ref_unary(const ref_op *op, const ref_tensor *in, ref_tensor *out) {
   }
 }
 
-void ref_is_finite(const ref_op *op, const ref_tensor *in, ref_tensor *out) {
-  (void)op;
-  for (int64_t k = 0; k < out->count; ++k)
-    out->at[k].whole = isfinite(in->at[k].real) != 0;
-}
-
-// ---- Types -----------------------------------------------------------------
-// Towards zero, and to the nearest limit; a nan is 0.
-static int64_t whole_of(double x, ls_dtype dtype) {
-  const ref_number least = ref_limit(dtype, false);
-  const ref_number most = ref_limit(dtype, true);
-  if (isnan(x)) return 0;
-  x = trunc(x);
-  if (x <= ref_double(dtype, least)) return least.whole;
-  if (x >= ref_double(dtype, most)) return most.whole;
-  return dtype == LS_DTYPE_U64 ? (int64_t)(uint64_t)x : (int64_t)x;
-}
-
-void ref_convert(const ref_op *op, const ref_tensor *in, ref_tensor *out) {
-  (void)op;
-  const ls_dtype from = in->type.dtype, to = out->type.dtype;
-  for (int64_t k = 0; k < out->count; ++k) {
-    const ref_number x = in->at[k];
-    if (ls_dtype_is_float(to))
-      out->at[k].real = ref_double(from, x);
-    else if (to == LS_DTYPE_BOOL)
-      out->at[k].whole = ls_dtype_is_float(from) ? x.real != 0 : x.whole != 0;
-    else
-      out->at[k].whole =
-          ls_dtype_is_float(from) ? whole_of(x.real, to) : x.whole;
-  }
-}
-
-void ref_bitcast(const ref_op *op, const ref_tensor *in, ref_tensor *out) {
-  (void)op;
-  for (int64_t k = 0; k < out->count; ++k) {
-    uint64_t bits = 0;
-    ref_store(in->type.dtype, in->at[k], &bits, 0);
-    out->at[k] = ref_load(out->type.dtype, &bits, 0);
-  }
-}
-
 // ---- Two operands ----------------------------------------------------------
 static double binary_real(uint16_t type, double x, double y) {
   switch (type) {
@@ -327,28 +285,4 @@ void ref_compare(const ref_op *op, const ref_tensor *in, ref_tensor *out) {
     out->at[k].whole = ordered ? holds(op->type, ref_order(dtype, a, b))
                                : op->type == LS_OP_NOT_EQUAL;
   }
-}
-
-// ---- Three operands --------------------------------------------------------
-void ref_select(const ref_op *op, const ref_tensor *in, ref_tensor *out) {
-  (void)op;
-  const ls_shape shape = out->type.shape;
-  for (int64_t k = 0; k < out->count; ++k) {
-    const bool first = in[0].at[ref_aligned(&in[0], shape, k)].whole != 0;
-    const ref_tensor *from = &in[first ? 1 : 2];
-    out->at[k] = from->at[ref_aligned(from, shape, k)];
-  }
-}
-
-void ref_clamp(const ref_op *op, const ref_tensor *in, ref_tensor *out) {
-  (void)op;
-  const ls_shape shape = out->type.shape;
-  const ls_dtype dtype = out->type.dtype;
-  for (int64_t k = 0; k < out->count; ++k)
-    out->at[k] = ref_binary_number(
-        LS_OP_MINIMUM, dtype,
-        ref_binary_number(LS_OP_MAXIMUM, dtype,
-                          in[1].at[ref_aligned(&in[1], shape, k)],
-                          in[0].at[ref_aligned(&in[0], shape, k)]),
-        in[2].at[ref_aligned(&in[2], shape, k)]);
 }

@@ -299,3 +299,14 @@ void ref_copy(const ref_tensor *from, ref_tensor *to) {
   assert_int_equal(from->count, to->count);
   memcpy(to->at, from->at, (size_t)to->count * sizeof(*to->at));
 }
+
+void ref_nothing(const ref_op *op, const ref_tensor *in, ref_tensor *out) {
+  (void)op;
+  (void)in;
+  (void)out;
+}
+
+void ref_copies(const ref_op *op, const ref_tensor *in, ref_tensor *out) {
+  for (size_t i = 0; i < op->num_out; ++i)
+    ref_copy(&in[i], &out[i]);
+}

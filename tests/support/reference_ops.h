@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the reference's functions for single ops share.
+// What the functions that compute single ops share. Those of one op, or a few,
+// stand with its cases.
 #ifndef LS_TESTS_SUPPORT_REFERENCE_OPS_H_
 #define LS_TESTS_SUPPORT_REFERENCE_OPS_H_
 
@@ -54,74 +55,21 @@ void ref_copy(const ref_tensor *from, ref_tensor *to);
 ref_number ref_binary_number(uint16_t type, ls_dtype dtype, ref_number a,
                              ref_number b);
 
-// ---- Functions -------------------------------------------------------------
-#define REF_FUNCTIONS(X)                                                       \
-  X(unary)                                                                     \
-  X(binary)                                                                    \
-  X(compare)                                                                   \
-  X(select)                                                                    \
-  X(clamp)                                                                     \
-  X(convert)                                                                   \
-  X(bitcast)                                                                   \
-  X(is_finite)                                                                 \
-  X(constant)                                                                  \
-  X(iota)                                                                      \
-  X(dim_size)                                                                  \
-  X(nothing)                                                                   \
-  X(copies)                                                                    \
-  X(broadcast)                                                                 \
-  X(sum_to)                                                                    \
-  X(transpose)                                                                 \
-  X(slice)                                                                     \
-  X(slice_grad)                                                                \
-  X(dynamic_slice)                                                             \
-  X(dynamic_update_slice)                                                      \
-  X(pad)                                                                       \
-  X(concatenate)                                                               \
-  X(split_like)                                                                \
-  X(reverse)                                                                   \
-  X(gather)                                                                    \
-  X(scatter)                                                                   \
-  X(indexed_slices)                                                            \
-  X(take_along)                                                                \
-  X(add_along)                                                                 \
-  X(scan)                                                                      \
-  X(sort)                                                                      \
-  X(top_k)                                                                     \
-  X(one_hot)                                                                   \
-  X(reduce)                                                                    \
-  X(argmax)                                                                    \
-  X(add_n)                                                                     \
-  X(matmul)                                                                    \
-  X(softmax)                                                                   \
-  X(cross_entropy)                                                             \
-  X(cross_entropy_grad)                                                        \
-  X(convolution)                                                               \
-  X(reduce_window)                                                             \
-  X(window_sum_grad)                                                           \
-  X(window_max)                                                                \
-  X(batch_norm)                                                                \
-  X(batch_norm_grad)                                                           \
-  X(batch_norm_inference)                                                      \
-  X(row_norm)                                                                  \
-  X(row_norm_grad)                                                             \
-  X(attention)                                                                 \
-  X(attention_grad)                                                            \
-  X(custom_gradient)                                                           \
-  X(read)                                                                      \
-  X(assign)                                                                    \
-  X(assign_scatter)                                                            \
-  X(while)                                                                     \
-  X(cond)                                                                      \
-  X(call)                                                                      \
-  X(stack_new)                                                                 \
-  X(stack_push)                                                                \
-  X(stack_pop)
+// ---- What several ops are computed by --------------------------------------
 #define REF_DECLARE(name)                                                      \
-  void ref_##name(const ref_op *op, const ref_tensor *in, ref_tensor *out);
-REF_FUNCTIONS(REF_DECLARE)
+  void ref_##name(const ref_op *op, const ref_tensor *in, ref_tensor *out)
+// Elementwise ops, number by number.
+REF_DECLARE(unary);
+REF_DECLARE(binary);
+REF_DECLARE(compare);
+// Outputs that are the operands; none, or one that is zero.
+REF_DECLARE(copies);
+REF_DECLARE(nothing);
+// Of slices, which variables are updated by too.
+REF_DECLARE(scatter);
 #undef REF_DECLARE
 
+// ---- Memory ----------------------------------------------------------------
 // Room for `count` items that lives as long as the run.
 void *ref_allocate(ref_run *run, size_t count, size_t size);
 // Stacks of a run, by number.
