@@ -84,7 +84,7 @@ static uint32_t repeat(ls_cpu_batched *self, const ls_node *node,
 }
 
 uint32_t ls_cpu_batched_argument(const ls_cpu_batched *self, uint64_t ref) {
-  for (uint32_t s = 0; s < self->region->num_split; ++s)
+  for (uint32_t s = 0; s < self->region->num_arguments; ++s)
     if (self->graph->parameters[s] == ref) return s;
   return LS_CPU_NONE;
 }
@@ -254,21 +254,28 @@ static ls_status find_arguments(ls_cpu_batched *self,
   const ls_cpu_region *region = self->region;
   const uint32_t replicas = (uint32_t)self->compiler->replicas;
   self->parts = ls_arena_new_array(temp, uint32_t *, region->num_split);
-  self->is_lined_up = ls_arena_new_array(temp, bool, region->num_split);
+  self->is_lined_up = ls_arena_new_array(temp, bool, region->num_arguments);
   if (self->parts == NULL || self->is_lined_up == NULL)
     return ls_out_of_memory();
   for (uint32_t s = 0; s < region->num_split; ++s) {
     self->parts[s] = ls_arena_new_array(temp, uint32_t, self->lanes);
     if (self->parts[s] == NULL) return ls_out_of_memory();
     for (uint32_t r = 0; r < self->lanes; ++r)
-      self->parts[s][r] =
-          ls_cpu_storage_of(self->compiler, outer,
-                            region->op->inputs[s * replicas + self->first + r]);
+      self->parts[s][r] = ls_cpu_storage_of(
+          self->compiler, outer,
+          ls_cpu_argument_of(region, replicas, s, self->first + r));
     if (self->lanes > 1) continue;
     // Nothing is to be lined up.
     self->is_lined_up[s] = true;
     ls_cpu_bind_ref(self->compiler, self->scope, self->graph->parameters[s],
                     self->parts[s][0]);
+  }
+  for (uint32_t s = region->num_split; s < region->num_arguments; ++s) {
+    self->is_lined_up[s] = true;
+    ls_cpu_bind_ref(
+        self->compiler, self->scope, self->graph->parameters[s],
+        ls_cpu_storage_of(self->compiler, outer,
+                          ls_cpu_argument_of(region, replicas, s, 0)));
   }
   return ls_ok();
 }
@@ -289,6 +296,17 @@ static void deal_results(ls_cpu_batched *self) {
         self, region->op,
         &(copies){"deal", varies ? ls_cpu_deal_loop : ls_cpu_deal_one_loop,
                   size, self->replicas, &all, parts, 1, self->replicas});
+  }
+}
+
+// They lie as they were computed, one replica's behind the other.
+static void find_wide_results(ls_cpu_batched *self) {
+  const ls_cpu_region *region = self->region;
+  for (uint32_t g = region->num_gathered; g < region->num_given; ++g) {
+    const uint64_t ref = self->graph->results[g];
+    region->wide[g - region->num_gathered] =
+        ls_cpu_batched_varies(self, ref) ? ls_cpu_batched_storage(self, ref)
+                                         : repeat(self, region->op, ref);
   }
 }
 
@@ -358,7 +376,9 @@ bool ls_cpu_emit_batched(ls_cpu_compiler *compiler, ls_cpu_region *region,
     ls_cpu_merge_batched(&all, m);
   }
   emit_up_to(&all, NULL);
-  for (uint32_t k = 0; k < all.count && !ls_cpu_failed(compiler); ++k)
+  for (uint32_t k = 0; k < all.count && !ls_cpu_failed(compiler); ++k) {
     deal_results(&all.items[k]);
+    find_wide_results(&all.items[k]);
+  }
   return true;
 }

@@ -21,7 +21,7 @@ typedef struct ls_cpu_batched {
   // computes.
   bool *varies, *is_merged, *needs;
   // By argument: the storages of its parts, one a lane, and whether they have
-  // been lined up.
+  // been lined up; a wide one is.
   uint32_t **parts;
   bool *is_lined_up;
   uint32_t emitted;  // Nodes that have been.

@@ -110,7 +110,7 @@ static void find_needs(ls_cpu_batched *self) {
   for (uint32_t m = 0; m < region->num_merges; ++m)
     self->needs[ls_graph_position(
         graph, ls_ref_id(self->body->merges[m]->inputs[0]))] = true;
-  for (uint32_t g = 0; g < region->num_gathered; ++g)
+  for (uint32_t g = 0; g < region->num_given; ++g)
     self->needs[ls_graph_position(graph, ls_ref_id(graph->results[g]))] = true;
 }
 

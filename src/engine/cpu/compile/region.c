@@ -20,11 +20,12 @@ static ls_status check_shape(const ls_cpu_compiler *compiler,
                              const ls_cpu_region *self) {
   const size_t replicas = (size_t)compiler->replicas;
   const ls_graph *first = self->op->regions[0];
-  size_t inputs = self->num_split * replicas;
-  bool fits = first->num_results >= self->num_gathered;
+  size_t inputs =
+      self->num_split * replicas + (self->num_arguments - self->num_split);
+  bool fits = first->num_results >= self->num_given;
   for (uint32_t k = 0; k < self->num_bodies; ++k) {
     const ls_graph *graph = self->op->regions[k];
-    fits = fits && graph->num_declared == self->num_split &&
+    fits = fits && graph->num_declared == self->num_arguments &&
            graph->num_results == first->num_results;
     inputs += graph->num_captures;
   }
@@ -92,6 +93,8 @@ static void find_gathered(ls_cpu_region *self, uint64_t *refs) {
       refs[k] = self->bodies[k].graph->results[g];
     self->is_gathered[g] = !is_shared(self, refs);
   }
+  for (uint32_t g = self->num_gathered; g < self->num_given; ++g)
+    self->is_gathered[g] = true;
 }
 
 // ---- Who goes where --------------------------------------------------------
@@ -111,7 +114,7 @@ static void note_uses(ls_cpu_region *self, const ls_cpu_body *body) {
       use(self, body, graph->nodes[i]->inputs[n]);
   for (uint32_t m = 0; m < self->num_merges; ++m)
     use(self, body, body->merges[m]->inputs[0]);
-  for (uint32_t g = 0; g < self->num_gathered; ++g)
+  for (uint32_t g = 0; g < self->num_given; ++g)
     if (self->is_gathered[g]) use(self, body, graph->results[g]);
 }
 
@@ -216,6 +219,10 @@ ls_status ls_cpu_region_init(ls_cpu_compiler *compiler, const ls_node *op,
       .num_split = (uint32_t)ls_node_int(op, LS_ATTR_ID_NUM_SPLIT),
       .num_gathered = (uint32_t)ls_node_int(op, LS_ATTR_ID_NUM_GATHERED),
   };
+  self->num_arguments =
+      self->num_split + (uint32_t)ls_node_int(op, LS_ATTR_ID_NUM_WIDE_SPLIT);
+  self->num_given = self->num_gathered +
+                    (uint32_t)ls_node_int(op, LS_ATTR_ID_NUM_WIDE_GATHERED);
   LS_RETURN_IF_ERROR(check_shape(compiler, self));
   self->bodies = ls_arena_new_array(temp, ls_cpu_body, self->num_bodies);
   self->classes = ls_arena_new_array(&compiler->out->arena, uint32_t, replicas);
@@ -224,14 +231,17 @@ ls_status ls_cpu_region_init(ls_cpu_compiler *compiler, const ls_node *op,
   self->published = ls_arena_new_array(temp, uint32_t, nodes);
   self->meets = ls_arena_new_array(temp, bool, nodes);
   self->merges = ls_arena_new_array(temp, ls_cpu_meeting, nodes);
-  self->is_gathered = ls_arena_new_array(temp, bool, self->num_gathered);
+  self->is_gathered = ls_arena_new_array(temp, bool, self->num_given);
+  self->wide =
+      ls_arena_new_array(temp, uint32_t, self->num_given - self->num_gathered);
   self->gathered =
       ls_arena_new_array(temp, uint32_t, self->num_gathered * replicas);
   uint64_t *refs = ls_arena_new_array(temp, uint64_t, self->num_bodies);
   if (self->bodies == NULL || self->classes == NULL ||
       self->after_merge == NULL || self->needed == NULL ||
       self->published == NULL || self->meets == NULL || self->merges == NULL ||
-      self->is_gathered == NULL || self->gathered == NULL || refs == NULL)
+      self->is_gathered == NULL || self->wide == NULL ||
+      self->gathered == NULL || refs == NULL)
     return ls_out_of_memory();
   LS_RETURN_IF_ERROR(init_classes(compiler, self));
   for (uint32_t k = 0; k < self->num_bodies; ++k)

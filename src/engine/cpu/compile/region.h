@@ -29,7 +29,9 @@ struct ls_cpu_region {
   ls_cpu_body *bodies;
   uint32_t num_bodies;
   uint32_t *classes;  // By replica: its body.
-  uint32_t num_split, num_gathered;
+  // Arguments are narrow ones, then wide ones, which are one value of the graph
+  // around; so are what replicas give.
+  uint32_t num_split, num_arguments, num_gathered, num_given;
   // By node of the first body:
   bool *after_merge;    // Shared code computes it, and it depends on a merge,
   bool *needed;         // ... and a lane depends on it.
@@ -41,12 +43,23 @@ struct ls_cpu_region {
   // is its turn, as they do not come there in order.
   bool posts_early;
   uint32_t *gathered;  // By result and replica: the outer value's storage.
-  bool *is_gathered;   // By result: lanes write it.
+  uint32_t *wide;      // By wide result: the same.
+  bool *is_gathered;   // By given result: lanes write it.
 };
 
 // Fills in a region: everything but scopes, merges' storages and gathered ones.
 ls_status ls_cpu_region_init(ls_cpu_compiler *compiler, const ls_node *op,
                              ls_cpu_region *self);
+
+// The input that argument `argument` of replica `replica` is, or is a part of.
+static inline uint64_t ls_cpu_argument_of(const ls_cpu_region *self,
+                                          uint32_t replicas, uint32_t argument,
+                                          uint32_t replica) {
+  const uint32_t split = self->num_split;
+  return self->op
+      ->inputs[argument < split ? argument * replicas + replica
+                                : split * replicas + (argument - split)];
+}
 
 // Of a value of a body: its twin, or LS_NO_TWIN.
 static inline uint32_t ls_cpu_twin(const ls_cpu_body *body, uint64_t ref) {

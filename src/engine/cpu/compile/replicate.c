@@ -65,7 +65,9 @@ static uint32_t emit_launch(ls_cpu_compiler *compiler, ls_cpu_region *self,
   if (ls_cpu_failed(compiler)) return 0;
   compiler->origins[position].replicate = compiler->replicate;
   ls_cpu_at(compiler, position)->params = launch;
-  for (uint32_t i = 0; i < self->num_split * replicas; ++i) {
+  const uint32_t wide_split = self->num_arguments - self->num_split;
+  const uint32_t inputs = self->num_split * replicas + wide_split;
+  for (uint32_t i = 0; i < inputs; ++i) {
     ls_cpu_read(compiler,
                 ls_cpu_storage_of(compiler, outer, self->op->inputs[i]));
   }
@@ -76,11 +78,15 @@ static uint32_t emit_launch(ls_cpu_compiler *compiler, ls_cpu_region *self,
       ls_cpu_write(compiler, self->gathered[g * replicas + r]);
     }
   }
+  launch->num_wide_split = wide_split;
+  launch->num_wide_gathered = self->num_given - self->num_gathered;
+  for (uint32_t i = 0; i < launch->num_wide_gathered; ++i)
+    ls_cpu_write(compiler, self->wide[i]);
   ls_executable *out = compiler->out;
-  if (launch->num_split > out->num_split) out->num_split = launch->num_split;
-  if (launch->num_gathered > out->num_gathered) {
-    out->num_gathered = launch->num_gathered;
-  }
+  const uint32_t given = launch->num_gathered + launch->num_wide_gathered;
+  if (self->num_arguments > out->num_split)
+    out->num_split = self->num_arguments;
+  if (given > out->num_gathered) out->num_gathered = given;
   return position;
 }
 
@@ -136,7 +142,7 @@ static void emit_late_post(ls_cpu_compiler *compiler, const ls_cpu_region *self,
 static void emit_gathered(ls_cpu_compiler *compiler, const ls_cpu_region *self,
                           ls_cpu_body *body) {
   uint32_t index = 0;
-  for (uint32_t g = 0; g < self->num_gathered; ++g) {
+  for (uint32_t g = 0; g < self->num_given; ++g) {
     if (!self->is_gathered[g]) continue;
     const uint64_t *ref = &body->graph->results[g];
     const uint32_t to = ls_cpu_new_base(compiler, LS_CPU_GATHERED, index++,
@@ -213,7 +219,8 @@ static void emit_lanes(ls_cpu_compiler *compiler, ls_cpu_region *self) {
 // ---- The op ----------------------------------------------------------------
 static void bind_captures(ls_cpu_compiler *compiler, ls_cpu_region *self,
                           const ls_cpu_scope *outer) {
-  size_t input = self->num_split * (size_t)compiler->replicas;
+  size_t input = self->num_split * (size_t)compiler->replicas +
+                 (self->num_arguments - self->num_split);
   for (uint32_t k = 0; k < self->num_bodies; ++k) {
     ls_cpu_body *body = &self->bodies[k];
     const ls_graph *graph = body->graph;
@@ -232,11 +239,12 @@ static void bind_arguments(ls_cpu_compiler *compiler, ls_cpu_region *self,
                            const ls_cpu_scope *outer) {
   for (uint32_t k = 0; k < self->num_bodies; ++k) {
     ls_cpu_body *body = &self->bodies[k];
-    for (uint32_t s = 0; s < self->num_split; ++s) {
+    for (uint32_t s = 0; s < self->num_arguments; ++s) {
       const uint64_t ref = body->graph->parameters[s];
       const uint32_t storage =
           compiler->replicas == 1
-              ? ls_cpu_storage_of(compiler, outer, self->op->inputs[s])
+              ? ls_cpu_storage_of(compiler, outer,
+                                  ls_cpu_argument_of(self, 1, s, 0))
               : ls_cpu_new_base(compiler, LS_CPU_SPLIT, s,
                                 ls_cpu_ref_size(body->graph, ref));
       ls_cpu_bind_ref(compiler, &body->scope, ref, storage);
@@ -244,7 +252,7 @@ static void bind_arguments(ls_cpu_compiler *compiler, ls_cpu_region *self,
   }
 }
 
-// Storages for what lanes give back, one a replica.
+// Storages for what lanes give back: one a replica, or one for all.
 static void make_gathered(ls_cpu_compiler *compiler, ls_cpu_region *self) {
   const uint32_t replicas = (uint32_t)compiler->replicas;
   for (uint32_t g = 0; g < self->num_gathered; ++g) {
@@ -254,24 +262,33 @@ static void make_gathered(ls_cpu_compiler *compiler, ls_cpu_region *self) {
           compiler, ls_cpu_ref_size(graph, graph->results[g]));
     }
   }
+  const ls_graph *first = self->bodies[0].graph;
+  for (uint32_t g = self->num_gathered; g < self->num_given; ++g)
+    self->wide[g - self->num_gathered] = ls_cpu_new_shared(
+        compiler, ls_cpu_ref_size(first, first->results[g]) * replicas);
+}
+
+// Where result g of replica r lies. One replica's is the value itself.
+static uint32_t result_storage(ls_cpu_compiler *compiler,
+                               const ls_cpu_region *self, uint32_t g,
+                               uint32_t r) {
+  const uint32_t replicas = (uint32_t)compiler->replicas;
+  const ls_cpu_body *first = &self->bodies[0];
+  if (replicas > 1 && g < self->num_given && self->is_gathered[g])
+    return g < self->num_gathered ? self->gathered[g * replicas + r]
+                                  : self->wide[g - self->num_gathered];
+  return ls_cpu_storage_of(compiler, &first->scope, first->graph->results[g]);
 }
 
 static void bind_results(ls_cpu_compiler *compiler, const ls_cpu_region *self,
                          ls_cpu_scope *outer) {
   const uint32_t replicas = (uint32_t)compiler->replicas;
-  const ls_cpu_body *first = &self->bodies[0];
+  const ls_graph *first = self->bodies[0].graph;
   unsigned output = 0;
-  for (uint32_t g = 0; g < first->graph->num_results; ++g) {
-    const uint64_t ref = first->graph->results[g];
-    const bool is_gathered = g < self->num_gathered;
-    for (uint32_t r = 0; r < (is_gathered ? replicas : 1); ++r) {
-      const uint32_t storage =
-          is_gathered && self->is_gathered[g] && replicas > 1
-              ? self->gathered[g * replicas + r]
-              : ls_cpu_storage_of(compiler, &first->scope, ref);
-      ls_cpu_bind_ref(compiler, outer, ls_ref(self->op->id, output++), storage);
-    }
-  }
+  for (uint32_t g = 0; g < first->num_results; ++g)
+    for (uint32_t r = 0; r < (g < self->num_gathered ? replicas : 1); ++r)
+      ls_cpu_bind_ref(compiler, outer, ls_ref(self->op->id, output++),
+                      result_storage(compiler, self, g, r));
 }
 
 // Room for the partial sums, once it is known how many parts there are.
@@ -335,13 +352,6 @@ void ls_cpu_emit_replicate(ls_cpu_compiler *compiler, ls_cpu_scope *outer,
                               "a replicate op of %lld replicas in a program "
                               "of %d",
                               (long long)replicas, compiler->out->replicas));
-    return;
-  }
-  if (ls_node_int(op, LS_ATTR_ID_NUM_WIDE_SPLIT) +
-          ls_node_int(op, LS_ATTR_ID_NUM_WIDE_GATHERED) >
-      0) {
-    ls_cpu_fail_at(compiler, outer->graph, op,
-                   ls_unimplemented("wide values of replicas"));
     return;
   }
   compiler->replicas = (int32_t)replicas;

@@ -118,9 +118,11 @@ typedef struct ls_cpu_contribution {
 } ls_cpu_contribution;
 
 // A replicate op. LAUNCH's inputs are the split arguments (those of all lanes
-// of argument 0, of 1, ...), its outputs the gathered results likewise.
+// of argument 0, of 1, ...), its outputs the gathered results likewise. Behind
+// each there are the wide ones, of which every lane has its part.
 typedef struct ls_cpu_launch {
   uint32_t num_split, num_gathered;
+  uint32_t num_wide_split, num_wide_gathered;
   uint32_t first_slot, num_slots;
   uint32_t num_bodies;  // Classes of replicas; each posts to a slot once.
   uint32_t num_contributions;

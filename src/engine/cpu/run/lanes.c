@@ -186,26 +186,40 @@ static void place_contributions(const ls_instance *self, ls_cpu_worker *worker,
   }
 }
 
+// Where the lane's values are, of `narrow` that have a place for each lane and
+// of `wide` that lie one lane's behind the other. Returns what is behind.
+static const ls_cpu_place *
+find_values(const ls_executable *executable, const ls_cpu_worker *worker,
+            uint32_t replica, const ls_cpu_place *place, uint32_t narrow,
+            uint32_t wide, char **out_bases) {
+  const uint32_t replicas = (uint32_t)executable->replicas;
+  for (uint32_t i = 0; i < narrow; ++i, place += replicas)
+    *out_bases++ = ls_cpu_resolve(worker, place[replica]);
+  for (uint32_t i = 0; i < wide; ++i, ++place) {
+    const size_t size = executable->place_sizes[place - executable->places];
+    *out_bases++ =
+        (char *)ls_cpu_resolve(worker, *place) + size / replicas * replica;
+  }
+  return place;
+}
+
 // Sets the bases that differ from lane to lane.
 static void enter_lane(const ls_instance *self, ls_cpu_worker *worker,
                        uint32_t replica) {
   const ls_executable *executable = self->executable;
   const ls_cpu_instruction *instruction = self->launch;
   const ls_cpu_launch *launch = instruction->params;
-  const uint32_t replicas = (uint32_t)executable->replicas;
   const ls_cpu_place *place = executable->places + instruction->operand;
   char **bases = worker->bases;
   bases[LS_CPU_BASE_FRAME] =
       self->frames +
       (replica - (uint32_t)executable->first) * self->frame_stride;
-  char **split = bases + ls_cpu_base_split(executable);
-  for (uint32_t i = 0; i < launch->num_split; ++i, place += replicas) {
-    split[i] = ls_cpu_resolve(worker, place[replica]);
-  }
-  char **gathered = bases + ls_cpu_base_gathered(executable);
-  for (uint32_t i = 0; i < launch->num_gathered; ++i, place += replicas) {
-    gathered[i] = ls_cpu_resolve(worker, place[replica]);
-  }
+  place = find_values(executable, worker, replica, place, launch->num_split,
+                      launch->num_wide_split,
+                      bases + ls_cpu_base_split(executable));
+  find_values(executable, worker, replica, place, launch->num_gathered,
+              launch->num_wide_gathered,
+              bases + ls_cpu_base_gathered(executable));
   place_contributions(self, worker, launch);
 }
 

@@ -1,0 +1,365 @@
+// Replicas that go through one op, and the same through several ones: what they
+// give is the same. In both $R is the number of replicas, $P their parameters,
+// which $A lists, $T the types of a result of each, and $G the results of op
+// %9000.
+==== from one to the next, beside a uniform value
+graph lowered "p" {
+  $P
+  %9000:$R = replicate($A) {replicas = $R, num_split = 1, num_gathered = 1} (graph lowered "r" {
+    %1 = parameter() {dtype = f32, shape = shape[7], index = 0} varying : f32[7]
+    %2 = mul(%1, %1) varying : f32[7]
+    %3 = all_reduce(%2) {reduce = "sum"} : f32[7]
+    %4 = exp(%1) varying : f32[7]
+    %5 = sub(%2, %3) varying : f32[7]
+    %6 = mul(%4, %5) varying : f32[7]
+    return %6
+  }) : $T
+  return $G
+}
+---- cut
+graph lowered "p" {
+  $P
+  %1100:3 = replicate($A) {replicas = $R, num_split = 1, num_wide_gathered = 2} (graph lowered "a" {
+    %1 = parameter() {dtype = f32, shape = shape[7], index = 0} varying : f32[7]
+    %2 = mul(%1, %1) varying : f32[7]
+    %3 = all_reduce(%2) {reduce = "sum"} : f32[7]
+    %4 = exp(%1) varying : f32[7]
+    return %4, %2, %3
+  }) : f32[$R,7], f32[$R,7], f32[7]
+  %9000:$R = replicate(%1100, %1100:1, %1100:2) {replicas = $R, num_gathered = 1, num_wide_split = 2} (graph lowered "z" {
+    %1 = parameter() {dtype = f32, shape = shape[7], index = 0} varying : f32[7]
+    %2 = parameter() {dtype = f32, shape = shape[7], index = 1} varying : f32[7]
+    %3 = parameter() {dtype = f32, shape = shape[7], index = 2} captures (%1100:2) : f32[7]
+    %5 = sub(%2, %3) varying : f32[7]
+    %6 = mul(%1, %5) varying : f32[7]
+    return %6
+  }) : $T
+  return $G
+}
+==== an argument, wide and narrow, as it is
+graph lowered "p" {
+  $P
+  %9000:$R = replicate($A) {replicas = $R, num_split = 1, num_gathered = 1} (graph lowered "r" {
+    %1 = parameter() {dtype = f32, shape = shape[7], index = 0} varying : f32[7]
+    %2 = neg(%1) varying : f32[7]
+    %3 = add(%1, %2) varying : f32[7]
+    %4 = sub(%1, %3) varying : f32[7]
+    return %4
+  }) : $T
+  return $G
+}
+---- cut
+graph lowered "p" {
+  $P
+  %1100 = replicate($A) {replicas = $R, num_split = 1, num_wide_gathered = 1} (graph lowered "a" {
+    %1 = parameter() {dtype = f32, shape = shape[7], index = 0} varying : f32[7]
+    return %1
+  }) : f32[$R,7]
+  %1200:2 = replicate(%1100) {replicas = $R, num_wide_split = 1, num_wide_gathered = 2} (graph lowered "b" {
+    %1 = parameter() {dtype = f32, shape = shape[7], index = 0} varying : f32[7]
+    return %1, %1
+  }) : f32[$R,7], f32[$R,7]
+  %9000:$R = replicate(%1200, %1200:1, %1100) {replicas = $R, num_gathered = 1, num_wide_split = 3} (graph lowered "z" {
+    %1 = parameter() {dtype = f32, shape = shape[7], index = 0} varying : f32[7]
+    %2 = parameter() {dtype = f32, shape = shape[7], index = 1} varying : f32[7]
+    %3 = parameter() {dtype = f32, shape = shape[7], index = 2} varying : f32[7]
+    %4 = neg(%1) varying : f32[7]
+    %5 = add(%2, %4) varying : f32[7]
+    %6 = sub(%3, %5) varying : f32[7]
+    return %6
+  }) : $T
+  return $G
+}
+==== what is the same on all replicas
+graph lowered "p" {
+  $P
+  %9000:$R = replicate($A) {replicas = $R, num_split = 1, num_gathered = 1} (graph lowered "r" {
+    %1 = parameter() {dtype = f32, shape = shape[7], index = 0} varying : f32[7]
+    %2 = all_reduce(%1) {reduce = "sum"} : f32[7]
+    %3 = neg(%2) : f32[7]
+    %4 = constant() {value = f32[] [3]} : f32[]
+    %5 = mul(%1, %4) varying : f32[7]
+    %6 = add(%5, %3) varying : f32[7]
+    %7 = mul(%6, %2) varying : f32[7]
+    return %7
+  }) : $T
+  return $G
+}
+---- cut
+graph lowered "p" {
+  $P
+  %1100:3 = replicate($A) {replicas = $R, num_split = 1, num_wide_gathered = 3} (graph lowered "a" {
+    %1 = parameter() {dtype = f32, shape = shape[7], index = 0} varying : f32[7]
+    %2 = all_reduce(%1) {reduce = "sum"} : f32[7]
+    %3 = neg(%2) : f32[7]
+    %4 = constant() {value = f32[] [3]} : f32[]
+    return %4, %3, %2
+  }) : f32[$R], f32[$R,7], f32[$R,7]
+  %9000:$R = replicate($A, %1100, %1100:1, %1100:2) {replicas = $R, num_split = 1, num_gathered = 1, num_wide_split = 3} (graph lowered "z" {
+    %1 = parameter() {dtype = f32, shape = shape[7], index = 0} varying : f32[7]
+    %2 = parameter() {dtype = f32, shape = shape[], index = 1} varying : f32[]
+    %3 = parameter() {dtype = f32, shape = shape[7], index = 2} varying : f32[7]
+    %4 = parameter() {dtype = f32, shape = shape[7], index = 3} varying : f32[7]
+    %5 = mul(%1, %2) varying : f32[7]
+    %6 = add(%5, %3) varying : f32[7]
+    %7 = mul(%6, %4) varying : f32[7]
+    return %7
+  }) : $T
+  return $G
+}
+==== other dtypes, and nothing at all
+graph lowered "p" {
+  $P
+  %9000:$R = replicate($A) {replicas = $R, num_split = 1, num_gathered = 1} (graph lowered "r" {
+    %1 = parameter() {dtype = f32, shape = shape[7], index = 0} varying : f32[7]
+    %2 = replica_id() varying : i32[]
+    %3 = neg(%1) varying : f32[7]
+    %4 = less(%1, %3) varying : bool[7]
+    %5 = convert(%2) {dtype = f32} varying : f32[]
+    %6 = select(%4, %1, %5) varying : f32[7]
+    return %6
+  }) : $T
+  return $G
+}
+---- cut
+graph lowered "p" {
+  $P
+  %1100:3 = replicate($A) {replicas = $R, num_split = 1, num_wide_gathered = 3} (graph lowered "a" {
+    %1 = parameter() {dtype = f32, shape = shape[7], index = 0} varying : f32[7]
+    %2 = replica_id() varying : i32[]
+    %3 = neg(%1) varying : f32[7]
+    %4 = less(%1, %3) varying : bool[7]
+    %5 = slice(%1) {starts = [0], limits = [0], strides = [1]} varying : f32[0]
+    return %2, %4, %5
+  }) : i32[$R], bool[$R,7], f32[$R,0]
+  %9000:$R = replicate($A, %1100, %1100:1, %1100:2) {replicas = $R, num_split = 1, num_gathered = 1, num_wide_split = 3} (graph lowered "z" {
+    %1 = parameter() {dtype = f32, shape = shape[7], index = 0} varying : f32[7]
+    %2 = parameter() {dtype = i32, shape = shape[], index = 1} varying : i32[]
+    %3 = parameter() {dtype = bool, shape = shape[7], index = 2} varying : bool[7]
+    %4 = parameter() {dtype = f32, shape = shape[0], index = 3} varying : f32[0]
+    %5 = convert(%2) {dtype = f32} varying : f32[]
+    %6 = select(%3, %1, %5) varying : f32[7]
+    return %6
+  }) : $T
+  return $G
+}
+==== around a loop
+graph lowered "p" {
+  $P
+  %9000:$R = replicate($A) {replicas = $R, num_split = 1, num_gathered = 1} (graph lowered "r" {
+    %1 = parameter() {dtype = f32, shape = shape[7], index = 0} varying : f32[7]
+    %2 = neg(%1) varying : f32[7]
+    %3 = constant() {value = i32[] [0]} : i32[]
+    %4:2 = while(%3, %2) {num_carried = 2} varying (graph lowered "c" loop {
+      %1 = parameter() {dtype = i32, shape = shape[], index = 0} : i32[]
+      %2 = parameter() {dtype = f32, shape = shape[7], index = 1} : f32[7]
+      %3 = constant() {value = i32[] [5]} : i32[]
+      %4 = less(%1, %3) : bool[]
+      return %4
+    }, graph lowered "b" loop {
+      %1 = parameter() {dtype = i32, shape = shape[], index = 0} : i32[]
+      %2 = parameter() {dtype = f32, shape = shape[7], index = 1} : f32[7]
+      %3 = constant() {value = i32[] [1]} : i32[]
+      %4 = add(%1, %3) : i32[]
+      %15 = constant() {value = f32[] [0.5]} : f32[]
+      %16 = mul(%2, %15) : f32[7]
+      %17 = all_reduce(%16) {reduce = "sum"} : f32[7]
+      %18 = random_uniform() {dtype = f32, sizes = sizes[7], seed = 5, stream = 3} : f32[7]
+      %19 = mul(%17, %18) : f32[7]
+      %20 = sub(%19, %16) : f32[7]
+      return %4, %20
+    }) : i32[], f32[7]
+    %5 = mul(%4:1, %1) varying : f32[7]
+    return %5
+  }) : $T
+  return $G
+}
+---- cut
+graph lowered "p" {
+  $P
+  %1100:2 = replicate($A) {replicas = $R, num_split = 1, num_wide_gathered = 2} (graph lowered "a" {
+    %1 = parameter() {dtype = f32, shape = shape[7], index = 0} varying : f32[7]
+    %2 = neg(%1) varying : f32[7]
+    return %2, %1
+  }) : f32[$R,7], f32[$R,7]
+  %1200 = constant() {value = i32[] [0]} : i32[]
+  %1300:2 = while(%1200, %1100) {num_carried = 2} (graph lowered "c" loop {
+    %1 = parameter() {dtype = i32, shape = shape[], index = 0} : i32[]
+    %2 = parameter() {dtype = f32, shape = shape[$R,7], index = 1} : f32[$R,7]
+    %3 = constant() {value = i32[] [5]} : i32[]
+    %4 = less(%1, %3) : bool[]
+    return %4
+  }, graph lowered "b" loop {
+    %1 = parameter() {dtype = i32, shape = shape[], index = 0} : i32[]
+    %2 = parameter() {dtype = f32, shape = shape[$R,7], index = 1} : f32[$R,7]
+    %3 = constant() {value = i32[] [1]} : i32[]
+    %4 = add(%1, %3) : i32[]
+    %5 = replicate(%2) {replicas = $R, num_wide_split = 1, num_wide_gathered = 1} (graph lowered "t" {
+      %1 = parameter() {dtype = f32, shape = shape[7], index = 0} varying : f32[7]
+      %15 = constant() {value = f32[] [0.5]} : f32[]
+      %16 = mul(%1, %15) varying : f32[7]
+      %17 = all_reduce(%16) {reduce = "sum"} : f32[7]
+      %18 = random_uniform() {dtype = f32, sizes = sizes[7], seed = 5, stream = 3} varying : f32[7]
+      %19 = mul(%17, %18) varying : f32[7]
+      %20 = sub(%19, %16) varying : f32[7]
+      return %20
+    }) : f32[$R,7]
+    return %4, %5
+  }) : i32[], f32[$R,7]
+  %9000:$R = replicate(%1300:1, %1100:1) {replicas = $R, num_gathered = 1, num_wide_split = 2} (graph lowered "z" {
+    %1 = parameter() {dtype = f32, shape = shape[7], index = 0} varying : f32[7]
+    %2 = parameter() {dtype = f32, shape = shape[7], index = 1} varying : f32[7]
+    %5 = mul(%1, %2) varying : f32[7]
+    return %5
+  }) : $T
+  return $G
+}
+==== around a loop that makes none of its trips
+graph lowered "p" {
+  $P
+  %9000:$R = replicate($A) {replicas = $R, num_split = 1, num_gathered = 1} (graph lowered "r" {
+    %1 = parameter() {dtype = f32, shape = shape[7], index = 0} varying : f32[7]
+    %3 = constant() {value = i32[] [7]} : i32[]
+    %4:2 = while(%3, %1) {num_carried = 2} varying (graph lowered "c" loop {
+      %1 = parameter() {dtype = i32, shape = shape[], index = 0} : i32[]
+      %2 = parameter() {dtype = f32, shape = shape[7], index = 1} : f32[7]
+      %3 = constant() {value = i32[] [5]} : i32[]
+      %4 = less(%1, %3) : bool[]
+      return %4
+    }, graph lowered "b" loop {
+      %1 = parameter() {dtype = i32, shape = shape[], index = 0} : i32[]
+      %2 = parameter() {dtype = f32, shape = shape[7], index = 1} : f32[7]
+      %3 = constant() {value = i32[] [1]} : i32[]
+      %4 = add(%1, %3) : i32[]
+      %15 = constant() {value = f32[] [0.5]} : f32[]
+      %16 = mul(%2, %15) : f32[7]
+      %17 = all_reduce(%16) {reduce = "sum"} : f32[7]
+      %18 = random_uniform() {dtype = f32, sizes = sizes[7], seed = 5, stream = 3} : f32[7]
+      %19 = mul(%17, %18) : f32[7]
+      %20 = sub(%19, %16) : f32[7]
+      return %4, %20
+    }) : i32[], f32[7]
+    return %4:1
+  }) : $T
+  return $G
+}
+---- cut
+graph lowered "p" {
+  $P
+  %1100 = replicate($A) {replicas = $R, num_split = 1, num_wide_gathered = 1} (graph lowered "a" {
+    %1 = parameter() {dtype = f32, shape = shape[7], index = 0} varying : f32[7]
+    return %1
+  }) : f32[$R,7]
+  %1200 = constant() {value = i32[] [7]} : i32[]
+  %1300:2 = while(%1200, %1100) {num_carried = 2} (graph lowered "c" loop {
+    %1 = parameter() {dtype = i32, shape = shape[], index = 0} : i32[]
+    %2 = parameter() {dtype = f32, shape = shape[$R,7], index = 1} : f32[$R,7]
+    %3 = constant() {value = i32[] [5]} : i32[]
+    %4 = less(%1, %3) : bool[]
+    return %4
+  }, graph lowered "b" loop {
+    %1 = parameter() {dtype = i32, shape = shape[], index = 0} : i32[]
+    %2 = parameter() {dtype = f32, shape = shape[$R,7], index = 1} : f32[$R,7]
+    %3 = constant() {value = i32[] [1]} : i32[]
+    %4 = add(%1, %3) : i32[]
+    %5 = replicate(%2) {replicas = $R, num_wide_split = 1, num_wide_gathered = 1} (graph lowered "t" {
+      %1 = parameter() {dtype = f32, shape = shape[7], index = 0} varying : f32[7]
+      %15 = constant() {value = f32[] [0.5]} : f32[]
+      %16 = mul(%1, %15) varying : f32[7]
+      %17 = all_reduce(%16) {reduce = "sum"} : f32[7]
+      %18 = random_uniform() {dtype = f32, sizes = sizes[7], seed = 5, stream = 3} varying : f32[7]
+      %19 = mul(%17, %18) varying : f32[7]
+      %20 = sub(%19, %16) varying : f32[7]
+      return %20
+    }) : f32[$R,7]
+    return %4, %5
+  }) : i32[], f32[$R,7]
+  %9000:$R = replicate(%1300:1) {replicas = $R, num_gathered = 1, num_wide_split = 1} (graph lowered "z" {
+    %1 = parameter() {dtype = f32, shape = shape[7], index = 0} varying : f32[7]
+    return %1
+  }) : $T
+  return $G
+}
+==== through branches in a loop, two of them in each other's place
+graph lowered "p" {
+  $P
+  %9000:$R = replicate($A) {replicas = $R, num_split = 1, num_gathered = 1} (graph lowered "r" {
+    %1 = parameter() {dtype = f32, shape = shape[7], index = 0} varying : f32[7]
+    %2 = exp(%1) varying : f32[7]
+    %3 = constant() {value = i32[] [0]} : i32[]
+    %4:3 = while(%3, %1, %2) {num_carried = 3} varying (graph lowered "c" loop {
+      %1 = parameter() {dtype = i32, shape = shape[], index = 0} : i32[]
+      %2 = parameter() {dtype = f32, shape = shape[7], index = 1} : f32[7]
+      %3 = parameter() {dtype = f32, shape = shape[7], index = 2} : f32[7]
+      %4 = constant() {value = i32[] [5]} : i32[]
+      %5 = less(%1, %4) : bool[]
+      return %5
+    }, graph lowered "b" loop {
+      %1 = parameter() {dtype = i32, shape = shape[], index = 0} : i32[]
+      %2 = parameter() {dtype = f32, shape = shape[7], index = 1} : f32[7]
+      %3 = parameter() {dtype = f32, shape = shape[7], index = 2} : f32[7]
+      %4 = constant() {value = i32[] [1]} : i32[]
+      %5 = add(%1, %4) : i32[]
+      %6 = constant() {value = i32[] [3]} : i32[]
+      %7 = less(%1, %6) : bool[]
+      %8 = cond(%7, %2, %2) (graph lowered "y" {
+        %1 = parameter() {dtype = f32, shape = shape[7], index = 0} captures (%2) : f32[7]
+        %2 = neg(%1) : f32[7]
+        return %2
+      }, graph lowered "n" {
+        %1 = parameter() {dtype = f32, shape = shape[7], index = 0} captures (%2) : f32[7]
+        return %1
+      }) : f32[7]
+      return %5, %3, %8
+    }) : i32[], f32[7], f32[7]
+    %5 = sub(%4:1, %4:2) varying : f32[7]
+    return %5
+  }) : $T
+  return $G
+}
+---- cut
+graph lowered "p" {
+  $P
+  %1100:2 = replicate($A) {replicas = $R, num_split = 1, num_wide_gathered = 2} (graph lowered "a" {
+    %1 = parameter() {dtype = f32, shape = shape[7], index = 0} varying : f32[7]
+    %2 = exp(%1) varying : f32[7]
+    return %1, %2
+  }) : f32[$R,7], f32[$R,7]
+  %1200 = constant() {value = i32[] [0]} : i32[]
+  %1300:3 = while(%1200, %1100, %1100:1) {num_carried = 3} (graph lowered "c" loop {
+    %1 = parameter() {dtype = i32, shape = shape[], index = 0} : i32[]
+    %2 = parameter() {dtype = f32, shape = shape[$R,7], index = 1} : f32[$R,7]
+    %3 = parameter() {dtype = f32, shape = shape[$R,7], index = 2} : f32[$R,7]
+    %4 = constant() {value = i32[] [5]} : i32[]
+    %5 = less(%1, %4) : bool[]
+    return %5
+  }, graph lowered "b" loop {
+    %1 = parameter() {dtype = i32, shape = shape[], index = 0} : i32[]
+    %2 = parameter() {dtype = f32, shape = shape[$R,7], index = 1} : f32[$R,7]
+    %3 = parameter() {dtype = f32, shape = shape[$R,7], index = 2} : f32[$R,7]
+    %4 = constant() {value = i32[] [1]} : i32[]
+    %5 = add(%1, %4) : i32[]
+    %6 = constant() {value = i32[] [3]} : i32[]
+    %7 = less(%1, %6) : bool[]
+    %8 = cond(%7, %2, %2) (graph lowered "y" {
+      %1 = parameter() {dtype = f32, shape = shape[$R,7], index = 0} captures (%2) : f32[$R,7]
+      %2 = replicate(%1) {replicas = $R, num_wide_split = 1, num_wide_gathered = 1} (graph lowered "t" {
+        %1 = parameter() {dtype = f32, shape = shape[7], index = 0} varying : f32[7]
+        %2 = neg(%1) varying : f32[7]
+        return %2
+      }) : f32[$R,7]
+      return %2
+    }, graph lowered "n" {
+      %1 = parameter() {dtype = f32, shape = shape[$R,7], index = 0} captures (%2) : f32[$R,7]
+      return %1
+    }) : f32[$R,7]
+    return %5, %3, %8
+  }) : i32[], f32[$R,7], f32[$R,7]
+  %9000:$R = replicate(%1300:1, %1300:2) {replicas = $R, num_gathered = 1, num_wide_split = 2} (graph lowered "z" {
+    %1 = parameter() {dtype = f32, shape = shape[7], index = 0} varying : f32[7]
+    %2 = parameter() {dtype = f32, shape = shape[7], index = 1} varying : f32[7]
+    %3 = sub(%1, %2) varying : f32[7]
+    return %3
+  }) : $T
+  return $G
+}
