@@ -158,6 +158,69 @@ static void lanes_meet_again_and_again_in_a_loop(void **state) {
   }
 }
 
+// x = x / 2 + a quarter of lane 0's x, which all rows are gathered for.
+static const char gather_body[] =
+    "%%2 = constant() {value = i32[] [0]} : i32[]"
+    "%%3:2 = while(%%2, %%1) {num_carried = 2, max_trips = 5} varying"
+    "(graph lowered \"c\" loop {"
+    "  %%1 = parameter() {dtype = i32, shape = shape[], index = 0} : i32[]"
+    "  %%2 = parameter() {dtype = f32, shape = shape[7], index = 1} : f32[7]"
+    "  %%3 = constant() {value = bool[] [true]} : bool[]"
+    "  return %%3 }, graph lowered \"b\" loop {"
+    "  %%1 = parameter() {dtype = i32, shape = shape[], index = 0} : i32[]"
+    "  %%2 = parameter() {dtype = f32, shape = shape[7], index = 1} : f32[7]"
+    "  %%3 = reshape(%%2) {sizes = sizes[1,7]} : f32[1,7]"
+    "  %%4 = all_gather(%%3) {axis = 0, rows = [%s]} : f32[%d,7]"
+    "  %%5 = gather(%%4, %%1) {axis = 0} : f32[7]"
+    "  %%6 = constant() {value = f32[] [0.5]} : f32[]"
+    "  %%7 = mul(%%2, %%6) : f32[7]"
+    "  %%8 = constant() {value = f32[] [0.25]} : f32[]"
+    "  %%9 = mul(%%5, %%8) : f32[7]"
+    "  %%10 = add(%%7, %%9) : f32[7]"
+    "  return %%1, %%10 }) : i32[], f32[7]"
+    "%%4 = all_reduce(%%3:1) {reduce = \"sum\"} : f32[7]"
+    "return %%4";
+
+static char *gather_text(int32_t replicas) {
+  char rows[3 * LANES_MOST + 1] = "", *body = NULL;
+  for (int32_t r = 0; r < replicas; ++r)
+    snprintf(rows + 3 * r, 4, "%s", r == 0 ? "  1" : ", 1");
+  const size_t size = sizeof(gather_body) + sizeof(rows) + 16;
+  body = malloc(size);
+  assert_non_null(body);
+  snprintf(body, size, gather_body, rows, replicas);
+  char *text = lanes_text(replicas, "", body, "f32[7]");
+  free(body);
+  return text;
+}
+
+static void rows_gathered_in_a_loop_are_those_of_their_trip(void **state) {
+  (void)state;
+  lanes_fill_values();
+  for (size_t k = 1; k < LANES_COUNTS && lanes_counts[k] <= 100; ++k) {
+    const size_t n = (size_t)lanes_counts[k];
+    char *text = gather_text(lanes_counts[k]);
+    lowered program;
+    lanes_create(&program, lanes_counts[k], text);
+    free(text);
+    float sum[LANES_WIDTH];
+    expect_ok(lowered_run(&program, lanes_rows, (void *[]){sum}));
+    for (size_t i = 0; i < LANES_WIDTH; ++i) {
+      float x[LANES_MOST];
+      for (size_t r = 0; r < n; ++r)
+        x[r] = lanes_values[r][i];
+      for (int trip = 0; trip < 5; ++trip) {
+        const float first = x[0] * 0.25F;
+        for (size_t r = 0; r < n; ++r)
+          x[r] = x[r] * 0.5F + first;
+      }
+      const float want = lanes_tree_sum(x, n, 1);
+      assert_memory_equal(&sum[i], &want, 4);
+    }
+    lowered_destroy(&program);
+  }
+}
+
 // Lane r adds r + 1 ones in a loop of its own length.
 static void lanes_may_go_different_ways_between_merges(void **state) {
   (void)state;
@@ -344,6 +407,7 @@ static void a_failed_memory_request_loses_nothing(void **state) {
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_lane_has_its_arguments_and_gives_its_results),
     cmocka_unit_test(lanes_meet_again_and_again_in_a_loop),
+    cmocka_unit_test(rows_gathered_in_a_loop_are_those_of_their_trip),
     cmocka_unit_test(lanes_may_go_different_ways_between_merges),
     cmocka_unit_test(lanes_go_on_while_another_one_waits_for_the_host),
     cmocka_unit_test(a_failed_memory_request_loses_nothing),

@@ -66,11 +66,11 @@ typedef struct ls_cpu_origin {
 } ls_cpu_origin;
 
 // A merge that lanes post to: its slot, the stack of its partial results and
-// its result.
+// its result; where rows that are gathered wait for the last ones, if they do.
 typedef struct ls_cpu_meeting {
   const ls_node *node;
   ls_cpu_merge *merge;
-  uint32_t slot, partials, result;
+  uint32_t slot, partials, result, staging;
 } ls_cpu_meeting;
 
 // The branches of a cond: a run goes through one of them.

@@ -5,7 +5,7 @@
 
 ls_cpu_meeting ls_cpu_make_meeting(ls_cpu_compiler *self, const ls_graph *graph,
                                    const ls_node *node) {
-  ls_cpu_meeting made = {.node = node};
+  ls_cpu_meeting made = {.node = node, .staging = LS_CPU_NONE};
   const ls_type type = node->outputs[0];
   ls_status status =
       ls_cpu_merge_prepare(self->kernels, &self->out->arena, node, type,
@@ -37,9 +37,10 @@ void ls_cpu_emit_post(ls_cpu_compiler *self, const ls_graph *graph,
   ls_cpu_read(self, value);
   ls_cpu_write(self, merge->partials);
   ls_cpu_write(self, merge->result);
-  if (merge->merge->widen.loop != NULL) {
+  if (merge->merge->widen.loop != NULL)
     ls_cpu_write(self, ls_cpu_new_storage(self, merge->merge->bytes));
-  }
+  else if (merge->staging != LS_CPU_NONE)
+    ls_cpu_write(self, merge->staging);
   ls_cpu_label(self, graph, merge->node);
   if (ls_cpu_failed(self)) return;
   ls_cpu_at(self, post)->number = merge->slot;
@@ -66,6 +67,10 @@ static ls_cpu_meeting next_meeting(ls_cpu_compiler *self, const ls_graph *graph,
   }
   made = ls_cpu_make_meeting(self, graph, node);
   if (ls_cpu_failed(self)) return made;
+  // In a loop a lane may bring the next trip's rows before others have taken
+  // this one's.
+  if (made.merge->offsets != NULL)
+    made.staging = ls_cpu_new_shared(self, ls_cpu_type_size(node->outputs[0]));
   if (!ls_grow(self->allocator, &self->meetings, &self->meetings_capacity,
                self->num_meetings + 1, sizeof(*self->meetings))) {
     ls_cpu_fail(self, ls_out_of_memory());

@@ -58,6 +58,12 @@ static char *stack_of(const ls_cpu_launch *launch, const ls_cpu_merge *merge,
   return partials + (size_t)part * launch->part_depth * merge->stride;
 }
 
+// The rows of all are there.
+static void take_staged(const ls_cpu_merge *merge, const void *staging,
+                        void *result) {
+  if (staging != NULL) memcpy(result, staging, merge->offsets[merge->replicas]);
+}
+
 // Adds a lane's value to those of its part; the last one of all makes the
 // result if there is one part.
 static void add_value(const ls_instance *self, const ls_cpu_worker *worker,
@@ -65,17 +71,19 @@ static void add_value(const ls_instance *self, const ls_cpu_worker *worker,
                       ls_kernel_call *call, void *const *operands) {
   const ls_cpu_launch *launch = self->launch->params;
   const ls_cpu_merge *merge = instruction->params;
+  const bool is_all = launch->num_parts == 1;
+  const ls_cpu_leaf *leaf = &worker->leaf;
+  void *wide = instruction->num_out > 2 ? operands[3] : NULL;
   if (merge->offsets != NULL) {
-    ls_cpu_merge_put(
-        merge, ls_cpu_part_first(launch, worker->part) + worker->leaf.index,
-        operands[0], operands[2]);
+    ls_cpu_merge_put(merge,
+                     ls_cpu_part_first(launch, worker->part) + leaf->index,
+                     operands[0], wide != NULL ? wide : operands[2]);
+    if (is_all && leaf->index + 1 == leaf->count)
+      take_staged(merge, wide, operands[2]);
     return;
   }
-  const bool is_all = launch->num_parts == 1;
   void *sum = is_all ? ls_cpu_merge_sum(merge, operands[2]) : NULL;
-  void *wide = instruction->num_out > 2 ? operands[3] : NULL;
   char *stack = stack_of(launch, merge, operands[1], worker->part);
-  const ls_cpu_leaf *leaf = &worker->leaf;
   ls_cpu_merge_add(merge, call, leaf, operands[0], stack, sum, wide);
   if (is_all && leaf->index + 1 == leaf->count) {
     ls_cpu_merge_end(merge, call, stack, operands[2]);
@@ -116,8 +124,12 @@ static ls_status merge_parts(ls_instance *self,
       self->executable->places + post->operand + post->num_in;
   char *stacks = ls_cpu_resolve(caller, outs[0]);
   void *result = ls_cpu_resolve(caller, outs[1]);
-  if (merge->offsets != NULL)
+  if (merge->offsets != NULL) {
+    take_staged(merge,
+                post->num_out > 2 ? ls_cpu_resolve(caller, outs[2]) : NULL,
+                result);
     return is_alone ? ls_ok() : ls_cpu_exchange_rows(self, post, result);
+  }
   ls_kernel_call call = {.scratch = self->team.scratch, .team = &self->team};
   const ls_cpu_parts parts = {stacks, launch->part_depth * merge->stride,
                               launch->num_parts};
