@@ -363,3 +363,96 @@ graph lowered "p" {
   }) : $T
   return $G
 }
+==== to the host and back
+graph lowered "p" {
+  $P
+  %9000:$R = replicate($A) {replicas = $R, num_split = 1, num_gathered = 1} (graph lowered "r" {
+    %1 = parameter() {dtype = f32, shape = shape[7], index = 0} varying : f32[7]
+    %2 = constant() {value = f32[2] [5, 7]} : f32[2]
+    %3:2 = host(%1, %2) {kernel = kernel "own"} varying : f32[7], i32[]
+    %4 = convert(%3:1) {dtype = f32} varying : f32[]
+    %5 = mul(%3, %4) varying : f32[7]
+    return %5
+  }) : $T
+  return $G
+}
+---- cut
+graph lowered "p" {
+  $P
+  %1100 = replicate($A) {replicas = $R, num_split = 1, num_wide_gathered = 1} (graph lowered "a" {
+    %1 = parameter() {dtype = f32, shape = shape[7], index = 0} varying : f32[7]
+    return %1
+  }) : f32[$R,7]
+  %1200 = constant() {value = f32[2] [5, 7]} : f32[2]
+  %1300:2 = host(%1100, %1200) {kernel = kernel "own", replicas = $R, wide = [0]} : f32[$R,7], i32[$R]
+  %9000:$R = replicate(%1300, %1300:1) {replicas = $R, num_gathered = 1, num_wide_split = 2} (graph lowered "z" {
+    %1 = parameter() {dtype = f32, shape = shape[7], index = 0} varying : f32[7]
+    %2 = parameter() {dtype = i32, shape = shape[], index = 1} varying : i32[]
+    %4 = convert(%2) {dtype = f32} varying : f32[]
+    %5 = mul(%1, %4) varying : f32[7]
+    return %5
+  }) : $T
+  return $G
+}
+==== to the host in a loop
+graph lowered "p" {
+  $P
+  %9000:$R = replicate($A) {replicas = $R, num_split = 1, num_gathered = 1} (graph lowered "r" {
+    %1 = parameter() {dtype = f32, shape = shape[7], index = 0} varying : f32[7]
+    %2 = constant() {value = i32[] [0]} : i32[]
+    %3:2 = while(%2, %1) {num_carried = 2} varying (graph lowered "c" loop {
+      %1 = parameter() {dtype = i32, shape = shape[], index = 0} : i32[]
+      %2 = parameter() {dtype = f32, shape = shape[7], index = 1} : f32[7]
+      %3 = constant() {value = i32[] [3]} : i32[]
+      %4 = less(%1, %3) : bool[]
+      return %4
+    }, graph lowered "b" loop {
+      %1 = parameter() {dtype = i32, shape = shape[], index = 0} : i32[]
+      %2 = parameter() {dtype = f32, shape = shape[7], index = 1} : f32[7]
+      %3 = constant() {value = i32[] [1]} : i32[]
+      %4 = add(%1, %3) : i32[]
+      %5 = constant() {value = f32[2] [5, 7]} : f32[2]
+      %6:2 = host(%2, %5) {kernel = kernel "own"} : f32[7], i32[]
+      %7 = all_reduce(%6) {reduce = "mean"} : f32[7]
+      %8 = sub(%6, %7) : f32[7]
+      return %4, %8
+    }) : i32[], f32[7]
+    return %3:1
+  }) : $T
+  return $G
+}
+---- cut
+graph lowered "p" {
+  $P
+  %1100 = replicate($A) {replicas = $R, num_split = 1, num_wide_gathered = 1} (graph lowered "a" {
+    %1 = parameter() {dtype = f32, shape = shape[7], index = 0} varying : f32[7]
+    return %1
+  }) : f32[$R,7]
+  %1200 = constant() {value = i32[] [0]} : i32[]
+  %1300:2 = while(%1200, %1100) {num_carried = 2} (graph lowered "c" loop {
+    %1 = parameter() {dtype = i32, shape = shape[], index = 0} : i32[]
+    %2 = parameter() {dtype = f32, shape = shape[$R,7], index = 1} : f32[$R,7]
+    %3 = constant() {value = i32[] [3]} : i32[]
+    %4 = less(%1, %3) : bool[]
+    return %4
+  }, graph lowered "b" loop {
+    %1 = parameter() {dtype = i32, shape = shape[], index = 0} : i32[]
+    %2 = parameter() {dtype = f32, shape = shape[$R,7], index = 1} : f32[$R,7]
+    %3 = constant() {value = i32[] [1]} : i32[]
+    %4 = add(%1, %3) : i32[]
+    %5 = constant() {value = f32[2] [5, 7]} : f32[2]
+    %6:2 = host(%2, %5) {kernel = kernel "own", replicas = $R, wide = [0]} : f32[$R,7], i32[$R]
+    %7 = replicate(%6) {replicas = $R, num_wide_split = 1, num_wide_gathered = 1} (graph lowered "t" {
+      %1 = parameter() {dtype = f32, shape = shape[7], index = 0} varying : f32[7]
+      %2 = all_reduce(%1) {reduce = "mean"} : f32[7]
+      %3 = sub(%1, %2) varying : f32[7]
+      return %3
+    }) : f32[$R,7]
+    return %4, %7
+  }) : i32[], f32[$R,7]
+  %9000:$R = replicate(%1300:1) {replicas = $R, num_gathered = 1, num_wide_split = 1} (graph lowered "z" {
+    %1 = parameter() {dtype = f32, shape = shape[7], index = 0} varying : f32[7]
+    return %1
+  }) : $T
+  return $G
+}

@@ -16,9 +16,7 @@ static ls_plan_facts facts_of(const lowered *program) {
 }
 
 static void create(lowered *program, const char *template, int32_t replicas) {
-  char *text = wide_expand(template, replicas);
-  lanes_create(program, replicas, text);
-  free(text);
+  expect_ok(wide_create(template, replicas, program));
 }
 
 // ---- Bytes -----------------------------------------------------------------

@@ -25,8 +25,8 @@ typedef struct lowered {
   ls_instance *instance;
 } lowered;
 
-// Parses, compiles and binds under the current runtime. Destroy it also after
-// a failure.
+// Parses, compiles and binds under the current runtime, for the replicas of its
+// rank. Destroy it also after a failure.
 ls_status lowered_create(const lowered_options *options, lowered *out);
 void lowered_destroy(lowered *self);
 

@@ -2,6 +2,7 @@
 #include "support/wide.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -81,6 +82,46 @@ const wide_pair *wide_pair_of(const char *what) {
     if (strcmp(pairs[i].what, what) == 0) return &pairs[i];
   fail_msg("no pair '%s'", what);
   return NULL;
+}
+
+// ---- Programs --------------------------------------------------------------
+// Twice the operand, and so much more as the other one and the replica say;
+// and the replica.
+static ls_status infer_own(const ls_object *state, const ls_type *in,
+                           size_t num_in, ls_type *out, size_t *num_out) {
+  (void)state;
+  (void)num_in;
+  out[0] = in[0];
+  out[1] = (ls_type){LS_DTYPE_I32, LS_SCALAR};
+  *num_out = 2;
+  return ls_ok();
+}
+
+static ls_status start_own(ls_host_call *call) {
+  const float *in = call->inputs[0], *more = call->inputs[1];
+  float *out = call->outputs[0];
+  if (call->input_types[0].shape.rank != 1 ||
+      call->output_types[1].shape.rank != 0)
+    return ls_internal("'own' is asked for more than one replica");
+  for (size_t i = 0; i < LANES_WIDTH; ++i)
+    out[i] = in[i] * 2 + more[0] * (float)call->replica + more[1];
+  *(int32_t *)call->outputs[1] = call->replica;
+  ls_host_done(call, ls_ok());
+  return ls_ok();
+}
+
+static const ls_host_kernel own = {"own", infer_own, start_own, 0};
+ls_status wide_create(const char *template, int32_t replicas, lowered *out) {
+  const ls_host_kernel *const kernels[] = {&own};
+  char *text = wide_expand(template, replicas);
+  const ls_status status =
+      lowered_create(&(lowered_options){.text = text,
+                                        .replicas = replicas,
+                                        .kernels = kernels,
+                                        .num_kernels = LS_COUNT_OF(kernels)},
+                     out);
+  free(text);
+  return status;
 }
 
 const void *const *wide_rows(void) {

@@ -3,8 +3,7 @@
 #ifndef LS_TESTS_SUPPORT_WIDE_H_
 #define LS_TESTS_SUPPORT_WIDE_H_
 
-#include <stddef.h>
-#include <stdint.h>
+#include "support/lowered.h"
 
 // The text of a template for so many replicas; the caller frees it. $R is their
 // number, $P their parameters, f32[7] each, which $A lists, $T the types of a
@@ -21,6 +20,11 @@ typedef struct wide_pair {
 const wide_pair *wide_pairs(const char *file, size_t *out_count);
 // One of those that were read.
 const wide_pair *wide_pair_of(const char *what);
+
+// The program of a template. Its host kernel "own" gives, of an f32[7] and two
+// numbers, the first times two, and more by what the numbers and the replica
+// say; and the replica, an i32.
+ls_status wide_create(const char *template, int32_t replicas, lowered *out);
 
 // Rows of replicas whose sums depend on their order, and so small that no
 // exponential of them is infinite: lanes_values.

@@ -12,6 +12,7 @@
 //       jump top
 //   end: loop_end
 #include "engine/cpu/compile/compile.h"
+#include "graph/wide.h"
 
 // Whether a graph calls the host, at any depth.
 static bool calls_host(const ls_graph *graph) {
@@ -211,8 +212,6 @@ void ls_cpu_emit_cond(ls_cpu_compiler *self, ls_cpu_scope *scope,
 // ---- Host calls ------------------------------------------------------------
 // The engine cannot own what such values point to.
 ls_status ls_cpu_check_host(const ls_node *node) {
-  if (ls_node_attr(node, LS_ATTR_ID_REPLICAS) != NULL)
-    return ls_unimplemented("a host call of all replicas");
   for (unsigned i = 0; i < node->num_outputs; ++i) {
     const ls_dtype dtype = node->outputs[i].dtype;
     if (dtype == LS_DTYPE_STRING || dtype == LS_DTYPE_RESOURCE ||
@@ -222,6 +221,20 @@ ls_status ls_cpu_check_host(const ls_node *node) {
                               ls_dtype_name(dtype));
     }
   }
+  return ls_ok();
+}
+
+// Makes of the types those of one of R calls, and notes which are parts.
+static ls_status find_parts(const ls_node *node, int64_t replicas,
+                            ls_type *types, bool *is_wide) {
+  const ls_attr *wide = ls_node_attr(node, LS_ATTR_ID_WIDE);
+  for (size_t i = 0; wide != NULL && i < wide->as.ints.count; ++i)
+    is_wide[wide->as.ints.items[i]] = true;
+  for (unsigned i = 0; i < node->num_outputs; ++i)
+    is_wide[node->num_inputs + i] = true;
+  for (size_t i = 0; i < (size_t)node->num_inputs + node->num_outputs; ++i)
+    if (is_wide[i])
+      LS_RETURN_IF_ERROR(ls_wide_part(types[i], replicas, &types[i]));
   return ls_ok();
 }
 
@@ -237,7 +250,8 @@ static ls_status make_host(ls_arena *arena, const ls_cpu_scope *scope,
   const size_t count = (size_t)node->num_inputs + node->num_outputs;
   ls_type *types = ls_arena_new_array(arena, ls_type, count);
   size_t *sizes = ls_arena_new_array(arena, size_t, count);
-  if (host == NULL || types == NULL || sizes == NULL) {
+  bool *is_wide = ls_arena_new_array(arena, bool, count);
+  if (host == NULL || types == NULL || sizes == NULL || is_wide == NULL) {
     return ls_out_of_memory();
   }
   for (uint32_t i = 0; i < node->num_inputs; ++i) {
@@ -246,10 +260,16 @@ static ls_status make_host(ls_arena *arena, const ls_cpu_scope *scope,
   for (unsigned i = 0; i < node->num_outputs; ++i) {
     types[node->num_inputs + i] = node->outputs[i];
   }
+  const ls_attr *replicas = ls_node_attr(node, LS_ATTR_ID_REPLICAS);
+  if (replicas != NULL)
+    LS_RETURN_IF_ERROR(find_parts(node, replicas->as.i, types, is_wide));
   for (size_t i = 0; i < count; ++i)
     sizes[i] = ls_cpu_type_size(types[i]);
-  *host = (ls_cpu_host){
-      .kernel = kernel->as.kernel, .types = types, .sizes = sizes};
+  *host = (ls_cpu_host){.kernel = kernel->as.kernel,
+                        .types = types,
+                        .sizes = sizes,
+                        .is_for_all = replicas != NULL,
+                        .is_wide = is_wide};
   if (state != NULL && state->kind == LS_ATTR_OBJECT) {
     host->state = state->as.object;
   }
@@ -271,10 +291,37 @@ static uint32_t emit_host_part(ls_cpu_compiler *self, const ls_node *node,
   return position;
 }
 
+// Those of all replicas have records of their own.
+static void need_room(ls_executable *out, const ls_cpu_host *host,
+                      uint32_t count) {
+  ls_cpu_host_room *room =
+      host->is_for_all ? &out->host_room_all : &out->host_room;
+  size_t bytes = 64;
+  for (uint32_t i = 0; i < count; ++i)
+    bytes += (host->sizes[i] + 63) & ~(size_t)63;
+  if (count > room->operands) room->operands = count;
+  if (bytes > room->bytes) room->bytes = bytes;
+  out->calls_host = true;
+  out->calls_host_for_all |= host->is_for_all;
+}
+
+// A call of all replicas stands outside of their op.
+static ls_status check_place(const ls_cpu_compiler *self, const ls_node *node) {
+  const ls_attr *replicas = ls_node_attr(node, LS_ATTR_ID_REPLICAS);
+  if (replicas == NULL) return ls_ok();
+  if (self->in_lane || self->replicas != 1)
+    return ls_internal("a call of all replicas in the body of one");
+  if (replicas->as.i == self->out->replicas) return ls_ok();
+  return ls_invalid_argument("a host call of %lld replicas in a program of %d",
+                             (long long)replicas->as.i, self->out->replicas);
+}
+
 void ls_cpu_emit_host(ls_cpu_compiler *self, ls_cpu_scope *scope,
                       const ls_node *node) {
   ls_cpu_host *host = NULL;
-  ls_status status = make_host(&self->out->arena, scope, node, &host);
+  ls_status status = check_place(self, node);
+  if (ls_status_is_ok(status))
+    status = make_host(&self->out->arena, scope, node, &host);
   const uint32_t count = node->num_inputs + node->num_outputs;
   uint32_t *storages = ls_arena_new_array(&self->temp, uint32_t, count);
   if (ls_status_is_ok(status) && storages == NULL) status = ls_out_of_memory();
@@ -303,14 +350,7 @@ void ls_cpu_emit_host(ls_cpu_compiler *self, ls_cpu_scope *scope,
   host->name = node->base == NULL ? host->kernel->name : node->base;
   ls_cpu_at(self, start)->params = host;
   ls_cpu_at(self, finish)->params = host;
-  self->out->calls_host = true;
-  if (count > self->out->max_host_operands) {
-    self->out->max_host_operands = count;
-  }
-  size_t bytes = 64;
-  for (uint32_t i = 0; i < count; ++i)
-    bytes += (host->sizes[i] + 63) & ~(size_t)63;
-  if (bytes > self->out->max_host_bytes) self->out->max_host_bytes = bytes;
+  need_room(self->out, host, count);
   if (self->in_lane) {
     self->out->lanes_call_host = true;
     self->in_order = false;

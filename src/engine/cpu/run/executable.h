@@ -104,9 +104,19 @@ typedef struct ls_cpu_host {
   const ls_host_kernel *kernel;
   ls_object *state;  // Lives with the program.
   const char *name, *label;
-  const ls_type *types;  // Of the inputs, then of the outputs.
+  const ls_type *types;  // Of the inputs, then of the outputs; of one call.
   const size_t *sizes;   // The same, in bytes.
+  // A call of every replica: each has its part of the operands that are wide,
+  // as all outputs are.
+  bool is_for_all;
+  const bool *is_wide;  // Inputs, then outputs.
 } ls_cpu_host;
+
+// What a host call needs at most.
+typedef struct ls_cpu_host_room {
+  uint32_t operands;
+  size_t bytes;  // Each operand on lines of its own.
+} ls_cpu_host_room;
 
 // A merge operand that its kernel writes straight into the partial sums, on
 // the lanes where that saves a copy, and into `staging` on the others, or adds
@@ -166,13 +176,13 @@ struct ls_executable {
   size_t spare_bytes;
   uint32_t num_split, num_gathered, num_contributions;  // The most of any.
   uint32_t num_slots;
-  uint32_t num_parts;          // The most of any launch.
-  uint32_t num_stacks;         // stack_news.
-  bool *stack_is_endless;      // Of each.
-  uint32_t max_operands;       // Of one instruction.
-  uint32_t max_host_operands;  // Of one host call ...
-  size_t max_host_bytes;       // ... each on lines of its own.
-  bool calls_host, lanes_call_host;
+  uint32_t num_parts;      // The most of any launch.
+  uint32_t num_stacks;     // stack_news.
+  bool *stack_is_endless;  // Of each.
+  uint32_t max_operands;   // Of one instruction.
+  bool calls_host, lanes_call_host, calls_host_for_all;
+  ls_cpu_host_room host_room;      // Of a stream's calls ...
+  ls_cpu_host_room host_room_all;  // ... and of one of those of all replicas.
   size_t kernel_scratch;
   ls_plan_facts facts;
 };

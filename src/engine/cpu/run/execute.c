@@ -261,8 +261,12 @@ static void run_streams(ls_instance *self, ls_cpu_worker *worker) {
     if (moved) continue;
     const ls_cpu_wait wait = ls_cpu_wait_for_host(self, seen);
     if (wait == LS_CPU_WENT_ON) continue;
-    ls_cpu_worker_fail(worker, wait == LS_CPU_TOO_LONG ? ls_cpu_stalled(self)
-                                                       : ls_cpu_deadlock(self));
+    ls_status status =
+        wait == LS_CPU_TOO_LONG ? ls_cpu_failed_call(self) : ls_ok();
+    if (ls_status_is_ok(status))
+      status = wait == LS_CPU_TOO_LONG ? ls_cpu_stalled(self)
+                                       : ls_cpu_deadlock(self);
+    ls_cpu_worker_fail(worker, status);
     return;
   }
 }

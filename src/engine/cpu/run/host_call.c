@@ -42,6 +42,7 @@ static bool close_one(ls_cpu_host_record *record) {
   if (--record->open > 0) return false;
   ls_instance *self = record->instance;
   if (self == NULL) return true;
+  if (record->is_out != NULL) LS_CPU_SET(*record->is_out, false);
   --self->host_running;
   ++self->host_done;
   ls_condition_broadcast(&record->threads->event);
@@ -82,9 +83,9 @@ static void run_call(ls_host_job *job) {
   ls_this_thread.work.runtime = NULL;
 }
 
-// A new record for a stream; NULL without memory.
-static ls_cpu_host_record *make_record(ls_instance *self) {
-  const ls_executable *executable = self->executable;
+// A new record; NULL without memory.
+static ls_cpu_host_record *make_record(ls_instance *self,
+                                       const ls_cpu_host_room *room) {
   ls_allocator *allocator = self->host_threads->allocator;
   ls_cpu_host_record *record = ls_new(allocator, ls_cpu_host_record);
   if (record == NULL) return NULL;
@@ -93,22 +94,45 @@ static ls_cpu_host_record *make_record(ls_instance *self) {
   record->threads = self->host_threads;
   record->instance = self;
   record->executable = self->executable;
-  record->operands =
-      ls_new_array(allocator, void *, executable->max_host_operands);
-  record->data = ls_allocate_large(allocator, executable->max_host_bytes);
+  record->operands = ls_new_array(allocator, void *, room->operands);
+  record->data = ls_allocate_large(allocator, room->bytes);
   if (record->operands != NULL && record->data != NULL) return record;
   destroy_record(allocator, record);
   return NULL;
 }
 
-// The streams that call the host: the i-th one, NULL after the last.
-static ls_cpu_stream *caller_at(ls_instance *self, size_t i) {
+static size_t count_own(const ls_executable *executable) {
+  return (size_t)(executable->end - executable->first);
+}
+
+// Where the i-th record is, NULL after the last: of the shared stream, of the
+// lanes if they call the host, and of the calls of all replicas.
+static ls_cpu_host_record **record_at(ls_instance *self, size_t i) {
   const ls_executable *executable = self->executable;
-  if (i == 0) return &self->main;
-  const size_t lane = (size_t)executable->first + i - 1;
-  const bool is_lane =
-      executable->lanes_call_host && lane < (size_t)executable->end;
-  return is_lane ? &self->lanes[lane] : NULL;
+  const size_t own = count_own(executable);
+  const size_t lanes = executable->lanes_call_host ? own : 0;
+  if (i == 0) return &self->main.host;
+  if (i <= lanes) return &self->lanes[(size_t)executable->first + i - 1].host;
+  i -= 1 + lanes;
+  return self->host_all != NULL && i < own ? &self->host_all[i] : NULL;
+}
+
+static ls_status make_all(ls_instance *self) {
+  const size_t own = count_own(self->executable);
+  if (self->host_all == NULL)
+    self->host_all = ls_new_array(self->allocator, ls_cpu_host_record *, own);
+  if (self->host_is_out == NULL)
+    self->host_is_out = ls_new_array(self->allocator, bool, own);
+  if (self->host_all == NULL || self->host_is_out == NULL)
+    return ls_out_of_memory();
+  for (size_t i = 0; i < own; ++i) {
+    ls_cpu_host_record **record = &self->host_all[i];
+    if (*record == NULL)
+      *record = make_record(self, &self->executable->host_room_all);
+    if (*record == NULL) return ls_out_of_memory();
+    (*record)->is_out = &self->host_is_out[i];
+  }
+  return ls_ok();
 }
 
 ls_status ls_cpu_init_host(ls_instance *self) {
@@ -116,57 +140,60 @@ ls_status ls_cpu_init_host(ls_instance *self) {
   if (!executable->calls_host) return ls_ok();
   LS_RETURN_IF_ERROR(ls_runtime_host_threads(executable->backend->runtime,
                                              &self->host_threads));
-  ls_cpu_stream *stream = NULL;
-  for (size_t i = 0; (stream = caller_at(self, i)) != NULL; ++i) {
-    if (stream->host == NULL) stream->host = make_record(self);
-    if (stream->host == NULL) return ls_out_of_memory();
+  if (executable->calls_host_for_all) LS_RETURN_IF_ERROR(make_all(self));
+  ls_cpu_host_record **record = NULL;
+  for (size_t i = 0; (record = record_at(self, i)) != NULL; ++i) {
+    if (*record == NULL) *record = make_record(self, &executable->host_room);
+    if (*record == NULL) return ls_out_of_memory();
   }
   return ls_ok();
 }
 
 void ls_cpu_deinit_host(ls_instance *self) {
   if (self->host_threads == NULL || self->lanes == NULL) return;
-  ls_cpu_stream *stream = NULL;
-  for (size_t i = 0; (stream = caller_at(self, i)) != NULL; ++i) {
-    destroy_record(self->host_threads->allocator, stream->host);
-  }
+  ls_cpu_host_record **record = NULL;
+  for (size_t i = 0; (record = record_at(self, i)) != NULL; ++i)
+    destroy_record(self->host_threads->allocator, *record);
+  ls_release(self->allocator, self->host_all);
+  ls_release(self->allocator, self->host_is_out);
 }
 
 // ---- Calls -----------------------------------------------------------------
-// Places for copies of the operands, the inputs filled.
+// Places for copies of the operands, the inputs filled; of wide ones part
+// `part`.
 static void copy_arguments(ls_cpu_host_record *record,
                            const ls_cpu_instruction *instruction,
-                           void *const *operands) {
+                           void *const *operands, size_t part) {
   const ls_cpu_host *host = record->host;
   const uint32_t count = instruction->num_in + instruction->num_out;
   char *at = record->data;
   for (uint32_t i = 0; i < count; ++i) {
+    const size_t size = host->sizes[i];
+    const char *from = operands[i];
     record->operands[i] = at;
-    if (i < instruction->num_in) memcpy(at, operands[i], host->sizes[i]);
-    at += line_of(host->sizes[i]);
+    if (i < instruction->num_in)
+      memcpy(at, from + (host->is_wide[i] ? part * size : 0), size);
+    at += line_of(size);
   }
 }
 
-static void fill_record(ls_instance *self, ls_cpu_stream *stream,
+static void fill_record(ls_instance *self, ls_cpu_host_record *record,
                         const ls_cpu_instruction *instruction,
-                        void *const *operands) {
+                        void *const *operands, int32_t replica) {
   const ls_cpu_host *host = instruction->params;
-  ls_cpu_host_record *record = stream->host;
   const uint32_t num_in = instruction->num_in;
-  ls_runtime *runtime = self->executable->backend->runtime;
   record->host = host;
   record->job.label = host->label;
   record->float_mode = self->float_mode;
   record->status = NULL;
   record->is_done = false;
   record->open = 2;
-  LS_CPU_SET(stream->host_since, ls_runtime_now(runtime));
-  copy_arguments(record, instruction, operands);
+  copy_arguments(record, instruction, operands, (size_t)replica);
   record->call = (ls_host_call){
-      .runtime = runtime,
+      .runtime = self->executable->backend->runtime,
       .state = host->state,
       .op_name = host->name,
-      .replica = stream->replica,
+      .replica = replica,
       .num_inputs = num_in,
       .input_types = host->types,
       .inputs = (const void *const *)record->operands,
@@ -177,14 +204,11 @@ static void fill_record(ls_instance *self, ls_cpu_stream *stream,
   };
 }
 
-void ls_cpu_start_host(ls_instance *self, ls_cpu_stream *stream,
-                       const ls_cpu_instruction *instruction,
-                       void *const *operands) {
+static void start_call(ls_instance *self, ls_cpu_host_record *record) {
   ls_host_threads *threads = self->host_threads;
-  ls_cpu_host_record *record = stream->host;
-  fill_record(self, stream, instruction, operands);
   ls_mutex_lock(&threads->lock);
   ++self->host_running;
+  if (record->is_out != NULL) LS_CPU_SET(*record->is_out, true);
   ls_mutex_unlock(&threads->lock);
   ls_status status = ls_host_threads_submit(threads, &record->job);
   if (ls_status_is_ok(status)) return;
@@ -194,29 +218,89 @@ void ls_cpu_start_host(ls_instance *self, ls_cpu_stream *stream,
   ls_mutex_unlock(&threads->lock);
 }
 
-bool ls_cpu_finish_host(ls_instance *self, ls_cpu_worker *worker,
-                        ls_cpu_stream *stream,
-                        const ls_cpu_instruction *instruction,
-                        void *const *operands) {
-  ls_cpu_host_record *record = stream->host;
+void ls_cpu_start_host(ls_instance *self, ls_cpu_stream *stream,
+                       const ls_cpu_instruction *instruction,
+                       void *const *operands) {
   const ls_cpu_host *host = instruction->params;
+  const ls_executable *executable = self->executable;
+  LS_CPU_SET(stream->host_since, ls_runtime_now(executable->backend->runtime));
+  if (!host->is_for_all) {
+    fill_record(self, stream->host, instruction, operands, stream->replica);
+    start_call(self, stream->host);
+    return;
+  }
+  self->host_taken = 0;
+  for (int32_t r = executable->first; r < executable->end; ++r) {
+    ls_cpu_host_record *record = self->host_all[r - executable->first];
+    fill_record(self, record, instruction, operands, r);
+    start_call(self, record);
+  }
+}
+
+// How a call went, if it has ended.
+static ls_status take_status(ls_instance *self, ls_cpu_host_record *record,
+                             bool *out_has_ended) {
   ls_mutex_lock(&self->host_threads->lock);
-  const bool has_ended = record->open == 0;
-  ls_status status = has_ended ? record->status : NULL;
-  if (has_ended) record->status = NULL;
+  *out_has_ended = record->open == 0;
+  ls_status status = *out_has_ended ? record->status : NULL;
+  if (*out_has_ended) record->status = NULL;
   ls_mutex_unlock(&self->host_threads->lock);
+  return ls_status_annotate(status, "in %s, replica %d", record->host->label,
+                            record->call.replica);
+}
+
+// Takes the results of one call. False: it has not ended.
+static bool take_call(ls_instance *self, ls_cpu_worker *worker,
+                      ls_cpu_host_record *record,
+                      const ls_cpu_instruction *instruction,
+                      void *const *operands) {
+  const ls_cpu_host *host = instruction->params;
+  const int32_t replica = record->call.replica;
+  bool has_ended = false;
+  ls_status status = take_status(self, record, &has_ended);
   if (!has_ended) return false;
   if (!ls_status_is_ok(status)) {
-    ls_cpu_worker_fail(worker,
-                       ls_status_annotate(status, "in %s, replica %d",
-                                          host->label, stream->replica));
+    ls_cpu_worker_fail(worker, status);
     return true;
   }
   const uint32_t num_in = instruction->num_in;
   for (uint32_t i = num_in; i < num_in + instruction->num_out; ++i) {
-    memcpy(operands[i], record->operands[i], host->sizes[i]);
+    const size_t size = host->sizes[i];
+    char *to = operands[i];
+    memcpy(to + (host->is_wide[i] ? (size_t)replica * size : 0),
+           record->operands[i], size);
   }
   return true;
+}
+
+bool ls_cpu_finish_host(ls_instance *self, ls_cpu_worker *worker,
+                        ls_cpu_stream *stream,
+                        const ls_cpu_instruction *instruction,
+                        void *const *operands) {
+  const ls_cpu_host *host = instruction->params;
+  if (!host->is_for_all)
+    return take_call(self, worker, stream->host, instruction, operands);
+  const uint32_t count = (uint32_t)count_own(self->executable);
+  for (; self->host_taken < count; ++self->host_taken) {
+    ls_cpu_host_record *record = self->host_all[self->host_taken];
+    if (!take_call(self, worker, record, instruction, operands)) return false;
+    if (!ls_status_is_ok(worker->status)) return true;
+  }
+  return true;
+}
+
+ls_status ls_cpu_failed_call(ls_instance *self) {
+  const ls_executable *executable = self->executable;
+  const ls_cpu_instruction *at = &executable->instructions[self->main.pc];
+  if (at->code != LS_CPU_HOST_FINISH ||
+      !((const ls_cpu_host *)at->params)->is_for_all)
+    return ls_ok();
+  ls_status status = ls_ok();
+  bool has_ended = false;
+  for (size_t i = self->host_taken;
+       i < count_own(executable) && ls_status_is_ok(status); ++i)
+    status = take_status(self, self->host_all[i], &has_ended);
+  return status;
 }
 
 // ---- Waiting ---------------------------------------------------------------
@@ -253,16 +337,16 @@ ls_cpu_wait ls_cpu_wait_for_host(ls_instance *self, uint64_t seen) {
 }
 
 // With the lock held. A call that no thread has begun ends here; another one
-// keeps its record, and the stream gets a new one.
-static void give_up(ls_instance *self, ls_cpu_stream *stream) {
-  ls_cpu_host_record *record = stream->host;
+// keeps its record, and there will be a new one.
+static void give_up(ls_instance *self, ls_cpu_host_record **place) {
+  ls_cpu_host_record *record = *place;
   if (ls_host_threads_cancel(self->host_threads, &record->job)) {
     record->open = 0;
   } else {
     record->instance = NULL;
     ls_count_retain(&record->executable->references);
     ls_host_threads_abandon(self->host_threads, &record->job);
-    stream->host = NULL;
+    *place = NULL;
   }
   --self->host_running;
 }
@@ -272,15 +356,14 @@ void ls_cpu_drain_host(ls_instance *self, bool wait) {
   ls_mutex_lock(&self->host_threads->lock);
   while (wait && wait_for_event(self, self->host_done) == LS_CPU_WENT_ON) {
   }
-  ls_cpu_stream *stream = NULL;
-  for (size_t i = 0; (stream = caller_at(self, i)) != NULL; ++i) {
-    if (stream->host != NULL && stream->host->open > 0) give_up(self, stream);
-  }
+  ls_cpu_host_record **record = NULL;
+  for (size_t i = 0; (record = record_at(self, i)) != NULL; ++i)
+    if (*record != NULL && (*record)->open > 0) give_up(self, record);
   ls_mutex_unlock(&self->host_threads->lock);
   // Results of calls that a failed run did not wait for.
-  for (size_t i = 0; (stream = caller_at(self, i)) != NULL; ++i) {
-    if (stream->host == NULL) continue;
-    ls_status_free(stream->host->status);
-    stream->host->status = NULL;
+  for (size_t i = 0; (record = record_at(self, i)) != NULL; ++i) {
+    if (*record == NULL) continue;
+    ls_status_free((*record)->status);
+    (*record)->status = NULL;
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Host calls: an instruction starts one, the next one waits for its end.
+// Host calls: an instruction starts one, or one of each replica, in order; the
+// next one waits for their end.
 //
 // Kernels run on the runtime's host threads and work on copies of their
 // arguments, so that a call which never ends keeps nothing of the run but its
@@ -30,23 +31,30 @@ struct ls_cpu_host_record {
   int open;             // Of the return from start and the call of done, what
                         // is still to come.
   bool is_done;
+  bool *is_out;  // One of all replicas' calls: tells who looks on. Atomic.
   ls_status status;
 };
 
-// Makes a record for each stream that calls the host and has none.
+// Makes a record for each call that there can be at a time, where none is.
 ls_status ls_cpu_init_host(ls_instance *self);
 // No call may be under way.
 void ls_cpu_deinit_host(ls_instance *self);
 
-// Starts the call of an instruction; `operands` are its inputs and outputs.
+// Starts the call, or calls, of an instruction; `operands` are its inputs and
+// outputs.
 void ls_cpu_start_host(ls_instance *self, ls_cpu_stream *stream,
                        const ls_cpu_instruction *instruction,
                        void *const *operands);
-// Takes its results. False: it has not ended. A failed call fails the run.
+// Takes the results. False: not all have ended. A failed call fails the run; of
+// those of all replicas, the lowest one that fails.
 bool ls_cpu_finish_host(ls_instance *self, ls_cpu_worker *worker,
                         ls_cpu_stream *stream,
                         const ls_cpu_instruction *instruction,
                         void *const *operands);
+
+// Where one of all replicas' calls does not end: the failure of the lowest one
+// that has failed, if one has.
+ls_status ls_cpu_failed_call(ls_instance *self);
 
 // Calls that have ended so far.
 uint64_t ls_cpu_host_events(ls_instance *self);

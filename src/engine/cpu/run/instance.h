@@ -94,7 +94,12 @@ struct ls_instance {
   uint64_t runs;        // That were measured.
 
   ls_host_threads *host_threads;  // The runtime's. NULL: no host calls.
-  uint64_t host_done;             // Calls that have ended so far, and ...
+  // A host call of each of the rank's own replicas: their records, whether they
+  // are under way (atomic), and how many, from the lowest on, have been taken.
+  ls_cpu_host_record **host_all;
+  bool *host_is_out;
+  uint32_t host_taken;
+  uint64_t host_done;     // Calls that have ended so far, and ...
   uint32_t host_running;  // ... those that have not. Guarded by its lock.
 
   ls_instance *next;  // Of the back end; see ls_cpu_backend_add.

@@ -140,6 +140,24 @@ static void print_lanes(const ls_instance *self, const lane_choice *choice,
   end_ranges(&numbers, count);
 }
 
+// Which replicas' calls are still out, of a call of all replicas.
+static void print_calls(const ls_instance *self, uint32_t pc, ls_text *text) {
+  const ls_executable *executable = self->executable;
+  const ls_cpu_instruction *at = &executable->instructions[pc];
+  if (at->code != LS_CPU_HOST_FINISH) return;
+  if (!((const ls_cpu_host *)at->params)->is_for_all) return;
+  const uint32_t own = (uint32_t)(executable->end - executable->first);
+  ranges numbers = {.text = text, .begin = -1, .end = -1};
+  uint32_t count = 0;
+  ls_text_append(text, ", whose calls are out for replicas ");
+  for (uint32_t i = 0; i < own; ++i) {
+    if (!LS_CPU_SEEN(self->host_is_out[i])) continue;
+    add_number(&numbers, executable->first + (int32_t)i);
+    ++count;
+  }
+  end_ranges(&numbers, count);
+}
+
 // Whether a lower lane stands at the same place.
 static bool is_told(const ls_instance *self, int32_t replica) {
   const lane_choice same = {.pc = LS_CPU_SEEN(self->lanes[replica].pc)};
@@ -253,6 +271,7 @@ void ls_cpu_print_whereabouts(const ls_instance *self, ls_text *text) {
   if (at->code != LS_CPU_JOIN) {
     ls_text_append_char(text, ' ');
     print_place(self, pc, text);
+    print_calls(self, pc, text);
     print_host_time(self, pc, text);
   }
   ls_text_append_char(text, '\n');

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CPU engine: values of all replicas on several ranks, each of which knows
+// its own replicas' parts only.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/runtime_internal.h"
+#include "lockstep/trunk.h"
+#include "support/replica_lanes.h"
+#include "support/wide.h"
+
+#define WIDE_FILE LS_TESTS_DIR "/engine/wide.ls"
+
+enum { MOST_RANKS = 4, MOST_REPLICAS = 16 };
+
+typedef float rows[MOST_REPLICAS][LANES_WIDTH];
+
+// What all ranks do, and what each gets.
+typedef struct job {
+  const char *template;
+  int32_t replicas;
+  int threads;
+  rows results[MOST_RANKS];
+} job;
+
+static ls_status run_program(const job *work, rows out) {
+  void *outputs[MOST_REPLICAS];
+  for (int32_t r = 0; r < work->replicas; ++r)
+    outputs[r] = out[r];
+  lowered program;
+  ls_status status = wide_create(work->template, work->replicas, &program);
+  for (int run = 0; run < 2 && ls_status_is_ok(status); ++run) {
+    memset(out, 0x55, sizeof(rows));
+    status = lowered_run(&program, lanes_rows, outputs);
+  }
+  lowered_destroy(&program);
+  return status;
+}
+
+static ls_status run_rank(ls_trunk *trunk, void *user) {
+  job *work = user;
+  ls_runtime *runtime = NULL;
+  LS_RETURN_IF_ERROR(ls_runtime_create(
+      &(ls_runtime_options){.threads = work->threads, .trunk = trunk},
+      &runtime));
+  ls_runtime *before = ls_runtime_make_current(runtime);
+  const ls_status status = run_program(work, work->results[trunk->rank]);
+  ls_runtime_make_current(before);
+  return ls_status_join(status, ls_runtime_destroy(runtime));
+}
+
+static void expect_same(const wide_pair *p, int32_t replicas, int32_t ranks,
+                        int threads) {
+  static rows want;
+  static job work;
+  work = (job){p->whole, replicas, threads, {{{0}}}};
+  (void)wide_rows();
+  expect_ok(run_program(&work, want));
+  work.template = p->cut;
+  expect_ok(ls_standin_run(ranks, run_rank, &work));
+  for (int32_t k = 0; k < ranks; ++k)
+    if (memcmp(want, work.results[k], (size_t)replicas * sizeof(*want)) != 0)
+      fail_msg("%s, %d replicas: rank %d of %d has other bytes", p->what,
+               replicas, k, ranks);
+}
+
+static void several_ops_give_the_bytes_of_one_on_ranks(void **state) {
+  (void)state;
+  static const int32_t replicas[] = {4, 7, 16};
+  size_t count = 0;
+  const wide_pair *pairs = wide_pairs(WIDE_FILE, &count);
+  for (size_t i = 0; i < count; ++i)
+    for (size_t k = 0; k < LS_COUNT_OF(replicas); ++k)
+      for (int32_t ranks = 2; ranks <= MOST_RANKS; ++ranks)
+        expect_same(&pairs[i], replicas[k], ranks, 1 + ranks % 2);
+}
+
+// ---- Failures --------------------------------------------------------------
+static const char host_text[] =
+    "graph lowered \"p\" {"
+    "  %1 = replicate() {replicas = $R, num_wide_gathered = 1} (graph lowered"
+    "  \"a\" {"
+    "    %1 = replica_id() varying : i32[]"
+    "    return %1 }) : i32[$R]"
+    "  %2 = host(%1) {kernel = kernel \"refuse\", replicas = $R, wide = [0]}"
+    "  : i32[$R]"
+    "  %3 = replicate(%2) {replicas = $R, num_wide_split = 1} (graph lowered"
+    "  \"b\" {"
+    "    %1 = parameter() {dtype = i32, shape = shape[], index = 0} varying"
+    "    : i32[]"
+    "    %2 = all_reduce(%1) {reduce = \"sum\"} : i32[]"
+    "    return %2 }) : i32[]"
+    "  return %3 }";
+
+static uint8_t asked[MOST_REPLICAS];  // How often. Atomic.
+
+static ls_status start_refusing(ls_host_call *call) {
+  __atomic_add_fetch(&asked[call->replica], 1, __ATOMIC_RELAXED);
+  if (call->replica != *(const int32_t *)call->inputs[0])
+    return ls_internal("replica %d has another's part", call->replica);
+  if (call->replica == 5) return ls_out_of_range("no more data");
+  *(int32_t *)call->outputs[0] = call->replica;
+  ls_host_done(call, ls_ok());
+  return ls_ok();
+}
+
+static const ls_host_kernel refuse = {"refuse", lowered_infer_same,
+                                      start_refusing, 0};
+static const ls_host_kernel *const refusing[] = {&refuse};
+
+static ls_status run_refused(ls_trunk *trunk, void *user) {
+  const int32_t replicas = *(const int32_t *)user;
+  ls_runtime *runtime = NULL;
+  LS_RETURN_IF_ERROR(ls_runtime_create(
+      &(ls_runtime_options){.threads = 1, .trunk = trunk}, &runtime));
+  ls_runtime *before = ls_runtime_make_current(runtime);
+  char *text = wide_expand(host_text, replicas);
+  lowered program;
+  int32_t sum = 0;
+  ls_status status = lowered_create(&(lowered_options){.text = text,
+                                                       .replicas = replicas,
+                                                       .kernels = refusing,
+                                                       .num_kernels = 1},
+                                    &program);
+  if (ls_status_is_ok(status))
+    status = lowered_run(&program, NULL, (void *[]){&sum});
+  if (ls_status_is_ok(status) && sum != replicas * (replicas - 1) / 2)
+    status = ls_internal("the sum is %d", sum);
+  lowered_destroy(&program);
+  free(text);
+  ls_runtime_make_current(before);
+  return ls_status_join(status, ls_runtime_destroy(runtime));
+}
+
+static void each_rank_asks_the_host_for_its_own_replicas(void **state) {
+  (void)state;
+  memset(asked, 0, sizeof(asked));
+  int32_t replicas = 5;
+  expect_ok(ls_standin_run(2, run_refused, &replicas));
+  for (int32_t r = 0; r < replicas; ++r)
+    assert_int_equal(asked[r], 1);
+}
+
+static void a_call_that_fails_on_one_rank_fails_on_all(void **state) {
+  (void)state;
+  int32_t replicas = 8;
+  ls_status status = ls_standin_run(4, run_refused, &replicas);
+  expect_contains(ls_status_message(status), "replica 5");
+  expect_contains(ls_status_message(status), "rank 2");
+  expect_status(status, LS_OUT_OF_RANGE, "no more data");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(several_ops_give_the_bytes_of_one_on_ranks),
+      cmocka_unit_test(each_rank_asks_the_host_for_its_own_replicas),
+      cmocka_unit_test(a_call_that_fails_on_one_rank_fails_on_all),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
