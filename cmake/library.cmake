@@ -55,7 +55,7 @@ ls_add_objects(ls_layers "${PROJECT_SOURCE_DIR}/src/layers.c")
 # LS_ISA, which is part of the names they define. The engine chooses at start.
 # As the source is the same, one instruction set has checks of undefined
 # behaviour. Debug builds know their lines only, for describing their variables
-# takes as long as compiling them.
+# takes as long as compiling them, and are quick all the same.
 add_library(ls_defined INTERFACE)  # Linked last: the last option counts.
 target_compile_options(ls_defined INTERFACE -fno-sanitize=undefined)
 file(GLOB isa_sources CONFIGURE_DEPENDS
@@ -64,6 +64,10 @@ file(GLOB isa_sources CONFIGURE_DEPENDS
 set_source_files_properties(
   "${PROJECT_SOURCE_DIR}/src/engine/cpu/isa/random.c"
   PROPERTIES COMPILE_OPTIONS -O3)
+set(isa_debug -g1)
+if(NOT LS_SANITIZE AND NOT LS_COVERAGE)
+  list(APPEND isa_debug -O2)
+endif()
 set(LS_ISAS base)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$")
   list(APPEND LS_ISAS v3 v4)
@@ -91,6 +95,18 @@ list(TRANSFORM levels TOUPPER)
 list(TRANSFORM levels PREPEND LS_HOLDS_)
 set_source_files_properties("${PROJECT_SOURCE_DIR}/src/engine/cpu/kernels.c"
   PROPERTIES COMPILE_DEFINITIONS "${levels}")
+# Compilers take as long to read the header of vector instructions as to compile
+# most kernels, so that each level reads it once. A compiler's cache would not
+# know what stands in there.
+function(ls_read_intrinsics_once target)
+  if(NOT CMAKE_C_COMPILER_LAUNCHER)
+    target_precompile_headers(${target} PRIVATE <immintrin.h>)
+  endif()
+endfunction()
+set_source_files_properties(
+  "${PROJECT_SOURCE_DIR}/src/engine/cpu/isa/span.c"
+  "${PROJECT_SOURCE_DIR}/src/engine/cpu/isa/typed_span.c"
+  PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
 set(isa_flags_base "")
 set(isa_flags_v3 -march=x86-64-v3)
 set(isa_flags_v4 -march=x86-64-v4 -mprefer-vector-width=512)
@@ -99,9 +115,12 @@ if(isa_sources)
     ls_add_objects(ls_isa_${isa} ${isa_sources})
     target_compile_definitions(ls_isa_${isa} PRIVATE LS_ISA=${isa})
     target_compile_options(ls_isa_${isa} PRIVATE ${isa_flags_${isa}}
-                           $<$<CONFIG:Debug>:-g1>)
+                           "$<$<CONFIG:Debug>:${isa_debug}>")
     if(LS_SANITIZE AND NOT isa STREQUAL "base")
       target_link_libraries(ls_isa_${isa} PRIVATE ls_defined)
+    endif()
+    if(NOT isa STREQUAL "base")
+      ls_read_intrinsics_once(ls_isa_${isa})
     endif()
   endforeach()
   # What gains by instructions beyond a level; chosen at run time too.
@@ -115,7 +134,8 @@ if(isa_sources)
     target_compile_definitions(ls_isa_v4bf16 PRIVATE LS_ISA=v4bf16)
     target_compile_options(ls_isa_v4bf16 PRIVATE
                            ${isa_flags_v4} -mavx512bf16
-                           $<$<CONFIG:Debug>:-g1>)
+                           "$<$<CONFIG:Debug>:${isa_debug}>")
+    ls_read_intrinsics_once(ls_isa_v4bf16)
   endif()
 endif()
 

@@ -90,13 +90,15 @@ if(LS_TESTS AND CMOCKA_FOUND)
   add_library(ls_test_support OBJECT ${support})
   ls_see_internals(ls_test_support)
   # What is compared with is slow enough, and not what is tested.
+  file(GLOB references "${PROJECT_SOURCE_DIR}/tests/support/reference*.c"
+       "${PROJECT_SOURCE_DIR}/tests/support/cases_*.c"
+       "${PROJECT_SOURCE_DIR}/tests/support/geometry.c")
+  set(reference_options -O2)
   if(LS_SANITIZE)
-    file(GLOB references "${PROJECT_SOURCE_DIR}/tests/support/reference*.c"
-         "${PROJECT_SOURCE_DIR}/tests/support/cases_*.c"
-         "${PROJECT_SOURCE_DIR}/tests/support/geometry.c")
-    set_source_files_properties(${references}
-      PROPERTIES COMPILE_OPTIONS -fno-sanitize=all)
+    list(APPEND reference_options -fno-sanitize=all)
   endif()
+  set_source_files_properties(${references}
+    PROPERTIES COMPILE_OPTIONS "${reference_options}")
   file(GLOB_RECURSE tests CONFIGURE_DEPENDS
        RELATIVE "${PROJECT_SOURCE_DIR}/tests"
        "${PROJECT_SOURCE_DIR}/tests/*_test.c")
