@@ -20,7 +20,7 @@ set(LS_LONG_TESTS
 
 # They begin first, so that none of them is waited for alone at the end.
 set(LS_SLOW_TESTS
-  "^(models/(lanes|model|bits|memory|golden_gpt)|cli/(train|quit|resume|stranger)|examples/(unet|tagger|denoise))")
+  "^(models/(replica_bits|lanes|model|bits|memory|golden_gpt|steady|uneven)|engine/(loops_product|convolution_test|kernel_product)|faults/|net/ranks|cli/(train|resume|stranger)|examples/(unet|tagger|denoise))")
 
 # Registers the test `name` that runs the rest of the arguments.
 function(ls_add_test name)
@@ -41,6 +41,7 @@ function(ls_add_test name)
     "CXX=${CMAKE_CXX_COMPILER}"
     "CMAKE_GENERATOR=${CMAKE_GENERATOR}"
     "LS_SANITIZE=${LS_SANITIZE}"
+    "ASAN_OPTIONS=malloc_context_size=10"  # To note all calls takes long.
     "UBSAN_OPTIONS=print_stacktrace=1"
     "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1")
   if(TARGET lockstep_cli)

@@ -15,8 +15,10 @@ train="train --model tiny --data synthetic --steps 3 --replicas 2 --quiet"
 
 # ---- Memory ------------------------------------------------------------------
 # Request n fails: the run fails with one line, or could do without. What it
-# leaves is a whole run or none.
+# leaves is a whole run or none. Sanitizers see a part of them.
 n=1
+halves=3
+[ -z "$sanitized" ] || halves=5
 refused=0
 while [ $n -lt 60000 ]; do
   rm -rf run
@@ -40,7 +42,7 @@ while [ $n -lt 60000 ]; do
     "$lockstep" train --resume run --quiet >out.txt 2>err.txt ||
       fail "alloc:$n: what is left cannot be resumed"
   fi
-  n=$((n * 3 / 2 + 1))
+  n=$((n * halves / 2 + 1))
 done
 [ $refused -ge 5 ] || fail "memory failed $refused times only"
 

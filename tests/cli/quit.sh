@@ -6,8 +6,10 @@
 # shellcheck source=tests/support/cli.sh
 . "$(dirname "$0")/../support/cli.sh"
 rm -rf run
-env --default-signal=INT,QUIT "$lockstep" train --model mlp --data synthetic \
-  --replicas 2 ${sanitized:+--batch-size 8} --epochs 1000000 --run-dir run \
+model=mlp
+[ -z "$sanitized" ] || model=tiny
+env --default-signal=INT,QUIT "$lockstep" train --model $model --data synthetic \
+  --replicas 2 ${sanitized:+--batch-size 256} --epochs 1000000 --run-dir run \
   --overwrite >out.txt 2>err.txt &
 process=$!
 waits_for test -s run/metrics.jsonl

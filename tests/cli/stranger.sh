@@ -75,8 +75,8 @@ grep -qF "\"model\":\"$here/elsewhere/yours.so\"" run/config.json ||
   fail "the place of the library is not kept"
 ends 1 "is of model 'line', not of 'curve'" \
   eval run --model "$libraries/another.so:curve"
-yes 'the cat sat on the mat, and the dog sat on the cat;' | head -c 6000 >text
-works train --model gpt --data text --steps 1 --batch-size 2 --quiet \
+yes 'the cat sat on the mat, and the dog sat on the cat;' | head -c 1500 >text
+works train --model gpt --data text --steps 1 --batch-size 1 --quiet \
   --run-dir text-run
 mv text elsewhere/prose
 ends 1 "$here/text'" train --resume text-run --steps 2
@@ -85,7 +85,7 @@ grep -qF "\"data\":\"$here/elsewhere/prose\"" text-run/config.json ||
   fail "the place of the data is not kept"
 ends 2 "--data is 'synthetic', the run in 'text-run' has" \
   train --resume text-run --data synthetic
-head -c 5000 elsewhere/prose >elsewhere/shorter
+head -c 1400 elsewhere/prose >elsewhere/shorter
 ends 1 "examples to train on" \
   train --resume text-run --data elsewhere/shorter --steps 3
 

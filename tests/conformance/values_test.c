@@ -9,8 +9,14 @@
 #include "lockstep/function.h"
 #include "support/expect.h"
 #include "support/op_case.h"
+#include "support/sanitizer.h"
 
-enum { ROUNDS = 12, MOST_ROWS = 200, MOST_RESULTS = 16, MOST_TEXT = 200 };
+enum {
+  ROUNDS = LS_SANITIZED ? 4 : 12,
+  MOST_ROWS = 200,
+  MOST_RESULTS = 16,
+  MOST_TEXT = 200
+};
 
 static ls_nest trace(ls_nest args, void *user) {
   ls_tensor xs[TRIAL_OPERANDS];

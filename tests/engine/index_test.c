@@ -9,6 +9,10 @@
 #include "support/attrs.h"
 #include "support/expect.h"
 #include "support/loop_case.h"
+#include "support/sanitizer.h"
+
+// With sanitizers a part of the rounds.
+enum { SHARE = LS_SANITIZED ? 4 : 1 };
 
 static ls_shape any_shape(loop_random *random, int32_t rank, bool empty) {
   return loop_any_shape(random, rank, empty, rank > 2 ? 150 : 900);
@@ -25,7 +29,7 @@ static ls_type any_value(loop_random *random, int32_t least, bool empty) {
 static void slice_takes_every_stride_th_element(void **state) {
   (void)state;
   loop_random random = {loop_random_seed()};
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < 300 / SHARE; ++round) {
     const ls_type from = any_value(&random, 0, true);
     const size_t rank = (size_t)from.shape.rank;
     ls_type to = from;
@@ -51,7 +55,7 @@ static void slice_takes_every_stride_th_element(void **state) {
 static void reverse_turns_its_axes_around(void **state) {
   (void)state;
   loop_random random = {loop_random_seed()};
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < 200 / SHARE; ++round) {
     const ls_type type = any_value(&random, 0, true);
     int64_t axes[LS_MAX_RANK];
     size_t count = 0;
@@ -84,7 +88,7 @@ static ls_type any_part(ls_type whole, loop_random *random) {
 static void dynamic_slice_clamps_its_starts(void **state) {
   (void)state;
   loop_random random = {loop_random_seed()};
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < 200 / SHARE; ++round) {
     const ls_type from = any_value(&random, 0, true);
     loop_case c = {.op = LS_OP_DYNAMIC_SLICE, .out = any_part(from, &random)};
     loop_case_add(&c, from, 0, 99, &random);
@@ -96,7 +100,7 @@ static void dynamic_slice_clamps_its_starts(void **state) {
 static void dynamic_update_slice_replaces_a_part(void **state) {
   (void)state;
   loop_random random = {loop_random_seed()};
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < 200 / SHARE; ++round) {
     ls_type whole = any_value(&random, 0, true);
     if (round % 20 == 0) whole.shape = LS_SHAPE(300, 170);
     loop_case c = {.op = LS_OP_DYNAMIC_UPDATE_SLICE, .out = whole};
@@ -139,7 +143,7 @@ static void check_pad(ls_type from, loop_random *random) {
 static void pad_puts_a_value_around_between_and_cuts(void **state) {
   (void)state;
   loop_random random = {loop_random_seed()};
-  for (int round = 0; round < 300; ++round)
+  for (int round = 0; round < 300 / SHARE; ++round)
     check_pad(any_value(&random, 0, true), &random);
   check_pad((ls_type){LS_DTYPE_F32, LS_SHAPE(3, 60, 60, 7)}, &random);
   check_pad((ls_type){LS_DTYPE_F32, LS_SHAPE(20000)}, &random);
@@ -148,7 +152,7 @@ static void pad_puts_a_value_around_between_and_cuts(void **state) {
 static void concatenate_joins_any_number_of_values(void **state) {
   (void)state;
   loop_random random = {loop_random_seed()};
-  for (int round = 0; round < 150; ++round) {
+  for (int round = 0; round < 150 / SHARE; ++round) {
     ls_type type = any_value(&random, 1, round % 10 == 0);
     const int32_t axis = loop_any_axis(&random, type.shape);
     const int64_t count = loop_random_between(&random, 1, 12);
@@ -180,7 +184,7 @@ static ls_shape gathered(ls_shape x, ls_shape indices, int32_t axis) {
 static void gather_clamps_indices(void **state) {
   (void)state;
   loop_random random = {loop_random_seed()};
-  for (int round = 0; round < 250; ++round) {
+  for (int round = 0; round < 250 / SHARE; ++round) {
     const ls_dtype dtype = loop_any_type(&random, LOOP_TYPES);
     const ls_dtype index = loop_any_index(&random, round % 2 == 0);
     const ls_shape x = any_shape(&random, (int32_t)(1 + round % 3), false);
@@ -243,7 +247,7 @@ static void check_scatter(const char *how, ls_dtype dtype, ls_shape x,
 static void scatter_applies_updates_in_the_order_of_indices(void **state) {
   (void)state;
   loop_random random = {loop_random_seed()};
-  for (int round = 0; round < 280; ++round) {
+  for (int round = 0; round < 280 / SHARE; ++round) {
     const size_t how = (size_t)round % LS_COUNT_OF(combinations);
     const ls_dtype dtype =
         loop_any_type(&random, how == 0 ? LOOP_TYPES : LOOP_NUMBERS);
@@ -316,14 +320,14 @@ static void check_along(bool adds, loop_random *random, int round) {
 static void take_along_looks_up_each_line(void **state) {
   (void)state;
   loop_random random = {loop_random_seed()};
-  for (int round = 0; round < 200; ++round)
+  for (int round = 0; round < 200 / SHARE; ++round)
     check_along(false, &random, round);
 }
 
 static void add_along_adds_in_the_order_of_indices(void **state) {
   (void)state;
   loop_random random = {loop_random_seed()};
-  for (int round = 0; round < 200; ++round)
+  for (int round = 0; round < 200 / SHARE; ++round)
     check_along(true, &random, round);
 }
 
@@ -331,7 +335,7 @@ static void add_along_adds_in_the_order_of_indices(void **state) {
 static void clamp_keeps_between_scalars_or_elements(void **state) {
   (void)state;
   loop_random random = {loop_random_seed()};
-  for (int round = 0; round < 120; ++round) {
+  for (int round = 0; round < 120 / SHARE; ++round) {
     const ls_dtype dtype = loop_any_type(&random, LOOP_NUMBERS);
     const ls_shape shape = any_shape(&random, (int32_t)(round % 3), true);
     const ls_shape low = round / 3 % 2 == 0 ? LS_SCALAR : shape;

@@ -8,6 +8,7 @@
 #include "support/attrs.h"
 #include "support/expect.h"
 #include "support/loop_case.h"
+#include "support/sanitizer.h"
 
 static ls_type vector(ls_dtype dtype, int64_t count) {
   return (ls_type){dtype, LS_SHAPE(count)};
@@ -257,7 +258,7 @@ static void widening_and_narrowing_are_those_of_the_base(void **state) {
     assert_true(wide[0] == want[0] || (isnan(wide[0]) && isnan(want[0])));
     assert_true(wide[1] == want[1] || (isnan(wide[1]) && isnan(want[1])));
   }
-  for (int i = 0; i < 400000; ++i) {
+  for (int i = 0; i < (LS_SANITIZED ? 40000 : 400000); ++i) {
     // All bit patterns, and often those near the range of f16.
     uint32_t bits = loop_random_bits(&random);
     if (i % 2 != 0) bits = (bits & 0x80FFFFFFU) | (0x32U + bits % 23) << 24;

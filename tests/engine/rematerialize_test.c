@@ -10,6 +10,7 @@
 #include "lockstep/gradients.h"
 #include "lockstep/ops.h"
 #include "support/replicas.h"
+#include "support/sanitizer.h"
 #include "support/values.h"
 
 enum { ROWS = 337, COLUMNS = 20, INNER = 90, LAYERS = 3 };
@@ -276,7 +277,7 @@ static void what_all_replicas_share_waits_for_none_of_them(void **state) {
 }
 
 // ---- Time ------------------------------------------------------------------
-enum { LONG = 4000 };
+enum { LONG = LS_SANITIZED ? 1000 : 4000 };
 
 typedef struct chain {
   bool gelu;

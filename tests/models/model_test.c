@@ -443,7 +443,7 @@ static void two_replicas_train_as_one_does(void **state) {
 static void resnet20_learns_on_two_replicas(void **state) {
   (void)state;
   const training_job job = {
-      .model = "resnet20", .batch = 4, .steps = STEPS, .replicas = 2};
+      .model = "resnet20", .batch = BATCH, .steps = STEPS, .replicas = 2};
   expect_same_bits_again(&job);
 }
 

@@ -208,6 +208,7 @@ static void replicas_need_not_be_dealt_evenly(void **state) {
   const int ranks[] = {2, 3, 5};
   for (int replicas = 5; replicas <= 9; ++replicas)
     for (int threads = 1; threads <= 3; threads += 2) {
+      if (LS_SANITIZED && (threads == 1) == (replicas % 2 == 0)) continue;
       const job work = {.type = &small_mlp,
                         .replicas = replicas,
                         .steps = 2,

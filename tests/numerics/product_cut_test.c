@@ -237,7 +237,7 @@ static void few_rows_have_the_bits_they_have_among_many(void **state) {
       for (size_t t = 0; t < tables.count; ++t) {
         reset(&p);
         run_block(tables.at[t], &p, (ls_cpu_block){0, ROWS, 0, s.n});
-        for (size_t few = 1; few < 16; ++few) {
+        for (size_t few = 1; few < 16; few += LS_SANITIZED ? 3 : 1) {
           // Not a block of the same product: another one.
           product alone = p;
           const size_t first = loop_random_bits(&random) % (ROWS - few);
