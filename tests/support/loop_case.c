@@ -218,8 +218,9 @@ static ls_status prepare(loop_case *c, prepared *p) {
       .out = p->out,
       .num_out = p->num_out,
       .fast = c->fast,
-      .kernels = c->kernels == NULL ? ls_cpu_kernels_best()
-                                    : ls_cpu_kernels_find(c->kernels),
+      .kernels = c->table != NULL     ? c->table
+                 : c->kernels == NULL ? ls_cpu_kernels_best()
+                                      : ls_cpu_kernels_find(c->kernels),
       .arena = &p->arena,
       .blocks = -1,
   };

@@ -25,10 +25,11 @@ typedef struct loop_case {
   void *results[LOOP_CASE_MORE];  // Of these, once run. Owned by the case.
   uint64_t step, seed, iteration;
   int32_t replica;
-  const char *kernels;  // Name of the kernel table. NULL: the fastest.
-  bool fast;            // LS_MATH_FAST.
-  double flops;         // Of the plan, once run.
-  int64_t blocks;       // Of two steps the more.
+  const char *kernels;          // Name of the kernel table. NULL: the fastest.
+  const ls_cpu_kernels *table;  // Or the table itself.
+  bool fast;                    // LS_MATH_FAST.
+  double flops;                 // Of the plan, once run.
+  int64_t blocks;               // Of two steps the more.
 } loop_case;
 
 // A reproducible stream of numbers.

@@ -199,6 +199,40 @@ typedef struct ls_cpu_sparse_weights {
               const int32_t *places, const float *values, size_t count);
 } ls_cpu_sparse_weights;
 
+// A value that is not 0, and where it belongs.
+typedef struct ls_cpu_nonzero {
+  int32_t place;
+  float value;
+} ls_cpu_nonzero;
+
+// Taps of a line at most; vectors of 16 that a column is added to at once.
+enum { LS_ZEROS_TAPS = 5, LS_ZEROS_VECTORS = 6 };
+
+// Products that leave out zeros (conv/zeros.h). Reads of `w` and `x` are of 16
+// floats each; `sums` are rows of 16.
+typedef struct ls_cpu_zeros {
+  size_t (*count)(const float *values, size_t count);  // Of what is not 0.
+  bool (*are_finite)(const float *values, size_t count);
+  // Appends what is not 0 of `count` values, value i at place i * step; how
+  // many there are.
+  size_t (*list_row)(ls_cpu_nonzero *to, const float *values, size_t count,
+                     int32_t step);
+  // Appends value i to the list at to + i * pitch, which has counts[i]: what is
+  // not 0, or all.
+  void (*list_columns)(ls_cpu_nonzero *to, size_t pitch, uint32_t *counts,
+                       const float *values, size_t count, int32_t place,
+                       bool all);
+  // sums[i] += value * w[place + t * tap], for the 2 to 5 taps t and the values
+  // of row i + t of the list, which are those from begin[i + t] on, in order.
+  void (*add_line)(float *sums, size_t count, const ls_cpu_nonzero *list,
+                   const uint32_t *begin, const float *w, size_t tap,
+                   size_t taps);
+  // sums[v], or what is added to it, is the sum of value * x[v][place] over the
+  // list, from +0.
+  void (*add_column)(float *sums, const float *const *x, size_t vectors,
+                     const ls_cpu_nonzero *list, size_t count, bool adds);
+} ls_cpu_zeros;
+
 typedef struct ls_cpu_short_rows ls_cpu_short_rows;
 typedef struct ls_cpu_spans ls_cpu_spans;
 typedef struct ls_cpu_typed_spans ls_cpu_typed_spans;
@@ -317,6 +351,7 @@ typedef struct ls_cpu_kernels {
   const ls_cpu_winograd *winograd;
   // The one that `product` goes with is `winograd_planes`.
   const ls_cpu_winograd_planes *winograd_f32, *winograd_bf16, *winograd_planes;
+  const ls_cpu_zeros *zeros;
   const ls_cpu_sparse *sparse;
   // Those that `product` goes with, and those of what is rounded to bf16: the
   // second value of each two of a place or a list is added before the first.

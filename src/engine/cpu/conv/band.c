@@ -81,7 +81,7 @@ static void copy_window(const ls_conv *conv, const window *w, size_t pixel,
 ls_conv_view ls_conv_view_band(const ls_conv_phase *phase,
                                const ls_conv_types *types, const void *in,
                                int64_t image, int64_t begin, int64_t end,
-                               void *scratch) {
+                               bool copies, void *scratch) {
   const ls_conv *conv = phase->conv;
   const ls_conv_axis *y = &phase->axis[Y], *x = &phase->axis[X];
   const size_t pixel = (size_t)conv->in_channels * types->size;
@@ -92,7 +92,7 @@ ls_conv_view ls_conv_view_band(const ls_conv_phase *phase,
   const ls_conv_dim *rows = &conv->dim[Y], *columns = &conv->dim[X];
   const char *from =
       (const char *)in + (size_t)(image * rows->in * columns->in) * pixel;
-  const bool inside = w.top >= 0 && w.top + w.height <= rows->in &&
+  const bool inside = !copies && w.top >= 0 && w.top + w.height <= rows->in &&
                       w.left >= 0 && w.left + w.width <= columns->in;
   const int64_t pitch = (inside ? columns->in : w.width) * conv->in_channels;
   if (inside) {
@@ -110,5 +110,8 @@ ls_conv_view ls_conv_view_band(const ls_conv_phase *phase,
       .run = (size_t)run,
       .line_skip = (ptrdiff_t)(y->move * pitch - x->count * step),
       .run_skip = (ptrdiff_t)(y->start_step * pitch - run),
+      .height = w.height,
+      .width = w.width,
+      .pitch = pitch,
   };
 }

@@ -28,13 +28,17 @@ typedef struct ls_conv_view {
   const void *start;
   size_t pixel, line, run;
   ptrdiff_t line_skip, run_skip;
+  // The pixels that it looks at, and elements from one line of them to the
+  // next.
+  int64_t height, width, pitch;
 } ls_conv_view;
 
 // The view of output lines [begin, end) of an image of a phase. `in` is the
-// input's first element.
+// input's first element. `copies`: the lines are copied in any case, side by
+// side.
 ls_conv_view ls_conv_view_band(const ls_conv_phase *phase,
                                const ls_conv_types *types, const void *in,
                                int64_t image, int64_t begin, int64_t end,
-                               void *scratch);
+                               bool copies, void *scratch);
 
 #endif  // LS_ENGINE_CPU_CONV_BAND_H_

@@ -16,6 +16,7 @@
 #include "engine/cpu/conv/pool.h"
 #include "engine/cpu/conv/sparse.h"
 #include "engine/cpu/conv/winograd.h"
+#include "engine/cpu/conv/zeros.h"
 #include "engine/cpu/kernels/list.h"
 
 // Bytes of a panel, and the least and greatest number of its rows.
@@ -36,6 +37,8 @@ typedef struct conv_params {
   int64_t phases, bands, band;
   int64_t columns;  // Of the widest panel.
   ls_conv_bands views;
+  ls_conv_zeros zeros;
+  size_t is_finite;  // Where the first step says whether the weights are.
   // Where things lie in scratch.
   size_t panel, half_panel, result, bias, product;
 } conv_params;
@@ -97,6 +100,10 @@ static void weights_loop(const ls_kernel_call *call, int64_t begin_block,
                  (char *)call->out[0] +
                      weights_at(self, b % self->phases, group));
   }
+  if (self->zeros.kernels == NULL) return;
+  char *finite = (char *)call->out[0] + self->is_finite;
+  *finite = self->zeros.kernels->are_finite(
+      call->in[1], (size_t)(self->columns * self->conv.out_channels));
 }
 
 // ---- Results ---------------------------------------------------------------
@@ -226,6 +233,11 @@ static void run_panel(const conv_params *self, const conv_state *s,
   multiply(self, s, m0, m1, &product);
 }
 
+// Whether zeros of dy change nothing.
+static bool may_leave_out(const conv_params *self, const conv_state *s) {
+  return self->zeros.kernels != NULL && s->weights[self->is_finite] != 0;
+}
+
 // As a view: unit `band` of the lines of all images.
 static void run_view(const conv_params *self, const conv_state *s,
                      int64_t band) {
@@ -237,10 +249,11 @@ static void run_view(const conv_params *self, const conv_state *s,
   const int64_t end = ls_min_i64(begin + self->views.lines, lines);
   if (image >= self->conv.images || begin >= end || width == 0) return;
   ls_cpu_product product = {0};
+  ls_conv_view view = {0};
   if (s->phase.taps > 0) {
-    const ls_conv_view view =
+    view =
         ls_conv_view_band(&s->phase, &self->types, s->call->in[0], image, begin,
-                          end, (char *)s->call->scratch + self->panel);
+                          end, false, (char *)s->call->scratch + self->panel);
     product = (ls_cpu_product){.a = view.start,
                                .lda = view.pixel,
                                .m_line = view.line,
@@ -249,6 +262,13 @@ static void run_view(const conv_params *self, const conv_state *s,
                                .k_skip = view.run_skip};
   }
   const int64_t before = image * lines * width;
+  if (may_leave_out(self, s) &&
+      ls_conv_zeros_multiply(
+          &self->zeros, &view, end - begin, (const float *)s->weights,
+          (float *)s->call->out[0] +
+              (before + begin * width) * self->conv.out_channels,
+          s->call->scratch))
+    return;
   multiply(self, s, before + begin * width, before + end * width, &product);
 }
 
@@ -285,6 +305,10 @@ static void place_scratch(ls_kernel_plan *plan, conv_params *self) {
   self->bias = ls_conv_place(
       &end, half && self->has_bias ? out * (size_t)conv->groups * wide : 0);
   self->product = ls_conv_place(&end, self->types.product_scratch(&largest));
+  if (self->turned && is_view && self->phases == 1 &&
+      self->types.product == plan->kernels->product_f32)
+    ls_conv_zeros_plan(&self->zeros, plan->kernels->zeros, conv, &self->types,
+                       &self->views, &end);
   plan->scratch = end;
 }
 
@@ -355,6 +379,10 @@ ls_status kernel_convolution(ls_kernel_plan *plan) {
     plan->first_blocks = conv->groups * self->phases;
     plan->shared = self->types.wide * (size_t)(conv->groups * self->columns) *
                    (size_t)conv->out_channels;
+  }
+  if (self->zeros.kernels != NULL) {
+    self->is_finite = plan->shared + LS_ZEROS_ROOM;
+    plan->shared = self->is_finite + 1;
   }
   plan->loop = convolution_loop;
   plan->params = self;

@@ -17,6 +17,7 @@
 // spread-out input), a unit is a tap, with the pixels of its phase.
 #include "engine/cpu/conv/band.h"
 #include "engine/cpu/conv/winograd.h"
+#include "engine/cpu/conv/zeros.h"
 #include "engine/cpu/kernels/list.h"
 
 // Pixels of a chain; rows of a unit; rows that are joined at most.
@@ -31,6 +32,7 @@ typedef struct weights_params {
   bool gathers;   // dy is brought together, in scratch.
   int64_t units;  // Of a group.
   ls_conv_bands views;
+  ls_conv_zeros_weights zeros;
   int64_t parts;  // Of the bands; 0: the rows of weights are cut instead.
   // Where things lie in scratch.
   size_t panel, half_panel, dy, result, product;
@@ -115,7 +117,7 @@ static int64_t add_view(const weights_params *self, const part *p,
   const int64_t end = ls_min_i64(begin + self->views.lines, lines);
   const ls_conv_view view =
       ls_conv_view_band(&p->phase, &self->types, call->in[0], line / lines,
-                        begin, end, (char *)call->scratch + self->panel);
+                        begin, end, false, (char *)call->scratch + self->panel);
   ls_cpu_product product = *of_part;
   product.a = view.start;
   product.lda = view.pixel;
@@ -192,6 +194,10 @@ static void parts_loop(const ls_kernel_call *call, int64_t begin_block,
         .ldc = (size_t)conv->out_channels,
         .a_transposed = true,
     };
+    if (self->zeros.kernels != NULL &&
+        ls_conv_zeros_sum(&self->zeros, call->in[0], call->in[1], first, end,
+                          product.c, call->scratch))
+      continue;
     for (int64_t band = first; band < end; ++band) {
       const int64_t line = band / self->views.per_image * lines +
                            band % self->views.per_image * self->views.lines;
@@ -309,6 +315,9 @@ ls_status kernel_conv_grad_weights(ls_kernel_plan *plan) {
   self->dy = ls_conv_place(&end, self->gathers ? CHAIN * out * wide : 0);
   self->result = ls_conv_place(&end, half ? rows * out * wide : 0);
   self->product = ls_conv_place(&end, self->types.product_scratch(&largest));
+  if (by_parts && self->types.product == plan->kernels->product_f32)
+    ls_conv_zeros_plan_weights(&self->zeros, plan->kernels->zeros, conv,
+                               &self->types, &self->views, &end);
   plan->scratch = end;
   plan->params = self;
   plan->loop = weights_loop;

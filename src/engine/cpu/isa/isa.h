@@ -102,6 +102,7 @@ extern const ls_cpu_windows LS_ISA_NAME(ls_cpu_windows);
 extern const ls_cpu_winograd LS_ISA_NAME(ls_cpu_winograd);
 extern const ls_cpu_winograd_planes LS_ISA_NAME(ls_cpu_winograd_f32);
 extern const ls_cpu_winograd_planes LS_ISA_NAME(ls_cpu_winograd_bf16);
+extern const ls_cpu_zeros LS_ISA_NAME(ls_cpu_zeros);
 extern const ls_cpu_sparse LS_ISA_NAME(ls_cpu_sparse);
 extern const ls_cpu_sparse_input LS_ISA_NAME(ls_cpu_sparse_input);
 extern const ls_cpu_sparse_input LS_ISA_NAME(ls_cpu_sparse_input_bf16);

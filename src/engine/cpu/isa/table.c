@@ -67,6 +67,7 @@ const ls_cpu_kernels LS_ISA_NAME(ls_cpu_kernels) = {
     .winograd_f32 = &LS_ISA_NAME(ls_cpu_winograd_f32),
     .winograd_bf16 = &LS_ISA_NAME(ls_cpu_winograd_bf16),
     .winograd_planes = &LS_ISA_NAME(ls_cpu_winograd_f32),
+    .zeros = &LS_ISA_NAME(ls_cpu_zeros),
     .sparse = &LS_ISA_NAME(ls_cpu_sparse),
     .sparse_input = &LS_ISA_NAME(ls_cpu_sparse_input),
     .sparse_input_bf16 = &LS_ISA_NAME(ls_cpu_sparse_input_bf16),
