@@ -10,8 +10,12 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug or Release" FORCE)
 endif()
 set(CMAKE_C_FLAGS_RELEASE "-O3 -g")
-# Compilers take half as long as at -O2; -Warray-bounds asks for -ftree-vrp.
-set(CMAKE_C_FLAGS_DEBUG "-O1 -ftree-vrp -g")
+# Compilers take half as long as at -O2; gcc's -Warray-bounds asks for
+# -ftree-vrp.
+set(CMAKE_C_FLAGS_DEBUG "-O1 -g")
+if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+  set(CMAKE_C_FLAGS_DEBUG "-O1 -ftree-vrp -g")
+endif()
 if(LS_SANITIZE OR LS_COVERAGE)  # Reports need lines, not variables.
   set(CMAKE_C_FLAGS_DEBUG "-O1 -g1 -fno-omit-frame-pointer")
 endif()
