@@ -1,7 +1,7 @@
 // Replicas that go through one op, and the same through several ones: what they
 // give is the same. In both $R is the number of replicas, $P their parameters,
-// which $A lists, $T the types of a result of each, and $G the results of op
-// %9000.
+// which $A lists, $T the types of a result of each, $G the results of op %9000,
+// and $N as many sevens, whose sum is $M.
 ==== from one to the next, beside a uniform value
 graph lowered "p" {
   $P
@@ -453,6 +453,99 @@ graph lowered "p" {
   %9000:$R = replicate(%1300:1) {replicas = $R, num_gathered = 1, num_wide_split = 1} (graph lowered "z" {
     %1 = parameter() {dtype = f32, shape = shape[7], index = 0} varying : f32[7]
     return %1
+  }) : $T
+  return $G
+}
+==== beside merges of all kinds
+graph lowered "p" {
+  $P
+  %9000:$R = replicate($A) {replicas = $R, num_split = 1, num_gathered = 1} (graph lowered "r" {
+    %1 = parameter() {dtype = f32, shape = shape[7], index = 0} varying : f32[7]
+    %20 = constant() {value = f32[] [0.37]} : f32[]
+    %21 = convert(%1) {dtype = bf16} varying : bf16[7]
+    %22 = all_reduce(%21) {reduce = "mean"} : bf16[7]
+    %23 = convert(%22) {dtype = f32} : f32[7]
+    %24 = all_reduce(%1) {reduce = "max"} : f32[7]
+    %25 = sub(%24, %23) : f32[7]
+    %26 = all_gather(%1) {axis = 0, rows = [$N]} : f32[$M]
+    %27 = reduce_sum(%26) {axes = [0], keep_dims = false} : f32[]
+    %28 = convert(%1) {dtype = f64} varying : f64[7]
+    %29 = all_reduce(%28) {reduce = "mean"} : f64[7]
+    %30 = convert(%29) {dtype = f32} : f32[7]
+    %31 = mul(%30, %27) : f32[7]
+    %32 = broadcast(%1) {sizes = sizes[64, 7]} varying : f32[64,7]
+    %33 = transpose(%32) {permutation = [1, 0]} varying : f32[7,64]
+    %34 = exp(%33) varying : f32[7,64]
+    %35 = matmul(%33, %34) {transpose_a = true, transpose_b = false} varying : f32[64,64]
+    %36 = all_reduce(%35) {reduce = "mean"} : f32[64,64]
+    %37 = matmul(%34, %34) {transpose_a = true, transpose_b = false} varying : f32[64,64]
+    %38 = mul(%37, %20) varying : f32[64,64]
+    %39 = all_reduce(%38) {reduce = "sum"} : f32[64,64]
+    %40 = sub(%36, %39) : f32[64,64]
+    %41 = reduce_sum(%40) {axes = [0, 1], keep_dims = false} : f32[]
+    %42 = mul(%31, %41) : f32[7]
+    %43 = replica_id() varying : i32[]
+    %44 = mul(%43, %43) varying : i32[]
+    %45 = all_reduce(%44) {reduce = "sum"} : i32[]
+    %46 = convert(%45) {dtype = f32} : f32[]
+    %47 = mul(%25, %46) : f32[7]
+    %48 = sub(%42, %47) : f32[7]
+    %49 = all_reduce(%33) {reduce = "sum"} : f32[7,64]
+    %50 = reduce_sum(%49) {axes = [1], keep_dims = false} : f32[7]
+    %51 = add(%48, %50) : f32[7]
+    %60 = mul(%1, %51) varying : f32[7]
+    return %60
+  }) : $T
+  return $G
+}
+---- cut
+graph lowered "p" {
+  $P
+  %1100 = replicate($A) {replicas = $R, num_split = 1, num_wide_gathered = 1} (graph lowered "a" {
+    %1 = parameter() {dtype = f32, shape = shape[7], index = 0} varying : f32[7]
+    return %1
+  }) : f32[$R,7]
+  %1200:2 = replicate(%1100) {replicas = $R, num_wide_split = 1, num_wide_gathered = 1} (graph lowered "b" {
+    %1 = parameter() {dtype = f32, shape = shape[7], index = 0} varying : f32[7]
+    %20 = constant() {value = f32[] [0.37]} : f32[]
+    %21 = convert(%1) {dtype = bf16} varying : bf16[7]
+    %22 = all_reduce(%21) {reduce = "mean"} : bf16[7]
+    %23 = convert(%22) {dtype = f32} : f32[7]
+    %24 = all_reduce(%1) {reduce = "max"} : f32[7]
+    %25 = sub(%24, %23) : f32[7]
+    %26 = all_gather(%1) {axis = 0, rows = [$N]} : f32[$M]
+    %27 = reduce_sum(%26) {axes = [0], keep_dims = false} : f32[]
+    %28 = convert(%1) {dtype = f64} varying : f64[7]
+    %29 = all_reduce(%28) {reduce = "mean"} : f64[7]
+    %30 = convert(%29) {dtype = f32} : f32[7]
+    %31 = mul(%30, %27) : f32[7]
+    %32 = broadcast(%1) {sizes = sizes[64, 7]} varying : f32[64,7]
+    %33 = transpose(%32) {permutation = [1, 0]} varying : f32[7,64]
+    %34 = exp(%33) varying : f32[7,64]
+    %35 = matmul(%33, %34) {transpose_a = true, transpose_b = false} varying : f32[64,64]
+    %36 = all_reduce(%35) {reduce = "mean"} : f32[64,64]
+    %37 = matmul(%34, %34) {transpose_a = true, transpose_b = false} varying : f32[64,64]
+    %38 = mul(%37, %20) varying : f32[64,64]
+    %39 = all_reduce(%38) {reduce = "sum"} : f32[64,64]
+    %40 = sub(%36, %39) : f32[64,64]
+    %41 = reduce_sum(%40) {axes = [0, 1], keep_dims = false} : f32[]
+    %42 = mul(%31, %41) : f32[7]
+    %43 = replica_id() varying : i32[]
+    %44 = mul(%43, %43) varying : i32[]
+    %45 = all_reduce(%44) {reduce = "sum"} : i32[]
+    %46 = convert(%45) {dtype = f32} : f32[]
+    %47 = mul(%25, %46) : f32[7]
+    %48 = sub(%42, %47) : f32[7]
+    %49 = all_reduce(%33) {reduce = "sum"} : f32[7,64]
+    %50 = reduce_sum(%49) {axes = [1], keep_dims = false} : f32[7]
+    %51 = add(%48, %50) : f32[7]
+    return %1, %51
+  }) : f32[$R,7], f32[7]
+  %9000:$R = replicate(%1200, %1200:1) {replicas = $R, num_gathered = 1, num_wide_split = 1} (graph lowered "z" {
+    %1 = parameter() {dtype = f32, shape = shape[7], index = 0} varying : f32[7]
+    %2 = parameter() {dtype = f32, shape = shape[7], index = 1} captures (%1200:1) : f32[7]
+    %3 = mul(%1, %2) varying : f32[7]
+    return %3
   }) : $T
   return $G
 }

@@ -20,15 +20,26 @@ typedef struct job {
   const char *template;
   int32_t replicas;
   int threads;
+  const char *lanes;  // LS_LANES, or NULL: side by side.
   rows results[MOST_RANKS];
 } job;
 
-static ls_status run_program(const job *work, rows out) {
+// How its replicas go must be how they were to.
+static ls_status check_plan(lowered *program, const job *work) {
+  if (lowered_plan_count(program, "launch") > 0)
+    return work->lanes != NULL ? ls_ok() : ls_internal("there are lanes");
+  return work->lanes == NULL && lowered_plan_count(program, "exchange") > 0
+             ? ls_ok()
+             : ls_internal("there are no lanes");
+}
+
+static ls_status run_program(const job *work, bool alone, rows out) {
   void *outputs[MOST_REPLICAS];
   for (int32_t r = 0; r < work->replicas; ++r)
     outputs[r] = out[r];
   lowered program;
   ls_status status = wide_create(work->template, work->replicas, &program);
+  if (ls_status_is_ok(status) && !alone) status = check_plan(&program, work);
   for (int run = 0; run < 2 && ls_status_is_ok(status); ++run) {
     memset(out, 0x55, sizeof(rows));
     status = lowered_run(&program, lanes_rows, outputs);
@@ -37,27 +48,39 @@ static ls_status run_program(const job *work, rows out) {
   return status;
 }
 
+static const char *lanes_by(void *user, const char *name) {
+  const job *work = user;
+  return strcmp(name, "LS_LANES") == 0 ? work->lanes : NULL;
+}
+
 static ls_status run_rank(ls_trunk *trunk, void *user) {
   job *work = user;
   ls_runtime *runtime = NULL;
-  LS_RETURN_IF_ERROR(ls_runtime_create(
-      &(ls_runtime_options){.threads = work->threads, .trunk = trunk},
-      &runtime));
+  LS_RETURN_IF_ERROR(
+      ls_runtime_create(&(ls_runtime_options){.threads = work->threads,
+                                              .trunk = trunk,
+                                              .environment = lanes_by,
+                                              .environment_user = work},
+                        &runtime));
   ls_runtime *before = ls_runtime_make_current(runtime);
-  const ls_status status = run_program(work, work->results[trunk->rank]);
+  const ls_status status = run_program(work, false, work->results[trunk->rank]);
   ls_runtime_make_current(before);
   return ls_status_join(status, ls_runtime_destroy(runtime));
 }
 
-static void expect_same(const wide_pair *p, int32_t replicas, int32_t ranks,
-                        int threads) {
+static void expect_same(const wide_pair *p, const job *how, int32_t ranks) {
   static rows want;
   static job work;
-  work = (job){p->whole, replicas, threads, {{{0}}}};
+  const int32_t replicas = how->replicas;
+  work = *how;
+  work.template = p->whole;
   (void)wide_rows();
-  expect_ok(run_program(&work, want));
+  expect_ok(run_program(&work, true, want));
   work.template = p->cut;
-  expect_ok(ls_standin_run(ranks, run_rank, &work));
+  ls_status status = ls_standin_run(ranks, run_rank, &work);
+  if (!ls_status_is_ok(status))
+    fail_msg("%s, %d replicas, %d ranks: %s", p->what, replicas, ranks,
+             ls_status_message(status));
   for (int32_t k = 0; k < ranks; ++k)
     if (memcmp(want, work.results[k], (size_t)replicas * sizeof(*want)) != 0)
       fail_msg("%s, %d replicas: rank %d of %d has other bytes", p->what,
@@ -67,12 +90,51 @@ static void expect_same(const wide_pair *p, int32_t replicas, int32_t ranks,
 static void several_ops_give_the_bytes_of_one_on_ranks(void **state) {
   (void)state;
   static const int32_t replicas[] = {4, 7, 16};
+  static const char *const lanes[] = {NULL, "blocks", "threads"};
   size_t count = 0;
   const wide_pair *pairs = wide_pairs(WIDE_FILE, &count);
   for (size_t i = 0; i < count; ++i)
     for (size_t k = 0; k < LS_COUNT_OF(replicas); ++k)
       for (int32_t ranks = 2; ranks <= MOST_RANKS; ++ranks)
-        expect_same(&pairs[i], replicas[k], ranks, 1 + ranks % 2);
+        for (size_t l = 0; l < LS_COUNT_OF(lanes); ++l)
+          expect_same(&pairs[i],
+                      &(job){.replicas = replicas[k],
+                             .threads = 1 + ranks % 2,
+                             .lanes = lanes[l]},
+                      ranks);
+}
+
+// ---- Lanes and a batch -----------------------------------------------------
+static const char *lanes_of_last(void *user, const char *name) {
+  const ls_trunk *trunk = user;
+  return strcmp(name, "LS_LANES") == 0 && trunk->rank + 1 == trunk->ranks
+             ? "blocks"
+             : NULL;
+}
+
+static ls_status run_mixed(ls_trunk *trunk, void *user) {
+  job *work = user;
+  ls_runtime *runtime = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_runtime_create(&(ls_runtime_options){.threads = 1,
+                                              .trunk = trunk,
+                                              .environment = lanes_of_last,
+                                              .environment_user = trunk},
+                        &runtime));
+  ls_runtime *before = ls_runtime_make_current(runtime);
+  const ls_status status = run_program(work, true, work->results[trunk->rank]);
+  ls_runtime_make_current(before);
+  return ls_status_join(status, ls_runtime_destroy(runtime));
+}
+
+static void ranks_of_lanes_and_of_batches_refuse_each_other(void **state) {
+  (void)state;
+  static job work;
+  size_t count = 0;
+  work = (job){.template = wide_pairs(WIDE_FILE, &count)[0].cut, .replicas = 4};
+  ls_status status = ls_standin_run(2, run_mixed, &work);
+  expect_contains(ls_status_message(status), "rank 1 as 'lanes, ");
+  expect_status(status, LS_FAILED_PRECONDITION, "would not stay in step");
 }
 
 // ---- Failures --------------------------------------------------------------
@@ -153,6 +215,7 @@ static void a_call_that_fails_on_one_rank_fails_on_all(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(several_ops_give_the_bytes_of_one_on_ranks),
+      cmocka_unit_test(ranks_of_lanes_and_of_batches_refuse_each_other),
       cmocka_unit_test(each_rank_asks_the_host_for_its_own_replicas),
       cmocka_unit_test(a_call_that_fails_on_one_rank_fails_on_all),
   };

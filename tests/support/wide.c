@@ -30,6 +30,8 @@ char *wide_expand(const char *template, int32_t replicas) {
     const char what = *++template;
     if (what == 'R') ls_text_append_format(&text, "%d", replicas);
     if (what == 'A') append_list(&text, replicas, "%", true, 1);
+    if (what == 'M') ls_text_append_format(&text, "%d", 7 * replicas);
+    if (what == 'N') append_list(&text, replicas, "7", false, 0);
     if (what == 'T') append_list(&text, replicas, "f32[7]", false, 0);
     if (what == 'G') append_list(&text, replicas, "%9000:", true, 0);
     for (int32_t r = 0; what == 'P' && r < replicas; ++r)

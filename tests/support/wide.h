@@ -7,7 +7,8 @@
 
 // The text of a template for so many replicas; the caller frees it. $R is their
 // number, $P their parameters, f32[7] each, which $A lists, $T the types of a
-// result of each, and $G the results of op %9000.
+// result of each, $G the results of op %9000, and $N as many sevens, whose sum
+// is $M.
 char *wide_expand(const char *template, int32_t replicas);
 
 // Templates as in tests/engine/wide.ls: of replicas that go through one op, and

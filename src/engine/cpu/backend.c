@@ -6,6 +6,7 @@
 #include <gnu/libc-version.h>
 #endif
 
+#include "base/plain.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "engine/cpu/cpu.h"
@@ -104,10 +105,15 @@ static const char *numerics_id(ls_backend *self) {
 ls_status ls_cpu_backend_meet(ls_backend *backend, ls_trunk *trunk) {
   cpu_backend *self = (cpu_backend *)backend;
   ls_status status = ls_ok();
+  // Lanes exchange other things than replicas that go side by side.
+  const bool is_laned = ls_debug_lanes(backend->runtime) != LS_LANES_TOGETHER;
+  char id[LS_CPU_NUMERICS_ID_SIZE];
+  ls_format(id, sizeof(id), "%s%s", is_laned ? "lanes, " : "",
+            self->numerics_id);
   ls_mutex_lock(&self->meeting);
   if (!self->met)
-    status = ls_cpu_ranks_compare(trunk, ls_runtime_allocator(backend->runtime),
-                                  self->numerics_id);
+    status =
+        ls_cpu_ranks_compare(trunk, ls_runtime_allocator(backend->runtime), id);
   self->met = ls_status_is_ok(status);
   ls_mutex_unlock(&self->meeting);
   return status;

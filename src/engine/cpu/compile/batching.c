@@ -272,10 +272,12 @@ static ls_status find_arguments(ls_cpu_batched *self,
   }
   for (uint32_t s = region->num_split; s < region->num_arguments; ++s) {
     self->is_lined_up[s] = true;
+    const uint64_t ref = self->graph->parameters[s];
     ls_cpu_bind_ref(
-        self->compiler, self->scope, self->graph->parameters[s],
-        ls_cpu_storage_of(self->compiler, outer,
-                          ls_cpu_argument_of(region, replicas, s, 0)));
+        self->compiler, self->scope, ref,
+        ls_cpu_wide_storage(self->compiler, outer,
+                            ls_cpu_argument_of(region, replicas, s, 0),
+                            ls_cpu_ref_size(self->graph, ref)));
   }
   return ls_ok();
 }
@@ -380,5 +382,7 @@ bool ls_cpu_emit_batched(ls_cpu_compiler *compiler, ls_cpu_region *region,
     deal_results(&all.items[k]);
     find_wide_results(&all.items[k]);
   }
+  if (compiler->out->trunk != NULL && !ls_cpu_failed(compiler))
+    ls_cpu_exchange_gathered(&all);
   return true;
 }

@@ -53,6 +53,11 @@ typedef struct ls_cpu_classes {
   uint32_t *order;  // The merges, in the order in which they are emitted.
 } ls_cpu_classes;
 
+// Some of the replicas, one behind the other.
+typedef struct ls_cpu_range {
+  uint32_t first, end;
+} ls_cpu_range;
+
 static inline bool ls_cpu_batched_varies(const ls_cpu_batched *self,
                                          uint64_t ref) {
   return self->varies[ls_graph_position(self->graph, ls_ref_id(ref))];
@@ -94,5 +99,20 @@ void ls_cpu_find_addends(ls_cpu_classes *self, uint32_t *const *uses,
 // products stands where the product would, before the merge: their operands
 // need not be kept until then.
 void ls_cpu_merge_batched(ls_cpu_classes *self, uint32_t m);
+// Emits merge `m` of some replicas, a subtree, as far as partial sums go, and
+// returns a storage that begins with the sum, as `steps` add up.
+uint32_t ls_cpu_merge_range(ls_cpu_classes *self, uint32_t m,
+                            const ls_cpu_range *of, const ls_cpu_merge *steps);
+// Emits merge `m` of these replicas step by step, to `result`; returns the
+// storage of its stack.
+uint32_t ls_cpu_merge_steps(ls_cpu_classes *self, uint32_t m,
+                            const ls_cpu_range *of, const ls_cpu_merge *steps,
+                            uint32_t result);
+
+// ---- batching_ranks.c -------------------------------------------------------
+// Emits merge `m` of the replicas of all ranks, to `result`.
+void ls_cpu_merge_on_ranks(ls_cpu_classes *self, uint32_t m, uint32_t result);
+// Emits the exchange of what single replicas give, and makes room for it.
+void ls_cpu_exchange_gathered(ls_cpu_classes *self);
 
 #endif  // LS_ENGINE_CPU_COMPILE_BATCHING_H_

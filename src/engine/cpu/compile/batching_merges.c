@@ -129,15 +129,28 @@ void ls_cpu_find_addends(ls_cpu_classes *self, uint32_t *const *uses,
   }
 }
 
+// ---- Ranges ----------------------------------------------------------------
+static bool is_all(const ls_cpu_classes *self, const ls_cpu_range *of) {
+  return of->end - of->first == (uint32_t)self->compiler->replicas;
+}
+
+// Those of a class that are in a range.
+static ls_cpu_range within(const ls_cpu_batched *self, const ls_cpu_range *of) {
+  const uint32_t end = self->first + self->replicas;
+  return (ls_cpu_range){self->first > of->first ? self->first : of->first,
+                        end < of->end ? end : of->end};
+}
+
 // ---- Sums of products ------------------------------------------------------
-static void emit_products(ls_cpu_classes *self, uint32_t m, uint32_t result) {
+static void emit_products(ls_cpu_classes *self, uint32_t m,
+                          const ls_cpu_range *of, uint32_t result) {
   ls_cpu_compiler *compiler = self->compiler;
   const ls_node *merge = merge_of(&self->items[0], m);
   const ls_cpu_addend *all = &self->addends[m * self->count];
   ls_cpu_products products = {.dtype = merge->outputs[0].dtype,
                               .m = merge->outputs[0].shape.dim[0],
                               .n = merge->outputs[0].shape.dim[1],
-                              .replicas = (uint32_t)compiler->replicas,
+                              .replicas = of->end - of->first,
                               .parts = ls_arena_new_array(&compiler->out->arena,
                                                           ls_cpu_product_part,
                                                           self->count)};
@@ -147,22 +160,27 @@ static void emit_products(ls_cpu_classes *self, uint32_t m, uint32_t result) {
     return;
   }
   is_sum(merge, &products.mean);
+  products.mean = products.mean && is_all(self, of);
   size_t bytes = ls_cpu_type_size(merge->outputs[0]);
   for (uint32_t k = 0; k < self->count; ++k) {
-    if (all[k].kind == LS_CPU_COMES_NOTHING) continue;
     ls_cpu_batched *class = &self->items[k];
+    const ls_cpu_range some = within(class, of);
+    if (all[k].kind == LS_CPU_COMES_NOTHING || some.first >= some.end) continue;
     const ls_node *product = all[k].product;
     const ls_shape shape =
         ls_graph_type(class->graph, product->inputs[0]).shape;
     const uint32_t at = products.num_parts++;
-    products.parts[at] = (ls_cpu_product_part){.first = class->first,
-                                               .replicas = class->replicas,
-                                               .k = shape.dim[0],
-                                               .scale = all[k].scale,
-                                               .scales = all[k].scales};
+    products.parts[at] =
+        (ls_cpu_product_part){.first = some.first - of->first,
+                              .replicas = some.end - some.first,
+                              .skipped = some.first - class->first,
+                              .k = shape.dim[0],
+                              .scale = all[k].scale,
+                              .scales = all[k].scales};
     for (uint32_t i = 0; i < 2; ++i) {
       in[2 * at + i] = ls_cpu_batched_storage(class, product->inputs[i]);
-      bytes += class->lanes * ls_cpu_ref_size(class->graph, product->inputs[i]);
+      bytes += products.parts[at].replicas *
+               ls_cpu_ref_size(class->graph, product->inputs[i]);
     }
   }
   ls_kernel_plan plan = {.kernels = compiler->kernels,
@@ -188,35 +206,38 @@ static void emit_products(ls_cpu_classes *self, uint32_t m, uint32_t result) {
 }
 
 // ---- Other merges ----------------------------------------------------------
-// Where the contributions of all replicas lie: operands, and which part of its
+// Where the contributions of replicas lie: operands, and which part of its
 // operand each one is.
 typedef struct sources {
   uint32_t *operands;
   uint32_t count;
-  ls_cpu_part *parts;  // One a replica.
+  ls_cpu_part *parts;  // One a replica, from the first one on.
 } sources;
 
 // Those of a class, behind what others have.
-static void add_sources(ls_cpu_batched *self, uint64_t ref, sources *to) {
+static void add_sources(ls_cpu_batched *self, uint64_t ref,
+                        const ls_cpu_range *of, sources *to) {
+  const ls_cpu_range some = within(self, of);
+  if (some.first >= some.end) return;
   const uint32_t argument = ls_cpu_batched_argument(self, ref);
   const bool apart = argument != LS_CPU_NONE && !self->is_lined_up[argument];
-  const bool varies = ls_cpu_batched_varies(self, ref);
+  const bool varies = ls_cpu_batched_varies(self, ref) && self->lanes > 1;
   const uint32_t first = to->count;
   if (apart)
-    for (uint32_t i = 0; i < self->lanes; ++i)
-      to->operands[to->count++] = self->parts[argument][i];
+    for (uint32_t r = some.first; r < some.end; ++r)
+      to->operands[to->count++] = self->parts[argument][r - self->first];
   else
     to->operands[to->count++] = ls_cpu_batched_storage(self, ref);
-  for (uint32_t i = 0; i < self->replicas; ++i) {
-    const uint32_t lane = varies && self->lanes > 1 ? i : 0;
-    to->parts[self->first + i] =
-        apart ? (ls_cpu_part){first + lane, 0} : (ls_cpu_part){first, lane};
-  }
+  for (uint32_t r = some.first; r < some.end; ++r)
+    to->parts[r - of->first] =
+        apart ? (ls_cpu_part){first + (r - some.first), 0}
+              : (ls_cpu_part){first, varies ? r - self->first : 0};
 }
 
-static bool find_sources(ls_cpu_classes *self, uint32_t m, sources *out) {
+static bool find_sources(ls_cpu_classes *self, uint32_t m,
+                         const ls_cpu_range *of, sources *out) {
   ls_cpu_compiler *compiler = self->compiler;
-  const uint32_t replicas = (uint32_t)compiler->replicas;
+  const uint32_t replicas = of->end - of->first;
   *out = (sources){
       .operands = ls_arena_new_array(&compiler->temp, uint32_t, replicas),
       .parts =
@@ -227,16 +248,18 @@ static bool find_sources(ls_cpu_classes *self, uint32_t m, sources *out) {
   }
   for (uint32_t k = 0; k < self->count; ++k) {
     ls_cpu_batched *class = &self->items[k];
+    const ls_cpu_range some = within(class, of);
     if (self->addends[m * self->count + k].kind == LS_CPU_COMES_NOTHING)
-      for (uint32_t i = 0; i < class->replicas; ++i)
-        out->parts[class->first + i].operand = LS_CPU_NO_PART;
+      for (uint32_t r = some.first; r < some.end; ++r)
+        out->parts[r - of->first].operand = LS_CPU_NO_PART;
     else
-      add_sources(class, merge_of(class, m)->inputs[0], out);
+      add_sources(class, merge_of(class, m)->inputs[0], of, out);
   }
   return true;
 }
 
-static void emit_tree(ls_cpu_classes *self, uint32_t m, uint32_t result) {
+static void emit_tree(ls_cpu_classes *self, uint32_t m, const ls_cpu_range *of,
+                      uint32_t result) {
   ls_cpu_compiler *compiler = self->compiler;
   const ls_node *merge = merge_of(&self->items[0], m);
   const ls_type type = merge->outputs[0];
@@ -246,13 +269,14 @@ static void emit_tree(ls_cpu_classes *self, uint32_t m, uint32_t result) {
     ls_cpu_fail(compiler, ls_out_of_memory());
     return;
   }
-  if (!find_sources(self, m, &from)) return;
+  if (!find_sources(self, m, of, &from)) return;
   *tree = (ls_cpu_tree){.dtype = type.dtype,
                         .count = ls_shape_num_elements(type.shape),
-                        .replicas = (uint32_t)compiler->replicas,
+                        .replicas = of->end - of->first,
                         .kernels = compiler->kernels,
                         .parts = from.parts};
   is_sum(merge, &tree->mean);
+  tree->mean = tree->mean && is_all(self, of);
   uint32_t *there = ls_arena_new_array(&compiler->out->arena, uint32_t,
                                        (size_t)tree->replicas + 1);
   if (there == NULL) {
@@ -276,47 +300,71 @@ static void emit_tree(ls_cpu_classes *self, uint32_t m, uint32_t result) {
                                     .num_out = 1});
 }
 
-// Whatever else there is: step by step.
-static void emit_any(ls_cpu_classes *self, uint32_t m, uint32_t result) {
+// The sizes of the contributions.
+static void find_strides(const ls_cpu_classes *self, uint32_t m,
+                         const ls_cpu_range *of, size_t *strides) {
+  for (uint32_t k = 0; k < self->count; ++k) {
+    const ls_cpu_batched *class = &self->items[k];
+    const ls_cpu_range some = within(class, of);
+    for (uint32_t r = some.first; r < some.end; ++r)
+      strides[r - of->first] =
+          ls_cpu_ref_size(class->graph, merge_of(class, m)->inputs[0]);
+  }
+}
+
+// Whatever else there is.
+uint32_t ls_cpu_merge_steps(ls_cpu_classes *self, uint32_t m,
+                            const ls_cpu_range *of, const ls_cpu_merge *steps,
+                            uint32_t result) {
   ls_cpu_compiler *compiler = self->compiler;
   ls_arena *arena = &compiler->out->arena;
-  const ls_node *merge = merge_of(&self->items[0], m);
+  const uint32_t replicas = of->end - of->first;
   ls_cpu_merge_all *all = ls_arena_new(arena, ls_cpu_merge_all);
-  size_t *strides =
-      ls_arena_new_array(arena, size_t, (size_t)compiler->replicas);
-  ls_cpu_merge *steps = NULL;
+  size_t *strides = ls_arena_new_array(arena, size_t, replicas);
   sources from;
-  ls_status status =
-      all == NULL || strides == NULL
-          ? ls_out_of_memory()
-          : ls_cpu_merge_prepare(compiler->kernels, arena, merge,
-                                 merge->outputs[0], compiler->replicas, &steps);
-  if (!ls_status_is_ok(status)) {
-    ls_cpu_fail_at(compiler, self->items[0].graph, merge, status);
-    return;
+  if (all == NULL || strides == NULL) {
+    ls_cpu_fail(compiler, ls_out_of_memory());
+    return 0;
   }
-  if (!find_sources(self, m, &from)) return;
-  for (uint32_t k = 0; k < self->count; ++k)
-    for (uint32_t i = 0; i < self->items[k].replicas; ++i)
-      strides[self->items[k].first + i] = ls_cpu_ref_size(
-          self->items[k].graph, merge_of(&self->items[k], m)->inputs[0]);
-  *all = (ls_cpu_merge_all){
-      .merge = steps, .parts = from.parts, .strides = strides};
+  if (!find_sources(self, m, of, &from)) return 0;
+  find_strides(self, m, of, strides);
+  *all = (ls_cpu_merge_all){.merge = steps,
+                            .first = of->first,
+                            .replicas = replicas,
+                            .parts = from.parts,
+                            .strides = strides};
   ls_cpu_need_scratch(compiler, steps->scratch);
-  const uint32_t depth = ls_cpu_merge_depth((uint32_t)compiler->replicas);
+  const uint32_t stack =
+      ls_cpu_new_shared(compiler, steps->stride * ls_cpu_merge_depth(replicas));
   const uint32_t outputs[] = {
-      result,
-      ls_cpu_new_shared(compiler, steps->stride * depth),
+      result == LS_CPU_NONE ? stack : result,
+      stack,
       ls_cpu_new_shared(compiler, steps->widen.loop == NULL ? 0 : steps->bytes),
   };
-  ls_cpu_emit_extra(compiler, &(ls_cpu_extra){.node = merge,
-                                              .loop = ls_cpu_merge_all_loop,
-                                              .params = all,
-                                              .blocks = 1,
-                                              .in = from.operands,
-                                              .num_in = from.count,
-                                              .out = outputs,
-                                              .num_out = 3});
+  ls_cpu_emit_extra(compiler,
+                    &(ls_cpu_extra){.node = merge_of(&self->items[0], m),
+                                    .loop = ls_cpu_merge_all_loop,
+                                    .params = all,
+                                    .blocks = 1,
+                                    .in = from.operands,
+                                    .num_in = from.count,
+                                    .out = outputs,
+                                    .num_out = 3});
+  return stack;
+}
+
+static void emit_any(ls_cpu_classes *self, uint32_t m, const ls_cpu_range *of,
+                     uint32_t result) {
+  ls_cpu_compiler *compiler = self->compiler;
+  const ls_node *merge = merge_of(&self->items[0], m);
+  ls_cpu_merge *steps = NULL;
+  const ls_status status =
+      ls_cpu_merge_prepare(compiler->kernels, &compiler->out->arena, merge,
+                           merge->outputs[0], compiler->replicas, &steps);
+  if (ls_status_is_ok(status))
+    (void)ls_cpu_merge_steps(self, m, of, steps, result);
+  else
+    ls_cpu_fail_at(compiler, self->items[0].graph, merge, status);
 }
 
 static bool has_product(const ls_cpu_classes *self, uint32_t m) {
@@ -334,11 +382,28 @@ void ls_cpu_merge_batched(ls_cpu_classes *self, uint32_t m) {
   for (uint32_t k = 0; k < self->count; ++k)
     ls_cpu_bind_ref(compiler, self->items[k].scope,
                     ls_ref(merge_of(&self->items[k], m)->id, 0), result);
+  const ls_cpu_range all = {0, (uint32_t)compiler->replicas};
   bool mean = false;
-  if (has_product(self, m))
-    emit_products(self, m, result);
+  if (compiler->out->trunk != NULL)
+    ls_cpu_merge_on_ranks(self, m, result);
+  else if (has_product(self, m))
+    emit_products(self, m, &all, result);
   else if (is_sum(merge, &mean))
-    emit_tree(self, m, result);
+    emit_tree(self, m, &all, result);
   else
-    emit_any(self, m, result);
+    emit_any(self, m, &all, result);
+}
+
+uint32_t ls_cpu_merge_range(ls_cpu_classes *self, uint32_t m,
+                            const ls_cpu_range *of, const ls_cpu_merge *steps) {
+  const ls_node *merge = merge_of(&self->items[0], m);
+  bool mean = false;
+  if (!has_product(self, m) && !is_sum(merge, &mean))
+    return ls_cpu_merge_steps(self, m, of, steps, LS_CPU_NONE);
+  const uint32_t sum = ls_cpu_new_shared(self->compiler, steps->bytes);
+  if (has_product(self, m))
+    emit_products(self, m, of, sum);
+  else
+    emit_tree(self, m, of, sum);
+  return sum;
 }

@@ -36,6 +36,15 @@ static bool is_written(const ls_cpu_compiler *self, uint32_t storage) {
   return s->home == LS_CPU_VARIABLE && self->program->uses[s->index].written;
 }
 
+// What leaves the program is whole.
+static bool is_whole(ls_cpu_compiler *self, uint32_t from, uint32_t to) {
+  if (!ls_cpu_failed(self) &&
+      self->storages[from].size != self->storages[to].size)
+    ls_cpu_fail(self, ls_unimplemented("on several ranks, values of all "
+                                       "replicas that leave the program"));
+  return !ls_cpu_failed(self);
+}
+
 // Results leave at the end, but the old value of a variable that is written
 // leaves before anything else happens.
 static void emit_results(ls_cpu_compiler *self, ls_cpu_scope *scope) {
@@ -47,7 +56,7 @@ static void emit_results(ls_cpu_compiler *self, ls_cpu_scope *scope) {
     const uint32_t to =
         ls_cpu_new_base(self, LS_CPU_OUTPUT, (uint32_t)i,
                         ls_cpu_ref_size(body, body->results[i]));
-    if (ls_cpu_failed(self)) return;
+    if (!is_whole(self, from, to)) return;
     if (is_written(self, from)) {
       copy_early(self, early++, to, from);
     } else {
@@ -61,7 +70,7 @@ static void emit_results(ls_cpu_compiler *self, ls_cpu_scope *scope) {
     uint32_t from = ls_cpu_storage_of(self, scope, ref);
     const uint32_t to = ls_cpu_storage_of(
         self, scope, body->parameters[program->num_inputs + i]);
-    if (ls_cpu_failed(self) || from == to) continue;
+    if (!is_whole(self, from, to) || from == to) continue;
     if (is_written(self, from)) {
       const uint32_t old = ls_cpu_new_storage(self, ls_cpu_ref_size(body, ref));
       copy_early(self, early++, old, from);

@@ -154,6 +154,11 @@ static inline ls_cpu_instruction *ls_cpu_at(ls_cpu_compiler *self,
   return &self->instructions[position];
 }
 
+// How many replicas this rank hosts: parts of a wide value's storage.
+static inline size_t ls_cpu_own(const ls_cpu_compiler *self) {
+  return (size_t)(self->out->end - self->out->first);
+}
+
 // A kernel needs so many bytes of scratch.
 static inline void ls_cpu_need_scratch(ls_cpu_compiler *self, size_t bytes) {
   if (bytes > self->out->kernel_scratch) self->out->kernel_scratch = bytes;
@@ -173,6 +178,10 @@ void ls_cpu_scope_init(ls_cpu_compiler *self, ls_cpu_scope *scope,
 // The storage of a ref. INTERNAL if it is not computed yet.
 uint32_t ls_cpu_storage_of(ls_cpu_compiler *self, const ls_cpu_scope *scope,
                            uint64_t ref);
+// That of a wide value, which has this rank's parts of so many bytes.
+//   UNIMPLEMENTED  it comes from outside, with those of other ranks too.
+uint32_t ls_cpu_wide_storage(ls_cpu_compiler *self, const ls_cpu_scope *scope,
+                             uint64_t ref, size_t part);
 void ls_cpu_bind_ref(ls_cpu_compiler *self, ls_cpu_scope *scope, uint64_t ref,
                      uint32_t storage);
 

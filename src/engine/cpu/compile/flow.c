@@ -151,14 +151,19 @@ void ls_cpu_emit_while(ls_cpu_compiler *self, ls_cpu_scope *scope,
 }
 
 // ---- Branches --------------------------------------------------------------
+// The first branch makes the results' storages, as large as what it gives: of a
+// wide value a rank has its own parts only.
 static void emit_branch(ls_cpu_compiler *self, ls_cpu_scope *scope,
                         const ls_node *node, const ls_graph *region,
-                        const uint32_t *results, uint32_t *input) {
+                        uint32_t *results, uint32_t *input) {
   ls_cpu_scope inner;
   enter_region(self, scope, node, region, NULL, input, &inner);
   ls_cpu_emit_graph(self, &inner);
   for (unsigned i = 0; i < node->num_outputs; ++i) {
     const uint32_t from = ls_cpu_storage_of(self, &inner, region->results[i]);
+    if (ls_cpu_failed(self)) return;
+    if (region == node->regions[0])
+      results[i] = ls_cpu_new_storage(self, self->storages[from].size);
     ls_cpu_emit_copy(self, node, results[i], from);
   }
 }
@@ -182,9 +187,6 @@ void ls_cpu_emit_cond(ls_cpu_compiler *self, ls_cpu_scope *scope,
   if (results == NULL) {
     ls_cpu_fail(self, ls_out_of_memory());
     return;
-  }
-  for (unsigned i = 0; i < node->num_outputs; ++i) {
-    results[i] = ls_cpu_new_storage(self, ls_cpu_type_size(node->outputs[i]));
   }
   const bool was_in_order = self->in_order;
   const uint32_t predicate = ls_cpu_storage_of(self, scope, node->inputs[0]);
@@ -329,12 +331,16 @@ void ls_cpu_emit_host(ls_cpu_compiler *self, ls_cpu_scope *scope,
     ls_cpu_fail_at(self, scope->graph, node, status);
     return;
   }
+  const size_t parts = host->is_for_all ? ls_cpu_own(self) : 1;
   for (uint32_t i = 0; i < node->num_inputs; ++i) {
-    storages[i] = ls_cpu_storage_of(self, scope, node->inputs[i]);
+    storages[i] =
+        host->is_wide[i]
+            ? ls_cpu_wide_storage(self, scope, node->inputs[i], host->sizes[i])
+            : ls_cpu_storage_of(self, scope, node->inputs[i]);
   }
   for (unsigned i = 0; i < node->num_outputs; ++i) {
     storages[node->num_inputs + i] =
-        ls_cpu_new_storage(self, ls_cpu_type_size(node->outputs[i]));
+        ls_cpu_new_storage(self, host->sizes[node->num_inputs + i] * parts);
     ls_cpu_bind_ref(self, scope, ls_ref(node->id, i),
                     storages[node->num_inputs + i]);
   }

@@ -25,6 +25,7 @@ static const char *const code_names[] = {
     [LS_CPU_PUBLISH] = "publish",
     [LS_CPU_JOIN] = "join",
     [LS_CPU_EQUAL] = "merge_equal",
+    [LS_CPU_EXCHANGE] = "exchange",
     [LS_CPU_SELECT] = "select",
     [LS_CPU_WAIT] = "wait",
     [LS_CPU_TURN] = "turn",

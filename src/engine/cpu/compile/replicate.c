@@ -66,11 +66,18 @@ static uint32_t emit_launch(ls_cpu_compiler *compiler, ls_cpu_region *self,
   compiler->origins[position].replicate = compiler->replicate;
   ls_cpu_at(compiler, position)->params = launch;
   const uint32_t wide_split = self->num_arguments - self->num_split;
-  const uint32_t inputs = self->num_split * replicas + wide_split;
-  for (uint32_t i = 0; i < inputs; ++i) {
+  const uint32_t split = self->num_split * replicas;
+  for (uint32_t i = 0; i < split; ++i) {
     ls_cpu_read(compiler,
                 ls_cpu_storage_of(compiler, outer, self->op->inputs[i]));
   }
+  const ls_graph *first = self->bodies[0].graph;
+  for (uint32_t i = 0; i < wide_split; ++i)
+    ls_cpu_read(
+        compiler,
+        ls_cpu_wide_storage(
+            compiler, outer, self->op->inputs[split + i],
+            ls_cpu_ref_size(first, first->parameters[self->num_split + i])));
   for (uint32_t g = 0; g < self->num_gathered; ++g) {
     if (!self->is_gathered[g]) continue;
     ++launch->num_gathered;
@@ -264,8 +271,9 @@ static void make_gathered(ls_cpu_compiler *compiler, ls_cpu_region *self) {
   }
   const ls_graph *first = self->bodies[0].graph;
   for (uint32_t g = self->num_gathered; g < self->num_given; ++g)
-    self->wide[g - self->num_gathered] = ls_cpu_new_shared(
-        compiler, ls_cpu_ref_size(first, first->results[g]) * replicas);
+    self->wide[g - self->num_gathered] =
+        ls_cpu_new_shared(compiler, ls_cpu_ref_size(first, first->results[g]) *
+                                        ls_cpu_own(compiler));
 }
 
 // Where result g of replica r lies. One replica's is the value itself.

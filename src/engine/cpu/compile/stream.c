@@ -224,6 +224,16 @@ uint32_t ls_cpu_storage_of(ls_cpu_compiler *self, const ls_cpu_scope *scope,
   return 0;
 }
 
+uint32_t ls_cpu_wide_storage(ls_cpu_compiler *self, const ls_cpu_scope *scope,
+                             uint64_t ref, size_t part) {
+  const uint32_t storage = ls_cpu_storage_of(self, scope, ref);
+  if (!ls_cpu_failed(self) &&
+      self->storages[storage].size != part * ls_cpu_own(self))
+    ls_cpu_fail(self, ls_unimplemented("on several ranks, values of all "
+                                       "replicas that come from outside"));
+  return storage;
+}
+
 void ls_cpu_bind_ref(ls_cpu_compiler *self, ls_cpu_scope *scope, uint64_t ref,
                      uint32_t storage) {
   if (ls_cpu_failed(self)) return;

@@ -210,17 +210,18 @@ void ls_cpu_merge_all_loop(const ls_kernel_call *call, int64_t begin_block,
   ls_kernel_call each = *call;
   void *result = call->out[0];
   char *stack = call->out[1];
-  const uint32_t replicas = (uint32_t)merge->replicas;
-  for (uint32_t r = 0; r < replicas; ++r) {
+  const bool is_all = self->replicas == (uint32_t)merge->replicas;
+  void *sum = is_all ? ls_cpu_merge_sum(merge, result) : NULL;
+  for (uint32_t r = 0; r < self->replicas; ++r) {
     const ls_cpu_part part = self->parts[r];
     const char *value =
         (const char *)call->in[part.operand] + part.index * self->strides[r];
-    const ls_cpu_leaf leaf = ls_cpu_leaf_at(r, replicas);
+    const ls_cpu_leaf leaf = ls_cpu_leaf_at(r, self->replicas);
     if (merge->offsets != NULL)
-      ls_cpu_merge_put(merge, r, value, result);
+      ls_cpu_merge_put(merge, self->first + r, value, result);
     else
-      ls_cpu_merge_add(merge, &each, &leaf, value, stack,
-                       ls_cpu_merge_sum(merge, result), call->out[2]);
+      ls_cpu_merge_add(merge, &each, &leaf, value, stack, sum, call->out[2]);
   }
-  if (merge->offsets == NULL) ls_cpu_merge_end(merge, &each, stack, result);
+  if (is_all && merge->offsets == NULL)
+    ls_cpu_merge_end(merge, &each, stack, result);
 }

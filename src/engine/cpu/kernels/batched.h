@@ -75,11 +75,13 @@ void ls_cpu_tree_mean(ls_dtype dtype, void *to, const void *sum, int64_t count,
                       uint32_t replicas);
 
 // Any merge, in one block. Outputs: the result, and room for the stack and a
-// widened value.
+// widened value. Where it is of some replicas only, their rows are put into the
+// result, or their sum is left at the bottom of the stack.
 typedef struct ls_cpu_merge_all {
   const ls_cpu_merge *merge;
-  const ls_cpu_part *parts;
-  const size_t *strides;  // By replica: the size of its contribution.
+  uint32_t first, replicas;
+  const ls_cpu_part *parts;  // From the first one on, as is what follows.
+  const size_t *strides;     // The size of a contribution.
 } ls_cpu_merge_all;
 void ls_cpu_merge_all_loop(const ls_kernel_call *call, int64_t begin_block,
                            int64_t end_block);

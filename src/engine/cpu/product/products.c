@@ -172,7 +172,7 @@ static void products_loop(const ls_kernel_call *call, int64_t begin_block,
       const bool adds =
           gives && leaf.merges > 0 && b.buffers[b.waiting - 1] >= 0;
       if (gives)
-        contribute(self, call, &b, part, r - p->first, adds);
+        contribute(self, call, &b, part, r - p->first + p->skipped, adds);
       else
         b.buffers[b.waiting++] = -1;
       for (uint32_t m = adds ? 1 : 0; m < leaf.merges; ++m)

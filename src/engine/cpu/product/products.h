@@ -16,6 +16,7 @@
 // [k, m] turned, times [k, n], times `scale` if that is wanted.
 typedef struct ls_cpu_product_part {
   uint32_t first, replicas;
+  uint32_t skipped;  // Of those whose operands lie there, before the first.
   int64_t k;
   double scale;
   bool scales;

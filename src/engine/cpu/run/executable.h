@@ -36,11 +36,12 @@ typedef enum ls_cpu_code {
   LS_CPU_HOST_START,
   LS_CPU_HOST_FINISH,  // Parks until the call is done.
   // The shared stream's side of a replicate op.
-  LS_CPU_LAUNCH,   // Readies all lanes at `target`; params: ls_cpu_launch.
-  LS_CPU_AWAIT,    // Parks until merge slot `number` has its value.
-  LS_CPU_PUBLISH,  // Lanes that wait for values up to `number` may go on.
-  LS_CPU_JOIN,     // Parks until all lanes ended, then goes to `target`.
-  LS_CPU_EQUAL,    // A merge of R equal values; params: ls_cpu_merge.
+  LS_CPU_LAUNCH,    // Readies all lanes at `target`; params: ls_cpu_launch.
+  LS_CPU_AWAIT,     // Parks until merge slot `number` has its value.
+  LS_CPU_PUBLISH,   // Lanes that wait for values up to `number` may go on.
+  LS_CPU_JOIN,      // Parks until all lanes ended, then goes to `target`.
+  LS_CPU_EQUAL,     // A merge of R equal values; params: ls_cpu_merge.
+  LS_CPU_EXCHANGE,  // With other ranks; params: ls_cpu_exchange.
   // The lanes' side.
   LS_CPU_SELECT,  // To `target` if the replica is of class `number`; params:
                   // the classes of all, uint32_t.
@@ -117,6 +118,22 @@ typedef struct ls_cpu_host_room {
   uint32_t operands;
   size_t bytes;  // Each operand on lines of its own.
 } ls_cpu_host_room;
+
+// The replicas of a rank that are a largest subtree of the tree over all.
+typedef struct ls_cpu_subtree {
+  uint32_t first, end;
+  int32_t rank;
+} ls_cpu_subtree;
+
+// What replicas that go side by side exchange with other ranks: of a merge the
+// sums of all subtrees, in order, which add up to the last operand, the result;
+// of a gather the result's rows; else `num_results` results of each replica, as
+// LAUNCH has them.
+typedef struct ls_cpu_exchange {
+  const ls_cpu_merge *merge;  // NULL: results.
+  const ls_cpu_subtree *subtrees;
+  uint32_t num_subtrees, num_results;
+} ls_cpu_exchange;
 
 // A merge operand that its kernel writes straight into the partial sums, on
 // the lanes where that saves a copy, and into `staging` on the others, or adds

@@ -75,6 +75,18 @@ static void meter_move(meter *m, ls_cpu_cost *next) {
   m->since = now;
 }
 
+// False: the run has failed.
+static bool exchange(ls_instance *self, ls_cpu_worker *worker, uint32_t pc,
+                     ls_kernel_call *call) {
+  const ls_executable *executable = self->executable;
+  ls_status status =
+      ls_cpu_exchange_batched(self, &executable->instructions[pc], call);
+  if (ls_status_is_ok(status)) return true;
+  ls_cpu_worker_fail(
+      worker, ls_status_annotate(status, "in %s", executable->notes[pc].label));
+  return false;
+}
+
 // Whether all ranks have the results of all replicas. False: the run has
 // failed.
 static bool share_results(ls_instance *self, ls_cpu_worker *worker) {
@@ -206,6 +218,9 @@ bool ls_cpu_run_stream(ls_instance *self, ls_cpu_worker *worker,
       operands = resolve_all(executable, worker, at);
       ls_cpu_merge_equal(at->params, &call, operands[0], operands[1],
                          operands[2], operands[3]);
+      break;
+    case LS_CPU_EXCHANGE:
+      parks = !exchange(self, worker, pc, &call);
       break;
     case LS_CPU_SELECT:
       pc = ((const uint32_t *)at->params)[stream->replica] == at->number

@@ -177,6 +177,11 @@ static void copy_arguments(ls_cpu_host_record *record,
   }
 }
 
+// Which part of a wide value is a replica's: each rank has its own.
+static size_t part_of(const ls_instance *self, int32_t replica) {
+  return (size_t)(replica - self->executable->first);
+}
+
 static void fill_record(ls_instance *self, ls_cpu_host_record *record,
                         const ls_cpu_instruction *instruction,
                         void *const *operands, int32_t replica) {
@@ -188,7 +193,7 @@ static void fill_record(ls_instance *self, ls_cpu_host_record *record,
   record->status = NULL;
   record->is_done = false;
   record->open = 2;
-  copy_arguments(record, instruction, operands, (size_t)replica);
+  copy_arguments(record, instruction, operands, part_of(self, replica));
   record->call = (ls_host_call){
       .runtime = self->executable->backend->runtime,
       .state = host->state,
@@ -267,7 +272,7 @@ static bool take_call(ls_instance *self, ls_cpu_worker *worker,
   for (uint32_t i = num_in; i < num_in + instruction->num_out; ++i) {
     const size_t size = host->sizes[i];
     char *to = operands[i];
-    memcpy(to + (host->is_wide[i] ? (size_t)replica * size : 0),
+    memcpy(to + (host->is_wide[i] ? part_of(self, replica) * size : 0),
            record->operands[i], size);
   }
   return true;

@@ -205,12 +205,14 @@ find_values(const ls_executable *executable, const ls_cpu_worker *worker,
             uint32_t replica, const ls_cpu_place *place, uint32_t narrow,
             uint32_t wide, char **out_bases) {
   const uint32_t replicas = (uint32_t)executable->replicas;
+  const uint32_t first = (uint32_t)executable->first;
+  const uint32_t own = (uint32_t)executable->end - first;
   for (uint32_t i = 0; i < narrow; ++i, place += replicas)
     *out_bases++ = ls_cpu_resolve(worker, place[replica]);
   for (uint32_t i = 0; i < wide; ++i, ++place) {
     const size_t size = executable->place_sizes[place - executable->places];
     *out_bases++ =
-        (char *)ls_cpu_resolve(worker, *place) + size / replicas * replica;
+        (char *)ls_cpu_resolve(worker, *place) + size / own * (replica - first);
   }
   return place;
 }

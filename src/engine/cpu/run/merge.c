@@ -247,6 +247,11 @@ void ls_cpu_merge_subtree(const ls_cpu_merge *self, ls_kernel_call *call,
   end_subtrees(self, call, parts, 0, first, last, sum);
 }
 
+void ls_cpu_merge_two(const ls_cpu_merge *self, ls_kernel_call *call,
+                      const void *left, const void *right, void *out) {
+  run_step(&self->combine, call, left, right, out);
+}
+
 void ls_cpu_merge_end(const ls_cpu_merge *self, ls_kernel_call *call,
                       char *stack, void *result) {
   void *sum = self->narrow.loop == NULL ? result : stack;

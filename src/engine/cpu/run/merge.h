@@ -130,6 +130,10 @@ void ls_cpu_merge_subtree(const ls_cpu_merge *self, ls_kernel_call *call,
                           const ls_cpu_parts *parts, uint32_t first,
                           uint32_t last, void *sum);
 
+// The sum of two subtrees, which may lie on either.
+void ls_cpu_merge_two(const ls_cpu_merge *self, ls_kernel_call *call,
+                      const void *left, const void *right, void *out);
+
 // Where the sum of all goes: a buffer for `result`'s, or NULL, the stack's
 // bottom, if it is not what is wanted yet; and then makes that of it.
 static inline void *ls_cpu_merge_sum(const ls_cpu_merge *self, void *result) {

@@ -24,12 +24,16 @@ static uint32_t subtree_end(uint32_t at, uint32_t end, uint32_t replicas) {
   }
 }
 
-static uint32_t count_subtrees(const ls_executable *executable) {
+uint32_t ls_cpu_ranks_subtrees(const ls_executable *executable,
+                               ls_cpu_subtree *out) {
   const uint32_t replicas = (uint32_t)executable->replicas;
   uint32_t count = 0, at = 0;
-  for (int32_t k = 1; k <= executable->trunk->ranks; ++k)
-    for (; at < first_of(executable, k); ++count)
-      at = subtree_end(at, first_of(executable, k), replicas);
+  for (int32_t k = 0; k < executable->trunk->ranks; ++k)
+    for (const uint32_t end = first_of(executable, k + 1); at < end; ++count) {
+      const uint32_t next = subtree_end(at, end, replicas);
+      if (out != NULL) out[count] = (ls_cpu_subtree){at, next, k};
+      at = next;
+    }
   return count;
 }
 
@@ -37,7 +41,8 @@ size_t ls_cpu_ranks_pieces(const ls_executable *executable) {
   if (executable->trunk == NULL) return 0;
   const size_t results =
       (size_t)executable->num_gathered * (size_t)executable->replicas;
-  const size_t subtrees = count_subtrees(executable);  // At least the ranks.
+  // At least the ranks.
+  const size_t subtrees = ls_cpu_ranks_subtrees(executable, NULL);
   return results > subtrees ? results : subtrees;
 }
 
@@ -97,39 +102,107 @@ ls_status ls_cpu_exchange_sums(ls_instance *self,
   return ls_ok();
 }
 
-ls_status ls_cpu_exchange_rows(ls_instance *self,
-                               const ls_cpu_instruction *post, void *result) {
+// Lists the rows of each rank. Returns their number.
+static size_t list_rows(ls_instance *self, const ls_cpu_merge *merge,
+                        void *result) {
   const ls_executable *executable = self->executable;
-  const ls_cpu_merge *merge = post->params;
   const int32_t ranks = executable->trunk->ranks;
   for (int32_t k = 0; k < ranks; ++k) {
     const size_t begin = merge->offsets[first_of(executable, k)];
     const size_t end = merge->offsets[first_of(executable, k + 1)];
     self->pieces[k] = (ls_trunk_piece){(char *)result + begin, end - begin, k};
   }
-  return exchange_of(self, post, (size_t)ranks);
+  return (size_t)ranks;
+}
+
+ls_status ls_cpu_exchange_rows(ls_instance *self,
+                               const ls_cpu_instruction *post, void *result) {
+  return exchange_of(self, post, list_rows(self, post->params, result));
+}
+
+// Lists `count` results of each replica, which lie from a place on. Returns the
+// number of pieces.
+static size_t list_results(ls_instance *self, size_t place, uint32_t count) {
+  const ls_executable *executable = self->executable;
+  size_t pieces = 0;
+  for (uint32_t g = 0; g < count; ++g)
+    for (int32_t k = 0; k < executable->trunk->ranks; ++k)
+      for (uint32_t r = first_of(executable, k);
+           r < first_of(executable, k + 1); ++r, ++place)
+        self->pieces[pieces++] = (ls_trunk_piece){
+            .data =
+                ls_cpu_resolve(&self->workers[0], executable->places[place]),
+            .size = executable->place_sizes[place],
+            .rank = k,
+        };
+  return pieces;
 }
 
 ls_status ls_cpu_exchange_results(ls_instance *self) {
   const ls_executable *executable = self->executable;
   const ls_cpu_instruction *instruction = self->launch;
   const ls_cpu_launch *launch = instruction->params;
-  size_t place = instruction->operand + instruction->num_in, count = 0;
-  for (uint32_t g = 0; g < launch->num_gathered; ++g)
-    for (int32_t k = 0; k < executable->trunk->ranks; ++k)
-      for (uint32_t r = first_of(executable, k);
-           r < first_of(executable, k + 1); ++r, ++place)
-        self->pieces[count++] = (ls_trunk_piece){
-            .data =
-                ls_cpu_resolve(&self->workers[0], executable->places[place]),
-            .size = executable->place_sizes[place],
-            .rank = k,
-        };
+  const size_t count = list_results(
+      self, instruction->operand + instruction->num_in, launch->num_gathered);
   // Numbers behind those of slots are launches.
   const uint32_t number = executable->num_slots +
                           (uint32_t)(instruction - executable->instructions);
   return ls_status_annotate(exchange(self, number, 0, count),
                             "with the results of replicas");
+}
+
+// ---- Side by side ----------------------------------------------------------
+// Subtrees that are complete wait for their sibling: those of replicas before
+// `end` are the ones of that number, and the tree's right edge ends with all.
+static uint32_t waiting_at(uint32_t end, uint32_t replicas) {
+  return end == replicas ? 1 : (uint32_t)__builtin_popcount(end);
+}
+
+// Adds up the sums of all subtrees, which `operands` are, to the last of them,
+// the result.
+static void add_subtrees(const ls_executable *executable,
+                         const ls_cpu_exchange *params, ls_kernel_call *call,
+                         void *const *operands) {
+  const ls_cpu_merge *merge = params->merge;
+  const uint32_t replicas = (uint32_t)executable->replicas;
+  void *result = operands[params->num_subtrees];
+  void *sum = ls_cpu_merge_sum(merge, result);
+  uint32_t stack[33], depth = 0;
+  for (uint32_t i = 0; i < params->num_subtrees; ++i) {
+    const uint32_t end = params->subtrees[i].end;
+    stack[depth++] = i;
+    while (depth > waiting_at(end, replicas)) {
+      const uint32_t right = stack[--depth], left = stack[depth - 1];
+      const bool ends = end == replicas && depth == 1 && sum != NULL;
+      ls_cpu_merge_two(merge, call, operands[left], operands[right],
+                       ends ? sum : operands[left]);
+    }
+  }
+  ls_cpu_merge_end(merge, call, operands[0], result);
+}
+
+ls_status ls_cpu_exchange_batched(ls_instance *self,
+                                  const ls_cpu_instruction *at,
+                                  ls_kernel_call *call) {
+  const ls_executable *executable = self->executable;
+  const ls_cpu_exchange *params = at->params;
+  if (params->merge == NULL)
+    return exchange(self, at->number, call->iteration,
+                    list_results(self, at->operand, params->num_results));
+  void **operands = self->workers[0].operands;
+  for (uint32_t i = 0; i < at->num_in + at->num_out; ++i)
+    operands[i] =
+        ls_cpu_resolve(&self->workers[0], executable->places[at->operand + i]);
+  if (params->merge->offsets != NULL)
+    return exchange(self, at->number, call->iteration,
+                    list_rows(self, params->merge, operands[0]));
+  for (uint32_t i = 0; i < params->num_subtrees; ++i)
+    self->pieces[i] = (ls_trunk_piece){operands[i], params->merge->bytes,
+                                       params->subtrees[i].rank};
+  LS_RETURN_IF_ERROR(
+      exchange(self, at->number, call->iteration, params->num_subtrees));
+  add_subtrees(executable, params, call, operands);
+  return ls_ok();
 }
 
 // ---- Meeting ---------------------------------------------------------------
@@ -138,7 +211,8 @@ static ls_status check_same_ids(const ls_trunk *trunk, const char *ids) {
     const char *id = ids + k * LS_CPU_NUMERICS_ID_SIZE;
     if (strcmp(ids, id) != 0)
       return ls_failed_precondition(
-          "rank 0 computes as '%s', rank %d as '%s': their bits would differ",
+          "rank 0 computes as '%s', rank %d as '%s': they would not stay in "
+          "step, or give other bits",
           ids, k, id);
   }
   return ls_ok();

@@ -39,4 +39,14 @@ ls_status ls_cpu_exchange_rows(ls_instance *self,
 // All lanes of the launch have ended: the results of all replicas.
 ls_status ls_cpu_exchange_results(ls_instance *self);
 
+// The largest subtrees of all ranks, in order; `out` may be NULL. Returns how
+// many there are.
+uint32_t ls_cpu_ranks_subtrees(const ls_executable *executable,
+                               ls_cpu_subtree *out);
+
+// What an EXCHANGE does; `call` is the stream's.
+ls_status ls_cpu_exchange_batched(ls_instance *self,
+                                  const ls_cpu_instruction *at,
+                                  ls_kernel_call *call);
+
 #endif  // LS_ENGINE_CPU_RUN_RANKS_H_

@@ -46,6 +46,8 @@ static const char *doing_at(const ls_cpu_instruction *at) {
     return "waiting for the host in";
   case LS_CPU_JOIN:
     return "waiting for the replicas to end";
+  case LS_CPU_EXCHANGE:
+    return "with other ranks at";
   default:
     return "in";
   }

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Replicas that go side by side where other ranks host replicas too: this
+// rank's are the batch. Of a merge they add up the largest subtrees that they
+// are, ranks exchange these sums, and each adds them up to the whole tree; so
+// no addition differs from those of one rank.
+#include "engine/cpu/compile/batching.h"
+#include "engine/cpu/run/ranks.h"
+
+// Emits an exchange of the storages, all but the last `num_out` being read.
+static void emit_exchange(ls_cpu_compiler *compiler, const ls_graph *graph,
+                          const ls_node *node, const ls_cpu_exchange *params,
+                          const uint32_t *storages, uint32_t count,
+                          uint32_t num_out) {
+  ls_cpu_exchange *kept = ls_arena_new(&compiler->out->arena, ls_cpu_exchange);
+  if (kept == NULL) {
+    ls_cpu_fail(compiler, ls_out_of_memory());
+    return;
+  }
+  *kept = *params;
+  const uint32_t position = ls_cpu_emit(compiler, LS_CPU_EXCHANGE, node);
+  for (uint32_t i = 0; i < count; ++i)
+    if (i < count - num_out)
+      ls_cpu_read(compiler, storages[i]);
+    else
+      ls_cpu_write(compiler, storages[i]);
+  ls_cpu_label(compiler, graph, node);
+  if (ls_cpu_failed(compiler)) return;
+  // Ranks know it by its number, as they do a slot.
+  ls_cpu_at(compiler, position)->number = compiler->out->num_slots++;
+  ls_cpu_at(compiler, position)->params = kept;
+}
+
+// ---- Merges ----------------------------------------------------------------
+// A gather: this rank's rows are where they belong, then those of all.
+static void gather(ls_cpu_classes *self, uint32_t m, ls_cpu_merge *steps,
+                   uint32_t result) {
+  const ls_executable *out = self->compiler->out;
+  const ls_cpu_batched *first = &self->items[0];
+  const ls_cpu_range own = {(uint32_t)out->first, (uint32_t)out->end};
+  const uint32_t storages[] = {result, result};
+  ls_cpu_merge_steps(self, m, &own, steps, result);
+  emit_exchange(self->compiler, first->graph, first->body->merges[m],
+                &(ls_cpu_exchange){.merge = steps}, storages, 2, 1);
+}
+
+static void reduce(ls_cpu_classes *self, uint32_t m, ls_cpu_merge *steps,
+                   uint32_t result) {
+  ls_cpu_compiler *compiler = self->compiler;
+  const ls_executable *out = compiler->out;
+  const ls_cpu_batched *first = &self->items[0];
+  const uint32_t count = ls_cpu_ranks_subtrees(out, NULL);
+  ls_cpu_subtree *subtrees =
+      ls_arena_new_array(&compiler->out->arena, ls_cpu_subtree, count);
+  uint32_t *sums =
+      ls_arena_new_array(&compiler->temp, uint32_t, (size_t)count + 1);
+  if (subtrees == NULL || sums == NULL) {
+    ls_cpu_fail(compiler, ls_out_of_memory());
+    return;
+  }
+  (void)ls_cpu_ranks_subtrees(out, subtrees);
+  for (uint32_t i = 0; i < count; ++i) {
+    const ls_cpu_range of = {subtrees[i].first, subtrees[i].end};
+    sums[i] = subtrees[i].rank == out->trunk->rank
+                  ? ls_cpu_merge_range(self, m, &of, steps)
+                  : ls_cpu_new_shared(compiler, steps->bytes);
+  }
+  sums[count] = result;
+  emit_exchange(compiler, first->graph, first->body->merges[m],
+                &(ls_cpu_exchange){.merge = steps,
+                                   .subtrees = subtrees,
+                                   .num_subtrees = count},
+                sums, count + 1, 1);
+}
+
+void ls_cpu_merge_on_ranks(ls_cpu_classes *self, uint32_t m, uint32_t result) {
+  ls_cpu_compiler *compiler = self->compiler;
+  const ls_cpu_batched *first = &self->items[0];
+  const ls_node *merge = first->body->merges[m];
+  ls_cpu_merge *steps = NULL;
+  const ls_status status =
+      ls_cpu_merge_prepare(compiler->kernels, &compiler->out->arena, merge,
+                           merge->outputs[0], compiler->replicas, &steps);
+  if (!ls_status_is_ok(status)) {
+    ls_cpu_fail_at(compiler, first->graph, merge, status);
+    return;
+  }
+  ls_cpu_need_scratch(compiler, steps->scratch);
+  if (steps->offsets != NULL)
+    gather(self, m, steps, result);
+  else
+    reduce(self, m, steps, result);
+}
+
+// ---- Results ---------------------------------------------------------------
+void ls_cpu_exchange_gathered(ls_cpu_classes *self) {
+  ls_cpu_compiler *compiler = self->compiler;
+  ls_cpu_region *region = self->region;
+  ls_executable *out = compiler->out;
+  const uint32_t replicas = (uint32_t)compiler->replicas;
+  uint32_t *storages = ls_arena_new_array(
+      &compiler->temp, uint32_t, (size_t)region->num_gathered * replicas);
+  uint32_t count = 0, results = 0;
+  if (storages == NULL) {
+    ls_cpu_fail(compiler, ls_out_of_memory());
+    return;
+  }
+  for (uint32_t g = 0; g < region->num_gathered; ++g) {
+    if (!region->is_gathered[g]) continue;
+    const ls_graph *graph = self->items[0].graph;
+    ++results;
+    for (uint32_t r = 0; r < replicas; ++r) {
+      uint32_t *storage = &region->gathered[g * replicas + r];
+      if ((int32_t)r < out->first || (int32_t)r >= out->end)
+        *storage = ls_cpu_new_shared(compiler,
+                                     ls_cpu_ref_size(graph, graph->results[g]));
+      storages[count++] = *storage;
+    }
+  }
+  if (results == 0) return;
+  if (results > out->num_gathered) out->num_gathered = results;
+  emit_exchange(compiler, self->items[0].graph, region->op,
+                &(ls_cpu_exchange){.num_results = results}, storages, count,
+                count);
+}
