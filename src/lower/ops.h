@@ -62,6 +62,10 @@ ls_status ls_lower_take_own(ls_lower_scope *scope, const uint64_t *refs,
 // ---- Variables with a value for each replica (own.c) -----------------
 // Whether each replica has a value of its own of the variable here.
 bool ls_lower_is_own(const ls_lower_scope *scope, const ls_variable *variable);
+// Whether its components are variables by themselves here, though they are
+// values of the replicas around: in a branch or loop of a merge.
+bool ls_lower_is_apart(const ls_lower_scope *scope,
+                       const ls_variable *container);
 // What one replica's value of such a variable is, for all; and a new one.
 ls_status ls_lower_read_own_component(ls_lower_scope *scope,
                                       const ls_variable *component,

@@ -2,7 +2,9 @@
 //
 // Variables of which each replica has a value of its own: in a replica's body
 // the container is that value. One replica's is gathered where it is asked for
-// by name, and set by the replica that it is.
+// by name, and set by the replica that it is. What a merge does in a branch or
+// loop runs once: there each component is a variable by itself, gathered before
+// and set behind.
 #include "base/runtime_internal.h"
 #include "lower/ops.h"
 
@@ -15,8 +17,22 @@ static const ls_lower_scope *owner(const ls_lower_scope *scope,
   return NULL;
 }
 
+// Of a branch or loop in a merge, which runs once.
+static bool runs_once(const ls_lower_scope *scope,
+                      const ls_lower_scope *owner) {
+  return scope->in_merge && scope != owner;
+}
+
 bool ls_lower_is_own(const ls_lower_scope *scope, const ls_variable *variable) {
-  return variable->num_components > 0 && owner(scope, variable) != NULL;
+  if (variable->num_components == 0) return false;
+  const ls_lower_scope *at = owner(scope, variable);
+  return at != NULL && !runs_once(scope, at);
+}
+
+bool ls_lower_is_apart(const ls_lower_scope *scope,
+                       const ls_variable *container) {
+  const ls_lower_scope *at = owner(scope, container);
+  return at != NULL && runs_once(scope, at);
 }
 
 static ls_status read_component(ls_lower_scope *scope,

@@ -111,6 +111,12 @@ static ls_status note_met(const ls_lower_scope *scope, ls_variable *variable,
   return ls_ok();
 }
 
+static bool is_own_component(const ls_lower_scope *scope,
+                             const ls_variable *variable) {
+  return variable->container != NULL &&
+         ls_lower_is_own(scope, variable->container);
+}
+
 // The variable itself: what is known of it here, around, or at the start.
 static ls_status read_itself(ls_lower_scope *scope, ls_variable *variable,
                              uint64_t *out_ref) {
@@ -120,7 +126,10 @@ static ls_status read_itself(ls_lower_scope *scope, ls_variable *variable,
     LS_RETURN_IF_ERROR(add_use(scope, variable, out_ref));
   } else {
     uint64_t outer = 0;
-    LS_RETURN_IF_ERROR(read_itself(scope->outer, variable, &outer));
+    LS_RETURN_IF_ERROR(
+        is_own_component(scope->outer, variable)
+            ? ls_lower_read_own_component(scope->outer, variable, &outer)
+            : read_itself(scope->outer, variable, &outer));
     LS_RETURN_IF_ERROR(ls_graph_add_capture(
         scope->to, (ls_tensor){scope->outer->to, outer}, out_ref));
   }
@@ -132,11 +141,12 @@ ls_status ls_lower_read(ls_lower_scope *scope, ls_variable *variable,
   ls_variable *container = variable->container;
   if (ls_lower_is_own(scope, variable))
     return read_itself(scope, variable, out_ref);
-  if (container != NULL && ls_lower_is_own(scope, container))
+  if (is_own_component(scope, variable))
     return ls_lower_read_own_component(scope, variable, out_ref);
   if (variable->num_components > 0 && ls_lower_is_split(scope, variable))
     return read_container(scope, variable, out_ref);
   const bool as_all = container != NULL && is_shared(scope, container) &&
+                      !ls_lower_is_apart(scope, container) &&
                       !is_known(scope, variable);
   return read_itself(scope, as_all ? container : variable, out_ref);
 }
@@ -169,6 +179,8 @@ ls_status ls_lower_set(ls_lower_scope *scope, ls_variable *variable,
 static ls_status write_component(ls_lower_scope *scope, ls_variable *component,
                                  uint64_t ref) {
   uint64_t before = 0;
+  if (ls_lower_is_apart(scope, component->container))
+    return set(scope, component, ref);
   // What the others are worth must be known before they go their own ways.
   LS_RETURN_IF_ERROR(read_itself(
       scope,
@@ -185,7 +197,7 @@ ls_status ls_lower_write(ls_lower_scope *scope, ls_variable *variable,
                          uint64_t ref) {
   if (ls_lower_is_own(scope, variable)) return set(scope, variable, ref);
   if (variable->container != NULL)
-    return ls_lower_is_own(scope, variable->container)
+    return is_own_component(scope, variable)
                ? ls_lower_write_own_component(scope, variable, ref)
                : write_component(scope, variable, ref);
   if (variable->num_components > 0 && ls_lower_is_split(scope, variable)) {
