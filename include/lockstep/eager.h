@@ -62,9 +62,7 @@ typedef struct ls_tape ls_tape;
 LS_API LS_MUST_USE ls_status ls_tape_begin(ls_tape **out_tape);
 // Inside, no tape of this thread records; the pair of ls_scope_end.
 LS_API void ls_stop_recording_begin(ls_scope *scope);
-#define LS_STOP_RECORDING_SCOPE                                                \
-  LS_SCOPE_BLOCK_(__LINE__,                                                    \
-                  ls_stop_recording_begin(&LS_CONCAT(ls_scope_, __LINE__)))
+#define LS_STOP_RECORDING_SCOPE LS_BARE_SCOPE_(ls_stop_recording_begin)
 LS_API LS_MUST_USE ls_status ls_tape_watch(ls_tape *tape, ls_tensor tensor);
 // Ends recording. Gradients can be asked for until the tape is released.
 LS_API LS_MUST_USE ls_status ls_tape_end(ls_tape *tape);

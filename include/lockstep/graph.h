@@ -244,22 +244,27 @@ LS_API const char *ls_name_scope_current(void);
 //   }
 // The scope is left on every way out of the block: at its end, by return and
 // goto, and by break and continue, which act on the loop around it as ever.
-#define LS_SCOPE_BLOCK_(id, begin)                                             \
-  ls_scope LS_CONCAT(ls_scope_, id) __attribute__((cleanup(ls_scope_end))) =   \
-      LS_ZEROED;                                                               \
-  begin
-#define LS_SCOPE_(id, call, ...)                                               \
-  LS_SCOPE_BLOCK_(id, call(&LS_CONCAT(ls_scope_, id), __VA_ARGS__))
-#define LS_GRAPH_SCOPE(graph) LS_SCOPE_(__LINE__, ls_graph_begin, graph)
-#define LS_NAME_SCOPE(name) LS_SCOPE_(__LINE__, ls_name_scope_begin, name)
-#define LS_DEVICE_SCOPE(device)                                                \
-  LS_SCOPE_(__LINE__, ls_device_scope_begin, device)
-#define LS_COLOCATE_SCOPE(op) LS_SCOPE_(__LINE__, ls_colocate_scope_begin, op)
+// Several may begin on one line.
+#define LS_SCOPE_(call, ...)                                                   \
+  LS_SCOPE_AS_(LS_CONCAT(ls_scope_, __COUNTER__), call, __VA_ARGS__)
+#define LS_SCOPE_AS_(scope, call, ...)                                         \
+  LS_SCOPE_BLOCK_(scope);                                                      \
+  call(&scope, __VA_ARGS__)
+// One without an argument.
+#define LS_BARE_SCOPE_(call)                                                   \
+  LS_BARE_SCOPE_AS_(LS_CONCAT(ls_scope_, __COUNTER__), call)
+#define LS_BARE_SCOPE_AS_(scope, call)                                         \
+  LS_SCOPE_BLOCK_(scope);                                                      \
+  call(&scope)
+#define LS_SCOPE_BLOCK_(scope)                                                 \
+  ls_scope scope __attribute__((cleanup(ls_scope_end))) = LS_ZEROED
+#define LS_GRAPH_SCOPE(graph) LS_SCOPE_(ls_graph_begin, graph)
+#define LS_NAME_SCOPE(name) LS_SCOPE_(ls_name_scope_begin, name)
+#define LS_DEVICE_SCOPE(device) LS_SCOPE_(ls_device_scope_begin, device)
+#define LS_COLOCATE_SCOPE(op) LS_SCOPE_(ls_colocate_scope_begin, op)
 #define LS_CONTROL_SCOPE(ops, count)                                           \
-  LS_SCOPE_(__LINE__, ls_control_scope_begin, ops, count)
-#define LS_INIT_SCOPE                                                          \
-  LS_SCOPE_BLOCK_(__LINE__,                                                    \
-                  ls_init_scope_begin(&LS_CONCAT(ls_scope_, __LINE__)))
+  LS_SCOPE_(ls_control_scope_begin, ops, count)
+#define LS_INIT_SCOPE LS_BARE_SCOPE_(ls_init_scope_begin)
 
 // ---- Losses ----------------------------------------------------------------
 // How the last loss in a graph was reduced: "weighted_mean", "weighted_sum",

@@ -23,9 +23,7 @@ extern "C" {
 // is read once; the pair of ls_scope_end.
 //   LS_FAILED_PRECONDITION  in the scope: inside of another one, which stays.
 LS_API void ls_caching_scope_begin(ls_scope *scope);
-#define LS_CACHING_SCOPE                                                       \
-  LS_SCOPE_BLOCK_(__LINE__,                                                    \
-                  ls_caching_scope_begin(&LS_CONCAT(ls_scope_, __LINE__)))
+#define LS_CACHING_SCOPE LS_BARE_SCOPE_(ls_caching_scope_begin)
 // How many such scopes this thread has entered and left.
 typedef struct ls_caching_counts {
   uint64_t entered, left;

@@ -110,8 +110,7 @@ LS_API void ls_strategy_scope_begin(ls_scope *scope, ls_strategy *strategy);
 //   LS_FAILED_PRECONDITION  a scope opened after it is still open: names its
 //                           kind, and everything stays as it is.
 LS_API LS_MUST_USE ls_status ls_strategy_scope_end(ls_scope *scope);
-#define LS_STRATEGY_SCOPE(strategy)                                            \
-  LS_SCOPE_(__LINE__, ls_strategy_scope_begin, strategy)
+#define LS_STRATEGY_SCOPE(strategy) LS_SCOPE_(ls_strategy_scope_begin, strategy)
 // Puts the strategy in force without a scope, in place of what was put so
 // before; NULL: the default one. It is the thread's, and left when that ends.
 //   LS_FAILED_PRECONDITION  inside of a scope.
@@ -128,7 +127,7 @@ LS_API ls_strategy *ls_variable_strategy(const ls_variable *variable);
 // the pair of ls_scope_end.
 LS_API void ls_scale_loss_scope_begin(ls_scope *scope, ls_strategy *strategy);
 #define LS_SCALE_LOSS_SCOPE(strategy)                                          \
-  LS_SCOPE_(__LINE__, ls_scale_loss_scope_begin, strategy)
+  LS_SCOPE_(ls_scale_loss_scope_begin, strategy)
 // How losses are reduced over the replicas of the strategy in force: SUM; in
 // such a scope MEAN, unless the last loss of the current graph was a sum
 // ("weighted_sum" or "sum").
@@ -341,9 +340,7 @@ LS_API LS_MUST_USE ls_status ls_validate_colocate(ls_nest value,
 // Inside, a variable that is synchronized on read, used as a tensor in a
 // replica, is what all replicas' components make; the pair of ls_scope_end.
 LS_API void ls_sync_on_read_scope_begin(ls_scope *scope);
-#define LS_SYNC_ON_READ_SCOPE                                                  \
-  LS_SCOPE_BLOCK_(                                                             \
-      __LINE__, ls_sync_on_read_scope_begin(&LS_CONCAT(ls_scope_, __LINE__)))
+#define LS_SYNC_ON_READ_SCOPE LS_BARE_SCOPE_(ls_sync_on_read_scope_begin)
 
 // What a variable is for raw access, lent: itself, or in a replica, an update
 // or outside of strategies its component.
@@ -390,9 +387,9 @@ LS_API void ls_colocate_variables_scope_begin(ls_scope *scope,
                                               ls_strategy *strategy,
                                               ls_nest with);
 #define LS_SYNC_ON_READ_VARIABLES_SCOPE(strategy, method)                      \
-  LS_SCOPE_(__LINE__, ls_sync_on_read_variables_scope_begin, strategy, method)
+  LS_SCOPE_(ls_sync_on_read_variables_scope_begin, strategy, method)
 #define LS_COLOCATE_VARIABLES_SCOPE(strategy, with)                            \
-  LS_SCOPE_(__LINE__, ls_colocate_variables_scope_begin, strategy, with)
+  LS_SCOPE_(ls_colocate_variables_scope_begin, strategy, with)
 
 typedef enum ls_write_op {
   LS_WRITE_ASSIGN,

@@ -40,8 +40,7 @@ LS_API void ls_summary_writer_set_step(ls_summary_writer *writer, int64_t step);
 
 // Inside, summaries go to the writer (NULL: nowhere); the pair of ls_scope_end.
 LS_API void ls_summary_scope_begin(ls_scope *scope, ls_summary_writer *writer);
-#define LS_SUMMARY_SCOPE(writer)                                               \
-  LS_SCOPE_(__LINE__, ls_summary_scope_begin, writer)
+#define LS_SUMMARY_SCOPE(writer) LS_SCOPE_(ls_summary_scope_begin, writer)
 
 // Records a value of any numeric type and shape. Without a writer, and on other
 // replicas than 0, nothing is done: a failed op then, and no error.

@@ -126,7 +126,7 @@ ls_creator_create(const ls_creator *creator, const ls_variable_options *options,
 LS_API void ls_creator_scope_begin(ls_scope *scope, ls_variable_creator create,
                                    void *user);
 #define LS_CREATOR_SCOPE(create, user)                                         \
-  LS_SCOPE_(__LINE__, ls_creator_scope_begin, create, user)
+  LS_SCOPE_(ls_creator_scope_begin, create, user)
 
 // ---- Variables -------------------------------------------------------------
 LS_API ls_variable *ls_variable_retain(ls_variable *variable);

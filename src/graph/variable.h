@@ -72,7 +72,7 @@ struct ls_variable {
 // Inside, variables are made beside `variable`: plain if it is (or is NULL),
 // else as the scopes around say. The pair of ls_scope_end.
 void ls_beside_begin(ls_scope *scope, const ls_variable *variable);
-#define LS_BESIDE_SCOPE(variable) LS_SCOPE_(__LINE__, ls_beside_begin, variable)
+#define LS_BESIDE_SCOPE(variable) LS_SCOPE_(ls_beside_begin, variable)
 
 // The plain variable that this one is where the thread is: of a container the
 // component of the replica or update, across replicas that on the current

@@ -257,6 +257,28 @@ static void a_graph_with_an_error_does_not_run_until_it_is_taken(void **state) {
   teardown(&n);
 }
 
+#define NAMED_ON(name, device)                                                 \
+  LS_NAME_SCOPE(name);                                                         \
+  LS_DEVICE_SCOPE(device)
+
+static void scopes_that_begin_on_one_line_are_all_in_force(void **state) {
+  (void)state;
+  ls_graph *graph = NULL;
+  expect_ok(ls_graph_create("g", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    {
+      NAMED_ON("a", "/CPU:0");
+      NAMED_ON("b", "/CPU:1");
+      const ls_op op = ls_tensor_op(ls_scalar(LS_DTYPE_F32, 1));
+      assert_string_equal(ls_op_name(op), "a/b/constant");
+      assert_string_equal(ls_op_device(op), "/CPU:1");
+    }
+    assert_string_equal(ls_name_scope_current(), "");
+  }
+  ls_graph_destroy(graph);
+}
+
 static void names_follow_scopes_and_are_unique(void **state) {
   (void)state;
   net n;
@@ -329,6 +351,7 @@ int main(void) {
       cmocka_unit_test(any_tensor_can_be_fed),
       cmocka_unit_test(bad_fetches_and_feeds_are_named),
       cmocka_unit_test(a_graph_with_an_error_does_not_run_until_it_is_taken),
+      cmocka_unit_test(scopes_that_begin_on_one_line_are_all_in_force),
       cmocka_unit_test(names_follow_scopes_and_are_unique),
       cmocka_unit_test(each_run_sees_whether_a_variable_has_a_value),
   };

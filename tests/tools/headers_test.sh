@@ -30,6 +30,28 @@ for header in "$source"/include/lockstep/*.h \
   cp "$work/$name.c" "$work/$name.cpp"
 done
 
+# All scopes there are begin on one line, twice.
+list=$(sed -n 's/^#define \(LS_[A-Z_]*_SCOPE\)\((.*)\)\{0,1\}  *[\\L].*/\1\2;/p' \
+  "$source"/include/lockstep/*.h | tr '\n' ' ')
+case $list in
+*"LS_NAME_SCOPE(name);"*"LS_CREATOR_SCOPE(create, user);"*) ;;
+*) echo "FAIL not a list of scopes: $list"; failed=1 ;;
+esac
+cat >"$work/scopes.c" <<EOF
+#include "lockstep/lockstep.h"
+void begin(ls_graph *graph, ls_op op, const ls_op *ops, ls_strategy *strategy,
+           ls_nest with, ls_summary_writer *writer, ls_variable_creator create);
+void begin(ls_graph *graph, ls_op op, const ls_op *ops, ls_strategy *strategy,
+           ls_nest with, ls_summary_writer *writer, ls_variable_creator create) {
+  const char *name = "a", *device = "/CPU:0";
+  const ls_reduce_op method = LS_REDUCE_SUM;
+  const size_t count = 1;
+  void *user = 0;
+  $list $list
+}
+EOF
+cp "$work/scopes.c" "$work/scopes.cpp"
+
 compiles "$CC" c11 "$work"/*.c
 if [ -n "${CXX:-}" ]; then
   for standard in c++11 c++20; do
