@@ -99,6 +99,24 @@ static void a_layer_can_do_without_scale_and_offset(void **state) {
   ls_norm_layer_destroy(layer);
 }
 
+// Its mean is itself, and its root mean square what it is without a sign.
+static void one_channel_is_enough(void **state) {
+  (void)state;
+  static const double x[] = {3, -5}, wanted[][2] = {{0, 0}, {1, -1}};
+  for (ls_norm_kind kind = LS_NORM_LAYER; kind <= LS_NORM_RMS; ++kind) {
+    ls_norm_layer *layer = NULL;
+    expect_ok(ls_norm_layer_create(
+        &(ls_norm_options){.kind = kind, .channels = 1, .dtype = LS_DTYPE_F64},
+        &layer));
+    expect_ok(ls_frame_begin());
+    expect_tensor(
+        ls_norm_layer_apply(layer, eager_of(LS_DTYPE_F64, LS_SHAPE(2, 1), x)),
+        wanted[kind], 2, 1e-5);
+    expect_ok(ls_frame_end(NULL));
+    ls_norm_layer_destroy(layer);
+  }
+}
+
 static ls_nest cubes_of_norm(ls_nest args, void *user) {
   const ls_tensor y = ls_norm_layer_apply(user, ls_nest_tensor(args, 0));
   return ls_leaf(ls_reduce_sum(ls_mul(y, ls_square(y)), LS_ALL_AXES));
@@ -149,6 +167,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(layers_normalize_as_plain_c_does),
       cmocka_unit_test(a_layer_can_do_without_scale_and_offset),
+      cmocka_unit_test(one_channel_is_enough),
       cmocka_unit_test(gradients_flow_to_scale_and_offset),
       cmocka_unit_test(layers_that_cannot_be_are_refused),
   };

@@ -97,6 +97,25 @@ static void a_terminal_line_is_rewritten_and_fits(void **state) {
   assert_string_equal(written + strlen(written) - 4, "\033[K\n");
 }
 
+static void expect_bar(int64_t done, int64_t all, const char *bar) {
+  ls_progress *progress = make(true, 80);
+  ls_train_report report = half_way();
+  report.epoch_step = done;
+  report.steps_per_epoch = all;
+  memset(written, 0, sizeof(written));
+  ls_progress_show(progress, &report);
+  expect_contains(written, bar);
+  ls_progress_destroy(progress);
+}
+
+static void a_bar_is_full_after_the_last_step(void **state) {
+  (void)state;
+  expect_bar(0, 1, "[>.................]");
+  expect_bar(1, 1, "[==================]");
+  expect_bar(1, 2, "[=========>........]");
+  expect_bar(0, 0, "[>.................]");  // No steps: none are done.
+}
+
 static void a_narrow_terminal_has_no_bar(void **state) {
   (void)state;
   ls_progress *progress = make(true, 40);
@@ -185,6 +204,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(a_terminal_line_is_rewritten_and_fits,
                                       begin, end),
+      cmocka_unit_test_setup_teardown(a_bar_is_full_after_the_last_step, begin,
+                                      end),
       cmocka_unit_test_setup_teardown(a_narrow_terminal_has_no_bar, begin, end),
       cmocka_unit_test_setup_teardown(a_line_fits_whatever_the_width_becomes,
                                       begin, end),
