@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Variables with a value for each replica, in compiled steps.
+#include "support/function.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
 enum { REPLICAS = 3 };
-
-static ls_function *function_of(ls_callback call, void *user) {
-  ls_function *function = NULL;
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = call, .user = user}, &function));
-  return function;
-}
 
 // Scalars 1, 2, 3, or rows 2, 2, 1 of numbers.
 static ls_nest scalars(void) {

@@ -3,6 +3,7 @@
 // all_reduce of a replica: nests, other ops, gradients.
 #include "lockstep/function.h"
 #include "lockstep/gradients.h"
+#include "support/function.h"
 #include "support/replicas.h"
 
 typedef struct reducing {
@@ -57,13 +58,6 @@ static void expect_nest(ls_strategy *strategy, ls_callable callable,
                 3 * wanted);
   }
   ls_nest_release(made);
-}
-
-static ls_function *function_of(ls_callback callback, void *user) {
-  ls_function *function = NULL;
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = callback, .user = user}, &function));
-  return function;
 }
 
 static void every_leaf_is_reduced_on_every_replica(void **state) {

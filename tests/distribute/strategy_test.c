@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "support/expect.h"
+#include "support/function.h"
 #include "support/spec.h"
 
 static ls_strategy *strategy_of(int replicas) {
@@ -11,13 +12,6 @@ static ls_strategy *strategy_of(int replicas) {
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(replicas)}, &strategy));
   return strategy;
-}
-
-static ls_function *function_of(ls_callback call, void *user) {
-  ls_function *function = NULL;
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = call, .user = user}, &function));
-  return function;
 }
 
 // Values whose sum depends on the order of addition.

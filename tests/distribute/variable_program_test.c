@@ -9,6 +9,7 @@
 #include "base/runtime_internal.h"
 #include "lockstep/graph.h"
 #include "runtime/state.h"
+#include "support/function.h"
 #include "support/replicas.h"
 
 // ---- In a session ----------------------------------------------------------
@@ -177,13 +178,6 @@ static ls_nest train(ls_nest args, void *user) {
 static ls_nest read_twice(ls_nest args, void *user) {
   (void)args;
   return ls_leaf(ls_mul_scalar(ls_variable_read(user), 2));
-}
-
-static ls_function *function_of(ls_callback call, void *user) {
-  ls_function *function = NULL;
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = call, .user = user}, &function));
-  return function;
 }
 
 static ls_nest split_scalars(ls_strategy *strategy, const double *values,

@@ -5,6 +5,7 @@
 
 #include "support/counted.h"
 #include "support/expect.h"
+#include "support/function.h"
 #include "support/recurrence.h"
 
 // ---- What is saved ---------------------------------------------------------

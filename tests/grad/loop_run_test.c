@@ -6,6 +6,7 @@
 #include "lockstep/strategy.h"
 #include "lockstep/variable.h"
 #include "support/expect.h"
+#include "support/function.h"
 #include "support/recurrence.h"
 #include "support/spec.h"
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "support/expect.h"
+#include "support/function.h"
 #include "support/recurrence.h"
 
 enum { ROWS = 64, INPUTS = 8, INNER = 256, OUTPUTS = 8 };

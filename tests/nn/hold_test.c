@@ -7,6 +7,7 @@
 
 #include "lockstep/optimizers.h"
 #include "lockstep/session.h"
+#include "support/function.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
@@ -137,13 +138,6 @@ static void run_calls(problem *p, ls_callable how, int64_t first,
   ls_nest_release(results);
 }
 
-static ls_function *function_of_problem(problem *p) {
-  ls_function *function = NULL;
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = minimize, .user = p}, &function));
-  return function;
-}
-
 // This replica's rows are cut out of all.
 static ls_nest minimize_built(ls_nest args, void *user) {
   const problem *p = user;
@@ -209,7 +203,7 @@ static void run(const job *work, double *weights) {
     return;
   }
   begin(&p, work);
-  ls_function *function = function_of_problem(&p);
+  ls_function *function = function_of(minimize, &p);
   run_calls(&p,
             work->way == TRACED ? ls_traced(function)
                                 : ls_plain(minimize_op_by_op, &p),
@@ -311,7 +305,7 @@ static void variables_move_at_the_last_call_only(void **state) {
   const job work = {.kind = "adam", .replicas = 3, .batch = 9, .calls = 3};
   problem p;
   begin(&p, &work);
-  ls_function *function = function_of_problem(&p);
+  ls_function *function = function_of(minimize, &p);
   double before[WEIGHTS], after[WEIGHTS];
   ls_variable *held = NULL, *all[8];
   for (int64_t call = 0; call < 7; ++call) {
@@ -348,7 +342,7 @@ static void sums_of_halves_are_wide(void **state) {
   expect_ok(ls_optimizer_prepare(p.optimizer, &p.weights, 1));
   expect_ok(ls_optimizer_slot(p.optimizer, p.weights, "gradient", &held));
   assert_int_equal(ls_variable_dtype(held), LS_DTYPE_F32);
-  ls_function *function = function_of_problem(&p);
+  ls_function *function = function_of(minimize, &p);
   const double before = largest(p.weights);
   run_calls(&p, ls_traced(function), 0, 2);
   assert_true(largest(p.weights) != before);

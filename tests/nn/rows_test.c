@@ -10,6 +10,7 @@
 #include "lockstep/nn.h"
 #include "lockstep/strategy.h"
 #include "support/expect.h"
+#include "support/function.h"
 
 enum { BATCH = 6, STEPS = 4 };
 
@@ -65,13 +66,6 @@ static ls_nest make_args(int64_t rows, int64_t width, ls_dtype dtype,
   for (int64_t i = 0; i < batch * width; ++i)
     ls_array_set_f64(targets, i, (double)(i * 37 % 11) / 7 - 1);
   return args;
-}
-
-static ls_function *function_of(ls_callback callback, void *user) {
-  ls_function *function = NULL;
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = callback, .user = user}, &function));
-  return function;
 }
 
 // ---- The same bits ---------------------------------------------------------

@@ -2,6 +2,7 @@
 //
 // A function's effects run wherever it is called: who takes a result of the
 // call has called it.
+#include "support/function.h"
 #include "support/values.h"
 #include "support/ways.h"
 
@@ -21,13 +22,6 @@ static ls_nest call_in_call(ls_nest args, void *user) {
   ls_nest made = ls_none();
   const ls_status status = ls_function_call(self->more, args, &made);
   return ls_status_is_ok(status) ? made : ls_fail(status);
-}
-
-static ls_function *function_of(ls_callback call, ways *self) {
-  ls_function *function = NULL;
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = call, .user = self}, &function));
-  return function;
 }
 
 static ls_nest call_twice(ls_nest args, ways *self) {

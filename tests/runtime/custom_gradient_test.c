@@ -9,15 +9,9 @@
 #include "lockstep/gradients.h"
 #include "lockstep/strategy.h"
 #include "support/expect.h"
+#include "support/function.h"
 
 // ---- Helpers ---------------------------------------------------------------
-static ls_function *function_of(ls_callback call, void *user) {
-  ls_function *function = NULL;
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = call, .user = user}, &function));
-  return function;
-}
-
 static ls_nest scalar_argument(double value) {
   ls_array *array = NULL;
   expect_ok(ls_array_create(LS_DTYPE_F64, LS_SCALAR, &array));

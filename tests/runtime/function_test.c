@@ -4,6 +4,7 @@
 #include "lockstep/eager.h"
 #include "support/counted.h"
 #include "support/expect.h"
+#include "support/function.h"
 
 // ---- Helpers ---------------------------------------------------------------
 static ls_nest vector(size_t count, const float *values) {
@@ -11,14 +12,6 @@ static ls_nest vector(size_t count, const float *values) {
   expect_ok(ls_array_create_copy(LS_DTYPE_F32, LS_SHAPE((int64_t)count), values,
                                  &array));
   return ls_nest_array(array);
-}
-
-static ls_function *function_of(ls_callback call, void *user) {
-  ls_function *function = NULL;
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = call, .user = user, .name = "f"},
-      &function));
-  return function;
 }
 
 static double item(ls_nest nest, int64_t index) {

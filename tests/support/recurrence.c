@@ -20,13 +20,6 @@ ls_array *scalar_array(ls_dtype dtype, double value) {
   return array;
 }
 
-ls_function *function_of(ls_callback call, void *user) {
-  ls_function *function = NULL;
-  expect_ok(ls_function_create(
-      &(ls_function_options){.call = call, .user = user}, &function));
-  return function;
-}
-
 void expect_near(double have, double want) {
   if (!(fabs(have - want) <= 1e-9 * fmax(1, fabs(want))))
     fail_msg("%.17g, wanted %.17g", have, want);

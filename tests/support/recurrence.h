@@ -10,7 +10,6 @@
 // Arrays of f64: first, first + step, ...; and a scalar.
 ls_array *steps_array(ls_shape shape, double first, double step);
 ls_array *scalar_array(ls_dtype dtype, double value);
-ls_function *function_of(ls_callback call, void *user);
 // Expects two numbers to be equal but for rounding.
 void expect_near(double have, double want);
 

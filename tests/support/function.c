@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/function.h"
+
+#include "support/expect.h"
+
+ls_function *function_of(ls_callback call, void *user) {
+  ls_function *function = NULL;
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = call, .user = user, .name = "f"},
+      &function));
+  return function;
+}
