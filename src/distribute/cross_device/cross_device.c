@@ -107,6 +107,16 @@ ls_status ls_cross_device_reduce(ls_cross_device *ops, ls_reduce_op op,
       out_value);
 }
 
+ls_status ls_list_results(ls_status status, const ls_nest *results,
+                          size_t count, ls_nest *out_list) {
+  if (ls_status_is_ok(status))
+    return ls_take_nest(ls_nest_sequence(LS_KIND_LIST, results, count),
+                        out_list);
+  for (size_t i = 0; i < count; ++i)
+    ls_nest_release(results[i]);
+  return status;
+}
+
 ls_status ls_cross_device_batch_reduce(ls_cross_device *ops, ls_reduce_op op,
                                        const ls_nest *values,
                                        const ls_destinations *where,
@@ -133,12 +143,7 @@ ls_status ls_cross_device_batch_reduce(ls_cross_device *ops, ls_reduce_op op,
   ls_status status =
       ls_trial_end(&trial, ops->table->batch_reduce(ops->self, op, values,
                                                     where, count, results));
-  if (ls_status_is_ok(status))
-    status =
-        ls_take_nest(ls_nest_sequence(LS_KIND_LIST, results, count), out_list);
-  else
-    for (size_t i = 0; i < count; ++i)
-      ls_nest_release(results[i]);
+  status = ls_list_results(status, results, count, out_list);
   ls_release(allocator, results);
   return status;
 }

@@ -28,6 +28,10 @@ ls_status ls_reduce_to_one(ls_reduce_op op, ls_nest value,
 ls_status ls_gather_to_one(ls_nest value, int axis, ls_destinations where,
                            ls_nest *out_value);
 
+// The results of a call, taken over: as a list, if it went well.
+ls_status ls_list_results(ls_status status, const ls_nest *results,
+                          size_t count, ls_nest *out_list);
+
 // ---- One value from several ------------------------------------------------
 // The sum or mean (or largest, smallest) of some tensors, along the canonical
 // tree over their positions. A mean of integers is a float: f64 of 32 and 64

@@ -161,12 +161,7 @@ static ls_status batch_reduce(ls_strategy *strategy, ls_reduce_op op,
   if (results == NULL) return ls_out_of_memory();
   ls_status status = strategy->kind->batch_reduce_to(strategy, op, values,
                                                      where, count, results);
-  if (ls_status_is_ok(status))
-    status =
-        ls_take_nest(ls_nest_sequence(LS_KIND_LIST, results, count), out_list);
-  else
-    for (size_t i = 0; i < count; ++i)
-      ls_nest_release(results[i]);
+  status = ls_list_results(status, results, count, out_list);
   ls_release(strategy->allocator, results);
   return status;
 }

@@ -261,45 +261,37 @@ ls_tensor ls_dim_size(ls_tensor x, int axis) {
 }
 
 // ---- Elementwise -----------------------------------------------------------
-#define UNARY(function, id)                                                    \
-  ls_tensor function(ls_tensor x) {                                            \
-    return ls_make(LS_OP_##id, &x, 1, NULL, 0);                                \
-  }
-UNARY(ls_neg, NEG)
-UNARY(ls_abs, ABS)
-UNARY(ls_sign, SIGN)
-UNARY(ls_exp, EXP)
-UNARY(ls_log, LOG)
-UNARY(ls_sqrt, SQRT)
-UNARY(ls_rsqrt, RSQRT)
-UNARY(ls_tanh, TANH)
-UNARY(ls_sigmoid, SIGMOID)
-UNARY(ls_erf, ERF)
-UNARY(ls_relu, RELU)
-UNARY(ls_not, NOT)
-UNARY(ls_softmax, SOFTMAX)
-UNARY(ls_log_softmax, LOG_SOFTMAX)
+LS_MAKE_UNARY(ls_neg, NEG)
+LS_MAKE_UNARY(ls_abs, ABS)
+LS_MAKE_UNARY(ls_sign, SIGN)
+LS_MAKE_UNARY(ls_exp, EXP)
+LS_MAKE_UNARY(ls_log, LOG)
+LS_MAKE_UNARY(ls_sqrt, SQRT)
+LS_MAKE_UNARY(ls_rsqrt, RSQRT)
+LS_MAKE_UNARY(ls_tanh, TANH)
+LS_MAKE_UNARY(ls_sigmoid, SIGMOID)
+LS_MAKE_UNARY(ls_erf, ERF)
+LS_MAKE_UNARY(ls_relu, RELU)
+LS_MAKE_UNARY(ls_not, NOT)
+LS_MAKE_UNARY(ls_softmax, SOFTMAX)
+LS_MAKE_UNARY(ls_log_softmax, LOG_SOFTMAX)
 
-#define BINARY(function, id)                                                   \
-  ls_tensor function(ls_tensor x, ls_tensor y) {                               \
-    return ls_make(LS_OP_##id, (const ls_tensor[]){x, y}, 2, NULL, 0);         \
-  }
-BINARY(ls_add, ADD)
-BINARY(ls_sub, SUB)
-BINARY(ls_mul, MUL)
-BINARY(ls_div, DIV)
-BINARY(ls_maximum, MAXIMUM)
-BINARY(ls_minimum, MINIMUM)
-BINARY(ls_pow, POW)
-BINARY(ls_and, AND)
-BINARY(ls_or, OR)
-BINARY(ls_equal, EQUAL)
-BINARY(ls_not_equal, NOT_EQUAL)
-BINARY(ls_less, LESS)
-BINARY(ls_less_equal, LESS_EQUAL)
-BINARY(ls_greater, GREATER)
-BINARY(ls_greater_equal, GREATER_EQUAL)
-BINARY(ls_relu_grad, RELU_GRAD)
+LS_MAKE_BINARY(ls_add, ADD)
+LS_MAKE_BINARY(ls_sub, SUB)
+LS_MAKE_BINARY(ls_mul, MUL)
+LS_MAKE_BINARY(ls_div, DIV)
+LS_MAKE_BINARY(ls_maximum, MAXIMUM)
+LS_MAKE_BINARY(ls_minimum, MINIMUM)
+LS_MAKE_BINARY(ls_pow, POW)
+LS_MAKE_BINARY(ls_and, AND)
+LS_MAKE_BINARY(ls_or, OR)
+LS_MAKE_BINARY(ls_equal, EQUAL)
+LS_MAKE_BINARY(ls_not_equal, NOT_EQUAL)
+LS_MAKE_BINARY(ls_less, LESS)
+LS_MAKE_BINARY(ls_less_equal, LESS_EQUAL)
+LS_MAKE_BINARY(ls_greater, GREATER)
+LS_MAKE_BINARY(ls_greater_equal, GREATER_EQUAL)
+LS_MAKE_BINARY(ls_relu_grad, RELU_GRAD)
 
 ls_tensor ls_square(ls_tensor x) { return ls_mul(x, x); }
 

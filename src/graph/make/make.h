@@ -10,6 +10,15 @@
 // Adds an op with these operands and attributes and gives its first output.
 ls_tensor ls_make(uint16_t type, const ls_tensor *inputs, size_t num_inputs,
                   const ls_attr *attrs, size_t num_attrs);
+// Defines the maker of an op of one operand, or of two, and no attributes.
+#define LS_MAKE_UNARY(function, id)                                            \
+  ls_tensor function(ls_tensor x) {                                            \
+    return ls_make(LS_OP_##id, &x, 1, NULL, 0);                                \
+  }
+#define LS_MAKE_BINARY(function, id)                                           \
+  ls_tensor function(ls_tensor x, ls_tensor y) {                               \
+    return ls_make(LS_OP_##id, (const ls_tensor[]){x, y}, 2, NULL, 0);         \
+  }
 // A reduction over some axes.
 ls_tensor ls_make_reduce(uint16_t type, ls_tensor x, ls_axes axes, bool keep);
 // A random op of this shape, with up to two attributes of its own.

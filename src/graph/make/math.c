@@ -3,38 +3,30 @@
 // Op makers: mathematical functions, activations, bits, random integers.
 #include "graph/make/make.h"
 
-#define UNARY(function, id)                                                    \
-  ls_tensor function(ls_tensor x) {                                            \
-    return ls_make(LS_OP_##id, &x, 1, NULL, 0);                                \
-  }
-UNARY(ls_expm1, EXPM1)
-UNARY(ls_log1p, LOG1P)
-UNARY(ls_ceil, CEIL)
-UNARY(ls_floor, FLOOR)
-UNARY(ls_round, ROUND)
-UNARY(ls_round_away, ROUND_AWAY)
-UNARY(ls_cos, COS)
-UNARY(ls_sin, SIN)
-UNARY(ls_tan, TAN)
-UNARY(ls_cbrt, CBRT)
-UNARY(ls_erfc, ERFC)
-UNARY(ls_is_finite, IS_FINITE)
-UNARY(ls_softplus, SOFTPLUS)
-UNARY(ls_gelu, GELU)
-UNARY(ls_popcount, POPCOUNT)
-UNARY(ls_count_leading_zeros, COUNT_LEADING_ZEROS)
+LS_MAKE_UNARY(ls_expm1, EXPM1)
+LS_MAKE_UNARY(ls_log1p, LOG1P)
+LS_MAKE_UNARY(ls_ceil, CEIL)
+LS_MAKE_UNARY(ls_floor, FLOOR)
+LS_MAKE_UNARY(ls_round, ROUND)
+LS_MAKE_UNARY(ls_round_away, ROUND_AWAY)
+LS_MAKE_UNARY(ls_cos, COS)
+LS_MAKE_UNARY(ls_sin, SIN)
+LS_MAKE_UNARY(ls_tan, TAN)
+LS_MAKE_UNARY(ls_cbrt, CBRT)
+LS_MAKE_UNARY(ls_erfc, ERFC)
+LS_MAKE_UNARY(ls_is_finite, IS_FINITE)
+LS_MAKE_UNARY(ls_softplus, SOFTPLUS)
+LS_MAKE_UNARY(ls_gelu, GELU)
+LS_MAKE_UNARY(ls_popcount, POPCOUNT)
+LS_MAKE_UNARY(ls_count_leading_zeros, COUNT_LEADING_ZEROS)
 
-#define BINARY(function, id)                                                   \
-  ls_tensor function(ls_tensor x, ls_tensor y) {                               \
-    return ls_make(LS_OP_##id, (const ls_tensor[]){x, y}, 2, NULL, 0);         \
-  }
-BINARY(ls_atan2, ATAN2)
-BINARY(ls_remainder, REMAINDER)
-BINARY(ls_gelu_grad, GELU_GRAD)
-BINARY(ls_xor, XOR)
-BINARY(ls_shift_left, SHIFT_LEFT)
-BINARY(ls_shift_right_arithmetic, SHIFT_RIGHT_ARITHMETIC)
-BINARY(ls_shift_right_logical, SHIFT_RIGHT_LOGICAL)
+LS_MAKE_BINARY(ls_atan2, ATAN2)
+LS_MAKE_BINARY(ls_remainder, REMAINDER)
+LS_MAKE_BINARY(ls_gelu_grad, GELU_GRAD)
+LS_MAKE_BINARY(ls_xor, XOR)
+LS_MAKE_BINARY(ls_shift_left, SHIFT_LEFT)
+LS_MAKE_BINARY(ls_shift_right_arithmetic, SHIFT_RIGHT_ARITHMETIC)
+LS_MAKE_BINARY(ls_shift_right_logical, SHIFT_RIGHT_LOGICAL)
 
 ls_tensor ls_bitcast(ls_tensor x, ls_dtype dtype) {
   if (ls_tensor_dtype(x) == dtype) return x;
