@@ -23,6 +23,13 @@ typedef ls_nest (*ls_flow_callback)(ls_nest values, void *user);
 // values, or a failed nest.
 LS_PLACED ls_nest ls_while(ls_flow_callback condition, ls_flow_callback body,
                            void *user, ls_nest initial, int64_t max_trips);
+// The same, and each trip is a step: in trip t the random ops of the body draw
+// what they would in the t-th of as many runs or calls without the loop, and a
+// run with a loop of k trips counts as k. Inside of such a loop another one is
+// an ordinary loop. In eager, where ops run one by one, as ls_while.
+LS_PLACED ls_nest ls_step_while(ls_flow_callback condition,
+                                ls_flow_callback body, void *user,
+                                ls_nest initial, int64_t max_trips);
 // then_branch(none) where `predicate`, a bool scalar, holds, else
 // else_branch(none). Both must return the same structure and types.
 LS_PLACED ls_nest ls_cond(ls_tensor predicate, ls_flow_callback then_branch,

@@ -63,8 +63,9 @@ LS_API void ls_function_clear(ls_function *function);
 LS_API LS_MUST_USE ls_status ls_function_call(ls_function *function,
                                               ls_nest args, ls_nest *results);
 
-// Calls so far, and setting their number. Random ops draw by it: a run that is
-// continued in another process goes on where their streams stood.
+// Calls so far, and setting their number; a call with a loop of k steps
+// (ls_step_while) is k. Random ops draw by it: a run that is continued in
+// another process goes on where their streams stood.
 LS_API uint64_t ls_function_steps(const ls_function *function);
 LS_API void ls_function_set_steps(ls_function *function, uint64_t steps);
 

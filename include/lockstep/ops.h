@@ -38,7 +38,10 @@ LS_PLACED ls_tensor ls_iota(ls_dtype dtype, ls_shape shape, int axis);
 
 // How random numbers are drawn. They are a function of (seed; stream, step,
 // iteration; replica; element) alone, where stream counts the random ops of a
-// function and step its calls. Zero in a field means its default.
+// function or build graph. Step is the number of a function's calls; of a
+// session, the graph's global step or the number of runs (session.h); in eager
+// that of random ops. In a loop made by ls_step_while it is one more each trip;
+// in others the trip is the iteration. Zero in a field means its default.
 typedef struct ls_random_options {
   int64_t seed;               // Default 0.
   ls_opt stream;              // Default: the op's number in its function.

@@ -4,9 +4,16 @@
 // Sessions: run parts of a build graph. A session has its own values of the
 // graph's variables.
 //
+// Random ops draw by the value that the graph's global step has when a run
+// begins (0 before it has one): that of the one variable in the collection
+// LS_COLLECTION_GLOBAL_STEP, an i64 or i32 scalar. In a graph without one they
+// draw by the number of the session's runs so far, where a run with a loop of k
+// steps (ls_step_while) is k. What is fetched does not count.
+//
 // Threads: any number of threads may run a session and look at its variables at
 // the same time, while nobody adds to its graph. Runs that use a variable which
-// another one writes are ordered by the caller; a nest of results is one run's
+// another one writes are ordered by the caller, and one that draws uses the
+// global step; a nest of results is one run's
 // at a time. A session is destroyed when no run is left.
 #ifndef LOCKSTEP_SESSION_H_
 #define LOCKSTEP_SESSION_H_
@@ -35,7 +42,8 @@ typedef struct ls_feed {
 // structure with arrays, in-out as in ls_function_call.
 //   LS_INVALID_ARGUMENT     a placeholder is needed and not fed, or a feed
 //                           does not fit.
-//   LS_FAILED_PRECONDITION  a variable is read that was not initialized.
+//   LS_FAILED_PRECONDITION  a variable is read that was not initialized, or
+//                           random ops cannot draw by the global step.
 LS_API LS_MUST_USE ls_status ls_session_run(ls_session *session,
                                             ls_nest fetches,
                                             const ls_feed *feeds,

@@ -103,6 +103,9 @@ typedef struct ls_run_args {
   const void *const *inputs;  // Data of each input, dense.
   void *const *outputs;       // Where each output goes; NULL: not wanted.
   uint64_t step;              // For random ops.
+  uint64_t *steps;            // Gets how many steps the run was: the most
+                              // trips of a loop that counts them, at least 1.
+                              // NULL: nobody asks.
   uint64_t seed;
   int32_t replica;  // That a program without a replicate op is run by.
 } ls_run_args;

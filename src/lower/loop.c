@@ -130,10 +130,17 @@ static ls_status fill_loop_region(ls_flow *f, const carrying *r, size_t which,
   return status;
 }
 
+// Whether its trips are steps. Those of a loop inside of such a loop are not.
+static bool counts_steps(const ls_flow *f) {
+  return ls_node_int(f->node, LS_ATTR_ID_COUNTS_STEPS) != 0 &&
+         !f->scope->in_steps;
+}
+
 static ls_status loop_region(ls_flow *f, const carrying *r, size_t which,
                              const char *name) {
   ls_lower_scope inner;
   LS_RETURN_IF_ERROR(ls_flow_open(f, f->node->regions[which], name, &inner));
+  inner.in_steps |= counts_steps(f);
   const ls_status status = fill_loop_region(f, r, which, &inner);
   ls_lower_scope_deinit(&inner);
   return status;
@@ -146,9 +153,10 @@ static ls_status lower_loop(ls_flow *f) {
   LS_RETURN_IF_ERROR(loop_region(f, &r, 1, "while_body"));
   const ls_attr attrs[] = {
       LS_OWN_I(NUM_CARRIED, (int64_t)r.count),
-      LS_OWN_I(MAX_TRIPS, ls_node_int(f->node, LS_ATTR_ID_MAX_TRIPS))};
+      LS_OWN_I(MAX_TRIPS, ls_node_int(f->node, LS_ATTR_ID_MAX_TRIPS)),
+      LS_OWN_B(COUNTS_STEPS, true)};
   ls_node *made = NULL;
-  LS_RETURN_IF_ERROR(ls_flow_append(f, attrs, 2, &made));
+  LS_RETURN_IF_ERROR(ls_flow_append(f, attrs, counts_steps(f) ? 3 : 2, &made));
   for (size_t i = 0; i < r.count; ++i)
     LS_RETURN_IF_ERROR(ls_lower_stack_set(f->scope->all, f->scope->to,
                                           ls_ref(made->id, (unsigned)i),

@@ -22,7 +22,8 @@ ls_status ls_lower_scope_init(ls_lower_scope *scope, ls_lowering *all,
                             .to = to,
                             .replicas = outer == NULL ? 0 : outer->replicas,
                             .in_classes = outer != NULL && outer->in_classes,
-                            .in_merge = outer != NULL && outer->in_merge};
+                            .in_merge = outer != NULL && outer->in_merge,
+                            .in_steps = outer != NULL && outer->in_steps};
   ls_map_init(&scope->values, all->allocator);
   ls_map_init(&scope->variables, all->allocator);
   ls_map_init(&scope->known, all->allocator);

@@ -40,6 +40,7 @@ typedef struct ls_lower_scope {
   int32_t replicas;  // In the body of a replicate, at any depth; 0 outside.
   bool in_classes;   // ... and replicas have other shapes than others.
   bool in_merge;     // What is lowered runs once, for all replicas.
+  bool in_steps;     // In a loop whose trips are steps, at any depth.
   // In the body itself: those of all classes, lowered together, and one of this
   // one's replicas.
   struct ls_lower_scope *bodies;

@@ -184,7 +184,9 @@ static ls_status run_compiled(ls_runtime_state *state, ls_compiled *compiled,
   return status;
 }
 
-static uint64_t next_step(ls_runtime_state *state) {
+// Of an op that draws: others between them change no draw.
+static uint64_t next_step(ls_runtime_state *state, uint16_t type) {
+  if ((ls_op_table[type].traits & LS_OP_RANDOM) == 0) return 0;
   return __atomic_fetch_add(&state->eager_random, 1, __ATOMIC_RELAXED);
 }
 
@@ -195,8 +197,8 @@ static ls_status run_op(ls_graph *graph, const ls_op_spec *spec,
   ls_compiled *compiled = NULL;
   LS_RETURN_IF_ERROR(find_op(state, spec, in_types, out, num_out, &compiled));
   const ls_status status =
-      run_compiled(state, compiled, next_step(state), ls_context_replica(), in,
-                   spec->num_inputs, values, num_out);
+      run_compiled(state, compiled, next_step(state, spec->type),
+                   ls_context_replica(), in, spec->num_inputs, values, num_out);
   ls_compiled_release(compiled);
   return status;
 }
@@ -235,7 +237,7 @@ static ls_status keep_late(ls_graph *graph, const ls_op_spec *spec,
     ls_object_release(late);
     return ls_status_is_ok(status) ? ls_out_of_memory() : status;
   }
-  late->step = next_step(state);
+  late->step = next_step(state, spec->type);
   node->device = ls_context_current()->scoped.device;
   node->outputs[0] = out[0];
   node->values = values;

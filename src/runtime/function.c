@@ -42,7 +42,7 @@ struct ls_function {
   trace *dropped;  // No call finds them; freed when none runs any more.
   size_t running;  // Calls, and looks at a trace, that have not returned.
   size_t num_traces;
-  uint64_t step;    // Calls so far: what random ops draw by.
+  uint64_t step;    // Steps so far: what random ops draw by.
   call_room *room;  // Taken and given back with an atomic exchange.
 };
 
@@ -311,13 +311,17 @@ static ls_status run_trace(ls_function *function, const trace *t,
   ls_former_results former;
   LS_RETURN_IF_ERROR(ls_results_open(t->results, &t->result_map, room->leaves,
                                      results, room->outputs, &former));
+  uint64_t steps = 1;
   const ls_run_args args = {
       .inputs = room->inputs,
       .outputs = room->outputs,
       .step = __atomic_fetch_add(&function->step, 1, __ATOMIC_RELAXED),
+      .steps = &steps,
       .seed = (uint64_t)function->options.seed,
       .replica = ls_context_replica()};
   const ls_status status = ls_compiled_run(t->compiled, state->store, &args);
+  if (steps > 1)
+    __atomic_fetch_add(&function->step, steps - 1, __ATOMIC_RELAXED);
   return ls_results_close(former, status, results);
 }
 

@@ -22,6 +22,7 @@ struct ls_compiled {
   char *key;  // In the runtime's program cache, which does not own it.
   size_t key_size;
   bool distributed;  // Uses a distributed variable or a part of one.
+  bool draws;        // By the step.
   bound *idle;       // One is taken and given back with an atomic exchange.
   uint64_t checked;  // The store where every variable was seen to have a value.
 };
@@ -118,6 +119,19 @@ static ls_lanes lanes_of(const ls_trunk *trunk, int32_t replicas) {
   return lanes;
 }
 
+// Whether it has a random op that the step counts for.
+static bool draws(const ls_graph *graph) {
+  bool found = false;
+  for (size_t i = 0; i < graph->num_nodes && !found; ++i) {
+    const ls_node *node = graph->nodes[i];
+    found = (ls_node_info(node)->traits & LS_OP_RANDOM) != 0 &&
+            ls_node_int(node, LS_ATTR_ID_FIXED) == 0;
+    for (uint32_t k = 0; k < node->num_regions && !found; ++k)
+      found = draws(ls_graph_resolve(node->regions[k]));
+  }
+  return found;
+}
+
 static ls_status compile(ls_backend *backend, ls_program *program,
                          int32_t replicas, ls_compiled **out_compiled) {
   ls_runtime *runtime = backend->runtime;
@@ -133,6 +147,7 @@ static ls_status compile(ls_backend *backend, ls_program *program,
     compiled->distributed |=
         variable->num_components > 0 || variable->container != NULL;
   }
+  compiled->draws = draws(program->body);
   const ls_status status = backend->vtable->compile(
       backend, program, lanes_of(ls_runtime_trunk(runtime), replicas),
       &compiled->executable);
@@ -214,6 +229,8 @@ ls_type ls_compiled_output(const ls_compiled *compiled, size_t i) {
   const ls_graph *body = compiled->program->body;
   return ls_graph_type(body, body->results[i]);
 }
+
+bool ls_compiled_draws(const ls_compiled *compiled) { return compiled->draws; }
 
 ls_status ls_compiled_print_plan(const ls_compiled *compiled, char **out_text) {
   ls_text text;

@@ -20,6 +20,8 @@ void ls_compiled_release(ls_compiled *compiled);
 const ls_program *ls_compiled_program(const ls_compiled *compiled);
 // The type of output `i`.
 ls_type ls_compiled_output(const ls_compiled *compiled, size_t i);
+// Whether its results depend on the step of a run.
+bool ls_compiled_draws(const ls_compiled *compiled);
 // The plan as text, the caller's (ls_text_release).
 ls_status ls_compiled_print_plan(const ls_compiled *compiled, char **out_text);
 

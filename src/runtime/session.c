@@ -15,7 +15,6 @@ typedef struct plan {
   struct plan *next;  // The same for another state of distributed variables.
   ls_compiled *compiled;
   ls_result_map results;
-  uint64_t step;  // Runs so far: what random ops draw by.
 } plan;
 
 struct ls_session {
@@ -25,6 +24,7 @@ struct ls_session {
   ls_store *store;
   ls_mutex lock;  // Guards the plans.
   ls_map plans;   // Key -> plan.
+  uint64_t runs;  // So far; those of a loop that counts steps are as many.
 };
 
 ls_status ls_session_create(ls_graph *graph, ls_session **out_session) {
@@ -242,7 +242,6 @@ static ls_status find_plan(request *r, plan **out_plan) {
     if (*out_plan == NULL) {
       status = make_plan(r, out_plan);
       if (ls_status_is_ok(status) && first != NULL) {
-        (*out_plan)->step = __atomic_load_n(&first->step, __ATOMIC_RELAXED);
         (*out_plan)->next = first->next;
         first->next = *out_plan;
       } else if (ls_status_is_ok(status) &&
@@ -258,21 +257,45 @@ static ls_status find_plan(request *r, plan **out_plan) {
   return status;
 }
 
+// The graph's global step now, if it has one: what runs draw by.
+static ls_status read_global_step(const ls_session *session, uint64_t *step) {
+  const ls_graph *graph = session->graph;
+  ls_nest leaf = ls_none();
+  int64_t value = 0;
+  const size_t count =
+      ls_graph_collection(graph, LS_COLLECTION_GLOBAL_STEP, &leaf, 1);
+  if (count == 0) return ls_ok();
+  if (count > 1 || leaf.kind != LS_KIND_VARIABLE)
+    return ls_failed_precondition(
+        "graph '%s' has %zu global steps: random ops draw by the value of the "
+        "one variable in collection '" LS_COLLECTION_GLOBAL_STEP "'",
+        graph->name, count);
+  LS_RETURN_IF_ERROR(ls_store_read_count(session->store, leaf.as.ref, &value));
+  *step = (uint64_t)value;
+  return ls_ok();
+}
+
 static ls_status run(request *r, ls_nest fetches, const ls_feed *feeds,
                      size_t num_feeds, ls_nest *results) {
   LS_RETURN_IF_ERROR(gather_fetches(r, fetches));
   LS_RETURN_IF_ERROR(gather_feeds(r, feeds, num_feeds));
   plan *p = NULL;
   LS_RETURN_IF_ERROR(find_plan(r, &p));
+  ls_session *session = r->session;
+  uint64_t step = __atomic_fetch_add(&session->runs, 1, __ATOMIC_RELAXED);
+  if (ls_compiled_draws(p->compiled))
+    LS_RETURN_IF_ERROR(read_global_step(session, &step));
+  uint64_t steps = 1;
   ls_former_results former;
   LS_RETURN_IF_ERROR(ls_results_open(r->fetches, &p->results, r->leaves,
                                      results, r->outputs, &former));
-  const ls_run_args args = {
-      .inputs = r->inputs,
-      .outputs = r->outputs,
-      .step = __atomic_fetch_add(&p->step, 1, __ATOMIC_RELAXED)};
-  const ls_status status =
-      ls_compiled_run(p->compiled, r->session->store, &args);
+  const ls_run_args args = {.inputs = r->inputs,
+                            .outputs = r->outputs,
+                            .step = step,
+                            .steps = &steps};
+  const ls_status status = ls_compiled_run(p->compiled, session->store, &args);
+  if (steps > 1)
+    __atomic_fetch_add(&session->runs, steps - 1, __ATOMIC_RELAXED);
   return ls_results_close(former, status, results);
 }
 

@@ -212,6 +212,27 @@ ls_status ls_store_read(ls_store *store, ls_variable *variable,
   return status;
 }
 
+ls_status ls_store_read_count(ls_store *store, const ls_variable *variable,
+                              int64_t *out_value) {
+  *out_value = 0;
+  if (variable->num_targets > 0) variable = ls_variable_here(variable);
+  const ls_type type = variable->type;
+  union {
+    int64_t i64;
+    int32_t i32;
+  } value = {0};
+  if (type.shape.rank != 0 ||
+      (type.dtype != LS_DTYPE_I64 && type.dtype != LS_DTYPE_I32))
+    return ls_failed_precondition(
+        "the global step '%s' is %s, must be i64[] or i32[]", variable->name,
+        LS_SHAPE_TEXT(type.dtype, type.shape));
+  const entry *e = find(store, variable);
+  if (e == NULL || !is_set(&e->written)) return ls_ok();
+  LS_RETURN_IF_ERROR(store->backend->vtable->download(e->buffer, &value));
+  *out_value = type.dtype == LS_DTYPE_I64 ? value.i64 : value.i32;
+  return ls_ok();
+}
+
 // The buffer for a new value of `type`. A component gets its own.
 static ls_status buffer_to_write(ls_store *store, ls_variable *variable,
                                  ls_type type, ls_buffer **out_buffer) {

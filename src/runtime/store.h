@@ -52,6 +52,10 @@ void ls_store_forget(ls_store *store, const ls_variable *variable);
 //   LS_FAILED_PRECONDITION  it has none.
 ls_status ls_store_read(ls_store *store, ls_variable *variable,
                         ls_array **out_array);
+// The value of a variable that counts; 0 while it has none. Allocates nothing.
+//   LS_FAILED_PRECONDITION  it is no scalar of i64 or i32.
+ls_status ls_store_read_count(ls_store *store, const ls_variable *variable,
+                              int64_t *out_value);
 //   LS_INVALID_ARGUMENT  another dtype or shape.
 ls_status ls_store_write(ls_store *store, ls_variable *variable,
                          const ls_array *array);

@@ -269,6 +269,50 @@ static void merges_in_loops_and_results_of_replicas_come_to_all(void **state) {
   expect_same_on(work, ranks, LS_COUNT_OF(ranks));
 }
 
+// ---- Steps in loops --------------------------------------------------------
+static ls_nest draw_again(ls_nest values, void *user) {
+  const ls_tensor drawn =
+      ls_random_uniform(LS_DTYPE_F32, LS_SCALAR, 0, 1, NULL);
+  const ls_tensor x =
+      user != NULL ? ls_all_reduce(LS_REDUCE_SUM, drawn) : drawn;
+  return LS_TUPLE(ls_leaf(ls_add_scalar(ls_nest_tensor(values, 0), 1)),
+                  ls_leaf(ls_add(ls_nest_tensor(values, 1), x)));
+}
+
+static ls_nest draw_in_steps(bool meets) {
+  return ls_step_while(below_three, draw_again, meets ? &meets : NULL,
+                       LS_TUPLE(ls_leaf(ls_scalar_i64(LS_DTYPE_I64, 0)),
+                                ls_leaf(ls_scalar(LS_DTYPE_F32, 0))),
+                       0);
+}
+
+static ls_nest meeting_steps(ls_nest args, void *user) {
+  (void)args, (void)user;
+  return draw_in_steps(true);
+}
+
+static ls_nest lonely_steps(ls_nest args, void *user) {
+  (void)args, (void)user;
+  return draw_in_steps(false);
+}
+
+static void steps_in_loops_draw_the_same_on_ranks(void **state) {
+  (void)state;
+  const int ranks[] = {2, 3};
+  job work = {.type = &small_mlp,
+              .step = meeting_steps,
+              .replicas = 4,
+              .steps = 2,
+              .threads = 1,
+              .batch = 8};
+  expect_same_on(work, ranks, LS_COUNT_OF(ranks));
+  work.step = lonely_steps;
+  job_init(&work);
+  expect_status(ls_standin_run(2, train_on, &work), LS_UNIMPLEMENTED,
+                "in which replicas do not meet");
+  job_deinit(&work);
+}
+
 // ---- Who runs what ---------------------------------------------------------
 static int calls[8];  // Of each replica, on whatever rank.
 
@@ -436,6 +480,7 @@ int main(void) {
       cmocka_unit_test(so_does_a_gpt),
       cmocka_unit_test(replicas_need_not_be_dealt_evenly),
       cmocka_unit_test(merges_in_loops_and_results_of_replicas_come_to_all),
+      cmocka_unit_test(steps_in_loops_draw_the_same_on_ranks),
       cmocka_unit_test(each_replica_runs_on_one_rank),
       cmocka_unit_test(a_replica_that_fails_ends_the_step_on_all_ranks),
       cmocka_unit_test(a_rank_without_memory_leaves_no_rank_waiting),

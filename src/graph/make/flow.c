@@ -166,9 +166,15 @@ static ls_nest eager_while(ls_flow_callback condition, ls_flow_callback body,
   return values;
 }
 
+// How often a loop goes round at most, and whether its trips are steps.
+typedef struct loop_trips {
+  int64_t most;
+  bool are_steps;
+} loop_trips;
+
 static ls_status build_while(flow *f, ls_flow_callback condition,
                              ls_flow_callback body, void *user, ls_nest initial,
-                             int64_t max_trips, ls_nest *out_result) {
+                             loop_trips trips, ls_nest *out_result) {
   LS_RETURN_IF_ERROR(add_leaves(f, initial));
   const size_t carried = f->num_inputs;
   ls_nest after = ls_none();
@@ -184,12 +190,13 @@ static ls_status build_while(flow *f, ls_flow_callback condition,
   f->regions[0]->is_while_body = f->regions[1]->is_while_body = true;
   LS_RETURN_IF_ERROR(add_captures(f));
   const ls_attr attrs[] = {LS_OWN_I(NUM_CARRIED, (int64_t)carried),
-                           LS_OWN_I(MAX_TRIPS, max_trips)};
+                           LS_OWN_I(MAX_TRIPS, trips.most),
+                           LS_OWN_B(COUNTS_STEPS, true)};
   const ls_op op = ls_op_add(&(ls_op_spec){.type = LS_OP_WHILE,
                                            .inputs = f->inputs,
                                            .num_inputs = f->num_inputs,
                                            .attrs = attrs,
-                                           .num_attrs = 2,
+                                           .num_attrs = trips.are_steps ? 3 : 2,
                                            .regions = f->regions,
                                            .num_regions = 2});
   if (ls_op_is_failed(op)) return ls_graph_error(f->graph);
@@ -197,29 +204,41 @@ static ls_status build_while(flow *f, ls_flow_callback condition,
   return pack_outputs(op, initial, out_result);
 }
 
-ls_nest ls_while(ls_flow_callback condition, ls_flow_callback body, void *user,
-                 ls_nest initial, int64_t max_trips) {
+static ls_nest make_while(ls_flow_callback condition, ls_flow_callback body,
+                          void *user, ls_nest initial, loop_trips trips) {
   ls_graph *graph = ls_graph_current();
   if (graph == NULL) return initial;
   if (ls_nest_is_failed(initial)) {
     ls_make_failed("while", ls_nest_status(initial));
     return initial;
   }
-  if (max_trips < 0) {
+  if (trips.most < 0) {
     ls_nest_release(initial);
     return flow_failed(
         "while", ls_invalid_argument("'max_trips' is %lld, must be at least 0",
-                                     (long long)max_trips));
+                                     (long long)trips.most));
   }
   if (graph->kind == LS_GRAPH_EAGER)
-    return eager_while(condition, body, user, initial, max_trips);
+    return eager_while(condition, body, user, initial, trips.most);
   flow f = {.graph = graph};
   ls_nest result = ls_none();
   const ls_status status =
-      build_while(&f, condition, body, user, initial, max_trips, &result);
+      build_while(&f, condition, body, user, initial, trips, &result);
   drop_flow(&f);
   ls_nest_release(initial);
   return ls_status_is_ok(status) ? result : flow_failed("while", status);
+}
+
+ls_nest ls_while(ls_flow_callback condition, ls_flow_callback body, void *user,
+                 ls_nest initial, int64_t max_trips) {
+  return make_while(condition, body, user, initial,
+                    (loop_trips){.most = max_trips});
+}
+
+ls_nest ls_step_while(ls_flow_callback condition, ls_flow_callback body,
+                      void *user, ls_nest initial, int64_t max_trips) {
+  return make_while(condition, body, user, initial,
+                    (loop_trips){.most = max_trips, .are_steps = true});
 }
 
 // ---- Branches --------------------------------------------------------------

@@ -106,6 +106,24 @@ static void add_loop(ls_cpu_compiler *self, uint32_t begin, uint32_t end) {
   self->loops[self->num_loops++] = (ls_cpu_stretch){begin, end};
 }
 
+// Each lane counts its own trips, and a rank knows those of its own lanes only;
+// where they meet in each trip all make as many.
+static void count_steps_in_lanes(ls_cpu_compiler *self,
+                                 const ls_cpu_scope *scope,
+                                 const ls_node *node) {
+  const ls_graph *body = node->regions[1];
+  self->out->lanes_count_steps = true;
+  if (self->out->trunk == NULL) return;
+  for (size_t i = 0; i < body->num_nodes; ++i)
+    if (ls_node_info(body->nodes[i])->traits & LS_OP_MERGE) return;
+  ls_cpu_fail_at(
+      self, scope->graph, node,
+      ls_unimplemented("on several ranks, a loop in a replica's code that "
+                       "counts its trips as steps and in which replicas do "
+                       "not meet; all_reduce something in its body, or use "
+                       "ls_while"));
+}
+
 void ls_cpu_emit_while(ls_cpu_compiler *self, ls_cpu_scope *scope,
                        const ls_node *node) {
   const uint32_t count = (uint32_t)ls_node_int(node, LS_ATTR_ID_NUM_CARRIED);
@@ -143,6 +161,10 @@ void ls_cpu_emit_while(ls_cpu_compiler *self, ls_cpu_scope *scope,
   if (ls_cpu_failed(self)) return;
   ls_cpu_at(self, top)->size = ls_node_int(node, LS_ATTR_ID_MAX_TRIPS);
   ls_cpu_at(self, top)->target = end;
+  if (ls_node_int(node, LS_ATTR_ID_COUNTS_STEPS) != 0) {
+    ls_cpu_at(self, top)->number = ls_cpu_at(self, end)->number = 1;
+    if (self->in_lane) count_steps_in_lanes(self, scope, node);
+  }
   ls_cpu_at(self, branch)->target = end;
   ls_cpu_at(self, jump)->target = top;
   for (uint32_t i = 0; i < count; ++i) {

@@ -27,6 +27,7 @@ typedef enum ls_cpu_code {
   // Loops: out 0 is a ls_cpu_loop_state.
   LS_CPU_LOOP_BEGIN,
   LS_CPU_LOOP_NEXT,  // Counts; to `target` once `size` trips are done, if > 0.
+                     // `number` 1, also of END: trips are steps.
   LS_CPU_LOOP_END,
   // Stacks: operands and results as the op's; see stack.h.
   LS_CPU_STACK_NEW,   // Number `number`.
@@ -84,8 +85,8 @@ typedef struct ls_cpu_instruction {
 
 // What a loop keeps between its instructions.
 typedef struct ls_cpu_loop_state {
-  int64_t trips;             // Body runs begun.
-  uint64_t outer_iteration;  // The stream's iteration around the loop.
+  int64_t trips;  // Begun, the one included that does not come to the body.
+  uint64_t outer_iteration, outer_step;  // The stream's around the loop.
 } ls_cpu_loop_state;
 
 // The iteration of a random op: the trip of its innermost loop, mixed with
@@ -198,6 +199,7 @@ struct ls_executable {
   bool *stack_is_endless;  // Of each.
   uint32_t max_operands;   // Of one instruction.
   bool calls_host, lanes_call_host, calls_host_for_all;
+  bool lanes_count_steps;
   ls_cpu_host_room host_room;      // Of a stream's calls ...
   ls_cpu_host_room host_room_all;  // ... and of one of those of all replicas.
   size_t kernel_scratch;

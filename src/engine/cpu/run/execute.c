@@ -108,7 +108,7 @@ bool ls_cpu_run_stream(ls_instance *self, ls_cpu_worker *worker,
   const ls_cpu_instruction *code = executable->instructions;
   ls_kernel_call call = {
       .scratch = team->scratch,
-      .step = self->step,
+      .step = stream->step,
       .seed = self->seed,
       .iteration = stream->iteration,
       .replica = stream->replica,
@@ -158,23 +158,32 @@ bool ls_cpu_run_stream(ls_instance *self, ls_cpu_worker *worker,
       continue;
     case LS_CPU_LOOP_BEGIN: {
       ls_cpu_loop_state *state = resolve_all(executable, worker, at)[0];
-      *state = (ls_cpu_loop_state){.outer_iteration = call.iteration};
+      *state = (ls_cpu_loop_state){.outer_iteration = call.iteration,
+                                   .outer_step = call.step};
       ++pc;
       continue;
     }
     case LS_CPU_LOOP_NEXT: {
       ls_cpu_loop_state *state = resolve_all(executable, worker, at)[0];
-      if (at->size > 0 && state->trips == at->size) {
+      const int64_t trip = state->trips++;
+      if (at->size > 0 && trip == at->size) {
         pc = at->target;
         continue;
       }
-      call.iteration = ls_cpu_iteration(state->outer_iteration, state->trips++);
+      if (at->number != 0) {
+        call.step = state->outer_step + (uint64_t)trip;
+      } else {
+        call.iteration = ls_cpu_iteration(state->outer_iteration, trip);
+      }
       ++pc;
       continue;
     }
     case LS_CPU_LOOP_END: {
       const ls_cpu_loop_state *state = resolve_all(executable, worker, at)[0];
       call.iteration = state->outer_iteration;
+      call.step = state->outer_step;
+      if (at->number != 0 && state->trips - 1 > stream->steps)
+        stream->steps = state->trips - 1;
       ++pc;
       continue;
     }
@@ -201,6 +210,7 @@ bool ls_cpu_run_stream(ls_instance *self, ls_cpu_worker *worker,
       break;
     case LS_CPU_LAUNCH:
       stream->iteration = call.iteration;
+      stream->step = call.step;
       ls_cpu_launch_lanes(self, at);
       break;
     case LS_CPU_AWAIT:
@@ -256,6 +266,7 @@ bool ls_cpu_run_stream(ls_instance *self, ls_cpu_worker *worker,
     if (parks) {
       if (time.costs != NULL) meter_move(&time, NULL);
       stream->iteration = call.iteration;
+      stream->step = call.step;
       if (moved) {
         ls_cpu_record(&worker->recorder, LS_CPU_EVENT_TURN, id_of(self, stream),
                       begin, pc);
@@ -314,6 +325,11 @@ static ls_status begin_run(ls_instance *self, const ls_run_args *args) {
   LS_CPU_SET(self->num_running, 0);
   LS_CPU_SET(self->main.pc, 0);
   self->main.iteration = 0;
+  self->main.step = args->step;
+  self->main.steps = 0;
+  if (self->executable->lanes_count_steps)
+    for (int32_t r = self->executable->first; r < self->executable->end; ++r)
+      self->lanes[r].steps = 0;
   self->main.replica = args->replica;
   LS_CPU_SET(self->main.ended, false);
   self->runs += self->workers[0].costs != NULL;
@@ -322,6 +338,16 @@ static ls_status begin_run(ls_instance *self, const ls_run_args *args) {
                 (uint32_t)args->step, 0);
   LS_CPU_SET(self->running, true);
   return ls_ok();
+}
+
+// How many steps a run has been.
+static uint64_t steps_of(const ls_instance *self) {
+  const ls_executable *executable = self->executable;
+  int64_t most = self->main.steps > 1 ? self->main.steps : 1;
+  for (int32_t r = executable->first;
+       executable->lanes_count_steps && r < executable->end; ++r)
+    if (self->lanes[r].steps > most) most = self->lanes[r].steps;
+  return (uint64_t)most;
 }
 
 ls_status ls_cpu_run(ls_instance *self, const ls_run_args *args) {
@@ -338,5 +364,6 @@ ls_status ls_cpu_run(ls_instance *self, const ls_run_args *args) {
     ls_cpu_drain_host(self, ls_status_code(status) != LS_DEADLINE_EXCEEDED);
   }
   LS_CPU_SET(self->running, false);
+  if (args->steps != NULL) *args->steps = steps_of(self);
   return status;
 }

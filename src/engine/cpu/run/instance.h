@@ -23,6 +23,8 @@ typedef struct ls_cpu_stream {
   uint32_t pc;         // Atomic, as is `ended`: others look on.
   int32_t replica;     // Of the shared stream: whose run it is.
   uint64_t iteration;  // Of the loops around; see ls_cpu_iteration.
+  uint64_t step;       // The run's, or of a trip of a loop that counts steps.
+  int64_t steps;       // The most trips that such a loop has made.
   // The last post: the slot's generation then, and the sweep it was in.
   uint64_t generation, sweep;
   ls_cpu_host_record *host;  // NULL where the stream calls none.

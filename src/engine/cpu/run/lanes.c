@@ -37,6 +37,7 @@ void ls_cpu_launch_lanes(ls_instance *self,
     ls_cpu_stream *lane = &self->lanes[r];
     LS_CPU_SET(lane->pc, instruction->target);
     lane->iteration = self->main.iteration;
+    lane->step = self->main.step;
     LS_CPU_SET(lane->ended, false);
   }
   for (uint32_t i = 0; i < launch->num_slots; ++i) {
