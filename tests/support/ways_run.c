@@ -330,9 +330,12 @@ ls_status ways_run_session(ways_run *run) {
   }
   ls_nest_release(results);
   expect_ok(ls_session_create(run->graph, &run->session));
+  // A run counts for what is drawn in the next ones, so only where it is one.
   ls_nest none = ls_none();
-  expect_ok(
-      ls_session_run(run->session, ls_nest_op(run->init), NULL, 0, &none));
+  if (ls_graph_collection(run->graph, LS_COLLECTION_GLOBAL_VARIABLES, NULL, 0) >
+      0)
+    expect_ok(
+        ls_session_run(run->session, ls_nest_op(run->init), NULL, 0, &none));
   for (int k = 0; k < steps_of(run->c) && ls_status_is_ok(status); ++k)
     status = run_session_step(run, k, fetches);
   ls_nest_release(fetches);
