@@ -47,7 +47,8 @@ struct ls_runtime {
   int cpus, gpus;
   struct ls_trunk *trunk;               // NULL: no other process.
   const struct ls_eager_vtable *eager;  // See graph/eager_vtable.h.
-  int callbacks;  // Of users' that run now, but those of host calls.
+  int callbacks;      // Of users' that run now, but those of host calls.
+  uint64_t progress;  // See below.
 
   ls_mutex lock;    // Recursive. Guards what follows.
   ls_cores *cores;  // Looked at for the number of threads; the workers' then.
@@ -63,6 +64,31 @@ static inline void ls_runtime_begin_callback(ls_runtime *runtime) {
 }
 static inline void ls_runtime_end_callback(ls_runtime *runtime) {
   __atomic_fetch_sub(&runtime->callbacks, 1, __ATOMIC_RELAXED);
+}
+
+// ---- Progress --------------------------------------------------------------
+// Of all runs of a runtime, for one that waits and wonders whether anything
+// goes on that it may be waiting for: how many are at work now, which those
+// that wait for the host are not, and how many moves they have made: turns, and
+// ends of host calls.
+enum { LS_PROGRESS_MOVE = 1 << 16 };
+static inline void ls_runtime_begin_work(ls_runtime *runtime) {
+  __atomic_fetch_add(&runtime->progress, 1, __ATOMIC_RELAXED);
+}
+static inline void ls_runtime_end_work(ls_runtime *runtime) {
+  __atomic_fetch_sub(&runtime->progress, 1, __ATOMIC_RELAXED);
+}
+static inline void ls_runtime_note_move(ls_runtime *runtime) {
+  __atomic_fetch_add(&runtime->progress, LS_PROGRESS_MOVE, __ATOMIC_RELAXED);
+}
+// Whether a run is at work, or one has moved since `*seen` was set here.
+static inline bool ls_runtime_goes_on(const ls_runtime *runtime,
+                                      uint64_t *seen) {
+  const uint64_t now = __atomic_load_n(&runtime->progress, __ATOMIC_RELAXED);
+  const uint64_t before = *seen;
+  *seen = now;
+  return now % LS_PROGRESS_MOVE != 0 ||
+         now / LS_PROGRESS_MOVE != before / LS_PROGRESS_MOVE;
 }
 
 // ---- Services --------------------------------------------------------------

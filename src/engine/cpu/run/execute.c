@@ -277,23 +277,32 @@ bool ls_cpu_run_stream(ls_instance *self, ls_cpu_worker *worker,
   }
 }
 
-static void run_streams(ls_instance *self, ls_cpu_worker *worker) {
+static ls_status why_it_ended(ls_instance *self, ls_cpu_wait wait) {
+  if (wait != LS_CPU_TOO_LONG) return ls_cpu_deadlock(self);
+  ls_status status = ls_cpu_failed_call(self);
+  return ls_status_is_ok(status) ? ls_cpu_stalled(self) : status;
+}
+
+// Whether it is still at work: it has not ended waiting.
+static bool run_streams(ls_instance *self, ls_cpu_worker *worker) {
+  ls_runtime *runtime = self->executable->backend->runtime;
   for (;;) {
     const uint64_t seen = ls_cpu_host_events(self);
     bool moved = ls_cpu_run_stream(self, worker, &self->main);
-    if (!ls_status_is_ok(worker->status) || self->main.ended) return;
+    if (!ls_status_is_ok(worker->status) || self->main.ended) return true;
     if (self->num_running > 0 && ls_cpu_sweep(self)) moved = true;
-    if (!ls_status_is_ok(worker->status)) return;
-    if (moved) continue;
+    if (!ls_status_is_ok(worker->status)) return true;
+    if (moved) {
+      ls_runtime_note_move(runtime);
+      continue;
+    }
+    ls_runtime_end_work(runtime);
     const ls_cpu_wait wait = ls_cpu_wait_for_host(self, seen);
-    if (wait == LS_CPU_WENT_ON) continue;
-    ls_status status =
-        wait == LS_CPU_TOO_LONG ? ls_cpu_failed_call(self) : ls_ok();
-    if (ls_status_is_ok(status))
-      status = wait == LS_CPU_TOO_LONG ? ls_cpu_stalled(self)
-                                       : ls_cpu_deadlock(self);
-    ls_cpu_worker_fail(worker, status);
-    return;
+    if (wait != LS_CPU_WENT_ON) {
+      ls_cpu_worker_fail(worker, why_it_ended(self, wait));
+      return false;
+    }
+    ls_runtime_begin_work(runtime);
   }
 }
 
@@ -354,10 +363,13 @@ ls_status ls_cpu_run(ls_instance *self, const ls_run_args *args) {
   LS_RETURN_IF_ERROR(begin_run(self, args));
   ls_cpu_worker *caller = &self->workers[0];
   self->float_mode = ls_float_mode_enter();
-  run_streams(self, caller);
+  ls_runtime *runtime = self->executable->backend->runtime;
+  ls_runtime_begin_work(runtime);
+  if (run_streams(self, caller)) ls_runtime_end_work(runtime);
   ls_float_mode_leave(self->float_mode);
   ls_status status = caller->status;
   caller->status = NULL;
+  if (ls_status_is_ok(status)) ls_runtime_note_move(runtime);
   if (!ls_status_is_ok(status)) {
     ls_trunk *trunk = self->executable->trunk;
     if (trunk != NULL) trunk->cancel(trunk, status);

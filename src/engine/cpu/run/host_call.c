@@ -45,6 +45,7 @@ static bool close_one(ls_cpu_host_record *record) {
   if (record->is_out != NULL) LS_CPU_SET(*record->is_out, false);
   --self->host_running;
   ++self->host_done;
+  ls_runtime_note_move(self->executable->backend->runtime);
   ls_condition_broadcast(&record->threads->event);
   return false;
 }
@@ -317,15 +318,33 @@ uint64_t ls_cpu_host_events(ls_instance *self) {
   return done;
 }
 
+// With the lock held: a call of all replicas has failed on one of them, which
+// is told once the others have ended or stood still.
+static bool has_failed(const ls_instance *self) {
+  const size_t count =
+      self->host_all == NULL ? 0 : count_own(self->executable);
+  for (size_t i = 0; i < count; ++i)
+    if (self->host_all[i] != NULL && self->host_all[i]->open == 0 &&
+        !ls_status_is_ok(self->host_all[i]->status))
+      return true;
+  return false;
+}
+
 // With the lock held. The runtime's clock may be a test's, so it is looked at
-// now and then.
-static ls_cpu_wait wait_for_event(ls_instance *self, uint64_t seen) {
+// now and then. `alone`: what other runs do does not matter.
+static ls_cpu_wait wait_for_event(ls_instance *self, uint64_t seen,
+                                  bool alone) {
   enum { LOOK_NANOS = 20 * 1000 * 1000 };
   const ls_runtime *runtime = self->executable->backend->runtime;
   const int64_t limit = ls_runtime_stall_nanos(runtime);
-  const int64_t begin = ls_runtime_now(runtime);
+  int64_t begin = ls_runtime_now(runtime);
+  uint64_t progress = 0;
+  (void)ls_runtime_goes_on(runtime, &progress);
   while (self->host_done == seen && self->host_running > 0) {
-    const int64_t left = limit - (ls_runtime_now(runtime) - begin);
+    const int64_t now = ls_runtime_now(runtime);
+    const bool goes_on = ls_runtime_goes_on(runtime, &progress);
+    if (goes_on && !alone && !has_failed(self)) begin = now;
+    const int64_t left = limit - (now - begin);
     if (left <= 0) return LS_CPU_TOO_LONG;
     ls_host_threads_wait(self->host_threads,
                          left < LOOK_NANOS ? left : LOOK_NANOS);
@@ -336,7 +355,7 @@ static ls_cpu_wait wait_for_event(ls_instance *self, uint64_t seen) {
 ls_cpu_wait ls_cpu_wait_for_host(ls_instance *self, uint64_t seen) {
   if (self->host_threads == NULL) return LS_CPU_NO_CALL;
   ls_mutex_lock(&self->host_threads->lock);
-  const ls_cpu_wait how = wait_for_event(self, seen);
+  const ls_cpu_wait how = wait_for_event(self, seen, false);
   ls_mutex_unlock(&self->host_threads->lock);
   return how;
 }
@@ -359,7 +378,8 @@ static void give_up(ls_instance *self, ls_cpu_host_record **place) {
 void ls_cpu_drain_host(ls_instance *self, bool wait) {
   if (self->host_threads == NULL) return;
   ls_mutex_lock(&self->host_threads->lock);
-  while (wait && wait_for_event(self, self->host_done) == LS_CPU_WENT_ON) {
+  while (wait &&
+         wait_for_event(self, self->host_done, true) == LS_CPU_WENT_ON) {
   }
   ls_cpu_host_record **record = NULL;
   for (size_t i = 0; (record = record_at(self, i)) != NULL; ++i)

@@ -62,7 +62,8 @@ uint64_t ls_cpu_host_events(ls_instance *self);
 typedef enum ls_cpu_wait {
   LS_CPU_WENT_ON,   // More than `seen` have ended.
   LS_CPU_NO_CALL,   // None is under way.
-  LS_CPU_TOO_LONG,  // None has ended for as long as the runtime allows.
+  LS_CPU_TOO_LONG,  // None has ended, and no run of the runtime has gone on,
+                    // for as long as the runtime allows.
 } ls_cpu_wait;
 ls_cpu_wait ls_cpu_wait_for_host(ls_instance *self, uint64_t seen);
 
