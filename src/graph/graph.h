@@ -54,6 +54,7 @@ typedef struct ls_node {
   const ls_name_scope *scope;  // Name = scope + base [+ "_" + number].
   const char *base;
   uint32_t number;
+  bool not_fed, not_fetched;  // See ls_op_prevent_feeding.
   bool varying;          // Lowered, in a replicate region: differs by replica.
   bool once;             // ... from a merge: runs once for all, whatever it is.
   const char *rendered;  // The full name, once somebody asked.
@@ -176,6 +177,12 @@ void ls_graph_rollback(ls_graph *graph, ls_graph_rollback_point to);
 void ls_graph_drop_nodes(ls_graph *graph, size_t from,
                          bool (*drops)(const ls_node *node, void *user),
                          void *user);
+
+// From now on sessions refuse to be fed a value of the op; to fetch one of
+// them, or to run the op because it is asked for. What else needs the op runs
+// it as before. The text form does not know of it.
+void ls_op_prevent_feeding(ls_op op);
+void ls_op_prevent_fetching(ls_op op);
 
 // Takes the status over as the graph's sticky error unless it has one.
 void ls_graph_fail(ls_graph *graph, ls_status status);

@@ -252,6 +252,17 @@ ls_status ls_op_set_attr(ls_op op, const ls_attr *attr) {
                             ls_op_name(op));
 }
 
+// ---- Bans ------------------------------------------------------------------
+void ls_op_prevent_feeding(ls_op op) {
+  ls_node *node = ls_graph_node(ls_graph_resolve(op.graph), op.id);
+  if (node != NULL) node->not_fed = true;
+}
+
+void ls_op_prevent_fetching(ls_op op) {
+  ls_node *node = ls_graph_node(ls_graph_resolve(op.graph), op.id);
+  if (node != NULL) node->not_fetched = true;
+}
+
 // ---- Ops and tensors -------------------------------------------------------
 static ls_node *node_of(ls_op op) { return ls_graph_node(op.graph, op.id); }
 

@@ -93,35 +93,41 @@ typedef struct request {
   ls_arena memory;
 } request;
 
-// Tensors and ops of this graph only.
-static ls_nest fetch_leaf(ls_nest leaf, void *user) {
-  request *r = user;
-  char text[200];
-  switch (leaf.kind) {
-  case LS_KIND_TENSOR:
-  case LS_KIND_OP: {
-    ls_graph *graph =
-        leaf.kind == LS_KIND_TENSOR ? leaf.as.tensor.graph : leaf.as.op.graph;
-    const ls_node *node = leaf.kind == LS_KIND_TENSOR
+// Tensors and ops of this graph only, and no banned ones.
+static ls_status check_fetch(const request *r, ls_nest leaf) {
+  const bool is_tensor = leaf.kind == LS_KIND_TENSOR;
+  ls_graph *graph = is_tensor ? leaf.as.tensor.graph : leaf.as.op.graph;
+  const ls_graph *own = r->session->graph;
+  if (graph == own) {
+    const ls_node *node = is_tensor
                               ? ls_graph_node_of(graph, leaf.as.tensor.ref)
                               : ls_graph_node(graph, leaf.as.op.id);
-    if (graph == r->session->graph && node != NULL &&
-        (leaf.kind == LS_KIND_OP ||
-         ls_ref_output(leaf.as.tensor.ref) < node->num_outputs))
-      return leaf;
-    if (graph == r->session->graph)
-      return LS_FAIL(LS_INVALID_ARGUMENT,
-                     "a fetch is a stale handle: graph '%s' has no such op or "
-                     "output",
-                     graph->name);
-    const ls_status error = ls_graph_error(r->session->graph);
-    if (graph == NULL && error != NULL) return ls_fail(error);
-    ls_status_free(error);
-    return LS_FAIL(LS_INVALID_ARGUMENT,
-                   "a fetch belongs to graph '%s', the session runs '%s'",
-                   graph == NULL ? "(failed)" : graph->name,
-                   r->session->graph->name);
+    if (node == NULL ||
+        (is_tensor && ls_ref_output(leaf.as.tensor.ref) >= node->num_outputs))
+      return ls_invalid_argument("a fetch is a stale handle: graph '%s' has no "
+                                 "such op or output",
+                                 graph->name);
+    if (!node->not_fetched) return ls_ok();
+    return ls_invalid_argument("op '%s' (%s) has been marked as not fetchable",
+                               ls_op_name((ls_op){graph, node->id}),
+                               ls_node_info(node)->name);
   }
+  const ls_status error = ls_graph_error(own);
+  if (graph == NULL && error != NULL) return error;
+  ls_status_free(error);
+  return ls_invalid_argument(
+      "a fetch belongs to graph '%s', the session runs '%s'",
+      graph == NULL ? "(failed)" : graph->name, own->name);
+}
+
+static ls_nest fetch_leaf(ls_nest leaf, void *user) {
+  char text[200];
+  ls_status status = ls_ok();
+  switch (leaf.kind) {
+  case LS_KIND_TENSOR:
+  case LS_KIND_OP:
+    status = check_fetch(user, leaf);
+    return ls_status_is_ok(status) ? leaf : ls_fail(status);
   case LS_KIND_NONE:
     return leaf;
   case LS_KIND_FAILED:
@@ -171,6 +177,9 @@ static ls_status gather_feeds(request *r, const ls_feed *feeds, size_t count) {
       return ls_invalid_argument("feed %zu is a stale handle: graph '%s' has "
                                  "no such op or output",
                                  i, r->session->graph->name);
+    if (node->not_fed)
+      return ls_invalid_argument("tensor '%s' may not be fed",
+                                 ls_tensor_name(feeds[i].tensor));
     if (feeds[i].value == NULL)
       return ls_invalid_argument("the value fed to '%s' is NULL",
                                  ls_tensor_name(feeds[i].tensor));

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Ops that sessions may neither feed nor fetch.
+#include "graph/graph.h"
+#include "lockstep/session.h"
+#include "support/replicas.h"
+#include "support/values.h"
+
+// y = 2 x + 1, where the product lies in a scope.
+typedef struct net {
+  ls_graph *graph;
+  ls_session *session;
+  ls_tensor x, product, y;
+} net;
+
+static void make_net(net *n) {
+  expect_ok(ls_graph_create("net", &n->graph));
+  {
+    LS_GRAPH_SCOPE(n->graph);
+    n->x = ls_placeholder(LS_DTYPE_F32, LS_SCALAR, "x");
+    {
+      LS_NAME_SCOPE("inner");
+      n->product = ls_mul_scalar(n->x, 2);
+    }
+    n->y = ls_add_scalar(n->product, 1);
+  }
+  expect_ok(ls_session_create(n->graph, &n->session));
+}
+
+static void end_net(net *n) {
+  ls_session_destroy(n->session);
+  ls_graph_destroy(n->graph);
+}
+
+// The result's number; a failure's status instead.
+static ls_status run_net(const net *n, ls_nest fetches, ls_tensor fed,
+                         double *out_y) {
+  const double three = 3;
+  ls_array *array = array_of(LS_DTYPE_F32, LS_SCALAR, &three);
+  const ls_feed feed = {fed, array};
+  ls_nest result = ls_none();
+  const ls_status status =
+      ls_session_run(n->session, fetches, &feed, 1, &result);
+  if (ls_status_is_ok(status) && out_y != NULL)
+    *out_y = ls_array_f64(ls_nest_as_array(result), 0);
+  ls_nest_release(result);
+  ls_nest_release(fetches);
+  ls_array_release(array);
+  return status;
+}
+
+static void an_op_that_may_not_be_fetched_is_named(void **state) {
+  LS_SPEC("O18");
+  (void)state;
+  net n;
+  double y = 0;
+  make_net(&n);
+  ls_op_prevent_fetching(ls_tensor_op(n.product));
+  const char *const says = "op 'inner/mul' (mul) has been marked as not "
+                           "fetchable";
+  expect_status(run_net(&n, ls_leaf(n.product), n.x, NULL), LS_INVALID_ARGUMENT,
+                says);
+  expect_status(run_net(&n, ls_nest_op(ls_tensor_op(n.product)), n.x, NULL),
+                LS_INVALID_ARGUMENT, says);
+  expect_status(
+      run_net(&n, LS_LIST(ls_leaf(n.y), ls_leaf(n.product)), n.x, NULL),
+      LS_INVALID_ARGUMENT, says);
+  // Others may need it, and it may be fed.
+  expect_ok(run_net(&n, ls_leaf(n.y), n.x, &y));
+  assert_true(y == 7);
+  expect_ok(run_net(&n, ls_leaf(n.y), n.product, &y));
+  assert_true(y == 4);
+  end_net(&n);
+}
+
+static void an_op_that_may_not_be_fed_is_named(void **state) {
+  LS_SPEC("O18");
+  (void)state;
+  net n;
+  double y = 0;
+  make_net(&n);
+  // Also once it has been fed: what was compiled for that stays unused.
+  expect_ok(run_net(&n, ls_leaf(n.y), n.product, &y));
+  assert_true(y == 4);
+  ls_op_prevent_feeding(ls_tensor_op(n.product));
+  expect_status(run_net(&n, ls_leaf(n.y), n.product, NULL), LS_INVALID_ARGUMENT,
+                "tensor 'inner/mul:0' may not be fed");
+  expect_ok(run_net(&n, ls_leaf(n.product), n.x, &y));
+  assert_true(y == 6);
+  end_net(&n);
+}
+
+static void bans_of_failed_and_stale_ops_are_nothing(void **state) {
+  (void)state;
+  net n;
+  make_net(&n);
+  ls_op_prevent_feeding((ls_op){0});
+  ls_op_prevent_fetching((ls_op){n.graph, 12345});
+  expect_ok(run_net(&n, ls_leaf(n.y), n.x, NULL));
+  end_net(&n);
+}
+
+static void a_variable_is_no_fetch(void **state) {
+  LS_SPEC("V142");
+  (void)state;
+  for (int replicas = 1; replicas <= 3; ++replicas) {
+    net n;
+    ls_variable *v = NULL;
+    ls_strategy *strategy = mirrored_of(replicas);
+    make_net(&n);
+    {
+      LS_GRAPH_SCOPE(n.graph);
+      LS_STRATEGY_SCOPE(strategy);
+      expect_ok(ls_variable_create(
+          &(ls_variable_options){.name = "v", .dtype = LS_DTYPE_F32}, &v));
+    }
+    expect_status(run_net(&n, ls_nest_variable(v), n.x, NULL),
+                  LS_INVALID_ARGUMENT, "cannot be fetched");
+    ls_variable_release(v);
+    end_net(&n);
+    ls_strategy_release(strategy);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(an_op_that_may_not_be_fetched_is_named),
+      cmocka_unit_test(an_op_that_may_not_be_fed_is_named),
+      cmocka_unit_test(bans_of_failed_and_stale_ops_are_nothing),
+      cmocka_unit_test(a_variable_is_no_fetch),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
