@@ -23,10 +23,12 @@ typedef struct ls_host_call {
   int32_t replica;      // 0 outside replicas.
   size_t num_inputs;
   const ls_type *input_types;  // Known shapes.
-  const void *const *inputs;   // Dense, row by row.
+  const void *const *inputs;   // Dense, row by row; strings are ls_bytes.
   size_t num_outputs;
   const ls_type *output_types;
-  void *const *outputs;  // To be filled.
+  void *const *outputs;  // To be filled. Strings: with ls_bytes whose bytes
+                         // stay until ls_host_done, which copies them; they
+                         // come empty.
   void *engine;          // The engine's own.
 } ls_host_call;
 

@@ -172,7 +172,9 @@ static ls_status run_compiled(ls_runtime_state *state, ls_compiled *compiled,
   for (size_t i = 0; i < num_out && ls_status_is_ok(status); ++i) {
     const ls_type type = ls_compiled_output(compiled, i);
     status = ls_array_create_unwritten(type.dtype, type.shape, &out[i]);
-    if (ls_status_is_ok(status)) outputs[i] = ls_array_mutable_data(out[i]);
+    if (!ls_status_is_ok(status)) break;
+    ls_array_lend(out[i]);
+    outputs[i] = ls_array_mutable_data(out[i]);
   }
   if (ls_status_is_ok(status))
     status = ls_compiled_run(compiled, state->store,
@@ -180,6 +182,8 @@ static ls_status run_compiled(ls_runtime_state *state, ls_compiled *compiled,
                                             .outputs = outputs,
                                             .step = step,
                                             .replica = replica});
+  for (size_t i = 0; i < num_out && ls_status_is_ok(status); ++i)
+    status = ls_array_own(out[i]);
   if (inputs != few) ls_release(state->allocator, inputs);
   return status;
 }

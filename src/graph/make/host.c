@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "graph/host_call.h"
 #include "graph/make/make.h"
+#include "graph/text/print.h"
 
 ls_op ls_host_call_add(const ls_host_kernel *kernel, ls_object *state,
                        const ls_tensor *inputs, size_t num_inputs) {
@@ -72,24 +73,46 @@ static ls_op labelled_call(const ls_host_kernel *kernel, const char *text,
 // ---- Print -----------------------------------------------------------------
 enum { PRINTED_ELEMENTS = 16 };
 
-static ls_status print_start(ls_host_call *call) {
+static ls_status append_numbers(ls_text *text, const ls_host_call *call,
+                                int64_t count) {
   const ls_type type = call->input_types[0];
   ls_array *view = NULL;
   LS_RETURN_IF_ERROR(ls_array_create_view(type.dtype, type.shape,
                                           (void *)(uintptr_t)call->inputs[0],
                                           NULL, NULL, &view));
+  for (int64_t i = 0; i < count; ++i)
+    ls_text_append_format(text, i == 0 ? "%.9g" : " %.9g",
+                          ls_array_f64(view, i));
+  ls_array_release(view);
+  return ls_ok();
+}
+
+static void append_strings(ls_text *text, const ls_bytes *strings,
+                           int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    if (i > 0) ls_text_append_char(text, ' ');
+    ls_print_string(text, strings[i].data, strings[i].size);
+  }
+}
+
+static ls_status print_start(ls_host_call *call) {
+  const ls_type type = call->input_types[0];
+  const int64_t all = ls_shape_num_elements(type.shape);
+  const int64_t count = all < PRINTED_ELEMENTS ? all : PRINTED_ELEMENTS;
+  ls_status status = ls_ok();
   ls_text text;
   ls_text_init(&text, ls_runtime_allocator(call->runtime));
-  const int64_t count = ls_array_num_elements(view);
-  for (int64_t i = 0; i < count && i < PRINTED_ELEMENTS; ++i)
-    ls_text_append_format(&text, i == 0 ? "%.9g" : " %.9g",
-                          ls_array_f64(view, i));
-  ls_runtime_log(call->runtime, LS_LOG_INFO, "print", "%s %s [%s%s]",
-                 ((const label *)call->state)->text,
-                 LS_SHAPE_TEXT(type.dtype, type.shape), ls_text_data(&text),
-                 count > PRINTED_ELEMENTS ? " ..." : "");
+  if (type.dtype == LS_DTYPE_STRING)
+    append_strings(&text, call->inputs[0], count);
+  else
+    status = append_numbers(&text, call, count);
+  if (ls_status_is_ok(status))
+    ls_runtime_log(call->runtime, LS_LOG_INFO, "print", "%s %s [%s%s]",
+                   ((const label *)call->state)->text,
+                   LS_SHAPE_TEXT(type.dtype, type.shape), ls_text_data(&text),
+                   count < all ? " ..." : "");
   ls_text_deinit(&text);
-  ls_array_release(view);
+  LS_RETURN_IF_ERROR(status);
   ls_host_done(call, ls_ok());
   return ls_ok();
 }

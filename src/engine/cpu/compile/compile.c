@@ -2,6 +2,7 @@
 //
 // Compiling a program: emission, sharing, planning, writing.
 #include "engine/cpu/compile/compile.h"
+#include "base/values/array_internal.h"
 
 #include "base/runtime_internal.h"
 
@@ -148,10 +149,40 @@ static ls_status check_lanes(const ls_trunk *trunk, ls_lanes lanes) {
   return ls_ok();
 }
 
+// Between ranks goes what an element's own bytes say; those of a string or
+// object point to memory of one process.
+static ls_status check_exchanged(ls_graph *graph, ls_node *node, size_t count) {
+  char text[LS_MAX_FULL_NAME];
+  for (size_t i = 0; i < count; ++i)
+    if (ls_dtype_owns_elements(node->outputs[i].dtype))
+      return ls_unimplemented(
+          "a %s goes between ranks, which numbers only do: result %zu of %s",
+          ls_dtype_name(node->outputs[i].dtype), i,
+          ls_node_describe(graph, node, text, sizeof(text)));
+  return ls_ok();
+}
+
+// What replicas give and what they put together, at any depth.
+static ls_status check_ranks(ls_graph *graph) {
+  for (size_t i = 0; i < graph->num_nodes; ++i) {
+    ls_node *node = graph->nodes[i];
+    size_t count = 0;
+    if (ls_node_info(node)->traits & LS_OP_MERGE) count = node->num_outputs;
+    if (node->type == LS_OP_REPLICATE)
+      count = (size_t)(ls_node_int(node, LS_ATTR_ID_NUM_GATHERED) *
+                       ls_node_int(node, LS_ATTR_ID_REPLICAS));
+    LS_RETURN_IF_ERROR(check_exchanged(graph, node, count));
+    for (uint32_t k = 0; k < node->num_regions; ++k)
+      LS_RETURN_IF_ERROR(check_ranks(node->regions[k]));
+  }
+  return ls_ok();
+}
+
 static ls_status check_program(const ls_program *program, const ls_trunk *trunk,
                                ls_lanes lanes) {
-  const ls_graph *body = program->body;
+  ls_graph *body = program->body;
   LS_RETURN_IF_ERROR(check_lanes(trunk, lanes));
+  if (lanes.count < lanes.replicas) LS_RETURN_IF_ERROR(check_ranks(body));
   size_t written = 0;
   for (size_t i = 0; i < program->num_uses; ++i) {
     const ls_use *use = &program->uses[i];

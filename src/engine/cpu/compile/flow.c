@@ -238,10 +238,9 @@ void ls_cpu_emit_cond(ls_cpu_compiler *self, ls_cpu_scope *scope,
 ls_status ls_cpu_check_host(const ls_node *node) {
   for (unsigned i = 0; i < node->num_outputs; ++i) {
     const ls_dtype dtype = node->outputs[i].dtype;
-    if (dtype == LS_DTYPE_STRING || dtype == LS_DTYPE_RESOURCE ||
-        dtype == LS_DTYPE_VARIANT) {
+    if (dtype == LS_DTYPE_RESOURCE || dtype == LS_DTYPE_VARIANT) {
       return ls_unimplemented("a host call gives a %s: the CPU engine keeps "
-                              "numbers only",
+                              "numbers and strings only",
                               ls_dtype_name(dtype));
     }
   }

@@ -14,6 +14,7 @@ static void destroy_record(ls_allocator *allocator,
                            ls_cpu_host_record *record) {
   if (record == NULL) return;
   ls_status_free(record->status);
+  ls_arena_deinit(&record->strings);
   ls_release(allocator, record->operands);
   ls_release(allocator, record->data);
   ls_release(allocator, record);
@@ -28,6 +29,7 @@ static void bury(ls_cpu_host_record *record) {
   record->job.label = "a call that has just ended";
   ls_mutex_unlock(&threads->lock);
   ls_status_free(record->status);
+  ls_arena_deinit(&record->strings);
   ls_release(allocator, record->operands);
   ls_release(allocator, record->data);
   ls_cpu_release_executable(record->executable);
@@ -50,21 +52,59 @@ static bool close_one(ls_cpu_host_record *record) {
   return false;
 }
 
+// ---- Strings ---------------------------------------------------------------
+// Has strings that are another's point to copies, each with a 0 behind it.
+static ls_status keep_strings(ls_arena *arena, ls_bytes *strings,
+                              size_t count) {
+  size_t size = 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (strings[i].data == NULL && strings[i].size > 0)
+      return ls_invalid_argument("string %zu has %zu bytes at NULL", i,
+                                 strings[i].size);
+    if (__builtin_add_overflow(size, strings[i].size, &size) ||
+        __builtin_add_overflow(size, (size_t)1, &size))
+      return ls_out_of_memory();
+  }
+  char *place = ls_arena_allocate(arena, size);
+  if (place == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i) {
+    const size_t length = strings[i].size;
+    if (length > 0) memcpy(place, strings[i].data, length);
+    place[length] = '\0';
+    strings[i].data = place;
+    place += length + 1;
+  }
+  return ls_ok();
+}
+
+// Those of the record's operands from `begin` to `end` that are strings.
+static ls_status keep_operands(ls_cpu_host_record *record, size_t begin,
+                               size_t end) {
+  const ls_cpu_host *host = record->host;
+  for (size_t i = begin; i < end; ++i)
+    if (host->types[i].dtype == LS_DTYPE_STRING)
+      LS_RETURN_IF_ERROR(keep_strings(&record->strings, record->operands[i],
+                                      host->sizes[i] / sizeof(ls_bytes)));
+  return ls_ok();
+}
+
+// ---- Ends ------------------------------------------------------------------
 // May be called on any thread, also before the kernel's start returns. Once the
 // lock is open the call, and with it the run, may be gone.
 static void record_done(ls_host_call *call, ls_status status) {
   ls_cpu_host_record *record =
       (void *)((char *)call->engine - offsetof(ls_cpu_host_record, done));
   ls_host_threads *threads = record->threads;
-  bool is_over = false;
-  ls_mutex_lock(&threads->lock);
-  if (record->is_done) {
+  if (__atomic_exchange_n(&record->is_done, true, __ATOMIC_ACQ_REL)) {
     ls_status_free(status);  // Done twice: the first one counts.
-  } else {
-    record->is_done = true;
-    record->status = status;
-    is_over = close_one(record);
+    return;
   }
+  if (ls_status_is_ok(status))
+    status = keep_operands(record, call->num_inputs,
+                           call->num_inputs + call->num_outputs);
+  ls_mutex_lock(&threads->lock);
+  record->status = status;
+  const bool is_over = close_one(record);
   ls_mutex_unlock(&threads->lock);
   if (is_over) bury(record);
 }
@@ -95,6 +135,7 @@ static ls_cpu_host_record *make_record(ls_instance *self,
   record->threads = self->host_threads;
   record->instance = self;
   record->executable = self->executable;
+  ls_arena_init(&record->strings, allocator);
   record->operands = ls_new_array(allocator, void *, room->operands);
   record->data = ls_allocate_large(allocator, room->bytes);
   if (record->operands != NULL && record->data != NULL) return record;
@@ -146,6 +187,7 @@ ls_status ls_cpu_init_host(ls_instance *self) {
   for (size_t i = 0; (record = record_at(self, i)) != NULL; ++i) {
     if (*record == NULL) *record = make_record(self, &executable->host_room);
     if (*record == NULL) return ls_out_of_memory();
+    ls_arena_reset(&(*record)->strings);
   }
   return ls_ok();
 }
@@ -161,10 +203,10 @@ void ls_cpu_deinit_host(ls_instance *self) {
 
 // ---- Calls -----------------------------------------------------------------
 // Places for copies of the operands, the inputs filled; of wide ones part
-// `part`.
-static void copy_arguments(ls_cpu_host_record *record,
-                           const ls_cpu_instruction *instruction,
-                           void *const *operands, size_t part) {
+// `part`. Strings that a kernel leaves as they are are empty.
+static ls_status copy_arguments(ls_cpu_host_record *record,
+                                const ls_cpu_instruction *instruction,
+                                void *const *operands, size_t part) {
   const ls_cpu_host *host = record->host;
   const uint32_t count = instruction->num_in + instruction->num_out;
   char *at = record->data;
@@ -172,10 +214,14 @@ static void copy_arguments(ls_cpu_host_record *record,
     const size_t size = host->sizes[i];
     const char *from = operands[i];
     record->operands[i] = at;
-    if (i < instruction->num_in)
+    if (i < instruction->num_in) {
       memcpy(at, from + (host->is_wide[i] ? part * size : 0), size);
+    } else if (host->types[i].dtype == LS_DTYPE_STRING) {
+      memset(at, 0, size);
+    }
     at += line_of(size);
   }
+  return keep_operands(record, 0, instruction->num_in);
 }
 
 // Which part of a wide value is a replica's: each rank has its own.
@@ -183,9 +229,9 @@ static size_t part_of(const ls_instance *self, int32_t replica) {
   return (size_t)(replica - self->executable->first);
 }
 
-static void fill_record(ls_instance *self, ls_cpu_host_record *record,
-                        const ls_cpu_instruction *instruction,
-                        void *const *operands, int32_t replica) {
+static ls_status fill_record(ls_instance *self, ls_cpu_host_record *record,
+                             const ls_cpu_instruction *instruction,
+                             void *const *operands, int32_t replica) {
   const ls_cpu_host *host = instruction->params;
   const uint32_t num_in = instruction->num_in;
   record->host = host;
@@ -194,7 +240,8 @@ static void fill_record(ls_instance *self, ls_cpu_host_record *record,
   record->status = NULL;
   record->is_done = false;
   record->open = 2;
-  copy_arguments(record, instruction, operands, part_of(self, replica));
+  const ls_status status =
+      copy_arguments(record, instruction, operands, part_of(self, replica));
   record->call = (ls_host_call){
       .runtime = self->executable->backend->runtime,
       .state = host->state,
@@ -208,15 +255,19 @@ static void fill_record(ls_instance *self, ls_cpu_host_record *record,
       .outputs = record->operands + num_in,
       .engine = &record->done,
   };
+  return status;
 }
 
-static void start_call(ls_instance *self, ls_cpu_host_record *record) {
+// `status`: whether its arguments are there.
+static void start_call(ls_instance *self, ls_cpu_host_record *record,
+                       ls_status status) {
   ls_host_threads *threads = self->host_threads;
   ls_mutex_lock(&threads->lock);
   ++self->host_running;
   if (record->is_out != NULL) LS_CPU_SET(*record->is_out, true);
   ls_mutex_unlock(&threads->lock);
-  ls_status status = ls_host_threads_submit(threads, &record->job);
+  if (ls_status_is_ok(status))
+    status = ls_host_threads_submit(threads, &record->job);
   if (ls_status_is_ok(status)) return;
   record_done(&record->call, status);
   ls_mutex_lock(&threads->lock);
@@ -231,15 +282,16 @@ void ls_cpu_start_host(ls_instance *self, ls_cpu_stream *stream,
   const ls_executable *executable = self->executable;
   LS_CPU_SET(stream->host_since, ls_runtime_now(executable->backend->runtime));
   if (!host->is_for_all) {
-    fill_record(self, stream->host, instruction, operands, stream->replica);
-    start_call(self, stream->host);
+    start_call(self, stream->host,
+               fill_record(self, stream->host, instruction, operands,
+                           stream->replica));
     return;
   }
   self->host_taken = 0;
   for (int32_t r = executable->first; r < executable->end; ++r) {
     ls_cpu_host_record *record = self->host_all[r - executable->first];
-    fill_record(self, record, instruction, operands, r);
-    start_call(self, record);
+    start_call(self, record,
+               fill_record(self, record, instruction, operands, r));
   }
 }
 
@@ -321,8 +373,7 @@ uint64_t ls_cpu_host_events(ls_instance *self) {
 // With the lock held: a call of all replicas has failed on one of them, which
 // is told once the others have ended or stood still.
 static bool has_failed(const ls_instance *self) {
-  const size_t count =
-      self->host_all == NULL ? 0 : count_own(self->executable);
+  const size_t count = self->host_all == NULL ? 0 : count_own(self->executable);
   for (size_t i = 0; i < count; ++i)
     if (self->host_all[i] != NULL && self->host_all[i]->open == 0 &&
         !ls_status_is_ok(self->host_all[i]->status))

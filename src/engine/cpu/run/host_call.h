@@ -4,14 +4,17 @@
 // next one waits for their end.
 //
 // Kernels run on the runtime's host threads and work on copies of their
-// arguments, so that a call which never ends keeps nothing of the run but its
-// own record. A call has ended when its kernel's start has returned and
-// ls_host_done was called, in either order. One that a failed run cannot wait
-// for is abandoned: its record, and the executable that it counts, stay with it
-// until it ends, and the stream gets another record.
+// arguments, the bytes of strings included, so that a call which never ends
+// keeps nothing of the run but its own record. What strings a call gives are
+// copied when it is done; the copies stay until the next run. A call has ended
+// when its kernel's start has returned and ls_host_done was called, in either
+// order. One that a failed run cannot wait for is abandoned: its record, and
+// the executable that it counts, stay with it until it ends, and the stream
+// gets another record.
 #ifndef LS_ENGINE_CPU_RUN_HOST_CALL_H_
 #define LS_ENGINE_CPU_RUN_HOST_CALL_H_
 
+#include "base/memory/arena.h"
 #include "base/threads/host_threads.h"
 #include "engine/cpu/run/instance.h"
 #include "graph/host_call.h"
@@ -27,15 +30,17 @@ struct ls_cpu_host_record {
   const ls_cpu_host *host;
   void **operands;  // The copies, all in `data`.
   char *data;
+  ls_arena strings;  // Bytes of those that the calls of this run take and give.
   uint64_t float_mode;  // The caller's: the kernel's arithmetic.
   int open;             // Of the return from start and the call of done, what
                         // is still to come.
-  bool is_done;
+  bool is_done;         // Atomic.
   bool *is_out;  // One of all replicas' calls: tells who looks on. Atomic.
   ls_status status;
 };
 
-// Makes a record for each call that there can be at a time, where none is.
+// Makes a record for each call that there can be at a time, where none is; the
+// strings of the run before are gone.
 ls_status ls_cpu_init_host(ls_instance *self);
 // No call may be under way.
 void ls_cpu_deinit_host(ls_instance *self);

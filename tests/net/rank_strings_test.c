@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Strings do not go from rank to rank: they are refused before anything runs.
+#include "lockstep/trunk.h"
+#include "support/replicas.h"
+#include "support/values.h"
+
+static ls_nest give_back(ls_nest args, void *user) {
+  (void)user;
+  return ls_leaf(ls_identity(ls_nest_tensor(args, 0)));
+}
+
+static ls_nest gather(ls_nest args, void *user) {
+  (void)user;
+  (void)ls_print("all", ls_all_gather(ls_nest_tensor(args, 0), 0));
+  return ls_none();
+}
+
+static ls_nest keep(ls_nest args, void *user) {
+  (void)user;
+  (void)ls_print("own", ls_nest_tensor(args, 0));
+  return ls_none();
+}
+
+static ls_status run_strings(ls_callback callback) {
+  ls_strategy *strategy = mirrored_of(2);
+  ls_function *function = NULL;
+  ls_nest items[2], results = ls_none();
+  for (size_t r = 0; r < 2; ++r) {
+    const ls_bytes text = {"text", 4};
+    ls_array *array = NULL;
+    expect_ok(
+        ls_array_create_copy(LS_DTYPE_STRING, LS_SHAPE(1), &text, &array));
+    items[r] = ls_nest_array(array);
+  }
+  const ls_nest args = LS_TUPLE(ls_nest_distributed(LS_PER_REPLICA, items, 2));
+  expect_ok(
+      ls_function_create(&(ls_function_options){.call = callback}, &function));
+  const ls_status status =
+      ls_strategy_run(strategy, ls_traced(function), args, &results);
+  ls_nest_release(results);
+  ls_nest_release(args);
+  ls_function_release(function);
+  ls_strategy_release(strategy);
+  return status;
+}
+
+typedef struct way {
+  ls_callback callback;
+} way;
+
+static ls_status run_on_rank(ls_trunk *trunk, void *user) {
+  const way *w = user;
+  ls_runtime *runtime = NULL;
+  LS_RETURN_IF_ERROR(ls_runtime_create(
+      &(ls_runtime_options){.threads = 1, .trunk = trunk}, &runtime));
+  ls_runtime *before = ls_runtime_make_current(runtime);
+  const ls_status status = run_strings(w->callback);
+  ls_runtime_make_current(before);
+  return ls_status_join(status, ls_runtime_destroy(runtime));
+}
+
+static void strings_between_ranks_are_refused(void **state) {
+  (void)state;
+  way all[] = {{give_back}, {gather}, {keep}};
+  for (size_t i = 0; i < 3; ++i)
+    expect_ok(run_strings(all[i].callback));
+  expect_status(ls_standin_run(2, run_on_rank, &all[0]), LS_UNIMPLEMENTED,
+                "a string goes between ranks");
+  expect_status(ls_standin_run(2, run_on_rank, &all[1]), LS_UNIMPLEMENTED,
+                "a string goes between ranks");
+  expect_ok(ls_standin_run(2, run_on_rank, &all[2]));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(strings_between_ranks_are_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
