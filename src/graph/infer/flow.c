@@ -134,6 +134,9 @@ static replicate replicate_of(const ls_infer *infer) {
 
 static ls_status check_classes(const ls_infer *infer, const replicate *r) {
   const ls_attr *classes = ls_infer_attr(infer, LS_ATTR_ID_CLASSES);
+  if (r->wide_split + r->wide_gathered > 0 &&
+      infer->spec->regions[0]->kind != LS_GRAPH_LOWERED)
+    return ls_invalid_argument("replicate: only lowering makes wide values");
   if (classes == NULL) return check_regions(infer, 1);
   if (r->wide_split + r->wide_gathered > 0)
     return ls_invalid_argument("replicate: %zu arguments and %zu results are "

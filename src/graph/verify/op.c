@@ -122,8 +122,6 @@ static bool calls_for_all(const ls_graph *graph) {
 static ls_status check_wide(const ls_verifier *v, const replicate *op) {
   const ls_graph *body = region(v, 0);
   if (op->wide_split + op->wide_gathered > 0) {
-    if (v->graph->kind != LS_GRAPH_LOWERED)
-      return ls_verify_broken(v, "only lowering makes wide values");
     if (v->node->num_regions != 1 ||
         ls_node_attr(v->node, LS_ATTR_ID_CLASSES) != NULL)
       return ls_verify_broken(v,

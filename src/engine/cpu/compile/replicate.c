@@ -324,6 +324,7 @@ static void emit_streams(ls_cpu_compiler *compiler, ls_cpu_region *self,
     return;
   }
   compiler->replicate = (uint32_t)compiler->num_replicates++;
+  launch->index = compiler->replicate;
   launch->num_split = self->num_split;
   launch->first_slot = compiler->out->num_slots;
   compiler->num_meetings = 0;

@@ -149,6 +149,7 @@ typedef struct ls_cpu_contribution {
 // of argument 0, of 1, ...), its outputs the gathered results likewise. Behind
 // each there are the wide ones, of which every lane has its part.
 typedef struct ls_cpu_launch {
+  uint32_t index;  // Among all launches: what ranks know it by.
   uint32_t num_split, num_gathered;
   uint32_t num_wide_split, num_wide_gathered;
   uint32_t first_slot, num_slots;

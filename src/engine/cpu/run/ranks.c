@@ -144,9 +144,9 @@ ls_status ls_cpu_exchange_results(ls_instance *self) {
   const ls_cpu_launch *launch = instruction->params;
   const size_t count = list_results(
       self, instruction->operand + instruction->num_in, launch->num_gathered);
-  // Numbers behind those of slots are launches.
-  const uint32_t number = executable->num_slots +
-                          (uint32_t)(instruction - executable->instructions);
+  // Numbers behind those of slots are launches. Positions of instructions are
+  // not the same on all ranks.
+  const uint32_t number = executable->num_slots + launch->index;
   return ls_status_annotate(exchange(self, number, 0, count),
                             "with the results of replicas");
 }
