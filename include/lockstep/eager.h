@@ -12,8 +12,7 @@
 // end with it; a replica has frames of its own inside of those around its run.
 // Another thread may look at a value (ls_tensor_value and its kin) while its
 // own neither makes values nor closes frames; to hand one on, take its array.
-// Variables belong to all threads: a write and what else uses the variable are
-// ordered by the caller.
+// Variables belong to all threads: see variable.h.
 #ifndef LOCKSTEP_EAGER_H_
 #define LOCKSTEP_EAGER_H_
 

@@ -14,8 +14,8 @@
 // of the one before. A refused save has written nothing, a refused restore has
 // changed no variable.
 //
-// Threads: a save or restore is ordered with runs that write the same variables
-// by the caller.
+// Threads: a save reads, and a restore writes, one variable after another, each
+// whole; for a state of one moment no run writes them meanwhile.
 #ifndef LOCKSTEP_SAVER_H_
 #define LOCKSTEP_SAVER_H_
 

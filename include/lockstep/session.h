@@ -11,10 +11,10 @@
 // steps (ls_step_while) is k. What is fetched does not count.
 //
 // Threads: any number of threads may run a session and look at its variables at
-// the same time, while nobody adds to its graph. Runs that use a variable which
-// another one writes are ordered by the caller, and one that draws uses the
-// global step; a nest of results is one run's
-// at a time. A session is destroyed when no run is left.
+// the same time, while nobody adds to its graph. Runs that use the same
+// variables are ordered as calls of functions are: see function.h; one that
+// draws looks at the global step before. A nest of results is one run's at a
+// time. A session is destroyed when no run is left.
 #ifndef LOCKSTEP_SESSION_H_
 #define LOCKSTEP_SESSION_H_
 

@@ -6,9 +6,12 @@
 //
 // Counted. Reads and writes are ops of the thread's current graph.
 //
-// Threads: a variable may be used in any number of threads at the same time; a
-// write, and the release of the last reference, are ordered against all other
-// uses by the caller.
+// Threads: a variable may be used in any number of threads at the same time.
+// Each read gives a whole value, never a part of a write nor one older than
+// another read that came before; writes are one after another, and what changes
+// a value loses nobody's change. Calls and runs follow the same rules with all
+// the variables that they use: see function.h. The release of the last
+// reference is ordered against all other uses by the caller.
 #ifndef LOCKSTEP_VARIABLE_H_
 #define LOCKSTEP_VARIABLE_H_
 

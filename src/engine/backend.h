@@ -75,6 +75,7 @@ typedef struct ls_program {
   ls_use *uses;
   ls_expectation *expects;
   size_t num_expects, expects_capacity;
+  bool apart;  // New values go to buffers of their own; see `rebind`.
   uint64_t fingerprint[2];  // Of the body; see graph/identity.h.
 } ls_program;
 
@@ -92,7 +93,7 @@ typedef struct ls_buffer {
   ls_type type;
   bool per_replica;  // Else shared.
   void *data;        // The back end's; on the CPU dense, row by row.
-  uint64_t version;  // Grows with each write from outside a program.
+  uint32_t held;     // Runs that need its value as it is; the store's.
 } ls_buffer;
 
 typedef struct ls_executable ls_executable;
@@ -108,6 +109,7 @@ typedef struct ls_run_args {
                               // NULL: nobody asks.
   uint64_t seed;
   int32_t replica;  // That a program without a replicate op is run by.
+  uint64_t run;     // What its host calls find in base/threads/thread_state.h.
 } ls_run_args;
 
 // What an instance plans and has measured, for people.
@@ -140,6 +142,11 @@ struct ls_backend_vtable {
   // `buffers`: one a use, retained by the instance.
   ls_status (*bind)(ls_executable *executable, ls_buffer *const *buffers,
                     ls_instance **out_instance);
+  // Ties an instance that does not run to other buffers of the same types: one
+  // a use and, if the program keeps old and new values apart, as many again for
+  // the new values, NULL where the use is not written. Such a program must be
+  // given them before it runs.
+  void (*rebind)(ls_instance *instance, ls_buffer *const *buffers);
   void (*destroy_instance)(ls_instance *instance);
   ls_status (*run)(ls_instance *instance, const ls_run_args *args);
   // Begins to count what each instruction takes, from zero, or ends it.
@@ -152,6 +159,7 @@ struct ls_backend_vtable {
                              ls_buffer **out_buffer);
   ls_status (*upload)(ls_buffer *buffer, const void *data);
   ls_status (*download)(const ls_buffer *buffer, void *data);
+  void (*copy)(ls_buffer *to, const ls_buffer *from);  // Of one type.
   // Gives a buffer the value that a run of `executable` does: one without
   // inputs and uses, of one output of the buffer's type. It may be computed
   // only when it is needed: read, or bound to.

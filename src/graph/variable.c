@@ -72,6 +72,7 @@ ls_status ls_variable_make(ls_runtime *runtime, const char *name, ls_type type,
   variable->type = type;
   variable->trainable = trainable;
   variable->id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);
+  variable->family = variable->id;
   *out_variable = variable;
   return ls_ok();
 }

@@ -57,6 +57,8 @@ struct ls_variable {
   ls_variable **components;
   size_t num_components;
   ls_variable *container;
+  uint64_t family;  // The id of its container, even of one that has gone; else
+                    // its own.
   size_t index;
   // Of a handle (distribute/variables/handle.c): what it stands for, and what
   // it keeps.

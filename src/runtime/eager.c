@@ -176,12 +176,14 @@ static ls_status run_compiled(ls_runtime_state *state, ls_compiled *compiled,
     ls_array_lend(out[i]);
     outputs[i] = ls_array_mutable_data(out[i]);
   }
+  bool is_stale = false;  // Never: it uses no variables.
   if (ls_status_is_ok(status))
     status = ls_compiled_run(compiled, state->store,
                              &(ls_run_args){.inputs = inputs,
                                             .outputs = outputs,
                                             .step = step,
-                                            .replica = replica});
+                                            .replica = replica},
+                             &is_stale);
   for (size_t i = 0; i < num_out && ls_status_is_ok(status); ++i)
     status = ls_array_own(out[i]);
   if (inputs != few) ls_release(state->allocator, inputs);
@@ -269,6 +271,38 @@ static const ls_attr *find_attr(const ls_op_spec *spec, ls_attr_id id) {
   return ls_attr_find(spec->attrs, spec->num_attrs, id);
 }
 
+// A write that is a function of the value there is, and of the operands.
+typedef struct variable_change {
+  ls_graph *graph;
+  const ls_op_spec *spec;
+  ls_array *const *in;
+  const ls_type *in_types;
+  ls_type type;  // The variable's.
+} variable_change;
+
+static ls_status change_variable(ls_array *before, void *user,
+                                 ls_array **out_after) {
+  const variable_change *c = user;
+  const ls_op_spec *spec = c->spec;
+  const bool scatters = spec->type == LS_OP_ASSIGN_SCATTER;
+  const ls_attr how =
+      scatters ? *find_attr(spec, LS_ATTR_ID_COMBINE) : (ls_attr){0};
+  const ls_op_spec change = {.type = scatters ? LS_OP_SCATTER
+                                     : spec->type == LS_OP_ASSIGN_ADD
+                                         ? LS_OP_ADD
+                                         : LS_OP_SUB,
+                             .num_inputs = 1 + spec->num_inputs,
+                             .attrs = &how,
+                             .num_attrs = scatters};
+  ls_array *operands[3] = {before};
+  ls_type types[3] = {c->type};
+  for (size_t i = 0; i < spec->num_inputs; ++i) {
+    operands[1 + i] = c->in[i];
+    types[1 + i] = c->in_types[i];
+  }
+  return run_op(c->graph, &change, operands, types, &c->type, 1, out_after);
+}
+
 // Reads and writes of variables go to the store: no program has them.
 static ls_status run_variable_op(ls_graph *graph, const ls_op_spec *spec,
                                  ls_array *const *in, const ls_type *in_types,
@@ -287,31 +321,10 @@ static ls_status run_variable_op(ls_graph *graph, const ls_op_spec *spec,
     values[0] = ls_array_retain(in[0]);
     return ls_store_write(store, variable, in[0]);
   }
-  // Else a function of the value there is, and of the operands.
-  const bool scatters = spec->type == LS_OP_ASSIGN_SCATTER;
-  const ls_attr how =
-      scatters ? *find_attr(spec, LS_ATTR_ID_COMBINE) : (ls_attr){0};
-  const ls_op_spec change = {.type = scatters ? LS_OP_SCATTER
-                                     : spec->type == LS_OP_ASSIGN_ADD
-                                         ? LS_OP_ADD
-                                         : LS_OP_SUB,
-                             .num_inputs = 1 + spec->num_inputs,
-                             .attrs = &how,
-                             .num_attrs = scatters};
-  ls_array *before = NULL, *operands[3];
-  ls_type types[3] = {variable->type};
-  LS_RETURN_IF_ERROR(ls_store_read(store, variable, &before));
-  operands[0] = before;
-  for (size_t i = 0; i < spec->num_inputs; ++i) {
-    operands[1 + i] = in[i];
-    types[1 + i] = in_types[i];
-  }
-  ls_status status =
-      run_op(graph, &change, operands, types, &variable->type, 1, values);
-  ls_array_release(before);
-  if (ls_status_is_ok(status))
-    status = ls_store_write(store, variable, values[0]);
-  return status;
+  return ls_store_update(
+      store, variable, change_variable,
+      &(variable_change){graph, spec, in, in_types, variable->type},
+      &values[0]);
 }
 
 static ls_status run_any(ls_graph *graph, const ls_op_spec *spec,

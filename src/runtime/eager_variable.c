@@ -44,9 +44,11 @@ ls_status ls_eager_initialize_zero(ls_variable *variable) {
 
 ls_status ls_eager_reserve(ls_variable *variable) {
   ls_runtime_state *state = NULL;
+  ls_place *place = NULL;
   ls_buffer *buffer = NULL;
   LS_RETURN_IF_ERROR(ls_runtime_state_get(variable->runtime, &state));
-  return ls_store_buffer(state->store, variable, &buffer);
+  LS_RETURN_IF_ERROR(ls_store_place(state->store, variable, &place));
+  return ls_place_buffer(state->store, place, &buffer);
 }
 
 void ls_eager_forget(ls_variable *variable) {

@@ -302,8 +302,9 @@ static trace *find_trace(ls_function *function, const ls_tracer *tracer,
   return NULL;
 }
 
+// Stale: the trace's program does not fit the store any more.
 static ls_status run_trace(ls_function *function, const trace *t,
-                           call_room *room, ls_nest *results) {
+                           call_room *room, ls_nest *results, bool *out_stale) {
   ls_runtime_state *state = NULL;
   LS_RETURN_IF_ERROR(ls_runtime_state_get(function->runtime, &state));
   LS_RETURN_IF_ERROR(
@@ -319,15 +320,16 @@ static ls_status run_trace(ls_function *function, const trace *t,
       .steps = &steps,
       .seed = (uint64_t)function->options.seed,
       .replica = ls_context_replica()};
-  const ls_status status = ls_compiled_run(t->compiled, state->store, &args);
-  if (steps > 1)
+  const ls_status status =
+      ls_compiled_run(t->compiled, state->store, &args, out_stale);
+  if (steps != 1)
     __atomic_fetch_add(&function->step, steps - 1, __ATOMIC_RELAXED);
   return ls_results_close(former, status, results);
 }
 
-static ls_status call_with_room(ls_function *function, const ls_tracer *tracer,
-                                call_room *room, ls_nest args,
-                                ls_nest *results) {
+static ls_status call_trace(ls_function *function, const ls_tracer *tracer,
+                            call_room *room, ls_nest args, ls_nest *results,
+                            bool *out_stale) {
   const size_t leaves = ls_nest_num_leaves(args);
   if (!make_room(function, room, leaves + 1, 1, 1)) return ls_out_of_memory();
   trace *t = find_trace(function, tracer, args, room->leaves);
@@ -335,12 +337,22 @@ static ls_status call_with_room(ls_function *function, const ls_tracer *tracer,
     LS_RETURN_IF_ERROR(add_trace(function, tracer, args, &t));
     ls_nest_flatten(args, room->leaves, leaves);
   }
-  const size_t result_leaves = 2 * t->num_result_leaves;
-  if (!make_room(function, room,
-                 leaves > result_leaves ? leaves : result_leaves,
+  if (!make_room(function, room, leaves + 2 * t->num_result_leaves,
                  t->signature.num_slots, t->result_map.num_outputs))
     return ls_out_of_memory();
-  return run_trace(function, t, room, results);
+  return run_trace(function, t, room, results, out_stale);
+}
+
+static ls_status call_with_room(ls_function *function, const ls_tracer *tracer,
+                                call_room *room, ls_nest args,
+                                ls_nest *results) {
+  for (;;) {
+    bool stale = false;
+    const ls_status status =
+        call_trace(function, tracer, room, args, results, &stale);
+    if (!stale) return status;
+    ls_status_free(status);
+  }
 }
 
 static ls_nest to_constant(ls_nest leaf, void *user) {
@@ -349,8 +361,7 @@ static ls_nest to_constant(ls_nest leaf, void *user) {
                                     : ls_nest_retain(leaf);
 }
 
-// In a graph being built, or under a tape: the callback's ops become part of
-// what is recorded.
+// In a graph being built, or under a tape: the ops become part of it.
 static ls_status call_inline(ls_function *function, ls_nest args,
                              ls_nest *results) {
   const ls_graph *graph = ls_graph_current();

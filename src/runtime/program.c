@@ -1,41 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/program.h"
+#include "runtime/compiled.h"
 
 #include "base/runtime_internal.h"
 #include "graph/text/print.h"
 #include "lockstep/trunk.h"
 #include "runtime/state.h"
-
-// A program bound to a store; a list of idle ones.
-typedef struct bound {
-  struct bound *next;
-  uint64_t store_id;
-  ls_instance *instance;
-} bound;
-
-struct ls_compiled {
-  ls_object object;
-  ls_allocator *allocator;
-  ls_backend *backend;
-  ls_program *program;
-  ls_executable *executable;
-  char *key;  // In the runtime's program cache, which does not own it.
-  size_t key_size;
-  bool distributed;  // Uses a distributed variable or a part of one.
-  bool draws;        // By the step.
-  bound *idle;       // One is taken and given back with an atomic exchange.
-  uint64_t checked;  // The store where every variable was seen to have a value.
-};
-
-static void destroy_bound(ls_compiled *compiled, bound *b) {
-  while (b != NULL) {
-    bound *next = b->next;
-    if (b->instance != NULL)
-      compiled->backend->vtable->destroy_instance(b->instance);
-    ls_release(compiled->allocator, b);
-    b = next;
-  }
-}
 
 // Leaves the cache, unless another has taken the place meanwhile.
 static void forget(ls_compiled *compiled) {
@@ -53,10 +22,11 @@ static void forget(ls_compiled *compiled) {
 static void destroy_compiled(ls_object *object) {
   ls_compiled *compiled = (ls_compiled *)object;
   forget(compiled);
-  destroy_bound(compiled, compiled->idle);
+  ls_compiled_drop_bound(compiled, compiled->idle);
   if (compiled->executable != NULL)
     compiled->backend->vtable->release_executable(compiled->executable);
   ls_object_release(compiled->program);
+  ls_release(compiled->allocator, compiled->touches);
   ls_release(compiled->allocator, compiled);
 }
 
@@ -132,6 +102,51 @@ static bool draws(const ls_graph *graph) {
   return found;
 }
 
+// Notes a use, in the order of families; one that is there may become a write.
+static void touch(ls_compiled *compiled, const ls_variable *variable,
+                  bool written) {
+  ls_touch *touches = compiled->touches;
+  size_t at = compiled->num_touches;
+  while (at > 0 && touches[at - 1].family > variable->family)
+    --at;
+  if (at > 0 && touches[at - 1].family == variable->family) {
+    touches[at - 1].written |= written;
+    return;
+  }
+  memmove(touches + at + 1, touches + at,
+          (compiled->num_touches++ - at) * sizeof(*touches));
+  touches[at] = (ls_touch){variable->family, written, variable->name};
+}
+
+static ls_status list_touches(ls_compiled *compiled) {
+  const ls_program *program = compiled->program;
+  compiled->touches =
+      ls_new_array(compiled->allocator, ls_touch,
+                   program->num_uses + program->num_expects + 1);
+  if (compiled->touches == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < program->num_uses; ++i) {
+    const ls_use *use = &program->uses[i];
+    const ls_variable *variable = (ls_variable *)use->variable;
+    compiled->distributed |=
+        variable->family != variable->id || variable->num_components > 0;
+    touch(compiled, variable, use->written);
+  }
+  for (size_t i = 0; i < program->num_expects; ++i)
+    touch(compiled, (ls_variable *)program->expects[i].variable, false);
+  return ls_ok();
+}
+
+// Whether a run may wait for the host.
+static bool calls_host(const ls_graph *graph) {
+  for (size_t i = 0; i < graph->num_nodes; ++i) {
+    const ls_node *node = graph->nodes[i];
+    if (node->type == LS_OP_HOST) return true;
+    for (uint32_t k = 0; k < node->num_regions; ++k)
+      if (calls_host(ls_graph_resolve(node->regions[k]))) return true;
+  }
+  return false;
+}
+
 static ls_status compile(ls_backend *backend, ls_program *program,
                          int32_t replicas, ls_compiled **out_compiled) {
   ls_runtime *runtime = backend->runtime;
@@ -142,15 +157,13 @@ static ls_status compile(ls_backend *backend, ls_program *program,
   compiled->allocator = allocator;
   compiled->backend = backend;
   compiled->program = ls_object_retain(program);
-  for (size_t i = 0; i < program->num_uses; ++i) {
-    const ls_variable *variable = (ls_variable *)program->uses[i].variable;
-    compiled->distributed |=
-        variable->num_components > 0 || variable->container != NULL;
-  }
   compiled->draws = draws(program->body);
-  const ls_status status = backend->vtable->compile(
-      backend, program, lanes_of(ls_runtime_trunk(runtime), replicas),
-      &compiled->executable);
+  program->apart = calls_host(program->body);
+  ls_status status = list_touches(compiled);
+  if (ls_status_is_ok(status))
+    status = backend->vtable->compile(
+        backend, program, lanes_of(ls_runtime_trunk(runtime), replicas),
+        &compiled->executable);
   if (ls_status_is_ok(status))
     *out_compiled = compiled;
   else
@@ -241,159 +254,4 @@ ls_status ls_compiled_print_plan(const ls_compiled *compiled, char **out_text) {
   if (ls_status_is_ok(status)) status = ls_print_end(&text, out_text);
   ls_text_deinit(&text);
   return status;
-}
-
-// ---- Running ---------------------------------------------------------------
-static ls_status bind(ls_compiled *compiled, ls_store *store,
-                      bound **out_bound) {
-  const ls_program *program = compiled->program;
-  bound *b = ls_new(compiled->allocator, bound);
-  ls_buffer **buffers =
-      ls_new_array(compiled->allocator, ls_buffer *, program->num_uses + 1);
-  ls_status status =
-      b == NULL || buffers == NULL ? ls_out_of_memory() : ls_ok();
-  for (size_t i = 0; i < program->num_uses && ls_status_is_ok(status); ++i)
-    status = ls_store_buffer(store, (ls_variable *)program->uses[i].variable,
-                             &buffers[i]);
-  if (ls_status_is_ok(status)) {
-    b->store_id = ls_store_id(store);
-    status = compiled->backend->vtable->bind(compiled->executable, buffers,
-                                             &b->instance);
-  }
-  ls_release(compiled->allocator, buffers);
-  if (ls_status_is_ok(status))
-    *out_bound = b;
-  else
-    ls_release(compiled->allocator, b);
-  return status;
-}
-
-// Takes the idle list whole, keeps the first of this store, puts the rest back.
-static bound *take_idle(ls_compiled *compiled, uint64_t store_id) {
-  bound *list = __atomic_exchange_n(&compiled->idle, NULL, __ATOMIC_ACQ_REL);
-  if (list == NULL || (list->next == NULL && list->store_id == store_id))
-    return list;
-  bound *found = NULL;
-  for (bound **at = &list; *at != NULL; at = &(*at)->next) {
-    if ((*at)->store_id != store_id) continue;
-    found = *at;
-    *at = found->next;
-    found->next = NULL;
-    break;
-  }
-  list = __atomic_exchange_n(&compiled->idle, list, __ATOMIC_ACQ_REL);
-  destroy_bound(compiled, list);  // Another thread's, a moment's surplus.
-  return found;
-}
-
-static void give_back(ls_compiled *compiled, bound *b) {
-  b->next = __atomic_exchange_n(&compiled->idle, NULL, __ATOMIC_ACQ_REL);
-  bound *lost = __atomic_exchange_n(&compiled->idle, b, __ATOMIC_ACQ_REL);
-  destroy_bound(compiled, lost);
-}
-
-// An instance on `store`, idle or new.
-static ls_status take(ls_compiled *compiled, ls_store *store,
-                      bound **out_bound) {
-  *out_bound = take_idle(compiled, ls_store_id(store));
-  return *out_bound != NULL ? ls_ok() : bind(compiled, store, out_bound);
-}
-
-// Every variable that is read must have a value. Asked once for each store:
-// a value never goes away.
-static ls_status check_values(ls_compiled *compiled, ls_store *store) {
-  const ls_program *program = compiled->program;
-  for (size_t i = 0; i < program->num_uses; ++i) {
-    const ls_variable *variable = (ls_variable *)program->uses[i].variable;
-    if (program->uses[i].read && !ls_store_has_value(store, variable))
-      return ls_failed_precondition(
-          "variable '%s' is read but was never initialized; run its "
-          "initializer (ls_global_initializer) or assign a value first",
-          variable->name);
-  }
-  return ls_ok();
-}
-
-bool ls_compiled_fits(const ls_compiled *compiled, const ls_store *store) {
-  const ls_program *program = compiled->program;
-  for (size_t i = 0; i < program->num_expects; ++i)
-    if (ls_store_has_value(store,
-                           (ls_variable *)program->expects[i].variable) !=
-        program->expects[i].initialized)
-      return false;
-  for (size_t i = 0; compiled->distributed && i < program->num_uses; ++i) {
-    const ls_use *use = &program->uses[i];
-    const ls_variable *variable = (ls_variable *)use->variable;
-    const ls_variable *container =
-        variable->num_components > 0 ? variable : variable->container;
-    // A component that is given a buffer of its own says nothing by itself.
-    if (container == NULL || (container != variable && !use->split_before))
-      continue;
-    if (ls_store_is_shared(store, container) == use->split_before) return false;
-  }
-  return true;
-}
-
-// What the run has left: values, and whether they are shared.
-static void note_writes(const ls_compiled *compiled, ls_store *store) {
-  const ls_program *program = compiled->program;
-  for (size_t i = 0; i < program->num_uses; ++i) {
-    const ls_use *use = &program->uses[i];
-    const ls_variable *variable = (ls_variable *)use->variable;
-    if (use->written) ls_store_mark_written(store, variable);
-    if (variable->num_components > 0 && (use->written || use->split_after))
-      ls_store_set_shared(store, variable, !use->split_after);
-  }
-}
-
-ls_status ls_compiled_run(ls_compiled *compiled, ls_store *store,
-                          const ls_run_args *args) {
-  const uint64_t id = ls_store_id(store);
-  const bool checked =
-      __atomic_load_n(&compiled->checked, __ATOMIC_ACQUIRE) == id;
-  if (!checked) LS_RETURN_IF_ERROR(check_values(compiled, store));
-  bound *b = NULL;
-  LS_RETURN_IF_ERROR(take(compiled, store, &b));
-  const ls_status status = compiled->backend->vtable->run(b->instance, args);
-  give_back(compiled, b);
-  LS_RETURN_IF_ERROR(status);
-  if (!checked || compiled->distributed) {
-    note_writes(compiled, store);
-    __atomic_store_n(&compiled->checked, id, __ATOMIC_RELEASE);
-  }
-  return ls_ok();
-}
-
-ls_status ls_compiled_fill(const ls_compiled *compiled, ls_buffer *buffer,
-                           uint64_t step) {
-  return compiled->backend->vtable->fill(buffer, compiled->executable,
-                                         &(ls_run_args){.step = step});
-}
-
-ls_status ls_compiled_measure(ls_compiled *compiled, ls_store *store, bool on) {
-  bound *b = NULL;
-  LS_RETURN_IF_ERROR(take(compiled, store, &b));
-  const ls_status status = compiled->backend->vtable->measure(b->instance, on);
-  give_back(compiled, b);
-  return status;
-}
-
-ls_status ls_compiled_print_cost(ls_compiled *compiled, ls_store *store,
-                                 char **out_text) {
-  bound *b = NULL;
-  ls_text text;
-  *out_text = NULL;
-  LS_RETURN_IF_ERROR(take(compiled, store, &b));
-  ls_print_begin(&text, compiled->allocator);
-  ls_status status = compiled->backend->vtable->print_cost(b->instance, &text);
-  if (ls_status_is_ok(status)) status = ls_print_end(&text, out_text);
-  ls_text_deinit(&text);
-  give_back(compiled, b);
-  return status;
-}
-
-void ls_compiled_forget_store(ls_compiled *compiled, const ls_store *store) {
-  bound *b = NULL;
-  while ((b = take_idle(compiled, ls_store_id(store))) != NULL)
-    destroy_bound(compiled, b);
 }

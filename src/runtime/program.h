@@ -25,14 +25,16 @@ bool ls_compiled_draws(const ls_compiled *compiled);
 // The plan as text, the caller's (ls_text_release).
 ls_status ls_compiled_print_plan(const ls_compiled *compiled, char **out_text);
 
-// Runs on the variables of `store`. An idle instance is taken; without one, one
-// is bound.
-//   LS_FAILED_PRECONDITION  a variable is read that has no value.
 // Whether the store's variables are initialized, and distributed ones shared,
 // as the program expects; else another one must be lowered for it.
 bool ls_compiled_fits(const ls_compiled *compiled, const ls_store *store);
+// Runs on the variables of `store`, in its turn at the store's gate. An idle
+// instance is taken; without one, one is bound.
+//   LS_FAILED_PRECONDITION  a variable is read that has no value.
+//   LS_ABORTED              stale: the program does not fit any more, and
+//                           nothing was run: no step.
 ls_status ls_compiled_run(ls_compiled *compiled, ls_store *store,
-                          const ls_run_args *args);
+                          const ls_run_args *args, bool *out_stale);
 // Gives a buffer the value of the only output, maybe later; see `fill` in
 // engine/backend.h.
 ls_status ls_compiled_fill(const ls_compiled *compiled, ls_buffer *buffer,

@@ -284,10 +284,8 @@ static ls_status read_global_step(const ls_session *session, uint64_t *step) {
   return ls_ok();
 }
 
-static ls_status run(request *r, ls_nest fetches, const ls_feed *feeds,
-                     size_t num_feeds, ls_nest *results) {
-  LS_RETURN_IF_ERROR(gather_fetches(r, fetches));
-  LS_RETURN_IF_ERROR(gather_feeds(r, feeds, num_feeds));
+// Runs a plan that fits. Stale: it does not any more.
+static ls_status run_plan(request *r, ls_nest *results, bool *out_stale) {
   plan *p = NULL;
   LS_RETURN_IF_ERROR(find_plan(r, &p));
   ls_session *session = r->session;
@@ -302,10 +300,23 @@ static ls_status run(request *r, ls_nest fetches, const ls_feed *feeds,
                             .outputs = r->outputs,
                             .step = step,
                             .steps = &steps};
-  const ls_status status = ls_compiled_run(p->compiled, session->store, &args);
-  if (steps > 1)
+  const ls_status status =
+      ls_compiled_run(p->compiled, session->store, &args, out_stale);
+  if (steps != 1)
     __atomic_fetch_add(&session->runs, steps - 1, __ATOMIC_RELAXED);
   return ls_results_close(former, status, results);
+}
+
+static ls_status run(request *r, ls_nest fetches, const ls_feed *feeds,
+                     size_t num_feeds, ls_nest *results) {
+  LS_RETURN_IF_ERROR(gather_fetches(r, fetches));
+  LS_RETURN_IF_ERROR(gather_feeds(r, feeds, num_feeds));
+  for (;;) {
+    bool stale = false;
+    const ls_status status = run_plan(r, results, &stale);
+    if (!stale) return status;
+    ls_status_free(status);
+  }
 }
 
 ls_status ls_session_run(ls_session *session, ls_nest fetches,

@@ -5,20 +5,20 @@
 #include "base/values/array_internal.h"
 #include "runtime/program.h"
 
-// A variable's place in a store. Keyed by the variable's id, which is never
-// reused, so a forgotten variable leaves nothing behind.
-typedef struct entry {
-  ls_buffer *buffer;
+// Keyed by the variable's id, which is never reused, so a forgotten variable
+// leaves nothing behind.
+struct ls_place {
+  ls_type type;
+  const char *name;   // The variable's.
+  ls_buffer *buffer;  // NULL: none was needed yet.
+  ls_buffer *spare;   // That a value can go to, unless somebody holds it.
   bool written;
   bool shared;  // Of a container: its buffer is that of all components.
-} entry;
+};
 
 // Calls in other threads look at them meanwhile.
 static bool is_set(const bool *flag) {
   return __atomic_load_n(flag, __ATOMIC_ACQUIRE);
-}
-static void set(bool *flag, bool on) {
-  __atomic_store_n(flag, on, __ATOMIC_RELEASE);
 }
 
 struct ls_store {
@@ -26,21 +26,35 @@ struct ls_store {
   ls_runtime *runtime;
   ls_allocator *allocator;
   ls_backend *backend;
-  ls_mutex lock;  // Guards the map.
-  ls_map entries;
+  ls_gate gate;
+  uint64_t changes, moves;  // Atomic.
+  ls_mutex lock;            // Guards the map, and who holds buffers.
+  ls_map places;
 };
+
+// Numbers of all stores come from here.
+static uint64_t next_number(void) {
+  static uint64_t last;
+  return __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
+}
+
+static void count(uint64_t *number) {
+  __atomic_store_n(number, next_number(), __ATOMIC_RELEASE);
+}
 
 ls_status ls_store_create(ls_runtime *runtime, ls_store **out_store) {
   *out_store = NULL;
   ls_allocator *allocator = ls_runtime_allocator(runtime);
   ls_store *store = ls_new(allocator, ls_store);
   if (store == NULL) return ls_out_of_memory();
-  static uint64_t last_id;
-  store->id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);
+  store->id = next_number();
+  store->changes = next_number();
+  store->moves = next_number();
   store->runtime = runtime;
   store->allocator = allocator;
-  ls_map_init(&store->entries, allocator);
+  ls_map_init(&store->places, allocator);
   ls_status status = ls_mutex_init(&store->lock);
+  if (ls_status_is_ok(status)) status = ls_gate_init(&store->gate);
   if (ls_status_is_ok(status))
     status = ls_runtime_backend(runtime, &store->backend);
   if (!ls_status_is_ok(status)) {
@@ -51,35 +65,143 @@ ls_status ls_store_create(ls_runtime *runtime, ls_store **out_store) {
   return ls_ok();
 }
 
-static void destroy_entry(ls_store *store, entry *e) {
-  if (e == NULL) return;
-  ls_object_release(e->buffer);
-  ls_release(store->allocator, e);
+static void destroy_place(ls_store *store, ls_place *place) {
+  if (place == NULL) return;
+  ls_object_release(place->buffer);
+  ls_object_release(place->spare);
+  ls_release(store->allocator, place);
 }
 
 void ls_store_destroy(ls_store *store) {
   if (store == NULL) return;
   ls_map_item item;
-  for (size_t at = 0; ls_map_next(&store->entries, &at, &item);)
-    destroy_entry(store, item.value);
-  ls_map_deinit(&store->entries);
+  for (size_t at = 0; ls_map_next(&store->places, &at, &item);)
+    destroy_place(store, item.value);
+  ls_map_deinit(&store->places);
+  ls_gate_deinit(&store->gate);
   ls_mutex_deinit(&store->lock);
   ls_release(store->allocator, store);
 }
 
 uint64_t ls_store_id(const ls_store *store) { return store->id; }
 
-static entry *find_own(const ls_store *store, const ls_variable *variable) {
-  ls_store *writable = (ls_store *)(uintptr_t)store;
-  ls_mutex_lock(&writable->lock);
-  entry *e = ls_map_find_u64(&store->entries, variable->id);
-  ls_mutex_unlock(&writable->lock);
-  return e;
+ls_gate *ls_store_gate(ls_store *store) { return &store->gate; }
+
+uint64_t ls_store_changes(const ls_store *store) {
+  return __atomic_load_n(&store->changes, __ATOMIC_ACQUIRE);
 }
 
+uint64_t ls_store_moves(const ls_store *store) {
+  return __atomic_load_n(&store->moves, __ATOMIC_ACQUIRE);
+}
+
+// ---- Places ----------------------------------------------------------------
+static ls_place *find_own(const ls_store *store, const ls_variable *variable) {
+  ls_store *writable = (ls_store *)(uintptr_t)store;
+  ls_mutex_lock(&writable->lock);
+  ls_place *place = ls_map_find_u64(&store->places, variable->id);
+  ls_mutex_unlock(&writable->lock);
+  return place;
+}
+
+ls_status ls_store_place(ls_store *store, ls_variable *variable,
+                         ls_place **out_place) {
+  ls_status status = ls_ok();
+  ls_mutex_lock(&store->lock);
+  ls_place *place = ls_map_find_u64(&store->places, variable->id);
+  if (place == NULL) {
+    place = ls_new(store->allocator, ls_place);
+    if (place == NULL ||
+        !ls_map_insert_u64(&store->places, variable->id, place)) {
+      ls_release(store->allocator, place);
+      place = NULL;
+      status = ls_status_annotate(ls_out_of_memory(), "for variable '%s'",
+                                  variable->name);
+    } else {
+      place->type = variable->type;
+      place->name = variable->name;
+    }
+  }
+  ls_mutex_unlock(&store->lock);
+  *out_place = place;
+  return status;
+}
+
+static ls_status create_buffer(ls_store *store, const ls_place *place,
+                               ls_buffer **out_buffer) {
+  const ls_status status = store->backend->vtable->create_buffer(
+      store->backend, place->type, out_buffer);
+  return ls_status_is_ok(status)
+             ? status
+             : ls_status_annotate(status, "for variable '%s'", place->name);
+}
+
+ls_status ls_place_buffer(ls_store *store, ls_place *place,
+                          ls_buffer **out_buffer) {
+  *out_buffer = NULL;
+  ls_status status = ls_ok();
+  // Two that only read may be the first to come here.
+  ls_mutex_lock(&store->lock);
+  if (place->buffer == NULL)
+    status = create_buffer(store, place, &place->buffer);
+  *out_buffer = place->buffer;
+  ls_mutex_unlock(&store->lock);
+  return status;
+}
+
+static bool is_held(ls_store *store, const ls_buffer *buffer) {
+  ls_mutex_lock(&store->lock);
+  const bool held = buffer->held > 0;
+  ls_mutex_unlock(&store->lock);
+  return held;
+}
+
+void ls_place_hold(ls_store *store, ls_buffer *buffer) {
+  ls_mutex_lock(&store->lock);
+  ++buffer->held;
+  ls_mutex_unlock(&store->lock);
+}
+
+void ls_place_drop(ls_store *store, ls_buffer *buffer) {
+  ls_mutex_lock(&store->lock);
+  --buffer->held;
+  ls_mutex_unlock(&store->lock);
+}
+
+ls_status ls_place_borrow(ls_store *store, ls_place *place,
+                          ls_buffer **out_buffer) {
+  *out_buffer = place->spare;
+  place->spare = NULL;
+  if (*out_buffer != NULL && !is_held(store, *out_buffer)) return ls_ok();
+  ls_object_release(*out_buffer);
+  return create_buffer(store, place, out_buffer);
+}
+
+void ls_place_give_back(ls_store *store, ls_place *place, ls_buffer *buffer) {
+  (void)store;
+  ls_object_release(place->spare);
+  place->spare = buffer;
+}
+
+void ls_place_publish(ls_store *store, ls_place *place, ls_buffer *buffer) {
+  ls_place_give_back(store, place, place->buffer);
+  place->buffer = buffer;
+  count(&store->moves);
+}
+
+ls_status ls_place_detach(ls_store *store, ls_place *place) {
+  if (place->buffer == NULL || !is_held(store, place->buffer)) return ls_ok();
+  ls_buffer *fresh = NULL;
+  LS_RETURN_IF_ERROR(ls_place_borrow(store, place, &fresh));
+  store->backend->vtable->copy(fresh, place->buffer);
+  ls_place_publish(store, place, fresh);
+  return ls_ok();
+}
+
+// ---- States ----------------------------------------------------------------
 bool ls_store_is_shared(const ls_store *store, const ls_variable *container) {
-  const entry *e = find_own(store, container);
-  return e != NULL && is_set(&e->shared);
+  const ls_place *place = find_own(store, container);
+  return place != NULL && is_set(&place->shared);
 }
 
 ls_variable_states ls_store_states(const ls_store *store) {
@@ -90,7 +212,7 @@ ls_variable_states ls_store_states(const ls_store *store) {
 
 // Where the value is: a component's in the container while that is shared, a
 // container's else in its first component.
-static entry *find(const ls_store *store, const ls_variable *variable) {
+static ls_place *find(const ls_store *store, const ls_variable *variable) {
   const ls_variable *at = variable;
   if (at->container != NULL && ls_store_is_shared(store, at->container))
     at = at->container;
@@ -99,116 +221,133 @@ static entry *find(const ls_store *store, const ls_variable *variable) {
   return find_own(store, at);
 }
 
-static ls_status add(ls_store *store, ls_variable *variable,
-                     entry **out_entry) {
-  entry *e = ls_new(store->allocator, entry);
-  if (e == NULL) return ls_out_of_memory();
-  ls_status status = store->backend->vtable->create_buffer(
-      store->backend, variable->type, &e->buffer);
-  if (ls_status_is_ok(status) &&
-      !ls_map_insert_u64(&store->entries, variable->id, e))
-    status = ls_out_of_memory();
-  if (!ls_status_is_ok(status)) {
-    destroy_entry(store, e);
-    return ls_status_annotate(status, "for variable '%s'", variable->name);
-  }
-  *out_entry = e;
-  return ls_ok();
-}
-
-ls_status ls_store_buffer(ls_store *store, ls_variable *variable,
-                          ls_buffer **out_buffer) {
-  *out_buffer = NULL;
-  ls_status status = ls_ok();
-  ls_mutex_lock(&store->lock);
-  entry *e = ls_map_find_u64(&store->entries, variable->id);
-  if (e == NULL) status = add(store, variable, &e);
-  if (ls_status_is_ok(status)) *out_buffer = e->buffer;
-  ls_mutex_unlock(&store->lock);
-  return status;
-}
-
-ls_status ls_store_add_zero(ls_store *store, ls_variable *variable) {
-  ls_buffer *buffer = NULL;
-  LS_RETURN_IF_ERROR(ls_store_buffer(store, variable, &buffer));
-  ls_store_mark_written(store, variable);
-  return ls_ok();
-}
-
 bool ls_store_has_value(const ls_store *store, const ls_variable *variable) {
-  const entry *e = find(store, variable);
-  return e != NULL && is_set(&e->written);
+  const ls_place *place = find(store, variable);
+  return place != NULL && is_set(&place->written);
+}
+
+static void set(ls_store *store, bool *flag, bool on) {
+  if (is_set(flag) == on) return;
+  __atomic_store_n(flag, on, __ATOMIC_RELEASE);
+  count(&store->changes);
 }
 
 void ls_store_mark_written(ls_store *store, const ls_variable *variable) {
-  entry *e = find_own(store, variable);
-  if (e != NULL) set(&e->written, true);
+  ls_place *place = find_own(store, variable);
+  if (place != NULL) set(store, &place->written, true);
 }
 
-// ---- Distributed variables -------------------------------------------------
 void ls_store_set_shared(ls_store *store, const ls_variable *container,
                          bool shared) {
-  entry *e = find_own(store, container);
-  if (e != NULL) set(&e->shared, shared);
+  ls_place *place = find_own(store, container);
+  if (place != NULL) set(store, &place->shared, shared);
 }
 
-ls_status ls_store_join(ls_store *store, ls_variable *container) {
-  const ls_variable *first = container->components[0];
-  ls_status status = ls_ok();
-  ls_mutex_lock(&store->lock);
-  entry *e = ls_map_find_u64(&store->entries, first->id);
-  if (e != NULL && !ls_map_insert_u64(&store->entries, container->id, e))
-    status = ls_out_of_memory();
-  else if (e != NULL)
-    ls_map_remove_u64(&store->entries, first->id);
-  if (e != NULL && ls_status_is_ok(status)) set(&e->shared, true);
-  ls_mutex_unlock(&store->lock);
-  return status;
-}
-
-ls_status ls_store_split(ls_store *store, ls_variable *container) {
-  entry *from = find_own(store, container);
-  if (from == NULL || !is_set(&from->shared)) return ls_ok();
-  ls_array *value = NULL;
-  LS_RETURN_IF_ERROR(ls_store_read(store, container, &value));
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < container->num_components && ls_status_is_ok(status);
-       ++i) {
-    ls_variable *component = container->components[i];
-    ls_buffer *buffer = NULL;
-    status = ls_store_buffer(store, component, &buffer);
-    if (ls_status_is_ok(status))
-      status = store->backend->vtable->upload(buffer, ls_array_data(value));
-    if (ls_status_is_ok(status)) ls_store_mark_written(store, component);
-  }
-  ls_array_release(value);
-  if (ls_status_is_ok(status)) set(&from->shared, false);
-  return status;
-}
-
-void ls_store_forget(ls_store *store, const ls_variable *variable) {
-  ls_mutex_lock(&store->lock);
-  entry *e = ls_map_remove_u64(&store->entries, variable->id);
-  ls_mutex_unlock(&store->lock);
-  destroy_entry(store, e);
-}
-
-ls_status ls_store_read(ls_store *store, ls_variable *variable,
-                        ls_array **out_array) {
-  *out_array = NULL;
-  if (variable->num_targets > 0) variable = ls_variable_here(variable);
-  const entry *e = find(store, variable);
-  if (e == NULL || !is_set(&e->written))
+// ---- Values, for who is in -------------------------------------------------
+static ls_status read_value(ls_store *store, const ls_variable *variable,
+                            ls_array **out_array) {
+  const ls_place *place = find(store, variable);
+  if (place == NULL || !is_set(&place->written))
     return ls_failed_precondition(
         "variable '%s' has no value here; run its initializer first",
         variable->name);
   LS_RETURN_IF_ERROR(ls_array_create_unwritten(
       variable->type.dtype, variable->type.shape, out_array));
   const ls_status status = store->backend->vtable->download(
-      e->buffer, ls_array_mutable_data(*out_array));
+      place->buffer, ls_array_mutable_data(*out_array));
   if (ls_status_is_ok(status)) return status;
   ls_array_release(*out_array);
   *out_array = NULL;
+  return status;
+}
+
+// A variable's own buffer, to be written.
+static ls_status own_buffer(ls_store *store, ls_variable *variable,
+                            ls_buffer **out_buffer) {
+  ls_place *place = NULL;
+  LS_RETURN_IF_ERROR(ls_store_place(store, variable, &place));
+  LS_RETURN_IF_ERROR(ls_place_detach(store, place));
+  return ls_place_buffer(store, place, out_buffer);
+}
+
+static ls_status split_value(ls_store *store, const ls_variable *container) {
+  ls_place *from = find_own(store, container);
+  if (from == NULL || !is_set(&from->shared)) return ls_ok();
+  ls_array *value = NULL;
+  LS_RETURN_IF_ERROR(read_value(store, container, &value));
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < container->num_components && ls_status_is_ok(status);
+       ++i) {
+    ls_variable *component = container->components[i];
+    ls_buffer *buffer = NULL;
+    status = own_buffer(store, component, &buffer);
+    if (ls_status_is_ok(status))
+      status = store->backend->vtable->upload(buffer, ls_array_data(value));
+    if (ls_status_is_ok(status)) ls_store_mark_written(store, component);
+  }
+  ls_array_release(value);
+  if (ls_status_is_ok(status)) set(store, &from->shared, false);
+  return status;
+}
+
+// The buffer for a new value of `type`. A component gets its own.
+static ls_status buffer_to_write(ls_store *store, ls_variable *variable,
+                                 ls_type type, ls_buffer **out_buffer) {
+  if (type.dtype != variable->type.dtype ||
+      !ls_shape_equal(type.shape, variable->type.shape))
+    return ls_invalid_argument(
+        "variable '%s' is %s, the value %s", variable->name,
+        LS_SHAPE_TEXT(variable->type.dtype, variable->type.shape),
+        LS_SHAPE_TEXT(type.dtype, type.shape));
+  if (variable->container != NULL)
+    LS_RETURN_IF_ERROR(split_value(store, variable->container));
+  return own_buffer(store, variable, out_buffer);
+}
+
+static void note_write(ls_store *store, ls_variable *variable) {
+  ls_store_mark_written(store, variable);
+  if (variable->num_components > 0) ls_store_set_shared(store, variable, true);
+}
+
+static ls_status write_value(ls_store *store, ls_variable *variable,
+                             const ls_array *array) {
+  const ls_type type = {ls_array_dtype(array), ls_array_shape(array)};
+  ls_buffer *buffer = NULL;
+  LS_RETURN_IF_ERROR(buffer_to_write(store, variable, type, &buffer));
+  LS_RETURN_IF_ERROR(
+      store->backend->vtable->upload(buffer, ls_array_data(array)));
+  note_write(store, variable);
+  return ls_ok();
+}
+
+// ---- From outside ----------------------------------------------------------
+// The use of one variable.
+typedef struct one {
+  ls_touch touch;
+  ls_access access;
+} one;
+
+static ls_status enter(ls_store *store, const ls_variable *variable,
+                       bool written, one *out) {
+  out->touch = (ls_touch){variable->family, written, variable->name};
+  out->access.touches = &out->touch;
+  out->access.count = 1;
+  out->access.hold = LS_HOLD_SHORT;
+  return ls_gate_enter(&store->gate, &out->access);
+}
+
+static void leave(ls_store *store, one *self) {
+  ls_gate_leave(&store->gate, &self->access);
+}
+
+ls_status ls_store_read(ls_store *store, ls_variable *variable,
+                        ls_array **out_array) {
+  *out_array = NULL;
+  if (variable->num_targets > 0) variable = ls_variable_here(variable);
+  one use;
+  LS_RETURN_IF_ERROR(enter(store, variable, false, &use));
+  const ls_status status = read_value(store, variable, out_array);
+  leave(store, &use);
   return status;
 }
 
@@ -226,51 +365,100 @@ ls_status ls_store_read_count(ls_store *store, const ls_variable *variable,
     return ls_failed_precondition(
         "the global step '%s' is %s, must be i64[] or i32[]", variable->name,
         LS_SHAPE_TEXT(type.dtype, type.shape));
-  const entry *e = find(store, variable);
-  if (e == NULL || !is_set(&e->written)) return ls_ok();
-  LS_RETURN_IF_ERROR(store->backend->vtable->download(e->buffer, &value));
+  one use;
+  ls_status status = ls_ok();
+  LS_RETURN_IF_ERROR(enter(store, variable, false, &use));
+  const ls_place *place = find(store, variable);
+  if (place != NULL && is_set(&place->written))
+    status = store->backend->vtable->download(place->buffer, &value);
+  leave(store, &use);
   *out_value = type.dtype == LS_DTYPE_I64 ? value.i64 : value.i32;
-  return ls_ok();
-}
-
-// The buffer for a new value of `type`. A component gets its own.
-static ls_status buffer_to_write(ls_store *store, ls_variable *variable,
-                                 ls_type type, ls_buffer **out_buffer) {
-  if (type.dtype != variable->type.dtype ||
-      !ls_shape_equal(type.shape, variable->type.shape))
-    return ls_invalid_argument(
-        "variable '%s' is %s, the value %s", variable->name,
-        LS_SHAPE_TEXT(variable->type.dtype, variable->type.shape),
-        LS_SHAPE_TEXT(type.dtype, type.shape));
-  if (variable->container != NULL)
-    LS_RETURN_IF_ERROR(ls_store_split(store, variable->container));
-  return ls_store_buffer(store, variable, out_buffer);
-}
-
-static void note_write(ls_store *store, ls_variable *variable) {
-  ls_store_mark_written(store, variable);
-  if (variable->num_components > 0) ls_store_set_shared(store, variable, true);
+  return status;
 }
 
 ls_status ls_store_write(ls_store *store, ls_variable *variable,
                          const ls_array *array) {
   if (variable->num_targets > 0) variable = ls_variable_here(variable);
-  const ls_type type = {ls_array_dtype(array), ls_array_shape(array)};
-  ls_buffer *buffer = NULL;
-  LS_RETURN_IF_ERROR(buffer_to_write(store, variable, type, &buffer));
-  LS_RETURN_IF_ERROR(
-      store->backend->vtable->upload(buffer, ls_array_data(array)));
-  note_write(store, variable);
-  return ls_ok();
+  one use;
+  LS_RETURN_IF_ERROR(enter(store, variable, true, &use));
+  const ls_status status = write_value(store, variable, array);
+  leave(store, &use);
+  return status;
+}
+
+ls_status ls_store_update(ls_store *store, ls_variable *variable,
+                          ls_store_change change, void *user,
+                          ls_array **out_after) {
+  if (variable->num_targets > 0) variable = ls_variable_here(variable);
+  one use;
+  ls_array *before = NULL;
+  LS_RETURN_IF_ERROR(enter(store, variable, true, &use));
+  ls_status status = read_value(store, variable, &before);
+  if (ls_status_is_ok(status)) status = change(before, user, out_after);
+  if (ls_status_is_ok(status))
+    status = write_value(store, variable, *out_after);
+  leave(store, &use);
+  ls_array_release(before);
+  return status;
 }
 
 ls_status ls_store_fill(ls_store *store, ls_variable *variable,
                         ls_compiled *compiled, uint64_t step) {
   if (variable->num_targets > 0) variable = ls_variable_here(variable);
+  one use;
   ls_buffer *buffer = NULL;
-  LS_RETURN_IF_ERROR(buffer_to_write(store, variable,
-                                     ls_compiled_output(compiled, 0), &buffer));
-  LS_RETURN_IF_ERROR(ls_compiled_fill(compiled, buffer, step));
-  note_write(store, variable);
+  LS_RETURN_IF_ERROR(enter(store, variable, true, &use));
+  ls_status status = buffer_to_write(store, variable,
+                                     ls_compiled_output(compiled, 0), &buffer);
+  if (ls_status_is_ok(status))
+    status = ls_compiled_fill(compiled, buffer, step);
+  if (ls_status_is_ok(status)) note_write(store, variable);
+  leave(store, &use);
+  return status;
+}
+
+ls_status ls_store_add_zero(ls_store *store, ls_variable *variable) {
+  one use;
+  ls_buffer *buffer = NULL;
+  LS_RETURN_IF_ERROR(enter(store, variable, true, &use));
+  const ls_status status = own_buffer(store, variable, &buffer);
+  if (ls_status_is_ok(status)) ls_store_mark_written(store, variable);
+  leave(store, &use);
+  return status;
+}
+
+static ls_status join_values(ls_store *store, ls_variable *container) {
+  ls_place *first = find_own(store, container->components[0]);
+  if (first == NULL || first->buffer == NULL) return ls_ok();
+  ls_place *all = NULL;
+  LS_RETURN_IF_ERROR(ls_store_place(store, container, &all));
+  ls_place_publish(store, all, first->buffer);
+  first->buffer = NULL;
+  set(store, &all->written, is_set(&first->written));
+  set(store, &first->written, false);
+  set(store, &all->shared, true);
   return ls_ok();
+}
+
+ls_status ls_store_join(ls_store *store, ls_variable *container) {
+  one use;
+  LS_RETURN_IF_ERROR(enter(store, container, true, &use));
+  const ls_status status = join_values(store, container);
+  leave(store, &use);
+  return status;
+}
+
+ls_status ls_store_split(ls_store *store, ls_variable *container) {
+  one use;
+  LS_RETURN_IF_ERROR(enter(store, container, true, &use));
+  const ls_status status = split_value(store, container);
+  leave(store, &use);
+  return status;
+}
+
+void ls_store_forget(ls_store *store, const ls_variable *variable) {
+  ls_mutex_lock(&store->lock);
+  ls_place *place = ls_map_remove_u64(&store->places, variable->id);
+  ls_mutex_unlock(&store->lock);
+  destroy_place(store, place);
 }

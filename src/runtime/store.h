@@ -7,11 +7,21 @@
 // makes it PER_REPLICA, by copying; one value for all makes it SHARED again.
 // Which it is follows from the writes, never from comparing values. Without a
 // value yet it counts as PER_REPLICA.
+//
+// Values are published: who reads sees the one before a write or the one behind
+// it, never a part of either. All uses of values go through the store's gate
+// (runtime/gate.h). A short run and a write from the host change a value where
+// it is, while nobody looks. A long run reads, to its end, what there was at
+// its start; its new values are made in other buffers, which take the places of
+// the old ones at its end. The old ones are kept for the next run's, so the two
+// take turns. A buffer that a long run reads is not written: who wants to gets
+// a copy in its place first.
 #ifndef LS_RUNTIME_STORE_H_
 #define LS_RUNTIME_STORE_H_
 
 #include "lockstep/session.h"
 #include "lower/lower.h"
+#include "runtime/gate.h"
 
 typedef struct ls_store ls_store;
 struct ls_compiled;  // runtime/program.h
@@ -23,12 +33,36 @@ ls_store *ls_session_store(const ls_session *session);
 // Never 0 and never that of another store, even of one that is gone.
 uint64_t ls_store_id(const ls_store *store);
 
-// The variable's buffer, made at first use (then it has no value yet). Lent;
-// it stays where it is for the store's life or until it is forgotten.
-ls_status ls_store_buffer(ls_store *store, ls_variable *variable,
+ls_gate *ls_store_gate(ls_store *store);
+// Numbers that are never those of another store: one grows whenever a variable
+// gets its first value or a distributed one is split or shared, the other
+// whenever a value goes to another buffer.
+uint64_t ls_store_changes(const ls_store *store);
+uint64_t ls_store_moves(const ls_store *store);
+
+// A variable's place in a store. It stays for the store's life or until the
+// variable is forgotten.
+typedef struct ls_place ls_place;
+ls_status ls_store_place(ls_store *store, ls_variable *variable,
+                         ls_place **out_place);
+
+// ---- For who is in ---------------------------------------------------------
+// The place's buffer, made at first use (then it has no value yet). Lent.
+ls_status ls_place_buffer(ls_store *store, ls_place *place,
                           ls_buffer **out_buffer);
-// Adds a new variable with the value zero.
-ls_status ls_store_add_zero(ls_store *store, ls_variable *variable);
+// The same to be written, beside others: if a long run reads it, another one
+// with the same value.
+ls_status ls_place_detach(ls_store *store, ls_place *place);
+// A long run takes the value in, which stays as it is until it is dropped; and
+// has a buffer for a new one, its own until it is given out or back.
+void ls_place_hold(ls_store *store, ls_buffer *buffer);
+void ls_place_drop(ls_store *store, ls_buffer *buffer);
+ls_status ls_place_borrow(ls_store *store, ls_place *place,
+                          ls_buffer **out_buffer);
+void ls_place_publish(ls_store *store, ls_place *place, ls_buffer *buffer);
+void ls_place_give_back(ls_store *store, ls_place *place, ls_buffer *buffer);
+
+// ---- States ----------------------------------------------------------------
 // Whether it was ever written, and that it now is.
 bool ls_store_has_value(const ls_store *store, const ls_variable *variable);
 void ls_store_mark_written(ls_store *store, const ls_variable *variable);
@@ -40,6 +74,12 @@ ls_variable_states ls_store_states(const ls_store *store);
 // in those of the components.
 void ls_store_set_shared(ls_store *store, const ls_variable *container,
                          bool shared);
+
+// ---- From outside ----------------------------------------------------------
+// Each of these enters the gate.
+//
+// Adds a new variable with the value zero.
+ls_status ls_store_add_zero(ls_store *store, ls_variable *variable);
 // The container takes over the buffer of its first component, for all.
 ls_status ls_store_join(ls_store *store, ls_variable *container);
 // Gives each component a buffer of its own with the shared value, if there is
@@ -59,6 +99,13 @@ ls_status ls_store_read_count(ls_store *store, const ls_variable *variable,
 //   LS_INVALID_ARGUMENT  another dtype or shape.
 ls_status ls_store_write(ls_store *store, ls_variable *variable,
                          const ls_array *array);
+// What `change` makes of the value becomes the value, and is given to the
+// caller; nobody writes in between. It uses no variable.
+typedef ls_status (*ls_store_change)(ls_array *before, void *user,
+                                     ls_array **out_after);
+ls_status ls_store_update(ls_store *store, ls_variable *variable,
+                          ls_store_change change, void *user,
+                          ls_array **out_after);
 // Gives a new variable the value that `compiled`, which has no input and one
 // output, computes; it may do so later.
 ls_status ls_store_fill(ls_store *store, ls_variable *variable,

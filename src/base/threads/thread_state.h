@@ -19,6 +19,7 @@ typedef struct ls_at_work {
   struct ls_fiber *fiber;      // NULL: none.
   struct ls_context *context;  // What is being built; NULL: the thread's own.
   struct ls_runtime *runtime;  // NULL: the default one.
+  uint64_t run;  // Whose host call this is; see ls_run_args. 0: none's.
 } ls_at_work;
 
 // Layers that leave something, the lowest first.

@@ -285,6 +285,7 @@ static void take_components(ls_component_list *list, ls_variable *container) {
   for (size_t i = 0; i < list->count; ++i) {
     ls_variable *component = list->items[i];
     component->container = container;
+    component->family = container->id;
     component->index = i;
     component->joining = false;
     if (component->strategy == NULL)

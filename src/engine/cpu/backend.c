@@ -127,6 +127,7 @@ static const struct ls_backend_vtable cpu_vtable = {
     .facts = facts,
     .print_plan = ls_cpu_print_plan,
     .bind = ls_cpu_bind,
+    .rebind = ls_cpu_rebind,
     .destroy_instance = ls_cpu_destroy_instance,
     .run = ls_cpu_run,
     .measure = ls_cpu_measure,
@@ -134,6 +135,7 @@ static const struct ls_backend_vtable cpu_vtable = {
     .create_buffer = ls_cpu_create_buffer,
     .upload = ls_cpu_upload,
     .download = ls_cpu_download,
+    .copy = ls_cpu_copy,
     .fill = ls_cpu_fill_from,
     .numerics_id = numerics_id,
 };

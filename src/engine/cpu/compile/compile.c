@@ -32,9 +32,21 @@ static void copy_early(ls_cpu_compiler *self, uint32_t position, uint32_t to,
   self->instructions[position] = self->instructions[--self->num_instructions];
 }
 
+// Whether the storage will hold another value.
 static bool is_written(const ls_cpu_compiler *self, uint32_t storage) {
   const ls_cpu_storage *s = &self->storages[storage];
-  return s->home == LS_CPU_VARIABLE && self->program->uses[s->index].written;
+  return s->home == LS_CPU_VARIABLE && !self->program->apart &&
+         self->program->uses[s->index].written;
+}
+
+// Where the new value of a written use goes.
+static uint32_t new_value(ls_cpu_compiler *self, const ls_cpu_scope *scope,
+                          size_t use) {
+  const ls_program *program = self->program;
+  const uint64_t ref = program->body->parameters[program->num_inputs + use];
+  return program->apart ? ls_cpu_new_base(self, LS_CPU_NEW_VALUE, (uint32_t)use,
+                                          ls_cpu_ref_size(program->body, ref))
+                        : ls_cpu_storage_of(self, scope, ref);
 }
 
 // What leaves the program is whole.
@@ -69,8 +81,7 @@ static void emit_results(ls_cpu_compiler *self, ls_cpu_scope *scope) {
     if (!program->uses[i].written) continue;
     const uint64_t ref = body->results[result++];
     uint32_t from = ls_cpu_storage_of(self, scope, ref);
-    const uint32_t to = ls_cpu_storage_of(
-        self, scope, body->parameters[program->num_inputs + i]);
+    const uint32_t to = new_value(self, scope, i);
     if (!is_whole(self, from, to) || from == to) continue;
     if (is_written(self, from)) {
       const uint32_t old = ls_cpu_new_storage(self, ls_cpu_ref_size(body, ref));

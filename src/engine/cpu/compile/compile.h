@@ -23,6 +23,7 @@ typedef enum ls_cpu_home {
   LS_CPU_INPUT,
   LS_CPU_OUTPUT,
   LS_CPU_VARIABLE,
+  LS_CPU_NEW_VALUE,  // Of a variable, if the program keeps them apart.
   LS_CPU_SPLIT,
   LS_CPU_GATHERED,
   LS_CPU_CONTRIBUTION,  // Scratch, but on some lanes a merge's stack.

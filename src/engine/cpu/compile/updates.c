@@ -64,7 +64,7 @@ static bool is_update(const ls_cpu_compiler *self, const bool *wanted,
     const uint32_t root = root_of(self, i, k);
     const ls_cpu_home home = self->storages[root].home;
     if (!is_read(self, i, k) && home != LS_CPU_VARIABLE &&
-        (home != LS_CPU_ARENA || wanted[root]))
+        home != LS_CPU_NEW_VALUE && (home != LS_CPU_ARENA || wanted[root]))
       return false;
   }
   return true;

@@ -93,6 +93,14 @@ static const ls_object_type buffer_type = {
     .destroy = destroy_buffer,
 };
 
+// A program may be bound, which writes zeros, while others read.
+static bool is_blank(const cpu_buffer *buffer) {
+  return __atomic_load_n(&buffer->blank, __ATOMIC_ACQUIRE);
+}
+static void set_blank(cpu_buffer *buffer, bool blank) {
+  __atomic_store_n(&buffer->blank, blank, __ATOMIC_RELEASE);
+}
+
 static size_t buffer_size(const ls_buffer *buffer) {
   return (size_t)ls_shape_num_elements(buffer->type.shape) *
          ls_dtype_size(buffer->type.dtype);
@@ -131,9 +139,8 @@ ls_status ls_cpu_upload(ls_buffer *buffer, const void *data) {
   const size_t size = buffer_size(buffer);
   cpu_buffer *self = (cpu_buffer *)buffer;
   ls_cpu_fill_drop(ls_cpu_backend_filler(buffer->backend), &self->fill);
-  self->blank = false;
+  set_blank(self, false);
   if (size > 0) memcpy(buffer->data, data, size);
-  ++buffer->version;
   return ls_ok();
 }
 
@@ -142,8 +149,7 @@ ls_status ls_cpu_fill_from(ls_buffer *buffer, ls_executable *executable,
   cpu_buffer *self = (cpu_buffer *)buffer;
   ls_cpu_filler *filler = ls_cpu_backend_filler(buffer->backend);
   ls_cpu_fill_drop(filler, &self->fill);
-  self->blank = false;
-  ++buffer->version;
+  set_blank(self, false);
   if (ls_cpu_fill_later(filler, &self->fill, executable, args, buffer->data))
     return ls_ok();
   ls_instance *instance = NULL;
@@ -159,11 +165,18 @@ ls_status ls_cpu_fill_from(ls_buffer *buffer, ls_executable *executable,
 ls_status ls_cpu_download(const ls_buffer *buffer, void *data) {
   const size_t size = buffer_size(buffer);
   ls_cpu_fill_now(ls_cpu_backend_filler(buffer->backend));
-  if (((const cpu_buffer *)buffer)->blank)
+  if (is_blank((const cpu_buffer *)buffer))
     memset(data, 0, size);
   else if (size > 0)
     memcpy(data, buffer->data, size);
   return ls_ok();
+}
+
+void ls_cpu_copy(ls_buffer *to, const ls_buffer *from) {
+  cpu_buffer *self = (cpu_buffer *)to;
+  ls_cpu_fill_drop(ls_cpu_backend_filler(to->backend), &self->fill);
+  ls_status_free(ls_cpu_download(from, to->data));
+  set_blank(self, false);
 }
 
 // ---- Zeros -----------------------------------------------------------------
@@ -171,8 +184,9 @@ static void fill_loop(const ls_kernel_call *call, int64_t begin, int64_t end) {
   ls_buffer *const *buffers = call->params;
   for (int64_t i = begin; i < end; ++i) {
     cpu_buffer *buffer = (cpu_buffer *)buffers[i];
-    if (buffer->blank) memset(buffer->base.data, 0, buffer_size(buffers[i]));
-    buffer->blank = false;
+    if (buffers[i] == NULL || !is_blank(buffer)) continue;
+    memset(buffer->base.data, 0, buffer_size(buffers[i]));
+    set_blank(buffer, false);
   }
 }
 
@@ -183,7 +197,8 @@ void ls_cpu_fill_buffers(ls_cpu_slabs *slabs, ls_buffer *const *buffers,
   // Programs with variables in common may be bound at the same time.
   ls_mutex_lock(&slabs->lock);
   for (size_t i = 0; i < count; ++i)
-    blank += ((cpu_buffer *)buffers[i])->blank ? buffer_size(buffers[i]) : 0;
+    if (buffers[i] != NULL && is_blank((const cpu_buffer *)buffers[i]))
+      blank += buffer_size(buffers[i]);
   if (ls_cpu_team_gains(0, blank, (int64_t)count))
     ls_cpu_team_run(team, fill_loop, &call, (int64_t)count);
   else if (blank > 0)

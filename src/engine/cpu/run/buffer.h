@@ -29,8 +29,8 @@ void ls_cpu_slabs_deinit(ls_cpu_slabs *slabs, ls_allocator *allocator);
 // Those of a CPU back end.
 ls_cpu_slabs *ls_cpu_backend_slabs(ls_backend *backend);
 
-// Writes the zeros of those buffers that have no value yet. Not while a program
-// that is bound to one of them runs.
+// Writes the zeros of those buffers that have no value yet; NULL is none. Not
+// while a program that is bound to one of them runs.
 void ls_cpu_fill_buffers(ls_cpu_slabs *slabs, ls_buffer *const *buffers,
                          size_t count, const ls_cpu_team *team);
 
@@ -39,6 +39,7 @@ ls_status ls_cpu_create_buffer(ls_backend *backend, ls_type type,
                                ls_buffer **out_buffer);
 ls_status ls_cpu_upload(ls_buffer *buffer, const void *data);
 ls_status ls_cpu_download(const ls_buffer *buffer, void *data);
+void ls_cpu_copy(ls_buffer *to, const ls_buffer *from);
 ls_status ls_cpu_fill_from(ls_buffer *buffer, ls_executable *executable,
                            const ls_run_args *args);
 

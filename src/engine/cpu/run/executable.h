@@ -60,8 +60,9 @@ typedef struct ls_cpu_place {
   uint32_t line;
 } ls_cpu_place;
 
-// The first bases; inputs, outputs, variables, split arguments, gathered
-// results and contributions to merges follow, in this order.
+// The first bases; inputs, outputs, variables, their new values if these are
+// kept apart, split arguments, gathered results and contributions to merges
+// follow, in this order.
 enum {
   LS_CPU_BASE_CONSTANTS,
   LS_CPU_BASE_SHARED,
@@ -214,8 +215,12 @@ static inline uint32_t ls_cpu_base_outputs(const ls_executable *self) {
 static inline uint32_t ls_cpu_base_variables(const ls_executable *self) {
   return ls_cpu_base_outputs(self) + (uint32_t)self->program->num_outputs;
 }
-static inline uint32_t ls_cpu_base_split(const ls_executable *self) {
+static inline uint32_t ls_cpu_base_new_values(const ls_executable *self) {
   return ls_cpu_base_variables(self) + (uint32_t)self->program->num_uses;
+}
+static inline uint32_t ls_cpu_base_split(const ls_executable *self) {
+  return ls_cpu_base_new_values(self) +
+         (self->program->apart ? (uint32_t)self->program->num_uses : 0);
 }
 static inline uint32_t ls_cpu_base_gathered(const ls_executable *self) {
   return ls_cpu_base_split(self) + self->num_split;

@@ -331,6 +331,7 @@ static ls_status begin_run(ls_instance *self, const ls_run_args *args) {
   LS_RETURN_IF_ERROR(set_bases(self, args));
   LS_CPU_SET(self->step, args->step);
   self->seed = args->seed;
+  self->run = args->run;
   LS_CPU_SET(self->num_running, 0);
   LS_CPU_SET(self->main.pc, 0);
   self->main.iteration = 0;

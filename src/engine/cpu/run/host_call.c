@@ -114,6 +114,7 @@ static void run_call(ls_host_job *job) {
   ls_cpu_host_record *record = (ls_cpu_host_record *)job;
   ls_host_threads *threads = record->threads;
   ls_this_thread.work.runtime = record->call.runtime;
+  ls_this_thread.work.run = record->run;
   ls_float_mode_leave(record->float_mode);
   ls_status status = record->host->kernel->start(&record->call);
   if (!ls_status_is_ok(status)) record_done(&record->call, status);
@@ -122,6 +123,7 @@ static void run_call(ls_host_job *job) {
   ls_mutex_unlock(&threads->lock);
   if (is_over) bury(record);
   ls_this_thread.work.runtime = NULL;
+  ls_this_thread.work.run = 0;
 }
 
 // A new record; NULL without memory.
@@ -237,6 +239,7 @@ static ls_status fill_record(ls_instance *self, ls_cpu_host_record *record,
   record->host = host;
   record->job.label = host->label;
   record->float_mode = self->float_mode;
+  record->run = self->run;
   record->status = NULL;
   record->is_done = false;
   record->open = 2;

@@ -32,6 +32,7 @@ struct ls_cpu_host_record {
   char *data;
   ls_arena strings;  // Bytes of those that the calls of this run take and give.
   uint64_t float_mode;  // The caller's: the kernel's arithmetic.
+  uint64_t run;         // See ls_run_args.
   int open;             // Of the return from start and the call of done, what
                         // is still to come.
   bool is_done;         // Atomic.

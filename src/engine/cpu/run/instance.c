@@ -30,13 +30,26 @@ static ls_status check_buffers(const ls_executable *executable,
   return ls_ok();
 }
 
-static void retain_buffers(ls_instance *self, ls_buffer *const *buffers) {
-  const ls_executable *executable = self->executable;
-  char **variables = self->workers[0].bases + ls_cpu_base_variables(executable);
-  for (size_t i = 0; i < executable->program->num_uses; ++i) {
+// The buffers of old values, then those of new ones.
+static size_t num_buffers(const ls_executable *executable) {
+  const ls_program *program = executable->program;
+  return program->num_uses * (program->apart ? 2 : 1);
+}
+
+// Whether one of them is another one than before.
+static bool retain_buffers(ls_instance *self, ls_buffer *const *buffers,
+                           size_t count) {
+  char **bases =
+      self->workers[0].bases + ls_cpu_base_variables(self->executable);
+  bool any = false;
+  for (size_t i = 0; i < count; ++i) {
+    if (buffers[i] == self->buffers[i]) continue;
+    ls_object_release(self->buffers[i]);
     self->buffers[i] = ls_object_retain(buffers[i]);
-    variables[i] = buffers[i]->data;
+    bases[i] = buffers[i] == NULL ? NULL : buffers[i]->data;
+    any = true;
   }
+  return any;
 }
 
 // A table of each part's arrivals and one of its posts, on lines of their own.
@@ -87,8 +100,7 @@ static ls_status make_tables(ls_instance *self) {
   ls_allocator *allocator = self->allocator;
   LS_RETURN_IF_ERROR(make_workers(self));
   LS_RETURN_IF_ERROR(make_parts(self));
-  self->buffers =
-      ls_new_array(allocator, ls_buffer *, executable->program->num_uses);
+  self->buffers = ls_new_array(allocator, ls_buffer *, num_buffers(executable));
   self->lanes =
       ls_new_array(allocator, ls_cpu_stream, (size_t)executable->replicas);
   self->slots = ls_new_array(allocator, ls_cpu_slot, executable->num_slots);
@@ -169,7 +181,12 @@ static void write_values(ls_instance *self) {
   ls_backend *backend = self->executable->backend;
   ls_cpu_fill_now(ls_cpu_backend_filler(backend));
   ls_cpu_fill_buffers(ls_cpu_backend_slabs(backend), self->buffers,
-                      self->executable->program->num_uses, &self->team);
+                      num_buffers(self->executable), &self->team);
+}
+
+void ls_cpu_rebind(ls_instance *self, ls_buffer *const *buffers) {
+  if (retain_buffers(self, buffers, num_buffers(self->executable)))
+    write_values(self);
 }
 
 ls_status ls_cpu_bind(ls_executable *executable, ls_buffer *const *buffers,
@@ -185,7 +202,8 @@ ls_status ls_cpu_bind(ls_executable *executable, ls_buffer *const *buffers,
   self->executable = executable;
   ls_count_retain(&executable->references);
   ls_status status = make_tables(self);
-  if (ls_status_is_ok(status)) retain_buffers(self, buffers);
+  if (ls_status_is_ok(status))
+    retain_buffers(self, buffers, executable->program->num_uses);
   if (ls_status_is_ok(status)) status = make_arenas(self);
   if (ls_status_is_ok(status) && executable->program->num_uses > 0)
     write_values(self);
@@ -205,9 +223,8 @@ void ls_cpu_destroy_instance(ls_instance *self) {
   ls_cpu_backend_remove(self);
   ls_cpu_deinit_host(self);
   if (self->buffers != NULL) {
-    for (size_t i = 0; i < self->executable->program->num_uses; ++i) {
+    for (size_t i = 0; i < num_buffers(self->executable); ++i)
       ls_object_release(self->buffers[i]);
-    }
   }
   ls_release(allocator, self->buffers);
   ls_release(allocator, self->lanes);

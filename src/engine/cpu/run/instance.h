@@ -72,7 +72,7 @@ typedef struct ls_cpu_worker {
 struct ls_instance {
   ls_executable *executable;  // Counted.
   ls_allocator *allocator;
-  ls_buffer **buffers;  // Retained; one a use.
+  ls_buffer **buffers;  // Retained; see rebind in engine/backend.h.
   ls_cpu_worker *workers;
   int num_workers;
   ls_cpu_team team;  // Its scratch is the instance's.
@@ -91,6 +91,7 @@ struct ls_instance {
   uint32_t published;
   uint64_t sweep;
   uint64_t step, seed;  // Of the run.
+  uint64_t run;
   uint64_t float_mode;  // The caller's.
   bool running;         // Atomic.
   uint64_t runs;        // That were measured.
@@ -119,6 +120,7 @@ void ls_cpu_worker_fail(ls_cpu_worker *worker, ls_status status);
 // The vtable's functions.
 ls_status ls_cpu_bind(ls_executable *executable, ls_buffer *const *buffers,
                       ls_instance **out_instance);
+void ls_cpu_rebind(ls_instance *instance, ls_buffer *const *buffers);
 void ls_cpu_destroy_instance(ls_instance *instance);
 // Memory for outputs that a run does not want, when one does not for the first
 // time.

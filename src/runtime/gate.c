@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/gate.h"
+
+#include "base/threads/thread_state.h"
+
+// What `who` is when the list says who is there.
+static ls_access on_the_list;
+
+ls_status ls_gate_init(ls_gate *gate) {
+  LS_RETURN_IF_ERROR(ls_mutex_init(&gate->lock));
+  return ls_condition_init(&gate->moved);
+}
+
+void ls_gate_deinit(ls_gate *gate) {
+  ls_condition_deinit(&gate->moved);
+  ls_mutex_deinit(&gate->lock);
+}
+
+// ---- Conflicts -------------------------------------------------------------
+// Whether it keeps everybody away from what it writes, not only writers.
+static bool excludes(const ls_access *a) {
+  return a->hold == LS_HOLD_SHORT || a->hold == LS_HOLD_GIVING;
+}
+
+// Whether it looks at values that are published.
+static bool looks(const ls_access *a) {
+  return a->hold == LS_HOLD_SHORT || a->hold == LS_HOLD_TAKING;
+}
+
+static bool conflict_at(const ls_access *a, const ls_touch *x,
+                        const ls_access *b, const ls_touch *y) {
+  if (x->written && y->written) return true;
+  return (x->written && excludes(a) && looks(b)) ||
+         (y->written && excludes(b) && looks(a));
+}
+
+// The touch of `a` over which two cannot be in at the same time, or NULL.
+static const ls_touch *conflict(const ls_access *a, const ls_access *b) {
+  const ls_touch *x = a->touches, *y = b->touches;
+  const ls_touch *end_x = x + a->count, *end_y = y + b->count;
+  while (x < end_x && y < end_y) {
+    if (x->family == y->family && conflict_at(a, x, b, y)) return x;
+    if (x->family < y->family)
+      ++x;
+    else
+      ++y;
+  }
+  return NULL;
+}
+
+// ---- The list, with its lock held ------------------------------------------
+// Whether it may keep `access` waiting. Who waits may, if it came before and
+// insists, but not while it waits for a long one's end, which may need
+// `access`. A long one that gives its values out still has its place, before
+// all who wait.
+static bool counts(const ls_access *other, const ls_access *access,
+                   bool is_before) {
+  if (other->is_in || other->hold == LS_HOLD_GIVING) return true;
+  return is_before && other->insists && !other->is_parked &&
+         access->hold != LS_HOLD_GIVING;
+}
+
+// Whether nobody keeps it waiting.
+static bool may_enter(const ls_gate *gate, ls_access *access) {
+  bool may = true, is_before = true;
+  access->is_parked = false;
+  for (const ls_access *other = gate->first; other != NULL;
+       other = other->next) {
+    if (other == access) is_before = false;
+    if (other == access || !counts(other, access, is_before) ||
+        conflict(access, other) == NULL)
+      continue;
+    may = false;
+    access->is_parked |= other->hold == LS_HOLD_LONG;
+  }
+  return may;
+}
+
+// Lets in who insists and may enter now. Others wake up and try.
+static void settle(ls_gate *gate) {
+  bool any = false;
+  for (ls_access *at = gate->first; at != NULL; at = at->next) {
+    if (at->is_in) continue;
+    any = true;
+    if (at->insists) at->is_in = may_enter(gate, at);
+  }
+  if (any) ls_condition_broadcast(&gate->moved);
+}
+
+// Who waits lets those pass who run while it wakes up: handing over to one that
+// sleeps would keep all of them idle. If it wakes up in vain it insists.
+static void wait_until_in(ls_gate *gate, ls_access *access) {
+  for (;;) {
+    if (!access->is_in) access->is_in = may_enter(gate, access);
+    if (access->is_in) return;
+    ls_condition_wait(&gate->moved, &gate->lock);
+    access->insists = true;
+  }
+}
+
+static void append(ls_gate *gate, ls_access *access) {
+  ls_access **at = &gate->first;
+  while (*at != NULL)
+    at = &(*at)->next;
+  *at = access;
+  access->next = NULL;
+}
+
+// From now on the list says who is there.
+static void open_list(ls_gate *gate) {
+  ls_access *seen = __atomic_load_n(&gate->who, __ATOMIC_ACQUIRE);
+  while (seen != &on_the_list &&
+         !__atomic_compare_exchange_n(&gate->who, &seen, &on_the_list, false,
+                                      __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+  }
+  if (seen == NULL || seen == &on_the_list) return;
+  seen->is_in = true;
+  append(gate, seen);
+}
+
+static const ls_access *find_run(const ls_gate *gate, uint64_t run) {
+  const ls_access *at = gate->first;
+  while (at != NULL && at->run != run)
+    at = at->next;
+  return at;
+}
+
+// A host call's access must not wait for the end of the run that waits for it.
+static ls_status check_parents(const ls_gate *gate, const ls_access *access) {
+  uint64_t run = access->parent;
+  while (run != 0) {
+    const ls_access *parent = find_run(gate, run);
+    if (parent == NULL) break;
+    const ls_touch *over = conflict(access, parent);
+    if (over != NULL)
+      return ls_failed_precondition(
+          "variable '%s' is written by the run that this host call is part of; "
+          "write it when the run has ended, or in the run itself",
+          over->name);
+    run = parent->parent;
+  }
+  return ls_ok();
+}
+
+// ---- In and out ------------------------------------------------------------
+static ls_status enter_crowd(ls_gate *gate, ls_access *access) {
+  static uint64_t last_run;
+  access->is_in = access->insists = false;
+  access->parent = ls_this_thread.work.run;
+  if (access->hold == LS_HOLD_TAKING)
+    access->run = __atomic_add_fetch(&last_run, 1, __ATOMIC_RELAXED);
+  ls_mutex_lock(&gate->lock);
+  const ls_status status = check_parents(gate, access);
+  if (ls_status_is_ok(status)) {
+    open_list(gate);
+    access->is_crowded = true;
+    append(gate, access);
+    wait_until_in(gate, access);
+  }
+  ls_mutex_unlock(&gate->lock);
+  return status;
+}
+
+// Whether it is in, alone. One other who is in may be about to leave.
+static bool enter_alone(ls_gate *gate, ls_access *access) {
+  enum { SPINS = 500 };
+  for (int i = 0; i < SPINS; ++i) {
+    ls_access *seen = NULL;
+    if (__atomic_compare_exchange_n(&gate->who, &seen, access, false,
+                                    __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+      return true;
+    if (seen == &on_the_list) return false;
+    ls_spin_pause();
+  }
+  return false;
+}
+
+ls_status ls_gate_enter(ls_gate *gate, ls_access *access) {
+  access->is_crowded = false;
+  access->run = 0;
+  if (access->hold == LS_HOLD_SHORT && enter_alone(gate, access))
+    return ls_ok();
+  return enter_crowd(gate, access);
+}
+
+void ls_gate_took(ls_gate *gate, ls_access *access) {
+  ls_mutex_lock(&gate->lock);
+  access->hold = LS_HOLD_LONG;
+  settle(gate);
+  ls_mutex_unlock(&gate->lock);
+}
+
+void ls_gate_give(ls_gate *gate, ls_access *access) {
+  ls_mutex_lock(&gate->lock);
+  access->hold = LS_HOLD_GIVING;
+  access->is_in = false;
+  access->insists = true;
+  wait_until_in(gate, access);
+  ls_mutex_unlock(&gate->lock);
+}
+
+void ls_gate_leave(ls_gate *gate, ls_access *access) {
+  ls_access *me = access;
+  if (access->hold == LS_HOLD_SHORT &&
+      __atomic_compare_exchange_n(&gate->who, &me, NULL, false,
+                                  __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+    return;
+  ls_mutex_lock(&gate->lock);
+  ls_access **at = &gate->first;
+  while (*at != access)
+    at = &(*at)->next;
+  *at = access->next;
+  if (gate->first == NULL)
+    __atomic_store_n(&gate->who, NULL, __ATOMIC_RELEASE);
+  else
+    settle(gate);
+  ls_mutex_unlock(&gate->lock);
+}

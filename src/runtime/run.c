@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Running a program on a store: an instance, bound to where values are, and its
+// turn at the gate.
+#include "graph/text/print.h"
+#include "runtime/compiled.h"
+
+void ls_compiled_drop_bound(const ls_compiled *compiled, ls_bound *b) {
+  while (b != NULL) {
+    ls_bound *next = b->next;
+    if (b->instance != NULL)
+      compiled->backend->vtable->destroy_instance(b->instance);
+    ls_release(compiled->allocator, b->places);
+    ls_release(compiled->allocator, b->buffers);
+    ls_release(compiled->allocator, b);
+    b = next;
+  }
+}
+
+// ---- Binding ---------------------------------------------------------------
+static ls_status look_up(const ls_compiled *compiled, ls_store *store,
+                         ls_bound *b) {
+  const ls_program *program = compiled->program;
+  const uint64_t moves = ls_store_moves(store);
+  for (size_t i = 0; i < program->num_uses; ++i)
+    LS_RETURN_IF_ERROR(ls_place_buffer(store, b->places[i], &b->buffers[i]));
+  b->moves = moves;
+  return ls_ok();
+}
+
+static ls_status make_bound(const ls_compiled *compiled, ls_store *store,
+                            ls_bound *b) {
+  const ls_program *program = compiled->program;
+  const size_t count = program->num_uses;
+  b->store_id = ls_store_id(store);
+  b->places = ls_new_array(compiled->allocator, ls_place *, count + 1);
+  b->buffers = ls_new_array(compiled->allocator, ls_buffer *, 2 * count + 1);
+  if (b->places == NULL || b->buffers == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(ls_store_place(
+        store, (ls_variable *)program->uses[i].variable, &b->places[i]));
+  LS_RETURN_IF_ERROR(look_up(compiled, store, b));
+  return compiled->backend->vtable->bind(compiled->executable, b->buffers,
+                                         &b->instance);
+}
+
+static ls_status bind(ls_compiled *compiled, ls_store *store,
+                      ls_bound **out_bound) {
+  ls_bound *b = ls_new(compiled->allocator, ls_bound);
+  if (b == NULL) return ls_out_of_memory();
+  const ls_status status = make_bound(compiled, store, b);
+  if (ls_status_is_ok(status))
+    *out_bound = b;
+  else
+    ls_compiled_drop_bound(compiled, b);
+  return status;
+}
+
+// Takes the idle list whole, keeps the first of this store, puts the rest back.
+static ls_bound *take_idle(ls_compiled *compiled, uint64_t store_id) {
+  ls_bound *list = __atomic_exchange_n(&compiled->idle, NULL, __ATOMIC_ACQ_REL);
+  if (list == NULL || (list->next == NULL && list->store_id == store_id))
+    return list;
+  ls_bound *found = NULL;
+  for (ls_bound **at = &list; *at != NULL; at = &(*at)->next) {
+    if ((*at)->store_id != store_id) continue;
+    found = *at;
+    *at = found->next;
+    found->next = NULL;
+    break;
+  }
+  list = __atomic_exchange_n(&compiled->idle, list, __ATOMIC_ACQ_REL);
+  ls_compiled_drop_bound(compiled,
+                         list);  // Another thread's, a moment's surplus.
+  return found;
+}
+
+static void give_back(ls_compiled *compiled, ls_bound *b) {
+  b->next = __atomic_exchange_n(&compiled->idle, NULL, __ATOMIC_ACQ_REL);
+  ls_bound *lost = __atomic_exchange_n(&compiled->idle, b, __ATOMIC_ACQ_REL);
+  ls_compiled_drop_bound(compiled, lost);
+}
+
+// An instance on `store`, idle or new.
+static ls_status take(ls_compiled *compiled, ls_store *store,
+                      ls_bound **out_bound) {
+  *out_bound = take_idle(compiled, ls_store_id(store));
+  return *out_bound != NULL ? ls_ok() : bind(compiled, store, out_bound);
+}
+
+// ---- Running ---------------------------------------------------------------
+// Every variable that is read must have a value.
+static ls_status check_values(const ls_compiled *compiled,
+                              const ls_store *store) {
+  const ls_program *program = compiled->program;
+  for (size_t i = 0; i < program->num_uses; ++i) {
+    const ls_variable *variable = (ls_variable *)program->uses[i].variable;
+    if (program->uses[i].read && !ls_store_has_value(store, variable))
+      return ls_failed_precondition(
+          "variable '%s' is read but was never initialized; run its "
+          "initializer (ls_global_initializer) or assign a value first",
+          variable->name);
+  }
+  return ls_ok();
+}
+
+// Nothing that the program asks about or changes in the store's states has
+// changed since it ran, and its last run changed nothing.
+static bool is_settled(const ls_compiled *compiled, const ls_store *store) {
+  return __atomic_load_n(&compiled->settled, __ATOMIC_ACQUIRE) ==
+         ls_store_changes(store);
+}
+
+bool ls_compiled_fits(const ls_compiled *compiled, const ls_store *store) {
+  const ls_program *program = compiled->program;
+  if (is_settled(compiled, store)) return true;
+  for (size_t i = 0; i < program->num_expects; ++i)
+    if (ls_store_has_value(store,
+                           (ls_variable *)program->expects[i].variable) !=
+        program->expects[i].initialized)
+      return false;
+  for (size_t i = 0; compiled->distributed && i < program->num_uses; ++i) {
+    const ls_use *use = &program->uses[i];
+    const ls_variable *variable = (ls_variable *)use->variable;
+    const ls_variable *container =
+        variable->num_components > 0 ? variable : variable->container;
+    // A component that is given a buffer of its own says nothing by itself.
+    if (container == NULL || (container != variable && !use->split_before))
+      continue;
+    if (ls_store_is_shared(store, container) == use->split_before) return false;
+  }
+  return true;
+}
+
+// What the run has left: values, and whether they are shared.
+static void note_writes(const ls_compiled *compiled, ls_store *store) {
+  const ls_program *program = compiled->program;
+  for (size_t i = 0; i < program->num_uses; ++i) {
+    const ls_use *use = &program->uses[i];
+    const ls_variable *variable = (ls_variable *)use->variable;
+    if (use->written) ls_store_mark_written(store, variable);
+    if (variable->num_components > 0 && (use->written || use->split_after))
+      ls_store_set_shared(store, variable, !use->split_after);
+  }
+}
+
+// A run while it has its store.
+typedef struct run {
+  ls_compiled *compiled;
+  ls_store *store;
+  ls_access access;
+  uint64_t changes;  // The store's, at the start.
+  ls_bound *bound;   // NULL: none yet.
+} run;
+
+// Ties the instance to the buffers where the values are now.
+static ls_status update_buffers(run *r) {
+  const ls_compiled *compiled = r->compiled;
+  const ls_program *program = compiled->program;
+  ls_bound *b = r->bound;
+  if (r->access.is_crowded)
+    for (size_t i = 0; i < program->num_uses; ++i)
+      if (program->uses[i].written)
+        LS_RETURN_IF_ERROR(ls_place_detach(r->store, b->places[i]));
+  if (b->moves == ls_store_moves(r->store)) return ls_ok();
+  LS_RETURN_IF_ERROR(look_up(compiled, r->store, b));
+  compiled->backend->vtable->rebind(b->instance, b->buffers);
+  return ls_ok();
+}
+
+// A long run's: the values as they are, and buffers for new ones.
+static ls_status take_values(run *r) {
+  const ls_compiled *compiled = r->compiled;
+  const ls_program *program = compiled->program;
+  ls_bound *b = r->bound;
+  ls_buffer **fresh = b->buffers + program->num_uses;
+  ls_status status = look_up(compiled, r->store, b);
+  for (size_t i = 0; i < program->num_uses && ls_status_is_ok(status); ++i)
+    if (program->uses[i].written)
+      status = ls_place_borrow(r->store, b->places[i], &fresh[i]);
+  if (!ls_status_is_ok(status)) return status;
+  compiled->backend->vtable->rebind(b->instance, b->buffers);
+  for (size_t i = 0; i < program->num_uses; ++i)
+    ls_place_hold(r->store, b->buffers[i]);
+  ls_gate_took(ls_store_gate(r->store), &r->access);
+  return ls_ok();
+}
+
+// Old values are not needed any more; new ones become the values, or nothing
+// does.
+static void give_values(run *r, bool publish) {
+  const ls_program *program = r->compiled->program;
+  ls_bound *b = r->bound;
+  ls_buffer **fresh = b->buffers + program->num_uses;
+  for (size_t i = 0; i < program->num_uses; ++i) {
+    if (r->access.hold != LS_HOLD_TAKING)
+      ls_place_drop(r->store, b->buffers[i]);
+    if (fresh[i] == NULL) continue;
+    (publish ? ls_place_publish : ls_place_give_back)(r->store, b->places[i],
+                                                      fresh[i]);
+    fresh[i] = NULL;
+  }
+}
+
+static ls_status begin_run(run *r, bool *out_stale) {
+  ls_compiled *compiled = r->compiled;
+  r->changes = ls_store_changes(r->store);
+  if (!is_settled(compiled, r->store)) {
+    *out_stale = !ls_compiled_fits(compiled, r->store);
+    if (*out_stale)
+      return LS_STATUS(LS_ABORTED, "what variables hold has changed meanwhile");
+    LS_RETURN_IF_ERROR(check_values(compiled, r->store));
+  }
+  LS_RETURN_IF_ERROR(take(compiled, r->store, &r->bound));
+  return compiled->program->apart ? take_values(r) : update_buffers(r);
+}
+
+static void end_run(run *r, bool succeeded) {
+  ls_compiled *compiled = r->compiled;
+  if (r->bound != NULL && compiled->program->apart) {
+    if (succeeded) ls_gate_give(ls_store_gate(r->store), &r->access);
+    give_values(r, succeeded);
+  }
+  if (r->bound != NULL) give_back(compiled, r->bound);
+  if (!succeeded || is_settled(compiled, r->store)) return;
+  note_writes(compiled, r->store);
+  if (ls_store_changes(r->store) == r->changes)
+    __atomic_store_n(&compiled->settled, r->changes, __ATOMIC_RELEASE);
+}
+
+// One that uses no variable.
+static ls_status run_free(ls_compiled *compiled, ls_store *store,
+                          const ls_run_args *args) {
+  ls_bound *b = NULL;
+  LS_RETURN_IF_ERROR(take(compiled, store, &b));
+  const ls_status status = compiled->backend->vtable->run(b->instance, args);
+  give_back(compiled, b);
+  return status;
+}
+
+static ls_access access_of(const ls_compiled *compiled) {
+  return (ls_access){.touches = compiled->touches,
+                     .count = compiled->num_touches,
+                     .hold = compiled->program->apart ? LS_HOLD_TAKING
+                                                      : LS_HOLD_SHORT};
+}
+
+ls_status ls_compiled_run(ls_compiled *compiled, ls_store *store,
+                          const ls_run_args *args, bool *out_stale) {
+  *out_stale = false;
+  if (compiled->num_touches == 0) return run_free(compiled, store, args);
+  run r = {.compiled = compiled, .store = store, .access = access_of(compiled)};
+  ls_gate *gate = ls_store_gate(store);
+  LS_RETURN_IF_ERROR(ls_gate_enter(gate, &r.access));
+  ls_status status = begin_run(&r, out_stale);
+  if (*out_stale && args->steps != NULL) *args->steps = 0;
+  if (ls_status_is_ok(status)) {
+    ls_run_args mine = *args;
+    mine.run = r.access.run;
+    status = compiled->backend->vtable->run(r.bound->instance, &mine);
+  }
+  end_run(&r, ls_status_is_ok(status));
+  ls_gate_leave(gate, &r.access);
+  return status;
+}
+
+ls_status ls_compiled_fill(const ls_compiled *compiled, ls_buffer *buffer,
+                           uint64_t step) {
+  return compiled->backend->vtable->fill(buffer, compiled->executable,
+                                         &(ls_run_args){.step = step});
+}
+
+// An instance to look at, which may be bound now.
+static ls_status take_to_look(ls_compiled *compiled, ls_store *store,
+                              ls_bound **out_bound) {
+  ls_access access = access_of(compiled);
+  LS_RETURN_IF_ERROR(ls_gate_enter(ls_store_gate(store), &access));
+  const ls_status status = take(compiled, store, out_bound);
+  ls_gate_leave(ls_store_gate(store), &access);
+  return status;
+}
+
+ls_status ls_compiled_measure(ls_compiled *compiled, ls_store *store, bool on) {
+  ls_bound *b = NULL;
+  LS_RETURN_IF_ERROR(take_to_look(compiled, store, &b));
+  const ls_status status = compiled->backend->vtable->measure(b->instance, on);
+  give_back(compiled, b);
+  return status;
+}
+
+ls_status ls_compiled_print_cost(ls_compiled *compiled, ls_store *store,
+                                 char **out_text) {
+  ls_bound *b = NULL;
+  ls_text text;
+  *out_text = NULL;
+  LS_RETURN_IF_ERROR(take_to_look(compiled, store, &b));
+  ls_print_begin(&text, compiled->allocator);
+  ls_status status = compiled->backend->vtable->print_cost(b->instance, &text);
+  if (ls_status_is_ok(status)) status = ls_print_end(&text, out_text);
+  ls_text_deinit(&text);
+  give_back(compiled, b);
+  return status;
+}
+
+void ls_compiled_forget_store(ls_compiled *compiled, const ls_store *store) {
+  ls_bound *b = NULL;
+  while ((b = take_idle(compiled, ls_store_id(store))) != NULL)
+    ls_compiled_drop_bound(compiled, b);
+}
