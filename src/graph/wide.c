@@ -6,9 +6,8 @@
 ls_status ls_wide_type(ls_type part, int64_t replicas, ls_type *out_type) {
   const int32_t rank = part.shape.rank;
   *out_type = part;
-  if (part.dtype == LS_DTYPE_STRING || part.dtype == LS_DTYPE_RESOURCE ||
-      part.dtype == LS_DTYPE_VARIANT)
-    return ls_unimplemented("a wide value of %s: it holds numbers and bools",
+  if (part.dtype == LS_DTYPE_RESOURCE || part.dtype == LS_DTYPE_VARIANT)
+    return ls_unimplemented("a wide value of %s: it holds numbers and strings",
                             ls_dtype_name(part.dtype));
   if (rank < 0) return ls_ok();
   if (rank == LS_MAX_RANK)

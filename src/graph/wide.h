@@ -13,7 +13,7 @@
 
 // The type of such a value, of one replica's.
 //   LS_INVALID_ARGUMENT  it has LS_MAX_RANK dimensions.
-//   LS_UNIMPLEMENTED     it is a stack, or made of others than numbers.
+//   LS_UNIMPLEMENTED     it is a stack, or a resource.
 ls_status ls_wide_type(ls_type part, int64_t replicas, ls_type *out_type);
 // One replica's of a wide value.
 //   LS_INVALID_ARGUMENT  it has no parts, or not so many.

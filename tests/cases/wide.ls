@@ -101,7 +101,7 @@ graph lowered "wide" {
   return %1
 }
 ---- INVALID_ARGUMENT
-a wide value of variant: it holds numbers and bools
+a wide value of variant: it holds numbers and strings
 replicate: result 0
 ==== wide values of replicas of several classes
 graph lowered "wide" {

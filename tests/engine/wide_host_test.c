@@ -140,6 +140,71 @@ static void calls_may_end_in_any_order(void **state) {
   lowered_destroy(&program);
 }
 
+// ---- Strings ---------------------------------------------------------------
+static const char string_text[] =
+    "graph lowered \"p\" {"
+    "  %1 = constant() {value = string[] [\"replica \"]} : string[]"
+    "  %2 = host(%1) {kernel = kernel \"tell\", replicas = 5} : string[5]"
+    "  %3 = replicate(%2) {replicas = 5, num_wide_split = 1,"
+    "  num_wide_gathered = 1} (graph lowered \"r\" {"
+    "    %1 = parameter() {dtype = string, shape = shape[], index = 0} varying"
+    "    : string[]"
+    "    return %1 }) : string[5]"
+    "  %4 = host(%3) {kernel = kernel \"count\", replicas = 5, wide = [0]}"
+    "  : i32[5]"
+    "  return %4 }";
+
+// What it takes, and the replica's number, so many times.
+static ls_status start_telling(ls_host_call *call) {
+  const ls_bytes *in = call->inputs[0];
+  char told[64];
+  memcpy(told, in->data, in->size);
+  memset(told + in->size, '0' + call->replica, (size_t)call->replica);
+  *(ls_bytes *)call->outputs[0] =
+      (ls_bytes){told, in->size + (size_t)call->replica};
+  ls_host_done(call, ls_ok());
+  return ls_ok();
+}
+
+static ls_status infer_count(const ls_object *state, const ls_type *in,
+                             size_t num_in, ls_type *out, size_t *num_out) {
+  (void)state, (void)in, (void)num_in;
+  out[0] = (ls_type){LS_DTYPE_I32, LS_SCALAR};
+  *num_out = 1;
+  return ls_ok();
+}
+
+// Ten times its length, and what it ends with.
+static ls_status start_counting(ls_host_call *call) {
+  const ls_bytes *in = call->inputs[0];
+  if (memcmp(in->data, "replica ", 8) != 0) return ls_internal("other bytes");
+  *(int32_t *)call->outputs[0] =
+      10 * (int32_t)in->size + (in->data[in->size - 1] & 15);
+  ls_host_done(call, ls_ok());
+  return ls_ok();
+}
+
+static void each_replica_has_strings_of_its_own(void **state) {
+  (void)state;
+  static const ls_host_kernel tell = {"tell", lowered_infer_same, start_telling,
+                                      0};
+  static const ls_host_kernel count = {"count", infer_count, start_counting, 0};
+  const ls_host_kernel *const both[] = {&tell, &count};
+  lowered program;
+  expect_ok(lowered_create(&(lowered_options){.text = string_text,
+                                              .replicas = REPLICAS,
+                                              .kernels = both,
+                                              .num_kernels = 2},
+                           &program));
+  for (int run = 0; run < 2; ++run) {
+    int32_t out[REPLICAS] = {0};
+    expect_ok(lowered_run(&program, NULL, (void *[]){out}));
+    for (int r = 0; r < REPLICAS; ++r)
+      assert_int_equal(out[r], 10 * (8 + r) + r);
+  }
+  lowered_destroy(&program);
+}
+
 // ---- Failures --------------------------------------------------------------
 static void the_lowest_replica_that_fails_is_told(void **state) {
   (void)state;
@@ -253,6 +318,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_replica_is_asked_in_order_with_its_part),
       cmocka_unit_test(calls_may_end_in_any_order),
+      cmocka_unit_test(each_replica_has_strings_of_its_own),
       cmocka_unit_test(the_lowest_replica_that_fails_is_told),
       cmocka_unit_test(replicas_whose_calls_do_not_end_are_named),
       cmocka_unit_test(one_that_fails_is_told_where_others_do_not_end),
