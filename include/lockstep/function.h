@@ -20,15 +20,15 @@
 // these need a trace each. A nest of results is one call's at a time. Who calls
 // a function holds a reference to it until the call has returned.
 //
-// Calls that use a variable which one of them writes run one after another, in
-// the order in which they came; others run side by side. A call whose program
-// calls the host (lockstep/host.h) keeps nobody from reading: from its start to
-// its end it works with the values that there were at its start, and what it
-// writes is seen by others, all at once, when it has ended well; if it fails,
-// never. Whoever else writes what it writes waits for its end. So a function on
-// the host may use all variables, but for writing what its own run writes: that
-// is LS_FAILED_PRECONDITION. Functions on the host that wait for each other's
-// runs in a circle end by the runtime's stall_ms.
+// Calls that use a variable which one of them writes run one after another, and
+// none is passed by others for long; others run side by side. A call whose
+// program calls the host (lockstep/host.h) keeps nobody from reading: from its
+// start to its end it works with the values that there were at its start, and
+// what it writes is seen by others, all at once, when it has ended well; if it
+// fails, never. Whoever else writes what it writes waits for its end. So a
+// function on the host may use all variables, but for writing what its own run
+// writes: that is LS_FAILED_PRECONDITION. Functions on the host that wait for
+// each other's runs in a circle end by the runtime's stall_ms.
 #ifndef LOCKSTEP_FUNCTION_H_
 #define LOCKSTEP_FUNCTION_H_
 
