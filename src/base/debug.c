@@ -148,6 +148,10 @@ static bool read_switch(ls_debug *debug, debug_switch which, const char *text) {
     return read_isa(debug, text);
   case SWITCH_LANES:
     return read_lanes(debug, text);
+  case SWITCH_CUT:
+    if (!read_number(text, strlen(text), 1, &number)) return false;
+    debug->uncut = number == 0;
+    return true;
   }
   return false;
 }
@@ -191,6 +195,8 @@ bool ls_debug_verify(const ls_runtime *runtime) {
 ls_lanes_by ls_debug_lanes(const ls_runtime *runtime) {
   return runtime->debug.lanes;
 }
+
+bool ls_debug_cut(const ls_runtime *runtime) { return !runtime->debug.uncut; }
 
 ls_isa ls_debug_isa(const ls_runtime *runtime) { return runtime->debug.isa; }
 

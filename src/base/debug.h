@@ -43,6 +43,7 @@ typedef struct ls_debug {
   int threads;        // 0: not given.
   ls_isa isa;
   ls_lanes_by lanes;
+  bool uncut;
 } ls_debug;
 
 // Reads the switches through environment(user, name). `complain` is called
@@ -59,6 +60,8 @@ int ls_debug_level(const ls_runtime *runtime, ls_debug_area area);
 bool ls_debug_verify(const ls_runtime *runtime);
 ls_isa ls_debug_isa(const ls_runtime *runtime);
 ls_lanes_by ls_debug_lanes(const ls_runtime *runtime);
+// Whether replicas' bodies are cut.
+bool ls_debug_cut(const ls_runtime *runtime);
 // NULL: no dumps. Valid as long as the runtime.
 const char *ls_debug_dump_directory(const ls_runtime *runtime);
 // The number of the next dump, from 1 on.

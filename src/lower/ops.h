@@ -60,6 +60,17 @@ ls_status ls_lower_take_own(ls_lower_scope *scope, const uint64_t *refs,
                             const ls_node *origin, uint64_t *out_ref);
 
 // ---- Variables with a value for each replica (own.c) -----------------
+// A list of such variables that grows.
+typedef struct ls_lower_own {
+  ls_variable **items;
+  size_t count, capacity;
+} ls_lower_own;
+bool ls_lower_has_own(const ls_lower_own *list, const ls_variable *variable);
+ls_status ls_lower_add_own(ls_lower_own *list, ls_allocator *allocator,
+                           ls_variable *variable);
+// Adds those that the replicas' body reads or writes and that are so now.
+ls_status ls_lower_find_own(const ls_lower_scope *scope, const ls_graph *graph,
+                            size_t replicas, ls_lower_own *list);
 // Whether each replica has a value of its own of the variable here.
 bool ls_lower_is_own(const ls_lower_scope *scope, const ls_variable *variable);
 // Whether its components are variables by themselves here, though they are

@@ -8,6 +8,40 @@
 #include "base/runtime_internal.h"
 #include "lower/ops.h"
 
+bool ls_lower_has_own(const ls_lower_own *list, const ls_variable *variable) {
+  for (size_t i = 0; i < list->count; ++i)
+    if (list->items[i] == variable) return true;
+  return false;
+}
+
+ls_status ls_lower_add_own(ls_lower_own *list, ls_allocator *allocator,
+                           ls_variable *variable) {
+  if (ls_lower_has_own(list, variable)) return ls_ok();
+  if (!ls_grow(allocator, &list->items, &list->capacity, list->count + 1,
+               sizeof(*list->items)))
+    return ls_out_of_memory();
+  list->items[list->count++] = variable;
+  return ls_ok();
+}
+
+ls_status ls_lower_find_own(const ls_lower_scope *scope, const ls_graph *graph,
+                            size_t replicas, ls_lower_own *list) {
+  for (size_t i = 0; i < graph->num_nodes; ++i) {
+    const ls_node *node = graph->nodes[i];
+    const ls_attr *attr = ls_node_attr(node, LS_ATTR_ID_VARIABLE);
+    ls_variable *variable =
+        attr == NULL ? NULL : (ls_variable *)attr->as.object;
+    if (variable != NULL && variable->num_components == replicas &&
+        ls_lower_is_split(scope, variable))
+      LS_RETURN_IF_ERROR(
+          ls_lower_add_own(list, scope->all->allocator, variable));
+    for (uint32_t r = 0; r < node->num_regions; ++r)
+      LS_RETURN_IF_ERROR(ls_lower_find_own(
+          scope, ls_graph_resolve(node->regions[r]), replicas, list));
+  }
+  return ls_ok();
+}
+
 // The scope of the replica's body in which the variable is its own.
 static const ls_lower_scope *owner(const ls_lower_scope *scope,
                                    const ls_variable *variable) {

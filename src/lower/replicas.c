@@ -6,6 +6,7 @@
 
 #include "base/runtime_internal.h"
 #include "graph/passes/twins.h"
+#include "lower/cut.h"
 #include "lower/flow.h"
 
 // Stacks stay inside of a replica.
@@ -20,18 +21,6 @@ static ls_status check_stacks(const ls_graph *body) {
   return ls_unimplemented(
       "a loop stands on one side of a border of replicas and its gradient on "
       "the other; a stack does not cross it");
-}
-
-typedef struct own_list {
-  ls_variable **items;
-  size_t count, capacity;
-} own_list;
-
-static bool has(ls_variable *const *list, size_t count,
-                const ls_variable *variable) {
-  for (size_t i = 0; i < count; ++i)
-    if (list[i] == variable) return true;
-  return false;
 }
 
 // A replicate op on its way. Replicas whose arguments have the same shapes are
@@ -50,8 +39,12 @@ typedef struct replicate {
   size_t num_gathered;
   // Variables of which each replica has a value of its own: a split argument,
   // and a result of each. Found one after another.
-  const own_list *own;
+  const ls_lower_own *own;
   ls_variable *differs;  // Not in that list, and to be: it is all anew.
+  // What the body is cut by, if it is.
+  ls_common_values values;
+  bool is_cut;
+  uint64_t *outputs;  // Of the op, or of what it was cut into.
 } replicate;
 
 // ---- Classes ---------------------------------------------------------------
@@ -133,12 +126,28 @@ static void warn_of_equal_gradients(const replicate *self) {
       name, self->replicas, place, self->replicas);
 }
 
+// Whether what all replicas come to together is to be cut out of the body.
+static ls_status find_cut(replicate *self) {
+  const ls_graph *body = self->bodies[0].to;
+  if (!ls_debug_cut(body->runtime)) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_find_common_values(&self->values, body,
+                                           self->num_split + self->own->count));
+  return ls_can_cut(&self->values, body, &self->is_cut);
+}
+
+// Whether a value of the first body differs between replicas.
+static bool varies(const replicate *self, uint64_t ref) {
+  const ls_graph *body = self->bodies[0].to;
+  return self->is_cut ? ls_value_varies(&self->values, body, ref)
+                      : ls_graph_node_of(body, ref)->varying;
+}
+
 static ls_status mark(replicate *self) {
   for (size_t k = 0; k < self->num_classes; ++k)
     ls_mark_varying(self->bodies[k].to, self->num_split + self->own->count);
   if (self->num_classes == 1) {
     warn_of_equal_gradients(self);
-    return ls_ok();
+    return find_cut(self);
   }
   ls_allocator *allocator = self->f->scope->all->allocator;
   for (size_t k = 1; k < self->num_classes; ++k) {
@@ -154,7 +163,7 @@ static ls_status mark(replicate *self) {
 static bool is_common(const replicate *self, const uint64_t *refs) {
   const ls_graph *first = self->bodies[0].to;
   const size_t place = ls_graph_position(first, ls_ref_id(refs[0]));
-  if (first->nodes[place]->varying) return false;
+  if (varies(self, refs[0])) return false;
   for (size_t k = 1; k < self->num_classes; ++k)
     if (self->twins[k][ls_graph_position(self->bodies[k].to,
                                          ls_ref_id(refs[k]))] != place ||
@@ -200,7 +209,7 @@ static ls_status list_some(replicate *self, bool common, ls_ref_list *lists,
 // A variable is written with a value that differs between replicas.
 static ls_status note_differing(replicate *self, ls_variable *variable) {
   if (variable->container != NULL) variable = variable->container;
-  if (has(self->own->items, self->own->count, variable)) return ls_ok();
+  if (ls_lower_has_own(self->own, variable)) return ls_ok();
   if (variable->num_components == self->replicas) self->differs = variable;
   return ls_unimplemented(
       "variable '%s' is written with a value that differs between replicas, "
@@ -214,7 +223,10 @@ static ls_status check_met(replicate *self) {
   const ls_lowering *all = self->f->scope->all;
   for (size_t i = 0; i < all->num_met; ++i) {
     const ls_met_value *met = &all->met[i];
-    if (!ls_graph_node_of(met->body, met->ref)->varying) continue;
+    if (met->body == self->bodies[0].to
+            ? !varies(self, met->ref)
+            : !ls_graph_node_of(met->body, met->ref)->varying)
+      continue;
     LS_RETURN_IF_ERROR(note_differing(self, met->variable));
     return ls_internal("a merge uses what '%s' is on each replica",
                        met->variable->name);
@@ -270,14 +282,38 @@ static ls_status set_results(replicate *self) {
 }
 
 // ---- The op ----------------------------------------------------------------
-static ls_status append(replicate *self, ls_node **out_made) {
+static ls_status append(replicate *self) {
   const ls_attr attrs[] = {
       LS_OWN_I(REPLICAS, (int64_t)self->replicas),
       LS_OWN_I(NUM_SPLIT, (int64_t)(self->num_split + self->own->count)),
       LS_OWN_I(NUM_GATHERED, (int64_t)self->num_gathered),
       LS_OWN_IS(CLASSES, self->classes, self->replicas)};
-  return ls_flow_append(self->f, attrs, self->num_classes > 1 ? 4 : 3,
-                        out_made);
+  ls_node *made = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_flow_append(self->f, attrs, self->num_classes > 1 ? 4 : 3, &made));
+  for (uint32_t i = 0; i < made->num_outputs; ++i)
+    self->outputs[i] = ls_ref(made->id, i);
+  return ls_ok();
+}
+
+// The same as several ops.
+static ls_status append_cut(replicate *self) {
+  ls_flow *f = self->f;
+  ls_graph *body = self->bodies[0].to;
+  for (size_t i = 0; i < body->num_captures; ++i)
+    LS_RETURN_IF_ERROR(
+        ls_ref_list_push(&f->inputs, body->captures[i].outer.ref));
+  return ls_cut_replicas(
+      &(ls_cut_request){.values = &self->values,
+                        .body = body,
+                        .to = f->scope->to,
+                        .replicas = (uint32_t)self->replicas,
+                        .num_split = self->num_split + self->own->count,
+                        .num_gathered = self->num_gathered,
+                        .inputs = f->inputs.items,
+                        .outputs = self->outputs,
+                        .origin = f->node,
+                        .from = f->scope->from});
 }
 
 // The split arguments, then own variables.
@@ -314,20 +350,24 @@ static ls_status lower_bodies(replicate *self) {
   return set_results(self);
 }
 
+// The first output of result `at`.
+static size_t output_of(const replicate *self, size_t at) {
+  const size_t gathered = self->num_gathered;
+  return at < gathered ? at * self->replicas
+                       : gathered * self->replicas + (at - gathered);
+}
+
 // The variables' values behind the op.
-static ls_status take_written(const replicate *self, const ls_node *made) {
+static ls_status take_written(const replicate *self) {
   ls_flow *f = self->f;
-  const size_t gathered = self->num_gathered, replicas = self->replicas;
   for (size_t i = 0; i < f->num_written; ++i) {
     const size_t at = self->written_place[i];
-    const size_t output =
-        at < gathered ? at * replicas : gathered * replicas + (at - gathered);
-    const uint64_t ref = ls_ref(made->id, (unsigned)output);
-    if (at >= gathered)
-      LS_RETURN_IF_ERROR(ls_lower_write(f->scope, f->written[i], ref));
-    for (size_t r = 0; at < gathered && r < replicas; ++r)
+    const uint64_t *refs = &self->outputs[output_of(self, at)];
+    if (at >= self->num_gathered)
+      LS_RETURN_IF_ERROR(ls_lower_write(f->scope, f->written[i], refs[0]));
+    for (size_t r = 0; at < self->num_gathered && r < self->replicas; ++r)
       LS_RETURN_IF_ERROR(
-          ls_lower_write(f->scope, f->written[i]->components[r], ref + r));
+          ls_lower_write(f->scope, f->written[i]->components[r], refs[r]));
   }
   return ls_ok();
 }
@@ -335,18 +375,27 @@ static ls_status take_written(const replicate *self, const ls_node *made) {
 static ls_status lower_all(replicate *self) {
   ls_flow *f = self->f;
   LS_RETURN_IF_ERROR(lower_bodies(self));
-  ls_node *made = NULL;
-  LS_RETURN_IF_ERROR(append(self, &made));
-  const size_t gathered = self->num_gathered;
+  const size_t num_results = self->bodies[0].to->num_results;
+  self->outputs = ls_new_array(f->scope->all->allocator, uint64_t,
+                               output_of(self, num_results) + 1);
+  if (self->outputs == NULL) return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(self->is_cut ? append_cut(self) : append(self));
   for (size_t i = 0; i < f->node->num_outputs; ++i) {
     const size_t at = self->place[i / self->replicas];
-    const size_t output = at < gathered
-                              ? at * self->replicas + i % self->replicas
-                              : gathered * self->replicas + (at - gathered);
-    LS_RETURN_IF_ERROR(ls_lower_map(f->scope, ls_ref(f->node->id, (unsigned)i),
-                                    ls_ref(made->id, (unsigned)output)));
+    const uint64_t ref =
+        self->outputs[output_of(self, at) +
+                      (at < self->num_gathered ? i % self->replicas : 0)];
+    LS_RETURN_IF_ERROR(
+        ls_lower_map(f->scope, ls_ref(f->node->id, (unsigned)i), ref));
   }
-  return take_written(self, made);
+  return take_written(self);
+}
+
+static bool is_listed(ls_variable *const *list, size_t count,
+                      const ls_variable *variable) {
+  for (size_t i = 0; i < count; ++i)
+    if (list[i] == variable) return true;
+  return false;
 }
 
 // Who writes a component of an own variable writes that.
@@ -356,9 +405,9 @@ static void write_own_as_whole(replicate *self) {
   for (size_t i = 0; i < f->num_written; ++i) {
     ls_variable *variable = f->written[i];
     if (variable->container != NULL &&
-        has(self->own->items, self->own->count, variable->container))
+        ls_lower_has_own(self->own, variable->container))
       variable = variable->container;
-    if (!has(f->written, count, variable)) f->written[count++] = variable;
+    if (!is_listed(f->written, count, variable)) f->written[count++] = variable;
   }
   f->num_written = count;
 }
@@ -371,6 +420,7 @@ static ls_status begin(replicate *self) {
   self->f->scope->all->num_met = 0;
   write_own_as_whole(self);
   self->num_split = (size_t)ls_node_int(node, LS_ATTR_ID_NUM_SPLIT);
+  ls_common_values_init(&self->values, allocator);
   self->classes = ls_new_array(allocator, int64_t, replicas);
   self->first = ls_new_array(allocator, size_t, replicas);
   self->bodies = ls_new_array(allocator, ls_lower_scope, replicas);
@@ -398,40 +448,13 @@ static void end(replicate *self) {
   ls_release(allocator, self->twins);
   ls_release(allocator, self->place);
   ls_release(allocator, self->written_place);
-}
-
-// ---- Variables with a value for each replica -------------------------------
-static ls_status add_own(own_list *list, ls_allocator *allocator,
-                         ls_variable *variable) {
-  if (has(list->items, list->count, variable)) return ls_ok();
-  if (!ls_grow(allocator, &list->items, &list->capacity, list->count + 1,
-               sizeof(*list->items)))
-    return ls_out_of_memory();
-  list->items[list->count++] = variable;
-  return ls_ok();
-}
-
-// Those that the replicas read or write and that have one now.
-static ls_status find_own(const ls_lower_scope *scope, const ls_graph *graph,
-                          size_t replicas, own_list *list) {
-  for (size_t i = 0; i < graph->num_nodes; ++i) {
-    const ls_node *node = graph->nodes[i];
-    const ls_attr *attr = ls_node_attr(node, LS_ATTR_ID_VARIABLE);
-    ls_variable *variable =
-        attr == NULL ? NULL : (ls_variable *)attr->as.object;
-    if (variable != NULL && variable->num_components == replicas &&
-        ls_lower_is_split(scope, variable))
-      LS_RETURN_IF_ERROR(add_own(list, scope->all->allocator, variable));
-    for (uint32_t r = 0; r < node->num_regions; ++r)
-      LS_RETURN_IF_ERROR(
-          find_own(scope, ls_graph_resolve(node->regions[r]), replicas, list));
-  }
-  return ls_ok();
+  ls_release(allocator, self->outputs);
+  ls_common_values_deinit(&self->values);
 }
 
 // Whether it is to be lowered again, with one more own variable.
-static ls_status lower_with(ls_lower_scope *scope, ls_node *node, own_list *own,
-                            bool *out_again) {
+static ls_status lower_with(ls_lower_scope *scope, ls_node *node,
+                            ls_lower_own *own, bool *out_again) {
   ls_flow f;
   replicate self = {.f = &f, .own = own};
   ls_status status = ls_flow_begin(&f, scope, node);
@@ -440,7 +463,7 @@ static ls_status lower_with(ls_lower_scope *scope, ls_node *node, own_list *own,
   *out_again = self.differs != NULL;
   if (*out_again) {
     ls_status_free(status);
-    status = add_own(own, scope->all->allocator, self.differs);
+    status = ls_lower_add_own(own, scope->all->allocator, self.differs);
   }
   end(&self);
   ls_flow_end(&f);
@@ -452,8 +475,8 @@ ls_status lower_replicate(ls_lower_scope *scope, ls_node *node) {
     return ls_invalid_argument("replicas inside replicas: a replicated body "
                                "cannot hold another");
   const size_t replicas = (size_t)ls_node_int(node, LS_ATTR_ID_REPLICAS);
-  own_list own = {0};
-  ls_status status = find_own(scope, node->regions[0], replicas, &own);
+  ls_lower_own own = {0};
+  ls_status status = ls_lower_find_own(scope, node->regions[0], replicas, &own);
   for (bool again = true; again && ls_status_is_ok(status);)
     status = lower_with(scope, node, &own, &again);
   ls_release(scope->all->allocator, own.items);

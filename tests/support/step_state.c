@@ -82,11 +82,11 @@ void step_keep(step_state *s, ls_nest given, bool is_value, bool met) {
     ls_nest_release(given);
     return;
   }
-  if (s->num_results == RESULTS) {
-    ls_nest_release(given);
-    return;
-  }
-  s->results[s->num_results++] = given;
   if (is_value && given.kind == LS_KIND_TENSOR)
     step_add(s, given.as.tensor, met);
+  // What is made in a loop or branch does not leave it.
+  if (s->num_results == RESULTS || s->depth > 0)
+    ls_nest_release(given);
+  else
+    s->results[s->num_results++] = given;
 }

@@ -28,6 +28,8 @@ typedef struct step_state {
   size_t count;
   ls_nest results[RESULTS];
   size_t num_results;
+  int depth;   // Loops and branches around.
+  bool apart;  // In one that not all replicas take.
   ls_status status;
 } step_state;
 
@@ -53,5 +55,11 @@ void step_fail(step_state *s, ls_status status);
 // What was given back: a result of the replica, and if it is one tensor, a
 // value to go on with.
 void step_keep(step_state *s, ls_nest given, bool is_value, bool met);
+
+// ---- step_acts.c -----------------------------------------------------------
+// Arithmetic; something that replicas put together; a write.
+void step_compute(step_state *s);
+void step_meet(step_state *s);
+void step_write(step_state *s, ls_variable *v);
 
 #endif  // LS_TESTS_SUPPORT_STEP_STATE_H_

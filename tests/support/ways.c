@@ -97,7 +97,7 @@ void ways_set_up(ways_run *run) {
   }
 }
 
-static void tear_down(ways_run *run) {
+void ways_tear_down(ways_run *run) {
   ways *self = &run->self;
   ls_session_destroy(run->session);
   for (size_t i = 0; i < self->num_values; ++i)
@@ -177,7 +177,7 @@ static void hold_on(const ways_case *c, int replicas) {
   ways_run first = {0};
   bool has_first = false;
   const bool sees_more =
-      !LS_SANITIZED || c->one_replica || replicas == WAYS_MOST_REPLICAS;
+      !LS_SANITIZED || c->one_replica || replicas == WAYS_REPLICAS;
   for (int own = 0; own < (c->one_table || !sees_more ? 1 : 2); ++own)
     for (int k = 0; k < NUM_WAYS; ++k) {
       if ((c->without >> k & 1) != 0) continue;
@@ -190,19 +190,19 @@ static void hold_on(const ways_case *c, int replicas) {
       if (c->refused == LS_OK && has_first)
         expect_same_values(c, &first.self, &run.self);
       if (has_first) {
-        tear_down(&run);
+        ways_tear_down(&run);
       } else {
         first = run;
         has_first = true;
       }
     }
-  tear_down(&first);
+  ways_tear_down(&first);
 }
 
 void ways_hold(const ways_case *cases, size_t count) {
   for (size_t i = 0; i < count; ++i)
     for (int n = cases[i].replicas_only ? 2 : 1;
-         n <= (cases[i].one_replica ? 1 : WAYS_MOST_REPLICAS); ++n)
+         n <= (cases[i].one_replica ? 1 : WAYS_REPLICAS); ++n)
       if (!LS_SANITIZED || n != 2) hold_on(&cases[i], n);
 }
 

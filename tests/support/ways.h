@@ -20,10 +20,11 @@ typedef enum way {
 } way;
 
 enum {
-  WAYS_MOST_REPLICAS = 3,
+  WAYS_REPLICAS = 3,  // A case runs on 1 to so many.
+  WAYS_MOST_REPLICAS = 8,
   WAYS_MOST_STEPS = 4,
   WAYS_MOST_VARIABLES = 16,
-  WAYS_MOST_VALUES = 256,
+  WAYS_MOST_VALUES = 1024,
 };
 
 // One run of a case; what its functions are given.

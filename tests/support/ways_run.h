@@ -21,6 +21,8 @@ typedef struct ways_run {
 const char *ways_place(const ways *self);
 // Makes the strategy, and what the case makes in its scope.
 void ways_set_up(ways_run *run);
+// Releases all of it.
+void ways_tear_down(ways_run *run);
 
 // Each way's: sets up, runs the steps, and keeps what comes out. A refused step
 // leaves no trace.

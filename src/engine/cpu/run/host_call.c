@@ -5,6 +5,7 @@
 
 #include "base/runtime_internal.h"
 #include "base/threads/thread_state.h"
+#include "engine/cpu/run/ranks.h"
 #include "engine/cpu/run/recorder.h"
 
 // ---- Records ---------------------------------------------------------------
@@ -347,6 +348,9 @@ bool ls_cpu_finish_host(ls_instance *self, ls_cpu_worker *worker,
     if (!take_call(self, worker, record, instruction, operands)) return false;
     if (!ls_status_is_ok(worker->status)) return true;
   }
+  // Nothing that follows may meet: a call that fails ends the run everywhere.
+  ls_status status = ls_cpu_ranks_agree(self, instruction);
+  if (!ls_status_is_ok(status)) ls_cpu_worker_fail(worker, status);
   return true;
 }
 

@@ -36,6 +36,11 @@ ls_status ls_cpu_exchange_sums(ls_instance *self,
 ls_status ls_cpu_exchange_rows(ls_instance *self,
                                const ls_cpu_instruction *post, void *result);
 
+// What `instruction` did has gone well here: whether it has on all ranks.
+// Nothing to ask without others.
+ls_status ls_cpu_ranks_agree(ls_instance *self,
+                             const ls_cpu_instruction *instruction);
+
 // All lanes of the launch have ended: the results of all replicas.
 ls_status ls_cpu_exchange_results(ls_instance *self);
 

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Marks only grow: what varies in one round of a loop varies in all. A region
+// is gone through again only when one of its parameters has come to vary.
+#include "lower/common_values.h"
+
+#include "base/runtime_internal.h"
+
+// Of one graph.
+typedef struct marks {
+  const ls_graph *graph;
+  size_t *first;  // By place of a node: where its results are in
+  bool *varies;
+  bool done;  // No parameter has come to vary since.
+} marks;
+
+void ls_common_values_init(ls_common_values *self, ls_allocator *allocator) {
+  ls_arena_init(&self->memory, allocator);
+  ls_map_init(&self->graphs, allocator);
+}
+
+void ls_common_values_deinit(ls_common_values *self) {
+  ls_map_deinit(&self->graphs);
+  ls_arena_deinit(&self->memory);
+}
+
+static marks *find(const ls_common_values *self, const ls_graph *graph) {
+  return ls_map_find_u64(&self->graphs, graph->id);
+}
+
+static ls_status marks_of(ls_common_values *self, const ls_graph *graph,
+                          marks **out) {
+  *out = find(self, graph);
+  if (*out != NULL) return ls_ok();
+  marks *made = ls_arena_new(&self->memory, marks);
+  if (made == NULL) return ls_out_of_memory();
+  made->graph = graph;
+  size_t count = 0;
+  made->first = ls_arena_new_array(&self->memory, size_t, graph->num_nodes + 1);
+  if (made->first == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < graph->num_nodes; ++i) {
+    made->first[i] = count;
+    count += graph->nodes[i]->num_outputs;
+  }
+  made->varies = ls_arena_new_array(&self->memory, bool, count + 1);
+  if (made->varies == NULL ||
+      !ls_map_insert_u64(&self->graphs, graph->id, made))
+    return ls_out_of_memory();
+  *out = made;
+  return ls_ok();
+}
+
+static bool *at(const marks *m, uint64_t ref) {
+  return &m->varies[m->first[ls_graph_position(m->graph, ls_ref_id(ref))] +
+                    ls_ref_output(ref)];
+}
+
+static void mark_outputs(const marks *m, size_t place) {
+  const ls_node *node = m->graph->nodes[place];
+  for (uint32_t k = 0; k < node->num_outputs; ++k)
+    m->varies[m->first[place] + k] = true;
+}
+
+static void mark_parameter(marks *m, size_t index) {
+  bool *varies = at(m, m->graph->parameters[index]);
+  if (*varies) return;
+  *varies = true;
+  m->done = false;
+}
+
+static ls_status mark_graph(ls_common_values *self, marks *m);
+
+// ---- Nodes -----------------------------------------------------------------
+static bool is_stack(const ls_graph *graph, uint64_t ref) {
+  return ls_graph_type(graph, ref).dtype == LS_DTYPE_VARIANT;
+}
+
+// Stacks do not cross the border of replicas, so such a loop stays inside.
+static bool has_stack(const ls_graph *graph, const ls_node *node) {
+  for (uint32_t i = 0; i < node->num_inputs; ++i)
+    if (is_stack(graph, node->inputs[i])) return true;
+  for (uint32_t i = 0; i < node->num_outputs; ++i)
+    if (node->outputs[i].dtype == LS_DTYPE_VARIANT) return true;
+  return false;
+}
+
+static bool is_own(const ls_node *node) {
+  const unsigned traits = ls_node_info(node)->traits;
+  return (traits & (LS_OP_VARYING | LS_OP_ON_HOST)) != 0 ||
+         ((traits & LS_OP_RANDOM) != 0 &&
+          !ls_node_int(node, LS_ATTR_ID_SAME_ON_ALL_REPLICAS));
+}
+
+static bool holds_own(const ls_graph *graph) {
+  for (size_t i = 0; i < graph->num_nodes; ++i) {
+    const ls_node *node = graph->nodes[i];
+    if (is_own(node)) return true;
+    for (uint32_t r = 0; r < node->num_regions; ++r)
+      if (holds_own(node->regions[r])) return true;
+  }
+  return false;
+}
+
+static bool takes_varying(const marks *m, const ls_node *node) {
+  for (uint32_t i = 0; i < node->num_inputs; ++i)
+    if (*at(m, node->inputs[i])) return true;
+  return false;
+}
+
+// The op as a whole.
+static void mark_whole(const marks *m, size_t place) {
+  const ls_node *node = m->graph->nodes[place];
+  bool varies = is_own(node) || takes_varying(m, node);
+  for (uint32_t r = 0; !varies && r < node->num_regions; ++r)
+    varies = holds_own(node->regions[r]);
+  if (varies) mark_outputs(m, place);
+}
+
+// A region's captures are the op's operands from `input` on.
+static ls_status mark_region(ls_common_values *self, const marks *m,
+                             const ls_node *node, uint32_t r, uint32_t input,
+                             marks **out) {
+  const ls_graph *region = node->regions[r];
+  LS_RETURN_IF_ERROR(marks_of(self, region, out));
+  for (size_t i = 0; i < region->num_captures; ++i)
+    if (*at(m, node->inputs[input + i]))
+      mark_parameter(*out, region->num_declared + i);
+  return ls_ok();
+}
+
+static ls_status mark_loop(ls_common_values *self, marks *m, size_t place) {
+  const ls_node *node = m->graph->nodes[place];
+  bool *round = &m->varies[m->first[place]];
+  const uint32_t count = (uint32_t)ls_node_int(node, LS_ATTR_ID_NUM_CARRIED);
+  marks *condition = NULL, *body = NULL;
+  LS_RETURN_IF_ERROR(mark_region(self, m, node, 0, count, &condition));
+  LS_RETURN_IF_ERROR(
+      mark_region(self, m, node, 1,
+                  count + (uint32_t)node->regions[0]->num_captures, &body));
+  for (uint32_t i = 0; i < count; ++i)
+    round[i] |= *at(m, node->inputs[i]);
+  for (bool more = true; more;) {
+    for (uint32_t i = 0; i < count; ++i) {
+      if (!round[i]) continue;
+      mark_parameter(condition, i);
+      mark_parameter(body, i);
+    }
+    LS_RETURN_IF_ERROR(mark_graph(self, condition));
+    LS_RETURN_IF_ERROR(mark_graph(self, body));
+    if (*at(condition, condition->graph->results[0])) {
+      mark_outputs(m, place);
+      return ls_ok();
+    }
+    more = false;
+    for (uint32_t i = 0; i < count; ++i) {
+      if (round[i] || !*at(body, body->graph->results[i])) continue;
+      round[i] = more = true;
+    }
+  }
+  return ls_ok();
+}
+
+static ls_status mark_branches(ls_common_values *self, marks *m, size_t place) {
+  const ls_node *node = m->graph->nodes[place];
+  uint32_t input = 1;
+  if (*at(m, node->inputs[0])) {
+    mark_outputs(m, place);
+    return ls_ok();
+  }
+  for (uint32_t r = 0; r < node->num_regions; ++r) {
+    marks *branch = NULL;
+    LS_RETURN_IF_ERROR(mark_region(self, m, node, r, input, &branch));
+    input += (uint32_t)node->regions[r]->num_captures;
+    LS_RETURN_IF_ERROR(mark_graph(self, branch));
+    for (uint32_t i = 0; i < node->num_outputs; ++i)
+      m->varies[m->first[place] + i] |= *at(branch, branch->graph->results[i]);
+  }
+  return ls_ok();
+}
+
+static ls_status mark_node(ls_common_values *self, marks *m, size_t place) {
+  const ls_node *node = m->graph->nodes[place];
+  if (node->type == LS_OP_PARAMETER || node->once ||
+      (ls_node_info(node)->traits & LS_OP_MERGE))
+    return ls_ok();
+  if (node->type == LS_OP_WHILE && !has_stack(m->graph, node))
+    return mark_loop(self, m, place);
+  if (node->type == LS_OP_COND && !has_stack(m->graph, node))
+    return mark_branches(self, m, place);
+  mark_whole(m, place);
+  return ls_ok();
+}
+
+// A stack that differs is each replica's own from its making on.
+static bool mark_stacks(const marks *m) {
+  bool found = false;
+  for (size_t i = m->graph->num_nodes; i > 0; --i) {
+    const ls_node *node = m->graph->nodes[i - 1];
+    if (node->num_outputs == 0 || !m->varies[m->first[i - 1]]) continue;
+    for (uint32_t k = 0; k < node->num_inputs; ++k) {
+      const uint64_t ref = node->inputs[k];
+      if (!is_stack(m->graph, ref) || *at(m, ref) ||
+          ls_graph_node_of(m->graph, ref)->type == LS_OP_PARAMETER)
+        continue;
+      mark_outputs(m, ls_graph_position(m->graph, ls_ref_id(ref)));
+      found = true;
+    }
+  }
+  return found;
+}
+
+static ls_status mark_graph(ls_common_values *self, marks *m) {
+  if (m->done) return ls_ok();
+  m->done = true;
+  do {
+    for (size_t i = 0; i < m->graph->num_nodes; ++i)
+      LS_RETURN_IF_ERROR(mark_node(self, m, i));
+  } while (mark_stacks(m));
+  return ls_ok();
+}
+
+// ---- Answers ---------------------------------------------------------------
+ls_status ls_find_common_values(ls_common_values *self, const ls_graph *body,
+                                size_t num_split) {
+  marks *m = NULL;
+  LS_RETURN_IF_ERROR(marks_of(self, body, &m));
+  for (size_t i = 0; i < num_split; ++i)
+    mark_parameter(m, i);
+  return mark_graph(self, m);
+}
+
+bool ls_value_varies(const ls_common_values *self, const ls_graph *graph,
+                     uint64_t ref) {
+  return *at(find(self, graph), ref);
+}
+
+// Whether there is something in a region that is the replicas' business.
+static bool concerns_replicas(const ls_common_values *self,
+                              const ls_graph *graph) {
+  const marks *m = find(self, graph);
+  for (size_t i = 0; i < graph->num_nodes; ++i) {
+    const ls_node *node = graph->nodes[i];
+    if (ls_node_info(node)->traits & (LS_OP_MERGE | LS_OP_ON_HOST)) return true;
+    for (uint32_t k = 0; m != NULL && k < node->num_outputs; ++k)
+      if (m->varies[m->first[i] + k]) return true;
+    for (uint32_t r = 0; r < node->num_regions; ++r)
+      if (concerns_replicas(self, node->regions[r])) return true;
+  }
+  return false;
+}
+
+bool ls_node_leaves(const ls_common_values *self, const ls_graph *graph,
+                    const ls_node *node) {
+  if (node->once) return false;
+  if (node->type == LS_OP_HOST) return true;
+  if ((node->type != LS_OP_WHILE && node->type != LS_OP_COND) ||
+      has_stack(graph, node))
+    return false;
+  const ls_graph *first = node->regions[0];
+  if (node->type == LS_OP_WHILE
+          ? ls_value_varies(self, first, first->results[0])
+          : ls_value_varies(self, graph, node->inputs[0]))
+    return false;
+  return concerns_replicas(self, first) ||
+         concerns_replicas(self, node->regions[1]);
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lower/cut.h"
+
+#include "lower/cut_graph.h"
+
+ls_status ls_cut_graph_init(ls_cut_graph *g, const ls_cut_request *request,
+                            ls_arena *memory, ls_graph *from, ls_graph *to) {
+  *g = (ls_cut_graph){
+      .request = request, .memory = memory, .from = from, .to = to};
+  size_t count = 0;
+  g->first = ls_arena_new_array(memory, size_t, from->num_nodes + 1);
+  if (g->first == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < from->num_nodes; ++i) {
+    g->first[i] = count;
+    count += from->nodes[i]->num_outputs;
+  }
+  g->values = ls_arena_new_array(memory, ls_cut_value, count + 1);
+  return g->values == NULL ? ls_out_of_memory() : ls_ok();
+}
+
+// What is the same on all replicas without their doing.
+static ls_status emit_outer(ls_cut_graph *g, ls_node *node) {
+  uint64_t *inputs =
+      ls_arena_new_array(g->memory, uint64_t, node->num_inputs + 1);
+  if (inputs == NULL) return ls_out_of_memory();
+  for (uint32_t k = 0; k < node->num_inputs; ++k)
+    LS_RETURN_IF_ERROR(
+        ls_cut_ref(g, node->inputs[k], LS_CUT_COMMON, &inputs[k]));
+  ls_node *made = NULL;
+  LS_RETURN_IF_ERROR(ls_cut_copy_node(g, node, g->to, inputs, &made));
+  for (uint32_t k = 0; k < node->num_outputs; ++k)
+    ls_cut_value_of(g, ls_ref(node->id, k))->common = ls_ref(made->id, k);
+  return ls_ok();
+}
+
+ls_status ls_cut_emit(ls_cut_graph *g) {
+  LS_RETURN_IF_ERROR(ls_cut_plan(g));
+  ls_cut_find_wanted(g);
+  for (uint32_t level = 0; level <= g->num_levels; ++level) {
+    ls_node *leaving = NULL;
+    for (size_t i = 0; i < g->from->num_nodes; ++i) {
+      if (g->level[i] != level) continue;
+      if (g->kind[i] == LS_CUT_OUTER)
+        LS_RETURN_IF_ERROR(emit_outer(g, g->from->nodes[i]));
+      if (g->kind[i] == LS_CUT_LEAVES) leaving = g->from->nodes[i];
+    }
+    LS_RETURN_IF_ERROR(ls_cut_emit_segment(g, level, leaving));
+    if (leaving != NULL) LS_RETURN_IF_ERROR(ls_cut_emit_leaving(g, leaving));
+  }
+  return ls_ok();
+}
+
+// ---- The body of the replicate op ------------------------------------------
+static ls_status take_arguments(ls_cut_graph *g) {
+  const ls_cut_request *request = g->request;
+  const size_t replicas = request->replicas;
+  const uint64_t *inputs = request->inputs;
+  for (size_t i = 0; i < g->from->num_parameters; ++i) {
+    ls_cut_value *value = ls_cut_value_of(g, g->from->parameters[i]);
+    if (i >= request->num_split) {
+      value->common = *inputs++;
+      continue;
+    }
+    value->narrow =
+        ls_arena_copy(g->memory, inputs, replicas * sizeof(*inputs));
+    if (value->narrow == NULL) return ls_out_of_memory();
+    inputs += replicas;
+  }
+  return ls_ok();
+}
+
+static ls_status give_results(ls_cut_graph *g) {
+  const ls_cut_request *request = g->request;
+  uint64_t *out = request->outputs;
+  for (size_t i = 0; i < g->from->num_results; ++i) {
+    const uint64_t ref = g->from->results[i];
+    if (i >= request->num_gathered) {
+      LS_RETURN_IF_ERROR(ls_cut_ref(g, ref, LS_CUT_COMMON, out++));
+      continue;
+    }
+    const uint64_t *narrow = ls_cut_value_of(g, ref)->narrow;
+    memcpy(out, narrow, request->replicas * sizeof(*out));
+    out += request->replicas;
+  }
+  return ls_ok();
+}
+
+static ls_status cut(ls_cut_graph *g) {
+  uint8_t *roles =
+      ls_arena_new_array(g->memory, uint8_t, g->from->num_results + 1);
+  if (roles == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < g->from->num_results; ++i)
+    roles[i] = i < g->request->num_gathered ? LS_CUT_NARROW : LS_CUT_COMMON;
+  g->roles = roles;
+  LS_RETURN_IF_ERROR(take_arguments(g));
+  LS_RETURN_IF_ERROR(ls_cut_emit(g));
+  return give_results(g);
+}
+
+ls_status ls_cut_replicas(const ls_cut_request *request) {
+  ls_arena memory;
+  ls_arena_init(&memory, request->to->allocator);
+  ls_cut_graph g;
+  ls_status status =
+      ls_cut_graph_init(&g, request, &memory, request->body, request->to);
+  if (ls_status_is_ok(status)) status = cut(&g);
+  ls_arena_deinit(&memory);
+  return status;
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What leaves a replicate op: loops, branches and host calls, on values that
+// are one for all or wide.
+#include "lower/cut_graph.h"
+
+static void take_place(const ls_node *node, ls_node *made) {
+  made->origin = node->origin;
+  made->file = node->file;
+  made->line = node->line;
+}
+
+static ls_type type_of(const ls_cut_graph *g, uint64_t ref, bool is_wide) {
+  const ls_type type = ls_graph_type(g->from, ref);
+  return is_wide ? ls_cut_wide_type(type, g->request->replicas) : type;
+}
+
+static void set_value(ls_cut_value *value, bool is_wide, uint64_t ref) {
+  if (is_wide)
+    value->wide = ref;
+  else
+    value->common = ref;
+}
+
+// ---- Regions ---------------------------------------------------------------
+typedef struct leaving {
+  ls_cut_graph *g;
+  ls_node *node;
+  ls_ref_list inputs;
+  ls_graph *regions[2];
+  uint32_t num_regions;
+} leaving;
+
+static ls_status add_input(leaving *l, uint32_t input) {
+  uint64_t ref = 0;
+  LS_RETURN_IF_ERROR(ls_cut_ref(l->g, l->node->inputs[input],
+                                ls_cut_operand_role(l->g, l->node, input),
+                                &ref));
+  return ls_ref_list_push(&l->inputs, ref);
+}
+
+// What goes round is a parameter in both regions of a loop.
+static ls_status declare(const leaving *l, ls_cut_graph *inner) {
+  for (size_t i = 0; i < inner->from->num_declared; ++i) {
+    const uint64_t ref = inner->from->parameters[i];
+    const bool is_wide = ls_cut_varies(inner, ref);
+    ls_tensor parameter;
+    LS_RETURN_IF_ERROR(ls_graph_add_parameter(
+        inner->to, type_of(inner, ref, is_wide), NULL, &parameter));
+    set_value(ls_cut_value_of(inner, ref), is_wide, parameter.ref);
+  }
+  (void)l;
+  return ls_ok();
+}
+
+static ls_status capture(const leaving *l, uint32_t input,
+                         ls_cut_graph *inner) {
+  for (size_t i = 0; i < inner->from->num_captures; ++i) {
+    const uint64_t from = l->node->inputs[input + i];
+    const uint64_t ref = inner->from->captures[i].inner;
+    const bool is_wide = ls_cut_varies(l->g, from);
+    uint64_t outer = 0, parameter = 0;
+    LS_RETURN_IF_ERROR(
+        ls_cut_ref(l->g, from, is_wide ? LS_CUT_WIDE : LS_CUT_COMMON, &outer));
+    LS_RETURN_IF_ERROR(ls_graph_add_capture(
+        inner->to, (ls_tensor){l->g->to, outer}, &parameter));
+    set_value(ls_cut_value_of(inner, ref), is_wide, parameter);
+  }
+  return ls_ok();
+}
+
+static ls_status set_results(ls_cut_graph *inner) {
+  const size_t count = inner->from->num_results;
+  uint64_t *refs = ls_arena_new_array(inner->memory, uint64_t, count + 1);
+  if (refs == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(ls_cut_ref(inner, inner->from->results[i],
+                                  (ls_cut_role)inner->roles[i], &refs[i]));
+  return ls_graph_set_results(inner->to, refs, count);
+}
+
+// Region `r` of the op, whose captures are its operands from `input` on, with
+// results that are wanted so.
+static ls_status cut_region(leaving *l, uint32_t r, uint32_t input,
+                            const uint8_t *roles) {
+  ls_graph *from = l->node->regions[r], *to = NULL;
+  LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_LOWERED, from->name, from->runtime,
+                                   l->g->to, &to));
+  to->is_while_body = from->is_while_body;
+  l->regions[l->num_regions++] = to;
+  ls_cut_graph inner;
+  LS_RETURN_IF_ERROR(
+      ls_cut_graph_init(&inner, l->g->request, l->g->memory, from, to));
+  inner.roles = roles;
+  LS_RETURN_IF_ERROR(declare(l, &inner));
+  LS_RETURN_IF_ERROR(capture(l, input, &inner));
+  LS_RETURN_IF_ERROR(ls_cut_emit(&inner));
+  return set_results(&inner);
+}
+
+// Results that differ are wide.
+static uint8_t *roles_of_results(const leaving *l) {
+  const uint32_t count = l->node->num_outputs;
+  uint8_t *roles = ls_arena_new_array(l->g->memory, uint8_t, count + 1);
+  for (uint32_t i = 0; roles != NULL && i < count; ++i)
+    roles[i] = ls_cut_varies(l->g, ls_ref(l->node->id, i)) ? LS_CUT_WIDE
+                                                           : LS_CUT_COMMON;
+  return roles;
+}
+
+// The op itself, its regions cut, operands of its own listed.
+static ls_status append(leaving *l) {
+  ls_cut_graph *g = l->g;
+  const ls_node *node = l->node;
+  for (uint32_t r = 0; r < l->num_regions; ++r)
+    for (size_t i = 0; i < l->regions[r]->num_captures; ++i)
+      LS_RETURN_IF_ERROR(
+          ls_ref_list_push(&l->inputs, l->regions[r]->captures[i].outer.ref));
+  ls_node *made = ls_graph_append(g->to,
+                                  &(ls_op_spec){.type = node->type,
+                                                .num_inputs = l->inputs.count,
+                                                .attrs = node->attrs,
+                                                .num_attrs = node->num_attrs,
+                                                .regions = l->regions,
+                                                .num_regions = l->num_regions},
+                                  l->inputs.items, node->num_outputs);
+  if (made == NULL) return ls_out_of_memory();
+  l->num_regions = 0;  // The op has them.
+  take_place(node, made);
+  for (uint32_t i = 0; i < node->num_outputs; ++i) {
+    const uint64_t ref = ls_ref(node->id, i);
+    const bool is_wide = ls_cut_varies(g, ref);
+    made->outputs[i] = type_of(g, ref, is_wide);
+    set_value(ls_cut_value_of(g, ref), is_wide, ls_ref(made->id, i));
+  }
+  return ls_ok();
+}
+
+static ls_status cut_loop(leaving *l) {
+  static const uint8_t common = LS_CUT_COMMON;
+  const uint32_t count = (uint32_t)ls_node_int(l->node, LS_ATTR_ID_NUM_CARRIED);
+  const uint8_t *roles = roles_of_results(l);
+  if (roles == NULL) return ls_out_of_memory();
+  for (uint32_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(add_input(l, i));
+  LS_RETURN_IF_ERROR(cut_region(l, 0, count, &common));
+  LS_RETURN_IF_ERROR(cut_region(
+      l, 1, count + (uint32_t)l->node->regions[0]->num_captures, roles));
+  return append(l);
+}
+
+static ls_status cut_branches(leaving *l) {
+  const uint8_t *roles = roles_of_results(l);
+  if (roles == NULL) return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(add_input(l, 0));
+  LS_RETURN_IF_ERROR(cut_region(l, 0, 1, roles));
+  LS_RETURN_IF_ERROR(
+      cut_region(l, 1, 1 + (uint32_t)l->node->regions[0]->num_captures, roles));
+  return append(l);
+}
+
+// ---- Host calls ------------------------------------------------------------
+// One op for the calls of all replicas.
+static ls_status cut_host(leaving *l) {
+  ls_cut_graph *g = l->g;
+  const ls_node *node = l->node;
+  const size_t own = node->num_attrs;
+  int64_t *wide = ls_arena_new_array(g->memory, int64_t, node->num_inputs + 1);
+  ls_attr *attrs = ls_arena_new_array(g->memory, ls_attr, own + 2);
+  if (wide == NULL || attrs == NULL) return ls_out_of_memory();
+  size_t num_wide = 0;
+  for (uint32_t i = 0; i < node->num_inputs; ++i) {
+    if (ls_cut_operand_role(g, node, i) == LS_CUT_WIDE) wide[num_wide++] = i;
+    LS_RETURN_IF_ERROR(add_input(l, i));
+  }
+  memcpy(attrs, node->attrs, own * sizeof(*attrs));
+  attrs[own] = LS_OWN_I(REPLICAS, (int64_t)g->request->replicas);
+  attrs[own + 1] = LS_OWN_IS(WIDE, wide, num_wide);
+  ls_node *made =
+      ls_graph_append(g->to,
+                      &(ls_op_spec){.type = LS_OP_HOST,
+                                    .num_inputs = l->inputs.count,
+                                    .attrs = attrs,
+                                    .num_attrs = own + (num_wide > 0 ? 2 : 1)},
+                      l->inputs.items, node->num_outputs);
+  if (made == NULL) return ls_out_of_memory();
+  take_place(node, made);
+  for (uint32_t i = 0; i < node->num_outputs; ++i) {
+    const uint64_t ref = ls_ref(node->id, i);
+    made->outputs[i] = type_of(g, ref, true);
+    set_value(ls_cut_value_of(g, ref), true, ls_ref(made->id, i));
+  }
+  return ls_ok();
+}
+
+ls_status ls_cut_emit_leaving(ls_cut_graph *g, ls_node *node) {
+  leaving l = {.g = g, .node = node, .inputs.allocator = g->to->allocator};
+  const ls_status status = node->type == LS_OP_WHILE  ? cut_loop(&l)
+                           : node->type == LS_OP_COND ? cut_branches(&l)
+                                                      : cut_host(&l);
+  for (uint32_t r = 0; r < l.num_regions; ++r)
+    ls_graph_free(l.regions[r]);
+  ls_release(l.inputs.allocator, l.inputs.items);
+  return status;
+}

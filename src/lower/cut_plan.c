@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What becomes of each node of a graph that is cut, and which values leave the
+// segment that makes them.
+#include "lower/cut_graph.h"
+
+// ---- Kinds -----------------------------------------------------------------
+static bool holds_merge(const ls_node *node) {
+  if (ls_node_info(node)->traits & LS_OP_MERGE) return true;
+  for (uint32_t r = 0; r < node->num_regions; ++r)
+    for (size_t i = 0; i < node->regions[r]->num_nodes; ++i)
+      if (holds_merge(node->regions[r]->nodes[i])) return true;
+  return false;
+}
+
+static bool is_free(const ls_node *node) {
+  return node->num_inputs == 0 && node->num_regions == 0 &&
+         (ls_node_info(node)->traits &
+          (LS_OP_RANDOM | LS_OP_EFFECT | LS_OP_ON_HOST | LS_OP_LINEAR)) == 0;
+}
+
+// Whether a segment of its level makes what the node needs.
+static bool uses_own_segment(const ls_cut_graph *g, size_t place) {
+  const ls_node *node = g->from->nodes[place];
+  for (uint32_t k = 0; k < node->num_inputs; ++k) {
+    const size_t from = ls_cut_place(g, node->inputs[k]);
+    if (g->kind[from] == LS_CUT_SEGMENT && g->level[from] == g->level[place])
+      return true;
+  }
+  return false;
+}
+
+// Whether it is the same for all and needs nothing that its own segment makes.
+static bool is_outer(const ls_cut_graph *g, size_t place) {
+  const ls_node *node = g->from->nodes[place];
+  if (holds_merge(node) || ls_node_has_effects(node)) return false;
+  for (uint32_t k = 0; k < node->num_outputs; ++k)
+    if (ls_cut_varies(g, ls_ref(node->id, k))) return false;
+  for (uint32_t k = 0; k < node->num_inputs; ++k)
+    if (ls_cut_varies(g, node->inputs[k])) return false;
+  return !uses_own_segment(g, place);
+}
+
+// As many leave before what it needs. What has effects stays behind those that
+// stand before it.
+static uint32_t find_level(const ls_cut_graph *g, const ls_node *node) {
+  if (ls_node_has_effects(node)) return g->num_levels;
+  uint32_t level = 0;
+  for (uint32_t k = 0; k < node->num_inputs; ++k) {
+    const size_t from = ls_cut_place(g, node->inputs[k]);
+    if (g->kind[from] == LS_CUT_PARAMETER || g->kind[from] == LS_CUT_FREE)
+      continue;
+    const uint32_t own = g->level[from] + (g->kind[from] == LS_CUT_LEAVES);
+    if (own > level) level = own;
+  }
+  return level;
+}
+
+static void join_operands(const ls_cut_graph *g, size_t place) {
+  const ls_node *node = g->from->nodes[place];
+  for (uint32_t k = 0; k < node->num_inputs; ++k) {
+    const size_t from = ls_cut_place(g, node->inputs[k]);
+    if (g->kind[from] == LS_CUT_OUTER && g->level[from] == g->level[place])
+      g->kind[from] = LS_CUT_SEGMENT;
+  }
+}
+
+// What a segment uses is computed where it is used, as if nothing were cut:
+// there it is fused with that.
+static void join_segments(const ls_cut_graph *g) {
+  for (size_t i = g->from->num_nodes; i-- > 0;)
+    if (g->kind[i] == LS_CUT_SEGMENT) join_operands(g, i);
+  for (size_t i = 0; i < g->from->num_nodes; ++i)
+    if (g->kind[i] == LS_CUT_OUTER && uses_own_segment(g, i))
+      g->kind[i] = LS_CUT_SEGMENT;
+}
+
+ls_status ls_cut_plan(ls_cut_graph *g) {
+  const ls_graph *from = g->from;
+  g->kind = ls_arena_new_array(g->memory, uint8_t, from->num_nodes + 1);
+  g->level = ls_arena_new_array(g->memory, uint32_t, from->num_nodes + 1);
+  if (g->kind == NULL || g->level == NULL) return ls_out_of_memory();
+  g->num_levels = 0;
+  for (size_t i = 0; i < from->num_nodes; ++i) {
+    const ls_node *node = from->nodes[i];
+    if (node->type == LS_OP_PARAMETER) {
+      g->kind[i] = LS_CUT_PARAMETER;
+    } else if (is_free(node)) {
+      g->kind[i] = LS_CUT_FREE;
+    } else if (ls_node_leaves(g->request->values, from, node)) {
+      g->kind[i] = LS_CUT_LEAVES;
+      g->level[i] = g->num_levels++;
+    } else {
+      g->level[i] = find_level(g, node);
+      g->kind[i] = is_outer(g, i) ? LS_CUT_OUTER : LS_CUT_SEGMENT;
+    }
+  }
+  join_segments(g);
+  return ls_ok();
+}
+
+// ---- What crosses ----------------------------------------------------------
+ls_cut_role ls_cut_operand_role(const ls_cut_graph *g, const ls_node *node,
+                                uint32_t input) {
+  bool varies = ls_cut_varies(g, node->inputs[input]);
+  if (node->type == LS_OP_WHILE &&
+      input < (uint32_t)ls_node_int(node, LS_ATTR_ID_NUM_CARRIED))
+    varies = ls_cut_varies(g, ls_ref(node->id, input));
+  return varies ? LS_CUT_WIDE : LS_CUT_COMMON;
+}
+
+// Somebody behind or around the segment that makes it wants a value so.
+static void want(const ls_cut_graph *g, uint64_t ref, uint32_t level,
+                 ls_cut_role role) {
+  const size_t place = ls_cut_place(g, ref);
+  if (g->kind[place] != LS_CUT_SEGMENT) return;
+  ls_cut_value *value = ls_cut_value_of(g, ref);
+  if (role != LS_CUT_COMMON && !ls_cut_varies(g, ref)) {
+    // The segment of that level makes it so of what is one for all.
+    if (g->level[place] == level) return;
+    role = LS_CUT_COMMON;
+  }
+  value->wanted |= (uint8_t)role;
+}
+
+static void want_operand(const ls_cut_graph *g, size_t user, uint32_t input) {
+  const ls_node *node = g->from->nodes[user];
+  const uint64_t ref = node->inputs[input];
+  const size_t place = ls_cut_place(g, ref);
+  if (g->kind[user] == LS_CUT_LEAVES)
+    want(g, ref, g->level[user], ls_cut_operand_role(g, node, input));
+  else if (g->kind[user] == LS_CUT_OUTER || g->level[place] != g->level[user])
+    want(g, ref, g->level[user],
+         ls_cut_varies(g, ref) ? LS_CUT_WIDE : LS_CUT_COMMON);
+}
+
+void ls_cut_find_wanted(ls_cut_graph *g) {
+  const ls_graph *from = g->from;
+  for (size_t i = 0; i < from->num_nodes; ++i)
+    for (uint32_t k = 0; k < from->nodes[i]->num_inputs; ++k)
+      want_operand(g, i, k);
+  for (size_t i = 0; i < from->num_results; ++i)
+    want(g, from->results[i], g->num_levels, (ls_cut_role)g->roles[i]);
+}
+
+// ---- Whether it can be -----------------------------------------------------
+static bool may_cross(const ls_cut_graph *g, uint64_t ref) {
+  const ls_type type = ls_graph_type(g->from, ref);
+  return type.dtype != LS_DTYPE_VARIANT &&
+         (type.shape.rank < LS_MAX_RANK || !ls_cut_varies(g, ref));
+}
+
+static bool stay_together(const ls_cut_graph *g, size_t a, size_t b) {
+  return g->kind[a] == g->kind[b] && g->kind[a] != LS_CUT_LEAVES &&
+         (g->kind[a] == LS_CUT_OUTER || g->level[a] == g->level[b]);
+}
+
+static ls_status can_cut(const ls_cut_request *request, ls_arena *memory,
+                         ls_graph *from, bool *found, bool *out_can) {
+  ls_cut_graph g = {.request = request, .memory = memory, .from = from};
+  LS_RETURN_IF_ERROR(ls_cut_plan(&g));
+  for (size_t i = 0; i < from->num_nodes && *out_can; ++i) {
+    const ls_node *node = from->nodes[i];
+    for (uint32_t k = 0; k < node->num_inputs; ++k)
+      *out_can &= stay_together(&g, i, ls_cut_place(&g, node->inputs[k])) ||
+                  may_cross(&g, node->inputs[k]);
+    if (g.kind[i] != LS_CUT_LEAVES) continue;
+    *found = true;
+    for (uint32_t k = 0; k < node->num_outputs; ++k)
+      *out_can &= may_cross(&g, ls_ref(node->id, k));
+    for (uint32_t r = 0; r < node->num_regions && *out_can; ++r)
+      LS_RETURN_IF_ERROR(
+          can_cut(request, memory, node->regions[r], found, out_can));
+  }
+  return ls_ok();
+}
+
+ls_status ls_can_cut(const ls_common_values *values, const ls_graph *body,
+                     bool *out_can) {
+  ls_arena memory;
+  ls_arena_init(&memory, body->allocator);
+  const ls_cut_request request = {.values = values};
+  bool found = false;
+  *out_can = true;
+  const ls_status status =
+      can_cut(&request, &memory, (ls_graph *)(uintptr_t)body, &found, out_can);
+  *out_can &= found;
+  ls_arena_deinit(&memory);
+  return status;
+}
