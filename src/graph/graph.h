@@ -101,6 +101,7 @@ struct ls_graph {
   ls_graph *forward;     // Not NULL: a replica's segment that equals `forward`,
                          // ref for ref; its own nodes are gone.
   bool is_while_body;    // Region of a loop: random streams count iterations.
+  bool is_replica;       // Region of a replicate op: each replica runs it.
   const ls_tensor *initial;  // Region of a loop that is being traced: what the
                              // declared parameters start from. Else NULL.
 

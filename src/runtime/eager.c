@@ -107,7 +107,7 @@ static ls_status compile_op(ls_runtime_state *state, const ls_op_spec *spec,
                                             .feed_types = in,
                                             .num_feeds = graph->num_parameters,
                                             .effects_are_roots = true},
-                        1, out_compiled);
+                        out_compiled);
   ls_graph_free(graph);
   return status;
 }

@@ -3,8 +3,18 @@
 // Effects of a function that was called in a graph being built: a session runs
 // what is fetched, and who fetches a result of the call has called.
 #include "base/runtime_internal.h"
+#include "graph/variable.h"
 #include "lower/scope.h"
 #include "runtime/function.h"
+
+// A variable that was made in the call gets its first value when its
+// initializer is run, and not with each call.
+static bool is_initializer(const ls_node *node) {
+  if (!ls_node_assigns(node)) return false;
+  const ls_variable *variable =
+      (ls_variable *)ls_node_attr(node, LS_ATTR_ID_VARIABLE)->as.object;
+  return variable->initializer.id == node->id;
+}
 
 // What has an effect of the nodes from `first` on, in one op; id 0: nothing.
 static ls_status group_effects(const ls_graph *graph, size_t first,
@@ -14,7 +24,8 @@ static ls_status group_effects(const ls_graph *graph, size_t first,
   if (ops == NULL) return ls_out_of_memory();
   size_t count = 0;
   for (size_t i = first; i < graph->num_nodes; ++i)
-    if (ls_node_has_effects(graph->nodes[i]))
+    if (ls_node_has_effects(graph->nodes[i]) &&
+        !is_initializer(graph->nodes[i]))
       ops[count++] = (ls_op){(ls_graph *)graph, graph->nodes[i]->id};
   if (count > 0) *out_group = ls_group(ops, count, NULL);
   ls_release(allocator, ops);

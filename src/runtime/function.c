@@ -191,6 +191,45 @@ static ls_status trace_plain(const ls_tracer *tracer, ls_graph *graph,
                          out_result);
 }
 
+// The refs of leaves that are tensors, or distributed ones. Returns how many
+// there are; `refs` may be NULL.
+static size_t list_refs(const ls_nest *leaves, size_t num_leaves,
+                        uint64_t *refs) {
+  size_t count = 0;
+  for (size_t i = 0; i < num_leaves; ++i) {
+    const size_t components = leaves[i].kind == LS_KIND_DISTRIBUTED
+                                  ? ls_distributed_count(leaves[i])
+                                  : 0;
+    for (size_t c = 0; c < (components > 0 ? components : 1); ++c) {
+      const ls_nest leaf =
+          components > 0 ? ls_distributed_component(leaves[i], c) : leaves[i];
+      if (leaf.kind != LS_KIND_TENSOR) continue;
+      if (refs != NULL) refs[count] = leaf.as.tensor.ref;
+      ++count;
+    }
+  }
+  return count;
+}
+
+// What a strategy has traced: its results are the graph's.
+static ls_status set_results(const trace *t) {
+  ls_allocator *allocator = t->graph->allocator;
+  const size_t num_leaves = ls_nest_num_leaves(t->results);
+  ls_nest *leaves = ls_new_array(allocator, ls_nest, num_leaves);
+  if (leaves == NULL) return ls_out_of_memory();
+  ls_nest_flatten(t->results, leaves, num_leaves);
+  const size_t count = list_refs(leaves, num_leaves, NULL);
+  uint64_t *refs = ls_new_array(allocator, uint64_t, count);
+  ls_status status = refs == NULL ? ls_out_of_memory() : ls_ok();
+  if (ls_status_is_ok(status)) {
+    list_refs(leaves, num_leaves, refs);
+    status = ls_graph_set_results(t->graph, refs, count);
+  }
+  ls_release(allocator, refs);
+  ls_release(allocator, leaves);
+  return status;
+}
+
 static ls_status compile_trace(ls_function *function, trace *t) {
   ls_runtime_state *state = NULL;
   LS_RETURN_IF_ERROR(ls_runtime_state_get(function->runtime, &state));
@@ -207,7 +246,7 @@ static ls_status compile_trace(ls_function *function, trace *t) {
                                      .effects_are_roots = true,
                                      .variables = ls_store_states(state->store),
                                      .outputs = t->result_map.outputs},
-                 t->replicas, &t->compiled));
+                 &t->compiled));
   t->num_result_leaves = ls_nest_num_leaves(t->results);
   return ls_result_map_finish(&t->result_map, function->allocator, t->compiled);
 }
@@ -249,6 +288,7 @@ static ls_status trace_into(ls_function *function, const ls_tracer *tracer,
   }
   ls_nest_release(parameters);
   LS_RETURN_IF_ERROR(status);
+  if (tracer->trace != NULL) LS_RETURN_IF_ERROR(set_results(t));
   return compile_trace(function, t);
 }
 
@@ -356,15 +396,37 @@ static ls_status call_with_room(ls_function *function, const ls_tracer *tracer,
 }
 
 static ls_nest to_constant(ls_nest leaf, void *user) {
-  (void)user;
-  return leaf.kind == LS_KIND_ARRAY ? ls_leaf(ls_constant(leaf.as.ref))
-                                    : ls_nest_retain(leaf);
+  if (leaf.kind == LS_KIND_ARRAY) return ls_leaf(ls_constant(leaf.as.ref));
+  if (leaf.kind != LS_KIND_DISTRIBUTED) return ls_nest_retain(leaf);
+  const size_t count = ls_distributed_count(leaf);
+  ls_allocator *allocator = ls_graph_current()->allocator;
+  ls_nest *items = ls_new_array(allocator, ls_nest, count);
+  if (items == NULL) return ls_fail(ls_out_of_memory());
+  for (size_t i = 0; i < count; ++i)
+    items[i] = to_constant(ls_distributed_component(leaf, i), user);
+  const ls_nest made =
+      ls_nest_distributed(ls_distributed_kind_of(leaf), items, count);
+  ls_release(allocator, items);
+  return made;
 }
 
-// In a graph being built, or under a tape: the ops become part of it.
-static ls_status call_inline(ls_function *function, ls_nest args,
-                             ls_nest *results) {
-  const ls_graph *graph = ls_graph_current();
+// The callback's ops become part of what is recorded: its own, or as a strategy
+// has them.
+static ls_nest record(const ls_function *function, const ls_tracer *tracer,
+                      ls_graph *graph, ls_nest args) {
+  ls_nest made = ls_none();
+  if (tracer->trace == NULL)
+    return function->options.call(args, function->options.user);
+  const ls_status status =
+      graph->kind == LS_GRAPH_EAGER || tracer->replicas == 1
+          ? tracer->call(tracer, &function->options, args, &made)
+          : tracer->trace(tracer, graph, &function->options, args, &made);
+  return ls_status_is_ok(status) ? made : ls_fail(status);
+}
+
+// In a graph being built, or under a tape.
+static ls_status call_inline(ls_function *function, const ls_tracer *tracer,
+                             ls_graph *graph, ls_nest args, ls_nest *results) {
   const size_t first = graph->num_nodes;
   ls_nest made = ls_none();
   LS_RETURN_IF_ERROR(begin_callback(function));
@@ -373,7 +435,7 @@ static ls_status call_inline(ls_function *function, ls_nest args,
     const ls_nest tensors = ls_nest_map(args, to_constant, NULL);
     made = ls_nest_is_failed(tensors)
                ? ls_nest_retain(tensors)
-               : function->options.call(tensors, function->options.user);
+               : record(function, tracer, graph, tensors);
     made = ls_bring_effects(graph, first, made);
     ls_nest_release(tensors);
   }
@@ -386,13 +448,8 @@ ls_status ls_function_call_by(ls_function *function, const ls_tracer *tracer,
   if (function == NULL) return ls_invalid_argument("the function is NULL");
   ls_graph *graph = ls_graph_current();
   if (graph == NULL) return ls_out_of_memory();
-  const bool recording =
-      graph->kind == LS_GRAPH_EAGER && ls_eager_is_recording(graph);
-  if (graph->kind != LS_GRAPH_EAGER || recording) {
-    if (tracer->trace == NULL) return call_inline(function, args, results);
-    return ls_unimplemented("running a strategy inside %s",
-                            recording ? "a tape" : "a graph being built");
-  }
+  if (graph->kind != LS_GRAPH_EAGER || ls_eager_is_recording(graph))
+    return call_inline(function, tracer, graph, args, results);
   call_room *room =
       __atomic_exchange_n(&function->room, NULL, __ATOMIC_ACQ_REL);
   if (room == NULL) room = ls_new(function->allocator, call_room);

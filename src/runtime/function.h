@@ -12,14 +12,18 @@
 // Who traces. Zeroed: the function itself, once.
 typedef struct ls_tracer {
   uint64_t key;      // Part of a trace's key: the strategy's id, never 0.
-  int32_t replicas;  // Also part of it. Lanes of the program; 0: 1.
-  // Traces `function` into `graph` (a function graph, not yet current). In
-  // `args` arrays and tensors have become parameters of the graph; distributed
-  // leaves are distributed parameters. Sets the graph's results, in the order
-  // in which they stand in `*out_result`, a nest like what a call returns.
+  int32_t replicas;  // Also part of it. 0: 1.
+  // Traces `function` into `graph`: a function graph that is not yet current,
+  // or one being built, which is. In `args` arrays and tensors have become
+  // tensors of the graph; distributed leaves are distributed tensors.
+  // `*out_result` is a nest like what a call returns.
   ls_status (*trace)(const struct ls_tracer *tracer, ls_graph *graph,
                      const ls_function_options *function, ls_nest args,
                      ls_nest *out_result);
+  // Runs it op by op: under a tape, which records that.
+  ls_status (*call)(const struct ls_tracer *tracer,
+                    const ls_function_options *function, ls_nest args,
+                    ls_nest *out_result);
   void *self;
 } ls_tracer;
 

@@ -58,10 +58,8 @@ static void key_objects(const ls_graph *graph, ls_text *key) {
 
 // The cache's key: the body's fingerprint, and which variable and object stands
 // where. Uses differ between two models of equal shape, so they are part of it.
-static ls_status cache_key(const ls_program *program, int32_t replicas,
-                           ls_text *key) {
+static ls_status cache_key(const ls_program *program, ls_text *key) {
   ls_text_append_bytes(key, program->fingerprint, sizeof(program->fingerprint));
-  ls_text_append_bytes(key, &replicas, sizeof(replicas));
   for (size_t i = 0; i < program->num_uses; ++i) {
     const uint64_t id = ((ls_variable *)program->uses[i].variable)->id;
     const bool states[] = {program->uses[i].split_before,
@@ -78,6 +76,25 @@ static ls_status cache_key(const ls_program *program, int32_t replicas,
   }
   key_objects(program->body, key);
   return ls_text_status(key);
+}
+
+// How many replicas a program is for: its own replicate ops say it. 1: none.
+static ls_status count_replicas(const ls_graph *graph, int32_t *count) {
+  for (size_t i = 0; i < graph->num_nodes; ++i) {
+    const ls_node *node = graph->nodes[i];
+    if (node->type == LS_OP_REPLICATE) {
+      const int32_t own = (int32_t)ls_node_int(node, LS_ATTR_ID_REPLICAS);
+      if (*count > 1 && own > 1 && own != *count)
+        return ls_unimplemented("a program for %d and for %d replicas: run "
+                                "strategies of other sizes one after another",
+                                *count, own);
+      if (own > *count) *count = own;
+      continue;
+    }
+    for (uint32_t r = 0; r < node->num_regions; ++r)
+      LS_RETURN_IF_ERROR(count_replicas(node->regions[r], count));
+  }
+  return ls_ok();
 }
 
 // What of the replicas runs here: on several ranks each one's share.
@@ -148,7 +165,9 @@ static bool calls_host(const ls_graph *graph) {
 }
 
 static ls_status compile(ls_backend *backend, ls_program *program,
-                         int32_t replicas, ls_compiled **out_compiled) {
+                         ls_compiled **out_compiled) {
+  int32_t replicas = 1;
+  LS_RETURN_IF_ERROR(count_replicas(program->body, &replicas));
   ls_runtime *runtime = backend->runtime;
   ls_allocator *allocator = ls_runtime_allocator(runtime);
   ls_compiled *compiled = ls_new(allocator, ls_compiled);
@@ -185,14 +204,13 @@ static ls_compiled *retain_if_alive(ls_compiled *compiled) {
 }
 
 static ls_status find_or_compile(ls_runtime_state *state, ls_backend *backend,
-                                 ls_program *program, int32_t replicas,
-                                 const ls_text *key,
+                                 ls_program *program, const ls_text *key,
                                  ls_compiled **out_compiled) {
   *out_compiled =
       retain_if_alive(ls_map_find(&state->programs, key->data, key->size));
   if (*out_compiled != NULL) return ls_ok();
   ls_compiled *made = NULL;
-  LS_RETURN_IF_ERROR(compile(backend, program, replicas, &made));
+  LS_RETURN_IF_ERROR(compile(backend, program, &made));
   made->key = ls_copy_text(state->allocator, key->data, key->size);
   made->key_size = key->size;
   if (made->key == NULL ||
@@ -205,7 +223,7 @@ static ls_status find_or_compile(ls_runtime_state *state, ls_backend *backend,
 }
 
 ls_status ls_compile(ls_runtime *runtime, const ls_lower_request *request,
-                     int32_t replicas, ls_compiled **out_compiled) {
+                     ls_compiled **out_compiled) {
   *out_compiled = NULL;
   ls_runtime_state *state = NULL;
   LS_RETURN_IF_ERROR(ls_runtime_state_get(runtime, &state));
@@ -215,11 +233,10 @@ ls_status ls_compile(ls_runtime *runtime, const ls_lower_request *request,
   LS_RETURN_IF_ERROR(ls_lower(backend, request, &program));
   ls_text key;
   ls_text_init(&key, state->allocator);
-  ls_status status = cache_key(program, replicas, &key);
+  ls_status status = cache_key(program, &key);
   if (ls_status_is_ok(status)) {
     ls_runtime_lock(runtime);
-    status =
-        find_or_compile(state, backend, program, replicas, &key, out_compiled);
+    status = find_or_compile(state, backend, program, &key, out_compiled);
     ls_runtime_unlock(runtime);
   }
   ls_text_deinit(&key);

@@ -11,9 +11,9 @@
 // A program with its executable and idle instances on one store. Counted.
 typedef struct ls_compiled ls_compiled;
 
-// Lowers and compiles. `replicas` is what the engine's lanes are cut by.
+// Lowers and compiles.
 ls_status ls_compile(ls_runtime *runtime, const ls_lower_request *request,
-                     int32_t replicas, ls_compiled **out_compiled);
+                     ls_compiled **out_compiled);
 ls_compiled *ls_compiled_retain(ls_compiled *compiled);
 void ls_compiled_release(ls_compiled *compiled);
 

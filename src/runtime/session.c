@@ -215,7 +215,7 @@ static ls_status make_plan(request *r, plan **out_plan) {
                             .num_targets = r->num_targets,
                             .variables = ls_store_states(session->store),
                             .outputs = p->results.outputs},
-        1, &p->compiled);
+        &p->compiled);
   if (ls_status_is_ok(status))
     status = ls_result_map_finish(&p->results, session->allocator, p->compiled);
   if (ls_status_is_ok(status))

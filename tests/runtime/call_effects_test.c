@@ -54,9 +54,49 @@ static void who_takes_a_result_has_called(void **state) {
             1);
 }
 
+// A step of an optimizer makes its slots when it is first taken.
+static void make_weight(ways *self) {
+  ways_vector(self, "weight", 0, (double[]){2});
+  expect_ok(
+      ls_sgd_create(&(ls_sgd_options){.learning_rate = 0.125, .momentum = 0.5},
+                    &self->optimizer));
+}
+
+static ls_tensor square_of_weight(ls_nest args, ways *self) {
+  (void)args;
+  const ls_tensor w = ls_variable_read(self->variables[0]);
+  return ls_mul(w, w);
+}
+
+static ls_nest take_step(ls_nest args, void *user) {
+  return ways_minimize(user, square_of_weight, args);
+}
+
+static ls_nest step_in_call(ls_nest args, ways *self) {
+  ls_nest made = ls_none();
+  (void)args;
+  ls_function *function = function_of(take_step, self);
+  const ls_nest none = LS_TUPLE(ls_none());
+  const ls_status status = ls_function_call(function, none, &made);
+  ls_nest_release(none);
+  ls_function_release(function);
+  return ls_status_is_ok(status) ? made : ls_fail(status);
+}
+
+static void what_a_call_makes_begins_once(void **state) {
+  (void)state;
+  ways_hold(&(ways_case){.name = "step in a call",
+                         .make = make_weight,
+                         .step = step_in_call,
+                         .steps = 3,
+                         .without = 1 << WAY_EAGER},
+            1);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(who_takes_a_result_has_called),
+      cmocka_unit_test(what_a_call_makes_begins_once),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,8 @@
 #include "support/values.h"
 #include "support/ways_run.h"
 
-static const char *const way_names[] = {"traced", "eager", "a session"};
+static const char *const way_names[] = {"traced", "eager", "a session",
+                                        "a traced function in a session"};
 
 const char *ways_place(const ways *self) {
   static char text[100];
@@ -100,6 +101,7 @@ void ways_set_up(ways_run *run) {
 void ways_tear_down(ways_run *run) {
   ways *self = &run->self;
   ls_session_destroy(run->session);
+  ls_function_release(run->function);
   for (size_t i = 0; i < self->num_values; ++i)
     ls_array_release(self->values[i]);
   for (int r = 0; r < WAYS_MOST_REPLICAS; ++r)
@@ -156,7 +158,7 @@ static void expect_same_values(const ways_case *c, const ways *wanted,
 // One run; its values stay in `run`.
 static void hold_one(const ways_case *c, ways_run *run) {
   static ls_status (*const runs[])(ways_run *) = {
-      ways_run_traced, ways_run_eager, ways_run_session};
+      ways_run_traced, ways_run_eager, ways_run_session, ways_run_session};
   const ls_status status = runs[run->self.way](run);
   if (c->refused != LS_OK) {
     if (ls_status_is_ok(status))

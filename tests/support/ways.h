@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ways to run, as a table: one body is run traced, op by op in eager, and
-// in a build graph with a session; on 1, 2 and 3 replicas; with the built-in
-// cross-device ops and with a user's own table. All ways give the same bytes,
-// and each what the case says is right.
+// in a build graph with a session, there as it is and as a traced function; on
+// 1, 2 and 3 replicas; with the built-in cross-device ops and with a user's own
+// table. All ways give the same bytes, and each what the case says is right.
 #ifndef LS_TESTS_SUPPORT_WAYS_H_
 #define LS_TESTS_SUPPORT_WAYS_H_
 
@@ -16,6 +16,7 @@ typedef enum way {
   WAY_TRACED,
   WAY_EAGER,
   WAY_GRAPH,
+  WAY_GRAPH_TRACED,  // The same, of a traced function.
   NUM_WAYS,
 } way;
 

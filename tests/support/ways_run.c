@@ -260,7 +260,14 @@ static ls_status build(ways_run *run, ls_nest *out_results) {
       ls_nest_release(arrays[r]);
     }
     const contents before = contents_of(run->graph);
-    status = ls_strategy_run(run->self.strategy, ls_plain(step_in_replica, run),
+    const bool traced = run->self.way == WAY_GRAPH_TRACED;
+    if (traced)
+      expect_ok(ls_function_create(
+          &(ls_function_options){.call = step_in_replica, .user = run},
+          &run->function));
+    status = ls_strategy_run(run->self.strategy,
+                             traced ? ls_traced(run->function)
+                                    : ls_plain(step_in_replica, run),
                              args, out_results);
     ls_nest_release(args);
     if (!ls_status_is_ok(status)) expect_untouched(run, before);

@@ -3,6 +3,7 @@
 #ifndef LS_TESTS_SUPPORT_WAYS_RUN_H_
 #define LS_TESTS_SUPPORT_WAYS_RUN_H_
 
+#include "lockstep/function.h"
 #include "lockstep/session.h"
 #include "support/ways.h"
 
@@ -13,6 +14,7 @@ typedef struct ways_run {
   // Of a session.
   ls_graph *graph;
   ls_session *session;
+  ls_function *function;
   ls_op init;
   ls_nest placeholders[WAYS_MOST_REPLICAS];  // Of each replica's arguments.
 } ways_run;

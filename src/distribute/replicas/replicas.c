@@ -80,6 +80,7 @@ static ls_status prepare_replica(ls_replica_task *task) {
   snprintf(name, sizeof(name), "replica_%d", task->replica->id);
   LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_REGION, name, all->graph->runtime,
                                    all->graph, &task->graph));
+  task->graph->is_replica = true;
   task->replica->graph = task->graph;
   if (task->replica->id == 0) {
     all->first = task->graph;
@@ -153,6 +154,7 @@ typedef struct gathering {
 
 static ls_nest gather_leaf(ls_nest leaf, void *user) {
   gathering *g = user;
+  if (leaf.kind == LS_KIND_OP) return ls_nest_op(g->op);  // It is in there.
   if (leaf.kind != LS_KIND_TENSOR) return ls_nest_retain(leaf);
   ls_nest *items = ls_new_array(g->allocator, ls_nest, g->replicas);
   if (items == NULL) return ls_fail(ls_out_of_memory());
@@ -163,19 +165,10 @@ static ls_nest gather_leaf(ls_nest leaf, void *user) {
   return made;
 }
 
-static ls_status gather(tracing *all, ls_op op, ls_nest first_result,
+static ls_status gather(const tracing *all, ls_op op, ls_nest first_result,
                         ls_nest *out_result) {
-  ls_graph *graph = all->graph;
-  const size_t count = ls_op_num_outputs(op);
-  uint64_t *refs = ls_new_array(graph->allocator, uint64_t, count);
-  if (refs == NULL) return ls_out_of_memory();
-  for (size_t i = 0; i < count; ++i)
-    refs[i] = ls_ref(op.id, (unsigned)i);
-  ls_status status = ls_graph_set_results(graph, refs, count);
-  ls_release(graph->allocator, refs);
-  LS_RETURN_IF_ERROR(status);
   gathering g = {.op = op,
-                 .allocator = graph->allocator,
+                 .allocator = all->graph->allocator,
                  .replicas = (size_t)all->strategy->num_replicas};
   return ls_take_nest(ls_nest_map(first_result, gather_leaf, &g), out_result);
 }

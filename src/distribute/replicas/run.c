@@ -14,6 +14,13 @@ static ls_status trace_mirrored(const ls_tracer *tracer, ls_graph *graph,
   return ls_replicas_trace(tracer->self, graph, function, args, out_result);
 }
 
+static ls_status call_mirrored(const ls_tracer *tracer,
+                               const ls_function_options *function,
+                               ls_nest args, ls_nest *out_result) {
+  return ls_replicas_call(tracer->self, function->call, args, function->user,
+                          out_result);
+}
+
 // Takes no memory: a walk, not a map.
 static ls_status check_components(const ls_strategy *strategy, ls_nest nest) {
   for (size_t i = 0; i < ls_nest_count(nest); ++i)
@@ -33,6 +40,7 @@ static ls_status run_traced(ls_strategy *strategy, ls_function *function,
   const ls_tracer tracer = {.key = strategy->id,
                             .replicas = strategy->num_replicas,
                             .trace = trace_mirrored,
+                            .call = call_mirrored,
                             .self = strategy};
   return ls_function_call_by(function, &tracer, args, results);
 }

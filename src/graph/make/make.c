@@ -170,10 +170,11 @@ static ls_tensor random_by_example(uint16_t type, ls_dtype dtype, ls_attr sizes,
 // Which replica an op is made for where one run is that of all: in a build
 // graph. Elsewhere the engine knows.
 static int32_t replica_of_op(void) {
-  ls_graph *graph = ls_graph_current();
-  return graph != NULL && ls_graph_whole(graph)->kind == LS_GRAPH_BUILD
-             ? ls_context_replica()
-             : 0;
+  const ls_graph *graph = ls_graph_current();
+  while (graph != NULL && graph->kind == LS_GRAPH_REGION && !graph->is_replica)
+    graph = graph->parent;
+  return graph != NULL && graph->kind == LS_GRAPH_BUILD ? ls_context_replica()
+                                                        : 0;
 }
 
 // A random op of these sizes, which may be dimensions of `like` (NULL: none).
