@@ -146,8 +146,9 @@ void ls_cut_find_wanted(ls_cut_graph *g) {
 // ---- Whether it can be -----------------------------------------------------
 static bool may_cross(const ls_cut_graph *g, uint64_t ref) {
   const ls_type type = ls_graph_type(g->from, ref);
-  return type.dtype != LS_DTYPE_VARIANT &&
-         (type.shape.rank < LS_MAX_RANK || !ls_cut_varies(g, ref));
+  if (type.dtype == LS_DTYPE_VARIANT) return false;
+  return !ls_cut_varies(g, ref) ||
+         (type.dtype != LS_DTYPE_RESOURCE && type.shape.rank < LS_MAX_RANK);
 }
 
 static bool stay_together(const ls_cut_graph *g, size_t a, size_t b) {

@@ -8,6 +8,7 @@
 #include "runtime/eager.h"
 #include "runtime/results.h"
 #include "runtime/signature.h"
+#include "runtime/trace_values.h"
 
 // One trace: a function graph for one signature, and its program.
 typedef struct trace {
@@ -154,80 +155,12 @@ ls_function *ls_function_retain(ls_function *function) {
 void ls_function_release(ls_function *function) { ls_object_release(function); }
 
 // ---- Tracing ---------------------------------------------------------------
-// Turns the arguments' values into parameters.
-typedef struct to_parameters {
-  ls_graph *graph;
-  const ls_signature *signature;
-  size_t leaf, slot;
-} to_parameters;
-
-static ls_nest next_parameter(to_parameters *p) {
-  ls_tensor parameter;
-  const ls_status status = ls_graph_add_parameter(
-      p->graph, p->signature->types[p->slot++], NULL, &parameter);
-  return ls_status_is_ok(status) ? ls_leaf(parameter) : ls_fail(status);
-}
-
-static ls_nest to_parameter(ls_nest leaf, void *user) {
-  to_parameters *p = user;
-  const ls_leaf_key *key = &p->signature->keys[p->leaf++];
-  if (key->kind == LS_KIND_ARRAY) return next_parameter(p);
-  if (key->kind != LS_KIND_DISTRIBUTED) return ls_nest_retain(leaf);
-  ls_nest *items = ls_new_array(p->graph->allocator, ls_nest, key->slots);
-  if (items == NULL) return ls_fail(ls_out_of_memory());
-  for (size_t i = 0; i < key->slots; ++i)
-    items[i] = next_parameter(p);
-  const ls_nest made =
-      ls_nest_distributed(ls_distributed_kind_of(leaf), items, key->slots);
-  ls_release(p->graph->allocator, items);
-  return made;
-}
-
 static ls_status trace_plain(const ls_tracer *tracer, ls_graph *graph,
                              const ls_function_options *function, ls_nest args,
                              ls_nest *out_result) {
   (void)tracer;
   return ls_region_trace(graph, function->call, args, function->user,
                          out_result);
-}
-
-// The refs of leaves that are tensors, or distributed ones. Returns how many
-// there are; `refs` may be NULL.
-static size_t list_refs(const ls_nest *leaves, size_t num_leaves,
-                        uint64_t *refs) {
-  size_t count = 0;
-  for (size_t i = 0; i < num_leaves; ++i) {
-    const size_t components = leaves[i].kind == LS_KIND_DISTRIBUTED
-                                  ? ls_distributed_count(leaves[i])
-                                  : 0;
-    for (size_t c = 0; c < (components > 0 ? components : 1); ++c) {
-      const ls_nest leaf =
-          components > 0 ? ls_distributed_component(leaves[i], c) : leaves[i];
-      if (leaf.kind != LS_KIND_TENSOR) continue;
-      if (refs != NULL) refs[count] = leaf.as.tensor.ref;
-      ++count;
-    }
-  }
-  return count;
-}
-
-// What a strategy has traced: its results are the graph's.
-static ls_status set_results(const trace *t) {
-  ls_allocator *allocator = t->graph->allocator;
-  const size_t num_leaves = ls_nest_num_leaves(t->results);
-  ls_nest *leaves = ls_new_array(allocator, ls_nest, num_leaves);
-  if (leaves == NULL) return ls_out_of_memory();
-  ls_nest_flatten(t->results, leaves, num_leaves);
-  const size_t count = list_refs(leaves, num_leaves, NULL);
-  uint64_t *refs = ls_new_array(allocator, uint64_t, count);
-  ls_status status = refs == NULL ? ls_out_of_memory() : ls_ok();
-  if (ls_status_is_ok(status)) {
-    list_refs(leaves, num_leaves, refs);
-    status = ls_graph_set_results(t->graph, refs, count);
-  }
-  ls_release(allocator, refs);
-  ls_release(allocator, leaves);
-  return status;
 }
 
 static ls_status compile_trace(ls_function *function, trace *t) {
@@ -277,8 +210,7 @@ static ls_status trace_into(ls_function *function, const ls_tracer *tracer,
   LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_FUNCTION, function->name,
                                    function->runtime, ls_graph_current(),
                                    &t->graph));
-  to_parameters p = {.graph = t->graph, .signature = &t->signature};
-  const ls_nest parameters = ls_nest_map(args, to_parameter, &p);
+  const ls_nest parameters = ls_trace_parameters(t->graph, &t->signature, args);
   ls_status status = ls_nest_status(parameters);
   if (ls_status_is_ok(status)) status = begin_callback(function);
   if (ls_status_is_ok(status)) {
@@ -288,7 +220,8 @@ static ls_status trace_into(ls_function *function, const ls_tracer *tracer,
   }
   ls_nest_release(parameters);
   LS_RETURN_IF_ERROR(status);
-  if (tracer->trace != NULL) LS_RETURN_IF_ERROR(set_results(t));
+  if (tracer->trace != NULL)
+    LS_RETURN_IF_ERROR(ls_trace_set_results(t->graph, t->results));
   return compile_trace(function, t);
 }
 
@@ -395,21 +328,6 @@ static ls_status call_with_room(ls_function *function, const ls_tracer *tracer,
   }
 }
 
-static ls_nest to_constant(ls_nest leaf, void *user) {
-  if (leaf.kind == LS_KIND_ARRAY) return ls_leaf(ls_constant(leaf.as.ref));
-  if (leaf.kind != LS_KIND_DISTRIBUTED) return ls_nest_retain(leaf);
-  const size_t count = ls_distributed_count(leaf);
-  ls_allocator *allocator = ls_graph_current()->allocator;
-  ls_nest *items = ls_new_array(allocator, ls_nest, count);
-  if (items == NULL) return ls_fail(ls_out_of_memory());
-  for (size_t i = 0; i < count; ++i)
-    items[i] = to_constant(ls_distributed_component(leaf, i), user);
-  const ls_nest made =
-      ls_nest_distributed(ls_distributed_kind_of(leaf), items, count);
-  ls_release(allocator, items);
-  return made;
-}
-
 // The callback's ops become part of what is recorded: its own, or as a strategy
 // has them.
 static ls_nest record(const ls_function *function, const ls_tracer *tracer,
@@ -432,7 +350,7 @@ static ls_status call_inline(ls_function *function, const ls_tracer *tracer,
   LS_RETURN_IF_ERROR(begin_callback(function));
   {
     LS_NAME_SCOPE(function->name);
-    const ls_nest tensors = ls_nest_map(args, to_constant, NULL);
+    const ls_nest tensors = ls_trace_constants(args);
     made = ls_nest_is_failed(tensors)
                ? ls_nest_retain(tensors)
                : record(function, tracer, graph, tensors);

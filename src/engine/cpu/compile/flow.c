@@ -377,6 +377,7 @@ void ls_cpu_emit_host(ls_cpu_compiler *self, ls_cpu_scope *scope,
   host->name = node->base == NULL ? host->kernel->name : node->base;
   ls_cpu_at(self, start)->params = host;
   ls_cpu_at(self, finish)->params = host;
+  if (host->is_for_all) host->number = self->out->num_slots++;
   need_room(self->out, host, count);
   if (self->in_lane) {
     self->out->lanes_call_host = true;

@@ -113,6 +113,7 @@ typedef struct ls_cpu_host {
   // as all outputs are.
   bool is_for_all;
   const bool *is_wide;  // Inputs, then outputs.
+  uint32_t number;      // By which ranks know it, as they do a slot.
 } ls_cpu_host;
 
 // What a host call needs at most.

@@ -209,13 +209,12 @@ ls_status ls_cpu_ranks_agree(ls_instance *self,
                              const ls_cpu_instruction *instruction) {
   const ls_executable *executable = self->executable;
   if (executable->trunk == NULL) return ls_ok();
-  const size_t at = (size_t)(instruction - executable->instructions);
+  const ls_cpu_host *host = instruction->params;
   const int32_t ranks = executable->trunk->ranks;
   for (int32_t k = 0; k < ranks; ++k)
     self->pieces[k] = (ls_trunk_piece){.rank = k};
-  return ls_status_annotate(
-      exchange(self, executable->num_slots + (uint32_t)at, 0, (size_t)ranks),
-      "behind %s", executable->notes[at].label);
+  return ls_status_annotate(exchange(self, host->number, 0, (size_t)ranks),
+                            "behind %s", host->label);
 }
 
 // ---- Meeting ---------------------------------------------------------------
