@@ -97,9 +97,9 @@ set_source_files_properties("${PROJECT_SOURCE_DIR}/src/engine/cpu/kernels.c"
   PROPERTIES COMPILE_DEFINITIONS "${levels}")
 # Compilers take as long to read the header of vector instructions as to compile
 # most kernels, so that each level reads it once. A compiler's cache would not
-# know what stands in there.
+# know what stands in there, and gcc 12 crashes with sanitizers and it.
 function(ls_read_intrinsics_once target)
-  if(NOT CMAKE_C_COMPILER_LAUNCHER)
+  if(NOT CMAKE_C_COMPILER_LAUNCHER AND NOT LS_SANITIZE)
     target_precompile_headers(${target} PRIVATE <immintrin.h>)
   endif()
 endfunction()
