@@ -2,6 +2,7 @@
 //
 // What leaves a replicate op: loops, branches and host calls, on values that
 // are one for all or wide.
+#include "graph/wide.h"
 #include "lower/cut_graph.h"
 
 static void take_place(const ls_node *node, ls_node *made) {
@@ -10,9 +11,11 @@ static void take_place(const ls_node *node, ls_node *made) {
   made->line = node->line;
 }
 
-static ls_type type_of(const ls_cut_graph *g, uint64_t ref, bool is_wide) {
-  const ls_type type = ls_graph_type(g->from, ref);
-  return is_wide ? ls_cut_wide_type(type, g->request->replicas) : type;
+static ls_status type_of(const ls_cut_graph *g, uint64_t ref, bool is_wide,
+                         ls_type *out_type) {
+  *out_type = ls_graph_type(g->from, ref);
+  return is_wide ? ls_wide_type(*out_type, g->request->replicas, out_type)
+                 : ls_ok();
 }
 
 static void set_value(ls_cut_value *value, bool is_wide, uint64_t ref) {
@@ -40,16 +43,17 @@ static ls_status add_input(leaving *l, uint32_t input) {
 }
 
 // What goes round is a parameter in both regions of a loop.
-static ls_status declare(const leaving *l, ls_cut_graph *inner) {
+static ls_status declare(ls_cut_graph *inner) {
   for (size_t i = 0; i < inner->from->num_declared; ++i) {
     const uint64_t ref = inner->from->parameters[i];
     const bool is_wide = ls_cut_varies(inner, ref);
+    ls_type type;
     ls_tensor parameter;
-    LS_RETURN_IF_ERROR(ls_graph_add_parameter(
-        inner->to, type_of(inner, ref, is_wide), NULL, &parameter));
+    LS_RETURN_IF_ERROR(type_of(inner, ref, is_wide, &type));
+    LS_RETURN_IF_ERROR(
+        ls_graph_add_parameter(inner->to, type, NULL, &parameter));
     set_value(ls_cut_value_of(inner, ref), is_wide, parameter.ref);
   }
-  (void)l;
   return ls_ok();
 }
 
@@ -92,7 +96,7 @@ static ls_status cut_region(leaving *l, uint32_t r, uint32_t input,
   LS_RETURN_IF_ERROR(
       ls_cut_graph_init(&inner, l->g->request, l->g->memory, from, to));
   inner.roles = roles;
-  LS_RETURN_IF_ERROR(declare(l, &inner));
+  LS_RETURN_IF_ERROR(declare(&inner));
   LS_RETURN_IF_ERROR(capture(l, input, &inner));
   LS_RETURN_IF_ERROR(ls_cut_emit(&inner));
   return set_results(&inner);
@@ -130,7 +134,7 @@ static ls_status append(leaving *l) {
   for (uint32_t i = 0; i < node->num_outputs; ++i) {
     const uint64_t ref = ls_ref(node->id, i);
     const bool is_wide = ls_cut_varies(g, ref);
-    made->outputs[i] = type_of(g, ref, is_wide);
+    LS_RETURN_IF_ERROR(type_of(g, ref, is_wide, &made->outputs[i]));
     set_value(ls_cut_value_of(g, ref), is_wide, ls_ref(made->id, i));
   }
   return ls_ok();
@@ -187,7 +191,7 @@ static ls_status cut_host(leaving *l) {
   take_place(node, made);
   for (uint32_t i = 0; i < node->num_outputs; ++i) {
     const uint64_t ref = ls_ref(node->id, i);
-    made->outputs[i] = type_of(g, ref, true);
+    LS_RETURN_IF_ERROR(type_of(g, ref, true, &made->outputs[i]));
     set_value(ls_cut_value_of(g, ref), true, ls_ref(made->id, i));
   }
   return ls_ok();

@@ -69,16 +69,14 @@ void ls_cut_find_wanted(ls_cut_graph *g);
 // around.
 ls_status ls_cut_ref(ls_cut_graph *g, uint64_t ref, ls_cut_role role,
                      uint64_t *out_ref);
-// Copies a node of the graph into another one. Its regions go along.
+// Copies a node into another graph. Its regions go along.
 //   `inputs`  what its operands are there.
-ls_status ls_cut_copy_node(const ls_cut_graph *g, ls_node *node, ls_graph *to,
-                           const uint64_t *inputs, ls_node **out_node);
+ls_status ls_cut_copy_node(ls_node *node, ls_graph *to, const uint64_t *inputs,
+                           ls_node **out_node);
 // Appends the replicate op of a level, unless it has nothing to do. `leaving`:
 // what leaves behind it; NULL: the graph ends.
 ls_status ls_cut_emit_segment(ls_cut_graph *g, uint32_t level,
                               const ls_node *leaving);
-// A value's type with one more dimension, of all replicas.
-ls_type ls_cut_wide_type(ls_type type, uint32_t replicas);
 
 // ---- cut_flow.c
 // -------------------------------------------------------------- Appends what

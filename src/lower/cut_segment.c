@@ -2,6 +2,7 @@
 //
 // Segments: the replicate ops that remain between what leaves.
 #include "base/runtime_internal.h"
+#include "graph/wide.h"
 #include "lower/cut_graph.h"
 #include "lower/ops.h"
 
@@ -15,14 +16,6 @@ typedef struct segment {
 } segment;
 
 enum { NARROW, WIDE, COMMON };  // Of `results`.
-
-ls_type ls_cut_wide_type(ls_type type, uint32_t replicas) {
-  ls_type wide = {.dtype = type.dtype, .shape.rank = type.shape.rank + 1};
-  wide.shape.dim[0] = replicas;
-  for (int32_t d = 0; d < type.shape.rank; ++d)
-    wide.shape.dim[d + 1] = type.shape.dim[d];
-  return wide;
-}
 
 // ---- Copies ----------------------------------------------------------------
 // What its regions capture are the operands behind those of its own.
@@ -46,9 +39,8 @@ static ls_status move_regions(ls_node *node, ls_graph *to,
   return ls_ok();
 }
 
-ls_status ls_cut_copy_node(const ls_cut_graph *g, ls_node *node, ls_graph *to,
-                           const uint64_t *inputs, ls_node **out_node) {
-  (void)g;
+ls_status ls_cut_copy_node(ls_node *node, ls_graph *to, const uint64_t *inputs,
+                           ls_node **out_node) {
   ls_node *made =
       ls_graph_append(to,
                       &(ls_op_spec){.type = node->type,
@@ -79,7 +71,7 @@ ls_status ls_cut_ref(ls_cut_graph *g, uint64_t ref, ls_cut_role role,
       g->kind[place] == LS_CUT_FREE) {
     ls_node *made = NULL;
     LS_RETURN_IF_ERROR(
-        ls_cut_copy_node(g, g->from->nodes[place], g->to, NULL, &made));
+        ls_cut_copy_node(g->from->nodes[place], g->to, NULL, &made));
     value->common = ls_ref(made->id, ls_ref_output(ref));
   }
   *out_ref = role == LS_CUT_COMMON ? value->common : value->wide;
@@ -138,7 +130,7 @@ static ls_status enter(segment *s, uint64_t ref, uint64_t *out_ref) {
   if (g->kind[place] == LS_CUT_FREE) {
     ls_node *made = NULL;
     LS_RETURN_IF_ERROR(
-        ls_cut_copy_node(g, g->from->nodes[place], s->region, NULL, &made));
+        ls_cut_copy_node(g->from->nodes[place], s->region, NULL, &made));
     *out_ref = ls_ref(made->id, ls_ref_output(ref));
   } else {
     uint64_t outer = 0;
@@ -223,7 +215,7 @@ static ls_status copy_nodes(segment *s) {
     if (inputs == NULL) return ls_out_of_memory();
     for (uint32_t k = 0; k < node->num_inputs; ++k)
       LS_RETURN_IF_ERROR(enter(s, node->inputs[k], &inputs[k]));
-    LS_RETURN_IF_ERROR(ls_cut_copy_node(g, node, s->region, inputs, &made));
+    LS_RETURN_IF_ERROR(ls_cut_copy_node(node, s->region, inputs, &made));
     for (uint32_t k = 0; k < node->num_outputs; ++k)
       LS_RETURN_IF_ERROR(
           set_inside(s, ls_ref(node->id, k), ls_ref(made->id, k)));
@@ -282,7 +274,7 @@ static ls_status set_values(const segment *s, ls_node *made) {
       const uint64_t ref = s->results[k].items[i];
       ls_type type = ls_graph_type(g->from, ref);
       ls_cut_value *value = ls_cut_value_of(g, ref);
-      if (k == WIDE) type = ls_cut_wide_type(type, replicas);
+      if (k == WIDE) LS_RETURN_IF_ERROR(ls_wide_type(type, replicas, &type));
       if (k == WIDE) value->wide = ls_ref(made->id, output);
       if (k == COMMON) value->common = ls_ref(made->id, output);
       if (k == NARROW)
