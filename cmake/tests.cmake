@@ -52,6 +52,10 @@ function(ls_add_test name)
   if(name MATCHES "${LS_SLOW_TESTS}")
     set_tests_properties("${name}" PROPERTIES COST 1)
   endif()
+  # It looks at who sleeps, and has to have the cores for itself.
+  if(name STREQUAL "numerics/share_test")
+    set_tests_properties("${name}" PROPERTIES RUN_SERIAL ON)
+  endif()
 endfunction()
 
 # The quicker linker, where it is there.

@@ -126,7 +126,7 @@ static bool is_small(budget *b, ls_graph *graph, int loops) {
     if (node->type == LS_OP_REPLICATE) {
       const int64_t replicas = ls_node_int(node, LS_ATTR_ID_REPLICAS);
       if (replicas > MOST_REPLICAS) return false;
-      b->replicas = (int32_t)replicas;
+      if (replicas > b->replicas) b->replicas = (int32_t)replicas;
     }
     for (uint32_t r = 0; r < node->num_regions; ++r)
       if (!is_small(b, node->regions[r], loops + loop)) return false;
@@ -160,7 +160,7 @@ static ls_status run_instance(const ls_backend *backend,
     check(outputs[i] != NULL, "no memory");
   }
   const ls_run_args args = {.inputs = inputs, .outputs = outputs};
-  const ls_status status = backend->vtable->run(instance, &args);
+  const ls_status status = ls_backend_run(backend, instance, &args);
   for (size_t i = 0; i < program->num_outputs; ++i)
     free(outputs[i]);
   free(outputs);
@@ -197,9 +197,7 @@ static ls_status run_program(ls_program *program) {
   ls_executable *executable = NULL;
   ls_status status = ls_runtime_backend(program->runtime, &backend);
   if (ls_status_is_ok(status))
-    status = backend->vtable->compile(backend, program,
-                                      (ls_lanes){b.replicas, 1, 0, b.replicas},
-                                      &executable);
+    status = backend->vtable->compile(backend, program, &executable);
   if (!ls_status_is_ok(status)) return status;
   ls_text plan;
   ls_text_init(&plan, ls_runtime_allocator(program->runtime));

@@ -31,6 +31,14 @@ typedef struct ls_device_name {
 LS_API LS_MUST_USE ls_status ls_device_canonical(const char *name,
                                                  const char *fallback,
                                                  ls_device_name *out_name);
+// The name with what it lacks from `around` (NULL: ""), part by part, of which
+// the type is one and the index another; what neither has is left out again. So
+// do the device scopes of a graph: "/device:GPU:1" in "/job:worker/task:2" is
+// "/job:worker/task:2/device:GPU:1", "/gpu" in "/cpu:3" is "/device:GPU:3".
+//   LS_INVALID_ARGUMENT  as of the canonical form.
+LS_API LS_MUST_USE ls_status ls_device_merge(const char *name,
+                                             const char *around,
+                                             ls_device_name *out_name);
 // The name with type CPU and index 0, every other part as it is: the host that
 // a device belongs to.
 LS_API LS_MUST_USE ls_status ls_device_host(const char *name,

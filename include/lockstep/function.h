@@ -10,10 +10,12 @@
 // callback reads through `user` is frozen at the trace. Every effect in it
 // (assignments, prints) runs at each call, in order.
 //
-// Called while another graph is being built, a function becomes part of it; a
-// session that fetches one of its results runs its effects before. A function
-// may call others, and itself with something that ends it; callbacks
-// run inside of each other LS_MAX_NESTED_CALLS deep.
+// Called while another graph is being built, a function becomes part of it,
+// also one that a strategy runs (lockstep/strategy.h: ls_strategy_run), and
+// several of strategies with other numbers of replicas; a session that fetches
+// one of its results runs its effects before. A function may call others, and
+// itself with something that ends it; callbacks run inside of each other
+// LS_MAX_NESTED_CALLS deep.
 //
 // Threads: any number of threads may call, clear, print and measure a function
 // at the same time; its callback then runs in several threads at once, when
@@ -22,10 +24,14 @@
 //
 // Calls that use a variable which one of them writes run one after another, and
 // none is passed by others for long; others run side by side. A call whose
-// program calls the host (lockstep/host.h) keeps nobody from reading: from its
-// start to its end it works with the values that there were at its start, and
-// what it writes is seen by others, all at once, when it has ended well; if it
-// fails, never. Whoever else writes what it writes waits for its end. So a
+// program calls the host (lockstep/host.h), or has a loop that gives variables
+// their values, keeps nobody from reading: from its start to its end it works
+// with the values that there were at its start, and what it writes is seen by
+// others, all at once, when it has ended well. If it fails, or is cancelled
+// (lockstep/cancel.h), never, but for such a loop: its variables are as the
+// last whole trip left them, or all as before, where that trip is not known: on
+// several ranks, and where a call of the host stands between its writes of
+// variables. Whoever else writes what it writes waits for its end. So a
 // function on the host may use all variables, but for writing what its own run
 // writes: that is LS_FAILED_PRECONDITION. Functions on the host that wait for
 // each other's runs in a circle end by the runtime's stall_ms.

@@ -138,7 +138,7 @@ typedef struct ls_op_spec {
   const char *name;  // Within the current name scope. Default: the type's.
   const ls_tensor *inputs;
   size_t num_inputs;
-  const ls_op *control;
+  const ls_op *control;  // Of its graph or of those around.
   size_t num_control;
   const ls_attr *attrs;
   size_t num_attrs;
@@ -223,11 +223,19 @@ LS_API void ls_graph_begin(ls_scope *scope, ls_graph *graph);
 // Names get the prefix "name/", made unique ("name_1/"); a trailing '/' enters
 // that very scope again; NULL or "" leaves all.
 LS_API void ls_name_scope_begin(ls_scope *scope, const char *name);
-// Ops get the device; the innermost scope wins. NULL leaves all.
+// Ops get the device. What its name leaves out comes from the scopes around,
+// part by part (ls_device_merge): "/cpu:1" in "/job:worker/task:2" places ops
+// on
+// "/job:worker/task:2/device:CPU:1". "" changes nothing; NULL leaves all. A
+// name that is none is refused.
 LS_API void ls_device_scope_begin(ls_scope *scope, const char *device);
 // Ops are placed where `op` is, and marked so.
 LS_API void ls_colocate_scope_begin(ls_scope *scope, ls_op op);
 // Ops run after these; `ops` must live as long as the scope. NULL clears all.
+// An op does not name what an operand made in the scope waits for already. What
+// lies in a graph around a loop's or branch's body, the loop or branch waits
+// for. What ran in eager is done with: a function waits for nothing there, but
+// fails as it did.
 LS_API void ls_control_scope_begin(ls_scope *scope, const ls_op *ops,
                                    size_t count);
 // Leaves functions, loops, branches, replicas and control dependencies: ops

@@ -19,6 +19,7 @@
 #define LOCKSTEP_LOCKSTEP_H_
 
 #include "lockstep/bag.h"
+#include "lockstep/cancel.h"
 #include "lockstep/cross_device.h"
 #include "lockstep/data.h"
 #include "lockstep/device.h"
@@ -44,6 +45,7 @@
 #include "lockstep/slices.h"
 #include "lockstep/strategy.h"
 #include "lockstep/summary.h"
+#include "lockstep/trace.h"
 #include "lockstep/train.h"
 #include "lockstep/trunk.h"
 #include "lockstep/variable.h"

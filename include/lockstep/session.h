@@ -14,7 +14,8 @@
 // the same time, while nobody adds to its graph. Runs that use the same
 // variables are ordered as calls of functions are: see function.h; one that
 // draws looks at the global step before. A nest of results is one run's at a
-// time. A session is destroyed when no run is left.
+// time. A session is closed by any thread at any time, and destroyed when no
+// run is left.
 #ifndef LOCKSTEP_SESSION_H_
 #define LOCKSTEP_SESSION_H_
 
@@ -30,6 +31,11 @@ typedef struct ls_session ls_session;
 LS_API LS_MUST_USE ls_status ls_session_create(ls_graph *graph,
                                                ls_session **out_session);
 LS_API void ls_session_destroy(ls_session *session);
+// Ends the runs that are under way with LS_CANCELLED and waits for them; later
+// ones are refused with LS_FAILED_PRECONDITION. Variables can still be looked
+// at. Called in a function on the host, which may be part of such a run, it
+// does not wait. Closing again does nothing.
+LS_API LS_MUST_USE ls_status ls_session_close(ls_session *session);
 
 // A value for a placeholder (or any other tensor) in one run.
 typedef struct ls_feed {
@@ -40,6 +46,10 @@ typedef struct ls_feed {
 // Runs what the fetches need. `fetches` is a lent nest of tensors and ops
 // (run for their effect: none in the results); `*results` gets the same
 // structure with arrays, in-out as in ls_function_call.
+// Parts that need nothing of each other go on side by side where they wait, as
+// for a queue (LS_HOST_WAITS in host.h): on this thread, in turns.
+//   LS_CANCELLED            it was, by the thread's cancel (cancel.h) or by
+//                           closing the session.
 //   LS_INVALID_ARGUMENT     a placeholder is needed and not fed, or a feed
 //                           does not fit.
 //   LS_FAILED_PRECONDITION  a variable is read that was not initialized, or

@@ -10,6 +10,13 @@
 // once. A plain callback runs on one replica after the other, op by op in
 // eager, into the graph that is being built else.
 //
+// Where a graph is being built (a build graph, a traced function's callback, a
+// loop's or branch's) a run becomes part of it. One program may thus hold runs
+// of several strategies, whatever their numbers of replicas: one behind the
+// other, in turns in a loop, on what others gave (ls_strategy_reduce). Each
+// gives what it does in a program of its own. A run does not begin inside of a
+// replica of another strategy.
+//
 // Counted. All inputs are copied when a strategy is made.
 //
 // Threads: any number of threads may run on a strategy at the same time, each

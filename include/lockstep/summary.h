@@ -37,6 +37,10 @@ LS_API LS_MUST_USE ls_status ls_summary_writer_create(
 LS_API ls_summary_writer *ls_summary_writer_retain(ls_summary_writer *writer);
 LS_API void ls_summary_writer_release(ls_summary_writer *writer);
 LS_API void ls_summary_writer_set_step(ls_summary_writer *writer, int64_t step);
+// Records only at steps that are multiples of `steps`; less than 1 is 1, as is
+// a new writer's. What is not due costs next to nothing.
+LS_API void ls_summary_writer_set_every(ls_summary_writer *writer,
+                                        int64_t steps);
 
 // Inside, summaries go to the writer (NULL: nowhere); the pair of ls_scope_end.
 LS_API void ls_summary_scope_begin(ls_scope *scope, ls_summary_writer *writer);

@@ -126,10 +126,8 @@ static void fill(parts *name, const parts *from) {
   if (name->job[0] == '\0') memcpy(name->job, from->job, sizeof(name->job));
   if (name->replica == LEFT_OUT) name->replica = from->replica;
   if (name->task == LEFT_OUT) name->task = from->task;
-  if (name->type[0] == '\0') {
-    memcpy(name->type, from->type, sizeof(name->type));
-    if (name->index == LEFT_OUT) name->index = from->index;
-  }
+  if (name->type[0] == '\0') memcpy(name->type, from->type, sizeof(name->type));
+  if (name->index == LEFT_OUT) name->index = from->index;
 }
 
 static void print(const parts *name, ls_device_name *out) {
@@ -142,9 +140,11 @@ static void print(const parts *name, ls_device_name *out) {
     at += (size_t)snprintf(text + at, size - at, "/replica:%d", name->replica);
   if (name->task != LEFT_OUT)
     at += (size_t)snprintf(text + at, size - at, "/task:%d", name->task);
-  if (name->type[0] != '\0')
-    snprintf(text + at, size - at, "/device:%s:%d", name->type,
-             name->index == LEFT_OUT ? 0 : name->index);
+  const char *type = name->type[0] != '\0' ? name->type : "*";
+  if (name->index != LEFT_OUT)
+    snprintf(text + at, size - at, "/device:%s:%d", type, name->index);
+  else if (name->type[0] != '\0')
+    snprintf(text + at, size - at, "/device:%s:*", type);
   memcpy(out->text, text, sizeof(out->text) - 1);
   out->text[sizeof(out->text) - 1] = '\0';
 }
@@ -161,6 +161,20 @@ ls_status ls_device_canonical(const char *name, const char *fallback,
   LS_RETURN_IF_ERROR(parse(fallback, &around));
   fill(&own, &around);
   fill(&own, &local);
+  print(&own, out_name);
+  return ls_ok();
+}
+
+ls_status ls_device_merge(const char *name, const char *around,
+                          ls_device_name *out_name) {
+  LS_REQUIRE(name);
+  LS_REQUIRE(out_name);
+  parts own, outer;
+  ls_status status = parse(name, &own);
+  if (ls_status_is_ok(status)) status = parse(around, &outer);
+  out_name->text[0] = '\0';  // It may be one of the two.
+  LS_RETURN_IF_ERROR(status);
+  fill(&own, &outer);
   print(&own, out_name);
   return ls_ok();
 }

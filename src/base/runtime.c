@@ -8,6 +8,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/threads/thread_state.h"
+#include "base/trace.h"
 
 enum { MAX_THREADS = 4096, STALL_MS = 30000, NANOS_PER_MS = 1000000 };
 
@@ -31,6 +32,7 @@ static void free_runtime(ls_runtime *runtime) {
   ls_cores_destroy(runtime->cores);
   ls_host_threads_destroy(runtime->host_threads);
   ls_map_deinit(&runtime->log_counts);
+  ls_span_seats_destroy(runtime);
   ls_mutex_deinit(&runtime->lock);
   ls_debug_deinit(&runtime->debug, runtime->own);
   ls_counting_allocator_destroy(runtime->counting);
@@ -133,6 +135,10 @@ static ls_status destroy_runtime(ls_runtime *runtime) {
     return ls_failed_precondition("a runtime cannot be destroyed while a "
                                   "callback of a function or of replicas runs "
                                   "under it");
+  if (__atomic_load_n(&runtime->trace, __ATOMIC_ACQUIRE) != NULL)
+    return ls_failed_precondition("a runtime cannot be destroyed while it is "
+                                  "being traced: end the trace and destroy it "
+                                  "(ls_trace_destroy)");
   if (runtime->host_threads != NULL) {
     LS_RETURN_IF_ERROR(ls_host_threads_check(runtime->host_threads));
   }

@@ -49,6 +49,8 @@ struct ls_runtime {
   const struct ls_eager_vtable *eager;  // See graph/eager_vtable.h.
   int callbacks;      // Of users' that run now, but those of host calls.
   uint64_t progress;  // See below.
+  struct ls_trace_log *trace;  // Atomic. NULL: nobody traces. See base/trace.h.
+  struct ls_span_seats *span_seats;  // From the first trace on.
 
   ls_mutex lock;    // Recursive. Guards what follows.
   ls_cores *cores;  // Looked at for the number of threads; the workers' then.

@@ -10,7 +10,7 @@
 #include "cli/cli.h"
 
 typedef struct bench_flags {
-  const char *model, *precision, *math;
+  const char *model, *precision, *math, *trace;
   int64_t replicas, threads, steps, batch_size;
   bool json;
 } bench_flags;
@@ -158,6 +158,7 @@ int cli_bench(int argc, char **argv) {
       CLI_BATCH_OPTION(&flags.batch_size),
       CLI_PRECISION_OPTION(&flags.precision),
       CLI_MATH_OPTION(&flags.math),
+      CLI_TRACE_OPTION(&flags.trace),
       {"json", CLI_FLAG, &flags.json, NULL,
        "print one line of JSON: model, replicas, threads,\n"
        "precision, math, batch_size, steps, min_ms, median_ms,\n"
@@ -184,11 +185,15 @@ int cli_bench(int argc, char **argv) {
   if (flags.batch_size == 0) flags.batch_size = type->batch_size;
   ls_runtime *runtime = NULL;
   bench_figures figures = {0};
+  ls_trace *trace = NULL;
   ls_status status = cli_runtime_open(flags.threads, flags.math, &runtime);
+  if (ls_status_is_ok(status))
+    status = cli_trace_begin(runtime, flags.trace, &trace);
   if (ls_status_is_ok(status)) status = bench(&flags, type, runtime, &figures);
   if (ls_status_is_ok(status))
     print(&flags, &figures);
   else
     code = cli_report("bench", status);
+  code = cli_trace_end("bench", trace, code);
   return cli_runtime_close("bench", runtime, code);
 }

@@ -107,6 +107,14 @@ int cli_runtime_close(const char *command, ls_runtime *runtime, int code);
 ls_status cli_watch_begin(ls_runtime *runtime);
 void cli_watch_end(void);
 
+// Traces the runtime from here on, for a file that can be written; without a
+// path nothing is done, and the trace is NULL.
+ls_status cli_trace_begin(ls_runtime *runtime, const char *path,
+                          ls_trace **out_trace);
+// Writes and destroys it. Returns `code`, or CLI_FAILED where that was CLI_OK
+// and the file cannot be written, which is said.
+int cli_trace_end(const char *command, ls_trace *trace, int code);
+
 // ---- Models and data -------------------------------------------------------
 // The model of this name, or of a shared library: "./mine.so", or
 // "./mine.so:NAME" where it has more than one. NULL when there is none, which
@@ -148,6 +156,13 @@ bool cli_check_arithmetic(const char *command, const char *precision,
     "precision", CLI_TEXT, (place), "NAME",                                    \
         "f32 (default); f64; bf16: as f32, but products and\n"                 \
         "convolutions of operands rounded to bf16",                            \
+        0                                                                      \
+  }
+#define CLI_TRACE_OPTION(place)                                                \
+  {                                                                            \
+    "trace", CLI_TEXT, (place), "FILE",                                        \
+        "write what each thread did when to this file, for\n"                  \
+        "ui.perfetto.dev or chrome://tracing",                                 \
         0                                                                      \
   }
 #define CLI_MATH_OPTION(place)                                                 \

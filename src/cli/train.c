@@ -14,7 +14,7 @@
 // What was asked for. A zero, or a seed of -1, is not given.
 typedef struct train_flags {
   ls_train_config asked;
-  const char *run_folder, *resume;
+  const char *run_folder, *resume, *trace;
   int64_t save_seconds;
   bool overwrite, quiet;
 } train_flags;
@@ -337,15 +337,18 @@ static int run_session(const train_flags *flags, session *run) {
   run->data = run->config.data;
   run->config.data = cli_full_data(run->config.data, data);
   run->config.model = cli_full_model(run->config.model, model, sizeof(model));
-  ls_status status = cli_watch_begin(run->runtime);
+  ls_trace *trace = NULL;
+  ls_status status = cli_trace_begin(run->runtime, flags->trace, &trace);
+  if (ls_status_is_ok(status)) status = cli_watch_begin(run->runtime);
   if (ls_status_is_ok(status)) status = train(flags, type, run);
   cli_watch_end();
   end(run);  // Ends a line of progress before anything else is said.
   if (ls_status_code(status) == LS_ALREADY_EXISTS)
     status =
         ls_status_annotate(status, "with --run-dir, --overwrite or --resume");
-  return ls_status_is_ok(status) ? print_result(flags, run)
-                                 : cli_report("train", status);
+  const int code = ls_status_is_ok(status) ? print_result(flags, run)
+                                           : cli_report("train", status);
+  return cli_trace_end("train", trace, code);
 }
 
 static int run_train(const cli_syntax *syntax, const train_flags *flags) {
@@ -433,6 +436,7 @@ int cli_train(int argc, char **argv) {
        0},
       {"save-every", CLI_COUNT, &flags.save_seconds, "SECONDS",
        "how often the run is saved (default 60)", 1},
+      CLI_TRACE_OPTION(&flags.trace),
       {"quiet", CLI_FLAG, &flags.quiet, NULL, "show no progress", 0},
   };
   const cli_syntax syntax = {
@@ -443,7 +447,8 @@ int cli_train(int argc, char **argv) {
           "checkpoint.safetensors to\nresume from. Ctrl-C ends the run after "
           "the step it is in, saves it and exits\nwith code 130, SIGTERM and "
           "SIGHUP with 143 and 129; before the first step\nthere is no run. "
-          "Ctrl-\\ tells where its replicas are.",
+          "Ctrl-\\ tells where its replicas are. A --trace\nis "
+          "written however the run ends.",
       .options = options,
       .num_options = sizeof(options) / sizeof(options[0])};
   int code = CLI_OK;

@@ -6,8 +6,8 @@
 // A program is an immutable lowered graph with its inputs, outputs and uses of
 // variables. `compile` makes an executable of it, shared and counted; `bind`
 // ties an executable to buffers and makes an instance, which runs once at a
-// time; `run` looks nothing up by name, takes no lock outside collectives and
-// allocates nothing.
+// time; `start`, `advance` and `finish` look nothing up by name, take no lock
+// outside collectives and host calls, and allocate nothing.
 #ifndef LS_ENGINE_BACKEND_H_
 #define LS_ENGINE_BACKEND_H_
 
@@ -55,7 +55,8 @@ typedef struct ls_expectation {
 //     other shapes run other regions, with as many parameters and results:
 //     classes INTS says which (absent: there is one). Captures come region by
 //     region. The regions hold the same merges in the same order, and what is
-//     not varying in the first is the same value in all: graph/passes/twins.h;
+//     not varying in the first is the same value in all: graph/passes/twins.h.
+//     Each replicate op has its own R;
 //   - wide values, dtype[R, dims...]: those of all replicas of a per-replica
 //     type dtype[dims...], one behind the other (graph/wide.h). Of a replicate
 //     op with num_wide_split INT (W) and num_wide_gathered INT (V) the inputs
@@ -66,7 +67,9 @@ typedef struct ls_expectation {
 //   - host with replicas INT (R), outside of replicate: the call of each
 //     replica, in their order. Of an operand in wide INTS it takes the
 //     replica's part, of others the value; all outputs are wide;
-//   - where ranks host replicas, each knows its own parts of a wide value only.
+//   - where the runtime has a trunk, its rank hosts of each op the replicas
+//     that lockstep/trunk.h says, and knows its own parts of a wide value only;
+//     an op of one replica is run by every rank, as what is around it.
 typedef struct ls_program {
   ls_object object;
   ls_runtime *runtime;
@@ -78,13 +81,6 @@ typedef struct ls_program {
   bool apart;  // New values go to buffers of their own; see `rebind`.
   uint64_t fingerprint[2];  // Of the body; see graph/identity.h.
 } ls_program;
-
-// Lane = (replica, core) = leaf of every sum over replicas. This process hosts
-// lanes first .. first + count - 1: all, or what lockstep/trunk.h says of its
-// rank.
-typedef struct ls_lanes {
-  int32_t replicas, cores, first, count;
-} ls_lanes;
 
 // The storage of one variable's value.
 typedef struct ls_buffer {
@@ -104,18 +100,29 @@ typedef struct ls_run_args {
   const void *const *inputs;  // Data of each input, dense.
   void *const *outputs;       // Where each output goes; NULL: not wanted.
   uint64_t step;              // For random ops.
-  uint64_t *steps;            // Gets how many steps the run was: the most
-                              // trips of a loop that counts them, at least 1.
-                              // NULL: nobody asks.
+  uint64_t *steps;            // Becomes how many steps the run was, if that is
+                              // more: the most trips of a loop that counts
+                              // them, at least 1. NULL: nobody asks.
   uint64_t seed;
   int32_t replica;  // That a program without a replicate op is run by.
   uint64_t run;     // What its host calls find in base/threads/thread_state.h.
+  struct ls_cancel *cancels[2];  // See base/cancel.h.
 } ls_run_args;
+
+// Where a run is.
+typedef enum ls_run_state {
+  LS_RUN_WAITS,  // For the host.
+  LS_RUN_ENDED,
+  LS_RUN_FAILED,
+} ls_run_state;
 
 // What an instance plans and has measured, for people.
 typedef struct ls_plan_facts {
   size_t shared_bytes, frame_bytes, scratch_bytes, constant_bytes;
   size_t num_instructions;
+  // It writes variables where they are, and may fail when it has written some:
+  // new values should be kept apart.
+  bool tears;
   double flops;
 } ls_plan_facts;
 
@@ -132,8 +139,10 @@ struct ls_backend_vtable {
   // is taken. NULL: it is right as it is.
   ls_status (*prepare)(ls_backend *self, ls_program *program);
   //   LS_UNIMPLEMENTED  naming an op that it does not compute, and its place.
+  //   LS_INVALID_ARGUMENT  an op of several replicas has less than there are
+  //                        ranks.
   ls_status (*compile)(ls_backend *self, const ls_program *program,
-                       ls_lanes lanes, ls_executable **out_executable);
+                       ls_executable **out_executable);
   void (*release_executable)(ls_executable *executable);
   ls_plan_facts (*facts)(const ls_executable *executable);
   // The plan as text; appended to a builder.
@@ -148,7 +157,22 @@ struct ls_backend_vtable {
   // given them before it runs.
   void (*rebind)(ls_instance *instance, ls_buffer *const *buffers);
   void (*destroy_instance)(ls_instance *instance);
-  ls_status (*run)(ls_instance *instance, const ls_run_args *args);
+  // A run, by one thread, which may have several at a time: started, advanced
+  // until it has ended, finished, also if it has failed. One that could not be
+  // started is not finished. `args` are lent until it is.
+  ls_status (*start)(ls_instance *instance, const ls_run_args *args);
+  // Goes on until the run has ended or waits for the host.
+  ls_run_state (*advance)(ls_instance *instance);
+  // Blocks until one of several runs of this back end, all of which wait for
+  // the host, should be advanced: it can go on, is cancelled, or nothing has
+  // moved for so long that they all end.
+  void (*wait)(ls_instance *const *instances, size_t count);
+  // Has a run that waits or has ended well fail.
+  void (*stop)(ls_instance *instance, ls_status status);
+  // How it went. Waits for host calls that a failed run has begun.
+  // `*out_keeps`: its new values may become the variables' values; of a run
+  // that has failed if they are those of whole trips of a loop.
+  ls_status (*finish)(ls_instance *instance, bool *out_keeps);
   // Begins to count what each instruction takes, from zero, or ends it.
   ls_status (*measure)(ls_instance *instance, bool on);
   // What was counted, as a table; appended to a builder.
@@ -168,6 +192,18 @@ struct ls_backend_vtable {
   // ISA, kernel library, cache sizes: equal ids promise equal bits.
   const char *(*numerics_id)(ls_backend *self);
 };
+
+// Runs an instance from start to finish, waiting where it waits.
+static inline ls_status ls_backend_run(const ls_backend *backend,
+                                       ls_instance *instance,
+                                       const ls_run_args *args) {
+  const ls_status status = backend->vtable->start(instance, args);
+  if (!ls_status_is_ok(status)) return status;
+  bool keeps = false;
+  while (backend->vtable->advance(instance) == LS_RUN_WAITS)
+    backend->vtable->wait(&instance, 1);
+  return backend->vtable->finish(instance, &keeps);
+}
 
 // The back end that a runtime computes with, made at first use and owned by the
 // runtime (slot LS_SLOT_ENGINE); which one, engine/backends.c says.

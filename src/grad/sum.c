@@ -6,6 +6,7 @@
 #include "base/runtime_internal.h"
 #include "grad/walk.h"
 #include "graph/context.h"
+#include "graph/flow.h"
 #include "graph/make/make.h"
 
 enum { AGGREGATE_ADD_N = 0 };  // 1 and 2 both add in pairs.
@@ -20,18 +21,21 @@ static bool in_eager(void) {
   return graph != NULL && graph->kind == LS_GRAPH_EAGER;
 }
 
-// The one way into a colocation for gradients. Contexts of replicated
-// computations, where they come in, are told of it here and of its end, with
-// the op and `context->uid`.
+// The one way into a colocation for gradients: a flow around is told of it.
 static void begin_colocation(const ls_gradient_context *context,
                              ls_scope *scope, ls_op op) {
-  (void)context;
-  ls_colocate_scope_begin(scope, op);
+  ls_flow_gradient_begin(scope, op, context->uid);
 }
 
 void ls_gradient_begin_beside(const ls_gradient_context *context,
                               ls_scope *scope, ls_op op) {
   if (context->colocate && !in_eager()) begin_colocation(context, scope, op);
+}
+
+void ls_gradient_begin_inside(const ls_gradient_context *context,
+                              ls_scope *scope, ls_op op) {
+  if (context->colocate && !in_eager())
+    ls_flow_gradient_inside_begin(scope, op, context->uid);
 }
 
 // Leaves all device and colocation scopes.

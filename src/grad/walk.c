@@ -298,6 +298,8 @@ static ls_status visit(ls_gradient_walk *walk, size_t index) {
   ls_scope beside = {0};
   if (walk->forward->graph == NULL)
     ls_gradient_begin_beside(walk->context, &beside, op);
+  else
+    ls_gradient_begin_inside(walk->context, &beside, op);
   ls_status status = ls_ok();
   if (sum_results(walk, &walk->entries[index], op))
     status = visit_with_gradients(walk, index, op, graph, node);

@@ -100,6 +100,10 @@ ls_status ls_gradient_walk_contribute(ls_gradient_walk *walk, size_t goal,
 // beside it.
 void ls_gradient_begin_beside(const ls_gradient_context *context,
                               ls_scope *scope, ls_op op);
+// The same for an op of a body, whose gradient ops lie in another graph:
+// nothing is beside it, but a flow is told.
+void ls_gradient_begin_inside(const ls_gradient_context *context,
+                              ls_scope *scope, ls_op op);
 // Opens the name scope `<op's name><suffix>` in the current one. Not in eager.
 void ls_gradient_begin_names(ls_scope *scope, const char *name,
                              const char *suffix);

@@ -3,6 +3,7 @@
 
 #include "base/threads/thread_state.h"
 #include "graph/eager_vtable.h"
+#include "graph/flow.h"
 
 ls_context *ls_context_current(void) {
   ls_context *context = ls_this_thread.work.context;
@@ -63,6 +64,8 @@ void ls_scope_end(ls_scope *scope) {
   if (opened->kind == LS_SCOPE_CLOSED) return;
   ls_context *context = ls_context_current();
   if (opened == context->refused) forget_refusal(context);
+  if (opened->kind == LS_SCOPE_COLOCATE && opened->own.colocate.flow != NULL)
+    ls_flow_leave_gradient(opened);
   context->scoped = opened->before;
   if (opened->kind == LS_SCOPE_CACHING) ++context->caching_left;
   context->top = opened->outer;
@@ -132,14 +135,28 @@ void ls_name_scope_begin(ls_scope *scope, const char *name) {
 }
 
 void ls_device_scope_begin(ls_scope *scope, const char *device) {
-  // Kept with the graph's names: the caller's text need not live on.
-  const char *kept = device;
-  if (device != NULL && ls_graph_current() != NULL)
-    kept = ls_graph_intern(ls_graph_current(), device);
-  if (kept == NULL && device != NULL)
-    ls_context_refuse(scope, ls_out_of_memory());
-  else
-    ls_context_open(scope, LS_SCOPE_DEVICE)->scoped.device = kept;
+  const char *merged = ls_context_current()->scoped.device;
+  ls_graph *graph = ls_graph_current();
+  ls_status status = ls_ok();
+  if (device == NULL)
+    merged = NULL;
+  else if (graph != NULL)
+    status = ls_graph_merge_device(graph, merged, device, &merged);
+  if (!ls_status_is_ok(status)) {
+    ls_context_refuse(scope, status);
+    return;
+  }
+  ls_context_open(scope, LS_SCOPE_DEVICE)->scoped.device = merged;
+}
+
+// The device of the nearest op that has one: device scopes around do not count.
+static const char *device_beside(const ls_open_scope *scope) {
+  for (; scope != NULL; scope = scope->before.colocate) {
+    const ls_op beside = scope->own.colocate.beside;
+    const ls_node *node = ls_graph_node(beside.graph, beside.id);
+    if (node != NULL && node->device != NULL) return node->device;
+  }
+  return NULL;
 }
 
 void ls_colocate_scope_begin(ls_scope *scope, ls_op op) {
@@ -151,18 +168,32 @@ void ls_colocate_scope_begin(ls_scope *scope, ls_op op) {
   }
   ls_context *context = ls_context_open(scope, LS_SCOPE_COLOCATE);
   ls_open_scope *opened = ls_scope_opened(scope);
-  opened->own.beside = op;
+  opened->own.colocate.beside = op;
+  opened->own.colocate.flow = NULL;
   context->scoped.colocate = opened;
-  const ls_node *node = ls_graph_node(op.graph, op.id);
-  context->scoped.device = node == NULL ? NULL : node->device;
+  context->scoped.device = device_beside(opened);
 }
 
 void ls_control_scope_begin(ls_scope *scope, const ls_op *ops, size_t count) {
+  const ls_context *here = ls_context_current();
+  ls_graph *graph = ls_graph_resolve(here->scoped.graph);
+  ls_control_group *group = NULL;
+  if (ops != NULL && graph != NULL && graph->kind != LS_GRAPH_EAGER) {
+    group = ls_arena_new(&graph->arena, ls_control_group);
+    if (group == NULL) {
+      ls_context_refuse(scope, ls_out_of_memory());
+      return;
+    }
+    if (here->scoped.control != NULL)
+      group->outer = here->scoped.control->own.control.group;
+  }
   ls_context *context = ls_context_open(scope, LS_SCOPE_CONTROL);
   ls_open_scope *opened = ls_scope_opened(scope);
   opened->own.control.ops = ops;
   opened->own.control.count = count;
+  opened->own.control.group = group;
   context->scoped.control = ops == NULL ? NULL : opened;
+  if (ops == NULL) context->scoped.flow = NULL;
 }
 
 void ls_init_scope_begin(ls_scope *scope) {
@@ -175,7 +206,16 @@ void ls_init_scope_begin(ls_scope *scope) {
   context->scoped.graph = graph;
   context->scoped.control = NULL;
   context->scoped.colocate = NULL;
-  if (leaves) context->scoped.names = NULL;
+  context->scoped.flow = NULL;
+  if (!leaves) return;
+  context->scoped.names = NULL;
+  // The device's name is a text of the graph that is left, which may go first.
+  ls_graph *there = ls_graph_current();
+  if (context->scoped.device == NULL || there == NULL) return;
+  context->scoped.device = ls_graph_intern(there, context->scoped.device);
+  if (context->scoped.device != NULL) return;
+  ls_scope_end(scope);
+  ls_context_refuse(scope, ls_out_of_memory());
 }
 
 const char *ls_name_scope_current(void) {

@@ -27,6 +27,7 @@ typedef enum ls_scope_kind {
   LS_SCOPE_CACHING,
   LS_SCOPE_SCALE_LOSS,
   LS_SCOPE_SUMMARY,
+  LS_SCOPE_FLOW,
   LS_SCOPE_REFUSED,
 } ls_scope_kind;
 
@@ -68,6 +69,7 @@ typedef struct ls_scope_state {
   // distribute/replicas/context.h.
   const struct ls_distribution *distribution;
   const ls_creator_entry *creators;  // Innermost first.
+  const struct ls_flow_entry *flow;  // The innermost; see graph/flow.h.
   // Strategies whose losses are scaled; see
   // distribute/strategies/loss_reduction.c.
   const struct ls_loss_scaling *loss_scaling;
@@ -86,9 +88,15 @@ struct ls_open_scope {
     struct {
       const ls_op *ops;
       size_t count;
+      const ls_control_group *group;  // What nodes made in it have.
     } control;
-    ls_op beside;
-    uint64_t entry[12];  // See LS_SCOPE_ENTRY.
+    struct {
+      ls_op beside;
+      // A flow that was told of it, and is to be told of its end. NULL: none.
+      struct ls_flow *flow;
+      const char *uid;
+    } colocate;
+    uint64_t entry[11];  // See LS_SCOPE_ENTRY.
   } own;
 };
 _Static_assert(sizeof(ls_open_scope) <= sizeof(ls_scope),

@@ -237,6 +237,16 @@ static bool same_captures(const comparison *c) {
   return true;
 }
 
+// What ops wait for in graphs around.
+static bool same_waits(const comparison *c) {
+  const ls_graph *a = c->a, *b = c->b;
+  bool same = a->num_waits_outside == b->num_waits_outside;
+  for (size_t i = 0; same && i < a->num_waits_outside; ++i)
+    same = a->waits_outside[i].id == b->waits_outside[i].id &&
+           a->waits_outside[i].outer.id == b->waits_outside[i].outer.id;
+  return same || differ(c, "other control inputs from around");
+}
+
 static bool same_results(const comparison *c) {
   const ls_graph *a = c->a, *b = c->b;
   if (a->num_results != b->num_results)
@@ -265,7 +275,7 @@ bool ls_graph_equal_inside(ls_graph *a, ls_graph *b, char *difference,
         &c, "%zu ops against %zu: only one has %s", a->num_nodes, b->num_nodes,
         ls_node_describe(longer, longer->nodes[common], more, sizeof(more)));
   }
-  return same_results(&c);
+  return same_waits(&c) && same_results(&c);
 }
 
 bool ls_graph_equal(ls_graph *a, ls_graph *b, char *difference, size_t size) {

@@ -87,6 +87,7 @@ void ls_graph_free(ls_graph *graph) {
   ls_release(graph->allocator, graph->nodes);
   ls_release(graph->allocator, graph->parameters);
   ls_release(graph->allocator, graph->captures);
+  ls_release(graph->allocator, graph->waits_outside);
   ls_release(graph->allocator, graph->results);
   ls_release(graph->allocator, graph->variables);
   ls_arena_deinit(&graph->arena);
@@ -105,6 +106,9 @@ void ls_graph_forward(ls_graph *graph, ls_graph *to) {
   ls_release(graph->allocator, graph->captures);
   graph->captures = NULL;
   graph->num_captures = graph->captures_capacity = 0;
+  ls_release(graph->allocator, graph->waits_outside);
+  graph->waits_outside = NULL;
+  graph->num_waits_outside = graph->waits_capacity = 0;
   ls_release(graph->allocator, graph->results);
   graph->results = NULL;
   graph->num_results = 0;
@@ -133,6 +137,7 @@ ls_graph_rollback_point ls_graph_mark(const ls_graph *graph) {
       .num_parameters = graph->num_parameters,
       .num_captures = graph->num_captures,
       .num_undo = graph->num_undo,
+      .num_waits_outside = graph->num_waits_outside,
       .num_random = graph->num_random,
       .losses = graph->losses,
       .trains = graph->trains,
@@ -156,6 +161,7 @@ void ls_graph_rollback(ls_graph *graph, ls_graph_rollback_point to) {
     ls_map_remove(&graph->capture_index, &key, sizeof(key));
   }
   graph->num_parameters = to.num_parameters;
+  graph->num_waits_outside = to.num_waits_outside;
   graph->num_random = to.num_random;
   if (graph->kind == LS_GRAPH_EAGER) return;
   graph->losses = to.losses;
@@ -399,6 +405,17 @@ ls_status ls_graph_add_capture(ls_graph *graph, ls_tensor outer,
   graph->captures[graph->num_captures++] =
       (ls_capture){.outer = outer, .inner = *out_ref};
   return ls_ok();
+}
+
+bool ls_graph_wait_outside(ls_graph *graph, const ls_node *node,
+                           const ls_op *ops, size_t count) {
+  if (!ls_grow(graph->allocator, &graph->waits_outside, &graph->waits_capacity,
+               graph->num_waits_outside + count, sizeof(*graph->waits_outside)))
+    return false;
+  for (size_t i = 0; i < count; ++i)
+    graph->waits_outside[graph->num_waits_outside++] =
+        (ls_wait_outside){node->id, ops[i]};
+  return true;
 }
 
 ls_status ls_graph_set_results(ls_graph *graph, const uint64_t *refs,

@@ -42,13 +42,19 @@ typedef struct ls_name_scope {
   const char *name;  // Unique in its parent.
 } ls_name_scope;
 
+// A control scope of a graph, and those around it, as long as the graph lives.
+typedef struct ls_control_group {
+  const struct ls_control_group *outer;
+} ls_control_group;
+
 typedef struct ls_node {
   uint64_t id;
   uint16_t type;
   uint32_t num_outputs, num_inputs, num_control, num_attrs, num_regions;
   uint64_t *inputs;  // Refs: see ls_ref, in the same graph.
   ls_type *outputs;
-  uint64_t *control;  // Ids. Build stage only.
+  uint64_t *control;                // Ids. Build stage only.
+  const ls_control_group *made_in;  // The innermost one then. NULL: none.
   ls_attr *attrs;
   ls_graph **regions;
   const ls_name_scope *scope;  // Name = scope + base [+ "_" + number].
@@ -73,6 +79,12 @@ typedef struct ls_capture {
   ls_tensor outer;
   uint64_t inner;  // Ref of the parameter.
 } ls_capture;
+
+// An op that waits for one of a graph around: see graph/control.h.
+typedef struct ls_wait_outside {
+  uint64_t id;
+  ls_op outer;
+} ls_wait_outside;
 
 // What a graph knows of the losses in it; see loss_record.c.
 typedef struct ls_losses {
@@ -115,13 +127,16 @@ struct ls_graph {
   size_t num_declared;
   ls_capture *captures;
   size_t num_captures, captures_capacity;
+  ls_wait_outside *waits_outside;  // By ascending id.
+  size_t num_waits_outside, waits_capacity;
   ls_map capture_index;  // Outer (graph, ref) -> index + 1 in captures.
   uint64_t *results;     // Refs that leave a function, region or program.
   size_t num_results;
 
   ls_map names;           // (scope, base) -> next number.
   ls_map scopes;          // Interned name scopes.
-  ls_map texts;           // Interned texts: the copies in names_arena.
+  ls_map texts;           // Interned texts: the copies in names_arena; and
+                          // merged names of devices.
   ls_map collections;     // Of a build graph: name -> list.
   ls_object **variables;  // Of a build graph: all, in order of creation.
   size_t num_variables, variables_capacity;
@@ -167,6 +182,7 @@ ls_node *ls_graph_append(ls_graph *graph, const ls_op_spec *spec,
 // trial (graph/trial.h), by which a refused call leaves no trace.
 typedef struct ls_graph_rollback_point {
   size_t num_nodes, num_variables, num_parameters, num_captures, num_undo;
+  size_t num_waits_outside;
   uint32_t num_random;
   ls_losses losses;
   bool trains;
@@ -198,6 +214,9 @@ ls_status ls_graph_import(ls_graph *graph, ls_tensor value, uint64_t *out_ref);
 // The parameter of `graph` that stands for `outer`, a value of its parent.
 ls_status ls_graph_add_capture(ls_graph *graph, ls_tensor outer,
                                uint64_t *out_ref);
+// Notes that a node waits for ops of graphs around. False: no memory.
+LS_MUST_USE bool ls_graph_wait_outside(ls_graph *graph, const ls_node *node,
+                                       const ls_op *ops, size_t count);
 // Sets the results; copies.
 ls_status ls_graph_set_results(ls_graph *graph, const uint64_t *refs,
                                size_t count);
@@ -239,6 +258,11 @@ static inline ls_graph *ls_graph_resolve(ls_graph *graph) {
 // The graph's own copy of a text, one for all equal ones; it lives as long as
 // the graph. NULL: no memory.
 const char *ls_graph_intern(ls_graph *graph, const char *text);
+// The device of ops in a scope of device `name`, where it is `around` (NULL:
+// none): the graph's own copy. `name` "": `around` as it is.
+//   LS_INVALID_ARGUMENT  `name` is none.
+ls_status ls_graph_merge_device(ls_graph *graph, const char *around,
+                                const char *name, const char **out_device);
 // Names a node `base` (NULL: its type) in `scope` (NULL: none), uniquely.
 ls_status ls_graph_name_node(ls_graph *graph, ls_node *node,
                              const ls_name_scope *scope, const char *base);

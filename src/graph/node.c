@@ -7,6 +7,7 @@
 #include "graph/trial.h"
 
 #include "base/require.h"
+#include "lockstep/device_name.h"
 
 // ---- Names -----------------------------------------------------------------
 // A name is scope + base [+ "_" + number] and is rendered when asked for. What
@@ -74,6 +75,32 @@ const char *ls_graph_intern(ls_graph *graph, const char *text) {
   char *copy = ls_arena_string(&graph->names_arena, text);
   return copy != NULL && ls_map_insert_text(&graph->texts, text, copy) ? copy
                                                                        : NULL;
+}
+
+// A merged name is kept by both names, with a zero between them that no text
+// has: a scope on each of a loop's turns parses nothing.
+ls_status ls_graph_merge_device(ls_graph *graph, const char *around,
+                                const char *name, const char **out_device) {
+  char key[2 * LS_MAX_DEVICE_NAME];
+  *out_device = around;
+  if (name[0] == '\0') return ls_ok();
+  if (around == NULL) around = "";
+  const size_t first = strlen(around) + 1, second = strlen(name);
+  const bool is_kept = first + second <= sizeof(key);
+  if (is_kept) {
+    memcpy(key, around, first);
+    memcpy(key + first, name, second);
+    *out_device = ls_map_find(&graph->texts, key, first + second);
+    if (*out_device != NULL) return ls_ok();
+  }
+  ls_device_name merged;
+  LS_RETURN_IF_ERROR(ls_device_merge(name, around, &merged));
+  *out_device = ls_graph_intern(graph, merged.text);
+  return *out_device != NULL &&
+                 (!is_kept || ls_map_insert(&graph->texts, key, first + second,
+                                            (void *)(uintptr_t)*out_device))
+             ? ls_ok()
+             : ls_out_of_memory();
 }
 
 ls_status ls_graph_name_node(ls_graph *graph, ls_node *node,

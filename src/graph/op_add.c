@@ -7,13 +7,14 @@
 #include <stdlib.h>
 
 #include "base/runtime_internal.h"
-#include "graph/context.h"
+#include "graph/control.h"
 #include "graph/eager_vtable.h"
+#include "graph/flow.h"
 #include "graph/make/make.h"
 
 // What is being added, gathered on the stack; long lists in `memory`.
 typedef struct addition {
-  const ls_op_spec *spec;
+  ls_op_spec spec;  // With what attributes, scopes and flows have made of it.
   const ls_op_info *info;
   ls_graph *graph;
   ls_context *context;
@@ -23,7 +24,6 @@ typedef struct addition {
   size_t num_out;
   uint64_t few_refs[8];
   ls_type few_in[8], few_out[2];
-  ls_op_spec resolved;  // The spec, if its attributes came without their ids.
 } addition;
 
 static ls_op failed_op(addition *a, ls_status status) {
@@ -42,16 +42,16 @@ static ls_op failed_op(addition *a, ls_status status) {
 static ls_status with_scope(const addition *a, ls_status status) {
   char scope[LS_MAX_FULL_NAME];
   ls_name_scope_print(a->context->scoped.names, scope, sizeof(scope));
-  if (scope[0] == '\0' && a->spec->name == NULL)
+  if (scope[0] == '\0' && a->spec.name == NULL)
     return ls_status_annotate(status, "in op %s of graph '%s'", a->info->name,
                               a->graph->name);
   return ls_status_annotate(status, "in op '%s%s' of graph '%s'", scope,
-                            a->spec->name ? a->spec->name : a->info->name,
+                            a->spec.name ? a->spec.name : a->info->name,
                             a->graph->name);
 }
 
 static ls_status import_inputs(addition *a) {
-  const ls_op_spec *spec = a->spec;
+  const ls_op_spec *spec = &a->spec;
   a->refs = a->few_refs;
   a->in = a->few_in;
   if (spec->num_inputs > LS_COUNT_OF(a->few_refs)) {
@@ -60,9 +60,6 @@ static ls_status import_inputs(addition *a) {
     if (a->refs == NULL || a->in == NULL) return ls_out_of_memory();
   }
   for (size_t i = 0; i < spec->num_inputs; ++i) {
-    if (spec->inputs == NULL)
-      return ls_invalid_argument("%s has %zu operands at NULL", a->info->name,
-                                 spec->num_inputs);
     const ls_tensor input = spec->inputs[i];
     if (input.ref == 0)
       return ls_invalid_argument(
@@ -75,7 +72,10 @@ static ls_status import_inputs(addition *a) {
 
 // The attributes that the op needs, which get their ids, and what it points to.
 static ls_status check_spec(addition *a) {
-  const ls_op_spec *spec = a->spec;
+  const ls_op_spec *spec = &a->spec;
+  if (spec->inputs == NULL && spec->num_inputs > 0)
+    return ls_invalid_argument("%s has %zu operands at NULL", a->info->name,
+                               spec->num_inputs);
   if (spec->control == NULL && spec->num_control > 0)
     return ls_invalid_argument("it has %zu control inputs at NULL",
                                spec->num_control);
@@ -88,11 +88,7 @@ static ls_status check_spec(addition *a) {
   const ls_attr *attrs = NULL;
   LS_RETURN_IF_ERROR(ls_attrs_resolve(&a->memory, spec->type, spec->attrs,
                                       spec->num_attrs, &attrs));
-  if (attrs != spec->attrs) {
-    a->resolved = *spec;
-    a->resolved.attrs = attrs;
-    a->spec = &a->resolved;
-  }
+  a->spec.attrs = attrs;
   LS_RETURN_IF_ERROR(
       ls_attrs_check(spec->type, attrs, spec->num_attrs, spec->num_inputs));
   return spec->type != LS_OP_PARAMETER
@@ -102,10 +98,10 @@ static ls_status check_spec(addition *a) {
 }
 
 static ls_status infer_types(addition *a) {
-  ls_infer infer = {.spec = a->spec,
+  ls_infer infer = {.spec = &a->spec,
                     .op_name = a->info->name,
                     .in = a->in,
-                    .num_in = a->spec->num_inputs,
+                    .num_in = a->spec.num_inputs,
                     .out = a->few_out,
                     .num_out = 1,
                     .arena = &a->memory};
@@ -117,44 +113,6 @@ static ls_status infer_types(addition *a) {
 }
 
 // ---- Scopes ----------------------------------------------------------------
-static size_t count_control(const addition *a) {
-  size_t count = a->spec->num_control;
-  for (const ls_open_scope *s = a->context->scoped.control; s != NULL;
-       s = s->before.control)
-    count += s->own.control.count;
-  return count;
-}
-
-// The op's own control inputs and those of the scopes, without repetition.
-static ls_status gather_control(addition *a, ls_op_spec *spec) {
-  const size_t most = count_control(a);
-  spec->num_control = 0;
-  if (most == 0) return ls_ok();
-  ls_op *ops = ls_arena_new_array(&a->memory, ls_op, most);
-  if (ops == NULL) return ls_out_of_memory();
-  const ls_open_scope *scope = a->context->scoped.control;
-  const ls_op *from = a->spec->control;
-  size_t count = a->spec->num_control;
-  while (true) {
-    for (size_t i = 0; i < count; ++i) {
-      if (from[i].id == 0)
-        return ls_invalid_argument("a control input of %s is a failed op",
-                                   a->info->name);
-      if (ls_graph_resolve(from[i].graph) != a->graph) continue;
-      bool known = false;
-      for (size_t k = 0; k < spec->num_control; ++k)
-        known = known || ops[k].id == from[i].id;
-      if (!known) ops[spec->num_control++] = from[i];
-    }
-    if (scope == NULL) break;
-    from = scope->own.control.ops;
-    count = scope->own.control.count;
-    scope = scope->before.control;
-  }
-  spec->control = ops;
-  return ls_ok();
-}
-
 static int compare_text(const void *a, const void *b) {
   return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
@@ -166,8 +124,8 @@ static ls_status mark_colocated(addition *a, ls_node *node) {
   size_t count = 0;
   for (; scope != NULL && count < LS_COUNT_OF(places);
        scope = scope->before.colocate) {
-    places[count] =
-        ls_arena_format(&a->memory, "loc:@%s", ls_op_name(scope->own.beside));
+    places[count] = ls_arena_format(&a->memory, "loc:@%s",
+                                    ls_op_name(scope->own.colocate.beside));
     if (places[count++] == NULL) return ls_out_of_memory();
   }
   if (count == 0) return ls_ok();
@@ -181,21 +139,42 @@ static ls_status mark_colocated(addition *a, ls_node *node) {
                                      .as.strings = {places, kept}});
 }
 
-static ls_status append(addition *a, ls_node **out_node) {
-  ls_op_spec spec = *a->spec;
-  LS_RETURN_IF_ERROR(gather_control(a, &spec));
-  ls_node *node = ls_graph_append(a->graph, &spec, a->refs, a->num_out);
-  if (node == NULL) return ls_out_of_memory();
+// What the op waits for, and what flows around say to that.
+static ls_status apply_scopes(addition *a) {
+  LS_RETURN_IF_ERROR(ls_control_gather(
+      a->graph, a->info, a->context->scoped.control, &a->spec, &a->memory));
+  return a->context->scoped.flow == NULL ? ls_ok()
+                                         : ls_flow_admit(&a->spec, &a->memory);
+}
+
+static ls_status dress(addition *a, ls_node *node, const ls_op *outside,
+                       size_t num_outside) {
+  const ls_scope_state *scoped = &a->context->scoped;
   memcpy(node->outputs, a->out, a->num_out * sizeof(*a->out));
-  node->device = a->context->scoped.device;
-  ls_status status =
-      ls_graph_name_node(a->graph, node, a->context->scoped.names, spec.name);
-  if (ls_status_is_ok(status)) status = mark_colocated(a, node);
+  node->device = scoped->device;
+  if (scoped->control != NULL)
+    node->made_in = scoped->control->own.control.group;
+  LS_RETURN_IF_ERROR(
+      ls_graph_name_node(a->graph, node, scoped->names, a->spec.name));
+  LS_RETURN_IF_ERROR(mark_colocated(a, node));
+  if (!ls_graph_wait_outside(a->graph, node, outside, num_outside))
+    return ls_out_of_memory();
+  return scoped->flow == NULL ? ls_ok()
+                              : ls_flow_mark((ls_op){a->graph, node->id});
+}
+
+static ls_status append(addition *a, ls_node **out_node) {
+  const ls_graph_rollback_point before = ls_graph_mark(a->graph);
+  const ls_op *outside = NULL;
+  size_t num_outside = 0;
+  LS_RETURN_IF_ERROR(
+      ls_control_split(a->graph, &a->spec, &a->memory, &outside, &num_outside));
+  ls_node *node = ls_graph_append(a->graph, &a->spec, a->refs, a->num_out);
+  if (node == NULL) return ls_out_of_memory();
+  const ls_status status = dress(a, node, outside, num_outside);
   if (!ls_status_is_ok(status)) {
     node->num_regions = 0;  // They stay the caller's.
-    ls_graph_rollback_point back = ls_graph_mark(a->graph);
-    --back.num_nodes;
-    ls_graph_rollback(a->graph, back);
+    ls_graph_rollback(a->graph, before);
     return status;
   }
   *out_node = node;
@@ -204,8 +183,8 @@ static ls_status append(addition *a, ls_node **out_node) {
 
 // In eager: what runs after a failed op fails like it.
 static ls_status check_control(const addition *a) {
-  for (size_t i = 0; i < a->spec->num_control; ++i) {
-    const ls_op op = a->spec->control[i];
+  for (size_t i = 0; i < a->spec.num_control; ++i) {
+    const ls_op op = a->spec.control[i];
     const ls_node *node = op.id == 0 ? NULL : ls_graph_node(op.graph, op.id);
     if (node != NULL && node->failure != NULL)
       return ls_status_clone(node->failure);
@@ -226,26 +205,28 @@ static ls_op add(addition *a) {
     return failed_op(a, ls_internal("an op maker in a lowered graph"));
   // What follows a failed op fails silently: the first error tells.
   if (a->graph->error != NULL)
-    for (size_t i = 0; a->spec->inputs != NULL && i < a->spec->num_inputs; ++i)
-      if (a->spec->inputs[i].ref == 0) return (ls_op){0};
-  if (a->graph->kind == LS_GRAPH_EAGER && a->spec->inputs != NULL)
-    for (size_t i = 0; i < a->spec->num_inputs; ++i) {
-      const ls_tensor input = a->spec->inputs[i];
+    for (size_t i = 0; a->spec.inputs != NULL && i < a->spec.num_inputs; ++i)
+      if (a->spec.inputs[i].ref == 0) return (ls_op){0};
+  if (a->graph->kind == LS_GRAPH_EAGER && a->spec.inputs != NULL)
+    for (size_t i = 0; i < a->spec.num_inputs; ++i) {
+      const ls_tensor input = a->spec.inputs[i];
       const ls_node *node = ls_graph_node_of(input.graph, input.ref);
       if (node != NULL && node->failure != NULL)
         return failed_op(a, ls_status_clone(node->failure));
     }
-  ls_status status = a->graph->kind == LS_GRAPH_EAGER && a->spec->control
+  ls_status status = a->graph->kind == LS_GRAPH_EAGER && a->spec.control
                          ? check_control(a)
                          : ls_ok();
   if (!ls_status_is_ok(status)) return failed_op(a, status);
-  status = ls_op_check_count(a->info, a->spec->num_inputs);
+  status = ls_op_check_count(a->info, a->spec.num_inputs);
   if (ls_status_is_ok(status)) status = check_spec(a);
+  if (ls_status_is_ok(status) && a->graph->kind != LS_GRAPH_EAGER)
+    status = apply_scopes(a);
   if (ls_status_is_ok(status)) status = import_inputs(a);
   if (ls_status_is_ok(status)) status = infer_types(a);
   if (!ls_status_is_ok(status)) return failed_op(a, with_scope(a, status));
   if (a->graph->kind == LS_GRAPH_EAGER)
-    return a->graph->runtime->eager->run(a->graph, a->spec, a->refs, a->out,
+    return a->graph->runtime->eager->run(a->graph, &a->spec, a->refs, a->out,
                                          a->num_out);
   ls_node *node = NULL;
   status = append(a, &node);
@@ -264,7 +245,7 @@ static ls_op no_such_op(const ls_op_spec *spec) {
 ls_op ls_op_add(const ls_op_spec *spec) {
   if (spec == NULL || spec->type == LS_OP_NONE || spec->type >= LS_OP_COUNT)
     return no_such_op(spec);
-  addition a = {.spec = spec,
+  addition a = {.spec = *spec,
                 .info = &ls_op_table[spec->type],
                 .graph = ls_graph_resolve(ls_graph_current()),
                 .context = ls_context_current()};

@@ -317,8 +317,9 @@ static ls_status create_plain(const ls_variable_options *options,
   if (beside != NULL) {
     ls_variable_options alone = *options;
     alone.colocate_with = NULL;
+    const char *device = ls_variable_device(beside);
     {
-      LS_DEVICE_SCOPE(ls_variable_device(beside));
+      LS_DEVICE_SCOPE(device[0] != '\0' ? device : NULL);
       return create_plain(&alone, out_variable);
     }
   }

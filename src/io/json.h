@@ -25,8 +25,12 @@ void ls_json_begin(ls_json_writer *json, char bracket);  // '{' or '['.
 void ls_json_end(ls_json_writer *json, char bracket);    // '}' or ']'.
 void ls_json_key(ls_json_writer *json, const char *key);
 void ls_json_string(ls_json_writer *json, const char *value);
+// The same for any bytes: those that are no UTF-8 become U+FFFD.
+void ls_json_any_string(ls_json_writer *json, const char *value);
 void ls_json_bool(ls_json_writer *json, bool value);
 void ls_json_i64(ls_json_writer *json, int64_t value);
+// A number of thousandths, with three digits behind the point.
+void ls_json_thousandths(ls_json_writer *json, int64_t value);
 // The shortest digits that read back as the same number; null for what JSON
 // has no number for (nan, infinities).
 void ls_json_f64(ls_json_writer *json, double value);

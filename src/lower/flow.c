@@ -14,8 +14,9 @@ ls_status ls_ref_list_push(ls_ref_list *list, uint64_t ref) {
   return ls_ok();
 }
 
-ls_status ls_flow_begin(ls_flow *f, ls_lower_scope *scope, ls_node *node) {
-  *f = (ls_flow){.scope = scope, .node = node};
+ls_status ls_lower_flow_begin(ls_lower_flow *f, ls_lower_scope *scope,
+                              ls_node *node) {
+  *f = (ls_lower_flow){.scope = scope, .node = node};
   f->inputs.allocator = scope->all->allocator;
   for (uint32_t i = 0; i < node->num_regions; ++i)
     LS_RETURN_IF_ERROR(ls_graph_written(node->regions[i], scope->all->allocator,
@@ -24,7 +25,7 @@ ls_status ls_flow_begin(ls_flow *f, ls_lower_scope *scope, ls_node *node) {
   return ls_ok();
 }
 
-void ls_flow_end(ls_flow *f) {
+void ls_lower_flow_end(ls_lower_flow *f) {
   for (size_t i = 0; i < f->num_regions; ++i)
     ls_graph_free(f->regions[i]);
   ls_release(f->scope->all->allocator, f->regions);
@@ -32,8 +33,56 @@ void ls_flow_end(ls_flow *f) {
   ls_release(f->scope->all->allocator, f->written);
 }
 
-ls_status ls_flow_open(ls_flow *f, ls_graph *from, const char *name,
-                       ls_lower_scope *inner) {
+// Components in place of those containers.
+static ls_status take_apart(ls_lower_flow *f, const ls_lower_own *apart) {
+  for (size_t k = 0; k < apart->count; ++k) {
+    const ls_variable *container = apart->items[k];
+    const size_t more = container->num_components;
+    size_t count = 0;
+    for (size_t i = 0; i < f->num_written; ++i)
+      if (f->written[i] != container && f->written[i]->container != container)
+        f->written[count++] = f->written[i];
+    if (!ls_grow(f->scope->all->allocator, &f->written, &f->written_capacity,
+                 count + more, sizeof(*f->written)))
+      return ls_out_of_memory();
+    memcpy(f->written + count, container->components,
+           more * sizeof(*f->written));
+    f->num_written = count + more;
+  }
+  return ls_ok();
+}
+
+ls_status ls_lower_flow_around(ls_lower_scope *scope, ls_node *node,
+                               ls_status (*lower)(ls_lower_flow *f)) {
+  ls_lower_own apart = {0};
+  ls_status status = ls_ok();
+  for (bool again = true; again && ls_status_is_ok(status);) {
+    ls_lower_flow f;
+    status = ls_lower_flow_begin(&f, scope, node);
+    if (ls_status_is_ok(status)) status = take_apart(&f, &apart);
+    if (ls_status_is_ok(status)) status = lower(&f);
+    again = f.differs != NULL;
+    if (again) {
+      ls_status_free(status);
+      status = ls_lower_add_own(&apart, scope->all->allocator, f.differs);
+    }
+    ls_lower_flow_end(&f);
+  }
+  ls_release(scope->all->allocator, apart.items);
+  return status;
+}
+
+ls_status ls_lower_flow_read(ls_lower_flow *f, ls_lower_scope *where,
+                             ls_variable *variable, uint64_t *out_ref) {
+  bool differs = false;
+  if (where->replicas == 0 && !where->in_merge)
+    LS_RETURN_IF_ERROR(ls_lower_differs(where, variable, &differs));
+  if (differs) f->differs = variable;
+  return ls_lower_read(where, variable, out_ref);
+}
+
+ls_status ls_lower_flow_open(ls_lower_flow *f, ls_graph *from, const char *name,
+                             ls_lower_scope *inner) {
   ls_graph *to = NULL;
   if (!ls_grow(f->scope->all->allocator, &f->regions, &f->regions_capacity,
                f->num_regions + 1, sizeof(*f->regions)))
@@ -45,8 +94,8 @@ ls_status ls_flow_open(ls_flow *f, ls_graph *from, const char *name,
   return ls_lower_scope_init(inner, f->scope->all, f->scope, from, to);
 }
 
-ls_status ls_flow_declare(ls_lower_scope *inner, ls_type type,
-                          uint64_t *out_ref) {
+ls_status ls_lower_flow_declare(ls_lower_scope *inner, ls_type type,
+                                uint64_t *out_ref) {
   ls_tensor parameter;
   LS_RETURN_IF_ERROR(ls_graph_add_parameter(inner->to, type, NULL, &parameter));
   *out_ref = parameter.ref;
@@ -54,14 +103,14 @@ ls_status ls_flow_declare(ls_lower_scope *inner, ls_type type,
 }
 
 // A value around a region is `ref` inside of it.
-static ls_status pass_stack(ls_flow *f, uint64_t outer,
+static ls_status pass_stack(ls_lower_flow *f, uint64_t outer,
                             const ls_lower_scope *inner, uint64_t ref) {
   ls_lowering *all = f->scope->all;
   return ls_lower_stack_set(all, inner->to, ref,
                             ls_lower_stack_of(all, f->scope->to, outer));
 }
 
-ls_status ls_flow_map_captures(ls_flow *f, ls_lower_scope *inner) {
+ls_status ls_lower_flow_map_captures(ls_lower_flow *f, ls_lower_scope *inner) {
   const ls_graph *from = inner->from;
   for (size_t i = 0; i < from->num_captures; ++i) {
     uint64_t ref = 0;
@@ -77,14 +126,14 @@ ls_status ls_flow_map_captures(ls_flow *f, ls_lower_scope *inner) {
   return ls_ok();
 }
 
-ls_status ls_flow_lower(ls_lower_scope *inner, size_t count) {
+ls_status ls_lower_flow_lower(ls_lower_scope *inner, size_t count) {
   const ls_graph *from = inner->from;
   return ls_lower_nodes(inner, count, from->results, from->num_results, NULL, 0,
                         true);
 }
 
 // The region's results: its own, then the values of written variables.
-static ls_status set_results(ls_flow *f, ls_lower_scope *inner) {
+static ls_status set_results(ls_lower_flow *f, ls_lower_scope *inner) {
   ls_ref_list results = {.allocator = f->scope->all->allocator};
   ls_status status = ls_ok();
   for (size_t i = 0; i < inner->from->num_results && ls_status_is_ok(status);
@@ -93,7 +142,7 @@ static ls_status set_results(ls_flow *f, ls_lower_scope *inner) {
         ls_ref_list_push(&results, ls_lowered(inner, inner->from->results[i]));
   for (size_t i = 0; i < f->num_written && ls_status_is_ok(status); ++i) {
     uint64_t ref = 0;
-    status = ls_lower_read(inner, f->written[i], &ref);
+    status = ls_lower_flow_read(f, inner, f->written[i], &ref);
     if (ls_status_is_ok(status)) status = ls_ref_list_push(&results, ref);
   }
   if (ls_status_is_ok(status))
@@ -102,7 +151,7 @@ static ls_status set_results(ls_flow *f, ls_lower_scope *inner) {
   return status;
 }
 
-static ls_status add_captured_inputs(ls_flow *f) {
+static ls_status add_captured_inputs(ls_lower_flow *f) {
   for (size_t r = 0; r < f->num_regions; ++r)
     for (size_t i = 0; i < f->regions[r]->num_captures; ++i)
       LS_RETURN_IF_ERROR(
@@ -110,8 +159,8 @@ static ls_status add_captured_inputs(ls_flow *f) {
   return ls_ok();
 }
 
-ls_status ls_flow_append(ls_flow *f, const ls_attr *attrs, size_t num_attrs,
-                         ls_node **out_node) {
+ls_status ls_lower_flow_append(ls_lower_flow *f, const ls_attr *attrs,
+                               size_t num_attrs, ls_node **out_node) {
   LS_RETURN_IF_ERROR(add_captured_inputs(f));
   LS_RETURN_IF_ERROR(ls_lower_append(f->scope,
                                      &(ls_op_spec){
@@ -127,7 +176,8 @@ ls_status ls_flow_append(ls_flow *f, const ls_attr *attrs, size_t num_attrs,
   return ls_ok();
 }
 
-ls_status ls_flow_take_written(ls_flow *f, const ls_node *made, size_t first) {
+ls_status ls_lower_flow_take_written(ls_lower_flow *f, const ls_node *made,
+                                     size_t first) {
   for (size_t i = 0; i < f->num_written; ++i)
     LS_RETURN_IF_ERROR(ls_lower_write(f->scope, f->written[i],
                                       ls_ref(made->id, (unsigned)(first + i))));
@@ -135,18 +185,21 @@ ls_status ls_flow_take_written(ls_flow *f, const ls_node *made, size_t first) {
 }
 
 // ---- Branches --------------------------------------------------------------
-static ls_status branch_region(ls_flow *f, size_t which, const char *name) {
+static ls_status branch_region(ls_lower_flow *f, size_t which,
+                               const char *name) {
   ls_lower_scope inner;
-  LS_RETURN_IF_ERROR(ls_flow_open(f, f->node->regions[which], name, &inner));
-  ls_status status = ls_flow_map_captures(f, &inner);
-  if (ls_status_is_ok(status)) status = ls_flow_lower(&inner, 1);
+  LS_RETURN_IF_ERROR(
+      ls_lower_flow_open(f, f->node->regions[which], name, &inner));
+  ls_status status = ls_lower_flow_map_captures(f, &inner);
+  if (ls_status_is_ok(status)) status = ls_lower_flow_lower(&inner, 1);
   if (ls_status_is_ok(status)) status = set_results(f, &inner);
   ls_lower_scope_deinit(&inner);
   return status;
 }
 
 // Output `output` of a branching op is the one result or the other.
-static ls_status join_stacks(ls_flow *f, const ls_node *made, unsigned output) {
+static ls_status join_stacks(ls_lower_flow *f, const ls_node *made,
+                             unsigned output) {
   ls_lowering *all = f->scope->all;
   ls_lower_stack *result[2];
   for (size_t r = 0; r < 2; ++r)
@@ -157,27 +210,24 @@ static ls_status join_stacks(ls_flow *f, const ls_node *made, unsigned output) {
                             result[0]);
 }
 
-static ls_status lower_branches(ls_flow *f) {
+static ls_status lower_branches(ls_lower_flow *f) {
   LS_RETURN_IF_ERROR(
       ls_ref_list_push(&f->inputs, ls_lowered(f->scope, f->node->inputs[0])));
   LS_RETURN_IF_ERROR(branch_region(f, 0, "cond_then"));
   LS_RETURN_IF_ERROR(branch_region(f, 1, "cond_else"));
   ls_node *made = NULL;
-  LS_RETURN_IF_ERROR(ls_flow_append(f, NULL, 0, &made));
+  LS_RETURN_IF_ERROR(ls_lower_flow_append(f, NULL, 0, &made));
   for (unsigned i = 0; i < f->node->num_outputs; ++i) {
     LS_RETURN_IF_ERROR(
         ls_lower_map(f->scope, ls_ref(f->node->id, i), ls_ref(made->id, i)));
     LS_RETURN_IF_ERROR(join_stacks(f, made, i));
   }
-  return ls_flow_take_written(f, made, made->num_outputs - f->num_written);
+  return ls_lower_flow_take_written(f, made,
+                                    made->num_outputs - f->num_written);
 }
 
 ls_status lower_cond(ls_lower_scope *scope, ls_node *node) {
-  ls_flow f;
-  ls_status status = ls_flow_begin(&f, scope, node);
-  if (ls_status_is_ok(status)) status = lower_branches(&f);
-  ls_flow_end(&f);
-  return status;
+  return ls_lower_flow_around(scope, node, lower_branches);
 }
 
 // ---- Calls -----------------------------------------------------------------
@@ -193,7 +243,7 @@ ls_status lower_call(ls_lower_scope *scope, ls_node *node) {
   for (size_t i = 0; i < from->num_parameters && ls_status_is_ok(status); ++i)
     status = ls_lower_map(&inner, from->parameters[i],
                           ls_lowered(scope, node->inputs[i]));
-  if (ls_status_is_ok(status)) status = ls_flow_lower(&inner, 1);
+  if (ls_status_is_ok(status)) status = ls_lower_flow_lower(&inner, 1);
   scope->variables = inner.variables;
   scope->known = inner.known;
   scope->key = inner.key;

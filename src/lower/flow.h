@@ -17,7 +17,7 @@ typedef struct ls_ref_list {
 ls_status ls_ref_list_push(ls_ref_list *list, uint64_t ref);
 
 // An op with regions on its way.
-typedef struct ls_flow {
+typedef struct ls_lower_flow {
   ls_lower_scope *scope;  // Where the op stands.
   ls_node *node;
   ls_graph **regions;  // Lowered ones, until the lowered op has them.
@@ -25,25 +25,36 @@ typedef struct ls_flow {
   ls_ref_list inputs;
   ls_variable **written;  // Variables that the regions write.
   size_t num_written, written_capacity;
-} ls_flow;
+  ls_variable *differs;  // One of them that replicas inside make their own.
+} ls_lower_flow;
 
-ls_status ls_flow_begin(ls_flow *f, ls_lower_scope *scope, ls_node *node);
-void ls_flow_end(ls_flow *f);
+ls_status ls_lower_flow_begin(ls_lower_flow *f, ls_lower_scope *scope,
+                              ls_node *node);
+void ls_lower_flow_end(ls_lower_flow *f);
+// All of it for a loop or branch, lowered by `lower`: once more for each
+// variable that turns out to get a value for each replica from a replicate op
+// inside. Then its components are what is written.
+ls_status ls_lower_flow_around(ls_lower_scope *scope, ls_node *node,
+                               ls_status (*lower)(ls_lower_flow *f));
+// What a written variable is worth, around the regions or in one.
+ls_status ls_lower_flow_read(ls_lower_flow *f, ls_lower_scope *where,
+                             ls_variable *variable, uint64_t *out_ref);
 // Makes the lowered graph of a region and a scope in it, which the caller ends.
-ls_status ls_flow_open(ls_flow *f, ls_graph *from, const char *name,
-                       ls_lower_scope *inner);
+ls_status ls_lower_flow_open(ls_lower_flow *f, ls_graph *from, const char *name,
+                             ls_lower_scope *inner);
 // Adds a parameter to it.
-ls_status ls_flow_declare(ls_lower_scope *inner, ls_type type,
-                          uint64_t *out_ref);
+ls_status ls_lower_flow_declare(ls_lower_scope *inner, ls_type type,
+                                uint64_t *out_ref);
 // Its captures stand for lowered values around it.
-ls_status ls_flow_map_captures(ls_flow *f, ls_lower_scope *inner);
+ls_status ls_lower_flow_map_captures(ls_lower_flow *f, ls_lower_scope *inner);
 // Lowers what is in it; of several scopes over one region, node by node in all.
-ls_status ls_flow_lower(ls_lower_scope *inner, size_t count);
+ls_status ls_lower_flow_lower(ls_lower_scope *inner, size_t count);
 // Appends the lowered op: the inputs listed so far, then what its regions
 // capture.
-ls_status ls_flow_append(ls_flow *f, const ls_attr *attrs, size_t num_attrs,
-                         ls_node **out_node);
+ls_status ls_lower_flow_append(ls_lower_flow *f, const ls_attr *attrs,
+                               size_t num_attrs, ls_node **out_node);
 // The variables' new values are the outputs of `made` from `first` on.
-ls_status ls_flow_take_written(ls_flow *f, const ls_node *made, size_t first);
+ls_status ls_lower_flow_take_written(ls_lower_flow *f, const ls_node *made,
+                                     size_t first);
 
 #endif  // LS_LOWER_FLOW_H_

@@ -13,7 +13,7 @@ typedef struct carrying {
   ls_lower_stack **stacks;  // By place; NULL: no stack.
 } carrying;
 
-static ls_status list_round(ls_flow *f, carrying *r) {
+static ls_status list_round(ls_lower_flow *f, carrying *r) {
   ls_lower_scope *scope = f->scope;
   r->carried = (size_t)ls_node_int(f->node, LS_ATTR_ID_NUM_CARRIED);
   r->saves = ls_node_attr(f->node, LS_ATTR_ID_NUM_SAVED) != NULL;
@@ -23,7 +23,7 @@ static ls_status list_round(ls_flow *f, carrying *r) {
         ls_ref_list_push(&f->inputs, ls_lowered(scope, f->node->inputs[i])));
   for (size_t i = 0; i < f->num_written; ++i) {
     uint64_t ref = 0;
-    LS_RETURN_IF_ERROR(ls_lower_read(scope, f->written[i], &ref));
+    LS_RETURN_IF_ERROR(ls_lower_flow_read(f, scope, f->written[i], &ref));
     LS_RETURN_IF_ERROR(ls_ref_list_push(&f->inputs, ref));
   }
   if (r->saves) {
@@ -48,13 +48,13 @@ static ls_status list_round(ls_flow *f, carrying *r) {
   return ls_ok();
 }
 
-static ls_status declare_round(ls_flow *f, const carrying *r,
+static ls_status declare_round(ls_lower_flow *f, const carrying *r,
                                ls_lower_scope *inner) {
   for (size_t i = 0; i < r->count; ++i) {
     uint64_t ref = 0;
     const uint64_t initial = f->inputs.items[i];
     LS_RETURN_IF_ERROR(
-        ls_flow_declare(inner, ls_lowered_type(f->scope, initial), &ref));
+        ls_lower_flow_declare(inner, ls_lowered_type(f->scope, initial), &ref));
     LS_RETURN_IF_ERROR(
         ls_lower_stack_set(f->scope->all, inner->to, ref, r->stacks[i]));
     if (i < r->carried)
@@ -66,7 +66,7 @@ static ls_status declare_round(ls_flow *f, const carrying *r,
 }
 
 // What the loop itself adds to its body is named after the loop.
-static void name_after_loop(const ls_flow *f, const ls_graph *body,
+static void name_after_loop(const ls_lower_flow *f, const ls_graph *body,
                             uint64_t ref) {
   ls_node *node = ls_graph_node_of(body, ref);
   node->origin = (ls_op){f->scope->from, f->node->id};
@@ -75,8 +75,8 @@ static void name_after_loop(const ls_flow *f, const ls_graph *body,
 }
 
 // One more trip, and the trip's values on their stacks.
-static ls_status save_trip(ls_flow *f, const carrying *r, ls_lower_scope *body,
-                           ls_ref_list *results) {
+static ls_status save_trip(ls_lower_flow *f, const carrying *r,
+                           ls_lower_scope *body, ls_ref_list *results) {
   const size_t counter = r->carried + f->num_written;
   uint64_t one = 0, trips = 0;
   LS_RETURN_IF_ERROR(ls_lower_scalar(body, LS_DTYPE_I64, 1, NULL, &one));
@@ -97,14 +97,14 @@ static ls_status save_trip(ls_flow *f, const carrying *r, ls_lower_scope *body,
   return ls_ok();
 }
 
-static ls_status finish_body(ls_flow *f, const carrying *r,
+static ls_status finish_body(ls_lower_flow *f, const carrying *r,
                              ls_lower_scope *body, ls_ref_list *results) {
   for (size_t i = 0; i < r->carried; ++i)
     LS_RETURN_IF_ERROR(
         ls_ref_list_push(results, ls_lowered(body, body->from->results[i])));
   for (size_t i = 0; i < f->num_written; ++i) {
     uint64_t ref = 0;
-    LS_RETURN_IF_ERROR(ls_lower_read(body, f->written[i], &ref));
+    LS_RETURN_IF_ERROR(ls_lower_flow_read(f, body, f->written[i], &ref));
     LS_RETURN_IF_ERROR(ls_ref_list_push(results, ref));
   }
   if (r->saves) LS_RETURN_IF_ERROR(save_trip(f, r, body, results));
@@ -115,11 +115,11 @@ static ls_status finish_body(ls_flow *f, const carrying *r,
   return ls_graph_set_results(body->to, results->items, results->count);
 }
 
-static ls_status fill_loop_region(ls_flow *f, const carrying *r, size_t which,
-                                  ls_lower_scope *inner) {
+static ls_status fill_loop_region(ls_lower_flow *f, const carrying *r,
+                                  size_t which, ls_lower_scope *inner) {
   LS_RETURN_IF_ERROR(declare_round(f, r, inner));
-  LS_RETURN_IF_ERROR(ls_flow_map_captures(f, inner));
-  LS_RETURN_IF_ERROR(ls_flow_lower(inner, 1));
+  LS_RETURN_IF_ERROR(ls_lower_flow_map_captures(f, inner));
+  LS_RETURN_IF_ERROR(ls_lower_flow_lower(inner, 1));
   if (which == 0) {
     const uint64_t holds = ls_lowered(inner, inner->from->results[0]);
     return ls_graph_set_results(inner->to, &holds, 1);
@@ -131,22 +131,23 @@ static ls_status fill_loop_region(ls_flow *f, const carrying *r, size_t which,
 }
 
 // Whether its trips are steps. Those of a loop inside of such a loop are not.
-static bool counts_steps(const ls_flow *f) {
+static bool counts_steps(const ls_lower_flow *f) {
   return ls_node_int(f->node, LS_ATTR_ID_COUNTS_STEPS) != 0 &&
          !f->scope->in_steps;
 }
 
-static ls_status loop_region(ls_flow *f, const carrying *r, size_t which,
+static ls_status loop_region(ls_lower_flow *f, const carrying *r, size_t which,
                              const char *name) {
   ls_lower_scope inner;
-  LS_RETURN_IF_ERROR(ls_flow_open(f, f->node->regions[which], name, &inner));
+  LS_RETURN_IF_ERROR(
+      ls_lower_flow_open(f, f->node->regions[which], name, &inner));
   inner.in_steps |= counts_steps(f);
   const ls_status status = fill_loop_region(f, r, which, &inner);
   ls_lower_scope_deinit(&inner);
   return status;
 }
 
-static ls_status lower_loop(ls_flow *f) {
+static ls_status lower_loop(ls_lower_flow *f) {
   carrying r = {0};
   LS_RETURN_IF_ERROR(list_round(f, &r));
   LS_RETURN_IF_ERROR(loop_region(f, &r, 0, "while_condition"));
@@ -156,7 +157,8 @@ static ls_status lower_loop(ls_flow *f) {
       LS_OWN_I(MAX_TRIPS, ls_node_int(f->node, LS_ATTR_ID_MAX_TRIPS)),
       LS_OWN_B(COUNTS_STEPS, true)};
   ls_node *made = NULL;
-  LS_RETURN_IF_ERROR(ls_flow_append(f, attrs, counts_steps(f) ? 3 : 2, &made));
+  LS_RETURN_IF_ERROR(
+      ls_lower_flow_append(f, attrs, counts_steps(f) ? 3 : 2, &made));
   for (size_t i = 0; i < r.count; ++i)
     LS_RETURN_IF_ERROR(ls_lower_stack_set(f->scope->all, f->scope->to,
                                           ls_ref(made->id, (unsigned)i),
@@ -168,13 +170,9 @@ static ls_status lower_loop(ls_flow *f) {
                                     ls_ref(f->node->id, (unsigned)output++),
                                     ls_ref(made->id, (unsigned)i)));
   }
-  return ls_flow_take_written(f, made, r.carried);
+  return ls_lower_flow_take_written(f, made, r.carried);
 }
 
 ls_status lower_while(ls_lower_scope *scope, ls_node *node) {
-  ls_flow f;
-  ls_status status = ls_flow_begin(&f, scope, node);
-  if (ls_status_is_ok(status)) status = lower_loop(&f);
-  ls_flow_end(&f);
-  return status;
+  return ls_lower_flow_around(scope, node, lower_loop);
 }

@@ -125,7 +125,7 @@ static ls_status lower_body(ls_lower_scope *scope, ls_lower_scope *inner,
   inner->variables = scope->variables;
   inner->known = scope->known;
   inner->key = scope->key;
-  const ls_status status = ls_flow_lower(inner, 1);
+  const ls_status status = ls_lower_flow_lower(inner, 1);
   scope->variables = inner->variables;
   scope->known = inner->known;
   scope->key = inner->key;

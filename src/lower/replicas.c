@@ -26,7 +26,7 @@ static ls_status check_stacks(const ls_graph *body) {
 // A replicate op on its way. Replicas whose arguments have the same shapes are
 // a class and run one body; what the bodies have in common is computed once.
 typedef struct replicate {
-  ls_flow *f;
+  ls_lower_flow *f;
   size_t replicas, num_split;
   int64_t *classes;  // Of each replica.
   size_t *first;     // Of each class, its first replica.
@@ -78,7 +78,7 @@ static ls_status open_body(replicate *self, size_t k) {
            self->first[k]);
   ls_lower_scope *inner = &self->bodies[k];
   LS_RETURN_IF_ERROR(
-      ls_flow_open(self->f, self->f->node->regions[0], name, inner));
+      ls_lower_flow_open(self->f, self->f->node->regions[0], name, inner));
   ++self->num_bodies;
   inner->replicas = (int32_t)self->replicas;
   inner->in_classes = self->num_classes > 1;
@@ -91,18 +91,18 @@ static ls_status open_body(replicate *self, size_t k) {
         self->f->scope,
         self->f->inputs.items[s * self->replicas + self->first[k]]);
     uint64_t ref = 0;
-    LS_RETURN_IF_ERROR(ls_flow_declare(inner, type, &ref));
+    LS_RETURN_IF_ERROR(ls_lower_flow_declare(inner, type, &ref));
     LS_RETURN_IF_ERROR(ls_lower_map(inner, from->parameters[s], ref));
   }
   for (size_t i = 0; i < self->own->count; ++i) {
     uint64_t ref = 0;
     ls_variable *variable = self->own->items[i];
-    LS_RETURN_IF_ERROR(ls_flow_declare(inner, variable->type, &ref));
+    LS_RETURN_IF_ERROR(ls_lower_flow_declare(inner, variable->type, &ref));
     inner->own = self->own->items;
     inner->num_own = i + 1;
     LS_RETURN_IF_ERROR(ls_lower_write(inner, variable, ref));
   }
-  return ls_flow_map_captures(self->f, inner);
+  return ls_lower_flow_map_captures(self->f, inner);
 }
 
 // Replicas that train on the same batch each do the whole work for nothing:
@@ -289,8 +289,8 @@ static ls_status append(replicate *self) {
       LS_OWN_I(NUM_GATHERED, (int64_t)self->num_gathered),
       LS_OWN_IS(CLASSES, self->classes, self->replicas)};
   ls_node *made = NULL;
-  LS_RETURN_IF_ERROR(
-      ls_flow_append(self->f, attrs, self->num_classes > 1 ? 4 : 3, &made));
+  LS_RETURN_IF_ERROR(ls_lower_flow_append(
+      self->f, attrs, self->num_classes > 1 ? 4 : 3, &made));
   for (uint32_t i = 0; i < made->num_outputs; ++i)
     self->outputs[i] = ls_ref(made->id, i);
   return ls_ok();
@@ -298,7 +298,7 @@ static ls_status append(replicate *self) {
 
 // The same as several ops.
 static ls_status append_cut(replicate *self) {
-  ls_flow *f = self->f;
+  ls_lower_flow *f = self->f;
   ls_graph *body = self->bodies[0].to;
   for (size_t i = 0; i < body->num_captures; ++i)
     LS_RETURN_IF_ERROR(
@@ -318,7 +318,7 @@ static ls_status append_cut(replicate *self) {
 
 // The split arguments, then own variables.
 static ls_status list_inputs(replicate *self) {
-  ls_flow *f = self->f;
+  ls_lower_flow *f = self->f;
   for (size_t i = 0; i < self->num_split * self->replicas; ++i)
     LS_RETURN_IF_ERROR(
         ls_ref_list_push(&f->inputs, ls_lowered(f->scope, f->node->inputs[i])));
@@ -337,7 +337,7 @@ static ls_status lower_bodies(replicate *self) {
   find_classes(self);
   for (size_t k = 0; k < self->num_classes; ++k)
     LS_RETURN_IF_ERROR(open_body(self, k));
-  LS_RETURN_IF_ERROR(ls_flow_lower(self->bodies, self->num_classes));
+  LS_RETURN_IF_ERROR(ls_lower_flow_lower(self->bodies, self->num_classes));
   // Reading what was written may add to the bodies.
   for (size_t i = 0; i < self->f->num_written; ++i)
     for (size_t k = 0; k < self->num_classes; ++k) {
@@ -359,7 +359,7 @@ static size_t output_of(const replicate *self, size_t at) {
 
 // The variables' values behind the op.
 static ls_status take_written(const replicate *self) {
-  ls_flow *f = self->f;
+  ls_lower_flow *f = self->f;
   for (size_t i = 0; i < f->num_written; ++i) {
     const size_t at = self->written_place[i];
     const uint64_t *refs = &self->outputs[output_of(self, at)];
@@ -373,7 +373,7 @@ static ls_status take_written(const replicate *self) {
 }
 
 static ls_status lower_all(replicate *self) {
-  ls_flow *f = self->f;
+  ls_lower_flow *f = self->f;
   LS_RETURN_IF_ERROR(lower_bodies(self));
   const size_t num_results = self->bodies[0].to->num_results;
   self->outputs = ls_new_array(f->scope->all->allocator, uint64_t,
@@ -400,7 +400,7 @@ static bool is_listed(ls_variable *const *list, size_t count,
 
 // Who writes a component of an own variable writes that.
 static void write_own_as_whole(replicate *self) {
-  ls_flow *f = self->f;
+  ls_lower_flow *f = self->f;
   size_t count = 0;
   for (size_t i = 0; i < f->num_written; ++i) {
     ls_variable *variable = f->written[i];
@@ -455,9 +455,9 @@ static void end(replicate *self) {
 // Whether it is to be lowered again, with one more own variable.
 static ls_status lower_with(ls_lower_scope *scope, ls_node *node,
                             ls_lower_own *own, bool *out_again) {
-  ls_flow f;
+  ls_lower_flow f;
   replicate self = {.f = &f, .own = own};
-  ls_status status = ls_flow_begin(&f, scope, node);
+  ls_status status = ls_lower_flow_begin(&f, scope, node);
   if (ls_status_is_ok(status)) status = begin(&self);
   if (ls_status_is_ok(status)) status = lower_all(&self);
   *out_again = self.differs != NULL;
@@ -466,7 +466,7 @@ static ls_status lower_with(ls_lower_scope *scope, ls_node *node,
     status = ls_lower_add_own(own, scope->all->allocator, self.differs);
   }
   end(&self);
-  ls_flow_end(&f);
+  ls_lower_flow_end(&f);
   return status;
 }
 

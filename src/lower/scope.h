@@ -107,6 +107,10 @@ ls_status ls_lower_set(ls_lower_scope *scope, ls_variable *variable,
 // themselves at this point.
 bool ls_lower_is_split(const ls_lower_scope *scope,
                        const ls_variable *container);
+// Whether its components are worth different things here, where it is nobody's
+// own.
+ls_status ls_lower_differs(ls_lower_scope *scope, const ls_variable *variable,
+                           bool *out_differs);
 // Settles the uses of distributed variables of which components were written:
 // one write of all where the values are one, else one of each.
 ls_status ls_lower_containers(ls_lower_scope *scope);

@@ -67,21 +67,32 @@ static ls_status add_use(ls_lower_scope *scope, ls_variable *variable,
 }
 
 // ---- Reading ---------------------------------------------------------------
+// What each component is worth, and whether that is not one value for all.
+static ls_status read_components(ls_lower_scope *scope,
+                                 const ls_variable *container,
+                                 uint64_t **out_refs, bool *out_differs) {
+  const size_t count = container->num_components;
+  uint64_t *refs = ls_arena_new_array(&scope->to->arena, uint64_t, count);
+  if (refs == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i) {
+    LS_RETURN_IF_ERROR(
+        ls_lower_read(scope, container->components[i], &refs[i]));
+    *out_differs |= refs[i] != refs[0];
+  }
+  *out_refs = refs;
+  return ls_ok();
+}
+
 // A container whose components are worth something by themselves. A replica
 // takes its own.
 static ls_status read_container(ls_lower_scope *scope, ls_variable *container,
                                 uint64_t *out_ref) {
   const size_t count = container->num_components;
-  uint64_t *refs = ls_arena_new_array(&scope->to->arena, uint64_t, count);
-  if (refs == NULL) return ls_out_of_memory();
-  bool equal = true;
-  for (size_t i = 0; i < count; ++i) {
-    LS_RETURN_IF_ERROR(
-        ls_lower_read(scope, container->components[i], &refs[i]));
-    equal = equal && refs[i] == refs[0];
-  }
+  uint64_t *refs = NULL;
+  bool differs = false;
+  LS_RETURN_IF_ERROR(read_components(scope, container, &refs, &differs));
   *out_ref = refs[0];
-  if (equal) return ls_ok();
+  if (!differs) return ls_ok();
   if (count == (size_t)scope->replicas)
     return ls_lower_take_own(scope, refs, NULL, out_ref);
   return ls_unimplemented("variable '%s' has a value for each of its %zu "
@@ -96,6 +107,16 @@ bool ls_lower_is_split(const ls_lower_scope *scope,
   for (size_t i = 0; i < scope->all->num_containers; ++i)
     if (scope->all->containers[i] == container) return true;
   return false;
+}
+
+ls_status ls_lower_differs(ls_lower_scope *scope, const ls_variable *variable,
+                           bool *out_differs) {
+  uint64_t *refs = NULL;
+  *out_differs = false;
+  if (variable->num_components == 0 || ls_lower_is_own(scope, variable) ||
+      !ls_lower_is_split(scope, variable))
+    return ls_ok();
+  return read_components(scope, variable, &refs, out_differs);
 }
 
 // A merge runs once, so what it reads must be one value for all replicas:

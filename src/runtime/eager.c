@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/eager.h"
 
+#include "base/cancel.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/array_internal.h"
 #include "graph/context.h"
 #include "graph/equal.h"
 
-enum { MAX_VALUES = 16, MAX_CACHED_OPS = 4096 };
+// Operands or results that need no memory of their own while an op runs.
+enum { FEW = 16, MAX_CACHED_OPS = 4096 };
 
 // ---- Values ----------------------------------------------------------------
 static ls_status stale(void) {
@@ -70,13 +72,13 @@ static ls_status one_op_graph(ls_runtime *runtime, const ls_op_spec *spec,
                               const ls_type *in, const ls_type *out,
                               size_t num_out, ls_graph **out_graph) {
   ls_graph *graph = NULL;
-  uint64_t refs[MAX_VALUES] = {0};
   LS_RETURN_IF_ERROR(ls_graph_make(
       LS_GRAPH_FUNCTION, ls_op_table[spec->type].name, runtime, NULL, &graph));
   *out_graph = graph;  // The caller frees it whatever happens.
   uint64_t *inputs =
       ls_arena_new_array(&graph->arena, uint64_t, spec->num_inputs);
-  if (inputs == NULL) return ls_out_of_memory();
+  uint64_t *refs = ls_arena_new_array(&graph->arena, uint64_t, num_out);
+  if (inputs == NULL || refs == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < spec->num_inputs; ++i) {
     ls_tensor parameter;
     LS_RETURN_IF_ERROR(ls_graph_add_parameter(graph, in[i], NULL, &parameter));
@@ -159,15 +161,16 @@ static ls_status run_compiled(ls_runtime_state *state, ls_compiled *compiled,
                               uint64_t step, int32_t replica,
                               ls_array *const *in, size_t num_in,
                               ls_array **out, size_t num_out) {
-  const void *few[MAX_VALUES];
-  const void **inputs = few;
-  void *outputs[MAX_VALUES];
-  if (num_in > MAX_VALUES) {
-    inputs = ls_new_array(state->allocator, const void *, num_in);
-    if (inputs == NULL) return ls_out_of_memory();
-  }
+  const void *few_in[FEW];
+  void *few_out[FEW];
+  const void **inputs = few_in;
+  void **outputs = few_out;
   ls_status status = ls_ok();
-  for (size_t i = 0; i < num_in; ++i)
+  if (num_in > FEW)
+    inputs = ls_new_array(state->allocator, const void *, num_in);
+  if (num_out > FEW) outputs = ls_new_array(state->allocator, void *, num_out);
+  if (inputs == NULL || outputs == NULL) status = ls_out_of_memory();
+  for (size_t i = 0; i < num_in && ls_status_is_ok(status); ++i)
     inputs[i] = ls_array_data(in[i]);
   for (size_t i = 0; i < num_out && ls_status_is_ok(status); ++i) {
     const ls_type type = ls_compiled_output(compiled, i);
@@ -186,7 +189,8 @@ static ls_status run_compiled(ls_runtime_state *state, ls_compiled *compiled,
                              &is_stale);
   for (size_t i = 0; i < num_out && ls_status_is_ok(status); ++i)
     status = ls_array_own(out[i]);
-  if (inputs != few) ls_release(state->allocator, inputs);
+  if (inputs != few_in) ls_release(state->allocator, inputs);
+  if (outputs != few_out) ls_release(state->allocator, outputs);
   return status;
 }
 
@@ -258,8 +262,11 @@ void ls_eager_catch_up(const ls_graph *graph, ls_node *node) {
   ls_runtime_lock(state->runtime);
   ls_late_draw *late = (ls_late_draw *)node->late;
   if (late != NULL) {  // Nobody was faster.
+    // The op was made before whatever is cancelled now.
+    ls_cancel *cancel = ls_cancel_make_current(NULL);
     const ls_status status = run_compiled(state, late->compiled, late->step, 0,
                                           NULL, 0, node->values, 1);
+    ls_cancel_make_current(cancel);
     if (!ls_status_is_ok(status)) node->failure = in_op(status, node->type);
     __atomic_store_n(&node->late, NULL, __ATOMIC_RELEASE);
     ls_object_release(late);
@@ -330,14 +337,14 @@ static ls_status run_variable_op(ls_graph *graph, const ls_op_spec *spec,
 static ls_status run_any(ls_graph *graph, const ls_op_spec *spec,
                          const uint64_t *input_refs, const ls_type *out,
                          size_t num_out, ls_array **values) {
-  ls_array *few[MAX_VALUES];
-  ls_type few_types[MAX_VALUES];
+  ls_array *few[FEW];
+  ls_type few_types[FEW];
   ls_array **in = few;
   ls_type *types = few_types;
   ls_arena memory;
   ls_arena_init(&memory, graph->allocator);
   ls_status status = ls_ok();
-  if (spec->num_inputs > MAX_VALUES) {
+  if (spec->num_inputs > FEW) {
     in = ls_arena_new_array(&memory, ls_array *, spec->num_inputs);
     types = ls_arena_new_array(&memory, ls_type, spec->num_inputs);
     if (in == NULL || types == NULL) status = ls_out_of_memory();
@@ -380,11 +387,10 @@ static ls_status run_any(ls_graph *graph, const ls_op_spec *spec,
 ls_op ls_eager_run(ls_graph *graph, const ls_op_spec *spec,
                    const uint64_t *input_refs, const ls_type *out,
                    size_t num_out) {
-  ls_array *values[MAX_VALUES] = {0};
-  if (num_out > MAX_VALUES)
-    return ls_eager_fail(
-        graph, ls_unimplemented("an eager op with %zu results; at most %d",
-                                num_out, MAX_VALUES));
+  ls_array *few[FEW] = {0}, **values = few;
+  if (num_out > FEW)
+    values = ls_new_array(graph->allocator, ls_array *, num_out);
+  if (values == NULL) return ls_eager_fail(graph, ls_out_of_memory());
   ls_op op = {0};
   ls_status status = ls_ok();
   if (can_be_late(graph, spec)) {
@@ -398,6 +404,7 @@ ls_op ls_eager_run(ls_graph *graph, const ls_op_spec *spec,
     op = ls_eager_fail(graph, in_op(status, spec->type));
   for (size_t i = 0; i < num_out; ++i)
     ls_array_release(values[i]);
+  if (values != few) ls_release(graph->allocator, values);
   return op;
 }
 

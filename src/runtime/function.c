@@ -3,6 +3,7 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/trace.h"
 #include "base/values/nest_internal.h"
 #include "graph/region.h"
 #include "runtime/eager.h"
@@ -181,7 +182,8 @@ static ls_status compile_trace(ls_function *function, trace *t) {
                                      .outputs = t->result_map.outputs},
                  &t->compiled));
   t->num_result_leaves = ls_nest_num_leaves(t->results);
-  return ls_result_map_finish(&t->result_map, function->allocator, t->compiled);
+  return ls_result_map_finish(&t->result_map, function->allocator, &t->compiled,
+                              1);
 }
 
 // Refuses a function that calls itself, or others in turns, without an end: a
@@ -225,13 +227,23 @@ static ls_status trace_into(ls_function *function, const ls_tracer *tracer,
   return compile_trace(function, t);
 }
 
+static void end_span(const ls_function *function, const char *kind,
+                     int64_t began) {
+  if (began != LS_NO_SPAN)
+    ls_span_end(
+        function->runtime,
+        &(ls_span){.kind = kind, .name = function->name, .began = began});
+}
+
 static ls_status add_trace(ls_function *function, const ls_tracer *tracer,
                            ls_nest args, trace **out_trace) {
   trace *t = ls_new(function->allocator, trace);
   if (t == NULL) return ls_out_of_memory();
   t->tracer_key = tracer->key;
   t->replicas = tracer->replicas > 0 ? tracer->replicas : 1;
+  const int64_t began = ls_span_begin(function->runtime);
   const ls_status status = trace_into(function, tracer, t, args);
+  end_span(function, "trace", began);
   if (!ls_status_is_ok(status)) {
     destroy_trace(function, t);
     return ls_status_annotate(status, "while tracing function '%s'",
@@ -336,7 +348,7 @@ static ls_nest record(const ls_function *function, const ls_tracer *tracer,
   if (tracer->trace == NULL)
     return function->options.call(args, function->options.user);
   const ls_status status =
-      graph->kind == LS_GRAPH_EAGER || tracer->replicas == 1
+      graph->kind == LS_GRAPH_EAGER
           ? tracer->call(tracer, &function->options, args, &made)
           : tracer->trace(tracer, graph, &function->options, args, &made);
   return ls_status_is_ok(status) ? made : ls_fail(status);
@@ -373,8 +385,10 @@ ls_status ls_function_call_by(ls_function *function, const ls_tracer *tracer,
   if (room == NULL) room = ls_new(function->allocator, call_room);
   if (room == NULL) return ls_out_of_memory();
   enter(function);
+  const int64_t began = ls_span_begin(function->runtime);
   const ls_status status =
       call_with_room(function, tracer, room, args, results);
+  end_span(function, "call", began);
   leave(function);
   room = __atomic_exchange_n(&function->room, room, __ATOMIC_ACQ_REL);
   destroy_room(function, room);  // Another call's, at the same time.

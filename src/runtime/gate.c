@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/gate.h"
 
+#include "base/cancel.h"
 #include "base/threads/thread_state.h"
+#include "base/trace.h"
 
 // What `who` is when the list says who is there.
 static ls_access on_the_list;
 
-ls_status ls_gate_init(ls_gate *gate) {
+ls_status ls_gate_init(ls_gate *gate, ls_runtime *runtime) {
+  gate->runtime = runtime;
   LS_RETURN_IF_ERROR(ls_mutex_init(&gate->lock));
   return ls_condition_init(&gate->moved);
 }
@@ -89,13 +92,24 @@ static void settle(ls_gate *gate) {
 
 // Who waits lets those pass who run while it wakes up: handing over to one that
 // sleeps would keep all of them idle. If it wakes up in vain it insists.
-static void wait_until_in(ls_gate *gate, ls_access *access) {
+static void wait_until_in(ls_gate *gate, ls_access *access,
+                          struct ls_cancel *const *cancels) {
+  enum { LOOK_NANOS = 20 * 1000 * 1000 };
+  int64_t began = LS_NO_SPAN;
   for (;;) {
     if (!access->is_in) access->is_in = may_enter(gate, access);
-    if (access->is_in) return;
-    ls_condition_wait(&gate->moved, &gate->lock);
+    if (access->is_in || (cancels != NULL && ls_cancel_any(cancels))) break;
+    if (began == LS_NO_SPAN) began = ls_span_begin(gate->runtime);
+    if (cancels == NULL)
+      ls_condition_wait(&gate->moved, &gate->lock);
+    else
+      (void)ls_condition_wait_for(&gate->moved, &gate->lock, LOOK_NANOS);
     access->insists = true;
   }
+  if (began != LS_NO_SPAN)
+    ls_span_end(
+        gate->runtime,
+        &(ls_span){.kind = "wait", .name = "variables", .began = began});
 }
 
 static void append(ls_gate *gate, ls_access *access) {
@@ -142,6 +156,17 @@ static ls_status check_parents(const ls_gate *gate, const ls_access *access) {
   return ls_ok();
 }
 
+static void take_off(ls_gate *gate, ls_access *access) {
+  ls_access **at = &gate->first;
+  while (*at != access)
+    at = &(*at)->next;
+  *at = access->next;
+  if (gate->first == NULL)
+    __atomic_store_n(&gate->who, NULL, __ATOMIC_RELEASE);
+  else
+    settle(gate);
+}
+
 // ---- In and out ------------------------------------------------------------
 static ls_status enter_crowd(ls_gate *gate, ls_access *access) {
   static uint64_t last_run;
@@ -150,12 +175,16 @@ static ls_status enter_crowd(ls_gate *gate, ls_access *access) {
   if (access->hold == LS_HOLD_TAKING)
     access->run = __atomic_add_fetch(&last_run, 1, __ATOMIC_RELAXED);
   ls_mutex_lock(&gate->lock);
-  const ls_status status = check_parents(gate, access);
+  ls_status status = check_parents(gate, access);
   if (ls_status_is_ok(status)) {
     open_list(gate);
     access->is_crowded = true;
     append(gate, access);
-    wait_until_in(gate, access);
+    wait_until_in(gate, access, access->cancels);
+    if (!access->is_in) {
+      take_off(gate, access);
+      status = LS_STATUS(LS_CANCELLED, "the run was cancelled before it began");
+    }
   }
   ls_mutex_unlock(&gate->lock);
   return status;
@@ -195,7 +224,7 @@ void ls_gate_give(ls_gate *gate, ls_access *access) {
   access->hold = LS_HOLD_GIVING;
   access->is_in = false;
   access->insists = true;
-  wait_until_in(gate, access);
+  wait_until_in(gate, access, NULL);
   ls_mutex_unlock(&gate->lock);
 }
 
@@ -206,13 +235,6 @@ void ls_gate_leave(ls_gate *gate, ls_access *access) {
                                   __ATOMIC_RELEASE, __ATOMIC_RELAXED))
     return;
   ls_mutex_lock(&gate->lock);
-  ls_access **at = &gate->first;
-  while (*at != access)
-    at = &(*at)->next;
-  *at = access->next;
-  if (gate->first == NULL)
-    __atomic_store_n(&gate->who, NULL, __ATOMIC_RELEASE);
-  else
-    settle(gate);
+  take_off(gate, access);
   ls_mutex_unlock(&gate->lock);
 }

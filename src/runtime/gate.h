@@ -19,7 +19,7 @@
 #ifndef LS_RUNTIME_GATE_H_
 #define LS_RUNTIME_GATE_H_
 
-#include "base/threads/threads.h"
+#include "base/runtime_internal.h"
 
 // A variable that is used. A distributed one and its components are one family:
 // where their values are may change with each write.
@@ -41,7 +41,8 @@ typedef enum ls_hold {
 typedef struct ls_access {
   const ls_touch *touches;
   size_t count;
-  ls_hold hold;  // SHORT or TAKING.
+  ls_hold hold;                      // SHORT or TAKING.
+  struct ls_cancel *const *cancels;  // What ends its waiting; NULL: nothing.
   // The gate's.
   bool is_crowded;  // Others were there: it is on the list.
   bool is_in;
@@ -53,6 +54,7 @@ typedef struct ls_access {
 } ls_access;
 
 typedef struct ls_gate {
+  ls_runtime *runtime;  // In whose traces waits are shown.
   ls_access *who;  // Atomic. NULL: nobody; else the only one, or that they are
                    // on the list.
   ls_mutex lock;   // Guards the list.
@@ -60,10 +62,11 @@ typedef struct ls_gate {
   ls_access *first;
 } ls_gate;
 
-LS_MUST_USE ls_status ls_gate_init(ls_gate *gate);
+LS_MUST_USE ls_status ls_gate_init(ls_gate *gate, ls_runtime *runtime);
 void ls_gate_deinit(ls_gate *gate);
 
 // Waits until the access may begin. Its memory stays until it has left.
+//   LS_CANCELLED            one of its cancels is requested.
 //   LS_FAILED_PRECONDITION  it is part of a run, by a host call, that keeps it
 //                           from writing, so it would wait for itself.
 LS_MUST_USE ls_status ls_gate_enter(ls_gate *gate, ls_access *access);

@@ -2,8 +2,8 @@
 #include "runtime/compiled.h"
 
 #include "base/runtime_internal.h"
+#include "base/trace.h"
 #include "graph/text/print.h"
-#include "lockstep/trunk.h"
 #include "runtime/state.h"
 
 // Leaves the cache, unless another has taken the place meanwhile.
@@ -78,34 +78,6 @@ static ls_status cache_key(const ls_program *program, ls_text *key) {
   return ls_text_status(key);
 }
 
-// How many replicas a program is for: its own replicate ops say it. 1: none.
-static ls_status count_replicas(const ls_graph *graph, int32_t *count) {
-  for (size_t i = 0; i < graph->num_nodes; ++i) {
-    const ls_node *node = graph->nodes[i];
-    if (node->type == LS_OP_REPLICATE) {
-      const int32_t own = (int32_t)ls_node_int(node, LS_ATTR_ID_REPLICAS);
-      if (*count > 1 && own > 1 && own != *count)
-        return ls_unimplemented("a program for %d and for %d replicas: run "
-                                "strategies of other sizes one after another",
-                                *count, own);
-      if (own > *count) *count = own;
-      continue;
-    }
-    for (uint32_t r = 0; r < node->num_regions; ++r)
-      LS_RETURN_IF_ERROR(count_replicas(node->regions[r], count));
-  }
-  return ls_ok();
-}
-
-// What of the replicas runs here: on several ranks each one's share.
-static ls_lanes lanes_of(const ls_trunk *trunk, int32_t replicas) {
-  ls_lanes lanes = {.replicas = replicas, .cores = 1, .count = replicas};
-  if (trunk == NULL || replicas == 1) return lanes;
-  lanes.first = ls_trunk_first(trunk, trunk->rank, replicas);
-  lanes.count = ls_trunk_first(trunk, trunk->rank + 1, replicas) - lanes.first;
-  return lanes;
-}
-
 // Whether it has a random op that the step counts for.
 static bool draws(const ls_graph *graph) {
   bool found = false;
@@ -153,23 +125,55 @@ static ls_status list_touches(ls_compiled *compiled) {
   return ls_ok();
 }
 
-// Whether a run may wait for the host.
-static bool calls_host(const ls_graph *graph) {
+// Whether a graph has a call of the host that does not end at once.
+static bool waits_for_host(const ls_graph *graph) {
+  enum { AT_ONCE = LS_HOST_INLINE, HOW = LS_HOST_INLINE | LS_HOST_WAITS };
   for (size_t i = 0; i < graph->num_nodes; ++i) {
     const ls_node *node = graph->nodes[i];
-    if (node->type == LS_OP_HOST) return true;
+    if (node->type == LS_OP_HOST &&
+        (ls_node_attr(node, LS_ATTR_ID_KERNEL)->as.kernel->flags & HOW) !=
+            AT_ONCE)
+      return true;
     for (uint32_t k = 0; k < node->num_regions; ++k)
-      if (calls_host(ls_graph_resolve(node->regions[k]))) return true;
+      if (waits_for_host(ls_graph_resolve(node->regions[k]))) return true;
   }
   return false;
 }
 
+// Whether a loop gives variables their new values: a run is of many steps.
+static bool loops_over_variables(const ls_program *program) {
+  const ls_graph *body = program->body;
+  for (size_t i = program->num_outputs; i < body->num_results; ++i) {
+    const ls_node *node = ls_graph_node_of(body, body->results[i]);
+    if (node->type == LS_OP_WHILE) return true;
+  }
+  return false;
+}
+
+// Whether a run may take its time. Then nobody waits for it.
+static bool is_long(const ls_program *program) {
+  return waits_for_host(program->body) || loops_over_variables(program);
+}
+
+// New values are kept apart in a long run, and where it may fail when some are
+// written: a failure leaves what was there before.
+static ls_status make_executable(ls_compiled *compiled) {
+  ls_backend *backend = compiled->backend;
+  ls_program *program = compiled->program;
+  program->apart = is_long(program);
+  LS_RETURN_IF_ERROR(
+      backend->vtable->compile(backend, program, &compiled->executable));
+  if (program->apart || !backend->vtable->facts(compiled->executable).tears)
+    return ls_ok();
+  backend->vtable->release_executable(compiled->executable);
+  compiled->executable = NULL;
+  program->apart = true;
+  return backend->vtable->compile(backend, program, &compiled->executable);
+}
+
 static ls_status compile(ls_backend *backend, ls_program *program,
                          ls_compiled **out_compiled) {
-  int32_t replicas = 1;
-  LS_RETURN_IF_ERROR(count_replicas(program->body, &replicas));
-  ls_runtime *runtime = backend->runtime;
-  ls_allocator *allocator = ls_runtime_allocator(runtime);
+  ls_allocator *allocator = ls_runtime_allocator(backend->runtime);
   ls_compiled *compiled = ls_new(allocator, ls_compiled);
   if (compiled == NULL) return ls_out_of_memory();
   ls_object_init(&compiled->object, &compiled_type);
@@ -177,12 +181,8 @@ static ls_status compile(ls_backend *backend, ls_program *program,
   compiled->backend = backend;
   compiled->program = ls_object_retain(program);
   compiled->draws = draws(program->body);
-  program->apart = calls_host(program->body);
   ls_status status = list_touches(compiled);
-  if (ls_status_is_ok(status))
-    status = backend->vtable->compile(
-        backend, program, lanes_of(ls_runtime_trunk(runtime), replicas),
-        &compiled->executable);
+  if (ls_status_is_ok(status)) status = make_executable(compiled);
   if (ls_status_is_ok(status))
     *out_compiled = compiled;
   else
@@ -222,9 +222,9 @@ static ls_status find_or_compile(ls_runtime_state *state, ls_backend *backend,
   return ls_ok();
 }
 
-ls_status ls_compile(ls_runtime *runtime, const ls_lower_request *request,
-                     ls_compiled **out_compiled) {
-  *out_compiled = NULL;
+static ls_status lower_and_compile(ls_runtime *runtime,
+                                   const ls_lower_request *request,
+                                   ls_compiled **out_compiled) {
   ls_runtime_state *state = NULL;
   LS_RETURN_IF_ERROR(ls_runtime_state_get(runtime, &state));
   ls_backend *backend = NULL;
@@ -241,6 +241,18 @@ ls_status ls_compile(ls_runtime *runtime, const ls_lower_request *request,
   }
   ls_text_deinit(&key);
   ls_object_release(program);
+  return status;
+}
+
+ls_status ls_compile(ls_runtime *runtime, const ls_lower_request *request,
+                     ls_compiled **out_compiled) {
+  *out_compiled = NULL;
+  const int64_t began = ls_span_begin(runtime);
+  const ls_status status = lower_and_compile(runtime, request, out_compiled);
+  if (began != LS_NO_SPAN)
+    ls_span_end(runtime, &(ls_span){.kind = "compile",
+                                    .name = request->graph->name,
+                                    .began = began});
   return status;
 }
 

@@ -20,15 +20,19 @@ void ls_result_map_deinit(ls_result_map *map, ls_allocator *allocator) {
 }
 
 ls_status ls_result_map_finish(ls_result_map *map, ls_allocator *allocator,
-                               const ls_compiled *compiled) {
-  map->num_outputs = ls_compiled_program(compiled)->num_outputs;
+                               ls_compiled *const *compiled, size_t count) {
+  map->num_outputs = 0;
+  for (size_t k = 0; k < count; ++k)
+    map->num_outputs += ls_compiled_program(compiled[k])->num_outputs;
   map->types = ls_new_array(allocator, ls_type, map->num_outputs + 1);
   map->uses = ls_new_array(allocator, int, map->num_outputs + 1);
   if (map->types == NULL || map->uses == NULL) return ls_out_of_memory();
-  for (size_t i = 0; i < map->num_outputs; ++i) {
-    map->types[i] = ls_compiled_output(compiled, i);
-    map->lends |= ls_dtype_owns_elements(map->types[i].dtype);
-  }
+  size_t at = 0;
+  for (size_t k = 0; k < count; ++k)
+    for (size_t i = 0; i < ls_compiled_program(compiled[k])->num_outputs; ++i) {
+      map->types[at] = ls_compiled_output(compiled[k], i);
+      map->lends |= ls_dtype_owns_elements(map->types[at++].dtype);
+    }
   for (size_t i = 0; i < map->num_values; ++i)
     ++map->uses[map->outputs[i]];
   return ls_ok();

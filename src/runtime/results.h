@@ -27,9 +27,10 @@ typedef struct ls_result_map {
 ls_status ls_result_map_init(ls_result_map *map, ls_allocator *allocator,
                              size_t num_values);
 void ls_result_map_deinit(ls_result_map *map, ls_allocator *allocator);
-// Learns the rest from what was compiled.
+// Learns the rest from what was compiled: programs whose outputs are numbered
+// one after another.
 ls_status ls_result_map_finish(ls_result_map *map, ls_allocator *allocator,
-                               const ls_compiled *compiled);
+                               ls_compiled *const *compiled, size_t count);
 
 // Makes `*results` a nest of arrays, one an output, reusing what is there if it
 // fits and nobody else holds it. `outputs[i]` is where output i goes: data of

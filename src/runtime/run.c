@@ -2,6 +2,8 @@
 //
 // Running a program on a store: an instance, bound to where values are, and its
 // turn at the gate.
+#include "runtime/run.h"
+#include "base/cancel.h"
 #include "graph/text/print.h"
 #include "runtime/compiled.h"
 
@@ -144,17 +146,8 @@ static void note_writes(const ls_compiled *compiled, ls_store *store) {
   }
 }
 
-// A run while it has its store.
-typedef struct run {
-  ls_compiled *compiled;
-  ls_store *store;
-  ls_access access;
-  uint64_t changes;  // The store's, at the start.
-  ls_bound *bound;   // NULL: none yet.
-} run;
-
 // Ties the instance to the buffers where the values are now.
-static ls_status update_buffers(run *r) {
+static ls_status update_buffers(ls_run *r) {
   const ls_compiled *compiled = r->compiled;
   const ls_program *program = compiled->program;
   ls_bound *b = r->bound;
@@ -169,7 +162,7 @@ static ls_status update_buffers(run *r) {
 }
 
 // A long run's: the values as they are, and buffers for new ones.
-static ls_status take_values(run *r) {
+static ls_status take_values(ls_run *r) {
   const ls_compiled *compiled = r->compiled;
   const ls_program *program = compiled->program;
   ls_bound *b = r->bound;
@@ -188,7 +181,7 @@ static ls_status take_values(run *r) {
 
 // Old values are not needed any more; new ones become the values, or nothing
 // does.
-static void give_values(run *r, bool publish) {
+static void give_values(ls_run *r, bool publish) {
   const ls_program *program = r->compiled->program;
   ls_bound *b = r->bound;
   ls_buffer **fresh = b->buffers + program->num_uses;
@@ -202,7 +195,7 @@ static void give_values(run *r, bool publish) {
   }
 }
 
-static ls_status begin_run(run *r, bool *out_stale) {
+static ls_status enter_store(ls_run *r, bool *out_stale) {
   ls_compiled *compiled = r->compiled;
   r->changes = ls_store_changes(r->store);
   if (!is_settled(compiled, r->store)) {
@@ -215,7 +208,7 @@ static ls_status begin_run(run *r, bool *out_stale) {
   return compiled->program->apart ? take_values(r) : update_buffers(r);
 }
 
-static void end_run(run *r, bool succeeded) {
+static void leave_store(ls_run *r, bool succeeded) {
   ls_compiled *compiled = r->compiled;
   if (r->bound != NULL && compiled->program->apart) {
     if (succeeded) ls_gate_give(ls_store_gate(r->store), &r->access);
@@ -228,40 +221,125 @@ static void end_run(run *r, bool succeeded) {
     __atomic_store_n(&compiled->settled, r->changes, __ATOMIC_RELEASE);
 }
 
-// One that uses no variable.
-static ls_status run_free(ls_compiled *compiled, ls_store *store,
-                          const ls_run_args *args) {
-  ls_bound *b = NULL;
-  LS_RETURN_IF_ERROR(take(compiled, store, &b));
-  const ls_status status = compiled->backend->vtable->run(b->instance, args);
-  give_back(compiled, b);
+// ---- Runs ------------------------------------------------------------------
+// What a run keeps of its store until it is over. One that uses no variable
+// keeps nothing.
+static ls_status begin(ls_run *r, bool *out_stale) {
+  if (r->compiled->num_touches == 0)
+    return take(r->compiled, r->store, &r->bound);
+  LS_RETURN_IF_ERROR(ls_gate_enter(ls_store_gate(r->store), &r->access));
+  r->has_store = true;
+  r->args.run = r->access.run;
+  return enter_store(r, out_stale);
+}
+
+static void end(ls_run *r, bool succeeded) {
+  if (r->has_store) {
+    leave_store(r, succeeded);
+    ls_gate_leave(ls_store_gate(r->store), &r->access);
+  } else if (r->bound != NULL) {
+    give_back(r->compiled, r->bound);
+  }
+}
+
+ls_status ls_run_start(ls_run *run, ls_compiled *compiled, ls_store *store,
+                       const ls_run_args *args, bool *out_stale) {
+  *out_stale = false;
+  *run = (ls_run){.compiled = compiled,
+                  .store = store,
+                  .args = *args,
+                  .access = {.touches = compiled->touches,
+                             .count = compiled->num_touches,
+                             .hold = compiled->program->apart ? LS_HOLD_TAKING
+                                                              : LS_HOLD_SHORT}};
+  run->args.cancels[0] = ls_cancel_current();
+  run->access.cancels = run->args.cancels;
+  ls_status status = begin(run, out_stale);
+  if (*out_stale && args->steps != NULL) *args->steps = 0;
+  if (ls_status_is_ok(status))
+    status = compiled->backend->vtable->start(run->bound->instance, &run->args);
+  if (!ls_status_is_ok(status)) end(run, false);
   return status;
 }
 
-static ls_access access_of(const ls_compiled *compiled) {
-  return (ls_access){.touches = compiled->touches,
-                     .count = compiled->num_touches,
-                     .hold = compiled->program->apart ? LS_HOLD_TAKING
-                                                      : LS_HOLD_SHORT};
+ls_status ls_run_finish(ls_run *run) {
+  ls_instance *instance = run->bound->instance;
+  bool keeps = false;
+  const ls_status status =
+      run->compiled->backend->vtable->finish(instance, &keeps);
+  end(run, keeps);
+  return status;
+}
+
+ls_run_state ls_run_advance(ls_run *run) {
+  return run->compiled->backend->vtable->advance(run->bound->instance);
+}
+
+void ls_run_stop(ls_run *run, ls_status status) {
+  run->compiled->backend->vtable->stop(run->bound->instance, status);
+}
+
+// Advances each that has not ended. The one that has failed, or NULL.
+static ls_run *advance_all(ls_run *runs, size_t count, ls_instance **waiting,
+                           size_t *num_waiting) {
+  *num_waiting = 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (runs[i].has_ended) continue;
+    const ls_run_state now = ls_run_advance(&runs[i]);
+    if (now == LS_RUN_FAILED) return &runs[i];
+    if (now == LS_RUN_WAITS)
+      waiting[(*num_waiting)++] = runs[i].bound->instance;
+    runs[i].has_ended = now == LS_RUN_ENDED;
+  }
+  return NULL;
+}
+
+static ls_status finish_all(ls_run *runs, size_t count, ls_run *failed) {
+  ls_status first = ls_ok();
+  for (size_t i = 0; failed != NULL && i < count; ++i)
+    if (&runs[i] != failed)
+      ls_run_stop(&runs[i],
+                  LS_STATUS(LS_CANCELLED, "another part of the run failed"));
+  if (failed != NULL) first = ls_run_finish(failed);
+  for (size_t i = 0; i < count; ++i) {
+    if (&runs[i] == failed) continue;
+    const ls_status status = ls_run_finish(&runs[i]);
+    if (ls_status_is_ok(first))
+      first = status;
+    else
+      ls_status_free(status);
+  }
+  return first;
+}
+
+ls_status ls_runs_drive(ls_run *runs, size_t count) {
+  ls_instance *few[16], **waiting = few;
+  if (count > LS_COUNT_OF(few)) {
+    waiting = ls_new_array(runs->compiled->allocator, ls_instance *, count);
+    if (waiting == NULL) {
+      ls_run_stop(runs, ls_out_of_memory());
+      return finish_all(runs, count, runs);
+    }
+  }
+  const ls_backend *backend = runs->compiled->backend;
+  ls_run *failed = NULL;
+  size_t num_waiting = 0;
+  for (;;) {
+    failed = advance_all(runs, count, waiting, &num_waiting);
+    if (failed != NULL || num_waiting == 0) break;
+    backend->vtable->wait(waiting, num_waiting);
+  }
+  if (waiting != few) ls_release(runs->compiled->allocator, waiting);
+  return finish_all(runs, count, failed);
 }
 
 ls_status ls_compiled_run(ls_compiled *compiled, ls_store *store,
                           const ls_run_args *args, bool *out_stale) {
-  *out_stale = false;
-  if (compiled->num_touches == 0) return run_free(compiled, store, args);
-  run r = {.compiled = compiled, .store = store, .access = access_of(compiled)};
-  ls_gate *gate = ls_store_gate(store);
-  LS_RETURN_IF_ERROR(ls_gate_enter(gate, &r.access));
-  ls_status status = begin_run(&r, out_stale);
-  if (*out_stale && args->steps != NULL) *args->steps = 0;
-  if (ls_status_is_ok(status)) {
-    ls_run_args mine = *args;
-    mine.run = r.access.run;
-    status = compiled->backend->vtable->run(r.bound->instance, &mine);
-  }
-  end_run(&r, ls_status_is_ok(status));
-  ls_gate_leave(gate, &r.access);
-  return status;
+  ls_run run;
+  LS_RETURN_IF_ERROR(ls_run_start(&run, compiled, store, args, out_stale));
+  while (ls_run_advance(&run) == LS_RUN_WAITS)
+    compiled->backend->vtable->wait(&run.bound->instance, 1);
+  return ls_run_finish(&run);
 }
 
 ls_status ls_compiled_fill(const ls_compiled *compiled, ls_buffer *buffer,
@@ -273,7 +351,8 @@ ls_status ls_compiled_fill(const ls_compiled *compiled, ls_buffer *buffer,
 // An instance to look at, which may be bound now.
 static ls_status take_to_look(ls_compiled *compiled, ls_store *store,
                               ls_bound **out_bound) {
-  ls_access access = access_of(compiled);
+  ls_access access = {.touches = compiled->touches,
+                      .count = compiled->num_touches};
   LS_RETURN_IF_ERROR(ls_gate_enter(ls_store_gate(store), &access));
   const ls_status status = take(compiled, store, out_bound);
   ls_gate_leave(ls_store_gate(store), &access);

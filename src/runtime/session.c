@@ -4,18 +4,15 @@
 // their types are the signature, and programs come from the same cache.
 #include "lockstep/session.h"
 
+#include "base/cancel.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/text.h"
+#include "base/threads/thread_state.h"
+#include "base/trace.h"
+#include "runtime/plan.h"
 #include "runtime/results.h"
 #include "runtime/state.h"
-
-// A kind of run seen before.
-typedef struct plan {
-  struct plan *next;  // The same for another state of distributed variables.
-  ls_compiled *compiled;
-  ls_result_map results;
-} plan;
 
 struct ls_session {
   ls_runtime *runtime;
@@ -25,6 +22,11 @@ struct ls_session {
   ls_mutex lock;  // Guards the plans.
   ls_map plans;   // Key -> plan.
   uint64_t runs;  // So far; those of a loop that counts steps are as many.
+  // Closing: what ends the runs that are under way, how many they are (atomic),
+  // and word of the last one.
+  ls_cancel *closing;
+  uint32_t num_running;
+  ls_condition idle;
 };
 
 ls_status ls_session_create(ls_graph *graph, ls_session **out_session) {
@@ -41,6 +43,9 @@ ls_status ls_session_create(ls_graph *graph, ls_session **out_session) {
   session->graph = graph;
   ls_map_init(&session->plans, session->allocator);
   ls_status status = ls_mutex_init(&session->lock);
+  if (ls_status_is_ok(status)) status = ls_condition_init(&session->idle);
+  if (ls_status_is_ok(status))
+    status = ls_cancel_create(session->runtime, &session->closing);
   if (ls_status_is_ok(status))
     status = ls_store_create(session->runtime, &session->store);
   if (!ls_status_is_ok(status)) {
@@ -51,23 +56,15 @@ ls_status ls_session_create(ls_graph *graph, ls_session **out_session) {
   return ls_ok();
 }
 
-static void destroy_plan(ls_session *session, plan *p) {
-  if (p == NULL) return;
-  destroy_plan(session, p->next);
-  if (p->compiled != NULL)
-    ls_compiled_forget_store(p->compiled, session->store);
-  ls_compiled_release(p->compiled);
-  ls_result_map_deinit(&p->results, session->allocator);
-  ls_release(session->allocator, p);
-}
-
 void ls_session_destroy(ls_session *session) {
   if (session == NULL) return;
   ls_map_item item;
   for (size_t at = 0; ls_map_next(&session->plans, &at, &item);)
-    destroy_plan(session, item.value);
+    ls_plan_destroy(item.value);
   ls_map_deinit(&session->plans);
   ls_store_destroy(session->store);
+  ls_cancel_destroy(session->closing);
+  ls_condition_deinit(&session->idle);
   ls_mutex_deinit(&session->lock);
   ls_release(session->allocator, session);
 }
@@ -196,36 +193,22 @@ static ls_status gather_feeds(request *r, const ls_feed *feeds, size_t count) {
   return ls_ok();
 }
 
-static ls_status make_plan(request *r, plan **out_plan) {
+static ls_status make_plan(request *r, ls_plan **out_plan) {
   ls_session *session = r->session;
-  plan *p = ls_new(session->allocator, plan);
-  if (p == NULL) return ls_out_of_memory();
-  ls_status status =
-      ls_result_map_init(&p->results, session->allocator, r->num_refs);
-  if (ls_status_is_ok(status))
-    status = ls_compile(
-        session->runtime,
-        &(ls_lower_request){.graph = session->graph,
-                            .fetches = r->refs,
-                            .num_fetches = r->num_refs,
-                            .feeds = r->feed_refs,
-                            .feed_types = r->feed_types,
-                            .num_feeds = r->num_feeds,
-                            .targets = r->targets,
-                            .num_targets = r->num_targets,
-                            .variables = ls_store_states(session->store),
-                            .outputs = p->results.outputs},
-        &p->compiled);
-  if (ls_status_is_ok(status))
-    status = ls_result_map_finish(&p->results, session->allocator, p->compiled);
-  if (ls_status_is_ok(status))
-    *out_plan = p;
-  else
-    destroy_plan(session, p);
-  return status;
+  return ls_plan_create(
+      &(ls_lower_request){.graph = session->graph,
+                          .fetches = r->refs,
+                          .num_fetches = r->num_refs,
+                          .feeds = r->feed_refs,
+                          .feed_types = r->feed_types,
+                          .num_feeds = r->num_feeds,
+                          .targets = r->targets,
+                          .num_targets = r->num_targets,
+                          .variables = ls_store_states(session->store)},
+      session->store, &r->memory, out_plan);
 }
 
-static ls_status find_plan(request *r, plan **out_plan) {
+static ls_status find_plan(request *r, ls_plan **out_plan) {
   ls_session *session = r->session;
   ls_text key;
   ls_text_init(&key, session->allocator);
@@ -243,10 +226,9 @@ static ls_status find_plan(request *r, plan **out_plan) {
   ls_status status = ls_text_status(&key);
   ls_mutex_lock(&session->lock);
   if (ls_status_is_ok(status)) {
-    plan *first = ls_map_find(&session->plans, key.data, key.size);
+    ls_plan *first = ls_map_find(&session->plans, key.data, key.size);
     *out_plan = first;
-    while (*out_plan != NULL &&
-           !ls_compiled_fits((*out_plan)->compiled, session->store))
+    while (*out_plan != NULL && !ls_plan_fits(*out_plan))
       *out_plan = (*out_plan)->next;
     if (*out_plan == NULL) {
       status = make_plan(r, out_plan);
@@ -256,7 +238,7 @@ static ls_status find_plan(request *r, plan **out_plan) {
       } else if (ls_status_is_ok(status) &&
                  !ls_map_insert(&session->plans, key.data, key.size,
                                 *out_plan)) {
-        destroy_plan(session, *out_plan);
+        ls_plan_destroy(*out_plan);
         status = ls_out_of_memory();
       }
     }
@@ -286,12 +268,11 @@ static ls_status read_global_step(const ls_session *session, uint64_t *step) {
 
 // Runs a plan that fits. Stale: it does not any more.
 static ls_status run_plan(request *r, ls_nest *results, bool *out_stale) {
-  plan *p = NULL;
+  ls_plan *p = NULL;
   LS_RETURN_IF_ERROR(find_plan(r, &p));
   ls_session *session = r->session;
   uint64_t step = __atomic_fetch_add(&session->runs, 1, __ATOMIC_RELAXED);
-  if (ls_compiled_draws(p->compiled))
-    LS_RETURN_IF_ERROR(read_global_step(session, &step));
+  if (ls_plan_draws(p)) LS_RETURN_IF_ERROR(read_global_step(session, &step));
   uint64_t steps = 1;
   ls_former_results former;
   LS_RETURN_IF_ERROR(ls_results_open(r->fetches, &p->results, r->leaves,
@@ -299,9 +280,9 @@ static ls_status run_plan(request *r, ls_nest *results, bool *out_stale) {
   const ls_run_args args = {.inputs = r->inputs,
                             .outputs = r->outputs,
                             .step = step,
-                            .steps = &steps};
-  const ls_status status =
-      ls_compiled_run(p->compiled, session->store, &args, out_stale);
+                            .steps = &steps,
+                            .cancels = {[1] = session->closing}};
+  const ls_status status = ls_plan_run(p, &args, &r->memory, out_stale);
   if (steps != 1)
     __atomic_fetch_add(&session->runs, steps - 1, __ATOMIC_RELAXED);
   return ls_results_close(former, status, results);
@@ -319,6 +300,43 @@ static ls_status run(request *r, ls_nest fetches, const ls_feed *feeds,
   }
 }
 
+// ---- Closing ---------------------------------------------------------------
+static ls_status is_closed(void) {
+  return ls_failed_precondition("the session is closed");
+}
+
+// A run is counted before it asks whether the session is closed, and who closes
+// it says so before it counts runs.
+static ls_status enter(ls_session *session) {
+  __atomic_add_fetch(&session->num_running, 1, __ATOMIC_SEQ_CST);
+  return ls_cancel_is_requested(session->closing) ? is_closed() : ls_ok();
+}
+
+static void leave(ls_session *session) {
+  if (__atomic_load_n(&session->closing->requested, __ATOMIC_SEQ_CST)) {
+    // Under the lock, or the session might go before its lock is left.
+    ls_mutex_lock(&session->lock);
+    __atomic_sub_fetch(&session->num_running, 1, __ATOMIC_SEQ_CST);
+    ls_condition_broadcast(&session->idle);
+    ls_mutex_unlock(&session->lock);
+    return;
+  }
+  __atomic_sub_fetch(&session->num_running, 1, __ATOMIC_SEQ_CST);
+}
+
+ls_status ls_session_close(ls_session *session) {
+  enum { LOOK_NANOS = 20 * 1000 * 1000 };
+  LS_REQUIRE(session);
+  ls_cancel_request(session->closing);
+  // A host function may be part of a run of this session.
+  if (ls_this_thread.work.run != 0) return ls_ok();
+  ls_mutex_lock(&session->lock);
+  while (__atomic_load_n(&session->num_running, __ATOMIC_SEQ_CST) > 0)
+    (void)ls_condition_wait_for(&session->idle, &session->lock, LOOK_NANOS);
+  ls_mutex_unlock(&session->lock);
+  return ls_ok();
+}
+
 ls_status ls_session_run(ls_session *session, ls_nest fetches,
                          const ls_feed *feeds, size_t num_feeds,
                          ls_nest *results) {
@@ -328,7 +346,19 @@ ls_status ls_session_run(ls_session *session, ls_nest fetches,
   LS_RETURN_IF_ERROR(ls_graph_error(session->graph));
   request r = {.session = session};
   ls_arena_init(&r.memory, session->allocator);
-  const ls_status status = run(&r, fetches, feeds, num_feeds, results);
+  const int64_t began = ls_span_begin(session->runtime);
+  ls_status status = enter(session);
+  if (ls_status_is_ok(status)) {
+    status = run(&r, fetches, feeds, num_feeds, results);
+    if (ls_status_code(status) == LS_CANCELLED &&
+        ls_cancel_is_requested(session->closing))
+      status = ls_status_annotate(status, "as its session was closed");
+  }
+  leave(session);
+  if (began != LS_NO_SPAN)
+    ls_span_end(session->runtime, &(ls_span){.kind = "run",
+                                             .name = session->graph->name,
+                                             .began = began});
   ls_nest_release(r.fetches);
   ls_arena_deinit(&r.memory);
   return status;

@@ -54,7 +54,7 @@ ls_status ls_store_create(ls_runtime *runtime, ls_store **out_store) {
   store->allocator = allocator;
   ls_map_init(&store->places, allocator);
   ls_status status = ls_mutex_init(&store->lock);
-  if (ls_status_is_ok(status)) status = ls_gate_init(&store->gate);
+  if (ls_status_is_ok(status)) status = ls_gate_init(&store->gate, runtime);
   if (ls_status_is_ok(status))
     status = ls_runtime_backend(runtime, &store->backend);
   if (!ls_status_is_ok(status)) {
@@ -333,6 +333,7 @@ static ls_status enter(ls_store *store, const ls_variable *variable,
   out->access.touches = &out->touch;
   out->access.count = 1;
   out->access.hold = LS_HOLD_SHORT;
+  out->access.cancels = NULL;
   return ls_gate_enter(&store->gate, &out->access);
 }
 

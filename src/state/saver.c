@@ -6,6 +6,7 @@
 #include "base/memory/arena.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/trace.h"
 #include "runtime/state.h"
 #include "state/saver_file.h"
 #include "state/value.h"
@@ -100,13 +101,18 @@ static ls_status add_variable(entries *e, const ls_saver *saver,
   return ls_ok();
 }
 
-ls_status ls_saver_save_with(const ls_saver *saver, const char *path,
-                             const ls_safetensors_note *notes,
-                             size_t num_notes) {
+static void end_span(ls_runtime *runtime, const char *kind, const char *path,
+                     int64_t began) {
+  if (began != LS_NO_SPAN)
+    ls_span_end(runtime,
+                &(ls_span){.kind = kind, .name = path, .began = began});
+}
+
+static ls_status save(ls_runtime *runtime, const ls_saver *saver,
+                      const char *path, const ls_safetensors_note *notes,
+                      size_t num_notes) {
   ls_store *store = NULL;
   LS_RETURN_IF_ERROR(open_store(saver, &store));
-  ls_runtime *runtime = ls_runtime_current();
-  if (runtime == NULL) return ls_out_of_memory();
   ls_allocator *allocator = ls_runtime_allocator(runtime);
   entries e = {0};
   ls_arena_init(&e.names, allocator);
@@ -121,6 +127,17 @@ ls_status ls_saver_save_with(const ls_saver *saver, const char *path,
     ls_array_release(e.items[i].array);
   ls_release(allocator, e.items);
   ls_arena_deinit(&e.names);
+  return status;
+}
+
+ls_status ls_saver_save_with(const ls_saver *saver, const char *path,
+                             const ls_safetensors_note *notes,
+                             size_t num_notes) {
+  ls_runtime *runtime = ls_runtime_current();
+  if (runtime == NULL) return ls_out_of_memory();
+  const int64_t began = ls_span_begin(runtime);
+  const ls_status status = save(runtime, saver, path, notes, num_notes);
+  end_span(runtime, "save", path, began);
   return status;
 }
 
@@ -235,8 +252,8 @@ static ls_status restore_all(const ls_saver *saver, ls_store *store,
   return ls_ok();
 }
 
-ls_status ls_saver_restore_from(const ls_saver *saver,
-                                const ls_safetensors *file, const char *path) {
+static ls_status restore(const ls_saver *saver, const ls_safetensors *file,
+                         const char *path) {
   ls_store *store = NULL;
   LS_RETURN_IF_ERROR(open_store(saver, &store));
   LS_RETURN_IF_ERROR(check_entries(saver, file, path));
@@ -245,6 +262,16 @@ ls_status ls_saver_restore_from(const ls_saver *saver,
   const ls_status status = restore_all(saver, store, file, &names);
   ls_arena_deinit(&names);
   return ls_status_annotate(status, "while restoring '%s'", path);
+}
+
+ls_status ls_saver_restore_from(const ls_saver *saver,
+                                const ls_safetensors *file, const char *path) {
+  ls_runtime *runtime = ls_runtime_current();
+  if (runtime == NULL) return ls_out_of_memory();
+  const int64_t began = ls_span_begin(runtime);
+  const ls_status status = restore(saver, file, path);
+  end_span(runtime, "restore", path, began);
+  return status;
 }
 
 ls_status ls_saver_restore(const ls_saver *saver, const char *path) {

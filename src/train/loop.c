@@ -4,6 +4,7 @@
 #include "base/plain.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/trace.h"
 #include "distribute/strategies/strategy.h"
 #include "lockstep/train.h"
 #include "train/run_folder.h"
@@ -37,6 +38,16 @@ typedef struct loop {
 
 static double seconds_since(const loop *it, int64_t began) {
   return (double)(ls_runtime_now(it->runtime) - began) * 1e-9;
+}
+
+// What it has done since `began`, for that step.
+static void end_span(const loop *it, const char *kind, int64_t began,
+                     int64_t step) {
+  if (began != LS_NO_SPAN)
+    ls_span_end(it->runtime, &(ls_span){.kind = kind,
+                                        .began = began,
+                                        .of = LS_SPAN_OF_STEP,
+                                        .number = step});
 }
 
 // ---- Making ----------------------------------------------------------------
@@ -239,8 +250,11 @@ static ls_status no_number(const loop *it, double loss) {
       (long long)it->result->steps + 1, rate);
 }
 
-static ls_status step(loop *it) {
-  LS_RETURN_IF_ERROR(deal(it));
+static ls_status take_step(loop *it) {
+  const int64_t began = ls_span_begin(it->runtime);
+  const ls_status dealt = deal(it);
+  end_span(it, "input", began, it->result->steps + 1);
+  LS_RETURN_IF_ERROR(dealt);
   LS_RETURN_IF_ERROR(ls_strategy_run(
       it->options.strategy, ls_traced(it->function), it->args, &it->results));
   if (!it->checked)
@@ -255,6 +269,14 @@ static ls_status step(loop *it) {
   add(&it->logged, batch_size(it), loss, accuracy);
   ++it->result->steps;
   return ls_run_folder_commit(&it->folder, &it->config);
+}
+
+static ls_status step(loop *it) {
+  const int64_t number = it->result->steps + 1;
+  const int64_t began = ls_span_begin(it->runtime);
+  const ls_status status = take_step(it);
+  end_span(it, "step", began, number);
+  return status;
 }
 
 // ---- Reports ---------------------------------------------------------------
@@ -300,8 +322,10 @@ static bool stop_requested(loop *it) {
 static ls_status test(loop *it) {
   if (it->evaluator == NULL) return ls_ok();
   ls_evaluation evaluation;
+  const int64_t began = ls_span_begin(it->runtime);
   ls_status status =
       ls_evaluator_run(it->evaluator, it->options.stop, &evaluation);
+  end_span(it, "evaluate", began, it->result->steps);
   if (ls_status_code(status) == LS_CANCELLED) {
     ls_status_free(status);
     it->result->stopped = true;

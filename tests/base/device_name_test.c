@@ -78,6 +78,42 @@ static void malformed_names_are_refused(void **state) {
   }
 }
 
+static void names_merge_part_by_part(void **state) {
+  (void)state;
+  LS_SPEC("O34");
+  static const struct {
+    const char *name, *around, *merged;
+  } cases[] = {
+      {"/cpu:1", NULL, "/device:CPU:1"},
+      {"device:TPU_REPLICATED_CORE:2", NULL, "/device:TPU_REPLICATED_CORE:2"},
+      {"", "/job:w/task:1", "/job:w/task:1"},
+      {"/device:FOO:3", "/job:w/task:1", "/job:w/task:1/device:FOO:3"},
+      {"/task:2", "/job:w/task:1/cpu:0", "/job:w/task:2/device:CPU:0"},
+      {"/job:v/replica:4/task:2/gpu:1", "/job:w/replica:0/task:1/cpu:0",
+       "/job:v/replica:4/task:2/device:GPU:1"},
+      // A type and its index are two parts.
+      {"/gpu", NULL, "/device:GPU:*"},
+      {"/gpu:*", "/task:1", "/task:1/device:GPU:*"},
+      {"/gpu", "/cpu:3", "/device:GPU:3"},
+      {"/device:*:2", "/gpu:1", "/device:GPU:2"},
+      {"/device:*:2", NULL, "/device:*:2"},
+      {"/gpu:*", "/device:*:2", "/device:GPU:2"},
+      {"", NULL, ""},
+  };
+  for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); ++i) {
+    ls_device_name got;
+    expect_ok(ls_device_merge(cases[i].name, cases[i].around, &got));
+    if (strcmp(got.text, cases[i].merged) != 0)
+      fail_msg("'%s' in '%s' is '%s', wanted '%s'", cases[i].name,
+               cases[i].around, got.text, cases[i].merged);
+  }
+  ls_device_name got;
+  expect_status(ls_device_merge("/foo:1", NULL, &got), LS_INVALID_ARGUMENT,
+                "'foo'");
+  expect_status(ls_device_merge("/cpu:1", "/foo:1", &got), LS_INVALID_ARGUMENT,
+                "'foo'");
+}
+
 static void the_host_is_cpu_0_beside_the_device(void **state) {
   (void)state;
   LS_SPEC("M13");
@@ -94,6 +130,7 @@ int main(void) {
       cmocka_unit_test(a_default_wins_over_local_and_a_name_over_both),
       cmocka_unit_test(types_are_capitals_or_refused),
       cmocka_unit_test(malformed_names_are_refused),
+      cmocka_unit_test(names_merge_part_by_part),
       cmocka_unit_test(the_host_is_cpu_0_beside_the_device),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -40,7 +40,7 @@ for command in train eval bench graph devices help; do
 done
 for flag in model data replicas threads batch-size epochs steps optimizer \
             learning-rate schedule warmup weight-decay clip-norm accumulate \
-            precision math seed run-dir overwrite resume save-every quiet; do
+            precision math seed run-dir overwrite resume save-every trace quiet; do
   explains "--$flag" train --help
 done
 for field in model replicas threads precision math batch_size steps min_ms \

@@ -127,7 +127,7 @@ static void numbers_behind_names_do_not_count(void **state) {
 // ---- In a graph ------------------------------------------------------------
 typedef struct built {
   ls_strategy *strategy;
-  ls_op merged;
+  ls_op merged, beside;
   ls_op controls[2];
 } built;
 
@@ -138,6 +138,7 @@ static ls_nest merge_named(ls_strategy *s, ls_nest args, void *user) {
   const ls_tensor c = ls_identity_named(
       ls_nest_tensor(ls_distributed_component(parts, 0), 0), "c");
   b->merged = ls_tensor_op(c);
+  b->beside = ls_tensor_op(ls_scalar(LS_DTYPE_F32, 1));
   return ls_leaf(c);
 }
 
@@ -187,9 +188,12 @@ static void ops_are_named_and_placed_by_replica(void **state) {
       assert_string_equal(ls_op_device(op), device);
     }
     assert_string_equal(ls_op_name(b.merged), "main/foo/c");
-    assert_int_equal(ls_op_num_control_inputs(b.merged), 2);
+    assert_int_equal(ls_op_num_control_inputs(b.beside), 2);
     for (size_t i = 0; i < 2; ++i)
-      assert_int_equal(ls_op_control_input(b.merged, i).id, b.controls[i].id);
+      assert_int_equal(ls_op_control_input(b.beside, i).id, b.controls[i].id);
+    // Replica 0's is its operand.
+    assert_int_equal(ls_op_num_control_inputs(b.merged), 1);
+    assert_int_equal(ls_op_control_input(b.merged, 0).id, b.controls[1].id);
     ls_nest_release(made);
     // Without a scope around it is the replica's alone.
     made = ls_none();

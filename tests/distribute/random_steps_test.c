@@ -332,7 +332,8 @@ static void steps_have_the_same_bytes_in_every_way(void **state) {
   const uint64_t count = number_of("LS_TEST_PROGRAMS", LS_SANITIZED ? 4 : 20);
   for (uint64_t seed = first; seed < first + count; ++seed) {
     char name[32];
-    const random_step step = {seed, getenv("LS_TEST_FAILURES") != NULL};
+    const random_step step = {.seed = seed,
+                              .prints = getenv("LS_TEST_FAILURES") != NULL};
     snprintf(name, sizeof(name), "step %llu", (unsigned long long)seed);
     ways_hold(&(ways_case){.name = name,
                            .user = &step,

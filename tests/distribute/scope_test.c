@@ -118,7 +118,8 @@ static void a_block_is_left_on_every_way_out(void **state) {
         expect_sight(&after, &before);
         // It was in force inside.
         if (k == 0 || k == 5) assert_ptr_equal(inside.strategy, strategy);
-        if (k == 1 || k == 5) assert_string_equal(inside.device, "/cpu:3");
+        if (k == 1 || k == 5)
+          assert_string_equal(inside.device, "/device:CPU:3");
         if (k == 2 || k == 5) expect_contains(inside.names, "outer/inner");
         if (k == 3 || k == 5) assert_true(inside.caching);
         if (k == 4 || k == 5) assert_int_equal(inside.control, 1);
@@ -179,7 +180,7 @@ static void entering_pushes_state_creator_and_device(void **state) {
         assert_true(ls_in_cross_replica_context());
         assert_null(ls_replica_context());
         assert_string_equal(ls_op_device(ls_tensor_op(scalar_of(1))),
-                            with_device ? device : "/cpu:1");
+                            with_device ? device : "/device:CPU:1");
         // The strategy's creator stands inside of those around.
         ls_variable *v = NULL;
         outside = 0;
@@ -190,7 +191,8 @@ static void entering_pushes_state_creator_and_device(void **state) {
         ls_variable_release(v);
       }
       assert_false(ls_has_strategy());
-      assert_string_equal(ls_op_device(ls_tensor_op(scalar_of(1))), "/cpu:1");
+      assert_string_equal(ls_op_device(ls_tensor_op(scalar_of(1))),
+                          "/device:CPU:1");
       ls_variable *v = NULL;
       expect_ok(ls_variable_create(
           &(ls_variable_options){.dtype = LS_DTYPE_F32}, &v));

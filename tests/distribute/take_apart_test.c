@@ -215,7 +215,7 @@ static void a_component_is_got_by_device(void **state) {
     expect_contains(ls_status_message(status), "GPU:3");
     expect_contains(ls_status_message(status), LOCAL "CPU:0, " LOCAL "CPU:1");
     expect_status(status, LS_INVALID_ARGUMENT,
-                  "the current device is '/cpu:1'");
+                  "the current device is '/device:CPU:1'");
   }
   assert_true(ls_distributed_is_on(value, "CPU:1"));
   assert_false(ls_distributed_is_on(value, "/gpu:1"));

@@ -188,7 +188,7 @@ static void one_device_is_one_group(void **state) {
     ls_op op;
     expect_ok(ls_strategy_group(strategy, value, NULL, &op));
     assert_string_equal(ls_op_name(op), "group_deps");
-    assert_string_equal(ls_op_device(op), "/cpu:1");
+    assert_string_equal(ls_op_device(op), "/device:CPU:1");
     assert_int_equal(ls_op_num_control_inputs(op), 2);
     expect_ok(ls_strategy_group(strategy, value, "all", &op));
     assert_string_equal(ls_op_name(op), "all");

@@ -59,11 +59,12 @@ static ls_status start_refused(ls_host_call *call) {
   return ls_failed_precondition("the queue is closed");
 }
 
-static const ls_host_kernel now = {"now", lowered_infer_same, start_now, 0};
-static const ls_host_kernel later = {"later", lowered_infer_same, start_later,
-                                     0};
-static const ls_host_kernel refused = {"refused", lowered_infer_same,
-                                       start_refused, 0};
+static const ls_host_kernel now = {
+    .name = "now", .infer = lowered_infer_same, .start = start_now};
+static const ls_host_kernel later = {
+    .name = "later", .infer = lowered_infer_same, .start = start_later};
+static const ls_host_kernel refused = {
+    .name = "refused", .infer = lowered_infer_same, .start = start_refused};
 static const ls_host_kernel *const kernels[] = {&now, &later, &refused};
 
 static void make_host(lowered *program, const char *text) {

@@ -349,7 +349,7 @@ static void random_programs_give_what_an_evaluator_gives(void **state) {
   (void)state;
   for (uint64_t seed = 0; seed < PROGRAMS; ++seed) {
     random_key = (ls_random_key){.seed = seed};
-    lowered_options options = {.num_uses = USES, .replicas = REPLICAS};
+    lowered_options options = {.num_uses = USES};
     int num_written = 0;
     for (int i = 0; i < USES; ++i) {
       options.written[i] = pick(3) != 0;

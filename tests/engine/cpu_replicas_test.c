@@ -18,7 +18,7 @@ static void a_lane_has_its_arguments_and_gives_its_results(void **state) {
   (void)state;
   lowered program;
   lanes_create(
-      &program, 3,
+      &program,
       "graph lowered \"p\" {"
       "  %1 = parameter() {dtype = i32, shape = shape[], index = 0} : i32[]"
       "  %2 = parameter() {dtype = i32, shape = shape[], index = 1} : i32[]"
@@ -75,7 +75,7 @@ static void lanes_park_until_a_merge_has_its_value(void **state) {
     char *text =
         lanes_text(replicas, ":3", norm_body, "f32[7], f32[7], f32[7]");
     lowered program;
-    lanes_create(&program, replicas, text);
+    lanes_create(&program, text);
     free(text);
     assert_true(facts_of(&program).frame_bytes > 0);
     float mean[LANES_WIDTH], sum[LANES_WIDTH], last[LANES_WIDTH];
@@ -134,7 +134,7 @@ static void lanes_meet_again_and_again_in_a_loop(void **state) {
     const size_t n = (size_t)replicas;
     char *text = lanes_text(replicas, "", loop_body, "f32[7]");
     lowered program;
-    lanes_create(&program, replicas, text);
+    lanes_create(&program, text);
     free(text);
     float sum[LANES_WIDTH];
     for (int run = 0; run < 2; ++run) {
@@ -201,7 +201,7 @@ static void rows_gathered_in_a_loop_are_those_of_their_trip(void **state) {
     const size_t n = (size_t)lanes_counts[k];
     char *text = gather_text(lanes_counts[k]);
     lowered program;
-    lanes_create(&program, lanes_counts[k], text);
+    lanes_create(&program, text);
     free(text);
     float sum[LANES_WIDTH];
     expect_ok(lowered_run(&program, lanes_rows, (void *[]){sum}));
@@ -226,7 +226,7 @@ static void lanes_may_go_different_ways_between_merges(void **state) {
   (void)state;
   lowered program;
   lanes_create(
-      &program, 6,
+      &program,
       "graph lowered \"p\" {"
       "  %1 = replicate() {replicas = 6, num_split = 0, num_gathered = 0}"
       "  (graph lowered \"r\" {"
@@ -256,7 +256,7 @@ static void lanes_that_miss_each_other_are_named(void **state) {
   (void)state;
   lowered program;
   lanes_create(
-      &program, 12,
+      &program,
       "graph lowered \"p\" {"
       "  %1 = parameter() {dtype = i32, shape = shape[], index = 0} : i32[]"
       "  %2 = replicate(%1) {replicas = 12, num_split = 0, num_gathered = 0}"
@@ -331,8 +331,8 @@ static ls_status start_together(ls_host_call *call) {
   return ls_thread_start(thread, "host", answer_all, NULL);
 }
 
-static const ls_host_kernel together = {"together", lowered_infer_same,
-                                        start_together, 0};
+static const ls_host_kernel together = {
+    .name = "together", .infer = lowered_infer_same, .start = start_together};
 static const ls_host_kernel *const kernels[] = {&together};
 
 static const char host_text[] =
@@ -357,7 +357,6 @@ static void lanes_go_on_while_another_one_waits_for_the_host(void **state) {
   lowered program;
   memset(&host, 0, sizeof(host));
   expect_ok(lowered_create(&(lowered_options){.text = host_text,
-                                              .replicas = CALLERS,
                                               .kernels = kernels,
                                               .num_kernels = 1},
                            &program));
@@ -387,8 +386,7 @@ static ls_status run_all(void *user) {
     char *text = lanes_text(5, i == 0 ? ":3" : "", bodies[i],
                             i == 0 ? "f32[7], f32[7], f32[7]" : "f32[7]");
     lowered program;
-    status = lowered_create(&(lowered_options){.text = text, .replicas = 5},
-                            &program);
+    status = lowered_create(&(lowered_options){.text = text}, &program);
     if (ls_status_is_ok(status))
       status = lowered_run(&program, lanes_rows, NULL);
     lowered_destroy(&program);

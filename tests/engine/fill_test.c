@@ -31,8 +31,8 @@ static drawn draw_begin(const char *op, const char *attrs, ls_dtype dtype,
   expect_ok(lowered_create(&(lowered_options){.text = text}, &self.program));
   self.wanted = calloc(1, MOST_BYTES);
   assert_non_null(self.wanted);
-  expect_ok(self.program.backend->vtable->run(
-      self.program.instance,
+  expect_ok(ls_backend_run(
+      self.program.backend, self.program.instance,
       &(ls_run_args){.outputs = (void *const[]){self.wanted}, .step = STEP}));
   return self;
 }
@@ -105,8 +105,9 @@ static void what_is_bound_is_filled(void **state) {
       ls_instance *instance = NULL;
       expect_ok(d.program.backend->vtable->bind(copy.executable, &buffers[i],
                                                 &instance));
-      expect_ok(d.program.backend->vtable->run(
-          instance, &(ls_run_args){.outputs = (void *const[]){got}}));
+      expect_ok(
+          ls_backend_run(d.program.backend, instance,
+                         &(ls_run_args){.outputs = (void *const[]){got}}));
       assert_memory_equal(got, d.wanted, d.size);
       d.program.backend->vtable->destroy_instance(instance);
       ls_object_release(buffers[i]);

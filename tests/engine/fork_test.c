@@ -346,8 +346,7 @@ static void expect_replicas(uint64_t seed) {
   static const bool bools[2] = {false, true};
   char *text = replicas_text(seed);
   lowered program;
-  expect_ok(lowered_create(
-      &(lowered_options){.text = text, .replicas = REPLICAS}, &program));
+  expect_ok(lowered_create(&(lowered_options){.text = text}, &program));
   const void *inputs[SPLIT];
   float results[SLOTS][REPLICAS][WIDTH];
   void *outputs[SLOTS * REPLICAS];

@@ -22,7 +22,7 @@ static void sums_and_means_follow_the_canonical_tree(void **state) {
         "%5 = all_reduce(%1) {reduce = \"mean\"} : f32[7] return %2, %4, %5",
         "f32[7], f32[7], f32[7]");
     lowered program;
-    lanes_create(&program, replicas, text);
+    lanes_create(&program, text);
     free(text);
     float sum[LANES_WIDTH], negated[LANES_WIDTH], mean[LANES_WIDTH];
     for (int run = 0; run < 2; ++run) {
@@ -51,7 +51,7 @@ static void maxima_minima_and_integers_merge(void **state) {
   (void)state;
   lowered program;
   lanes_create(
-      &program, 5,
+      &program,
       "graph lowered \"p\" {"
       "  %1:4 = replicate() {replicas = 5, num_split = 0, num_gathered = 0}"
       "  (graph lowered \"r\" {"
@@ -88,7 +88,7 @@ static void short_floats_are_added_as_f32_and_rounded_once(void **state) {
       "%4 = all_reduce(%2) {reduce = \"mean\"} : bf16[7] return %3, %4",
       "bf16[7], bf16[7]");
   lowered program;
-  lanes_create(&program, 5, text);
+  lanes_create(&program, text);
   free(text);
   uint16_t sum[LANES_WIDTH], mean[LANES_WIDTH];
   expect_ok(lowered_run(&program, lanes_rows, (void *[]){sum, mean}));
@@ -126,7 +126,7 @@ static void equal_contributions_merge_as_others_do(void **state) {
              "return %%2, %%2:1, %%2:2 }",
              lanes_counts[k]);
     lowered program;
-    lanes_create(&program, lanes_counts[k], text);
+    lanes_create(&program, text);
     float x[LANES_WIDTH], mean[LANES_WIDTH], sum[LANES_WIDTH], max[LANES_WIDTH];
     for (size_t i = 0; i < LANES_WIDTH; ++i)
       x[i] = lanes_value(i) / 3;
@@ -154,7 +154,6 @@ static void a_mean_of_integers_is_refused_by_name(void **state) {
   lowered program;
   ls_status status = lowered_create(
       &(lowered_options){
-          .replicas = 2,
           .text = "graph lowered \"p\" {"
                   "  %1 = replicate() {replicas = 2, num_split = 0, "
                   "num_gathered = 0}"

@@ -64,8 +64,7 @@ static void expect_parts(int32_t replicas, int threads, const lane_work *work,
       &runtime));
   (void)ls_runtime_make_current(runtime);
   lowered program;
-  expect_ok(lowered_create(
-      &(lowered_options){.text = text, .replicas = replicas}, &program));
+  expect_ok(lowered_create(&(lowered_options){.text = text}, &program));
   free(text);
   char *plan = lowered_plan(&program);
   if (part != NULL) {

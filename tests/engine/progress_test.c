@@ -61,9 +61,10 @@ static ls_status start_now(ls_host_call *call) {
   return ls_ok();
 }
 
-static const ls_host_kernel waiting = {"waiting", lowered_infer_same,
-                                       start_waiting, 0};
-static const ls_host_kernel quick = {"quick", lowered_infer_same, start_now, 0};
+static const ls_host_kernel waiting = {
+    .name = "waiting", .infer = lowered_infer_same, .start = start_waiting};
+static const ls_host_kernel quick = {
+    .name = "quick", .infer = lowered_infer_same, .start = start_now};
 
 typedef struct waiter {
   ls_runtime *runtime;

@@ -39,8 +39,7 @@ static void a_variable_that_lanes_read_is_updated_in_its_buffer(void **state) {
   (void)state;
   lowered program;
   expect_ok(lowered_create(
-      &(lowered_options){
-          .text = update_text, .num_uses = 1, .written = {true}, .replicas = 4},
+      &(lowered_options){.text = update_text, .num_uses = 1, .written = {true}},
       &program));
   assert_int_equal(lowered_plan_count(&program, "copy"), 0);
   assert_int_equal(facts_of(&program).frame_bytes, 0);
@@ -62,7 +61,6 @@ static void lanes_can_be_launched_in_a_loop(void **state) {
       &(lowered_options){
           .num_uses = 1,
           .written = {true},
-          .replicas = 3,
           .text = "graph lowered \"p\" {"
                   "  %1 = parameter() {dtype = f32, shape = shape[2], index = "
                   "0} : f32[2]"
@@ -108,7 +106,7 @@ static void one_replica_costs_nothing(void **state) {
                           "return %3",
                           "f32[7]");
   lowered program;
-  lanes_create(&program, 1, text);
+  lanes_create(&program, text);
   free(text);
   assert_int_equal(facts_of(&program).num_instructions, 2);  // neg, end
   assert_int_equal(facts_of(&program).shared_bytes, 0);
@@ -126,7 +124,7 @@ static void many_replicas_take_the_memory_of_few(void **state) {
         "%4 = all_reduce(%3) {reduce = \"mean\"} : f32[7] return %4",
         "f32[7]");
     lowered program;
-    lanes_create(&program, replicas[i], text);
+    lanes_create(&program, text);
     free(text);
     const ls_plan_facts facts = facts_of(&program);
     assert_int_equal(facts.frame_bytes, 0);
@@ -182,25 +180,11 @@ static void operands_of_merged_products_are_not_kept(void **state) {
   ls_text_append(&text, " }");
   char *program_text = ls_text_finish(&text);
   lowered program;
-  lanes_create(&program, REPLICAS, program_text);
+  lanes_create(&program, program_text);
   free(program_text);
   const size_t value = 64 * 64 * sizeof(float) * REPLICAS;
   const ls_plan_facts facts = facts_of(&program);
   assert_in_range(facts.shared_bytes + facts.scratch_bytes, 1, 4 * value);
-  lowered_destroy(&program);
-}
-
-static void a_program_of_another_number_of_replicas_is_refused(void **state) {
-  (void)state;
-  char *text = lanes_text(2, "",
-                          "%2 = all_reduce(%1) {reduce = \"sum\"} "
-                          ": f32[7] return %2",
-                          "f32[7]");
-  lowered program;
-  expect_status(
-      lowered_create(&(lowered_options){.text = text, .replicas = 3}, &program),
-      LS_INVALID_ARGUMENT, "2 replicas in a program of 3");
-  free(text);
   lowered_destroy(&program);
 }
 
@@ -209,7 +193,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_variable_that_lanes_read_is_updated_in_its_buffer),
     cmocka_unit_test(lanes_can_be_launched_in_a_loop),
     cmocka_unit_test(one_replica_costs_nothing),
-    cmocka_unit_test(a_program_of_another_number_of_replicas_is_refused),
 };
 
 // What lanes alone do.

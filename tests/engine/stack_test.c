@@ -312,7 +312,7 @@ static const char lanes_text[] =
 static void each_lane_has_stacks_of_its_own(void **state) {
   (void)state;
   lowered program;
-  make(&program, &(lowered_options){.text = lanes_text, .replicas = 3});
+  make(&program, &(lowered_options){.text = lanes_text});
   for (int i = 0; i < 2; ++i) {
     const int32_t in[3] = {2, 0, 3};
     int32_t got[4] = {0};

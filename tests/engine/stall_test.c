@@ -57,12 +57,13 @@ static ls_status start_forgetting(ls_host_call *call) {
   return ls_ok();
 }
 
-static const ls_host_kernel spinning = {"spinning", lowered_infer_same,
-                                        start_spinning, 0};
-static const ls_host_kernel sleeping = {"sleeping", lowered_infer_same,
-                                        start_sleeping, 0};
-static const ls_host_kernel forgetting = {"forgetting", lowered_infer_same,
-                                          start_forgetting, 0};
+static const ls_host_kernel spinning = {
+    .name = "spinning", .infer = lowered_infer_same, .start = start_spinning};
+static const ls_host_kernel sleeping = {
+    .name = "sleeping", .infer = lowered_infer_same, .start = start_sleeping};
+static const ls_host_kernel forgetting = {.name = "forgetting",
+                                          .infer = lowered_infer_same,
+                                          .start = start_forgetting};
 static const ls_host_kernel *const kernels[] = {&spinning, &sleeping,
                                                 &forgetting};
 
@@ -82,11 +83,9 @@ static void make(const ls_host_kernel *kernel, const char *reduce,
            "    return %%3 }) : i32[]"
            "  return %%1 }",
            REPLICAS, kernel->name, reduce);
-  expect_ok(lowered_create(&(lowered_options){.text = text,
-                                              .replicas = REPLICAS,
-                                              .kernels = &kernel,
-                                              .num_kernels = 1},
-                           program));
+  expect_ok(lowered_create(
+      &(lowered_options){.text = text, .kernels = &kernel, .num_kernels = 1},
+      program));
 }
 
 static ls_runtime *begin(const ls_runtime_options *options) {
@@ -167,8 +166,8 @@ static ls_status start_failing(ls_host_call *call) {
 
 static void a_failed_run_does_not_wait_for_ever_either(void **state) {
   (void)state;
-  static const ls_host_kernel failing = {"failing", lowered_infer_same,
-                                         start_failing, 0};
+  static const ls_host_kernel failing = {
+      .name = "failing", .infer = lowered_infer_same, .start = start_failing};
   ls_runtime *runtime =
       begin(&(ls_runtime_options){.threads = 1, .stall_ms = STALL_MS});
   lowered program;
@@ -176,6 +175,44 @@ static void a_failed_run_does_not_wait_for_ever_either(void **state) {
   expect_status(lowered_run(&program, NULL, NULL), LS_OUT_OF_RANGE,
                 "no more data");
   assert_int_equal(ls_runtime_abandoned_calls(runtime), 1);
+  lowered_destroy(&program);
+  end(runtime);
+}
+
+// Of an op of three replicas, behind one of more.
+static void the_table_is_of_the_replicas_that_run(void **state) {
+  (void)state;
+  static const char text[] =
+      "graph lowered \"p\" {"
+      "  %1 = replicate() {replicas = 6} (graph lowered \"a\" {"
+      "    %1 = replica_id() varying : i32[]"
+      "    %2 = all_reduce(%1) {reduce = \"sum\"} : i32[]"
+      "    return %2 }) : i32[]"
+      "  %2 = replicate(%1) {replicas = 3} (graph lowered \"b\" {"
+      "    %1 = parameter() {dtype = i32, shape = shape[], index = 0}"
+      "    captures (%1) : i32[]"
+      "    %2 = replica_id() varying : i32[]"
+      "    %3 = add(%1, %2) varying : i32[]"
+      "    %4 = host(%3) {kernel = kernel \"sleeping\"} varying : i32[]"
+      "    %5 = all_reduce(%4) {reduce = \"max\"} : i32[]"
+      "    return %5 }) : i32[]"
+      "  return %2 }";
+  ls_runtime *runtime = begin(&(ls_runtime_options){
+      .threads = 1, .stall_ms = STALL_MS, .environment = lanes_on_threads});
+  lowered program;
+  int32_t largest = 0;
+  expect_ok(lowered_create(
+      &(lowered_options){.text = text, .kernels = kernels, .num_kernels = 3},
+      &program));
+  ls_status status = lowered_run(&program, NULL, (void *[]){&largest});
+  expect_contains(ls_status_message(status), "2 replicas have ended");
+  expect_contains(ls_status_message(status),
+                  "replicas 0-1 arrived, replica 2 not");
+  expect_status(status, LS_DEADLINE_EXCEEDED,
+                "replica 2: waiting for the host in op");
+  __atomic_store_n(&host.replica, -1, __ATOMIC_RELAXED);
+  expect_ok(lowered_run(&program, NULL, (void *[]){&largest}));
+  assert_int_equal(largest, 15 + 2 + 100);
   lowered_destroy(&program);
   end(runtime);
 }
@@ -251,8 +288,8 @@ static ls_status start_meeting(ls_host_call *call) {
 
 static void a_call_that_waits_is_passed_over_by_the_next(void **state) {
   (void)state;
-  static const ls_host_kernel meeting = {"meeting", lowered_infer_same,
-                                         start_meeting, 0};
+  static const ls_host_kernel meeting = {
+      .name = "meeting", .infer = lowered_infer_same, .start = start_meeting};
   ls_runtime *runtime = begin(&(ls_runtime_options){.threads = 1});
   lowered program;
   int32_t largest = 0;
@@ -276,6 +313,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_call_that_does_not_end_ends_its_run_with_a_table),
       cmocka_unit_test(a_failed_run_does_not_wait_for_ever_either),
+      cmocka_unit_test(the_table_is_of_the_replicas_that_run),
       cmocka_unit_test(time_is_the_runtimes_clock),
       cmocka_unit_test(a_run_can_be_looked_at_while_it_goes_on),
       cmocka_unit_test(a_call_that_waits_is_passed_over_by_the_next),

@@ -126,8 +126,7 @@ static void replicas_have_steps_of_their_own(void **state) {
       "  return %3 }";
   float *x = numbers(LITTLE * COLUMNS, 1), *c = numbers(COLUMNS, 2);
   lowered program;
-  expect_ok(lowered_create(
-      &(lowered_options){.text = text, .replicas = REPLICAS}, &program));
+  expect_ok(lowered_create(&(lowered_options){.text = text}, &program));
   float sums[COLUMNS];
   for (int run = 0; run < 2; ++run)
     expect_ok(lowered_run(&program, (const void *[]){x, c}, (void *[]){sums}));

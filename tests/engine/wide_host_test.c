@@ -77,7 +77,8 @@ static ls_status start(ls_host_call *call) {
   return ls_ok();
 }
 
-static const ls_host_kernel ask = {"ask", lowered_infer_same, start, 0};
+static const ls_host_kernel ask = {
+    .name = "ask", .infer = lowered_infer_same, .start = start};
 static const ls_host_kernel *const kernels[] = {&ask};
 
 // ---- A program -------------------------------------------------------------
@@ -90,7 +91,6 @@ static ls_status create(lowered *program) {
   return lowered_create(&(lowered_options){.text = text,
                                            .num_uses = 1,
                                            .written = {true},
-                                           .replicas = REPLICAS,
                                            .kernels = kernels,
                                            .num_kernels = 1},
                         program);
@@ -186,13 +186,13 @@ static ls_status start_counting(ls_host_call *call) {
 
 static void each_replica_has_strings_of_its_own(void **state) {
   (void)state;
-  static const ls_host_kernel tell = {"tell", lowered_infer_same, start_telling,
-                                      0};
-  static const ls_host_kernel count = {"count", infer_count, start_counting, 0};
+  static const ls_host_kernel tell = {
+      .name = "tell", .infer = lowered_infer_same, .start = start_telling};
+  static const ls_host_kernel count = {
+      .name = "count", .infer = infer_count, .start = start_counting};
   const ls_host_kernel *const both[] = {&tell, &count};
   lowered program;
   expect_ok(lowered_create(&(lowered_options){.text = string_text,
-                                              .replicas = REPLICAS,
                                               .kernels = both,
                                               .num_kernels = 2},
                            &program));
@@ -284,21 +284,6 @@ static void one_that_fails_is_told_where_others_do_not_end(void **state) {
   end(runtime, &program);
 }
 
-static void a_call_of_other_replicas_than_the_programs_is_refused(void **s) {
-  (void)s;
-  lowered program;
-  expect_status(lowered_create(&(lowered_options){.text = text,
-                                                  .num_uses = 1,
-                                                  .written = {true},
-                                                  .replicas = 2,
-                                                  .kernels = kernels,
-                                                  .num_kernels = 1},
-                               &program),
-                LS_INVALID_ARGUMENT,
-                "a host call of 5 replicas in a program of 2");
-  lowered_destroy(&program);
-}
-
 // ---- Memory ----------------------------------------------------------------
 static ls_status run_once(void *user) {
   (void)user;
@@ -322,7 +307,6 @@ int main(void) {
       cmocka_unit_test(the_lowest_replica_that_fails_is_told),
       cmocka_unit_test(replicas_whose_calls_do_not_end_are_named),
       cmocka_unit_test(one_that_fails_is_told_where_others_do_not_end),
-      cmocka_unit_test(a_call_of_other_replicas_than_the_programs_is_refused),
       cmocka_unit_test(a_failed_memory_request_loses_no_call),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

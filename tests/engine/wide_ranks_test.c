@@ -167,8 +167,8 @@ static ls_status start_refusing(ls_host_call *call) {
   return ls_ok();
 }
 
-static const ls_host_kernel refuse = {"refuse", lowered_infer_same,
-                                      start_refusing, 0};
+static const ls_host_kernel refuse = {
+    .name = "refuse", .infer = lowered_infer_same, .start = start_refusing};
 static const ls_host_kernel *const refusing[] = {&refuse};
 
 static ls_status run_refused(ls_trunk *trunk, void *user) {
@@ -180,11 +180,9 @@ static ls_status run_refused(ls_trunk *trunk, void *user) {
   char *text = wide_expand(host_text, replicas);
   lowered program;
   int32_t sum = 0;
-  ls_status status = lowered_create(&(lowered_options){.text = text,
-                                                       .replicas = replicas,
-                                                       .kernels = refusing,
-                                                       .num_kernels = 1},
-                                    &program);
+  ls_status status = lowered_create(
+      &(lowered_options){.text = text, .kernels = refusing, .num_kernels = 1},
+      &program);
   if (ls_status_is_ok(status))
     status = lowered_run(&program, NULL, (void *[]){&sum});
   if (ls_status_is_ok(status) && sum != replicas * (replicas - 1) / 2)

@@ -33,6 +33,44 @@ static void a_writer_puts_commas_and_quotes(void **state) {
   ls_text_deinit(&text);
 }
 
+static void a_number_of_thousandths_has_a_point(void **state) {
+  (void)state;
+  ls_text text;
+  ls_text_init(&text, ls_allocator_system());
+  ls_json_writer json = {.text = &text};
+  static const int64_t values[] = {0,  7,     -7,        12345,
+                                   -1, -1500, INT64_MAX, INT64_MIN};
+  for (size_t i = 0; i < LS_COUNT_OF(values); ++i)
+    ls_json_thousandths(&json, values[i]);
+  assert_string_equal(ls_text_data(&text),
+                      "0.000,0.007,-0.007,12.345,-0.001,-1.500,"
+                      "9223372036854775.807,-9223372036854775.808");
+  ls_text_deinit(&text);
+}
+
+static void what_is_no_utf8_is_written_as_such(void **state) {
+  (void)state;
+  static const struct {
+    const char *text, *written;
+  } cases[] = {
+      {"\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80\xf4\x8f\xbf\xbf",
+       "\"\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80\xf4\x8f\xbf\xbf\""},
+      {"a\xff \n\"\x80", "\"a\\ufffd \\n\\\"\\ufffd\""},
+      {"\xc3", "\"\\ufffd\""},                        // Cut off.
+      {"\xe2\x82", "\"\\ufffd\\ufffd\""},             // The same.
+      {"\xc0\xaf", "\"\\ufffd\\ufffd\""},             // Too long a form.
+      {"\xed\xa0\x80", "\"\\ufffd\\ufffd\\ufffd\""},  // Half of a pair.
+      {"\xf4\x90\x80\x80", "\"\\ufffd\\ufffd\\ufffd\\ufffd\""},
+  };
+  for (size_t i = 0; i < LS_COUNT_OF(cases); ++i) {
+    ls_text text;
+    ls_text_init(&text, ls_allocator_system());
+    ls_json_any_string(&(ls_json_writer){.text = &text}, cases[i].text);
+    assert_string_equal(ls_text_data(&text), cases[i].written);
+    ls_text_deinit(&text);
+  }
+}
+
 static const ls_json *parse(ls_arena *arena, const char *text) {
   const ls_json *value = NULL;
   expect_ok(ls_json_parse(arena, "t", text, strlen(text), &value));
@@ -157,6 +195,8 @@ static void many_values_are_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_writer_puts_commas_and_quotes),
+      cmocka_unit_test(a_number_of_thousandths_has_a_point),
+      cmocka_unit_test(what_is_no_utf8_is_written_as_such),
       cmocka_unit_test(values_of_every_kind_are_read),
       cmocka_unit_test(what_is_wrong_is_named_with_its_line),
       cmocka_unit_test(deep_nesting_is_refused),

@@ -33,8 +33,8 @@ static ls_status infer_scalar(const ls_object *state, const ls_type *in,
   return ls_ok();
 }
 
-static const ls_host_kernel destroys = {"destroys", infer_scalar, start_destroy,
-                                        0};
+static const ls_host_kernel destroys = {
+    .name = "destroys", .infer = infer_scalar, .start = start_destroy};
 
 static ls_nest call_host(ls_nest args, void *user) {
   (void)args;

@@ -76,13 +76,16 @@ static ls_status start_failing(ls_host_call *call) {
   return LS_STATUS(LS_DATA_LOSS, "the tape is torn");
 }
 
-static const ls_host_kernel shouting = {"shouting", infer_same, start_shouting,
-                                        0};
-static const ls_host_kernel shouting_later = {"later", infer_same, start_later,
-                                              0};
-static const ls_host_kernel silent = {"silent", infer_same, start_silent, 0};
-static const ls_host_kernel wrong = {"wrong", infer_same, start_wrong, 0};
-static const ls_host_kernel failing = {"failing", infer_same, start_failing, 0};
+static const ls_host_kernel shouting = {
+    .name = "shouting", .infer = infer_same, .start = start_shouting};
+static const ls_host_kernel shouting_later = {
+    .name = "later", .infer = infer_same, .start = start_later};
+static const ls_host_kernel silent = {
+    .name = "silent", .infer = infer_same, .start = start_silent};
+static const ls_host_kernel wrong = {
+    .name = "wrong", .infer = infer_same, .start = start_wrong};
+static const ls_host_kernel failing = {
+    .name = "failing", .infer = infer_same, .start = start_failing};
 
 static ls_tensor call_host(const ls_host_kernel *kernel, ls_tensor x) {
   return ls_op_output(ls_host_call_add(kernel, NULL, &x, 1), 0);
@@ -328,7 +331,8 @@ static ls_status start_stuck(ls_host_call *call) {
   return ls_ok();
 }
 
-static const ls_host_kernel sticking = {"sticking", infer_same, start_stuck, 0};
+static const ls_host_kernel sticking = {
+    .name = "sticking", .infer = infer_same, .start = start_stuck};
 
 static void a_call_that_is_given_up_keeps_its_strings(void **state) {
   (void)state;

@@ -272,7 +272,7 @@ static void scopes_that_begin_on_one_line_are_all_in_force(void **state) {
       NAMED_ON("b", "/CPU:1");
       const ls_op op = ls_tensor_op(ls_scalar(LS_DTYPE_F32, 1));
       assert_string_equal(ls_op_name(op), "a/b/constant");
-      assert_string_equal(ls_op_device(op), "/CPU:1");
+      assert_string_equal(ls_op_device(op), "/device:CPU:1");
     }
     assert_string_equal(ls_name_scope_current(), "");
   }

@@ -5,7 +5,6 @@
 
 #include "base/runtime_internal.h"
 #include "base/text.h"
-#include "lockstep/trunk.h"
 
 static void destroy_program(ls_object *object) {
   ls_program *program = (ls_program *)object;
@@ -50,14 +49,6 @@ static ls_status make_program(const lowered_options *options, ls_graph *body,
   return ls_ok();
 }
 
-static ls_lanes lanes_of(const ls_trunk *trunk, int32_t replicas) {
-  if (trunk == NULL || replicas == 1)
-    return (ls_lanes){replicas, 1, 0, replicas};
-  const int32_t first = ls_trunk_first(trunk, trunk->rank, replicas);
-  return (ls_lanes){replicas, 1, first,
-                    ls_trunk_first(trunk, trunk->rank + 1, replicas) - first};
-}
-
 ls_status lowered_create(const lowered_options *options, lowered *out) {
   *out = (lowered){0};
   ls_runtime *runtime = ls_runtime_current();
@@ -66,11 +57,9 @@ ls_status lowered_create(const lowered_options *options, lowered *out) {
   LS_RETURN_IF_ERROR(ls_graph_parse(options->text, options->kernels,
                                     options->num_kernels, &body));
   LS_RETURN_IF_ERROR(make_program(options, body, &out->program));
-  const int32_t replicas = options->replicas == 0 ? 1 : options->replicas;
   const struct ls_backend_vtable *vtable = out->backend->vtable;
-  LS_RETURN_IF_ERROR(vtable->compile(
-      out->backend, out->program, lanes_of(ls_runtime_trunk(runtime), replicas),
-      &out->executable));
+  LS_RETURN_IF_ERROR(
+      vtable->compile(out->backend, out->program, &out->executable));
   for (size_t i = 0; i < options->num_uses; ++i) {
     LS_RETURN_IF_ERROR(vtable->create_buffer(
         out->backend, out->program->uses[i].type, &out->buffers[i]));
@@ -91,8 +80,8 @@ void lowered_destroy(lowered *self) {
 
 ls_status lowered_run(lowered *self, const void *const *inputs,
                       void *const *outputs) {
-  return self->backend->vtable->run(
-      self->instance, &(ls_run_args){.inputs = inputs, .outputs = outputs});
+  return ls_backend_run(self->backend, self->instance,
+                        &(ls_run_args){.inputs = inputs, .outputs = outputs});
 }
 
 char *lowered_plan(lowered *self) {

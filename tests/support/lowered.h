@@ -12,7 +12,6 @@ typedef struct lowered_options {
   const char *text;
   size_t num_uses;
   bool written[LOWERED_USES];
-  int32_t replicas;  // 0: 1.
   const ls_host_kernel *const *kernels;
   size_t num_kernels;
 } lowered_options;
@@ -25,8 +24,8 @@ typedef struct lowered {
   ls_instance *instance;
 } lowered;
 
-// Parses, compiles and binds under the current runtime, for the replicas of its
-// rank. Destroy it also after a failure.
+// Parses, compiles and binds under the current runtime. Destroy it also after a
+// failure.
 ls_status lowered_create(const lowered_options *options, lowered *out);
 void lowered_destroy(lowered *self);
 

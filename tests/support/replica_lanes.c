@@ -10,9 +10,8 @@
 
 const int32_t lanes_counts[LANES_COUNTS] = {1, 2, 3, 5, 6, 7, 8, 64, 100, 1024};
 
-void lanes_create(lowered *program, int32_t replicas, const char *text) {
-  expect_ok(lowered_create(
-      &(lowered_options){.text = text, .replicas = replicas}, program));
+void lanes_create(lowered *program, const char *text) {
+  expect_ok(lowered_create(&(lowered_options){.text = text}, program));
 }
 
 float lanes_tree_sum(const float *values, size_t n, size_t stride) {

@@ -12,7 +12,7 @@ enum { LANES_WIDTH = 7, LANES_MOST = 1024, LANES_COUNTS = 10 };
 // Numbers of replicas, from 1 to LANES_MOST.
 extern const int32_t lanes_counts[LANES_COUNTS];
 
-void lanes_create(lowered *program, int32_t replicas, const char *text);
+void lanes_create(lowered *program, const char *text);
 // "graph lowered ..." of one split f32[7] in `replicas` parts: the body behind
 // its parameter %1, and the types of its outputs, ":N" or "" for one. The
 // caller frees it.

@@ -12,6 +12,7 @@ enum { WIDTH = 3, VARIABLES = 6, VALUES = 24, RESULTS = 40 };
 typedef struct random_step {
   uint64_t seed;
   bool prints;
+  bool draws_nothing;
 } random_step;
 
 typedef struct drawing {

@@ -112,13 +112,13 @@ static ls_status start_own(ls_host_call *call) {
   return ls_ok();
 }
 
-static const ls_host_kernel own = {"own", infer_own, start_own, 0};
+static const ls_host_kernel own = {
+    .name = "own", .infer = infer_own, .start = start_own};
 ls_status wide_create(const char *template, int32_t replicas, lowered *out) {
   const ls_host_kernel *const kernels[] = {&own};
   char *text = wide_expand(template, replicas);
   const ls_status status =
       lowered_create(&(lowered_options){.text = text,
-                                        .replicas = replicas,
                                         .kernels = kernels,
                                         .num_kernels = LS_COUNT_OF(kernels)},
                      out);

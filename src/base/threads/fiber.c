@@ -266,6 +266,7 @@ static ls_status start_fiber(ls_fiber *fiber) {
 #endif
   fiber->thread = pthread_self();
   fiber->own.runtime = ls_this_thread.work.runtime;
+  fiber->own.cancel = ls_this_thread.work.cancel;
   fiber->own.run = ls_this_thread.work.run;
   fiber->started = true;
   return ls_ok();

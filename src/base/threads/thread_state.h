@@ -19,6 +19,7 @@ typedef struct ls_at_work {
   struct ls_fiber *fiber;      // NULL: none.
   struct ls_context *context;  // What is being built; NULL: the thread's own.
   struct ls_runtime *runtime;  // NULL: the default one.
+  struct ls_cancel *cancel;    // See lockstep/cancel.h. NULL: none.
   uint64_t run;  // Whose host call this is; see ls_run_args. 0: none's.
 } ls_at_work;
 
@@ -34,6 +35,10 @@ typedef struct ls_thread_state {
   ls_at_work work;
   const struct ls_workers *workers;            // Whose run it is in.
   const struct ls_host_threads *host_threads;  // Whose jobs it does.
+  struct {
+    uint64_t owner;  // Whose seat it is; 0: nobody's.
+    struct ls_span_seat *seat;
+  } spans;  // Where it notes what it does; see base/trace.h.
   void (*leave[LS_THREAD_LAYERS])(void);
   // Rooms, all zero when the thread begins.
   _Alignas(max_align_t) unsigned char graph[256];

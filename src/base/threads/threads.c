@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -107,6 +108,7 @@ void ls_condition_broadcast(ls_condition *condition) {
 // ---- Thread ----------------------------------------------------------------
 static void *run_thread(void *argument) {
   const ls_thread *thread = argument;
+  (void)pthread_setname_np(pthread_self(), thread->name);
   thread->fn(thread->user);
   return NULL;
 }
@@ -120,11 +122,11 @@ ls_status ls_thread_start(ls_thread *thread, const char *name,
   must_work(pthread_sigmask(SIG_SETMASK, &all, &before));
   thread->fn = fn;
   thread->user = user;
+  // A name that is too long for the system is no reason to fail.
+  snprintf(thread->name, sizeof(thread->name), "%s", name);
   const int error = pthread_create(&thread->handle, NULL, run_thread, thread);
   thread->made = error == 0;
   must_work(pthread_sigmask(SIG_SETMASK, &before, NULL));
-  // A name that is too long for the system is no reason to fail.
-  if (error == 0) (void)pthread_setname_np(thread->handle, name);
   return thread_status("thread", error);
 }
 

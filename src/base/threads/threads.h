@@ -28,6 +28,7 @@ typedef struct ls_thread {
   bool made;
   void (*fn)(void *user);
   void *user;
+  char name[16];
 } ls_thread;
 
 LS_MUST_USE ls_status ls_mutex_init(ls_mutex *mutex);

@@ -132,6 +132,16 @@ void ls_array_lend(ls_array *array) {
   array->is_lent = ls_dtype_owns_elements(array->dtype);
 }
 
+void ls_strings_copy(ls_bytes *strings, size_t count, char *place) {
+  for (size_t i = 0; i < count; ++i) {
+    const size_t length = strings[i].size;
+    if (length > 0) memcpy(place, strings[i].data, length);
+    place[length] = '\0';
+    strings[i].data = place;
+    place += length + 1;
+  }
+}
+
 static ls_status own_strings(ls_array *array) {
   const size_t count = (size_t)array->num_elements;
   ls_bytes *strings = array->data;
@@ -141,13 +151,7 @@ static ls_status own_strings(ls_array *array) {
   char *place = ls_allocate(array->allocator, size + 1);
   if (place == NULL) return ls_out_of_memory();
   array->bytes = place;
-  for (size_t i = 0; i < count; ++i) {
-    const size_t length = strings[i].size;
-    if (length > 0) memcpy(place, strings[i].data, length);
-    place[length] = '\0';
-    strings[i].data = place;
-    place += length + 1;
-  }
+  ls_strings_copy(strings, count, place);
   return ls_ok();
 }
 

@@ -20,4 +20,8 @@ LS_MUST_USE ls_status ls_array_own(ls_array *array);
 // The type, and the first elements where they are numbers: "f32[2] [1, 2.5]".
 void ls_array_print(const ls_array *array, char *buffer, size_t size);
 
+// Copies the bytes of strings to `place`, each with a 0 behind it, and has them
+// point there.
+void ls_strings_copy(ls_bytes *strings, size_t count, char *place);
+
 #endif  // LS_BASE_VALUES_ARRAY_INTERNAL_H_

@@ -96,8 +96,7 @@ static ls_status each_component(ls_nest leaf, component_function fn, void *user,
     const char *device = parts.devices.names[i].text;
     names[i] = device[0] != '\0' ? device : NULL;
     {
-      LS_DEVICE_SCOPE(names[i] != NULL ? device
-                                       : ls_context_current()->scoped.device);
+      LS_DEVICE_SCOPE(device);
       items[i] = fn(parts.items[i], i, user);
     }
   }

@@ -114,11 +114,12 @@ static void push_creator(strategy_entry *entry, ls_strategy *strategy) {
 }
 
 static void open_strategy(ls_scope *scope, ls_strategy *strategy) {
-  const char *device = NULL;
+  const char *device = ls_context_current()->scoped.device;
   if (strategy->default_device != NULL && ls_graph_current() != NULL) {
-    device = ls_graph_intern(ls_graph_current(), strategy->default_device);
-    if (device == NULL) {
-      ls_context_refuse(scope, ls_out_of_memory());
+    const ls_status status = ls_graph_merge_device(
+        ls_graph_current(), device, strategy->default_device, &device);
+    if (!ls_status_is_ok(status)) {
+      ls_context_refuse(scope, status);
       return;
     }
   }
@@ -127,7 +128,7 @@ static void open_strategy(ls_scope *scope, ls_strategy *strategy) {
   entry->distribution = (ls_distribution){.strategy = strategy};
   ls_distribution_push(context, &entry->distribution);
   push_creator(entry, strategy);
-  if (device != NULL) context->scoped.device = device;
+  context->scoped.device = device;
 }
 
 static ls_status check_enter(const ls_strategy *strategy) {
@@ -179,6 +180,8 @@ static const char *kind_name(ls_scope_kind kind) {
     return "a variable creator scope";
   case LS_SCOPE_STRATEGY:
     return "a strategy's scope";
+  case LS_SCOPE_FLOW:
+    return "a replicated computation";
   default:
     return "a scope";
   }

@@ -129,8 +129,11 @@ static ls_status add_op(tracing *all, ls_op *out_op) {
       LS_OWN_I(REPLICAS, (int64_t)replicas),
       LS_OWN_I(NUM_SPLIT, (int64_t)all->num_split),
       LS_OWN_I(NUM_GATHERED, (int64_t)all->first->num_results)};
+  const ls_scope_state there = ls_context_current()->scoped;
   ls_scope scope = {0};
   ls_context_enter_graph(&scope, all->graph);
+  if (there.graph == all->graph)
+    ls_context_current()->scoped.control = there.control;
   *out_op = ls_op_add(&(ls_op_spec){.type = LS_OP_REPLICATE,
                                     .inputs = inputs,
                                     .num_inputs = num_inputs,
@@ -216,7 +219,7 @@ static ls_status note_splits(tracing *all) {
 }
 
 // With one replica there is nothing to put together: its trace is the
-// function's.
+// function's, or part of the graph that is being built.
 static ls_status trace_one(tracing *all, ls_nest *out_result);
 
 ls_status ls_replicas_trace(ls_strategy *strategy, ls_graph *graph,
@@ -252,6 +255,18 @@ static ls_nest first_component(ls_nest leaf, void *user) {
              : ls_nest_retain(leaf);
 }
 
+static ls_status call_here(const tracing *all, ls_nest args,
+                           ls_nest *out_result) {
+  ls_status status =
+      ls_take_nest(all->function->call(args, all->function->user), out_result);
+  // An op maker's failure is the first cause.
+  if (all->graph->error == NULL) return status;
+  ls_status_free(status);
+  ls_nest_release(*out_result);
+  *out_result = ls_none();
+  return ls_graph_take_error(all->graph);
+}
+
 static ls_status trace_one(tracing *all, ls_nest *out_result) {
   ls_replica *replica = NULL;
   LS_RETURN_IF_ERROR(ls_replicas_take(all->strategy, &replica));
@@ -266,9 +281,12 @@ static ls_status trace_one(tracing *all, ls_nest *out_result) {
   const int32_t around = context->replicas;
   context->scoped.distribution = &entry;
   context->replicas = 1;
+  // A graph that is current is somebody else's: what replicas have is in it.
   if (ls_status_is_ok(status))
-    status = ls_region_trace(all->graph, all->function->call, args,
-                             all->function->user, out_result);
+    status = ls_graph_current() == all->graph
+                 ? call_here(all, args, out_result)
+                 : ls_region_trace(all->graph, all->function->call, args,
+                                   all->function->user, out_result);
   context->scoped.distribution = entry.outer;
   context->replicas = around;
   ls_nest_release(args);

@@ -282,8 +282,11 @@ static ls_status add_op(const merging *m, size_t replica, bool *out_taken,
         LS_OWN_I(REPLICAS, (int64_t)m->replicas),
         LS_OWN_I(NUM_ARGS, (int64_t)m->num_args),
         LS_OWN_I(NUM_GATHERED, (int64_t)(m->num_gathered / m->replicas))};
+    const ls_scope_state *there = &m->rounds->tasks[replica].context.scoped;
     ls_scope scope = {0};
     ls_context_enter_graph(&scope, graph);
+    if (there->graph == graph)
+      ls_context_current()->scoped.control = there->control;
     *out_op = ls_op_add(&(ls_op_spec){.type = LS_OP_MERGE_CALL,
                                       .name = "merge_call",
                                       .inputs = inputs,

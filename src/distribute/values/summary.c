@@ -18,7 +18,7 @@ struct ls_summary_writer {
   ls_allocator *allocator;
   ls_summary_function function;
   void *user;
-  int64_t step;
+  int64_t step, every;
   ls_mutex lock;  // One record at a time.
 };
 
@@ -50,6 +50,7 @@ ls_status ls_summary_writer_create(ls_summary_function function, void *user,
   writer->allocator = allocator;
   writer->function = function;
   writer->user = user;
+  writer->every = 1;
   *out_writer = writer;
   return ls_ok();
 }
@@ -64,6 +65,10 @@ void ls_summary_writer_release(ls_summary_writer *writer) {
 
 void ls_summary_writer_set_step(ls_summary_writer *writer, int64_t step) {
   __atomic_store_n(&writer->step, step, __ATOMIC_RELAXED);
+}
+
+void ls_summary_writer_set_every(ls_summary_writer *writer, int64_t steps) {
+  __atomic_store_n(&writer->every, steps < 1 ? 1 : steps, __ATOMIC_RELAXED);
 }
 
 void ls_summary_scope_begin(ls_scope *scope, ls_summary_writer *writer) {
@@ -94,26 +99,35 @@ static bool same_summary(const ls_object *a, const ls_object *b) {
 static const ls_object_type summary_type = {
     .name = "summary", .destroy = destroy_summary, .equal = same_summary};
 
+// One call for all replicas has replica 0's value first.
+static bool is_not_due(const ls_host_call *call) {
+  const ls_summary_writer *writer = ((const summary *)call->state)->writer;
+  return call->replica != 0 ||
+         __atomic_load_n(&writer->step, __ATOMIC_RELAXED) %
+                 __atomic_load_n(&writer->every, __ATOMIC_RELAXED) !=
+             0;
+}
+
 static ls_status record(ls_host_call *call) {
   const summary *s = (const summary *)call->state;
   ls_array *view = NULL;
-  if (call->replica == 0) {
-    LS_RETURN_IF_ERROR(ls_array_create_view(
-        call->input_types[0].dtype, call->input_types[0].shape,
-        (void *)(uintptr_t)call->inputs[0], NULL, NULL, &view));
-    const ls_summary_record made = {
-        s->tag, __atomic_load_n(&s->writer->step, __ATOMIC_RELAXED), view};
-    ls_mutex_lock(&s->writer->lock);
-    s->writer->function(s->writer->user, &made);
-    ls_mutex_unlock(&s->writer->lock);
-    ls_array_release(view);
-  }
+  LS_RETURN_IF_ERROR(ls_array_create_view(
+      call->input_types[0].dtype, call->input_types[0].shape,
+      (void *)(uintptr_t)call->inputs[0], NULL, NULL, &view));
+  const ls_summary_record made = {
+      s->tag, __atomic_load_n(&s->writer->step, __ATOMIC_RELAXED), view};
+  ls_mutex_lock(&s->writer->lock);
+  s->writer->function(s->writer->user, &made);
+  ls_mutex_unlock(&s->writer->lock);
+  ls_array_release(view);
   ls_host_done(call, ls_ok());
   return ls_ok();
 }
 
 static const ls_host_kernel summary_kernel = {.name = "summary",
-                                              .start = record};
+                                              .start = record,
+                                              .flags = LS_HOST_ALL,
+                                              .skips = is_not_due};
 
 // A replica whose ops are its own, and that is not the first.
 static bool is_left_out(void) {

@@ -56,9 +56,7 @@ static ls_status write_one(const ls_writing *w, ls_variable *target,
   ls_tensor tensor = ls_failed_tensor(), made = ls_failed_tensor();
   ls_status status = ls_ok();
   {
-    LS_DEVICE_SCOPE(target->device != NULL
-                        ? target->device
-                        : ls_context_current()->scoped.device);
+    LS_DEVICE_SCOPE(target->device != NULL ? target->device : "");
     status = ls_value_as_tensor(w->variable, value, &tensor);
     if (ls_status_is_ok(status)) {
       made = write_op(w, target, tensor);

@@ -13,6 +13,7 @@
 #include "engine/cpu/passes/passes.h"
 #include "engine/cpu/run/buffer.h"
 #include "engine/cpu/run/fill.h"
+#include "engine/cpu/run/host_call.h"
 #include "engine/cpu/run/ranks.h"
 #include "graph/text/print.h"
 #include "lockstep/device.h"
@@ -129,7 +130,11 @@ static const struct ls_backend_vtable cpu_vtable = {
     .bind = ls_cpu_bind,
     .rebind = ls_cpu_rebind,
     .destroy_instance = ls_cpu_destroy_instance,
-    .run = ls_cpu_run,
+    .start = ls_cpu_start,
+    .advance = ls_cpu_advance,
+    .wait = ls_cpu_wait_for_host,
+    .stop = ls_cpu_stop,
+    .finish = ls_cpu_finish_run,
     .measure = ls_cpu_measure,
     .print_cost = ls_cpu_print_cost,
     .create_buffer = ls_cpu_create_buffer,

@@ -214,7 +214,7 @@ typedef struct ls_cpu_zeros {
   size_t (*count)(const float *values, size_t count);  // Of what is not 0.
   bool (*are_finite)(const float *values, size_t count);
   // Appends what is not 0 of `count` values, value i at place i * step; how
-  // many there are.
+  // many there are. May write 64 bytes behind them.
   size_t (*list_row)(ls_cpu_nonzero *to, const float *values, size_t count,
                      int32_t step);
   // Appends value i to the list at to + i * pitch, which has counts[i]: what is

@@ -53,10 +53,23 @@ ls_status infer_host(ls_infer *infer) {
   const ls_type *in = NULL;
   LS_RETURN_IF_ERROR(host_operands(infer, &in));
   if (kernel->as.kernel->infer == NULL) return infer_nothing(infer);
-  ls_type out[16];
-  size_t count = 0;
-  LS_RETURN_IF_ERROR(kernel->as.kernel->infer(
-      state == NULL ? NULL : state->as.object, in, infer->num_in, out, &count));
+  enum { FEW = 16 };
+  ls_type few[FEW], *out = few;
+  size_t count = FEW;
+  const ls_object *object = state == NULL ? NULL : state->as.object;
+  LS_RETURN_IF_ERROR(
+      kernel->as.kernel->infer(object, in, infer->num_in, out, &count));
+  if (count > FEW) {
+    const size_t wanted = count;
+    out = ls_arena_new_array(infer->arena, ls_type, wanted);
+    if (out == NULL) return ls_out_of_memory();
+    LS_RETURN_IF_ERROR(
+        kernel->as.kernel->infer(object, in, infer->num_in, out, &count));
+    if (count != wanted)
+      return ls_internal("%s: kernel '%s' has %zu results, then %zu",
+                         infer->op_name, kernel->as.kernel->name, wanted,
+                         count);
+  }
   LS_RETURN_IF_ERROR(ls_infer_outputs(infer, count));
   for (size_t i = 0; i < count; ++i) {
     infer->out[i] = out[i];

@@ -11,6 +11,14 @@
 
 ls_op ls_host_call_add(const ls_host_kernel *kernel, ls_object *state,
                        const ls_tensor *inputs, size_t num_inputs) {
+  if (kernel != NULL && (kernel->flags & LS_HOST_WAITS) != 0 &&
+      kernel->cancel == NULL) {
+    ls_make_failed(kernel->name,
+                   ls_invalid_argument("host kernel '%s' waits, so it needs a "
+                                       "way to be cancelled",
+                                       kernel->name));
+    return (ls_op){0};
+  }
   const ls_attr attrs[] = {
       {.name = "kernel", .kind = LS_ATTR_KERNEL, .as.kernel = kernel},
       LS_OWN_O(STATE, state)};
@@ -134,8 +142,8 @@ static ls_status assert_start(ls_host_call *call) {
   return ls_ok();
 }
 
-static const ls_host_kernel assert_kernel = {.name = "assert_true",
-                                             .start = assert_start};
+static const ls_host_kernel assert_kernel = {
+    .name = "assert_true", .start = assert_start, .flags = LS_HOST_INLINE};
 
 ls_op ls_assert_true(ls_tensor condition, const char *message) {
   const ls_type type = {ls_tensor_dtype(condition), ls_tensor_shape(condition)};

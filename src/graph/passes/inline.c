@@ -206,25 +206,40 @@ static ls_status copy_named(ls_graph *body, const ls_node *node,
   return status;
 }
 
+// The copies of what a node waits for, those outside of it as they are, if they
+// are around the copy too: who runs a copy elsewhere has run its original.
+static size_t copy_control(const ls_graph *body, const ls_node *node,
+                           const copies *made, ls_op *control) {
+  size_t count = 0;
+  for (uint32_t i = 0; i < node->num_control; ++i) {
+    const ls_op copy = made->ops[ls_graph_position(body, node->control[i])];
+    if (copy.id != 0) control[count++] = copy;  // No parameter.
+  }
+  for (size_t i = 0; i < body->num_waits_outside; ++i) {
+    const ls_wait_outside *wait = &body->waits_outside[i];
+    if (wait->id == node->id &&
+        ls_context_is_inside(ls_graph_resolve(wait->outer.graph)))
+      control[count++] = wait->outer;
+  }
+  return count;
+}
+
 static ls_status copy_body_op(ls_graph *body, size_t position,
                               const copies *made) {
   const ls_node *node = body->nodes[position];
   ls_arena memory;
   ls_arena_init(&memory, body->allocator);
   ls_tensor *inputs = ls_arena_new_array(&memory, ls_tensor, node->num_inputs);
-  ls_op *control = ls_arena_new_array(&memory, ls_op, node->num_control);
+  ls_op *control = ls_arena_new_array(
+      &memory, ls_op, node->num_control + body->num_waits_outside);
   ls_status status = ls_ok();
   if (inputs == NULL || control == NULL) {
     status = ls_out_of_memory();
   } else {
     for (uint32_t i = 0; i < node->num_inputs; ++i)
       inputs[i] = copy_of(body, made, node->inputs[i]);
-    size_t num_control = 0;
-    for (uint32_t i = 0; i < node->num_control; ++i) {
-      const ls_op copy = made->ops[ls_graph_position(body, node->control[i])];
-      if (copy.id != 0) control[num_control++] = copy;  // No parameter.
-    }
-    status = copy_named(body, node, inputs, control, num_control,
+    status = copy_named(body, node, inputs, control,
+                        copy_control(body, node, made, control),
                         &made->ops[position]);
   }
   ls_arena_deinit(&memory);

@@ -9,6 +9,7 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "lockstep/device_name.h"
 
 #define LS_PARSE_MAX_ID ((INT64_C(1) << (63 - LS_TENSOR_OUTPUT_BITS)) - 1)
 
@@ -273,9 +274,13 @@ static ls_status parse_op_text(ls_parser *parser, ls_graph *graph,
   if (ls_lexer_accept(lexer, "#"))
     LS_RETURN_IF_ERROR(ls_lexer_string(lexer, "an op's name", &parser->scratch,
                                        &op->name, NULL));
-  if (ls_lexer_accept(lexer, "@"))
+  if (ls_lexer_accept(lexer, "@")) {
+    ls_device_name whole;
     LS_RETURN_IF_ERROR(ls_lexer_string(lexer, "a device's name",
                                        &parser->scratch, &op->device, NULL));
+    LS_RETURN_IF_ERROR(
+        at_line(op->line, ls_device_merge(op->device, NULL, &whole)));
+  }
   op->varying = ls_lexer_accept(lexer, "varying");
   LS_RETURN_IF_ERROR(parse_captures(parser, graph, op));
   LS_RETURN_IF_ERROR(parse_regions(parser, graph, op));

@@ -252,7 +252,7 @@ static ls_status find_arguments(ls_cpu_batched *self,
                                 const ls_cpu_scope *outer) {
   ls_arena *temp = &self->compiler->temp;
   const ls_cpu_region *region = self->region;
-  const uint32_t replicas = (uint32_t)self->compiler->replicas;
+  const uint32_t replicas = (uint32_t)self->compiler->share.replicas;
   self->parts = ls_arena_new_array(temp, uint32_t *, region->num_split);
   self->is_lined_up = ls_arena_new_array(temp, bool, region->num_arguments);
   if (self->parts == NULL || self->is_lined_up == NULL)
@@ -277,14 +277,15 @@ static ls_status find_arguments(ls_cpu_batched *self,
         self->compiler, self->scope, ref,
         ls_cpu_wide_storage(self->compiler, outer,
                             ls_cpu_argument_of(region, replicas, s, 0),
-                            ls_cpu_ref_size(self->graph, ref)));
+                            ls_cpu_ref_size(self->graph, ref) *
+                                ls_cpu_own(&self->compiler->share)));
   }
   return ls_ok();
 }
 
 static void deal_results(ls_cpu_batched *self) {
   const ls_cpu_region *region = self->region;
-  const uint32_t replicas = (uint32_t)self->compiler->replicas;
+  const uint32_t replicas = (uint32_t)self->compiler->share.replicas;
   for (uint32_t g = 0; g < region->num_gathered; ++g) {
     if (!region->is_gathered[g]) continue;
     const uint64_t ref = self->graph->results[g];
@@ -382,7 +383,7 @@ bool ls_cpu_emit_batched(ls_cpu_compiler *compiler, ls_cpu_region *region,
     deal_results(&all.items[k]);
     find_wide_results(&all.items[k]);
   }
-  if (compiler->out->trunk != NULL && !ls_cpu_failed(compiler))
+  if (ls_cpu_is_spread(&compiler->share) && !ls_cpu_failed(compiler))
     ls_cpu_exchange_gathered(&all);
   return true;
 }

@@ -85,9 +85,9 @@ static ls_status init_class(ls_cpu_classes *all, uint32_t k) {
   self->graph = body->graph;
   self->scope = &body->scope;
   // This rank's; with others there is one class.
-  const ls_executable *out = all->compiler->out;
+  const ls_cpu_share *share = &all->compiler->share;
   self->replicas =
-      out->trunk == NULL ? body->num_lanes : (uint32_t)(out->end - out->first);
+      ls_cpu_is_spread(share) ? ls_cpu_own(share) : body->num_lanes;
   self->lanes = all->count > 1 && are_alike(all->region, body->graph)
                     ? 1
                     : self->replicas;
@@ -202,9 +202,9 @@ bool ls_cpu_plan_classes(ls_cpu_compiler *compiler, ls_cpu_region *region,
                          ls_cpu_classes *out) {
   *out = (ls_cpu_classes){
       .compiler = compiler, .region = region, .count = region->num_bodies};
-  const uint32_t replicas = (uint32_t)compiler->replicas;
+  const uint32_t replicas = (uint32_t)compiler->share.replicas;
   if (replicas < 2 || out->count > MOST_CLASSES ||
-      (compiler->out->trunk != NULL && out->count > 1) ||
+      (ls_cpu_is_spread(&compiler->share) && out->count > 1) ||
       ls_debug_lanes(compiler->out->backend->runtime) != LS_LANES_TOGETHER)
     return false;
   out->items = ls_arena_new_array(&compiler->temp, ls_cpu_batched, out->count);
@@ -216,8 +216,8 @@ bool ls_cpu_plan_classes(ls_cpu_compiler *compiler, ls_cpu_region *region,
     if (!all_can_run(region->bodies[k].graph) ||
         !find_first(region, k, replicas, &out->items[k].first))
       return false;
-    if (compiler->out->trunk != NULL)
-      out->items[k].first = (uint32_t)compiler->out->first;
+    if (ls_cpu_is_spread(&compiler->share))
+      out->items[k].first = (uint32_t)compiler->share.first;
     const ls_status status = init_class(out, k);
     if (!ls_status_is_ok(status)) {
       ls_cpu_fail(compiler, status);

@@ -131,7 +131,7 @@ void ls_cpu_find_addends(ls_cpu_classes *self, uint32_t *const *uses,
 
 // ---- Ranges ----------------------------------------------------------------
 static bool is_all(const ls_cpu_classes *self, const ls_cpu_range *of) {
-  return of->end - of->first == (uint32_t)self->compiler->replicas;
+  return of->end - of->first == (uint32_t)self->compiler->share.replicas;
 }
 
 // Those of a class that are in a range.
@@ -360,7 +360,7 @@ static void emit_any(ls_cpu_classes *self, uint32_t m, const ls_cpu_range *of,
   ls_cpu_merge *steps = NULL;
   const ls_status status =
       ls_cpu_merge_prepare(compiler->kernels, &compiler->out->arena, merge,
-                           merge->outputs[0], compiler->replicas, &steps);
+                           merge->outputs[0], compiler->share.replicas, &steps);
   if (ls_status_is_ok(status))
     (void)ls_cpu_merge_steps(self, m, of, steps, result);
   else
@@ -382,9 +382,9 @@ void ls_cpu_merge_batched(ls_cpu_classes *self, uint32_t m) {
   for (uint32_t k = 0; k < self->count; ++k)
     ls_cpu_bind_ref(compiler, self->items[k].scope,
                     ls_ref(merge_of(&self->items[k], m)->id, 0), result);
-  const ls_cpu_range all = {0, (uint32_t)compiler->replicas};
+  const ls_cpu_range all = {0, (uint32_t)compiler->share.replicas};
   bool mean = false;
-  if (compiler->out->trunk != NULL)
+  if (ls_cpu_is_spread(&compiler->share))
     ls_cpu_merge_on_ranks(self, m, result);
   else if (has_product(self, m))
     emit_products(self, m, &all, result);

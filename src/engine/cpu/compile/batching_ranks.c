@@ -35,21 +35,23 @@ static void emit_exchange(ls_cpu_compiler *compiler, const ls_graph *graph,
 // A gather: this rank's rows are where they belong, then those of all.
 static void gather(ls_cpu_classes *self, uint32_t m, ls_cpu_merge *steps,
                    uint32_t result) {
-  const ls_executable *out = self->compiler->out;
+  const ls_cpu_share *share = &self->compiler->share;
   const ls_cpu_batched *first = &self->items[0];
-  const ls_cpu_range own = {(uint32_t)out->first, (uint32_t)out->end};
+  const ls_cpu_range own = {(uint32_t)share->first, (uint32_t)share->end};
   const uint32_t storages[] = {result, result};
   ls_cpu_merge_steps(self, m, &own, steps, result);
   emit_exchange(self->compiler, first->graph, first->body->merges[m],
-                &(ls_cpu_exchange){.merge = steps}, storages, 2, 1);
+                &(ls_cpu_exchange){.share = *share, .merge = steps}, storages,
+                2, 1);
 }
 
 static void reduce(ls_cpu_classes *self, uint32_t m, ls_cpu_merge *steps,
                    uint32_t result) {
   ls_cpu_compiler *compiler = self->compiler;
-  const ls_executable *out = compiler->out;
+  const ls_trunk *trunk = compiler->out->trunk;
+  const int32_t replicas = compiler->share.replicas;
   const ls_cpu_batched *first = &self->items[0];
-  const uint32_t count = ls_cpu_ranks_subtrees(out, NULL);
+  const uint32_t count = ls_cpu_ranks_subtrees(trunk, replicas, NULL);
   ls_cpu_subtree *subtrees =
       ls_arena_new_array(&compiler->out->arena, ls_cpu_subtree, count);
   uint32_t *sums =
@@ -58,16 +60,17 @@ static void reduce(ls_cpu_classes *self, uint32_t m, ls_cpu_merge *steps,
     ls_cpu_fail(compiler, ls_out_of_memory());
     return;
   }
-  (void)ls_cpu_ranks_subtrees(out, subtrees);
+  (void)ls_cpu_ranks_subtrees(trunk, replicas, subtrees);
   for (uint32_t i = 0; i < count; ++i) {
     const ls_cpu_range of = {subtrees[i].first, subtrees[i].end};
-    sums[i] = subtrees[i].rank == out->trunk->rank
+    sums[i] = subtrees[i].rank == trunk->rank
                   ? ls_cpu_merge_range(self, m, &of, steps)
                   : ls_cpu_new_shared(compiler, steps->bytes);
   }
   sums[count] = result;
   emit_exchange(compiler, first->graph, first->body->merges[m],
-                &(ls_cpu_exchange){.merge = steps,
+                &(ls_cpu_exchange){.share = compiler->share,
+                                   .merge = steps,
                                    .subtrees = subtrees,
                                    .num_subtrees = count},
                 sums, count + 1, 1);
@@ -80,7 +83,7 @@ void ls_cpu_merge_on_ranks(ls_cpu_classes *self, uint32_t m, uint32_t result) {
   ls_cpu_merge *steps = NULL;
   const ls_status status =
       ls_cpu_merge_prepare(compiler->kernels, &compiler->out->arena, merge,
-                           merge->outputs[0], compiler->replicas, &steps);
+                           merge->outputs[0], compiler->share.replicas, &steps);
   if (!ls_status_is_ok(status)) {
     ls_cpu_fail_at(compiler, first->graph, merge, status);
     return;
@@ -97,7 +100,8 @@ void ls_cpu_exchange_gathered(ls_cpu_classes *self) {
   ls_cpu_compiler *compiler = self->compiler;
   ls_cpu_region *region = self->region;
   ls_executable *out = compiler->out;
-  const uint32_t replicas = (uint32_t)compiler->replicas;
+  const ls_cpu_share *share = &compiler->share;
+  const uint32_t replicas = (uint32_t)share->replicas;
   uint32_t *storages = ls_arena_new_array(
       &compiler->temp, uint32_t, (size_t)region->num_gathered * replicas);
   uint32_t count = 0, results = 0;
@@ -111,7 +115,7 @@ void ls_cpu_exchange_gathered(ls_cpu_classes *self) {
     ++results;
     for (uint32_t r = 0; r < replicas; ++r) {
       uint32_t *storage = &region->gathered[g * replicas + r];
-      if ((int32_t)r < out->first || (int32_t)r >= out->end)
+      if ((int32_t)r < share->first || (int32_t)r >= share->end)
         *storage = ls_cpu_new_shared(compiler,
                                      ls_cpu_ref_size(graph, graph->results[g]));
       storages[count++] = *storage;
@@ -120,6 +124,6 @@ void ls_cpu_exchange_gathered(ls_cpu_classes *self) {
   if (results == 0) return;
   if (results > out->num_gathered) out->num_gathered = results;
   emit_exchange(compiler, self->items[0].graph, region->op,
-                &(ls_cpu_exchange){.num_results = results}, storages, count,
-                count);
+                &(ls_cpu_exchange){.share = *share, .num_results = results},
+                storages, count, count);
 }

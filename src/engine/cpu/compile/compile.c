@@ -5,6 +5,7 @@
 #include "base/values/array_internal.h"
 
 #include "base/runtime_internal.h"
+#include "engine/cpu/run/ranks.h"
 
 // ---- Programs --------------------------------------------------------------
 static void bind_parameters(ls_cpu_compiler *self, ls_cpu_scope *scope) {
@@ -139,24 +140,33 @@ static bool has_stack_at_border(const ls_program *program) {
   return found;
 }
 
-// A rank knows what the others host, as all follow one rule.
-static ls_status check_lanes(const ls_trunk *trunk, ls_lanes lanes) {
-  if (lanes.cores > 1)
-    return ls_unimplemented("replicas on %d cores: the CPU engine runs each on "
-                            "one",
-                            lanes.cores);
-  if (lanes.first == 0 && lanes.count == lanes.replicas) return ls_ok();
-  if (trunk == NULL ||
-      lanes.first != ls_trunk_first(trunk, trunk->rank, lanes.replicas) ||
-      lanes.first + lanes.count !=
-          ls_trunk_first(trunk, trunk->rank + 1, lanes.replicas))
-    return ls_invalid_argument("lanes %d to %d of %d replicas are no rank's",
-                               lanes.first, lanes.first + lanes.count - 1,
-                               lanes.replicas);
-  if (trunk->ranks > lanes.replicas)
+// ---- Replicas --------------------------------------------------------------
+ls_cpu_share ls_cpu_share_of(const ls_executable *executable,
+                             int64_t replicas) {
+  const ls_trunk *trunk = executable->trunk;
+  const int32_t count = (int32_t)replicas;
+  if (trunk == NULL || count == 1) return (ls_cpu_share){count, 0, count};
+  return (ls_cpu_share){count, ls_trunk_first(trunk, trunk->rank, count),
+                        ls_trunk_first(trunk, trunk->rank + 1, count)};
+}
+
+// Makes room for an op of so many. A rank knows what the others host, as all
+// follow one rule.
+static ls_status note_replicas(ls_executable *self, int64_t replicas) {
+  const ls_trunk *trunk = self->trunk;
+  if (replicas < 1 || replicas > INT32_MAX)
+    return ls_invalid_argument("an op of %lld replicas", (long long)replicas);
+  if (trunk != NULL && replicas > 1 && replicas < trunk->ranks)
     return ls_invalid_argument(
-        "%d replicas on %d ranks: each hosts one or more", lanes.replicas,
-        trunk->ranks);
+        "%lld replicas on %d ranks: each hosts one or more",
+        (long long)replicas, trunk->ranks);
+  const ls_cpu_share share = ls_cpu_share_of(self, replicas);
+  const uint32_t own = ls_cpu_own(&share);
+  if (share.replicas > self->replicas) self->replicas = share.replicas;
+  if (own > self->num_lanes) self->num_lanes = own;
+  if (!ls_cpu_is_spread(&share)) return ls_ok();
+  const uint32_t subtrees = ls_cpu_ranks_subtrees(trunk, share.replicas, NULL);
+  if (subtrees > self->num_subtrees) self->num_subtrees = subtrees;
   return ls_ok();
 }
 
@@ -173,27 +183,42 @@ static ls_status check_exchanged(ls_graph *graph, ls_node *node, size_t count) {
   return ls_ok();
 }
 
-// What replicas give and what they put together, at any depth.
+// What replicas give and what they put together, at any depth of a body.
 static ls_status check_ranks(ls_graph *graph) {
   for (size_t i = 0; i < graph->num_nodes; ++i) {
     ls_node *node = graph->nodes[i];
-    size_t count = 0;
-    if (ls_node_info(node)->traits & LS_OP_MERGE) count = node->num_outputs;
-    if (node->type == LS_OP_REPLICATE)
-      count = (size_t)(ls_node_int(node, LS_ATTR_ID_NUM_GATHERED) *
-                       ls_node_int(node, LS_ATTR_ID_REPLICAS));
-    LS_RETURN_IF_ERROR(check_exchanged(graph, node, count));
+    if (ls_node_info(node)->traits & LS_OP_MERGE)
+      LS_RETURN_IF_ERROR(check_exchanged(graph, node, node->num_outputs));
     for (uint32_t k = 0; k < node->num_regions; ++k)
       LS_RETURN_IF_ERROR(check_ranks(node->regions[k]));
   }
   return ls_ok();
 }
 
-static ls_status check_program(const ls_program *program, const ls_trunk *trunk,
-                               ls_lanes lanes) {
-  ls_graph *body = program->body;
-  LS_RETURN_IF_ERROR(check_lanes(trunk, lanes));
-  if (lanes.count < lanes.replicas) LS_RETURN_IF_ERROR(check_ranks(body));
+// The ops of replicas, at any depth.
+static ls_status check_replicas(ls_executable *self, ls_graph *graph) {
+  for (size_t i = 0; i < graph->num_nodes; ++i) {
+    ls_node *node = graph->nodes[i];
+    const ls_attr *replicas = ls_node_attr(node, LS_ATTR_ID_REPLICAS);
+    const bool is_replicate = node->type == LS_OP_REPLICATE;
+    if (is_replicate || (node->type == LS_OP_HOST && replicas != NULL))
+      LS_RETURN_IF_ERROR(note_replicas(self, replicas->as.i));
+    const bool is_spread =
+        is_replicate && self->trunk != NULL && replicas->as.i > 1;
+    if (is_spread)
+      LS_RETURN_IF_ERROR(
+          check_exchanged(graph, node,
+                          (size_t)(ls_node_int(node, LS_ATTR_ID_NUM_GATHERED) *
+                                   replicas->as.i)));
+    for (uint32_t k = 0; k < node->num_regions; ++k)
+      LS_RETURN_IF_ERROR(is_spread ? check_ranks(node->regions[k])
+                                   : check_replicas(self, node->regions[k]));
+  }
+  return ls_ok();
+}
+
+static ls_status check_program(const ls_program *program) {
+  const ls_graph *body = program->body;
   size_t written = 0;
   for (size_t i = 0; i < program->num_uses; ++i) {
     const ls_use *use = &program->uses[i];
@@ -218,9 +243,15 @@ static ls_status check_program(const ls_program *program, const ls_trunk *trunk,
   return ls_ok();
 }
 
+static bool writes(const ls_program *program) {
+  for (size_t i = 0; i < program->num_uses; ++i)
+    if (program->uses[i].written) return true;
+  return false;
+}
+
 // An executable with nothing in it but its program.
-static ls_executable *
-new_executable(ls_backend *backend, const ls_program *program, ls_lanes lanes) {
+static ls_executable *new_executable(ls_backend *backend,
+                                     const ls_program *program) {
   ls_allocator *allocator = ls_runtime_allocator(backend->runtime);
   ls_executable *executable = ls_new(allocator, ls_executable);
   if (executable == NULL) return NULL;
@@ -228,38 +259,41 @@ new_executable(ls_backend *backend, const ls_program *program, ls_lanes lanes) {
   executable->backend = backend;
   executable->allocator = allocator;
   executable->program = ls_object_retain((ls_program *)(uintptr_t)program);
-  executable->replicas = lanes.replicas;
-  executable->first = lanes.first;
-  executable->end = lanes.first + lanes.count;
-  if (lanes.count < lanes.replicas)
-    executable->trunk = ls_runtime_trunk(backend->runtime);
+  executable->replicas = 1;
+  executable->num_lanes = 1;
+  executable->may_stop = program->apart || !writes(program);
+  ls_trunk *trunk = ls_runtime_trunk(backend->runtime);
+  if (trunk != NULL && trunk->ranks > 1) executable->trunk = trunk;
   ls_arena_init(&executable->arena, allocator);
   return executable;
 }
 
 ls_status ls_cpu_compile(ls_backend *backend, const ls_program *program,
-                         ls_lanes lanes, ls_executable **out_executable) {
+                         ls_executable **out_executable) {
   *out_executable = NULL;
-  LS_RETURN_IF_ERROR(
-      check_program(program, ls_runtime_trunk(backend->runtime), lanes));
-  ls_executable *executable = new_executable(backend, program, lanes);
+  LS_RETURN_IF_ERROR(check_program(program));
+  ls_executable *executable = new_executable(backend, program);
   if (executable == NULL) return ls_out_of_memory();
   ls_cpu_compiler self = {
       .out = executable,
       .program = program,
       .allocator = executable->allocator,
       .kernels = ls_cpu_backend_kernels(backend),
-      .replicas = 1,
+      .share = {1, 0, 1},
       .replicate = LS_CPU_NONE,
       .in_order = true,
       .trips = 1,
   };
   ls_arena_init(&self.temp, self.allocator);
-  emit_program(&self);
+  self.status = check_replicas(executable, program->body);
+  if (executable->replicas == 1) executable->trunk = NULL;
+  if (!ls_cpu_failed(&self)) emit_program(&self);
   ls_cpu_collect_accesses(&self);
   ls_cpu_share_storages(&self);
+  ls_cpu_spread_calls(&self);
   ls_cpu_advance_updates(&self);
   ls_cpu_fuse(&self);
+  ls_cpu_look_at_failures(&self);
   ls_cpu_plan_memory(&self);
   ls_cpu_finish(&self);
   release_compiler(&self);

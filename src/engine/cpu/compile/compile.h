@@ -118,7 +118,7 @@ typedef struct ls_cpu_compiler {
   size_t endless_stacks_capacity;
 
   // Where emission stands.
-  int32_t replicas;      // Of the replicate op around; 1 outside.
+  ls_cpu_share share;    // Of the replicate op around; one replica outside.
   bool in_lane;          // In lane code.
   uint32_t replicate;    // Its index; NONE outside.
   bool in_order;         // Lanes come here in order, which posts rely on.
@@ -126,6 +126,10 @@ typedef struct ls_cpu_compiler {
   const ls_node *named;  // The node that was named last, and its name.
   const char *name;
 } ls_cpu_compiler;
+
+// ---- compile.c --------------------------------------------------------------
+// The share of an op of so many replicas.
+ls_cpu_share ls_cpu_share_of(const ls_executable *executable, int64_t replicas);
 
 // ---- stream.c ---------------------------------------------------------------
 // Takes a failure over; the first one is kept.
@@ -155,11 +159,6 @@ static inline ls_cpu_instruction *ls_cpu_at(ls_cpu_compiler *self,
   return &self->instructions[position];
 }
 
-// How many replicas this rank hosts: parts of a wide value's storage.
-static inline size_t ls_cpu_own(const ls_cpu_compiler *self) {
-  return (size_t)(self->out->end - self->out->first);
-}
-
 // A kernel needs so many bytes of scratch.
 static inline void ls_cpu_need_scratch(ls_cpu_compiler *self, size_t bytes) {
   if (bytes > self->out->kernel_scratch) self->out->kernel_scratch = bytes;
@@ -179,10 +178,10 @@ void ls_cpu_scope_init(ls_cpu_compiler *self, ls_cpu_scope *scope,
 // The storage of a ref. INTERNAL if it is not computed yet.
 uint32_t ls_cpu_storage_of(ls_cpu_compiler *self, const ls_cpu_scope *scope,
                            uint64_t ref);
-// That of a wide value, which has this rank's parts of so many bytes.
+// That of a wide value, which has this rank's parts, in all so many bytes.
 //   UNIMPLEMENTED  it comes from outside, with those of other ranks too.
 uint32_t ls_cpu_wide_storage(ls_cpu_compiler *self, const ls_cpu_scope *scope,
-                             uint64_t ref, size_t part);
+                             uint64_t ref, size_t size);
 void ls_cpu_bind_ref(ls_cpu_compiler *self, ls_cpu_scope *scope, uint64_t ref,
                      uint32_t storage);
 
@@ -264,6 +263,17 @@ uint32_t ls_cpu_root(const ls_cpu_compiler *self, uint32_t storage);
 // The positions that a root storage lives from and to; false: none.
 bool ls_cpu_extent(const ls_cpu_compiler *self, uint32_t root,
                    ls_cpu_stretch *out_extent);
+
+// ---- calls.c ----------------------------------------------------------------
+// Moves the beginnings of host calls up, and their ends down.
+void ls_cpu_spread_calls(ls_cpu_compiler *self);
+
+// ---- trips.c ----------------------------------------------------------------
+// Whether an instruction gives a variable its new value: a loop's trip or,
+// where values are not kept apart, the run had better not fail behind it.
+bool ls_cpu_commits(const ls_cpu_compiler *self, uint32_t position);
+// Tells the executable what a run that fails leaves. Positions stay.
+void ls_cpu_look_at_failures(ls_cpu_compiler *self);
 
 // ---- updates.c --------------------------------------------------------------
 // Moves updates of variables up to where what they need is made.

@@ -205,7 +205,7 @@ static void print_memory(const ls_instance *self, ls_text *text) {
       "kernels %.3f x %d\n",
       (double)variables * 1e-6, (double)facts->constant_bytes * 1e-6,
       (double)facts->shared_bytes * 1e-6, (double)facts->frame_bytes * 1e-6,
-      executable->replicas, (double)facts->scratch_bytes * 1e-6,
+      (int)executable->num_lanes, (double)facts->scratch_bytes * 1e-6,
       self->num_workers, (double)executable->kernel_scratch * 1e-6,
       self->team.threads);
 }

@@ -26,6 +26,10 @@ static void write_instructions(ls_cpu_compiler *self) {
     const ls_cpu_instruction *instruction = &self->instructions[i];
     out->instructions[i] = *instruction;
     out->notes[i] = self->origins[i].note;
+    if (instruction->code == LS_CPU_HOST_START) {
+      const ls_cpu_host *host = instruction->params;
+      if (host->site != LS_CPU_NO_SITE) out->sites[host->site] = host;
+    }
     const uint32_t operands = instruction->num_in + instruction->num_out;
     // Those of a launch are not looked at one after another.
     if (instruction->code != LS_CPU_LAUNCH && operands > out->max_operands) {
@@ -76,6 +80,10 @@ void ls_cpu_finish(ls_cpu_compiler *self) {
     return;
   }
   compact(self, moved);
+  ls_cpu_trips *trips = &out->trips;
+  trips->begin = moved[trips->begin];
+  trips->first = moved[trips->first];
+  trips->last = moved[trips->last];
   ls_arena *arena = &out->arena;
   const size_t count = self->num_instructions;
   out->instructions = ls_arena_new_array(arena, ls_cpu_instruction, count);
@@ -84,13 +92,15 @@ void ls_cpu_finish(ls_cpu_compiler *self) {
   out->place_sizes = ls_arena_new_array(arena, size_t, self->num_operands);
   out->spare_offsets =
       ls_arena_new_array(arena, size_t, self->program->num_outputs);
+  out->sites = ls_arena_new_array(arena, const ls_cpu_host *, out->num_sites);
   out->constants =
       ls_allocate_large(self->allocator, out->facts.constant_bytes);
   out->stack_is_endless = ls_arena_copy(arena, self->endless_stacks,
                                         out->num_stacks * sizeof(bool));
   if (out->stack_is_endless == NULL || out->instructions == NULL ||
       out->notes == NULL || out->places == NULL || out->place_sizes == NULL ||
-      out->spare_offsets == NULL || out->constants == NULL) {
+      out->spare_offsets == NULL || out->sites == NULL ||
+      out->constants == NULL) {
     ls_cpu_fail(self, ls_out_of_memory());
     return;
   }

@@ -113,7 +113,7 @@ static void count_steps_in_lanes(ls_cpu_compiler *self,
                                  const ls_node *node) {
   const ls_graph *body = node->regions[1];
   self->out->lanes_count_steps = true;
-  if (self->out->trunk == NULL) return;
+  if (!ls_cpu_is_spread(&self->share)) return;
   for (size_t i = 0; i < body->num_nodes; ++i)
     if (ls_node_info(body->nodes[i])->traits & LS_OP_MERGE) return;
   ls_cpu_fail_at(
@@ -261,82 +261,129 @@ static ls_status find_parts(const ls_node *node, int64_t replicas,
   return ls_ok();
 }
 
-static ls_status make_host(ls_arena *arena, const ls_cpu_scope *scope,
-                           const ls_node *node, ls_cpu_host **out_host) {
-  LS_RETURN_IF_ERROR(ls_cpu_check_host(node));
-  const ls_attr *kernel = ls_node_attr(node, LS_ATTR_ID_KERNEL);
-  const ls_attr *state = ls_node_attr(node, LS_ATTR_ID_STATE);
-  if (kernel == NULL || kernel->kind != LS_ATTR_KERNEL) {
-    return ls_internal("a host op without a kernel");
-  }
-  ls_cpu_host *host = ls_arena_new(arena, ls_cpu_host);
+static ls_status make_types(ls_arena *arena, const ls_graph *graph,
+                            const ls_node *node, ls_cpu_host *host) {
   const size_t count = (size_t)node->num_inputs + node->num_outputs;
   ls_type *types = ls_arena_new_array(arena, ls_type, count);
   size_t *sizes = ls_arena_new_array(arena, size_t, count);
+  size_t *strides = ls_arena_new_array(arena, size_t, count);
   bool *is_wide = ls_arena_new_array(arena, bool, count);
-  if (host == NULL || types == NULL || sizes == NULL || is_wide == NULL) {
+  if (types == NULL || sizes == NULL || strides == NULL || is_wide == NULL)
     return ls_out_of_memory();
-  }
-  for (uint32_t i = 0; i < node->num_inputs; ++i) {
-    types[i] = ls_graph_type(scope->graph, node->inputs[i]);
-  }
-  for (unsigned i = 0; i < node->num_outputs; ++i) {
+  for (uint32_t i = 0; i < node->num_inputs; ++i)
+    types[i] = ls_graph_type(graph, node->inputs[i]);
+  for (unsigned i = 0; i < node->num_outputs; ++i)
     types[node->num_inputs + i] = node->outputs[i];
-  }
-  const ls_attr *replicas = ls_node_attr(node, LS_ATTR_ID_REPLICAS);
-  if (replicas != NULL)
-    LS_RETURN_IF_ERROR(find_parts(node, replicas->as.i, types, is_wide));
-  for (size_t i = 0; i < count; ++i)
+  if (host->is_for_all)
+    LS_RETURN_IF_ERROR(find_parts(node, ls_node_int(node, LS_ATTR_ID_REPLICAS),
+                                  types, is_wide));
+  for (size_t i = 0; i < count; ++i) {
     sizes[i] = ls_cpu_type_size(types[i]);
-  *host = (ls_cpu_host){.kernel = kernel->as.kernel,
-                        .types = types,
-                        .sizes = sizes,
-                        .is_for_all = replicas != NULL,
-                        .is_wide = is_wide};
-  if (state != NULL && state->kind == LS_ATTR_OBJECT) {
-    host->state = state->as.object;
+    strides[i] = is_wide[i] ? sizes[i] : 0;
   }
-  *out_host = host;
+  host->types = types;
+  host->sizes = sizes;
+  host->strides = strides;
   return ls_ok();
 }
 
-// One of the two instructions of a call. Both have all operands, as they are
-// in use from start to finish.
+static ls_status make_host(ls_cpu_compiler *self, const ls_graph *graph,
+                           const ls_node *node, ls_cpu_host **out_host) {
+  LS_RETURN_IF_ERROR(ls_cpu_check_host(node));
+  const ls_attr *attr = ls_node_attr(node, LS_ATTR_ID_KERNEL);
+  const ls_attr *state = ls_node_attr(node, LS_ATTR_ID_STATE);
+  const ls_attr *replicas = ls_node_attr(node, LS_ATTR_ID_REPLICAS);
+  if (attr == NULL || attr->kind != LS_ATTR_KERNEL)
+    return ls_internal("a host op without a kernel");
+  ls_cpu_host *host = ls_arena_new(&self->out->arena, ls_cpu_host);
+  if (host == NULL) return ls_out_of_memory();
+  const ls_host_kernel *kernel = attr->as.kernel;
+  const bool is_for_all = replicas != NULL;
+  const bool is_inline = (kernel->flags & LS_HOST_INLINE) != 0;
+  const bool at_once = is_inline && (kernel->flags & LS_HOST_WAITS) == 0;
+  const bool by_one = is_for_all && (kernel->flags & LS_HOST_ALL) != 0;
+  const ls_cpu_share share =
+      ls_cpu_share_of(self->out, is_for_all ? replicas->as.i : 1);
+  *host = (ls_cpu_host){
+      .kernel = kernel,
+      .name = node->base == NULL ? kernel->name : node->base,
+      .num_in = node->num_inputs,
+      .num_out = node->num_outputs,
+      .is_for_all = is_for_all,
+      .by_one_call = by_one,
+      .share = share,
+      .parts = by_one ? ls_cpu_own(&share) : 1,
+      .is_inline = is_inline,
+      .ends_at_once = at_once,
+      .copies_in = !is_inline,
+      .copies_out = !at_once && kernel->take == NULL,
+      .site = LS_CPU_NO_SITE,
+  };
+  if (state != NULL && state->kind == LS_ATTR_OBJECT)
+    host->state = state->as.object;
+  *out_host = host;
+  return make_types(&self->out->arena, graph, node, host);
+}
+
+// One of the two instructions of a call. Inputs are in use until they have been
+// copied, else to the end; outputs from where they are written.
 static uint32_t emit_host_part(ls_cpu_compiler *self, const ls_node *node,
-                               ls_cpu_code code, const uint32_t *storages) {
+                               ls_cpu_code code, const ls_cpu_host *host,
+                               const uint32_t *storages) {
   const uint32_t position = ls_cpu_emit(self, code, node);
-  for (uint32_t i = 0; i < node->num_inputs; ++i) {
-    ls_cpu_read(self, storages[i]);
-  }
-  for (unsigned i = 0; i < node->num_outputs; ++i) {
-    ls_cpu_write(self, storages[node->num_inputs + i]);
-  }
+  const bool is_start = code == LS_CPU_HOST_START;
+  if (is_start || (!host->ends_at_once && !host->copies_in))
+    for (uint32_t i = 0; i < host->num_in; ++i)
+      ls_cpu_read(self, storages[i]);
+  if (is_start == host->ends_at_once)
+    for (uint32_t i = 0; i < host->num_out; ++i)
+      ls_cpu_write(self, storages[host->num_in + i]);
+  if (!ls_cpu_failed(self)) ls_cpu_at(self, position)->params = host;
   return position;
 }
 
-// Those of all replicas have records of their own.
-static void need_room(ls_executable *out, const ls_cpu_host *host,
-                      uint32_t count) {
-  ls_cpu_host_room *room =
-      host->is_for_all ? &out->host_room_all : &out->host_room;
-  size_t bytes = 64;
-  for (uint32_t i = 0; i < count; ++i)
-    bytes += (host->sizes[i] + 63) & ~(size_t)63;
-  if (count > room->operands) room->operands = count;
-  if (bytes > room->bytes) room->bytes = bytes;
+static void note_call(ls_cpu_compiler *self, ls_cpu_host *host) {
+  ls_executable *out = self->out;
   out->calls_host = true;
-  out->calls_host_for_all |= host->is_for_all;
+  for (uint32_t i = 0; i < host->num_in + host->num_out; ++i)
+    out->host_has_strings |= host->types[i].dtype == LS_DTYPE_STRING;
+  if (host->is_for_all) host->number = out->num_slots++;
+  if (!self->in_lane) {
+    host->site = out->num_sites++;
+    return;
+  }
+  const ls_cpu_host_room room = ls_cpu_room_of(host);
+  ls_cpu_host_room *most = &out->lanes_room;
+  if (room.operands > most->operands) most->operands = room.operands;
+  if (room.bytes > most->bytes) most->bytes = room.bytes;
+  out->lanes_call_host = true;
+  self->in_order = false;
 }
 
 // A call of all replicas stands outside of their op.
 static ls_status check_place(const ls_cpu_compiler *self, const ls_node *node) {
-  const ls_attr *replicas = ls_node_attr(node, LS_ATTR_ID_REPLICAS);
-  if (replicas == NULL) return ls_ok();
-  if (self->in_lane || self->replicas != 1)
+  if (ls_node_attr(node, LS_ATTR_ID_REPLICAS) != NULL &&
+      (self->in_lane || self->share.replicas != 1))
     return ls_internal("a call of all replicas in the body of one");
-  if (replicas->as.i == self->out->replicas) return ls_ok();
-  return ls_invalid_argument("a host call of %lld replicas in a program of %d",
-                             (long long)replicas->as.i, self->out->replicas);
+  return ls_ok();
+}
+
+// Storages of the operands; those of the outputs are new.
+static void find_operands(ls_cpu_compiler *self, ls_cpu_scope *scope,
+                          const ls_node *node, const ls_cpu_host *host,
+                          uint32_t *storages) {
+  const size_t parts = ls_cpu_own(&host->share);
+  for (uint32_t i = 0; i < node->num_inputs; ++i)
+    storages[i] = host->strides[i] > 0
+                      ? ls_cpu_wide_storage(self, scope, node->inputs[i],
+                                            host->sizes[i] * parts)
+                      : ls_cpu_storage_of(self, scope, node->inputs[i]);
+  for (unsigned i = 0; i < node->num_outputs; ++i) {
+    uint32_t *storage = &storages[node->num_inputs + i];
+    *storage =
+        ls_cpu_new_storage(self, host->sizes[node->num_inputs + i] * parts);
+    ls_cpu_bind_ref(self, scope, ls_ref(node->id, i), *storage);
+  }
 }
 
 void ls_cpu_emit_host(ls_cpu_compiler *self, ls_cpu_scope *scope,
@@ -344,43 +391,23 @@ void ls_cpu_emit_host(ls_cpu_compiler *self, ls_cpu_scope *scope,
   ls_cpu_host *host = NULL;
   ls_status status = check_place(self, node);
   if (ls_status_is_ok(status))
-    status = make_host(&self->out->arena, scope, node, &host);
-  const uint32_t count = node->num_inputs + node->num_outputs;
-  uint32_t *storages = ls_arena_new_array(&self->temp, uint32_t, count);
+    status = make_host(self, scope->graph, node, &host);
+  uint32_t *storages = ls_arena_new_array(&self->temp, uint32_t,
+                                          node->num_inputs + node->num_outputs);
   if (ls_status_is_ok(status) && storages == NULL) status = ls_out_of_memory();
   if (!ls_status_is_ok(status)) {
     ls_cpu_fail_at(self, scope->graph, node, status);
     return;
   }
-  const size_t parts = host->is_for_all ? ls_cpu_own(self) : 1;
-  for (uint32_t i = 0; i < node->num_inputs; ++i) {
-    storages[i] =
-        host->is_wide[i]
-            ? ls_cpu_wide_storage(self, scope, node->inputs[i], host->sizes[i])
-            : ls_cpu_storage_of(self, scope, node->inputs[i]);
-  }
-  for (unsigned i = 0; i < node->num_outputs; ++i) {
-    storages[node->num_inputs + i] =
-        ls_cpu_new_storage(self, host->sizes[node->num_inputs + i] * parts);
-    ls_cpu_bind_ref(self, scope, ls_ref(node->id, i),
-                    storages[node->num_inputs + i]);
-  }
-  const uint32_t start =
-      emit_host_part(self, node, LS_CPU_HOST_START, storages);
+  find_operands(self, scope, node, host, storages);
+  emit_host_part(self, node, LS_CPU_HOST_START, host, storages);
   ls_cpu_label(self, scope->graph, node);
   const uint32_t finish =
-      emit_host_part(self, node, LS_CPU_HOST_FINISH, storages);
+      emit_host_part(self, node, LS_CPU_HOST_FINISH, host, storages);
   ls_cpu_label(self, scope->graph, node);
   ls_cpu_park(self);
   if (ls_cpu_failed(self)) return;
   host->label = self->origins[finish].note.label;
-  host->name = node->base == NULL ? host->kernel->name : node->base;
-  ls_cpu_at(self, start)->params = host;
-  ls_cpu_at(self, finish)->params = host;
-  if (host->is_for_all) host->number = self->out->num_slots++;
-  need_room(self->out, host, count);
-  if (self->in_lane) {
-    self->out->lanes_call_host = true;
-    self->in_order = false;
-  }
+  host->path = self->origins[finish].note.name;
+  note_call(self, host);
 }

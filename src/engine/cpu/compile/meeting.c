@@ -9,7 +9,7 @@ ls_cpu_meeting ls_cpu_make_meeting(ls_cpu_compiler *self, const ls_graph *graph,
   const ls_type type = node->outputs[0];
   ls_status status =
       ls_cpu_merge_prepare(self->kernels, &self->out->arena, node, type,
-                           self->replicas, &made.merge);
+                           self->share.replicas, &made.merge);
   if (!ls_status_is_ok(status)) {
     ls_cpu_fail_at(self, graph, node, status);
     return made;
@@ -106,7 +106,7 @@ static void emit_equal(ls_cpu_compiler *self, ls_cpu_scope *scope,
   ls_cpu_merge *merge = NULL;
   ls_status status =
       ls_cpu_merge_prepare(self->kernels, &self->out->arena, node,
-                           node->outputs[0], self->replicas, &merge);
+                           node->outputs[0], self->share.replicas, &merge);
   if (!ls_status_is_ok(status)) {
     ls_cpu_fail_at(self, scope->graph, node, status);
     return;
@@ -131,7 +131,7 @@ void ls_cpu_emit_merge(ls_cpu_compiler *self, ls_cpu_scope *scope,
                        const ls_node *node) {
   const uint32_t value = ls_cpu_storage_of(self, scope, node->inputs[0]);
   if (ls_cpu_failed(self)) return;
-  if (self->replicas == 1) {
+  if (self->share.replicas == 1) {
     ls_cpu_bind_ref(self, scope, ls_ref(node->id, 0), value);
   } else if (self->in_lane) {
     emit_meeting(self, scope, node, value);

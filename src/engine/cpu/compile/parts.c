@@ -54,7 +54,7 @@ static int64_t fill_of(int64_t lanes, int64_t threads, uint32_t shift) {
 
 // This rank's.
 static int64_t lanes_of(const ls_cpu_compiler *self) {
-  return self->out->end - self->out->first;
+  return ls_cpu_own(&self->share);
 }
 
 static bool parts_pay(const ls_cpu_compiler *self, const ls_cpu_launch *launch,
@@ -68,13 +68,13 @@ static bool parts_pay(const ls_cpu_compiler *self, const ls_cpu_launch *launch,
 
 static void set_parts(ls_cpu_compiler *self, ls_cpu_launch *launch,
                       uint32_t shift) {
-  const uint32_t lanes = (uint32_t)self->replicas;
+  const uint32_t lanes = (uint32_t)self->share.replicas;
   launch->part_shift = shift;
   launch->num_parts = ((lanes - 1) >> shift) + 1;
   launch->part_depth =
       ls_cpu_merge_depth(launch->num_parts == 1 ? lanes : 1U << shift);
-  launch->first_part = (uint32_t)self->out->first >> shift;
-  launch->end_part = ((uint32_t)(self->out->end - 1) >> shift) + 1;
+  launch->first_part = (uint32_t)self->share.first >> shift;
+  launch->end_part = ((uint32_t)(self->share.end - 1) >> shift) + 1;
   if (launch->num_parts > self->out->num_parts) {
     self->out->num_parts = launch->num_parts;
   }
@@ -88,7 +88,9 @@ void ls_cpu_choose_parts(ls_cpu_compiler *self, ls_cpu_launch *launch,
   const int64_t threads = ls_runtime_threads(runtime);
   const int64_t lanes = lanes_of(self);
   const uint32_t most =
-      self->out->trunk == NULL ? ALL : ls_cpu_ranks_shift(self->out);
+      ls_cpu_is_spread(&self->share)
+          ? ls_cpu_ranks_shift(self->out->trunk, self->share.replicas)
+          : ALL;
   uint32_t best = most;
   if (threads > 1 && by != LS_LANES_BY_BLOCKS) {
     // Of equals the largest, which have the fewest partial sums ...

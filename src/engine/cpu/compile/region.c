@@ -3,7 +3,7 @@
 
 // ---- Bodies ----------------------------------------------------------------
 static ls_status init_classes(ls_cpu_compiler *compiler, ls_cpu_region *self) {
-  const uint32_t replicas = (uint32_t)compiler->replicas;
+  const uint32_t replicas = (uint32_t)compiler->share.replicas;
   const ls_attr *classes = ls_node_attr(self->op, LS_ATTR_ID_CLASSES);
   for (uint32_t r = 0; r < replicas; ++r) {
     const int64_t k = classes == NULL ? 0 : classes->as.ints.items[r];
@@ -18,7 +18,7 @@ static ls_status init_classes(ls_cpu_compiler *compiler, ls_cpu_region *self) {
 
 static ls_status check_shape(const ls_cpu_compiler *compiler,
                              const ls_cpu_region *self) {
-  const size_t replicas = (size_t)compiler->replicas;
+  const size_t replicas = (size_t)compiler->share.replicas;
   const ls_graph *first = self->op->regions[0];
   size_t inputs =
       self->num_split * replicas + (self->num_arguments - self->num_split);
@@ -211,7 +211,7 @@ static ls_status order_posts(ls_arena *temp, ls_cpu_region *self) {
 ls_status ls_cpu_region_init(ls_cpu_compiler *compiler, const ls_node *op,
                              ls_cpu_region *self) {
   ls_arena *temp = &compiler->temp;
-  const size_t replicas = (size_t)compiler->replicas;
+  const size_t replicas = (size_t)compiler->share.replicas;
   const size_t nodes = op->regions[0]->num_nodes;
   *self = (ls_cpu_region){
       .op = op,

@@ -60,7 +60,7 @@ static void emit_uniform(ls_cpu_compiler *compiler, ls_cpu_region *self,
 
 static uint32_t emit_launch(ls_cpu_compiler *compiler, ls_cpu_region *self,
                             const ls_cpu_scope *outer, ls_cpu_launch *launch) {
-  const uint32_t replicas = (uint32_t)compiler->replicas;
+  const uint32_t replicas = (uint32_t)compiler->share.replicas;
   const uint32_t position = ls_cpu_emit(compiler, LS_CPU_LAUNCH, self->op);
   if (ls_cpu_failed(compiler)) return 0;
   compiler->origins[position].replicate = compiler->replicate;
@@ -77,7 +77,8 @@ static uint32_t emit_launch(ls_cpu_compiler *compiler, ls_cpu_region *self,
         compiler,
         ls_cpu_wide_storage(
             compiler, outer, self->op->inputs[split + i],
-            ls_cpu_ref_size(first, first->parameters[self->num_split + i])));
+            ls_cpu_ref_size(first, first->parameters[self->num_split + i]) *
+                ls_cpu_own(&compiler->share)));
   for (uint32_t g = 0; g < self->num_gathered; ++g) {
     if (!self->is_gathered[g]) continue;
     ++launch->num_gathered;
@@ -226,7 +227,7 @@ static void emit_lanes(ls_cpu_compiler *compiler, ls_cpu_region *self) {
 // ---- The op ----------------------------------------------------------------
 static void bind_captures(ls_cpu_compiler *compiler, ls_cpu_region *self,
                           const ls_cpu_scope *outer) {
-  size_t input = self->num_split * (size_t)compiler->replicas +
+  size_t input = self->num_split * (size_t)compiler->share.replicas +
                  (self->num_arguments - self->num_split);
   for (uint32_t k = 0; k < self->num_bodies; ++k) {
     ls_cpu_body *body = &self->bodies[k];
@@ -249,7 +250,7 @@ static void bind_arguments(ls_cpu_compiler *compiler, ls_cpu_region *self,
     for (uint32_t s = 0; s < self->num_arguments; ++s) {
       const uint64_t ref = body->graph->parameters[s];
       const uint32_t storage =
-          compiler->replicas == 1
+          compiler->share.replicas == 1
               ? ls_cpu_storage_of(compiler, outer,
                                   ls_cpu_argument_of(self, 1, s, 0))
               : ls_cpu_new_base(compiler, LS_CPU_SPLIT, s,
@@ -261,7 +262,7 @@ static void bind_arguments(ls_cpu_compiler *compiler, ls_cpu_region *self,
 
 // Storages for what lanes give back: one a replica, or one for all.
 static void make_gathered(ls_cpu_compiler *compiler, ls_cpu_region *self) {
-  const uint32_t replicas = (uint32_t)compiler->replicas;
+  const uint32_t replicas = (uint32_t)compiler->share.replicas;
   for (uint32_t g = 0; g < self->num_gathered; ++g) {
     for (uint32_t r = 0; self->is_gathered[g] && r < replicas; ++r) {
       const ls_graph *graph = self->bodies[self->classes[r]].graph;
@@ -273,14 +274,14 @@ static void make_gathered(ls_cpu_compiler *compiler, ls_cpu_region *self) {
   for (uint32_t g = self->num_gathered; g < self->num_given; ++g)
     self->wide[g - self->num_gathered] =
         ls_cpu_new_shared(compiler, ls_cpu_ref_size(first, first->results[g]) *
-                                        ls_cpu_own(compiler));
+                                        ls_cpu_own(&compiler->share));
 }
 
 // Where result g of replica r lies. One replica's is the value itself.
 static uint32_t result_storage(ls_cpu_compiler *compiler,
                                const ls_cpu_region *self, uint32_t g,
                                uint32_t r) {
-  const uint32_t replicas = (uint32_t)compiler->replicas;
+  const uint32_t replicas = (uint32_t)compiler->share.replicas;
   const ls_cpu_body *first = &self->bodies[0];
   if (replicas > 1 && g < self->num_given && self->is_gathered[g])
     return g < self->num_gathered ? self->gathered[g * replicas + r]
@@ -290,7 +291,7 @@ static uint32_t result_storage(ls_cpu_compiler *compiler,
 
 static void bind_results(ls_cpu_compiler *compiler, const ls_cpu_region *self,
                          ls_cpu_scope *outer) {
-  const uint32_t replicas = (uint32_t)compiler->replicas;
+  const uint32_t replicas = (uint32_t)compiler->share.replicas;
   const ls_graph *first = self->bodies[0].graph;
   unsigned output = 0;
   for (uint32_t g = 0; g < first->num_results; ++g)
@@ -324,6 +325,7 @@ static void emit_streams(ls_cpu_compiler *compiler, ls_cpu_region *self,
     return;
   }
   compiler->replicate = (uint32_t)compiler->num_replicates++;
+  launch->share = compiler->share;
   launch->index = compiler->replicate;
   launch->num_split = self->num_split;
   launch->first_slot = compiler->out->num_slots;
@@ -352,18 +354,11 @@ static void emit_streams(ls_cpu_compiler *compiler, ls_cpu_region *self,
 void ls_cpu_emit_replicate(ls_cpu_compiler *compiler, ls_cpu_scope *outer,
                            const ls_node *op) {
   const int64_t replicas = ls_node_int(op, LS_ATTR_ID_REPLICAS);
-  if (compiler->replicate != LS_CPU_NONE || compiler->replicas != 1) {
+  if (compiler->replicate != LS_CPU_NONE || compiler->share.replicas != 1) {
     ls_cpu_fail(compiler, ls_unimplemented("a replicate op in another one"));
     return;
   }
-  if (replicas != compiler->out->replicas || replicas < 1) {
-    ls_cpu_fail(compiler, ls_invalid_argument(
-                              "a replicate op of %lld replicas in a program "
-                              "of %d",
-                              (long long)replicas, compiler->out->replicas));
-    return;
-  }
-  compiler->replicas = (int32_t)replicas;
+  compiler->share = ls_cpu_share_of(compiler->out, replicas);
   ls_cpu_region self;
   ls_status status = ls_cpu_region_init(compiler, op, &self);
   if (!ls_status_is_ok(status)) {
@@ -379,7 +374,7 @@ void ls_cpu_emit_replicate(ls_cpu_compiler *compiler, ls_cpu_scope *outer,
       emit_streams(compiler, &self, outer);
   }
   bind_results(compiler, &self, outer);
-  compiler->replicas = 1;
+  compiler->share = (ls_cpu_share){1, 0, 1};
   compiler->replicate = LS_CPU_NONE;
   compiler->in_order = true;
 }

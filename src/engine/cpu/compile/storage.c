@@ -37,8 +37,9 @@ static void add_access(ls_cpu_compiler *self, uint32_t position,
     self->accesses[storage->last_access].next = index;
   }
   storage->last_access = index;
+  const ls_cpu_code code = self->instructions[position].code;
   storage->by_host |=
-      is_write && self->instructions[position].code == LS_CPU_HOST_START;
+      is_write && (code == LS_CPU_HOST_START || code == LS_CPU_HOST_FINISH);
 }
 
 void ls_cpu_collect_accesses(ls_cpu_compiler *self) {

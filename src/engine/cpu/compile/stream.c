@@ -225,10 +225,9 @@ uint32_t ls_cpu_storage_of(ls_cpu_compiler *self, const ls_cpu_scope *scope,
 }
 
 uint32_t ls_cpu_wide_storage(ls_cpu_compiler *self, const ls_cpu_scope *scope,
-                             uint64_t ref, size_t part) {
+                             uint64_t ref, size_t size) {
   const uint32_t storage = ls_cpu_storage_of(self, scope, ref);
-  if (!ls_cpu_failed(self) &&
-      self->storages[storage].size != part * ls_cpu_own(self))
+  if (!ls_cpu_failed(self) && self->storages[storage].size != size)
     ls_cpu_fail(self, ls_unimplemented("on several ranks, values of all "
                                        "replicas that come from outside"));
   return storage;

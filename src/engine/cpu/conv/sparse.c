@@ -5,6 +5,9 @@
 // sliced lines in scratch; lines that no later group meets are then put in
 // place.
 #include "engine/cpu/conv/sparse.h"
+
+#include <math.h>
+
 #include "engine/cpu/conv/pool.h"
 
 #include "engine/cpu/kernels/list.h"
@@ -45,6 +48,7 @@ typedef struct input_params {
   ls_conv conv;
   const ls_cpu_sparse *kernels;
   const ls_cpu_sparse_input *input;
+  const ls_cpu_zeros *zeros;
   int64_t lines, bands;  // Lines of dx of a block; blocks of an image.
   size_t slice, line;    // Floats of a sliced line: of a slice, and of all.
   bool masks;            // By a relu's result.
@@ -87,6 +91,7 @@ typedef struct band {
   const float *d, *taps;  // d and places: the image's.
   const uint8_t *places;
   const float *relu;  // Of dx's places, or NULL.
+  const float *w;     // Where not all are finite, else NULL.
   float *dx, *lines;
   int64_t begin, end, first;
 } band;
@@ -115,6 +120,40 @@ static void add_group(const band *b, int64_t k0, int64_t k1) {
     }
 }
 
+// Whether dy, which is 0 around, has a value other than 0 there.
+static bool has_gradient(const band *b, int64_t y, int64_t x, int64_t o) {
+  const ls_conv *conv = &b->self->conv;
+  const int64_t height = conv->dim[Y].out / 2, width = conv->dim[X].out / 2;
+  if (y < 0 || x < 0 || y / 2 >= height || x / 2 >= width) return false;
+  const int64_t at = (y / 2 * width + x / 2) * conv->out_channels + o;
+  return b->places[at] == y % 2 * 2 + x % 2 && b->d[at] != 0;
+}
+
+// Whether a product that was left out is of 0 and what is not finite: of a
+// value of dx's and one of the weights of its channel, by a tap.
+static bool meets_infinity(const band *b, int64_t y, int64_t x, int64_t c) {
+  const ls_conv *conv = &b->self->conv;
+  const int64_t in = conv->in_channels, out = conv->out_channels;
+  for (int64_t t = 0; t < LS_SPARSE_TAPS; ++t) {
+    const int64_t from_y = y - conv->dim[Y].base - t / LS_SPARSE_SIDE;
+    const int64_t from_x = x - conv->dim[X].base - t % LS_SPARSE_SIDE;
+    const float *w = b->w + (t * in + c) * out;
+    for (int64_t o = 0; o < out; ++o)
+      if (!isfinite(w[o]) && !has_gradient(b, from_y, from_x, o)) return true;
+  }
+  return false;
+}
+
+// Puts NaN into line y of dx, sliced, where that is so. Slow, and rare.
+static void add_infinities(const band *b, int64_t y, float *line) {
+  const ls_conv *conv = &b->self->conv;
+  for (int64_t k = 0; k < conv->dim[X].out + 2; ++k)
+    for (int64_t c = 0; c < conv->in_channels; ++c)
+      if (meets_infinity(b, y, k + conv->dim[X].base, c))
+        line[(size_t)(c / LS_SPARSE_SLICE) * b->self->slice +
+             (size_t)(k * LS_SPARSE_SLICE + c % LS_SPARSE_SLICE)] = NAN;
+}
+
 // Places [begin, end) of dx become zeros.
 static void clear(const band *b, int64_t begin, int64_t end) {
   const int64_t channels = b->self->conv.in_channels;
@@ -123,11 +162,18 @@ static void clear(const band *b, int64_t begin, int64_t end) {
 }
 
 // Line y of dx: `from`, sliced, or zeros.
-static void store_line(const band *b, int64_t y, const float *from) {
+static void store_line(const band *b, int64_t y, float *from) {
   if (y < b->begin || y >= b->end) return;
   const ls_conv *conv = &b->self->conv;
   const ls_conv_dim *x = &conv->dim[X];
   const int64_t line = y * x->in;
+  if (b->w != NULL) {
+    if (from == NULL) {  // A line that is not in use.
+      from = b->lines + 2 * b->self->line;
+      memset(from, 0, b->self->line * sizeof(float));
+    }
+    add_infinities(b, y, from);
+  }
   if (from == NULL) {
     clear(b, line, line + x->in);
     return;
@@ -183,6 +229,9 @@ static void input_loop(const ls_kernel_call *call, int64_t begin_block,
   const int64_t height = conv->dim[Y].in;
   const int64_t windows = ls_conv_windows(conv) * conv->out_channels;
   const int64_t pixels = height * conv->dim[X].in * conv->in_channels;
+  const float *w = call->in[self->masks ? 3 : 2];
+  const bool is_finite = self->zeros->are_finite(
+      w, (size_t)(LS_SPARSE_TAPS * conv->in_channels * conv->out_channels));
   for (int64_t i = begin_block; i < end_block; ++i) {
     const int64_t image = i / self->bands;
     const int64_t begin = i % self->bands * self->lines;
@@ -192,6 +241,7 @@ static void input_loop(const ls_kernel_call *call, int64_t begin_block,
         .places = (const uint8_t *)call->in[1] + image * windows,
         .relu =
             self->masks ? (const float *)call->in[2] + image * pixels : NULL,
+        .w = is_finite ? NULL : w,
         .taps = call->in[self->masks ? 4 : 3],
         .dx = (float *)call->out[0] + image * pixels,
         .lines = call->scratch,
@@ -215,6 +265,7 @@ ls_status kernel_conv_pool_grad_input(ls_kernel_plan *plan) {
       ls_blocks_of(WANTED_BLOCKS, ls_max_i64(1, conv->images));
   self->kernels = plan->kernels->sparse;
   self->input = plan->kernels->sparse_input;
+  self->zeros = plan->kernels->zeros;
   self->lines = ls_max_i64(LEAST_LINES, ls_blocks_of(height, wanted));
   self->bands = ls_blocks_of(height, self->lines);
   self->slice = (size_t)((conv->dim[X].out + 2) * LS_SPARSE_SLICE);

@@ -8,8 +8,8 @@
 // relu's result, the input's gradient is put in place with zeros where x is
 // one.
 //
-// The sums are those of a convolution, without products by 0; so what is not
-// finite meets no zeros. Their order:
+// The sums are those of a convolution, without products by 0; where one would
+// be by what is not finite, it makes a NaN all the same. Their order:
 //   dx   for each group of GROUP lines of windows, 32 of dy's channels and line
 //        of windows a chain of fused multiply-adds by ascending (window, place,
 //        channel), from +0; these are added in order;

@@ -6,6 +6,8 @@
 // through its values in registers.
 #include "engine/cpu/conv/sparse.h"
 
+#include <math.h>
+
 #include "engine/cpu/kernels/list.h"
 
 enum { Y = LS_WINDOW_DIMS - 2, X = LS_WINDOW_DIMS - 1 };
@@ -24,6 +26,7 @@ typedef struct weights_params {
   ls_conv conv;
   const ls_cpu_sparse *kernels;
   const ls_cpu_sparse_weights *weights;
+  const ls_cpu_zeros *zeros;
   int64_t lines;   // Of windows in a group.
   int64_t groups;  // Of an image.
   int64_t parts, bands;
@@ -81,6 +84,58 @@ static void slice_input(const group *g, const float *image, int64_t first,
   }
 }
 
+// The lines of windows [first, end) of an image, and of the output's lines
+// those that a group answers for: what no window has of them is the last one's.
+typedef struct stretch {
+  const float *x, *d;  // The image's, d and places of the band's channels.
+  const uint8_t *places;
+  int64_t first, end, end_line;
+} stretch;
+
+// Whether dy has a value other than 0 there.
+static bool has_gradient(const group *g, const stretch *s, int64_t y, int64_t x,
+                         int64_t o) {
+  const ls_conv *conv = &g->self->conv;
+  const int64_t width = conv->dim[X].out / 2;
+  if (y / 2 >= s->end || x / 2 >= width) return false;
+  const int64_t at = (y / 2 * width + x / 2) * conv->out_channels + o;
+  return s->places[at] == y % 2 * 2 + x % 2 && s->d[at] != 0;
+}
+
+// A value of x at a line, a column and a channel is not finite: with what is 0
+// of dy it makes the sums NaN, which the lists do not show.
+static void add_infinity(const group *g, const stretch *s, int64_t y, int64_t x,
+                         int64_t c, float *sums) {
+  const ls_conv *conv = &g->self->conv;
+  const int64_t slice = c / LS_SPARSE_SLICE * LS_SPARSE_SLICE;
+  for (int64_t t = 0; t < LS_SPARSE_TAPS; ++t) {
+    const int64_t to_y = y - conv->dim[Y].base - t / LS_SPARSE_SIDE;
+    const int64_t to_x = x - conv->dim[X].base - t % LS_SPARSE_SIDE;
+    if (to_y < 2 * s->first || to_y >= s->end_line || to_x < 0 ||
+        to_x >= conv->dim[X].out)
+      continue;
+    for (int64_t o = 0; o < g->channels; ++o)
+      if (!has_gradient(g, s, to_y, to_x, o))
+        sums[((g->first + o) * conv->in_channels + slice) * LS_SPARSE_TAPS +
+             t * LS_SPARSE_SLICE + c - slice] = NAN;
+  }
+}
+
+// Looks for such values in the lines that the output's lines meet.
+static void add_infinities(const group *g, const stretch *s, float *sums) {
+  const ls_conv *conv = &g->self->conv;
+  const ls_conv_dim *y = &conv->dim[Y];
+  const int64_t begin = ls_max_i64(0, 2 * s->first + y->base);
+  const int64_t end = ls_min_i64(y->in, s->end_line + y->base + 2);
+  const int64_t in = conv->in_channels, line = conv->dim[X].in * in;
+  if (begin >= end || g->self->zeros->are_finite(
+                          s->x + begin * line, (size_t)((end - begin) * line)))
+    return;
+  for (int64_t i = begin * line; i < end * line; ++i)
+    if (!isfinite(s->x[i]))
+      add_infinity(g, s, i / line, i % line / in, i % in, sums);
+}
+
 static void add_group(const group *g, const ls_kernel_call *call, int64_t index,
                       float *sums) {
   const weights_params *self = g->self;
@@ -93,6 +148,17 @@ static void add_group(const group *g, const ls_kernel_call *call, int64_t index,
   const float *x = (const float *)call->in[0] +
                    image * conv->dim[Y].in * conv->dim[X].in * in;
   const int64_t from = (image * height + first) * width * out + g->first;
+  const int64_t of_image = image * height * width * out + g->first;
+  const stretch lines = {
+      .x = x,
+      .d = (const float *)call->in[1] + of_image,
+      .places = (const uint8_t *)call->in[2] + of_image,
+      .first = first,
+      .end = first + count,
+      .end_line =
+          first + count == height ? conv->dim[Y].out : 2 * (first + count),
+  };
+  add_infinities(g, &lines, sums);
   slice_input(g, x, 2 * first, 2 * count);
   memset(g->lists.counts, 0, (size_t)g->channels * sizeof(*g->lists.counts));
   self->kernels->collect(&g->lists, (const float *)call->in[1] + from,
@@ -209,6 +275,7 @@ ls_status kernel_conv_pool_grad_weights(ls_kernel_plan *plan) {
                                          plan->out[0].shape, &self->conv));
   self->kernels = plan->kernels->sparse;
   self->weights = plan->kernels->sparse_weights;
+  self->zeros = plan->kernels->zeros;
   cut_groups(self);
   place_scratch(plan, self);
   const int64_t windows = conv->images * ls_conv_windows(conv);

@@ -21,8 +21,8 @@ void ls_conv_zeros_plan(ls_conv_zeros *self, const ls_cpu_zeros *kernels,
       .kernels = kernels, .phase = phase, .columns = conv->out_channels};
   self->begin = ls_conv_place(end, (values / (size_t)conv->in_channels + 1) *
                                        sizeof(uint32_t));
-  self->list =
-      ls_conv_place(end, values / LS_ZEROS_SPARSE * sizeof(ls_cpu_nonzero));
+  self->list = ls_conv_place(
+      end, values / LS_ZEROS_SPARSE * sizeof(ls_cpu_nonzero) + LS_ZEROS_ROOM);
   self->sums = ls_conv_place(end, (size_t)(bands->lines * x->count) * LANES *
                                       sizeof(float));
 }
@@ -50,6 +50,18 @@ static void list_pixels(const ls_conv_zeros *self, const ls_conv_view *view,
                        (size_t)channels, (int32_t)self->columns);
 }
 
+// Puts as many channels of each pixel as there are in place.
+static void put_sums(const float *sums, int64_t pixels, int64_t pitch,
+                     float *out, int64_t channels) {
+  if (channels >= LANES) {
+    for (int64_t i = 0; i < pixels; ++i)
+      memcpy(out + i * pitch, sums + i * LANES, LANES * sizeof(float));
+    return;
+  }
+  for (int64_t i = 0; i < pixels; ++i)
+    memcpy(out + i * pitch, sums + i * LANES, (size_t)channels * sizeof(float));
+}
+
 bool ls_conv_zeros_multiply(const ls_conv_zeros *self, const ls_conv_view *view,
                             int64_t lines, const float *w, float *out,
                             char *scratch) {
@@ -69,9 +81,7 @@ bool ls_conv_zeros_multiply(const ls_conv_zeros *self, const ls_conv_view *view,
             sums + i * x->count * LANES, (size_t)x->count, list,
             begin + (i * y->move + t * y->start_step) * view->width,
             w + t * x->taps * tap + c, (size_t)tap, (size_t)x->taps);
-    const size_t some = (size_t)ls_min_i64(LANES, columns - c) * sizeof(float);
-    for (int64_t i = 0; i < pixels; ++i)
-      memcpy(out + i * columns + c, sums + i * LANES, some);
+    put_sums(sums, pixels, columns, out + c, columns - c);
   }
   return true;
 }

@@ -16,7 +16,8 @@
 
 // A band is mostly zeros where one value in so many is not 0, at most.
 enum { LS_ZEROS_SPARSE = 3 };
-// Bytes that may be read behind the weights, for they are read by 16 floats.
+// Bytes that may be read behind the weights, for they are read by 16 floats,
+// and written behind a list.
 enum { LS_ZEROS_ROOM = 64 };
 
 // ---- For the input ---------------------------------------------------------

@@ -55,7 +55,11 @@ LS_INLINE vf vf_select(vm m, vf a, vf b) {
   return _mm512_mask_blend_ps(m, b, a);
 }
 LS_INLINE uint32_t vf_nonzero(vf a) {
-  return _mm512_cmp_ps_mask(a, _mm512_setzero_ps(), _CMP_NEQ_UQ);
+  const vm mask = _mm512_cmp_ps_mask(a, _mm512_setzero_ps(), _CMP_NEQ_UQ);
+  uint32_t bits;
+  // gcc 12 may bring it there by the stack, store 16 bits and read 32.
+  __asm__("kmovw %1, %0" : "=r"(bits) : "k"(mask));
+  return bits;
 }
 LS_INLINE void vf_pack(float *p, uint32_t bits, vf v) {
   _mm512_storeu_ps(p, _mm512_maskz_compress_ps((__mmask16)bits, v));

@@ -37,6 +37,33 @@ LS_INLINE uint32_t bits_at(const float *values, size_t count, size_t at,
                                     : vf_load(values + at));
 }
 
+#if defined(__AVX512F__)
+static size_t list_row(ls_cpu_nonzero *to, const float *values, size_t count,
+                       int32_t step) {
+  const ls_cpu_nonzero *const begin = to;
+  const __m512i first =
+      _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  const __m512i second = _mm512_add_epi32(first, _mm512_set1_epi32(8));
+  vi place = _mm512_mullo_epi32(
+      _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
+      _mm512_set1_epi32(step));
+  for (size_t i = 0; i < count; i += VF_LANES) {
+    const vf v = count - i < VF_LANES ? vf_load_n(values + i, count - i)
+                                      : vf_load(values + i);
+    const uint32_t bits = vf_nonzero(v), low = bits & 0xff, high = bits >> 8;
+    // Pairs of a place and a value.
+    const vi a = _mm512_permutex2var_epi32(place, first, vf_bits(v));
+    const vi b = _mm512_permutex2var_epi32(place, second, vf_bits(v));
+    _mm512_storeu_si512(to, _mm512_maskz_compress_epi64((__mmask8)low, a));
+    to += __builtin_popcount(low);
+    _mm512_storeu_si512(to, _mm512_maskz_compress_epi64((__mmask8)high, b));
+    to += __builtin_popcount(high);
+    place =
+        _mm512_add_epi32(place, _mm512_set1_epi32((int32_t)VF_LANES * step));
+  }
+  return (size_t)(to - begin);
+}
+#else
 static size_t list_row(ls_cpu_nonzero *to, const float *values, size_t count,
                        int32_t step) {
   const ls_cpu_nonzero *const begin = to;
@@ -48,6 +75,7 @@ static size_t list_row(ls_cpu_nonzero *to, const float *values, size_t count,
     }
   return (size_t)(to - begin);
 }
+#endif
 
 static void list_columns(ls_cpu_nonzero *to, size_t pitch, uint32_t *counts,
                          const float *values, size_t count, int32_t place,

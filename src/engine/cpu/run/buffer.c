@@ -154,10 +154,11 @@ ls_status ls_cpu_fill_from(ls_buffer *buffer, ls_executable *executable,
     return ls_ok();
   ls_instance *instance = NULL;
   LS_RETURN_IF_ERROR(ls_cpu_bind(executable, NULL, &instance));
-  const ls_status status = ls_cpu_run(
-      instance, &(ls_run_args){.outputs = (void *const[]){buffer->data},
-                               .step = args->step,
-                               .seed = args->seed});
+  const ls_status status =
+      ls_backend_run(buffer->backend, instance,
+                     &(ls_run_args){.outputs = (void *const[]){buffer->data},
+                                    .step = args->step,
+                                    .seed = args->seed});
   ls_cpu_destroy_instance(instance);
   return status;
 }

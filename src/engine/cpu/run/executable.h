@@ -33,7 +33,8 @@ typedef enum ls_cpu_code {
   LS_CPU_STACK_NEW,   // Number `number`.
   LS_CPU_STACK_PUSH,  // `size` bytes.
   LS_CPU_STACK_POP,   // `size` bytes; `number` 1: they are a stack.
-  // Host calls: params is a ls_cpu_host; both have all operands.
+  // Host calls: params is a ls_cpu_host. START has the inputs, FINISH the
+  // outputs; both have all where the kernel works on the operands themselves.
   LS_CPU_HOST_START,
   LS_CPU_HOST_FINISH,  // Parks until the call is done.
   // The shared stream's side of a replicate op.
@@ -63,6 +64,7 @@ typedef struct ls_cpu_place {
 // The first bases; inputs, outputs, variables, their new values if these are
 // kept apart, split arguments, gathered results and contributions to merges
 // follow, in this order.
+enum { LS_CPU_NO_SITE = UINT32_MAX };
 enum {
   LS_CPU_BASE_CONSTANTS,
   LS_CPU_BASE_SHARED,
@@ -103,24 +105,63 @@ typedef struct ls_cpu_labels {
 // INVALID_ARGUMENT naming the first label that is no class.
 ls_status ls_cpu_check_labels(const ls_cpu_labels *self, const void *labels);
 
+// How many replicas an op has on all ranks, and which of them are this rank's:
+// all, where there are no others or one replica.
+typedef struct ls_cpu_share {
+  int32_t replicas;
+  int32_t first, end;
+} ls_cpu_share;
+
+// How many are this rank's: parts of a wide value's storage.
+static inline uint32_t ls_cpu_own(const ls_cpu_share *share) {
+  return (uint32_t)(share->end - share->first);
+}
+
+// Whether other ranks host some.
+static inline bool ls_cpu_is_spread(const ls_cpu_share *share) {
+  return ls_cpu_own(share) < (uint32_t)share->replicas;
+}
+
+// Where one op calls the host: a site.
 typedef struct ls_cpu_host {
   const ls_host_kernel *kernel;
   ls_object *state;  // Lives with the program.
   const char *name, *label;
-  const ls_type *types;  // Of the inputs, then of the outputs; of one call.
-  const size_t *sizes;   // The same, in bytes.
-  // A call of every replica: each has its part of the operands that are wide,
-  // as all outputs are.
-  bool is_for_all;
-  const bool *is_wide;  // Inputs, then outputs.
-  uint32_t number;      // By which ranks know it, as they do a slot.
+  const char *path;  // The name with its scopes; NULL: it has none.
+  uint32_t num_in, num_out;
+  const ls_type *types;   // Of the inputs, then of the outputs; of one replica.
+  const size_t *sizes;    // The same, in bytes.
+  const size_t *strides;  // From one replica's to the next; 0: one for all.
+  // All replicas have come to it: each has its part of the operands that are
+  // wide, as all outputs are. By one call, or by one for each.
+  bool is_for_all, by_one_call;
+  ls_cpu_share share;  // Of all replicas.
+  uint32_t parts;      // Replicas that one call is for.
+  bool is_inline;      // On the run's own thread, with the operands themselves;
+  bool ends_at_once;   // ... and over when it returns.
+  bool copies_in, copies_out;
+  uint32_t site;    // Among those of the shared stream; NONE: lane code's.
+  uint32_t number;  // By which ranks know it, as they do a slot.
 } ls_cpu_host;
 
-// What a host call needs at most.
+// What the record of a host call needs at most.
 typedef struct ls_cpu_host_room {
   uint32_t operands;
   size_t bytes;  // Each operand on lines of its own.
 } ls_cpu_host_room;
+
+// The bytes of an operand in one call.
+static inline size_t ls_cpu_operand_bytes(const ls_cpu_host *host, uint32_t i) {
+  return host->sizes[i] * (host->strides[i] == 0 ? 1 : host->parts);
+}
+
+static inline ls_cpu_host_room ls_cpu_room_of(const ls_cpu_host *host) {
+  ls_cpu_host_room room = {.operands = host->num_in + host->num_out};
+  for (uint32_t i = 0; i < room.operands; ++i)
+    if (i < host->num_in ? host->copies_in : host->copies_out)
+      room.bytes += (ls_cpu_operand_bytes(host, i) + 63) & ~(size_t)63;
+  return room;
+}
 
 // The replicas of a rank that are a largest subtree of the tree over all.
 typedef struct ls_cpu_subtree {
@@ -133,6 +174,7 @@ typedef struct ls_cpu_subtree {
 // of a gather the result's rows; else `num_results` results of each replica, as
 // LAUNCH has them.
 typedef struct ls_cpu_exchange {
+  ls_cpu_share share;
   const ls_cpu_merge *merge;  // NULL: results.
   const ls_cpu_subtree *subtrees;
   uint32_t num_subtrees, num_results;
@@ -151,6 +193,7 @@ typedef struct ls_cpu_contribution {
 // of argument 0, of 1, ...), its outputs the gathered results likewise. Behind
 // each there are the wide ones, of which every lane has its part.
 typedef struct ls_cpu_launch {
+  ls_cpu_share share;
   uint32_t index;  // Among all launches: what ranks know it by.
   uint32_t num_split, num_gathered;
   uint32_t num_wide_split, num_wide_gathered;
@@ -164,6 +207,13 @@ typedef struct ls_cpu_launch {
   uint32_t num_parts, part_shift, part_depth;
   uint32_t first_part, end_part;  // This rank's.
 } ls_cpu_launch;
+
+// Where new values are those of whole trips: in the shared stream from `begin`
+// on, but for what lies from `first` to `last`.
+typedef struct ls_cpu_trips {
+  bool any;
+  uint32_t begin, first, last;
+} ls_cpu_trips;
 
 // What a person wants to know of an instruction; NULL where there is nothing.
 typedef struct ls_cpu_note {
@@ -180,8 +230,8 @@ struct ls_executable {
   ls_backend *backend;
   ls_allocator *allocator;
   ls_program *program;  // Retained.
-  int32_t replicas;     // Lanes of all ranks.
-  int32_t first, end;   // This rank's.
+  int32_t replicas;     // The most of any of its ops, which may differ.
+  uint32_t num_lanes;   // The most that this rank hosts of any.
   ls_trunk *trunk;      // To the other ranks; NULL: there are none.
   ls_arena arena;       // Holds all that follows but the constants.
 
@@ -198,13 +248,18 @@ struct ls_executable {
   uint32_t num_split, num_gathered, num_contributions;  // The most of any.
   uint32_t num_slots;
   uint32_t num_parts;      // The most of any launch.
+  uint32_t num_subtrees;   // The most of any op, on all ranks; 0 without.
   uint32_t num_stacks;     // stack_news.
   bool *stack_is_endless;  // Of each.
   uint32_t max_operands;   // Of one instruction.
-  bool calls_host, lanes_call_host, calls_host_for_all;
+  bool calls_host, lanes_call_host;
+  ls_cpu_trips trips;
+  bool may_stop;       // In the middle: it changes no variable where it is.
+  uint32_t num_sites;  // Host calls in the shared stream.
+  const ls_cpu_host **sites;    // finish.c
+  ls_cpu_host_room lanes_room;  // Of the calls of one lane.
+  bool host_has_strings;        // Some call takes or gives them.
   bool lanes_count_steps;
-  ls_cpu_host_room host_room;      // Of a stream's calls ...
-  ls_cpu_host_room host_room_all;  // ... and of one of those of all replicas.
   size_t kernel_scratch;
   ls_plan_facts facts;
 };
@@ -235,7 +290,7 @@ static inline uint32_t ls_cpu_num_bases(const ls_executable *self) {
 
 // The vtable's functions; see engine/backend.h.
 ls_status ls_cpu_compile(ls_backend *backend, const ls_program *program,
-                         ls_lanes lanes, ls_executable **out_executable);
+                         ls_executable **out_executable);
 void ls_cpu_release_executable(ls_executable *executable);
 ls_status ls_cpu_print_plan(const ls_executable *executable, ls_text *text);
 

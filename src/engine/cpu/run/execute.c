@@ -10,6 +10,7 @@
 #include "engine/cpu/run/host_call.h"
 #include "engine/cpu/run/lanes.h"
 #include "engine/cpu/run/ranks.h"
+#include "engine/cpu/run/spans.h"
 
 // ---- Streams ---------------------------------------------------------------
 static inline void **resolve_all(const ls_executable *executable,
@@ -97,6 +98,10 @@ static bool share_results(ls_instance *self, ls_cpu_worker *worker) {
   return false;
 }
 
+static ls_status cancelled(void) {
+  return LS_STATUS(LS_CANCELLED, "the run was cancelled");
+}
+
 static int32_t id_of(const ls_instance *self, const ls_cpu_stream *stream) {
   return stream == &self->main ? LS_CPU_MAIN : stream->replica;
 }
@@ -115,9 +120,11 @@ bool ls_cpu_run_stream(ls_instance *self, ls_cpu_worker *worker,
       .team = team,
   };
   ls_cpu_stack_pool *pools = ls_cpu_stacks_of(
-      &self->stacks, stream == &self->main ? 0 : (size_t)stream->replica + 1);
+      &self->stacks,
+      stream == &self->main ? 0 : (size_t)(stream - self->lanes) + 1);
   meter time = {executable->backend->runtime, .costs = worker->costs,
                 .workers = ls_cpu_workers_in(self, worker)};
+  const int64_t began = ls_cpu_span_begin(self);
   const uint32_t begin = stream->pc;
   uint32_t pc = begin;
   for (bool moved = false;; moved = true) {
@@ -164,6 +171,11 @@ bool ls_cpu_run_stream(ls_instance *self, ls_cpu_worker *worker,
       continue;
     }
     case LS_CPU_LOOP_NEXT: {
+      parks = executable->may_stop && ls_cancel_any(self->cancels);
+      if (parks) {
+        ls_cpu_worker_fail(worker, cancelled());
+        break;
+      }
       ls_cpu_loop_state *state = resolve_all(executable, worker, at)[0];
       const int64_t trip = state->trips++;
       if (at->size > 0 && trip == at->size) {
@@ -171,6 +183,7 @@ bool ls_cpu_run_stream(ls_instance *self, ls_cpu_worker *worker,
         continue;
       }
       if (at->number != 0) {
+        if (trip > stream->steps) stream->steps = trip;
         call.step = state->outer_step + (uint64_t)trip;
       } else {
         call.iteration = ls_cpu_iteration(state->outer_iteration, trip);
@@ -241,7 +254,8 @@ bool ls_cpu_run_stream(ls_instance *self, ls_cpu_worker *worker,
       parks = self->published < at->number;
       break;
     case LS_CPU_TURN:
-      parks = ls_cpu_arrived_beyond(self, at->number, stream->replica) != 0;
+      parks = ls_cpu_arrived_beyond(self, self->launch->params, at->number,
+                                    stream->replica) != 0;
       break;
     case LS_CPU_POST:
       parks = !ls_cpu_post(self, worker, stream, at, &call,
@@ -270,6 +284,7 @@ bool ls_cpu_run_stream(ls_instance *self, ls_cpu_worker *worker,
       if (moved) {
         ls_cpu_record(&worker->recorder, LS_CPU_EVENT_TURN, id_of(self, stream),
                       begin, pc);
+        ls_cpu_span_turn(self, stream, begin, began);
       }
       return moved;
     }
@@ -277,33 +292,21 @@ bool ls_cpu_run_stream(ls_instance *self, ls_cpu_worker *worker,
   }
 }
 
-static ls_status why_it_ended(ls_instance *self, ls_cpu_wait wait) {
-  if (wait != LS_CPU_TOO_LONG) return ls_cpu_deadlock(self);
-  ls_status status = ls_cpu_failed_call(self);
-  return ls_status_is_ok(status) ? ls_cpu_stalled(self) : status;
-}
-
-// Whether it is still at work: it has not ended waiting.
+// Advances all streams until the run ends (true) or waits for the host.
 static bool run_streams(ls_instance *self, ls_cpu_worker *worker) {
   ls_runtime *runtime = self->executable->backend->runtime;
   for (;;) {
-    const uint64_t seen = ls_cpu_host_events(self);
+    self->host_seen = ls_cpu_host_events(self);
     bool moved = ls_cpu_run_stream(self, worker, &self->main);
     if (!ls_status_is_ok(worker->status) || self->main.ended) return true;
     if (self->num_running > 0 && ls_cpu_sweep(self)) moved = true;
     if (!ls_status_is_ok(worker->status)) return true;
-    if (moved) {
-      ls_runtime_note_move(runtime);
-      continue;
-    }
-    ls_runtime_end_work(runtime);
-    const ls_cpu_wait wait = ls_cpu_wait_for_host(self, seen);
-    if (wait != LS_CPU_WENT_ON) {
-      ls_cpu_worker_fail(worker, why_it_ended(self, wait));
-      return false;
-    }
-    ls_runtime_begin_work(runtime);
+    if (!moved) break;
+    ls_runtime_note_move(runtime);
   }
+  if (!ls_cpu_host_is_idle(self)) return false;
+  ls_cpu_worker_fail(worker, ls_cpu_deadlock(self));
+  return true;
 }
 
 // ---- Runs ------------------------------------------------------------------
@@ -332,14 +335,16 @@ static ls_status begin_run(ls_instance *self, const ls_run_args *args) {
   LS_CPU_SET(self->step, args->step);
   self->seed = args->seed;
   self->run = args->run;
+  self->steps = args->steps;
+  memcpy(self->cancels, args->cancels, sizeof(self->cancels));
   LS_CPU_SET(self->num_running, 0);
   LS_CPU_SET(self->main.pc, 0);
   self->main.iteration = 0;
   self->main.step = args->step;
   self->main.steps = 0;
   if (self->executable->lanes_count_steps)
-    for (int32_t r = self->executable->first; r < self->executable->end; ++r)
-      self->lanes[r].steps = 0;
+    for (uint32_t i = 0; i < self->executable->num_lanes; ++i)
+      self->lanes[i].steps = 0;
   self->main.replica = args->replica;
   LS_CPU_SET(self->main.ended, false);
   self->runs += self->workers[0].costs != NULL;
@@ -354,29 +359,56 @@ static ls_status begin_run(ls_instance *self, const ls_run_args *args) {
 static uint64_t steps_of(const ls_instance *self) {
   const ls_executable *executable = self->executable;
   int64_t most = self->main.steps > 1 ? self->main.steps : 1;
-  for (int32_t r = executable->first;
-       executable->lanes_count_steps && r < executable->end; ++r)
-    if (self->lanes[r].steps > most) most = self->lanes[r].steps;
+  for (uint32_t i = 0;
+       executable->lanes_count_steps && i < executable->num_lanes; ++i)
+    if (self->lanes[i].steps > most) most = self->lanes[i].steps;
   return (uint64_t)most;
 }
 
-ls_status ls_cpu_run(ls_instance *self, const ls_run_args *args) {
-  LS_RETURN_IF_ERROR(begin_run(self, args));
+ls_status ls_cpu_start(ls_instance *self, const ls_run_args *args) {
+  if (ls_cancel_any(args->cancels)) return cancelled();
+  return begin_run(self, args);
+}
+
+ls_run_state ls_cpu_advance(ls_instance *self) {
   ls_cpu_worker *caller = &self->workers[0];
-  self->float_mode = ls_float_mode_enter();
+  if (ls_cancel_any(self->cancels)) ls_cpu_worker_fail(caller, cancelled());
+  if (!ls_status_is_ok(caller->status)) return LS_RUN_FAILED;
   ls_runtime *runtime = self->executable->backend->runtime;
+  self->float_mode = ls_float_mode_enter();
   ls_runtime_begin_work(runtime);
-  if (run_streams(self, caller)) ls_runtime_end_work(runtime);
+  const bool over = run_streams(self, caller);
+  ls_runtime_end_work(runtime);
   ls_float_mode_leave(self->float_mode);
-  ls_status status = caller->status;
-  caller->status = NULL;
-  if (ls_status_is_ok(status)) ls_runtime_note_move(runtime);
-  if (!ls_status_is_ok(status)) {
+  if (!ls_status_is_ok(caller->status)) return LS_RUN_FAILED;
+  return over ? LS_RUN_ENDED : LS_RUN_WAITS;
+}
+
+void ls_cpu_stop(ls_instance *self, ls_status status) {
+  ls_cpu_worker_fail(&self->workers[0], status);
+}
+
+// Whether variables have their new values of whole trips, where the run stands.
+static bool is_between_trips(const ls_instance *self) {
+  const ls_cpu_trips *trips = &self->executable->trips;
+  const uint32_t pc = self->main.pc;
+  return trips->any && trips->begin <= pc &&
+         (pc < trips->first || pc > trips->last);
+}
+
+ls_status ls_cpu_finish_run(ls_instance *self, bool *out_keeps) {
+  ls_status status = self->workers[0].status;
+  self->workers[0].status = NULL;
+  *out_keeps = ls_status_is_ok(status) || is_between_trips(self);
+  if (ls_status_is_ok(status)) {
+    ls_runtime_note_move(self->executable->backend->runtime);
+  } else {
     ls_trunk *trunk = self->executable->trunk;
     if (trunk != NULL) trunk->cancel(trunk, status);
     ls_cpu_drain_host(self, ls_status_code(status) != LS_DEADLINE_EXCEEDED);
   }
   LS_CPU_SET(self->running, false);
-  if (args->steps != NULL) *args->steps = steps_of(self);
+  if (self->steps != NULL && steps_of(self) > *self->steps)
+    *self->steps = steps_of(self);
   return status;
 }

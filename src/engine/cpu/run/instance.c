@@ -101,8 +101,7 @@ static ls_status make_tables(ls_instance *self) {
   LS_RETURN_IF_ERROR(make_workers(self));
   LS_RETURN_IF_ERROR(make_parts(self));
   self->buffers = ls_new_array(allocator, ls_buffer *, num_buffers(executable));
-  self->lanes =
-      ls_new_array(allocator, ls_cpu_stream, (size_t)executable->replicas);
+  self->lanes = ls_new_array(allocator, ls_cpu_stream, executable->num_lanes);
   self->slots = ls_new_array(allocator, ls_cpu_slot, executable->num_slots);
   self->pieces =
       ls_new_array(allocator, ls_trunk_piece, ls_cpu_ranks_pieces(executable));
@@ -110,10 +109,8 @@ static ls_status make_tables(ls_instance *self) {
       self->pieces == NULL) {
     return ls_out_of_memory();
   }
-  for (int32_t r = 0; r < executable->replicas; ++r)
-    self->lanes[r].replica = r;
   return ls_cpu_stacks_init(&self->stacks, allocator, executable->num_stacks,
-                            (size_t)executable->replicas + 1);
+                            (size_t)executable->num_lanes + 1);
 }
 
 // `count` blocks of `size` bytes.
@@ -162,8 +159,7 @@ static ls_status make_arenas(ls_instance *self) {
   const ls_plan_facts *facts = &executable->facts;
   self->frame_stride = facts->frame_bytes;
   LS_RETURN_IF_ERROR(make_memory(self, 1, facts->shared_bytes, &self->shared));
-  LS_RETURN_IF_ERROR(make_memory(self,
-                                 (size_t)(executable->end - executable->first),
+  LS_RETURN_IF_ERROR(make_memory(self, executable->num_lanes,
                                  facts->frame_bytes, &self->frames));
   LS_RETURN_IF_ERROR(make_team(self));
   for (int i = 0; i < self->num_workers; ++i)

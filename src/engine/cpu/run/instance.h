@@ -9,14 +9,16 @@
 #ifndef LS_ENGINE_CPU_RUN_INSTANCE_H_
 #define LS_ENGINE_CPU_RUN_INSTANCE_H_
 
+#include "base/cancel.h"
 #include "base/threads/host_threads.h"
 #include "engine/cpu/run/executable.h"
 #include "engine/cpu/run/recorder.h"
 #include "engine/cpu/run/stack.h"
 #include "engine/cpu/run/team.h"
 
-// One host call at a time of one stream.
+// A host call: see host_call.h.
 typedef struct ls_cpu_host_record ls_cpu_host_record;
+typedef struct ls_cpu_site ls_cpu_site;
 
 // A lane, or the shared stream, between two instructions.
 typedef struct ls_cpu_stream {
@@ -27,7 +29,7 @@ typedef struct ls_cpu_stream {
   int64_t steps;       // The most trips that such a loop has made.
   // The last post: the slot's generation then, and the sweep it was in.
   uint64_t generation, sweep;
-  ls_cpu_host_record *host;  // NULL where the stream calls none.
+  ls_cpu_host_record *host;  // Of a lane; NULL where lanes call none.
   int64_t host_since;        // When its last call began. Atomic.
   bool ended;
 } ls_cpu_stream;
@@ -79,9 +81,10 @@ struct ls_instance {
   char *shared, *frames, *spares;
   size_t frame_stride;
 
-  ls_cpu_stream main;    // The shared stream.
-  ls_cpu_stream *lanes;  // One a replica, of which the rank's own are in use.
-  uint32_t num_running;  // Lanes that have not ended.
+  ls_cpu_stream main;  // The shared stream.
+  // Of the launch under way, one for each of the rank's own replicas.
+  ls_cpu_stream *lanes;
+  uint32_t num_running;              // Lanes that have not ended.
   const ls_cpu_instruction *launch;  // The one that started them. Atomic.
   ls_cpu_slot *slots;
   ls_cpu_part *parts;
@@ -97,13 +100,13 @@ struct ls_instance {
   uint64_t runs;        // That were measured.
 
   ls_host_threads *host_threads;  // The runtime's. NULL: no host calls.
-  // A host call of each of the rank's own replicas: their records, whether they
-  // are under way (atomic), and how many, from the lowest on, have been taken.
-  ls_cpu_host_record **host_all;
-  bool *host_is_out;
-  uint32_t host_taken;
-  uint64_t host_done;     // Calls that have ended so far, and ...
+  bool host_is_ready;             // Every call has its record.
+  ls_cpu_site *sites;             // The executable's.
+  uint64_t host_done;             // Calls that have ended so far, and ...
   uint32_t host_running;  // ... those that have not. Guarded by its lock.
+  uint64_t host_seen;     // Ends that the run knows of when it waits.
+  uint64_t *steps;        // See ls_run_args.
+  ls_cancel *cancels[LS_CANCELS];
 
   ls_instance *next;  // Of the back end; see ls_cpu_backend_add.
 };
@@ -125,7 +128,10 @@ void ls_cpu_destroy_instance(ls_instance *instance);
 // Memory for outputs that a run does not want, when one does not for the first
 // time.
 ls_status ls_cpu_make_spares(ls_instance *self);
-ls_status ls_cpu_run(ls_instance *instance, const ls_run_args *args);
+ls_status ls_cpu_start(ls_instance *instance, const ls_run_args *args);
+ls_run_state ls_cpu_advance(ls_instance *instance);
+ls_status ls_cpu_finish_run(ls_instance *instance, bool *out_keeps);
+void ls_cpu_stop(ls_instance *instance, ls_status status);
 
 ls_status ls_cpu_measure(ls_instance *instance, bool on);
 ls_status ls_cpu_print_cost(const ls_instance *instance, ls_text *text);

@@ -4,6 +4,7 @@
 #include "base/runtime_internal.h"
 #include "base/threads/workers.h"
 #include "engine/cpu/run/ranks.h"
+#include "engine/cpu/run/spans.h"
 
 // ---- Launching -------------------------------------------------------------
 // Workers get the bases that are the caller's in this run; others are a lane's,
@@ -22,7 +23,7 @@ static void ready_part(ls_instance *self, const ls_cpu_launch *launch,
                        uint32_t number) {
   ls_cpu_part *part = &self->parts[number];
   part->num_running =
-      ls_cpu_part_count(launch, number, (uint32_t)self->executable->replicas);
+      ls_cpu_part_count(launch, number, (uint32_t)launch->share.replicas);
   part->num_posts = 0;
   for (uint32_t i = 0; i < launch->num_slots; ++i) {
     LS_CPU_SET(part->arrived[launch->first_slot + i], 0);
@@ -32,10 +33,11 @@ static void ready_part(ls_instance *self, const ls_cpu_launch *launch,
 void ls_cpu_launch_lanes(ls_instance *self,
                          const ls_cpu_instruction *instruction) {
   const ls_cpu_launch *launch = instruction->params;
-  const ls_executable *executable = self->executable;
-  for (int32_t r = executable->first; r < executable->end; ++r) {
-    ls_cpu_stream *lane = &self->lanes[r];
+  const uint32_t own = ls_cpu_own(&launch->share);
+  for (uint32_t i = 0; i < own; ++i) {
+    ls_cpu_stream *lane = &self->lanes[i];
     LS_CPU_SET(lane->pc, instruction->target);
+    lane->replica = launch->share.first + (int32_t)i;
     lane->iteration = self->main.iteration;
     lane->step = self->main.step;
     LS_CPU_SET(lane->ended, false);
@@ -48,8 +50,7 @@ void ls_cpu_launch_lanes(ls_instance *self,
   if (launch->num_parts > 1) share_bases(self);
   self->published = 0;
   LS_CPU_SET(self->launch, instruction);
-  LS_CPU_SET(self->num_running,
-             (uint32_t)(executable->end - executable->first));
+  LS_CPU_SET(self->num_running, own);
 }
 
 // ---- Merging ---------------------------------------------------------------
@@ -94,6 +95,7 @@ static void add_value(const ls_instance *self, const ls_cpu_worker *worker,
 bool ls_cpu_post(ls_instance *self, ls_cpu_worker *worker, ls_cpu_stream *lane,
                  const ls_cpu_instruction *instruction, ls_kernel_call *call,
                  void *const *operands) {
+  const ls_cpu_launch *launch = self->launch->params;
   const uint32_t number = instruction->number;
   ls_cpu_slot *slot = &self->slots[number];
   ls_cpu_part *part = &self->parts[worker->part];
@@ -104,7 +106,7 @@ bool ls_cpu_post(ls_instance *self, ls_cpu_worker *worker, ls_cpu_stream *lane,
   LS_CPU_SET(part->arrived[number], leaf->index + 1);
   add_value(self, worker, instruction, call, operands);
   if (leaf->index + 1 < leaf->count) return true;
-  if (leaf->count < (uint32_t)self->executable->replicas) {
+  if (leaf->count < (uint32_t)launch->share.replicas) {
     part->posts[part->num_posts++] =
         (uint32_t)(instruction - self->executable->instructions);
     return true;
@@ -203,17 +205,16 @@ static void place_contributions(const ls_instance *self, ls_cpu_worker *worker,
 // of `wide` that lie one lane's behind the other. Returns what is behind.
 static const ls_cpu_place *
 find_values(const ls_executable *executable, const ls_cpu_worker *worker,
-            uint32_t replica, const ls_cpu_place *place, uint32_t narrow,
-            uint32_t wide, char **out_bases) {
-  const uint32_t replicas = (uint32_t)executable->replicas;
-  const uint32_t first = (uint32_t)executable->first;
-  const uint32_t own = (uint32_t)executable->end - first;
-  for (uint32_t i = 0; i < narrow; ++i, place += replicas)
+            const ls_cpu_share *share, uint32_t replica,
+            const ls_cpu_place *place, uint32_t narrow, uint32_t wide,
+            char **out_bases) {
+  const uint32_t own = ls_cpu_own(share);
+  const uint32_t lane = replica - (uint32_t)share->first;
+  for (uint32_t i = 0; i < narrow; ++i, place += share->replicas)
     *out_bases++ = ls_cpu_resolve(worker, place[replica]);
   for (uint32_t i = 0; i < wide; ++i, ++place) {
     const size_t size = executable->place_sizes[place - executable->places];
-    *out_bases++ =
-        (char *)ls_cpu_resolve(worker, *place) + size / own * (replica - first);
+    *out_bases++ = (char *)ls_cpu_resolve(worker, *place) + size / own * lane;
   }
   return place;
 }
@@ -228,12 +229,12 @@ static void enter_lane(const ls_instance *self, ls_cpu_worker *worker,
   char **bases = worker->bases;
   bases[LS_CPU_BASE_FRAME] =
       self->frames +
-      (replica - (uint32_t)executable->first) * self->frame_stride;
-  place = find_values(executable, worker, replica, place, launch->num_split,
-                      launch->num_wide_split,
+      (replica - (uint32_t)launch->share.first) * self->frame_stride;
+  place = find_values(executable, worker, &launch->share, replica, place,
+                      launch->num_split, launch->num_wide_split,
                       bases + ls_cpu_base_split(executable));
-  find_values(executable, worker, replica, place, launch->num_gathered,
-              launch->num_wide_gathered,
+  find_values(executable, worker, &launch->share, replica, place,
+              launch->num_gathered, launch->num_wide_gathered,
               bases + ls_cpu_base_gathered(executable));
   place_contributions(self, worker, launch);
 }
@@ -245,11 +246,11 @@ static void sweep_part(ls_instance *self, ls_cpu_worker *worker,
   const uint32_t first = ls_cpu_part_first(launch, number);
   const uint32_t end =
       first +
-      ls_cpu_part_count(launch, number, (uint32_t)self->executable->replicas);
+      ls_cpu_part_count(launch, number, (uint32_t)launch->share.replicas);
   part->moved = false;
   worker->part = number;
   for (uint32_t r = first; r < end && ls_status_is_ok(worker->status); ++r) {
-    ls_cpu_stream *lane = &self->lanes[r];
+    ls_cpu_stream *lane = &self->lanes[r - (uint32_t)launch->share.first];
     if (lane->ended) continue;
     worker->leaf = ls_cpu_leaf_at(r - first, end - first);
     enter_lane(self, worker, r);
@@ -272,6 +273,7 @@ static void sweep_parts(void *user, int index, int64_t begin, int64_t end) {
 }
 
 bool ls_cpu_sweep(ls_instance *self) {
+  const int64_t began = ls_cpu_span_begin(self);
   const ls_cpu_launch *launch = self->launch->params;
   ++self->sweep;
   const uint32_t num_parts = launch->end_part - launch->first_part;
@@ -301,5 +303,6 @@ bool ls_cpu_sweep(ls_instance *self) {
   if (launch->num_parts > 1 && ls_status_is_ok(self->workers[0].status)) {
     merge_completed(self);
   }
+  if (moved) ls_cpu_span_sweep(self, began);
   return moved;
 }

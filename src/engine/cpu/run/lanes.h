@@ -50,11 +50,10 @@ static inline uint64_t ls_cpu_workers_in(const ls_instance *self,
 
 // How many lanes of the replica's part have posted to a slot, less the lanes of
 // the part that come before it: 0 says that it is its turn, more that it has
-// posted. Of the launch under way.
+// posted. Of the launch under way, or one before it.
 static inline int32_t ls_cpu_arrived_beyond(const ls_instance *self,
+                                            const ls_cpu_launch *launch,
                                             uint32_t slot, int32_t replica) {
-  const ls_cpu_instruction *instruction = LS_CPU_SEEN(self->launch);
-  const ls_cpu_launch *launch = instruction->params;
   const uint32_t part = (uint32_t)replica >> launch->part_shift;
   const uint32_t arrived = LS_CPU_SEEN(self->parts[part].arrived[slot]);
   return (int32_t)(ls_cpu_part_first(launch, part) + arrived) - replica;

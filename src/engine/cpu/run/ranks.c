@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/cpu/run/ranks.h"
 
+#include "base/trace.h"
+
 // ---- Subtrees --------------------------------------------------------------
-static uint32_t first_of(const ls_executable *executable, int32_t rank) {
-  return (uint32_t)ls_trunk_first(executable->trunk, rank,
-                                  executable->replicas);
+static uint32_t first_of(const ls_trunk *trunk, int32_t rank,
+                         int32_t replicas) {
+  return (uint32_t)ls_trunk_first(trunk, rank, replicas);
 }
 
-uint32_t ls_cpu_ranks_shift(const ls_executable *executable) {
+uint32_t ls_cpu_ranks_shift(const ls_trunk *trunk, int32_t replicas) {
   uint32_t borders = 0;
-  for (int32_t k = 1; k < executable->trunk->ranks; ++k)
-    borders |= first_of(executable, k);
+  for (int32_t k = 1; k < trunk->ranks; ++k)
+    borders |= first_of(trunk, k, replicas);
   return (uint32_t)__builtin_ctz(borders);
 }
 
@@ -24,13 +26,13 @@ static uint32_t subtree_end(uint32_t at, uint32_t end, uint32_t replicas) {
   }
 }
 
-uint32_t ls_cpu_ranks_subtrees(const ls_executable *executable,
+uint32_t ls_cpu_ranks_subtrees(const ls_trunk *trunk, int32_t replicas,
                                ls_cpu_subtree *out) {
-  const uint32_t replicas = (uint32_t)executable->replicas;
   uint32_t count = 0, at = 0;
-  for (int32_t k = 0; k < executable->trunk->ranks; ++k)
-    for (const uint32_t end = first_of(executable, k + 1); at < end; ++count) {
-      const uint32_t next = subtree_end(at, end, replicas);
+  for (int32_t k = 0; k < trunk->ranks; ++k)
+    for (const uint32_t end = first_of(trunk, k + 1, replicas); at < end;
+         ++count) {
+      const uint32_t next = subtree_end(at, end, (uint32_t)replicas);
       if (out != NULL) out[count] = (ls_cpu_subtree){at, next, k};
       at = next;
     }
@@ -42,7 +44,7 @@ size_t ls_cpu_ranks_pieces(const ls_executable *executable) {
   const size_t results =
       (size_t)executable->num_gathered * (size_t)executable->replicas;
   // At least the ranks.
-  const size_t subtrees = ls_cpu_ranks_subtrees(executable, NULL);
+  const size_t subtrees = executable->num_subtrees;
   return results > subtrees ? results : subtrees;
 }
 
@@ -56,7 +58,13 @@ static ls_status exchange(const ls_instance *self, uint32_t number,
       .merge = number,
       .iteration = iteration,
   };
-  return trunk->exchange(trunk, &name, self->pieces, count);
+  ls_runtime *runtime = self->executable->backend->runtime;
+  const int64_t began = ls_span_begin(runtime);
+  const ls_status status = trunk->exchange(trunk, &name, self->pieces, count);
+  if (began != LS_NO_SPAN)
+    ls_span_end(runtime,
+                &(ls_span){.kind = "wait", .name = "ranks", .began = began});
+  return status;
 }
 
 static ls_status exchange_of(const ls_instance *self,
@@ -72,15 +80,15 @@ ls_status ls_cpu_exchange_sums(ls_instance *self,
                                const ls_cpu_instruction *post,
                                ls_kernel_call *call, const ls_cpu_parts *parts,
                                void *sum) {
-  const ls_executable *executable = self->executable;
   const ls_cpu_merge *merge = post->params;
   const ls_cpu_launch *launch = self->launch->params;
-  const uint32_t replicas = (uint32_t)executable->replicas;
+  const ls_trunk *trunk = self->executable->trunk;
+  const uint32_t replicas = (uint32_t)launch->share.replicas;
   const uint32_t shift = launch->part_shift;
   size_t count = 0;
   uint32_t at = 0;
-  for (int32_t k = 0; k < executable->trunk->ranks; ++k) {
-    const uint32_t end = first_of(executable, k + 1);
+  for (int32_t k = 0; k < trunk->ranks; ++k) {
+    const uint32_t end = first_of(trunk, k + 1, launch->share.replicas);
     for (; at < end; at = subtree_end(at, end, replicas))
       self->pieces[count++] = (ls_trunk_piece){
           .data = parts->stacks + (at >> shift) * parts->stride,
@@ -90,8 +98,8 @@ ls_status ls_cpu_exchange_sums(ls_instance *self,
   }
   LS_RETURN_IF_ERROR(exchange_of(self, post, count));
   at = 0;
-  for (int32_t k = 0; k < executable->trunk->ranks; ++k) {
-    const uint32_t end = first_of(executable, k + 1);
+  for (int32_t k = 0; k < trunk->ranks; ++k) {
+    const uint32_t end = first_of(trunk, k + 1, launch->share.replicas);
     while (at < end) {
       const uint32_t next = subtree_end(at, end, replicas);
       ls_cpu_merge_subtree(merge, call, parts, at >> shift, (next - 1) >> shift,
@@ -105,14 +113,13 @@ ls_status ls_cpu_exchange_sums(ls_instance *self,
 // Lists the rows of each rank. Returns their number.
 static size_t list_rows(ls_instance *self, const ls_cpu_merge *merge,
                         void *result) {
-  const ls_executable *executable = self->executable;
-  const int32_t ranks = executable->trunk->ranks;
-  for (int32_t k = 0; k < ranks; ++k) {
-    const size_t begin = merge->offsets[first_of(executable, k)];
-    const size_t end = merge->offsets[first_of(executable, k + 1)];
+  const ls_trunk *trunk = self->executable->trunk;
+  for (int32_t k = 0; k < trunk->ranks; ++k) {
+    const size_t begin = merge->offsets[first_of(trunk, k, merge->replicas)];
+    const size_t end = merge->offsets[first_of(trunk, k + 1, merge->replicas)];
     self->pieces[k] = (ls_trunk_piece){(char *)result + begin, end - begin, k};
   }
-  return (size_t)ranks;
+  return (size_t)trunk->ranks;
 }
 
 ls_status ls_cpu_exchange_rows(ls_instance *self,
@@ -122,13 +129,15 @@ ls_status ls_cpu_exchange_rows(ls_instance *self,
 
 // Lists `count` results of each replica, which lie from a place on. Returns the
 // number of pieces.
-static size_t list_results(ls_instance *self, size_t place, uint32_t count) {
+static size_t list_results(ls_instance *self, const ls_cpu_share *share,
+                           size_t place, uint32_t count) {
   const ls_executable *executable = self->executable;
+  const ls_trunk *trunk = executable->trunk;
   size_t pieces = 0;
   for (uint32_t g = 0; g < count; ++g)
-    for (int32_t k = 0; k < executable->trunk->ranks; ++k)
-      for (uint32_t r = first_of(executable, k);
-           r < first_of(executable, k + 1); ++r, ++place)
+    for (int32_t k = 0; k < trunk->ranks; ++k)
+      for (uint32_t r = first_of(trunk, k, share->replicas);
+           r < first_of(trunk, k + 1, share->replicas); ++r, ++place)
         self->pieces[pieces++] = (ls_trunk_piece){
             .data =
                 ls_cpu_resolve(&self->workers[0], executable->places[place]),
@@ -142,8 +151,9 @@ ls_status ls_cpu_exchange_results(ls_instance *self) {
   const ls_executable *executable = self->executable;
   const ls_cpu_instruction *instruction = self->launch;
   const ls_cpu_launch *launch = instruction->params;
-  const size_t count = list_results(
-      self, instruction->operand + instruction->num_in, launch->num_gathered);
+  const size_t count = list_results(self, &launch->share,
+                                    instruction->operand + instruction->num_in,
+                                    launch->num_gathered);
   // Numbers behind those of slots are launches. Positions of instructions are
   // not the same on all ranks.
   const uint32_t number = executable->num_slots + launch->index;
@@ -160,11 +170,10 @@ static uint32_t waiting_at(uint32_t end, uint32_t replicas) {
 
 // Adds up the sums of all subtrees, which `operands` are, to the last of them,
 // the result.
-static void add_subtrees(const ls_executable *executable,
-                         const ls_cpu_exchange *params, ls_kernel_call *call,
+static void add_subtrees(const ls_cpu_exchange *params, ls_kernel_call *call,
                          void *const *operands) {
   const ls_cpu_merge *merge = params->merge;
-  const uint32_t replicas = (uint32_t)executable->replicas;
+  const uint32_t replicas = (uint32_t)params->share.replicas;
   void *result = operands[params->num_subtrees];
   void *sum = ls_cpu_merge_sum(merge, result);
   uint32_t stack[33], depth = 0;
@@ -187,8 +196,9 @@ ls_status ls_cpu_exchange_batched(ls_instance *self,
   const ls_executable *executable = self->executable;
   const ls_cpu_exchange *params = at->params;
   if (params->merge == NULL)
-    return exchange(self, at->number, call->iteration,
-                    list_results(self, at->operand, params->num_results));
+    return exchange(
+        self, at->number, call->iteration,
+        list_results(self, &params->share, at->operand, params->num_results));
   void **operands = self->workers[0].operands;
   for (uint32_t i = 0; i < at->num_in + at->num_out; ++i)
     operands[i] =
@@ -201,7 +211,7 @@ ls_status ls_cpu_exchange_batched(ls_instance *self,
                                        params->subtrees[i].rank};
   LS_RETURN_IF_ERROR(
       exchange(self, at->number, call->iteration, params->num_subtrees));
-  add_subtrees(executable, params, call, operands);
+  add_subtrees(params, call, operands);
   return ls_ok();
 }
 

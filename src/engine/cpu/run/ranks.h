@@ -20,7 +20,7 @@ ls_status ls_cpu_ranks_compare(ls_trunk *trunk, ls_allocator *allocator,
                                const char *id);
 
 // The most that parts can be shifted by, so that none has lanes of two ranks.
-uint32_t ls_cpu_ranks_shift(const ls_executable *executable);
+uint32_t ls_cpu_ranks_shift(const ls_trunk *trunk, int32_t replicas);
 
 // Room for the pieces of any exchange; 0 without other ranks.
 size_t ls_cpu_ranks_pieces(const ls_executable *executable);
@@ -46,7 +46,7 @@ ls_status ls_cpu_exchange_results(ls_instance *self);
 
 // The largest subtrees of all ranks, in order; `out` may be NULL. Returns how
 // many there are.
-uint32_t ls_cpu_ranks_subtrees(const ls_executable *executable,
+uint32_t ls_cpu_ranks_subtrees(const ls_trunk *trunk, int32_t replicas,
                                ls_cpu_subtree *out);
 
 // What an EXCHANGE does; `call` is the stream's.

@@ -8,6 +8,7 @@
 #include "base/plain.h"
 #include "base/runtime_internal.h"
 #include "base/text.h"
+#include "engine/cpu/run/host_call.h"
 #include "engine/cpu/run/lanes.h"
 
 // ---- Places ----------------------------------------------------------------
@@ -60,9 +61,8 @@ static void print_host_time(const ls_instance *self, uint32_t pc,
   if (executable->instructions[pc].code != LS_CPU_HOST_FINISH) return;
   const int64_t now = ls_runtime_now(executable->backend->runtime);
   int64_t longest = 0;
-  for (int32_t r = executable->first - 1; r < executable->end; ++r) {
-    const ls_cpu_stream *stream =
-        r < executable->first ? &self->main : &self->lanes[r];
+  for (uint32_t i = 0; i <= executable->num_lanes; ++i) {
+    const ls_cpu_stream *stream = i == 0 ? &self->main : &self->lanes[i - 1];
     if (LS_CPU_SEEN(stream->pc) != pc) continue;
     const int64_t time = now - LS_CPU_SEEN(stream->host_since);
     if (time > longest) longest = time;
@@ -106,38 +106,47 @@ static void end_ranges(ranges *self, uint32_t all) {
   }
 }
 
-// Which of the lanes: those at a place, or those that have posted to a slot or
-// not.
+// Which of a launch's lanes: those at a place, or those that have posted to a
+// slot or not.
 typedef struct lane_choice {
+  const ls_cpu_launch *launch;
   uint32_t pc;
   bool by_slot;
   uint32_t slot;
   bool posted;
 } lane_choice;
 
+static const ls_cpu_stream *lane_of(const ls_instance *self,
+                                    const ls_cpu_launch *launch, int32_t r) {
+  return &self->lanes[r - launch->share.first];
+}
+
 static bool chooses(const ls_instance *self, const lane_choice *choice,
                     int32_t r) {
-  const ls_cpu_stream *lane = &self->lanes[r];
+  const ls_cpu_stream *lane = lane_of(self, choice->launch, r);
   if (!choice->by_slot) {
     return !LS_CPU_SEEN(lane->ended) && LS_CPU_SEEN(lane->pc) == choice->pc;
   }
-  return (ls_cpu_arrived_beyond(self, choice->slot, r) > 0) == choice->posted;
+  return (ls_cpu_arrived_beyond(self, choice->launch, choice->slot, r) > 0) ==
+         choice->posted;
 }
 
 static uint32_t count_lanes(const ls_instance *self,
                             const lane_choice *choice) {
+  const ls_cpu_share *share = &choice->launch->share;
   uint32_t count = 0;
-  for (int32_t r = self->executable->first; r < self->executable->end; ++r)
+  for (int32_t r = share->first; r < share->end; ++r)
     count += chooses(self, choice, r);
   return count;
 }
 
 static void print_lanes(const ls_instance *self, const lane_choice *choice,
                         ls_text *text) {
+  const ls_cpu_share *share = &choice->launch->share;
   const uint32_t count = count_lanes(self, choice);
   ranges numbers = {.text = text, .begin = -1, .end = -1};
   ls_text_append(text, count == 1 ? "replica " : "replicas ");
-  for (int32_t r = self->executable->first; r < self->executable->end; ++r)
+  for (int32_t r = share->first; r < share->end; ++r)
     if (chooses(self, choice, r)) add_number(&numbers, r);
   end_ranges(&numbers, count);
 }
@@ -147,39 +156,45 @@ static void print_calls(const ls_instance *self, uint32_t pc, ls_text *text) {
   const ls_executable *executable = self->executable;
   const ls_cpu_instruction *at = &executable->instructions[pc];
   if (at->code != LS_CPU_HOST_FINISH) return;
-  if (!((const ls_cpu_host *)at->params)->is_for_all) return;
-  const uint32_t own = (uint32_t)(executable->end - executable->first);
+  const ls_cpu_host *host = at->params;
+  if (!host->is_for_all) return;
+  const ls_cpu_site *site = &self->sites[host->site];
+  if (site->count < 2) return;
   ranges numbers = {.text = text, .begin = -1, .end = -1};
   uint32_t count = 0;
   ls_text_append(text, ", whose calls are out for replicas ");
-  for (uint32_t i = 0; i < own; ++i) {
-    if (!LS_CPU_SEEN(self->host_is_out[i])) continue;
-    add_number(&numbers, executable->first + (int32_t)i);
+  for (uint32_t i = 0; i < site->count; ++i) {
+    if (!LS_CPU_SEEN(site->is_out[i])) continue;
+    add_number(&numbers, host->share.first + (int32_t)i);
     ++count;
   }
   end_ranges(&numbers, count);
 }
 
 // Whether a lower lane stands at the same place.
-static bool is_told(const ls_instance *self, int32_t replica) {
-  const lane_choice same = {.pc = LS_CPU_SEEN(self->lanes[replica].pc)};
-  for (int32_t r = self->executable->first; r < replica; ++r)
+static bool is_told(const ls_instance *self, const ls_cpu_launch *launch,
+                    int32_t replica) {
+  const lane_choice same = {
+      .launch = launch, .pc = LS_CPU_SEEN(lane_of(self, launch, replica)->pc)};
+  for (int32_t r = launch->share.first; r < replica; ++r)
     if (chooses(self, &same, r)) return true;
   return false;
 }
 
-static void print_all_lanes(const ls_instance *self, ls_text *text) {
+static void print_all_lanes(const ls_instance *self,
+                            const ls_cpu_launch *launch, ls_text *text) {
   const ls_executable *executable = self->executable;
   uint32_t ended = 0;
-  for (int32_t r = executable->first; r < executable->end; ++r) {
-    if (LS_CPU_SEEN(self->lanes[r].ended)) {
+  for (int32_t r = launch->share.first; r < launch->share.end; ++r) {
+    const ls_cpu_stream *lane = lane_of(self, launch, r);
+    if (LS_CPU_SEEN(lane->ended)) {
       ++ended;
       continue;
     }
-    if (is_told(self, r)) continue;
-    const uint32_t pc = LS_CPU_SEEN(self->lanes[r].pc);
+    if (is_told(self, launch, r)) continue;
+    const uint32_t pc = LS_CPU_SEEN(lane->pc);
     ls_text_append(text, "  ");
-    print_lanes(self, &(lane_choice){.pc = pc}, text);
+    print_lanes(self, &(lane_choice){.launch = launch, .pc = pc}, text);
     ls_text_append_format(text, ": %s ",
                           doing_at(&executable->instructions[pc]));
     print_place(self, pc, text);
@@ -193,22 +208,22 @@ static void print_all_lanes(const ls_instance *self, ls_text *text) {
 }
 
 // ---- Merges ----------------------------------------------------------------
-static bool is_of_launch(const ls_instance *self, uint32_t slot) {
-  const ls_cpu_instruction *instruction = LS_CPU_SEEN(self->launch);
-  const ls_cpu_launch *launch = instruction->params;
+static bool is_of_launch(const ls_cpu_launch *launch, uint32_t slot) {
   return slot >= launch->first_slot &&
          slot < launch->first_slot + launch->num_slots;
 }
 
 // Those that some replicas have come to and others have not.
-static void print_merges(const ls_instance *self, ls_text *text) {
+static void print_merges(const ls_instance *self, const ls_cpu_launch *launch,
+                         ls_text *text) {
   const ls_executable *executable = self->executable;
-  const uint32_t replicas = (uint32_t)(executable->end - executable->first);
+  const uint32_t replicas = ls_cpu_own(&launch->share);
   for (uint32_t pc = 0; pc < executable->num_instructions; ++pc) {
     const ls_cpu_instruction *at = &executable->instructions[pc];
     if (at->code != LS_CPU_POST) continue;
-    if (!is_of_launch(self, at->number)) continue;
-    lane_choice choice = {.by_slot = true, .slot = at->number, .posted = true};
+    if (!is_of_launch(launch, at->number)) continue;
+    lane_choice choice = {
+        .launch = launch, .by_slot = true, .slot = at->number, .posted = true};
     const uint32_t arrived = count_lanes(self, &choice);
     if (arrived == 0 || arrived >= replicas) continue;
     ls_text_append(text, "  at ");
@@ -277,9 +292,11 @@ void ls_cpu_print_whereabouts(const ls_instance *self, ls_text *text) {
     print_host_time(self, pc, text);
   }
   ls_text_append_char(text, '\n');
-  if (LS_CPU_SEEN(self->num_running) > 0 && LS_CPU_SEEN(self->launch) != NULL) {
-    print_all_lanes(self, text);
-    print_merges(self, text);
+  // Its lanes, all the time: a run that goes on may come to another one.
+  const ls_cpu_instruction *launch = LS_CPU_SEEN(self->launch);
+  if (LS_CPU_SEEN(self->num_running) > 0 && launch != NULL) {
+    print_all_lanes(self, launch->params, text);
+    print_merges(self, launch->params, text);
   }
   for (int i = 0; i < self->num_workers; ++i)
     print_events(self, &self->workers[i].recorder, text);

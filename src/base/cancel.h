@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Cancels, as those see them who run.
+#ifndef LS_BASE_CANCEL_H_
+#define LS_BASE_CANCEL_H_
+
+#include "lockstep/cancel.h"
+
+struct ls_cancel {
+  ls_runtime *runtime;
+  bool requested;  // Atomic.
+};
+
+// What may cancel a run: its thread's, and one of whoever has it run.
+enum { LS_CANCELS = 2 };
+
+// Whether one of several, NULL where there is none, is requested.
+static inline bool ls_cancel_any(ls_cancel *const *cancels) {
+  for (int i = 0; i < LS_CANCELS; ++i)
+    if (cancels[i] != NULL &&
+        __atomic_load_n(&cancels[i]->requested, __ATOMIC_RELAXED))
+      return true;
+  return false;
+}
+
+// This thread's, or NULL.
+ls_cancel *ls_cancel_current(void);
+
+#endif  // LS_BASE_CANCEL_H_

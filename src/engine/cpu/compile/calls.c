@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Host calls begin early and end late.
+//
+// A call that runs on a thread of its own is started as soon as its inputs are
+// there, and waited for where its results are needed first, so that all else is
+// computed meanwhile. Two instructions that use one storage, which one of them
+// writes, keep their order; nothing passes what jumps, parks, is jumped to, or
+// another host call. So a run computes the same, and calls begin in the order
+// of the program, each when those before it have ended.
+//
+// What may fail, a call or a check of labels, ends before the first variable
+// gets its new value, of a loop's trip too, or, if it looks at new values,
+// begins behind the last, wherever that can be. See trips.c.
+#include "engine/cpu/compile/compile.h"
+
+static bool is_passed(const ls_cpu_compiler *self, uint32_t i) {
+  const ls_cpu_code code = self->instructions[i].code;
+  return code == LS_CPU_KERNEL || code == LS_CPU_COPY ||
+         code == LS_CPU_LABELS || code == LS_CPU_NOTHING;
+}
+
+static uint32_t count_operands(const ls_cpu_instruction *at) {
+  return at->code == LS_CPU_NOTHING ? 0 : at->num_in + at->num_out;
+}
+
+// Instructions that stay on their side of a call, or of its end: it, and all
+// that hangs together with one that stays.
+typedef struct side {
+  ls_cpu_compiler *self;
+  const bool *is_target;
+  bool *is_read, *is_written;  // By root: of those that stay.
+  uint32_t *stay, *pass;       // Positions.
+  uint32_t num_stay, num_pass;
+} side;
+
+static void add(side *s, uint32_t i) {
+  const ls_cpu_compiler *self = s->self;
+  const ls_cpu_instruction *at = &self->instructions[i];
+  for (uint32_t k = 0; k < count_operands(at); ++k)
+    (k < at->num_in ? s->is_read
+                    : s->is_written)[self->operands[at->operand + k]] = true;
+  s->stay[s->num_stay++] = i;
+}
+
+static bool hangs_together(const side *s, uint32_t i) {
+  const ls_cpu_compiler *self = s->self;
+  const ls_cpu_instruction *at = &self->instructions[i];
+  for (uint32_t k = 0; k < count_operands(at); ++k) {
+    const uint32_t root = self->operands[at->operand + k];
+    if (s->is_written[root] || (k >= at->num_in && s->is_read[root]))
+      return true;
+  }
+  return false;
+}
+
+static void forget(side *s) {
+  const ls_cpu_compiler *self = s->self;
+  for (uint32_t n = 0; n < s->num_stay; ++n) {
+    const ls_cpu_instruction *at = &self->instructions[s->stay[n]];
+    for (uint32_t k = 0; k < count_operands(at); ++k)
+      s->is_read[self->operands[at->operand + k]] =
+          s->is_written[self->operands[at->operand + k]] = false;
+  }
+  s->num_stay = s->num_pass = 0;
+}
+
+// `keeps_values`: what gives a variable its value of the trip stays too.
+static void sort_out(side *s, uint32_t i, bool keeps_values) {
+  if (hangs_together(s, i) || (keeps_values && ls_cpu_commits(s->self, i)))
+    add(s, i);
+  else
+    s->pass[s->num_pass++] = i;
+}
+
+// Writes instructions that stood elsewhere from `to` on, in this order.
+static bool rewrite(side *s, uint32_t to, const uint32_t *order,
+                    uint32_t count) {
+  ls_cpu_compiler *self = s->self;
+  ls_cpu_instruction *instructions =
+      ls_arena_new_array(&self->temp, ls_cpu_instruction, count);
+  ls_cpu_origin *origins =
+      ls_arena_new_array(&self->temp, ls_cpu_origin, count);
+  if (instructions == NULL || origins == NULL) return false;
+  for (uint32_t n = 0; n < count; ++n) {
+    instructions[n] = self->instructions[order[n]];
+    origins[n] = self->origins[order[n]];
+  }
+  memcpy(&self->instructions[to], instructions, count * sizeof(*instructions));
+  memcpy(&self->origins[to], origins, count * sizeof(*origins));
+  return true;
+}
+
+static void reverse(uint32_t *items, uint32_t count) {
+  for (uint32_t i = 0; i < count / 2; ++i) {
+    const uint32_t item = items[i];
+    items[i] = items[count - 1 - i];
+    items[count - 1 - i] = item;
+  }
+}
+
+static bool any_commits(const side *s) {
+  for (uint32_t n = 0; n < s->num_stay; ++n)
+    if (ls_cpu_commits(s->self, s->stay[n])) return true;
+  return false;
+}
+
+// The instructions of one list, then those of the other, from `to` on.
+static bool put(side *s, uint32_t to, const uint32_t *first, uint32_t num_first,
+                const uint32_t *second, uint32_t num_second) {
+  uint32_t *order =
+      ls_arena_new_array(&s->self->temp, uint32_t, num_first + num_second);
+  if (order == NULL) return false;
+  memcpy(order, first, num_first * sizeof(*order));
+  memcpy(order + num_first, second, num_second * sizeof(*order));
+  forget(s);  // By where they still are.
+  return rewrite(s, to, order, num_first + num_second);
+}
+
+// What the instructions from `begin` to `end`, a call, do not need goes behind
+// them. Not so if they look at a variable's new value.
+static bool go_up(side *s, uint32_t begin, uint32_t end, bool *out_looks) {
+  uint32_t first = begin;
+  for (uint32_t i = end + 1; i-- > begin;)
+    add(s, i);
+  while (first > 0 && !s->is_target[first] && is_passed(s->self, first - 1)) {
+    // The first of several checks is the one that tells.
+    if (s->self->instructions[--first].code == LS_CPU_LABELS)
+      add(s, first);
+    else
+      sort_out(s, first, false);
+  }
+  *out_looks = any_commits(s);
+  if (*out_looks || s->num_pass == 0) {
+    forget(s);
+    return true;
+  }
+  reverse(s->stay, s->num_stay);
+  reverse(s->pass, s->num_pass);
+  return put(s, first, s->stay, s->num_stay, s->pass, s->num_pass);
+}
+
+// What does not need what stands from `begin` to `end` goes before it.
+static bool go_down(side *s, uint32_t begin, uint32_t end, bool keeps_values) {
+  const ls_cpu_compiler *self = s->self;
+  for (uint32_t i = begin; i <= end; ++i)
+    add(s, i);
+  for (uint32_t i = end + 1;
+       i < self->num_instructions && !s->is_target[i] && is_passed(self, i);
+       ++i)
+    sort_out(s, i, keeps_values);
+  if (s->num_pass == 0) {
+    forget(s);
+    return true;
+  }
+  return put(s, begin, s->pass, s->num_pass, s->stay, s->num_stay);
+}
+
+static const ls_cpu_host *host_at(const ls_cpu_compiler *self, uint32_t i,
+                                  ls_cpu_code code) {
+  if (self->instructions[i].code != code) return NULL;
+  const ls_cpu_host *host = self->instructions[i].params;
+  return host->site == LS_CPU_NO_SITE ? NULL : host;
+}
+
+// From the last to the first: what goes down has been seen.
+static bool spread(side *s, bool *looks) {
+  const ls_cpu_compiler *self = s->self;
+  const uint32_t count = (uint32_t)self->num_instructions;
+  const ls_cpu_host *host = NULL;
+  for (uint32_t i = 0; i < count; ++i) {
+    bool looks_too = false;
+    host = host_at(self, i, LS_CPU_HOST_START);
+    if (host != NULL && !go_up(s, i, i + 1, &looks[host->site])) return false;
+    if (self->instructions[i].code == LS_CPU_LABELS &&
+        self->origins[i].replicate == LS_CPU_NONE &&
+        !go_up(s, i, i, &looks_too))
+      return false;
+  }
+  for (uint32_t i = count; i-- > 0;) {
+    host = host_at(self, i, LS_CPU_HOST_START);
+    if (host != NULL && looks[host->site] && !go_down(s, i, i + 1, false))
+      return false;
+    host = host_at(self, i, LS_CPU_HOST_FINISH);
+    if (host != NULL && !host->ends_at_once &&
+        !go_down(s, i, i, !looks[host->site]))
+      return false;
+  }
+  return true;
+}
+
+void ls_cpu_spread_calls(ls_cpu_compiler *self) {
+  if (ls_cpu_failed(self)) return;
+  const size_t count = self->num_instructions;
+  ls_arena *temp = &self->temp;
+  side s = {
+      .self = self,
+      .is_target = ls_cpu_targets(self),
+      .is_read = ls_arena_new_array(temp, bool, self->num_storages),
+      .is_written = ls_arena_new_array(temp, bool, self->num_storages),
+      .stay = ls_arena_new_array(temp, uint32_t, count),
+      .pass = ls_arena_new_array(temp, uint32_t, count),
+  };
+  bool *looks = ls_arena_new_array(temp, bool, self->out->num_sites + 1);
+  if (s.is_target == NULL || s.is_read == NULL || s.is_written == NULL ||
+      s.stay == NULL || s.pass == NULL || looks == NULL || !spread(&s, looks)) {
+    ls_cpu_fail(self, ls_out_of_memory());
+    return;
+  }
+  ls_cpu_forget_accesses(self);
+  ls_cpu_collect_accesses(self);
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Waiting for host calls: of one run or of several that one thread drives, and
+// of a run that has failed.
+#include "base/cancel.h"
+#include "base/runtime_internal.h"
+#include "engine/cpu/run/host_call.h"
+#include "engine/cpu/run/spans.h"
+
+uint64_t ls_cpu_host_events(ls_instance *self) {
+  if (self->host_threads == NULL) return 0;
+  ls_mutex_lock(&self->host_threads->lock);
+  const uint64_t done = self->host_done;
+  ls_mutex_unlock(&self->host_threads->lock);
+  return done;
+}
+
+bool ls_cpu_host_is_idle(ls_instance *self) {
+  if (self->host_threads == NULL) return true;
+  ls_mutex_lock(&self->host_threads->lock);
+  const bool idle =
+      self->host_running == 0 && self->host_done == self->host_seen;
+  ls_mutex_unlock(&self->host_threads->lock);
+  return idle;
+}
+
+// With the lock held: a call of all replicas has failed on one of them, which
+// is told once the others have ended or stood still.
+static bool has_failed(const ls_instance *self) {
+  for (uint32_t k = 0; self->sites != NULL && k < self->executable->num_sites;
+       ++k)
+    for (uint32_t i = 0; i < self->sites[k].count; ++i) {
+      const ls_cpu_host_record *record = self->sites[k].records[i];
+      if (record != NULL && !record->host->ends_at_once && record->open == 0 &&
+          !ls_status_is_ok(record->status))
+        return true;
+    }
+  return false;
+}
+
+// ---- Runs that wait --------------------------------------------------------
+// With the lock held: one of them can go on.
+static bool can_any(ls_instance *const *instances, size_t count) {
+  for (size_t i = 0; i < count; ++i)
+    if (instances[i]->host_done != instances[i]->host_seen ||
+        ls_cancel_any(instances[i]->cancels))
+      return true;
+  return false;
+}
+
+static bool any_failed(ls_instance *const *instances, size_t count) {
+  for (size_t i = 0; i < count; ++i)
+    if (has_failed(instances[i])) return true;
+  return false;
+}
+
+// With the lock held. The runtime's clock may be a test's, so it is looked at
+// now and then. False: nothing has gone on for too long.
+static bool wait_for_any(ls_instance *const *instances, size_t count) {
+  enum { LOOK_NANOS = 20 * 1000 * 1000 };
+  const ls_runtime *runtime = instances[0]->executable->backend->runtime;
+  const int64_t limit = ls_runtime_stall_nanos(runtime);
+  int64_t begin = ls_runtime_now(runtime);
+  uint64_t progress = 0;
+  (void)ls_runtime_goes_on(runtime, &progress);
+  while (!can_any(instances, count)) {
+    const int64_t now = ls_runtime_now(runtime);
+    const bool goes_on = ls_runtime_goes_on(runtime, &progress);
+    if (goes_on && !any_failed(instances, count)) begin = now;
+    const int64_t left = limit - (now - begin);
+    if (left <= 0) return false;
+    ls_host_threads_wait(instances[0]->host_threads,
+                         left < LOOK_NANOS ? left : LOOK_NANOS);
+  }
+  return true;
+}
+
+static ls_status why_it_ended(ls_instance *self) {
+  ls_status status = ls_cpu_failed_call(self);
+  return ls_status_is_ok(status) ? ls_cpu_stalled(self) : status;
+}
+
+void ls_cpu_wait_for_host(ls_instance *const *instances, size_t count) {
+  ls_host_threads *threads = instances[0]->host_threads;
+  const int64_t began = ls_cpu_span_begin(instances[0]);
+  ls_mutex_lock(&threads->lock);
+  const bool goes_on = wait_for_any(instances, count);
+  ls_mutex_unlock(&threads->lock);
+  ls_cpu_span_wait(instances[0], began);
+  for (size_t i = 0; !goes_on && i < count; ++i)
+    ls_cpu_worker_fail(&instances[i]->workers[0], why_it_ended(instances[i]));
+}
+
+// ---- Runs that have failed -------------------------------------------------
+// With the lock held: waits until no call is under way, for as long as the
+// runtime allows from one end to the next.
+static void wait_for_ends(ls_instance *self) {
+  enum { LOOK_NANOS = 20 * 1000 * 1000 };
+  const ls_runtime *runtime = self->executable->backend->runtime;
+  const int64_t limit = ls_runtime_stall_nanos(runtime);
+  int64_t begin = ls_runtime_now(runtime);
+  uint64_t seen = self->host_done;
+  while (self->host_running > 0) {
+    const int64_t now = ls_runtime_now(runtime);
+    if (self->host_done != seen) begin = now;
+    seen = self->host_done;
+    const int64_t left = limit - (now - begin);
+    if (left <= 0) return;
+    ls_host_threads_wait(self->host_threads,
+                         left < LOOK_NANOS ? left : LOOK_NANOS);
+  }
+}
+
+// With the lock held: a call that was never begun.
+static void drop(ls_instance *self, ls_cpu_host_record *record) {
+  record->open = 0;
+  record->is_to_take = false;
+  if (record->is_out != NULL) LS_CPU_SET(*record->is_out, false);
+  --self->host_running;
+}
+
+// Asks those that can be asked to end; one that no thread has begun has ended.
+static void cancel_calls(ls_instance *self) {
+  ls_host_threads *threads = self->host_threads;
+  ls_cpu_host_record **at = NULL;
+  for (size_t i = 0; (at = ls_cpu_record_at(self, i)) != NULL; ++i) {
+    ls_cpu_host_record *record = *at;
+    if (record == NULL || record->host == NULL) continue;
+    const ls_cpu_host *host = record->host;
+    if (host->kernel->cancel == NULL || host->ends_at_once) continue;
+    ls_mutex_lock(&threads->lock);
+    bool is_out = record->open > 0;
+    if (is_out && !host->is_inline &&
+        ls_host_threads_cancel(threads, &record->job)) {
+      drop(self, record);
+      is_out = false;
+    }
+    ls_mutex_unlock(&threads->lock);
+    if (is_out) host->kernel->cancel(&record->call);
+  }
+}
+
+// With the lock held. A call that no thread has begun ends here; another one
+// keeps its record, and there will be a new one.
+static void give_up(ls_instance *self, ls_cpu_host_record **place) {
+  ls_cpu_host_record *record = *place;
+  if (!record->host->is_inline &&
+      ls_host_threads_cancel(self->host_threads, &record->job)) {
+    drop(self, record);
+    return;
+  }
+  if (record->is_out != NULL) LS_CPU_SET(*record->is_out, false);
+  record->instance = NULL;
+  record->is_out = NULL;
+  ls_count_retain(&record->executable->references);
+  ls_host_threads_abandon(self->host_threads, &record->job);
+  *place = NULL;
+  self->host_is_ready = false;
+  --self->host_running;
+}
+
+void ls_cpu_drain_host(ls_instance *self, bool wait) {
+  if (self->host_threads == NULL) return;
+  cancel_calls(self);
+  ls_mutex_lock(&self->host_threads->lock);
+  if (wait) wait_for_ends(self);
+  ls_cpu_host_record **record = NULL;
+  for (size_t i = 0; (record = ls_cpu_record_at(self, i)) != NULL; ++i)
+    if (*record != NULL && (*record)->host != NULL && (*record)->open > 0)
+      give_up(self, record);
+  ls_mutex_unlock(&self->host_threads->lock);
+  // Results of calls that a failed run did not wait for.
+  for (size_t i = 0; (record = ls_cpu_record_at(self, i)) != NULL; ++i) {
+    if (*record == NULL || (*record)->host == NULL) continue;
+    ls_status_free(ls_cpu_let_take(*record, NULL));
+    ls_status_free((*record)->status);
+    (*record)->status = NULL;
+  }
+}

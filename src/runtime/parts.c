@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/parts.h"
+
+#include "lower/scope.h"
+
+enum { NONE = UINT32_MAX };
+
+// Positions of the graph's nodes, in sets that grow.
+typedef struct finder {
+  const ls_lower_request *request;
+  const ls_graph *graph;
+  bool *needed;
+  uint32_t *parent;  // Of a set: towards its root, which is its own.
+  uint32_t *effect;  // Of a node: one that it hangs together with; NONE.
+  bool *waits;       // Sets by their root.
+  ls_map variables;  // Family -> 1 + a position that uses it.
+  ls_map written;    // Families.
+  ls_map states;     // Of host kernels -> 1 + a position.
+} finder;
+
+static uint32_t root_of(const finder *f, uint32_t i) {
+  while (f->parent[i] != i)
+    i = f->parent[i];
+  return i;
+}
+
+static void join(finder *f, uint32_t a, uint32_t b) {
+  const uint32_t to = root_of(f, a), from = root_of(f, b);
+  f->parent[from] = to;
+  f->waits[to] |= f->waits[from];
+}
+
+// ---- What is needed --------------------------------------------------------
+static bool is_fed(const finder *f, uint64_t ref) {
+  for (size_t i = 0; i < f->request->num_feeds; ++i)
+    if (f->request->feeds[i] == ref) return true;
+  return false;
+}
+
+static void need(finder *f, uint64_t id) {
+  const size_t at = ls_graph_position(f->graph, id);
+  if (at != SIZE_MAX) f->needed[at] = true;
+}
+
+static void mark_needed(finder *f) {
+  const ls_lower_request *request = f->request;
+  for (size_t i = 0; i < request->num_fetches; ++i)
+    if (!is_fed(f, request->fetches[i]))
+      need(f, ls_ref_id(request->fetches[i]));
+  for (size_t i = 0; i < request->num_targets; ++i)
+    need(f, request->targets[i].id);
+  for (size_t i = f->graph->num_nodes; i-- > 0;) {
+    const ls_node *node = f->graph->nodes[i];
+    if (!f->needed[i]) continue;
+    for (uint32_t k = 0; k < node->num_inputs; ++k)
+      if (!is_fed(f, node->inputs[k])) need(f, ls_ref_id(node->inputs[k]));
+    for (uint32_t k = 0; k < node->num_control; ++k)
+      need(f, node->control[k]);
+  }
+}
+
+// ---- What hangs together ---------------------------------------------------
+static bool waits(const ls_node *node) {
+  if (node->type != LS_OP_HOST) return false;
+  const ls_attr *kernel = ls_node_attr(node, LS_ATTR_ID_KERNEL);
+  return (kernel->as.kernel->flags & LS_HOST_WAITS) != 0;
+}
+
+// Whether `visit` says so of a node or one in its regions.
+static bool any_inside(finder *f, const ls_node *node, uint32_t at,
+                       bool (*visit)(finder *f, const ls_node *node,
+                                     uint32_t at)) {
+  bool found = visit(f, node, at);
+  for (uint32_t k = 0; k < node->num_regions; ++k) {
+    const ls_graph *region = ls_graph_resolve(node->regions[k]);
+    for (size_t i = 0; i < region->num_nodes; ++i)
+      found |= any_inside(f, region->nodes[i], at, visit);
+  }
+  return found;
+}
+
+static bool visit_wait(finder *f, const ls_node *node, uint32_t at) {
+  (void)f, (void)at;
+  return waits(node);
+}
+
+static const ls_variable *variable_of(const ls_node *node) {
+  const ls_attr *attr = ls_node_attr(node, LS_ATTR_ID_VARIABLE);
+  return attr == NULL ? NULL : (const ls_variable *)attr->as.object;
+}
+
+// True: out of memory.
+static bool visit_write(finder *f, const ls_node *node, uint32_t at) {
+  (void)at;
+  return ls_node_assigns(node) &&
+         !ls_map_insert_u64(&f->written, variable_of(node)->family, f);
+}
+
+// Joins a node with the one that first had this key.
+static bool join_by(finder *f, ls_map *map, uint64_t key, uint32_t at) {
+  const uintptr_t first = (uintptr_t)ls_map_find_u64(map, key);
+  if (first != 0) join(f, (uint32_t)first - 1, at);
+  return first != 0 || ls_map_insert_u64(map, key, (void *)((uintptr_t)at + 1));
+}
+
+static bool visit_variable(finder *f, const ls_node *node, uint32_t at) {
+  const ls_variable *variable = variable_of(node);
+  if (variable == NULL ||
+      ls_map_find_u64(&f->written, variable->family) == NULL)
+    return false;
+  f->effect[at] = at;
+  return !join_by(f, &f->variables, variable->family, at);
+}
+
+static bool visit_state(finder *f, const ls_node *node, uint32_t at) {
+  if (node->type != LS_OP_HOST) return false;
+  f->effect[at] = at;
+  if (waits(node)) return false;
+  const ls_attr *state = ls_node_attr(node, LS_ATTR_ID_STATE);
+  return state != NULL &&
+         !join_by(f, &f->states, (uint64_t)(uintptr_t)state->as.object, at);
+}
+
+// Through values and control a node hangs together with all that has effects
+// and that it needs.
+static void join_inputs(finder *f, const ls_node *node, uint32_t at) {
+  for (uint32_t k = 0; k < node->num_inputs + node->num_control; ++k) {
+    const bool is_value = k < node->num_inputs;
+    if (is_value && is_fed(f, node->inputs[k])) continue;
+    const size_t from = ls_graph_position(
+        f->graph, is_value ? ls_ref_id(node->inputs[k])
+                           : node->control[k - node->num_inputs]);
+    if (from == SIZE_MAX || f->effect[from] == NONE) continue;
+    if (f->effect[at] == NONE)
+      f->effect[at] = f->effect[from];
+    else
+      join(f, f->effect[at], f->effect[from]);
+  }
+}
+
+static size_t count_waiting(const finder *f) {
+  size_t count = 0;
+  for (uint32_t i = 0; i < f->graph->num_nodes; ++i)
+    count +=
+        f->needed[i] && f->effect[i] == i && root_of(f, i) == i && f->waits[i];
+  return count;
+}
+
+static ls_status join_all(finder *f) {
+  const uint32_t count = (uint32_t)f->graph->num_nodes;
+  bool failed = false;
+  for (uint32_t i = 0; i < count; ++i)
+    if (f->needed[i])
+      failed |= any_inside(f, f->graph->nodes[i], i, visit_write);
+  for (uint32_t i = 0; i < count && !failed; ++i) {
+    const ls_node *node = f->graph->nodes[i];
+    if (!f->needed[i]) continue;
+    if (ls_node_has_effects(node)) f->effect[i] = i;
+    failed |= any_inside(f, node, i, visit_variable);
+    failed |= any_inside(f, node, i, visit_state);
+    join_inputs(f, node, i);
+  }
+  return failed ? ls_out_of_memory() : ls_ok();
+}
+
+// ---- Parts -----------------------------------------------------------------
+// The part of what a position hangs together with; all that waits for nothing
+// is of the first.
+static uint32_t part_of(const finder *f, uint64_t id, uint32_t *numbers,
+                        size_t *count) {
+  const size_t at = ls_graph_position(f->graph, id);
+  if (at == SIZE_MAX || f->effect[at] == NONE) return 0;
+  const uint32_t root = root_of(f, f->effect[at]);
+  if (!f->waits[root]) return 0;
+  if (numbers[root] == NONE) numbers[root] = (uint32_t)(*count)++;
+  return numbers[root];
+}
+
+static void number_parts(const finder *f, uint32_t *numbers, ls_parts *out) {
+  const ls_lower_request *request = f->request;
+  size_t count = 0;
+  for (size_t i = 0; i < request->num_fetches; ++i)
+    out->fetches[i] =
+        is_fed(f, request->fetches[i])
+            ? 0
+            : part_of(f, ls_ref_id(request->fetches[i]), numbers, &count);
+  for (size_t i = 0; i < request->num_targets; ++i)
+    out->targets[i] = part_of(f, request->targets[i].id, numbers, &count);
+  out->count = count;
+}
+
+static ls_status find(finder *f, ls_arena *memory, ls_parts *out) {
+  const size_t count = f->graph->num_nodes;
+  mark_needed(f);
+  size_t num_waiting = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    f->parent[i] = i;
+    f->effect[i] = NONE;
+    f->waits[i] =
+        f->needed[i] && any_inside(f, f->graph->nodes[i], i, visit_wait);
+    num_waiting += f->waits[i];
+  }
+  if (num_waiting < 2) return ls_ok();
+  LS_RETURN_IF_ERROR(join_all(f));
+  if (count_waiting(f) < 2) return ls_ok();
+  uint32_t *numbers = ls_arena_new_array(memory, uint32_t, count);
+  if (numbers == NULL) return ls_out_of_memory();
+  memset(numbers, 0xff, count * sizeof(*numbers));
+  number_parts(f, numbers, out);
+  return ls_ok();
+}
+
+ls_status ls_find_parts(const ls_lower_request *request, ls_arena *memory,
+                        ls_parts *out_parts) {
+  const size_t count = request->graph->num_nodes;
+  finder f = {.request = request, .graph = request->graph};
+  f.needed = ls_arena_new_array(memory, bool, count + 1);
+  f.waits = ls_arena_new_array(memory, bool, count + 1);
+  f.parent = ls_arena_new_array(memory, uint32_t, count + 1);
+  f.effect = ls_arena_new_array(memory, uint32_t, count + 1);
+  *out_parts = (ls_parts){
+      .count = 1,
+      .fetches = ls_arena_new_array(memory, uint32_t, request->num_fetches + 1),
+      .targets =
+          ls_arena_new_array(memory, uint32_t, request->num_targets + 1)};
+  if (f.needed == NULL || f.waits == NULL || f.parent == NULL ||
+      f.effect == NULL || out_parts->fetches == NULL ||
+      out_parts->targets == NULL)
+    return ls_out_of_memory();
+  ls_allocator *allocator = request->graph->allocator;
+  ls_map_init(&f.variables, allocator);
+  ls_map_init(&f.written, allocator);
+  ls_map_init(&f.states, allocator);
+  const ls_status status = find(&f, memory, out_parts);
+  ls_map_deinit(&f.variables);
+  ls_map_deinit(&f.written);
+  ls_map_deinit(&f.states);
+  return status;
+}

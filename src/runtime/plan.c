@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/plan.h"
+
+#include "base/runtime_internal.h"
+#include "runtime/parts.h"
+#include "runtime/run.h"
+
+void ls_plan_destroy(ls_plan *plan) {
+  while (plan != NULL) {
+    ls_plan *next = plan->next;
+    for (size_t i = 0; plan->parts != NULL && i < plan->num_parts; ++i) {
+      if (plan->parts[i] == NULL) continue;
+      ls_compiled_forget_store(plan->parts[i], plan->store);
+      ls_compiled_release(plan->parts[i]);
+    }
+    ls_release(plan->allocator, plan->parts);
+    ls_result_map_deinit(&plan->results, plan->allocator);
+    ls_release(plan->allocator, plan);
+    plan = next;
+  }
+}
+
+// ---- Compiling -------------------------------------------------------------
+// What is of one part: fetches and targets, and which of the part's outputs
+// each fetch is.
+static ls_status choose(const ls_lower_request *all, const ls_parts *parts,
+                        uint32_t number, ls_arena *memory,
+                        ls_lower_request *out_part) {
+  uint64_t *fetches =
+      ls_arena_new_array(memory, uint64_t, all->num_fetches + 1);
+  uint32_t *outputs =
+      ls_arena_new_array(memory, uint32_t, all->num_fetches + 1);
+  ls_op *targets = ls_arena_new_array(memory, ls_op, all->num_targets + 1);
+  if (fetches == NULL || outputs == NULL || targets == NULL)
+    return ls_out_of_memory();
+  *out_part = *all;
+  out_part->fetches = fetches;
+  out_part->targets = targets;
+  out_part->outputs = outputs;
+  out_part->num_fetches = out_part->num_targets = 0;
+  for (size_t i = 0; i < all->num_fetches; ++i)
+    if (parts->fetches[i] == number)
+      fetches[out_part->num_fetches++] = all->fetches[i];
+  for (size_t i = 0; i < all->num_targets; ++i)
+    if (parts->targets[i] == number)
+      targets[out_part->num_targets++] = all->targets[i];
+  return ls_ok();
+}
+
+static ls_status compile(ls_plan *plan, const ls_lower_request *all,
+                         ls_arena *memory) {
+  ls_parts parts;
+  LS_RETURN_IF_ERROR(ls_find_parts(all, memory, &parts));
+  plan->parts = ls_new_array(plan->allocator, ls_compiled *, parts.count);
+  if (plan->parts == NULL) return ls_out_of_memory();
+  plan->num_parts = parts.count;
+  uint32_t first = 0;  // Of the part's outputs.
+  for (uint32_t number = 0; number < parts.count; ++number) {
+    ls_lower_request part;
+    LS_RETURN_IF_ERROR(choose(all, &parts, number, memory, &part));
+    LS_RETURN_IF_ERROR(
+        ls_compile(all->graph->runtime, &part, &plan->parts[number]));
+    size_t k = 0;
+    for (size_t i = 0; i < all->num_fetches; ++i)
+      if (parts.fetches[i] == number)
+        plan->results.outputs[i] = first + part.outputs[k++];
+    first += (uint32_t)ls_compiled_program(plan->parts[number])->num_outputs;
+  }
+  return ls_result_map_finish(&plan->results, plan->allocator, plan->parts,
+                              plan->num_parts);
+}
+
+ls_status ls_plan_create(const ls_lower_request *request, ls_store *store,
+                         ls_arena *memory, ls_plan **out_plan) {
+  ls_allocator *allocator = request->graph->allocator;
+  ls_plan *plan = ls_new(allocator, ls_plan);
+  if (plan == NULL) return ls_out_of_memory();
+  plan->allocator = allocator;
+  plan->store = store;
+  ls_status status =
+      ls_result_map_init(&plan->results, allocator, request->num_fetches);
+  if (ls_status_is_ok(status)) status = compile(plan, request, memory);
+  if (ls_status_is_ok(status))
+    *out_plan = plan;
+  else
+    ls_plan_destroy(plan);
+  return status;
+}
+
+// ---- Running ---------------------------------------------------------------
+bool ls_plan_fits(const ls_plan *plan) {
+  for (size_t i = 0; i < plan->num_parts; ++i)
+    if (!ls_compiled_fits(plan->parts[i], plan->store)) return false;
+  return true;
+}
+
+bool ls_plan_draws(const ls_plan *plan) {
+  for (size_t i = 0; i < plan->num_parts; ++i)
+    if (ls_compiled_draws(plan->parts[i])) return true;
+  return false;
+}
+
+// All begin before one goes on, so that each sees the values of the beginning.
+static ls_status run_parts(const ls_plan *plan, ls_run_args args,
+                           ls_arena *memory, bool *out_stale) {
+  ls_run *runs = ls_arena_new_array(memory, ls_run, plan->num_parts);
+  if (runs == NULL) return ls_out_of_memory();
+  size_t count = 0;
+  ls_status status = ls_ok();
+  for (; count < plan->num_parts; ++count) {
+    status = ls_run_start(&runs[count], plan->parts[count], plan->store, &args,
+                          out_stale);
+    if (!ls_status_is_ok(status)) break;
+    args.outputs += ls_compiled_program(plan->parts[count])->num_outputs;
+  }
+  if (ls_status_is_ok(status)) return ls_runs_drive(runs, count);
+  // Those that have begun end without having done anything.
+  for (size_t i = 0; i < count; ++i) {
+    ls_run_stop(&runs[i], LS_STATUS(LS_CANCELLED, "the run did not begin"));
+    ls_status_free(ls_run_finish(&runs[i]));
+  }
+  if (*out_stale) *args.steps = 0;
+  return status;
+}
+
+ls_status ls_plan_run(const ls_plan *plan, const ls_run_args *args,
+                      ls_arena *memory, bool *out_stale) {
+  if (plan->num_parts > 1) return run_parts(plan, *args, memory, out_stale);
+  return ls_compiled_run(plan->parts[0], plan->store, args, out_stale);
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A kind of session run that was seen before: what was asked for, compiled, as
+// a rule in one part; see parts.h.
+#ifndef LS_RUNTIME_PLAN_H_
+#define LS_RUNTIME_PLAN_H_
+
+#include "runtime/results.h"
+#include "runtime/store.h"
+
+typedef struct ls_plan {
+  struct ls_plan *next;  // The same for another state of distributed variables.
+  ls_allocator *allocator;
+  ls_store *store;
+  size_t num_parts;
+  ls_compiled **parts;
+  ls_result_map results;
+} ls_plan;
+
+// Compiles a request, whose `outputs` are the plan's to fill. `memory` is for
+// what is needed meanwhile.
+LS_MUST_USE ls_status ls_plan_create(const ls_lower_request *request,
+                                     ls_store *store, ls_arena *memory,
+                                     ls_plan **out_plan);
+// It and those behind it. NULL is fine.
+void ls_plan_destroy(ls_plan *plan);
+
+// As those of a program.
+bool ls_plan_fits(const ls_plan *plan);
+bool ls_plan_draws(const ls_plan *plan);
+LS_MUST_USE ls_status ls_plan_run(const ls_plan *plan, const ls_run_args *args,
+                                  ls_arena *memory, bool *out_stale);
+
+#endif  // LS_RUNTIME_PLAN_H_

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Cancels: in functions, sessions, eager, on replicas; where a run begins, in
+// loops, at a store's gate.
+#include <pthread.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include "lockstep/cancel.h"
+#include "lockstep/flow.h"
+#include "lockstep/host.h"
+#include "lockstep/session.h"
+#include "support/values.h"
+
+static ls_cancel *new_cancel(void) {
+  ls_cancel *cancel = NULL;
+  expect_ok(ls_cancel_create(ls_runtime_current(), &cancel));
+  assert_false(ls_cancel_is_requested(cancel));
+  return cancel;
+}
+
+static void *request_soon(void *cancel) {
+  usleep(1000);
+  ls_cancel_request(cancel);
+  return NULL;
+}
+
+static ls_nest always(ls_nest values, void *user) {
+  (void)values, (void)user;
+  return ls_leaf(ls_scalar(LS_DTYPE_BOOL, 1));
+}
+
+static ls_nest count_on(ls_nest values, void *user) {
+  if (user != NULL)
+    (void)ls_variable_assign_add(user, ls_scalar(LS_DTYPE_F32, 1));
+  return ls_leaf(ls_add_scalar(ls_nest_tensor(values, 0), 1));
+}
+
+// A loop without an end, which counts in a variable if there is one.
+static ls_nest count(ls_nest args, void *user) {
+  (void)args;
+  return ls_while(always, count_on, user, ls_leaf(ls_scalar(LS_DTYPE_F32, 0)),
+                  0);
+}
+
+static ls_status call_cancelled(ls_callback call, void *user, int replicas) {
+  ls_cancel *cancel = new_cancel();
+  ls_strategy *strategy = NULL;
+  ls_function *function = NULL;
+  ls_nest results = ls_none();
+  pthread_t thread;
+  expect_ok(ls_mirrored_strategy_create(
+      &(ls_mirrored_options){.num_replicas = LS_SOME(replicas)}, &strategy));
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = call, .user = user}, &function));
+  assert_null(ls_cancel_make_current(cancel));
+  assert_int_equal(pthread_create(&thread, NULL, request_soon, cancel), 0);
+  const ls_status status =
+      ls_strategy_run(strategy, ls_traced(function), ls_none(), &results);
+  assert_int_equal(pthread_join(thread, NULL), 0);
+  assert_ptr_equal(ls_cancel_make_current(NULL), cancel);
+  ls_nest_release(results);
+  ls_function_release(function);
+  ls_strategy_release(strategy);
+  ls_cancel_destroy(cancel);
+  return status;
+}
+
+static void a_loop_without_an_end_is_cancelled(void **state) {
+  (void)state;
+  for (int replicas = 1; replicas <= 2; ++replicas)
+    expect_status(call_cancelled(count, NULL, replicas), LS_CANCELLED,
+                  "cancelled");
+}
+
+static void a_loop_over_variables_keeps_its_trips(void **state) {
+  (void)state;
+  const double zero = 0;
+  ls_variable *v = variable_of("v", LS_DTYPE_F32, LS_SCALAR, &zero);
+  expect_status(call_cancelled(count, v, 1), LS_CANCELLED, "cancelled");
+  double value = 0;
+  read_variable(v, &value, 1);
+  assert_true(value == (double)(int64_t)value);
+  ls_variable_release(v);
+}
+
+static void nothing_begins_that_is_cancelled(void **state) {
+  (void)state;
+  ls_cancel *cancel = new_cancel();
+  ls_cancel_request(cancel);
+  assert_true(ls_cancel_is_requested(cancel));
+  assert_null(ls_cancel_make_current(cancel));
+  const double one = 1;
+  expect_ok(ls_frame_begin());
+  expect_status(
+      ls_tensor_status(ls_neg(eager_of(LS_DTYPE_F32, LS_SCALAR, &one))),
+      LS_CANCELLED, "cancelled");
+  ls_cancel_reset(cancel);
+  expect_tensor(ls_neg(eager_of(LS_DTYPE_F32, LS_SCALAR, &one)), (double[]){-1},
+                1, 0);
+  expect_ok(ls_frame_end(NULL));
+  assert_ptr_equal(ls_cancel_make_current(NULL), cancel);
+  ls_cancel_destroy(cancel);
+}
+
+// A draw that waits until somebody looks at it.
+static void what_was_made_before_keeps_its_value(void **state) {
+  (void)state;
+  ls_cancel *cancel = new_cancel();
+  expect_ok(ls_frame_begin());
+  const ls_tensor drawn =
+      ls_random_uniform(LS_DTYPE_F32, LS_SHAPE(3), 0, 1, NULL);
+  ls_cancel_request(cancel);
+  assert_null(ls_cancel_make_current(cancel));
+  expect_ok(ls_tensor_status(drawn));
+  ls_array *array = NULL;
+  expect_ok(ls_tensor_value(drawn, &array));
+  ls_array_release(array);
+  assert_ptr_equal(ls_cancel_make_current(NULL), cancel);
+  expect_ok(ls_frame_end(NULL));
+  ls_cancel_destroy(cancel);
+}
+
+// ---- At a store's gate -----------------------------------------------------
+static bool is_in, may_go;  // Atomic.
+
+static ls_status wait_for_word(ls_host_call *call) {
+  __atomic_store_n(&is_in, true, __ATOMIC_RELEASE);
+  while (!__atomic_load_n(&may_go, __ATOMIC_ACQUIRE))
+    sched_yield();
+  ls_host_done(call, ls_ok());
+  return ls_ok();
+}
+static const ls_host_kernel waiter = {.name = "waiter", .start = wait_for_word};
+
+static ls_nest write_slowly(ls_nest args, void *user) {
+  (void)args;
+  const ls_tensor x = ls_variable_read(user);
+  (void)ls_host_call_add(&waiter, NULL, &x, 1);
+  return ls_leaf(ls_variable_assign_add(user, ls_scalar(LS_DTYPE_F32, 1)));
+}
+
+static ls_nest write_now(ls_nest args, void *user) {
+  (void)args;
+  return ls_leaf(ls_variable_assign_add(user, ls_scalar(LS_DTYPE_F32, 10)));
+}
+
+static void *call_slowly(void *function) {
+  ls_nest results = ls_none();
+  expect_ok(ls_function_call(function, ls_none(), &results));
+  ls_nest_release(results);
+  return NULL;
+}
+
+static void who_waits_for_others_is_cancelled(void **state) {
+  (void)state;
+  const double zero = 0;
+  ls_variable *v = variable_of("v", LS_DTYPE_F32, LS_SCALAR, &zero);
+  ls_function *slow = NULL;
+  pthread_t thread;
+  is_in = may_go = false;
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = write_slowly, .user = v}, &slow));
+  assert_int_equal(pthread_create(&thread, NULL, call_slowly, slow), 0);
+  while (!__atomic_load_n(&is_in, __ATOMIC_ACQUIRE))
+    sched_yield();
+  expect_status(call_cancelled(write_now, v, 1), LS_CANCELLED, "cancelled");
+  __atomic_store_n(&may_go, true, __ATOMIC_RELEASE);
+  assert_int_equal(pthread_join(thread, NULL), 0);
+  expect_variable(v, (double[]){1}, 1, 0);
+  ls_function_release(slow);
+  ls_variable_release(v);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_loop_without_an_end_is_cancelled),
+      cmocka_unit_test(a_loop_over_variables_keeps_its_trips),
+      cmocka_unit_test(nothing_begins_that_is_cancelled),
+      cmocka_unit_test(what_was_made_before_keeps_its_value),
+      cmocka_unit_test(who_waits_for_others_is_cancelled),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
