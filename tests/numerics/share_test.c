@@ -63,6 +63,40 @@ static long switches(void) {
   return usage.ru_nvcsw;
 }
 
+// What one hand-over between two threads that only spin takes, at best. A busy
+// machine may have no two cores for us at the same time.
+typedef struct rally {
+  int turn;  // Atomic.
+} rally;
+enum { HANDOVERS = 200 };
+
+static void answer(void *user) {
+  rally *it = user;
+  for (int i = 0; i < HANDOVERS; ++i) {
+    while (__atomic_load_n(&it->turn, __ATOMIC_ACQUIRE) != 2 * i + 1)
+      ls_spin_pause();
+    __atomic_store_n(&it->turn, 2 * i + 2, __ATOMIC_RELEASE);
+  }
+}
+
+static double handover_seconds(void) {
+  rally it = {0};
+  ls_thread thread = {0};
+  struct timespec began, ended;
+  expect_ok(ls_thread_start(&thread, "answer", answer, &it));
+  clock_gettime(CLOCK_MONOTONIC, &began);
+  for (int i = 0; i < HANDOVERS; ++i) {
+    __atomic_store_n(&it.turn, 2 * i + 1, __ATOMIC_RELEASE);
+    while (__atomic_load_n(&it.turn, __ATOMIC_ACQUIRE) != 2 * i + 2)
+      ls_spin_pause();
+  }
+  clock_gettime(CLOCK_MONOTONIC, &ended);
+  ls_thread_join(&thread);
+  return ((double)(ended.tv_sec - began.tv_sec) +
+          (double)(ended.tv_nsec - began.tv_nsec) * 1e-9) /
+         HANDOVERS;
+}
+
 // On a thread of its own, which is bound to the first core once the pool has
 // bound the worker to the second: two that share one have to sleep.
 enum { ATTEMPTS = 400, RUNS = 50, FEW = 2 };
@@ -95,7 +129,14 @@ static void runs_that_follow_one_another_wake_nobody(void **state) {
   long fewest = RUNS;
   expect_ok(ls_thread_start(&thread, "caller", count_switches, &fewest));
   ls_thread_join(&thread);
-  if (fewest > FEW) fail_msg("%d runs: %ld times asleep", RUNS, fewest);
+  if (fewest <= FEW) return;
+  const double handover = handover_seconds();
+  if (handover > 20e-6) {
+    print_message("no two cores at the same time: a hand-over takes %.0f us\n",
+                  handover * 1e6);
+    skip();
+  }
+  fail_msg("%d runs: %ld times asleep", RUNS, fewest);
 }
 
 static double cpu_seconds(void) {

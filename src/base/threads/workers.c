@@ -10,8 +10,11 @@
 #include "base/threads/threads.h"
 
 #include <sched.h>
+#include <time.h>
 
-enum { MAX_THREADS = 4096, SPINS = 2000 };
+// Longer than a core takes to wake: were it shorter, each side of runs that
+// follow one another would have given up when the other one comes.
+enum { MAX_THREADS = 4096, SPIN_NANOS = 200000, PAUSES = 50 };
 // Kinds of jobs: `fn` on every worker, or `share` for every number.
 enum { JOB_RUN = 0, JOB_SHARE = 1 };
 
@@ -63,6 +66,22 @@ struct ls_workers {
   int64_t shared_done;  // Numbers of a shared job that are finished.
 };
 
+static int64_t nanos(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+// Whether to go on spinning, asked after spin number `spin` of those that began
+// at `*began`, 0 at first. Looks at the clock but now and then.
+static bool spin_on(int spin, int64_t *began) {
+  ls_spin_pause();
+  if (spin % PAUSES != 0) return true;
+  const int64_t now = nanos();
+  if (*began == 0) *began = now;
+  return now - *began < SPIN_NANOS;
+}
+
 // ---- A worker's side -------------------------------------------------------
 // One call of the idle function. False: there was nothing to do.
 static bool do_idle(ls_workers *pool) {
@@ -96,12 +115,13 @@ static unsigned park(ls_workers *pool, unsigned seen, unsigned woken) {
 
 // Waits until the generation is no longer `seen`, and returns it.
 static unsigned wait_for_work(ls_workers *pool, unsigned seen) {
-  for (int i = 0; i < SPINS; ++i) {
-    const unsigned now = __atomic_load_n(&pool->generation, __ATOMIC_ACQUIRE);
-    if (now != seen) return now;
-    ls_spin_pause();
-  }
+  int64_t began = 0;
+  int spin = 0;
   unsigned now = seen;
+  do {
+    now = __atomic_load_n(&pool->generation, __ATOMIC_ACQUIRE);
+    if (now != seen) return now;
+  } while (spin_on(++spin, &began));
   while (now == seen) {
     const unsigned woken = __atomic_load_n(&pool->wakes, __ATOMIC_SEQ_CST);
     now = do_idle(pool) ? __atomic_load_n(&pool->generation, __ATOMIC_ACQUIRE)
@@ -190,10 +210,11 @@ static void announce_work(ls_workers *pool, unsigned kind) {
 }
 
 static void wait_until_done(ls_workers *pool) {
-  for (int i = 0; i < SPINS; ++i) {
+  int64_t began = 0;
+  int spin = 0;
+  do {
     if (__atomic_load_n(&pool->pending, __ATOMIC_ACQUIRE) == 0) return;
-    ls_spin_pause();
-  }
+  } while (spin_on(++spin, &began));
   ls_mutex_lock(&pool->lock);
   __atomic_store_n(&pool->parked_caller, 1, __ATOMIC_SEQ_CST);
   while (__atomic_load_n(&pool->pending, __ATOMIC_SEQ_CST) != 0) {
@@ -287,12 +308,10 @@ static void share_job(ls_workers *pool, ls_share_function fn, void *user,
   __atomic_store_n(&pool->share_count, count, __ATOMIC_RELEASE);
   announce_work(pool, JOB_SHARE);
   do_share(pool, generation, 0);
-  for (int i = 0; __atomic_load_n(&pool->shared_done, __ATOMIC_ACQUIRE) < count;
-       ++i) {
-    if (i < SPINS)
-      ls_spin_pause();
-    else
-      sched_yield();
+  int64_t began = 0;
+  for (int spin = 1;
+       __atomic_load_n(&pool->shared_done, __ATOMIC_ACQUIRE) < count; ++spin) {
+    if (!spin_on(spin, &began)) sched_yield();
   }
   ls_float_mode_leave(mode);
   ls_this_thread.workers = outer;
