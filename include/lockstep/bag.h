@@ -96,20 +96,20 @@ LS_BAG_MAKER_(ls_mirrored_strategy, ls_strategy, ls_mirrored_options,
 #undef LS_BAG_CXX_MAKER_
 
 // Made-up examples, and batches of a dataset, which the batcher retains.
-static inline void ls_dataset_drop_(void *thing) {
-  ls_dataset_release((ls_dataset *)thing);
+static inline void ls_examples_drop_(void *thing) {
+  ls_examples_release((ls_examples *)thing);
 }
 static inline void ls_batcher_drop_(void *thing) {
   ls_batcher_destroy((ls_batcher *)thing);
 }
-static inline ls_dataset *
+static inline ls_examples *
 ls_synthetic_in_(ls_bag *bag, const ls_synthetic_options *options) {
-  ls_dataset *made = NULL;
+  ls_examples *made = NULL;
   if (bag->error != NULL) return NULL;
-  const ls_status status = ls_dataset_synthetic(options, &made);
-  return (ls_dataset *)ls_bag_keep(bag, status, made, ls_dataset_drop_);
+  const ls_status status = ls_examples_synthetic(options, &made);
+  return (ls_examples *)ls_bag_keep(bag, status, made, ls_examples_drop_);
 }
-static inline ls_batcher *ls_batcher_in_(ls_bag *bag, ls_dataset *dataset,
+static inline ls_batcher *ls_batcher_in_(ls_bag *bag, ls_examples *dataset,
                                          const ls_batcher_options *options) {
   ls_batcher *made = NULL;
   if (bag->error != NULL || dataset == NULL) return NULL;
@@ -118,13 +118,13 @@ static inline ls_batcher *ls_batcher_in_(ls_bag *bag, ls_dataset *dataset,
 }
 
 #ifdef __cplusplus
-inline ls_dataset *
+inline ls_examples *
 ls_synthetic_in(ls_bag *bag,
                 const ls_synthetic_options &options = ls_synthetic_options()) {
   return ls_synthetic_in_(bag, &options);
 }
 inline ls_batcher *
-ls_batcher_in(ls_bag *bag, ls_dataset *dataset,
+ls_batcher_in(ls_bag *bag, ls_examples *dataset,
               const ls_batcher_options &options = ls_batcher_options()) {
   return ls_batcher_in_(bag, dataset, &options);
 }

@@ -20,23 +20,22 @@ extern "C" {
 // ---- Datasets --------------------------------------------------------------
 // Examples with labels: one each, or a shape of them, such as the next token at
 // every place of a text. Counted, immutable.
-typedef struct ls_dataset ls_dataset;
+typedef struct ls_examples ls_examples;
 
 // A dataset of the rows of two arrays, which are retained and must not change:
 // examples [n, ...] of u8, i32 or f32, labels [n, ...] of any integer type.
 //   LS_INVALID_ARGUMENT  other types or shapes, or numbers of rows that differ.
-LS_API LS_MUST_USE ls_status ls_dataset_create(ls_array *examples,
-                                               ls_array *labels,
-                                               ls_dataset **out_dataset);
+LS_API LS_MUST_USE ls_status ls_examples_create(ls_array *examples,
+                                                ls_array *labels,
+                                                ls_examples **out_dataset);
 // Fashion-MNIST: u8 images [60000, 28, 28] (`train`) or [10000, 28, 28], with
 // labels 0 to 9, from the four IDX files, plain or gzip, in `directory` (NULL:
 // where Debian's package dataset-fashion-mnist puts them). Files of the same
 // names with other content of this kind, such as MNIST, do as well.
 //   LS_NOT_FOUND  no such file; the message has the path.
 //   LS_DATA_LOSS  a file is cut off or damaged.
-LS_API LS_MUST_USE ls_status ls_dataset_fashion_mnist(const char *directory,
-                                                      bool train,
-                                                      ls_dataset **out_dataset);
+LS_API LS_MUST_USE ls_status ls_examples_fashion_mnist(
+    const char *directory, bool train, ls_examples **out_dataset);
 
 // Which part of a text, and in what pieces. Zero in a field means its default.
 typedef struct ls_text_options {
@@ -51,9 +50,9 @@ typedef struct ls_text_options {
 //   LS_NOT_FOUND         no such file.
 //   LS_INVALID_ARGUMENT  a length below 1, or a file that is too short for two
 //                        pieces and the byte behind them.
-LS_API LS_MUST_USE ls_status ls_dataset_text(const char *path,
-                                             const ls_text_options *options,
-                                             ls_dataset **out_dataset);
+LS_API LS_MUST_USE ls_status ls_examples_text(const char *path,
+                                              const ls_text_options *options,
+                                              ls_examples **out_dataset);
 
 // Which made-up examples. Zero in a field means its default.
 typedef struct ls_synthetic_options {
@@ -69,21 +68,21 @@ typedef struct ls_synthetic_options {
 //   i32  texts in which three tokens of four are the one that follows the token
 //        before in this language, the others any; labels are the next tokens,
 //        shaped as the example.
-LS_API LS_MUST_USE ls_status ls_dataset_synthetic(
-    const ls_synthetic_options *options, ls_dataset **out_dataset);
+LS_API LS_MUST_USE ls_status ls_examples_synthetic(
+    const ls_synthetic_options *options, ls_examples **out_dataset);
 
-LS_API ls_dataset *ls_dataset_retain(ls_dataset *dataset);
-LS_API void ls_dataset_release(ls_dataset *dataset);  // NULL is fine.
+LS_API ls_examples *ls_examples_retain(ls_examples *dataset);
+LS_API void ls_examples_release(ls_examples *dataset);  // NULL is fine.
 
-LS_API int64_t ls_dataset_size(const ls_dataset *dataset);
+LS_API int64_t ls_examples_size(const ls_examples *dataset);
 // The shape of one example, and of its labels.
-LS_API ls_shape ls_dataset_example_shape(const ls_dataset *dataset);
-LS_API ls_shape ls_dataset_label_shape(const ls_dataset *dataset);
+LS_API ls_shape ls_examples_example_shape(const ls_examples *dataset);
+LS_API ls_shape ls_examples_label_shape(const ls_examples *dataset);
 // The largest label plus one.
-LS_API int64_t ls_dataset_num_classes(const ls_dataset *dataset);
+LS_API int64_t ls_examples_num_classes(const ls_examples *dataset);
 // Lent: valid as long as the dataset. Labels are i32 here.
-LS_API ls_array *ls_dataset_examples(const ls_dataset *dataset);
-LS_API ls_array *ls_dataset_labels(const ls_dataset *dataset);
+LS_API ls_array *ls_examples_examples(const ls_examples *dataset);
+LS_API ls_array *ls_examples_labels(const ls_examples *dataset);
 
 // ---- Batches ---------------------------------------------------------------
 // Deals a dataset in batches, epoch after epoch.
@@ -117,7 +116,7 @@ typedef struct ls_batcher_options {
 //                        fewer than no replicas, or an example shape or type
 //                        that does not fit.
 LS_API LS_MUST_USE ls_status
-ls_batcher_create(ls_dataset *dataset, const ls_batcher_options *options,
+ls_batcher_create(ls_examples *dataset, const ls_batcher_options *options,
                   ls_batcher **out_batcher);
 LS_API void ls_batcher_destroy(ls_batcher *batcher);  // NULL is fine.
 

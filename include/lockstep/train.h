@@ -43,7 +43,7 @@ typedef struct ls_evaluator ls_evaluator;
 //   LS_INVALID_ARGUMENT  the dataset does not fit the model; see
 //                        ls_train_check_data.
 LS_API LS_MUST_USE ls_status ls_evaluator_create(const ls_model *model,
-                                                 ls_dataset *dataset,
+                                                 ls_examples *dataset,
                                                  ls_evaluator **out_evaluator);
 LS_API void ls_evaluator_destroy(ls_evaluator *evaluator);  // NULL is fine.
 // `stop` may be NULL.
@@ -55,7 +55,7 @@ LS_API LS_MUST_USE ls_status ls_evaluator_run(ls_evaluator *evaluator,
 // OK if the dataset's examples and labels can be given to a model of this type
 // and it has no more classes than that. INVALID_ARGUMENT naming both otherwise.
 LS_API LS_MUST_USE ls_status ls_train_check_data(const ls_model_type *type,
-                                                 const ls_dataset *dataset);
+                                                 const ls_examples *dataset);
 
 // ---- Training --------------------------------------------------------------
 // A batch as the arguments of a strategy's step: each array is split among the
@@ -124,8 +124,8 @@ LS_API LS_MUST_USE ls_status ls_train_load(const char *run_folder,
 typedef struct ls_train_options {
   const ls_model *model;   // Required; made with `.metrics`. Lent.
   ls_strategy *strategy;   // Required. Lent.
-  ls_dataset *train;       // Required. Lent.
-  ls_dataset *test;        // Evaluated after each epoch. Default: none.
+  ls_examples *train;      // Required. Lent.
+  ls_examples *test;       // Evaluated after each epoch. Default: none.
   int64_t batch_size;      // Of all replicas. Default: the model's.
   int64_t epochs;          // Default: the model's, or as `steps` needs.
   int64_t steps;           // End after so many. Default: no limit.

@@ -7,7 +7,7 @@
 
 struct ls_batcher {
   ls_allocator *allocator;
-  ls_dataset *dataset;
+  ls_examples *dataset;
   ls_batcher_options options;
   int64_t width, labels;  // Elements of an example, and labels of it.
   int64_t num_batches;    // In an epoch.
@@ -18,9 +18,9 @@ struct ls_batcher {
 
 // ---- Making ----------------------------------------------------------------
 // What the examples are dealt in: the options' type, where that can be.
-static ls_status choose_dtype(const ls_dataset *dataset,
+static ls_status choose_dtype(const ls_examples *dataset,
                               ls_batcher_options *options) {
-  const ls_dtype has = ls_array_dtype(ls_dataset_examples(dataset));
+  const ls_dtype has = ls_array_dtype(ls_examples_examples(dataset));
   if (options->dtype == LS_DTYPE_NONE)
     options->dtype = has == LS_DTYPE_I32 ? LS_DTYPE_I32 : LS_DTYPE_F32;
   if (options->dtype == has && has != LS_DTYPE_U8) return ls_ok();
@@ -34,12 +34,12 @@ static ls_status choose_dtype(const ls_dataset *dataset,
                          : "only u8 can be in another type");
 }
 
-static ls_status with_defaults(const ls_dataset *dataset,
+static ls_status with_defaults(const ls_examples *dataset,
                                const ls_batcher_options *options,
                                ls_batcher_options *out) {
   *out = options != NULL ? *options : (ls_batcher_options){0};
   if (out->batch_size == 0) out->batch_size = 32;
-  const int64_t size = ls_dataset_size(dataset);
+  const int64_t size = ls_examples_size(dataset);
   if (out->batch_size < 1)
     return ls_invalid_argument("a batch size must be at least 1, got %lld",
                                (long long)out->batch_size);
@@ -53,7 +53,7 @@ static ls_status with_defaults(const ls_dataset *dataset,
         "that are not shall be dropped",
         (long long)out->batch_size, (long long)size);
   LS_RETURN_IF_ERROR(choose_dtype(dataset, out));
-  const ls_shape own = ls_dataset_example_shape(dataset);
+  const ls_shape own = ls_examples_example_shape(dataset);
   if (out->example_shape.rank == 0) out->example_shape = own;
   if (!ls_shape_is_known(out->example_shape) ||
       out->example_shape.rank >= LS_MAX_RANK ||
@@ -69,7 +69,7 @@ static ls_status with_defaults(const ls_dataset *dataset,
   return ls_ok();
 }
 
-ls_status ls_batcher_create(ls_dataset *dataset,
+ls_status ls_batcher_create(ls_examples *dataset,
                             const ls_batcher_options *options,
                             ls_batcher **out_batcher) {
   LS_REQUIRE(dataset);
@@ -80,12 +80,12 @@ ls_status ls_batcher_create(ls_dataset *dataset,
   ls_allocator *allocator = ls_current_allocator();
   ls_batcher *batcher = ls_new(allocator, ls_batcher);
   if (batcher == NULL) return ls_out_of_memory();
-  const int64_t size = ls_dataset_size(dataset);
+  const int64_t size = ls_examples_size(dataset);
   batcher->allocator = allocator;
-  batcher->dataset = ls_dataset_retain(dataset);
+  batcher->dataset = ls_examples_retain(dataset);
   batcher->options = opts;
   batcher->width = ls_shape_num_elements(opts.example_shape);
-  batcher->labels = ls_shape_num_elements(ls_dataset_label_shape(dataset));
+  batcher->labels = ls_shape_num_elements(ls_examples_label_shape(dataset));
   batcher->num_batches = size / opts.batch_size;
   if (size % opts.batch_size != 0 && !opts.drop_remainder)
     ++batcher->num_batches;
@@ -103,7 +103,7 @@ ls_status ls_batcher_create(ls_dataset *dataset,
 
 void ls_batcher_destroy(ls_batcher *batcher) {
   if (batcher == NULL) return;
-  ls_dataset_release(batcher->dataset);
+  ls_examples_release(batcher->dataset);
   ls_release(batcher->allocator, batcher->order);
   ls_release(batcher->allocator, batcher);
 }
@@ -214,7 +214,7 @@ static void widen_u8(int32_t *to, const uint8_t *from, size_t count) {
 // Copies example `from` of the dataset to row `to`.
 static void copy_example(const ls_batcher *batcher, int64_t from, void *x,
                          int32_t *y, int64_t to) {
-  const ls_array *examples = ls_dataset_examples(batcher->dataset);
+  const ls_array *examples = ls_examples_examples(batcher->dataset);
   const char *data = ls_array_data(examples);
   const size_t width = (size_t)batcher->width;
   const size_t source = (size_t)from * width, target = (size_t)to * width;
@@ -224,7 +224,7 @@ static void copy_example(const ls_batcher *batcher, int64_t from, void *x,
     widen_u8((int32_t *)x + target, (const uint8_t *)data + source, width);
   else
     scale_u8((float *)x + target, (const uint8_t *)data + source, width);
-  const int32_t *labels = ls_array_data(ls_dataset_labels(batcher->dataset));
+  const int32_t *labels = ls_array_data(ls_examples_labels(batcher->dataset));
   const size_t count = (size_t)batcher->labels;
   memcpy(y + (size_t)to * count, labels + (size_t)from * count, count * 4);
 }
@@ -247,13 +247,13 @@ ls_status ls_batcher_next(ls_batcher *batcher, ls_nest *batch) {
                            (long long)batcher->epoch - 1);
   }
   const ls_batcher_options *opts = &batcher->options;
-  const int64_t total = ls_dataset_size(batcher->dataset);
+  const int64_t total = ls_examples_size(batcher->dataset);
   const int64_t first = batcher->batch * opts->batch_size;
   const int64_t size =
       total - first < opts->batch_size ? total - first : opts->batch_size;
   LS_RETURN_IF_ERROR(
       prepare(batcher, batch, with_rows(size, opts->example_shape),
-              with_rows(size, ls_dataset_label_shape(batcher->dataset))));
+              with_rows(size, ls_examples_label_shape(batcher->dataset))));
   if (batcher->order != NULL && batcher->ordered_epoch != batcher->epoch) {
     ls_shuffle((uint64_t)opts->seed, (uint64_t)batcher->epoch, batcher->order,
                (size_t)total);

@@ -60,8 +60,8 @@ static ls_status check(const char *directory, const char *name,
                                        : "images u8[n,height,width]");
 }
 
-ls_status ls_dataset_fashion_mnist(const char *directory, bool train,
-                                   ls_dataset **out_dataset) {
+ls_status ls_examples_fashion_mnist(const char *directory, bool train,
+                                    ls_examples **out_dataset) {
   LS_REQUIRE(out_dataset);
   *out_dataset = NULL;
   if (directory == NULL) directory = debian_directory;
@@ -79,7 +79,7 @@ ls_status ls_dataset_fashion_mnist(const char *directory, bool train,
   LS_GOTO_IF_ERROR(done, status,
                    read_either(runtime, directory, image_name, &images));
   LS_GOTO_IF_ERROR(done, status, check(directory, image_name, images, 3));
-  status = ls_dataset_create(images, labels, out_dataset);
+  status = ls_examples_create(images, labels, out_dataset);
 done:
   ls_array_release(images);
   ls_array_release(labels);

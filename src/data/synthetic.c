@@ -96,8 +96,8 @@ static ls_status check(const ls_synthetic_options *options) {
       (long long)options->num_classes);
 }
 
-ls_status ls_dataset_synthetic(const ls_synthetic_options *options,
-                               ls_dataset **out_dataset) {
+ls_status ls_examples_synthetic(const ls_synthetic_options *options,
+                                ls_examples **out_dataset) {
   LS_REQUIRE(out_dataset);
   *out_dataset = NULL;
   ls_synthetic_options opts =
@@ -121,7 +121,7 @@ ls_status ls_dataset_synthetic(const ls_synthetic_options *options,
     fill_texts(&opts, examples, labels);
   else
     fill_patterns(&opts, examples, labels);
-  status = ls_dataset_create(examples, labels, out_dataset);
+  status = ls_examples_create(examples, labels, out_dataset);
 done:
   ls_array_release(examples);
   ls_array_release(labels);

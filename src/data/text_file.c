@@ -28,7 +28,7 @@ static ls_status choose(const char *path, size_t size, int64_t length,
 }
 
 static ls_status cut(const char *text, const pieces *part,
-                     ls_dataset **out_dataset) {
+                     ls_examples **out_dataset) {
   const ls_shape shape = LS_SHAPE(part->count, part->length);
   const char *from = text + part->first * part->length;
   ls_array *examples = NULL, *labels = NULL;
@@ -37,15 +37,15 @@ static ls_status cut(const char *text, const pieces *part,
                    ls_array_create_copy(LS_DTYPE_U8, shape, from, &examples));
   LS_GOTO_IF_ERROR(done, status,
                    ls_array_create_copy(LS_DTYPE_U8, shape, from + 1, &labels));
-  status = ls_dataset_create(examples, labels, out_dataset);
+  status = ls_examples_create(examples, labels, out_dataset);
 done:
   ls_array_release(examples);
   ls_array_release(labels);
   return status;
 }
 
-ls_status ls_dataset_text(const char *path, const ls_text_options *options,
-                          ls_dataset **out_dataset) {
+ls_status ls_examples_text(const char *path, const ls_text_options *options,
+                           ls_examples **out_dataset) {
   LS_REQUIRE(path);
   LS_REQUIRE(out_dataset);
   *out_dataset = NULL;

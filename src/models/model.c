@@ -93,12 +93,12 @@ ls_status ls_model_synthetic_batch(const ls_model_type *type,
         "made-up data have labels %s for model '%s', which takes %s",
         LS_SHAPE_TEXT(LS_DTYPE_I32, labels), type->name,
         LS_SHAPE_TEXT(LS_DTYPE_I32, type->label_shape));
-  ls_dataset *dataset = NULL;
+  ls_examples *dataset = NULL;
   ls_batcher *batcher = NULL;
   ls_status status = ls_ok();
   LS_GOTO_IF_ERROR(
       done, status,
-      ls_dataset_synthetic(
+      ls_examples_synthetic(
           &(ls_synthetic_options){.size = batch_size,
                                   .dtype = type->example_dtype,
                                   .shape = type->example_shape,
@@ -111,6 +111,6 @@ ls_status ls_model_synthetic_batch(const ls_model_type *type,
   status = ls_batcher_next(batcher, out_batch);
 done:
   ls_batcher_destroy(batcher);
-  ls_dataset_release(dataset);
+  ls_examples_release(dataset);
   return status;
 }

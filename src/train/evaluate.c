@@ -12,7 +12,7 @@ static const int64_t evaluation_labels = 1000;
 struct ls_evaluator {
   ls_allocator *allocator;
   const ls_model *model;
-  ls_dataset *dataset;
+  ls_examples *dataset;
   ls_batcher *batcher;
   ls_function *function;
   ls_nest batch, results;
@@ -43,14 +43,14 @@ static bool can_be(ls_dtype from, ls_dtype to) {
 }
 
 ls_status ls_train_check_data(const ls_model_type *type,
-                              const ls_dataset *dataset) {
+                              const ls_examples *dataset) {
   LS_REQUIRE(type);
   LS_REQUIRE(dataset);
-  const ls_shape example = ls_dataset_example_shape(dataset);
-  const ls_shape label = ls_dataset_label_shape(dataset);
-  const int64_t classes = ls_dataset_num_classes(dataset);
+  const ls_shape example = ls_examples_example_shape(dataset);
+  const ls_shape label = ls_examples_label_shape(dataset);
+  const int64_t classes = ls_examples_num_classes(dataset);
   const ls_dtype wanted = dtype_of(type);
-  const ls_dtype has = ls_array_dtype(ls_dataset_examples(dataset));
+  const ls_dtype has = ls_array_dtype(ls_examples_examples(dataset));
   if (can_be(has, wanted) &&
       ls_shape_num_elements(example) ==
           ls_shape_num_elements(type->example_shape) &&
@@ -96,7 +96,7 @@ static ls_status fill(ls_evaluator *evaluator) {
       &evaluator->function);
 }
 
-ls_status ls_evaluator_create(const ls_model *model, ls_dataset *dataset,
+ls_status ls_evaluator_create(const ls_model *model, ls_examples *dataset,
                               ls_evaluator **out_evaluator) {
   LS_REQUIRE(model);
   LS_REQUIRE(dataset);
@@ -109,7 +109,7 @@ ls_status ls_evaluator_create(const ls_model *model, ls_dataset *dataset,
   if (evaluator == NULL) return ls_out_of_memory();
   evaluator->allocator = allocator;
   evaluator->model = model;
-  evaluator->dataset = ls_dataset_retain(dataset);
+  evaluator->dataset = ls_examples_retain(dataset);
   const ls_status status = fill(evaluator);
   if (!ls_status_is_ok(status))
     ls_evaluator_destroy(evaluator);
@@ -124,7 +124,7 @@ void ls_evaluator_destroy(ls_evaluator *evaluator) {
   ls_nest_release(evaluator->results);
   ls_function_release(evaluator->function);
   ls_batcher_destroy(evaluator->batcher);
-  ls_dataset_release(evaluator->dataset);
+  ls_examples_release(evaluator->dataset);
   ls_release(evaluator->allocator, evaluator);
 }
 
@@ -146,7 +146,7 @@ ls_status ls_evaluator_run(ls_evaluator *evaluator, const ls_train_stop *stop,
     loss += ls_array_f64(ls_nest_as_array(ls_nest_item(results, 0)), 0);
     correct += ls_array_f64(ls_nest_as_array(ls_nest_item(results, 1)), 0);
   }
-  const int64_t examples = ls_dataset_size(evaluator->dataset);
+  const int64_t examples = ls_examples_size(evaluator->dataset);
   const double labels =
       (double)examples * (double)labels_of(evaluator->model->type);
   *out_evaluation = (ls_evaluation){.examples = examples,

@@ -112,7 +112,7 @@ static ls_status with_defaults(const ls_train_options *options, loop *it) {
                             .example_shape = type->example_shape},
       &it->batcher));
   it->steps_per_epoch = ls_batcher_num_batches(it->batcher);
-  it->num_steps = ls_train_count_steps(type, ls_dataset_size(o->train),
+  it->num_steps = ls_train_count_steps(type, ls_examples_size(o->train),
                                        o->batch_size, o->epochs, o->steps);
   o->epochs = (it->num_steps - 1) / it->steps_per_epoch + 1;
   fill_config(it);
@@ -124,7 +124,7 @@ static ls_checkpoint_notes notes_of(const loop *it) {
   return (ls_checkpoint_notes){.replicas = it->config.replicas,
                                .batch_size = it->config.batch_size,
                                .seed = it->config.seed,
-                               .examples = ls_dataset_size(it->options.train),
+                               .examples = ls_examples_size(it->options.train),
                                .steps = it->result->steps,
                                .seconds = seconds_since(it, it->began)};
 }

@@ -8,9 +8,9 @@
 #include "lockstep/data.h"
 
 // Ten u8 examples of shape [2]: example i is (i, 51), its label i.
-static ls_dataset *ten(void) {
+static ls_examples *ten(void) {
   ls_array *examples = NULL, *labels = NULL;
-  ls_dataset *dataset = NULL;
+  ls_examples *dataset = NULL;
   expect_ok(ls_array_create(LS_DTYPE_U8, LS_SHAPE(10, 2), &examples));
   expect_ok(ls_array_create(LS_DTYPE_U8, LS_SHAPE(10), &labels));
   for (int64_t i = 0; i < 10; ++i) {
@@ -18,17 +18,17 @@ static ls_dataset *ten(void) {
     ls_array_set_i64(examples, 2 * i + 1, 51);
     ls_array_set_i64(labels, i, i);
   }
-  expect_ok(ls_dataset_create(examples, labels, &dataset));
+  expect_ok(ls_examples_create(examples, labels, &dataset));
   ls_array_release(examples);
   ls_array_release(labels);
   return dataset;
 }
 
 static ls_batcher *deal(const ls_batcher_options *options) {
-  ls_dataset *dataset = ten();
+  ls_examples *dataset = ten();
   ls_batcher *batcher = NULL;
   expect_ok(ls_batcher_create(dataset, options, &batcher));
-  ls_dataset_release(dataset);
+  ls_examples_release(dataset);
   return batcher;
 }
 
@@ -142,7 +142,7 @@ static void examples_take_the_shape_that_is_asked_for(void **state) {
 
 static void options_that_cannot_be_are_refused(void **state) {
   (void)state;
-  ls_dataset *dataset = ten();
+  ls_examples *dataset = ten();
   ls_batcher *batcher = NULL;
   expect_status(ls_batcher_create(
                     dataset, &(ls_batcher_options){.batch_size = -1}, &batcher),
@@ -161,7 +161,7 @@ static void options_that_cannot_be_are_refused(void **state) {
                     dataset, &(ls_batcher_options){.replicas = -1}, &batcher),
                 LS_INVALID_ARGUMENT, "batches for -1 replicas");
   assert_null(batcher);
-  ls_dataset_release(dataset);
+  ls_examples_release(dataset);
 }
 
 static void arrays_that_somebody_holds_are_left_alone(void **state) {
@@ -186,28 +186,28 @@ static void arrays_that_somebody_holds_are_left_alone(void **state) {
 // ---- Tokens ----------------------------------------------------------------
 // Three examples of two tokens of this type, 10 to 15, each with the next one
 // as its label.
-static ls_dataset *tokens(ls_dtype dtype) {
+static ls_examples *tokens(ls_dtype dtype) {
   ls_array *examples = NULL, *labels = NULL;
-  ls_dataset *dataset = NULL;
+  ls_examples *dataset = NULL;
   expect_ok(ls_array_create(dtype, LS_SHAPE(3, 2), &examples));
   expect_ok(ls_array_create(LS_DTYPE_I64, LS_SHAPE(3, 2), &labels));
   for (int64_t i = 0; i < 6; ++i) {
     ls_array_set_i64(examples, i, 10 + i);
     ls_array_set_i64(labels, i, 11 + i);
   }
-  expect_ok(ls_dataset_create(examples, labels, &dataset));
+  expect_ok(ls_examples_create(examples, labels, &dataset));
   ls_array_release(examples);
   ls_array_release(labels);
   return dataset;
 }
 
 // Deals `dataset`, which is released, in batches of two.
-static void expect_tokens(ls_dataset *dataset, ls_dtype asked) {
+static void expect_tokens(ls_examples *dataset, ls_dtype asked) {
   ls_batcher *batcher = NULL;
   expect_ok(ls_batcher_create(
       dataset, &(ls_batcher_options){.batch_size = 2, .dtype = asked},
       &batcher));
-  ls_dataset_release(dataset);
+  ls_examples_release(dataset);
   ls_nest batch = {0};
   for (int64_t first = 0; first < 3; first += 2) {
     const ls_shape shape = LS_SHAPE(first == 0 ? 2 : 1, 2);
@@ -234,12 +234,12 @@ static void tokens_are_dealt_as_they_are_with_a_label_each(void **state) {
 
 static void shuffled_labels_stay_with_their_examples(void **state) {
   (void)state;
-  ls_dataset *dataset = tokens(LS_DTYPE_I32);
+  ls_examples *dataset = tokens(LS_DTYPE_I32);
   ls_batcher *batcher = NULL;
   expect_ok(ls_batcher_create(
       dataset, &(ls_batcher_options){.batch_size = 3, .shuffle = true},
       &batcher));
-  ls_dataset_release(dataset);
+  ls_examples_release(dataset);
   ls_nest batch = {0};
   bool moved = false;
   for (int epoch = 0; epoch < 8; ++epoch) {
@@ -257,13 +257,13 @@ static void shuffled_labels_stay_with_their_examples(void **state) {
 
 static void expect_type_refused(ls_dtype has, ls_dtype asked,
                                 const char *part) {
-  ls_dataset *dataset = tokens(has);
+  ls_examples *dataset = tokens(has);
   ls_batcher *batcher = NULL;
   expect_status(ls_batcher_create(
                     dataset, &(ls_batcher_options){.dtype = asked}, &batcher),
                 LS_INVALID_ARGUMENT, part);
   assert_null(batcher);
-  ls_dataset_release(dataset);
+  ls_examples_release(dataset);
 }
 
 static void types_that_would_lose_something_are_refused(void **state) {
@@ -417,9 +417,9 @@ static ls_status deal_parts(void *user) {
 
 static void no_memory_for_parts_is_survived(void **state) {
   (void)state;
-  ls_dataset *dataset = ten();
+  ls_examples *dataset = ten();
   expect_memory_failures_survived(deal_parts, dataset);
-  ls_dataset_release(dataset);
+  ls_examples_release(dataset);
 }
 
 int main(void) {

@@ -14,20 +14,20 @@ static void expect_null(ls_status status, const char *text) {
 
 static void calls_of_data_refuse_null(void **state) {
   (void)state;
-  expect_null(ls_dataset_create(NULL, some, some),
-              "ls_dataset_create: examples is NULL");
-  expect_null(ls_dataset_create(some, NULL, some),
-              "ls_dataset_create: labels is NULL");
-  expect_null(ls_dataset_create(some, some, NULL),
-              "ls_dataset_create: out_dataset is NULL");
-  expect_null(ls_dataset_fashion_mnist(some, false, NULL),
-              "ls_dataset_fashion_mnist: out_dataset is NULL");
-  expect_null(ls_dataset_text(NULL, some, some),
-              "ls_dataset_text: path is NULL");
-  expect_null(ls_dataset_text(some, some, NULL),
-              "ls_dataset_text: out_dataset is NULL");
-  expect_null(ls_dataset_synthetic(some, NULL),
-              "ls_dataset_synthetic: out_dataset is NULL");
+  expect_null(ls_examples_create(NULL, some, some),
+              "ls_examples_create: examples is NULL");
+  expect_null(ls_examples_create(some, NULL, some),
+              "ls_examples_create: labels is NULL");
+  expect_null(ls_examples_create(some, some, NULL),
+              "ls_examples_create: out_dataset is NULL");
+  expect_null(ls_examples_fashion_mnist(some, false, NULL),
+              "ls_examples_fashion_mnist: out_dataset is NULL");
+  expect_null(ls_examples_text(NULL, some, some),
+              "ls_examples_text: path is NULL");
+  expect_null(ls_examples_text(some, some, NULL),
+              "ls_examples_text: out_dataset is NULL");
+  expect_null(ls_examples_synthetic(some, NULL),
+              "ls_examples_synthetic: out_dataset is NULL");
   expect_null(ls_batcher_create(NULL, some, some),
               "ls_batcher_create: dataset is NULL");
   expect_null(ls_batcher_create(some, some, NULL),

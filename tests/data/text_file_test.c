@@ -24,11 +24,11 @@ static const char *write_bytes(size_t size) {
 // Expects `count` pieces of `length` bytes from number `first`.
 static void expect_pieces(const char *path, const ls_text_options *options,
                           int64_t first, int64_t count, int64_t length) {
-  ls_dataset *dataset = NULL;
-  expect_ok(ls_dataset_text(path, options, &dataset));
-  assert_int_equal(ls_dataset_size(dataset), count);
-  const ls_array *x = ls_dataset_examples(dataset);
-  const ls_array *y = ls_dataset_labels(dataset);
+  ls_examples *dataset = NULL;
+  expect_ok(ls_examples_text(path, options, &dataset));
+  assert_int_equal(ls_examples_size(dataset), count);
+  const ls_array *x = ls_examples_examples(dataset);
+  const ls_array *y = ls_examples_labels(dataset);
   assert_int_equal(ls_array_dtype(x), LS_DTYPE_U8);
   assert_true(ls_shape_equal(ls_array_shape(x), LS_SHAPE(count, length)));
   assert_true(ls_shape_equal(ls_array_shape(y), LS_SHAPE(count, length)));
@@ -37,7 +37,7 @@ static void expect_pieces(const char *path, const ls_text_options *options,
     assert_int_equal(ls_array_i64(x, i), 37 * place % 256);
     assert_int_equal(ls_array_i64(y, i), 37 * (place + 1) % 256);
   }
-  ls_dataset_release(dataset);
+  ls_examples_release(dataset);
 }
 
 static void the_label_of_each_byte_is_the_next_one(void **state) {
@@ -66,23 +66,23 @@ static void pieces_have_128_bytes_unless_told(void **state) {
 
 static void what_is_no_text_is_refused(void **state) {
   (void)state;
-  ls_dataset *dataset = NULL;
-  expect_status(ls_dataset_text("no-such-file", NULL, &dataset), LS_NOT_FOUND,
+  ls_examples *dataset = NULL;
+  expect_status(ls_examples_text("no-such-file", NULL, &dataset), LS_NOT_FOUND,
                 "'no-such-file'");
-  expect_status(ls_dataset_text(write_bytes(256), NULL, &dataset),
+  expect_status(ls_examples_text(write_bytes(256), NULL, &dataset),
                 LS_INVALID_ARGUMENT,
                 "'text-256' has 256 bytes: two pieces of 128, one to train and "
                 "one to test on, need at least 257");
-  expect_status(ls_dataset_text(write_bytes(0), NULL, &dataset),
+  expect_status(ls_examples_text(write_bytes(0), NULL, &dataset),
                 LS_INVALID_ARGUMENT, "'text-0' has 0 bytes");
-  expect_status(ls_dataset_text(write_bytes(55),
-                                &(ls_text_options){.length = -1}, &dataset),
+  expect_status(ls_examples_text(write_bytes(55),
+                                 &(ls_text_options){.length = -1}, &dataset),
                 LS_INVALID_ARGUMENT, "got -1");
-  expect_status(ls_dataset_text(write_bytes(55),
-                                &(ls_text_options){.length = INT64_MAX},
-                                &dataset),
+  expect_status(ls_examples_text(write_bytes(55),
+                                 &(ls_text_options){.length = INT64_MAX},
+                                 &dataset),
                 LS_INVALID_ARGUMENT, "must have from 1 to");
-  const ls_status folder = ls_dataset_text(".", NULL, &dataset);
+  const ls_status folder = ls_examples_text(".", NULL, &dataset);
   assert_false(ls_status_is_ok(folder));
   ls_status_free(folder);
   assert_null(dataset);
@@ -90,10 +90,10 @@ static void what_is_no_text_is_refused(void **state) {
 
 static ls_status read_text(void *user) {
   (void)user;
-  ls_dataset *dataset = NULL;
+  ls_examples *dataset = NULL;
   LS_RETURN_IF_ERROR(
-      ls_dataset_text("text-55", &(ls_text_options){.length = 5}, &dataset));
-  ls_dataset_release(dataset);
+      ls_examples_text("text-55", &(ls_text_options){.length = 5}, &dataset));
+  ls_examples_release(dataset);
   return ls_ok();
 }
 

@@ -91,22 +91,22 @@ typedef struct outcome {
 } outcome;
 
 static ls_nest make_args(ls_strategy *strategy) {
-  ls_dataset *dataset = NULL;
+  ls_examples *dataset = NULL;
   ls_batcher *batcher = NULL;
   ls_nest batch = {0}, args = {0};
   expect_ok(
-      ls_dataset_synthetic(&(ls_synthetic_options){.size = BATCH,
-                                                   .dtype = LS_DTYPE_I32,
-                                                   .shape = LS_SHAPE(TOKENS),
-                                                   .num_classes = CLASSES},
-                           &dataset));
+      ls_examples_synthetic(&(ls_synthetic_options){.size = BATCH,
+                                                    .dtype = LS_DTYPE_I32,
+                                                    .shape = LS_SHAPE(TOKENS),
+                                                    .num_classes = CLASSES},
+                            &dataset));
   expect_ok(ls_batcher_create(
       dataset, &(ls_batcher_options){.batch_size = BATCH}, &batcher));
   expect_ok(ls_batcher_next(batcher, &batch));
   expect_ok(ls_train_split(strategy, batch, &args));
   ls_nest_release(batch);
   ls_batcher_destroy(batcher);
-  ls_dataset_release(dataset);
+  ls_examples_release(dataset);
   return args;
 }
 

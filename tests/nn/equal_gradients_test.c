@@ -208,7 +208,7 @@ static void a_loop_over_dealt_parts_is_steady(void **state) {
   for (int replicas = 1; replicas <= 3; ++replicas) {
     world w = {.strategy = mirrored_of(replicas)};
     ls_function *function = make_step(&w, true);
-    ls_dataset *data =
+    ls_examples *data =
         ls_synthetic_in(&w.bag, .size = 35, .shape = LS_SHAPE(WIDTH));
     ls_batcher *batcher = ls_batcher_in(&w.bag, data, .batch_size = 5,
                                         .shuffle = true, .replicas = replicas);

@@ -3,7 +3,7 @@
 #include "base/runtime_internal.h"
 #include "lockstep/data.h"
 
-struct ls_dataset {
+struct ls_examples {
   ls_object object;
   ls_allocator *allocator;
   ls_array *examples;  // [n, ...] of u8, i32 or f32.
@@ -12,7 +12,7 @@ struct ls_dataset {
 };
 
 static void destroy_dataset(ls_object *object) {
-  ls_dataset *dataset = (ls_dataset *)object;
+  ls_examples *dataset = (ls_examples *)object;
   ls_array_release(dataset->examples);
   ls_array_release(dataset->labels);
   ls_release(dataset->allocator, dataset);
@@ -66,22 +66,22 @@ static ls_status convert_labels(const ls_array *labels, ls_array **out_labels,
   return ls_ok();
 }
 
-ls_status ls_dataset_create(ls_array *examples, ls_array *labels,
-                            ls_dataset **out_dataset) {
+ls_status ls_examples_create(ls_array *examples, ls_array *labels,
+                             ls_examples **out_dataset) {
   LS_REQUIRE(examples);
   LS_REQUIRE(labels);
   LS_REQUIRE(out_dataset);
   *out_dataset = NULL;
   LS_RETURN_IF_ERROR(check(examples, labels));
   ls_allocator *allocator = ls_current_allocator();
-  ls_dataset *dataset = ls_new(allocator, ls_dataset);
+  ls_examples *dataset = ls_new(allocator, ls_examples);
   if (dataset == NULL) return ls_out_of_memory();
   ls_object_init(&dataset->object, &dataset_type);
   dataset->allocator = allocator;
   ls_status status =
       convert_labels(labels, &dataset->labels, &dataset->num_classes);
   if (!ls_status_is_ok(status)) {
-    ls_dataset_release(dataset);
+    ls_examples_release(dataset);
     return status;
   }
   dataset->examples = ls_array_retain(examples);
@@ -89,13 +89,13 @@ ls_status ls_dataset_create(ls_array *examples, ls_array *labels,
   return ls_ok();
 }
 
-ls_dataset *ls_dataset_retain(ls_dataset *dataset) {
+ls_examples *ls_examples_retain(ls_examples *dataset) {
   return ls_object_retain(dataset);
 }
 
-void ls_dataset_release(ls_dataset *dataset) { ls_object_release(dataset); }
+void ls_examples_release(ls_examples *dataset) { ls_object_release(dataset); }
 
-int64_t ls_dataset_size(const ls_dataset *dataset) {
+int64_t ls_examples_size(const ls_examples *dataset) {
   return ls_array_shape(dataset->labels).dim[0];
 }
 
@@ -108,22 +108,22 @@ static ls_shape row_shape(const ls_array *array) {
   return shape;
 }
 
-ls_shape ls_dataset_example_shape(const ls_dataset *dataset) {
+ls_shape ls_examples_example_shape(const ls_examples *dataset) {
   return row_shape(dataset->examples);
 }
 
-ls_shape ls_dataset_label_shape(const ls_dataset *dataset) {
+ls_shape ls_examples_label_shape(const ls_examples *dataset) {
   return row_shape(dataset->labels);
 }
 
-int64_t ls_dataset_num_classes(const ls_dataset *dataset) {
+int64_t ls_examples_num_classes(const ls_examples *dataset) {
   return dataset->num_classes;
 }
 
-ls_array *ls_dataset_examples(const ls_dataset *dataset) {
+ls_array *ls_examples_examples(const ls_examples *dataset) {
   return dataset->examples;
 }
 
-ls_array *ls_dataset_labels(const ls_dataset *dataset) {
+ls_array *ls_examples_labels(const ls_examples *dataset) {
   return dataset->labels;
 }
