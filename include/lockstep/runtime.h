@@ -43,6 +43,18 @@ typedef struct ls_clock {
   void *user;
 } ls_clock;
 
+// What a file was when it was opened.
+typedef struct ls_file_info {
+  int64_t size;      // In bytes.
+  int64_t modified;  // Nanoseconds since 1970.
+} ls_file_info;
+
+// What stands in a folder.
+typedef struct ls_file_entry {
+  const char *name;
+  bool is_folder;  // Else a regular file.
+} ls_file_entry;
+
 // Files. Paths are the system's. Each call but the first two replaces or
 // makes, as its name says; all give NOT_FOUND, PERMISSION_DENIED or
 // UNAVAILABLE with the path and the system's words. The system's read, write
@@ -68,6 +80,38 @@ typedef struct ls_file_system {
   ls_status (*lock)(void *user, const char *path, void **out_lock);
   void (*unlock)(void *user, void *lock);  // NULL is fine.
   void *user;
+
+  // Files in parts; a file system that has none of these leaves them NULL, and
+  // who needs one is told UNIMPLEMENTED.
+  //
+  // Opens a file to be read in parts, by any threads at the same time.
+  ls_status (*open)(void *user, const char *path, void **out_file,
+                    ls_file_info *out_info);
+  // Up to `size` bytes from `offset` on: fewer only where the file ends now.
+  ls_status (*read_at)(void *user, void *file, int64_t offset, void *data,
+                       size_t size, size_t *out_size);
+  void (*close)(void *user, void *file);  // NULL is fine.
+  // The folders and regular files in a folder, links as what they name, sorted
+  // by the bytes of their names: one block of the caller's, names included. An
+  // empty folder is a block too.
+  ls_status (*list)(void *user, const char *path, ls_allocator *allocator,
+                    ls_file_entry **out_entries, size_t *out_count);
+  // Moves a file or folder; a file that is there is replaced, for good.
+  ls_status (*rename)(void *user, const char *from, const char *to);
+  // Begins to write a file aside, empty; nobody sees it until `finish`.
+  // FAILED_PRECONDITION if another has begun to write the same one. `join`:
+  // opens what another, even another process, has created and not yet finished,
+  // to write a part of it; NOT_FOUND if there is none.
+  ls_status (*create)(void *user, const char *path, bool join, void **out_file);
+  // Bytes that nobody writes are 0.
+  ls_status (*write_at)(void *user, void *file, int64_t offset,
+                        const void *data, size_t size);
+  // What was written through this file is on the disk.
+  ls_status (*sync)(void *user, void *file);
+  // Ends the writing, and takes over the file whatever happens. `keep`: synced
+  // and moved to its path, where it takes the mode of what it replaces; else it
+  // is taken away. Who has joined moves and takes away nothing. NULL is fine.
+  ls_status (*finish)(void *user, void *file, bool keep);
 } ls_file_system;
 
 // What arithmetic an engine may choose where an op leaves it open.

@@ -15,13 +15,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/runtime_internal.h"
+#include "base/system_files.h"
 
-// The status for `error`, which befell what was `verb` to `path`.
-static ls_status file_status(const char *verb, const char *path, int error) {
+ls_status ls_system_status(const char *verb, const char *path, int error) {
   ls_code code = LS_UNAVAILABLE;
   if (error == ENOENT || error == ENOTDIR) code = LS_NOT_FOUND;
   if (error == EACCES || error == EPERM || error == EROFS) {
@@ -32,8 +30,7 @@ static ls_status file_status(const char *verb, const char *path, int error) {
                    strerror_r(error, text, sizeof(text)));
 }
 
-// Never waits for the other end of a fifo.
-static int open_file(const char *path, int flags) {
+int ls_system_open_any(const char *path, int flags) {
   int file = -1;
   do {
     file = open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
@@ -41,9 +38,8 @@ static int open_file(const char *path, int flags) {
   return file;
 }
 
-// OK for a regular file, and for a folder, of which the system has words.
-static ls_status check_regular(const char *verb, const char *path,
-                               mode_t mode) {
+ls_status ls_system_check_regular(const char *verb, const char *path,
+                                  mode_t mode) {
   if (S_ISREG(mode) || S_ISDIR(mode)) return ls_ok();
   const char *kind = "something else";
   if (S_ISFIFO(mode)) kind = "a fifo";
@@ -53,19 +49,18 @@ static ls_status check_regular(const char *verb, const char *path,
                              verb, path, kind);
 }
 
-// Opens what is a regular file or, if the flags say so, becomes one.
-static ls_status open_regular(const char *verb, const char *path, int flags,
-                              int *out_file) {
+ls_status ls_system_open(const char *verb, const char *path, int flags,
+                         int *out_file) {
   struct stat info;
   *out_file = -1;
   // Before, too: to open a device may do something, and a fifo may say no.
   if (stat(path, &info) == 0)
-    LS_RETURN_IF_ERROR(check_regular(verb, path, info.st_mode));
-  const int file = open_file(path, flags);
-  if (file < 0) return file_status("open", path, errno);
+    LS_RETURN_IF_ERROR(ls_system_check_regular(verb, path, info.st_mode));
+  const int file = ls_system_open_any(path, flags);
+  if (file < 0) return ls_system_status("open", path, errno);
   ls_status status = fstat(file, &info) == 0
-                         ? check_regular(verb, path, info.st_mode)
-                         : file_status(verb, path, errno);
+                         ? ls_system_check_regular(verb, path, info.st_mode)
+                         : ls_system_status(verb, path, errno);
   if (ls_status_is_ok(status))
     *out_file = file;
   else
@@ -84,7 +79,7 @@ static ls_status read_all(int file, const char *path, size_t most,
                           ls_allocator *allocator, char **out_data,
                           size_t *out_size) {
   struct stat info = {0};
-  if (fstat(file, &info) != 0) return file_status("read", path, errno);
+  if (fstat(file, &info) != 0) return ls_system_status("read", path, errno);
   const size_t hint = info.st_size > 0 ? (size_t)info.st_size : 0;
   if (hint > most && S_ISREG(info.st_mode)) return too_long(path, most);
   size_t needed = hint + 2;
@@ -108,7 +103,7 @@ static ls_status read_all(int file, const char *path, size_t most,
     }
     const ssize_t got = read(file, data + size, capacity - size - 1);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) status = file_status("read", path, errno);
+    if (got < 0) status = ls_system_status("read", path, errno);
     if (got <= 0) break;
     size += (size_t)got;
     if (size > most) {
@@ -133,7 +128,7 @@ static ls_status system_read(void *user, const char *path, size_t most,
   *out_data = NULL;
   *out_size = 0;
   int file = -1;
-  LS_RETURN_IF_ERROR(open_regular("read", path, O_RDONLY, &file));
+  LS_RETURN_IF_ERROR(ls_system_open("read", path, O_RDONLY, &file));
   ls_status status = read_all(file, path, most, allocator, out_data, out_size);
   close(file);
   return status;
@@ -144,7 +139,7 @@ static ls_status system_exists(void *user, const char *path, bool *out_exists) {
   struct stat info;
   *out_exists = stat(path, &info) == 0;
   if (*out_exists || errno == ENOENT || errno == ENOTDIR) return ls_ok();
-  return file_status("look for", path, errno);
+  return ls_system_status("look for", path, errno);
 }
 
 // ---- Writing ---------------------------------------------------------------
@@ -160,13 +155,12 @@ static int write_all(int file, const char *data, size_t size) {
   return 0;
 }
 
-// Makes the renaming of `path` last: it is an entry of its folder.
-static int sync_folder_of(const char *path, char *buffer, size_t size) {
+int ls_system_sync_folder_of(const char *path, char *buffer, size_t size) {
   const char *slash = strrchr(path, '/');
   const size_t length = slash == NULL ? 0 : (size_t)(slash - path);
   snprintf(buffer, size, "%.*s%s", (int)length, path,
            slash == NULL ? "." : (length == 0 ? "/" : ""));
-  const int folder = open_file(buffer, O_RDONLY | O_DIRECTORY);
+  const int folder = ls_system_open_any(buffer, O_RDONLY | O_DIRECTORY);
   if (folder < 0) return errno;
   // Some file systems cannot sync a folder and need not.
   const int error = fsync(folder) != 0 && errno != EINVAL ? errno : 0;
@@ -174,10 +168,11 @@ static int sync_folder_of(const char *path, char *buffer, size_t size) {
   return error;
 }
 
-// Waits until no other writer has the file. A file system without locks has no
-// writers that wait for each other. 0 or the system's error number.
-static int lock_file(int file) {
-  while (flock(file, LOCK_EX) != 0) {
+// Waits until no other writer has the file, or gives EWOULDBLOCK. A file system
+// without locks has no writers that wait for each other. 0 or the system's
+// error number.
+static int lock_file(int file, bool wait) {
+  while (flock(file, LOCK_EX | (wait ? 0 : LOCK_NB)) != 0) {
     if (errno == EINTR) continue;
     return errno == ENOLCK || errno == ENOSYS || errno == EOPNOTSUPP ? 0
                                                                      : errno;
@@ -185,8 +180,7 @@ static int lock_file(int file) {
   return 0;
 }
 
-// Whether `path` still names the open file: its former writer has moved it.
-static bool is_named(int file, const char *path) {
+bool ls_system_is_named(int file, const char *path) {
   struct stat open_one, named_one;
   return fstat(file, &open_one) == 0 && lstat(path, &named_one) == 0 &&
          open_one.st_dev == named_one.st_dev &&
@@ -196,10 +190,11 @@ static bool is_named(int file, const char *path) {
 // Opens `aside`, making it if it is not there.
 static int open_or_make(const char *aside, bool *out_made) {
   for (;;) {
-    int file = open_file(aside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
+    int file =
+        ls_system_open_any(aside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
     *out_made = file >= 0;
     if (file >= 0 || errno != EEXIST) return file;
-    file = open_file(aside, O_WRONLY | O_NOFOLLOW);
+    file = ls_system_open_any(aside, O_WRONLY | O_NOFOLLOW);
     struct stat info;
     if (file >= 0 && (fstat(file, &info) != 0 || !S_ISREG(info.st_mode))) {
       close(file);
@@ -210,26 +205,23 @@ static int open_or_make(const char *aside, bool *out_made) {
   }
 }
 
-// Opens `aside`, empty and locked. 0 or the system's error number.
-static int open_aside(const char *aside, int *out_file) {
+int ls_system_open_aside(const char *aside, bool wait, int *out_file) {
   for (;;) {
     bool made = false;
     const int file = open_or_make(aside, &made);
     if (file < 0) return errno;
-    const int error = lock_file(file);
-    if (error == 0 && is_named(file, aside)) {
+    const int error = lock_file(file, wait);
+    if (error == 0 && ls_system_is_named(file, aside)) {
       *out_file = file;
       return ftruncate(file, 0) == 0 ? 0 : errno;
     }
-    if (error != 0 && made) unlink(aside);
+    if (error != 0 && error != EWOULDBLOCK && made) unlink(aside);
     close(file);
     if (error != 0) return error;
   }
 }
 
-// Gives the new file the mode and, if it may be given away, the owner of the
-// one that it replaces. 0 or the system's error number.
-static int take_after(int file, const struct stat *old) {
+int ls_system_take_after(int file, const struct stat *old) {
   if (!S_ISREG(old->st_mode)) return 0;
   struct stat now;
   if (fstat(file, &now) != 0) return errno;
@@ -243,9 +235,9 @@ static int take_after(int file, const struct stat *old) {
 static int write_aside(const char *aside, const char *path,
                        const struct stat *old, const void *data, size_t size) {
   int file = -1;
-  int error = open_aside(aside, &file);
+  int error = ls_system_open_aside(aside, true, &file);
   if (file < 0) return error;
-  if (error == 0) error = take_after(file, old);
+  if (error == 0) error = ls_system_take_after(file, old);
   if (error == 0) error = write_all(file, data, size);
   if (error == 0 && fsync(file) != 0) error = errno;
   if (error == 0 && rename(aside, path) != 0) error = errno;
@@ -254,20 +246,18 @@ static int write_aside(const char *aside, const char *path,
   return error;
 }
 
-// What is to be replaced: nothing, a regular file, or the one that a link
-// names, whose path is put into `buffer`, of PATH_MAX bytes.
-static ls_status find_target(const char **path, char *buffer,
-                             struct stat *out_old) {
+ls_status ls_system_find_target(const char **path, char *buffer,
+                                struct stat *out_old) {
   *out_old = (struct stat){0};
   struct stat info;
   if (lstat(*path, &info) != 0) return ls_ok();  // Writing tells why.
   if (S_ISLNK(info.st_mode)) {
     if (realpath(*path, buffer) == NULL || stat(buffer, &info) != 0)
-      return file_status("write", *path, errno);
+      return ls_system_status("write", *path, errno);
     *path = buffer;
   }
   *out_old = info;
-  return check_regular("write", *path, info.st_mode);
+  return ls_system_check_regular("write", *path, info.st_mode);
 }
 
 static ls_status system_write(void *user, const char *path, const void *data,
@@ -275,15 +265,15 @@ static ls_status system_write(void *user, const char *path, const void *data,
   (void)user;
   char buffer[PATH_MAX];
   struct stat old;
-  LS_RETURN_IF_ERROR(find_target(&path, buffer, &old));
+  LS_RETURN_IF_ERROR(ls_system_find_target(&path, buffer, &old));
   const size_t room = strlen(path) + 8;
   char *aside = ls_allocate(ls_allocator_system(), room);
   if (aside == NULL) return ls_out_of_memory();
   snprintf(aside, room, "%s.tmp", path);
   int error = write_aside(aside, path, &old, data, size);
-  if (error == 0) error = sync_folder_of(path, aside, room);
+  if (error == 0) error = ls_system_sync_folder_of(path, aside, room);
   ls_release(ls_allocator_system(), aside);
-  return error == 0 ? ls_ok() : file_status("write", path, error);
+  return error == 0 ? ls_ok() : ls_system_status("write", path, error);
 }
 
 static ls_status system_append(void *user, const char *path, const void *data,
@@ -291,10 +281,10 @@ static ls_status system_append(void *user, const char *path, const void *data,
   (void)user;
   int file = -1;
   LS_RETURN_IF_ERROR(
-      open_regular("append to", path, O_WRONLY | O_CREAT | O_APPEND, &file));
+      ls_system_open("append to", path, O_WRONLY | O_CREAT | O_APPEND, &file));
   int error = write_all(file, data, size);
   if (close(file) != 0 && error == 0) error = errno;
-  return error == 0 ? ls_ok() : file_status("append to", path, error);
+  return error == 0 ? ls_ok() : ls_system_status("append to", path, error);
 }
 
 // ---- Folders ---------------------------------------------------------------
@@ -323,12 +313,12 @@ static ls_status system_make_directories(void *user, const char *path) {
     if (cut == '\0' || end[strspn(end, "/")] == '\0') break;
   }
   ls_release(ls_allocator_system(), prefix);
-  return error == 0 ? ls_ok() : file_status("make folder", path, error);
+  return error == 0 ? ls_ok() : ls_system_status("make folder", path, error);
 }
 
 static ls_status system_remove(void *user, const char *path) {
   (void)user;
-  return remove(path) == 0 ? ls_ok() : file_status("remove", path, errno);
+  return remove(path) == 0 ? ls_ok() : ls_system_status("remove", path, errno);
 }
 
 // ---- Locks -----------------------------------------------------------------
@@ -361,7 +351,7 @@ static ls_status take_lock(const char *path, int *out_file) {
   for (;;) {
     int file = -1;
     LS_RETURN_IF_ERROR(
-        open_regular("lock", path, O_RDWR | O_CREAT | O_NOFOLLOW, &file));
+        ls_system_open("lock", path, O_RDWR | O_CREAT | O_NOFOLLOW, &file));
     int error = 0;
     while (flock(file, LOCK_EX | LOCK_NB) != 0 && (error = errno) == EINTR)
       error = 0;
@@ -372,14 +362,14 @@ static ls_status take_lock(const char *path, int *out_file) {
     }
     // A file system without locks keeps nobody out.
     if (error == ENOLCK || error == ENOSYS || error == EOPNOTSUPP) error = 0;
-    if (error == 0 && is_named(file, path)) {
+    if (error == 0 && ls_system_is_named(file, path)) {
       *out_file = file;
       return ls_ok();
     }
     // Either the one before has just taken it away, or nobody can lock it.
     if (error != 0) unlink(path);
     close(file);
-    if (error != 0) return file_status("lock", path, error);
+    if (error != 0) return ls_system_status("lock", path, error);
   }
 }
 
@@ -404,7 +394,7 @@ static void system_unlock(void *user, void *held) {
   (void)user;
   file_lock *lock = held;
   if (lock == NULL) return;
-  if (is_named(lock->file, lock->path)) unlink(lock->path);
+  if (ls_system_is_named(lock->file, lock->path)) unlink(lock->path);
   close(lock->file);
   ls_release(ls_allocator_system(), lock);
 }
@@ -419,6 +409,15 @@ const ls_file_system *ls_file_system_system(void) {
       .remove = system_remove,
       .lock = system_lock,
       .unlock = system_unlock,
+      .open = ls_system_open_parts,
+      .read_at = ls_system_read_at,
+      .close = ls_system_close,
+      .list = ls_system_list,
+      .rename = ls_system_rename,
+      .create = ls_system_create,
+      .write_at = ls_system_write_at,
+      .sync = ls_system_sync,
+      .finish = ls_system_finish,
   };
   return &files;
 }

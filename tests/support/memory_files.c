@@ -141,6 +141,150 @@ static void unlock(void *user, void *lock) {
   free(lock);
 }
 
+// ---- In parts --------------------------------------------------------------
+typedef struct opened {
+  char path[64];  // What is written: with ".tmp".
+  bool joined;
+} opened;
+
+static ls_status open_path(const char *path, const char *more, bool joined,
+                           void **out_file) {
+  opened *file = malloc(sizeof(*file));
+  if (file == NULL) return ls_out_of_memory();
+  snprintf(file->path, sizeof(file->path), "%s%s", path, more);
+  file->joined = joined;
+  *out_file = file;
+  return ls_ok();
+}
+
+static ls_status open_parts(void *user, const char *path, void **out_file,
+                            ls_file_info *out_info) {
+  *out_file = NULL;
+  if (fails(user)) return refuse("open", path);
+  const memory_file *file = memory_files_find(user, path);
+  if (file == NULL) return ls_not_found("there is no '%s'", path);
+  if (file->folder) return refuse("open", path);
+  *out_info = (ls_file_info){.size = (int64_t)file->size, .modified = 1};
+  return open_path(path, "", false, out_file);
+}
+
+static ls_status read_at(void *user, void *handle, int64_t offset, void *data,
+                         size_t size, size_t *out_size) {
+  const opened *self = handle;
+  *out_size = 0;
+  if (fails(user)) return refuse("read", self->path);
+  const memory_file *file = memory_files_find(user, self->path);
+  if (file == NULL || (size_t)offset >= file->size) return ls_ok();
+  const size_t left = file->size - (size_t)offset;
+  *out_size = size < left ? size : left;
+  memcpy(data, file->data + offset, *out_size);
+  return ls_ok();
+}
+
+static void close_file(void *user, void *handle) {
+  (void)user;
+  free(handle);
+}
+
+static bool is_right_inside(const memory_file *file, const char *folder) {
+  return is_inside(file, folder) &&
+         strchr(file->path + strlen(folder) + 1, '/') == NULL;
+}
+
+static int by_name(const void *a, const void *b) {
+  return strcmp(((const ls_file_entry *)a)->name,
+                ((const ls_file_entry *)b)->name);
+}
+
+static ls_status list(void *user, const char *path, ls_allocator *allocator,
+                      ls_file_entry **out_entries, size_t *out_count) {
+  const memory_files *files = user;
+  *out_entries = NULL;
+  *out_count = 0;
+  if (fails(user)) return refuse("list", path);
+  ls_file_entry *entries = ls_allocate(
+      allocator, MEMORY_FILES_MOST * (sizeof(*entries) + sizeof(opened)));
+  if (entries == NULL) return ls_out_of_memory();
+  char *at = (char *)(entries + MEMORY_FILES_MOST);
+  for (size_t i = 0; i < files->count; ++i) {
+    const memory_file *file = &files->items[i];
+    if (!is_right_inside(file, path)) continue;
+    strcpy(at, file->path + strlen(path) + 1);
+    entries[(*out_count)++] = (ls_file_entry){at, file->folder};
+    at += strlen(at) + 1;
+  }
+  qsort(entries, *out_count, sizeof(*entries), by_name);
+  *out_entries = entries;
+  return ls_ok();
+}
+
+static ls_status move(memory_files *files, const char *from, const char *to) {
+  if (memory_files_find(files, from) == NULL)
+    return ls_not_found("there is no '%s'", from);
+  if (memory_files_find(files, to) != NULL)
+    LS_RETURN_IF_ERROR(take_away(files, to));
+  memory_file *file = find_or_add(files, from);
+  snprintf(file->path, sizeof(file->path), "%s", to);
+  return ls_ok();
+}
+
+static ls_status rename_one(void *user, const char *from, const char *to) {
+  return fails(user) ? refuse("move", from) : move(user, from, to);
+}
+
+static ls_status create(void *user, const char *path, bool join,
+                        void **out_file) {
+  *out_file = NULL;
+  if (fails(user)) return refuse("write", path);
+  LS_RETURN_IF_ERROR(open_path(path, ".tmp", join, out_file));
+  const char *aside = ((const opened *)*out_file)->path;
+  const bool is_there = memory_files_find(user, aside) != NULL;
+  ls_status status = ls_ok();
+  if (join && !is_there) status = ls_not_found("nobody writes '%s'", path);
+  if (!join && is_there)
+    status = ls_failed_precondition("'%s' is being written", path);
+  if (ls_status_is_ok(status) && !join) status = add(user, aside, "", 0);
+  if (ls_status_is_ok(status)) return status;
+  free(*out_file);
+  *out_file = NULL;
+  return status;
+}
+
+static ls_status write_at(void *user, void *handle, int64_t offset,
+                          const void *data, size_t size) {
+  const opened *self = handle;
+  const bool refused = fails(user);
+  if (refused) size /= 2;
+  memory_file *file = find_or_add(user, self->path);
+  if (file == NULL) return refuse("write", self->path);
+  static const char zero[1];
+  while (file->size < (size_t)offset + size)
+    LS_RETURN_IF_ERROR(add(user, self->path, zero, 1));
+  if (size > 0) memcpy(file->data + offset, data, size);
+  return refused ? refuse("write", self->path) : ls_ok();
+}
+
+static ls_status sync_file(void *user, void *handle) {
+  return fails(user) ? refuse("sync", ((opened *)handle)->path) : ls_ok();
+}
+
+static ls_status finish(void *user, void *handle, bool keep) {
+  opened *self = handle;
+  if (self == NULL) return ls_ok();
+  const bool refused = keep && fails(user);
+  char path[64];
+  snprintf(path, sizeof(path), "%s", self->path);
+  path[strlen(path) - strlen(".tmp")] = '\0';
+  ls_status status = refused ? refuse("write", path) : ls_ok();
+  if (!self->joined && keep && !refused) {
+    status = move(user, self->path, path);
+  } else if (!self->joined) {
+    status = ls_status_join(status, take_away(user, self->path));
+  }
+  free(self);
+  return status;
+}
+
 ls_file_system memory_files_system(memory_files *files) {
   return (ls_file_system){.read = read,
                           .exists = exists,
@@ -150,5 +294,14 @@ ls_file_system memory_files_system(memory_files *files) {
                           .remove = remove_one,
                           .lock = lock,
                           .unlock = unlock,
-                          .user = files};
+                          .user = files,
+                          .open = open_parts,
+                          .read_at = read_at,
+                          .close = close_file,
+                          .list = list,
+                          .rename = rename_one,
+                          .create = create,
+                          .write_at = write_at,
+                          .sync = sync_file,
+                          .finish = finish};
 }

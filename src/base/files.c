@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/files.h"
+
+static ls_status no_parts(const char *path) {
+  return ls_unimplemented(
+      "the runtime's file system does not read '%s' in parts: its open, "
+      "read_at, close or list is NULL",
+      path);
+}
+
+static ls_status make(ls_allocator *allocator, const char *path,
+                      ls_file **out_file) {
+  const size_t size = strlen(path) + 1;
+  ls_file *file = ls_allocate_zeroed(allocator, 1, sizeof(*file) + size);
+  if (file == NULL) return ls_out_of_memory();
+  file->allocator = allocator;
+  file->path = memcpy(file + 1, path, size);
+  *out_file = file;
+  return ls_ok();
+}
+
+ls_status ls_file_open(ls_runtime *runtime, const char *path,
+                       ls_file **out_file) {
+  *out_file = NULL;
+  const ls_file_system *files = ls_runtime_files(runtime);
+  if (files->open == NULL || files->read_at == NULL || files->close == NULL)
+    return no_parts(path);
+  ls_file *file = NULL;
+  LS_RETURN_IF_ERROR(make(ls_runtime_allocator(runtime), path, &file));
+  file->files = *files;
+  ls_file_info info = {0};
+  const ls_status status = files->open(files->user, path, &file->handle, &info);
+  if (!ls_status_is_ok(status)) {
+    ls_release(file->allocator, file);
+    return status;
+  }
+  file->size = info.size;
+  file->modified = info.modified;
+  *out_file = file;
+  return ls_ok();
+}
+
+ls_status ls_file_open_bytes(ls_allocator *allocator, const char *name,
+                             const void *data, size_t size,
+                             ls_file **out_file) {
+  *out_file = NULL;
+  LS_RETURN_IF_ERROR(make(allocator, name, out_file));
+  (*out_file)->bytes = data != NULL ? data : "";
+  (*out_file)->size = (int64_t)size;
+  return ls_ok();
+}
+
+void ls_file_close(ls_file *file) {
+  if (file == NULL) return;
+  if (file->bytes == NULL) file->files.close(file->files.user, file->handle);
+  ls_release(file->allocator, file);
+}
+
+ls_status ls_file_read(const ls_file *file, int64_t offset, void *data,
+                       size_t size) {
+  size_t got = 0;
+  if (offset < 0) {
+    return ls_invalid_argument("'%s' has no byte %lld", file->path,
+                               (long long)offset);
+  }
+  if (file->bytes != NULL) {
+    if (offset < file->size) {
+      const size_t left = (size_t)(file->size - offset);
+      got = size < left ? size : left;
+      if (got > 0) memcpy(data, file->bytes + offset, got);
+    }
+  } else {
+    LS_RETURN_IF_ERROR(file->files.read_at(file->files.user, file->handle,
+                                           offset, data, size, &got));
+  }
+  if (got == size) return ls_ok();
+  return LS_STATUS(LS_DATA_LOSS,
+                   "'%s' ends at byte %lld, where %zu bytes from byte %lld on "
+                   "were to be read; it had %lld bytes when it was opened",
+                   file->path, (long long)(offset + (int64_t)got), size,
+                   (long long)offset, (long long)file->size);
+}
+
+// ---- Patterns --------------------------------------------------------------
+bool ls_pattern_is(const char *text) { return strpbrk(text, "*?[") != NULL; }
+
+// Whether `c` is in the set that begins behind '['; `*at` goes behind its end.
+// Without an end the '[' is a plain character.
+static bool fits_set(const char **at, char c) {
+  const char *set = *at + 1;
+  const bool others = *set == '!' || *set == '^';
+  const char *item = set + others;
+  const char *end = *item == '\0' ? NULL : strchr(item + 1, ']');
+  if (end == NULL) {
+    ++*at;
+    return c == '[';
+  }
+  bool in = false;
+  while (item < end) {
+    const bool range = item[1] == '-' && item + 2 < end;
+    const unsigned char low = (unsigned char)item[0];
+    const unsigned char high = (unsigned char)(range ? item[2] : item[0]);
+    in |= (unsigned char)c >= low && (unsigned char)c <= high;
+    item += range ? 3 : 1;
+  }
+  *at = end + 1;
+  return in != others;
+}
+
+// The last star alone is ever tried again: what stood before it fits.
+bool ls_pattern_fits(const char *pattern, const char *name) {
+  if (*name == '.' && *pattern != '.') return false;
+  const char *star = NULL, *tried = NULL;
+  while (*name != '\0') {
+    const char *next = pattern;
+    if (*pattern == '*') {
+      star = ++pattern;
+      tried = name;
+      continue;
+    }
+    bool fits = false;
+    if (*pattern == '[') {
+      fits = fits_set(&next, *name);
+    } else if (*pattern != '\0') {
+      fits = *pattern == '?' || *pattern == *name;
+      ++next;
+    }
+    if (fits) {
+      pattern = next;
+      ++name;
+    } else if (star != NULL) {
+      pattern = star;
+      name = ++tried;
+    } else {
+      return false;
+    }
+  }
+  while (*pattern == '*')
+    ++pattern;
+  return *pattern == '\0';
+}
+
+// One block: `count` paths of `folder` (with its slash) and a name each.
+static ls_status join_paths(ls_allocator *allocator, const char *folder,
+                            size_t folder_size, const ls_file_entry *entries,
+                            size_t count, const char *pattern,
+                            const char ***out_paths, size_t *out_count) {
+  size_t fits = 0, size = 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (entries[i].is_folder || !ls_pattern_fits(pattern, entries[i].name))
+      continue;
+    ++fits;
+    size += folder_size + strlen(entries[i].name) + 1;
+  }
+  if (fits == 0) return ls_ok();
+  const char **paths = ls_allocate(allocator, fits * sizeof(*paths) + size);
+  if (paths == NULL) return ls_out_of_memory();
+  char *at = (char *)(paths + fits);
+  for (size_t i = 0; i < count; ++i) {
+    if (entries[i].is_folder || !ls_pattern_fits(pattern, entries[i].name))
+      continue;
+    const size_t name = strlen(entries[i].name) + 1;
+    paths[(*out_count)++] = at;
+    memcpy(at, folder, folder_size);
+    memcpy(at + folder_size, entries[i].name, name);
+    at += folder_size + name;
+  }
+  *out_paths = paths;
+  return ls_ok();
+}
+
+static ls_status match_in_folder(ls_runtime *runtime, const char *pattern,
+                                 const char *last, ls_allocator *allocator,
+                                 const char ***out_paths, size_t *out_count) {
+  const ls_file_system *files = ls_runtime_files(runtime);
+  if (files->list == NULL) return no_parts(pattern);
+  const size_t folder_size = (size_t)(last - pattern);  // With its slash.
+  char *folder = folder_size == 0
+                     ? ls_copy_text(allocator, ".", 1)
+                     : ls_copy_text(allocator, pattern,
+                                    folder_size > 1 ? folder_size - 1 : 1);
+  if (folder == NULL) return ls_out_of_memory();
+  ls_file_entry *entries = NULL;
+  size_t count = 0;
+  ls_status status =
+      files->list(files->user, folder, allocator, &entries, &count);
+  if (ls_status_is_ok(status))
+    status = join_paths(allocator, pattern, folder_size, entries, count, last,
+                        out_paths, out_count);
+  if (ls_status_is_ok(status) && *out_count == 0)
+    status = ls_not_found("no file in '%s' fits '%s'", folder, last);
+  ls_release(allocator, entries);
+  ls_release(allocator, folder);
+  return status;
+}
+
+ls_status ls_files_match(ls_runtime *runtime, const char *pattern,
+                         ls_allocator *allocator, const char ***out_paths,
+                         size_t *out_count) {
+  *out_paths = NULL;
+  *out_count = 0;
+  const char *slash = strrchr(pattern, '/');
+  const char *last = slash == NULL ? pattern : slash + 1;
+  const size_t before = strcspn(pattern, "*?[");
+  if (before < (size_t)(last - pattern)) {
+    return ls_invalid_argument(
+        "'%s' has a pattern in a folder's name; only its last part, '%s', may "
+        "be one",
+        pattern, last);
+  }
+  if (ls_pattern_is(last))
+    return match_in_folder(runtime, pattern, last, allocator, out_paths,
+                           out_count);
+  const size_t size = strlen(pattern) + 1;
+  const char **paths = ls_allocate(allocator, sizeof(*paths) + size);
+  if (paths == NULL) return ls_out_of_memory();
+  paths[0] = memcpy(paths + 1, pattern, size);
+  *out_paths = paths;
+  *out_count = 1;
+  return ls_ok();
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Open files, as those see them who read data in parts.
+//
+// A file is read in ranges, by any threads at the same time, and never mapped:
+// one that another process cuts off while it is read is DATA_LOSS, not a
+// signal. Bytes in memory are a file, too, so that whatever reads a file can be
+// tried on any bytes.
+//
+// Threads: any number may read an open file at the same time.
+#ifndef LS_BASE_FILES_H_
+#define LS_BASE_FILES_H_
+
+#include "base/runtime_internal.h"
+
+typedef struct ls_file {
+  const char *path;  // Or what messages call the bytes. The file's own.
+  int64_t size;      // When it was opened.
+  int64_t modified;  // Nanoseconds since 1970; 0 for bytes in memory.
+  // Private from here on.
+  ls_allocator *allocator;
+  ls_file_system files;  // As of the runtime it was opened under.
+  void *handle;
+  const char *bytes;  // Not NULL: a file in memory.
+} ls_file;
+
+// Opens a file through the runtime's file system. The caller closes it.
+//   LS_NOT_FOUND         no such file.
+//   LS_INVALID_ARGUMENT  no regular file.
+//   LS_UNIMPLEMENTED     the runtime's file system does not read in parts.
+LS_MUST_USE ls_status ls_file_open(ls_runtime *runtime, const char *path,
+                                   ls_file **out_file);
+// Bytes of the caller's, lent, as a file. `data` may be NULL if there are none.
+LS_MUST_USE ls_status ls_file_open_bytes(ls_allocator *allocator,
+                                         const char *name, const void *data,
+                                         size_t size, ls_file **out_file);
+void ls_file_close(ls_file *file);  // NULL is fine.
+
+// All `size` bytes from `offset` on.
+//   LS_DATA_LOSS  the file ends before: names file and offset.
+LS_MUST_USE ls_status ls_file_read(const ls_file *file, int64_t offset,
+                                   void *data, size_t size);
+
+// ---- Patterns --------------------------------------------------------------
+// Whether a name fits a pattern: `*` any characters, `?` one, `[a-z]` and
+// `[!a-z]` one of a set (`[*]` is a star). A `*` or `?` at the start takes no
+// point, so that hidden files must be named.
+bool ls_pattern_fits(const char *pattern, const char *name);
+// Whether there is anything in it but plain characters.
+bool ls_pattern_is(const char *text);
+
+// The regular files that a path with a pattern as its last component names,
+// sorted: one block of the caller's, texts included. A path without a pattern
+// names itself, whether it is there or not.
+//   LS_NOT_FOUND         none fits; the message has pattern and folder.
+//   LS_INVALID_ARGUMENT  a pattern in another component.
+LS_MUST_USE ls_status ls_files_match(ls_runtime *runtime, const char *pattern,
+                                     ls_allocator *allocator,
+                                     const char ***out_paths,
+                                     size_t *out_count);
+
+#endif  // LS_BASE_FILES_H_
