@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Data sets, as those who make them see them.
+//
+// A data set is a node: a class, inputs and what elements are. Indexed ones
+// give any element at any time, by `get`; if all leaves are dense, of known
+// shapes and of plain numbers, their elements are *rows*, and `read` writes
+// many at once to where they are wanted, so that a batch is made in place.
+// Streams are opened: see data/stage.h.
+#ifndef LS_DATA_DATASET_H_
+#define LS_DATA_DATASET_H_
+
+#include "base/runtime_internal.h"
+#include "base/text.h"
+#include "data/fetch.h"
+#include "lockstep/dataset.h"
+
+struct ls_work;
+struct ls_stage;
+
+typedef struct ls_dataset_class {
+  const char *name;
+  // Releases what is the class's own; inputs and spec go by themselves.
+  void (*destroy)(ls_dataset *dataset);  // NULL: nothing.
+  // Appends the options, as in "shuffle(seed=1)": "seed=1". Two data sets with
+  // equal texts are taken for the same when a position is restored, so sources
+  // say what they read. NULL: nothing.
+  void (*describe)(const ls_dataset *dataset, ls_text *text);
+  // The same with other inputs, which are taken over, as many as it has. Of
+  // sources NULL.
+  ls_dataset *(*remake)(const ls_dataset *dataset, ls_dataset **inputs);
+
+  // ---- Indexed ones, from any thread --------------------------------------
+  // Element `index`, in-out: see ls_element_reuse. NULL: by `read` or `locate`.
+  ls_status (*get)(const ls_dataset *dataset, ls_fetch *fetch, int64_t index,
+                   ls_nest *element);
+  // Writes element indices[k] of each leaf to rows[leaf] + k * its size. Only
+  // of rows. NULL: by `locate`, else by `get`.
+  ls_status (*read)(const ls_dataset *dataset, ls_fetch *fetch,
+                    const int64_t *indices, size_t count, void *const *rows);
+  // Those of one input's elements that it has, in another order: where they
+  // are in it. Neither `get` nor `read` nor `id` is needed then.
+  void (*locate)(const ls_dataset *dataset, const ls_fetch *fetch,
+                 const int64_t *indices, size_t count, int64_t *out);
+  // The number in the source. NULL: by `locate`, of sources the index itself,
+  // else that of the first input's.
+  int64_t (*id)(const ls_dataset *dataset, const ls_fetch *fetch,
+                int64_t index);
+
+  // ---- Streams
+  // --------------------------------------------------------------- Opens it at
+  // the start of epoch 0; only of those that are not indexed.
+  ls_status (*open)(ls_dataset *dataset, struct ls_work *work,
+                    struct ls_stage **out_stage);
+
+  // ---- Sources that read files
+  // ----------------------------------------------- How many, and file number
+  // `i`; NULL: it reads none.
+  size_t (*num_files)(const ls_dataset *dataset);
+  const char *(*file)(const ls_dataset *dataset, size_t i);
+  // The same of files `index`, `index` + `count`, ... alone.
+  ls_dataset *(*shard_files)(const ls_dataset *dataset, int64_t count,
+                             int64_t index);
+} ls_dataset_class;
+
+// Every data set's first member.
+struct ls_dataset {
+  ls_object object;
+  const ls_dataset_class *kind;
+  ls_allocator *allocator;
+  ls_status failure;  // Owned; OK.
+  ls_dataset **inputs;
+  size_t num_inputs;
+  ls_nest structure;  // Leaves are their numbers.
+  ls_leaf_spec *leaves;
+  size_t num_leaves;
+  size_t *row_sizes;  // Bytes of each leaf, if elements are rows.
+  int64_t size;       // Elements, LS_INFINITE or LS_UNKNOWN.
+  bool indexed;
+  bool rows;         // Elements are rows.
+  int64_t prefetch;  // What is computed ahead; -1: not said.
+};
+
+// ---- Making ----------------------------------------------------------------
+// A data set of `bytes` with these inputs, taken over also on failure. It has
+// the first input's spec, size and kind, which the maker then changes. Where an
+// input is a failed one, or NULL, or `status` (taken over) is a failure, that
+// is what it is: the caller returns it as it is if `failure` is not OK.
+ls_dataset *ls_dataset_new(const ls_dataset_class *kind, size_t bytes,
+                           ls_dataset *const *inputs, size_t num_inputs,
+                           ls_status status);
+#define LS_DATASET_NEW(Type, kind, inputs, num_inputs, status)                 \
+  ((Type *)ls_dataset_new((kind), sizeof(Type), (inputs), (num_inputs),        \
+                          (status)))
+// Makes it a failed one, unless it is; takes the status over. NULL is fine.
+ls_dataset *ls_dataset_fail(ls_dataset *dataset, ls_status status);
+// Gives it a spec: a nest of ls_nest_spec leaves, taken over.
+LS_MUST_USE ls_status ls_dataset_set_spec(ls_dataset *dataset, ls_nest spec);
+// The same from what there is: `structure` (taken over) with leaves to copy.
+LS_MUST_USE ls_status ls_dataset_set_leaves(ls_dataset *dataset,
+                                            ls_nest structure,
+                                            const ls_leaf_spec *leaves,
+                                            size_t count);
+// A nest of ls_nest_spec leaves, as the data set's elements are.
+ls_nest ls_dataset_spec_nest(const ls_dataset *dataset);
+// What an element is: its arrays' types, in a nest of ls_nest_spec leaves.
+ls_nest ls_spec_of_element(ls_nest element);
+// The spec in a leaf of ls_nest_spec; NULL: it is none.
+const ls_leaf_spec *ls_nest_as_spec(ls_nest leaf);
+// Whether an element is what the spec says.
+//   LS_INVALID_ARGUMENT  names data set, leaf and both.
+LS_MUST_USE ls_status ls_dataset_check_element(const ls_dataset *dataset,
+                                               ls_nest element);
+
+// What the caller gave, shared by a data set and those remade of it.
+typedef struct ls_user {
+  ls_object object;
+  ls_allocator *allocator;
+  void *user;
+  void (*release)(void *user);
+} ls_user;
+// Takes `user` over: it is released by the last reference, or at once without
+// memory (NULL).
+ls_user *ls_user_create(void *user, void (*release)(void *user));
+
+// ---- Reading ---------------------------------------------------------------
+// As the class's, with what is missing there, statistics, and the data set's
+// name in front of what goes wrong.
+LS_MUST_USE ls_status ls_dataset_get(const ls_dataset *dataset, ls_fetch *fetch,
+                                     int64_t index, ls_nest *element);
+LS_MUST_USE ls_status ls_dataset_read(const ls_dataset *dataset,
+                                      ls_fetch *fetch, const int64_t *indices,
+                                      size_t count, void *const *rows);
+int64_t ls_dataset_id(const ls_dataset *dataset, const ls_fetch *fetch,
+                      int64_t index);
+
+// Makes `*element` a nest of the structure of these leaves whose arrays may be
+// written: the one that is there, if nobody else holds it and its arrays are of
+// these types, else a new one. Numbers are undefined.
+LS_MUST_USE ls_status ls_element_reuse(ls_nest structure, const ls_type *types,
+                                       size_t count, ls_nest *element);
+// Replaces what is there by `made`, taken over.
+LS_MUST_USE ls_status ls_element_replace(ls_nest made, ls_nest *element);
+// The bytes of all arrays in it.
+int64_t ls_element_bytes(ls_nest element);
+
+#endif  // LS_DATA_DATASET_H_

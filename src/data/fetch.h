@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// A fetch: on whose behalf elements are read, and the memory that it takes on
+// the way. It belongs to one thread at a time; an iterator keeps as many as
+// threads work for it.
+#ifndef LS_DATA_FETCH_H_
+#define LS_DATA_FETCH_H_
+
+#include "base/memory/allocator.h"
+#include "lockstep/dataset.h"
+
+struct ls_work;
+
+typedef struct ls_fetch_block ls_fetch_block;
+
+// What a fetch keeps between calls for a data set, such as nests to hand to a
+// map's function.
+typedef struct ls_fetch_kept {
+  const ls_dataset *dataset;
+  ls_nest nests[2];
+} ls_fetch_kept;
+
+typedef struct ls_fetch {
+  ls_allocator *allocator;
+  uint64_t seed;
+  int64_t epoch;
+  // Memory, taken as from a stack.
+  ls_fetch_block *blocks;  // The newest first.
+  ls_fetch_kept *kept;
+  size_t num_kept, kept_capacity;
+  // Statistics: time of the stage that is at work, by the clock; see work.h.
+  struct ls_work *work;  // NULL: nobody counts.
+  struct ls_stage_count *counts;
+  int64_t inner_nanos;
+  struct ls_fetch *next;  // Of those that are idle.
+} ls_fetch;
+
+void ls_fetch_init(ls_fetch *fetch, ls_allocator *allocator, uint64_t seed);
+void ls_fetch_deinit(ls_fetch *fetch);
+
+// A place on the stack of memory, to go back to.
+typedef struct ls_fetch_mark {
+  ls_fetch_block *block;
+  size_t used;
+} ls_fetch_mark;
+ls_fetch_mark ls_fetch_begin(const ls_fetch *fetch);
+// `size` bytes, aligned to 64, until the mark is gone back to. NULL: no memory.
+void *ls_fetch_room(ls_fetch *fetch, size_t size);
+void ls_fetch_end(ls_fetch *fetch, ls_fetch_mark mark);
+
+// What is kept for a data set; nests are none at first. NULL: no memory. Valid
+// until the next call.
+ls_fetch_kept *ls_fetch_keep(ls_fetch *fetch, const ls_dataset *dataset);
+
+#endif  // LS_DATA_FETCH_H_

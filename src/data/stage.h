@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stages: what an iterator makes of data sets that are read from the start to
+// the end. A stage belongs to one thread at a time.
+//
+// Its state is small: counters, and its inputs' states. A stage that holds
+// elements does not save them, but where its input was before it read them, and
+// how many to read again.
+#ifndef LS_DATA_STAGE_H_
+#define LS_DATA_STAGE_H_
+
+#include "data/dataset.h"
+#include "data/work.h"
+#include "lockstep/record.h"
+
+typedef struct ls_stage ls_stage;
+
+typedef struct ls_stage_class {
+  // The next element, in-out as ls_iterator_next. OUT_OF_RANGE: the end, again
+  // and again. After another failure the next call gives what is behind it.
+  ls_status (*next)(ls_stage *stage, ls_nest *element);
+  // Goes to the start of an epoch.
+  ls_status (*restart)(ls_stage *stage, int64_t epoch);
+  // Where it is, into an empty record, and back: also from anywhere else.
+  ls_status (*save)(ls_stage *stage, ls_record *record);
+  ls_status (*restore)(ls_stage *stage, const ls_record *record);
+  // Goes behind `count` elements, or to the end. NULL: by reading them.
+  ls_status (*skip)(ls_stage *stage, int64_t count);
+  // The number in the source of the element that `next` has given last. NULL:
+  // that of the first input.
+  int64_t (*id)(const ls_stage *stage);
+  // Releases the class's own; inputs are closed after it. NULL: nothing.
+  void (*close)(ls_stage *stage);
+} ls_stage_class;
+
+// Every stage's first member.
+struct ls_stage {
+  const ls_stage_class *kind;
+  const ls_dataset *dataset;  // Lent by the iterator.
+  ls_work *work;
+  ls_stage **inputs;
+  size_t num_inputs;
+  int64_t epoch;  // Since the last restart.
+};
+
+// A stage of `bytes` for a data set, with all its inputs opened, but those that
+// it opens itself (`own_inputs`).
+LS_MUST_USE ls_status ls_stage_new(const ls_stage_class *kind, size_t bytes,
+                                   const ls_dataset *dataset, ls_work *work,
+                                   bool own_inputs, ls_stage **out_stage);
+// Opens a data set: an indexed one by a stage that goes through it.
+LS_MUST_USE ls_status ls_stage_open(const ls_dataset *dataset, ls_work *work,
+                                    ls_stage **out_stage);
+void ls_stage_close(ls_stage *stage);  // NULL is fine.
+
+// As the class's, with statistics and what is missing there.
+LS_MUST_USE ls_status ls_stage_next(ls_stage *stage, ls_nest *element);
+LS_MUST_USE ls_status ls_stage_restart(ls_stage *stage, int64_t epoch);
+LS_MUST_USE ls_status ls_stage_save(ls_stage *stage, ls_record *record);
+LS_MUST_USE ls_status ls_stage_restore(ls_stage *stage,
+                                       const ls_record *record);
+LS_MUST_USE ls_status ls_stage_skip(ls_stage *stage, int64_t count);
+int64_t ls_stage_id(const ls_stage *stage);
+
+// Save and restore of input number `i`, under "input0", "input1", ...
+LS_MUST_USE ls_status ls_stage_save_input(ls_stage *stage, size_t i,
+                                          ls_record *record);
+LS_MUST_USE ls_status ls_stage_restore_input(ls_stage *stage, size_t i,
+                                             const ls_record *record);
+
+#endif  // LS_DATA_STAGE_H_
