@@ -77,8 +77,8 @@ LS_API LS_MUST_USE ls_status ls_dataset_spec(const ls_dataset *dataset,
 LS_API const char *ls_element_spec_print(const ls_element_spec *spec,
                                          char *buffer, size_t size);
 
-enum { LS_INFINITE = -1, LS_UNKNOWN = -2 };
-// The number of elements, LS_INFINITE, or LS_UNKNOWN; of a failed one 0.
+enum { LS_INFINITE = -1, LS_UNKNOWN_SIZE = -2 };
+// The number of elements, LS_INFINITE, or LS_UNKNOWN_SIZE; of a failed one 0.
 LS_API int64_t ls_dataset_cardinality(const ls_dataset *dataset);
 // Whether element i is a function of i; if not, it is a stream.
 LS_API bool ls_dataset_is_indexed(const ls_dataset *dataset);
@@ -186,15 +186,15 @@ LS_API ls_dataset *ls_dataset_concatenate(ls_dataset *first,
 LS_API ls_dataset *ls_dataset_zip(ls_nest datasets);
 
 // ---- Batches ---------------------------------------------------------------
-typedef enum ls_remainder {
+typedef enum ls_batch_remainder {
   LS_REMAINDER_KEEP,  // A last batch that is not full is smaller.
   LS_REMAINDER_DROP,  // It is left out.
   LS_REMAINDER_PAD,   // It is filled with zeros; elements become (element,
                       // mask), where the mask f32[size] is 1 for what is real.
-} ls_remainder;
+} ls_batch_remainder;
 typedef struct ls_batch_options {
   int64_t size;  // At least 1.
-  ls_remainder remainder;
+  ls_batch_remainder remainder;
   // Elements become (element, ids), or (element, mask, ids): the i64 number in
   // the source of each, -1 for padding.
   bool ids;

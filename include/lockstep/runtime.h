@@ -153,6 +153,12 @@ typedef struct ls_runtime_options {
   // that is not told where to be takes the GPUs, else the CPUs. GPUs are names
   // for build graphs; only CPUs compute. Defaults 1 and 0.
   int cpus, gpus;
+  // Threads that compute elements of data sets ahead of who reads them, beside
+  // the compute threads; 0: all on the thread that reads. Default: as many.
+  ls_opt input_threads;
+  // Bytes of elements that all iterators may hold that are not asked for yet;
+  // a single element is always possible. Default: 256 MiB.
+  int64_t input_bytes;
   // Other processes that train in step with this one; lent, and outlives the
   // runtime. See trunk.h. Default: none.
   struct ls_trunk *trunk;
@@ -187,6 +193,7 @@ LS_API size_t ls_runtime_abandoned_calls(ls_runtime *runtime);
 LS_API const char *ls_runtime_environment(const ls_runtime *runtime,
                                           const char *name);
 LS_API int ls_runtime_threads(const ls_runtime *runtime);
+LS_API int ls_runtime_input_threads(const ls_runtime *runtime);
 LS_API int ls_runtime_cpus(const ls_runtime *runtime);
 LS_API int ls_runtime_gpus(const ls_runtime *runtime);
 LS_API ls_math ls_runtime_math(const ls_runtime *runtime);

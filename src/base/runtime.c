@@ -11,6 +11,7 @@
 #include "base/trace.h"
 
 enum { MAX_THREADS = 4096, STALL_MS = 30000, NANOS_PER_MS = 1000000 };
+enum { INPUT_BYTES = 256 << 20 };
 
 // The default runtime. Guarded by the lock; read without it once it stands.
 static ls_mutex default_lock = {PTHREAD_MUTEX_INITIALIZER, true};
@@ -31,6 +32,7 @@ static void free_runtime(ls_runtime *runtime) {
   ls_workers_destroy(runtime->workers);
   ls_cores_destroy(runtime->cores);
   ls_host_threads_destroy(runtime->host_threads);
+  ls_input_threads_destroy(runtime->inputs);
   ls_map_deinit(&runtime->log_counts);
   ls_span_seats_destroy(runtime);
   ls_mutex_deinit(&runtime->lock);
@@ -75,6 +77,11 @@ static ls_status init_runtime(ls_runtime *runtime,
     LS_RETURN_IF_ERROR(ls_cores_create(runtime->own, &runtime->cores));
     runtime->threads = ls_cores_count(runtime->cores);
   }
+  runtime->input_threads = options->input_threads.set
+                               ? (int)options->input_threads.value
+                               : runtime->threads;
+  runtime->input_bytes = options->input_bytes;
+  if (runtime->input_bytes == 0) runtime->input_bytes = INPUT_BYTES;
   runtime->cpus = options->cpus == 0 ? 1 : options->cpus;
   runtime->gpus = options->gpus;
   runtime->trunk = options->trunk;
@@ -97,6 +104,14 @@ ls_status ls_runtime_create(const ls_runtime_options *options,
                                "possible, 0 for the machine's cores",
                                options->threads, MAX_THREADS);
   }
+  const ls_opt inputs = options->input_threads;
+  if (inputs.set && (inputs.value < 0 || inputs.value > MAX_THREADS))
+    return ls_invalid_argument("a runtime with %lld input threads; 0 to %d are "
+                               "possible",
+                               inputs.value, MAX_THREADS);
+  if (options->input_bytes < 0)
+    return ls_invalid_argument("iterators that may hold %lld bytes",
+                               (long long)options->input_bytes);
   if (options->stall_ms > INT64_MAX / NANOS_PER_MS)
     return ls_invalid_argument("a run that may stand still for %lld ms",
                                (long long)options->stall_ms);
@@ -199,6 +214,9 @@ ls_allocator *ls_current_allocator(void) {
 
 // ---- What it has -----------------------------------------------------------
 int ls_runtime_threads(const ls_runtime *runtime) { return runtime->threads; }
+int ls_runtime_input_threads(const ls_runtime *runtime) {
+  return runtime->input_threads;
+}
 
 int ls_runtime_cpus(const ls_runtime *runtime) { return runtime->cpus; }
 
@@ -242,6 +260,19 @@ ls_status ls_runtime_host_threads(ls_runtime *runtime,
     status = ls_host_threads_create(runtime->allocator, &runtime->host_threads);
   }
   *out_threads = runtime->host_threads;
+  ls_runtime_unlock(runtime);
+  return status;
+}
+
+ls_status ls_runtime_inputs(ls_runtime *runtime,
+                            ls_input_threads **out_threads) {
+  ls_status status = ls_ok();
+  ls_runtime_lock(runtime);
+  if (runtime->inputs == NULL && runtime->input_threads > 0) {
+    status = ls_input_threads_create(runtime->allocator, runtime,
+                                     runtime->input_threads, &runtime->inputs);
+  }
+  *out_threads = runtime->inputs;
   ls_runtime_unlock(runtime);
   return status;
 }

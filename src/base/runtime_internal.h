@@ -10,6 +10,7 @@
 #include "base/memory/allocator.h"
 #include "base/memory/map.h"
 #include "base/threads/host_threads.h"
+#include "base/threads/input_threads.h"
 #include "base/threads/threads.h"
 #include "base/threads/workers.h"
 #include "lockstep/runtime.h"
@@ -42,7 +43,9 @@ struct ls_runtime {
   void *environment_user;
   ls_debug debug;
   ls_math math;
-  int threads;
+  int threads, input_threads;
+  int64_t input_bytes;     // May be buffered by iterators.
+  int64_t input_buffered;  // Atomic: are.
   int64_t stall_nanos;
   int cpus, gpus;
   struct ls_trunk *trunk;               // NULL: no other process.
@@ -56,6 +59,7 @@ struct ls_runtime {
   ls_cores *cores;  // Looked at for the number of threads; the workers' then.
   ls_workers *workers;
   ls_host_threads *host_threads;
+  ls_input_threads *inputs;
   ls_map log_counts;  // Times a limited line was written, by its key.
   ls_runtime_slot_state slots[LS_SLOT_COUNT];
 };
@@ -101,6 +105,10 @@ LS_MUST_USE ls_status ls_runtime_workers(ls_runtime *runtime,
 // runtime's.
 LS_MUST_USE ls_status ls_runtime_host_threads(ls_runtime *runtime,
                                               ls_host_threads **out_threads);
+// The threads that compute elements of data sets, made at the first call; the
+// runtime's. NULL: it shall have none.
+LS_MUST_USE ls_status ls_runtime_inputs(ls_runtime *runtime,
+                                        ls_input_threads **out_threads);
 // How long a run may stand still.
 int64_t ls_runtime_stall_nanos(const ls_runtime *runtime);
 // The way to the other processes; NULL: there are none.

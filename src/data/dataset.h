@@ -74,7 +74,7 @@ struct ls_dataset {
   ls_leaf_spec *leaves;
   size_t num_leaves;
   size_t *row_sizes;  // Bytes of each leaf, if elements are rows.
-  int64_t size;       // Elements, LS_INFINITE or LS_UNKNOWN.
+  int64_t size;       // Elements, LS_INFINITE or LS_UNKNOWN_SIZE.
   bool indexed;
   bool rows;         // Elements are rows.
   int64_t prefetch;  // What is computed ahead; -1: not said.

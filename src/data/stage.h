@@ -40,6 +40,11 @@ struct ls_stage {
   ls_stage **inputs;
   size_t num_inputs;
   int64_t epoch;  // Since the last restart.
+  // Statistics: what the inputs took of the call under way, and whose call it
+  // is that waits for this one.
+  int64_t inner_nanos;
+  ls_stage *outer;
+  bool counts_itself;  // A fetch does.
 };
 
 // A stage of `bytes` for a data set, with all its inputs opened, but those that

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/threads/input_threads.h"
+
+#include "lockstep/runtime.h"
+
+struct ls_input_threads {
+  ls_allocator *allocator;
+  struct ls_runtime *runtime;
+  int count;
+  ls_mutex lock;  // Guards what follows.
+  ls_condition work;
+  ls_input_task *first, *last;
+  int started, sleeping;
+  bool stop;
+  ls_thread *threads;
+};
+
+// ---- The line, with the lock held ------------------------------------------
+static void append(ls_input_threads *self, ls_input_task *task) {
+  task->queued = true;
+  task->next = NULL;
+  task->before = self->last;
+  if (self->last != NULL)
+    self->last->next = task;
+  else
+    self->first = task;
+  self->last = task;
+}
+
+static void take_out(ls_input_threads *self, ls_input_task *task) {
+  if (task->before != NULL)
+    task->before->next = task->next;
+  else
+    self->first = task->next;
+  if (task->next != NULL)
+    task->next->before = task->before;
+  else
+    self->last = task->before;
+  task->queued = false;
+}
+
+// ---- Threads ---------------------------------------------------------------
+static void run_thread(void *user) {
+  ls_input_threads *self = user;
+  (void)ls_runtime_make_current(self->runtime);
+  ls_mutex_lock(&self->lock);
+  for (;;) {
+    ls_input_task *task = self->first;
+    if (task != NULL) {
+      take_out(self, task);
+      ls_mutex_unlock(&self->lock);
+      task->run(task);
+      ls_mutex_lock(&self->lock);
+      continue;
+    }
+    if (self->stop) break;
+    ++self->sleeping;
+    ls_condition_wait(&self->work, &self->lock);
+    --self->sleeping;
+  }
+  ls_mutex_unlock(&self->lock);
+}
+
+// With the lock held. One that cannot be started is tried again at the next
+// task; until then others, or the owners, do the work.
+static void start_one(ls_input_threads *self) {
+  ls_thread *thread = &self->threads[self->started];
+  const ls_status status =
+      ls_thread_start(thread, "ls-input", run_thread, self);
+  if (ls_status_is_ok(status)) ++self->started;
+  ls_status_free(status);
+}
+
+ls_status ls_input_threads_create(ls_allocator *allocator,
+                                  struct ls_runtime *runtime, int count,
+                                  ls_input_threads **out_threads) {
+  *out_threads = NULL;
+  ls_input_threads *self = ls_new(allocator, ls_input_threads);
+  if (self == NULL) return ls_out_of_memory();
+  self->allocator = allocator;
+  self->runtime = runtime;
+  self->count = count;
+  self->threads = ls_new_array(allocator, ls_thread, (size_t)count);
+  ls_status status =
+      self->threads == NULL ? ls_out_of_memory() : ls_mutex_init(&self->lock);
+  if (ls_status_is_ok(status)) status = ls_condition_init(&self->work);
+  if (ls_status_is_ok(status))
+    *out_threads = self;
+  else
+    ls_input_threads_destroy(self);
+  return status;
+}
+
+void ls_input_threads_destroy(ls_input_threads *self) {
+  if (self == NULL) return;
+  if (self->started > 0) {
+    ls_mutex_lock(&self->lock);
+    self->stop = true;
+    ls_condition_broadcast(&self->work);
+    ls_mutex_unlock(&self->lock);
+  }
+  for (int i = 0; i < self->started; ++i)
+    ls_thread_join(&self->threads[i]);
+  ls_condition_deinit(&self->work);
+  ls_mutex_deinit(&self->lock);
+  ls_release(self->allocator, self->threads);
+  ls_release(self->allocator, self);
+}
+
+int ls_input_threads_count(const ls_input_threads *self) { return self->count; }
+
+// ---- Tasks -----------------------------------------------------------------
+void ls_input_threads_submit(ls_input_threads *self, ls_input_task *task) {
+  ls_mutex_lock(&self->lock);
+  append(self, task);
+  if (self->sleeping > 0)
+    ls_condition_signal(&self->work);
+  else if (self->started < self->count)
+    start_one(self);
+  ls_mutex_unlock(&self->lock);
+}
+
+bool ls_input_threads_withdraw(ls_input_threads *self, ls_input_task *task) {
+  ls_mutex_lock(&self->lock);
+  const bool queued = task->queued;
+  if (queued) take_out(self, task);
+  ls_mutex_unlock(&self->lock);
+  return queued;
+}

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batch: elements stacked along a new dimension 0. Rows are read straight into
+// the batch's arrays.
+#include "base/require.h"
+#include "data/dataset.h"
+#include "data/streams.h"
+
+typedef ls_batch_dataset batch_dataset;
+
+// ---- Which -----------------------------------------------------------------
+// The first of a batch, and how many.
+static size_t part_of(const batch_dataset *self, int64_t index,
+                      int64_t *out_first) {
+  const int64_t size = self->options.size;
+  const int64_t all = self->base.inputs[0]->size;
+  *out_first = index * size;
+  return (size_t)(all >= 0 && all - *out_first < size ? all - *out_first
+                                                      : size);
+}
+
+static int64_t rows_of(const batch_dataset *self, size_t count) {
+  return self->options.remainder == LS_REMAINDER_PAD ? self->options.size
+                                                     : (int64_t)count;
+}
+
+// ---- Rows ------------------------------------------------------------------
+typedef struct batch_work {
+  const batch_dataset *self;
+  ls_fetch *fetch;
+  int64_t first;
+  size_t count;
+  int64_t *indices;
+  ls_nest *leaves;  // Of the whole element.
+  ls_type *types;
+  void **rows;
+} batch_work;
+
+static bool take_room(batch_work *work) {
+  const size_t leaves = work->self->base.num_leaves;
+  work->indices = ls_fetch_room(work->fetch, work->count * sizeof(int64_t));
+  work->leaves = ls_fetch_room(work->fetch, leaves * sizeof(ls_nest));
+  work->types = ls_fetch_room(work->fetch, leaves * sizeof(ls_type));
+  work->rows = ls_fetch_room(work->fetch, leaves * sizeof(void *));
+  return work->indices != NULL && work->leaves != NULL && work->types != NULL &&
+         work->rows != NULL;
+}
+
+// The mask and the ids stand behind the elements' leaves.
+static void write_notes(const batch_work *work, int64_t rows) {
+  const batch_dataset *self = work->self;
+  const ls_dataset *input = self->base.inputs[0];
+  size_t leaf = input->num_leaves;
+  if (self->options.remainder == LS_REMAINDER_PAD) {
+    float *mask = work->rows[leaf++];
+    for (int64_t i = 0; i < rows; ++i)
+      mask[i] = i < (int64_t)work->count;
+  }
+  if (!self->options.ids) return;
+  int64_t *ids = work->rows[leaf];
+  for (int64_t i = 0; i < rows; ++i)
+    ids[i] = i < (int64_t)work->count
+                 ? ls_dataset_id(input, work->fetch, work->first + i)
+                 : -1;
+}
+
+static ls_status read_batch(batch_work *work, ls_nest *batch) {
+  const batch_dataset *self = work->self;
+  const ls_dataset *base = &self->base, *input = base->inputs[0];
+  const int64_t rows = rows_of(self, work->count);
+  for (size_t i = 0; i < base->num_leaves; ++i) {
+    work->types[i] = base->leaves[i].type;
+    work->types[i].shape.dim[0] = rows;
+  }
+  LS_RETURN_IF_ERROR(
+      ls_element_reuse(base->structure, work->types, base->num_leaves, batch));
+  ls_nest_flatten(*batch, work->leaves, base->num_leaves);
+  for (size_t i = 0; i < base->num_leaves; ++i)
+    work->rows[i] = ls_array_mutable_data(ls_nest_as_array(work->leaves[i]));
+  for (size_t i = 0; i < work->count; ++i)
+    work->indices[i] = work->first + (int64_t)i;
+  LS_RETURN_IF_ERROR(ls_dataset_read(input, work->fetch, work->indices,
+                                     work->count, work->rows));
+  for (size_t i = 0; i < input->num_leaves; ++i) {
+    const size_t size = input->row_sizes[i];
+    char *behind = (char *)work->rows[i] + work->count * size;
+    if (rows > (int64_t)work->count)
+      memset(behind, 0, ((size_t)rows - work->count) * size);
+  }
+  write_notes(work, rows);
+  return ls_ok();
+}
+
+static ls_status get_row_batch(const ls_dataset *dataset, ls_fetch *fetch,
+                               int64_t index, ls_nest *batch) {
+  const ls_fetch_mark mark = ls_fetch_begin(fetch);
+  batch_work work = {.self = (const batch_dataset *)dataset, .fetch = fetch};
+  work.count = part_of(work.self, index, &work.first);
+  const ls_status status =
+      take_room(&work) ? read_batch(&work, batch) : ls_out_of_memory();
+  ls_fetch_end(fetch, mark);
+  return status;
+}
+
+// ---- Elements of any kind --------------------------------------------------
+static ls_status get_batch(const ls_dataset *dataset, ls_fetch *fetch,
+                           int64_t index, ls_nest *batch) {
+  const batch_dataset *self = (const batch_dataset *)dataset;
+  const ls_dataset *input = dataset->inputs[0];
+  int64_t first = 0;
+  const size_t count = part_of(self, index, &first);
+  ls_nest *elements = ls_new_array(dataset->allocator, ls_nest, count);
+  int64_t *ids = ls_new_array(dataset->allocator, int64_t, count);
+  ls_status status = ls_ok();
+  if (elements == NULL || ids == NULL) status = ls_out_of_memory();
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+    status = ls_dataset_get(input, fetch, first + (int64_t)i, &elements[i]);
+    if (self->options.ids)
+      ids[i] = ls_dataset_id(input, fetch, first + (int64_t)i);
+  }
+  if (ls_status_is_ok(status))
+    status = ls_batch_stack(self, elements, count, ids, batch);
+  for (size_t i = 0; elements != NULL && i < count; ++i)
+    ls_nest_release(elements[i]);
+  ls_release(dataset->allocator, elements);
+  ls_release(dataset->allocator, ids);
+  return status;
+}
+
+static int64_t id_batch(const ls_dataset *dataset, const ls_fetch *fetch,
+                        int64_t index) {
+  (void)dataset, (void)fetch;
+  return index;
+}
+
+// ---- Making ----------------------------------------------------------------
+static void destroy_batch(ls_dataset *dataset) {
+  batch_dataset *self = (batch_dataset *)dataset;
+  ls_release(dataset->allocator, self->padded_shapes);
+  ls_release(dataset->allocator, self->padding);
+}
+
+static void describe_batch(const ls_dataset *dataset, ls_text *text) {
+  const batch_dataset *self = (const batch_dataset *)dataset;
+  ls_text_append_i64(text, self->options.size);
+  if (self->options.remainder == LS_REMAINDER_DROP)
+    ls_text_append(text, ", drop");
+  if (self->options.remainder == LS_REMAINDER_PAD)
+    ls_text_append(text, ", pad");
+  if (self->options.ids) ls_text_append(text, ", ids");
+  for (size_t i = 0;
+       self->padded_shapes != NULL && i < self->options.num_padded_shapes; ++i)
+    ls_text_append_format(text, ", %s padded with %g",
+                          LS_SHAPE_TEXT(LS_DTYPE_NONE, self->padded_shapes[i]),
+                          self->padding == NULL ? 0.0 : self->padding[i]);
+}
+
+static ls_dataset *remake_batch(const ls_dataset *dataset,
+                                ls_dataset **inputs) {
+  return ls_dataset_batch(inputs[0],
+                          &((const batch_dataset *)dataset)->options);
+}
+
+static const ls_dataset_class batch_class = {.name = "batch",
+                                             .destroy = destroy_batch,
+                                             .describe = describe_batch,
+                                             .remake = remake_batch,
+                                             .get = get_batch,
+                                             .id = id_batch,
+                                             .open = ls_stream_open_batch};
+static const ls_dataset_class batch_of_rows_class = {.name = "batch",
+                                                     .destroy = destroy_batch,
+                                                     .describe = describe_batch,
+                                                     .remake = remake_batch,
+                                                     .get = get_row_batch,
+                                                     .id = id_batch,
+                                                     .open =
+                                                         ls_stream_open_batch};
+
+static ls_status copy_lists(batch_dataset *self) {
+  ls_batch_options *options = &self->options;
+  const size_t leaves = self->base.inputs[0]->num_leaves;
+  if (options->padding != NULL && options->padded_shapes == NULL)
+    return ls_invalid_argument("padding of a batch without padded shapes");
+  if (options->padded_shapes == NULL) return ls_ok();
+  if (options->num_padded_shapes != leaves)
+    return ls_invalid_argument("%zu padded shapes for %zu leaves",
+                               options->num_padded_shapes, leaves);
+  self->padded_shapes = ls_new_array(self->base.allocator, ls_shape, leaves);
+  if (self->padded_shapes == NULL) return ls_out_of_memory();
+  memcpy(self->padded_shapes, options->padded_shapes,
+         leaves * sizeof(ls_shape));
+  options->padded_shapes = self->padded_shapes;
+  for (size_t i = 0; i < leaves; ++i) {
+    const ls_type *type = &self->base.inputs[0]->leaves[i].type;
+    if (self->padded_shapes[i].rank != type->shape.rank)
+      return ls_invalid_argument(
+          "leaf %zu, %s, cannot be padded to %s", i,
+          LS_SHAPE_TEXT(type->dtype, type->shape),
+          LS_SHAPE_TEXT(type->dtype, self->padded_shapes[i]));
+  }
+  if (options->padding == NULL) return ls_ok();
+  self->padding = ls_new_array(self->base.allocator, double, leaves);
+  if (self->padding == NULL) return ls_out_of_memory();
+  memcpy(self->padding, options->padding, leaves * sizeof(double));
+  options->padding = self->padding;
+  return ls_ok();
+}
+
+// The shape of a batch of a leaf, as far as it is known.
+static ls_status batch_shape(const batch_dataset *self, size_t leaf,
+                             int64_t rows, ls_leaf_spec *out) {
+  *out = self->base.inputs[0]->leaves[leaf];
+  const ls_shape each =
+      self->padded_shapes != NULL ? self->padded_shapes[leaf] : out->type.shape;
+  if (each.rank >= LS_MAX_RANK)
+    return ls_invalid_argument("a batch of %s has more than %d dimensions",
+                               LS_SHAPE_TEXT(out->type.dtype, each),
+                               LS_MAX_RANK);
+  if (each.rank < 0) return ls_ok();
+  ls_shape *all = &out->type.shape;
+  *all = (ls_shape){.rank = each.rank + 1, .dim = {rows}};
+  for (int k = 0; k < each.rank; ++k)
+    all->dim[k + 1] = each.dim[k];
+  return ls_ok();
+}
+
+// As ls_batch_wrap does with values.
+static ls_status set_batch_spec(batch_dataset *self) {
+  ls_dataset *base = &self->base, *input = base->inputs[0];
+  const bool pads = self->options.remainder == LS_REMAINDER_PAD;
+  const bool full = self->options.remainder != LS_REMAINDER_KEEP ||
+                    input->size == LS_INFINITE ||
+                    (input->size >= 0 && input->size % self->options.size == 0);
+  const int64_t rows = full ? self->options.size : LS_UNKNOWN_DIM;
+  ls_nest *leaves = ls_new_array(base->allocator, ls_nest, input->num_leaves);
+  if (leaves == NULL) return ls_out_of_memory();
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < input->num_leaves; ++i) {
+    ls_leaf_spec spec;
+    if (ls_status_is_ok(status)) status = batch_shape(self, i, rows, &spec);
+    if (ls_status_is_ok(status)) leaves[i] = ls_nest_spec_of(&spec);
+  }
+  ls_nest made = ls_nest_pack(input->structure, leaves, input->num_leaves);
+  ls_release(base->allocator, leaves);
+  if (pads)
+    made = self->options.ids
+               ? LS_TUPLE(made, ls_nest_spec(LS_DTYPE_F32, LS_SHAPE(rows)),
+                          ls_nest_spec(LS_DTYPE_I64, LS_SHAPE(rows)))
+               : LS_TUPLE(made, ls_nest_spec(LS_DTYPE_F32, LS_SHAPE(rows)));
+  else if (self->options.ids)
+    made = LS_TUPLE(made, ls_nest_spec(LS_DTYPE_I64, LS_SHAPE(rows)));
+  if (ls_status_is_ok(status)) return ls_dataset_set_spec(base, made);
+  ls_nest_release(made);
+  return status;
+}
+
+static ls_status fill_batch(batch_dataset *self) {
+  ls_batch_options *options = &self->options;
+  ls_dataset *base = &self->base;
+  if (options->size < 1)
+    return ls_invalid_argument("a batch size must be at least 1, got %lld",
+                               (long long)options->size);
+  if ((unsigned)options->remainder > LS_REMAINDER_PAD)
+    return ls_invalid_argument("there is no remainder %d",
+                               (int)options->remainder);
+  LS_RETURN_IF_ERROR(copy_lists(self));
+  if (base->size > 0) {
+    const int64_t whole = base->size / options->size;
+    const bool more = base->size % options->size != 0 &&
+                      options->remainder != LS_REMAINDER_DROP;
+    base->size = whole + more;
+  }
+  if (base->inputs[0]->rows && base->indexed && self->padded_shapes == NULL)
+    base->kind = &batch_of_rows_class;
+  return set_batch_spec(self);
+}
+
+ls_dataset *ls_dataset_batch(ls_dataset *dataset,
+                             const ls_batch_options *options) {
+  batch_dataset *self = LS_DATASET_NEW(
+      batch_dataset, &batch_class, &dataset, 1,
+      options == NULL ? ls_null_argument("ls_dataset_batch", "options")
+                      : ls_ok());
+  if (self == NULL || !ls_status_is_ok(self->base.failure))
+    return (ls_dataset *)self;
+  self->options = *options;
+  return ls_dataset_fail(&self->base, fill_batch(self));
+}
+
+// ---- Prefetch --------------------------------------------------------------
+static void locate_same(const ls_dataset *dataset, const ls_fetch *fetch,
+                        const int64_t *indices, size_t count, int64_t *out) {
+  (void)dataset, (void)fetch;
+  memcpy(out, indices, count * sizeof(*out));
+}
+
+static ls_dataset *remake_prefetch(const ls_dataset *dataset,
+                                   ls_dataset **inputs) {
+  return ls_dataset_prefetch(inputs[0], dataset->prefetch);
+}
+
+// How far ahead has no influence on what comes out, so it is not described.
+static const ls_dataset_class prefetch_class = {.name = "prefetch",
+                                                .remake = remake_prefetch,
+                                                .locate = locate_same,
+                                                .open =
+                                                    ls_stream_open_prefetch};
+
+ls_dataset *ls_dataset_prefetch(ls_dataset *dataset, int64_t count) {
+  ls_dataset *self =
+      LS_DATASET_NEW(ls_dataset, &prefetch_class, &dataset, 1, ls_ok());
+  if (self == NULL || !ls_status_is_ok(self->failure)) return self;
+  self->prefetch = count;
+  if (count >= 0 && count <= 1 << 20) return self;
+  return ls_dataset_fail(
+      self, ls_invalid_argument("%lld elements ahead: 0 to %d are possible",
+                                (long long)count, 1 << 20));
+}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several data sets as one: behind each other, or beside each other.
+#include "base/require.h"
+#include "data/dataset.h"
+#include "data/streams.h"
+
+// ---- Concatenate -----------------------------------------------------------
+static int64_t sum(int64_t a, int64_t b) {
+  int64_t all = 0;
+  if (a == LS_INFINITE) return a;
+  if (a < 0 || b < 0) return a < 0 ? a : b;
+  return __builtin_add_overflow(a, b, &all) ? INT64_MAX : all;
+}
+
+// Which of the two has an index, and where.
+static size_t side_of(const ls_dataset *dataset, int64_t index,
+                      int64_t *out_inner) {
+  const int64_t first = dataset->inputs[0]->size;
+  const bool second = first >= 0 && index >= first;
+  *out_inner = second ? index - first : index;
+  return second;
+}
+
+static ls_status get_concatenated(const ls_dataset *dataset, ls_fetch *fetch,
+                                  int64_t index, ls_nest *element) {
+  int64_t inner = 0;
+  const size_t side = side_of(dataset, index, &inner);
+  return ls_dataset_get(dataset->inputs[side], fetch, inner, element);
+}
+
+// Neighbours of one side together.
+static ls_status read_concatenated(const ls_dataset *dataset, ls_fetch *fetch,
+                                   const int64_t *indices, size_t count,
+                                   void *const *rows) {
+  const ls_fetch_mark mark = ls_fetch_begin(fetch);
+  int64_t *inner = ls_fetch_room(fetch, count * sizeof(*inner));
+  void **at = ls_fetch_room(fetch, dataset->num_leaves * sizeof(*at));
+  ls_status status = ls_ok();
+  if (inner == NULL || at == NULL) status = ls_out_of_memory();
+  for (size_t begin = 0, end; begin < count && ls_status_is_ok(status);
+       begin = end) {
+    const size_t side = side_of(dataset, indices[begin], &inner[begin]);
+    for (end = begin + 1; end < count; ++end) {
+      if (side_of(dataset, indices[end], &inner[end]) != side) break;
+    }
+    for (size_t i = 0; i < dataset->num_leaves; ++i)
+      at[i] = (char *)rows[i] + begin * dataset->row_sizes[i];
+    status = ls_dataset_read(dataset->inputs[side], fetch, inner + begin,
+                             end - begin, at);
+  }
+  ls_fetch_end(fetch, mark);
+  return status;
+}
+
+static int64_t id_concatenated(const ls_dataset *dataset, const ls_fetch *fetch,
+                               int64_t index) {
+  int64_t inner = 0;
+  const size_t side = side_of(dataset, index, &inner);
+  const int64_t id = ls_dataset_id(dataset->inputs[side], fetch, inner);
+  return side == 0 ? id : id + dataset->inputs[0]->size;
+}
+
+static ls_dataset *remake_concatenate(const ls_dataset *dataset,
+                                      ls_dataset **inputs) {
+  (void)dataset;
+  return ls_dataset_concatenate(inputs[0], inputs[1]);
+}
+
+static const ls_dataset_class concatenate_class = {
+    .name = "concatenate",
+    .remake = remake_concatenate,
+    .get = get_concatenated,
+    .id = id_concatenated,
+    .open = ls_stream_open_concatenate};
+static const ls_dataset_class concatenate_rows_class = {
+    .name = "concatenate",
+    .remake = remake_concatenate,
+    .read = read_concatenated,
+    .id = id_concatenated,
+    .open = ls_stream_open_concatenate};
+
+// What both sides' leaves have in common.
+static ls_status merge_leaves(ls_dataset *self) {
+  const ls_dataset *a = self->inputs[0], *b = self->inputs[1];
+  LS_RETURN_IF_ERROR(
+      ls_status_annotate(ls_nest_same_structure(a->structure, b->structure),
+                         "the elements of data sets behind each other"));
+  ls_leaf_spec *leaves =
+      ls_new_array(self->allocator, ls_leaf_spec, a->num_leaves);
+  if (leaves == NULL) return ls_out_of_memory();
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < a->num_leaves && ls_status_is_ok(status); ++i) {
+    const ls_type *x = &a->leaves[i].type, *y = &b->leaves[i].type;
+    leaves[i] = a->leaves[i];
+    if (x->dtype != y->dtype || a->leaves[i].kind != b->leaves[i].kind ||
+        (x->shape.rank != y->shape.rank)) {
+      status = ls_invalid_argument(
+          "leaf %zu of data sets behind each other is %s in the first and %s "
+          "in the second",
+          i, LS_SHAPE_TEXT(x->dtype, x->shape),
+          LS_SHAPE_TEXT(y->dtype, y->shape));
+      break;
+    }
+    for (int k = 0; k < x->shape.rank; ++k) {
+      if (x->shape.dim[k] != y->shape.dim[k])
+        leaves[i].type.shape.dim[k] = LS_UNKNOWN_DIM;
+    }
+  }
+  if (ls_status_is_ok(status))
+    status = ls_dataset_set_leaves(self, ls_nest_retain(a->structure), leaves,
+                                   a->num_leaves);
+  ls_release(self->allocator, leaves);
+  return status;
+}
+
+ls_dataset *ls_dataset_concatenate(ls_dataset *first, ls_dataset *second) {
+  ls_dataset *inputs[2] = {first, second};
+  ls_dataset *self =
+      LS_DATASET_NEW(ls_dataset, &concatenate_class, inputs, 2, ls_ok());
+  if (self == NULL || !ls_status_is_ok(self->failure)) return self;
+  self->size = sum(first->size, second->size);
+  self->indexed =
+      first->indexed && second->indexed && first->size != LS_UNKNOWN_SIZE;
+  const ls_status status = merge_leaves(self);
+  if (self->rows) self->kind = &concatenate_rows_class;
+  return ls_dataset_fail(self, status);
+}
+
+// ---- Zip -------------------------------------------------------------------
+typedef ls_zip_dataset zip_dataset;
+
+static void destroy_zip(ls_dataset *dataset) {
+  ls_nest_release(((zip_dataset *)dataset)->shape);
+}
+
+ls_nest ls_zip_pack(const zip_dataset *self, const ls_nest *elements) {
+  return ls_nest_pack(self->shape, elements, self->base.num_inputs);
+}
+
+static ls_status get_zipped(const ls_dataset *dataset, ls_fetch *fetch,
+                            int64_t index, ls_nest *element) {
+  const zip_dataset *self = (const zip_dataset *)dataset;
+  const ls_fetch_mark mark = ls_fetch_begin(fetch);
+  ls_nest *parts = ls_fetch_room(fetch, dataset->num_inputs * sizeof(*parts));
+  ls_status status = parts == NULL ? ls_out_of_memory() : ls_ok();
+  size_t done = 0;
+  for (; done < dataset->num_inputs && ls_status_is_ok(status); ++done) {
+    parts[done] = ls_none();
+    status = ls_dataset_get(dataset->inputs[done], fetch, index, &parts[done]);
+  }
+  if (ls_status_is_ok(status)) {
+    status = ls_element_replace(ls_zip_pack(self, parts), element);
+  } else {
+    for (size_t i = 0; i < done; ++i)
+      ls_nest_release(parts[i]);
+  }
+  ls_fetch_end(fetch, mark);
+  return status;
+}
+
+static ls_status read_zipped(const ls_dataset *dataset, ls_fetch *fetch,
+                             const int64_t *indices, size_t count,
+                             void *const *rows) {
+  for (size_t i = 0; i < dataset->num_inputs; ++i) {
+    LS_RETURN_IF_ERROR(
+        ls_dataset_read(dataset->inputs[i], fetch, indices, count, rows));
+    rows += dataset->inputs[i]->num_leaves;
+  }
+  return ls_ok();
+}
+
+static ls_dataset *make_zip(ls_nest shape, ls_dataset *const *inputs,
+                            size_t count);
+
+static ls_dataset *remake_zip(const ls_dataset *dataset, ls_dataset **inputs) {
+  return make_zip(ls_nest_retain(((const zip_dataset *)dataset)->shape), inputs,
+                  dataset->num_inputs);
+}
+
+static const ls_dataset_class zip_class = {.name = "zip",
+                                           .destroy = destroy_zip,
+                                           .remake = remake_zip,
+                                           .get = get_zipped,
+                                           .open = ls_stream_open_zip};
+static const ls_dataset_class zip_rows_class = {.name = "zip",
+                                                .destroy = destroy_zip,
+                                                .remake = remake_zip,
+                                                .read = read_zipped,
+                                                .open = ls_stream_open_zip};
+
+static int64_t smaller(int64_t a, int64_t b) {
+  if (a == 0 || b == 0) return 0;
+  if (a == LS_INFINITE) return b;
+  if (b == LS_INFINITE) return a;
+  if (a == LS_UNKNOWN_SIZE || b == LS_UNKNOWN_SIZE) return LS_UNKNOWN_SIZE;
+  return a < b ? a : b;
+}
+
+// The inputs' specs in the places of the inputs.
+static ls_status join_specs(zip_dataset *self) {
+  ls_dataset *base = &self->base;
+  ls_nest *specs = ls_new_array(base->allocator, ls_nest, base->num_inputs);
+  if (specs == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < base->num_inputs; ++i) {
+    const ls_dataset *input = base->inputs[i];
+    specs[i] = ls_dataset_spec_nest(input);
+    base->size = i == 0 ? input->size : smaller(base->size, input->size);
+    if (!input->indexed) base->indexed = false;
+  }
+  const ls_nest spec = ls_nest_pack(self->shape, specs, base->num_inputs);
+  ls_release(base->allocator, specs);
+  return ls_dataset_set_spec(base, spec);
+}
+
+static ls_dataset *make_zip(ls_nest shape, ls_dataset *const *inputs,
+                            size_t count) {
+  zip_dataset *self =
+      LS_DATASET_NEW(zip_dataset, &zip_class, inputs, count, ls_ok());
+  if (self == NULL) {
+    ls_nest_release(shape);
+    return NULL;
+  }
+  self->shape = shape;
+  if (!ls_status_is_ok(self->base.failure)) return &self->base;
+  const ls_status status = join_specs(self);
+  if (self->base.rows && self->base.indexed) self->base.kind = &zip_rows_class;
+  return ls_dataset_fail(&self->base, status);
+}
+
+static ls_nest nothing(ls_nest leaf, void *user) {
+  (void)leaf, (void)user;
+  return ls_none();
+}
+
+// The data sets of a nest's leaves, retained.
+static ls_status find_inputs(ls_nest datasets, ls_nest *leaves,
+                             ls_dataset **inputs, size_t count) {
+  ls_nest_flatten(datasets, leaves, count);
+  for (size_t i = 0; i < count; ++i) {
+    ls_dataset *dataset = ls_nest_as_dataset(leaves[i]);
+    if (dataset == NULL)
+      return ls_invalid_argument("leaf %zu of what is zipped is no data set "
+                                 "(ls_nest_dataset)",
+                                 i);
+    inputs[i] = dataset;
+  }
+  for (size_t i = 0; i < count; ++i)
+    ls_dataset_retain(inputs[i]);
+  return count > 0 ? ls_ok() : ls_invalid_argument("zip of no data set");
+}
+
+ls_dataset *ls_dataset_zip(ls_nest datasets) {
+  ls_allocator *allocator = ls_current_allocator();
+  const size_t count = ls_nest_num_leaves(datasets);
+  ls_nest *leaves = ls_new_array(allocator, ls_nest, count);
+  ls_dataset **inputs = ls_new_array(allocator, ls_dataset *, count);
+  ls_status status = ls_nest_status(datasets);
+  if (leaves == NULL || inputs == NULL)
+    status = ls_status_join(status, ls_out_of_memory());
+  if (ls_status_is_ok(status))
+    status = find_inputs(datasets, leaves, inputs, count);
+  ls_dataset *self = NULL;
+  if (ls_status_is_ok(status))
+    self = make_zip(ls_nest_map(datasets, nothing, NULL), inputs, count);
+  else
+    self = ls_dataset_new(&zip_class, sizeof(zip_dataset), NULL, 0, status);
+  ls_nest_release(datasets);
+  ls_release(allocator, leaves);
+  ls_release(allocator, inputs);
+  return self;
+}

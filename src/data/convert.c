@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convert: another type for a leaf, such as bytes as numbers from 0 to 1.
+#include "base/require.h"
+#include "base/values/array_internal.h"
+#include "data/dataset.h"
+#include "data/streams.h"
+
+typedef ls_convert_dataset convert_dataset;
+
+// ---- Numbers ---------------------------------------------------------------
+// The pairs that loaders of images and texts need.
+static void u8_to_f32(const uint8_t *from, float *to, size_t count, float scale,
+                      float offset) {
+  for (size_t i = 0; i < count; ++i)
+    to[i] = (float)from[i] * scale + offset;
+}
+
+static void u8_to_i32(const uint8_t *from, int32_t *to, size_t count) {
+  for (size_t i = 0; i < count; ++i)
+    to[i] = from[i];
+}
+
+static void f32_to_f32(const float *from, float *to, size_t count, float scale,
+                       float offset) {
+  for (size_t i = 0; i < count; ++i)
+    to[i] = from[i] * scale + offset;
+}
+
+static bool is_wide(ls_dtype dtype) {
+  return dtype == LS_DTYPE_F64 ||
+         (ls_dtype_is_integer(dtype) && ls_dtype_size(dtype) >= 4);
+}
+
+// Any other pair, through views of the two.
+static void convert_any(const convert_dataset *self, ls_dtype from_type,
+                        const void *from, void *to, size_t count) {
+  const ls_convert_options *options = &self->options;
+  const bool same = options->scale == 1 && options->offset == 0;
+  const ls_shape shape = LS_SHAPE((int64_t)count);
+  ls_array *in = NULL, *out = NULL;
+  ls_status status = ls_array_create_view(
+      from_type, shape, (void *)(uintptr_t)from, NULL, NULL, &in);
+  if (ls_status_is_ok(status))
+    status = ls_array_create_view(options->dtype, shape, to, NULL, NULL, &out);
+  const bool integers = ls_dtype_is_integer(from_type) &&
+                        ls_dtype_is_integer(options->dtype) && same;
+  const bool wide = is_wide(from_type) || is_wide(options->dtype);
+  for (int64_t i = 0; i < (int64_t)count && ls_status_is_ok(status); ++i) {
+    if (integers) {
+      ls_array_set_i64(out, i, ls_array_i64(in, i));
+      continue;
+    }
+    const double value = ls_array_f64(in, i);
+    ls_array_set_f64(out, i,
+                     wide ? value * options->scale + options->offset
+                          : (double)((float)value * (float)options->scale +
+                                     (float)options->offset));
+  }
+  ls_array_release(in);
+  ls_array_release(out);
+  ls_status_free(status);
+}
+
+void ls_convert_values(const convert_dataset *self, const void *from, void *to,
+                       size_t count) {
+  const ls_convert_options *options = &self->options;
+  const ls_dtype type = self->base.inputs[0]->leaves[self->leaf].type.dtype;
+  const float scale = (float)options->scale, offset = (float)options->offset;
+  const bool same = options->scale == 1 && options->offset == 0;
+  if (type == options->dtype && same)
+    memcpy(to, from, count * ls_dtype_size(type));
+  else if (type == LS_DTYPE_U8 && options->dtype == LS_DTYPE_F32)
+    u8_to_f32(from, to, count, scale, offset);
+  else if (type == LS_DTYPE_U8 && options->dtype == LS_DTYPE_I32 && same)
+    u8_to_i32(from, to, count);
+  else if (type == LS_DTYPE_F32 && options->dtype == LS_DTYPE_F32)
+    f32_to_f32(from, to, count, scale, offset);
+  else
+    convert_any(self, type, from, to, count);
+}
+
+// ---- Rows ------------------------------------------------------------------
+static const size_t most_bytes = 64 << 10;
+
+static size_t elements_of(const ls_type *type) {
+  return (size_t)ls_shape_num_elements(type->shape);
+}
+
+// The input's rows of that leaf go through some memory in between.
+static ls_status read_converted(const ls_dataset *dataset, ls_fetch *fetch,
+                                const int64_t *indices, size_t count,
+                                void *const *rows) {
+  const convert_dataset *self = (const convert_dataset *)dataset;
+  const ls_dataset *input = dataset->inputs[0];
+  const size_t leaf = self->leaf;
+  const size_t width = elements_of(&dataset->leaves[leaf].type);
+  size_t block = most_bytes / (input->row_sizes[leaf] + 1) + 1;
+  if (block > count) block = count;
+  const ls_fetch_mark mark = ls_fetch_begin(fetch);
+  void *between = ls_fetch_room(fetch, block * input->row_sizes[leaf]);
+  void **at = ls_fetch_room(fetch, dataset->num_leaves * sizeof(*at));
+  ls_status status = ls_ok();
+  if (between == NULL || at == NULL) status = ls_out_of_memory();
+  for (size_t begin = 0; begin < count && ls_status_is_ok(status);
+       begin += block) {
+    const size_t some = count - begin < block ? count - begin : block;
+    for (size_t i = 0; i < dataset->num_leaves; ++i)
+      at[i] = (char *)rows[i] + begin * dataset->row_sizes[i];
+    void *to = at[leaf];
+    at[leaf] = between;
+    status = ls_dataset_read(input, fetch, indices + begin, some, at);
+    if (ls_status_is_ok(status))
+      ls_convert_values(self, between, to, some * width);
+  }
+  ls_fetch_end(fetch, mark);
+  return status;
+}
+
+// ---- Elements of any shape -------------------------------------------------
+static ls_nest convert_leaf(const convert_dataset *self, ls_nest leaf) {
+  ls_array *from = ls_nest_as_array(leaf), *to = NULL;
+  if (from == NULL)
+    return LS_FAIL(LS_INVALID_ARGUMENT, "convert of a leaf that is no array");
+  const ls_type *type = &self->base.leaves[self->leaf].type;
+  const ls_shape shape =
+      ls_shape_is_known(type->shape) ? type->shape : ls_array_shape(from);
+  const ls_status status = ls_array_create_unwritten(type->dtype, shape, &to);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  ls_convert_values(self, ls_array_data(from), ls_array_mutable_data(to),
+                    (size_t)ls_array_num_elements(from));
+  return ls_nest_array(to);
+}
+
+ls_status ls_convert_element(const convert_dataset *self, ls_nest from,
+                             ls_nest *element) {
+  const size_t count = self->base.num_leaves;
+  ls_nest *leaves = ls_new_array(self->base.allocator, ls_nest, count);
+  if (leaves == NULL) return ls_out_of_memory();
+  ls_nest_flatten(from, leaves, count);
+  for (size_t i = 0; i < count; ++i)
+    leaves[i] = i == self->leaf ? convert_leaf(self, leaves[i])
+                                : ls_nest_retain(leaves[i]);
+  const ls_nest made = ls_nest_pack(from, leaves, count);
+  ls_release(self->base.allocator, leaves);
+  return ls_element_replace(made, element);
+}
+
+static ls_status get_converted(const ls_dataset *dataset, ls_fetch *fetch,
+                               int64_t index, ls_nest *element) {
+  ls_nest from = ls_none();
+  ls_status status = ls_dataset_get(dataset->inputs[0], fetch, index, &from);
+  if (ls_status_is_ok(status))
+    status =
+        ls_convert_element((const convert_dataset *)dataset, from, element);
+  ls_nest_release(from);
+  return status;
+}
+
+// ---- Making ----------------------------------------------------------------
+static void describe_convert(const ls_dataset *dataset, ls_text *text) {
+  const convert_dataset *self = (const convert_dataset *)dataset;
+  ls_text_append_format(text, "%zu, %s", self->leaf,
+                        LS_SHAPE_TEXT(self->options.dtype,
+                                      dataset->leaves[self->leaf].type.shape));
+  if (self->options.scale != 1)
+    ls_text_append_format(text, ", scale=%.17g", self->options.scale);
+  if (self->options.offset != 0)
+    ls_text_append_format(text, ", offset=%.17g", self->options.offset);
+}
+
+static ls_dataset *remake_convert(const ls_dataset *dataset,
+                                  ls_dataset **inputs) {
+  const convert_dataset *self = (const convert_dataset *)dataset;
+  ls_convert_options options = self->options;
+  const ls_shape shape = dataset->leaves[self->leaf].type.shape;
+  if (ls_shape_is_known(shape)) options.shape = &shape;
+  return ls_dataset_convert(inputs[0], (int)self->leaf, &options);
+}
+
+static const ls_dataset_class convert_class = {.name = "convert",
+                                               .describe = describe_convert,
+                                               .remake = remake_convert,
+                                               .get = get_converted,
+                                               .open = ls_stream_open_convert};
+static const ls_dataset_class convert_rows_class = {
+    .name = "convert",
+    .describe = describe_convert,
+    .remake = remake_convert,
+    .read = read_converted,
+    .open = ls_stream_open_convert};
+
+static bool is_number(ls_dtype dtype) {
+  return ls_dtype_is_float(dtype) || ls_dtype_is_integer(dtype) ||
+         dtype == LS_DTYPE_BOOL;
+}
+
+static ls_status fill_convert(convert_dataset *self, int leaf,
+                              const ls_convert_options *options) {
+  ls_dataset *base = &self->base;
+  if (leaf < 0 || (size_t)leaf >= base->num_leaves ||
+      base->leaves[leaf].kind != LS_LEAF_DENSE)
+    return ls_invalid_argument(
+        "convert of leaf %d: elements have %zu dense ones, counted from 0",
+        leaf, base->num_leaves);
+  ls_type *type = &base->leaves[leaf].type;
+  self->leaf = (size_t)leaf;
+  self->options = *options;
+  self->options.shape = NULL;
+  if (self->options.dtype == LS_DTYPE_NONE) self->options.dtype = type->dtype;
+  if (self->options.scale == 0) self->options.scale = 1;
+  const ls_shape shape = options->shape != NULL ? *options->shape : type->shape;
+  if (!is_number(type->dtype) || !is_number(self->options.dtype))
+    return ls_invalid_argument("leaf %d, %s, cannot be converted to %s", leaf,
+                               LS_SHAPE_TEXT(type->dtype, type->shape),
+                               ls_dtype_name(self->options.dtype));
+  if (options->shape != NULL &&
+      (!ls_shape_is_known(shape) || shape.rank > LS_MAX_RANK ||
+       ls_shape_num_elements(shape) != ls_shape_num_elements(type->shape)))
+    return ls_invalid_argument("leaf %d, %s, cannot be made %s", leaf,
+                               LS_SHAPE_TEXT(type->dtype, type->shape),
+                               LS_SHAPE_TEXT(self->options.dtype, shape));
+  ls_leaf_spec *leaves =
+      ls_new_array(base->allocator, ls_leaf_spec, base->num_leaves);
+  if (leaves == NULL) return ls_out_of_memory();
+  memcpy(leaves, base->leaves, base->num_leaves * sizeof(*leaves));
+  leaves[leaf].type = (ls_type){self->options.dtype, shape};
+  const ls_status status = ls_dataset_set_leaves(
+      base, ls_nest_retain(base->structure), leaves, base->num_leaves);
+  ls_release(base->allocator, leaves);
+  if (base->rows) base->kind = &convert_rows_class;
+  return status;
+}
+
+ls_dataset *ls_dataset_convert(ls_dataset *dataset, int leaf,
+                               const ls_convert_options *options) {
+  convert_dataset *self =
+      LS_DATASET_NEW(convert_dataset, &convert_class, &dataset, 1, ls_ok());
+  if (self == NULL || !ls_status_is_ok(self->base.failure))
+    return (ls_dataset *)self;
+  const ls_convert_options none = {0};
+  return ls_dataset_fail(
+      &self->base, fill_convert(self, leaf, options != NULL ? options : &none));
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/dataset.h"
+
+#include "base/require.h"
+#include "base/values/array_internal.h"
+
+static void destroy_dataset(ls_object *object) {
+  ls_dataset *dataset = (ls_dataset *)object;
+  if (dataset->kind->destroy != NULL) dataset->kind->destroy(dataset);
+  for (size_t i = 0; i < dataset->num_inputs; ++i)
+    ls_dataset_release(dataset->inputs[i]);
+  ls_status_free(dataset->failure);
+  ls_nest_release(dataset->structure);
+  ls_release(dataset->allocator, dataset->inputs);
+  ls_release(dataset->allocator, dataset->leaves);
+  ls_release(dataset->allocator, dataset->row_sizes);
+  ls_release(dataset->allocator, dataset);
+}
+
+static void print_dataset(const ls_object *object, char *buffer, size_t size) {
+  ls_dataset_print((const ls_dataset *)object, buffer, size);
+}
+
+static const ls_object_type dataset_type = {
+    .name = "dataset", .destroy = destroy_dataset, .print = print_dataset};
+
+ls_dataset *ls_dataset_retain(ls_dataset *dataset) {
+  return ls_object_retain(dataset);
+}
+
+void ls_dataset_release(ls_dataset *dataset) { ls_object_release(dataset); }
+
+ls_status ls_dataset_status(const ls_dataset *dataset) {
+  return dataset == NULL ? ls_out_of_memory()
+                         : ls_status_clone(dataset->failure);
+}
+
+ls_nest ls_nest_dataset(ls_dataset *dataset) {
+  if (dataset == NULL) return ls_fail(ls_out_of_memory());
+  return ls_nest_object(LS_KIND_OBJECT, &dataset->object);
+}
+
+ls_dataset *ls_nest_as_dataset(ls_nest leaf) {
+  if (leaf.kind != LS_KIND_OBJECT) return NULL;
+  ls_object *object = leaf.as.ref;
+  return object->type == &dataset_type ? (ls_dataset *)object : NULL;
+}
+
+int64_t ls_dataset_cardinality(const ls_dataset *dataset) {
+  return dataset == NULL || !ls_status_is_ok(dataset->failure) ? 0
+                                                               : dataset->size;
+}
+
+bool ls_dataset_is_indexed(const ls_dataset *dataset) {
+  return dataset != NULL && dataset->indexed;
+}
+
+// ---- Making ----------------------------------------------------------------
+static bool take_inputs(ls_dataset *self, ls_dataset *const *inputs,
+                        size_t count) {
+  if (count == 0) return true;
+  self->inputs = ls_new_array(self->allocator, ls_dataset *, count);
+  if (self->inputs == NULL) return false;
+  memcpy(self->inputs, inputs, count * sizeof(*inputs));
+  self->num_inputs = count;
+  return true;
+}
+
+// What an input lacks, so that this one cannot be.
+static ls_status input_status(ls_dataset *const *inputs, size_t count) {
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(ls_dataset_status(inputs[i]));
+  return ls_ok();
+}
+
+ls_dataset *ls_dataset_new(const ls_dataset_class *kind, size_t bytes,
+                           ls_dataset *const *inputs, size_t num_inputs,
+                           ls_status status) {
+  ls_allocator *allocator = ls_current_allocator();
+  ls_dataset *self = ls_allocate_zeroed(allocator, 1, bytes);
+  if (self != NULL) {
+    ls_object_init(&self->object, &dataset_type);
+    self->kind = kind;
+    self->allocator = allocator;
+    self->prefetch = -1;
+  }
+  if (self == NULL || !take_inputs(self, inputs, num_inputs)) {
+    for (size_t i = 0; i < num_inputs; ++i)
+      ls_dataset_release(inputs[i]);
+    ls_release(allocator, self);
+    ls_status_free(status);
+    return NULL;
+  }
+  self->failure =
+      ls_status_is_ok(status) ? input_status(inputs, num_inputs) : status;
+  if (!ls_status_is_ok(self->failure) || num_inputs == 0) return self;
+  const ls_dataset *input = inputs[0];
+  self->size = input->size;
+  self->indexed = input->indexed;
+  return ls_dataset_fail(
+      self, ls_dataset_set_leaves(self, ls_nest_retain(input->structure),
+                                  input->leaves, input->num_leaves));
+}
+
+ls_dataset *ls_dataset_fail(ls_dataset *dataset, ls_status status) {
+  if (dataset == NULL || !ls_status_is_ok(dataset->failure))
+    ls_status_free(status);
+  else
+    dataset->failure = status;
+  return dataset;
+}
+
+// ---- The caller's own ------------------------------------------------------
+static void destroy_user(ls_object *object) {
+  ls_user *self = (ls_user *)object;
+  if (self->release != NULL) self->release(self->user);
+  ls_release(self->allocator, self);
+}
+
+static const ls_object_type user_type = {.name = "user",
+                                         .destroy = destroy_user};
+
+ls_user *ls_user_create(void *user, void (*release)(void *user)) {
+  ls_allocator *allocator = ls_current_allocator();
+  ls_user *self = ls_new(allocator, ls_user);
+  if (self == NULL) {
+    if (release != NULL) release(user);
+    return NULL;
+  }
+  ls_object_init(&self->object, &user_type);
+  self->allocator = allocator;
+  self->user = user;
+  self->release = release;
+  return self;
+}
+
+// ---- What it is made of ----------------------------------------------------
+static void describe(const ls_dataset *dataset, ls_text *text) {
+  if (dataset->num_inputs > 0) {
+    if (dataset->num_inputs > 1) ls_text_append_char(text, '(');
+    for (size_t i = 0; i < dataset->num_inputs; ++i) {
+      if (i > 0) ls_text_append(text, ", ");
+      if (dataset->inputs[i] != NULL) describe(dataset->inputs[i], text);
+    }
+    if (dataset->num_inputs > 1) ls_text_append_char(text, ')');
+    ls_text_append_char(text, '.');
+  }
+  ls_text_append(text, dataset->kind->name);
+  ls_text_append_char(text, '(');
+  const bool failed = !ls_status_is_ok(dataset->failure);
+  if (dataset->kind->describe != NULL && !failed)
+    dataset->kind->describe(dataset, text);
+  ls_text_append_char(text, ')');
+}
+
+const char *ls_dataset_print(const ls_dataset *dataset, char *buffer,
+                             size_t size) {
+  ls_text text;
+  ls_text_init(&text, ls_current_allocator());
+  if (dataset != NULL) describe(dataset, &text);
+  const char *words = ls_text_data(&text);
+  const size_t length = strlen(words) < size ? strlen(words) : size - 1;
+  if (size > 0) {
+    memcpy(buffer, words, length);
+    buffer[length] = '\0';
+  }
+  ls_text_deinit(&text);
+  return buffer;
+}

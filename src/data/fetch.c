@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/fetch.h"
+
+#include "lockstep/nest.h"
+
+struct ls_fetch_block {
+  ls_fetch_block *below;
+  size_t size, used;
+  char *data;  // Aligned to 64.
+};
+
+enum { LEAST_BLOCK = 64 << 10 };
+
+void ls_fetch_init(ls_fetch *fetch, ls_allocator *allocator, uint64_t seed) {
+  *fetch = (ls_fetch){.allocator = allocator, .seed = seed};
+}
+
+void ls_fetch_deinit(ls_fetch *fetch) {
+  while (fetch->blocks != NULL) {
+    ls_fetch_block *block = fetch->blocks;
+    fetch->blocks = block->below;
+    ls_release(fetch->allocator, block);
+  }
+  ls_release(fetch->allocator, fetch->spare);
+  for (size_t i = 0; i < fetch->num_kept; ++i) {
+    ls_nest_release(fetch->kept[i].nests[0]);
+    ls_nest_release(fetch->kept[i].nests[1]);
+  }
+  ls_release(fetch->allocator, fetch->kept);
+  ls_release(fetch->allocator, fetch->counts);
+}
+
+// ---- Memory ----------------------------------------------------------------
+ls_fetch_mark ls_fetch_begin(const ls_fetch *fetch) {
+  const ls_fetch_block *block = fetch->blocks;
+  return (ls_fetch_mark){fetch->blocks, block == NULL ? 0 : block->used};
+}
+
+static ls_fetch_block *add_block(ls_fetch *fetch, size_t size) {
+  ls_fetch_block *block = fetch->spare;
+  fetch->spare = NULL;
+  if (block == NULL || block->size < size) {
+    ls_release(fetch->allocator, block);
+    const size_t whole = size < LEAST_BLOCK ? LEAST_BLOCK : size;
+    block =
+        ls_allocate(fetch->allocator, sizeof(*block) + LS_CACHE_LINE + whole);
+    if (block == NULL) return NULL;
+    const uintptr_t at = (uintptr_t)(block + 1);
+    block->size = whole;
+    block->data = (char *)((at + LS_CACHE_LINE - 1) & ~(uintptr_t)63);
+  }
+  block->below = fetch->blocks;
+  block->used = 0;
+  fetch->blocks = block;
+  return block;
+}
+
+void *ls_fetch_room(ls_fetch *fetch, size_t size) {
+  if (size > SIZE_MAX / 4) return NULL;
+  const size_t needed = (size + LS_CACHE_LINE - 1) & ~(size_t)63;
+  ls_fetch_block *block = fetch->blocks;
+  if (block == NULL || block->size - block->used < needed)
+    block = add_block(fetch, needed);
+  if (block == NULL) return NULL;
+  char *room = block->data + block->used;
+  block->used += needed;
+  return room;
+}
+
+// The largest of those that are not needed any more is kept for the next time.
+void ls_fetch_end(ls_fetch *fetch, ls_fetch_mark mark) {
+  while (fetch->blocks != mark.block) {
+    ls_fetch_block *block = fetch->blocks;
+    fetch->blocks = block->below;
+    ls_fetch_block *less = block;
+    if (fetch->spare == NULL || block->size > fetch->spare->size) {
+      less = fetch->spare;
+      fetch->spare = block;
+    }
+    ls_release(fetch->allocator, less);
+  }
+  if (mark.block != NULL) mark.block->used = mark.used;
+}
+
+// ---- What is kept ----------------------------------------------------------
+ls_fetch_kept *ls_fetch_keep(ls_fetch *fetch, const ls_dataset *dataset) {
+  for (size_t i = 0; i < fetch->num_kept; ++i) {
+    if (fetch->kept[i].dataset == dataset) return &fetch->kept[i];
+  }
+  if (fetch->num_kept == fetch->kept_capacity) {
+    const size_t capacity = fetch->kept_capacity * 2 + 4;
+    ls_fetch_kept *grown =
+        ls_new_array(fetch->allocator, ls_fetch_kept, capacity);
+    if (grown == NULL) return NULL;
+    if (fetch->num_kept > 0)
+      memcpy(grown, fetch->kept, fetch->num_kept * sizeof(*grown));
+    ls_release(fetch->allocator, fetch->kept);
+    fetch->kept = grown;
+    fetch->kept_capacity = capacity;
+  }
+  fetch->kept[fetch->num_kept] = (ls_fetch_kept){.dataset = dataset};
+  return &fetch->kept[fetch->num_kept++];
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// An iterator's op. With input threads it is called on the run's own thread: it
+// takes what has been made, or leaves word and goes on once it has been.
+// Without them elements are made on a thread of the host's, where functions of
+// users may run.
+#include "base/require.h"
+#include "data/iterator.h"
+#include "lockstep/ops.h"
+
+// ---- A call ----------------------------------------------------------------
+// In its room: the element and, in the line of those that wait, the next one.
+enum { NEXT_CALL = 3 };
+_Static_assert(sizeof(ls_nest) <= NEXT_CALL * sizeof(void *),
+               "an element fits a call's room");
+
+static ls_nest *element_of(ls_host_call *call) {
+  return (ls_nest *)(void *)&call->room[0];
+}
+
+// The arrays of an element, in `room` where there is enough.
+enum { ROOM = 64 };
+static const ls_nest *arrays_of(const ls_iterator *self, ls_host_call *call,
+                                ls_nest room[ROOM]) {
+  const size_t count = call->num_outputs;
+  ls_nest *leaves = room;
+  if (count > ROOM) leaves = ls_new_array(self->work.allocator, ls_nest, count);
+  if (leaves != NULL) ls_nest_flatten(*element_of(call), leaves, count);
+  return leaves;
+}
+
+static void drop_arrays(const ls_iterator *self, const ls_nest *leaves,
+                        const ls_nest *room) {
+  if (leaves != room) ls_release(self->work.allocator, leaves);
+}
+
+// Whether the element is what the op promised.
+static ls_status check_sizes(const ls_iterator *self, ls_host_call *call) {
+  ls_nest room[ROOM];
+  const ls_nest *leaves = arrays_of(self, call, room);
+  ls_status status = leaves == NULL ? ls_out_of_memory() : ls_ok();
+  for (size_t i = 0; i < call->num_outputs && ls_status_is_ok(status); ++i) {
+    const ls_array *array = ls_nest_as_array(leaves[i]);
+    const ls_type *type = &call->output_types[i];
+    if (array == NULL || !ls_shape_equal(ls_array_shape(array), type->shape))
+      status = ls_invalid_argument("leaf %zu of an element of '%s' is not %s",
+                                   i, self->work.name,
+                                   LS_SHAPE_TEXT(type->dtype, type->shape));
+  }
+  drop_arrays(self, leaves, room);
+  return status;
+}
+
+static ls_status read_element(ls_iterator *self, ls_host_call *call) {
+  *element_of(call) = ls_none();
+  LS_RETURN_IF_ERROR(ls_iterator_next(self, element_of(call)));
+  const ls_status status = check_sizes(self, call);
+  if (!ls_status_is_ok(status)) {
+    ls_nest_release(*element_of(call));
+    *element_of(call) = ls_none();
+  }
+  return status;
+}
+
+static ls_status take_element(ls_host_call *call) {
+  const ls_iterator *self = (const ls_iterator *)call->state;
+  ls_nest room[ROOM];
+  const ls_nest *leaves = arrays_of(self, call, room);
+  for (size_t i = 0;
+       call->outputs != NULL && leaves != NULL && i < call->num_outputs; ++i) {
+    const ls_array *array = ls_nest_as_array(leaves[i]);
+    if (call->outputs[i] != NULL)
+      memcpy(call->outputs[i], ls_array_data(array), ls_array_size(array));
+  }
+  const ls_status status = leaves == NULL ? ls_out_of_memory() : ls_ok();
+  drop_arrays(self, leaves, room);
+  ls_nest_release(*element_of(call));
+  *element_of(call) = ls_none();
+  return status;
+}
+
+// ---- The line of calls -----------------------------------------------------
+static void pump(ls_iterator *self);
+
+static void element_ready(void *user) {
+  ls_iterator *self = user;
+  ls_mutex_lock(&self->calls_lock);
+  self->wished = false;
+  ls_mutex_unlock(&self->calls_lock);
+  pump(self);
+  ls_iterator_release(self);  // The wish's.
+}
+
+// The first call, if there is an element for it; with the lock held.
+static ls_host_call *take_call(ls_iterator *self) {
+  ls_host_call *call = self->first_call;
+  if (call == NULL || self->wished) return NULL;
+  ls_iterator_retain(self);
+  self->wished = !ls_ahead_is_ready(self->ahead, element_ready, self);
+  if (self->wished) return NULL;
+  ls_object_release(self);
+  self->first_call = call->room[NEXT_CALL];
+  if (self->first_call == NULL) self->last_call = NULL;
+  return call;
+}
+
+static void pump(ls_iterator *self) {
+  for (;;) {
+    ls_mutex_lock(&self->calls_lock);
+    ls_host_call *call = take_call(self);
+    const ls_status status = call != NULL ? read_element(self, call) : ls_ok();
+    ls_mutex_unlock(&self->calls_lock);
+    if (call == NULL) return;
+    ls_host_done(call, status);
+  }
+}
+
+static ls_status start_inline(ls_host_call *call) {
+  ls_iterator *self = (ls_iterator *)call->state;
+  call->room[NEXT_CALL] = NULL;
+  ls_mutex_lock(&self->calls_lock);
+  const bool first = self->first_call == NULL;
+  if (first)
+    self->first_call = call;
+  else
+    self->last_call->room[NEXT_CALL] = call;
+  self->last_call = call;
+  ls_mutex_unlock(&self->calls_lock);
+  if (first) pump(self);
+  return ls_ok();
+}
+
+// Takes a call out of the line. False: it is not there.
+static bool leave_line(ls_iterator *self, ls_host_call *call) {
+  ls_host_call *before = NULL, *it = self->first_call;
+  while (it != NULL && it != call) {
+    before = it;
+    it = it->room[NEXT_CALL];
+  }
+  if (it == NULL) return false;
+  if (before == NULL)
+    self->first_call = call->room[NEXT_CALL];
+  else
+    before->room[NEXT_CALL] = call->room[NEXT_CALL];
+  if (self->last_call == call) self->last_call = before;
+  return true;
+}
+
+static void cancel_call(ls_host_call *call) {
+  ls_iterator *self = (ls_iterator *)call->state;
+  ls_mutex_lock(&self->calls_lock);
+  const bool left = leave_line(self, call);
+  const bool withdrawn = left && self->first_call == NULL && self->wished &&
+                         ls_ahead_withdraw(self->ahead);
+  if (withdrawn) self->wished = false;
+  ls_mutex_unlock(&self->calls_lock);
+  if (withdrawn) ls_iterator_release(self);
+  if (!left) return;
+  ls_host_done(call,
+               LS_STATUS(LS_CANCELLED, "the run left '%s'", self->work.name));
+}
+
+// ---- Without threads -------------------------------------------------------
+static ls_status start_here(ls_host_call *call) {
+  ls_iterator *self = (ls_iterator *)call->state;
+  ls_mutex_lock(&self->calls_lock);
+  const ls_status status = read_element(self, call);
+  ls_mutex_unlock(&self->calls_lock);
+  ls_host_done(call, status);
+  return ls_ok();
+}
+
+// ---- The op ----------------------------------------------------------------
+static ls_status infer_element(const ls_object *state, const ls_type *in,
+                               size_t num_in, ls_type *out, size_t *num_out) {
+  (void)in, (void)num_in;
+  const ls_dataset *dataset = ((const ls_iterator *)state)->dataset;
+  const size_t room = *num_out;
+  *num_out = dataset->num_leaves;
+  for (size_t i = 0; i < dataset->num_leaves && dataset->num_leaves <= room;
+       ++i)
+    out[i] = dataset->leaves[i].type;
+  return ls_ok();
+}
+
+static const ls_host_kernel inline_kernel = {
+    .name = "iterator_get_next",
+    .infer = infer_element,
+    .start = start_inline,
+    .flags = LS_HOST_INLINE | LS_HOST_WAITS,
+    .take = take_element,
+    .cancel = cancel_call,
+};
+static const ls_host_kernel host_kernel = {
+    .name = "iterator_get_next_on_host",
+    .infer = infer_element,
+    .start = start_here,
+    .take = take_element,
+};
+
+static ls_status check_static(const ls_dataset *dataset) {
+  for (size_t i = 0; i < dataset->num_leaves; ++i) {
+    const ls_leaf_spec *leaf = &dataset->leaves[i];
+    if (leaf->kind == LS_LEAF_DENSE && ls_shape_is_known(leaf->type.shape))
+      continue;
+    return ls_invalid_argument(
+        "get_next of a graph needs elements of known shapes; leaf %zu is %s: "
+        "drop or pad a last batch that is not full",
+        i, LS_SHAPE_TEXT(leaf->type.dtype, leaf->type.shape));
+  }
+  return ls_ok();
+}
+
+ls_nest ls_iterator_get_next(ls_iterator *iterator) {
+  if (iterator == NULL)
+    return ls_fail(ls_null_argument("ls_iterator_get_next", "iterator"));
+  const ls_dataset *dataset = iterator->dataset;
+  const ls_status status = check_static(dataset);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  const bool alone = iterator->prefetch == 0;
+  const ls_op op = ls_host_call_add(alone ? &host_kernel : &inline_kernel,
+                                    &iterator->object, NULL, 0);
+  ls_nest *leaves =
+      ls_new_array(dataset->allocator, ls_nest, dataset->num_leaves);
+  if (leaves == NULL) return ls_fail(ls_out_of_memory());
+  for (size_t i = 0; i < dataset->num_leaves; ++i)
+    leaves[i] = ls_leaf(ls_op_output(op, (unsigned)i));
+  const ls_nest element =
+      ls_nest_pack(dataset->structure, leaves, dataset->num_leaves);
+  ls_release(dataset->allocator, leaves);
+  return element;
+}

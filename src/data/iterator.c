@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/iterator.h"
+
+#include "base/require.h"
+
+enum { DEFAULT_PREFETCH = 2, LEAST_ANCHOR_DISTANCE = 8, MOST_DESCRIBED = 480 };
+
+// ---- Elements --------------------------------------------------------------
+// On any thread.
+static ls_status make_indexed(void *user, int64_t number, ls_nest *element) {
+  ls_iterator *self = user;
+  ls_fetch *fetch = ls_work_take_fetch(&self->work);
+  if (fetch == NULL) return ls_out_of_memory();
+  fetch->epoch = self->epoch;
+  const ls_status status =
+      ls_dataset_get(self->dataset, fetch, number, element);
+  ls_work_give_fetch(&self->work, fetch);
+  return status;
+}
+
+// Notes where the stream is.
+static ls_status drop_anchor(ls_iterator *self, int64_t number) {
+  ls_anchor *anchor = &self->anchors[0];  // The oldest.
+  for (int i = 1; i < LS_ANCHORS; ++i) {
+    if (self->anchors[i].number < anchor->number) anchor = &self->anchors[i];
+  }
+  if (anchor->record == NULL)
+    LS_RETURN_IF_ERROR(ls_record_create(&anchor->record));
+  ls_record_clear(anchor->record);
+  anchor->number = -1;
+  LS_RETURN_IF_ERROR(ls_stage_save(self->stage, anchor->record));
+  anchor->number = number;
+  return ls_ok();
+}
+
+static ls_status make_streamed(void *user, int64_t number, ls_nest *element) {
+  ls_iterator *self = user;
+  if (self->prefetch > 0 && number % self->anchor_every == 0)
+    LS_RETURN_IF_ERROR(drop_anchor(self, number));
+  return ls_stage_next(self->stage, element);
+}
+
+// ---- Making ----------------------------------------------------------------
+static void destroy_iterator(ls_object *object) {
+  ls_iterator *self = (ls_iterator *)object;
+  ls_allocator *allocator = self->work.allocator;
+  ls_ahead_destroy(self->ahead);
+  ls_stage_close(self->stage);
+  for (int i = 0; i < LS_ANCHORS; ++i)
+    ls_record_destroy(self->anchors[i].record);
+  ls_mutex_deinit(&self->calls_lock);
+  ls_release(allocator, self->stats);
+  ls_work_deinit(&self->work);
+  ls_dataset_release(self->dataset);
+  ls_release(allocator, self);
+}
+
+static void print_iterator(const ls_object *object, char *buffer, size_t size) {
+  ls_dataset_print(((const ls_iterator *)object)->dataset, buffer, size);
+}
+
+static const ls_object_type iterator_type = {
+    .name = "iterator", .destroy = destroy_iterator, .print = print_iterator};
+
+// How many elements ahead the pipeline asks for; of several stages the last.
+static int64_t find_prefetch(const ls_dataset *dataset) {
+  if (dataset->prefetch >= 0 || dataset->num_inputs == 0)
+    return dataset->prefetch;
+  return find_prefetch(dataset->inputs[0]);
+}
+
+static ls_status choose_prefetch(ls_iterator *self, ls_opt wanted) {
+  if (wanted.set && (wanted.value < 0 || wanted.value > 1 << 20))
+    return ls_invalid_argument("%lld elements ahead: 0 to %d are possible",
+                               wanted.value, 1 << 20);
+  const int64_t said = find_prefetch(self->dataset);
+  self->prefetch = said >= 0 ? said : DEFAULT_PREFETCH;
+  if (wanted.set) self->prefetch = wanted.value;
+  if (self->work.threads == NULL) self->prefetch = 0;
+  self->anchor_every = self->prefetch > LEAST_ANCHOR_DISTANCE
+                           ? self->prefetch
+                           : LEAST_ANCHOR_DISTANCE;
+  for (int i = 0; i < LS_ANCHORS; ++i)
+    self->anchors[i].number = -1;
+  return ls_ok();
+}
+
+static int64_t end_of(const ls_iterator *self) {
+  return self->stage == NULL && self->dataset->size >= 0 ? self->dataset->size
+                                                         : -1;
+}
+
+static ls_status fill_iterator(ls_iterator *self,
+                               const ls_iterator_options *options) {
+  LS_RETURN_IF_ERROR(ls_mutex_init(&self->calls_lock));
+  LS_RETURN_IF_ERROR(ls_work_init(&self->work, self->dataset, options));
+  LS_RETURN_IF_ERROR(choose_prefetch(self, options->prefetch));
+  self->stats =
+      ls_new_array(self->work.allocator, ls_stage_stats, self->work.num_stages);
+  if (self->stats == NULL) return ls_out_of_memory();
+  if (!self->dataset->indexed)
+    LS_RETURN_IF_ERROR(ls_stage_open(self->dataset, &self->work, &self->stage));
+  LS_RETURN_IF_ERROR(ls_ahead_create(
+      &(ls_ahead_options){.make = self->stage == NULL ? make_indexed
+                                                      : make_streamed,
+                          .user = self,
+                          .parallel = self->stage == NULL,
+                          .capacity = self->prefetch,
+                          .work = &self->work,
+                          .dataset = self->dataset},
+      &self->ahead));
+  ls_ahead_seek(self->ahead, 0, end_of(self));
+  return ls_ok();
+}
+
+ls_status ls_iterator_create(ls_dataset *dataset,
+                             const ls_iterator_options *options,
+                             ls_iterator **out_iterator) {
+  LS_REQUIRE(out_iterator);
+  *out_iterator = NULL;
+  LS_RETURN_IF_ERROR(ls_dataset_status(dataset));
+  const ls_iterator_options none = {0};
+  ls_allocator *allocator = ls_current_allocator();
+  ls_iterator *self = ls_new(allocator, ls_iterator);
+  if (self == NULL) return ls_out_of_memory();
+  ls_object_init(&self->object, &iterator_type);
+  self->work.allocator = allocator;
+  self->dataset = ls_dataset_retain(dataset);
+  const ls_status status =
+      fill_iterator(self, options != NULL ? options : &none);
+  if (ls_status_is_ok(status))
+    *out_iterator = self;
+  else
+    ls_iterator_release(self);
+  return status;
+}
+
+ls_iterator *ls_iterator_retain(ls_iterator *iterator) {
+  return ls_object_retain(iterator);
+}
+
+void ls_iterator_release(ls_iterator *iterator) { ls_object_release(iterator); }
+
+ls_dataset *ls_iterator_dataset(const ls_iterator *iterator) {
+  return iterator->dataset;
+}
+
+// ---- Going through ---------------------------------------------------------
+ls_status ls_iterator_next(ls_iterator *iterator, ls_nest *element) {
+  LS_REQUIRE(iterator);
+  LS_REQUIRE(element);
+  ls_runtime *runtime = iterator->work.runtime;
+  const int64_t began = ls_runtime_now(runtime);
+  const ls_status status = ls_ahead_next(iterator->ahead, element);
+  iterator->waited_nanos += ls_runtime_now(runtime) - began;
+  iterator->elements += ls_status_is_ok(status);
+  return status;
+}
+
+ls_status ls_iterator_seek_epoch(ls_iterator *iterator, int64_t epoch) {
+  LS_REQUIRE(iterator);
+  if (epoch < 0)
+    return ls_invalid_argument("there is no epoch %lld: they count from 0",
+                               (long long)epoch);
+  ls_ahead_seek(iterator->ahead, 0, end_of(iterator));
+  iterator->epoch = epoch;
+  for (int i = 0; i < LS_ANCHORS; ++i)
+    iterator->anchors[i].number = -1;
+  return iterator->stage == NULL ? ls_ok()
+                                 : ls_stage_restart(iterator->stage, epoch);
+}
+
+ls_status ls_iterator_restart(ls_iterator *iterator) {
+  LS_REQUIRE(iterator);
+  return ls_iterator_seek_epoch(iterator, iterator->epoch + 1);
+}
+
+int64_t ls_iterator_epoch(const ls_iterator *iterator) {
+  return iterator->epoch;
+}
+
+int64_t ls_iterator_position(const ls_iterator *iterator) {
+  return ls_ahead_number(iterator->ahead);
+}
+
+ls_status ls_iterator_seek(ls_iterator *iterator, int64_t position) {
+  LS_REQUIRE(iterator);
+  const int64_t end = end_of(iterator);
+  if (position < 0 || (end >= 0 && position > end))
+    return ls_invalid_argument(
+        "'%s' has no position %lld: there are %lld elements",
+        iterator->work.name, (long long)position, (long long)end);
+  if (iterator->stage == NULL) {
+    ls_ahead_seek(iterator->ahead, position, end);
+    return ls_ok();
+  }
+  LS_RETURN_IF_ERROR(ls_iterator_seek_epoch(iterator, iterator->epoch));
+  LS_RETURN_IF_ERROR(ls_stage_skip(iterator->stage, position));
+  ls_ahead_seek(iterator->ahead, position, -1);
+  return ls_ok();
+}
+
+// ---- Saving ----------------------------------------------------------------
+// A number for the text: what it is made of may be too long to be kept whole.
+static int64_t hash_text(const char *text) {
+  uint64_t hash = UINT64_C(14695981039346656037);
+  for (; *text != '\0'; ++text)
+    hash = (hash ^ (unsigned char)*text) * UINT64_C(1099511628211);
+  return (int64_t)hash;
+}
+
+static ls_status describe(const ls_iterator *self, char **out_text) {
+  enum { ROOM = 16 << 10 };
+  *out_text = ls_allocate(self->work.allocator, ROOM);
+  if (*out_text == NULL) return ls_out_of_memory();
+  ls_dataset_print(self->dataset, *out_text, ROOM);
+  return ls_ok();
+}
+
+static ls_status save_identity(const ls_iterator *self, ls_record *record) {
+  char *text = NULL;
+  LS_RETURN_IF_ERROR(describe(self, &text));
+  const int64_t hash = hash_text(text);
+  if (strlen(text) > MOST_DESCRIBED) text[MOST_DESCRIBED] = '\0';
+  ls_status status = ls_record_set_text(record, "data", text);
+  ls_release(self->work.allocator, text);
+  if (ls_status_is_ok(status))
+    status = ls_record_set_i64(record, "data_hash", hash);
+  if (ls_status_is_ok(status))
+    status = ls_record_set_i64(record, "seed", (int64_t)self->work.seed);
+  return status;
+}
+
+// The newest anchor that is not behind what was given.
+static const ls_anchor *find_anchor(const ls_iterator *self, int64_t position) {
+  const ls_anchor *found = NULL;
+  for (int i = 0; i < LS_ANCHORS; ++i) {
+    const ls_anchor *anchor = &self->anchors[i];
+    if (anchor->number < 0 || anchor->number > position) continue;
+    if (found == NULL || anchor->number > found->number) found = anchor;
+  }
+  return found;
+}
+
+static ls_status save_stream(ls_iterator *self, ls_record *record) {
+  const int64_t position = ls_ahead_number(self->ahead);
+  ls_record *inner = NULL;
+  LS_RETURN_IF_ERROR(ls_record_add(record, "stream", &inner));
+  if (self->prefetch == 0) return ls_stage_save(self->stage, inner);
+  ls_ahead_pause(self->ahead);
+  const ls_anchor *anchor = find_anchor(self, position);
+  // Nothing was made yet, or it stands just there.
+  if (anchor == NULL) return ls_stage_save(self->stage, inner);
+  LS_RETURN_IF_ERROR(ls_record_copy(inner, anchor->record));
+  return ls_record_set_i64(record, "again", position - anchor->number);
+}
+
+ls_status ls_iterator_save(ls_iterator *iterator, ls_record *record) {
+  LS_REQUIRE(iterator);
+  LS_REQUIRE(record);
+  LS_RETURN_IF_ERROR(save_identity(iterator, record));
+  LS_RETURN_IF_ERROR(ls_record_set_i64(record, "epoch", iterator->epoch));
+  LS_RETURN_IF_ERROR(
+      ls_record_set_i64(record, "position", ls_ahead_number(iterator->ahead)));
+  return iterator->stage == NULL ? ls_ok() : save_stream(iterator, record);
+}
+
+static ls_status check_identity(const ls_iterator *self,
+                                const ls_record *record) {
+  const char *was = NULL;
+  int64_t hash = 0, seed = 0;
+  LS_RETURN_IF_ERROR(ls_record_get_text(record, "data", &was));
+  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "data_hash", &hash));
+  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "seed", &seed));
+  char *text = NULL;
+  LS_RETURN_IF_ERROR(describe(self, &text));
+  ls_status status = ls_ok();
+  if (hash_text(text) != hash)
+    status = ls_invalid_argument("the position of '%s' is one in %s; it reads "
+                                 "%s",
+                                 self->work.name, was, text);
+  else if ((uint64_t)seed != self->work.seed)
+    status = ls_invalid_argument(
+        "the position of '%s' is one with seed %llu; it has seed %llu",
+        self->work.name, (unsigned long long)seed,
+        (unsigned long long)self->work.seed);
+  ls_release(self->work.allocator, text);
+  return status;
+}
+
+static ls_status restore_stream(ls_iterator *self, const ls_record *record,
+                                int64_t position) {
+  const ls_record *inner = NULL;
+  int64_t again = 0;
+  LS_RETURN_IF_ERROR(ls_record_find(record, "stream", &inner));
+  ls_status status = ls_record_get_i64(record, "again", &again);
+  if (ls_status_code(status) == LS_NOT_FOUND) {
+    ls_status_free(status);
+    status = ls_ok();
+  }
+  LS_RETURN_IF_ERROR(status);
+  ls_ahead_seek(self->ahead, position, -1);
+  for (int i = 0; i < LS_ANCHORS; ++i)
+    self->anchors[i].number = -1;
+  LS_RETURN_IF_ERROR(ls_stage_restore(self->stage, inner));
+  LS_RETURN_IF_ERROR(ls_stage_skip(self->stage, again));
+  return self->prefetch == 0 ? ls_ok() : drop_anchor(self, position);
+}
+
+ls_status ls_iterator_restore(ls_iterator *iterator, const ls_record *record) {
+  LS_REQUIRE(iterator);
+  LS_REQUIRE(record);
+  int64_t epoch = 0, position = 0;
+  LS_RETURN_IF_ERROR(check_identity(iterator, record));
+  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "epoch", &epoch));
+  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "position", &position));
+  const int64_t end = end_of(iterator);
+  if (epoch < 0 || position < 0 || (end >= 0 && position > end))
+    return ls_invalid_argument("'%s' has no element %lld of epoch %lld",
+                               iterator->work.name, (long long)position,
+                               (long long)epoch);
+  ls_ahead_pause(iterator->ahead);
+  iterator->epoch = epoch;
+  if (iterator->stage != NULL)
+    return restore_stream(iterator, record, position);
+  ls_ahead_seek(iterator->ahead, position, end);
+  return ls_ok();
+}
+
+// ---- Statistics ------------------------------------------------------------
+ls_status ls_iterator_get_stats(ls_iterator *iterator, ls_iterator_stats *out) {
+  LS_REQUIRE(iterator);
+  LS_REQUIRE(out);
+  ls_work *work = &iterator->work;
+  *out = (ls_iterator_stats){.elements = iterator->elements,
+                             .waited_nanos = iterator->waited_nanos,
+                             .num_stages = work->num_stages,
+                             .stages = iterator->stats,
+                             .slowest = ""};
+  int64_t most = 0;
+  ls_mutex_lock(&work->lock);
+  for (size_t i = 0; i < work->num_stages; ++i) {
+    iterator->stats[i] = (ls_stage_stats){
+        .name = work->stages[i]->kind->name,
+        .elements = work->counts[i].elements,
+        .nanos = work->counts[i].nanos,
+        .buffered = __atomic_load_n(&work->buffered[i], __ATOMIC_RELAXED),
+        .buffered_bytes =
+            __atomic_load_n(&work->buffered_bytes[i], __ATOMIC_RELAXED)};
+    if (work->counts[i].nanos <= most) continue;
+    most = work->counts[i].nanos;
+    out->slowest = work->stages[i]->kind->name;
+  }
+  ls_mutex_unlock(&work->lock);
+  return ls_ok();
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// An iterator, as its op sees it.
+#ifndef LS_DATA_ITERATOR_H_
+#define LS_DATA_ITERATOR_H_
+
+#include "data/ahead.h"
+#include "data/stage.h"
+#include "lockstep/host.h"
+
+// Where a stream was, so that it can be read again from there.
+typedef struct ls_anchor {
+  int64_t number;  // Of the element that it gives next; -1: none yet.
+  ls_record *record;
+} ls_anchor;
+
+enum { LS_ANCHORS = 3 };
+
+struct ls_iterator {
+  ls_object object;
+  ls_dataset *dataset;
+  ls_work work;
+  ls_ahead *ahead;
+  int64_t prefetch;
+  int64_t epoch;
+  ls_stage *stage;                // Of a stream; else NULL.
+  ls_anchor anchors[LS_ANCHORS];  // The maker's; read while it pauses.
+  int64_t anchor_every;
+  int64_t elements, waited_nanos;
+  ls_stage_stats *stats;  // One a stage.
+  // Calls of its op that wait for an element, first come, first served.
+  ls_mutex calls_lock;
+  ls_host_call *first_call, *last_call;
+  bool wished;  // Somebody will be told of the next element.
+};
+
+#endif  // LS_DATA_ITERATOR_H_

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+// Map: a function of each element. On rows, elements are handed over as nests
+// of views that are made once a thread, so that an element costs two copies of
+// its bytes and no memory.
+#include "base/plain.h"
+#include "base/require.h"
+#include "base/values/random.h"
+#include "data/dataset.h"
+#include "data/streams.h"
+
+typedef ls_map_dataset map_dataset;
+
+uint64_t ls_map_key(const map_dataset *self, uint64_t seed, int64_t epoch,
+                    int64_t id) {
+  uint32_t bits[4];
+  ls_random_bits(&(ls_random_key){.seed = seed,
+                                  .stream = self->options.stream,
+                                  .step = (uint64_t)epoch,
+                                  .id = (uint64_t)id},
+                 0, bits);
+  return (uint64_t)bits[0] << 32 | bits[1];
+}
+
+// ---- One element -----------------------------------------------------------
+static ls_status fill_result(const map_dataset *self, ls_nest element,
+                             const ls_map_call *call, ls_nest *result) {
+  const ls_dataset *base = &self->base;
+  ls_type room[16] = {0};
+  ls_type *types = room;
+  if (base->num_leaves > LS_COUNT_OF(room))
+    types = ls_new_array(base->allocator, ls_type, base->num_leaves);
+  if (types == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < base->num_leaves; ++i)
+    types[i] = base->leaves[i].type;
+  ls_status status =
+      ls_element_reuse(base->structure, types, base->num_leaves, result);
+  if (types != room) ls_release(base->allocator, types);
+  if (ls_status_is_ok(status))
+    status = self->options.fill(element, *result, call, self->options.user);
+  return status;
+}
+
+ls_status ls_map_apply(const map_dataset *self, ls_nest element,
+                       const ls_map_call *call, ls_nest *result) {
+  const ls_map_options *options = &self->options;
+  ls_status status =
+      options->fill != NULL
+          ? fill_result(self, element, call, result)
+          : ls_element_replace(options->call(element, call, options->user),
+                               result);
+  if (ls_status_is_ok(status) && options->fill == NULL &&
+      self->base.num_leaves > 0)
+    status = ls_dataset_check_element(&self->base, *result);
+  return ls_status_annotate(status, "map '%s' of element %lld", self->name,
+                            (long long)call->id);
+}
+
+static ls_map_call call_of(const map_dataset *self, const ls_fetch *fetch,
+                           int64_t index) {
+  const int64_t id = ls_dataset_id(self->base.inputs[0], fetch, index);
+  return (ls_map_call){.id = id,
+                       .epoch = fetch->epoch,
+                       .key = ls_map_key(self, fetch->seed, fetch->epoch, id)};
+}
+
+// The element is kept for the next time, where nobody else holds it then.
+static ls_status get_mapped(const ls_dataset *dataset, ls_fetch *fetch,
+                            int64_t index, ls_nest *element) {
+  const map_dataset *self = (const map_dataset *)dataset;
+  ls_fetch_kept *kept = ls_fetch_keep(fetch, dataset);
+  if (kept == NULL) return ls_out_of_memory();
+  ls_nest input = kept->nests[0];
+  kept->nests[0] = ls_none();
+  ls_status status = ls_dataset_get(dataset->inputs[0], fetch, index, &input);
+  const ls_map_call call = call_of(self, fetch, index);
+  if (ls_status_is_ok(status))
+    status = ls_map_apply(self, input, &call, element);
+  ls_nest_release(ls_fetch_keep(fetch, dataset)->nests[0]);
+  ls_fetch_keep(fetch, dataset)->nests[0] = input;
+  return status;
+}
+
+// ---- Rows ------------------------------------------------------------------
+// At most so many bytes of the input at once, so that they stay in a cache.
+static const size_t most_bytes = 128 << 10;
+
+// Copies row `row` to or from the arrays of an element.
+static void move_row(const ls_dataset *of, ls_nest element, void *const *rows,
+                     size_t row, bool to_rows, ls_nest *leaves) {
+  ls_nest_flatten(element, leaves, of->num_leaves);
+  for (size_t i = 0; i < of->num_leaves; ++i) {
+    char *at = (char *)rows[i] + row * of->row_sizes[i];
+    char *data = ls_array_mutable_data(ls_nest_as_array(leaves[i]));
+    memcpy(to_rows ? at : data, to_rows ? data : at, of->row_sizes[i]);
+  }
+}
+
+typedef struct row_work {
+  const map_dataset *self;
+  ls_fetch *fetch;
+  void **input;     // Rows of the input, in between.
+  ls_nest *leaves;  // Room for those of either.
+  ls_type *types;
+} row_work;
+
+static ls_status map_row(row_work *work, int64_t index, size_t from,
+                         void *const *rows, size_t to) {
+  const map_dataset *self = work->self;
+  const ls_dataset *input = self->base.inputs[0];
+  ls_fetch_kept *kept = ls_fetch_keep(work->fetch, &self->base);
+  if (kept == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < input->num_leaves; ++i)
+    work->types[i] = input->leaves[i].type;
+  ls_nest element = kept->nests[0], result = kept->nests[1];
+  kept->nests[0] = kept->nests[1] = ls_none();
+  ls_status status = ls_element_reuse(input->structure, work->types,
+                                      input->num_leaves, &element);
+  if (ls_status_is_ok(status)) {
+    move_row(input, element, work->input, from, false, work->leaves);
+    const ls_map_call call = call_of(self, work->fetch, index);
+    status = ls_map_apply(self, element, &call, &result);
+  }
+  if (ls_status_is_ok(status))
+    move_row(&self->base, result, rows, to, true, work->leaves);
+  kept->nests[0] = element;
+  kept->nests[1] = result;
+  return status;
+}
+
+static ls_status map_rows(row_work *work, size_t block, const int64_t *indices,
+                          size_t count, void *const *rows) {
+  const ls_dataset *input = work->self->base.inputs[0];
+  for (size_t begin = 0; begin < count; begin += block) {
+    const size_t some = count - begin < block ? count - begin : block;
+    LS_RETURN_IF_ERROR(ls_dataset_read(input, work->fetch, indices + begin,
+                                       some, work->input));
+    for (size_t i = 0; i < some; ++i)
+      LS_RETURN_IF_ERROR(map_row(work, indices[begin + i], i, rows, begin + i));
+  }
+  return ls_ok();
+}
+
+static ls_status read_mapped(const ls_dataset *dataset, ls_fetch *fetch,
+                             const int64_t *indices, size_t count,
+                             void *const *rows) {
+  const ls_dataset *input = dataset->inputs[0];
+  size_t bytes = 1;
+  for (size_t i = 0; i < input->num_leaves; ++i)
+    bytes += input->row_sizes[i];
+  size_t block = most_bytes / bytes + 1;
+  if (block > count) block = count;
+  const size_t most = input->num_leaves > dataset->num_leaves
+                          ? input->num_leaves
+                          : dataset->num_leaves;
+  const ls_fetch_mark mark = ls_fetch_begin(fetch);
+  row_work work = {
+      .self = (const map_dataset *)dataset,
+      .fetch = fetch,
+      .input = ls_fetch_room(fetch, most * sizeof(void *)),
+      .leaves = ls_fetch_room(fetch, most * sizeof(ls_nest)),
+      .types = ls_fetch_room(fetch, most * sizeof(ls_type)),
+  };
+  ls_status status = ls_ok();
+  if (work.input == NULL || work.leaves == NULL || work.types == NULL)
+    status = ls_out_of_memory();
+  for (size_t i = 0; i < input->num_leaves && ls_status_is_ok(status); ++i) {
+    work.input[i] = ls_fetch_room(fetch, block * input->row_sizes[i]);
+    if (work.input[i] == NULL) status = ls_out_of_memory();
+  }
+  if (ls_status_is_ok(status))
+    status = map_rows(&work, block, indices, count, rows);
+  ls_fetch_end(fetch, mark);
+  return status;
+}
+
+// ---- Making ----------------------------------------------------------------
+static void destroy_map(ls_dataset *dataset) {
+  ls_object_release(((map_dataset *)dataset)->user);
+}
+
+static void describe_map(const ls_dataset *dataset, ls_text *text) {
+  const map_dataset *self = (const map_dataset *)dataset;
+  ls_text_append(text, self->name);
+  if (self->options.stream != 0)
+    ls_text_append_format(text, ", stream=%llu",
+                          (unsigned long long)self->options.stream);
+}
+
+static ls_dataset *remake_map(const ls_dataset *dataset, ls_dataset **inputs);
+
+static const ls_dataset_class map_class = {.name = "map",
+                                           .destroy = destroy_map,
+                                           .describe = describe_map,
+                                           .remake = remake_map,
+                                           .get = get_mapped,
+                                           .open = ls_stream_open_map};
+// From rows to rows.
+static const ls_dataset_class map_rows_class = {.name = "map",
+                                                .destroy = destroy_map,
+                                                .describe = describe_map,
+                                                .remake = remake_map,
+                                                .get = get_mapped,
+                                                .read = read_mapped,
+                                                .open = ls_stream_open_map};
+
+// What the first element becomes.
+static ls_status find_result(map_dataset *self) {
+  ls_dataset *input = self->base.inputs[0];
+  ls_iterator *iterator = NULL;
+  ls_nest first = ls_none(), mapped = ls_none();
+  ls_status status = ls_iterator_create(
+      input, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator);
+  if (ls_status_is_ok(status)) status = ls_iterator_next(iterator, &first);
+  if (ls_status_code(status) == LS_OUT_OF_RANGE) {
+    ls_status_free(status);
+    status = ls_invalid_argument("map '%s' of no element: say what results are "
+                                 "(ls_map_options)",
+                                 self->name);
+  }
+  if (ls_status_is_ok(status))
+    status = ls_map_apply(self, first, &(ls_map_call){0}, &mapped);
+  if (ls_status_is_ok(status))
+    status = ls_dataset_set_spec(&self->base, ls_spec_of_element(mapped));
+  ls_nest_release(first);
+  ls_nest_release(mapped);
+  ls_iterator_release(iterator);
+  return status;
+}
+
+static ls_status fill_map(map_dataset *self, const ls_map_options *options,
+                          ls_nest result) {
+  ls_status status = ls_ok();
+  if ((options->call == NULL) == (options->fill == NULL))
+    status = ls_invalid_argument("map '%s' needs one of `call` and `fill`",
+                                 self->name);
+  self->base.num_leaves = 0;  // Not known yet.
+  if (ls_status_is_ok(status) && result.kind == LS_KIND_NONE &&
+      options->fill != NULL)
+    status = ls_invalid_argument(
+        "map '%s': who fills results must say what they are", self->name);
+  if (!ls_status_is_ok(status)) {
+    ls_nest_release(result);
+    return status;
+  }
+  LS_RETURN_IF_ERROR(result.kind == LS_KIND_NONE
+                         ? find_result(self)
+                         : ls_dataset_set_spec(&self->base, result));
+  for (size_t i = 0; i < self->base.num_leaves && options->fill != NULL; ++i) {
+    if (!self->base.rows)
+      return ls_invalid_argument("map '%s': `fill` writes into arrays of known "
+                                 "shapes; give `call` where they differ",
+                                 self->name);
+  }
+  if (self->base.rows && self->base.inputs[0]->rows)
+    self->base.kind = &map_rows_class;
+  return ls_ok();
+}
+
+static ls_dataset *new_map(ls_dataset *input, const ls_map_options *options,
+                           ls_user *user, ls_nest result) {
+  map_dataset *self =
+      LS_DATASET_NEW(map_dataset, &map_class, &input, 1,
+                     user == NULL ? ls_out_of_memory() : ls_ok());
+  if (self == NULL) {
+    ls_object_release(user);
+    ls_nest_release(result);
+    return NULL;
+  }
+  self->options = *options;
+  self->options.result = ls_none();
+  self->user = user;
+  ls_format(self->name, sizeof(self->name), "%s",
+            options->name != NULL ? options->name : "map");
+  self->options.name = self->name;
+  if (!ls_status_is_ok(self->base.failure)) {
+    ls_nest_release(result);
+    return &self->base;
+  }
+  return ls_dataset_fail(&self->base, fill_map(self, options, result));
+}
+
+static ls_dataset *remake_map(const ls_dataset *dataset, ls_dataset **inputs) {
+  const map_dataset *self = (const map_dataset *)dataset;
+  return new_map(inputs[0], &self->options, ls_object_retain(self->user),
+                 ls_dataset_spec_nest(dataset));
+}
+
+ls_dataset *ls_dataset_map(ls_dataset *dataset, const ls_map_options *options) {
+  if (options == NULL)
+    return ls_dataset_new(&map_class, sizeof(map_dataset), &dataset, 1,
+                          ls_null_argument("ls_dataset_map", "options"));
+  return new_map(dataset, options,
+                 ls_user_create(options->user, options->release),
+                 options->result);
+}

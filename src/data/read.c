@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading of indexed data sets: what a class leaves out, done by what it has.
+#include "base/values/array_internal.h"
+#include "data/dataset.h"
+#include "data/work.h"
+
+// ---- Elements --------------------------------------------------------------
+static bool can_fill(ls_nest leaf, const ls_type *type) {
+  const ls_array *array = ls_nest_as_array(leaf);
+  return array != NULL && ls_array_is_unique(array) &&
+         ls_array_dtype(array) == type->dtype &&
+         ls_shape_equal(ls_array_shape(array), type->shape);
+}
+
+// Whether nobody else holds the nest or a node or array of it. Its structure is
+// the one that it was made with.
+static bool can_reuse(ls_nest element, ls_nest structure,
+                      const ls_type *types) {
+  if (!ls_nest_is_node(structure)) {
+    const int64_t leaf = structure.as.i64;
+    return can_fill(element, &types[leaf]);
+  }
+  const size_t count = ls_nest_count(structure);
+  if (element.kind != structure.kind || ls_nest_count(element) != count ||
+      !ls_object_is_unique(element.as.ref))
+    return false;
+  for (size_t i = 0; i < count; ++i) {
+    const char *key = ls_nest_key(structure, i);
+    const char *has = ls_nest_key(element, i);
+    if ((key == NULL) != (has == NULL) ||
+        (key != NULL && strcmp(key, has) != 0) ||
+        !can_reuse(ls_nest_item(element, i), ls_nest_item(structure, i), types))
+      return false;
+  }
+  return true;
+}
+
+static ls_nest new_leaf(ls_nest leaf, void *user) {
+  const ls_type *type = &((const ls_type *)user)[leaf.as.i64];
+  ls_array *array = NULL;
+  const ls_status status =
+      ls_dtype_owns_elements(type->dtype)
+          ? ls_array_create(type->dtype, type->shape, &array)
+          : ls_array_create_unwritten(type->dtype, type->shape, &array);
+  return ls_status_is_ok(status) ? ls_nest_array(array) : ls_fail(status);
+}
+
+ls_status ls_element_replace(ls_nest made, ls_nest *element) {
+  ls_status status = ls_nest_status(made);
+  ls_nest_release(ls_status_is_ok(status) ? *element : made);
+  if (ls_status_is_ok(status)) *element = made;
+  return status;
+}
+
+ls_status ls_element_reuse(ls_nest structure, const ls_type *types,
+                           size_t count, ls_nest *element) {
+  (void)count;
+  if (can_reuse(*element, structure, types)) return ls_ok();
+  return ls_element_replace(
+      ls_nest_map(structure, new_leaf, (void *)(uintptr_t)types), element);
+}
+
+int64_t ls_element_bytes(ls_nest element) {
+  const ls_array *array = ls_nest_as_array(element);
+  if (array != NULL) return (int64_t)ls_array_size(array);
+  int64_t bytes = 0;
+  for (size_t i = 0; i < ls_nest_count(element); ++i)
+    bytes += ls_element_bytes(ls_nest_item(element, i));
+  return bytes;
+}
+
+// ---- Statistics ------------------------------------------------------------
+// Time is the stage's own: what its inputs take is theirs.
+typedef struct stage_time {
+  int stage;
+  int64_t began, inner;
+} stage_time;
+
+static stage_time begin_stage(const ls_dataset *dataset, ls_fetch *fetch) {
+  stage_time time = {.stage = -1};
+  if (fetch->work == NULL) return time;
+  time.stage = ls_work_stage(fetch->work, dataset);
+  time.inner = fetch->inner_nanos;
+  time.began = ls_runtime_now(fetch->work->runtime);
+  fetch->inner_nanos = 0;
+  return time;
+}
+
+static void end_stage(ls_fetch *fetch, stage_time time, int64_t elements) {
+  if (time.stage < 0) return;
+  const int64_t all = ls_runtime_now(fetch->work->runtime) - time.began;
+  fetch->counts[time.stage].nanos += all - fetch->inner_nanos;
+  fetch->counts[time.stage].elements += elements;
+  fetch->inner_nanos = time.inner + all;
+}
+
+// ---- Rows ------------------------------------------------------------------
+static ls_status read_located(const ls_dataset *self, ls_fetch *fetch,
+                              const int64_t *indices, size_t count,
+                              void *const *rows) {
+  const ls_fetch_mark mark = ls_fetch_begin(fetch);
+  int64_t *inner = ls_fetch_room(fetch, count * sizeof(*inner));
+  ls_status status = inner == NULL ? ls_out_of_memory() : ls_ok();
+  if (inner != NULL) {
+    self->kind->locate(self, fetch, indices, count, inner);
+    status = ls_dataset_read(self->inputs[0], fetch, inner, count, rows);
+  }
+  ls_fetch_end(fetch, mark);
+  return status;
+}
+
+static ls_status read_one_by_one(const ls_dataset *self, ls_fetch *fetch,
+                                 const int64_t *indices, size_t count,
+                                 void *const *rows) {
+  const ls_fetch_mark mark = ls_fetch_begin(fetch);
+  ls_nest *leaves = ls_fetch_room(fetch, self->num_leaves * sizeof(*leaves));
+  ls_nest element = ls_none();
+  ls_status status = leaves == NULL ? ls_out_of_memory() : ls_ok();
+  for (size_t k = 0; k < count && ls_status_is_ok(status); ++k) {
+    status = self->kind->get(self, fetch, indices[k], &element);
+    if (ls_status_is_ok(status))
+      status = ls_dataset_check_element(self, element);
+    if (!ls_status_is_ok(status)) break;
+    ls_nest_flatten(element, leaves, self->num_leaves);
+    for (size_t i = 0; i < self->num_leaves; ++i)
+      memcpy((char *)rows[i] + k * self->row_sizes[i],
+             ls_array_data(ls_nest_as_array(leaves[i])), self->row_sizes[i]);
+  }
+  ls_nest_release(element);
+  ls_fetch_end(fetch, mark);
+  return status;
+}
+
+ls_status ls_dataset_read(const ls_dataset *dataset, ls_fetch *fetch,
+                          const int64_t *indices, size_t count,
+                          void *const *rows) {
+  const stage_time time = begin_stage(dataset, fetch);
+  const ls_dataset_class *kind = dataset->kind;
+  const ls_status status =
+      kind->read != NULL ? kind->read(dataset, fetch, indices, count, rows)
+      : kind->locate != NULL
+          ? read_located(dataset, fetch, indices, count, rows)
+          : read_one_by_one(dataset, fetch, indices, count, rows);
+  end_stage(fetch, time, (int64_t)count);
+  return status;
+}
+
+// ---- One element -----------------------------------------------------------
+static ls_status get_row(const ls_dataset *self, ls_fetch *fetch, int64_t index,
+                         ls_nest *element) {
+  const ls_fetch_mark mark = ls_fetch_begin(fetch);
+  const size_t count = self->num_leaves;
+  ls_type *types = ls_fetch_room(fetch, count * sizeof(*types));
+  ls_nest *leaves = ls_fetch_room(fetch, count * sizeof(*leaves));
+  void **rows = ls_fetch_room(fetch, count * sizeof(*rows));
+  ls_status status = ls_ok();
+  if (types == NULL || leaves == NULL || rows == NULL)
+    status = ls_out_of_memory();
+  if (ls_status_is_ok(status)) {
+    for (size_t i = 0; i < count; ++i)
+      types[i] = self->leaves[i].type;
+    status = ls_element_reuse(self->structure, types, count, element);
+  }
+  if (ls_status_is_ok(status)) {
+    ls_nest_flatten(*element, leaves, count);
+    for (size_t i = 0; i < count; ++i)
+      rows[i] = ls_array_mutable_data(ls_nest_as_array(leaves[i]));
+    status = self->kind->read != NULL
+                 ? self->kind->read(self, fetch, &index, 1, rows)
+                 : read_located(self, fetch, &index, 1, rows);
+  }
+  ls_fetch_end(fetch, mark);
+  return status;
+}
+
+ls_status ls_dataset_get(const ls_dataset *dataset, ls_fetch *fetch,
+                         int64_t index, ls_nest *element) {
+  const stage_time time = begin_stage(dataset, fetch);
+  const ls_dataset_class *kind = dataset->kind;
+  ls_status status = ls_ok();
+  if (kind->get != NULL) {
+    status = kind->get(dataset, fetch, index, element);
+  } else if (dataset->rows) {
+    status = get_row(dataset, fetch, index, element);
+  } else {
+    int64_t inner = 0;
+    kind->locate(dataset, fetch, &index, 1, &inner);
+    status = ls_dataset_get(dataset->inputs[0], fetch, inner, element);
+  }
+  end_stage(fetch, time, 1);
+  return status;
+}
+
+int64_t ls_dataset_id(const ls_dataset *dataset, const ls_fetch *fetch,
+                      int64_t index) {
+  const ls_dataset_class *kind = dataset->kind;
+  if (kind->id != NULL) return kind->id(dataset, fetch, index);
+  if (dataset->num_inputs == 0) return index;
+  int64_t inner = index;
+  if (kind->locate != NULL) kind->locate(dataset, fetch, &index, 1, &inner);
+  return ls_dataset_id(dataset->inputs[0], fetch, inner);
+}

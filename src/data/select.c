@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+// Some of a data set's elements, or all in another order: of indexed ones a
+// function from indices to indices.
+#include "base/require.h"
+#include "data/dataset.h"
+#include "data/permutation.h"
+#include "data/streams.h"
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// `a` times `b`, or the largest there is.
+static int64_t times(int64_t a, int64_t b) {
+  int64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
+}
+
+// ---- Take, skip, shard -----------------------------------------------------
+typedef ls_part_dataset part_dataset;
+
+static void locate_part(const ls_dataset *dataset, const ls_fetch *fetch,
+                        const int64_t *indices, size_t count, int64_t *out) {
+  (void)fetch;
+  const part_dataset *self = (const part_dataset *)dataset;
+  for (size_t i = 0; i < count; ++i)
+    out[i] = self->first + indices[i] * self->stride;
+}
+
+static void describe_take(const ls_dataset *dataset, ls_text *text) {
+  ls_text_append_i64(text, ((const part_dataset *)dataset)->count);
+}
+
+static void describe_skip(const ls_dataset *dataset, ls_text *text) {
+  ls_text_append_i64(text, ((const part_dataset *)dataset)->first);
+}
+
+static void describe_shard(const ls_dataset *dataset, ls_text *text) {
+  const part_dataset *self = (const part_dataset *)dataset;
+  ls_text_append_format(text, "%lld of %lld", (long long)self->first,
+                        (long long)self->stride);
+}
+
+static ls_dataset *remake_take(const ls_dataset *dataset, ls_dataset **inputs) {
+  return ls_dataset_take(inputs[0], ((const part_dataset *)dataset)->count);
+}
+static ls_dataset *remake_skip(const ls_dataset *dataset, ls_dataset **inputs) {
+  return ls_dataset_skip(inputs[0], ((const part_dataset *)dataset)->first);
+}
+static ls_dataset *remake_shard(const ls_dataset *dataset,
+                                ls_dataset **inputs) {
+  const part_dataset *self = (const part_dataset *)dataset;
+  return ls_dataset_shard(inputs[0], self->stride, self->first);
+}
+
+static const ls_dataset_class take_class = {.name = "take",
+                                            .describe = describe_take,
+                                            .remake = remake_take,
+                                            .locate = locate_part,
+                                            .open = ls_stream_open_take};
+static const ls_dataset_class skip_class = {.name = "skip",
+                                            .describe = describe_skip,
+                                            .remake = remake_skip,
+                                            .locate = locate_part,
+                                            .open = ls_stream_open_skip};
+static const ls_dataset_class shard_class = {.name = "shard",
+                                             .describe = describe_shard,
+                                             .remake = remake_shard,
+                                             .locate = locate_part,
+                                             .open = ls_stream_open_shard};
+
+static part_dataset *new_part(const ls_dataset_class *kind, ls_dataset *input) {
+  part_dataset *self = LS_DATASET_NEW(part_dataset, kind, &input, 1, ls_ok());
+  if (self != NULL) self->stride = 1;
+  return self;
+}
+
+ls_dataset *ls_dataset_take(ls_dataset *dataset, int64_t count) {
+  part_dataset *self = new_part(&take_class, dataset);
+  if (self == NULL) return NULL;
+  self->count = count;
+  int64_t *size = &self->base.size;
+  if (count < 0 || *size == LS_UNKNOWN_SIZE) return &self->base;
+  *size = *size == LS_INFINITE ? count : least(*size, count);
+  return &self->base;
+}
+
+ls_dataset *ls_dataset_skip(ls_dataset *dataset, int64_t count) {
+  part_dataset *self = new_part(&skip_class, dataset);
+  if (self == NULL) return NULL;
+  self->first = self->count = count;
+  int64_t *size = &self->base.size;
+  if (count < 0 && *size != LS_UNKNOWN_SIZE) *size = 0;
+  if (*size >= 0) *size -= least(*size, count < 0 ? *size : count);
+  return &self->base;
+}
+
+ls_dataset *ls_dataset_shard(ls_dataset *dataset, int64_t count,
+                             int64_t index) {
+  part_dataset *self = new_part(&shard_class, dataset);
+  if (self == NULL) return NULL;
+  self->first = index;
+  self->stride = count;
+  if (count < 1 || index < 0 || index >= count)
+    return ls_dataset_fail(
+        &self->base,
+        ls_invalid_argument("shard %lld of %lld: they count from 0",
+                            (long long)index, (long long)count));
+  int64_t *size = &self->base.size;
+  if (*size >= 0) *size = *size / count + (*size % count > index);
+  return &self->base;
+}
+
+// ---- Repeat ----------------------------------------------------------------
+typedef ls_repeat_dataset repeat_dataset;
+
+// Which time an index is of, and a fetch for it.
+static int64_t enter_time(const ls_dataset *dataset, const ls_fetch *fetch,
+                          int64_t index, int64_t *out_inner) {
+  const repeat_dataset *self = (const repeat_dataset *)dataset;
+  const int64_t size = dataset->inputs[0]->size;
+  const int64_t time = size > 0 ? index / size : 0;
+  *out_inner = size > 0 ? index % size : index;
+  const int64_t outer =
+      self->times > 0 ? fetch->epoch * self->times : fetch->epoch * INT32_MAX;
+  return outer + time;
+}
+
+static ls_status get_repeated(const ls_dataset *dataset, ls_fetch *fetch,
+                              int64_t index, ls_nest *element) {
+  const int64_t outer = fetch->epoch;
+  int64_t inner = 0;
+  fetch->epoch = enter_time(dataset, fetch, index, &inner);
+  const ls_status status =
+      ls_dataset_get(dataset->inputs[0], fetch, inner, element);
+  fetch->epoch = outer;
+  return status;
+}
+
+// The indices of one time together.
+static ls_status read_repeated(const ls_dataset *dataset, ls_fetch *fetch,
+                               const int64_t *indices, size_t count,
+                               void *const *rows) {
+  const ls_fetch_mark mark = ls_fetch_begin(fetch);
+  const size_t leaves = dataset->num_leaves;
+  const int64_t outer = fetch->epoch;
+  int64_t *inner = ls_fetch_room(fetch, count * sizeof(*inner));
+  void **at = ls_fetch_room(fetch, leaves * sizeof(*at));
+  ls_status status = ls_ok();
+  if (inner == NULL || at == NULL) status = ls_out_of_memory();
+  for (size_t begin = 0, end; begin < count && ls_status_is_ok(status);
+       begin = end) {
+    const int64_t time =
+        enter_time(dataset, fetch, indices[begin], &inner[begin]);
+    for (end = begin + 1; end < count; ++end) {
+      if (enter_time(dataset, fetch, indices[end], &inner[end]) != time) break;
+    }
+    for (size_t i = 0; i < leaves; ++i)
+      at[i] = (char *)rows[i] + begin * dataset->row_sizes[i];
+    fetch->epoch = time;
+    status = ls_dataset_read(dataset->inputs[0], fetch, inner + begin,
+                             end - begin, at);
+    fetch->epoch = outer;
+  }
+  ls_fetch_end(fetch, mark);
+  return status;
+}
+
+static int64_t id_repeated(const ls_dataset *dataset, const ls_fetch *fetch,
+                           int64_t index) {
+  ls_fetch then = *fetch;
+  int64_t inner = 0;
+  then.epoch = enter_time(dataset, fetch, index, &inner);
+  return ls_dataset_id(dataset->inputs[0], &then, inner);
+}
+
+static void describe_repeat(const ls_dataset *dataset, ls_text *text) {
+  ls_text_append_i64(text, ((const repeat_dataset *)dataset)->times);
+}
+
+static ls_dataset *remake_repeat(const ls_dataset *dataset,
+                                 ls_dataset **inputs) {
+  return ls_dataset_repeat(inputs[0], ((const repeat_dataset *)dataset)->times);
+}
+
+static const ls_dataset_class repeat_class = {.name = "repeat",
+                                              .describe = describe_repeat,
+                                              .remake = remake_repeat,
+                                              .get = get_repeated,
+                                              .id = id_repeated,
+                                              .open = ls_stream_open_repeat};
+static const ls_dataset_class repeat_rows_class = {.name = "repeat",
+                                                   .describe = describe_repeat,
+                                                   .remake = remake_repeat,
+                                                   .read = read_repeated,
+                                                   .id = id_repeated,
+                                                   .open =
+                                                       ls_stream_open_repeat};
+
+ls_dataset *ls_dataset_repeat(ls_dataset *dataset, int64_t count) {
+  repeat_dataset *self =
+      LS_DATASET_NEW(repeat_dataset, &repeat_class, &dataset, 1, ls_ok());
+  if (self == NULL) return NULL;
+  if (self->base.rows) self->base.kind = &repeat_rows_class;
+  self->times = count;
+  int64_t *size = &self->base.size;
+  if (count == 0) *size = 0;
+  if (*size > 0) *size = count < 0 ? LS_INFINITE : times(*size, count);
+  return &self->base;
+}
+
+// ---- Shuffle ---------------------------------------------------------------
+typedef ls_shuffle_dataset shuffle_dataset;
+
+static void locate_shuffled(const ls_dataset *dataset, const ls_fetch *fetch,
+                            const int64_t *indices, size_t count,
+                            int64_t *out) {
+  const shuffle_dataset *self = (const shuffle_dataset *)dataset;
+  const int64_t epoch =
+      self->options.each_epoch == LS_FLAG_OFF ? 0 : fetch->epoch;
+  const ls_permutation order =
+      ls_permutation_make((uint64_t)dataset->size, self->options.seed,
+                          fetch->seed, (uint64_t)epoch);
+  for (size_t i = 0; i < count; ++i)
+    out[i] = (int64_t)ls_permutation_at(&order, (uint64_t)indices[i]);
+}
+
+static void describe_shuffle(const ls_dataset *dataset, ls_text *text) {
+  const ls_shuffle_options *options =
+      &((const shuffle_dataset *)dataset)->options;
+  ls_text_append_format(text, "seed=%llu", (unsigned long long)options->seed);
+  if (options->buffer > 0)
+    ls_text_append_format(text, ", buffer=%lld", (long long)options->buffer);
+  if (options->each_epoch == LS_FLAG_OFF) ls_text_append(text, ", one order");
+}
+
+static ls_dataset *remake_shuffle(const ls_dataset *dataset,
+                                  ls_dataset **inputs) {
+  return ls_dataset_shuffle(inputs[0],
+                            &((const shuffle_dataset *)dataset)->options);
+}
+
+static const ls_dataset_class shuffle_class = {.name = "shuffle",
+                                               .describe = describe_shuffle,
+                                               .remake = remake_shuffle,
+                                               .locate = locate_shuffled,
+                                               .open = ls_stream_open_shuffle};
+
+static ls_status check_shuffle(shuffle_dataset *self) {
+  const ls_shuffle_options *options = &self->options;
+  if (options->buffer < 0)
+    return ls_invalid_argument("a shuffle with a buffer of %lld elements",
+                               (long long)options->buffer);
+  if (options->buffer > 0) {
+    self->base.indexed = false;
+    return ls_ok();
+  }
+  if (self->base.indexed && self->base.size >= 0) return ls_ok();
+  return ls_invalid_argument(
+      "a shuffle of all elements needs their number, and any at any time; of a "
+      "stream, or one without end, it needs a buffer (ls_shuffle_options)");
+}
+
+ls_dataset *ls_dataset_shuffle(ls_dataset *dataset,
+                               const ls_shuffle_options *options) {
+  shuffle_dataset *self =
+      LS_DATASET_NEW(shuffle_dataset, &shuffle_class, &dataset, 1, ls_ok());
+  if (self == NULL || !ls_status_is_ok(self->base.failure))
+    return (ls_dataset *)self;
+  if (options != NULL) self->options = *options;
+  return ls_dataset_fail(&self->base, check_shuffle(self));
+}

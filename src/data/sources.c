@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sources that need no file: arrays, ranges, functions of an index.
+#include "base/plain.h"
+#include "base/require.h"
+#include "base/values/nest_internal.h"
+#include "data/dataset.h"
+
+static ls_dataset *new_source(const ls_dataset_class *kind, size_t bytes) {
+  ls_dataset *self = ls_dataset_new(kind, bytes, NULL, 0, ls_ok());
+  if (self != NULL) self->indexed = true;
+  return self;
+}
+
+// ---- Arrays ----------------------------------------------------------------
+typedef struct arrays_dataset {
+  ls_dataset base;
+  ls_nest arrays;
+  const char **data;  // Of each leaf.
+} arrays_dataset;
+
+static void destroy_arrays(ls_dataset *dataset) {
+  arrays_dataset *self = (arrays_dataset *)dataset;
+  ls_nest_release(self->arrays);
+  ls_release(dataset->allocator, self->data);
+}
+
+static void describe_arrays(const ls_dataset *dataset, ls_text *text) {
+  ls_element_spec spec;
+  char printed[256] = "";
+  ls_status_free(ls_dataset_spec(dataset, &spec));
+  ls_element_spec_print(&spec, printed, sizeof(printed));
+  ls_text_append_format(text, "%lld of %s", (long long)dataset->size, printed);
+}
+
+static ls_status read_arrays(const ls_dataset *dataset, ls_fetch *fetch,
+                             const int64_t *indices, size_t count,
+                             void *const *rows) {
+  (void)fetch;
+  const arrays_dataset *self = (const arrays_dataset *)dataset;
+  for (size_t leaf = 0; leaf < dataset->num_leaves; ++leaf) {
+    const size_t size = dataset->row_sizes[leaf];
+    char *to = rows[leaf];
+    for (size_t i = 0; i < count; ++i, to += size)
+      memcpy(to, self->data[leaf] + (size_t)indices[i] * size, size);
+  }
+  return ls_ok();
+}
+
+// Rows of strings: copied one by one.
+static ls_nest string_row(const ls_array *array, int64_t index) {
+  ls_shape shape = ls_array_shape(array);
+  shape.rank -= 1;
+  for (int i = 0; i < shape.rank; ++i)
+    shape.dim[i] = shape.dim[i + 1];
+  shape.dim[shape.rank] = 0;
+  const size_t row = (size_t)ls_shape_num_elements(shape) *
+                     ls_dtype_size(ls_array_dtype(array));
+  const char *data = ls_array_data(array);
+  ls_array *made = NULL;
+  const ls_status status = ls_array_create_copy(
+      ls_array_dtype(array), shape, data + (size_t)index * row, &made);
+  return ls_status_is_ok(status) ? ls_nest_array(made) : ls_fail(status);
+}
+
+static ls_nest row_leaf(ls_nest leaf, void *user) {
+  return string_row(ls_nest_as_array(leaf), *(const int64_t *)user);
+}
+
+static ls_status get_arrays(const ls_dataset *dataset, ls_fetch *fetch,
+                            int64_t index, ls_nest *element) {
+  (void)fetch;
+  const arrays_dataset *self = (const arrays_dataset *)dataset;
+  return ls_element_replace(ls_nest_map(self->arrays, row_leaf, &index),
+                            element);
+}
+
+static const ls_dataset_class arrays_class = {.name = "arrays",
+                                              .destroy = destroy_arrays,
+                                              .describe = describe_arrays,
+                                              .read = read_arrays};
+// With a leaf of strings.
+static const ls_dataset_class string_arrays_class = {.name = "arrays",
+                                                     .destroy = destroy_arrays,
+                                                     .describe =
+                                                         describe_arrays,
+                                                     .get = get_arrays};
+
+// The rows of a leaf, as an element's leaf; the first leaf says how many.
+typedef struct row_count {
+  int64_t rows;
+  int64_t leaf;
+} row_count;
+
+static ls_nest row_spec(ls_nest leaf, void *user) {
+  row_count *count = user;
+  const ls_array *array = ls_nest_as_array(leaf);
+  const int64_t number = count->leaf++;
+  if (array == NULL || ls_array_shape(array).rank < 1)
+    return LS_FAIL(LS_INVALID_ARGUMENT,
+                   "leaf %lld of a data set of arrays is %s: rows are the "
+                   "first dimension of an array",
+                   (long long)number, array == NULL ? "no array" : "a scalar");
+  ls_shape shape = ls_array_shape(array);
+  if (number == 0) count->rows = shape.dim[0];
+  if (shape.dim[0] != count->rows)
+    return LS_FAIL(LS_INVALID_ARGUMENT,
+                   "leaf %lld of a data set of arrays has %lld rows, leaf 0 "
+                   "has %lld",
+                   (long long)number, (long long)shape.dim[0],
+                   (long long)count->rows);
+  shape.rank -= 1;
+  for (int i = 0; i < shape.rank; ++i)
+    shape.dim[i] = shape.dim[i + 1];
+  shape.dim[shape.rank] = 0;
+  return ls_nest_spec(ls_array_dtype(array), shape);
+}
+
+// Where the leaves begin.
+static ls_status find_data(arrays_dataset *self) {
+  ls_dataset *base = &self->base;
+  ls_nest *leaves = ls_new_array(base->allocator, ls_nest, base->num_leaves);
+  self->data = ls_new_array(base->allocator, const char *, base->num_leaves);
+  ls_status status = ls_ok();
+  if (leaves == NULL || self->data == NULL) status = ls_out_of_memory();
+  if (ls_status_is_ok(status)) {
+    ls_nest_flatten(self->arrays, leaves, base->num_leaves);
+    for (size_t i = 0; i < base->num_leaves; ++i)
+      self->data[i] = ls_array_data(ls_nest_as_array(leaves[i]));
+  }
+  ls_release(base->allocator, leaves);
+  return status;
+}
+
+ls_dataset *ls_dataset_from_arrays(ls_nest arrays) {
+  arrays_dataset *self =
+      (arrays_dataset *)new_source(&arrays_class, sizeof(*self));
+  if (self == NULL) {
+    ls_nest_release(arrays);
+    return NULL;
+  }
+  self->arrays = arrays;
+  ls_status status = ls_nest_status(arrays);
+  row_count count = {0};
+  if (ls_status_is_ok(status))
+    status =
+        ls_dataset_set_spec(&self->base, ls_nest_map(arrays, row_spec, &count));
+  if (ls_status_is_ok(status)) status = find_data(self);
+  self->base.size = count.rows;
+  if (!self->base.rows) self->base.kind = &string_arrays_class;
+  return ls_dataset_fail(&self->base, status);
+}
+
+// ---- Ranges ----------------------------------------------------------------
+typedef struct range_dataset {
+  ls_dataset base;
+  int64_t start, stop, step;
+} range_dataset;
+
+static void describe_range(const ls_dataset *dataset, ls_text *text) {
+  const range_dataset *self = (const range_dataset *)dataset;
+  ls_text_append_format(text, "%lld, %lld, %lld", (long long)self->start,
+                        (long long)self->stop, (long long)self->step);
+}
+
+static ls_status read_range(const ls_dataset *dataset, ls_fetch *fetch,
+                            const int64_t *indices, size_t count,
+                            void *const *rows) {
+  (void)fetch;
+  const range_dataset *self = (const range_dataset *)dataset;
+  int64_t *to = rows[0];
+  for (size_t i = 0; i < count; ++i)
+    to[i] = (int64_t)((uint64_t)self->start +
+                      (uint64_t)indices[i] * (uint64_t)self->step);
+  return ls_ok();
+}
+
+static const ls_dataset_class range_class = {
+    .name = "range", .describe = describe_range, .read = read_range};
+
+ls_dataset *ls_dataset_range(int64_t start, int64_t stop, int64_t step) {
+  range_dataset *self =
+      (range_dataset *)new_source(&range_class, sizeof(*self));
+  if (self == NULL) return NULL;
+  self->start = start;
+  self->stop = stop;
+  self->step = step;
+  if (step == 0)
+    return ls_dataset_fail(&self->base,
+                           ls_invalid_argument("a range with a step of 0"));
+  const bool up = step > 0;
+  if (up ? start < stop : start > stop) {
+    const uint64_t span = up ? (uint64_t)stop - (uint64_t)start
+                             : (uint64_t)start - (uint64_t)stop;
+    const uint64_t by = up ? (uint64_t)step : -(uint64_t)step;
+    const uint64_t size = (span - 1) / by + 1;
+    self->base.size = size > INT64_MAX ? INT64_MAX : (int64_t)size;
+  }
+  return ls_dataset_fail(
+      &self->base,
+      ls_dataset_set_spec(&self->base, ls_nest_spec(LS_DTYPE_I64, LS_SCALAR)));
+}
+
+// ---- Functions -------------------------------------------------------------
+typedef struct function_dataset {
+  ls_dataset base;
+  ls_index_options options;
+  char name[64];
+  ls_user *user;
+} function_dataset;
+
+static void destroy_function(ls_dataset *dataset) {
+  ls_object_release(((function_dataset *)dataset)->user);
+}
+
+static void describe_function(const ls_dataset *dataset, ls_text *text) {
+  const function_dataset *self = (const function_dataset *)dataset;
+  ls_text_append_format(text, "%s, %lld", self->name, (long long)dataset->size);
+}
+
+static ls_status get_function(const ls_dataset *dataset, ls_fetch *fetch,
+                              int64_t index, ls_nest *element) {
+  const function_dataset *self = (const function_dataset *)dataset;
+  void *user = self->options.user;
+  ls_status status = ls_ok();
+  if (self->options.get == NULL) {
+    status = ls_element_replace(self->options.make(user, index), element);
+    if (ls_status_is_ok(status))
+      status = ls_dataset_check_element(dataset, *element);
+  } else {
+    const ls_fetch_mark mark = ls_fetch_begin(fetch);
+    ls_type *types = ls_fetch_room(fetch, dataset->num_leaves * sizeof(*types));
+    if (types == NULL) return ls_out_of_memory();
+    for (size_t i = 0; i < dataset->num_leaves; ++i)
+      types[i] = dataset->leaves[i].type;
+    status = ls_element_reuse(dataset->structure, types, dataset->num_leaves,
+                              element);
+    ls_fetch_end(fetch, mark);
+    if (ls_status_is_ok(status))
+      status = self->options.get(user, index, *element);
+  }
+  return ls_status_annotate(status, "element %lld of '%s'", (long long)index,
+                            self->name);
+}
+
+static const ls_dataset_class function_class = {.name = "function",
+                                                .destroy = destroy_function,
+                                                .describe = describe_function,
+                                                .get = get_function};
+
+static ls_status fill_function(function_dataset *self,
+                               const ls_index_options *options) {
+  self->options = *options;
+  self->base.size = options->size;
+  ls_format(self->name, sizeof(self->name), "%s",
+            options->name != NULL ? options->name : "function");
+  self->user = ls_user_create(options->user, options->release);
+  if (self->user == NULL) {
+    ls_nest_release(options->element);
+    return ls_out_of_memory();
+  }
+  LS_RETURN_IF_ERROR(ls_dataset_set_spec(&self->base, options->element));
+  if ((options->get == NULL) == (options->make == NULL))
+    return ls_invalid_argument("a data set of a function needs one of `get` "
+                               "and `make`");
+  if (options->size < 0 && options->size != LS_INFINITE)
+    return ls_invalid_argument("a data set of %lld elements",
+                               (long long)options->size);
+  if (options->get != NULL && !self->base.rows)
+    return ls_invalid_argument("`get` of a data set writes into arrays of "
+                               "known shapes; give `make` where they differ");
+  return ls_ok();
+}
+
+ls_dataset *ls_dataset_from_function(const ls_index_options *options) {
+  function_dataset *self =
+      (function_dataset *)new_source(&function_class, sizeof(*self));
+  if (options == NULL)
+    return ls_dataset_fail(
+        (ls_dataset *)self,
+        ls_null_argument("ls_dataset_from_function", "options"));
+  if (self == NULL) {
+    ls_nest_release(options->element);
+    if (options->release != NULL) options->release(options->user);
+    return NULL;
+  }
+  return ls_dataset_fail(&self->base, fill_function(self, options));
+}

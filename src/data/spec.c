@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// Specs: what elements of a data set have in common.
+#include "base/plain.h"
+#include "base/require.h"
+#include "base/values/array_internal.h"
+#include "base/values/nest_internal.h"
+#include "data/dataset.h"
+
+// ---- Leaves that are types -------------------------------------------------
+typedef struct spec_leaf {
+  ls_object object;
+  ls_allocator *allocator;
+  ls_leaf_spec spec;
+} spec_leaf;
+
+static void destroy_spec(ls_object *object) {
+  spec_leaf *self = (spec_leaf *)object;
+  ls_release(self->allocator, self);
+}
+
+static const char *kind_prefix(ls_leaf_kind kind) {
+  return kind == LS_LEAF_SPARSE   ? "sparse "
+         : kind == LS_LEAF_RAGGED ? "ragged "
+                                  : "";
+}
+
+static void print_leaf(const ls_leaf_spec *spec, char *buffer, size_t size) {
+  ls_format(buffer, size, "%s%s", kind_prefix(spec->kind),
+            LS_SHAPE_TEXT(spec->type.dtype, spec->type.shape));
+}
+
+static void print_spec(const ls_object *object, char *buffer, size_t size) {
+  print_leaf(&((const spec_leaf *)object)->spec, buffer, size);
+}
+
+static const ls_object_type spec_type = {
+    .name = "spec", .destroy = destroy_spec, .print = print_spec};
+
+ls_nest ls_nest_spec_of(const ls_leaf_spec *spec) {
+  if (spec == NULL) return ls_fail(ls_null_argument("ls_nest_spec_of", "spec"));
+  if (spec->type.dtype <= LS_DTYPE_NONE || spec->type.dtype >= LS_DTYPE_COUNT)
+    return LS_FAIL(LS_INVALID_ARGUMENT, "a leaf of a data set without a type");
+  ls_status status = ls_shape_check(spec->type.shape);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  ls_allocator *allocator = ls_current_allocator();
+  spec_leaf *self = ls_new(allocator, spec_leaf);
+  if (self == NULL) return ls_fail(ls_out_of_memory());
+  ls_object_init(&self->object, &spec_type);
+  self->allocator = allocator;
+  self->spec = *spec;
+  return ls_nest_object(LS_KIND_OBJECT, &self->object);
+}
+
+ls_nest ls_nest_spec(ls_dtype dtype, ls_shape shape) {
+  return ls_nest_spec_of(&(ls_leaf_spec){.type = {dtype, shape}});
+}
+
+const ls_leaf_spec *ls_nest_as_spec(ls_nest leaf) {
+  if (leaf.kind != LS_KIND_OBJECT) return NULL;
+  const ls_object *object = leaf.as.ref;
+  return object->type == &spec_type ? &((const spec_leaf *)object)->spec : NULL;
+}
+
+// ---- Of a data set ---------------------------------------------------------
+
+// Numbers a structure's leaves in the order of flattening.
+static ls_nest number_leaves(ls_nest structure) {
+  const size_t count = ls_nest_num_leaves(structure);
+  ls_allocator *allocator = ls_current_allocator();
+  ls_nest *numbers = ls_new_array(allocator, ls_nest, count);
+  if (numbers == NULL) return ls_fail(ls_out_of_memory());
+  for (size_t i = 0; i < count; ++i)
+    numbers[i] = ls_nest_i64((int64_t)i);
+  const ls_nest numbered = ls_nest_pack(structure, numbers, count);
+  ls_release(allocator, numbers);
+  return numbered;
+}
+
+static bool is_plain(const ls_leaf_spec *leaf) {
+  return leaf->kind == LS_LEAF_DENSE && ls_shape_is_known(leaf->type.shape) &&
+         !ls_dtype_owns_elements(leaf->type.dtype);
+}
+
+// Whether elements are rows, and how long they are.
+static ls_status measure_rows(ls_dataset *self) {
+  ls_release(self->allocator, self->row_sizes);
+  self->rows = false;
+  self->row_sizes = ls_new_array(self->allocator, size_t, self->num_leaves);
+  if (self->row_sizes == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < self->num_leaves; ++i) {
+    const ls_type *type = &self->leaves[i].type;
+    if (!is_plain(&self->leaves[i])) return ls_ok();
+    self->row_sizes[i] =
+        (size_t)ls_shape_num_elements(type->shape) * ls_dtype_size(type->dtype);
+  }
+  self->rows = true;
+  return ls_ok();
+}
+
+ls_status ls_dataset_set_leaves(ls_dataset *dataset, ls_nest structure,
+                                const ls_leaf_spec *leaves, size_t count) {
+  ls_leaf_spec *copy = ls_new_array(dataset->allocator, ls_leaf_spec, count);
+  if (copy == NULL) {
+    ls_nest_release(structure);
+    return ls_out_of_memory();
+  }
+  if (count > 0) memcpy(copy, leaves, count * sizeof(*copy));
+  const ls_nest numbered = number_leaves(structure);
+  ls_nest_release(structure);
+  const ls_status status = ls_nest_status(numbered);
+  if (!ls_status_is_ok(status)) {
+    ls_nest_release(numbered);
+    ls_release(dataset->allocator, copy);
+    return status;
+  }
+  ls_nest_release(dataset->structure);
+  ls_release(dataset->allocator, dataset->leaves);
+  dataset->structure = numbered;
+  dataset->leaves = copy;
+  dataset->num_leaves = count;
+  return measure_rows(dataset);
+}
+
+ls_status ls_dataset_set_spec(ls_dataset *dataset, ls_nest spec) {
+  ls_status status = ls_nest_status(spec);
+  const size_t count = ls_nest_num_leaves(spec);
+  ls_nest *items = ls_new_array(dataset->allocator, ls_nest, count);
+  ls_leaf_spec *leaves = ls_new_array(dataset->allocator, ls_leaf_spec, count);
+  if (items == NULL || leaves == NULL)
+    status = ls_status_join(status, ls_out_of_memory());
+  if (ls_status_is_ok(status)) ls_nest_flatten(spec, items, count);
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+    const ls_leaf_spec *leaf = ls_nest_as_spec(items[i]);
+    if (leaf == NULL)
+      status = ls_invalid_argument("leaf %zu of what elements are is no "
+                                   "ls_nest_spec",
+                                   i);
+    else
+      leaves[i] = *leaf;
+  }
+  if (ls_status_is_ok(status) && count == 0)
+    status = ls_invalid_argument("elements without a leaf");
+  if (ls_status_is_ok(status)) {
+    status = ls_dataset_set_leaves(dataset, spec, leaves, count);
+    spec = ls_none();
+  }
+  ls_nest_release(spec);
+  ls_release(dataset->allocator, items);
+  ls_release(dataset->allocator, leaves);
+  return status;
+}
+
+static ls_nest leaf_spec_nest(ls_nest leaf, void *user) {
+  const ls_dataset *self = user;
+  return ls_nest_spec_of(&self->leaves[leaf.as.i64]);
+}
+
+ls_nest ls_dataset_spec_nest(const ls_dataset *dataset) {
+  return ls_nest_map(dataset->structure, leaf_spec_nest,
+                     (void *)(uintptr_t)dataset);
+}
+
+static ls_nest spec_of_leaf(ls_nest leaf, void *user) {
+  (void)user;
+  const ls_array *array = ls_nest_as_array(leaf);
+  if (array == NULL)
+    return LS_FAIL(LS_INVALID_ARGUMENT,
+                   "an element of a data set has a leaf that is no array");
+  return ls_nest_spec(ls_array_dtype(array), ls_array_shape(array));
+}
+
+ls_nest ls_spec_of_element(ls_nest element) {
+  return ls_nest_map(element, spec_of_leaf, NULL);
+}
+
+// ---- Questions -------------------------------------------------------------
+ls_status ls_dataset_spec(const ls_dataset *dataset,
+                          ls_element_spec *out_spec) {
+  LS_REQUIRE(out_spec);
+  *out_spec = (ls_element_spec){0};
+  LS_RETURN_IF_ERROR(ls_dataset_status(dataset));
+  *out_spec = (ls_element_spec){.structure = dataset->structure,
+                                .leaves = dataset->leaves,
+                                .count = dataset->num_leaves};
+  return ls_ok();
+}
+
+static void print_node(ls_nest node, const ls_leaf_spec *leaves,
+                       ls_text *text) {
+  char leaf[256];
+  if (!ls_nest_is_node(node)) {
+    print_leaf(&leaves[node.as.i64], leaf, sizeof(leaf));
+    ls_text_append(text, leaf);
+    return;
+  }
+  const char *brackets = node.kind == LS_KIND_LIST   ? "[]"
+                         : node.kind == LS_KIND_DICT ? "{}"
+                                                     : "()";
+  ls_text_append_char(text, brackets[0]);
+  for (size_t i = 0; i < ls_nest_count(node); ++i) {
+    const char *key = ls_nest_key(node, i);
+    if (i > 0) ls_text_append(text, ", ");
+    if (key != NULL) ls_text_append_format(text, "%s: ", key);
+    print_node(ls_nest_item(node, i), leaves, text);
+  }
+  ls_text_append_char(text, brackets[1]);
+}
+
+const char *ls_element_spec_print(const ls_element_spec *spec, char *buffer,
+                                  size_t size) {
+  ls_text text;
+  ls_text_init(&text, ls_current_allocator());
+  if (spec->count > 0) print_node(spec->structure, spec->leaves, &text);
+  ls_format(buffer, size, "%s", ls_text_data(&text));
+  ls_text_deinit(&text);
+  return buffer;
+}
+
+static bool leaf_fits(const ls_leaf_spec *spec, ls_nest leaf) {
+  if (spec->kind != LS_LEAF_DENSE) return leaf.kind != LS_KIND_ARRAY;
+  const ls_array *array = ls_nest_as_array(leaf);
+  return array != NULL && ls_array_dtype(array) == spec->type.dtype &&
+         ls_shape_compatible(ls_array_shape(array), spec->type.shape);
+}
+
+ls_status ls_dataset_check_element(const ls_dataset *dataset, ls_nest element) {
+  ls_nest room[16];
+  ls_nest *leaves = room;
+  const size_t count = ls_nest_num_leaves(element);
+  if (count > LS_COUNT_OF(room))
+    leaves = ls_new_array(dataset->allocator, ls_nest, count);
+  if (leaves == NULL) return ls_out_of_memory();
+  ls_nest_flatten(element, leaves, count);
+  ls_status status = ls_nest_same_structure(dataset->structure, element);
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+    if (leaf_fits(&dataset->leaves[i], leaves[i])) continue;
+    char is[256], wanted[256];
+    ls_nest_print(leaves[i], is, sizeof(is));
+    print_leaf(&dataset->leaves[i], wanted, sizeof(wanted));
+    status = ls_invalid_argument("leaf %zu of an element is %s, where all are "
+                                 "%s; say what elements are where they differ",
+                                 i, is, wanted);
+  }
+  if (leaves != room) ls_release(dataset->allocator, leaves);
+  return ls_status_annotate(status, "in data set '%s'", dataset->kind->name);
+}

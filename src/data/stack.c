@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stacking: elements as one, along a new dimension 0, padded where they shall
+// be.
+#include "base/values/array_internal.h"
+#include "data/dataset.h"
+#include "data/streams.h"
+
+// ---- Shapes ----------------------------------------------------------------
+// The shape of a leaf's elements in a batch: that of all, or with padding the
+// longest of each dimension, or what is asked for.
+static ls_status common_shape(const ls_batch_dataset *self, size_t leaf,
+                              const ls_nest *leaves, size_t count,
+                              ls_shape *out) {
+  const ls_shape *padded =
+      self->padded_shapes == NULL ? NULL : &self->padded_shapes[leaf];
+  *out = ls_array_shape(ls_nest_as_array(leaves[0]));
+  for (size_t i = 0; i < count; ++i) {
+    const ls_shape shape = ls_array_shape(ls_nest_as_array(leaves[i]));
+    const bool fits = padded == NULL ? ls_shape_equal(shape, *out)
+                                     : shape.rank == padded->rank;
+    if (!fits)
+      return ls_invalid_argument(
+          "element %zu of a batch has %s in leaf %zu, element 0 has %s: pad "
+          "them (padded_shapes) or make them alike",
+          i, LS_SHAPE_TEXT(ls_array_dtype(ls_nest_as_array(leaves[i])), shape),
+          leaf,
+          LS_SHAPE_TEXT(ls_array_dtype(ls_nest_as_array(leaves[0])), *out));
+    for (int k = 0; padded != NULL && k < shape.rank; ++k) {
+      if (padded->dim[k] >= 0 && shape.dim[k] > padded->dim[k])
+        return ls_invalid_argument(
+            "element %zu of a batch has %s in leaf %zu, which is padded to %s",
+            i,
+            LS_SHAPE_TEXT(ls_array_dtype(ls_nest_as_array(leaves[i])), shape),
+            leaf,
+            LS_SHAPE_TEXT(ls_array_dtype(ls_nest_as_array(leaves[i])),
+                          *padded));
+      if (shape.dim[k] > out->dim[k]) out->dim[k] = shape.dim[k];
+    }
+  }
+  for (int k = 0; padded != NULL && k < out->rank; ++k) {
+    if (padded->dim[k] >= 0) out->dim[k] = padded->dim[k];
+  }
+  return ls_ok();
+}
+
+// ---- Copying ---------------------------------------------------------------
+// Copies an array into the corner of a larger one, dimension by dimension.
+static void copy_corner(const char *from, ls_shape small, char *to,
+                        ls_shape large, int dim, size_t size) {
+  size_t from_step = size, to_step = size;
+  for (int k = dim + 1; k < small.rank; ++k) {
+    from_step *= (size_t)small.dim[k];
+    to_step *= (size_t)large.dim[k];
+  }
+  if (dim >= small.rank - 1 || from_step == to_step) {
+    const size_t count = small.rank == 0 ? 1 : (size_t)small.dim[dim];
+    if (count > 0) memcpy(to, from, count * from_step);
+    return;
+  }
+  for (int64_t i = 0; i < small.dim[dim]; ++i)
+    copy_corner(from + (size_t)i * from_step, small, to + (size_t)i * to_step,
+                large, dim + 1, size);
+}
+
+static void fill_padding(ls_array *array, double padding) {
+  const int64_t count = ls_array_num_elements(array);
+  if (ls_dtype_owns_elements(ls_array_dtype(array))) return;
+  if (padding == 0) {
+    memset(ls_array_mutable_data(array), 0, ls_array_size(array));
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i)
+    ls_array_set_f64(array, i, padding);
+}
+
+static ls_status copy_elements(ls_array *batch, ls_shape each,
+                               const ls_nest *leaves, size_t count) {
+  const ls_dtype dtype = ls_array_dtype(batch);
+  const size_t size = ls_dtype_size(dtype);
+  const size_t step = (size_t)ls_shape_num_elements(each) * size;
+  const bool lends = ls_dtype_owns_elements(dtype);
+  if (lends) ls_array_lend(batch);
+  char *to = ls_array_mutable_data(batch);
+  for (size_t i = 0; i < count; ++i, to += step) {
+    const ls_array *from = ls_nest_as_array(leaves[i]);
+    const ls_shape shape = ls_array_shape(from);
+    if (ls_shape_equal(shape, each))
+      memcpy(to, ls_array_data(from), step);
+    else
+      copy_corner(ls_array_data(from), shape, to, each, 0, size);
+  }
+  return lends ? ls_array_own(batch) : ls_ok();
+}
+
+// Leaf number `leaf` of all elements as one array.
+static ls_status stack_leaf(const ls_batch_dataset *self, size_t leaf,
+                            const ls_nest *leaves, size_t count, int64_t rows,
+                            ls_nest *out) {
+  for (size_t i = 0; i < count; ++i) {
+    if (ls_nest_as_array(leaves[i]) == NULL)
+      return LS_STATUS(LS_UNIMPLEMENTED,
+                       "a batch of what is no array, in leaf %zu", leaf);
+  }
+  const ls_dtype dtype = ls_array_dtype(ls_nest_as_array(leaves[0]));
+  ls_shape each, all = {.dim = {rows}};
+  LS_RETURN_IF_ERROR(common_shape(self, leaf, leaves, count, &each));
+  all.rank = each.rank + 1;
+  if (all.rank > LS_MAX_RANK)
+    return ls_invalid_argument("a batch of %s has more than %d dimensions",
+                               LS_SHAPE_TEXT(dtype, each), LS_MAX_RANK);
+  for (int k = 0; k < each.rank; ++k)
+    all.dim[k + 1] = each.dim[k];
+  ls_array *batch = NULL;
+  LS_RETURN_IF_ERROR(ls_array_create(dtype, all, &batch));
+  const double padding = self->padding == NULL ? 0 : self->padding[leaf];
+  if (padding != 0) fill_padding(batch, padding);
+  const ls_status status = copy_elements(batch, each, leaves, count);
+  if (!ls_status_is_ok(status))
+    ls_array_release(batch);
+  else
+    *out = ls_nest_array(batch);
+  return status;
+}
+
+// ---- Mask and ids ----------------------------------------------------------
+static ls_nest make_mask(int64_t rows, size_t count) {
+  const ls_nest mask = ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(rows));
+  float *at = ls_nest_data(mask, 0);
+  for (size_t i = 0; i < count && at != NULL; ++i)
+    at[i] = 1;
+  return mask;
+}
+
+static ls_nest make_ids(int64_t rows, const int64_t *ids, size_t count) {
+  const ls_nest nest = ls_nest_zeros(LS_DTYPE_I64, LS_SHAPE(rows));
+  int64_t *at = ls_nest_data(nest, 0);
+  for (size_t i = 0; i < (size_t)rows && at != NULL; ++i)
+    at[i] = i < count ? ids[i] : -1;
+  return nest;
+}
+
+// (element, mask, ids), or what of it the options ask for.
+ls_nest ls_batch_wrap(const ls_batch_dataset *self, ls_nest element,
+                      int64_t rows, const int64_t *ids, size_t count) {
+  const bool pads = self->options.remainder == LS_REMAINDER_PAD;
+  if (!pads && !self->options.ids) return element;
+  if (!self->options.ids) return LS_TUPLE(element, make_mask(rows, count));
+  if (!pads) return LS_TUPLE(element, make_ids(rows, ids, count));
+  return LS_TUPLE(element, make_mask(rows, count), make_ids(rows, ids, count));
+}
+
+// ---- All of it -------------------------------------------------------------
+ls_status ls_batch_stack(const ls_batch_dataset *self, const ls_nest *elements,
+                         size_t count, const int64_t *ids, ls_nest *batch) {
+  const ls_dataset *input = self->base.inputs[0];
+  const size_t leaves = input->num_leaves;
+  ls_allocator *allocator = self->base.allocator;
+  const bool pads = self->options.remainder == LS_REMAINDER_PAD;
+  const int64_t rows = pads ? self->options.size : (int64_t)count;
+  ls_nest *all = ls_new_array(allocator, ls_nest, count * leaves);
+  ls_nest *column = ls_new_array(allocator, ls_nest, count);
+  ls_nest *stacked = ls_new_array(allocator, ls_nest, leaves);
+  ls_status status = ls_ok();
+  if (all == NULL || column == NULL || stacked == NULL)
+    status = ls_out_of_memory();
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+    status = ls_nest_same_structure(input->structure, elements[i]);
+    if (ls_status_is_ok(status))
+      ls_nest_flatten(elements[i], all + i * leaves, leaves);
+  }
+  for (size_t k = 0; k < leaves && ls_status_is_ok(status); ++k) {
+    for (size_t i = 0; i < count; ++i)
+      column[i] = all[i * leaves + k];
+    status = stack_leaf(self, k, column, count, rows, &stacked[k]);
+  }
+  if (ls_status_is_ok(status)) {
+    const ls_nest packed = ls_nest_pack(input->structure, stacked, leaves);
+    status = ls_element_replace(ls_batch_wrap(self, packed, rows, ids, count),
+                                batch);
+  } else {
+    for (size_t k = 0; stacked != NULL && k < leaves; ++k)
+      ls_nest_release(stacked[k]);
+  }
+  ls_release(allocator, all);
+  ls_release(allocator, column);
+  ls_release(allocator, stacked);
+  return status;
+}

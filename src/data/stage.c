@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/stage.h"
+
+#include <stdio.h>
+
+// ---- Making ----------------------------------------------------------------
+ls_status ls_stage_new(const ls_stage_class *kind, size_t bytes,
+                       const ls_dataset *dataset, ls_work *work,
+                       bool own_inputs, ls_stage **out_stage) {
+  *out_stage = NULL;
+  ls_stage *self = ls_allocate_zeroed(work->allocator, 1, bytes);
+  if (self == NULL) return ls_out_of_memory();
+  self->kind = kind;
+  self->dataset = dataset;
+  self->work = work;
+  ls_status status = ls_ok();
+  if (!own_inputs && dataset->num_inputs > 0) {
+    self->inputs =
+        ls_new_array(work->allocator, ls_stage *, dataset->num_inputs);
+    if (self->inputs == NULL) status = ls_out_of_memory();
+    for (size_t i = 0; i < dataset->num_inputs && ls_status_is_ok(status);
+         ++i) {
+      status = ls_stage_open(dataset->inputs[i], work, &self->inputs[i]);
+      if (!ls_status_is_ok(status)) break;
+      self->inputs[i]->outer = self;
+      self->num_inputs = i + 1;
+    }
+  }
+  if (ls_status_is_ok(status)) {
+    *out_stage = self;
+    return status;
+  }
+  for (size_t i = 0; i < self->num_inputs; ++i)
+    ls_stage_close(self->inputs[i]);
+  ls_release(work->allocator, self->inputs);
+  ls_release(work->allocator, self);
+  return status;
+}
+
+void ls_stage_close(ls_stage *stage) {
+  if (stage == NULL) return;
+  ls_allocator *allocator = stage->work->allocator;
+  if (stage->kind->close != NULL) stage->kind->close(stage);
+  for (size_t i = 0; i < stage->num_inputs; ++i)
+    ls_stage_close(stage->inputs[i]);
+  ls_release(allocator, stage->inputs);
+  ls_release(allocator, stage);
+}
+
+// ---- What classes leave out ------------------------------------------------
+ls_status ls_stage_next(ls_stage *stage, ls_nest *element) {
+  ls_work *work = stage->work;
+  const int64_t began = ls_runtime_now(work->runtime);
+  const int number = ls_work_stage(work, stage->dataset);
+  const ls_status status = stage->kind->next(stage, element);
+  const int64_t all = ls_runtime_now(work->runtime) - began;
+  // Taken from the stage that waits for this one, whose time this is not.
+  ls_mutex_lock(&work->lock);
+  if (number >= 0 && !stage->counts_itself) {
+    work->counts[number].nanos += all - stage->inner_nanos;
+    work->counts[number].elements += ls_status_is_ok(status);
+  }
+  ls_mutex_unlock(&work->lock);
+  stage->inner_nanos = 0;
+  if (stage->outer != NULL) stage->outer->inner_nanos += all;
+  return status;
+}
+
+ls_status ls_stage_restart(ls_stage *stage, int64_t epoch) {
+  stage->epoch = epoch;
+  return stage->kind->restart(stage, epoch);
+}
+
+ls_status ls_stage_save(ls_stage *stage, ls_record *record) {
+  LS_RETURN_IF_ERROR(ls_record_set_i64(record, "epoch", stage->epoch));
+  return stage->kind->save(stage, record);
+}
+
+ls_status ls_stage_restore(ls_stage *stage, const ls_record *record) {
+  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "epoch", &stage->epoch));
+  return stage->kind->restore(stage, record);
+}
+
+ls_status ls_stage_skip(ls_stage *stage, int64_t count) {
+  if (stage->kind->skip != NULL) return stage->kind->skip(stage, count);
+  ls_nest element = ls_none();
+  ls_status status = ls_ok();
+  for (int64_t i = 0; i < count && ls_status_is_ok(status); ++i)
+    status = ls_stage_next(stage, &element);
+  ls_nest_release(element);
+  if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
+  ls_status_free(status);
+  return ls_ok();
+}
+
+int64_t ls_stage_id(const ls_stage *stage) {
+  if (stage->kind->id != NULL) return stage->kind->id(stage);
+  return stage->num_inputs > 0 ? ls_stage_id(stage->inputs[0]) : 0;
+}
+
+static const char *input_name(size_t i, char room[32]) {
+  snprintf(room, 32, "input%zu", i);
+  return room;
+}
+
+ls_status ls_stage_save_input(ls_stage *stage, size_t i, ls_record *record) {
+  char name[32];
+  ls_record *inner = NULL;
+  LS_RETURN_IF_ERROR(ls_record_add(record, input_name(i, name), &inner));
+  return ls_stage_save(stage->inputs[i], inner);
+}
+
+ls_status ls_stage_restore_input(ls_stage *stage, size_t i,
+                                 const ls_record *record) {
+  char name[32];
+  const ls_record *inner = NULL;
+  LS_RETURN_IF_ERROR(ls_record_find(record, input_name(i, name), &inner));
+  return ls_stage_restore(stage->inputs[i], inner);
+}
+
+// ---- Of an indexed data set ------------------------------------------------
+// Goes through it, one element after the other.
+typedef struct index_stage {
+  ls_stage base;
+  int64_t index;  // Of the next.
+} index_stage;
+
+static ls_status next_indexed(ls_stage *stage, ls_nest *element) {
+  index_stage *self = (index_stage *)stage;
+  const ls_dataset *dataset = stage->dataset;
+  if (dataset->size >= 0 && self->index >= dataset->size)
+    return ls_out_of_range("the end of data set '%s'", dataset->kind->name);
+  ls_fetch *fetch = ls_work_take_fetch(stage->work);
+  if (fetch == NULL) return ls_out_of_memory();
+  fetch->epoch = stage->epoch;
+  const ls_status status = ls_dataset_get(dataset, fetch, self->index, element);
+  ls_work_give_fetch(stage->work, fetch);
+  ++self->index;
+  return status;
+}
+
+static ls_status restart_indexed(ls_stage *stage, int64_t epoch) {
+  (void)epoch;
+  ((index_stage *)stage)->index = 0;
+  return ls_ok();
+}
+
+static ls_status save_indexed(ls_stage *stage, ls_record *record) {
+  return ls_record_set_i64(record, "index", ((index_stage *)stage)->index);
+}
+
+static ls_status restore_indexed(ls_stage *stage, const ls_record *record) {
+  return ls_record_get_i64(record, "index", &((index_stage *)stage)->index);
+}
+
+static ls_status skip_indexed(ls_stage *stage, int64_t count) {
+  index_stage *self = (index_stage *)stage;
+  const int64_t size = stage->dataset->size;
+  if (size >= 0 && count > size - self->index)
+    self->index = size;
+  else
+    self->index += count;
+  return ls_ok();
+}
+
+static int64_t id_indexed(const ls_stage *stage) {
+  const index_stage *self = (const index_stage *)stage;
+  const ls_fetch fetch = {.seed = stage->work->seed, .epoch = stage->epoch};
+  return self->index > 0
+             ? ls_dataset_id(stage->dataset, &fetch, self->index - 1)
+             : 0;
+}
+
+static const ls_stage_class index_class = {.next = next_indexed,
+                                           .restart = restart_indexed,
+                                           .save = save_indexed,
+                                           .restore = restore_indexed,
+                                           .skip = skip_indexed,
+                                           .id = id_indexed};
+
+ls_status ls_stage_open(const ls_dataset *dataset, ls_work *work,
+                        ls_stage **out_stage) {
+  *out_stage = NULL;
+  LS_RETURN_IF_ERROR(ls_dataset_status(dataset));
+  if (!dataset->indexed)
+    return dataset->kind->open((ls_dataset *)(uintptr_t)dataset, work,
+                               out_stage);
+  LS_RETURN_IF_ERROR(ls_stage_new(&index_class, sizeof(index_stage), dataset,
+                                  work, true, out_stage));
+  (*out_stage)->counts_itself = true;
+  return ls_ok();
+}

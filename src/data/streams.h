@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// What classes of data sets share with their stages, which read a stream.
+#ifndef LS_DATA_STREAMS_H_
+#define LS_DATA_STREAMS_H_
+
+#include "data/dataset.h"
+#include "data/stage.h"
+
+// Take, skip, shard: elements first + i * stride of the input.
+typedef struct ls_part_dataset {
+  ls_dataset base;
+  int64_t first, stride;
+  int64_t count;  // Of take and skip, as it was asked for.
+} ls_part_dataset;
+
+typedef struct ls_repeat_dataset {
+  ls_dataset base;
+  int64_t times;  // Below 0: for ever.
+} ls_repeat_dataset;
+
+typedef struct ls_shuffle_dataset {
+  ls_dataset base;
+  ls_shuffle_options options;
+} ls_shuffle_dataset;
+
+typedef struct ls_map_dataset {
+  ls_dataset base;
+  ls_map_options options;  // `result` is none.
+  char name[64];
+  ls_user *user;
+} ls_map_dataset;
+// The result of an element of the input, in-out. `kept` has what it may use
+// again.
+LS_MUST_USE ls_status ls_map_apply(const ls_map_dataset *self, ls_nest element,
+                                   const ls_map_call *call, ls_nest *result);
+// The random bits of an element.
+uint64_t ls_map_key(const ls_map_dataset *self, uint64_t seed, int64_t epoch,
+                    int64_t id);
+
+typedef struct ls_convert_dataset {
+  ls_dataset base;
+  size_t leaf;
+  ls_convert_options options;  // `shape` is NULL: it is in the spec.
+} ls_convert_dataset;
+// An element of the input, converted, in-out.
+LS_MUST_USE ls_status ls_convert_element(const ls_convert_dataset *self,
+                                         ls_nest from, ls_nest *element);
+// `count` elements of the leaf.
+void ls_convert_values(const ls_convert_dataset *self, const void *from,
+                       void *to, size_t count);
+
+typedef struct ls_zip_dataset {
+  ls_dataset base;
+  ls_nest shape;  // Its leaves are nothing, one an input.
+} ls_zip_dataset;
+// The elements of the inputs, taken over, as one.
+ls_nest ls_zip_pack(const ls_zip_dataset *self, const ls_nest *elements);
+
+typedef struct ls_batch_dataset {
+  ls_dataset base;
+  ls_batch_options options;  // Lists are copies.
+  ls_shape *padded_shapes;   // NULL: not padded.
+  double *padding;
+} ls_batch_dataset;
+// The batch of `count` elements, with mask and ids as the options say, in-out.
+LS_MUST_USE ls_status ls_batch_stack(const ls_batch_dataset *self,
+                                     const ls_nest *elements, size_t count,
+                                     const int64_t *ids, ls_nest *batch);
+
+// (element, mask, ids), or what of it the options ask for; the element, of
+// `rows`, is taken over.
+ls_nest ls_batch_wrap(const ls_batch_dataset *self, ls_nest element,
+                      int64_t rows, const int64_t *ids, size_t count);
+
+ls_status ls_stream_open_take(ls_dataset *dataset, ls_work *work,
+                              ls_stage **out_stage);
+ls_status ls_stream_open_skip(ls_dataset *dataset, ls_work *work,
+                              ls_stage **out_stage);
+ls_status ls_stream_open_shard(ls_dataset *dataset, ls_work *work,
+                               ls_stage **out_stage);
+ls_status ls_stream_open_repeat(ls_dataset *dataset, ls_work *work,
+                                ls_stage **out_stage);
+ls_status ls_stream_open_shuffle(ls_dataset *dataset, ls_work *work,
+                                 ls_stage **out_stage);
+ls_status ls_stream_open_map(ls_dataset *dataset, ls_work *work,
+                             ls_stage **out_stage);
+ls_status ls_stream_open_convert(ls_dataset *dataset, ls_work *work,
+                                 ls_stage **out_stage);
+ls_status ls_stream_open_concatenate(ls_dataset *dataset, ls_work *work,
+                                     ls_stage **out_stage);
+ls_status ls_stream_open_zip(ls_dataset *dataset, ls_work *work,
+                             ls_stage **out_stage);
+ls_status ls_stream_open_batch(ls_dataset *dataset, ls_work *work,
+                               ls_stage **out_stage);
+ls_status ls_stream_open_prefetch(ls_dataset *dataset, ls_work *work,
+                                  ls_stage **out_stage);
+
+#endif  // LS_DATA_STREAMS_H_

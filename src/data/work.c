@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/work.h"
+
+// ---- The pipeline's data sets ----------------------------------------------
+static size_t count_stages(const ls_dataset *dataset) {
+  size_t count = 1;
+  for (size_t i = 0; i < dataset->num_inputs; ++i)
+    count += count_stages(dataset->inputs[i]);
+  return count;
+}
+
+// Inputs first; one that is there twice counts once.
+static void list_stages(ls_work *work, const ls_dataset *dataset) {
+  for (size_t i = 0; i < dataset->num_inputs; ++i)
+    list_stages(work, dataset->inputs[i]);
+  if (ls_work_stage(work, dataset) < 0)
+    work->stages[work->num_stages++] = dataset;
+}
+
+int ls_work_stage(const ls_work *work, const ls_dataset *dataset) {
+  for (size_t i = work->num_stages; i > 0; --i) {
+    if (work->stages[i - 1] == dataset) return (int)i - 1;
+  }
+  return -1;
+}
+
+ls_status ls_work_init(ls_work *work, const ls_dataset *dataset,
+                       const ls_iterator_options *options) {
+  work->runtime = ls_runtime_current();
+  if (work->runtime == NULL) return ls_out_of_memory();
+  work->allocator = ls_runtime_allocator(work->runtime);
+  work->seed = options->seed;
+  LS_RETURN_IF_ERROR(ls_mutex_init(&work->lock));
+  const char *name = options->name != NULL ? options->name : "iterator";
+  const size_t length = strlen(name) + 1;
+  const size_t most = count_stages(dataset);
+  work->name = ls_allocate(work->allocator, length);
+  work->stages = ls_new_array(work->allocator, const ls_dataset *, most);
+  work->counts = ls_new_array(work->allocator, ls_stage_count, most);
+  work->buffered = ls_new_array(work->allocator, int64_t, most);
+  work->buffered_bytes = ls_new_array(work->allocator, int64_t, most);
+  if (work->name == NULL || work->stages == NULL || work->counts == NULL ||
+      work->buffered == NULL || work->buffered_bytes == NULL)
+    return ls_out_of_memory();
+  memcpy(work->name, name, length);
+  list_stages(work, dataset);
+  return ls_runtime_inputs(work->runtime, &work->threads);
+}
+
+void ls_work_deinit(ls_work *work) {
+  while (work->idle != NULL) {
+    ls_fetch *fetch = work->idle;
+    work->idle = fetch->next;
+    ls_fetch_deinit(fetch);
+    ls_release(work->allocator, fetch);
+  }
+  ls_mutex_deinit(&work->lock);
+  ls_release(work->allocator, work->name);
+  ls_release(work->allocator, work->stages);
+  ls_release(work->allocator, work->counts);
+  ls_release(work->allocator, work->buffered);
+  ls_release(work->allocator, work->buffered_bytes);
+}
+
+// ---- Fetches ---------------------------------------------------------------
+static ls_fetch *new_fetch(ls_work *work) {
+  ls_fetch *fetch = ls_new(work->allocator, ls_fetch);
+  if (fetch == NULL) return NULL;
+  ls_fetch_init(fetch, work->allocator, work->seed);
+  fetch->work = work;
+  fetch->counts =
+      ls_new_array(work->allocator, ls_stage_count, work->num_stages);
+  if (fetch->counts != NULL) return fetch;
+  ls_release(work->allocator, fetch);
+  return NULL;
+}
+
+ls_fetch *ls_work_take_fetch(ls_work *work) {
+  ls_mutex_lock(&work->lock);
+  ls_fetch *fetch = work->idle;
+  if (fetch != NULL) work->idle = fetch->next;
+  ls_mutex_unlock(&work->lock);
+  if (fetch == NULL) fetch = new_fetch(work);
+  if (fetch != NULL) fetch->inner_nanos = 0;
+  return fetch;
+}
+
+void ls_work_give_fetch(ls_work *work, ls_fetch *fetch) {
+  if (fetch == NULL) return;
+  ls_mutex_lock(&work->lock);
+  for (size_t i = 0; i < work->num_stages; ++i) {
+    work->counts[i].elements += fetch->counts[i].elements;
+    work->counts[i].nanos += fetch->counts[i].nanos;
+    fetch->counts[i] = (ls_stage_count){0};
+  }
+  fetch->next = work->idle;
+  work->idle = fetch;
+  ls_mutex_unlock(&work->lock);
+}
+
+void ls_work_buffer(ls_work *work, const ls_dataset *dataset, int64_t elements,
+                    int64_t bytes) {
+  const int stage = ls_work_stage(work, dataset);
+  __atomic_fetch_add(&work->runtime->input_buffered, bytes, __ATOMIC_RELAXED);
+  if (stage < 0) return;
+  __atomic_fetch_add(&work->buffered[stage], elements, __ATOMIC_RELAXED);
+  __atomic_fetch_add(&work->buffered_bytes[stage], bytes, __ATOMIC_RELAXED);
+}
