@@ -8,6 +8,8 @@
 #ifndef LOCKSTEP_RECORD_H_
 #define LOCKSTEP_RECORD_H_
 
+#include <stdint.h>
+
 #include "lockstep/status.h"
 
 #ifdef __cplusplus
@@ -20,8 +22,10 @@ typedef struct ls_record ls_record;
 LS_API LS_MUST_USE ls_status ls_record_create(ls_record **out_record);
 LS_API void ls_record_destroy(ls_record *record);  // NULL is fine.
 
-// Sets what stands under a name; texts and bytes are copied. A name set twice
-// has the last value.
+// Sets what stands under a name; names, texts and bytes are copied. A name set
+// twice has the last value. A failure changes nothing.
+//   LS_INVALID_ARGUMENT  a name that is empty, no UTF-8, or one of those that
+//                        mark bytes in files: "base64", "base64 text"
 LS_API LS_MUST_USE ls_status ls_record_set_i64(ls_record *record,
                                                const char *name, int64_t value);
 LS_API LS_MUST_USE ls_status ls_record_set_text(ls_record *record,
@@ -30,12 +34,14 @@ LS_API LS_MUST_USE ls_status ls_record_set_text(ls_record *record,
 LS_API LS_MUST_USE ls_status ls_record_set_bytes(ls_record *record,
                                                  const char *name,
                                                  const void *data, size_t size);
-// An empty record under a name, lent: it is its holder's.
+// An empty record under a name, lent: it is its holder's, and gone when the
+// name is set again.
+//   LS_INVALID_ARGUMENT  the 49th inside each other
 LS_API LS_MUST_USE ls_status ls_record_add(ls_record *record, const char *name,
                                            ls_record **out_inner);
 // Empties it.
 LS_API void ls_record_clear(ls_record *record);
-// Makes `to` the same as `from`.
+// Makes `to` the same as `from`, which may be inside it.
 LS_API LS_MUST_USE ls_status ls_record_copy(ls_record *to,
                                             const ls_record *from);
 
@@ -56,14 +62,14 @@ LS_API LS_MUST_USE ls_status ls_record_find(const ls_record *record,
                                             const char *name,
                                             const ls_record **out_inner);
 
-// As JSON: bytes are objects {"base64": "..."}. The caller owns the text and
-// gives it back with ls_record_text_release.
+// As JSON: bytes are objects {"base64": "..."}, texts that are no UTF-8
+// {"base64 text": "..."}. The caller owns the text (ls_text_release).
+//   LS_INVALID_ARGUMENT  more than 65,000 entries, which nobody would read
 LS_API LS_MUST_USE ls_status ls_record_to_text(const ls_record *record,
                                                char **out_text,
                                                size_t *out_size);
-LS_API void ls_record_text_release(char *text);  // NULL is fine.
 // `name` is what messages call the text.
-//   LS_INVALID_ARGUMENT  names line and entry.
+//   LS_INVALID_ARGUMENT  names the line, or the entry that no record can hold.
 LS_API LS_MUST_USE ls_status ls_record_from_text(const char *name,
                                                  const char *text, size_t size,
                                                  ls_record **out_record);

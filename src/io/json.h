@@ -27,6 +27,9 @@ void ls_json_key(ls_json_writer *json, const char *key);
 void ls_json_string(ls_json_writer *json, const char *value);
 // The same for any bytes: those that are no UTF-8 become U+FFFD.
 void ls_json_any_string(ls_json_writer *json, const char *value);
+bool ls_json_is_utf8(const char *value);
+// Any bytes, as a string of base64 digits.
+void ls_json_base64(ls_json_writer *json, const void *data, size_t size);
 void ls_json_bool(ls_json_writer *json, bool value);
 void ls_json_i64(ls_json_writer *json, int64_t value);
 // A number of thousandths, with three digits behind the point.

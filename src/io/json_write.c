@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "base/plain.h"
+#include "io/base64.h"
 #include "io/json.h"
 
 static void before_value(ls_json_writer *json) {
@@ -83,6 +84,22 @@ void ls_json_any_string(ls_json_writer *json, const char *value) {
       ls_text_append(json->text, "\\ufffd");
     at += size > 0 ? size : 1;
   }
+  ls_text_append_char(json->text, '"');
+}
+
+bool ls_json_is_utf8(const char *value) {
+  while (*value != '\0') {
+    const size_t size = character_size(value);
+    if (size == 0) return false;
+    value += size;
+  }
+  return true;
+}
+
+void ls_json_base64(ls_json_writer *json, const void *data, size_t size) {
+  before_value(json);
+  ls_text_append_char(json->text, '"');
+  ls_base64_append(json->text, data, size);
   ls_text_append_char(json->text, '"');
 }
 

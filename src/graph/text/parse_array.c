@@ -6,6 +6,7 @@
 
 #include "base/plain.h"
 #include "graph/text/parse.h"
+#include "io/base64.h"
 
 // ---- Numbers ---------------------------------------------------------------
 // The token as a zero-terminated text, or NULL when it is too long for one.
@@ -148,39 +149,12 @@ static ls_status parse_elements(ls_parser *parser, ls_dtype dtype,
   return ls_lexer_expect(&parser->lexer, "]");
 }
 
-static int base64_digit(char c) {
-  if (c >= 'A' && c <= 'Z') return c - 'A';
-  if (c >= 'a' && c <= 'z') return c - 'a' + 26;
-  if (c >= '0' && c <= '9') return c - '0' + 52;
-  if (c == '+') return 62;
-  return c == '/' ? 63 : -1;
-}
-
-// Decodes into `size` bytes; the text has the length that belongs to them.
-static bool decode_base64(const char *text, uint8_t *out, size_t size) {
-  for (size_t i = 0; i < size; i += 3, text += 4) {
-    const size_t left = size - i;
-    uint32_t word = 0;
-    for (size_t k = 0; k < 4; ++k) {
-      const bool padding = k > left;
-      const int digit = padding ? 0 : base64_digit(text[k]);
-      if (digit < 0 || (padding && text[k] != '=')) return false;
-      word = word << 6 | (uint32_t)digit;
-    }
-    for (size_t k = 0; k < 3 && k < left; ++k)
-      out[i + k] = (uint8_t)(word >> (16 - 8 * k));
-    // Bits behind the last byte must be zero, so that bytes have one text.
-    if (left < 3 && (word & (left == 1 ? 0xffffu : 0xffu)) != 0) return false;
-  }
-  return true;
-}
-
 static ls_status parse_base64(ls_parser *parser, size_t size, void *data) {
   const ls_token token = parser->lexer.token;
   if (token.kind != LS_TOKEN_STRING)
     return ls_lexer_wanted(&parser->lexer, "a string of base64 digits");
   if (token.size != (size + 2) / 3 * 4 ||
-      !decode_base64(token.text, data, size))
+      !ls_base64_decode(token.text, data, size))
     return ls_invalid_argument("line %d: %zu characters are not the base64 "
                                "digits of %zu bytes",
                                token.line, token.size, size);

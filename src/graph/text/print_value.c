@@ -5,6 +5,7 @@
 
 #include "base/plain.h"
 #include "graph/text/print.h"
+#include "io/base64.h"
 #include "lockstep/host.h"
 
 // ---- Words and strings -----------------------------------------------------
@@ -143,23 +144,6 @@ static void print_element(ls_text *out, const ls_array *array, int64_t i) {
   }
 }
 
-static void print_base64(ls_text *out, const uint8_t *data, size_t size) {
-  static const char digits[] =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  ls_text_append(out, "base64 \"");
-  for (size_t i = 0; i < size; i += 3) {
-    const size_t left = size - i;
-    const uint32_t word = (uint32_t)data[i] << 16 |
-                          (left > 1 ? (uint32_t)data[i + 1] << 8 : 0) |
-                          (left > 2 ? (uint32_t)data[i + 2] : 0);
-    const char group[4] = {digits[word >> 18], digits[word >> 12 & 63],
-                           left > 1 ? digits[word >> 6 & 63] : '=',
-                           left > 2 ? digits[word & 63] : '='};
-    ls_text_append_bytes(out, group, sizeof(group));
-  }
-  ls_text_append_char(out, '"');
-}
-
 // Bools other than 0 and 1 are bytes, not truth.
 static bool has_odd_bools(const ls_array *array) {
   const uint8_t *data = ls_array_data(array);
@@ -180,7 +164,9 @@ static void print_array(ls_text *out, const ls_array *array) {
   if (ls_dtype_is_complex(dtype) || has_odd_bools(array) ||
       (dtype != LS_DTYPE_STRING &&
        ls_array_size(array) > LS_PRINT_INLINE_BYTES)) {
-    print_base64(out, ls_array_data(array), ls_array_size(array));
+    ls_text_append(out, "base64 \"");
+    ls_base64_append(out, ls_array_data(array), ls_array_size(array));
+    ls_text_append_char(out, '"');
     return;
   }
   ls_text_append_char(out, '[');
