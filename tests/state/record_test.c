@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/record.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "lockstep/graph.h"
