@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gzip: whole compressed buffers (the only place with zlib.h).
+// Gzip: whole compressed buffers. Piece by piece: inflate.h.
 #ifndef LS_IO_GZIP_H_
 #define LS_IO_GZIP_H_
 

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers in bytes of either order, wherever they lie.
+#ifndef LS_IO_BYTES_H_
+#define LS_IO_BYTES_H_
+
+#include <stdint.h>
+
+static inline uint16_t ls_load_le16(const void *at) {
+  const unsigned char *b = at;
+  return (uint16_t)(b[0] | b[1] << 8);
+}
+static inline uint32_t ls_load_le32(const void *at) {
+  const unsigned char *b = at;
+  return (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 |
+         (uint32_t)b[3] << 24;
+}
+static inline uint64_t ls_load_le64(const void *at) {
+  const unsigned char *b = at;
+  return ls_load_le32(b) | (uint64_t)ls_load_le32(b + 4) << 32;
+}
+
+static inline void ls_store_le16(void *at, uint16_t value) {
+  unsigned char *b = at;
+  b[0] = (unsigned char)value;
+  b[1] = (unsigned char)(value >> 8);
+}
+static inline void ls_store_le32(void *at, uint32_t value) {
+  unsigned char *b = at;
+  for (int i = 0; i < 4; ++i)
+    b[i] = (unsigned char)(value >> (8 * i));
+}
+static inline void ls_store_le64(void *at, uint64_t value) {
+  unsigned char *b = at;
+  for (int i = 0; i < 8; ++i)
+    b[i] = (unsigned char)(value >> (8 * i));
+}
+
+#endif  // LS_IO_BYTES_H_

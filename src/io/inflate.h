@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Packed bytes unpacked piece by piece, and buffers packed.
+//
+// Thread-compatible.
+#ifndef LS_IO_INFLATE_H_
+#define LS_IO_INFLATE_H_
+
+#include "base/memory/allocator.h"
+
+typedef enum ls_packing {
+  LS_PACKING_NONE,
+  LS_PACKING_GZIP,     // One member or several.
+  LS_PACKING_DEFLATE,  // Bare, as in zip files.
+} ls_packing;
+
+typedef struct ls_inflater ls_inflater;
+
+// For LS_PACKING_GZIP or LS_PACKING_DEFLATE.
+LS_MUST_USE ls_status ls_inflater_create(ls_allocator *allocator,
+                                         ls_packing packing,
+                                         ls_inflater **out_inflater);
+void ls_inflater_destroy(ls_inflater *inflater);  // NULL is fine.
+
+// What goes in and comes out of one call; moved on by what was used.
+typedef struct ls_inflation {
+  const char *name;  // What messages call the file.
+  int64_t position;  // Of `in` in it.
+  const unsigned char *in;
+  size_t in_size;
+  bool is_last;  // Nothing follows `in`.
+  char *out;
+  size_t room;
+} ls_inflation;
+
+// Unpacks until the input or the room is used up, or the data have ended:
+// `*out_ended`, and then their checksum is right. Needs more input if there is
+// room left and they have not.
+//   LS_DATA_LOSS  damaged, cut off, or, gzip, followed by something else.
+LS_MUST_USE ls_status ls_inflater_run(ls_inflater *inflater,
+                                      ls_inflation *inflation, bool *out_ended);
+
+// Packs a buffer into one of the caller's.
+LS_MUST_USE ls_status ls_deflate(ls_allocator *allocator, ls_packing packing,
+                                 const void *data, size_t size, char **out_data,
+                                 size_t *out_size);
+
+// zlib's CRC-32, of zip files, as ls_crc32c.
+uint32_t ls_crc32(uint32_t crc, const void *data, size_t size);
+
+#endif  // LS_IO_INFLATE_H_

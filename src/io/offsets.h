@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the records of a file begin, found by one pass over it: record i is the
+// bytes from items[i] to items[i + 1].
+//
+// Thread-compatible; read by any number of threads.
+#ifndef LS_IO_OFFSETS_H_
+#define LS_IO_OFFSETS_H_
+
+#include "base/files.h"
+
+typedef struct ls_offsets {
+  ls_allocator *allocator;
+  int64_t *items;  // One more than there are records: the last is the end.
+  size_t size, capacity;
+} ls_offsets;
+
+void ls_offsets_init(ls_offsets *offsets, ls_allocator *allocator);
+void ls_offsets_deinit(ls_offsets *offsets);
+LS_MUST_USE ls_status ls_offsets_add(ls_offsets *offsets, int64_t offset);
+
+static inline int64_t ls_offsets_count(const ls_offsets *offsets) {
+  return offsets->size == 0 ? 0 : (int64_t)offsets->size - 1;
+}
+
+// Kept in a file of their own, which is valid for a file of that size and time
+// and for records of this kind only. `*out_found`: there was one that fits; one
+// that is damaged or of another file counts as none.
+LS_MUST_USE ls_status ls_offsets_load(ls_runtime *runtime, const char *path,
+                                      const ls_file *of, uint32_t kind,
+                                      ls_offsets *offsets, bool *out_found);
+LS_MUST_USE ls_status ls_offsets_save(ls_runtime *runtime, const char *path,
+                                      const ls_file *of, uint32_t kind,
+                                      const ls_offsets *offsets);
+
+#endif  // LS_IO_OFFSETS_H_
