@@ -179,5 +179,5 @@ ls_status ls_deflate(ls_allocator *allocator, ls_packing packing,
 }
 
 uint32_t ls_crc32(uint32_t crc, const void *data, size_t size) {
-  return (uint32_t)crc32_z(crc, data, size);
+  return size == 0 ? crc : (uint32_t)crc32_z(crc, data, size);
 }

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lines of text, which end with LF or CR LF; the last one need not.
+//
+// Thread-safe.
+#ifndef LS_IO_LINES_H_
+#define LS_IO_LINES_H_
+
+#include "io/offsets.h"
+#include "io/reader.h"
+#include "lockstep/array.h"
+
+// Where the lines of a file begin: `offsets` is filled.
+LS_MUST_USE ls_status ls_lines_scan(const ls_file *file, ls_offsets *offsets);
+
+// A line's bytes, without what ends it.
+ls_bytes ls_line_trim(const char *data, size_t size);
+
+// The next line of a reader, in its window until its next use.
+//   LS_OUT_OF_RANGE  there is none.
+LS_MUST_USE ls_status ls_lines_next(ls_reader *reader, ls_bytes *out_line);
+
+// The number of the line, from 1, in which byte `offset` of a file lies: for
+// messages. 0 if the file cannot be read any more.
+int64_t ls_lines_number(const ls_file *file, int64_t offset);
+
+#endif  // LS_IO_LINES_H_
