@@ -23,6 +23,30 @@ target_link_libraries(ls_dependencies INTERFACE
 
 set(LS_MISSING "")  # Lines of the summary.
 
+# Finds `module`, for which `source` of src/io is there, as PkgConfig::<prefix>
+# and as LS_HAVE_<prefix> in that file; without it `lost` is turned off. Only
+# src/io sees its headers.
+set(LS_IO_LIBRARIES "")
+function(ls_want prefix module package source lost)
+  pkg_check_modules(${prefix} QUIET IMPORTED_TARGET GLOBAL ${module})
+  if(NOT ${prefix}_FOUND)
+    list(APPEND LS_MISSING "${module} (${package}): ${lost}")
+    set(LS_MISSING "${LS_MISSING}" PARENT_SCOPE)
+    return()
+  endif()
+  set_source_files_properties("${PROJECT_SOURCE_DIR}/src/io/${source}"
+    PROPERTIES COMPILE_DEFINITIONS LS_HAVE_${prefix}=1)
+  target_link_libraries(ls_dependencies INTERFACE
+    $<LINK_ONLY:PkgConfig::${prefix}>)
+  list(APPEND LS_IO_LIBRARIES ${prefix})
+  set(LS_IO_LIBRARIES "${LS_IO_LIBRARIES}" PARENT_SCOPE)
+  set(${prefix}_VERSION "${${prefix}_VERSION}" PARENT_SCOPE)
+endfunction()
+
+ls_want(PNG libpng libpng-dev png.c "PNG files are not read")
+ls_want(TURBOJPEG libturbojpeg libturbojpeg0-dev jpeg.c
+        "JPEG files are not read")
+
 if(LS_TESTS)
   pkg_check_modules(CMOCKA QUIET IMPORTED_TARGET cmocka)
   if(NOT CMOCKA_FOUND)

@@ -35,6 +35,10 @@ set(LS_PKGCONFIG_DIR "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 file(RELATIVE_PATH LS_PKGCONFIG_TO_PREFIX "/${LS_PKGCONFIG_DIR}" "/")
 string(REGEX REPLACE "/$" "" LS_PKGCONFIG_TO_PREFIX
        "${LS_PKGCONFIG_TO_PREFIX}")
+set(LS_PRIVATE_MODULES zlib)
+foreach(library IN LISTS LS_IO_LIBRARIES)
+  string(APPEND LS_PRIVATE_MODULES ", ${${library}_MODULE_NAME}")
+endforeach()
 configure_file(cmake/lockstep.pc.in "${PROJECT_BINARY_DIR}/lockstep.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/lockstep.pc"
         DESTINATION "${LS_PKGCONFIG_DIR}")

@@ -50,6 +50,9 @@ foreach(folder IN LISTS folders)
   endif()
 endforeach()
 ls_add_objects(ls_layers "${PROJECT_SOURCE_DIR}/src/layers.c")
+foreach(library IN LISTS LS_IO_LIBRARIES)
+  target_link_libraries(ls_io PRIVATE PkgConfig::${library})
+endforeach()
 
 # The vector kernels: the same sources once per instruction set, told apart by
 # LS_ISA, which is part of the names they define. The engine chooses at start.
@@ -164,6 +167,10 @@ target_link_libraries(lockstep_static
   PRIVATE $<BUILD_INTERFACE:ls_flags> $<BUILD_INTERFACE:ls_dependencies>
   INTERFACE $<INSTALL_INTERFACE:ZLIB::ZLIB>
             $<INSTALL_INTERFACE:Threads::Threads> $<INSTALL_INTERFACE:m>)
+foreach(library IN LISTS LS_IO_LIBRARIES)
+  target_link_libraries(lockstep_static
+    INTERFACE $<INSTALL_INTERFACE:${${library}_LIBRARIES}>)
+endforeach()
 
 # The program is a user of the shared library, so that what it needs is public.
 file(GLOB_RECURSE cli_sources CONFIGURE_DEPENDS

@@ -6,7 +6,11 @@ string(REPLACE ";" " " isas "${LS_ISAS}")
 message(STATUS "lockstep ${PROJECT_VERSION}: ${CMAKE_BUILD_TYPE}, "
                "${CMAKE_C_COMPILER_ID} ${CMAKE_C_COMPILER_VERSION}, "
                "kernels for: ${isas}")
-message(STATUS "  zlib ${ZLIB_VERSION}")
+set(libraries "zlib ${ZLIB_VERSION}")
+foreach(library IN LISTS LS_IO_LIBRARIES)
+  string(APPEND libraries ", ${${library}_MODULE_NAME} ${${library}_VERSION}")
+endforeach()
+message(STATUS "  ${libraries}")
 if(LS_SANITIZE)
   message(STATUS "  sanitizers: ${LS_SANITIZE}")
 endif()

@@ -71,7 +71,8 @@ expect_output env LD_LIBRARY_PATH="$libdir" "$work/shared"
 # The archive with shared dependencies: what --static adds to them is theirs.
 # shellcheck disable=SC2046
 "$CC" -o "$work/static" "$work/user/main.c" $(pkg-config --cflags lockstep) \
-  "$libdir/liblockstep.a" $(pkg-config --libs zlib) -pthread -lm
+  "$libdir/liblockstep.a" -pthread -lm \
+  $(pkg-config --libs $(pkg-config --print-requires-private lockstep))
 expect_output "$work/static"
 
 # The examples, as their README says.

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/image_files.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "io/safetensors.h"
+#include "support/expect.h"
+
+ls_image_file image_file_open(const char *folder, const char *name) {
+  char path[1024];
+  char *data = NULL;
+  ls_image_file file = {.name = name, .most_pixels = 1 << 20};
+  snprintf(path, sizeof(path), "%s/%s", folder, name);
+  const ls_file_system *files = ls_file_system_system();
+  expect_ok(files->read(files->user, path, SIZE_MAX, ls_allocator_system(),
+                        &data, &file.size));
+  file.bytes = (const unsigned char *)data;
+  return file;
+}
+
+void image_file_close(const ls_image_file *file) {
+  ls_release(ls_allocator_system(), file->bytes);
+}
+
+ls_array *image_reference(const char *folder, const char *name) {
+  const ls_image_file file = image_file_open(folder, "pillow.safetensors");
+  ls_safetensors all = {0};
+  expect_ok(ls_safetensors_decode(ls_allocator_system(), "pillow.safetensors",
+                                  file.bytes, file.size, &all));
+  ls_array *array = ls_safetensors_find(&all, name);
+  if (array == NULL) fail_msg("no reference '%s'", name);
+  ls_array_retain(array);
+  ls_safetensors_deinit(&all);
+  image_file_close(&file);
+  return array;
+}
+
+bool image_is_read(const char *name) {
+  // The smallest whole head of each format; what follows does not matter.
+  static const unsigned char png[] = {
+      0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n', 0, 0, 0, 13,
+      'I',  'H', 'D', 'R', 0,    0,    0,    1,    0, 0, 0, 1,
+      8,    0,   0,   0,   0,    0,    0,    0,    0, 0, 0, 0,
+      0,    'I', 'D', 'A', 'T',  0,    0,    0,    0};
+  static const unsigned char jpeg[] = {0xff, 0xd8, 0xff, 0xc0, 0, 11,   8,
+                                       0,    1,    0,    1,    1, 1,    17,
+                                       0,    0xff, 0xda, 0,    2, 0xff, 0xd9};
+  const bool is_png = strstr(name, ".png") != NULL;
+  const ls_image_file file = {.name = name,
+                              .bytes = is_png ? png : jpeg,
+                              .size = is_png ? sizeof(png) : sizeof(jpeg),
+                              .most_pixels = 1};
+  unsigned char pixel = 0;
+  const ls_pixels out = {&pixel, 1, 1, 1, 1, 8};
+  ls_status status = ls_image_decode(ls_allocator_system(), &file, &out);
+  const bool is_read = ls_status_code(status) != LS_UNIMPLEMENTED;
+  ls_status_free(status);
+  return is_read;
+}
