@@ -42,6 +42,11 @@ foreach(bench IN LISTS benches)
   target_link_libraries(bench_${name} PRIVATE bench_machine)
 endforeach()
 
+foreach(library IN LISTS LS_IO_LIBRARIES)
+  target_link_libraries(bench_image_bench PRIVATE PkgConfig::${library})
+  target_compile_definitions(bench_image_bench PRIVATE LS_HAVE_${library}=1)
+endforeach()
+
 # Our side of bench/compare and of bench/all_reduce: users of the shared library,
 # in a folder of their own, for they wait for orders.
 foreach(contestant serve reduce)

@@ -33,6 +33,7 @@
 #include "lockstep/graph.h"
 #include "lockstep/handles.h"
 #include "lockstep/host.h"
+#include "lockstep/image.h"
 #include "lockstep/iterator.h"
 #include "lockstep/models.h"
 #include "lockstep/nest.h"

@@ -303,7 +303,7 @@ static ls_status decode(ls_allocator *allocator, const ls_image_file *file,
 ls_status ls_png_decode(ls_allocator *allocator, const ls_image_file *file,
                         const ls_pixels *out) {
   png_kind kind = {0};
-  ls_image_header header;
+  ls_image_header header = {0};
   LS_RETURN_IF_ERROR(read_kind(file, &kind));
   LS_RETURN_IF_ERROR(check_kind(file, &kind, &header));
   LS_ASSERT(out->width == header.width && out->height == header.height);
