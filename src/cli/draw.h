@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Draws images on the terminal, side by side. A cell of the terminal is two
+// pixels, one above the other.
+#ifndef LS_CLI_DRAW_H_
+#define LS_CLI_DRAW_H_
+
+#include <stdio.h>
+
+#include "lockstep/lockstep.h"
+
+typedef enum cli_paint {
+  CLI_PAINT_LETTERS,  // Shades of " .:-=+*#%@", from dark to bright.
+  CLI_PAINT_256,      // Half blocks in the 256 colors of most terminals.
+  CLI_PAINT_TRUE,     // The same in 24-bit colors.
+} cli_paint;
+
+// What the terminal behind a file descriptor shows, by TERM, COLORTERM,
+// NO_COLOR and the language's variables. Letters, where it is no terminal.
+cli_paint cli_paint_of(const ls_runtime *runtime, int descriptor);
+
+// How to draw. Zero in a field means its default.
+typedef struct cli_draw_options {
+  cli_paint paint;
+  int width;  // Columns of the terminal. Default 80.
+  int most;   // Columns of an image; it shrinks to them. Default: the width.
+  // A line above each image, cut to its width; as many as images. NULL: none.
+  const char *const *captions;
+} cli_draw_options;
+
+// Draws arrays [h, w] or [h, w, 1 to 4] of numbers: gray, gray and alpha, RGB,
+// RGB and alpha, where alpha does not count. u8 are from 0 to 255; others from
+// the least to the largest of all images, without those that are not finite.
+//   LS_INVALID_ARGUMENT  an array that is no image: names its type.
+LS_MUST_USE ls_status cli_draw(const ls_array *const *images, size_t count,
+                               const cli_draw_options *options, FILE *out);
+
+#endif  // LS_CLI_DRAW_H_
