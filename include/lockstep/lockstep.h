@@ -25,6 +25,7 @@
 #include "lockstep/dataset.h"
 #include "lockstep/device.h"
 #include "lockstep/device_name.h"
+#include "lockstep/distribute_input.h"
 #include "lockstep/distributed.h"
 #include "lockstep/eager.h"
 #include "lockstep/flow.h"

@@ -287,12 +287,12 @@ typedef struct ls_input_context {
 // A data set for a pipeline, as an object leaf.
 typedef ls_nest (*ls_dataset_function)(ls_input_context context, void *user);
 // The data set (an object leaf, lent) for the strategy's replicas: on the
-// default strategy itself.
-//   LS_UNIMPLEMENTED  another strategy.
+// default strategy itself, else a distributed one, whose batches are split:
+// distribute_input.h says how, and has options and iterators.
 LS_API LS_MUST_USE ls_status ls_strategy_distribute_dataset(
     ls_strategy *strategy, ls_nest dataset, ls_nest *out_dataset);
-// The same of one made for each pipeline: on the default strategy for pipeline
-// 0 of 1.
+// The same of one made for each pipeline, whose elements are not split: on the
+// default strategy for pipeline 0 of 1.
 LS_API LS_MUST_USE ls_status ls_strategy_distribute_datasets_from_function(
     ls_strategy *strategy, ls_dataset_function function, void *user,
     ls_nest *out_dataset);

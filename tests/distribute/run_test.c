@@ -381,7 +381,7 @@ static void the_default_strategy_changes_nothing(void **state) {
   assert_true(ls_nest_is_same(made, data));
   ls_nest_release(made);
   expect_status(ls_strategy_distribute_dataset(two, data, &made),
-                LS_UNIMPLEMENTED, "distribute_dataset");
+                LS_INVALID_ARGUMENT, "it is no data set");
   ls_nest_release(data);
   ls_nest_release(args);
   ls_variable_release(v);

@@ -23,6 +23,7 @@ struct ls_array {
   void *data;
   bool is_view;
   bool is_lent;                 // Its elements are another's: see ls_array_own.
+  bool is_absent;               // Its elements are zeros and mean nothing.
   char *bytes;                  // Of strings, if not behind the elements.
   void (*release)(void *user);  // Of a view.
   void *user;
@@ -111,6 +112,10 @@ static ls_status make_array(ls_dtype dtype, ls_shape shape, size_t extra,
 static size_t data_size(ls_dtype dtype, ls_shape shape) {
   return (size_t)ls_shape_num_elements(shape) * ls_dtype_size(dtype);
 }
+
+void ls_array_mark_absent(ls_array *array) { array->is_absent = true; }
+
+bool ls_array_is_absent(const ls_array *array) { return array->is_absent; }
 
 static void zero(ls_array *array) { memset(array->data, 0, array->size); }
 

@@ -17,6 +17,10 @@ bool ls_dtype_owns_elements(ls_dtype dtype);
 // until ls_array_own has made them the array's. Nothing for other dtypes.
 void ls_array_lend(ls_array *array);
 LS_MUST_USE ls_status ls_array_own(ls_array *array);
+// Marks an array that has a type and no value: it stands for one that another
+// process has.
+void ls_array_mark_absent(ls_array *array);
+bool ls_array_is_absent(const ls_array *array);
 // The type, and the first elements where they are numbers: "f32[2] [1, 2.5]".
 void ls_array_print(const ls_array *array, char *buffer, size_t size);
 

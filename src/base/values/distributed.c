@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/runtime_internal.h"
+#include "base/values/array_internal.h"
 #include "base/values/nest_internal.h"
 
 struct ls_distributed {
@@ -150,14 +151,25 @@ static ls_nest view_rows(ls_array *array, int64_t first, int64_t rows) {
   const size_t row =
       shape.dim[0] == 0 ? 0 : ls_array_size(array) / (size_t)shape.dim[0];
   shape.dim[0] = rows;
-  char *data = ls_array_mutable_data(array);
+  char *data = (char *)ls_array_mutable_data(array) + (size_t)first * row;
   ls_array *view = NULL;
-  const ls_status status = ls_array_create_view(
-      ls_array_dtype(array), shape, data + (size_t)first * row, release_array,
-      ls_array_retain(array), &view);
+  if (ls_dtype_owns_elements(ls_array_dtype(array))) {
+    const ls_status copied =
+        ls_array_create_copy(ls_array_dtype(array), shape, data, &view);
+    return ls_status_is_ok(copied) ? ls_nest_array(view) : ls_fail(copied);
+  }
+  const ls_status status =
+      ls_array_create_view(ls_array_dtype(array), shape, data, release_array,
+                           ls_array_retain(array), &view);
   if (ls_status_is_ok(status)) return ls_nest_array(view);
   ls_array_release(array);
   return ls_fail(status);
+}
+
+ls_status ls_array_rows(ls_array *array, int64_t first, int64_t rows,
+                        ls_nest *out_leaf) {
+  *out_leaf = ls_none();
+  return ls_take_nest(view_rows(array, first, rows), out_leaf);
 }
 
 ls_status ls_array_split(ls_array *array, int64_t parts, ls_nest *out_value) {

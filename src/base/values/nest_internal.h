@@ -28,6 +28,10 @@ const char *ls_distributed_kind_name(ls_distributed_kind kind);
 static inline int64_t ls_part_rows(int64_t rows, int64_t parts, int64_t part) {
   return rows / parts + (part < rows % parts);
 }
+// `rows` rows from row `first` on, as a view that keeps the array; strings are
+// copied.
+LS_MUST_USE ls_status ls_array_rows(ls_array *array, int64_t first,
+                                    int64_t rows, ls_nest *out_leaf);
 // Dimension 0 in such parts: a PerReplica of views, which keep the array.
 LS_MUST_USE ls_status ls_array_split(ls_array *array, int64_t parts,
                                      ls_nest *out_value);

@@ -23,6 +23,7 @@ typedef struct ls_input_request {
   ls_nest dataset;
   ls_dataset_function function;  // NULL: `dataset` is given.
   void *user;
+  const struct ls_input_options *options;  // Not NULL; see distribute_input.h.
 } ls_input_request;
 
 typedef struct ls_strategy_class {
@@ -121,6 +122,9 @@ ls_status ls_mirrored_create_variable(ls_strategy *strategy,
                                       const ls_creator *next,
                                       const ls_variable_options *options,
                                       ls_variable **out_variable);
+ls_status ls_mirrored_distribute(ls_strategy *strategy,
+                                 const ls_input_request *request,
+                                 ls_nest *out_value);
 ls_status ls_mirrored_non_slot_devices(const ls_strategy *strategy,
                                        ls_variable *const *variables,
                                        size_t num_variables,

@@ -6,6 +6,7 @@
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
 #include "distribute/cross_device/reduce.h"
+#include "distribute/input/request.h"
 #include "distribute/replicas/context.h"
 #include "distribute/variables/update.h"
 
@@ -170,7 +171,8 @@ static ls_status create_variable(ls_strategy *strategy, const ls_creator *next,
 static ls_status distribute(ls_strategy *strategy,
                             const ls_input_request *request,
                             ls_nest *out_value) {
-  (void)strategy;
+  LS_RETURN_IF_ERROR(
+      ls_input_check_options(strategy, request, &(ls_input_rules){0}));
   const ls_input_context whole = {.num_pipelines = 1, .num_replicas = 1};
   return ls_take_nest(request->function != NULL
                           ? request->function(whole, request->user)

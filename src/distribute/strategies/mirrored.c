@@ -7,6 +7,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "distribute/cross_device/cross_device.h"
+#include "distribute/input/input.h"
 #include "distribute/strategies/strategy.h"
 
 // ---- Where its replicas are -------------------------------------------------
@@ -186,12 +187,11 @@ ls_status ls_one_device_strategy_create(const char *device,
 }
 
 // ---- Its class -------------------------------------------------------------
-static ls_status distribute(ls_strategy *strategy,
-                            const ls_input_request *request,
-                            ls_nest *out_value) {
-  (void)out_value;
-  return ls_unimplemented("%s of %s: split batches with ls_strategy_split",
-                          request->what, strategy->label);
+ls_status ls_mirrored_distribute(ls_strategy *strategy,
+                                 const ls_input_request *request,
+                                 ls_nest *out_value) {
+  return ls_input_distribute(strategy, request, &(ls_input_rules){0},
+                             out_value);
 }
 
 const ls_strategy_class ls_mirrored_strategy_class = {
@@ -211,6 +211,6 @@ const ls_strategy_class ls_mirrored_strategy_class = {
     .update_non_slot = ls_mirrored_update_non_slot,
     .map = ls_mirrored_map,
     .create_variable = ls_mirrored_create_variable,
-    .distribute = distribute,
+    .distribute = ls_mirrored_distribute,
     .non_slot_devices = ls_mirrored_non_slot_devices,
 };

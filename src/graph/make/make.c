@@ -4,6 +4,7 @@
 #include "graph/make/make.h"
 
 #include "base/runtime_internal.h"
+#include "base/values/array_internal.h"
 #include "graph/eager_vtable.h"
 #include "graph/region.h"
 
@@ -45,6 +46,13 @@ enum { COPIED_BYTES = 64 };
 ls_tensor ls_constant(ls_array *array) {
   if (array == NULL)
     return ls_make_failed("constant", ls_invalid_argument("the array is NULL"));
+  if (ls_array_is_absent(array))
+    return ls_make_failed(
+        "constant",
+        ls_failed_precondition(
+            "the array, %s, is of a replica that another rank hosts, which "
+            "alone has its value: replicas on ranks run a traced function",
+            LS_SHAPE_TEXT(ls_array_dtype(array), ls_array_shape(array))));
   ls_array *held = array;
   const bool copies = ls_array_size(array) <= COPIED_BYTES;
   if (copies) {

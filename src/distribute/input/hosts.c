@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "distribute/input/hosts.h"
+
+#include <string.h>
+
+#include "lockstep/device_name.h"
+
+void ls_host_map_deinit(ls_host_map *map) {
+  for (size_t h = 0; map->hosts != NULL && h < map->num_hosts; ++h) {
+    ls_input_host *host = &map->hosts[h];
+    for (size_t i = 0; host->devices != NULL && i < host->count; ++i)
+      ls_release(map->allocator, host->devices[i]);
+    ls_release(map->allocator, host->devices);
+    ls_release(map->allocator, host->name);
+  }
+  ls_release(map->allocator, map->hosts);
+  *map = (ls_host_map){0};
+}
+
+static char *copy(const ls_host_map *map, const char *text) {
+  return ls_copy_text(map->allocator, text, strlen(text));
+}
+
+// The rooms for as many hosts, and as many devices a host, as there may be.
+static ls_status init(ls_host_map *map, ls_allocator *allocator, size_t hosts) {
+  *map = (ls_host_map){.allocator = allocator};
+  map->hosts = ls_new_array(allocator, ls_input_host, hosts);
+  return map->hosts == NULL ? ls_out_of_memory() : ls_ok();
+}
+
+static ls_status add_host(ls_host_map *map, const char *name, size_t room,
+                          ls_input_host **out_host) {
+  ls_input_host *host = &map->hosts[map->num_hosts++];
+  host->name = copy(map, name);
+  host->devices = ls_new_array(map->allocator, char *, room);
+  *out_host = host;
+  return host->name == NULL || host->devices == NULL ? ls_out_of_memory()
+                                                     : ls_ok();
+}
+
+static ls_status add_device(ls_host_map *map, ls_input_host *host,
+                            const char *device) {
+  host->devices[host->count] = copy(map, device);
+  return host->devices[host->count++] == NULL ? ls_out_of_memory() : ls_ok();
+}
+
+static void number_values(ls_host_map *map) {
+  for (size_t h = 0; h < map->num_hosts; ++h) {
+    map->hosts[h].first = map->num_values;
+    map->num_values += map->hosts[h].count;
+  }
+}
+
+static ls_input_host *find_host(const ls_host_map *map, const char *name) {
+  for (size_t h = 0; h < map->num_hosts; ++h)
+    if (strcmp(map->hosts[h].name, name) == 0) return &map->hosts[h];
+  return NULL;
+}
+
+ls_status ls_host_map_init(ls_host_map *map, ls_allocator *allocator,
+                           const char *const *devices, size_t count,
+                           bool to_hosts) {
+  LS_RETURN_IF_ERROR(init(map, allocator, count));
+  for (size_t i = 0; i < count; ++i) {
+    ls_device_name name;
+    LS_RETURN_IF_ERROR(ls_device_host(devices[i], &name));
+    ls_input_host *host = find_host(map, name.text);
+    if (host == NULL)
+      LS_RETURN_IF_ERROR(add_host(map, name.text, count, &host));
+    LS_RETURN_IF_ERROR(
+        add_device(map, host, to_hosts ? host->name : devices[i]));
+  }
+  number_values(map);
+  return ls_ok();
+}
+
+ls_status ls_host_map_init_ranks(ls_host_map *map, ls_allocator *allocator,
+                                 const char *const *devices, size_t count,
+                                 bool to_hosts, const ls_trunk *trunk) {
+  LS_RETURN_IF_ERROR(init(map, allocator, (size_t)trunk->ranks));
+  for (int32_t k = 0; k < trunk->ranks; ++k) {
+    const size_t end = (size_t)ls_trunk_first(trunk, k + 1, (int32_t)count);
+    size_t i = (size_t)ls_trunk_first(trunk, k, (int32_t)count);
+    if (i == end) continue;
+    ls_device_name name;
+    ls_input_host *host = NULL;
+    LS_RETURN_IF_ERROR(ls_device_host(devices[i], &name));
+    LS_RETURN_IF_ERROR(add_host(map, name.text, end - i, &host));
+    host->is_other = k != trunk->rank;
+    for (; i < end; ++i)
+      LS_RETURN_IF_ERROR(
+          add_device(map, host, to_hosts ? host->name : devices[i]));
+  }
+  number_values(map);
+  return ls_ok();
+}
+
+static ls_status add_listed(ls_host_map *map, ls_input_host *host,
+                            const char *device) {
+  ls_device_name name, of;
+  LS_RETURN_IF_ERROR(ls_device_canonical(device, host->name, &name));
+  LS_RETURN_IF_ERROR(ls_device_host(name.text, &of));
+  if (strcmp(of.text, host->name) != 0)
+    return ls_invalid_argument("device '%s' is listed under worker '%s', but "
+                               "is one of '%s'",
+                               name.text, host->name, of.text);
+  for (size_t i = 0; i < host->count; ++i)
+    if (strcmp(host->devices[i], name.text) == 0)
+      return ls_invalid_argument("device '%s' is listed twice under worker "
+                                 "'%s'",
+                                 name.text, host->name);
+  return add_device(map, host, name.text);
+}
+
+ls_status ls_host_map_init_lists(ls_host_map *map, ls_allocator *allocator,
+                                 const ls_worker_list *lists, size_t count) {
+  LS_RETURN_IF_ERROR(init(map, allocator, count));
+  for (size_t w = 0; w < count; ++w) {
+    ls_device_name whole, name;
+    ls_input_host *host = NULL;
+    LS_RETURN_IF_ERROR(ls_device_canonical(lists[w].worker, NULL, &whole));
+    LS_RETURN_IF_ERROR(ls_device_host(whole.text, &name));
+    if (find_host(map, name.text) != NULL)
+      return ls_invalid_argument("worker '%s' is listed twice", name.text);
+    if (lists[w].count == 0)
+      return ls_invalid_argument("worker '%s' is listed without devices",
+                                 name.text);
+    LS_RETURN_IF_ERROR(add_host(map, name.text, lists[w].count, &host));
+    for (size_t i = 0; i < lists[w].count; ++i)
+      LS_RETURN_IF_ERROR(add_listed(map, host, lists[w].devices[i]));
+  }
+  number_values(map);
+  return ls_ok();
+}
+
+ls_status ls_host_map_check_even(const ls_host_map *map) {
+  if (map->num_values % map->num_hosts != 0)
+    return ls_invalid_argument(
+        "%zu replicas on %zu hosts: batches are split over hosts with the same "
+        "number of replicas each",
+        map->num_values, map->num_hosts);
+  for (size_t h = 1; h < map->num_hosts; ++h)
+    if (map->hosts[h].count != map->hosts[0].count)
+      return ls_invalid_argument(
+          "host '%s' has %zu of the %zu replicas on %zu hosts, '%s' %zu: "
+          "batches are split over hosts with the same number of replicas each",
+          map->hosts[h].name, map->hosts[h].count, map->num_values,
+          map->num_hosts, map->hosts[0].name, map->hosts[0].count);
+  return ls_ok();
+}

@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Iterators in graphs: one op reads the next element, and one a replica gives
+// its value.
+//
+// What was read lies in a reading, which all ops of one get_next share. Each
+// element has a token there, which goes from op to op: so they run one behind
+// the other, and an op does not give the element of another run.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/require.h"
+#include "base/runtime_internal.h"
+#include "distribute/input/input.h"
+#include "distribute/strategies/strategy.h"
+#include "graph/graph.h"
+#include "lockstep/host.h"
+
+// ---- What is read
+// ------------------------------------------------------------
+typedef struct reading {
+  ls_object object;
+  ls_allocator *allocator;
+  ls_distributed_iterator *iterator;
+  bool is_optional;
+  ls_mutex lock;    // Guards what follows.
+  ls_nest element;  // None: the end.
+  int64_t token;
+} reading;
+
+typedef struct value {
+  ls_object object;
+  ls_allocator *allocator;
+  reading *of;
+  size_t replica;
+} value;
+
+static void destroy_reading(ls_object *object) {
+  reading *self = (reading *)object;
+  ls_nest_release(self->element);
+  ls_mutex_deinit(&self->lock);
+  ls_distributed_iterator_release(self->iterator);
+  ls_release(self->allocator, self);
+}
+
+static void destroy_value(ls_object *object) {
+  value *self = (value *)object;
+  ls_object_release(self->of);
+  ls_release(self->allocator, self);
+}
+
+static const ls_object_type reading_type = {.name = "reading of an iterator",
+                                            .destroy = destroy_reading};
+static const ls_object_type value_type = {.name = "value of an iterator",
+                                          .destroy = destroy_value};
+
+static ls_status make_reading(ls_distributed_iterator *iterator,
+                              bool is_optional, reading **out_reading) {
+  reading *self = ls_new(iterator->allocator, reading);
+  *out_reading = self;
+  if (self == NULL) return ls_out_of_memory();
+  ls_object_init(&self->object, &reading_type);
+  self->allocator = iterator->allocator;
+  self->iterator = ls_distributed_iterator_retain(iterator);
+  self->is_optional = is_optional;
+  return ls_mutex_init(&self->lock);
+}
+
+// ---- The op that reads
+// --------------------------------------------------------
+static ls_status infer_read(const ls_object *state, const ls_type *in,
+                            size_t num_in, ls_type *out, size_t *num_out) {
+  (void)in;
+  (void)num_in;
+  *num_out = ((const reading *)state)->is_optional ? 2 : 1;
+  out[0] = (ls_type){LS_DTYPE_I64, LS_SCALAR};
+  out[1] = (ls_type){LS_DTYPE_BOOL, LS_SCALAR};
+  return ls_ok();
+}
+
+static ls_status read_next(reading *self, int64_t *token, bool *out_has) {
+  ls_mutex_lock(&self->iterator->lock);
+  ls_mutex_lock(&self->lock);
+  ls_status status = ls_input_advance(self->iterator, &self->element);
+  *out_has = ls_status_is_ok(status);
+  if (!*out_has) {
+    ls_nest_release(self->element);
+    self->element = ls_none();
+  }
+  if (self->is_optional && ls_status_code(status) == LS_OUT_OF_RANGE) {
+    ls_status_free(status);
+    status = ls_ok();
+  }
+  *token = ++self->token;
+  ls_mutex_unlock(&self->lock);
+  ls_mutex_unlock(&self->iterator->lock);
+  return status;
+}
+
+static ls_status start_read(ls_host_call *call) {
+  int64_t token = 0;
+  bool has = false;
+  ls_runtime *before = ls_runtime_make_current(call->runtime);
+  reading *self = (reading *)call->state;
+  const ls_status status = read_next(self, &token, &has);
+  ls_runtime_make_current(before);
+  LS_RETURN_IF_ERROR(status);
+  memcpy(call->outputs[0], &token, sizeof(token));
+  if (self->is_optional) memcpy(call->outputs[1], &has, sizeof(has));
+  ls_host_done(call, ls_ok());
+  return ls_ok();
+}
+
+static const ls_host_kernel read_kernel = {
+    .name = "distributed_get_next", .infer = infer_read, .start = start_read};
+
+// ---- The ops that give
+// ----------------------------------------------------------
+static ls_status infer_value(const ls_object *state, const ls_type *in,
+                             size_t num_in, ls_type *out, size_t *num_out) {
+  const value *self = (const value *)state;
+  const ls_distributed_dataset *data = self->of->iterator->data;
+  const size_t room = *num_out;
+  (void)in;
+  (void)num_in;
+  *num_out = data->num_leaves;
+  if (data->num_leaves > room) return ls_ok();
+  for (size_t l = 0; l < data->num_leaves; ++l)
+    out[l] = ls_input_type_of(data, l, self->replica);
+  return ls_ok();
+}
+
+static ls_status give_leaf(const value *self, ls_host_call *call, size_t leaf,
+                           ls_nest from) {
+  const ls_type *type = &call->output_types[leaf];
+  if (from.kind == LS_KIND_DISTRIBUTED)
+    from = ls_distributed_component(from, self->replica);
+  const ls_array *array = ls_nest_as_array(from);
+  char path[200];
+  const ls_distributed_dataset *data = self->of->iterator->data;
+  if (array == NULL || ls_array_dtype(array) != type->dtype ||
+      !ls_shape_equal(ls_array_shape(array), type->shape))
+    return ls_invalid_argument(
+        "leaf %s of an element of iterator '%s' is %s for replica %zu, not %s "
+        "as was said",
+        ls_input_leaf_path(data->structure, leaf, path, sizeof(path)),
+        self->of->iterator->name,
+        array == NULL
+            ? "no array"
+            : LS_SHAPE_TEXT(ls_array_dtype(array), ls_array_shape(array)),
+        self->replica, LS_SHAPE_TEXT(type->dtype, type->shape));
+  memcpy(call->outputs[leaf], ls_array_data(array), ls_array_size(array));
+  return ls_ok();
+}
+
+static ls_status give_leaves(const value *self, ls_host_call *call) {
+  reading *of = self->of;
+  int64_t token = 0;
+  memcpy(&token, call->inputs[0], sizeof(token));
+  if (token != of->token)
+    return ls_failed_precondition(
+        "iterator '%s' was read by another run at the same time: one run at a "
+        "time reads it",
+        of->iterator->name);
+  // Without a value outputs are zeros, and strings are empty.
+  if (of->element.kind == LS_KIND_NONE) {
+    for (size_t l = 0; l < call->num_outputs; ++l) {
+      const ls_type *type = &call->output_types[l];
+      memset(call->outputs[l], 0,
+             (size_t)ls_shape_num_elements(type->shape) *
+                 ls_dtype_size(type->dtype));
+    }
+    return ls_ok();
+  }
+  ls_nest *leaves = NULL;
+  ls_status status = ls_input_leaves(of->iterator, of->element, &leaves);
+  for (size_t l = 0; l < call->num_outputs && ls_status_is_ok(status); ++l)
+    status = give_leaf(self, call, l, leaves[l]);
+  ls_release(of->iterator->allocator, leaves);
+  return status;
+}
+
+static ls_status start_value(ls_host_call *call) {
+  const value *self = (const value *)call->state;
+  ls_mutex_lock(&self->of->lock);
+  const ls_status status = give_leaves(self, call);
+  // Bytes of strings are copied here.
+  if (ls_status_is_ok(status)) ls_host_done(call, ls_ok());
+  ls_mutex_unlock(&self->of->lock);
+  return status;
+}
+
+static const ls_host_kernel value_kernel = {.name = "distributed_value",
+                                            .infer = infer_value,
+                                            .start = start_value,
+                                            .flags = LS_HOST_MAY_BE_DROPPED};
+
+// ---- Building
+// ---------------------------------------------------------------------
+static ls_status check_types(const ls_distributed_iterator *it) {
+  const ls_distributed_dataset *data = it->data;
+  char path[200];
+  for (size_t l = 0; l < data->num_leaves; ++l) {
+    ls_input_leaf_path(data->structure, l, path, sizeof(path));
+    if (data->leaves[l].kind != LS_LEAF_DENSE)
+      return ls_unimplemented(
+          "leaf %s of iterator '%s' is not dense: it has no "
+          "tensor",
+          path, it->name);
+    for (size_t r = 0; r < data->num_replicas; ++r) {
+      const ls_type type = ls_input_type_of(data, l, r);
+      if (!ls_shape_is_known(type.shape))
+        return ls_invalid_argument(
+            "leaf %s of iterator '%s' is %s for replica %zu: an op needs a "
+            "shape that is known; drop the last batch if it is not full",
+            path, it->name, LS_SHAPE_TEXT(type.dtype, type.shape), r);
+    }
+  }
+  return ls_ok();
+}
+
+// Who reads in a loop while a graph is built gets an op each time.
+static void warn_of_many(ls_distributed_iterator *it) {
+  enum { MOST = 32 };
+  if (++it->num_ops <= MOST) return;
+  char key[100];
+  snprintf(key, sizeof(key), "get_next %p %d", (const void *)it, it->num_ops);
+  ls_log_limited(it->data->runtime, key, 1, LS_LOG_WARNING, "distribute",
+                 "get_next of iterator '%s' is called for the %d. time while a "
+                 "graph is built: each call is another op; call it once, and "
+                 "run what it gives again and again",
+                 it->name, it->num_ops);
+}
+
+static ls_status add_value(reading *of, ls_tensor token, size_t replica) {
+  ls_distributed_iterator *it = of->iterator;
+  const ls_distributed_dataset *data = it->data;
+  value *state = ls_new(it->allocator, value);
+  if (state == NULL) return ls_out_of_memory();
+  ls_object_init(&state->object, &value_type);
+  state->allocator = it->allocator;
+  state->of = ls_object_retain(of);
+  state->replica = replica;
+  ls_op op = {0};
+  {
+    LS_DEVICE_SCOPE(data->strategy == NULL || !data->says_devices
+                        ? NULL
+                        : ls_strategy_device(data->strategy, (int32_t)replica));
+    op = ls_host_call_add(&value_kernel, &state->object, &token, 1);
+  }
+  ls_object_release(state);
+  if (ls_op_is_failed(op)) return ls_graph_error(ls_graph_current());
+  for (size_t l = 0; l < data->num_leaves; ++l)
+    it->parts[l * data->num_replicas + replica] =
+        ls_leaf(ls_op_output(op, (unsigned)l));
+  return ls_ok();
+}
+
+static ls_status build(ls_distributed_iterator *it, bool is_optional,
+                       ls_nest *out_element) {
+  reading *of = NULL;
+  ls_nest element = ls_none();
+  LS_RETURN_IF_ERROR(check_types(it));
+  ls_status status = make_reading(it, is_optional, &of);
+  ls_op op = {0};
+  if (ls_status_is_ok(status)) {
+    warn_of_many(it);
+    op = ls_host_call_add(&read_kernel, &of->object, NULL, 0);
+    if (ls_op_is_failed(op)) status = ls_graph_error(ls_graph_current());
+  }
+  for (size_t r = 0; r < it->data->num_replicas && ls_status_is_ok(status); ++r)
+    status = add_value(of, ls_op_output(op, 0), r);
+  if (ls_status_is_ok(status)) status = ls_input_pack(it, &element);
+  ls_input_release_parts(it);
+  ls_object_release(of);
+  LS_RETURN_IF_ERROR(status);
+  *out_element =
+      is_optional ? LS_TUPLE(ls_leaf(ls_op_output(op, 1)), element) : element;
+  return ls_nest_status(*out_element);
+}
+
+static ls_nest get_next(ls_distributed_iterator *it, bool is_optional,
+                        const char *what) {
+  const ls_graph *graph = ls_graph_current();
+  ls_nest element = ls_none();
+  if (graph == NULL) return ls_fail(ls_out_of_memory());
+  ls_status status = ls_input_check_place(it, what);
+  if (ls_status_is_ok(status) && graph->kind != LS_GRAPH_EAGER)
+    status = build(it, is_optional, &element);
+  else if (ls_status_is_ok(status))
+    status = ls_input_advance(it, &element);
+  if (graph->kind == LS_GRAPH_EAGER && is_optional) {
+    const bool has = ls_status_is_ok(status);
+    if (ls_status_code(status) == LS_OUT_OF_RANGE) {
+      ls_status_free(status);
+      status = ls_ok();
+    }
+    if (ls_status_is_ok(status)) return LS_TUPLE(ls_nest_bool(has), element);
+  }
+  return ls_status_is_ok(status) ? element : ls_fail(status);
+}
+
+ls_nest ls_distributed_iterator_get_next(ls_distributed_iterator *iterator) {
+  return get_next(iterator, false, "get_next");
+}
+
+ls_nest ls_distributed_iterator_get_next_as_optional(
+    ls_distributed_iterator *iterator) {
+  return get_next(iterator, true, "get_next_as_optional");
+}
+
+// ---- The initializer
+// ----------------------------------------------------------------
+static ls_status start_start(ls_host_call *call) {
+  ls_distributed_iterator *it = (ls_distributed_iterator *)call->state;
+  ls_runtime *before = ls_runtime_make_current(call->runtime);
+  ls_mutex_lock(&it->lock);
+  const ls_status status =
+      ls_input_start_epoch(it, it->started ? it->epoch + 1 : 0);
+  ls_mutex_unlock(&it->lock);
+  ls_runtime_make_current(before);
+  LS_RETURN_IF_ERROR(status);
+  ls_host_done(call, ls_ok());
+  return ls_ok();
+}
+
+static const ls_host_kernel start_kernel = {.name = "distributed_initializer",
+                                            .start = start_start};
+
+ls_status ls_distributed_iterator_initializer(ls_distributed_iterator *iterator,
+                                              ls_op *out_op) {
+  LS_REQUIRE(iterator);
+  LS_REQUIRE(out_op);
+  *out_op = (ls_op){0};
+  if (iterator->kind != LS_ITERATOR_INITIALIZABLE)
+    return ls_failed_precondition(
+        "iterator '%s' has no initializer: it is not an initializable one",
+        iterator->name);
+  *out_op = iterator->initializer;
+  return ls_ok();
+}
+
+// The graph has a reference to the iterator by its op, and the iterator none to
+// the graph.
+ls_status ls_input_add_initializer(ls_distributed_iterator *iterator) {
+  iterator->initializer =
+      ls_host_call_add(&start_kernel, &iterator->object, NULL, 0);
+  return ls_op_is_failed(iterator->initializer)
+             ? ls_graph_error(ls_graph_current())
+             : ls_ok();
+}

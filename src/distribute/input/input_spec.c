@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What elements are, and what becomes of that on the way to replicas.
+#include <stdio.h>
+
+#include "base/require.h"
+#include "base/runtime_internal.h"
+#include "data/dataset.h"
+#include "distribute/input/input.h"
+#include "distribute/input/sizes.h"
+
+// ---- Names of leaves --------------------------------------------------------
+static size_t add_step(ls_nest node, size_t at, char *buffer, size_t size) {
+  const char *key = ls_nest_key(node, at);
+  const int length = key != NULL ? snprintf(buffer, size, "['%s']", key)
+                                 : snprintf(buffer, size, "[%zu]", at);
+  return (size_t)length < size ? (size_t)length : size - 1;
+}
+
+const char *ls_input_leaf_path(ls_nest structure, size_t index, char *buffer,
+                               size_t size) {
+  size_t used = 0;
+  buffer[0] = '\0';
+  while (ls_nest_is_node(structure)) {
+    size_t at = 0;
+    ls_nest item = ls_none();
+    for (; at < ls_nest_count(structure); ++at) {
+      item = ls_nest_item_sorted(structure, at);
+      const size_t leaves = ls_nest_num_leaves(item);
+      if (index < leaves) break;
+      index -= leaves;
+    }
+    if (at == ls_nest_count(structure)) break;
+    used += add_step(structure, ls_nest_sorted_position(structure, at),
+                     buffer + used, size - used);
+    structure = item;
+  }
+  return buffer[0] == '\0' ? "the element" : buffer;
+}
+
+static const char *kind_name(ls_leaf_kind kind) {
+  return kind == LS_LEAF_SPARSE   ? "sparse"
+         : kind == LS_LEAF_RAGGED ? "ragged"
+                                  : "dense";
+}
+
+// ---- Checks -----------------------------------------------------------------
+static ls_status check_leaf(ls_nest specs, size_t index, ls_nest leaf,
+                            const char *label) {
+  const size_t count = ls_distributed_count(leaf);
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(
+        check_leaf(specs, index, ls_distributed_component(leaf, i), label));
+  const ls_leaf_spec *spec = ls_nest_as_spec(leaf);
+  char path[200];
+  if (spec == NULL || spec->kind == LS_LEAF_DENSE) return ls_ok();
+  return ls_invalid_argument(
+      "leaf %s of a data set for %s is %s: only dense ones are fetched to "
+      "devices; set fetch_to_device of ls_input_options to off",
+      ls_input_leaf_path(specs, index, path, sizeof(path)), label,
+      kind_name(spec->kind));
+}
+
+ls_status ls_input_check_dense(ls_nest specs, const char *label) {
+  LS_RETURN_IF_ERROR(ls_nest_status(specs));
+  const size_t count = ls_nest_num_leaves(specs);
+  ls_allocator *allocator = ls_current_allocator();
+  ls_nest *leaves = ls_new_array(allocator, ls_nest, count + 1);
+  if (leaves == NULL) return ls_out_of_memory();
+  ls_nest_flatten(specs, leaves, count);
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
+    status = check_leaf(specs, i, leaves[i], label);
+  ls_release(allocator, leaves);
+  return status;
+}
+
+ls_status ls_input_check_rows(const ls_element_spec *spec) {
+  char path[200];
+  for (size_t i = 0; i < spec->count; ++i)
+    if (spec->leaves[i].type.shape.rank < 1)
+      return ls_invalid_argument(
+          "leaf %s of a data set has no batch dimension to split over "
+          "replicas: batch it first (ls_dataset_batch)",
+          ls_input_leaf_path(spec->structure, i, path, sizeof(path)));
+  return ls_ok();
+}
+
+ls_status ls_input_set_spec(ls_distributed_dataset *data,
+                            const ls_element_spec *spec) {
+  data->leaves = ls_new_array(data->allocator, ls_leaf_spec, spec->count);
+  if (data->leaves == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < spec->count; ++i)
+    data->leaves[i] = spec->leaves[i];
+  data->structure = ls_nest_retain(spec->structure);
+  data->num_leaves = spec->count;
+  return ls_ok();
+}
+
+// ---- Values -----------------------------------------------------------------
+int64_t ls_input_rows_of(const ls_distributed_dataset *data, int64_t rows,
+                         size_t index) {
+  const int64_t parts = (int64_t)data->num_replicas;
+  return data->round_up ? ls_part_rows_up(rows, parts, (int64_t)index)
+                        : ls_part_rows(rows, parts, (int64_t)index);
+}
+
+ls_type ls_input_value_type(const ls_distributed_dataset *data, size_t leaf) {
+  ls_type type = data->leaves[leaf].type;
+  const int64_t parts = (int64_t)data->num_replicas;
+  if (data->cut == LS_INPUT_WHOLE || type.shape.rank < 1) return type;
+  int64_t *rows = &type.shape.dim[0];
+  *rows = *rows >= 0 && *rows % parts == 0 ? *rows / parts : LS_UNKNOWN_DIM;
+  return type;
+}
+
+ls_type ls_input_type_of(const ls_distributed_dataset *data, size_t leaf,
+                         size_t replica) {
+  ls_type type = ls_input_value_type(data, leaf);
+  const ls_shape whole = data->leaves[leaf].type.shape;
+  if (data->cut == LS_INPUT_SPLIT && whole.rank > 0 && whole.dim[0] >= 0)
+    type.shape.dim[0] =
+        ls_input_rows_of(data, whole.dim[0], ls_input_part_of(data, replica));
+  return type;
+}
+
+bool ls_input_has_unknown(const ls_distributed_dataset *data) {
+  for (size_t i = 0; i < data->num_leaves; ++i) {
+    const ls_shape shape = ls_input_value_type(data, i).shape;
+    const bool dense = data->leaves[i].kind == LS_LEAF_DENSE;
+    if (dense && !ls_shape_is_known(shape)) return true;
+    if (!dense && shape.rank > 0 && shape.dim[0] < 0) return true;
+  }
+  return false;
+}
+
+// A PerReplica of what each replica's value of a leaf is.
+typedef struct spelling {
+  const ls_distributed_dataset *data;
+  size_t leaf;
+} spelling;
+
+static ls_nest spell_leaf(ls_nest number, void *user) {
+  (void)number;
+  spelling *s = user;
+  const ls_distributed_dataset *data = s->data;
+  ls_leaf_spec spec = data->leaves[s->leaf];
+  spec.type = ls_input_value_type(data, s->leaf++);
+  if (!data->wraps) return ls_nest_spec_of(&spec);
+  ls_nest *items = ls_new_array(data->allocator, ls_nest, data->num_replicas);
+  if (items == NULL) return ls_fail(ls_out_of_memory());
+  for (size_t r = 0; r < data->num_replicas; ++r)
+    items[r] = ls_nest_spec_of(&spec);
+  const ls_nest made =
+      ls_nest_distributed(LS_PER_REPLICA, items, data->num_replicas);
+  ls_release(data->allocator, items);
+  return made;
+}
+
+ls_status ls_distributed_dataset_spec(ls_nest dataset, ls_nest *out_spec) {
+  LS_REQUIRE(out_spec);
+  *out_spec = ls_none();
+  ls_distributed_dataset *data = NULL;
+  LS_RETURN_IF_ERROR(ls_input_data_of(dataset, &data));
+  spelling s = {.data = data};
+  const ls_status status =
+      ls_take_nest(ls_nest_map(data->structure, spell_leaf, &s), out_spec);
+  ls_object_release(data);
+  return status;
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The calls that distribute data sets: options, then it is up to the class.
+#include "distribute/input/request.h"
+
+#include "base/require.h"
+#include "distribute/strategies/strategy.h"
+
+// ---- Options ---------------------------------------------------------------
+static ls_status check_flag(ls_flag flag, const char *name) {
+  return (unsigned)flag <= LS_FLAG_OFF
+             ? ls_ok()
+             : ls_invalid_argument("%s %d of ls_input_options is no flag", name,
+                                   (int)flag);
+}
+
+static ls_status check_values(const ls_input_options *options) {
+  const ls_opt *buffer = &options->per_replica_buffer_size;
+  LS_RETURN_IF_ERROR(check_flag(options->fetch_to_device, "fetch_to_device"));
+  LS_RETURN_IF_ERROR(check_flag(options->prefetch, "prefetch"));
+  if ((unsigned)options->replication > LS_PIPELINE_PER_REPLICA)
+    return ls_invalid_argument("replication %d of ls_input_options is no mode",
+                               (int)options->replication);
+  if ((unsigned)options->sharding > LS_SHARD_HINT)
+    return ls_invalid_argument("sharding %d of ls_input_options is no policy",
+                               (int)options->sharding);
+  if (buffer->set && buffer->value < 0)
+    return ls_invalid_argument("per_replica_buffer_size %lld: it is 0 (none) "
+                               "or more",
+                               buffer->value);
+  if (options->prefetch == LS_FLAG_ON && buffer->set && buffer->value < 1)
+    return ls_invalid_argument("prefetch is on with per_replica_buffer_size "
+                               "%lld: it needs at least 1",
+                               buffer->value);
+  return ls_ok();
+}
+
+static ls_status check_dataset(const ls_input_options *options,
+                               const char *what) {
+  const ls_shard_policy policy = options->sharding;
+  if (options->replication == LS_PIPELINE_PER_REPLICA)
+    return ls_unimplemented(
+        "%s with a pipeline for each replica (PER_REPLICA), which is for data "
+        "sets from a function: use distribute_datasets_from_function",
+        what);
+  if (options->whole_elements && options->round_up)
+    return ls_invalid_argument("whole_elements and round_up: whole elements "
+                               "are not cut");
+  if (options->round_up && policy != LS_SHARD_DEFAULT &&
+      policy != LS_SHARD_DATA && policy != LS_SHARD_AUTO)
+    return ls_invalid_argument("round_up is of parts of one batch for all "
+                               "hosts: sharding is to be by DATA");
+  if (options->prefetch != LS_FLAG_DEFAULT && !options->whole_elements)
+    return ls_invalid_argument("prefetch is of whole_elements; what is ahead "
+                               "of parts says per_replica_buffer_size");
+  return ls_ok();
+}
+
+static ls_status check_function(const ls_strategy *strategy,
+                                const ls_input_options *options,
+                                const ls_input_rules *rules, const char *what) {
+  const bool per_replica = options->replication == LS_PIPELINE_PER_REPLICA;
+  if (per_replica && rules->no_pipeline_per_replica)
+    return ls_unimplemented("%s of %s with a pipeline for each replica "
+                            "(PER_REPLICA): only the mirrored strategy has it",
+                            what, strategy->label);
+  if (options->place_dataset_on_device && !per_replica)
+    return ls_invalid_argument(
+        "place_dataset_on_device with a pipeline for "
+        "each worker (PER_WORKER): it needs PER_REPLICA");
+  if (options->place_dataset_on_device &&
+      options->fetch_to_device != LS_FLAG_OFF)
+    return ls_invalid_argument("place_dataset_on_device and fetch_to_device: "
+                               "what is made on the device is not fetched to "
+                               "it; set fetch_to_device to off");
+  if (options->whole_elements || options->round_up ||
+      options->sharding != LS_SHARD_DEFAULT)
+    return ls_invalid_argument(
+        "%s of ls_input_options is for a data set: what a function gives for a "
+        "pipeline is handed out as it is",
+        options->whole_elements ? "whole_elements"
+        : options->round_up     ? "round_up"
+                                : "sharding");
+  return ls_ok();
+}
+
+ls_status ls_input_check_options(const ls_strategy *strategy,
+                                 const ls_input_request *request,
+                                 const ls_input_rules *rules) {
+  const ls_input_options *options = request->options;
+  LS_RETURN_IF_ERROR(check_values(options));
+  return request->function == NULL
+             ? check_dataset(options, request->what)
+             : check_function(strategy, options, rules, request->what);
+}
+
+ls_status ls_input_choose_buffer(const ls_strategy *strategy,
+                                 const ls_input_options *options,
+                                 int64_t *out_buffer) {
+  const ls_opt *size = &options->per_replica_buffer_size;
+  const ls_graph *graph = ls_graph_current();
+  if (graph == NULL) return ls_out_of_memory();
+  const bool eager = ls_graph_is_eager(graph);
+  ls_flag flag = options->prefetch;
+  if (flag == LS_FLAG_DEFAULT && options->whole_elements)
+    flag = strategy->prefetch;
+  if (flag == LS_FLAG_ON && eager)
+    return ls_failed_precondition("prefetch to the devices of %s is on in "
+                                  "eager mode: it is for graphs",
+                                  strategy->label);
+  *out_buffer = size->set ? size->value : 1;
+  if (flag == LS_FLAG_OFF ||
+      (flag == LS_FLAG_DEFAULT && options->whole_elements && eager))
+    *out_buffer = 0;
+  if (flag == LS_FLAG_ON && *out_buffer < 1) *out_buffer = 1;
+  return ls_ok();
+}
+
+// ---- Calls -----------------------------------------------------------------
+static ls_status distribute(ls_strategy *strategy, ls_input_request request,
+                            const ls_input_options *options, ls_nest *out) {
+  const ls_input_options usual = {0};
+  request.options = options != NULL ? options : &usual;
+  return strategy->kind->distribute(strategy, &request, out);
+}
+
+ls_status ls_strategy_distribute_dataset_with(ls_strategy *strategy,
+                                              ls_nest dataset,
+                                              const ls_input_options *options,
+                                              ls_nest *out_dataset) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(out_dataset);
+  *out_dataset = ls_none();
+  return distribute(
+      strategy,
+      (ls_input_request){.what = "distribute_dataset", .dataset = dataset},
+      options, out_dataset);
+}
+
+ls_status ls_strategy_distribute_dataset(ls_strategy *strategy, ls_nest dataset,
+                                         ls_nest *out_dataset) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(out_dataset);
+  return ls_strategy_distribute_dataset_with(strategy, dataset, NULL,
+                                             out_dataset);
+}
+
+ls_status ls_strategy_distribute_datasets_from_function_with(
+    ls_strategy *strategy, ls_dataset_function function, void *user,
+    const ls_input_options *options, ls_nest *out_dataset) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(function);
+  LS_REQUIRE(out_dataset);
+  *out_dataset = ls_none();
+  return distribute(
+      strategy,
+      (ls_input_request){.what = "distribute_datasets_from_function",
+                         .function = function,
+                         .user = user},
+      options, out_dataset);
+}
+
+ls_status ls_strategy_distribute_datasets_from_function(
+    ls_strategy *strategy, ls_dataset_function function, void *user,
+    ls_nest *out_dataset) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(function);
+  LS_REQUIRE(out_dataset);
+  return ls_strategy_distribute_datasets_from_function_with(
+      strategy, function, user, NULL, out_dataset);
+}
+
+// ---- Iterators at once
+// --------------------------------------------------------
+static ls_status iterate(ls_status distributed, ls_nest data,
+                         ls_distributed_iterator **out_iterator) {
+  LS_RETURN_IF_ERROR(distributed);
+  const ls_status status = ls_distributed_iterator_create(
+      data,
+      &(ls_distributed_iterator_options){.kind = LS_ITERATOR_INITIALIZABLE},
+      out_iterator);
+  ls_nest_release(data);
+  return status;
+}
+
+ls_status
+ls_strategy_make_dataset_iterator(ls_strategy *strategy, ls_nest dataset,
+                                  ls_distributed_iterator **out_iterator) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(out_iterator);
+  *out_iterator = NULL;
+  ls_nest data = ls_none();
+  const ls_status made = distribute(
+      strategy,
+      (ls_input_request){.what = "make_dataset_iterator", .dataset = dataset},
+      NULL, &data);
+  return iterate(made, data, out_iterator);
+}
+
+ls_status ls_strategy_make_input_fn_iterator(
+    ls_strategy *strategy, ls_dataset_function function, void *user,
+    ls_replication_mode mode, ls_distributed_iterator **out_iterator) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(function);
+  LS_REQUIRE(out_iterator);
+  *out_iterator = NULL;
+  if (mode != LS_PIPELINE_PER_WORKER)
+    return ls_invalid_argument(
+        "make_input_fn_iterator with %s: only a pipeline for each worker "
+        "(PER_WORKER) is possible",
+        mode == LS_PIPELINE_PER_REPLICA
+            ? "a pipeline for each replica (PER_REPLICA)"
+            : "a mode that there is not");
+  ls_nest data = ls_none();
+  const ls_status made = distribute(
+      strategy,
+      (ls_input_request){
+          .what = "make_input_fn_iterator", .function = function, .user = user},
+      NULL, &data);
+  return iterate(made, data, out_iterator);
+}

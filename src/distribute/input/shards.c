@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a host, or a rank, reads of a data set: the pipeline is made again of
+// other sources, or of a part of each batch.
+#include <string.h>
+
+#include "base/memory/allocator.h"
+#include "data/dataset.h"
+#include "data/streams.h"
+#include "distribute/input/input.h"
+#include "distribute/input/sizes.h"
+
+// ---- The hint ---------------------------------------------------------------
+static void locate_same(const ls_dataset *dataset, const ls_fetch *fetch,
+                        const int64_t *indices, size_t count, int64_t *out) {
+  (void)dataset;
+  (void)fetch;
+  memcpy(out, indices, count * sizeof(*out));
+}
+
+static ls_dataset *remake_hint(const ls_dataset *dataset, ls_dataset **inputs) {
+  (void)dataset;
+  return ls_dataset_shard_hint(inputs[0]);
+}
+
+static const ls_dataset_class hint_class = {.name = "shard_hint",
+                                            .remake = remake_hint,
+                                            .locate = locate_same,
+                                            .open = ls_stream_open_prefetch};
+
+ls_dataset *ls_dataset_shard_hint(ls_dataset *dataset) {
+  return LS_DATASET_NEW(ls_dataset, &hint_class, &dataset, 1, ls_ok());
+}
+
+// ---- Looking for ------------------------------------------------------------
+static bool reads_files(const ls_dataset *dataset) {
+  return dataset->kind->num_files != NULL;
+}
+
+static bool is_hint(const ls_dataset *dataset) {
+  return dataset->kind == &hint_class;
+}
+
+static bool has_any(const ls_dataset *dataset,
+                    bool (*is)(const ls_dataset *dataset)) {
+  if (is(dataset)) return true;
+  for (size_t i = 0; i < dataset->num_inputs; ++i)
+    if (has_any(dataset->inputs[i], is)) return true;
+  return false;
+}
+
+bool ls_input_reads_files(const ls_dataset *dataset) {
+  return has_any(dataset, reads_files);
+}
+
+bool ls_input_has_hint(const ls_dataset *dataset) {
+  return has_any(dataset, is_hint);
+}
+
+// ---- Shards -----------------------------------------------------------------
+typedef struct sharding {
+  ls_shard_policy policy;
+  int64_t count, index;
+} sharding;
+
+static ls_dataset *rebuild(ls_dataset *dataset, const sharding *s);
+
+// The same with rebuilt inputs.
+static ls_dataset *rebuild_inputs(ls_dataset *dataset, const sharding *s) {
+  bool changed = false, failed = false;
+  ls_dataset **inputs =
+      ls_new_array(dataset->allocator, ls_dataset *, dataset->num_inputs);
+  if (inputs == NULL) return NULL;
+  for (size_t i = 0; i < dataset->num_inputs; ++i) {
+    inputs[i] = rebuild(dataset->inputs[i], s);
+    changed = changed || inputs[i] != dataset->inputs[i];
+    failed = failed || inputs[i] == NULL;
+  }
+  ls_dataset *made = NULL;
+  if (changed && !failed) {
+    made = dataset->kind->remake(dataset, inputs);
+  } else {
+    if (!failed) made = ls_dataset_retain(dataset);
+    for (size_t i = 0; i < dataset->num_inputs; ++i)
+      ls_dataset_release(inputs[i]);
+  }
+  ls_release(dataset->allocator, inputs);
+  return made;
+}
+
+// A reference of the caller's; NULL without memory.
+static ls_dataset *rebuild(ls_dataset *dataset, const sharding *s) {
+  if (s->policy == LS_SHARD_FILE && reads_files(dataset))
+    return dataset->kind->shard_files(dataset, s->count, s->index);
+  if (s->policy == LS_SHARD_HINT && is_hint(dataset))
+    return ls_dataset_shard(ls_dataset_retain(dataset->inputs[0]), s->count,
+                            s->index);
+  return dataset->num_inputs == 0 ? ls_dataset_retain(dataset)
+                                  : rebuild_inputs(dataset, s);
+}
+
+ls_dataset *ls_input_shard(ls_dataset *dataset, ls_shard_policy policy,
+                           int64_t count, int64_t index) {
+  const sharding s = {policy, count, index};
+  if (policy == LS_SHARD_DATA)
+    return ls_dataset_shard(ls_dataset_retain(dataset), count, index);
+  return policy == LS_SHARD_OFF ? ls_dataset_retain(dataset)
+                                : rebuild(dataset, &s);
+}
+
+// ---- Batches
+// ------------------------------------------------------------------
+static bool is_batch(const ls_dataset *dataset) {
+  return strcmp(dataset->kind->name, "batch") == 0;
+}
+
+// The last step that makes batches; those of buckets have no size in common.
+static const ls_dataset *last_batch(const ls_dataset *dataset) {
+  if (is_batch(dataset) || strcmp(dataset->kind->name, "bucket") == 0)
+    return dataset;
+  for (size_t i = 0; i < dataset->num_inputs; ++i) {
+    const ls_dataset *found = last_batch(dataset->inputs[i]);
+    if (found != NULL) return found;
+  }
+  return NULL;
+}
+
+int64_t ls_input_batch_rows(const ls_dataset *dataset, bool *out_batched) {
+  const ls_dataset *batch = last_batch(dataset);
+  int64_t rows =
+      dataset->num_leaves == 0 ? -1 : dataset->leaves[0].type.shape.dim[0];
+  *out_batched = batch != NULL;
+  for (size_t i = 0; i < dataset->num_leaves; ++i)
+    if (dataset->leaves[i].type.shape.dim[0] != rows) rows = -1;
+  if (rows < 0 && batch != NULL && is_batch(batch))
+    rows = ((const ls_batch_dataset *)batch)->options.size;
+  return rows > 0 ? rows : -1;
+}
+
+// ---- Parts
+// ---------------------------------------------------------------------- Some
+// replicas' rows of each batch of another data set. Rows of others are not
+// read.
+typedef struct part_dataset {
+  ls_dataset base;  // Its input is the batches'.
+  ls_dataset *batches;
+  int64_t size, replicas, first, end;
+} part_dataset;
+
+static void destroy_part(ls_dataset *dataset) {
+  ls_dataset_release(((part_dataset *)dataset)->batches);
+}
+
+static void place_part(const part_dataset *self, int64_t index,
+                       int64_t *out_rows, int64_t *out_from, int64_t *out_end) {
+  const int64_t all = self->base.inputs[0]->size;
+  const int64_t left = all - index * self->size;
+  const int64_t rows = all >= 0 && left < self->size ? left : self->size;
+  *out_rows = rows;
+  *out_from = ls_part_begin(rows, self->replicas, self->first);
+  *out_end = ls_part_begin(rows, self->replicas, self->end);
+}
+
+typedef struct part_work {
+  ls_nest *leaves;
+  ls_type *types;
+  void **rows;
+  int64_t *indices;
+} part_work;
+
+static ls_status read_part(const part_dataset *self, ls_fetch *fetch,
+                           int64_t index, part_work *work, ls_nest *element) {
+  int64_t rows = 0, from = 0, end = 0;
+  const ls_dataset *input = self->base.inputs[0];
+  const size_t leaves = self->base.num_leaves;
+  place_part(self, index, &rows, &from, &end);
+  for (size_t i = 0; i < leaves; ++i) {
+    work->types[i] = self->base.leaves[i].type;
+    if (i + 1 < leaves) work->types[i].shape.dim[0] = end - from;
+  }
+  LS_RETURN_IF_ERROR(
+      ls_element_reuse(self->base.structure, work->types, leaves, element));
+  ls_nest_flatten(*element, work->leaves, leaves);
+  for (size_t i = 0; i < leaves; ++i)
+    work->rows[i] = ls_array_mutable_data(ls_nest_as_array(work->leaves[i]));
+  ls_array_set_i64(ls_nest_as_array(work->leaves[leaves - 1]), 0, rows);
+  for (int64_t i = from; i < end; ++i)
+    work->indices[i - from] = index * self->size + i;
+  return ls_dataset_read(input, fetch, work->indices, (size_t)(end - from),
+                         work->rows);
+}
+
+static ls_status get_part(const ls_dataset *dataset, ls_fetch *fetch,
+                          int64_t index, ls_nest *element) {
+  const part_dataset *self = (const part_dataset *)dataset;
+  const size_t leaves = dataset->num_leaves;
+  const ls_fetch_mark mark = ls_fetch_begin(fetch);
+  part_work work = {
+      .leaves = ls_fetch_room(fetch, leaves * sizeof(ls_nest)),
+      .types = ls_fetch_room(fetch, leaves * sizeof(ls_type)),
+      .rows = ls_fetch_room(fetch, leaves * sizeof(void *)),
+      .indices = ls_fetch_room(fetch, (size_t)self->size * sizeof(int64_t))};
+  const ls_status status = work.leaves == NULL || work.types == NULL ||
+                                   work.rows == NULL || work.indices == NULL
+                               ? ls_out_of_memory()
+                               : read_part(self, fetch, index, &work, element);
+  ls_fetch_end(fetch, mark);
+  return status;
+}
+
+static int64_t id_part(const ls_dataset *dataset, const ls_fetch *fetch,
+                       int64_t index) {
+  (void)dataset;
+  (void)fetch;
+  return index;
+}
+
+static const ls_dataset_class part_class = {
+    .name = "part", .destroy = destroy_part, .get = get_part, .id = id_part};
+
+static ls_status fill_part(part_dataset *self, ls_dataset *batches) {
+  ls_dataset *base = &self->base;
+  self->batches = ls_dataset_retain(batches);
+  base->size = batches->size;
+  const ls_nest rows = ls_dataset_spec_nest(batches);
+  return ls_dataset_set_spec(
+      base, LS_TUPLE(rows, ls_nest_spec(LS_DTYPE_I64, LS_SCALAR)));
+}
+
+static ls_dataset *make_part(ls_dataset *batches, int64_t replicas,
+                             int64_t first, int64_t end) {
+  ls_dataset *input = ls_dataset_retain(batches->inputs[0]);
+  part_dataset *self =
+      LS_DATASET_NEW(part_dataset, &part_class, &input, 1, ls_ok());
+  if (self == NULL || !ls_status_is_ok(self->base.failure))
+    return (ls_dataset *)self;
+  self->size = ((const ls_batch_dataset *)batches)->options.size;
+  self->replicas = replicas;
+  self->first = first;
+  self->end = end;
+  return ls_dataset_fail(&self->base, fill_part(self, batches));
+}
+
+// Batches of rows as they are, without a mask or numbers beside them.
+static bool has_parts(const ls_dataset *dataset) {
+  if (!is_batch(dataset) || !dataset->indexed) return false;
+  const ls_batch_dataset *batch = (const ls_batch_dataset *)dataset;
+  return dataset->inputs[0]->rows && batch->options.padded_shapes == NULL &&
+         batch->options.remainder != LS_REMAINDER_PAD && !batch->options.ids;
+}
+
+ls_dataset *ls_input_part(ls_dataset *dataset, int64_t replicas, int64_t first,
+                          int64_t end) {
+  if (has_parts(dataset)) return make_part(dataset, replicas, first, end);
+  // Through what gives batches in another order.
+  if (dataset->num_inputs != 1 || !dataset->indexed ||
+      dataset->kind->locate == NULL || dataset->kind->remake == NULL)
+    return NULL;
+  ls_dataset *input = ls_input_part(dataset->inputs[0], replicas, first, end);
+  return input == NULL ? NULL : dataset->kind->remake(dataset, &input);
+}

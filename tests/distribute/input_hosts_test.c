@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whose input a host reads, and how much of a batch a replica gets.
+#include "distribute/input/hosts.h"
+#include "distribute/input/sizes.h"
+#include "lockstep/distribute_input.h"
+#include "support/expect.h"
+#include "support/spec.h"
+
+#define HOST(task) "/job:worker/replica:0/task:" #task "/device:CPU:0"
+#define TPU(task, n) "/job:worker/replica:0/task:" #task "/device:TPU:" #n
+
+// ---- Host maps -------------------------------------------------------------
+static void expect_host(const ls_host_map *map, size_t h, const char *name,
+                        size_t first, const char *const *devices,
+                        size_t count) {
+  assert_string_equal(map->hosts[h].name, name);
+  assert_int_equal(map->hosts[h].first, first);
+  assert_int_equal(map->hosts[h].count, count);
+  for (size_t i = 0; i < count; ++i)
+    assert_string_equal(map->hosts[h].devices[i], devices[i]);
+}
+
+static ls_host_map map_of(const char *const *devices, size_t count,
+                          bool to_hosts) {
+  ls_host_map map = {0};
+  expect_ok(
+      ls_host_map_init(&map, ls_allocator_system(), devices, count, to_hosts));
+  return map;
+}
+
+static void hosts_stand_in_the_order_in_which_replicas_name_them(void **state) {
+  (void)state;
+  LS_SPEC("T135 T136");
+  const char *const devices[] = {TPU(1, 0), TPU(1, 2), TPU(0, 0), TPU(0, 2)};
+  ls_host_map map = map_of(devices, 4, false);
+  assert_int_equal(map.num_hosts, 2);
+  assert_int_equal(map.num_values, 4);
+  expect_host(&map, 0, HOST(1), 0, devices, 2);
+  expect_host(&map, 1, HOST(0), 2, devices + 2, 2);
+  ls_host_map_deinit(&map);
+  // The other map has each host once a replica.
+  map = map_of(devices, 4, true);
+  const char *const hosts[] = {HOST(1), HOST(1), HOST(0), HOST(0)};
+  expect_host(&map, 0, HOST(1), 0, hosts, 2);
+  expect_host(&map, 1, HOST(0), 2, hosts + 2, 2);
+  ls_host_map_deinit(&map);
+}
+
+static void values_are_numbered_host_by_host(void **state) {
+  (void)state;
+  LS_SPEC("T151");
+  // Replicas that go to and fro between hosts.
+  const char *const devices[] = {TPU(0, 0), TPU(1, 0), TPU(0, 1), TPU(1, 1)};
+  ls_host_map map = map_of(devices, 4, false);
+  const char *const first[] = {TPU(0, 0), TPU(0, 1)};
+  const char *const second[] = {TPU(1, 0), TPU(1, 1)};
+  expect_host(&map, 0, HOST(0), 0, first, 2);
+  expect_host(&map, 1, HOST(1), 2, second, 2);
+  ls_host_map_deinit(&map);
+}
+
+static void ranks_with_replicas_are_hosts(void **state) {
+  (void)state;
+  const char *const devices[] = {
+      "/job:localhost/replica:0/task:0/device:CPU:0",
+      "/job:localhost/replica:0/task:0/device:CPU:1",
+      "/job:localhost/replica:0/task:0/device:CPU:2",
+      "/job:localhost/replica:0/task:0/device:CPU:3",
+      "/job:localhost/replica:0/task:0/device:CPU:4"};
+  const ls_trunk trunk = {.rank = 1, .ranks = 2};
+  ls_host_map map = {0};
+  expect_ok(ls_host_map_init_ranks(&map, ls_allocator_system(), devices, 5,
+                                   false, &trunk));
+  assert_int_equal(map.num_hosts, 2);
+  expect_host(&map, 0, devices[0], 0, devices, 2);
+  expect_host(&map, 1, devices[0], 2, devices + 2, 3);
+  assert_true(map.hosts[0].is_other);
+  assert_false(map.hosts[1].is_other);
+  expect_status(ls_host_map_check_even(&map), LS_INVALID_ARGUMENT,
+                "5 replicas on 2 hosts");
+  ls_host_map_deinit(&map);
+  // More ranks than replicas.
+  const ls_trunk many = {.rank = 0, .ranks = 4};
+  expect_ok(ls_host_map_init_ranks(&map, ls_allocator_system(), devices, 3,
+                                   false, &many));
+  assert_int_equal(map.num_hosts, 3);
+  assert_int_equal(map.num_values, 3);
+  for (size_t h = 0; h < 3; ++h)
+    assert_true(map.hosts[h].is_other);
+  ls_host_map_deinit(&map);
+}
+
+static void lists_of_workers_are_checked(void **state) {
+  (void)state;
+  LS_SPEC("M67");
+  const char *const first[] = {"/device:GPU:0", "/device:GPU:1"};
+  const char *const second[] = {"/job:worker/task:1/device:GPU:0"};
+  const char *const twice[] = {"/device:GPU:1", "gpu:1"};
+  ls_host_map map = {0};
+  const ls_worker_list good[] = {{"/job:worker/task:0", first, 2},
+                                 {"/job:worker/task:1", second, 1}};
+  expect_ok(ls_host_map_init_lists(&map, ls_allocator_system(), good, 2));
+  assert_int_equal(map.num_values, 3);
+  assert_string_equal(map.hosts[0].devices[1],
+                      "/job:worker/replica:0/task:0/device:GPU:1");
+  ls_host_map_deinit(&map);
+  const struct {
+    ls_worker_list list[2];
+    const char *says;
+  } cases[] = {
+      {{{"/job:worker/task:0", twice, 2}, {"/job:worker/task:1", second, 1}},
+       "device:GPU:1' is listed twice under worker"},
+      {{{"/job:worker/task:0", first, 2}, {"/job:worker/task:0", first, 1}},
+       "is listed twice"},
+      {{{"/job:worker/task:0", second, 1}, {"/job:worker/task:1", second, 1}},
+       "but is one of"},
+      {{{"/job:worker/task:0", first, 2}, {"/job:worker/task:1", NULL, 0}},
+       "without devices"},
+  };
+  for (size_t i = 0; i < LS_COUNT_OF(cases); ++i) {
+    expect_status(
+        ls_host_map_init_lists(&map, ls_allocator_system(), cases[i].list, 2),
+        LS_INVALID_ARGUMENT, cases[i].says);
+    ls_host_map_deinit(&map);
+  }
+}
+
+static void hosts_without_the_same_number_of_replicas_are_uneven(void **state) {
+  (void)state;
+  LS_SPEC("T146");
+  const char *const devices[] = {TPU(0, 0), TPU(0, 1), TPU(0, 2), TPU(1, 0)};
+  ls_host_map map = map_of(devices, 4, false);
+  expect_status(ls_host_map_check_even(&map), LS_INVALID_ARGUMENT,
+                "has 1 of the 4 replicas on 2 hosts");
+  ls_host_map_deinit(&map);
+  map = map_of(devices + 1, 3, false);
+  expect_status(ls_host_map_check_even(&map), LS_INVALID_ARGUMENT,
+                "3 replicas on 2 hosts");
+  ls_host_map_deinit(&map);
+}
+
+static ls_status make_maps(void *user) {
+  (void)user;
+  const char *const devices[] = {TPU(0, 0), TPU(0, 1), TPU(1, 0), TPU(1, 1)};
+  ls_allocator *allocator = ls_runtime_allocator(ls_runtime_current());
+  ls_host_map map;
+  ls_status status = ls_host_map_init(&map, allocator, devices, 4, false);
+  ls_host_map_deinit(&map);
+  return status;
+}
+
+static void host_maps_survive_failed_memory(void **state) {
+  (void)state;
+  expect_memory_failures_survived(make_maps, NULL);
+}
+
+// ---- Sizes -----------------------------------------------------------------
+enum { MOST = 5 };
+
+static void parts_that_are_rounded_up_leave_the_last_ones_short(void **state) {
+  (void)state;
+  LS_SPEC("M65 T148");
+  const struct {
+    int64_t rows, parts, want[MOST];
+  } cases[] = {
+      {4, 3, {2, 2, 0}}, {8, 3, {3, 3, 2}}, {5, 4, {2, 2, 1, 0}},
+      {1, 2, {1, 0}},    {0, 2, {0, 0}},    {9, 1, {9}},
+  };
+  for (size_t i = 0; i < LS_COUNT_OF(cases); ++i)
+    for (int64_t p = 0; p < cases[i].parts; ++p)
+      assert_int_equal(ls_part_rows_up(cases[i].rows, cases[i].parts, p),
+                       cases[i].want[p]);
+}
+
+static void a_host_cuts_by_a_list_that_is_its_own_part_ahead(void **state) {
+  (void)state;
+  LS_SPEC("M176 T149");
+  const int64_t first[] = {2, 2, 2, 1}, second[] = {2, 1, 2, 2};
+  for (int64_t i = 0; i < 8; ++i) {
+    assert_int_equal(ls_cyclic_rows(7, 4, 0, i), first[i % 4]);
+    assert_int_equal(ls_cyclic_rows(7, 4, 2, i), second[i % 4]);
+  }
+  // Each step uses 7 rows.
+  for (int64_t step = 0; step < 6; ++step) {
+    int64_t used = 0;
+    for (int64_t i = 0; i < 2; ++i)
+      used += ls_cyclic_rows(7, 4, 0, 2 * step + i) +
+              ls_cyclic_rows(7, 4, 2, 2 * step + i);
+    assert_int_equal(used, 7);
+  }
+}
+
+static void parts_are_dealt_to_hosts_in_turns(void **state) {
+  (void)state;
+  LS_SPEC("T148");
+  assert_int_equal(ls_dealt_part(2, 0, 0), 0);
+  assert_int_equal(ls_dealt_part(2, 0, 1), 2);
+  assert_int_equal(ls_dealt_part(2, 1, 0), 1);
+  assert_int_equal(ls_dealt_part(2, 1, 1), 3);
+}
+
+// ---- Contexts --------------------------------------------------------------
+static void a_context_divides_a_global_batch(void **state) {
+  (void)state;
+  LS_SPEC("V199 T141 M66");
+  int64_t size = 0;
+  const ls_input_context of_four = {.num_replicas = 4};
+  expect_ok(ls_input_context_per_replica_batch_size(of_four, 64, &size));
+  assert_int_equal(size, 16);
+  expect_status(ls_input_context_per_replica_batch_size(of_four, 63, &size),
+                LS_INVALID_ARGUMENT, "a global batch of 63 on 4 replicas");
+  assert_int_equal(size, 0);
+  // One that says nothing is of 1 replica.
+  expect_ok(ls_input_context_per_replica_batch_size((ls_input_context){0}, 63,
+                                                    &size));
+  assert_int_equal(size, 63);
+  expect_status(ls_input_context_per_replica_batch_size(of_four, 64, NULL),
+                LS_INVALID_ARGUMENT, "out_size is NULL");
+}
+
+static void contexts_say_which_of_how_many_they_are(void **state) {
+  (void)state;
+  LS_SPEC("V199");
+  char text[80];
+  assert_string_equal(ls_input_context_print(
+                          (ls_input_context){.num_pipelines = 3, .pipeline = 2},
+                          text, sizeof(text)),
+                      "input pipeline 2 of 3");
+  assert_string_equal(
+      ls_input_context_print((ls_input_context){0}, text, sizeof(text)),
+      "input pipeline 0 of 1");
+  assert_string_equal(ls_value_context_print(1, 4, text, sizeof(text)),
+                      "replica 1 of 4");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(hosts_stand_in_the_order_in_which_replicas_name_them),
+      cmocka_unit_test(values_are_numbered_host_by_host),
+      cmocka_unit_test(ranks_with_replicas_are_hosts),
+      cmocka_unit_test(lists_of_workers_are_checked),
+      cmocka_unit_test(hosts_without_the_same_number_of_replicas_are_uneven),
+      cmocka_unit_test(host_maps_survive_failed_memory),
+      cmocka_unit_test(parts_that_are_rounded_up_leave_the_last_ones_short),
+      cmocka_unit_test(a_host_cuts_by_a_list_that_is_its_own_part_ahead),
+      cmocka_unit_test(parts_are_dealt_to_hosts_in_turns),
+      cmocka_unit_test(a_context_divides_a_global_batch),
+      cmocka_unit_test(contexts_say_which_of_how_many_they_are),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
