@@ -158,9 +158,9 @@ LS_API ls_dataset *ls_dataset_convert(ls_dataset *dataset, int leaf,
 // ---- Other elements of it --------------------------------------------------
 typedef struct ls_shuffle_options {
   uint64_t seed;  // Beside the iterator's.
-  // Elements that are held and dealt in any order; 0: all of an indexed one,
-  // by a permutation that is computed and takes no memory. A stream needs a
-  // buffer.
+  // Blocks of so many elements are dealt in any order, one after another; 0:
+  // all of an indexed one. A stream needs a buffer, in which it holds them; an
+  // indexed one takes no memory for it: orders are computed.
   int64_t buffer;
   ls_flag each_epoch;  // Another order each epoch. Default on.
 } ls_shuffle_options;

@@ -49,6 +49,7 @@
 #include "lockstep/session.h"
 #include "lockstep/slices.h"
 #include "lockstep/strategy.h"
+#include "lockstep/streams.h"
 #include "lockstep/summary.h"
 #include "lockstep/trace.h"
 #include "lockstep/train.h"

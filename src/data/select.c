@@ -210,17 +210,33 @@ ls_dataset *ls_dataset_repeat(ls_dataset *dataset, int64_t count) {
 // ---- Shuffle ---------------------------------------------------------------
 typedef ls_shuffle_dataset shuffle_dataset;
 
+ls_permutation ls_shuffle_order(const shuffle_dataset *self, uint64_t seed,
+                                int64_t epoch, int64_t block, int64_t size) {
+  const bool one_order = self->options.each_epoch == LS_FLAG_OFF;
+  const uint64_t mixed =
+      self->options.seed + (uint64_t)block * UINT64_C(0x9E3779B97F4A7C15);
+  return ls_permutation_make((uint64_t)size, mixed, seed,
+                             one_order ? 0 : (uint64_t)epoch);
+}
+
+// With a buffer, as many elements as it holds are one block after another.
 static void locate_shuffled(const ls_dataset *dataset, const ls_fetch *fetch,
                             const int64_t *indices, size_t count,
                             int64_t *out) {
   const shuffle_dataset *self = (const shuffle_dataset *)dataset;
-  const int64_t epoch =
-      self->options.each_epoch == LS_FLAG_OFF ? 0 : fetch->epoch;
-  const ls_permutation order =
-      ls_permutation_make((uint64_t)dataset->size, self->options.seed,
-                          fetch->seed, (uint64_t)epoch);
-  for (size_t i = 0; i < count; ++i)
-    out[i] = (int64_t)ls_permutation_at(&order, (uint64_t)indices[i]);
+  const int64_t size = dataset->size;
+  const int64_t all = self->options.buffer > 0 ? self->options.buffer : size;
+  ls_permutation order = {0};
+  for (size_t i = 0, done = 0; i < count; ++i) {
+    const int64_t block = indices[i] / all, first = block * all;
+    if (i == 0 || indices[i] / all != indices[done] / all) {
+      const int64_t some = size >= 0 ? least(all, size - first) : all;
+      order = ls_shuffle_order(self, fetch->seed, fetch->epoch, block, some);
+      done = i;
+    }
+    out[i] = first +
+             (int64_t)ls_permutation_at(&order, (uint64_t)(indices[i] - first));
+  }
 }
 
 static void describe_shuffle(const ls_dataset *dataset, ls_text *text) {
@@ -249,10 +265,7 @@ static ls_status check_shuffle(shuffle_dataset *self) {
   if (options->buffer < 0)
     return ls_invalid_argument("a shuffle with a buffer of %lld elements",
                                (long long)options->buffer);
-  if (options->buffer > 0) {
-    self->base.indexed = false;
-    return ls_ok();
-  }
+  if (options->buffer > 0) return ls_ok();
   if (self->base.indexed && self->base.size >= 0) return ls_ok();
   return ls_invalid_argument(
       "a shuffle of all elements needs their number, and any at any time; of a "

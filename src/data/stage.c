@@ -85,12 +85,28 @@ ls_status ls_stage_skip(ls_stage *stage, int64_t count) {
   if (stage->kind->skip != NULL) return stage->kind->skip(stage, count);
   ls_nest element = ls_none();
   ls_status status = ls_ok();
-  for (int64_t i = 0; i < count && ls_status_is_ok(status); ++i)
+  for (int64_t i = 0; i < count && ls_status_is_ok(status); ++i) {
     status = ls_stage_next(stage, &element);
+    const ls_code code = ls_status_code(status);
+    if (code == LS_OK || code == LS_OUT_OF_RANGE ||
+        code == LS_RESOURCE_EXHAUSTED)
+      continue;
+    ls_status_free(status);  // That element's, and it is passed over.
+    status = ls_ok();
+  }
   ls_nest_release(element);
   if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
   ls_status_free(status);
   return ls_ok();
+}
+
+ls_status ls_stage_no_end(ls_status status) {
+  if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
+  ls_status other = ls_invalid_argument(
+      "%s (said as OUT_OF_RANGE, which is the end of a data set)",
+      ls_status_message(status));
+  ls_status_free(status);
+  return other;
 }
 
 int64_t ls_stage_id(const ls_stage *stage) {

@@ -23,7 +23,8 @@ typedef struct ls_stage_class {
   // Where it is, into an empty record, and back: also from anywhere else.
   ls_status (*save)(ls_stage *stage, ls_record *record);
   ls_status (*restore)(ls_stage *stage, const ls_record *record);
-  // Goes behind `count` elements, or to the end. NULL: by reading them.
+  // Goes behind `count` elements, failed ones too, or to the end. NULL: by
+  // reading them.
   ls_status (*skip)(ls_stage *stage, int64_t count);
   // The number in the source of the element that `next` has given last. NULL:
   // that of the first input.
@@ -65,6 +66,10 @@ LS_MUST_USE ls_status ls_stage_restore(ls_stage *stage,
                                        const ls_record *record);
 LS_MUST_USE ls_status ls_stage_skip(ls_stage *stage, int64_t count);
 int64_t ls_stage_id(const ls_stage *stage);
+
+// What a function of the caller's gives for an element, where OUT_OF_RANGE
+// would be taken for the end.
+LS_MUST_USE ls_status ls_stage_no_end(ls_status status);
 
 // Save and restore of input number `i`, under "input0", "input1", ...
 LS_MUST_USE ls_status ls_stage_save_input(ls_stage *stage, size_t i,

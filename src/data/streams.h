@@ -4,6 +4,7 @@
 #define LS_DATA_STREAMS_H_
 
 #include "data/dataset.h"
+#include "data/permutation.h"
 #include "data/stage.h"
 
 // Take, skip, shard: elements first + i * stride of the input.
@@ -22,6 +23,10 @@ typedef struct ls_shuffle_dataset {
   ls_dataset base;
   ls_shuffle_options options;
 } ls_shuffle_dataset;
+// The order of a block of `size` elements, of which a shuffle without a buffer
+// has one.
+ls_permutation ls_shuffle_order(const ls_shuffle_dataset *self, uint64_t seed,
+                                int64_t epoch, int64_t block, int64_t size);
 
 typedef struct ls_map_dataset {
   ls_dataset base;

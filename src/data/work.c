@@ -98,11 +98,16 @@ void ls_work_give_fetch(ls_work *work, ls_fetch *fetch) {
   ls_mutex_unlock(&work->lock);
 }
 
-void ls_work_buffer(ls_work *work, const ls_dataset *dataset, int64_t elements,
-                    int64_t bytes) {
+void ls_work_hold(ls_work *work, const ls_dataset *dataset, int64_t elements,
+                  int64_t bytes) {
   const int stage = ls_work_stage(work, dataset);
-  __atomic_fetch_add(&work->runtime->input_buffered, bytes, __ATOMIC_RELAXED);
   if (stage < 0) return;
   __atomic_fetch_add(&work->buffered[stage], elements, __ATOMIC_RELAXED);
   __atomic_fetch_add(&work->buffered_bytes[stage], bytes, __ATOMIC_RELAXED);
+}
+
+void ls_work_buffer(ls_work *work, const ls_dataset *dataset, int64_t elements,
+                    int64_t bytes) {
+  __atomic_fetch_add(&work->runtime->input_buffered, bytes, __ATOMIC_RELAXED);
+  ls_work_hold(work, dataset, elements, bytes);
 }

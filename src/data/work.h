@@ -39,7 +39,11 @@ void ls_work_give_fetch(ls_work *work, ls_fetch *fetch);
 
 // The number of a data set among the stages; -1: it is none of them.
 int ls_work_stage(const ls_work *work, const ls_dataset *dataset);
-// What a stage holds now: `elements` and `bytes` more or, below 0, less.
+// What a stage holds now: `elements` and `bytes` more or, below 0, less. What
+// is held ahead of who reads counts against the runtime's `input_bytes`; what
+// the data set is there to hold does not.
+void ls_work_hold(ls_work *work, const ls_dataset *dataset, int64_t elements,
+                  int64_t bytes);
 void ls_work_buffer(ls_work *work, const ls_dataset *dataset, int64_t elements,
                     int64_t bytes);
 

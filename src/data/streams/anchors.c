@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/streams/anchors.h"
+
+void ls_anchors_init(ls_anchors *anchors, ls_stage *input, int64_t every) {
+  *anchors = (ls_anchors){
+      .allocator = input->work->allocator, .input = input, .every = every};
+}
+
+void ls_anchors_deinit(ls_anchors *anchors) {
+  ls_anchors_reset(anchors);
+  ls_release(anchors->allocator, anchors->items);
+  anchors->items = NULL;
+  anchors->capacity = 0;
+}
+
+void ls_anchors_reset(ls_anchors *anchors) {
+  for (size_t i = 0; i < anchors->count; ++i)
+    ls_record_destroy(anchors->items[i].record);
+  anchors->count = 0;
+  anchors->read = 0;
+  anchors->ended = false;
+}
+
+static ls_status add_place(ls_anchors *anchors) {
+  ls_record *record = NULL;
+  if (!ls_grow(anchors->allocator, &anchors->items, &anchors->capacity,
+               anchors->count + 1, sizeof(*anchors->items)))
+    return ls_out_of_memory();
+  ls_status status = ls_record_create(&record);
+  if (ls_status_is_ok(status)) status = ls_stage_save(anchors->input, record);
+  if (ls_status_is_ok(status))
+    anchors->items[anchors->count++] =
+        (ls_anchor_place){.at = anchors->read, .record = record};
+  else
+    ls_record_destroy(record);
+  return status;
+}
+
+ls_status ls_anchors_keep(ls_anchors *anchors) {
+  const size_t count = anchors->count;
+  if (count == 0) return add_place(anchors);
+  if (anchors->read - anchors->items[count - 1].at >= anchors->every)
+    ls_status_free(add_place(anchors));  // The one before does, and next time.
+  return ls_ok();
+}
+
+ls_status ls_anchors_read(ls_anchors *anchors, ls_nest *element) {
+  const ls_status status = ls_stage_next(anchors->input, element);
+  if (ls_status_code(status) == LS_OUT_OF_RANGE)
+    anchors->ended = true;
+  else
+    ++anchors->read;
+  return status;
+}
+
+// The number of the last anchor at or before `at`; anchors->count: none.
+static size_t find(const ls_anchors *anchors, int64_t at) {
+  size_t low = 0, high = anchors->count;  // The first behind `at` is in here.
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    if (anchors->items[middle].at <= at)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low > 0 ? low - 1 : anchors->count;
+}
+
+static void remove_at(ls_anchors *anchors, size_t first, size_t count) {
+  for (size_t i = first; i < first + count; ++i)
+    ls_record_destroy(anchors->items[i].record);
+  anchors->count -= count;
+  memmove(anchors->items + first, anchors->items + first + count,
+          (anchors->count - first) * sizeof(*anchors->items));
+}
+
+void ls_anchors_drop(ls_anchors *anchors, int64_t at) {
+  const size_t needed = find(anchors, at);
+  if (needed > 0 && needed < anchors->count) remove_at(anchors, 0, needed);
+}
+
+void ls_anchors_use(ls_anchors *anchors, int64_t at, int64_t uses) {
+  const size_t i = find(anchors, at);
+  LS_ASSERT(i < anchors->count);
+  anchors->items[i].uses += uses;
+}
+
+void ls_anchors_sweep(ls_anchors *anchors) {
+  size_t kept = 0;
+  for (size_t i = 0; i < anchors->count; ++i) {
+    // The last one is for what is read next.
+    if (anchors->items[i].uses > 0 || i + 1 == anchors->count)
+      anchors->items[kept++] = anchors->items[i];
+    else
+      ls_record_destroy(anchors->items[i].record);
+  }
+  anchors->count = kept;
+}
+
+ls_status ls_anchors_save(ls_anchors *anchors, int64_t at, ls_record *record) {
+  const size_t i = find(anchors, at);
+  ls_record *inner = NULL;
+  if (i == anchors->count) {  // Nothing has been read.
+    LS_RETURN_IF_ERROR(ls_record_add(record, "input0", &inner));
+    LS_RETURN_IF_ERROR(ls_stage_save(anchors->input, inner));
+    return ls_record_set_i64(record, "again", 0);
+  }
+  LS_RETURN_IF_ERROR(ls_record_add(record, "input0", &inner));
+  LS_RETURN_IF_ERROR(ls_record_copy(inner, anchors->items[i].record));
+  return ls_record_set_i64(record, "again", at - anchors->items[i].at);
+}
+
+ls_status ls_anchors_restore(ls_anchors *anchors, const ls_record *record) {
+  const ls_record *inner = NULL;
+  int64_t again = 0;
+  ls_anchors_reset(anchors);
+  LS_RETURN_IF_ERROR(ls_record_find(record, "input0", &inner));
+  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "again", &again));
+  LS_RETURN_IF_ERROR(ls_stage_restore(anchors->input, inner));
+  return ls_stage_skip(anchors->input, again);
+}

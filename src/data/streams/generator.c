@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sources of the caller's that are read from the start to the end.
+#include "base/plain.h"
+#include "base/require.h"
+#include "data/stage.h"
+#include "lockstep/streams.h"
+
+typedef struct generator {
+  ls_dataset dataset;
+  char name[64];
+  ls_user *user;
+  ls_generator_options options;
+} generator;
+
+typedef struct generator_stage {
+  ls_stage stage;
+  void *state;
+  bool is_open, ended;
+  int64_t position;  // Elements given.
+} generator_stage;
+
+// ---- Reading ---------------------------------------------------------------
+static const ls_generator_options *options_of(const generator_stage *self) {
+  return &((const generator *)self->stage.dataset)->options;
+}
+
+static void close_state(generator_stage *self) {
+  const ls_generator_options *options = options_of(self);
+  if (self->is_open && options->close != NULL) {
+    ls_runtime_begin_callback(self->stage.work->runtime);
+    options->close(self->state);
+    ls_runtime_end_callback(self->stage.work->runtime);
+  }
+  self->state = NULL;
+  self->is_open = false;
+}
+
+static ls_status open_state(generator_stage *self) {
+  const ls_generator_options *options = options_of(self);
+  if (self->is_open) return ls_ok();
+  ls_runtime_begin_callback(self->stage.work->runtime);
+  const ls_status status =
+      options->open(options->user, self->stage.epoch, &self->state);
+  ls_runtime_end_callback(self->stage.work->runtime);
+  self->is_open = ls_status_is_ok(status);
+  return status;
+}
+
+static ls_status next(ls_stage *stage, ls_nest *element) {
+  generator_stage *self = (generator_stage *)stage;
+  const ls_generator_options *options = options_of(self);
+  if (self->ended) return ls_out_of_range("the end of a generator");
+  LS_RETURN_IF_ERROR(open_state(self));
+  ls_nest made = ls_none();
+  ls_runtime_begin_callback(stage->work->runtime);
+  ls_status status = options->next(self->state, &made);
+  ls_runtime_end_callback(stage->work->runtime);
+  if (ls_status_is_ok(status)) status = ls_nest_status(made);
+  if (ls_status_code(status) == LS_OUT_OF_RANGE) {
+    self->ended = true;
+    ls_nest_release(made);
+    return status;
+  }
+  ++self->position;
+  if (ls_status_is_ok(status))
+    status = ls_dataset_check_element(stage->dataset, made);
+  if (ls_status_is_ok(status)) return ls_element_replace(made, element);
+  ls_nest_release(made);
+  return ls_status_annotate(status, "element %lld of generator '%s'",
+                            (long long)self->position - 1,
+                            ((const generator *)stage->dataset)->name);
+}
+
+static ls_status restart(ls_stage *stage, int64_t epoch) {
+  generator_stage *self = (generator_stage *)stage;
+  (void)epoch;  // Is the stage's by now.
+  close_state(self);
+  self->position = 0;
+  self->ended = false;
+  return ls_ok();
+}
+
+// ---- State -----------------------------------------------------------------
+static ls_status save(ls_stage *stage, ls_record *record) {
+  generator_stage *self = (generator_stage *)stage;
+  const ls_generator_options *options = options_of(self);
+  ls_record *inner = NULL;
+  LS_RETURN_IF_ERROR(ls_record_set_i64(record, "position", self->position));
+  LS_RETURN_IF_ERROR(ls_record_set_i64(record, "ended", self->ended));
+  if (options->save == NULL || !self->is_open || self->ended) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_record_add(record, "generator", &inner));
+  ls_runtime_begin_callback(stage->work->runtime);
+  const ls_status status = options->save(self->state, inner);
+  ls_runtime_end_callback(stage->work->runtime);
+  return status;
+}
+
+// Reads and drops what had been given.
+static ls_status read_again(generator_stage *self, int64_t position) {
+  ls_nest element = ls_none();
+  ls_status status = open_state(self);
+  while (ls_status_is_ok(status) && self->position < position) {
+    status = next(&self->stage, &element);
+    if (ls_status_is_ok(status) || ls_status_code(status) == LS_OUT_OF_RANGE ||
+        ls_status_code(status) == LS_RESOURCE_EXHAUSTED)
+      continue;
+    ls_status_free(status);  // Was told of when it was given.
+    status = ls_ok();
+  }
+  ls_nest_release(element);
+  if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
+  ls_status_free(status);
+  return LS_STATUS(LS_DATA_LOSS,
+                   "the generator ends behind %lld elements; when the position "
+                   "was saved it had given %lld",
+                   (long long)self->position, (long long)position);
+}
+
+static ls_status restore(ls_stage *stage, const ls_record *record) {
+  generator_stage *self = (generator_stage *)stage;
+  const ls_generator_options *options = options_of(self);
+  const ls_record *inner = NULL;
+  int64_t position = 0, ended = 0;
+  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "position", &position));
+  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "ended", &ended));
+  LS_RETURN_IF_ERROR(restart(stage, stage->epoch));
+  if (ended != 0) {
+    self->position = position;
+    self->ended = true;
+    return ls_ok();
+  }
+  if (options->restore == NULL) return read_again(self, position);
+  ls_status status = ls_record_find(record, "generator", &inner);
+  if (ls_status_code(status) == LS_NOT_FOUND) {  // It was not open.
+    ls_status_free(status);
+    return ls_ok();
+  }
+  if (ls_status_is_ok(status)) status = open_state(self);
+  if (!ls_status_is_ok(status)) return status;
+  ls_runtime_begin_callback(stage->work->runtime);
+  status = options->restore(self->state, inner);
+  ls_runtime_end_callback(stage->work->runtime);
+  if (ls_status_is_ok(status)) self->position = position;
+  return status;
+}
+
+static int64_t id(const ls_stage *stage) {
+  return ((const generator_stage *)stage)->position - 1;
+}
+
+static void close_stage(ls_stage *stage) {
+  close_state((generator_stage *)stage);
+}
+
+static ls_status open_stage(ls_dataset *dataset, ls_work *work,
+                            ls_stage **out_stage) {
+  static const ls_stage_class kind = {.next = next,
+                                      .restart = restart,
+                                      .save = save,
+                                      .restore = restore,
+                                      .id = id,
+                                      .close = close_stage};
+  return ls_stage_new(&kind, sizeof(generator_stage), dataset, work, false,
+                      out_stage);
+}
+
+// ---- Making ----------------------------------------------------------------
+static void destroy(ls_dataset *dataset) {
+  generator *self = (generator *)dataset;
+  ls_object_release(self->user);
+}
+
+static void describe(const ls_dataset *dataset, ls_text *text) {
+  const generator *self = (const generator *)dataset;
+  ls_text_append(text, self->name);
+}
+
+static const char *name_of(const ls_generator_options *o) {
+  return o->name == NULL ? "generator" : o->name;
+}
+
+static ls_status check(const ls_generator_options *o) {
+  const char *name = name_of(o);
+  if (o->open == NULL || o->next == NULL)
+    return ls_invalid_argument("generator '%s' needs `open` and `next`", name);
+  if ((o->save == NULL) != (o->restore == NULL))
+    return ls_invalid_argument(
+        "generator '%s' has one of `save` and `restore`; give both or none",
+        name);
+  if (o->size.set && o->size.value < LS_INFINITE)
+    return ls_invalid_argument(
+        "generator '%s' cannot have %lld elements; give their number, "
+        "LS_INFINITE, or nothing",
+        name, o->size.value);
+  return ls_ok();
+}
+
+ls_dataset *ls_dataset_from_generator(const ls_generator_options *options) {
+  static const ls_dataset_class kind = {.name = "generator",
+                                        .destroy = destroy,
+                                        .describe = describe,
+                                        .open = open_stage};
+  if (options == NULL)
+    return ls_dataset_new(
+        &kind, sizeof(generator), NULL, 0,
+        ls_null_argument("ls_dataset_from_generator", "options"));
+  // Whatever becomes of it, what it is given is taken over.
+  ls_user *user = ls_user_create(options->user, options->release);
+  generator *self =
+      LS_DATASET_NEW(generator, &kind, NULL, 0,
+                     user == NULL ? ls_out_of_memory() : check(options));
+  if (self == NULL || self->dataset.failure != NULL) {
+    ls_nest_release(options->element);
+    ls_object_release(user);
+    return (ls_dataset *)self;
+  }
+  self->user = user;
+  self->options = *options;
+  self->options.element = ls_none();
+  ls_format(self->name, sizeof(self->name), "%s", name_of(options));
+  self->options.name = self->name;
+  self->dataset.size =
+      options->size.set ? options->size.value : LS_UNKNOWN_SIZE;
+  return ls_dataset_fail(&self->dataset,
+                         ls_dataset_set_spec(&self->dataset, options->element));
+}

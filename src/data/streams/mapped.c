@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+// Map and convert of streams.
+//
+// Map's elements are read in order by who asks, become results on input
+// threads, some at the same time, and are given in order. Who asks for one that
+// no thread has begun makes it, so that nobody waits for a thread that has not
+// come.
+#include "base/runtime_internal.h"
+#include "data/streams.h"
+#include "data/streams/anchors.h"
+
+enum { MOST_SLOTS = 64, ANCHOR_DISTANCE = 64 };
+
+typedef struct map_slot {
+  ls_input_task task;
+  struct map_stage *owner;
+  bool queued;  // The stage's thread alone looks at it.
+  bool done;
+  ls_nest input, result;
+  ls_map_call call;
+  ls_status status;
+  int64_t bytes;  // Of the result, as they are counted.
+} map_slot;
+
+typedef struct map_stage {
+  ls_stage stage;
+  ls_anchors anchors;
+  int64_t capacity;  // 0: no threads.
+  map_slot *slots;   // One at least.
+  int64_t next;      // To be given, as the anchors count.
+  int64_t id;
+  int64_t last_bytes;
+  ls_mutex lock;  // Of `done`.
+  ls_condition made;
+} map_stage;
+
+static const ls_map_dataset *map_of(const map_stage *self) {
+  return (const ls_map_dataset *)self->stage.dataset;
+}
+
+static map_slot *slot_of(map_stage *self, int64_t number) {
+  return &self->slots[self->capacity == 0 ? 0 : number % self->capacity];
+}
+
+// ---- Results ---------------------------------------------------------------
+static void make(map_slot *slot) {
+  slot->status = ls_stage_no_end(ls_map_apply(map_of(slot->owner), slot->input,
+                                              &slot->call, &slot->result));
+}
+
+static void run_slot(ls_input_task *task) {
+  map_slot *slot = (map_slot *)(void *)task;
+  map_stage *self = slot->owner;
+  make(slot);
+  ls_mutex_lock(&self->lock);
+  slot->done = true;
+  ls_condition_broadcast(&self->made);
+  ls_mutex_unlock(&self->lock);
+}
+
+// Reads the input's next element into its slot.
+static ls_status read_slot(map_stage *self, map_slot *slot) {
+  ls_stage *input = self->stage.inputs[0];
+  if (self->capacity > 0) LS_RETURN_IF_ERROR(ls_anchors_keep(&self->anchors));
+  slot->status = ls_anchors_read(&self->anchors, &slot->input);
+  if (self->anchors.ended) {
+    const ls_status status = slot->status;
+    slot->status = ls_ok();
+    return status;
+  }
+  const int64_t id = ls_stage_id(input), epoch = self->stage.epoch;
+  slot->call = (ls_map_call){
+      .id = id,
+      .epoch = epoch,
+      .key = ls_map_key(map_of(self), self->stage.work->seed, epoch, id)};
+  return ls_ok();
+}
+
+// Whether one more may be read ahead; the one to be given next always may.
+static bool may_read(const map_stage *self) {
+  const int64_t ahead = self->anchors.read - self->next;
+  if (self->anchors.ended || ahead >= self->capacity) return false;
+  if (ahead == 0) return true;
+  const ls_runtime *runtime = self->stage.work->runtime;
+  const int64_t held =
+      __atomic_load_n(&runtime->input_buffered, __ATOMIC_RELAXED);
+  return held + self->last_bytes <= runtime->input_bytes;
+}
+
+// Reads ahead and sets threads to work. A failure is of the one to be given
+// next; others come up again.
+static ls_status top_up(map_stage *self) {
+  while (may_read(self)) {
+    const int64_t number = self->anchors.read;
+    map_slot *slot = slot_of(self, number);
+    const ls_status status = read_slot(self, slot);
+    if (!ls_status_is_ok(status) && number == self->next) return status;
+    ls_status_free(status);
+    if (!ls_status_is_ok(status)) break;
+    slot->done = !ls_status_is_ok(slot->status);
+    slot->queued = !slot->done;
+    slot->bytes = self->last_bytes;
+    ls_work_buffer(self->stage.work, self->stage.dataset, 1, slot->bytes);
+    if (slot->queued)
+      ls_input_threads_submit(self->stage.work->threads, &slot->task);
+  }
+  if (self->next < self->anchors.read) return ls_ok();
+  return ls_out_of_range("the end of the map's input");
+}
+
+// Waits for a slot, or makes it here.
+static void finish(map_stage *self, map_slot *slot, bool wanted) {
+  if (slot->queued &&
+      ls_input_threads_withdraw(self->stage.work->threads, &slot->task)) {
+    if (wanted) make(slot);
+  } else if (slot->queued) {
+    ls_mutex_lock(&self->lock);
+    while (!slot->done)
+      ls_condition_wait(&self->made, &self->lock);
+    ls_mutex_unlock(&self->lock);
+  }
+  slot->queued = false;
+  ls_work_buffer(self->stage.work, self->stage.dataset, -1, -slot->bytes);
+}
+
+static ls_status give(map_stage *self, map_slot *slot, ls_nest *element) {
+  const ls_status status = slot->status;
+  slot->status = ls_ok();
+  self->id = slot->call.id;
+  if (!ls_status_is_ok(status)) return status;
+  const ls_nest old = *element;
+  *element = slot->result;
+  slot->result = old;  // To be written anew.
+  self->last_bytes = ls_element_bytes(*element);
+  return ls_ok();
+}
+
+static ls_status next_mapped(ls_stage *stage, ls_nest *element) {
+  map_stage *self = (map_stage *)stage;
+  if (self->capacity == 0) {
+    map_slot *slot = slot_of(self, 0);
+    LS_RETURN_IF_ERROR(read_slot(self, slot));
+    self->next = self->anchors.read;
+    if (ls_status_is_ok(slot->status)) make(slot);
+    return give(self, slot, element);
+  }
+  LS_RETURN_IF_ERROR(top_up(self));
+  map_slot *slot = slot_of(self, self->next);
+  finish(self, slot, true);
+  ++self->next;
+  ls_anchors_drop(&self->anchors, self->next);
+  return give(self, slot, element);
+}
+
+// ---- State -----------------------------------------------------------------
+// Drops what was read ahead.
+static void drain(map_stage *self) {
+  for (; self->next < self->anchors.read && self->capacity > 0; ++self->next) {
+    map_slot *slot = slot_of(self, self->next);
+    finish(self, slot, false);
+    ls_status_free(slot->status);
+    slot->status = ls_ok();
+  }
+  ls_anchors_reset(&self->anchors);
+  self->next = 0;
+}
+
+static ls_status restart_mapped(ls_stage *stage, int64_t epoch) {
+  drain((map_stage *)stage);
+  return ls_stage_restart(stage->inputs[0], epoch);
+}
+
+static ls_status save_mapped(ls_stage *stage, ls_record *record) {
+  map_stage *self = (map_stage *)stage;
+  return ls_anchors_save(&self->anchors, self->next, record);
+}
+
+static ls_status restore_mapped(ls_stage *stage, const ls_record *record) {
+  drain((map_stage *)stage);
+  return ls_anchors_restore(&((map_stage *)stage)->anchors, record);
+}
+
+// Elements that nobody will see are not mapped.
+static ls_status skip_mapped(ls_stage *stage, int64_t count) {
+  map_stage *self = (map_stage *)stage;
+  for (; count > 0 && self->next < self->anchors.read && self->capacity > 0;
+       --count) {
+    map_slot *slot = slot_of(self, self->next++);
+    finish(self, slot, false);
+    self->id = slot->call.id;
+    ls_status_free(slot->status);
+    slot->status = ls_ok();
+  }
+  if (count == 0) return ls_ok();
+  drain(self);
+  return ls_stage_skip(stage->inputs[0], count);
+}
+
+static int64_t id_mapped(const ls_stage *stage) {
+  return ((const map_stage *)stage)->id;
+}
+
+static void close_mapped(ls_stage *stage) {
+  map_stage *self = (map_stage *)stage;
+  if (self->slots == NULL) return;
+  drain(self);
+  for (int64_t i = 0; i == 0 || i < self->capacity; ++i) {
+    ls_nest_release(self->slots[i].input);
+    ls_nest_release(self->slots[i].result);
+  }
+  ls_anchors_deinit(&self->anchors);
+  ls_condition_deinit(&self->made);
+  ls_mutex_deinit(&self->lock);
+  ls_release(stage->work->allocator, self->slots);
+}
+
+static ls_status fill_stage(map_stage *self) {
+  ls_work *work = self->stage.work;
+  const int64_t threads =
+      work->threads == NULL ? 0 : ls_input_threads_count(work->threads);
+  self->capacity = threads * 2 < MOST_SLOTS ? threads * 2 : MOST_SLOTS;
+  ls_anchors_init(&self->anchors, self->stage.inputs[0], ANCHOR_DISTANCE);
+  self->slots = ls_new_array(work->allocator, map_slot,
+                             (size_t)self->capacity + (self->capacity == 0));
+  if (self->slots == NULL) return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(ls_mutex_init(&self->lock));
+  LS_RETURN_IF_ERROR(ls_condition_init(&self->made));
+  for (int64_t i = 0; i == 0 || i < self->capacity; ++i) {
+    self->slots[i].task.run = run_slot;
+    self->slots[i].owner = self;
+  }
+  return ls_ok();
+}
+
+ls_status ls_stream_open_map(ls_dataset *dataset, ls_work *work,
+                             ls_stage **out_stage) {
+  static const ls_stage_class kind = {.next = next_mapped,
+                                      .restart = restart_mapped,
+                                      .save = save_mapped,
+                                      .restore = restore_mapped,
+                                      .skip = skip_mapped,
+                                      .id = id_mapped,
+                                      .close = close_mapped};
+  ls_stage *stage = NULL;
+  *out_stage = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_stage_new(&kind, sizeof(map_stage), dataset, work, false, &stage));
+  const ls_status status = fill_stage((map_stage *)stage);
+  if (ls_status_is_ok(status))
+    *out_stage = stage;
+  else
+    ls_stage_close(stage);
+  return status;
+}
+
+// ---- Convert ---------------------------------------------------------------
+typedef struct convert_stage {
+  ls_stage stage;
+  ls_nest input;  // Used again for the input's elements.
+} convert_stage;
+
+static ls_status next_converted(ls_stage *stage, ls_nest *element) {
+  convert_stage *self = (convert_stage *)stage;
+  LS_RETURN_IF_ERROR(ls_stage_next(stage->inputs[0], &self->input));
+  return ls_convert_element((const ls_convert_dataset *)stage->dataset,
+                            self->input, element);
+}
+
+static ls_status restart_converted(ls_stage *stage, int64_t epoch) {
+  return ls_stage_restart(stage->inputs[0], epoch);
+}
+
+static ls_status save_converted(ls_stage *stage, ls_record *record) {
+  return ls_stage_save_input(stage, 0, record);
+}
+
+static ls_status restore_converted(ls_stage *stage, const ls_record *record) {
+  return ls_stage_restore_input(stage, 0, record);
+}
+
+static ls_status skip_converted(ls_stage *stage, int64_t count) {
+  return ls_stage_skip(stage->inputs[0], count);
+}
+
+static void close_converted(ls_stage *stage) {
+  ls_nest_release(((convert_stage *)stage)->input);
+}
+
+ls_status ls_stream_open_convert(ls_dataset *dataset, ls_work *work,
+                                 ls_stage **out_stage) {
+  static const ls_stage_class kind = {.next = next_converted,
+                                      .restart = restart_converted,
+                                      .save = save_converted,
+                                      .restore = restore_converted,
+                                      .skip = skip_converted,
+                                      .close = close_converted};
+  return ls_stage_new(&kind, sizeof(convert_stage), dataset, work, false,
+                      out_stage);
+}

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shuffle of streams, by blocks of as many elements as the buffer holds: a
+// block is dealt in the order that its number says, as of an indexed data set.
+//
+// Slot by slot, what is dealt makes room for an element of the next block. To
+// save a place is to say where the input was at the start of the block and how
+// many of it were dealt: then the block is read again, and the next one catches
+// up by and by.
+#include "data/streams.h"
+
+typedef struct shuffle_slot {
+  ls_nest element;
+  ls_status status;  // Of the read.
+  int64_t id;
+  int64_t bytes;  // As they are counted.
+  bool full;
+} shuffle_slot;
+
+// Elements as they came.
+typedef struct arrivals {
+  ls_record *start;  // The input, before the first. NULL: none was read.
+  int64_t *slots;    // Of each.
+  int64_t count;
+} arrivals;
+
+typedef struct shuffle_stage {
+  ls_stage stage;
+  shuffle_slot *slots;  // As many as the buffer holds.
+  arrivals now, then;   // Of the block that is dealt, of the one behind it.
+  ls_permutation order;
+  int64_t block, dealt;
+  bool filled;  // Else the block is to be read, and `dealt` of it dropped.
+  bool ended;   // The input has.
+  int64_t id;
+} shuffle_stage;
+
+static const ls_shuffle_dataset *shuffle_of(const shuffle_stage *self) {
+  return (const ls_shuffle_dataset *)self->stage.dataset;
+}
+
+static int64_t capacity_of(const shuffle_stage *self) {
+  return shuffle_of(self)->options.buffer;
+}
+
+// ---- Slots -----------------------------------------------------------------
+static void count_bytes(shuffle_stage *self, shuffle_slot *slot, bool full) {
+  if (slot->full == full) return;
+  slot->bytes = full ? ls_element_bytes(slot->element) : slot->bytes;
+  ls_work_hold(self->stage.work, self->stage.dataset, full ? 1 : -1,
+               full ? slot->bytes : -slot->bytes);
+  slot->full = full;
+}
+
+// Reads the input's next element into a free slot. A failure is one before the
+// read.
+static ls_status read_into(shuffle_stage *self, arrivals *to, int64_t number) {
+  ls_stage *input = self->stage.inputs[0];
+  shuffle_slot *slot = &self->slots[number];
+  if (to->count == 0) {
+    ls_record *start = NULL;
+    ls_status status = ls_record_create(&start);
+    if (ls_status_is_ok(status)) status = ls_stage_save(input, start);
+    if (!ls_status_is_ok(status)) {
+      ls_record_destroy(start);
+      return status;
+    }
+    ls_record_destroy(to->start);
+    to->start = start;
+  }
+  const ls_status status = ls_stage_next(input, &slot->element);
+  if (ls_status_code(status) == LS_OUT_OF_RANGE) {
+    ls_status_free(status);
+    self->ended = true;
+    return ls_ok();
+  }
+  slot->status = status;
+  slot->id = ls_stage_id(input);
+  to->slots[to->count++] = number;
+  count_bytes(self, slot, true);
+  return ls_ok();
+}
+
+// Reads up to `count` elements of the block behind this one into slots that
+// were dealt.
+static ls_status read_behind(shuffle_stage *self, int64_t count) {
+  for (; count > 0 && !self->ended && self->then.count < self->dealt; --count) {
+    const uint64_t from =
+        ls_permutation_at(&self->order, (uint64_t)self->then.count);
+    LS_RETURN_IF_ERROR(read_into(self, &self->then, self->now.slots[from]));
+  }
+  return ls_ok();
+}
+
+static void set_order(shuffle_stage *self) {
+  self->order =
+      ls_shuffle_order(shuffle_of(self), self->stage.work->seed,
+                       self->stage.epoch, self->block, self->now.count);
+}
+
+// Reads the block that is to be dealt, and drops what was dealt of it.
+static ls_status fill_block(shuffle_stage *self) {
+  while (self->now.count < capacity_of(self) && !self->ended)
+    LS_RETURN_IF_ERROR(read_into(self, &self->now, self->now.count));
+  self->filled = true;
+  if (self->now.count == 0) return ls_ok();
+  set_order(self);
+  if (self->dealt > self->now.count) self->dealt = self->now.count;
+  for (int64_t k = 0; k < self->dealt; ++k) {
+    const uint64_t from = ls_permutation_at(&self->order, (uint64_t)k);
+    shuffle_slot *slot = &self->slots[self->now.slots[from]];
+    ls_status_free(slot->status);
+    slot->status = ls_ok();
+    count_bytes(self, slot, false);
+  }
+  return ls_ok();
+}
+
+// Goes to the block behind this one, which is all dealt.
+static ls_status go_on(shuffle_stage *self) {
+  LS_RETURN_IF_ERROR(read_behind(self, capacity_of(self)));
+  const arrivals last = self->now;
+  self->now = self->then;
+  self->then = last;
+  self->then.count = 0;
+  self->dealt = 0;
+  ++self->block;
+  if (self->now.count > 0) set_order(self);
+  return ls_ok();
+}
+
+// ---- Dealing ---------------------------------------------------------------
+static ls_status next(ls_stage *stage, ls_nest *element) {
+  shuffle_stage *self = (shuffle_stage *)stage;
+  if (!self->filled) LS_RETURN_IF_ERROR(fill_block(self));
+  if (self->dealt == self->now.count && !(self->ended && self->then.count == 0))
+    LS_RETURN_IF_ERROR(go_on(self));
+  if (self->dealt == self->now.count)
+    return ls_out_of_range("the end of a shuffle's input");
+  const uint64_t from = ls_permutation_at(&self->order, (uint64_t)self->dealt);
+  shuffle_slot *slot = &self->slots[self->now.slots[from]];
+  const ls_status status = slot->status;
+  slot->status = ls_ok();
+  self->id = slot->id;
+  count_bytes(self, slot, false);
+  if (ls_status_is_ok(status)) {
+    const ls_nest old = *element;
+    *element = slot->element;
+    slot->element = old;  // To be written anew.
+  }
+  ++self->dealt;
+  // One, and one to catch up; what cannot be read now is read later.
+  ls_status_free(read_behind(self, 2));
+  return status;
+}
+
+// ---- State -----------------------------------------------------------------
+static void forget(shuffle_stage *self) {
+  for (int64_t i = 0; i < capacity_of(self); ++i) {
+    ls_status_free(self->slots[i].status);
+    self->slots[i].status = ls_ok();
+    count_bytes(self, &self->slots[i], false);
+  }
+  self->now.count = self->then.count = 0;
+  self->block = self->dealt = 0;
+  self->filled = self->ended = false;
+}
+
+static ls_status restart(ls_stage *stage, int64_t epoch) {
+  forget((shuffle_stage *)stage);
+  return ls_stage_restart(stage->inputs[0], epoch);
+}
+
+// A place behind all of a block is the start of the one behind it.
+static ls_status save(ls_stage *stage, ls_record *record) {
+  shuffle_stage *self = (shuffle_stage *)stage;
+  const bool behind =
+      self->filled && self->dealt == self->now.count && self->then.count > 0;
+  const arrivals *from = behind ? &self->then : &self->now;
+  ls_record *inner = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_record_set_i64(record, "block", self->block + (behind ? 1 : 0)));
+  LS_RETURN_IF_ERROR(
+      ls_record_set_i64(record, "dealt", behind ? 0 : self->dealt));
+  if (from->count == 0) return ls_stage_save_input(stage, 0, record);
+  LS_RETURN_IF_ERROR(ls_record_add(record, "input0", &inner));
+  return ls_record_copy(inner, from->start);
+}
+
+static ls_status restore(ls_stage *stage, const ls_record *record) {
+  shuffle_stage *self = (shuffle_stage *)stage;
+  forget(self);
+  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "block", &self->block));
+  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "dealt", &self->dealt));
+  return ls_stage_restore_input(stage, 0, record);
+}
+
+static int64_t id(const ls_stage *stage) {
+  return ((const shuffle_stage *)stage)->id;
+}
+
+static void close_stage(ls_stage *stage) {
+  shuffle_stage *self = (shuffle_stage *)stage;
+  ls_allocator *allocator = stage->work->allocator;
+  for (int64_t i = 0; self->slots != NULL && i < capacity_of(self); ++i) {
+    count_bytes(self, &self->slots[i], false);
+    ls_status_free(self->slots[i].status);
+    ls_nest_release(self->slots[i].element);
+  }
+  ls_release(allocator, self->slots);
+  ls_release(allocator, self->now.slots);
+  ls_release(allocator, self->then.slots);
+  ls_record_destroy(self->now.start);
+  ls_record_destroy(self->then.start);
+}
+
+ls_status ls_stream_open_shuffle(ls_dataset *dataset, ls_work *work,
+                                 ls_stage **out_stage) {
+  static const ls_stage_class kind = {.next = next,
+                                      .restart = restart,
+                                      .save = save,
+                                      .restore = restore,
+                                      .id = id,
+                                      .close = close_stage};
+  ls_stage *stage = NULL;
+  *out_stage = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_stage_new(&kind, sizeof(shuffle_stage), dataset, work, false, &stage));
+  shuffle_stage *self = (shuffle_stage *)stage;
+  const size_t capacity = (size_t)capacity_of(self);
+  self->slots = ls_new_array(work->allocator, shuffle_slot, capacity);
+  self->now.slots = ls_new_array(work->allocator, int64_t, capacity);
+  self->then.slots = ls_new_array(work->allocator, int64_t, capacity);
+  if (self->slots == NULL || self->now.slots == NULL ||
+      self->then.slots == NULL) {
+    ls_stage_close(stage);
+    return ls_out_of_memory();
+  }
+  *out_stage = stage;
+  return ls_ok();
+}
