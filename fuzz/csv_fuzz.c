@@ -32,7 +32,7 @@ static void look_at_row(char *row, size_t size) {
 static void look_at_rows(const ls_file *file, const uint8_t *data) {
   ls_offsets offsets;
   ls_offsets_init(&offsets, ls_allocator_system());
-  ls_status status = ls_csv_scan(file, ',', &offsets);
+  ls_status status = ls_csv_scan(file, ',', 0, &offsets);
   if (ls_status_is_ok(status)) {
     for (int64_t i = 0; i < ls_offsets_count(&offsets); ++i) {
       const int64_t from = offsets.items[i];

@@ -21,6 +21,7 @@ typedef struct csv_scan {
   const ls_file *file;
   ls_offsets *offsets;
   char delimiter;
+  size_t most;  // Offsets that are wanted.
   csv_state state;
   int64_t quote;  // Where the last field with quotes began.
 } csv_scan;
@@ -82,10 +83,14 @@ static ls_status scan_character(csv_scan *scan, char c, int64_t at) {
   }
 }
 
+static bool has_enough(const csv_scan *scan) {
+  return scan->offsets->size > scan->most;
+}
+
 static ls_status scan_window(csv_scan *scan, const ls_reader *reader) {
   const char *data = reader->data;
   const char delimiter = scan->delimiter;
-  for (size_t i = 0; i < reader->size; ++i) {
+  for (size_t i = 0; i < reader->size && !has_enough(scan); ++i) {
     // Most characters end nothing.
     if (scan->state == PLAIN) {
       while (i < reader->size && data[i] != delimiter && data[i] != '\n')
@@ -101,29 +106,37 @@ static ls_status scan_window(csv_scan *scan, const ls_reader *reader) {
   return ls_ok();
 }
 
-static const char byte_order_mark[] = "\xef\xbb\xbf";
+size_t ls_csv_lead(const char *data, size_t size) {
+  size_t lead = size >= 3 && memcmp(data, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+  while (lead < size && (data[lead] == '\n' || data[lead] == '\r'))
+    ++lead;
+  return lead;
+}
 
-ls_status ls_csv_scan(const ls_file *file, char delimiter,
+ls_status ls_csv_scan(const ls_file *file, char delimiter, int64_t most,
                       ls_offsets *offsets) {
   ls_reader reader;
   LS_RETURN_IF_ERROR(ls_reader_open(file, offsets->allocator, NULL, &reader));
-  csv_scan scan = {file, offsets, delimiter, ROW_START, 0};
+  csv_scan scan = {.file = file,
+                   .offsets = offsets,
+                   .delimiter = delimiter,
+                   .most = most > 0 ? (size_t)most : SIZE_MAX};
   ls_status status = ls_reader_need(&reader, 3);
-  if (ls_status_is_ok(status) && reader.size >= 3 &&
-      memcmp(reader.data, byte_order_mark, 3) == 0)
-    ls_reader_take(&reader, 3);
-  while (ls_status_is_ok(status)) {
+  if (ls_status_is_ok(status))
+    ls_reader_take(&reader, ls_csv_lead(reader.data, reader.size));
+  while (ls_status_is_ok(status) && !has_enough(&scan)) {
     status = ls_reader_need(&reader, 1);
     if (!ls_status_is_ok(status) || reader.size == 0) break;
     status = scan_window(&scan, &reader);
     ls_reader_take(&reader, reader.size);
   }
   ls_reader_close(&reader);
-  if (ls_status_is_ok(status) && scan.state == QUOTED)
-    status = bad_quote(&scan, scan.quote,
-                       "this quote is not closed: the file ends within it",
-                       LS_DATA_LOSS);
-  return ls_status_is_ok(status) ? ls_offsets_add(offsets, file->size) : status;
+  if (!ls_status_is_ok(status) || has_enough(&scan)) return status;
+  if (scan.state == QUOTED)
+    return bad_quote(&scan, scan.quote,
+                     "this quote is not closed: the file ends within it",
+                     LS_DATA_LOSS);
+  return ls_offsets_add(offsets, file->size);
 }
 
 // ---- Fields ----------------------------------------------------------------

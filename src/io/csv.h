@@ -13,11 +13,15 @@
 #include "io/tfrecord.h"
 #include "lockstep/array.h"
 
-// Where the rows of a file begin: `offsets` is filled.
+// Where the rows of a file begin, of the first `most` of them (0: all):
+// `offsets` is filled.
 //   LS_DATA_LOSS         a quote that is not closed; names its line and byte.
 //   LS_INVALID_ARGUMENT  text behind a closing quote.
 LS_MUST_USE ls_status ls_csv_scan(const ls_file *file, char delimiter,
-                                  ls_offsets *offsets);
+                                  int64_t most, ls_offsets *offsets);
+// The bytes before the first row: a byte order mark, and lines with nothing on
+// them.
+size_t ls_csv_lead(const char *data, size_t size);
 
 // A field's text, without quotes. Whether there were some: "" is a text, and
 // nothing is no value.

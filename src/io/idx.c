@@ -83,14 +83,20 @@ static ls_status check_size(const char *name, const ls_idx_header *header,
                    found < wanted ? "" : "at least ", found);
 }
 
-ls_status ls_idx_parse(const char *name, const void *bytes, size_t size,
-                       ls_idx_header *out_header) {
+ls_status ls_idx_parse_head(const char *name, const void *bytes, size_t size,
+                            int64_t file_size, ls_idx_header *out_header) {
   ls_idx_header header = {0};
   *out_header = header;
   LS_RETURN_IF_ERROR(parse_header(name, bytes, size, &header));
-  LS_RETURN_IF_ERROR(check_size(name, &header, size - header.data_offset));
+  LS_RETURN_IF_ERROR(
+      check_size(name, &header, (size_t)file_size - header.data_offset));
   *out_header = header;
   return ls_ok();
+}
+
+ls_status ls_idx_parse(const char *name, const void *bytes, size_t size,
+                       ls_idx_header *out_header) {
+  return ls_idx_parse_head(name, bytes, size, (int64_t)size, out_header);
 }
 
 // ---- Elements --------------------------------------------------------------

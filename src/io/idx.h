@@ -21,6 +21,12 @@ typedef struct ls_idx_header {
 LS_MUST_USE ls_status ls_idx_parse(const char *name, const void *bytes,
                                    size_t size, ls_idx_header *out_header);
 
+// The same of the first `size` bytes of a file of `file_size`: all there are,
+// or 36.
+LS_MUST_USE ls_status ls_idx_parse_head(const char *name, const void *bytes,
+                                        size_t size, int64_t file_size,
+                                        ls_idx_header *out_header);
+
 // A whole file's bytes, plain or gzip, as an array of the caller's.
 LS_MUST_USE ls_status ls_idx_decode(ls_allocator *allocator, const char *name,
                                     const void *bytes, size_t size,

@@ -99,22 +99,28 @@ static ls_status read_strings(const ls_file *file, const ls_npy_header *header,
   return status;
 }
 
+ls_status ls_npy_read_elements(const ls_file *file, const ls_npy_header *header,
+                               ls_array **out_array) {
+  *out_array = NULL;
+  if (header->dtype == LS_DTYPE_STRING)
+    return read_strings(file, header, out_array);
+  ls_array *array = NULL;
+  LS_RETURN_IF_ERROR(ls_array_create(header->dtype, header->shape, &array));
+  void *data = ls_array_mutable_data(array);
+  const ls_status status = read_elements(file, header, data);
+  if (!ls_status_is_ok(status)) {
+    ls_array_release(array);
+    return status;
+  }
+  ls_npy_convert(header, data, (size_t)ls_array_num_elements(array));
+  *out_array = array;
+  return ls_ok();
+}
+
 ls_status ls_npy_read(const ls_file *file, const char *name, int64_t from,
                       int64_t size, ls_array **out_array) {
   *out_array = NULL;
   ls_npy_header header;
   LS_RETURN_IF_ERROR(ls_npy_open(file, name, from, size, &header));
-  if (header.dtype == LS_DTYPE_STRING)
-    return read_strings(file, &header, out_array);
-  ls_array *array = NULL;
-  LS_RETURN_IF_ERROR(ls_array_create(header.dtype, header.shape, &array));
-  void *data = ls_array_mutable_data(array);
-  const ls_status status = read_elements(file, &header, data);
-  if (!ls_status_is_ok(status)) {
-    ls_array_release(array);
-    return status;
-  }
-  ls_npy_convert(&header, data, (size_t)ls_array_num_elements(array));
-  *out_array = array;
-  return ls_ok();
+  return ls_npy_read_elements(file, &header, out_array);
 }

@@ -37,6 +37,11 @@ void ls_npy_convert(const ls_npy_header *header, void *data, size_t count);
 // The bytes of an element of type "S8": without the zeros at its end.
 ls_bytes ls_npy_bytes(const ls_npy_header *header, const char *element);
 
+// All elements, row by row whatever the file's order, as an array of the
+// caller's.
+LS_MUST_USE ls_status ls_npy_read_elements(const ls_file *file,
+                                           const ls_npy_header *header,
+                                           ls_array **out_array);
 // The whole as an array of the caller's, row by row whatever the file's order.
 LS_MUST_USE ls_status ls_npy_read(const ls_file *file, const char *name,
                                   int64_t from, int64_t size,

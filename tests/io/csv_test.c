@@ -21,7 +21,7 @@ static void print_rows(const char *text, char delimiter, char *out) {
   ls_file *file = file_of(text);
   ls_offsets offsets;
   ls_offsets_init(&offsets, memory());
-  expect_ok(ls_csv_scan(file, delimiter, &offsets));
+  expect_ok(ls_csv_scan(file, delimiter, 0, &offsets));
   for (int64_t i = 0; i < ls_offsets_count(&offsets); ++i) {
     char row[256];
     ls_csv_field fields[8];
@@ -90,7 +90,8 @@ static void quotes_that_are_wrong_are_told_with_their_line(void **state) {
     ls_file *file = file_of(rows[i].text);
     ls_offsets offsets;
     ls_offsets_init(&offsets, memory());
-    expect_status(ls_csv_scan(file, ',', &offsets), rows[i].code, rows[i].part);
+    expect_status(ls_csv_scan(file, ',', 0, &offsets), rows[i].code,
+                  rows[i].part);
     ls_offsets_deinit(&offsets);
     ls_file_close(file);
   }
@@ -110,7 +111,7 @@ static void long_files_are_scanned_piece_by_piece(void **state) {
   ls_file *file = file_of(text);
   ls_offsets offsets;
   ls_offsets_init(&offsets, memory());
-  expect_ok(ls_csv_scan(file, ',', &offsets));
+  expect_ok(ls_csv_scan(file, ',', 0, &offsets));
   assert_int_equal(ls_offsets_count(&offsets), count);
   for (size_t i = 0; i < count; ++i) {
     char row[100];
@@ -286,7 +287,7 @@ static void lines_are_found(void **state) {
 static ls_status scan_under_failures(void *user) {
   ls_offsets offsets;
   ls_offsets_init(&offsets, memory());
-  ls_status status = ls_csv_scan(user, ',', &offsets);
+  ls_status status = ls_csv_scan(user, ',', 0, &offsets);
   ls_offsets_deinit(&offsets);
   if (ls_status_is_ok(status)) status = ls_lines_scan(user, &offsets);
   ls_offsets_deinit(&offsets);

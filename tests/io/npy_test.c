@@ -157,7 +157,7 @@ static void what_is_wrong_in_a_header_is_named(void **state) {
                 "type '<U3', texts of UTF-32: save them as bytes");
   expect_status(read_bytes("text that is no npy", 19, &array),
                 LS_INVALID_ARGUMENT, "does not begin with \\x93NUMPY");
-  expect_status(read_bytes("\x93NUMPY\x04\x00 ", 12, &array),
+  expect_status(read_bytes("\x93NUMPY\x04\x00    ", 12, &array),
                 LS_INVALID_ARGUMENT, "version 4.0");
   expect_status(read_bytes("\x93NUMPY\x01\x00\x09\x00", 10, &array),
                 LS_DATA_LOSS, "cut off in its header");

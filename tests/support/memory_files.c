@@ -257,9 +257,14 @@ static ls_status write_at(void *user, void *handle, int64_t offset,
   if (refused) size /= 2;
   memory_file *file = find_or_add(user, self->path);
   if (file == NULL) return refuse("write", self->path);
-  static const char zero[1];
-  while (file->size < (size_t)offset + size)
-    LS_RETURN_IF_ERROR(add(user, self->path, zero, 1));
+  const size_t end = (size_t)offset + size;
+  if (end > file->size) {
+    char *grown = realloc(file->data, end + 1);
+    if (grown == NULL) return refuse("write", self->path);
+    memset(grown + file->size, 0, end + 1 - file->size);
+    file->data = grown;
+    file->size = end;
+  }
   if (size > 0) memcpy(file->data + offset, data, size);
   return refused ? refuse("write", self->path) : ls_ok();
 }

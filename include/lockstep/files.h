@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layer: data
+//
+// Data sets that are read from files.
+//
+//   ls_dataset *d = ls_dataset_tfrecords(LS_PATHS("data/train-*.tfrecord"),
+//       &(ls_tfrecord_options){
+//           .features = (ls_tfrecord_feature[]){
+//               {.name = "image", .dtype = LS_DTYPE_U8, .shape =
+//               LS_SHAPE(784)},
+//               {.name = "label", .dtype = LS_DTYPE_I64}},
+//           .num_features = 2});
+//
+// A path's last part may be a pattern: `*`, `?` and `[a-z]` stand for the names
+// that fit, sorted; `[*]` is a star. Several files are one data set, one behind
+// the other. They are opened by the maker, must not change, and are read in
+// ranges, from any thread, when elements are needed: a file that someone cuts
+// off meanwhile is DATA_LOSS with its name and the byte.
+//
+// All but packed TFRecord files are indexed: element i is found at once. For
+// lines, CSV and TFRecord a pass over the files finds where elements begin, 8
+// bytes of memory each; an option keeps what it has found beside the file, as
+// FILE.index, for as long as the file has that size and time.
+//
+// What goes wrong in a maker stays in the data set that it gives: see
+// dataset.h.
+//   LS_NOT_FOUND         no such file, or none that fits a pattern
+//   LS_INVALID_ARGUMENT  the file is none of its kind, or options do not fit it
+//   LS_DATA_LOSS         cut off or damaged: names file, record or line, byte
+//
+// Threads: as dataset.h says.
+#ifndef LOCKSTEP_FILES_H_
+#define LOCKSTEP_FILES_H_
+
+#include "lockstep/dataset.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Paths and their number, two arguments: LS_PATHS("a", "b-*.txt"). In C++ give
+// an array and its length.
+#ifndef __cplusplus
+#define LS_PATHS(...)                                                          \
+  (const char *const[]){__VA_ARGS__},                                          \
+      sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *)
+#endif
+
+// The names of the files that fit a path with a pattern, sorted: string
+// scalars.
+LS_API ls_dataset *ls_dataset_files(const char *pattern);
+
+// ---- Arrays in files -------------------------------------------------------
+// Their rows, of dimension 0. Zero in a field means its default.
+typedef struct ls_columns_options {
+  // Whether elements are read when the data set is made, rather than when they
+  // are needed. Default: those of arrays up to 64 MiB. What is packed always
+  // is.
+  ls_flag load;
+} ls_columns_options;
+
+// IDX files, such as MNIST's, plain or gzip. Of one file elements are its rows,
+// of several tuples with a row of each.
+LS_API ls_dataset *ls_dataset_idx(const char *const *paths, size_t num_paths,
+                                  const ls_columns_options *options);
+// The rows of NumPy's array. Not of Fortran's order, unless it is loaded.
+LS_API ls_dataset *ls_dataset_npy(const char *path,
+                                  const ls_columns_options *options);
+// Dicts with a row of each array of an npz file: of the arrays of these names,
+// all if `num_names` is 0.
+LS_API ls_dataset *ls_dataset_npz(const char *path, const char *const *names,
+                                  size_t num_names,
+                                  const ls_columns_options *options);
+
+// ---- Records ---------------------------------------------------------------
+// Records of one size, one behind the other. Zero in a field means its default.
+typedef struct ls_records_options {
+  int64_t size;            // Of a record, in bytes. At least 1.
+  int64_t header, footer;  // Bytes of each file that are none, at its ends.
+} ls_records_options;
+// u8 [size].
+LS_API ls_dataset *ls_dataset_records(const char *const *paths,
+                                      size_t num_paths,
+                                      const ls_records_options *options);
+
+// Zero in a field means its default.
+typedef struct ls_lines_options {
+  ls_flag keep_index;  // Default off.
+} ls_lines_options;
+// String scalars: lines, without the LF or CR LF at their ends.
+LS_API ls_dataset *ls_dataset_lines(const char *const *paths, size_t num_paths,
+                                    const ls_lines_options *options);
+
+// ---- CSV -------------------------------------------------------------------
+typedef struct ls_csv_column {
+  const char *name;
+  // Any of floats, integers, bool and string. Default: i64, f32 or string, what
+  // the first 100 rows of the first file are.
+  ls_dtype dtype;
+  // What an empty field is read as. Default: it is refused, but as a string.
+  const char *missing;
+} ls_csv_column;
+
+// Zero in a field means its default.
+typedef struct ls_csv_options {
+  // The columns that are wanted, by name. Default: all.
+  const ls_csv_column *columns;
+  size_t num_columns;
+  // Whether each file begins with a line of names. Default on. Off: `columns`
+  // are all there are, in their order.
+  ls_flag header;
+  char delimiter;      // Default ','.
+  ls_flag keep_index;  // Default off.
+} ls_csv_options;
+// Dicts of scalars, one a column. `options` may be NULL.
+LS_API ls_dataset *ls_dataset_csv(const char *const *paths, size_t num_paths,
+                                  const ls_csv_options *options);
+
+// ---- TFRecord --------------------------------------------------------------
+// A feature of tf.Example. Zero in a field means its default.
+typedef struct ls_tfrecord_feature {
+  const char *name;
+  // String: lists of bytes. Floats: lists of floats. Integers and bool: lists
+  // of integers, which must be within bounds. All but string also take one
+  // bytes value, which is then the elements themselves, little-endian.
+  ls_dtype dtype;
+  // Default: a scalar. [-1]: as many as there are.
+  ls_shape shape;
+  // Examples may lack it: all elements are `missing` then, or empty strings,
+  // or, of shape [-1], none. Default: refused.
+  bool optional;
+  double missing;
+} ls_tfrecord_feature;
+
+// Zero in a field means its default.
+typedef struct ls_tfrecord_options {
+  // Default: none, and elements are the records' bytes, string scalars.
+  const ls_tfrecord_feature *features;
+  size_t num_features;
+  ls_flag check;       // That checksums of records are right. Default on.
+  ls_flag keep_index;  // Default off.
+} ls_tfrecord_options;
+// Records of TFRecord files; with features dicts of them. Gzip files are seen
+// as such; a data set with one is a stream, read from the start to the end.
+// `options` may be NULL.
+LS_API ls_dataset *ls_dataset_tfrecords(const char *const *paths,
+                                        size_t num_paths,
+                                        const ls_tfrecord_options *options);
+
+#ifdef __cplusplus
+}
+#endif
+#endif  // LOCKSTEP_FILES_H_

@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/files.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/runtime_internal.h"
+#include "data/dataset.h"
+#include "io/inflate.h"
+#include "support/expect.h"
+#include "support/npy_files.h"
+#include "support/npz_files.h"
+#include "support/read_all.h"
+
+static char folder[] = "data-XXXXXX";
+
+static int make_folder(void **state) {
+  (void)state;
+  return mkdtemp(folder) == NULL || chdir(folder) != 0 ? 1 : 0;
+}
+
+static int remove_folder(void **state) {
+  (void)state;
+  return chdir("..") != 0 || rmdir(folder) != 0 ? 1 : 0;
+}
+
+static void put(const char *name, const void *data, size_t size) {
+  const ls_file_system *files = ls_file_system_system();
+  expect_ok(files->write(NULL, name, data, size));
+}
+static void put_text(const char *name, const char *text) {
+  put(name, text, strlen(text));
+}
+static void put_gzip(const char *name, const void *data, size_t size) {
+  char *packed = NULL;
+  size_t packed_size = 0;
+  expect_ok(ls_deflate(ls_allocator_system(), LS_PACKING_GZIP, data, size,
+                       &packed, &packed_size));
+  put(name, packed, packed_size);
+  ls_release(ls_allocator_system(), packed);
+}
+
+// Removes all that tests have made.
+static int clear_folder(void **state) {
+  (void)state;
+  ls_file_entry *entries = NULL;
+  size_t count = 0;
+  const ls_file_system *files = ls_file_system_system();
+  expect_ok(files->list(NULL, ".", ls_allocator_system(), &entries, &count));
+  for (size_t i = 0; i < count; ++i)
+    unlink(entries[i].name);
+  ls_release(ls_allocator_system(), entries);
+  return 0;
+}
+
+#define FILE_OF(array) array, sizeof(array) - 1
+
+// ---- Names and lines -------------------------------------------------------
+static void names_of_files_are_elements(void **state) {
+  (void)state;
+  put_text("b.txt", "");
+  put_text("a.txt", "");
+  put_text("c", "");
+  expect_elements(ls_dataset_files("*.txt"), "'a.txt'; 'b.txt'; ");
+  expect_elements(ls_dataset_files("[!a]*"), "'b.txt'; 'c'; ");
+  expect_no_elements(ls_dataset_files("x*"), LS_NOT_FOUND, "fits 'x*'");
+}
+
+static void lines_of_all_files_are_elements(void **state) {
+  (void)state;
+  put_text("1.txt", "one\r\n\nthree");
+  put_text("2.txt", "");
+  put_text("3.txt", "four\n");
+  expect_elements(ls_dataset_lines(LS_PATHS("?.txt"), NULL),
+                  "'one'; ''; 'three'; 'four'; ");
+  expect_elements(ls_dataset_lines(LS_PATHS("3.txt", "1.txt"), NULL),
+                  "'four'; 'one'; ''; 'three'; ");
+  ls_dataset *lines = ls_dataset_lines(LS_PATHS("*.txt"), NULL);
+  assert_int_equal(ls_dataset_cardinality(lines), 4);
+  assert_true(ls_dataset_is_indexed(lines));
+  char text[128];
+  assert_string_equal(ls_dataset_print(lines, text, sizeof(text)),
+                      "records(lines, 1.txt:11, 2.txt:0, 3.txt:5)");
+  expect_elements(ls_dataset_skip(lines, 3), "'four'; ");
+  expect_no_elements(ls_dataset_lines(LS_PATHS("none.txt"), NULL), LS_NOT_FOUND,
+                     "'none.txt'");
+  expect_no_elements(ls_dataset_lines(NULL, 0, NULL), LS_INVALID_ARGUMENT,
+                     "a data set of no files");
+}
+
+static void an_index_is_kept_beside_its_file(void **state) {
+  (void)state;
+  const ls_lines_options keep = {.keep_index = LS_FLAG_ON};
+  put_text("1.txt", "one\ntwo\n");
+  expect_elements(ls_dataset_lines(LS_PATHS("1.txt"), &keep), "'one'; 'two'; ");
+  assert_int_equal(access("1.txt.index", R_OK), 0);
+  expect_elements(ls_dataset_lines(LS_PATHS("1.txt"), &keep), "'one'; 'two'; ");
+  // The file has another time now, and its index is made anew.
+  usleep(20000);
+  put_text("1.txt", "other\nx\n");
+  expect_elements(ls_dataset_lines(LS_PATHS("1.txt"), &keep), "'other'; 'x'; ");
+  expect_elements(ls_dataset_lines(LS_PATHS("1.txt"), &keep), "'other'; 'x'; ");
+}
+
+static void a_file_that_is_cut_off_is_data_loss(void **state) {
+  (void)state;
+  put_text("1.txt", "one\ntwo\n");
+  ls_dataset *lines = ls_dataset_lines(LS_PATHS("1.txt"), NULL);
+  assert_int_equal(truncate("1.txt", 5), 0);
+  expect_no_elements(lines, LS_DATA_LOSS,
+                     "'1.txt' ends at byte 5, where 4 bytes from byte 4 on");
+}
+
+static void records_of_one_size_are_rows(void **state) {
+  (void)state;
+  put_text("a", "H12345678F");
+  put_text("b", "HabcdF");
+  const ls_records_options options = {.size = 4, .header = 1, .footer = 1};
+  expect_elements(ls_dataset_records(LS_PATHS("a", "b"), &options),
+                  "[49,50,51,52]; [53,54,55,56]; [97,98,99,100]; ");
+  ls_dataset *d = ls_dataset_records(LS_PATHS("a", "b"), &options);
+  expect_elements(ls_dataset_batch(d, &(ls_batch_options){.size = 2}),
+                  "[49,50,51,52,53,54,55,56]; [97,98,99,100]; ");
+  expect_no_elements(
+      ls_dataset_records(LS_PATHS("a"), &(ls_records_options){.size = 4}),
+      LS_DATA_LOSS, "'a' has 10 bytes: without 0 at its start");
+  expect_no_elements(
+      ls_dataset_records(LS_PATHS("a"), &(ls_records_options){.size = 0}),
+      LS_INVALID_ARGUMENT, "records of 0 bytes");
+  expect_no_elements(
+      ls_dataset_records(LS_PATHS("a"),
+                         &(ls_records_options){.size = 4, .header = -1}),
+      LS_INVALID_ARGUMENT, "a header of -1");
+  expect_no_elements(ls_dataset_records(LS_PATHS("a"), NULL),
+                     LS_INVALID_ARGUMENT, "options");
+}
+
+// ---- CSV -------------------------------------------------------------------
+static void columns_of_csv_are_typed_by_their_first_rows(void **state) {
+  (void)state;
+  put_text("1.csv", "name,size,weight\nfly,1,0.5\n\"bee, big\",2,7\n");
+  put_text("2.csv", "name,size,weight\nant,3,\"1e1\"\n");
+  // Leaves in the order of names.
+  expect_elements(ls_dataset_csv(LS_PATHS("?.csv"), NULL),
+                  "'fly' 1 0.5; 'bee, big' 2 7; 'ant' 3 10; ");
+  const ls_csv_column wanted[] = {{.name = "weight", .dtype = LS_DTYPE_F64},
+                                  {.name = "size", .dtype = LS_DTYPE_U8}};
+  ls_dataset *d =
+      ls_dataset_csv(LS_PATHS("?.csv"),
+                     &(ls_csv_options){.columns = wanted, .num_columns = 2});
+  char text[256];
+  assert_string_equal(ls_dataset_print(d, text, sizeof(text)),
+                      "records(csv, 1.csv:42, 2.csv:29, weight=f64, size=u8)");
+  d = ls_dataset_batch(d, &(ls_batch_options){.size = 3});
+  expect_elements(d, "[1,2,3] [0.5,7,10]; ");
+}
+
+static void csv_without_names_is_read_by_place(void **state) {
+  (void)state;
+  put_text("1.csv", "1;x\n;y\n");
+  const ls_csv_column columns[] = {
+      {.name = "b", .dtype = LS_DTYPE_I32, .missing = "-1"}, {.name = "a"}};
+  const ls_csv_options options = {.columns = columns,
+                                  .num_columns = 2,
+                                  .header = LS_FLAG_OFF,
+                                  .delimiter = ';',
+                                  .keep_index = LS_FLAG_ON};
+  expect_elements(ls_dataset_csv(LS_PATHS("1.csv"), &options),
+                  "'x' 1; 'y' -1; ");
+  expect_elements(ls_dataset_csv(LS_PATHS("1.csv"), &options),
+                  "'x' 1; 'y' -1; ");
+}
+
+static void what_is_wrong_in_csv_is_named(void **state) {
+  (void)state;
+  put_text("1.csv", "a,b\n1,2\n\"3\n\",4\n");
+  expect_no_elements(
+      ls_dataset_csv(
+          LS_PATHS("1.csv"),
+          &(ls_csv_options){
+              .columns = &(ls_csv_column){.name = "a", .dtype = LS_DTYPE_I64},
+              .num_columns = 1}),
+      LS_INVALID_ARGUMENT,
+      "'1.csv' line 3, byte 8, column 'a': '3\n' is no i64");
+  put_text("1.csv", "a,b\n1,2\n3\n");
+  expect_no_elements(ls_dataset_csv(LS_PATHS("1.csv"), NULL),
+                     LS_INVALID_ARGUMENT,
+                     "'1.csv' line 3, byte 8 has 1 fields, the file has 2");
+  put_text("1.csv", "a,b\n1,2\n3,\n");
+  expect_no_elements(ls_dataset_csv(LS_PATHS("1.csv"), NULL),
+                     LS_INVALID_ARGUMENT,
+                     "'1.csv' line 3, byte 10, column 'b': '' is no i64; say "
+                     "what a missing value is");
+  put_text("2.csv", "a,c\n1,2\n");
+  put_text("1.csv", "a,b\n1,2\n");
+  expect_no_elements(ls_dataset_csv(LS_PATHS("1.csv", "2.csv"), NULL),
+                     LS_INVALID_ARGUMENT, "'2.csv' has other columns");
+  expect_no_elements(
+      ls_dataset_csv(LS_PATHS("1.csv"),
+                     &(ls_csv_options){.columns = &(ls_csv_column){.name = "z"},
+                                       .num_columns = 1}),
+      LS_NOT_FOUND, "'1.csv' has no column 'z'; it has 'a', 'b'");
+  expect_no_elements(
+      ls_dataset_csv(
+          LS_PATHS("1.csv"),
+          &(ls_csv_options){
+              .columns = &(ls_csv_column){.name = "a", .dtype = LS_DTYPE_C64},
+              .num_columns = 1}),
+      LS_INVALID_ARGUMENT, "column 'a' as c64");
+  expect_no_elements(ls_dataset_csv(LS_PATHS("1.csv"),
+                                    &(ls_csv_options){.header = LS_FLAG_OFF}),
+                     LS_INVALID_ARGUMENT, "CSV without a line of names");
+  put_text("1.csv", "a,a\n1,2\n");
+  expect_no_elements(ls_dataset_csv(LS_PATHS("1.csv"), NULL),
+                     LS_INVALID_ARGUMENT, "a");
+  put_text("1.csv", "");
+  expect_no_elements(ls_dataset_csv(LS_PATHS("1.csv"), NULL),
+                     LS_INVALID_ARGUMENT, "'1.csv' is empty");
+}
+
+// ---- Arrays ----------------------------------------------------------------
+static const ls_columns_options loaded = {.load = LS_FLAG_ON};
+static const ls_columns_options unloaded = {.load = LS_FLAG_OFF};
+
+static void rows_of_idx_files_are_elements(void **state) {
+  (void)state;
+  static const char images[] = {0, 0, 8, 2, 0, 0, 0, 3, 0,
+                                0, 0, 2, 1, 2, 3, 4, 5, 6};
+  static const char labels[] = {0, 0, 11, 1, 0, 0, 0, 3, 0, 7, 1, 0, -1, -2};
+  put("images", images, sizeof(images));
+  put("labels", labels, sizeof(labels));
+  put_gzip("images.gz", images, sizeof(images));
+  const char *const wants = "[1,2] 7; [3,4] 256; [5,6] -2; ";
+  const ls_columns_options *const options[] = {NULL, &loaded, &unloaded};
+  for (size_t i = 0; i < LS_COUNT_OF(options); ++i) {
+    expect_elements(ls_dataset_idx(LS_PATHS("images", "labels"), options[i]),
+                    wants);
+    expect_elements(ls_dataset_idx(LS_PATHS("images.gz", "labels"), options[i]),
+                    wants);
+  }
+  expect_elements(ls_dataset_idx(LS_PATHS("labels"), NULL), "7; 256; -2; ");
+  ls_dataset *d = ls_dataset_idx(LS_PATHS("images", "labels"), &unloaded);
+  d = ls_dataset_batch(d, &(ls_batch_options){.size = 2});
+  expect_elements(d, "[1,2,3,4] [7,256]; [5,6] [-2]; ");
+  static const char two[] = {0, 0, 8, 1, 0, 0, 0, 2, 1, 2};
+  put("two", two, sizeof(two));
+  expect_no_elements(ls_dataset_idx(LS_PATHS("images", "two"), NULL),
+                     LS_INVALID_ARGUMENT,
+                     "column 1, in 'two', has 2 rows, column 0, in 'images', "
+                     "has 3");
+  put("two", two, sizeof(two) - 1);
+  expect_no_elements(ls_dataset_idx(LS_PATHS("two"), NULL), LS_DATA_LOSS,
+                     "'two' is cut off");
+}
+
+static void rows_of_npy_files_are_elements(void **state) {
+  (void)state;
+  put("a.npy", FILE_OF(npy_floats));
+  put("f.npy", FILE_OF(npy_columns));
+  put("b.npy", FILE_OF(npy_big_endian));
+  put("s.npy", FILE_OF(npy_bytes));
+  put("0.npy", FILE_OF(npy_scalar));
+  expect_elements(ls_dataset_npy("a.npy", NULL), "[1,2.5,-3]; [4,5,6]; ");
+  expect_elements(ls_dataset_npy("a.npy", &unloaded), "[1,2.5,-3]; [4,5,6]; ");
+  expect_elements(ls_dataset_npy("f.npy", NULL), "[1,2.5,-3]; [4,5,6]; ");
+  expect_no_elements(ls_dataset_npy("f.npy", &unloaded), LS_UNIMPLEMENTED,
+                     "'f.npy' is in Fortran's order");
+  expect_elements(ls_dataset_npy("b.npy", NULL), "1; -2; ");
+  expect_elements(ls_dataset_npy("b.npy", &unloaded), "1; -2; ");
+  expect_elements(ls_dataset_npy("s.npy", NULL), "'one'; ''; 'three'; ");
+  expect_no_elements(ls_dataset_npy("0.npy", NULL), LS_INVALID_ARGUMENT,
+                     "'0.npy' has a scalar");
+  expect_no_elements(ls_dataset_npy("none.npy", NULL), LS_NOT_FOUND,
+                     "none.npy");
+  expect_no_elements(ls_dataset_npy(NULL, NULL), LS_INVALID_ARGUMENT, "path");
+  ls_dataset *d = ls_dataset_npy("a.npy", &unloaded);
+  assert_int_equal(truncate("a.npy", 140), 0);
+  expect_no_elements(d, LS_DATA_LOSS, "'a.npy' ends at byte 140");
+}
+
+static void arrays_of_npz_files_are_named(void **state) {
+  (void)state;
+  put("a.npz", FILE_OF(npz_stored));
+  put("b.npz", FILE_OF(npz_deflated));
+  static const char *const paths[] = {"a.npz", "b.npz"};
+  for (size_t i = 0; i < 2; ++i) {
+    const char *const names[] = {"y", "x"};
+    expect_elements(ls_dataset_npz(paths[i], names, 2, NULL),
+                    "[0,1] 7; [2,3] 8; [4,5] 9; ");
+    expect_elements(ls_dataset_npz(paths[i], NULL, 0, &unloaded),
+                    "[0,1] 7; [2,3] 8; [4,5] 9; ");
+    expect_elements(ls_dataset_npz(paths[i], names, 1, NULL), "7; 8; 9; ");
+    const char *const member = "x.npy";
+    expect_elements(ls_dataset_npz(paths[i], &member, 1, NULL),
+                    "[0,1]; [2,3]; [4,5]; ");
+    const char *const none = "z";
+    expect_no_elements(ls_dataset_npz(paths[i], &none, 1, NULL), LS_NOT_FOUND,
+                       "has no array 'z'; it has 'x.npy', 'y.npy'");
+  }
+  put("c.npz", FILE_OF(npy_floats));
+  expect_no_elements(ls_dataset_npz("c.npz", NULL, 0, NULL),
+                     LS_INVALID_ARGUMENT, "'c.npz' is no zip file");
+}
+
+// ---- For who deals files ---------------------------------------------------
+static void files_are_dealt(void **state) {
+  (void)state;
+  put_text("1", "one\n");
+  put_text("2", "two\n");
+  put_text("3", "three\n");
+  ls_dataset *d = ls_dataset_lines(LS_PATHS("1", "2", "3"), NULL);
+  assert_int_equal(d->kind->num_files(d), 3);
+  assert_string_equal(d->kind->file(d, 1), "2");
+  expect_elements(d->kind->shard_files(d, 2, 0), "'one'; 'three'; ");
+  expect_elements(d->kind->shard_files(d, 2, 1), "'two'; ");
+  expect_elements(d->kind->shard_files(d, 4, 3), "");
+  ls_dataset_release(d);
+  put("a.npy", FILE_OF(npy_floats));
+  d = ls_dataset_npy("a.npy", NULL);
+  assert_int_equal(d->kind->num_files(d), 1);
+  assert_string_equal(d->kind->file(d, 0), "a.npy");
+  expect_elements(d->kind->shard_files(d, 2, 0), "[1,2.5,-3]; [4,5,6]; ");
+  expect_elements(d->kind->shard_files(d, 2, 1), "");
+  ls_dataset_release(d);
+}
+
+// ---- Without memory --------------------------------------------------------
+static ls_status read_some(void *user) {
+  (void)user;
+  ls_text out;
+  ls_text_init(&out, ls_allocator_system());
+  const char *const all[] = {"x", "y"};
+  ls_status status = read_all(
+      ls_dataset_lines(LS_PATHS("?.txt"), &(ls_lines_options){LS_FLAG_ON}),
+      &out);
+  if (ls_status_is_ok(status))
+    status = read_all(ls_dataset_csv(LS_PATHS("1.csv"), NULL), &out);
+  if (ls_status_is_ok(status))
+    status = read_all(ls_dataset_npz("a.npz", all, 2, NULL), &out);
+  if (ls_status_is_ok(status))
+    status = read_all(ls_dataset_npy("s.npy", NULL), &out);
+  if (ls_status_is_ok(status)) {
+    ls_dataset *d = ls_dataset_idx(LS_PATHS("two"), &unloaded);
+    status =
+        read_all(ls_dataset_batch(d, &(ls_batch_options){.size = 2}), &out);
+  }
+  if (ls_status_is_ok(status))
+    status = read_all(ls_dataset_files("*.txt"), &out);
+  ls_text_deinit(&out);
+  return status;
+}
+
+static void failures_of_memory_are_survived(void **state) {
+  (void)state;
+  static const char two[] = {0, 0, 8, 1, 0, 0, 0, 2, 1, 2};
+  put("two", two, sizeof(two));
+  put_text("1.txt", "one\ntwo\n");
+  put_text("1.csv", "a,b\n1,x\n");
+  put("a.npz", FILE_OF(npz_deflated));
+  put("s.npy", FILE_OF(npy_bytes));
+  expect_memory_failures_survived(read_some, NULL);
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_teardown(name, clear_folder)
+  const struct CMUnitTest tests[] = {
+      TEST(names_of_files_are_elements),
+      TEST(lines_of_all_files_are_elements),
+      TEST(an_index_is_kept_beside_its_file),
+      TEST(a_file_that_is_cut_off_is_data_loss),
+      TEST(records_of_one_size_are_rows),
+      TEST(columns_of_csv_are_typed_by_their_first_rows),
+      TEST(csv_without_names_is_read_by_place),
+      TEST(what_is_wrong_in_csv_is_named),
+      TEST(rows_of_idx_files_are_elements),
+      TEST(rows_of_npy_files_are_elements),
+      TEST(arrays_of_npz_files_are_named),
+      TEST(files_are_dealt),
+      TEST(failures_of_memory_are_survived),
+  };
+  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
