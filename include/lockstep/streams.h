@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layer: data
 //
-// Data sets whose elements come one after another: generators.
+// Data sets whose elements come one after another: generators, filters, data
+// sets made of elements, choices among data sets.
 // Makers are as those of dataset.h. A stream's state is small: where its source
 // is and counters, never elements.
 //
@@ -41,6 +42,57 @@ typedef struct ls_generator_options {
 //                        `restore` without the other.
 LS_API ls_dataset *
 ls_dataset_from_generator(const ls_generator_options *options);
+
+// ---- Fewer and more --------------------------------------------------------
+// Whether an element is kept. The nest is lent.
+typedef ls_status (*ls_filter_function)(ls_nest element,
+                                        const ls_map_call *call, void *user,
+                                        bool *out_keep);
+typedef struct ls_filter_options {
+  const char *name;  // Default "filter".
+  ls_filter_function call;
+  void *user;
+  void (*release)(void *user);  // May be NULL.
+  uint64_t stream;              // Another one draws other keys. Default 0.
+} ls_filter_options;
+LS_API ls_dataset *ls_dataset_filter(ls_dataset *dataset,
+                                     const ls_filter_options *options);
+
+// The data set that an element becomes, a reference of the caller's; what went
+// wrong in its making is that element's failure. The nest is lent.
+typedef ls_dataset *(*ls_flat_function)(ls_nest element,
+                                        const ls_map_call *call, void *user);
+typedef struct ls_flat_options {
+  const char *name;  // Default "flat_map" or "interleave".
+  ls_flat_function call;
+  void *user;
+  void (*release)(void *user);  // May be NULL.
+  // What elements of those data sets are: leaves of ls_nest_spec. Taken over.
+  ls_nest result;
+  uint64_t stream;  // Another one draws other keys. Default 0.
+  // Of interleave: how many are read in turn, default 8, and how many elements
+  // of each at a turn, default 1.
+  int64_t cycle, block;
+} ls_flat_options;
+// The elements of the first, then those of the second, and so on.
+//   LS_INVALID_ARGUMENT  no function or result, or `cycle` or `block` given.
+LS_API ls_dataset *ls_dataset_flat_map(ls_dataset *dataset,
+                                       const ls_flat_options *options);
+// `block` elements of each of `cycle` of them in turn; where one ends, the turn
+// goes on, and the next one takes its place.
+LS_API ls_dataset *ls_dataset_interleave(ls_dataset *dataset,
+                                         const ls_flat_options *options);
+
+typedef struct ls_sample_options {
+  const double *weights;  // One a data set, at least 0. NULL: all the same.
+  uint64_t seed;          // Beside the iterator's.
+  // Ends with the first data set that ends. Default off: others go on.
+  ls_flag stop_at_first;
+} ls_sample_options;
+// Each element from one of `count` data sets, drawn by their weights. Elements
+// are of one structure and dtypes. Takes over the data sets.
+LS_API ls_dataset *ls_dataset_sample(ls_dataset *const *datasets, size_t count,
+                                     const ls_sample_options *options);
 
 #ifdef __cplusplus
 }

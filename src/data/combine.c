@@ -79,32 +79,38 @@ static const ls_dataset_class concatenate_rows_class = {
     .id = id_concatenated,
     .open = ls_stream_open_concatenate};
 
-// What both sides' leaves have in common.
-static ls_status merge_leaves(ls_dataset *self) {
-  const ls_dataset *a = self->inputs[0], *b = self->inputs[1];
-  LS_RETURN_IF_ERROR(
-      ls_status_annotate(ls_nest_same_structure(a->structure, b->structure),
-                         "the elements of data sets behind each other"));
+// What leaf `at` of `other` leaves of one that is as `leaf` is.
+static ls_status merge_leaf(ls_leaf_spec *leaf, const ls_leaf_spec *other,
+                            size_t at, const char *name) {
+  ls_shape *shape = &leaf->type.shape;
+  const ls_shape *theirs = &other->type.shape;
+  if (leaf->type.dtype != other->type.dtype || leaf->kind != other->kind ||
+      shape->rank != theirs->rank)
+    return ls_invalid_argument(
+        "%s needs data sets of one kind: leaf %zu is %s in the first and %s in "
+        "another",
+        name, at, LS_SHAPE_TEXT(leaf->type.dtype, *shape),
+        LS_SHAPE_TEXT(other->type.dtype, *theirs));
+  for (int k = 0; k < shape->rank; ++k) {
+    if (shape->dim[k] != theirs->dim[k]) shape->dim[k] = LS_UNKNOWN_DIM;
+  }
+  return ls_ok();
+}
+
+ls_status ls_dataset_merge_leaves(ls_dataset *self) {
+  const ls_dataset *a = self->inputs[0];
   ls_leaf_spec *leaves =
       ls_new_array(self->allocator, ls_leaf_spec, a->num_leaves);
   if (leaves == NULL) return ls_out_of_memory();
+  memcpy(leaves, a->leaves, a->num_leaves * sizeof(*leaves));
   ls_status status = ls_ok();
-  for (size_t i = 0; i < a->num_leaves && ls_status_is_ok(status); ++i) {
-    const ls_type *x = &a->leaves[i].type, *y = &b->leaves[i].type;
-    leaves[i] = a->leaves[i];
-    if (x->dtype != y->dtype || a->leaves[i].kind != b->leaves[i].kind ||
-        (x->shape.rank != y->shape.rank)) {
-      status = ls_invalid_argument(
-          "leaf %zu of data sets behind each other is %s in the first and %s "
-          "in the second",
-          i, LS_SHAPE_TEXT(x->dtype, x->shape),
-          LS_SHAPE_TEXT(y->dtype, y->shape));
-      break;
-    }
-    for (int k = 0; k < x->shape.rank; ++k) {
-      if (x->shape.dim[k] != y->shape.dim[k])
-        leaves[i].type.shape.dim[k] = LS_UNKNOWN_DIM;
-    }
+  for (size_t n = 1; n < self->num_inputs && ls_status_is_ok(status); ++n) {
+    const ls_dataset *b = self->inputs[n];
+    status =
+        ls_status_annotate(ls_nest_same_structure(a->structure, b->structure),
+                           "%s of data sets", self->kind->name);
+    for (size_t i = 0; i < a->num_leaves && ls_status_is_ok(status); ++i)
+      status = merge_leaf(&leaves[i], &b->leaves[i], i, self->kind->name);
   }
   if (ls_status_is_ok(status))
     status = ls_dataset_set_leaves(self, ls_nest_retain(a->structure), leaves,
@@ -121,7 +127,7 @@ ls_dataset *ls_dataset_concatenate(ls_dataset *first, ls_dataset *second) {
   self->size = sum(first->size, second->size);
   self->indexed =
       first->indexed && second->indexed && first->size != LS_UNKNOWN_SIZE;
-  const ls_status status = merge_leaves(self);
+  const ls_status status = ls_dataset_merge_leaves(self);
   if (self->rows) self->kind = &concatenate_rows_class;
   return ls_dataset_fail(self, status);
 }

@@ -100,6 +100,9 @@ LS_MUST_USE ls_status ls_dataset_set_leaves(ls_dataset *dataset,
                                             ls_nest structure,
                                             const ls_leaf_spec *leaves,
                                             size_t count);
+// The same from what all inputs' elements have in common.
+//   LS_INVALID_ARGUMENT  other structures, dtypes or ranks
+LS_MUST_USE ls_status ls_dataset_merge_leaves(ls_dataset *dataset);
 // A nest of ls_nest_spec leaves, as the data set's elements are.
 ls_nest ls_dataset_spec_nest(const ls_dataset *dataset);
 // What an element is: its arrays' types, in a nest of ls_nest_spec leaves.

@@ -10,15 +10,16 @@
 
 typedef ls_map_dataset map_dataset;
 
-uint64_t ls_map_key(const map_dataset *self, uint64_t seed, int64_t epoch,
-                    int64_t id) {
+ls_map_call ls_map_call_make(uint64_t seed, uint64_t stream, int64_t epoch,
+                             int64_t id) {
   uint32_t bits[4];
   ls_random_bits(&(ls_random_key){.seed = seed,
-                                  .stream = self->options.stream,
+                                  .stream = stream,
                                   .step = (uint64_t)epoch,
                                   .id = (uint64_t)id},
                  0, bits);
-  return (uint64_t)bits[0] << 32 | bits[1];
+  return (ls_map_call){
+      .id = id, .epoch = epoch, .key = (uint64_t)bits[0] << 32 | bits[1]};
 }
 
 // ---- One element -----------------------------------------------------------
@@ -57,10 +58,8 @@ ls_status ls_map_apply(const map_dataset *self, ls_nest element,
 
 static ls_map_call call_of(const map_dataset *self, const ls_fetch *fetch,
                            int64_t index) {
-  const int64_t id = ls_dataset_id(self->base.inputs[0], fetch, index);
-  return (ls_map_call){.id = id,
-                       .epoch = fetch->epoch,
-                       .key = ls_map_key(self, fetch->seed, fetch->epoch, id)};
+  return ls_map_call_make(fetch->seed, self->options.stream, fetch->epoch,
+                          ls_dataset_id(self->base.inputs[0], fetch, index));
 }
 
 // The element is kept for the next time, where nobody else holds it then.

@@ -38,9 +38,10 @@ typedef struct ls_map_dataset {
 // again.
 LS_MUST_USE ls_status ls_map_apply(const ls_map_dataset *self, ls_nest element,
                                    const ls_map_call *call, ls_nest *result);
-// The random bits of an element.
-uint64_t ls_map_key(const ls_map_dataset *self, uint64_t seed, int64_t epoch,
-                    int64_t id);
+
+// What a function of the caller's is told of an element.
+ls_map_call ls_map_call_make(uint64_t seed, uint64_t stream, int64_t epoch,
+                             int64_t id);
 
 typedef struct ls_convert_dataset {
   ls_dataset base;

@@ -68,11 +68,9 @@ static ls_status read_slot(map_stage *self, map_slot *slot) {
     slot->status = ls_ok();
     return status;
   }
-  const int64_t id = ls_stage_id(input), epoch = self->stage.epoch;
-  slot->call = (ls_map_call){
-      .id = id,
-      .epoch = epoch,
-      .key = ls_map_key(map_of(self), self->stage.work->seed, epoch, id)};
+  slot->call =
+      ls_map_call_make(self->stage.work->seed, map_of(self)->options.stream,
+                       self->stage.epoch, ls_stage_id(input));
   return ls_ok();
 }
 

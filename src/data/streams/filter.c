@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Elements that a function keeps.
+#include "base/plain.h"
+#include "base/require.h"
+#include "data/streams.h"
+#include "lockstep/streams.h"
+
+typedef struct filter {
+  ls_dataset dataset;
+  char name[64];
+  ls_user *user;
+  ls_filter_options options;
+} filter;
+
+// ---- Reading ---------------------------------------------------------------
+static ls_status is_kept(ls_stage *stage, ls_nest element, bool *out_keep) {
+  const filter *self = (const filter *)stage->dataset;
+  const ls_map_call call =
+      ls_map_call_make(stage->work->seed, self->options.stream, stage->epoch,
+                       ls_stage_id(stage->inputs[0]));
+  *out_keep = false;
+  return ls_status_annotate(ls_stage_no_end(self->options.call(
+                                element, &call, self->options.user, out_keep)),
+                            "filter '%s' of element %lld", self->name,
+                            (long long)call.id);
+}
+
+static ls_status next(ls_stage *stage, ls_nest *element) {
+  bool keep = false;
+  while (!keep) {
+    LS_RETURN_IF_ERROR(ls_stage_next(stage->inputs[0], element));
+    LS_RETURN_IF_ERROR(is_kept(stage, *element, &keep));
+  }
+  return ls_ok();
+}
+
+static ls_status restart(ls_stage *stage, int64_t epoch) {
+  return ls_stage_restart(stage->inputs[0], epoch);
+}
+
+static ls_status save(ls_stage *stage, ls_record *record) {
+  return ls_stage_save_input(stage, 0, record);
+}
+
+static ls_status restore(ls_stage *stage, const ls_record *record) {
+  return ls_stage_restore_input(stage, 0, record);
+}
+
+static ls_status open_stage(ls_dataset *dataset, ls_work *work,
+                            ls_stage **out_stage) {
+  static const ls_stage_class kind = {
+      .next = next, .restart = restart, .save = save, .restore = restore};
+  return ls_stage_new(&kind, sizeof(ls_stage), dataset, work, false, out_stage);
+}
+
+// ---- Making ----------------------------------------------------------------
+static void destroy(ls_dataset *dataset) {
+  ls_object_release(((filter *)dataset)->user);
+}
+
+static void describe(const ls_dataset *dataset, ls_text *text) {
+  const filter *self = (const filter *)dataset;
+  ls_text_append(text, self->name);
+  if (self->options.stream != 0)
+    ls_text_append_format(text, ", stream=%llu",
+                          (unsigned long long)self->options.stream);
+}
+
+static ls_dataset *remake(const ls_dataset *dataset, ls_dataset **inputs);
+
+static const ls_dataset_class filter_class = {.name = "filter",
+                                              .destroy = destroy,
+                                              .describe = describe,
+                                              .remake = remake,
+                                              .open = open_stage};
+
+static ls_dataset *make(ls_dataset *input, const ls_filter_options *o,
+                        ls_user *user) {
+  ls_status status = ls_ok();
+  if (user == NULL)
+    status = ls_out_of_memory();
+  else if (o->call == NULL)
+    status = ls_invalid_argument("filter needs a function `call`");
+  filter *self = LS_DATASET_NEW(filter, &filter_class, &input, 1, status);
+  if (self == NULL) {
+    ls_object_release(user);
+    return NULL;
+  }
+  self->user = user;
+  self->options = *o;
+  ls_format(self->name, sizeof(self->name), "%s",
+            o->name != NULL ? o->name : "filter");
+  self->options.name = self->name;
+  self->dataset.indexed = false;
+  // Of none nothing is kept; of an endless one nobody knows how many.
+  if (self->dataset.size != 0) self->dataset.size = LS_UNKNOWN_SIZE;
+  return &self->dataset;
+}
+
+static ls_dataset *remake(const ls_dataset *dataset, ls_dataset **inputs) {
+  const filter *self = (const filter *)dataset;
+  return make(inputs[0], &self->options, ls_object_retain(self->user));
+}
+
+ls_dataset *ls_dataset_filter(ls_dataset *dataset,
+                              const ls_filter_options *options) {
+  if (options == NULL)
+    return ls_dataset_new(&filter_class, sizeof(filter), &dataset, 1,
+                          ls_null_argument("ls_dataset_filter", "options"));
+  return make(dataset, options,
+              ls_user_create(options->user, options->release));
+}

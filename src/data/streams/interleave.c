@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+// Data sets that elements become: one after another, or several in turn.
+//
+// Some slots each have a data set that is read. To save a place is to save, for
+// each slot, where the input was before the element that it is of, so that the
+// function can be called again, and where the data set is.
+#include <stdio.h>
+
+#include "base/plain.h"
+#include "base/require.h"
+#include "data/streams.h"
+#include "lockstep/streams.h"
+
+enum { DEFAULT_CYCLE = 8, MOST_SLOTS = 4096 };
+
+typedef struct interleave {
+  ls_dataset dataset;
+  char name[64];
+  ls_user *user;
+  ls_flat_options options;  // `result` is none.
+} interleave;
+
+typedef struct slot {
+  ls_record *before;  // The input, before this one's element.
+  ls_dataset *dataset;
+  ls_stage *stage;  // NULL: free.
+} slot;
+
+typedef struct interleave_stage {
+  ls_stage stage;
+  slot *slots;
+  int64_t at, turn;  // The slot that is read, and elements of it in this turn.
+  bool ended;        // The input has.
+  int64_t id;
+  ls_nest outer;  // Used again for the input's elements.
+} interleave_stage;
+
+static const interleave *interleave_of(const interleave_stage *self) {
+  return (const interleave *)self->stage.dataset;
+}
+
+static void free_slot(slot *it) {
+  ls_stage_close(it->stage);
+  ls_dataset_release(it->dataset);
+  ls_record_destroy(it->before);
+  *it = (slot){0};
+}
+
+static void free_slots(interleave_stage *self) {
+  for (int64_t i = 0;
+       self->slots != NULL && i < interleave_of(self)->options.cycle; ++i)
+    free_slot(&self->slots[i]);
+  self->at = self->turn = 0;
+  self->ended = false;
+}
+
+// ---- Slots -----------------------------------------------------------------
+// Calls the function with the element, and opens what it gives.
+static ls_status open_inner(interleave_stage *self, slot *it) {
+  const interleave *of = interleave_of(self);
+  ls_work *work = self->stage.work;
+  const ls_map_call call =
+      ls_map_call_make(work->seed, of->options.stream, self->stage.epoch,
+                       ls_stage_id(self->stage.inputs[0]));
+  ls_runtime_begin_callback(work->runtime);
+  it->dataset = of->options.call(self->outer, &call, of->options.user);
+  ls_runtime_end_callback(work->runtime);
+  if (it->dataset == NULL) return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(ls_status_annotate(
+      ls_dataset_status(it->dataset), "%s '%s' of element %lld",
+      self->stage.dataset->kind->name, of->name, (long long)call.id));
+  LS_RETURN_IF_ERROR(ls_stage_open(it->dataset, work, &it->stage));
+  return ls_stage_restart(it->stage, self->stage.epoch);
+}
+
+// Reads the input's next element into a free slot. Where that fails, it stays
+// free.
+static ls_status fill_slot(interleave_stage *self, slot *it) {
+  ls_stage *input = self->stage.inputs[0];
+  ls_status status = ls_record_create(&it->before);
+  if (ls_status_is_ok(status)) status = ls_stage_save(input, it->before);
+  if (ls_status_is_ok(status)) {
+    status = ls_stage_next(input, &self->outer);
+    self->ended = ls_status_code(status) == LS_OUT_OF_RANGE;
+    if (ls_status_is_ok(status)) status = ls_stage_no_end(open_inner(self, it));
+  }
+  if (!ls_status_is_ok(status)) free_slot(it);
+  return status;
+}
+
+static void go_on(interleave_stage *self) {
+  self->at = (self->at + 1) % interleave_of(self)->options.cycle;
+  self->turn = 0;
+}
+
+static ls_status next(ls_stage *stage, ls_nest *element) {
+  interleave_stage *self = (interleave_stage *)stage;
+  const interleave *of = interleave_of(self);
+  for (int64_t free = 0; free < of->options.cycle;) {
+    slot *it = &self->slots[self->at];
+    ls_status status = ls_ok();
+    if (it->stage == NULL && !self->ended) {
+      status = fill_slot(self, it);
+      if (!ls_status_is_ok(status) && !self->ended) return status;
+      ls_status_free(status);
+    }
+    if (it->stage == NULL) {
+      ++free;
+      go_on(self);
+      continue;
+    }
+    free = 0;
+    status = ls_stage_next(it->stage, element);
+    if (ls_status_code(status) == LS_OUT_OF_RANGE) {
+      ls_status_free(status);
+      free_slot(it);
+      go_on(self);
+      continue;
+    }
+    self->id = ls_stage_id(it->stage);
+    if (++self->turn >= of->options.block) go_on(self);
+    return ls_status_is_ok(status)
+               ? ls_dataset_check_element(stage->dataset, *element)
+               : status;
+  }
+  return ls_out_of_range("all data sets of the elements have ended");
+}
+
+static ls_status restart(ls_stage *stage, int64_t epoch) {
+  free_slots((interleave_stage *)stage);
+  return ls_stage_restart(stage->inputs[0], epoch);
+}
+
+// ---- State -----------------------------------------------------------------
+static ls_status save_slot(const slot *it, int64_t number, ls_record *record) {
+  char name[32];
+  ls_record *inner = NULL, *state = NULL;
+  snprintf(name, sizeof(name), "slot%lld", (long long)number);
+  LS_RETURN_IF_ERROR(ls_record_add(record, name, &inner));
+  LS_RETURN_IF_ERROR(ls_record_add(inner, "before", &state));
+  LS_RETURN_IF_ERROR(ls_record_copy(state, it->before));
+  LS_RETURN_IF_ERROR(ls_record_add(inner, "state", &state));
+  return ls_stage_save(it->stage, state);
+}
+
+static ls_status save(ls_stage *stage, ls_record *record) {
+  interleave_stage *self = (interleave_stage *)stage;
+  LS_RETURN_IF_ERROR(ls_record_set_i64(record, "at", self->at));
+  LS_RETURN_IF_ERROR(ls_record_set_i64(record, "turn", self->turn));
+  LS_RETURN_IF_ERROR(ls_record_set_i64(record, "ended", self->ended));
+  for (int64_t i = 0; i < interleave_of(self)->options.cycle; ++i)
+    if (self->slots[i].stage != NULL)
+      LS_RETURN_IF_ERROR(save_slot(&self->slots[i], i, record));
+  return ls_stage_save_input(stage, 0, record);
+}
+
+static ls_status restore_slot(interleave_stage *self, int64_t number,
+                              const ls_record *record) {
+  char name[32];
+  const ls_record *inner = NULL, *before = NULL, *state = NULL;
+  slot *it = &self->slots[number];
+  snprintf(name, sizeof(name), "slot%lld", (long long)number);
+  ls_status status = ls_record_find(record, name, &inner);
+  if (ls_status_code(status) == LS_NOT_FOUND) {
+    ls_status_free(status);
+    return ls_ok();
+  }
+  LS_RETURN_IF_ERROR(status);
+  LS_RETURN_IF_ERROR(ls_record_find(inner, "before", &before));
+  LS_RETURN_IF_ERROR(ls_record_find(inner, "state", &state));
+  LS_RETURN_IF_ERROR(ls_stage_restore(self->stage.inputs[0], before));
+  LS_RETURN_IF_ERROR(fill_slot(self, it));
+  return ls_stage_restore(it->stage, state);
+}
+
+static ls_status restore(ls_stage *stage, const ls_record *record) {
+  interleave_stage *self = (interleave_stage *)stage;
+  const int64_t cycle = interleave_of(self)->options.cycle;
+  int64_t at = 0, turn = 0, ended = 0;
+  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "at", &at));
+  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "turn", &turn));
+  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "ended", &ended));
+  if (at < 0 || at >= cycle)
+    return ls_invalid_argument("slot %lld of %lld is none", (long long)at,
+                               (long long)cycle);
+  free_slots(self);
+  for (int64_t i = 0; i < cycle; ++i)
+    LS_RETURN_IF_ERROR(restore_slot(self, i, record));
+  self->at = at;
+  self->turn = turn;
+  self->ended = ended != 0;
+  return ls_stage_restore_input(stage, 0, record);
+}
+
+static int64_t id(const ls_stage *stage) {
+  return ((const interleave_stage *)stage)->id;
+}
+
+static void close_stage(ls_stage *stage) {
+  interleave_stage *self = (interleave_stage *)stage;
+  free_slots(self);
+  ls_nest_release(self->outer);
+  ls_release(stage->work->allocator, self->slots);
+}
+
+static ls_status open_stage(ls_dataset *dataset, ls_work *work,
+                            ls_stage **out_stage) {
+  static const ls_stage_class kind = {.next = next,
+                                      .restart = restart,
+                                      .save = save,
+                                      .restore = restore,
+                                      .id = id,
+                                      .close = close_stage};
+  ls_stage *stage = NULL;
+  *out_stage = NULL;
+  LS_RETURN_IF_ERROR(ls_stage_new(&kind, sizeof(interleave_stage), dataset,
+                                  work, false, &stage));
+  interleave_stage *self = (interleave_stage *)stage;
+  self->slots = ls_new_array(work->allocator, slot,
+                             (size_t)((interleave *)dataset)->options.cycle);
+  if (self->slots == NULL) {
+    ls_stage_close(stage);
+    return ls_out_of_memory();
+  }
+  *out_stage = stage;
+  return ls_ok();
+}
+
+// ---- Making ----------------------------------------------------------------
+static void destroy(ls_dataset *dataset) {
+  ls_object_release(((interleave *)dataset)->user);
+}
+
+static void describe(const ls_dataset *dataset, ls_text *text) {
+  const interleave *self = (const interleave *)dataset;
+  const ls_flat_options *o = &self->options;
+  ls_text_append(text, self->name);
+  if (o->stream != 0)
+    ls_text_append_format(text, ", stream=%llu", (unsigned long long)o->stream);
+  if (o->cycle != 1)
+    ls_text_append_format(text, ", cycle=%lld, block=%lld", (long long)o->cycle,
+                          (long long)o->block);
+}
+
+static ls_dataset *remake_flat_map(const ls_dataset *dataset,
+                                   ls_dataset **inputs);
+static ls_dataset *remake_interleave(const ls_dataset *dataset,
+                                     ls_dataset **inputs);
+
+static const ls_dataset_class flat_map_class = {.name = "flat_map",
+                                                .destroy = destroy,
+                                                .describe = describe,
+                                                .remake = remake_flat_map,
+                                                .open = open_stage};
+static const ls_dataset_class interleave_class = {.name = "interleave",
+                                                  .destroy = destroy,
+                                                  .describe = describe,
+                                                  .remake = remake_interleave,
+                                                  .open = open_stage};
+
+static ls_status check(const ls_dataset_class *kind, const ls_flat_options *o) {
+  if (o->call == NULL)
+    return ls_invalid_argument("%s needs a function `call`", kind->name);
+  if (o->result.kind == LS_KIND_NONE)
+    return ls_invalid_argument(
+        "%s must be told what elements are: give `result`", kind->name);
+  if (kind == &flat_map_class && (o->cycle != 0 || o->block != 0))
+    return ls_invalid_argument(
+        "flat_map reads one data set after another: give no `cycle` or "
+        "`block`, or use interleave");
+  if (o->cycle < 0 || o->cycle > MOST_SLOTS || o->block < 0)
+    return ls_invalid_argument("interleave of %lld data sets by %lld elements: "
+                               "1 to %d data sets and 1 element or more are "
+                               "possible",
+                               (long long)o->cycle, (long long)o->block,
+                               MOST_SLOTS);
+  return ls_ok();
+}
+
+static ls_dataset *make(const ls_dataset_class *kind, ls_dataset *input,
+                        const ls_flat_options *o, ls_user *user,
+                        ls_nest result) {
+  interleave *self =
+      LS_DATASET_NEW(interleave, kind, &input, 1,
+                     user == NULL ? ls_out_of_memory() : check(kind, o));
+  if (self == NULL || !ls_status_is_ok(self->dataset.failure)) {
+    ls_object_release(user);
+    ls_nest_release(result);
+    return (ls_dataset *)self;
+  }
+  const bool flat = kind == &flat_map_class;
+  self->user = user;
+  self->options = *o;
+  self->options.result = ls_none();
+  ls_format(self->name, sizeof(self->name), "%s",
+            o->name != NULL ? o->name : kind->name);
+  self->options.name = self->name;
+  if (o->cycle == 0) self->options.cycle = flat ? 1 : DEFAULT_CYCLE;
+  if (o->block == 0) self->options.block = 1;
+  self->dataset.indexed = false;
+  self->dataset.size = LS_UNKNOWN_SIZE;
+  return ls_dataset_fail(&self->dataset,
+                         ls_dataset_set_spec(&self->dataset, result));
+}
+
+static ls_dataset *remake(const ls_dataset_class *kind,
+                          const ls_dataset *dataset, ls_dataset **inputs) {
+  const interleave *self = (const interleave *)dataset;
+  const ls_nest result = ls_dataset_spec_nest(dataset);
+  ls_flat_options options = self->options;
+  options.result = result;  // Just for the check.
+  if (kind == &flat_map_class) options.cycle = options.block = 0;
+  return make(kind, inputs[0], &options, ls_object_retain(self->user), result);
+}
+
+static ls_dataset *remake_flat_map(const ls_dataset *dataset,
+                                   ls_dataset **inputs) {
+  return remake(&flat_map_class, dataset, inputs);
+}
+static ls_dataset *remake_interleave(const ls_dataset *dataset,
+                                     ls_dataset **inputs) {
+  return remake(&interleave_class, dataset, inputs);
+}
+
+static ls_dataset *make_new(const ls_dataset_class *kind, ls_dataset *input,
+                            const ls_flat_options *options,
+                            const char *function) {
+  if (options == NULL)
+    return ls_dataset_new(kind, sizeof(interleave), &input, 1,
+                          ls_null_argument(function, "options"));
+  return make(kind, input, options,
+              ls_user_create(options->user, options->release), options->result);
+}
+
+ls_dataset *ls_dataset_flat_map(ls_dataset *dataset,
+                                const ls_flat_options *options) {
+  return make_new(&flat_map_class, dataset, options, "ls_dataset_flat_map");
+}
+
+ls_dataset *ls_dataset_interleave(ls_dataset *dataset,
+                                  const ls_flat_options *options) {
+  return make_new(&interleave_class, dataset, options, "ls_dataset_interleave");
+}

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Filters, data sets that elements become, choices among data sets.
+#include <math.h>
+#include <string.h>
+
+#include "lockstep/graph.h"
+#include "support/stream_runs.h"
+
+static const stream_numbers hundred = {.count = 100, .saves = true};
+static const stream_numbers again = {.count = 100};
+static const stream_numbers refusing = {
+    .count = 100, .saves = true, .fails_every = 7};
+static const stream_numbers few = {.count = 7, .saves = true};
+static const stream_numbers none = {.count = 0};
+static const stream_numbers *const all[] = {&hundred, &again, &refusing, &few,
+                                            &none};
+
+static void for_all(stream_maker make) {
+  for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); ++i)
+    expect_stream_alike(make, (void *)(uintptr_t)all[i]);
+}
+#define OF(numbers) ((void *)(uintptr_t) & (numbers))
+
+// ---- Filter ----------------------------------------------------------------
+static ls_status is_odd(ls_nest element, const ls_map_call *call, void *user,
+                        bool *out_keep) {
+  (void)user;
+  const int64_t number = stream_number(element);
+  if (number % 10 == 8) return ls_invalid_argument("8 is refused");
+  if (number % 10 == 6) return ls_out_of_range("6 is refused");
+  if (number % 100000 != call->id || number / 100000 != call->epoch)
+    return ls_internal("%lld is not %lld", (long long)number,
+                       (long long)call->id);
+  *out_keep = number % 2 == 1;
+  return ls_ok();
+}
+
+static ls_dataset *odd(void *user) {
+  return ls_dataset_filter(stream_of(user),
+                           &(ls_filter_options){.call = is_odd});
+}
+// By chance: each call has bits of its own.
+static ls_status by_key(ls_nest element, const ls_map_call *call, void *user,
+                        bool *out_keep) {
+  (void)element, (void)user;
+  *out_keep = call->key % 2 == 0;
+  return ls_ok();
+}
+static ls_dataset *some(void *user) {
+  return ls_dataset_batch(
+      ls_dataset_filter(
+          ls_dataset_map(ls_dataset_filter(
+                             stream_of(user),
+                             &(ls_filter_options){.call = by_key, .stream = 1}),
+                         &(ls_map_options){
+                             .fill = NULL,
+                             .call = NULL,
+                         }),
+          &(ls_filter_options){.call = by_key, .stream = 2}),
+      &(ls_batch_options){.size = 3, .ids = true});
+}
+static ls_dataset *half(void *user) {
+  return ls_dataset_batch(
+      ls_dataset_filter(
+          ls_dataset_filter(stream_of(user),
+                            &(ls_filter_options){.call = by_key, .stream = 1}),
+          &(ls_filter_options){.call = by_key, .stream = 2}),
+      &(ls_batch_options){.size = 3, .ids = true});
+}
+
+static void a_filter_keeps_what_its_function_says(void **state) {
+  (void)state;
+  EXPECT_STREAM(odd, OF(few), 1, 3, 5, STREAM_FAILED);
+  for_all(odd);
+  for_all(half);
+  ls_dataset *dataset = odd(OF(hundred));
+  assert_int_equal(ls_dataset_cardinality(dataset), LS_UNKNOWN_SIZE);
+  ls_dataset_release(dataset);
+  // A failure of a maker on the way is the whole pipeline's.
+  dataset = some(OF(hundred));
+  expect_status(ls_dataset_status(dataset), LS_INVALID_ARGUMENT,
+                "needs one of `call` and `fill`");
+  ls_dataset_release(dataset);
+  dataset = ls_dataset_filter(stream_of(&few), &(ls_filter_options){0});
+  expect_status(ls_dataset_status(dataset), LS_INVALID_ARGUMENT,
+                "filter needs a function");
+  ls_dataset_release(dataset);
+}
+
+// ---- Flat map --------------------------------------------------------------
+// Of number n a range of n % 4 numbers, or a stream, or a failure.
+static ls_dataset *some_of(ls_nest element, const ls_map_call *call,
+                           void *user) {
+  (void)call, (void)user;
+  const int64_t number = stream_number(element);
+  if (number % 20 == 11)
+    return ls_dataset_take(
+        ls_dataset_shuffle(stream_of(&few), &(ls_shuffle_options){.buffer = 3}),
+        5);
+  if (number % 20 == 13) return ls_dataset_range(0, 1, 0);  // No such step.
+  return ls_dataset_range(1000 * number, 1000 * number + number % 4, 1);
+}
+
+static ls_dataset *flat(void *user) {
+  return ls_dataset_flat_map(
+      stream_of(user),
+      &(ls_flat_options){.call = some_of,
+                         .result = ls_nest_spec(LS_DTYPE_I64, LS_SCALAR)});
+}
+
+static int64_t cycle = 3, block = 2;
+static ls_dataset *interleaved(void *user) {
+  return ls_dataset_interleave(
+      stream_of(user),
+      &(ls_flat_options){.call = some_of,
+                         .result = ls_nest_spec(LS_DTYPE_I64, LS_SCALAR),
+                         .cycle = cycle,
+                         .block = block});
+}
+
+static void elements_become_data_sets_one_after_another(void **state) {
+  (void)state;
+  EXPECT_STREAM(flat, OF(few), 1000, 2000, 2001, 3000, 3001, 3002, 5000, 6000,
+                6001);
+  expect_stream(flat, OF(none), NULL, 0);
+}
+
+static void data_sets_of_elements_are_read_in_turn(void **state) {
+  (void)state;
+  cycle = 3, block = 1;
+  // Slots: 0 (empty), 1, 2; then 3 in the place of 0.
+  EXPECT_STREAM(interleaved, OF(few), 1000, 2000, 3000, 2001, 3001, 3002, 5000,
+                6000, 6001);
+  cycle = 1, block = 1;
+  EXPECT_STREAM(interleaved, OF(few), 1000, 2000, 2001, 3000, 3001, 3002, 5000,
+                6000, 6001);
+  cycle = 2, block = 5;
+  EXPECT_STREAM(interleaved, OF(few), 1000, 2000, 2001, 3000, 3001, 3002, 5000,
+                6000, 6001);
+}
+
+static ls_dataset *failing(ls_nest element, const ls_map_call *call,
+                           void *user) {
+  return some_of(element, call, user);
+}
+
+// The failure of an inner data set's maker is told as that of a generator's
+// element is.
+static ls_dataset *without_failures(ls_nest element, const ls_map_call *call,
+                                    void *user) {
+  if (stream_number(element) % 20 == 13)
+    return ls_dataset_take(stream_of(&refusing), 5);
+  return failing(element, call, user);
+}
+static ls_dataset *whole(void *user) {
+  return ls_dataset_interleave(
+      stream_of(user),
+      &(ls_flat_options){.call = without_failures,
+                         .result = ls_nest_spec(LS_DTYPE_I64, LS_SCALAR),
+                         .cycle = cycle,
+                         .block = block});
+}
+static ls_dataset *whole_flat(void *user) {
+  return ls_dataset_batch(
+      ls_dataset_flat_map(
+          stream_of(user),
+          &(ls_flat_options){.call = without_failures,
+                             .result = ls_nest_spec(LS_DTYPE_I64, LS_SCALAR)}),
+      &(ls_batch_options){.size = 4, .ids = true});
+}
+
+static void from_any_place_the_rest_is_the_same(void **state) {
+  (void)state;
+  static const int64_t ways[][2] = {{1, 1}, {3, 1}, {8, 3}, {40, 2}};
+  for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); ++i) {
+    cycle = ways[i][0];
+    block = ways[i][1];
+    for_all(whole);
+  }
+  for_all(whole_flat);
+}
+
+static void data_sets_that_cannot_be_are_that_elements_failure(void **state) {
+  (void)state;
+  ls_iterator *iterator = NULL;
+  ls_nest element = ls_none();
+  ls_dataset *dataset = flat(OF(hundred));
+  expect_ok(ls_iterator_create(dataset, NULL, &iterator));
+  ls_status status = ls_ok();
+  while (ls_status_is_ok(status))
+    status = ls_iterator_next(iterator, &element);
+  expect_contains(ls_status_message(status), "step");
+  expect_status(status, LS_INVALID_ARGUMENT,
+                "flat_map 'flat_map' of element 13");
+  expect_ok(ls_iterator_next(iterator, &element));
+  assert_int_equal(stream_number(element), 14000);
+  ls_nest_release(element);
+  ls_iterator_release(iterator);
+  ls_dataset_release(dataset);
+  // What gives elements of another kind than said.
+  dataset = ls_dataset_flat_map(
+      stream_of(&few),
+      &(ls_flat_options){.call = some_of,
+                         .result = ls_nest_spec(LS_DTYPE_F32, LS_SCALAR)});
+  expect_ok(ls_iterator_create(dataset, NULL, &iterator));
+  element = ls_none();
+  expect_status(ls_iterator_next(iterator, &element), LS_INVALID_ARGUMENT,
+                "f32");
+  ls_nest_release(element);
+  ls_iterator_release(iterator);
+  ls_dataset_release(dataset);
+  dataset = ls_dataset_flat_map(
+      stream_of(&few),
+      &(ls_flat_options){.call = some_of,
+                         .cycle = 2,
+                         .result = ls_nest_spec(LS_DTYPE_F32, LS_SCALAR)});
+  expect_status(ls_dataset_status(dataset), LS_INVALID_ARGUMENT, "`cycle`");
+  ls_dataset_release(dataset);
+  dataset = ls_dataset_interleave(stream_of(&few),
+                                  &(ls_flat_options){.call = some_of});
+  expect_status(ls_dataset_status(dataset), LS_INVALID_ARGUMENT, "`result`");
+  ls_dataset_release(dataset);
+}
+
+// ---- Sample ----------------------------------------------------------------
+static const double *weights;
+static ls_flag stop_at_first;
+static ls_dataset *sampled(void *user) {
+  ls_dataset *const sets[] = {stream_of(user), ls_dataset_range(500, 560, 1),
+                              ls_dataset_take(stream_of(user), 20)};
+  return ls_dataset_sample(
+      sets, 3,
+      &(ls_sample_options){
+          .weights = weights, .seed = 5, .stop_at_first = stop_at_first});
+}
+
+static size_t read_all(ls_dataset *dataset, int64_t *numbers) {
+  ls_iterator *iterator = NULL;
+  expect_ok(ls_iterator_create(dataset, NULL, &iterator));
+  const size_t count = stream_read(iterator, numbers);
+  ls_iterator_release(iterator);
+  ls_dataset_release(dataset);
+  return count;
+}
+
+static void data_sets_are_drawn_by_their_weights(void **state) {
+  (void)state;
+  static const double skewed[] = {8, 1, 0.5}, one[] = {0, 1, 0};
+  int64_t numbers[STREAM_MOST];
+  for (int i = 0; i < 4; ++i) {
+    weights = i % 2 == 0 ? NULL : skewed;
+    stop_at_first = i < 2 ? LS_FLAG_DEFAULT : LS_FLAG_ON;
+    for_all(sampled);
+  }
+  // All of each, in its order, if none stops the rest.
+  weights = skewed, stop_at_first = LS_FLAG_DEFAULT;
+  assert_int_equal(read_all(sampled(OF(hundred)), numbers), 180);
+  int64_t next = 0, ranged = 500;
+  size_t early = 0;
+  for (size_t i = 0; i < 180; ++i) {
+    if (numbers[i] >= 500)
+      assert_int_equal(numbers[i], ranged++);
+    else if (numbers[i] == next)
+      ++next;
+    else
+      assert_in_range(numbers[i], 0, 19);
+    early += i < 50 && numbers[i] < 100;
+  }
+  assert_true(early > 35);
+  stop_at_first = LS_FLAG_ON;
+  assert_true(read_all(sampled(OF(hundred)), numbers) < 180);
+  weights = one, stop_at_first = LS_FLAG_DEFAULT;
+  assert_int_equal(read_all(sampled(OF(hundred)), numbers), 60);
+  // Sizes as far as they are known.
+  weights = NULL;
+  ls_dataset *const ranges[] = {ls_dataset_range(0, 5, 1),
+                                ls_dataset_range(0, 6, 1)};
+  ls_dataset *dataset = ls_dataset_sample(ranges, 2, NULL);
+  assert_int_equal(ls_dataset_cardinality(dataset), 11);
+  ls_dataset_release(dataset);
+}
+
+static void samples_that_cannot_be_are_refused(void **state) {
+  (void)state;
+  static const struct {
+    double weights[3];
+    const char *message;
+  } cases[] = {{{1, -1, 1}, "weight 1 of a sample is -1"},
+               {{1, 1, (double)NAN}, "weight 2 of a sample is"},
+               {{0, 0, 0}, "all weights of a sample are 0"}};
+  stop_at_first = LS_FLAG_DEFAULT;
+  for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
+    weights = cases[i].weights;
+    ls_dataset *dataset = sampled(OF(hundred));
+    expect_status(ls_dataset_status(dataset), LS_INVALID_ARGUMENT,
+                  cases[i].message);
+    ls_dataset_release(dataset);
+  }
+  ls_dataset *dataset = ls_dataset_sample(NULL, 0, NULL);
+  expect_status(ls_dataset_status(dataset), LS_INVALID_ARGUMENT, "no data set");
+  ls_dataset_release(dataset);
+  static const stream_numbers vectors = {.count = 4, .longest = 3};
+  ls_dataset *const sets[] = {stream_of(&few), stream_of(&vectors)};
+  dataset = ls_dataset_sample(sets, 2, NULL);
+  expect_status(ls_dataset_status(dataset), LS_INVALID_ARGUMENT,
+                "leaf 0 is i64[] in the first and i64[?] in another");
+  ls_dataset_release(dataset);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_filter_keeps_what_its_function_says),
+      cmocka_unit_test(elements_become_data_sets_one_after_another),
+      cmocka_unit_test(data_sets_of_elements_are_read_in_turn),
+      cmocka_unit_test(from_any_place_the_rest_is_the_same),
+      cmocka_unit_test(data_sets_that_cannot_be_are_that_elements_failure),
+      cmocka_unit_test(data_sets_are_drawn_by_their_weights),
+      cmocka_unit_test(samples_that_cannot_be_are_refused),
+  };
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  expect_ok(ls_runtime_destroy(NULL));
+  return failed;
+}
