@@ -6,9 +6,10 @@
 // A strategy has R replicas in all; rank k of n hosts replicas k R / n up to
 // (k + 1) R / n, rounded down, and every rank makes the same calls in the same
 // order. A rank runs its own replicas alone: arguments of others must have
-// their shapes, but are not looked at by replicas. What replicas merge, and
-// their results one by one, come to every rank, so that variables and results
-// are the same bytes everywhere, and the same as on one rank.
+// their shapes, but are not looked at by replicas. Iterators of distributed
+// data sets give arrays for them that have a shape and no value. What replicas
+// merge, and their results one by one, come to every rank, so that variables
+// and results are the same bytes everywhere, and the same as on one rank.
 //
 // A runtime is told of its trunk when it is made; without one it is alone.
 // Before they first run something together, ranks compare what they compute
@@ -17,7 +18,8 @@
 //
 // A rank whose step or training fails cancels the trunk: all others' steps fail
 // with its error, which names it. Only what is wrong for all ranks alike before
-// a program runs (INVALID_ARGUMENT, FAILED_PRECONDITION, UNIMPLEMENTED) leaves
+// a program runs (INVALID_ARGUMENT, FAILED_PRECONDITION, UNIMPLEMENTED), and
+// the end of data (OUT_OF_RANGE), to which all come at the same step, leave
 // them in step.
 //
 // Threads: a trunk is used by all programs of its process at the same time;

@@ -128,11 +128,11 @@ static void rounded_parts_are_dealt_to_hosts_in_turns(void **state) {
   ls_strategy *pod = pod_of_tasks(4, 2);
   EXPECT_DEALT_ON(pod, number_batches(4, 4), &up, "[0] [2] [1] [3]");
   EXPECT_DEALT_ON(pod, number_batches(6, 6), &up, "[0 1] [4 5] [2 3] []");
-  ls_strategy_release(pod);
   expect_refused(
-      pod_of_tasks(1, 1), number_batches(4, 4),
+      pod, number_batches(4, 4),
       &(ls_input_options){.round_up = true, .sharding = LS_SHARD_OFF},
       LS_INVALID_ARGUMENT, "round_up");
+  ls_strategy_release(pod);
 }
 
 static void hosts_read_their_files(void **state) {

@@ -80,8 +80,8 @@ ls_input_callable *ls_nest_as_input_callable(ls_nest leaf) {
 
 ls_status ls_input_callable_next(ls_input_callable *callable,
                                  ls_nest *element) {
-  const ls_nest made = callable->next(callable->user);
-  LS_RETURN_IF_ERROR(ls_nest_status(made));
+  ls_nest made = ls_none();
+  LS_RETURN_IF_ERROR(ls_take_nest(callable->next(callable->user), &made));
   const ls_status status = ls_status_annotate(
       ls_nest_same_structure(callable->structure, made),
       "between what a callable said it gives and what it gave");

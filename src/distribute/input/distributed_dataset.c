@@ -251,10 +251,11 @@ static ls_status from_dataset(making *m, ls_dataset *dataset) {
 // ---- Of a function
 // -------------------------------------------------------------- A pipeline
 // that the function gave, which is taken over.
-static ls_status take_made(making *m, size_t pipeline, ls_nest made) {
+static ls_status take_made(making *m, size_t pipeline, ls_nest given) {
   char text[200];
   ls_pipeline *to = &m->data->pipelines[pipeline];
-  LS_RETURN_IF_ERROR(ls_nest_status(made));
+  ls_nest made = ls_none();
+  LS_RETURN_IF_ERROR(ls_take_nest(given, &made));
   to->dataset = ls_dataset_retain(ls_nest_as_dataset(made));
   to->callable = ls_object_retain(ls_nest_as_input_callable(made));
   ls_status status = ls_ok();

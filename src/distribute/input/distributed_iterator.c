@@ -181,10 +181,7 @@ ls_status ls_input_pack(ls_distributed_iterator *it, ls_nest *element) {
     leaves[l] = join(it, &it->parts[l * data->num_replicas]);
   const ls_nest made = ls_nest_pack(data->structure, leaves, data->num_leaves);
   ls_release(it->allocator, leaves);
-  LS_RETURN_IF_ERROR(ls_nest_status(made));
-  ls_nest_release(*element);
-  *element = made;
-  return ls_ok();
+  return ls_nest_give(made, element);
 }
 
 static ls_status at_end(const ls_distributed_iterator *it) {

@@ -11,6 +11,7 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_internal.h"
 #include "distribute/input/input.h"
 #include "distribute/strategies/strategy.h"
 #include "graph/graph.h"
@@ -274,9 +275,8 @@ static ls_status build(ls_distributed_iterator *it, bool is_optional,
   ls_input_release_parts(it);
   ls_object_release(of);
   LS_RETURN_IF_ERROR(status);
-  *out_element =
-      is_optional ? LS_TUPLE(ls_leaf(ls_op_output(op, 1)), element) : element;
-  return ls_nest_status(*out_element);
+  if (is_optional) element = LS_TUPLE(ls_leaf(ls_op_output(op, 1)), element);
+  return ls_take_nest(element, out_element);
 }
 
 static ls_nest get_next(ls_distributed_iterator *it, bool is_optional,

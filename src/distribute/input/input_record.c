@@ -162,7 +162,9 @@ static ls_status restore_several(ls_distributed_iterator *it,
                                  const ls_record *record) {
   int64_t pipelines = 1, given = 0;
   const size_t count = it->data->num_pipelines;
-  ls_status_free(ls_record_get_i64(record, "pipelines", &pipelines));
+  const ls_status one = ls_record_get_i64(record, "pipelines", &pipelines);
+  if (!ls_status_is_ok(one)) pipelines = 1;
+  ls_status_free(one);
   if (pipelines != (int64_t)count)
     return ls_invalid_argument("iterator '%s' of %zu pipelines is restored "
                                "from a place in %lld",

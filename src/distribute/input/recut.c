@@ -11,12 +11,12 @@
 ls_status ls_input_read_batch(ls_distributed_iterator *it, size_t host) {
   ls_input_rows *from = &it->rows[host];
   ls_nest *leaves = NULL;
-  from->next = from->rows = 0;
   if (from->ended) return ls_out_of_range("no more rows");
   ls_status status = ls_iterator_next(it->sources[host], &from->batch);
   from->ended = ls_status_code(status) == LS_OUT_OF_RANGE;
   LS_RETURN_IF_ERROR(status);
   ++from->batches;
+  from->next = from->rows = 0;
   status = ls_input_leaves(it, from->batch, &leaves);
   if (ls_status_is_ok(status))
     status = ls_input_rows_in(it, leaves, &from->rows);

@@ -54,13 +54,14 @@ static ls_status check_devices(const ls_strategy *strategy) {
                           strategy->no_cpu);
 }
 
-// They fail like this one where what they were all given is wrong; what one
-// rank lacks (memory, a file), only it can tell them.
+// They fail like this one where what they were all given is wrong, and come to
+// the end of data at the same step; what one rank lacks (memory, a file), only
+// it can tell them.
 void ls_strategy_tell_ranks(const ls_strategy *strategy, ls_status status) {
   const ls_code code = ls_status_code(status);
   if (strategy->num_replicas == 1 || code == LS_OK ||
       code == LS_INVALID_ARGUMENT || code == LS_FAILED_PRECONDITION ||
-      code == LS_UNIMPLEMENTED)
+      code == LS_UNIMPLEMENTED || code == LS_OUT_OF_RANGE)
     return;
   ls_trunk *trunk = ls_runtime_trunk(ls_runtime_current());
   if (trunk != NULL) trunk->cancel(trunk, status);

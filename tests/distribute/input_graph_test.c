@@ -1,0 +1,441 @@
+// SPDX-License-Identifier: Apache-2.0
+// Iterators in graphs: ops that read and start them.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory/allocator.h"
+#include "lockstep/eager.h"
+#include "lockstep/flow.h"
+#include "lockstep/session.h"
+#include "support/inputs.h"
+#include "support/replicas.h"
+
+// What tests run: a graph, and what is fetched of it.
+typedef struct graph_run {
+  ls_graph *graph;
+  ls_session *session;
+  ls_nest fetch;
+} graph_run;
+
+static graph_run run_of(ls_graph *graph, ls_nest fetch) {
+  graph_run run = {.graph = graph, .fetch = fetch};
+  expect_ok(ls_session_create(graph, &run.session));
+  return run;
+}
+
+static void end_run(graph_run *run) {
+  ls_session_destroy(run->session);
+  ls_nest_release(run->fetch);
+  ls_graph_destroy(run->graph);
+}
+
+// A list of a leaf's components.
+static ls_nest components_of(ls_nest leaf) {
+  ls_nest items[8];
+  const size_t count = ls_distributed_count(leaf);
+  for (size_t r = 0; r < count; ++r)
+    items[r] = ls_nest_retain(ls_distributed_component(leaf, r));
+  return count == 0 ? LS_LIST(ls_nest_retain(leaf))
+                    : ls_nest_sequence(LS_KIND_LIST, items, count);
+}
+
+// Runs it once: what the replicas got, as print_dealt says.
+static ls_status run_once(graph_run *run, char *text, size_t size) {
+  ls_nest results = ls_none();
+  LS_RETURN_IF_ERROR(
+      ls_session_run(run->session, run->fetch, NULL, 0, &results));
+  ls_nest items[8];
+  const size_t count = ls_nest_count(results);
+  for (size_t r = 0; r < count; ++r)
+    items[r] = ls_nest_retain(ls_nest_item(results, r));
+  const ls_nest value = ls_nest_distributed(LS_PER_REPLICA, items, count);
+  print_dealt(value, text, size);
+  ls_nest_release(value);
+  ls_nest_release(results);
+  return ls_ok();
+}
+
+static void expect_run(graph_run *run, const char *want) {
+  char text[200];
+  expect_ok(run_once(run, text, sizeof(text)));
+  assert_string_equal(text, want);
+}
+
+static void expect_end(graph_run *run) {
+  char text[200];
+  for (int i = 0; i < 2; ++i)
+    expect_status(run_once(run, text, sizeof(text)), LS_OUT_OF_RANGE,
+                  "is at the end");
+}
+
+static void run_op(graph_run *run, ls_op op) {
+  ls_nest results = ls_none();
+  expect_ok(ls_session_run(run->session, ls_nest_op(op), NULL, 0, &results));
+  ls_nest_release(results);
+}
+
+// ---- Initializable
+// ---------------------------------------------------------------
+static void an_initializable_iterator_starts_again(void **state) {
+  (void)state;
+  LS_SPEC("T138 M64");
+  ls_strategy *all[] = {mirrored_of(2), pod_of_tasks(2, 1)};
+  for (size_t i = 0; i < LS_COUNT_OF(all); ++i) {
+    ls_graph *graph = NULL;
+    ls_distributed_iterator *iterator = NULL;
+    ls_op start = {0}, again = {0};
+    ls_nest element = ls_none();
+    expect_ok(ls_graph_create("input", &graph));
+    {
+      LS_GRAPH_SCOPE(graph);
+      const ls_nest data = ls_nest_dataset(whole_batches(8, 4));
+      expect_ok(ls_strategy_make_dataset_iterator(all[i], data, &iterator));
+      ls_nest_release(data);
+      expect_ok(ls_distributed_iterator_initializer(iterator, &start));
+      expect_ok(ls_distributed_iterator_initializer(iterator, &again));
+      assert_int_equal(start.id, again.id);
+      element = ls_distributed_iterator_get_next(iterator);
+      expect_ok(ls_nest_status(element));
+    }
+    graph_run run = run_of(graph, components_of(element));
+    char text[200];
+    expect_status(run_once(&run, text, sizeof(text)), LS_FAILED_PRECONDITION,
+                  "is not initialized: run its initializer");
+    run_op(&run, start);
+    expect_run(&run, "[0 1] [2 3]");
+    // In the middle.
+    run_op(&run, start);
+    expect_run(&run, "[0 1] [2 3]");
+    expect_run(&run, "[4 5] [6 7]");
+    expect_end(&run);
+    run_op(&run, start);
+    expect_run(&run, "[0 1] [2 3]");
+    ls_nest_release(element);
+    ls_distributed_iterator_release(iterator);
+    end_run(&run);
+    ls_strategy_release(all[i]);
+  }
+}
+
+static ls_nest make_batches(ls_input_context context, void *user) {
+  *(int *)user += 1;
+  return ls_nest_dataset(ls_dataset_batch(
+      ls_dataset_range(100 * context.pipeline, 100 * context.pipeline + 4, 1),
+      &(ls_batch_options){.size = 2, .remainder = LS_REMAINDER_DROP}));
+}
+
+static void an_input_function_has_an_iterator(void **state) {
+  (void)state;
+  LS_SPEC("T139 V200");
+  ls_strategy *pod = pod_of_tasks(2, 1);
+  ls_graph *graph = NULL;
+  ls_distributed_iterator *iterator = NULL;
+  ls_op start = {0};
+  ls_nest element = ls_none();
+  int calls = 0;
+  expect_ok(ls_graph_create("input", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    expect_status(ls_strategy_make_input_fn_iterator(pod, make_batches, &calls,
+                                                     LS_PIPELINE_PER_REPLICA,
+                                                     &iterator),
+                  LS_INVALID_ARGUMENT, "PER_REPLICA");
+    assert_int_equal(calls, 0);
+    expect_ok(ls_strategy_make_input_fn_iterator(
+        pod, make_batches, &calls, LS_PIPELINE_PER_WORKER, &iterator));
+    assert_int_equal(calls, 2);
+    expect_ok(ls_distributed_iterator_initializer(iterator, &start));
+    element = ls_distributed_iterator_get_next(iterator);
+    expect_ok(ls_nest_status(element));
+  }
+  graph_run run = run_of(graph, components_of(element));
+  run_op(&run, start);
+  expect_run(&run, "[0 1] [100 101]");
+  expect_run(&run, "[2 3] [102 103]");
+  expect_end(&run);
+  ls_nest_release(element);
+  ls_distributed_iterator_release(iterator);
+  end_run(&run);
+  ls_strategy_release(pod);
+}
+
+static void eager_has_no_initializable_iterators(void **state) {
+  (void)state;
+  LS_SPEC("M64");
+  ls_strategy *two = mirrored_of(2);
+  ls_distributed_iterator *iterator = NULL;
+  const ls_nest data = ls_nest_dataset(whole_batches(8, 4));
+  expect_status(ls_strategy_make_dataset_iterator(two, data, &iterator),
+                LS_FAILED_PRECONDITION, "eager mode");
+  assert_null(iterator);
+  ls_nest_release(data);
+  ls_strategy_release(two);
+}
+
+// ---- One-shot
+// --------------------------------------------------------------------------
+static void a_one_shot_iterator_needs_no_start(void **state) {
+  (void)state;
+  LS_SPEC("M59 M60 M61 M62 T154");
+  ls_strategy *two = mirrored_of(2);
+  const ls_flag flags[] = {LS_FLAG_DEFAULT, LS_FLAG_ON, LS_FLAG_OFF};
+  for (size_t i = 0; i < LS_COUNT_OF(flags); ++i) {
+    ls_graph *graph = NULL;
+    ls_distributed_iterator *iterator = NULL;
+    ls_nest element = ls_none();
+    expect_ok(ls_graph_create("input", &graph));
+    {
+      LS_GRAPH_SCOPE(graph);
+      const ls_nest data = distributed(
+          two, ls_dataset_range(0, 5, 1),
+          &(ls_input_options){.whole_elements = true, .prefetch = flags[i]});
+      expect_status(ls_distributed_iterator_create(data, NULL, &iterator),
+                    LS_FAILED_PRECONDITION, "is built for sessions");
+      expect_ok(ls_distributed_iterator_create(
+          data,
+          &(ls_distributed_iterator_options){.kind = LS_ITERATOR_ONE_SHOT},
+          &iterator));
+      ls_nest_release(data);
+      element = ls_distributed_iterator_get_next(iterator);
+      expect_ok(ls_nest_status(element));
+      for (int r = 0; r < 2; ++r) {
+        const ls_nest part = ls_distributed_component(element, (size_t)r);
+        char want[80];
+        snprintf(want, sizeof(want),
+                 "/job:localhost/replica:0/task:0/device:CPU:%d", r);
+        assert_string_equal(ls_op_device(ls_tensor_op(part.as.tensor)), want);
+      }
+    }
+    graph_run run = run_of(graph, components_of(element));
+    expect_run(&run, "0 1");
+    expect_run(&run, "2 3");
+    expect_end(&run);
+    ls_nest_release(element);
+    ls_distributed_iterator_release(iterator);
+    end_run(&run);
+  }
+  ls_strategy_release(two);
+}
+
+// One component alone is still one step's.
+static void whatever_is_fetched_a_run_is_a_step(void **state) {
+  (void)state;
+  LS_SPEC("M61");
+  ls_strategy *two = mirrored_of(2);
+  ls_graph *graph = NULL;
+  ls_distributed_iterator *iterator = NULL;
+  ls_nest element = ls_none();
+  expect_ok(ls_graph_create("input", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    const ls_nest data = distributed(two, whole_batches(12, 4), NULL);
+    expect_ok(ls_distributed_iterator_create(
+        data, &(ls_distributed_iterator_options){.kind = LS_ITERATOR_ONE_SHOT},
+        &iterator));
+    ls_nest_release(data);
+    element = ls_distributed_iterator_get_next(iterator);
+  }
+  graph_run all = run_of(graph, components_of(element));
+  graph_run second = {
+      .session = all.session,
+      .fetch = LS_LIST(ls_nest_retain(ls_distributed_component(element, 1)))};
+  expect_run(&second, "[2 3]");
+  expect_run(&all, "[4 5] [6 7]");
+  expect_run(&second, "[10 11]");
+  expect_end(&all);
+  ls_nest_release(second.fetch);
+  ls_nest_release(element);
+  ls_distributed_iterator_release(iterator);
+  end_run(&all);
+  ls_strategy_release(two);
+}
+
+// ---- Optional
+// -----------------------------------------------------------------------------
+static void the_end_can_be_a_value(void **state) {
+  (void)state;
+  LS_SPEC("T153");
+  ls_strategy *two = mirrored_of(2);
+  ls_graph *graph = NULL;
+  ls_distributed_iterator *iterator = NULL;
+  ls_nest made = ls_none();
+  expect_ok(ls_graph_create("input", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    const ls_nest data = distributed(two, whole_batches(5, 4), NULL);
+    expect_ok(ls_distributed_iterator_create(
+        data, &(ls_distributed_iterator_options){.kind = LS_ITERATOR_ONE_SHOT},
+        &iterator));
+    ls_nest_release(data);
+    made = ls_distributed_iterator_get_next_as_optional(iterator);
+    expect_ok(ls_nest_status(made));
+  }
+  graph_run has = run_of(graph, LS_LIST(ls_nest_retain(ls_nest_item(made, 0))));
+  graph_run value = {.session = has.session,
+                     .fetch = components_of(ls_nest_item(made, 1))};
+  expect_run(&value, "[0 1] [2 3]");
+  expect_run(&has, "0");
+  expect_run(&value, "[0 0] [0 0]");
+  ls_nest_release(value.fetch);
+  ls_nest_release(made);
+  ls_distributed_iterator_release(iterator);
+  end_run(&has);
+  // In eager.
+  iterator = iterator_on(distributed(two, number_batches(3, 2), NULL));
+  const bool wanted[] = {true, true, false, false};
+  for (size_t i = 0; i < LS_COUNT_OF(wanted); ++i) {
+    made = ls_distributed_iterator_get_next_as_optional(iterator);
+    expect_ok(ls_nest_status(made));
+    assert_true(ls_nest_number(ls_nest_item(made, 0)) == wanted[i]);
+    ls_nest_release(made);
+  }
+  ls_distributed_iterator_release(iterator);
+  ls_strategy_release(two);
+}
+
+// ---- In functions
+// ------------------------------------------------------------------------------
+typedef struct stepper {
+  ls_strategy *strategy;
+  ls_distributed_iterator *iterator;
+} stepper;
+
+static ls_nest times_ten(ls_nest args, void *user) {
+  (void)user;
+  ls_tensor x;
+  const ls_status status = ls_distributed_as_tensor(ls_nest_item(args, 0), &x);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  return ls_leaf(ls_mul_scalar(x, 10));
+}
+
+static ls_nest read_and_run(ls_nest args, void *user) {
+  (void)args;
+  stepper *s = user;
+  const ls_nest element = ls_distributed_iterator_get_next(s->iterator);
+  if (ls_nest_is_failed(element)) return element;
+  const ls_nest inner = LS_TUPLE(element);
+  ls_nest results = ls_none();
+  const ls_status status =
+      ls_strategy_run(s->strategy, ls_plain(times_ten, NULL), inner, &results);
+  ls_nest_release(inner);
+  return ls_status_is_ok(status) ? results : ls_fail(status);
+}
+
+static void a_function_reads_and_runs(void **state) {
+  (void)state;
+  LS_SPEC("T154 T139");
+  ls_strategy *two = mirrored_of(2);
+  stepper s = {two, iterator_on(distributed(two, whole_batches(8, 4), NULL))};
+  ls_function *function = NULL;
+  ls_nest results = ls_none();
+  char text[100];
+  expect_ok(ls_function_create(
+      &(ls_function_options){.call = read_and_run, .user = &s}, &function));
+  expect_ok(ls_function_call(function, ls_none(), &results));
+  assert_string_equal(print_dealt(results, text, sizeof(text)),
+                      "[0 10] [20 30]");
+  expect_ok(ls_function_call(function, ls_none(), &results));
+  assert_string_equal(print_dealt(results, text, sizeof(text)),
+                      "[40 50] [60 70]");
+  expect_status(ls_function_call(function, ls_none(), &results),
+                LS_OUT_OF_RANGE, "is at the end");
+  expect_ok(ls_distributed_iterator_restart(s.iterator));
+  expect_ok(ls_function_call(function, ls_none(), &results));
+  assert_string_equal(print_dealt(results, text, sizeof(text)),
+                      "[0 10] [20 30]");
+  ls_nest_release(results);
+  ls_function_release(function);
+  ls_distributed_iterator_release(s.iterator);
+  ls_strategy_release(two);
+}
+
+// ---- Refusals
+// -------------------------------------------------------------------------------------
+static void an_op_needs_known_shapes(void **state) {
+  (void)state;
+  LS_SPEC("T150");
+  ls_strategy *two = mirrored_of(2), *three = mirrored_of(3);
+  ls_graph *graph = NULL;
+  ls_distributed_iterator *iterator = NULL;
+  expect_ok(ls_graph_create("input", &graph));
+  const ls_distributed_iterator_options once = {.kind = LS_ITERATOR_ONE_SHOT};
+  ls_scope scope = {0};
+  ls_graph_begin(&scope, graph);
+  ls_nest data = distributed(two, number_batches(7, 4), NULL);
+  expect_ok(ls_distributed_iterator_create(data, &once, &iterator));
+  ls_nest made = ls_distributed_iterator_get_next(iterator);
+  expect_status(ls_nest_status(made), LS_INVALID_ARGUMENT,
+                "a shape that is known");
+  ls_nest_release(made);
+  ls_nest_release(data);
+  ls_distributed_iterator_release(iterator);
+  // Parts of other sizes are known too.
+  data = distributed(three, whole_batches(8, 4), NULL);
+  expect_ok(ls_distributed_iterator_create(data, &once, &iterator));
+  made = ls_distributed_iterator_get_next(iterator);
+  expect_ok(ls_nest_status(made));
+  for (size_t r = 0; r < 3; ++r)
+    assert_int_equal(
+        ls_tensor_shape(ls_distributed_component(made, r).as.tensor).dim[0],
+        r == 0 ? 2 : 1);
+  ls_nest_release(made);
+  ls_nest_release(data);
+  ls_distributed_iterator_release(iterator);
+  ls_scope_end(&scope);
+  ls_graph_destroy(graph);
+  ls_strategy_release(three);
+  ls_strategy_release(two);
+}
+
+static int warnings;
+static void count_warning(void *user, const ls_log_line *line) {
+  (void)user;
+  if (line->level == LS_LOG_WARNING && strstr(line->text, "get_next") != NULL)
+    ++warnings;
+}
+
+static void many_reading_ops_are_warned_of(void **state) {
+  (void)state;
+  LS_SPEC("M63");
+  ls_runtime *runtime = NULL;
+  expect_ok(
+      ls_runtime_create(&(ls_runtime_options){.log = count_warning}, &runtime));
+  ls_runtime *before = ls_runtime_make_current(runtime);
+  ls_strategy *one = mirrored_of(1);
+  ls_graph *graph = NULL;
+  ls_distributed_iterator *iterator = NULL;
+  expect_ok(ls_graph_create("input", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    const ls_nest data = distributed(one, whole_batches(8, 4), NULL);
+    expect_ok(ls_distributed_iterator_create(
+        data, &(ls_distributed_iterator_options){.kind = LS_ITERATOR_ONE_SHOT},
+        &iterator));
+    ls_nest_release(data);
+    warnings = 0;
+    for (int i = 1; i <= 35; ++i) {
+      ls_nest_release(ls_distributed_iterator_get_next(iterator));
+      assert_int_equal(warnings, i > 32 ? i - 32 : 0);
+    }
+  }
+  ls_distributed_iterator_release(iterator);
+  ls_graph_destroy(graph);
+  ls_strategy_release(one);
+  ls_runtime_make_current(before);
+  expect_ok(ls_runtime_destroy(runtime));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(an_initializable_iterator_starts_again),
+      cmocka_unit_test(an_input_function_has_an_iterator),
+      cmocka_unit_test(eager_has_no_initializable_iterators),
+      cmocka_unit_test(a_one_shot_iterator_needs_no_start),
+      cmocka_unit_test(whatever_is_fetched_a_run_is_a_step),
+      cmocka_unit_test(the_end_can_be_a_value),
+      cmocka_unit_test(a_function_reads_and_runs),
+      cmocka_unit_test(an_op_needs_known_shapes),
+      cmocka_unit_test(many_reading_ops_are_warned_of),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a distributed iterator is, and going on from there.
+#include <string.h>
+
+#include "base/memory/allocator.h"
+#include "base/runtime_internal.h"
+#include "lockstep/eager.h"
+#include "lockstep/trunk.h"
+#include "support/inputs.h"
+#include "support/replicas.h"
+
+enum { MOST = 64, TEXT = 200 };
+
+typedef struct step_list {
+  char texts[MOST][TEXT];
+  size_t count;
+} step_list;
+
+// What is left.
+static void read_rest(ls_distributed_iterator *iterator, step_list *out) {
+  ls_nest element = ls_none();
+  out->count = 0;
+  bool has = true;
+  while (has) {
+    expect_ok(
+        ls_distributed_iterator_next_as_optional(iterator, &has, &element));
+    if (has) print_dealt(element, out->texts[out->count++], TEXT);
+  }
+  ls_nest_release(element);
+}
+
+static void go_on_by(ls_distributed_iterator *iterator, size_t count) {
+  ls_nest element = ls_none();
+  for (size_t i = 0; i < count; ++i)
+    expect_ok(ls_distributed_iterator_next(iterator, &element));
+  ls_nest_release(element);
+}
+
+static ls_record *place_of(ls_distributed_iterator *iterator) {
+  ls_record *record = NULL;
+  expect_ok(ls_record_create(&record));
+  expect_ok(ls_distributed_iterator_save(iterator, record));
+  return record;
+}
+
+// From wherever it is saved, it goes on as it would have.
+static void expect_goes_on(ls_nest data) {
+  ls_distributed_iterator *iterator = iterator_on(ls_nest_retain(data));
+  ls_distributed_iterator *other = iterator_on(ls_nest_retain(data));
+  static step_list all, rest;
+  expect_ok(ls_distributed_iterator_restart(iterator));
+  read_rest(iterator, &all);
+  assert_true(all.count > 1);
+  for (size_t at = 0; at <= all.count; ++at) {
+    expect_ok(ls_distributed_iterator_seek_epoch(iterator, 1));
+    go_on_by(iterator, at);
+    ls_record *record = place_of(iterator);
+    expect_ok(ls_distributed_iterator_restore(other, record));
+    ls_record_destroy(record);
+    assert_int_equal(ls_distributed_iterator_epoch(other), 1);
+    assert_int_equal(ls_distributed_iterator_position(other), at);
+    read_rest(other, &rest);
+    if (rest.count != all.count - at)
+      fail_msg("from %zu on %zu steps of %zu are left: %s", at, rest.count,
+               all.count, rest.texts[rest.count == 0 ? 0 : rest.count - 1]);
+    for (size_t i = 0; i < rest.count; ++i)
+      assert_string_equal(rest.texts[i], all.texts[at + i]);
+  }
+  ls_distributed_iterator_release(iterator);
+  ls_distributed_iterator_release(other);
+  ls_nest_release(data);
+}
+
+static ls_dataset *shuffled(int64_t count, int64_t size) {
+  return ls_dataset_batch(ls_dataset_shuffle(ls_dataset_range(0, count, 1),
+                                             &(ls_shuffle_options){.seed = 4}),
+                          &(ls_batch_options){.size = size});
+}
+
+static ls_nest make_shuffled(ls_input_context context, void *user) {
+  (void)user;
+  return ls_nest_dataset(shuffled(20 + 3 * context.pipeline, 3));
+}
+
+static void a_restored_iterator_goes_on(void **state) {
+  (void)state;
+  ls_strategy *two = mirrored_of(2), *pod = pod_of_tasks(4, 2);
+  expect_goes_on(distributed(two, shuffled(43, 4), NULL));
+  expect_goes_on(distributed(two, shuffled(43, 4),
+                             &(ls_input_options){.whole_elements = true}));
+  expect_goes_on(distributed(pod, shuffled(43, 4), NULL));
+  expect_goes_on(distributed(pod, shuffled(43, 4),
+                             &(ls_input_options){.whole_elements = true}));
+  expect_goes_on(distributed(pod, shuffled(23, 7),
+                             &(ls_input_options){.sharding = LS_SHARD_OFF}));
+  ls_nest data = ls_none();
+  expect_ok(ls_strategy_distribute_datasets_from_function(pod, make_shuffled,
+                                                          NULL, &data));
+  expect_goes_on(data);
+  // A data set alone.
+  expect_goes_on(ls_nest_dataset(shuffled(43, 4)));
+  ls_strategy_release(pod);
+  ls_strategy_release(two);
+}
+
+static void it_goes_on_with_others_replicas(void **state) {
+  (void)state;
+  ls_strategy *two = mirrored_of(2), *pod = pod_of_tasks(4, 2);
+  ls_distributed_iterator *from =
+      iterator_on(distributed(two, number_batches(16, 4), NULL));
+  ls_distributed_iterator *to =
+      iterator_on(distributed(pod, number_batches(16, 4), NULL));
+  go_on_by(from, 2);
+  ls_record *record = place_of(from);
+  expect_ok(ls_distributed_iterator_restore(to, record));
+  EXPECT_DEALT(to, "[8] [9] [10] [11]", "[12] [13] [14] [15]");
+  ls_record_destroy(record);
+  ls_distributed_iterator_release(from);
+  ls_distributed_iterator_release(to);
+  // Whole elements, where a step begins there.
+  const ls_input_options whole = {.whole_elements = true,
+                                  .sharding = LS_SHARD_DATA};
+  ls_strategy *four = mirrored_of(4);
+  from = iterator_on(distributed(two, ls_dataset_range(0, 12, 1), &whole));
+  to = iterator_on(distributed(four, ls_dataset_range(0, 12, 1), &whole));
+  go_on_by(from, 3);
+  record = place_of(from);
+  expect_status(ls_distributed_iterator_restore(to, record),
+                LS_INVALID_ARGUMENT, "element 6, which is not where a step");
+  ls_record_destroy(record);
+  go_on_by(from, 1);
+  record = place_of(from);
+  expect_ok(ls_distributed_iterator_restore(to, record));
+  EXPECT_DEALT(to, "8 9 10 11");
+  ls_record_destroy(record);
+  ls_distributed_iterator_release(from);
+  ls_distributed_iterator_release(to);
+  ls_strategy_release(four);
+  ls_strategy_release(pod);
+  ls_strategy_release(two);
+}
+
+static void others_places_are_refused(void **state) {
+  (void)state;
+  ls_strategy *two = mirrored_of(2), *pod = pod_of_tasks(4, 2);
+  const ls_input_options off = {.sharding = LS_SHARD_OFF};
+  ls_distributed_iterator *from =
+      iterator_on(distributed(two, number_batches(16, 4), NULL));
+  ls_record *record = place_of(from);
+  ls_distributed_iterator *others[] = {
+      iterator_on(distributed(two, number_batches(16, 2), NULL)),
+      iterator_on(distributed(pod, number_batches(16, 4), &off)), NULL};
+  const ls_nest data = distributed(two, number_batches(16, 4), NULL);
+  expect_ok(ls_distributed_iterator_create(
+      data, &(ls_distributed_iterator_options){.seed = 3}, &others[2]));
+  ls_nest_release(data);
+  const char *const says[] = {"range(0, 16, 1).batch(2)",
+                              "of 2 pipelines is restored from a place in 1",
+                              "seed 3 is restored from a place with seed 0"};
+  for (size_t i = 0; i < LS_COUNT_OF(others); ++i) {
+    expect_status(ls_distributed_iterator_restore(others[i], record),
+                  LS_INVALID_ARGUMENT, says[i]);
+    ls_distributed_iterator_release(others[i]);
+  }
+  ls_record_destroy(record);
+  ls_distributed_iterator_release(from);
+  ls_strategy_release(pod);
+  ls_strategy_release(two);
+}
+
+// ---- On ranks
+// -----------------------------------------------------------------
+typedef struct job {
+  char text[1000];  // The record, of rank 0.
+  size_t steps;
+  step_list seen[4];
+} job;
+
+static ls_status run_to(ls_trunk *trunk, job *self, bool goes_on) {
+  ls_strategy *four = mirrored_of(4);
+  ls_distributed_iterator *iterator =
+      iterator_on(distributed(four, shuffled(30, 4), NULL));
+  if (goes_on) {
+    ls_record *record = NULL;
+    expect_ok(
+        ls_record_from_text("place", self->text, strlen(self->text), &record));
+    expect_ok(ls_distributed_iterator_restore(iterator, record));
+    ls_record_destroy(record);
+    read_rest(iterator, &self->seen[trunk->rank]);
+  } else {
+    go_on_by(iterator, self->steps);
+    ls_record *record = place_of(iterator);
+    char *text = NULL;
+    size_t size = 0;
+    expect_ok(ls_record_to_text(record, &text, &size));
+    assert_true(size < sizeof(self->text));
+    if (trunk->rank == 0) memcpy(self->text, text, size + 1);
+    ls_text_release(text);
+    ls_record_destroy(record);
+  }
+  ls_distributed_iterator_release(iterator);
+  ls_strategy_release(four);
+  return ls_ok();
+}
+
+static ls_status on_rank(ls_trunk *trunk, job *self, bool goes_on) {
+  ls_runtime *runtime = NULL;
+  LS_RETURN_IF_ERROR(ls_runtime_create(
+      &(ls_runtime_options){.threads = 1, .trunk = trunk}, &runtime));
+  ls_runtime *before = ls_runtime_make_current(runtime);
+  const ls_status status = run_to(trunk, self, goes_on);
+  ls_runtime_make_current(before);
+  return ls_status_join(status, ls_runtime_destroy(runtime));
+}
+
+static ls_status save_on(ls_trunk *trunk, void *user) {
+  return on_rank(trunk, user, false);
+}
+
+static ls_status go_on_on(ls_trunk *trunk, void *user) {
+  return on_rank(trunk, user, true);
+}
+
+static void other_ranks_go_on_at_the_same_place(void **state) {
+  (void)state;
+  static job self, alone;
+  for (int ranks = 1; ranks <= 4; ++ranks) {
+    self = (job){.steps = 3};
+    expect_ok(ls_standin_run(ranks, save_on, &self));
+    alone = (job){.steps = 3};
+    memcpy(alone.text, self.text, sizeof(self.text));
+    expect_ok(ls_standin_run(1, go_on_on, &alone));
+    assert_int_equal(alone.seen[0].count, 5);
+    expect_ok(ls_standin_run(5 - ranks, go_on_on, &self));
+    for (int k = 0; k < 5 - ranks; ++k)
+      assert_int_equal(self.seen[k].count, 5);
+    // Rank 0's own values are the first ones.
+    if (ranks == 4)
+      for (size_t i = 0; i < 5; ++i)
+        assert_string_equal(self.seen[0].texts[i], alone.seen[0].texts[i]);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_restored_iterator_goes_on),
+      cmocka_unit_test(it_goes_on_with_others_replicas),
+      cmocka_unit_test(others_places_are_refused),
+      cmocka_unit_test(other_ranks_go_on_at_the_same_place),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
