@@ -45,15 +45,17 @@ ls_nest step(ls_nest batch, void *user) {
   return ls_leaf(ls_all_reduce(LS_REDUCE_MEAN, loss));
 }
 
-ls_batcher *make_batches(ls_bag *bag) {
+// Batches in another order each epoch, dealt to the replicas in parts.
+ls_iterator *make_batches(ls_bag *bag) {
   ls_synthetic_options examples{};
   examples.shape = LS_SHAPE(kWidth);
   examples.num_classes = kClasses;
-  ls_batcher_options batches{};
-  batches.batch_size = kBatch;
-  batches.shuffle = true;
-  batches.replicas = kReplicas;
-  return ls_batcher_in(bag, ls_synthetic_in(bag, examples), batches);
+  ls_batch_options batches{};
+  batches.size = kBatch;
+  ls_dataset *data =
+      ls_dataset_shuffle(ls_dataset_synthetic(&examples), nullptr);
+  data = ls_dataset_parts(ls_dataset_batch(data, &batches), kReplicas);
+  return ls_iterator_in(bag, ls_dataset_in(bag, data));
 }
 
 ls_status train(ls_bag *bag, double *first, double *last) {
@@ -68,14 +70,15 @@ ls_status train(ls_bag *bag, double *first, double *last) {
   options.call = step;
   options.user = &m;
   ls_function *function = ls_function_in(bag, options);
-  ls_batcher *batcher = make_batches(bag);
+  ls_iterator *batches = make_batches(bag);
   ls_nest *batch = ls_nest_in(bag, ls_none());
   ls_nest *loss = ls_nest_in(bag, ls_none());
   LS_RETURN_IF_ERROR(ls_bag_take_error(bag));
-  for (int i = 0; i < kEpochs * ls_batcher_num_batches(batcher);) {
-    const ls_status status = ls_batcher_next(batcher, batch);
+  for (int i = 0; ls_iterator_epoch(batches) < kEpochs;) {
+    const ls_status status = ls_iterator_next(batches, batch);
     if (ls_status_code(status) == LS_OUT_OF_RANGE) {  // The end of an epoch.
       ls_status_free(status);
+      LS_RETURN_IF_ERROR(ls_iterator_restart(batches));
       continue;
     }
     LS_RETURN_IF_ERROR(status);

@@ -25,6 +25,7 @@
 
 #include "lockstep/data.h"
 #include "lockstep/function.h"
+#include "lockstep/iterator.h"
 #include "lockstep/layers.h"
 #include "lockstep/optimizers.h"
 #include "lockstep/strategy.h"
@@ -95,38 +96,30 @@ LS_BAG_MAKER_(ls_mirrored_strategy, ls_strategy, ls_mirrored_options,
 #undef LS_BAG_MAKER_
 #undef LS_BAG_CXX_MAKER_
 
-// Made-up examples, and batches of a dataset, which the batcher retains.
-static inline void ls_examples_drop_(void *thing) {
-  ls_examples_release((ls_examples *)thing);
+// A data set, taken over, and an iterator on one, which it retains.
+static inline void ls_dataset_drop_(void *thing) {
+  ls_dataset_release((ls_dataset *)thing);
 }
-static inline void ls_batcher_drop_(void *thing) {
-  ls_batcher_destroy((ls_batcher *)thing);
+static inline void ls_iterator_drop_(void *thing) {
+  ls_iterator_release((ls_iterator *)thing);
 }
-static inline ls_examples *
-ls_synthetic_in_(ls_bag *bag, const ls_synthetic_options *options) {
-  ls_examples *made = NULL;
-  if (bag->error != NULL) return NULL;
-  const ls_status status = ls_examples_synthetic(options, &made);
-  return (ls_examples *)ls_bag_keep(bag, status, made, ls_examples_drop_);
+static inline ls_dataset *ls_dataset_in(ls_bag *bag, ls_dataset *dataset) {
+  const ls_status status = ls_dataset_status(dataset);
+  return (ls_dataset *)ls_bag_keep(bag, status, dataset, ls_dataset_drop_);
 }
-static inline ls_batcher *ls_batcher_in_(ls_bag *bag, ls_examples *dataset,
-                                         const ls_batcher_options *options) {
-  ls_batcher *made = NULL;
+static inline ls_iterator *ls_iterator_in_(ls_bag *bag, ls_dataset *dataset,
+                                           const ls_iterator_options *options) {
+  ls_iterator *made = NULL;
   if (bag->error != NULL || dataset == NULL) return NULL;
-  const ls_status status = ls_batcher_create(dataset, options, &made);
-  return (ls_batcher *)ls_bag_keep(bag, status, made, ls_batcher_drop_);
+  const ls_status status = ls_iterator_create(dataset, options, &made);
+  return (ls_iterator *)ls_bag_keep(bag, status, made, ls_iterator_drop_);
 }
 
 #ifdef __cplusplus
-inline ls_examples *
-ls_synthetic_in(ls_bag *bag,
-                const ls_synthetic_options &options = ls_synthetic_options()) {
-  return ls_synthetic_in_(bag, &options);
-}
-inline ls_batcher *
-ls_batcher_in(ls_bag *bag, ls_examples *dataset,
-              const ls_batcher_options &options = ls_batcher_options()) {
-  return ls_batcher_in_(bag, dataset, &options);
+inline ls_iterator *
+ls_iterator_in(ls_bag *bag, ls_dataset *dataset,
+               const ls_iterator_options &options = ls_iterator_options()) {
+  return ls_iterator_in_(bag, dataset, &options);
 }
 #else
 #define ls_dense_layer_in(bag, ...)                                            \
@@ -151,10 +144,8 @@ ls_batcher_in(ls_bag *bag, ls_examples *dataset,
   ls_function_in_((bag), &(ls_function_options){__VA_ARGS__})
 #define ls_mirrored_strategy_in(bag, ...)                                      \
   ls_mirrored_strategy_in_((bag), &(ls_mirrored_options){__VA_ARGS__})
-#define ls_synthetic_in(bag, ...)                                              \
-  ls_synthetic_in_((bag), &(ls_synthetic_options){__VA_ARGS__})
-#define ls_batcher_in(bag, dataset, ...)                                       \
-  ls_batcher_in_((bag), (dataset), &(ls_batcher_options){__VA_ARGS__})
+#define ls_iterator_in(bag, dataset, ...)                                      \
+  ls_iterator_in_((bag), (dataset), &(ls_iterator_options){__VA_ARGS__})
 #endif  // __cplusplus
 
 #ifdef __cplusplus

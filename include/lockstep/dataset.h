@@ -80,6 +80,10 @@ LS_API const char *ls_element_spec_print(const ls_element_spec *spec,
 enum { LS_INFINITE = -1, LS_UNKNOWN_SIZE = -2 };
 // The number of elements, LS_INFINITE, or LS_UNKNOWN_SIZE; of a failed one 0.
 LS_API int64_t ls_dataset_cardinality(const ls_dataset *dataset);
+// The least and the largest number of leaf `leaf`, integers, where they are
+// known without reading elements; else false.
+LS_API bool ls_dataset_bounds(const ls_dataset *dataset, size_t leaf,
+                              int64_t *out_least, int64_t *out_most);
 // Whether element i is a function of i; if not, it is a stream.
 LS_API bool ls_dataset_is_indexed(const ls_dataset *dataset);
 // What it is made of, source first: "range(0, 10).shuffle(seed=1).batch(2)".
@@ -208,6 +212,12 @@ typedef struct ls_batch_options {
 // Stacks elements along a new dimension 0.
 LS_API ls_dataset *ls_dataset_batch(ls_dataset *dataset,
                                     const ls_batch_options *options);
+
+// Elements, which are batches, as what replicas take: each leaf a PerReplica of
+// `count` parts of its first dimension, views of one array, in the order of
+// replicas. Their sizes differ by at most one, larger ones first.
+//   LS_INVALID_ARGUMENT  elements without a first dimension
+LS_API ls_dataset *ls_dataset_parts(ls_dataset *dataset, int64_t count);
 
 // ---- Ahead -----------------------------------------------------------------
 // How many elements are computed ahead of who reads, by the runtime's input

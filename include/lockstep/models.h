@@ -79,7 +79,7 @@ LS_API LS_MUST_USE ls_status ls_model_create(const ls_model_type *type,
                                              ls_model *out_model);
 LS_API void ls_model_destroy(ls_model *model);  // Zeroed is fine.
 
-// A made-up batch that fits the model, of ls_examples_synthetic: a tuple of
+// A made-up batch that fits the model, of ls_dataset_synthetic: a tuple of
 // examples and labels. The caller owns it.
 //   LS_UNIMPLEMENTED  labels of a shape that such data do not have.
 //   LS_NOT_FOUND      as ls_model_create.

@@ -43,7 +43,7 @@ typedef struct ls_evaluator ls_evaluator;
 //   LS_INVALID_ARGUMENT  the dataset does not fit the model; see
 //                        ls_train_check_data.
 LS_API LS_MUST_USE ls_status ls_evaluator_create(const ls_model *model,
-                                                 ls_examples *dataset,
+                                                 ls_dataset *dataset,
                                                  ls_evaluator **out_evaluator);
 LS_API void ls_evaluator_destroy(ls_evaluator *evaluator);  // NULL is fine.
 // `stop` may be NULL.
@@ -52,10 +52,11 @@ LS_API LS_MUST_USE ls_status ls_evaluator_run(ls_evaluator *evaluator,
                                               const ls_train_stop *stop,
                                               ls_evaluation *out_evaluation);
 
-// OK if the dataset's examples and labels can be given to a model of this type
-// and it has no more classes than that. INVALID_ARGUMENT naming both otherwise.
+// OK if the dataset's elements are examples and labels that can be given to a
+// model of this type and it has no more classes than that. INVALID_ARGUMENT
+// naming both otherwise.
 LS_API LS_MUST_USE ls_status ls_train_check_data(const ls_model_type *type,
-                                                 const ls_examples *dataset);
+                                                 const ls_dataset *dataset);
 
 // ---- Training --------------------------------------------------------------
 // A batch as the arguments of a strategy's step: each array is split among the
@@ -83,6 +84,11 @@ typedef struct ls_train_report {
   bool tested;                          // It has an evaluation on the test set.
   ls_evaluation test;
 } ls_train_report;
+
+// How many examples a data set has. One that does not know is read to its end.
+//   LS_INVALID_ARGUMENT  it has no end, or none at all.
+LS_API LS_MUST_USE ls_status ls_train_count_examples(const ls_dataset *dataset,
+                                                     int64_t *out_count);
 
 // Steps of a run with these options: full batches of `train_size` examples for
 // the epochs or steps asked for (0: not asked for). 0 when there is no batch.
@@ -124,8 +130,9 @@ LS_API LS_MUST_USE ls_status ls_train_load(const char *run_folder,
 typedef struct ls_train_options {
   const ls_model *model;   // Required; made with `.metrics`. Lent.
   ls_strategy *strategy;   // Required. Lent.
-  ls_examples *train;      // Required. Lent.
-  ls_examples *test;       // Evaluated after each epoch. Default: none.
+  ls_dataset *train;       // Required: examples and labels. Lent.
+  int64_t num_examples;    // In it. Default: they are counted.
+  ls_dataset *test;        // Evaluated after each epoch. Default: none.
   int64_t batch_size;      // Of all replicas. Default: the model's.
   int64_t epochs;          // Default: the model's, or as `steps` needs.
   int64_t steps;           // End after so many. Default: no limit.

@@ -177,7 +177,7 @@ ls_status cli_precision(const char *precision, ls_dtype *out_dtype);
 
 // Opens what --data names, or a part of it: `train` and `test` may be NULL.
 ls_status cli_open_data(const char *data, const ls_model_type *type,
-                        ls_examples **train, ls_examples **test);
+                        ls_dataset **train, ls_dataset **test);
 // Whether --data names a file or folder.
 bool cli_is_place(const char *data);
 // The same name with the whole path of a file or folder, perhaps in `buffer`,

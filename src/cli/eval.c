@@ -9,7 +9,7 @@ typedef struct eval_flags {
   bool json;
 } eval_flags;
 
-static ls_status evaluate(const ls_model *model, ls_examples *test,
+static ls_status evaluate(const ls_model *model, ls_dataset *test,
                           ls_evaluation *out_evaluation) {
   ls_evaluator *evaluator = NULL;
   ls_status status = ls_evaluator_create(model, test, &evaluator);
@@ -23,7 +23,7 @@ static ls_status load_and_evaluate(const eval_flags *flags,
                                    const ls_train_config *config,
                                    const ls_model_type *type,
                                    ls_evaluation *out_evaluation) {
-  ls_examples *test = NULL;
+  ls_dataset *test = NULL;
   ls_model model = {0};
   ls_status status = cli_open_data(flags->data, type, NULL, &test);
   // The optimizer's schedule plays no part here, but it needs its steps.
@@ -33,7 +33,7 @@ static ls_status load_and_evaluate(const eval_flags *flags,
     status = ls_train_load(flags->run_folder, &model);
   if (ls_status_is_ok(status)) status = evaluate(&model, test, out_evaluation);
   ls_model_destroy(&model);
-  ls_examples_release(test);
+  ls_dataset_release(test);
   return status;
 }
 

@@ -47,20 +47,21 @@ const char *cli_full_data(const char *data, char *buffer) {
   return realpath(data, buffer) != NULL ? buffer : data;
 }
 
-static ls_status open_synthetic(const ls_model_type *type, ls_examples **train,
-                                ls_examples **test) {
+static ls_status open_synthetic(const ls_model_type *type, ls_dataset **train,
+                                ls_dataset **test) {
   ls_synthetic_options options = {.size = 8192,
                                   .dtype = type->example_dtype,
                                   .shape = type->example_shape,
                                   .num_classes = type->num_classes};
-  if (train != NULL) LS_RETURN_IF_ERROR(ls_examples_synthetic(&options, train));
+  if (train != NULL) *train = ls_dataset_synthetic(&options);
   options.size = 1024;
   options.sample = 1;
-  return test != NULL ? ls_examples_synthetic(&options, test) : ls_ok();
+  if (test != NULL) *test = ls_dataset_synthetic(&options);
+  return ls_ok();
 }
 
 static ls_status open_text(const char *path, const ls_model_type *type,
-                           ls_examples **train, ls_examples **test) {
+                           ls_dataset **train, ls_dataset **test) {
   struct stat info;
   if (strcmp(path, fashion_mnist) == 0 ||
       (stat(path, &info) == 0 && S_ISDIR(info.st_mode)))
@@ -70,14 +71,14 @@ static ls_status open_text(const char *path, const ls_model_type *type,
         type->name, path);
   ls_text_options options = {.length =
                                  ls_shape_num_elements(type->example_shape)};
-  if (train != NULL)
-    LS_RETURN_IF_ERROR(ls_examples_text(path, &options, train));
+  if (train != NULL) *train = ls_dataset_text(path, &options);
   options.test = true;
-  return test != NULL ? ls_examples_text(path, &options, test) : ls_ok();
+  if (test != NULL) *test = ls_dataset_text(path, &options);
+  return ls_ok();
 }
 
 static ls_status open_images(const char *path, const ls_model_type *type,
-                             ls_examples **train, ls_examples **test) {
+                             ls_dataset **train, ls_dataset **test) {
   struct stat info;
   const char *folder = strcmp(path, fashion_mnist) == 0 ? NULL : path;
   if (folder != NULL && stat(path, &info) == 0 && !S_ISDIR(info.st_mode))
@@ -85,18 +86,20 @@ static ls_status open_images(const char *path, const ls_model_type *type,
         "model '%s' learns from images, '%s' is a file; give it a folder with "
         "IDX files, fashion-mnist or synthetic",
         type->name, path);
-  if (train != NULL)
-    LS_RETURN_IF_ERROR(ls_examples_fashion_mnist(folder, true, train));
-  return test != NULL ? ls_examples_fashion_mnist(folder, false, test)
-                      : ls_ok();
+  if (train != NULL) *train = ls_dataset_fashion_mnist(folder, true);
+  if (test != NULL) *test = ls_dataset_fashion_mnist(folder, false);
+  return ls_ok();
 }
 
 ls_status cli_open_data(const char *data, const ls_model_type *type,
-                        ls_examples **train, ls_examples **test) {
-  if (strcmp(data, synthetic) == 0) return open_synthetic(type, train, test);
-  return type->example_dtype == LS_DTYPE_I32
-             ? open_text(data, type, train, test)
-             : open_images(data, type, train, test);
+                        ls_dataset **train, ls_dataset **test) {
+  LS_RETURN_IF_ERROR(strcmp(data, synthetic) == 0
+                         ? open_synthetic(type, train, test)
+                     : type->example_dtype == LS_DTYPE_I32
+                         ? open_text(data, type, train, test)
+                         : open_images(data, type, train, test));
+  if (train != NULL) LS_RETURN_IF_ERROR(ls_dataset_status(*train));
+  return test != NULL ? ls_dataset_status(*test) : ls_ok();
 }
 
 // ---- Model -----------------------------------------------------------------

@@ -29,7 +29,8 @@ typedef struct session {
   char chosen[PATH_MAX];
   ls_strategy *strategy;
   ls_model model;
-  ls_examples *train, *test;
+  ls_dataset *train, *test;
+  int64_t examples;  // In an epoch.
   ls_progress *progress;
   ls_train_result result;
 } session;
@@ -140,9 +141,9 @@ static ls_status prepare(const train_flags *flags, const ls_model_type *type,
   LS_RETURN_IF_ERROR(
       ls_status_annotate(ls_train_check_data(type, run->train),
                          "--data synthetic makes up examples that fit"));
-  const int64_t steps =
-      ls_train_count_steps(type, ls_examples_size(run->train),
-                           config->batch_size, config->epochs, config->steps);
+  LS_RETURN_IF_ERROR(ls_train_count_examples(run->train, &run->examples));
+  const int64_t steps = ls_train_count_steps(
+      type, run->examples, config->batch_size, config->epochs, config->steps);
   LS_RETURN_IF_ERROR(cli_create_model(config, type, steps, &run->model));
   LS_RETURN_IF_ERROR(check_rate(flags, steps, run));
   return flags->quiet ? ls_ok() : open_progress(run);
@@ -158,6 +159,7 @@ static ls_status train(const train_flags *flags, const ls_model_type *type,
       &(ls_train_options){.model = &run->model,
                           .strategy = run->strategy,
                           .train = run->train,
+                          .num_examples = run->examples,
                           .test = run->test,
                           .batch_size = config->batch_size,
                           .epochs = config->epochs,
@@ -181,8 +183,8 @@ static ls_status train(const train_flags *flags, const ls_model_type *type,
 static void end(session *run) {
   ls_progress_destroy(run->progress);
   ls_model_destroy(&run->model);
-  ls_examples_release(run->train);
-  ls_examples_release(run->test);
+  ls_dataset_release(run->train);
+  ls_dataset_release(run->test);
   ls_strategy_release(run->strategy);
 }
 

@@ -355,11 +355,12 @@ void ls_ahead_pause(ls_ahead *self) {
   ls_mutex_unlock(&self->lock);
 }
 
+// What was made becomes memory to be written anew.
 static void drop_slots(ls_ahead *self) {
   for (int64_t n = self->next; n < self->queued; ++n) {
     slot *it = slot_of(self, n);
     if (it->state != DONE) continue;
-    ls_nest_release(it->element);
+    give_spare(self, it->element);
     it->element = ls_none();
     ls_status_free(it->status);
     it->status = ls_ok();

@@ -30,20 +30,8 @@ typedef struct batch_work {
   int64_t first;
   size_t count;
   int64_t *indices;
-  ls_nest *leaves;  // Of the whole element.
-  ls_type *types;
-  void **rows;
+  void *const *rows;
 } batch_work;
-
-static bool take_room(batch_work *work) {
-  const size_t leaves = work->self->base.num_leaves;
-  work->indices = ls_fetch_room(work->fetch, work->count * sizeof(int64_t));
-  work->leaves = ls_fetch_room(work->fetch, leaves * sizeof(ls_nest));
-  work->types = ls_fetch_room(work->fetch, leaves * sizeof(ls_type));
-  work->rows = ls_fetch_room(work->fetch, leaves * sizeof(void *));
-  return work->indices != NULL && work->leaves != NULL && work->types != NULL &&
-         work->rows != NULL;
-}
 
 // The mask and the ids stand behind the elements' leaves.
 static void write_notes(const batch_work *work, int64_t rows) {
@@ -63,19 +51,21 @@ static void write_notes(const batch_work *work, int64_t rows) {
                  : -1;
 }
 
-static ls_status read_batch(batch_work *work, ls_nest *batch) {
-  const batch_dataset *self = work->self;
-  const ls_dataset *base = &self->base, *input = base->inputs[0];
-  const int64_t rows = rows_of(self, work->count);
-  for (size_t i = 0; i < base->num_leaves; ++i) {
-    work->types[i] = base->leaves[i].type;
-    work->types[i].shape.dim[0] = rows;
+static void measure_batch(const ls_dataset *dataset, int64_t index,
+                          ls_type *types) {
+  const batch_dataset *self = (const batch_dataset *)dataset;
+  int64_t first = 0;
+  const int64_t rows = rows_of(self, part_of(self, index, &first));
+  for (size_t i = 0; i < dataset->num_leaves; ++i) {
+    types[i] = dataset->leaves[i].type;
+    types[i].shape.dim[0] = rows;
   }
-  LS_RETURN_IF_ERROR(
-      ls_element_reuse(base->structure, work->types, base->num_leaves, batch));
-  ls_nest_flatten(*batch, work->leaves, base->num_leaves);
-  for (size_t i = 0; i < base->num_leaves; ++i)
-    work->rows[i] = ls_array_mutable_data(ls_nest_as_array(work->leaves[i]));
+}
+
+static ls_status read_batch(const batch_work *work) {
+  const batch_dataset *self = work->self;
+  const ls_dataset *input = self->base.inputs[0];
+  const int64_t rows = rows_of(self, work->count);
   for (size_t i = 0; i < work->count; ++i)
     work->indices[i] = work->first + (int64_t)i;
   LS_RETURN_IF_ERROR(ls_dataset_read(input, work->fetch, work->indices,
@@ -90,13 +80,15 @@ static ls_status read_batch(batch_work *work, ls_nest *batch) {
   return ls_ok();
 }
 
-static ls_status get_row_batch(const ls_dataset *dataset, ls_fetch *fetch,
-                               int64_t index, ls_nest *batch) {
+static ls_status fill_rows(const ls_dataset *dataset, ls_fetch *fetch,
+                           int64_t index, void *const *rows) {
   const ls_fetch_mark mark = ls_fetch_begin(fetch);
-  batch_work work = {.self = (const batch_dataset *)dataset, .fetch = fetch};
+  batch_work work = {
+      .self = (const batch_dataset *)dataset, .fetch = fetch, .rows = rows};
   work.count = part_of(work.self, index, &work.first);
+  work.indices = ls_fetch_room(fetch, work.count * sizeof(int64_t));
   const ls_status status =
-      take_room(&work) ? read_batch(&work, batch) : ls_out_of_memory();
+      work.indices != NULL ? read_batch(&work) : ls_out_of_memory();
   ls_fetch_end(fetch, mark);
   return status;
 }
@@ -171,7 +163,8 @@ static const ls_dataset_class batch_of_rows_class = {.name = "batch",
                                                      .destroy = destroy_batch,
                                                      .describe = describe_batch,
                                                      .remake = remake_batch,
-                                                     .get = get_row_batch,
+                                                     .measure = measure_batch,
+                                                     .fill = fill_rows,
                                                      .id = id_batch,
                                                      .open =
                                                          ls_stream_open_batch};

@@ -177,16 +177,26 @@ static ls_dataset *remake_convert(const ls_dataset *dataset,
   return ls_dataset_convert(inputs[0], (int)self->leaf, &options);
 }
 
+static bool convert_bounds(const ls_dataset *dataset, size_t leaf,
+                           int64_t *out_least, int64_t *out_most) {
+  const convert_dataset *self = (const convert_dataset *)dataset;
+  const bool same = self->options.scale == 1 && self->options.offset == 0;
+  return (leaf != self->leaf || same) &&
+         ls_dataset_bounds(dataset->inputs[0], leaf, out_least, out_most);
+}
+
 static const ls_dataset_class convert_class = {.name = "convert",
                                                .describe = describe_convert,
                                                .remake = remake_convert,
                                                .get = get_converted,
+                                               .bounds = convert_bounds,
                                                .open = ls_stream_open_convert};
 static const ls_dataset_class convert_rows_class = {
     .name = "convert",
     .describe = describe_convert,
     .remake = remake_convert,
     .read = read_converted,
+    .bounds = convert_bounds,
     .open = ls_stream_open_convert};
 
 static bool is_number(ls_dtype dtype) {

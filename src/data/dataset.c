@@ -55,6 +55,18 @@ bool ls_dataset_is_indexed(const ls_dataset *dataset) {
   return dataset != NULL && dataset->indexed;
 }
 
+bool ls_dataset_bounds(const ls_dataset *dataset, size_t leaf,
+                       int64_t *out_least, int64_t *out_most) {
+  while (dataset != NULL && ls_status_is_ok(dataset->failure) &&
+         leaf < dataset->num_leaves) {
+    if (dataset->kind->bounds != NULL)
+      return dataset->kind->bounds(dataset, leaf, out_least, out_most);
+    if (dataset->kind->locate == NULL) return false;
+    dataset = dataset->inputs[0];
+  }
+  return false;
+}
+
 // ---- Making ----------------------------------------------------------------
 static bool take_inputs(ls_dataset *self, ls_dataset *const *inputs,
                         size_t count) {

@@ -29,7 +29,7 @@ typedef struct ls_dataset_class {
   // sources NULL.
   ls_dataset *(*remake)(const ls_dataset *dataset, ls_dataset **inputs);
 
-  // ---- Indexed ones, from any thread --------------------------------------
+  // ---- Indexed ones, from any thread ----
   // Element `index`, in-out: see ls_element_reuse. NULL: by `read` or `locate`.
   ls_status (*get)(const ls_dataset *dataset, ls_fetch *fetch, int64_t index,
                    ls_nest *element);
@@ -37,6 +37,12 @@ typedef struct ls_dataset_class {
   // of rows. NULL: by `locate`, else by `get`.
   ls_status (*read)(const ls_dataset *dataset, ls_fetch *fetch,
                     const int64_t *indices, size_t count, void *const *rows);
+  // The types of element `index`, and the element written to `rows`, one a
+  // leaf: of those that know the types before, such as batches of rows. Then
+  // `get` is not needed.
+  void (*measure)(const ls_dataset *dataset, int64_t index, ls_type *types);
+  ls_status (*fill)(const ls_dataset *dataset, ls_fetch *fetch, int64_t index,
+                    void *const *rows);
   // Those of one input's elements that it has, in another order: where they
   // are in it. Neither `get` nor `read` nor `id` is needed then.
   void (*locate)(const ls_dataset *dataset, const ls_fetch *fetch,
@@ -46,15 +52,18 @@ typedef struct ls_dataset_class {
   int64_t (*id)(const ls_dataset *dataset, const ls_fetch *fetch,
                 int64_t index);
 
-  // ---- Streams
-  // --------------------------------------------------------------- Opens it at
-  // the start of epoch 0; only of those that are not indexed.
+  // The least and the largest number in a leaf of integers, where that is known
+  // without reading. NULL: that of the input by `locate`, else it is not.
+  bool (*bounds)(const ls_dataset *dataset, size_t leaf, int64_t *out_least,
+                 int64_t *out_most);
+
+  // ---- Streams ----
+  // Opens it at the start of epoch 0; only of those that are not indexed.
   ls_status (*open)(ls_dataset *dataset, struct ls_work *work,
                     struct ls_stage **out_stage);
 
-  // ---- Sources that read files
-  // ----------------------------------------------- How many, and file number
-  // `i`; NULL: it reads none.
+  // ---- Sources that read files ----
+  // How many, and file number `i`; NULL: it reads none.
   size_t (*num_files)(const ls_dataset *dataset);
   const char *(*file)(const ls_dataset *dataset, size_t i);
   // The same of files `index`, `index` + `count`, ... alone.
@@ -135,6 +144,10 @@ LS_MUST_USE ls_status ls_dataset_read(const ls_dataset *dataset,
                                       size_t count, void *const *rows);
 int64_t ls_dataset_id(const ls_dataset *dataset, const ls_fetch *fetch,
                       int64_t index);
+// Of a class with `fill`.
+LS_MUST_USE ls_status ls_dataset_fill(const ls_dataset *dataset,
+                                      ls_fetch *fetch, int64_t index,
+                                      void *const *rows);
 
 // Makes `*element` a nest of the structure of these leaves whose arrays may be
 // written: the one that is there, if nobody else holds it and its arrays are of

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/require.h"
+#include "base/runtime_internal.h"
 #include "base/text.h"
 #include "io/idx.h"
 #include "lockstep/data.h"
@@ -60,14 +60,9 @@ static ls_status check(const char *directory, const char *name,
                                        : "images u8[n,height,width]");
 }
 
-ls_status ls_examples_fashion_mnist(const char *directory, bool train,
-                                    ls_examples **out_dataset) {
-  LS_REQUIRE(out_dataset);
-  *out_dataset = NULL;
-  if (directory == NULL) directory = debian_directory;
-  ls_runtime *runtime = ls_runtime_current();
-  if (runtime == NULL) return ls_out_of_memory();
-  const char *part = train ? "train" : "t10k";
+// Both files of a part, as a tuple of arrays.
+static ls_status read_part(ls_runtime *runtime, const char *directory,
+                           const char *part, ls_nest *out_arrays) {
   char image_name[32], label_name[32];
   snprintf(image_name, sizeof(image_name), "%s-images-idx3-ubyte", part);
   snprintf(label_name, sizeof(label_name), "%s-labels-idx1-ubyte", part);
@@ -79,10 +74,24 @@ ls_status ls_examples_fashion_mnist(const char *directory, bool train,
   LS_GOTO_IF_ERROR(done, status,
                    read_either(runtime, directory, image_name, &images));
   LS_GOTO_IF_ERROR(done, status, check(directory, image_name, images, 3));
-  status = ls_examples_create(images, labels, out_dataset);
+  *out_arrays = LS_TUPLE(ls_nest_array(ls_array_retain(images)),
+                         ls_nest_array(ls_array_retain(labels)));
 done:
   ls_array_release(images);
   ls_array_release(labels);
-  return ls_status_annotate(status, "while reading the %s set",
-                            train ? "training" : "test");
+  return status;
+}
+
+ls_dataset *ls_dataset_fashion_mnist(const char *directory, bool train) {
+  if (directory == NULL) directory = debian_directory;
+  ls_runtime *runtime = ls_runtime_current();
+  ls_nest arrays = ls_none();
+  const ls_status status =
+      runtime == NULL
+          ? ls_out_of_memory()
+          : read_part(runtime, directory, train ? "train" : "t10k", &arrays);
+  if (!ls_status_is_ok(status))
+    arrays = ls_fail(ls_status_annotate(status, "while reading the %s set",
+                                        train ? "training" : "test"));
+  return ls_dataset_from_arrays(arrays);
 }

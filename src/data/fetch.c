@@ -15,13 +15,17 @@ void ls_fetch_init(ls_fetch *fetch, ls_allocator *allocator, uint64_t seed) {
   *fetch = (ls_fetch){.allocator = allocator, .seed = seed};
 }
 
-void ls_fetch_deinit(ls_fetch *fetch) {
-  while (fetch->blocks != NULL) {
-    ls_fetch_block *block = fetch->blocks;
-    fetch->blocks = block->below;
+static void release_blocks(ls_fetch *fetch, ls_fetch_block *block) {
+  while (block != NULL) {
+    ls_fetch_block *below = block->below;
     ls_release(fetch->allocator, block);
+    block = below;
   }
-  ls_release(fetch->allocator, fetch->spare);
+}
+
+void ls_fetch_deinit(ls_fetch *fetch) {
+  release_blocks(fetch, fetch->blocks);
+  release_blocks(fetch, fetch->spares);
   for (size_t i = 0; i < fetch->num_kept; ++i) {
     ls_nest_release(fetch->kept[i].nests[0]);
     ls_nest_release(fetch->kept[i].nests[1]);
@@ -36,19 +40,38 @@ ls_fetch_mark ls_fetch_begin(const ls_fetch *fetch) {
   return (ls_fetch_mark){fetch->blocks, block == NULL ? 0 : block->used};
 }
 
-static ls_fetch_block *add_block(ls_fetch *fetch, size_t size) {
-  ls_fetch_block *block = fetch->spare;
-  fetch->spare = NULL;
-  if (block == NULL || block->size < size) {
-    ls_release(fetch->allocator, block);
-    const size_t whole = size < LEAST_BLOCK ? LEAST_BLOCK : size;
-    block =
-        ls_allocate(fetch->allocator, sizeof(*block) + LS_CACHE_LINE + whole);
-    if (block == NULL) return NULL;
-    const uintptr_t at = (uintptr_t)(block + 1);
-    block->size = whole;
-    block->data = (char *)((at + LS_CACHE_LINE - 1) & ~(uintptr_t)63);
+// The smallest of the spares that is large enough, taken out of their list.
+static ls_fetch_block *take_spare(ls_fetch *fetch, size_t size) {
+  ls_fetch_block **best = NULL;
+  for (ls_fetch_block **at = &fetch->spares; *at != NULL; at = &(*at)->below) {
+    if ((*at)->size >= size && (best == NULL || (*at)->size < (*best)->size))
+      best = at;
   }
+  if (best == NULL) return NULL;
+  ls_fetch_block *block = *best;
+  *best = block->below;
+  return block;
+}
+
+// Where no spare is large enough, one of them makes room for the new block.
+static ls_fetch_block *new_block(ls_fetch *fetch, size_t size) {
+  ls_fetch_block *least = fetch->spares;
+  if (least != NULL) fetch->spares = least->below;
+  ls_release(fetch->allocator, least);
+  const size_t whole = size < LEAST_BLOCK ? LEAST_BLOCK : size;
+  ls_fetch_block *block =
+      ls_allocate(fetch->allocator, sizeof(*block) + LS_CACHE_LINE + whole);
+  if (block == NULL) return NULL;
+  const uintptr_t at = (uintptr_t)(block + 1);
+  block->size = whole;
+  block->data = (char *)((at + LS_CACHE_LINE - 1) & ~(uintptr_t)63);
+  return block;
+}
+
+static ls_fetch_block *add_block(ls_fetch *fetch, size_t size) {
+  ls_fetch_block *block = take_spare(fetch, size);
+  if (block == NULL) block = new_block(fetch, size);
+  if (block == NULL) return NULL;
   block->below = fetch->blocks;
   block->used = 0;
   fetch->blocks = block;
@@ -67,17 +90,13 @@ void *ls_fetch_room(ls_fetch *fetch, size_t size) {
   return room;
 }
 
-// The largest of those that are not needed any more is kept for the next time.
+// Blocks that are not needed any more are kept for the next time.
 void ls_fetch_end(ls_fetch *fetch, ls_fetch_mark mark) {
   while (fetch->blocks != mark.block) {
     ls_fetch_block *block = fetch->blocks;
     fetch->blocks = block->below;
-    ls_fetch_block *less = block;
-    if (fetch->spare == NULL || block->size > fetch->spare->size) {
-      less = fetch->spare;
-      fetch->spare = block;
-    }
-    ls_release(fetch->allocator, less);
+    block->below = fetch->spares;
+    fetch->spares = block;
   }
   if (mark.block != NULL) mark.block->used = mark.used;
 }

@@ -25,7 +25,7 @@ typedef struct ls_fetch {
   int64_t epoch;
   // Memory, taken as from a stack.
   ls_fetch_block *blocks;  // The newest first.
-  ls_fetch_block *spare;   // One that is not needed now, or NULL.
+  ls_fetch_block *spares;  // Not needed now.
   ls_fetch_kept *kept;
   size_t num_kept, kept_capacity;
   // Statistics: time of the stage that is at work, by the clock; see work.h.

@@ -109,6 +109,15 @@ static ls_status read_located(const ls_dataset *self, ls_fetch *fetch,
   return status;
 }
 
+static ls_status get_written(const ls_dataset *self, ls_fetch *fetch,
+                             int64_t index, ls_nest *element);
+
+static ls_status get_one(const ls_dataset *self, ls_fetch *fetch, int64_t index,
+                         ls_nest *element) {
+  return self->kind->get != NULL ? self->kind->get(self, fetch, index, element)
+                                 : get_written(self, fetch, index, element);
+}
+
 static ls_status read_one_by_one(const ls_dataset *self, ls_fetch *fetch,
                                  const int64_t *indices, size_t count,
                                  void *const *rows) {
@@ -117,7 +126,7 @@ static ls_status read_one_by_one(const ls_dataset *self, ls_fetch *fetch,
   ls_nest element = ls_none();
   ls_status status = leaves == NULL ? ls_out_of_memory() : ls_ok();
   for (size_t k = 0; k < count && ls_status_is_ok(status); ++k) {
-    status = self->kind->get(self, fetch, indices[k], &element);
+    status = get_one(self, fetch, indices[k], &element);
     if (ls_status_is_ok(status))
       status = ls_dataset_check_element(self, element);
     if (!ls_status_is_ok(status)) break;
@@ -146,29 +155,39 @@ ls_status ls_dataset_read(const ls_dataset *dataset, ls_fetch *fetch,
 }
 
 // ---- One element -----------------------------------------------------------
-static ls_status get_row(const ls_dataset *self, ls_fetch *fetch, int64_t index,
-                         ls_nest *element) {
-  const ls_fetch_mark mark = ls_fetch_begin(fetch);
+// The element's arrays, to be written.
+static ls_status reuse(const ls_dataset *self, ls_fetch *fetch, int64_t index,
+                       ls_nest *element, void **rows) {
   const size_t count = self->num_leaves;
   ls_type *types = ls_fetch_room(fetch, count * sizeof(*types));
   ls_nest *leaves = ls_fetch_room(fetch, count * sizeof(*leaves));
-  void **rows = ls_fetch_room(fetch, count * sizeof(*rows));
-  ls_status status = ls_ok();
-  if (types == NULL || leaves == NULL || rows == NULL)
-    status = ls_out_of_memory();
-  if (ls_status_is_ok(status)) {
+  if (types == NULL || leaves == NULL) return ls_out_of_memory();
+  if (self->kind->measure != NULL) {
+    self->kind->measure(self, index, types);
+  } else {
     for (size_t i = 0; i < count; ++i)
       types[i] = self->leaves[i].type;
-    status = ls_element_reuse(self->structure, types, count, element);
   }
-  if (ls_status_is_ok(status)) {
-    ls_nest_flatten(*element, leaves, count);
-    for (size_t i = 0; i < count; ++i)
-      rows[i] = ls_array_mutable_data(ls_nest_as_array(leaves[i]));
-    status = self->kind->read != NULL
+  LS_RETURN_IF_ERROR(ls_element_reuse(self->structure, types, count, element));
+  ls_nest_flatten(*element, leaves, count);
+  for (size_t i = 0; i < count; ++i)
+    rows[i] = ls_array_mutable_data(ls_nest_as_array(leaves[i]));
+  return ls_ok();
+}
+
+// An element of rows, or one that can be measured.
+static ls_status get_written(const ls_dataset *self, ls_fetch *fetch,
+                             int64_t index, ls_nest *element) {
+  const ls_fetch_mark mark = ls_fetch_begin(fetch);
+  void **rows = ls_fetch_room(fetch, self->num_leaves * sizeof(*rows));
+  ls_status status = rows == NULL ? ls_out_of_memory()
+                                  : reuse(self, fetch, index, element, rows);
+  if (ls_status_is_ok(status))
+    status = self->kind->fill != NULL
+                 ? self->kind->fill(self, fetch, index, rows)
+             : self->kind->read != NULL
                  ? self->kind->read(self, fetch, &index, 1, rows)
                  : read_located(self, fetch, &index, 1, rows);
-  }
   ls_fetch_end(fetch, mark);
   return status;
 }
@@ -180,13 +199,21 @@ ls_status ls_dataset_get(const ls_dataset *dataset, ls_fetch *fetch,
   ls_status status = ls_ok();
   if (kind->get != NULL) {
     status = kind->get(dataset, fetch, index, element);
-  } else if (dataset->rows) {
-    status = get_row(dataset, fetch, index, element);
+  } else if (dataset->rows || kind->fill != NULL) {
+    status = get_written(dataset, fetch, index, element);
   } else {
     int64_t inner = 0;
     kind->locate(dataset, fetch, &index, 1, &inner);
     status = ls_dataset_get(dataset->inputs[0], fetch, inner, element);
   }
+  end_stage(fetch, time, 1);
+  return status;
+}
+
+ls_status ls_dataset_fill(const ls_dataset *dataset, ls_fetch *fetch,
+                          int64_t index, void *const *rows) {
+  const stage_time time = begin_stage(dataset, fetch);
+  const ls_status status = dataset->kind->fill(dataset, fetch, index, rows);
   end_stage(fetch, time, 1);
   return status;
 }

@@ -15,13 +15,15 @@ static ls_dataset *new_source(const ls_dataset_class *kind, size_t bytes) {
 typedef struct arrays_dataset {
   ls_dataset base;
   ls_nest arrays;
-  const char **data;  // Of each leaf.
+  const char **data;         // Of each leaf.
+  const ls_array **columns;  // The leaves, lent.
 } arrays_dataset;
 
 static void destroy_arrays(ls_dataset *dataset) {
   arrays_dataset *self = (arrays_dataset *)dataset;
   ls_nest_release(self->arrays);
   ls_release(dataset->allocator, self->data);
+  ls_release(dataset->allocator, self->columns);
 }
 
 static void describe_arrays(const ls_dataset *dataset, ls_text *text) {
@@ -74,15 +76,33 @@ static ls_status get_arrays(const ls_dataset *dataset, ls_fetch *fetch,
                             element);
 }
 
+static bool array_bounds(const ls_dataset *dataset, size_t leaf,
+                         int64_t *out_least, int64_t *out_most) {
+  const arrays_dataset *self = (const arrays_dataset *)dataset;
+  const ls_array *array = self->columns[leaf];
+  const int64_t count = ls_array_num_elements(array);
+  if (!ls_dtype_is_integer(ls_array_dtype(array)) || count == 0) return false;
+  *out_least = INT64_MAX;
+  *out_most = INT64_MIN;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t value = ls_array_i64(array, i);
+    if (value < *out_least) *out_least = value;
+    if (value > *out_most) *out_most = value;
+  }
+  return true;
+}
+
 static const ls_dataset_class arrays_class = {.name = "arrays",
                                               .destroy = destroy_arrays,
                                               .describe = describe_arrays,
+                                              .bounds = array_bounds,
                                               .read = read_arrays};
 // With a leaf of strings.
 static const ls_dataset_class string_arrays_class = {.name = "arrays",
                                                      .destroy = destroy_arrays,
                                                      .describe =
                                                          describe_arrays,
+                                                     .bounds = array_bounds,
                                                      .get = get_arrays};
 
 // The rows of a leaf, as an element's leaf; the first leaf says how many.
@@ -120,12 +140,17 @@ static ls_status find_data(arrays_dataset *self) {
   ls_dataset *base = &self->base;
   ls_nest *leaves = ls_new_array(base->allocator, ls_nest, base->num_leaves);
   self->data = ls_new_array(base->allocator, const char *, base->num_leaves);
+  self->columns =
+      ls_new_array(base->allocator, const ls_array *, base->num_leaves);
   ls_status status = ls_ok();
-  if (leaves == NULL || self->data == NULL) status = ls_out_of_memory();
+  if (leaves == NULL || self->data == NULL || self->columns == NULL)
+    status = ls_out_of_memory();
   if (ls_status_is_ok(status)) {
     ls_nest_flatten(self->arrays, leaves, base->num_leaves);
-    for (size_t i = 0; i < base->num_leaves; ++i)
-      self->data[i] = ls_array_data(ls_nest_as_array(leaves[i]));
+    for (size_t i = 0; i < base->num_leaves; ++i) {
+      self->columns[i] = ls_nest_as_array(leaves[i]);
+      self->data[i] = ls_array_data(self->columns[i]);
+    }
   }
   ls_release(base->allocator, leaves);
   return status;

@@ -98,6 +98,11 @@ ls_status ls_stream_open_zip(ls_dataset *dataset, ls_work *work,
                              ls_stage **out_stage);
 ls_status ls_stream_open_batch(ls_dataset *dataset, ls_work *work,
                                ls_stage **out_stage);
+// A batch as the parts that a data set of parts deals, in-out.
+LS_MUST_USE ls_status ls_parts_split(const ls_dataset *dataset, ls_nest whole,
+                                     ls_nest *element);
+ls_status ls_stream_open_parts(ls_dataset *dataset, ls_work *work,
+                               ls_stage **out_stage);
 ls_status ls_stream_open_prefetch(ls_dataset *dataset, ls_work *work,
                                   ls_stage **out_stage);
 

@@ -3,7 +3,6 @@
 // is of class i mod classes: half its pattern, half noise of its own. As texts:
 // each token has one that mostly follows it.
 #include "base/memory/allocator.h"
-#include "base/require.h"
 #include "base/values/random.h"
 #include "lockstep/data.h"
 
@@ -96,34 +95,35 @@ static ls_status check(const ls_synthetic_options *options) {
       (long long)options->num_classes);
 }
 
-ls_status ls_examples_synthetic(const ls_synthetic_options *options,
-                                ls_examples **out_dataset) {
-  LS_REQUIRE(out_dataset);
-  *out_dataset = NULL;
+// The arrays of all examples and labels, as a tuple.
+static ls_nest draw_all(const ls_synthetic_options *options) {
+  const bool texts = options->dtype == LS_DTYPE_I32;
+  ls_shape shape = {.rank = options->shape.rank + 1, .dim = {options->size}};
+  for (int i = 0; i < options->shape.rank; ++i)
+    shape.dim[i + 1] = options->shape.dim[i];
+  ls_array *examples = NULL, *labels = NULL;
+  ls_status status = ls_array_create(options->dtype, shape, &examples);
+  if (ls_status_is_ok(status))
+    status = ls_array_create(LS_DTYPE_I32,
+                             texts ? shape : LS_SHAPE(options->size), &labels);
+  if (!ls_status_is_ok(status)) {
+    ls_array_release(examples);
+    return ls_fail(status);
+  }
+  if (texts)
+    fill_texts(options, examples, labels);
+  else
+    fill_patterns(options, examples, labels);
+  return LS_TUPLE(ls_nest_array(examples), ls_nest_array(labels));
+}
+
+ls_dataset *ls_dataset_synthetic(const ls_synthetic_options *options) {
   ls_synthetic_options opts =
       options != NULL ? *options : (ls_synthetic_options){0};
   if (opts.size == 0) opts.size = 1024;
   if (opts.num_classes == 0) opts.num_classes = 2;
   if (opts.dtype == LS_DTYPE_NONE) opts.dtype = LS_DTYPE_F32;
-  LS_RETURN_IF_ERROR(check(&opts));
-  const bool texts = opts.dtype == LS_DTYPE_I32;
-  ls_shape shape = {.rank = opts.shape.rank + 1, .dim = {opts.size}};
-  for (int i = 0; i < opts.shape.rank; ++i)
-    shape.dim[i + 1] = opts.shape.dim[i];
-  ls_array *examples = NULL, *labels = NULL;
-  ls_status status = ls_ok();
-  LS_GOTO_IF_ERROR(done, status, ls_array_create(opts.dtype, shape, &examples));
-  LS_GOTO_IF_ERROR(done, status,
-                   ls_array_create(LS_DTYPE_I32,
-                                   texts ? shape : LS_SHAPE(opts.size),
-                                   &labels));
-  if (texts)
-    fill_texts(&opts, examples, labels);
-  else
-    fill_patterns(&opts, examples, labels);
-  status = ls_examples_create(examples, labels, out_dataset);
-done:
-  ls_array_release(examples);
-  ls_array_release(labels);
-  return status;
+  const ls_status status = check(&opts);
+  return ls_dataset_from_arrays(ls_status_is_ok(status) ? draw_all(&opts)
+                                                        : ls_fail(status));
 }

@@ -27,31 +27,32 @@ static ls_status choose(const char *path, size_t size, int64_t length,
   return ls_ok();
 }
 
-static ls_status cut(const char *text, const pieces *part,
-                     ls_examples **out_dataset) {
-  const ls_shape shape = LS_SHAPE(part->count, part->length);
-  const char *from = text + part->first * part->length;
-  ls_array *examples = NULL, *labels = NULL;
-  ls_status status = ls_ok();
-  LS_GOTO_IF_ERROR(done, status,
-                   ls_array_create_copy(LS_DTYPE_U8, shape, from, &examples));
-  LS_GOTO_IF_ERROR(done, status,
-                   ls_array_create_copy(LS_DTYPE_U8, shape, from + 1, &labels));
-  status = ls_examples_create(examples, labels, out_dataset);
-done:
-  ls_array_release(examples);
-  ls_array_release(labels);
-  return status;
+// ---- Pieces ----------------------------------------------------------------
+typedef struct text_file {
+  ls_allocator *allocator;
+  char *text;
+  pieces part;
+} text_file;
+
+static void release_text(void *user) {
+  text_file *self = user;
+  ls_release(self->allocator, self->text);
+  ls_release(self->allocator, self);
 }
 
-ls_status ls_examples_text(const char *path, const ls_text_options *options,
-                           ls_examples **out_dataset) {
-  LS_REQUIRE(path);
-  LS_REQUIRE(out_dataset);
-  *out_dataset = NULL;
-  const ls_text_options opts =
-      options != NULL ? *options : (ls_text_options){0};
-  const int64_t length = opts.length != 0 ? opts.length : default_length;
+static ls_status get_piece(void *user, int64_t index, ls_nest out) {
+  const text_file *self = user;
+  const size_t length = (size_t)self->part.length;
+  const char *from = self->text + (size_t)(self->part.first + index) * length;
+  memcpy(ls_nest_data(out, 0), from, length);
+  memcpy(ls_nest_data(out, 1), from + 1, length);
+  return ls_ok();
+}
+
+static ls_status open_text(const char *path, const ls_text_options *options,
+                           text_file **out_file) {
+  const int64_t length =
+      options->length != 0 ? options->length : default_length;
   if (length < 1 || length > INT32_MAX)
     return ls_invalid_argument(
         "a piece of a text must have from 1 to %d bytes, got %lld", INT32_MAX,
@@ -60,13 +61,34 @@ ls_status ls_examples_text(const char *path, const ls_text_options *options,
   if (runtime == NULL) return ls_out_of_memory();
   const ls_file_system *files = ls_runtime_files(runtime);
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  char *text = NULL;
+  text_file *self = ls_new(allocator, text_file);
+  if (self == NULL) return ls_out_of_memory();
+  self->allocator = allocator;
   size_t size = 0;
-  LS_RETURN_IF_ERROR(
-      files->read(files->user, path, SIZE_MAX, allocator, &text, &size));
-  pieces part = {0};
-  ls_status status = choose(path, size, length, opts.test, &part);
-  if (ls_status_is_ok(status)) status = cut(text, &part, out_dataset);
-  ls_release(allocator, text);
+  ls_status status =
+      files->read(files->user, path, SIZE_MAX, allocator, &self->text, &size);
+  if (ls_status_is_ok(status))
+    status = choose(path, size, length, options->test, &self->part);
+  if (ls_status_is_ok(status))
+    *out_file = self;
+  else
+    release_text(self);
   return status;
+}
+
+ls_dataset *ls_dataset_text(const char *path, const ls_text_options *options) {
+  const ls_text_options none = {0};
+  text_file *file = NULL;
+  const ls_status status =
+      path == NULL ? ls_null_argument("ls_dataset_text", "path")
+                   : open_text(path, options != NULL ? options : &none, &file);
+  if (!ls_status_is_ok(status)) return ls_dataset_from_arrays(ls_fail(status));
+  const ls_nest piece = ls_nest_spec(LS_DTYPE_U8, LS_SHAPE(file->part.length));
+  return ls_dataset_from_function(
+      &(ls_index_options){.name = path,
+                          .size = file->part.count,
+                          .element = LS_TUPLE(ls_nest_retain(piece), piece),
+                          .get = get_piece,
+                          .user = file,
+                          .release = release_text});
 }

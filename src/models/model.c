@@ -4,6 +4,7 @@
 
 #include "base/require.h"
 #include "lockstep/data.h"
+#include "lockstep/iterator.h"
 #include "models/types.h"
 
 static const ls_model_type *const types[] = {&ls_model_tiny, &ls_model_mlp,
@@ -93,24 +94,18 @@ ls_status ls_model_synthetic_batch(const ls_model_type *type,
         "made-up data have labels %s for model '%s', which takes %s",
         LS_SHAPE_TEXT(LS_DTYPE_I32, labels), type->name,
         LS_SHAPE_TEXT(LS_DTYPE_I32, type->label_shape));
-  ls_examples *dataset = NULL;
-  ls_batcher *batcher = NULL;
-  ls_status status = ls_ok();
-  LS_GOTO_IF_ERROR(
-      done, status,
-      ls_examples_synthetic(
-          &(ls_synthetic_options){.size = batch_size,
-                                  .dtype = type->example_dtype,
-                                  .shape = type->example_shape,
-                                  .num_classes = type->num_classes},
-          &dataset));
-  LS_GOTO_IF_ERROR(
-      done, status,
-      ls_batcher_create(
-          dataset, &(ls_batcher_options){.batch_size = batch_size}, &batcher));
-  status = ls_batcher_next(batcher, out_batch);
-done:
-  ls_batcher_destroy(batcher);
-  ls_examples_release(dataset);
+  ls_dataset *dataset =
+      ls_dataset_batch(ls_dataset_synthetic(&(ls_synthetic_options){
+                           .size = batch_size,
+                           .dtype = type->example_dtype,
+                           .shape = type->example_shape,
+                           .num_classes = type->num_classes}),
+                       &(ls_batch_options){.size = batch_size});
+  ls_iterator *iterator = NULL;
+  ls_status status = ls_iterator_create(
+      dataset, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator);
+  if (ls_status_is_ok(status)) status = ls_iterator_next(iterator, out_batch);
+  ls_iterator_release(iterator);
+  ls_dataset_release(dataset);
   return status;
 }

@@ -6,7 +6,9 @@
 #include "base/runtime_internal.h"
 #include "base/trace.h"
 #include "distribute/strategies/strategy.h"
+#include "lockstep/iterator.h"
 #include "lockstep/train.h"
+#include "train/input.h"
 #include "train/run_folder.h"
 #include "train/step_check.h"
 
@@ -24,10 +26,12 @@ typedef struct loop {
   int64_t steps_per_epoch, num_steps;
   ls_function *function;
   bool checked;  // The first step was one.
-  ls_batcher *batcher;
+  ls_dataset *batches;
+  ls_iterator *input;
+  int64_t examples;         // In an epoch.
   ls_evaluator *evaluator;  // NULL: no test set.
   ls_run_folder folder;
-  ls_nest batch, args, results;  // `args`: the batch, split.
+  ls_nest args, results;  // `args`: a batch, dealt to replicas.
   window epoch, logged;
   int64_t epoch_first;  // The first step of this epoch that is run here.
   int64_t began;        // Of the clock, as if the run had never paused.
@@ -102,18 +106,19 @@ static ls_status with_defaults(const ls_train_options *options, loop *it) {
   if (o->log_every == 0) o->log_every = 100;
   if (o->save_seconds == 0) o->save_seconds = 60;
   LS_RETURN_IF_ERROR(check_options(o));
-  LS_RETURN_IF_ERROR(ls_batcher_create(
-      o->train,
-      &(ls_batcher_options){.batch_size = o->batch_size,
-                            .shuffle = true,
-                            .seed = o->seed,
-                            .in_place = true,
-                            .dtype = type->example_dtype,
-                            .example_shape = type->example_shape},
-      &it->batcher));
-  it->steps_per_epoch = ls_batcher_num_batches(it->batcher);
-  it->num_steps = ls_train_count_steps(type, ls_examples_size(o->train),
-                                       o->batch_size, o->epochs, o->steps);
+  it->examples = o->num_examples;
+  if (it->examples == 0)
+    LS_RETURN_IF_ERROR(ls_train_count_examples(o->train, &it->examples));
+  it->batches = ls_train_batches(type, o->train, o->batch_size, true);
+  const int64_t replicas = ls_strategy_num_replicas(o->strategy);
+  if (replicas > 1) it->batches = ls_dataset_parts(it->batches, replicas);
+  LS_RETURN_IF_ERROR(ls_iterator_create(
+      it->batches,
+      &(ls_iterator_options){.name = "train", .seed = (uint64_t)o->seed},
+      &it->input));
+  it->steps_per_epoch = (it->examples - 1) / o->batch_size + 1;
+  it->num_steps = ls_train_count_steps(type, it->examples, o->batch_size,
+                                       o->epochs, o->steps);
   o->epochs = (it->num_steps - 1) / it->steps_per_epoch + 1;
   fill_config(it);
   return ls_ok();
@@ -124,7 +129,7 @@ static ls_checkpoint_notes notes_of(const loop *it) {
   return (ls_checkpoint_notes){.replicas = it->config.replicas,
                                .batch_size = it->config.batch_size,
                                .seed = it->config.seed,
-                               .examples = ls_examples_size(it->options.train),
+                               .examples = it->examples,
                                .steps = it->result->steps,
                                .seconds = seconds_since(it, it->began)};
 }
@@ -203,11 +208,11 @@ static ls_status begin(const ls_train_options *options, loop *it) {
 static void end(loop *it) {
   ls_run_folder_deinit(&it->folder);
   ls_nest_release(it->args);
-  ls_nest_release(it->batch);
   ls_nest_release(it->results);
   ls_evaluator_destroy(it->evaluator);
   ls_function_release(it->function);
-  ls_batcher_destroy(it->batcher);
+  ls_iterator_release(it->input);
+  ls_dataset_release(it->batches);
 }
 
 // ---- A step ----------------------------------------------------------------
@@ -226,18 +231,10 @@ static void add(window *w, int64_t examples, double loss, double accuracy) {
   w->accuracy += accuracy * (double)examples;
 }
 
-static int64_t batch_size(const loop *it) {
-  return ls_array_shape(ls_nest_as_array(ls_nest_item(it->batch, 0))).dim[0];
-}
-
-// Batches of one size are dealt into the same arrays, of which `args` has
-// views; the last one of an epoch may be smaller.
+// The batch of before goes back to be written again.
 static ls_status deal(loop *it) {
-  const int64_t before = it->batch.kind == LS_KIND_NONE ? 0 : batch_size(it);
-  LS_RETURN_IF_ERROR(ls_batcher_next(it->batcher, &it->batch));
-  if (batch_size(it) == before) return ls_ok();
-  ls_nest_release(it->args);
-  return ls_train_split(it->options.strategy, it->batch, &it->args);
+  LS_RETURN_IF_ERROR(ls_iterator_next(it->input, &it->args));
+  return ls_train_check_labels(it->options.model->type, it->args);
 }
 
 // Such a step does not count.
@@ -265,8 +262,8 @@ static ls_status take_step(loop *it) {
   LS_RETURN_IF_ERROR(scalar(it, "loss", &loss));
   LS_RETURN_IF_ERROR(scalar(it, "accuracy", &accuracy));
   if (!isfinite(loss)) return no_number(it, loss);
-  add(&it->epoch, batch_size(it), loss, accuracy);
-  add(&it->logged, batch_size(it), loss, accuracy);
+  add(&it->epoch, ls_train_batch_size(it->args), loss, accuracy);
+  add(&it->logged, ls_train_batch_size(it->args), loss, accuracy);
   ++it->result->steps;
   return ls_run_folder_commit(&it->folder, &it->config);
 }
@@ -368,7 +365,8 @@ static ls_status epoch_steps(loop *it) {
 
 static ls_status epoch(loop *it, int64_t number) {
   begin_report(it, number);
-  LS_RETURN_IF_ERROR(ls_batcher_seek(it->batcher, number, it->epoch_first));
+  LS_RETURN_IF_ERROR(ls_iterator_seek_epoch(it->input, number));
+  LS_RETURN_IF_ERROR(ls_iterator_seek(it->input, it->epoch_first));
   window_begin(it, &it->epoch);
   window_begin(it, &it->logged);
   // The steps before an error are logged, too.

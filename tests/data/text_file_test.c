@@ -6,6 +6,7 @@
 
 #include "base/runtime_internal.h"
 #include "lockstep/data.h"
+#include "lockstep/iterator.h"
 
 // A file in the scratch folder whose byte i is 37 i: all values, in no order
 // that text has.
@@ -24,11 +25,15 @@ static const char *write_bytes(size_t size) {
 // Expects `count` pieces of `length` bytes from number `first`.
 static void expect_pieces(const char *path, const ls_text_options *options,
                           int64_t first, int64_t count, int64_t length) {
-  ls_examples *dataset = NULL;
-  expect_ok(ls_examples_text(path, options, &dataset));
-  assert_int_equal(ls_examples_size(dataset), count);
-  const ls_array *x = ls_examples_examples(dataset);
-  const ls_array *y = ls_examples_labels(dataset);
+  ls_dataset *dataset = ls_dataset_batch(ls_dataset_text(path, options),
+                                         &(ls_batch_options){.size = count});
+  ls_iterator *iterator = NULL;
+  ls_nest all = ls_none();
+  expect_ok(ls_iterator_create(dataset, NULL, &iterator));
+  expect_ok(ls_iterator_next(iterator, &all));
+  assert_int_equal(ls_dataset_cardinality(dataset), 1);
+  const ls_array *x = ls_nest_as_array(ls_nest_item(all, 0));
+  const ls_array *y = ls_nest_as_array(ls_nest_item(all, 1));
   assert_int_equal(ls_array_dtype(x), LS_DTYPE_U8);
   assert_true(ls_shape_equal(ls_array_shape(x), LS_SHAPE(count, length)));
   assert_true(ls_shape_equal(ls_array_shape(y), LS_SHAPE(count, length)));
@@ -37,7 +42,9 @@ static void expect_pieces(const char *path, const ls_text_options *options,
     assert_int_equal(ls_array_i64(x, i), 37 * place % 256);
     assert_int_equal(ls_array_i64(y, i), 37 * (place + 1) % 256);
   }
-  ls_examples_release(dataset);
+  ls_nest_release(all);
+  ls_iterator_release(iterator);
+  ls_dataset_release(dataset);
 }
 
 static void the_label_of_each_byte_is_the_next_one(void **state) {
@@ -64,37 +71,40 @@ static void pieces_have_128_bytes_unless_told(void **state) {
   expect_pieces(write_bytes(257), &(ls_text_options){.test = true}, 1, 1, 128);
 }
 
+static void expect_no_text(const char *path, int64_t length, ls_code code,
+                           const char *part) {
+  ls_dataset *dataset =
+      ls_dataset_text(path, &(ls_text_options){.length = length});
+  expect_status(ls_dataset_status(dataset), code, part);
+  ls_dataset_release(dataset);
+}
+
 static void what_is_no_text_is_refused(void **state) {
   (void)state;
-  ls_examples *dataset = NULL;
-  expect_status(ls_examples_text("no-such-file", NULL, &dataset), LS_NOT_FOUND,
-                "'no-such-file'");
-  expect_status(ls_examples_text(write_bytes(256), NULL, &dataset),
-                LS_INVALID_ARGUMENT,
-                "'text-256' has 256 bytes: two pieces of 128, one to train and "
-                "one to test on, need at least 257");
-  expect_status(ls_examples_text(write_bytes(0), NULL, &dataset),
-                LS_INVALID_ARGUMENT, "'text-0' has 0 bytes");
-  expect_status(ls_examples_text(write_bytes(55),
-                                 &(ls_text_options){.length = -1}, &dataset),
-                LS_INVALID_ARGUMENT, "got -1");
-  expect_status(ls_examples_text(write_bytes(55),
-                                 &(ls_text_options){.length = INT64_MAX},
-                                 &dataset),
-                LS_INVALID_ARGUMENT, "must have from 1 to");
-  const ls_status folder = ls_examples_text(".", NULL, &dataset);
-  assert_false(ls_status_is_ok(folder));
-  ls_status_free(folder);
-  assert_null(dataset);
+  expect_no_text("no-such-file", 0, LS_NOT_FOUND, "'no-such-file'");
+  expect_no_text(write_bytes(256), 0, LS_INVALID_ARGUMENT,
+                 "'text-256' has 256 bytes: two pieces of 128, one to train "
+                 "and one to test on, need at least 257");
+  expect_no_text(write_bytes(0), 0, LS_INVALID_ARGUMENT,
+                 "'text-0' has 0 bytes");
+  expect_no_text(write_bytes(55), -1, LS_INVALID_ARGUMENT, "got -1");
+  expect_no_text(write_bytes(55), INT64_MAX, LS_INVALID_ARGUMENT,
+                 "must have from 1 to");
+  expect_no_text(NULL, 0, LS_INVALID_ARGUMENT, "ls_dataset_text: path is NULL");
+  ls_dataset *folder = ls_dataset_text(".", NULL);
+  const ls_status status = ls_dataset_status(folder);
+  assert_false(ls_status_is_ok(status));
+  ls_status_free(status);
+  ls_dataset_release(folder);
 }
 
 static ls_status read_text(void *user) {
   (void)user;
-  ls_examples *dataset = NULL;
-  LS_RETURN_IF_ERROR(
-      ls_examples_text("text-55", &(ls_text_options){.length = 5}, &dataset));
-  ls_examples_release(dataset);
-  return ls_ok();
+  ls_dataset *dataset =
+      ls_dataset_text("text-55", &(ls_text_options){.length = 5});
+  const ls_status status = ls_dataset_status(dataset);
+  ls_dataset_release(dataset);
+  return status;
 }
 
 static void no_memory_is_a_status(void **state) {

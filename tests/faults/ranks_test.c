@@ -287,16 +287,15 @@ static void a_rank_whose_arguments_failed_leaves_no_rank_waiting(void **state) {
 static ls_status train_tiny(ls_train_result *result) {
   const ls_model_type *type = ls_model_find("tiny");
   ls_strategy *strategy = NULL;
-  ls_examples *data = NULL;
+  ls_dataset *data = NULL;
   ls_model model = {0};
   ls_status status = ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(REPLICAS)}, &strategy);
-  if (ls_status_is_ok(status))
-    status = ls_examples_synthetic(
-        &(ls_synthetic_options){.size = 12,
-                                .shape = type->example_shape,
-                                .num_classes = type->num_classes},
-        &data);
+  data = ls_dataset_synthetic(
+      &(ls_synthetic_options){.size = 12,
+                              .shape = type->example_shape,
+                              .num_classes = type->num_classes});
+  if (ls_status_is_ok(status)) status = ls_dataset_status(data);
   if (ls_status_is_ok(status))
     status =
         ls_model_create(type, &(ls_model_options){.metrics = true}, &model);
@@ -310,7 +309,7 @@ static ls_status train_tiny(ls_train_result *result) {
                                           .log_every = 1},
                       result);
   ls_model_destroy(&model);
-  ls_examples_release(data);
+  ls_dataset_release(data);
   if (strategy != NULL) ls_strategy_release(strategy);
   return status;
 }

@@ -90,7 +90,7 @@ enum { EXAMPLES = 6, TESTS = 5, BATCH = 4, STEPS_PER_EPOCH = 2, NUM_STEPS = 4 };
 typedef struct run {
   int replicas;
   bool tried;  // To train over another run.
-  ls_examples *train, *test;
+  ls_dataset *train, *test;
   ls_strategy *strategy;
   ls_optimizer *optimizer;
   ls_model model;
@@ -104,8 +104,8 @@ static void drop(void *user) {
   ls_model_destroy(&self->model);
   ls_optimizer_release(self->optimizer);
   if (self->strategy != NULL) ls_strategy_release(self->strategy);
-  ls_examples_release(self->train);
-  ls_examples_release(self->test);
+  ls_dataset_release(self->train);
+  ls_dataset_release(self->test);
   *self = (run){.replicas = self->replicas, .tried = self->tried};
 }
 
@@ -114,10 +114,12 @@ static ls_status make(run *self) {
   ls_synthetic_options made_up = {.size = EXAMPLES,
                                   .shape = type.example_shape,
                                   .num_classes = type.num_classes};
-  LS_RETURN_IF_ERROR(ls_examples_synthetic(&made_up, &self->train));
+  self->train = ls_dataset_synthetic(&made_up);
+  LS_RETURN_IF_ERROR(ls_dataset_status(self->train));
   made_up.size = TESTS;
   made_up.sample = 1;
-  LS_RETURN_IF_ERROR(ls_examples_synthetic(&made_up, &self->test));
+  self->test = ls_dataset_synthetic(&made_up);
+  LS_RETURN_IF_ERROR(ls_dataset_status(self->test));
   LS_RETURN_IF_ERROR(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(self->replicas)},
       &self->strategy));

@@ -62,17 +62,16 @@ static void train_epochs(epochs *it) {
   const ls_model_type *type = ls_model_find("mlp");
   ls_model model;
   ls_strategy *strategy = NULL;
-  ls_examples *dataset = NULL;
+  ls_dataset *dataset = NULL;
   ls_train_result result;
   expect_ok(
       ls_model_create(type, &(ls_model_options){.metrics = true}, &model));
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(2)}, &strategy));
-  expect_ok(ls_examples_synthetic(
+  dataset = ls_dataset_synthetic(
       &(ls_synthetic_options){.size = EXAMPLES,
                               .num_classes = type->num_classes,
-                              .shape = type->example_shape},
-      &dataset));
+                              .shape = type->example_shape});
   expect_ok(ls_train(&(ls_train_options){.model = &model,
                                          .strategy = strategy,
                                          .train = dataset,
@@ -83,7 +82,7 @@ static void train_epochs(epochs *it) {
                                          .report_user = it},
                      &result));
   assert_int_equal(result.steps, EPOCHS * (EXAMPLES / BATCH));
-  ls_examples_release(dataset);
+  ls_dataset_release(dataset);
   ls_strategy_release(strategy);
   ls_model_destroy(&model);
 }

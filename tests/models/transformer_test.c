@@ -9,6 +9,7 @@
 
 #include "lockstep/data.h"
 #include "lockstep/eager.h"
+#include "lockstep/iterator.h"
 #include "lockstep/nn.h"
 #include "lockstep/train.h"
 
@@ -91,22 +92,20 @@ typedef struct outcome {
 } outcome;
 
 static ls_nest make_args(ls_strategy *strategy) {
-  ls_examples *dataset = NULL;
-  ls_batcher *batcher = NULL;
-  ls_nest batch = {0}, args = {0};
-  expect_ok(
-      ls_examples_synthetic(&(ls_synthetic_options){.size = BATCH,
-                                                    .dtype = LS_DTYPE_I32,
-                                                    .shape = LS_SHAPE(TOKENS),
-                                                    .num_classes = CLASSES},
-                            &dataset));
-  expect_ok(ls_batcher_create(
-      dataset, &(ls_batcher_options){.batch_size = BATCH}, &batcher));
-  expect_ok(ls_batcher_next(batcher, &batch));
-  expect_ok(ls_train_split(strategy, batch, &args));
-  ls_nest_release(batch);
-  ls_batcher_destroy(batcher);
-  ls_examples_release(dataset);
+  ls_iterator *iterator = NULL;
+  ls_nest args = {0};
+  ls_dataset *dataset = ls_dataset_parts(
+      ls_dataset_batch(ls_dataset_synthetic(
+                           &(ls_synthetic_options){.size = BATCH,
+                                                   .dtype = LS_DTYPE_I32,
+                                                   .shape = LS_SHAPE(TOKENS),
+                                                   .num_classes = CLASSES}),
+                       &(ls_batch_options){.size = BATCH}),
+      ls_strategy_num_replicas(strategy));
+  expect_ok(ls_iterator_create(dataset, NULL, &iterator));
+  expect_ok(ls_iterator_next(iterator, &args));
+  ls_iterator_release(iterator);
+  ls_dataset_release(dataset);
   return args;
 }
 

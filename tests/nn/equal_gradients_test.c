@@ -117,8 +117,8 @@ static void a_whole_batch_on_each_replica_is_warned_of_once(void **state) {
       assert_int_equal(w.warnings, 1);
       assert_int_equal(ls_function_num_traces(function), 2);
       expect_contains(w.text, "'step' trains on the same examples on each of");
-      expect_contains(w.text,
-                      replicas == 2 ? ".replicas = 2" : ".replicas = 3");
+      expect_contains(w.text, replicas == 2 ? "ls_dataset_parts(data, 2)"
+                                            : "ls_dataset_parts(data, 3)");
       end(&w);
     }
 }
@@ -208,16 +208,18 @@ static void a_loop_over_dealt_parts_is_steady(void **state) {
   for (int replicas = 1; replicas <= 3; ++replicas) {
     world w = {.strategy = mirrored_of(replicas)};
     ls_function *function = make_step(&w, true);
-    ls_examples *data =
-        ls_synthetic_in(&w.bag, .size = 35, .shape = LS_SHAPE(WIDTH));
-    ls_batcher *batcher = ls_batcher_in(&w.bag, data, .batch_size = 5,
-                                        .shuffle = true, .replicas = replicas);
+    ls_dataset *data = ls_dataset_synthetic(
+        &(ls_synthetic_options){.size = 35, .shape = LS_SHAPE(WIDTH)});
+    data = ls_dataset_batch(ls_dataset_shuffle(data, NULL),
+                            &(ls_batch_options){.size = 5});
+    data = ls_dataset_in(&w.bag, ls_dataset_parts(data, replicas));
+    ls_iterator *batches = ls_iterator_in(&w.bag, data, .prefetch = LS_SOME(0));
     ls_nest *batch = ls_nest_in(&w.bag, ls_none());
     ls_nest *loss = ls_nest_in(&w.bag, ls_none());
     expect_ok(ls_bag_take_error(&w.bag));
     uint64_t allocations = 0;
     for (int i = 0; i < 7; ++i) {
-      expect_ok(ls_batcher_next(batcher, batch));
+      expect_ok(ls_iterator_next(batches, batch));
       expect_ok(ls_strategy_run(w.strategy, ls_traced(function), *batch, loss));
       if (i == 1) allocations = counted_now(&memory).allocations;
     }

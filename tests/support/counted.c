@@ -4,7 +4,8 @@
 #include "support/expect.h"
 
 counted counted_begin(int threads) {
-  return counted_begin_with((ls_runtime_options){.threads = threads});
+  return counted_begin_with(
+      (ls_runtime_options){.threads = threads, .input_threads = LS_SOME(0)});
 }
 
 counted counted_begin_with(ls_runtime_options options) {

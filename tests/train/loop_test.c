@@ -15,7 +15,7 @@
 typedef struct setup {
   ls_strategy *strategy;
   ls_model model;
-  ls_examples *train, *test;
+  ls_dataset *train, *test;
   ls_train_options options;
   ls_train_result result;
 } setup;
@@ -26,9 +26,9 @@ static void begin(setup *s, int64_t replicas, double learning_rate) {
   ls_synthetic_options data = {.size = 202,
                                .shape = type->example_shape,
                                .num_classes = type->num_classes};
-  expect_ok(ls_examples_synthetic(&data, &s->train));
+  s->train = ls_dataset_synthetic(&data);
   data.sample = 1;
-  expect_ok(ls_examples_synthetic(&data, &s->test));
+  s->test = ls_dataset_synthetic(&data);
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(replicas)}, &s->strategy));
   expect_ok(ls_model_create(
@@ -46,8 +46,8 @@ static void begin(setup *s, int64_t replicas, double learning_rate) {
 static void end(setup *s) {
   ls_model_destroy(&s->model);
   ls_strategy_release(s->strategy);
-  ls_examples_release(s->train);
-  ls_examples_release(s->test);
+  ls_dataset_release(s->train);
+  ls_dataset_release(s->test);
 }
 
 static ls_array *first_variable(const setup *s) {
@@ -312,14 +312,13 @@ static void what_cannot_be_trained_is_refused(void **state) {
   s.options.epochs = -1;
   expect_refused(&s, LS_INVALID_ARGUMENT, "cannot be negative");
   s.options.epochs = 1;
-  ls_examples *wide = NULL;
-  expect_ok(ls_examples_synthetic(
-      &(ls_synthetic_options){.shape = LS_SHAPE(17)}, &wide));
+  ls_dataset *wide = NULL;
+  wide = ls_dataset_synthetic(&(ls_synthetic_options){.shape = LS_SHAPE(17)});
   s.options.test = wide;
   expect_refused(&s, LS_INVALID_ARGUMENT,
                  "model 'tiny' takes examples f32[16] of 4 classes; these are "
                  "f32[17] of 2");
-  ls_examples_release(wide);
+  ls_dataset_release(wide);
   end(&s);
 }
 

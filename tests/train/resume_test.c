@@ -110,16 +110,16 @@ static void watch(void *user, const ls_train_report *report) {
 }
 
 static ls_status train(const run_options *r, ls_train_result *result) {
-  ls_examples *data = NULL, *test = NULL;
+  ls_dataset *data = NULL, *test = NULL;
   ls_strategy *strategy = NULL;
   ls_optimizer *optimizer = NULL;
   ls_model model = {0};
   ls_synthetic_options made_up = {.size = 83,
                                   .shape = net_type.example_shape,
                                   .num_classes = net_type.num_classes};
-  expect_ok(ls_examples_synthetic(&made_up, &data));
+  data = ls_dataset_synthetic(&made_up);
   made_up.sample = 1;
-  expect_ok(ls_examples_synthetic(&made_up, &test));
+  test = ls_dataset_synthetic(&made_up);
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(r->replicas)}, &strategy));
   expect_ok(ls_optimizer_create(
@@ -152,8 +152,8 @@ static ls_status train(const run_options *r, ls_train_result *result) {
   ls_model_destroy(&model);
   ls_optimizer_release(optimizer);
   ls_strategy_release(strategy);
-  ls_examples_release(data);
-  ls_examples_release(test);
+  ls_dataset_release(data);
+  ls_dataset_release(test);
   return status;
 }
 

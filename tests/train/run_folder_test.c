@@ -17,25 +17,21 @@ enum { EXAMPLES = 64, INPUTS = 16 };
 typedef struct setup {
   ls_strategy *strategy;
   ls_model model;
-  ls_examples *train;
+  ls_dataset *train;
   ls_train_options options;
   ls_train_result result;
 } setup;
 
-static ls_examples *zeros(int nan_at) {
+static ls_dataset *zeros(int nan_at) {
   static float examples[EXAMPLES * INPUTS];
   static const int32_t labels[EXAMPLES];
   memset(examples, 0, sizeof(examples));
   if (nan_at >= 0) examples[nan_at * INPUTS] = NAN;
   ls_array *x = NULL, *y = NULL;
-  ls_examples *dataset = NULL;
   expect_ok(ls_array_create_copy(LS_DTYPE_F32, LS_SHAPE(EXAMPLES, INPUTS),
                                  examples, &x));
   expect_ok(ls_array_create_copy(LS_DTYPE_I32, LS_SHAPE(EXAMPLES), labels, &y));
-  expect_ok(ls_examples_create(x, y, &dataset));
-  ls_array_release(x);
-  ls_array_release(y);
-  return dataset;
+  return ls_dataset_from_arrays(LS_TUPLE(ls_nest_array(x), ls_nest_array(y)));
 }
 
 static void begin(setup *s, const char *folder, int nan_at) {
@@ -56,7 +52,7 @@ static void begin(setup *s, const char *folder, int nan_at) {
 static void end(setup *s) {
   ls_model_destroy(&s->model);
   ls_strategy_release(s->strategy);
-  ls_examples_release(s->train);
+  ls_dataset_release(s->train);
 }
 
 // NULL: there is no such file.

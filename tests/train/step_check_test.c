@@ -88,25 +88,22 @@ static const ls_model_type type = {
     .optimizer = optimizer,
 };
 
-static ls_examples *examples(int32_t last_label) {
+static ls_dataset *examples(int32_t last_label) {
   float x[EXAMPLES * FEATURES] = {0};
   int32_t y[EXAMPLES] = {0, 1, 2, 3, 0, last_label};
   ls_array *rows = NULL, *labels = NULL;
-  ls_examples *dataset = NULL;
   expect_ok(ls_array_create_copy(LS_DTYPE_F32, LS_SHAPE(EXAMPLES, FEATURES), x,
                                  &rows));
   expect_ok(ls_array_create_copy(LS_DTYPE_I32, LS_SHAPE(EXAMPLES), y, &labels));
-  expect_ok(ls_examples_create(rows, labels, &dataset));
-  ls_array_release(rows);
-  ls_array_release(labels);
-  return dataset;
+  return ls_dataset_from_arrays(
+      LS_TUPLE(ls_nest_array(rows), ls_nest_array(labels)));
 }
 
 static ls_status train(fault wrong, int64_t replicas, int32_t last_label) {
   ls_strategy *strategy = NULL;
   ls_model model = {0};
   ls_train_result result;
-  ls_examples *dataset = examples(last_label);
+  ls_dataset *dataset = examples(last_label);
   the_net.fault = wrong;
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(replicas)}, &strategy));
@@ -120,7 +117,7 @@ static ls_status train(fault wrong, int64_t replicas, int32_t last_label) {
                                                         .batch_size = 3},
                                     &result);
   ls_model_destroy(&model);
-  ls_examples_release(dataset);
+  ls_dataset_release(dataset);
   ls_strategy_release(strategy);
   return status;
 }

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/input.h"
+
+#include "base/plain.h"
+#include "base/require.h"
+#include "base/runtime_internal.h"
+#include "lockstep/iterator.h"
+
+// Of a stream, which has no order of its own that could be computed.
+enum { SHUFFLE_BUFFER = 10000 };
+
+static ls_dtype dtype_of(const ls_model_type *type) {
+  return type->example_dtype != LS_DTYPE_NONE ? type->example_dtype
+                                              : LS_DTYPE_F32;
+}
+
+// ---- Does it fit -----------------------------------------------------------
+// "f32[16] of 4 classes", with labels that are no scalars behind the examples.
+static void print_data(ls_dtype dtype, ls_shape example, ls_shape label,
+                       int64_t classes, char *buffer, size_t size) {
+  char of[40] = "";
+  if (classes >= 0)
+    ls_format(of, sizeof(of), " of %lld classes", (long long)classes);
+  ls_format(buffer, size, "%s%s%s%s", LS_SHAPE_TEXT(dtype, example),
+            label.rank > 0 ? " labelled " : "",
+            label.rank > 0 ? LS_SHAPE_TEXT(LS_DTYPE_I32, label) : "", of);
+}
+
+// u8 examples are dealt as what the model takes.
+static bool can_be(ls_dtype from, ls_dtype to) {
+  return from == to || from == LS_DTYPE_U8;
+}
+
+static ls_status check_pair(const ls_element_spec *spec) {
+  if (spec->count == 2 && spec->structure.kind == LS_KIND_TUPLE &&
+      ls_nest_count(spec->structure) == 2 &&
+      spec->leaves[0].kind == LS_LEAF_DENSE &&
+      spec->leaves[1].kind == LS_LEAF_DENSE)
+    return ls_ok();
+  char elements[256];
+  return ls_invalid_argument(
+      "the data's elements are %s; a model learns from tuples of an example "
+      "and its label",
+      ls_element_spec_print(spec, elements, sizeof(elements)));
+}
+
+static ls_status check_labels(const ls_dataset *dataset, const ls_type *labels,
+                              int64_t *out_classes) {
+  int64_t least = 0, most = 0;
+  *out_classes = -1;
+  if (!ls_dtype_is_integer(labels->dtype))
+    return ls_invalid_argument("labels are integers, these are %s",
+                               LS_SHAPE_TEXT(labels->dtype, labels->shape));
+  if (!ls_dataset_bounds(dataset, 1, &least, &most)) return ls_ok();
+  if (least < 0)
+    return ls_invalid_argument("a label of the data is %lld: labels count "
+                               "from 0",
+                               (long long)least);
+  *out_classes = most + 1;
+  return ls_ok();
+}
+
+ls_status ls_train_check_data(const ls_model_type *type,
+                              const ls_dataset *dataset) {
+  LS_REQUIRE(type);
+  LS_REQUIRE(dataset);
+  ls_element_spec spec;
+  LS_RETURN_IF_ERROR(ls_dataset_spec(dataset, &spec));
+  LS_RETURN_IF_ERROR(check_pair(&spec));
+  const ls_type *example = &spec.leaves[0].type, *label = &spec.leaves[1].type;
+  int64_t classes = 0;
+  LS_RETURN_IF_ERROR(check_labels(dataset, label, &classes));
+  if (ls_dataset_cardinality(dataset) == 0)
+    return ls_invalid_argument("the data have no example");
+  const ls_dtype wanted = dtype_of(type);
+  if (can_be(example->dtype, wanted) && ls_shape_is_known(example->shape) &&
+      ls_shape_num_elements(example->shape) ==
+          ls_shape_num_elements(type->example_shape) &&
+      ls_shape_equal(label->shape, type->label_shape) &&
+      classes <= type->num_classes)
+    return ls_ok();
+  char takes[480], are[480];
+  print_data(wanted, type->example_shape, type->label_shape, type->num_classes,
+             takes, sizeof(takes));
+  print_data(example->dtype == LS_DTYPE_U8 ? wanted : example->dtype,
+             example->shape, label->shape, classes, are, sizeof(are));
+  return ls_invalid_argument("model '%s' takes examples %s; these are %s",
+                             type->name, takes, are);
+}
+
+// Parts of a batch stand one behind the other: the array of the first, and how
+// many rows all of them have. A batch that is no parts is one part.
+static const ls_array *first_part(ls_nest leaf, int64_t *out_rows) {
+  const size_t parts = ls_distributed_count(leaf);
+  *out_rows = 0;
+  for (size_t i = 0; i < parts; ++i)
+    *out_rows +=
+        ls_array_shape(ls_nest_as_array(ls_distributed_component(leaf, i)))
+            .dim[0];
+  const ls_array *array =
+      ls_nest_as_array(parts > 0 ? ls_distributed_component(leaf, 0) : leaf);
+  if (parts == 0) *out_rows = ls_array_shape(array).dim[0];
+  return array;
+}
+
+ls_status ls_train_check_labels(const ls_model_type *type, ls_nest batch) {
+  int64_t rows = 0;
+  const ls_array *labels = first_part(ls_nest_item(batch, 1), &rows);
+  const int32_t *data = ls_array_data(labels);
+  const int64_t count = rows * ls_shape_num_elements(type->label_shape);
+  const uint32_t classes = (uint32_t)type->num_classes;
+  for (int64_t i = 0; i < count; ++i) {
+    if ((uint32_t)data[i] < classes) continue;
+    return ls_invalid_argument(
+        "label %lld of a batch is %d: model '%s' has %lld classes, which count "
+        "from 0",
+        (long long)i, (int)data[i], type->name, (long long)type->num_classes);
+  }
+  return ls_ok();
+}
+
+// ---- How many --------------------------------------------------------------
+static ls_status no_example(void) {
+  return ls_invalid_argument("the data have no example");
+}
+
+ls_status ls_train_count_examples(const ls_dataset *dataset,
+                                  int64_t *out_count) {
+  LS_REQUIRE(out_count);
+  LS_RETURN_IF_ERROR(ls_dataset_status(dataset));
+  *out_count = ls_dataset_cardinality(dataset);
+  if (*out_count > 0) return ls_ok();
+  if (*out_count == 0) return no_example();
+  if (*out_count == LS_INFINITE)
+    return ls_invalid_argument(
+        "the data have no end, so that there is no "
+        "epoch: take a number of them (ls_dataset_take)");
+  ls_runtime_log(ls_runtime_current(), LS_LOG_INFO, "train",
+                 "counting the examples, which takes reading all");
+  ls_iterator *iterator = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_iterator_create((ls_dataset *)(uintptr_t)dataset, NULL, &iterator));
+  ls_nest element = ls_none();
+  ls_status status = ls_ok();
+  for (*out_count = 0; ls_status_is_ok(status); ++*out_count)
+    status = ls_iterator_next(iterator, &element);
+  --*out_count;
+  ls_nest_release(element);
+  ls_iterator_release(iterator);
+  if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
+  ls_status_free(status);
+  return *out_count > 0 ? ls_ok() : no_example();
+}
+
+// ---- Batches ---------------------------------------------------------------
+ls_dataset *ls_train_batches(const ls_model_type *type, ls_dataset *dataset,
+                             int64_t batch_size, bool shuffle) {
+  ls_element_spec spec;
+  ls_status status = ls_dataset_spec(dataset, &spec);
+  const bool bytes =
+      ls_status_is_ok(status) && spec.leaves[0].type.dtype == LS_DTYPE_U8;
+  ls_status_free(status);
+  const ls_dtype wanted = dtype_of(type);
+  ls_dataset *made = ls_dataset_retain(dataset);
+  if (shuffle)
+    made = ls_dataset_shuffle(
+        made, &(ls_shuffle_options){
+                  .buffer = ls_dataset_is_indexed(made) ? 0 : SHUFFLE_BUFFER});
+  made = ls_dataset_convert(
+      made, 0,
+      &(ls_convert_options){.dtype = wanted,
+                            .scale =
+                                bytes && wanted != LS_DTYPE_I32 ? 1.0 / 255 : 0,
+                            .shape = &type->example_shape});
+  made =
+      ls_dataset_convert(made, 1, &(ls_convert_options){.dtype = LS_DTYPE_I32});
+  return ls_dataset_batch(made, &(ls_batch_options){.size = batch_size});
+}
+
+int64_t ls_train_batch_size(ls_nest batch) {
+  int64_t rows = 0;
+  (void)first_part(ls_nest_item(batch, 0), &rows);
+  return rows;
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The data of a run: examples and labels as a model takes them.
+#ifndef LS_TRAIN_INPUT_H_
+#define LS_TRAIN_INPUT_H_
+
+#include "lockstep/train.h"
+
+// Batches of at most `batch_size` of the data set's examples, which is
+// retained, in the model's types and shapes: a tuple of examples and i32
+// labels. With `shuffle` each epoch has an order of its own.
+ls_dataset *ls_train_batches(const ls_model_type *type, ls_dataset *dataset,
+                             int64_t batch_size, bool shuffle);
+
+// Whether the labels of a batch are some that the model has.
+//   LS_INVALID_ARGUMENT  names the first that is not.
+LS_MUST_USE ls_status ls_train_check_labels(const ls_model_type *type,
+                                            ls_nest batch);
+
+// Examples in a batch.
+int64_t ls_train_batch_size(ls_nest batch);
+
+#endif  // LS_TRAIN_INPUT_H_
