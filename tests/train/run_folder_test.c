@@ -83,10 +83,13 @@ static void the_steps_before_a_loss_that_is_no_number_are_logged(void **state) {
   int late = 0;
   for (int at = 0; at < EXAMPLES; at += 7) {
     setup s;
-    begin(&s, "nan", at);
+    char folder[32], path[64];
+    snprintf(folder, sizeof(folder), "nan-%d", at);
+    snprintf(path, sizeof(path), "%s/metrics.jsonl", folder);
+    begin(&s, folder, at);
     expect_status(ls_train(&s.options, &s.result), LS_OUT_OF_RANGE,
                   "the loss is");
-    char *text = read_text("nan/metrics.jsonl");
+    char *text = read_text(path);
     if (s.result.steps == 0) {
       assert_null(text);
     } else {
