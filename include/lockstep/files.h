@@ -17,6 +17,9 @@
 // ranges, from any thread, when elements are needed: a file that someone cuts
 // off meanwhile is DATA_LOSS with its name and the byte.
 //
+// Small ones are read whole by the maker: where nothing else is said, as long
+// as all of a data set that are take up to 64 MiB.
+//
 // All but packed TFRecord files are indexed: element i is found at once. For
 // lines, CSV and TFRecord a pass over the files finds where elements begin, 8
 // bytes of memory each; an option keeps what it has found beside the file, as
@@ -54,8 +57,7 @@ LS_API ls_dataset *ls_dataset_files(const char *pattern);
 // Their rows, of dimension 0. Zero in a field means its default.
 typedef struct ls_columns_options {
   // Whether elements are read when the data set is made, rather than when they
-  // are needed. Default: those of arrays up to 64 MiB. What is packed always
-  // is.
+  // are needed. Default: see above. What is packed always is.
   ls_flag load;
 } ls_columns_options;
 
@@ -77,6 +79,7 @@ LS_API ls_dataset *ls_dataset_npz(const char *path, const char *const *names,
 typedef struct ls_records_options {
   int64_t size;            // Of a record, in bytes. At least 1.
   int64_t header, footer;  // Bytes of each file that are none, at its ends.
+  ls_flag load;            // Whether files are read by the maker: see above.
 } ls_records_options;
 // u8 [size].
 LS_API ls_dataset *ls_dataset_records(const char *const *paths,
@@ -86,6 +89,7 @@ LS_API ls_dataset *ls_dataset_records(const char *const *paths,
 // Zero in a field means its default.
 typedef struct ls_lines_options {
   ls_flag keep_index;  // Default off.
+  ls_flag load;        // Whether files are read by the maker: see above.
 } ls_lines_options;
 // String scalars: lines, without the LF or CR LF at their ends.
 LS_API ls_dataset *ls_dataset_lines(const char *const *paths, size_t num_paths,
@@ -111,6 +115,7 @@ typedef struct ls_csv_options {
   ls_flag header;
   char delimiter;      // Default ','.
   ls_flag keep_index;  // Default off.
+  ls_flag load;        // Whether files are read by the maker: see above.
 } ls_csv_options;
 // Dicts of scalars, one a column. `options` may be NULL.
 LS_API ls_dataset *ls_dataset_csv(const char *const *paths, size_t num_paths,
@@ -139,6 +144,7 @@ typedef struct ls_tfrecord_options {
   size_t num_features;
   ls_flag check;       // That checksums of records are right. Default on.
   ls_flag keep_index;  // Default off.
+  ls_flag load;        // Whether files are read by the maker: see above.
 } ls_tfrecord_options;
 // Records of TFRecord files; with features dicts of them. Gzip files are seen
 // as such; a data set with one is a stream, read from the start to the end.

@@ -10,6 +10,7 @@
 #include "data/dataset.h"
 #include "io/inflate.h"
 #include "support/expect.h"
+#include "support/memory_files.h"
 #include "support/npy_files.h"
 #include "support/npz_files.h"
 #include "support/read_all.h"
@@ -107,8 +108,11 @@ static void an_index_is_kept_beside_its_file(void **state) {
 static void a_file_that_is_cut_off_is_data_loss(void **state) {
   (void)state;
   put_text("1.txt", "one\ntwo\n");
-  ls_dataset *lines = ls_dataset_lines(LS_PATHS("1.txt"), NULL);
+  ls_dataset *whole = ls_dataset_lines(LS_PATHS("1.txt"), NULL);
+  ls_dataset *lines = ls_dataset_lines(
+      LS_PATHS("1.txt"), &(ls_lines_options){.load = LS_FLAG_OFF});
   assert_int_equal(truncate("1.txt", 5), 0);
+  expect_elements(whole, "'one'; 'two'; ");
   expect_no_elements(lines, LS_DATA_LOSS,
                      "'1.txt' ends at byte 5, where 4 bytes from byte 4 on");
 }
@@ -118,8 +122,13 @@ static void records_of_one_size_are_rows(void **state) {
   put_text("a", "H12345678F");
   put_text("b", "HabcdF");
   const ls_records_options options = {.size = 4, .header = 1, .footer = 1};
-  expect_elements(ls_dataset_records(LS_PATHS("a", "b"), &options),
-                  "[49,50,51,52]; [53,54,55,56]; [97,98,99,100]; ");
+  static const ls_flag loads[] = {LS_FLAG_DEFAULT, LS_FLAG_ON, LS_FLAG_OFF};
+  for (size_t i = 0; i < LS_COUNT_OF(loads); ++i) {
+    ls_records_options with = options;
+    with.load = loads[i];
+    expect_elements(ls_dataset_records(LS_PATHS("a", "b"), &with),
+                    "[49,50,51,52]; [53,54,55,56]; [97,98,99,100]; ");
+  }
   ls_dataset *d = ls_dataset_records(LS_PATHS("a", "b"), &options);
   expect_elements(ls_dataset_batch(d, &(ls_batch_options){.size = 2}),
                   "[49,50,51,52,53,54,55,56]; [97,98,99,100]; ");
@@ -332,9 +341,10 @@ static ls_status read_some(void *user) {
   ls_text out;
   ls_text_init(&out, ls_allocator_system());
   const char *const all[] = {"x", "y"};
-  ls_status status = read_all(
-      ls_dataset_lines(LS_PATHS("?.txt"), &(ls_lines_options){LS_FLAG_ON}),
-      &out);
+  ls_status status =
+      read_all(ls_dataset_lines(LS_PATHS("?.txt"),
+                                &(ls_lines_options){.keep_index = LS_FLAG_ON}),
+               &out);
   if (ls_status_is_ok(status))
     status = read_all(ls_dataset_csv(LS_PATHS("1.csv"), NULL), &out);
   if (ls_status_is_ok(status))
@@ -363,6 +373,43 @@ static void failures_of_memory_are_survived(void **state) {
   expect_memory_failures_survived(read_some, NULL);
 }
 
+// Each call to the file system fails once, and is told; tried again it works.
+static void calls_that_fail_are_told(void **state) {
+  (void)state;
+  memory_files files = {0};
+  const ls_file_system system = memory_files_system(&files);
+  ls_runtime *runtime = NULL;
+  expect_ok(
+      ls_runtime_create(&(ls_runtime_options){.file_system = &system,
+                                              .input_threads = LS_SOME(0)},
+                        &runtime));
+  ls_runtime *outside = ls_runtime_make_current(runtime);
+  const ls_lines_options options = {.keep_index = LS_FLAG_ON,
+                                    .load = LS_FLAG_OFF};
+  expect_ok(system.write(&files, "in/1", "one\ntwo", 7));
+  expect_ok(system.write(&files, "in/2", "three", 5));
+  int nth = 1;
+  for (bool failed = true; failed; ++nth) {
+    ls_text out;
+    ls_text_init(&out, ls_allocator_system());
+    files.fail_at = nth;
+    ls_status status =
+        read_all(ls_dataset_lines(LS_PATHS("in/[12]"), &options), &out);
+    failed = files.fail_at <= 0;
+    files.fail_at = 0;
+    assert_int_equal(ls_status_is_ok(status), !failed);
+    if (failed) expect_status(status, LS_UNAVAILABLE, "cannot");
+    ls_text_deinit(&out);
+    expect_elements(ls_dataset_lines(LS_PATHS("in/[12]"), &options),
+                    "'one'; 'two'; 'three'; ");
+    ls_status_free(system.remove(&files, "in/1.index"));
+  }
+  assert_true(nth > 10);
+  memory_files_clear(&files);
+  ls_runtime_make_current(outside);
+  expect_ok(ls_runtime_destroy(runtime));
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_teardown(name, clear_folder)
   const struct CMUnitTest tests[] = {
@@ -379,6 +426,7 @@ int main(void) {
       TEST(arrays_of_npz_files_are_named),
       TEST(files_are_dealt),
       TEST(failures_of_memory_are_survived),
+      TEST(calls_that_fail_are_told),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

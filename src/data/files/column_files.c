@@ -9,8 +9,6 @@
 #include "io/npy.h"
 #include "io/zip.h"
 
-enum { LOAD_MOST = 64 << 20 };
-
 // A column's elements, row by row.
 typedef struct column {
   ls_source_file *file;
@@ -216,11 +214,13 @@ static ls_status load(column *self) {
   return ls_npy_read_elements(self->file->file, &self->header, &self->loaded);
 }
 
-static ls_status load_if(column *self, const ls_columns_options *options) {
-  const ls_flag flag = options != NULL ? options->load : LS_FLAG_DEFAULT;
-  const int64_t most = LOAD_MOST / (int64_t)self->header.width;
-  const bool is_small = ls_shape_num_elements(self->header.shape) <= most;
-  if (flag == LS_FLAG_ON || (flag == LS_FLAG_DEFAULT && is_small))
+// `*loaded` is what has been loaded for the data set.
+static ls_status load_if(column *self, const ls_columns_options *options,
+                         int64_t *loaded) {
+  const int64_t size =
+      ls_shape_num_elements(self->header.shape) * (int64_t)self->header.width;
+  if (ls_source_loads(options != NULL ? options->load : LS_FLAG_DEFAULT, size,
+                      loaded))
     return load(self);
   if (self->header.fortran && self->loaded == NULL) {
     return ls_unimplemented(
@@ -233,7 +233,7 @@ static ls_status load_if(column *self, const ls_columns_options *options) {
 
 // ---- IDX -------------------------------------------------------------------
 static ls_status open_idx(const char *path, const ls_columns_options *options,
-                          column *out) {
+                          int64_t *loaded, column *out) {
   LS_RETURN_IF_ERROR(ls_source_file_open(path, &out->file));
   const ls_file *file = out->file->file;
   unsigned char head[4 + 4 * LS_MAX_RANK];
@@ -256,7 +256,7 @@ static ls_status open_idx(const char *path, const ls_columns_options *options,
                                 .data_offset = (int64_t)header.data_offset};
   out->header.swapped =
       out->header.width > 1 && *(const unsigned char *)&one == 1;
-  return load_if(out, options);
+  return load_if(out, options, loaded);
 }
 
 ls_dataset *ls_dataset_idx(const char *const *paths, size_t num_paths,
@@ -269,10 +269,11 @@ ls_dataset *ls_dataset_idx(const char *const *paths, size_t num_paths,
   column *columns = ls_new_array(allocator, column, count);
   ls_nest *items = ls_new_array(allocator, ls_nest, count);
   ls_nest like = ls_none();
+  int64_t loaded = 0;
   if (columns == NULL || items == NULL)
     status = ls_status_join(status, ls_out_of_memory());
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
-    status = open_idx(found[i], options, &columns[i]);
+    status = open_idx(found[i], options, &loaded, &columns[i]);
     items[i] = ls_nest_i64((int64_t)i);
   }
   if (ls_status_is_ok(status))
@@ -287,6 +288,7 @@ ls_dataset *ls_dataset_idx(const char *const *paths, size_t num_paths,
 // ---- npy and npz -----------------------------------------------------------
 ls_dataset *ls_dataset_npy(const char *path,
                            const ls_columns_options *options) {
+  int64_t loaded = 0;
   column *one = ls_new_array(ls_current_allocator(), column, 1);
   if (one == NULL) return NULL;
   ls_status status = path == NULL ? ls_null_argument("ls_dataset_npy", "path")
@@ -294,7 +296,7 @@ ls_dataset *ls_dataset_npy(const char *path,
   if (ls_status_is_ok(status))
     status = ls_npy_open(one->file->file, path, 0, one->file->file->size,
                          &one->header);
-  if (ls_status_is_ok(status)) status = load_if(one, options);
+  if (ls_status_is_ok(status)) status = load_if(one, options, &loaded);
   return make_columns("npy", one, 1, ls_nest_i64(0), status);
 }
 
@@ -318,7 +320,8 @@ static ls_status unpack_member(const ls_zip *zip, const ls_zip_entry *entry,
 
 static ls_status open_member(const ls_zip *zip, const ls_zip_entry *entry,
                              ls_source_file *file,
-                             const ls_columns_options *options, column *out) {
+                             const ls_columns_options *options, int64_t *loaded,
+                             column *out) {
   out->file = ls_object_retain(file);
   ls_text name;
   ls_text_init(&name, zip->allocator);
@@ -332,7 +335,7 @@ static ls_status open_member(const ls_zip *zip, const ls_zip_entry *entry,
     if (ls_status_is_ok(status))
       status =
           ls_npy_open(file->file, name.data, from, entry->size, &out->header);
-    if (ls_status_is_ok(status)) status = load_if(out, options);
+    if (ls_status_is_ok(status)) status = load_if(out, options, loaded);
   }
   ls_text_deinit(&name);
   return status;
@@ -377,6 +380,7 @@ static ls_status open_npz(const ls_zip *zip, ls_source_file *file,
                           const ls_columns_options *options, char **keys,
                           column *columns, ls_nest *out_like) {
   ls_allocator *allocator = zip->allocator;
+  int64_t loaded = 0;
   ls_nest *items = ls_new_array(allocator, ls_nest, count);
   const ls_zip_entry **entries =
       ls_new_array(allocator, const ls_zip_entry *, count);
@@ -398,7 +402,7 @@ static ls_status open_npz(const ls_zip *zip, ls_source_file *file,
     ls_nest_flatten(*out_like, items, count);
     for (size_t leaf = 0; leaf < count && ls_status_is_ok(status); ++leaf)
       status = open_member(zip, entries[items[leaf].as.i64], file, options,
-                           &columns[leaf]);
+                           &loaded, &columns[leaf]);
   }
   ls_release(allocator, items);
   ls_release(allocator, entries);

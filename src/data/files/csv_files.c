@@ -229,6 +229,7 @@ static ls_status make_csv(const ls_record_decoder *decoder, ls_fetch *fetch,
 static const ls_record_format csv_format = {.name = "csv",
                                             .scan = scan_csv,
                                             .check = check_csv,
+                                            .writes = true,
                                             .read = read_csv,
                                             .make = make_csv,
                                             .describe = describe_csv,
@@ -414,6 +415,7 @@ static ls_status begin(csv_decoder *self, const char *const *paths,
                        size_t num_paths, const ls_csv_options *options) {
   self->delimiter = options->delimiter != '\0' ? options->delimiter : ',';
   self->header = options->header != LS_FLAG_OFF;
+  self->base.load = options->load;
   if (self->delimiter == '"' || self->delimiter == '\n' ||
       self->delimiter == '\r')
     return ls_invalid_argument("a delimiter of CSV that is a quote or ends "

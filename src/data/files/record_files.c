@@ -32,8 +32,10 @@ ls_dataset *ls_dataset_lines(const char *const *paths, size_t num_paths,
   ls_record_decoder *decoder =
       ls_record_decoder_new(&lines_format, sizeof(*decoder));
   if (decoder == NULL) return NULL;
-  if (options != NULL && options->keep_index == LS_FLAG_ON)
-    decoder->index_kind = 1;
+  if (options != NULL) {
+    decoder->index_kind = options->keep_index == LS_FLAG_ON ? 1 : 0;
+    decoder->load = options->load;
+  }
   decoder->spec = ls_nest_spec(LS_DTYPE_STRING, LS_SCALAR);
   return ls_record_source_new(paths, num_paths, decoder,
                               ls_nest_status(decoder->spec));
@@ -109,6 +111,7 @@ ls_dataset *ls_dataset_records(const char *const *paths, size_t num_paths,
                          : check_options(options);
   if (ls_status_is_ok(status)) {
     decoder->options = *options;
+    decoder->base.load = options->load;
     decoder->base.spec = ls_nest_spec(LS_DTYPE_U8, LS_SHAPE(options->size));
     status = ls_nest_status(decoder->base.spec);
   }

@@ -5,6 +5,7 @@
 static void destroy_file(ls_object *object) {
   ls_source_file *self = (ls_source_file *)object;
   ls_file_close(self->file);
+  ls_release(self->allocator, self->bytes);
   ls_offsets_deinit(&self->offsets);
   ls_release(self->allocator, self);
 }
@@ -27,6 +28,39 @@ ls_status ls_source_file_open(const char *path, ls_source_file **out_file) {
   else
     ls_object_release(self);
   return status;
+}
+
+ls_status ls_source_file_load(ls_source_file *self) {
+  ls_file *file = self->file;
+  const size_t size = (size_t)file->size;
+  if (self->bytes != NULL) return ls_ok();
+  char *bytes = ls_allocate(self->allocator, size);
+  if (bytes == NULL) {
+    return LS_STATUS(LS_RESOURCE_EXHAUSTED, "no memory for %zu bytes of '%s'",
+                     size, file->path);
+  }
+  ls_file *loaded = NULL;
+  ls_status status = ls_file_read(file, 0, bytes, size);
+  if (ls_status_is_ok(status))
+    status =
+        ls_file_open_bytes(self->allocator, file->path, bytes, size, &loaded);
+  if (!ls_status_is_ok(status)) {
+    ls_release(self->allocator, bytes);
+    return status;
+  }
+  loaded->modified = file->modified;
+  ls_file_close(file);
+  self->file = loaded;
+  self->bytes = bytes;
+  return ls_ok();
+}
+
+bool ls_source_loads(ls_flag load, int64_t size, int64_t *loaded) {
+  enum { LOAD_MOST = 64 << 20 };
+  const bool loads = load == LS_FLAG_ON ||
+                     (load != LS_FLAG_OFF && size <= LOAD_MOST - *loaded);
+  if (loads) *loaded += size;
+  return loads;
 }
 
 // Appends what one path names to `text`, each name with its zero.
@@ -175,17 +209,35 @@ static size_t run_of(const ls_source_file *file, int64_t record,
   return run;
 }
 
-// The bytes of `run` records, in room of the fetch, which may be written.
-static ls_status read_run(const ls_source_file *file, ls_fetch *fetch,
+// The bytes of `run` records: where they are, if they have been read, else in
+// room of the fetch.
+static ls_status read_run(const ls_record_source *self,
+                          const ls_source_file *file, ls_fetch *fetch,
                           int64_t record, size_t run, char **out) {
   const int64_t *at = file->offsets.items + record;
   const size_t size = (size_t)(at[run] - at[0]);
+  if (file->bytes != NULL && !self->decoder->format->writes) {
+    *out = file->bytes + at[0];
+    return ls_ok();
+  }
   *out = ls_fetch_room(fetch, size);
   if (*out == NULL) {
     return LS_STATUS(LS_RESOURCE_EXHAUSTED, "no memory for %zu bytes of '%s'",
                      size, file->file->path);
   }
   return ls_file_read(file->file, at[0], *out, size);
+}
+
+// Has the processor fetch a record that will be read next, from anywhere in
+// memory.
+static void look_ahead(const ls_record_source *self, int64_t index) {
+  const size_t number = file_of(self, index);
+  const ls_source_file *file = self->files[number];
+  if (file->bytes == NULL) return;
+  const int64_t *at = file->offsets.items + (index - self->first[number]);
+  const int64_t end = at[1] - at[0] < 4096 ? at[1] : at[0] + 4096;
+  for (int64_t byte = at[0]; byte < end; byte += LS_CACHE_LINE)
+    __builtin_prefetch(file->bytes + byte);
 }
 
 static ls_status read_records(const ls_dataset *dataset, ls_fetch *fetch,
@@ -200,7 +252,8 @@ static ls_status read_records(const ls_dataset *dataset, ls_fetch *fetch,
     const size_t run = run_of(file, record, indices + k, count - k);
     const ls_fetch_mark mark = ls_fetch_begin(fetch);
     char *bytes = NULL;
-    status = read_run(file, fetch, record, run, &bytes);
+    status = read_run(self, file, fetch, record, run, &bytes);
+    if (k + run < count) look_ahead(self, indices[k + run]);
     const int64_t *offsets = file->offsets.items + record;
     for (size_t i = 0; i < run && ls_status_is_ok(status); ++i, ++k) {
       const ls_record_at at = {file->file, record + (int64_t)i, offsets[i],
@@ -224,7 +277,7 @@ static ls_status get_record(const ls_dataset *dataset, ls_fetch *fetch,
   const ls_record_at at = {file->file, record, offsets[0], false};
   const ls_fetch_mark mark = ls_fetch_begin(fetch);
   char *bytes = NULL;
-  ls_status status = read_run(file, fetch, record, 1, &bytes);
+  ls_status status = read_run(self, file, fetch, record, 1, &bytes);
   if (ls_status_is_ok(status))
     status =
         self->decoder->format->make(self->decoder, fetch, &at, bytes,
@@ -357,11 +410,15 @@ static ls_status find_records(const ls_record_decoder *decoder,
 static ls_status open_files(const char *const *paths, size_t count,
                             const ls_record_decoder *decoder,
                             ls_source_file **files, size_t *opened) {
+  int64_t loaded = 0;
   for (*opened = 0; *opened < count; ++*opened) {
     ls_source_file *file = NULL;
     LS_RETURN_IF_ERROR(ls_source_file_open(paths[*opened], &file));
     files[*opened] = file;
-    ls_status status = find_records(decoder, file);
+    ls_status status = ls_ok();
+    if (ls_source_loads(decoder->load, file->file->size, &loaded))
+      status = ls_source_file_load(file);
+    if (ls_status_is_ok(status)) status = find_records(decoder, file);
     if (ls_status_is_ok(status) && decoder->format->check != NULL)
       status = decoder->format->check(decoder, file);
     if (ls_status_is_ok(status)) continue;

@@ -17,6 +17,7 @@ typedef struct ls_source_file {
   ls_object object;
   ls_allocator *allocator;
   ls_file *file;
+  char *bytes;  // All of it, which `file` is then in memory; NULL: not read.
   ls_packing packing;
   ls_offsets offsets;  // None of packed ones and of records of one size.
   int64_t count;       // Records; -1 of packed ones.
@@ -25,6 +26,12 @@ typedef struct ls_source_file {
 // Opens a file; the caller owns it.
 LS_MUST_USE ls_status ls_source_file_open(const char *path,
                                           ls_source_file **out_file);
+
+// Reads all of it, so that nothing is read from the disk any more.
+LS_MUST_USE ls_status ls_source_file_load(ls_source_file *file);
+// Whether elements of `size` bytes are read by the maker, by the option and by
+// how much has been read for the data set: `*loaded`, which is moved on.
+bool ls_source_loads(ls_flag load, int64_t size, int64_t *loaded);
 
 // The files that paths and patterns name, in order: one block of the caller's.
 LS_MUST_USE ls_status ls_source_paths(const char *const *paths, size_t count,
@@ -55,7 +62,9 @@ typedef struct ls_record_format {
   // Whether a file fits, once its offsets are known. NULL: any does.
   ls_status (*check)(const struct ls_record_decoder *decoder,
                      const ls_source_file *file);
-  // Of rows: a record's bytes, which may be written, as element `k` of what
+  // Whether `read` and `make` write into a record's bytes.
+  bool writes;
+  // Of rows: a record's bytes, as element `k` of what
   // begins at rows[leaf].
   ls_status (*read)(const struct ls_record_decoder *decoder, ls_fetch *fetch,
                     const ls_record_at *at, char *bytes, size_t size,
@@ -83,6 +92,7 @@ typedef struct ls_record_decoder {
   ls_nest spec;  // Leaves of ls_nest_spec.
   // Of kept offsets: what they depend on beside the file. 0: they are not kept.
   uint32_t index_kind;
+  ls_flag load;
 } ls_record_decoder;
 
 // A zeroed decoder of `bytes`; NULL: no memory.

@@ -115,6 +115,7 @@ ls_dataset *ls_dataset_tfrecords(const char *const *paths, size_t num_paths,
   tfrecord_decoder *decoder = (tfrecord_decoder *)ls_record_decoder_new(
       &tfrecord_format, sizeof(*decoder));
   if (decoder == NULL) return NULL;
+  decoder->base.load = opts.load;
   decoder->check = opts.check != LS_FLAG_OFF;
   decoder->base.index_kind = opts.keep_index == LS_FLAG_ON ? 2 : 0;
   ls_status status = ls_ok();
