@@ -23,13 +23,14 @@
 #define LOCKSTEP_DISTRIBUTE_INPUT_H_
 
 #include "lockstep/iterator.h"
+#include "lockstep/session.h"
 #include "lockstep/strategy.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-// ---- Contexts --------------------------------------------------------------
+// ---- Contexts ---------------------------------------------------------------
 // The part of a global batch that each replica gets. Zero in a field of a
 // context means its default: pipeline 0 of 1, 1 replica.
 //   LS_INVALID_ARGUMENT  it does not come out even: names both numbers.
@@ -43,7 +44,7 @@ LS_API const char *ls_input_context_print(ls_input_context context,
 LS_API const char *ls_value_context_print(int32_t replica, int32_t replicas,
                                           char *buffer, size_t size);
 
-// ---- Options ---------------------------------------------------------------
+// ---- Options ----------------------------------------------------------------
 // Of data sets from a function: one for each host, or one for each replica.
 typedef enum ls_replication_mode {
   LS_PIPELINE_PER_WORKER,
@@ -84,7 +85,7 @@ typedef struct ls_input_options {
   ls_flag prefetch;
 } ls_input_options;
 
-// ---- Distributed data sets -------------------------------------------------
+// ---- Distributed data sets --------------------------------------------------
 // ls_strategy_distribute_dataset, with options (NULL: all defaults). The result
 // is a distributed data set, an object leaf; on the default strategy the data
 // set itself.
@@ -117,6 +118,35 @@ LS_API ls_nest ls_nest_input_callable(ls_nest element, ls_input_next next,
 // Else it changes nothing.
 LS_API ls_dataset *ls_dataset_shard_hint(ls_dataset *dataset);
 
+// Elements ahead of use on a device, as they are; on several devices, lists of
+// one for each, of which a last one that is not complete is left out. `buffer`
+// lists are ahead, at least 1. Default 1.
+//   LS_INVALID_ARGUMENT  no device, or no name of one; a buffer of none.
+// It is the last step: other makers give LS_UNIMPLEMENTED.
+LS_API ls_dataset *ls_dataset_prefetch_to_device(ls_dataset *dataset,
+                                                 const char *device,
+                                                 ls_opt buffer);
+LS_API ls_dataset *ls_dataset_prefetch_to_devices(ls_dataset *dataset,
+                                                  const char *const *devices,
+                                                  size_t num_devices,
+                                                  ls_opt buffer);
+
+// Zero in a field means its default.
+typedef struct ls_array_dataset_options {
+  ls_session *session;  // Whose variables; needed while a graph is built.
+  int64_t slice_bytes;  // Written at a time, rounded up to rows. 64 MiB.
+} ls_array_dataset_options;
+// Arrays (a lent nest) on the strategy's first host: variables there that are
+// neither trained nor mirrored nor in a collection, as a nest of the caller's
+// (`out_variables`; NULL: of nobody's), and a data set of the rows that they
+// have now.
+//   LS_INVALID_ARGUMENT  a leaf that is no array or has no rows; no session
+//                        while a graph is built.
+LS_API LS_MUST_USE ls_status
+ls_strategy_array_dataset(ls_strategy *strategy, ls_nest arrays,
+                          const ls_array_dataset_options *options,
+                          ls_nest *out_variables, ls_dataset **out_dataset);
+
 // What elements are: a nest with a PerReplica of ls_nest_spec leaves for each
 // leaf; where values are not wrapped, plain ones. The caller owns it.
 LS_API LS_MUST_USE ls_status ls_distributed_dataset_spec(ls_nest dataset,
@@ -128,7 +158,7 @@ LS_API int64_t ls_distributed_dataset_cardinality(ls_nest dataset);
 LS_API const char *ls_distributed_dataset_placement(ls_nest dataset,
                                                     int32_t replica);
 
-// ---- Iterators -------------------------------------------------------------
+// ---- Iterators --------------------------------------------------------------
 typedef struct ls_distributed_iterator ls_distributed_iterator;
 
 typedef enum ls_iterator_kind {

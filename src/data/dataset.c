@@ -79,9 +79,15 @@ static bool take_inputs(ls_dataset *self, ls_dataset *const *inputs,
 }
 
 // What an input lacks, so that this one cannot be.
-static ls_status input_status(ls_dataset *const *inputs, size_t count) {
-  for (size_t i = 0; i < count; ++i)
+static ls_status input_status(const ls_dataset_class *kind,
+                              ls_dataset *const *inputs, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
     LS_RETURN_IF_ERROR(ls_dataset_status(inputs[i]));
+    if (inputs[i]->kind->is_last)
+      return ls_unimplemented("'%s' of a data set behind %s, which must be the "
+                              "last step",
+                              kind->name, inputs[i]->kind->name);
+  }
   return ls_ok();
 }
 
@@ -104,7 +110,7 @@ ls_dataset *ls_dataset_new(const ls_dataset_class *kind, size_t bytes,
     return NULL;
   }
   self->failure =
-      ls_status_is_ok(status) ? input_status(inputs, num_inputs) : status;
+      ls_status_is_ok(status) ? input_status(kind, inputs, num_inputs) : status;
   if (!ls_status_is_ok(self->failure) || num_inputs == 0) return self;
   const ls_dataset *input = inputs[0];
   self->size = input->size;

@@ -19,6 +19,7 @@ struct ls_stage;
 
 typedef struct ls_dataset_class {
   const char *name;
+  bool is_last;  // No other data set is made of it.
   // Releases what is the class's own; inputs and spec go by themselves.
   void (*destroy)(ls_dataset *dataset);  // NULL: nothing.
   // Appends the options, as in "shuffle(seed=1)": "seed=1". Two data sets with

@@ -3,6 +3,8 @@
 // takes what has been made, or leaves word and goes on once it has been.
 // Without them elements are made on a thread of the host's, where functions of
 // users may run.
+#include <stdio.h>
+
 #include "base/require.h"
 #include "data/iterator.h"
 #include "lockstep/ops.h"
@@ -210,12 +212,29 @@ static ls_status check_static(const ls_dataset *dataset) {
   return ls_ok();
 }
 
+// Who reads in a loop while a graph is built gets an op each time.
+static void warn_of_many(ls_iterator *iterator) {
+  enum { MOST = 32 };
+  const ls_graph *graph = ls_graph_current();
+  if (graph == NULL || ls_graph_is_eager(graph)) return;
+  const int count = __atomic_add_fetch(&iterator->num_ops, 1, __ATOMIC_RELAXED);
+  if (count <= MOST) return;
+  char key[100];
+  snprintf(key, sizeof(key), "get_next %p %d", (const void *)iterator, count);
+  ls_log_limited(iterator->work.runtime, key, 1, LS_LOG_WARNING, "data",
+                 "get_next of '%s' is called for the %d. time while a graph is "
+                 "built: each call is another op; call it once, and run what "
+                 "it gives again and again",
+                 iterator->work.name, count);
+}
+
 ls_nest ls_iterator_get_next(ls_iterator *iterator) {
   if (iterator == NULL)
     return ls_fail(ls_null_argument("ls_iterator_get_next", "iterator"));
   const ls_dataset *dataset = iterator->dataset;
   const ls_status status = check_static(dataset);
   if (!ls_status_is_ok(status)) return ls_fail(status);
+  warn_of_many(iterator);
   const bool alone = iterator->prefetch == 0;
   const ls_op op = ls_host_call_add(alone ? &host_kernel : &inline_kernel,
                                     &iterator->object, NULL, 0);

@@ -31,6 +31,7 @@ struct ls_iterator {
   ls_mutex calls_lock;
   ls_host_call *first_call, *last_call;
   bool wished;  // Somebody will be told of the next element.
+  int num_ops;  // Made while graphs are built. Atomic.
 };
 
 #endif  // LS_DATA_ITERATOR_H_

@@ -58,8 +58,7 @@ static void expect_function_refused(ls_strategy *strategy,
 static const ls_input_options per_replica = {.replication =
                                                  LS_PIPELINE_PER_REPLICA};
 
-// ---- A pipeline for each host
-// ---------------------------------------------------
+// ---- A pipeline for each host -----------------------------------------------
 static void a_function_is_called_once_a_host(void **state) {
   (void)state;
   LS_SPEC("T136 T143 T139 M66");
@@ -190,8 +189,7 @@ static void data_without_an_end_is_never_partial(void **state) {
   ls_strategy_release(pod);
 }
 
-// ---- A pipeline for each replica
-// -----------------------------------------------------
+// ---- A pipeline for each replica --------------------------------------------
 static void each_replica_may_have_a_pipeline(void **state) {
   (void)state;
   LS_SPEC("M180");
@@ -294,8 +292,7 @@ static void what_a_function_gives_is_checked(void **state) {
   ls_strategy_release(pod);
 }
 
-// ---- Callables
-// ---------------------------------------------------------------------
+// ---- Callables --------------------------------------------------------------
 typedef struct counter {
   int64_t next, end;
   int released;
@@ -393,8 +390,7 @@ static void what_is_no_data_set_is_refused(void **state) {
   ls_strategy_release(two);
 }
 
-// ---- The default strategy
-// ------------------------------------------------------------
+// ---- The default strategy ---------------------------------------------------
 static void the_default_strategy_gives_the_data_set_itself(void **state) {
   (void)state;
   ls_strategy *usual = NULL;
@@ -406,8 +402,7 @@ static void the_default_strategy_gives_the_data_set_itself(void **state) {
   ls_distributed_iterator_release(iterator);
 }
 
-// ---- Values from a function
-// -----------------------------------------------------------
+// ---- Values from a function -------------------------------------------------
 typedef struct made_values {
   int calls;
   bool in_caller;

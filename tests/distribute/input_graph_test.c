@@ -74,8 +74,7 @@ static void run_op(graph_run *run, ls_op op) {
   ls_nest_release(results);
 }
 
-// ---- Initializable
-// ---------------------------------------------------------------
+// ---- Initializable ----------------------------------------------------------
 static void an_initializable_iterator_starts_again(void **state) {
   (void)state;
   LS_SPEC("T138 M64");
@@ -172,8 +171,7 @@ static void eager_has_no_initializable_iterators(void **state) {
   ls_strategy_release(two);
 }
 
-// ---- One-shot
-// --------------------------------------------------------------------------
+// ---- One-shot ---------------------------------------------------------------
 static void a_one_shot_iterator_needs_no_start(void **state) {
   (void)state;
   LS_SPEC("M59 M60 M61 M62 T154");
@@ -250,8 +248,7 @@ static void whatever_is_fetched_a_run_is_a_step(void **state) {
   ls_strategy_release(two);
 }
 
-// ---- Optional
-// -----------------------------------------------------------------------------
+// ---- Optional ---------------------------------------------------------------
 static void the_end_can_be_a_value(void **state) {
   (void)state;
   LS_SPEC("T153");
@@ -293,8 +290,7 @@ static void the_end_can_be_a_value(void **state) {
   ls_strategy_release(two);
 }
 
-// ---- In functions
-// ------------------------------------------------------------------------------
+// ---- In functions -----------------------------------------------------------
 typedef struct stepper {
   ls_strategy *strategy;
   ls_distributed_iterator *iterator;
@@ -349,8 +345,7 @@ static void a_function_reads_and_runs(void **state) {
   ls_strategy_release(two);
 }
 
-// ---- Refusals
-// -------------------------------------------------------------------------------------
+// ---- Refusals ---------------------------------------------------------------
 static void an_op_needs_known_shapes(void **state) {
   (void)state;
   LS_SPEC("T150");

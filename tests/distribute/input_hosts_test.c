@@ -9,7 +9,7 @@
 #define HOST(task) "/job:worker/replica:0/task:" #task "/device:CPU:0"
 #define TPU(task, n) "/job:worker/replica:0/task:" #task "/device:TPU:" #n
 
-// ---- Host maps -------------------------------------------------------------
+// ---- Host maps --------------------------------------------------------------
 static void expect_host(const ls_host_map *map, size_t h, const char *name,
                         size_t first, const char *const *devices,
                         size_t count) {
@@ -154,7 +154,7 @@ static void host_maps_survive_failed_memory(void **state) {
   expect_memory_failures_survived(make_maps, NULL);
 }
 
-// ---- Sizes -----------------------------------------------------------------
+// ---- Sizes ------------------------------------------------------------------
 enum { MOST = 5 };
 
 static void parts_that_are_rounded_up_leave_the_last_ones_short(void **state) {
@@ -199,7 +199,17 @@ static void parts_are_dealt_to_hosts_in_turns(void **state) {
   assert_int_equal(ls_dealt_part(2, 1, 1), 3);
 }
 
-// ---- Contexts --------------------------------------------------------------
+static void a_slice_has_the_rows_that_reach_its_bytes(void **state) {
+  (void)state;
+  LS_SPEC("T155");
+  assert_int_equal(ls_slice_rows(64 << 20, 784), 85599);
+  assert_int_equal(ls_slice_rows(12, 12), 1);
+  assert_int_equal(ls_slice_rows(13, 12), 2);
+  assert_int_equal(ls_slice_rows(1, 1 << 30), 1);
+  assert_int_equal(ls_slice_rows(8, 0), 8);
+}
+
+// ---- Contexts ---------------------------------------------------------------
 static void a_context_divides_a_global_batch(void **state) {
   (void)state;
   LS_SPEC("V199 T141 M66");
@@ -244,6 +254,7 @@ int main(void) {
       cmocka_unit_test(parts_that_are_rounded_up_leave_the_last_ones_short),
       cmocka_unit_test(a_host_cuts_by_a_list_that_is_its_own_part_ahead),
       cmocka_unit_test(parts_are_dealt_to_hosts_in_turns),
+      cmocka_unit_test(a_slice_has_the_rows_that_reach_its_bytes),
       cmocka_unit_test(a_context_divides_a_global_batch),
       cmocka_unit_test(contexts_say_which_of_how_many_they_are),
   };

@@ -7,8 +7,7 @@
 #include "support/inputs.h"
 #include "support/replicas.h"
 
-// ---- Parts of global batches
-// -------------------------------------------------
+// ---- Parts of global batches ------------------------------------------------
 static void batches_are_split_evenly(void **state) {
   (void)state;
   LS_SPEC("M181 M61 T151");
@@ -142,8 +141,7 @@ static void what_has_no_rows_is_not_split(void **state) {
   ls_strategy_release(two);
 }
 
-// ---- Whole elements
-// ----------------------------------------------------------
+// ---- Whole elements ---------------------------------------------------------
 static const ls_input_options whole = {.whole_elements = true};
 
 static void whole_elements_go_to_replicas_in_turns(void **state) {
@@ -219,8 +217,7 @@ static void prefetch_is_for_graphs(void **state) {
   ls_strategy_release(two);
 }
 
-// ---- The end, and again
-// ---------------------------------------------------------
+// ---- The end, and again -----------------------------------------------------
 static void an_iterator_ends_again_and_again(void **state) {
   (void)state;
   LS_SPEC("M61 T153 T154");
@@ -290,8 +287,7 @@ static void a_one_shot_iterator_is_not_started_again(void **state) {
   ls_strategy_release(two);
 }
 
-// ---- Inside of replicas
-// -------------------------------------------------------------
+// ---- Inside of replicas -----------------------------------------------------
 static ls_nest read_inside(ls_nest args, void *user) {
   (void)args;
   ls_nest element = ls_none();
@@ -335,8 +331,7 @@ static void replicas_do_not_read(void **state) {
   ls_strategy_release(two);
 }
 
-// ---- A step
-// -----------------------------------------------------------------------------
+// ---- A step -----------------------------------------------------------------
 static ls_nest sum_part(ls_nest args, void *user) {
   (void)user;
   ls_tensor x;

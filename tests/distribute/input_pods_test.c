@@ -10,8 +10,7 @@
 #include "support/inputs.h"
 #include "support/replicas.h"
 
-// ---- Where values are put
-// -----------------------------------------------------
+// ---- Where values are put ---------------------------------------------------
 static void values_go_to_devices_or_stay_on_hosts(void **state) {
   (void)state;
   LS_SPEC("T136 T137 T151");
@@ -95,8 +94,7 @@ static void a_buffer_of_none_reads_nothing_ahead(void **state) {
   ls_strategy_release(two);
 }
 
-// ---- Sharding over hosts
-// --------------------------------------------------------
+// ---- Sharding over hosts ----------------------------------------------------
 static const ls_input_options by_file = {.sharding = LS_SHARD_FILE};
 static const ls_input_options off = {.sharding = LS_SHARD_OFF};
 static const ls_input_options automatic = {.sharding = LS_SHARD_AUTO};
@@ -227,8 +225,7 @@ static void batches_of_no_size_in_common_are_rounded_up(void **state) {
   ls_strategy_release(pod);
 }
 
-// ---- Whole elements on hosts
-// ---------------------------------------------------------
+// ---- Whole elements on hosts ------------------------------------------------
 static void workers_take_elements_in_turns(void **state) {
   (void)state;
   LS_SPEC("M67");
@@ -246,8 +243,7 @@ static void workers_take_elements_in_turns(void **state) {
   ls_strategy_release(pod);
 }
 
-// ---- What elements are
-// ------------------------------------------------------------------
+// ---- What elements are ------------------------------------------------------
 static void each_replica_has_its_part_of_the_spec(void **state) {
   (void)state;
   LS_SPEC("T150");

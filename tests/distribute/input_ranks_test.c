@@ -232,8 +232,7 @@ static void a_rank_reads_its_replicas_rows_alone(void **state) {
     assert_int_equal(self.reads[k], 24);
 }
 
-// ---- Pipelines of ranks
-// ---------------------------------------------------------
+// ---- Pipelines of ranks -----------------------------------------------------
 static ls_nest make_rows(ls_input_context context, void *user) {
   const job *self = user;
   (void)self;
@@ -305,8 +304,7 @@ static void a_rank_whose_data_is_lost_ends_all(void **state) {
   expect_status(status, LS_DATA_LOSS, "rank 1");
 }
 
-// ---- Plain callbacks
-// -----------------------------------------------------------------
+// ---- Plain callbacks --------------------------------------------------------
 static ls_nest square(ls_nest args, void *user) {
   (void)user;
   ls_tensor x;

@@ -168,8 +168,7 @@ static void others_places_are_refused(void **state) {
   ls_strategy_release(two);
 }
 
-// ---- On ranks
-// -----------------------------------------------------------------
+// ---- On ranks ---------------------------------------------------------------
 typedef struct job {
   char text[1000];  // The record, of rank 0.
   size_t steps;

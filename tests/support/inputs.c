@@ -8,8 +8,7 @@
 #include "distribute/input/input.h"
 #include "distribute/strategies/strategy.h"
 
-// ---- Data sets
-// ---------------------------------------------------------------
+// ---- Data sets --------------------------------------------------------------
 ls_dataset *number_batches(int64_t count, int64_t size) {
   return ls_dataset_batch(ls_dataset_range(0, count, 1),
                           &(ls_batch_options){.size = size});
@@ -122,8 +121,7 @@ ls_strategy *pod_of_tasks(int32_t replicas, int32_t each) {
   return pod_of(devices, replicas);
 }
 
-// ---- Distributing
-// --------------------------------------------------------------
+// ---- Distributing -----------------------------------------------------------
 ls_nest distributed(ls_strategy *strategy, ls_dataset *dataset,
                     const ls_input_options *options) {
   ls_nest data = ls_none();
@@ -153,8 +151,7 @@ ls_distributed_iterator *iterator_on(ls_nest data) {
   return iterator;
 }
 
-// ---- What came out
-// ---------------------------------------------------------------
+// ---- What came out ----------------------------------------------------------
 static size_t print_numbers(ls_nest leaf, char *buffer, size_t size) {
   size_t at = 0;
   const ls_array *array = ls_nest_as_array(leaf);

@@ -9,6 +9,7 @@
 #include "base/values/nest_internal.h"
 #include "data/dataset.h"
 #include "distribute/input/input.h"
+#include "distribute/input/making.h"
 #include "distribute/input/request.h"
 #include "distribute/input/sizes.h"
 #include "distribute/strategies/strategy.h"
@@ -49,7 +50,7 @@ static ls_status make_data(ls_runtime *runtime, ls_strategy *strategy,
   return ls_ok();
 }
 
-static ls_status add_pipelines(ls_distributed_dataset *data, size_t count) {
+ls_status ls_input_add_pipelines(ls_distributed_dataset *data, size_t count) {
   data->pipelines = ls_new_array(data->allocator, ls_pipeline, count);
   data->num_pipelines = count;
   return data->pipelines == NULL ? ls_out_of_memory() : ls_ok();
@@ -73,10 +74,9 @@ size_t ls_input_part_of(const ls_distributed_dataset *data, size_t value) {
   return ls_dealt_part(map->num_hosts, host, value - map->hosts[host].first);
 }
 
-// ---- What positions are of
-// ---------------------------------------------------
-static ls_status set_text(ls_distributed_dataset *data,
-                          const ls_dataset *dataset) {
+// ---- What positions are of --------------------------------------------------
+ls_status ls_input_set_text(ls_distributed_dataset *data,
+                            const ls_dataset *dataset) {
   enum { MOST = 16384 };
   char *buffer = ls_new_array(data->allocator, char, MOST);
   if (buffer == NULL) return ls_out_of_memory();
@@ -86,10 +86,9 @@ static ls_status set_text(ls_distributed_dataset *data,
   return data->text == NULL ? ls_out_of_memory() : ls_ok();
 }
 
-// ---- Where values go
-// ---------------------------------------------------------
-static ls_status set_map(ls_distributed_dataset *data, const ls_trunk *trunk,
-                         bool to_hosts) {
+// ---- Where values go --------------------------------------------------------
+ls_status ls_input_set_map(ls_distributed_dataset *data, const ls_trunk *trunk,
+                           bool to_hosts) {
   const char *const *devices = ls_strategy_devices(data->strategy);
   return trunk != NULL
              ? ls_host_map_init_ranks(&data->map, data->allocator, devices,
@@ -98,26 +97,16 @@ static ls_status set_map(ls_distributed_dataset *data, const ls_trunk *trunk,
                                 data->num_replicas, to_hosts);
 }
 
-static void keep_own(ls_distributed_dataset *data, const ls_trunk *trunk) {
+void ls_input_keep_own(ls_distributed_dataset *data, const ls_trunk *trunk) {
   const int32_t replicas = (int32_t)data->num_replicas;
   data->first_own = (size_t)ls_trunk_first(trunk, trunk->rank, replicas);
   data->end_own = (size_t)ls_trunk_first(trunk, trunk->rank + 1, replicas);
 }
 
-// ---- Of a data set
-// ------------------------------------------------------------- A data set on
-// the way to replicas.
-typedef struct making {
-  ls_strategy *strategy;
-  const ls_input_request *request;
-  const ls_input_options *options;
-  const ls_input_rules *rules;
-  const ls_trunk *trunk;  // NULL: this process has all replicas.
-  ls_distributed_dataset *data;
-} making;
-
+// ---- Of a data set ----------------------------------------------------------
 // What DEFAULT and AUTO mean here.
-static ls_shard_policy policy_of(const making *m, const ls_dataset *dataset) {
+static ls_shard_policy policy_of(const ls_input_making *m,
+                                 const ls_dataset *dataset) {
   ls_shard_policy policy = m->options->sharding;
   if (policy == LS_SHARD_DEFAULT)
     policy = m->options->whole_elements && m->trunk == NULL ? LS_SHARD_AUTO
@@ -128,11 +117,11 @@ static ls_shard_policy policy_of(const making *m, const ls_dataset *dataset) {
 }
 
 // A pipeline for each host.
-static ls_status shard_over_hosts(making *m, ls_dataset *dataset,
+static ls_status shard_over_hosts(ls_input_making *m, ls_dataset *dataset,
                                   ls_shard_policy policy) {
   ls_distributed_dataset *data = m->data;
   const ls_host_map *map = &data->map;
-  LS_RETURN_IF_ERROR(add_pipelines(data, map->num_hosts));
+  LS_RETURN_IF_ERROR(ls_input_add_pipelines(data, map->num_hosts));
   for (size_t h = 0; h < map->num_hosts; ++h) {
     if (map->hosts[h].is_other) continue;
     ls_dataset *shard =
@@ -144,13 +133,13 @@ static ls_status shard_over_hosts(making *m, ls_dataset *dataset,
   return ls_ok();
 }
 
-static ls_status use_one(making *m, ls_dataset *dataset) {
-  LS_RETURN_IF_ERROR(add_pipelines(m->data, 1));
+static ls_status use_one(ls_input_making *m, ls_dataset *dataset) {
+  LS_RETURN_IF_ERROR(ls_input_add_pipelines(m->data, 1));
   m->data->pipelines[0].dataset = ls_dataset_retain(dataset);
   return ls_ok();
 }
 
-static ls_status use_whole(making *m, ls_dataset *dataset,
+static ls_status use_whole(ls_input_making *m, ls_dataset *dataset,
                            ls_shard_policy policy) {
   ls_distributed_dataset *data = m->data;
   data->drops_group = true;
@@ -162,11 +151,11 @@ static ls_status use_whole(making *m, ls_dataset *dataset,
 
 // Batches of which each replica gets a part. A rank reads its replicas' rows
 // alone where that can be.
-static ls_status use_parts(making *m, ls_dataset *dataset) {
+static ls_status use_parts(ls_input_making *m, ls_dataset *dataset) {
   ls_distributed_dataset *data = m->data;
   data->cut = LS_INPUT_SPLIT;
   if (m->trunk == NULL || data->round_up) return use_one(m, dataset);
-  keep_own(data, m->trunk);
+  ls_input_keep_own(data, m->trunk);
   ls_dataset *part =
       ls_input_part(dataset, (int64_t)data->num_replicas,
                     (int64_t)data->first_own, (int64_t)data->end_own);
@@ -176,12 +165,12 @@ static ls_status use_parts(making *m, ls_dataset *dataset) {
     return use_one(m, dataset);
   }
   data->is_part = true;
-  LS_RETURN_IF_ERROR(add_pipelines(data, 1));
+  LS_RETURN_IF_ERROR(ls_input_add_pipelines(data, 1));
   data->pipelines[0].dataset = part;
   return ls_dataset_status(part);
 }
 
-static ls_status use_rows(making *m, ls_dataset *dataset,
+static ls_status use_rows(ls_input_making *m, ls_dataset *dataset,
                           ls_shard_policy policy) {
   bool batched = false;
   ls_distributed_dataset *data = m->data;
@@ -211,10 +200,14 @@ static ls_status check_readers(const ls_dataset *dataset,
                       ls_dataset_print(dataset, text, sizeof(text)));
 }
 
-static ls_status from_dataset(making *m, ls_dataset *dataset) {
+static ls_status from_dataset(ls_input_making *m, ls_dataset *dataset) {
   ls_element_spec spec;
   ls_distributed_dataset *data = m->data;
   const ls_input_options *options = m->options;
+  if (dataset->kind->is_last)
+    return ls_unimplemented("%s of a data set behind %s, which must be the "
+                            "last step",
+                            m->request->what, dataset->kind->name);
   const bool to_hosts = options->fetch_to_device == LS_FLAG_OFF;
   const bool splits = !options->whole_elements && data->num_replicas > 1;
   LS_RETURN_IF_ERROR(ls_dataset_spec(dataset, &spec));
@@ -225,15 +218,15 @@ static ls_status from_dataset(making *m, ls_dataset *dataset) {
     LS_RETURN_IF_ERROR(dense);
   }
   LS_RETURN_IF_ERROR(ls_input_set_spec(data, &spec));
-  LS_RETURN_IF_ERROR(set_text(data, dataset));
+  LS_RETURN_IF_ERROR(ls_input_set_text(data, dataset));
   const ls_shard_policy policy = policy_of(m, dataset);
   LS_RETURN_IF_ERROR(check_readers(dataset, policy));
   // Ranks are hosts where each reads by itself.
   const bool apart = policy != LS_SHARD_DATA || options->round_up;
   const ls_trunk *hosts = apart ? m->trunk : NULL;
-  LS_RETURN_IF_ERROR(set_map(data, hosts, to_hosts));
+  LS_RETURN_IF_ERROR(ls_input_set_map(data, hosts, to_hosts));
   if (options->whole_elements) {
-    if (apart && m->trunk != NULL) keep_own(data, m->trunk);
+    if (apart && m->trunk != NULL) ls_input_keep_own(data, m->trunk);
     return use_whole(m, dataset, policy);
   }
   if (!splits && policy == LS_SHARD_DATA) return use_one(m, dataset);
@@ -243,155 +236,19 @@ static ls_status from_dataset(making *m, ls_dataset *dataset) {
     LS_RETURN_IF_ERROR(ls_host_map_check_even(&data->map));
   }
   if (policy == LS_SHARD_DATA) return use_parts(m, dataset);
-  if (m->trunk != NULL) keep_own(data, m->trunk);
+  if (m->trunk != NULL) ls_input_keep_own(data, m->trunk);
   return splits ? use_rows(m, dataset, policy)
                 : shard_over_hosts(m, dataset, policy);
 }
 
-// ---- Of a function
-// -------------------------------------------------------------- A pipeline
-// that the function gave, which is taken over.
-static ls_status take_made(making *m, size_t pipeline, ls_nest given) {
-  char text[200];
-  ls_pipeline *to = &m->data->pipelines[pipeline];
-  ls_nest made = ls_none();
-  LS_RETURN_IF_ERROR(ls_take_nest(given, &made));
-  to->dataset = ls_dataset_retain(ls_nest_as_dataset(made));
-  to->callable = ls_object_retain(ls_nest_as_input_callable(made));
-  ls_status status = ls_ok();
-  if (to->dataset == NULL && to->callable == NULL)
-    status = ls_invalid_argument(
-        "the function of %s gave %s for pipeline %zu: it is to give a data set "
-        "(ls_nest_dataset) or a callable (ls_nest_input_callable)",
-        m->request->what, ls_nest_print(made, text, sizeof(text)), pipeline);
-  ls_nest_release(made);
-  return status;
-}
-
-static ls_status call_function(making *m, size_t pipeline, const char *device) {
-  const ls_input_context context = {
-      .num_pipelines = (int32_t)m->data->num_pipelines,
-      .pipeline = (int32_t)pipeline,
-      .num_replicas = (int32_t)m->data->num_replicas};
-  ls_nest made = ls_none();
-  {
-    LS_DEVICE_SCOPE(device);
-    made = m->request->function(context, m->request->user);
-  }
-  return take_made(m, pipeline, made);
-}
-
-static ls_status call_for_replicas(making *m) {
-  ls_distributed_dataset *data = m->data;
-  data->is_per_replica = true;
-  LS_RETURN_IF_ERROR(add_pipelines(data, data->num_replicas));
-  for (size_t r = data->first_own; r < data->end_own; ++r) {
-    ls_device_name host;
-    const char *device = ls_strategy_device(m->strategy, (int32_t)r);
-    LS_RETURN_IF_ERROR(ls_device_host(device, &host));
-    LS_RETURN_IF_ERROR(call_function(
-        m, r, m->options->place_dataset_on_device ? device : host.text));
-  }
-  return ls_ok();
-}
-
-static ls_status call_for_hosts(making *m) {
-  ls_distributed_dataset *data = m->data;
-  LS_RETURN_IF_ERROR(add_pipelines(data, data->map.num_hosts));
-  for (size_t h = 0; h < data->map.num_hosts; ++h)
-    if (!data->map.hosts[h].is_other)
-      LS_RETURN_IF_ERROR(call_function(m, h, data->map.hosts[h].name));
-  return ls_ok();
-}
-
-// What a pipeline's elements are; lent.
-static ls_status spec_of(const ls_pipeline *pipeline, ls_element_spec *out) {
-  const ls_input_callable *callable = pipeline->callable;
-  if (pipeline->dataset != NULL) return ls_dataset_spec(pipeline->dataset, out);
-  *out = (ls_element_spec){.structure = callable->structure,
-                           .leaves = callable->leaves,
-                           .count = callable->num_leaves};
-  return ls_ok();
-}
-
-// All pipelines' elements are alike; dimensions that differ are not known.
-static ls_status join_spec(ls_distributed_dataset *data, size_t pipeline,
-                           const ls_element_spec *spec) {
-  char path[200];
-  LS_RETURN_IF_ERROR(ls_status_annotate(
-      ls_nest_same_structure(data->structure, spec->structure),
-      "between elements of the data sets of pipeline %zu and of another one",
-      pipeline));
-  for (size_t i = 0; i < spec->count; ++i) {
-    ls_leaf_spec *to = &data->leaves[i];
-    const ls_type *type = &spec->leaves[i].type;
-    if (to->kind != spec->leaves[i].kind || to->type.dtype != type->dtype ||
-        to->type.shape.rank != type->shape.rank)
-      return ls_invalid_argument(
-          "leaf %s of the data set of pipeline %zu is %s, of another one %s",
-          ls_input_leaf_path(data->structure, i, path, sizeof(path)), pipeline,
-          LS_SHAPE_TEXT(type->dtype, type->shape),
-          LS_SHAPE_TEXT(to->type.dtype, to->type.shape));
-    for (int d = 0; d < type->shape.rank; ++d)
-      if (to->type.shape.dim[d] != type->shape.dim[d])
-        to->type.shape.dim[d] = LS_UNKNOWN_DIM;
-  }
-  return ls_ok();
-}
-
-static ls_status check_made(making *m, size_t i) {
-  const ls_pipeline *pipeline = &m->data->pipelines[i];
-  ls_element_spec spec;
-  LS_RETURN_IF_ERROR(spec_of(pipeline, &spec));
-  if (m->options->fetch_to_device != LS_FLAG_OFF) {
-    const ls_nest specs = pipeline->dataset != NULL
-                              ? ls_dataset_spec_nest(pipeline->dataset)
-                              : ls_nest_retain(pipeline->callable->element);
-    const ls_status dense = ls_input_check_dense(specs, m->strategy->label);
-    ls_nest_release(specs);
-    LS_RETURN_IF_ERROR(dense);
-  }
-  if (m->data->leaves != NULL) return join_spec(m->data, i, &spec);
-  if (pipeline->dataset != NULL)
-    LS_RETURN_IF_ERROR(set_text(m->data, pipeline->dataset));
-  return ls_input_set_spec(m->data, &spec);
-}
-
-static ls_status from_function(making *m) {
-  ls_distributed_dataset *data = m->data;
-  const bool to_hosts = m->options->fetch_to_device == LS_FLAG_OFF;
-  bool infinite = true, called = false;
-  LS_RETURN_IF_ERROR(set_map(data, m->trunk, to_hosts));
-  if (m->trunk != NULL) keep_own(data, m->trunk);
-  data->wraps = data->num_replicas > 1;
-  if (data->first_own == data->end_own)
-    return ls_failed_precondition(
-        "%s on rank %d of %d, which has none of the %zu replicas",
-        m->request->what, m->trunk->rank, m->trunk->ranks, data->num_replicas);
-  LS_RETURN_IF_ERROR(m->options->replication == LS_PIPELINE_PER_REPLICA
-                         ? call_for_replicas(m)
-                         : call_for_hosts(m));
-  for (size_t i = 0; i < data->num_pipelines; ++i) {
-    const ls_pipeline *p = &data->pipelines[i];
-    if (p->dataset == NULL && p->callable == NULL) continue;
-    LS_RETURN_IF_ERROR(check_made(m, i));
-    infinite &=
-        p->dataset != NULL && ls_dataset_cardinality(p->dataset) == LS_INFINITE;
-    called |= p->callable != NULL;
-  }
-  data->is_partial = !infinite && !called && ls_input_has_unknown(data);
-  return ls_ok();
-}
-
-// ---- Both
-// ---------------------------------------------------------------------
-static ls_status fill_data(making *m) {
+// ---- Both -------------------------------------------------------------------
+static ls_status fill_data(ls_input_making *m) {
   ls_distributed_dataset *data = m->data;
   data->says_devices = m->options->fetch_to_device != LS_FLAG_OFF;
   data->round_up = m->options->round_up;
   LS_RETURN_IF_ERROR(
       ls_input_choose_buffer(m->strategy, m->options, &data->buffer));
-  if (m->request->function != NULL) return from_function(m);
+  if (m->request->function != NULL) return ls_input_from_function(m);
   char text[200];
   ls_dataset *dataset = ls_nest_as_dataset(m->request->dataset);
   if (dataset == NULL)
@@ -404,11 +261,10 @@ static ls_status fill_data(making *m) {
 ls_status ls_input_distribute(ls_strategy *strategy,
                               const ls_input_request *request,
                               const ls_input_rules *rules, ls_nest *out_value) {
-  making m = {.strategy = strategy,
-              .request = request,
-              .options = request->options,
-              .rules = rules,
-              .trunk = ls_runtime_trunk(strategy->runtime)};
+  ls_input_making m = {.strategy = strategy,
+                       .request = request,
+                       .options = request->options,
+                       .trunk = ls_runtime_trunk(strategy->runtime)};
   if (m.trunk != NULL && (m.trunk->ranks == 1 || strategy->num_replicas == 1))
     m.trunk = NULL;
   *out_value = ls_none();
@@ -430,8 +286,8 @@ static ls_status wrap_plain(ls_dataset *dataset,
   LS_RETURN_IF_ERROR(ls_dataset_spec(dataset, &spec));
   LS_RETURN_IF_ERROR(make_data(ls_runtime_current(), NULL, 1, out_data));
   LS_RETURN_IF_ERROR(ls_input_set_spec(*out_data, &spec));
-  LS_RETURN_IF_ERROR(set_text(*out_data, dataset));
-  LS_RETURN_IF_ERROR(add_pipelines(*out_data, 1));
+  LS_RETURN_IF_ERROR(ls_input_set_text(*out_data, dataset));
+  LS_RETURN_IF_ERROR(ls_input_add_pipelines(*out_data, 1));
   (*out_data)->buffer = -1;
   (*out_data)->pipelines[0].dataset = ls_dataset_retain(dataset);
   return ls_ok();
@@ -458,9 +314,8 @@ ls_status ls_input_data_of(ls_nest leaf, ls_distributed_dataset **out_data) {
   return status;
 }
 
-// ---- Looking in
-// ----------------------------------------------------------------- Steps of a
-// pipeline that serves so many replicas.
+// ---- Looking in -------------------------------------------------------------
+// Steps of a pipeline that serves so many replicas.
 static int64_t steps_of(const ls_distributed_dataset *data,
                         const ls_dataset *dataset, int64_t replicas) {
   const int64_t elements = ls_dataset_cardinality(dataset);

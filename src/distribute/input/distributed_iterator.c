@@ -10,7 +10,7 @@
 #include "distribute/replicas/context.h"
 #include "graph/graph.h"
 
-// ---- Making ----------------------------------------------------------------
+// ---- Making -----------------------------------------------------------------
 void ls_input_release_parts(ls_distributed_iterator *it) {
   const ls_distributed_dataset *data = it->data;
   if (it->parts == NULL) return;
@@ -157,9 +157,8 @@ void ls_distributed_iterator_release(ls_distributed_iterator *iterator) {
   ls_object_release(iterator);
 }
 
-// ---- The next element
-// --------------------------------------------------------- Values of a leaf as
-// one.
+// ---- The next element -------------------------------------------------------
+// Values of a leaf as one.
 static ls_nest join(const ls_distributed_iterator *it, ls_nest *values) {
   const ls_distributed_dataset *data = it->data;
   const size_t count = data->num_replicas;
@@ -245,8 +244,7 @@ ls_status ls_distributed_iterator_next_as_optional(
   return status;
 }
 
-// ---- Starting again
-// -------------------------------------------------------------
+// ---- Starting again ---------------------------------------------------------
 static void forget_rows(ls_distributed_iterator *it) {
   for (size_t i = 0; it->rows != NULL && i < it->data->num_pipelines; ++i) {
     ls_nest_release(it->rows[i].batch);

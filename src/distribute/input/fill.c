@@ -165,8 +165,7 @@ static ls_status fill_own(ls_distributed_iterator *it) {
   return ls_ok();
 }
 
-// ---- Replicas without data
-// ----------------------------------------------------
+// ---- Replicas without data --------------------------------------------------
 static ls_status fill_empty(ls_distributed_iterator *it, size_t replica) {
   const ls_distributed_dataset *data = it->data;
   for (size_t l = 0; l < data->num_leaves; ++l) {

@@ -17,8 +17,7 @@
 #include "graph/graph.h"
 #include "lockstep/host.h"
 
-// ---- What is read
-// ------------------------------------------------------------
+// ---- What is read -----------------------------------------------------------
 typedef struct reading {
   ls_object object;
   ls_allocator *allocator;
@@ -67,8 +66,7 @@ static ls_status make_reading(ls_distributed_iterator *iterator,
   return ls_mutex_init(&self->lock);
 }
 
-// ---- The op that reads
-// --------------------------------------------------------
+// ---- The op that reads ------------------------------------------------------
 static ls_status infer_read(const ls_object *state, const ls_type *in,
                             size_t num_in, ls_type *out, size_t *num_out) {
   (void)in;
@@ -115,8 +113,7 @@ static ls_status start_read(ls_host_call *call) {
 static const ls_host_kernel read_kernel = {
     .name = "distributed_get_next", .infer = infer_read, .start = start_read};
 
-// ---- The ops that give
-// ----------------------------------------------------------
+// ---- The ops that give ------------------------------------------------------
 static ls_status infer_value(const ls_object *state, const ls_type *in,
                              size_t num_in, ls_type *out, size_t *num_out) {
   const value *self = (const value *)state;
@@ -196,8 +193,7 @@ static const ls_host_kernel value_kernel = {.name = "distributed_value",
                                             .start = start_value,
                                             .flags = LS_HOST_MAY_BE_DROPPED};
 
-// ---- Building
-// ---------------------------------------------------------------------
+// ---- Building ---------------------------------------------------------------
 static ls_status check_types(const ls_distributed_iterator *it) {
   const ls_distributed_dataset *data = it->data;
   char path[200];
@@ -309,8 +305,7 @@ ls_nest ls_distributed_iterator_get_next_as_optional(
   return get_next(iterator, true, "get_next_as_optional");
 }
 
-// ---- The initializer
-// ----------------------------------------------------------------
+// ---- The initializer --------------------------------------------------------
 static ls_status start_start(ls_host_call *call) {
   ls_distributed_iterator *it = (ls_distributed_iterator *)call->state;
   ls_runtime *before = ls_runtime_make_current(call->runtime);

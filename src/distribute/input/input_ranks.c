@@ -23,9 +23,8 @@ ls_status ls_input_absent(ls_distributed_iterator *it, size_t leaf,
   return ls_ok();
 }
 
-// ---- Meeting
-// ------------------------------------------------------------------ A replica
-// tells whether it has a value, and all dimensions of its leaves.
+// ---- Meeting ----------------------------------------------------------------
+// A replica tells whether it has a value, and all dimensions of its leaves.
 static size_t num_words(const ls_distributed_dataset *data) {
   size_t count = 1;
   for (size_t l = 0; l < data->num_leaves; ++l)

@@ -33,8 +33,7 @@ static ls_status check_callables(const ls_distributed_iterator *it,
   return ls_ok();
 }
 
-// ---- Saving
-// ------------------------------------------------------------------
+// ---- Saving -----------------------------------------------------------------
 static ls_status save_rows(const ls_input_rows *rows, ls_record *record) {
   LS_RETURN_IF_ERROR(ls_record_set_i64(record, "batches", rows->batches));
   LS_RETURN_IF_ERROR(ls_record_set_i64(record, "row", rows->next));
@@ -81,8 +80,7 @@ ls_status ls_distributed_iterator_save(ls_distributed_iterator *iterator,
   return ls_ok();
 }
 
-// ---- Restoring
-// ---------------------------------------------------------------
+// ---- Restoring --------------------------------------------------------------
 static ls_status check_record(const ls_distributed_iterator *it,
                               const ls_record *record) {
   const char *text = NULL;

@@ -6,7 +6,7 @@
 #include "base/require.h"
 #include "distribute/strategies/strategy.h"
 
-// ---- Options ---------------------------------------------------------------
+// ---- Options ----------------------------------------------------------------
 static ls_status check_flag(ls_flag flag, const char *name) {
   return (unsigned)flag <= LS_FLAG_OFF
              ? ls_ok()
@@ -116,7 +116,7 @@ ls_status ls_input_choose_buffer(const ls_strategy *strategy,
   return ls_ok();
 }
 
-// ---- Calls -----------------------------------------------------------------
+// ---- Calls ------------------------------------------------------------------
 static ls_status distribute(ls_strategy *strategy, ls_input_request request,
                             const ls_input_options *options, ls_nest *out) {
   const ls_input_options usual = {0};
@@ -170,8 +170,7 @@ ls_status ls_strategy_distribute_datasets_from_function(
       strategy, function, user, NULL, out_dataset);
 }
 
-// ---- Iterators at once
-// --------------------------------------------------------
+// ---- Iterators at once ------------------------------------------------------
 static ls_status iterate(ls_status distributed, ls_nest data,
                          ls_distributed_iterator **out_iterator) {
   LS_RETURN_IF_ERROR(distributed);

@@ -108,8 +108,7 @@ ls_dataset *ls_input_shard(ls_dataset *dataset, ls_shard_policy policy,
                                 : rebuild(dataset, &s);
 }
 
-// ---- Batches
-// ------------------------------------------------------------------
+// ---- Batches ----------------------------------------------------------------
 static bool is_batch(const ls_dataset *dataset) {
   return strcmp(dataset->kind->name, "batch") == 0;
 }
@@ -137,9 +136,8 @@ int64_t ls_input_batch_rows(const ls_dataset *dataset, bool *out_batched) {
   return rows > 0 ? rows : -1;
 }
 
-// ---- Parts
-// ---------------------------------------------------------------------- Some
-// replicas' rows of each batch of another data set. Rows of others are not
+// ---- Parts ------------------------------------------------------------------
+// Some replicas' rows of each batch of another data set. Rows of others are not
 // read.
 typedef struct part_dataset {
   ls_dataset base;  // Its input is the batches'.

@@ -30,6 +30,11 @@ static inline int64_t ls_cyclic_rows(int64_t rows, int64_t parts, int64_t first,
   return ls_part_rows(rows, parts, (first + index) % parts);
 }
 
+// The rows of a slice of an array: as many as reach so many bytes.
+static inline int64_t ls_slice_rows(int64_t bytes, int64_t bytes_of_row) {
+  return bytes_of_row > 0 ? (bytes + bytes_of_row - 1) / bytes_of_row : bytes;
+}
+
 // The part of a batch that is value `index` of host `host`, where parts are
 // dealt to hosts in turns.
 static inline size_t ls_dealt_part(size_t hosts, size_t host, size_t index) {

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Arrays on the host of a strategy: variables, filled slice by slice, so that
+// no program holds more than a slice of them, and a data set of their rows.
+#include <string.h>
+
+#include "base/require.h"
+#include "base/runtime_internal.h"
+#include "base/values/nest_internal.h"
+#include "distribute/input/input.h"
+#include "distribute/input/sizes.h"
+#include "distribute/strategies/strategy.h"
+#include "graph/graph.h"
+#include "lockstep/eager.h"
+
+enum { SLICE_BYTES = 64 << 20 };
+
+typedef struct filling {
+  const ls_array_dataset_options *options;
+  ls_device_name host;
+  ls_nest *variables, *values;
+  size_t count;
+} filling;
+
+// ---- Checks -----------------------------------------------------------------
+static ls_status check_leaf(ls_nest arrays, size_t index, ls_nest leaf) {
+  char path[200], text[160];
+  const ls_array *array = ls_nest_as_array(leaf);
+  ls_input_leaf_path(arrays, index, path, sizeof(path));
+  if (array == NULL)
+    return ls_invalid_argument("leaf %s of an array data set is no array: %s",
+                               path, ls_nest_print(leaf, text, sizeof(text)));
+  if (ls_array_shape(array).rank < 1)
+    return ls_invalid_argument("leaf %s of an array data set is a scalar: it "
+                               "has no rows",
+                               path);
+  return ls_ok();
+}
+
+// ---- One array --------------------------------------------------------------
+static int64_t rows_of_slice(const filling *f, const ls_array *array) {
+  const int64_t rows = ls_array_shape(array).dim[0];
+  const int64_t bytes =
+      f->options->slice_bytes > 0 ? f->options->slice_bytes : SLICE_BYTES;
+  return ls_slice_rows(bytes,
+                       rows == 0 ? 0 : (int64_t)ls_array_size(array) / rows);
+}
+
+static ls_status number_rows(int64_t first, int64_t count, ls_array **out) {
+  LS_RETURN_IF_ERROR(ls_array_create(LS_DTYPE_I64, LS_SHAPE(count), out));
+  int64_t *numbers = ls_array_mutable_data(*out);
+  for (int64_t i = 0; i < count; ++i)
+    numbers[i] = first + i;
+  return ls_ok();
+}
+
+// The slice's rows, and their numbers.
+typedef struct slice {
+  ls_nest rows;
+  ls_array *numbers;
+} slice;
+
+static ls_status take_slice(ls_array *array, int64_t first, int64_t count,
+                            slice *out) {
+  *out = (slice){.rows = ls_none()};
+  LS_RETURN_IF_ERROR(number_rows(first, count, &out->numbers));
+  return ls_array_rows(array, first, count, &out->rows);
+}
+
+static void drop_slice(slice *s) {
+  ls_array_release(s->numbers);
+  ls_nest_release(s->rows);
+}
+
+static ls_status write_eagerly(ls_variable *variable, const slice *s) {
+  LS_RETURN_IF_ERROR(ls_frame_begin());
+  const ls_status status = ls_tensor_status(
+      ls_variable_scatter_update(variable, ls_constant(s->numbers),
+                                 ls_constant(ls_nest_as_array(s->rows))));
+  return ls_status_join(status, ls_frame_end(NULL));
+}
+
+// The op that writes a slice, and what is fed to it.
+typedef struct writing {
+  ls_op op;
+  ls_tensor rows, numbers;
+} writing;
+
+static ls_status build_writing(ls_variable *variable, const ls_array *array,
+                               writing *out) {
+  ls_shape shape = ls_array_shape(array);
+  shape.dim[0] = LS_UNKNOWN_DIM;
+  out->rows = ls_placeholder(ls_array_dtype(array), shape, NULL);
+  out->numbers = ls_placeholder(LS_DTYPE_I64, LS_SHAPE(-1), NULL);
+  out->op = ls_tensor_op(
+      ls_variable_scatter_update(variable, out->numbers, out->rows));
+  return ls_op_is_failed(out->op) ? ls_graph_error(ls_graph_current())
+                                  : ls_ok();
+}
+
+static ls_status write_in_session(ls_session *session, const writing *w,
+                                  const slice *s) {
+  ls_nest results = ls_none();
+  const ls_feed feeds[] = {{w->rows, ls_nest_as_array(s->rows)},
+                           {w->numbers, s->numbers}};
+  const ls_status status =
+      ls_session_run(session, ls_nest_op(w->op), feeds, 2, &results);
+  ls_nest_release(results);
+  return status;
+}
+
+static ls_status initialize(ls_session *session, const ls_variable *variable) {
+  ls_nest results = ls_none();
+  const ls_status status = ls_session_run(
+      session, ls_nest_op(variable->initializer), NULL, 0, &results);
+  ls_nest_release(results);
+  return status;
+}
+
+static ls_status fill(const filling *f, ls_variable *variable,
+                      ls_array *array) {
+  writing w = {0};
+  ls_session *session = f->options->session;
+  const int64_t rows = ls_array_shape(array).dim[0];
+  const int64_t most = rows_of_slice(f, array);
+  if (session != NULL) {
+    LS_RETURN_IF_ERROR(initialize(session, variable));
+    LS_RETURN_IF_ERROR(build_writing(variable, array, &w));
+  }
+  for (int64_t first = 0; first < rows; first += most) {
+    slice s;
+    ls_status status =
+        take_slice(array, first, rows - first < most ? rows - first : most, &s);
+    if (ls_status_is_ok(status))
+      status = session != NULL ? write_in_session(session, &w, &s)
+                               : write_eagerly(variable, &s);
+    drop_slice(&s);
+    LS_RETURN_IF_ERROR(status);
+  }
+  return ls_ok();
+}
+
+static ls_status read(const filling *f, ls_variable *variable,
+                      ls_array **out_value) {
+  return f->options->session != NULL
+             ? ls_session_variable_value(f->options->session, variable,
+                                         out_value)
+             : ls_variable_value(variable, out_value);
+}
+
+static ls_status add_variable(filling *f, ls_array *array) {
+  const char *const none[] = {NULL};
+  ls_variable *variable = NULL;
+  ls_array *value = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_variable_create(&(ls_variable_options){.name = "array_dataset",
+                                                .dtype = ls_array_dtype(array),
+                                                .shape = ls_array_shape(array),
+                                                .trainable = LS_FLAG_OFF,
+                                                .single_device = f->host.text,
+                                                .collections = none},
+                         &variable));
+  f->variables[f->count] = ls_nest_variable(variable);
+  ls_status status = fill(f, variable, array);
+  if (ls_status_is_ok(status)) status = read(f, variable, &value);
+  if (ls_status_is_ok(status)) f->values[f->count] = ls_nest_array(value);
+  ++f->count;
+  ls_variable_release(variable);
+  return status;
+}
+
+// ---- All of them ------------------------------------------------------------
+static ls_status add_all(filling *f, ls_strategy *strategy, ls_nest arrays,
+                         const ls_nest *leaves, size_t count) {
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(check_leaf(arrays, i, leaves[i]));
+  LS_STRATEGY_SCOPE(strategy);
+  LS_DEVICE_SCOPE(f->host.text);
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(add_variable(f, ls_nest_as_array(leaves[i])));
+  return ls_ok();
+}
+
+// The nests of variables and of values; both are taken over.
+static ls_status give(const filling *f, ls_nest arrays, ls_nest *out_variables,
+                      ls_dataset **out_dataset) {
+  ls_nest variables = ls_nest_pack(arrays, f->variables, f->count);
+  ls_dataset *dataset =
+      ls_dataset_from_arrays(ls_nest_pack(arrays, f->values, f->count));
+  ls_status status = ls_dataset_status(dataset);
+  if (ls_status_is_ok(status) && out_variables != NULL)
+    status = ls_take_nest(variables, out_variables);
+  else
+    ls_nest_release(variables);
+  if (ls_status_is_ok(status))
+    *out_dataset = dataset;
+  else
+    ls_dataset_release(dataset);
+  return status;
+}
+
+static ls_status make(filling *f, ls_strategy *strategy, ls_nest arrays,
+                      ls_nest *out_variables, ls_dataset **out_dataset) {
+  ls_allocator *allocator = strategy->allocator;
+  const size_t count = ls_nest_num_leaves(arrays);
+  ls_nest *leaves = ls_new_array(allocator, ls_nest, count + 1);
+  f->variables = ls_new_array(allocator, ls_nest, count + 1);
+  f->values = ls_new_array(allocator, ls_nest, count + 1);
+  ls_status status = ls_out_of_memory();
+  if (leaves != NULL && f->variables != NULL && f->values != NULL) {
+    ls_status_free(status);
+    ls_nest_flatten(arrays, leaves, count);
+    status = add_all(f, strategy, arrays, leaves, count);
+    if (ls_status_is_ok(status))
+      status = give(f, arrays, out_variables, out_dataset);
+    else
+      for (size_t i = 0; i < f->count; ++i) {
+        ls_nest_release(f->variables[i]);
+        ls_nest_release(f->values[i]);
+      }
+  }
+  ls_release(allocator, leaves);
+  ls_release(allocator, f->variables);
+  ls_release(allocator, f->values);
+  return status;
+}
+
+ls_status ls_strategy_array_dataset(ls_strategy *strategy, ls_nest arrays,
+                                    const ls_array_dataset_options *options,
+                                    ls_nest *out_variables,
+                                    ls_dataset **out_dataset) {
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(out_dataset);
+  const ls_array_dataset_options usual = {0};
+  filling f = {.options = options != NULL ? options : &usual};
+  const ls_graph *graph = ls_graph_current();
+  *out_dataset = NULL;
+  if (out_variables != NULL) *out_variables = ls_none();
+  if (graph == NULL) return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(ls_nest_status(arrays));
+  if (ls_nest_num_leaves(arrays) == 0)
+    return ls_invalid_argument("an array data set of no arrays");
+  if (graph->kind != LS_GRAPH_EAGER && f.options->session == NULL)
+    return ls_invalid_argument(
+        "an array data set while graph '%s' is built needs a session, which "
+        "has its variables' values",
+        graph->name);
+  if (graph->kind == LS_GRAPH_EAGER && f.options->session != NULL)
+    return ls_invalid_argument(
+        "an array data set with a session in eager mode, "
+        "where variables have values of their own");
+  LS_RETURN_IF_ERROR(ls_device_host(ls_strategy_device(strategy, 0), &f.host));
+  return make(&f, strategy, arrays, out_variables, out_dataset);
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Data sets whose elements go to devices ahead of use: of one device as they
+// are, of a list of devices a list of elements, one for each. Nothing is made
+// of them.
+#include "base/require.h"
+#include "base/runtime_internal.h"
+#include "data/dataset.h"
+#include "data/stage.h"
+#include "data/streams.h"
+#include "distribute/input/input.h"
+#include "lockstep/device_name.h"
+
+// Its elements are lists of `count` of the input's; 0: they are the input's.
+typedef struct device_dataset {
+  ls_dataset base;
+  size_t count;
+  ls_device_name *devices;
+} device_dataset;
+
+// The elements, taken over, as a list in place of what is there.
+static ls_status give_list(ls_nest *elements, size_t count, ls_nest *list) {
+  const ls_nest made = ls_nest_sequence(LS_KIND_LIST, elements, count);
+  for (size_t i = 0; i < count; ++i)
+    elements[i] = ls_none();
+  LS_RETURN_IF_ERROR(ls_element_replace(made, list));
+  return ls_ok();
+}
+
+static void drop(ls_nest *elements, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    ls_nest_release(elements[i]);
+    elements[i] = ls_none();
+  }
+}
+
+// ---- Indexed ----------------------------------------------------------------
+static ls_status get_group(const ls_dataset *dataset, ls_fetch *fetch,
+                           int64_t index, ls_nest *list) {
+  const size_t count = ((const device_dataset *)dataset)->count;
+  ls_nest *elements = ls_new_array(dataset->allocator, ls_nest, count);
+  ls_status status = elements == NULL ? ls_out_of_memory() : ls_ok();
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
+    status = ls_dataset_get(dataset->inputs[0], fetch,
+                            index * (int64_t)count + (int64_t)i, &elements[i]);
+  if (ls_status_is_ok(status)) status = give_list(elements, count, list);
+  if (elements != NULL) drop(elements, count);
+  ls_release(dataset->allocator, elements);
+  return status;
+}
+
+static int64_t id_group(const ls_dataset *dataset, const ls_fetch *fetch,
+                        int64_t index) {
+  (void)dataset;
+  (void)fetch;
+  return index;
+}
+
+static void locate_same(const ls_dataset *dataset, const ls_fetch *fetch,
+                        const int64_t *indices, size_t count, int64_t *out) {
+  (void)dataset;
+  (void)fetch;
+  memcpy(out, indices, count * sizeof(*out));
+}
+
+// ---- Streams ----------------------------------------------------------------
+typedef struct group_stage {
+  ls_stage base;
+  size_t count;
+  ls_nest *elements;
+} group_stage;
+
+// A group that is not complete is left out.
+static ls_status next_group(ls_stage *stage, ls_nest *list) {
+  group_stage *self = (group_stage *)stage;
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < self->count && ls_status_is_ok(status); ++i)
+    status = ls_stage_next(stage->inputs[0], &self->elements[i]);
+  if (ls_status_is_ok(status))
+    status = give_list(self->elements, self->count, list);
+  drop(self->elements, self->count);
+  return status;
+}
+
+static ls_status restart_group(ls_stage *stage, int64_t epoch) {
+  return ls_stage_restart(stage->inputs[0], epoch);
+}
+
+static ls_status save_group(ls_stage *stage, ls_record *record) {
+  return ls_stage_save_input(stage, 0, record);
+}
+
+static ls_status restore_group(ls_stage *stage, const ls_record *record) {
+  return ls_stage_restore_input(stage, 0, record);
+}
+
+static void close_group(ls_stage *stage) {
+  ls_release(stage->work->allocator, ((group_stage *)stage)->elements);
+}
+
+static const ls_stage_class group_stage_class = {.next = next_group,
+                                                 .restart = restart_group,
+                                                 .save = save_group,
+                                                 .restore = restore_group,
+                                                 .close = close_group};
+
+static ls_status open_group(ls_dataset *dataset, ls_work *work,
+                            ls_stage **out_stage) {
+  LS_RETURN_IF_ERROR(ls_stage_new(&group_stage_class, sizeof(group_stage),
+                                  dataset, work, false, out_stage));
+  group_stage *self = (group_stage *)*out_stage;
+  self->count = ((const device_dataset *)dataset)->count;
+  self->elements = ls_new_array(work->allocator, ls_nest, self->count);
+  if (self->elements != NULL) return ls_ok();
+  ls_stage_close(*out_stage);
+  *out_stage = NULL;
+  return ls_out_of_memory();
+}
+
+// ---- Making -----------------------------------------------------------------
+static void destroy_devices(ls_dataset *dataset) {
+  ls_release(dataset->allocator, ((device_dataset *)dataset)->devices);
+}
+
+// Where elements go has no influence on what they are, but how many go together
+// has.
+static void describe_devices(const ls_dataset *dataset, ls_text *text) {
+  const device_dataset *self = (const device_dataset *)dataset;
+  if (self->count > 0) ls_text_append_i64(text, (int64_t)self->count);
+}
+
+static const ls_dataset_class one_class = {.name = "prefetch_to_devices",
+                                           .is_last = true,
+                                           .destroy = destroy_devices,
+                                           .describe = describe_devices,
+                                           .locate = locate_same,
+                                           .open = ls_stream_open_prefetch};
+static const ls_dataset_class list_class = {.name = "prefetch_to_devices",
+                                            .is_last = true,
+                                            .destroy = destroy_devices,
+                                            .describe = describe_devices,
+                                            .get = get_group,
+                                            .id = id_group,
+                                            .open = open_group};
+
+static ls_status set_devices(device_dataset *self, const char *const *devices,
+                             size_t count) {
+  self->devices = ls_new_array(self->base.allocator, ls_device_name, count);
+  if (self->devices == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(
+        ls_device_canonical(devices[i], NULL, &self->devices[i]));
+  return ls_ok();
+}
+
+// A list of as many elements as there are devices.
+static ls_status set_list(device_dataset *self, size_t count) {
+  ls_dataset *base = &self->base;
+  ls_nest *items = ls_new_array(base->allocator, ls_nest, count);
+  if (items == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i)
+    items[i] = ls_dataset_spec_nest(base->inputs[0]);
+  const ls_nest list = ls_nest_sequence(LS_KIND_LIST, items, count);
+  ls_release(base->allocator, items);
+  self->count = count;
+  if (base->size >= 0) base->size /= (int64_t)count;
+  return ls_dataset_set_spec(base, list);
+}
+
+static ls_status check(const char *const *devices, size_t count,
+                       ls_opt buffer) {
+  if (devices == NULL || count == 0)
+    return ls_invalid_argument("prefetch_to_devices to no devices: at least "
+                               "one must be given");
+  for (size_t i = 0; i < count; ++i)
+    if (devices[i] == NULL)
+      return ls_invalid_argument("prefetch_to_devices: device %zu is NULL", i);
+  if (buffer.set && (buffer.value < 1 || buffer.value > 1 << 20))
+    return ls_invalid_argument("prefetch_to_devices with buffers of %lld "
+                               "elements: 1 to %d are possible",
+                               buffer.value, 1 << 20);
+  return ls_ok();
+}
+
+static ls_dataset *make(ls_dataset *dataset, const char *const *devices,
+                        size_t count, bool is_list, ls_opt buffer) {
+  device_dataset *self =
+      LS_DATASET_NEW(device_dataset, is_list ? &list_class : &one_class,
+                     &dataset, 1, check(devices, count, buffer));
+  if (self == NULL || !ls_status_is_ok(self->base.failure))
+    return (ls_dataset *)self;
+  self->base.prefetch = buffer.set ? buffer.value : 1;
+  ls_status status = set_devices(self, devices, count);
+  if (is_list && ls_status_is_ok(status)) status = set_list(self, count);
+  return ls_dataset_fail(&self->base, status);
+}
+
+ls_dataset *ls_dataset_prefetch_to_device(ls_dataset *dataset,
+                                          const char *device, ls_opt buffer) {
+  return make(dataset, &device, 1, false, buffer);
+}
+
+ls_dataset *ls_dataset_prefetch_to_devices(ls_dataset *dataset,
+                                           const char *const *devices,
+                                           size_t num_devices, ls_opt buffer) {
+  return make(dataset, devices, num_devices, true, buffer);
+}
