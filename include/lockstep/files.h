@@ -69,7 +69,7 @@ LS_API ls_dataset *ls_dataset_idx(const char *const *paths, size_t num_paths,
 LS_API ls_dataset *ls_dataset_npy(const char *path,
                                   const ls_columns_options *options);
 // Dicts with a row of each array of an npz file: of the arrays of these names,
-// all if `num_names` is 0.
+// all if `num_names` is 0. Checksums are looked at where arrays are packed.
 LS_API ls_dataset *ls_dataset_npz(const char *path, const char *const *names,
                                   size_t num_names,
                                   const ls_columns_options *options);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/npy.h"
 
+#include "base/values/array_internal.h"
+
 // ---- Elements --------------------------------------------------------------
 // Turns each of `count` numbers of `width` bytes round.
 static void swap_bytes(unsigned char *data, size_t count, size_t width) {
@@ -105,7 +107,8 @@ ls_status ls_npy_read_elements(const ls_file *file, const ls_npy_header *header,
   if (header->dtype == LS_DTYPE_STRING)
     return read_strings(file, header, out_array);
   ls_array *array = NULL;
-  LS_RETURN_IF_ERROR(ls_array_create(header->dtype, header->shape, &array));
+  LS_RETURN_IF_ERROR(
+      ls_array_create_unwritten(header->dtype, header->shape, &array));
   void *data = ls_array_mutable_data(array);
   const ls_status status = read_elements(file, header, data);
   if (!ls_status_is_ok(status)) {

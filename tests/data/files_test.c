@@ -9,6 +9,7 @@
 #include "base/runtime_internal.h"
 #include "data/dataset.h"
 #include "io/inflate.h"
+#include "io/npy.h"
 #include "support/expect.h"
 #include "support/memory_files.h"
 #include "support/npy_files.h"
@@ -289,6 +290,36 @@ static void rows_of_npy_files_are_elements(void **state) {
   expect_no_elements(d, LS_DATA_LOSS, "'a.npy' ends at byte 140");
 }
 
+// A row beyond 4 GiB, of a file that takes no room on the disk.
+static void files_may_be_larger_than_memory(void **state) {
+  (void)state;
+  enum { ROW = 1 << 20, ROWS = 5000 };
+  ls_text head;
+  ls_text_init(&head, ls_allocator_system());
+  expect_ok(ls_npy_print_header(LS_DTYPE_U8, LS_SHAPE(ROWS, ROW), &head));
+  put("large.npy", head.data, head.size);
+  const off_t size = (off_t)head.size + (off_t)ROW * ROWS;
+  ls_text_deinit(&head);
+  if (truncate("large.npy", size) != 0) skip();
+  FILE *file = fopen("large.npy", "r+b");
+  assert_non_null(file);
+  fseeko(file, -1, SEEK_END);
+  fputc(7, file);
+  fclose(file);
+  ls_dataset *d = ls_dataset_npy("large.npy", NULL);
+  assert_int_equal(ls_dataset_cardinality(d), ROWS);
+  d = ls_dataset_skip(d, ROWS - 1);
+  ls_iterator *it = NULL;
+  expect_ok(ls_iterator_create(d, NULL, &it));
+  ls_nest row = ls_none();
+  expect_ok(ls_iterator_next(it, &row));
+  assert_int_equal(ls_array_i64(ls_nest_as_array(row), ROW - 1), 7);
+  assert_int_equal(ls_array_i64(ls_nest_as_array(row), 0), 0);
+  ls_nest_release(row);
+  ls_iterator_release(it);
+  ls_dataset_release(d);
+}
+
 static void arrays_of_npz_files_are_named(void **state) {
   (void)state;
   put("a.npz", FILE_OF(npz_stored));
@@ -423,6 +454,7 @@ int main(void) {
       TEST(what_is_wrong_in_csv_is_named),
       TEST(rows_of_idx_files_are_elements),
       TEST(rows_of_npy_files_are_elements),
+      TEST(files_may_be_larger_than_memory),
       TEST(arrays_of_npz_files_are_named),
       TEST(files_are_dealt),
       TEST(failures_of_memory_are_survived),
