@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #ifdef LS_HAVE_PNG
@@ -21,7 +22,8 @@
 #endif
 
 #include "io/png.h"
-#include "lockstep/lockstep.h"
+#include "lockstep/image.h"
+#include "lockstep/iterator.h"
 
 static void must(ls_status status) {
   if (ls_status_is_ok(status)) return;
@@ -156,6 +158,55 @@ static void compare(const subject *it, int rounds) {
          it->size, own, bare, own / bare);
 }
 
+// A batch of a folder's images, of the size that they have, after one another.
+enum { FILES = 32 };
+
+static void time_folder(const subject *it, int rounds) {
+  char root[] = "/tmp/image_bench.XXXXXX", path[64];
+  if (mkdtemp(root) == NULL) exit(1);
+  snprintf(path, sizeof(path), "%s/class", root);
+  if (mkdir(path, 0700) != 0) exit(1);
+  for (int i = 0; i < FILES; ++i) {
+    snprintf(path, sizeof(path), "%s/class/%02d.jpg", root, i);
+    FILE *file = fopen(path, "wb");
+    if (file == NULL || fwrite(it->bytes, it->size, 1, file) != 1) exit(1);
+    fclose(file);
+  }
+  ls_dataset *dataset = ls_dataset_batch(
+      ls_dataset_image_folder(
+          root, &(ls_image_folder_options){.height = 224, .width = 224}),
+      &(ls_batch_options){.size = FILES});
+  ls_iterator *iterator = NULL;
+  ls_nest batch = ls_none();
+  must(ls_iterator_create(
+      dataset, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator));
+  double best = 0, bare = 0;
+  for (int i = 0; i < rounds; ++i) {
+    const double start = cpu_seconds();
+    for (int k = 0; k < 5; ++k) {
+      must(ls_iterator_next(iterator, &batch));
+      must(ls_iterator_restart(iterator));
+    }
+    const double now = 5 * FILES / (cpu_seconds() - start);
+    best = now > best ? now : best;
+    const double other = rate(it, it->bare);
+    bare = other > bare ? other : bare;
+  }
+  printf("folder of such, batch %d             %10.0f ours %10.0f library "
+         "%7.3f (without reading files)\n",
+         FILES, best, bare, best / bare);
+  ls_nest_release(batch);
+  ls_iterator_release(iterator);
+  ls_dataset_release(dataset);
+  for (int i = 0; i < FILES; ++i) {
+    snprintf(path, sizeof(path), "%s/class/%02d.jpg", root, i);
+    remove(path);
+  }
+  snprintf(path, sizeof(path), "%s/class", root);
+  remove(path);
+  remove(root);
+}
+
 static void time_resize(int64_t height, int64_t width, ls_dtype dtype,
                         int rounds) {
   ls_array *image = photo(height, width, 3), *from = NULL, *to = NULL;
@@ -200,6 +251,7 @@ int main(int argc, char **argv) {
     else
       printf("%-22s its library is missing\n", subjects[i].name);
   }
+  if (subjects[0].bare != NULL) time_folder(&subjects[0], rounds);
   time_resize(375, 500, LS_DTYPE_U8, rounds);
   time_resize(375, 500, LS_DTYPE_F32, rounds);
   time_resize(96, 96, LS_DTYPE_U8, rounds);

@@ -339,6 +339,18 @@ static void damage_is_named_and_nothing_is_made_up(void **state) {
   }
 }
 
+static void a_library_that_was_missing_is_named(void **state) {
+  (void)state;
+  static const char *const missing[][2] = {{"rgb.png", "libpng (libpng-dev)"},
+                                           {"420.jpg", "(libturbojpeg0-dev)"}};
+  for (size_t i = 0; i < LS_COUNT_OF(missing); ++i) {
+    if (image_is_read(missing[i][0])) continue;
+    const ls_image_file file = image_file_open(IMAGES, missing[i][0]);
+    expect_status(try_to_decode(&file), LS_UNIMPLEMENTED, missing[i][1]);
+    image_file_close(&file);
+  }
+}
+
 // ---- Memory ----------------------------------------------------------------
 static ls_status decode_with_little_memory(void *user) {
   const ls_image_file *file = user;
@@ -421,6 +433,7 @@ int main(void) {
       cmocka_unit_test(a_small_file_promises_no_large_image),
       cmocka_unit_test(what_is_no_image_is_named),
       cmocka_unit_test(damage_is_named_and_nothing_is_made_up),
+      cmocka_unit_test(a_library_that_was_missing_is_named),
       cmocka_unit_test(no_memory_is_survived),
       cmocka_unit_test(a_png_reads_back_as_it_was_written),
       cmocka_unit_test(no_memory_for_a_png_is_survived),

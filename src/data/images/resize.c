@@ -5,22 +5,14 @@
 
 #include <math.h>
 
-// Weights of u8 in parts of 2^22: 255 times that leaves room in 32 bits.
-enum { BITS = 22 };
-
-// What a place of the result is made of.
-typedef struct tap {
-  int64_t first;        // Pixel.
-  int32_t count;        // Of pixels, each with a weight:
-  const void *weights;  // int32_t of u8, float of f32.
-} tap;
+#include "data/images/taps.h"
 
 // ---- Weights ---------------------------------------------------------------
 typedef struct axis {
   int64_t from, to;  // Pixels.
   double scale, reach;
   size_t most;  // Weights a place.
-  tap *taps;
+  ls_tap *taps;
   void *weights;
 } axis;
 
@@ -33,7 +25,7 @@ static ls_status make_axis(ls_allocator *allocator, int64_t from, int64_t to,
   size_t count = 0;
   if (__builtin_mul_overflow(out->most, (size_t)to, &count))
     return ls_out_of_memory();
-  out->taps = ls_new_array(allocator, tap, (size_t)to);
+  out->taps = ls_new_array(allocator, ls_tap, (size_t)to);
   out->weights = ls_new_array(allocator, int32_t, count);
   return out->taps != NULL && out->weights != NULL ? ls_ok()
                                                    : ls_out_of_memory();
@@ -66,41 +58,19 @@ static void weigh(const axis *it, ls_dtype dtype) {
     for (int64_t j = first; j < end; ++j) {
       const double weight = weight_at(it, j, middle) / sum;
       if (dtype == LS_DTYPE_U8)
-        whole[j - first] = (int32_t)(0.5 + weight * (1 << BITS));
+        whole[j - first] = (int32_t)(0.5 + weight * (1 << LS_TAP_BITS));
       else
         real[j - first] = (float)weight;
     }
-    it->taps[i] = (tap){first, (int32_t)(end - first), whole};
+    it->taps[i] = (ls_tap){first, (int32_t)(end - first), whole};
   }
 }
 
 // ---- Rows ------------------------------------------------------------------
-static inline unsigned char round_u8(int32_t sum) {
-  const int32_t value = sum >> BITS;  // Of weights of at least 0.
-  return (unsigned char)(value > 255 ? 255 : value);
-}
-
-// With `channels` known where it is called, so that it is unrolled.
-static inline __attribute__((always_inline)) void
-row_u8(const axis *it, const unsigned char *from, int64_t channels,
-       unsigned char *to) {
-  for (int64_t i = 0; i < it->to; ++i, to += channels) {
-    const tap place = it->taps[i];
-    const int32_t *weights = place.weights;
-    const unsigned char *at = from + place.first * channels;
-    for (int64_t c = 0; c < channels; ++c) {
-      int32_t sum = 1 << (BITS - 1);
-      for (int32_t j = 0; j < place.count; ++j)
-        sum += at[j * channels + c] * weights[j];
-      to[c] = round_u8(sum);
-    }
-  }
-}
-
 static inline __attribute__((always_inline)) void
 row_f32(const axis *it, const float *from, int64_t channels, float *to) {
   for (int64_t i = 0; i < it->to; ++i, to += channels) {
-    const tap place = it->taps[i];
+    const ls_tap place = it->taps[i];
     const float *weights = place.weights;
     const float *at = from + place.first * channels;
     for (int64_t c = 0; c < channels; ++c) {
@@ -112,22 +82,19 @@ row_f32(const axis *it, const float *from, int64_t channels, float *to) {
   }
 }
 
-#define BY_CHANNELS(row, it, from, channels, to)                               \
-  do {                                                                         \
-    switch (channels) {                                                        \
-    case 1:                                                                    \
-      row((it), (from), 1, (to));                                              \
-      break;                                                                   \
-    case 3:                                                                    \
-      row((it), (from), 3, (to));                                              \
-      break;                                                                   \
-    case 4:                                                                    \
-      row((it), (from), 4, (to));                                              \
-      break;                                                                   \
-    default:                                                                   \
-      row((it), (from), (channels), (to));                                     \
-    }                                                                          \
-  } while (0)
+static void any_row_f32(const axis *it, const float *from, int64_t channels,
+                        float *to) {
+  switch (channels) {
+  case 1:
+    row_f32(it, from, 1, to);
+    break;
+  case 3:
+    row_f32(it, from, 3, to);
+    break;
+  default:
+    row_f32(it, from, channels, to);
+  }
+}
 
 static void resize_rows(const axis *it, const ls_raster *from,
                         const ls_raster *to) {
@@ -135,10 +102,10 @@ static void resize_rows(const axis *it, const ls_raster *from,
     const char *row = (const char *)from->data + (size_t)y * from->stride;
     char *out = (char *)to->data + (size_t)y * to->stride;
     if (from->dtype == LS_DTYPE_U8) {
-      BY_CHANNELS(row_u8, it, (const unsigned char *)row, from->channels,
-                  (unsigned char *)out);
+      ls_taps_row_u8(it->taps, it->to, (const unsigned char *)row, from->width,
+                     from->channels, (unsigned char *)out);
     } else {
-      BY_CHANNELS(row_f32, it, (const float *)(const void *)row, from->channels,
+      any_row_f32(it, (const float *)(const void *)row, from->channels,
                   (float *)(void *)out);
     }
   }
@@ -148,24 +115,7 @@ static void resize_rows(const axis *it, const ls_raster *from,
 // A part of a row at a time, whose sums stay near.
 enum { SPAN = 256 };
 
-static void column_u8(const tap *place, const ls_raster *from, size_t at,
-                      size_t count, unsigned char *to) {
-  int32_t sums[SPAN];
-  const int32_t *weights = place->weights;
-  for (size_t i = 0; i < count; ++i)
-    sums[i] = 1 << (BITS - 1);
-  for (int32_t j = 0; j < place->count; ++j) {
-    const unsigned char *row = (const unsigned char *)from->data +
-                               (size_t)(place->first + j) * from->stride + at;
-    const int32_t weight = weights[j];
-    for (size_t i = 0; i < count; ++i)
-      sums[i] += row[i] * weight;
-  }
-  for (size_t i = 0; i < count; ++i)
-    to[at + i] = round_u8(sums[i]);
-}
-
-static void column_f32(const tap *place, const ls_raster *from, size_t at,
+static void column_f32(const ls_tap *place, const ls_raster *from, size_t at,
                        size_t count, float *to) {
   float sums[SPAN];
   const float *weights = place->weights;
@@ -187,12 +137,15 @@ static void resize_columns(const axis *it, const ls_raster *from,
   const size_t samples = (size_t)(to->width * to->channels);
   for (int64_t y = 0; y < to->height; ++y) {
     char *out = (char *)to->data + (size_t)y * to->stride;
+    if (from->dtype == LS_DTYPE_U8) {
+      ls_taps_column_u8(&it->taps[y], from->data, from->stride, samples,
+                        (unsigned char *)out);
+      continue;
+    }
     for (size_t at = 0; at < samples; at += SPAN) {
-      const size_t count = samples - at < SPAN ? samples - at : SPAN;
-      if (from->dtype == LS_DTYPE_U8)
-        column_u8(&it->taps[y], from, at, count, (unsigned char *)out);
-      else
-        column_f32(&it->taps[y], from, at, count, (float *)(void *)out);
+      column_f32(&it->taps[y], from, at,
+                 samples - at < SPAN ? samples - at : SPAN,
+                 (float *)(void *)out);
     }
   }
 }

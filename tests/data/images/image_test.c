@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/runtime_internal.h"
+#include "data/images/taps.h"
 #include "lockstep/image.h"
 #include "support/counted.h"
 #include "support/image_files.h"
@@ -229,6 +230,39 @@ static void resized_floats_follow_the_formula(void **state) {
   }
 }
 
+static void wide_vectors_give_the_same_bytes(void **state) {
+  (void)state;
+  enum { PLACES = 40, WIDTH = 60, MOST = 5 };
+  unsigned char from[WIDTH * MOST], plain[PLACES * MOST], wide[PLACES * MOST];
+  int32_t weights[PLACES][8];
+  ls_tap taps[PLACES];
+  uint32_t random = 1;
+  for (size_t i = 0; i < sizeof(from); ++i)
+    from[i] = (unsigned char)((random = random * 1664525 + 1013904223) >> 24);
+  for (int i = 0; i < PLACES; ++i) {
+    const int count = 1 + i % 8;
+    taps[i] = (ls_tap){(WIDTH - count) * i / (PLACES - 1), count, weights[i]};
+    for (int j = 0; j < count; ++j)
+      weights[i][j] = ((1 << LS_TAP_BITS) + i * j) / count;
+  }
+  for (int64_t channels = 1; channels <= MOST; ++channels) {
+    const size_t row = (size_t)(WIDTH * channels);
+    // A row of exactly its size, as the last one of an image is.
+    unsigned char *last = test_malloc(row);
+    memcpy(last, from, row);
+    ls_taps_row_u8_portable(taps, PLACES, last, WIDTH, channels, plain);
+    ls_taps_row_u8(taps, PLACES, last, WIDTH, channels, wide);
+    assert_memory_equal(plain, wide, (size_t)(PLACES * channels));
+    test_free(last);
+  }
+  const ls_tap down = {1, 7, weights[30]};
+  for (size_t count = 0; count < 30; ++count) {
+    ls_taps_column_u8_portable(&down, from, 30, count, plain);
+    ls_taps_column_u8(&down, from, 30, count, wide);
+    assert_memory_equal(plain, wide, count);
+  }
+}
+
 static void an_image_of_one_color_keeps_it(void **state) {
   (void)state;
   ls_array *image = array_of(LS_DTYPE_U8, LS_SHAPE(37, 41, 2));
@@ -389,6 +423,7 @@ int main(void) {
       cmocka_unit_test(wrong_options_and_arrays_are_named),
       cmocka_unit_test(resized_bytes_are_those_of_pillow),
       cmocka_unit_test(resized_floats_follow_the_formula),
+      cmocka_unit_test(wide_vectors_give_the_same_bytes),
       cmocka_unit_test(an_image_of_one_color_keeps_it),
       cmocka_unit_test(what_cannot_be_resized_is_named),
       cmocka_unit_test(no_memory_is_survived),
