@@ -2,7 +2,8 @@
 // Layer: data
 //
 // Data sets whose elements come one after another: generators, filters, data
-// sets made of elements, choices among data sets.
+// sets made of elements, choices among data sets, rows of batches, windows,
+// buckets.
 // Makers are as those of dataset.h. A stream's state is small: where its source
 // is and counters, never elements.
 //
@@ -93,6 +94,47 @@ typedef struct ls_sample_options {
 // are of one structure and dtypes. Takes over the data sets.
 LS_API ls_dataset *ls_dataset_sample(ls_dataset *const *datasets, size_t count,
                                      const ls_sample_options *options);
+
+// The rows of dimension 0 of all leaves, each an element. Indexed if the input
+// is and all its elements are known to have as many rows.
+LS_API ls_dataset *ls_dataset_unbatch(ls_dataset *dataset);
+
+// ---- Stacked ---------------------------------------------------------------
+typedef struct ls_dataset_window_options {
+  int64_t size;    // Elements in a window, at least 1.
+  int64_t shift;   // From a window's first element to the next's. Default size.
+  int64_t stride;  // From an element of a window to the next. Default 1.
+  bool drop;       // Windows at the end that are not full are left out.
+} ls_dataset_window_options;
+// Windows over elements, stacked along a new dimension 0. Indexed if the input
+// is and its number of elements is known.
+LS_API ls_dataset *ls_dataset_window(ls_dataset *dataset,
+                                     const ls_dataset_window_options *options);
+
+typedef struct ls_bucket_options {
+  // What an element's length is: dimension 0 of this leaf, or what the function
+  // says of the nest, which is lent.
+  int leaf;
+  int64_t (*length)(ls_nest element, void *user);
+  void *user;
+  void (*release)(void *user);  // May be NULL.
+  // Bucket i is for lengths below boundaries[i], the last one for all others:
+  // rising numbers, and one size of batches more than of them.
+  const int64_t *boundaries;
+  size_t num_boundaries;
+  const int64_t *sizes;
+  // Of batches, as of ls_batch_options, but that padding is to the longest of
+  // the batch where no padded shapes are given.
+  ls_batch_remainder remainder;
+  bool ids;
+  const ls_shape *padded_shapes;
+  size_t num_padded_shapes;
+  const double *padding;
+} ls_bucket_options;
+// Batches of elements that are about as long: each goes into the bucket of its
+// length, and a bucket that is full is a batch. At the end the rest of each.
+LS_API ls_dataset *ls_dataset_bucket(ls_dataset *dataset,
+                                     const ls_bucket_options *options);
 
 #ifdef __cplusplus
 }

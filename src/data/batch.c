@@ -125,7 +125,7 @@ static int64_t id_batch(const ls_dataset *dataset, const ls_fetch *fetch,
 }
 
 // ---- Making ----------------------------------------------------------------
-static void destroy_batch(ls_dataset *dataset) {
+void ls_batch_destroy(ls_dataset *dataset) {
   batch_dataset *self = (batch_dataset *)dataset;
   ls_release(dataset->allocator, self->padded_shapes);
   ls_release(dataset->allocator, self->padding);
@@ -153,23 +153,23 @@ static ls_dataset *remake_batch(const ls_dataset *dataset,
 }
 
 static const ls_dataset_class batch_class = {.name = "batch",
-                                             .destroy = destroy_batch,
+                                             .destroy = ls_batch_destroy,
                                              .describe = describe_batch,
                                              .remake = remake_batch,
                                              .get = get_batch,
                                              .id = id_batch,
                                              .open = ls_stream_open_batch};
-static const ls_dataset_class batch_of_rows_class = {.name = "batch",
-                                                     .destroy = destroy_batch,
-                                                     .describe = describe_batch,
-                                                     .remake = remake_batch,
-                                                     .measure = measure_batch,
-                                                     .fill = fill_rows,
-                                                     .id = id_batch,
-                                                     .open =
-                                                         ls_stream_open_batch};
+static const ls_dataset_class batch_of_rows_class = {
+    .name = "batch",
+    .destroy = ls_batch_destroy,
+    .describe = describe_batch,
+    .remake = remake_batch,
+    .measure = measure_batch,
+    .fill = fill_rows,
+    .id = id_batch,
+    .open = ls_stream_open_batch};
 
-static ls_status copy_lists(batch_dataset *self) {
+ls_status ls_batch_copy_lists(batch_dataset *self) {
   ls_batch_options *options = &self->options;
   const size_t leaves = self->base.inputs[0]->num_leaves;
   if (options->padding != NULL && options->padded_shapes == NULL)
@@ -218,13 +218,9 @@ static ls_status batch_shape(const batch_dataset *self, size_t leaf,
 }
 
 // As ls_batch_wrap does with values.
-static ls_status set_batch_spec(batch_dataset *self) {
+ls_status ls_batch_set_spec(batch_dataset *self, int64_t rows) {
   ls_dataset *base = &self->base, *input = base->inputs[0];
   const bool pads = self->options.remainder == LS_REMAINDER_PAD;
-  const bool full = self->options.remainder != LS_REMAINDER_KEEP ||
-                    input->size == LS_INFINITE ||
-                    (input->size >= 0 && input->size % self->options.size == 0);
-  const int64_t rows = full ? self->options.size : LS_UNKNOWN_DIM;
   ls_nest *leaves = ls_new_array(base->allocator, ls_nest, input->num_leaves);
   if (leaves == NULL) return ls_out_of_memory();
   ls_status status = ls_ok();
@@ -256,7 +252,7 @@ static ls_status fill_batch(batch_dataset *self) {
   if ((unsigned)options->remainder > LS_REMAINDER_PAD)
     return ls_invalid_argument("there is no remainder %d",
                                (int)options->remainder);
-  LS_RETURN_IF_ERROR(copy_lists(self));
+  LS_RETURN_IF_ERROR(ls_batch_copy_lists(self));
   if (base->size > 0) {
     const int64_t whole = base->size / options->size;
     const bool more = base->size % options->size != 0 &&
@@ -265,7 +261,11 @@ static ls_status fill_batch(batch_dataset *self) {
   }
   if (base->inputs[0]->rows && base->indexed && self->padded_shapes == NULL)
     base->kind = &batch_of_rows_class;
-  return set_batch_spec(self);
+  const int64_t all = base->inputs[0]->size;
+  const bool full = options->remainder != LS_REMAINDER_KEEP ||
+                    all == LS_INFINITE ||
+                    (all >= 0 && all % options->size == 0);
+  return ls_batch_set_spec(self, full ? options->size : LS_UNKNOWN_DIM);
 }
 
 ls_dataset *ls_dataset_batch(ls_dataset *dataset,

@@ -73,6 +73,12 @@ LS_MUST_USE ls_status ls_batch_stack(const ls_batch_dataset *self,
                                      const ls_nest *elements, size_t count,
                                      const int64_t *ids, ls_nest *batch);
 
+// For data sets that begin as a batch does: makes lists of the options its own,
+// and says what batches of so many rows are.
+LS_MUST_USE ls_status ls_batch_copy_lists(ls_batch_dataset *self);
+LS_MUST_USE ls_status ls_batch_set_spec(ls_batch_dataset *self, int64_t rows);
+void ls_batch_destroy(ls_dataset *dataset);
+
 // (element, mask, ids), or what of it the options ask for; the element, of
 // `rows`, is taken over.
 ls_nest ls_batch_wrap(const ls_batch_dataset *self, ls_nest element,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/streams/anchors.h"
 
+#include <stdio.h>
+
 void ls_anchors_init(ls_anchors *anchors, ls_stage *input, int64_t every) {
   *anchors = (ls_anchors){
       .allocator = input->work->allocator, .input = input, .every = every};
@@ -118,4 +120,94 @@ ls_status ls_anchors_restore(ls_anchors *anchors, const ls_record *record) {
   LS_RETURN_IF_ERROR(ls_record_get_i64(record, "again", &again));
   LS_RETURN_IF_ERROR(ls_stage_restore(anchors->input, inner));
   return ls_stage_skip(anchors->input, again);
+}
+
+// ---- All of them -----------------------------------------------------------
+static ls_status save_place(const ls_anchor_place *place, size_t number,
+                            ls_record *places) {
+  char name[32];
+  ls_record *inner = NULL, *state = NULL;
+  snprintf(name, sizeof(name), "%zu", number);
+  LS_RETURN_IF_ERROR(ls_record_add(places, name, &inner));
+  LS_RETURN_IF_ERROR(ls_record_set_i64(inner, "at", place->at));
+  LS_RETURN_IF_ERROR(ls_record_add(inner, "state", &state));
+  return ls_record_copy(state, place->record);
+}
+
+ls_status ls_anchors_save_all(ls_anchors *anchors, ls_record *record) {
+  ls_record *places = NULL;
+  LS_RETURN_IF_ERROR(ls_record_set_i64(record, "read", anchors->read));
+  LS_RETURN_IF_ERROR(ls_record_add(record, "places", &places));
+  for (size_t i = 0; i < anchors->count; ++i)
+    LS_RETURN_IF_ERROR(save_place(&anchors->items[i], i, places));
+  if (anchors->count > 0) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_record_add(record, "input0", &places));
+  return ls_stage_save(anchors->input, places);
+}
+
+// False: there is no such place.
+static ls_status restore_place(ls_anchors *anchors, const ls_record *places,
+                               bool *out_found) {
+  char name[32];
+  const ls_record *inner = NULL, *state = NULL;
+  ls_record *copy = NULL;
+  int64_t at = 0;
+  snprintf(name, sizeof(name), "%zu", anchors->count);
+  ls_status status = ls_record_find(places, name, &inner);
+  *out_found = ls_status_is_ok(status);
+  if (ls_status_code(status) == LS_NOT_FOUND) {
+    ls_status_free(status);
+    return ls_ok();
+  }
+  LS_RETURN_IF_ERROR(status);
+  LS_RETURN_IF_ERROR(ls_record_get_i64(inner, "at", &at));
+  LS_RETURN_IF_ERROR(ls_record_find(inner, "state", &state));
+  if (!ls_grow(anchors->allocator, &anchors->items, &anchors->capacity,
+               anchors->count + 1, sizeof(*anchors->items)))
+    return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(ls_record_create(&copy));
+  status = ls_record_copy(copy, state);
+  if (ls_status_is_ok(status))
+    anchors->items[anchors->count++] =
+        (ls_anchor_place){.at = at, .record = copy};
+  else
+    ls_record_destroy(copy);
+  return status;
+}
+
+ls_status ls_anchors_begin_all(ls_anchors *anchors, const ls_record *record) {
+  const ls_record *places = NULL;
+  bool found = true;
+  ls_anchors_reset(anchors);
+  LS_RETURN_IF_ERROR(ls_record_find(record, "places", &places));
+  while (found)
+    LS_RETURN_IF_ERROR(restore_place(anchors, places, &found));
+  anchors->read = -1;  // Nowhere yet.
+  return ls_ok();
+}
+
+ls_status ls_anchors_go_to(ls_anchors *anchors, int64_t at) {
+  const size_t i = find(anchors, at);
+  if (i == anchors->count)
+    return ls_invalid_argument("the position has no place before element %lld",
+                               (long long)at);
+  const ls_anchor_place *place = &anchors->items[i];
+  if (anchors->read < place->at) {
+    LS_RETURN_IF_ERROR(ls_stage_restore(anchors->input, place->record));
+    anchors->read = place->at;
+  }
+  const int64_t more = at - anchors->read;
+  if (more > 0) LS_RETURN_IF_ERROR(ls_stage_skip(anchors->input, more));
+  anchors->read = at;
+  return ls_ok();
+}
+
+ls_status ls_anchors_end_all(ls_anchors *anchors, const ls_record *record) {
+  const ls_record *input = NULL;
+  int64_t read = 0;
+  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "read", &read));
+  if (anchors->count > 0) return ls_anchors_go_to(anchors, read);
+  LS_RETURN_IF_ERROR(ls_record_find(record, "input0", &input));
+  anchors->read = read;
+  return ls_stage_restore(anchors->input, input);
 }

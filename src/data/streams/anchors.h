@@ -51,4 +51,14 @@ LS_MUST_USE ls_status ls_anchors_save(ls_anchors *anchors, int64_t at,
 LS_MUST_USE ls_status ls_anchors_restore(ls_anchors *anchors,
                                          const ls_record *record);
 
+// All anchors, with their uses not counted. Back in steps: begin, go to each
+// element that is to be read again, in rising order, and read it; end.
+LS_MUST_USE ls_status ls_anchors_save_all(ls_anchors *anchors,
+                                          ls_record *record);
+LS_MUST_USE ls_status ls_anchors_begin_all(ls_anchors *anchors,
+                                           const ls_record *record);
+LS_MUST_USE ls_status ls_anchors_go_to(ls_anchors *anchors, int64_t at);
+LS_MUST_USE ls_status ls_anchors_end_all(ls_anchors *anchors,
+                                         const ls_record *record);
+
 #endif  // LS_DATA_STREAMS_ANCHORS_H_

@@ -1,0 +1,416 @@
+// SPDX-License-Identifier: Apache-2.0
+// Buckets: batches of elements that are about as long.
+//
+// An element may wait in its bucket for long. To save a place is to save, for
+// those that wait, how far the input was some elements before each.
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/plain.h"
+#include "base/require.h"
+#include "base/values/nest_internal.h"
+#include "data/streams.h"
+#include "data/streams/anchors.h"
+#include "lockstep/streams.h"
+
+typedef struct bucket_dataset {
+  ls_batch_dataset batch;  // What is the same for all buckets.
+  ls_user *user;
+  int leaf;
+  int64_t (*length)(ls_nest element, void *user);
+  int64_t *boundaries, *sizes;
+  size_t num_buckets;
+} bucket_dataset;
+
+typedef struct waiting {
+  ls_nest *elements;
+  int64_t *ids, *at;  // Their numbers in the source, and as anchors count.
+  size_t count;
+  size_t capacity[3];
+} waiting;
+
+typedef struct bucket_stage {
+  ls_stage stage;
+  ls_anchors anchors;
+  waiting *buckets;
+  ls_nest input;  // Used again for the input's elements.
+  int64_t given;
+} bucket_stage;
+
+enum { ANCHOR_DISTANCE = 16 };
+
+static const bucket_dataset *bucket_of(const bucket_stage *self) {
+  return (const bucket_dataset *)self->stage.dataset;
+}
+
+// ---- Waiting ---------------------------------------------------------------
+// The array of a leaf, in the order of flattening.
+static const ls_array *find_leaf(ls_nest nest, int *leaf) {
+  if (!ls_nest_is_node(nest))
+    return (*leaf)-- == 0 ? ls_nest_as_array(nest) : NULL;
+  const size_t count = ls_nest_count(nest);
+  for (size_t i = 0; i < count; ++i) {
+    const ls_array *found = find_leaf(ls_nest_item_sorted(nest, i), leaf);
+    if (found != NULL) return found;
+  }
+  return NULL;
+}
+
+static ls_status choose(const bucket_dataset *of, ls_nest element,
+                        size_t *out_bucket) {
+  int leaf = of->leaf;
+  int64_t length = -1;
+  if (of->length != NULL) {
+    length = of->length(element, of->user->user);
+  } else {
+    const ls_array *array = find_leaf(element, &leaf);
+    if (array != NULL && ls_array_shape(array).rank > 0)
+      length = ls_array_shape(array).dim[0];
+  }
+  if (length < 0)
+    return ls_invalid_argument("bucket: the length of an element is %lld",
+                               (long long)length);
+  size_t bucket = 0;
+  while (bucket + 1 < of->num_buckets && length >= of->boundaries[bucket])
+    ++bucket;
+  *out_bucket = bucket;
+  return ls_ok();
+}
+
+// Room for one more; nothing is read before there is.
+static bool make_room(bucket_stage *self, waiting *it) {
+  ls_allocator *allocator = self->stage.work->allocator;
+  const size_t count = it->count + 1;
+  return ls_grow(allocator, &it->elements, &it->capacity[0], count,
+                 sizeof(*it->elements)) &&
+         ls_grow(allocator, &it->ids, &it->capacity[1], count,
+                 sizeof(*it->ids)) &&
+         ls_grow(allocator, &it->at, &it->capacity[2], count, sizeof(*it->at));
+}
+
+// Moves the element that was read last into its bucket.
+static ls_status put(bucket_stage *self, size_t *out_bucket) {
+  LS_RETURN_IF_ERROR(choose(bucket_of(self), self->input, out_bucket));
+  waiting *it = &self->buckets[*out_bucket];
+  if (!make_room(self, it)) return ls_out_of_memory();
+  const ls_nest old = it->elements[it->count];
+  it->elements[it->count] = self->input;
+  self->input = old;
+  it->ids[it->count] = ls_stage_id(self->stage.inputs[0]);
+  it->at[it->count++] = self->anchors.read - 1;
+  ls_anchors_use(&self->anchors, self->anchors.read - 1, 1);
+  ls_work_hold(self->stage.work, self->stage.dataset, 1,
+               ls_element_bytes(it->elements[it->count - 1]));
+  return ls_ok();
+}
+
+// Empties a bucket, whose arrays are used again.
+static void clear(bucket_stage *self, waiting *it) {
+  for (size_t i = 0; i < it->count; ++i) {
+    ls_work_hold(self->stage.work, self->stage.dataset, -1,
+                 -ls_element_bytes(it->elements[i]));
+    ls_anchors_use(&self->anchors, it->at[i], -1);
+  }
+  it->count = 0;
+  ls_anchors_sweep(&self->anchors);
+}
+
+static ls_status give(bucket_stage *self, size_t bucket, ls_nest *element) {
+  const bucket_dataset *of = bucket_of(self);
+  waiting *it = &self->buckets[bucket];
+  ls_batch_dataset batch = of->batch;
+  batch.options.size = of->sizes[bucket];
+  const ls_status status =
+      ls_batch_stack(&batch, it->elements, it->count, it->ids, element);
+  clear(self, it);
+  ++self->given;
+  return status;
+}
+
+static ls_status next(ls_stage *stage, ls_nest *element) {
+  bucket_stage *self = (bucket_stage *)stage;
+  const bucket_dataset *of = bucket_of(self);
+  while (!self->anchors.ended) {
+    size_t bucket = 0;
+    LS_RETURN_IF_ERROR(ls_anchors_keep(&self->anchors));
+    ls_status status = ls_anchors_read(&self->anchors, &self->input);
+    if (self->anchors.ended) {
+      ls_status_free(status);
+      break;
+    }
+    if (ls_status_is_ok(status)) status = put(self, &bucket);
+    if (!ls_status_is_ok(status)) return status;
+    if ((int64_t)self->buckets[bucket].count == of->sizes[bucket])
+      return give(self, bucket, element);
+  }
+  const bool drops = of->batch.options.remainder == LS_REMAINDER_DROP;
+  for (size_t i = 0; i < of->num_buckets && !drops; ++i)
+    if (self->buckets[i].count > 0) return give(self, i, element);
+  return ls_out_of_range("no elements are left for a batch");
+}
+
+static void forget(bucket_stage *self) {
+  for (size_t i = 0; i < bucket_of(self)->num_buckets; ++i)
+    clear(self, &self->buckets[i]);
+  ls_anchors_reset(&self->anchors);
+  self->given = 0;
+}
+
+static ls_status restart(ls_stage *stage, int64_t epoch) {
+  forget((bucket_stage *)stage);
+  return ls_stage_restart(stage->inputs[0], epoch);
+}
+
+// ---- State -----------------------------------------------------------------
+static int compare(const void *a, const void *b) {
+  const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+  return (x > y) - (x < y);
+}
+
+// The numbers of all elements that wait, rising.
+static ls_status save_waiting(const bucket_stage *self, ls_record *record) {
+  ls_allocator *allocator = self->stage.work->allocator;
+  const size_t buckets = bucket_of(self)->num_buckets;
+  size_t count = 0, done = 0;
+  for (size_t i = 0; i < buckets; ++i)
+    count += self->buckets[i].count;
+  int64_t *at = ls_new_array(allocator, int64_t, count);
+  if (at == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < buckets; ++i)
+    for (size_t k = 0; k < self->buckets[i].count; ++k)
+      at[done++] = self->buckets[i].at[k];
+  qsort(at, count, sizeof(*at), compare);
+  const ls_status status =
+      ls_record_set_bytes(record, "waiting", at, count * sizeof(*at));
+  ls_release(allocator, at);
+  return status;
+}
+
+static ls_status save(ls_stage *stage, ls_record *record) {
+  bucket_stage *self = (bucket_stage *)stage;
+  LS_RETURN_IF_ERROR(ls_record_set_i64(record, "given", self->given));
+  LS_RETURN_IF_ERROR(save_waiting(self, record));
+  return ls_anchors_save_all(&self->anchors, record);
+}
+
+// Reads what waits again, and the input up to where it was.
+static ls_status restore(ls_stage *stage, const ls_record *record) {
+  bucket_stage *self = (bucket_stage *)stage;
+  const void *data = NULL;
+  size_t size = 0;
+  int64_t given = 0;
+  forget(self);
+  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "given", &given));
+  LS_RETURN_IF_ERROR(ls_record_get_bytes(record, "waiting", &data, &size));
+  LS_RETURN_IF_ERROR(ls_anchors_begin_all(&self->anchors, record));
+  for (size_t i = 0; i < size / sizeof(int64_t); ++i) {
+    int64_t at = 0;
+    size_t bucket = 0;
+    memcpy(&at, (const char *)data + i * sizeof(at), sizeof(at));
+    LS_RETURN_IF_ERROR(ls_anchors_go_to(&self->anchors, at));
+    LS_RETURN_IF_ERROR(ls_anchors_read(&self->anchors, &self->input));
+    LS_RETURN_IF_ERROR(put(self, &bucket));
+  }
+  LS_RETURN_IF_ERROR(ls_anchors_end_all(&self->anchors, record));
+  self->given = given;
+  return ls_ok();
+}
+
+static int64_t id(const ls_stage *stage) {
+  return ((const bucket_stage *)stage)->given - 1;
+}
+
+static void close_stage(ls_stage *stage) {
+  bucket_stage *self = (bucket_stage *)stage;
+  ls_allocator *allocator = stage->work->allocator;
+  if (self->buckets == NULL) return;
+  forget(self);
+  for (size_t i = 0; i < bucket_of(self)->num_buckets; ++i) {
+    waiting *it = &self->buckets[i];
+    for (size_t k = 0; k < it->capacity[0]; ++k)
+      ls_nest_release(it->elements[k]);
+    ls_release(allocator, it->elements);
+    ls_release(allocator, it->ids);
+    ls_release(allocator, it->at);
+  }
+  ls_nest_release(self->input);
+  ls_anchors_deinit(&self->anchors);
+  ls_release(allocator, self->buckets);
+}
+
+static ls_status open_stage(ls_dataset *dataset, ls_work *work,
+                            ls_stage **out_stage) {
+  static const ls_stage_class kind = {.next = next,
+                                      .restart = restart,
+                                      .save = save,
+                                      .restore = restore,
+                                      .id = id,
+                                      .close = close_stage};
+  ls_stage *stage = NULL;
+  *out_stage = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_stage_new(&kind, sizeof(bucket_stage), dataset, work, false, &stage));
+  bucket_stage *self = (bucket_stage *)stage;
+  ls_anchors_init(&self->anchors, stage->inputs[0], ANCHOR_DISTANCE);
+  self->buckets = ls_new_array(work->allocator, waiting,
+                               ((bucket_dataset *)dataset)->num_buckets);
+  if (self->buckets == NULL) {
+    ls_stage_close(stage);
+    return ls_out_of_memory();
+  }
+  *out_stage = stage;
+  return ls_ok();
+}
+
+// ---- Making ----------------------------------------------------------------
+static void destroy(ls_dataset *dataset) {
+  bucket_dataset *self = (bucket_dataset *)dataset;
+  ls_batch_destroy(dataset);
+  ls_object_release(self->user);
+  ls_release(dataset->allocator, self->boundaries);
+  ls_release(dataset->allocator, self->sizes);
+}
+
+static void describe(const ls_dataset *dataset, ls_text *text) {
+  const bucket_dataset *self = (const bucket_dataset *)dataset;
+  const ls_batch_options *o = &self->batch.options;
+  if (self->length == NULL)
+    ls_text_append_format(text, "leaf %d, ", self->leaf);
+  for (size_t i = 0; i < self->num_buckets; ++i) {
+    if (i > 0)
+      ls_text_append_format(text,
+                            " < %lld: ", (long long)self->boundaries[i - 1]);
+    ls_text_append_i64(text, self->sizes[i]);
+  }
+  if (o->remainder != LS_REMAINDER_KEEP)
+    ls_text_append(text, o->remainder == LS_REMAINDER_PAD ? ", pad" : ", drop");
+  if (o->ids) ls_text_append(text, ", ids");
+  for (size_t i = 0; i < o->num_padded_shapes; ++i)
+    ls_text_append_format(
+        text, ", %s padded with %g",
+        LS_SHAPE_TEXT(LS_DTYPE_NONE, self->batch.padded_shapes[i]),
+        self->batch.padding == NULL ? 0.0 : self->batch.padding[i]);
+}
+
+static ls_dataset *make(ls_dataset *input, const ls_bucket_options *o,
+                        ls_user *user);
+
+static ls_dataset *remake(const ls_dataset *dataset, ls_dataset **inputs) {
+  const bucket_dataset *self = (const bucket_dataset *)dataset;
+  const ls_batch_options *batch = &self->batch.options;
+  return make(
+      inputs[0],
+      &(ls_bucket_options){.leaf = self->leaf,
+                           .length = self->length,
+                           .boundaries = self->boundaries,
+                           .num_boundaries = self->num_buckets - 1,
+                           .sizes = self->sizes,
+                           .remainder = batch->remainder,
+                           .ids = batch->ids,
+                           .padded_shapes = batch->padded_shapes,
+                           .num_padded_shapes = batch->num_padded_shapes,
+                           .padding = batch->padding},
+      ls_object_retain(self->user));
+}
+
+static ls_status check(const bucket_dataset *self, const ls_bucket_options *o) {
+  const ls_dataset *input = self->batch.base.inputs[0];
+  if (o->length == NULL &&
+      (o->leaf < 0 || (size_t)o->leaf >= input->num_leaves ||
+       input->leaves[o->leaf].type.shape.rank == 0))
+    return ls_invalid_argument(
+        "bucket: leaf %d of %zu has no length; name one with a dimension, or "
+        "give a function `length`",
+        o->leaf, input->num_leaves);
+  if (o->sizes == NULL || (o->boundaries == NULL && o->num_boundaries > 0))
+    return ls_invalid_argument("bucket needs boundaries, and one size of "
+                               "batches more than of them");
+  if ((unsigned)o->remainder > LS_REMAINDER_PAD)
+    return ls_invalid_argument("there is no remainder %d", (int)o->remainder);
+  for (size_t i = 0; i <= o->num_boundaries; ++i)
+    if (o->sizes[i] < 1)
+      return ls_invalid_argument("bucket: size %zu is %lld; it must be at "
+                                 "least 1",
+                                 i, (long long)o->sizes[i]);
+  for (size_t i = 0; i < o->num_boundaries; ++i)
+    if (o->boundaries[i] <= (i > 0 ? o->boundaries[i - 1] : 0))
+      return ls_invalid_argument(
+          "bucket: boundary %zu is %lld; boundaries rise, from above 0", i,
+          (long long)o->boundaries[i]);
+  return ls_ok();
+}
+
+// Where nobody says, each dimension that differs is padded to the longest.
+static ls_status set_shapes(bucket_dataset *self, const ls_bucket_options *o) {
+  ls_batch_options *options = &self->batch.options;
+  const ls_dataset *input = self->batch.base.inputs[0];
+  *options = (ls_batch_options){.size = o->sizes[0],
+                                .remainder = o->remainder,
+                                .ids = o->ids,
+                                .padded_shapes = o->padded_shapes,
+                                .num_padded_shapes = o->num_padded_shapes,
+                                .padding = o->padding};
+  if (o->padded_shapes != NULL) return ls_batch_copy_lists(&self->batch);
+  ls_shape *shapes =
+      ls_new_array(self->batch.base.allocator, ls_shape, input->num_leaves);
+  if (shapes == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < input->num_leaves; ++i)
+    shapes[i] = input->leaves[i].type.shape;
+  options->padded_shapes = shapes;
+  options->num_padded_shapes = input->num_leaves;
+  const ls_status status = ls_batch_copy_lists(&self->batch);
+  ls_release(self->batch.base.allocator, shapes);
+  return status;
+}
+
+static ls_status fill(bucket_dataset *self, const ls_bucket_options *o) {
+  ls_dataset *base = &self->batch.base;
+  LS_RETURN_IF_ERROR(check(self, o));
+  self->leaf = o->leaf;
+  self->length = o->length;
+  self->num_buckets = o->num_boundaries + 1;
+  self->boundaries = ls_new_array(base->allocator, int64_t, self->num_buckets);
+  self->sizes = ls_new_array(base->allocator, int64_t, self->num_buckets);
+  if (self->boundaries == NULL || self->sizes == NULL)
+    return ls_out_of_memory();
+  bool same = true;
+  for (size_t i = 0; i < self->num_buckets; ++i) {
+    self->sizes[i] = o->sizes[i];
+    if (i < o->num_boundaries) self->boundaries[i] = o->boundaries[i];
+    same = same && o->sizes[i] == o->sizes[0];
+  }
+  base->indexed = false;
+  if (base->size > 0) base->size = LS_UNKNOWN_SIZE;
+  LS_RETURN_IF_ERROR(set_shapes(self, o));
+  const bool full = same && o->remainder != LS_REMAINDER_KEEP;
+  return ls_batch_set_spec(&self->batch, full ? o->sizes[0] : LS_UNKNOWN_DIM);
+}
+
+static const ls_dataset_class bucket_class = {.name = "bucket",
+                                              .destroy = destroy,
+                                              .describe = describe,
+                                              .remake = remake,
+                                              .open = open_stage};
+
+static ls_dataset *make(ls_dataset *input, const ls_bucket_options *o,
+                        ls_user *user) {
+  bucket_dataset *self =
+      LS_DATASET_NEW(bucket_dataset, &bucket_class, &input, 1,
+                     user == NULL ? ls_out_of_memory() : ls_ok());
+  if (self == NULL) {
+    ls_object_release(user);
+    return NULL;
+  }
+  self->user = user;
+  if (!ls_status_is_ok(self->batch.base.failure)) return &self->batch.base;
+  return ls_dataset_fail(&self->batch.base, fill(self, o));
+}
+
+ls_dataset *ls_dataset_bucket(ls_dataset *dataset,
+                              const ls_bucket_options *options) {
+  if (options == NULL)
+    return ls_dataset_new(&bucket_class, sizeof(bucket_dataset), &dataset, 1,
+                          ls_null_argument("ls_dataset_bucket", "options"));
+  return make(dataset, options,
+              ls_user_create(options->user, options->release));
+}

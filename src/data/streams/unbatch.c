@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// Unbatch: the rows of dimension 0 of all leaves, each an element.
+#include "base/values/array_internal.h"
+#include "data/streams.h"
+#include "data/streams/anchors.h"
+#include "lockstep/streams.h"
+
+typedef struct unbatch {
+  ls_dataset dataset;
+  int64_t rows;  // Of each element of the input; below 0: they differ.
+} unbatch;
+
+// ---- Rows ------------------------------------------------------------------
+static ls_shape row_shape(ls_shape shape) {
+  for (int k = 1; k < shape.rank; ++k)
+    shape.dim[k - 1] = shape.dim[k];
+  shape.dim[--shape.rank] = 0;
+  return shape;
+}
+
+static ls_nest copy_row(ls_nest leaf, void *user) {
+  const ls_array *array = ls_nest_as_array(leaf);
+  const int64_t row = *(const int64_t *)user;
+  const ls_dtype dtype = ls_array_dtype(array);
+  const ls_shape shape = row_shape(ls_array_shape(array));
+  const size_t size =
+      (size_t)ls_shape_num_elements(shape) * ls_dtype_size(dtype);
+  const char *data = ls_array_data(array);
+  ls_array *made = NULL;
+  const ls_status status =
+      ls_array_create_copy(dtype, shape, data + (size_t)row * size, &made);
+  return ls_status_is_ok(status) ? ls_nest_array(made) : ls_fail(status);
+}
+
+// How many rows all leaves have.
+static ls_status count_rows(ls_nest batch, int64_t *rows, size_t *leaf) {
+  for (size_t i = 0; i < ls_nest_count(batch); ++i)
+    LS_RETURN_IF_ERROR(count_rows(ls_nest_item(batch, i), rows, leaf));
+  if (ls_nest_is_node(batch)) return ls_ok();
+  const ls_array *array = ls_nest_as_array(batch);
+  if (array == NULL || ls_array_shape(array).rank < 1)
+    return ls_invalid_argument("unbatch: leaf %zu has no rows", *leaf);
+  const int64_t count = ls_array_shape(array).dim[0];
+  if (*rows >= 0 && count != *rows)
+    return ls_invalid_argument(
+        "unbatch: leaf %zu has %lld rows, those before have %lld", *leaf,
+        (long long)count, (long long)*rows);
+  *rows = count;
+  ++*leaf;
+  return ls_ok();
+}
+
+// ---- Of indexed data sets --------------------------------------------------
+// The batch of an index, which the fetch keeps: neighbours are read together.
+static ls_status get_batch(const ls_dataset *dataset, ls_fetch *fetch,
+                           int64_t number, ls_nest *out_batch) {
+  ls_fetch_kept *kept = ls_fetch_keep(fetch, dataset);
+  if (kept == NULL) return ls_out_of_memory();
+  ls_nest batch = kept->nests[0], note = kept->nests[1];
+  kept->nests[0] = kept->nests[1] = ls_none();
+  ls_status status = ls_ok();
+  int64_t *is = ls_nest_data(note, 0);
+  if (is == NULL || is[0] != number || is[1] != fetch->epoch) {
+    ls_nest_release(note);
+    note = ls_nest_zeros(LS_DTYPE_I64, LS_SHAPE(2));
+    status = ls_nest_status(note);
+    if (ls_status_is_ok(status))
+      status = ls_dataset_get(dataset->inputs[0], fetch, number, &batch);
+    is = ls_status_is_ok(status) ? ls_nest_data(note, 0) : NULL;
+    if (is != NULL) {
+      is[0] = number;
+      is[1] = fetch->epoch;
+    } else {
+      ls_nest_release(note);
+      note = ls_none();
+    }
+  }
+  kept = ls_fetch_keep(fetch, dataset);  // It is there.
+  kept->nests[0] = batch;
+  kept->nests[1] = note;
+  *out_batch = batch;
+  return status;
+}
+
+static ls_status get_row(const ls_dataset *dataset, ls_fetch *fetch,
+                         int64_t index, ls_nest *element) {
+  const int64_t rows = ((const unbatch *)dataset)->rows;
+  int64_t row = index % rows;
+  ls_nest batch = ls_none();
+  LS_RETURN_IF_ERROR(get_batch(dataset, fetch, index / rows, &batch));
+  return ls_element_replace(ls_nest_map(batch, copy_row, &row), element);
+}
+
+static ls_status read_rows(const ls_dataset *dataset, ls_fetch *fetch,
+                           const int64_t *indices, size_t count,
+                           void *const *to) {
+  const int64_t rows = ((const unbatch *)dataset)->rows;
+  const ls_fetch_mark mark = ls_fetch_begin(fetch);
+  ls_nest *leaves = ls_fetch_room(fetch, dataset->num_leaves * sizeof(*leaves));
+  ls_status status = leaves == NULL ? ls_out_of_memory() : ls_ok();
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+    ls_nest batch = ls_none();
+    status = get_batch(dataset, fetch, indices[i] / rows, &batch);
+    if (!ls_status_is_ok(status)) break;
+    ls_nest_flatten(batch, leaves, dataset->num_leaves);
+    for (size_t k = 0; k < dataset->num_leaves; ++k) {
+      const size_t size = dataset->row_sizes[k];
+      const char *data = ls_array_data(ls_nest_as_array(leaves[k]));
+      memcpy((char *)to[k] + i * size,
+             data + (size_t)(indices[i] % rows) * size, size);
+    }
+  }
+  ls_fetch_end(fetch, mark);
+  return status;
+}
+
+static int64_t id_of(const ls_dataset *dataset, const ls_fetch *fetch,
+                     int64_t index) {
+  (void)dataset, (void)fetch;
+  return index;
+}
+
+// ---- Of streams ------------------------------------------------------------
+typedef struct unbatch_stage {
+  ls_stage stage;
+  ls_anchors anchors;
+  ls_nest batch;
+  bool has;  // Whether it is one that is read.
+  int64_t row, rows;
+  int64_t given;
+} unbatch_stage;
+
+static ls_status read_batch(unbatch_stage *self) {
+  size_t leaf = 0;
+  LS_RETURN_IF_ERROR(ls_anchors_keep(&self->anchors));
+  ls_status status = ls_anchors_read(&self->anchors, &self->batch);
+  self->rows = -1;
+  if (ls_status_is_ok(status))
+    status = count_rows(self->batch, &self->rows, &leaf);
+  self->has = ls_status_is_ok(status);
+  if (!self->has) self->row = 0;
+  return status;
+}
+
+static ls_status next(ls_stage *stage, ls_nest *element) {
+  unbatch_stage *self = (unbatch_stage *)stage;
+  while (!self->has || self->row >= self->rows) {
+    if (self->has) self->row = 0;
+    self->has = false;
+    LS_RETURN_IF_ERROR(read_batch(self));
+    ls_anchors_drop(&self->anchors, self->anchors.read - 1);
+  }
+  int64_t row = self->row++;
+  ++self->given;
+  return ls_element_replace(ls_nest_map(self->batch, copy_row, &row), element);
+}
+
+static ls_status restart(ls_stage *stage, int64_t epoch) {
+  unbatch_stage *self = (unbatch_stage *)stage;
+  ls_anchors_reset(&self->anchors);
+  self->has = false;
+  self->row = self->given = 0;
+  return ls_stage_restart(stage->inputs[0], epoch);
+}
+
+static ls_status save(ls_stage *stage, ls_record *record) {
+  unbatch_stage *self = (unbatch_stage *)stage;
+  LS_RETURN_IF_ERROR(ls_record_set_i64(record, "row", self->row));
+  LS_RETURN_IF_ERROR(ls_record_set_i64(record, "given", self->given));
+  return ls_anchors_save(&self->anchors, self->anchors.read - self->has,
+                         record);
+}
+
+static ls_status restore(ls_stage *stage, const ls_record *record) {
+  unbatch_stage *self = (unbatch_stage *)stage;
+  self->has = false;
+  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "row", &self->row));
+  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "given", &self->given));
+  return ls_anchors_restore(&self->anchors, record);
+}
+
+static int64_t id(const ls_stage *stage) {
+  return ((const unbatch_stage *)stage)->given - 1;
+}
+
+static void close_stage(ls_stage *stage) {
+  unbatch_stage *self = (unbatch_stage *)stage;
+  ls_anchors_deinit(&self->anchors);
+  ls_nest_release(self->batch);
+}
+
+static ls_status open_stage(ls_dataset *dataset, ls_work *work,
+                            ls_stage **out_stage) {
+  static const ls_stage_class kind = {.next = next,
+                                      .restart = restart,
+                                      .save = save,
+                                      .restore = restore,
+                                      .id = id,
+                                      .close = close_stage};
+  LS_RETURN_IF_ERROR(ls_stage_new(&kind, sizeof(unbatch_stage), dataset, work,
+                                  false, out_stage));
+  // Before each batch: to read one again may cost much.
+  ls_anchors_init(&((unbatch_stage *)*out_stage)->anchors,
+                  (*out_stage)->inputs[0], 1);
+  return ls_ok();
+}
+
+// ---- Making ----------------------------------------------------------------
+static ls_dataset *remake(const ls_dataset *dataset, ls_dataset **inputs) {
+  (void)dataset;
+  return ls_dataset_unbatch(inputs[0]);
+}
+
+static const ls_dataset_class unbatch_class = {.name = "unbatch",
+                                               .remake = remake,
+                                               .get = get_row,
+                                               .id = id_of,
+                                               .open = open_stage};
+static const ls_dataset_class unbatch_rows_class = {.name = "unbatch",
+                                                    .remake = remake,
+                                                    .read = read_rows,
+                                                    .id = id_of,
+                                                    .open = open_stage};
+
+// What rows are, and how many there are.
+static ls_status find_rows(unbatch *self, ls_leaf_spec *leaves) {
+  const ls_dataset *input = self->dataset.inputs[0];
+  self->rows = LS_UNKNOWN_DIM;
+  for (size_t i = 0; i < input->num_leaves; ++i) {
+    leaves[i] = input->leaves[i];
+    const ls_shape shape = leaves[i].type.shape;
+    if (leaves[i].kind != LS_LEAF_DENSE || shape.rank == 0)
+      return ls_invalid_argument("unbatch: leaf %zu, %s, has no rows", i,
+                                 LS_SHAPE_TEXT(leaves[i].type.dtype, shape));
+    if (shape.rank < 0) continue;
+    const int64_t rows = shape.dim[0];
+    if (rows >= 0 && self->rows >= 0 && rows != self->rows)
+      return ls_invalid_argument(
+          "unbatch: leaf %zu has %lld rows, those before have %lld", i,
+          (long long)rows, (long long)self->rows);
+    if (rows >= 0) self->rows = rows;
+    leaves[i].type.shape = row_shape(shape);
+  }
+  return ls_ok();
+}
+
+static ls_status fill(unbatch *self) {
+  ls_dataset *base = &self->dataset;
+  const ls_dataset *input = base->inputs[0];
+  ls_leaf_spec *leaves =
+      ls_new_array(base->allocator, ls_leaf_spec, input->num_leaves);
+  if (leaves == NULL) return ls_out_of_memory();
+  ls_status status = find_rows(self, leaves);
+  if (ls_status_is_ok(status))
+    status = ls_dataset_set_leaves(base, ls_nest_retain(input->structure),
+                                   leaves, input->num_leaves);
+  ls_release(base->allocator, leaves);
+  if (self->rows < 1) base->indexed = false;
+  if (self->rows < 0 && base->size != 0) base->size = LS_UNKNOWN_SIZE;
+  if (self->rows >= 0 && base->size >= 0 &&
+      __builtin_mul_overflow(base->size, self->rows, &base->size))
+    base->size = INT64_MAX;
+  if (self->rows == 0) base->size = 0;
+  if (base->rows) base->kind = &unbatch_rows_class;
+  return status;
+}
+
+ls_dataset *ls_dataset_unbatch(ls_dataset *dataset) {
+  unbatch *self = LS_DATASET_NEW(unbatch, &unbatch_class, &dataset, 1, ls_ok());
+  if (self == NULL || !ls_status_is_ok(self->dataset.failure))
+    return (ls_dataset *)self;
+  return ls_dataset_fail(&self->dataset, fill(self));
+}

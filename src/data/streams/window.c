@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+// Windows over elements, stacked: element i has elements i * shift, i * shift +
+// stride, ... of the input.
+#include "base/plain.h"
+#include "base/require.h"
+#include "data/streams.h"
+#include "data/streams/anchors.h"
+#include "lockstep/streams.h"
+
+typedef struct window {
+  ls_batch_dataset batch;  // Of `size` elements, as far as stacking goes.
+  ls_dataset_window_options options;
+  int64_t span;  // From the first element to behind the last.
+} window;
+
+// How many elements of a window there are, of those in front of `end`.
+static size_t count_of(const window *self, int64_t first, int64_t end) {
+  const int64_t size = self->options.size, stride = self->options.stride;
+  if (first >= end) return 0;
+  const int64_t most = (end - first - 1) / stride + 1;
+  return (size_t)(most < size ? most : size);
+}
+
+// ---- Of indexed data sets --------------------------------------------------
+static ls_status get_window(const ls_dataset *dataset, ls_fetch *fetch,
+                            int64_t index, ls_nest *element) {
+  const window *self = (const window *)dataset;
+  const ls_dataset *input = dataset->inputs[0];
+  const int64_t first = index * self->options.shift;
+  const int64_t end = input->size >= 0 ? input->size : first + self->span;
+  const size_t count = count_of(self, first, end);
+  ls_nest *elements = ls_new_array(dataset->allocator, ls_nest, count);
+  ls_status status = elements == NULL ? ls_out_of_memory() : ls_ok();
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
+    status = ls_dataset_get(
+        input, fetch, first + (int64_t)i * self->options.stride, &elements[i]);
+  if (ls_status_is_ok(status))
+    status = ls_batch_stack(&self->batch, elements, count, NULL, element);
+  for (size_t i = 0; elements != NULL && i < count; ++i)
+    ls_nest_release(elements[i]);
+  ls_release(dataset->allocator, elements);
+  return status;
+}
+
+static int64_t id_of(const ls_dataset *dataset, const ls_fetch *fetch,
+                     int64_t index) {
+  (void)dataset, (void)fetch;
+  return index;
+}
+
+// ---- Of streams ------------------------------------------------------------
+typedef struct held {
+  ls_nest element;
+  ls_status status;  // Of its read.
+} held;
+
+// Elements are numbered as the anchors count; held are those from `first` on,
+// or as many of them as were read.
+typedef struct window_stage {
+  ls_stage stage;
+  ls_anchors anchors;
+  held *items;  // A ring of `span`.
+  int64_t first, from;
+  int64_t given;
+} window_stage;
+
+enum { LEAST_DISTANCE = 16 };
+
+static const window *window_of(const ls_stage *stage) {
+  return (const window *)stage->dataset;
+}
+
+static held *item_of(window_stage *self, int64_t number) {
+  return &self->items[number % window_of(&self->stage)->span];
+}
+
+static void drop_before(window_stage *self, int64_t number) {
+  for (; self->from < number && self->from < self->anchors.read; ++self->from) {
+    held *item = item_of(self, self->from);
+    ls_status_free(item->status);
+    item->status = ls_ok();
+  }
+  ls_anchors_drop(&self->anchors, number);
+}
+
+// Reads what the window needs, or up to the end.
+static ls_status read_window(window_stage *self) {
+  const window *of = window_of(&self->stage);
+  ls_anchors *anchors = &self->anchors;
+  while (!anchors->ended && anchors->read < self->first + of->span) {
+    LS_RETURN_IF_ERROR(ls_anchors_keep(anchors));
+    held *item = item_of(self, anchors->read);
+    ls_status status = ls_anchors_read(anchors, &item->element);
+    if (anchors->ended)
+      ls_status_free(status);
+    else
+      item->status = status;
+    drop_before(self, self->first);  // Those between two windows.
+  }
+  return ls_ok();
+}
+
+static ls_status stack_window(window_stage *self, size_t count,
+                              ls_nest *element) {
+  const window *of = window_of(&self->stage);
+  ls_allocator *allocator = self->stage.work->allocator;
+  ls_nest *elements = ls_new_array(allocator, ls_nest, count);
+  if (elements == NULL) return ls_out_of_memory();
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < count; ++i) {
+    const held *item =
+        item_of(self, self->first + (int64_t)i * of->options.stride);
+    if (ls_status_is_ok(status)) status = ls_status_clone(item->status);
+    elements[i] = item->element;
+  }
+  if (ls_status_is_ok(status))
+    status = ls_batch_stack(&of->batch, elements, count, NULL, element);
+  ls_release(allocator, elements);
+  return status;
+}
+
+static ls_status next(ls_stage *stage, ls_nest *element) {
+  window_stage *self = (window_stage *)stage;
+  const window *of = window_of(stage);
+  LS_RETURN_IF_ERROR(read_window(self));
+  const size_t count = count_of(of, self->first, self->anchors.read);
+  if (count == 0 || (of->options.drop && count < (size_t)of->options.size))
+    return ls_out_of_range("no elements are left for a window");
+  const ls_status status = stack_window(self, count, element);
+  self->first += of->options.shift;
+  ++self->given;
+  drop_before(self, self->first);
+  return status;
+}
+
+static void forget(window_stage *self) {
+  drop_before(self, INT64_MAX);
+  ls_anchors_reset(&self->anchors);
+  self->first = self->from = self->given = 0;
+}
+
+static ls_status restart(ls_stage *stage, int64_t epoch) {
+  forget((window_stage *)stage);
+  return ls_stage_restart(stage->inputs[0], epoch);
+}
+
+static ls_status save(ls_stage *stage, ls_record *record) {
+  window_stage *self = (window_stage *)stage;
+  const int64_t read = self->anchors.read;
+  const int64_t at = self->first < read ? self->first : read;
+  LS_RETURN_IF_ERROR(ls_record_set_i64(record, "given", self->given));
+  LS_RETURN_IF_ERROR(ls_record_set_i64(record, "gap", self->first - at));
+  return ls_anchors_save(&self->anchors, at, record);
+}
+
+static ls_status restore(ls_stage *stage, const ls_record *record) {
+  window_stage *self = (window_stage *)stage;
+  forget(self);
+  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "given", &self->given));
+  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "gap", &self->first));
+  return ls_anchors_restore(&self->anchors, record);
+}
+
+static int64_t id(const ls_stage *stage) {
+  return ((const window_stage *)stage)->given - 1;
+}
+
+static void close_stage(ls_stage *stage) {
+  window_stage *self = (window_stage *)stage;
+  if (self->items == NULL) return;
+  forget(self);
+  for (int64_t i = 0; i < window_of(stage)->span; ++i)
+    ls_nest_release(self->items[i].element);
+  ls_anchors_deinit(&self->anchors);
+  ls_release(stage->work->allocator, self->items);
+}
+
+static ls_status open_stage(ls_dataset *dataset, ls_work *work,
+                            ls_stage **out_stage) {
+  static const ls_stage_class kind = {.next = next,
+                                      .restart = restart,
+                                      .save = save,
+                                      .restore = restore,
+                                      .id = id,
+                                      .close = close_stage};
+  ls_stage *stage = NULL;
+  *out_stage = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_stage_new(&kind, sizeof(window_stage), dataset, work, false, &stage));
+  window_stage *self = (window_stage *)stage;
+  const int64_t span = ((window *)dataset)->span;
+  ls_anchors_init(&self->anchors, stage->inputs[0],
+                  span > LEAST_DISTANCE ? span : LEAST_DISTANCE);
+  self->items = ls_new_array(work->allocator, held, (size_t)span);
+  if (self->items == NULL) {
+    ls_stage_close(stage);
+    return ls_out_of_memory();
+  }
+  *out_stage = stage;
+  return ls_ok();
+}
+
+// ---- Making ----------------------------------------------------------------
+static void describe(const ls_dataset *dataset, ls_text *text) {
+  const ls_dataset_window_options *o = &((const window *)dataset)->options;
+  ls_text_append_format(text, "%lld, shift=%lld, stride=%lld%s",
+                        (long long)o->size, (long long)o->shift,
+                        (long long)o->stride, o->drop ? ", drop" : "");
+}
+
+static ls_dataset *remake(const ls_dataset *dataset, ls_dataset **inputs) {
+  return ls_dataset_window(inputs[0], &((const window *)dataset)->options);
+}
+
+static ls_status check(window *self) {
+  const ls_dataset_window_options *o = &self->options;
+  if (o->size < 1 || o->shift < 1 || o->stride < 1)
+    return ls_invalid_argument(
+        "a window of %lld elements, shift %lld, stride %lld: all must be at "
+        "least 1",
+        (long long)o->size, (long long)o->shift, (long long)o->stride);
+  if (__builtin_mul_overflow(o->size - 1, o->stride, &self->span) ||
+      ++self->span > (1 << 24))
+    return ls_invalid_argument("a window of %lld elements, stride %lld, is "
+                               "over more than %d elements",
+                               (long long)o->size, (long long)o->stride,
+                               1 << 24);
+  return ls_ok();
+}
+
+static ls_status fill(window *self) {
+  ls_dataset *base = &self->batch.base;
+  LS_RETURN_IF_ERROR(check(self));
+  const int64_t all = base->size, span = self->span;
+  const int64_t shift = self->options.shift, size = self->options.size;
+  if (all == LS_UNKNOWN_SIZE) base->indexed = false;
+  if (all >= 0 && self->options.drop)
+    base->size = all < span ? 0 : (all - span) / shift + 1;
+  else if (all > 0)
+    base->size = (all - 1) / shift + 1;
+  const bool full = self->options.drop || all == LS_INFINITE ||
+                    (all > 0 && count_of(self, (base->size - 1) * shift, all) ==
+                                    (size_t)size);
+  self->batch.options.size = size;
+  return ls_batch_set_spec(&self->batch, full ? size : LS_UNKNOWN_DIM);
+}
+
+ls_dataset *ls_dataset_window(ls_dataset *dataset,
+                              const ls_dataset_window_options *options) {
+  static const ls_dataset_class kind = {.name = "window",
+                                        .destroy = ls_batch_destroy,
+                                        .describe = describe,
+                                        .remake = remake,
+                                        .get = get_window,
+                                        .id = id_of,
+                                        .open = open_stage};
+  window *self = LS_DATASET_NEW(
+      window, &kind, &dataset, 1,
+      options == NULL ? ls_null_argument("ls_dataset_window", "options")
+                      : ls_ok());
+  if (self == NULL || !ls_status_is_ok(self->batch.base.failure))
+    return (ls_dataset *)self;
+  self->options = *options;
+  if (options->shift == 0) self->options.shift = options->size;
+  if (options->stride == 0) self->options.stride = 1;
+  return ls_dataset_fail(&self->batch.base, fill(self));
+}
