@@ -22,6 +22,7 @@
 #endif
 
 #include "io/png.h"
+#include "lockstep/files.h"
 #include "lockstep/image.h"
 #include "lockstep/iterator.h"
 

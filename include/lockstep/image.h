@@ -17,7 +17,7 @@
 #ifndef LOCKSTEP_IMAGE_H_
 #define LOCKSTEP_IMAGE_H_
 
-#include "lockstep/dataset.h"
+#include "lockstep/array.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -110,35 +110,6 @@ LS_API LS_MUST_USE ls_status ls_crop_image(const ls_array *image,
 //   LS_INVALID_ARGUMENT  types or shapes that differ.
 LS_API LS_MUST_USE ls_status ls_flip_image(const ls_array *image,
                                            ls_array *out);
-
-// ---- Folders ---------------------------------------------------------------
-// How to read a folder of images. Zero in a field means its default.
-typedef struct ls_image_folder_options {
-  // What images are resized to, both or none. Default: as they are, so that
-  // elements differ in shape.
-  int64_t height, width;
-  // Cut off what is too high or too wide for the shape, evenly at both ends,
-  // before an image is resized. Default: it is stretched to the shape.
-  bool cut;
-  int channels;         // As ls_image_options says. Default 3.
-  int64_t most_pixels;  // The same.
-  bool allow_damaged;   // The same.
-} ls_image_folder_options;
-// Images by class: elements (u8 [height, width, channels], i32 label) of the
-// files folder/CLASS/NAME.png, .jpg and .jpeg. Classes are the folders in it,
-// sorted by the bytes of their names, and labels their numbers from 0; elements
-// are sorted by class and name. Names with a point in front and other files are
-// passed over. The names are kept in memory; files are read and decoded when
-// their element is, on whatever thread that is. `options` may be NULL.
-//   LS_NOT_FOUND  no such folder, none in it, or none of the files in one.
-// An image that cannot be read is that element's failure and names the file.
-LS_API ls_dataset *
-ls_dataset_image_folder(const char *folder,
-                        const ls_image_folder_options *options);
-// The name of a class of such a data set, lent; NULL: there is none of this
-// label, or the data set is another.
-LS_API const char *ls_image_folder_class(const ls_dataset *dataset,
-                                         int64_t label);
 
 #ifdef __cplusplus
 }
