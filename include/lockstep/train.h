@@ -71,6 +71,18 @@ LS_API LS_MUST_USE ls_status ls_train_split(ls_strategy *strategy,
 //   LS_INVALID_ARGUMENT  another number of components, or no scalar numbers.
 LS_API LS_MUST_USE ls_status ls_train_mean(ls_nest args, ls_nest value,
                                            double *out_mean);
+// Where the time of some steps went, in seconds: the parts are the whole.
+typedef struct ls_train_budget {
+  double whole;
+  double input;             // Waiting for the next batch,
+  const char *input_stage;  //   and the stage that took most of it; lent.
+  double compute;
+  double collective;  // Waiting for replicas of other processes.
+  double host;        // Waiting for functions on the host.
+  double save;
+  double rest;  // Waiting for variables that others use, reports, logs.
+} ls_train_budget;
+
 // How far a run is, after each step.
 typedef struct ls_train_report {
   int64_t epoch, num_epochs;            // This one counts from 1.
@@ -80,8 +92,10 @@ typedef struct ls_train_report {
   double examples_per_second;           // the run was resumed. The speed too.
   double seconds;                       // Of the whole run.
   double seconds_left;                  // By the steps of this epoch.
-  bool epoch_end;                       // The epoch's last report.
-  bool tested;                          // It has an evaluation on the test set.
+  // Of the steps of this epoch so far, or since the run was resumed.
+  ls_train_budget budget;
+  bool epoch_end;  // The epoch's last report.
+  bool tested;     // It has an evaluation on the test set.
   ls_evaluation test;
 } ls_train_report;
 

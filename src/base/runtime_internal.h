@@ -26,6 +26,14 @@ typedef enum ls_slot {
   LS_SLOT_COUNT,
 } ls_slot;
 
+// What runs wait for.
+typedef enum ls_wait {
+  LS_WAIT_HOST,       // Functions on the host.
+  LS_WAIT_RANKS,      // Other processes.
+  LS_WAIT_VARIABLES,  // Others that use them.
+  LS_WAITS,
+} ls_wait;
+
 typedef struct ls_runtime_slot_state {
   void *state;                        // Read without the lock.
   ls_status (*destroy)(void *state);  // May refuse.
@@ -50,8 +58,9 @@ struct ls_runtime {
   int cpus, gpus;
   struct ls_trunk *trunk;               // NULL: no other process.
   const struct ls_eager_vtable *eager;  // See graph/eager_vtable.h.
-  int callbacks;      // Of users' that run now, but those of host calls.
-  uint64_t progress;  // See below.
+  int callbacks;             // Of users' that run now, but those of host calls.
+  uint64_t progress;         // See below.
+  int64_t waited[LS_WAITS];  // Atomic: nanoseconds. See base/trace.h.
   struct ls_trace_log *trace;  // Atomic. NULL: nobody traces. See base/trace.h.
   struct ls_span_seats *span_seats;  // From the first trace on.
 

@@ -52,6 +52,16 @@ static inline int64_t ls_span_begin(const ls_runtime *runtime) {
 // did, or that ends after it, is no part of it.
 void ls_span_end(ls_runtime *runtime, const ls_span *span);
 
+// ---- Waits -----------------------------------------------------------------
+// A run has waited since `began`, by the runtime's clock: a span "wait", and
+// part of what all its runs have waited for so far, which is counted always.
+void ls_wait_end(ls_runtime *runtime, ls_wait what, int64_t began);
+// Nanoseconds so far.
+static inline int64_t ls_runtime_waited(const ls_runtime *runtime,
+                                        ls_wait what) {
+  return __atomic_load_n(&runtime->waited[what], __ATOMIC_RELAXED);
+}
+
 // ---- Traces ----------------------------------------------------------------
 // A thread is one that writes spans; the 257th and later ones of a runtime only
 // have theirs counted.

@@ -99,17 +99,14 @@ static void wait_until_in(ls_gate *gate, ls_access *access,
   for (;;) {
     if (!access->is_in) access->is_in = may_enter(gate, access);
     if (access->is_in || (cancels != NULL && ls_cancel_any(cancels))) break;
-    if (began == LS_NO_SPAN) began = ls_span_begin(gate->runtime);
+    if (began == LS_NO_SPAN) began = ls_runtime_now(gate->runtime);
     if (cancels == NULL)
       ls_condition_wait(&gate->moved, &gate->lock);
     else
       (void)ls_condition_wait_for(&gate->moved, &gate->lock, LOOK_NANOS);
     access->insists = true;
   }
-  if (began != LS_NO_SPAN)
-    ls_span_end(
-        gate->runtime,
-        &(ls_span){.kind = "wait", .name = "variables", .began = began});
+  if (began != LS_NO_SPAN) ls_wait_end(gate->runtime, LS_WAIT_VARIABLES, began);
 }
 
 static void append(ls_gate *gate, ls_access *access) {

@@ -8,6 +8,7 @@
 #include "distribute/strategies/strategy.h"
 #include "lockstep/iterator.h"
 #include "lockstep/train.h"
+#include "train/budget.h"
 #include "train/input.h"
 #include "train/run_folder.h"
 #include "train/step_check.h"
@@ -17,6 +18,7 @@ typedef struct window {
   int64_t steps, examples;
   double loss, accuracy;  // Sums over examples.
   int64_t began;          // Of the clock.
+  ls_budget budget;
 } window;
 
 typedef struct loop {
@@ -247,13 +249,25 @@ static ls_status no_number(const loop *it, double loss) {
       (long long)it->result->steps + 1, rate);
 }
 
+// Adds to what the windows' steps have taken so far.
+static void spend(loop *it, int64_t input, int64_t run, int64_t save) {
+  ls_budget *const budgets[] = {&it->epoch.budget, &it->logged.budget};
+  for (size_t i = 0; i < LS_COUNT_OF(budgets); ++i) {
+    budgets[i]->input += input;
+    budgets[i]->run += run;
+    budgets[i]->save += save;
+  }
+}
+
 static ls_status take_step(loop *it) {
-  const int64_t began = ls_span_begin(it->runtime);
-  const ls_status dealt = deal(it);
-  end_span(it, "input", began, it->result->steps + 1);
-  LS_RETURN_IF_ERROR(dealt);
+  const int64_t traced = ls_span_begin(it->runtime);
+  const int64_t began = ls_runtime_now(it->runtime);
+  LS_RETURN_IF_ERROR(deal(it));
+  end_span(it, "input", traced, it->result->steps + 1);
+  const int64_t dealt = ls_runtime_now(it->runtime);
   LS_RETURN_IF_ERROR(ls_strategy_run(
       it->options.strategy, ls_traced(it->function), it->args, &it->results));
+  spend(it, dealt - began, ls_runtime_now(it->runtime) - dealt, 0);
   if (!it->checked)
     LS_RETURN_IF_ERROR(
         ls_train_check_step(it->options.model, it->function, it->results));
@@ -279,6 +293,7 @@ static ls_status step(loop *it) {
 // ---- Reports ---------------------------------------------------------------
 static void window_begin(const loop *it, window *w) {
   *w = (window){.began = ls_runtime_now(it->runtime)};
+  ls_budget_begin(it->runtime, &w->budget);
 }
 
 // Fills in the numbers of `w`.
@@ -294,6 +309,7 @@ static void describe(loop *it, const window *w) {
   r->seconds = seconds_since(it, it->began);
   r->seconds_left =
       seconds / (double)w->steps * (double)(r->num_steps - r->step);
+  r->budget = ls_budget_of(it->runtime, &w->budget, it->input);
 }
 
 static ls_status log_window(loop *it) {
@@ -356,7 +372,9 @@ static ls_status epoch_steps(loop *it) {
     LS_RETURN_IF_ERROR(step(it));
     if (it->logged.steps == it->options.log_every)
       LS_RETURN_IF_ERROR(log_window(it));
+    const int64_t began = ls_runtime_now(it->runtime);
     LS_RETURN_IF_ERROR(save_if_due(it));
+    spend(it, 0, 0, ls_runtime_now(it->runtime) - began);
     describe(it, &it->epoch);
     show(it);
   }

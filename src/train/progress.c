@@ -4,7 +4,7 @@
 #include "base/plain.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
-#include "lockstep/train.h"
+#include "train/budget.h"
 
 static const int64_t second = 1000000000;
 
@@ -67,9 +67,22 @@ static void print_bar(int64_t done, int64_t all, int width, char *buffer) {
   *at = '\0';
 }
 
+// Where the epoch's time went, as much as there is room for.
+static void add_budget(const ls_train_report *report, int room, char tail[288],
+                       int *out_room) {
+  char budget[120];
+  const size_t most = room < 0 ? 0 : (size_t)room;
+  if (most < 16) return;
+  ls_budget_print(&report->budget, budget,
+                  most - 2 < sizeof(budget) ? most - 2 : sizeof(budget));
+  if (budget[0] == '\0') return;
+  const size_t length = strlen(tail);
+  *out_room -= ls_format(tail + length, 288 - length, ", %s", budget);
+}
+
 static void print_line(const ls_train_report *report, int width, bool bar,
                        char *buffer, size_t size) {
-  char head[64], tail[160], time[24];
+  char head[64], tail[288], time[24];
   const bool done = report->step >= report->num_steps;
   print_duration(done ? report->seconds : report->seconds_left, time,
                  sizeof(time));
@@ -88,7 +101,8 @@ static void print_line(const ls_train_report *report, int width, bool bar,
   }
   char drawn[64] = "";
   // One column stays free: a full line would wrap.
-  const int room = width - 1 - (int)strlen(head) - (int)strlen(tail);
+  int room = width - 1 - (int)strlen(head) - (int)strlen(tail);
+  if (report->epoch_end) add_budget(report, bar ? room : 100, tail, &room);
   if (bar && room >= 6)
     print_bar(report->epoch_step, report->steps_per_epoch,
               room > 40 ? 40 : room, drawn);
@@ -110,7 +124,7 @@ void ls_progress_show(void *user, const ls_train_report *report) {
   const int64_t now = ls_runtime_now(progress->runtime);
   if (now < progress->next && !report->epoch_end) return;
   progress->next = now + (terminal ? second / 10 : 5 * second);
-  char line[320], text[352];
+  char line[420], text[460];
   print_line(report, columns(&progress->options), terminal, line, sizeof(line));
   // \r goes to the line's start, \033[K clears what a longer one left.
   snprintf(text, sizeof(text), "%s%s%s%s", terminal ? "\r" : "", line,

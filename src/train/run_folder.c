@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/run_folder.h"
 
+#include <math.h>
+
 #include <stdlib.h>
 
 #include "base/require.h"
@@ -215,6 +217,29 @@ ls_status ls_run_folder_continue(ls_run_folder *folder,
   return write_config(folder, config);
 }
 
+// ---- Budget ----------------------------------------------------------------
+static void write_seconds(ls_json_writer *json, const char *key,
+                          double seconds) {
+  ls_json_key(json, key);
+  ls_json_f64(json, round(seconds * 1e6) / 1e6);
+}
+
+// Its parts in seconds, which are the whole.
+static void write_budget(ls_json_writer *json, const ls_train_budget *budget) {
+  ls_json_key(json, "budget");
+  ls_json_begin(json, '{');
+  write_seconds(json, "whole", budget->whole);
+  write_seconds(json, "compute", budget->compute);
+  write_seconds(json, "input", budget->input);
+  ls_json_key(json, "input_stage");
+  ls_json_string(json, budget->input_stage);
+  write_seconds(json, "collective", budget->collective);
+  write_seconds(json, "host", budget->host);
+  write_seconds(json, "save", budget->save);
+  write_seconds(json, "rest", budget->rest);
+  ls_json_end(json, '}');
+}
+
 // ---- Metrics ---------------------------------------------------------------
 ls_status ls_run_folder_log(ls_run_folder *folder,
                             const ls_train_report *report) {
@@ -233,6 +258,7 @@ ls_status ls_run_folder_log(ls_run_folder *folder,
   if (!report->tested) {
     ls_json_key(&json, "examples_per_second");
     ls_json_f64(&json, report->examples_per_second);
+    write_budget(&json, &report->budget);
   }
   ls_json_key(&json, "seconds");
   ls_json_f64(&json, report->seconds);

@@ -97,6 +97,30 @@ static void a_terminal_line_is_rewritten_and_fits(void **state) {
   assert_string_equal(written + strlen(written) - 4, "\033[K\n");
 }
 
+// The parts of the time, largest first, that there is room for.
+static void the_end_of_an_epoch_says_where_the_time_went(void **state) {
+  (void)state;
+  ls_train_report report = half_way();
+  report.epoch_end = true;
+  report.budget = (ls_train_budget){.whole = 10,
+                                    .input = 1.2,
+                                    .input_stage = "map",
+                                    .compute = 7,
+                                    .host = 0.04,
+                                    .save = 1.7,
+                                    .rest = 0.06};
+  ls_progress *progress = make(false, 0);
+  ls_progress_show(progress, &report);
+  expect_contains(
+      written, "eta 1:02:05, compute 70% save 17% input 12% (map) rest 1%\n");
+  ls_progress_destroy(progress);
+  progress = make(true, 90);
+  memset(written, 0, sizeof(written));
+  ls_progress_show(progress, &report);
+  expect_contains(written, "eta 1:02:05, compute 70% save 17%\033[K\n");
+  ls_progress_destroy(progress);
+}
+
 static void expect_bar(int64_t done, int64_t all, const char *bar) {
   ls_progress *progress = make(true, 80);
   ls_train_report report = half_way();
@@ -217,6 +241,8 @@ int main(void) {
                                       begin, end),
       cmocka_unit_test_setup_teardown(the_end_of_an_epoch_is_always_shown,
                                       begin, end),
+      cmocka_unit_test_setup_teardown(
+          the_end_of_an_epoch_says_where_the_time_went, begin, end),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

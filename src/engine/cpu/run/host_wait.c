@@ -82,11 +82,12 @@ static ls_status why_it_ended(ls_instance *self) {
 
 void ls_cpu_wait_for_host(ls_instance *const *instances, size_t count) {
   ls_host_threads *threads = instances[0]->host_threads;
-  const int64_t began = ls_cpu_span_begin(instances[0]);
+  ls_runtime *runtime = instances[0]->executable->backend->runtime;
+  const int64_t began = ls_runtime_now(runtime);
   ls_mutex_lock(&threads->lock);
   const bool goes_on = wait_for_any(instances, count);
   ls_mutex_unlock(&threads->lock);
-  ls_cpu_span_wait(instances[0], began);
+  ls_wait_end(runtime, LS_WAIT_HOST, began);
   for (size_t i = 0; !goes_on && i < count; ++i)
     ls_cpu_worker_fail(&instances[i]->workers[0], why_it_ended(instances[i]));
 }

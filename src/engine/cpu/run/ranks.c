@@ -59,11 +59,9 @@ static ls_status exchange(const ls_instance *self, uint32_t number,
       .iteration = iteration,
   };
   ls_runtime *runtime = self->executable->backend->runtime;
-  const int64_t began = ls_span_begin(runtime);
+  const int64_t began = ls_runtime_now(runtime);
   const ls_status status = trunk->exchange(trunk, &name, self->pieces, count);
-  if (began != LS_NO_SPAN)
-    ls_span_end(runtime,
-                &(ls_span){.kind = "wait", .name = "ranks", .began = began});
+  ls_wait_end(runtime, LS_WAIT_RANKS, began);
   return status;
 }
 

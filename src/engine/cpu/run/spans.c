@@ -54,7 +54,3 @@ void ls_cpu_span_call(const ls_cpu_host_record *record, int64_t queued,
                  .of = is_of_one ? LS_SPAN_OF_REPLICA : LS_SPAN_OF_NOTHING,
                  .number = record->call.replica});
 }
-
-void ls_cpu_span_wait(const ls_instance *self, int64_t began) {
-  end_span(self, (ls_span){.kind = "wait", .name = "host", .began = began});
-}

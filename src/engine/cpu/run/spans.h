@@ -22,7 +22,5 @@ void ls_cpu_span_sweep(const ls_instance *self, int64_t began);
 // `queued`; LS_NO_SPAN: it was called where it came up.
 void ls_cpu_span_call(const ls_cpu_host_record *record, int64_t queued,
                       int64_t began);
-// A run has waited for the host.
-void ls_cpu_span_wait(const ls_instance *self, int64_t began);
 
 #endif  // LS_ENGINE_CPU_RUN_SPANS_H_

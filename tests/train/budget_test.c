@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where a run's time goes: parts that add up to the whole.
+#include "support/expect.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "lockstep/lockstep.h"
+
+static int64_t now;
+
+static int64_t read_clock(void *user) {
+  (void)user;
+  return __atomic_add_fetch(&now, 1000, __ATOMIC_RELAXED);
+}
+
+static void sleep_not(void *user, int64_t nanos) {
+  (void)user;
+  __atomic_add_fetch(&now, nanos, __ATOMIC_RELAXED);
+}
+
+// A map that takes a second of the clock for each example.
+static ls_status slow(ls_nest element, ls_nest out, const ls_map_call *call,
+                      void *user) {
+  (void)call;
+  memcpy(ls_nest_data(out, 0), ls_nest_data(element, 0), 16 * sizeof(float));
+  memcpy(ls_nest_data(out, 1), ls_nest_data(element, 1), sizeof(int32_t));
+  sleep_not(user, 1000000000);
+  return ls_ok();
+}
+
+typedef struct seen {
+  int reports;
+  ls_train_budget last;
+  bool map;
+} seen;
+
+static void note(void *user, const ls_train_report *report) {
+  seen *it = user;
+  const ls_train_budget *b = &report->budget;
+  const double sum =
+      b->input + b->compute + b->collective + b->host + b->save + b->rest;
+  assert_true(fabs(sum - b->whole) <= 1e-6 * b->whole);
+  it->last = *b;
+  it->map = strcmp(b->input_stage, "map") == 0;
+  ++it->reports;
+}
+
+static void the_parts_of_a_run_add_up_and_name_the_slow_stage(void **state) {
+  (void)state;
+  ls_runtime *runtime = NULL;
+  expect_ok(ls_runtime_create(
+      &(ls_runtime_options){.clock = &(ls_clock){.now = read_clock,
+                                                 .wall = read_clock,
+                                                 .sleep = sleep_not},
+                            .input_threads = LS_SOME(0)},
+      &runtime));
+  ls_runtime *before = ls_runtime_make_current(runtime);
+  const ls_model_type *type = ls_model_find("tiny");
+  ls_dataset *data = ls_dataset_map(
+      ls_dataset_synthetic(
+          &(ls_synthetic_options){.size = 20,
+                                  .shape = type->example_shape,
+                                  .num_classes = type->num_classes}),
+      &(ls_map_options){
+          .fill = slow,
+          .result = LS_TUPLE(ls_nest_spec(LS_DTYPE_F32, type->example_shape),
+                             ls_nest_spec(LS_DTYPE_I32, LS_SCALAR))});
+  ls_strategy *strategy = NULL;
+  ls_model model;
+  seen it = {0};
+  ls_train_result result;
+  expect_ok(ls_mirrored_strategy_create(
+      &(ls_mirrored_options){.num_replicas = LS_SOME(2)}, &strategy));
+  expect_ok(
+      ls_model_create(type, &(ls_model_options){.metrics = true}, &model));
+  expect_ok(ls_train(&(ls_train_options){.model = &model,
+                                         .strategy = strategy,
+                                         .train = data,
+                                         .batch_size = 5,
+                                         .epochs = 1,
+                                         .report = note,
+                                         .report_user = &it},
+                     &result));
+  assert_int_equal(it.reports, 4 + 1);
+  assert_true(it.map);
+  assert_true(it.last.input >= 20 && it.last.input < 21);
+  ls_model_destroy(&model);
+  ls_strategy_release(strategy);
+  ls_dataset_release(data);
+  ls_runtime_make_current(before);
+  expect_ok(ls_runtime_destroy(runtime));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_parts_of_a_run_add_up_and_name_the_slow_stage),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
