@@ -21,6 +21,11 @@ static ls_status make(ls_allocator *allocator, const char *path,
 
 ls_status ls_file_open(ls_runtime *runtime, const char *path,
                        ls_file **out_file) {
+  return ls_file_open_in(NULL, runtime, path, out_file);
+}
+
+ls_status ls_file_open_in(ls_file_pool *pool, ls_runtime *runtime,
+                          const char *path, ls_file **out_file) {
   *out_file = NULL;
   const ls_file_system *files = ls_runtime_files(runtime);
   if (files->open == NULL || files->read_at == NULL || files->close == NULL)
@@ -36,6 +41,7 @@ ls_status ls_file_open(ls_runtime *runtime, const char *path,
   }
   file->size = info.size;
   file->modified = info.modified;
+  if (pool != NULL) ls_file_pool_add(pool, file);
   *out_file = file;
   return ls_ok();
 }
@@ -52,8 +58,23 @@ ls_status ls_file_open_bytes(ls_allocator *allocator, const char *name,
 
 void ls_file_close(ls_file *file) {
   if (file == NULL) return;
-  if (file->bytes == NULL) file->files.close(file->files.user, file->handle);
+  if (file->pool != NULL)
+    ls_file_pool_forget(file);
+  else if (file->bytes == NULL)
+    file->files.close(file->files.user, file->handle);
   ls_release(file->allocator, file);
+}
+
+// Up to `size` bytes, from the system.
+static ls_status read_some(const ls_file *file, int64_t offset, void *data,
+                           size_t size, size_t *got) {
+  // What a pool does with a file is not seen by who reads it.
+  ls_file *pooled = (ls_file *)(uintptr_t)file;
+  if (file->pool != NULL) LS_RETURN_IF_ERROR(ls_file_pool_hold(pooled));
+  const ls_status status = file->files.read_at(file->files.user, file->handle,
+                                               offset, data, size, got);
+  if (file->pool != NULL) ls_file_pool_drop(pooled);
+  return status;
 }
 
 ls_status ls_file_read(const ls_file *file, int64_t offset, void *data,
@@ -70,8 +91,7 @@ ls_status ls_file_read(const ls_file *file, int64_t offset, void *data,
       if (got > 0) memcpy(data, file->bytes + offset, got);
     }
   } else {
-    LS_RETURN_IF_ERROR(file->files.read_at(file->files.user, file->handle,
-                                           offset, data, size, &got));
+    LS_RETURN_IF_ERROR(read_some(file, offset, data, size, &got));
   }
   if (got == size) return ls_ok();
   return LS_STATUS(LS_DATA_LOSS,

@@ -11,6 +11,9 @@
 #define LS_BASE_FILES_H_
 
 #include "base/runtime_internal.h"
+#include "lockstep/object.h"
+
+typedef struct ls_file_pool ls_file_pool;
 
 typedef struct ls_file {
   const char *path;  // Or what messages call the bytes. The file's own.
@@ -19,8 +22,11 @@ typedef struct ls_file {
   // Private from here on.
   ls_allocator *allocator;
   ls_file_system files;  // As of the runtime it was opened under.
-  void *handle;
-  const char *bytes;  // Not NULL: a file in memory.
+  void *handle;          // NULL: not open now, its pool's affair.
+  const char *bytes;     // Not NULL: a file in memory.
+  ls_file_pool *pool;
+  struct ls_file *newer, *older;  // By its last use, of the pool's that are
+  int readers;                    // open. How many read it now.
 } ls_file;
 
 // Opens a file through the runtime's file system. The caller closes it.
@@ -29,6 +35,11 @@ typedef struct ls_file {
 //   LS_UNIMPLEMENTED     the runtime's file system does not read in parts.
 LS_MUST_USE ls_status ls_file_open(ls_runtime *runtime, const char *path,
                                    ls_file **out_file);
+// The same of one of many: it is open while it is read and as long as the pool
+// has room for it. `pool` may be NULL.
+//   LS_DATA_LOSS  from reading: the file has another size or time now.
+LS_MUST_USE ls_status ls_file_open_in(ls_file_pool *pool, ls_runtime *runtime,
+                                      const char *path, ls_file **out_file);
 // Bytes of the caller's, lent, as a file. `data` may be NULL if there are none.
 LS_MUST_USE ls_status ls_file_open_bytes(ls_allocator *allocator,
                                          const char *name, const void *data,
@@ -39,6 +50,25 @@ void ls_file_close(ls_file *file);  // NULL is fine.
 //   LS_DATA_LOSS  the file ends before: names file and offset.
 LS_MUST_USE ls_status ls_file_read(const ls_file *file, int64_t offset,
                                    void *data, size_t size);
+
+// ---- Many files ------------------------------------------------------------
+// A system lets a program have some hundreds of files open at once; data sets
+// may have thousands.
+enum { LS_FILES_OPEN = 64 };
+// Keeps up to `most` of its files open. The caller owns a reference, each of
+// its files another one.
+LS_MUST_USE ls_status ls_file_pool_create(ls_allocator *allocator, int most,
+                                          ls_file_pool **out_pool);
+void ls_file_pool_release(ls_file_pool *pool);  // NULL is fine.
+int ls_file_pool_open(ls_file_pool *pool);      // How many are open now.
+
+// Between hold and drop a file is open.
+LS_MUST_USE ls_status ls_file_pool_hold(ls_file *file);
+void ls_file_pool_drop(ls_file *file);
+// Takes a file out that is closed for good.
+void ls_file_pool_forget(ls_file *file);
+// Adds one that has just been opened, and retains the pool for it.
+void ls_file_pool_add(ls_file_pool *pool, ls_file *file);
 
 // ---- Patterns --------------------------------------------------------------
 // Whether a name fits a pattern: `*` any characters, `?` one, `[a-z]` and

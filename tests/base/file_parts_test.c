@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -134,6 +135,73 @@ static void a_file_system_without_parts_is_named(void **state) {
       ls_files_match(runtime, "some/*", ls_allocator_system(), &paths, &count),
       LS_UNIMPLEMENTED, "'some/*'");
   expect_ok(ls_runtime_destroy(runtime));
+}
+
+// ---- Many files ------------------------------------------------------------
+enum { MANY = 20, OPEN = 3, READERS = 4 };
+static ls_file *many[MANY];
+
+static void *read_many(void *user) {
+  unsigned state = *(const unsigned *)user;
+  for (int i = 0; i < 2000; ++i) {
+    state = state * 1664525 + 1013904223;
+    const unsigned which = (state >> 16) % MANY;
+    char data[2] = "";
+    ls_status status = ls_file_read(many[which], 0, data, 1);
+    if (!ls_status_is_ok(status) || data[0] != (char)('a' + which)) abort();
+  }
+  return NULL;
+}
+
+static void few_of_many_files_are_open_at_once(void **state) {
+  (void)state;
+  ls_file_pool *pool = NULL;
+  expect_ok(ls_file_pool_create(ls_allocator_system(), OPEN, &pool));
+  for (int i = 0; i < MANY; ++i) {
+    const char name[] = {(char)('a' + i), '\0'};
+    expect_ok(files()->write(NULL, path_of(name), name, 1));
+    expect_ok(
+        ls_file_open_in(pool, ls_runtime_current(), path_of(name), &many[i]));
+    assert_true(ls_file_pool_open(pool) <= OPEN);
+  }
+  pthread_t threads[READERS];
+  unsigned seeds[READERS];
+  for (unsigned i = 0; i < READERS; ++i) {
+    seeds[i] = i;
+    assert_int_equal(pthread_create(&threads[i], NULL, read_many, &seeds[i]),
+                     0);
+  }
+  for (int i = 0; i < READERS; ++i)
+    pthread_join(threads[i], NULL);
+  assert_true(ls_file_pool_open(pool) <= READERS);
+  // All read at once are open, however many.
+  for (int i = 0; i < MANY; ++i)
+    expect_ok(ls_file_pool_hold(many[i]));
+  assert_int_equal(ls_file_pool_open(pool), MANY);
+  for (int i = 0; i < MANY; ++i)
+    ls_file_pool_drop(many[i]);
+  // One that is opened again must be what it was.
+  char data[2];
+  expect_ok(ls_file_read(many[0], 0, data, 1));
+  for (int i = 1; i < MANY; ++i)
+    expect_ok(ls_file_read(many[i], 0, data, 1));
+  ls_file_close(many[1]);
+  expect_ok(
+      ls_file_open_in(pool, ls_runtime_current(), path_of("b"), &many[1]));
+  assert_int_equal(ls_file_pool_open(pool), OPEN);
+  expect_ok(files()->write(NULL, path_of("a"), "other", 5));
+  expect_status(ls_file_read(many[0], 0, data, 1), LS_DATA_LOSS,
+                "/a' has changed since it was opened first: it had 1 bytes "
+                "then, and has 5 now");
+  expect_ok(files()->remove(NULL, path_of("a")));
+  expect_status(ls_file_read(many[0], 0, data, 1), LS_NOT_FOUND, "/a'");
+  for (int i = 0; i < MANY; ++i) {
+    const char name[] = {(char)('a' + i), '\0'};
+    ls_file_close(many[i]);
+    if (i > 0) expect_ok(files()->remove(NULL, path_of(name)));
+  }
+  assert_int_equal(ls_file_pool_open(pool), 0);
+  ls_file_pool_release(pool);
 }
 
 // ---- Folders ---------------------------------------------------------------
@@ -415,6 +483,7 @@ int main(void) {
       cmocka_unit_test(bytes_in_memory_are_a_file),
       cmocka_unit_test(only_regular_files_are_opened),
       cmocka_unit_test(a_file_system_without_parts_is_named),
+      cmocka_unit_test(few_of_many_files_are_open_at_once),
       cmocka_unit_test(a_folder_lists_its_files_sorted),
       cmocka_unit_test(a_file_is_moved),
       cmocka_unit_test(a_file_is_written_in_parts_and_seen_when_it_is_whole),

@@ -234,7 +234,7 @@ static ls_status load_if(column *self, const ls_columns_options *options,
 // ---- IDX -------------------------------------------------------------------
 static ls_status open_idx(const char *path, const ls_columns_options *options,
                           int64_t *loaded, column *out) {
-  LS_RETURN_IF_ERROR(ls_source_file_open(path, &out->file));
+  LS_RETURN_IF_ERROR(ls_source_file_open(path, NULL, &out->file));
   const ls_file *file = out->file->file;
   unsigned char head[4 + 4 * LS_MAX_RANK];
   const size_t size =
@@ -292,7 +292,7 @@ ls_dataset *ls_dataset_npy(const char *path,
   column *one = ls_new_array(ls_current_allocator(), column, 1);
   if (one == NULL) return NULL;
   ls_status status = path == NULL ? ls_null_argument("ls_dataset_npy", "path")
-                                  : ls_source_file_open(path, &one->file);
+                                  : ls_source_file_open(path, NULL, &one->file);
   if (ls_status_is_ok(status))
     status = ls_npy_open(one->file->file, path, 0, one->file->file->size,
                          &one->header);
@@ -417,7 +417,7 @@ ls_dataset *ls_dataset_npz(const char *path, const char *const *names,
   ls_zip zip = {0};
   ls_nest like = ls_none();
   ls_status status = path == NULL ? ls_null_argument("ls_dataset_npz", "path")
-                                  : ls_source_file_open(path, &file);
+                                  : ls_source_file_open(path, NULL, &file);
   if (ls_status_is_ok(status) && names == NULL && num_names > 0)
     status = ls_null_argument("ls_dataset_npz", "names");
   if (ls_status_is_ok(status))

@@ -434,7 +434,8 @@ static ls_status begin(csv_decoder *self, const char *const *paths,
   ls_source_file *first = NULL;
   ls_status status =
       ls_source_paths(paths, num_paths, allocator, &found, &count);
-  if (ls_status_is_ok(status)) status = ls_source_file_open(found[0], &first);
+  if (ls_status_is_ok(status))
+    status = ls_source_file_open(found[0], NULL, &first);
   if (ls_status_is_ok(status)) status = learn(self, first->file, options);
   ls_object_release(first);
   ls_release(allocator, found);

@@ -13,7 +13,8 @@ static void destroy_file(ls_object *object) {
 static const ls_object_type file_type = {.name = "file",
                                          .destroy = destroy_file};
 
-ls_status ls_source_file_open(const char *path, ls_source_file **out_file) {
+ls_status ls_source_file_open(const char *path, ls_file_pool *pool,
+                              ls_source_file **out_file) {
   *out_file = NULL;
   ls_allocator *allocator = ls_current_allocator();
   ls_source_file *self = ls_new(allocator, ls_source_file);
@@ -22,7 +23,7 @@ ls_status ls_source_file_open(const char *path, ls_source_file **out_file) {
   self->allocator = allocator;
   ls_offsets_init(&self->offsets, allocator);
   const ls_status status =
-      ls_file_open(ls_runtime_current(), path, &self->file);
+      ls_file_open_in(pool, ls_runtime_current(), path, &self->file);
   if (ls_status_is_ok(status))
     *out_file = self;
   else
@@ -409,11 +410,12 @@ static ls_status find_records(const ls_record_decoder *decoder,
 
 static ls_status open_files(const char *const *paths, size_t count,
                             const ls_record_decoder *decoder,
-                            ls_source_file **files, size_t *opened) {
+                            ls_file_pool *pool, ls_source_file **files,
+                            size_t *opened) {
   int64_t loaded = 0;
   for (*opened = 0; *opened < count; ++*opened) {
     ls_source_file *file = NULL;
-    LS_RETURN_IF_ERROR(ls_source_file_open(paths[*opened], &file));
+    LS_RETURN_IF_ERROR(ls_source_file_open(paths[*opened], pool, &file));
     files[*opened] = file;
     ls_status status = ls_ok();
     if (ls_source_loads(decoder->load, file->file->size, &loaded))
@@ -434,13 +436,18 @@ ls_dataset *ls_record_source_new(const char *const *paths, size_t num_paths,
   const char **found = NULL;
   size_t count = 0, opened = 0;
   ls_source_file **files = NULL;
+  ls_file_pool *pool = NULL;
+  if (ls_status_is_ok(status))
+    status = ls_file_pool_create(allocator, LS_FILES_OPEN, &pool);
   if (ls_status_is_ok(status))
     status = ls_source_paths(paths, num_paths, allocator, &found, &count);
   if (ls_status_is_ok(status)) {
     files = ls_new_array(allocator, ls_source_file *, count);
-    status = files == NULL ? ls_out_of_memory()
-                           : open_files(found, count, decoder, files, &opened);
+    status = files == NULL
+                 ? ls_out_of_memory()
+                 : open_files(found, count, decoder, pool, files, &opened);
   }
+  ls_file_pool_release(pool);
   ls_release(allocator, found);
   return ls_record_source_of(files, opened, decoder, status);
 }

@@ -23,8 +23,8 @@ typedef struct ls_source_file {
   int64_t count;       // Records; -1 of packed ones.
 } ls_source_file;
 
-// Opens a file; the caller owns it.
-LS_MUST_USE ls_status ls_source_file_open(const char *path,
+// Opens a file, of a pool or NULL; the caller owns it.
+LS_MUST_USE ls_status ls_source_file_open(const char *path, ls_file_pool *pool,
                                           ls_source_file **out_file);
 
 // Reads all of it, so that nothing is read from the disk any more.
